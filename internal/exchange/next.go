@@ -1,0 +1,17 @@
+package exchange
+
+import "time"
+
+// Next is what the pipeline has to do with an origin after an exchange: keep its Response, or ask again.
+type Next struct {
+	// Again is false when the origin is done: its Response is the one to keep.
+	Again bool
+	// After is how long to wait at least before the next exchange: 0 for a redirect hop and for the other scheme,
+	// longer for a later try. Rates are added to it by the schedule.
+	After time.Duration
+	// Target is what to ask next.
+	Target Target
+}
+
+// Done is the Next of an origin whose Response is final.
+var Done = Next{}

@@ -1,0 +1,93 @@
+package exchange
+
+// Outcome is how an origin's last exchange ended, in one word that datasets keep for ever. The zero value is no
+// outcome.
+type Outcome uint8
+
+// The outcomes. docs/outcomes.md says what each means to a user.
+const (
+	Answered        Outcome = iota + 1 // a final HTTP status arrived, whatever it is
+	RedirectLimit                      // one redirect more than the budget, or a loop
+	RedirectInvalid                    // a redirect without a usable http(s) location
+	DNSNotFound                        // the name does not exist, or has no address
+	DNSFailed                          // the servers refused or failed
+	DNSTimeout                         // no server answered in time
+	ConnectRefused                     // the host refused the connection
+	ConnectTimeout                     // the host did not take the connection in time
+	ConnectFailed                      // any other failure to connect
+	TLSFailed                          // the handshake failed, or --strict-tls refused the certificate
+	Timeout                            // connected, but the answer did not come in time
+	Reset                              // the connection was reset
+	ClosedEarly                        // the connection ended before the answer did
+	BadResponse                        // what came is no HTTP response
+	BadEncoding                        // the body's coding is broken or unknown
+	HeaderTooLarge                     // the response head exceeds its bound
+	BlockedAddress                     // we refuse to dial this address (private, loopback …)
+	OptedOut                           // we do not contact this host
+	numOutcomes
+)
+
+var outcomeTexts = [numOutcomes]string{
+	Answered:        "answered",
+	RedirectLimit:   "redirect_limit",
+	RedirectInvalid: "redirect_invalid",
+	DNSNotFound:     "dns_not_found",
+	DNSFailed:       "dns_failed",
+	DNSTimeout:      "dns_timeout",
+	ConnectRefused:  "connect_refused",
+	ConnectTimeout:  "connect_timeout",
+	ConnectFailed:   "connect_failed",
+	TLSFailed:       "tls_failed",
+	Timeout:         "timeout",
+	Reset:           "reset",
+	ClosedEarly:     "closed_early",
+	BadResponse:     "bad_response",
+	BadEncoding:     "bad_encoding",
+	HeaderTooLarge:  "header_too_large",
+	BlockedAddress:  "blocked_address",
+	OptedOut:        "opted_out",
+}
+
+// String returns the outcome's stable text, the value of the dataset's column `outcome`.
+func (o Outcome) String() string {
+	if o < numOutcomes && o > 0 {
+		return outcomeTexts[o]
+	}
+	return "none"
+}
+
+// NumOutcomes is one more than the highest outcome, for arrays indexed by Outcome.
+const NumOutcomes = int(numOutcomes)
+
+// Outcomes lists every outcome in the order of declaration.
+func Outcomes() []Outcome {
+	all := make([]Outcome, 0, numOutcomes-1)
+	for o := Answered; o < numOutcomes; o++ {
+		all = append(all, o)
+	}
+	return all
+}
+
+// Asked reports whether we asked at all: opted-out and blocked origins are outside every denominator.
+func (o Outcome) Asked() bool { return o != OptedOut && o != BlockedAddress && o != 0 }
+
+// Transient reports whether a later try may end otherwise: time-outs, resets, early closes and failing name servers
+// may pass; a name that does not exist, a refusal and a broken certificate are answers. A 5xx status is transient too,
+// but is no outcome.
+func (o Outcome) Transient() bool {
+	switch o {
+	case DNSFailed, DNSTimeout, ConnectTimeout, Timeout, Reset, ClosedEarly:
+		return true
+	}
+	return false
+}
+
+// FallsBack reports whether the outcome of an https attempt leaves it open whether http would answer: a failure of
+// the connection or of TLS before any status came. DNS failures and refusals of ours concern http just as much.
+func (o Outcome) FallsBack() bool {
+	switch o {
+	case ConnectRefused, ConnectTimeout, ConnectFailed, TLSFailed, Timeout, Reset, ClosedEarly:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,338 @@
+// Package origin answers one question: which site? It is the noun of the program: a scheme, a host and a port,
+// normalised so that two spellings of one site compare equal (RFC 6454 §4; RFC 9309 §2.3).
+package origin
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/idna"
+	"golang.org/x/net/publicsuffix"
+)
+
+// Scheme is how a site is asked. The zero value is invalid.
+type Scheme uint8
+
+// The schemes that a list may name. Auto stands for an entry that names none: it is tried as https, then as http.
+const (
+	Auto Scheme = iota + 1
+	HTTPS
+	HTTP
+	FTP
+)
+
+// String returns "auto", "https", "http" or "ftp", the values of the dataset's column `requested`.
+func (s Scheme) String() string {
+	switch s {
+	case Auto:
+		return "auto"
+	case HTTPS:
+		return "https"
+	case HTTP:
+		return "http"
+	case FTP:
+		return "ftp"
+	}
+	return "invalid"
+}
+
+// DefaultPort is the port that an origin of this scheme leaves unsaid. Auto begins as https.
+func (s Scheme) DefaultPort() uint16 {
+	switch s {
+	case Auto, HTTPS:
+		return 443
+	case HTTP:
+		return 80
+	case FTP:
+		return 21
+	}
+	return 0
+}
+
+// Origin is one site: scheme, host and port. It is comparable, and its zero value is invalid. The host is lower-case
+// IDNA ASCII without a trailing dot, or an IP address in its canonical text (IPv6 without brackets).
+type Origin struct {
+	host   string
+	port   uint16
+	scheme Scheme
+}
+
+// The ways in which a list entry is no origin. Parse wraps them with the entry's own detail.
+var (
+	ErrEmpty    = errors.New("empty entry")
+	ErrScheme   = errors.New("scheme is not http, https or ftp")
+	ErrUserInfo = errors.New("user info is not allowed")
+	ErrHost     = errors.New("not a host name or IP address")
+	ErrPort     = errors.New("port is not a number from 1 to 65535")
+)
+
+// Parse reads a list entry: a host (`example.com`, `example.com:8080`, `[2001:db8::1]`), or a URL whose path, query
+// and fragment are dropped. An entry without a scheme has scheme Auto. The host may alias s.
+func Parse(s string) (Origin, error) {
+	s = strings.TrimSpace(s)
+	if s == "" {
+		return Origin{}, ErrEmpty
+	}
+	scheme := Auto
+	rest := s
+	if head, tail, ok := strings.Cut(s, "://"); ok && !strings.ContainsAny(head, "/?#") {
+		switch {
+		case strings.EqualFold(head, "https"):
+			scheme = HTTPS
+		case strings.EqualFold(head, "http"):
+			scheme = HTTP
+		case strings.EqualFold(head, "ftp"):
+			scheme = FTP
+		default:
+			return Origin{}, fmt.Errorf("%w: %q", ErrScheme, clip(head))
+		}
+		rest = tail
+	} else {
+		rest = strings.TrimPrefix(s, "//")
+	}
+	if i := strings.IndexAny(rest, "/?#\\"); i >= 0 {
+		rest = rest[:i]
+	}
+	if strings.IndexByte(rest, '@') >= 0 {
+		return Origin{}, ErrUserInfo
+	}
+	host, portText := rest, ""
+	if strings.HasPrefix(rest, "[") {
+		end := strings.IndexByte(rest, ']')
+		if end < 0 {
+			return Origin{}, fmt.Errorf("%w: no closing bracket", ErrHost)
+		}
+		host, portText = rest[1:end], rest[end+1:]
+		if portText != "" && portText[0] != ':' {
+			return Origin{}, fmt.Errorf("%w: text after the bracket", ErrHost)
+		}
+		addr, err := netip.ParseAddr(host)
+		if err != nil || !addr.Is6() || addr.Zone() != "" {
+			return Origin{}, fmt.Errorf("%w: not an IPv6 address in brackets", ErrHost)
+		}
+		portText = strings.TrimPrefix(portText, ":")
+	} else if i := strings.IndexByte(rest, ':'); i >= 0 {
+		host, portText = rest[:i], rest[i+1:]
+		if strings.IndexByte(portText, ':') >= 0 {
+			// More than one colon without brackets: a bare IPv6 address, or nothing we know.
+			if addr, err := netip.ParseAddr(rest); err != nil || addr.Zone() != "" {
+				return Origin{}, fmt.Errorf("%w: more than one colon", ErrPort)
+			}
+			host, portText = rest, ""
+		}
+	}
+	port := scheme.DefaultPort()
+	if portText != "" {
+		n, err := strconv.ParseUint(portText, 10, 16)
+		if err != nil || n == 0 || portText[0] == '+' {
+			return Origin{}, fmt.Errorf("%w: %q", ErrPort, clip(portText))
+		}
+		port = uint16(n)
+	}
+	return New(scheme, host, port)
+}
+
+// New makes an origin of a scheme, a host in any spelling (no brackets) and a port; port 0 is the scheme's default.
+func New(scheme Scheme, host string, port uint16) (Origin, error) {
+	if scheme < Auto || scheme > FTP {
+		return Origin{}, ErrScheme
+	}
+	h, err := normalHost(host)
+	if err != nil {
+		return Origin{}, err
+	}
+	if port == 0 {
+		port = scheme.DefaultPort()
+	}
+	return Origin{host: h, port: port, scheme: scheme}, nil
+}
+
+// lookup maps names as browsers do before they ask DNS (UTS 46, non-transitional), but leaves underscores alone, which
+// real host names have.
+var lookup = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.BidiRule(), idna.StrictDomainName(false))
+
+// normalHost returns the one spelling of a host, or ErrHost with the reason.
+func normalHost(host string) (string, error) {
+	if strings.IndexByte(host, ':') >= 0 {
+		addr, err := netip.ParseAddr(host)
+		if err != nil || addr.Zone() != "" {
+			return "", fmt.Errorf("%w: %q", ErrHost, clip(host))
+		}
+		return addr.Unmap().String(), nil
+	}
+	host = strings.TrimSuffix(host, ".")
+	if host == "" {
+		return "", fmt.Errorf("%w: no host", ErrHost)
+	}
+	if !plain(host) {
+		ascii, err := lookup.ToASCII(host)
+		if err != nil {
+			return "", fmt.Errorf("%w: %q", ErrHost, clip(host))
+		}
+		host = strings.TrimSuffix(ascii, ".")
+	}
+	if len(host) > 253 {
+		return "", fmt.Errorf("%w: longer than 253 bytes", ErrHost)
+	}
+	label := 0
+	for i := 0; i <= len(host); i++ {
+		if i == len(host) || host[i] == '.' {
+			if label == 0 {
+				return "", fmt.Errorf("%w: empty label", ErrHost)
+			}
+			if label > 63 {
+				return "", fmt.Errorf("%w: label longer than 63 bytes", ErrHost)
+			}
+			label = 0
+			continue
+		}
+		if !hostByte(host[i]) {
+			return "", fmt.Errorf("%w: byte %q", ErrHost, host[i])
+		}
+		label++
+	}
+	// A name whose last label is a number is an IPv4 address or nothing: `127.1` must not slip past an address guard
+	// as a name (WHATWG URL §3.5, "ends in a number").
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	if last[0] >= '0' && last[0] <= '9' && numeric(last) {
+		addr, err := netip.ParseAddr(host)
+		if err != nil {
+			return "", fmt.Errorf("%w: ends in a number but is no IPv4 address", ErrHost)
+		}
+		return addr.String(), nil
+	}
+	return host, nil
+}
+
+// plain reports whether the host is already lower-case ASCII, so that it needs no mapping and no allocation.
+func plain(host string) bool {
+	for i := 0; i < len(host); i++ {
+		c := host[i]
+		if c >= 0x80 || (c >= 'A' && c <= 'Z') {
+			return false
+		}
+	}
+	return true
+}
+
+func hostByte(c byte) bool {
+	return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_'
+}
+
+// numeric reports whether a label is a decimal or 0x number.
+func numeric(label string) bool {
+	if strings.HasPrefix(label, "0x") {
+		_, err := strconv.ParseUint(label[2:], 16, 64)
+		return err == nil || label == "0x"
+	}
+	for i := 0; i < len(label); i++ {
+		if label[i] < '0' || label[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// clip bounds what an error repeats of its input.
+func clip(s string) string {
+	if len(s) > 80 {
+		return s[:80] + "…"
+	}
+	return s
+}
+
+// IsValid reports whether the origin came from Parse, New or With.
+func (o Origin) IsValid() bool { return o.scheme != 0 }
+
+// Host is the host without brackets.
+func (o Origin) Host() string { return o.host }
+
+// Port is the port, never 0 for a valid origin.
+func (o Origin) Port() uint16 { return o.port }
+
+// Scheme is the scheme, Auto for an entry that named none.
+func (o Origin) Scheme() Scheme { return o.scheme }
+
+// As returns the origin that an entry of scheme Auto is asked as: the same host by scheme s, with the default port
+// exchanged for that of s (443 becomes 80) and any other port kept. An origin with a scheme of its own is returned
+// as it is.
+func (o Origin) As(s Scheme) Origin {
+	if o.scheme != Auto {
+		return o
+	}
+	if o.port == Auto.DefaultPort() {
+		o.port = s.DefaultPort()
+	}
+	o.scheme = s
+	return o
+}
+
+// Addr returns the IP address where the host is one.
+func (o Origin) Addr() (netip.Addr, bool) {
+	if o.host == "" {
+		return netip.Addr{}, false
+	}
+	if c := o.host[len(o.host)-1]; strings.IndexByte(o.host, ':') < 0 && (c < '0' || c > '9') {
+		return netip.Addr{}, false
+	}
+	addr, err := netip.ParseAddr(o.host)
+	return addr, err == nil
+}
+
+// AppendTo appends the origin as `https://example.com`, the port only where it is not the scheme's default, IPv6 in
+// brackets. Auto has no scheme part: `example.com`.
+func (o Origin) AppendTo(b []byte) []byte {
+	if o.scheme != Auto {
+		b = append(b, o.scheme.String()...)
+		b = append(b, "://"...)
+	}
+	return o.AppendHostTo(b)
+}
+
+// AppendHostTo appends what a Host header says: the host, and the port where it is not the default.
+func (o Origin) AppendHostTo(b []byte) []byte {
+	if strings.IndexByte(o.host, ':') >= 0 {
+		b = append(b, '[')
+		b = append(b, o.host...)
+		b = append(b, ']')
+	} else {
+		b = append(b, o.host...)
+	}
+	if o.port != o.scheme.DefaultPort() {
+		b = append(b, ':')
+		b = strconv.AppendUint(b, uint64(o.port), 10)
+	}
+	return b
+}
+
+// String is AppendTo as a string.
+func (o Origin) String() string { return string(o.AppendTo(nil)) }
+
+// RegistrableDomain is the public suffix plus one label (`example.co.uk`), or "" for addresses, bare suffixes and
+// single labels.
+func (o Origin) RegistrableDomain() string {
+	if _, isIP := o.Addr(); isIP || strings.IndexByte(o.host, '.') < 0 {
+		return ""
+	}
+	suffix, _ := publicsuffix.PublicSuffix(o.host)
+	if len(o.host) <= len(suffix) {
+		return ""
+	}
+	before := o.host[:len(o.host)-len(suffix)-1]
+	return o.host[strings.LastIndexByte(before, '.')+1:]
+}
+
+// TLD is the last label where the public suffix list knows it as a top-level domain of the DNS root, else "".
+func (o Origin) TLD() string {
+	if _, isIP := o.Addr(); isIP {
+		return ""
+	}
+	tld := o.host[strings.LastIndexByte(o.host, '.')+1:]
+	if _, icann := publicsuffix.PublicSuffix(tld); !icann {
+		return ""
+	}
+	return tld
+}

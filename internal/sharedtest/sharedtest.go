@@ -1,0 +1,53 @@
+// Package sharedtest finds the optional folder ../shared beside the project: real bodies, conformance cases and lists
+// that are not part of it. Tests and benchmarks that use it run where it is, and say aloud where it is not.
+package sharedtest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Path returns the path of a file or folder in ../shared, and skips the test where it is absent.
+func Path(tb testing.TB, elem ...string) string {
+	tb.Helper()
+	_, here, _, _ := runtime.Caller(0)
+	root := filepath.Join(filepath.Dir(here), "..", "..", "..", "shared")
+	path := filepath.Join(append([]string{root}, elem...)...)
+	if _, err := os.Stat(path); err != nil {
+		tb.Skipf("SKIPPED: needs ../shared/%s, which is not here", filepath.ToSlash(filepath.Join(elem...)))
+	}
+	return path
+}
+
+// Bodies reads a pack of robots.txt bodies from ../shared/corpus: a zstd stream of (uint32 little-endian length, body).
+func Bodies(tb testing.TB, name string) [][]byte {
+	tb.Helper()
+	file, err := os.Open(Path(tb, "corpus", name+".bin.zst"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer file.Close()
+	decoder, err := zstd.NewReader(file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer decoder.Close()
+	raw, err := io.ReadAll(decoder)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var bodies [][]byte
+	for len(raw) > 0 {
+		n := binary.LittleEndian.Uint32(raw)
+		bodies = append(bodies, bytes.Clone(raw[4:4+n]))
+		raw = raw[4+n:]
+	}
+	return bodies
+}

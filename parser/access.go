@@ -1,0 +1,37 @@
+package parser
+
+// Access is what an answer means for a crawler, before any rule is read (RFC 9309 §2.3.1).
+type Access uint8
+
+// The kinds of access. The zero value is AccessUnknown.
+const (
+	AccessUnknown      Access = iota // we did not ask
+	AccessConditional                // the file's rules decide
+	AccessFullAllow                  // no valid file exists: everything may be crawled
+	AccessFullDisallow               // the server failed: nothing may be crawled
+)
+
+// String returns the stable text of the dataset's column `access`.
+func (a Access) String() string {
+	switch a {
+	case AccessConditional:
+		return "conditional"
+	case AccessFullAllow:
+		return "full_allow"
+	case AccessFullDisallow:
+		return "full_disallow"
+	}
+	return "unknown"
+}
+
+// AccessFor says what a final HTTP status means: 2xx, the rules decide (RFC 9309 §2.3.1.1); 3xx, a redirect that could
+// not be followed, and every 4xx, no file exists (§2.3.1.2, §2.3.1.3); anything else is a failing server (§2.3.1.4).
+func AccessFor(status int) Access {
+	switch {
+	case status >= 200 && status <= 299:
+		return AccessConditional
+	case status >= 300 && status <= 499:
+		return AccessFullAllow
+	}
+	return AccessFullDisallow
+}
