@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/net/idna"
 	"golang.org/x/net/publicsuffix"
@@ -78,15 +79,8 @@ func Parse(s string) (Origin, error) {
 	}
 	scheme := Auto
 	rest := s
-	if head, tail, ok := strings.Cut(s, "://"); ok && !strings.ContainsAny(head, "/?#") {
-		switch {
-		case strings.EqualFold(head, "https"):
-			scheme = HTTPS
-		case strings.EqualFold(head, "http"):
-			scheme = HTTP
-		case strings.EqualFold(head, "ftp"):
-			scheme = FTP
-		default:
+	if head, tail, ok := strings.Cut(s, "://"); ok && !strings.ContainsAny(head, "/?#\\") {
+		if scheme, ok = schemeOf(head); !ok {
 			return Origin{}, fmt.Errorf("%w: %q", ErrScheme, clip(head))
 		}
 		rest = tail
@@ -95,6 +89,12 @@ func Parse(s string) (Origin, error) {
 	}
 	if i := strings.IndexAny(rest, "/?#\\"); i >= 0 {
 		rest = rest[:i]
+	}
+	if name, ok := strings.CutSuffix(rest, ":"); ok && scheme == Auto {
+		// `http:/example.com` and `http:\\example.com` lost a slash or turned it; their host is not `http`.
+		if _, ok := schemeOf(name); ok {
+			return Origin{}, fmt.Errorf("%w: no // after %q", ErrScheme, rest)
+		}
 	}
 	if strings.IndexByte(rest, '@') >= 0 {
 		return Origin{}, ErrUserInfo
@@ -127,12 +127,24 @@ func Parse(s string) (Origin, error) {
 	port := scheme.DefaultPort()
 	if portText != "" {
 		n, err := strconv.ParseUint(portText, 10, 16)
-		if err != nil || n == 0 || portText[0] == '+' {
+		if err != nil || n == 0 {
 			return Origin{}, fmt.Errorf("%w: %q", ErrPort, clip(portText))
 		}
 		port = uint16(n)
 	}
 	return New(scheme, host, port)
+}
+
+func schemeOf(name string) (Scheme, bool) {
+	switch {
+	case strings.EqualFold(name, "https"):
+		return HTTPS, true
+	case strings.EqualFold(name, "http"):
+		return HTTP, true
+	case strings.EqualFold(name, "ftp"):
+		return FTP, true
+	}
+	return Auto, false
 }
 
 // New makes an origin of a scheme, a host in any spelling (no brackets) and a port; port 0 is the scheme's default.
@@ -150,11 +162,16 @@ func New(scheme Scheme, host string, port uint16) (Origin, error) {
 	return Origin{host: h, port: port, scheme: scheme}, nil
 }
 
-// lookup maps names as browsers do before they ask DNS (UTS 46, non-transitional), but leaves underscores alone, which
-// real host names have.
-var lookup = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.BidiRule(), idna.StrictDomainName(false))
+// lookup maps names as browsers do before they ask DNS (UTS 46, non-transitional), but leaves alone what real host names
+// have: underscores, and hyphens at any place (`r3---sn-4g5e.googlevideo.com`).
+var lookup = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.BidiRule(), idna.StrictDomainName(false), idna.CheckHyphens(false))
 
-// normalHost returns the one spelling of a host, or ErrHost with the reason.
+// maxUnicode bounds, in bytes, the names that are mapped: punycode takes quadratic time. A name of 253 ASCII bytes
+// comes from fewer than 253 runes, decomposed accents apart.
+const maxUnicode = 2048
+
+// normalHost returns the one spelling of a host, or ErrHost with the reason. ASCII names are only lowered: whether a
+// label `xn--…` is good punycode is for DNS to say, and the same for both of its spellings.
 func normalHost(host string) (string, error) {
 	if strings.IndexByte(host, ':') >= 0 {
 		addr, err := netip.ParseAddr(host)
@@ -163,16 +180,21 @@ func normalHost(host string) (string, error) {
 		}
 		return addr.Unmap().String(), nil
 	}
+	if isASCII(host) {
+		host = strings.ToLower(host) // no allocation where it is lower case already
+	} else {
+		if len(host) > maxUnicode {
+			return "", fmt.Errorf("%w: longer than 253 bytes", ErrHost)
+		}
+		ascii, err := lookup.ToASCII(host)
+		if err != nil || !utf8.ValidString(host) { // ToASCII reads broken UTF-8 as U+FFFD
+			return "", fmt.Errorf("%w: %q", ErrHost, clip(host))
+		}
+		host = ascii
+	}
 	host = strings.TrimSuffix(host, ".")
 	if host == "" {
 		return "", fmt.Errorf("%w: no host", ErrHost)
-	}
-	if !plain(host) {
-		ascii, err := lookup.ToASCII(host)
-		if err != nil {
-			return "", fmt.Errorf("%w: %q", ErrHost, clip(host))
-		}
-		host = strings.TrimSuffix(ascii, ".")
 	}
 	if len(host) > 253 {
 		return "", fmt.Errorf("%w: longer than 253 bytes", ErrHost)
@@ -196,8 +218,7 @@ func normalHost(host string) (string, error) {
 	}
 	// A name whose last label is a number is an IPv4 address or nothing: `127.1` must not slip past an address guard
 	// as a name (WHATWG URL §3.5, "ends in a number").
-	last := host[strings.LastIndexByte(host, '.')+1:]
-	if last[0] >= '0' && last[0] <= '9' && numeric(last) {
+	if endsInNumber(host) {
 		addr, err := netip.ParseAddr(host)
 		if err != nil {
 			return "", fmt.Errorf("%w: ends in a number but is no IPv4 address", ErrHost)
@@ -207,11 +228,9 @@ func normalHost(host string) (string, error) {
 	return host, nil
 }
 
-// plain reports whether the host is already lower-case ASCII, so that it needs no mapping and no allocation.
-func plain(host string) bool {
-	for i := 0; i < len(host); i++ {
-		c := host[i]
-		if c >= 0x80 || (c >= 'A' && c <= 'Z') {
+func isASCII(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] >= utf8.RuneSelf {
 			return false
 		}
 	}
@@ -222,14 +241,16 @@ func hostByte(c byte) bool {
 	return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_'
 }
 
-// numeric reports whether a label is a decimal or 0x number.
-func numeric(label string) bool {
-	if strings.HasPrefix(label, "0x") {
-		_, err := strconv.ParseUint(label[2:], 16, 64)
-		return err == nil || label == "0x"
+// endsInNumber reports whether the last label of a lowered name is a decimal or 0x number, of any size.
+func endsInNumber(host string) bool {
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	digits, isHex := strings.CutPrefix(last, "0x")
+	if last == "" || digits == "" && !isHex {
+		return false
 	}
-	for i := 0; i < len(label); i++ {
-		if label[i] < '0' || label[i] > '9' {
+	for i := 0; i < len(digits); i++ {
+		c := digits[i]
+		if !(c >= '0' && c <= '9' || isHex && c >= 'a' && c <= 'f') {
 			return false
 		}
 	}
@@ -272,10 +293,7 @@ func (o Origin) As(s Scheme) Origin {
 
 // Addr returns the IP address where the host is one.
 func (o Origin) Addr() (netip.Addr, bool) {
-	if o.host == "" {
-		return netip.Addr{}, false
-	}
-	if c := o.host[len(o.host)-1]; strings.IndexByte(o.host, ':') < 0 && (c < '0' || c > '9') {
+	if strings.IndexByte(o.host, ':') < 0 && !endsInNumber(o.host) {
 		return netip.Addr{}, false
 	}
 	addr, err := netip.ParseAddr(o.host)
@@ -312,7 +330,7 @@ func (o Origin) AppendHostTo(b []byte) []byte {
 func (o Origin) String() string { return string(o.AppendTo(nil)) }
 
 // RegistrableDomain is the public suffix plus one label (`example.co.uk`), or "" for addresses, bare suffixes and
-// single labels.
+// single labels. It is a part of Host; finding it allocates a little.
 func (o Origin) RegistrableDomain() string {
 	if _, isIP := o.Addr(); isIP || strings.IndexByte(o.host, '.') < 0 {
 		return ""
@@ -325,14 +343,19 @@ func (o Origin) RegistrableDomain() string {
 	return o.host[strings.LastIndexByte(before, '.')+1:]
 }
 
-// TLD is the last label where the public suffix list knows it as a top-level domain of the DNS root, else "".
+// TLD is the last label where the public suffix list knows it as a top-level domain of the DNS root, else "". It is a
+// part of Host; finding it allocates a little.
 func (o Origin) TLD() string {
 	if _, isIP := o.Addr(); isIP {
 		return ""
 	}
 	tld := o.host[strings.LastIndexByte(o.host, '.')+1:]
-	if _, icann := publicsuffix.PublicSuffix(tld); !icann {
-		return ""
+	if _, icann := publicsuffix.PublicSuffix(tld); icann {
+		return tld
 	}
-	return tld
+	// A few country codes (ck, er, np …) are listed only as `*.ck`, by what stands under them.
+	if _, icann := publicsuffix.PublicSuffix("-." + tld); icann {
+		return tld
+	}
+	return ""
 }

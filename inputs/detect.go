@@ -1,0 +1,563 @@
+package inputs
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/internal/origin"
+)
+
+// Format is the form of a list, the values of the flag --format.
+type Format uint8
+
+// The formats. Parquet and WARC are known by name so that they can be refused with a remedy.
+const (
+	Auto Format = iota
+	Lines
+	CSV
+	JSONL
+	Parquet
+	WARC
+)
+
+var formatNames = []string{"auto", "lines", "csv", "jsonl", "parquet", "warc"}
+
+// String returns the name that ParseFormat reads.
+func (f Format) String() string {
+	if int(f) < len(formatNames) {
+		return formatNames[f]
+	}
+	return "invalid"
+}
+
+// ParseFormat reads a value of the flag --format.
+func ParseFormat(name string) (Format, error) {
+	if i := slices.Index(formatNames, name); i >= 0 {
+		return Format(i), nil
+	}
+	return Auto, fmt.Errorf("unknown format %q: known are %s", name, strings.Join(formatNames, ", "))
+}
+
+func refused(f Format) error {
+	return fmt.Errorf("cannot read a list as %s in this version: export the hosts as csv or plain lines", f)
+}
+
+// layout is how the lines of one stream are read.
+type layout struct {
+	format Format
+	bom    int  // bytes of the byte order mark
+	eol    byte // what ends a line
+
+	// For CSV: columns from 0, -1 for none.
+	delimiter      byte
+	separator      bool // the first line is `sep=;`, as spreadsheets write it
+	header         bool // the next line names the columns
+	names          []string
+	host, fallback int // fallback stands in for an empty host cell
+	rank, label    int
+	width          int // cells that must be cut
+
+	// For JSON lines: keys, "" for none.
+	hostKey, rankKey, labelKey string
+
+	empty bool // no line but blanks and comments in the head
+}
+
+// layoutError says why a layout could not be found, and what to do.
+type layoutError struct{ text, remedy string }
+
+func (e *layoutError) Error() string { return e.text }
+
+// sampleLines is how many lines decide on a layout.
+const sampleLines = 200
+
+// hostNames are the names of columns that hold hosts, the most telling first: an origin says more than a domain does.
+var hostNames = []string{"origin", "url", "domain", "host", "hostname", "fqdn", "website", "site", "domain_name", "root_domain", "host_name", "homepage"}
+
+// rankNames are the names of columns that hold a rank.
+var rankNames = []string{"rank", "globalrank", "global_rank", "popularity_rank", "tranco_rank", "alexa_rank"}
+
+// detect finds out how a stream is to be read, from its first bytes; whole says that they are all. What is ambiguous
+// is an error that asks for a column: a list that is silently read in a wrong way costs a scan.
+func detect(head []byte, whole bool, opt Options) (layout, error) {
+	l := layout{format: Lines, eol: '\n', host: -1, fallback: -1, rank: -1, label: -1}
+	if bytes.HasPrefix(head, []byte("\xef\xbb\xbf")) {
+		l.bom = 3
+		head = head[3:]
+	}
+	if n := bytes.Count(head, []byte{0}); n > len(head)/20 {
+		return l, &layoutError{"it is binary data, or UTF-16 without a byte order mark", "convert it to UTF-8 text"}
+	}
+	// A text with carriage returns and no line feed at all was written by an old Macintosh.
+	if bytes.IndexByte(head, '\n') < 0 && bytes.IndexByte(head[:max(0, len(head)-1)], '\r') >= 0 {
+		l.eol = '\r'
+	}
+	lines := l.sample(head, whole)
+	if len(lines) == 0 && !whole {
+		return l, &layoutError{"its first 64 KiB are blank lines and comments", "take them out"}
+	}
+	if len(lines) == 0 {
+		l.empty = true
+		return l, nil
+	}
+	switch opt.Format {
+	case Lines:
+		return l, nil
+	case CSV:
+		return l, l.detectCSV(lines, opt)
+	case JSONL:
+		return l, l.detectJSON(lines, opt)
+	}
+	first := trimSpace(lines[0])
+	switch {
+	case first[0] == '{':
+		return l, l.detectJSON(lines, opt)
+	case bytes.HasPrefix(first, []byte("[{")), string(first) == "[":
+		return l, &layoutError{"it is a JSON array", "write one object a line, as `jq -c '.[]'` does"}
+	case first[0] == '<':
+		return l, &layoutError{"it is HTML or XML", "fetch the list itself, or pass --format lines"}
+	case opt.Column != "" || opt.LabelColumn != "" || looksLikeCSV(lines):
+		return l, l.detectCSV(lines, opt)
+	}
+	return l, nil
+}
+
+// sample returns the first lines that are neither blank nor comments.
+func (l *layout) sample(head []byte, whole bool) [][]byte {
+	var lines [][]byte
+	for len(head) > 0 && len(lines) < sampleLines {
+		line, rest, ended := bytes.Cut(head, []byte{l.eol})
+		if !ended && !whole && len(lines) > 0 {
+			break // the head ends within a line
+		}
+		head = rest
+		if text := trimSpace(line); len(text) > 0 && text[0] != '#' {
+			// A tab at the start may be an empty first cell.
+			lines = append(lines, bytes.TrimRight(line, "\r "))
+		}
+	}
+	return lines
+}
+
+// looksLikeCSV reports whether lines have columns, or one column with a header.
+func looksLikeCSV(lines [][]byte) bool {
+	return separatorLine(lines[0]) != 0 || headerDelimiter(lines[0]) != 0 || findDelimiter(lines, outsidePaths) != 0 || allQuoted(lines)
+}
+
+func allQuoted(lines [][]byte) bool {
+	for _, line := range lines {
+		if len(line) < 2 || line[0] != '"' || line[len(line)-1] != '"' {
+			return false
+		}
+	}
+	return true
+}
+
+// separatorLine returns x of a line `sep=x`, else 0.
+func separatorLine(line []byte) byte {
+	if len(line) == 5 && bytes.EqualFold(line[:4], []byte("sep=")) && strings.IndexByte(",;|\t", line[4]) >= 0 {
+		return line[4]
+	}
+	return 0
+}
+
+// delimiters are what may separate cells; on a tie the first wins.
+const delimiters = "\t,;"
+
+// headerDelimiter returns what separates the first line's cells where one of them is a name that we know for hosts,
+// a comma where it is the only cell, 0 where the line is no such header.
+func headerDelimiter(line []byte) byte {
+	for _, d := range []byte(delimiters) {
+		for _, cell := range strings.Split(string(line), string(d)) {
+			if slices.Contains(hostNames, normalName(cell)) {
+				if bytes.IndexByte(line, d) < 0 {
+					return ','
+				}
+				return d
+			}
+		}
+	}
+	return 0
+}
+
+// findDelimiter returns what separates the cells of most lines, 0 where nothing does.
+func findDelimiter(lines [][]byte, visible func([]byte) []byte) byte {
+	var best byte
+	most := 0
+	for _, d := range []byte(delimiters) {
+		n := 0
+		for _, line := range lines {
+			if bytes.IndexByte(visible(line), d) >= 0 {
+				n++
+			}
+		}
+		if n > most {
+			best, most = d, n
+		}
+	}
+	if most*2 <= len(lines) {
+		return 0
+	}
+	return best
+}
+
+// outsideQuotes returns the line with quoted parts taken out.
+func outsideQuotes(line []byte) []byte {
+	if bytes.IndexByte(line, '"') < 0 {
+		return line
+	}
+	var out []byte
+	for i, part := range bytes.Split(line, []byte{'"'}) {
+		if i%2 == 0 {
+			out = append(out, part...)
+		}
+	}
+	return out
+}
+
+// outsidePaths is outsideQuotes without the path of a URL at the start of the line, where commas and semicolons
+// separate nothing.
+func outsidePaths(line []byte) []byte {
+	line = outsideQuotes(line)
+	scheme := bytes.Index(line, []byte("://"))
+	if scheme < 0 || bytes.ContainsAny(line[:scheme], delimiters) {
+		return line
+	}
+	authority := line[scheme+3:]
+	if end := bytes.IndexAny(authority, "/?#"); end >= 0 {
+		return authority[:end]
+	}
+	return authority
+}
+
+// detectCSV finds the delimiter, the header and the columns.
+func (l *layout) detectCSV(lines [][]byte, opt Options) error {
+	l.format = CSV
+	if d := separatorLine(lines[0]); d != 0 {
+		l.separator, l.delimiter = true, d
+		lines = lines[1:]
+	} else {
+		l.delimiter = cmp.Or(headerDelimiter(lines[0]), findDelimiter(lines, outsidePaths), findDelimiter(lines, outsideQuotes), ',')
+	}
+	rows := l.rows(lines)
+	if len(rows) == 0 {
+		l.empty = true
+		return nil
+	}
+	columns := weigh(rows)
+	l.findHeader(rows, columns, opt)
+	if err := l.findHost(rows, columns, opt); err != nil {
+		return err
+	}
+	if err := l.findLabel(len(columns), opt); err != nil {
+		return err
+	}
+	l.findRank(columns)
+	l.width = 1 + max(l.host, l.fallback, l.rank, l.label)
+	return nil
+}
+
+// rows cuts the sampled lines into cells.
+func (l *layout) rows(lines [][]byte) [][]string {
+	rows := make([][]string, 0, len(lines))
+	for i, line := range lines {
+		var c record
+		if c.split(line, l.delimiter, 1<<10) != "" && i > 0 {
+			continue // it will be a reject; but the first row stays the first
+		}
+		row := make([]string, len(c.cells))
+		for i := range c.cells {
+			row[i] = string(c.cell(i))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// weight says what the cells of a column look like, below the first row.
+type weight struct{ filled, names, addresses, numbers int }
+
+// holdsNames reports whether most filled cells are host names, or URLs.
+func (w weight) holdsNames() bool { return w.names > 0 && w.names*10 >= w.filled*6 }
+
+// holdsAddresses reports whether most filled cells are addresses.
+func (w weight) holdsAddresses() bool { return w.addresses > 0 && w.addresses*10 >= w.filled*9 }
+
+func (w weight) holdsNumbers() bool { return w.numbers > 0 && w.numbers == w.filled }
+
+// weigh looks at every row but the first, which may be a header; at the first too where it is alone.
+func weigh(rows [][]string) []weight {
+	width := 0
+	for _, row := range rows {
+		width = max(width, len(row))
+	}
+	columns := make([]weight, width)
+	below := rows
+	if len(rows) > 1 {
+		below = rows[1:]
+	}
+	for _, row := range below {
+		for i, cell := range row {
+			columns[i].weigh(cell)
+		}
+	}
+	return columns
+}
+
+func (w *weight) weigh(cell string) {
+	if cell == "" {
+		return
+	}
+	w.filled++
+	if number([]byte(cell)) > 0 {
+		w.numbers++
+		return
+	}
+	o, err := origin.Parse(cell)
+	if err != nil {
+		return
+	}
+	if _, isAddress := o.Addr(); isAddress {
+		w.addresses++
+	} else if o.Scheme() != origin.Auto || strings.IndexByte(o.Host(), '.') >= 0 {
+		w.names++
+	}
+}
+
+// findHeader decides whether the first row names the columns: it holds neither hosts nor numbers, and either a name
+// that we know, or something that differs from what stands below it.
+func (l *layout) findHeader(rows [][]string, columns []weight, opt Options) {
+	known := false
+	var first weight
+	for _, cell := range rows[0] {
+		first.weigh(cell)
+		name := normalName(cell)
+		known = known || slices.Contains(hostNames, name) || slices.Contains(rankNames, name) ||
+			name != "" && (name == normalName(opt.Column) || name == normalName(opt.LabelColumn))
+	}
+	if first.names+first.addresses+first.numbers > 0 || first.filled == 0 {
+		return
+	}
+	below := len(rows) > 1 && slices.ContainsFunc(columns, func(w weight) bool { return w.holdsNames() || w.holdsAddresses() || w.holdsNumbers() })
+	if l.header = known || below; l.header {
+		l.names = rows[0]
+	}
+}
+
+// findHost finds the column of the hosts: the one that was asked for, the one whose name we know, or the only one that
+// holds host names.
+func (l *layout) findHost(rows [][]string, columns []weight, opt Options) (err error) {
+	if opt.Column != "" {
+		l.host, err = l.column(opt.Column, len(columns), "--column")
+		return err
+	}
+	if l.header {
+		for _, want := range hostNames {
+			l.host = slices.IndexFunc(l.names, func(name string) bool { return normalName(name) == want })
+			if l.host >= 0 {
+				return nil
+			}
+		}
+	}
+	var names, addresses []int
+	for i, w := range columns {
+		if w.holdsNames() {
+			names = append(names, i)
+		} else if w.holdsAddresses() {
+			addresses = append(addresses, i)
+		}
+	}
+	switch {
+	case len(names) == 1:
+		l.host = names[0]
+		// zgrab2's `IP, DOMAIN, TAG`: the address stands for lines without a domain.
+		if len(addresses) == 1 && addresses[0] == l.host-1 && !l.header {
+			l.fallback = addresses[0]
+		}
+	case len(names) > 1:
+		return &layoutError{fmt.Sprintf("several columns hold host names (%s)", l.list(names)), "choose one with --column"}
+	case len(addresses) == 1:
+		l.host = addresses[0]
+	case len(columns) == 2 && columns[0].holdsNumbers():
+		l.host = 1 // a rank list of bare top-level domains
+	case len(columns) == 1:
+		l.host = 0
+	default:
+		return &layoutError{fmt.Sprintf("none of its %d columns is known to hold hosts", len(columns)), "choose one with --column, or pass --format lines"}
+	}
+	return nil
+}
+
+func (l *layout) findLabel(width int, opt Options) (err error) {
+	if opt.LabelColumn != "" {
+		l.label, err = l.column(opt.LabelColumn, width, "--label-column")
+	}
+	return err
+}
+
+// findRank takes the column that is named so, or, without a header, a column of numbers before the hosts.
+func (l *layout) findRank(columns []weight) {
+	if l.header {
+		for _, want := range rankNames {
+			if l.rank = slices.IndexFunc(l.names, func(name string) bool { return normalName(name) == want }); l.rank >= 0 {
+				return
+			}
+		}
+		return
+	}
+	for i, w := range columns[:min(l.host, len(columns))] {
+		if w.holdsNumbers() {
+			l.rank = i
+			return
+		}
+	}
+}
+
+// column finds a column by its name or its 1-based number.
+func (l *layout) column(want string, width int, flag string) (int, error) {
+	if i := slices.IndexFunc(l.names, func(name string) bool { return normalName(name) == normalName(want) }); i >= 0 {
+		return i, nil
+	}
+	if n, err := strconv.Atoi(want); err == nil && n >= 1 {
+		if n > width {
+			return -1, &layoutError{fmt.Sprintf("it has no column %d, only %d", n, width), ""}
+		}
+		return n - 1, nil
+	}
+	if !l.header {
+		return -1, &layoutError{fmt.Sprintf("its first line does not name a column %q", want), "give " + flag + " a number, counted from 1"}
+	}
+	all := make([]int, len(l.names))
+	for i := range all {
+		all[i] = i
+	}
+	return -1, &layoutError{fmt.Sprintf("it has no column %q, but %s", want, l.list(all)), "choose one of these with " + flag}
+}
+
+// list names columns for a message.
+func (l *layout) list(columns []int) string {
+	var b strings.Builder
+	for i, column := range columns {
+		if i == 20 {
+			b.WriteString(", …")
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(l.columnName(column))
+	}
+	return b.String()
+}
+
+// columnName is `3 "Domain"`, or `3` without a header.
+func (l *layout) columnName(column int) string {
+	if l.header && column < len(l.names) {
+		return fmt.Sprintf("%d %q", column+1, clip(l.names[column], 80))
+	}
+	return strconv.Itoa(column + 1)
+}
+
+// normalName makes spellings of one column name equal.
+func normalName(name string) string {
+	if len(name) > 200 {
+		return ""
+	}
+	name = strings.ToLower(strings.Trim(strings.TrimSpace(name), `"`))
+	return strings.NewReplacer(" ", "_", "-", "_").Replace(name)
+}
+
+// detectJSON chooses the keys by the first object.
+func (l *layout) detectJSON(lines [][]byte, opt Options) error {
+	l.format = JSONL
+	keys, err := objectKeys(lines)
+	if err != nil {
+		return err
+	}
+	find := func(names []string) string {
+		for _, want := range names {
+			if i := slices.IndexFunc(keys, func(key string) bool { return normalName(key) == normalName(want) }); i >= 0 {
+				return keys[i]
+			}
+		}
+		return ""
+	}
+	l.rankKey, l.hostKey, l.labelKey = find(rankNames), find(hostNames), opt.LabelColumn
+	if opt.Column != "" {
+		l.hostKey = find([]string{opt.Column})
+	}
+	if opt.LabelColumn != "" {
+		if l.labelKey = find([]string{opt.LabelColumn}); l.labelKey == "" {
+			return &layoutError{fmt.Sprintf("its first objects have no key %q", opt.LabelColumn), "choose another with --label-column"}
+		}
+	}
+	if l.hostKey == "" && len(keys) > 0 {
+		return &layoutError{"no key of its first objects is known to hold hosts", "choose one with --column"}
+	}
+	return nil
+}
+
+// objectKeys returns the keys of the sampled objects, sorted.
+func objectKeys(lines [][]byte) ([]string, error) {
+	var keys []string
+	objects := 0
+	for _, line := range lines {
+		object, ok := jsonObject(line)
+		if !ok {
+			continue
+		}
+		objects++
+		for key := range object {
+			if !slices.Contains(keys, key) && len(keys) < 1000 {
+				keys = append(keys, key)
+			}
+		}
+	}
+	if objects == 0 && trimSpace(lines[0])[0] != '"' {
+		return nil, &layoutError{"its first lines are no JSON objects", "pass --format lines or csv"}
+	}
+	slices.Sort(keys)
+	return keys, nil
+}
+
+// String says in words how lines are read.
+func (l *layout) String() string {
+	if l.empty {
+		return "empty"
+	}
+	var b strings.Builder
+	b.WriteString(l.format.String())
+	switch l.format {
+	case CSV:
+		fmt.Fprintf(&b, " (%s)", map[byte]string{',': "comma", '\t': "tab", ';': "semicolon", '|': "bar"}[l.delimiter])
+		if l.header {
+			b.WriteString(", header")
+		}
+		fmt.Fprintf(&b, ", host in column %s", l.columnName(l.host))
+		if l.fallback >= 0 {
+			fmt.Fprintf(&b, " or %s", l.columnName(l.fallback))
+		}
+		if l.rank >= 0 {
+			fmt.Fprintf(&b, ", rank in column %s", l.columnName(l.rank))
+		}
+		if l.label >= 0 {
+			fmt.Fprintf(&b, ", label in column %s", l.columnName(l.label))
+		}
+	case JSONL:
+		fmt.Fprintf(&b, ", host under %q", clip(l.hostKey, 80))
+		if l.rankKey != "" {
+			fmt.Fprintf(&b, ", rank under %q", clip(l.rankKey, 80))
+		}
+		if l.labelKey != "" {
+			fmt.Fprintf(&b, ", label under %q", clip(l.labelKey, 80))
+		}
+	}
+	if l.eol == '\r' {
+		b.WriteString(", lines ended by CR")
+	}
+	return b.String()
+}

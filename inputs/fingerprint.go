@@ -1,0 +1,99 @@
+package inputs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+)
+
+// Fingerprint names lists by their contents in their order, whatever the files are called: a list that was moved is
+// the same list.
+type Fingerprint [sha256.Size]byte
+
+// String returns 64 hexadecimal digits.
+func (f Fingerprint) String() string { return hex.EncodeToString(f[:]) }
+
+// FingerprintOf reads the files as they lie (compressed ones stay so) and returns the SHA-256 of their SHA-256 sums.
+// Standard input cannot be read twice: Spool it and name the file.
+func FingerprintOf(ctx context.Context, paths []string) (Fingerprint, error) {
+	all := sha256.New()
+	for _, path := range paths {
+		if path == "-" {
+			return Fingerprint{}, errors.New("cannot fingerprint standard input: it can be read only once")
+		}
+		sum, err := sumFile(ctx, path)
+		if err != nil {
+			return Fingerprint{}, err
+		}
+		all.Write(sum)
+	}
+	return Fingerprint(all.Sum(nil)), nil
+}
+
+func sumFile(ctx context.Context, path string) (sum []byte, err error) {
+	if again, _, err := rereadable(path); err != nil {
+		return nil, err
+	} else if !again {
+		return nil, &Error{File: path, Err: errors.New("it is a pipe or a device, which can be read only once"), Remedy: "save it as a file first"}
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, &Error{File: path, Err: plainPathError(err)}
+	}
+	defer file.Close() //nolint:errcheck // nothing was written
+	hash := sha256.New()
+	if _, err := io.Copy(hash, &watched{ctx: ctx, r: file, n: new(atomic.Int64)}); err != nil {
+		return nil, &Error{File: path, Err: plainPathError(err)}
+	}
+	return hash.Sum(nil), nil
+}
+
+// Spool copies what can be read only once (standard input) into a file in dir, as it comes, and returns the file's
+// path and its fingerprint, the one that FingerprintOf gives for that path alone. The name tells the contents: the
+// same input is spooled to the same file. The file appears complete or not at all. A read that blocks is given up when ctx ends;
+// it then lasts in the background until r returns.
+func Spool(ctx context.Context, r io.Reader, dir string) (path string, f Fingerprint, err error) {
+	file, err := os.CreateTemp(dir, "stdin-*.tmp")
+	if err != nil {
+		return "", f, fmt.Errorf("cannot keep a copy of standard input: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = file.Close()
+			_ = os.Remove(file.Name())
+			err = fmt.Errorf("cannot keep a copy of standard input: %w", err)
+		}
+	}()
+	hash := sha256.New()
+	if _, err = io.Copy(io.MultiWriter(file, hash), abandonable(ctx, r)); err != nil {
+		return "", f, err
+	}
+	if err = file.Sync(); err != nil {
+		return "", f, err
+	}
+	if err = file.Close(); err != nil {
+		return "", f, err
+	}
+	f = sha256.Sum256(hash.Sum(nil))
+	path = filepath.Join(dir, "stdin-"+f.String()[:16]+".list")
+	if err = os.Rename(file.Name(), path); err != nil {
+		return "", f, err
+	}
+	return path, f, syncFolder(dir)
+}
+
+// syncFolder makes a rename last.
+func syncFolder(dir string) error {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer folder.Close() //nolint:errcheck // nothing was written
+	return folder.Sync()
+}

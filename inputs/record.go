@@ -1,0 +1,248 @@
+package inputs
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/netip"
+	"unicode/utf8"
+)
+
+// skipLine is the reason of a line that is neither an entry nor broken.
+const skipLine = "skip"
+
+// record is what one line says: views of the line or of scratch memory, valid until the next read.
+type record struct {
+	host, label []byte
+	rank        int64
+
+	started bool // the first line that is no comment was read
+	cells   [][]byte
+	scratch []byte
+}
+
+// begin makes the record ready for another stream.
+func (c *record) begin() { c.started = false }
+
+// read takes a line apart as the layout says. It returns "" where host is set, skipLine, or why the line is rejected.
+func (c *record) read(line []byte, l *layout) (reason string) {
+	c.host, c.label, c.rank = nil, nil, 0
+	if text := trimSpace(line); len(text) == 0 || text[0] == '#' {
+		return skipLine
+	}
+	first := !c.started
+	c.started = true
+	if first && l.separator {
+		c.started = false
+		l.separator = false
+		return skipLine
+	}
+	if first && l.header {
+		return skipLine
+	}
+	if !utf8.Valid(line) {
+		return "not valid UTF-8"
+	}
+	switch l.format {
+	case CSV:
+		return c.readCSV(line, l)
+	case JSONL:
+		return c.readJSON(line, l)
+	}
+	return c.readPlain(line)
+}
+
+// readPlain takes the whole line, but for a comment that stands apart by white space: `example.com # why`. A `#`
+// without the space is a URL's fragment.
+func (c *record) readPlain(line []byte) string {
+	for i := 1; i < len(line); i++ {
+		j := bytes.IndexByte(line[i:], '#')
+		if j < 0 {
+			break
+		}
+		i += j
+		if line[i-1] == ' ' || line[i-1] == '\t' {
+			line = line[:i]
+			break
+		}
+	}
+	c.host = trimSpace(line)
+	return ""
+}
+
+func (c *record) readCSV(line []byte, l *layout) string {
+	if reason := c.split(line, l.delimiter, l.width); reason != "" {
+		return reason
+	}
+	c.host = c.cell(l.host)
+	if len(c.host) == 0 {
+		c.host = c.cell(l.fallback)
+	}
+	if len(c.host) == 0 {
+		if l.host >= len(c.cells) {
+			return "the line ends before the column of the hosts"
+		}
+		return "the cell of the host is empty"
+	}
+	c.label = c.cell(l.label)
+	c.rank = number(c.cell(l.rank))
+	return ""
+}
+
+// cell returns a column's cell without white space around it, nil where there is none.
+func (c *record) cell(column int) []byte {
+	if column < 0 || column >= len(c.cells) {
+		return nil
+	}
+	return trimSpace(c.cells[column])
+}
+
+// split cuts the first n cells of a line (RFC 4180 §2; but a record is one line, so that a lost quote cannot swallow
+// the rest of a file).
+func (c *record) split(line []byte, delimiter byte, n int) (reason string) {
+	c.cells = c.cells[:0]
+	if bytes.IndexByte(line, '"') >= 0 {
+		return c.splitQuoted(line, delimiter, n)
+	}
+	for len(c.cells) < n {
+		i := bytes.IndexByte(line, delimiter)
+		if i < 0 {
+			c.cells = append(c.cells, line)
+			break
+		}
+		c.cells = append(c.cells, line[:i])
+		line = line[i+1:]
+	}
+	return ""
+}
+
+func (c *record) splitQuoted(line []byte, delimiter byte, n int) (reason string) {
+	// Unescaped cells are never longer than the line, so that scratch does not move under earlier cells.
+	if cap(c.scratch) < len(line) {
+		c.scratch = make([]byte, 0, len(line))
+	}
+	c.scratch = c.scratch[:0]
+	for len(c.cells) < n {
+		if lead := trimSpace(line); len(lead) == 0 || lead[0] != '"' {
+			i := bytes.IndexByte(line, delimiter)
+			if i < 0 {
+				c.cells = append(c.cells, line)
+				return ""
+			}
+			c.cells = append(c.cells, line[:i])
+			line = line[i+1:]
+			continue
+		}
+		line = line[bytes.IndexByte(line, '"')+1:]
+		start := len(c.scratch)
+		for {
+			i := bytes.IndexByte(line, '"')
+			if i < 0 {
+				return "a quoted cell is not closed on its line"
+			}
+			c.scratch = append(c.scratch, line[:i]...)
+			line = line[i+1:]
+			if len(line) == 0 || line[0] != '"' {
+				break
+			}
+			c.scratch = append(c.scratch, '"')
+			line = line[1:]
+		}
+		c.cells = append(c.cells, c.scratch[start:])
+		i := bytes.IndexByte(line, delimiter)
+		if i < 0 {
+			i = len(line)
+		}
+		if len(trimSpace(line[:i])) > 0 {
+			return "text after a quoted cell"
+		}
+		if i == len(line) {
+			return ""
+		}
+		line = line[i+1:]
+	}
+	return ""
+}
+
+// readJSON takes one JSON object a line, or a bare JSON string.
+func (c *record) readJSON(line []byte, l *layout) string {
+	if text := trimSpace(line); text[0] == '"' {
+		var host string
+		if err := json.Unmarshal(text, &host); err != nil {
+			return "not valid JSON"
+		}
+		c.host = trimSpace([]byte(host))
+		return ""
+	}
+	object, ok := jsonObject(line)
+	if !ok {
+		return "not a JSON object"
+	}
+	host, ok := jsonText(object[l.hostKey])
+	if !ok || len(host) == 0 {
+		return "the object has no text under the key of the host"
+	}
+	c.host = host
+	c.label, _ = jsonText(object[l.labelKey])
+	rank, _ := jsonText(object[l.rankKey])
+	c.rank = number(rank)
+	return ""
+}
+
+// jsonObject reads the first level of an object.
+func jsonObject(line []byte) (object map[string]json.RawMessage, ok bool) {
+	err := json.Unmarshal(line, &object)
+	return object, err == nil && object != nil
+}
+
+// jsonText returns a string's text, or a number's digits.
+func jsonText(raw json.RawMessage) ([]byte, bool) {
+	if len(raw) == 0 {
+		return nil, false
+	}
+	if raw[0] != '"' {
+		return raw, raw[0] >= '0' && raw[0] <= '9'
+	}
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, false
+	}
+	return trimSpace([]byte(s)), true
+}
+
+// number reads a positive decimal, 0 for anything else.
+func number(b []byte) int64 {
+	if len(b) == 0 || len(b) > 18 {
+		return 0
+	}
+	var n int64
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n
+}
+
+// addressRange reports whether text is `192.0.2.0/24`, which would otherwise be read as an address with a path.
+func addressRange(text []byte) bool {
+	i := bytes.IndexByte(text, '/')
+	if i < 0 || len(text)-i > 4 || len(text)-i < 2 || i > len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255") {
+		return false
+	}
+	_, err := netip.ParsePrefix(string(text))
+	return err == nil
+}
+
+// trimSpace drops ASCII white space from both ends.
+func trimSpace(b []byte) []byte {
+	for len(b) > 0 && isSpace(b[0]) {
+		b = b[1:]
+	}
+	for len(b) > 0 && isSpace(b[len(b)-1]) {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }

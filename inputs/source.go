@@ -1,0 +1,377 @@
+package inputs
+
+import (
+	"bufio"
+	"bytes"
+	"compress/bzip2"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zip"
+	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
+	"golang.org/x/text/encoding/unicode"
+)
+
+// Bounds against archives that are made to exhaust us. Decompression is streaming, so that only windows count.
+const (
+	maxWindow  = 128 << 20 // of zstd and xz; what `zstd --long` and `xz -9` need at most
+	maxNesting = 3         // compressions around one list
+	maxMembers = 10_000    // files in a zip
+)
+
+// stream is decompressed text.
+type stream struct {
+	io.Reader
+	name        string
+	compression string
+}
+
+// source opens the inputs one after the other, and the members of archives one after the other.
+type source struct {
+	ctx   context.Context
+	paths []string
+	stdin io.Reader
+
+	archive string // the zip whose members are being read
+	members []*zip.File
+	closers []func() error // of the present file, in the order of opening
+
+	read  atomic.Int64
+	total int64
+}
+
+func (s *source) init(ctx context.Context, paths []string, stdin io.Reader) {
+	s.ctx, s.paths, s.stdin = ctx, paths, stdin
+}
+
+// next opens the next stream, or returns io.EOF.
+func (s *source) next() (stream, error) {
+	if len(s.members) > 0 {
+		// Only the archive itself, which was opened first, stays open from member to member.
+		if err := s.closeDownTo(1); err != nil {
+			return stream{}, damaged(s.archive, 0, err)
+		}
+		member := s.members[0]
+		s.members = s.members[1:]
+		return s.openMember(member)
+	}
+	if err := s.Close(); err != nil {
+		return stream{}, fmt.Errorf("cannot close a list: %w", err)
+	}
+	if len(s.paths) == 0 {
+		return stream{}, io.EOF
+	}
+	name := s.paths[0]
+	s.paths = s.paths[1:]
+	if name == "-" {
+		ctx, cancel := context.WithCancel(s.ctx)
+		s.closers = append(s.closers, func() error { cancel(); return nil })
+		return s.decode(stream{Reader: s.watch(abandonable(ctx, s.stdin)), name: "standard input"})
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return stream{}, &Error{File: name, Err: plainPathError(err)}
+	}
+	s.closers = append(s.closers, file.Close)
+	if isZip(file) {
+		return s.openArchive(name, file)
+	}
+	return s.decode(stream{Reader: s.watch(file), name: name})
+}
+
+// Close closes what is open.
+func (s *source) Close() error {
+	s.members = nil
+	return s.closeDownTo(0)
+}
+
+// closeDownTo closes the last opened first, and keeps the first n open.
+func (s *source) closeDownTo(n int) error {
+	var first error
+	for i := len(s.closers) - 1; i >= n; i-- {
+		if err := s.closers[i](); err != nil && first == nil {
+			first = err
+		}
+	}
+	s.closers = s.closers[:min(n, len(s.closers))]
+	return first
+}
+
+// watch counts what is read, and ends with the context.
+func (s *source) watch(r io.Reader) io.Reader { return &watched{ctx: s.ctx, r: r, n: &s.read} }
+
+type watched struct {
+	ctx context.Context
+	r   io.Reader
+	n   *atomic.Int64
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := w.r.Read(p)
+	w.n.Add(int64(n))
+	return n, err
+}
+
+// decode peels compressions off until text is left.
+func (s *source) decode(in stream) (stream, error) {
+	for depth := 0; ; depth++ {
+		buffered := bufio.NewReaderSize(in.Reader, 64<<10)
+		head, err := buffered.Peek(512)
+		if err != nil && err != io.EOF && len(head) == 0 {
+			return stream{}, damaged(in.name, 0, err)
+		}
+		in.Reader = buffered
+		kind, problem := magic(head)
+		if problem != nil {
+			return stream{}, &Error{File: in.name, Err: problem, Remedy: problem.remedy}
+		}
+		if kind == "" {
+			return in, nil
+		}
+		if depth == maxNesting {
+			return stream{}, &Error{File: in.name, Err: errors.New("too many compressions around one list"), Remedy: "unpack it first"}
+		}
+		if in.Reader, err = s.unpack(kind, buffered, head); err != nil {
+			return stream{}, damaged(in.name, 0, err)
+		}
+		if in.compression != "" {
+			in.compression += "+"
+		}
+		in.compression += kind
+	}
+}
+
+// damaged dresses an error of reading with its place (line 0: before the first) and its remedy; the end of the context
+// stays what it is.
+func damaged(name string, line uint64, err error) error {
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, zip.ErrAlgorithm), errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrUnknownDictionary), errors.Is(err, errDictionary):
+		return &Error{File: name, Line: line, Err: err, Remedy: "unpack it first"}
+	}
+	return &Error{File: name, Line: line, Err: err, Remedy: "the file is cut off or damaged: fetch it again"}
+}
+
+// errDictionary is of an xz stream that would take too much memory.
+var errDictionary = fmt.Errorf("its dictionary is larger than %d MiB", maxWindow>>20)
+
+// unpack returns the reader for one compression.
+func (s *source) unpack(kind string, r io.Reader, head []byte) (io.Reader, error) {
+	switch kind {
+	case "gzip":
+		return gzip.NewReader(r)
+	case "zstd":
+		decoder, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		if err != nil {
+			return nil, err
+		}
+		s.closers = append(s.closers, func() error { decoder.Close(); return nil })
+		return decoder, nil
+	case "xz":
+		if xzWindow(head) > maxWindow {
+			return nil, errDictionary
+		}
+		return xz.NewReader(r)
+	case "bzip2":
+		return bzip2.NewReader(r), nil
+	case "utf-16le":
+		return unicode.UTF16(unicode.LittleEndian, unicode.ExpectBOM).NewDecoder().Reader(r), nil
+	default: // utf-16be
+		return unicode.UTF16(unicode.BigEndian, unicode.ExpectBOM).NewDecoder().Reader(r), nil
+	}
+}
+
+// xzWindow reads the size of the dictionary from the first block header of an xz stream, 0 where it is not there. The
+// library allocates what the header asks for, up to 4 GiB.
+func xzWindow(head []byte) int64 {
+	const streamHeader = 12
+	if len(head) < streamHeader+8 {
+		return 0
+	}
+	block := head[streamHeader:]
+	flags, i := block[1], 2
+	for _, present := range []byte{0x40, 0x80} { // compressed and uncompressed size: skip a varint each
+		if flags&present == 0 {
+			continue
+		}
+		for i < len(block) && block[i]&0x80 != 0 {
+			i++
+		}
+		i++
+	}
+	const lzma2 = 0x21
+	if i+2 >= len(block) || block[i] != lzma2 || block[i+1] != 1 {
+		return 0
+	}
+	code := block[i+2] & 0x3f
+	if code >= 40 {
+		return 1<<32 - 1
+	}
+	return int64(2|code&1) << (code/2 + 11)
+}
+
+// openArchive lists the members of a zip that may hold data, and opens the first.
+func (s *source) openArchive(name string, file *os.File) (stream, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return stream{}, &Error{File: name, Err: plainPathError(err)}
+	}
+	archive, err := zip.NewReader(readerAt{s.ctx, file, &s.read}, info.Size())
+	if err != nil {
+		return stream{}, damaged(name, 0, err)
+	}
+	if len(archive.File) > maxMembers {
+		return stream{}, &Error{File: name, Err: fmt.Errorf("more than %d files in the archive", maxMembers), Remedy: "unpack it and name the files"}
+	}
+	for _, member := range archive.File {
+		if member.Name == "[Content_Types].xml" {
+			return stream{}, &Error{File: name, Err: errors.New("it is an office document"), Remedy: "save the sheet as CSV"}
+		}
+		if isData(member) {
+			s.members = append(s.members, member)
+		}
+	}
+	if len(s.members) == 0 {
+		return stream{}, &Error{File: name, Err: errors.New("no list in the archive")}
+	}
+	s.archive = name
+	first := s.members[0]
+	s.members = s.members[1:]
+	return s.openMember(first)
+}
+
+func (s *source) openMember(member *zip.File) (stream, error) {
+	// A member's name comes from the archive's maker: it must not carry control bytes into a message.
+	quoted := strconv.Quote(clip(strings.ToValidUTF8(member.Name, "\uFFFD"), 200))
+	name := s.archive + ":" + quoted[1:len(quoted)-1]
+	if member.Flags&1 != 0 {
+		return stream{}, &Error{File: name, Err: errors.New("it is encrypted"), Remedy: "unpack the archive first"}
+	}
+	r, err := member.Open()
+	if err != nil {
+		return stream{}, damaged(name, 0, err)
+	}
+	s.closers = append(s.closers, r.Close)
+	return s.decode(stream{Reader: r, name: name, compression: "zip"})
+}
+
+// isData reports whether a member of a zip is a list rather than a folder, a note or what an operating system left.
+func isData(member *zip.File) bool {
+	base := path.Base(member.Name)
+	if !member.Mode().IsRegular() || strings.HasSuffix(member.Name, "/") || strings.HasPrefix(base, ".") || strings.HasPrefix(member.Name, "__MACOSX/") {
+		return false
+	}
+	lower := strings.ToLower(base)
+	for _, note := range []string{"readme", "license", "licence", "copying", "changelog"} {
+		if strings.HasPrefix(lower, note) {
+			return false
+		}
+	}
+	switch path.Ext(lower) {
+	case ".md", ".pdf", ".html", ".htm", ".rtf":
+		return false
+	}
+	return true
+}
+
+// readerAt counts, and ends with the context, what a zip reads of its file.
+type readerAt struct {
+	ctx  context.Context
+	file *os.File
+	n    *atomic.Int64
+}
+
+func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := r.file.ReadAt(p, off)
+	r.n.Add(int64(n))
+	return n, err
+}
+
+// isZip looks at the first bytes of a file that can be read at any place.
+func isZip(file *os.File) bool {
+	var head [4]byte
+	_, err := file.ReadAt(head[:], 0)
+	return err == nil && (string(head[:]) == "PK\x03\x04" || string(head[:]) == "PK\x05\x06")
+}
+
+// problem is a kind of file that is no list, with its remedy.
+type problem struct{ text, remedy string }
+
+func (p *problem) Error() string { return p.text }
+
+// magic names the compression or encoding that the first bytes tell, "" for text, or says why they are no list.
+func magic(head []byte) (kind string, _ *problem) {
+	for _, m := range magics {
+		if len(head) >= m.offset && bytes.HasPrefix(head[m.offset:], []byte(m.bytes)) {
+			return m.kind, m.problem
+		}
+	}
+	return "", nil
+}
+
+// magics is read from top to bottom; the first match counts.
+var magics = []struct {
+	offset  int
+	bytes   string
+	kind    string
+	problem *problem
+}{
+	{0, "\x1f\x8b", "gzip", nil},
+	{0, "\x28\xb5\x2f\xfd", "zstd", nil},
+	{0, "\xfd7zXZ\x00", "xz", nil},
+	{0, "BZh", "bzip2", nil},
+	{0, "\xff\xfe\x00\x00", "", &problem{"it is UTF-32 text", "convert it to UTF-8"}},
+	{0, "\x00\x00\xfe\xff", "", &problem{"it is UTF-32 text", "convert it to UTF-8"}},
+	{0, "\xff\xfe", "utf-16le", nil},
+	{0, "\xfe\xff", "utf-16be", nil},
+	{0, "PK\x03\x04", "", &problem{"it is a zip archive inside another or in a pipe", "save it as a file, or unpack it first"}},
+	{0, "PK\x05\x06", "", &problem{"it is an empty zip archive", ""}},
+	{0, "PAR1", "", &problem{"it is a Parquet file, which this version does not read as a list", "export the column of hosts as CSV"}},
+	{0, "WARC/", "", &problem{"it is a WARC file, which this version does not read as a list", "export the host names as plain lines"}},
+	{0, "SQLite format 3\x00", "", &problem{"it is an SQLite database", "export the column of hosts as CSV"}},
+	{0, "\x04\x22\x4d\x18", "", &problem{"it is compressed by lz4", "unpack it, or compress it by zstd"}},
+	{0, "7z\xbc\xaf\x27\x1c", "", &problem{"it is a 7z archive", "unpack it first"}},
+	{0, "Rar!\x1a\x07", "", &problem{"it is a RAR archive", "unpack it first"}},
+	{0, "%PDF-", "", &problem{"it is a PDF document", "save the list as plain lines"}},
+	{257, "ustar", "", &problem{"it is a tar archive", "unpack it and name the files"}},
+}
+
+// rereadable reports whether a path is a regular file, which can be looked at twice, and its size.
+func rereadable(name string) (bool, int64, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return false, 0, &Error{File: name, Err: plainPathError(err)}
+	}
+	if info.IsDir() {
+		return false, 0, &Error{File: name, Err: errors.New("it is a folder"), Remedy: "name the files in it"}
+	}
+	if !info.Mode().IsRegular() {
+		return false, 0, nil
+	}
+	return true, info.Size(), nil
+}
+
+// plainPathError drops the operation and the path, which our message names already.
+func plainPathError(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
