@@ -1,0 +1,7 @@
+package parser
+
+// What tests outside of the package need to see.
+var (
+	AppendNormal = appendNormal
+	NameLen      = nameLen
+)

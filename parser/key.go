@@ -1,0 +1,170 @@
+package parser
+
+// Dialect says whose reading of the same text is wanted.
+type Dialect uint8
+
+// The dialects. The zero value is Google.
+const (
+	Google Dialect = iota // what the running code of the largest crawler does, typos and quirks included
+	RFC                   // RFC 9309's grammar and no more
+)
+
+// String returns the name that command lines use: google, rfc.
+func (d Dialect) String() string {
+	if d == RFC {
+		return "rfc"
+	}
+	return "google"
+}
+
+// Key is what the text before the separator means.
+type Key uint8
+
+// The keys. The zero value is KeyNone.
+const (
+	KeyNone          Key = iota // a line without a separator, or with nothing before it
+	KeyUserAgent                // RFC 9309 §2.2.1
+	KeyAllow                    // RFC 9309 §2.2.2
+	KeyDisallow                 // RFC 9309 §2.2.2
+	KeySitemap                  // sitemaps.org; also named by RFC 9309 §2.2.4
+	KeyCrawlDelay               // seconds between two requests
+	KeyRequestRate              // documents per time
+	KeyVisitTime                // hours in which to come
+	KeyHost                     // the preferred mirror (Yandex)
+	KeyCleanParam               // query parameters without meaning (Yandex)
+	KeyContentSignal            // contentsignals.org
+	KeyIndexNowKey              // indexnow.org
+	KeyContentUsage             // IETF AIPREF
+	KeyLicense                  // Really Simple Licensing
+	KeyRevisitAfter             // days until the next visit
+	KeyDomain                   // the preferred domain
+	KeyNoindex                  // never standard; Google dropped it in 2019
+	KeyNofollow                 // as noindex
+	KeyNoarchive                // as noindex
+	KeyUnknown                  // anything else before a colon
+	NumKeys
+)
+
+var keyNames = [NumKeys]string{
+	KeyUserAgent: "user-agent", KeyAllow: "allow", KeyDisallow: "disallow", KeySitemap: "sitemap",
+	KeyCrawlDelay: "crawl-delay", KeyRequestRate: "request-rate", KeyVisitTime: "visit-time", KeyHost: "host",
+	KeyCleanParam: "clean-param", KeyContentSignal: "content-signal", KeyIndexNowKey: "indexnow-key",
+	KeyContentUsage: "content-usage", KeyLicense: "license", KeyRevisitAfter: "revisit-after", KeyDomain: "domain",
+	KeyNoindex: "noindex", KeyNofollow: "nofollow", KeyNoarchive: "noarchive",
+	KeyNone: "none", KeyUnknown: "unknown",
+}
+
+// String returns the key as its specification spells it, in lower case; "none" and "unknown" for the other two.
+func (k Key) String() string {
+	if k < NumKeys {
+		return keyNames[k]
+	}
+	return "unknown"
+}
+
+// Class is the standing of a key.
+type Class uint8
+
+// The classes. The zero value is ClassInvalid.
+const (
+	ClassInvalid   Class = iota // no key at all
+	ClassCore                   // user-agent, allow, disallow: they alone form groups
+	ClassExtension              // known records that others than RFC 9309 define
+	ClassLegacy                 // noindex and its like, which nobody supports any longer
+	ClassUnknown                // anything else
+)
+
+// String returns invalid, core, extension, legacy or unknown.
+func (c Class) String() string {
+	if c <= ClassUnknown {
+		return [...]string{"invalid", "core", "extension", "legacy", "unknown"}[c]
+	}
+	return "invalid"
+}
+
+// Class returns the standing of the key.
+func (k Key) Class() Class {
+	switch {
+	case k == KeyNone:
+		return ClassInvalid
+	case k <= KeyDisallow:
+		return ClassCore
+	case k <= KeyDomain:
+		return ClassExtension
+	case k <= KeyNoarchive:
+		return ClassLegacy
+	}
+	return ClassUnknown
+}
+
+// Flags are further facts of a record.
+type Flags uint8
+
+// The flags.
+const (
+	FlagTypo    Flags = 1 << iota // read only thanks to a tolerance of the Google dialect, which its documents do not promise
+	FlagOrphan                    // an allow or disallow before any user-agent line: ignored
+	FlagNoColon                   // white space stands where the colon should (always with FlagTypo)
+)
+
+// tolerated are the misspellings that Google's code reads as a key. Like the right spellings they match as prefixes.
+var tolerated = [...]struct {
+	prefix string
+	key    Key
+}{
+	{"user-agent", KeyUserAgent}, {"useragent", KeyUserAgent}, {"user agent", KeyUserAgent},
+	{"allow", KeyAllow},
+	{"disallow", KeyDisallow}, {"dissallow", KeyDisallow}, {"dissalow", KeyDisallow},
+	{"disalow", KeyDisallow}, {"diasllow", KeyDisallow}, {"disallaw", KeyDisallow},
+	{"sitemap", KeySitemap}, {"site-map", KeySitemap},
+}
+
+// startsKey holds the octets with which any known key, rightly or wrongly spelled, begins.
+var startsKey = func() (is [256]bool) {
+	for _, name := range keyNames[KeyUserAgent:KeyUnknown] {
+		is[name[0]], is[name[0]-0x20] = true, true
+	}
+	return is
+}()
+
+// keyOf says what a trimmed, non-empty key means in the dialect.
+func keyOf(key []byte, d Dialect) (Key, Flags) {
+	if !startsKey[key[0]] {
+		return KeyUnknown, 0
+	}
+	for k := KeyUserAgent; k < KeyUnknown; k++ {
+		if equalFold(key, keyNames[k]) {
+			return k, 0
+		}
+	}
+	if d == Google {
+		for i := range tolerated {
+			t := &tolerated[i]
+			if len(key) >= len(t.prefix) && equalFold(key[:len(t.prefix)], t.prefix) {
+				return t.key, FlagTypo
+			}
+		}
+	}
+	return KeyUnknown, 0
+}
+
+// equalFold reports whether a equals b but for the case of ASCII letters. Unlike strings.EqualFold it knows no
+// Unicode folding: U+212A, the Kelvin sign, is no k.
+func equalFold[A, B []byte | string](a A, b B) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) {
+		if a[i] != b[i] && lower(a[i]) != lower(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + ('a' - 'A')
+	}
+	return c
+}

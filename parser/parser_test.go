@@ -1,0 +1,389 @@
+package parser_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/parser"
+)
+
+// TestRecords shows what a File keeps of each line: line, group, key, flags, texts.
+func TestRecords(t *testing.T) {
+	f := func(d parser.Dialect, body string, want ...string) {
+		t.Helper()
+		var file parser.File
+		file.ParseDialect([]byte(body), d)
+		var got []string
+		for i := range file.Records() {
+			r := file.Record(i)
+			var flags string
+			for bit, name := range map[parser.Flags]string{parser.FlagTypo: "T", parser.FlagOrphan: "O"} {
+				if r.Flags&bit != 0 {
+					flags += name
+				}
+			}
+			got = append(got, strings.TrimSpace(fmt.Sprintf("%d %d %v %q %q %s", r.Line, r.Group, r.Key, r.KeyText, r.Value, flags)))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q in %v:\n%s\nwant\n%s", body, d, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	f(parser.Google, "")
+	f(parser.Google, " \n\t# c\n")
+	f(parser.Google, "User-Agent : a b # c", `1 0 user-agent "User-Agent" "a b"`)
+	f(parser.Google, "Disallow: /\nuser-agent:a\nDisallow:\nuser-agent:b", `1 -1 disallow "Disallow" "/" O`, `2 0 user-agent "user-agent" "a"`, `3 0 disallow "Disallow" ""`, `4 1 user-agent "user-agent" "b"`)
+	f(parser.Google, "user-agent:a\nSitemap: x\nuser-agent:b", `1 0 user-agent "user-agent" "a"`, `2 0 sitemap "Sitemap" "x"`, `3 0 user-agent "user-agent" "b"`)
+	f(parser.Google, "Useragent: a", `1 0 user-agent "Useragent" "a" T`)
+	f(parser.RFC, "Useragent: a", `1 -1 unknown "Useragent" "a"`)
+	f(parser.Google, "user-agent \t a", `1 0 user-agent "user-agent" "a" T`)
+	f(parser.RFC, "user-agent a", `1 -1 none "user-agent a" ""`)
+	f(parser.Google, "Crawl-delay 10", `1 -1 crawl-delay "Crawl-delay" "10" T`)
+	f(parser.Google, "hello world", `1 -1 none "hello world" ""`)
+	f(parser.Google, "sitemaps: x", `1 -1 sitemap "sitemaps" "x" T`)
+	f(parser.Google, "Sitemap https://x", `1 -1 sitemap "Sitemap https" "//x" T`)
+	f(parser.RFC, "Sitemap https://x", `1 -1 unknown "Sitemap https" "//x"`)
+	f(parser.Google, "crawl-delays: 1", `1 -1 unknown "crawl-delays" "1"`)
+	f(parser.Google, "users-agent: 1\ndiallow: 2", `1 -1 unknown "users-agent" "1"`, `2 -1 unknown "diallow" "2"`)
+	f(parser.Google, " : x", `1 -1 none ": x" ""`)
+	f(parser.Google, "a:", `1 -1 unknown "a" ""`)
+	f(parser.Google, "<a href=\"http://x\">", `1 -1 unknown "<a href=\"http" "//x\">"`)
+	f(parser.Google, "NoIndex:/a\rnofollow:/b\r\nNoarchive: /c", `1 -1 noindex "NoIndex" "/a"`, `2 -1 nofollow "nofollow" "/b"`, `3 -1 noarchive "Noarchive" "/c"`)
+	f(parser.Google, "Request-rate: 1/5\nVisit-time: 1\nHost: h\nClean-param: p\nContent-Signal: s\nIndexNow-Key: k\nContent-Usage: u\nLicense: l\nRevisit-After: r\nDomain: d",
+		`1 -1 request-rate "Request-rate" "1/5"`, `2 -1 visit-time "Visit-time" "1"`, `3 -1 host "Host" "h"`, `4 -1 clean-param "Clean-param" "p"`,
+		`5 -1 content-signal "Content-Signal" "s"`, `6 -1 indexnow-key "IndexNow-Key" "k"`, `7 -1 content-usage "Content-Usage" "u"`,
+		`8 -1 license "License" "l"`, `9 -1 revisit-after "Revisit-After" "r"`, `10 -1 domain "Domain" "d"`)
+}
+
+// TestLineKinds shows the Scanner's view, and the number of lines.
+func TestLineKinds(t *testing.T) {
+	f := func(body string, want ...parser.LineKind) {
+		t.Helper()
+		scanner := parser.NewScanner([]byte(body), parser.Google)
+		var got []parser.LineKind
+		for scanner.Next() {
+			got = append(got, scanner.Line().Kind)
+		}
+		var file parser.File
+		if file.Parse([]byte(body)); file.Lines() != len(want) || !slices.Equal(got, want) {
+			t.Errorf("%q: %v in %d lines, want %v", body, got, file.Lines(), want)
+		}
+	}
+	f("")
+	f("\n", parser.LineBlank)
+	f("\r\n \r\r\n", parser.LineBlank, parser.LineBlank, parser.LineBlank)
+	f("\xEF\xBB\xBF", parser.LineBlank)
+	f(" # x\n#\x00", parser.LineComment, parser.LineComment)
+	f("\x00# x", parser.LineBlank)
+	f("Disallow: /\nUser-agent: a\nDisallow: /", parser.LineOrphan, parser.LineCore, parser.LineCore)
+	f("Disalow: /\nUseragent: a\nDisalow: /", parser.LineOrphan, parser.LineTypo, parser.LineTypo)
+	f("Sitemap: a\nNoindex: /\nFoo: bar\nfoo", parser.LineExtension, parser.LineLegacy, parser.LineUnknown, parser.LineInvalid)
+}
+
+// TestAgents shows who is named, by which groups.
+func TestAgents(t *testing.T) {
+	f := func(d parser.Dialect, body string, want ...string) {
+		t.Helper()
+		var file parser.File
+		file.ParseDialect([]byte(body), d)
+		var got []string
+		for i := range file.Agents() {
+			a := file.Agent(i)
+			got = append(got, fmt.Sprintf("%s %q %d %v", a.Name, a.Value, a.Line, file.AgentGroups(i)))
+			if file.Find(strings.ToUpper(string(a.Name))) != i || a.Star != (i == file.Star()) || a.Star != (string(a.Name) == "*") {
+				t.Errorf("%q: agent %d is not found", body, i)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q in %v: %q, want %q", body, d, got, want)
+		}
+		if file.Find("") >= 0 || file.Find("nobody") >= 0 || file.Find("\u212A") >= 0 {
+			t.Errorf("%q: found who is not there", body)
+		}
+	}
+	f(parser.Google, "")
+	f(parser.Google, "user-agent: \nuser-agent: 2\nuser-agent: *x")
+	f(parser.Google, "user-agent: Foo/1.0 x\nUSER-AGENT: foo\nallow:\nuser-agent: *\nuser-agent: fOO*", `Foo "Foo/1.0 x" 1 [0 1]`, `* "*" 4 [1]`)
+	f(parser.RFC, "user-agent: Foo/1.0 x\nUSER-AGENT: foo\nallow:\nuser-agent: *\nuser-agent: fOO*", `foo "foo" 2 [0]`, `* "*" 4 [1]`)
+	f(parser.Google, "user-agent: * all", `* "* all" 1 [0]`)
+	f(parser.RFC, "user-agent: * all")
+	f(parser.Google, "user-agent: a_b\nuser-agent: a-b\nuser-agent: K", `a_b "a_b" 1 [0]`, `a-b "a-b" 2 [0]`, `K "K" 3 [0]`)
+}
+
+// TestManyAgents fills the table of names many times over.
+func TestManyAgents(t *testing.T) {
+	const n = 20000
+	var body []byte
+	name := func(i int) string {
+		return "bot-" + strings.Map(func(r rune) rune { return r + 'a' - '0' }, fmt.Sprint(i)) + strings.Repeat("x", i%40)
+	}
+	for i := range n {
+		body = fmt.Appendf(body, "User-agent: %s\nDisallow: /%d\n", strings.ToUpper(name(i)), i)
+	}
+	var file parser.File
+	file.Parse(body)
+	if file.Agents() != n || file.Groups() != n {
+		t.Fatalf("%d agents in %d groups", file.Agents(), file.Groups())
+	}
+	for i := range n {
+		if d := file.Decide(name(i), fmt.Appendf(nil, "/%d", i)); d.Allow || d.Line != 2*i+2 || d.Agent != i {
+			t.Fatalf("agent %d: %+v", i, d)
+		}
+	}
+	file.Parse([]byte("user-agent: a"))
+	if file.Find(name(7)) >= 0 || file.Find("A") != 0 {
+		t.Error("the table of the body before is still in use")
+	}
+}
+
+// TestSurvey shows what files amount to for `a`.
+func TestSurvey(t *testing.T) {
+	f := func(rules string, want parser.SiteVerdict, rootAllowed bool, nAllow, nDisallow int) {
+		t.Helper()
+		var file parser.File
+		for _, d := range []parser.Dialect{parser.Google, parser.RFC} {
+			file.ParseDialect([]byte("user-agent: a\n"+strings.ReplaceAll(rules, " ", "\n")), d)
+			s := file.Survey(file.AgentGroups(0))
+			if s.Verdict != want || s.RootAllowed != rootAllowed || s.NAllow != nAllow || s.NDisallow != nDisallow || s.Limited {
+				t.Errorf("%q in %v: %+v, want %v, root %v, %d allow, %d disallow", rules, d, s, want, rootAllowed, nAllow, nDisallow)
+			}
+		}
+	}
+	f("", parser.SiteAllowed, true, 0, 0)
+	f("disallow: allow:", parser.SiteAllowed, true, 1, 1)
+	f("disallow:fish disallow:https://x/", parser.SiteAllowed, true, 0, 2)
+	f("allow:/a allow:/b", parser.SiteAllowed, true, 2, 0)
+	f("disallow:/", parser.SiteBlocked, false, 0, 1)
+	f("disallow:*", parser.SiteBlocked, false, 0, 1)
+	f("disallow:/ disallow:/a disallow:/b$", parser.SiteBlocked, false, 0, 3)
+	f("disallow:/ allow:", parser.SiteBlocked, false, 1, 1)
+	f("disallow:/ allow:b", parser.SiteBlocked, false, 1, 1)
+	f("disallow:/a", parser.SitePartial, true, 0, 1)
+	f("disallow:/$", parser.SitePartial, false, 0, 1)
+	f("disallow:/?", parser.SitePartial, true, 0, 1)
+	f("disallow:/ allow:/a", parser.SitePartial, false, 1, 1)
+	f("disallow:/ allow:/$", parser.SitePartial, true, 1, 1)
+	f("disallow:/ allow:/", parser.SiteAllowed, true, 1, 1)
+	f("disallow:/a allow:/a", parser.SiteAllowed, true, 1, 1)
+	f("disallow:/a allow:/", parser.SitePartial, true, 1, 1)
+	f("disallow:/* allow:/a$ disallow:/a*$", parser.SiteBlocked, false, 1, 2)
+	f("disallow:/dummy-testing-path-54321", parser.SitePartial, true, 0, 1)
+	f("disallow:/ allow:/dummy", parser.SitePartial, false, 1, 1)
+
+	g := func(rules string, root bool, allow, disallow int) {
+		t.Helper()
+		var file parser.File
+		file.Parse([]byte("user-agent: a\n" + strings.ReplaceAll(rules, " ", "\n")))
+		s := file.Survey(file.AgentGroups(0))
+		if s.HasDisallowRoot != root || s.PlainAllow != allow || s.PlainDisallow != disallow {
+			t.Errorf("%q: %+v, want root %v, without ? %d and %d", rules, s, root, allow, disallow)
+		}
+	}
+	g("disallow:/ allow:/?a disallow:/?b", true, 0, 1)
+	g("disallow:/* allow:", false, 1, 1)
+	g("disallow: disallow:/$ allow:/ allow:/x", false, 2, 1)
+}
+
+// TestSurveyRFCRobots: no rule decides on /robots.txt in the rfc dialect, so that none names it.
+func TestSurveyRFCRobots(t *testing.T) {
+	f := func(d parser.Dialect, rules string, want parser.SiteVerdict) {
+		t.Helper()
+		var file parser.File
+		file.ParseDialect([]byte("user-agent: a\n"+rules), d)
+		if s := file.Survey(file.AgentGroups(0)); s.Verdict != want {
+			t.Errorf("%v %q: %v, want %v", d, rules, s.Verdict, want)
+		}
+	}
+	f(parser.Google, "disallow: /robots.txt", parser.SitePartial)
+	f(parser.RFC, "disallow: /robots.txt", parser.SiteAllowed)
+	f(parser.RFC, "disallow: /\ndisallow: /robots.txt", parser.SiteBlocked)
+}
+
+// TestSurveyBound: 47,000 rules of which no path decides otherwise than `/` end at the bound, and say so.
+func TestSurveyBound(t *testing.T) {
+	body := []byte("user-agent: a\ndisallow: /\n")
+	for i := range 23500 {
+		body = fmt.Appendf(body, "allow: /%d/\ndisallow: /%d/*\n", i, i)
+	}
+	var file parser.File
+	file.Parse(body)
+	s := file.Survey(file.AgentGroups(0))
+	if s.Verdict != parser.SitePartial || !s.Limited || s.NAllow != 23500 || s.NDisallow != 23501 {
+		t.Errorf("%+v", s)
+	}
+	// The mix is among the paths that are tried first.
+	file.Parse(append(body, "allow: /0/x\n"...))
+	if s := file.Survey(file.AgentGroups(0)); s.Verdict != parser.SitePartial {
+		t.Errorf("%+v", s)
+	}
+	// A new body has its own allowance.
+	file.Parse([]byte("user-agent: a\ndisallow: /*\nallow: /a\ndisallow: /a*\n"))
+	if s := file.Survey(file.AgentGroups(0)); s.Verdict != parser.SiteBlocked || s.Limited {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestSurveyVisits: a crowd that shares many rules ends at the bound too.
+func TestSurveyVisits(t *testing.T) {
+	const agents, rules = 2000, 10000
+	var body []byte
+	name := func(i int) string { return strings.Repeat("a", i%50) + strings.Repeat("b", i/50+1) }
+	for i := range agents {
+		body = fmt.Appendf(body, "user-agent:%s\n", name(i))
+	}
+	body = append(append(body, bytes.Repeat([]byte("allow:/\n"), rules)...), "disallow:/a\n"...)
+	for i := range agents {
+		body = fmt.Appendf(body, "user-agent:%s\nallow:\n", name(i))
+	}
+	var file parser.File
+	file.Parse(body)
+	limited := 0
+	for i := range file.Agents() {
+		if s := file.Survey(file.AgentGroups(i)); s.Verdict != parser.SitePartial {
+			t.Fatalf("agent %d: %+v", i, s)
+		} else if s.Limited {
+			limited++
+		}
+	}
+	if file.Agents() != agents || limited == 0 || limited == agents {
+		t.Errorf("%d of %d agents limited", limited, file.Agents())
+	}
+}
+
+// TestAppendRulePath shows the path that a value names; "" where it names none.
+func TestAppendRulePath(t *testing.T) {
+	f := func(value, want string) {
+		t.Helper()
+		got, ok := parser.AppendRulePath([]byte("~"), []byte(value))
+		if string(got) != "~"+want || ok != (want != "") {
+			t.Errorf("AppendRulePath(%q) = %q, %v, want %q", value, got, ok, want)
+		}
+	}
+	f("", "")
+	f("a", "")
+	f("?", "")
+	f("/", "/")
+	f("*", "/")
+	f("*$", "/")
+	f("/$", "/")
+	f("*.gif$", "/.gif")
+	f("*/a", "/a")
+	f("/*a*$b*", "/a$b")
+	f("/é%c3", "/%C3%A9%C3")
+}
+
+// TestAppendPath shows the path of a URL, as given and escaped.
+func TestAppendPath(t *testing.T) {
+	f := func(url, want, escaped string) {
+		t.Helper()
+		if got := string(parser.AppendPath([]byte("~"), url)); got != "~"+want {
+			t.Errorf("AppendPath(%q) = %q, want %q", url, got, want)
+		}
+		if got := string(parser.AppendEscapedPath([]byte("\xFF"), url)); got != "\xFF"+escaped {
+			t.Errorf("AppendEscapedPath(%q) = %q, want %q", url, got, escaped)
+		}
+	}
+	f("", "/", "/")
+	f("https://example.com", "/", "/")
+	f("https://example.com#a/b", "/", "/")
+	f("https://example.com/a/é#b", "/a/é", "/a/%C3%A9")
+	f("https://example.com?q=\xFF", "/?q=\xFF", "/?q=%FF")
+	f("ツ/ツ%20x", "/ツ%20x", "/%E3%83%84%20x")
+	f("/x://y", "/x://y", "/x://y")
+	f("//a/b", "/b", "/b")
+	f("mailto:a@b", "/", "/")
+}
+
+// TestNoise: of lines that mean nothing a bounded number is kept, all are counted, and what follows is read.
+func TestNoise(t *testing.T) {
+	body := append(bytes.Repeat([]byte("<p>\na:b\n"), 50000), "User-agent: a\nDisallow: /x\n"...)
+	var file parser.File
+	file.Parse(body)
+	if file.Records() != 1<<16+2 || file.Count(parser.KeyNone) != 50000 || file.Count(parser.KeyUnknown) != 50000 || file.Lines() != 100002 {
+		t.Errorf("%d records, %d and %d lines of noise of %d", file.Records(), file.Count(parser.KeyNone), file.Count(parser.KeyUnknown), file.Lines())
+	}
+	if d := file.Decide("a", []byte("/x")); d.Allow || d.Line != 100002 {
+		t.Errorf("%+v", d)
+	}
+}
+
+// TestReset: a File forgets the body before, and is like new.
+func TestReset(t *testing.T) {
+	var file parser.File
+	check := func(when string) {
+		t.Helper()
+		if file.Records() != 0 || file.Agents() != 0 || file.Groups() != 0 || file.Lines() != 0 || file.HasBOM() || file.Star() >= 0 ||
+			file.Find("a") >= 0 || file.Count(parser.KeyAllow) != 0 || !file.Decide("a", []byte("/")).Allow || !file.DecideIn(nil, nil).Allow ||
+			file.Survey(nil) != (parser.Survey{RootAllowed: true}) {
+			t.Errorf("%s: not empty", when)
+		}
+	}
+	check("zero value")
+	file.ParseDialect([]byte("\xEF\xBB\xBFuser-agent: *\nuser-agent: a\nallow: /b\ndisallow: /\n"), parser.RFC)
+	if !file.HasBOM() || file.Dialect() != parser.RFC || file.Decide("a", nil).Allow {
+		t.Error("not parsed")
+	}
+	file.Reset()
+	check("Reset")
+	if file.Dialect() != parser.Google {
+		t.Error("the dialect stayed")
+	}
+}
+
+// TestStarIsNotStale: the kept answer of `*` is that of this body and this path.
+func TestStarIsNotStale(t *testing.T) {
+	var file parser.File
+	f := func(path string, want bool) {
+		t.Helper()
+		if got := file.Decide("x", []byte(path)).Allow; got != want {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
+	file.Parse([]byte("user-agent: *\ndisallow: /a"))
+	f("/a", false)
+	f("/b", true)
+	f("/a", false)
+	file.Parse([]byte("user-agent: *\ndisallow: /b"))
+	f("/a", true)
+	f("/b", false)
+}
+
+// TestNoAllocations: once a File has met bodies as large, nothing allocates, whatever the body.
+func TestNoAllocations(t *testing.T) {
+	bodies := generated(200)
+	for _, seed := range seeds {
+		bodies = append(bodies, []byte(seed))
+	}
+	bodies = append(bodies, bytes.Repeat([]byte("<p class=\"x\">\n"), 5000), []byte(strings.Repeat("user-agent: "+strings.Repeat("x", 300)+"\nallow: /é\n", 300)))
+	var file parser.File
+	path, tokens := make([]byte, 0, 256), []string{"Googlebot", "GPTBot", "a", "nobody"}
+	for _, d := range []parser.Dialect{parser.Google, parser.RFC} {
+		pass := func() {
+			for _, body := range bodies {
+				file.Reset()
+				file.ParseDialect(body, d)
+				for _, token := range tokens {
+					path = parser.AppendEscapedPath(path[:0], "https://example.com/wp-admin/é%61?q=*#x")
+					file.Decide(token, path)
+					file.Decide(token, []byte("/private/index.html"))
+				}
+				for i := range file.Agents() {
+					file.Survey(file.AgentGroups(i))
+				}
+				for i := range file.Records() {
+					if r := file.Record(i); r.Key == parser.KeyDisallow {
+						path, _ = parser.AppendRulePath(path[:0], r.Value)
+					}
+				}
+				scanner := parser.NewScanner(body, d)
+				for scanner.Next() {
+				}
+			}
+		}
+		if n := testing.AllocsPerRun(3, pass); n != 0 {
+			t.Errorf("%v: %v allocations in a pass over %d bodies", d, n, len(bodies))
+		}
+	}
+}

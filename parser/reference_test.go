@@ -1,0 +1,201 @@
+package parser_test
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/parser"
+)
+
+// The reference: the same answers by the plainest means, octet by octet and with strings, sharing no code with the
+// package. For the Google dialect it follows Google's code in what it does, one pass for one agent and one path.
+
+// slowMatch keeps the set of all offsets of the path that the pattern so far can reach.
+func slowMatch(pattern, path string) bool {
+	reach := map[int]bool{0: true}
+	for i := 0; i < len(pattern); i++ {
+		next := map[int]bool{}
+		switch c := pattern[i]; {
+		case c == '$' && i == len(pattern)-1:
+			return reach[len(path)]
+		case c == '*':
+			for at := range reach {
+				for k := at; k <= len(path); k++ {
+					next[k] = true
+				}
+			}
+		default:
+			for at := range reach {
+				if at < len(path) && path[at] == c {
+					next[at+1] = true
+				}
+			}
+		}
+		reach = next
+	}
+	return len(reach) > 0
+}
+
+// slowLines returns the lines of a body as they are read: without mark, cut, without NUL and comment, trimmed.
+func slowLines(body string, d parser.Dialect) (lines []string) {
+	for _, octet := range []string{"\xEF", "\xBB", "\xBF"} {
+		rest, ok := strings.CutPrefix(body, octet)
+		if !ok {
+			break
+		}
+		body = rest
+	}
+	body = strings.ReplaceAll(body, "\r\n", "\n")
+	body = strings.ReplaceAll(body, "\r", "\n")
+	for line := range strings.SplitSeq(body, "\n") {
+		if d == parser.Google && len(line) > 16663 {
+			line = line[:16663]
+		}
+		line, _, _ = strings.Cut(line, "\x00")
+		line, _, _ = strings.Cut(line, "#")
+		lines = append(lines, strings.Trim(line, " \t\n\v\f\r"))
+	}
+	return lines
+}
+
+// slowSplit returns the key, one of user-agent, allow, disallow or something else, and the value.
+func slowSplit(line string, d parser.Dialect) (key, value string) {
+	key, value, ok := strings.Cut(line, ":")
+	if !ok && d == parser.Google {
+		if at := strings.IndexAny(line, " \t"); at >= 0 {
+			second := strings.TrimLeft(line[at:], " \t")
+			if !strings.ContainsAny(second, " \t") {
+				key, value, ok = line[:at], second, true
+			}
+		}
+	}
+	if !ok {
+		return "", ""
+	}
+	key, value = strings.Trim(key, " \t\n\v\f\r"), strings.Trim(value, " \t\n\v\f\r")
+	key = slowLower(key)
+	if d == parser.RFC {
+		return key, value
+	}
+	for _, known := range [][]string{
+		{"user-agent", "useragent", "user agent"}, {"allow"},
+		{"disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"},
+	} {
+		for _, spelling := range known {
+			if strings.HasPrefix(key, spelling) {
+				return known[0], value
+			}
+		}
+	}
+	return "", ""
+}
+
+// slowLower is strings.ToLower for ASCII alone.
+func slowLower(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if c >= 'A' && c <= 'Z' {
+			b[i] = c + 32
+		}
+	}
+	return string(b)
+}
+
+const slowUnreserved = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+
+// slowNormal normalises a value, or the path of the rfc dialect.
+func slowNormal(s string, d parser.Dialect, isPath bool) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		var octet byte
+		n, _ := fmt.Sscanf(s[i:min(len(s), i+3)], "%%%02x", &octet)
+		switch {
+		case n == 1 && i+2 < len(s) && strings.Trim(s[i+1:i+3], "0123456789abcdefABCDEF") == "":
+			if d == parser.RFC && octet < 0x80 && strings.ContainsRune(slowUnreserved, rune(octet)) {
+				b.WriteByte(octet)
+			} else {
+				fmt.Fprintf(&b, "%%%02X", octet)
+			}
+			i += 2
+		case s[i] >= 0x80, d == parser.RFC && s[i] == '$' && (isPath || i < len(s)-1), isPath && s[i] == '*':
+			fmt.Fprintf(&b, "%%%02X", s[i])
+		default:
+			b.WriteByte(s[i])
+		}
+	}
+	return b.String()
+}
+
+// slowName returns the name in a user-agent value, "" for nobody.
+func slowName(value string, d parser.Dialect) string {
+	run := value[:len(value)-len(strings.TrimLeft(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_"))]
+	rest := strings.TrimPrefix(value, "*")
+	switch {
+	case value == "*", d == parser.Google && rest != value && strings.Trim(rest[:1], " \t\n\v\f\r") == "":
+		return "*"
+	case d == parser.RFC && run != value:
+		return ""
+	}
+	return slowLower(run)
+}
+
+// slowDecide answers as File.Decide does.
+func slowDecide(body, agent, path string, d parser.Dialect) (allow bool, line int) {
+	if d == parser.RFC {
+		if path == "/robots.txt" {
+			return true, 0
+		}
+		path = slowNormal(path, d, true)
+	}
+	type best struct{ length, line int }
+	var rules [2]struct{ allow, disallow best } // of the agent, of *
+	var seen [2]bool                            // the current group names the agent, *
+	everSeen, separator := false, false
+	agent = slowLower(agent)
+	for i, text := range slowLines(body, d) {
+		key, value := slowSplit(text, d)
+		switch key {
+		case "user-agent":
+			if separator {
+				seen, separator = [2]bool{}, false
+			}
+			switch name := slowName(value, d); {
+			case name == "":
+			case name == agent:
+				seen[0], everSeen = true, true
+				seen[1] = seen[1] || name == "*"
+			case name == "*":
+				seen[1] = true
+			}
+		case "allow", "disallow":
+			separator = true
+			for whose := range seen {
+				if !seen[whose] {
+					continue
+				}
+				pattern := slowNormal(value, d, false)
+				matches := slowMatch(pattern, path)
+				if slash := strings.LastIndex(pattern, "/"); !matches && key == "allow" && d == parser.Google &&
+					slash >= 0 && strings.HasPrefix(pattern[slash:], "/index.htm") {
+					pattern = pattern[:slash+1] + "$"
+					matches = slowMatch(pattern, path)
+				}
+				to := &rules[whose].disallow
+				if key == "allow" {
+					to = &rules[whose].allow
+				}
+				if matches && len(pattern) > to.length {
+					*to = best{len(pattern), i + 1}
+				}
+			}
+		}
+	}
+	r := rules[1]
+	if everSeen {
+		r = rules[0]
+	}
+	if r.disallow.length > r.allow.length {
+		return false, r.disallow.line
+	}
+	return true, r.allow.line
+}

@@ -1,0 +1,216 @@
+package parser
+
+import "bytes"
+
+// maxLine is how many bytes of a line Google's code reads: eight times the longest URL of an old browser, less one.
+const maxLine = 2083*8 - 1
+
+// LineKind is what a line is, by its most telling property.
+type LineKind uint8
+
+// The kinds of lines. The zero value is LineBlank.
+const (
+	LineBlank     LineKind = iota // nothing, or white space
+	LineComment                   // nothing but a comment
+	LineInvalid                   // text without a key
+	LineCore                      // user-agent, allow, disallow as RFC 9309 spells them
+	LineExtension                 // a known extension
+	LineLegacy                    // noindex and its like
+	LineUnknown                   // an unknown key
+	LineOrphan                    // a rule before any user-agent line
+	LineTypo                      // a record read only thanks to a tolerance of the Google dialect
+)
+
+// String returns blank, comment, invalid, core, extension, legacy, unknown, orphan or typo.
+func (k LineKind) String() string {
+	if k <= LineTypo {
+		return [...]string{"blank", "comment", "invalid", "core", "extension", "legacy", "unknown", "orphan", "typo"}[k]
+	}
+	return "?"
+}
+
+// Line is one line of a body. The slices are views of the body.
+type Line struct {
+	Number     int // 1-based
+	Start, End int // offsets into the body; End is behind the line's terminator, and the next line's Start
+	Kind       LineKind
+	Key        Key
+	Flags      Flags
+	KeyText    []byte // trimmed; of an invalid line, the whole text
+	Value      []byte // trimmed, without the comment
+}
+
+// Scanner reads a body line by line: syntax, no meaning. Its lines partition the body, so that a file can be shown
+// with each line's kind beside it, and nothing is lost.
+type Scanner struct {
+	src     []byte
+	pos     int
+	dialect Dialect
+	named   bool // a user-agent line was read: rules are no longer orphans
+	line    Line
+}
+
+// NewScanner returns a Scanner at the start of the body, which must stay unchanged while it is used.
+func NewScanner(src []byte, d Dialect) Scanner { return Scanner{src: src, dialect: d} }
+
+// Line returns the current line.
+func (s *Scanner) Line() Line { return s.line }
+
+// Next advances to the next line and reports whether there is one. A body ends with its last byte: behind a final
+// line end there is no further line.
+func (s *Scanner) Next() bool {
+	if s.pos >= len(s.src) {
+		return false
+	}
+	start, text := s.pos, s.pos
+	if start == 0 {
+		text = bomLen(s.src)
+	}
+	end, next := lineEnd(s.src, text)
+	s.pos = next
+	p := splitLine(s.src, text, end, s.dialect)
+	s.line = Line{Number: s.line.Number + 1, Start: start, End: next, Key: p.key, Flags: p.flags}
+	switch {
+	case p.blank && p.comment:
+		s.line.Kind = LineComment
+	case p.blank:
+		s.line.Kind = LineBlank
+	default:
+		s.line.KeyText, s.line.Value = s.src[p.keyStart:p.keyEnd], s.src[p.value:p.end]
+		s.line.Kind = s.kind()
+	}
+	return true
+}
+
+// kind says what the current line is, given its key, and notes an orphan.
+func (s *Scanner) kind() LineKind {
+	l := &s.line
+	switch {
+	case l.Key == KeyUserAgent:
+		s.named = true
+	case (l.Key == KeyAllow || l.Key == KeyDisallow) && !s.named:
+		l.Flags |= FlagOrphan
+		return LineOrphan
+	}
+	if l.Flags&FlagTypo != 0 {
+		return LineTypo
+	}
+	return [...]LineKind{LineInvalid, LineCore, LineExtension, LineLegacy, LineUnknown}[l.Key.Class()]
+}
+
+// bomLen returns how many bytes of a byte order mark the body begins with: 3 for a whole one, but Google's code skips
+// a broken one, of one or two bytes, as well.
+func bomLen(src []byte) int {
+	const bom = "\xEF\xBB\xBF"
+	n := 0
+	for n < len(bom) && n < len(src) && src[n] == bom[n] {
+		n++
+	}
+	return n
+}
+
+// lineEnd returns the offset of the line's terminator (LF, CR LF or CR) and the offset behind it. It looks at each octet
+// once: a search for either would go through the whole body for every line, if the other is all that it has.
+func lineEnd(src []byte, pos int) (end, next int) {
+	end = pos
+	for end < len(src) && src[end] != '\n' && src[end] != '\r' {
+		end++
+	}
+	next = min(end+1, len(src))
+	if next < len(src) && src[end] == '\r' && src[next] == '\n' {
+		next++
+	}
+	return end, next
+}
+
+// parts is a line taken apart: offsets into the body.
+type parts struct {
+	keyStart, keyEnd int // of an invalid line, its whole text
+	value, end       int // value ≤ end; empty at the end of the text where there is none
+	key              Key
+	flags            Flags
+	blank, comment   bool // nothing but white space and comment; a comment stands in the line
+}
+
+// splitLine takes the line src[start:end] apart: cut at a NUL, cut at a comment, trimmed, split at the separator. It
+// is the plain and exact reading; File.Parse has shortcuts for the shapes that most lines have.
+func splitLine(src []byte, start, end int, d Dialect) (p parts) {
+	if d == Google && end-start > maxLine {
+		end = start + maxLine
+	}
+	if i := bytes.IndexByte(src[start:end], 0); i >= 0 {
+		end = start + i
+	}
+	if i := bytes.IndexByte(src[start:end], '#'); i >= 0 {
+		end, p.comment = start+i, true
+	}
+	start, end = trim(src, start, end)
+	if start == end {
+		p.blank = true
+		return p
+	}
+	sep := bytes.IndexByte(src[start:end], ':')
+	if sep >= 0 {
+		sep += start
+	}
+	return splitText(src, start, end, sep, d)
+}
+
+// splitText takes the trimmed, non-empty text src[start:end] apart, whose first colon is at sep, -1 if it has none.
+func splitText(src []byte, start, end, sep int, d Dialect) parts {
+	p := parts{keyStart: start, keyEnd: end, value: end, end: end}
+	switch {
+	case sep > start:
+		_, p.keyEnd = trim(src, start, sep)
+		p.value, p.end = trim(src, sep+1, end)
+		p.key, p.flags = keyOf(src[start:p.keyEnd], d)
+	case sep < 0 && d == Google && startsKey[src[start]]:
+		splitAtBlank(src, &p)
+	}
+	return p
+}
+
+// splitAtBlank reads a line without a colon as Google's code does: where there are exactly two words, the first is
+// the key. That makes a record only of keys that mean something; any other pair of words stays an invalid line.
+func splitAtBlank(src []byte, p *parts) {
+	first := indexBlank(src, p.keyStart, p.end)
+	if first == p.end {
+		return
+	}
+	second := first
+	for src[second] == ' ' || src[second] == '\t' {
+		second++
+	}
+	if indexBlank(src, second, p.end) != p.end {
+		return
+	}
+	keyStart, keyEnd := trim(src, p.keyStart, first)
+	key, _ := keyOf(src[keyStart:keyEnd], Google)
+	if key == KeyUnknown {
+		return
+	}
+	p.key, p.flags = key, FlagTypo|FlagNoColon
+	p.keyEnd = keyEnd
+	p.value, p.end = trim(src, second, p.end)
+}
+
+// indexBlank returns the offset of the first space or tab in src[start:end], end if there is none.
+func indexBlank(src []byte, start, end int) int {
+	for start < end && src[start] != ' ' && src[start] != '\t' {
+		start++
+	}
+	return start
+}
+
+// trim drops ASCII white space at both ends of src[start:end]. Nothing else is white space here, not even U+00A0.
+func trim(src []byte, start, end int) (int, int) {
+	for start < end && isSpace(src[start]) {
+		start++
+	}
+	for start < end && isSpace(src[end-1]) {
+		end--
+	}
+	return start, end
+}
+
+func isSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }

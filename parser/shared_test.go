@@ -1,0 +1,180 @@
+package parser_test
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha1"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/internal/sharedtest"
+	"github.com/bulkscan/bulkscan/parser"
+)
+
+// eachLine decodes every line of a JSON Lines file in ../shared into a fresh T.
+func eachLine[T any](tb testing.TB, visit func(T), elem ...string) {
+	tb.Helper()
+	file, err := os.Open(sharedtest.Path(tb, elem...))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<24)
+	for lines.Scan() {
+		var v T
+		if err := json.Unmarshal(lines.Bytes(), &v); err != nil {
+			tb.Fatal(err)
+		}
+		visit(v)
+	}
+	if err := lines.Err(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// conformanceCase is a case of Google's own tests.
+type conformanceCase struct {
+	ID             string
+	Body           *string `json:"robots_txt"`
+	Base64         []byte  `json:"robots_txt_b64"`
+	Agent          string  `json:"user_agent"`
+	URL            string  `json:"path_or_url"`
+	Expected       string
+	GoogleSpecific bool `json:"google_specific"`
+}
+
+// rfcExempt are cases that are not marked as Google's own, and yet expect what RFC 9309 does not say.
+var rfcExempt = map[string]string{
+	"ID_Encoding#3":                   "§2.2.2 normalises both sides: an unescaped octet of the URL equals its escape in the rule",
+	"ID_Encoding#5":                   "§2.2.2 normalises both sides",
+	"ID_Encoding#6":                   "§2.2.2 decodes unreserved octets: %62%61%7A is baz",
+	"correctness/non-ascii-paths#2.2": "§2.2.2 normalises both sides",
+	"correctness/non-ascii-paths#3.2": "§2.2.2 normalises both sides",
+	"correctness/non-ascii-paths#4.1": "§2.2.2 decodes unreserved octets",
+	"stress/327748#1.6":               "§2.2.2 allows /robots.txt whatever the rules say",
+	"stress/369883#1.6":               "§2.2.2 allows /robots.txt",
+	"stress/369883#1.10":              "§2.2.2 allows /robots.txt",
+	"stress/860237#1.10":              "§2.2.2 allows /robots.txt",
+
+	"ID_LineSyntax_Line#3":                "§2.2 has a colon in every record",
+	"ID_UserAgentValueCaseInsensitive#4":  "§2.2.1 has nothing behind the product token: FOO BAR is none",
+	"ID_UserAgentValueCaseInsensitive#5":  "§2.2.1, foo bar",
+	"ID_UserAgentValueCaseInsensitive#6":  "§2.2.1, FoO bAr",
+	"ID_UserAgentValueCaseInsensitive#10": "§2.2.1, FOO BAR",
+	"ID_UserAgentValueCaseInsensitive#11": "§2.2.1, foo bar",
+	"ID_UserAgentValueCaseInsensitive#12": "§2.2.1, FoO bAr",
+	"stress/369883#1.9":                   "§2.2.1 has no digits in a product token: AB42bot names nobody",
+	"stress/701159#1.6":                   "§2.2.1 has no `*` behind a product token: barbarbot* names nobody",
+}
+
+// TestConformance runs Google's own tests, in both dialects.
+func TestConformance(t *testing.T) {
+	var file parser.File
+	n, exempt := 0, 0
+	visit := func(c conformanceCase) {
+		body := c.Base64
+		if c.Body != nil {
+			body = []byte(*c.Body)
+		}
+		path := parser.AppendPath(nil, c.URL)
+		check := func(d parser.Dialect) {
+			t.Helper()
+			n++
+			file.ParseDialect(body, d)
+			if got := file.Decide(c.Agent, path).Allow; got != (c.Expected == "allowed") {
+				t.Errorf("%s, %v: %q on %q: allow = %v, want %s\n%s", c.ID, d, c.Agent, c.URL, got, c.Expected, body)
+			}
+		}
+		check(parser.Google)
+		switch reason := rfcExempt[c.ID]; {
+		case c.GoogleSpecific:
+		case reason == "":
+			check(parser.RFC)
+		default:
+			// An exemption must be needed: the dialect has to differ here.
+			exempt++
+			file.ParseDialect(body, parser.RFC)
+			if file.Decide(c.Agent, path).Allow == (c.Expected == "allowed") {
+				t.Errorf("%s: exempt (%s), but the rfc dialect agrees", c.ID, reason)
+			}
+		}
+	}
+	eachLine(t, visit, "conformance", "cases-google-robotstxt.jsonl")
+	eachLine(t, visit, "conformance", "cases-google-spec-test.jsonl")
+	if exempt != len(rfcExempt) {
+		t.Errorf("%d exempt cases were met, want %d", exempt, len(rfcExempt))
+	}
+	t.Logf("%d decisions, %d exempt", n, exempt)
+}
+
+// TestConformanceUnits runs Google's own tests of functions.
+func TestConformanceUnits(t *testing.T) {
+	type unit struct {
+		Kind, In string
+		Out      any
+	}
+	eachLine(t, func(u unit) {
+		var got any
+		switch u.Kind {
+		case "GetPathParamsQuery":
+			got = string(parser.AppendPath(nil, u.In))
+		case "MaybeEscapePattern":
+			got = string(parser.AppendNormal(nil, []byte(u.In), parser.Google))
+		case "IsValidUserAgentToObey":
+			got = u.In != "" && u.In != "*" && parser.NameLen([]byte(u.In), parser.RFC) == len(u.In)
+		default:
+			t.Errorf("unknown kind %q", u.Kind)
+		}
+		if got != u.Out {
+			t.Errorf("%s(%q) = %v, want %v", u.Kind, u.In, got, u.Out)
+		}
+	}, "conformance", "cases-google-robotstxt-unit.jsonl")
+}
+
+// TestGoogleDecisions compares decisions on real bodies with those of Google's open-source matcher.
+func TestGoogleDecisions(t *testing.T) {
+	for _, pack := range []string{"modern-ai", "typical12k"} {
+		t.Run(pack, func(t *testing.T) {
+			bodies := sharedtest.Bodies(t, pack)
+			type line struct {
+				Agents, Paths []string
+				SHA1, Bits    string
+			}
+			var head line
+			var file parser.File
+			body, differences := 0, 0
+			eachLine(t, func(l line) {
+				if l.SHA1 == "" {
+					head = l
+					return
+				}
+				src := bodies[body]
+				body++
+				if sum := sha1.Sum(src); hex.EncodeToString(sum[:]) != l.SHA1 {
+					t.Fatalf("body %d is not the one that was judged", body)
+				}
+				before := bytes.Clone(src)
+				file.Parse(src)
+				for i, agent := range head.Agents {
+					for k, path := range head.Paths {
+						got := file.Decide(agent, []byte(path)).Allow
+						if got != (l.Bits[i*len(head.Paths)+k] == '1') {
+							if differences++; differences < 10 {
+								t.Errorf("%s: %s on %s: allow = %v", l.SHA1, agent, path, got)
+							}
+						}
+					}
+				}
+				if !bytes.Equal(before, src) {
+					t.Fatalf("%s: the body was written to", l.SHA1)
+				}
+			}, "corpus", "google-allow-"+pack+".jsonl")
+			if body != len(bodies) || differences > 0 {
+				t.Errorf("%d of %d bodies compared, %d differences", body, len(bodies), differences)
+			}
+		})
+	}
+}
