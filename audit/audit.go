@@ -1,0 +1,124 @@
+package audit
+
+import (
+	"sync"
+	"unicode/utf8"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/parser"
+)
+
+// The files of this package, in the order in which a site is judged: audit.go, the list of stages and access; body.go,
+// what a body is as a whole; records.go, its lines: counts, evidence, what belongs to agents; signals.go, the values of
+// extension records; check.go, the scored check; verdicts.go, what each token may do. explain.go says it all to people.
+
+// Auditor judges sites against a registry of tokens. It may be shared among goroutines: all that changes lies in the
+// Site.
+type Auditor struct {
+	reg   *tokens.Registry
+	names [][]byte // Tokens[i].Name
+}
+
+// New returns an Auditor that knows the registry's tokens.
+func New(reg *tokens.Registry) *Auditor {
+	a := &Auditor{reg: reg, names: make([][]byte, len(reg.Tokens))}
+	for i, t := range reg.Tokens {
+		a.names[i] = []byte(t.Name)
+	}
+	return a
+}
+
+// Registry returns the tokens that the Auditor knows.
+func (a *Auditor) Registry() *tokens.Registry { return a.reg }
+
+var standard = sync.OnceValue(func() *Auditor { return New(tokens.Default()) })
+
+// Judge is Auditor.Judge with the default registry.
+func Judge(s *Site) { standard().Judge(s) }
+
+// Judge reads the site's answer and fills Robots and Report, completely and from nothing else than Fetch and Known. It
+// cannot fail, and once the Site has met answers as large, it does not allocate.
+//
+// With access `conditional` the Report tells of the file in force. Otherwise there is none: the counts are zero, no
+// token is named or blocked by rules, and Verdicts holds the one row that the status decides, `*` by ViaHTTP; not even
+// that where we did not ask, for then nothing is known. ContentUsage may come from the response's header in any case,
+// and BodyHash is always that of Fetch.Body.
+func (a *Auditor) Judge(s *Site) {
+	r := &s.Report
+	r.Reset()
+	s.Robots.Reset()
+	r.scratch.by = a
+
+	body := a.access(s)
+	if r.Access == parser.AccessConditional {
+		s.Robots.Parse(body)
+		r.describe(body, &s.Robots)
+		a.readRecords(s)
+	}
+	r.ContentUsage = usageInForce(r.ContentUsage, s.Fetch.Fields.ContentUsage)
+	r.BodyHash = hashOf(s.Fetch.Body)
+	runCheck(s)
+	if r.Access == parser.AccessConditional {
+		a.judgeTokens(s)
+	} else {
+		r.judgeByStatus()
+	}
+}
+
+// access sets Access and Source, and returns the body of the file in force; it has a meaning only if access is
+// conditional.
+func (a *Auditor) access(s *Site) (body []byte) {
+	r := &s.Report
+	r.Access = AccessOf(s.Fetch.Outcome, s.Fetch.Status)
+	if s.Known.Source == Cached {
+		r.Source = Cached
+	}
+	if r.Access != parser.AccessFullDisallow {
+		return s.Fetch.Body
+	}
+	switch s.Known.Source {
+	case Stale:
+		if last := parser.AccessFor(s.Known.Status); last != parser.AccessFullDisallow {
+			r.Access, r.Source = last, Stale
+		}
+		return s.Known.Body
+	case Expired:
+		r.Access, r.Source = parser.AccessFullAllow, Expired
+	}
+	return nil
+}
+
+// AccessOf says what an outcome means for access. An answer means what RFC 9309 §2.3.1 says of its status. Redirects
+// that lead nowhere are no file (§2.3.1.2); other failures are a failing server (§2.3.1.4); whom we did not ask, we
+// know nothing of.
+func AccessOf(outcome exchange.Outcome, status int) parser.Access {
+	switch {
+	case !outcome.Asked():
+		return parser.AccessUnknown
+	case outcome == exchange.Answered:
+		return parser.AccessFor(status)
+	case outcome == exchange.RedirectLimit, outcome == exchange.RedirectInvalid:
+		return parser.AccessFullAllow
+	}
+	return parser.AccessFullDisallow
+}
+
+// describe notes what a body is as a whole.
+func (r *Report) describe(body []byte, f *parser.File) {
+	r.HasBOM = f.HasBOM()
+	r.IsHTML = isHTML(body)
+	r.ValidUTF8 = utf8.Valid(body)
+	r.ManagedBlock = hasManagedBlock(body)
+}
+
+// hashOf returns the xxh64 of a body, 0 for none. A body whose hash is 0 gets 1: the column's 0 means that there is no
+// body.
+func hashOf(body []byte) uint64 {
+	if len(body) == 0 {
+		return 0
+	}
+	return max(xxhash.Sum64(body), 1)
+}

@@ -1,0 +1,647 @@
+package audit
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/parser"
+)
+
+// answered returns a judged site whose answer has the status 200 and the body.
+func answered(body string) *Site {
+	s := new(Site)
+	s.Fetch.Outcome, s.Fetch.Status, s.Fetch.Body = exchange.Answered, 200, []byte(body)
+	Judge(s)
+	return s
+}
+
+// lines makes a body of lines written as `ua: x | d: /y`.
+func lines(text string) string {
+	var b strings.Builder
+	for i, line := range strings.Split(text, " | ") {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		key, value, ok := strings.Cut(line, ":")
+		switch {
+		case ok && key == "ua":
+			line = "User-agent:" + value
+		case ok && key == "d":
+			line = "Disallow:" + value
+		case ok && key == "a":
+			line = "Allow:" + value
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+func TestAccess(t *testing.T) {
+	f := func(outcome exchange.Outcome, status int, want parser.Access) {
+		t.Helper()
+		s := new(Site)
+		s.Fetch.Outcome, s.Fetch.Status = outcome, status
+		Judge(s)
+		if s.Report.Access != want || s.Report.Source != Fresh {
+			t.Errorf("%v %d: %v %v, want %v", outcome, status, s.Report.Access, s.Report.Source, want)
+		}
+	}
+	f(exchange.Answered, 200, parser.AccessConditional)
+	f(exchange.Answered, 204, parser.AccessConditional)
+	f(exchange.Answered, 299, parser.AccessConditional)
+	f(exchange.Answered, 304, parser.AccessFullAllow)
+	f(exchange.Answered, 400, parser.AccessFullAllow)
+	f(exchange.Answered, 401, parser.AccessFullAllow)
+	f(exchange.Answered, 403, parser.AccessFullAllow)
+	f(exchange.Answered, 404, parser.AccessFullAllow)
+	f(exchange.Answered, 429, parser.AccessFullAllow)
+	f(exchange.Answered, 500, parser.AccessFullDisallow)
+	f(exchange.Answered, 503, parser.AccessFullDisallow)
+	f(exchange.RedirectLimit, 301, parser.AccessFullAllow)
+	f(exchange.RedirectInvalid, 302, parser.AccessFullAllow)
+	f(exchange.OptedOut, 0, parser.AccessUnknown)
+	f(exchange.BlockedAddress, 0, parser.AccessUnknown)
+	f(0, 0, parser.AccessUnknown)
+	for _, outcome := range []exchange.Outcome{
+		exchange.DNSNotFound, exchange.DNSFailed, exchange.DNSTimeout, exchange.ConnectRefused, exchange.ConnectTimeout,
+		exchange.ConnectFailed, exchange.TLSFailed, exchange.Timeout, exchange.Reset, exchange.ClosedEarly,
+		exchange.BadResponse, exchange.BadEncoding, exchange.HeaderTooLarge,
+	} {
+		f(outcome, 0, parser.AccessFullDisallow)
+		f(outcome, 200, parser.AccessFullDisallow) // the status came, the body did not
+	}
+}
+
+// What earlier scans know changes access, never the check.
+func TestKnown(t *testing.T) {
+	f := func(status int, known Known, access parser.Access, source AccessSource, star Decision, step Status) {
+		t.Helper()
+		s := new(Site)
+		s.Fetch.Outcome, s.Fetch.Status, s.Known = exchange.Answered, status, known
+		if status == 200 {
+			s.Fetch.Body = []byte("User-agent: *\nDisallow: /a\n")
+		}
+		Judge(s)
+		r := &s.Report
+		if r.Access != access || r.Source != source || r.Star != star || r.Steps[StepFetch] != step {
+			t.Errorf("%d %v: %v %v %v %v, want %v %v %v %v", status, known.Source,
+				r.Access, r.Source, r.Star, r.Steps[StepFetch], access, source, star, step)
+		}
+		if (r.BodyHash != 0) != (status == 200) {
+			t.Errorf("%d %v: body hash %x", status, known.Source, r.BodyHash)
+		}
+	}
+	blocking := []byte("User-agent: *\nDisallow: /\n")
+	f(200, Known{}, parser.AccessConditional, Fresh, Partial, Pass)
+	f(200, Known{Source: Cached}, parser.AccessConditional, Cached, Partial, Pass)
+	f(200, Known{Source: Stale, Status: 200, Body: blocking}, parser.AccessConditional, Fresh, Partial, Pass)
+	f(404, Known{Source: Stale, Status: 200, Body: blocking}, parser.AccessFullAllow, Fresh, Allowed, Fail)
+	f(500, Known{}, parser.AccessFullDisallow, Fresh, Blocked, Fail)
+	f(500, Known{Source: Cached}, parser.AccessFullDisallow, Cached, Blocked, Fail)
+	f(500, Known{Source: Stale, Status: 200, Body: blocking}, parser.AccessConditional, Stale, Blocked, Fail)
+	f(500, Known{Source: Stale, Status: 200, Body: []byte("User-agent: *\nAllow: /")}, parser.AccessConditional, Stale, Allowed, Fail)
+	f(500, Known{Source: Stale, Status: 404}, parser.AccessFullAllow, Stale, Allowed, Fail)
+	f(500, Known{Source: Stale, Status: 503}, parser.AccessFullDisallow, Fresh, Blocked, Fail)
+	f(500, Known{Source: Expired}, parser.AccessFullAllow, Expired, Allowed, Fail)
+	f(404, Known{Source: Expired}, parser.AccessFullAllow, Fresh, Allowed, Fail)
+}
+
+func TestScore(t *testing.T) {
+	judge := func(outcome exchange.Outcome, status int, body string) *Report {
+		s := new(Site)
+		s.Fetch.Outcome, s.Fetch.Status, s.Fetch.Body = outcome, status, []byte(body)
+		Judge(s)
+		return &s.Report
+	}
+	check := func(r *Report, what, status string, score float64, steps string) {
+		t.Helper()
+		got := fmt.Sprint(r.Steps[0], r.Steps[1], r.Steps[2])
+		if r.Status.String() != status || math.Abs(r.Score-score) > 1e-12 || got != steps {
+			t.Errorf("%q: %v %v %v, want %v %v %v", what, r.Status, r.Score, got, status, score, steps)
+		}
+	}
+	f := func(text, status string, score float64, steps string) {
+		t.Helper()
+		check(judge(exchange.Answered, 200, lines(text)), text, status, score, steps)
+	}
+	f("ua: * | d: /x", "pass", 1, "pass pass pass")
+	f("ua: *", "pass", 1, "pass pass pass") // a group needs no rules
+	f("ua: *\r\n", "pass", 1, "pass pass pass")
+	f("ua: FooBot | d:", "pass", 1, "pass pass pass")
+	f("ua: * | noindex: /x", "warn", 1, "pass pass warn")
+	f("NoFollow: /x | ua: *", "warn", 1, "pass pass warn")
+	f("ua: * | noarchive: /", "warn", 1, "pass pass warn")
+	f("ua: * | foo: bar | crawl-delay: x", "pass", 1, "pass pass pass")
+	f("ua: MJ12bot", "pass", 1, "pass pass pass") // a registry name
+	f("ua: screaming frog seo spider", "pass", 1, "pass pass pass")
+	f("ua: googlebot/1.2", "fail", 0.3, "pass fail skipped")
+	f("ua: * x", "fail", 0.3, "pass fail skipped")
+	f("ua: 2bot", "fail", 0.3, "pass fail skipped")
+	f("ua:", "fail", 0.3, "pass fail skipped")
+	f("useragent: *", "fail", 0.3, "pass fail skipped") // a typo is tolerated, not valid
+	f("user-agent *", "fail", 0.3, "pass fail skipped")
+	f("user-agents: *", "fail", 0.3, "pass fail skipped")
+	f("useragent: * | ua: *", "pass", 1, "pass pass pass")
+	f("noindex: /", "fail", 0.3, "pass fail skipped")
+	f("d: /", "fail", 0.3, "pass fail skipped")
+	f("", "fail", 0.3, "pass fail skipped")
+	f("<!doctype html><html></html>", "fail", 0.3, "pass fail skipped")
+
+	check(judge(exchange.Answered, 204, ""), "204", "fail", 0.3, "pass fail skipped")
+	check(judge(exchange.Answered, 404, ""), "404", "fail", 0, "fail skipped skipped")
+	check(judge(exchange.Answered, 503, ""), "503", "fail", 0, "fail skipped skipped")
+	check(judge(exchange.Answered, 304, ""), "304", "fail", 0, "fail skipped skipped")
+	check(judge(exchange.RedirectLimit, 302, ""), "limit", "fail", 0, "fail skipped skipped")
+	check(judge(exchange.Timeout, 200, "User-agent: *"), "timeout", "fail", 0, "fail skipped skipped")
+	check(judge(exchange.OptedOut, 0, ""), "opted out", "fail", 0, "fail skipped skipped")
+}
+
+func TestWeights(t *testing.T) {
+	sum := 0.0
+	for _, step := range RobotsTxt.Steps {
+		sum += step.Weight
+	}
+	if sum != 1 {
+		t.Errorf("the weights sum up to %v", sum)
+	}
+}
+
+func TestEvidence(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		var got []string
+		for _, e := range answered(lines(text)).Report.Evidence {
+			got = append(got, fmt.Sprintf("%d %v %s=%s", e.Line, e.Kind, e.Key, e.Value))
+		}
+		if joined := strings.Join(got, "; "); joined != want {
+			t.Errorf("%q:\n got %s\nwant %s", text, joined, want)
+		}
+	}
+	f("ua: * | d: /", "")
+	f("ua: * |  | # comment | d:", "")
+	f("ua: * | Sitemap: https://a/ | sitemap: /s.xml", "2 sitemap Sitemap=https://a/; 3 sitemap sitemap=/s.xml")
+	f("ua: * | Crawl-delay: 5", "2 extension Crawl-delay=5")
+	f("Request-rate: 1/5 | Visit-time: 1-2 | Host: a | Clean-param: a /b", "1 extension Request-rate=1/5; 2 extension Visit-time=1-2; 3 extension Host=a; 4 extension Clean-param=a /b")
+	f("IndexNow-Key: x | Revisit-after: 1 | Domain: a", "1 extension IndexNow-Key=x; 2 extension Revisit-after=1; 3 extension Domain=a")
+	f("ua: * | Content-Signal: search=yes", "2 signal Content-Signal=search=yes")
+	f("Content-Signal: search=yes", "1 signal Content-Signal=search=yes")
+	f("ua: * | Content-Usage: train-ai=n", "2 usage Content-Usage=train-ai=n")
+	f("License: https://a/l.xml", "1 license License=https://a/l.xml")
+	f("noindex: /a | nofollow: /b | NOARCHIVE: /c", "1 legacy noindex=/a; 2 legacy nofollow=/b; 3 legacy NOARCHIVE=/c")
+	f("foo: bar | users-agent: x | diallow: /", "1 unknown foo=bar; 2 unknown users-agent=x; 3 unknown diallow=/")
+	f("d: /x | ua: * | d: /y", "1 orphan Disallow=/x")
+	f("d: x | ua: *", "1 orphan Disallow=x") // one row a line
+	f("ua: * | d: x | a: http://a/", "2 invalid Disallow=x; 3 invalid Allow=http://a/")
+	f("ua: * | d: | a: *x", "") // empty values and those of `*` are valid
+	f("some text here", "1 invalid =some text here")
+	f("ua: googlebot/2.1 | ua: 2bot | ua: | ua: * x", "1 invalid User-agent=googlebot/2.1; 2 invalid User-agent=2bot; 3 invalid User-agent=; 4 invalid User-agent=* x")
+	f("ua: MJ12bot", "")
+	f("ua: * | dissallow: /x", "2 typo dissallow=/x")
+	f("ua: * | disallow /x", "2 typo disallow=/x")
+	f("ua: * | disallows: x", "2 typo disallows=x; 2 invalid disallows=x") // a typo stands beside the kind
+	f("sitemaps: https://a/", "1 typo sitemaps=https://a/; 1 sitemap sitemaps=https://a/")
+	f("useragent: *", "1 typo useragent=*")
+}
+
+func TestEvidenceBounds(t *testing.T) {
+	text := strings.Repeat("foo: bar\nno key at all here\nSitemap: https://a/\n", 50)
+	s := answered(text)
+	rows := func(kind Kind) (n int) {
+		for _, e := range s.Report.Evidence {
+			if e.Kind == kind {
+				n++
+			}
+		}
+		return n
+	}
+	f := func(kind Kind, wantRows, count, wantCount int) {
+		t.Helper()
+		if got := rows(kind); got != wantRows || count != wantCount {
+			t.Errorf("%v: %d rows, count %d; want %d, %d", kind, got, count, wantRows, wantCount)
+		}
+	}
+	f(KindUnknown, MaxEvidenceRows, s.Report.Counts.Unknown, 50)
+	f(KindInvalid, MaxEvidenceRows, s.Report.Counts.Invalid, 50)
+	f(KindSitemap, MaxEvidenceRows, s.Report.Counts.Sitemaps, 50)
+
+	s = answered("<html>\n" + text)
+	f(KindUnknown, 0, s.Report.Counts.Unknown, 50)
+	f(KindInvalid, 0, s.Report.Counts.Invalid, 51)
+	f(KindSitemap, MaxEvidenceRows, s.Report.Counts.Sitemaps, 50)
+
+	s = answered(strings.Repeat("k", 300) + ": " + strings.Repeat("é", 400))
+	e := s.Report.Evidence[0]
+	if len(e.Key) != MaxEvidenceKey || len(e.Value) != MaxEvidenceValue {
+		t.Errorf("key of %d bytes, value of %d", len(e.Key), len(e.Value))
+	}
+	s = answered("foo: x" + strings.Repeat("é", 400))
+	if n := len(s.Report.Evidence[0].Value); n != MaxEvidenceValue-1 {
+		t.Errorf("a character was torn: %d bytes", n)
+	}
+}
+
+func TestCounts(t *testing.T) {
+	s := answered(lines("d: /o | ua: * | ua: a | ua: A | ua: 2bot | a: | d: /x | d: y | Sitemap: x | Crawl-delay: 1 | " +
+		"Content-Signal: a=b | License: x | noindex: | foo: | junk | dissallow: /z | ua: b"))
+	want := Counts{
+		Lines: 17, Groups: 2, Agents: 3, Allow: 1, Disallow: 4,
+		Sitemaps: 1, Extensions: 3, Legacy: 1, Unknown: 1, Orphan: 1, Invalid: 3, Typo: 1,
+	}
+	if s.Report.Counts != want {
+		t.Errorf("got  %+v\nwant %+v", s.Report.Counts, want)
+	}
+}
+
+func TestBodyFacts(t *testing.T) {
+	f := func(body string, bom, html, utf, managed bool) {
+		t.Helper()
+		r := answered(body).Report
+		if r.HasBOM != bom || r.IsHTML != html || r.ValidUTF8 != utf || r.ManagedBlock != managed {
+			t.Errorf("%.40q: bom %v html %v utf8 %v managed %v", body, r.HasBOM, r.IsHTML, r.ValidUTF8, r.ManagedBlock)
+		}
+		if (r.BodyHash != 0) != (len(body) > 0) {
+			t.Errorf("%.40q: hash %x", body, r.BodyHash)
+		}
+	}
+	f("", false, false, true, false)
+	f("User-agent: *", false, false, true, false)
+	f("\xEF\xBB\xBFUser-agent: *", true, false, true, false)
+	f("\xEF\xBBUser-agent: *", false, false, false, false)
+	f("User-agent: \xff", false, false, false, false)
+	f("<!DOCTYPE html><html>", false, true, true, false)
+	f("\xEF\xBB\xBF \r\n<!doctype HTML>", true, true, true, false)
+	f("<html lang=en>", false, true, true, false)
+	f("<HTML>", false, true, true, false)
+	f("<htmlx>", false, false, true, false)
+	f("<html", false, false, true, false)
+	f("<!-- x", false, true, true, false)
+	f("<?xml version='1.0'?>\n<!DOCTYPE html>", false, true, true, false)
+	f("<?xml version='1.0'?>\n<urlset>", false, false, true, false)
+	f("# <html>\n", false, false, true, false)
+	f("User-agent: *\n<html>", false, false, true, false)
+	f("# BEGIN Cloudflare Managed content\n\nUser-agent: *", false, false, true, true)
+	f("User-agent: *\n#  begin CLOUDFLARE managed Content", false, false, true, true)
+	f("# end Cloudflare Managed Content", false, false, true, false)
+	f("BEGIN Cloudflare Managed content", false, false, true, false)
+}
+
+// verdicts writes the rows as `token decision via`, with the line of the group.
+func verdicts(s *Site) string {
+	var rows []string
+	for _, v := range s.Report.Verdicts {
+		row := fmt.Sprintf("%s %v %v", v.Token, v.Decision, v.Via)
+		if v.Line > 0 {
+			row += fmt.Sprintf(" @%d", v.Line)
+		}
+		if v.Lenient {
+			row += " lenient"
+		}
+		rows = append(rows, row)
+	}
+	return strings.Join(rows, "; ")
+}
+
+func TestVerdictRows(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		if got := verdicts(answered(lines(text))); got != want {
+			t.Errorf("%q:\n got %s\nwant %s", text, got, want)
+		}
+	}
+	f("", "* allowed none")
+	f("d: /", "* allowed none")
+	f("ua: * | d: /", "* blocked star @1")
+	f("ua: * | d:", "* allowed star @1")
+	f("ua: * | d: /x", "* partial star @1")
+	f("ua: * | d: / | a: /x", "* partial star @1")
+	f("ua: FooBot | d: /", "* allowed none; foobot blocked own @1")
+	f("ua: GPTBOT | d: / | ua: *", "* allowed star @3; GPTBot blocked own @1")
+	f("ua: a | ua: b | d: /", "* allowed none; a blocked own @1; b blocked own @2")
+	f("ua: a | d: /x | ua: a | d: /", "* allowed none; a blocked own @1") // merged
+	f("ua: a | d: / | ua: A | a: /", "* allowed none; a allowed own @1")
+	f("ua: a", "* allowed none; a allowed own @1") // the last group may be empty
+	f("ua: * | d: / | ua: a", "* blocked star @1; a allowed own @3")
+	f("ua: GPTBot/1.0 | d: /", "* allowed none; GPTBot blocked own @1")
+
+	// Who reaches a group by fallback has a row of its own.
+	googlebot := "Applebot partial fallback @1; Googlebot-Image partial fallback @1; Googlebot-News partial fallback @1; Googlebot-Video partial fallback @1"
+	f("ua: Googlebot | d: /x", "* allowed none; Googlebot partial own @1; "+googlebot)
+	f("ua: msnbot | d: / | ua: bingbot | d:", "* allowed none; msnbot blocked own @1; bingbot allowed own @3")
+	f("ua: msnbot | d: /", "* allowed none; msnbot blocked own @1; bingbot blocked fallback @1")
+
+	// The second reading: what the file means, although Google's code reads a fragment.
+	f("ua: MJ12bot | d: /", "* allowed none; MJ12bot blocked own @1 lenient")
+	f("ua: mj12BOT/v1.4 | d: /", "* allowed none; MJ12bot blocked own @1 lenient")
+	f("ua: MJ12bot; x | d: /", "* allowed none; MJ12bot blocked own @1 lenient")
+	f("ua: MJ12bot v1 | d: /", "* allowed none; MJ12bot blocked own @1 lenient")
+	f("ua: MJ | ua: MJ12bot | d: /", "* allowed none; mj blocked own @1; MJ12bot blocked own @2 lenient")
+	f("ua: MJ12bot | d: /x | ua: MJ12bot/2 | d: /", "* allowed none; MJ12bot blocked own @1 lenient")
+	f("ua: Screaming Frog SEO Spider | d: /", "* allowed none; Screaming Frog SEO Spider blocked own @1 lenient")
+	f("ua: AI2Bot | d: / | ua: Ai2Bot-Dolma | d: /x", "* allowed none; AI2Bot blocked own @1 lenient; Ai2Bot-Dolma partial own @3 lenient")
+	f("ua: img2dataset | d: / | ua: *", "* allowed star @3; img2dataset blocked own @1 lenient")
+	f("ua: iaskspider/2.0 | d: /", "* allowed none; iaskspider blocked own @1") // the strict reading knows it
+	f("ua: Sogou web spider | d: /", "* allowed none; Sogou blocked own @1")
+	f("ua: Terra Cotta | d: / | ua: TerraCotta | d: /x", "* allowed none; TerraCotta partial own @3; TerraCotta blocked own @1 lenient")
+	f("ua: 2bot | d: /", "* allowed none")
+	f("ua: *foo | d: /", "* allowed none")
+	f("ua: * foo | d: /", "* blocked star @1")
+	f("ua: * | d: /x | ua: *foo | d: / | ua: *", "* partial star @1")
+}
+
+// named, blocked and partial are sets of registry tokens; `rest` stands for all that heed `*` and are not listed.
+func TestTokenLists(t *testing.T) {
+	reg := tokens.Default()
+	names := func(list []uint16) string {
+		if len(list) > len(reg.Tokens)/2 {
+			return "rest"
+		}
+		var out []string
+		for _, i := range list {
+			out = append(out, reg.Tokens[i].Name)
+		}
+		return strings.Join(out, " ")
+	}
+	f := func(text, named, blocked, partial string) {
+		t.Helper()
+		r := answered(lines(text)).Report
+		if got := names(r.Named); got != named {
+			t.Errorf("%q: named %q, want %q", text, got, named)
+		}
+		if got := names(r.Blocked); got != blocked {
+			t.Errorf("%q: blocked %q, want %q", text, got, blocked)
+		}
+		if got := names(r.Partial); got != partial {
+			t.Errorf("%q: partial %q, want %q", text, got, partial)
+		}
+		for _, list := range [][]uint16{r.Named, r.Blocked, r.Partial} {
+			if !slices.IsSorted(list) {
+				t.Errorf("%q: not ascending", text)
+			}
+		}
+	}
+	f("", "", "", "")
+	f("ua: FooBot | d: /", "", "", "")
+	f("ua: GPTBot | ua: CCBot | d: /", "CCBot GPTBot", "CCBot GPTBot", "")
+	f("ua: GPTBot | d: /x", "GPTBot", "", "GPTBot")
+	f("ua: Googlebot | d: /", "Googlebot", "Applebot Googlebot Googlebot-Image Googlebot-News Googlebot-Video", "")
+	f("ua: Googlebot | d: / | ua: Applebot | d:", "Applebot Googlebot", "Googlebot Googlebot-Image Googlebot-News Googlebot-Video", "")
+	f("ua: * | d: /", "", "rest", "")
+	f("ua: * | d: /x", "", "", "rest")
+	f("ua: * | d: /x | ua: GPTBot | d: /", "GPTBot", "GPTBot", "rest")
+	f("ua: MJ12bot | d: /", "", "", "") // a lenient match is outside of the lists
+	f("ua: AdsBot-Google | d: /", "AdsBot-Google", "AdsBot-Google", "")
+
+	// Four tokens of Google ignore `*` and must be named.
+	blocked := answered("User-agent: *\nDisallow: /").Report.Blocked
+	for id, token := range reg.Tokens {
+		ignores := slices.Contains([]string{"AdsBot-Google", "AdsBot-Google-Mobile", "Mediapartners-Google", "APIs-Google"}, token.Name)
+		if got := slices.Contains(blocked, uint16(id)); got == ignores {
+			t.Errorf("%s: blocked by `*` = %v", token.Name, got)
+		}
+	}
+}
+
+func TestVerdictByStatus(t *testing.T) {
+	f := func(outcome exchange.Outcome, status int, want string, star Decision) {
+		t.Helper()
+		s := new(Site)
+		s.Fetch.Outcome, s.Fetch.Status = outcome, status
+		s.Fetch.Body = []byte("User-agent: GPTBot\nDisallow: /\n") // must not count
+		Judge(s)
+		r := &s.Report
+		if got := verdicts(s); got != want || r.Star != star {
+			t.Errorf("%v %d: %q %v, want %q %v", outcome, status, got, r.Star, want, star)
+		}
+		if len(r.Named)+len(r.Blocked)+len(r.Partial)+len(r.Evidence) > 0 || r.Counts != (Counts{}) {
+			t.Errorf("%v %d: a file was read: %+v", outcome, status, r)
+		}
+	}
+	f(exchange.Answered, 404, "* allowed http", Allowed)
+	f(exchange.Answered, 503, "* blocked http", Blocked)
+	f(exchange.Timeout, 0, "* blocked http", Blocked)
+	f(exchange.RedirectLimit, 302, "* allowed http", Allowed)
+	f(exchange.OptedOut, 0, "", Allowed)
+}
+
+// Beside the verdict stand the facts from which every published definition can be worked out.
+func TestVerdictFacts(t *testing.T) {
+	f := func(text string, rootAllowed bool, nAllow, nDisallow int, hasRoot bool, dpi DPI) {
+		t.Helper()
+		v := answered(lines("ua: x | " + text)).Report.Verdicts[1]
+		if v.RootAllowed != rootAllowed || v.NAllow != nAllow || v.NDisallow != nDisallow || v.HasDisallowRoot != hasRoot || v.DPI != dpi {
+			t.Errorf("%q: root %v, %d allow, %d disallow, disallow root %v, dpi %v", text, v.RootAllowed, v.NAllow, v.NDisallow, v.HasDisallowRoot, v.DPI)
+		}
+	}
+	f("d:", true, 0, 1, false, DPINone)
+	f("a:", true, 1, 0, false, DPINone)
+	f("a: /", true, 1, 0, false, DPINone)
+	f("d: /", false, 0, 1, true, DPIAll)
+	f("d: / | a:", false, 1, 1, true, DPISome) // an empty allow line counts
+	f("d: / | a: /x", false, 1, 1, true, DPISome)
+	f("d: / | a: /?x", false, 1, 1, true, DPIAll) // a value with `?` is dropped
+	f("d: / | a: /", true, 1, 1, true, DPISome)
+	f("d: /*", false, 0, 1, false, DPISome) // blocked, but not by a literal `/`
+	f("d: *", false, 0, 1, false, DPISome)
+	f("d: /x", true, 0, 1, false, DPISome)
+	f("d: /?x", true, 0, 1, false, DPINone)
+	f("d: x", true, 0, 1, false, DPISome)
+}
+
+func TestBelongings(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		var got []string
+		for _, v := range answered(lines(text)).Report.Verdicts {
+			if v.Line > 0 && (v.HasCrawlDelay || v.ContentSignal != nil) && v.Via != ViaFallback {
+				got = append(got, fmt.Sprintf("%s %v %s", v.Token, v.CrawlDelay, v.ContentSignal))
+			}
+		}
+		if joined := strings.Join(got, "; "); joined != want {
+			t.Errorf("%q:\n got %s\nwant %s", text, joined, want)
+		}
+	}
+	f("ua: * | crawl-delay: 5", "* 5 ")
+	f("ua: * | d: / | crawl-delay: 0.5", "* 0.5 ")
+	f("crawl-delay: 5 | ua: *", "")                                    // before any group
+	f("ua: a | crawl-delay: 5 | ua: b | d: /", "a 5 ")                 // the agents so far
+	f("ua: a | crawl-delay: 5 | ua: b | crawl-delay: 7", "a 5 ; b 7 ") // the first wins, for each
+	f("ua: a | ua: b | crawl-delay: 5", "a 5 ; b 5 ")
+	f("ua: a | crawl-delay: x | crawl-delay: -1 | crawl-delay: 3", "a 3 ") // the first valid one
+	f("ua: a | d: / | ua: b | crawl-delay: 2", "b 2 ")
+	f("ua: a | d: / | ua: a | crawl-delay: 2 | d: / | ua: a | crawl-delay: 9", "a 2 ") // over all of its groups
+	f("ua: * | Content-Signal: search=yes, ai-train=no", "* 0 search=yes, ai-train=no")
+	f("ua: * | Content-Signal: nonsense | Content-Signal: ai-train=no", "* 0 ai-train=no")
+	f("ua: a | Content-Signal: search=no | ua: b | Content-Signal: search=yes", "a 0 search=no; b 0 search=yes")
+	f("Content-Signal: search=yes | ua: *", "")
+	f("ua: MJ12bot | crawl-delay: 4", "MJ12bot 4 ")
+	f("ua: * | crawl-delay: 0", "* 0 ")
+}
+
+func TestReportValues(t *testing.T) {
+	f := func(text, signal, usage, license, sitemaps string) {
+		t.Helper()
+		r := answered(lines(text)).Report
+		var urls []string
+		for _, u := range r.Sitemaps {
+			urls = append(urls, string(u))
+		}
+		if string(r.ContentSignal) != signal || string(r.ContentUsage) != usage || string(r.License) != license || strings.Join(urls, " ") != sitemaps {
+			t.Errorf("%q: %q %q %q %q", text, r.ContentSignal, r.ContentUsage, r.License, urls)
+		}
+	}
+	f("ua: *", "", "", "", "")
+	f("Content-Signal: search=no | ua: * | Content-Signal: search=yes", "search=no", "", "", "")
+	f("Content-Signal: search=perhaps | Content-Signal: SEARCH = Yes", "SEARCH = Yes", "", "", "")
+	f("Content-Usage: train-ai=n | Content-Usage: train-ai=y", "", "train-ai=n", "", "")
+	f("Content-Usage: =n | Content-Usage: /a train-ai=y", "", "/a train-ai=y", "", "")
+	f("License: /l.xml | License: https://a/l.xml | License: https://b/", "", "", "https://a/l.xml", "")
+	f("Sitemap: /a | Sitemap: https://a/s.xml | SITEMAP: http://b", "", "", "", "https://a/s.xml http://b")
+
+	r := answered(strings.Repeat("Sitemap: https://a/\n", 150)).Report
+	if len(r.Sitemaps) != MaxSitemaps || r.Counts.Sitemaps != 150 {
+		t.Errorf("%d sitemaps of %d", len(r.Sitemaps), r.Counts.Sitemaps)
+	}
+	r = answered("User-agent: *\nCrawl-delay: 7").Report
+	if !r.HasCrawlDelay || r.CrawlDelay != 7 {
+		t.Errorf("crawl delay of `*`: %v %v", r.CrawlDelay, r.HasCrawlDelay)
+	}
+	r = answered("User-agent: a\nCrawl-delay: 7").Report
+	if r.HasCrawlDelay {
+		t.Error("the crawl delay of another agent counts for `*`")
+	}
+
+	s := new(Site)
+	s.Fetch.Outcome, s.Fetch.Status, s.Fetch.Fields.ContentUsage = exchange.Answered, 404, []byte("train-ai=n")
+	if Judge(s); string(s.Report.ContentUsage) != "train-ai=n" {
+		t.Errorf("the response field is not taken: %q", s.Report.ContentUsage)
+	}
+}
+
+// A user's own tokens are judged like any other.
+func TestOwnRegistry(t *testing.T) {
+	reg, err := tokens.Load(strings.NewReader("name|fallback|*\nHouse-Bot|GPTBot|yes\nHermit||no\nHouse 9||yes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := new(Site)
+	s.Fetch.Outcome, s.Fetch.Status = exchange.Answered, 200
+	s.Fetch.Body = []byte(lines("ua: GPTBot | d: / | ua: * | d: /x | ua: house 9/2.0 | d: /y"))
+	New(reg).Judge(s)
+	const want = "* partial star @3; GPTBot blocked own @1; House-Bot blocked fallback @1; House 9 partial own @5 lenient"
+	if got := verdicts(s); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if slices.Contains(s.Report.Partial, uint16(reg.Lookup("Hermit"))) {
+		t.Error("a token that ignores `*` follows it")
+	}
+}
+
+// A file that names ever other combinations of large groups is judged within the bound, known tokens exactly.
+func TestSurveyBudget(t *testing.T) {
+	var b strings.Builder
+	for i := range 400 {
+		fmt.Fprintf(&b, "User-agent: x%c%c\n", 'a'+i/26, 'a'+i%26)
+	}
+	b.WriteString("User-agent: GPTBot\n")
+	b.WriteString(strings.Repeat("Disallow: /some/folder\n", 10_000))
+	for i := range 400 {
+		fmt.Fprintf(&b, "User-agent: x%c%c\nDisallow: /%d\n", 'a'+i/26, 'a'+i%26, i)
+	}
+	s := answered(b.String())
+	limited := 0
+	for _, v := range s.Report.Verdicts {
+		if v.Limited {
+			limited++
+			if v.Decision != Partial || v.ID >= 0 {
+				t.Fatalf("%s is limited and %v", v.Token, v.Decision)
+			}
+		}
+	}
+	if len(s.Report.Verdicts) != 402 || limited == 0 || limited > 390 {
+		t.Errorf("%d rows, %d limited", len(s.Report.Verdicts), limited)
+	}
+}
+
+func TestResetGivesMemoryBack(t *testing.T) {
+	var b strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&b, "User-agent: %s\n", strings.Map(func(r rune) rune { return r - '0' + 'a' }, fmt.Sprint(i)))
+	}
+	s := answered(b.String())
+	if len(s.Report.Verdicts) != 20_001 {
+		t.Fatalf("%d rows", len(s.Report.Verdicts))
+	}
+	s.Reset()
+	if cap(s.Report.Verdicts) != 0 || cap(s.Report.scratch.agents) != 0 || cap(s.Report.scratch.table) > keepBytes/4 {
+		t.Error("Reset keeps what a freak needed")
+	}
+}
+
+func TestDecisionsMatchTheParser(t *testing.T) {
+	f := func(v parser.SiteVerdict, want Decision) {
+		t.Helper()
+		if Decision(v) != want {
+			t.Errorf("%d is %v, want %v", v, Decision(v), want)
+		}
+	}
+	f(parser.SiteAllowed, Allowed)
+	f(parser.SitePartial, Partial)
+	f(parser.SiteBlocked, Blocked)
+}
+
+// The six crawlers of Google's specification against a file with groups for googlebot-news, `*` and googlebot.
+func TestWhomCrawlersFollow(t *testing.T) {
+	s := answered(lines("ua: googlebot-news | d: /1 | ua: * | d: /2 | ua: googlebot | d: /3"))
+	f := func(token, follows, via string, line int) {
+		t.Helper()
+		out := Explain(s)
+		got := out.Star
+		if token != "*" {
+			got = out.Tokens[tokens.Default().Lookup(token)]
+		}
+		if got.Follows != follows || got.Via != via || got.Line != line {
+			t.Errorf("%s follows %s (%s, line %d), want %s (%s, line %d)", token, got.Follows, got.Via, got.Line, follows, via, line)
+		}
+	}
+	f("Googlebot-News", "googlebot-news", "own", 1)
+	f("Googlebot", "googlebot", "own", 5)
+	f("Googlebot-Image", "googlebot", "fallback", 5)
+	f("Googlebot-Video", "googlebot", "fallback", 5)
+	f("Applebot", "googlebot", "fallback", 5)
+	f("*", "*", "star", 3)
+	f("Applebot-Extended", "*", "star", 3)
+	f("bingbot", "*", "star", 3)
+	f("AdsBot-Google", "", "none", 0)
+}
+
+// An Auditor is shared, a Site is not, and what a Site judged before leaves no trace.
+func TestSharedAuditor(t *testing.T) {
+	a, bodies := New(tokens.Default()), generated(100)
+	want := make([]string, len(bodies))
+	for i, body := range bodies {
+		want[i] = verdicts(answered(string(body)))
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			s := new(Site)
+			for i, body := range bodies {
+				s.Reset()
+				s.Fetch.Outcome, s.Fetch.Status, s.Fetch.Body = exchange.Answered, 200, body
+				a.Judge(s)
+				first := verdicts(s)
+				a.Judge(s) // judging again changes nothing
+				if again := verdicts(s); first != want[i] || again != want[i] {
+					t.Errorf("%q:\n got %s\nthen %s\nwant %s", body, first, again, want[i])
+				}
+			}
+		})
+	}
+	all.Wait()
+}

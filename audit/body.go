@@ -1,0 +1,73 @@
+package audit
+
+import "bytes"
+
+// sniffed are the beginnings by which browsers tell HTML (WHATWG MIME Sniffing §7.1), in lower case. All but the
+// comment must be followed by white space or `>`.
+var sniffed = [...]string{
+	"<!doctype html", "<html", "<head", "<script", "<iframe", "<h1", "<div", "<font", "<table", "<a", "<style",
+	"<title", "<b", "<body", "<br", "<p", "<meta", "<link", "<!--",
+}
+
+// isHTML reports whether a body is an HTML page: what it begins with says so, whatever its Content-Type. An XML
+// declaration is read past.
+func isHTML(body []byte) bool {
+	body = bytes.TrimPrefix(body, []byte("\xEF\xBB\xBF"))
+	body = bytes.TrimLeft(body[:min(len(body), 1024)], " \t\r\n\f")
+	if hasPrefixFold(body, "<?xml") {
+		if end := bytes.IndexByte(body, '>'); end >= 0 {
+			body = bytes.TrimLeft(body[end+1:], " \t\r\n\f")
+		}
+	}
+	if len(body) == 0 || body[0] != '<' {
+		return false
+	}
+	for _, start := range sniffed {
+		if !hasPrefixFold(body, start) {
+			continue
+		}
+		if start == "<!--" || len(body) > len(start) && bytes.IndexByte([]byte(" \t\r\n\f>"), body[len(start)]) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+const managedBegin = "begin cloudflare managed content"
+
+// hasManagedBlock reports whether a delivery network wrote a part of the file: such a part begins with a comment that
+// says so. Its end is not asked for, since a file may have been cut.
+func hasManagedBlock(body []byte) bool {
+	for {
+		i := bytes.IndexByte(body, '#')
+		if i < 0 {
+			return false
+		}
+		body = bytes.TrimLeft(body[i+1:], " \t#")
+		if hasPrefixFold(body, managedBegin) {
+			return true
+		}
+	}
+}
+
+// hasPrefixFold reports whether b begins with the lower-case ASCII prefix, without regard to case.
+func hasPrefixFold(b []byte, prefix string) bool {
+	return len(b) >= len(prefix) && equalFold(b[:len(prefix)], prefix)
+}
+
+// equalFold reports whether b is the lower-case ASCII text but for case.
+func equalFold(b []byte, text string) bool {
+	if len(b) != len(text) {
+		return false
+	}
+	for i := range len(text) {
+		c := b[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != text[i] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,312 @@
+package audit
+
+import (
+	"strings"
+
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/parser"
+)
+
+// Result says all that was made of a site, to people and programs. It owns its memory; all strings are valid UTF-8, but
+// not escaped: what a site wrote may contain control characters.
+type Result struct {
+	Check       string  `json:"check"`
+	Version     string  `json:"version"`
+	Suite       string  `json:"suite"`
+	Title       string  `json:"title"`
+	Category    string  `json:"category"`
+	Subcategory string  `json:"subcategory"`
+	Group       string  `json:"group"`
+	GroupID     string  `json:"group_id"`
+	Maturity    string  `json:"maturity"`
+	Scope       string  `json:"scope"`
+	Weight      float64 `json:"weight"`
+	Resource    string  `json:"resource"`
+
+	Origin       string `json:"origin,omitempty"`
+	FinalURL     string `json:"final_url,omitempty"`
+	Outcome      string `json:"outcome"`
+	Error        string `json:"error,omitempty"`
+	HTTPStatus   int    `json:"http_status,omitempty"`
+	Truncated    bool   `json:"truncated"`
+	Access       string `json:"access"`
+	AccessSource string `json:"access_source"`
+
+	Status string       `json:"status"`
+	Score  float64      `json:"score"`
+	Steps  []StepResult `json:"steps"`
+
+	Counts       CountsResult `json:"counts"`
+	HasBOM       bool         `json:"has_bom"`
+	IsHTML       bool         `json:"is_html"`
+	ValidUTF8    bool         `json:"valid_utf8"`
+	ManagedBlock bool         `json:"managed_block"`
+
+	Evidence      []EvidenceResult `json:"evidence"`
+	KnownAgents   []AgentResult    `json:"known_agents"`
+	UnknownAgents []AgentResult    `json:"unknown_agents"`
+	Sitemaps      []string         `json:"sitemaps"`
+	Signals       []SignalResult   `json:"content_signals"`
+	Usages        []UsageResult    `json:"content_usages"`
+	Licenses      []string         `json:"licenses"`
+
+	RegistryVersion string          `json:"registry_version"`
+	Star            TokenResult     `json:"star"`
+	Tokens          []TokenResult   `json:"tokens"`   // every token of the registry
+	Verdicts        []VerdictResult `json:"verdicts"` // the rows of the table `verdicts`
+}
+
+// StepResult is how one step ended.
+type StepResult struct {
+	ID      string  `json:"id"`
+	Title   string  `json:"title"`
+	Cite    string  `json:"cite"`
+	Weight  float64 `json:"weight"`
+	Status  string  `json:"status"`
+	Message string  `json:"message"`
+}
+
+// CountsResult are the file's totals; see Counts.
+type CountsResult struct {
+	Lines      int `json:"lines"`
+	Groups     int `json:"groups"`
+	Agents     int `json:"agents"`
+	Allow      int `json:"allow"`
+	Disallow   int `json:"disallow"`
+	Sitemaps   int `json:"sitemaps"`
+	Extensions int `json:"extensions"`
+	Legacy     int `json:"legacy"`
+	Unknown    int `json:"unknown"`
+	Orphan     int `json:"orphan"`
+	Invalid    int `json:"invalid"`
+	Typo       int `json:"typo"`
+}
+
+// EvidenceResult is a noteworthy line.
+type EvidenceResult struct {
+	Line  int    `json:"line"`
+	Kind  string `json:"kind"`
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// AgentResult is somebody whom the file names.
+type AgentResult struct {
+	Line     int    `json:"line"`
+	Token    string `json:"token"`
+	Category string `json:"category,omitempty"`
+	Operator string `json:"operator,omitempty"`
+	Lenient  bool   `json:"lenient,omitempty"` // found by the second reading only
+}
+
+// SignalResult is a valid Content-Signal record. Keys and values are in lower case.
+type SignalResult struct {
+	Line  int               `json:"line"`
+	Scope string            `json:"scope"` // group, or file: before any group
+	Pairs map[string]string `json:"pairs"`
+}
+
+// UsageResult is a valid Content-Usage record; the preferences are y, n, or empty where nothing is stated.
+type UsageResult struct {
+	Line    int    `json:"line"`
+	Path    string `json:"path,omitempty"`
+	TrainAI string `json:"train_ai,omitempty"`
+	Search  string `json:"search,omitempty"`
+}
+
+// TokenResult is what one token of the registry may do, whether the file names it or not.
+type TokenResult struct {
+	Token       string `json:"token"`
+	Category    string `json:"category,omitempty"`
+	Operator    string `json:"operator,omitempty"`
+	Purpose     string `json:"purpose,omitempty"`
+	Verdict     string `json:"verdict"` // allowed, partial, blocked; unknown where we did not ask
+	Via         string `json:"via"`
+	Follows     string `json:"follows,omitempty"` // the name whose groups it follows
+	Line        int    `json:"line,omitempty"`
+	RootAllowed bool   `json:"root_allowed"`
+	Limited     bool   `json:"limited,omitempty"`
+}
+
+// VerdictResult is a row of the table `verdicts`.
+type VerdictResult struct {
+	Token           string   `json:"token"`
+	Known           bool     `json:"known"`
+	Verdict         string   `json:"verdict"`
+	Via             string   `json:"via"`
+	RootAllowed     bool     `json:"root_allowed"`
+	NAllow          int      `json:"n_allow"`
+	NDisallow       int      `json:"n_disallow"`
+	HasDisallowRoot bool     `json:"has_disallow_root"`
+	DPI             string   `json:"dpi"`
+	CrawlDelay      *float64 `json:"crawl_delay,omitempty"`
+	ContentSignal   string   `json:"content_signal,omitempty"`
+	Line            int      `json:"line,omitempty"`
+	Lenient         bool     `json:"lenient,omitempty"`
+	Limited         bool     `json:"limited,omitempty"`
+}
+
+// Explain says what Judge made of the site. A site that was not judged yet is judged with the default registry.
+func Explain(s *Site) Result {
+	if s.Report.scratch.by == nil {
+		Judge(s)
+	}
+	var out Result
+	out.identify(s)
+	out.explainSteps(s)
+	out.listLines(s)
+	out.listSignals(s)
+	out.listVerdicts(s)
+	return out
+}
+
+// clean returns what a site wrote as valid UTF-8.
+func clean(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
+
+// identify tells which check it is, and what the exchange left.
+func (out *Result) identify(s *Site) {
+	c, f, r := &RobotsTxt, &s.Fetch, &s.Report
+	out.Check, out.Version, out.Suite, out.Title = c.ID, c.Version, c.Suite, c.Title
+	out.Category, out.Subcategory, out.Group, out.GroupID = c.Category, c.Subcategory, c.Group, c.GroupID
+	out.Maturity, out.Scope, out.Weight, out.Resource = c.Maturity, c.Scope, c.Weight, c.Resource
+	switch {
+	case f.Answered.IsValid():
+		out.Origin = f.Answered.String()
+	case s.Origin.IsValid():
+		out.Origin = s.Origin.String()
+	}
+	if len(f.Hops) > 0 {
+		out.FinalURL = clean([]byte(f.Final.String()))
+	}
+	out.Outcome, out.HTTPStatus, out.Truncated = f.Outcome.String(), f.Status, f.Truncated
+	if f.Outcome != exchange.Answered {
+		out.Error = f.Cause.String()
+	}
+	out.Access, out.AccessSource = r.Access.String(), r.Source.String()
+	out.HasBOM, out.IsHTML, out.ValidUTF8, out.ManagedBlock = r.HasBOM, r.IsHTML, r.ValidUTF8, r.ManagedBlock
+	out.Counts = CountsResult(r.Counts)
+}
+
+func (out *Result) explainSteps(s *Site) {
+	out.Status, out.Score = s.Report.Status.String(), s.Report.Score
+	for i := range RobotsTxt.Steps {
+		step := &RobotsTxt.Steps[i]
+		message := "Skipped, since a step before it failed."
+		if s.Report.Steps[i] != Skipped {
+			message = step.Explain(s)
+		}
+		out.Steps = append(out.Steps, StepResult{
+			ID: step.ID, Title: step.Title, Cite: step.Cite, Weight: step.Weight,
+			Status: s.Report.Steps[i].String(), Message: message,
+		})
+	}
+}
+
+// listLines tells of evidence, agents and sitemaps. Lists are never null in JSON.
+func (out *Result) listLines(s *Site) {
+	reg, r := s.Report.scratch.by.reg, &s.Report
+	out.Evidence, out.Sitemaps = []EvidenceResult{}, []string{}
+	for _, e := range r.Evidence {
+		out.Evidence = append(out.Evidence, EvidenceResult{e.Line, e.Kind.String(), clean(e.Key), clean(e.Value)})
+	}
+	for _, u := range r.Sitemaps {
+		out.Sitemaps = append(out.Sitemaps, clean(u))
+	}
+	out.KnownAgents, out.UnknownAgents = []AgentResult{}, []AgentResult{}
+	for _, v := range r.Verdicts {
+		switch {
+		case v.Via != ViaOwn:
+		case v.ID >= 0:
+			t := &reg.Tokens[v.ID]
+			out.KnownAgents = append(out.KnownAgents, AgentResult{v.Line, t.Name, t.Category, t.Operator, v.Lenient})
+		default:
+			out.UnknownAgents = append(out.UnknownAgents, AgentResult{Line: v.Line, Token: clean(v.Token)})
+		}
+	}
+}
+
+// listSignals tells of usage preferences, at most MaxEvidenceRows of each kind.
+func (out *Result) listSignals(s *Site) {
+	out.Signals, out.Usages, out.Licenses = []SignalResult{}, []UsageResult{}, []string{}
+	for i := range s.Robots.Records() {
+		rec := s.Robots.Record(i)
+		switch rec.Key {
+		case parser.KeyContentSignal:
+			if isSignal(rec.Value) && len(out.Signals) < MaxEvidenceRows {
+				out.Signals = append(out.Signals, signalResult(&rec))
+			}
+		case parser.KeyContentUsage:
+			if u, ok := ParseUsage(rec.Value); ok && len(out.Usages) < MaxEvidenceRows {
+				out.Usages = append(out.Usages, UsageResult{int(rec.Line), clean(u.Path), u.TrainAI.String(), u.Search.String()})
+			}
+		case parser.KeyLicense:
+			if isAbsoluteURL(rec.Value) && len(out.Licenses) < MaxEvidenceRows {
+				out.Licenses = append(out.Licenses, clean(rec.Value))
+			}
+		}
+	}
+}
+
+func signalResult(rec *parser.Record) SignalResult {
+	signal := SignalResult{Line: int(rec.Line), Scope: "group", Pairs: map[string]string{}}
+	if rec.Group < 0 {
+		signal.Scope = "file"
+	}
+	for key, value := range SignalPairs(rec.Value) {
+		signal.Pairs[strings.ToLower(string(key))] = strings.ToLower(string(value))
+	}
+	return signal
+}
+
+// listVerdicts tells of the rows, and of every token that the registry knows.
+func (out *Result) listVerdicts(s *Site) {
+	a, r := s.Report.scratch.by, &s.Report
+	out.RegistryVersion, out.Verdicts = a.reg.Version, []VerdictResult{}
+	for i := range r.Verdicts {
+		v := &r.Verdicts[i]
+		row := VerdictResult{
+			Token: clean(v.Token), Known: v.ID >= 0, Verdict: v.Decision.String(), Via: v.Via.String(),
+			RootAllowed: v.RootAllowed, NAllow: v.NAllow, NDisallow: v.NDisallow, HasDisallowRoot: v.HasDisallowRoot,
+			DPI: v.DPI.String(), ContentSignal: clean(v.ContentSignal), Line: v.Line, Lenient: v.Lenient, Limited: v.Limited,
+		}
+		if v.HasCrawlDelay {
+			delay := v.CrawlDelay
+			row.CrawlDelay = &delay
+		}
+		out.Verdicts = append(out.Verdicts, row)
+	}
+	out.Star = a.tokenResult(s, -1)
+	out.Tokens = make([]TokenResult, len(a.reg.Tokens))
+	for id := range out.Tokens {
+		out.Tokens[id] = a.tokenResult(s, id)
+	}
+}
+
+// tokenResult tells what a registry token may do; -1 stands for an agent that nobody names.
+func (a *Auditor) tokenResult(s *Site, id int) TokenResult {
+	t := tokens.Token{Name: "*"}
+	if id >= 0 {
+		t = a.reg.Tokens[id]
+	}
+	out := TokenResult{Token: t.Name, Category: t.Category, Operator: t.Operator, Purpose: t.Purpose}
+	if s.Report.Access != parser.AccessConditional {
+		out.Via, out.Verdict, out.RootAllowed = ViaHTTP.String(), s.Report.Star.String(), s.Report.Star == Allowed
+		if s.Report.Access == parser.AccessUnknown {
+			out.Via, out.Verdict, out.RootAllowed = ViaNone.String(), "unknown", false
+		}
+		return out
+	}
+	agent, via := s.Robots.Star(), ViaStar
+	if id >= 0 {
+		agent, via = a.follows(s, id)
+	}
+	if agent < 0 {
+		via = ViaNone
+	} else {
+		out.Follows = clean(s.Robots.Agent(agent).Name)
+	}
+	v := s.verdict(agent)
+	out.Verdict, out.Via, out.Line, out.RootAllowed, out.Limited = v.Decision.String(), via.String(), v.Line, v.RootAllowed, v.Limited
+	return out
+}

@@ -1,0 +1,257 @@
+package audit
+
+import (
+	"unsafe"
+
+	"github.com/bulkscan/bulkscan/parser"
+)
+
+// Report is what Judge makes of a site. All byte slices are views of the site's body, valid until the Site is Reset;
+// they are raw bytes of the network.
+type Report struct {
+	Access parser.Access
+	Source AccessSource
+
+	Status Status    // of the check
+	Score  float64   // 0 to 1
+	Steps  [3]Status // by Step
+
+	Counts Counts
+
+	HasBOM, IsHTML, ValidUTF8, ManagedBlock bool
+
+	CrawlDelay    float64 // seconds, of `*`
+	HasCrawlDelay bool
+
+	ContentSignal, ContentUsage, License []byte // the first of each; nil where absent
+
+	Sitemaps [][]byte // the first MaxSitemaps valid ones
+	BodyHash uint64   // xxh64 of the body; 0 = no body
+
+	Star                    Decision // verdict of an agent that nobody names
+	Named, Blocked, Partial []uint16 // registry tokens, as indices into tokens.Registry.Tokens, ascending
+
+	Verdicts []Verdict  // rows of the table `verdicts`
+	Evidence []Evidence // rows of the table `evidence`
+
+	scratch scratch
+}
+
+// MaxSitemaps bounds Report.Sitemaps; the number in the file is Counts.Sitemaps.
+const MaxSitemaps = 100
+
+// Counts are a file's totals, however many rows of evidence are kept.
+type Counts struct {
+	Lines, Groups   int
+	Agents          int // distinct names, `*` included
+	Allow, Disallow int // lines, empty and orphaned ones included
+
+	// Lines by kind of evidence. Each is counted once, but in Typo beside its kind. Extensions are all known extension
+	// records other than Sitemaps; signals, usages and licenses are among them.
+	Sitemaps, Extensions, Legacy, Unknown, Orphan, Invalid, Typo int
+}
+
+// AccessSource says how fresh the knowledge behind Access is.
+type AccessSource uint8
+
+// The sources. The zero value is Fresh.
+const (
+	Fresh AccessSource = iota
+	Cached
+	Stale
+	Expired
+)
+
+// String returns the stable text of the dataset's column `access_source`.
+func (s AccessSource) String() string {
+	return [...]string{"fresh", "cached", "stale", "expired"}[s&3]
+}
+
+// Status is how a check or one of its steps ended.
+type Status uint8
+
+// The statuses. The zero value is Skipped.
+const (
+	Skipped Status = iota
+	Pass
+	Warn
+	Fail
+)
+
+// String returns the stable text: skipped, pass, warn, fail.
+func (s Status) String() string {
+	return [...]string{"skipped", "pass", "warn", "fail"}[s&3]
+}
+
+// The steps of the check, indices into Report.Steps.
+const (
+	StepFetch = iota
+	StepCoreSyntax
+	StepExtensions
+)
+
+// Decision is a verdict in the words that surveys use.
+type Decision uint8
+
+// The decisions. The zero value is Allowed.
+const (
+	Allowed Decision = iota
+	Partial
+	Blocked
+)
+
+// String returns the stable text: allowed, partial, blocked.
+func (d Decision) String() string {
+	return [...]string{"allowed", "partial", "blocked", "?"}[d&3]
+}
+
+// Via says whose rules a token follows.
+type Via uint8
+
+// The ways. The zero value is ViaNone: no group applies, everything is allowed.
+const (
+	ViaNone     Via = iota
+	ViaOwn          // a group names it
+	ViaFallback     // a group names a later name of its chain
+	ViaStar         // the group of `*`
+	ViaHTTP         // access is not conditional: the status decides
+)
+
+// String returns the stable text of the dataset's column `via`.
+func (v Via) String() string {
+	switch v {
+	case ViaOwn:
+		return "own"
+	case ViaFallback:
+		return "fallback"
+	case ViaStar:
+		return "star"
+	case ViaHTTP:
+		return "http"
+	}
+	return "none"
+}
+
+// DPI is the Data Provenance Initiative's reading of a group.
+type DPI uint8
+
+// The readings. The zero value is DPINone.
+const (
+	DPINone DPI = iota
+	DPISome
+	DPIAll
+)
+
+// String returns the stable text: none, some, all.
+func (d DPI) String() string {
+	return [...]string{"none", "some", "all", "?"}[d&3]
+}
+
+// Verdict is one row of the table `verdicts`: what one agent may do on the site.
+type Verdict struct {
+	Token           []byte // lower case where the registry does not know it, else as it spells it; "*" for the wildcard
+	ID              int    // index into tokens.Registry.Tokens, -1 where unknown (and for "*")
+	Decision        Decision
+	Via             Via
+	RootAllowed     bool
+	NAllow          int
+	NDisallow       int
+	HasDisallowRoot bool
+	DPI             DPI
+	CrawlDelay      float64 // seconds
+	HasCrawlDelay   bool
+	ContentSignal   []byte // nil where absent
+	Line            int    // 1-based, of the group's first user-agent line that names it
+	Lenient         bool
+	Limited         bool
+}
+
+// Kind is what an evidence row shows.
+type Kind uint8
+
+// The kinds of evidence, in the order in which documents list them.
+const (
+	KindSitemap Kind = iota
+	KindExtension
+	KindSignal
+	KindUsage
+	KindLicense
+	KindLegacy
+	KindUnknown
+	KindOrphan
+	KindInvalid
+	KindTypo
+	NumKinds
+)
+
+// String returns the stable text of the dataset's column `kind`.
+func (k Kind) String() string {
+	if k < NumKinds {
+		return [NumKinds]string{"sitemap", "extension", "signal", "usage", "license", "legacy", "unknown", "orphan", "invalid", "typo"}[k]
+	}
+	return "?"
+}
+
+// Meaning says which lines are of this kind, as a phrase for documents.
+func (k Kind) Meaning() string {
+	if k < NumKinds {
+		return kindMeanings[k]
+	}
+	return ""
+}
+
+var kindMeanings = [NumKinds]string{
+	KindSitemap:   "a `sitemap` record",
+	KindExtension: "a known extension record that is none of the other kinds",
+	KindSignal:    "a `content-signal` record; before any group it speaks for the whole file",
+	KindUsage:     "a `content-usage` record",
+	KindLicense:   "a `license` record",
+	KindLegacy:    "a record that was never standard and that nobody supports any longer",
+	KindUnknown:   "a record with an unknown key",
+	KindOrphan:    "a rule before any user-agent line, which is ignored",
+	KindInvalid: "a line without a key, a user-agent value that is neither `*` nor a product token nor a known name, or a " +
+		"rule value that begins with neither `/` nor `*`",
+	KindTypo: "a record that is read only because Google's code tolerates the spelling of its key; stands beside the " +
+		"record's own kind",
+}
+
+// Evidence is one row of the table `evidence`: a noteworthy line.
+type Evidence struct {
+	Line  int // 1-based
+	Kind  Kind
+	Key   []byte
+	Value []byte // at most MaxEvidenceValue bytes
+}
+
+// Bounds of the evidence that is kept.
+const (
+	MaxEvidenceKey   = 100 // bytes of a key
+	MaxEvidenceValue = 500 // bytes of a value
+	MaxEvidenceRows  = 32  // rows an origin and kind
+)
+
+// MaxToken bounds Verdict.Token, in bytes.
+const MaxToken = 200
+
+// Reset makes the Report ready for another site, keeping its memory up to a bound.
+func (r *Report) Reset() {
+	r.scratch.reset()
+	*r = Report{
+		Sitemaps: r.Sitemaps[:0],
+		Named:    r.Named[:0], Blocked: r.Blocked[:0], Partial: r.Partial[:0],
+		Verdicts: trimmed(r.Verdicts), Evidence: r.Evidence[:0],
+		scratch: r.scratch,
+	}
+}
+
+// keepBytes is how much memory Reset keeps of each slice whose length a site decides.
+const keepBytes = 256 << 10
+
+// trimmed returns s without elements; nothing of it if its memory is above keepBytes.
+func trimmed[T any](s []T) []T {
+	var element T
+	if uintptr(cap(s))*unsafe.Sizeof(element) > keepBytes {
+		return nil
+	}
+	return s[:0]
+}

@@ -1,0 +1,48 @@
+// Package audit answers one question: what do we make of it? It judges a site's answer: access, the check
+// `robots.txt 1.0.0` with its steps and evidence, and for every crawler token whether the site blocks it.
+package audit
+
+import (
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/parser"
+)
+
+// Site is one row in the making: a list entry, what its exchange left, what its file says, and what we make of it.
+// The pipeline calls it a tray: it is reused, and one goroutine holds it at a time.
+type Site struct {
+	Seq    uint64        // 0-based line over all inputs
+	Input  string        // as listed
+	Label  string        // from the list; "" where there is none
+	Rank   int64         // from the list; 0 where there is none
+	Origin origin.Origin // as listed; the scheme may be Auto
+	Domain string        // Origin's registrable domain; "" where it has none
+	TLD    string        // Origin's top-level domain; "" where it has none
+
+	Fetch  exchange.Response
+	Known  Known       // from earlier scans; set before Judge, if at all
+	Robots parser.File // views Fetch.Body, or Known.Body where that is in force
+	Report Report      // views Fetch.Body, Known.Body and Robots
+}
+
+// Known is what earlier scans leave for the judgement. The zero value: nothing, the answer is fresh.
+//
+// With Cached, Fetch holds an answer of an earlier scan that is used again. With Stale, the last good answer is given
+// here; it is in force if Fetch failed. With Expired, failures have lasted so long that a failing Fetch is no longer
+// taken for a prohibition (RFC 9309 §2.3.1.4).
+type Known struct {
+	Source AccessSource
+	Status int    // of the last good answer, 2xx or 4xx
+	Body   []byte // of the last good answer; not owned by the Site
+}
+
+// Reset makes the Site ready for another origin. It keeps the memory that it owns, up to a bound. Views are reset
+// before what they view.
+func (s *Site) Reset() {
+	s.Report.Reset()
+	s.Robots.Reset()
+	s.Fetch.Reset()
+	s.Known = Known{}
+	s.Seq, s.Input, s.Label, s.Rank = 0, "", "", 0
+	s.Origin, s.Domain, s.TLD = origin.Origin{}, "", ""
+}

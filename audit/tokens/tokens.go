@@ -1,0 +1,374 @@
+// Package tokens answers one question: whose token is this? It is a table of the crawlers that robots.txt files name:
+// who runs them, what for, which other names they follow, and where that is documented.
+//
+// The table is the text file tokens.txt, embedded; it says itself how it is written. A user's own rows in the same
+// format can be laid over it, see Load.
+package tokens
+
+import (
+	"bufio"
+	_ "embed"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Token is one crawler's name as robots.txt files spell it, and what is known of it.
+type Token struct {
+	Name     string   // as its operator spells it
+	Aliases  []string // other spellings, which only a lenient reading finds
+	Category string   // search, ai, seo, social; "custom" for a user's row that says nothing
+	Operator string   // who runs it; "unknown" where nobody says
+	Purpose  string   // training, search, user-fetch, agent, data-provider, ads, preview, platform, seo, other
+
+	// ProductToken reports whether Name fits RFC 9309 §2.2.1, letters, `-` and `_`. A name that does not is never
+	// matched by a strict reading.
+	ProductToken bool
+	HeedsStar    bool     // follows the group of `*` when none names it
+	Fallback     []string // the names it follows, in order, when no group names it
+	Chain        []int    // Fallback as indices into Registry.Tokens
+
+	Source  string // URL of the page that documents all this
+	Checked string // YYYY-MM-DD on which the row was last compared with a source
+}
+
+// Registry is a set of tokens. It does not change once it is made and may be shared among goroutines.
+type Registry struct {
+	Version string
+	Tokens  []Token
+
+	names, aliases map[string]int // keys in lower case
+	longest        int            // octets of the longest key
+}
+
+// Bounds of what is read.
+const (
+	maxFile   = 1 << 20 // bytes of a file
+	maxTokens = 1 << 14 // rows; audit keeps indices in 16 bits
+	maxName   = 100     // bytes of a name or alias
+	maxField  = 500     // bytes of any other field
+)
+
+//go:embed tokens.txt
+var embedded string
+
+var defaultRegistry = sync.OnceValue(func() *Registry {
+	rows, err := read(strings.NewReader(embedded))
+	if err == nil {
+		var reg *Registry
+		if reg, err = build(rows.version, rows.tokens); err == nil {
+			return reg
+		}
+	}
+	panic("tokens: the embedded table is broken: " + err.Error())
+})
+
+// Default returns the registry that the program is shipped with.
+func Default() *Registry { return defaultRegistry() }
+
+// Load returns the default registry with the rows of r laid over it: a row with a known name takes the place of that
+// row, another is added behind the last. The version tells such registries apart: the default's, and eight hexadecimal
+// digits of a hash of the rows. Errors name the line.
+func Load(r io.Reader) (*Registry, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read tokens: %w", err)
+	}
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("cannot read tokens: more than %d bytes", maxFile)
+	}
+	own, err := read(strings.NewReader(string(text)))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read tokens: %w", err)
+	}
+	base := Default()
+	all := slices.Clone(base.Tokens)
+	for _, t := range own.tokens {
+		if i := base.Lookup(t.Name); i >= 0 {
+			all[i] = t
+		} else {
+			all = append(all, t)
+		}
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write(text) // a hash takes all
+	reg, err := build(fmt.Sprintf("%s+%08x", base.Version, hash.Sum32()), all)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use tokens: %w", err)
+	}
+	return reg, nil
+}
+
+// Lookup returns the index of the token with this name, without regard to case, or -1.
+func (r *Registry) Lookup(name string) int { return find(r.names, r.longest, name) }
+
+// LookupBytes is Lookup of octets; it allocates nothing.
+func (r *Registry) LookupBytes(name []byte) int { return find(r.names, r.longest, name) }
+
+// LookupAlias returns the index of the token that has this alias, without regard to case, or -1. A token's own name is
+// no alias of it.
+func (r *Registry) LookupAlias(alias string) int { return find(r.aliases, r.longest, alias) }
+
+// LookupAliasBytes is LookupAlias of octets; it allocates nothing.
+func (r *Registry) LookupAliasBytes(alias []byte) int { return find(r.aliases, r.longest, alias) }
+
+func find[T string | []byte](m map[string]int, longest int, name T) int {
+	var buf [maxName]byte
+	if len(name) > longest {
+		return -1
+	}
+	for i := range len(name) {
+		buf[i] = lower(name[i])
+	}
+	if i, ok := m[string(buf[:len(name)])]; ok {
+		return i
+	}
+	return -1
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + ('a' - 'A')
+	}
+	return c
+}
+
+// fold is find's view of a name: lower case in ASCII, all else as it is.
+func fold(name string) string {
+	b := []byte(name)
+	for i := range b {
+		b[i] = lower(b[i])
+	}
+	return string(b)
+}
+
+// IsProductToken reports whether s is a product token as RFC 9309 §2.2.1 defines it.
+func IsProductToken[T string | []byte](s T) bool { return len(s) > 0 && ProductTokenLen(s) == len(s) }
+
+// ProductTokenLen returns how many octets at the start of s a product token may consist of.
+func ProductTokenLen[T string | []byte](s T) int {
+	for i := range len(s) {
+		if c := lower(s[i]); (c < 'a' || c > 'z') && c != '-' && c != '_' {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// build checks the rows against each other and makes the registry of them.
+func build(version string, rows []Token) (*Registry, error) {
+	if len(rows) > maxTokens {
+		return nil, fmt.Errorf("more than %d tokens", maxTokens)
+	}
+	reg := &Registry{Version: version, Tokens: rows, names: map[string]int{}, aliases: map[string]int{}}
+	for i, t := range rows {
+		if _, double := reg.names[fold(t.Name)]; double {
+			return nil, fmt.Errorf("%q: the name is there twice", t.Name)
+		}
+		reg.names[fold(t.Name)] = i
+		reg.longest = max(reg.longest, len(t.Name))
+	}
+	for i, t := range rows {
+		for _, alias := range t.Aliases {
+			key := fold(alias)
+			_, isAlias := reg.aliases[key]
+			if _, isName := reg.names[key]; isName || isAlias {
+				return nil, fmt.Errorf("%q: the alias %q is there twice", t.Name, alias)
+			}
+			reg.aliases[key] = i
+			reg.longest = max(reg.longest, len(alias))
+		}
+	}
+	for i := range rows {
+		t := &rows[i]
+		t.Chain = make([]int, 0, len(t.Fallback))
+		for _, name := range t.Fallback {
+			next := reg.Lookup(name)
+			if next < 0 {
+				return nil, fmt.Errorf("%q: unknown fallback %q", t.Name, name)
+			}
+			if next == i || slices.Contains(t.Chain, next) {
+				return nil, fmt.Errorf("%q: the fallback %q is there twice", t.Name, name)
+			}
+			t.Chain = append(t.Chain, next)
+		}
+	}
+	return reg, reg.acyclic()
+}
+
+// acyclic reports the first token that is, over any number of steps, its own fallback.
+func (r *Registry) acyclic() error {
+	const fresh, open, done = 0, 1, 2
+	state := make([]uint8, len(r.Tokens))
+	var visit func(i int) error
+	visit = func(i int) error {
+		if state[i] == open {
+			return fmt.Errorf("%q: its fallbacks lead back to it", r.Tokens[i].Name)
+		}
+		if state[i] == done {
+			return nil
+		}
+		state[i] = open
+		for _, next := range r.Tokens[i].Chain {
+			if err := visit(next); err != nil {
+				return err
+			}
+		}
+		state[i] = done
+		return nil
+	}
+	for i := range r.Tokens {
+		if state[i] == fresh {
+			if err := visit(i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// table is what a file says, before it is checked against other rows.
+type table struct {
+	version string
+	tokens  []Token
+}
+
+// read parses a file. The header says which columns there are; `name` must be, anything else may be left out.
+func read(r io.Reader) (table, error) {
+	var out table
+	var header []string
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxFile)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if n == 1 {
+			line = strings.TrimPrefix(line, "\uFEFF")
+		}
+		if version, ok := strings.CutPrefix(line, "version "); ok && header == nil {
+			out.version = strings.TrimSpace(version)
+			continue
+		}
+		switch {
+		case line == "" || line[0] == '#':
+		case header == nil:
+			header = split(line, "|")
+			if err := checkHeader(header); err != nil {
+				return table{}, fmt.Errorf("line %d: %w", n, err)
+			}
+		default:
+			t, err := row(header, split(line, "|"))
+			if err != nil {
+				return table{}, fmt.Errorf("line %d: %w", n, err)
+			}
+			out.tokens = append(out.tokens, t)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return table{}, err
+	}
+	if header == nil {
+		return table{}, errors.New("there is no header line")
+	}
+	return out, nil
+}
+
+var columns = []string{"name", "aliases", "category", "purpose", "operator", "*", "fallback", "source", "checked"}
+
+func checkHeader(header []string) error {
+	for i, column := range header {
+		if !slices.Contains(columns, column) {
+			return fmt.Errorf("unknown column %q (known: %s)", clip(column), strings.Join(columns, ", "))
+		}
+		if slices.Contains(header[:i], column) {
+			return fmt.Errorf("the column %q is there twice", column)
+		}
+	}
+	if !slices.Contains(header, "name") {
+		return errors.New("there is no column `name`")
+	}
+	return nil
+}
+
+// row makes a Token of one line's fields.
+func row(header, fields []string) (Token, error) {
+	if len(fields) != len(header) {
+		return Token{}, fmt.Errorf("%d fields under %d columns", len(fields), len(header))
+	}
+	t := Token{Category: "custom", Operator: "unknown", Purpose: "other", HeedsStar: true}
+	for i, value := range fields {
+		if err := checkText(value, maxField); err != nil {
+			return Token{}, fmt.Errorf("column %s: %w", header[i], err)
+		}
+		if value == "" {
+			continue
+		}
+		switch header[i] {
+		case "name":
+			t.Name = value
+		case "aliases":
+			t.Aliases = split(value, ",")
+		case "category":
+			t.Category = value
+		case "purpose":
+			t.Purpose = value
+		case "operator":
+			t.Operator = value
+		case "*":
+			if value != "yes" && value != "no" {
+				return Token{}, fmt.Errorf("column *: %q is neither yes nor no", clip(value))
+			}
+			t.HeedsStar = value == "yes"
+		case "fallback":
+			t.Fallback = split(value, ",")
+		case "source":
+			t.Source = value
+		case "checked":
+			t.Checked = value
+		}
+	}
+	for _, name := range append([]string{t.Name}, t.Aliases...) {
+		if name == "" || name == "*" {
+			return Token{}, fmt.Errorf("%q is no name", name)
+		}
+		if err := checkText(name, maxName); err != nil {
+			return Token{}, fmt.Errorf("name %q: %w", clip(name), err)
+		}
+	}
+	t.ProductToken = IsProductToken(t.Name)
+	return t, nil
+}
+
+func checkText(s string, most int) error {
+	switch {
+	case len(s) > most:
+		return fmt.Errorf("longer than %d bytes", most)
+	case !utf8.ValidString(s):
+		return errors.New("not UTF-8")
+	case strings.ContainsFunc(s, unicode.IsControl):
+		return errors.New("contains a control character")
+	}
+	return nil
+}
+
+// split cuts s at each separator and trims the pieces.
+func split(s, separator string) []string {
+	pieces := strings.Split(s, separator)
+	for i := range pieces {
+		pieces[i] = strings.TrimSpace(pieces[i])
+	}
+	return pieces
+}
+
+// clip bounds what an error repeats of its input.
+func clip(s string) string {
+	if len(s) > 80 {
+		return s[:80] + "…"
+	}
+	return s
+}
