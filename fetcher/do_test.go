@@ -1,0 +1,393 @@
+package fetcher
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
+
+func TestClassify(t *testing.T) {
+	f := func(at stage, err error, outcome exchange.Outcome, cause exchange.Cause) {
+		t.Helper()
+		if o, c := classify(at, err); o != outcome || c != cause {
+			t.Errorf("stage %d, %v: got %v (%v), want %v (%v)", at, err, o, c, outcome, cause)
+		}
+	}
+	system := func(call string, errno syscall.Errno) error {
+		return &net.OpError{Op: call, Net: "tcp", Err: os.NewSyscallError(call, errno)}
+	}
+	late := &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}
+
+	f(connecting, system("connect", syscall.ECONNREFUSED), exchange.ConnectRefused, exchange.CauseRefused)
+	f(connecting, system("connect", syscall.ETIMEDOUT), exchange.ConnectTimeout, exchange.CauseConnectTimeout)
+	f(connecting, &net.OpError{Op: "dial", Err: context.DeadlineExceeded}, exchange.ConnectTimeout, exchange.CauseConnectTimeout)
+	f(connecting, late, exchange.ConnectTimeout, exchange.CauseConnectTimeout)
+	f(connecting, system("connect", syscall.EHOSTUNREACH), exchange.ConnectFailed, exchange.CauseUnreachable)
+	f(connecting, system("connect", syscall.ENETUNREACH), exchange.ConnectFailed, exchange.CauseUnreachable)
+	f(connecting, system("connect", syscall.EADDRNOTAVAIL), exchange.ConnectFailed, exchange.CauseNoLocalResource)
+	f(connecting, system("socket", syscall.EMFILE), exchange.ConnectFailed, exchange.CauseNoLocalResource)
+	f(connecting, system("connect", syscall.ECONNRESET), exchange.Reset, exchange.CauseResetHead)
+	f(connecting, system("connect", syscall.EPERM), exchange.ConnectFailed, exchange.CauseOther)
+
+	f(handshaking, late, exchange.Timeout, exchange.CauseTLSTimeout)
+	f(handshaking, io.EOF, exchange.ClosedEarly, exchange.CauseTLSClosed)
+	f(handshaking, io.ErrUnexpectedEOF, exchange.ClosedEarly, exchange.CauseTLSClosed)
+	f(handshaking, system("read", syscall.ECONNRESET), exchange.Reset, exchange.CauseTLSReset)
+	f(handshaking, system("write", syscall.EPIPE), exchange.Reset, exchange.CauseTLSReset)
+	f(handshaking, tls.RecordHeaderError{Msg: "x"}, exchange.TLSFailed, exchange.CauseTLSNotTLS)
+	f(handshaking, &net.OpError{Op: "remote error", Err: tls.AlertError(40)}, exchange.TLSFailed, exchange.CauseTLSAlert)
+	f(handshaking, &net.OpError{Op: "remote error", Err: tls.AlertError(70)}, exchange.TLSFailed, exchange.CauseTLSVersion)
+	f(handshaking, errors.New("x"), exchange.TLSFailed, exchange.CauseTLSOther)
+	f(handshaking, protocolError(exchange.CauseTLSUnverified), exchange.TLSFailed, exchange.CauseTLSUnverified)
+
+	f(writing, late, exchange.Timeout, exchange.CauseWriteTimeout)
+	f(writing, system("write", syscall.EPIPE), exchange.Reset, exchange.CauseResetHead)
+	f(readingHead, late, exchange.Timeout, exchange.CauseHeadTimeout)
+	f(readingHead, system("read", syscall.ECONNRESET), exchange.Reset, exchange.CauseResetHead)
+	f(readingHead, system("read", syscall.EHOSTUNREACH), exchange.Reset, exchange.CauseResetHead)
+	f(readingHead, system("read", syscall.ETIMEDOUT), exchange.Timeout, exchange.CauseHeadTimeout)
+	f(readingHead, io.EOF, exchange.ClosedEarly, exchange.CauseClosedBeforeHead)
+	f(readingHead, &net.OpError{Op: "remote error", Err: tls.AlertError(116)}, exchange.TLSFailed, exchange.CauseTLSAlert)
+	f(readingHead, errors.New("x"), exchange.BadResponse, exchange.CauseOther)
+	f(readingBody, late, exchange.Timeout, exchange.CauseBodyTimeout)
+	f(readingBody, system("read", syscall.ECONNRESET), exchange.Reset, exchange.CauseResetBody)
+	f(readingBody, io.ErrUnexpectedEOF, exchange.ClosedEarly, exchange.CauseClosedInBody)
+	for cause, outcome := range protocolOutcome {
+		f(readingBody, protocolError(cause), outcome, cause)
+	}
+}
+
+// Every finding of our own has an outcome: an error without one would be a row without one.
+func TestProtocolErrorsHaveOutcomes(t *testing.T) {
+	for _, file := range []string{"head.go", "body.go", "coding.go", "wire.go", "ftp.go"} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known := ""
+		for cause := range protocolOutcome {
+			known += causeNames[cause] + " "
+		}
+		for _, part := range strings.Split(string(source), "protocolError(exchange.")[1:] {
+			if name, _, _ := strings.Cut(part, ")"); !strings.Contains(known, name+" ") {
+				t.Errorf("%s: %s has no outcome", file, name)
+			}
+		}
+	}
+}
+
+var causeNames = map[exchange.Cause]string{
+	exchange.CauseTLSUnverified: "CauseTLSUnverified", exchange.CauseNotHTTP: "CauseNotHTTP", exchange.CauseBadChunk: "CauseBadChunk",
+	exchange.CauseBadLength: "CauseBadLength", exchange.CauseBadStatus: "CauseBadStatus", exchange.CauseTooManyInterim: "CauseTooManyInterim",
+	exchange.CauseHeadTooLarge: "CauseHeadTooLarge", exchange.CauseUnknownCoding: "CauseUnknownCoding", exchange.CauseCorruptCoding: "CauseCorruptCoding",
+	exchange.CauseNestedCoding: "CauseNestedCoding", exchange.CauseClosedInHead: "CauseClosedInHead", exchange.CauseClosedInBody: "CauseClosedInBody",
+	exchange.CauseNoLocalResource: "CauseNoLocalResource", exchange.CausePrivateAddress: "CausePrivateAddress",
+	exchange.CauseOther: "CauseOther",
+}
+
+func TestConnectFailures(t *testing.T) {
+	noLeaks(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := netip.MustParseAddrPort(listener.Addr().String())
+	_ = listener.Close()
+	r, _ := fetch(t, newFetcher(t, testConfig(addr)), "http://example.com")
+	if got, want := rowOf(r), (row{exchange.ConnectRefused, exchange.CauseRefused, 0, ""}); got != want {
+		t.Errorf("got %v (%v)", got, r.Cause)
+	}
+}
+
+// A name without an address costs no connection, and its row says why.
+func TestLookupFailures(t *testing.T) {
+	cfg := testConfig(netip.AddrPort{})
+	cfg.ConnectTo = nil
+	r, asked := fetch(t, newFetcher(t, cfg), "example.com")
+	if got, want := rowOf(r), (row{exchange.DNSFailed, exchange.CauseDNSNetwork, 0, ""}); got != want || len(asked) != 1 || r.Attempts != 1 || r.FetchedAt.IsZero() {
+		t.Errorf("got %v after %v", got, asked)
+	}
+	cfg.Resolver = names{}
+	cfg.IPv4 = true
+	f := newFetcher(t, cfg)
+	if r, _ = fetch(t, f, "example.com"); r.Outcome != exchange.DNSNotFound || r.Cause != exchange.CauseNoSuchName {
+		t.Errorf("got %v (%v)", r.Outcome, r.Cause)
+	}
+	if r, _ = fetch(t, f, "[2001:db8::1]"); r.Outcome != exchange.DNSNotFound || r.Cause != exchange.CauseNoAddress {
+		t.Errorf("IPv6 literal over IPv4: got %v (%v)", r.Outcome, r.Cause)
+	}
+}
+
+// Cancelling ends an exchange at every stage at once, and leaves it as if it had not been.
+func TestCancel(t *testing.T) {
+	noLeaks(t)
+	f := func(name, entry string, handle func(net.Conn)) {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			reached := make(chan struct{})
+			cfg := testConfig(serve(t, func(conn net.Conn) {
+				handle(conn)
+				close(reached)
+				_, _ = io.Copy(io.Discard, conn)
+			}))
+			cfg.Timeout = time.Minute
+			fetcher := newFetcher(t, cfg)
+			x := exchange.Exchange{Origin: parse(t, entry), Response: new(exchange.Response)}
+			x.Target = fetcher.First(x.Origin, x.Past)
+			x.Lookup = fetcher.Resolve(ctx, x.Target)
+			go func() {
+				<-reached
+				cancel()
+			}()
+			began := time.Now()
+			next := fetcher.Do(ctx, &x)
+			if next.Again || x.Response.Outcome != 0 || x.Past != (exchange.Past{}) {
+				t.Errorf("got %+v, %v, %+v", next, x.Response.Outcome, x.Past)
+			}
+			if took := time.Since(began); took > 20*time.Second {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+	f("handshake", "https://example.com", func(conn net.Conn) { _, _ = conn.Read(make([]byte, 4096)) })
+	f("head", "http://example.com", reply())
+	f("body", "http://example.com", reply(okHead+"Content-Length: 9\r\n\r\nabc"))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	fetcher := newFetcher(t, testConfig(netip.MustParseAddrPort("127.0.0.1:9")))
+	x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: new(exchange.Response)}
+	x.Target = fetcher.First(x.Origin, x.Past)
+	x.Lookup = exchange.Lookup{Addr: netip.MustParseAddr("127.0.0.1")}
+	if next := fetcher.Do(ctx, &x); next.Again || x.Response.Outcome != 0 {
+		t.Errorf("cancelled before: got %v", x.Response.Outcome)
+	}
+}
+
+// Bodies beyond 64 KiB share one budget. Who finds it spent waits for it, no longer than its deadline.
+func TestBodyBudget(t *testing.T) {
+	noLeaks(t)
+	body := strings.Repeat("x", 90_000)
+	cfg := testConfig(serve(t, reply(okHead+"Content-Length: 90000\r\n\r\n", body)))
+	cfg.MaxBody = 100_000
+	cfg.BodyBudget = 400_000
+	cfg.Timeout = time.Second
+	f := newFetcher(t, cfg)
+	var held []*exchange.Response
+	for range 4 {
+		r, _ := fetch(t, f, "http://example.com")
+		if string(r.Body) != body {
+			t.Fatalf("got %v (%v), %d bytes", r.Outcome, r.Cause, len(r.Body))
+		}
+		held = append(held, r)
+	}
+	r, _ := fetch(t, f, "http://example.com")
+	if got, want := rowOf(r), (row{exchange.Timeout, exchange.CauseNoLocalResource, 200, ""}); got != want {
+		t.Errorf("over the budget: got %v (%v)", got.outcome, got.cause)
+	}
+	for _, r := range held {
+		r.Reset()
+	}
+	if r, _ = fetch(t, f, "http://example.com"); len(r.Body) != 90_000 {
+		t.Errorf("after the budget was given back: got %v (%v)", r.Outcome, r.Cause)
+	}
+	r.Reset()
+	if !f.memory.budget.TryAcquire(cfg.BodyBudget) {
+		t.Error("a part of the budget is lost")
+	}
+}
+
+// Exchanges side by side do not mix: each gets its own body, whatever memory it is in.
+func TestManyAtOnce(t *testing.T) {
+	noLeaks(t)
+	encode := encoders["gzip"]
+	addr := serve(t, func(conn net.Conn) {
+		request := readRequest(conn)
+		_, host, _ := strings.Cut(request, "Host: ")
+		host, _, _ = strings.Cut(host, "\r\n")
+		body, coding := strings.Repeat(host+"\n", 1+len(request)*len(host)%9000), "identity"
+		if len(host)%2 == 0 {
+			body, coding = string(encode([]byte(body))), "gzip"
+		}
+		_, _ = io.WriteString(conn, okHead+"Content-Encoding: "+coding+"\r\nServer: "+host+"\r\n\r\n"+body)
+	})
+	cfg := testConfig(addr)
+	cfg.Timeout = 30 * time.Second
+	f := newFetcher(t, cfg)
+	var wait sync.WaitGroup
+	for i := range 16 {
+		wait.Go(func() {
+			r := new(exchange.Response)
+			for j := range 20 {
+				host := strings.Repeat("a", 1+i) + strings.Repeat("b", 1+j) + ".example"
+				x := exchange.Exchange{Origin: parse(t, "http://"+host), Response: r}
+				x.Target = f.First(x.Origin, x.Past)
+				x.Lookup = f.Resolve(t.Context(), x.Target)
+				f.Do(t.Context(), &x)
+				if rest := strings.ReplaceAll(string(r.Body), host+"\n", ""); r.Outcome != exchange.Answered || len(r.Body) == 0 || rest != "" || string(r.Fields.Server) != host {
+					t.Errorf("%s: got %v (%v), server %q, %.80q", host, r.Outcome, r.Cause, r.Fields.Server, rest)
+					return
+				}
+			}
+		})
+	}
+	wait.Wait()
+}
+
+func TestFields(t *testing.T) {
+	noLeaks(t)
+	f := func(fields, cdn string, check func(*exchange.Response) bool) {
+		t.Helper()
+		cfg := testConfig(serve(t, reply("HTTP/1.1 200 OK\r\n"+strings.ReplaceAll(fields, "\n", "\r\n")+"Content-Length: 0\r\n\r\n")))
+		r, _ := fetch(t, newFetcher(t, cfg), "http://example.com")
+		if r.Status != 200 || r.Fields.CDN != cdn || check != nil && !check(r) {
+			t.Errorf("%q: got %d %q %q", fields, r.Status, r.Fields.CDN, r.Fields)
+		}
+	}
+	f("", "", func(r *exchange.Response) bool {
+		return r.Fields.Server == nil && r.Fields.ContentType == nil && r.Fields.ETag == nil
+	})
+	f("server: x\ncontent-type: text/plain\nETAG: \"a\"\nlast-modified: b\ncache-control: max-age=1\ncontent-usage: train-ai=n\n", "", func(r *exchange.Response) bool {
+		return string(r.Fields.Server) == "x" && string(r.Fields.ContentType) == "text/plain" && string(r.Fields.ETag) == `"a"` &&
+			string(r.Fields.LastModified) == "b" && string(r.Fields.CacheControl) == "max-age=1" && string(r.Fields.ContentUsage) == "train-ai=n"
+	})
+	f("X-Robots-Tag: noindex\nX-Robots-Tag: otherbot: nofollow\n", "", func(r *exchange.Response) bool {
+		return string(r.Fields.XRobotsTag) == "noindex, otherbot: nofollow"
+	})
+	f("Server: "+strings.Repeat("x", 9000)+"\n", "", func(r *exchange.Response) bool { return len(r.Fields.Server) == exchange.MaxField })
+	f(strings.Repeat("X-Robots-Tag: "+strings.Repeat("x", 90)+"\n", 100), "", func(r *exchange.Response) bool {
+		return len(r.Fields.XRobotsTag) == exchange.MaxField
+	})
+	f("Server: cloudflare\nCF-RAY: 1-FRA\nX-Vercel-Id: 1\n", "cloudflare", nil)
+	f("X-Vercel-Id: 1\n", "vercel", nil)
+	f("Server: AkamaiGHost\n", "akamai", nil)
+	f("Via: 1.1 abc.cloudfront.net (CloudFront)\n", "cloudfront", nil)
+	f("X-Served-By: cache-fra-1\n", "fastly", nil)
+	f("X-CDN: Imperva\n", "imperva", nil)
+	f("Server: nginx\nVia: 1.1 varnish\n", "", nil)
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	f := func(value string, want time.Duration) {
+		t.Helper()
+		if got := retryAfter([]byte(value), now); got != want {
+			t.Errorf("%q: got %v, want %v", value, got, want)
+		}
+	}
+	f("120", 2*time.Minute)
+	f(" 0 ", 0)
+	f("99999999999999999999999", 365*24*time.Hour)
+	f("Sat, 21 Nov 2026 12:05:00 GMT", 5*time.Minute)
+	f("Sat, 21 Nov 2020 12:05:00 GMT", 0)
+	f("Sat, 21 Nov 9999 12:05:00 GMT", 365*24*time.Hour)
+	f("1.5", 0)
+	f("-5", 0)
+	f("soon", 0)
+	f("", 0)
+}
+
+func TestNewRefuses(t *testing.T) {
+	f := func(edit func(*Config)) {
+		t.Helper()
+		cfg := testConfig(netip.AddrPort{})
+		edit(&cfg)
+		if _, err := New(cfg); err == nil {
+			t.Error("a bad configuration was taken")
+		}
+	}
+	f(func(c *Config) { c.UserAgent = "" })
+	f(func(c *Config) { c.UserAgent = "a\r\nb" })
+	f(func(c *Config) { c.Timeout = -1 })
+	f(func(c *Config) { c.MaxRedirects = -1 })
+	f(func(c *Config) { c.Retries = -1 })
+	f(func(c *Config) { c.MaxBody = -1 })
+	f(func(c *Config) { c.BodyBudget = 1000 })
+	f(func(c *Config) { c.IPv4, c.IPv6 = true, true })
+	f(func(c *Config) { c.Scheme = 99 })
+	f(func(c *Config) { c.IPv6, c.SourceIP = true, netip.MustParseAddr("127.0.0.1") })
+}
+
+func TestSourceIP(t *testing.T) {
+	noLeaks(t)
+	from := make(chan string, 1)
+	cfg := testConfig(serve(t, func(conn net.Conn) {
+		from <- conn.RemoteAddr().String()
+		reply(okHead + "Content-Length: 0\r\n\r\n")(conn)
+	}))
+	cfg.SourceIP = netip.MustParseAddr("127.0.0.7")
+	r, _ := fetch(t, newFetcher(t, cfg), "http://example.com")
+	if r.Status != 200 {
+		t.Skipf("SKIPPED: cannot dial from 127.0.0.7 here: %v", r.Cause)
+	}
+	if got := <-from; !strings.HasPrefix(got, "127.0.0.7:") {
+		t.Errorf("dialled from %s", got)
+	}
+}
+
+// A whole life over sockets: a 503 that asks for patience, then a redirect to another host, then the file.
+func TestLife(t *testing.T) {
+	noLeaks(t)
+	var visits atomic.Int32
+	cfg := testConfig(serve(t, func(conn net.Conn) {
+		request := readRequest(conn)
+		switch {
+		case visits.Add(1) == 1:
+			_, _ = io.WriteString(conn, "HTTP/1.1 503 x\r\nRetry-After: 90\r\n\r\n")
+		case strings.Contains(request, "Host: example.com\r\n"):
+			_, _ = io.WriteString(conn, "HTTP/1.1 302 x\r\nLocation: //www.example.com/r b?c#d\r\n\r\n")
+		case strings.HasPrefix(request, "GET /r%20b?c HTTP/1.1\r\n") && strings.Contains(request, "Host: www.example.com\r\n"):
+			_, _ = io.WriteString(conn, okHead+"Content-Length: 2\r\n\r\nab")
+		}
+	}))
+	cfg.Retries, cfg.MaxRetryAfter = 1, DefaultMaxRetryAfter
+	f := newFetcher(t, cfg)
+	x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: new(exchange.Response)}
+	var waits []time.Duration
+	for range 3 {
+		x.Target = f.First(x.Origin, x.Past)
+		x.Lookup = f.Resolve(t.Context(), x.Target)
+		next := f.Do(t.Context(), &x)
+		waits = append(waits, next.After)
+	}
+	r := x.Response
+	if rowOf(r) != answers(200, "ab") || waits[0] != 90*time.Second || r.Attempts != 2 || x.Past.Later != 1 {
+		t.Errorf("got %v (%v), waits %v, %d attempts", rowOf(r), r.Cause, waits, r.Attempts)
+	}
+	want := exchange.Hop{Status: 302, URL: "http://www.example.com/r%20b?c"}
+	if len(r.Hops) != 1 || r.Hops[0] != want || r.Final.String() != want.URL || r.Answered.String() != "http://example.com" {
+		t.Errorf("got hops %v, final %s, answered %s", r.Hops, r.Final, r.Answered)
+	}
+	if r.Timing.Total != x.Past.Spent || r.Timing.Total < r.Timing.Connect || r.Timing.TTFB <= 0 || r.Timing.Connect <= 0 {
+		t.Errorf("got %+v", r.Timing)
+	}
+}
+
+// After a complete answer the connection is reset, so that no TIME_WAIT is left.
+func TestResetsAfterAnswer(t *testing.T) {
+	noLeaks(t)
+	ended := make(chan error, 1)
+	cfg := testConfig(serve(t, func(conn net.Conn) {
+		reply(okHead + "Content-Length: 2\r\n\r\nab")(conn)
+		_, err := conn.Read(make([]byte, 1))
+		ended <- err
+	}))
+	if r, _ := fetch(t, newFetcher(t, cfg), "http://example.com"); r.Status != 200 {
+		t.Fatalf("got %v (%v)", r.Outcome, r.Cause)
+	}
+	if err := <-ended; !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the server saw %v", err)
+	}
+}

@@ -1,0 +1,292 @@
+// Package fetcher answers one question: what happened? It performs one exchange with one host at a time and says how it
+// ended, in the words of package exchange. When to ask, how often and how many at once is package pipeline's business;
+// what an answer means is package audit's.
+//
+// The files in the order of an exchange: guard.go and connectto.go say where we may and shall dial; wire.go dials,
+// shakes hands and sends; head.go reads the response head and cdn.go what it gives away; body.go and coding.go read the
+// body; classify.go names failures; next.go, with location.go, decides what follows. ftp.go does the same for ftp.
+// Everything that comes from the network is hostile: each part is bounded in bytes, in memory and by one absolute
+// deadline.
+package fetcher
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bulkscan/bulkscan/fetcher/resolve"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/origin"
+)
+
+// Resolver finds the addresses of a host name. Its answers carry an Outcome where there are none. It is called by many
+// goroutines at once and returns soon after ctx ends. *resolve.Resolver is one.
+type Resolver interface {
+	Lookup(ctx context.Context, host string) resolve.Answer
+}
+
+// Config says how to fetch. The zero value of a field stands for its default, unless it says otherwise.
+type Config struct {
+	Timeout        time.Duration // one exchange from dialling to the body's end; 15s
+	ConnectTimeout time.Duration // 5s; this and the next two lie inside Timeout
+	TLSTimeout     time.Duration // no bound of its own
+	HeaderTimeout  time.Duration // from the request's last byte to the head's end; no bound of its own
+
+	MaxRedirects  int           // per attempt, over schemes and hosts; 0 follows none; DefaultMaxRedirects
+	Retries       int           // later tries of an origin; 0 makes none; DefaultRetries
+	RetryAfter    time.Duration // wait before the first later try, doubled for each after it; 0 is at once; DefaultRetryAfter
+	MaxRetryAfter time.Duration // up to which a server's Retry-After is obeyed; 0 ignores it; DefaultMaxRetryAfter
+
+	MaxBody    int    // bytes of a decoded body that are kept; 512000
+	BodyBudget int64  // bytes, in the whole process, for bodies above 64 KiB; 256 MiB, at least four times MaxBody
+	UserAgent  string // required
+
+	Scheme     origin.Scheme // by which entries without a scheme begin: HTTPS (default) or HTTP
+	NoFallback bool          // do not try the other one
+
+	ConnectTo    []ConnectTo // the first that matches counts
+	AllowPrivate bool        // permit private, loopback and other special addresses
+	StrictTLS    bool        // an unverifiable certificate is a failure
+	IPv4, IPv6   bool        // only that family; not both
+	SourceIP     netip.Addr  // to dial from; invalid: the system's choice
+
+	Roots    *x509.CertPool         // nil: the system's
+	Resolver Resolver               // nil: resolve.New with the system's servers
+	OptOut   func(host string) bool // reports whether a host must never be contacted; nil: none
+}
+
+// The defaults of those fields of Config whose zero value means something.
+const (
+	DefaultMaxRedirects  = 5
+	DefaultRetries       = 2
+	DefaultRetryAfter    = 60 * time.Second
+	DefaultMaxRetryAfter = 10 * time.Minute
+)
+
+// Fetcher performs exchanges. It is safe for use by many goroutines; each Exchange belongs to one at a time. It keeps no
+// goroutine and no connection between exchanges.
+type Fetcher struct {
+	cfg      Config
+	policy   policy
+	tls      *tls.Config
+	memory   *memory
+	decoders chan *decoder // all there are; taken and put back
+	wires    sync.Pool
+}
+
+// New returns a Fetcher, or an error that says which field of cfg is wrong.
+func New(cfg Config) (*Fetcher, error) {
+	orDefault := func(d *time.Duration, value time.Duration) {
+		if *d == 0 {
+			*d = value
+		}
+	}
+	orDefault(&cfg.Timeout, 15*time.Second)
+	orDefault(&cfg.ConnectTimeout, 5*time.Second)
+	orDefault(&cfg.TLSTimeout, cfg.Timeout)
+	orDefault(&cfg.HeaderTimeout, cfg.Timeout)
+	if cfg.MaxBody == 0 {
+		cfg.MaxBody = 512000
+	}
+	if cfg.BodyBudget == 0 {
+		cfg.BodyBudget = 256 << 20
+	}
+	if cfg.Scheme == 0 {
+		cfg.Scheme = origin.HTTPS
+	}
+	switch {
+	case cfg.Timeout < 0, cfg.ConnectTimeout < 0, cfg.TLSTimeout < 0, cfg.HeaderTimeout < 0:
+		return nil, errors.New("cannot fetch with a negative timeout")
+	case cfg.MaxRedirects < 0 || cfg.MaxRedirects > 100:
+		return nil, errors.New("cannot follow fewer than 0 or more than 100 redirects")
+	case cfg.Retries < 0 || cfg.Retries > 100:
+		return nil, errors.New("cannot make fewer than 0 or more than 100 later tries")
+	case cfg.RetryAfter < 0 || cfg.MaxRetryAfter < 0:
+		return nil, errors.New("cannot wait a negative time before a later try")
+	case cfg.MaxBody < 0 || cfg.MaxBody > 1<<30:
+		return nil, errors.New("cannot keep fewer than 1 or more than 2³⁰ bytes of a body")
+	case cfg.BodyBudget < 4*int64(cfg.MaxBody):
+		return nil, fmt.Errorf("cannot hold bodies of %d bytes in a budget of %d", cfg.MaxBody, cfg.BodyBudget)
+	case cfg.Scheme != origin.HTTPS && cfg.Scheme != origin.HTTP:
+		return nil, fmt.Errorf("cannot begin by scheme %s", cfg.Scheme)
+	case cfg.IPv4 && cfg.IPv6:
+		return nil, errors.New("cannot use IPv4 only and IPv6 only")
+	case cfg.UserAgent == "":
+		return nil, errors.New("cannot fetch without a User-Agent")
+	case strings.ContainsFunc(cfg.UserAgent, func(r rune) bool { return r < 0x20 || r == 0x7f }):
+		return nil, errors.New("cannot send control characters in the User-Agent")
+	case cfg.SourceIP.IsValid() && (cfg.IPv4 && !cfg.SourceIP.Is4() || cfg.IPv6 && cfg.SourceIP.Is4()):
+		return nil, errors.New("cannot dial from a source address of the other family")
+	}
+	if cfg.SourceIP.IsValid() {
+		cfg.SourceIP = cfg.SourceIP.Unmap()
+		cfg.IPv4, cfg.IPv6 = cfg.SourceIP.Is4(), cfg.SourceIP.Is6()
+	}
+	if cfg.Resolver == nil {
+		r, err := resolve.New(nil, resolve.Options{IPv4: cfg.IPv4, IPv6: cfg.IPv6})
+		if err != nil {
+			return nil, err
+		}
+		cfg.Resolver = r
+	}
+	f := &Fetcher{
+		cfg: cfg,
+		policy: policy{
+			maxRedirects:  cfg.MaxRedirects,
+			retries:       cfg.Retries,
+			retryAfter:    cfg.RetryAfter,
+			maxRetryAfter: cfg.MaxRetryAfter,
+			first:         cfg.Scheme,
+			noFallback:    cfg.NoFallback,
+		},
+		tls:      newTLSConfig(),
+		memory:   newMemory(cfg.BodyBudget),
+		decoders: make(chan *decoder, runtime.GOMAXPROCS(0)),
+	}
+	for range cap(f.decoders) {
+		f.decoders <- new(decoder)
+	}
+	f.wires.New = func() any { return f.newWire() }
+	return f, nil
+}
+
+// First returns what to ask of an origin next, given its past: a fresh one's first target, the target of its last
+// redirect, or the start of its later try.
+func (f *Fetcher) First(o origin.Origin, past exchange.Past) exchange.Target {
+	switch {
+	case past.Trail != nil:
+		return past.Trail.Target
+	case past.Scheme != 0:
+		return start(o, past.Scheme)
+	}
+	return start(o, f.policy.begins(o))
+}
+
+// Resolve finds the address to dial for a target, or says in the Lookup's outcome why there is none: we refuse the host
+// or the address, or DNS has no answer. IP literals and targets that connect-to sends to an address need no DNS.
+func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target) exchange.Lookup {
+	host := t.Origin.Host()
+	if f.cfg.OptOut != nil && f.cfg.OptOut(host) {
+		return exchange.Lookup{Outcome: exchange.OptedOut, Cause: exchange.CauseOptOut}
+	}
+	literal, isLiteral := t.Origin.Addr()
+	if to := f.connectTo(t.Origin); to.Addr.IsValid() {
+		literal, isLiteral = to.Addr, true
+	}
+	answer := resolve.Answer{Addrs: []netip.Addr{literal}}
+	if !isLiteral {
+		answer = f.cfg.Resolver.Lookup(ctx, host)
+	}
+	lookup := exchange.Lookup{Outcome: answer.Outcome, Cause: answer.Cause, Took: answer.Took, Until: answer.Until}
+	if lookup.Outcome != 0 {
+		return lookup
+	}
+	lookup.Outcome, lookup.Cause = exchange.DNSNotFound, exchange.CauseNoAddress
+	for _, addr := range answer.Addrs {
+		addr = addr.Unmap()
+		if f.cfg.IPv4 && !addr.Is4() || f.cfg.IPv6 && !addr.Is6() {
+			continue
+		}
+		if f.cfg.AllowPrivate || public(addr) {
+			lookup.Addr, lookup.Outcome, lookup.Cause = addr, 0, 0
+			break
+		}
+		lookup.Outcome, lookup.Cause = exchange.BlockedAddress, exchange.CausePrivateAddress
+	}
+	return lookup
+}
+
+// connectTo returns the rule for an origin, the zero ConnectTo where none matches.
+func (f *Fetcher) connectTo(o origin.Origin) ConnectTo {
+	for _, to := range f.cfg.ConnectTo {
+		if to.matches(o) {
+			return to
+		}
+	}
+	return ConnectTo{}
+}
+
+// Do performs one exchange: one request to the host of x.Target at the address of x.Lookup, within Config.Timeout. It
+// never waits for a turn and follows nothing; Next says what to do about the origin. Failures are data: they stand in
+// x.Response, which Do overwrites, and in x.Past, which it brings up to date. Where x.Lookup has an outcome, that is the
+// failure, and the network is left alone.
+//
+// When ctx ends first, the exchange is as if it had not been: x.Past is what it was, x.Response has no outcome, and the
+// result is Done. The caller, who ended ctx, drops the origin.
+func (f *Fetcher) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
+	began := time.Now()
+	before := x.Past
+	r := x.Response
+	r.Reset()
+	past := &x.Past
+	if past.Scheme == 0 {
+		past.Scheme = f.policy.begins(x.Origin)
+	}
+	r.Final = x.Target
+	r.Answered = x.Origin.As(past.Scheme)
+	if past.Trail != nil {
+		r.Hops = past.Trail.Hops
+	}
+	r.Timing.DNS = x.Lookup.Took
+
+	hints, err := f.exchange(ctx, x, began)
+	if err != nil && ctx.Err() != nil {
+		r.Reset()
+		x.Past = before
+		return exchange.Done
+	}
+	past.Spent += x.Lookup.Took + time.Since(began)
+	if r.Outcome.Asked() {
+		r.FetchedAt = began
+		if past.Trail == nil && past.Attempts < 255 {
+			past.Attempts++
+		}
+	}
+	r.Attempts = int(past.Attempts)
+	r.Timing.Total = past.Spent
+	return f.policy.next(x.Origin, x.Target, past, r, hints, rand.Float64())
+}
+
+// exchange is the exchange itself. It fills the Response and returns the error that ended it early, which is already
+// told in the Response.
+func (f *Fetcher) exchange(ctx context.Context, x *exchange.Exchange, began time.Time) (hints, error) {
+	r := x.Response
+	if x.Lookup.Outcome != 0 {
+		r.Outcome, r.Cause = x.Lookup.Outcome, x.Lookup.Cause
+		return hints{}, ctx.Err()
+	}
+	// Resolve has looked at both already; Do promises it whatever it is given.
+	if f.cfg.OptOut != nil && f.cfg.OptOut(x.Target.Origin.Host()) {
+		r.Outcome, r.Cause = exchange.OptedOut, exchange.CauseOptOut
+		return hints{}, nil
+	}
+	addr := x.Lookup.Addr.Unmap()
+	if !addr.IsValid() || !f.cfg.AllowPrivate && !public(addr) {
+		r.Outcome, r.Cause = exchange.BlockedAddress, exchange.CausePrivateAddress
+		return hints{}, nil
+	}
+	port := x.Target.Origin.Port()
+	if to := f.connectTo(x.Target.Origin); to.ToPort != 0 {
+		port = to.ToPort
+	}
+	r.Remote = netip.AddrPortFrom(addr, port)
+
+	w := f.wires.Get().(*wire)
+	defer f.release(w)
+	w.deadline = began.Add(f.cfg.Timeout)
+	at, err := w.run(ctx, x)
+	if err != nil {
+		r.Outcome, r.Cause = classify(at, err)
+		return hints{}, err
+	}
+	r.Outcome = exchange.Answered
+	return w.hints, nil
+}

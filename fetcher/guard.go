@@ -1,0 +1,55 @@
+package fetcher
+
+import "net/netip"
+
+// special lists the address blocks that no site of the public web lives in: private, loopback, link-local, shared
+// (CGNAT), documentation, benchmarking, multicast and reserved space (the IANA special-purpose registries of RFC 6890
+// and what was added since). A name that resolves into them is a mistake or an attack on the scanner's own network.
+var special = parsePrefixes(
+	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+	"192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+	"224.0.0.0/4", "240.0.0.0/4",
+	// Of IPv6, only 2000::/3 is handed out; these are the exceptions inside it. 2001::/23 holds Teredo, whose addresses
+	// embed any IPv4 address, and ORCHIDs, which are no locators.
+	"2001::/23", "2001:db8::/32", "3fff::/20",
+)
+
+var (
+	globalIPv6 = netip.MustParsePrefix("2000::/3")
+	sixToFour  = netip.MustParsePrefix("2002::/16")
+	nat64      = netip.MustParsePrefix("64:ff9b::/96")
+)
+
+func parsePrefixes(texts ...string) []netip.Prefix {
+	prefixes := make([]netip.Prefix, len(texts))
+	for i, text := range texts {
+		prefixes[i] = netip.MustParsePrefix(text)
+	}
+	return prefixes
+}
+
+// public reports whether an address may be dialled without AllowPrivate. Addresses that carry an IPv4 address inside
+// (IPv4-mapped, 6to4, NAT64) are judged by it, since the packet ends there.
+func public(addr netip.Addr) bool {
+	if !addr.IsValid() || addr.Zone() != "" {
+		return false
+	}
+	addr = addr.Unmap()
+	if addr.Is6() {
+		b := addr.As16()
+		switch {
+		case nat64.Contains(addr):
+			return public(netip.AddrFrom4([4]byte(b[12:16])))
+		case sixToFour.Contains(addr):
+			return public(netip.AddrFrom4([4]byte(b[2:6])))
+		case !globalIPv6.Contains(addr):
+			return false
+		}
+	}
+	for _, prefix := range special {
+		if prefix.Contains(addr) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,112 @@
+package fetcher
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
+
+func TestPublic(t *testing.T) {
+	f := func(want bool, addrs ...string) {
+		t.Helper()
+		for _, addr := range addrs {
+			if got := public(netip.MustParseAddr(addr)); got != want {
+				t.Errorf("%s: got %v", addr, got)
+			}
+		}
+	}
+	f(true, "1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "172.15.255.255", "172.32.0.0",
+		"192.167.255.255", "192.169.0.0", "198.17.255.255", "198.20.0.0", "223.255.255.255")
+	f(false, "0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "127.0.0.1", "127.255.255.255", "169.254.169.254", "172.16.0.1", "172.31.255.255",
+		"192.0.0.1", "192.0.2.1", "192.88.99.1", "192.168.1.1", "198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1",
+		"224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255")
+	f(true, "2606:4700::1111", "2a00::1", "2002:808:808::1", "64:ff9b::808:808", "::ffff:8.8.8.8")
+	f(false, "::", "::1", "::8.8.8.8", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a00:1", "64:ff9b:1::808:808",
+		"100::1", "2001::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "2001:20::1", "2001:db8::1", "2002:7f00:1::1", "2002:a00:1::1",
+		"2002:c0a8:101::1", "3fff::1", "5f00::1", "fc00::1", "fd12::1", "fe80::1", "fec0::1", "ff02::1", "fe80::1%eth0", "2606:4700::1%eth0")
+	if public(netip.Addr{}) {
+		t.Error("the zero address is public")
+	}
+}
+
+// No way leads to a private address: not a literal, a name, a redirect, connect-to, nor a Lookup that says otherwise.
+func TestGuard(t *testing.T) {
+	noLeaks(t)
+	dialled := make(chan struct{}, 10)
+	private := serve(t, func(net.Conn) { dialled <- struct{}{} })
+	cfg := testConfig(private)
+	cfg.AllowPrivate = false
+	cfg.ConnectTo = nil
+	cfg.Resolver = names{
+		"private.example": {"10.0.0.1", "127.0.0.1"},
+		"mixed.example":   {"10.0.0.1", "9.9.9.9"},
+		"mapped.example":  {"::ffff:127.0.0.1"},
+	}
+	f := newFetcher(t, cfg)
+	for _, entry := range []string{"http://127.0.0.1", "http://[::1]", "http://[::ffff:127.0.0.1]", "http://private.example", "http://mapped.example", "http://10.1.2.3"} {
+		r, _ := fetch(t, f, entry)
+		if r.Outcome != exchange.BlockedAddress || r.Cause != exchange.CausePrivateAddress || r.Attempts != 0 || !r.FetchedAt.IsZero() || r.Remote.IsValid() {
+			t.Errorf("%s: got %v %v %+v", entry, r.Outcome, r.Cause, r)
+		}
+	}
+	if l := f.Resolve(t.Context(), exchange.Target{Origin: parse(t, "http://mixed.example")}); l.Addr != netip.MustParseAddr("9.9.9.9") {
+		t.Errorf("mixed: got %+v", l)
+	}
+	x := exchange.Exchange{Origin: parse(t, "http://rebound.example"), Response: new(exchange.Response)}
+	x.Target = f.First(x.Origin, x.Past)
+	for _, addr := range []netip.Addr{private.Addr(), netip.MustParseAddr("::ffff:127.0.0.1"), {}} {
+		x.Lookup = exchange.Lookup{Addr: addr}
+		f.Do(t.Context(), &x)
+		if x.Response.Outcome != exchange.BlockedAddress {
+			t.Errorf("%v: got %v", addr, x.Response.Outcome)
+		}
+	}
+	cfg.ConnectTo = []ConnectTo{{Addr: private.Addr(), ToPort: private.Port()}}
+	if r, _ := fetch(t, newFetcher(t, cfg), "http://example.com"); r.Outcome != exchange.BlockedAddress {
+		t.Errorf("connect-to: got %v", r.Outcome)
+	}
+	if len(dialled) != 0 {
+		t.Error("a private address was dialled")
+	}
+}
+
+// A redirect to where we must not go ends there.
+func TestGuardRedirect(t *testing.T) {
+	noLeaks(t)
+	addr := serve(t, reply("HTTP/1.1 302 x\r\nLocation: http://out.example/robots.txt\r\n\r\n"))
+	cfg := testConfig(addr)
+	cfg.OptOut = func(host string) bool { return host == "out.example" }
+	r, asked := fetch(t, newFetcher(t, cfg), "http://example.com")
+	if r.Outcome != exchange.OptedOut || len(asked) != 2 || len(r.Hops) != 1 || r.Attempts != 1 {
+		t.Errorf("got %v %v after %v, %d attempts", r.Outcome, r.Cause, asked, r.Attempts)
+	}
+	r, _ = fetch(t, newFetcher(t, cfg), "http://out.example")
+	if r.Outcome != exchange.OptedOut || r.Attempts != 0 {
+		t.Errorf("got %v", r.Outcome)
+	}
+}
+
+func TestParseConnectTo(t *testing.T) {
+	f := func(in string, want ConnectTo) {
+		t.Helper()
+		got, err := ParseConnectTo(in)
+		if err != nil || got != want {
+			t.Errorf("%q: got %+v, %v", in, got, err)
+		}
+	}
+	lo := netip.MustParseAddr("127.0.0.1")
+	six := netip.MustParseAddr("2001:db8::1")
+	f(":::", ConnectTo{})
+	f("::127.0.0.1:8080", ConnectTo{Addr: lo, ToPort: 8080})
+	f("Example.COM:443:127.0.0.1:8443", ConnectTo{Host: "example.com", Port: 443, Addr: lo, ToPort: 8443})
+	f(":80::8080", ConnectTo{Port: 80, ToPort: 8080})
+	f("example.com::127.0.0.1:", ConnectTo{Host: "example.com", Addr: lo})
+	f("[2001:db8::1]:80:[2001:db8::1]:81", ConnectTo{Host: "2001:db8::1", Port: 80, Addr: six, ToPort: 81})
+	for _, in := range []string{"", "a", "a:1", "a:1:2.2.2.2", "::localhost:80", "::1.1.1.1:0", "::1.1.1.1:65536", ":x::", "::[::1:80", "a b:::", "::1.1.1.1:80:90", "[::1]x:1:1.1.1.1:1"} {
+		if got, err := ParseConnectTo(in); err == nil {
+			t.Errorf("%q: got %+v", in, got)
+		}
+	}
+}

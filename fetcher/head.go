@@ -1,0 +1,365 @@
+package fetcher
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
+
+// Bounds of what a server may send before the body.
+const (
+	maxHead    = 64 << 10 // bytes of one response head
+	maxInterim = 10       // 1xx responses before the final one
+	maxLeading = 8        // stray line ends before a status line
+	readBuffer = 4 << 10  // bytes; what nearly every head fits in
+)
+
+// readHead reads the final response head into w.res, past interim responses (RFC 9110 §15.2), and leaves w.br at the
+// body's first byte. It reports when the first byte came.
+func (w *wire) readHead() (first time.Time, err error) {
+	if _, err := w.br.Peek(1); err != nil {
+		return first, err
+	}
+	first = time.Now()
+	for range maxInterim + 1 {
+		head, err := w.peekHead()
+		if err != nil {
+			return first, err
+		}
+		if err := w.parseHead(head); err != nil {
+			return first, err
+		}
+		// 101 is final: we asked for no other protocol.
+		if status := w.res.StatusCode(); status < 100 || status > 199 || status == 101 {
+			return first, nil
+		}
+	}
+	return first, protocolError(exchange.CauseTooManyInterim)
+}
+
+// peekHead returns the next head whole, up to and with its empty line, as a view of w.br's buffer. It looks at each
+// byte once, however slowly they come, and gives up as soon as the first ones are not HTTP. A head that outgrows the
+// small buffer moves to a large one.
+func (w *wire) peekHead() ([]byte, error) {
+	scan := headScanner{}
+	for {
+		seen, _ := w.br.Peek(w.br.Buffered())
+		if end, err := scan.advance(seen); err != nil {
+			return nil, err
+		} else if end > 0 {
+			return seen[:end], nil
+		}
+		if len(seen) == w.br.Size() {
+			if w.br == w.large {
+				return nil, protocolError(exchange.CauseHeadTooLarge)
+			}
+			w.enlarge()
+		}
+		if _, err := w.br.Peek(len(seen) + 1); err != nil {
+			if len(seen) > 0 && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
+				return nil, protocolError(exchange.CauseClosedInHead)
+			}
+			return nil, err
+		}
+	}
+}
+
+// headScanner finds the end of a head in a buffer that grows.
+type headScanner struct {
+	start   int  // of the status line
+	started bool // the status line's first byte was seen
+	line    int  // start of the line that has not ended yet
+	at      int  // first byte not looked at
+}
+
+// advance returns the length of the head, or 0 where it is not complete.
+func (s *headScanner) advance(b []byte) (int, error) {
+	for !s.started && s.at < len(b) {
+		if b[s.at] != '\r' && b[s.at] != '\n' {
+			s.started, s.start, s.line = true, s.at, s.at
+		} else if s.at++; s.at > maxLeading {
+			return 0, protocolError(exchange.CauseNotHTTP)
+		}
+	}
+	if !s.started {
+		return 0, nil
+	}
+	const name = "HTTP/"
+	if begin := b[s.start:]; !bytes.HasPrefix(begin, []byte(name)[:min(len(name), len(begin))]) {
+		return 0, protocolError(exchange.CauseNotHTTP)
+	}
+	for {
+		i := bytes.IndexByte(b[s.at:], '\n')
+		if i < 0 {
+			s.at = len(b)
+			return 0, nil
+		}
+		end := s.at + i
+		if length := end - s.line; length == 0 || length == 1 && b[s.line] == '\r' {
+			return end + 1, nil
+		}
+		s.line, s.at = end+1, end+1
+	}
+}
+
+// parseHead parses one whole head and takes it off w.br. fasthttp is stricter than the web is: what it refuses is mended
+// as RFC 9112 allows a client to, and parsed once more.
+func (w *wire) parseHead(head []byte) error {
+	if len(head) > readBuffer {
+		w.grew = true
+	}
+	if zeroStatus(head) {
+		return protocolError(exchange.CauseBadStatus)
+	}
+	// fasthttp must find its end inside the head: else it would wait for more, and move the buffer under our view of it.
+	strict := bytes.HasSuffix(head, []byte("\r\n\r\n")) && !oldFraming(head)
+	before := w.br.Buffered()
+	if strict && w.res.Read(w.br) == nil && before-w.br.Buffered() == len(head) {
+		w.proto = protocol(head)
+		return nil
+	}
+	if w.br.Buffered() != before {
+		// fasthttp saw another end than we did. Two readings of one head are none.
+		return protocolError(exchange.CauseNotHTTP)
+	}
+	mended, cause := mend(head)
+	if cause != 0 {
+		return protocolError(cause)
+	}
+	w.proto = protocol(head)
+	if _, err := w.br.Discard(len(head)); err != nil {
+		return err
+	}
+	if err := w.res.Read(bufio.NewReaderSize(bytes.NewReader(mended), len(mended)+1)); err != nil {
+		return protocolError(exchange.CauseNotHTTP)
+	}
+	return nil
+}
+
+// zeroStatus reports whether a head's status is 000, which fasthttp would tell us as its default, 200.
+func zeroStatus(head []byte) bool {
+	line, _, _ := bytes.Cut(bytes.TrimLeft(head, "\r\n"), []byte{'\n'})
+	_, status, _ := bytes.Cut(line, []byte{' '})
+	return bytes.HasPrefix(bytes.TrimLeft(status, " "), []byte("000"))
+}
+
+// protocol returns the version that a head names, interned.
+func protocol(head []byte) string {
+	head = bytes.TrimLeft(head, "\r\n")
+	switch {
+	case bytes.HasPrefix(head, []byte("HTTP/1.1")):
+		return "HTTP/1.1"
+	case bytes.HasPrefix(head, []byte("HTTP/1.0")):
+		return "HTTP/1.0"
+	}
+	return ""
+}
+
+// oldFraming reports whether a head of HTTP/1.0 names a Transfer-Encoding. fasthttp ignores it, as the letter of RFC
+// 9112 §6.1 allows, but servers that send it mean it.
+func oldFraming(head []byte) bool {
+	if protocol(head) != "HTTP/1.0" {
+		return false
+	}
+	for line := range bytes.Lines(head) {
+		if name, _, ok := bytes.Cut(line, []byte{':'}); ok && bytes.EqualFold(bytes.TrimSpace(name), []byte("transfer-encoding")) {
+			return true
+		}
+	}
+	return false
+}
+
+// mend rewrites a head as fasthttp reads it: lines end in CR LF (RFC 9112 §2.2), folded lines are joined (§5.2), lines
+// that are no field are dropped, control bytes in values become spaces (RFC 9110 §5.5), equal lengths are one (§8.6),
+// and the version is 1.1, so that framing counts. What makes the body's end uncertain is not mended but a cause.
+func mend(head []byte) ([]byte, exchange.Cause) {
+	const notHTTP, badLength = exchange.CauseNotHTTP, exchange.CauseBadLength
+	head = bytes.TrimLeft(head, "\r\n")
+	status, rest, _ := bytes.Cut(head, []byte{'\n'})
+	status = bytes.TrimRight(status, "\r")
+	version, status, _ := bytes.Cut(status, []byte{' '})
+	if len(version) != len("HTTP/1.1") || !digit(version[5]) || version[6] != '.' || !digit(version[7]) {
+		return nil, notHTTP
+	}
+	status = bytes.TrimLeft(status, " ")
+	if len(status) < 3 || !digit(status[0]) || !digit(status[1]) || !digit(status[2]) || len(status) > 3 && status[3] != ' ' {
+		return nil, notHTTP
+	}
+	out := make([]byte, 0, len(head)+64)
+	out = append(out, "HTTP/1.1 "...)
+	out = append(out, status[:3]...)
+	out = append(out, " \r\n"...)
+
+	var length []byte
+	chunked, kept := false, false // kept: the line before this one was a field, which a folded line continues
+	for line := range bytes.Lines(rest) {
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 {
+			break
+		}
+		if line[0] == ' ' || line[0] == '\t' {
+			if kept {
+				out = appendValue(append(out[:len(out)-2], ' '), bytes.TrimSpace(line))
+				out = append(out, "\r\n"...)
+			}
+			continue
+		}
+		name, value, ok := bytes.Cut(line, []byte{':'})
+		name, value = bytes.TrimRight(name, " \t"), bytes.TrimSpace(value)
+		kept = false
+		if !ok || !token(name) {
+			continue
+		}
+		switch {
+		case bytes.EqualFold(name, []byte("content-length")):
+			// A list of equal numbers is one number.
+			for part := range bytes.SplitSeq(value, []byte{','}) {
+				part = bytes.TrimSpace(part)
+				if !number(part) || length != nil && !bytes.Equal(part, length) {
+					return nil, badLength
+				}
+				length = part
+			}
+			continue
+		case bytes.EqualFold(name, []byte("transfer-encoding")):
+			switch {
+			case bytes.EqualFold(value, []byte("chunked")):
+				chunked = true
+			case bytes.EqualFold(value, []byte("identity")) || len(value) == 0:
+			default:
+				return nil, exchange.CauseUnknownCoding
+			}
+			continue
+		case bytes.EqualFold(name, []byte("trailer")):
+			continue
+		}
+		kept = true
+		out = append(append(out, name...), ": "...)
+		out = append(appendValue(out, value), "\r\n"...)
+	}
+	switch {
+	case chunked:
+		out = append(out, "Transfer-Encoding: chunked\r\n"...)
+	case length != nil:
+		out = append(append(append(out, "Content-Length: "...), length...), "\r\n"...)
+	}
+	return append(out, "\r\n"...), 0
+}
+
+// appendValue appends a field value with its control bytes turned into spaces.
+func appendValue(out, value []byte) []byte {
+	for _, c := range value {
+		if c < 0x20 || c == 0x7f {
+			c = ' '
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func digit(c byte) bool { return c >= '0' && c <= '9' }
+
+// number reports whether b is a decimal number that fits an int64.
+func number(b []byte) bool {
+	if len(b) == 0 || len(b) > 18 && (len(b) > 19 || string(b) > "9223372036854775807") {
+		return false
+	}
+	for _, c := range b {
+		if !digit(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// token reports whether b is a field name (RFC 9110 §5.6.2).
+func token(b []byte) bool {
+	for _, c := range b {
+		if c <= 0x20 || c >= 0x7f || bytes.IndexByte([]byte(`"(),/:;<=>?@[\]{}`), c) >= 0 {
+			return false
+		}
+	}
+	return len(b) > 0
+}
+
+// keepFields copies what a survey wants from the head into the Response, and returns what the policy and the body's
+// reader want.
+func (w *wire) keepFields(r *exchange.Response, now time.Time) (h hints) {
+	cdn := len(cdnNames)
+	for key, value := range w.res.All() {
+		if rules, ok := cdnFields[string(key)]; ok {
+			cdn = min(cdn, matchCDN(rules, value))
+		}
+		switch string(key) {
+		case "Server":
+			r.Fields.Server = r.Keep(value)
+		case "Content-Type":
+			r.Fields.ContentType = r.Keep(value)
+		case "Etag":
+			r.Fields.ETag = r.Keep(value)
+		case "Last-Modified":
+			r.Fields.LastModified = r.Keep(value)
+		case "Cache-Control":
+			r.Fields.CacheControl = keepList(r, r.Fields.CacheControl, value)
+		case "X-Robots-Tag":
+			r.Fields.XRobotsTag = keepList(r, r.Fields.XRobotsTag, value)
+		case "Content-Usage":
+			r.Fields.ContentUsage = keepList(r, r.Fields.ContentUsage, value)
+		case "Location":
+			if h.location == "" && r.Status/100 == 3 {
+				h.location = string(value[:min(len(value), maxLocation+1)])
+			}
+		case "Retry-After":
+			h.retryAfter = retryAfter(value, now)
+		}
+	}
+	if cdn < len(cdnNames) {
+		r.Fields.CDN = cdnNames[cdn]
+	}
+	return h
+}
+
+// keepList keeps a field that may come in several lines, which are one list (RFC 9110 §5.3).
+func keepList(r *exchange.Response, before, value []byte) []byte {
+	if before == nil || len(before) >= exchange.MaxField {
+		if before != nil {
+			return before
+		}
+		return r.Keep(value)
+	}
+	joined := make([]byte, 0, len(before)+2+len(value))
+	joined = append(append(append(joined, before...), ", "...), value...)
+	return r.Keep(joined)
+}
+
+// retryAfter reads a Retry-After in either form (RFC 9110 §10.2.3); what is neither, or past, is 0.
+func retryAfter(value []byte, now time.Time) time.Duration {
+	const far = 365 * 24 * time.Hour // beyond every cap, and far from overflow
+	value = bytes.TrimSpace(value)
+	if len(value) > 0 && digit(value[0]) {
+		seconds := 0
+		for _, c := range value {
+			if !digit(c) {
+				return 0
+			}
+			if seconds = seconds*10 + int(c-'0'); seconds > int(far/time.Second) {
+				return far
+			}
+		}
+		return time.Duration(seconds) * time.Second
+	}
+	if len(value) > 64 {
+		return 0
+	}
+	at, err := fasthttp.ParseHTTPDate(value)
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(now), 0), far)
+}

@@ -1,0 +1,194 @@
+package fetcher
+
+import (
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/origin"
+)
+
+// This file is the policy of what follows an exchange: a redirect's hop, the other scheme, a later try, or nothing.
+// It does no input or output; policy.next is a function of its arguments.
+//
+// An origin's life is a first round (https, then http where nothing answered) and later tries, each one attempt by one
+// scheme. An attempt is an exchange and the redirect hops after it. Past.HTTPS and Past.HTTP remember what became of
+// each scheme: nothing yet (zero), the failure of its last attempt, or Answered, once a status came by it.
+
+// policy is the part of Config that decides what follows an exchange.
+type policy struct {
+	maxRedirects  int
+	retries       int
+	retryAfter    time.Duration // of the first later try; doubled for each one after it
+	maxRetryAfter time.Duration // up to which a server's Retry-After is obeyed
+	first         origin.Scheme // by which an Auto origin begins: HTTPS or HTTP
+	noFallback    bool
+}
+
+// hints are what the response said about what to do next. Only the policy needs them.
+type hints struct {
+	location   string        // of a redirect
+	retryAfter time.Duration // 0: none, or in the past
+}
+
+// start returns an origin's first target by a scheme.
+func start(o origin.Origin, s origin.Scheme) exchange.Target {
+	return exchange.Target{Origin: o.As(s)}
+}
+
+// begins returns the scheme by which an origin's first attempt is made.
+func (p *policy) begins(o origin.Origin) origin.Scheme {
+	if o.Scheme() == origin.Auto {
+		return p.first
+	}
+	return o.Scheme()
+}
+
+// other is the scheme to which an Auto origin falls back from s.
+func other(s origin.Scheme) origin.Scheme {
+	if s == origin.HTTPS {
+		return origin.HTTP
+	}
+	return origin.HTTPS
+}
+
+// failure returns the Past's memory of a scheme.
+func failure(past *exchange.Past, s origin.Scheme) *exchange.Failure {
+	if s == origin.HTTP {
+		return &past.HTTP
+	}
+	return &past.HTTPS
+}
+
+// next decides what follows the exchange with target that left r, and brings past up to date. It may change r: a
+// redirect that cannot be followed gets its outcome here, and when all is lost by both schemes r becomes the first
+// scheme's failure. jitter is a random number from [0, 1).
+func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Past, r *exchange.Response, h hints, jitter float64) exchange.Next {
+	if r.Outcome == exchange.Answered && r.Status >= 300 && r.Status <= 399 {
+		next, cause := follow(target, h.location)
+		switch {
+		case cause != 0:
+			r.Outcome, r.Cause = exchange.RedirectInvalid, cause
+		case visited(o, past, next):
+			r.Outcome, r.Cause = exchange.RedirectLimit, exchange.CauseRedirectLoop
+		case hops(past) >= p.maxRedirects:
+			r.Outcome, r.Cause = exchange.RedirectLimit, exchange.CauseTooManyRedirects
+		default:
+			past.Trail = extend(past.Trail, r.Status, next)
+			r.Hops = past.Trail.Hops
+			return exchange.Next{Again: true, Target: next}
+		}
+	}
+
+	scheme, first := past.Scheme, p.begins(o)
+	fallback := o.Scheme() == origin.Auto && !p.noFallback
+	seen := failure(past, scheme)
+	switch {
+	case r.HasStatus() || past.Trail != nil:
+		*seen = exchange.Failure{Outcome: exchange.Answered}
+	case seen.Outcome != exchange.Answered:
+		*seen = exchange.Failure{Outcome: r.Outcome, Cause: r.Cause}
+	}
+
+	again := func(s origin.Scheme, after time.Duration) exchange.Next {
+		past.Scheme, past.Trail = s, nil
+		return exchange.Next{Again: true, After: after, Target: start(o, s)}
+	}
+	if fallback && past.Later == 0 && scheme == first && seen.Outcome.FallsBack() &&
+		*failure(past, other(scheme)) == (exchange.Failure{}) {
+		return again(other(scheme), 0)
+	}
+	if int(past.Later) < p.retries {
+		if s := p.later(past, r, scheme, first, fallback); s != 0 {
+			after := p.wait(int(past.Later), h.retryAfter, jitter)
+			past.Later++
+			return again(s, after)
+		}
+	}
+	if lost := *failure(past, first); scheme != first && !answered(past) && lost.Outcome != 0 {
+		fail(r, start(o, first), lost)
+	}
+	return exchange.Done
+}
+
+// later returns the scheme of the next later try after an attempt by scheme ended as r says; 0 where none is worth it.
+func (p *policy) later(past *exchange.Past, r *exchange.Response, scheme, first origin.Scheme, fallback bool) origin.Scheme {
+	mayPass := r.Outcome.Transient() || r.Outcome == exchange.Answered && r.Status >= 500
+	if !fallback || answered(past) {
+		// Once a status came by one of an Auto origin's schemes, that one is stayed with: it is the current one.
+		if !mayPass {
+			return 0
+		}
+		return scheme
+	}
+	a, b := failure(past, first).Outcome.Transient(), failure(past, other(first)).Outcome.Transient()
+	switch {
+	case a && b && past.Later%2 == 0, a && !b:
+		return first
+	case b:
+		return other(first)
+	}
+	return 0
+}
+
+// answered reports whether a status ever came, by either scheme.
+func answered(past *exchange.Past) bool {
+	return past.HTTPS.Outcome == exchange.Answered || past.HTTP.Outcome == exchange.Answered
+}
+
+// wait is how long the later try after `before` others waits: doubled each time, with 20 % of jitter either way so that
+// what failed together does not come back together, and never under the first one's time. A server's Retry-After may
+// lengthen it up to the cap.
+func (p *policy) wait(before int, asked time.Duration, jitter float64) time.Duration {
+	after := p.retryAfter
+	bound := max(p.retryAfter, p.maxRetryAfter)
+	for i := 0; i < before && after < bound; i++ {
+		after *= 2
+	}
+	after = min(after, bound)
+	after += time.Duration(float64(after) * (0.4*jitter - 0.2))
+	return max(after, p.retryAfter, min(asked, p.maxRetryAfter))
+}
+
+func hops(past *exchange.Past) int {
+	if past.Trail == nil {
+		return 0
+	}
+	return len(past.Trail.Hops)
+}
+
+// visited reports whether the current attempt has already asked for a target.
+func visited(o origin.Origin, past *exchange.Past, next exchange.Target) bool {
+	if next == start(o, past.Scheme) {
+		return true
+	}
+	if past.Trail == nil {
+		return false
+	}
+	url := next.String()
+	for _, hop := range past.Trail.Hops {
+		if hop.URL == url {
+			return true
+		}
+	}
+	return false
+}
+
+// extend returns a new Trail with one more hop. Trails are shared by records, so the old one stays as it is.
+func extend(t *exchange.Trail, status int, next exchange.Target) *exchange.Trail {
+	longer := &exchange.Trail{Target: next}
+	if t != nil {
+		longer.Hops = append(make([]exchange.Hop, 0, len(t.Hops)+1), t.Hops...)
+	}
+	longer.Hops = append(longer.Hops, exchange.Hop{Status: status, URL: next.String()})
+	return longer
+}
+
+// fail turns a Response into that of another, earlier failure to get any status from target. What belongs to the later
+// exchange alone goes; counts and times of the origin stay.
+func fail(r *exchange.Response, target exchange.Target, f exchange.Failure) {
+	attempts, at, total := r.Attempts, r.FetchedAt, r.Timing.Total
+	r.Reset()
+	r.Outcome, r.Cause = f.Outcome, f.Cause
+	r.Answered, r.Final = target.Origin, target
+	r.Attempts, r.FetchedAt, r.Timing.Total = attempts, at, total
+}

@@ -1,0 +1,88 @@
+package resolve
+
+import (
+	"hash/maphash"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
+
+// cache remembers answers until they must be asked again, and who is being asked about. It is split so that thousands
+// of lookups at once do not queue for one lock.
+type cache struct {
+	seed   maphash.Seed
+	bound  int // of each shard
+	shards [64]shard
+}
+
+type shard struct {
+	mu      sync.Mutex
+	answers map[string]Answer
+	flights map[string]*flight
+}
+
+// flight is one lookup under way. answer and good may be read once done is closed.
+type flight struct {
+	done   chan struct{}
+	answer Answer
+	good   bool
+}
+
+func newCache(size int) *cache {
+	c := &cache{seed: maphash.MakeSeed()}
+	c.bound = (size + len(c.shards) - 1) / len(c.shards)
+	for i := range c.shards {
+		c.shards[i].answers = make(map[string]Answer)
+		c.shards[i].flights = make(map[string]*flight)
+	}
+	return c
+}
+
+func (c *cache) shard(host string) *shard {
+	return &c.shards[maphash.String(c.seed, host)%uint64(len(c.shards))]
+}
+
+// begin returns the remembered answer about a host; or the flight that will bring one, and whether the caller leads it
+// and must finish it.
+func (c *cache) begin(host string, now time.Time) (Answer, *flight, bool) {
+	s := c.shard(host)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if answer, ok := s.answers[host]; ok {
+		if now.Before(answer.Until) {
+			return answer, nil, false
+		}
+		delete(s.answers, host)
+	}
+	if f, ok := s.flights[host]; ok {
+		return Answer{}, f, false
+	}
+	f := &flight{done: make(chan struct{})}
+	s.flights[strings.Clone(host)] = f
+	return Answer{}, f, true
+}
+
+// finish ends a flight with its answer. good is false where the answer is the leader's alone; whoever waits then begins
+// anew. Answers of the zone are remembered; failures of servers are not, since the next try may find them well.
+func (c *cache) finish(host string, f *flight, answer Answer, good bool) {
+	s := c.shard(host)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.flights, host)
+	if good && (answer.Outcome == 0 || answer.Outcome == exchange.DNSNotFound) && !answer.Until.IsZero() {
+		// Full: drop any other. A scan asks about most names once or within seconds, so that which one hardly matters.
+		for old := range s.answers {
+			if len(s.answers) < c.bound {
+				break
+			}
+			delete(s.answers, old)
+		}
+		remembered := answer
+		remembered.Took = 0
+		s.answers[strings.Clone(host)] = remembered
+	}
+	f.answer, f.good = answer, good
+	close(f.done)
+}

@@ -1,0 +1,340 @@
+// Package resolve answers one question: what addresses has a host name? It is a stub resolver: it asks recursive name
+// servers, A first and AAAA where there is none, keeps their answers for as long as they allow, and tells a name that
+// does not exist from a server that fails and from one that is silent.
+//
+// resolve.go is the way of one lookup, cache.go what is remembered, exchange.go one question to one server, hosts.go the
+// names that this machine knows itself.
+package resolve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+	"golang.org/x/time/rate"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
+
+// Options say how to ask. The zero value of a field stands for its default.
+type Options struct {
+	Timeout    time.Duration // for one answer of one server; 2s
+	Tries      int           // questions sent for one record type, over all servers; 4
+	Rate       float64       // questions a second in all; 0 = no limit
+	CacheSize  int           // names remembered; 16384
+	IPv4, IPv6 bool          // ask for that family only; not both
+	Hosts      string        // path of the hosts file; "" is /etc/hosts, "-" none
+}
+
+// Answer is what a lookup found: addresses, or the outcome that says why there are none.
+type Answer struct {
+	Addrs   []netip.Addr     // in the servers' order, at most maxAddrs; shared, not to be changed
+	Outcome exchange.Outcome // dns_not_found, dns_failed, dns_timeout; 0 where Addrs has any
+	Cause   exchange.Cause
+	Took    time.Duration // 0 from the cache and from the hosts file
+	Until   time.Time     // when the answer must be asked again; zero: never
+}
+
+// Bounds of what a hostile answer may cost and of how long it counts.
+const (
+	maxAddrs    = 16
+	maxAliases  = 16               // CNAMEs on the way from a name to its addresses
+	maxQueries  = 4                // questions about aliases whose addresses an answer left out
+	minTTL      = 10 * time.Second // a lookup's answer must outlive the exchange that it is for
+	maxTTL      = time.Hour
+	maxNegative = 5 * time.Minute
+)
+
+// Resolver looks names up. It is safe for use by many goroutines, and keeps none of its own.
+type Resolver struct {
+	opts    Options
+	servers []*server
+	hosts   map[string][]netip.Addr
+	cache   *cache
+	limiter *rate.Limiter // nil: no limit
+}
+
+// New returns a Resolver that asks servers, each HOST:PORT or HOST with an IP address as host; none stands for those of
+// /etc/resolv.conf.
+func New(servers []string, opts Options) (*Resolver, error) {
+	if opts.Timeout == 0 {
+		opts.Timeout = 2 * time.Second
+	}
+	if opts.Tries == 0 {
+		opts.Tries = 4
+	}
+	if opts.CacheSize == 0 {
+		opts.CacheSize = 16384
+	}
+	switch {
+	case opts.Timeout < 0 || opts.Tries < 0 || opts.Rate < 0 || opts.CacheSize < 0:
+		return nil, errors.New("cannot resolve names with negative options")
+	case opts.IPv4 && opts.IPv6:
+		return nil, errors.New("cannot resolve names to IPv4 only and IPv6 only")
+	}
+	if len(servers) == 0 {
+		servers = systemServers()
+	}
+	r := &Resolver{opts: opts, cache: newCache(opts.CacheSize)}
+	for _, text := range servers {
+		addr, err := parseServer(text)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read name server %q: %w", text, err)
+		}
+		r.servers = append(r.servers, &server{addr: addr})
+	}
+	if opts.Rate > 0 {
+		// A tenth of a second's worth may go at once: answers come in bursts, and so do the questions they free.
+		r.limiter = rate.NewLimiter(rate.Limit(opts.Rate), max(1, int(opts.Rate/10)))
+	}
+	if opts.Hosts != "-" {
+		path := opts.Hosts
+		if path == "" {
+			path = "/etc/hosts"
+		}
+		hosts, err := readHosts(path)
+		if err != nil {
+			return nil, err
+		}
+		r.hosts = hosts
+	}
+	return r, nil
+}
+
+// systemServers are the name servers of this machine; the one on loopback where it names none, as in resolv.conf(5).
+func systemServers() []string {
+	conf, err := dns.ClientConfigFromFile("/etc/resolv.conf")
+	if err != nil || len(conf.Servers) == 0 {
+		return []string{"127.0.0.1:53"}
+	}
+	for i, s := range conf.Servers {
+		conf.Servers[i] = net.JoinHostPort(s, conf.Port)
+	}
+	return conf.Servers
+}
+
+func parseServer(s string) (netip.AddrPort, error) {
+	s = strings.TrimSpace(s)
+	if addr, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
+		return netip.AddrPortFrom(addr, 53), nil
+	}
+	addr, err := netip.ParseAddrPort(s)
+	if err == nil && addr.Port() == 0 {
+		err = errors.New("port 0")
+	}
+	return addr, err
+}
+
+// Close closes the sockets that wait for their next question. Lookups after it work, with new ones.
+func (r *Resolver) Close() error {
+	for _, s := range r.servers {
+		s.closeIdle()
+	}
+	return nil
+}
+
+// Lookup finds the addresses of a host name, in lower-case ASCII without a final dot. One question about a name is under
+// way at a time; whoever asks meanwhile gets its answer. When ctx ends first the outcome is dns_timeout.
+func (r *Resolver) Lookup(ctx context.Context, host string) Answer {
+	if addrs, ok := r.local(host); ok {
+		if len(addrs) == 0 {
+			return failed(exchange.DNSNotFound, exchange.CauseNoAddress)
+		}
+		return Answer{Addrs: addrs}
+	}
+	began := time.Now()
+	for {
+		answer, f, lead := r.cache.begin(host, time.Now())
+		if f == nil {
+			return answer
+		}
+		if lead {
+			answer = r.ask(ctx, host)
+			answer.Took = time.Since(began)
+			// What failed because this caller gave up is nobody else's answer.
+			r.cache.finish(host, f, answer, ctx.Err() == nil)
+			return answer
+		}
+		select {
+		case <-f.done:
+			if f.good {
+				answer = f.answer
+				answer.Took = time.Since(began)
+				return answer
+			}
+		case <-ctx.Done():
+			return failed(exchange.DNSTimeout, exchange.CauseDNSTimeout)
+		}
+	}
+}
+
+func failed(o exchange.Outcome, c exchange.Cause) Answer { return Answer{Outcome: o, Cause: c} }
+
+// ask puts the questions of one lookup.
+func (r *Resolver) ask(ctx context.Context, host string) Answer {
+	if r.opts.IPv6 {
+		return r.records(ctx, host, dns.TypeAAAA)
+	}
+	answer := r.records(ctx, host, dns.TypeA)
+	if r.opts.IPv4 || answer.Cause != exchange.CauseNoAddress {
+		return answer
+	}
+	six := r.records(ctx, host, dns.TypeAAAA)
+	if six.Outcome == exchange.DNSNotFound {
+		// Two answers without addresses count for as long as both do.
+		if answer.Until.Before(six.Until) {
+			six.Until = answer.Until
+		}
+	}
+	return six
+}
+
+// records finds the addresses of one family, along the chain of aliases.
+func (r *Resolver) records(ctx context.Context, host string, qtype uint16) Answer {
+	name := dns.Fqdn(host)
+	if _, ok := dns.IsDomainName(name); !ok || len(name) > 254 {
+		return failed(exchange.DNSNotFound, exchange.CauseNoSuchName)
+	}
+	chain := chain{name: name, qtype: qtype, ttl: maxTTL, left: maxAliases}
+	for range maxQueries {
+		m, cause := r.question(ctx, chain.name, qtype)
+		if cause != 0 {
+			if cause == exchange.CauseDNSTimeout {
+				return failed(exchange.DNSTimeout, cause)
+			}
+			return failed(exchange.DNSFailed, cause)
+		}
+		before := chain.name
+		if !chain.walk(m.Answer) {
+			return failed(exchange.DNSFailed, exchange.CauseCNAMEChain)
+		}
+		switch {
+		case len(chain.addrs) > 0:
+			return Answer{Addrs: chain.addrs, Until: time.Now().Add(max(chain.ttl, minTTL))}
+		case m.Rcode == dns.RcodeNameError:
+			answer := failed(exchange.DNSNotFound, exchange.CauseNoSuchName)
+			answer.Until = time.Now().Add(chain.negative(m))
+			return answer
+		case chain.name == before:
+			answer := failed(exchange.DNSNotFound, exchange.CauseNoAddress)
+			answer.Until = time.Now().Add(chain.negative(m))
+			return answer
+		}
+		// The answer ends at an alias: ask for what it stands for.
+		if soa(m) != nil {
+			answer := failed(exchange.DNSNotFound, exchange.CauseNoAddress)
+			answer.Until = time.Now().Add(chain.negative(m))
+			return answer
+		}
+	}
+	return failed(exchange.DNSFailed, exchange.CauseCNAMEChain)
+}
+
+// chain is the walk from a name over its aliases to addresses.
+type chain struct {
+	name  string // where the walk stands
+	qtype uint16
+	addrs []netip.Addr
+	ttl   time.Duration // the least on the way
+	left  int           // aliases that may still come
+}
+
+// walk follows an answer section from where the walk stands, in whatever order its records come. It reports false for a
+// chain that is too long or a loop, which without end is the same.
+func (c *chain) walk(records []dns.RR) bool {
+	for {
+		alias := ""
+		for _, rr := range records {
+			h := rr.Header()
+			if h.Class != dns.ClassINET || !strings.EqualFold(h.Name, c.name) {
+				continue
+			}
+			var ip net.IP
+			switch rr := rr.(type) {
+			case *dns.A:
+				ip = rr.A
+			case *dns.AAAA:
+				ip = rr.AAAA
+			case *dns.CNAME:
+				alias = rr.Target
+				c.least(h.Ttl)
+				continue
+			}
+			addr, ok := netip.AddrFromSlice(ip)
+			if ok && h.Rrtype == c.qtype && len(c.addrs) < maxAddrs {
+				c.addrs = append(c.addrs, addr.Unmap())
+				c.least(h.Ttl)
+			}
+		}
+		if len(c.addrs) > 0 || alias == "" {
+			return true
+		}
+		if c.left--; c.left < 0 {
+			return false
+		}
+		c.name = alias
+	}
+}
+
+func (c *chain) least(ttl uint32) {
+	c.ttl = min(c.ttl, time.Duration(ttl)*time.Second)
+}
+
+// negative is how long the absence of a name or of its addresses counts: by the zone's SOA (RFC 2308 §5), else shortly.
+func (c *chain) negative(m *dns.Msg) time.Duration {
+	ttl := minTTL
+	if zone := soa(m); zone != nil {
+		ttl = time.Duration(min(zone.Hdr.Ttl, zone.Minttl)) * time.Second
+	}
+	return max(min(ttl, c.ttl, maxNegative), minTTL)
+}
+
+func soa(m *dns.Msg) *dns.SOA {
+	for _, rr := range m.Ns {
+		if zone, ok := rr.(*dns.SOA); ok {
+			return zone
+		}
+	}
+	return nil
+}
+
+// question asks the servers one question until one answers it: each in turn, from a random one on. The cause is that of
+// the last failure.
+func (r *Resolver) question(ctx context.Context, name string, qtype uint16) (*dns.Msg, exchange.Cause) {
+	cause := exchange.CauseDNSTimeout
+	first := int(dns.Id()) % len(r.servers)
+	for try := range r.opts.Tries {
+		if r.limiter != nil && r.limiter.Wait(ctx) != nil {
+			return nil, exchange.CauseDNSTimeout
+		}
+		if ctx.Err() != nil {
+			return nil, exchange.CauseDNSTimeout
+		}
+		s := r.servers[(first+try)%len(r.servers)]
+		m, err := s.ask(ctx, name, qtype, r.opts.Timeout)
+		if err == nil {
+			switch m.Rcode {
+			case dns.RcodeSuccess, dns.RcodeNameError:
+				return m, 0
+			case dns.RcodeRefused:
+				cause = exchange.CauseDNSRefused
+			case dns.RcodeFormatError, dns.RcodeNotImplemented:
+				cause = exchange.CauseDNSMalformed
+			default:
+				cause = exchange.CauseServFail
+			}
+			// A server that says that it cannot will say so again; the others are worth a question each.
+			if try+1 >= len(r.servers) && try > 0 {
+				return nil, cause
+			}
+			continue
+		}
+		cause = causeOf(err)
+	}
+	return nil, cause
+}

@@ -1,0 +1,435 @@
+package resolve
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
+
+// serve runs a name server on one loopback port of UDP and TCP until the test ends.
+func serve(tb testing.TB, handle dns.HandlerFunc) string {
+	tb.Helper()
+	var listener net.Listener
+	var packets net.PacketConn
+	var err error
+	for range 20 {
+		// The port is free for UDP; that it is for TCP too is likely.
+		if packets, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
+			tb.Fatal(err)
+		}
+		if listener, err = net.Listen("tcp", packets.LocalAddr().String()); err == nil {
+			break
+		}
+		_ = packets.Close()
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, s := range []*dns.Server{{PacketConn: packets, Handler: handle}, {Listener: listener, Handler: handle}} {
+		started, ended := make(chan struct{}), make(chan struct{})
+		s.NotifyStartedFunc = func() { close(started) }
+		go func() {
+			defer close(ended)
+			_ = s.ActivateAndServe()
+		}()
+		<-started
+		tb.Cleanup(func() {
+			_ = s.Shutdown()
+			<-ended
+		})
+	}
+	return packets.LocalAddr().String()
+}
+
+// zone is a handler that answers from lines in master file format. The code of a name is NXDOMAIN where no line names it.
+func zone(lines ...string) dns.HandlerFunc {
+	var records []dns.RR
+	for _, line := range lines {
+		rr, err := dns.NewRR(line)
+		if err != nil {
+			panic(err)
+		}
+		records = append(records, rr)
+	}
+	return func(w dns.ResponseWriter, q *dns.Msg) {
+		m := new(dns.Msg).SetReply(q)
+		m.Rcode = dns.RcodeNameError
+		name := q.Question[0].Name
+		for range 20 {
+			next := ""
+			for _, rr := range records {
+				if !strings.EqualFold(rr.Header().Name, name) {
+					continue
+				}
+				m.Rcode = dns.RcodeSuccess
+				switch rr := rr.(type) {
+				case *dns.CNAME:
+					m.Answer = append(m.Answer, rr)
+					next = rr.Target
+				default:
+					if rr.Header().Rrtype == q.Question[0].Qtype {
+						m.Answer = append(m.Answer, rr)
+					}
+				}
+			}
+			if next == "" {
+				break
+			}
+			name = next
+		}
+		_ = w.WriteMsg(m)
+	}
+}
+
+func code(rcode int) dns.HandlerFunc {
+	return func(w dns.ResponseWriter, q *dns.Msg) { _ = w.WriteMsg(new(dns.Msg).SetRcode(q, rcode)) }
+}
+
+func silence(dns.ResponseWriter, *dns.Msg) {}
+
+func newResolver(tb testing.TB, opts Options, servers ...string) *Resolver {
+	tb.Helper()
+	opts.Hosts = "-"
+	r, err := New(servers, opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+// tell writes an answer as a test expects it.
+func tell(a Answer) string {
+	if a.Outcome != 0 {
+		return fmt.Sprintf("%v: %v", a.Outcome, a.Cause)
+	}
+	return fmt.Sprint(a.Addrs)
+}
+
+func TestLookup(t *testing.T) {
+	f := func(name string, handle dns.HandlerFunc, host string, opts Options, want string) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if opts.Timeout == 0 {
+				opts.Timeout = 10 * time.Second
+			}
+			r := newResolver(t, opts, serve(t, handle))
+			if got := tell(r.Lookup(t.Context(), host)); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
+	}
+	notFound := func(c exchange.Cause) string { return tell(failed(exchange.DNSNotFound, c)) }
+	dnsFailed := func(c exchange.Cause) string { return tell(failed(exchange.DNSFailed, c)) }
+	timedOut := tell(failed(exchange.DNSTimeout, exchange.CauseDNSTimeout))
+	short := Options{Timeout: 30 * time.Millisecond, Tries: 2}
+	none := Options{}
+
+	f("A", zone("a.com. 60 A 192.0.2.1", "a.com. 60 AAAA 2001:db8::1"), "a.com", none, "[192.0.2.1]")
+	f("only AAAA", zone("a.com. 60 AAAA 2001:db8::1"), "a.com", none, "[2001:db8::1]")
+	f("IPv4 only", zone("a.com. 60 AAAA 2001:db8::1"), "a.com", Options{IPv4: true}, notFound(exchange.CauseNoAddress))
+	f("IPv6 only", zone("a.com. 60 A 192.0.2.1", "a.com. 60 AAAA 2001:db8::1"), "a.com", Options{IPv6: true}, "[2001:db8::1]")
+	f("upper case answer", zone("A.COM. 60 A 192.0.2.1"), "a.com", none, "[192.0.2.1]")
+	f("underscore", zone("_x.a.com. 60 A 192.0.2.1"), "_x.a.com", none, "[192.0.2.1]")
+	f("mapped", zone("a.com. 60 AAAA ::ffff:127.0.0.1"), "a.com", none, "[127.0.0.1]")
+	f("CNAME", zone("a.com. 60 CNAME b.com.", "b.com. 60 CNAME c.com.", "c.com. 60 A 192.0.2.1"), "a.com", none, "[192.0.2.1]")
+	f("CNAME loop", zone("a.com. 60 CNAME b.com.", "b.com. 60 CNAME a.com."), "a.com", none, dnsFailed(exchange.CauseCNAMEChain))
+	f("CNAME to itself", zone("a.com. 60 CNAME a.com."), "a.com", none, dnsFailed(exchange.CauseCNAMEChain))
+	f("CNAME to nothing", zone("a.com. 60 CNAME b.com.", "b.com. 60 TXT x"), "a.com", none, notFound(exchange.CauseNoAddress))
+	f("NXDOMAIN", zone(), "a.com", none, notFound(exchange.CauseNoSuchName))
+	f("no data", zone("a.com. 60 TXT x"), "a.com", none, notFound(exchange.CauseNoAddress))
+	f("SERVFAIL", code(dns.RcodeServerFailure), "a.com", none, dnsFailed(exchange.CauseServFail))
+	f("REFUSED", code(dns.RcodeRefused), "a.com", none, dnsFailed(exchange.CauseDNSRefused))
+	f("silence", silence, "a.com", short, timedOut)
+	f("unrelated records", func(w dns.ResponseWriter, q *dns.Msg) {
+		m := new(dns.Msg).SetReply(q)
+		rr, _ := dns.NewRR("evil.com. 60 A 192.0.2.66")
+		m.Answer = append(m.Answer, rr)
+		_ = w.WriteMsg(m)
+	}, "a.com", none, notFound(exchange.CauseNoAddress))
+	f("alias without its addresses", func(w dns.ResponseWriter, q *dns.Msg) {
+		if q.Question[0].Name == "b.com." {
+			zone("b.com. 60 A 192.0.2.2")(w, q)
+			return
+		}
+		m := new(dns.Msg).SetReply(q)
+		rr, _ := dns.NewRR("a.com. 60 CNAME b.com.")
+		m.Answer = append(m.Answer, rr)
+		_ = w.WriteMsg(m)
+	}, "a.com", none, "[192.0.2.2]")
+	f("aliases without end", func(w dns.ResponseWriter, q *dns.Msg) {
+		m := new(dns.Msg).SetReply(q)
+		rr, _ := dns.NewRR(q.Question[0].Name + " 60 CNAME x." + q.Question[0].Name)
+		m.Answer = append(m.Answer, rr)
+		_ = w.WriteMsg(m)
+	}, "a.com", none, dnsFailed(exchange.CauseCNAMEChain))
+	f("truncated", func(w dns.ResponseWriter, q *dns.Msg) {
+		if w.RemoteAddr().Network() == "udp" {
+			m := new(dns.Msg).SetReply(q)
+			m.Truncated = true
+			_ = w.WriteMsg(m)
+			return
+		}
+		zone("a.com. 60 A 192.0.2.3")(w, q)
+	}, "a.com", none, "[192.0.2.3]")
+	f("wrong id", func(w dns.ResponseWriter, q *dns.Msg) {
+		q.Id ^= 1
+		zone("a.com. 60 A 192.0.2.66")(w, q)
+	}, "a.com", short, timedOut)
+	f("wrong id, then right", func(w dns.ResponseWriter, q *dns.Msg) {
+		q.Id ^= 1
+		zone("a.com. 60 A 192.0.2.66")(w, q)
+		q.Id ^= 1
+		zone("a.com. 60 A 192.0.2.4")(w, q)
+	}, "a.com", none, "[192.0.2.4]")
+	f("wrong question, then right", func(w dns.ResponseWriter, q *dns.Msg) {
+		other := q.Copy()
+		other.Question[0].Name = "evil.com."
+		zone("evil.com. 60 A 192.0.2.66")(w, other)
+		zone("a.com. 60 A 192.0.2.4")(w, q)
+	}, "a.com", none, "[192.0.2.4]")
+	f("wrong type of question", func(w dns.ResponseWriter, q *dns.Msg) {
+		q.Question[0].Qtype = dns.TypeMX
+		zone("a.com. 60 A 192.0.2.66")(w, q)
+	}, "a.com", short, timedOut)
+	f("not an answer", func(w dns.ResponseWriter, q *dns.Msg) { _ = w.WriteMsg(q) }, "a.com", short, timedOut)
+	f("malformed", func(w dns.ResponseWriter, q *dns.Msg) {
+		packet := make([]byte, 20)
+		binary.BigEndian.PutUint16(packet, q.Id)
+		packet[2], packet[5], packet[12] = 0x80, 1, 0xff
+		_, _ = w.Write(packet)
+	}, "a.com", none, dnsFailed(exchange.CauseDNSMalformed))
+	f("no EDNS", func(w dns.ResponseWriter, q *dns.Msg) {
+		if q.IsEdns0() != nil {
+			code(dns.RcodeFormatError)(w, q)
+			return
+		}
+		zone("a.com. 60 A 192.0.2.5")(w, q)
+	}, "a.com", none, "[192.0.2.5]")
+	f("localhost", silence, "localhost", none, "[127.0.0.1 ::1]")
+	f("below localhost", silence, "a.localhost", Options{IPv6: true}, "[::1]")
+	f("no name", silence, strings.Repeat("a.", 200), none, notFound(exchange.CauseNoSuchName))
+
+	var many []string
+	for i := range 100 {
+		many = append(many, fmt.Sprintf("a.com. 60 A 192.0.2.%d", i))
+	}
+	t.Run("many addresses", func(t *testing.T) {
+		r := newResolver(t, none, serve(t, zone(many...)))
+		if got := r.Lookup(t.Context(), "a.com"); len(got.Addrs) != maxAddrs {
+			t.Errorf("got %d addresses", len(got.Addrs))
+		}
+	})
+}
+
+// One server that fails is no failure while another answers.
+func TestServers(t *testing.T) {
+	good := serve(t, zone("a.com. 60 A 192.0.2.1"))
+	closed, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := closed.LocalAddr().String()
+	_ = closed.Close()
+	for name, bad := range map[string]string{"SERVFAIL": serve(t, code(dns.RcodeServerFailure)), "silence": serve(t, silence), "nobody": nobody} {
+		r := newResolver(t, Options{Timeout: 100 * time.Millisecond}, bad, good)
+		for i := range 8 { // the first server is chosen by lot
+			r.cache = newCache(10)
+			if got := tell(r.Lookup(t.Context(), "a.com")); got != "[192.0.2.1]" {
+				t.Errorf("%s, lookup %d: got %s", name, i, got)
+			}
+		}
+	}
+	r := newResolver(t, Options{Timeout: time.Second}, nobody)
+	if got := r.Lookup(t.Context(), "a.com"); got.Outcome != exchange.DNSFailed || got.Cause != exchange.CauseDNSNetwork {
+		t.Errorf("nobody alone: got %s", tell(got))
+	}
+}
+
+func TestCancel(t *testing.T) {
+	r := newResolver(t, Options{Timeout: time.Minute}, serve(t, silence))
+	ctx, cancel := context.WithCancel(t.Context())
+	answers := make(chan Answer)
+	for range 3 {
+		go func() { answers <- r.Lookup(ctx, "a.com") }()
+	}
+	cancel()
+	for range 3 {
+		if got := <-answers; got.Outcome != exchange.DNSTimeout {
+			t.Errorf("got %s", tell(got))
+		}
+	}
+}
+
+// However many ask about a name at once, the server is asked once; and later not until the answer has run out.
+func TestOneFlight(t *testing.T) {
+	var questions atomic.Int32
+	release := make(chan struct{})
+	inner := zone("a.com. 60 A 192.0.2.1")
+	r := newResolver(t, Options{Timeout: 10 * time.Second}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
+		questions.Add(1)
+		<-release
+		inner(w, q)
+	}))
+	var wait sync.WaitGroup
+	for range 50 {
+		wait.Go(func() {
+			if got := tell(r.Lookup(t.Context(), "a.com")); got != "[192.0.2.1]" {
+				t.Errorf("got %s", got)
+			}
+		})
+	}
+	close(release)
+	wait.Wait()
+	again := r.Lookup(t.Context(), "a.com")
+	if n := questions.Load(); n != 1 || again.Took != 0 {
+		t.Errorf("%d questions, the last answer took %v", n, again.Took)
+	}
+	if left := time.Until(again.Until); left <= 50*time.Second || left > time.Minute {
+		t.Errorf("the answer counts for %v", left)
+	}
+}
+
+// Names that do not exist are remembered by their zone's word, failures of servers are not.
+func TestNegative(t *testing.T) {
+	var questions atomic.Int32
+	r := newResolver(t, Options{Timeout: 10 * time.Second}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
+		questions.Add(1)
+		rcode := dns.RcodeNameError
+		if q.Question[0].Name == "b.com." {
+			rcode = dns.RcodeServerFailure
+		}
+		m := new(dns.Msg).SetRcode(q, rcode)
+		rr, _ := dns.NewRR("com. 900 SOA a. b. 1 2 3 4 120")
+		m.Ns = append(m.Ns, rr)
+		_ = w.WriteMsg(m)
+	}))
+	first := r.Lookup(t.Context(), "a.com")
+	r.Lookup(t.Context(), "a.com")
+	if n := questions.Load(); n != 1 {
+		t.Errorf("%d questions about a name that does not exist", n)
+	}
+	if left := time.Until(first.Until); left <= 110*time.Second || left > 2*time.Minute {
+		t.Errorf("the answer counts for %v", left)
+	}
+	r.Lookup(t.Context(), "b.com")
+	before := questions.Load()
+	r.Lookup(t.Context(), "b.com")
+	if questions.Load() == before {
+		t.Error("a failure was remembered")
+	}
+}
+
+func TestCacheExpiresAndIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCache(640)
+		put := func(host string, ttl time.Duration) {
+			_, f, lead := c.begin(host, time.Now())
+			if f == nil || !lead {
+				t.Fatalf("%s is remembered or under way", host)
+			}
+			c.finish(host, f, Answer{Addrs: []netip.Addr{netip.IPv6Loopback()}, Until: time.Now().Add(ttl)}, true)
+		}
+		put("a", time.Minute)
+		time.Sleep(59 * time.Second)
+		if _, f, _ := c.begin("a", time.Now()); f != nil {
+			t.Error("forgotten too early")
+		}
+		time.Sleep(time.Second)
+		put("a", time.Minute) // fails where it is still remembered
+		for i := range 10_000 {
+			put(fmt.Sprint(i), time.Hour)
+		}
+		size := 0
+		for i := range c.shards {
+			size += len(c.shards[i].answers)
+		}
+		if size > 640 {
+			t.Errorf("%d answers are remembered", size)
+		}
+	})
+}
+
+func TestRate(t *testing.T) {
+	r := newResolver(t, Options{Rate: 0.001, Timeout: 10 * time.Second}, serve(t, zone("a.com. 60 A 192.0.2.1", "b.com. 60 A 192.0.2.1")))
+	if got := tell(r.Lookup(t.Context(), "a.com")); got != "[192.0.2.1]" {
+		t.Errorf("got %s", got)
+	}
+	// The next question is due in a quarter of an hour, which is after this context's end.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if got := r.Lookup(ctx, "b.com"); got.Outcome != exchange.DNSTimeout {
+		t.Errorf("got %s", tell(got))
+	}
+}
+
+func TestHosts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "hosts")
+	const text = "# comment\n192.0.2.1 a.example A2.example # more\n::1 a.example\nnonsense b.example\n192.0.2.9\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := func(opts Options, host, want string) {
+		t.Helper()
+		opts.Hosts, opts.Timeout, opts.Tries = path, 10*time.Millisecond, 1
+		r, err := New([]string{serve(t, silence)}, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		if got := tell(r.Lookup(t.Context(), host)); got != want {
+			t.Errorf("%s: got %s, want %s", host, got, want)
+		}
+	}
+	f(Options{}, "a.example", "[192.0.2.1 ::1]")
+	f(Options{IPv6: true}, "a.example", "[::1]")
+	f(Options{}, "a2.example", "[192.0.2.1]")
+	f(Options{IPv6: true}, "a2.example", tell(failed(exchange.DNSNotFound, exchange.CauseNoAddress)))
+	f(Options{}, "b.example", tell(failed(exchange.DNSTimeout, exchange.CauseDNSTimeout)))
+}
+
+func TestNewRefuses(t *testing.T) {
+	for _, server := range []string{"", "ns.example", "1.1.1.1:x", "1.1.1.1:0", "1.1.1.1:53:53"} {
+		if _, err := New([]string{server}, Options{}); err == nil {
+			t.Errorf("%q was taken for a server", server)
+		}
+	}
+	if _, err := New([]string{"1.1.1.1"}, Options{IPv4: true, IPv6: true}); err == nil {
+		t.Error("both families alone were taken")
+	}
+	r, err := New([]string{"1.1.1.1", "[2606:4700::1111]", "2606:4700::1111", "[::1]:5353"}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(r.servers[0].addr, r.servers[1].addr, r.servers[2].addr, r.servers[3].addr); got != "1.1.1.1:53 [2606:4700::1111]:53 [2606:4700::1111]:53 [::1]:5353" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A lookup by a reused socket.
+//
+//	go test ./fetcher/resolve -run '^$' -bench Lookup -benchmem
+func BenchmarkLookup(b *testing.B) {
+	r := newResolver(b, Options{}, serve(b, zone("a.com. 60 A 192.0.2.1")))
+	b.ReportAllocs()
+	for b.Loop() {
+		if a := r.ask(b.Context(), "a.com"); a.Outcome != 0 {
+			b.Fatal(tell(a))
+		}
+	}
+}

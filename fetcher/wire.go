@@ -1,0 +1,310 @@
+package fetcher
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/origin"
+)
+
+// wire is one exchange on its way: the connection and the reused memory around it. One goroutine has it at a time.
+//
+//	conn ─► small ─► (large, once the head outgrows small) ─► br ─► head ─► framing ─► memory ─► Response.Body
+type wire struct {
+	f        *Fetcher
+	dialer   net.Dialer
+	tls      *tls.Config // ServerName is rewritten for each handshake
+	small    *bufio.Reader
+	large    *bufio.Reader // drawn from larges while it is needed, else nil
+	br       *bufio.Reader // small or large
+	req      fasthttp.RequestHeader
+	res      *fasthttp.ResponseHeader
+	out      []byte // the request
+	host     []byte
+	codings  []coding
+	body     framing
+	proto    string
+	grew     bool // the head was big, and what it grew is dropped
+	hints    hints
+	deadline time.Time // of the whole exchange
+	raw      net.Conn
+	conn     net.Conn // raw, or TLS over it
+	complete bool     // the answer was read as far as we want it
+}
+
+func (f *Fetcher) newWire() *wire {
+	w := &wire{
+		f:     f,
+		tls:   f.tls.Clone(),
+		small: bufio.NewReaderSize(nil, readBuffer),
+		res:   new(fasthttp.ResponseHeader),
+	}
+	w.res.SetNoDefaultContentType(true)
+	// Probes of idle connections are no use to connections that live for one exchange.
+	w.dialer.KeepAlive = -1
+	if f.cfg.SourceIP.IsValid() {
+		w.dialer.LocalAddr = &net.TCPAddr{IP: f.cfg.SourceIP.AsSlice()}
+		w.dialer.Control = bindAddressNoPort
+	}
+	return w
+}
+
+// release puts a wire back for the next exchange.
+func (f *Fetcher) release(w *wire) {
+	w.small.Reset(nil)
+	if w.large != nil {
+		w.large.Reset(nil)
+		larges.Put(w.large)
+		w.large = nil
+	}
+	if w.grew {
+		w.res = new(fasthttp.ResponseHeader)
+		w.res.SetNoDefaultContentType(true)
+		w.grew = false
+	}
+	if cap(w.out) > 4<<10 {
+		w.out = nil
+		w.req = fasthttp.RequestHeader{}
+	}
+	w.br, w.raw, w.conn, w.complete, w.hints, w.body = nil, nil, nil, false, hints{}, framing{}
+	f.wires.Put(w)
+}
+
+// newTLSConfig is what all handshakes share. We verify certificates ourselves, after the handshake, because one that
+// does not verify is a fact to record and no reason to stop.
+func newTLSConfig() *tls.Config {
+	c := &tls.Config{
+		InsecureSkipVerify: true, // verified in wire.verify
+		MinVersion:         tls.VersionTLS12,
+		NextProtos:         []string{"http/1.1"},
+		// Without the hybrid post-quantum exchange, which costs a third of a handshake's time: the file is public.
+		CurvePreferences:       []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521},
+		SessionTicketsDisabled: true,
+	}
+	for _, suite := range tls.CipherSuites() {
+		c.CipherSuites = append(c.CipherSuites, suite.ID)
+	}
+	// Old servers still offer nothing but the RSA key exchange, which crypto/tls no longer offers by itself.
+	c.CipherSuites = append(c.CipherSuites, tls.TLS_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_RSA_WITH_AES_256_GCM_SHA384,
+		tls.TLS_RSA_WITH_AES_128_CBC_SHA, tls.TLS_RSA_WITH_AES_256_CBC_SHA)
+	return c
+}
+
+// run takes the exchange through its stages and says at which it failed.
+func (w *wire) run(ctx context.Context, x *exchange.Exchange) (stage, error) {
+	if x.Target.Origin.Scheme() == origin.FTP {
+		return w.runFTP(ctx, x)
+	}
+	if err := w.dial(ctx, x.Response); err != nil {
+		return connecting, err
+	}
+	defer w.close()
+	// Closing the connection is what ends a blocked read or write. stop tells that it need not be any more.
+	stop := context.AfterFunc(ctx, closer(w.raw))
+	defer stop()
+
+	if x.Target.Origin.Scheme() == origin.HTTPS {
+		if err := w.handshake(x); err != nil {
+			return handshaking, err
+		}
+	}
+	w.br = w.small
+	w.small.Reset(w.conn)
+	if err := w.send(x.Target); err != nil {
+		return writing, err
+	}
+	if err := w.head(x.Response); err != nil {
+		return readingHead, err
+	}
+	if x.Response.Status/100 == 2 {
+		if err := w.readBody(ctx, x.Response); err != nil {
+			return readingBody, err
+		}
+	}
+	w.complete = true
+	return 0, nil
+}
+
+func closer(c net.Conn) func() { return func() { _ = c.Close() } }
+
+// within returns the deadline of a stage that begins now.
+func (w *wire) within(d time.Duration) time.Time {
+	if at := time.Now().Add(d); at.Before(w.deadline) {
+		return at
+	}
+	return w.deadline
+}
+
+// dial connects to the Response's Remote, exactly that address: net.Dialer asks no DNS for a literal. (DialTCP with an
+// empty local address would bind a port before it connects, and run out of them.)
+func (w *wire) dial(ctx context.Context, r *exchange.Response) (err error) {
+	w.dialer.Deadline = w.within(w.f.cfg.ConnectTimeout)
+	began := time.Now()
+	w.raw, err = w.dialer.DialContext(ctx, "tcp", r.Remote.String())
+	if err != nil {
+		return err
+	}
+	r.Timing.Connect = time.Since(began)
+	w.conn = w.raw
+	return nil
+}
+
+// close ends the connection. After a complete answer it is reset, which spares both sides a TIME_WAIT: at thousands of
+// connections a second to one address those exhaust the ports.
+func (w *wire) close() {
+	if tcp, ok := w.raw.(*net.TCPConn); ok && w.complete {
+		_ = tcp.SetLinger(0)
+	}
+	_ = w.raw.Close()
+}
+
+// handshake speaks TLS and verifies the certificate.
+func (w *wire) handshake(x *exchange.Exchange) error {
+	if err := w.raw.SetDeadline(w.within(w.f.cfg.TLSTimeout)); err != nil {
+		return err
+	}
+	began := time.Now()
+	w.tls.ServerName = x.Target.Origin.Host()
+	conn := tls.Client(w.raw, w.tls)
+	if err := conn.Handshake(); err != nil {
+		return err
+	}
+	r := x.Response
+	r.Timing.TLS = time.Since(began)
+	state := conn.ConnectionState()
+	r.TLSVersion = state.Version
+	r.TLSVerified = w.verify(x.Target.Origin, state.PeerCertificates)
+	if r.TLSVerified != exchange.Yes && w.f.cfg.StrictTLS {
+		return protocolError(exchange.CauseTLSUnverified)
+	}
+	w.conn = conn
+	return nil
+}
+
+// verify reports whether the chain leads to a root and its certificate is the host's; Unknown where this machine has no
+// roots to tell.
+func (w *wire) verify(o origin.Origin, chain []*x509.Certificate) exchange.Tristate {
+	if len(chain) == 0 {
+		return exchange.No
+	}
+	options := x509.VerifyOptions{Roots: w.f.cfg.Roots, DNSName: o.Host()}
+	if len(chain) > 1 {
+		options.Intermediates = x509.NewCertPool()
+		for _, certificate := range chain[1:] {
+			options.Intermediates.AddCert(certificate)
+		}
+	}
+	_, err := chain[0].Verify(options)
+	var noRoots x509.SystemRootsError
+	switch {
+	case err == nil:
+		return exchange.Yes
+	case errors.As(err, &noRoots):
+		return exchange.Unknown
+	}
+	return exchange.No
+}
+
+// send writes the request: an unconditional GET.
+func (w *wire) send(t exchange.Target) error {
+	w.req.Reset()
+	w.req.SetProtocol("HTTP/1.1")
+	w.req.SetRequestURI(pathOf(t))
+	w.host = t.Origin.AppendHostTo(w.host[:0])
+	w.req.SetHostBytes(w.host)
+	w.req.SetUserAgent(w.f.cfg.UserAgent)
+	w.req.SetCanonical(acceptField, acceptValue)
+	w.req.SetCanonical(acceptEncodingField, identityValue)
+	w.req.SetConnectionClose()
+	w.out = w.req.AppendBytes(w.out[:0])
+	if err := w.raw.SetDeadline(w.deadline); err != nil {
+		return err
+	}
+	_, err := w.conn.Write(w.out)
+	return err
+}
+
+var (
+	acceptField         = []byte("Accept")
+	acceptValue         = []byte("text/plain,*/*;q=0.8")
+	acceptEncodingField = []byte("Accept-Encoding")
+	identityValue       = []byte("identity")
+)
+
+// head reads the final response head into the Response.
+func (w *wire) head(r *exchange.Response) error {
+	began := time.Now()
+	if w.f.cfg.HeaderTimeout < w.f.cfg.Timeout {
+		if err := w.raw.SetReadDeadline(w.within(w.f.cfg.HeaderTimeout)); err != nil {
+			return err
+		}
+	}
+	first, err := w.readHead()
+	if !first.IsZero() {
+		r.Timing.TTFB = first.Sub(began)
+	}
+	if err != nil {
+		return err
+	}
+	r.Status = w.res.StatusCode()
+	r.Proto = w.proto
+	w.hints = w.keepFields(r, time.Now())
+	if r.Status < 200 || r.Status > 599 {
+		return protocolError(exchange.CauseBadStatus)
+	}
+	return nil
+}
+
+// readBody reads the body of a 2xx response into the Response.
+func (w *wire) readBody(ctx context.Context, r *exchange.Response) (err error) {
+	if w.f.cfg.HeaderTimeout < w.f.cfg.Timeout {
+		if err := w.raw.SetReadDeadline(w.deadline); err != nil {
+			return err
+		}
+	}
+	r.Body = []byte{}
+	length := w.res.ContentLength()
+	if length == 0 || r.Status == 204 || r.Status == 205 {
+		return nil
+	}
+	if w.codings, err = parseCodings(w.codings[:0], w.res.ContentEncoding()); err != nil {
+		r.Body = nil
+		return err
+	}
+	w.body = frame(w.br, length)
+	m := w.f.memory
+	body, cut, err := m.collect(ctx, &w.body, length, w.f.cfg.MaxBody, w.deadline)
+	if err == nil && len(w.codings) > 0 && len(body) > 0 {
+		body, cut, err = w.f.decode(ctx, body, w.codings, cut, w.deadline)
+	}
+	if err != nil {
+		m.Recycle(body)
+		r.Body = nil
+		return err
+	}
+	if cut {
+		body = wholeLines(body)
+	}
+	r.Body, r.BodyFrom, r.Truncated = body, m, cut
+	return nil
+}
+
+// larges holds the buffers of big heads.
+var larges = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, maxHead) }}
+
+// enlarge puts a large buffer before the small one, which passes on what it holds.
+func (w *wire) enlarge() {
+	w.large = larges.Get().(*bufio.Reader)
+	w.large.Reset(w.small)
+	w.br = w.large
+	w.grew = true
+}
