@@ -279,9 +279,6 @@ func (r *Reader) entry() (Entry, string) {
 	if err != nil {
 		return Entry{}, err.Error()
 	}
-	if o.Scheme() == origin.FTP {
-		return Entry{}, "ftp origins are not fetched by this version"
-	}
 	if len(text) > MaxInput {
 		// Do not let 64 KiB of path live as long as the origin does.
 		text = strings.Clone(clip(text, MaxInput))
