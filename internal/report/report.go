@@ -1,0 +1,55 @@
+// Package report answers one question: what do runs tell? It computes the statistics of a scan from its committed
+// parts (stats.go) and its headline figures (summary.go). It reads datasets through package sink, in one pass and
+// bounded memory, however many sites there are and whatever they call their crawlers.
+package report
+
+import (
+	"math"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// window counts by keys that strangers choose, exactly and in bounded memory: it keeps the keys whose hash lies in a
+// range, and narrows the range when they become too many. What lies beyond is left to another pass over the data.
+type window[V any] struct {
+	low, high uint64 // of the hashes kept, inclusive
+	limit     int    // keys kept at most
+	values    map[string]*V
+}
+
+func newWindow[V any](limit int) *window[V] {
+	return &window[V]{high: math.MaxUint64, limit: limit, values: map[string]*V{}}
+}
+
+// at returns the value of a key, which is made where it is new, or nil where the key is not for this pass.
+func (w *window[V]) at(key string) *V {
+	if v, ok := w.values[key]; ok {
+		return v
+	}
+	hash := xxhash.Sum64String(key)
+	for len(w.values) >= w.limit && w.low <= hash && hash <= w.high && w.high > w.low {
+		w.high = w.low + (w.high-w.low)/2
+		for k := range w.values {
+			if xxhash.Sum64String(k) > w.high {
+				delete(w.values, k)
+			}
+		}
+	}
+	if hash < w.low || hash > w.high {
+		return nil
+	}
+	v := new(V)
+	w.values[strings.Clone(key)] = v
+	return v
+}
+
+// advance goes on to the hashes beyond, and reports false when all keys have had their pass.
+func (w *window[V]) advance() bool {
+	if w.high == math.MaxUint64 {
+		return false
+	}
+	w.low, w.high = w.high+1, math.MaxUint64
+	clear(w.values)
+	return true
+}

@@ -1,0 +1,594 @@
+package report
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink"
+)
+
+// This file computes the tables token_stats and record_stats. How token_stats counts:
+//
+// Rows of sites and of verdicts are read side by side: a commit holds both in the same order. Per site only the tokens
+// are touched that it says something about: those in the lists of sites, and those with a row of verdicts. A token
+// without a row follows `*` or nobody, so its counts by `*` are the segment's counts by `*` less the sites where it has
+// a row (tally.star… below). That makes the cost of a site what its file costs, not what the registry costs.
+//
+// What counts as what:
+//
+//	sites           access is conditional; all counts but rfc_effective and unreachable are over these
+//	mention         own, strict row (`lenient` rows stand outside of everything, here as in all definitions)
+//	explicit_root   own row, and / is denied
+//	full, partial   registry tokens: the lists `blocked`, `partial` of sites; other agents: their row, else star_verdict
+//	dpi_all         the token's own or fallback row reads `all`; without a row, that of `*` does: the Data Provenance
+//	                Initiative lets any unlisted agent inherit, so a token that ignores `*` inherits here too
+//	rfc_effective   over rows with an HTTP status: full, or access full_disallow, which forbids all agents everything
+//	unreachable     rows that we asked, from which no HTTP status came
+//	via_star        no row of its own, there is a group of `*`, and the token heeds it
+
+// Options of Stats and Summarize.
+type Options struct {
+	Registry    *tokens.Registry // nil is tokens.Default()
+	ToolVersion string
+
+	limit int // keys of strangers in memory at most; 0 is maxKeys. Tests set it.
+}
+
+// maxKeys bounds what is counted at once of agents and keys that are not ours: 64 MB at most.
+const maxKeys = 1 << 18
+
+// maxLabels bounds the label segments. Labels are the user's own; a list with more of them is not divided into
+// segments but keyed, and gets none.
+const maxLabels = 1000
+
+// Stats computes the tables token_stats and record_stats of a scan from its committed parts, and writes each as one
+// file, which replaces the one before. A scan that was written without the tables that one needs (sites and verdicts,
+// or evidence) does not get that one; without all three the error is sink.ErrNoTable.
+func Stats(ctx context.Context, st store.Store, scanID string, o Options) error {
+	if o.Registry == nil {
+		o.Registry = tokens.Default()
+	}
+	if o.limit == 0 {
+		o.limit = maxKeys
+	}
+	scan, err := sink.ReadScan(ctx, st, scanID)
+	if err != nil {
+		return err
+	}
+	errTokens := writeTokenStats(ctx, st, scan, &o)
+	errRecords := writeRecordStats(ctx, st, scan, &o)
+	if errors.Is(errTokens, sink.ErrNoTable) && errors.Is(errRecords, sink.ErrNoTable) {
+		return errTokens
+	}
+	var errs []error
+	for _, err := range []error{errTokens, errRecords} {
+		if !errors.Is(err, sink.ErrNoTable) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// writeTable publishes rows as the scan's file of a table.
+func writeTable[T any](ctx context.Context, st store.Store, scan *sink.Scan, o *Options, table string, fill func(add func(T) error) error) error {
+	name := sink.StatsName(table, scan.Manifest.ScanDate, scan.Manifest.ScanID)
+	if err := st.Sweep(ctx, name); err != nil {
+		return err
+	}
+	w, err := sink.CreateTable[T](ctx, st, scan.Manifest, name, table, o.ToolVersion)
+	if err != nil {
+		return err
+	}
+	if err := fill(w.Add); err != nil {
+		return errors.Join(err, w.Discard())
+	}
+	return w.Close(ctx)
+}
+
+func writeTokenStats(ctx context.Context, st store.Store, scan *sink.Scan, o *Options) error {
+	if !scan.Has(sink.TableSites) || !scan.Has(sink.TableVerdicts) {
+		return fmt.Errorf("cannot compute %s of scan %s: %w", sink.TableTokenStats, scan.Manifest.ScanID, sink.ErrNoTable)
+	}
+	return writeTable(ctx, st, scan, o, sink.TableTokenStats, func(add func(sink.TokenStatsRow) error) error {
+		c := newCounter(o)
+		for first := true; ; first = false {
+			c.beginPass(first)
+			if err := c.pass(ctx, scan); err != nil {
+				return fmt.Errorf("cannot compute %s of scan %s: %w", sink.TableTokenStats, scan.Manifest.ScanID, err)
+			}
+			if first {
+				if err := c.registryRows(add); err != nil {
+					return err
+				}
+			}
+			if err := c.strangerRows(add); err != nil {
+				return err
+			}
+			if !c.strangers.advance() {
+				return nil
+			}
+		}
+	})
+}
+
+// siteColumns are the columns of sites that token_stats needs.
+type siteColumns struct {
+	Seq         int64    `parquet:"seq"`
+	Rank        int64    `parquet:"rank,optional"`
+	Label       string   `parquet:"label,optional"`
+	TLD         string   `parquet:"tld,optional"`
+	Status      int32    `parquet:"status,optional"`
+	Access      string   `parquet:"access"`
+	StarVerdict string   `parquet:"star_verdict"`
+	Blocked     []string `parquet:"blocked,list"`
+	Partial     []string `parquet:"partial,list"`
+}
+
+// verdictColumns are those of verdicts.
+type verdictColumns struct {
+	Seq         int64  `parquet:"seq"`
+	Token       string `parquet:"token"`
+	Known       bool   `parquet:"known"`
+	Category    string `parquet:"category,optional"`
+	Verdict     string `parquet:"verdict"`
+	Via         string `parquet:"via"`
+	RootAllowed bool   `parquet:"root_allowed"`
+	DPI         string `parquet:"dpi"`
+	Lenient     bool   `parquet:"lenient"`
+}
+
+// answered reports whether an HTTP status came.
+func (s *siteColumns) answered() bool { return s.Status != 0 }
+
+// unreachable reports whether we asked and no HTTP status came.
+func (s *siteColumns) unreachable() bool {
+	return !s.answered() && s.Access != "unknown"
+}
+
+// segment is a set of sites: its totals, and what it says of each registry token.
+type segment struct {
+	kind, value string
+
+	all, answered, sites, unreachable int64
+	failing                           int64 // answered, access full_disallow
+
+	star     effect // sites by what their group of `*` does
+	starDPI  int64
+	starRule int64 // sites that have a group of `*`
+
+	tokens []tally // by registry index
+}
+
+// effect counts sites by a verdict.
+type effect struct{ full, fullAnswered, partial int64 }
+
+func (e *effect) count(verdict string, answered bool) {
+	switch verdict {
+	case "blocked":
+		e.full++
+		if answered {
+			e.fullAnswered++
+		}
+	case "partial":
+		e.partial++
+	}
+}
+
+// tally is what a segment says of one token.
+type tally struct {
+	own, fallback     int64 // sites with such a row
+	explicitRoot, dpi int64 // of the rows
+	effect            effect
+	starRule, starDPI int64 // sites with a row, by what the group of `*` says there
+	starEffect        effect
+
+	known    bool // of strangers: a token that another registry knows
+	category string
+}
+
+// row counts a row of verdicts of a site.
+func (t *tally) row(v *verdictColumns, star *starFacts) {
+	if v.Via == "own" {
+		t.own++
+		if !v.RootAllowed {
+			t.explicitRoot++
+		}
+	} else {
+		t.fallback++
+	}
+	if v.DPI == "all" {
+		t.dpi++
+	}
+	if star.rule {
+		t.starRule++
+	}
+	if star.dpi {
+		t.starDPI++
+	}
+	t.starEffect.count(star.verdict, star.answered)
+}
+
+// starFacts is what the group of `*` does on one site.
+type starFacts struct {
+	rule, dpi, answered bool
+	verdict             string
+}
+
+// counter computes token_stats, pass by pass.
+type counter struct {
+	registry *tokens.Registry
+	byName   map[string]int
+
+	first    bool // the pass that counts segments
+	total    *segment
+	ranks    []*segment // by rankBucket, not cumulative
+	tlds     map[string]*segment
+	labels   map[string]*segment
+	tooMany  bool // labels
+	selected []*segment
+
+	strangers *window[tally]
+	rows      []verdictColumns // of one site
+}
+
+func newCounter(o *Options) *counter {
+	c := &counter{registry: o.Registry, byName: map[string]int{}, strangers: newWindow[tally](o.limit)}
+	for i, t := range o.Registry.Tokens {
+		c.byName[t.Name] = i
+	}
+	return c
+}
+
+func (c *counter) beginPass(first bool) {
+	c.first = first
+	c.total = c.newSegment("all", "")
+	if first {
+		c.tlds, c.labels = map[string]*segment{}, map[string]*segment{}
+	}
+}
+
+func (c *counter) newSegment(kind, value string) *segment {
+	return &segment{kind: kind, value: value, tokens: make([]tally, len(c.registry.Tokens))}
+}
+
+// pass reads all committed parts once.
+func (c *counter) pass(ctx context.Context, scan *sink.Scan) error {
+	for i := range scan.Commits {
+		if err := c.commit(ctx, scan, &scan.Commits[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commit reads the sites of one part, each with its verdicts.
+func (c *counter) commit(ctx context.Context, scan *sink.Scan, commit *sink.Commit) error {
+	next, stop := iter.Pull2(sink.CommitRows[verdictColumns](ctx, scan, commit, sink.TableVerdicts))
+	defer stop()
+	verdict, err, more := next()
+	for site, errSite := range sink.CommitRows[siteColumns](ctx, scan, commit, sink.TableSites) {
+		if errSite != nil {
+			return errSite
+		}
+		c.rows = c.rows[:0]
+		for more && err == nil && verdict.Seq == site.Seq {
+			c.rows = append(c.rows, *verdict)
+			verdict, err, more = next()
+		}
+		if err != nil {
+			return err
+		}
+		c.site(site)
+	}
+	if err != nil {
+		return err
+	}
+	if more {
+		return fmt.Errorf("part %s-%d: the verdicts of seq %d are not in the order of sites", commit.Shard, commit.N, verdict.Seq)
+	}
+	return nil
+}
+
+// site counts a site with its verdicts, which are in c.rows.
+func (c *counter) site(s *siteColumns) {
+	star := starFacts{answered: s.answered(), verdict: s.StarVerdict}
+	for i := range c.rows {
+		if v := &c.rows[i]; v.Token == "*" {
+			star.rule, star.dpi = v.Via == "star", v.DPI == "all"
+		}
+	}
+	conditional := s.Access == "conditional"
+	for _, g := range c.segmentsOf(s) {
+		g.all++
+		switch {
+		case s.answered():
+			g.answered++
+		case s.unreachable():
+			g.unreachable++
+		}
+		if s.answered() && s.Access == "full_disallow" {
+			g.failing++
+		}
+		if conditional {
+			c.siteIn(g, s, &star)
+		}
+	}
+	if conditional {
+		c.siteStrangers(&star)
+	}
+}
+
+// siteIn counts a site whose rules decide, in one of its segments.
+func (c *counter) siteIn(g *segment, s *siteColumns, star *starFacts) {
+	g.sites++
+	g.star.count(star.verdict, star.answered)
+	if star.rule {
+		g.starRule++
+	}
+	if star.dpi {
+		g.starDPI++
+	}
+	for _, name := range s.Blocked {
+		if id, ok := c.byName[name]; ok {
+			g.tokens[id].effect.count("blocked", star.answered)
+		}
+	}
+	for _, name := range s.Partial {
+		if id, ok := c.byName[name]; ok {
+			g.tokens[id].effect.count("partial", star.answered)
+		}
+	}
+	for i := range c.rows {
+		if v := &c.rows[i]; !v.Lenient && v.Known {
+			if id, ok := c.byName[v.Token]; ok {
+				g.tokens[id].row(v, star)
+			}
+		}
+	}
+}
+
+// siteStrangers counts the agents of a site that the registry does not have.
+func (c *counter) siteStrangers(star *starFacts) {
+	for i := range c.rows {
+		v := &c.rows[i]
+		if v.Lenient || v.Token == "*" {
+			continue
+		}
+		if _, ours := c.byName[v.Token]; ours && v.Known {
+			continue
+		}
+		if t := c.strangers.at(v.Token); t != nil {
+			t.row(v, star)
+			t.effect.count(v.Verdict, star.answered)
+			if v.Known && !t.known {
+				t.known, t.category = true, strings.Clone(v.Category)
+			}
+		}
+	}
+}
+
+// segmentsOf returns the segments of a site; after the first pass only the whole.
+func (c *counter) segmentsOf(s *siteColumns) []*segment {
+	c.selected = append(c.selected[:0], c.total)
+	if !c.first {
+		return c.selected
+	}
+	if s.Rank > 0 {
+		bucket := rankBucket(s.Rank)
+		for len(c.ranks) <= bucket {
+			c.ranks = append(c.ranks, c.newSegment("rank", strconv.FormatInt(rankLimit(len(c.ranks)), 10)))
+		}
+		c.selected = append(c.selected, c.ranks[bucket])
+	}
+	if s.TLD != "" {
+		c.selected = append(c.selected, c.named(c.tlds, "tld", s.TLD))
+	}
+	if s.Label != "" && !c.tooMany {
+		if _, ok := c.labels[s.Label]; !ok && len(c.labels) == maxLabels {
+			c.tooMany = true
+			clear(c.labels)
+		} else {
+			c.selected = append(c.selected, c.named(c.labels, "label", s.Label))
+		}
+	}
+	return c.selected
+}
+
+func (c *counter) named(segments map[string]*segment, kind, value string) *segment {
+	g, ok := segments[value]
+	if !ok {
+		value = strings.Clone(value)
+		g = c.newSegment(kind, value)
+		segments[value] = g
+	}
+	return g
+}
+
+// rankLimit is the last rank of a bucket: 1,000, 10,000 and so on.
+func rankLimit(bucket int) int64 {
+	limit := int64(1000)
+	for range bucket {
+		limit *= 10
+	}
+	return limit
+}
+
+// lastBucket holds all ranks that no power of ten in an int64 bounds more narrowly.
+const lastBucket = 15
+
+// rankBucket is the first bucket that a rank belongs to.
+func rankBucket(rank int64) int {
+	bucket := 0
+	for bucket < lastBucket && rank > rankLimit(bucket) {
+		bucket++
+	}
+	return bucket
+}
+
+// registryRows adds a row for each registry token in each segment.
+func (c *counter) registryRows(add func(sink.TokenStatsRow) error) error {
+	segments := []*segment{c.total}
+	for i, g := range c.ranks {
+		if i > 0 {
+			g.add(c.ranks[i-1]) // cumulative
+		}
+		segments = append(segments, g)
+	}
+	for _, kind := range []map[string]*segment{c.tlds, c.labels} {
+		segments = append(segments, slices.SortedFunc(maps.Values(kind), func(a, b *segment) int { return cmp.Compare(a.value, b.value) })...)
+	}
+	for _, g := range segments {
+		for id := range c.registry.Tokens {
+			token := &c.registry.Tokens[id]
+			t := &g.tokens[id]
+			row := g.row(t, token.HeedsStar)
+			row.Token, row.Known, row.Category, row.Operator, row.Purpose = token.Name, true, token.Category, token.Operator, token.Purpose
+			t.effect.verdicts(&row, g)
+			if err := add(row); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// strangerRows adds a row for each agent of this pass that the registry does not have. Where it has no row on a site,
+// its verdict there is that of an agent that nobody names.
+func (c *counter) strangerRows(add func(sink.TokenStatsRow) error) error {
+	for _, name := range slices.Sorted(maps.Keys(c.strangers.values)) {
+		t := c.strangers.values[name]
+		row := c.total.row(t, true)
+		row.Token, row.Known, row.Category = name, t.known, t.category
+		e := effect{
+			full:         t.effect.full + c.total.star.full - t.starEffect.full,
+			fullAnswered: t.effect.fullAnswered + c.total.star.fullAnswered - t.starEffect.fullAnswered,
+			partial:      t.effect.partial + c.total.star.partial - t.starEffect.partial,
+		}
+		e.verdicts(&row, c.total)
+		if err := add(row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// row is what does not depend on how the verdicts of a token are known.
+func (g *segment) row(t *tally, heedsStar bool) sink.TokenStatsRow {
+	row := sink.TokenStatsRow{
+		SegmentKind: g.kind, SegmentValue: g.value,
+		SitesAll: g.all, SitesAnswered: g.answered, Sites: g.sites, Unreachable: g.unreachable,
+		Mention:      t.own,
+		ExplicitRoot: t.explicitRoot,
+		DPIAll:       t.dpi + g.starDPI - t.starDPI,
+		ViaOwn:       t.own,
+		ViaFallback:  t.fallback,
+	}
+	if heedsStar {
+		row.ViaStar = g.starRule - t.starRule
+	}
+	return row
+}
+
+// verdicts is the rest: what follows from the verdicts of the token in the segment.
+func (e effect) verdicts(row *sink.TokenStatsRow, g *segment) {
+	row.Full, row.Partial, row.Any = e.full, e.partial, e.full+e.partial
+	row.RFCEffective = e.fullAnswered + g.failing
+}
+
+// add adds the counts of another segment.
+func (g *segment) add(o *segment) {
+	g.all += o.all
+	g.answered += o.answered
+	g.sites += o.sites
+	g.unreachable += o.unreachable
+	g.failing += o.failing
+	g.star.add(o.star)
+	g.starDPI += o.starDPI
+	g.starRule += o.starRule
+	for i := range g.tokens {
+		g.tokens[i].add(&o.tokens[i])
+	}
+}
+
+func (t *tally) add(o *tally) {
+	t.own += o.own
+	t.fallback += o.fallback
+	t.explicitRoot += o.explicitRoot
+	t.dpi += o.dpi
+	t.effect.add(o.effect)
+	t.starRule += o.starRule
+	t.starDPI += o.starDPI
+	t.starEffect.add(o.starEffect)
+}
+
+func (e *effect) add(o effect) {
+	e.full += o.full
+	e.fullAnswered += o.fullAnswered
+	e.partial += o.partial
+}
+
+// evidenceColumns are the columns of evidence that record_stats needs.
+type evidenceColumns struct {
+	Seq  int64  `parquet:"seq"`
+	Kind string `parquet:"kind"`
+	Key  string `parquet:"key"`
+}
+
+// recordTally counts a key.
+type recordTally struct {
+	sites, lines int64
+	last         int64 // seq of the last site counted, + 1
+}
+
+func writeRecordStats(ctx context.Context, st store.Store, scan *sink.Scan, o *Options) error {
+	if !scan.Has(sink.TableEvidence) {
+		return fmt.Errorf("cannot compute %s of scan %s: %w", sink.TableRecordStats, scan.Manifest.ScanID, sink.ErrNoTable)
+	}
+	return writeTable(ctx, st, scan, o, sink.TableRecordStats, func(add func(sink.RecordStatsRow) error) error {
+		keys := newWindow[recordTally](o.limit)
+		for {
+			for row, err := range sink.Rows[evidenceColumns](ctx, scan, sink.TableEvidence) {
+				if err != nil {
+					return fmt.Errorf("cannot compute %s of scan %s: %w", sink.TableRecordStats, scan.Manifest.ScanID, err)
+				}
+				countRecord(keys, row)
+			}
+			for _, key := range slices.Sorted(maps.Keys(keys.values)) {
+				t := keys.values[key]
+				kind, name, _ := strings.Cut(key, "\x00")
+				if err := add(sink.RecordStatsRow{Kind: kind, Key: name, Sites: t.sites, Lines: t.lines}); err != nil {
+					return err
+				}
+			}
+			if !keys.advance() {
+				return nil
+			}
+		}
+	})
+}
+
+func countRecord(keys *window[recordTally], row *evidenceColumns) {
+	switch row.Kind {
+	case "unknown", "extension", "legacy", "signal", "usage", "license":
+	default:
+		return
+	}
+	t := keys.at(row.Kind + "\x00" + strings.ToLower(row.Key))
+	if t == nil {
+		return
+	}
+	t.lines++
+	if t.last != row.Seq+1 {
+		t.last = row.Seq + 1
+		t.sites++
+	}
+}

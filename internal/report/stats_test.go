@@ -1,0 +1,465 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/parser"
+	"github.com/bulkscan/bulkscan/sink"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// registry is small enough to count by hand: an AI token, one with a fallback, and one that ignores `*`.
+func registry() *tokens.Registry {
+	return &tokens.Registry{Version: "test", Tokens: []tokens.Token{
+		{Name: "GPTBot", Category: "ai", Operator: "OpenAI", Purpose: "training", HeedsStar: true},
+		{Name: "Googlebot", Category: "search", Operator: "Google", Purpose: "search", HeedsStar: true},
+		{Name: "Googlebot-News", Category: "search", Operator: "Google", Purpose: "search", HeedsStar: true},
+		{Name: "AdsBot-Google", Category: "search", Operator: "Google", Purpose: "ads", HeedsStar: false},
+	}}
+}
+
+const (
+	gpt = iota
+	google
+	news
+	ads
+)
+
+// verdict is a row of verdicts in short.
+func verdict(token string, id int, via audit.Via, d audit.Decision, root bool, dpi audit.DPI) audit.Verdict {
+	return audit.Verdict{Token: []byte(token), ID: id, Via: via, Decision: d, RootAllowed: root, DPI: dpi}
+}
+
+// dataset writes nine sites that were judged by hand:
+//
+//	seq rank   host       label  answer
+//	0   1      a.com      x      200: GPTBot own, blocked, / denied, dpi all; no *
+//	1   500    b.com      x      200: * blocked, dpi all; nobody named
+//	2   5000   c.org             200: * partial, dpi some; GPTBot own allowed; Googlebot own partial, so News by fallback
+//	3   1001   d.org      y      200: mybot own blocked, / denied, dpi all; * allowed, dpi none; GPTBot named leniently only
+//	4   -      e.com             404
+//	5   20000  f.com             503
+//	6   7      g.org             time-out
+//	7   8      h.com             opted out
+//	8   9      i.com             503, rules of a stale copy: * blocked, dpi all; MyBot2 own allowed
+func dataset(tb testing.TB) store.Store {
+	tb.Helper()
+	dir, err := store.NewDir(tb.TempDir())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w, err := sink.Open(context.Background(), dir, sink.Options{ScanID: "hand", Date: "2026-11-21", Registry: registry(), ToolVersion: "1.2.3", PartRows: 4})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	seq := uint64(0)
+	add := func(host, label string, rank int64, status int, outcome exchange.Outcome, access parser.Access, fill func(r *audit.Report)) {
+		o, err := origin.Parse(host)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		s := &audit.Site{Seq: seq, Input: host, Label: label, Rank: rank, Origin: o, Domain: o.RegistrableDomain(), TLD: o.TLD()}
+		s.Fetch = exchange.Response{Outcome: outcome, Status: status, Answered: o.As(origin.HTTPS), Attempts: 1}
+		if status != 0 {
+			s.Fetch.Timing.Total = time.Duration(seq+1) * 10 * time.Millisecond
+		}
+		s.Report.Access = access
+		s.Report.Status, s.Report.Score = audit.Fail, 0
+		if status == 200 {
+			s.Report.Status, s.Report.Score = audit.Pass, 1
+			s.Fetch.Body = make([]byte, 1000)
+		}
+		if fill != nil {
+			fill(&s.Report)
+		} else if access == parser.AccessFullAllow {
+			s.Report.Verdicts = []audit.Verdict{verdict("*", -1, audit.ViaHTTP, audit.Allowed, true, audit.DPINone)}
+		} else if access == parser.AccessFullDisallow {
+			s.Report.Star = audit.Blocked
+			s.Report.Verdicts = []audit.Verdict{verdict("*", -1, audit.ViaHTTP, audit.Blocked, false, audit.DPINone)}
+		}
+		if err := w.Add(s); err != nil {
+			tb.Fatal(err)
+		}
+		seq++
+	}
+	conditional := parser.AccessConditional
+	add("a.com", "x", 1, 200, exchange.Answered, conditional, func(r *audit.Report) {
+		r.Named, r.Blocked = []uint16{gpt}, []uint16{gpt}
+		r.Verdicts = []audit.Verdict{
+			verdict("*", -1, audit.ViaNone, audit.Allowed, true, audit.DPINone),
+			verdict("GPTBot", gpt, audit.ViaOwn, audit.Blocked, false, audit.DPIAll),
+		}
+		r.Evidence = []audit.Evidence{
+			{Line: 1, Kind: audit.KindUnknown, Key: []byte("Foo")}, {Line: 2, Kind: audit.KindUnknown, Key: []byte("foo")},
+			{Line: 3, Kind: audit.KindSitemap, Key: []byte("sitemap")}, {Line: 4, Kind: audit.KindLegacy, Key: []byte("noindex")},
+		}
+	})
+	add("b.com", "x", 500, 200, exchange.Answered, conditional, func(r *audit.Report) {
+		r.Star, r.Blocked = audit.Blocked, []uint16{gpt, google, news}
+		r.Verdicts = []audit.Verdict{verdict("*", -1, audit.ViaStar, audit.Blocked, false, audit.DPIAll)}
+		r.Evidence = []audit.Evidence{{Line: 1, Kind: audit.KindUnknown, Key: []byte("FOO")}, {Line: 2, Kind: audit.KindExtension, Key: []byte("crawl-delay")}}
+	})
+	add("c.org", "", 5000, 200, exchange.Answered, conditional, func(r *audit.Report) {
+		r.Star, r.Named, r.Partial = audit.Partial, []uint16{gpt, google}, []uint16{google, news}
+		r.Verdicts = []audit.Verdict{
+			verdict("*", -1, audit.ViaStar, audit.Partial, true, audit.DPISome),
+			verdict("GPTBot", gpt, audit.ViaOwn, audit.Allowed, true, audit.DPINone),
+			verdict("Googlebot", google, audit.ViaOwn, audit.Partial, false, audit.DPISome),
+			verdict("Googlebot-News", news, audit.ViaFallback, audit.Partial, false, audit.DPISome),
+		}
+	})
+	add("d.org", "y", 1001, 200, exchange.Answered, conditional, func(r *audit.Report) {
+		lenient := verdict("GPTBot", gpt, audit.ViaOwn, audit.Blocked, false, audit.DPIAll)
+		lenient.Lenient = true
+		r.Verdicts = []audit.Verdict{
+			verdict("*", -1, audit.ViaStar, audit.Allowed, true, audit.DPINone),
+			verdict("mybot", -1, audit.ViaOwn, audit.Blocked, false, audit.DPIAll),
+			lenient,
+		}
+	})
+	add("e.com", "", 0, 404, exchange.Answered, parser.AccessFullAllow, nil)
+	add("f.com", "", 20000, 503, exchange.Answered, parser.AccessFullDisallow, nil)
+	add("g.org", "", 7, 0, exchange.Timeout, parser.AccessFullDisallow, nil)
+	add("h.com", "", 8, 0, exchange.OptedOut, parser.AccessUnknown, func(*audit.Report) {})
+	add("i.com", "", 9, 503, exchange.Answered, conditional, func(r *audit.Report) {
+		r.Source = audit.Stale
+		r.Star, r.Blocked = audit.Blocked, []uint16{gpt, google, news}
+		r.Verdicts = []audit.Verdict{
+			verdict("*", -1, audit.ViaStar, audit.Blocked, false, audit.DPIAll),
+			verdict("mybot2", -1, audit.ViaOwn, audit.Allowed, true, audit.DPINone),
+		}
+	})
+	if err := w.Complete(context.Background()); err != nil {
+		tb.Fatal(err)
+	}
+	if err := w.Close(context.Background()); err != nil {
+		tb.Fatal(err)
+	}
+	return dir
+}
+
+func stats[T any](t *testing.T, st store.Store, table string, limit int) []T {
+	t.Helper()
+	if err := Stats(t.Context(), st, "hand", Options{Registry: registry(), ToolVersion: "1.2.3", limit: limit}); err != nil {
+		t.Fatal(err)
+	}
+	var rows []T
+	for row, err := range sink.FileRows[T](t.Context(), st, sink.StatsName(table, "2026-11-21", "hand")) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, *row)
+	}
+	return rows
+}
+
+// TestTokenStats compares every count with one made by hand from the table above.
+func TestTokenStats(t *testing.T) {
+	st := dataset(t)
+	rows := map[string]sink.TokenStatsRow{}
+	all := stats[sink.TokenStatsRow](t, st, sink.TableTokenStats, 0)
+	for _, r := range all {
+		rows[r.Token+" "+r.SegmentKind+" "+r.SegmentValue] = r
+	}
+	if len(rows) != len(all) {
+		t.Errorf("%d rows, %d keys", len(all), len(rows))
+	}
+	// The order of counts is that of the columns from sites_all on: sites_all, sites_answered, sites, mention,
+	// explicit_root, full, partial, any, dpi_all, rfc_effective, unreachable, via_own, via_star, via_fallback.
+	f := func(key string, want ...int64) {
+		t.Helper()
+		r, ok := rows[key]
+		if !ok {
+			t.Errorf("no row %q", key)
+			return
+		}
+		got := []int64{r.SitesAll, r.SitesAnswered, r.Sites, r.Mention, r.ExplicitRoot, r.Full, r.Partial, r.Any, r.DPIAll, r.RFCEffective, r.Unreachable, r.ViaOwn, r.ViaStar, r.ViaFallback}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s:\n got %v\nwant %v", key, got, want)
+		}
+		delete(rows, key)
+	}
+	// Answered: 0-5 and 8. Sites: 0-3 and 8. rfc_effective: full, and site 5.
+	f("GPTBot all ", 9, 7, 5, 2, 1, 3, 0, 3, 3, 4, 1, 2, 3, 0)         // blocked 0 1 8; dpi 0 1 8; star 1 3 8
+	f("Googlebot all ", 9, 7, 5, 1, 1, 2, 1, 3, 2, 3, 1, 1, 3, 0)      // blocked 1 8; partial 2; star 1 3 8
+	f("Googlebot-News all ", 9, 7, 5, 0, 0, 2, 1, 3, 2, 3, 1, 0, 3, 1) // the same by fallback on 2
+	f("AdsBot-Google all ", 9, 7, 5, 0, 0, 0, 0, 0, 2, 1, 1, 0, 0, 0)  // ignores *, but the DPI lets it inherit
+	f("mybot all ", 9, 7, 5, 1, 1, 3, 1, 4, 3, 4, 1, 1, 3, 0)          // 3 by name; 1 8 by *, partial 2; no * on 0
+	f("mybot2 all ", 9, 7, 5, 1, 0, 1, 1, 2, 1, 2, 1, 1, 3, 0)         // allowed by name on 8; 1 by *
+
+	// Up to rank 1,000: 0 1 6 7 8.
+	f("GPTBot rank 1000", 5, 3, 3, 1, 1, 3, 0, 3, 3, 3, 1, 1, 2, 0)
+	f("Googlebot rank 1000", 5, 3, 3, 0, 0, 2, 0, 2, 2, 2, 1, 0, 2, 0)
+	f("Googlebot-News rank 1000", 5, 3, 3, 0, 0, 2, 0, 2, 2, 2, 1, 0, 2, 0)
+	f("AdsBot-Google rank 1000", 5, 3, 3, 0, 0, 0, 0, 0, 2, 0, 1, 0, 0, 0)
+	// Up to 10,000: 2 and 3 too.
+	f("GPTBot rank 10000", 7, 5, 5, 2, 1, 3, 0, 3, 3, 3, 1, 2, 3, 0)
+	f("Googlebot rank 10000", 7, 5, 5, 1, 1, 2, 1, 3, 2, 2, 1, 1, 3, 0)
+	f("Googlebot-News rank 10000", 7, 5, 5, 0, 0, 2, 1, 3, 2, 2, 1, 0, 3, 1)
+	f("AdsBot-Google rank 10000", 7, 5, 5, 0, 0, 0, 0, 0, 2, 0, 1, 0, 0, 0)
+	// Up to 100,000: 5 too.
+	f("GPTBot rank 100000", 8, 6, 5, 2, 1, 3, 0, 3, 3, 4, 1, 2, 3, 0)
+	f("Googlebot rank 100000", 8, 6, 5, 1, 1, 2, 1, 3, 2, 3, 1, 1, 3, 0)
+	f("Googlebot-News rank 100000", 8, 6, 5, 0, 0, 2, 1, 3, 2, 3, 1, 0, 3, 1)
+	f("AdsBot-Google rank 100000", 8, 6, 5, 0, 0, 0, 0, 0, 2, 1, 1, 0, 0, 0)
+	// com: 0 1 4 5 7 8; org: 2 3 6.
+	f("GPTBot tld com", 6, 5, 3, 1, 1, 3, 0, 3, 3, 4, 0, 1, 2, 0)
+	f("Googlebot tld com", 6, 5, 3, 0, 0, 2, 0, 2, 2, 3, 0, 0, 2, 0)
+	f("Googlebot-News tld com", 6, 5, 3, 0, 0, 2, 0, 2, 2, 3, 0, 0, 2, 0)
+	f("AdsBot-Google tld com", 6, 5, 3, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0)
+	f("GPTBot tld org", 3, 2, 2, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0)
+	f("Googlebot tld org", 3, 2, 2, 1, 1, 0, 1, 1, 0, 0, 1, 1, 1, 0)
+	f("Googlebot-News tld org", 3, 2, 2, 0, 0, 0, 1, 1, 0, 0, 1, 0, 1, 1)
+	f("AdsBot-Google tld org", 3, 2, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0)
+	// Label x: 0 1; y: 3.
+	f("GPTBot label x", 2, 2, 2, 1, 1, 2, 0, 2, 2, 2, 0, 1, 1, 0)
+	f("Googlebot label x", 2, 2, 2, 0, 0, 1, 0, 1, 1, 1, 0, 0, 1, 0)
+	f("Googlebot-News label x", 2, 2, 2, 0, 0, 1, 0, 1, 1, 1, 0, 0, 1, 0)
+	f("AdsBot-Google label x", 2, 2, 2, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0)
+	f("GPTBot label y", 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0)
+	f("Googlebot label y", 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0)
+	f("Googlebot-News label y", 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0)
+	f("AdsBot-Google label y", 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+	for key := range rows {
+		t.Errorf("an unexpected row %q", key)
+	}
+	if r := all[0]; r.Token != "GPTBot" || !r.Known || r.Category != "ai" || r.Operator != "OpenAI" || r.Purpose != "training" {
+		t.Errorf("%+v", r)
+	}
+	if r := all[len(all)-1]; r.Token != "mybot2" || r.Known || r.Category+r.Operator+r.Purpose != "" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestStatsInPasses shows that the bound on agents and keys in memory changes nothing but the order of rows.
+func TestStatsInPasses(t *testing.T) {
+	st := dataset(t)
+	byText := func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }
+	tokenRows := func(limit int) []sink.TokenStatsRow {
+		rows := stats[sink.TokenStatsRow](t, st, sink.TableTokenStats, limit)
+		slices.SortFunc(rows, func(a, b sink.TokenStatsRow) int { return byText(a, b) })
+		return rows
+	}
+	recordRows := func(limit int) []sink.RecordStatsRow {
+		rows := stats[sink.RecordStatsRow](t, st, sink.TableRecordStats, limit)
+		slices.SortFunc(rows, func(a, b sink.RecordStatsRow) int { return byText(a, b) })
+		return rows
+	}
+	if one, many := tokenRows(0), tokenRows(1); !reflect.DeepEqual(one, many) {
+		t.Errorf("in one pass %v\nin many %v", one, many)
+	}
+	want := []sink.RecordStatsRow{
+		{Kind: "extension", Key: "crawl-delay", Sites: 1, Lines: 1},
+		{Kind: "legacy", Key: "noindex", Sites: 1, Lines: 1},
+		{Kind: "unknown", Key: "foo", Sites: 2, Lines: 3},
+	}
+	for _, limit := range []int{0, 1, 2} {
+		if got := recordRows(limit); !reflect.DeepEqual(got, want) {
+			t.Errorf("limit %d: %v, want %v", limit, got, want)
+		}
+	}
+}
+
+// TestWindow counts random keys in small windows and in a map.
+func TestWindow(t *testing.T) {
+	var keys []string
+	want := map[string]int{}
+	for i := range 10_000 {
+		key := fmt.Sprint(i * i % 997)
+		keys = append(keys, key)
+		want[key]++
+	}
+	got := map[string]int{}
+	w := newWindow[int](50)
+	passes := 0
+	for more := true; more; more = w.advance() {
+		passes++
+		for _, key := range keys {
+			if n := w.at(key); n != nil {
+				*n++
+			}
+		}
+		if len(w.values) > 50 {
+			t.Fatalf("%d keys in memory", len(w.values))
+		}
+		for key, n := range w.values {
+			if got[key] != 0 {
+				t.Fatalf("%s counted twice", key)
+			}
+			got[key] = *n
+		}
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%d keys, want %d", len(got), len(want))
+	}
+	if passes < 5 || passes > 100 {
+		t.Errorf("%d passes", passes)
+	}
+}
+
+func TestRankBuckets(t *testing.T) {
+	f := func(rank, want int64) {
+		t.Helper()
+		if got := rankLimit(rankBucket(rank)); got != want {
+			t.Errorf("rank %d is up to %d, want %d", rank, got, want)
+		}
+	}
+	f(1, 1000)
+	f(1000, 1000)
+	f(1001, 10_000)
+	f(1_000_000, 1_000_000)
+	f(1_000_001, 10_000_000)
+	f(1<<63-1, 1_000_000_000_000_000_000)
+}
+
+// TestNoTables shows what happens to scans that were written without some tables.
+func TestNoTables(t *testing.T) {
+	f := func(want string, tables ...string) {
+		t.Helper()
+		dir, err := store.NewDir(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "x", Date: "2026-11-21", Tables: tables})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got := "written"
+		if err := Stats(t.Context(), dir, "x", Options{}); err != nil {
+			got = err.Error()
+		}
+		for entry := range dir.List(t.Context(), "") {
+			if table, _, ok := strings.Cut(entry.Name, "/scan_date="); ok {
+				got += " " + table
+			}
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%v: %q, want %q", tables, got, want)
+		}
+	}
+	f("written record_stats token_stats")
+	f("written token_stats", sink.TableSites, sink.TableVerdicts)
+	f("written record_stats", sink.TableSites, sink.TableEvidence)
+	f("no such table", sink.TableSites)
+}
+
+// golden compares got with a file, which -update writes.
+func golden(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, got, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is not up to date; now:\n%s", path, got)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	st := dataset(t)
+	s, err := Summarize(t.Context(), st, "hand", Options{Registry: registry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.DatasetBytes == 0 || s.StartedAt.IsZero() || s.FinishedAt == nil {
+		t.Errorf("%+v", s)
+	}
+	// What differs from run to run is fixed for the golden files; and a dataset may hold anything.
+	s.StartedAt = time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)
+	finished := s.StartedAt.Add(83 * time.Second)
+	s.FinishedAt, s.DatasetBytes = &finished, 123_456
+	var text bytes.Buffer
+	if err := s.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/summary.txt", text.Bytes())
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/summary.json", append(data, '\n'))
+
+	s.Outcomes = append(s.Outcomes, Count{"\x1b]0;pwned\a\u009b31m\xff" + strings.Repeat("long", 100), 1})
+	text.Reset()
+	if err := s.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	if !utf8.ValidString(text.String()) || strings.ContainsAny(text.String(), "\x1b\a\u009b") || !strings.Contains(text.String(), `\x1b]0;pwned\a\u009b31m\ufffdlong`) {
+		t.Errorf("unescaped or lost: %q", text.String())
+	}
+}
+
+func TestSummaryEmpty(t *testing.T) {
+	var text bytes.Buffer
+	if err := (&Summary{ScanID: "empty"}).Print(&text); err != nil || strings.Contains(text.String(), "NaN") {
+		t.Errorf("%v\n%s", err, text.String())
+	}
+}
+
+func TestHistogram(t *testing.T) {
+	var h histogram
+	for i := 1; i <= 10_000; i++ {
+		h.add(float64(i) / 10)
+	}
+	h.add(0) // not measured
+	f := func(q, want float64) {
+		t.Helper()
+		if got := h.quantile(q); got < want*0.98 || got > want*1.02 {
+			t.Errorf("quantile %v is %v, want %v within 2 %%", q, got, want)
+		}
+	}
+	f(0.5, 500)
+	f(0.99, 990)
+	f(0.001, 1)
+	f(1, 1000)
+	if (&histogram{}).quantile(0.5) != 0 {
+		t.Error("a quantile of nothing")
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	f := func(got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	f(number(0), "0")
+	f(number(999), "999")
+	f(number(1000), "1,000")
+	f(number(-1234567), "-1,234,567")
+	f(bytesText(999), "999 B")
+	f(bytesText(1000), "1.0 kB")
+	f(bytesText(999_949), "999.9 kB")
+	f(bytesText(999_999), "1.0 MB")
+	f(bytesText(75_000_000_000), "75.0 GB")
+	f(millisText(999.4), "999 ms")
+	f(millisText(1234), "1.2 s")
+	f(plural(1, "part"), "1 part")
+	f(plural(2000, "part"), "2,000 parts")
+}

@@ -1,0 +1,423 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Dir is a Store in a local directory: an object is a file under its name.
+//
+// How a file comes to be: a temporary name in the folder where it will lie (`.part.parquet.ABCDEF.tmp`), write, fsync,
+// close, rename, fsync of the folder. A rename is atomic but durable only with the folder; and without the fsync of the
+// file before it, a file system may keep the new name and lose the bytes. Names that begin with a dot are hidden from
+// List, and query engines that read a folder skip them.
+type Dir struct{ root string }
+
+// NewDir returns the Store in the directory root, which is made when the first object needs it.
+func NewDir(root string) (*Dir, error) {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the directory %s: %w", root, err)
+	}
+	return &Dir{root: root}, nil
+}
+
+// Root is the absolute path of the directory.
+func (d *Dir) Root() string { return d.root }
+
+const tempSuffix = ".tmp"
+
+// path returns where an object lies.
+func (d *Dir) path(name string) (string, error) {
+	if err := CheckName(name); err != nil {
+		return "", err
+	}
+	return filepath.Join(d.root, filepath.FromSlash(name)), nil
+}
+
+// Put implements Store.
+func (d *Dir) Put(ctx context.Context, name string, data []byte) error {
+	draft, err := d.write(ctx, name, data)
+	if err != nil {
+		return err
+	}
+	return errors.Join(draft.Publish(ctx), draft.Discard())
+}
+
+// CreateIfAbsent implements Store. A hard link fails when the name is taken, and shows the complete file when it is
+// not. Where a file system has no hard links (exFAT, some network mounts), an empty file claims the name first, and
+// the complete one is renamed over it: whoever reads between the two, or after a crash there, finds an empty object.
+func (d *Dir) CreateIfAbsent(ctx context.Context, name string, data []byte) error {
+	draft, err := d.write(ctx, name, data)
+	if err != nil {
+		return err
+	}
+	err = os.Link(draft.temp, draft.final)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		var claim *os.File
+		if claim, err = os.OpenFile(draft.final, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666); err == nil {
+			err = errors.Join(claim.Close(), draft.Publish(ctx))
+		}
+	} else if err == nil {
+		err = syncFolder(filepath.Dir(draft.final))
+	}
+	if err = errors.Join(err, draft.Discard()); err != nil {
+		return fmt.Errorf("cannot create %s: %w", name, err)
+	}
+	return nil
+}
+
+// write makes a sealed draft of data.
+func (d *Dir) write(ctx context.Context, name string, data []byte) (*dirDraft, error) {
+	draft, err := d.create(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	_, err = draft.Write(data)
+	if err == nil {
+		err = draft.Seal()
+	}
+	if err != nil {
+		return nil, errors.Join(err, draft.Discard())
+	}
+	return draft, nil
+}
+
+// Create implements Store.
+func (d *Dir) Create(ctx context.Context, name string) (Draft, error) { return d.create(ctx, name) }
+
+func (d *Dir) create(ctx context.Context, name string) (*dirDraft, error) {
+	final, err := d.path(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("cannot create %s: %w", name, err)
+	}
+	folder, base := filepath.Split(final)
+	if err := makeFolder(filepath.Clean(folder)); err != nil {
+		return nil, fmt.Errorf("cannot create the folder of %s: %w", name, err)
+	}
+	temp := filepath.Join(folder, "."+base+"."+rand.Text()[:8]+tempSuffix)
+	file, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if err != nil {
+		return nil, fmt.Errorf("cannot create %s: %w", name, err)
+	}
+	return &dirDraft{name: name, temp: temp, final: final, file: file}, nil
+}
+
+// dirDraft is a file under its temporary name. file is nil once sealed, temp is "" once published or discarded.
+type dirDraft struct {
+	name, temp, final string
+	file              *os.File
+}
+
+func (w *dirDraft) Write(p []byte) (int, error) {
+	if w.file == nil {
+		return 0, fmt.Errorf("cannot write %s: %w", w.name, fs.ErrClosed)
+	}
+	n, err := w.file.Write(p)
+	if err != nil {
+		err = fmt.Errorf("cannot write %s: %w", w.name, err)
+	}
+	return n, err
+}
+
+func (w *dirDraft) Seal() error {
+	if w.file == nil {
+		return fmt.Errorf("cannot seal %s: %w", w.name, fs.ErrClosed)
+	}
+	err := w.file.Sync()
+	err = errors.Join(err, w.file.Close())
+	w.file = nil
+	if err != nil {
+		return fmt.Errorf("cannot seal %s: %w", w.name, err)
+	}
+	return nil
+}
+
+func (w *dirDraft) Publish(ctx context.Context) error {
+	if w.temp == "" || w.file != nil {
+		return fmt.Errorf("cannot publish %s: it is not a sealed draft", w.name)
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("cannot publish %s: %w", w.name, err)
+	}
+	if err := os.Rename(w.temp, w.final); err != nil {
+		return fmt.Errorf("cannot publish %s: %w", w.name, err)
+	}
+	w.temp = ""
+	if err := syncFolder(filepath.Dir(w.final)); err != nil {
+		return fmt.Errorf("cannot publish %s: %w", w.name, err)
+	}
+	return nil
+}
+
+func (w *dirDraft) Discard() error {
+	if w.temp == "" {
+		return nil
+	}
+	var err error
+	if w.file != nil {
+		err = w.file.Close()
+		w.file = nil
+	}
+	err = errors.Join(err, os.Remove(w.temp))
+	w.temp = ""
+	if err != nil {
+		return fmt.Errorf("cannot discard %s: %w", w.name, err)
+	}
+	return nil
+}
+
+// Open implements Store.
+func (d *Dir) Open(ctx context.Context, name string) (Object, error) {
+	path, err := d.path(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("cannot open %s: %w", name, err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open %s: %w", name, err)
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("it is no regular file: %w", fs.ErrNotExist)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot open %s: %w", name, err), file.Close())
+	}
+	return &dirObject{file, info.Size()}, nil
+}
+
+type dirObject struct {
+	*os.File
+	size int64
+}
+
+func (o *dirObject) Size() int64 { return o.size }
+
+// List implements Store. It reads the folder that the prefix names and those below it.
+func (d *Dir) List(ctx context.Context, prefix string) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		entries, err := d.walk(ctx, prefix, func(base string) bool { return base[0] != '.' })
+		if err != nil {
+			yield(Entry{}, fmt.Errorf("cannot list %s: %w", prefix, err))
+			return
+		}
+		for _, entry := range entries {
+			if !yield(entry, nil) {
+				return
+			}
+		}
+	}
+}
+
+// walk collects the files whose names begin with prefix and whose last element passes keep, ordered by name.
+func (d *Dir) walk(ctx context.Context, prefix string, keep func(base string) bool) ([]Entry, error) {
+	folder := ""
+	if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
+		folder = prefix[:i]
+		if err := CheckName(folder); err != nil {
+			return nil, err
+		}
+	}
+	start := filepath.Join(d.root, filepath.FromSlash(folder))
+	var entries []Entry
+	err := filepath.WalkDir(start, func(path string, file fs.DirEntry, err error) error {
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // nothing there yet, or deleted while we look
+			}
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if path == start {
+			return nil
+		}
+		relative, err := filepath.Rel(d.root, path)
+		if err != nil {
+			return err
+		}
+		name := filepath.ToSlash(relative)
+		if file.IsDir() {
+			if file.Name()[0] == '.' || !(strings.HasPrefix(name+"/", prefix) || strings.HasPrefix(prefix, name+"/")) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		shown := name
+		if file.Name()[0] == '.' {
+			// A draft is listed, for those who want drafts, by the name that it would get.
+			shown = name[:len(name)-len(file.Name())] + file.Name()[1:]
+		}
+		if !file.Type().IsRegular() || !strings.HasPrefix(shown, prefix) || !keep(file.Name()) {
+			return nil
+		}
+		info, err := file.Info()
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			return err
+		}
+		if isLock(file.Name()) {
+			return nil
+		}
+		entries = append(entries, Entry{Name: name, Size: info.Size(), Modified: info.ModTime().Round(0).In(time.UTC)})
+		return nil
+	})
+	// WalkDir orders by elements; names are ordered by bytes, and '-' comes before '/'.
+	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+	return entries, err
+}
+
+// Delete implements Store.
+func (d *Dir) Delete(ctx context.Context, name string) error {
+	path, err := d.path(name)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("cannot delete %s: %w", name, err)
+	}
+	if err := os.Remove(path); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return fmt.Errorf("cannot delete %s: %w", name, err)
+	}
+	if err := syncFolder(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("cannot delete %s: %w", name, err)
+	}
+	return nil
+}
+
+// Sweep implements Store.
+func (d *Dir) Sweep(ctx context.Context, prefix string) error {
+	drafts, err := d.walk(ctx, prefix, func(base string) bool {
+		return base[0] == '.' && strings.HasSuffix(base, tempSuffix)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot sweep %s: %w", prefix, err)
+	}
+	for _, draft := range drafts {
+		err := os.Remove(filepath.Join(d.root, filepath.FromSlash(draft.Name)))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot sweep %s: %w", prefix, err)
+		}
+	}
+	return nil
+}
+
+// makeFolder makes a folder and its parents, each made durable in its own parent: a file in a folder whose name was
+// lost is lost too.
+func makeFolder(path string) error {
+	if info, err := os.Stat(path); err == nil {
+		if !info.IsDir() {
+			return fmt.Errorf("%s is no folder", path)
+		}
+		return nil
+	}
+	parent := filepath.Dir(path)
+	if parent != path {
+		if err := makeFolder(parent); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(path, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncFolder(parent)
+}
+
+// lockName is how the names end that Lock is called with; such files are no objects.
+const lockName = "lock"
+
+func isLock(base string) bool { return base == lockName || strings.HasSuffix(base, "."+lockName) }
+
+// Lock implements Store by a lock of the operating system on a file of that name, which ends with the process: a file
+// that a killed process left is no lock. The name's last element must be `lock`, or end in `.lock`.
+func (d *Dir) Lock(ctx context.Context, name string, holder []byte) (Unlocker, error) {
+	path, err := d.path(name)
+	if err != nil {
+		return nil, err
+	}
+	if !isLock(filepath.Base(path)) || len(holder) > MaxHolder {
+		return nil, fmt.Errorf("%w: %q as a lock", ErrName, name)
+	}
+	if err := makeFolder(filepath.Dir(path)); err != nil {
+		return nil, fmt.Errorf("cannot lock %s: %w", name, err)
+	}
+	for ctx.Err() == nil {
+		file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o666)
+		if err != nil {
+			return nil, fmt.Errorf("cannot lock %s: %w", name, err)
+		}
+		free, err := tryLock(file)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("cannot lock %s: %w", name, err), file.Close())
+		}
+		if !free {
+			held := &HeldError{Name: name}
+			held.Holder, err = io.ReadAll(io.LimitReader(file, MaxHolder))
+			return nil, errors.Join(held, err, file.Close())
+		}
+		// Whoever held it before may have removed the file between our opening and our locking: then we hold a lock on
+		// a file that nobody else will ever open, which is none.
+		ours, err1 := file.Stat()
+		there, err2 := os.Stat(path)
+		if err1 == nil && err2 == nil && os.SameFile(ours, there) {
+			err := file.Truncate(0)
+			if err == nil {
+				_, err = file.WriteAt(holder, 0)
+			}
+			if err != nil {
+				return nil, errors.Join(fmt.Errorf("cannot lock %s: %w", name, err), file.Close())
+			}
+			return &dirLock{path: path, file: file}, nil
+		}
+		if err := file.Close(); err != nil {
+			return nil, fmt.Errorf("cannot lock %s: %w", name, err)
+		}
+	}
+	return nil, fmt.Errorf("cannot lock %s: %w", name, ctx.Err())
+}
+
+type dirLock struct {
+	path string
+	file *os.File
+}
+
+func (l *dirLock) Unlock() error {
+	if l.file == nil {
+		return nil
+	}
+	// Removed while it is still held, so that nobody's new lock file is removed instead.
+	err := os.Remove(l.path)
+	closed := l.file.Close()
+	l.file = nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err = os.Remove(l.path) // Windows removes no open file
+	}
+	err = errors.Join(err, closed)
+	if err != nil {
+		return fmt.Errorf("cannot unlock: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package store_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/store/storetest"
+)
+
+func TestDir(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) func() store.Store {
+		root := filepath.Join(t.TempDir(), "not", "there", "yet")
+		return func() store.Store {
+			dir, err := store.NewDir(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return dir
+		}
+	})
+}
+
+// TestDirLeavesNothing shows that temporary names and locks do not stay behind.
+func TestDirLeavesNothing(t *testing.T) {
+	root := t.TempDir()
+	dir, err := store.NewDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	if err := dir.Put(ctx, "a", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := dir.CreateIfAbsent(ctx, "b", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := dir.CreateIfAbsent(ctx, "b", []byte("y")); err == nil {
+		t.Fatal("created twice")
+	}
+	lock, err := dir.Lock(ctx, "lock", []byte("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range files {
+		names = append(names, f.Name())
+	}
+	if len(names) != 2 || names[0] != "a" || names[1] != "b" {
+		t.Errorf("left: %q", names)
+	}
+}
+
+// TestDirStaleLock shows that the file of a process that died is no lock.
+func TestDirStaleLock(t *testing.T) {
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "lock"), []byte(`{"pid":1}`), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := store.NewDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := dir.Lock(t.Context(), "lock", []byte("me"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(root, "lock")); err != nil || string(text) != "me" {
+		t.Errorf("the lock says %q, %v", text, err)
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDirNoPlace shows errors that say what could not be done.
+func TestDirNoPlace(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := store.NewDir(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dir.Put(t.Context(), "a/b", nil); err == nil {
+		t.Error("put below a file")
+	}
+	if _, err := dir.Lock(t.Context(), "a/lock", nil); err == nil {
+		t.Error("lock below a file")
+	}
+}

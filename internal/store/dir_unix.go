@@ -1,0 +1,35 @@
+//go:build unix && !solaris && !aix
+
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// tryLock takes the exclusive lock of an open file, and reports false where somebody else holds it.
+func tryLock(file *os.File) (bool, error) {
+	for {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return true, nil
+		case errors.Is(err, unix.EWOULDBLOCK):
+			return false, nil
+		case !errors.Is(err, unix.EINTR):
+			return false, fmt.Errorf("flock: %w", err)
+		}
+	}
+}
+
+// syncFolder makes a folder's names durable.
+func syncFolder(path string) error {
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}

@@ -1,0 +1,22 @@
+package store
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+// tryLock takes the exclusive lock of an open file, and reports false where somebody else holds it. Windows locks
+// ranges of bytes, and forbids others to read them: the range lies far behind what the file says about its holder.
+func tryLock(file *os.File) (bool, error) {
+	at := &windows.Overlapped{OffsetHigh: 1 << 20}
+	err := windows.LockFileEx(windows.Handle(file.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, at)
+	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// syncFolder does nothing: Windows cannot flush a folder, and NTFS journals renames itself.
+func syncFolder(string) error { return nil }

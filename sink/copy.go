@@ -1,0 +1,360 @@
+package sink
+
+import (
+	"math"
+	"net/netip"
+	"time"
+	"unicode/utf8"
+	"unsafe"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/parser"
+)
+
+// This file turns a site into rows. A row outlives the tray that it is made from until its batch is written, so every
+// byte that the tray owns is copied, into slabs that are taken back as a whole after the write. Strings of the list and
+// of our own tables do not move and are not copied.
+
+// copier makes rows whose memory lives until reset.
+type copier struct {
+	scanID          string
+	registryVersion string
+	tokens          []tokenText // by registry index
+
+	bytes  slab[byte]
+	lists  slab[string]
+	hops   slab[HopRow]
+	floats slab[float64]
+}
+
+// tokenText is what rows say of a registry token, checked once for all rows.
+type tokenText struct{ name, category string }
+
+func newCopier(scanID string, registry *tokens.Registry) copier {
+	c := copier{scanID: scanID, registryVersion: bounded(registry.Version, maxVersion)}
+	for _, t := range registry.Tokens {
+		c.tokens = append(c.tokens, tokenText{bounded(t.Name, MaxToken), bounded(t.Category, MaxToken)})
+	}
+	return c
+}
+
+// reset takes back the memory of all rows made so far.
+func (c *copier) reset() {
+	c.bytes.reset()
+	c.lists.reset()
+	c.hops.reset()
+	c.floats.reset()
+}
+
+// slab hands out slices that stay where they are: when it is full it begins a new block, and the old one lives on
+// through what was handed out.
+type slab[T any] struct{ block []T }
+
+const (
+	slabStart = 256 << 10 // bytes of a first block
+	slabKeep  = 8 << 20   // bytes of a block that is kept for the next batch
+)
+
+func (s *slab[T]) take(n int) []T {
+	if cap(s.block)-len(s.block) < n {
+		size := int(unsafe.Sizeof(*new(T)))
+		s.block = make([]T, 0, max(slabStart/size, 2*cap(s.block), n))
+	}
+	at := len(s.block)
+	s.block = s.block[:at+n]
+	return s.block[at : at+n : at+n]
+}
+
+// giveBack returns the last n elements taken.
+func (s *slab[T]) giveBack(n int) { s.block = s.block[:len(s.block)-n] }
+
+func (s *slab[T]) reset() {
+	if cap(s.block)*int(unsafe.Sizeof(*new(T))) > slabKeep {
+		s.block = nil
+	}
+	s.block = s.block[:0]
+}
+
+// text copies raw bytes as valid UTF-8 of at most limit bytes.
+func (c *copier) text(raw []byte, limit int) string {
+	if len(raw) == 0 {
+		return ""
+	}
+	if len(raw) <= limit && utf8.Valid(raw) {
+		kept := c.bytes.take(len(raw))
+		copy(kept, raw)
+		return unsafe.String(&kept[0], len(kept))
+	}
+	room := min(limit, 3*len(raw))
+	kept := c.bytes.take(room)
+	n := len(appendValid(kept[:0], raw, room))
+	c.bytes.giveBack(room - n)
+	return unsafe.String(unsafe.SliceData(kept), n)
+}
+
+// ours is text for a string that does not move: it is copied only if it must be changed.
+func (c *copier) ours(s string, limit int) string {
+	if len(s) <= limit && utf8.ValidString(s) {
+		return s
+	}
+	return c.text(unsafe.Slice(unsafe.StringData(s), len(s)), limit)
+}
+
+// appendValid appends raw as valid UTF-8: U+FFFD for each byte that is part of no character. It ends before limit
+// bytes are exceeded, never within a character; and a last character that stands unfinished at the end of a raw text
+// of limit bytes or more was cut by somebody before us, and is dropped.
+func appendValid(b, raw []byte, limit int) []byte {
+	cut := len(raw) >= limit
+	start := len(b)
+	for len(raw) > 0 {
+		r, size := utf8.DecodeRune(raw)
+		if r == utf8.RuneError && size == 1 && cut && !utf8.FullRune(raw) {
+			break
+		}
+		if len(b)-start+utf8.RuneLen(r) > limit {
+			break
+		}
+		b = utf8.AppendRune(b, r)
+		raw = raw[size:]
+	}
+	return b
+}
+
+// maxOrigin is longer than any origin's text: scheme, brackets, a host of 253 bytes and a port.
+const maxOrigin = 300
+
+func (c *copier) origin(o origin.Origin) string {
+	kept := c.bytes.take(maxOrigin)
+	text := o.AppendTo(kept[:0])
+	c.bytes.giveBack(maxOrigin - len(text))
+	return unsafe.String(unsafe.SliceData(text), len(text))
+}
+
+func (c *copier) target(t exchange.Target) string {
+	room := maxOrigin + len(exchange.RobotsPath) + len(t.Path)
+	text := t.AppendTo(c.bytes.take(room)[:0])
+	if len(text) > MaxURL || !utf8.Valid(text) {
+		return c.text(text, MaxURL)
+	}
+	c.bytes.giveBack(room - len(text))
+	return unsafe.String(unsafe.SliceData(text), len(text))
+}
+
+func (c *copier) address(a netip.Addr) string {
+	const room = 64 // without a zone at most 45
+	text := a.WithZone("").AppendTo(c.bytes.take(room)[:0])
+	c.bytes.giveBack(room - len(text))
+	return unsafe.String(unsafe.SliceData(text), len(text))
+}
+
+// key is what the rows of one site share.
+type key struct {
+	origin, host, requested, tld string
+	port                         int32
+	seq, rank                    int64
+}
+
+func (c *copier) key(s *audit.Site) key {
+	answered := s.Fetch.Answered
+	if !answered.IsValid() {
+		answered = s.Origin.As(origin.HTTPS)
+	}
+	return key{
+		origin:    c.origin(answered),
+		host:      c.ours(s.Origin.Host(), 255),
+		requested: s.Origin.Scheme().String(),
+		tld:       c.ours(s.TLD, 63),
+		port:      int32(s.Origin.Port()),
+		seq:       int64(s.Seq),
+		rank:      s.Rank,
+	}
+}
+
+// yes and no are what nullable columns of truth point to.
+var yes, no = true, false
+
+// site fills a row of the table sites.
+func (c *copier) site(row *SiteRow, k key, s *audit.Site) {
+	f, r := &s.Fetch, &s.Report
+	*row = SiteRow{
+		ScanID:          c.scanID,
+		RegistryVersion: c.registryVersion,
+		Seq:             k.seq,
+		Input:           c.ours(s.Input, MaxInput),
+		Host:            k.host,
+		Port:            k.port,
+		Requested:       k.requested,
+		Origin:          k.origin,
+		Rank:            k.rank,
+		Label:           c.ours(s.Label, MaxLabel),
+		Domain:          c.ours(s.Domain, 255),
+		TLD:             k.tld,
+
+		Outcome:   f.Outcome.String(),
+		Error:     c.ours(f.Cause.String(), MaxError),
+		Status:    clamp(f.Status),
+		Hops:      clamp(len(f.Hops)),
+		Redirects: c.redirects(f.Hops),
+		Attempts:  clamp(f.Attempts),
+
+		HTTPVersion:  c.ours(f.Proto, 16),
+		Server:       c.text(f.Fields.Server, MaxField),
+		ContentType:  c.text(f.Fields.ContentType, MaxField),
+		CDN:          c.ours(f.Fields.CDN, 64),
+		ETag:         c.text(f.Fields.ETag, MaxField),
+		LastModified: c.text(f.Fields.LastModified, MaxField),
+		CacheControl: c.text(f.Fields.CacheControl, MaxField),
+		XRobotsTag:   c.text(f.Fields.XRobotsTag, MaxField),
+		TLSVersion:   tlsName(f.TLSVersion),
+
+		DNSMillis:     millis(f.Timing.DNS),
+		ConnectMillis: millis(f.Timing.Connect),
+		TLSMillis:     millis(f.Timing.TLS),
+		TTFBMillis:    millis(f.Timing.TTFB),
+		TotalMillis:   millis(f.Timing.Total),
+
+		BodyBytes:    int64(len(f.Body)),
+		Truncated:    f.Truncated,
+		BodyHash:     int64(r.BodyHash),
+		Access:       r.Access.String(),
+		AccessSource: r.Source.String(),
+
+		CheckStatus:    r.Status.String(),
+		Score:          r.Score,
+		StepFetch:      r.Steps[audit.StepFetch].String(),
+		StepCoreSyntax: r.Steps[audit.StepCoreSyntax].String(),
+		StepExtensions: r.Steps[audit.StepExtensions].String(),
+
+		NLines: clamp(r.Counts.Lines), NGroups: clamp(r.Counts.Groups), NAgents: clamp(r.Counts.Agents),
+		NAllow: clamp(r.Counts.Allow), NDisallow: clamp(r.Counts.Disallow), NSitemaps: clamp(r.Counts.Sitemaps),
+		NExtensions: clamp(r.Counts.Extensions), NLegacy: clamp(r.Counts.Legacy), NUnknown: clamp(r.Counts.Unknown),
+		NOrphan: clamp(r.Counts.Orphan), NInvalid: clamp(r.Counts.Invalid), NTypo: clamp(r.Counts.Typo),
+
+		HasBOM: r.HasBOM, IsHTML: r.IsHTML, ValidUTF8: r.ValidUTF8, ManagedBlock: r.ManagedBlock,
+		CrawlDelay:    c.float(r.CrawlDelay, r.HasCrawlDelay),
+		ContentSignal: c.text(r.ContentSignal, MaxField),
+		ContentUsage:  c.text(r.ContentUsage, MaxField),
+		License:       c.text(r.License, MaxURL),
+		Sitemaps:      c.texts(r.Sitemaps[:min(len(r.Sitemaps), audit.MaxSitemaps)], MaxURL),
+		StarVerdict:   r.Star.String(),
+		Named:         c.names(r.Named),
+	}
+	if !f.FetchedAt.IsZero() {
+		row.FetchedAt = f.FetchedAt.UnixMilli()
+	}
+	if f.Final.Origin.IsValid() && (f.Final.Origin != f.Answered || f.Final.Path != "" && f.Final.Path != exchange.RobotsPath) {
+		row.FinalURL = c.target(f.Final)
+	}
+	if f.Remote.IsValid() {
+		row.RemoteIP = c.address(f.Remote.Addr().Unmap())
+	}
+	switch f.TLSVerified {
+	case exchange.Yes:
+		row.TLSVerified = &yes
+	case exchange.No:
+		row.TLSVerified = &no
+	}
+	if r.Access == parser.AccessConditional {
+		row.Blocked, row.Partial = c.names(r.Blocked), c.names(r.Partial)
+	}
+}
+
+// verdict fills a row of the table verdicts.
+func (c *copier) verdict(row *VerdictRow, k key, v *audit.Verdict) {
+	*row = VerdictRow{
+		Origin: k.origin, Host: k.host, Port: k.port, Requested: k.requested, Seq: k.seq, Rank: k.rank, TLD: k.tld,
+
+		Verdict:         v.Decision.String(),
+		Via:             v.Via.String(),
+		RootAllowed:     v.RootAllowed,
+		NAllow:          clamp(v.NAllow),
+		NDisallow:       clamp(v.NDisallow),
+		HasDisallowRoot: v.HasDisallowRoot,
+		DPI:             v.DPI.String(),
+		CrawlDelay:      c.float(v.CrawlDelay, v.HasCrawlDelay),
+		ContentSignal:   c.text(v.ContentSignal, MaxField),
+		Line:            clamp(v.Line),
+		Lenient:         v.Lenient,
+		Limited:         v.Limited,
+	}
+	if v.ID >= 0 && v.ID < len(c.tokens) {
+		row.Known, row.Token, row.Category = true, c.tokens[v.ID].name, c.tokens[v.ID].category
+	} else {
+		row.Token = c.text(v.Token, MaxToken)
+	}
+}
+
+// evidence fills a row of the table evidence.
+func (c *copier) evidence(row *EvidenceRow, k key, e *audit.Evidence) {
+	*row = EvidenceRow{
+		Origin: k.origin,
+		Seq:    k.seq,
+		Line:   clamp(e.Line),
+		Kind:   e.Kind.String(),
+		Key:    c.text(e.Key, MaxKey),
+		Value:  c.text(e.Value, MaxValue),
+	}
+}
+
+func (c *copier) texts(raw [][]byte, limit int) []string {
+	list := c.lists.take(len(raw))
+	for i := range raw {
+		list[i] = c.text(raw[i], limit)
+	}
+	return list
+}
+
+// names spells registry tokens. An index that the registry does not have is a fault of the caller, and left out.
+func (c *copier) names(ids []uint16) []string {
+	list := c.lists.take(len(ids))
+	n := 0
+	for _, id := range ids {
+		if int(id) < len(c.tokens) {
+			list[n] = c.tokens[id].name
+			n++
+		}
+	}
+	return list[:n]
+}
+
+func (c *copier) redirects(hops []exchange.Hop) []HopRow {
+	hops = hops[:min(len(hops), MaxHops)]
+	list := c.hops.take(len(hops))
+	for i, hop := range hops {
+		list[i] = HopRow{Status: clamp(hop.Status), URL: c.ours(hop.URL, MaxURL)}
+	}
+	return list
+}
+
+func (c *copier) float(f float64, has bool) *float64 {
+	if !has || math.IsNaN(f) || math.IsInf(f, 0) {
+		return nil
+	}
+	kept := c.floats.take(1)
+	kept[0] = f
+	return &kept[0]
+}
+
+func clamp(n int) int32 { return int32(max(-maxInt32, min(n, maxInt32))) }
+
+func millis(d time.Duration) float32 { return float32(float64(d) / float64(time.Millisecond)) }
+
+// tlsName spells the version of a TLS connection as crypto/tls does, without dragging it in.
+func tlsName(version uint16) string {
+	switch version {
+	case 0:
+		return ""
+	case 0x0301:
+		return "TLS 1.0"
+	case 0x0302:
+		return "TLS 1.1"
+	case 0x0303:
+		return "TLS 1.2"
+	case 0x0304:
+		return "TLS 1.3"
+	}
+	return "other"
+}

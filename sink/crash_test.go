@@ -1,0 +1,286 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/store/storetest"
+)
+
+// crashOptions make two full parts and a rest of crashSites.
+var crashOptions = Options{ScanID: "crash-1", Date: "2026-11-21", PartRows: 4}
+
+const crashSites = 10
+
+// scanAll writes what is not done yet, and completes the scan.
+func scanAll(st store.Store, sites []*audit.Site) error {
+	w, err := Open(context.Background(), st, crashOptions)
+	if err != nil {
+		return err
+	}
+	return finish(w, sites)
+}
+
+func finish(w *Writer, sites []*audit.Site) error {
+	ctx := context.Background()
+	for _, s := range sites {
+		if w.Done(s.Seq) {
+			continue
+		}
+		if err := w.Add(s); err != nil {
+			return errors.Join(err, w.Abort())
+		}
+	}
+	if err := w.Complete(ctx); err != nil {
+		return errors.Join(err, w.Abort())
+	}
+	return w.Close(ctx)
+}
+
+// TestKilledAtEveryStep kills a scan before and after each call that changes something, resumes it, and finds every
+// site exactly once, no file that no commit names, and no temporary name.
+func TestKilledAtEveryStep(t *testing.T) {
+	var sites []*audit.Site
+	for seq := range uint64(crashSites) {
+		sites = append(sites, typicalSite(t, seq))
+	}
+	whole := &storetest.Faults{Store: newDir(t)}
+	if err := scanAll(whole, sites); err != nil {
+		t.Fatal(err)
+	}
+	steps := len(whole.Steps())
+	if steps < 50 {
+		t.Fatalf("%d steps: the test sees too few", steps)
+	}
+	var mu sync.Mutex
+	lost := map[uint64]int{} // by how many sites were committed: runs
+	kill := func(t *testing.T, n int, effect bool) {
+		dir := newDir(t)
+		dying := &storetest.Faults{Store: dir}
+		dying.CrashAt(n, effect)
+		if err := scanAll(dying, sites); err == nil && dying.Crashed() && n < steps {
+			t.Fatal("the crash went unnoticed")
+		}
+		if err := dying.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		w, err := Open(t.Context(), dir, crashOptions)
+		if err != nil {
+			t.Fatalf("cannot resume: %v", err)
+		}
+		mu.Lock()
+		lost[w.DoneCount()]++
+		mu.Unlock()
+		noOrphans(t, dir)
+		if err := finish(w, sites); err != nil {
+			t.Fatal(err)
+		}
+		everySiteOnce(t, dir)
+		if t.Failed() {
+			t.Logf("killed at %v", dying.Steps()[len(dying.Steps())-1])
+		}
+	}
+	// Most of the time goes into waiting for fsync, so many runs wait together.
+	var wait sync.WaitGroup
+	turns := make(chan struct{}, 16)
+	stride := 1
+	if raceEnabled {
+		stride = 4 // each run takes ten times as long
+	}
+	for n := 1; n <= steps; n += stride {
+		for _, effect := range []bool{false, true} {
+			turns <- struct{}{}
+			wait.Go(func() {
+				t.Run(fmt.Sprintf("step %d, effect %v", n, effect), func(t *testing.T) { kill(t, n, effect) })
+				<-turns
+			})
+		}
+	}
+	wait.Wait()
+	t.Logf("%d steps; runs by sites that had been committed: %v", steps, lost)
+	for _, committed := range []uint64{0, 4, 8, crashSites} {
+		if lost[committed] == 0 && stride == 1 {
+			t.Errorf("no run died with %d sites committed", committed)
+		}
+	}
+	if len(lost) > 4 {
+		t.Errorf("parts were committed in pieces: %v", lost)
+	}
+}
+
+// noOrphans checks that commits name the parts that lie there, and nothing lies beside.
+func noOrphans(t *testing.T, dir *store.Dir) {
+	t.Helper()
+	commits, err := Commits(t.Context(), dir, crashOptions.ScanID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var committed []string
+	for _, c := range commits {
+		for _, f := range c.Files {
+			committed = append(committed, f.Name)
+		}
+	}
+	slices.Sort(committed)
+	var there []string
+	err = filepath.WalkDir(dir.Root(), func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(entry.Name(), ".parquet") {
+			name, _ := filepath.Rel(dir.Root(), path)
+			there = append(there, filepath.ToSlash(name))
+		}
+		if err == nil && strings.HasPrefix(entry.Name(), ".") {
+			t.Errorf("left: %s", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(there)
+	if !slices.Equal(there, committed) {
+		t.Errorf("files %q, committed %q", there, committed)
+	}
+}
+
+func everySiteOnce(t *testing.T, st store.Store) {
+	t.Helper()
+	count := func(seqs map[int64]int, want int) {
+		t.Helper()
+		if len(seqs) != crashSites {
+			t.Errorf("%d sites", len(seqs))
+		}
+		for seq, n := range seqs {
+			if n != want {
+				t.Errorf("seq %d: %d rows, want %d", seq, n, want)
+			}
+		}
+	}
+	seqs := map[int64]int{}
+	for _, row := range readAll[SiteRow](t, st, crashOptions.ScanID, TableSites) {
+		seqs[row.Seq]++
+	}
+	count(seqs, 1)
+	clear(seqs)
+	for _, row := range readAll[VerdictRow](t, st, crashOptions.ScanID, TableVerdicts) {
+		seqs[row.Seq]++
+	}
+	count(seqs, 4)
+	clear(seqs)
+	for _, row := range readAll[EvidenceRow](t, st, crashOptions.ScanID, TableEvidence) {
+		seqs[row.Seq]++
+	}
+	count(seqs, 3)
+	hashes := map[int64]int{}
+	for _, row := range readAll[BodyRow](t, st, crashOptions.ScanID, TableBodies) {
+		hashes[row.BodyHash]++
+	}
+	count(hashes, 1)
+	m, err := ReadManifest(context.Background(), st, crashOptions.ScanID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.State != Complete || m.Counts.Rows != crashSites || m.Counts.Files[TableVerdicts] != 4*crashSites || m.FinishedAt == nil {
+		t.Errorf("manifest %+v, counts %+v", m, m.Counts)
+	}
+}
+
+// TestErrorSticks lets one step fail and shows that the failure is returned from then on, that nothing is committed
+// after it, and that the scan resumes.
+func TestErrorSticks(t *testing.T) {
+	broken := errors.New("disk full")
+	for _, step := range []string{"create", "write", "seal", "publish", "create-if-absent"} {
+		t.Run(step, func(t *testing.T) {
+			dir := newDir(t)
+			failing := &storetest.Faults{Store: dir, Fail: func(s storetest.Step) error {
+				if s.Op == step {
+					return broken
+				}
+				return nil
+			}}
+			w := mustOpen(t, failing, crashOptions)
+			var err error
+			for seq := uint64(0); err == nil && seq < 1000; seq++ {
+				err = w.Add(typicalSite(t, seq))
+			}
+			if !errors.Is(err, broken) {
+				t.Fatalf("Add: %v", err)
+			}
+			if err := w.Add(typicalSite(t, 1001)); !errors.Is(err, broken) {
+				t.Errorf("the next Add: %v", err)
+			}
+			if err := w.Close(t.Context()); !errors.Is(err, broken) {
+				t.Errorf("Close: %v", err)
+			}
+			if err := w.Add(typicalSite(t, 1002)); err == nil {
+				t.Error("Add after Close")
+			}
+			if commits, err := Commits(t.Context(), dir, crashOptions.ScanID); err != nil || len(commits) > 0 {
+				t.Errorf("%d commits, %v", len(commits), err)
+			}
+			after := mustOpen(t, dir, crashOptions)
+			noOrphans(t, dir)
+			if after.DoneCount() != 0 {
+				t.Errorf("%d done", after.DoneCount())
+			}
+		})
+	}
+}
+
+// TestAbort shows that an aborted Writer keeps what was committed and nothing of the open part.
+func TestAbort(t *testing.T) {
+	dir := newDir(t)
+	w := mustOpen(t, dir, crashOptions)
+	add := func(w *Writer, seqs ...uint64) {
+		for _, seq := range seqs {
+			if err := w.Add(typicalSite(t, seq)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	add(w, 1, 2)
+	if err := w.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	add(w, 3)
+	if err := w.Abort(); err != nil {
+		t.Fatal(err)
+	}
+	noOrphans(t, dir)
+	w = mustOpen(t, dir, crashOptions)
+	done := map[uint64]bool{}
+	for seq := range uint64(5) {
+		done[seq] = w.Done(seq)
+	}
+	if want := map[uint64]bool{0: false, 1: true, 2: true, 3: false, 4: false}; !maps.Equal(done, want) {
+		t.Errorf("done %v", done)
+	}
+	// Numbers go on, and a cancelled Flush gives up.
+	add(w, 4)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.Flush(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("Flush: %v", err)
+	}
+	if err := w.Close(t.Context()); err == nil {
+		t.Error("Close after a failed Flush")
+	}
+	w = mustOpen(t, dir, crashOptions)
+	add(w, 4)
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	commits, err := Commits(t.Context(), dir, crashOptions.ScanID)
+	if err != nil || len(commits) != 2 || commits[1].N != 1 {
+		t.Errorf("%+v, %v", commits, err)
+	}
+}

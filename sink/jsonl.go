@@ -1,0 +1,268 @@
+package sink
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+)
+
+// JSONLines is the sink of `-o -`: a JSON object a site on one line, with the columns of sites by their names, and
+// `verdicts`, a list of objects with the columns of verdicts that are not already there. Absent values are null. Lines
+// are valid UTF-8, and whatever a terminal might obey (control characters, of the C1 block too, and characters that
+// reverse or hide text) is escaped. Lines appear at the latest a second after their site was added, whole.
+type JSONLines struct {
+	mu      sync.Mutex
+	copier  copier
+	out     *bufio.Writer
+	line    []byte
+	site    SiteRow
+	verdict VerdictRow
+	closed  bool
+	err     error
+	flusher *time.Timer
+}
+
+const (
+	jsonBuffer = 64 << 10
+	jsonDelay  = time.Second
+	jsonKeep   = 1 << 20 // bytes of a line's memory that is kept
+)
+
+// NewJSONLines returns a sink that writes to w. Of the options it uses ScanID and Registry.
+func NewJSONLines(w io.Writer, o Options) *JSONLines {
+	if o.Registry == nil {
+		o.Registry = tokens.Default()
+	}
+	return &JSONLines{
+		copier: newCopier(o.ScanID, o.Registry),
+		out:    bufio.NewWriterSize(w, jsonBuffer),
+	}
+}
+
+var (
+	siteFields    = jsonFieldsOf(reflect.TypeFor[SiteRow]())
+	verdictFields = jsonFieldsOf(reflect.TypeFor[VerdictRow](), "origin", "host", "port", "requested", "seq", "rank", "tld")
+)
+
+// Add writes a site's line.
+func (j *JSONLines) Add(s *audit.Site) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return errClosed
+	}
+	if j.err != nil {
+		return j.err
+	}
+	k := j.copier.key(s)
+	j.copier.site(&j.site, k, s)
+	b := append(j.line[:0], '{')
+	b = appendFields(b, siteFields, reflect.ValueOf(&j.site).Elem())
+	b = append(b, `,"verdicts":[`...)
+	for i := range s.Report.Verdicts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		j.copier.verdict(&j.verdict, k, &s.Report.Verdicts[i])
+		b = append(b, '{')
+		b = appendFields(b, verdictFields, reflect.ValueOf(&j.verdict).Elem())
+		b = append(b, '}')
+	}
+	b = append(b, "]}\n"...)
+	j.copier.reset()
+	if j.out.Available() < len(b) && j.out.Buffered() > 0 {
+		j.err = j.out.Flush() // whole lines only, so that a reader of a pipe never waits in the middle of one
+	}
+	if j.err == nil {
+		_, j.err = j.out.Write(b)
+	}
+	if j.line = b; cap(b) > jsonKeep {
+		j.line = nil
+	}
+	if j.err != nil {
+		j.err = fmt.Errorf("cannot write a JSON line: %w", j.err)
+		return j.err
+	}
+	if j.flusher == nil {
+		j.flusher = time.AfterFunc(jsonDelay, j.flushLater)
+	} else if j.out.Buffered() == len(b) {
+		j.flusher.Reset(jsonDelay)
+	}
+	return nil
+}
+
+// flushLater writes what has been waiting.
+func (j *JSONLines) flushLater() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.out.Flush(); err != nil && j.err == nil {
+		j.err = fmt.Errorf("cannot write a JSON line: %w", err)
+	}
+}
+
+// Close writes what is buffered. It does not close the io.Writer.
+func (j *JSONLines) Close(context.Context) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return nil
+	}
+	j.closed = true
+	if j.flusher != nil {
+		j.flusher.Stop()
+	}
+	if err := j.out.Flush(); err != nil && j.err == nil {
+		j.err = fmt.Errorf("cannot write a JSON line: %w", err)
+	}
+	return j.err
+}
+
+// jsonField is how a column is written: `"name":`, and which field it is.
+type jsonField struct {
+	label     string
+	index     int
+	optional  bool // null at the type's zero
+	timestamp bool
+	fields    []jsonField // of a struct, or of a list's structs
+}
+
+// jsonFieldsOf plans the columns of a row type, without some.
+func jsonFieldsOf(row reflect.Type, without ...string) []jsonField {
+	var fields []jsonField
+	for i := range row.NumField() {
+		f := row.Field(i)
+		if slices.Contains(without, columnName(f)) {
+			continue
+		}
+		field := jsonField{
+			label:     strconv.Quote(columnName(f)) + ":",
+			index:     i,
+			optional:  hasOption(f, "optional"),
+			timestamp: hasOption(f, "timestamp(millisecond)"),
+		}
+		if f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct {
+			field.fields = jsonFieldsOf(f.Type.Elem())
+		}
+		fields = append(fields, field)
+	}
+	return fields
+}
+
+// appendFields appends a row's columns without its braces.
+func appendFields(b []byte, fields []jsonField, row reflect.Value) []byte {
+	for i := range fields {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, fields[i].label...)
+		b = appendField(b, &fields[i], row.Field(fields[i].index))
+	}
+	return b
+}
+
+func appendField(b []byte, f *jsonField, v reflect.Value) []byte {
+	if f.optional && v.IsZero() {
+		return append(b, "null"...)
+	}
+	if f.timestamp {
+		b = append(b, '"')
+		b = time.UnixMilli(v.Int()).UTC().AppendFormat(b, "2006-01-02T15:04:05.000Z07:00")
+		return append(b, '"')
+	}
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	switch v.Kind() {
+	case reflect.Bool:
+		return strconv.AppendBool(b, v.Bool())
+	case reflect.Int32, reflect.Int64:
+		return strconv.AppendInt(b, v.Int(), 10)
+	case reflect.Float32:
+		return strconv.AppendFloat(b, v.Float(), 'f', -1, 32)
+	case reflect.Float64:
+		return appendJSONFloat(b, v.Float())
+	case reflect.String:
+		return appendJSONString(b, v.String())
+	case reflect.Slice:
+		b = append(b, '[')
+		for i := range v.Len() {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			if element := v.Index(i); element.Kind() == reflect.Struct {
+				b = append(b, '{')
+				b = appendFields(b, f.fields, element)
+				b = append(b, '}')
+			} else {
+				b = appendJSONString(b, element.String())
+			}
+		}
+		return append(b, ']')
+	}
+	panic("sink: a column of kind " + v.Kind().String()) // a row type that no test has seen
+}
+
+// appendJSONFloat spells a finite number; others, which JSON does not have, are null.
+func appendJSONFloat(b []byte, f float64) []byte {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return append(b, "null"...)
+	}
+	format := byte('f')
+	if a := math.Abs(f); a != 0 && (a < 1e-6 || a >= 1e21) {
+		format = 'e'
+	}
+	return strconv.AppendFloat(b, f, format, -1, 64)
+}
+
+const hexDigits = "0123456789abcdef"
+
+// appendJSONString appends a JSON string of printable characters only.
+func appendJSONString(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c < utf8.RuneSelf {
+			switch {
+			case c == '"' || c == '\\':
+				b = append(b, '\\', c)
+			case c == '\n':
+				b = append(b, `\n`...)
+			case c == '\t':
+				b = append(b, `\t`...)
+			case c < 0x20 || c == 0x7f:
+				b = appendEscape(b, rune(c))
+			default:
+				b = append(b, c)
+			}
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if unicode.IsPrint(r) {
+			b = utf8.AppendRune(b, r)
+		} else if r1, r2 := utf16.EncodeRune(r); r1 != unicode.ReplacementChar {
+			b = appendEscape(appendEscape(b, r1), r2)
+		} else {
+			b = appendEscape(b, r)
+		}
+		i += size
+	}
+	return append(b, '"')
+}
+
+func appendEscape(b []byte, r rune) []byte {
+	return append(b, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
+}

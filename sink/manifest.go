@@ -1,0 +1,184 @@
+package sink
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+)
+
+// Manifest says what a scan is: written when it starts, compared when it resumes, completed at its end.
+type Manifest struct {
+	SchemaVersion   int        `json:"schema_version"`
+	ScanID          string     `json:"scan_id"`
+	State           State      `json:"state"`
+	ScanDate        string     `json:"scan_date"` // partition of all its parts
+	StartedAt       time.Time  `json:"started_at"`
+	ResumedAt       *time.Time `json:"resumed_at,omitempty"` // the last time
+	FinishedAt      *time.Time `json:"finished_at,omitempty"`
+	ToolVersion     string     `json:"tool_version"`
+	RegistryVersion string     `json:"registry_version"`
+	Tables          []string   `json:"tables"`
+	Config          []Setting  `json:"config"`
+	Inputs          []Input    `json:"inputs"`
+	Counts          *Counts    `json:"counts,omitempty"` // once complete
+}
+
+// State is how far a scan is.
+type State string
+
+// The states.
+const (
+	Running  State = "running"
+	Complete State = "complete"
+)
+
+// Setting is one value of a scan's configuration, as given.
+type Setting struct {
+	Name  string `json:"name"` // as the flag is spelled, without dashes
+	Value string `json:"value"`
+	// Answers says that another value would give other rows (a body limit, a user agent), so that a scan cannot be
+	// resumed with it. Concurrency, rates and progress are not so.
+	Answers bool `json:"changes_answers,omitempty"`
+}
+
+// Input is one list, and what tells it from others.
+type Input struct {
+	Name        string `json:"name"`
+	Fingerprint string `json:"fingerprint"`
+}
+
+// Counts are a complete scan's totals.
+type Counts struct {
+	Rows  int64            `json:"rows"`  // finished origins
+	Parts int              `json:"parts"` // commits
+	Bytes int64            `json:"bytes"` // of all files
+	Files map[string]int64 `json:"table_rows"`
+}
+
+// ChangedError says that a scan cannot be resumed, because what would change its answers has changed.
+type ChangedError struct {
+	ScanID string
+	What   string // "input", "--max-body", "the token registry" …
+	Was    string
+	Now    string
+}
+
+func (e *ChangedError) Error() string {
+	return fmt.Sprintf("cannot resume scan %s: %s was %q and is now %q; begin it anew with --restart, or give another --scan-id",
+		e.ScanID, e.What, e.Was, e.Now)
+}
+
+const maxManifest = 64 << 20
+
+// ReadManifest reads a scan's manifest; store.ErrNotExist where there is no such scan.
+func ReadManifest(ctx context.Context, st store.Store, scanID string) (*Manifest, error) {
+	if err := CheckScanID(scanID); err != nil {
+		return nil, err
+	}
+	data, err := store.ReadAll(ctx, st, manifestName(scanID), maxManifest)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the manifest of scan %s: %w", scanID, err)
+	}
+	m := &Manifest{}
+	if err := json.Unmarshal(data, m); err != nil {
+		return nil, fmt.Errorf("cannot read the manifest of scan %s: %w", scanID, err)
+	}
+	if m.ScanID != scanID || checkDate(m.ScanDate) != nil {
+		return nil, fmt.Errorf("cannot read the manifest of scan %s: it names scan %.80q, date %.40q", scanID, m.ScanID, m.ScanDate)
+	}
+	return m, nil
+}
+
+func (m *Manifest) write(ctx context.Context, st store.Store) error {
+	data, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return fmt.Errorf("cannot write the manifest of scan %s: %w", m.ScanID, err)
+	}
+	return st.Put(ctx, manifestName(m.ScanID), append(data, '\n'))
+}
+
+// newManifest is the manifest of a scan that starts now.
+func newManifest(o *Options, now time.Time) *Manifest {
+	return &Manifest{
+		SchemaVersion: SchemaVersion, ScanID: o.ScanID, State: Running, ScanDate: o.Date, StartedAt: now,
+		ToolVersion: o.ToolVersion, RegistryVersion: o.Registry.Version,
+		Tables: o.Tables, Config: o.Config, Inputs: o.Inputs,
+	}
+}
+
+// resume checks that a scan may go on as o says, and updates what may change. The date stays that of the first start.
+func (m *Manifest) resume(o *Options, now time.Time) error {
+	changed := func(what, was, is string) error {
+		if was == is {
+			return nil
+		}
+		return &ChangedError{ScanID: m.ScanID, What: what, Was: was, Now: is}
+	}
+	errs := []error{
+		changed("the schema version", fmt.Sprint(m.SchemaVersion), fmt.Sprint(SchemaVersion)),
+		changed("the token registry", m.RegistryVersion, o.Registry.Version),
+		changed("--tables", strings.Join(m.Tables, ","), strings.Join(o.Tables, ",")),
+		changed("the number of inputs", fmt.Sprint(len(m.Inputs)), fmt.Sprint(len(o.Inputs))),
+	}
+	for i := range min(len(m.Inputs), len(o.Inputs)) {
+		// A list may be moved or renamed; what counts is what it says.
+		errs = append(errs, changed(fmt.Sprintf("the fingerprint of input %.200s", o.Inputs[i].Name), m.Inputs[i].Fingerprint, o.Inputs[i].Fingerprint))
+	}
+	errs = append(errs, changedSettings(m.Config, o.Config, changed))
+	if err := first(errs); err != nil {
+		return err
+	}
+	m.ToolVersion, m.Config, m.Inputs = o.ToolVersion, o.Config, o.Inputs
+	m.ResumedAt = &now
+	return nil
+}
+
+// changedSettings compares the settings that change answers; one that only one side has counts as "" on the other.
+func changedSettings(was, now []Setting, changed func(what, was, is string) error) error {
+	value := func(settings []Setting, name string) string {
+		for _, s := range settings {
+			if s.Name == name {
+				return s.Value
+			}
+		}
+		return ""
+	}
+	for _, s := range slices.Concat(was, now) {
+		if s.Answers {
+			if err := changed("--"+s.Name, value(was, s.Name), value(now, s.Name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func first(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loadManifest reads the manifest of the scan to write, or begins one.
+func loadManifest(ctx context.Context, st store.Store, o *Options, now time.Time) (*Manifest, error) {
+	m, err := ReadManifest(ctx, st, o.ScanID)
+	if errors.Is(err, store.ErrNotExist) {
+		return newManifest(o, now), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := m.resume(o, now); err != nil {
+		return nil, err
+	}
+	return m, nil
+}

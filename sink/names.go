@@ -1,0 +1,95 @@
+package sink
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// This file is how things are called inside a dataset. A part's name is read from its right, so a scan id may contain
+// dashes and a shard may not.
+
+// scansFolder is the folder of all manifests and commits.
+const scansFolder = "_scans/"
+
+func scanFolder(scanID string) string    { return scansFolder + scanID + "/" }
+func manifestName(scanID string) string  { return scanFolder(scanID) + "manifest.json" }
+func lockName(scanID string) string      { return scanFolder(scanID) + "lock" }
+func commitsFolder(scanID string) string { return scanFolder(scanID) + "commits/" }
+func rejectsName(scanID string) string   { return "_rejects/" + scanID + ".jsonl" }
+
+func commitName(scanID, shard string, n int) string {
+	return commitsFolder(scanID) + shard + "-" + strconv.Itoa(n) + ".json"
+}
+
+func partitionFolder(table, date string) string { return table + "/scan_date=" + date + "/" }
+
+func partName(table, date, scanID, shard string, n int) string {
+	return partitionFolder(table, date) + "part-" + scanID + "-" + shard + "-" + strconv.Itoa(n) + ".parquet"
+}
+
+// StatsName is the name of a table that is computed from a whole scan (TableTokenStats, TableRecordStats).
+func StatsName(table, date, scanID string) string {
+	return partitionFolder(table, date) + "part-" + scanID + ".parquet"
+}
+
+// splitPart reads a part's file name, without its folder; ok is false for other files.
+func splitPart(base string) (scanID, shard string, n int, ok bool) {
+	rest, ok1 := strings.CutPrefix(base, "part-")
+	rest, ok2 := strings.CutSuffix(rest, ".parquet")
+	i := strings.LastIndexByte(rest, '-')
+	if !ok1 || !ok2 || i < 0 {
+		return "", "", 0, false
+	}
+	n, err := strconv.Atoi(rest[i+1:])
+	if err != nil {
+		return "", "", 0, false
+	}
+	rest = rest[:i]
+	if i = strings.LastIndexByte(rest, '-'); i < 0 {
+		return "", "", 0, false
+	}
+	return rest[:i], rest[i+1:], n, true
+}
+
+// ErrScanID says that a scan id or shard cannot be part of a file name.
+var ErrScanID = errors.New("not a valid scan id")
+
+// CheckScanID reports, as an error that wraps ErrScanID, why a text cannot be a scan id: it must be 1 to 64 letters,
+// digits, dashes, underscores and dots, and begin with a letter or digit.
+func CheckScanID(id string) error {
+	if id == "" || len(id) > maxVersion || !alphanumeric(id[0]) {
+		return fmt.Errorf("%w: %.80q", ErrScanID, id)
+	}
+	for i := 0; i < len(id); i++ {
+		if c := id[i]; !alphanumeric(c) && c != '-' && c != '_' && c != '.' {
+			return fmt.Errorf("%w: %.80q", ErrScanID, id)
+		}
+	}
+	return nil
+}
+
+func checkShard(shard string) error {
+	if shard == "" || len(shard) > 32 {
+		return fmt.Errorf("%w: shard %.80q", ErrScanID, shard)
+	}
+	for i := 0; i < len(shard); i++ {
+		if !alphanumeric(shard[i]) {
+			return fmt.Errorf("%w: shard %.80q", ErrScanID, shard)
+		}
+	}
+	return nil
+}
+
+func alphanumeric(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+func checkDate(date string) error {
+	if _, err := time.Parse(time.DateOnly, date); err != nil {
+		return fmt.Errorf("%.40q is no date of the form YYYY-MM-DD", date)
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package sink
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+)
+
+// Reject is an input line that is no origin.
+type Reject struct {
+	Input  string `json:"input"`  // name of the list
+	Line   int64  `json:"line"`   // 1-based, in that list
+	Text   string `json:"text"`   // the line, at most MaxReject bytes
+	Reason string `json:"reason"` // ours
+}
+
+// Rejects writes _rejects/<scan-id>.jsonl: a JSON line a rejected input line. It appears at Close, replacing what an
+// earlier run of the scan wrote: a resumed scan reads its lists from their beginning. Its methods may be called from
+// several goroutines.
+type Rejects struct {
+	mu    sync.Mutex
+	draft store.Draft
+	out   *bufio.Writer
+	line  []byte
+	count int64
+}
+
+// OpenRejects begins the file. The Writer of the scan should be open: its lock covers this file too.
+func OpenRejects(ctx context.Context, st store.Store, scanID string) (*Rejects, error) {
+	if err := CheckScanID(scanID); err != nil {
+		return nil, err
+	}
+	name := rejectsName(scanID)
+	if err := st.Sweep(ctx, name); err != nil {
+		return nil, err
+	}
+	draft, err := st.Create(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return &Rejects{draft: draft, out: bufio.NewWriterSize(draft, 64<<10)}, nil
+}
+
+// Add writes a line.
+func (r *Rejects) Add(reject Reject) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.count++
+	b := append(r.line[:0], `{"input":`...)
+	b = appendJSONString(b, bounded(reject.Input, MaxInput))
+	b = fmt.Appendf(b, `,"line":%d,"text":`, reject.Line)
+	b = appendJSONString(b, bounded(reject.Text, MaxReject))
+	b = append(b, `,"reason":`...)
+	b = appendJSONString(b, bounded(reject.Reason, MaxReject))
+	r.line = append(b, '}', '\n')
+	if _, err := r.out.Write(r.line); err != nil {
+		return fmt.Errorf("cannot write the rejects: %w", err)
+	}
+	return nil
+}
+
+// bounded is a string as valid UTF-8 of at most limit bytes.
+func bounded(s string, limit int) string { return string(appendValid(nil, []byte(s), limit)) }
+
+// Count is how many lines were added.
+func (r *Rejects) Count() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.count
+}
+
+// Close publishes the file.
+func (r *Rejects) Close(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err := r.out.Flush()
+	if err == nil {
+		err = r.draft.Seal()
+	}
+	if err == nil {
+		err = r.draft.Publish(ctx)
+	}
+	return errors.Join(err, r.draft.Discard())
+}
+
+// Discard drops the file. After Close it does nothing.
+func (r *Rejects) Discard() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.draft.Discard()
+}

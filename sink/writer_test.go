@@ -1,0 +1,539 @@
+package sink
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+)
+
+// TestOneWriter shows that a scan has one writer at a time, and that the error names it.
+func TestOneWriter(t *testing.T) {
+	dir := newDir(t)
+	w := mustOpen(t, dir, Options{ScanID: "one"})
+	_, err := Open(t.Context(), dir, Options{ScanID: "one"})
+	held, ok := errors.AsType[*HeldError](err)
+	if !ok || held.Holder.PID != os.Getpid() || held.Holder.StartedAt.IsZero() {
+		t.Fatalf("the second Open: %v", err)
+	}
+	if host, _ := os.Hostname(); !strings.Contains(err.Error(), host) {
+		t.Errorf("the error names no host: %v", err)
+	}
+	mustOpen(t, dir, Options{ScanID: "two"})
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustOpen(t, dir, Options{ScanID: "one"})
+}
+
+// TestResume shows what may differ when a scan resumes, and what is refused by name.
+func TestResume(t *testing.T) {
+	base := func() Options {
+		return Options{
+			ScanID: "r", Date: "2026-11-20", ToolVersion: "1", Tables: []string{TableSites},
+			Config: []Setting{{"max-body", "512000", true}, {"concurrency", "1000", false}},
+			Inputs: []Input{{"top.csv", "abc"}, {"more.csv", "def"}},
+		}
+	}
+	f := func(change func(*Options), want string) {
+		t.Helper()
+		dir := newDir(t)
+		w := mustOpen(t, dir, base())
+		if err := w.Add(typicalSite(t, 5)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		o := base()
+		change(&o)
+		w, err := Open(t.Context(), dir, o)
+		if want == "" {
+			if err != nil {
+				t.Errorf("cannot resume: %v", err)
+				return
+			}
+			if !w.Done(5) || w.Done(4) || w.ScanDate() != "2026-11-20" {
+				t.Errorf("resumed with %d done, date %s", w.DoneCount(), w.ScanDate())
+			}
+			if err := w.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		if _, ok := errors.AsType[*ChangedError](err); !ok || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--restart") || !strings.Contains(err.Error(), "--scan-id") {
+			t.Errorf("want an error with %q and the remedy, got %v", want, err)
+		}
+		o.Restart = true
+		w, err = Open(t.Context(), dir, o)
+		if err != nil {
+			t.Errorf("cannot restart: %v", err)
+			return
+		}
+		if w.Done(5) || w.DoneCount() != 0 {
+			t.Errorf("restarted with %d done", w.DoneCount())
+		}
+		for entry := range dir.List(t.Context(), "") {
+			if entry.Name != "_scans/r/manifest.json" {
+				t.Errorf("left by --restart: %s", entry.Name)
+			}
+		}
+		if err := w.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	f(func(*Options) {}, "")
+	f(func(o *Options) { o.Date = "2026-11-21" }, "")
+	f(func(o *Options) { o.Config[1].Value = "10" }, "")
+	f(func(o *Options) { o.ToolVersion = "2" }, "")
+	f(func(o *Options) { o.Inputs[0].Name = "moved/top.csv" }, "")
+	f(func(o *Options) { o.Config = append(o.Config, Setting{"progress", "none", false}) }, "")
+	f(func(o *Options) { o.Config[0].Value = "1000" }, `--max-body was "512000" and is now "1000"`)
+	f(func(o *Options) { o.Config = o.Config[1:] }, `--max-body was "512000" and is now ""`)
+	f(func(o *Options) { o.Config = append(o.Config, Setting{"strict-tls", "true", true}) }, "--strict-tls")
+	f(func(o *Options) { o.Inputs[1].Fingerprint = "xyz" }, "more.csv")
+	f(func(o *Options) { o.Inputs = o.Inputs[:1] }, "the number of inputs")
+	f(func(o *Options) { o.Tables = []string{TableSites, TableVerdicts} }, "--tables")
+	f(func(o *Options) { r := *typicalRegistry(t); r.Version = "other"; o.Registry = &r }, "the token registry")
+}
+
+// TestRestartLeavesOthers shows that --restart deletes the files of its scan, whatever their table and date, and no
+// others, though their names begin alike.
+func TestRestartLeavesOthers(t *testing.T) {
+	dir := newDir(t)
+	for _, id := range []string{"a", "a-0", "a-0-1"} {
+		w := mustOpen(t, dir, Options{ScanID: id, Date: "2026-11-21"})
+		if err := w.Add(typicalSite(t, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, table := range []string{TableTokenStats, TableRecordStats} {
+			if err := dir.Put(t.Context(), StatsName(table, "2026-11-21", id), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := dir.Put(t.Context(), rejectsName("a-0"), nil); err != nil {
+		t.Fatal(err)
+	}
+	w := mustOpen(t, dir, Options{ScanID: "a-0", Restart: true})
+	if w.DoneCount() != 0 {
+		t.Errorf("%d done", w.DoneCount())
+	}
+	left := map[string]int{}
+	for entry, err := range dir.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		left[strings.SplitN(entry.Name, "/", 2)[0]]++
+		if strings.Contains(entry.Name, "part-a-0-0-0.") || strings.HasSuffix(entry.Name, "part-a-0.parquet") {
+			t.Errorf("left: %s", entry.Name)
+		}
+	}
+	want := map[string]int{"_scans": 2 + 2 + 1, "sites": 2, "verdicts": 2, "evidence": 2, "bodies": 2, "token_stats": 2, "record_stats": 2}
+	if !reflect.DeepEqual(left, want) {
+		t.Errorf("left %v, want %v", left, want)
+	}
+	for _, id := range []string{"a", "a-0-1"} {
+		if rows := readAll[SiteRow](t, dir, id, TableSites); len(rows) != 1 {
+			t.Errorf("scan %s has %d rows", id, len(rows))
+		}
+	}
+}
+
+// TestShards shows that two shards of one scan keep apart, and that resuming one leaves the other's files.
+func TestShards(t *testing.T) {
+	dir := newDir(t)
+	for i, shard := range []string{"0", "1", "10"} {
+		w := mustOpen(t, dir, Options{ScanID: "s", Shard: shard, Date: "2026-11-21"})
+		if w.DoneCount() != uint64(i) {
+			t.Errorf("shard %s begins with %d done", shard, w.DoneCount())
+		}
+		if err := w.Add(typicalSite(t, uint64(i))); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A file of shard 1 without a commit stays when shard 10 resumes, and goes when shard 1 does.
+	orphan := partName(TableSites, "2026-11-21", "s", "1", 7)
+	if err := dir.Put(t.Context(), orphan, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		shard string
+		there bool
+	}{{"10", true}, {"1", false}} {
+		w := mustOpen(t, dir, Options{ScanID: "s", Shard: step.shard})
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(dir.Root(), orphan)); (err == nil) != step.there {
+			t.Errorf("after shard %s the file is there: %v", step.shard, err == nil)
+		}
+	}
+	if rows := readAll[SiteRow](t, dir, "s", TableSites); len(rows) != 3 {
+		t.Errorf("%d rows", len(rows))
+	}
+}
+
+// TestDamageIsNoticed shows that a scan does not resume on top of committed files that are gone or cut.
+func TestDamageIsNoticed(t *testing.T) {
+	dir := newDir(t)
+	writeSites(t, dir, "d", typicalSite(t, 1))
+	name := filepath.Join(dir.Root(), partName(TableSites, "2026-11-21", "d", "0", 0))
+	if err := os.Truncate(name, 100); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), dir, Options{ScanID: "d"}); err == nil || !strings.Contains(err.Error(), "verify") {
+		t.Errorf("Open on a cut file: %v", err)
+	}
+	scan, err := ReadScan(t.Context(), dir, "d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err = range Rows[SiteRow](t.Context(), scan, TableSites) {
+	}
+	if err == nil {
+		t.Error("a cut file was read")
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), dir, Options{ScanID: "d"}); err == nil {
+		t.Error("Open without a committed file")
+	}
+	commit := filepath.Join(dir.Root(), commitName("d", "0", 0))
+	if err := os.WriteFile(commit, []byte("{"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), dir, Options{ScanID: "d"}); err == nil {
+		t.Error("Open with a broken commit")
+	}
+	// An empty record is a claim of a process that died: it never counted.
+	if err := os.WriteFile(commit, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	w := mustOpen(t, dir, Options{ScanID: "d"})
+	if w.DoneCount() != 0 {
+		t.Errorf("%d done", w.DoneCount())
+	}
+	if err := w.Add(typicalSite(t, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if rows := readAll[SiteRow](t, dir, "d", TableSites); len(rows) != 1 {
+		t.Errorf("%d rows", len(rows))
+	}
+}
+
+// TestPartAge shows that an idle scan commits its part when it is old enough, and that the age begins with a row.
+func TestPartAge(t *testing.T) {
+	dir := newDir(t)
+	synctest.Test(t, func(t *testing.T) {
+		w, err := Open(t.Context(), dir, Options{ScanID: "age", PartAge: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		commits := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			got, err := Commits(t.Context(), dir, "age")
+			if err != nil || len(got) != want {
+				t.Fatalf("after %v %d commits, want %d (%v)", time.Now(), len(got), want, err)
+			}
+		}
+		for n := range 3 {
+			time.Sleep(10 * time.Minute)
+			commits(n)
+			if err := w.Add(typicalSite(t, uint64(n))); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute - time.Second)
+			commits(n)
+			time.Sleep(2 * time.Second)
+			commits(n + 1)
+		}
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestOptions(t *testing.T) {
+	dir := newDir(t)
+	f := func(change func(*Options)) {
+		t.Helper()
+		o := Options{ScanID: "x"}
+		change(&o)
+		if w, err := Open(t.Context(), dir, o); err == nil {
+			t.Errorf("opened %+v", o)
+			_ = w.Abort()
+		}
+	}
+	f(func(o *Options) { o.ScanID = "" })
+	f(func(o *Options) { o.ScanID = "../x" })
+	f(func(o *Options) { o.ScanID = ".x" })
+	f(func(o *Options) { o.ScanID = strings.Repeat("x", 65) })
+	f(func(o *Options) { o.Shard = "a-b" })
+	f(func(o *Options) { o.Date = "21.11.2026" })
+	f(func(o *Options) { o.Tables = []string{} })
+	f(func(o *Options) { o.Tables = []string{"token_stats"} })
+	f(func(o *Options) { o.Tables = []string{"sites", "sites"} })
+	f(func(o *Options) { o.PartRows = -1 })
+}
+
+// TestScans lists the scans of a dataset by their start.
+func TestScans(t *testing.T) {
+	dir := newDir(t)
+	synctest.Test(t, func(t *testing.T) {
+		for _, id := range []string{"b", "a"} {
+			writeSites(t, dir, id, typicalSite(t, 1))
+			time.Sleep(time.Second)
+		}
+	})
+	all, err := Scans(t.Context(), dir)
+	if err != nil || len(all) != 2 || all[0].ScanID != "b" || all[1].ScanID != "a" {
+		t.Errorf("%v, %v", all, err)
+	}
+	if _, err := ReadScan(t.Context(), dir, "c"); !errors.Is(err, store.ErrNotExist) {
+		t.Errorf("a scan that is not there: %v", err)
+	}
+}
+
+// TestHugeSites shows that sites of many megabytes end a row group early rather than fill memory.
+func TestHugeSites(t *testing.T) {
+	dir := newDir(t)
+	w := mustOpen(t, dir, Options{ScanID: "huge", Tables: []string{TableSites, TableBodies}})
+	site := typicalSite(t, 1)
+	site.Fetch.Body = bytes.Repeat([]byte("Disallow: /x\n"), 1<<20)
+	for i := range uint64(5) {
+		site.Seq, site.Report.BodyHash = i, i+1
+		if err := w.Add(site); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.open.flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := readAll[BodyRow](t, dir, "huge", TableBodies); len(got) != 5 || !bytes.Equal(got[4].Body, site.Fetch.Body) {
+		t.Errorf("%d bodies", len(got))
+	}
+	if w.open != nil {
+		t.Error("the part is still open")
+	}
+}
+
+// TestJSONLines shows that a line has the columns of sites and the rest of those of verdicts, that all values survive,
+// and that no line shows anything that a terminal would obey.
+func TestJSONLines(t *testing.T) {
+	var out bytes.Buffer
+	j := NewJSONLines(&out, Options{ScanID: "json"})
+	for _, s := range []func() error{
+		func() error { return j.Add(typicalSite(t, 7)) },
+		func() error { return j.Add(deadSite(t, 8)) },
+		func() error { return j.Add(extremeSite(t, 9)) },
+		func() error { return j.Close(t.Context()) },
+		func() error { return j.Close(t.Context()) },
+	} {
+		if err := s(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.Add(typicalSite(t, 1)); err == nil {
+		t.Error("Add after Close")
+	}
+	for _, r := range out.String() {
+		if r != '\n' && (r == utf8.RuneError || !unicode.IsPrint(r)) && r != '\ufffd' {
+			t.Errorf("unescaped %q", r)
+		}
+	}
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	if len(lines) != 3 {
+		t.Fatalf("%d lines", len(lines))
+	}
+	schema := Schema()
+	for i, line := range lines {
+		var object map[string]any
+		if err := json.Unmarshal([]byte(line), &object); err != nil {
+			t.Fatalf("line %d: %v\n%s", i, err, line)
+		}
+		for _, c := range schema[0].Columns {
+			v, ok := object[c.Name]
+			if !ok || (v == nil) && !strings.HasSuffix(c.Type, "?") {
+				t.Errorf("line %d: column %s is %v", i, c.Name, v)
+			}
+		}
+		if len(object) != len(schema[0].Columns)+1 {
+			t.Errorf("line %d has %d names", i, len(object))
+		}
+	}
+	golden(t, "testdata/site.jsonl", []byte(strings.ReplaceAll(lines[0]+"\n"+lines[1]+"\n", typicalVersion(t), "VERSION")))
+	var extreme struct {
+		Server   string
+		Verdicts []struct{ Token string }
+	}
+	if err := json.Unmarshal([]byte(lines[2]), &extreme); err != nil {
+		t.Fatal(err)
+	}
+	if want := "a\ufffd\x00\x1b[31m\u202e\ufffd\ufffd"; extreme.Server != want || extreme.Verdicts[4].Token != want {
+		t.Errorf("server %q, token %q", extreme.Server, extreme.Verdicts[4].Token)
+	}
+}
+
+// TestJSONLinesFlow shows that a slow stream of sites is not held back.
+func TestJSONLinesFlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		j := NewJSONLines(&out, Options{ScanID: "json"})
+		for n := 1; n <= 3; n++ {
+			if err := j.Add(typicalSite(t, 1)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(jsonDelay + time.Millisecond)
+			synctest.Wait()
+			if got := strings.Count(out.String(), "\n"); got != n {
+				t.Errorf("%d lines, want %d", got, n)
+			}
+		}
+		if err := j.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, os.ErrClosed }
+
+func TestJSONLinesError(t *testing.T) {
+	j := NewJSONLines(failingWriter{}, Options{})
+	var err error
+	for i := 0; err == nil && i < 1000; i++ {
+		err = j.Add(typicalSite(t, 1))
+	}
+	if !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Add: %v", err)
+	}
+	if err := j.Close(t.Context()); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+func TestRejects(t *testing.T) {
+	dir := newDir(t)
+	r, err := OpenRejects(t.Context(), dir, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, reject := range []Reject{
+		{"top.csv", 7, "http://user@host/", "user info is not allowed"},
+		{"top.csv", 8, "a\xff\x00\x1b]0;x\a\"\\\u009b" + strings.Repeat("€", 1000), "not a host name"},
+	} {
+		if err := r.Add(reject); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := store.ReadAll(t.Context(), dir, "_rejects/x.jsonl", 1<<20); !errors.Is(err, store.ErrNotExist) {
+		t.Errorf("the file shows before Close: %v", err)
+	}
+	if r.Count() != 2 {
+		t.Errorf("Count() = %d", r.Count())
+	}
+	if err := r.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	data, err := store.ReadAll(t.Context(), dir, "_rejects/x.jsonl", 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	var first, second Reject
+	if err := errors.Join(decoder.Decode(&first), decoder.Decode(&second)); err != nil {
+		t.Fatal(err)
+	}
+	if want := (Reject{"top.csv", 7, "http://user@host/", "user info is not allowed"}); first != want {
+		t.Errorf("%+v", first)
+	}
+	if !strings.HasPrefix(second.Text, "a\ufffd\x00\x1b]0;x\a\"\\\u009b€€") || len(second.Text) > MaxReject || len(second.Text) < MaxReject-3 {
+		t.Errorf("%q", second.Text)
+	}
+	if bytes.ContainsAny(data, "\x1b\x00\a\u009b") {
+		t.Errorf("unescaped: %q", data)
+	}
+}
+
+// FuzzText compares the repair of texts with the standard library's, and checks the bounds.
+func FuzzText(f *testing.F) {
+	f.Add([]byte("plain"), 10)
+	f.Add([]byte("a\xffb\xe2\x82"), 4)
+	f.Add([]byte("€€€"), 7)
+	f.Add([]byte("\xf0\x9f\x92\xa9\xed\xa0\x80"), 500)
+	f.Fuzz(func(t *testing.T, raw []byte, limit int) {
+		if limit < 1 || limit > 5000 {
+			return
+		}
+		c := &copier{}
+		got := c.text(raw, limit)
+		if len(got) > limit || !utf8.ValidString(got) {
+			t.Fatalf("text(%q, %d) = %q", raw, limit, got)
+		}
+		var whole strings.Builder
+		for _, r := range string(raw) { // a range yields U+FFFD for each byte of no character
+			whole.WriteRune(r)
+		}
+		want := whole.String()
+		if !strings.HasPrefix(want, got) {
+			t.Fatalf("text(%q, %d) = %q, no prefix of %q", raw, limit, got, want)
+		}
+		if len(raw) < limit && len(want) <= limit && got != want {
+			t.Fatalf("text(%q, %d) = %q, want %q", raw, limit, got, want)
+		}
+		if again := c.text([]byte(got), limit); again != got && len(got) < limit {
+			t.Fatalf("text(%q) = %q", got, again)
+		}
+		second := c.text([]byte("second"), 10)
+		if second != "second" || got != c.ours(got, limit) {
+			t.Fatalf("texts overlap: %q", second)
+		}
+	})
+}
+
+// TestOpenContext shows that the context of Open may end without ending the Writer.
+func TestOpenContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	dir := newDir(t)
+	w, err := Open(ctx, dir, Options{ScanID: "ctx"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := w.Add(typicalSite(t, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if rows := readAll[SiteRow](t, dir, "ctx", TableSites); len(rows) != 1 {
+		t.Errorf("%d rows", len(rows))
+	}
+}
