@@ -1,0 +1,63 @@
+package pipeline
+
+import "time"
+
+// event is something that becomes due: a key of a level whose next exchange may happen, or a record whose later try
+// has come.
+type event struct {
+	at    time.Duration // since the run began
+	what  uint64        // a key, or a ref where level is wake
+	level uint8
+}
+
+// The levels of events that are no level's: a record wakes, or the next round through the spilled records is due.
+const (
+	wake  = 255
+	round = 254
+)
+
+// events is a heap of events, the earliest first. It is typed and four-ary: container/heap would box every event.
+type events []event
+
+func (h *events) push(e event) {
+	*h = append(*h, e)
+	s := *h
+	i := len(s) - 1
+	for i > 0 {
+		parent := (i - 1) / 4
+		if s[parent].at <= e.at {
+			break
+		}
+		s[i] = s[parent]
+		i = parent
+	}
+	s[i] = e
+}
+
+func (h *events) pop() event {
+	s := *h
+	first, last := s[0], s[len(s)-1]
+	s = s[:len(s)-1]
+	*h = s
+	i := 0
+	for {
+		child := 4*i + 1
+		if child >= len(s) {
+			break
+		}
+		for j := child + 1; j < min(child+4, len(s)); j++ {
+			if s[j].at < s[child].at {
+				child = j
+			}
+		}
+		if s[child].at >= last.at {
+			break
+		}
+		s[i] = s[child]
+		i = child
+	}
+	if len(s) > 0 {
+		s[i] = last
+	}
+	return first
+}

@@ -1,0 +1,379 @@
+// Package pipeline answers one question: when? It takes origins from a source through the stages resolve, schedule,
+// ask, judge and keep, and owns all waiting between them: rates, redirect hops, later tries, back-pressure, the end.
+//
+// The package is laid out as an origin travels:
+//
+//	pipeline.go  what a run is made of, and its stages in order
+//	record.go    an origin that waits: 128 bytes and no body
+//	schedule.go  who is asked next: one goroutine, queues by host, by address and in all
+//	rate.go      the fixed-size tables that remember when a key was last asked
+//	events.go    what happens at which time
+//	spill.go     where waiters go that memory does not hold
+//	tray.go      an origin that is being asked
+//	progress.go  the counters that a display polls
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/origin"
+)
+
+// Entry is one origin of the list.
+type Entry struct {
+	Seq    uint64 // 0-based line over all inputs
+	Input  string // as listed
+	Origin origin.Origin
+	Rank   int64  // 0 where the list has none
+	Label  string // "" where the list has none
+}
+
+// Source yields the list. Next returns io.EOF at its end; any other error ends the run, with everything before it kept.
+// It is called from one goroutine.
+type Source interface {
+	Next() (Entry, error)
+}
+
+// Fetcher performs single exchanges. Its methods are called from many goroutines, and none of them waits for a rate.
+type Fetcher interface {
+	// First is what to ask of an origin that begins an attempt.
+	First(o origin.Origin, past exchange.Past) exchange.Target
+	// Resolve finds the address to dial for a target. A failure is data in the Lookup.
+	Resolve(ctx context.Context, t exchange.Target) exchange.Lookup
+	// Do performs one exchange, fills x.Response, updates x.Past and says what comes next. A failing origin is data.
+	Do(ctx context.Context, x *exchange.Exchange) exchange.Next
+}
+
+// Judge says what a site's answer amounts to. It is called from several goroutines, each with a Site of its own.
+type Judge interface {
+	Judge(*audit.Site)
+}
+
+// Sink keeps judged sites. Add is called from one goroutine and copies what it keeps: the Site is reused when it
+// returns. An error ends the run.
+type Sink interface {
+	Add(*audit.Site) error
+}
+
+// Config is what a run may be told. Zero rates mean no limit.
+type Config struct {
+	Concurrency int // exchanges in flight, and with it trays; at least 1
+
+	HostRate float64 // exchanges a second to one host name
+	IPRate   float64 // exchanges a second to one address
+	Rate     float64 // exchanges a second in all
+
+	// Skip reports whether an entry is already kept by an earlier run of the same scan; nil skips nothing.
+	Skip func(seq uint64) bool
+
+	// MaxWaiting bounds the origins that wait in memory; 0 is DefaultMaxWaiting. What exceeds it goes to a file in
+	// SpillDir ("" is the system's folder for temporary files) that is gone with the process.
+	MaxWaiting int
+	SpillDir   string
+
+	// Drain bounds how long exchanges in flight may go on after Stop; 0 is DefaultDrain.
+	Drain time.Duration
+}
+
+// The defaults of Config.
+const (
+	DefaultMaxWaiting = 262144
+	DefaultDrain      = 20 * time.Second
+)
+
+// ErrStopped is what Run returns when Stop ended it before the list was done: what was finished is kept, the rest is
+// for the next run of the same scan.
+var ErrStopped = errors.New("stopped before the end of the list")
+
+// Pipeline is one run. It is made by New and used once.
+type Pipeline struct {
+	cfg    Config
+	source Source
+	fetch  Fetcher
+	judge  Judge
+	sink   Sink
+
+	progress Progress
+	stopOnce sync.Once
+	stop     chan struct{} // closed by Stop, and by whatever ends the run early
+}
+
+// New makes a run of its stages.
+func New(cfg Config, source Source, fetch Fetcher, judge Judge, sink Sink) *Pipeline {
+	cfg.Concurrency = max(1, cfg.Concurrency)
+	if cfg.MaxWaiting <= 0 {
+		cfg.MaxWaiting = DefaultMaxWaiting
+	}
+	if cfg.Drain <= 0 {
+		cfg.Drain = DefaultDrain
+	}
+	return &Pipeline{cfg: cfg, source: source, fetch: fetch, judge: judge, sink: sink, stop: make(chan struct{})}
+}
+
+// Progress returns the run's counters, which may be read at any time.
+func (p *Pipeline) Progress() *Progress { return &p.progress }
+
+// Stop ends the run in good order: no further origin is asked, what is being asked is finished within Config.Drain and
+// kept, and who waits is dropped (a resumed run asks them again). It may be called from any goroutine, more than once.
+func (p *Pipeline) Stop() { p.stopOnce.Do(func() { close(p.stop) }) }
+
+// Run takes the whole list through the stages and returns when the last origin is kept. It returns nil at the list's
+// end, ErrStopped after Stop, the context's error when the context ended (exchanges in flight are then cut off and not
+// kept), and otherwise what ended the run: an error of the source or of the sink, wrapped.
+func (p *Pipeline) Run(ctx context.Context) error {
+	r := p.newRun(ctx)
+	r.stage(1, r.feed)
+	r.stage(p.cfg.Concurrency, r.resolve)
+	r.stage(1, r.schedule)
+	r.stage(p.cfg.Concurrency, r.ask)
+	r.stage(judges(), r.judge)
+	r.stage(1, r.keep)
+	return r.end()
+}
+
+// run is what the stages of one Run share: the channels between them.
+//
+//	feed ─fresh─► resolve ─resolved─► schedule ─asking─► ask ─judging─► judge ─keeping─► keep
+//	                 ▲                   │  ▲             │               │ ▲              │
+//	                 └──────renew────────┘  └────home─────┴─────home──────┘ └────sites─────┘
+//
+// Trays travel from the schedule to the judge and home again, sites from the judge to the keeper and back. The channels
+// that carry trays hold all there are, so that passing one on never blocks; what blocks, when everything is busy, is the
+// feed.
+type run struct {
+	*Pipeline
+	group  *errgroup.Group
+	ctx    context.Context // ends all work at once
+	cancel context.CancelCauseFunc
+	begun  time.Time
+
+	fresh    chan record // from the list
+	renew    chan record // from the schedule: hops, later tries, answers past their time
+	resolved chan record
+	fed      chan uint64 // the number of records fed, once, at the feed's end
+
+	trays   *trays
+	asking  chan *tray
+	judging chan *tray
+	home    chan *tray
+	keeping chan *audit.Site
+	sites   chan *audit.Site // free ones
+	judges  sync.WaitGroup
+
+	ended chan struct{} // closed when no record is left
+
+	failOnce sync.Once
+	failure  error
+}
+
+func (p *Pipeline) newRun(ctx context.Context) *run {
+	ctx, cancel := context.WithCancelCause(ctx)
+	n := p.cfg.Concurrency
+	r := &run{
+		Pipeline: p,
+		group:    new(errgroup.Group),
+		ctx:      ctx,
+		cancel:   cancel,
+		begun:    time.Now(),
+		fresh:    make(chan record, 64),
+		renew:    make(chan record),
+		resolved: make(chan record, 64),
+		fed:      make(chan uint64, 1),
+		trays:    newTrays(n),
+		asking:   make(chan *tray, n),
+		judging:  make(chan *tray, n),
+		home:     make(chan *tray, n),
+		ended:    make(chan struct{}),
+	}
+	// Each judge holds one site and the keeper another; a few more keep them from waiting for each other.
+	sites := 4*judges() + 4
+	r.keeping, r.sites = make(chan *audit.Site, sites), make(chan *audit.Site, sites)
+	for range sites {
+		r.sites <- &audit.Site{}
+	}
+	r.judges.Add(judges())
+	return r
+}
+
+// judges is how many goroutines judge: as many as there are processors.
+func judges() int { return runtime.GOMAXPROCS(0) }
+
+// stage starts n goroutines of one stage.
+func (r *run) stage(n int, work func() error) {
+	for range n {
+		r.group.Go(work)
+	}
+}
+
+// end waits for every stage, and says how the run ended.
+func (r *run) end() error {
+	err := r.group.Wait()
+	cause := context.Cause(r.ctx)
+	r.cancel(nil)
+	switch {
+	case r.failure != nil:
+		return r.failure
+	case err != nil:
+		return err
+	case cause != nil && !errors.Is(cause, errDrain):
+		return cause
+	case r.progress.Kept.Load() < r.progress.Fed.Load():
+		return ErrStopped
+	}
+	select {
+	case <-r.stop:
+		// The feed may have been stopped between two entries, with all that it had fed kept.
+		if !r.progress.listDone.Load() {
+			return ErrStopped
+		}
+	default:
+	}
+	return nil
+}
+
+// fail ends the run for an error of ours: the feed stops, later stages go on draining. The first error counts.
+func (r *run) fail(err error) {
+	r.failOnce.Do(func() { r.failure = err })
+	r.Stop()
+}
+
+// feed reads the list until its end or Stop.
+func (r *run) feed() error {
+	var n uint64
+	defer func() { r.fed <- n }()
+	for {
+		select {
+		case <-r.stop:
+			return nil
+		case <-r.ctx.Done():
+			return nil
+		default:
+		}
+		entry, err := r.source.Next()
+		if errors.Is(err, io.EOF) {
+			r.progress.listDone.Store(true)
+			return nil
+		}
+		if err != nil {
+			r.fail(fmt.Errorf("cannot read the list: %w", err))
+			return nil
+		}
+		if r.cfg.Skip != nil && r.cfg.Skip(entry.Seq) {
+			r.progress.Skipped.Add(1)
+			continue
+		}
+		rec := newRecord(entry)
+		rec.scheme = r.fetch.First(entry.Origin, exchange.Past{}).Origin.Scheme()
+		select {
+		case r.fresh <- rec:
+			n++
+			r.progress.Fed.Add(1)
+		case <-r.stop:
+			return nil
+		case <-r.ctx.Done():
+			return nil
+		}
+	}
+}
+
+// resolve asks for addresses. Records that the schedule sends back go first: they hold a place in a queue, or are
+// nearer to their end than what is new.
+func (r *run) resolve() error {
+	for {
+		rec, ok := r.nextToResolve()
+		if !ok {
+			return nil
+		}
+		lookup := r.fetch.Resolve(r.ctx, rec.target())
+		if r.ctx.Err() != nil {
+			continue // cut off: the failure is ours, not the origin's
+		}
+		rec.setLookup(lookup, r.begun)
+		select {
+		case r.resolved <- rec:
+		case <-r.stop:
+		case <-r.ended:
+		}
+	}
+}
+
+func (r *run) nextToResolve() (record, bool) {
+	select {
+	case rec := <-r.renew:
+		return rec, true
+	default:
+	}
+	select {
+	case rec := <-r.renew:
+		return rec, true
+	case rec := <-r.fresh:
+		return rec, true
+	case <-r.stop:
+	case <-r.ended:
+	case <-r.ctx.Done():
+	}
+	return record{}, false
+}
+
+// ask performs one exchange at a time.
+func (r *run) ask() error {
+	for t := range r.asking {
+		t.begin(r.begun)
+		t.next = r.fetch.Do(r.ctx, &t.exchange)
+		switch {
+		case r.ctx.Err() != nil:
+			t.state = trayDropped // cut off: the failure is ours, not the origin's
+			r.home <- t
+		case t.next.Again:
+			r.progress.again(&t.exchange)
+			t.state = trayAgain
+			r.home <- t
+		default:
+			t.state = trayDone
+			r.judging <- t
+		}
+	}
+	return nil
+}
+
+// judge says what the answers amount to. It is a stage of its own so that as many goroutines compute as there are
+// processors, whatever the number of exchanges in flight, and so that the memory which judging grows is theirs alone.
+func (r *run) judge() error {
+	defer r.judges.Done()
+	for t := range r.judging {
+		site := <-r.sites
+		t.handOver(site)
+		r.home <- t
+		r.Pipeline.judge.Judge(site)
+		r.keeping <- site
+	}
+	return nil
+}
+
+// keep hands the sites to the sink, one after the other. After an error it only takes them off the judges' hands.
+func (r *run) keep() error {
+	var failed bool
+	for site := range r.keeping {
+		if !failed {
+			if err := r.sink.Add(site); err != nil {
+				failed = true
+				r.fail(fmt.Errorf("cannot keep %s: %w", site.Origin, err))
+			} else {
+				r.progress.kept(site)
+			}
+		}
+		site.Reset()
+		r.sites <- site
+	}
+	return nil
+}

@@ -1,0 +1,557 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/origin"
+)
+
+// list is a Source over host names.
+type list struct {
+	hosts []string
+	next  int
+	err   error // instead of io.EOF
+}
+
+func (l *list) Next() (Entry, error) {
+	if l.next == len(l.hosts) {
+		if l.err != nil {
+			return Entry{}, l.err
+		}
+		return Entry{}, io.EOF
+	}
+	host := l.hosts[l.next]
+	o, err := origin.Parse(host)
+	if err != nil {
+		return Entry{}, err
+	}
+	e := Entry{Seq: uint64(l.next), Input: host, Origin: o, Rank: int64(l.next + 1), Label: "label"}
+	l.next++
+	return e, nil
+}
+
+// web is a Fetcher without a network. It notes when it was asked, on the fake clock of the test.
+type web struct {
+	begun   time.Time
+	latency time.Duration
+	ttl     time.Duration                             // of addresses; 0: for ever
+	address func(host string) string                  // nil: one of 64, by hash
+	answer  func(x *exchange.Exchange) exchange.Next  // nil: answered with 200
+	lookup  func(host string) (exchange.Lookup, bool) // nil, or instead of address
+
+	mu      sync.Mutex
+	asked   []asked
+	lookups int
+	flying  int
+	most    int
+}
+
+type asked struct {
+	at   time.Duration
+	host string
+	addr netip.Addr
+}
+
+func (w *web) First(o origin.Origin, _ exchange.Past) exchange.Target {
+	return exchange.Target{Origin: o.As(origin.HTTPS)}
+}
+
+func (w *web) Resolve(_ context.Context, t exchange.Target) exchange.Lookup {
+	host := t.Origin.Host()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lookups++
+	if w.lookup != nil {
+		if l, ok := w.lookup(host); ok {
+			return l
+		}
+	}
+	var l exchange.Lookup
+	if w.address != nil {
+		l.Addr = netip.MustParseAddr(w.address(host))
+	} else {
+		l.Addr = netip.AddrFrom4([4]byte{10, 0, 0, byte(len(host)*31+int(host[len(host)-5])) % 64})
+	}
+	if w.ttl > 0 {
+		l.Until = time.Now().Add(w.ttl)
+	}
+	return l
+}
+
+func (w *web) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
+	host := x.Target.Origin.Host()
+	w.mu.Lock()
+	w.flying++
+	w.most = max(w.most, w.flying)
+	if x.Lookup.Outcome == 0 {
+		w.asked = append(w.asked, asked{time.Since(w.begun), host, x.Lookup.Addr})
+	}
+	w.mu.Unlock()
+	select {
+	case <-time.After(w.latency):
+	case <-ctx.Done():
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.flying--
+	x.Past.Attempts++
+	if x.Lookup.Outcome != 0 {
+		x.Response.Outcome = x.Lookup.Outcome
+		return exchange.Done
+	}
+	x.Response.Outcome, x.Response.Status = exchange.Answered, 200
+	if w.answer != nil {
+		return w.answer(x)
+	}
+	return exchange.Done
+}
+
+// shelf is a Sink that notes what it was given.
+type shelf struct {
+	sites []kept
+	fail  error
+	after int
+}
+
+type kept struct {
+	seq     uint64
+	input   string
+	outcome exchange.Outcome
+	hops    int
+}
+
+func (s *shelf) Add(site *audit.Site) error {
+	if s.fail != nil && len(s.sites) >= s.after {
+		return s.fail
+	}
+	s.sites = append(s.sites, kept{site.Seq, site.Input, site.Fetch.Outcome, len(site.Fetch.Hops)})
+	return nil
+}
+
+type noJudge struct{}
+
+func (noJudge) Judge(*audit.Site) {}
+
+func hosts(n int, format string) []string {
+	hs := make([]string, n)
+	for i := range hs {
+		hs[i] = fmt.Sprintf(format, i)
+	}
+	return hs
+}
+
+// scan takes hosts through a pipeline in a bubble of fake time, checks what must hold after any ending, and returns how
+// it ended and how long it took.
+func scan(t *testing.T, cfg Config, w *web, l *list, s *shelf, during func(*Pipeline)) (err error, took time.Duration) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w.begun = time.Now()
+		cfg.SpillDir = t.TempDir()
+		p := New(cfg, l, w, noJudge{}, s)
+		var aside sync.WaitGroup
+		if during != nil {
+			aside.Go(func() { during(p) })
+		}
+		err = p.Run(t.Context())
+		took = time.Since(w.begun)
+		aside.Wait()
+		seen := map[uint64]bool{}
+		for _, k := range s.sites {
+			if seen[k.seq] {
+				t.Errorf("origin %d was kept twice", k.seq)
+			}
+			seen[k.seq] = true
+		}
+		if w.most > max(1, cfg.Concurrency) {
+			t.Errorf("%d exchanges in flight, more than %d", w.most, cfg.Concurrency)
+		}
+	})
+	return err, took
+}
+
+func TestEveryOriginIsKeptOnce(t *testing.T) {
+	w, l, s := &web{latency: 50 * time.Millisecond}, &list{hosts: hosts(5000, "h%d.example.com")}, &shelf{}
+	err, _ := scan(t, Config{Concurrency: 100, HostRate: 1}, w, l, s, nil)
+	if err != nil || len(s.sites) != 5000 {
+		t.Fatalf("kept %d origins, error %v; want 5000 and none", len(s.sites), err)
+	}
+	if w.most != 100 {
+		t.Errorf("at most %d exchanges were in flight; want all 100 places used", w.most)
+	}
+	for _, k := range s.sites {
+		if k.input != l.hosts[k.seq] {
+			t.Fatalf("origin %d is kept as %q; want %q", k.seq, k.input, l.hosts[k.seq])
+		}
+	}
+}
+
+func TestSkippedOriginsAreNotAsked(t *testing.T) {
+	w, l, s := &web{}, &list{hosts: hosts(100, "h%d.example.com")}, &shelf{}
+	cfg := Config{Concurrency: 10, Skip: func(seq uint64) bool { return seq%2 == 0 }}
+	if err, _ := scan(t, cfg, w, l, s, nil); err != nil || len(s.sites) != 50 || len(w.asked) != 50 {
+		t.Fatalf("kept %d, asked %d, error %v; want 50, 50 and none", len(s.sites), len(w.asked), err)
+	}
+}
+
+// most returns the largest number of exchanges that fall into any window.
+func most(at []time.Duration, window time.Duration) int {
+	slices.Sort(at)
+	best, from := 0, 0
+	for i := range at {
+		for at[i]-at[from] >= window {
+			from++
+		}
+		best = max(best, i-from+1)
+	}
+	return best
+}
+
+// times returns when each key was asked.
+func (w *web) times(key func(asked) string) map[string][]time.Duration {
+	times := map[string][]time.Duration{}
+	for _, a := range w.asked {
+		times[key(a)] = append(times[key(a)], a.at)
+	}
+	return times
+}
+
+func TestRatesHold(t *testing.T) {
+	f := func(name string, cfg Config, latency time.Duration, key func(asked) string, perSecond int) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			// 40 hosts on few addresses, each with 25 entries that differ in port.
+			var hs []string
+			for port := range 25 {
+				for host := range 40 {
+					hs = append(hs, fmt.Sprintf("h%d.example.com:%d", host, 8000+port))
+				}
+			}
+			w := &web{latency: latency, address: func(host string) string { return "10.0.0." + string(host[1]) }}
+			s := &shelf{}
+			cfg.Concurrency = 200
+			err, took := scan(t, cfg, w, &list{hosts: hs}, s, nil)
+			if err != nil || len(s.sites) != len(hs) {
+				t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
+			}
+			times := w.times(key)
+			longest := 0
+			for k, at := range times {
+				longest = max(longest, len(at))
+				for _, seconds := range []int{1, 10} {
+					if n := most(at, time.Duration(seconds)*time.Second); n > seconds*perSecond+1 {
+						t.Errorf("%q was asked %d times in %d s; want at most %d", k, n, seconds, seconds*perSecond+1)
+					}
+				}
+			}
+			// Nor does the rate cost more than it must: the busiest key sets the pace.
+			if need := time.Duration(longest) * time.Second / time.Duration(perSecond); took > need+need/20+2*time.Second {
+				t.Errorf("took %v; the busiest key needs %v", took, need)
+			}
+		})
+	}
+	host := func(a asked) string { return a.host }
+	addr := func(a asked) string { return a.addr.String() }
+	all := func(asked) string { return "all" }
+	f("by host", Config{HostRate: 2}, 30*time.Millisecond, host, 2)
+	f("by address", Config{IPRate: 10}, 30*time.Millisecond, addr, 10)
+	f("in all", Config{Rate: 100}, 30*time.Millisecond, all, 100)
+	f("by host and address, slow hosts", Config{HostRate: 1, IPRate: 50}, 30*time.Millisecond, host, 1)
+	f("by host and address, busy addresses", Config{HostRate: 5, IPRate: 10}, 30*time.Millisecond, addr, 10)
+	f("by all three", Config{HostRate: 5, IPRate: 20, Rate: 50}, 700*time.Millisecond, all, 50)
+}
+
+// Half of the list shares one address. The other half must not notice.
+func TestBusyAddressDelaysNobodyElse(t *testing.T) {
+	const n = 6000
+	mixed := make([]string, 0, n)
+	for i := range n / 2 {
+		mixed = append(mixed, fmt.Sprintf("h%d.busy.example", i), fmt.Sprintf("h%d.other.example", i))
+	}
+	alone := hosts(n/2, "h%d.other.example")
+	address := func(host string) string {
+		if strings.HasSuffix(host, ".busy.example") {
+			return "10.1.1.1"
+		}
+		return fmt.Sprintf("10.2.%d.%d", host[1], host[2])
+	}
+	doneAt := func(hs []string, maxWaiting int) time.Duration {
+		w, s := &web{latency: 100 * time.Millisecond, address: address}, &shelf{}
+		cfg := Config{Concurrency: 100, HostRate: 1, IPRate: 50, MaxWaiting: maxWaiting}
+		if err, _ := scan(t, cfg, w, &list{hosts: hs}, s, nil); err != nil || len(s.sites) != len(hs) {
+			t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
+		}
+		var last time.Duration
+		for _, a := range w.asked {
+			if strings.HasSuffix(a.host, ".other.example") {
+				last = max(last, a.at)
+			}
+		}
+		return last
+	}
+	f := func(maxWaiting int, most float64) {
+		t.Helper()
+		without, with := doneAt(alone, maxWaiting), doneAt(mixed, maxWaiting)
+		if ratio := float64(with) / float64(without); ratio > most {
+			t.Errorf("%d places to wait: the other half was done after %v, and after %v without the busy half: %.2f times; want at most %.2f", maxWaiting, with, without, ratio, most)
+		}
+	}
+	f(0, 1.1)    // the default: everybody who waits finds a place
+	f(1000, 2.0) // most are spilled, those who need not wait long among them
+}
+
+func TestWaitersBeyondTheBoundComeBack(t *testing.T) {
+	hs := hosts(600, "h%d.example.com")
+	w := &web{address: func(string) string { return "10.0.0.1" }, answer: func(x *exchange.Exchange) exchange.Next {
+		if x.Past.Attempts == 1 { // a hop, then a later try, then the answer
+			to := exchange.Target{Origin: x.Target.Origin, Path: "/elsewhere"}
+			x.Past.Trail = &exchange.Trail{Target: to, Hops: []exchange.Hop{{Status: 301, URL: to.String()}}}
+			return exchange.Next{Again: true, Target: to}
+		}
+		if x.Past.Attempts == 2 {
+			if x.Target.Path != "/elsewhere" {
+				panic("the hop was lost")
+			}
+			x.Past.Trail = nil
+			return exchange.Next{Again: true, After: time.Minute, Target: exchange.Target{Origin: x.Origin.As(origin.HTTP)}}
+		}
+		if x.Target.Origin.Scheme() != origin.HTTP {
+			panic("the scheme of the later try was lost")
+		}
+		return exchange.Done
+	}}
+	s := &shelf{}
+	var waited, spilled int64
+	watch := func(p *Pipeline) {
+		for p.Progress().Kept.Load() < uint64(len(hs)) {
+			waited = max(waited, p.Progress().Waiting.Load())
+			spilled = max(spilled, p.Progress().Spilled.Load())
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	if err, _ := scan(t, Config{Concurrency: 20, IPRate: 100, MaxWaiting: 100}, w, &list{hosts: hs}, s, watch); err != nil || len(s.sites) != len(hs) {
+		t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
+	}
+	if spilled == 0 {
+		t.Error("nobody was spilled")
+	}
+	if waited > 100+20 {
+		t.Errorf("%d waited in memory; want at most the bound of 100 and what was in flight", waited)
+	}
+}
+
+func TestAddressesPastTheirTimeAreAskedAgainInTurn(t *testing.T) {
+	hs := hosts(200, "h%d.example.com")
+	w := &web{ttl: 2 * time.Second, address: func(string) string { return "10.0.0.1" }}
+	s := &shelf{}
+	err, took := scan(t, Config{Concurrency: 1, IPRate: 10}, w, &list{hosts: hs}, s, nil)
+	if err != nil || len(s.sites) != len(hs) {
+		t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
+	}
+	if w.lookups <= len(hs) || w.lookups > 2*len(hs) {
+		t.Errorf("%d look-ups for %d origins; want each asked again once at most", w.lookups, len(hs))
+	}
+	if took > 22*time.Second {
+		t.Errorf("took %v; at 10 a second, 200 take 20 s", took)
+	}
+	var order []string
+	for _, a := range w.asked {
+		order = append(order, a.host)
+	}
+	if !slices.Equal(order, hs) {
+		t.Errorf("not asked in the order of the list: somebody lost its turn")
+	}
+}
+
+func TestAChangedAddressQueuesAnew(t *testing.T) {
+	begun := time.Time{}
+	w := &web{ttl: time.Second}
+	w.address = func(string) string {
+		if begun.IsZero() {
+			begun = time.Now()
+		}
+		if time.Since(begun) > 3*time.Second {
+			return "10.0.0.2"
+		}
+		return "10.0.0.1"
+	}
+	hs, s := hosts(100, "h%d.example.com"), &shelf{}
+	if err, _ := scan(t, Config{Concurrency: 20, HostRate: 1, IPRate: 10, Rate: 100}, w, &list{hosts: hs}, s, nil); err != nil || len(s.sites) != len(hs) {
+		t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
+	}
+	for addr, at := range w.times(func(a asked) string { return a.addr.String() }) {
+		if n := most(at, time.Second); n > 11 {
+			t.Errorf("%s was asked %d times in a second; want at most 11", addr, n)
+		}
+	}
+	if at := w.times(func(a asked) string { return a.addr.String() })["10.0.0.2"]; len(at) < 50 {
+		t.Errorf("the new address was asked %d times; want the most of 100", len(at))
+	}
+}
+
+func TestFailedLookupsSpendNoToken(t *testing.T) {
+	w := &web{lookup: func(host string) (exchange.Lookup, bool) {
+		return exchange.Lookup{Outcome: exchange.DNSNotFound, Cause: exchange.CauseNoSuchName}, host != "h0.example.com"
+	}}
+	s := &shelf{}
+	err, took := scan(t, Config{Concurrency: 5, Rate: 0.1}, w, &list{hosts: hosts(100, "h%d.example.com")}, s, nil)
+	if err != nil || len(s.sites) != 100 {
+		t.Fatalf("kept %d, error %v", len(s.sites), err)
+	}
+	if took > time.Second {
+		t.Errorf("took %v; names that do not exist need no token", took)
+	}
+	n := 0
+	for _, k := range s.sites {
+		if k.outcome == exchange.DNSNotFound {
+			n++
+		}
+	}
+	if n != 99 {
+		t.Errorf("%d origins are dns_not_found; want 99", n)
+	}
+}
+
+func TestStopKeepsWhatIsInFlightAndDropsWhoWaits(t *testing.T) {
+	w := &web{latency: 5 * time.Second, address: func(string) string { return "10.0.0.1" }}
+	s := &shelf{}
+	err, took := scan(t, Config{Concurrency: 10, IPRate: 1}, w, &list{hosts: hosts(100, "h%d.example.com")}, s, func(p *Pipeline) {
+		time.Sleep(3500 * time.Millisecond)
+		p.Stop()
+		p.Stop()
+	})
+	if !errors.Is(err, ErrStopped) {
+		t.Fatalf("the run ended with %v; want ErrStopped", err)
+	}
+	if len(w.asked) != 4 || len(s.sites) != 4 {
+		t.Errorf("asked %d and kept %d; want the 4 that were asked in 3.5 s, all kept", len(w.asked), len(s.sites))
+	}
+	if took > 9*time.Second {
+		t.Errorf("took %v; the last answer came after 8 s", took)
+	}
+}
+
+func TestStopDoesNotWaitForEver(t *testing.T) {
+	w, s := &web{latency: time.Hour}, &shelf{}
+	err, took := scan(t, Config{Concurrency: 10, Drain: 20 * time.Second}, w, &list{hosts: hosts(100, "h%d.example.com")}, s, func(p *Pipeline) {
+		time.Sleep(time.Second)
+		p.Stop()
+	})
+	if !errors.Is(err, ErrStopped) || len(s.sites) != 0 || took > 22*time.Second {
+		t.Errorf("ended with %v after %v, %d kept; want ErrStopped after 21 s and none kept: we cut them off", err, took, len(s.sites))
+	}
+}
+
+func TestTheContextEndsEverythingAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		s := &shelf{}
+		begun := time.Now()
+		w := &web{begun: begun, latency: time.Hour}
+		err := New(Config{Concurrency: 10}, &list{hosts: hosts(100, "h%d.example.com")}, w, noJudge{}, s).Run(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != 10*time.Second || len(s.sites) != 0 {
+			t.Errorf("ended with %v after %v, %d kept", err, time.Since(begun), len(s.sites))
+		}
+	})
+}
+
+func TestErrorsOfTheRunSurfaceOnce(t *testing.T) {
+	broken := errors.New("disk full")
+	s := &shelf{fail: broken, after: 50}
+	err, _ := scan(t, Config{Concurrency: 10}, &web{latency: time.Second}, &list{hosts: hosts(1000, "h%d.example.com")}, s, nil)
+	if !errors.Is(err, broken) || len(s.sites) != 50 {
+		t.Errorf("a failing sink: ended with %v, %d kept; want %v and 50", err, len(s.sites), broken)
+	}
+
+	broken = errors.New("bad archive")
+	s = &shelf{}
+	err, _ = scan(t, Config{Concurrency: 10}, &web{latency: time.Second}, &list{hosts: hosts(10, "h%d.example.com"), err: broken}, s, nil)
+	if !errors.Is(err, broken) {
+		t.Errorf("a failing list: ended with %v; want %v", err, broken)
+	}
+}
+
+func TestAnEmptyListEnds(t *testing.T) {
+	if err, took := scan(t, Config{Concurrency: 3}, &web{}, &list{}, &shelf{}, nil); err != nil || took != 0 {
+		t.Errorf("ended with %v after %v", err, took)
+	}
+}
+
+func TestARecordIsSmall(t *testing.T) {
+	if size := unsafe.Sizeof(record{}); size > 128 {
+		t.Errorf("a record is %d bytes; want at most 128", size)
+	}
+}
+
+func TestSpilledRecordsComeBackWhole(t *testing.T) {
+	o, _ := origin.Parse("bücher.example:8443")
+	to, _ := origin.Parse("https://[2001:db8::1]:444")
+	rec := record{
+		seq: 1 << 40, origin: o, input: "bücher.example:8443\t\"x\"", label: "größe", rank: 7, spent: time.Second,
+		trail:  &exchange.Trail{Target: exchange.Target{Origin: to, Path: "/a?b=<c>"}, Hops: []exchange.Hop{{Status: 301, URL: "https://a/"}, {Status: 308, URL: "https://b/"}}},
+		scheme: origin.HTTP, began: origin.HTTPS, attempts: 3, later: 2,
+		https: exchange.Failure{Outcome: exchange.Timeout, Cause: exchange.CauseBodyTimeout}, http: exchange.Failure{Outcome: exchange.Reset},
+	}
+	s := newSpill(t.TempDir())
+	defer s.close()
+	for round := range 3 {
+		for i := range 1000 {
+			rec.rank = int64(i)
+			if err := s.put(rec, spillHeader{due: time.Duration(i), host: key(i), address: noKey}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 1000 { // none is admitted: each goes to the end, so the order stays
+			if _, ok, err := s.get(func(spillHeader) bool { return false }); ok || err != nil {
+				t.Fatalf("came back without being admitted, error %v", err)
+			}
+		}
+		for i := range 1000 {
+			var h spillHeader
+			got, ok, err := s.get(func(is spillHeader) bool { h = is; return true })
+			if err != nil || !ok || h.due != time.Duration(i) || h.host != key(i) || h.address != noKey || got.rank != int64(i) {
+				t.Fatalf("round %d: got rank %d, header %+v, error %v; want %d", round, got.rank, h, err, i)
+			}
+			if got.target() != rec.target() || !slices.Equal(got.trail.Hops, rec.trail.Hops) {
+				t.Fatalf("the trail came back as %+v", got.trail)
+			}
+			got.trail, got.rank = rec.trail, rec.rank
+			if got != rec {
+				t.Fatalf("came back as %+v; want %+v", got, rec)
+			}
+		}
+	}
+}
+
+func TestEventsComeInOrder(t *testing.T) {
+	var h events
+	x := uint32(1)
+	for range 5000 {
+		x = x*1664525 + 1013904223
+		h.push(event{at: time.Duration(x % 1000)})
+		if x%3 == 0 {
+			h.pop()
+		}
+	}
+	last := time.Duration(-1)
+	for len(h) > 0 {
+		e := h.pop()
+		if e.at < last {
+			t.Fatalf("%v came after %v", e.at, last)
+		}
+		last = e.at
+	}
+}

@@ -1,0 +1,52 @@
+package pipeline
+
+import (
+	"sync/atomic"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
+
+// Progress is what a run counts. A display polls it; no stage knows the display. All counters may be read at any time,
+// and no two of them are consistent with each other while the run goes on.
+type Progress struct {
+	Fed     atomic.Uint64 // origins taken from the list
+	Skipped atomic.Uint64 // origins of the list that an earlier run has kept
+	Kept    atomic.Uint64 // origins in the sink
+
+	Waiting atomic.Int64 // origins that wait in memory: for a turn, an address, a later try
+	Spilled atomic.Int64 // origins that wait in the deferred file
+
+	Redirects atomic.Uint64 // exchanges that led to another hop
+	Retries   atomic.Uint64 // exchanges that led to another attempt
+
+	Bytes    atomic.Uint64 // decoded bytes of bodies kept
+	Outcomes [exchange.NumOutcomes]atomic.Uint64
+	Statuses [6]atomic.Uint64 // of kept origins, by hundreds; 0: none came
+
+	listDone atomic.Bool
+}
+
+// ListDone reports whether the list has been read to its end, so that Fed is the number of origins there are.
+func (p *Progress) ListDone() bool { return p.listDone.Load() }
+
+// again counts an exchange after which its origin is asked again.
+func (p *Progress) again(x *exchange.Exchange) {
+	if x.Past.Trail != nil {
+		p.Redirects.Add(1)
+	} else {
+		p.Retries.Add(1)
+	}
+}
+
+// kept counts an origin that is in the sink.
+func (p *Progress) kept(s *audit.Site) {
+	p.Outcomes[s.Fetch.Outcome].Add(1)
+	class := s.Fetch.Status / 100
+	if class < 0 || class >= len(p.Statuses) {
+		class = 0
+	}
+	p.Statuses[class].Add(1)
+	p.Bytes.Add(uint64(len(s.Fetch.Body)))
+	p.Kept.Add(1)
+}

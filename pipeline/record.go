@@ -1,0 +1,133 @@
+package pipeline
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/origin"
+)
+
+// record is an origin that waits: for an address, for its turn, for a later try. There may be hundreds of thousands,
+// so it is 128 bytes with its link, and holds no body, no buffer and no goroutine.
+type record struct {
+	seq    uint64
+	origin origin.Origin // as listed
+	input  string
+	label  string
+	rank   int64
+
+	trail *exchange.Trail // redirects of the current attempt
+	spent time.Duration   // in exchanges so far
+
+	addr  [16]byte // to dial, IPv4 mapped; all zero where there is none
+	until uint32   // when addr must be asked again, in seconds since the run began; 0: never
+	dns   uint32   // how long the look-up took, in microseconds
+
+	next ref // the record behind this one in a queue
+
+	scheme   origin.Scheme // to ask by, where trail is nil
+	began    origin.Scheme // by which the current attempt began
+	attempts uint8
+	later    uint8
+	https    exchange.Failure
+	http     exchange.Failure
+	failed   exchange.Failure // of the look-up
+	turn     bool             // it has its turn at every level, and only its address is asked again
+	abroad   bool             // the schedule has sent it to the resolvers and counts on its return
+}
+
+// ref names a record in the slab; 0 names none.
+type ref uint32
+
+func newRecord(e Entry) record {
+	return record{seq: e.Seq, origin: e.Origin, input: e.Input, label: e.Label, rank: e.Rank}
+}
+
+// target is what to ask: where the last redirect led, or the origin itself.
+func (r *record) target() exchange.Target {
+	if r.trail != nil {
+		return r.trail.Target
+	}
+	return exchange.Target{Origin: r.origin.As(r.scheme)}
+}
+
+func (r *record) past() exchange.Past {
+	return exchange.Past{
+		Trail: r.trail, Spent: r.spent, Scheme: r.began, Attempts: r.attempts, Later: r.later, HTTPS: r.https, HTTP: r.http,
+	}
+}
+
+// setNext notes what an exchange left behind and what is to be asked next.
+func (r *record) setNext(past exchange.Past, target exchange.Target) {
+	r.trail, r.spent, r.began, r.attempts, r.later = past.Trail, past.Spent, past.Scheme, past.Attempts, past.Later
+	r.https, r.http = past.HTTPS, past.HTTP
+	r.scheme = target.Origin.Scheme()
+	r.addr, r.until, r.dns, r.failed = [16]byte{}, 0, 0, exchange.Failure{}
+}
+
+func (r *record) setLookup(l exchange.Lookup, begun time.Time) {
+	r.addr, r.until = [16]byte{}, 0
+	if l.Addr.IsValid() {
+		r.addr = l.Addr.As16()
+	}
+	if !l.Until.IsZero() {
+		r.until = uint32(max(1, l.Until.Sub(begun)/time.Second))
+	}
+	r.dns = uint32(min(l.Took, time.Hour) / time.Microsecond)
+	r.failed = exchange.Failure{Outcome: l.Outcome, Cause: l.Cause}
+}
+
+func (r *record) lookup(begun time.Time) exchange.Lookup {
+	l := exchange.Lookup{Outcome: r.failed.Outcome, Cause: r.failed.Cause, Took: time.Duration(r.dns) * time.Microsecond}
+	if r.addr != ([16]byte{}) {
+		l.Addr = netip.AddrFrom16(r.addr).Unmap()
+	}
+	if r.until != 0 {
+		l.Until = begun.Add(time.Duration(r.until) * time.Second)
+	}
+	return l
+}
+
+// slab holds the records that wait, in blocks, so that growing never copies and a ref stays good.
+type slab struct {
+	blocks [][]record
+	free   ref // head of the list of freed records, linked by next
+	used   int
+	fresh  ref // the lowest ref never given out
+}
+
+const slabBlock = 1024
+
+func newSlab() *slab { return &slab{fresh: 1} }
+
+func (s *slab) at(i ref) *record { return &s.blocks[i/slabBlock][i%slabBlock] }
+
+// put stores a record and returns its ref.
+func (s *slab) put(r record) ref {
+	i := s.free
+	if i != 0 {
+		s.free = s.at(i).next
+	} else {
+		i = s.fresh
+		s.fresh++
+		if int(i/slabBlock) == len(s.blocks) {
+			s.blocks = append(s.blocks, make([]record, slabBlock))
+		}
+	}
+	r.next = 0
+	*s.at(i) = r
+	s.used++
+	return i
+}
+
+// take removes a record.
+func (s *slab) take(i ref) record {
+	p := s.at(i)
+	r := *p
+	*p = record{next: s.free}
+	s.free = i
+	s.used--
+	r.next = 0
+	return r
+}
