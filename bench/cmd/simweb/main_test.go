@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/bench/simweb"
+)
+
+// output runs the command and returns what it writes to standard output.
+func output(t *testing.T, ctx context.Context, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if err := run(ctx, args, &out, &errs); err != nil {
+		t.Fatalf("simweb %v: %v\n%s", args, err, errs.String())
+	}
+	return out.String()
+}
+
+func TestNamesAndTable(t *testing.T) {
+	names := strings.Split(strings.TrimSpace(output(t, t.Context(), "--names", "20")), "\n")
+	if len(names) != 20 || !strings.HasPrefix(names[19], "20,") {
+		t.Errorf("names: %q", names)
+	}
+	if table := output(t, t.Context(), "--behaviours"); !strings.Contains(table, "| `reset-head` |") {
+		t.Errorf("table: %.200q", table)
+	}
+}
+
+func TestTruth(t *testing.T) {
+	dir := t.TempDir()
+	list, ca := filepath.Join(dir, "list"), filepath.Join(dir, "ca.pem")
+	if err := os.WriteFile(list, []byte("example.com\r\n\n2,gone.zoo.test\nno host\nhttp://redirect-6.zoo.test"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(output(t, t.Context(), "--addresses", "4", "--ca", ca, "--list", list, "--truth", "-")), "\n")
+	var got []simweb.Truth
+	for _, line := range lines {
+		var row simweb.Truth
+		if err := json.Unmarshal([]byte(line), &row); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		got = append(got, row)
+	}
+	if len(got) != 3 || got[0].Seq != 0 || got[1].Seq != 2 || got[2].Seq != 4 || *got[1].Status != 410 || got[2].Outcome != "redirect_limit" {
+		t.Errorf("truth: %s", strings.Join(lines, "\n"))
+	}
+	if pem, err := os.ReadFile(ca); err != nil || !bytes.HasPrefix(pem, []byte("-----BEGIN CERTIFICATE-----")) {
+		t.Errorf("certificate: %q %v", pem, err)
+	}
+}
+
+func TestAnnounce(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // it says what it has to say before it waits
+	if got := output(t, ctx, "--addresses", "4"); !strings.Contains(got, "bulkscan scan LIST --resolver 127.0.0.1:") || !strings.Contains(got, " --connect-to :443::") {
+		t.Errorf("said %q", got)
+	}
+	var where struct {
+		Resolver string
+		HTTPPort int `json:"http_port"`
+	}
+	if err := json.Unmarshal([]byte(output(t, ctx, "--addresses", "4", "--json")), &where); err != nil || where.HTTPPort == 0 || where.Resolver == "" {
+		t.Errorf("said %+v: %v", where, err)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	f := func(want string, args ...string) {
+		t.Helper()
+		if err := run(t.Context(), args, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("simweb %v: %v, want %q", args, err, want)
+		}
+	}
+	f("belong together", "--truth", "-")
+	f("cannot understand", "example.com")
+	f("cannot begin by scheme", "--scheme", "gopher")
+	f("no behaviour", "--only", "ok,nonsense")
+	f("cannot read the list", "--addresses", "4", "--list", "none", "--truth", "-")
+}

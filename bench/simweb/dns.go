@@ -1,0 +1,181 @@
+package simweb
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+const (
+	nameTTL      = 300 // seconds
+	slowName     = 200 * time.Millisecond
+	aliasOfHosts = "edge.alias.test." // what aliased names end in
+	aliasHalf    = "half."
+)
+
+// nameServer answers every name over UDP and TCP, on one port.
+type nameServer struct {
+	web      *Web
+	udp, tcp *dns.Server
+	addr     netip.AddrPort
+}
+
+// listenNames opens both sockets and begins to answer.
+func (w *Web) listenNames() (*nameServer, error) {
+	var lastErr error
+	for range 20 {
+		packets, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: w.cfg.DNSPort})
+		if err != nil {
+			return nil, fmt.Errorf("cannot listen for DNS: %w", err)
+		}
+		// Bursts of a thousand questions must not be lost in the socket.
+		if err := packets.SetReadBuffer(4 << 20); err != nil {
+			packets.Close()
+			return nil, fmt.Errorf("cannot listen for DNS: %w", err)
+		}
+		addr := packets.LocalAddr().(*net.UDPAddr).AddrPort()
+		listener, err := net.Listen("tcp4", addr.String())
+		if err != nil {
+			packets.Close()
+			lastErr = err
+			if w.cfg.DNSPort != 0 {
+				break
+			}
+			continue
+		}
+		s := &nameServer{web: w, addr: addr}
+		s.udp = &dns.Server{PacketConn: packets, Handler: s}
+		s.tcp = &dns.Server{Listener: listener, Handler: s, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second}
+		for _, server := range []*dns.Server{s.udp, s.tcp} {
+			started := make(chan struct{})
+			server.NotifyStartedFunc = func() { close(started) }
+			w.running.Go(func() { _ = server.ActivateAndServe() }) // ends with the socket
+			<-started
+		}
+		return s, nil
+	}
+	return nil, fmt.Errorf("cannot listen for DNS: %w", lastErr)
+}
+
+func (s *nameServer) close() {
+	_ = s.udp.Shutdown()
+	_ = s.tcp.Shutdown()
+}
+
+// ServeDNS answers one question.
+func (s *nameServer) ServeDNS(out dns.ResponseWriter, q *dns.Msg) {
+	s.web.questions.Add(1)
+	if len(q.Question) != 1 {
+		m := new(dns.Msg)
+		m.SetRcodeFormatError(q)
+		_ = out.WriteMsg(m)
+		return
+	}
+	_, overUDP := out.RemoteAddr().(*net.UDPAddr)
+	m, wait := s.web.answerName(q, overUDP)
+	if m == nil || wait > 0 && !s.web.sleep(wait) {
+		return
+	}
+	_ = out.WriteMsg(m) // a client that is gone is no concern of ours
+}
+
+// answerName is the answer to a question, after a wait; nil: silence.
+func (w *Web) answerName(q *dns.Msg, overUDP bool) (*dns.Msg, time.Duration) {
+	question := q.Question[0]
+	asked := strings.ToLower(strings.TrimSuffix(question.Name, "."))
+	host := asked
+	// The names behind an alias carry the host's own: half.HOST.edge.alias.test.
+	inner, behind := strings.CutSuffix(asked+".", "."+aliasOfHosts)
+	if behind {
+		host = strings.TrimPrefix(inner, aliasHalf)
+	}
+	b := w.world.behaviour(host)
+	m := new(dns.Msg)
+	m.SetReply(q)
+	m.RecursionAvailable = true
+	var wait time.Duration
+	switch b.name {
+	case nameMissing:
+		m.Rcode = dns.RcodeNameError
+		return m, 0
+	case nameServFail:
+		m.Rcode = dns.RcodeServerFailure
+		return m, 0
+	case nameRefused:
+		m.Rcode = dns.RcodeRefused
+		return m, 0
+	case nameSilent:
+		return nil, 0
+	case nameNoAddress:
+		return m, 0
+	case nameTruncated:
+		if overUDP {
+			m.Truncated = true
+			return m, 0
+		}
+	case nameSlow:
+		wait = slowName
+	}
+	owner := question.Name
+	if b.name == nameAlias || b.name == nameAliasLoop {
+		half, last := aliasHalf+host+"."+aliasOfHosts, host+"."+aliasOfHosts
+		if len(half) > 254 {
+			half, last = aliasHalf+aliasOfHosts, aliasOfHosts
+		}
+		if !behind {
+			m.Answer = append(m.Answer, alias(owner, half))
+			owner = half
+		}
+		if b.name == nameAliasLoop {
+			m.Answer = append(m.Answer, alias(half, last), alias(last, half))
+			return m, wait
+		}
+		if strings.HasPrefix(inner, aliasHalf) || !behind {
+			m.Answer = append(m.Answer, alias(owner, last))
+			owner = last
+		}
+	}
+	if question.Qtype == dns.TypeA && question.Qclass == dns.ClassINET {
+		addr := w.world.address(host, b).As4()
+		m.Answer = append(m.Answer, &dns.A{
+			Hdr: dns.RR_Header{Name: owner, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: nameTTL},
+			A:   addr[:],
+		})
+	}
+	// Nobody here has an IPv6 address: AAAA is answered with no data.
+	return m, wait
+}
+
+func alias(owner, target string) dns.RR {
+	return &dns.CNAME{Hdr: dns.RR_Header{Name: owner, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: nameTTL}, Target: target}
+}
+
+// Name is how the simulated DNS answers for a host, told without asking it.
+type Name struct {
+	Addr   netip.Addr // invalid where there is none
+	Rcode  int        // of the DNS; 0 for an answer without an address as well
+	Silent bool       // no answer comes
+}
+
+// Lookup tells how the DNS answers for a host.
+func (w *Web) Lookup(host string) Name {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	b := w.world.behaviour(host)
+	switch b.name {
+	case nameMissing:
+		return Name{Rcode: dns.RcodeNameError}
+	case nameServFail:
+		return Name{Rcode: dns.RcodeServerFailure}
+	case nameRefused:
+		return Name{Rcode: dns.RcodeRefused}
+	case nameSilent:
+		return Name{Silent: true}
+	case nameNoAddress, nameAliasLoop:
+		return Name{}
+	}
+	return Name{Addr: w.world.address(host, b)}
+}

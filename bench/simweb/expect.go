@@ -1,0 +1,362 @@
+package simweb
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/origin"
+)
+
+// Policy is what of a scanner's settings decides about the end of a scan.
+type Policy struct {
+	HTTPFirst    bool  // entries without a scheme are begun by http instead of https
+	NoFallback   bool  // entries without a scheme are not tried by the other one
+	MaxRedirects int   // hops followed
+	MaxBody      int64 // decoded bytes kept
+	Retries      int   // later tries of what may pass
+	StrictTLS    bool  // an unverifiable certificate is a failure
+	TrustCA      bool  // the scanner trusts the web's authority (CAPool)
+}
+
+// DefaultPolicy is that of a scan without flags, whose machine does not know the web's authority.
+func DefaultPolicy() Policy { return Policy{MaxRedirects: 5, MaxBody: 512_000, Retries: 2} }
+
+// Expect is what a scan of an origin finds, in the words of the dataset's table `sites`. The web must not have been
+// asked for hosts that fail only at first (see Forget), and the scanner's time-outs must be longer than Config.Slow and
+// shorter than Config.Hold.
+type Expect struct {
+	Behaviour   string             // of the host that the list names
+	Outcomes    []exchange.Outcome // any of these; more than one where system or scanner may rightly choose
+	Status      int                // 0: none
+	Hops        int                // -1: where a loop is noticed is the scanner's choice
+	Truncated   bool
+	BodyHash    uint64        // xxh64 of the decoded bytes kept; 0: none
+	BodyBytes   int64         // decoded bytes kept
+	FinalScheme origin.Scheme // 0: the scanner's choice, in a loop between schemes
+	// TLSVerified is Unknown by http, and where no status came: what is kept of a handshake that led to nothing is the
+	// scanner's choice.
+	TLSVerified exchange.Tristate
+
+	Answered origin.Origin // by which the row is known: the origin that answered, or that was tried first
+}
+
+// result is how one exchange or one attempt ends.
+type result struct {
+	outcomes  []exchange.Outcome
+	status    int
+	location  string
+	body      []byte
+	truncated bool
+	verified  exchange.Tristate
+	scheme    origin.Scheme
+	hops      int
+	anyStatus bool // an HTTP status came, of this exchange or of one before a redirect
+}
+
+func failed(outcomes ...exchange.Outcome) result { return result{outcomes: outcomes} }
+
+// walk is a scanner's way to one origin through the pure half of the web.
+type walk struct {
+	world *world
+	web   *Web
+	p     Policy
+	asked map[countKey]int
+}
+
+// Expect tells what a scan of an origin finds. It asks nothing and changes nothing.
+func (w *Web) Expect(o origin.Origin, p Policy) Expect {
+	wk := walk{world: w.world, web: w, p: p}
+	e := Expect{Behaviour: w.world.behaviour(o.Host()).Name}
+	var r result
+	for try := 0; try <= p.Retries; try++ {
+		r, e.Answered = wk.try(o)
+		if !r.mayPass() {
+			break
+		}
+	}
+	e.Outcomes, e.Status, e.Hops, e.Truncated = r.outcomes, r.status, r.hops, r.truncated
+	e.FinalScheme = r.scheme
+	if r.status != 0 {
+		e.TLSVerified = r.verified
+	}
+	if e.BodyBytes = int64(len(r.body)); e.BodyBytes > 0 {
+		e.BodyHash = xxhash.Sum64(r.body)
+	}
+	return e
+}
+
+// mayPass reports whether a later try may end otherwise.
+func (r *result) mayPass() bool {
+	if r.outcomes[0] == exchange.Answered {
+		return r.status >= 500
+	}
+	return slices.ContainsFunc(r.outcomes, exchange.Outcome.Transient)
+}
+
+// try is one try of an origin: by its first scheme and, where no status came, by the other. The row of two failures is
+// that of the first.
+func (wk *walk) try(o origin.Origin) (result, origin.Origin) {
+	if o.Scheme() != origin.Auto {
+		return wk.attempt(o), o
+	}
+	one, other := o.As(origin.HTTPS), o.As(origin.HTTP)
+	if wk.p.HTTPFirst {
+		one, other = other, one
+	}
+	first := wk.attempt(one)
+	if first.anyStatus || wk.p.NoFallback || !first.outcomes[0].FallsBack() {
+		return first, one
+	}
+	if second := wk.attempt(other); second.anyStatus {
+		return second, other
+	}
+	return first, one
+}
+
+// attempt asks an origin by its scheme and follows redirects.
+func (wk *walk) attempt(o origin.Origin) result {
+	target := exchange.Target{Origin: o, Path: exchange.RobotsPath}
+	visited := []string{target.String()}
+	anyStatus, crossed := false, false
+	for hops := 0; ; hops++ {
+		r := wk.exchange(target)
+		r.hops, r.scheme = hops, target.Origin.Scheme()
+		anyStatus = anyStatus || r.status != 0
+		r.anyStatus = anyStatus
+		if r.location == "" {
+			return r
+		}
+		next, err := locate(target, r.location)
+		if err != nil {
+			r.outcomes = []exchange.Outcome{exchange.RedirectInvalid}
+			return r
+		}
+		if slices.Contains(visited, next.String()) {
+			r.outcomes, r.hops = []exchange.Outcome{exchange.RedirectLimit}, -1
+			if crossed {
+				r.scheme, r.verified = 0, exchange.Unknown
+			}
+			return r
+		}
+		if hops == wk.p.MaxRedirects {
+			r.outcomes = []exchange.Outcome{exchange.RedirectLimit}
+			return r
+		}
+		crossed = crossed || next.Origin.Scheme() != target.Origin.Scheme()
+		target = next
+		visited = append(visited, next.String())
+	}
+}
+
+// locate is where a Location leads.
+func locate(from exchange.Target, location string) (exchange.Target, error) {
+	base, err := url.Parse(from.String())
+	if err != nil {
+		return exchange.Target{}, err
+	}
+	to, err := base.Parse(location)
+	if err != nil {
+		return exchange.Target{}, err
+	}
+	path := to.RequestURI()
+	to.Path, to.RawQuery, to.Fragment = "", "", ""
+	o, err := origin.Parse(to.String())
+	if err != nil {
+		return exchange.Target{}, err
+	}
+	return exchange.Target{Origin: o, Path: path}, nil
+}
+
+// exchange asks one URL: name, connection, TLS, HTTP, each of which may end it.
+func (wk *walk) exchange(t exchange.Target) result {
+	w, host, scheme := wk.world, t.Origin.Host(), t.Origin.Scheme()
+	if scheme == origin.FTP {
+		return failed(exchange.ConnectRefused)
+	}
+	b := w.behaviour(host)
+	if addr, ok := t.Origin.Addr(); ok {
+		if wk.web.places[addr] == nil {
+			return failed(exchange.ConnectRefused, exchange.ConnectTimeout, exchange.ConnectFailed, exchange.BlockedAddress)
+		}
+	} else if outcomes := b.name.outcomes(); outcomes != nil {
+		return failed(outcomes...)
+	}
+	secure, listening := false, true
+	switch port := t.Origin.Port(); port {
+	case 80, w.httpPort:
+	case 443, w.tlsPort:
+		secure = true
+	default:
+		return failed(exchange.ConnectRefused)
+	}
+	if !w.single {
+		listening = b.place == placeFull || b.place == placePlainOnly && !secure
+	}
+	if !listening {
+		return failed(exchange.ConnectRefused)
+	}
+	verified := exchange.Unknown
+	switch {
+	case scheme == origin.HTTP && secure:
+		return result{outcomes: []exchange.Outcome{exchange.Answered}, status: 400}
+	case scheme == origin.HTTPS && !secure:
+		return failed(exchange.TLSFailed)
+	case secure:
+		if outcomes := b.hello.outcomes(); outcomes != nil {
+			return failed(outcomes...)
+		}
+		verified = exchange.No
+		if wk.p.TrustCA && b.hello.verifies() {
+			verified = exchange.Yes
+		}
+		if wk.p.StrictTLS && verified == exchange.No {
+			return failed(exchange.TLSFailed)
+		}
+	}
+	a := ask{w: w, host: host, scheme: scheme, path: t.Path}
+	if p := t.Origin.Port(); p != scheme.DefaultPort() {
+		a.port = p
+	}
+	if b.counts {
+		if wk.asked == nil {
+			wk.asked = map[countKey]int{}
+		}
+		key := countKey{xxhash.Sum64String(host), scheme}
+		wk.asked[key]++
+		a.nth = wk.asked[key]
+	}
+	reply := b.answer(&a)
+	r := reply.result(wk.p.MaxBody)
+	r.verified = verified
+	return r
+}
+
+// result is what a client makes of an answer that keeps at most so many bytes.
+func (r *reply) result(most int64) result {
+	out := result{outcomes: r.yields, status: r.status, location: r.location}
+	if r.yields != nil {
+		if r.cut && int64(r.body.sentOfCut()) > most {
+			// The client has what it wants before the answer goes wrong.
+			out.outcomes = nil
+		} else {
+			return out
+		}
+	}
+	out.outcomes = []exchange.Outcome{exchange.Answered}
+	if r.status >= 200 && r.status <= 299 {
+		out.body, out.truncated = r.body.kept(most)
+	}
+	return out
+}
+
+// outcomes is how a lookup ends that finds no address; nil where it finds one.
+func (k nameKind) outcomes() []exchange.Outcome {
+	switch k {
+	case nameMissing, nameNoAddress:
+		return []exchange.Outcome{exchange.DNSNotFound}
+	case nameServFail, nameRefused:
+		return []exchange.Outcome{exchange.DNSFailed}
+	case nameSilent:
+		return []exchange.Outcome{exchange.DNSTimeout}
+	case nameAliasLoop:
+		return []exchange.Outcome{exchange.DNSFailed, exchange.DNSNotFound}
+	}
+	return nil
+}
+
+// outcomes is how a handshake ends that fails; nil where it does not.
+func (k helloKind) outcomes() []exchange.Outcome {
+	switch k {
+	case hello10Only, helloAlert, helloPlain:
+		return []exchange.Outcome{exchange.TLSFailed}
+	case helloHang:
+		return []exchange.Outcome{exchange.Timeout, exchange.TLSFailed}
+	case helloReset:
+		return []exchange.Outcome{exchange.Reset, exchange.TLSFailed}
+	case helloClose:
+		return []exchange.Outcome{exchange.ClosedEarly, exchange.TLSFailed, exchange.Reset}
+	}
+	return nil
+}
+
+// verifies reports whether a certificate stands up to verification by one who trusts the authority.
+func (k helloKind) verifies() bool { return k == helloFine || k == hello12Only }
+
+// Truth is a line of a truth file: what a scan finds for one line of a list, under the names of the table `sites`.
+// Where more than one outcome is right, Outcomes lists them all and Outcome is the first.
+type Truth struct {
+	Seq         int      `json:"seq"`
+	Input       string   `json:"input"`
+	Host        string   `json:"host"`
+	Port        int      `json:"port"`
+	Requested   string   `json:"requested"`
+	Origin      string   `json:"origin"`
+	Behaviour   string   `json:"behaviour"`
+	Outcome     string   `json:"outcome"`
+	Outcomes    []string `json:"outcomes"`
+	Status      *int     `json:"status"`
+	Hops        *int     `json:"hops"`         // null: the scanner's choice
+	FinalScheme *string  `json:"final_scheme"` // null: the scanner's choice
+	TLSVerified *bool    `json:"tls_verified"`
+	BodyBytes   int64    `json:"body_bytes"`
+	Truncated   bool     `json:"truncated"`
+	BodyHash    int64    `json:"body_hash"` // the 64 bits as the dataset has them, signed
+}
+
+// WriteTruth writes what a scan of a list finds, as a JSON line an entry. Entries that are no origin are left out, as
+// they are from the dataset; seq counts them.
+func (w *Web) WriteTruth(out io.Writer, list iter.Seq[string], p Policy) error {
+	buffered := bufio.NewWriterSize(out, 64<<10)
+	encoder := json.NewEncoder(buffered)
+	encoder.SetEscapeHTML(false)
+	seq := -1
+	for input := range list {
+		seq++
+		o, err := origin.Parse(input)
+		if err != nil {
+			continue
+		}
+		if err := encoder.Encode(truth(seq, strings.TrimSpace(input), o, w.Expect(o, p))); err != nil {
+			return fmt.Errorf("cannot write the truth: %w", err)
+		}
+	}
+	if err := buffered.Flush(); err != nil {
+		return fmt.Errorf("cannot write the truth: %w", err)
+	}
+	return nil
+}
+
+func truth(seq int, input string, o origin.Origin, e Expect) Truth {
+	t := Truth{
+		Seq: seq, Input: input, Host: o.Host(), Port: int(o.Port()), Requested: o.Scheme().String(),
+		Origin: e.Answered.String(), Behaviour: e.Behaviour, Outcome: e.Outcomes[0].String(),
+		BodyBytes: e.BodyBytes, Truncated: e.Truncated, BodyHash: int64(e.BodyHash),
+	}
+	for _, outcome := range e.Outcomes {
+		t.Outcomes = append(t.Outcomes, outcome.String())
+	}
+	if e.Status != 0 {
+		t.Status = &e.Status
+	}
+	if e.Hops >= 0 {
+		t.Hops = &e.Hops
+	}
+	if e.FinalScheme != 0 {
+		scheme := e.FinalScheme.String()
+		t.FinalScheme = &scheme
+	}
+	if e.TLSVerified != exchange.Unknown {
+		verified := e.TLSVerified == exchange.Yes
+		t.TLSVerified = &verified
+	}
+	return t
+}

@@ -1,0 +1,115 @@
+package simweb
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/bulkscan/bulkscan/fetcher"
+	"github.com/bulkscan/bulkscan/fetcher/resolve"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/origin"
+)
+
+// TestFetcherFindsTheTruth lets bulkscan's own fetcher loose on one host of each behaviour and on a few hundred made-up
+// ones, without the pipeline's waiting, and compares with the truth.
+func TestFetcherFindsTheTruth(t *testing.T) {
+	w := testWeb(t, Config{Seed: 11})
+	f := func(p Policy) {
+		w.Forget()
+		clients := map[patience]*fetcher.Fetcher{}
+		var all sync.WaitGroup
+		slots := make(chan struct{}, 32)
+		one := func(entry string) {
+			o := mustOrigin(t, entry)
+			want := w.Expect(o, p)
+			wait := patienceFor(want)
+			client := clients[wait]
+			if client == nil {
+				client = newFetcher(t, w, p, wait)
+				clients[wait] = client
+			}
+			slots <- struct{}{}
+			all.Go(func() {
+				got := fetch(t, client, o)
+				if !want.same(got) {
+					t.Errorf("%s %+v:\nfound %+v\nwant  %+v", entry, p, got, want)
+				}
+				<-slots
+			})
+		}
+		for _, b := range behaviours {
+			one(b.Name + ".zoo.test")
+			one("http://p." + b.Name + ".zoo.test")
+		}
+		for _, host := range Names(11, 200) {
+			one(host)
+		}
+		all.Wait()
+	}
+	f(Policy{MaxRedirects: 5, MaxBody: 512_000, Retries: 1})
+	f(Policy{MaxRedirects: 3, MaxBody: 300, HTTPFirst: true})
+	f(Policy{MaxRedirects: 5, MaxBody: 512_000, TrustCA: true, StrictTLS: true, NoFallback: true})
+}
+
+func newFetcher(t *testing.T, w *Web, p Policy, wait patience) *fetcher.Fetcher {
+	t.Helper()
+	resolver, err := resolve.New([]string{w.DNSAddr().String()}, resolve.Options{Timeout: wait.names, Tries: 1, Hosts: "-"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := resolver.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	// The fetcher's Timeout spans the whole exchange, so that it cannot be as short as a body's alone.
+	wait.body = max(wait.body, time.Second)
+	cfg := fetcher.Config{
+		Timeout: wait.body, TLSTimeout: min(wait.hands, wait.body), HeaderTimeout: min(wait.head, wait.body), MaxRedirects: p.MaxRedirects, Retries: p.Retries, MaxBody: int(p.MaxBody), UserAgent: "test",
+		Scheme: origin.HTTPS, NoFallback: p.NoFallback, AllowPrivate: true, StrictTLS: p.StrictTLS, Resolver: resolver,
+	}
+	if p.HTTPFirst {
+		cfg.Scheme = origin.HTTP
+	}
+	if p.TrustCA {
+		cfg.Roots = w.CAPool()
+	}
+	for _, s := range w.ConnectTo() {
+		to, err := fetcher.ParseConnectTo(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.ConnectTo = append(cfg.ConnectTo, to)
+	}
+	f, err := fetcher.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// fetch asks until the fetcher is done.
+func fetch(t *testing.T, f *fetcher.Fetcher, o origin.Origin) found {
+	var r exchange.Response
+	x := exchange.Exchange{Origin: o, Target: f.First(o, exchange.Past{}), Response: &r}
+	for {
+		x.Lookup = f.Resolve(t.Context(), x.Target)
+		next := f.Do(t.Context(), &x)
+		if !next.Again {
+			break
+		}
+		x.Target = next.Target
+	}
+	got := found{
+		Outcome: r.Outcome, Status: r.Status, Hops: len(r.Hops), Truncated: r.Truncated, Bytes: int64(len(r.Body)),
+		Scheme: r.Final.Origin.Scheme(), Verified: r.TLSVerified,
+	}
+	if got.Bytes > 0 {
+		got.Hash = xxhash.Sum64(r.Body)
+	}
+	r.Reset()
+	return got
+}

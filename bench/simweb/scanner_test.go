@@ -1,0 +1,305 @@
+package simweb
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/miekg/dns"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/origin"
+)
+
+// plainScanner is the plainest scanner that knows all outcomes: one blocking function after the other over real
+// sockets, sharing nothing with the code that tells the truth. What it finds is what Expect must have told.
+type plainScanner struct {
+	web    *Web
+	policy Policy
+	wait   patience
+}
+
+// patience is how long a scanner waits: for a name, a handshake, a head after it, and a body after that.
+type patience struct{ names, hands, head, body time.Duration }
+
+// patienceFor is short where nothing is to come, so that there is nothing to wait for, and long everywhere else, where
+// a busy machine may take its time.
+func patienceFor(e Expect) patience {
+	const long, short = 30 * time.Second, 150 * time.Millisecond
+	p := patience{long, long, long, long}
+	b := behaviourNamed(e.Behaviour)
+	if b.name == nameSilent {
+		p.names = short
+	}
+	if b.hello == helloHang {
+		p.hands = short
+	}
+	switch {
+	case !slices.Contains(e.Outcomes, exchange.Timeout):
+	case e.Status == 0:
+		p.head = short
+	default:
+		p.body = short
+	}
+	return p
+}
+
+// found is what it found, or what Expect told, in a form that compares.
+type found struct {
+	Outcome   exchange.Outcome
+	Status    int
+	Hops      int
+	Truncated bool
+	Bytes     int64
+	Hash      uint64
+	Scheme    origin.Scheme
+	Verified  exchange.Tristate
+}
+
+// same reports whether the scanner found what it ought to have found.
+func (e Expect) same(f found) bool {
+	return slices.Contains(e.Outcomes, f.Outcome) && e.Status == f.Status && (e.Hops == f.Hops || e.Hops < 0) &&
+		e.Truncated == f.Truncated && e.BodyBytes == f.Bytes && e.BodyHash == f.Hash &&
+		(e.FinalScheme == 0 || e.FinalScheme == f.Scheme && (e.Status == 0 || e.TLSVerified == f.Verified))
+}
+
+func (s *plainScanner) scan(o origin.Origin) found {
+	var f found
+	for range s.policy.Retries + 1 {
+		f = s.try(o)
+		if !(f.Outcome == exchange.Answered && f.Status >= 500 || f.Outcome.Transient()) {
+			break
+		}
+	}
+	return f
+}
+
+func (s *plainScanner) try(o origin.Origin) found {
+	if o.Scheme() != origin.Auto {
+		return s.follow(o)
+	}
+	order := []origin.Scheme{origin.HTTPS, origin.HTTP}
+	if s.policy.HTTPFirst {
+		slices.Reverse(order)
+	}
+	first := s.follow(o.As(order[0]))
+	if s.policy.NoFallback || first.Status != 0 || first.Hops > 0 || !first.Outcome.FallsBack() {
+		return first
+	}
+	if other := s.follow(o.As(order[1])); other.Status != 0 || other.Hops > 0 {
+		return other
+	}
+	return first
+}
+
+func (s *plainScanner) follow(o origin.Origin) found {
+	at, _ := url.Parse(o.String() + "/robots.txt")
+	for hops := 0; ; hops++ {
+		f, location := s.ask(at)
+		f.Hops = hops
+		if f.Outcome != exchange.Answered || !slices.Contains([]int{301, 302, 303, 307, 308}, f.Status) {
+			return f
+		}
+		if hops == s.policy.MaxRedirects {
+			f.Outcome = exchange.RedirectLimit
+			return f
+		}
+		next, err := at.Parse(location)
+		if location == "" || err != nil || next.Scheme != "http" && next.Scheme != "https" {
+			f.Outcome = exchange.RedirectInvalid
+			return f
+		}
+		next.Fragment = ""
+		at = next
+	}
+}
+
+func (s *plainScanner) ask(at *url.URL) (f found, location string) {
+	f.Scheme = origin.HTTP
+	port := s.web.HTTPPort()
+	if at.Scheme == "https" {
+		f.Scheme, port = origin.HTTPS, s.web.TLSPort()
+	}
+	addr, outcome := s.lookup(at.Hostname())
+	if outcome != 0 {
+		f.Outcome = outcome
+		return f, ""
+	}
+	raw, err := net.DialTimeout("tcp", netip.AddrPortFrom(addr, uint16(port)).String(), 30*time.Second)
+	if err != nil {
+		f.Outcome = exchange.ConnectFailed
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			f.Outcome = exchange.ConnectRefused
+		}
+		return f, ""
+	}
+	defer raw.Close()
+	_ = raw.SetDeadline(time.Now().Add(s.wait.hands))
+	conn := raw
+	if f.Scheme == origin.HTTPS {
+		secure := tls.Client(raw, &tls.Config{ServerName: at.Hostname(), InsecureSkipVerify: true})
+		if err := secure.Handshake(); err != nil {
+			f.Outcome = classify(err, exchange.TLSFailed)
+			return f, ""
+		}
+		conn = secure
+		f.Verified = exchange.No
+		certificate := secure.ConnectionState().PeerCertificates[0]
+		if _, err := certificate.Verify(verifyOptions(s.web, at.Hostname())); err == nil && s.policy.TrustCA {
+			f.Verified = exchange.Yes
+		}
+		if s.policy.StrictTLS && f.Verified != exchange.Yes {
+			f.Outcome = exchange.TLSFailed
+			return f, ""
+		}
+	}
+	_ = raw.SetDeadline(time.Now().Add(s.wait.head))
+	if _, err := io.WriteString(conn, "GET "+at.RequestURI()+" HTTP/1.1\r\nHost: "+at.Host+"\r\nUser-Agent: test\r\n\r\n"); err != nil {
+		f.Outcome = classify(err, exchange.Reset)
+		return f, ""
+	}
+	head := &io.LimitedReader{R: conn, N: 100 << 10}
+	reader := bufio.NewReader(head)
+	var response *http.Response
+	for interim := 0; ; interim++ {
+		response, err = http.ReadResponse(reader, nil)
+		if head.N == 0 {
+			f.Outcome = exchange.HeaderTooLarge
+			return f, ""
+		}
+		if err != nil {
+			f.Outcome = classify(err, exchange.BadResponse)
+			return f, ""
+		}
+		if response.StatusCode >= 200 {
+			break
+		}
+		if interim > 20 {
+			f.Outcome = exchange.BadResponse
+			return f, ""
+		}
+	}
+	head.N = 1 << 40
+	_ = raw.SetDeadline(time.Now().Add(s.wait.body))
+	f.Outcome, f.Status = exchange.Answered, response.StatusCode
+	if f.Status > 599 {
+		f.Outcome = exchange.BadResponse
+	}
+	if f.Outcome == exchange.Answered && f.Status <= 299 {
+		s.read(response, &f)
+	}
+	return f, response.Header.Get("Location")
+}
+
+func (s *plainScanner) read(response *http.Response, f *found) {
+	var body io.Reader = response.Body
+	var err error
+	switch response.Header.Get("Content-Encoding") {
+	case "":
+	case "gzip":
+		body, err = gzip.NewReader(body)
+	case "deflate":
+		body, err = zlib.NewReader(body)
+	default:
+		err = errors.New("unknown coding")
+	}
+	if err != nil {
+		f.Outcome = exchange.BadEncoding
+		return
+	}
+	all, err := io.ReadAll(io.LimitReader(body, s.policy.MaxBody+1))
+	if int64(len(all)) > s.policy.MaxBody {
+		all, f.Truncated = all[:s.policy.MaxBody], true
+		all = all[:1+bytes.LastIndexAny(all, "\r\n")]
+	} else if err != nil {
+		f.Outcome = classify(err, exchange.BadResponse)
+		return
+	}
+	if f.Bytes = int64(len(all)); f.Bytes > 0 {
+		f.Hash = xxhash.Sum64(all)
+	}
+}
+
+func classify(err error, otherwise exchange.Outcome) exchange.Outcome {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return exchange.Timeout
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return exchange.Reset
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return exchange.ClosedEarly
+	}
+	return otherwise
+}
+
+func (s *plainScanner) lookup(host string) (netip.Addr, exchange.Outcome) {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return addr, 0
+	}
+	q := new(dns.Msg)
+	q.SetQuestion(dns.Fqdn(host), dns.TypeA)
+	client := dns.Client{Timeout: s.wait.names}
+	answer, _, err := client.Exchange(q, s.web.DNSAddr().String())
+	if err == nil && answer.Truncated {
+		client.Net = "tcp"
+		answer, _, err = client.Exchange(q, s.web.DNSAddr().String())
+	}
+	var timeout net.Error
+	switch {
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return netip.Addr{}, exchange.DNSTimeout
+	case err != nil:
+		return netip.Addr{}, exchange.DNSFailed
+	case answer.Rcode == dns.RcodeNameError:
+		return netip.Addr{}, exchange.DNSNotFound
+	case answer.Rcode != dns.RcodeSuccess:
+		return netip.Addr{}, exchange.DNSFailed
+	}
+	// The address must hang on the name by an unbroken chain of aliases.
+	name := strings.ToLower(dns.Fqdn(host))
+	for _, rr := range answer.Answer {
+		if strings.ToLower(rr.Header().Name) != name {
+			continue
+		}
+		switch rr := rr.(type) {
+		case *dns.CNAME:
+			name = strings.ToLower(rr.Target)
+		case *dns.A:
+			addr, _ := netip.AddrFromSlice(rr.A.To4())
+			return addr, 0
+		}
+	}
+	return netip.Addr{}, exchange.DNSNotFound
+}
+
+// testWeb starts a small web that ends with the test.
+func testWeb(t testing.TB, cfg Config) *Web {
+	t.Helper()
+	if cfg.Addresses == 0 {
+		cfg.Addresses = 8
+	}
+	if cfg.Slow == 0 {
+		cfg.Slow = 50 * time.Millisecond
+	}
+	w, err := Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return w
+}

@@ -1,0 +1,409 @@
+package simweb
+
+import (
+	"bytes"
+	"compress/zlib"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/bulkscan/bulkscan/internal/origin"
+)
+
+// This file is the wire half of the simulated web, in the order of a connection's life: accepted, shaken hands with,
+// asked, answered, ended. It writes bytes itself, because what it is for is to write wrong ones.
+
+const (
+	maxHead   = 16 << 10 // bytes of a request's head
+	smallBody = 32 << 10 // bytes of a body that is copied behind its head, for one write instead of two
+)
+
+var (
+	heads   = sync.Pool{New: func() any { b := make([]byte, 4096); return &b }}
+	outs    = sync.Pool{New: func() any { b := make([]byte, 0, 4096); return &b }}
+	gzips   = sync.Pool{New: func() any { z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed); return z }}
+	tlsFail = []byte("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 16\r\nConnection: close\r\n\r\nwrong protocol.\n")
+)
+
+// accept takes a listener's connections until it is closed.
+func (w *Web) accept(l *net.TCPListener, at *place, secure bool) {
+	defer w.running.Done()
+	for {
+		c, err := l.AcceptTCP()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) || w.closed() {
+				return
+			}
+			// Out of files, or the client has gone again: neither ends a web.
+			w.sleep(5 * time.Millisecond)
+			continue
+		}
+		at.accepted(w.cfg.RecordAccepts)
+		w.accepts.Add(1)
+		if !w.enter(c) {
+			c.Close()
+			return
+		}
+		go w.serve(c, secure)
+	}
+}
+
+// serve is a connection's life.
+func (w *Web) serve(c *net.TCPConn, secure bool) {
+	defer w.leave(c)
+	// One deadline bounds everything, the silence of silent hosts included.
+	if c.SetDeadline(time.Now().Add(w.cfg.Hold)) != nil {
+		return
+	}
+	l := line{web: w, tcp: c, conn: c, scheme: origin.HTTP}
+	if secure {
+		if !l.shakeHands() {
+			return
+		}
+	}
+	a, ok := l.readAsk()
+	if !ok {
+		return
+	}
+	w.requests.Add(1)
+	b := w.world.behaviour(a.host)
+	if b.counts {
+		a.nth = w.count(a.host, a.scheme)
+	}
+	r := reply{status: 404, body: errorPage(404), fields: "Content-Type: text/html\r\n"}
+	if a.path == "/robots.txt" || strings.HasPrefix(a.path, "/robots.txt?") {
+		r = b.answer(&a)
+	}
+	l.send(&a, &r)
+}
+
+// line is one connection, plain or not.
+type line struct {
+	web    *Web
+	tcp    *net.TCPConn
+	conn   net.Conn // tcp, or the TLS connection over it
+	scheme origin.Scheme
+	host   string // by the client's hello, or ""
+}
+
+// shakeHands does what the host's TLS port does, and reports whether there is a connection to go on with.
+func (l *line) shakeHands() bool {
+	hello := &helloConn{TCPConn: l.tcp}
+	conn := tls.Server(hello, l.web.tls)
+	err := conn.Handshake()
+	if err == nil {
+		l.web.handshakes.Add(1)
+		l.conn, l.scheme, l.host = conn, origin.HTTPS, hello.host
+		return true
+	}
+	var noTLS tls.RecordHeaderError
+	switch {
+	case errors.As(err, &noTLS) && hello.host == "":
+		// Plain HTTP on the TLS port: answered as ordinary servers do.
+		l.drain()
+		l.write(tlsFail)
+	case hello.kind == helloPlain:
+		l.write(tlsFail)
+	case hello.kind == helloHang:
+		l.hang()
+	case hello.kind == helloReset:
+		l.reset()
+	}
+	return false
+}
+
+// drain reads what the client has sent already, so that closing does not reset an answer on its way.
+func (l *line) drain() {
+	var b [4096]byte
+	if l.tcp.SetReadDeadline(time.Now().Add(20*time.Millisecond)) == nil {
+		_, _ = l.tcp.Read(b[:])
+	}
+}
+
+// readAsk reads one request's head. It is tolerant: any method, lines ending in LF or CR LF, absolute targets.
+func (l *line) readAsk() (ask, bool) {
+	pooled := heads.Get().(*[]byte)
+	defer heads.Put(pooled)
+	b, n := *pooled, 0
+	for {
+		if n == len(b) {
+			if n >= maxHead {
+				return ask{}, false
+			}
+			b = append(b, make([]byte, maxHead-n)...)
+		}
+		m, err := l.conn.Read(b[n:])
+		n += m
+		if n > 0 && b[0] == 0x16 && l.scheme == origin.HTTP {
+			l.write(tlsFail) // a hello on the plain port
+			return ask{}, false
+		}
+		if m > 0 && headEnds(b[:n], n-m) {
+			return l.parseAsk(b[:n])
+		}
+		if err != nil {
+			return ask{}, false
+		}
+	}
+}
+
+// headEnds reports whether an empty line ends the head, where the first from bytes were looked at before.
+func headEnds(b []byte, from int) bool {
+	b = b[max(0, from-3):]
+	return bytes.Contains(b, []byte("\r\n\r\n")) || bytes.Contains(b, []byte("\n\n"))
+}
+
+func (l *line) parseAsk(head []byte) (ask, bool) {
+	first, rest, _ := bytes.Cut(head, []byte{'\n'})
+	_, target, ok := bytes.Cut(first, []byte{' '})
+	if !ok {
+		return ask{}, false
+	}
+	target, _, _ = bytes.Cut(bytes.TrimRight(target, "\r"), []byte{' '})
+	a := ask{w: l.web.world, scheme: l.scheme, host: l.host, path: "/robots.txt"}
+	if i := bytes.Index(target, []byte("://")); i >= 0 {
+		target = target[i+3:]
+		if i = bytes.IndexByte(target, '/'); i >= 0 {
+			target = target[i:]
+		}
+	}
+	if string(target) != a.path {
+		a.path = string(target)
+	}
+	for len(rest) > 0 {
+		var field []byte
+		field, rest, _ = bytes.Cut(rest, []byte{'\n'})
+		if len(field) > 5 && field[4] == ':' && bytes.EqualFold(field[:4], []byte("host")) {
+			if host, port := splitHost(string(bytes.TrimSpace(field[5:]))); host != "" {
+				a.host, a.port = host, port
+			}
+			break
+		}
+	}
+	if a.host == "" {
+		a.host = localHost(l.tcp)
+	}
+	return a, true
+}
+
+// send sends an answer as it is described, and ends the connection its way.
+func (l *line) send(a *ask, r *reply) {
+	if r.wait > 0 && !l.web.sleep(r.wait) {
+		return
+	}
+	pooled := outs.Get().(*[]byte)
+	sent := l.sendBytes(a, r, pooled)
+	if cap(*pooled) <= 2*smallBody {
+		outs.Put(pooled)
+	}
+	if !sent {
+		return
+	}
+	switch r.ends {
+	case endReset:
+		if r.cut {
+			// Systems other than Linux drop what is unread when a reset comes.
+			l.web.sleep(20 * time.Millisecond)
+		}
+		l.reset()
+	case endHang:
+		l.hang()
+	case endClose:
+		if l.conn != net.Conn(l.tcp) {
+			l.conn.Close() // says farewell, which a body without a length needs
+		}
+	}
+}
+
+func (l *line) sendBytes(a *ask, r *reply, pooled *[]byte) bool {
+	if r.raw != nil {
+		return (len(r.raw) == 0 || l.write(r.raw)) && (r.loop == nil || l.writeForEver(r.loop, r.pause))
+	}
+	data, streamed := r.encode()
+	out := appendHead((*pooled)[:0], a, r, int64(len(data)), streamed)
+	defer func() { *pooled = out[:0] }()
+	if streamed {
+		return l.write(out) && l.stream(r)
+	}
+	switch {
+	case r.framing == byChunks && r.cut:
+		out = append(strconv.AppendInt(out, int64(len(data)), 16), "\r\n"...)
+	case r.framing == byChunks:
+		data = chunked(data)
+	}
+	if r.cut {
+		data = data[:r.body.sentOfCut()]
+	}
+	if r.pause > 0 {
+		return l.write(out) && l.drip(data, r.pause)
+	}
+	if len(data) <= smallBody {
+		out = append(out, data...)
+		return l.write(out)
+	}
+	return l.write(out) && l.write(data)
+}
+
+// encode returns the body as it goes over the wire but for its framing, or that it is too long to be held at once.
+func (r *reply) encode() (data []byte, streamed bool) {
+	long := r.body.total != int64(len(r.body.block))
+	switch {
+	case r.coding == identity && long:
+		return nil, true
+	case r.coding == identity:
+		return r.body.block, false
+	}
+	var b bytes.Buffer
+	var z io.WriteCloser
+	if r.coding == gzipped {
+		g := gzips.Get().(*gzip.Writer)
+		defer gzips.Put(g)
+		g.Reset(&b)
+		z = g
+	} else {
+		z = zlib.NewWriter(&b)
+	}
+	for left := r.body.total; left > 0; {
+		n := min(left, int64(len(r.body.block)))
+		if _, err := z.Write(r.body.block[:n]); err != nil {
+			break // a bytes.Buffer takes everything
+		}
+		left -= n
+	}
+	if z.Close() != nil {
+		return nil, false
+	}
+	return b.Bytes(), false
+}
+
+// servers are what answers call themselves, with the fields by which a delivery network is known.
+var servers = [...]string{
+	"Server: nginx\r\n", "Server: nginx\r\n", "Server: nginx/1.24.0\r\n", "Server: Apache\r\n", "Server: Apache/2.4.57 (Debian)\r\n",
+	"Server: cloudflare\r\nCF-RAY: 8f1b2c3d4e5f6a7b-FRA\r\n", "Server: cloudflare\r\nCF-RAY: 8f1b2c3d4e5f6a7c-AMS\r\n",
+	"Server: Microsoft-IIS/10.0\r\n", "Server: LiteSpeed\r\n", "Server: openresty\r\n", "Server: Pepyaka\r\n",
+	"Server: AmazonS3\r\nVia: 1.1 0a1b2c.cloudfront.net (CloudFront)\r\nX-Amz-Cf-Id: abc==\r\n",
+	"X-Served-By: cache-fra-eddf8230041-FRA\r\nVia: 1.1 varnish\r\n", "",
+}
+
+// appendHead appends an answer's head.
+func appendHead(out []byte, a *ask, r *reply, length int64, streamed bool) []byte {
+	out = append(out, "HTTP/1.1 "...)
+	out = strconv.AppendInt(out, int64(r.status), 10)
+	out = append(out, ' ')
+	out = append(out, http.StatusText(r.status)...)
+	out = append(out, "\r\n"...)
+	h := a.draw(streamServer)
+	out = append(out, servers[h%uint64(len(servers))]...)
+	out = append(out, r.fields...)
+	if r.fields == "" && r.status != 204 {
+		out = append(out, "Content-Type: text/plain; charset=utf-8\r\n"...)
+		if h>>32%4 == 0 {
+			out = append(out, "Last-Modified: Wed, 05 Nov 2025 08:00:00 GMT\r\nETag: \""...)
+			out = strconv.AppendUint(out, h>>40, 16)
+			out = append(out, "\"\r\nCache-Control: max-age=3600\r\n"...)
+		}
+	}
+	switch r.coding {
+	case gzipped:
+		out = append(out, "Content-Encoding: gzip\r\n"...)
+	case deflated:
+		out = append(out, "Content-Encoding: deflate\r\n"...)
+	}
+	switch {
+	case r.framing == byChunks:
+		out = append(out, "Transfer-Encoding: chunked\r\n"...)
+	case r.framing == byLength && r.status != 204:
+		if streamed {
+			length = r.body.total
+		}
+		out = append(out, "Content-Length: "...)
+		out = strconv.AppendInt(out, length, 10)
+		out = append(out, "\r\n"...)
+	}
+	return append(out, "Connection: close\r\n\r\n"...)
+}
+
+// chunked wraps a body in chunks of uneven sizes.
+func chunked(data []byte) []byte {
+	out := make([]byte, 0, len(data)+len(data)/64+32)
+	for size := 7; len(data) > 0; size = min(size*3+1, 8000) {
+		n := min(size, len(data))
+		out = append(strconv.AppendInt(out, int64(n), 16), "\r\n"...)
+		out = append(append(out, data[:n]...), "\r\n"...)
+		data = data[n:]
+	}
+	return append(out, "0\r\n\r\n"...)
+}
+
+// stream sends a body that repeats its block.
+func (l *line) stream(r *reply) bool {
+	block := r.body.block
+	if r.framing == byChunks {
+		block = append(append([]byte(strconv.FormatInt(int64(len(block)), 16)+"\r\n"), block...), "\r\n"...)
+	}
+	if r.body.endless() {
+		return l.writeForEver(block, 0)
+	}
+	for left := r.body.total; left > 0; left -= int64(len(block)) {
+		if !l.write(block[:min(left, int64(len(block)))]) {
+			return false
+		}
+	}
+	return true
+}
+
+// writeForEver writes the same again and again until the client goes.
+func (l *line) writeForEver(b []byte, pause time.Duration) bool {
+	for l.write(b) {
+		if pause > 0 && !l.web.sleep(pause) {
+			return false
+		}
+	}
+	return false
+}
+
+// drip writes in pieces.
+func (l *line) drip(b []byte, pause time.Duration) bool {
+	piece := len(b)/dripPieces + 1
+	for len(b) > 0 {
+		if !l.web.sleep(pause) {
+			return false
+		}
+		n := min(piece, len(b))
+		if !l.write(b[:n]) {
+			return false
+		}
+		b = b[n:]
+	}
+	return true
+}
+
+func (l *line) write(b []byte) bool {
+	_, err := l.conn.Write(b)
+	return err == nil
+}
+
+// hang reads and says nothing until the client goes, or the connection's deadline comes.
+func (l *line) hang() {
+	var b [256]byte
+	for {
+		if _, err := l.tcp.Read(b[:]); err != nil {
+			return
+		}
+	}
+}
+
+// reset ends the connection with a TCP reset.
+func (l *line) reset() {
+	if l.tcp.SetLinger(0) == nil {
+		l.tcp.Close()
+	}
+}

@@ -1,0 +1,204 @@
+package simweb
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"sync"
+	"time"
+)
+
+// authority makes certificates on the fly. All leaves share one key: making a key costs as much as a handshake.
+type authority struct {
+	key, leafKey   *ecdsa.PrivateKey
+	cert, stranger *x509.Certificate // stranger: of an authority that nobody knows, with the same key
+	pool           *x509.CertPool
+	born           time.Time
+
+	mu    sync.RWMutex
+	cache map[leafName]*tls.Certificate
+}
+
+// leafName is what tells one certificate from another.
+type leafName struct {
+	host string
+	kind helloKind // helloFine, helloExpired, helloSelfSigned, helloUnknownCA
+}
+
+// maxLeaves bounds the cache of certificates, about 1.5 kB each. A full cache is emptied: a scan asks each host about
+// once, so that there is no better entry to keep.
+const maxLeaves = 4096
+
+func newAuthority(now time.Time) (*authority, error) {
+	a := &authority{born: now, cache: map[leafName]*tls.Certificate{}, pool: x509.NewCertPool()}
+	var err error
+	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return nil, fmt.Errorf("cannot make the authority's key: %w", err)
+	}
+	if a.leafKey, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return nil, fmt.Errorf("cannot make the certificates' key: %w", err)
+	}
+	if a.cert, err = a.root("simweb test authority"); err != nil {
+		return nil, err
+	}
+	if a.stranger, err = a.root("simweb stranger"); err != nil {
+		return nil, err
+	}
+	a.pool.AddCert(a.cert)
+	return a, nil
+}
+
+func (a *authority) root(name string) (*x509.Certificate, error) {
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: name},
+		NotBefore:             a.born.Add(-24 * time.Hour),
+		NotAfter:              a.born.Add(365 * 24 * time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the authority's certificate: %w", err)
+	}
+	return x509.ParseCertificate(der)
+}
+
+// pem is the authority's certificate as text.
+func (a *authority) pem() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
+}
+
+// leaf returns a host's certificate, of a kind.
+func (a *authority) leaf(host string, kind helloKind) (*tls.Certificate, error) {
+	name := leafName{host, kind}
+	a.mu.RLock()
+	c := a.cache[name]
+	a.mu.RUnlock()
+	if c != nil {
+		return c, nil
+	}
+	template := &x509.Certificate{
+		SerialNumber: new(big.Int).SetUint64(mix(uint64(len(host)) + uint64(kind)<<32)),
+		Subject:      pkix.Name{Organization: []string{"simweb"}},
+		NotBefore:    a.born.Add(-24 * time.Hour),
+		NotAfter:     a.born.Add(90 * 24 * time.Hour),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	if ip := net.ParseIP(host); ip != nil {
+		template.IPAddresses = []net.IP{ip}
+	} else {
+		template.DNSNames = []string{host}
+	}
+	issuer, key := a.cert, a.key
+	switch kind {
+	case helloExpired:
+		template.NotBefore = a.born.Add(-100 * 24 * time.Hour)
+		template.NotAfter = a.born.Add(-10 * 24 * time.Hour)
+	case helloSelfSigned:
+		issuer, key = template, a.leafKey
+	case helloUnknownCA:
+		issuer = a.stranger
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, issuer, a.leafKey.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a certificate: %w", err)
+	}
+	c = &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.leafKey}
+	a.mu.Lock()
+	if len(a.cache) >= maxLeaves {
+		clear(a.cache)
+	}
+	a.cache[name] = c
+	a.mu.Unlock()
+	return c, nil
+}
+
+// helloConn is a connection on the TLS port. It learns from the client's hello whom the client wants, and can be made
+// to swallow what the TLS library writes, for hosts that answer a hello with something else.
+type helloConn struct {
+	*net.TCPConn
+	host string
+	kind helloKind
+	mute bool
+}
+
+func (c *helloConn) Write(p []byte) (int, error) {
+	if c.mute {
+		return len(p), nil
+	}
+	return c.TCPConn.Write(p)
+}
+
+var errNoHandshake = errors.New("this host shakes no hands")
+
+// tlsConfig is the server's side of TLS: everything hangs on the name in the hello.
+func (w *Web) tlsConfig() *tls.Config {
+	base := &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		// X25519 alone would do, and is a third cheaper than the hybrid that Go prefers: two cores serve and scan.
+		CurvePreferences:       []tls.CurveID{tls.X25519, tls.CurveP256},
+		SessionTicketsDisabled: true,
+		NextProtos:             []string{"http/1.1"},
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			c, ok := hello.Conn.(*helloConn)
+			if !ok {
+				return nil, errNoHandshake
+			}
+			switch c.kind {
+			case helloExpired, helloSelfSigned, helloUnknownCA:
+				return w.authority.leaf(c.host, c.kind)
+			case helloWrongName:
+				return w.authority.leaf("some-other-name.test", helloFine)
+			}
+			return w.authority.leaf(c.host, helloFine)
+		},
+	}
+	only12, only10 := base.Clone(), base.Clone()
+	only12.MaxVersion = tls.VersionTLS12
+	only10.MinVersion, only10.MaxVersion = tls.VersionTLS10, tls.VersionTLS10
+	front := base.Clone()
+	front.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		c, ok := hello.Conn.(*helloConn)
+		if !ok {
+			return nil, errNoHandshake
+		}
+		c.host, _ = splitHost(hello.ServerName)
+		if c.host == "" {
+			// A client that asks for an address sends no name (RFC 6066 §3).
+			c.host = localHost(c.TCPConn)
+		}
+		c.kind = w.world.behaviour(c.host).hello
+		switch c.kind {
+		case hello12Only:
+			return only12, nil
+		case hello10Only:
+			return only10, nil
+		case helloHang, helloReset, helloClose, helloPlain:
+			c.mute = true
+			return nil, errNoHandshake
+		case helloAlert:
+			return nil, errNoHandshake
+		}
+		return nil, nil
+	}
+	return front
+}
+
+// localHost is the address that a client dialled, as a host.
+func localHost(c *net.TCPConn) string {
+	if addr, ok := c.LocalAddr().(*net.TCPAddr); ok {
+		return addr.AddrPort().Addr().Unmap().String()
+	}
+	return ""
+}
