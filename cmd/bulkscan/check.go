@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/pipeline"
+)
+
+func (a *app) checkCommand() *cobra.Command {
+	f := &fetchFlags{}
+	var asJSON, all bool
+	c := &cobra.Command{
+		Use:   "check URL|FILE|-",
+		Short: "Fetch or read one robots.txt, and explain what it amounts to",
+		Long: `check judges one origin, or one robots.txt file, and explains the result: the check's steps with their weights, the
+evidence with line numbers, what the answer means for access, and for each AI crawler whether it is blocked.
+
+An argument that names an existing file is read as one, - is standard input, and anything else is asked for over the
+network.`,
+		Example: `  bulkscan check example.com
+  bulkscan check ./robots.txt
+  curl -s https://example.com/robots.txt | bulkscan check - --json`,
+		Args: usageArgs(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			result, err := a.check(c.Context(), f, args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(a, result)
+			}
+			return a.explain(result, all)
+		},
+	}
+	f.add(c.Flags())
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().BoolVar(&all, "all", false, "print the verdict of every token of the registry, not of AI crawlers only")
+	return c
+}
+
+// check judges a file or asks an origin.
+func (a *app) check(ctx context.Context, f *fetchFlags, arg string) (audit.Result, error) {
+	registry, err := f.registry()
+	if err != nil {
+		return audit.Result{}, err
+	}
+	auditor := audit.New(registry)
+	if body, isFile, err := a.readFile(arg, f.maxBody); err != nil {
+		return audit.Result{}, err
+	} else if isFile {
+		site := &audit.Site{Input: arg}
+		site.Fetch.Outcome, site.Fetch.Status = exchange.Answered, 200
+		site.Fetch.Body = body[:min(len(body), f.maxBody)]
+		if site.Fetch.Truncated = len(body) > f.maxBody; site.Fetch.Truncated {
+			site.Fetch.Body = site.Fetch.Body[:bytes.LastIndexAny(site.Fetch.Body, "\r\n")+1]
+		}
+		auditor.Judge(site)
+		return audit.Explain(site), nil
+	}
+
+	o, err := origin.Parse(arg)
+	if err != nil {
+		return audit.Result{}, usagef("%s is neither a file nor an origin: %w", arg, err)
+	}
+	fetch, closeFetch, err := f.fetcher()
+	if err != nil {
+		return audit.Result{}, err
+	}
+	defer closeFetch()
+	// One origin goes the way of all: the same pipeline, one tray, a list of one.
+	one := &single{entry: pipeline.Entry{Input: arg, Origin: o}}
+	p := pipeline.New(pipeline.Config{Concurrency: 1, HostRate: 1}, one, fetch, auditor, one)
+	ctx, code, end := a.interrupts(ctx, p.Stop)
+	defer end()
+	if err := p.Run(ctx); err != nil {
+		if code() != 0 {
+			err = &exitError{code(), fmt.Errorf("interrupted")}
+		}
+		return audit.Result{}, err
+	}
+	return one.result, nil
+}
+
+// readFile reads an argument that is a file: at most one byte more than the limit, so that it shows when there is more.
+func (a *app) readFile(arg string, limit int) (body []byte, isFile bool, err error) {
+	in := a.stdin
+	if arg != "-" {
+		info, err := os.Stat(arg)
+		if err != nil || info.IsDir() || isURL(arg) {
+			return nil, false, nil // no file: an origin, then
+		}
+		file, err := os.Open(arg)
+		if err != nil {
+			return nil, true, err
+		}
+		defer file.Close()
+		in = file
+	}
+	body, err = io.ReadAll(io.LimitReader(in, int64(limit)+1))
+	if err != nil {
+		return nil, true, fmt.Errorf("cannot read %s: %w", arg, err)
+	}
+	return body, true, nil
+}
+
+// single is a list of one entry, and the sink of its result.
+type single struct {
+	entry  pipeline.Entry
+	read   bool
+	result audit.Result
+}
+
+func (s *single) Next() (pipeline.Entry, error) {
+	if s.read {
+		return pipeline.Entry{}, io.EOF
+	}
+	s.read = true
+	return s.entry, nil
+}
+
+func (s *single) Add(site *audit.Site) error {
+	s.result = audit.Explain(site)
+	return nil
+}
+
+// The marks of statuses and verdicts. They are words' first impressions; the words stand beside them.
+var marks = map[string]string{
+	"pass": "✓", "warn": "!", "fail": "✗", "skipped": "·",
+	"allowed": "✓", "partial": "◐", "blocked": "✗", "unknown": "?",
+}
+
+// explain prints a result for a person. Everything that comes from the site is made printable.
+func (a *app) explain(r audit.Result, all bool) error {
+	out := bufio.NewWriter(a.stdout)
+	a.explainAnswer(out, &r)
+	a.explainCheck(out, &r)
+	a.explainEvidence(out, &r)
+	a.explainVerdicts(out, &r, all)
+	return out.Flush()
+}
+
+// line makes a site's text fit into one line of a terminal.
+func line(s string) string {
+	const most = 100
+	s = printable(strings.ReplaceAll(s, "\n", `\n`))
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
+}
+
+func (a *app) explainAnswer(w io.Writer, r *audit.Result) {
+	if r.Origin != "" {
+		fmt.Fprintf(w, "%s\n", line(r.Origin))
+	}
+	if r.FinalURL != "" {
+		fmt.Fprintf(w, "  file     %s\n", line(r.FinalURL))
+	}
+	if r.Origin != "" {
+		fmt.Fprintf(w, "  answer   %s", r.Outcome)
+		if r.HTTPStatus != 0 {
+			fmt.Fprintf(w, ", status %d", r.HTTPStatus)
+		}
+		if r.Error != "" {
+			fmt.Fprintf(w, ": %s", line(r.Error))
+		}
+		fmt.Fprintln(w)
+	}
+	access := map[string]string{
+		"conditional":   "the file's rules decide",
+		"full_allow":    "no file: everything may be crawled",
+		"full_disallow": "the server failed: nothing may be crawled",
+		"unknown":       "we did not ask",
+	}[r.Access]
+	fmt.Fprintf(w, "  access   %s (%s)\n", r.Access, access)
+	if r.Access == "conditional" {
+		fmt.Fprintf(w, "  file has %d lines, %d groups for %d agents, %d allow, %d disallow, %d sitemaps", r.Counts.Lines, r.Counts.Groups, r.Counts.Agents, r.Counts.Allow, r.Counts.Disallow, r.Counts.Sitemaps)
+		if r.Truncated {
+			fmt.Fprint(w, "; it is cut at --max-body")
+		}
+		if r.IsHTML {
+			fmt.Fprint(w, "; it is an HTML page")
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+func (a *app) explainCheck(w io.Writer, r *audit.Result) {
+	fmt.Fprintf(w, "\n%s %s %s: %s, score %.2f\n", marks[r.Status], r.Check, r.Version, r.Status, r.Score)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, s := range r.Steps {
+		fmt.Fprintf(t, "  %s\t%s\t%.2f\t%s\t%s\n", marks[s.Status], s.ID, s.Weight, s.Status, line(s.Message))
+	}
+	_ = t.Flush() // into a buffer whose errors are looked at in the end
+}
+
+func (a *app) explainEvidence(w io.Writer, r *audit.Result) {
+	if len(r.Evidence) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nEvidence\n")
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, e := range r.Evidence {
+		fmt.Fprintf(t, "  line %d\t%s\t%s\t%s\n", e.Line, e.Kind, line(e.Key), line(e.Value))
+	}
+	_ = t.Flush()
+}
+
+func (a *app) explainVerdicts(w io.Writer, r *audit.Result, all bool) {
+	fmt.Fprintf(w, "\nAn agent that nobody names: %s %s\n\nCrawlers\n", marks[r.Star.Verdict], r.Star.Verdict)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, token := range r.Tokens {
+		if !all && token.Category != "ai" {
+			continue
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", marks[token.Verdict], printable(token.Token), token.Verdict, because(&token), printable(token.Operator))
+	}
+	_ = t.Flush()
+}
+
+// because says in words whose rules a token follows.
+func because(t *audit.TokenResult) string {
+	switch t.Via {
+	case "own":
+		return fmt.Sprintf("named in line %d", t.Line)
+	case "fallback":
+		return fmt.Sprintf("follows %s, line %d", line(t.Follows), t.Line)
+	case "star":
+		return fmt.Sprintf("by *, line %d", t.Line)
+	case "http":
+		return "by the answer"
+	}
+	return "no group applies"
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkscan/bulkscan/bench/simweb"
+	"github.com/bulkscan/bulkscan/sink"
+)
+
+// demoFlags are the flags of demo.
+type demoFlags struct {
+	out     string
+	origins int
+	seed    uint64
+	corpus  string
+}
+
+func (a *app) demoCommand() *cobra.Command {
+	f := &demoFlags{}
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Scan a simulated web on this machine, without a network",
+		Long: `demo starts the built-in simulated web on loopback (thousands of virtual hosts over HTTP and TLS, with a name server of
+its own), makes a list of its hosts up, scans it with the ordinary pipeline, and prints the summary. It needs no
+network and no privileges.`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return a.demo(c.Context(), f) },
+	}
+	c.Flags().StringVarP(&f.out, "out", "o", "bulkscan-demo", "folder of the dataset; what an earlier demo wrote there is replaced")
+	c.Flags().IntVar(&f.origins, "origins", 20000, "hosts to make up and scan")
+	c.Flags().Uint64Var(&f.seed, "seed", 1, "another seed is another web")
+	c.Flags().StringVar(&f.corpus, "corpus", "", "pack of real robots.txt files to serve instead of made-up ones")
+	return c
+}
+
+// The files that a demo leaves beside its dataset, so that it can be looked into and done again by hand.
+const (
+	demoList  = "list.csv"
+	demoTruth = "truth.jsonl"
+	demoScan  = "demo"
+)
+
+func (a *app) demo(ctx context.Context, f *demoFlags) error {
+	if f.origins < 1 {
+		return usagef("--origins %d: at least 1", f.origins)
+	}
+	web, err := simweb.Start(ctx, simweb.Config{Seed: f.seed, Corpus: f.corpus})
+	if err != nil {
+		return fmt.Errorf("cannot start the simulated web: %w", err)
+	}
+	defer web.Close()
+
+	scan := demoScanFlags(f, web)
+	if err := os.MkdirAll(f.out, 0o777); err != nil {
+		return err
+	}
+	list := filepath.Join(f.out, demoList)
+	if err := writeDemo(web, f, list, filepath.Join(f.out, demoTruth)); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.stderr, "Scanning %d hosts of a simulated web on this machine (seed %d).\n", f.origins, f.seed)
+
+	begun := time.Now()
+	if err := a.scan(ctx, scan, demoSettings(scan), []string{list}); err != nil {
+		return err
+	}
+	took := time.Since(begun)
+	fmt.Fprintln(a.stdout)
+	if err := a.summarize(ctx, f.out, demoScan, false); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.stdout, `
+%d origins in %.1f s: %.0f a second, peak memory %d MB, simulated web included (%d processors).
+
+  dataset   %s
+  list      %s
+  truth     %s   what each host did, to compare with
+`,
+		f.origins, took.Seconds(), float64(f.origins)/took.Seconds(), peakMemory()>>20, runtime.NumCPU(),
+		f.out, list, filepath.Join(f.out, demoTruth))
+	return nil
+}
+
+// demoScanFlags are those of an ordinary scan, but for what a simulated web needs: where its names and ports are, that
+// loopback is allowed, and time-outs and waits for a machine that is next to us.
+func demoScanFlags(f *demoFlags, web *simweb.Web) *scanFlags {
+	s := &scanFlags{}
+	c := &cobra.Command{}
+	s.add(c.Flags())
+	s.fetchFlags.add(c.Flags())
+	s.out, s.scanID, s.restart = f.out, demoScan, true
+	s.resolver = []string{web.DNSAddr().String()}
+	s.connectTo = web.ConnectTo()
+	s.allowPrivate = true
+	s.roots = web.CAPool()
+	s.dnsRate = 0
+	s.timeout, s.connectTimeout = 4*time.Second, 2*time.Second
+	s.retryAfter, s.maxRetryAfter = 2*time.Second, 5*time.Second
+	if web.SingleAddress() {
+		s.ipRate = 0 // the whole web lives at one address here
+	}
+	return s
+}
+
+func demoSettings(s *scanFlags) []sink.Setting {
+	return []sink.Setting{
+		{Name: "resolver", Value: strings.Join(s.resolver, ",")},
+		{Name: "connect-to", Value: strings.Join(s.connectTo, " ")},
+		{Name: "timeout", Value: s.timeout.String()},
+		{Name: "retry-after", Value: s.retryAfter.String()},
+	}
+}
+
+// writeDemo writes the list of hosts and what a scan of it must find.
+func writeDemo(web *simweb.Web, f *demoFlags, list, truth string) error {
+	if err := writeTo(list, func(w *bufio.Writer) error {
+		for rank, host := range web.Names(f.origins) {
+			fmt.Fprintf(w, "%d,%s\n", rank, host)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	policy := simweb.DefaultPolicy()
+	policy.TrustCA = true
+	return writeTo(truth, func(w *bufio.Writer) error {
+		hosts := func(yield func(string) bool) {
+			for _, host := range web.Names(f.origins) {
+				if !yield(host) {
+					return
+				}
+			}
+		}
+		return web.WriteTruth(w, hosts, policy)
+	})
+}
+
+// writeTo writes a file through a buffer, and looks at every error.
+func writeTo(path string, write func(*bufio.Writer) error) (err error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := file.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	w := bufio.NewWriter(file)
+	if err := write(w); err != nil {
+		return err
+	}
+	return w.Flush()
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/cheggaaa/pb/v3"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/pipeline"
+)
+
+// isPrint reports whether a rune shows as itself on a terminal. Format characters (bidirectional controls, joiners) and
+// what Unicode calls private or unassigned do not.
+func isPrint(r rune) bool { return r != unicode.ReplacementChar && unicode.IsPrint(r) }
+
+// The intervals of the display.
+const (
+	barInterval = 200 * time.Millisecond
+	logInterval = 10 * time.Second
+)
+
+// display shows how a run goes on. It only polls counters.
+type display struct {
+	progress *pipeline.Progress
+	read     func() (done, total int64) // of the list, in bytes; total 0 where unknown
+	done     uint64                     // origins kept by earlier runs of the same scan
+	begun    time.Time
+}
+
+// terminal reports whether a writer is a terminal (or another character device).
+func terminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// show draws until the context ends, by the form that --progress names, and returns when the last state is drawn.
+func (d *display) show(ctx context.Context, form string, w io.Writer, log *slog.Logger) {
+	if form == "auto" {
+		form = "log"
+		if terminal(w) {
+			form = "bar"
+		}
+	}
+	switch form {
+	case "bar":
+		d.bar(ctx, w)
+	case "log":
+		d.log(ctx, log)
+	}
+}
+
+// estimate is how many origins this run will have kept at its end, as far as is known: exactly once the list is read,
+// before that from the share of its bytes that has been read.
+func (d *display) estimate() uint64 {
+	fed := d.progress.Fed.Load()
+	if d.progress.ListDone() {
+		return fed
+	}
+	seen := fed + d.progress.Skipped.Load()
+	if done, total := d.read(); done > 0 && total > 0 {
+		whole := uint64(float64(seen) * float64(total) / float64(min(done, total)))
+		return max(fed, whole-min(whole, max(d.progress.Skipped.Load(), d.done)))
+	}
+	return fed
+}
+
+const barTemplate pb.ProgressBarTemplate = `{{counters . }} {{bar . "[" "=" ">" " " "]"}} {{percent . }} {{string . "rate"}} {{rtime . "%s left" "%s" ""}} {{string . "state"}}`
+
+func (d *display) bar(ctx context.Context, w io.Writer) {
+	bar := barTemplate.New(0).SetWriter(w).SetRefreshRate(barInterval)
+	bar.Start()
+	ticker := time.NewTicker(barInterval)
+	defer ticker.Stop()
+	for alive := true; alive; {
+		select {
+		case <-ctx.Done():
+			alive = false
+		case <-ticker.C:
+		}
+		kept := d.progress.Kept.Load()
+		bar.SetTotal(int64(d.estimate()))
+		bar.SetCurrent(int64(kept))
+		bar.Set("rate", fmt.Sprintf("%.0f/s", float64(kept)/time.Since(d.begun).Seconds()))
+		bar.Set("state", d.state())
+	}
+	bar.Finish()
+}
+
+// state is the bar's last words: how the answers are, and how many origins wait.
+func (d *display) state() string {
+	p := d.progress
+	answered := p.Outcomes[exchange.Answered].Load()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d ok", p.Statuses[2].Load())
+	fmt.Fprintf(&b, " %d other", answered-min(answered, p.Statuses[2].Load()))
+	fmt.Fprintf(&b, " %d failed", p.Kept.Load()-min(p.Kept.Load(), answered))
+	if n := p.Waiting.Load() + p.Spilled.Load(); n > 0 {
+		fmt.Fprintf(&b, " %d waiting", n)
+	}
+	return b.String()
+}
+
+func (d *display) log(ctx context.Context, log *slog.Logger) {
+	ticker := time.NewTicker(logInterval)
+	defer ticker.Stop()
+	last, at := uint64(0), time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			p := d.progress
+			kept := p.Kept.Load()
+			log.Info("progress",
+				"kept", kept, "of", d.estimate(), "per_second", int(float64(kept-last)/now.Sub(at).Seconds()),
+				"ok", p.Statuses[2].Load(), "answered", p.Outcomes[exchange.Answered].Load(),
+				"waiting", p.Waiting.Load(), "spilled", p.Spilled.Load(),
+				"redirects", p.Redirects.Load(), "retries", p.Retries.Load())
+			last, at = kept, now
+		}
+	}
+}
+
+// newLogger makes the log that --log-format and --log-level ask for. Text values are quoted where they are not plain,
+// so nothing from the network reaches a terminal raw.
+func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, usagef("--log-level %q: one of debug, info, warn, error", level)
+	}
+	o := &slog.HandlerOptions{Level: l}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, o)), nil
+	}
+	return nil, usagef("--log-format %q: text or json", format)
+}

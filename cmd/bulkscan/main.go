@@ -1,0 +1,181 @@
+// Command bulkscan surveys robots.txt at the scale of the web. This package answers one question: what do you type? It
+// turns flags into the configuration of the other rooms, wires them, and shows what they do; it decides nothing itself.
+//
+// main.go is the process: exit codes, signals, the environment. Each command has a file of its own; scan.go wires the
+// main job, which demo and check share; display.go is the bar and the log.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// The exit codes that users may rely on.
+const (
+	exitFailed    = 1
+	exitUsage     = 2
+	exitThreshold = 3
+	exitInt       = 130 // 128 + SIGINT
+	exitTerm      = 143 // 128 + SIGTERM
+)
+
+// exitError is an error that ends the process with a code of its own.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+// usage marks an error as one of the command line.
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &exitError{exitUsage, err}
+}
+
+func usagef(format string, args ...any) error { return usage(fmt.Errorf(format, args...)) }
+
+// app is what the commands share.
+type app struct {
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
+}
+
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(context.Background())
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(stderr, "bulkscan: %s\n", printable(err.Error()))
+	if exit := (*exitError)(nil); errors.As(err, &exit) {
+		if exit.code == exitUsage {
+			fmt.Fprintln(stderr, "Run `bulkscan --help` or `bulkscan COMMAND --help` for what there is.")
+		}
+		return exit.code
+	}
+	return exitFailed
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "bulkscan",
+		Short: "Survey robots.txt and AI-crawler policy at the scale of the web",
+		Long: `bulkscan reads a list of sites, fetches each one's robots.txt politely, says which crawlers the site blocks,
+and writes the answers as Parquet.
+
+  bulkscan demo                         see it work, without a network
+  bulkscan scan top-1m.csv.zip -o out   the real thing; the same command again resumes
+  bulkscan check example.com            one site, explained
+  bulkscan summary out                  the headline figures of a dataset`,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return fromEnvironment(c.Flags()) },
+		Args:              usageArgs(cobra.NoArgs),
+		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.AddCommand(a.scanCommand(), a.demoCommand(), a.checkCommand(), a.summaryCommand(), a.statsCommand(), a.tokensCommand(), a.schemaCommand(), a.versionCommand())
+	return root
+}
+
+// usageArgs makes errors of a command's arguments errors of usage.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error { return usage(check(c, args)) }
+}
+
+// fromEnvironment sets each flag that the command line leaves alone from its variable: --part-rows from
+// BULKSCAN_PART_ROWS. An empty variable counts as unset.
+func fromEnvironment(flags *pflag.FlagSet) error {
+	var errs []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		name := "BULKSCAN_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		if value := os.Getenv(name); value != "" && !f.Changed {
+			if err := flags.Set(f.Name, value); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			}
+		}
+	})
+	return usage(errors.Join(errs...))
+}
+
+// interrupts turns signals into the two steps of an ending: the first calls stop, the second ends the context. The
+// returned function ends the watch; code is the exit code of the first signal, 0 before one came.
+func (a *app) interrupts(parent context.Context, stop func()) (ctx context.Context, code func() int, end func()) {
+	ctx, cancel := context.WithCancel(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	first := make(chan int, 1)
+	go func() {
+		for n := 0; ; n++ {
+			select {
+			case <-ctx.Done():
+				return
+			case s := <-signals:
+				if n > 0 {
+					fmt.Fprintln(a.stderr, "\nbulkscan: aborted; what was committed is kept")
+					cancel()
+					return
+				}
+				first <- map[os.Signal]int{os.Interrupt: exitInt, syscall.SIGTERM: exitTerm}[s]
+				fmt.Fprintln(a.stderr, "\nbulkscan: finishing what is being asked; once more to abort")
+				stop()
+			}
+		}
+	}()
+	code = func() int {
+		select {
+		case c := <-first:
+			first <- c
+			return c
+		default:
+			return 0
+		}
+	}
+	return ctx, code, func() { signal.Stop(signals); cancel() }
+}
+
+// printable makes text of any origin safe for a terminal: whatever could move a cursor, colour, hide or reverse text is
+// shown as an escape.
+func printable(s string) string {
+	clean := true
+	for _, r := range s {
+		if r != '\n' && !isPrint(r) {
+			clean = false
+			break
+		}
+	}
+	if clean {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if r == '\n' || isPrint(r) {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, "\\u%04x", r)
+		}
+	}
+	return b.String()
+}

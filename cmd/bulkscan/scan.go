@@ -1,0 +1,690 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/fetcher"
+	"github.com/bulkscan/bulkscan/fetcher/resolve"
+	"github.com/bulkscan/bulkscan/inputs"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/pipeline"
+	"github.com/bulkscan/bulkscan/sink"
+)
+
+// fetchFlags say how one origin is asked; scan, demo and check have them.
+type fetchFlags struct {
+	timeout, connectTimeout, tlsTimeout, headerTimeout time.Duration
+
+	maxRedirects  int
+	retries       int
+	retryAfter    time.Duration
+	maxRetryAfter time.Duration
+	maxBody       int
+	userAgent     string
+	contact       string
+	resolver      []string
+	dnsRate       float64
+	connectTo     []string
+	scheme        string
+	noFallback    bool
+	allowPrivate  bool
+	ipv4, ipv6    bool
+	sourceIP      string
+	strictTLS     bool
+	caFile        string
+	optOut        string
+	tokens        string
+
+	roots *x509.CertPool // instead of caFile, for the built-in web
+}
+
+func (f *fetchFlags) add(flags *pflag.FlagSet) {
+	flags.DurationVar(&f.timeout, "timeout", 15*time.Second, "one exchange, from dialling to the body's end")
+	flags.DurationVar(&f.connectTimeout, "connect-timeout", 5*time.Second, "to take the connection, within --timeout")
+	flags.DurationVar(&f.tlsTimeout, "tls-timeout", 0, "to finish the TLS handshake, within --timeout (0: no bound of its own)")
+	flags.DurationVar(&f.headerTimeout, "header-timeout", 0, "to send the response head, within --timeout (0: no bound of its own)")
+	flags.IntVar(&f.maxRedirects, "max-redirects", fetcher.DefaultMaxRedirects, "redirects followed, over all schemes and hosts")
+	flags.IntVar(&f.retries, "retries", fetcher.DefaultRetries, "later tries of 5xx answers and transient failures")
+	flags.DurationVar(&f.retryAfter, "retry-after", fetcher.DefaultRetryAfter, "wait before the first later try, doubled for the next; 0s: at once")
+	flags.DurationVar(&f.maxRetryAfter, "max-retry-after", fetcher.DefaultMaxRetryAfter, "obey a server's Retry-After up to this")
+	flags.IntVar(&f.maxBody, "max-body", 512000, "bytes of a decoded body that are kept")
+	flags.StringVar(&f.userAgent, "user-agent", "", "User-Agent header (default bulkscan/VERSION with where to learn more)")
+	flags.StringVar(&f.contact, "contact", "", "URL or mail address for complaints, put into the User-Agent")
+	flags.StringSliceVar(&f.resolver, "resolver", nil, "DNS servers to ask, HOST:PORT,… (default the system's)")
+	flags.Float64Var(&f.dnsRate, "dns-rate", 1000, "DNS questions a second, in all (0: no limit)")
+	flags.StringArrayVar(&f.connectTo, "connect-to", nil, "[HOST]:[PORT]:ADDR:PORT dials elsewhere, as curl's; an empty ADDR keeps the address")
+	flags.StringVar(&f.scheme, "scheme", "https", "https or http: where to begin with entries that have no scheme")
+	flags.BoolVar(&f.noFallback, "no-fallback", false, "do not try the other scheme for entries that have none")
+	flags.BoolVar(&f.allowPrivate, "allow-private", false, "permit loopback, private and link-local addresses")
+	flags.BoolVar(&f.ipv4, "ipv4", false, "only IPv4")
+	flags.BoolVar(&f.ipv6, "ipv6", false, "only IPv6")
+	flags.StringVar(&f.sourceIP, "source-ip", "", "local address to dial from")
+	flags.BoolVar(&f.strictTLS, "strict-tls", false, "an unverifiable certificate is a failure, rather than recorded")
+	flags.StringVar(&f.caFile, "ca-file", "", "PEM file of certificate authorities to trust (default the system's)")
+	flags.StringVar(&f.optOut, "opt-out", "", "file of hosts and domains that are never contacted, one a line")
+	flags.StringVar(&f.tokens, "tokens", "", "file of further crawler tokens (format: bulkscan tokens --help)")
+}
+
+// scanFlags are the flags of scan.
+type scanFlags struct {
+	fetchFlags
+
+	out                 string
+	format              string
+	column, labelColumn string
+	limit               uint64
+	sample              float64
+	dryRun              bool
+	scanID              string
+	restart             bool
+	date                string
+	concurrency         int
+	hostRate, ipRate    float64
+	rate                float64
+	tables              []string
+	partRows            int
+	partAge             time.Duration
+	progress            string
+	logFormat, logLevel string
+	maxErrorRate        float64
+}
+
+func (f *scanFlags) add(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.out, "out", "o", "bulkscan-out", "folder of the dataset; - writes a JSON line a site to standard output")
+	flags.StringVar(&f.format, "format", "auto", "form of the lists: auto, lines, csv, jsonl")
+	flags.StringVar(&f.column, "column", "", "column of the hosts: its name in the header, or its number from 1")
+	flags.StringVar(&f.labelColumn, "label-column", "", "column to keep as label")
+	flags.Uint64Var(&f.limit, "limit", 0, "only the first N entries (0: all)")
+	flags.Float64Var(&f.sample, "sample", 0, "only this share of the hosts, the same ones in every run (0: all)")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "read the lists, say what would be done, ask nobody")
+	flags.StringVar(&f.scanID, "scan-id", "", "name of the scan; the same resumes (default: date and fingerprint of the lists)")
+	flags.BoolVar(&f.restart, "restart", false, "delete what this scan has written, and begin anew")
+	flags.StringVar(&f.date, "date", "", "partition scan_date, YYYY-MM-DD (default: today in UTC)")
+	flags.IntVar(&f.concurrency, "concurrency", 1000, "exchanges in flight")
+	flags.Float64Var(&f.hostRate, "host-rate", 1, "exchanges a second to one host (0: no limit)")
+	flags.Float64Var(&f.ipRate, "ip-rate", 10, "exchanges a second to one address (0: no limit)")
+	flags.Float64Var(&f.rate, "rate", 0, "exchanges a second in all (0: no limit)")
+	flags.StringSliceVar(&f.tables, "tables", sink.AllTables, "tables to write")
+	flags.IntVar(&f.partRows, "part-rows", sink.DefaultPartRows, "a part is closed at so many origins")
+	flags.DurationVar(&f.partAge, "part-age", sink.DefaultPartAge, "or at this age")
+	flags.StringVar(&f.progress, "progress", "auto", "auto, bar, log or none")
+	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.Float64Var(&f.maxErrorRate, "max-error-rate", 0, "exit with 3 when more than this share of the origins got no answer (0: never)")
+}
+
+func (a *app) scanCommand() *cobra.Command {
+	f := &scanFlags{}
+	c := &cobra.Command{
+		Use:   "scan [flags] [INPUT…]",
+		Short: "Fetch and judge the robots.txt of every site on a list",
+		Long: `scan reads lists of sites, fetches each one's robots.txt, judges it, and writes a dataset.
+
+Lists are plain lines (hosts or URLs) or CSV as Tranco, Umbrella, Majestic, CrUX and Radar publish them, also as .gz,
+.zst, .xz or .zip; no INPUT, or -, is standard input. The same command again resumes where it was interrupted.`,
+		Example: `  bulkscan scan tranco.csv.zip -o out
+  zcat hosts.gz | bulkscan scan - -o - --limit 100
+  bulkscan scan list.csv --column domain --label-column sector --contact you@example.org`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.scan(c.Context(), f, settings(c.Flags()), args)
+		},
+	}
+	f.add(c.Flags())
+	f.fetchFlags.add(c.Flags())
+	return c
+}
+
+// settings lists the flags as given, for the manifest.
+func settings(flags *pflag.FlagSet) []sink.Setting {
+	var list []sink.Setting
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Name != "help" && f.Name != "restart" && f.Name != "out" {
+			list = append(list, sink.Setting{Name: f.Name, Value: f.Value.String(), Answers: changesAnswers[f.Name]})
+		}
+	})
+	return list
+}
+
+// changesAnswers are the flags with which another value may give other rows, so that a scan cannot be resumed with it.
+// What only bounds the pace is not among them.
+var changesAnswers = map[string]bool{
+	"format": true, "column": true, "label-column": true, "limit": true, "sample": true,
+	"max-redirects": true, "max-body": true, "user-agent": true, "contact": true,
+	"scheme": true, "no-fallback": true, "strict-tls": true, "tokens": true,
+	"ipv4": true, "ipv6": true, "allow-private": true,
+}
+
+// scan is the main job. It reads as what happens: the lists, the dataset, the run, and how it ends.
+func (a *app) scan(ctx context.Context, f *scanFlags, config []sink.Setting, paths []string) error {
+	log, err := newLogger(a.stderr, f.logFormat, f.logLevel)
+	if err != nil {
+		return err
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	registry, err := f.registry()
+	if err != nil {
+		return err
+	}
+	fetch, closeFetch, err := f.fetcher()
+	if err != nil {
+		return err
+	}
+	defer closeFetch()
+
+	j := &job{app: a, flags: f, log: log, registry: registry, fetch: fetch, begun: time.Now()}
+	defer j.close()
+	if err := j.openLists(ctx, paths); err != nil {
+		return err
+	}
+	if f.dryRun {
+		return j.describe(ctx)
+	}
+	if err := j.openSink(ctx, config); err != nil {
+		return err
+	}
+	if err := j.openReader(ctx); err != nil {
+		return err
+	}
+	return j.run(ctx)
+}
+
+// check refuses values that no flag can tell by its type.
+func (f *scanFlags) check() error {
+	switch {
+	case f.concurrency < 1:
+		return usagef("--concurrency %d: at least 1", f.concurrency)
+	case f.hostRate < 0 || f.ipRate < 0 || f.rate < 0 || f.dnsRate < 0:
+		return usagef("a rate is below 0; 0 means no limit")
+	case f.sample < 0 || f.sample > 1:
+		return usagef("--sample %v: a share from 0 to 1", f.sample)
+	case f.partRows < 1:
+		return usagef("--part-rows %d: at least 1", f.partRows)
+	case f.partAge <= 0:
+		return usagef("--part-age %v: more than 0s", f.partAge)
+	case f.maxErrorRate < 0 || f.maxErrorRate > 1:
+		return usagef("--max-error-rate %v: a share from 0 to 1", f.maxErrorRate)
+	case f.restart && f.out == "-":
+		return usagef("--restart: there is no dataset to begin anew with -o -")
+	case strings.Contains(f.out, "://"):
+		return usagef("-o %s: this version writes to a local folder or to - (standard output)", f.out)
+	}
+	if f.scanID != "" {
+		if err := sink.CheckScanID(f.scanID); err != nil {
+			return usagef("--scan-id: %w", err)
+		}
+	}
+	if f.date != "" {
+		if _, err := time.Parse(time.DateOnly, f.date); err != nil {
+			return usagef("--date %q: want YYYY-MM-DD", f.date)
+		}
+	}
+	for _, form := range []string{"auto", "bar", "log", "none"} {
+		if f.progress == form {
+			return nil
+		}
+	}
+	return usagef("--progress %q: one of auto, bar, log, none", f.progress)
+}
+
+func (f *fetchFlags) registry() (*tokens.Registry, error) {
+	if f.tokens == "" {
+		return tokens.Default(), nil
+	}
+	file, err := os.Open(f.tokens)
+	if err != nil {
+		return nil, usagef("--tokens: %w", err)
+	}
+	defer file.Close()
+	registry, err := tokens.Load(bufio.NewReader(file))
+	if err != nil {
+		return nil, usagef("--tokens %s: %w", f.tokens, err)
+	}
+	return registry, nil
+}
+
+// fetcher makes what asks, and a function that ends it.
+func (f *fetchFlags) fetcher() (*fetcher.Fetcher, func(), error) {
+	cfg := fetcher.Config{
+		Timeout: f.timeout, ConnectTimeout: f.connectTimeout, TLSTimeout: f.tlsTimeout, HeaderTimeout: f.headerTimeout,
+		MaxRedirects: f.maxRedirects, Retries: f.retries, RetryAfter: f.retryAfter, MaxRetryAfter: f.maxRetryAfter,
+		MaxBody: f.maxBody, UserAgent: f.agent(), NoFallback: f.noFallback,
+		AllowPrivate: f.allowPrivate, StrictTLS: f.strictTLS, IPv4: f.ipv4, IPv6: f.ipv6, Roots: f.roots,
+	}
+	switch f.scheme {
+	case "https":
+		cfg.Scheme = origin.HTTPS
+	case "http":
+		cfg.Scheme = origin.HTTP
+	default:
+		return nil, nil, usagef("--scheme %q: https or http", f.scheme)
+	}
+	for _, text := range f.connectTo {
+		to, err := fetcher.ParseConnectTo(text)
+		if err != nil {
+			return nil, nil, usagef("--connect-to %q: %w", text, err)
+		}
+		cfg.ConnectTo = append(cfg.ConnectTo, to)
+	}
+	if f.sourceIP != "" {
+		ip, err := netip.ParseAddr(f.sourceIP)
+		if err != nil {
+			return nil, nil, usagef("--source-ip: %w", err)
+		}
+		cfg.SourceIP = ip
+	}
+	if f.caFile != "" {
+		pem, err := os.ReadFile(f.caFile)
+		if err != nil {
+			return nil, nil, usagef("--ca-file: %w", err)
+		}
+		cfg.Roots = x509.NewCertPool()
+		if !cfg.Roots.AppendCertsFromPEM(pem) {
+			return nil, nil, usagef("--ca-file %s: no certificate in it", f.caFile)
+		}
+	}
+	if f.optOut != "" {
+		hosts, err := readOptOut(f.optOut)
+		if err != nil {
+			return nil, nil, usagef("--opt-out: %w", err)
+		}
+		cfg.OptOut = hosts.contains
+	}
+	resolver, err := resolve.New(f.resolver, resolve.Options{Rate: f.dnsRate, IPv4: f.ipv4, IPv6: f.ipv6})
+	if err != nil {
+		return nil, nil, usagef("--resolver: %w", err)
+	}
+	cfg.Resolver = resolver
+	fetch, err := fetcher.New(cfg)
+	if err != nil {
+		return nil, nil, errors.Join(usage(err), resolver.Close())
+	}
+	return fetch, func() { _ = resolver.Close() }, nil
+}
+
+// home is where the program tells more about itself.
+const home = "https://github.com/bulkscan/bulkscan"
+
+// agent is the User-Agent header: what, which version, where to learn more, and whom to complain to.
+func (f *fetchFlags) agent() string {
+	agent := f.userAgent
+	if agent == "" {
+		agent = fmt.Sprintf("bulkscan/%s (+%s)", toolVersion(), home)
+	}
+	if f.contact == "" {
+		return agent
+	}
+	if before, ok := strings.CutSuffix(agent, ")"); ok {
+		return before + "; contact: " + f.contact + ")"
+	}
+	return agent + " (contact: " + f.contact + ")"
+}
+
+// job is one scan: what it reads, asks and writes.
+type job struct {
+	*app
+	flags    *scanFlags
+	log      *slog.Logger
+	registry *tokens.Registry
+	fetch    *fetcher.Fetcher
+	begun    time.Time
+
+	names       []string // of the lists, as given
+	paths       []string // of the files that are read: standard input is spooled
+	spooled     []string // of them, those to be deleted at the end
+	fingerprint string   // of all lists, hexadecimal; "" where nothing is resumed
+	scanID      string
+
+	store   store.Store
+	writer  *sink.Writer // nil with -o -
+	rejects *sink.Rejects
+	lines   *sink.JSONLines // nil but with -o -
+	reader  *inputs.Reader
+}
+
+// close gives back what is still open. What matters has been closed, and its errors looked at, before.
+func (j *job) close() {
+	if j.reader != nil {
+		_ = j.reader.Close()
+	}
+	if j.writer != nil {
+		_ = j.writer.Abort()
+	}
+	for _, path := range j.spooled {
+		_ = os.Remove(path)
+	}
+}
+
+// openLists fixes what is read. Standard input is copied to a file first where a dataset is written, so that the scan
+// knows its fingerprint and the same command resumes it.
+func (j *job) openLists(ctx context.Context, paths []string) error {
+	j.names = paths
+	if len(paths) == 0 {
+		j.names = []string{"-"}
+	}
+	j.paths = append([]string(nil), j.names...)
+	if j.flags.out == "-" || j.flags.dryRun {
+		return nil
+	}
+	for i, path := range j.paths {
+		if path != "-" {
+			continue
+		}
+		spooled, _, err := inputs.Spool(ctx, j.stdin, os.TempDir())
+		if err != nil {
+			return fmt.Errorf("cannot read standard input: %w", err)
+		}
+		j.paths[i] = spooled
+		j.spooled = append(j.spooled, spooled)
+	}
+	fingerprint, err := inputs.FingerprintOf(ctx, j.paths)
+	if err != nil {
+		return err
+	}
+	j.fingerprint = fingerprint.String()
+	j.scanID = j.flags.scanID
+	if j.scanID == "" {
+		j.scanID = fmt.Sprintf("%s-%s", strings.ReplaceAll(j.date(), "-", ""), j.fingerprint[:6])
+	}
+	return nil
+}
+
+func (j *job) date() string {
+	if j.flags.date != "" {
+		return j.flags.date
+	}
+	return j.begun.UTC().Format(time.DateOnly)
+}
+
+// openReader begins to read the lists.
+func (j *job) openReader(ctx context.Context) (err error) {
+	format, err := inputs.ParseFormat(j.flags.format)
+	if err != nil {
+		return usagef("--format: %w", err)
+	}
+	j.reader, err = inputs.Open(ctx, j.paths, inputs.Options{
+		Format: format, Column: j.flags.column, LabelColumn: j.flags.labelColumn,
+		Limit: j.flags.limit, Sample: j.flags.sample, Stdin: j.stdin, Reject: j.reject,
+	})
+	return err
+}
+
+// reject notes a line that is no origin.
+func (j *job) reject(r inputs.Reject) error {
+	for i, path := range j.paths {
+		if r.Input == path {
+			r.Input = j.names[i] // what the user called it, where it was spooled
+		}
+	}
+	j.log.Debug("rejected", "input", r.Input, "line", r.Line, "reason", r.Reason, "text", r.Text)
+	if j.rejects == nil {
+		return nil
+	}
+	return j.rejects.Add(sink.Reject{Input: r.Input, Line: int64(r.Line), Text: r.Text, Reason: r.Reason})
+}
+
+// openSink opens the dataset, or standard output.
+func (j *job) openSink(ctx context.Context, config []sink.Setting) error {
+	o := sink.Options{
+		ScanID: j.scanID, Date: j.date(), Tables: j.flags.tables, PartRows: j.flags.partRows, PartAge: j.flags.partAge,
+		ToolVersion: toolVersion(), Registry: j.registry, Config: config, Restart: j.flags.restart,
+	}
+	if j.flags.out == "-" {
+		j.lines = sink.NewJSONLines(j.stdout, o)
+		return nil
+	}
+	for i, path := range j.paths {
+		fingerprint, err := inputs.FingerprintOf(ctx, []string{path})
+		if err != nil {
+			return err
+		}
+		o.Inputs = append(o.Inputs, sink.Input{Name: j.names[i], Fingerprint: fingerprint.String()})
+	}
+	dir, err := store.NewDir(j.flags.out)
+	if err != nil {
+		return err
+	}
+	j.store = dir
+	if j.writer, err = sink.Open(ctx, dir, o); err != nil {
+		return err
+	}
+	if done := j.writer.DoneCount(); done > 0 {
+		j.log.Info("resuming", "scan", j.scanID, "already_kept", done)
+	} else {
+		j.log.Info("scanning", "scan", j.scanID, "out", j.flags.out)
+	}
+	j.rejects, err = sink.OpenRejects(ctx, dir, j.scanID)
+	return err
+}
+
+// run takes the lists through the pipeline, and ends the scan as it deserves.
+func (j *job) run(parent context.Context) error {
+	cfg := pipeline.Config{
+		Concurrency: j.concurrency(), HostRate: j.flags.hostRate, IPRate: j.flags.ipRate, Rate: j.flags.rate,
+	}
+	var keep pipeline.Sink = j.lines
+	if j.writer != nil {
+		keep, cfg.Skip = j.writer, j.writer.Done
+	}
+	p := pipeline.New(cfg, source{j.reader}, j.fetch, audit.New(j.registry), keep)
+	ctx, code, endSignals := j.interrupts(parent, p.Stop)
+	defer endSignals()
+
+	err := j.watch(ctx, p)
+	if err != nil && !errors.Is(err, pipeline.ErrStopped) {
+		// Whatever ended it, what was gathered is kept: also when it was a list that broke off.
+		return errors.Join(j.ended(err, code()), j.commit(parent, false))
+	}
+	if commitErr := j.commit(parent, err == nil); commitErr != nil {
+		return commitErr
+	}
+	if err != nil {
+		return j.ended(err, code())
+	}
+	return j.judgeRun(p.Progress())
+}
+
+// watch runs the pipeline with a display beside it.
+func (j *job) watch(ctx context.Context, p *pipeline.Pipeline) error {
+	shown, hide := context.WithCancel(context.Background())
+	d := &display{progress: p.Progress(), read: j.reader.Progress, begun: j.begun}
+	if j.writer != nil {
+		d.done = j.writer.DoneCount()
+	}
+	drawn := make(chan struct{})
+	go func() {
+		defer close(drawn)
+		d.show(shown, j.flags.progress, j.stderr, j.log)
+	}()
+	err := p.Run(ctx)
+	hide()
+	<-drawn
+	return err
+}
+
+// ended is the error of a run that did not reach the end of its list.
+func (j *job) ended(err error, code int) error {
+	if code == 0 {
+		return err
+	}
+	if j.writer == nil {
+		return &exitError{code, errors.New("interrupted")}
+	}
+	return &exitError{code, fmt.Errorf("interrupted; everything finished so far is kept, and the same command resumes scan %s", j.scanID)}
+}
+
+// commit makes durable what was kept; at the end of the list it also computes the statistics and completes the scan.
+func (j *job) commit(ctx context.Context, complete bool) error {
+	if j.writer == nil {
+		return j.lines.Close(ctx)
+	}
+	if err := j.rejects.Close(ctx); err != nil {
+		return err
+	}
+	if complete {
+		if err := j.writer.Flush(ctx); err != nil {
+			return err
+		}
+		if err := j.statistics(ctx); err != nil {
+			return err
+		}
+		if err := j.writer.Complete(ctx); err != nil {
+			return err
+		}
+	}
+	return j.writer.Close(ctx)
+}
+
+// judgeRun says in one line what came of the scan, and whether it kept to the bound that the user set.
+func (j *job) judgeRun(p *pipeline.Progress) error {
+	kept := p.Kept.Load()
+	stats := j.reader.Stats()
+	took := time.Since(j.begun)
+	j.log.Info("done",
+		"kept", kept, "already_kept", p.Skipped.Load(), "rejected_lines", stats.Rejects, "duplicates", stats.Duplicates,
+		"took", took.Round(time.Millisecond), "per_second", int(float64(kept)/took.Seconds()), "peak_memory_mb", peakMemory()>>20)
+	if j.flags.maxErrorRate > 0 && kept > 0 {
+		silent := kept - p.Outcomes[exchange.Answered].Load()
+		if share := float64(silent) / float64(kept); share > j.flags.maxErrorRate {
+			return &exitError{exitThreshold, fmt.Errorf("%.1f %% of the origins got no answer, more than --max-error-rate %v allows", 100*share, j.flags.maxErrorRate)}
+		}
+	}
+	return nil
+}
+
+// concurrency is --concurrency, bounded by the files that the process may hold.
+func (j *job) concurrency() int {
+	n := j.flags.concurrency
+	const others = 200 // resolver sockets, lists, tables, and the rest
+	if files := openFiles(); files > others && uint64(n) > files-others {
+		bounded := int(files - others)
+		j.log.Warn("concurrency lowered to what the limit of open files allows", "asked", n, "now", bounded, "remedy", "ulimit -n")
+		return bounded
+	}
+	return n
+}
+
+// describe is --dry-run: the lists are read in full, and nobody is asked.
+func (j *job) describe(ctx context.Context) error {
+	if err := j.openReader(ctx); err != nil {
+		return err
+	}
+	var auto, named uint64
+	for {
+		entry, err := j.reader.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if entry.Origin.Scheme() == origin.Auto {
+			auto++
+		} else {
+			named++
+		}
+	}
+	s := j.reader.Stats()
+	w := bufio.NewWriter(j.stdout)
+	for _, file := range s.Files {
+		fmt.Fprintf(w, "%s: %d lines, %s", printable(file.Name), file.Lines, printable(file.Layout))
+		if file.Compression != "" {
+			fmt.Fprintf(w, ", %s", file.Compression)
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "%d origins would be asked: %d of them with a scheme of their own, %d by %s first\n", auto+named, named, auto, j.flags.scheme)
+	fmt.Fprintf(w, "%d lines would be rejected (%d of them duplicates), %d are blank, comment or header", s.Rejects, s.Duplicates, s.Skipped)
+	if s.LeftOut > 0 {
+		fmt.Fprintf(w, ", %d are left out by --sample", s.LeftOut)
+	}
+	fmt.Fprintf(w, "\nthe dataset would go to %s\n", printable(j.flags.out))
+	return w.Flush()
+}
+
+// statistics computes the statistics tables from what is committed. A scan that writes too few tables for any has none.
+func (j *job) statistics(ctx context.Context) error {
+	err := report.Stats(ctx, j.store, j.scanID, report.Options{Registry: j.registry, ToolVersion: toolVersion()})
+	if errors.Is(err, sink.ErrNoTable) {
+		return nil
+	}
+	return err
+}
+
+// source makes a Reader what the pipeline reads.
+type source struct{ *inputs.Reader }
+
+func (s source) Next() (pipeline.Entry, error) {
+	e, err := s.Reader.Next()
+	return pipeline.Entry{Seq: e.Seq, Input: e.Input, Origin: e.Origin, Rank: e.Rank, Label: e.Label}, err
+}
+
+// optOut is the set of hosts and domains that are never contacted.
+type optOut map[string]struct{}
+
+// readOptOut reads one host or domain a line; blank lines and # comments are skipped.
+func readOptOut(path string) (optOut, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	hosts := optOut{}
+	scanner := bufio.NewScanner(file)
+	for line := 1; scanner.Scan(); line++ {
+		text, _, _ := strings.Cut(scanner.Text(), "#")
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		o, err := origin.Parse(strings.TrimPrefix(text, "*."))
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w; write one host or domain a line", filepath.Base(path), line, err)
+		}
+		hosts[o.Host()] = struct{}{}
+	}
+	if err := scanner.Err(); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", path, err)
+	}
+	return hosts, nil
+}
+
+// contains reports whether a host or a domain above it is in the set.
+func (s optOut) contains(host string) bool {
+	for {
+		if _, ok := s[host]; ok {
+			return true
+		}
+		_, parent, ok := strings.Cut(host, ".")
+		if !ok {
+			return false
+		}
+		host = parent
+	}
+}
+
+// isURL reports whether an argument is an address rather than the name of a file.
+func isURL(arg string) bool {
+	u, err := url.Parse(arg)
+	return err == nil && u.Scheme != "" && u.Host != ""
+}
