@@ -45,6 +45,7 @@ network.`,
 		},
 	}
 	f.add(c.Flags())
+	f.retries, c.Flags().Lookup("retries").DefValue = 0, "0" // somebody is waiting
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().BoolVar(&all, "all", false, "print the verdict of every token of the registry, not of AI crawlers only")
 	return c
@@ -218,16 +219,52 @@ func (a *app) explainEvidence(w io.Writer, r *audit.Result) {
 	_ = t.Flush()
 }
 
+// explainVerdicts prints a line for each token that the file speaks of, and those that only share a fate together.
 func (a *app) explainVerdicts(w io.Writer, r *audit.Result, all bool) {
 	fmt.Fprintf(w, "\nAn agent that nobody names: %s %s\n\nCrawlers\n", marks[r.Star.Verdict], r.Star.Verdict)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var fates []string // in the order in which they come up
+	shared := map[string][]string{}
 	for _, token := range r.Tokens {
-		if !all && token.Category != "ai" {
-			continue
+		switch {
+		case !all && token.Category != "ai":
+		case token.Via == "own" || token.Via == "fallback":
+			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", marks[token.Verdict], printable(token.Token), token.Verdict, because(&token), printable(token.Operator))
+		default:
+			fate := fmt.Sprintf("%s %s %s", marks[token.Verdict], token.Verdict, because(&token))
+			if shared[fate] == nil {
+				fates = append(fates, fate)
+			}
+			shared[fate] = append(shared[fate], printable(token.Token))
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", marks[token.Verdict], printable(token.Token), token.Verdict, because(&token), printable(token.Operator))
 	}
 	_ = t.Flush()
+	for _, fate := range fates {
+		fmt.Fprintf(w, "  %s (%d)\n", fate, len(shared[fate]))
+		wrap(w, "      ", shared[fate])
+	}
+}
+
+// wrap prints words with commas, in lines of at most 100 columns or so.
+func wrap(w io.Writer, indent string, words []string) {
+	column := 0
+	for i, word := range words {
+		if i < len(words)-1 {
+			word += ","
+		}
+		switch {
+		case column == 0:
+			fmt.Fprint(w, indent, word)
+			column = len(indent) + len(word)
+		case column+1+len(word) > 100:
+			fmt.Fprint(w, "\n", indent, word)
+			column = len(indent) + len(word)
+		default:
+			fmt.Fprint(w, " ", word)
+			column += 1 + len(word)
+		}
+	}
+	fmt.Fprintln(w)
 }
 
 // because says in words whose rules a token follows.

@@ -37,9 +37,10 @@ type display struct {
 // terminal reports whether a writer is a terminal (or another character device).
 func terminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
+	return ok && isTerminal(file)
+}
+
+func isTerminal(file *os.File) bool {
 	info, err := file.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -382,6 +383,9 @@ func (j *job) openLists(ctx context.Context, paths []string) error {
 	j.names = paths
 	if len(paths) == 0 {
 		j.names = []string{"-"}
+	}
+	if file, ok := j.stdin.(*os.File); ok && slices.Contains(j.names, "-") && isTerminal(file) {
+		fmt.Fprintln(j.stderr, "Reading the list from this terminal, a site a line; Ctrl-D ends it.")
 	}
 	j.paths = append([]string(nil), j.names...)
 	if j.flags.out == "-" || j.flags.dryRun {
