@@ -36,7 +36,7 @@ func ftpServer(data string, replies map[string]string) func(net.Conn) {
 		}()
 		for lines.Scan() {
 			command, argument, _ := strings.Cut(lines.Text(), " ")
-			ok := true
+			var ok bool
 			switch command {
 			case "USER":
 				ok = say(command, "331 password")

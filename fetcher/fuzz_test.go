@@ -64,7 +64,7 @@ func FuzzResponse(f *testing.F) {
 			return
 		}
 		plain, plainErr := http.ReadResponse(bufio.NewReader(bytes.NewReader(wire)), nil)
-		if plainErr != nil || plain.StatusCode != status || plain.StatusCode == 304 {
+		if plainErr != nil || plain.StatusCode != status || plain.StatusCode == http.StatusNotModified {
 			// net/http is the stricter of the two, and returns interim responses.
 			if plainErr == nil && plain.StatusCode >= 200 && plain.StatusCode != status {
 				t.Fatalf("status %d, net/http says %d", status, plain.StatusCode)

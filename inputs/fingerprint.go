@@ -46,7 +46,7 @@ func sumFile(ctx context.Context, path string) (sum []byte, err error) {
 	if err != nil {
 		return nil, &Error{File: path, Err: plainPathError(err)}
 	}
-	defer file.Close() //nolint:errcheck // nothing was written
+	defer file.Close()
 	hash := sha256.New()
 	if _, err := io.Copy(hash, &watched{ctx: ctx, r: file, n: new(atomic.Int64)}); err != nil {
 		return nil, &Error{File: path, Err: plainPathError(err)}
@@ -94,6 +94,6 @@ func syncFolder(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer folder.Close() //nolint:errcheck // nothing was written
+	defer folder.Close()
 	return folder.Sync()
 }

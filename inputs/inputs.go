@@ -193,7 +193,7 @@ func (r *Reader) lookAhead(ctx context.Context, paths []string) error {
 		look := Reader{opt: r.opt}
 		look.src.init(ctx, []string{path}, nil)
 		err = look.nextStream()
-		look.src.Close()
+		_ = look.src.Close()
 		if err != nil && err != io.EOF {
 			return err
 		}
@@ -208,7 +208,7 @@ func (r *Reader) Next() (Entry, error) {
 		entry, ok, err := r.step()
 		if err != nil {
 			r.err = err
-			r.src.Close()
+			_ = r.src.Close()
 			break
 		}
 		if ok {

@@ -484,7 +484,7 @@ func TestContext(t *testing.T) {
 	}
 	// A terminal that says nothing does not hold us.
 	silent, w := io.Pipe()
-	defer w.Close() //nolint:errcheck // always nil
+	defer w.Close()
 	r, err = Open(ctx, []string{"-"}, Options{Stdin: silent})
 	if err != nil {
 		t.Fatal(err)
@@ -573,7 +573,7 @@ func TestSpool(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	silent, w := io.Pipe()
-	defer w.Close() //nolint:errcheck // always nil
+	defer w.Close()
 	go func() {
 		_, _ = io.WriteString(w, "a.example\n")
 		cancel()

@@ -159,12 +159,12 @@ func slowDecide(body, agent, path string, d parser.Dialect) (allow bool, line in
 			if separator {
 				seen, separator = [2]bool{}, false
 			}
-			switch name := slowName(value, d); {
-			case name == "":
-			case name == agent:
+			switch name := slowName(value, d); name {
+			case "":
+			case agent:
 				seen[0], everSeen = true, true
 				seen[1] = seen[1] || name == "*"
-			case name == "*":
+			case "*":
 				seen[1] = true
 			}
 		case "allow", "disallow":

@@ -123,7 +123,7 @@ func readRows[T any](ctx context.Context, st store.Store, name string, yield fun
 	if err != nil {
 		return err
 	}
-	defer reader.Close()
+	defer func() { _ = reader.Close() }() // it only reads: what went wrong has been told
 	batch := make([]T, readRowsAtOnce)
 	for {
 		if err := ctx.Err(); err != nil {

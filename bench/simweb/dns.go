@@ -34,13 +34,13 @@ func (w *Web) listenNames() (*nameServer, error) {
 		}
 		// Bursts of a thousand questions must not be lost in the socket.
 		if err := packets.SetReadBuffer(4 << 20); err != nil {
-			packets.Close()
+			_ = packets.Close()
 			return nil, fmt.Errorf("cannot listen for DNS: %w", err)
 		}
 		addr := packets.LocalAddr().(*net.UDPAddr).AddrPort()
 		listener, err := net.Listen("tcp4", addr.String())
 		if err != nil {
-			packets.Close()
+			_ = packets.Close()
 			lastErr = err
 			if w.cfg.DNSPort != 0 {
 				break

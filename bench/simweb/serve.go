@@ -49,7 +49,7 @@ func (w *Web) accept(l *net.TCPListener, at *place, secure bool) {
 		at.accepted(w.cfg.RecordAccepts)
 		w.accepts.Add(1)
 		if !w.enter(c) {
-			c.Close()
+			_ = c.Close()
 			return
 		}
 		go w.serve(c, secure)
@@ -404,6 +404,6 @@ func (l *line) hang() {
 // reset ends the connection with a TCP reset.
 func (l *line) reset() {
 	if l.tcp.SetLinger(0) == nil {
-		l.tcp.Close()
+		_ = l.tcp.Close()
 	}
 }

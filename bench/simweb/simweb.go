@@ -230,7 +230,7 @@ func (w *Web) listen() error {
 		}
 		lastErr = err
 		for _, l := range w.listeners {
-			l.Close()
+			_ = l.Close()
 		}
 		w.running.Wait()
 		w.listeners = nil
@@ -311,7 +311,7 @@ func (w *Web) Close() {
 	w.once.Do(func() {
 		close(w.done)
 		for _, l := range w.listeners {
-			l.Close()
+			_ = l.Close()
 		}
 		if w.names != nil {
 			w.names.close()
@@ -320,7 +320,7 @@ func (w *Web) Close() {
 			s := &w.lives[i]
 			s.mu.Lock()
 			for c := range s.conns {
-				c.Close()
+				_ = c.Close()
 			}
 			s.conns = nil
 			s.mu.Unlock()
@@ -368,7 +368,7 @@ func (w *Web) leave(c *net.TCPConn) {
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()
-	c.Close()
+	_ = c.Close()
 	w.running.Done()
 }
 

@@ -258,7 +258,7 @@ func (l *lab) hosts(ctx context.Context, n int) (hosts []string, real bool, err 
 	if err != nil {
 		return nil, false, err
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }() // it only reads
 	for {
 		e, err := r.Next()
 		if errors.Is(err, io.EOF) {

@@ -14,7 +14,7 @@ import (
 )
 
 // output runs the command and returns what it writes to standard output.
-func output(t *testing.T, ctx context.Context, args ...string) string {
+func output(ctx context.Context, t *testing.T, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
 	if err := run(ctx, args, &out, &errs); err != nil {
@@ -24,11 +24,11 @@ func output(t *testing.T, ctx context.Context, args ...string) string {
 }
 
 func TestNamesAndTable(t *testing.T) {
-	names := strings.Split(strings.TrimSpace(output(t, t.Context(), "--names", "20")), "\n")
+	names := strings.Split(strings.TrimSpace(output(t.Context(), t, "--names", "20")), "\n")
 	if len(names) != 20 || !strings.HasPrefix(names[19], "20,") {
 		t.Errorf("names: %q", names)
 	}
-	if table := output(t, t.Context(), "--behaviours"); !strings.Contains(table, "| `reset-head` |") {
+	if table := output(t.Context(), t, "--behaviours"); !strings.Contains(table, "| `reset-head` |") {
 		t.Errorf("table: %.200q", table)
 	}
 }
@@ -39,7 +39,7 @@ func TestTruth(t *testing.T) {
 	if err := os.WriteFile(list, []byte("example.com\r\n\n2,gone.zoo.test\nno host\nhttp://redirect-6.zoo.test"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	lines := strings.Split(strings.TrimSpace(output(t, t.Context(), "--addresses", "4", "--ca", ca, "--list", list, "--truth", "-")), "\n")
+	lines := strings.Split(strings.TrimSpace(output(t.Context(), t, "--addresses", "4", "--ca", ca, "--list", list, "--truth", "-")), "\n")
 	var got []simweb.Truth
 	for _, line := range lines {
 		var row simweb.Truth
@@ -59,14 +59,14 @@ func TestTruth(t *testing.T) {
 func TestAnnounce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // it says what it has to say before it waits
-	if got := output(t, ctx, "--addresses", "4"); !strings.Contains(got, "bulkscan scan LIST --resolver 127.0.0.1:") || !strings.Contains(got, " --connect-to :443::") {
+	if got := output(ctx, t, "--addresses", "4"); !strings.Contains(got, "bulkscan scan LIST --resolver 127.0.0.1:") || !strings.Contains(got, " --connect-to :443::") {
 		t.Errorf("said %q", got)
 	}
 	var where struct {
 		Resolver string
 		HTTPPort int `json:"http_port"`
 	}
-	if err := json.Unmarshal([]byte(output(t, ctx, "--addresses", "4", "--json")), &where); err != nil || where.HTTPPort == 0 || where.Resolver == "" {
+	if err := json.Unmarshal([]byte(output(ctx, t, "--addresses", "4", "--json")), &where); err != nil || where.HTTPPort == 0 || where.Resolver == "" {
 		t.Errorf("said %+v: %v", where, err)
 	}
 }

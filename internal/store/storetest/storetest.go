@@ -281,7 +281,10 @@ func testList(t *testing.T, open func() store.Store) {
 			t.Errorf("%+v", entry)
 		}
 	}
-	for range s.List(background, "") {
+	for _, err := range s.List(background, "") {
+		if err != nil {
+			t.Error(err)
+		}
 		break // a List may be left early
 	}
 }
