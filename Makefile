@@ -1,0 +1,106 @@
+# Only Go is needed to build, test and try bulkscan; `race` needs a C compiler, `integration` needs npm and Node.
+# The tools of `lint` and `bench` are pinned in go.tools.mod, apart from what bulkscan itself is made of, and are built
+# into .bin once.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# A bulkscan is one file without C in it. Only the race detector asks for a compiler.
+export CGO_ENABLED := 0
+
+# What `make check` does, in order.
+STEPS := build lint test race generated integration
+
+# Documents that are written from tables in the code.
+GENERATED := docs/SCHEMA.md docs/CHECKS.md
+
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/bulkscan
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/bulkscan ./cmd/bulkscan
+
+.PHONY: demo
+demo: build ## scan a simulated web on this machine, without a network
+	bin/bulkscan demo -o bulkscan-demo
+
+.PHONY: test
+test: ## run the tests
+	go test ./...
+
+.PHONY: race
+race: ## run the tests under the race detector
+	CGO_ENABLED=1 go test -race ./...
+
+.PHONY: lint
+lint: .bin/staticcheck .bin/golangci-lint ## vet, staticcheck and golangci-lint
+	go vet ./...
+	.bin/staticcheck ./...
+	.bin/golangci-lint run
+
+.PHONY: fmt
+fmt: .bin/golangci-lint ## format the source
+	.bin/golangci-lint fmt
+
+.PHONY: generate
+generate: ## write the generated documents anew
+	go test ./sink -run '^TestSchemaDocument$$' -update
+	go test ./audit -run 'Docs' -update
+
+.PHONY: generated
+generated: ## fail if a generated document is out of date
+	@before=$$(cksum $(GENERATED)); $(MAKE) --no-print-directory generate; \
+	if [[ "$$before" != "$$(cksum $(GENERATED))" ]]; then \
+		echo "Generated documents were out of date and have been written anew: commit them."; git diff --stat -- $(GENERATED); exit 1; \
+	fi
+
+.PHONY: integration
+integration: build bench/duckdb/node_modules ## scan the simulated web and read the dataset with DuckDB
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	bin/bulkscan demo -o "$$dir" --origins 2000; \
+	node bench/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"
+
+.PHONY: fuzz
+fuzz: ## fuzz each target for some seconds (FUZZTIME=5s)
+	@for package in $$(go list ./...); do \
+		for target in $$(go test -list '^Fuzz' "$$package" | grep '^Fuzz' || true); do \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(or $(FUZZTIME),5s) "$$package"; \
+		done; \
+	done
+
+.PHONY: bench
+bench: .bin/benchstat ## run the benchmarks (BENCH=regexp, COUNT=n) and summarise them
+	go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem -count $(or $(COUNT),1) ./... | tee bench.out
+	.bin/benchstat bench.out
+
+.PHONY: check
+check: ## all that must hold before a change is merged; what CI runs
+	@for step in $(STEPS); do \
+		echo "=== $$step"; begun=$$SECONDS; \
+		$(MAKE) --no-print-directory "$$step"; \
+		echo "=== $$step: ok, $$((SECONDS - begun)) s"; \
+	done
+
+.PHONY: clean
+clean: ## remove what make has built
+	rm -rf bin .bin bench/duckdb/node_modules bulkscan-demo bench.out
+
+.bin/golangci-lint: TOOL := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+.bin/staticcheck:   TOOL := honnef.co/go/tools/cmd/staticcheck
+.bin/benchstat:     TOOL := golang.org/x/perf/cmd/benchstat
+.bin/%: go.tools.mod go.tools.sum
+	go build -modfile=go.tools.mod -o $@ $(TOOL)
+	@touch $@
+
+# A folder is as new as its newest entry, so npm's own mark says when it was filled.
+bench/duckdb/node_modules: bench/duckdb/node_modules/.package-lock.json
+bench/duckdb/node_modules/.package-lock.json: bench/duckdb/package.json
+	npm --prefix bench/duckdb install --no-progress
+	@touch $@

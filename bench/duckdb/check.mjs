@@ -1,0 +1,307 @@
+// check.mjs answers one question: do others read what we wrote? It opens a dataset with DuckDB, as an analyst would, and
+// holds it against the promises in schema.mjs, against the scan's own commit records and, where there is one, against a
+// file of what each site must have come to.
+//
+//	npm install && node check.mjs DIR [TRUTH]
+//
+// TRUTH is JSON lines with host (and port, requested, seq where known) and any of outcome or outcomes (one word or the
+// list of acceptable ones), status, hops, origin, final_scheme, tls_verified, body_bytes, body_hash, truncated. A field
+// that no line has is not compared. One scan in DIR is required for it.
+//
+// Every difference is one line on standard error; the exit code is 1 where there was any.
+
+import { createHash } from "node:crypto";
+import { createReadStream, existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { join, relative, sep } from "node:path";
+import { pipeline } from "node:stream/promises";
+import { DuckDBInstance } from "@duckdb/node-api";
+import { columnsOf, tables, words } from "./schema.mjs";
+
+const MOST_SHOWN = 20; // differences shown a check; all are counted
+
+const [dir, truth, ...rest] = process.argv.slice(2);
+if (!dir || rest.length > 0) {
+  console.error("usage: node check.mjs DIR [TRUTH]");
+  process.exit(2);
+}
+
+const db = await (await DuckDBInstance.create(":memory:")).connect();
+const rows = async (sql) => (await db.runAndReadAll(sql)).getRowObjectsJson();
+const value = async (sql) => Object.values((await rows(sql))[0])[0];
+const literal = (text) => `'${String(text).replaceAll("'", "''")}'`;
+const name = (text) => `"${text.replaceAll('"', '""')}"`;
+
+let failures = 0;
+
+// fail reports one difference. What it shows may come from hostile sites, so it is escaped.
+function fail(text) {
+  failures++;
+  const escaped = text.replace(/[^\x20-\x7e]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
+  console.error(`FAIL  ${escaped}`);
+}
+
+// none fails once for each row of a query that must have no rows.
+async function none(what, sql) {
+  const found = await rows(`SELECT *, count(*) OVER () AS "of" FROM (${sql}) LIMIT ${MOST_SHOWN}`);
+  for (const { of, ...row } of found) fail(`${what}: ${JSON.stringify(row)}`);
+  if (found.length > 0 && Number(found[0].of) > found.length) {
+    fail(`${what}: ${Number(found[0].of) - found.length} more`);
+  }
+}
+
+await main();
+console.log(failures === 0 ? "DuckDB: the dataset is as promised" : `DuckDB: ${failures} differences`);
+process.exit(failures === 0 ? 0 : 1);
+
+async function main() {
+  const scans = readScans();
+  const present = [];
+  for (const table of Object.keys(tables)) {
+    if (await openTable(table, scans)) present.push(table);
+  }
+  for (const table of present) {
+    await checkNulls(table);
+    await checkLists(table);
+    await checkWords(table);
+  }
+  if (!present.includes("sites")) return;
+  await checkParts(scans);
+  await checkKeys();
+  await checkRelations(present);
+  if (present.includes("token_stats")) await checkStats(present, scans);
+  if (truth) await checkTruth(scans);
+}
+
+// readScans reads every manifest with its commits.
+function readScans() {
+  const root = join(dir, "_scans");
+  const scans = existsSync(root) ? readdirSync(root).map((id) => readScan(root, id)) : [];
+  if (scans.length === 0) fail(`${root}: no scan`);
+  return scans;
+}
+
+function readScan(root, id) {
+  const folder = join(root, id);
+  const manifest = JSON.parse(readFileSync(join(folder, "manifest.json"), "utf8"));
+  if (!["running", "complete"].includes(manifest.state)) fail(`${id}: manifest state ${manifest.state}`);
+  const commitsFolder = join(folder, "commits");
+  const commits = existsSync(commitsFolder)
+    ? readdirSync(commitsFolder)
+        .filter((file) => file.endsWith(".json") && statSync(join(commitsFolder, file)).size > 0)
+        .map((file) => JSON.parse(readFileSync(join(commitsFolder, file), "utf8")))
+    : [];
+  return { id, manifest, commits };
+}
+
+// openTable makes a view of one table over all its partitions, and compares its columns with what is promised. It
+// reports whether the table can be looked into further.
+async function openTable(table, scans) {
+  const folder = join(dir, table);
+  if (!existsSync(folder)) {
+    const wanted = scans.some((s) => s.manifest.tables?.includes(table) && s.commits.length > 0);
+    if (wanted) fail(`${table}: the manifest lists it, but it has no folder`);
+    return false;
+  }
+  await db.run(`CREATE VIEW ${table} AS SELECT * FROM
+    read_parquet(${literal(join(folder, "*", "*.parquet"))}, hive_partitioning = true, filename = true)`);
+  const have = new Map((await rows(`DESCRIBE ${table}`)).map((c) => [c.column_name, c.column_type]));
+  for (const { name: column, type } of columnsOf(table)) {
+    if (!have.has(column)) fail(`${table}.${column}: missing`);
+    else if (have.get(column) !== type) fail(`${table}.${column}: ${have.get(column)}, promised is ${type}`);
+  }
+  if (have.get("scan_date") !== "DATE") fail(`${table}.scan_date: ${have.get("scan_date")}, promised is DATE`);
+  const promised = new Set([...columnsOf(table).map((c) => c.name), "scan_date", "filename"]);
+  const added = [...have.keys()].filter((c) => !promised.has(c));
+  console.log(
+    `${table.padEnd(13)}${String(await value(`SELECT count(*) FROM ${table}`)).padStart(9)} rows` +
+      `${String(have.size - 2).padStart(4)} columns${added.length > 0 ? `, not yet promised: ${added.join(", ")}` : ""}`,
+  );
+  // What follows asks for columns by name, and would only say again that one is missing.
+  return columnsOf(table).every((c) => have.has(c.name));
+}
+
+async function checkNulls(table) {
+  const required = columnsOf(table).filter((c) => !c.nullable);
+  const counts = required.map((c) => `count(*) FILTER (${name(c.name)} IS NULL) AS ${name(c.name)}`);
+  const [found] = await rows(`SELECT ${counts.join(", ")} FROM ${table}`);
+  for (const [column, n] of Object.entries(found)) {
+    if (n !== "0") fail(`${table}.${column}: ${n} nulls where there may be none`);
+  }
+}
+
+async function checkLists(table) {
+  for (const column of columnsOf(table).filter((c) => c.type.endsWith("[]"))) {
+    const total = `count(*) FILTER (list_contains(list_transform(${name(column.name)}, e -> e IS NULL), true))`;
+    const n = await value(`SELECT ${total} FROM ${table}`);
+    if (n !== "0") fail(`${table}.${column.name}: ${n} rows with null elements`);
+  }
+}
+
+async function checkWords(table) {
+  for (const [column, allowed] of Object.entries(words[table] ?? {})) {
+    await none(
+      `${table}.${column} holds a word that is not promised`,
+      `SELECT ${column}, count(*) AS rows FROM ${table}
+       WHERE ${column} NOT IN (${allowed.map(literal).join(", ")}) GROUP BY ALL`,
+    );
+  }
+}
+
+// checkParts holds the files against the commit records: same names, bytes, hashes and rows, and nothing besides.
+async function checkParts(scans) {
+  const committed = new Map();
+  for (const { id, manifest, commits } of scans) {
+    let finished = 0;
+    for (const commit of commits) {
+      finished += commit.rows;
+      for (const file of commit.files) {
+        committed.set(file.name, file);
+        if (!file.name.startsWith(`${file.table}/scan_date=${manifest.scan_date}/`)) {
+          fail(`${file.name}: not in the partition ${manifest.scan_date} of scan ${id}`);
+        }
+        await checkFile(file);
+        if (file.table === "sites" && file.rows !== commit.rows) {
+          fail(`${file.name}: ${file.rows} rows, but its commit finished ${commit.rows} origins`);
+        }
+      }
+    }
+    const have = Number(await value(`SELECT count(*) FROM sites WHERE scan_id = ${literal(id)}`));
+    if (have !== finished) fail(`scan ${id}: ${have} rows in sites, ${finished} in its commits`);
+    if (manifest.state === "complete" && manifest.counts.rows !== finished) {
+      fail(`scan ${id}: the manifest says ${manifest.counts.rows} rows, the commits ${finished}`);
+    }
+  }
+  for (const table of ["sites", "verdicts", "evidence", "bodies"]) {
+    const folder = join(dir, table);
+    if (!existsSync(folder)) continue;
+    for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
+      if (!entry.isFile()) continue;
+      const file = relative(dir, join(entry.parentPath, entry.name)).split(sep).join("/");
+      if (!committed.has(file)) fail(`${file}: no commit names it`);
+    }
+  }
+  console.log(`${committed.size} files of ${scans.reduce((n, s) => n + s.commits.length, 0)} commits, ${scans.length} scans`);
+}
+
+async function checkFile(file) {
+  const path = join(dir, file.name);
+  if (!existsSync(path)) return fail(`${file.name}: missing`);
+  if (statSync(path).size !== file.bytes) fail(`${file.name}: ${statSync(path).size} bytes, committed ${file.bytes}`);
+  const hash = createHash("sha256");
+  await pipeline(createReadStream(path), hash);
+  if (hash.digest("hex") !== file.sha256) fail(`${file.name}: its hash is not the committed one`);
+  const have = Number(await value(`SELECT count(*) FROM read_parquet(${literal(path)})`));
+  if (have !== file.rows) fail(`${file.name}: ${have} rows, committed ${file.rows}`);
+}
+
+// checkKeys: a site is one row a scan, by its line in the list and by its stable key.
+async function checkKeys() {
+  await none("sites: a seq has more than one row",
+    `SELECT scan_id, seq, count(*) AS rows FROM sites GROUP BY ALL HAVING count(*) > 1`);
+  await none("sites: a key (host, port, requested) has more than one row",
+    `SELECT scan_id, host, port, requested, count(*) AS rows FROM sites GROUP BY ALL HAVING count(*) > 1`);
+}
+
+// checkRelations: what one table says must fit what the others say. Parts of one commit have one file name.
+async function checkRelations(present) {
+  const part = (t) => `regexp_extract(${t}.filename, 'part-[^/]*$')`;
+  for (const table of ["verdicts", "evidence"].filter((t) => present.includes(t))) {
+    await none(`${table}: rows without their site`,
+      `SELECT c.seq, c.origin FROM ${table} c ANTI JOIN sites s
+       ON c.seq = s.seq AND c.origin = s.origin AND ${part("c")} = ${part("s")}`);
+  }
+  if (present.includes("verdicts")) {
+    await none("verdicts: a token has more than one row a site",
+      `SELECT filename, seq, token, count(*) AS rows FROM verdicts GROUP BY ALL HAVING count(*) > 1`);
+    await none("sites.named and verdicts disagree",
+      `WITH n AS (SELECT ${part("s")} AS part, seq, unnest(named) AS token FROM sites s)
+       SELECT n.seq, n.token FROM n ANTI JOIN verdicts v ON n.part = ${part("v")} AND n.seq = v.seq AND n.token = v.token`);
+  }
+  if (present.includes("bodies")) {
+    await none("bodies: a hash has more than one row a part",
+      `SELECT filename, body_hash, count(*) AS rows FROM bodies GROUP BY ALL HAVING count(*) > 1`);
+    await none("bodies: a body that no site of its part has",
+      `SELECT b.body_hash, octet_length(b.body) AS bytes FROM bodies b ANTI JOIN sites s
+       ON b.body_hash = s.body_hash AND octet_length(b.body) = s.body_bytes AND ${part("b")} = ${part("s")}`);
+    await none("bodies: a site's file of robots records is missing",
+      `SELECT s.seq, s.body_hash FROM sites s ANTI JOIN bodies b
+       ON b.body_hash = s.body_hash AND ${part("b")} = ${part("s")}
+       WHERE s.body_hash <> 0 AND NOT s.is_html AND s.n_groups > 0`);
+  }
+  await none("sites: numbers that contradict each other",
+    `SELECT seq, outcome, status, hops, body_bytes, body_hash, score FROM sites WHERE
+       (outcome = 'answered') AND status IS NULL OR
+       hops < 0 OR attempts < 0 OR body_bytes < 0 OR (body_bytes = 0) <> (body_hash = 0) OR
+       score NOT BETWEEN 0 AND 1 OR len(redirects) > hops OR len(sitemaps) > n_sitemaps OR
+       (access <> 'conditional' AND (len(blocked) > 0 OR len(partial) > 0)) OR
+       list_has_any(blocked, partial)`);
+}
+
+// checkStats computes the headline counts of each scan again, from sites.
+async function checkStats(present, scans) {
+  for (const { id } of scans) {
+    const stats = `(SELECT * FROM token_stats WHERE segment_kind = 'all' AND filename LIKE ${literal(`%/part-${id}.parquet`)})`;
+    if (Number(await value(`SELECT count(*) FROM ${stats}`)) === 0) {
+      fail(`token_stats: nothing for scan ${id}`);
+      continue;
+    }
+    const sites = `(SELECT * FROM sites WHERE scan_id = ${literal(id)})`;
+    await none("token_stats: totals differ from sites",
+      `SELECT DISTINCT t.sites_all, t.sites_answered, t.sites, s.* FROM ${stats} t, (SELECT count(*) AS n_all,
+         count(status) AS n_answered, count(*) FILTER (access = 'conditional') AS n_conditional FROM ${sites}) s
+       WHERE t.sites_all <> n_all OR t.sites_answered <> n_answered OR t.sites <> n_conditional`);
+    for (const [column, list] of [["full", "blocked"], ["partial", "partial"]]) {
+      await none(`token_stats.${column} differs from sites.${list}`,
+        `SELECT t.token, t.${column}, coalesce(n, 0) AS counted FROM ${stats} t LEFT JOIN
+           (SELECT token, count(*) AS n FROM (SELECT unnest(${list}) AS token FROM ${sites}) GROUP BY token) s
+           USING (token) WHERE t.known AND t.${column} <> coalesce(n, 0)`);
+    }
+  }
+}
+
+// checkTruth compares every site with what it must have come to, column by column.
+async function checkTruth(scans) {
+  if (scans.length !== 1) return fail(`${dir}: a truth file belongs to one scan, here are ${scans.length}`);
+  const types = {
+    seq: "BIGINT", host: "VARCHAR", port: "INTEGER", requested: "VARCHAR", origin: "VARCHAR", outcome: "JSON",
+    outcomes: "VARCHAR[]", status: "INTEGER", hops: "INTEGER", final_scheme: "VARCHAR", tls_verified: "BOOLEAN",
+    body_bytes: "BIGINT", body_hash: "BIGINT", truncated: "BOOLEAN", behaviour: "VARCHAR",
+  };
+  const columns = Object.entries(types).map(([k, t]) => `${k}: ${literal(t)}`).join(", ");
+  // The columns are typed by hand: guessed, a 64-bit hash might come out rounded.
+  await db.run(`CREATE TABLE truth AS SELECT * REPLACE (coalesce(outcomes, CASE json_type(outcome)
+      WHEN 'ARRAY' THEN from_json(outcome, '["VARCHAR"]') ELSE [outcome->>'$'] END) AS outcomes)
+    FROM read_json(${literal(truth)}, format = 'newline_delimited', columns = {${columns}})`);
+  const given = new Set((await rows(`DESCRIBE SELECT * FROM
+    read_json_auto(${literal(truth)}, format = 'newline_delimited')`)).map((c) => c.column_name));
+  if (given.has("outcome") || given.has("outcomes")) given.add("outcomes");
+  const key = ["host", "port", "requested", "seq"].filter((c) => given.has(c));
+  if (!given.has("host")) return fail(`${truth}: its lines have no host`);
+  const on = key.map((c) => `t.${c} = s.${c}`).join(" AND ");
+
+  await none(`${truth}: a key has more than one line`, `SELECT ${key}, count(*) AS lines FROM truth GROUP BY ALL HAVING count(*) > 1`);
+  await none("a site of the truth has no row", `SELECT ${key.map((c) => `t.${c}`)} FROM truth t ANTI JOIN sites s ON ${on}`);
+  await none("a row is of no site of the truth", `SELECT ${key.map((c) => `s.${c}`)} FROM sites s ANTI JOIN truth t ON ${on}`);
+
+  // null in the truth means none for a status, and anything goes for what the scanner may choose.
+  const differs = {
+    outcomes: ["s.outcome", "NOT list_contains(t.outcomes, s.outcome)"],
+    status: ["s.status", "s.status IS DISTINCT FROM t.status"],
+    hops: ["s.hops", "s.hops <> t.hops"],
+    origin: ["s.origin", "s.origin <> t.origin"],
+    final_scheme: ["split_part(coalesce(s.final_url, s.origin), ':', 1)",
+      "split_part(coalesce(s.final_url, s.origin), ':', 1) <> t.final_scheme"],
+    tls_verified: ["s.tls_verified", "t.tls_verified IS NOT NULL AND s.tls_verified IS DISTINCT FROM t.tls_verified"],
+    body_bytes: ["s.body_bytes", "s.body_bytes <> t.body_bytes"],
+    body_hash: ["s.body_hash", "s.body_hash <> t.body_hash"],
+    truncated: ["s.truncated", "s.truncated <> t.truncated"],
+  };
+  const compared = Object.keys(differs).filter((c) => given.has(c));
+  const about = given.has("behaviour") ? ", t.behaviour" : "";
+  for (const column of compared) {
+    const [got, where] = differs[column];
+    await none(`${column} differs from the truth`,
+      `SELECT s.host${about}, ${got} AS got, t.${column} AS want, s.error FROM sites s JOIN truth t ON ${on} WHERE ${where}`);
+  }
+  console.log(`${await value("SELECT count(*) FROM truth")} sites compared with the truth: ${compared.join(", ")}`);
+}

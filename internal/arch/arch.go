@@ -1,0 +1,200 @@
+// Package arch answers one question: who may know whom? It holds the project's arrows (which room imports which) and
+// doors (which room uses which library) as two tables, and its test holds the source against them. ARCHITECTURE.md says
+// why they are as they are; whoever changes a table changes that page too.
+package arch
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Module is the path that our packages begin with.
+const Module = "github.com/bulkscan/bulkscan"
+
+// MaxChain is how many arrows may follow one another among rooms. Commands (package main), which wire the rooms and
+// which nobody imports, are not counted.
+const MaxChain = 4
+
+// anything is the row of a command, which wires the rooms.
+var anything = []string{"*"}
+
+// arrows is every package of the module and what of ours it may import. Tests may import more.
+var arrows = map[string][]string{
+	"cmd/bulkscan": anything,
+
+	"inputs":          {"internal/origin", "internal/store"},
+	"fetcher":         {"fetcher/resolve", "internal/origin", "internal/exchange"},
+	"fetcher/resolve": {"internal/origin", "internal/exchange"},
+	"parser":          {},
+	"audit":           {"audit/tokens", "parser", "internal/origin", "internal/exchange"},
+	"audit/tokens":    {},
+	"sink":            {"audit", "audit/tokens", "parser", "internal/origin", "internal/exchange", "internal/store"},
+	"pipeline":        {"audit", "internal/origin", "internal/exchange"},
+
+	"internal/origin":     {},
+	"internal/exchange":   {"internal/origin"},
+	"internal/store":      {},
+	"internal/report":     {"sink", "audit/tokens", "internal/store"},
+	"internal/sharedtest": {},
+	"internal/arch":       {},
+
+	"internal/store/storetest": {"internal/store"},
+
+	"bench/simweb":       {"internal/origin", "internal/exchange"},
+	"bench/compare":      {"bench/simweb", "sink"},
+	"bench/cmd/simweb":   anything,
+	"bench/cmd/endtoend": anything,
+}
+
+// doors is every library outside the standard one, and the rooms through which it is reached. A library stands for the
+// packages below it, unless one of them has a row of its own.
+var doors = map[string][]string{
+	"github.com/spf13/cobra":    {"cmd/bulkscan"},
+	"github.com/spf13/pflag":    {"cmd/bulkscan"},
+	"github.com/cheggaaa/pb/v3": {"cmd/bulkscan"},
+
+	"github.com/valyala/fasthttp":   {"fetcher"},
+	"github.com/jlaffaye/ftp":       {"fetcher"},
+	"github.com/andybalholm/brotli": {"fetcher"},
+	"golang.org/x/sync/semaphore":   {"fetcher"},
+	"github.com/miekg/dns":          {"fetcher/resolve", "bench/simweb"},
+	"golang.org/x/time/rate":        {"fetcher/resolve"},
+
+	"golang.org/x/sync/errgroup": {"pipeline"},
+
+	"github.com/parquet-go/parquet-go":    {"sink"},
+	"github.com/RoaringBitmap/roaring/v2": {"sink"},
+	"github.com/ulikunitz/xz":             {"inputs"},
+	"golang.org/x/text/encoding/unicode":  {"inputs"},
+	"golang.org/x/net/publicsuffix":       {"internal/origin"},
+	"golang.org/x/net/idna":               {"internal/origin", "bench/simweb"}, // the simulated web has names of its own to spell
+	"golang.org/x/sys":                    {"internal/store"},
+	"github.com/klauspost/compress":       {"fetcher", "inputs", "sink", "bench/simweb", "internal/sharedtest"},
+	"github.com/cespare/xxhash/v2":        {"audit", "inputs", "internal/report", "bench/simweb"},
+}
+
+// Package is what the tables are held against: one package as `go list -json` describes it.
+type Package struct {
+	ImportPath string
+	Name       string
+	Imports    []string
+}
+
+// Problems returns what is not as the tables say, each as one line that says which way the arrow should run.
+func Problems(packages []Package) []string {
+	var problems []string
+	seen := map[string]bool{}
+	graph := map[string][]string{}
+	for _, p := range packages {
+		room := roomOf(p.ImportPath)
+		seen[room] = true
+		problems = append(problems, check(p)...)
+		if p.Name != "main" {
+			graph[room] = ours(p)
+		}
+	}
+	for _, room := range slices.Sorted(maps.Keys(arrows)) {
+		if !seen[room] {
+			problems = append(problems, fmt.Sprintf("%s is in the table of arrows, but there is no such package", room))
+		}
+	}
+	if chain := longest(graph); len(chain) > MaxChain+1 {
+		problems = append(problems, fmt.Sprintf("%d arrows in a row, at most %d are wanted: %s",
+			len(chain)-1, MaxChain, strings.Join(chain, " → ")))
+	}
+	return problems
+}
+
+// check holds one package against both tables.
+func check(p Package) []string {
+	room := roomOf(p.ImportPath)
+	allowed, ok := arrows[room]
+	if !ok {
+		return []string{fmt.Sprintf("%s is in no table: say in internal/arch which question it answers by what it may import, and in ARCHITECTURE.md", room)}
+	}
+	var problems []string
+	for _, other := range ours(p) {
+		if slices.Equal(allowed, anything) || slices.Contains(allowed, other) {
+			continue
+		}
+		problems = append(problems, fmt.Sprintf("%s must not import %s: %s", room, other, advice(room, other, allowed)))
+	}
+	for _, path := range p.Imports {
+		if !isLibrary(path) {
+			continue
+		}
+		library, rooms := door(path)
+		switch {
+		case library == "":
+			problems = append(problems, fmt.Sprintf("%s must not import %s: no door leads there (see the table of doors in internal/arch)", room, path))
+		case !slices.Contains(rooms, room):
+			problems = append(problems, fmt.Sprintf("%s must not import %s: the only door to %s is %s", room, path, library, strings.Join(rooms, " or ")))
+		}
+	}
+	return problems
+}
+
+func advice(room, other string, allowed []string) string {
+	if slices.Contains(arrows[other], room) {
+		return fmt.Sprintf("the arrow runs from %s to %s", other, room)
+	}
+	if len(allowed) == 0 {
+		return "it may import none of our rooms"
+	}
+	return "it may import " + strings.Join(slices.Sorted(slices.Values(allowed)), ", ")
+}
+
+// door returns the longest row of doors that a path is in.
+func door(path string) (library string, rooms []string) {
+	for name, through := range doors {
+		if len(name) > len(library) && (path == name || strings.HasPrefix(path, name+"/")) {
+			library, rooms = name, through
+		}
+	}
+	return library, rooms
+}
+
+func roomOf(path string) string { return strings.TrimPrefix(path, Module+"/") }
+
+// ours returns which of our rooms a package imports.
+func ours(p Package) []string {
+	var rooms []string
+	for _, path := range p.Imports {
+		if room, ok := strings.CutPrefix(path, Module+"/"); ok {
+			rooms = append(rooms, room)
+		}
+	}
+	return rooms
+}
+
+// isLibrary reports whether an import is neither ours nor the standard library's, whose paths have no dot in their first
+// element.
+func isLibrary(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return strings.Contains(first, ".") && !strings.HasPrefix(path, Module+"/")
+}
+
+// longest returns the longest chain of arrows. A circle, which Go refuses anyway, ends a chain where it closes.
+func longest(graph map[string][]string) []string {
+	var best, trail []string
+	var walk func(room string)
+	walk = func(room string) {
+		circle := slices.Contains(trail, room)
+		trail = append(trail, room)
+		if len(trail) > len(best) {
+			best = slices.Clone(trail)
+		}
+		if !circle {
+			for _, next := range graph[room] {
+				walk(next)
+			}
+		}
+		trail = trail[:len(trail)-1]
+	}
+	for _, room := range slices.Sorted(maps.Keys(graph)) {
+		walk(room)
+	}
+	return best
+}

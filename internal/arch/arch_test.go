@@ -1,0 +1,104 @@
+package arch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestArchitecture holds the source, as the go command sees it, against the tables in arch.go.
+func TestArchitecture(t *testing.T) {
+	for _, problem := range Problems(packages(t)) {
+		t.Error(problem)
+	}
+}
+
+// packages lists what is in the module. A folder that does not compile at this moment is still listed, with its imports.
+func packages(t *testing.T) []Package {
+	t.Helper()
+	watchFolders(t)
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Imports", "./...")
+	cmd.Dir = "../.."
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("cannot list the packages: %v\n%s", err, stderr.Bytes())
+	}
+	var all []Package
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p Package
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatalf("cannot read go list: %v", err)
+		}
+		all = append(all, p)
+	}
+}
+
+// watchFolders opens every folder of the module. The go command keeps a test's result until a file or folder that the
+// test itself opened has changed, and does not see what its child processes read.
+func watchFolders(t *testing.T) {
+	t.Helper()
+	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		if name := entry.Name(); err == nil && entry.IsDir() && (name == "node_modules" || name != ".." && strings.HasPrefix(name, ".")) {
+			return filepath.SkipDir
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestProblems shows that each rule can be broken, and what it then says.
+func TestProblems(t *testing.T) {
+	f := func(room, imports, want string) {
+		t.Helper()
+		p := Package{ImportPath: Module + "/" + room, Name: "x", Imports: strings.Fields(strings.ReplaceAll(imports, "~", Module))}
+		got := strings.Join(check(p), "\n")
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%s imports %s:\ngot  %q\nwant %q", room, imports, got, want)
+		}
+	}
+	f("parser", "bytes errors", "")
+	f("parser", "bytes ~/internal/origin", "parser must not import internal/origin: it may import none of our rooms")
+	f("parser", "golang.org/x/text/unicode/norm", "parser must not import golang.org/x/text/unicode/norm: no door leads there")
+	f("audit", "~/parser ~/audit/tokens github.com/cespare/xxhash/v2", "")
+	f("audit", "~/sink", "audit must not import sink: the arrow runs from sink to audit")
+	f("pipeline", "~/sink", "pipeline must not import sink: it may import audit, internal/exchange, internal/origin")
+	f("pipeline", "~/fetcher", "pipeline must not import fetcher")
+	f("pipeline", "golang.org/x/sync/errgroup", "")
+	f("fetcher", "golang.org/x/sync/errgroup", "the only door to golang.org/x/sync/errgroup is pipeline")
+	f("fetcher", "golang.org/x/sync/semaphore", "")
+	f("sink", "github.com/valyala/fasthttp", "the only door to github.com/valyala/fasthttp is fetcher")
+	f("sink", "github.com/parquet-go/parquet-go/compress/zstd", "")
+	f("internal/report", "github.com/parquet-go/parquet-go", "the only door to github.com/parquet-go/parquet-go is sink")
+	f("inputs", "golang.org/x/net/publicsuffix", "the only door to golang.org/x/net/publicsuffix is internal/origin")
+	f("internal/exchange", "~/audit", "internal/exchange must not import audit: the arrow runs from audit to internal/exchange")
+	f("kitchen", "fmt", "kitchen is in no table")
+
+	// A name that begins alike is another library.
+	f("fetcher", "github.com/valyala/fasthttpx", "no door leads there")
+}
+
+// TestLongest shows that a chain is found, and one that goes in a circle is not followed for ever.
+func TestLongest(t *testing.T) {
+	f := func(arrows map[string][]string, want string) {
+		t.Helper()
+		if got := strings.Join(longest(arrows), " "); got != want {
+			t.Errorf("longest(%v) = %q, want %q", arrows, got, want)
+		}
+	}
+	f(nil, "")
+	f(map[string][]string{"a": {"b"}, "b": nil}, "a b")
+	f(map[string][]string{"a": {"d", "b"}, "b": {"c"}, "c": {"d"}, "d": nil}, "a b c d")
+	f(map[string][]string{"a": {"b"}, "b": {"a"}}, "a b a")
+}
