@@ -39,7 +39,8 @@ type Entry struct {
 }
 
 // Source yields the list. Next returns io.EOF at its end; any other error ends the run, with everything before it kept.
-// It is called from one goroutine.
+// Run waits for a Next that blocks, also after Stop: who stops a run should wake it, and the error with which it then ends
+// is no failure. It is called from one goroutine.
 type Source interface {
 	Next() (Entry, error)
 }
@@ -144,8 +145,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 // run is what the stages of one Run share: the channels between them.
 //
 //	feed ─fresh─► resolve ─resolved─► schedule ─asking─► ask ─judging─► judge ─keeping─► keep
-//	                 ▲                   │  ▲             │               │ ▲              │
-//	                 └──────renew────────┘  └────home─────┴─────home──────┘ └────sites─────┘
+//	                 ▲  └────renewed─────►│  ▲             │               │ ▲              │
+//	                 └───────renew────────┘  └────home─────┴─────home──────┘ └────sites─────┘
 //
 // Trays travel from the schedule to the judge and home again, sites from the judge to the keeper and back. The channels
 // that carry trays hold all there are, so that passing one on never blocks; what blocks, when everything is busy, is the
@@ -159,7 +160,8 @@ type run struct {
 
 	fresh    chan record // from the list
 	renew    chan record // from the schedule: hops, later tries, answers past their time
-	resolved chan record
+	resolved chan record // newcomers
+	renewed  chan record // records of renew
 	fed      chan uint64 // the number of records fed, once, at the feed's end
 
 	trays   *trays
@@ -188,6 +190,7 @@ func (p *Pipeline) newRun(ctx context.Context) *run {
 		fresh:    make(chan record, 64),
 		renew:    make(chan record),
 		resolved: make(chan record, 64),
+		renewed:  make(chan record, 64),
 		fed:      make(chan uint64, 1),
 		trays:    newTrays(n),
 		asking:   make(chan *tray, n),
@@ -265,7 +268,11 @@ func (r *run) feed() error {
 			return nil
 		}
 		if err != nil {
-			r.fail(fmt.Errorf("cannot read the list: %w", err))
+			select {
+			case <-r.stop: // who stops a run may have closed its list to wake us
+			default:
+				r.fail(fmt.Errorf("cannot read the list: %w", err))
+			}
 			return nil
 		}
 		if r.cfg.Skip != nil && r.cfg.Skip(entry.Seq) {
@@ -294,15 +301,41 @@ func (r *run) resolve() error {
 		if !ok {
 			return nil
 		}
-		lookup := r.fetch.Resolve(r.ctx, rec.target())
-		if r.ctx.Err() != nil {
-			continue // cut off: the failure is ours, not the origin's
+		if r.lookUp(&rec) {
+			r.deliver(rec)
 		}
-		rec.setLookup(lookup, r.begun)
+	}
+}
+
+// lookUp reports false where it was cut off: the failure is ours then, not the origin's.
+func (r *run) lookUp(rec *record) bool {
+	lookup := r.fetch.Resolve(r.ctx, rec.target())
+	if r.ctx.Err() != nil {
+		return false
+	}
+	rec.setLookup(lookup, r.begun)
+	return true
+}
+
+// deliver hands a record to the schedule. As long as the schedule takes no newcomers, one that is held here keeps nobody
+// from having its address asked again: what the schedule waits for may be just that.
+func (r *run) deliver(rec record) {
+	to, renew := r.resolved, r.renew
+	if rec.abroad {
+		to, renew = r.renewed, nil
+	}
+	for {
 		select {
-		case r.resolved <- rec:
+		case to <- rec:
+			return
+		case again := <-renew:
+			if r.lookUp(&again) {
+				r.deliver(again)
+			}
 		case <-r.stop:
+			return
 		case <-r.ended:
+			return
 		}
 	}
 }

@@ -52,6 +52,9 @@ type web struct {
 	answer  func(x *exchange.Exchange) exchange.Next  // nil: answered with 200
 	lookup  func(host string) (exchange.Lookup, bool) // nil, or instead of address
 
+	resolving time.Duration                   // how long a look-up takes
+	lasts     func(host string) time.Duration // nil, or instead of latency
+
 	mu      sync.Mutex
 	asked   []asked
 	lookups int
@@ -71,6 +74,9 @@ func (w *web) First(o origin.Origin, _ exchange.Past) exchange.Target {
 
 func (w *web) Resolve(_ context.Context, t exchange.Target) exchange.Lookup {
 	host := t.Origin.Host()
+	if w.resolving > 0 {
+		time.Sleep(w.resolving)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lookups++
@@ -100,8 +106,12 @@ func (w *web) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 		w.asked = append(w.asked, asked{time.Since(w.begun), host, x.Lookup.Addr})
 	}
 	w.mu.Unlock()
+	latency := w.latency
+	if w.lasts != nil {
+		latency = w.lasts(host)
+	}
 	select {
-	case <-time.After(w.latency):
+	case <-time.After(latency):
 	case <-ctx.Done():
 	}
 	w.mu.Lock()
@@ -155,7 +165,13 @@ func hosts(n int, format string) []string {
 
 // scan takes hosts through a pipeline in a bubble of fake time, checks what must hold after any ending, and returns how
 // it ended and how long it took.
-func scan(t *testing.T, cfg Config, w *web, l *list, s *shelf, during func(*Pipeline)) (err error, took time.Duration) {
+func scan(t *testing.T, cfg Config, w *web, l *list, s *shelf, during func(*Pipeline)) (took time.Duration, err error) {
+	t.Helper()
+	return scanSource(t, cfg, w, l, s, during)
+}
+
+// scanSource is scan of any Source.
+func scanSource(t *testing.T, cfg Config, w *web, l Source, s *shelf, during func(*Pipeline)) (took time.Duration, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w.begun = time.Now()
@@ -179,12 +195,12 @@ func scan(t *testing.T, cfg Config, w *web, l *list, s *shelf, during func(*Pipe
 			t.Errorf("%d exchanges in flight, more than %d", w.most, cfg.Concurrency)
 		}
 	})
-	return err, took
+	return took, err
 }
 
 func TestEveryOriginIsKeptOnce(t *testing.T) {
 	w, l, s := &web{latency: 50 * time.Millisecond}, &list{hosts: hosts(5000, "h%d.example.com")}, &shelf{}
-	err, _ := scan(t, Config{Concurrency: 100, HostRate: 1}, w, l, s, nil)
+	_, err := scan(t, Config{Concurrency: 100, HostRate: 1}, w, l, s, nil)
 	if err != nil || len(s.sites) != 5000 {
 		t.Fatalf("kept %d origins, error %v; want 5000 and none", len(s.sites), err)
 	}
@@ -201,7 +217,7 @@ func TestEveryOriginIsKeptOnce(t *testing.T) {
 func TestSkippedOriginsAreNotAsked(t *testing.T) {
 	w, l, s := &web{}, &list{hosts: hosts(100, "h%d.example.com")}, &shelf{}
 	cfg := Config{Concurrency: 10, Skip: func(seq uint64) bool { return seq%2 == 0 }}
-	if err, _ := scan(t, cfg, w, l, s, nil); err != nil || len(s.sites) != 50 || len(w.asked) != 50 {
+	if _, err := scan(t, cfg, w, l, s, nil); err != nil || len(s.sites) != 50 || len(w.asked) != 50 {
 		t.Fatalf("kept %d, asked %d, error %v; want 50, 50 and none", len(s.sites), len(w.asked), err)
 	}
 }
@@ -217,6 +233,17 @@ func most(at []time.Duration, window time.Duration) int {
 		best = max(best, i-from+1)
 	}
 	return best
+}
+
+// checkRate checks what is promised of a rate: never more than 10 × rate + 1 in any ten seconds, nor 1.1 × rate + 1 in any
+// one.
+func checkRate(t *testing.T, key string, at []time.Duration, perSecond float64) {
+	t.Helper()
+	for seconds, bound := range map[int]float64{1: 1.1*perSecond + 1, 10: 10*perSecond + 1} {
+		if n := most(at, time.Duration(seconds)*time.Second); float64(n) > bound {
+			t.Errorf("%q was asked %d times in %d s; want at most %v", key, n, seconds, bound)
+		}
+	}
 }
 
 // times returns when each key was asked.
@@ -242,7 +269,7 @@ func TestRatesHold(t *testing.T) {
 			w := &web{latency: latency, address: func(host string) string { return "10.0.0." + string(host[1]) }}
 			s := &shelf{}
 			cfg.Concurrency = 200
-			err, took := scan(t, cfg, w, &list{hosts: hs}, s, nil)
+			took, err := scan(t, cfg, w, &list{hosts: hs}, s, nil)
 			if err != nil || len(s.sites) != len(hs) {
 				t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
 			}
@@ -250,11 +277,7 @@ func TestRatesHold(t *testing.T) {
 			longest := 0
 			for k, at := range times {
 				longest = max(longest, len(at))
-				for _, seconds := range []int{1, 10} {
-					if n := most(at, time.Duration(seconds)*time.Second); n > seconds*perSecond+1 {
-						t.Errorf("%q was asked %d times in %d s; want at most %d", k, n, seconds, seconds*perSecond+1)
-					}
-				}
+				checkRate(t, k, at, float64(perSecond))
 			}
 			// Nor does the rate cost more than it must: the busiest key sets the pace.
 			if need := time.Duration(longest) * time.Second / time.Duration(perSecond); took > need+need/20+2*time.Second {
@@ -290,7 +313,7 @@ func TestBusyAddressDelaysNobodyElse(t *testing.T) {
 	doneAt := func(hs []string, maxWaiting int) time.Duration {
 		w, s := &web{latency: 100 * time.Millisecond, address: address}, &shelf{}
 		cfg := Config{Concurrency: 100, HostRate: 1, IPRate: 50, MaxWaiting: maxWaiting}
-		if err, _ := scan(t, cfg, w, &list{hosts: hs}, s, nil); err != nil || len(s.sites) != len(hs) {
+		if _, err := scan(t, cfg, w, &list{hosts: hs}, s, nil); err != nil || len(s.sites) != len(hs) {
 			t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
 		}
 		var last time.Duration
@@ -341,7 +364,7 @@ func TestWaitersBeyondTheBoundComeBack(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 	}
-	if err, _ := scan(t, Config{Concurrency: 20, IPRate: 100, MaxWaiting: 100}, w, &list{hosts: hs}, s, watch); err != nil || len(s.sites) != len(hs) {
+	if _, err := scan(t, Config{Concurrency: 20, IPRate: 100, MaxWaiting: 100}, w, &list{hosts: hs}, s, watch); err != nil || len(s.sites) != len(hs) {
 		t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
 	}
 	if spilled == 0 {
@@ -356,7 +379,7 @@ func TestAddressesPastTheirTimeAreAskedAgainInTurn(t *testing.T) {
 	hs := hosts(200, "h%d.example.com")
 	w := &web{ttl: 2 * time.Second, address: func(string) string { return "10.0.0.1" }}
 	s := &shelf{}
-	err, took := scan(t, Config{Concurrency: 1, IPRate: 10}, w, &list{hosts: hs}, s, nil)
+	took, err := scan(t, Config{Concurrency: 1, IPRate: 10}, w, &list{hosts: hs}, s, nil)
 	if err != nil || len(s.sites) != len(hs) {
 		t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
 	}
@@ -388,7 +411,7 @@ func TestAChangedAddressQueuesAnew(t *testing.T) {
 		return "10.0.0.1"
 	}
 	hs, s := hosts(100, "h%d.example.com"), &shelf{}
-	if err, _ := scan(t, Config{Concurrency: 20, HostRate: 1, IPRate: 10, Rate: 100}, w, &list{hosts: hs}, s, nil); err != nil || len(s.sites) != len(hs) {
+	if _, err := scan(t, Config{Concurrency: 20, HostRate: 1, IPRate: 10, Rate: 100}, w, &list{hosts: hs}, s, nil); err != nil || len(s.sites) != len(hs) {
 		t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
 	}
 	for addr, at := range w.times(func(a asked) string { return a.addr.String() }) {
@@ -406,7 +429,7 @@ func TestFailedLookupsSpendNoToken(t *testing.T) {
 		return exchange.Lookup{Outcome: exchange.DNSNotFound, Cause: exchange.CauseNoSuchName}, host != "h0.example.com"
 	}}
 	s := &shelf{}
-	err, took := scan(t, Config{Concurrency: 5, Rate: 0.1}, w, &list{hosts: hosts(100, "h%d.example.com")}, s, nil)
+	took, err := scan(t, Config{Concurrency: 5, Rate: 0.1}, w, &list{hosts: hosts(100, "h%d.example.com")}, s, nil)
 	if err != nil || len(s.sites) != 100 {
 		t.Fatalf("kept %d, error %v", len(s.sites), err)
 	}
@@ -427,7 +450,7 @@ func TestFailedLookupsSpendNoToken(t *testing.T) {
 func TestStopKeepsWhatIsInFlightAndDropsWhoWaits(t *testing.T) {
 	w := &web{latency: 5 * time.Second, address: func(string) string { return "10.0.0.1" }}
 	s := &shelf{}
-	err, took := scan(t, Config{Concurrency: 10, IPRate: 1}, w, &list{hosts: hosts(100, "h%d.example.com")}, s, func(p *Pipeline) {
+	took, err := scan(t, Config{Concurrency: 10, IPRate: 1}, w, &list{hosts: hosts(100, "h%d.example.com")}, s, func(p *Pipeline) {
 		time.Sleep(3500 * time.Millisecond)
 		p.Stop()
 		p.Stop()
@@ -445,7 +468,7 @@ func TestStopKeepsWhatIsInFlightAndDropsWhoWaits(t *testing.T) {
 
 func TestStopDoesNotWaitForEver(t *testing.T) {
 	w, s := &web{latency: time.Hour}, &shelf{}
-	err, took := scan(t, Config{Concurrency: 10, Drain: 20 * time.Second}, w, &list{hosts: hosts(100, "h%d.example.com")}, s, func(p *Pipeline) {
+	took, err := scan(t, Config{Concurrency: 10, Drain: 20 * time.Second}, w, &list{hosts: hosts(100, "h%d.example.com")}, s, func(p *Pipeline) {
 		time.Sleep(time.Second)
 		p.Stop()
 	})
@@ -471,21 +494,21 @@ func TestTheContextEndsEverythingAtOnce(t *testing.T) {
 func TestErrorsOfTheRunSurfaceOnce(t *testing.T) {
 	broken := errors.New("disk full")
 	s := &shelf{fail: broken, after: 50}
-	err, _ := scan(t, Config{Concurrency: 10}, &web{latency: time.Second}, &list{hosts: hosts(1000, "h%d.example.com")}, s, nil)
+	_, err := scan(t, Config{Concurrency: 10}, &web{latency: time.Second}, &list{hosts: hosts(1000, "h%d.example.com")}, s, nil)
 	if !errors.Is(err, broken) || len(s.sites) != 50 {
 		t.Errorf("a failing sink: ended with %v, %d kept; want %v and 50", err, len(s.sites), broken)
 	}
 
 	broken = errors.New("bad archive")
 	s = &shelf{}
-	err, _ = scan(t, Config{Concurrency: 10}, &web{latency: time.Second}, &list{hosts: hosts(10, "h%d.example.com"), err: broken}, s, nil)
+	_, err = scan(t, Config{Concurrency: 10}, &web{latency: time.Second}, &list{hosts: hosts(10, "h%d.example.com"), err: broken}, s, nil)
 	if !errors.Is(err, broken) {
 		t.Errorf("a failing list: ended with %v; want %v", err, broken)
 	}
 }
 
 func TestAnEmptyListEnds(t *testing.T) {
-	if err, took := scan(t, Config{Concurrency: 3}, &web{}, &list{}, &shelf{}, nil); err != nil || took != 0 {
+	if took, err := scan(t, Config{Concurrency: 3}, &web{}, &list{}, &shelf{}, nil); err != nil || took != 0 {
 		t.Errorf("ended with %v after %v", err, took)
 	}
 }

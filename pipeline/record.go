@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"math"
 	"net/netip"
 	"time"
 
@@ -33,7 +34,7 @@ type record struct {
 	https    exchange.Failure
 	http     exchange.Failure
 	failed   exchange.Failure // of the look-up
-	turn     bool             // it has its turn at every level, and only its address is asked again
+	turn     bool             // its turn is near, and only its address is asked again
 	abroad   bool             // the schedule has sent it to the resolvers and counts on its return
 }
 
@@ -72,7 +73,8 @@ func (r *record) setLookup(l exchange.Lookup, begun time.Time) {
 		r.addr = l.Addr.As16()
 	}
 	if !l.Until.IsZero() {
-		r.until = uint32(max(1, l.Until.Sub(begun)/time.Second))
+		until := (l.Until.Sub(begun) + time.Second - 1) / time.Second // up, or a short time would be none
+		r.until = uint32(min(max(1, until), math.MaxUint32))
 	}
 	r.dns = uint32(min(l.Took, time.Hour) / time.Microsecond)
 	r.failed = exchange.Failure{Outcome: l.Outcome, Cause: l.Cause}

@@ -21,9 +21,9 @@ type schedule struct {
 	events  events
 	now     time.Duration // since the run began, at the last look
 
-	renewals fifo                      // records to be resolved (again), in turn
-	abroad   int                       // of those, how many the resolvers have
-	turns    map[uint64][numLevels]key // by seq: what a record holds while its address is asked again
+	renewals fifo            // records to be resolved (again), in turn
+	abroad   int             // of those, how many the resolvers have
+	turns    map[uint64]turn // by seq: the turns of records whose address is asked again
 	spill    *spill
 	rounds   rounds
 
@@ -36,7 +36,7 @@ type schedule struct {
 }
 
 func (r *run) schedule() error {
-	s := &schedule{run: r, records: newSlab(), turns: make(map[uint64][numLevels]key), spill: newSpill(r.cfg.SpillDir)}
+	s := &schedule{run: r, records: newSlab(), turns: make(map[uint64]turn), spill: newSpill(r.cfg.SpillDir)}
 	s.addLevels()
 	defer s.spill.close()
 	defer r.finish()
@@ -52,14 +52,20 @@ func (r *run) schedule() error {
 
 		// What cannot be taken now has a nil channel: newcomers wait while no tray is free, records to be resolved
 		// wait for a resolver. Trays always come home.
-		var newcomers chan record
+		var newcomers, renewed chan record
 		if !s.trays.empty() && !s.stopping {
-			newcomers = r.resolved
+			renewed = r.renewed
+			if !s.backlogged() {
+				newcomers = r.resolved
+			}
 		}
 		renew, first := s.renewal()
 
 		select {
 		case rec := <-newcomers:
+			s.look()
+			s.arrive(rec)
+		case rec := <-renewed:
 			s.look()
 			s.arrive(rec)
 		case renew <- first:
@@ -156,7 +162,7 @@ func (s *schedule) untilNext() time.Duration {
 	if s.stopping || s.trays.empty() {
 		return time.Hour // what is due needs a tray; one that comes home wakes us
 	}
-	if s.rounds.left > 0 || s.spill.count() > 0 && s.now >= s.rounds.pause {
+	if s.mayUnspill() {
 		return 0
 	}
 	if len(s.events) == 0 {
@@ -182,6 +188,14 @@ func (s *schedule) arrive(rec record) {
 	s.pass(rec, 0, -1)
 }
 
+// backlogged reports whether so many wait for the rate in all that more would only grow old: the list is read no
+// further then, and nobody comes back from the deferred file.
+func (s *schedule) backlogged() bool {
+	return s.levels[inAll] != nil && int(s.levels[inAll].queues[0].length) >= min(maxBacklog, 1+s.cfg.MaxWaiting/2)
+}
+
+const maxBacklog = 256
+
 // pass takes a record through the levels from the given one on. queued is the level whose queue it came off, -1 for a
 // newcomer; the keys of the levels before from are its own then.
 func (s *schedule) pass(rec record, from, queued int) {
@@ -199,13 +213,8 @@ func (s *schedule) pass(rec record, from, queued int) {
 			}
 		}
 		at := s.key(l, &rec)
-		if first := s.levels[l].push(at, s.records.put(rec), s.records); first {
-			s.serveAt(l, at)
-		}
-		return
-	}
-	if s.outdated(&rec) {
-		s.renewWithTurn(rec)
+		s.levels[l].push(at, s.records.put(rec), false, s.records)
+		s.arm(l, at)
 		return
 	}
 	s.dispatch(rec, queued)
@@ -218,9 +227,16 @@ func (s *schedule) crowded(l int, at key) bool {
 	return int(s.levels[l].queues[at].length) >= s.cfg.MaxWaiting-s.waiting()
 }
 
-// serveAt makes an event for a key with a queue.
-func (s *schedule) serveAt(l int, at key) {
-	s.events.push(event{at: *s.levels[l].slot(at), what: uint64(at), level: uint8(l)})
+// arm makes the event for a key where somebody waits whom nothing else will serve. No key ever has two.
+func (s *schedule) arm(l int, at key) {
+	level := s.levels[l]
+	q, ok := level.queues[at]
+	if !ok || q.armed || q.claimed || q.length == 0 {
+		return
+	}
+	q.armed = true
+	level.queues[at] = q
+	s.events.push(event{at: *level.slot(at), what: uint64(at), level: uint8(l)})
 }
 
 // dispatch gives a record a tray and has it asked; it spends a token at every level. A record whose look-up failed
@@ -236,9 +252,7 @@ func (s *schedule) dispatch(rec record, queued int) {
 			}
 			at := s.key(l, &rec)
 			level.spend(at, s.now, l == queued)
-			if level.release(at) {
-				s.serveAt(l, at)
-			}
+			s.release(l, at)
 		}
 	}
 	s.asking <- t
@@ -255,15 +269,34 @@ func (s *schedule) serve() {
 		case round:
 			continue // it has woken the loop, which is all it is for
 		}
-		l, at := int(e.level), key(e.what)
-		if *s.levels[l].slot(at) > s.now {
-			s.serveAt(l, at) // somebody passed since the event was made
-			continue
-		}
-		if i, ok := s.levels[l].pop(at, s.records); ok {
-			s.pass(s.records.take(i), l+1, l)
-		}
+		s.serveKey(int(e.level), key(e.what))
 	}
+}
+
+// serveKey gives the key's turn to the first in its queue.
+func (s *schedule) serveKey(l int, at key) {
+	level := s.levels[l]
+	q := level.queues[at]
+	q.armed = false
+	level.put(at, q)
+	for q.line.head != 0 && q.ahead < level.ahead && s.outdated(s.records.at(q.line.head)) {
+		s.renewInTurn(s.records.take(level.popOut(at, s.records)), l, at)
+		q = level.queues[at]
+	}
+	switch {
+	case q.claimed || q.length == 0:
+	case *level.slot(at) > s.now:
+		s.arm(l, at) // somebody passed since the event was made
+	case q.back.head != 0 || q.line.head != 0 && !s.outdated(s.records.at(q.line.head)):
+		s.pass(s.records.take(level.pop(at, s.records)), l+1, l)
+	}
+	// Else all whose turn is near are out; one that comes back arms the key.
+}
+
+// release ends a claim.
+func (s *schedule) release(l int, at key) {
+	s.levels[l].release(at)
+	s.arm(l, at)
 }
 
 // comeHome takes a tray back and looks at why it came.
@@ -302,43 +335,50 @@ func (s *schedule) outdated(rec *record) bool {
 	return rec.until != 0 && time.Duration(rec.until)*time.Second <= s.now && rec.failed.Outcome == 0
 }
 
-// renewWithTurn sends a record whose turn it is to the resolvers. It keeps its turn, or the queue behind a busy address
-// would never move once it is longer than the time an answer lives.
-func (s *schedule) renewWithTurn(rec record) {
-	var held [numLevels]key
-	for l, level := range s.levels {
-		if level != nil {
-			held[l] = s.key(l, &rec)
-			level.claim(held[l])
+// turn is the turn that a record was near when its address proved too old: at a level, which is not claimed meanwhile, with
+// the levels before it claimed.
+type turn struct {
+	level int
+	keys  [numLevels]key // up to that level's
+}
+
+// renewInTurn sends a record whose turn is near to the resolvers. Others take theirs meanwhile; when it is back, it goes
+// before them. It keeps its turn because a queue that lasts longer than answers live would never move otherwise; others
+// go on because a rate must not sink to a look-up at a time.
+func (s *schedule) renewInTurn(rec record, l int, at key) {
+	t := turn{level: l}
+	t.keys[l] = at
+	for k := range l {
+		if s.levels[k] != nil {
+			t.keys[k] = s.key(k, &rec)
 		}
 	}
-	s.turns[rec.seq] = held
+	s.turns[rec.seq] = t
 	rec.turn = true
 	s.renewals.push(s.records.put(rec), s.records)
 }
 
-// takeTurn goes on with a record whose address was asked again: it goes at once if the address is as it was, and
-// queues at the new one if it is not. The key of its old address is claimed until then.
+// takeTurn goes on with a record whose address was asked again: it is the next at its level if the address is as it
+// was, and queues at the new one if it is not. The answer counts for this turn, however short its time.
 func (s *schedule) takeTurn(rec record) {
-	held := s.turns[rec.seq]
+	t := s.turns[rec.seq]
 	delete(s.turns, rec.seq)
 	rec.turn = false
-	// The answer counts for this exchange, however short its time.
-	rec.until = 0
-	if address := s.levels[byAddress]; rec.failed.Outcome == 0 && (address == nil || s.key(byAddress, &rec) == held[byAddress]) {
-		s.dispatch(rec, -1)
+	failed := rec.failed.Outcome != 0
+	moved := t.level >= byAddress && s.levels[byAddress] != nil && s.key(byAddress, &rec) != t.keys[byAddress]
+	if !failed && !moved {
+		s.levels[t.level].push(t.keys[t.level], s.records.put(rec), true, s.records)
+		s.arm(t.level, t.keys[t.level])
 		return
 	}
-	from := byAddress
-	if rec.failed.Outcome != 0 {
-		from = byHost
-	}
-	for l := from; l < numLevels; l++ {
-		if s.levels[l] != nil && s.levels[l].release(held[l]) {
-			s.serveAt(l, held[l])
+	s.levels[t.level].lose(t.keys[t.level])
+	s.arm(t.level, t.keys[t.level])
+	for l := range t.level {
+		if s.levels[l] != nil && (failed || l >= byAddress) {
+			s.release(l, t.keys[l])
 		}
 	}
-	if rec.failed.Outcome != 0 {
+	if failed {
 		s.dispatch(rec, -1)
 		return
 	}
@@ -364,18 +404,25 @@ func (s *schedule) putAside(rec record, due time.Duration) {
 // the time.
 type rounds struct {
 	left  int           // records that this round has still to look at
-	begun time.Duration // when it began
+	took  time.Duration // of the loop, so far; a round that stands still takes nothing
 	pause time.Duration // until when the next must wait
+}
+
+// mayUnspill reports whether there is reason to look at spilled records now.
+func (s *schedule) mayUnspill() bool {
+	return s.spill.count() > 0 && (s.rounds.left > 0 || s.now >= s.rounds.pause) &&
+		!s.stopping && !s.trays.empty() && !s.backlogged() && s.waiting() < s.cfg.MaxWaiting
 }
 
 // unspill brings spilled records back where there is room for them.
 func (s *schedule) unspill() {
-	if s.stopping || s.spill.count() == 0 || s.trays.empty() || s.now < s.rounds.pause {
+	if !s.mayUnspill() {
 		return
 	}
 	if s.rounds.left == 0 {
-		s.rounds.left, s.rounds.begun = s.spill.count(), s.now
+		s.rounds.left, s.rounds.took = s.spill.count(), 0
 	}
+	begun := s.now
 	for n := min(s.rounds.left, 256); n > 0; n-- {
 		s.rounds.left--
 		rec, ok, err := s.spill.get(s.admits)
@@ -387,9 +434,10 @@ func (s *schedule) unspill() {
 			s.renewals.push(s.records.put(rec), s.records)
 		}
 	}
+	s.look()
+	s.rounds.took += s.now - begun
 	if s.rounds.left == 0 {
-		s.look()
-		s.rounds.pause = s.now + max(100*time.Millisecond, 10*(s.now-s.rounds.begun))
+		s.rounds.pause = s.now + max(100*time.Millisecond, 10*s.rounds.took)
 		s.events.push(event{at: s.rounds.pause, level: round})
 	}
 }
