@@ -239,7 +239,7 @@ func (c *copier) site(row *SiteRow, k key, s *audit.Site) {
 		ContentUsage:  c.text(r.ContentUsage, MaxField),
 		License:       c.text(r.License, MaxURL),
 		Sitemaps:      c.texts(r.Sitemaps[:min(len(r.Sitemaps), audit.MaxSitemaps)], MaxURL),
-		StarVerdict:   r.Star.String(),
+		StarVerdict:   starVerdict(r),
 		Named:         c.names(r.Named),
 	}
 	if !f.FetchedAt.IsZero() {
@@ -260,6 +260,15 @@ func (c *copier) site(row *SiteRow, k key, s *audit.Site) {
 	if r.Access == parser.AccessConditional {
 		row.Blocked, row.Partial = c.names(r.Blocked), c.names(r.Partial)
 	}
+}
+
+// starVerdict is the verdict of an agent that nobody names. Whom we did not ask allows nothing and blocks nothing that we
+// know of; the zero Decision would say that all is allowed.
+func starVerdict(r *audit.Report) string {
+	if r.Access == parser.AccessUnknown {
+		return "unknown"
+	}
+	return r.Star.String()
 }
 
 // verdict fills a row of the table verdicts.

@@ -220,6 +220,7 @@ type table[T any] struct {
 	writer *parquet.GenericWriter[T]
 	out    digest
 	batch  []T // at most its capacity; written by flush
+	nulls  []optional
 	rows   int64
 }
 
@@ -239,7 +240,7 @@ func (d *digest) Write(b []byte) (int, error) {
 }
 
 func newTable[T any](name string, batch, page int, metadata map[string]string) *table[T] {
-	t := &table[T]{name: name, batch: make([]T, 0, batch)}
+	t := &table[T]{name: name, batch: make([]T, 0, batch), nulls: optionalsOf(reflect.TypeFor[T]())}
 	t.out.hash = sha256.New()
 	t.writer = newParquetWriter[T](&t.out, page, metadata)
 	return t
@@ -274,13 +275,25 @@ func (t *table[T]) flush() error {
 	if len(t.batch) == 0 {
 		return nil
 	}
-	n, err := t.writer.Write(t.batch)
-	t.rows += int64(n)
+	err := t.write(t.batch)
 	t.batch = t.batch[:0]
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", t.out.name, err)
 	}
 	return nil
+}
+
+// write hands rows to the Parquet writer in pieces whose nulls it keeps.
+func (t *table[T]) write(rows []T) error {
+	if len(rows) > 2 && misread(rows, t.nulls) {
+		if err := t.write(rows[:len(rows)/2]); err != nil {
+			return err
+		}
+		return t.write(rows[len(rows)/2:])
+	}
+	n, err := t.writer.Write(rows)
+	t.rows += int64(n)
+	return err
 }
 
 func (t *table[T]) endGroup() error {

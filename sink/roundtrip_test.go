@@ -15,6 +15,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/parser"
 	"github.com/parquet-go/parquet-go"
 )
 
@@ -296,6 +297,24 @@ func TestBodiesOnce(t *testing.T) {
 		hashes = append(hashes, row.BodyHash)
 	}
 	equal(t, "hashes", hashes, []int64{math.MinInt64, math.MinInt64 + 5})
+}
+
+// Whom we did not ask allows nothing that we know of.
+func TestStarVerdict(t *testing.T) {
+	f := func(access parser.Access, star audit.Decision, want string) {
+		t.Helper()
+		var row SiteRow
+		c := newCopier("s", tokens.Default())
+		s := &audit.Site{Origin: mustOrigin(t, "example.com")}
+		s.Report.Access, s.Report.Star = access, star
+		if c.site(&row, c.key(s), s); row.StarVerdict != want {
+			t.Errorf("access %v, %v: %s, want %s", access, star, row.StarVerdict, want)
+		}
+	}
+	f(parser.AccessUnknown, audit.Allowed, "unknown")
+	f(parser.AccessFullAllow, audit.Allowed, "allowed")
+	f(parser.AccessFullDisallow, audit.Blocked, "blocked")
+	f(parser.AccessConditional, audit.Partial, "partial")
 }
 
 func TestOriginOfUnasked(t *testing.T) {

@@ -50,11 +50,11 @@ type SiteRow struct {
 	FetchedAt       int64    `parquet:"fetched_at,optional,timestamp(millisecond)" stats:"y" about:"time of the last attempt"`
 	Outcome         string   `parquet:"outcome,dict" stats:"y" about:"how the last exchange ended, docs/outcomes.md"`
 	Error           string   `parquet:"error,optional,dict" about:"detail of the outcome in our words, at most 200 bytes"`
-	Status          int32    `parquet:"status,optional" stats:"y" about:"HTTP status of the last response"`
+	Status          int32    `parquet:"status,optional" stats:"y" about:"HTTP status of the last exchange; null where it ended without one, also behind a redirect"`
 	Hops            int32    `parquet:"hops" about:"redirects followed"`
 	FinalURL        string   `parquet:"final_url,optional,plain" about:"where the file was, if not at origin + /robots.txt; at most 2,048 bytes"`
-	Redirects       []HopRow `parquet:"redirects,list" about:"the redirects followed, in order"`
-	Attempts        int32    `parquet:"attempts" about:"exchanges, redirect hops not counted"`
+	Redirects       []HopRow `parquet:"redirects,list" about:"the redirects followed, in order, at most the first 20; their number is hops"`
+	Attempts        int32    `parquet:"attempts" about:"exchanges, redirect hops not counted; a failed DNS question is one"`
 	RemoteIP        string   `parquet:"remote_ip,optional,plain" about:"address dialled last"`
 	HTTPVersion     string   `parquet:"http_version,optional,dict" about:"HTTP/1.1 or HTTP/1.0"`
 	Server          string   `parquet:"server,optional,dict" about:"response field Server, at most 500 bytes"`
@@ -65,12 +65,12 @@ type SiteRow struct {
 	CacheControl    string   `parquet:"cache_control,optional,dict" about:"response field Cache-Control, at most 500 bytes"`
 	XRobotsTag      string   `parquet:"x_robots_tag,optional,dict" about:"response field X-Robots-Tag, at most 500 bytes"`
 	TLSVersion      string   `parquet:"tls_version,optional,dict" about:"TLS 1.0 to TLS 1.3; null on plain connections"`
-	TLSVerified     *bool    `parquet:"tls_verified,optional" about:"whether the certificate could be verified; null without TLS"`
+	TLSVerified     *bool    `parquet:"tls_verified,optional" about:"whether the certificate could be verified; null without TLS, and where this machine has no roots to tell"`
 	DNSMillis       float32  `parquet:"dns_ms,optional" about:"milliseconds for the DNS answer of the last exchange; null from a cache"`
 	ConnectMillis   float32  `parquet:"connect_ms,optional" about:"milliseconds to connect in the last exchange"`
 	TLSMillis       float32  `parquet:"tls_ms,optional" about:"milliseconds for the TLS handshake of the last exchange"`
 	TTFBMillis      float32  `parquet:"ttfb_ms,optional" about:"milliseconds from the request to the first byte of the last response"`
-	TotalMillis     float32  `parquet:"total_ms,optional" about:"milliseconds of all exchanges, without waiting"`
+	TotalMillis     float32  `parquet:"total_ms,optional" about:"milliseconds of all exchanges, without waiting; null where we never asked"`
 	BodyBytes       int64    `parquet:"body_bytes" about:"decoded bytes kept"`
 	Truncated       bool     `parquet:"truncated" about:"the body was cut at the limit"`
 	BodyHash        int64    `parquet:"body_hash" about:"xxh64 of the body as kept; 0 = no body; key of the table bodies"`
@@ -81,7 +81,7 @@ type SiteRow struct {
 	StepFetch       string   `parquet:"step_fetch,dict" about:"pass, warn, fail, skipped"`
 	StepCoreSyntax  string   `parquet:"step_core_syntax,dict" about:"pass, warn, fail, skipped"`
 	StepExtensions  string   `parquet:"step_extensions,dict" about:"pass, warn, fail, skipped"`
-	NLines          int32    `parquet:"n_lines" about:"lines of the file"`
+	NLines          int32    `parquet:"n_lines" about:"lines of the file in force; this and all below but content_usage and star_verdict are 0, false, null or empty unless access is conditional"`
 	NGroups         int32    `parquet:"n_groups" about:"groups"`
 	NAgents         int32    `parquet:"n_agents" about:"distinct agents named, * included"`
 	NAllow          int32    `parquet:"n_allow" about:"allow lines"`
@@ -93,16 +93,16 @@ type SiteRow struct {
 	NOrphan         int32    `parquet:"n_orphan" about:"rules before any user-agent line"`
 	NInvalid        int32    `parquet:"n_invalid" about:"lines that are no record, or a core record of invalid value"`
 	NTypo           int32    `parquet:"n_typo" about:"misspelled records that were read all the same"`
-	HasBOM          bool     `parquet:"has_bom" about:"the file begins with a byte order mark, or part of one"`
+	HasBOM          bool     `parquet:"has_bom" about:"the file begins with a whole UTF-8 byte order mark"`
 	IsHTML          bool     `parquet:"is_html" about:"the body is an HTML page"`
-	ValidUTF8       bool     `parquet:"valid_utf8" about:"the body is valid UTF-8"`
+	ValidUTF8       bool     `parquet:"valid_utf8" about:"the body is valid UTF-8; false where no rules decide"`
 	ManagedBlock    bool     `parquet:"managed_block" about:"it has a block that a CDN manages"`
 	CrawlDelay      *float64 `parquet:"crawl_delay,optional" about:"seconds, of the group *"`
-	ContentSignal   string   `parquet:"content_signal,optional,dict" about:"the first Content-Signal, at most 500 bytes"`
-	ContentUsage    string   `parquet:"content_usage,optional,dict" about:"the first Content-Usage, at most 500 bytes"`
-	License         string   `parquet:"license,optional,plain" about:"the first License, at most 2,048 bytes"`
-	Sitemaps        []string `parquet:"sitemaps,list" parquet-element:",plain" about:"the first 100 sitemaps, each at most 2,048 bytes; their number is n_sitemaps"`
-	StarVerdict     string   `parquet:"star_verdict,dict" about:"verdict of an agent that nobody names: allowed, partial, blocked"`
+	ContentSignal   string   `parquet:"content_signal,optional,dict" about:"the first valid Content-Signal, at most 500 bytes"`
+	ContentUsage    string   `parquet:"content_usage,optional,dict" about:"the first valid Content-Usage of the file, else that of the response field; at most 500 bytes"`
+	License         string   `parquet:"license,optional,plain" about:"the first License that is an absolute URL, at most 2,048 bytes"`
+	Sitemaps        []string `parquet:"sitemaps,list" parquet-element:",plain" about:"the first 100 sitemaps that are absolute URLs, each at most 2,048 bytes; n_sitemaps counts all lines"`
+	StarVerdict     string   `parquet:"star_verdict,dict" about:"verdict of an agent that nobody names: allowed, partial, blocked; unknown where access is"`
 	Named           []string `parquet:"named,list" parquet-element:",dict" about:"registry tokens that a group names"`
 	Blocked         []string `parquet:"blocked,list" parquet-element:",dict" about:"registry tokens whose verdict by the rules is blocked, by own group, fallback or *; empty unless access is conditional"`
 	Partial         []string `parquet:"partial,list" parquet-element:",dict" about:"registry tokens whose verdict by the rules is partial; empty unless access is conditional"`
@@ -137,7 +137,7 @@ type VerdictRow struct {
 	ContentSignal   string   `parquet:"content_signal,optional,dict" about:"Content-Signal of its group, at most 500 bytes"`
 	Line            int32    `parquet:"line,optional" about:"1-based line of the group"`
 	Lenient         bool     `parquet:"lenient" about:"named only by a name that is no RFC 9309 product token; outside all definitions of blocking"`
-	Limited         bool     `parquet:"limited" about:"the bound of work was reached; the verdict is partial"`
+	Limited         bool     `parquet:"limited" about:"the bound of work was reached; the verdict is partial, and root_allowed, dpi and the counts may be missing (false, none, 0)"`
 }
 
 // EvidenceRow is a row of the table evidence: a noteworthy line.

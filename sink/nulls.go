@@ -1,0 +1,70 @@
+package sink
+
+import (
+	"math/bits"
+	"reflect"
+	"unsafe"
+)
+
+// This file keeps nulls null. parquet-go v0.32.0 finds the runs of values in an optional column 64 rows at a time, and
+// where a run of y values begins at row y of the 64 and none follow, it takes the other rows to be values too
+// (writeRowsFuncOfOptional compares the bits behind y with 1<<y - 1, which should be 1<<(64-y) - 1): their nulls become
+// zeros and empty strings. Batches in which a column looks so are halved until none does; two rows never do.
+
+// optional is a column whose null is its type's zero.
+type optional struct {
+	offset uintptr
+	kind   reflect.Kind
+}
+
+// optionalsOf lists the columns of a row that parquet-go writes by runs: pointers it writes one by one.
+func optionalsOf(row reflect.Type) []optional {
+	var all []optional
+	for i := range row.NumField() {
+		if field := row.Field(i); hasOption(field, "optional") && field.Type.Kind() != reflect.Pointer {
+			all = append(all, optional{field.Offset, field.Type.Kind()})
+		}
+	}
+	return all
+}
+
+// isNull reports whether the column is null in the row.
+func (o optional) isNull(row unsafe.Pointer) bool {
+	field := unsafe.Add(row, o.offset)
+	switch o.kind {
+	case reflect.String:
+		return len(*(*string)(field)) == 0
+	case reflect.Int64:
+		return *(*int64)(field) == 0
+	case reflect.Int32:
+		return *(*int32)(field) == 0
+	case reflect.Float32:
+		return *(*float32)(field) == 0
+	}
+	panic("sink: an optional column of kind " + o.kind.String())
+}
+
+// misread reports whether parquet-go would lose nulls of the rows.
+func misread[T any](rows []T, columns []optional) bool {
+	for _, column := range columns {
+		for word := 0; word < len(rows); word += 64 {
+			var values uint64
+			for i := range min(64, len(rows)-word) {
+				if !column.isNull(unsafe.Pointer(&rows[word+i])) {
+					values |= 1 << i
+				}
+			}
+			if losesNulls(values) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// losesNulls reports whether a run of y values begins at bit y of the 64, y from 1 to 31, with none behind it.
+func losesNulls(values uint64) bool {
+	y := bits.LeadingZeros64(values) // of what is behind the last run
+	end := 64 - y
+	return end > 0 && end < 64 && end%2 == 0 && values>>(end/2) == 1<<(end/2)-1 && values>>(end/2-1)&1 == 0
+}
