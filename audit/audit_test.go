@@ -354,6 +354,30 @@ func TestVerdictRows(t *testing.T) {
 	f("ua: * | d: /x | ua: *foo | d: / | ua: *", "* partial star @1")
 }
 
+// A token has one row a site, also where names are alike up to the bound.
+func TestLongNames(t *testing.T) {
+	long := strings.Repeat("x", MaxToken)
+	f := func(want int, names ...string) {
+		t.Helper()
+		s := answered("User-agent: " + strings.Join(names, "\nDisallow: /\nUser-agent: ") + "\n")
+		seen := map[string]bool{}
+		for _, v := range s.Report.Verdicts {
+			if seen[string(v.Token)] {
+				t.Errorf("%q has two rows", v.Token)
+			}
+			seen[string(v.Token)] = true
+		}
+		if len(seen) != want {
+			t.Errorf("%d names have %d rows, want %d, `*` included", len(names), len(seen), want)
+		}
+	}
+	f(2, long)
+	f(2, long, long+"a", long+"b")
+	f(2, long+"a", long)
+	f(3, long+"a", long[1:]+"a", long[1:]+"ab")
+	f(3, long[1:], long)
+}
+
 // named, blocked and partial are sets of registry tokens; `rest` stands for all that heed `*` and are not listed.
 func TestTokenLists(t *testing.T) {
 	reg := tokens.Default()

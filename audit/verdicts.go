@@ -22,8 +22,9 @@ type scratch struct {
 	lenient  []lenientToken
 	mentions []mention
 	listed   []int32
-	groups   []uint32 // of a lenient token
-	text     []byte   // agents' names in lower case
+	groups   []uint32            // of a lenient token
+	text     []byte              // agents' names in lower case
+	long     map[string]struct{} // those of them that were cut, or may have been
 
 	policies []policy
 	policyOf []int32 // by agent: index into policies + 1, 0 where not asked yet
@@ -163,10 +164,27 @@ func (a *Auditor) agentRows(s *Site) {
 		if v.ID >= 0 {
 			v.Token = a.names[v.ID]
 		} else {
-			v.Token = c.lowerCase(s.Robots.Agent(i).Name)
+			name := s.Robots.Agent(i).Name
+			v.Token = c.lowerCase(name)
+			if len(name) >= MaxToken && !c.firstOf(v.Token) {
+				continue
+			}
 		}
 		r.Verdicts = append(r.Verdicts, v)
 	}
+}
+
+// firstOf reports whether a name as long as is kept comes for the first time. Names that are alike as far as they are kept
+// would be one token with several rows: the first stands for all. Only freaks name such, so the set is made for them.
+func (c *scratch) firstOf(token []byte) bool {
+	if _, seen := c.long[string(token)]; seen {
+		return false
+	}
+	if c.long == nil {
+		c.long = map[string]struct{}{}
+	}
+	c.long[string(token)] = struct{}{}
+	return true
 }
 
 // reserveText makes room for all names at once, so that no slice of it moves.

@@ -243,12 +243,15 @@ func (f *Fetcher) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 		x.Past = before
 		return exchange.Done
 	}
-	past.Spent += x.Lookup.Took + time.Since(began)
 	if r.Outcome.Asked() {
-		r.FetchedAt = began
+		past.Spent += x.Lookup.Took + time.Since(began)
 		if past.Trail == nil && past.Attempts < 255 {
 			past.Attempts++
 		}
+	}
+	// A redirect, or a later look-up, may lead to where we do not ask: the origin itself was asked all the same.
+	if past.Attempts > 0 {
+		r.FetchedAt = began
 	}
 	r.Attempts = int(past.Attempts)
 	r.Timing.Total = past.Spent

@@ -79,11 +79,11 @@ func TestGuardRedirect(t *testing.T) {
 	cfg := testConfig(addr)
 	cfg.OptOut = func(host string) bool { return host == "out.example" }
 	r, asked := fetch(t, newFetcher(t, cfg), "http://example.com")
-	if r.Outcome != exchange.OptedOut || len(asked) != 2 || len(r.Hops) != 1 || r.Attempts != 1 {
+	if r.Outcome != exchange.OptedOut || len(asked) != 2 || len(r.Hops) != 1 || r.Attempts != 1 || r.FetchedAt.IsZero() {
 		t.Errorf("got %v %v after %v, %d attempts", r.Outcome, r.Cause, asked, r.Attempts)
 	}
 	r, _ = fetch(t, newFetcher(t, cfg), "http://out.example")
-	if r.Outcome != exchange.OptedOut || r.Attempts != 0 {
+	if r.Outcome != exchange.OptedOut || r.Attempts != 0 || !r.FetchedAt.IsZero() || r.Timing.Total != 0 {
 		t.Errorf("got %v", r.Outcome)
 	}
 }

@@ -93,8 +93,8 @@ func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Pa
 		past.Scheme, past.Trail = s, nil
 		return exchange.Next{Again: true, After: after, Target: start(o, s)}
 	}
-	if fallback && past.Later == 0 && scheme == first && seen.Outcome.FallsBack() &&
-		*failure(past, other(scheme)) == (exchange.Failure{}) {
+	// Once, and not only in the first round: a name that first failed to resolve meets the host on a later try.
+	if fallback && scheme == first && seen.Outcome.FallsBack() && *failure(past, other(scheme)) == (exchange.Failure{}) {
 		return again(other(scheme), 0)
 	}
 	if int(past.Later) < p.retries {
@@ -112,7 +112,8 @@ func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Pa
 
 // later returns the scheme of the next later try after an attempt by scheme ended as r says; 0 where none is worth it.
 func (p *policy) later(past *exchange.Past, r *exchange.Response, scheme, first origin.Scheme, fallback bool) origin.Scheme {
-	mayPass := r.Outcome.Transient() || r.Outcome == exchange.Answered && r.Status >= 500
+	last := exchange.Failure{Outcome: r.Outcome, Cause: r.Cause}
+	mayPass := last.Transient() || r.Outcome == exchange.Answered && r.Status >= 500
 	if !fallback || answered(past) {
 		// Once a status came by one of an Auto origin's schemes, that one is stayed with: it is the current one.
 		if !mayPass {
@@ -120,7 +121,7 @@ func (p *policy) later(past *exchange.Past, r *exchange.Response, scheme, first 
 		}
 		return scheme
 	}
-	a, b := failure(past, first).Outcome.Transient(), failure(past, other(first)).Outcome.Transient()
+	a, b := failure(past, first).Transient(), failure(past, other(first)).Transient()
 	switch {
 	case a && b && past.Later%2 == 0, a && !b:
 		return first

@@ -11,7 +11,7 @@ import (
 )
 
 // An origin's life is written as a script: what each exchange ended with, and what the policy said. The words are an
-// outcome's text, a status, or a status and a location as `301>/x`.
+// outcome's text, no_port (we could not connect for want of our own), a status, or a status and a location as `301>/x`.
 func TestNext(t *testing.T) {
 	base := policy{maxRedirects: 5, retries: 2, retryAfter: time.Minute, maxRetryAfter: 10 * time.Minute, first: origin.HTTPS}
 	outcomes := map[string]exchange.Outcome{}
@@ -40,6 +40,8 @@ func TestNext(t *testing.T) {
 			var h hints
 			if outcome, ok := outcomes[step]; ok {
 				r.Outcome = outcome
+			} else if step == "no_port" {
+				r.Outcome, r.Cause = exchange.ConnectFailed, exchange.CauseNoLocalResource
 			} else {
 				_, _ = fmt.Sscanf(step, "%d", &r.Status)
 				_, h.location, _ = strings.Cut(step, ">")
@@ -107,6 +109,9 @@ func TestNext(t *testing.T) {
 	f("https://a.com", "503+24h 200", "10m0s:"+s+" done", "answered 200 https://a.com 0")
 	f("https://a.com", "503+5s 200", "5s:"+s+" done", "answered 200 https://a.com 0", atOnce)
 	f("https://a.com", "503 503 503 503 503 503", "1m0s:"+s+" 2m0s:"+s+" 4m0s:"+s+" 8m0s:"+s+" 10m0s:"+s+" done", "answered 503 https://a.com 0", retries(5))
+	f("https://a.com", "connect_failed", "done", "connect_failed 0 https://a.com 0")
+	f("https://a.com", "no_port 200", "1m0s:"+s+" done", "answered 200 https://a.com 0")
+	f("a.com", "no_port no_port 200", "0s:"+h+" 1m0s:"+s+" done", "answered 200 https://a.com 0")
 	// Later tries of an entry without a scheme: by the one a status came from, else by the one that may pass, else in turn.
 	f("a.com", "503 timeout 200", "1m0s:"+s+" 2m0s:"+s+" done", "answered 200 https://a.com 0")
 	f("a.com", "timeout 503 timeout 200", "0s:"+h+" 1m0s:"+h+" 2m0s:"+h+" done", "answered 200 http://a.com 0")
@@ -118,6 +123,9 @@ func TestNext(t *testing.T) {
 	f("a.com", "connect_timeout reset tls_failed reset", "0s:"+h+" 1m0s:"+s+" 2m0s:"+h+" done", "tls_failed 0 https://a.com 0")
 	f("a.com", "reset connect_timeout reset connect_timeout", "0s:"+s+" 1m0s:"+h+" 2m0s:"+s+" done", "reset 0 http://a.com 0", httpFirst)
 	f("a.com", "dns_timeout 200", "1m0s:"+s+" done", "answered 200 https://a.com 0")
+	f("a.com", "dns_timeout connect_refused 200", "1m0s:"+s+" 0s:"+h+" done", "answered 200 http://a.com 0")
+	f("a.com", "dns_failed tls_failed connect_refused", "1m0s:"+s+" 0s:"+h+" done", "tls_failed 0 https://a.com 0")
+	f("a.com", "dns_timeout timeout reset timeout", "1m0s:"+s+" 0s:"+h+" 2m0s:"+h+" done", "timeout 0 https://a.com 0")
 	f("a.com", "timeout timeout", "0s:"+h+" done", "timeout 0 https://a.com 0", retries(0))
 	// Redirects.
 	f("https://a.com", "301>/x 200", "0s:https://a.com/x done", "answered 200 https://a.com 1")

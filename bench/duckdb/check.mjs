@@ -212,7 +212,7 @@ async function checkRelations(present) {
   }
   if (present.includes("verdicts")) {
     await none("verdicts: a token has more than one row a site",
-      `SELECT filename, seq, token, count(*) AS rows FROM verdicts GROUP BY ALL HAVING count(*) > 1`);
+      `SELECT filename, seq, token, lenient, count(*) AS rows FROM verdicts GROUP BY ALL HAVING count(*) > 1`);
     await none("sites.named and verdicts disagree",
       `WITH n AS (SELECT ${part("s")} AS part, seq, unnest(named) AS token FROM sites s)
        SELECT n.seq, n.token FROM n ANTI JOIN verdicts v ON n.part = ${part("v")} AND n.seq = v.seq AND n.token = v.token`);
@@ -228,6 +228,10 @@ async function checkRelations(present) {
        ON b.body_hash = s.body_hash AND ${part("b")} = ${part("s")}
        WHERE s.body_hash <> 0 AND NOT s.is_html AND s.n_groups > 0`);
   }
+  const absent = columnsOf("sites").filter((c) => c.nullable && ["VARCHAR", "INTEGER", "BIGINT"].includes(c.type))
+    .map((c) => `${name(c.name)} = ${c.type === "VARCHAR" ? "''" : 0}`);
+  await none("sites: an absent value is not null",
+    `SELECT seq, filename FROM sites WHERE ${absent.join(" OR ")}`);
   await none("sites: numbers that contradict each other",
     `SELECT seq, outcome, status, hops, body_bytes, body_hash, score FROM sites WHERE
        (outcome = 'answered') AND status IS NULL OR

@@ -58,7 +58,7 @@ export const words = {
     step_fetch: ["pass", "warn", "fail", "skipped"],
     step_core_syntax: ["pass", "warn", "fail", "skipped"],
     step_extensions: ["pass", "warn", "fail", "skipped"],
-    star_verdict: ["allowed", "partial", "blocked"],
+    star_verdict: ["allowed", "partial", "blocked", "unknown"],
   },
   verdicts: {
     requested: ["https", "http", "ftp", "auto"],

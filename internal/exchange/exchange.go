@@ -66,6 +66,10 @@ type Failure struct {
 	Cause   Cause
 }
 
+// Transient reports whether a later try may end otherwise: the outcome may pass, or the failure was this machine's own,
+// which had no port, memory or file left, and says nothing about the host.
+func (f Failure) Transient() bool { return f.Outcome.Transient() || f.Cause == CauseNoLocalResource }
+
 // Lookup is the answer of the resolve stage for one target.
 type Lookup struct {
 	Addr    netip.Addr    // to dial; invalid where Outcome is set or where nothing was looked up
