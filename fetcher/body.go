@@ -79,8 +79,10 @@ func (f *framing) Read(p []byte) (int, error) {
 	}
 	n, err := f.br.Read(p[:min(int64(len(p)), f.left)])
 	f.left -= int64(n)
-	if n > 0 && errors.Is(err, io.EOF) {
-		err = nil // TLS 1.2 tells the end along with the last bytes; whether they are, the next Read says
+	if n > 0 {
+		// crypto/tls tells the end, or an alert, along with the bytes before it. Whether these are the body's last, so
+		// that what comes behind them does not matter, the next Read says; the connection repeats its error.
+		err = nil
 	}
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
@@ -194,24 +196,32 @@ func newMemory(budget int64) *memory {
 }
 
 // take returns an empty slice with a capacity of at least n bytes. Above pooledBody it waits for the budget until the
-// deadline.
+// deadline. Whoever waits holds nothing of the budget and no decoder: else all could wait for each other.
 func (m *memory) take(ctx context.Context, n int, deadline time.Time) ([]byte, error) {
-	switch {
-	case n <= smallBody:
-		return m.small.Get().(*[smallBody]byte)[:0], nil
-	case n <= middleBody:
-		return m.middle.Get().(*[middleBody]byte)[:0], nil
-	case n <= pooledBody:
-		return m.pooled.Get().(*[pooledBody]byte)[:0], nil
+	if b := m.tryTake(n); b != nil {
+		return b, nil
 	}
-	if !m.budget.TryAcquire(int64(n)) {
-		ctx, cancel := context.WithDeadline(ctx, deadline)
-		defer cancel()
-		if m.budget.Acquire(ctx, int64(n)) != nil {
-			return nil, protocolError(exchange.CauseNoLocalResource)
-		}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	if m.budget.Acquire(ctx, int64(n)) != nil {
+		return nil, protocolError(exchange.CauseNoLocalResource)
 	}
 	return make([]byte, 0, n), nil
+}
+
+// tryTake is take without waiting: nil where the budget does not suffice.
+func (m *memory) tryTake(n int) []byte {
+	switch {
+	case n <= smallBody:
+		return m.small.Get().(*[smallBody]byte)[:0]
+	case n <= middleBody:
+		return m.middle.Get().(*[middleBody]byte)[:0]
+	case n <= pooledBody:
+		return m.pooled.Get().(*[pooledBody]byte)[:0]
+	case m.budget.TryAcquire(int64(n)):
+		return make([]byte, 0, n)
+	}
+	return nil
 }
 
 // Recycle implements exchange.Recycler.
@@ -229,10 +239,13 @@ func (m *memory) Recycle(b []byte) {
 	}
 }
 
-// collect reads src to its end or to limit bytes, whichever comes first, and reports whether more would have come. hint
-// is the expected length, or 0. The bytes must be recycled, also where an error came after them.
-func (m *memory) collect(ctx context.Context, src io.Reader, hint, limit int, deadline time.Time) (body []byte, cut bool, err error) {
-	if body, err = m.take(ctx, min(max(hint, 1), limit), deadline); err != nil {
+// collect reads src to its end or to limit bytes, whichever comes first, and reports whether more would have come.
+// length is how many there are, as far as the server says, or 0 or less. The bytes must be recycled, also where an error
+// came after them.
+//
+// A server's word takes nothing of the budget; who has sent pooledBody bytes gets all that it may need at once.
+func (m *memory) collect(ctx context.Context, src io.Reader, length, limit int, deadline time.Time) (body []byte, cut bool, err error) {
+	if body, err = m.take(ctx, min(max(length, 1), limit, pooledBody), deadline); err != nil {
 		return nil, false, err
 	}
 	for {
@@ -259,7 +272,13 @@ func (m *memory) collect(ctx context.Context, src io.Reader, hint, limit int, de
 		case n == 0:
 			return body, false, err
 		}
-		larger, err := m.take(ctx, min(4*cap(body), limit), deadline)
+		size := 4 * cap(body)
+		if size > pooledBody {
+			if size = limit; length > len(body) {
+				size = min(length, limit)
+			}
+		}
+		larger, err := m.take(ctx, min(size, limit), deadline)
 		if err != nil {
 			return body, false, err
 		}

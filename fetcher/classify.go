@@ -57,7 +57,11 @@ func classify(at stage, err error) (exchange.Outcome, exchange.Cause) {
 	// A TLS server may end the connection by an alert at any time; in TLS 1.3 that is how it refuses the client after
 	// the client's handshake is done.
 	if version, ok := alert(err); ok {
-		if version {
+		switch {
+		case at == readingBody:
+			// The handshake was long done: an early end like any other, which may pass.
+			return exchange.ClosedEarly, exchange.CauseClosedInBody
+		case version:
 			return exchange.TLSFailed, exchange.CauseTLSVersion
 		}
 		return exchange.TLSFailed, exchange.CauseTLSAlert

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/andybalholm/brotli"
@@ -23,6 +24,7 @@ import (
 const (
 	maxCodings = 2       // on one body
 	maxWindow  = 8 << 20 // bytes; RFC 9659 for zstd in HTTP. Brotli's is 16 MiB by its format
+	maxScratch = 1 << 20 // bytes that a decoder keeps for its next result
 )
 
 // coding is a Content-Encoding.
@@ -73,6 +75,7 @@ type decoder struct {
 	flate  io.ReadCloser
 	brotli *brotli.Reader
 	zstd   *zstd.Decoder
+	out    [2][]byte // what it decodes into, in turn
 }
 
 // open returns a reader of src decoded. It is valid until the next call.
@@ -114,53 +117,120 @@ func (d *decoder) open(c coding, src []byte) (_ io.Reader, err error) {
 	}
 }
 
-// decode undoes the codings of a body, last first, each result at most limit bytes. cut says that the body was cut when
-// it was received, and is returned true where that or the bound cut the result. It recycles body, and returns memory
-// that must be recycled. It waits for a decoder until the deadline.
+// decode undoes the codings of a body: what outgrows the memory that the coded bytes are in moves to a larger one. cut
+// says that the body was cut when it was received, and is returned true where that or the bound cut the result. It
+// recycles body, and returns memory that must be recycled. It waits for a decoder, and for memory, until the deadline.
 func (f *Fetcher) decode(ctx context.Context, body []byte, codings []coding, cut bool, deadline time.Time) ([]byte, bool, error) {
-	var d *decoder
-	select {
-	case d = <-f.decoders:
-	default:
-		timer := time.NewTimer(time.Until(deadline))
-		defer timer.Stop()
-		select {
-		case d = <-f.decoders:
-		case <-timer.C:
+	var room []byte // for a result that does not fit
+	for {
+		d, err := f.takeDecoder(ctx, deadline)
+		if err != nil {
 			f.memory.Recycle(body)
-			return nil, false, protocolError(exchange.CauseNoLocalResource)
-		case <-ctx.Done():
+			f.memory.Recycle(room)
+			return nil, false, err
+		}
+		decoded, cut, err := d.decode(body, codings, f.cfg.MaxBody, cut)
+		size := len(decoded)
+		if err == nil && size > cap(body) {
+			if room == nil {
+				room = f.memory.tryTake(size)
+			}
+			if room != nil {
+				f.memory.Recycle(body)
+				body, room = room, nil
+			}
+		}
+		fits := size <= cap(body)
+		if err == nil && fits {
+			body = append(body[:0], decoded...)
+		}
+		d.release(f.decoders)
+		switch {
+		case err != nil:
 			f.memory.Recycle(body)
-			return nil, false, ctx.Err()
+			f.memory.Recycle(room)
+			return nil, false, err
+		case fits:
+			return body, cut, nil
+		}
+		// There are few decoders. Rather than keep one while waiting for memory we decode once more.
+		if room, err = f.memory.take(ctx, size, deadline); err != nil {
+			f.memory.Recycle(body)
+			return nil, false, err
 		}
 	}
-	defer func() {
-		d.src.Reset(nil) // the body is somebody else's from here on
-		f.decoders <- d
-	}()
+}
 
+func (f *Fetcher) takeDecoder(ctx context.Context, deadline time.Time) (*decoder, error) {
+	select {
+	case d := <-f.decoders:
+		return d, nil
+	default:
+	}
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	select {
+	case d := <-f.decoders:
+		return d, nil
+	case <-timer.C:
+		return nil, protocolError(exchange.CauseNoLocalResource)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// release puts a decoder back.
+func (d *decoder) release(decoders chan<- *decoder) {
+	d.src.Reset(nil) // the body is somebody else's from here on
+	for i := range d.out {
+		if cap(d.out[i]) > maxScratch {
+			d.out[i] = nil
+		}
+	}
+	decoders <- d
+}
+
+// decode undoes the codings of a body, last first, each result at most limit bytes. The result is a view of the
+// decoder's own memory, valid until the next call.
+func (d *decoder) decode(body []byte, codings []coding, limit int, cut bool) ([]byte, bool, error) {
 	for i := len(codings) - 1; i >= 0 && len(body) > 0; i-- {
-		var decoded []byte
+		out := &d.out[i%2] // and body is, from the second coding on, in the other
+		*out = (*out)[:0]
 		more := false
 		src, err := d.open(codings[i], body)
 		if err == nil {
-			decoded, more, err = f.memory.collect(ctx, src, 2*len(body), f.cfg.MaxBody, deadline)
+			*out, more, err = readUpTo(*out, src, limit)
 		}
-		f.memory.Recycle(body)
-		body = decoded
-		var own protocolError
+		body = *out
 		switch {
 		case err == nil:
 			cut = cut || more
-		case errors.As(err, &own):
-			f.memory.Recycle(body)
-			return nil, false, err
 		case cut && (errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)):
 			// The coded body was cut: its decoded beginning is good.
 		default:
-			f.memory.Recycle(body)
 			return nil, false, protocolError(exchange.CauseCorruptCoding)
 		}
 	}
 	return body, cut, nil
+}
+
+// readUpTo appends what src yields to dst, up to limit bytes in all, and reports whether more would have come.
+func readUpTo(dst []byte, src io.Reader, limit int) (_ []byte, more bool, err error) {
+	for {
+		dst = slices.Grow(dst, 512)
+		n, err := readSome(src, dst[len(dst):min(cap(dst), limit+1)])
+		dst = dst[:len(dst)+n]
+		switch {
+		case len(dst) > limit:
+			return dst[:limit], true, nil
+		case errors.Is(err, io.EOF):
+			return dst, false, nil
+		case err != nil:
+			// At the bound there is something behind it, if only a bad end: a cut, as in collect.
+			if len(dst) == limit {
+				return dst, true, nil
+			}
+			return dst, false, err
+		}
+	}
 }

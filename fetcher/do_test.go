@@ -63,6 +63,7 @@ func TestClassify(t *testing.T) {
 	f(readingHead, errors.New("x"), exchange.BadResponse, exchange.CauseOther)
 	f(readingBody, late, exchange.Timeout, exchange.CauseBodyTimeout)
 	f(readingBody, system("read", syscall.ECONNRESET), exchange.Reset, exchange.CauseResetBody)
+	f(readingBody, &net.OpError{Op: "remote error", Err: tls.AlertError(80)}, exchange.ClosedEarly, exchange.CauseClosedInBody)
 	f(readingBody, io.ErrUnexpectedEOF, exchange.ClosedEarly, exchange.CauseClosedInBody)
 	for cause, outcome := range protocolOutcome {
 		f(readingBody, protocolError(cause), outcome, cause)
@@ -320,6 +321,15 @@ func TestNewRefuses(t *testing.T) {
 	f(func(c *Config) { c.IPv6, c.SourceIP = true, netip.MustParseAddr("127.0.0.1") })
 }
 
+// The default budget holds bodies of any size that may be asked for.
+func TestDefaultBudget(t *testing.T) {
+	cfg := testConfig(netip.AddrPort{})
+	cfg.MaxBody = 1 << 30
+	if f := newFetcher(t, cfg); f.cfg.BodyBudget != 4<<30 {
+		t.Errorf("got %d", f.cfg.BodyBudget)
+	}
+}
+
 func TestSourceIP(t *testing.T) {
 	noLeaks(t)
 	from := make(chan string, 1)
@@ -372,6 +382,33 @@ func TestLife(t *testing.T) {
 	}
 	if r.Timing.Total != x.Past.Spent || r.Timing.Total < r.Timing.Connect || r.Timing.TTFB <= 0 || r.Timing.Connect <= 0 {
 		t.Errorf("got %+v", r.Timing)
+	}
+}
+
+// An answer that came before the request could be sent is an answer, even where the connection is gone by then.
+func TestAnswerBeforeRequest(t *testing.T) {
+	noLeaks(t)
+	connected, gone := make(chan struct{}), make(chan struct{})
+	addr := serve(t, func(conn net.Conn) {
+		<-connected
+		_, _ = io.WriteString(conn, "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
+		_ = conn.(*net.TCPConn).SetLinger(0)
+		_ = conn.Close()
+		close(gone)
+	})
+	f := newFetcher(t, testConfig(addr))
+	x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: &exchange.Response{Remote: addr}}
+	x.Target = f.First(x.Origin, x.Past)
+	w := f.newWire()
+	w.deadline = time.Now().Add(20 * time.Second)
+	if err := w.dial(t.Context(), x.Response); err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	close(connected)
+	<-gone
+	if at, err := w.ask(t.Context(), &x); err != nil || x.Response.Status != 503 {
+		t.Errorf("got status %d, stage %d: %v", x.Response.Status, at, err)
 	}
 }
 

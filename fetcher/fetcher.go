@@ -46,7 +46,7 @@ type Config struct {
 	MaxRetryAfter time.Duration // up to which a server's Retry-After is obeyed; 0 ignores it; DefaultMaxRetryAfter
 
 	MaxBody    int    // bytes of a decoded body that are kept; 512000
-	BodyBudget int64  // bytes, in the whole process, for bodies above 64 KiB; 256 MiB, at least four times MaxBody
+	BodyBudget int64  // bytes, in the whole process, for bodies above 64 KiB; at least four times MaxBody; 256 MiB, or that
 	UserAgent  string // required
 
 	Scheme     origin.Scheme // by which entries without a scheme begin: HTTPS (default) or HTTP
@@ -97,7 +97,7 @@ func New(cfg Config) (*Fetcher, error) {
 		cfg.MaxBody = 512000
 	}
 	if cfg.BodyBudget == 0 {
-		cfg.BodyBudget = 256 << 20
+		cfg.BodyBudget = max(256<<20, 4*int64(cfg.MaxBody))
 	}
 	if cfg.Scheme == 0 {
 		cfg.Scheme = origin.HTTPS

@@ -117,12 +117,19 @@ func (w *wire) run(ctx context.Context, x *exchange.Exchange) (stage, error) {
 			return handshaking, err
 		}
 	}
+	return w.ask(ctx, x)
+}
+
+// ask sends the request over the connection and reads the answer.
+func (w *wire) ask(ctx context.Context, x *exchange.Exchange) (stage, error) {
 	w.br = w.small
 	w.small.Reset(w.conn)
-	if err := w.send(x.Target); err != nil {
-		return writing, err
-	}
+	// A server may have answered and gone before it heard us, so that sending fails and its answer is here all the same.
+	unsent := w.send(x.Target)
 	if err := w.head(x.Response); err != nil {
+		if unsent != nil {
+			return writing, unsent
+		}
 		return readingHead, err
 	}
 	if x.Response.Status/100 == 2 {
@@ -282,6 +289,9 @@ func (w *wire) readBody(ctx context.Context, r *exchange.Response) (err error) {
 	}
 	w.body = frame(w.br, length)
 	m := w.f.memory
+	if len(w.codings) > 0 && length > pooledBody {
+		length = 0 // once in the budget, have what the decoded body may need too
+	}
 	body, cut, err := m.collect(ctx, &w.body, length, w.f.cfg.MaxBody, w.deadline)
 	if err == nil && len(w.codings) > 0 && len(body) > 0 {
 		body, cut, err = w.f.decode(ctx, body, w.codings, cut, w.deadline)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
@@ -25,7 +26,8 @@ const (
 
 // server is one name server and the UDP sockets connected to it that wait for their next question.
 type server struct {
-	addr netip.AddrPort
+	addr   netip.AddrPort
+	silent atomic.Int32 // questions in vain since its last answer
 
 	mu   sync.Mutex
 	idle []*socket

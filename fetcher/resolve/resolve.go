@@ -50,6 +50,9 @@ const (
 	maxNegative = 5 * time.Minute
 )
 
+// deadAfter is after how many questions in vain, one behind the other, a server is taken for dead.
+const deadAfter = 5
+
 // Resolver looks names up. It is safe for use by many goroutines, and keeps none of its own.
 type Resolver struct {
 	opts    Options
@@ -78,7 +81,7 @@ func New(servers []string, opts Options) (*Resolver, error) {
 		return nil, errors.New("cannot resolve names to IPv4 only and IPv6 only")
 	}
 	if len(servers) == 0 {
-		servers = systemServers()
+		servers = systemServers("/etc/resolv.conf")
 	}
 	r := &Resolver{opts: opts, cache: newCache(opts.CacheSize)}
 	for _, text := range servers {
@@ -106,26 +109,35 @@ func New(servers []string, opts Options) (*Resolver, error) {
 	return r, nil
 }
 
-// systemServers are the name servers of this machine; the one on loopback where it names none, as in resolv.conf(5).
-func systemServers() []string {
-	conf, err := dns.ClientConfigFromFile("/etc/resolv.conf")
-	if err != nil || len(conf.Servers) == 0 {
-		return []string{"127.0.0.1:53"}
+// systemServers are the name servers that resolv.conf(5) names; the one on loopback where it names none. What is no
+// address there is passed over.
+func systemServers(path string) []string {
+	var servers []string
+	if conf, err := dns.ClientConfigFromFile(path); err == nil {
+		for _, text := range conf.Servers {
+			if addr, err := parseServer(net.JoinHostPort(text, conf.Port)); err == nil {
+				servers = append(servers, addr.String())
+			}
+		}
 	}
-	for i, s := range conf.Servers {
-		conf.Servers[i] = net.JoinHostPort(s, conf.Port)
+	if len(servers) == 0 {
+		servers = []string{"127.0.0.1:53"}
 	}
-	return conf.Servers
+	return servers
 }
 
 func parseServer(s string) (netip.AddrPort, error) {
 	s = strings.TrimSpace(s)
-	if addr, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
-		return netip.AddrPortFrom(addr, 53), nil
-	}
 	addr, err := netip.ParseAddrPort(s)
 	if err == nil && addr.Port() == 0 {
-		err = errors.New("port 0")
+		return addr, errors.New("port 0")
+	}
+	if err != nil {
+		// A zone may hold anything, a bracket and a port too: only what is no address with a port is one without.
+		alone, errAlone := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"))
+		if errAlone == nil {
+			return netip.AddrPortFrom(alone, 53), nil
+		}
 	}
 	return addr, err
 }
@@ -303,14 +315,32 @@ func soa(m *dns.Msg) *dns.SOA {
 	return nil
 }
 
+// first draws the server that a question begins with, by its index: any, but one that answers nothing any more only now
+// and then, to see whether it does again.
+func (r *Resolver) first() int {
+	lot := int(dns.Id())
+	first := lot % len(r.servers)
+	if probe := lot/len(r.servers)%16 == 0; probe {
+		return first
+	}
+	for i := range r.servers {
+		if at := (first + i) % len(r.servers); r.servers[at].silent.Load() < deadAfter {
+			return at
+		}
+	}
+	return first
+}
+
 // question asks the servers one question until one answers it: each in turn, from a random one on. The cause is that of
 // the last failure.
 func (r *Resolver) question(ctx context.Context, name string, qtype uint16) (*dns.Msg, exchange.Cause) {
 	cause := exchange.CauseDNSTimeout
-	first := int(dns.Id()) % len(r.servers)
+	first := r.first()
 	for try := range r.opts.Tries {
 		if r.limiter != nil && r.limiter.Wait(ctx) != nil {
-			return nil, exchange.CauseDNSTimeout
+			// Wait knows at once that our turn comes too late. It is too late when ctx ends: until then the failure would
+			// pass for the servers', and for the answer of others who wait for this flight.
+			<-ctx.Done()
 		}
 		if ctx.Err() != nil {
 			return nil, exchange.CauseDNSTimeout
@@ -318,6 +348,7 @@ func (r *Resolver) question(ctx context.Context, name string, qtype uint16) (*dn
 		s := r.servers[(first+try)%len(r.servers)]
 		m, err := s.ask(ctx, name, qtype, r.opts.Timeout)
 		if err == nil {
+			s.silent.Store(0)
 			switch m.Rcode {
 			case dns.RcodeSuccess, dns.RcodeNameError:
 				return m, 0
@@ -333,6 +364,9 @@ func (r *Resolver) question(ctx context.Context, name string, qtype uint16) (*dn
 				return nil, cause
 			}
 			continue
+		}
+		if ctx.Err() == nil {
+			s.silent.Add(1)
 		}
 		cause = causeOf(err)
 	}

@@ -261,6 +261,22 @@ func TestServers(t *testing.T) {
 	}
 }
 
+// A dead server costs its time-out a few times, not with every lookup that its turn comes in.
+func TestDeadServerIsLeftAlone(t *testing.T) {
+	var vain atomic.Int32
+	dead := serve(t, func(dns.ResponseWriter, *dns.Msg) { vain.Add(1) })
+	r := newResolver(t, Options{Timeout: 50 * time.Millisecond}, dead, serve(t, zone("a.com. 60 A 192.0.2.1")))
+	for range 100 {
+		r.cache = newCache(10)
+		if got := tell(r.Lookup(t.Context(), "a.com")); got != "[192.0.2.1]" {
+			t.Fatalf("got %s", got)
+		}
+	}
+	if n := vain.Load(); n == 0 || n > 20 { // by lot alone: 50
+		t.Errorf("the dead server was asked %d times", n)
+	}
+}
+
 func TestCancel(t *testing.T) {
 	r := newResolver(t, Options{Timeout: time.Minute}, serve(t, silence))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -378,6 +394,54 @@ func TestRate(t *testing.T) {
 	}
 }
 
+// A leader that has no time to wait for its turn fails alone: whoever waits with it, and has the time, begins anew.
+func TestRateOfLeader(t *testing.T) {
+	asked, release := make(chan struct{}), make(chan struct{})
+	noData := zone("a.com. 60 TXT x")
+	r := newResolver(t, Options{Rate: 0.001, Timeout: 10 * time.Second}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
+		close(asked)
+		<-release
+		noData(w, q)
+	}))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	var leader sync.WaitGroup
+	leader.Go(func() { r.Lookup(ctx, "a.com") })
+	<-asked
+	_, f, lead := r.cache.begin("a.com", time.Now())
+	if lead {
+		t.Fatal("nobody leads")
+	}
+	close(release) // the next question, for AAAA, is due in a quarter of an hour
+	<-f.done
+	if f.good {
+		t.Errorf("the leader's lack of time was passed on as %s", tell(f.answer))
+	}
+	leader.Wait()
+}
+
+func TestSystemServers(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		path := filepath.Join(t.TempDir(), "resolv.conf")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(systemServers(path), " "); got != want {
+			t.Errorf("%q: got %s, want %s", text, got, want)
+		}
+	}
+	f("nameserver 192.0.2.1\nnameserver 2001:db8::1\noptions ndots:1\n", "192.0.2.1:53 [2001:db8::1]:53")
+	f("nameserver fe80::1%eth0\n", "[fe80::1%eth0]:53")
+	// What is no address is passed over, as the system's own resolver does.
+	f("nameserver ns.example\nnameserver 192.0.2.1\nnameserver\n", "192.0.2.1:53")
+	f("nameserver ns.example\n", "127.0.0.1:53")
+	f("", "127.0.0.1:53")
+	if got := strings.Join(systemServers(filepath.Join(t.TempDir(), "absent")), " "); got != "127.0.0.1:53" {
+		t.Errorf("without a file: got %s", got)
+	}
+}
+
 func TestHosts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hosts")
 	const text = "# comment\n192.0.2.1 a.example A2.example # more\n::1 a.example\nnonsense b.example\n192.0.2.9\n"
@@ -412,11 +476,15 @@ func TestNewRefuses(t *testing.T) {
 	if _, err := New([]string{"1.1.1.1"}, Options{IPv4: true, IPv6: true}); err == nil {
 		t.Error("both families alone were taken")
 	}
-	r, err := New([]string{"1.1.1.1", "[2606:4700::1111]", "2606:4700::1111", "[::1]:5353"}, Options{})
+	r, err := New([]string{"1.1.1.1", "[2606:4700::1111]", "2606:4700::1111", "[::1]:5353", "fe80::1%eth0", "[fe80::1%eth0]:5353"}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(r.servers[0].addr, r.servers[1].addr, r.servers[2].addr, r.servers[3].addr); got != "1.1.1.1:53 [2606:4700::1111]:53 [2606:4700::1111]:53 [::1]:5353" {
+	var got []netip.AddrPort
+	for _, s := range r.servers {
+		got = append(got, s.addr)
+	}
+	if want := "[1.1.1.1:53 [2606:4700::1111]:53 [2606:4700::1111]:53 [::1]:5353 [fe80::1%eth0]:53 [fe80::1%eth0]:5353]"; fmt.Sprint(got) != want {
 		t.Errorf("got %s", got)
 	}
 }
