@@ -3,6 +3,7 @@ package sink
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -39,14 +40,33 @@ type File struct {
 
 // Bitmap returns the finished seq.
 func (c *Commit) Bitmap() (*roaring64.Bitmap, error) {
-	b := roaring64.New()
-	if _, err := b.ReadFrom(bytes.NewReader(c.Finished)); err != nil {
+	b, err := readBitmap(c.Finished)
+	if err != nil {
 		return nil, fmt.Errorf("cannot read the bitmap of commit %s: %w", c.name(), err)
 	}
 	if n := b.GetCardinality(); n != uint64(c.Rows) {
 		return nil, fmt.Errorf("cannot read the bitmap of commit %s: it has %d entries for %d rows", c.name(), n, c.Rows)
 	}
 	return b, nil
+}
+
+// readBitmap reads a bitmap that may be damaged: the reader makes room for as many containers as the first 8 bytes say,
+// and panics on some damage. A container takes its key (4 bytes) and a header (8 bytes) at least.
+func readBitmap(data []byte) (b *roaring64.Bitmap, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			b, err = nil, fmt.Errorf("it is damaged: %v", p)
+		}
+	}()
+	if len(data) < 8 || binary.LittleEndian.Uint64(data) > uint64(len(data)-8)/12 {
+		return nil, fmt.Errorf("it is damaged: %d bytes hold no such number of containers", len(data))
+	}
+	b = roaring64.New()
+	n, err := b.ReadFrom(bytes.NewReader(data))
+	if err == nil && n != int64(len(data)) {
+		err = fmt.Errorf("it is damaged: it ends after %d of %d bytes", n, len(data))
+	}
+	return b, err
 }
 
 // File returns the commit's file of a table; ok is false where it has none.

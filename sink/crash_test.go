@@ -284,3 +284,57 @@ func TestAbort(t *testing.T) {
 		t.Errorf("%+v, %v", commits, err)
 	}
 }
+
+// TestKilledWhileRestarting kills a restart before and after each of its steps. Whatever it leaves, the manifest does
+// not call a scan complete whose commits are not all there, and restarting again gives the whole scan.
+func TestKilledWhileRestarting(t *testing.T) {
+	var sites []*audit.Site
+	for seq := range uint64(crashSites) {
+		sites = append(sites, typicalSite(t, seq))
+	}
+	options := crashOptions
+	options.Restart = true
+	for n := 1; ; n++ {
+		over := false
+		for _, effect := range []bool{false, true} {
+			dir := newDir(t)
+			if err := scanAll(dir, sites); err != nil {
+				t.Fatal(err)
+			}
+			dying := &storetest.Faults{Store: dir}
+			dying.CrashAt(n, effect)
+			_, err := Open(t.Context(), dying, options)
+			over = err == nil
+			step := dying.Steps()[len(dying.Steps())-1]
+			if err := dying.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			m, err := ReadManifest(t.Context(), dir, options.ScanID)
+			if err != nil && !errors.Is(err, store.ErrNotExist) {
+				t.Fatal(err)
+			}
+			commits, err := Commits(t.Context(), dir, options.ScanID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m != nil && m.State == Complete && len(commits) != m.Counts.Parts {
+				t.Errorf("killed at %v: complete, with %d commits of %d", step, len(commits), m.Counts.Parts)
+			}
+			if m == nil && len(commits) > 0 {
+				t.Errorf("killed at %v: %d commits without a manifest", step, len(commits))
+			}
+			w, err := Open(t.Context(), dir, options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			noOrphans(t, dir)
+			if err := finish(w, sites); err != nil {
+				t.Fatal(err)
+			}
+			everySiteOnce(t, dir)
+		}
+		if over {
+			return
+		}
+	}
+}

@@ -147,11 +147,15 @@ func readRows[T any](ctx context.Context, st store.Store, name string, yield fun
 
 func openReader[T any](object store.Object) (_ *parquet.GenericReader[T], err error) {
 	defer rescue(&err)
-	file, err := parquet.OpenFile(object, object.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(64<<10))
+	file, err := openFile(object)
 	if err != nil {
 		return nil, err
 	}
 	return parquet.NewGenericReader[T](file), nil
+}
+
+func openFile(object store.Object) (*parquet.File, error) {
+	return parquet.OpenFile(object, object.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(64<<10))
 }
 
 func readBatch[T any](reader *parquet.GenericReader[T], batch []T) (n int, err error) {

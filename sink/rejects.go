@@ -22,11 +22,12 @@ type Reject struct {
 // earlier run of the scan wrote: a resumed scan reads its lists from their beginning. Its methods may be called from
 // several goroutines.
 type Rejects struct {
-	mu    sync.Mutex
-	draft store.Draft
-	out   *bufio.Writer
-	line  []byte
-	count int64
+	mu     sync.Mutex
+	draft  store.Draft
+	out    *bufio.Writer
+	line   []byte
+	count  int64
+	closed bool
 }
 
 // OpenRejects begins the file. The Writer of the scan should be open: its lock covers this file too.
@@ -35,7 +36,7 @@ func OpenRejects(ctx context.Context, st store.Store, scanID string) (*Rejects, 
 		return nil, err
 	}
 	name := rejectsName(scanID)
-	if err := st.Sweep(ctx, name); err != nil {
+	if err := st.Sweep(ctx, name, func(draft string) bool { return draft == name }); err != nil {
 		return nil, err
 	}
 	draft, err := st.Create(ctx, name)
@@ -49,6 +50,9 @@ func OpenRejects(ctx context.Context, st store.Store, scanID string) (*Rejects, 
 func (r *Rejects) Add(reject Reject) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed {
+		return errClosed
+	}
 	r.count++
 	b := append(r.line[:0], `{"input":`...)
 	b = appendJSONString(b, bounded(reject.Input, MaxInput))
@@ -73,10 +77,14 @@ func (r *Rejects) Count() int64 {
 	return r.count
 }
 
-// Close publishes the file.
+// Close publishes the file. Closing again does nothing.
 func (r *Rejects) Close(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed {
+		return nil
+	}
+	r.closed = true
 	err := r.out.Flush()
 	if err == nil {
 		err = r.draft.Seal()
@@ -91,5 +99,6 @@ func (r *Rejects) Close(ctx context.Context) error {
 func (r *Rejects) Discard() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.closed = true
 	return r.draft.Discard()
 }

@@ -187,6 +187,9 @@ type Holder struct {
 }
 
 func (e *HeldError) Error() string {
+	if e.Holder == (Holder{}) {
+		return fmt.Sprintf("scan %s is being written by another process; wait for it, or give another --scan-id", e.ScanID)
+	}
 	return fmt.Sprintf("scan %s is being written by process %d on %.100q since %s; wait for it, or give another --scan-id",
 		e.ScanID, e.Holder.PID, e.Holder.Host, e.Holder.StartedAt.Format(time.RFC3339))
 }
@@ -210,29 +213,47 @@ func takeLock(ctx context.Context, st store.Store, scanID string, now time.Time)
 	return lock, nil
 }
 
-// deleteScan deletes all that a scan has written, in an order that leaves a valid dataset at every moment: without its
-// commits no file of the scan counts, and without its manifest there is no scan.
+// deleteScan deletes all that a scan has written, in an order that leaves a valid dataset at every moment: a scan that
+// was complete is so no more, without its commits no file of the scan counts, and without its manifest there is no scan.
 func deleteScan(ctx context.Context, st store.Store, scanID string) error {
+	fail := func(err error) error { return fmt.Errorf("cannot restart scan %s: %w", scanID, err) }
+	// A manifest that cannot be read calls nothing complete, and goes like the rest.
+	if m, err := ReadManifest(ctx, st, scanID); err == nil && m.State == Complete {
+		m.State, m.FinishedAt, m.Counts = Running, nil, nil
+		if err := m.write(ctx, st); err != nil {
+			return fail(err)
+		}
+	}
 	var names []string
-	collect := func(prefix string, ours func(base string) bool) error {
+	collect := func(prefix string, ours func(name string) bool) error {
+		if err := st.Sweep(ctx, prefix, ours); err != nil {
+			return fail(err)
+		}
 		for entry, err := range st.List(ctx, prefix) {
 			if err != nil {
-				return fmt.Errorf("cannot restart scan %s: %w", scanID, err)
+				return fail(err)
 			}
-			if ours(path.Base(entry.Name)) {
+			if ours(entry.Name) {
 				names = append(names, entry.Name)
 			}
 		}
 		return nil
 	}
-	if err := collect(commitsFolder(scanID), func(string) bool { return true }); err != nil {
+	if err := collect(commitsFolder(scanID), everything); err != nil {
 		return err
 	}
-	for _, table := range []string{TableSites, TableVerdicts, TableEvidence, TableBodies, TableTokenStats, TableRecordStats} {
-		err := collect(table+"/", func(base string) bool {
-			id, _, _, ok := splitPart(base)
-			return ok && id == scanID || base == "part-"+scanID+".parquet"
+	for _, table := range AllTables {
+		err := collect(table+"/", func(name string) bool {
+			id, _, _, ok := splitPart(path.Base(name))
+			return ok && id == scanID
 		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, table := range []string{TableTokenStats, TableRecordStats} {
+		// These names have no shard and no number, so that the id of another scan may look like ours with both.
+		err := collect(table+"/", func(name string) bool { return path.Base(name) == path.Base(StatsName(table, "", scanID)) })
 		if err != nil {
 			return err
 		}
@@ -240,11 +261,14 @@ func deleteScan(ctx context.Context, st store.Store, scanID string) error {
 	names = append(names, rejectsName(scanID), manifestName(scanID))
 	for _, name := range names {
 		if err := st.Delete(ctx, name); err != nil {
-			return fmt.Errorf("cannot restart scan %s: %w", scanID, err)
+			return fail(err)
 		}
 	}
 	return nil
 }
+
+// everything is for folders that are one scan's alone.
+func everything(string) bool { return true }
 
 // cleanShard deletes the files that this shard left without a commit, and checks that those with one are there: to
 // resume on top of a damaged dataset would hide the damage.
@@ -255,8 +279,14 @@ func cleanShard(ctx context.Context, st store.Store, o *Options, commits []Commi
 			committed[f.Name] = f.Bytes
 		}
 	}
-	if err := st.Sweep(ctx, scanFolder(o.ScanID)); err != nil {
+	if err := st.Sweep(ctx, scanFolder(o.ScanID), everything); err != nil {
 		return fmt.Errorf("cannot resume scan %s: %w", o.ScanID, err)
+	}
+	for _, table := range []string{TableTokenStats, TableRecordStats} {
+		statistics := StatsName(table, o.Date, o.ScanID)
+		if err := st.Sweep(ctx, statistics, func(name string) bool { return name == statistics }); err != nil {
+			return fmt.Errorf("cannot resume scan %s: %w", o.ScanID, err)
+		}
 	}
 	claimed := commitsFolder(o.ScanID) + o.Shard + "-"
 	for entry, err := range st.List(ctx, claimed) {
@@ -267,9 +297,13 @@ func cleanShard(ctx context.Context, st store.Store, o *Options, commits []Commi
 			return fmt.Errorf("cannot resume scan %s: %w", o.ScanID, err)
 		}
 	}
+	ours := func(name string) bool {
+		id, shard, _, ok := splitPart(path.Base(name))
+		return ok && id == o.ScanID && shard == o.Shard
+	}
 	for _, table := range AllTables {
 		prefix := partitionFolder(table, o.Date) + "part-" + o.ScanID + "-"
-		if err := st.Sweep(ctx, prefix+o.Shard+"-"); err != nil {
+		if err := st.Sweep(ctx, prefix+o.Shard+"-", ours); err != nil {
 			return fmt.Errorf("cannot resume scan %s: %w", o.ScanID, err)
 		}
 		for entry, err := range st.List(ctx, prefix) {
@@ -282,7 +316,7 @@ func cleanShard(ctx context.Context, st store.Store, o *Options, commits []Commi
 				}
 				continue
 			}
-			if id, shard, _, ok := splitPart(path.Base(entry.Name)); ok && id == o.ScanID && shard == o.Shard {
+			if ours(entry.Name) {
 				if err := st.Delete(ctx, entry.Name); err != nil {
 					return fmt.Errorf("cannot resume scan %s: %w", o.ScanID, err)
 				}

@@ -15,6 +15,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/bulkscan/bulkscan/internal/store"
 )
 
@@ -29,6 +30,9 @@ func TestOneWriter(t *testing.T) {
 	}
 	if host, _ := os.Hostname(); !strings.Contains(err.Error(), host) {
 		t.Errorf("the error names no host: %v", err)
+	}
+	if err := (&HeldError{ScanID: "one"}); strings.Contains(err.Error(), "0001") {
+		t.Errorf("nobody is said to hold it: %v", err)
 	}
 	mustOpen(t, dir, Options{ScanID: "two"})
 	if err := w.Close(t.Context()); err != nil {
@@ -459,8 +463,13 @@ func TestRejects(t *testing.T) {
 	if r.Count() != 2 {
 		t.Errorf("Count() = %d", r.Count())
 	}
-	if err := r.Close(t.Context()); err != nil {
-		t.Fatal(err)
+	for range 2 {
+		if err := r.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(r.Discard(), r.Add(Reject{})); !errors.Is(err, errClosed) {
+		t.Errorf("a line after Close: %v", err)
 	}
 	data, err := store.ReadAll(t.Context(), dir, "_rejects/x.jsonl", 1<<20)
 	if err != nil {
@@ -535,5 +544,108 @@ func TestOpenContext(t *testing.T) {
 	}
 	if rows := readAll[SiteRow](t, dir, "ctx", TableSites); len(rows) != 1 {
 		t.Errorf("%d rows", len(rows))
+	}
+}
+
+// TestRestartKnowsItsOwn shows that --restart tells its scan's files from those of scans whose names continue its own,
+// or that its own continues: `sites/…/part-a-0-0.parquet` is a part of scan a, though scan a-0-0 calls its statistics so.
+func TestRestartKnowsItsOwn(t *testing.T) {
+	ids := []string{"a", "a-0", "a-0-0", "a-0-1"}
+	for _, restarted := range ids {
+		dir := newDir(t)
+		for _, id := range ids {
+			w := mustOpen(t, dir, Options{ScanID: id, Date: "2026-11-21"})
+			if err := w.Add(typicalSite(t, 1)); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for _, table := range []string{TableTokenStats, TableRecordStats} {
+				if err := dir.Put(t.Context(), StatsName(table, "2026-11-21", id), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		mustOpen(t, dir, Options{ScanID: restarted, Restart: true})
+		for _, id := range ids {
+			want := 1
+			if id == restarted {
+				want = 0
+			}
+			if rows := readAll[SiteRow](t, dir, id, TableSites); len(rows) != want {
+				t.Errorf("restarted %s: scan %s has %d rows", restarted, id, len(rows))
+			}
+			for _, table := range []string{TableTokenStats, TableRecordStats} {
+				_, err := store.ReadAll(t.Context(), dir, StatsName(table, "2026-11-21", id), 1)
+				if (err == nil) != (want == 1) {
+					t.Errorf("restarted %s: %s of scan %s: %v", restarted, table, id, err)
+				}
+			}
+		}
+	}
+}
+
+// TestOpenLeavesOthersDrafts shows that a scan which opens takes nothing from another that is being written, though
+// the names of its drafts begin alike.
+func TestOpenLeavesOthersDrafts(t *testing.T) {
+	dir := newDir(t)
+	other := mustOpen(t, dir, Options{ScanID: "a-0", Date: "2026-11-21"})
+	if err := other.Add(typicalSite(t, 1)); err != nil {
+		t.Fatal(err)
+	}
+	rejects, err := OpenRejects(t.Context(), dir, "a.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustOpen(t, dir, Options{ScanID: "a", Date: "2026-11-21"})
+	if ours, err := OpenRejects(t.Context(), dir, "a"); err != nil {
+		t.Fatal(err)
+	} else if err := ours.Discard(); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := rejects.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if rows := readAll[SiteRow](t, dir, "a-0", TableSites); len(rows) != 1 {
+		t.Errorf("%d rows", len(rows))
+	}
+}
+
+// TestBitmapDamaged shows that no bitmap takes more memory than its bytes can fill.
+func TestBitmapDamaged(t *testing.T) {
+	f := func(finished ...byte) {
+		t.Helper()
+		c := Commit{ScanID: "x", Shard: "0", Finished: finished}
+		if b, err := c.Bitmap(); err == nil {
+			t.Errorf("% x is a bitmap of %d", finished, b.GetCardinality())
+		}
+	}
+	f()
+	f(1)
+	f(1, 0, 0, 0, 0, 0, 0, 0)
+	f(0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0, 0)
+	f(0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
+	f(0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f)
+	f(1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x3a, 0x30, 0, 0, 0xff, 0xff, 0xff, 0xff)
+	f(1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x3b, 0x30, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
+	c := Commit{ScanID: "x", Shard: "0", Rows: -1}
+	var err error
+	if c.Finished, err = roaring64.BitmapOf(1, 2, 1<<40).ToBytes(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Bitmap(); err == nil {
+		t.Error("a bitmap of -1 rows")
+	}
+	c.Rows = 3
+	if _, err := c.Bitmap(); err != nil {
+		t.Error(err)
+	}
+	c.Finished = append(c.Finished, 0)
+	if _, err := c.Bitmap(); err == nil {
+		t.Error("a bitmap with a tail")
 	}
 }

@@ -4,11 +4,48 @@
 package report
 
 import (
+	"context"
+	"errors"
 	"math"
 	"strings"
 
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/sink"
 	"github.com/cespare/xxhash/v2"
 )
+
+// eachRow calls do for each row of a table's file in a commit, when the fields are set to it.
+func eachRow(ctx context.Context, scan *sink.Scan, commit *sink.Commit, table string, fields []sink.Field, do func()) error {
+	rows, err := sink.OpenCursor(ctx, scan, commit, table, fields...)
+	if err != nil {
+		return err
+	}
+	for rows.Next() {
+		do()
+	}
+	return errors.Join(rows.Err(), rows.Close())
+}
+
+// tokenIndex finds registry tokens by their names.
+type tokenIndex map[string]int32
+
+// noToken is the index of what the registry does not have.
+const noToken = -1
+
+func newTokenIndex(registry *tokens.Registry) tokenIndex {
+	t := tokenIndex{}
+	for i := range registry.Tokens {
+		t[registry.Tokens[i].Name] = int32(i)
+	}
+	return t
+}
+
+func (t tokenIndex) index(name string) int32 {
+	if i, ok := t[name]; ok {
+		return i
+	}
+	return noToken
+}
 
 // window counts by keys that strangers choose, exactly and in bounded memory: it keeps the keys whose hash lies in a
 // range, and narrows the range when they become too many. What lies beyond is left to another pass over the data.

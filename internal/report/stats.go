@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -50,6 +49,10 @@ const maxKeys = 1 << 18
 // segments but keyed, and gets none.
 const maxLabels = 1000
 
+// maxTLDs bounds the segments of top-level domains. The DNS root has some 1,450, and bulkscan writes no others; a
+// dataset that has more was made by somebody else, and gets segments for those that it names first.
+const maxTLDs = 2000
+
 // Stats computes the tables token_stats and record_stats of a scan from its committed parts, and writes each as one
 // file, which replaces the one before. A scan that was written without the tables that one needs (sites and verdicts,
 // or evidence) does not get that one; without all three the error is sink.ErrNoTable.
@@ -81,9 +84,6 @@ func Stats(ctx context.Context, st store.Store, scanID string, o Options) error 
 // writeTable publishes rows as the scan's file of a table.
 func writeTable[T any](ctx context.Context, st store.Store, scan *sink.Scan, o *Options, table string, fill func(add func(T) error) error) error {
 	name := sink.StatsName(table, scan.Manifest.ScanDate, scan.Manifest.ScanID)
-	if err := st.Sweep(ctx, name); err != nil {
-		return err
-	}
 	w, err := sink.CreateTable[T](ctx, st, scan.Manifest, name, table, o.ToolVersion)
 	if err != nil {
 		return err
@@ -122,28 +122,56 @@ func writeTokenStats(ctx context.Context, st store.Store, scan *sink.Scan, o *Op
 
 // siteColumns are the columns of sites that token_stats needs.
 type siteColumns struct {
-	Seq         int64    `parquet:"seq"`
-	Rank        int64    `parquet:"rank,optional"`
-	Label       string   `parquet:"label,optional"`
-	TLD         string   `parquet:"tld,optional"`
-	Status      int32    `parquet:"status,optional"`
-	Access      string   `parquet:"access"`
-	StarVerdict string   `parquet:"star_verdict"`
-	Blocked     []string `parquet:"blocked,list"`
-	Partial     []string `parquet:"partial,list"`
+	Seq, Rank   int64
+	Label, TLD  string
+	Status      int32
+	Access      string
+	StarVerdict string
+	Blocked     []int32 // registry indexes, noToken for others
+	Partial     []int32
+}
+
+func (s *siteColumns) fields(index func(token string) int32) []sink.Field {
+	return []sink.Field{
+		{Name: "seq", Into: &s.Seq},
+		{Name: "rank", Into: &s.Rank},
+		{Name: "label", Into: &s.Label},
+		{Name: "tld", Into: &s.TLD},
+		{Name: "status", Into: &s.Status},
+		{Name: "access", Into: &s.Access},
+		{Name: "star_verdict", Into: &s.StarVerdict},
+		{Name: "blocked", Into: &s.Blocked, Index: index},
+		{Name: "partial", Into: &s.Partial, Index: index},
+	}
 }
 
 // verdictColumns are those of verdicts.
 type verdictColumns struct {
-	Seq         int64  `parquet:"seq"`
-	Token       string `parquet:"token"`
-	Known       bool   `parquet:"known"`
-	Category    string `parquet:"category,optional"`
-	Verdict     string `parquet:"verdict"`
-	Via         string `parquet:"via"`
-	RootAllowed bool   `parquet:"root_allowed"`
-	DPI         string `parquet:"dpi"`
-	Lenient     bool   `parquet:"lenient"`
+	Seq         int64
+	Token       string
+	Known       bool
+	Category    string
+	Verdict     string
+	Via         string
+	RootAllowed bool
+	DPI         string
+	Lenient     bool
+
+	id int32 // of Token in the registry, noToken for strangers
+}
+
+func (v *verdictColumns) fields() []sink.Field {
+	return []sink.Field{
+		{Name: "seq", Into: &v.Seq},
+		{Name: "token", Into: &v.Token},
+		{Name: "known", Into: &v.Known},
+		{Name: "category", Into: &v.Category},
+		{Name: "verdict", Into: &v.Verdict},
+		{Name: "via", Into: &v.Via},
+		{Name: "root_allowed", Into: &v.RootAllowed},
+		{Name: "dpi", Into: &v.DPI},
+		{Name: "lenient", Into: &v.Lenient},
+	}
 }
 
 // answered reports whether an HTTP status came.
@@ -226,7 +254,7 @@ type starFacts struct {
 // counter computes token_stats, pass by pass.
 type counter struct {
 	registry *tokens.Registry
-	byName   map[string]int
+	tokens   tokenIndex
 
 	first    bool // the pass that counts segments
 	total    *segment
@@ -241,11 +269,7 @@ type counter struct {
 }
 
 func newCounter(o *Options) *counter {
-	c := &counter{registry: o.Registry, byName: map[string]int{}, strangers: newWindow[tally](o.limit)}
-	for i, t := range o.Registry.Tokens {
-		c.byName[t.Name] = i
-	}
-	return c
+	return &counter{registry: o.Registry, tokens: newTokenIndex(o.Registry), strangers: newWindow[tally](o.limit)}
 }
 
 func (c *counter) beginPass(first bool) {
@@ -272,30 +296,30 @@ func (c *counter) pass(ctx context.Context, scan *sink.Scan) error {
 
 // commit reads the sites of one part, each with its verdicts.
 func (c *counter) commit(ctx context.Context, scan *sink.Scan, commit *sink.Commit) error {
-	next, stop := iter.Pull2(sink.CommitRows[verdictColumns](ctx, scan, commit, sink.TableVerdicts))
-	defer stop()
-	verdict, err, more := next()
-	for site, errSite := range sink.CommitRows[siteColumns](ctx, scan, commit, sink.TableSites) {
-		if errSite != nil {
-			return errSite
-		}
-		c.rows = c.rows[:0]
-		for more && err == nil && verdict.Seq == site.Seq {
-			c.rows = append(c.rows, *verdict)
-			verdict, err, more = next()
-		}
-		if err != nil {
-			return err
-		}
-		c.site(site)
-	}
+	verdict := verdictColumns{}
+	verdicts, err := sink.OpenCursor(ctx, scan, commit, sink.TableVerdicts, verdict.fields()...)
 	if err != nil {
 		return err
 	}
-	if more {
-		return fmt.Errorf("part %s-%d: the verdicts of seq %d are not in the order of sites", commit.Shard, commit.N, verdict.Seq)
+	more := verdicts.Next()
+	site := siteColumns{}
+	err = eachRow(ctx, scan, commit, sink.TableSites, site.fields(c.tokens.index), func() {
+		c.rows = c.rows[:0]
+		for ; more && verdict.Seq == site.Seq; more = verdicts.Next() {
+			if verdict.id = noToken; verdict.Known {
+				verdict.id = c.tokens.index(verdict.Token)
+			}
+			c.rows = append(c.rows, verdict)
+		}
+		c.site(&site)
+	})
+	if err == nil {
+		err = verdicts.Err()
 	}
-	return nil
+	if err == nil && more {
+		err = fmt.Errorf("part %s-%d: the verdicts of seq %d are not in the order of sites", commit.Shard, commit.N, verdict.Seq)
+	}
+	return errors.Join(err, verdicts.Close())
 }
 
 // site counts a site with its verdicts, which are in c.rows.
@@ -337,21 +361,19 @@ func (c *counter) siteIn(g *segment, s *siteColumns, star *starFacts) {
 	if star.dpi {
 		g.starDPI++
 	}
-	for _, name := range s.Blocked {
-		if id, ok := c.byName[name]; ok {
+	for _, id := range s.Blocked {
+		if id != noToken {
 			g.tokens[id].effect.count("blocked", star.answered)
 		}
 	}
-	for _, name := range s.Partial {
-		if id, ok := c.byName[name]; ok {
+	for _, id := range s.Partial {
+		if id != noToken {
 			g.tokens[id].effect.count("partial", star.answered)
 		}
 	}
 	for i := range c.rows {
-		if v := &c.rows[i]; !v.Lenient && v.Known {
-			if id, ok := c.byName[v.Token]; ok {
-				g.tokens[id].row(v, star)
-			}
+		if v := &c.rows[i]; !v.Lenient && v.id != noToken {
+			g.tokens[v.id].row(v, star)
 		}
 	}
 }
@@ -360,10 +382,7 @@ func (c *counter) siteIn(g *segment, s *siteColumns, star *starFacts) {
 func (c *counter) siteStrangers(star *starFacts) {
 	for i := range c.rows {
 		v := &c.rows[i]
-		if v.Lenient || v.Token == "*" {
-			continue
-		}
-		if _, ours := c.byName[v.Token]; ours && v.Known {
+		if v.Lenient || v.Token == "*" || v.id != noToken {
 			continue
 		}
 		if t := c.strangers.at(v.Token); t != nil {
@@ -389,7 +408,7 @@ func (c *counter) segmentsOf(s *siteColumns) []*segment {
 		}
 		c.selected = append(c.selected, c.ranks[bucket])
 	}
-	if s.TLD != "" {
+	if s.TLD != "" && (len(c.tlds) < maxTLDs || c.tlds[s.TLD] != nil) {
 		c.selected = append(c.selected, c.named(c.tlds, "tld", s.TLD))
 	}
 	if s.Label != "" && !c.tooMany {
@@ -538,9 +557,12 @@ func (e *effect) add(o effect) {
 
 // evidenceColumns are the columns of evidence that record_stats needs.
 type evidenceColumns struct {
-	Seq  int64  `parquet:"seq"`
-	Kind string `parquet:"kind"`
-	Key  string `parquet:"key"`
+	Seq       int64
+	Kind, Key string
+}
+
+func (e *evidenceColumns) fields() []sink.Field {
+	return []sink.Field{{Name: "seq", Into: &e.Seq}, {Name: "kind", Into: &e.Kind}, {Name: "key", Into: &e.Key}}
 }
 
 // recordTally counts a key.
@@ -556,11 +578,12 @@ func writeRecordStats(ctx context.Context, st store.Store, scan *sink.Scan, o *O
 	return writeTable(ctx, st, scan, o, sink.TableRecordStats, func(add func(sink.RecordStatsRow) error) error {
 		keys := newWindow[recordTally](o.limit)
 		for {
-			for row, err := range sink.Rows[evidenceColumns](ctx, scan, sink.TableEvidence) {
+			for i := range scan.Commits {
+				row := evidenceColumns{}
+				err := eachRow(ctx, scan, &scan.Commits[i], sink.TableEvidence, row.fields(), func() { countRecord(keys, &row) })
 				if err != nil {
 					return fmt.Errorf("cannot compute %s of scan %s: %w", sink.TableRecordStats, scan.Manifest.ScanID, err)
 				}
-				countRecord(keys, row)
 			}
 			for _, key := range slices.Sorted(maps.Keys(keys.values)) {
 				t := keys.values[key]

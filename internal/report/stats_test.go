@@ -170,6 +170,41 @@ func stats[T any](t *testing.T, st store.Store, table string, limit int) []T {
 	return rows
 }
 
+// TestManyTLDs shows that a dataset with more top-level domains than there are does not fill the memory.
+func TestManyTLDs(t *testing.T) {
+	dir, err := store.NewDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "hand", Date: "2026-11-21", Registry: registry(), Tables: []string{sink.TableSites, sink.TableVerdicts}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := origin.Parse("example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const sites = 2 * (maxTLDs + 10)
+	for i := range uint64(sites) {
+		s := &audit.Site{Seq: i, Origin: o, TLD: fmt.Sprintf("tld%d", i/2)}
+		if err := w.Add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]int64{}
+	for _, row := range stats[sink.TokenStatsRow](t, dir, sink.TableTokenStats, 0) {
+		if row.Token == "GPTBot" {
+			kinds[row.SegmentKind] += row.SitesAll
+		}
+	}
+	if kinds["all"] != sites || kinds["tld"] != 2*maxTLDs {
+		t.Errorf("sites by kind of segment: %v", kinds)
+	}
+}
+
 // TestTokenStats compares every count with one made by hand from the table above.
 func TestTokenStats(t *testing.T) {
 	st := dataset(t)

@@ -79,21 +79,41 @@ const MostBlocked = 20
 
 // summaryColumns are the columns of sites that a summary needs.
 type summaryColumns struct {
-	Outcome     string   `parquet:"outcome"`
-	Status      int32    `parquet:"status,optional"`
-	Hops        int32    `parquet:"hops"`
-	TotalMillis float32  `parquet:"total_ms,optional"`
-	BodyBytes   int64    `parquet:"body_bytes"`
-	Truncated   bool     `parquet:"truncated"`
-	Access      string   `parquet:"access"`
-	CheckStatus string   `parquet:"check_status"`
-	Score       float64  `parquet:"score"`
-	IsHTML      bool     `parquet:"is_html"`
-	Managed     bool     `parquet:"managed_block"`
-	StarVerdict string   `parquet:"star_verdict"`
-	Named       []string `parquet:"named,list"`
-	Blocked     []string `parquet:"blocked,list"`
-	Partial     []string `parquet:"partial,list"`
+	Outcome     string
+	Status      int32
+	Hops        int32
+	TotalMillis float32
+	BodyBytes   int64
+	Truncated   bool
+	Access      string
+	CheckStatus string
+	Score       float64
+	IsHTML      bool
+	Managed     bool
+	StarVerdict string
+	Named       []int32 // registry indexes, noToken for others
+	Blocked     []int32
+	Partial     []int32
+}
+
+func (s *summaryColumns) fields(index func(token string) int32) []sink.Field {
+	return []sink.Field{
+		{Name: "outcome", Into: &s.Outcome},
+		{Name: "status", Into: &s.Status},
+		{Name: "hops", Into: &s.Hops},
+		{Name: "total_ms", Into: &s.TotalMillis},
+		{Name: "body_bytes", Into: &s.BodyBytes},
+		{Name: "truncated", Into: &s.Truncated},
+		{Name: "access", Into: &s.Access},
+		{Name: "check_status", Into: &s.CheckStatus},
+		{Name: "score", Into: &s.Score},
+		{Name: "is_html", Into: &s.IsHTML},
+		{Name: "managed_block", Into: &s.Managed},
+		{Name: "star_verdict", Into: &s.StarVerdict},
+		{Name: "named", Into: &s.Named, Index: index},
+		{Name: "blocked", Into: &s.Blocked, Index: index},
+		{Name: "partial", Into: &s.Partial, Index: index},
+	}
 }
 
 // Summarize reads the committed parts of a scan, complete or not, in one pass.
@@ -115,12 +135,16 @@ func Summarize(ctx context.Context, st store.Store, scanID string, o Options) (*
 			s.DatasetBytes += f.Bytes
 		}
 	}
+	if !scan.Has(sink.TableSites) {
+		return nil, fmt.Errorf("cannot summarize scan %s: table %s: %w", scanID, sink.TableSites, sink.ErrNoTable)
+	}
 	g := newGatherer(s, o.Registry)
-	for row, err := range sink.Rows[summaryColumns](ctx, scan, sink.TableSites) {
+	row, index := summaryColumns{}, newTokenIndex(o.Registry).index
+	for i := range scan.Commits {
+		err := eachRow(ctx, scan, &scan.Commits[i], sink.TableSites, row.fields(index), func() { g.row(&row) })
 		if err != nil {
 			return nil, fmt.Errorf("cannot summarize scan %s: %w", scanID, err)
 		}
-		g.row(row)
 	}
 	g.finish()
 	return s, nil
@@ -132,17 +156,17 @@ type gatherer struct {
 	outcomes, statuses, access, checks map[string]int64
 	score                              float64
 	latency                            histogram
-	ai                                 map[string]*TokenCount
+	ai                                 []*TokenCount // by registry index; nil for other tokens
 }
 
 func newGatherer(s *Summary, registry *tokens.Registry) *gatherer {
 	g := &gatherer{
 		s: s, outcomes: map[string]int64{}, statuses: map[string]int64{}, access: map[string]int64{}, checks: map[string]int64{},
-		ai: map[string]*TokenCount{},
+		ai: make([]*TokenCount, len(registry.Tokens)),
 	}
-	for _, t := range registry.Tokens {
+	for i, t := range registry.Tokens {
 		if t.Category == "ai" {
-			g.ai[t.Name] = &TokenCount{Token: t.Name, Operator: t.Operator, Purpose: t.Purpose}
+			g.ai[i] = &TokenCount{Token: t.Name, Operator: t.Operator, Purpose: t.Purpose}
 		}
 	}
 	return g
@@ -156,7 +180,9 @@ func (g *gatherer) row(r *summaryColumns) {
 	count(g.access, r.Access)
 	if r.Access != "unknown" {
 		s.Asked++
-		g.score += r.Score
+		if r.Score >= 0 && r.Score <= 1 { // no other sum can be written as JSON, if the dataset is not ours
+			g.score += r.Score
+		}
 		count(g.checks, r.CheckStatus)
 	}
 	if r.Status != 0 {
@@ -184,13 +210,14 @@ func (g *gatherer) rules(r *summaryColumns) {
 }
 
 // each calls f for the AI tokens of a list, and reports whether there was one.
-func (g *gatherer) each(names []string, f func(*TokenCount)) bool {
+func (g *gatherer) each(ids []int32, f func(*TokenCount)) bool {
 	found := false
-	for _, name := range names {
-		if t := g.ai[name]; t != nil {
-			f(t)
-			found = true
+	for _, id := range ids {
+		if id == noToken || g.ai[id] == nil {
+			continue
 		}
+		f(g.ai[id])
+		found = true
 	}
 	return found
 }
@@ -201,7 +228,7 @@ func (g *gatherer) finish() {
 	s.MeanScore = share(g.score, float64(s.Asked))
 	s.MedianMillis, s.P99Millis = g.latency.quantile(0.5), g.latency.quantile(0.99)
 	for _, t := range g.ai {
-		if t.Blocked > 0 {
+		if t != nil && t.Blocked > 0 {
 			t.Share = share(float64(t.Blocked), float64(s.WithRules))
 			s.MostBlocked = append(s.MostBlocked, *t)
 		}
@@ -233,8 +260,10 @@ const maxValues = 2000
 const other = "other"
 
 func count(counts map[string]int64, value string) {
-	if _, ok := counts[value]; !ok && len(counts) >= maxValues {
-		value = other
+	if _, ok := counts[value]; !ok {
+		if value = strings.Clone(value); len(counts) >= maxValues {
+			value = other
+		}
 	}
 	counts[value]++
 }

@@ -9,9 +9,11 @@ import (
 	"io/fs"
 	"iter"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -21,7 +23,10 @@ import (
 // close, rename, fsync of the folder. A rename is atomic but durable only with the folder; and without the fsync of the
 // file before it, a file system may keep the new name and lose the bytes. Names that begin with a dot are hidden from
 // List, and query engines that read a folder skip them.
-type Dir struct{ root string }
+type Dir struct {
+	root    string
+	durable sync.Map // paths of folders below root that this Dir has made durable in their parents
+}
 
 // NewDir returns the Store in the directory root, which is made when the first object needs it.
 func NewDir(root string) (*Dir, error) {
@@ -105,10 +110,10 @@ func (d *Dir) create(ctx context.Context, name string) (*dirDraft, error) {
 		return nil, fmt.Errorf("cannot create %s: %w", name, err)
 	}
 	folder, base := filepath.Split(final)
-	if err := makeFolder(filepath.Clean(folder)); err != nil {
+	if err := d.makeFolder(filepath.Clean(folder)); err != nil {
 		return nil, fmt.Errorf("cannot create the folder of %s: %w", name, err)
 	}
-	temp := filepath.Join(folder, "."+base+"."+rand.Text()[:8]+tempSuffix)
+	temp := filepath.Join(folder, tempName(base))
 	file, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	if err != nil {
 		return nil, fmt.Errorf("cannot create %s: %w", name, err)
@@ -235,9 +240,16 @@ func (d *Dir) walk(ctx context.Context, prefix string, keep func(base string) bo
 			return nil, err
 		}
 	}
-	start := filepath.Join(d.root, filepath.FromSlash(folder))
+	// The folder may be a link to where it lies: WalkDir would not follow it.
+	start, err := filepath.EvalSymlinks(filepath.Join(d.root, filepath.FromSlash(folder)))
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, ctx.Err()
+		}
+		return nil, err
+	}
 	var entries []Entry
-	err := filepath.WalkDir(start, func(path string, file fs.DirEntry, err error) error {
+	err = filepath.WalkDir(start, func(path string, file fs.DirEntry, err error) error {
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil // nothing there yet, or deleted while we look
@@ -250,11 +262,14 @@ func (d *Dir) walk(ctx context.Context, prefix string, keep func(base string) bo
 		if path == start {
 			return nil
 		}
-		relative, err := filepath.Rel(d.root, path)
+		relative, err := filepath.Rel(start, path)
 		if err != nil {
 			return err
 		}
 		name := filepath.ToSlash(relative)
+		if folder != "" {
+			name = folder + "/" + name
+		}
 		if file.IsDir() {
 			if file.Name()[0] == '.' || !(strings.HasPrefix(name+"/", prefix) || strings.HasPrefix(prefix, name+"/")) {
 				return filepath.SkipDir
@@ -309,14 +324,19 @@ func (d *Dir) Delete(ctx context.Context, name string) error {
 }
 
 // Sweep implements Store.
-func (d *Dir) Sweep(ctx context.Context, prefix string) error {
+func (d *Dir) Sweep(ctx context.Context, prefix string, ours func(name string) bool) error {
 	drafts, err := d.walk(ctx, prefix, func(base string) bool {
-		return base[0] == '.' && strings.HasSuffix(base, tempSuffix)
+		_, ok := draftOf(base)
+		return ok
 	})
 	if err != nil {
 		return fmt.Errorf("cannot sweep %s: %w", prefix, err)
 	}
 	for _, draft := range drafts {
+		folder, base := path.Split(draft.Name)
+		if final, _ := draftOf(base); !ours(folder + final) {
+			continue
+		}
 		err := os.Remove(filepath.Join(d.root, filepath.FromSlash(draft.Name)))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("cannot sweep %s: %w", prefix, err)
@@ -325,25 +345,53 @@ func (d *Dir) Sweep(ctx context.Context, prefix string) error {
 	return nil
 }
 
+// randomName is how many random characters stand in a temporary name.
+const randomName = 8
+
+// tempName is a temporary name of a file: `.`, its name, `.ABCDEFGH.tmp`.
+func tempName(base string) string { return "." + base + "." + rand.Text()[:randomName] + tempSuffix }
+
+// draftOf is the name whose temporary name base is; ok is false where it is none.
+func draftOf(base string) (final string, ok bool) {
+	end := len(base) - len(tempSuffix) - randomName - 1
+	if end < 2 || base[0] != '.' || base[end] != '.' || !strings.HasSuffix(base, tempSuffix) {
+		return "", false
+	}
+	return base[1:end], true
+}
+
 // makeFolder makes a folder and its parents, each made durable in its own parent: a file in a folder whose name was
-// lost is lost too.
-func makeFolder(path string) error {
-	if info, err := os.Stat(path); err == nil {
-		if !info.IsDir() {
-			return fmt.Errorf("%s is no folder", path)
-		}
+// lost is lost too. A folder below root that is there already may be so only in memory, since whoever made it was
+// killed, or has not come so far yet: it is made durable too, once. Root itself and what is above are the user's.
+func (d *Dir) makeFolder(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+	case !info.IsDir():
+		return fmt.Errorf("%s is no folder", path)
+	case len(path) <= len(d.root):
 		return nil
+	default:
+		if _, done := d.durable.Load(path); done {
+			return nil
+		}
 	}
 	parent := filepath.Dir(path)
 	if parent != path {
-		if err := makeFolder(parent); err != nil {
+		if err := d.makeFolder(parent); err != nil {
 			return err
 		}
 	}
-	if err := os.Mkdir(path, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+	if info == nil {
+		if err := os.Mkdir(path, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	if err := syncFolder(parent); err != nil {
 		return err
 	}
-	return syncFolder(parent)
+	d.durable.Store(path, nil)
+	return nil
 }
 
 // lockName is how the names end that Lock is called with; such files are no objects.
@@ -361,7 +409,7 @@ func (d *Dir) Lock(ctx context.Context, name string, holder []byte) (Unlocker, e
 	if !isLock(filepath.Base(path)) || len(holder) > MaxHolder {
 		return nil, fmt.Errorf("%w: %q as a lock", ErrName, name)
 	}
-	if err := makeFolder(filepath.Dir(path)); err != nil {
+	if err := d.makeFolder(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("cannot lock %s: %w", name, err)
 	}
 	for ctx.Err() == nil {

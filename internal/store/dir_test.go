@@ -3,6 +3,7 @@ package store_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/bulkscan/bulkscan/internal/store"
@@ -96,5 +97,54 @@ func TestDirNoPlace(t *testing.T) {
 	}
 	if _, err := dir.Lock(t.Context(), "a/lock", nil); err == nil {
 		t.Error("lock below a file")
+	}
+}
+
+// TestDirLinks shows that a dataset, or a folder of it, may lie elsewhere behind a symbolic link.
+func TestDirLinks(t *testing.T) {
+	place, elsewhere := t.TempDir(), t.TempDir()
+	root := filepath.Join(place, "link")
+	if err := os.Symlink(elsewhere, root); err != nil {
+		t.Skipf("no symbolic links here: %v", err)
+	}
+	if err := os.Symlink(t.TempDir(), filepath.Join(elsewhere, "sites")); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := store.NewDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "sites/b/c", "sites/d"} {
+		if err := dir.Put(t.Context(), name, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := dir.Create(t.Context(), "sites/dead"); err != nil {
+		t.Fatal(err)
+	}
+	f := func(prefix string, want ...string) {
+		t.Helper()
+		var got []string
+		for entry, err := range dir.List(t.Context(), prefix) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, entry.Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("List(%q) = %q, want %q", prefix, got, want)
+		}
+	}
+	f("a", "a")
+	f("sites/", "sites/b/c", "sites/d")
+	f("sites/b", "sites/b/c")
+	f("sites/b/", "sites/b/c")
+	swept := ""
+	if err := dir.Sweep(t.Context(), "sites/", func(name string) bool { swept = name; return true }); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(filepath.Join(root, "sites"))
+	if err != nil || len(left) != 2 || swept != "sites/dead" {
+		t.Errorf("swept %q, left %v, %v", swept, left, err)
 	}
 }

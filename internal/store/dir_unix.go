@@ -25,11 +25,16 @@ func tryLock(file *os.File) (bool, error) {
 	}
 }
 
-// syncFolder makes a folder's names durable.
+// syncFolder makes a folder's names durable. A file system that cannot do so says EINVAL or ENOTSUP, as some network
+// mounts do: there a rename is as durable as it gets.
 func syncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(folder.Sync(), folder.Close())
+	err = folder.Sync()
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
+		err = nil
+	}
+	return errors.Join(err, folder.Close())
 }

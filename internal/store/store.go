@@ -62,9 +62,10 @@ type Store interface {
 	// Delete removes the object. A missing one is no error.
 	Delete(ctx context.Context, name string) error
 
-	// Sweep removes what drafts of dead processes left behind for names that begin with prefix. The caller must know
-	// that nobody else has drafts there: it holds the lock of what it sweeps.
-	Sweep(ctx context.Context, prefix string) error
+	// Sweep removes what drafts of dead processes left behind, of names that begin with prefix and that ours reports
+	// true for. The caller must know that nobody else has drafts of these names: it holds the lock of what it sweeps. A
+	// prefix alone seldom knows: names that go on differently may be somebody else's.
+	Sweep(ctx context.Context, prefix string, ours func(name string) bool) error
 
 	// Lock takes the exclusive right that goes by the name, without waiting, and writes holder (at most MaxHolder
 	// bytes) where others can read it. It ends with Unlock or with the process, however that dies. While somebody

@@ -103,8 +103,8 @@ func (f *Faults) Delete(ctx context.Context, name string) error {
 }
 
 // Sweep implements store.Store.
-func (f *Faults) Sweep(ctx context.Context, prefix string) error {
-	return f.do("sweep", prefix, func() error { return f.Store.Sweep(ctx, prefix) })
+func (f *Faults) Sweep(ctx context.Context, prefix string, ours func(name string) bool) error {
+	return f.do("sweep", prefix, func() error { return f.Store.Sweep(ctx, prefix, ours) })
 }
 
 // Open implements store.Store.

@@ -235,7 +235,7 @@ func testDiscard(t *testing.T, open func() store.Store) {
 // testSweep shows that drafts of the dead go, and nothing else.
 func testSweep(t *testing.T, open func() store.Store) {
 	dead, s := open(), open()
-	for _, name := range []string{"t/part-a-0-1", "t/part-b-0-1", "u/part-a-0-1"} {
+	for _, name := range []string{"t/part-a-0-1", "t/part-a-1-1", "t/part-b-0-1", "u/part-a-0-1"} {
 		draft, err := dead.Create(background, name)
 		must(t, err)
 		_, err = io.WriteString(draft, "half")
@@ -244,8 +244,25 @@ func testSweep(t *testing.T, open func() store.Store) {
 	must(t, s.Put(background, "t/part-a-0-0", []byte("kept")))
 	alive, err := s.Create(background, "t/part-b-0-2")
 	must(t, err)
-	must(t, s.Sweep(background, "t/part-a-"))
-	must(t, s.Sweep(background, "nowhere/"))
+	spared, err := s.Create(background, "t/part-a-9-9")
+	must(t, err)
+	var asked []string
+	ours := func(name string) bool {
+		asked = append(asked, name)
+		return name != "t/part-a-9-9"
+	}
+	must(t, s.Sweep(background, "t/part-a-", ours))
+	slices.Sort(asked)
+	if want := []string{"t/part-a-0-1", "t/part-a-1-1", "t/part-a-9-9"}; !slices.Equal(asked, want) {
+		t.Errorf("Sweep asked for %q, want %q", asked, want)
+	}
+	asked = nil
+	must(t, s.Sweep(background, "nowhere/", ours))
+	must(t, s.Sweep(background, "t/part-a-", ours))
+	if want := []string{"t/part-a-9-9"}; !slices.Equal(asked, want) {
+		t.Errorf("after Sweep there are %q, want %q", asked, want)
+	}
+	must(t, spared.Discard())
 	wantNames(t, s, "", "t/part-a-0-0")
 	must(t, alive.Seal())
 	must(t, alive.Publish(background))

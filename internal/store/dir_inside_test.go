@@ -1,0 +1,44 @@
+package store
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// TestFoldersAreMadeDurable shows that a folder which was there already is synced like a new one, once, and again
+// after it was deleted.
+func TestFoldersAreMadeDurable(t *testing.T) {
+	dir, err := NewDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders := []string{filepath.Join(dir.root, "a"), filepath.Join(dir.root, "a", "b")}
+	if err := os.MkdirAll(folders[1], 0o777); err != nil { // by a process that was killed before it could sync them
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := dir.Put(t.Context(), "a/b/c", nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, folder := range folders {
+			if _, done := dir.durable.LoadAndDelete(folder); !done {
+				t.Errorf("%s was not made durable", folder)
+			}
+		}
+		if err := os.RemoveAll(folders[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestSyncWhereItCannotBe shows that a file system without fsync of folders is no error.
+func TestSyncWhereItCannotBe(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("/proc is such a file system")
+	}
+	if err := syncFolder("/proc"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,401 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding"
+)
+
+// This file reads columns without making rows. Rows rebuilds each row from its values and makes a string of each of
+// them; on the lists of a typical site that is two hundred strings. A Cursor goes through the pages of the columns that
+// it was asked for, side by side, and works on a dictionary's texts once a dictionary: for a row it copies numbers.
+//
+// Levels. A value stands at its column's highest definition level; whatever stands lower is an absent value or an
+// empty list. An entry of repetition level 0 begins a row.
+
+// Field binds a column to a variable that every Next sets. Into is a pointer: *bool, *int32, *int64, *float32 or
+// *float64 of the column's very type, *string for a text, or *[]int32 for a list of texts, of which it gets the
+// numbers that Index returns for them. Absent values are zeros. Lists last until the next Next. Strings stay, but share
+// their memory with the texts of their page or dictionary: whoever keeps one for long should clone it.
+type Field struct {
+	Name  string
+	Into  any
+	Index func(text string) int32 // of a list's texts: called once a dictionary entry, or once a value without one
+}
+
+// Cursor reads some columns of a table's file in one commit, row after row.
+type Cursor struct {
+	ctx    context.Context
+	name   string
+	object store.Object
+	groups []parquet.RowGroup // still to begin
+	left   int64              // rows of the group that is being read
+	row    int64              // rows read
+	fields []*fieldReader
+	err    error
+}
+
+// OpenCursor opens the file. A column that the file does not have, as it was written before the column was added, is
+// always absent. A file with another number of rows than the commit says is an error, as is a table that the commit
+// does not have (ErrNoTable).
+func OpenCursor(ctx context.Context, s *Scan, c *Commit, table string, fields ...Field) (*Cursor, error) {
+	described, ok := c.File(table)
+	if !ok {
+		return nil, fmt.Errorf("cannot read table %s of commit %s: %w", table, c.name(), ErrNoTable)
+	}
+	object, err := s.store.Open(ctx, described.Name)
+	if err != nil {
+		return nil, err
+	}
+	cursor := &Cursor{ctx: ctx, name: described.Name, object: object}
+	if err := cursor.open(described.Rows, fields); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot read %s: %w", described.Name, err), object.Close())
+	}
+	return cursor, nil
+}
+
+func (c *Cursor) open(rows int64, fields []Field) (err error) {
+	defer rescue(&err)
+	file, err := openFile(c.object)
+	if err != nil {
+		return err
+	}
+	if n := file.NumRows(); n != rows {
+		return fmt.Errorf("it has %d rows, its commit says %d", n, rows)
+	}
+	c.groups = file.RowGroups()
+	for _, f := range fields {
+		reader, err := newFieldReader(file, f)
+		if err != nil {
+			return err
+		}
+		c.fields = append(c.fields, reader)
+	}
+	return nil
+}
+
+// contextRows is how often Next looks whether its context has ended.
+const contextRows = 1024
+
+// Next sets the variables of all fields to the next row, and reports false at the end or after an error.
+func (c *Cursor) Next() bool {
+	if c.err != nil {
+		return false
+	}
+	more, err := c.next()
+	if err != nil {
+		c.err = fmt.Errorf("cannot read %s: %w", c.name, err)
+	}
+	return more && err == nil
+}
+
+func (c *Cursor) next() (more bool, err error) {
+	defer rescue(&err)
+	if c.row%contextRows == 0 {
+		if err := c.ctx.Err(); err != nil {
+			return false, err
+		}
+	}
+	for c.left == 0 {
+		if len(c.groups) == 0 {
+			return false, c.finish()
+		}
+		if err := c.beginGroup(c.groups[0]); err != nil {
+			return false, err
+		}
+		c.groups = c.groups[1:]
+	}
+	c.left--
+	c.row++
+	for _, f := range c.fields {
+		if err := f.next(); err != nil {
+			return false, fmt.Errorf("row %d, column %s: %w", c.row, f.name, err)
+		}
+	}
+	return true, nil
+}
+
+func (c *Cursor) beginGroup(group parquet.RowGroup) error {
+	c.left = group.NumRows()
+	if c.left < 0 {
+		return fmt.Errorf("a row group of %d rows", c.left)
+	}
+	chunks := group.ColumnChunks()
+	for _, f := range c.fields {
+		if f.leaf != nil {
+			if err := f.begin(chunks[f.leaf.Index()]); err != nil {
+				return fmt.Errorf("column %s: %w", f.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// finish reports columns that have more than the rows.
+func (c *Cursor) finish() error {
+	for _, f := range c.fields {
+		if err := f.finish(); err != nil {
+			return fmt.Errorf("column %s: %w", f.name, err)
+		}
+	}
+	return nil
+}
+
+// Err is the error that ended the rows; nil where they were all read.
+func (c *Cursor) Err() error { return c.err }
+
+// Close closes the file. What its columns hold goes back to parquet-go's pools.
+func (c *Cursor) Close() error {
+	var errs []error
+	for _, f := range c.fields {
+		errs = append(errs, f.close())
+	}
+	c.fields, c.groups, c.left = nil, nil, 0
+	return errors.Join(append(errs, c.object.Close())...)
+}
+
+// fieldReader reads one column, of which it holds one page at a time.
+type fieldReader struct {
+	name  string
+	index func(text string) int32
+	set   func(at int) // sets the variable to the value at that place of the page; absent: to nothing
+
+	leaf    *parquet.Column // nil where the file has no such column
+	maximum byte            // definition level of a value
+	list    bool
+
+	pages  parquet.Pages
+	page   parquet.Page
+	repeat []byte // levels of the page's entries; empty where all begin a row
+	define []byte // empty where all are values
+	entry  int    // the next one
+	length int    // entries of the page
+	value  int    // values before entry
+
+	// The page's values, by its type. Those of texts are places in texts.
+	bools      []byte
+	int32s     []int32
+	int64s     []int64
+	floats     []float32
+	doubles    []float64
+	texts      []string
+	numbers    []int32            // what index says of texts
+	dictionary parquet.Dictionary // that texts is of; nil where they are the page's own, in order
+}
+
+// absent is where a value stands that does not.
+const absent = -1
+
+func newFieldReader(file *parquet.File, f Field) (*fieldReader, error) {
+	r := &fieldReader{name: f.Name, index: f.Index}
+	var kind parquet.Kind
+	switch into := f.Into.(type) {
+	case *bool:
+		kind = parquet.Boolean
+		r.set = func(at int) { *into = at != absent && r.bools[at/8]>>(at%8)&1 == 1 }
+	case *int32:
+		kind, r.set = parquet.Int32, setter(into, &r.int32s)
+	case *int64:
+		kind, r.set = parquet.Int64, setter(into, &r.int64s)
+	case *float32:
+		kind, r.set = parquet.Float, setter(into, &r.floats)
+	case *float64:
+		kind, r.set = parquet.Double, setter(into, &r.doubles)
+	case *string:
+		kind = parquet.ByteArray
+		texts := setter(into, &r.texts)
+		r.set = func(at int) { texts(r.place(at)) }
+	case *[]int32:
+		kind, r.list = parquet.ByteArray, true
+		r.set = func(at int) {
+			if at == absent {
+				*into = (*into)[:0]
+			} else {
+				*into = append(*into, r.numbers[r.place(at)])
+			}
+		}
+	default:
+		return nil, fmt.Errorf("column %s cannot be read into a %T", f.Name, f.Into)
+	}
+	if r.list != (f.Index != nil) {
+		return nil, fmt.Errorf("column %s: Index is for lists of texts", f.Name)
+	}
+	if r.leaf = file.Root().Column(f.Name); r.leaf == nil {
+		return r, nil
+	}
+	for !r.leaf.Leaf() {
+		children := r.leaf.Columns()
+		if len(children) != 1 {
+			return nil, fmt.Errorf("column %s has columns of its own", f.Name)
+		}
+		r.leaf = children[0]
+	}
+	repeated := r.leaf.MaxRepetitionLevel()
+	if r.leaf.Type().Kind() != kind || repeated > 1 || (repeated == 1) != r.list {
+		return nil, fmt.Errorf("column %s cannot be read into a %T: it is of type %s", f.Name, f.Into, r.leaf.Type())
+	}
+	r.maximum = byte(r.leaf.MaxDefinitionLevel())
+	return r, nil
+}
+
+func setter[T any](into *T, values *[]T) func(at int) {
+	return func(at int) {
+		var nothing T
+		if *into = nothing; at != absent {
+			*into = (*values)[at]
+		}
+	}
+}
+
+// place is where in texts the page's value stands.
+func (r *fieldReader) place(at int) int {
+	if at == absent || r.dictionary == nil {
+		return at
+	}
+	return int(r.int32s[at])
+}
+
+// begin goes on to the column's chunk in the next row group.
+func (r *fieldReader) begin(chunk parquet.ColumnChunk) error {
+	if err := r.finish(); err != nil {
+		return err
+	}
+	r.dictionary = nil
+	r.pages = chunk.Pages()
+	return nil
+}
+
+// finish releases what is held of the chunk, and reports entries that belong to no row.
+func (r *fieldReader) finish() error {
+	if r.pages == nil {
+		return nil
+	}
+	more, err := r.entries()
+	if more && err == nil {
+		err = errEntries
+	}
+	return errors.Join(err, r.close())
+}
+
+func (r *fieldReader) close() error {
+	if r.page != nil {
+		parquet.Release(r.page)
+		r.page = nil
+	}
+	r.entry, r.length = 0, 0
+	if r.pages == nil {
+		return nil
+	}
+	pages := r.pages
+	r.pages = nil
+	return pages.Close()
+}
+
+var errEntries = errors.New("damaged Parquet file: a column has another number of entries than its group has rows")
+
+// next sets the variable for the next row.
+func (r *fieldReader) next() error {
+	r.set(absent)
+	if r.leaf == nil {
+		return nil
+	}
+	more, err := r.entries()
+	if err != nil {
+		return err
+	}
+	if !more || r.list && r.repeat[r.entry] != 0 {
+		return errEntries
+	}
+	for {
+		if len(r.define) == 0 || r.define[r.entry] == r.maximum {
+			r.set(r.value)
+			r.value++
+		}
+		r.entry++
+		if !r.list {
+			return nil
+		}
+		if more, err := r.entries(); !more || err != nil || r.repeat[r.entry] == 0 {
+			return err
+		}
+	}
+}
+
+// entries reports whether the chunk has another entry, and reads its page.
+func (r *fieldReader) entries() (more bool, err error) {
+	for r.entry == r.length {
+		if r.page != nil {
+			parquet.Release(r.page)
+			r.page = nil
+		}
+		r.entry, r.length, r.value = 0, 0, 0
+		page, err := r.pages.ReadPage()
+		if errors.Is(err, io.EOF) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		r.page = page
+		if err := r.load(); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// load takes a page's levels and values.
+func (r *fieldReader) load() error {
+	r.repeat, r.define, r.length = r.page.RepetitionLevels(), r.page.DefinitionLevels(), int(r.page.NumValues())
+	if r.list && len(r.repeat) != r.length || len(r.define) != 0 && len(r.define) != r.length {
+		return errEntries
+	}
+	values, dictionary := r.page.Data(), r.page.Dictionary()
+	kind := r.leaf.Type().Kind()
+	if dictionary != nil {
+		r.int32s = values.Int32()
+		if kind != parquet.ByteArray {
+			return errors.New("its numbers are in a dictionary, which bulkscan does not write")
+		}
+		if dictionary != r.dictionary {
+			r.dictionary = dictionary
+			r.loadTexts(dictionary.Page().Data())
+		}
+		return nil
+	}
+	switch kind {
+	case parquet.Boolean:
+		r.bools = values.Boolean()
+	case parquet.Int32:
+		r.int32s = values.Int32()
+	case parquet.Int64:
+		r.int64s = values.Int64()
+	case parquet.Float:
+		r.floats = values.Float()
+	case parquet.Double:
+		r.doubles = values.Double()
+	case parquet.ByteArray:
+		r.dictionary = nil
+		r.loadTexts(values)
+	}
+	return nil
+}
+
+// loadTexts makes one string of all texts, and cuts it.
+func (r *fieldReader) loadTexts(values encoding.Values) {
+	data, offsets := values.ByteArray()
+	all := string(data)
+	r.texts, r.numbers = r.texts[:0], r.numbers[:0]
+	for i := 1; i < len(offsets); i++ {
+		text := all[offsets[i-1]:offsets[i]]
+		r.texts = append(r.texts, text)
+		if r.list {
+			r.numbers = append(r.numbers, r.index(text))
+		}
+	}
+}

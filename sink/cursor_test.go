@@ -1,0 +1,358 @@
+package sink
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/internal/store"
+)
+
+// picked is one column of each kind, as Rows reads them. The last is a column that no file has.
+type picked struct {
+	Seq       int64    `parquet:"seq"`
+	Rank      int64    `parquet:"rank,optional"`
+	Label     string   `parquet:"label,optional"`
+	Host      string   `parquet:"host"`
+	Status    int32    `parquet:"status,optional"`
+	Total     float32  `parquet:"total_ms,optional"`
+	Score     float64  `parquet:"score"`
+	Truncated bool     `parquet:"truncated"`
+	HasBOM    bool     `parquet:"has_bom"`
+	Named     []string `parquet:"named,list"`
+	Sitemaps  []string `parquet:"sitemaps,list"`
+	Future    int64    `parquet:"future,optional"`
+}
+
+// pick reads the same by a Cursor.
+func pick(ctx context.Context, scan *Scan, c *Commit) (rows []picked, err error) {
+	var row picked
+	var texts []string
+	var named, sitemaps []int32
+	index := func(text string) int32 {
+		texts = append(texts, text)
+		return int32(len(texts) - 1)
+	}
+	cursor, err := OpenCursor(ctx, scan, c, TableSites,
+		Field{Name: "seq", Into: &row.Seq}, Field{Name: "rank", Into: &row.Rank}, Field{Name: "label", Into: &row.Label},
+		Field{Name: "host", Into: &row.Host}, Field{Name: "status", Into: &row.Status}, Field{Name: "total_ms", Into: &row.Total},
+		Field{Name: "score", Into: &row.Score}, Field{Name: "truncated", Into: &row.Truncated}, Field{Name: "has_bom", Into: &row.HasBOM},
+		Field{Name: "named", Into: &named, Index: index}, Field{Name: "sitemaps", Into: &sitemaps, Index: index},
+		Field{Name: "future", Into: &row.Future})
+	if err != nil {
+		return nil, err
+	}
+	for cursor.Next() {
+		row.Named, row.Sitemaps = []string{}, []string{}
+		for _, i := range named {
+			row.Named = append(row.Named, texts[i])
+		}
+		for _, i := range sitemaps {
+			row.Sitemaps = append(row.Sitemaps, texts[i])
+		}
+		rows = append(rows, row)
+	}
+	return rows, errors.Join(cursor.Err(), cursor.Close())
+}
+
+// TestCursor reads columns of every kind, null and not, over many pages and several row groups, and finds what Rows
+// finds.
+func TestCursor(t *testing.T) {
+	dir := newDir(t)
+	w := mustOpen(t, dir, Options{ScanID: "c", PartRows: 1200})
+	big := bytes.Repeat([]byte("Disallow: /\n"), 10_000)
+	for seq := range uint64(1500) {
+		site := typicalSite
+		switch seq % 5 {
+		case 1:
+			site = deadSite
+		case 3:
+			site = func(_ testing.TB, seq uint64) *audit.Site { return extremeSite(t, seq) }
+		}
+		s := site(t, seq)
+		if s.Fetch.Body != nil {
+			s.Fetch.Body, s.Report.BodyHash = big, seq+1 // 120 kB that are kept apart: 48 MB end a row group
+		}
+		s.Fetch.Truncated = seq%7 == 0
+		if err := w.Add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	scan, err := ReadScan(t.Context(), dir, "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(scan.Commits) != 2 {
+		t.Fatalf("%d commits", len(scan.Commits))
+	}
+	for i := range scan.Commits {
+		var want []picked
+		for row, err := range CommitRows[picked](t.Context(), scan, &scan.Commits[i], TableSites) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			row.Named, row.Sitemaps = slices.Clone(row.Named), slices.Clone(row.Sitemaps)
+			want = append(want, *row)
+		}
+		got, err := pick(t.Context(), scan, &scan.Commits[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != len(want) {
+			t.Fatalf("%d rows, want %d", len(got), len(want))
+		}
+		for j := range want {
+			if !reflect.DeepEqual(fmt.Sprint(got[j]), fmt.Sprint(want[j])) {
+				t.Fatalf("row %d:\n got %.400v\nwant %.400v", j, got[j], want[j])
+			}
+		}
+	}
+	first, _ := scan.Commits[0].File(TableSites)
+	object, err := dir.Open(t.Context(), first.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer object.Close()
+	file, err := openFile(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(file.RowGroups()); n < 2 {
+		t.Errorf("%d row groups: the test sees too few", n)
+	}
+}
+
+// TestCursorManyAgents reads a column whose dictionary was given up in the middle of a file.
+func TestCursorManyAgents(t *testing.T) {
+	dir := newDir(t)
+	s := typicalSite(t, 1)
+	s.Report.Verdicts = nil
+	var want []string
+	for i := range 20_000 {
+		want = append(want, fmt.Sprintf("agent%s%d", strings.Repeat("x", 100), i%15_000))
+		s.Report.Verdicts = append(s.Report.Verdicts, audit.Verdict{ID: -1, Token: []byte(want[i])})
+	}
+	writeSites(t, dir, "many", s)
+	scan, err := ReadScan(t.Context(), dir, "many")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var token string
+	cursor, err := OpenCursor(t.Context(), scan, &scan.Commits[0], TableVerdicts, Field{Name: "token", Into: &token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for cursor.Next() {
+		got = append(got, token)
+	}
+	if err := errors.Join(cursor.Err(), cursor.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%d tokens, want %d, or others", len(got), len(want))
+	}
+}
+
+func TestCursorErrors(t *testing.T) {
+	dir := newDir(t)
+	writeSites(t, dir, "e", typicalSite(t, 1), typicalSite(t, 2))
+	scan, err := ReadScan(t.Context(), dir, "e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(want string, fields ...Field) {
+		t.Helper()
+		_, err := OpenCursor(t.Context(), scan, &scan.Commits[0], TableSites, fields...)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	var number int32
+	var list []int32
+	index := func(string) int32 { return 0 }
+	f("column seq cannot be read into a *int32", Field{Name: "seq", Into: &number})
+	f("column host cannot be read into a *int32", Field{Name: "host", Into: &number})
+	f("column host cannot be read into a *[]int32", Field{Name: "host", Into: &list, Index: index})
+	f("column named cannot be read into a *string", Field{Name: "named", Into: new(string)})
+	f("Index is for lists", Field{Name: "named", Into: &list})
+	f("Index is for lists", Field{Name: "host", Into: new(string), Index: index})
+	f("columns of its own", Field{Name: "redirects", Into: &list, Index: index})
+	f("cannot be read into a uint8", Field{Name: "seq", Into: uint8(0)})
+	_, err = OpenCursor(t.Context(), scan, &Commit{}, TableSites)
+	if !errors.Is(err, ErrNoTable) {
+		t.Errorf("error %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cursor, err := OpenCursor(ended, scan, &scan.Commits[0], TableSites, Field{Name: "host", Into: new(string)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if cursor.Next() || !errors.Is(cursor.Err(), context.Canceled) {
+		t.Errorf("a row, or error %v", cursor.Err())
+	}
+	if err := cursor.Close(); err != nil {
+		t.Error(err)
+	}
+	scan.Commits[0].Files[3].Rows = -1
+	f("it has 2 rows, its commit says -1")
+}
+
+// TestDamagedFiles changes a file byte by byte: reading it gives rows or an error, and never more rows than it had.
+func TestDamagedFiles(t *testing.T) {
+	dir := newDir(t)
+	writeSites(t, dir, "x", typicalSite(t, 1), deadSite(t, 2), typicalSite(t, 3))
+	scan, err := ReadScan(t.Context(), dir, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sites, _ := scan.Commits[0].File(TableSites)
+	name := filepath.Join(dir.Root(), filepath.FromSlash(sites.Name))
+	whole, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stride := 29
+	if raceEnabled {
+		stride = 61
+	}
+	failed := 0
+	read := func(data []byte) {
+		if err := os.WriteFile(name, data, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := pick(t.Context(), scan, &scan.Commits[0])
+		if err != nil {
+			failed++
+		} else if len(rows) != 3 {
+			t.Errorf("%d rows and no error", len(rows))
+		}
+		if raceEnabled {
+			// Pointer checks come with the race detector, and make some of parquet-go's panics fatal.
+			return
+		}
+		n := 0
+		for _, err := range CommitRows[SiteRow](t.Context(), scan, &scan.Commits[0], TableSites) {
+			if n++; err != nil {
+				failed++
+			}
+		}
+		if n > 3+1 {
+			t.Errorf("%d rows", n)
+		}
+	}
+	for at := 0; at < len(whole); at += stride {
+		damaged := slices.Clone(whole)
+		damaged[at] ^= 0xff
+		read(damaged)
+		read(whole[:at])
+	}
+	t.Logf("%d bytes, %d readings failed", len(whole), failed)
+	if failed < len(whole)/stride {
+		t.Errorf("%d readings failed: the test damages too little", failed)
+	}
+}
+
+// BenchmarkCursor reads columns of a part as the statistics do: numbers, texts, lists. Compare with BenchmarkRows.
+//
+//	go test ./sink -run '^$' -bench 'Cursor|Rows' -benchmem
+func BenchmarkCursor(b *testing.B) {
+	scan := manyRows(b)
+	for b.Loop() {
+		if rows, err := sumCursor(b.Context(), scan); err != nil || rows != benchRows {
+			b.Fatal(rows, err)
+		}
+	}
+	b.ReportMetric(float64(b.N)*benchRows/b.Elapsed().Seconds(), "rows/s")
+}
+
+// BenchmarkRows is BenchmarkCursor by Rows.
+func BenchmarkRows(b *testing.B) {
+	scan := manyRows(b)
+	type row struct {
+		Seq     int64    `parquet:"seq"`
+		Access  string   `parquet:"access"`
+		Named   []string `parquet:"named,list"`
+		Blocked []string `parquet:"blocked,list"`
+	}
+	for b.Loop() {
+		rows := 0
+		for _, err := range Rows[row](b.Context(), scan, TableSites) {
+			if rows++; err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(float64(b.N)*benchRows/b.Elapsed().Seconds(), "rows/s")
+}
+
+const benchRows = 20_000
+
+// manyRows is a scan whose sites block a hundred tokens.
+func manyRows(tb testing.TB) *Scan {
+	dir := newDir(tb)
+	w := mustOpen(tb, dir, Options{ScanID: "b", Tables: []string{TableSites}})
+	s := typicalSite(tb, 1)
+	for id := range uint16(100) {
+		s.Report.Blocked = append(s.Report.Blocked, id)
+	}
+	for seq := range uint64(benchRows) {
+		s.Seq = seq
+		if err := w.Add(s); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if err := w.Close(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	scan, err := ReadScan(tb.Context(), store.Store(dir), "b")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return scan
+}
+
+func sumCursor(ctx context.Context, scan *Scan) (rows int, err error) {
+	var seq int64
+	var access string
+	var named, blocked []int32
+	index := func(string) int32 { return 1 }
+	cursor, err := OpenCursor(ctx, scan, &scan.Commits[0], TableSites,
+		Field{Name: "seq", Into: &seq}, Field{Name: "access", Into: &access},
+		Field{Name: "named", Into: &named, Index: index}, Field{Name: "blocked", Into: &blocked, Index: index})
+	if err != nil {
+		return 0, err
+	}
+	for cursor.Next() {
+		rows++
+	}
+	return rows, errors.Join(cursor.Err(), cursor.Close())
+}
+
+// TestCursorAllocatesNothing shows that a row costs no allocation, however long its lists: only pages do.
+func TestCursorAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	scan := manyRows(t)
+	allocs := testing.AllocsPerRun(3, func() {
+		if rows, err := sumCursor(t.Context(), scan); err != nil || rows != benchRows {
+			t.Fatal(rows, err)
+		}
+	})
+	if perRow := allocs / benchRows; perRow > 0.1 {
+		t.Errorf("%.2f allocations a row", perRow)
+	}
+}
