@@ -106,12 +106,20 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 }
 
 // fromEnvironment sets each flag that the command line leaves alone from its variable: --part-rows from
-// BULKSCAN_PART_ROWS. An empty variable counts as unset.
+// BULKSCAN_PART_ROWS. An empty variable counts as unset; where a flag may be repeated, white space separates its values.
 func fromEnvironment(flags *pflag.FlagSet) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
 		name := "BULKSCAN_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		if value := os.Getenv(name); value != "" && !f.Changed {
+		value := os.Getenv(name)
+		if value == "" || f.Changed {
+			return
+		}
+		values := []string{value}
+		if f.Value.Type() == "stringArray" {
+			values = strings.Fields(value)
+		}
+		for _, value := range values {
 			if err := flags.Set(f.Name, value); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", name, err))
 			}

@@ -202,10 +202,11 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []sink.Setting, pat
 	if f.dryRun {
 		return j.describe(ctx)
 	}
-	if err := j.openSink(ctx, config); err != nil {
+	// The lists come first: one that cannot be read should leave no dataset behind.
+	if err := j.openReader(ctx); err != nil {
 		return err
 	}
-	if err := j.openReader(ctx); err != nil {
+	if err := j.openSink(ctx, config); err != nil {
 		return err
 	}
 	return j.run(ctx)
@@ -216,7 +217,7 @@ func (f *scanFlags) check() error {
 	switch {
 	case f.concurrency < 1:
 		return usagef("--concurrency %d: at least 1", f.concurrency)
-	case f.hostRate < 0 || f.ipRate < 0 || f.rate < 0 || f.dnsRate < 0:
+	case !(f.hostRate >= 0 && f.ipRate >= 0 && f.rate >= 0 && f.dnsRate >= 0): // not a number is none of them
 		return usagef("a rate is below 0; 0 means no limit")
 	case f.sample < 0 || f.sample > 1:
 		return usagef("--sample %v: a share from 0 to 1", f.sample)
@@ -234,6 +235,14 @@ func (f *scanFlags) check() error {
 	if f.scanID != "" {
 		if err := sink.CheckScanID(f.scanID); err != nil {
 			return usagef("--scan-id: %w", err)
+		}
+	}
+	if _, err := inputs.ParseFormat(f.format); err != nil {
+		return usagef("--format: %w", err)
+	}
+	for i, table := range f.tables {
+		if !slices.Contains(sink.AllTables, table) || slices.Contains(f.tables[:i], table) {
+			return usagef("--tables %q: of %s, each at most once", strings.Join(f.tables, ","), strings.Join(sink.AllTables, ", "))
 		}
 	}
 	if f.date != "" {

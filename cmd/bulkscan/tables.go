@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf16"
 
 	"github.com/spf13/cobra"
 
@@ -104,10 +105,27 @@ func openScan(ctx context.Context, dir, scanID string) (store.Store, string, err
 	return nil, "", fmt.Errorf("no scan %s in %s; there are %s", scanID, dir, strings.Join(ids, ", "))
 }
 
+// printJSON prints a value as indented JSON, with an escape for whatever a terminal might obey: encoding/json leaves C1
+// controls and characters that reverse or hide text as they are.
 func printJSON(a *app, v any) error {
-	e := json.NewEncoder(a.stdout)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(a.stdout)
+	for _, r := range string(text) {
+		switch {
+		case r == '\n' || isPrint(r):
+			_, _ = out.WriteRune(r) // Flush has the error
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(out, "\\u%04x\\u%04x", high, low)
+		default:
+			fmt.Fprintf(out, "\\u%04x", r)
+		}
+	}
+	_ = out.WriteByte('\n')
+	return out.Flush()
 }
 
 func (a *app) tokensCommand() *cobra.Command {
@@ -134,7 +152,7 @@ audit/tokens/tokens.txt in the source: it explains itself in its first lines.`,
 				}
 			}
 			if asJSON {
-				return printJSON(a, list)
+				return printJSON(a, tokensAsJSON(list))
 			}
 			return a.printTokens(list)
 		},
@@ -143,6 +161,31 @@ audit/tokens/tokens.txt in the source: it explains itself in its first lines.`,
 	c.Flags().StringVar(&file, "tokens", "", "file of further crawler tokens")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// tokenJSON is a token under the names that datasets and lists use.
+type tokenJSON struct {
+	Token        string   `json:"token"`
+	Aliases      []string `json:"aliases"`
+	Category     string   `json:"category"`
+	Purpose      string   `json:"purpose"`
+	Operator     string   `json:"operator"`
+	ProductToken bool     `json:"product_token"` // it fits RFC 9309 §2.2.1
+	HeedsStar    bool     `json:"heeds_star"`
+	Fallback     []string `json:"fallback"`
+	Source       string   `json:"source"`
+	Checked      string   `json:"checked"`
+}
+
+func tokensAsJSON(list []tokens.Token) []tokenJSON {
+	all := make([]tokenJSON, len(list))
+	for i, t := range list {
+		all[i] = tokenJSON{
+			Token: t.Name, Aliases: append([]string{}, t.Aliases...), Category: t.Category, Purpose: t.Purpose, Operator: t.Operator,
+			ProductToken: t.ProductToken, HeedsStar: t.HeedsStar, Fallback: append([]string{}, t.Fallback...), Source: t.Source, Checked: t.Checked,
+		}
+	}
+	return all
 }
 
 func (a *app) printTokens(list []tokens.Token) error {

@@ -1,0 +1,412 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/bench/compare"
+	"github.com/bulkscan/bulkscan/bench/simweb"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink"
+)
+
+// world is a simulated web with a list of its hosts and the truth about them.
+type world struct {
+	web   *simweb.Web
+	list  string
+	truth string
+}
+
+// newWorld starts a web and makes a list of n of its hosts up. Waits of the web are short, and hosts that only cost a
+// scanner its time-outs are few: what they do is tested where a time-out is cheap.
+func newWorld(t *testing.T, n int, cfg simweb.Config) *world {
+	t.Helper()
+	cfg.Addresses, cfg.Bodies, cfg.Slow = 16, 128, 100*time.Millisecond
+	web, err := simweb.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(web.Close)
+	dir := t.TempDir()
+	w := &world{web: web, list: filepath.Join(dir, "list.csv"), truth: filepath.Join(dir, "truth.jsonl")}
+	if err := writeDemo(web, &demoFlags{origins: n}, w.list, w.truth); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// scan is the command that scans the list into out, in a process of its own.
+func (w *world) scan(t *testing.T, out string, flags ...string) *process {
+	t.Helper()
+	ca := filepath.Join(filepath.Dir(w.list), "ca.pem")
+	if err := os.WriteFile(ca, w.web.CAPEM(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"scan", w.list, "-o", out, "--scan-id", "s", "--resolver", w.web.DNSAddr().String(), "--ca-file", ca, "--allow-private",
+		"--host-rate", "0", "--ip-rate", "0", "--dns-rate", "0", "--retry-after", "0s", "--timeout", "3s", "--concurrency", "200", "--progress", "none"}
+	for _, to := range w.web.ConnectTo() {
+		args = append(args, "--connect-to", to)
+	}
+	p := &process{cmd: exec.Command("bulkscan", append(args, flags...)...)}
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if p.cmd.ProcessState == nil {
+			_ = p.cmd.Process.Kill()
+			_ = p.cmd.Wait()
+		}
+	})
+	return p
+}
+
+// process is a running bulkscan.
+type process struct {
+	cmd            *exec.Cmd
+	stdout, stderr output
+}
+
+// output is what a process has printed so far.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+func (p *process) signal(t *testing.T, s os.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatalf("cannot signal: %v\n%s", err, &p.stderr)
+	}
+}
+
+// exits waits for the end, and holds the exit code against what is expected: -1 for a process that was killed.
+func (p *process) exits(t *testing.T, want int) {
+	t.Helper()
+	_ = p.cmd.Wait() // the state says more than the error
+	if got := p.cmd.ProcessState.ExitCode(); got != want {
+		t.Fatalf("exit code %d, want %d\n%s", got, want, &p.stderr)
+	}
+}
+
+// says holds that the process has printed, on standard error, each of the texts.
+func (p *process) says(t *testing.T, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(p.stderr.String(), text) {
+			t.Errorf("nothing of %q in\n%s", text, &p.stderr)
+		}
+	}
+}
+
+// await polls until a condition holds.
+func (p *process) await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	if !eventually(holds) {
+		t.Fatalf("no %s\n%s", what, &p.stderr)
+	}
+}
+
+func commits(out string) int {
+	found, err := filepath.Glob(filepath.Join(out, "_scans", "s", "commits", "*.json"))
+	if err != nil {
+		return 0
+	}
+	return len(found)
+}
+
+// holds compares a dataset with the truth: one row an origin, and each as the web says it behaved.
+func (w *world) holds(t *testing.T, out string) *sink.Scan {
+	t.Helper()
+	scan, err := latest(t.Context(), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustBeTrue(t, scan, w.truth)
+	return scan
+}
+
+func mustBeTrue(t *testing.T, scan *sink.Scan, truth string) {
+	t.Helper()
+	file, err := os.Open(truth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	result, err := compare.Compare(t.Context(), scan, bufio.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !result.OK() || result.Rows == 0 {
+		t.Error(result)
+	}
+	if scan.Manifest.State != sink.Complete {
+		t.Errorf("the scan is %s, not complete", scan.Manifest.State)
+	}
+}
+
+// fewWaits are shares of a web whose silent hosts do not hold a test up.
+var fewWaits = map[string]float64{"silent": 0.001, "tls-silent": 0.001, "silent-body": 0.001, "drip-head": 0, "dns-silent": 0, "endless-1xx": 0}
+
+// TestScanFindsTheTruth scans a web and looks at every row, and at how the tables hang together.
+func TestScanFindsTheTruth(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1500, simweb.Config{Seed: 1, Shares: fewWaits})
+	out := filepath.Join(t.TempDir(), "out")
+	p := w.scan(t, out, "--part-rows", "400")
+	p.exits(t, 0)
+	p.says(t, "kept=1500")
+	if p.stdout.String() != "" {
+		t.Errorf("a scan that writes a dataset prints %q", &p.stdout)
+	}
+	consistent(t, out, w.holds(t, out))
+}
+
+// consistent holds the tables of a scan against each other.
+func consistent(t *testing.T, out string, scan *sink.Scan) {
+	t.Helper()
+	type site struct {
+		sitemaps, unknown     int32
+		verdicts, sitemapRows int
+		unknownRows           int
+		star, html            bool
+		access, starVerdict   string
+		named                 int
+		hash                  int64
+	}
+	sites, hashes := map[int64]*site{}, map[int64]bool{}
+	var conditional, answered int64
+	blocked := map[string]int64{}
+	each(t, scan, sink.TableSites, func(r *sink.SiteRow) {
+		sites[r.Seq] = &site{sitemaps: r.NSitemaps, unknown: r.NUnknown, html: r.IsHTML, access: r.Access, starVerdict: r.StarVerdict, named: len(r.Named), hash: r.BodyHash}
+		if r.Access == "conditional" {
+			conditional++
+		}
+		if r.Status != 0 {
+			answered++
+		}
+		for _, token := range r.Blocked {
+			blocked[token]++
+		}
+		records := r.NAgents + r.NAllow + r.NDisallow + r.NSitemaps + r.NExtensions + r.NLegacy + r.NUnknown + r.NOrphan + r.NTypo
+		if r.Access == "conditional" && !r.IsHTML && records > 0 {
+			hashes[r.BodyHash] = false
+		}
+	})
+	each(t, scan, sink.TableVerdicts, func(r *sink.VerdictRow) {
+		s := sites[r.Seq]
+		if s == nil {
+			t.Fatalf("a verdict of seq %d, which has no site", r.Seq)
+		}
+		s.verdicts++
+		if r.Token == "*" {
+			if s.star = true; r.Verdict != s.starVerdict {
+				t.Errorf("seq %d: the verdict of * is %s, and star_verdict %s", r.Seq, r.Verdict, s.starVerdict)
+			}
+		}
+	})
+	each(t, scan, sink.TableEvidence, func(r *sink.EvidenceRow) {
+		s := sites[r.Seq]
+		if s == nil {
+			t.Fatalf("evidence of seq %d, which has no site", r.Seq)
+		}
+		switch r.Kind {
+		case "sitemap":
+			s.sitemapRows++
+		case "unknown":
+			s.unknownRows++
+		}
+	})
+	each(t, scan, sink.TableBodies, func(r *sink.BodyRow) {
+		if _, known := hashes[r.BodyHash]; !known {
+			t.Errorf("a body %x of no site", r.BodyHash)
+		}
+		hashes[r.BodyHash] = true
+	})
+	const most = 32 // rows of evidence an origin and kind
+	for seq, s := range sites {
+		if want := min(int(s.sitemaps), most); s.sitemapRows != want {
+			t.Errorf("seq %d: %d sitemaps in evidence, %d in sites", seq, s.sitemapRows, s.sitemaps)
+		}
+		if want := min(int(s.unknown), most); s.unknownRows != want && !s.html {
+			t.Errorf("seq %d: %d unknown records in evidence, %d in sites", seq, s.unknownRows, s.unknown)
+		}
+		if s.access == "conditional" && (!s.star || s.verdicts < s.named) {
+			t.Errorf("seq %d: %d verdicts, %d named tokens, of * %v", seq, s.verdicts, s.named, s.star)
+		}
+	}
+	for hash, kept := range hashes {
+		if !kept {
+			t.Errorf("body %x of a site is not among the bodies", hash)
+		}
+	}
+	statistics(t, out, scan, int64(len(sites)), answered, conditional, blocked)
+}
+
+// statistics holds the table token_stats against counts of the table sites.
+func statistics(t *testing.T, out string, scan *sink.Scan, all, answered, conditional int64, blocked map[string]int64) {
+	t.Helper()
+	st, err := store.NewDir(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	name := sink.StatsName(sink.TableTokenStats, scan.Manifest.ScanDate, scan.Manifest.ScanID)
+	for r, err := range sink.FileRows[sink.TokenStatsRow](t.Context(), st, name) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.SegmentKind != "all" || !r.Known {
+			continue
+		}
+		rows++
+		if r.SitesAll != all || r.SitesAnswered != answered || r.Sites != conditional {
+			t.Errorf("%s: statistics of %d sites, %d answered, %d with rules; want %d, %d, %d", r.Token, r.SitesAll, r.SitesAnswered, r.Sites, all, answered, conditional)
+		}
+		if r.Full != blocked[r.Token] {
+			t.Errorf("%s: blocked in full by %d in the statistics, by %d in sites", r.Token, r.Full, blocked[r.Token])
+		}
+	}
+	if rows == 0 {
+		t.Error("no statistics of any token")
+	}
+}
+
+func each[T any](t *testing.T, scan *sink.Scan, table string, f func(*T)) {
+	t.Helper()
+	n := 0
+	for row, err := range sink.Rows[T](context.Background(), scan, table) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+		f(row)
+	}
+	if n == 0 {
+		t.Errorf("no rows in %s", table)
+	}
+}
+
+// TestKilledScanResumes kills a scan at two moments. In the end there is one true row an origin.
+func TestKilledScanResumes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 900, simweb.Config{Seed: 2, Shares: fewWaits})
+	out := filepath.Join(t.TempDir(), "out")
+	flags := []string{"--part-rows", "60", "--rate", "400"}
+	for _, enough := range []int{2, 6} {
+		p := w.scan(t, out, flags...)
+		p.await(t, fmt.Sprintf("%d commits", enough), func() bool { return commits(out) >= enough })
+		p.signal(t, syscall.SIGKILL)
+		p.exits(t, -1)
+	}
+	p := w.scan(t, out, flags...)
+	p.exits(t, 0)
+	p.says(t, "msg=resuming scan=s already_kept=")
+	consistent(t, out, w.holds(t, out))
+}
+
+// TestInterruptKeepsWhatIsFinished interrupts a scan, twice, and resumes it. Every host is asked once in all.
+func TestInterruptKeepsWhatIsFinished(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 600, simweb.Config{Seed: 3, Only: []string{"ok"}})
+	out := filepath.Join(t.TempDir(), "out")
+	asked := func() int64 { return w.web.Stats().Requests }
+	for _, end := range []struct {
+		signal os.Signal
+		code   int
+	}{{os.Interrupt, 130}, {syscall.SIGTERM, 143}} {
+		before := asked()
+		p := w.scan(t, out, "--rate", "300")
+		p.await(t, "requests", func() bool { return asked() >= before+30 })
+		p.signal(t, end.signal)
+		p.exits(t, end.code)
+		p.says(t, "finishing what is being asked; once more to abort", "interrupted; everything finished so far is kept, and the same command resumes scan s")
+		scan, err := latest(t.Context(), out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := int64(0)
+		for _, c := range scan.Commits {
+			rows += c.Rows
+		}
+		if rows != asked() || scan.Manifest.State != sink.Running {
+			t.Errorf("%d rows are kept of %d hosts asked, and the scan is %s", rows, asked(), scan.Manifest.State)
+		}
+	}
+	kept := asked()
+	p := w.scan(t, out)
+	p.exits(t, 0)
+	p.says(t, "msg=resuming scan=s already_kept="+strconv.FormatInt(kept, 10))
+	w.holds(t, out)
+	if asked() != 600 {
+		t.Errorf("600 hosts were asked %d times", asked())
+	}
+}
+
+// TestSecondInterruptAborts has a scan wait for a host that keeps silent: the first interrupt waits for it too, the
+// second does not.
+func TestSecondInterruptAborts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3, simweb.Config{Seed: 4, Only: []string{"silent"}})
+	out := filepath.Join(t.TempDir(), "out")
+	p := w.scan(t, out, "--timeout", "50s")
+	p.await(t, "connections", func() bool { return w.web.Stats().Accepts >= 3 })
+	p.signal(t, os.Interrupt)
+	p.await(t, "word of the first interrupt", func() bool { return strings.Contains(p.stderr.String(), "once more to abort") })
+	second := time.Now()
+	p.signal(t, os.Interrupt)
+	p.exits(t, 130)
+	if took := time.Since(second); took > 10*time.Second {
+		t.Errorf("aborting took %v", took)
+	}
+	p.says(t, "aborted; what was committed is kept")
+	if n := commits(out); n != 0 {
+		t.Errorf("%d commits of hosts that were cut off", n)
+	}
+}
+
+// TestDemoIsTrue runs the demonstration, whose dataset must be what its truth file says.
+func TestDemoIsTrue(t *testing.T) {
+	t.Parallel()
+	out := filepath.Join(t.TempDir(), "demo")
+	// The seed is one whose first hosts have no silent one among them, which would only cost time.
+	c := exec.Command("bulkscan", "demo", "--origins", "300", "--seed", "10", "-o", out)
+	var stdout, stderr bytes.Buffer
+	c.Stdout, c.Stderr = &stdout, &stderr
+	if err := c.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, &stderr)
+	}
+	for _, text := range []string{"Scan demo", "complete", "Most blocked AI tokens", "300 origins in", "truth.jsonl"} {
+		if !strings.Contains(stdout.String(), text) {
+			t.Errorf("nothing of %q in\n%s", text, &stdout)
+		}
+	}
+	scan, err := latest(t.Context(), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustBeTrue(t, scan, filepath.Join(out, demoTruth))
+}

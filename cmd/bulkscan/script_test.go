@@ -1,0 +1,449 @@
+package main
+
+import (
+	"archive/zip"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/bulkscan/bulkscan/bench/simweb"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink"
+)
+
+// TestMain makes the test binary bulkscan itself when it is called by that name, which it is through $PATH.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"bulkscan": main})
+}
+
+// TestScript runs the scripts of testdata/script, one behaviour each. Every script has a simulated web of its own, to
+// which its environment leads: a plain `bulkscan scan list.txt` asks it, by names like `not-found.zoo.test`
+// (`go run ./bench/cmd/simweb --behaviours` lists them). README.md beside the scripts has their commands.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:   filepath.Join("testdata", "script"),
+		Setup: setupScript,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"asked":   cmdAsked,
+			"await":   cmdAwait,
+			"bytes":   cmdBytes,
+			"cut":     cmdCut,
+			"exits":   cmdExits,
+			"heard":   cmdHeard,
+			"hosts":   cmdHosts,
+			"json":    cmdJSON,
+			"lines":   cmdLines,
+			"pack":    cmdPack,
+			"plain":   cmdPlain,
+			"rows":    cmdRows,
+			"matches": cmdMatches,
+		},
+	})
+}
+
+// around is what a script has around it.
+type around struct {
+	web   *simweb.Web
+	heard *heard
+}
+
+// heard is a server that remembers how it was asked, and answers with what a terminal must never see.
+type heard struct {
+	mu     sync.Mutex
+	agents []string
+}
+
+// hostile is a file whose every field tries something: to colour, to clear the screen, to reverse the reading order, to
+// end a string, to ring.
+const hostile = "User-agent: evil\x1b[31mbot\nDisallow: /\x1b]0;owned\x07\n\nUser-agent: *\nDisallow: /\u202egnp.exe\n" +
+	"Sitemap: https://a.test/\x1b[2J\u2066x\nUn\x00known: \x00\u009b31mvalue\nLicense: \u202eevil\nContent-Signal: ai-train=no\x9b\n"
+
+func (h *heard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	h.agents = append(h.agents, r.UserAgent())
+	h.mu.Unlock()
+	w.Header()["Server"] = []string{"evil\x1b[31m\u202eserver"}
+	_, _ = io.WriteString(w, hostile) // a client that leaves is no matter of the test
+}
+
+// setupScript starts the web, and sets the variables that lead there.
+func setupScript(env *testscript.Env) error {
+	web, err := simweb.Start(context.Background(), simweb.Config{Seed: 1, Addresses: 4, Bodies: 64, Slow: 100 * time.Millisecond})
+	if err != nil {
+		return err
+	}
+	env.Defer(web.Close)
+	h := &heard{}
+	server := httptest.NewServer(h)
+	env.Defer(server.Close)
+	env.Values["around"] = &around{web, h}
+
+	ca := filepath.Join(env.WorkDir, "ca.pem")
+	if err := os.WriteFile(ca, web.CAPEM(), 0o644); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(env.WorkDir, "hearer"), []byte(server.URL+"\n"), 0o644); err != nil {
+		return err
+	}
+	connect := web.ConnectTo()
+	for name, value := range map[string]string{
+		// By name, for scripts that are about these flags.
+		"RESOLVER": web.DNSAddr().String(), "CONNECT_HTTP": connect[0], "CONNECT_TLS": connect[1], "CA": ca, "HEARER": server.URL, "CRLF": "\r\n", "ESC": "\x1b",
+		// For all others.
+		"BULKSCAN_RESOLVER": web.DNSAddr().String(), "BULKSCAN_CONNECT_TO": strings.Join(connect, " "), "BULKSCAN_ALLOW_PRIVATE": "true",
+		"BULKSCAN_HOST_RATE": "0", "BULKSCAN_IP_RATE": "0", "BULKSCAN_RETRY_AFTER": "0s", "BULKSCAN_CONCURRENCY": "20",
+		"BULKSCAN_PROGRESS": "none",
+		"TMPDIR":            env.Getenv("WORK"),
+	} {
+		env.Setenv(name, value)
+	}
+	return nil
+}
+
+func of(ts *testscript.TestScript) *around { return ts.Value("around").(*around) }
+
+// cmdExits runs a program, and holds its exit code against what is expected: `exits 2 bulkscan scan --nonsense`.
+func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM ARG…")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got, err := 0, ts.Exec(args[1], args[2:]...)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// cmdAsked holds against an expectation how many requests the web has had since it started.
+func cmdAsked(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: asked N")
+	}
+	if got := strconv.FormatInt(of(ts).web.Stats().Requests, 10); got != args[0] {
+		ts.Fatalf("the web has had %s requests, want %s", got, args[0])
+	}
+}
+
+// cmdAwait waits until a file exists.
+func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: await FILE")
+	}
+	path := ts.MkAbs(args[0])
+	if !eventually(func() bool { _, err := os.Stat(path); return err == nil }) {
+		ts.Fatalf("%s did not appear", args[0])
+	}
+}
+
+// eventually polls a condition until it holds, and reports whether it came to that in reasonable time.
+func eventually(holds func() bool) bool {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if holds() {
+			return true
+		}
+	}
+	return holds()
+}
+
+// cmdBytes writes a file from Go's notation of a string, for bytes that a script cannot hold.
+func cmdBytes(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: bytes FILE TEXT")
+	}
+	text, err := strconv.Unquote(`"` + args[1] + `"`)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o644))
+}
+
+// cmdCut shortens a file by so many bytes.
+func cmdCut(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: cut FILE BYTES")
+	}
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(ts.ReadFile(args[0]))[:len(ts.ReadFile(args[0]))-n], 0o644))
+}
+
+// cmdHeard prints the User-Agent of every request to $HEARER.
+func cmdHeard(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: heard")
+	}
+	h := of(ts).heard
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, agent := range h.agents {
+		fmt.Fprintln(ts.Stdout(), agent)
+	}
+}
+
+// cmdHosts writes a list of hosts that are well, with ranks.
+func cmdHosts(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: hosts N FILE")
+	}
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "%d,h%d.ok.zoo.test\n", i+1, i+1)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(b.String()), 0o644))
+}
+
+// cmdLines holds against an expectation how many lines a file has.
+func cmdLines(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: lines N FILE")
+	}
+	if got := strconv.Itoa(strings.Count(ts.ReadFile(args[1]), "\n")); got != args[0] {
+		ts.Fatalf("%s has %s lines, want %s", args[1], got, args[0])
+	}
+}
+
+// cmdMatches holds against an expectation how many files a pattern has.
+func cmdMatches(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: matches N PATTERN")
+	}
+	found, err := filepath.Glob(ts.MkAbs(args[1]))
+	ts.Check(err)
+	if strconv.Itoa(len(found)) != args[0] {
+		ts.Fatalf("%d files match %s, want %s: %v", len(found), args[1], args[0], found)
+	}
+}
+
+// cmdPack compresses a file by what the new name ends with.
+func cmdPack(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: pack FILE FILE.gz|FILE.zst|FILE.zip")
+	}
+	var b bytes.Buffer
+	var w io.WriteCloser
+	var err error
+	switch end := filepath.Ext(args[1]); end {
+	case ".gz":
+		w = gzip.NewWriter(&b)
+	case ".zst":
+		w, err = zstd.NewWriter(&b)
+		ts.Check(err)
+	case ".zip":
+		archive := zip.NewWriter(&b)
+		member, err := archive.Create(args[0])
+		ts.Check(err)
+		w = struct {
+			io.Writer
+			io.Closer
+		}{member, archive}
+	default:
+		ts.Fatalf("cannot pack as %q", end)
+	}
+	_, err = io.WriteString(w, ts.ReadFile(args[0]))
+	ts.Check(err)
+	ts.Check(w.Close())
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), b.Bytes(), 0o644))
+}
+
+// cmdPlain holds that what a program printed can do nothing to a terminal.
+func cmdPlain(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: plain stdout|stderr|FILE …")
+	}
+	for _, name := range args {
+		text := ts.ReadFile(name)
+		if !utf8.ValidString(text) {
+			ts.Fatalf("%s is not valid UTF-8", name)
+		}
+		for i, r := range text {
+			if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
+				ts.Fatalf("%s has %U: %q", name, r, text[max(0, i-20):min(len(text), i+20)])
+			}
+		}
+	}
+}
+
+// cmdRows prints columns of a dataset's table, a row a line, by the order of seq.
+func cmdRows(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: rows DIR TABLE COLUMN,…")
+	}
+	scan, err := latest(context.Background(), ts.MkAbs(args[0]))
+	ts.Check(err)
+	columns := strings.Split(args[2], ",")
+	var lines []string
+	switch args[1] {
+	case sink.TableSites:
+		lines, err = tableLines[sink.SiteRow](scan, args[1], columns)
+	case sink.TableVerdicts:
+		lines, err = tableLines[sink.VerdictRow](scan, args[1], columns)
+	case sink.TableEvidence:
+		lines, err = tableLines[sink.EvidenceRow](scan, args[1], columns)
+	case sink.TableBodies:
+		lines, err = tableLines[sink.BodyRow](scan, args[1], columns)
+	default:
+		ts.Fatalf("no table %s", args[1])
+	}
+	ts.Check(err)
+	for _, line := range lines {
+		fmt.Fprintln(ts.Stdout(), line)
+	}
+}
+
+// latest opens the scan of a dataset that started last.
+func latest(ctx context.Context, dir string) (*sink.Scan, error) {
+	st, err := store.NewDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	scans, err := sink.Scans(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	if len(scans) == 0 {
+		return nil, fmt.Errorf("no scan in %s", dir)
+	}
+	return sink.ReadScan(ctx, st, scans[len(scans)-1].ScanID)
+}
+
+// tableLines reads the rows of a table as lines.
+func tableLines[T any](scan *sink.Scan, table string, columns []string) ([]string, error) {
+	type line struct {
+		seq  int64
+		text string
+	}
+	var lines []line
+	for row, err := range sink.Rows[T](context.Background(), scan, table) {
+		if err != nil {
+			return nil, err
+		}
+		v := reflect.ValueOf(row).Elem()
+		cells := make([]string, len(columns))
+		for i, name := range columns {
+			f := column(v, name)
+			if !f.IsValid() {
+				return nil, fmt.Errorf("table %s has no column %s", table, name)
+			}
+			if f.Kind() == reflect.Pointer && !f.IsNil() {
+				f = f.Elem()
+			}
+			cells[i] = fmt.Sprint(f.Interface())
+			if f.Kind() == reflect.Pointer || cells[i] == "" {
+				cells[i] = "-"
+			}
+		}
+		l := line{text: strings.Join(cells, " ")}
+		if seq := column(v, "seq"); seq.IsValid() {
+			l.seq = seq.Int()
+		}
+		lines = append(lines, l)
+	}
+	slices.SortStableFunc(lines, func(a, b line) int { return int(a.seq - b.seq) })
+	texts := make([]string, len(lines))
+	for i := range lines {
+		texts[i] = lines[i].text
+	}
+	return texts, nil
+}
+
+// column finds a row's field by the name of its column.
+func column(row reflect.Value, name string) reflect.Value {
+	for i := range row.NumField() {
+		if tag, _, _ := strings.Cut(row.Type().Field(i).Tag.Get("parquet"), ","); tag == name {
+			return row.Field(i)
+		}
+	}
+	return reflect.Value{}
+}
+
+// cmdJSON prints fields of every JSON value in a file, or of every element where the file is one list; lines are sorted.
+// A path goes down by dots, len is the length of a list.
+func cmdJSON(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: json FILE PATH,…")
+	}
+	var values []any
+	d := json.NewDecoder(bufio.NewReader(strings.NewReader(ts.ReadFile(args[0]))))
+	d.UseNumber()
+	for {
+		var v any
+		err := d.Decode(&v)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		ts.Check(err)
+		if list, ok := v.([]any); ok {
+			values = append(values, list...)
+		} else {
+			values = append(values, v)
+		}
+	}
+	var lines []string
+	for _, v := range values {
+		var cells []string
+		for path := range strings.SplitSeq(args[1], ",") {
+			field, err := descend(v, strings.Split(path, "."))
+			ts.Check(err)
+			cells = append(cells, fmt.Sprint(field))
+		}
+		lines = append(lines, strings.Join(cells, " "))
+	}
+	slices.Sort(lines)
+	for _, line := range lines {
+		fmt.Fprintln(ts.Stdout(), line)
+	}
+}
+
+func descend(v any, path []string) (any, error) {
+	for _, step := range path {
+		switch at := v.(type) {
+		case map[string]any:
+			next, ok := at[step]
+			if !ok {
+				return nil, fmt.Errorf("no field %s", step)
+			}
+			v = next
+		case []any:
+			if step == "len" {
+				v = len(at)
+				continue
+			}
+			i, err := strconv.Atoi(step)
+			if err != nil || i >= len(at) {
+				return nil, fmt.Errorf("no element %s in a list of %d", step, len(at))
+			}
+			v = at[i]
+		default:
+			return nil, fmt.Errorf("nothing below %v for %s", v, step)
+		}
+	}
+	return v, nil
+}
