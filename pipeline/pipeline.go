@@ -38,9 +38,9 @@ type Entry struct {
 	Label  string // "" where the list has none
 }
 
-// Source yields the list. Next returns io.EOF at its end; any other error ends the run, with everything before it kept.
-// Run waits for a Next that blocks, also after Stop: who stops a run should wake it, and the error with which it then ends
-// is no failure. It is called from one goroutine.
+// Source yields the list. Next returns io.EOF at its end; any other error ends the list there: everything before it is
+// asked and kept, and Run returns the error. Run waits for a Next that blocks, also after Stop: who stops a run should
+// wake it, and the error with which it then ends is no failure. Next is called from one goroutine.
 type Source interface {
 	Next() (Entry, error)
 }
@@ -244,11 +244,14 @@ func (r *run) end() error {
 	return nil
 }
 
-// fail ends the run for an error of ours: the feed stops, later stages go on draining. The first error counts.
+// fail ends the run for an error of ours: the feed stops, later stages go on draining.
 func (r *run) fail(err error) {
-	r.failOnce.Do(func() { r.failure = err })
+	r.note(err)
 	r.Stop()
 }
+
+// note keeps the error with which the run will end. The first counts.
+func (r *run) note(err error) { r.failOnce.Do(func() { r.failure = err }) }
 
 // feed reads the list until its end or Stop.
 func (r *run) feed() error {
@@ -271,7 +274,8 @@ func (r *run) feed() error {
 			select {
 			case <-r.stop: // who stops a run may have closed its list to wake us
 			default:
-				r.fail(fmt.Errorf("cannot read the list: %w", err))
+				// No reason to stop: what was read is asked and kept, and then the error is told.
+				r.note(fmt.Errorf("cannot read the list: %w", err))
 			}
 			return nil
 		}

@@ -502,8 +502,8 @@ func TestErrorsOfTheRunSurfaceOnce(t *testing.T) {
 	broken = errors.New("bad archive")
 	s = &shelf{}
 	_, err = scan(t, Config{Concurrency: 10}, &web{latency: time.Second}, &list{hosts: hosts(10, "h%d.example.com"), err: broken}, s, nil)
-	if !errors.Is(err, broken) {
-		t.Errorf("a failing list: ended with %v; want %v", err, broken)
+	if !errors.Is(err, broken) || len(s.sites) != 10 {
+		t.Errorf("a failing list: ended with %v, %d kept; want %v, and all 10 before it", err, len(s.sites), broken)
 	}
 }
 

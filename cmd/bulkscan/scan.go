@@ -203,7 +203,10 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []sink.Setting, pat
 		return j.describe(ctx)
 	}
 	// The lists come first: one that cannot be read should leave no dataset behind.
-	if err := j.openReader(ctx); err != nil {
+	reading, stopReading := context.WithCancel(ctx)
+	defer stopReading()
+	j.stopReading = stopReading
+	if err := j.openReader(reading); err != nil {
 		return err
 	}
 	if err := j.openSink(ctx, config); err != nil {
@@ -371,6 +374,8 @@ type job struct {
 	rejects *sink.Rejects
 	lines   *sink.JSONLines // nil but with -o -
 	reader  *inputs.Reader
+
+	stopReading context.CancelFunc // makes the reader give up
 }
 
 // close gives back what is still open. What matters has been closed, and its errors looked at, before.
@@ -501,7 +506,10 @@ func (j *job) run(parent context.Context) error {
 		keep, cfg.Skip = j.writer, j.writer.Done
 	}
 	p := pipeline.New(cfg, source{j.reader}, j.fetch, audit.New(j.registry), keep)
-	ctx, code, endSignals := j.interrupts(parent, p.Stop)
+	ctx, code, endSignals := j.interrupts(parent, func() {
+		p.Stop()
+		j.stopReading() // which may be waiting for a line that never comes
+	})
 	defer endSignals()
 
 	err := j.watch(ctx, p)
@@ -552,21 +560,23 @@ func (j *job) commit(ctx context.Context, complete bool) error {
 	if j.writer == nil {
 		return j.lines.Close(ctx)
 	}
-	if err := j.rejects.Close(ctx); err != nil {
+	err := j.rejects.Close(ctx)
+	if complete && err == nil {
+		err = j.complete(ctx)
+	}
+	// Also after an error what was gathered is committed: the scan goes on from there.
+	return errors.Join(err, j.writer.Close(ctx))
+}
+
+// complete makes the scan one whose list was read to its end.
+func (j *job) complete(ctx context.Context) error {
+	if err := j.writer.Flush(ctx); err != nil {
 		return err
 	}
-	if complete {
-		if err := j.writer.Flush(ctx); err != nil {
-			return err
-		}
-		if err := j.statistics(ctx); err != nil {
-			return err
-		}
-		if err := j.writer.Complete(ctx); err != nil {
-			return err
-		}
+	if err := j.statistics(ctx); err != nil {
+		return err
 	}
-	return j.writer.Close(ctx)
+	return j.writer.Complete(ctx)
 }
 
 // judgeRun says in one line what came of the scan, and whether it kept to the bound that the user set.
