@@ -584,6 +584,9 @@ func (j *job) judgeRun(p *pipeline.Progress) error {
 	kept := p.Kept.Load()
 	stats := j.reader.Stats()
 	took := time.Since(j.begun)
+	if stats.Entries == 0 {
+		j.log.Warn("no origin on the list", "lines", stats.Lines, "rejected_lines", stats.Rejects, "remedy", "look at --dry-run, --format and --column")
+	}
 	j.log.Info("done",
 		"kept", kept, "already_kept", p.Skipped.Load(), "rejected_lines", stats.Rejects, "duplicates", stats.Duplicates,
 		"took", took.Round(time.Millisecond), "per_second", int(float64(kept)/took.Seconds()), "peak_memory_mb", peakMemory()>>20)
