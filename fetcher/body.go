@@ -298,7 +298,8 @@ func readSome(src io.Reader, p []byte) (int, error) {
 	return 0, io.ErrNoProgress
 }
 
-// wholeLines drops the unfinished last line of a body that was cut: half of `Disallow: /private` may be `Disallow: /`.
-func wholeLines(body []byte) []byte {
+// WholeLines drops the unfinished last line of a body that was cut: half of `Disallow: /private` may be `Disallow: /`.
+// The result is a part of body.
+func WholeLines(body []byte) []byte {
 	return body[:bytes.LastIndexAny(body, "\r\n")+1]
 }

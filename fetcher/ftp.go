@@ -65,7 +65,7 @@ func (w *wire) runFTP(ctx context.Context, x *exchange.Exchange) (at stage, err 
 		return at, err
 	}
 	if cut {
-		body = wholeLines(body)
+		body = WholeLines(body)
 	}
 	r.Status = 200
 	r.Body, r.BodyFrom, r.Truncated = body, m, cut

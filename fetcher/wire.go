@@ -302,7 +302,7 @@ func (w *wire) readBody(ctx context.Context, r *exchange.Response) (err error) {
 		return err
 	}
 	if cut {
-		body = wholeLines(body)
+		body = WholeLines(body)
 	}
 	r.Body, r.BodyFrom, r.Truncated = body, m, cut
 	return nil

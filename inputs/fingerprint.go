@@ -22,18 +22,25 @@ func (f Fingerprint) String() string { return hex.EncodeToString(f[:]) }
 // FingerprintOf reads the files as they lie (compressed ones stay so) and returns the SHA-256 of their SHA-256 sums.
 // Standard input cannot be read twice: Spool it and name the file.
 func FingerprintOf(ctx context.Context, paths []string) (Fingerprint, error) {
-	all := sha256.New()
+	all, _, err := Fingerprints(ctx, paths)
+	return all, err
+}
+
+// Fingerprints reads the files once, and returns what FingerprintOf gives for all of them together, and for each alone.
+func Fingerprints(ctx context.Context, paths []string) (all Fingerprint, each []Fingerprint, err error) {
+	together := sha256.New()
 	for _, path := range paths {
 		if path == "-" {
-			return Fingerprint{}, errors.New("cannot fingerprint standard input: it can be read only once")
+			return Fingerprint{}, nil, errors.New("cannot fingerprint standard input: it can be read only once")
 		}
 		sum, err := sumFile(ctx, path)
 		if err != nil {
-			return Fingerprint{}, err
+			return Fingerprint{}, nil, err
 		}
-		all.Write(sum)
+		together.Write(sum)
+		each = append(each, sha256.Sum256(sum))
 	}
-	return Fingerprint(all.Sum(nil)), nil
+	return Fingerprint(together.Sum(nil)), each, nil
 }
 
 func sumFile(ctx context.Context, path string) (sum []byte, err error) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/fetcher"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/pipeline"
@@ -65,7 +65,7 @@ func (a *app) check(ctx context.Context, f *fetchFlags, arg string) (audit.Resul
 		site.Fetch.Outcome, site.Fetch.Status = exchange.Answered, 200
 		site.Fetch.Body = body[:min(len(body), f.maxBody)]
 		if site.Fetch.Truncated = len(body) > f.maxBody; site.Fetch.Truncated {
-			site.Fetch.Body = site.Fetch.Body[:bytes.LastIndexAny(site.Fetch.Body, "\r\n")+1]
+			site.Fetch.Body = fetcher.WholeLines(site.Fetch.Body)
 		}
 		auditor.Judge(site)
 		return audit.Explain(site), nil

@@ -363,11 +363,11 @@ type job struct {
 	fetch    *fetcher.Fetcher
 	begun    time.Time
 
-	names       []string // of the lists, as given
-	paths       []string // of the files that are read: standard input is spooled
-	spooled     []string // of them, those to be deleted at the end
-	fingerprint string   // of all lists, hexadecimal; "" where nothing is resumed
-	scanID      string
+	names        []string             // of the lists, as given
+	paths        []string             // of the files that are read: standard input is spooled
+	spooled      []string             // of them, those to be deleted at the end
+	fingerprints []inputs.Fingerprint // of each list; nil where nothing is resumed
+	scanID       string
 
 	store   store.Store
 	writer  *sink.Writer // nil with -o -
@@ -416,14 +416,14 @@ func (j *job) openLists(ctx context.Context, paths []string) error {
 		j.paths[i] = spooled
 		j.spooled = append(j.spooled, spooled)
 	}
-	fingerprint, err := inputs.FingerprintOf(ctx, j.paths)
+	all, each, err := inputs.Fingerprints(ctx, j.paths)
 	if err != nil {
 		return err
 	}
-	j.fingerprint = fingerprint.String()
+	j.fingerprints = each
 	j.scanID = j.flags.scanID
 	if j.scanID == "" {
-		j.scanID = fmt.Sprintf("%s-%s", strings.ReplaceAll(j.date(), "-", ""), j.fingerprint[:6])
+		j.scanID = fmt.Sprintf("%s-%s", strings.ReplaceAll(j.date(), "-", ""), all.String()[:6])
 	}
 	return nil
 }
@@ -472,11 +472,7 @@ func (j *job) openSink(ctx context.Context, config []sink.Setting) error {
 		j.lines = sink.NewJSONLines(j.stdout, o)
 		return nil
 	}
-	for i, path := range j.paths {
-		fingerprint, err := inputs.FingerprintOf(ctx, []string{path})
-		if err != nil {
-			return err
-		}
+	for i, fingerprint := range j.fingerprints {
 		o.Inputs = append(o.Inputs, sink.Input{Name: j.names[i], Fingerprint: fingerprint.String()})
 	}
 	dir, err := store.NewDir(j.flags.out)
