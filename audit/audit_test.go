@@ -566,30 +566,36 @@ func TestOwnRegistry(t *testing.T) {
 	}
 }
 
-// A file that names ever other combinations of large groups is judged within the bound, known tokens exactly.
+// A file that names ever other combinations of large groups is judged within the bound, known tokens exactly. Where no
+// path has to be tried there is nothing to bound.
 func TestSurveyBudget(t *testing.T) {
-	var b strings.Builder
-	for i := range 400 {
-		fmt.Fprintf(&b, "User-agent: x%c%c\n", 'a'+i/26, 'a'+i%26)
-	}
-	b.WriteString("User-agent: GPTBot\n")
-	b.WriteString(strings.Repeat("Disallow: /some/folder\n", 10_000))
-	for i := range 400 {
-		fmt.Fprintf(&b, "User-agent: x%c%c\nDisallow: /%d\n", 'a'+i/26, 'a'+i%26, i)
-	}
-	s := answered(b.String())
-	limited := 0
-	for _, v := range s.Report.Verdicts {
-		if v.Limited {
-			limited++
-			if v.Decision != Partial || v.ID >= 0 {
-				t.Fatalf("%s is limited and %v", v.Token, v.Decision)
+	f := func(shared string, mayBeLimited bool) {
+		t.Helper()
+		var b strings.Builder
+		for i := range 400 {
+			fmt.Fprintf(&b, "User-agent: x%c%c\n", 'a'+i/26, 'a'+i%26)
+		}
+		b.WriteString("User-agent: GPTBot\n")
+		b.WriteString(strings.Repeat(shared, 10_000))
+		for i := range 400 {
+			fmt.Fprintf(&b, "User-agent: x%c%c\nDisallow: /%d\n", 'a'+i/26, 'a'+i%26, i)
+		}
+		s := answered(b.String())
+		limited := 0
+		for _, v := range s.Report.Verdicts {
+			if v.Limited {
+				limited++
+				if v.Decision != Partial || v.ID >= 0 {
+					t.Fatalf("%s is limited and %v", v.Token, v.Decision)
+				}
 			}
 		}
+		if len(s.Report.Verdicts) != 402 || (limited > 0) != mayBeLimited || limited > 390 {
+			t.Errorf("%q: %d rows, %d limited", shared, len(s.Report.Verdicts), limited)
+		}
 	}
-	if len(s.Report.Verdicts) != 402 || limited == 0 || limited > 390 {
-		t.Errorf("%d rows, %d limited", len(s.Report.Verdicts), limited)
-	}
+	f("Allow: /some/folder\n", true)
+	f("Disallow: /some/folder\n", false)
 }
 
 func TestResetGivesMemoryBack(t *testing.T) {
@@ -602,7 +608,7 @@ func TestResetGivesMemoryBack(t *testing.T) {
 		t.Fatalf("%d rows", len(s.Report.Verdicts))
 	}
 	s.Reset()
-	if cap(s.Report.Verdicts) != 0 || cap(s.Report.scratch.agents) != 0 || cap(s.Report.scratch.table) > keepBytes/4 {
+	if cap(s.Report.Verdicts) != 0 || cap(s.Report.scratch.agents) != 0 {
 		t.Error("Reset keeps what a freak needed")
 	}
 }

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
@@ -204,7 +203,7 @@ func (r *recordReader) userAgent(rec *parser.Record) {
 		r.validAgent = int(rec.Line)
 	}
 
-	agent := r.Robots.Find(view(strictName(rec.Value)))
+	agent := r.Robots.Find(view(parser.AgentName(rec.Value, r.Robots.Dialect())))
 	lenient := -1
 	if agent < 0 || agent != r.Robots.Star() && r.agents[agent].id < 0 {
 		lenient = r.secondReading(rec.Value)
@@ -220,30 +219,9 @@ func (r *recordReader) userAgent(rec *parser.Record) {
 	}
 }
 
-// strictName returns the part of a user-agent value that names somebody, as the parser reads it: `*` alone or before
-// white space, or the leading product token, which may be empty.
-func strictName(value []byte) []byte {
-	if len(value) == 1 && value[0] == '*' || len(value) > 1 && value[0] == '*' && bytes.IndexByte([]byte(blanks), value[1]) >= 0 {
-		return value[:1]
-	}
-	return value[:tokens.ProductTokenLen(value)]
-}
-
-// blanks is white space as the parser trims it, within a line.
-const blanks = " \t\v\f"
-
-// secondReading returns the registry token that a value means although the strict reading knows none, or -1: the whole
-// value is compared to names and aliases, then what stands before a `/` or `;`, then before white space.
+// secondReading returns the registry token that a value means although the strict reading knows none, or -1.
 func (r *recordReader) secondReading(value []byte) int {
-	for _, stop := range [...]string{"", "/;", blanks} {
-		name := value
-		if stop != "" {
-			end := bytes.IndexAny(value, stop)
-			if end < 0 {
-				continue
-			}
-			name = bytes.TrimRight(value[:end], blanks)
-		}
+	for _, name := range parser.LenientNames(value) {
 		if i := r.reg.LookupBytes(name); i >= 0 {
 			return i
 		}

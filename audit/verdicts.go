@@ -1,14 +1,13 @@
 package audit
 
 import (
-	"hash/maphash"
 	"slices"
 
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// This file says what each token may do. Agents that the same groups name share one policy, which is surveyed once;
-// a registry token follows an agent of the file, and so one of the few policies.
+// This file says what each token may do. The parser surveys each set of groups once, whoever they name; a registry token
+// follows an agent of the file, and so one of the few sets.
 
 // scratch is what Judge needs beside the Report, in memory that is used again.
 type scratch struct {
@@ -25,30 +24,12 @@ type scratch struct {
 	groups   []uint32            // of a lenient token
 	text     []byte              // agents' names in lower case
 	long     map[string]struct{} // those of them that were cut, or may have been
-
-	policies []policy
-	policyOf []int32 // by agent: index into policies + 1, 0 where not asked yet
-	table    []int32 // hash table of policies by groups: index + 1; length a power of two
-	budget   int     // records that may still be surveyed
 }
-
-// policy is what some groups, merged, amount to.
-type policy struct {
-	groups []uint32
-	survey parser.Survey
-}
-
-// maxSurveyed is how many records are surveyed in one file, over all its distinct policies. A file has to name
-// thousands of agents in ever other combinations of large groups to need more; the agents behind the bound are partial,
-// and Limited. Known tokens come first.
-const maxSurveyed = 1 << 20
 
 func (c *scratch) reset() {
 	*c = scratch{
 		agents: trimmed(c.agents), own: c.own, byToken: c.byToken, lenient: c.lenient[:0], mentions: trimmed(c.mentions),
 		listed: trimmed(c.listed), groups: trimmed(c.groups), text: trimmed(c.text),
-		policies: trimmed(c.policies), policyOf: trimmed(c.policyOf), table: trimmed(c.table),
-		budget: maxSurveyed,
 	}
 }
 
@@ -72,10 +53,7 @@ var star = []byte("*")
 // judgeTokens makes the verdicts by rules: rows for `*`, for the agents named, for registry tokens that reach one by
 // fallback, and for those that only the second reading finds; and the lists of registry tokens.
 func (a *Auditor) judgeTokens(s *Site) {
-	r, c := &s.Report, &s.Report.scratch
-	c.policyOf = refill(c.policyOf, s.Robots.Agents(), 0)
-	c.sizeTable(s.Robots.Agents())
-
+	r := &s.Report
 	a.starRow(s)
 	firstRow := len(r.Verdicts)
 	a.registryTokens(s)
@@ -116,8 +94,7 @@ func (a *Auditor) registryTokens(s *Site) {
 		if agent < 0 {
 			continue
 		}
-		p := s.policy(agent)
-		switch Decision(p.survey.Verdict) {
+		switch Decision(s.Robots.AgentSurvey(agent).Verdict) {
 		case Blocked:
 			r.Blocked = append(r.Blocked, uint16(id))
 		case Partial:
@@ -227,7 +204,7 @@ func (a *Auditor) lenientRows(s *Site) {
 			slices.Sort(c.groups)
 		}
 		c.groups = slices.Compact(c.groups)
-		survey := c.survey(&s.Robots, c.groups)
+		survey := s.Robots.Survey(c.groups)
 		v := verdictOf(&survey, t.belongings)
 		v.Token, v.ID, v.Via, v.Line, v.Lenient = a.names[t.id], int(t.id), ViaOwn, int(t.line), true
 		r.Verdicts = append(r.Verdicts, v)
@@ -240,7 +217,8 @@ func (s *Site) verdict(agent int) Verdict {
 	if agent < 0 {
 		return Verdict{RootAllowed: true}
 	}
-	v := verdictOf(&s.policy(agent).survey, s.Report.scratch.agents[agent].belongings)
+	survey := s.Robots.AgentSurvey(agent)
+	v := verdictOf(&survey, s.Report.scratch.agents[agent].belongings)
 	v.Line = s.Robots.Agent(agent).Line
 	return v
 }
@@ -257,71 +235,10 @@ func verdictOf(p *parser.Survey, b belongings) Verdict {
 // the disallows and no allow line at all is "all", any other disallow that is not empty "some".
 func dpiOf(p *parser.Survey) DPI {
 	switch {
-	case p.HasDisallowRoot && p.PlainAllow == 0:
+	case p.HasDisallowRoot && !p.PlainAllow:
 		return DPIAll
-	case p.PlainDisallow > 0:
+	case p.PlainDisallow:
 		return DPISome
 	}
 	return DPINone
-}
-
-// policy returns what the agent's groups amount to. It is worked out once for all agents of the same groups. The
-// pointer is valid until the next call.
-func (s *Site) policy(agent int) *policy {
-	c := &s.Report.scratch
-	if c.policyOf[agent] == 0 {
-		c.policyOf[agent] = c.intern(&s.Robots, s.Robots.AgentGroups(agent))
-	}
-	return &c.policies[c.policyOf[agent]-1]
-}
-
-// sizeTable makes the hash table at least twice as long as there are agents, and empty.
-func (c *scratch) sizeTable(agents int) {
-	size := 16
-	for size < 2*agents {
-		size *= 2
-	}
-	c.table = refill(c.table, size, 0)
-	c.policies = c.policies[:0]
-}
-
-// intern returns the index + 1 of the policy of these groups.
-func (c *scratch) intern(f *parser.File, groups []uint32) int32 {
-	mask := uint64(len(c.table) - 1)
-	for slot := hashGroups(groups) & mask; ; slot = (slot + 1) & mask {
-		i := c.table[slot]
-		if i == 0 {
-			c.policies = append(c.policies, policy{groups, c.survey(f, groups)})
-			c.table[slot] = int32(len(c.policies))
-			return c.table[slot]
-		}
-		if slices.Equal(c.policies[i-1].groups, groups) {
-			return i
-		}
-	}
-}
-
-// secret keeps files from being built whose sets of groups all fall into one place of the table.
-var secret = maphash.Bytes(maphash.MakeSeed(), []byte("policies")) | 1
-
-func hashGroups(groups []uint32) uint64 {
-	h := secret
-	for _, g := range groups {
-		h = (h ^ uint64(g)) * 0x9E3779B97F4A7C15
-		h ^= h >> 29
-		h *= secret
-	}
-	return h ^ h>>32
-}
-
-// survey is parser.Survey within the budget of records.
-func (c *scratch) survey(f *parser.File, groups []uint32) parser.Survey {
-	for _, g := range groups {
-		start, end := f.GroupRecords(g)
-		c.budget -= end - start
-	}
-	if c.budget < 0 {
-		return parser.Survey{Verdict: parser.SitePartial, Limited: true}
-	}
-	return f.Survey(groups)
 }

@@ -36,6 +36,7 @@ type agent struct {
 	record      uint32 // of its first line
 	last        uint32 // the group that named it last
 	from, count uint32
+	set         uint32 // index into surveys.sets + 1, 0 = not surveyed
 }
 
 // mention is a group naming an agent for the first time.
@@ -56,10 +57,7 @@ func (a *agents) reset() {
 }
 
 func (a *agents) trim() {
-	a.list, a.mentions, a.groups = trimmed(a.list), trimmed(a.mentions), trimmed(a.groups)
-	if cap(a.table) > keep {
-		a.table = nil
-	}
+	a.list, a.mentions, a.groups, a.table = trimmed(a.list), trimmed(a.mentions), trimmed(a.groups), trimmed(a.table)
 }
 
 // add notes that a user-agent line of the group has the value src[start:end].
@@ -77,7 +75,9 @@ func (a *agents) add(f *File, start, end int, record, group uint32) {
 	switch {
 	case i < 0:
 		i = len(a.list)
-		a.list = append(a.list, agent{hash: hash, name: uint32(start), size: uint32(size), record: record})
+		a.list = append(a.list, agent{})
+		g := &a.list[i]
+		g.hash, g.name, g.size, g.record = hash, uint32(start), uint32(size), record
 		if name[0] == '*' {
 			a.star = i
 			break
@@ -95,9 +95,33 @@ func (a *agents) add(f *File, start, end int, record, group uint32) {
 	a.mentions = append(a.mentions, mention{uint32(i), group})
 }
 
-// nameLen returns how many octets at the start of a user-agent value name somebody, 0 if it names nobody. Google's
-// code takes the leading run of letters, `-` and `_`, and `*` also with white space and anything behind it; RFC 9309
-// §2.2.1 knows nothing but the token.
+// AgentName returns the name that a user-agent line with this trimmed value gives in the dialect: `*`, or the leading
+// product token. It is empty if the line names nobody, and else a view of the value.
+func AgentName(value []byte, d Dialect) []byte { return value[:nameLen(value, d)] }
+
+// LenientNames returns what somebody may have meant as a name by a user-agent value, since `MJ12bot`, `AI2Bot/1.0` and
+// `Screaming Frog SEO Spider` are no product tokens: the whole value; what stands before its first `/` or `;`; what stands
+// before its first white space. Each is trimmed, a view of the value, and empty where it tells nothing new. They are to
+// be tried in this order against names that are known; no crawler is known to read names so.
+func LenientNames(value []byte) (names [3][]byte) {
+	start, end := trim(value, 0, len(value))
+	names[0] = value[start:end]
+	for i := start; i < end; i++ {
+		switch c := value[i]; {
+		case (c == '/' || c == ';') && names[1] == nil:
+			_, to := trim(value, start, i)
+			names[1] = value[start:to:to]
+		case isSpace(c) && names[2] == nil:
+			names[2] = value[start:i:i]
+		}
+	}
+	return names
+}
+
+// nameLen returns how many octets at the start of a user-agent value name somebody, 0 if it names nobody: the leading run
+// of letters, `-` and `_`, whatever stands behind it. So do Google's code and, in its authors' own tests of it, RFC 9309
+// (§2.2.1), whose grammar has nothing behind the product token. Google's code takes `*` with white space and anything
+// behind it for the wildcard, too.
 func nameLen(value []byte, d Dialect) int {
 	if len(value) > 0 && value[0] == '*' {
 		if len(value) == 1 || d == Google && isSpace(value[1]) {
@@ -106,16 +130,20 @@ func nameLen(value []byte, d Dialect) int {
 		return 0
 	}
 	n := 0
-	for n < len(value) && isTokenByte(value[n]) {
+	for n < len(value) && inToken[value[n]] {
 		n++
-	}
-	if d == RFC && n < len(value) {
-		return 0
 	}
 	return n
 }
 
-func isTokenByte(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' || c == '-' || c == '_' }
+// inToken holds the octets of product tokens.
+var inToken = func() (is [256]bool) {
+	for c := byte('a'); c <= 'z'; c++ {
+		is[c], is[c-0x20] = true, true
+	}
+	is['-'], is['_'] = true, true
+	return is
+}()
 
 // lookup returns the index of the named agent, or -1 and the slot where it belongs.
 func (a *agents) lookup(src, name []byte, hash uint64) (slot, i int) {
@@ -173,26 +201,31 @@ func (a *agents) finish() {
 // presence returns the bit of a name's length and first letter in agents.present.
 func presence(size int, first byte) uint64 { return 1 << ((uint(size)*5 + uint(first|0x20)) & 63) }
 
-// hashName returns a keyed hash that does not tell the case of letters.
+// hashName returns a keyed hash, of a name that is not empty, that does not tell the case of letters. It reads the name in
+// pieces of eight octets, the last of which overlaps the one before.
 func hashName[T []byte | string](name T) uint64 {
 	const fold = 0x2020202020202020
-	h := secret ^ uint64(len(name))
-	for len(name) >= 8 {
-		h = mix(h ^ (load(name) | fold))
-		name = name[8:]
+	size := len(name)
+	h := secret ^ uint64(size)
+	switch {
+	case size > 8:
+		for i := 0; i < size-8; i += 8 {
+			h = mix(h ^ (load(name[i:]) | fold))
+		}
+		return mix(h ^ (load(name[size-8:]) | fold))
+	case size >= 4:
+		return mix(h ^ (load4(name) | load4(name[size-4:])<<32 | fold))
 	}
-	var tail uint64
-	for i := range len(name) {
-		tail = tail<<8 | uint64(name[i]|0x20)
-	}
-	return mix(h ^ tail)
+	return mix(h ^ (uint64(name[0]) | uint64(name[size/2])<<8 | uint64(name[size-1])<<16 | fold))
 }
 
 // load returns the first eight octets of s as a little-endian number.
-func load[T []byte | string](s T) uint64 {
-	_ = s[7]
-	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+func load[T []byte | string](s T) uint64 { return load4(s) | load4(s[4:])<<32 }
+
+// load4 returns the first four octets of s as a little-endian number.
+func load4[T []byte | string](s T) uint64 {
+	_ = s[3]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24
 }
 
 // mix multiplies by an odd constant and folds the product.

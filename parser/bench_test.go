@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,23 +102,35 @@ func BenchmarkParse(b *testing.B) {
 	})
 }
 
-// BenchmarkParseDecide asks every file for 150 tokens and `/`.
+// BenchmarkParseDecide asks every file for 150 tokens and `/`, and reports the time of it all for each token of each file.
 func BenchmarkParseDecide(b *testing.B) {
+	tokens := someTokens()
+	for name, bodies := range corpora(b) {
+		b.Run(name, func(b *testing.B) {
+			var file parser.File
+			b.SetBytes(total(bodies))
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, body := range bodies {
+					file.Parse(body)
+					for _, token := range tokens {
+						file.Decide(token, []byte("/"))
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(bodies)*len(tokens)), "ns/token")
+		})
+	}
+}
+
+// someTokens returns 150 product tokens, a few of which files name.
+func someTokens() []string {
 	tokens := make([]string, 150)
 	for i := range tokens {
 		tokens[i] = fmt.Sprintf("%cot%cbot", 'a'+i%26, 'a'+i/26)
 	}
 	copy(tokens, []string{"GPTBot", "ClaudeBot", "CCBot", "Googlebot", "bingbot", "Bytespider", "Amazonbot"})
-	var file parser.File
-	root := []byte("/")
-	forEachPack(b, func(bodies [][]byte) {
-		for _, body := range bodies {
-			file.Parse(body)
-			for _, token := range tokens {
-				file.Decide(token, root)
-			}
-		}
-	})
+	return tokens
 }
 
 // BenchmarkParseSurvey surveys the groups of every agent of every file.
@@ -127,10 +140,95 @@ func BenchmarkParseSurvey(b *testing.B) {
 		for _, body := range bodies {
 			file.Parse(body)
 			for i := range file.Agents() {
-				file.Survey(file.AgentGroups(i))
+				file.AgentSurvey(i)
 			}
 		}
 	})
+}
+
+// hostile are bodies of 500 KiB that are made to be expensive.
+func hostile() map[string][]byte {
+	const size = 512000
+	fill := func(head, line string) []byte {
+		return append([]byte(head), bytes.Repeat([]byte(line), (size-len(head))/len(line))...)
+	}
+	numbered := func(head, format string) []byte {
+		b := []byte(head)
+		for i := 0; len(b) < size-100; i++ {
+			b = fmt.Appendf(b, format, i)
+		}
+		return b
+	}
+	letters := func(format string) []byte {
+		var b []byte
+		for i := 0; len(b) < size-100; i++ {
+			b = append(b, strings.ReplaceAll(format, "@", string([]byte{'a' + byte(i%26), 'a' + byte(i/26%26), 'a' + byte(i/676%26)}))...)
+		}
+		return b
+	}
+	crowd := "user-agent: " + strings.Join(someTokens(), "\nuser-agent: ") + "\n"
+	return map[string][]byte{
+		"newlines":            fill("", "\n"),
+		"carriage-returns":    fill("", "\r"),
+		"lone-cr-then-lf":     fill("\r", "\n"),
+		"colons":              fill("", ":"),
+		"colon-lines":         fill("", ":\n"),
+		"hashes":              fill("", "#\n"),
+		"nul":                 fill("", "\x00"),
+		"blanks":              fill("user-agent: *\ndisallow:", " "),
+		"47000-rules":         fill(crowd, "allow: /a/\n"),
+		"distinct-rules":      numbered(crowd+"disallow: /\n", "allow: /%d\ndisallow: /%d*\n"),
+		"index-html":          fill(crowd+"disallow: /\n", "allow: /*/index.html\n"),
+		"thousands-of-names":  letters("user-agent: @bot\n"),
+		"thousands-of-groups": letters("user-agent: @bot\nallow: /\n"),
+		"everybody-in-every":  fill("", crowd+"allow: /\n"),
+		"wildcard-bomb":       fill(crowd, "disallow: /*a*a*a*a*a*a*a*a*a*a*a*a*a*b\n"),
+		"long-wildcards":      fill(crowd, "disallow: "+strings.Repeat("*a", 8000)+"b\n"),
+		"escapes":             fill(crowd, "disallow: /%c3%a9\xC3\xA9*\xC3\n"),
+		"html":                fill("", "<li><a href=\"https://example.com/\">User-agent: a</a>\n"),
+	}
+}
+
+// BenchmarkHostile parses bodies that are made to be expensive, and then asks for 150 tokens and all agents that the
+// body names, each about a path of its own making: `/`, and one of 200 octets. It reports the milliseconds of one parse,
+// of all agents for `/`, of all agents for the long path, and of all agents' surveys.
+func BenchmarkHostile(b *testing.B) {
+	long := []byte("/" + strings.Repeat("a", 199))
+	for name, body := range hostile() {
+		b.Run(name, func(b *testing.B) {
+			var file parser.File
+			file.Parse(body)
+			tokens := someTokens()
+			for i := range file.Agents() {
+				tokens = append(tokens, string(file.Agent(i).Name))
+			}
+			spent := map[string]time.Duration{}
+			timed := func(what string, f func()) {
+				start := time.Now()
+				f()
+				spent[what] += time.Since(start)
+			}
+			for b.Loop() {
+				timed("parse-ms", func() { file.Parse(body) })
+				for what, path := range map[string][]byte{"root-ms": []byte("/"), "long-ms": long} {
+					timed(what, func() {
+						for _, token := range tokens {
+							file.Decide(token, path)
+						}
+					})
+				}
+				timed("surveys-ms", func() {
+					for i := range file.Agents() {
+						file.AgentSurvey(i)
+					}
+				})
+			}
+			for what, d := range spent {
+				b.ReportMetric(float64(d.Microseconds())/1e3/float64(b.N), what)
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
 }
 
 // generated returns n bodies of the shapes that real files have.

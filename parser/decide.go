@@ -1,90 +1,190 @@
 package parser
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // Decision says whether a path may be crawled, and why.
 type Decision struct {
-	Allow bool
-	Line  int // 1-based line of the deciding rule; 0 where no rule matches, which allows
-	Agent int // index of the agent whose groups were followed (File.Agent), -1 for none
+	Allow  bool
+	Line   int // 1-based line of the deciding rule; 0 where no rule matches, which allows
+	Record int // index of the deciding rule (File.Record), whose group is the one that decided; -1 where no rule matches
+	Agent  int // index of the agent whose groups were followed (File.Agent), -1 for none
 }
 
 // Decide says whether the token may crawl the path, which begins with `/` as AppendPath makes it (an empty path is
 // `/`). Followed are the groups that name the token, else those of `*`, else none, which allows everything (RFC 9309
 // §2.2.1). One name is asked at a time: what a crawler falls back to is its own affair.
+//
+// To ask many tokens about one path costs little more than to ask the first: what a group decides is kept until another
+// path is asked about.
 func (f *File) Decide(token string, path []byte) Decision {
-	if i := f.Find(token); i >= 0 {
-		d := f.DecideIn(f.AgentGroups(i), path)
-		d.Agent = i
-		return d
+	f.ask(path)
+	if agent := f.Find(token); agent >= 0 {
+		return f.decideFor(agent)
 	}
-	if f.Star() < 0 {
-		return Decision{Allow: true, Agent: -1}
+	// Most tokens that are asked for are named nowhere, so that the answer of `*` is kept whole.
+	if q := &f.asked; !q.starKnown {
+		q.starKnown, q.star = true, Decision{Allow: true, Record: -1, Agent: -1}
+		if star := f.Star(); star >= 0 {
+			q.star = f.decideFor(star)
+		}
 	}
-	// Most tokens that are asked for follow `*`, so that its last answer is kept.
-	if !f.starKnown || string(f.starPath) != string(path) {
-		f.starKnown, f.starPath = true, append(f.starPath[:0], path...)
-		f.starDecision = f.DecideIn(f.AgentGroups(f.Star()), path)
-		f.starDecision.Agent = f.Star()
+	return f.asked.star
+}
+
+// Allows reports whether the token may crawl the URL, or the path that begins with `/`. Octets above 0x7F are escaped first,
+// as user agents send them. It is Decide for those who have a URL, and no further questions.
+func (f *File) Allows(token, url string) bool {
+	f.url = AppendEscapedPath(f.url[:0], url)
+	return f.Decide(token, f.url).Allow
+}
+
+// decideFor decides on the path in question by the groups that name the agent.
+func (f *File) decideFor(agent int) Decision {
+	var w winner
+	if !f.asked.exempt {
+		for _, g := range f.AgentGroups(agent) {
+			w.join(f.groupWinner(g))
+		}
 	}
-	return f.starDecision
+	d := f.decision(&w)
+	d.Agent = agent
+	return d
 }
 
 // DecideIn says whether the merged rules of the groups allow the path. The longest pattern wins, counted in octets as
 // it is compared; allow wins a tie; of equals the first is named (RFC 9309 §2.2.2). An empty value is no rule.
 // Decision.Agent is -1.
 func (f *File) DecideIn(groups []uint32, path []byte) Decision {
-	if len(path) == 0 {
-		path = root
+	f.ask(path)
+	var w winner
+	if !f.asked.exempt {
+		w = f.winner(groups, f.asked.path)
 	}
-	if f.dialect == RFC {
-		// RFC 9309 §2.2.2: "The /robots.txt URI is implicitly allowed."
-		if string(path) == "/robots.txt" {
-			return Decision{Allow: true, Agent: -1}
-		}
-		f.path = appendNormalPath(f.path[:0], path)
-		path = f.path
-	}
-	w := f.winner(groups, path)
-	return Decision{Allow: w.allow >= w.disallow, Line: int(w.line()), Agent: -1}
+	return f.decision(&w)
 }
 
 // root is the path of a site's first page.
 var root = []byte("/")
 
-// winner is the best of either kind of rule: lengths of the patterns and their lines; 0 = none.
-type winner struct {
-	allow, disallow         int
-	allowLine, disallowLine uint32
+// question is the path that was asked about last, with what each group decides on it.
+type question struct {
+	given, path []byte        // as asked, empty before the first question, and as it is compared
+	exempt      bool          // no rule decides on this path
+	number      uint32        // of the question: what groups holds of others is void
+	groups      []groupWinner // by group, as far as asked
+	star        Decision      // of whom no group names, where starKnown
+	starKnown   bool
 }
 
-// line returns the line of the deciding rule.
-func (w *winner) line() uint32 {
-	if w.disallow > w.allow {
-		return w.disallowLine
+type groupWinner struct {
+	number uint32
+	winner winner
+}
+
+// ask makes the path the one in question.
+func (f *File) ask(path []byte) {
+	if len(path) == 0 {
+		path = root
 	}
-	return w.allowLine
+	// The path that is asked about most is `/`: one octet, for which a call to compare takes as long as the rest of Decide.
+	q := &f.asked
+	if len(path) == 1 && len(q.given) == 1 && q.given[0] == path[0] || string(q.given) == string(path) {
+		return
+	}
+	f.askAnew(path)
 }
 
-// winner finds the longest allow and disallow rules that match the normalised path.
+func (f *File) askAnew(path []byte) {
+	q := &f.asked
+	q.starKnown, q.given = false, append(q.given[:0], path...)
+	if q.number++; q.number == 0 {
+		clear(q.groups[:cap(q.groups)])
+		q.number = 1
+	}
+	if f.dialect == RFC {
+		// RFC 9309 §2.2.2: "The /robots.txt URI is implicitly allowed."
+		q.exempt = string(path) == "/robots.txt"
+		q.path = appendNormalPath(q.path[:0], path)
+		return
+	}
+	q.exempt, q.path = false, append(q.path[:0], path...)
+}
+
+// groupWinner returns what the group decides on the path in question. Each rule is tried once, however many agents
+// follow the group.
+func (f *File) groupWinner(group uint32) *winner {
+	q := &f.asked
+	if len(q.groups) < len(f.groups) {
+		q.groups = slices.Grow(q.groups, len(f.groups)-len(q.groups))[:len(f.groups)]
+	}
+	g := &q.groups[group]
+	if g.number != q.number {
+		g.number, g.winner = q.number, winner{}
+		f.tryGroup(&g.winner, group, q.path)
+	}
+	return &g.winner
+}
+
+// decision says what a winner means.
+func (f *File) decision(w *winner) Decision {
+	d := Decision{Allow: w.allows(), Agent: -1}
+	rule := w.allowRule
+	if !d.Allow {
+		rule = w.disallowRule
+	}
+	if d.Record = int(rule) - 1; rule > 0 {
+		d.Line = int(f.records[d.Record].line)
+	}
+	return d
+}
+
+// winner is the best of either kind of rule: the lengths of the patterns, and the indices of their records + 1; 0 = none.
+type winner struct{ allow, disallow, allowRule, disallowRule uint32 }
+
+func (w *winner) allows() bool { return w.allow >= w.disallow }
+
+// join takes the better rules of another winner, whose rules stand further down.
+func (w *winner) join(o *winner) {
+	if o.allow > w.allow {
+		w.allow, w.allowRule = o.allow, o.allowRule
+	}
+	if o.disallow > w.disallow {
+		w.disallow, w.disallowRule = o.disallow, o.disallowRule
+	}
+}
+
+// winner finds the longest allow and disallow rules of the groups that match the normalised path.
 func (f *File) winner(groups []uint32, path []byte) (w winner) {
 	for _, g := range groups {
-		start, end := f.GroupRecords(g)
-		for i := start; i < end; i++ {
-			r := &f.records[i]
-			switch r.kind {
-			case KeyAllow:
-				if n := f.matchLen(r, path); n > w.allow {
-					w.allow, w.allowLine = n, r.line
-				}
-			case KeyDisallow:
-				if n := f.matchLen(r, path); n > w.disallow {
-					w.disallow, w.disallowLine = n, r.line
-				}
-			}
-		}
+		f.tryGroup(&w, g, path)
 	}
 	return w
+}
+
+// tryGroup tries each rule of the group.
+func (f *File) tryGroup(w *winner, group uint32, path []byte) {
+	start, end := f.GroupRecords(group)
+	for i := start; i < end; i++ {
+		f.tryRule(w, i, path)
+	}
+}
+
+// tryRule tries the record, if it is a rule.
+func (f *File) tryRule(w *winner, i int, path []byte) {
+	r := &f.records[i]
+	switch r.kind {
+	case KeyAllow:
+		if n := uint32(f.matchLen(r, path)); n > w.allow {
+			w.allow, w.allowRule = n, uint32(i)+1
+		}
+	case KeyDisallow:
+		if n := uint32(f.matchLen(r, path)); n > w.disallow {
+			w.disallow, w.disallowRule = n, uint32(i)+1
+		}
+	}
 }
 
 // special holds the octets of a value that are not simply compared: wildcards, escapes, and what must be escaped.

@@ -1,7 +1,36 @@
 package parser
 
+import "reflect"
+
 // What tests outside of the package need to see.
 var (
 	AppendNormal = appendNormal
 	NameLen      = nameLen
+)
+
+// Owned returns how many bytes a File owns in all its slices, those that it has not now included, and the most that one
+// of them takes.
+func Owned(f *File) (sum, most int) {
+	var walk func(v reflect.Value)
+	walk = func(v reflect.Value) {
+		switch v.Kind() {
+		case reflect.Struct:
+			for i := range v.NumField() {
+				if v.Type().Field(i).Name != "src" {
+					walk(v.Field(i))
+				}
+			}
+		case reflect.Slice:
+			size := v.Cap() * int(v.Type().Elem().Size())
+			sum, most = sum+size, max(most, size)
+		}
+	}
+	walk(reflect.ValueOf(f).Elem())
+	return sum, most
+}
+
+// Bounds of what a File keeps.
+const (
+	Keep       = keep
+	MaxRecords = maxRecords
 )

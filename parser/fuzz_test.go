@@ -2,6 +2,9 @@ package parser_test
 
 import (
 	"bytes"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
@@ -25,13 +28,11 @@ var seeds = []string{
 	"Useragent: b\nSITE-MAP: x\nAllowed: /a/index.htm\nDisallow: *a*b*$\nlicense: x\nHost: y\nclean-param: z",
 }
 
-// checkScan checks what the Scanner promises, and that a File reads the same records by its shortcuts.
+// checkScan checks what the Scanner promises: its lines partition the body, and their texts are parts of them.
 func checkScan(t *testing.T, body []byte, d parser.Dialect) {
 	t.Helper()
-	var file parser.File
-	file.ParseDialect(body, d)
 	scanner := parser.NewScanner(body, d)
-	end, lines, record := 0, 0, 0
+	end, lines := 0, 0
 	for scanner.Next() {
 		line := scanner.Line()
 		lines++
@@ -39,6 +40,43 @@ func checkScan(t *testing.T, body []byte, d parser.Dialect) {
 			t.Fatalf("line %d is [%d, %d) after %d: %+v", lines, line.Start, line.End, end, line)
 		}
 		end = line.End
+		text := body[line.Start:line.End]
+		if !bytes.Contains(text, line.KeyText) || !bytes.Contains(text, line.Value) {
+			t.Fatalf("%q has a key %q and a value %q", text, line.KeyText, line.Value)
+		}
+		if empty := line.Kind == parser.LineBlank || line.Kind == parser.LineComment; empty != (len(line.KeyText) == 0) {
+			t.Fatalf("%q is %v, with the key %q", text, line.Kind, line.KeyText)
+		}
+		if bytes.ContainsAny(line.Value, "#\n\r\x00") || bytes.ContainsAny(line.KeyText, "#\n\r\x00") {
+			t.Fatalf("%q: key %q, value %q", text, line.KeyText, line.Value)
+		}
+	}
+	if end != len(body) {
+		t.Fatalf("%v: lines end at %d of %d\n%q", d, end, len(body), body)
+	}
+}
+
+func FuzzScan(f *testing.F) {
+	for _, seed := range seeds {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		checkScan(t, body, parser.Google)
+		checkScan(t, body, parser.RFC)
+	})
+}
+
+// checkParse checks that a File reads by its shortcuts the records that the Scanner sees, that what it tells of groups
+// and agents is in range and agrees, and that a File which was used before tells the same.
+func checkParse(t *testing.T, used *parser.File, body []byte, d parser.Dialect) {
+	t.Helper()
+	var file parser.File
+	file.ParseDialect(body, d)
+	scanner := parser.NewScanner(body, d)
+	lines, record := 0, 0
+	for scanner.Next() {
+		line := scanner.Line()
+		lines++
 		if line.Kind == parser.LineBlank || line.Kind == parser.LineComment {
 			continue
 		}
@@ -57,33 +95,84 @@ func checkScan(t *testing.T, body []byte, d parser.Dialect) {
 			}
 		}
 	}
-	if end != len(body) || lines != file.Lines() || record != file.Records() {
-		t.Fatalf("%v: lines end at %d of %d; %d lines, not %d; %d records, not %d\n%q", d, end, len(body), lines, file.Lines(), record, file.Records(), body)
+	if lines != file.Lines() || record != file.Records() || !file.Complete() {
+		t.Fatalf("%v: %d lines, not %d; %d records, not %d\n%q", d, lines, file.Lines(), record, file.Records(), body)
 	}
 	for i := range file.Agents() {
 		a := file.Agent(i)
-		if file.Find(string(a.Name)) != i || len(file.AgentGroups(i)) == 0 {
+		if file.Find(string(a.Name)) != i || len(file.AgentGroups(i)) == 0 || !slices.IsSorted(file.AgentGroups(i)) ||
+			!bytes.Equal(a.Name, parser.AgentName(a.Value, d)) {
 			t.Fatalf("agent %q is not found, or in no group", a.Name)
 		}
 	}
+	used.ParseDialect(body, d)
+	if got, want := told(used), told(&file); got != want {
+		t.Fatalf("%v: the second parse tells\n%s\nthe first\n%s\n%q", d, got, want, body)
+	}
+}
+
+// told is all that a File tells of a body.
+func told(file *parser.File) string {
+	var b strings.Builder
+	fmt.Fprint(&b, file.Lines(), file.HasBOM(), file.Dialect(), file.Star(), file.Complete(), "\n")
+	for i := range file.Records() {
+		fmt.Fprintf(&b, "%+v %v\n", file.Record(i), file.Count(file.Record(i).Key))
+	}
+	for g := range file.Groups() {
+		start, end := file.GroupRecords(uint32(g))
+		fmt.Fprintf(&b, "%d-%d %+v\n", start, end, file.Survey([]uint32{uint32(g)}))
+	}
+	for i := range file.Agents() {
+		fmt.Fprintf(&b, "%+v %v %+v\n", file.Agent(i), file.AgentGroups(i), file.AgentSurvey(i))
+	}
+	for _, token := range []string{"a", "googlebot", "nobody", "*"} {
+		for _, path := range []string{"/", "/index.html", "/a/b", "/%c3%a9"} {
+			fmt.Fprintf(&b, "%s %s %+v\n", token, path, file.Decide(token, []byte(path)))
+		}
+	}
+	return b.String()
 }
 
 func FuzzParse(f *testing.F) {
 	for _, seed := range seeds {
 		f.Add([]byte(seed))
 	}
+	var used parser.File
 	f.Fuzz(func(t *testing.T, body []byte) {
-		checkScan(t, body, parser.Google)
-		checkScan(t, body, parser.RFC)
+		checkParse(t, &used, body, parser.Google)
+		checkParse(t, &used, body, parser.RFC)
 	})
 }
 
-// TestParseCorpus is FuzzParse over real bodies, a quarter of them.
+// FuzzTokens compares the names that are read from user-agent values with those that a plain reading finds.
+func FuzzTokens(f *testing.F) {
+	for _, value := range []string{"", "*", "* x", "*x", "a", "A-b_C/1.0 (x)", "2bot", "MJ12bot", "AI2Bot/1.0; x", "Screaming Frog SEO Spider", "a;b/c d", "/x", "\u212A"} {
+		f.Add(value)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		for _, d := range []parser.Dialect{parser.Google, parser.RFC} {
+			if got, want := strings.ToLower(string(parser.AgentName([]byte(value), d))), slowName(value, d); got != want {
+				t.Errorf("%v: %q names %q, want %q", d, value, got, want)
+			}
+		}
+		got := parser.LenientNames([]byte(value))
+		for i, want := range slowLenient(value) {
+			if string(got[i]) != want {
+				t.Errorf("%q: lenient name %d is %q, want %q", value, i, got[i], want)
+			}
+		}
+	})
+}
+
+// TestParseCorpus is FuzzScan and FuzzParse over real bodies, a part of them.
 func TestParseCorpus(t *testing.T) {
+	var used parser.File
 	for i, body := range sharedtest.Bodies(t, "mix12k") {
-		if i%4 == 0 && len(body) < 1<<16 {
-			checkScan(t, body, parser.Google)
-			checkScan(t, body, parser.RFC)
+		if i%8 == 0 && len(body) < 1<<15 {
+			for _, d := range []parser.Dialect{parser.Google, parser.RFC} {
+				checkScan(t, body, d)
+				checkParse(t, &used, body, d)
+			}
 		}
 	}
 }
@@ -119,22 +208,55 @@ func FuzzDecide(f *testing.F) {
 		for _, d := range []parser.Dialect{parser.Google, parser.RFC} {
 			var file parser.File
 			file.ParseDialect([]byte(body), d)
-			got := file.Decide(agent, []byte(path))
-			if allow, line := slowDecide(body, agent, path, d); got.Allow != allow || got.Line != line {
-				t.Errorf("%v: %q on %q: %v by line %d, want %v by line %d\n%q", d, agent, path, got.Allow, got.Line, allow, line, body)
+			// What one question leaves behind must not change the answer to the next.
+			for _, agent := range []string{agent, "a", "nobody", agent} {
+				for _, path := range []string{path, "/", path} {
+					checkDecide(t, &file, body, agent, path, d)
+				}
 			}
 		}
 	})
 }
 
-// slowSurvey tries every path, without shortcuts.
-func slowSurvey(file *parser.File, groups []uint32) parser.SiteVerdict {
+// checkDecide compares a decision, and whose rule made it, with the reference.
+func checkDecide(t *testing.T, file *parser.File, body, agent, path string, d parser.Dialect) {
+	t.Helper()
+	got := file.Decide(agent, []byte(path))
+	if allow, line := slowDecide(body, agent, path, d); got.Allow != allow || got.Line != line {
+		t.Errorf("%v: %q on %q: %v by line %d, want %v by line %d\n%q", d, agent, path, got.Allow, got.Line, allow, line, body)
+	}
+	if (got.Record < 0) != (got.Line == 0) {
+		t.Errorf("%+v", got)
+	}
+	if got.Record >= 0 {
+		r := file.Record(got.Record)
+		wanted := parser.KeyDisallow
+		if got.Allow {
+			wanted = parser.KeyAllow
+		}
+		if int(r.Line) != got.Line || r.Key != wanted || !slices.Contains(file.AgentGroups(got.Agent), uint32(r.Group)) {
+			t.Errorf("%+v by %+v of group %d, %v", got, r, r.Group, file.AgentGroups(got.Agent))
+		}
+	}
+}
+
+// slowSurvey tries every path, and counts, without shortcuts.
+func slowSurvey(file *parser.File, groups []uint32) (s parser.Survey) {
 	paths := [][]byte{[]byte("/"), []byte("/dummy-testing-path-54321")}
 	for _, g := range groups {
 		start, end := file.GroupRecords(g)
 		for i := start; i < end; i++ {
 			r := file.Record(i)
-			if r.Key != parser.KeyAllow && r.Key != parser.KeyDisallow {
+			plain := !strings.Contains(string(r.Value), "?")
+			switch r.Key {
+			case parser.KeyAllow:
+				s.NAllow++
+				s.PlainAllow = s.PlainAllow || plain
+			case parser.KeyDisallow:
+				s.NDisallow++
+				s.PlainDisallow = s.PlainDisallow || plain && string(r.Value) != ""
+				s.HasDisallowRoot = s.HasDisallowRoot || string(r.Value) == "/"
+			default:
 				continue
 			}
 			if path, ok := parser.AppendRulePath(nil, r.Value); ok {
@@ -148,13 +270,16 @@ func slowSurvey(file *parser.File, groups []uint32) parser.SiteVerdict {
 			denied++
 		}
 	}
+	s.RootAllowed = file.DecideIn(groups, paths[0]).Allow
 	switch denied {
 	case 0:
-		return parser.SiteAllowed
+		s.Verdict = parser.SiteAllowed
 	case len(paths):
-		return parser.SiteBlocked
+		s.Verdict = parser.SiteBlocked
+	default:
+		s.Verdict = parser.SitePartial
 	}
-	return parser.SitePartial
+	return s
 }
 
 func FuzzSurvey(f *testing.F) {
@@ -168,20 +293,35 @@ func FuzzSurvey(f *testing.F) {
 		}
 		var file parser.File
 		file.Parse(body)
-		for i := range file.Agents() {
-			checkSurvey(t, &file, file.AgentGroups(i))
-		}
+		checkSurveys(t, &file)
 	})
 }
 
-func checkSurvey(t *testing.T, file *parser.File, groups []uint32) {
+// checkSurveys surveys each agent, and all groups at once.
+func checkSurveys(t *testing.T, file *parser.File) {
 	t.Helper()
-	got := file.Survey(groups)
-	if want := slowSurvey(file, groups); got.Verdict != want && !got.Limited {
-		t.Errorf("Survey = %v, want %v", got.Verdict, want)
+	for i := range file.Agents() {
+		checkSurvey(t, file, file.AgentGroups(i), file.AgentSurvey(i))
+		checkSurvey(t, file, file.AgentGroups(i), file.Survey(file.AgentGroups(i)))
 	}
-	if got.RootAllowed != file.DecideIn(groups, []byte("/")).Allow {
-		t.Errorf("RootAllowed = %v", got.RootAllowed)
+	all := make([]uint32, file.Groups())
+	for g := range all {
+		all[g] = uint32(g)
+	}
+	checkSurvey(t, file, all, file.Survey(all))
+	for i := range file.Agents() {
+		checkSurvey(t, file, file.AgentGroups(i), file.AgentSurvey(i))
+	}
+}
+
+func checkSurvey(t *testing.T, file *parser.File, groups []uint32, got parser.Survey) {
+	t.Helper()
+	want := slowSurvey(file, groups)
+	if got.Limited {
+		want.Verdict, want.Limited = parser.SitePartial, true
+	}
+	if got != want {
+		t.Errorf("Survey = %+v, want %+v", got, want)
 	}
 }
 
@@ -192,9 +332,7 @@ func TestSurveyCorpus(t *testing.T) {
 		if file.Parse(body); file.Count(parser.KeyAllow)+file.Count(parser.KeyDisallow) > 200 {
 			continue
 		}
-		for i := range file.Agents() {
-			checkSurvey(t, &file, file.AgentGroups(i))
-		}
+		checkSurveys(t, &file)
 	}
 }
 
@@ -209,10 +347,7 @@ func TestDecideCorpus(t *testing.T) {
 			file.ParseDialect(body, d)
 			for _, agent := range []string{"GPTBot", "nobody"} {
 				for _, path := range []string{"/", "/index.html", "/wp-admin/%61dmin-ajax.php?a=*", "/search/"} {
-					got := file.Decide(agent, []byte(path))
-					if allow, line := slowDecide(string(body), agent, path, d); got.Allow != allow || got.Line != line {
-						t.Errorf("body %d, %v: %s on %s: %v by line %d, want %v by line %d", i, d, agent, path, got.Allow, got.Line, allow, line)
-					}
+					checkDecide(t, &file, string(body), agent, path, d)
 				}
 			}
 		}

@@ -6,7 +6,7 @@ type Dialect uint8
 // The dialects. The zero value is Google.
 const (
 	Google Dialect = iota // what the running code of the largest crawler does, typos and quirks included
-	RFC                   // RFC 9309's grammar and no more
+	RFC                   // RFC 9309, as its authors' own tests read it, and no more
 )
 
 // String returns the name that command lines use: google, rfc.
@@ -102,7 +102,7 @@ type Flags uint8
 
 // The flags.
 const (
-	FlagTypo    Flags = 1 << iota // read only thanks to a tolerance of the Google dialect, which its documents do not promise
+	FlagTypo    Flags = 1 << iota // read only thanks to a tolerance that no document promises
 	FlagOrphan                    // an allow or disallow before any user-agent line: ignored
 	FlagNoColon                   // white space stands where the colon should (always with FlagTypo)
 )

@@ -39,7 +39,8 @@ func TestRecords(t *testing.T) {
 	f(parser.Google, "Useragent: a", `1 0 user-agent "Useragent" "a" T`)
 	f(parser.RFC, "Useragent: a", `1 -1 unknown "Useragent" "a"`)
 	f(parser.Google, "user-agent \t a", `1 0 user-agent "user-agent" "a" T`)
-	f(parser.RFC, "user-agent a", `1 -1 none "user-agent a" ""`)
+	f(parser.RFC, "user-agent a\nDisallow /", `1 0 user-agent "user-agent" "a" T`, `2 0 disallow "Disallow" "/" T`)
+	f(parser.RFC, "useragent a\nuser-agent a b", `1 -1 none "useragent a" ""`, `2 -1 none "user-agent a b" ""`)
 	f(parser.Google, "Crawl-delay 10", `1 -1 crawl-delay "Crawl-delay" "10" T`)
 	f(parser.Google, "hello world", `1 -1 none "hello world" ""`)
 	f(parser.Google, "sitemaps: x", `1 -1 sitemap "sitemaps" "x" T`)
@@ -106,7 +107,7 @@ func TestAgents(t *testing.T) {
 	f(parser.Google, "")
 	f(parser.Google, "user-agent: \nuser-agent: 2\nuser-agent: *x")
 	f(parser.Google, "user-agent: Foo/1.0 x\nUSER-AGENT: foo\nallow:\nuser-agent: *\nuser-agent: fOO*", `Foo "Foo/1.0 x" 1 [0 1]`, `* "*" 4 [1]`)
-	f(parser.RFC, "user-agent: Foo/1.0 x\nUSER-AGENT: foo\nallow:\nuser-agent: *\nuser-agent: fOO*", `foo "foo" 2 [0]`, `* "*" 4 [1]`)
+	f(parser.RFC, "user-agent: Foo/1.0 x\nUSER-AGENT: foo\nallow:\nuser-agent: *\nuser-agent: fOO*", `Foo "Foo/1.0 x" 1 [0 1]`, `* "*" 4 [1]`)
 	f(parser.Google, "user-agent: * all", `* "* all" 1 [0]`)
 	f(parser.RFC, "user-agent: * all")
 	f(parser.Google, "user-agent: a_b\nuser-agent: a-b\nuser-agent: K", `a_b "a_b" 1 [0]`, `a-b "a-b" 2 [0]`, `K "K" 3 [0]`)
@@ -172,18 +173,19 @@ func TestSurvey(t *testing.T) {
 	f("disallow:/dummy-testing-path-54321", parser.SitePartial, true, 0, 1)
 	f("disallow:/ allow:/dummy", parser.SitePartial, false, 1, 1)
 
-	g := func(rules string, root bool, allow, disallow int) {
+	g := func(rules string, root, allow, disallow bool) {
 		t.Helper()
 		var file parser.File
 		file.Parse([]byte("user-agent: a\n" + strings.ReplaceAll(rules, " ", "\n")))
 		s := file.Survey(file.AgentGroups(0))
 		if s.HasDisallowRoot != root || s.PlainAllow != allow || s.PlainDisallow != disallow {
-			t.Errorf("%q: %+v, want root %v, without ? %d and %d", rules, s, root, allow, disallow)
+			t.Errorf("%q: %+v, want root %v, without ? %v and %v", rules, s, root, allow, disallow)
 		}
 	}
-	g("disallow:/ allow:/?a disallow:/?b", true, 0, 1)
-	g("disallow:/* allow:", false, 1, 1)
-	g("disallow: disallow:/$ allow:/ allow:/x", false, 2, 1)
+	g("disallow:/ allow:/?a disallow:/?b", true, false, true)
+	g("disallow:/* allow:", false, true, true)
+	g("disallow: disallow:/$ allow:/ allow:/x", false, true, true)
+	g("disallow: disallow:/?a", false, false, false)
 }
 
 // TestSurveyRFCRobots: no rule decides on /robots.txt in the rfc dialect, so that none names it.
@@ -309,6 +311,82 @@ func TestNoise(t *testing.T) {
 	}
 }
 
+// TestResetGivesBack: what grew for a freak is given back, of whatever kind the freak was.
+func TestResetGivesBack(t *testing.T) {
+	f := func(name, body string) {
+		t.Helper()
+		var file parser.File
+		for _, d := range []parser.Dialect{parser.Google, parser.RFC} {
+			file.ParseDialect([]byte(body), d)
+			for i := range file.Agents() {
+				file.AgentSurvey(i)
+				file.Decide(string(file.Agent(i).Name), []byte("/"))
+			}
+			file.Decide("nobody", bytes.Repeat([]byte("/"), 1<<20))
+		}
+		if _, most := parser.Owned(&file); most <= parser.Keep {
+			t.Errorf("%s is no freak: %d bytes", name, most)
+		}
+		file.Reset()
+		if sum, most := parser.Owned(&file); most > parser.Keep || sum > 1<<20 {
+			t.Errorf("%s: %d bytes in one slice, %d in all are kept", name, most, sum)
+		}
+	}
+	letters := func(i int) string {
+		return strings.Map(func(r rune) rune { return r + 'a' - '0' }, fmt.Sprint(i))
+	}
+	var agents, groups, together strings.Builder
+	for i := range 20000 {
+		fmt.Fprintf(&agents, "user-agent: %s\n", letters(i))
+		fmt.Fprintf(&groups, "user-agent: %s\nuser-agent: %s\ndisallow: /a\nallow: /b\n", letters(i), letters(i/2))
+		fmt.Fprintf(&together, "user-agent: %s\n%s", letters(i/4), strings.Repeat("allow:\n", i%2))
+	}
+	f("rules", "user-agent: a\n"+strings.Repeat("disallow: /x\n", 100000))
+	f("noise", strings.Repeat("<p>\n", 100000))
+	f("long value", "user-agent: *\nallow: /%C3*"+strings.Repeat("\xC3", 16000)+"\n")
+	f("agents", agents.String())
+	f("groups", groups.String())
+	f("sets of groups", together.String())
+}
+
+// TestComplete: a million records are kept, and who has more gets no sure survey.
+func TestComplete(t *testing.T) {
+	body := append([]byte("user-agent: a\n"), bytes.Repeat([]byte("allow:/\n"), parser.MaxRecords-2)...)
+	f := func(body []byte, records, allow int, complete bool) {
+		t.Helper()
+		var file parser.File
+		file.Parse(body)
+		s := file.AgentSurvey(0)
+		if file.Records() != records || file.Count(parser.KeyAllow) != allow || file.Complete() != complete || s.Limited == complete {
+			t.Errorf("%d records, %d allow, complete: %v, %+v", file.Records(), file.Count(parser.KeyAllow), file.Complete(), s)
+		}
+	}
+	f(body, parser.MaxRecords-1, parser.MaxRecords-2, true)
+	f(append(body, "disallow:/\nuser-agent: b\nfoo: bar\nallow /\n"...), parser.MaxRecords, parser.MaxRecords-1, false)
+}
+
+// TestSurveyIsShared: what agents of the same groups amount to is worked out once, so that no crowd uses the work up.
+func TestSurveyIsShared(t *testing.T) {
+	var body []byte
+	for i := range 1000 {
+		body = fmt.Appendf(body, "user-agent: %c%c%c\n", 'a'+i/100, 'a'+i/10%10, 'a'+i%10)
+	}
+	for i := range 500 {
+		body = fmt.Appendf(body, "allow: /%d/\ndisallow: /%d/*\n", i, i)
+	}
+	body = append(body, "disallow: /\n"...)
+	var file parser.File
+	file.Parse(body)
+	for i := range file.Agents() {
+		if s := file.AgentSurvey(i); s.Verdict != parser.SiteBlocked || s.Limited {
+			t.Fatalf("agent %d: %+v", i, s)
+		}
+	}
+	if s := file.Survey([]uint32{0}); s.Verdict != parser.SiteBlocked || s.Limited {
+		t.Errorf("%+v", s)
+	}
+}
+
 // TestReset: a File forgets the body before, and is like new.
 func TestReset(t *testing.T) {
 	var file parser.File
@@ -366,11 +444,14 @@ func TestNoAllocations(t *testing.T) {
 				file.ParseDialect(body, d)
 				for _, token := range tokens {
 					path = parser.AppendEscapedPath(path[:0], "https://example.com/wp-admin/é%61?q=*#x")
+					file.Allows(token, "https://example.com/é")
 					file.Decide(token, path)
 					file.Decide(token, []byte("/private/index.html"))
 				}
 				for i := range file.Agents() {
+					file.AgentSurvey(i)
 					file.Survey(file.AgentGroups(i))
+					parser.LenientNames(file.Agent(i).Value)
 				}
 				for i := range file.Records() {
 					if r := file.Record(i); r.Key == parser.KeyDisallow {

@@ -61,7 +61,7 @@ func slowLines(body string, d parser.Dialect) (lines []string) {
 // slowSplit returns the key, one of user-agent, allow, disallow or something else, and the value.
 func slowSplit(line string, d parser.Dialect) (key, value string) {
 	key, value, ok := strings.Cut(line, ":")
-	if !ok && d == parser.Google {
+	if !ok {
 		if at := strings.IndexAny(line, " \t"); at >= 0 {
 			second := strings.TrimLeft(line[at:], " \t")
 			if !strings.ContainsAny(second, " \t") {
@@ -133,10 +133,22 @@ func slowName(value string, d parser.Dialect) string {
 	switch {
 	case value == "*", d == parser.Google && rest != value && strings.Trim(rest[:1], " \t\n\v\f\r") == "":
 		return "*"
-	case d == parser.RFC && run != value:
-		return ""
 	}
 	return slowLower(run)
+}
+
+// slowLenient returns the names of the second reading.
+func slowLenient(value string) (names [3]string) {
+	const space = " \t\n\v\f\r"
+	value = strings.Trim(value, space)
+	names[0] = value
+	if i := strings.IndexAny(value, "/;"); i >= 0 {
+		names[1] = strings.Trim(value[:i], space)
+	}
+	if i := strings.IndexAny(value, space); i >= 0 {
+		names[2] = value[:i]
+	}
+	return names
 }
 
 // slowDecide answers as File.Decide does.

@@ -18,7 +18,7 @@ const (
 	LineLegacy                    // noindex and its like
 	LineUnknown                   // an unknown key
 	LineOrphan                    // a rule before any user-agent line
-	LineTypo                      // a record read only thanks to a tolerance of the Google dialect
+	LineTypo                      // a record read only thanks to a tolerance that no document promises
 )
 
 // String returns blank, comment, invalid, core, extension, legacy, unknown, orphan or typo.
@@ -153,26 +153,28 @@ func splitLine(src []byte, start, end int, d Dialect) (p parts) {
 	if sep >= 0 {
 		sep += start
 	}
-	return splitText(src, start, end, sep, d)
+	p.splitText(src, start, end, sep, d)
+	return p
 }
 
 // splitText takes the trimmed, non-empty text src[start:end] apart, whose first colon is at sep, -1 if it has none.
-func splitText(src []byte, start, end, sep int, d Dialect) parts {
-	p := parts{keyStart: start, keyEnd: end, value: end, end: end}
+func (p *parts) splitText(src []byte, start, end, sep int, d Dialect) {
+	p.keyStart, p.keyEnd, p.value, p.end = start, end, end, end
+	p.key, p.flags = KeyNone, 0
 	switch {
 	case sep > start:
 		_, p.keyEnd = trim(src, start, sep)
 		p.value, p.end = trim(src, sep+1, end)
 		p.key, p.flags = keyOf(src[start:p.keyEnd], d)
-	case sep < 0 && d == Google && startsKey[src[start]]:
-		splitAtBlank(src, &p)
+	case sep < 0 && startsKey[src[start]]:
+		p.splitAtBlank(src, d)
 	}
-	return p
 }
 
-// splitAtBlank reads a line without a colon as Google's code does: where there are exactly two words, the first is
-// the key. That makes a record only of keys that mean something; any other pair of words stays an invalid line.
-func splitAtBlank(src []byte, p *parts) {
+// splitAtBlank reads a line without a colon as Google's code does, and as RFC 9309's authors test it: where there are
+// exactly two words, the first is the key. That makes a record only of keys that mean something; any other pair of words
+// stays an invalid line.
+func (p *parts) splitAtBlank(src []byte, d Dialect) {
 	first := indexBlank(src, p.keyStart, p.end)
 	if first == p.end {
 		return
@@ -185,7 +187,7 @@ func splitAtBlank(src []byte, p *parts) {
 		return
 	}
 	keyStart, keyEnd := trim(src, p.keyStart, first)
-	key, _ := keyOf(src[keyStart:keyEnd], Google)
+	key, _ := keyOf(src[keyStart:keyEnd], d)
 	if key == KeyUnknown {
 		return
 	}
