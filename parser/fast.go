@@ -6,13 +6,15 @@ import (
 	"math/bits"
 )
 
-// The loop below does for a body without NUL what splitLine does line by line, in a third of the time:
+// The loop below does for a body what splitLine does line by line, in a third of the time:
 //
 //   - A common key followed at once by its colon is known from the first eight octets, folded to lower case. Its line
 //     end is then looked for behind the colon only.
-//   - The next `#` and the next `:` are looked for once, not once a line: most lines have none of their own.
+//   - The next `#`, the next `:` and the next NUL are looked for once, not once a line: most lines have none of their own.
 //   - A line is taken to end at LF, and a CR before that is dropped and counted. If the body has more CR than were
 //     dropped, some stood alone and were line ends: the loop reports that, and the body is read again the plain way.
+//
+//   - What begins with an octet with which no key begins is unknown, or no record: HTML mostly.
 //
 // Everything else goes to splitText. That both ways read alike is what FuzzParse tests.
 
@@ -26,8 +28,11 @@ var (
 )
 
 const (
-	foldEight = 0x2020202020202020 // also eight spaces
-	sixOctets = 1<<48 - 1
+	foldEight   = 0x2020202020202020
+	eightSpaces = 0x2020202020202020
+	eightTabs   = 0x0909090909090909
+	highBits    = 0x8080808080808080
+	sixOctets   = 1<<48 - 1
 )
 
 // readFast reads all lines. It reports whether all CR were parts of line ends; if not, what it read is void.
@@ -110,7 +115,10 @@ func (f *File) readFast() bool {
 			rec.kind, rec.flags = key, flags
 			continue
 		}
-		if start, end = trim(src, afterSpaces(src, start, end), end); start == end {
+		if start < end && src[start] <= ' ' {
+			start = afterBlanks(src, start, end)
+		}
+		if start, end = trim(src, start, end); start == end {
 			continue
 		}
 		if colon < start {
@@ -120,16 +128,33 @@ func (f *File) readFast() bool {
 		if colon < end {
 			sep = colon
 		}
+		if !startsKey[src[start]] {
+			key, value := KeyNone, end
+			if sep > start {
+				key = KeyUnknown
+				value, end = trim(src, sep+1, end)
+			}
+			f.counts[key]++
+			if f.keepsNoise() {
+				rec := f.another()
+				rec.key, rec.value, rec.end = uint32(start), uint32(value), uint32(end)
+				rec.line, rec.group = f.lines, int32(len(f.groups))-1
+				rec.kind, rec.flags = key, 0
+			}
+			continue
+		}
 		p.splitText(src, start, end, sep, dialect)
 		r.add(p.key, p.flags, p.keyStart, p.value, p.end)
 	}
 	return dropped == bytes.Count(src, []byte{'\r'})
 }
 
-// afterSpaces returns the offset behind the spaces with which src[start:end] begins, by which pages are indented.
-func afterSpaces(src []byte, start, end int) int {
+// afterBlanks returns the offset behind the spaces and tabs with which src[start:end] begins, by which pages are indented.
+// It may stop too early, at the end.
+func afterBlanks(src []byte, start, end int) int {
 	for start+8 <= end {
-		if other := binary.LittleEndian.Uint64(src[start:]) ^ foldEight; other != 0 {
+		eight := binary.LittleEndian.Uint64(src[start:])
+		if other := ^(zeros(eight^eightSpaces) | zeros(eight^eightTabs)) & highBits; other != 0 {
 			return start + bits.TrailingZeros64(other)/8
 		}
 		start += 8
@@ -137,10 +162,7 @@ func afterSpaces(src []byte, start, end int) int {
 	return start
 }
 
-// next returns the offset of the first c from pos on, len(src) if there is none.
-func next(src []byte, pos int, c byte) int {
-	if i := bytes.IndexByte(src[pos:], c); i >= 0 {
-		return pos + i
-	}
-	return len(src)
+// zeros returns the high bit of each octet that is zero.
+func zeros(eight uint64) uint64 {
+	return ^((eight&^highBits + ^uint64(highBits)) | eight | ^uint64(highBits))
 }

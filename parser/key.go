@@ -132,15 +132,16 @@ func keyOf(key []byte, d Dialect) (Key, Flags) {
 	if !startsKey[key[0]] {
 		return KeyUnknown, 0
 	}
+	first := lower(key[0])
 	for k := KeyUserAgent; k < KeyUnknown; k++ {
-		if equalFold(key, keyNames[k]) {
+		if keyNames[k][0] == first && equalFold(key, keyNames[k]) {
 			return k, 0
 		}
 	}
 	if d == Google {
 		for i := range tolerated {
 			t := &tolerated[i]
-			if len(key) >= len(t.prefix) && equalFold(key[:len(t.prefix)], t.prefix) {
+			if t.prefix[0] == first && len(key) >= len(t.prefix) && equalFold(key[:len(t.prefix)], t.prefix) {
 				return t.key, FlagTypo
 			}
 		}

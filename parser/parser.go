@@ -91,16 +91,17 @@ func (f *File) begin(src []byte, d Dialect) {
 	f.surveys.reset()
 }
 
-// readLines appends a record for each line that is neither blank nor comment. Of a hundred files one has a NUL or a
-// CR without LF: those are read line by line with splitLine, the others by a loop with shortcuts.
+// readLines appends a record for each line that is neither blank nor comment. Of a hundred files one has a CR without LF:
+// it is read line by line with splitLine, the others by a loop with shortcuts.
 func (f *File) readLines() {
 	if bytes.IndexByte(f.src, 0) < 0 && f.readFast() {
 		return
 	}
 	f.begin(f.src, f.dialect)
 	r := reader{File: f}
+	var ends lineEnds
 	for pos := bomLen(f.src); pos < len(f.src); {
-		end, next := lineEnd(f.src, pos)
+		end, next := ends.find(f.src, pos)
 		f.lines++
 		if p := splitLine(f.src, pos, end, f.dialect); !p.blank {
 			r.add(p.key, p.flags, p.keyStart, p.value, p.end)
@@ -136,7 +137,7 @@ func (r *reader) add(key Key, flags Flags, start, value, end int) {
 			flags |= FlagOrphan
 		}
 	case KeyNone, KeyUnknown:
-		if f.counts[KeyNone]+f.counts[KeyUnknown] > maxNoise {
+		if !f.keepsNoise() {
 			return
 		}
 	}
@@ -144,6 +145,11 @@ func (r *reader) add(key Key, flags Flags, start, value, end int) {
 	rec.key, rec.value, rec.end = uint32(start), uint32(value), uint32(end)
 	rec.line, rec.group = f.lines, int32(len(f.groups))-1
 	rec.kind, rec.flags = key, flags
+}
+
+// keepsNoise reports whether the record without a known key that was counted last is kept.
+func (f *File) keepsNoise() bool {
+	return f.counts[KeyNone]+f.counts[KeyUnknown] <= maxNoise && len(f.records) < maxRecords
 }
 
 // another appends a record to be filled in. Appending a literal would build it elsewhere field by field and copy it in

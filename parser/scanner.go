@@ -46,6 +46,7 @@ type Scanner struct {
 	src     []byte
 	pos     int
 	dialect Dialect
+	ends    lineEnds
 	named   bool // a user-agent line was read: rules are no longer orphans
 	line    Line
 }
@@ -66,7 +67,7 @@ func (s *Scanner) Next() bool {
 	if start == 0 {
 		text = bomLen(s.src)
 	}
-	end, next := lineEnd(s.src, text)
+	end, next := s.ends.find(s.src, text)
 	s.pos = next
 	p := splitLine(s.src, text, end, s.dialect)
 	s.line = Line{Number: s.line.Number + 1, Start: start, End: next, Key: p.key, Flags: p.flags}
@@ -109,18 +110,33 @@ func bomLen(src []byte) int {
 	return n
 }
 
-// lineEnd returns the offset of the line's terminator (LF, CR LF or CR) and the offset behind it. It looks at each octet
-// once: a search for either would go through the whole body for every line, if the other is all that it has.
-func lineEnd(src []byte, pos int) (end, next int) {
-	end = pos
-	for end < len(src) && src[end] != '\n' && src[end] != '\r' {
-		end++
+// lineEnds finds line ends of all kinds. Each octet is looked at twice at most, whichever kind the body has.
+type lineEnds struct {
+	lf, cr int // the next of them, where it is known: not before the line's start
+}
+
+// find returns the offset of the terminator (LF, CR LF or CR) of the line that starts at pos, and the offset behind it.
+func (e *lineEnds) find(src []byte, pos int) (end, behind int) {
+	if e.lf < pos || pos == 0 {
+		e.lf = next(src, pos, '\n')
 	}
-	next = min(end+1, len(src))
-	if next < len(src) && src[end] == '\r' && src[next] == '\n' {
-		next++
+	if e.cr < pos || pos == 0 {
+		e.cr = next(src, pos, '\r')
 	}
-	return end, next
+	end = min(e.lf, e.cr)
+	behind = min(end+1, len(src))
+	if end < e.lf && e.lf == behind {
+		behind++ // CR LF
+	}
+	return end, min(behind, len(src))
+}
+
+// next returns the offset of the first c from pos on, len(src) if there is none.
+func next(src []byte, pos int, c byte) int {
+	if i := bytes.IndexByte(src[pos:], c); i >= 0 {
+		return pos + i
+	}
+	return len(src)
 }
 
 // parts is a line taken apart: offsets into the body.
