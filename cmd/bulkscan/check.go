@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/fetcher"
@@ -44,29 +45,28 @@ network.`,
 			return a.explain(result, all)
 		},
 	}
-	f.add(c.Flags())
-	f.retries, c.Flags().Lookup("retries").DefValue = 0, "0" // somebody is waiting
+	f.addForOne(c.Flags())
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().BoolVar(&all, "all", false, "print the verdict of every token of the registry, not of AI crawlers only")
 	return c
 }
 
+// addForOne adds the flags for a command that asks one origin while somebody is waiting.
+func (f *fetchFlags) addForOne(flags *pflag.FlagSet) {
+	f.add(flags)
+	f.retries, flags.Lookup("retries").DefValue = 0, "0"
+}
+
 // check judges a file or asks an origin.
-func (a *app) check(ctx context.Context, f *fetchFlags, arg string) (audit.Result, error) {
+func (a *app) check(ctx context.Context, f *fetchFlags, arg string) (result audit.Result, err error) {
 	registry, err := f.registry()
 	if err != nil {
 		return audit.Result{}, err
 	}
 	auditor := audit.New(registry)
-	if body, isFile, err := a.readFile(arg, f.maxBody); err != nil {
+	if site, err := a.fileSite(arg, f.maxBody); err != nil {
 		return audit.Result{}, err
-	} else if isFile {
-		site := &audit.Site{Input: arg}
-		site.Fetch.Outcome, site.Fetch.Status = exchange.Answered, 200
-		site.Fetch.Body = body[:min(len(body), f.maxBody)]
-		if site.Fetch.Truncated = len(body) > f.maxBody; site.Fetch.Truncated {
-			site.Fetch.Body = fetcher.WholeLines(site.Fetch.Body)
-		}
+	} else if site != nil {
 		auditor.Judge(site)
 		return audit.Explain(site), nil
 	}
@@ -75,13 +75,19 @@ func (a *app) check(ctx context.Context, f *fetchFlags, arg string) (audit.Resul
 	if err != nil {
 		return audit.Result{}, usagef("%s is neither a file nor an origin: %w", arg, err)
 	}
+	err = a.ask(ctx, f, auditor, pipeline.Entry{Input: arg, Origin: o}, func(site *audit.Site) { result = audit.Explain(site) })
+	return result, err
+}
+
+// ask asks one origin and hands over what became of it; the site is valid until keep returns.
+func (a *app) ask(ctx context.Context, f *fetchFlags, auditor *audit.Auditor, entry pipeline.Entry, keep func(*audit.Site)) error {
 	fetch, closeFetch, err := f.fetcher()
 	if err != nil {
-		return audit.Result{}, err
+		return err
 	}
 	defer closeFetch()
 	// One origin goes the way of all: the same pipeline, one tray, a list of one.
-	one := &single{entry: pipeline.Entry{Input: arg, Origin: o}}
+	one := &single{entry: entry, keep: keep}
 	p := pipeline.New(pipeline.Config{Concurrency: 1, HostRate: 1}, one, fetch, auditor, one)
 	ctx, code, end := a.interrupts(ctx, p.Stop)
 	defer end()
@@ -89,9 +95,28 @@ func (a *app) check(ctx context.Context, f *fetchFlags, arg string) (audit.Resul
 		if code() != 0 {
 			err = &exitError{code(), fmt.Errorf("interrupted")}
 		}
-		return audit.Result{}, err
+		return err
 	}
-	return one.result, nil
+	return nil
+}
+
+// fileSite makes of an argument that is a file the site of which it would be the answer, not judged yet; nil if it is no
+// file. Of a file that is longer than the limit it takes the beginning, as a fetch does.
+func (a *app) fileSite(arg string, limit int) (*audit.Site, error) {
+	if limit < 1 || limit > 1<<30 {
+		return nil, usagef("--max-body %d: from 1 to %d", limit, 1<<30)
+	}
+	body, isFile, err := a.readFile(arg, limit)
+	if err != nil || !isFile {
+		return nil, err
+	}
+	site := &audit.Site{Input: arg}
+	site.Fetch.Outcome, site.Fetch.Status = exchange.Answered, 200
+	site.Fetch.Body = body[:min(len(body), limit)]
+	if site.Fetch.Truncated = len(body) > limit; site.Fetch.Truncated {
+		site.Fetch.Body = fetcher.WholeLines(site.Fetch.Body)
+	}
+	return site, nil
 }
 
 // readFile reads an argument that is a file: at most one byte more than the limit, so that it shows when there is more.
@@ -116,11 +141,11 @@ func (a *app) readFile(arg string, limit int) (body []byte, isFile bool, err err
 	return body, true, nil
 }
 
-// single is a list of one entry, and the sink of its result.
+// single is a list of one entry, and the sink of what becomes of it.
 type single struct {
-	entry  pipeline.Entry
-	read   bool
-	result audit.Result
+	entry pipeline.Entry
+	read  bool
+	keep  func(*audit.Site)
 }
 
 func (s *single) Next() (pipeline.Entry, error) {
@@ -132,7 +157,7 @@ func (s *single) Next() (pipeline.Entry, error) {
 }
 
 func (s *single) Add(site *audit.Site) error {
-	s.result = audit.Explain(site)
+	s.keep(site)
 	return nil
 }
 

@@ -86,6 +86,8 @@ and writes the answers as Parquet.
   bulkscan demo                         see it work, without a network
   bulkscan scan top-1m.csv.zip -o out   the real thing; the same command again resumes
   bulkscan check example.com            one site, explained
+  bulkscan test --robots robots.txt --agent GPTBot /private/x
+                                        may it, and which line decides
   bulkscan summary out                  the headline figures of a dataset`,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
@@ -96,7 +98,7 @@ and writes the answers as Parquet.
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	root.AddCommand(a.scanCommand(), a.demoCommand(), a.checkCommand(), a.summaryCommand(), a.statsCommand(), a.tokensCommand(), a.schemaCommand(), a.versionCommand())
+	root.AddCommand(a.scanCommand(), a.demoCommand(), a.checkCommand(), a.testCommand(), a.summaryCommand(), a.statsCommand(), a.tokensCommand(), a.schemaCommand(), a.versionCommand())
 	return root
 }
 

@@ -1,0 +1,393 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/parser"
+	"github.com/bulkscan/bulkscan/pipeline"
+)
+
+// The tester: may this crawler fetch that URL, and which line says so? This file is laid out as a run goes: the command,
+// its stages, whose answer is asked for, and which robots.txt is in force. testrows.go has the decisions and their rows.
+
+// testFlags are the flags of test.
+type testFlags struct {
+	fetchFlags
+
+	robots  string
+	agents  []string
+	dialect string
+	literal bool
+	asJSON  bool
+}
+
+func (a *app) testCommand() *cobra.Command {
+	f := &testFlags{}
+	c := &cobra.Command{
+		Use:   "test --robots FILE|URL|- --agent NAME[,NAME…] [URL…]",
+		Short: "Say whether crawlers may fetch URLs, and which line of robots.txt decides",
+		Long: `test prints a line for each URL and crawler: allowed or disallowed, the URL, the group that the crawler follows, and
+the line of the file that decides. It exits with 0 if all is allowed, with 3 if anything is not, and with 1 if the
+robots.txt cannot be read or a line of standard input is no URL.
+
+URLs are whole (https://example.com/a?b) or paths (/a?b). Without any, or where one is -, they are read from standard
+input, one a line.
+
+The robots.txt is a file, - for standard input, or the URL of a site, which is then asked for it as check asks. How the
+site answers counts first: without a file (4xx) all is allowed, and while the server fails (5xx, no answer) nothing is.
+
+A crawler that the registry knows (bulkscan tokens) is judged as its operator documents: Googlebot-Image follows the
+groups of Googlebot where none names it, and AdsBot-Google ignores those of *. Any other name follows its own groups,
+else those of *. --literal asks for every name in this way. Whole User-Agent strings are taken for the crawler that they
+name, and * is a crawler that no group names.
+
+With --json each decision is an object in a line of its own: url, path, other_origin, agent (as given), token (as asked),
+allowed, reason (rule, no_rule, no_group, always_allowed, no_file, unavailable), line, rule, key, value, via (own, fallback,
+star, none, http), group, groups, group_lines, group_agents, dialect, access, origin, outcome, status, truncated.`,
+		Example: `  bulkscan test --robots robots.txt --agent GPTBot,CCBot / /private/x
+  bulkscan test --robots https://example.com --agent Googlebot-Image https://example.com/img/a.png
+  curl -s https://example.com/robots.txt | bulkscan test --robots - --agent '*' /search?q=1
+  bulkscan test --robots robots.txt --agent GPTBot --json < urls.txt`,
+		RunE: func(c *cobra.Command, args []string) error { return a.test(c.Context(), f, args) },
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.robots, "robots", "", "the robots.txt: `FILE|URL|-`, a file, a site, or standard input")
+	flags.StringArrayVar(&f.agents, "agent", nil, "crawlers to ask for, `NAME,…`; may be repeated")
+	flags.StringVar(&f.dialect, "dialect", parser.Google.String(), "google, as the largest crawler reads; or rfc, RFC 9309 and no more")
+	flags.BoolVar(&f.literal, "literal", false, "no fallbacks: each name's own groups, else those of *")
+	flags.BoolVar(&f.asJSON, "json", false, "print a JSON object a line")
+	f.addForOne(flags)
+	// A site is named by its URL here, which has a scheme.
+	for _, name := range []string{"scheme", "no-fallback"} {
+		flags.Lookup(name).Hidden = true
+	}
+	return c
+}
+
+// test is the tester. It reads as what happens: what was asked for, the robots.txt, the decisions, and how it ends.
+func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
+	dialect, err := f.check(urls)
+	if err != nil {
+		return err
+	}
+	registry, err := f.registry()
+	if err != nil {
+		return err
+	}
+	crawlers, err := f.crawlers(registry)
+	if err != nil {
+		return err
+	}
+	robots, err := a.inForce(ctx, f, registry)
+	if err != nil {
+		return err
+	}
+	robots.file.ParseDialect(robots.body, dialect)
+	if !f.asJSON {
+		a.noteReadings(crawlers)
+	}
+	if robots.truncated {
+		a.note("the robots.txt is longer than --max-body %d; it is judged by its beginning", f.maxBody)
+	}
+
+	r := newRows(a, robots, crawlers, f.asJSON, urls)
+	if len(urls) == 0 {
+		urls = []string{"-"}
+	}
+	for _, url := range urls {
+		if url == "-" {
+			err = r.addAll(a.stdin)
+		} else {
+			err = r.add(url)
+		}
+		if err != nil {
+			break
+		}
+	}
+	if flushErr := r.out.Flush(); err == nil {
+		err = flushErr
+	}
+	switch {
+	case errors.Is(err, syscall.EPIPE):
+		return nil // whoever read has seen enough
+	case err != nil:
+		return err
+	}
+	return r.verdict()
+}
+
+// note tells the user something that is no result.
+func (a *app) note(format string, args ...any) {
+	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", `\n`)
+	fmt.Fprintf(a.stderr, "bulkscan: %s\n", printable(text))
+}
+
+// check refuses what no flag can tell by its type.
+func (f *testFlags) check(urls []string) (parser.Dialect, error) {
+	fromStdin := len(urls) == 0 || slices.Contains(urls, "-")
+	switch {
+	case f.robots == "":
+		return 0, usagef("--robots is missing: a file, a site's URL, or - for standard input")
+	case len(f.agents) == 0:
+		return 0, usagef("--agent is missing: the crawlers to ask for, such as --agent GPTBot,CCBot; '*' is one that no group names")
+	case f.robots == "-" && fromStdin:
+		return 0, usagef("standard input cannot be both the robots.txt and the URLs; name URLs on the command line, or put one of the two into a file")
+	}
+	seen := false
+	for _, url := range urls {
+		if url == "-" {
+			if seen {
+				return 0, usagef("standard input (-) is there twice")
+			}
+			seen = true
+		} else if err := checkTarget(url); err != nil {
+			return 0, usage(err)
+		}
+	}
+	for _, d := range []parser.Dialect{parser.Google, parser.RFC} {
+		if f.dialect == d.String() {
+			return d, nil
+		}
+	}
+	return 0, usagef("--dialect %q: google or rfc", f.dialect)
+}
+
+// checkTarget refuses what is neither a URL nor a path. To guess would be to judge another path: `private/x` may be a
+// host and a path, or a path that lost its first octet.
+func checkTarget(url string) error {
+	if scheme, _, ok := strings.Cut(url, "://"); ok && scheme != "" && !strings.ContainsAny(scheme, "/?#;") || strings.HasPrefix(url, "/") {
+		return nil
+	}
+	return fmt.Errorf("%q is neither a URL with its scheme (https://…) nor a path that begins with /", clipped(url))
+}
+
+// clipped bounds what a message repeats of its input, in bytes.
+func clipped(s string) string {
+	if len(s) > 100 {
+		return strings.ToValidUTF8(s[:100], "") + "…"
+	}
+	return s
+}
+
+// crawler is one of those that are asked for.
+type crawler struct {
+	given string   // on the command line
+	label string   // what rows call it: the registry's name for it, else its token
+	names []string // whose groups it follows, in order: its own token, then what it falls back to; none for `*`
+	heeds bool     // it follows the groups of `*` where there are none of these
+}
+
+// token is the name by which user-agent lines are asked for it.
+func (c *crawler) token() string {
+	if len(c.names) == 0 {
+		return "*"
+	}
+	return c.names[0]
+}
+
+// crawlers takes the values of --agent apart. Only commas outside of brackets separate names: User-Agent strings have
+// others (`(KHTML, like Gecko)`).
+func (f *testFlags) crawlers(registry *tokens.Registry) ([]crawler, error) {
+	var list []crawler
+	for _, value := range f.agents {
+		depth, from := 0, 0
+		for i := 0; i <= len(value); i++ {
+			switch {
+			case i == len(value), value[i] == ',' && depth == 0:
+				c, err := f.crawler(registry, strings.TrimSpace(value[from:i]))
+				if err != nil {
+					return nil, err
+				}
+				list = append(list, c)
+				from = i + 1
+			case value[i] == '(':
+				depth++
+			case value[i] == ')' && depth > 0:
+				depth--
+			}
+		}
+	}
+	return list, nil
+}
+
+// crawler says whose groups an agent follows.
+func (f *testFlags) crawler(registry *tokens.Registry, given string) (crawler, error) {
+	if given == "*" {
+		return crawler{given: given, label: given, heeds: true}, nil
+	}
+	token := productToken(given)
+	id := -1
+	if !f.literal {
+		if id = named(registry, given); id < 0 {
+			if end := strings.IndexAny(given, "/;("); end >= 0 { // `MJ12bot/v1.4.8 (http://mj12bot.com/)`
+				id = named(registry, strings.TrimSpace(given[:end]))
+			}
+		}
+		if id < 0 && strings.EqualFold(token, "Mozilla") && token != given {
+			// So begin the User-Agent strings of browsers, and of crawlers that want to be served as one.
+			if id = namedIn(registry, given); id < 0 {
+				return crawler{}, usagef("--agent %q: a browser's User-Agent begins like this, and no known crawler is named in it; give the crawler's token alone", clipped(given))
+			}
+		}
+		if id < 0 {
+			id = named(registry, token)
+		}
+		if id >= 0 {
+			token = productToken(registry.Tokens[id].Name)
+		}
+	}
+	if token == "" {
+		return crawler{}, usagef("--agent %q begins with no product token (letters, - and _), so that no group can name it; '*' asks for a crawler that no group names", clipped(given))
+	}
+	if id < 0 {
+		return crawler{given: given, label: token, names: []string{token}, heeds: true}, nil
+	}
+	known := &registry.Tokens[id]
+	c := crawler{given: given, label: known.Name, names: []string{token}, heeds: known.HeedsStar}
+	for _, next := range known.Chain {
+		c.names = append(c.names, productToken(registry.Tokens[next].Name))
+	}
+	return c, nil
+}
+
+// productToken returns the part of a name that user-agent lines are compared to (RFC 9309 §2.2.1).
+func productToken(name string) string { return name[:tokens.ProductTokenLen(name)] }
+
+// named returns the token of the registry that a name or an alias means, -1 for none.
+func named(registry *tokens.Registry, name string) int {
+	if id := registry.Lookup(name); id >= 0 {
+		return id
+	}
+	return registry.LookupAlias(name)
+}
+
+// namedIn returns the first token of the registry that a User-Agent string names, -1 for none.
+func namedIn(registry *tokens.Registry, agent string) int {
+	for len(agent) > 0 {
+		n := tokens.ProductTokenLen(agent)
+		if id := registry.Lookup(agent[:n]); id >= 0 {
+			return id
+		}
+		agent = agent[min(n+1, len(agent)):]
+	}
+	return -1
+}
+
+// noteReadings tells which token is asked for where it is not simply what was given.
+func (a *app) noteReadings(crawlers []crawler) {
+	for i := range crawlers {
+		if c := &crawlers[i]; !strings.EqualFold(c.given, c.token()) {
+			a.note("--agent %q is asked for as %s", clipped(c.given), c.token())
+		}
+	}
+}
+
+// inForce is the robots.txt that decides, or what its absence means.
+type inForce struct {
+	body      []byte
+	file      parser.File // of body, once it is parsed
+	truncated bool
+	access    parser.Access
+
+	// Of a site that was asked; the zero values where the robots.txt is a file.
+	origin  origin.Origin
+	outcome exchange.Outcome
+	cause   exchange.Cause
+	status  int
+}
+
+// inForce reads the robots.txt, or asks the site for it.
+func (a *app) inForce(ctx context.Context, f *testFlags, registry *tokens.Registry) (*inForce, error) {
+	site, err := a.fileSite(f.robots, f.maxBody)
+	if err != nil {
+		return nil, err
+	}
+	if site != nil {
+		return &inForce{body: site.Fetch.Body, truncated: site.Fetch.Truncated, access: parser.AccessConditional}, nil
+	}
+	if !isURL(f.robots) {
+		// A bare host would be asked by check. Here a misspelt file name must not become a question to a stranger, whose
+		// silence would then disallow everything.
+		return nil, fmt.Errorf("cannot read %s: %w; a site is named by its URL, https://…", f.robots, whyNoFile(f.robots))
+	}
+	o, err := siteOf(f.robots)
+	if err != nil {
+		return nil, err
+	}
+	robots := &inForce{origin: o}
+	err = a.ask(ctx, &f.fetchFlags, audit.New(registry), pipeline.Entry{Input: f.robots, Origin: o}, func(site *audit.Site) {
+		robots.body, robots.truncated = bytes.Clone(site.Fetch.Body), site.Fetch.Truncated
+		robots.access = site.Report.Access
+		robots.outcome, robots.cause, robots.status = site.Fetch.Outcome, site.Fetch.Cause, site.Fetch.Status
+	})
+	if err != nil {
+		return nil, err
+	}
+	return robots, robots.refusal(f.optOut)
+}
+
+// whyNoFile says why a name is not that of a file.
+func whyNoFile(name string) error {
+	if _, err := os.Stat(name); err != nil {
+		if path := (*os.PathError)(nil); errors.As(err, &path) {
+			return path.Err
+		}
+		return err
+	}
+	return errors.New("it is a folder")
+}
+
+// siteOf returns the origin of a site's URL. Its path does not matter, as for check, unless it is that of another
+// robots.txt: then the answer would be about a file that the user does not mean (RFC 9309 §2.3).
+func siteOf(url string) (origin.Origin, error) {
+	o, err := origin.Parse(url)
+	if err != nil {
+		return origin.Origin{}, usagef("--robots %s: %w", url, err)
+	}
+	path, _, _ := strings.Cut(string(parser.AppendPath(nil, url)), "?")
+	if path != exchange.RobotsPath && strings.HasSuffix(strings.ToLower(path), exchange.RobotsPath) {
+		return origin.Origin{}, usagef("--robots %s: only %s%s counts for a site; to test this file all the same: curl -s URL | bulkscan test --robots - …", url, o, exchange.RobotsPath)
+	}
+	return o, nil
+}
+
+// refusal is the error of a site that was not asked: nothing is known of it.
+func (r *inForce) refusal(optOut string) error {
+	if r.access != parser.AccessUnknown {
+		return nil
+	}
+	switch r.outcome {
+	case exchange.BlockedAddress:
+		return fmt.Errorf("%s was not asked (%s): it has no public address; --allow-private permits to ask it", r.origin, r.outcome)
+	case exchange.OptedOut:
+		return fmt.Errorf("%s was not asked (%s): it is on the list %s; give its robots.txt as a file", r.origin, r.outcome, optOut)
+	}
+	return fmt.Errorf("%s was not asked (%s)", r.origin, r.outcome)
+}
+
+// answer says what came instead of a robots.txt.
+func (r *inForce) answer() string {
+	what, failed := r.outcome.String(), "no answer"
+	if r.outcome == exchange.Answered {
+		what, failed = fmt.Sprintf("status %d", r.status), "the server failed"
+	} else if text := r.cause.String(); text != "" {
+		what += ", " + text
+	}
+	if r.access == parser.AccessFullAllow {
+		return "no file: " + what
+	}
+	return failed + ": " + what
+}

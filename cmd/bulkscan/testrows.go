@@ -1,0 +1,562 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/parser"
+)
+
+// The rows of test. A URL goes through here as its path, one decision for each set of groups that some crawler follows,
+// and one row for each crawler. There may be millions of URLs, and few crawlers and rules: whatever a row says of its
+// crawler is put into words once (newFollower), whatever it says of a rule when the rule first decides (rule). What is
+// left for a row is to copy bytes. Memory grows with the robots.txt, not with the URLs.
+
+// Bounds of what rows show.
+const (
+	maxURL        = 64 << 10 // bytes of a line with a URL; servers take far less
+	maxListed     = 32       // group_lines and group_agents in JSON
+	maxShownLines = 3        // groups of a crawler whose lines a row shows
+	maxURLColumn  = 48       // runes: the column of URLs is as wide as the widest that is no wider, so are
+	maxNameColumn = 40       // that of crawlers
+	maxWhyColumn  = 48       // and that of groups; whatever is wider stands out
+	maxShownBad   = 5        // lines that are no URL, of which the user is told
+)
+
+// rows turns URLs into decisions and writes them.
+type rows struct {
+	app       *app
+	out       *bufio.Writer
+	robots    *inForce
+	followers []follower
+	policies  []policy
+
+	path, row []byte        // scratch
+	rules     map[int]*rule // by record
+	lines     []uint32      // where each line of the file starts; nil before the first rule decides
+
+	asJSON     bool
+	tail       []byte // JSON that all rows end with
+	answer     string // text of all rows where no rules decide
+	urlWidth   int    // of the widest URL so far
+	home       string // the origin that was asked, as URLs spell it
+	warned     bool   // of a URL of another site
+	line       int    // of standard input
+	decisions  int
+	disallowed int
+	bad        int // lines of standard input that are no URL
+	firstLine  int
+	firstBad   error
+}
+
+// policy is a set of groups, merged, that crawlers follow, and what it says of the current URL.
+type policy struct {
+	agent    int // of the file
+	groups   []uint32
+	decision parser.Decision
+}
+
+// follower is a crawler with the groups that it follows, put into words.
+type follower struct {
+	policy int // index into rows.policies, -1 where no group applies
+	via    audit.Via
+	name   []byte // text: its column
+	why    []byte // text: the column of its group
+	agent  []byte // JSON: agent and token
+	group  []byte // JSON: via and the group
+}
+
+// rule is a line of the file that decided something, put into words.
+type rule struct {
+	text []byte
+	json []byte
+}
+
+// The reasons of decisions, as JSON has them.
+const (
+	reasonRule        = "rule"
+	reasonNoRule      = "no_rule"
+	reasonNoGroup     = "no_group"
+	reasonAlways      = "always_allowed" // RFC 9309 §2.2.2: /robots.txt itself
+	reasonNoFile      = "no_file"
+	reasonUnavailable = "unavailable"
+)
+
+// newRows prepares for the crawlers and, so that their column has its width from the start, the URLs that are known.
+func newRows(a *app, robots *inForce, crawlers []crawler, asJSON bool, urls []string) *rows {
+	r := &rows{app: a, out: bufio.NewWriterSize(a.stdout, 64<<10), robots: robots, asJSON: asJSON, rules: map[int]*rule{}}
+	for i := range crawlers {
+		r.followers = append(r.followers, r.newFollower(&crawlers[i]))
+	}
+	nameWidth, whyWidth := 0, 0
+	for i := range r.followers {
+		nameWidth = widened(nameWidth, r.followers[i].name, maxNameColumn)
+		whyWidth = widened(whyWidth, r.followers[i].why, maxWhyColumn)
+	}
+	for i := range r.followers {
+		f := &r.followers[i]
+		f.name, f.why = pad(f.name, 0, nameWidth), pad(f.why, 0, whyWidth)
+	}
+	for _, url := range urls {
+		r.widen(url)
+	}
+	r.tail = r.jsonTail()
+	if robots.access != parser.AccessConditional {
+		r.answer = robots.answer()
+	}
+	if robots.origin.IsValid() {
+		r.home = robots.origin.String()
+	}
+	return r
+}
+
+// newFollower says which groups a crawler follows: those of the first of its names that any group names, else those of
+// `*` if it heeds them, else none.
+func (r *rows) newFollower(c *crawler) follower {
+	f := follower{policy: -1, via: audit.ViaNone, name: []byte(line(c.label)), why: []byte("no group applies")}
+	file, agent := &r.robots.file, -1
+	for i, name := range c.names {
+		if agent = file.Find(name); agent >= 0 {
+			f.via = audit.ViaOwn
+			if i > 0 {
+				f.via = audit.ViaFallback
+			}
+			break
+		}
+	}
+	switch {
+	case agent >= 0 || file.Star() < 0:
+	case c.heeds:
+		agent, f.via = file.Star(), audit.ViaStar
+	default:
+		f.why = []byte("no group names it, and it ignores *")
+	}
+	if r.robots.access != parser.AccessConditional {
+		f.via = audit.ViaHTTP
+	}
+	f.agent = appendText(append(f.agent, `"agent":`...), bounded(c.given, audit.MaxEvidenceValue))
+	f.agent = appendText(append(f.agent, `,"token":`...), c.token())
+	f.group = appendText(append(f.group, `"via":`...), f.via.String())
+	if agent < 0 {
+		f.group = append(f.group, `,"group":null,"groups":0,"group_lines":[],"group_agents":[]`...)
+		return f
+	}
+
+	f.policy = slices.IndexFunc(r.policies, func(p policy) bool { return p.agent == agent })
+	if f.policy < 0 {
+		f.policy = len(r.policies)
+		r.policies = append(r.policies, policy{agent: agent, groups: file.AgentGroups(agent)})
+	}
+	name := bounded(string(file.Agent(agent).Name), audit.MaxEvidenceValue)
+	groups := r.policies[f.policy].groups
+	f.why = []byte("group ")
+	if f.via == audit.ViaFallback {
+		f.why = []byte("follows ")
+	}
+	f.why = append(append(f.why, line(name)...), ", "...)
+	f.why = appendSpans(f.why, file, groups)
+	f.group = appendText(append(f.group, `,"group":`...), name)
+	f.group = appendGroups(f.group, file, groups)
+	return f
+}
+
+// span returns the first and last line of a group: from its first user-agent line to the last record that belongs to it.
+// What belongs to nobody (sitemaps, unknown keys) may stand within, but does not end it.
+func span(file *parser.File, group uint32) (first, last int32) {
+	start, end := file.GroupRecords(group)
+	first = file.Record(start).Line
+	for last = first; end > start; end-- {
+		rec := file.Record(end - 1)
+		switch rec.Key {
+		case parser.KeyUserAgent, parser.KeyAllow, parser.KeyDisallow, parser.KeyCrawlDelay, parser.KeyRequestRate,
+			parser.KeyVisitTime, parser.KeyContentSignal, parser.KeyContentUsage:
+			return first, rec.Line
+		}
+	}
+	return first, last
+}
+
+// appendSpans appends the lines of groups: `lines 4-6, 10-12`.
+func appendSpans(b []byte, file *parser.File, groups []uint32) []byte {
+	for i, group := range groups {
+		if i == maxShownLines {
+			return append(b, ", …"...)
+		}
+		first, last := span(file, group)
+		switch {
+		case i > 0:
+			b = append(b, ", "...)
+		case first == last && len(groups) == 1:
+			b = append(b, "line "...)
+		default:
+			b = append(b, "lines "...)
+		}
+		b = strconv.AppendInt(b, int64(first), 10)
+		if last > first {
+			b = strconv.AppendInt(append(b, '-'), int64(last), 10)
+		}
+	}
+	return b
+}
+
+// appendGroups appends what JSON says of groups besides the name that they share: how many they are, their lines, and
+// whom they name, as written.
+func appendGroups(b []byte, file *parser.File, groups []uint32) []byte {
+	b = strconv.AppendInt(append(b, `,"groups":`...), int64(len(groups)), 10)
+	b = append(b, `,"group_lines":[`...)
+	for i, group := range groups[:min(len(groups), maxListed)] {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		first, last := span(file, group)
+		b = fmt.Appendf(b, "[%d,%d]", first, last)
+	}
+	b = append(b, `],"group_agents":[`...)
+	listed := 0
+	for _, group := range groups {
+		for i, end := file.GroupRecords(group); i < end && listed < maxListed; i++ {
+			if rec := file.Record(i); rec.Key == parser.KeyUserAgent {
+				if listed > 0 {
+					b = append(b, ',')
+				}
+				b = appendText(b, bounded(string(rec.Value), audit.MaxToken))
+				listed++
+			}
+		}
+	}
+	return append(b, ']')
+}
+
+// jsonTail is what all rows end with: how the file was read and where it is from.
+func (r *rows) jsonTail() []byte {
+	o := r.robots
+	b := appendText([]byte(`"dialect":`), o.file.Dialect().String())
+	b = appendText(append(b, `,"access":`...), o.access.String())
+	if o.origin.IsValid() {
+		b = appendText(append(b, `,"origin":`...), o.origin.String())
+		b = appendText(append(b, `,"outcome":`...), o.outcome.String())
+		b = strconv.AppendInt(append(b, `,"status":`...), int64(o.status), 10)
+	} else {
+		b = append(b, `,"origin":null,"outcome":null,"status":null`...)
+	}
+	return strconv.AppendBool(append(b, `,"truncated":`...), o.truncated)
+}
+
+// addAll reads URLs, one a line, and writes their rows. Lines that are no URL are told of, and the others go on. Whenever
+// it has to wait for more it writes out what it has, for somebody may be waiting for that.
+func (r *rows) addAll(in io.Reader) error {
+	if file, ok := in.(*os.File); ok && isTerminal(file) {
+		r.app.note("reading URLs from this terminal, one a line; Ctrl-D ends it")
+	}
+	read := bufio.NewReaderSize(in, maxURL)
+	urls := 0
+	for {
+		if waiting, _ := read.Peek(read.Buffered()); bytes.IndexByte(waiting, '\n') < 0 {
+			if err := r.out.Flush(); err != nil {
+				return err
+			}
+		}
+		text, err := read.ReadSlice('\n')
+		if errors.Is(err, io.EOF) && len(text) == 0 {
+			if urls == 0 && r.bad == 0 {
+				r.app.note("no URL on standard input")
+			}
+			return nil
+		}
+		r.line++
+		tooLong := errors.Is(err, bufio.ErrBufferFull)
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = read.ReadSlice('\n')
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("cannot read standard input, line %d: %w", r.line, err)
+		}
+		if tooLong {
+			r.reject(fmt.Errorf("longer than %d bytes", maxURL))
+			continue
+		}
+		if r.line == 1 {
+			text = bytes.TrimPrefix(text, []byte("\uFEFF"))
+			r.look(read)
+		}
+		if text = bytes.TrimSpace(text); len(text) == 0 {
+			continue
+		}
+		url := string(text)
+		if err := checkTarget(url); err != nil {
+			r.reject(err)
+			continue
+		}
+		urls++
+		if err := r.add(url); err != nil {
+			return err
+		}
+	}
+}
+
+// reject tells of a line that is no URL.
+func (r *rows) reject(why error) {
+	r.bad++
+	if r.bad == 1 {
+		r.firstBad, r.firstLine = why, r.line
+	}
+	if r.bad <= maxShownBad {
+		r.app.note("standard input, line %d: skipped: %v", r.line, why)
+	}
+}
+
+// add decides one URL and writes its rows. Once all rules that decide have done so before, it does not allocate.
+func (r *rows) add(url string) error {
+	r.path = parser.AppendEscapedPath(r.path[:0], url)
+	for i := range r.policies {
+		p := &r.policies[i]
+		p.decision = r.robots.file.DecideIn(p.groups, r.path)
+	}
+	other := r.isOther(url)
+	if !r.asJSON {
+		r.widen(url)
+	}
+	shown := len(r.row)
+	for i := range r.followers {
+		f := &r.followers[i]
+		allow, reason, record := r.decide(f)
+		r.decisions++
+		if !allow {
+			r.disallowed++
+		}
+		var row []byte
+		if r.asJSON {
+			r.row = r.appendJSONRow(r.row[:0], f, url, other, allow, reason, record)
+			row = r.row
+		} else {
+			// The URL as shown stays at the beginning of the scratch, the rows come behind.
+			r.row = r.appendTextRow(r.row[:shown], shown, f, allow, reason, record)
+			row = r.row[shown:]
+		}
+		if _, err := r.out.Write(row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decide says how the current URL fares with one crawler, why, and by which record, -1 for none.
+func (r *rows) decide(f *follower) (allow bool, reason string, record int) {
+	switch {
+	case r.robots.access == parser.AccessFullAllow:
+		return true, reasonNoFile, -1
+	case r.robots.access == parser.AccessFullDisallow:
+		return false, reasonUnavailable, -1
+	case f.policy < 0:
+		return true, reasonNoGroup, -1
+	}
+	d := r.policies[f.policy].decision
+	switch {
+	case d.Record >= 0:
+		return d.Allow, reasonRule, d.Record
+	case r.robots.file.Dialect() == parser.RFC && string(r.path) == exchange.RobotsPath:
+		return true, reasonAlways, -1
+	}
+	return true, reasonNoRule, -1
+}
+
+// isOther reports whether the URL is of another site than the one that was asked, whose robots.txt says nothing about
+// it (RFC 9309 §2.3); where rows are text, the user is told once.
+func (r *rows) isOther(url string) bool {
+	if r.home == "" || url[0] == '/' && !strings.HasPrefix(url, "//") {
+		return false
+	}
+	// Most URLs are spelled as their origin is, and need not be taken apart.
+	if rest, ok := strings.CutPrefix(url, r.home); ok && (rest == "" || rest[0] == '/' || rest[0] == '?' || rest[0] == '#') {
+		return false
+	}
+	if o, err := origin.Parse(url); err == nil && o.As(r.robots.origin.Scheme()) == r.robots.origin {
+		return false
+	}
+	if !r.warned && !r.asJSON {
+		r.warned = true
+		r.app.note("%s is not of %s, whose robots.txt says nothing about other sites; its rules are applied all the same", clipped(url), r.home)
+	}
+	return true
+}
+
+// rule returns the record that decided, put into words: its line as it stands in the file.
+func (r *rows) rule(record int) *rule {
+	if known := r.rules[record]; known != nil {
+		return known
+	}
+	rec := r.robots.file.Record(record)
+	number := int(rec.Line)
+	if r.lines == nil {
+		for s := parser.NewScanner(r.robots.body, r.robots.file.Dialect()); s.Next(); {
+			r.lines = append(r.lines, uint32(s.Line().Start))
+		}
+	}
+	start, end := int(r.lines[number-1]), len(r.robots.body)
+	if number < len(r.lines) {
+		end = int(r.lines[number])
+	}
+	text := bounded(string(bytes.TrimSpace(r.robots.body[start:min(end, start+2*audit.MaxEvidenceValue)])), audit.MaxEvidenceValue)
+
+	known := &rule{text: fmt.Appendf(nil, "line %d: %s", number, line(strings.ReplaceAll(text, "\t", " ")))}
+	known.json = strconv.AppendInt(append(known.json, `"line":`...), int64(number), 10)
+	known.json = appendText(append(known.json, `,"rule":`...), text)
+	known.json = appendText(append(known.json, `,"key":`...), rec.Key.String())
+	known.json = appendText(append(known.json, `,"value":`...), bounded(string(rec.Value), audit.MaxEvidenceValue))
+	r.rules[record] = known
+	return known
+}
+
+// bounded returns at most n bytes of s as valid UTF-8, no sequence torn.
+func bounded(s string, n int) string {
+	if len(s) > n {
+		for back := n; n > 0 && n > back-utf8.UTFMax && !utf8.RuneStart(s[n]); {
+			n--
+		}
+		s = s[:n]
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// verdictColumn is the first column of text, by whether the URL is allowed.
+var verdictColumn = map[bool]string{
+	true:  marks["allowed"] + " allowed     ",
+	false: marks["blocked"] + " disallowed  ",
+}
+
+// appendTextRow appends a row for people; b begins with the URL as shown.
+func (r *rows) appendTextRow(b []byte, shown int, f *follower, allow bool, reason string, record int) []byte {
+	b = append(append(append(b, verdictColumn[allow]...), f.name...), "  "...)
+	from := len(b)
+	b = append(pad(append(b, b[:shown]...), from, r.urlWidth), "  "...)
+	switch reason {
+	case reasonNoFile, reasonUnavailable:
+		b = append(b, r.answer...)
+	case reasonNoGroup:
+		b = append(b, bytes.TrimRight(f.why, " ")...)
+	case reasonRule:
+		b = append(append(append(b, f.why...), "  "...), r.rule(record).text...)
+	case reasonAlways:
+		b = append(append(append(b, f.why...), "  "...), "/robots.txt is always allowed"...)
+	case reasonNoRule:
+		b = append(append(append(b, f.why...), "  "...), "no rule matches"...)
+	}
+	return append(b, '\n')
+}
+
+// widened returns the width of a column that has to hold one more text, if that is not too wide.
+func widened(width int, text []byte, most int) int {
+	if n := utf8.RuneCount(text); n <= most {
+		return max(width, n)
+	}
+	return width
+}
+
+// pad appends spaces until b[from:] is so many runes wide.
+func pad(b []byte, from, width int) []byte {
+	for n := utf8.RuneCount(b[from:]); n < width; n++ {
+		b = append(b, ' ')
+	}
+	return b
+}
+
+// appendURL appends a URL as line shows it; most are shown as they are.
+func appendURL(b []byte, url string) []byte {
+	if len(url) <= maxURLColumn && isPlain(url) {
+		return append(b, url...)
+	}
+	return append(b, line(url)...)
+}
+
+// widen makes the column of URLs wide enough for one, and leaves that as shown in the scratch.
+func (r *rows) widen(url string) {
+	r.row = appendURL(r.row[:0], url)
+	r.urlWidth = widened(r.urlWidth, r.row, maxURLColumn)
+}
+
+// look widens the column of URLs for all those that are there already, so that a short list is aligned from the start.
+func (r *rows) look(read *bufio.Reader) {
+	ahead, _ := read.Peek(read.Buffered()) // no more than there is
+	for text := range bytes.Lines(ahead) {
+		r.widen(string(bytes.TrimSpace(text)))
+	}
+}
+
+// appendJSONRow appends a row for programs.
+func (r *rows) appendJSONRow(b []byte, f *follower, url string, other, allow bool, reason string, record int) []byte {
+	b = appendText(append(b, `{"url":`...), url)
+	b = append(b, `,"path":`...)
+	b = appendText(b, r.path)
+	b = strconv.AppendBool(append(b, `,"other_origin":`...), other)
+	b = append(append(b, ','), f.agent...)
+	b = strconv.AppendBool(append(b, `,"allowed":`...), allow)
+	b = append(append(append(b, `,"reason":"`...), reason...), `",`...)
+	if record >= 0 {
+		b = append(b, r.rule(record).json...)
+	} else {
+		b = append(b, `"line":0,"rule":null,"key":null,"value":null`...)
+	}
+	b = append(append(b, ','), f.group...)
+	b = append(append(b, ','), r.tail...)
+	return append(b, "}\n"...)
+}
+
+// isPlain reports whether a text is shown as itself by terminals and in JSON.
+func isPlain[T string | []byte](s T) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+// appendText appends a JSON string, with an escape for whatever a terminal might obey.
+func appendText[T string | []byte](b []byte, s T) []byte {
+	b = append(b, '"')
+	if isPlain(s) {
+		return append(append(b, s...), '"')
+	}
+	for _, r := range string(s) {
+		switch {
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case isPrint(r):
+			b = utf8.AppendRune(b, r)
+		default:
+			for _, unit := range utf16.AppendRune(nil, r) {
+				b = fmt.Appendf(b, `\u%04x`, unit)
+			}
+		}
+	}
+	return append(b, '"')
+}
+
+// verdict is how the run ends: nil if every URL was judged and may be fetched. That one may not is certain, whatever the
+// lines would have been that could not be judged; that all may is not.
+func (r *rows) verdict() error {
+	unjudged := ""
+	if r.bad > 0 {
+		unjudged = fmt.Sprintf("; %d of %d lines of standard input are no URL and were not judged, first line %d: %v", r.bad, r.line, r.firstLine, r.firstBad)
+	}
+	text := fmt.Sprintf("%d of %d disallowed%s", r.disallowed, r.decisions, unjudged)
+	switch {
+	case r.disallowed > 0:
+		return &exitError{exitThreshold, errors.New(text)}
+	case r.bad > 0:
+		return errors.New(text)
+	}
+	return nil
+}
