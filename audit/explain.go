@@ -238,7 +238,7 @@ func (out *Result) listSignals(s *Site) {
 			}
 		case parser.KeyContentUsage:
 			if u, ok := ParseUsage(rec.Value); ok && len(out.Usages) < MaxEvidenceRows {
-				out.Usages = append(out.Usages, UsageResult{int(rec.Line), clean(u.Path), u.TrainAI.String(), u.Search.String()})
+				out.Usages = append(out.Usages, UsageResult{rec.Line, clean(u.Path), u.TrainAI.String(), u.Search.String()})
 			}
 		case parser.KeyLicense:
 			if isAbsoluteURL(rec.Value) && len(out.Licenses) < MaxEvidenceRows {
@@ -249,7 +249,7 @@ func (out *Result) listSignals(s *Site) {
 }
 
 func signalResult(rec *parser.Record) SignalResult {
-	signal := SignalResult{Line: int(rec.Line), Scope: "group", Pairs: map[string]string{}}
+	signal := SignalResult{Line: rec.Line, Scope: "group", Pairs: map[string]string{}}
 	if rec.Group < 0 {
 		signal.Scope = "file"
 	}

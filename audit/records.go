@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"slices"
 	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
@@ -25,7 +26,7 @@ type belongings struct {
 // lenientToken is a registry token that only the second reading finds in a file.
 type lenientToken struct {
 	id   int32
-	line int32 // of its first mention
+	line int // of its first mention
 	belongings
 }
 
@@ -41,7 +42,7 @@ type recordReader struct {
 	reg *tokens.Registry
 	*scratch
 
-	group     int32
+	group     int
 	listed    []int32 // agents of the current group so far; ^k for the lenient token k
 	delayed   int     // how many of them have met a valid Crawl-delay
 	signalled int     // how many of them have met a valid Content-Signal
@@ -51,8 +52,8 @@ type recordReader struct {
 func (a *Auditor) readRecords(s *Site) {
 	c := &s.Report.scratch
 	c.agents, c.lenient, c.mentions = c.agents[:0], c.lenient[:0], c.mentions[:0]
-	c.own = refill(c.own, len(a.reg.Tokens), 0)
-	c.byToken = refill(c.byToken, len(a.reg.Tokens), 0)
+	c.own = zeroed(c.own, len(a.reg.Tokens))
+	c.byToken = zeroed(c.byToken, len(a.reg.Tokens))
 	for i := range s.Robots.Agents() {
 		id := int32(-1)
 		if agent := s.Robots.Agent(i); !agent.Star {
@@ -72,15 +73,10 @@ func (a *Auditor) readRecords(s *Site) {
 	r.count()
 }
 
-// refill returns a slice of n elements, all of the value, in the memory of s if it suffices.
-func refill(s []int32, n int, value int32) []int32 {
-	if cap(s) < n {
-		s = make([]int32, n)
-	}
-	s = s[:n]
-	for i := range s {
-		s[i] = value
-	}
+// zeroed returns n zeros, in the memory of s if it suffices.
+func zeroed(s []int32, n int) []int32 {
+	s = slices.Grow(s[:0], n)[:n]
+	clear(s)
 	return s
 }
 
@@ -160,7 +156,7 @@ func (r *recordReader) show(kind Kind, rec *parser.Record) {
 		key, value = nil, rec.KeyText // a line without a key: all of it is value
 	}
 	r.Report.Evidence = append(r.Report.Evidence, Evidence{
-		Line: int(rec.Line), Kind: kind, Key: cut(key, MaxEvidenceKey), Value: cut(value, MaxEvidenceValue),
+		Line: rec.Line, Kind: kind, Key: cut(key, MaxEvidenceKey), Value: cut(value, MaxEvidenceValue),
 	})
 }
 
@@ -200,7 +196,7 @@ func (r *recordReader) userAgent(rec *parser.Record) {
 		r.show(KindInvalid, rec)
 	}
 	if valid && rec.Flags&parser.FlagTypo == 0 && r.validAgent == 0 {
-		r.validAgent = int(rec.Line)
+		r.validAgent = rec.Line
 	}
 
 	agent := r.Robots.Find(view(parser.AgentName(rec.Value, r.Robots.Dialect())))
@@ -233,7 +229,7 @@ func (r *recordReader) secondReading(value []byte) int {
 }
 
 // lenientToken returns the index of the registry token in scratch.lenient, where it is put if it is new.
-func (r *recordReader) lenientToken(id, line int32) int32 {
+func (r *recordReader) lenientToken(id int32, line int) int32 {
 	if r.byToken[id] == 0 {
 		r.lenient = append(r.lenient, lenientToken{id: id, line: line})
 		r.byToken[id] = int32(len(r.lenient))

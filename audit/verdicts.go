@@ -206,7 +206,7 @@ func (a *Auditor) lenientRows(s *Site) {
 		c.groups = slices.Compact(c.groups)
 		survey := s.Robots.Survey(c.groups)
 		v := verdictOf(&survey, t.belongings)
-		v.Token, v.ID, v.Via, v.Line, v.Lenient = a.names[t.id], int(t.id), ViaOwn, int(t.line), true
+		v.Token, v.ID, v.Via, v.Line, v.Lenient = a.names[t.id], int(t.id), ViaOwn, t.line, true
 		r.Verdicts = append(r.Verdicts, v)
 	}
 }

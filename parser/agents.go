@@ -1,10 +1,5 @@
 package parser
 
-import (
-	"hash/maphash"
-	"math/bits"
-)
-
 // Agent is a name that user-agent lines give. The slices are views of the body.
 type Agent struct {
 	Name  []byte // the product token as first written, "*" for the wildcard; nothing of what follows it
@@ -15,12 +10,11 @@ type Agent struct {
 
 // agents are the distinct names of a file with the groups of each.
 //
-// A hash table finds them. The hash is keyed by a secret of the process, so that no file can be built whose names all
-// fall into one place; and before it is computed at all, one bit for (length, first letter) tells most names that are
+// A hash table finds them. Before a hash is computed at all, one bit for (length, first letter) tells most names that are
 // not there, since a few hundred known tokens are looked up in files that name three.
 type agents struct {
 	list    []agent
-	table   []uint32 // open addressing: index into list + 1, 0 = free; length a power of two; without the wildcard
+	table   []uint32 // of the list, without the wildcard
 	present uint64   // a bit for each (length, first letter) that occurs
 	star    int      // index of the wildcard, -1 if there is none
 
@@ -30,7 +24,7 @@ type agents struct {
 
 // agent is one of them. Its groups are groups[from:from+count].
 type agent struct {
-	hash        uint64
+	hash        uint64 // 0 for the wildcard
 	name        uint32 // offset
 	size        uint32 // octets of the name
 	record      uint32 // of its first line
@@ -41,10 +35,6 @@ type agent struct {
 
 // mention is a group naming an agent for the first time.
 type mention struct{ agent, group uint32 }
-
-const minTable = 32
-
-var secret = maphash.Bytes(maphash.MakeSeed(), []byte("agents"))
 
 func (a *agents) reset() {
 	a.list, a.mentions, a.groups = a.list[:0], a.mentions[:0], a.groups[:0]
@@ -70,7 +60,7 @@ func (a *agents) add(f *File, start, end int, record, group uint32) {
 	i, hash, slot := a.star, uint64(0), 0
 	if name[0] != '*' {
 		hash = hashName(name)
-		slot, i = a.lookup(f.src, name, hash)
+		slot, i = lookup(a, f.src, name, hash)
 	}
 	switch {
 	case i < 0:
@@ -85,7 +75,7 @@ func (a *agents) add(f *File, start, end int, record, group uint32) {
 		a.present |= presence(size, name[0])
 		a.table[slot] = uint32(i) + 1
 		if 2*len(a.list) > len(a.table) {
-			a.grow()
+			a.table = rebuilt(a.table, 2*len(a.table), len(a.list), func(i int) uint64 { return a.list[i].hash })
 		}
 	case a.list[i].last == group:
 		return
@@ -146,7 +136,7 @@ var inToken = func() (is [256]bool) {
 }()
 
 // lookup returns the index of the named agent, or -1 and the slot where it belongs.
-func (a *agents) lookup(src, name []byte, hash uint64) (slot, i int) {
+func lookup[T []byte | string](a *agents, src []byte, name T, hash uint64) (slot, i int) {
 	mask := len(a.table) - 1
 	for slot = int(hash) & mask; ; slot = (slot + 1) & mask {
 		i = int(a.table[slot]) - 1
@@ -156,26 +146,6 @@ func (a *agents) lookup(src, name []byte, hash uint64) (slot, i int) {
 		if g := &a.list[i]; g.hash == hash && equalFold(src[g.name:g.name+g.size], name) {
 			return slot, i
 		}
-	}
-}
-
-// grow doubles the table.
-func (a *agents) grow() {
-	size := 2 * len(a.table)
-	if cap(a.table) < size {
-		a.table = make([]uint32, size)
-	}
-	a.table = a.table[:size]
-	clear(a.table)
-	for i := range a.list {
-		if i == a.star {
-			continue
-		}
-		slot := int(a.list[i].hash) & (size - 1)
-		for a.table[slot] != 0 {
-			slot = (slot + 1) & (size - 1)
-		}
-		a.table[slot] = uint32(i) + 1
 	}
 }
 
@@ -201,8 +171,8 @@ func (a *agents) finish() {
 // presence returns the bit of a name's length and first letter in agents.present.
 func presence(size int, first byte) uint64 { return 1 << ((uint(size)*5 + uint(first|0x20)) & 63) }
 
-// hashName returns a keyed hash, of a name that is not empty, that does not tell the case of letters. It reads the name in
-// pieces of eight octets, the last of which overlaps the one before.
+// hashName returns a keyed hash, not 0, of a name that is not empty. It does not tell the case of letters. It reads the name
+// in pieces of eight octets, the last of which overlaps the one before.
 func hashName[T []byte | string](name T) uint64 {
 	const fold = 0x2020202020202020
 	size := len(name)
@@ -212,11 +182,11 @@ func hashName[T []byte | string](name T) uint64 {
 		for i := 0; i < size-8; i += 8 {
 			h = mix(h ^ (load(name[i:]) | fold))
 		}
-		return mix(h ^ (load(name[size-8:]) | fold))
+		return mix(h^(load(name[size-8:])|fold)) | 1<<63
 	case size >= 4:
-		return mix(h ^ (load4(name) | load4(name[size-4:])<<32 | fold))
+		return mix(h^(load4(name)|load4(name[size-4:])<<32|fold)) | 1<<63
 	}
-	return mix(h ^ (uint64(name[0]) | uint64(name[size/2])<<8 | uint64(name[size-1])<<16 | fold))
+	return mix(h^(uint64(name[0])|uint64(name[size/2])<<8|uint64(name[size-1])<<16|fold)) | 1<<63
 }
 
 // load returns the first eight octets of s as a little-endian number.
@@ -226,12 +196,6 @@ func load[T []byte | string](s T) uint64 { return load4(s) | load4(s[4:])<<32 }
 func load4[T []byte | string](s T) uint64 {
 	_ = s[3]
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24
-}
-
-// mix multiplies by an odd constant and folds the product.
-func mix(h uint64) uint64 {
-	hi, lo := bits.Mul64(h, 0x9E3779B97F4A7C15^secret|1)
-	return hi ^ lo
 }
 
 // Agents returns the number of distinct names, the wildcard included, that user-agent lines give. Case makes no
@@ -272,16 +236,6 @@ func (f *File) Find(token string) int {
 	if len(token) == 0 || f.names.present&presence(len(token), token[0]) == 0 {
 		return -1
 	}
-	a := &f.names
-	hash := hashName(token)
-	mask := len(a.table) - 1
-	for slot := int(hash) & mask; ; slot = (slot + 1) & mask {
-		i := int(a.table[slot]) - 1
-		if i < 0 {
-			return -1
-		}
-		if g := &a.list[i]; g.hash == hash && equalFold(f.src[g.name:g.name+g.size], token) {
-			return i
-		}
-	}
+	_, i := lookup(&f.names, f.src, token, hashName(token))
+	return i
 }

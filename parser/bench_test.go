@@ -177,7 +177,7 @@ func hostile() map[string][]byte {
 		"nul":                 fill("", "\x00"),
 		"blanks":              fill("user-agent: *\ndisallow:", " "),
 		"47000-rules":         fill(crowd, "allow: /a/\n"),
-		"distinct-rules":      numbered(crowd+"disallow: /\n", "allow: /%d\ndisallow: /%d*\n"),
+		"distinct-rules":      numbered(crowd+"disallow: /\n", "allow: /%[1]d\ndisallow: /%[1]d*\n"),
 		"index-html":          fill(crowd+"disallow: /\n", "allow: /*/index.html\n"),
 		"thousands-of-names":  letters("user-agent: @bot\n"),
 		"thousands-of-groups": letters("user-agent: @bot\nallow: /\n"),
@@ -185,6 +185,10 @@ func hostile() map[string][]byte {
 		"wildcard-bomb":       fill(crowd, "disallow: /*a*a*a*a*a*a*a*a*a*a*a*a*a*b\n"),
 		"long-wildcards":      fill(crowd, "disallow: "+strings.Repeat("*a", 8000)+"b\n"),
 		"escapes":             fill(crowd, "disallow: /%c3%a9\xC3\xA9*\xC3\n"),
+		"stars":               fill(crowd+strings.Repeat("allow: /a\n", 300), "disallow: /"+strings.Repeat("*", 16640)+"\n"),
+		"stars-twice":         fill(crowd+"disallow: /"+strings.Repeat("*", 16640)+"\n"+strings.Repeat("allow: /a/\n", 250), "allow: "+strings.Repeat("*", 16600)+"%aa/index.htm\n"),
+		"no-rules":            fill(crowd+"disallow: /****\n"+strings.Repeat("allow: /a\n", 2000), "host:\n"),
+		"dominated":           numbered(crowd+"disallow: /*\n", "allow: /*a*a*a*%[1]d\ndisallow: /*a*a*a*%[1]d*\n"),
 		"html":                fill("", "<li><a href=\"https://example.com/\">User-agent: a</a>\n"),
 	}
 }

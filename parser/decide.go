@@ -17,8 +17,8 @@ type Decision struct {
 // `/`). Followed are the groups that name the token, else those of `*`, else none, which allows everything (RFC 9309
 // §2.2.1). One name is asked at a time: what a crawler falls back to is its own affair.
 //
-// To ask many tokens about one path costs little more than to ask the first: what a group decides is kept until another
-// path is asked about.
+// To ask for many tokens about one path costs little more than to ask for the first: what a group decides is kept until
+// another path is asked about, and so is the answer for whom no group names.
 func (f *File) Decide(token string, path []byte) Decision {
 	f.ask(path)
 	if agent := f.Find(token); agent >= 0 {
@@ -34,8 +34,9 @@ func (f *File) Decide(token string, path []byte) Decision {
 	return f.asked.star
 }
 
-// Allows reports whether the token may crawl the URL, or the path that begins with `/`. Octets above 0x7F are escaped first,
-// as user agents send them. It is Decide for those who have a URL, and no further questions.
+// Allows reports whether the token may crawl the URL, or the path that begins with one `/`. What else begins so, or with
+// neither, is a URL without its scheme: of `//example.com/a` and `example.com/a` the path is `/a`. Octets above 0x7F are
+// escaped first, as user agents send them. It is Decide for those who have a URL, and no further questions.
 func (f *File) Allows(token, url string) bool {
 	f.url = AppendEscapedPath(f.url[:0], url)
 	return f.Decide(token, f.url).Allow
@@ -43,25 +44,26 @@ func (f *File) Allows(token, url string) bool {
 
 // decideFor decides on the path in question by the groups that name the agent.
 func (f *File) decideFor(agent int) Decision {
-	var w winner
-	if !f.asked.exempt {
-		for _, g := range f.AgentGroups(agent) {
-			w.join(f.groupWinner(g))
-		}
-	}
-	d := f.decision(&w)
+	d := f.decideIn(f.AgentGroups(agent))
 	d.Agent = agent
 	return d
 }
 
 // DecideIn says whether the merged rules of the groups allow the path. The longest pattern wins, counted in octets as
-// it is compared; allow wins a tie; of equals the first is named (RFC 9309 §2.2.2). An empty value is no rule.
-// Decision.Agent is -1.
+// it is compared; allow wins a tie; of equals the first is named (RFC 9309 §2.2.2). An empty value is no rule. The groups
+// are given in ascending order, each once, as AgentGroups has them. Decision.Agent is -1.
 func (f *File) DecideIn(groups []uint32, path []byte) Decision {
 	f.ask(path)
+	return f.decideIn(groups)
+}
+
+// decideIn is DecideIn for the path in question.
+func (f *File) decideIn(groups []uint32) Decision {
 	var w winner
 	if !f.asked.exempt {
-		w = f.winner(groups, f.asked.path)
+		for _, g := range groups {
+			w.join(f.groupWinner(g))
+		}
 	}
 	return f.decision(&w)
 }
@@ -105,13 +107,16 @@ func (f *File) askAnew(path []byte) {
 		q.number = 1
 	}
 	if f.dialect == RFC {
-		// RFC 9309 §2.2.2: "The /robots.txt URI is implicitly allowed."
-		q.exempt = string(path) == "/robots.txt"
 		q.path = appendNormalPath(q.path[:0], path)
+		q.exempt = isRobots(q.path)
 		return
 	}
 	q.exempt, q.path = false, append(q.path[:0], path...)
 }
+
+// isRobots reports whether a normalised path is that of the file itself. RFC 9309 §2.2.2: "The /robots.txt URI is implicitly
+// allowed."
+func isRobots(path []byte) bool { return string(path) == "/robots.txt" }
 
 // groupWinner returns what the group decides on the path in question. Each rule is tried once, however many agents
 // follow the group.
@@ -154,14 +159,6 @@ func (w *winner) join(o *winner) {
 	if o.disallow > w.disallow {
 		w.disallow, w.disallowRule = o.disallow, o.disallowRule
 	}
-}
-
-// winner finds the longest allow and disallow rules of the groups that match the normalised path.
-func (f *File) winner(groups []uint32, path []byte) (w winner) {
-	for _, g := range groups {
-		f.tryGroup(&w, g, path)
-	}
-	return w
 }
 
 // tryGroup tries each rule of the group.
@@ -217,8 +214,8 @@ func (f *File) matchLen(r *record, path []byte) int {
 			return len(pattern)
 		}
 	}
-	if r.kind == KeyAllow && f.dialect == Google && path[len(path)-1] == '/' {
-		return f.matchIndex(value, path)
+	if path[len(path)-1] == '/' {
+		return f.matchIndex(r, value, path)
 	}
 	return 0
 }
@@ -233,17 +230,29 @@ func (f *File) needsNormal(tail []byte) bool {
 	return false
 }
 
-// matchIndex is a quirk of Google's code: an allow that does not match and whose last segment begins with `index.htm`
-// is tried once more as the folder alone, `/index.html` as `/$`. It returns the length of that pattern, 0 if it does
-// not match; a path that does not end in `/` cannot match.
-func (f *File) matchIndex(value, path []byte) int {
-	slash := bytes.LastIndexByte(value, '/')
-	if slash < 0 || !bytes.HasPrefix(value[slash:], []byte("/index.htm")) {
+// matchIndex tries an allow that does not match as its folder, see indexFolder. It returns the length of that pattern, 0
+// if it does not match; a path that does not end in `/` cannot match.
+func (f *File) matchIndex(r *record, value, path []byte) int {
+	folder := f.indexFolder(r, value)
+	if folder == nil {
 		return 0
 	}
-	f.scratch = append(appendNormal(f.scratch[:0], value[:slash+1], f.dialect), '$')
+	f.scratch = append(appendNormal(f.scratch[:0], folder, f.dialect), '$')
 	if Match(f.scratch, path) {
 		return len(f.scratch)
 	}
 	return 0
+}
+
+// indexFolder is a quirk of Google's code: an allow that does not match and whose last segment begins with `index.htm` is
+// tried once more as the folder alone, `/a/index.html` as `/a/$`. It returns the folder, nil for all other rules.
+func (f *File) indexFolder(r *record, value []byte) []byte {
+	if r.kind != KeyAllow || f.dialect != Google {
+		return nil
+	}
+	slash := bytes.LastIndexByte(value, '/')
+	if slash < 0 || !bytes.HasPrefix(value[slash:], []byte("/index.htm")) {
+		return nil
+	}
+	return value[:slash+1]
 }

@@ -9,6 +9,14 @@ const (
 	RFC                   // RFC 9309, as its authors' own tests read it, and no more
 )
 
+// known returns the dialect itself, Google for one that does not exist.
+func (d Dialect) known() Dialect {
+	if d == RFC {
+		return RFC
+	}
+	return Google
+}
+
 // String returns the name that command lines use: google, rfc.
 func (d Dialect) String() string {
 	if d == RFC {

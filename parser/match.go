@@ -20,6 +20,9 @@ func Match(pattern, path []byte) bool {
 	}
 	pattern, path = pattern[star+1:], path[star:]
 	for {
+		for len(pattern) > 0 && pattern[0] == '*' {
+			pattern = pattern[1:]
+		}
 		star = bytes.IndexByte(pattern, '*')
 		if star < 0 {
 			break

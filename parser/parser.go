@@ -20,6 +20,7 @@ type File struct {
 	src     []byte
 	dialect Dialect
 	bom     bool
+	dropped bool // a record with a known key was not kept
 	lines   uint32
 	counts  [NumKeys]uint32
 
@@ -44,8 +45,8 @@ type record struct {
 
 // Record is a line that is neither blank nor comment. The slices are views of the body.
 type Record struct {
-	Line    int32 // 1-based
-	Group   int32 // index of the group that it stands in; -1 before the first user-agent line
+	Line    int // 1-based
+	Group   int // index of the group that it stands in; -1 before the first user-agent line
 	Key     Key
 	Flags   Flags
 	KeyText []byte // as written, trimmed; of a line without separator, its whole text
@@ -55,7 +56,7 @@ type Record struct {
 // Bounds of what a File keeps.
 const (
 	// maxRecords is how many records are kept: those of any body up to six megabytes, and twenty times what the longest
-	// known file has. It bounds the memory that a File can be made to take, to some 100 MB.
+	// known file has. It bounds the memory that a File can be made to take, to some 150 MB.
 	maxRecords = 1 << 20
 	// maxNoise is how many records that are no known key are kept: HTML pages consist of them. All are counted.
 	maxNoise = 1 << 16
@@ -63,16 +64,16 @@ const (
 	keep = 192 << 10
 )
 
-// Parse reads a body in the Google dialect. It cannot fail: what is no record is no record. Octets past 4 GiB are
+// Parse reads a body in the Google dialect. It cannot fail: what is no record is no record. Octets past 2 GiB are
 // ignored.
 func (f *File) Parse(src []byte) { f.ParseDialect(src, Google) }
 
 // ParseDialect is Parse in the given dialect.
 func (f *File) ParseDialect(src []byte, d Dialect) {
-	if uint64(len(src)) > math.MaxUint32 {
-		src = src[:math.MaxUint32]
+	if len(src) > math.MaxInt32 {
+		src = src[:math.MaxInt32]
 	}
-	f.begin(src, d)
+	f.begin(src, d.known())
 	f.readLines()
 	if f.lines == 0 && len(src) > 0 {
 		f.lines = 1 // a byte order mark, and nothing else
@@ -83,7 +84,7 @@ func (f *File) ParseDialect(src []byte, d Dialect) {
 // begin forgets the body before and takes the new one.
 func (f *File) begin(src []byte, d Dialect) {
 	f.src, f.dialect, f.lines = src, d, 0
-	f.bom = bomLen(src) == 3
+	f.bom, f.dropped = bomLen(src) == 3, false
 	f.counts = [NumKeys]uint32{}
 	f.records, f.groups = f.records[:0], f.groups[:0]
 	f.names.reset()
@@ -91,8 +92,8 @@ func (f *File) begin(src []byte, d Dialect) {
 	f.surveys.reset()
 }
 
-// readLines appends a record for each line that is neither blank nor comment. Of a hundred files one has a CR without LF:
-// it is read line by line with splitLine, the others by a loop with shortcuts.
+// readLines appends a record for each line that is neither blank nor comment. Of a hundred files one has a NUL or a CR
+// without LF: it is read line by line with splitLine, the others by a loop with shortcuts.
 func (f *File) readLines() {
 	if bytes.IndexByte(f.src, 0) < 0 && f.readFast() {
 		return
@@ -121,6 +122,7 @@ func (r *reader) add(key Key, flags Flags, start, value, end int) {
 	f := r.File
 	f.counts[key]++
 	if len(f.records) == maxRecords {
+		f.dropped = f.dropped || key != KeyNone && key != KeyUnknown
 		return
 	}
 	switch key {
@@ -141,10 +143,7 @@ func (r *reader) add(key Key, flags Flags, start, value, end int) {
 			return
 		}
 	}
-	rec := f.another()
-	rec.key, rec.value, rec.end = uint32(start), uint32(value), uint32(end)
-	rec.line, rec.group = f.lines, int32(len(f.groups))-1
-	rec.kind, rec.flags = key, flags
+	f.another().fill(key, flags, start, value, end, f.lines, len(f.groups)-1)
 }
 
 // keepsNoise reports whether the record without a known key that was counted last is kept.
@@ -152,8 +151,8 @@ func (f *File) keepsNoise() bool {
 	return f.counts[KeyNone]+f.counts[KeyUnknown] <= maxNoise && len(f.records) < maxRecords
 }
 
-// another appends a record to be filled in. Appending a literal would build it elsewhere field by field and copy it in
-// larger pieces, for which the processor has to wait: a fifth of the time of Parse.
+// another appends a record, to be filled in where it stands. A literal to append would be built elsewhere field by field
+// and copied in larger pieces, for which the processor has to wait: a fifth of the time of Parse.
 func (f *File) another() *record {
 	n := len(f.records)
 	if n == cap(f.records) {
@@ -163,6 +162,11 @@ func (f *File) another() *record {
 	return &f.records[n]
 }
 
+func (r *record) fill(key Key, flags Flags, start, value, end int, line uint32, group int) {
+	r.key, r.value, r.end = uint32(start), uint32(value), uint32(end)
+	r.line, r.group, r.kind, r.flags = line, int32(group), key, flags
+}
+
 // Reset forgets the body. It keeps memory for the next one, but gives back what grew for a freak.
 func (f *File) Reset() {
 	f.begin(nil, Google)
@@ -170,7 +174,7 @@ func (f *File) Reset() {
 	f.scratch, f.path, f.url = trimmed(f.scratch), trimmed(f.path), trimmed(f.url)
 	f.names.trim()
 	f.asked.given, f.asked.path, f.asked.groups = trimmed(f.asked.given), trimmed(f.asked.path), trimmed(f.asked.groups)
-	f.surveys.tallies, f.surveys.sets, f.surveys.table = trimmed(f.surveys.tallies), trimmed(f.surveys.sets), trimmed(f.surveys.table)
+	f.surveys.trim()
 }
 
 // trimmed returns s without elements, and without its memory if that is above the bound.
@@ -205,13 +209,13 @@ func (f *File) Records() int { return len(f.records) }
 
 // Complete reports whether all records with a known key were kept. If not, only the body's first million of records
 // take part in decisions, and no Survey is sure. Bodies of less than six megabytes are always complete.
-func (f *File) Complete() bool { return len(f.records) < maxRecords }
+func (f *File) Complete() bool { return !f.dropped }
 
 // Record returns the i-th record.
 func (f *File) Record(i int) Record {
 	r := &f.records[i]
 	return Record{
-		Line: int32(r.line), Group: r.group, Key: r.kind, Flags: r.flags,
+		Line: int(r.line), Group: int(r.group), Key: r.kind, Flags: r.flags,
 		KeyText: f.keyText(r), Value: f.src[r.value:r.end],
 	}
 }

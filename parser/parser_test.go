@@ -201,6 +201,22 @@ func TestSurveyRFCRobots(t *testing.T) {
 	f(parser.Google, "disallow: /robots.txt", parser.SitePartial)
 	f(parser.RFC, "disallow: /robots.txt", parser.SiteAllowed)
 	f(parser.RFC, "disallow: /\ndisallow: /robots.txt", parser.SiteBlocked)
+	f(parser.RFC, "disallow: /robots%2Etxt", parser.SiteAllowed)
+	// With stars it may match other paths, too, and overrule or be overruled there.
+	f(parser.RFC, "disallow: *robots.txt**\nallow: /xrobots.txt", parser.SitePartial)
+	f(parser.RFC, "disallow: /\ndisallow: /xrobots.txt\nallow: *robots.txt**", parser.SitePartial)
+	f(parser.RFC, "disallow: /xrobots.txt\nallow: *robots.txt**", parser.SiteAllowed)
+}
+
+// TestRFCRobotsEscaped: both sides are normalised, so that the file's own path may be spelled with escapes.
+func TestRFCRobotsEscaped(t *testing.T) {
+	var file parser.File
+	file.ParseDialect([]byte("user-agent: *\ndisallow: /"), parser.RFC)
+	for path, want := range map[string]bool{"/robots.txt": true, "/robots%2Etxt": true, "/%72obots.txt": true, "/robots%2etxt/": false, "/Robots.txt": false} {
+		if got := file.Decide("a", []byte(path)).Allow; got != want {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
 }
 
 // TestSurveyBound: 47,000 rules of which no path decides otherwise than `/` end at the bound, and say so.
@@ -351,7 +367,7 @@ func TestResetGivesBack(t *testing.T) {
 
 // TestComplete: a million records are kept, and who has more gets no sure survey.
 func TestComplete(t *testing.T) {
-	body := append([]byte("user-agent: a\n"), bytes.Repeat([]byte("allow:/\n"), parser.MaxRecords-2)...)
+	body := append([]byte("user-agent: a\n"), bytes.Repeat([]byte("allow:/\n"), parser.MaxRecords-1)...)
 	f := func(body []byte, records, allow int, complete bool) {
 		t.Helper()
 		var file parser.File
@@ -361,8 +377,9 @@ func TestComplete(t *testing.T) {
 			t.Errorf("%d records, %d allow, complete: %v, %+v", file.Records(), file.Count(parser.KeyAllow), file.Complete(), s)
 		}
 	}
-	f(body, parser.MaxRecords-1, parser.MaxRecords-2, true)
-	f(append(body, "disallow:/\nuser-agent: b\nfoo: bar\nallow /\n"...), parser.MaxRecords, parser.MaxRecords-1, false)
+	f(body, parser.MaxRecords, parser.MaxRecords-1, true)
+	f(append(body, "foo: bar\n<p>\n"...), parser.MaxRecords, parser.MaxRecords-1, true)
+	f(append(body, "user-agent: b\nfoo: bar\nallow /\n"...), parser.MaxRecords, parser.MaxRecords, false)
 }
 
 // TestSurveyIsShared: what agents of the same groups amount to is worked out once, so that no crowd uses the work up.
@@ -407,6 +424,35 @@ func TestReset(t *testing.T) {
 	check("Reset")
 	if file.Dialect() != parser.Google {
 		t.Error("the dialect stayed")
+	}
+}
+
+// TestSurveyAfterPanic: to ask for a group that is not there is a mistake that leaves no trace.
+func TestSurveyAfterPanic(t *testing.T) {
+	var file parser.File
+	file.Parse([]byte("user-agent: a\ndisallow: /\nuser-agent: b\nallow: /"))
+	for range 2 {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			file.Survey([]uint32{7})
+		}()
+	}
+	if got := file.Survey([]uint32{0}); got.Verdict != parser.SiteBlocked {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestUnknownDialect is read as Google's.
+func TestUnknownDialect(t *testing.T) {
+	var file parser.File
+	file.ParseDialect([]byte("useragent: a\ndisalow: /index.html"), parser.Dialect(7))
+	scanner := parser.NewScanner([]byte("useragent: a"), parser.Dialect(7))
+	if scanner.Next(); file.Dialect() != parser.Google || file.Decide("a", []byte("/index.html")).Allow || scanner.Line().Key != parser.KeyUserAgent {
+		t.Error("neither dialect")
 	}
 }
 

@@ -101,7 +101,7 @@ func sameRecords(t *testing.T, was, is *parser.File, line func(int) int, text fu
 		if old.Key == parser.KeyUserAgent {
 			value = text
 		}
-		if int(now.Line) != line(int(old.Line)) || now.Group != old.Group || now.Key != old.Key || now.Flags != old.Flags ||
+		if now.Line != line(old.Line) || now.Group != old.Group || now.Key != old.Key || now.Flags != old.Flags ||
 			!text(now.KeyText, old.KeyText) || !value(now.Value, old.Value) {
 			t.Errorf("record %+v, was %+v", now, old)
 		}
@@ -270,7 +270,7 @@ func chunks(body []byte, file *parser.File) (all []chunk) {
 	for _, l := range scanned(body, file.Dialect()) {
 		text := body[l.Start:l.End]
 		if next < file.Groups() {
-			if start, _ := file.GroupRecords(uint32(next)); int(file.Record(start).Line) == l.Number {
+			if start, _ := file.GroupRecords(uint32(next)); file.Record(start).Line == l.Number {
 				all, next = append(all, chunk{first: l.Number}), next+1
 			}
 		}

@@ -108,7 +108,10 @@ func slowNormal(s string, d parser.Dialect, isPath bool) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		var octet byte
-		n, _ := fmt.Sscanf(s[i:min(len(s), i+3)], "%%%02x", &octet)
+		n := 0
+		if s[i] == '%' {
+			n, _ = fmt.Sscanf(s[i:min(len(s), i+3)], "%%%02x", &octet)
+		}
 		switch {
 		case n == 1 && i+2 < len(s) && strings.Trim(s[i+1:i+3], "0123456789abcdefABCDEF") == "":
 			if d == parser.RFC && octet < 0x80 && strings.ContainsRune(slowUnreserved, rune(octet)) {
@@ -124,6 +127,21 @@ func slowNormal(s string, d parser.Dialect, isPath bool) string {
 		}
 	}
 	return b.String()
+}
+
+// slowRulePath returns the path that a rule's value names, "" for none.
+func slowRulePath(value string, d parser.Dialect) string {
+	if value == "" || !strings.Contains("/*", value[:1]) {
+		return ""
+	}
+	path := strings.TrimSuffix(slowNormal(value, d, false), "$")
+	path = "/" + strings.TrimPrefix(strings.ReplaceAll(path, "*", ""), "/")
+	if d == parser.RFC {
+		if path = slowNormal(path, d, true); path == "/robots.txt" {
+			return ""
+		}
+	}
+	return path
 }
 
 // slowName returns the name in a user-agent value, "" for nobody.
@@ -154,10 +172,10 @@ func slowLenient(value string) (names [3]string) {
 // slowDecide answers as File.Decide does.
 func slowDecide(body, agent, path string, d parser.Dialect) (allow bool, line int) {
 	if d == parser.RFC {
+		path = slowNormal(path, d, true)
 		if path == "/robots.txt" {
 			return true, 0
 		}
-		path = slowNormal(path, d, true)
 	}
 	type best struct{ length, line int }
 	var rules [2]struct{ allow, disallow best } // of the agent, of *

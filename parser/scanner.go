@@ -52,7 +52,7 @@ type Scanner struct {
 }
 
 // NewScanner returns a Scanner at the start of the body, which must stay unchanged while it is used.
-func NewScanner(src []byte, d Dialect) Scanner { return Scanner{src: src, dialect: d} }
+func NewScanner(src []byte, d Dialect) Scanner { return Scanner{src: src, dialect: d.known()} }
 
 // Line returns the current line.
 func (s *Scanner) Line() Line { return s.line }

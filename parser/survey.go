@@ -37,27 +37,30 @@ type Survey struct {
 	NAllow, NDisallow int // rule lines, empty ones included
 }
 
-// MaxSurveyWork is how much all Surveys of one body may spend together on trying the paths that its rules name: one
-// unit for each rule tried against a path, one more for each 32 octets of both, and one for each four records gone
-// through. That takes a few milliseconds.
-const MaxSurveyWork = 1 << 22
+// maxSurveyWork is what all Surveys of one body may spend together on trying the paths that its rules name, in units of
+// some nanoseconds. See charge.
+const maxSurveyWork = 1 << 22
 
 // unlisted is a path that nobody writes into a file.
 var unlisted = []byte("/dummy-testing-path-54321")
 
 // surveys is what was worked out of a body's groups so far. Agents that the same groups name share one survey.
 type surveys struct {
-	work    int      // what may still be spent on this body
-	tallies []tally  // by group; none before the first survey
-	sets    []set    // of groups that were surveyed
-	table   []uint32 // hash table of the sets: index + 1, 0 = free; length a power of two
+	work     int64    // what may still be spent on this body
+	tallies  []tally  // by group; none before the first survey
+	sets     []set    // of groups that were surveyed
+	table    []uint32 // of the sets
+	trials   trials   // scratch: the rules of one set
+	patterns []byte   // scratch: their patterns
 }
 
 // tally is what the rules of one group amount to by themselves.
 type tally struct {
-	Survey                         // the counts, and what is found by looking for it once
-	root, unlisted          winner // of the two paths that every survey asks about
-	allow, disallow, octets uint32 // rules that name a path, and the octets of their values: others match nothing
+	Survey                 // the counts, and what is found by looking for it once
+	root, unlisted  winner // of the two paths that every survey asks about
+	allow, disallow uint32 // rules that may match: others have no path, see AppendRulePath
+	denies          uint32 // disallows whose own path is one that rules decide on
+	octets          uint32 // of all rules' values
 }
 
 // set is some groups with their survey: File.names.groups[from:from+count].
@@ -68,11 +71,16 @@ type set struct {
 }
 
 func (s *surveys) reset() {
-	s.work = MaxSurveyWork
+	s.work = maxSurveyWork
 	s.tallies, s.sets, s.table = s.tallies[:0], s.sets[:0], s.table[:0]
 }
 
-// AgentSurvey returns the Survey of the groups that name the i-th agent.
+func (s *surveys) trim() {
+	s.tallies, s.sets, s.table, s.patterns = trimmed(s.tallies), trimmed(s.sets), trimmed(s.table), trimmed(s.patterns)
+	s.trials = trials{allow: trimmed(s.trials.allow), disallow: trimmed(s.trials.disallow)}
+}
+
+// AgentSurvey returns the Survey of the groups that name the i-th agent, see there.
 func (f *File) AgentSurvey(i int) Survey {
 	a := &f.names.list[i]
 	if a.set == 0 {
@@ -83,12 +91,15 @@ func (f *File) AgentSurvey(i int) Survey {
 
 // Survey says what the merged rules of the groups amount to: blocked if `/`, a path that nobody wrote, and every path
 // that the rules name are denied; allowed if none of them is; else partial. The path of a rule is its value as it is
-// compared, without a final `$` and without each `*`. No groups allow everything.
+// compared, without a final `$` and without each `*`. No groups allow everything. The groups are given in ascending order,
+// each once, as AgentGroups has them.
 //
 // The first Survey of a body goes through all its groups; each further one only puts together what was found then, and
-// tries the paths that rules name where these could tell something else than `/`. What was surveyed once is kept. The
-// work on one body is bounded, see MaxSurveyWork; past the bound Survey.Limited is set, as it is for a body that has
-// more records than are kept.
+// tries the paths that rules name where these could tell something else than `/`. What was surveyed once is kept.
+//
+// All Surveys of one body together may spend some milliseconds on trying paths; one that finds nothing left for it is
+// Limited, and so is every Survey of a body that has more records than are kept (Complete). No file is known that needs so
+// much.
 func (f *File) Survey(groups []uint32) Survey {
 	return f.surveys.sets[f.setOf(groups, 0, false)].survey
 }
@@ -98,7 +109,7 @@ func (f *File) Survey(groups []uint32) Survey {
 func (f *File) setOf(groups []uint32, from uint32, kept bool) uint32 {
 	s := &f.surveys
 	if 2*len(s.sets) >= len(s.table) {
-		s.grow()
+		s.table = rebuilt(s.table, max(minTable, 2*len(s.table)), len(s.sets), func(i int) uint64 { return s.sets[i].hash })
 	}
 	hash := hashGroups(groups)
 	mask := len(s.table) - 1
@@ -113,33 +124,18 @@ func (f *File) setOf(groups []uint32, from uint32, kept bool) uint32 {
 		from = uint32(len(f.names.groups))
 		f.names.groups = append(f.names.groups, groups...)
 	}
-	i := uint32(len(s.sets))
-	s.table[slot] = i + 1
 	s.sets = append(s.sets, set{hash: hash, from: from, count: uint32(len(groups)), survey: f.survey(groups)})
-	return i
+	s.table[slot] = uint32(len(s.sets))
+	return uint32(len(s.sets)) - 1
 }
 
-// grow doubles the table.
-func (s *surveys) grow() {
-	size := max(minTable, 2*len(s.table))
-	s.table = slices.Grow(s.table[:0], size)[:size]
-	clear(s.table)
-	for i := range s.sets {
-		slot := int(s.sets[i].hash) & (size - 1)
-		for s.table[slot] != 0 {
-			slot = (slot + 1) & (size - 1)
-		}
-		s.table[slot] = uint32(i) + 1
-	}
-}
-
-// hashGroups returns a keyed hash: nobody can build a file whose sets of groups all fall into one place of the table.
+// hashGroups returns a keyed hash, not 0.
 func hashGroups(groups []uint32) uint64 {
 	h := secret
 	for _, g := range groups {
 		h = mix(h ^ uint64(g))
 	}
-	return h
+	return h | 1<<63
 }
 
 // survey works a Survey out.
@@ -160,10 +156,12 @@ func (f *File) survey(groups []uint32) Survey {
 		s.Verdict = SiteAllowed
 	case t.unlisted.allows() != s.RootAllowed:
 		s.Verdict = SitePartial
-	case t.allow == 0 && s.RootAllowed:
+	case t.allow == 0 && !s.RootAllowed:
+		s.Verdict = SiteBlocked
+	case t.allow == 0 && t.denies > 0:
 		s.Verdict = SitePartial // a disallow matches the path that it names, and nothing overrules it
 	case t.allow == 0:
-		s.Verdict = SiteBlocked
+		s.Verdict = SiteAllowed
 	default:
 		s.Verdict, s.Limited = f.tryNamed(groups, &t, s.RootAllowed)
 	}
@@ -191,23 +189,24 @@ func (f *File) tallyRule(t *tally, i int) {
 	r := &f.records[i]
 	value := f.src[r.value:r.end]
 	named := uint32(0)
-	if namesPath(value) && (f.dialect == Google || f.rulePath(r) != nil) {
+	if namesPath(value) {
 		named = 1
+		f.tryRule(&t.root, i, root)
+		f.tryRule(&t.unlisted, i, unlisted)
 	}
 	t.octets += uint32(len(value))
 	if r.kind == KeyAllow {
 		t.NAllow++
 		t.PlainAllow = t.PlainAllow || isPlain(value)
 		t.allow += named
-	} else {
-		t.NDisallow++
-		t.PlainDisallow = t.PlainDisallow || len(value) > 0 && isPlain(value)
-		t.HasDisallowRoot = t.HasDisallowRoot || string(value) == "/"
-		t.disallow += named
+		return
 	}
-	if named > 0 {
-		f.tryRule(&t.root, i, root)
-		f.tryRule(&t.unlisted, i, unlisted)
+	t.NDisallow++
+	t.PlainDisallow = t.PlainDisallow || len(value) > 0 && isPlain(value)
+	t.HasDisallowRoot = t.HasDisallowRoot || string(value) == "/"
+	t.disallow += named
+	if named > 0 && (f.dialect == Google || f.rulePath(r) != nil) {
+		t.denies++
 	}
 }
 
@@ -222,38 +221,58 @@ func (t *tally) join(o *tally) {
 	t.HasDisallowRoot = t.HasDisallowRoot || o.HasDisallowRoot
 	t.allow += o.allow
 	t.disallow += o.disallow
+	t.denies += o.denies
 	t.octets += o.octets
 	t.root.join(&o.root)
 	t.unlisted.join(&o.unlisted)
 }
 
 // tryNamed tries the paths that the rules name until one is decided otherwise than the root. The rules that could
-// bring that about are tried first: a mix, if there is one, mostly shows at once.
+// bring that about are tried first: a mix, if there is one, mostly shows at once, and only if the first path shows none
+// are the rules made ready for many more.
 func (f *File) tryNamed(groups []uint32, t *tally, rootAllowed bool) (v SiteVerdict, limited bool) {
 	order := [...]Key{KeyAllow, KeyDisallow}
 	if rootAllowed {
 		order = [...]Key{KeyDisallow, KeyAllow}
 	}
-	work := &f.surveys.work
-	rules, octets := int(t.allow+t.disallow), int(t.octets)
+	tried := 0
 	for _, kind := range order {
 		for _, g := range groups {
 			start, end := f.GroupRecords(g)
-			if *work -= (end - start) / 4; *work < 0 {
+			if !f.charge(end - start) {
 				return SitePartial, true
 			}
 			for i := start; i < end; i++ {
-				if f.records[i].kind != kind {
+				r := &f.records[i]
+				if r.kind != kind {
 					continue
 				}
-				path := f.rulePath(&f.records[i])
+				path := f.rulePath(r)
 				if path == nil {
 					continue
 				}
-				if *work -= rules + (octets+rules*len(path))/32; *work < 0 {
-					return SitePartial, true
+				allows := false
+				switch tried++; tried {
+				case 1:
+					if !f.charge(int(t.allow+t.disallow) + int(t.octets)/2) {
+						return SitePartial, true
+					}
+					w := f.winner(groups, path)
+					allows = w.allows()
+				case 2:
+					if !f.charge(4*int(t.allow+t.disallow) + int(t.octets)) {
+						return SitePartial, true
+					}
+					f.makeTrials(groups)
+					fallthrough
+				default:
+					trials := &f.surveys.trials
+					if !f.charge(len(path)/2 + trials.cost(path)) {
+						return SitePartial, true
+					}
+					allows = trials.allows(path, f.surveys.patterns, rootAllowed)
 				}
-				if w := f.winner(groups, path); w.allows() != rootAllowed {
+				if allows != rootAllowed {
 					return SitePartial, false
 				}
 			}
@@ -265,13 +284,136 @@ func (f *File) tryNamed(groups []uint32, t *tally, rootAllowed bool) (v SiteVerd
 	return SiteBlocked, false
 }
 
-// rulePath returns the path that a rule names, in f.path, nil if it names none. In the rfc dialect `/robots.txt` is
-// not named by a rule, since no rule decides on it.
+// charge takes units of work from what is left, and reports whether that sufficed.
+func (f *File) charge(units int) bool {
+	f.surveys.work -= int64(units)
+	return f.surveys.work >= 0
+}
+
+// winner finds the longest allow and disallow rules of the groups that match the normalised path.
+func (f *File) winner(groups []uint32, path []byte) (w winner) {
+	for _, g := range groups {
+		f.tryGroup(&w, g, path)
+	}
+	return w
+}
+
+// trials are rules made ready to be tried against many paths: normalised once, and without those that match nothing.
+type trials struct {
+	allow, disallow []trial
+	fixed           int // units that it costs to try all of them, but for what the path's length costs
+	wild            int // how many of them have a `*`
+}
+
+// trial is a pattern, patterns[from:to], in which runs of `*` are one. Its length counts all of them.
+type trial struct {
+	from, to, length uint32
+	literal          bool // it has neither `*` nor a final `$`
+}
+
+// makeTrials makes the rules of the groups ready.
+func (f *File) makeTrials(groups []uint32) {
+	s := &f.surveys
+	s.patterns = s.patterns[:0]
+	s.trials = trials{allow: s.trials.allow[:0], disallow: s.trials.disallow[:0]}
+	for _, g := range groups {
+		start, end := f.GroupRecords(g)
+		for i := start; i < end; i++ {
+			r := &f.records[i]
+			value := f.src[r.value:r.end]
+			if r.kind != KeyAllow && r.kind != KeyDisallow || !namesPath(value) {
+				continue
+			}
+			from := len(s.patterns)
+			s.patterns = appendNormal(s.patterns, value, f.dialect)
+			s.addTrial(r.kind, from)
+			if folder := f.indexFolder(r, value); folder != nil {
+				from = len(s.patterns)
+				s.patterns = append(appendNormal(s.patterns, folder, f.dialect), '$')
+				s.addTrial(r.kind, from)
+			}
+		}
+	}
+}
+
+// addTrial adds the pattern at the end of s.patterns, whose runs of `*` it makes one.
+func (s *surveys) addTrial(kind Key, from int) {
+	length := uint32(len(s.patterns) - from)
+	to, stars := from, 0
+	for _, c := range s.patterns[from:] {
+		if c == '*' {
+			if to > from && s.patterns[to-1] == '*' {
+				continue
+			}
+			stars++
+		}
+		s.patterns[to] = c
+		to++
+	}
+	s.patterns = s.patterns[:to]
+	s.trials.fixed += 1 + 3*stars + (to-from)/16
+	s.trials.wild += min(stars, 1)
+	of := &s.trials.disallow
+	if kind == KeyAllow {
+		of = &s.trials.allow
+	}
+	*of = append(*of, trial{uint32(from), uint32(to), length, stars == 0 && s.patterns[to-1] != '$'})
+}
+
+// cost is what it costs to try all rules against the path.
+func (t *trials) cost(path []byte) int {
+	return t.fixed + t.wild*len(path)/8 + (len(t.allow)+len(t.disallow))*len(path)/64
+}
+
+// allows reports whether the rules allow the path, which is likely to fare as expected: first tried are those that could
+// bring the other about.
+func (t *trials) allows(path, patterns []byte, expected bool) bool {
+	if expected {
+		disallow := longest(t.disallow, path, patterns, 1)
+		return disallow == 0 || longest(t.allow, path, patterns, disallow) >= disallow
+	}
+	allow := longest(t.allow, path, patterns, 1)
+	return longest(t.disallow, path, patterns, allow+1) == 0
+}
+
+// longest returns the length of the longest pattern that matches the path, of those that are at least so long; 0 if none
+// does.
+func longest(list []trial, path, patterns []byte, least uint32) (length uint32) {
+	for i := range list {
+		t := &list[i]
+		if t.length < least || t.length <= length {
+			continue
+		}
+		pattern := patterns[t.from:t.to]
+		if t.literal {
+			// The last octet tells most rules apart.
+			if len(pattern) > len(path) || pattern[len(pattern)-1] != path[len(pattern)-1] || !bytes.HasPrefix(path, pattern) {
+				continue
+			}
+		} else if !Match(pattern, path) {
+			continue
+		}
+		length = t.length
+	}
+	return length
+}
+
+// rulePath returns the path that a rule names, as it is compared, in f.path; nil if it names none. In the rfc dialect
+// `/robots.txt` is not named by a rule, since no rule decides on it.
 func (f *File) rulePath(r *record) []byte {
 	path, ok := appendRulePath(f.path[:0], f.src[r.value:r.end], f.dialect)
 	f.path = path
-	if !ok || f.dialect == RFC && string(path) == "/robots.txt" {
+	if !ok {
 		return nil
+	}
+	if f.dialect == RFC {
+		// Without its `*` a value may have an escape that it had not before: `/%4*1`.
+		from := len(path)
+		f.path = appendNormalPath(path, path)
+		path = f.path[from:]
+		if isRobots(path) {
+			return nil
+		}
 	}
 	return path
 }

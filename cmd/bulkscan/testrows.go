@@ -174,7 +174,7 @@ func (r *rows) newFollower(c *crawler) follower {
 
 // span returns the first and last line of a group: from its first user-agent line to the last record that belongs to it.
 // What belongs to nobody (sitemaps, unknown keys) may stand within, but does not end it.
-func span(file *parser.File, group uint32) (first, last int32) {
+func span(file *parser.File, group uint32) (first, last int) {
 	start, end := file.GroupRecords(group)
 	first = file.Record(start).Line
 	for last = first; end > start; end-- {
@@ -398,7 +398,7 @@ func (r *rows) rule(record int) *rule {
 		return known
 	}
 	rec := r.robots.file.Record(record)
-	number := int(rec.Line)
+	number := rec.Line
 	if r.lines == nil {
 		for s := parser.NewScanner(r.robots.body, r.robots.file.Dialect()); s.Next(); {
 			r.lines = append(r.lines, uint32(s.Line().Start))
