@@ -13,7 +13,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # A bulkscan is one file without C in it. Only the race detector asks for a compiler.
 export CGO_ENABLED := 0
 
-# What `make check` does, in order.
+# What `make check` does, in order. bench/peers is a module of its own, which `./...` leaves out.
 STEPS := build lint test race generated integration
 
 # Documents that are written from tables in the code.
@@ -44,6 +44,8 @@ lint: .bin/staticcheck .bin/golangci-lint ## vet, staticcheck and golangci-lint
 	go vet ./...
 	.bin/staticcheck ./...
 	.bin/golangci-lint run
+	go -C bench/peers vet ./...
+	cd bench/peers && ../../.bin/golangci-lint run
 
 .PHONY: fmt
 fmt: .bin/golangci-lint ## format the source
@@ -62,7 +64,8 @@ generated: ## fail if a generated document is out of date
 	fi
 
 .PHONY: integration
-integration: build bench/duckdb/node_modules ## scan the simulated web and read the dataset with DuckDB
+integration: build bench/duckdb/node_modules ## scan the simulated web and read the dataset with DuckDB; try the parser's peers
+	go -C bench/peers test ./...
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	bin/bulkscan demo -o "$$dir" --origins 2000; \
 	node bench/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"
@@ -79,6 +82,10 @@ fuzz: ## fuzz each target for some seconds (FUZZTIME=5s)
 bench: .bin/benchstat ## run the benchmarks (BENCH=regexp, COUNT=n) and summarise them
 	go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem -count $(or $(COUNT),1) ./... | tee bench.out
 	.bin/benchstat bench.out
+
+.PHONY: peers
+peers: ## compare the parser with others in Go, by speed and truth (OUT=FILE keeps the report)
+	go -C bench/peers run . $(if $(OUT),-o '$(abspath $(OUT))')
 
 .PHONY: check
 check: ## all that must hold before a change is merged; what CI runs
