@@ -91,7 +91,7 @@ func AgentName(value []byte, d Dialect) []byte { return value[:nameLen(value, d)
 
 // LenientNames returns what somebody may have meant as a name by a user-agent value, since `MJ12bot`, `AI2Bot/1.0` and
 // `Screaming Frog SEO Spider` are no product tokens: the whole value; what stands before its first `/` or `;`; what stands
-// before its first white space. Each is trimmed, a view of the value, and empty where it tells nothing new. They are to
+// before its first white space. Each is trimmed, a view of the value, and empty where there is no such octet. They are to
 // be tried in this order against names that are known; no crawler is known to read names so.
 func LenientNames(value []byte) (names [3][]byte) {
 	start, end := trim(value, 0, len(value))

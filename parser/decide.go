@@ -8,14 +8,17 @@ import (
 // Decision says whether a path may be crawled, and why.
 type Decision struct {
 	Allow  bool
-	Line   int // 1-based line of the deciding rule; 0 where no rule matches, which allows
-	Record int // index of the deciding rule (File.Record), whose group is the one that decided; -1 where no rule matches
-	Agent  int // index of the agent whose groups were followed (File.Agent), -1 for none
+	Line   int  // 1-based line of the deciding rule; 0 where no rule matches, which allows
+	Record int  // index of the deciding rule (File.Record), whose group is the one that decided; -1 where no rule matches
+	Agent  int  // index of the agent whose groups were followed (File.Agent), -1 for none
+	Exempt bool // no rule decides on this path: `/robots.txt` in the RFC dialect, which is always allowed
 }
 
-// Decide says whether the token may crawl the path, which begins with `/` as AppendPath makes it (an empty path is
-// `/`). Followed are the groups that name the token, else those of `*`, else none, which allows everything (RFC 9309
-// §2.2.1). One name is asked at a time: what a crawler falls back to is its own affair.
+// Decide says whether the token may crawl the path. The path begins with `/`, as AppendEscapedPath makes it of any URL; an
+// empty one is `/`, and any other is compared as it stands. The token is a product token (`ExampleBot`, not the whole
+// User-Agent field; AgentName takes it out of that), or `*` for whom no group names. Followed are the groups that name
+// it, else those of `*`, else none, which allows everything (RFC 9309 §2.2.1). One name is asked at a time: what a crawler
+// falls back to is its own affair.
 //
 // To ask for many tokens about one path costs little more than to ask for the first: what a group decides is kept until
 // another path is asked about, and so is the answer for whom no group names.
@@ -26,7 +29,7 @@ func (f *File) Decide(token string, path []byte) Decision {
 	}
 	// Most tokens that are asked for are named nowhere, so that the answer of `*` is kept whole.
 	if q := &f.asked; !q.starKnown {
-		q.starKnown, q.star = true, Decision{Allow: true, Record: -1, Agent: -1}
+		q.starKnown, q.star = true, Decision{Allow: true, Record: -1, Agent: -1, Exempt: q.exempt}
 		if star := f.Star(); star >= 0 {
 			q.star = f.decideFor(star)
 		}
@@ -34,9 +37,9 @@ func (f *File) Decide(token string, path []byte) Decision {
 	return f.asked.star
 }
 
-// Allows reports whether the token may crawl the URL, or the path that begins with one `/`. What else begins so, or with
-// neither, is a URL without its scheme: of `//example.com/a` and `example.com/a` the path is `/a`. Octets above 0x7F are
-// escaped first, as user agents send them. It is Decide for those who have a URL, and no further questions.
+// Allows reports whether the token may crawl the URL: Decide for those who have a URL, and no further questions. The URL may
+// be whole (`https://example.com/a`), without its scheme (`//example.com/a`), or a path (`/a`); octets above 0x7F are
+// escaped first, as user agents send them.
 func (f *File) Allows(token, url string) bool {
 	f.url = AppendEscapedPath(f.url[:0], url)
 	return f.Decide(token, f.url).Allow
@@ -135,7 +138,7 @@ func (f *File) groupWinner(group uint32) *winner {
 
 // decision says what a winner means.
 func (f *File) decision(w *winner) Decision {
-	d := Decision{Allow: w.allows(), Agent: -1}
+	d := Decision{Allow: w.allows(), Agent: -1, Exempt: f.asked.exempt}
 	rule := w.allowRule
 	if !d.Allow {
 		rule = w.disallowRule
@@ -207,7 +210,7 @@ func (f *File) matchLen(r *record, path []byte) int {
 	if special[value[n]] {
 		pattern := value
 		if f.needsNormal(value[n:]) {
-			f.scratch = appendNormal(f.scratch[:0], value, f.dialect)
+			f.scratch = AppendPattern(f.scratch[:0], value, f.dialect)
 			pattern = f.scratch
 		}
 		if Match(pattern, path) {
@@ -220,7 +223,7 @@ func (f *File) matchLen(r *record, path []byte) int {
 	return 0
 }
 
-// needsNormal reports whether appendNormal might change a value that ends like this.
+// needsNormal reports whether AppendPattern might change a value that ends like this.
 func (f *File) needsNormal(tail []byte) bool {
 	for _, c := range tail {
 		if special[c] && (c == '%' || c >= 0x80 || f.dialect == RFC) {
@@ -237,7 +240,7 @@ func (f *File) matchIndex(r *record, value, path []byte) int {
 	if folder == nil {
 		return 0
 	}
-	f.scratch = append(appendNormal(f.scratch[:0], folder, f.dialect), '$')
+	f.scratch = append(AppendPattern(f.scratch[:0], folder, f.dialect), '$')
 	if Match(f.scratch, path) {
 		return len(f.scratch)
 	}

@@ -27,8 +27,11 @@
 // # What may be relied on
 //
 // No body can make the parser fail: what is no record is no record. Time and memory grow with the length of a body alone,
-// and memory is bounded besides (see [File.Complete]); no path and no pattern takes more than the product of their
-// lengths, and there is no backtracking. Once a File has met a body as large as the next one, nothing here allocates.
+// and what is kept of one is bounded besides (see [File.Complete]); no path and no pattern takes more than the product of
+// their lengths, and there is no backtracking. Once a File has met a body of as many records, names and groups as the
+// next one, nothing here allocates, unless Reset has given back what a freak needed.
+//
 // Results are views of the body or of the File: valid until its next Parse or Reset, and as long as the body is left
-// unchanged.
+// unchanged. A File belongs to one goroutine at a time, since asking uses what it remembers of the question before: who
+// keeps a File a site for many goroutines puts a mutex beside it.
 package parser

@@ -24,7 +24,7 @@ func ExampleFile_Decide() {
 	var file parser.File
 	file.Parse([]byte("User-agent: *\nDisallow: /private/\n\nUser-agent: GPTBot\nDisallow: /\n"))
 
-	path := parser.AppendPath(nil, "https://example.com/public/page?id=1")
+	path := parser.AppendEscapedPath(nil, "https://example.com/public/page?id=1")
 	for _, token := range []string{"GPTBot", "ExampleBot"} {
 		d := file.Decide(token, path)
 		fmt.Printf("%s follows %s: allowed %t", token, file.Agent(d.Agent).Name, d.Allow)

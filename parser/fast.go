@@ -37,7 +37,7 @@ const (
 func (f *File) readFast() bool {
 	src, dialect := f.src, f.dialect
 	r := reader{File: f}
-	dropped := 0 // CR
+	returns := 0 // CR that were dropped before LF
 	pos := bomLen(src)
 	hash, colon := -1, -1 // the next of them, where it is known
 	var p parts
@@ -75,7 +75,7 @@ func (f *File) readFast() bool {
 		pos = end + 1
 		if end > start && src[end-1] == '\r' {
 			end--
-			dropped++
+			returns++
 		}
 		if key == KeyNone && (start == end || src[start] == '#') {
 			continue
@@ -138,7 +138,7 @@ func (f *File) readFast() bool {
 		p.splitText(src, start, end, sep, dialect)
 		r.add(p.key, p.flags, p.keyStart, p.value, p.end)
 	}
-	return dropped == bytes.Count(src, []byte{'\r'})
+	return returns == bytes.Count(src, []byte{'\r'})
 }
 
 // afterBlanks returns the offset behind the spaces and tabs with which src[start:end] begins, by which pages are indented.

@@ -4,7 +4,8 @@ import "bytes"
 
 // Match reports whether the pattern of a rule matches the path, from its start and with regard to case: `*` stands for
 // zero or more octets, `$` at the very end for the end of the path, anything else for itself (RFC 9309 §2.2.2, §2.2.3).
-// Both are compared octet by octet, already normalised. It works in O(len(pattern) × len(path)) at most, allocates
+// Both are compared octet by octet: the pattern is what AppendPattern makes of a rule's value, the path what
+// AppendEscapedPath makes of a URL (in the RFC dialect it is normalised further, see File.Decide). It works in O(len(pattern) × len(path)) at most, allocates
 // nothing, and never backtracks: among the places where a piece between two `*` fits, the leftmost leaves most room
 // for the rest.
 func Match(pattern, path []byte) bool {
@@ -117,10 +118,10 @@ func indexPathStart(url string, start int) int {
 
 const upperHex = "0123456789ABCDEF"
 
-// appendNormal appends a rule's value as it is compared. Google's code writes octets above 0x7F as %XX and the digits
+// AppendPattern appends a rule's value as it is compared in the dialect, the pattern that Match takes. Google's code writes octets above 0x7F as %XX and the digits
 // of %xx in upper case. RFC 9309 §2.2.2 moreover has escaped unreserved octets decoded, and by §2.2.3 a `$` that is no
 // end of path is the same as `%24`.
-func appendNormal(dst, value []byte, d Dialect) []byte {
+func AppendPattern(dst, value []byte, d Dialect) []byte {
 	for i := 0; i < len(value); i++ {
 		if value[i] == '$' && d == RFC && i+1 < len(value) {
 			dst = append(dst, "%24"...)

@@ -9,7 +9,7 @@ import (
 
 // This file is laid out in the order in which a body is read: the File and what it keeps, Parse, then what can be
 // asked. The other files: key.go, what a key means; scanner.go, the plain reading of a line; fast.go, the same for most
-// lines in less time; agents.go, who is named; match.go, patterns and paths; decide.go, which rule wins; survey.go, what
+// lines in less time; agents.go, who is named; table.go, the hash tables; match.go, patterns and paths; decide.go, which rule wins; survey.go, what
 // all rules amount to; access.go, what an HTTP status means before any of this.
 
 // File is what a robots.txt file means. The zero value is ready to Parse.
@@ -20,7 +20,7 @@ type File struct {
 	src     []byte
 	dialect Dialect
 	bom     bool
-	dropped bool // a record with a known key was not kept
+	dropped bool // a record with a known key was not kept, or octets not read
 	lines   uint32
 	counts  [NumKeys]uint32
 
@@ -56,7 +56,8 @@ type Record struct {
 // Bounds of what a File keeps.
 const (
 	// maxRecords is how many records are kept: those of any body up to six megabytes, and twenty times what the longest
-	// known file has. It bounds the memory that a File can be made to take, to some 150 MB.
+	// known file has. It bounds the memory that a File can be made to take, to some 150 MB and six octets for each octet of the
+	// longest line.
 	maxRecords = 1 << 20
 	// maxNoise is how many records that are no known key are kept: HTML pages consist of them. All are counted.
 	maxNoise = 1 << 16
@@ -70,11 +71,13 @@ func (f *File) Parse(src []byte) { f.ParseDialect(src, Google) }
 
 // ParseDialect is Parse in the given dialect.
 func (f *File) ParseDialect(src []byte, d Dialect) {
-	if len(src) > math.MaxInt32 {
+	tooLong := len(src) > math.MaxInt32
+	if tooLong {
 		src = src[:math.MaxInt32]
 	}
 	f.begin(src, d.known())
 	f.readLines()
+	f.dropped = f.dropped || tooLong
 	if f.lines == 0 && len(src) > 0 {
 		f.lines = 1 // a byte order mark, and nothing else
 	}
@@ -102,12 +105,12 @@ func (f *File) readLines() {
 	r := reader{File: f}
 	var ends lineEnds
 	for pos := bomLen(f.src); pos < len(f.src); {
-		end, next := ends.find(f.src, pos)
+		end, behind := ends.find(f.src, pos)
 		f.lines++
 		if p := splitLine(f.src, pos, end, f.dialect); !p.blank {
 			r.add(p.key, p.flags, p.keyStart, p.value, p.end)
 		}
-		pos = next
+		pos = behind
 	}
 }
 
@@ -207,8 +210,8 @@ func (f *File) Count(k Key) int {
 // without a known key only the first 65,536 are kept, and 1,048,576 records in all (Count knows them all).
 func (f *File) Records() int { return len(f.records) }
 
-// Complete reports whether all records with a known key were kept. If not, only the body's first million of records
-// take part in decisions, and no Survey is sure. Bodies of less than six megabytes are always complete.
+// Complete reports whether all octets were read and all records with a known key kept. If not, only the body's first
+// million of records take part in decisions, and no Survey is sure. Bodies of less than six megabytes are always complete.
 func (f *File) Complete() bool { return !f.dropped }
 
 // Record returns the i-th record.

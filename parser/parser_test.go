@@ -202,6 +202,11 @@ func TestSurveyRFCRobots(t *testing.T) {
 	f(parser.RFC, "disallow: /robots.txt", parser.SiteAllowed)
 	f(parser.RFC, "disallow: /\ndisallow: /robots.txt", parser.SiteBlocked)
 	f(parser.RFC, "disallow: /robots%2Etxt", parser.SiteAllowed)
+	// Without its `*` a value may name a path that it does not match: /%4*1 names /A, /%e*9 names /%E9.
+	f(parser.RFC, "disallow: /%4*1", parser.SiteAllowed)
+	f(parser.RFC, "disallow: /%e*9", parser.SiteAllowed)
+	f(parser.RFC, "disallow: /$\ndisallow: /dummy\ndisallow: /%4*1", parser.SitePartial)
+	f(parser.Google, "disallow: /$\ndisallow: /dummy\ndisallow: /%4*1", parser.SiteBlocked)
 	// With stars it may match other paths, too, and overrule or be overruled there.
 	f(parser.RFC, "disallow: *robots.txt**\nallow: /xrobots.txt", parser.SitePartial)
 	f(parser.RFC, "disallow: /\ndisallow: /xrobots.txt\nallow: *robots.txt**", parser.SitePartial)
@@ -213,8 +218,8 @@ func TestRFCRobotsEscaped(t *testing.T) {
 	var file parser.File
 	file.ParseDialect([]byte("user-agent: *\ndisallow: /"), parser.RFC)
 	for path, want := range map[string]bool{"/robots.txt": true, "/robots%2Etxt": true, "/%72obots.txt": true, "/robots%2etxt/": false, "/Robots.txt": false} {
-		if got := file.Decide("a", []byte(path)).Allow; got != want {
-			t.Errorf("%s: %v, want %v", path, got, want)
+		if got := file.Decide("a", []byte(path)); got.Allow != want || got.Exempt != want {
+			t.Errorf("%s: %+v, want %v", path, got, want)
 		}
 	}
 }
@@ -268,6 +273,35 @@ func TestSurveyVisits(t *testing.T) {
 	if file.Agents() != agents || limited == 0 || limited == agents {
 		t.Errorf("%d of %d agents limited", limited, file.Agents())
 	}
+}
+
+// TestSurveyLongPaths: what a long path costs is charged too, whether it is the first that is tried or not.
+func TestSurveyLongPaths(t *testing.T) {
+	f := func(d parser.Dialect, rules string) {
+		t.Helper()
+		const agents = 200
+		name := func(i int) string { return "x" + strings.Repeat("y", i) }
+		var names, own strings.Builder
+		for i := range agents {
+			fmt.Fprintf(&names, "user-agent:%s\n", name(i))
+			fmt.Fprintf(&own, "user-agent:%s\nallow:\n", name(i))
+		}
+		var file parser.File
+		file.ParseDialect([]byte(names.String()+rules+own.String()), d)
+		limited := 0
+		for i := range agents {
+			if file.AgentSurvey(i).Limited {
+				limited++
+			}
+		}
+		if limited < agents*3/4 {
+			t.Errorf("%v, %.30q: %d of %d are limited", d, rules, limited, agents)
+		}
+	}
+	long := strings.Repeat("\xC3", 16000)
+	f(parser.Google, "disallow:/\nallow:/"+long+"\n"+strings.Repeat("disallow:*%D\n", 30000))
+	f(parser.Google, "disallow:/\nallow:/"+long+"\n"+strings.Repeat("disallow:/*ab*ab\n", 20000))
+	f(parser.RFC, "disallow:/robots.txt\nallow:/robots.txt"+strings.Repeat("*", 450000)+"\n")
 }
 
 // TestAppendRulePath shows the path that a value names; "" where it names none.

@@ -87,7 +87,7 @@ func sameDecisions(t *testing.T, was, is *parser.File, line func(int) int) {
 	})
 }
 
-// sameRecords checks that two files have the same records. lineOf as in sameDecisions, text tells whether two keys or
+// sameRecords checks that two files have the same records. line as in sameDecisions, text tells whether two keys or
 // agents' names are the same.
 func sameRecords(t *testing.T, was, is *parser.File, line func(int) int, text func(a, b []byte) bool) {
 	t.Helper()

@@ -10,30 +10,30 @@ import (
 // The reference: the same answers by the plainest means, octet by octet and with strings, sharing no code with the
 // package. For the Google dialect it follows Google's code in what it does, one pass for one agent and one path.
 
-// slowMatch keeps the set of all offsets of the path that the pattern so far can reach.
+// slowMatch is what patterns mean, by recursion: a `*` matches nothing, or one octet more. What was found out once about
+// the rest of a pattern and the rest of a path is remembered, or it would take for ever.
 func slowMatch(pattern, path string) bool {
-	reach := map[int]bool{0: true}
-	for i := 0; i < len(pattern); i++ {
-		next := map[int]bool{}
-		switch c := pattern[i]; {
-		case c == '$' && i == len(pattern)-1:
-			return reach[len(path)]
-		case c == '*':
-			for at := range reach {
-				for k := at; k <= len(path); k++ {
-					next[k] = true
-				}
-			}
-		default:
-			for at := range reach {
-				if at < len(path) && path[at] == c {
-					next[at+1] = true
-				}
-			}
+	known := map[[2]int]bool{}
+	var match func(pattern, path string) bool
+	match = func(pattern, path string) (matches bool) {
+		at := [2]int{len(pattern), len(path)}
+		if matches, ok := known[at]; ok {
+			return matches
 		}
-		reach = next
+		switch {
+		case pattern == "":
+			matches = true
+		case pattern == "$":
+			matches = path == ""
+		case pattern[0] == '*':
+			matches = match(pattern[1:], path) || path != "" && match(pattern, path[1:])
+		default:
+			matches = path != "" && path[0] == pattern[0] && match(pattern[1:], path[1:])
+		}
+		known[at] = matches
+		return matches
 	}
-	return len(reach) > 0
+	return match(pattern, path)
 }
 
 // slowLines returns the lines of a body as they are read: without mark, cut, without NUL and comment, trimmed.

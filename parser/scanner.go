@@ -67,10 +67,10 @@ func (s *Scanner) Next() bool {
 	if start == 0 {
 		text = bomLen(s.src)
 	}
-	end, next := s.ends.find(s.src, text)
-	s.pos = next
+	end, behind := s.ends.find(s.src, text)
+	s.pos = behind
 	p := splitLine(s.src, text, end, s.dialect)
-	s.line = Line{Number: s.line.Number + 1, Start: start, End: next, Key: p.key, Flags: p.flags}
+	s.line = Line{Number: s.line.Number + 1, Start: start, End: behind, Key: p.key, Flags: p.flags}
 	switch {
 	case p.blank && p.comment:
 		s.line.Kind = LineComment

@@ -112,7 +112,7 @@ func TestConformanceUnits(t *testing.T) {
 		case "GetPathParamsQuery":
 			got = string(parser.AppendPath(nil, u.In))
 		case "MaybeEscapePattern":
-			got = string(parser.AppendNormal(nil, []byte(u.In), parser.Google))
+			got = string(parser.AppendPattern(nil, []byte(u.In), parser.Google))
 		case "IsValidUserAgentToObey":
 			got = u.In != "" && u.In != "*" && parser.NameLen([]byte(u.In), parser.RFC) == len(u.In)
 		default:

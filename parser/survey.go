@@ -37,8 +37,8 @@ type Survey struct {
 	NAllow, NDisallow int // rule lines, empty ones included
 }
 
-// maxSurveyWork is what all Surveys of one body may spend together on trying the paths that its rules name, in units of
-// some nanoseconds. See charge.
+// maxSurveyWork is what all Surveys of one body may spend together on trying the paths that its rules name. A unit is about
+// a nanosecond: a rule that is tried, 16 octets of its pattern, a third of a `*`. See tryNamed.
 const maxSurveyWork = 1 << 22
 
 // unlisted is a path that nobody writes into a file.
@@ -58,8 +58,10 @@ type surveys struct {
 type tally struct {
 	Survey                 // the counts, and what is found by looking for it once
 	root, unlisted  winner // of the two paths that every survey asks about
-	allow, disallow uint32 // rules that may match: others have no path, see AppendRulePath
-	denies          uint32 // disallows whose own path is one that rules decide on
+	allow, disallow uint32 // rules that may match, see namesPath
+	denies          uint32 // disallows that match the path that they name, if rules decide on that
+	odd             uint32 // disallows that do not match it (rfc only: without its `*`, `/%4*1` names `/A`)
+	wild            uint32 // rules with a `*`
 	octets          uint32 // of all rules' values
 }
 
@@ -91,8 +93,8 @@ func (f *File) AgentSurvey(i int) Survey {
 
 // Survey says what the merged rules of the groups amount to: blocked if `/`, a path that nobody wrote, and every path
 // that the rules name are denied; allowed if none of them is; else partial. The path of a rule is its value as it is
-// compared, without a final `$` and without each `*`. No groups allow everything. The groups are given in ascending order,
-// each once, as AgentGroups has them.
+// compared, without a final `$` and without each `*`; in the RFC dialect `/robots.txt` is not among them, since no rule
+// decides on it. No groups allow everything. The groups are given in ascending order, each once, as AgentGroups has them.
 //
 // The first Survey of a body goes through all its groups; each further one only puts together what was found then, and
 // tries the paths that rules name where these could tell something else than `/`. What was surveyed once is kept.
@@ -156,14 +158,14 @@ func (f *File) survey(groups []uint32) Survey {
 		s.Verdict = SiteAllowed
 	case t.unlisted.allows() != s.RootAllowed:
 		s.Verdict = SitePartial
-	case t.allow == 0 && !s.RootAllowed:
-		s.Verdict = SiteBlocked
-	case t.allow == 0 && t.denies > 0:
-		s.Verdict = SitePartial // a disallow matches the path that it names, and nothing overrules it
-	case t.allow == 0:
-		s.Verdict = SiteAllowed
-	default:
+	case t.allow > 0 || t.odd > 0:
 		s.Verdict, s.Limited = f.tryNamed(groups, &t, s.RootAllowed)
+	case !s.RootAllowed:
+		s.Verdict = SiteBlocked
+	case t.denies > 0:
+		s.Verdict = SitePartial // a disallow matches the path that it names, and nothing overrules it
+	default:
+		s.Verdict = SiteAllowed
 	}
 	return s
 }
@@ -195,6 +197,9 @@ func (f *File) tallyRule(t *tally, i int) {
 		f.tryRule(&t.unlisted, i, unlisted)
 	}
 	t.octets += uint32(len(value))
+	if bytes.IndexByte(value, '*') >= 0 {
+		t.wild++
+	}
 	if r.kind == KeyAllow {
 		t.NAllow++
 		t.PlainAllow = t.PlainAllow || isPlain(value)
@@ -205,9 +210,20 @@ func (f *File) tallyRule(t *tally, i int) {
 	t.PlainDisallow = t.PlainDisallow || len(value) > 0 && isPlain(value)
 	t.HasDisallowRoot = t.HasDisallowRoot || string(value) == "/"
 	t.disallow += named
-	if named > 0 && (f.dialect == Google || f.rulePath(r) != nil) {
-		t.denies++
+	if named == 0 {
+		return
 	}
+	if f.dialect == RFC {
+		path := f.rulePath(r)
+		if path == nil {
+			return
+		}
+		if f.matchLen(r, path) == 0 {
+			t.odd++
+			return
+		}
+	}
+	t.denies++
 }
 
 func isPlain(value []byte) bool { return bytes.IndexByte(value, '?') < 0 }
@@ -222,6 +238,8 @@ func (t *tally) join(o *tally) {
 	t.allow += o.allow
 	t.disallow += o.disallow
 	t.denies += o.denies
+	t.odd += o.odd
+	t.wild += o.wild
 	t.octets += o.octets
 	t.root.join(&o.root)
 	t.unlisted.join(&o.unlisted)
@@ -235,11 +253,11 @@ func (f *File) tryNamed(groups []uint32, t *tally, rootAllowed bool) (v SiteVerd
 	if rootAllowed {
 		order = [...]Key{KeyDisallow, KeyAllow}
 	}
-	tried := 0
+	tried, rules := 0, int(t.allow+t.disallow)
 	for _, kind := range order {
 		for _, g := range groups {
 			start, end := f.GroupRecords(g)
-			if !f.charge(end - start) {
+			if !f.charge(end-start, int(f.surveys.tallies[g].octets)/4) {
 				return SitePartial, true
 			}
 			for i := start; i < end; i++ {
@@ -254,20 +272,20 @@ func (f *File) tryNamed(groups []uint32, t *tally, rootAllowed bool) (v SiteVerd
 				allows := false
 				switch tried++; tried {
 				case 1:
-					if !f.charge(int(t.allow+t.disallow) + int(t.octets)/2) {
+					if !f.charge(rules, int(t.octets)/2, trialCost(rules, int(t.wild), path)) {
 						return SitePartial, true
 					}
 					w := f.winner(groups, path)
 					allows = w.allows()
 				case 2:
-					if !f.charge(4*int(t.allow+t.disallow) + int(t.octets)) {
+					if !f.charge(4*rules, int(t.octets)) {
 						return SitePartial, true
 					}
 					f.makeTrials(groups)
 					fallthrough
 				default:
 					trials := &f.surveys.trials
-					if !f.charge(len(path)/2 + trials.cost(path)) {
+					if !f.charge(trials.fixed, trialCost(len(trials.allow)+len(trials.disallow), trials.wild, path)) {
 						return SitePartial, true
 					}
 					allows = trials.allows(path, f.surveys.patterns, rootAllowed)
@@ -285,9 +303,25 @@ func (f *File) tryNamed(groups []uint32, t *tally, rootAllowed bool) (v SiteVerd
 }
 
 // charge takes units of work from what is left, and reports whether that sufficed.
-func (f *File) charge(units int) bool {
-	f.surveys.work -= int64(units)
+func (f *File) charge(units ...int) bool {
+	for _, n := range units {
+		f.surveys.work -= int64(n)
+	}
 	return f.surveys.work >= 0
+}
+
+// trialCost is what the length of a path adds to the cost of trying rules against it, so many of them with a `*`: those go
+// through the path in search of their pieces, the others compare its beginning.
+func trialCost(rules, wild int, path []byte) int {
+	return saturated(rules, len(path)/64) + saturated(wild, len(path)/8) + len(path)
+}
+
+// saturated returns the product, or what exhausts any allowance where that does not fit.
+func saturated(a, b int) int {
+	if a > 0 && b > 2*maxSurveyWork/a {
+		return 2 * maxSurveyWork
+	}
+	return a * b
 }
 
 // winner finds the longest allow and disallow rules of the groups that match the normalised path.
@@ -301,7 +335,7 @@ func (f *File) winner(groups []uint32, path []byte) (w winner) {
 // trials are rules made ready to be tried against many paths: normalised once, and without those that match nothing.
 type trials struct {
 	allow, disallow []trial
-	fixed           int // units that it costs to try all of them, but for what the path's length costs
+	fixed           int // units that it costs to try all of them, but for trialCost
 	wild            int // how many of them have a `*`
 }
 
@@ -325,11 +359,11 @@ func (f *File) makeTrials(groups []uint32) {
 				continue
 			}
 			from := len(s.patterns)
-			s.patterns = appendNormal(s.patterns, value, f.dialect)
+			s.patterns = AppendPattern(s.patterns, value, f.dialect)
 			s.addTrial(r.kind, from)
 			if folder := f.indexFolder(r, value); folder != nil {
 				from = len(s.patterns)
-				s.patterns = append(appendNormal(s.patterns, folder, f.dialect), '$')
+				s.patterns = append(AppendPattern(s.patterns, folder, f.dialect), '$')
 				s.addTrial(r.kind, from)
 			}
 		}
@@ -358,11 +392,6 @@ func (s *surveys) addTrial(kind Key, from int) {
 		of = &s.trials.allow
 	}
 	*of = append(*of, trial{uint32(from), uint32(to), length, stars == 0 && s.patterns[to-1] != '$'})
-}
-
-// cost is what it costs to try all rules against the path.
-func (t *trials) cost(path []byte) int {
-	return t.fixed + t.wild*len(path)/8 + (len(t.allow)+len(t.disallow))*len(path)/64
 }
 
 // allows reports whether the rules allow the path, which is likely to fare as expected: first tried are those that could
@@ -418,19 +447,17 @@ func (f *File) rulePath(r *record) []byte {
 	return path
 }
 
-// AppendRulePath appends the path that a rule's value names, in the Google dialect: the value as it is compared without
-// a final `$`, each `*` left out, a `/` put before it where it is missing. It reports whether there is one: a value
-// that begins with neither `/` nor `*` matches nothing and names none.
-func AppendRulePath(dst, value []byte) ([]byte, bool) { return appendRulePath(dst, value, Google) }
-
+// namesPath reports whether a value names a path. One that begins with neither `/` nor `*` matches nothing.
 func namesPath(value []byte) bool { return len(value) > 0 && (value[0] == '/' || value[0] == '*') }
 
+// appendRulePath appends the path that a rule's value names: the value as it is compared without a final `$`, each `*`
+// left out, a `/` put before it where it is missing. It reports whether there is one.
 func appendRulePath(dst, value []byte, d Dialect) ([]byte, bool) {
 	if !namesPath(value) {
 		return dst, false
 	}
 	from := len(dst)
-	dst = appendNormal(dst, value, d)
+	dst = AppendPattern(dst, value, d)
 	if dst[len(dst)-1] == '$' {
 		dst = dst[:len(dst)-1]
 	}
