@@ -172,7 +172,14 @@ func hostile() map[string][]byte {
 		return b
 	}
 	crowd := "user-agent: " + strings.Join(someTokens(), "\nuser-agent: ") + "\n"
+	var crowd40, crowd40Own strings.Builder
+	for _, name := range someTokens()[:40] {
+		fmt.Fprintf(&crowd40, "user-agent: %s\n", name)
+		fmt.Fprintf(&crowd40Own, "user-agent: %s\nallow:\n", name)
+	}
+	longPath := crowd40.String() + "disallow: /\nallow: /" + strings.Repeat("\xC3", 16600) + "\n"
 	return map[string][]byte{
+		"long-paths":          append(fill(longPath, "disallow:*%D\n"), crowd40Own.String()...),
 		"newlines":            fill("", "\n"),
 		"carriage-returns":    fill("", "\r"),
 		"lone-cr-then-lf":     fill("\r", "\n"),

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -89,15 +90,13 @@ func (a *app) ask(ctx context.Context, f *fetchFlags, auditor *audit.Auditor, en
 	// One origin goes the way of all: the same pipeline, one tray, a list of one.
 	one := &single{entry: entry, keep: keep}
 	p := pipeline.New(pipeline.Config{Concurrency: 1, HostRate: 1}, one, fetch, auditor, one)
-	ctx, code, end := a.interrupts(ctx, p.Stop)
+	ctx, code, end := a.interrupts(ctx, nil)
 	defer end()
-	if err := p.Run(ctx); err != nil {
-		if code() != 0 {
-			err = &exitError{code(), fmt.Errorf("interrupted")}
-		}
-		return err
+	err = p.Run(ctx)
+	if code() != 0 {
+		return &exitError{code(), errors.New("interrupted")}
 	}
-	return nil
+	return err
 }
 
 // fileSite makes of an argument that is a file the site of which it would be the answer, not judged yet; nil if it is no
@@ -129,16 +128,24 @@ func (a *app) readFile(arg string, limit int) (body []byte, isFile bool, err err
 		}
 		file, err := os.Open(arg)
 		if err != nil {
-			return nil, true, err
+			return nil, true, fmt.Errorf("cannot read %s: %w", clipped(arg), why(err))
 		}
 		defer file.Close()
 		in = file
 	}
 	body, err = io.ReadAll(io.LimitReader(in, int64(limit)+1))
 	if err != nil {
-		return nil, true, fmt.Errorf("cannot read %s: %w", arg, err)
+		return nil, true, fmt.Errorf("cannot read %s: %w", clipped(arg), why(err))
 	}
 	return body, true, nil
+}
+
+// why is an error without the operation and the name that the message has already.
+func why(err error) error {
+	if path := (*os.PathError)(nil); errors.As(err, &path) {
+		return path.Err
+	}
+	return err
 }
 
 // single is a list of one entry, and the sink of what becomes of it.

@@ -40,9 +40,14 @@ func terminal(w io.Writer) bool {
 	return ok && isTerminal(file)
 }
 
+// isTerminal reports whether somebody may be sitting at the other end. The null device is a device of characters too.
 func isTerminal(file *os.File) bool {
 	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
 }
 
 // show draws until the context ends, by the form that --progress names, and returns when the last state is drawn.

@@ -38,7 +38,13 @@ type exitError struct {
 	err  error
 }
 
-func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return "" // the code says it all
+	}
+	return e.err.Error()
+}
+
 func (e *exitError) Unwrap() error { return e.err }
 
 // usage marks an error as one of the command line.
@@ -66,7 +72,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintf(stderr, "bulkscan: %s\n", printable(err.Error()))
+	if text := err.Error(); text != "" {
+		fmt.Fprintf(stderr, "bulkscan: %s\n", printable(text))
+	}
 	if exit := (*exitError)(nil); errors.As(err, &exit) {
 		if exit.code == exitUsage {
 			fmt.Fprintln(stderr, "Run `bulkscan --help` or `bulkscan COMMAND --help` for what there is.")
@@ -108,7 +116,8 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 }
 
 // fromEnvironment sets each flag that the command line leaves alone from its variable: --part-rows from
-// BULKSCAN_PART_ROWS. An empty variable counts as unset; where a flag may be repeated, white space separates its values.
+// BULKSCAN_PART_ROWS. An empty variable counts as unset; where a flag may be repeated, white space separates its values,
+// unless they have commas for that and white space within (agentNames).
 func fromEnvironment(flags *pflag.FlagSet) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -130,8 +139,9 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 	return usage(errors.Join(errs...))
 }
 
-// interrupts turns signals into the two steps of an ending: the first calls stop, the second ends the context. The
-// returned function ends the watch; code is the exit code of the first signal, 0 before one came.
+// interrupts turns signals into the two steps of an ending: the first calls stop, the second ends the context. Without
+// stop there is nothing to finish, and the first ends the context without a word. The returned function ends the watch;
+// code is the exit code of the first signal, 0 before one came.
 func (a *app) interrupts(parent context.Context, stop func()) (ctx context.Context, code func() int, end func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)
@@ -143,12 +153,15 @@ func (a *app) interrupts(parent context.Context, stop func()) (ctx context.Conte
 			case <-ctx.Done():
 				return
 			case s := <-signals:
-				if n > 0 {
+				if n == 0 {
+					first <- map[os.Signal]int{os.Interrupt: exitInt, syscall.SIGTERM: exitTerm}[s]
+				} else {
 					fmt.Fprintln(a.stderr, "\nbulkscan: aborted; what was committed is kept")
+				}
+				if n > 0 || stop == nil {
 					cancel()
 					return
 				}
-				first <- map[os.Signal]int{os.Interrupt: exitInt, syscall.SIGTERM: exitTerm}[s]
 				fmt.Fprintln(a.stderr, "\nbulkscan: finishing what is being asked; once more to abort")
 				stop()
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -28,11 +29,19 @@ type testFlags struct {
 	fetchFlags
 
 	robots  string
-	agents  []string
+	agents  agentNames
 	dialect string
 	literal bool
 	asJSON  bool
 }
+
+// agentNames are the values of --agent. Names have white space in them, so that each value is kept whole, from the
+// environment too.
+type agentNames []string
+
+func (n *agentNames) Set(value string) error { *n = append(*n, value); return nil }
+func (n *agentNames) String() string         { return strings.Join(*n, ",") }
+func (n *agentNames) Type() string           { return "names" }
 
 func (a *app) testCommand() *cobra.Command {
 	f := &testFlags{}
@@ -40,11 +49,11 @@ func (a *app) testCommand() *cobra.Command {
 		Use:   "test --robots FILE|URL|- --agent NAME[,NAME…] [URL…]",
 		Short: "Say whether crawlers may fetch URLs, and which line of robots.txt decides",
 		Long: `test prints a line for each URL and crawler: allowed or disallowed, the URL, the group that the crawler follows, and
-the line of the file that decides. It exits with 0 if all is allowed, with 3 if anything is not, and with 1 if the
-robots.txt cannot be read or a line of standard input is no URL.
+the line of the file that decides. It exits with 0 if all is allowed, with 3 if anything is not, else with 1 if the
+robots.txt cannot be read or a line of standard input is no URL; interrupted while a site is asked, with 130 or 143.
 
-URLs are whole (https://example.com/a?b) or paths (/a?b). Without any, or where one is -, they are read from standard
-input, one a line.
+URLs are whole (https://example.com/a?b) or paths (/a?b); //example.com/a is a URL without its scheme. Without any, or
+where one is -, they are read from standard input, one a line.
 
 The robots.txt is a file, - for standard input, or the URL of a site, which is then asked for it as check asks. How the
 site answers counts first: without a file (4xx) all is allowed, and while the server fails (5xx, no answer) nothing is.
@@ -54,18 +63,23 @@ groups of Googlebot where none names it, and AdsBot-Google ignores those of *. A
 else those of *. --literal asks for every name in this way. Whole User-Agent strings are taken for the crawler that they
 name, and * is a crawler that no group names.
 
+MJ12bot, Screaming Frog SEO Spider and others of the registry are no product tokens, so that by RFC 9309 no group can name
+them. They are found by the whole value of a user-agent line, or what stands before a / or ; or white space in it; such a
+group is marked as lenient, since no crawler is known to read names so.
+
 With --json each decision is an object in a line of its own: url, path, other_origin, agent (as given), token (as asked),
 allowed, reason (rule, no_rule, no_group, always_allowed, no_file, unavailable), line, rule, key, value, via (own, fallback,
-star, none, http), group, groups, group_lines, group_agents, dialect, access, origin, outcome, status, truncated.`,
+star, none, http), group, lenient, groups, group_lines, group_agents, dialect, access, origin, outcome, status, truncated.
+What there is not is null: a line where no rule decides, a status where none came, another origin where a file decides.`,
 		Example: `  bulkscan test --robots robots.txt --agent GPTBot,CCBot / /private/x
   bulkscan test --robots https://example.com --agent Googlebot-Image https://example.com/img/a.png
-  curl -s https://example.com/robots.txt | bulkscan test --robots - --agent '*' /search?q=1
+  curl -s https://example.com/robots.txt | bulkscan test --robots - --agent '*' '/search?q=1'
   bulkscan test --robots robots.txt --agent GPTBot --json < urls.txt`,
 		RunE: func(c *cobra.Command, args []string) error { return a.test(c.Context(), f, args) },
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.robots, "robots", "", "the robots.txt: `FILE|URL|-`, a file, a site, or standard input")
-	flags.StringArrayVar(&f.agents, "agent", nil, "crawlers to ask for, `NAME,…`; may be repeated")
+	flags.Var(&f.agents, "agent", "crawlers to ask for, `NAME,...`; may be repeated")
 	flags.StringVar(&f.dialect, "dialect", parser.Google.String(), "google, as the largest crawler reads; or rfc, RFC 9309 and no more")
 	flags.BoolVar(&f.literal, "literal", false, "no fallbacks: each name's own groups, else those of *")
 	flags.BoolVar(&f.asJSON, "json", false, "print a JSON object a line")
@@ -79,6 +93,8 @@ star, none, http), group, groups, group_lines, group_agents, dialect, access, or
 
 // test is the tester. It reads as what happens: what was asked for, the robots.txt, the decisions, and how it ends.
 func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
+	// Whoever reads the rows may leave. That is an error of a write then, not the end of the process.
+	signal.Ignore(syscall.SIGPIPE)
 	dialect, err := f.check(urls)
 	if err != nil {
 		return err
@@ -103,7 +119,11 @@ func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 		a.note("the robots.txt is longer than --max-body %d; it is judged by its beginning", f.maxBody)
 	}
 
-	r := newRows(a, robots, crawlers, f.asJSON, urls)
+	if robots.namesNobody() {
+		a.note("the robots.txt has no user-agent line, so that it disallows nothing; bulkscan check explains it")
+	}
+
+	r := newRows(a, robots, registry, crawlers, f.asJSON, urls)
 	if len(urls) == 0 {
 		urls = []string{"-"}
 	}
@@ -121,8 +141,10 @@ func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 		err = flushErr
 	}
 	switch {
+	case errors.Is(err, syscall.EPIPE) && r.disallowed > 0: // whoever read has seen enough
+		return &exitError{code: exitThreshold}
 	case errors.Is(err, syscall.EPIPE):
-		return nil // whoever read has seen enough
+		return nil
 	case err != nil:
 		return err
 	}
@@ -168,10 +190,29 @@ func (f *testFlags) check(urls []string) (parser.Dialect, error) {
 // checkTarget refuses what is neither a URL nor a path. To guess would be to judge another path: `private/x` may be a
 // host and a path, or a path that lost its first octet.
 func checkTarget(url string) error {
-	if scheme, _, ok := strings.Cut(url, "://"); ok && scheme != "" && !strings.ContainsAny(scheme, "/?#;") || strings.HasPrefix(url, "/") {
+	scheme, rest, whole := strings.Cut(url, "://")
+	switch {
+	case strings.ContainsFunc(url, func(r rune) bool { return r < ' ' || r == 0x7F }):
+		return fmt.Errorf("%q has a control character, which no URL has", clipped(url))
+	case strings.HasPrefix(url, "/"):
 		return nil
+	case !whole || !isScheme(scheme):
+		return fmt.Errorf("%q is neither a URL with its scheme (https://…) nor a path that begins with /", clipped(url))
+	case (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")) && (rest == "" || strings.ContainsAny(rest[:1], "/?#;")):
+		return fmt.Errorf("%q has no host", clipped(url))
 	}
-	return fmt.Errorf("%q is neither a URL with its scheme (https://…) nor a path that begins with /", clipped(url))
+	return nil
+}
+
+// isScheme reports whether a URL's scheme can be spelled so (RFC 3986 §3.1).
+func isScheme(s string) bool {
+	for i, r := range s {
+		letter := 'a' <= r|0x20 && r|0x20 <= 'z'
+		if !letter && (i == 0 || (r < '0' || r > '9') && r != '+' && r != '-' && r != '.') {
+			return false
+		}
+	}
+	return s != ""
 }
 
 // clipped bounds what a message repeats of its input, in bytes.
@@ -186,11 +227,11 @@ func clipped(s string) string {
 type crawler struct {
 	given string   // on the command line
 	label string   // what rows call it: the registry's name for it, else its token
-	names []string // whose groups it follows, in order: its own token, then what it falls back to; none for `*`
+	names []string // whose groups it follows, in order: its own name, then what it falls back to; none for `*`
 	heeds bool     // it follows the groups of `*` where there are none of these
 }
 
-// token is the name by which user-agent lines are asked for it.
+// token is the name by which user-agent lines are asked for it: a product token, or what the registry has instead.
 func (c *crawler) token() string {
 	if len(c.names) == 0 {
 		return "*"
@@ -198,29 +239,40 @@ func (c *crawler) token() string {
 	return c.names[0]
 }
 
-// crawlers takes the values of --agent apart. Only commas outside of brackets separate names: User-Agent strings have
-// others (`(KHTML, like Gecko)`).
+// crawlers says whose groups the agents follow that --agent names.
 func (f *testFlags) crawlers(registry *tokens.Registry) ([]crawler, error) {
 	var list []crawler
 	for _, value := range f.agents {
-		depth, from := 0, 0
-		for i := 0; i <= len(value); i++ {
-			switch {
-			case i == len(value), value[i] == ',' && depth == 0:
-				c, err := f.crawler(registry, strings.TrimSpace(value[from:i]))
-				if err != nil {
-					return nil, err
-				}
-				list = append(list, c)
-				from = i + 1
-			case value[i] == '(':
-				depth++
-			case value[i] == ')' && depth > 0:
-				depth--
+		for _, given := range separate(value) {
+			if given == "" {
+				return nil, usagef("--agent %q has an empty name; names are separated by single commas", clipped(value))
 			}
+			c, err := f.crawler(registry, given)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, c)
 		}
 	}
 	return list, nil
+}
+
+// separate takes a value of --agent apart. Only commas outside of brackets separate names: User-Agent strings have others
+// (`(KHTML, like Gecko)`). A bracket that nothing closes is none.
+func separate(value string) (names []string) {
+	depth, from, closing := 0, 0, strings.Count(value, ")")
+	for i := range len(value) {
+		switch c := value[i]; {
+		case c == ',' && depth == 0:
+			names = append(names, strings.TrimSpace(value[from:i]))
+			from = i + 1
+		case c == '(' && depth < closing:
+			depth++
+		case c == ')':
+			depth, closing = max(0, depth-1), closing-1
+		}
+	}
+	return append(names, strings.TrimSpace(value[from:]))
 }
 
 // crawler says whose groups an agent follows.
@@ -228,39 +280,30 @@ func (f *testFlags) crawler(registry *tokens.Registry, given string) (crawler, e
 	if given == "*" {
 		return crawler{given: given, label: given, heeds: true}, nil
 	}
-	token := productToken(given)
-	id := -1
-	if !f.literal {
-		if id = named(registry, given); id < 0 {
-			if end := strings.IndexAny(given, "/;("); end >= 0 { // `MJ12bot/v1.4.8 (http://mj12bot.com/)`
-				id = named(registry, strings.TrimSpace(given[:end]))
-			}
-		}
-		if id < 0 && strings.EqualFold(token, "Mozilla") && token != given {
-			// So begin the User-Agent strings of browsers, and of crawlers that want to be served as one.
-			if id = namedIn(registry, given); id < 0 {
-				return crawler{}, usagef("--agent %q: a browser's User-Agent begins like this, and no known crawler is named in it; give the crawler's token alone", clipped(given))
-			}
+	token, id := productToken(given), named(registry, given)
+	if id < 0 && strings.ContainsAny(given, " \t") && !strings.ContainsAny(given, "/;(") {
+		return crawler{}, usagef("--agent %q: nobody of this name is known; names are separated by commas", clipped(given))
+	}
+	if id < 0 && !f.literal {
+		if id = namedIn(registry, given); id < 0 && isBrowser(given) {
+			return crawler{}, usagef("--agent %q: a browser's User-Agent begins like this, and no known crawler is named in it; give the crawler's token alone", clipped(given))
 		}
 		if id < 0 {
 			id = named(registry, token)
 		}
-		if id >= 0 {
-			token = productToken(registry.Tokens[id].Name)
+	}
+	if id >= 0 && !f.literal {
+		known := &registry.Tokens[id]
+		c := crawler{given: given, label: known.Name, names: []string{known.Name}, heeds: known.HeedsStar}
+		for _, next := range known.Chain {
+			c.names = append(c.names, registry.Tokens[next].Name)
 		}
+		return c, nil
 	}
 	if token == "" {
 		return crawler{}, usagef("--agent %q begins with no product token (letters, - and _), so that no group can name it; '*' asks for a crawler that no group names", clipped(given))
 	}
-	if id < 0 {
-		return crawler{given: given, label: token, names: []string{token}, heeds: true}, nil
-	}
-	known := &registry.Tokens[id]
-	c := crawler{given: given, label: known.Name, names: []string{token}, heeds: known.HeedsStar}
-	for _, next := range known.Chain {
-		c.names = append(c.names, productToken(registry.Tokens[next].Name))
-	}
-	return c, nil
+	return crawler{given: given, label: token, names: []string{token}, heeds: true}, nil
 }
 
 // productToken returns the part of a name that user-agent lines are compared to (RFC 9309 §2.2.1).
@@ -274,16 +317,37 @@ func named(registry *tokens.Registry, name string) int {
 	return registry.LookupAlias(name)
 }
 
-// namedIn returns the first token of the registry that a User-Agent string names, -1 for none.
-func namedIn(registry *tokens.Registry, agent string) int {
-	for len(agent) > 0 {
-		n := tokens.ProductTokenLen(agent)
-		if id := registry.Lookup(agent[:n]); id >= 0 {
+// meant returns the token of the registry that somebody may have meant by a user-agent value, -1 for none.
+func meant(registry *tokens.Registry, value []byte) int {
+	for _, name := range parser.LenientNames(value) {
+		if id := named(registry, string(name)); id >= 0 {
 			return id
 		}
-		agent = agent[min(n+1, len(agent)):]
 	}
 	return -1
+}
+
+// namedIn returns the token of the registry that a User-Agent string names, -1 for none. It stands at the beginning, or,
+// in a string that begins as those of browsers do, at the beginning of one of the parts into which brackets and `;` divide
+// it. Names in URLs and prose (`not Googlebot`) are not who asks.
+func namedIn(registry *tokens.Registry, agent string) int {
+	browser := isBrowser(agent)
+	for part := range strings.FieldsFuncSeq(agent, func(r rune) bool { return r == ';' || r == '(' || r == ')' }) {
+		if id := meant(registry, []byte(part)); id >= 0 {
+			return id
+		}
+		if !browser {
+			break
+		}
+	}
+	return -1
+}
+
+// isBrowser reports whether a User-Agent string begins as those of browsers, and of crawlers that want to be served as
+// one.
+func isBrowser(agent string) bool {
+	token := productToken(agent)
+	return strings.EqualFold(token, "Mozilla") && token != agent
 }
 
 // noteReadings tells which token is asked for where it is not simply what was given.
@@ -318,10 +382,10 @@ func (a *app) inForce(ctx context.Context, f *testFlags, registry *tokens.Regist
 	if site != nil {
 		return &inForce{body: site.Fetch.Body, truncated: site.Fetch.Truncated, access: parser.AccessConditional}, nil
 	}
-	if !isURL(f.robots) {
+	if !strings.Contains(f.robots, "://") {
 		// A bare host would be asked by check. Here a misspelt file name must not become a question to a stranger, whose
 		// silence would then disallow everything.
-		return nil, fmt.Errorf("cannot read %s: %w; a site is named by its URL, https://…", f.robots, whyNoFile(f.robots))
+		return nil, fmt.Errorf("cannot read %q: %w; a site is named by its URL, https://…", clipped(f.robots), whyNoFile(f.robots))
 	}
 	o, err := siteOf(f.robots)
 	if err != nil {
@@ -342,26 +406,39 @@ func (a *app) inForce(ctx context.Context, f *testFlags, registry *tokens.Regist
 // whyNoFile says why a name is not that of a file.
 func whyNoFile(name string) error {
 	if _, err := os.Stat(name); err != nil {
-		if path := (*os.PathError)(nil); errors.As(err, &path) {
-			return path.Err
-		}
-		return err
+		return why(err)
 	}
 	return errors.New("it is a folder")
 }
 
-// siteOf returns the origin of a site's URL. Its path does not matter, as for check, unless it is that of another
-// robots.txt: then the answer would be about a file that the user does not mean (RFC 9309 §2.3).
+// siteOf returns the origin of a site's URL. To name anything but the site or its robots.txt is a mistake: the answer would
+// be about a file that the user does not mean (RFC 9309 §2.3).
 func siteOf(url string) (origin.Origin, error) {
 	o, err := origin.Parse(url)
-	if err != nil {
-		return origin.Origin{}, usagef("--robots %s: %w", url, err)
+	switch {
+	case errors.Is(err, origin.ErrScheme):
+		return origin.Origin{}, usagef("--robots %q: %w; a file is named by its path", clipped(url), err)
+	case err != nil:
+		return origin.Origin{}, usagef("--robots %q: %w", clipped(url), err)
 	}
-	path, _, _ := strings.Cut(string(parser.AppendPath(nil, url)), "?")
-	if path != exchange.RobotsPath && strings.HasSuffix(strings.ToLower(path), exchange.RobotsPath) {
-		return origin.Origin{}, usagef("--robots %s: only %s%s counts for a site; to test this file all the same: curl -s URL | bulkscan test --robots - …", url, o, exchange.RobotsPath)
+	if path := string(parser.AppendPath(nil, url)); path != "/" && path != exchange.RobotsPath {
+		return origin.Origin{}, usagef("--robots %q: only %s%s counts for a site; to test this file all the same: curl -s URL | bulkscan test --robots - …", clipped(url), o, exchange.RobotsPath)
 	}
 	return o, nil
+}
+
+// namesNobody reports whether a file that was found has no user-agent line, as those that are no robots.txt at all: HTML,
+// UTF-16, chance octets.
+func (r *inForce) namesNobody() bool {
+	if r.access != parser.AccessConditional || len(bytes.TrimSpace(r.body)) == 0 {
+		return false
+	}
+	for i := range r.file.Records() {
+		if r.file.Record(i).Key == parser.KeyUserAgent {
+			return false
+		}
+	}
+	return true
 }
 
 // refusal is the error of a site that was not asked: nothing is known of it.

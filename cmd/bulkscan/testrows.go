@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/parser"
 )
@@ -42,6 +42,7 @@ type rows struct {
 	robots    *inForce
 	followers []follower
 	policies  []policy
+	lenient   map[string]naming // by the registry's name
 
 	path, row []byte        // scratch
 	rules     map[int]*rule // by record
@@ -57,13 +58,10 @@ type rows struct {
 	decisions  int
 	disallowed int
 	bad        int // lines of standard input that are no URL
-	firstLine  int
-	firstBad   error
 }
 
 // policy is a set of groups, merged, that crawlers follow, and what it says of the current URL.
 type policy struct {
-	agent    int // of the file
 	groups   []uint32
 	decision parser.Decision
 }
@@ -76,6 +74,13 @@ type follower struct {
 	why    []byte // text: the column of its group
 	agent  []byte // JSON: agent and token
 	group  []byte // JSON: via and the group
+}
+
+// naming are the groups that name somebody.
+type naming struct {
+	name    string // as the first of them has it: the product token, or the whole value where the reading is lenient
+	lenient bool
+	groups  []uint32 // empty where none does
 }
 
 // rule is a line of the file that decided something, put into words.
@@ -95,8 +100,9 @@ const (
 )
 
 // newRows prepares for the crawlers and, so that their column has its width from the start, the URLs that are known.
-func newRows(a *app, robots *inForce, crawlers []crawler, asJSON bool, urls []string) *rows {
+func newRows(a *app, robots *inForce, registry *tokens.Registry, crawlers []crawler, asJSON bool, urls []string) *rows {
 	r := &rows{app: a, out: bufio.NewWriterSize(a.stdout, 64<<10), robots: robots, asJSON: asJSON, rules: map[int]*rule{}}
+	r.lenient = secondReading(&robots.file, registry)
 	for i := range crawlers {
 		r.followers = append(r.followers, r.newFollower(&crawlers[i]))
 	}
@@ -122,13 +128,51 @@ func newRows(a *app, robots *inForce, crawlers []crawler, asJSON bool, urls []st
 	return r
 }
 
+// secondReading collects the groups of user-agent lines in which nobody of the registry is named strictly and somebody may
+// have been meant, as a survey does for its lenient verdicts.
+func secondReading(file *parser.File, registry *tokens.Registry) map[string]naming {
+	found := map[string]naming{}
+	for i := range file.Records() {
+		rec := file.Record(i)
+		if rec.Key != parser.KeyUserAgent || registry.LookupBytes(parser.AgentName(rec.Value, file.Dialect())) >= 0 {
+			continue
+		}
+		id := meant(registry, rec.Value)
+		if id < 0 {
+			continue
+		}
+		n := found[registry.Tokens[id].Name]
+		if len(n.groups) == 0 {
+			n.name, n.lenient = string(rec.Value), true
+		}
+		if group := uint32(rec.Group); !slices.Contains(n.groups[max(0, len(n.groups)-1):], group) {
+			n.groups = append(n.groups, group)
+		}
+		found[registry.Tokens[id].Name] = n
+	}
+	return found
+}
+
+// naming returns the groups of a name. What is no product token no group can name (RFC 9309 §2.2.1): for such names of the
+// registry the second reading stands in.
+func (r *rows) naming(name string) naming {
+	file := &r.robots.file
+	if agent := file.Find(name); agent >= 0 {
+		return naming{name: string(file.Agent(agent).Name), groups: file.AgentGroups(agent)}
+	}
+	if tokens.IsProductToken(name) {
+		return naming{}
+	}
+	return r.lenient[name]
+}
+
 // newFollower says which groups a crawler follows: those of the first of its names that any group names, else those of
 // `*` if it heeds them, else none.
 func (r *rows) newFollower(c *crawler) follower {
 	f := follower{policy: -1, via: audit.ViaNone, name: []byte(line(c.label)), why: []byte("no group applies")}
-	file, agent := &r.robots.file, -1
+	var by naming
 	for i, name := range c.names {
-		if agent = file.Find(name); agent >= 0 {
+		if by = r.naming(name); len(by.groups) > 0 {
 			f.via = audit.ViaOwn
 			if i > 0 {
 				f.via = audit.ViaFallback
@@ -136,12 +180,12 @@ func (r *rows) newFollower(c *crawler) follower {
 			break
 		}
 	}
-	switch {
-	case agent >= 0 || file.Star() < 0:
-	case c.heeds:
-		agent, f.via = file.Star(), audit.ViaStar
-	default:
-		f.why = []byte("no group names it, and it ignores *")
+	if star := r.naming("*"); len(by.groups) == 0 && len(star.groups) > 0 {
+		if c.heeds {
+			by, f.via = star, audit.ViaStar
+		} else {
+			f.why = []byte("no group names it, and it ignores *")
+		}
 	}
 	if r.robots.access != parser.AccessConditional {
 		f.via = audit.ViaHTTP
@@ -149,26 +193,29 @@ func (r *rows) newFollower(c *crawler) follower {
 	f.agent = appendText(append(f.agent, `"agent":`...), bounded(c.given, audit.MaxEvidenceValue))
 	f.agent = appendText(append(f.agent, `,"token":`...), c.token())
 	f.group = appendText(append(f.group, `"via":`...), f.via.String())
-	if agent < 0 {
-		f.group = append(f.group, `,"group":null,"groups":0,"group_lines":[],"group_agents":[]`...)
+	if len(by.groups) == 0 {
+		f.group = append(f.group, `,"group":null,"lenient":false,"groups":0,"group_lines":[],"group_agents":[]`...)
 		return f
 	}
 
-	f.policy = slices.IndexFunc(r.policies, func(p policy) bool { return p.agent == agent })
+	f.policy = slices.IndexFunc(r.policies, func(p policy) bool { return slices.Equal(p.groups, by.groups) })
 	if f.policy < 0 {
 		f.policy = len(r.policies)
-		r.policies = append(r.policies, policy{agent: agent, groups: file.AgentGroups(agent)})
+		r.policies = append(r.policies, policy{groups: by.groups})
 	}
-	name := bounded(string(file.Agent(agent).Name), audit.MaxEvidenceValue)
-	groups := r.policies[f.policy].groups
+	name := bounded(by.name, audit.MaxEvidenceValue)
 	f.why = []byte("group ")
 	if f.via == audit.ViaFallback {
 		f.why = []byte("follows ")
 	}
-	f.why = append(append(f.why, line(name)...), ", "...)
-	f.why = appendSpans(f.why, file, groups)
+	f.why = append(f.why, line(name)...)
+	if by.lenient {
+		f.why = append(f.why, " (lenient)"...)
+	}
+	f.why = appendSpans(append(f.why, ", "...), &r.robots.file, by.groups)
 	f.group = appendText(append(f.group, `,"group":`...), name)
-	f.group = appendGroups(f.group, file, groups)
+	f.group = strconv.AppendBool(append(f.group, `,"lenient":`...), by.lenient)
+	f.group = appendGroups(f.group, &r.robots.file, by.groups)
 	return f
 }
 
@@ -247,9 +294,14 @@ func (r *rows) jsonTail() []byte {
 	if o.origin.IsValid() {
 		b = appendText(append(b, `,"origin":`...), o.origin.String())
 		b = appendText(append(b, `,"outcome":`...), o.outcome.String())
-		b = strconv.AppendInt(append(b, `,"status":`...), int64(o.status), 10)
 	} else {
-		b = append(b, `,"origin":null,"outcome":null,"status":null`...)
+		b = append(b, `,"origin":null,"outcome":null`...)
+	}
+	b = append(b, `,"status":`...)
+	if o.status > 0 {
+		b = strconv.AppendInt(b, int64(o.status), 10)
+	} else {
+		b = append(b, "null"...)
 	}
 	return strconv.AppendBool(append(b, `,"truncated":`...), o.truncated)
 }
@@ -291,7 +343,7 @@ func (r *rows) addAll(in io.Reader) error {
 			text = bytes.TrimPrefix(text, []byte("\uFEFF"))
 			r.look(read)
 		}
-		if text = bytes.TrimSpace(text); len(text) == 0 {
+		if text = bytes.Trim(text, blank); len(text) == 0 {
 			continue
 		}
 		url := string(text)
@@ -306,13 +358,12 @@ func (r *rows) addAll(in io.Reader) error {
 	}
 }
 
+// blank is what is dropped around URLs: the white space of ASCII, since all else is part of a path.
+const blank = " \t\r\n\v\f"
+
 // reject tells of a line that is no URL.
 func (r *rows) reject(why error) {
-	r.bad++
-	if r.bad == 1 {
-		r.firstBad, r.firstLine = why, r.line
-	}
-	if r.bad <= maxShownBad {
+	if r.bad++; r.bad <= maxShownBad {
 		r.app.note("standard input, line %d: skipped: %v", r.line, why)
 	}
 }
@@ -366,7 +417,7 @@ func (r *rows) decide(f *follower) (allow bool, reason string, record int) {
 	switch {
 	case d.Record >= 0:
 		return d.Allow, reasonRule, d.Record
-	case r.robots.file.Dialect() == parser.RFC && string(r.path) == exchange.RobotsPath:
+	case d.Exempt:
 		return true, reasonAlways, -1
 	}
 	return true, reasonNoRule, -1
@@ -408,7 +459,8 @@ func (r *rows) rule(record int) *rule {
 	if number < len(r.lines) {
 		end = int(r.lines[number])
 	}
-	text := bounded(string(bytes.TrimSpace(r.robots.body[start:min(end, start+2*audit.MaxEvidenceValue)])), audit.MaxEvidenceValue)
+	whole := bytes.TrimSpace(r.robots.body[start:end]) // of which the beginning is shown, once
+	text := bounded(string(whole[:min(len(whole), audit.MaxEvidenceValue+1)]), audit.MaxEvidenceValue)
 
 	known := &rule{text: fmt.Appendf(nil, "line %d: %s", number, line(strings.ReplaceAll(text, "\t", " ")))}
 	known.json = strconv.AppendInt(append(known.json, `"line":`...), int64(number), 10)
@@ -490,7 +542,7 @@ func (r *rows) widen(url string) {
 func (r *rows) look(read *bufio.Reader) {
 	ahead, _ := read.Peek(read.Buffered()) // no more than there is
 	for text := range bytes.Lines(ahead) {
-		r.widen(string(bytes.TrimSpace(text)))
+		r.widen(string(bytes.Trim(text, blank)))
 	}
 }
 
@@ -499,14 +551,19 @@ func (r *rows) appendJSONRow(b []byte, f *follower, url string, other, allow boo
 	b = appendText(append(b, `{"url":`...), url)
 	b = append(b, `,"path":`...)
 	b = appendText(b, r.path)
-	b = strconv.AppendBool(append(b, `,"other_origin":`...), other)
+	b = append(b, `,"other_origin":`...)
+	if r.home == "" {
+		b = append(b, "null"...)
+	} else {
+		b = strconv.AppendBool(b, other)
+	}
 	b = append(append(b, ','), f.agent...)
 	b = strconv.AppendBool(append(b, `,"allowed":`...), allow)
 	b = append(append(append(b, `,"reason":"`...), reason...), `",`...)
 	if record >= 0 {
 		b = append(b, r.rule(record).json...)
 	} else {
-		b = append(b, `"line":0,"rule":null,"key":null,"value":null`...)
+		b = append(b, `"line":null,"rule":null,"key":null,"value":null`...)
 	}
 	b = append(append(b, ','), f.group...)
 	b = append(append(b, ','), r.tail...)
@@ -547,16 +604,19 @@ func appendText[T string | []byte](b []byte, s T) []byte {
 // verdict is how the run ends: nil if every URL was judged and may be fetched. That one may not is certain, whatever the
 // lines would have been that could not be judged; that all may is not.
 func (r *rows) verdict() error {
-	unjudged := ""
-	if r.bad > 0 {
-		unjudged = fmt.Sprintf("; %d of %d lines of standard input are no URL and were not judged, first line %d: %v", r.bad, r.line, r.firstLine, r.firstBad)
+	var text []string
+	if r.decisions > 0 {
+		text = append(text, fmt.Sprintf("%d of %d disallowed", r.disallowed, r.decisions))
 	}
-	text := fmt.Sprintf("%d of %d disallowed%s", r.disallowed, r.decisions, unjudged)
+	if r.bad > 0 {
+		text = append(text, fmt.Sprintf("%d of %d lines of standard input are no URL and were not judged", r.bad, r.line))
+	}
+	err := errors.New(strings.Join(text, "; "))
 	switch {
 	case r.disallowed > 0:
-		return &exitError{exitThreshold, errors.New(text)}
+		return &exitError{exitThreshold, err}
 	case r.bad > 0:
-		return errors.New(text)
+		return err
 	}
 	return nil
 }
