@@ -253,7 +253,7 @@ func generated(n int) [][]byte {
 	r := rand.New(rand.NewPCG(9309, 1))
 	words := []string{"wp-admin", "search", "private", "images", "*?q=", "cgi-bin", "*.php$", "a%2fb", "tag", "caf\u00e9"}
 	agents := []string{"*", "*", "GPTBot", "Googlebot", "CCBot", "bingbot/2.0", "MJ12bot", "AhrefsBot"}
-	keys := strings.Fields(strings.Repeat("Disallow ", 30) + "Allow Allow Allow Sitemap Sitemap Crawl-delay disallow Foo Disalow")
+	keys := strings.Fields(strings.Repeat("Disallow ", 60) + strings.Repeat("Allow disallow Sitemap ", 4) + "Crawl-delay Foo Disalow")
 	bodies := make([][]byte, n)
 	for i := range bodies {
 		eol := "\n"
@@ -272,7 +272,12 @@ func generated(n int) [][]byte {
 			for range int(math.Exp(1.8 + 1.2*r.NormFloat64())) {
 				key := keys[r.IntN(len(keys))]
 				b = fmt.Appendf(b, "%s: /%s/%s", key, words[r.IntN(len(words))], words[r.IntN(len(words))])
-				b = append(b, []string{" ", " # why", "", "", "", "", "", "", "", "", "", ""}[r.IntN(12)]...)
+				switch r.IntN(40) {
+				case 0:
+					b = append(b, ' ')
+				case 1:
+					b = append(b, " # why"...)
+				}
 				b = append(b, eol...)
 			}
 			b = append(b, eol...)
