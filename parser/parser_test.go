@@ -218,7 +218,7 @@ func TestRFCRobotsEscaped(t *testing.T) {
 	var file parser.File
 	file.ParseDialect([]byte("user-agent: *\ndisallow: /"), parser.RFC)
 	for path, want := range map[string]bool{"/robots.txt": true, "/robots%2Etxt": true, "/%72obots.txt": true, "/robots%2etxt/": false, "/Robots.txt": false} {
-		if got := file.Decide("a", []byte(path)); got.Allow != want || got.Exempt != want {
+		if got := file.Decide("a", []byte(path)); got.Allow != want || got.Exempt() != want {
 			t.Errorf("%s: %+v, want %v", path, got, want)
 		}
 	}

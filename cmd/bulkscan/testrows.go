@@ -417,7 +417,7 @@ func (r *rows) decide(f *follower) (allow bool, reason string, record int) {
 	switch {
 	case d.Record >= 0:
 		return d.Allow, reasonRule, d.Record
-	case d.Exempt:
+	case d.Exempt():
 		return true, reasonAlways, -1
 	}
 	return true, reasonNoRule, -1
