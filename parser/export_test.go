@@ -3,11 +3,7 @@ package parser
 import "reflect"
 
 // What tests outside of the package need to see.
-var (
-	NameLen = nameLen
-
-	AppendRulePath = func(dst, value []byte) ([]byte, bool) { return appendRulePath(dst, value, Google) }
-)
+var AppendRulePath = func(dst, value []byte) ([]byte, bool) { return appendRulePath(dst, value, Google) }
 
 // Owned returns how many bytes a File owns in all its slices, those that it has not now included, and the most that one
 // of them takes.

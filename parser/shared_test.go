@@ -114,7 +114,7 @@ func TestConformanceUnits(t *testing.T) {
 		case "MaybeEscapePattern":
 			got = string(parser.AppendPattern(nil, []byte(u.In), parser.Google))
 		case "IsValidUserAgentToObey":
-			got = u.In != "" && u.In != "*" && parser.NameLen([]byte(u.In), parser.RFC) == len(u.In)
+			got = u.In != "" && u.In != "*" && len(parser.AgentName([]byte(u.In), parser.RFC)) == len(u.In)
 		default:
 			t.Errorf("unknown kind %q", u.Kind)
 		}
