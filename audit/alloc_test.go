@@ -5,10 +5,12 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
+	"github.com/bulkscan/bulkscan/parser"
 )
 
 // generated returns bodies with everything that Judge looks at, in random order.
@@ -99,4 +101,32 @@ func BenchmarkJudge(b *testing.B) {
 	f("generated", func() [][]byte { return generated(200) })
 	f("typical12k", func() [][]byte { return sharedtest.Bodies(b, "typical12k") })
 	f("modern-ai", func() [][]byte { return sharedtest.Bodies(b, "modern-ai") })
+}
+
+// BenchmarkJudgeOfParse runs Judge, parsing included, and Parse alone in turns over the same bodies, and reports the time of
+// the one as a multiple of the other's, by the best of each: a figure that a busy machine changes least.
+//
+// go test -run '^$' -bench JudgeOfParse -benchtime 2s -count 3 ./audit
+func BenchmarkJudgeOfParse(b *testing.B) {
+	for _, corpus := range []string{"typical12k", "modern-ai", "mix12k"} {
+		b.Run(corpus, func(b *testing.B) {
+			bodies := sharedtest.Bodies(b, corpus)
+			a, s, file := New(tokens.Default()), new(Site), new(parser.File)
+			judge, parse := time.Hour, time.Hour
+			for b.Loop() {
+				start := time.Now()
+				for _, body := range bodies {
+					file.Parse(body)
+				}
+				middle := time.Now()
+				for _, body := range bodies {
+					s.Fetch.Outcome, s.Fetch.Status, s.Fetch.Body = exchange.Answered, 200, body
+					a.Judge(s) // makes the Site ready itself
+				}
+				parse, judge = min(parse, middle.Sub(start)), min(judge, time.Since(middle))
+			}
+			b.ReportMetric(float64(judge)/float64(parse), "of-parse")
+			b.ReportMetric(float64(judge.Nanoseconds())/float64(len(bodies)), "ns/body-best")
+		})
+	}
 }

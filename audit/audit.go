@@ -18,15 +18,23 @@ import (
 // Auditor judges sites against a registry of tokens. It may be shared among goroutines: all that changes lies in the
 // Site.
 type Auditor struct {
-	reg   *tokens.Registry
-	names [][]byte // Tokens[i].Name
+	reg       *tokens.Registry
+	names     [][]byte   // Tokens[i].Name
+	heeding   []uint16   // tokens that follow `*` when no group names them, ascending
+	followers [][]uint16 // by token: itself, and those that fall back to it
 }
 
 // New returns an Auditor that knows the registry's tokens.
 func New(reg *tokens.Registry) *Auditor {
-	a := &Auditor{reg: reg, names: make([][]byte, len(reg.Tokens))}
+	a := &Auditor{reg: reg, names: make([][]byte, len(reg.Tokens)), followers: make([][]uint16, len(reg.Tokens))}
 	for i, t := range reg.Tokens {
 		a.names[i] = []byte(t.Name)
+		if t.HeedsStar {
+			a.heeding = append(a.heeding, uint16(i))
+		}
+		for _, of := range append([]int{i}, t.Chain...) {
+			a.followers[of] = append(a.followers[of], uint16(i))
+		}
 	}
 	return a
 }
@@ -44,12 +52,12 @@ func Judge(s *Site) { standard().Judge(s) }
 //
 // With access `conditional` the Report tells of the file in force. Otherwise there is none: the counts are zero, no
 // token is named or blocked by rules, and Verdicts holds the one row that the status decides, `*` by ViaHTTP; not even
-// that where we did not ask, for then nothing is known. ContentUsage may come from the response's header in any case,
-// and BodyHash is always that of Fetch.Body.
+// that where we did not ask, for then nothing is known. BodyHash is always that of Fetch.Body.
 func (a *Auditor) Judge(s *Site) {
 	r := &s.Report
-	r.Reset()
-	s.Robots.Reset()
+	if r.scratch == nil || r.scratch.by != nil { // not just reset
+		r.Reset()
+	}
 	r.scratch.by = a
 
 	body := a.access(s)
@@ -57,8 +65,9 @@ func (a *Auditor) Judge(s *Site) {
 		s.Robots.Parse(body)
 		r.describe(body, &s.Robots)
 		a.readRecords(s)
+	} else {
+		s.Robots.Reset()
 	}
-	r.ContentUsage = usageInForce(r.ContentUsage, s.Fetch.Fields.ContentUsage)
 	r.BodyHash = hashOf(s.Fetch.Body)
 	runCheck(s)
 	if r.Access == parser.AccessConditional {

@@ -185,9 +185,13 @@ func TestEvidence(t *testing.T) {
 	}
 	f("ua: * | d: /", "")
 	f("ua: * |  | # comment | d:", "")
-	f("ua: * | Sitemap: https://a/ | sitemap: /s.xml", "2 sitemap Sitemap=https://a/; 3 sitemap sitemap=/s.xml")
+	f("ua: * | Sitemap: https://a/ | sitemap: /s.xml", "2 sitemap Sitemap=https://a/; 3 invalid sitemap=/s.xml")
 	f("ua: * | Crawl-delay: 5", "2 extension Crawl-delay=5")
-	f("Request-rate: 1/5 | Visit-time: 1-2 | Host: a | Clean-param: a /b", "1 extension Request-rate=1/5; 2 extension Visit-time=1-2; 3 extension Host=a; 4 extension Clean-param=a /b")
+	f("Request-rate: 1/5 | Visit-time: 0600-0845 | Host: a | Clean-param: a /b", "1 extension Request-rate=1/5; 2 extension Visit-time=0600-0845; 3 extension Host=a; 4 extension Clean-param=a /b")
+	f("Crawl-delay: 5s | Request-rate: 5 | Visit-time: 6-8", "1 invalid Crawl-delay=5s; 2 invalid Request-rate=5; 3 invalid Visit-time=6-8")
+	f("Content-Signal: search=maybe | Content-Usage: train-ai= | License: /l.xml", "1 invalid Content-Signal=search=maybe; 2 invalid Content-Usage=train-ai=; 3 invalid License=/l.xml")
+	f("Crawl-delay: | Content-Usage: | Sitemap:", "1 invalid Crawl-delay=; 2 invalid Content-Usage=; 3 invalid Sitemap=")
+	f("Host: | Clean-param: | IndexNow-Key:", "1 extension Host=; 2 extension Clean-param=; 3 extension IndexNow-Key=") // no shape is known
 	f("IndexNow-Key: x | Revisit-after: 1 | Domain: a", "1 extension IndexNow-Key=x; 2 extension Revisit-after=1; 3 extension Domain=a")
 	f("ua: * | Content-Signal: search=yes", "2 signal Content-Signal=search=yes")
 	f("Content-Signal: search=yes", "1 signal Content-Signal=search=yes")
@@ -207,6 +211,22 @@ func TestEvidence(t *testing.T) {
 	f("ua: * | disallows: x", "2 typo disallows=x; 2 invalid disallows=x") // a typo stands beside the kind
 	f("sitemaps: https://a/", "1 typo sitemaps=https://a/; 1 sitemap sitemaps=https://a/")
 	f("useragent: *", "1 typo useragent=*")
+}
+
+func TestEvidenceScope(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		var got []string
+		for _, e := range answered(lines(text)).Report.Evidence {
+			got = append(got, fmt.Sprintf("%d:%d", e.Line, e.GroupLine))
+		}
+		if joined := strings.Join(got, " "); joined != want {
+			t.Errorf("%q: %s, want %s", text, joined, want)
+		}
+	}
+	f("Content-Signal: a=b | ua: x | Content-Signal: a=b | ua: y | Sitemap: https://a/ | d: | ua: z | noindex: /", "1:0 3:2 5:2 8:7")
+	f("foo: | useragent: x | foo: | d: y", "1:0 2:2 3:2 4:2")
+	f("d: / | ua: x | d: | ua: 2 | ua: y | foo:", "1:0 4:4 6:4")
 }
 
 func TestEvidenceBounds(t *testing.T) {
@@ -247,11 +267,11 @@ func TestEvidenceBounds(t *testing.T) {
 }
 
 func TestCounts(t *testing.T) {
-	s := answered(lines("d: /o | ua: * | ua: a | ua: A | ua: 2bot | a: | d: /x | d: y | Sitemap: x | Crawl-delay: 1 | " +
-		"Content-Signal: a=b | License: x | noindex: | foo: | junk | dissallow: /z | ua: b"))
+	s := answered(lines("d: /o | ua: * | ua: a | ua: A | ua: 2bot | a: | d: /x | d: y | Sitemap: x | Sitemap: https://a/ | Crawl-delay: 1 | " +
+		"Content-Signal: a=b | License: x | Host: | noindex: | foo: | junk | dissallow: /z | ua: b"))
 	want := Counts{
-		Lines: 17, Groups: 2, Agents: 3, Allow: 1, Disallow: 4,
-		Sitemaps: 1, Extensions: 3, Legacy: 1, Unknown: 1, Orphan: 1, Invalid: 3, Typo: 1,
+		Lines: 19, Records: 18, Groups: 2, Agents: 3, Allow: 1, Disallow: 4,
+		Sitemaps: 1, Extensions: 3, Legacy: 1, Unknown: 1, Orphan: 1, Invalid: 5, Typo: 1,
 	}
 	if s.Report.Counts != want {
 		t.Errorf("got  %+v\nwant %+v", s.Report.Counts, want)
@@ -330,7 +350,8 @@ func TestVerdictRows(t *testing.T) {
 	f("ua: GPTBot/1.0 | d: /", "* allowed none; GPTBot blocked own @1")
 
 	// Who reaches a group by fallback has a row of its own.
-	googlebot := "Applebot partial fallback @1; Googlebot-Image partial fallback @1; Googlebot-News partial fallback @1; Googlebot-Video partial fallback @1"
+	googlebot := "Applebot partial fallback @1; Google-InspectionTool partial fallback @1; Googlebot-Image partial fallback @1; " +
+		"Googlebot-News partial fallback @1; Googlebot-Video partial fallback @1; Google-CloudVertexBot partial fallback @1"
 	f("ua: Googlebot | d: /x", "* allowed none; Googlebot partial own @1; "+googlebot)
 	f("ua: msnbot | d: / | ua: bingbot | d:", "* allowed none; msnbot blocked own @1; bingbot allowed own @3")
 	f("ua: msnbot | d: /", "* allowed none; msnbot blocked own @1; bingbot blocked fallback @1")
@@ -413,8 +434,9 @@ func TestTokenLists(t *testing.T) {
 	f("ua: FooBot | d: /", "", "", "")
 	f("ua: GPTBot | ua: CCBot | d: /", "CCBot GPTBot", "CCBot GPTBot", "")
 	f("ua: GPTBot | d: /x", "GPTBot", "", "GPTBot")
-	f("ua: Googlebot | d: /", "Googlebot", "Applebot Googlebot Googlebot-Image Googlebot-News Googlebot-Video", "")
-	f("ua: Googlebot | d: / | ua: Applebot | d:", "Applebot Googlebot", "Googlebot Googlebot-Image Googlebot-News Googlebot-Video", "")
+	const images = "Google-InspectionTool Googlebot Googlebot-Image Googlebot-News Googlebot-Video Google-CloudVertexBot"
+	f("ua: Googlebot | d: /", "Googlebot", "Applebot "+images, "")
+	f("ua: Googlebot | d: / | ua: Applebot | d:", "Applebot Googlebot", images, "")
 	f("ua: * | d: /", "", "rest", "")
 	f("ua: * | d: /x", "", "", "rest")
 	f("ua: * | d: /x | ua: GPTBot | d: /", "GPTBot", "GPTBot", "rest")
@@ -482,29 +504,73 @@ func TestBelongings(t *testing.T) {
 		t.Helper()
 		var got []string
 		for _, v := range answered(lines(text)).Report.Verdicts {
-			if v.Line > 0 && (v.HasCrawlDelay || v.ContentSignal != nil) && v.Via != ViaFallback {
-				got = append(got, fmt.Sprintf("%s %v %s", v.Token, v.CrawlDelay, v.ContentSignal))
+			said := ""
+			if v.HasCrawlDelay {
+				said += fmt.Sprintf(" delay %v", v.CrawlDelay)
+			}
+			if v.RequestRate > 0 {
+				said += fmt.Sprintf(" rate %v", v.RequestRate)
+			}
+			if v.HasVisit {
+				said += fmt.Sprintf(" from %d to %d", v.Visit.From, v.Visit.To)
+			}
+			if v.ContentSignal != nil {
+				said += fmt.Sprintf(" signal %s", v.ContentSignal)
+			}
+			if v.ContentUsage != (Preferences{}) {
+				said += fmt.Sprintf(" usage %v", v.ContentUsage)
+			}
+			if said != "" && v.Via != ViaFallback {
+				got = append(got, string(v.Token)+said)
 			}
 		}
 		if joined := strings.Join(got, "; "); joined != want {
 			t.Errorf("%q:\n got %s\nwant %s", text, joined, want)
 		}
 	}
-	f("ua: * | crawl-delay: 5", "* 5 ")
-	f("ua: * | d: / | crawl-delay: 0.5", "* 0.5 ")
-	f("crawl-delay: 5 | ua: *", "")                                    // before any group
-	f("ua: a | crawl-delay: 5 | ua: b | d: /", "a 5 ")                 // the agents so far
-	f("ua: a | crawl-delay: 5 | ua: b | crawl-delay: 7", "a 5 ; b 7 ") // the first wins, for each
-	f("ua: a | ua: b | crawl-delay: 5", "a 5 ; b 5 ")
-	f("ua: a | crawl-delay: x | crawl-delay: -1 | crawl-delay: 3", "a 3 ") // the first valid one
-	f("ua: a | d: / | ua: b | crawl-delay: 2", "b 2 ")
-	f("ua: a | d: / | ua: a | crawl-delay: 2 | d: / | ua: a | crawl-delay: 9", "a 2 ") // over all of its groups
-	f("ua: * | Content-Signal: search=yes, ai-train=no", "* 0 search=yes, ai-train=no")
-	f("ua: * | Content-Signal: nonsense | Content-Signal: ai-train=no", "* 0 ai-train=no")
-	f("ua: a | Content-Signal: search=no | ua: b | Content-Signal: search=yes", "a 0 search=no; b 0 search=yes")
+	f("ua: * | crawl-delay: 5", "* delay 5")
+	f("ua: * | d: / | crawl-delay: 0.5", "* delay 0.5")
+	f("ua: * | crawl-delay: 0", "* delay 0")
+	f("crawl-delay: 5 | ua: *", "")                                              // before any group
+	f("ua: a | crawl-delay: 5 | ua: b | d: /", "a delay 5")                      // the agents so far
+	f("ua: a | crawl-delay: 5 | ua: b | crawl-delay: 7", "a delay 5; b delay 7") // the first wins, for each
+	f("ua: a | ua: b | crawl-delay: 5", "a delay 5; b delay 5")
+	f("ua: a | crawl-delay: x | crawl-delay: -1 | crawl-delay: 3", "a delay 3") // the first valid one
+	f("ua: a | d: / | ua: b | crawl-delay: 2", "b delay 2")
+	f("ua: a | d: / | ua: a | crawl-delay: 2 | d: / | ua: a | crawl-delay: 9", "a delay 2") // over all of its groups
+	f("ua: MJ12bot | crawl-delay: 4", "MJ12bot delay 4")
+
+	f("ua: a | request-rate: 1/5", "a rate 0.2")
+	f("ua: a | request-rate: 5/0 | request-rate: 30/1m 0600-0845 | request-rate: 1/1", "a rate 0.5")
+	f("request-rate: 1/5 | ua: a", "")
+	f("ua: a | visit-time: 0600-0845", "a from 360 to 525")
+	f("ua: a | visit-time: 6am | visit-time: 2300-0100 | visit-time: 0000-2400", "a from 1380 to 60")
+	f("ua: a | visit-time: 0000-0000 | ua: b | d: /", "a from 0 to 0")
+	f("ua: a | visit-time: 0100-0200 | request-rate: 1/1 | crawl-delay: 1 | ua: b | crawl-delay: 2 | request-rate: 2/1", "a delay 1 rate 1 from 60 to 120; b delay 2 rate 2")
+
+	f("ua: * | Content-Signal: search=yes, ai-train=no", "* signal search=yes, ai-train=no")
+	f("ua: * | Content-Signal: nonsense | Content-Signal: ai-train=no", "* signal ai-train=no")
+	f("ua: a | Content-Signal: search=no | ua: b | Content-Signal: search=yes", "a signal search=no; b signal search=yes")
 	f("Content-Signal: search=yes | ua: *", "")
-	f("ua: MJ12bot | crawl-delay: 4", "MJ12bot 4 ")
-	f("ua: * | crawl-delay: 0", "* 0 ")
+
+	// Of all Content-Usage records the longest path that matches `/` wins, and `n` wins a tie.
+	f("ua: * | Content-Usage: train-ai=n", "* usage train-ai=n")
+	f("ua: * | Content-Usage: search=y,train-ai=n", "* usage train-ai=n, search=y")
+	f("ua: * | Content-Usage: other=y", "")
+	f("ua: * | Content-Usage: /a train-ai=n", "") // says nothing of `/`
+	f("ua: * | Content-Usage: train-ai=n | Content-Usage: / train-ai=y", "* usage train-ai=y")
+	f("ua: * | Content-Usage: / train-ai=y | Content-Usage: train-ai=n, search=n", "* usage train-ai=y") // not the shorter one's search
+	f("ua: * | Content-Usage: /$ train-ai=n | Content-Usage: / train-ai=y", "* usage train-ai=n")
+	f("ua: * | Content-Usage: /* train-ai=n | Content-Usage: / train-ai=y", "* usage train-ai=n")
+	f("ua: * | Content-Usage: /ai-ok/ train-ai=y | Content-Usage: train-ai=n", "* usage train-ai=n")
+	f("ua: * | Content-Usage: train-ai=y | Content-Usage: train-ai=n", "* usage train-ai=n")
+	f("ua: * | Content-Usage: train-ai=n | Content-Usage: train-ai=y, search=y", "* usage train-ai=n, search=y")
+	f("ua: a | Content-Usage: train-ai=y | ua: b | Content-Usage: / train-ai=n", "a usage train-ai=n; b usage train-ai=n")
+	f("ua: a | Content-Usage: / train-ai=y | ua: b | Content-Usage: train-ai=n", "a usage train-ai=y; b usage train-ai=n")
+	f("ua: a | Content-Usage: train-ai=y | d: | ua: b | ua: a | Content-Usage: train-ai=n", "a usage train-ai=n; b usage train-ai=n")
+	f("Content-Usage: train-ai=n | ua: *", "")
+	f("ua: MJ12bot | ua: x | Content-Usage: train-ai=n", "x usage train-ai=n; MJ12bot usage train-ai=n")
+	f("ua: * | d: /never/ | Content-Usage: train-ai=n | Content-Usage: /ai-ok/ train-ai=y | ua: ExampleBot | Content-Usage: train-ai=y", "* usage train-ai=n; examplebot usage train-ai=y") // the draft's own example
 }
 
 func TestReportValues(t *testing.T) {
@@ -540,10 +606,11 @@ func TestReportValues(t *testing.T) {
 		t.Error("the crawl delay of another agent counts for `*`")
 	}
 
+	// The response field speaks of the file itself (draft-ietf-aipref-attach §2), not of the site.
 	s := new(Site)
-	s.Fetch.Outcome, s.Fetch.Status, s.Fetch.Fields.ContentUsage = exchange.Answered, 404, []byte("train-ai=n")
-	if Judge(s); string(s.Report.ContentUsage) != "train-ai=n" {
-		t.Errorf("the response field is not taken: %q", s.Report.ContentUsage)
+	s.Fetch.Outcome, s.Fetch.Status, s.Fetch.Fields.ContentUsage = exchange.Answered, 200, []byte("train-ai=n")
+	if Judge(s); s.Report.ContentUsage != nil {
+		t.Errorf("the response field is taken for the site's: %q", s.Report.ContentUsage)
 	}
 }
 

@@ -13,6 +13,9 @@ var sniffed = [...]string{
 // declaration is read past.
 func isHTML(body []byte) bool {
 	body = bytes.TrimPrefix(body, []byte("\xEF\xBB\xBF"))
+	if len(body) == 0 || body[0] > '<' {
+		return false // a letter: almost every robots.txt
+	}
 	body = bytes.TrimLeft(body[:min(len(body), 1024)], " \t\r\n\f")
 	if hasPrefixFold(body, "<?xml") {
 		if end := bytes.IndexByte(body, '>'); end >= 0 {
@@ -43,7 +46,9 @@ func hasManagedBlock(body []byte) bool {
 		if i < 0 {
 			return false
 		}
-		body = bytes.TrimLeft(body[i+1:], " \t#")
+		for i++; i < len(body) && (body[i] == ' ' || body[i] == '\t' || body[i] == '#'); i++ {
+		}
+		body = body[i:]
 		if hasPrefixFold(body, managedBegin) {
 			return true
 		}

@@ -29,7 +29,10 @@ type Step struct {
 	Explain func(*Site) string // why Run said so, in one sentence for people
 }
 
-// RobotsTxt is the check that Judge runs.
+// Checks is the table of all checks that Judge runs; docs/CHECKS.md is written from it.
+var Checks = [...]*Check{&RobotsTxt}
+
+// RobotsTxt is the check of a site's robots.txt.
 var RobotsTxt = Check{
 	ID: "robots.txt", Version: "1.0.0", Suite: "2026.06.10",
 	Title:    "robots.txt",

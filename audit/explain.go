@@ -70,6 +70,7 @@ type StepResult struct {
 // CountsResult are the file's totals; see Counts.
 type CountsResult struct {
 	Lines      int `json:"lines"`
+	Records    int `json:"records"`
 	Groups     int `json:"groups"`
 	Agents     int `json:"agents"`
 	Allow      int `json:"allow"`
@@ -85,10 +86,11 @@ type CountsResult struct {
 
 // EvidenceResult is a noteworthy line.
 type EvidenceResult struct {
-	Line  int    `json:"line"`
-	Kind  string `json:"kind"`
-	Key   string `json:"key"`
-	Value string `json:"value"`
+	Line      int    `json:"line"`
+	GroupLine int    `json:"group_line,omitempty"` // where its group begins; absent before any group
+	Kind      string `json:"kind"`
+	Key       string `json:"key"`
+	Value     string `json:"value"`
 }
 
 // AgentResult is somebody whom the file names.
@@ -105,6 +107,8 @@ type SignalResult struct {
 	Line  int               `json:"line"`
 	Scope string            `json:"scope"` // group, or file: before any group
 	Pairs map[string]string `json:"pairs"`
+
+	Agents []string `json:"agents,omitempty"` // whom it speaks to, as far as the scope is group; at most MaxEvidenceRows
 }
 
 // UsageResult is a valid Content-Usage record; the preferences are y, n, or empty where nothing is stated.
@@ -113,6 +117,9 @@ type UsageResult struct {
 	Path    string `json:"path,omitempty"`
 	TrainAI string `json:"train_ai,omitempty"`
 	Search  string `json:"search,omitempty"`
+
+	Scope  string   `json:"scope"`            // as that of a SignalResult
+	Agents []string `json:"agents,omitempty"` // as those of a SignalResult
 }
 
 // TokenResult is what one token of the registry may do, whether the file names it or not.
@@ -141,7 +148,11 @@ type VerdictResult struct {
 	HasDisallowRoot bool     `json:"has_disallow_root"`
 	DPI             string   `json:"dpi"`
 	CrawlDelay      *float64 `json:"crawl_delay,omitempty"`
+	RequestRate     float64  `json:"request_rate,omitempty"` // requests a second
+	VisitFrom       *int     `json:"visit_from,omitempty"`   // minutes after midnight UTC, as visit_to
+	VisitTo         *int     `json:"visit_to,omitempty"`
 	ContentSignal   string   `json:"content_signal,omitempty"`
+	ContentUsage    string   `json:"content_usage,omitempty"` // for `/`
 	Line            int      `json:"line,omitempty"`
 	Lenient         bool     `json:"lenient,omitempty"`
 	Limited         bool     `json:"limited,omitempty"`
@@ -149,7 +160,7 @@ type VerdictResult struct {
 
 // Explain says what Judge made of the site. A site that was not judged yet is judged with the default registry.
 func Explain(s *Site) Result {
-	if s.Report.scratch.by == nil {
+	if s.Report.scratch == nil || s.Report.scratch.by == nil {
 		Judge(s)
 	}
 	var out Result
@@ -208,7 +219,7 @@ func (out *Result) listLines(s *Site) {
 	reg, r := s.Report.scratch.by.reg, &s.Report
 	out.Evidence, out.Sitemaps = []EvidenceResult{}, []string{}
 	for _, e := range r.Evidence {
-		out.Evidence = append(out.Evidence, EvidenceResult{e.Line, e.Kind.String(), clean(e.Key), clean(e.Value)})
+		out.Evidence = append(out.Evidence, EvidenceResult{e.Line, e.GroupLine, e.Kind.String(), clean(e.Key), clean(e.Value)})
 	}
 	for _, u := range r.Sitemaps {
 		out.Sitemaps = append(out.Sitemaps, clean(u))
@@ -234,11 +245,11 @@ func (out *Result) listSignals(s *Site) {
 		switch rec.Key {
 		case parser.KeyContentSignal:
 			if isSignal(rec.Value) && len(out.Signals) < MaxEvidenceRows {
-				out.Signals = append(out.Signals, signalResult(&rec))
+				out.Signals = append(out.Signals, signalResult(s, i))
 			}
 		case parser.KeyContentUsage:
-			if u, ok := ParseUsage(rec.Value); ok && len(out.Usages) < MaxEvidenceRows {
-				out.Usages = append(out.Usages, UsageResult{rec.Line, clean(u.Path), u.TrainAI.String(), u.Search.String()})
+			if u, ok := ParseUsage(rec.Value); ok && len(rec.Value) > 0 && len(out.Usages) < MaxEvidenceRows {
+				out.Usages = append(out.Usages, usageResult(s, i, &u))
 			}
 		case parser.KeyLicense:
 			if isAbsoluteURL(rec.Value) && len(out.Licenses) < MaxEvidenceRows {
@@ -248,15 +259,36 @@ func (out *Result) listSignals(s *Site) {
 	}
 }
 
-func signalResult(rec *parser.Record) SignalResult {
-	signal := SignalResult{Line: rec.Line, Scope: "group", Pairs: map[string]string{}}
-	if rec.Group < 0 {
-		signal.Scope = "file"
-	}
+func signalResult(s *Site, i int) SignalResult {
+	rec := s.Robots.Record(i)
+	signal := SignalResult{Line: rec.Line, Pairs: map[string]string{}}
+	signal.Scope, signal.Agents = scope(s, i)
 	for key, value := range SignalPairs(rec.Value) {
 		signal.Pairs[strings.ToLower(string(key))] = strings.ToLower(string(value))
 	}
 	return signal
+}
+
+func usageResult(s *Site, i int, u *Usage) UsageResult {
+	usage := UsageResult{Line: s.Robots.Record(i).Line, Path: clean(u.Path), TrainAI: u.TrainAI.String(), Search: u.Search.String()}
+	usage.Scope, usage.Agents = scope(s, i)
+	return usage
+}
+
+// scope says to whom a usage preference speaks: to the agents that its group has listed before it, or, before any group,
+// to everybody.
+func scope(s *Site, i int) (scope string, agents []string) {
+	rec := s.Robots.Record(i)
+	if rec.Group < 0 {
+		return "file", nil
+	}
+	first, _ := s.Robots.GroupRecords(uint32(rec.Group))
+	for ; first < i && len(agents) < MaxEvidenceRows; first++ {
+		if agent := s.Robots.Record(first); agent.Key == parser.KeyUserAgent {
+			agents = append(agents, clean(agent.Value[:min(len(agent.Value), MaxToken)]))
+		}
+	}
+	return "group", agents
 }
 
 // listVerdicts tells of the rows, and of every token that the registry knows.
@@ -268,11 +300,16 @@ func (out *Result) listVerdicts(s *Site) {
 		row := VerdictResult{
 			Token: clean(v.Token), Known: v.ID >= 0, Verdict: v.Decision.String(), Via: v.Via.String(),
 			RootAllowed: v.RootAllowed, NAllow: v.NAllow, NDisallow: v.NDisallow, HasDisallowRoot: v.HasDisallowRoot,
-			DPI: v.DPI.String(), ContentSignal: clean(v.ContentSignal), Line: v.Line, Lenient: v.Lenient, Limited: v.Limited,
+			DPI: v.DPI.String(), RequestRate: v.RequestRate,
+			ContentSignal: clean(v.ContentSignal), ContentUsage: v.ContentUsage.String(), Line: v.Line, Lenient: v.Lenient, Limited: v.Limited,
 		}
 		if v.HasCrawlDelay {
 			delay := v.CrawlDelay
 			row.CrawlDelay = &delay
+		}
+		if v.HasVisit {
+			from, to := int(v.Visit.From), int(v.Visit.To)
+			row.VisitFrom, row.VisitTo = &from, &to
 		}
 		out.Verdicts = append(out.Verdicts, row)
 	}
@@ -306,7 +343,8 @@ func (a *Auditor) tokenResult(s *Site, id int) TokenResult {
 	} else {
 		out.Follows = clean(s.Robots.Agent(agent).Name)
 	}
-	v := s.verdict(agent)
+	var v Verdict
+	s.fill(&v, agent)
 	out.Verdict, out.Via, out.Line, out.RootAllowed, out.Limited = v.Decision.String(), via.String(), v.Line, v.RootAllowed, v.Limited
 	return out
 }

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"slices"
 	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
@@ -10,17 +9,22 @@ import (
 
 // agentFacts are what is known of one of a file's agents besides its rules.
 type agentFacts struct {
-	id      int32 // index into the registry, -1 where unknown
-	literal bool  // some line names it that no second reading takes for a registry token
 	belongings
+	id      int32 // index into the registry, -1 where unknown
+	alias   int32 // index of the token of which the name is another spelling, -1 for none
+	literal bool  // some line names it that no second reading takes for a registry token
 }
 
-// belongings are the extension records that belong to an agent: the first valid ones of those that stand behind its
-// line in a group that names it.
+// belongings are what extension records say to an agent, of those that stand behind its line in a group that names it: of
+// each kind the first valid one, and of Content-Usage what all of them come to.
 type belongings struct {
-	delay    float64
-	hasDelay bool
 	signal   []byte
+	delay    float64
+	rate     float64 // 0 where there is none
+	usage    rootUsage
+	visit    Hours
+	hasDelay bool
+	hasVisit bool
 }
 
 // lenientToken is a registry token that only the second reading finds in a file.
@@ -43,95 +47,102 @@ type recordReader struct {
 	*scratch
 
 	group     int
+	groupLine int     // its first
 	listed    []int32 // agents of the current group so far; ^k for the lenient token k
-	delayed   int     // how many of them have met a valid Crawl-delay
-	signalled int     // how many of them have met a valid Content-Signal
+
+	// How many of them have met a valid record of the kind: whoever has one already need not be looked at again.
+	delayed, rated, visited, signalled int
+
+	invalidSitemaps, invalidExtensions int
 }
 
 // readRecords makes counts, evidence and facts of the agents out of the file's lines.
 func (a *Auditor) readRecords(s *Site) {
-	c := &s.Report.scratch
-	c.agents, c.lenient, c.mentions = c.agents[:0], c.lenient[:0], c.mentions[:0]
-	c.own = zeroed(c.own, len(a.reg.Tokens))
-	c.byToken = zeroed(c.byToken, len(a.reg.Tokens))
-	for i := range s.Robots.Agents() {
-		id := int32(-1)
-		if agent := s.Robots.Agent(i); !agent.Star {
-			id = int32(a.reg.LookupBytes(agent.Name))
-		}
-		c.agents = append(c.agents, agentFacts{id: id})
-		if id >= 0 {
-			c.own[id] = int32(i) + 1
-		}
+	c := s.Report.scratch
+	if len(c.own) != len(a.reg.Tokens) {
+		c.own, c.byToken = make([]int32, len(a.reg.Tokens)), make([]int32, len(a.reg.Tokens))
 	}
 	r := recordReader{Site: s, reg: a.reg, scratch: c, group: -1, listed: c.listed[:0]}
-	for i := range s.Robots.Records() {
-		rec := s.Robots.Record(i)
-		r.read(&rec)
+	for _, index := range s.Robots.Remarkable() {
+		i := int(index)
+		switch key, flags := s.Robots.Kind(i); {
+		case key == parser.KeyUserAgent && flags == 0:
+			r.userAgent(i)
+		case key == parser.KeyNone && !r.shows(KindInvalid), key == parser.KeyUnknown && !r.shows(KindUnknown):
+			// Counted, and no more: HTML pages consist of such lines.
+		default:
+			rec := s.Robots.Record(i)
+			r.read(i, &rec)
+		}
 	}
+	r.endGroup()
 	c.listed = r.listed[:0]
 	r.count()
 }
 
-// zeroed returns n zeros, in the memory of s if it suffices.
-func zeroed(s []int32, n int) []int32 {
-	s = slices.Grow(s[:0], n)[:n]
-	clear(s)
-	return s
-}
+// isRuleValue reports whether a value is a path, a wildcard, or empty: anything else matches nothing.
+func isRuleValue(value []byte) bool { return len(value) == 0 || value[0] == '/' || value[0] == '*' }
 
 // count fills the totals that the parser keeps; read has counted what depends on values.
 func (r *recordReader) count() {
 	f, n := &r.Robots, &r.Report.Counts
 	n.Lines, n.Groups, n.Agents = f.Lines(), f.Groups(), f.Agents()
 	n.Allow, n.Disallow = f.Count(parser.KeyAllow), f.Count(parser.KeyDisallow)
-	n.Sitemaps, n.Unknown = f.Count(parser.KeySitemap), f.Count(parser.KeyUnknown)
-	n.Invalid += f.Count(parser.KeyNone)
+	n.Unknown = f.Count(parser.KeyUnknown)
+	sitemaps := f.Count(parser.KeySitemap)
+	n.Invalid += f.Count(parser.KeyNone) + r.invalidSitemaps + r.invalidExtensions
+	n.Sitemaps = sitemaps - r.invalidSitemaps
+	for _, k := range extensionKeys {
+		n.Extensions += f.Count(k)
+	}
+	for _, k := range legacyKeys {
+		n.Legacy += f.Count(k)
+	}
+	n.Records = f.Count(parser.KeyUserAgent) + n.Allow + n.Disallow + sitemaps + n.Extensions + n.Legacy + n.Unknown
+	n.Extensions -= r.invalidExtensions
+}
+
+// The keys of either class; sitemaps are counted apart.
+var (
+	extensionKeys = keysOf(parser.ClassExtension, parser.KeySitemap)
+	legacyKeys    = keysOf(parser.ClassLegacy, parser.KeyNone)
+)
+
+func keysOf(class parser.Class, but parser.Key) (keys []parser.Key) {
 	for k := parser.Key(0); k < parser.NumKeys; k++ {
-		switch {
-		case k.Class() == parser.ClassLegacy:
-			n.Legacy += f.Count(k)
-		case k.Class() == parser.ClassExtension && k != parser.KeySitemap:
-			n.Extensions += f.Count(k)
+		if k.Class() == class && k != but {
+			keys = append(keys, k)
 		}
 	}
+	return keys
 }
 
 // read takes one record for what it shows and for whom it belongs to.
-func (r *recordReader) read(rec *parser.Record) {
-	if rec.Group != r.group {
-		r.group, r.listed, r.delayed, r.signalled = rec.Group, r.listed[:0], 0, 0
-	}
+func (r *recordReader) read(i int, rec *parser.Record) {
+	r.enter(rec.Line, rec.Group)
 	if rec.Flags&parser.FlagTypo != 0 {
 		r.Report.Counts.Typo++
 		r.show(KindTypo, rec)
 	}
 	switch rec.Key {
 	case parser.KeyUserAgent:
-		r.userAgent(rec)
+		r.userAgent(i)
 	case parser.KeyAllow, parser.KeyDisallow:
 		r.rule(rec)
 	case parser.KeySitemap:
-		if len(r.Report.Sitemaps) < MaxSitemaps && isAbsoluteURL(rec.Value) {
-			r.Report.Sitemaps = append(r.Report.Sitemaps, rec.Value)
-		}
-		r.show(KindSitemap, rec)
-	case parser.KeyCrawlDelay:
-		r.crawlDelay(rec)
-		r.show(KindExtension, rec)
-	case parser.KeyContentSignal:
-		r.contentSignal(rec)
-		r.show(KindSignal, rec)
-	case parser.KeyContentUsage:
-		if r.Report.ContentUsage == nil && isUsage(rec.Value) {
-			r.Report.ContentUsage = rec.Value
-		}
-		r.show(KindUsage, rec)
+		r.sitemap(rec)
 	case parser.KeyLicense:
-		if r.Report.License == nil && isAbsoluteURL(rec.Value) {
-			r.Report.License = rec.Value
-		}
-		r.show(KindLicense, rec)
+		r.extension(KindLicense, rec, r.license(rec))
+	case parser.KeyCrawlDelay:
+		r.extension(KindExtension, rec, r.crawlDelay(rec))
+	case parser.KeyRequestRate:
+		r.extension(KindExtension, rec, r.requestRate(rec))
+	case parser.KeyVisitTime:
+		r.extension(KindExtension, rec, r.visitTime(rec))
+	case parser.KeyContentSignal:
+		r.extension(KindSignal, rec, r.contentSignal(rec))
+	case parser.KeyContentUsage:
+		r.extension(KindUsage, rec, r.contentUsage(rec))
 	case parser.KeyNone:
 		r.show(KindInvalid, rec)
 	case parser.KeyUnknown:
@@ -145,9 +156,41 @@ func (r *recordReader) read(rec *parser.Record) {
 	}
 }
 
+// extension shows an extension record by its kind, or as invalid if its value is none that the key may have.
+func (r *recordReader) extension(kind Kind, rec *parser.Record, valid bool) {
+	if !valid {
+		r.invalidExtensions++
+		kind = KindInvalid
+	}
+	r.show(kind, rec)
+}
+
+// sitemap keeps the addresses of sitemaps. What is no absolute URL is not resolved: no document says against what.
+func (r *recordReader) sitemap(rec *parser.Record) {
+	if !isAbsoluteURL(rec.Value) {
+		r.invalidSitemaps++
+		r.show(KindInvalid, rec)
+		return
+	}
+	if len(r.Report.Sitemaps) < MaxSitemaps {
+		r.Report.Sitemaps = append(r.Report.Sitemaps, rec.Value)
+	}
+	r.show(KindSitemap, rec)
+}
+
+func (r *recordReader) license(rec *parser.Record) (valid bool) {
+	if !isAbsoluteURL(rec.Value) {
+		return false
+	}
+	if r.Report.License == nil {
+		r.Report.License = rec.Value
+	}
+	return true
+}
+
 // show keeps a row of evidence, within bounds. HTML pages show no invalid and unknown lines: they consist of them.
 func (r *recordReader) show(kind Kind, rec *parser.Record) {
-	if r.shown[kind] == MaxEvidenceRows || r.Report.IsHTML && (kind == KindInvalid || kind == KindUnknown) {
+	if !r.shows(kind) {
 		return
 	}
 	r.shown[kind]++
@@ -156,8 +199,13 @@ func (r *recordReader) show(kind Kind, rec *parser.Record) {
 		key, value = nil, rec.KeyText // a line without a key: all of it is value
 	}
 	r.Report.Evidence = append(r.Report.Evidence, Evidence{
-		Line: rec.Line, Kind: kind, Key: cut(key, MaxEvidenceKey), Value: cut(value, MaxEvidenceValue),
+		Line: rec.Line, GroupLine: r.groupLine, Kind: kind, Key: cut(key, MaxEvidenceKey), Value: cut(value, MaxEvidenceValue),
 	})
+}
+
+// shows reports whether a further row of the kind is kept.
+func (r *recordReader) shows(kind Kind) bool {
+	return r.shown[kind] < MaxEvidenceRows && !(r.Report.IsHTML && (kind == KindInvalid || kind == KindUnknown))
 }
 
 // cut returns at most n bytes of b, no UTF-8 sequence torn.
@@ -182,46 +230,90 @@ func (r *recordReader) rule(rec *parser.Record) {
 	case rec.Flags&parser.FlagOrphan != 0:
 		r.Report.Counts.Orphan++
 		r.show(KindOrphan, rec)
-	case len(rec.Value) > 0 && rec.Value[0] != '/' && rec.Value[0] != '*':
+	case !isRuleValue(rec.Value):
 		r.Report.Counts.Invalid++
 		r.show(KindInvalid, rec)
 	}
 }
 
-// userAgent notes whom the line names, by either reading, and whether its value has a valid shape.
-func (r *recordReader) userAgent(rec *parser.Record) {
-	valid := string(rec.Value) == "*" || tokens.IsProductToken(rec.Value) || r.reg.LookupBytes(rec.Value) >= 0
-	if !valid {
-		r.Report.Counts.Invalid++
-		r.show(KindInvalid, rec)
+// enter ends the group before, if the line begins another: groups begin with a user-agent line, and all those are read.
+func (r *recordReader) enter(line, group int) {
+	if group != r.group {
+		r.endGroup()
+		r.group, r.groupLine = group, line
 	}
-	if valid && rec.Flags&parser.FlagTypo == 0 && r.validAgent == 0 {
-		r.validAgent = rec.Line
+}
+
+// userAgent notes whom the line names, by either reading, and whether its value has a valid shape.
+func (r *recordReader) userAgent(i int) {
+	line, group := r.Robots.Place(i)
+	r.enter(line, group)
+	value := r.Robots.Value(i)
+	agent, name := r.agentOf(value, line)
+	whole := len(name) == len(value) && len(name) > 0
+	known, isAlias := -1, false // of the whole value; a product token's name is looked up by agentOf
+	if !whole {
+		known, isAlias = r.reg.Find(value)
+	}
+	if !whole && (known < 0 || isAlias) {
+		r.Report.Counts.Invalid++
+		rec := r.Robots.Record(i)
+		r.show(KindInvalid, &rec)
+	} else if _, flags := r.Robots.Kind(i); flags&parser.FlagTypo == 0 && r.validAgent == 0 {
+		r.validAgent = line
 	}
 
-	agent := r.Robots.Find(view(parser.AgentName(rec.Value, r.Robots.Dialect())))
 	lenient := -1
-	if agent < 0 || agent != r.Robots.Star() && r.agents[agent].id < 0 {
-		lenient = r.secondReading(rec.Value)
+	switch {
+	case whole:
+		lenient = int(r.agents[agent].alias)
+	case agent >= 0 && (r.agents[agent].id >= 0 || agent == r.Robots.Star()):
+	case known >= 0:
+		lenient = known
+	default:
+		lenient = r.secondReading(value)
 	}
 	if agent >= 0 {
 		r.listed = append(r.listed, int32(agent))
 		r.agents[agent].literal = r.agents[agent].literal || lenient < 0
 	}
 	if lenient >= 0 {
-		k := r.lenientToken(int32(lenient), rec.Line)
-		r.mentions = append(r.mentions, mention{token: k, group: uint32(rec.Group)})
+		k := r.lenientToken(int32(lenient), line)
+		r.mentions = append(r.mentions, mention{token: k, group: uint32(group)})
 		r.listed = append(r.listed, ^k)
 	}
 }
 
-// secondReading returns the registry token that a value means although the strict reading knows none, or -1.
-func (r *recordReader) secondReading(value []byte) int {
-	for _, name := range parser.LenientNames(value) {
-		if i := r.reg.LookupBytes(name); i >= 0 {
-			return i
+// agentOf returns the index and the name of the agent that a user-agent line of this value names, -1 for nobody. Agents are in
+// the order of the lines that first name them, and most lines name somebody new.
+func (r *recordReader) agentOf(value []byte, line int) (agent int, name []byte) {
+	agent = len(r.agents)
+	if agent == r.Robots.Agents() || r.Robots.AgentLine(agent) != line {
+		name = parser.AgentName(value, r.Robots.Dialect())
+		return r.Robots.Find(view(name)), name
+	}
+	name = r.Robots.Agent(agent).Name
+	r.agents = another(r.agents)
+	facts := &r.agents[agent]
+	facts.id, facts.alias = -1, -1
+	if agent != r.Robots.Star() {
+		if id, alias := r.reg.Find(name); alias {
+			facts.alias = int32(id)
+		} else if id >= 0 {
+			facts.id, r.own[id] = int32(id), int32(agent)+1
+			return agent, name
 		}
-		if i := r.reg.LookupAliasBytes(name); i >= 0 {
+		r.strangers += min(len(name), MaxToken)
+	}
+	return agent, name
+}
+
+// secondReading returns the registry token that the beginning of a value means although the strict reading knows none, or
+// -1. The whole value, which comes first, was looked up before.
+func (r *recordReader) secondReading(value []byte) int {
+	names := parser.LenientNames(value)
+	for _, name := range names[1:] {
+		if i, _ := r.reg.Find(name); i >= 0 {
 			return i
 		}
 	}
@@ -237,38 +329,104 @@ func (r *recordReader) lenientToken(id int32, line int) int32 {
 	return r.byToken[id] - 1
 }
 
-// crawlDelay gives a valid delay to the agents listed so far in its group that have none. Those that had met a valid
-// one before need not be looked at again.
-func (r *recordReader) crawlDelay(rec *parser.Record) {
+// The four methods below give a valid value to the agents listed so far in the record's group that have none of the kind
+// yet. Before any group such a record belongs to nobody. They report whether the value is valid.
+
+func (r *recordReader) crawlDelay(rec *parser.Record) bool {
 	seconds, ok := parseDelay(rec.Value)
-	if !ok || rec.Group < 0 {
-		return
+	if !ok {
+		return false
 	}
-	for _, who := range r.listed[r.delayed:] {
+	for _, who := range r.since(&r.delayed) {
 		if b := r.belongings(who); !b.hasDelay {
 			b.delay, b.hasDelay = seconds, true
 		}
 	}
-	r.delayed = len(r.listed)
+	return true
 }
 
-// contentSignal is crawlDelay for signals. Before any group a signal speaks for the file and belongs to no agent.
-func (r *recordReader) contentSignal(rec *parser.Record) {
+func (r *recordReader) requestRate(rec *parser.Record) bool {
+	rate, ok := parseRate(rec.Value)
+	if !ok {
+		return false
+	}
+	for _, who := range r.since(&r.rated) {
+		if b := r.belongings(who); b.rate == 0 {
+			b.rate = rate
+		}
+	}
+	return true
+}
+
+func (r *recordReader) visitTime(rec *parser.Record) bool {
+	hours, ok := parseHours(rec.Value)
+	if !ok {
+		return false
+	}
+	for _, who := range r.since(&r.visited) {
+		if b := r.belongings(who); !b.hasVisit {
+			b.visit, b.hasVisit = hours, true
+		}
+	}
+	return true
+}
+
+func (r *recordReader) contentSignal(rec *parser.Record) bool {
 	if !isSignal(rec.Value) {
-		return
+		return false
 	}
 	if r.Report.ContentSignal == nil {
 		r.Report.ContentSignal = rec.Value
 	}
-	if rec.Group < 0 {
-		return
-	}
-	for _, who := range r.listed[r.signalled:] {
+	for _, who := range r.since(&r.signalled) {
 		if b := r.belongings(who); b.signal == nil {
 			b.signal = rec.Value
 		}
 	}
-	r.signalled = len(r.listed)
+	return true
+}
+
+// since returns the agents listed since the last valid record of a kind, and notes that all have met one now.
+func (r *recordReader) since(met *int) []int32 {
+	agents := r.listed[*met:]
+	*met = len(r.listed)
+	return agents
+}
+
+// groupUsage is what a Content-Usage record says about `/`, and to how many of the agents of its group: the first.
+type groupUsage struct {
+	listed int
+	rootUsage
+}
+
+// contentUsage notes what the record says to its group. All records of a group count, not the first one only, so that they
+// are handed out when the group ends.
+func (r *recordReader) contentUsage(rec *parser.Record) bool {
+	usage, ok := ParseUsage(rec.Value)
+	if !ok || len(rec.Value) == 0 {
+		return false
+	}
+	if r.Report.ContentUsage == nil {
+		r.Report.ContentUsage = rec.Value
+	}
+	if at, ok := usage.atRoot(r.Robots.Dialect()); ok && len(r.listed) > 0 {
+		r.usages = append(r.usages, groupUsage{len(r.listed), at})
+	}
+	return true
+}
+
+// endGroup hands out the usages of the group, each to the agents listed before it, and begins another.
+func (r *recordReader) endGroup() {
+	var all rootUsage
+	left := len(r.usages)
+	for i := len(r.listed) - 1; i >= 0 && len(r.usages) > 0; i-- {
+		for ; left > 0 && r.usages[left-1].listed > i; left-- {
+			all.join(r.usages[left-1].rootUsage)
+		}
+		r.belongings(r.listed[i]).usage.join(all)
+	}
+	r.usages, r.listed = r.usages[:0], r.listed[:0]
+	r.delayed, r.rated, r.visited, r.signalled = 0, 0, 0, 0
 }
 
 func (r *recordReader) belongings(who int32) *belongings {

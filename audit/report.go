@@ -34,7 +34,7 @@ type Report struct {
 	Verdicts []Verdict  // rows of the table `verdicts`
 	Evidence []Evidence // rows of the table `evidence`
 
-	scratch scratch
+	scratch *scratch // nil before the first Reset
 }
 
 // MaxSitemaps bounds Report.Sitemaps; the number in the file is Counts.Sitemaps.
@@ -42,12 +42,14 @@ const MaxSitemaps = 100
 
 // Counts are a file's totals, however many rows of evidence are kept.
 type Counts struct {
-	Lines, Groups   int
+	Lines           int
+	Records         int // lines with a key, whichever
+	Groups          int
 	Agents          int // distinct names, `*` included
 	Allow, Disallow int // lines, empty and orphaned ones included
 
-	// Lines by kind of evidence. Each is counted once, but in Typo beside its kind. Extensions are all known extension
-	// records other than Sitemaps; signals, usages and licenses are among them.
+	// Lines by kind of evidence. Each is counted once, but in Typo beside its kind: an extension record whose value its
+	// key cannot have is Invalid, and no Extension or Sitemap. Signals, usages and licenses are among Extensions.
 	Sitemaps, Extensions, Legacy, Unknown, Orphan, Invalid, Typo int
 }
 
@@ -153,17 +155,21 @@ type Verdict struct {
 	ID              int    // index into tokens.Registry.Tokens, -1 where unknown (and for "*")
 	Decision        Decision
 	Via             Via
-	RootAllowed     bool
-	NAllow          int
-	NDisallow       int
-	HasDisallowRoot bool
 	DPI             DPI
-	CrawlDelay      float64 // seconds
-	HasCrawlDelay   bool
-	ContentSignal   []byte // nil where absent
-	Line            int    // 1-based, of the group's first user-agent line that names it
+	RootAllowed     bool
+	HasDisallowRoot bool
 	Lenient         bool
 	Limited         bool
+	HasCrawlDelay   bool
+	NAllow          int
+	NDisallow       int
+	Line            int     // 1-based, of the group's first user-agent line that names it
+	CrawlDelay      float64 // seconds
+	RequestRate     float64 // requests a second; 0 where absent
+	ContentSignal   []byte  // nil where absent
+	Visit           Hours
+	HasVisit        bool
+	ContentUsage    Preferences // for `/`
 }
 
 // Kind is what an evidence row shows.
@@ -201,7 +207,7 @@ func (k Kind) Meaning() string {
 }
 
 var kindMeanings = [NumKinds]string{
-	KindSitemap:   "a `sitemap` record",
+	KindSitemap:   "a `sitemap` record with an absolute URL",
 	KindExtension: "a known extension record that is none of the other kinds",
 	KindSignal:    "a `content-signal` record; before any group it speaks for the whole file",
 	KindUsage:     "a `content-usage` record",
@@ -209,18 +215,21 @@ var kindMeanings = [NumKinds]string{
 	KindLegacy:    "a record that was never standard and that nobody supports any longer",
 	KindUnknown:   "a record with an unknown key",
 	KindOrphan:    "a rule before any user-agent line, which is ignored",
-	KindInvalid: "a line without a key, a user-agent value that is neither `*` nor a product token nor a known name, or a " +
-		"rule value that begins with neither `/` nor `*`",
+	KindInvalid: "a line without a key; a user-agent value that is neither `*` nor a product token nor a known name; a rule " +
+		"value that begins with neither `/` nor `*`; a `sitemap` or `license` that is no absolute URL; a `crawl-delay` that is " +
+		"no number, a `request-rate` that is not as `1/5` or `10/1m 0600-0845`, a `visit-time` that is not as `0600-0845`; a " +
+		"`content-signal` without a pair that it may have; a `content-usage` that is no dictionary",
 	KindTypo: "a record that is read only because Google's code tolerates the spelling of its key; stands beside the " +
 		"record's own kind",
 }
 
 // Evidence is one row of the table `evidence`: a noteworthy line.
 type Evidence struct {
-	Line  int // 1-based
-	Kind  Kind
-	Key   []byte
-	Value []byte // at most MaxEvidenceValue bytes
+	Line      int // 1-based
+	GroupLine int // of the first user-agent line of the group in which the line stands; 0 before any group: file scope
+	Kind      Kind
+	Key       []byte
+	Value     []byte // at most MaxEvidenceValue bytes
 }
 
 // Bounds of the evidence that is kept.
@@ -235,7 +244,14 @@ const MaxToken = 200
 
 // Reset makes the Report ready for another site, keeping its memory up to a bound.
 func (r *Report) Reset() {
+	if r.scratch == nil {
+		r.scratch = new(scratch)
+	}
 	r.scratch.reset()
+	// Views are cleared, so that they keep no body alive.
+	clear(r.Sitemaps)
+	clear(r.Verdicts)
+	clear(r.Evidence)
 	*r = Report{
 		Sitemaps: r.Sitemaps[:0],
 		Named:    r.Named[:0], Blocked: r.Blocked[:0], Partial: r.Partial[:0],

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"iter"
 	"strconv"
+	"unicode/utf8"
 	"unsafe"
+
+	"github.com/bulkscan/bulkscan/parser"
 )
 
-// This file reads the values of extension records: Crawl-delay, URLs, Content-Signal, Content-Usage. None of them
-// changes what may be crawled.
+// This file reads the values of extension records: Crawl-delay, Request-rate, Visit-time, URLs, Content-Signal,
+// Content-Usage. None of them changes what may be crawled.
 
 // view is b as a string, without a copy. b must not change while the string is used.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
@@ -55,28 +58,118 @@ func allDigits(b []byte) bool {
 	return true
 }
 
+// parseRate reads a Request-rate, in requests a second: so many documents in so many seconds, minutes (`m`) or hours (`h`),
+// with or without the hours to which that is limited (`1/5`, `10/1m`, `50/1m 2300-0159`), which are not looked at further.
+func parseRate(value []byte) (rate float64, ok bool) {
+	documents, per, _ := bytes.Cut(value, []byte("/"))
+	count, ok := parseCount(bytes.TrimSpace(documents))
+	if !ok {
+		return 0, false
+	}
+	per = bytes.TrimLeft(per, " \t")
+	digits := 0
+	for digits < len(per) && isDigit(per[digits]) {
+		digits++
+	}
+	seconds, ok := parseCount(per[:digits])
+	if !ok {
+		return 0, false
+	}
+	if per = per[digits:]; len(per) > 0 {
+		switch per[0] | 0x20 {
+		case 's':
+			per = per[1:]
+		case 'm':
+			seconds, per = seconds*60, per[1:]
+		case 'h':
+			seconds, per = seconds*3600, per[1:]
+		}
+	}
+	if hours := bytes.TrimLeft(per, " \t"); len(hours) > 0 {
+		if _, ok := parseHours(hours); !ok || len(hours) == len(per) {
+			return 0, false
+		}
+	}
+	return float64(count) / float64(seconds), true
+}
+
+// parseCount reads a whole number above 0, of nine digits at most.
+func parseCount(b []byte) (n int, ok bool) {
+	if len(b) > 9 || !allDigits(b) {
+		return 0, false
+	}
+	for _, c := range b {
+		n = 10*n + int(c-'0')
+	}
+	return n, n > 0
+}
+
+// Hours are the time of day in which crawlers are asked to come, in minutes after midnight UTC: From is below 1440, To may be
+// 1440. Where To is before From, midnight lies between.
+type Hours struct{ From, To int16 }
+
+// parseHours reads a Visit-time, as `0600-0845`.
+func parseHours(value []byte) (h Hours, ok bool) {
+	from, to, _ := bytes.Cut(value, []byte("-"))
+	if h.From, ok = parseMinute(bytes.TrimSpace(from)); !ok {
+		return Hours{}, false
+	}
+	if h.To, ok = parseMinute(bytes.TrimSpace(to)); !ok {
+		return Hours{}, false
+	}
+	h.From %= 24 * 60
+	return h, true
+}
+
+// parseMinute reads a time of day of four digits, `2400` included.
+func parseMinute(b []byte) (minute int16, ok bool) {
+	if len(b) != 4 || !allDigits(b) {
+		return 0, false
+	}
+	hour, minute := int16(b[0]-'0')*10+int16(b[1]-'0'), int16(b[2]-'0')*10+int16(b[3]-'0')
+	return hour*60 + minute, minute < 60 && (hour < 24 || hour == 24 && minute == 0)
+}
+
 // isAbsoluteURL reports whether the value is an absolute URL of a scheme that files are fetched by, with a host and
 // nothing that no URL contains. It is never resolved against anything.
 func isAbsoluteURL(value []byte) bool {
 	for _, scheme := range [...]string{"https://", "http://", "ftp://"} {
-		if !hasPrefixFold(value, scheme) {
-			continue
+		if hasPrefixFold(value, scheme) {
+			return hasHost(value[len(scheme):])
 		}
-		rest := value[len(scheme):]
-		for _, c := range rest {
-			if c <= ' ' || c == 0x7F || c == '<' || c == '>' || c == '"' {
-				return false
-			}
-		}
-		authority := rest
-		if end := bytes.IndexAny(authority, "/?#\\"); end >= 0 {
-			authority = authority[:end]
-		}
-		host := authority[bytes.LastIndexByte(authority, '@')+1:]
-		return len(host) > 0 && host[0] != ':'
 	}
 	return false
 }
+
+// hasHost reports whether what stands behind `://` begins with a host and has nothing that no URL contains.
+func hasHost(rest []byte) bool {
+	host, end := 0, len(rest) // of the authority without user info
+	for i, c := range rest {
+		if c == '/' || c == '?' || c == '#' || c == '\\' {
+			end = i
+			break
+		}
+		if c == '@' {
+			host = i + 1
+		}
+	}
+	never := uint8(0)
+	for _, c := range rest {
+		never |= neverInURL[c]
+	}
+	return never == 0 && host < end && rest[host] != ':'
+}
+
+// neverInURL holds a 1 for each octet that no URL contains.
+var neverInURL = func() (is [256]uint8) {
+	for c := range ' ' + 1 {
+		is[c] = 1
+	}
+	for _, c := range []byte("\x7F<>\"") {
+		is[c] = 1
+	}
+	return is
+}()
 
 // SignalPairs yields the pairs of a Content-Signal value (contentsignals.org) in order, trimmed, as written: keys and
 // values are compared without regard to case, and of equal keys the last counts. What is no pair, and a known key with
@@ -138,10 +231,55 @@ const (
 // String returns "", "y" or "n".
 func (p Preference) String() string { return [...]string{"", "y", "n", ""}[p&3] }
 
-// Usage is a Content-Usage value (IETF AIPREF): preferences for the paths that begin with Path.
+// Preferences are what is said of all uses. The zero value: nothing.
+type Preferences struct{ TrainAI, Search Preference }
+
+// String returns the preferences as a Dictionary in a fixed order, such as `train-ai=n, search=y`; "" where nothing is
+// stated. It does not allocate.
+func (p Preferences) String() string {
+	return [3][3]string{
+		{"", "search=y", "search=n"},
+		{"train-ai=y", "train-ai=y, search=y", "train-ai=y, search=n"},
+		{"train-ai=n", "train-ai=n, search=y", "train-ai=n, search=n"},
+	}[p.TrainAI%3][p.Search%3]
+}
+
+// Usage is a Content-Usage value (IETF AIPREF): preferences for the paths that match Path, a pattern as those of rules.
 type Usage struct {
-	Path            []byte // "" for all
-	TrainAI, Search Preference
+	Path []byte // "" for all
+	Preferences
+}
+
+// rootUsage is what Content-Usage records say about `/`.
+type rootUsage struct {
+	weight int32 // octets of the pattern that says so, and one; 0 where none does
+	Preferences
+}
+
+// atRoot returns what the value says about `/`, and whether it says anything of it.
+func (u *Usage) atRoot(d parser.Dialect) (at rootUsage, ok bool) {
+	if len(u.Path) > 0 {
+		// Only patterns of a few octets can match one octet, but for those with many wildcards in a row.
+		var buf [64]byte
+		pattern := parser.AppendPattern(buf[:0], u.Path[:min(len(u.Path), len(buf)/3)], d)
+		if len(u.Path) > len(buf)/3 || !parser.Match(pattern, []byte("/")) {
+			return rootUsage{}, false
+		}
+		at.weight = int32(len(pattern))
+	}
+	at.weight++
+	at.Preferences = u.Preferences
+	return at, true
+}
+
+// join takes what another record says: the longer pattern wins, and of equal ones whoever refuses.
+func (u *rootUsage) join(o rootUsage) {
+	switch {
+	case o.weight > u.weight:
+		*u = o
+	case o.weight == u.weight:
+		u.TrainAI, u.Search = max(u.TrainAI, o.TrainAI), max(u.Search, o.Search)
+	}
 }
 
 // ParseUsage reads a Content-Usage value: a path and white space, both optional, and a Dictionary (RFC 9651 §3.2).
@@ -161,20 +299,6 @@ func ParseUsage(value []byte) (Usage, bool) {
 		return Usage{}, false
 	}
 	return u, true
-}
-
-// usageInForce returns the value for the dataset: the file's own, else the response field's if it is well formed.
-func usageInForce(own, field []byte) []byte {
-	if own == nil && isUsage(field) {
-		return field
-	}
-	return own
-}
-
-// isUsage reports whether a value is a Content-Usage that states something.
-func isUsage(value []byte) bool {
-	_, ok := ParseUsage(value)
-	return ok && len(value) > 0
 }
 
 // fieldParser reads Structured Field Values (RFC 9651 §4.2) for their shape; only the two preferences are kept. Its
@@ -322,7 +446,7 @@ func (p *fieldParser) bareItem() bool {
 		return n >= 1 && n <= 15 && p.peek() != '.'
 	case c == '%':
 		p.next('%')
-		return p.quoted()
+		return p.display()
 	case isAlpha(c) || c == '*':
 		p.take(func(c byte) bool {
 			return isAlpha(c) || isDigit(c) || bytes.IndexByte([]byte("!#$%&'*+-.^_`|~:/"), c) >= 0
@@ -343,7 +467,53 @@ func (p *fieldParser) number() bool {
 	return whole >= 1 && whole <= 12 && fraction >= 1 && fraction <= 3
 }
 
-// quoted is RFC 9651 §4.2.5, and of a Display String (§4.2.10) what stands in the quotes.
+// display is RFC 9651 §4.2.10 behind the percent sign: UTF-8 whose octets outside of ASCII are escaped.
+func (p *fieldParser) display() bool {
+	if !p.next('"') {
+		return false
+	}
+	var sequence [utf8.UTFMax]byte // an unfinished one
+	n := 0
+	for len(p.rest) > 0 {
+		c := p.rest[0]
+		p.rest = p.rest[1:]
+		switch {
+		case c == '"':
+			return n == 0
+		case c < ' ' || c >= 0x7F:
+			return false
+		case c == '%':
+			if len(p.rest) < 2 || !isLowerHex(p.rest[0]) || !isLowerHex(p.rest[1]) {
+				return false
+			}
+			c = unhex(p.rest[0])<<4 | unhex(p.rest[1])
+			p.rest = p.rest[2:]
+		}
+		if n == 0 && c < utf8.RuneSelf {
+			continue
+		}
+		sequence[n] = c
+		n++
+		if utf8.FullRune(sequence[:n]) {
+			if r, size := utf8.DecodeRune(sequence[:n]); r == utf8.RuneError && size == 1 || size != n {
+				return false
+			}
+			n = 0
+		}
+	}
+	return false
+}
+
+func isLowerHex(c byte) bool { return isDigit(c) || 'a' <= c && c <= 'f' }
+
+func unhex(c byte) byte {
+	if isDigit(c) {
+		return c - '0'
+	}
+	return c - 'a' + 10
+}
+
+// quoted is RFC 9651 §4.2.5.
 func (p *fieldParser) quoted() bool {
 	if !p.next('"') {
 		return false

@@ -15,22 +15,34 @@ type scratch struct {
 	validAgent int // line of the first valid user-agent record, 0 for none
 	shown      [NumKinds]int
 
-	agents   []agentFacts // of the file's agents
-	own      []int32      // by registry index: the agent of that name + 1, 0 for none
-	byToken  []int32      // by registry index: index into lenient + 1
-	lenient  []lenientToken
-	mentions []mention
-	listed   []int32
-	groups   []uint32            // of a lenient token
-	text     []byte              // agents' names in lower case
-	long     map[string]struct{} // those of them that were cut, or may have been
+	agents    []agentFacts // of the file's agents
+	usages    []groupUsage // of the current group
+	own       []int32      // by registry index: the agent of that name + 1, 0 for none
+	touched   []uint16     // registry tokens that the file names, and those that fall back to them
+	byToken   []int32      // by registry index: index into lenient + 1
+	lenient   []lenientToken
+	mentions  []mention
+	listed    []int32
+	groups    []uint32            // of a lenient token
+	strangers int                 // octets of the names that the registry does not have
+	text      []byte              // those names in lower case
+	long      map[string]struct{} // those of them that were cut, or may have been
 }
 
 func (c *scratch) reset() {
-	*c = scratch{
-		agents: trimmed(c.agents), own: c.own, byToken: c.byToken, lenient: c.lenient[:0], mentions: trimmed(c.mentions),
-		listed: trimmed(c.listed), groups: trimmed(c.groups), text: trimmed(c.text),
+	// What is looked up by token is undone one by one: few tokens of many are named.
+	for i := range c.agents {
+		if id := c.agents[i].id; id >= 0 {
+			c.own[id] = 0
+		}
 	}
+	for i := range c.lenient {
+		c.byToken[c.lenient[i].id] = 0
+	}
+	c.by, c.validAgent, c.strangers, c.shown, c.long = nil, 0, 0, [NumKinds]int{}, nil
+	c.agents, c.usages, c.mentions = trimmed(c.agents), trimmed(c.usages), trimmed(c.mentions)
+	c.listed, c.groups, c.text = trimmed(c.listed), trimmed(c.groups), trimmed(c.text)
+	c.touched, c.lenient = c.touched[:0], c.lenient[:0]
 }
 
 // judgeByStatus makes the only verdict where no rules decide. Of whom we did not ask, there is none.
@@ -50,25 +62,13 @@ func (r *Report) judgeByStatus() {
 
 var star = []byte("*")
 
-// judgeTokens makes the verdicts by rules: rows for `*`, for the agents named, for registry tokens that reach one by
-// fallback, and for those that only the second reading finds; and the lists of registry tokens.
+// judgeTokens makes the verdicts by rules, in this order: rows for `*`, for the agents named, for registry tokens that reach
+// one by fallback, and for those that only the second reading finds; and the lists of registry tokens.
 func (a *Auditor) judgeTokens(s *Site) {
-	r := &s.Report
 	a.starRow(s)
-	firstRow := len(r.Verdicts)
-	a.registryTokens(s)
-	fallbackRows := len(r.Verdicts) - firstRow
 	a.agentRows(s)
-	// Rows read in the order of the documentation: agents first, then who follows them.
-	rotate(r.Verdicts[firstRow:], fallbackRows)
+	a.registryTokens(s)
 	a.lenientRows(s)
-}
-
-// rotate moves the first n elements of s behind the others.
-func rotate[T any](s []T, n int) {
-	slices.Reverse(s[:n])
-	slices.Reverse(s[n:])
-	slices.Reverse(s)
 }
 
 func (a *Auditor) starRow(s *Site) {
@@ -76,35 +76,62 @@ func (a *Auditor) starRow(s *Site) {
 	if agent < 0 {
 		via = ViaNone
 	}
-	v := s.verdict(agent)
+	v := s.Report.another()
+	s.fill(v, agent)
 	v.Token, v.ID, v.Via = star, -1, via
 	s.Report.Star = v.Decision
 	s.Report.CrawlDelay, s.Report.HasCrawlDelay = v.CrawlDelay, v.HasCrawlDelay
-	s.Report.Verdicts = append(s.Report.Verdicts, v)
 }
 
-// registryTokens judges every token of the registry for the lists, and adds the rows of fallbacks.
+// registryTokens makes the lists of registry tokens, and adds the rows of fallbacks. One by one it looks only at tokens that
+// the file names and at those that fall back to them. All others fare as `*` does, or are allowed: where that matters they
+// are copied into their list, so that a site costs what its file says, not what the registry holds.
 func (a *Auditor) registryTokens(s *Site) {
-	r := &s.Report
-	for id := range a.reg.Tokens {
-		agent, via := a.follows(s, id)
-		if via == ViaOwn {
+	r, c := &s.Report, s.Report.scratch
+	for i := range c.agents {
+		if id := c.agents[i].id; id >= 0 {
 			r.Named = append(r.Named, uint16(id))
+			c.touched = append(c.touched, a.followers[id]...)
 		}
-		if agent < 0 {
-			continue
+	}
+	if len(c.touched) > 1 {
+		slices.Sort(r.Named)
+		slices.Sort(c.touched)
+		c.touched = slices.Compact(c.touched)
+	}
+
+	var rest *[]uint16
+	switch r.Star {
+	case Blocked:
+		rest = &r.Blocked
+	case Partial:
+		rest = &r.Partial
+	}
+	heeding := a.heeding
+	for _, id := range c.touched {
+		if rest != nil {
+			n, heeds := slices.BinarySearch(heeding, id)
+			*rest = append(*rest, heeding[:n]...)
+			if heeds {
+				n++
+			}
+			heeding = heeding[n:]
 		}
+		agent, via := a.follows(s, int(id))
 		switch Decision(s.Robots.AgentSurvey(agent).Verdict) {
 		case Blocked:
-			r.Blocked = append(r.Blocked, uint16(id))
+			r.Blocked = append(r.Blocked, id)
 		case Partial:
-			r.Partial = append(r.Partial, uint16(id))
+			r.Partial = append(r.Partial, id)
 		}
 		if via == ViaFallback {
-			v := s.verdict(agent)
-			v.Token, v.ID, v.Via = a.names[id], id, ViaFallback
-			r.Verdicts = append(r.Verdicts, v)
+			v := r.another()
+			s.fill(v, agent)
+			v.Token, v.ID, v.Via = a.names[id], int(id), ViaFallback
 		}
+	}
+	if rest != nil {
+		*rest = append(*rest, heeding...)
 	}
 }
 
@@ -130,24 +157,26 @@ func (a *Auditor) follows(s *Site, id int) (agent int, via Via) {
 // agentRows adds a row for each agent that the file names, but for the wildcard, and for fragments of names that the
 // second reading knows better (`MJ` of `MJ12bot`).
 func (a *Auditor) agentRows(s *Site) {
-	r, c := &s.Report, &s.Report.scratch
-	c.reserveText(s)
+	r, c := &s.Report, s.Report.scratch
+	c.text = slices.Grow(c.text[:0], c.strangers) // at once, so that no slice of it moves
 	for i := range c.agents {
 		if i == s.Robots.Star() || !c.agents[i].literal {
 			continue
 		}
-		v := s.verdict(i)
-		v.ID, v.Via = int(c.agents[i].id), ViaOwn
-		if v.ID >= 0 {
-			v.Token = a.names[v.ID]
+		id := int(c.agents[i].id)
+		var token []byte
+		if id >= 0 {
+			token = a.names[id]
 		} else {
 			name := s.Robots.Agent(i).Name
-			v.Token = c.lowerCase(name)
-			if len(name) >= MaxToken && !c.firstOf(v.Token) {
+			token = c.lowerCase(name)
+			if len(name) >= MaxToken && !c.firstOf(token) {
 				continue
 			}
 		}
-		r.Verdicts = append(r.Verdicts, v)
+		v := r.another()
+		s.fill(v, i)
+		v.Token, v.ID, v.Via = token, id, ViaOwn
 	}
 }
 
@@ -164,33 +193,23 @@ func (c *scratch) firstOf(token []byte) bool {
 	return true
 }
 
-// reserveText makes room for all names at once, so that no slice of it moves.
-func (c *scratch) reserveText(s *Site) {
-	n := 0
-	for i := range c.agents {
-		if c.agents[i].id < 0 {
-			n += min(len(s.Robots.Agent(i).Name), MaxToken)
-		}
-	}
-	c.text = slices.Grow(c.text[:0], n)
-}
-
 // lowerCase returns a copy of an agent's name in lower case, at most MaxToken bytes of it.
 func (c *scratch) lowerCase(name []byte) []byte {
 	from := len(c.text)
-	for _, b := range name[:min(len(name), MaxToken)] {
+	c.text = append(c.text, name[:min(len(name), MaxToken)]...)
+	token := c.text[from:len(c.text):len(c.text)]
+	for i, b := range token {
 		if 'A' <= b && b <= 'Z' {
-			b += 'a' - 'A'
+			token[i] = b + ('a' - 'A')
 		}
-		c.text = append(c.text, b)
 	}
-	return c.text[from:len(c.text):len(c.text)]
+	return token
 }
 
 // lenientRows adds a row for each registry token that only the second reading finds. It follows the groups of all lines
 // that the second reading takes for it, and of those that name it strictly.
 func (a *Auditor) lenientRows(s *Site) {
-	r, c := &s.Report, &s.Report.scratch
+	r, c := &s.Report, s.Report.scratch
 	for k := range c.lenient {
 		t := &c.lenient[k]
 		c.groups = c.groups[:0]
@@ -205,30 +224,48 @@ func (a *Auditor) lenientRows(s *Site) {
 		}
 		c.groups = slices.Compact(c.groups)
 		survey := s.Robots.Survey(c.groups)
-		v := verdictOf(&survey, t.belongings)
+		v := r.another()
+		v.fill(&survey, &t.belongings)
 		v.Token, v.ID, v.Via, v.Line, v.Lenient = a.names[t.id], int(t.id), ViaOwn, t.line, true
-		r.Verdicts = append(r.Verdicts, v)
 	}
 }
 
-// verdict returns what an agent's groups amount to, all that does not depend on who follows them; for no agent, -1,
-// that everything is allowed.
-func (s *Site) verdict(agent int) Verdict {
+// another appends a row of verdicts, to be filled in where it stands.
+func (r *Report) another() *Verdict {
+	r.Verdicts = another(r.Verdicts)
+	return &r.Verdicts[len(r.Verdicts)-1]
+}
+
+// another returns s with a further element, its type's zero, which is made where it stands: a literal to append would be
+// copied, and waited for.
+func another[T any](s []T) []T {
+	if len(s) == cap(s) {
+		s = slices.Grow(s, 1)
+	}
+	s = s[:len(s)+1]
+	var zero T
+	s[len(s)-1] = zero
+	return s
+}
+
+// fill says what an agent's groups amount to, all that does not depend on who follows them; of no agent, -1, that
+// everything is allowed.
+func (s *Site) fill(v *Verdict, agent int) {
 	if agent < 0 {
-		return Verdict{RootAllowed: true}
+		v.RootAllowed = true
+		return
 	}
 	survey := s.Robots.AgentSurvey(agent)
-	v := verdictOf(&survey, s.Report.scratch.agents[agent].belongings)
-	v.Line = s.Robots.Agent(agent).Line
-	return v
+	v.fill(survey, &s.Report.scratch.agents[agent].belongings)
+	v.Line = s.Robots.AgentLine(agent)
 }
 
-func verdictOf(p *parser.Survey, b belongings) Verdict {
-	return Verdict{
-		Decision: Decision(p.Verdict), RootAllowed: p.RootAllowed, Limited: p.Limited,
-		NAllow: p.NAllow, NDisallow: p.NDisallow, HasDisallowRoot: p.HasDisallowRoot, DPI: dpiOf(p),
-		CrawlDelay: b.delay, HasCrawlDelay: b.hasDelay, ContentSignal: b.signal,
-	}
+func (v *Verdict) fill(p *parser.Survey, b *belongings) {
+	v.Decision, v.RootAllowed, v.Limited = Decision(p.Verdict), p.RootAllowed, p.Limited
+	v.NAllow, v.NDisallow, v.HasDisallowRoot, v.DPI = p.NAllow, p.NDisallow, p.HasDisallowRoot, dpiOf(p)
+	v.CrawlDelay, v.HasCrawlDelay, v.RequestRate = b.delay, b.hasDelay, b.rate
+	v.Visit, v.HasVisit = b.visit, b.hasVisit
+	v.ContentSignal, v.ContentUsage = b.signal, b.usage.Preferences
 }
 
 // dpiOf reads rules as the Data Provenance Initiative does. Its parser drops values with a `?`; then a lone `/` among

@@ -212,6 +212,9 @@ func (f *File) Agent(i int) Agent {
 	}
 }
 
+// AgentLine returns the line that names the i-th agent first.
+func (f *File) AgentLine(i int) int { return int(f.records[f.names.list[i].record].line) }
+
 // AgentGroups returns the groups that name the i-th agent, in order; their rules are merged (RFC 9309 §2.2.1). The
 // slice belongs to the File and is valid until the next Parse or Reset.
 func (f *File) AgentGroups(i int) []uint32 {

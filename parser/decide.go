@@ -193,15 +193,18 @@ func (f *File) tryGroup(w *winner, group uint32, path []byte) {
 // tryRule tries the record, if it is a rule.
 func (f *File) tryRule(w *winner, i int, path []byte) {
 	r := &f.records[i]
-	switch r.kind {
-	case KeyAllow:
-		if n := uint32(f.matchLen(r, path)); n > w.allow {
-			w.allow, w.allowRule = n, uint32(i)+1
-		}
-	case KeyDisallow:
-		if n := uint32(f.matchLen(r, path)); n > w.disallow {
-			w.disallow, w.disallowRule = n, uint32(i)+1
-		}
+	if r.kind == KeyAllow || r.kind == KeyDisallow {
+		w.offer(r.kind, uint32(f.matchLen(r, path)), i)
+	}
+}
+
+// offer takes the i-th record, a rule that matches with the length, if it is better than what was found before.
+func (w *winner) offer(kind Key, length uint32, i int) {
+	switch {
+	case kind == KeyAllow && length > w.allow:
+		w.allow, w.allowRule = length, uint32(i)+1
+	case kind == KeyDisallow && length > w.disallow:
+		w.disallow, w.disallowRule = length, uint32(i)+1
 	}
 }
 

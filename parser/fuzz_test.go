@@ -307,7 +307,7 @@ func FuzzSurvey(f *testing.F) {
 func checkSurveys(t *testing.T, file *parser.File) {
 	t.Helper()
 	for i := range file.Agents() {
-		checkSurvey(t, file, file.AgentGroups(i), file.AgentSurvey(i))
+		checkSurvey(t, file, file.AgentGroups(i), *file.AgentSurvey(i))
 		checkSurvey(t, file, file.AgentGroups(i), file.Survey(file.AgentGroups(i)))
 	}
 	all := make([]uint32, file.Groups())
@@ -316,7 +316,7 @@ func checkSurveys(t *testing.T, file *parser.File) {
 	}
 	checkSurvey(t, file, all, file.Survey(all))
 	for i := range file.Agents() {
-		checkSurvey(t, file, file.AgentGroups(i), file.AgentSurvey(i))
+		checkSurvey(t, file, file.AgentGroups(i), *file.AgentSurvey(i))
 	}
 }
 

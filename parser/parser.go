@@ -223,6 +223,26 @@ func (f *File) Record(i int) Record {
 	}
 }
 
+// The three methods below give parts of the i-th record, as Record does, for those who look at many and need few.
+
+// Kind returns the key and the flags of the i-th record.
+func (f *File) Kind(i int) (Key, Flags) {
+	r := &f.records[i]
+	return r.kind, r.flags
+}
+
+// Place returns the line and the group of the i-th record.
+func (f *File) Place(i int) (line, group int) {
+	r := &f.records[i]
+	return int(r.line), int(r.group)
+}
+
+// Value returns the value of the i-th record.
+func (f *File) Value(i int) []byte {
+	r := &f.records[i]
+	return f.src[r.value:r.end]
+}
+
 // keyText returns the key of a record as written. The separator is looked for again: few callers want the key.
 func (f *File) keyText(r *record) []byte {
 	start, end := int(r.key), int(r.key)

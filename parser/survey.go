@@ -46,12 +46,14 @@ var unlisted = []byte("/dummy-testing-path-54321")
 
 // surveys is what was worked out of a body's groups so far. Agents that the same groups name share one survey.
 type surveys struct {
-	work     int64    // what may still be spent on this body
-	tallies  []tally  // by group; none before the first survey
-	sets     []set    // of groups that were surveyed
-	table    []uint32 // of the sets
-	trials   trials   // scratch: the rules of one set
-	patterns []byte   // scratch: their patterns
+	work       int64    // what may still be spent on this body
+	tallied    bool     // the next two are made
+	tallies    []tally  // by group
+	remarkable []uint32 // records other than plain rules
+	sets       []set    // of two groups and more that were surveyed
+	table      []uint32 // of the sets
+	trials     trials   // scratch: the rules of one set
+	patterns   []byte   // scratch: their patterns
 }
 
 // tally is what the rules of one group amount to by themselves.
@@ -61,8 +63,15 @@ type tally struct {
 	allow, disallow uint32 // rules that may match, see namesPath
 	denies          uint32 // disallows that match the path that they name, if rules decide on that
 	odd             uint32 // disallows that do not match it (rfc only: without its `*`, `/%4*1` names `/A`)
-	wild            uint32 // rules with a `*`
-	octets          uint32 // of all rules' values
+	size            size   // known once it was asked for
+	surveyed        bool
+	alone           Survey // of this group alone, if it was surveyed
+}
+
+// size is what it costs to try rules: how many have a `*`, and the octets of all values.
+type size struct {
+	known        bool
+	wild, octets uint32
 }
 
 // set is some groups with their survey: File.names.groups[from:from+count].
@@ -74,21 +83,27 @@ type set struct {
 
 func (s *surveys) reset() {
 	s.work = maxSurveyWork
-	s.tallies, s.sets, s.table = s.tallies[:0], s.sets[:0], s.table[:0]
+	s.tallied, s.tallies, s.remarkable = false, s.tallies[:0], s.remarkable[:0]
+	s.sets, s.table = s.sets[:0], s.table[:0]
 }
 
 func (s *surveys) trim() {
-	s.tallies, s.sets, s.table, s.patterns = trimmed(s.tallies), trimmed(s.sets), trimmed(s.table), trimmed(s.patterns)
+	s.tallies, s.remarkable = trimmed(s.tallies), trimmed(s.remarkable)
+	s.sets, s.table, s.patterns = trimmed(s.sets), trimmed(s.table), trimmed(s.patterns)
 	s.trials = trials{allow: trimmed(s.trials.allow), disallow: trimmed(s.trials.disallow)}
 }
 
-// AgentSurvey returns the Survey of the groups that name the i-th agent, see there.
-func (f *File) AgentSurvey(i int) Survey {
+// AgentSurvey returns the Survey of the groups that name the i-th agent, see there. It belongs to the File, is not to be
+// changed, and is valid until the next Parse or Reset.
+func (f *File) AgentSurvey(i int) *Survey {
 	a := &f.names.list[i]
+	if a.count == 1 {
+		return f.groupSurvey(f.AgentGroups(i))
+	}
 	if a.set == 0 {
 		a.set = f.setOf(f.AgentGroups(i), a.from, true) + 1
 	}
-	return f.surveys.sets[a.set-1].survey
+	return &f.surveys.sets[a.set-1].survey
 }
 
 // Survey says what the merged rules of the groups amount to: blocked if `/`, a path that nobody wrote, and every path
@@ -103,7 +118,21 @@ func (f *File) AgentSurvey(i int) Survey {
 // Limited, and so is every Survey of a body that has more records than are kept (Complete). No file is known that needs so
 // much.
 func (f *File) Survey(groups []uint32) Survey {
+	if len(groups) == 1 {
+		return *f.groupSurvey(groups)
+	}
 	return f.surveys.sets[f.setOf(groups, 0, false)].survey
+}
+
+// groupSurvey is Survey of a single group, as most agents have it: kept with the group, it takes no looking up.
+func (f *File) groupSurvey(group []uint32) *Survey {
+	f.tallyGroups()
+	t := &f.surveys.tallies[group[0]]
+	if !t.surveyed {
+		t.surveyed = true
+		f.survey(group, &t.alone)
+	}
+	return &t.alone
 }
 
 // setOf returns the index of the set of these groups, which is surveyed if it is new. They are a part of names.groups
@@ -126,9 +155,11 @@ func (f *File) setOf(groups []uint32, from uint32, kept bool) uint32 {
 		from = uint32(len(f.names.groups))
 		f.names.groups = append(f.names.groups, groups...)
 	}
-	s.sets = append(s.sets, set{hash: hash, from: from, count: uint32(len(groups)), survey: f.survey(groups)})
-	s.table[slot] = uint32(len(s.sets))
-	return uint32(len(s.sets)) - 1
+	i := uint32(len(s.sets))
+	s.sets = append(s.sets, set{hash: hash, from: from, count: uint32(len(groups))})
+	s.table[slot] = i + 1
+	f.survey(groups, &s.sets[i].survey)
+	return i
 }
 
 // hashGroups returns a keyed hash, not 0.
@@ -140,16 +171,18 @@ func hashGroups(groups []uint32) uint64 {
 	return h | 1<<63
 }
 
-// survey works a Survey out.
-func (f *File) survey(groups []uint32) Survey {
-	if len(f.surveys.tallies) < len(f.groups) {
-		f.tallyGroups()
+// survey works a Survey out, where it is to stand: copied, it would have to be waited for.
+func (f *File) survey(groups []uint32, s *Survey) {
+	f.tallyGroups()
+	t := &tally{}
+	if len(groups) == 1 {
+		t = &f.surveys.tallies[groups[0]]
+	} else {
+		for _, g := range groups {
+			t.join(&f.surveys.tallies[g])
+		}
 	}
-	t := tally{}
-	for _, g := range groups {
-		t.join(&f.surveys.tallies[g])
-	}
-	s := t.Survey
+	*s = t.Survey
 	s.RootAllowed = t.root.allows()
 	switch {
 	case !f.Complete():
@@ -159,7 +192,7 @@ func (f *File) survey(groups []uint32) Survey {
 	case t.unlisted.allows() != s.RootAllowed:
 		s.Verdict = SitePartial
 	case t.allow > 0 || t.odd > 0:
-		s.Verdict, s.Limited = f.tryNamed(groups, &t, s.RootAllowed)
+		s.Verdict, s.Limited = f.tryNamed(groups, t, s.RootAllowed)
 	case !s.RootAllowed:
 		s.Verdict = SiteBlocked
 	case t.denies > 0:
@@ -167,64 +200,195 @@ func (f *File) survey(groups []uint32) Survey {
 	default:
 		s.Verdict = SiteAllowed
 	}
-	return s
 }
 
-// tallyGroups goes through all records once and says what each group amounts to.
+// Remarkable returns the indices of all records but plain rules, in order: of those that are no rules, and of rules that stand
+// in no group, that are misspelled, or whose value matches nothing although it is not empty. In typical files four records of five are
+// plain rules, and need not be looked at one by one. The slice belongs to the File and is valid until the next Parse or
+// Reset.
+func (f *File) Remarkable() []uint32 {
+	f.tallyGroups()
+	return f.surveys.remarkable
+}
+
+// tallyGroups goes through all records once and says what each group amounts to, and which records are no plain rules.
 func (f *File) tallyGroups() {
 	s := &f.surveys
+	if s.tallied {
+		return
+	}
+	s.tallied = true
 	s.tallies = slices.Grow(s.tallies[:0], len(f.groups))[:len(f.groups)]
+	for i := range f.orphans() {
+		s.remarkable = append(s.remarkable, uint32(i))
+	}
 	for g := range s.tallies {
-		t := &s.tallies[g]
-		*t = tally{}
-		start, end := f.GroupRecords(uint32(g))
-		for i := start; i < end; i++ {
-			if kind := f.records[i].kind; kind == KeyAllow || kind == KeyDisallow {
-				f.tallyRule(t, i)
-			}
-		}
+		s.tallies[g] = tally{}
+		f.tallyGroup(&s.tallies[g], uint32(g))
 	}
 }
 
-// tallyRule adds a rule to its group's tally.
-func (f *File) tallyRule(t *tally, i int) {
-	r := &f.records[i]
+// tallyGroup goes through the records of a group. Ordinary rules, as most are, are told by their second octet and only
+// counted.
+func (f *File) tallyGroup(t *tally, g uint32) {
+	s := &f.surveys
+	start, end := f.GroupRecords(g)
+	allow, disallow := uint32(0), uint32(0) // ordinary ones
+	for i := start; i < end; i++ {
+		r := &f.records[i]
+		if r.kind-KeyAllow > KeyDisallow-KeyAllow {
+			s.remarkable = append(s.remarkable, uint32(i))
+			continue
+		}
+		value := f.src[r.value:r.end]
+		told := odd
+		if len(value) >= 2 && value[0] == '/' && r.flags == 0 && f.dialect == Google {
+			if told = int(octets.second[r.kind-KeyAllow][value[1]]); told > odd && len(value) > 2 {
+				told = int(octets.third[told][value[2]])
+			}
+		}
+		if told != ordinary {
+			if !f.tallyRule(t, r, i) || r.flags != 0 {
+				s.remarkable = append(s.remarkable, uint32(i))
+			}
+			continue
+		}
+		if r.kind == KeyAllow {
+			allow++
+			t.PlainAllow = t.PlainAllow || isPlain(value)
+		} else {
+			disallow++
+			t.PlainDisallow = t.PlainDisallow || isPlain(value)
+		}
+	}
+	t.NAllow, t.allow = t.NAllow+int(allow), t.allow+allow
+	t.NDisallow, t.disallow, t.denies = t.NDisallow+int(disallow), t.disallow+disallow, t.denies+disallow
+}
+
+// orphans returns how many records stand before the first group.
+func (f *File) orphans() int {
+	if len(f.groups) == 0 {
+		return len(f.records)
+	}
+	return int(f.groups[0])
+}
+
+// tallyRule adds the i-th record, a rule, to its group's tally. It reports whether the value is empty or may match something.
+func (f *File) tallyRule(t *tally, r *record, i int) (plain bool) {
 	value := f.src[r.value:r.end]
-	named := uint32(0)
-	if namesPath(value) {
-		named = 1
-		f.tryRule(&t.root, i, root)
-		f.tryRule(&t.unlisted, i, unlisted)
-	}
-	t.octets += uint32(len(value))
-	if bytes.IndexByte(value, '*') >= 0 {
-		t.wild++
-	}
+	named := namesPath(value)
 	if r.kind == KeyAllow {
 		t.NAllow++
 		t.PlainAllow = t.PlainAllow || isPlain(value)
-		t.allow += named
-		return
+	} else {
+		t.NDisallow++
+		t.PlainDisallow = t.PlainDisallow || len(value) > 0 && isPlain(value)
 	}
-	t.NDisallow++
-	t.PlainDisallow = t.PlainDisallow || len(value) > 0 && isPlain(value)
-	t.HasDisallowRoot = t.HasDisallowRoot || string(value) == "/"
-	t.disallow += named
-	if named == 0 {
-		return
+	if !named {
+		return len(value) == 0
 	}
+	switch {
+	case len(value) == 1 && value[0] == '/':
+		t.HasDisallowRoot = t.HasDisallowRoot || r.kind == KeyDisallow
+		t.root.offer(r.kind, 1, i)
+		t.unlisted.offer(r.kind, 1, i)
+	default:
+		if mayMatchRoot(r.kind, value) {
+			t.root.offer(r.kind, uint32(f.matchLen(r, root)), i)
+		}
+		if mayMatchUnlisted(value) {
+			t.unlisted.offer(r.kind, uint32(f.matchLen(r, unlisted)), i)
+		}
+	}
+	if r.kind == KeyAllow {
+		t.allow++
+		return true
+	}
+	t.disallow++
 	if f.dialect == RFC {
 		path := f.rulePath(r)
 		if path == nil {
-			return
+			return true
 		}
 		if f.matchLen(r, path) == 0 {
 			t.odd++
-			return
+			return true
 		}
 	}
 	t.denies++
+	return true
 }
+
+// Most rules match neither of the two paths that every survey asks about. The two functions below know most of them, of those
+// that name a path and are no lone `/`, by an octet or two.
+
+// mayMatchRoot reports whether a rule might match `/`: nothing stands behind its `/` that is not a wildcard, or it is an
+// index.html (see indexFolder).
+func mayMatchRoot(kind Key, value []byte) bool {
+	if value[0] == '*' {
+		return len(value) == 1 || value[1] == '/' || special[value[1]]
+	}
+	switch value[1] {
+	case '$', '*':
+		return len(value) == 2 || special[value[2]]
+	case 'i':
+		return kind == KeyAllow
+	}
+	return false
+}
+
+// mayMatchUnlisted reports whether a rule might match the path that nobody wrote.
+func mayMatchUnlisted(value []byte) bool {
+	if value[0] == '*' {
+		return len(value) == 1 || special[value[1]] || inUnlisted[value[1]]
+	}
+	switch value[1] {
+	case '*':
+		return len(value) == 2 || special[value[2]] || value[2] != '/' && inUnlisted[value[2]]
+	case unlisted[1]:
+		return len(value) == 2 || special[value[2]] || value[2] == unlisted[2]
+	}
+	return value[1] == '%'
+}
+
+// What the second octet of a rule whose first is `/` tells about it.
+const (
+	ordinary  = iota // it matches neither of the two paths
+	odd              // it has to be tried
+	starThird        // it is `*`: the third octet tells
+	nameThird        // it is that of the unlisted path: the third octet tells
+)
+
+// octets tell most rules apart by what is behind their `/`, as mayMatchRoot and mayMatchUnlisted do.
+var octets = func() (tell struct {
+	second [2][256]uint8 // by kind, from KeyAllow on
+	third  [4][256]uint8 // by what the second octet tells
+}) {
+	mayMatch := func(kind Key, value ...byte) bool { return mayMatchRoot(kind, value) || mayMatchUnlisted(value) }
+	for c := range 256 {
+		for kind := range Key(2) {
+			if mayMatch(KeyAllow+kind, '/', byte(c)) {
+				tell.second[kind][c] = odd
+			}
+			tell.second[kind]['*'], tell.second[kind][unlisted[1]] = starThird, nameThird
+		}
+		if mayMatch(KeyAllow, '/', '*', byte(c)) {
+			tell.third[starThird][c] = odd
+		}
+		if mayMatch(KeyAllow, '/', unlisted[1], byte(c)) {
+			tell.third[nameThird][c] = odd
+		}
+	}
+	return tell
+}()
+
+// inUnlisted holds the octets of the unlisted path.
+var inUnlisted = func() (is [256]bool) {
+	for _, c := range unlisted {
+		is[c] = true
+	}
+	return is
+}()
 
 func isPlain(value []byte) bool { return bytes.IndexByte(value, '?') < 0 }
 
@@ -239,8 +403,6 @@ func (t *tally) join(o *tally) {
 	t.disallow += o.disallow
 	t.denies += o.denies
 	t.odd += o.odd
-	t.wild += o.wild
-	t.octets += o.octets
 	t.root.join(&o.root)
 	t.unlisted.join(&o.unlisted)
 }
@@ -253,11 +415,15 @@ func (f *File) tryNamed(groups []uint32, t *tally, rootAllowed bool) (v SiteVerd
 	if rootAllowed {
 		order = [...]Key{KeyDisallow, KeyAllow}
 	}
+	size, ok := f.sizeOf(groups)
+	if !ok {
+		return SitePartial, true
+	}
 	tried, rules := 0, int(t.allow+t.disallow)
 	for _, kind := range order {
 		for _, g := range groups {
 			start, end := f.GroupRecords(g)
-			if !f.charge(end-start, int(f.surveys.tallies[g].octets)/4) {
+			if !f.charge(end-start, int(f.span(start, end))/4) {
 				return SitePartial, true
 			}
 			for i := start; i < end; i++ {
@@ -272,13 +438,16 @@ func (f *File) tryNamed(groups []uint32, t *tally, rootAllowed bool) (v SiteVerd
 				allows := false
 				switch tried++; tried {
 				case 1:
-					if !f.charge(rules, int(t.octets)/2, trialCost(rules, int(t.wild), path)) {
+					if !f.charge(rules, int(size.octets)/2, trialCost(rules, int(size.wild), path)) {
 						return SitePartial, true
+					}
+					if f.unopposed(groups, r, path) {
+						return SitePartial, false // decided as its kind says, and so not as the root
 					}
 					w := f.winner(groups, path)
 					allows = w.allows()
 				case 2:
-					if !f.charge(4*rules, int(t.octets)) {
+					if !f.charge(4*rules, int(size.octets)) {
 						return SitePartial, true
 					}
 					f.makeTrials(groups)
@@ -302,6 +471,46 @@ func (f *File) tryNamed(groups []uint32, t *tally, rootAllowed bool) (v SiteVerd
 	return SiteBlocked, false
 }
 
+// sizeOf returns the size of all rules of the groups; of small groups it is estimated, from above, since whatever they cost is
+// little. It reports whether there was work left to find it out.
+func (f *File) sizeOf(groups []uint32) (all size, ok bool) {
+	for _, g := range groups {
+		start, end := f.GroupRecords(g)
+		if octets := f.span(start, end); end-start <= 64 && octets <= 4096 {
+			all.wild += uint32(end - start)
+			all.octets += octets
+			continue
+		}
+		s := &f.surveys.tallies[g].size
+		if !s.known {
+			if !f.charge(4 * (end - start)) {
+				return size{}, false
+			}
+			*s = f.measure(start, end)
+		}
+		all.wild += s.wild
+		all.octets += s.octets
+	}
+	return all, true
+}
+
+// span returns how many octets the records take in the body, from the first one's value to the last one's end.
+func (f *File) span(start, end int) uint32 { return f.records[end-1].end - f.records[start].value }
+
+// measure returns the size of the rules among the records.
+func (f *File) measure(start, end int) size {
+	s := size{known: true}
+	for i := start; i < end; i++ {
+		if r := &f.records[i]; r.kind == KeyAllow || r.kind == KeyDisallow {
+			s.octets += r.end - r.value
+			if bytes.IndexByte(f.src[r.value:r.end], '*') >= 0 {
+				s.wild++
+			}
+		}
+	}
+	return s
+}
+
 // charge takes units of work from what is left, and reports whether that sufficed.
 func (f *File) charge(units ...int) bool {
 	for _, n := range units {
@@ -322,6 +531,25 @@ func saturated(a, b int) int {
 		return 2 * maxSurveyWork
 	}
 	return a * b
+}
+
+// unopposed reports whether the rule decides on the path, which it names itself, because no rule of the other kind matches
+// that is as long: mostly so, and found with few trials, since one kind of rules is rare in most files.
+func (f *File) unopposed(groups []uint32, of *record, path []byte) bool {
+	length := f.matchLen(of, path)
+	if of.kind == KeyAllow {
+		length++ // allow wins a tie
+	}
+	for _, g := range groups {
+		start, end := f.GroupRecords(g)
+		for i := start; i < end; i++ {
+			r := &f.records[i]
+			if r.kind != of.kind && (r.kind == KeyAllow || r.kind == KeyDisallow) && f.matchLen(r, path) >= length {
+				return false
+			}
+		}
+	}
+	return length > 1
 }
 
 // winner finds the longest allow and disallow rules of the groups that match the normalised path.

@@ -28,6 +28,7 @@ type copier struct {
 	lists  slab[string]
 	hops   slab[HopRow]
 	floats slab[float64]
+	ints   slab[int32]
 }
 
 // tokenText is what rows say of a registry token, checked once for all rows.
@@ -47,6 +48,7 @@ func (c *copier) reset() {
 	c.lists.reset()
 	c.hops.reset()
 	c.floats.reset()
+	c.ints.reset()
 }
 
 // slab hands out slices that stay where they are: when it is full it begins a new block, and the old one lives on
@@ -208,6 +210,7 @@ func (c *copier) site(row *SiteRow, k key, s *audit.Site) {
 		LastModified: c.text(f.Fields.LastModified, MaxField),
 		CacheControl: c.text(f.Fields.CacheControl, MaxField),
 		XRobotsTag:   c.text(f.Fields.XRobotsTag, MaxField),
+		UsageHeader:  c.text(f.Fields.ContentUsage, MaxField),
 		TLSVersion:   tlsName(f.TLSVersion),
 
 		DNSMillis:     millis(f.Timing.DNS),
@@ -284,7 +287,11 @@ func (c *copier) verdict(row *VerdictRow, k key, v *audit.Verdict) {
 		HasDisallowRoot: v.HasDisallowRoot,
 		DPI:             v.DPI.String(),
 		CrawlDelay:      c.float(v.CrawlDelay, v.HasCrawlDelay),
+		RequestRate:     finite(v.RequestRate),
+		VisitFrom:       c.integer(int(v.Visit.From), v.HasVisit),
+		VisitTo:         c.integer(int(v.Visit.To), v.HasVisit),
 		ContentSignal:   c.text(v.ContentSignal, MaxField),
+		ContentUsage:    v.ContentUsage.String(),
 		Line:            clamp(v.Line),
 		Lenient:         v.Lenient,
 		Limited:         v.Limited,
@@ -299,12 +306,13 @@ func (c *copier) verdict(row *VerdictRow, k key, v *audit.Verdict) {
 // evidence fills a row of the table evidence.
 func (c *copier) evidence(row *EvidenceRow, k key, e *audit.Evidence) {
 	*row = EvidenceRow{
-		Origin: k.origin,
-		Seq:    k.seq,
-		Line:   clamp(e.Line),
-		Kind:   e.Kind.String(),
-		Key:    c.text(e.Key, MaxKey),
-		Value:  c.text(e.Value, MaxValue),
+		Origin:    k.origin,
+		Seq:       k.seq,
+		Line:      clamp(e.Line),
+		GroupLine: clamp(e.GroupLine),
+		Kind:      e.Kind.String(),
+		Key:       c.text(e.Key, MaxKey),
+		Value:     c.text(e.Value, MaxValue),
 	}
 }
 
@@ -338,12 +346,29 @@ func (c *copier) redirects(hops []exchange.Hop) []HopRow {
 	return list
 }
 
+// finite returns the number, 0 for what is none.
+func finite(f float64) float64 {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return 0
+	}
+	return f
+}
+
 func (c *copier) float(f float64, has bool) *float64 {
 	if !has || math.IsNaN(f) || math.IsInf(f, 0) {
 		return nil
 	}
 	kept := c.floats.take(1)
 	kept[0] = f
+	return &kept[0]
+}
+
+func (c *copier) integer(n int, has bool) *int32 {
+	if !has {
+		return nil
+	}
+	kept := c.ints.take(1)
+	kept[0] = clamp(n)
 	return &kept[0]
 }
 

@@ -56,7 +56,7 @@ func typicalSite(tb testing.TB, seq uint64) *audit.Site {
 		TLSVersion: 0x0304, TLSVerified: exchange.Yes, Proto: "HTTP/1.1",
 		Fields: exchange.Fields{
 			Server: []byte("nginx"), ContentType: []byte("text/plain; charset=utf-8"), ETag: fmt.Appendf(nil, `"%x"`, seq*2654435761),
-			LastModified: []byte("Sat, 21 Nov 2026 04:05:06 GMT"), CacheControl: []byte("max-age=3600"), XRobotsTag: []byte("noai"), CDN: "cloudflare",
+			LastModified: []byte("Sat, 21 Nov 2026 04:05:06 GMT"), CacheControl: []byte("max-age=3600"), XRobotsTag: []byte("noai"), ContentUsage: []byte("search=y"), CDN: "cloudflare",
 		},
 		Body: fmt.Appendf(nil, "User-agent: GPTBot\nDisallow: /\n# %d\n", seq),
 	}
@@ -64,7 +64,7 @@ func typicalSite(tb testing.TB, seq uint64) *audit.Site {
 	s.Report = audit.Report{
 		Access: parser.AccessConditional, Status: audit.Warn, Score: 0.75,
 		Steps:  [3]audit.Status{audit.Pass, audit.Warn, audit.Skipped},
-		Counts: audit.Counts{Lines: 1, Groups: 2, Agents: 3, Allow: 4, Disallow: 5, Sitemaps: 6, Extensions: 7, Legacy: 8, Unknown: 9, Orphan: 10, Invalid: 11, Typo: 12},
+		Counts: audit.Counts{Lines: 1, Records: 1, Groups: 2, Agents: 3, Allow: 4, Disallow: 5, Sitemaps: 6, Extensions: 7, Legacy: 8, Unknown: 9, Orphan: 10, Invalid: 11, Typo: 12},
 		HasBOM: true, ValidUTF8: true, ManagedBlock: true,
 		CrawlDelay: 0, HasCrawlDelay: true,
 		ContentSignal: []byte("ai-train=no"), ContentUsage: []byte("train-ai=n"), License: []byte("https://example.com/license.xml"),
@@ -76,13 +76,13 @@ func typicalSite(tb testing.TB, seq uint64) *audit.Site {
 		Partial:  []uint16{uint16(googlebot)},
 		Verdicts: []audit.Verdict{
 			{Token: []byte("GPTBot"), ID: gptbot, Decision: audit.Blocked, Via: audit.ViaOwn, NDisallow: 1, HasDisallowRoot: true, DPI: audit.DPIAll, Line: 1, ContentSignal: []byte("ai-train=no")},
-			{Token: []byte("Googlebot"), ID: googlebot, Decision: audit.Partial, Via: audit.ViaOwn, RootAllowed: true, NAllow: 2, NDisallow: 3, DPI: audit.DPISome, CrawlDelay: 2.5, HasCrawlDelay: true, Line: 4, Limited: true},
+			{Token: []byte("Googlebot"), ID: googlebot, Decision: audit.Partial, Via: audit.ViaOwn, RootAllowed: true, NAllow: 2, NDisallow: 3, DPI: audit.DPISome, CrawlDelay: 2.5, HasCrawlDelay: true, RequestRate: 0.2, Visit: audit.Hours{To: 525}, HasVisit: true, ContentUsage: audit.Preferences{TrainAI: audit.UseRefused, Search: audit.UseAllowed}, Line: 4, Limited: true},
 			{Token: []byte("mybot"), ID: -1, Decision: audit.Allowed, Via: audit.ViaOwn, RootAllowed: true, Line: 9, Lenient: true},
 			{Token: []byte("*"), ID: -1, Decision: audit.Partial, Via: audit.ViaStar, RootAllowed: true, NDisallow: 1, DPI: audit.DPISome, Line: 12},
 		},
 		Evidence: []audit.Evidence{
 			{Line: 3, Kind: audit.KindSitemap, Key: []byte("Sitemap"), Value: []byte("https://" + host + "/sitemap.xml")},
-			{Line: 7, Kind: audit.KindUnknown, Key: []byte("users-agent"), Value: []byte("x")},
+			{Line: 7, GroupLine: 5, Kind: audit.KindUnknown, Key: []byte("users-agent"), Value: []byte("x")},
 			{Line: 8, Kind: audit.KindTypo, Key: []byte("dissallow"), Value: []byte("/a")},
 		},
 	}

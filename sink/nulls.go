@@ -40,6 +40,8 @@ func (o optional) isNull(row unsafe.Pointer) bool {
 		return *(*int32)(field) == 0
 	case reflect.Float32:
 		return *(*float32)(field) == 0
+	case reflect.Float64:
+		return *(*float64)(field) == 0
 	}
 	panic("sink: an optional column of kind " + o.kind.String())
 }

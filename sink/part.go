@@ -142,9 +142,7 @@ func (p *part) add(s *audit.Site) error {
 // keepsBody reports whether the table bodies keeps a site's body: a file of robots records. HTML and other texts that
 // servers send for missing files would be most of the bytes.
 func keepsBody(s *audit.Site) bool {
-	c := &s.Report.Counts
-	return s.Report.BodyHash != 0 && len(s.Fetch.Body) > 0 && !s.Report.IsHTML &&
-		c.Agents+c.Allow+c.Disallow+c.Sitemaps+c.Extensions+c.Legacy+c.Unknown+c.Orphan+c.Typo > 0
+	return s.Report.BodyHash != 0 && len(s.Fetch.Body) > 0 && !s.Report.IsHTML && s.Report.Counts.Records > 0
 }
 
 // addBody writes a body at once: it is too big to be copied twice.

@@ -122,7 +122,7 @@ func extremeSite(t *testing.T, seq uint64) *audit.Site {
 	s.Report.BodyHash = math.MaxUint64
 	s.Report.Named = append(s.Report.Named, math.MaxUint16) // no such token
 	s.Report.Verdicts = append(s.Report.Verdicts, audit.Verdict{Token: bad, ID: math.MaxInt32, ContentSignal: long, CrawlDelay: math.NaN(), HasCrawlDelay: true})
-	s.Report.Evidence = append(s.Report.Evidence, audit.Evidence{Line: math.MaxInt, Kind: audit.KindInvalid, Key: long, Value: bad})
+	s.Report.Evidence = append(s.Report.Evidence, audit.Evidence{Line: math.MaxInt, GroupLine: math.MaxInt, Kind: audit.KindInvalid, Key: long, Value: bad})
 	return s
 }
 
@@ -147,7 +147,7 @@ func TestRoundTrip(t *testing.T) {
 		Outcome:   "answered", Status: 200, Hops: 1, FinalURL: "https://" + host + "/static/robots.txt",
 		Redirects: []HopRow{{301, "https://" + host + "/static/robots.txt"}}, Attempts: 1, RemoteIP: "192.0.2.7",
 		HTTPVersion: "HTTP/1.1", Server: "nginx", ContentType: "text/plain; charset=utf-8", CDN: "cloudflare",
-		ETag: string(typical.Fetch.Fields.ETag), LastModified: "Sat, 21 Nov 2026 04:05:06 GMT", CacheControl: "max-age=3600", XRobotsTag: "noai",
+		ETag: string(typical.Fetch.Fields.ETag), LastModified: "Sat, 21 Nov 2026 04:05:06 GMT", CacheControl: "max-age=3600", XRobotsTag: "noai", UsageHeader: "search=y",
 		TLSVersion: "TLS 1.3", TLSVerified: &yes,
 		DNSMillis: 1.5, ConnectMillis: 20, TLSMillis: 30, TTFBMillis: 40, TotalMillis: 100,
 		BodyBytes: int64(len(typical.Fetch.Body)), BodyHash: math.MinInt64 + 7, Access: "conditional", AccessSource: "fresh",
@@ -213,12 +213,13 @@ func TestRoundTrip(t *testing.T) {
 	}
 	base := VerdictRow{Origin: "https://" + host, Host: host, Port: 443, Requested: "auto", Seq: 7, Rank: 8, TLD: "uk"}
 	row := func(change func(*VerdictRow)) VerdictRow { r := base; change(&r); return r }
-	delay := 2.5
+	delay, from, to := 2.5, int32(0), int32(525)
 	equal(t, "verdict 0", verdicts[0], row(func(r *VerdictRow) {
 		r.Token, r.Known, r.Category, r.Verdict, r.Via, r.NDisallow, r.HasDisallowRoot, r.DPI, r.Line, r.ContentSignal = "GPTBot", true, "ai", "blocked", "own", 1, true, "all", 1, "ai-train=no"
 	}))
 	equal(t, "verdict 1", verdicts[1], row(func(r *VerdictRow) {
 		r.Token, r.Known, r.Category, r.Verdict, r.Via, r.RootAllowed, r.NAllow, r.NDisallow, r.DPI, r.CrawlDelay, r.Line, r.Limited = "Googlebot", true, "search", "partial", "own", true, 2, 3, "some", &delay, 4, true
+		r.RequestRate, r.VisitFrom, r.VisitTo, r.ContentUsage = 0.2, &from, &to, "train-ai=n, search=y"
 	}))
 	equal(t, "verdict 2", verdicts[2], row(func(r *VerdictRow) {
 		r.Token, r.Verdict, r.Via, r.RootAllowed, r.DPI, r.Line, r.Lenient = "mybot", "allowed", "own", true, "none", 9, true
@@ -234,14 +235,15 @@ func TestRoundTrip(t *testing.T) {
 	if len(evidence) != 7 {
 		t.Fatalf("%d rows of evidence", len(evidence))
 	}
-	equal(t, "evidence 0", evidence[0], EvidenceRow{"https://" + host, 7, 3, "sitemap", "Sitemap", "https://" + host + "/sitemap.xml"})
-	equal(t, "evidence 6", evidence[6], EvidenceRow{x.Origin, 9, math.MaxInt32, "invalid", strings.Repeat("€", 66), repaired})
+	equal(t, "evidence 0", evidence[0], EvidenceRow{"https://" + host, 7, 3, 0, "sitemap", "Sitemap", "https://" + host + "/sitemap.xml"})
+	equal(t, "evidence 1", evidence[1], EvidenceRow{"https://" + host, 7, 7, 5, "unknown", "users-agent", "x"})
+	equal(t, "evidence 6", evidence[6], EvidenceRow{x.Origin, 9, math.MaxInt32, math.MaxInt32, "invalid", strings.Repeat("€", 66), repaired})
 
 	bodies := readAll[BodyRow](t, dir, "round-trip", TableBodies)
 	equal(t, "bodies", bodies, []BodyRow{{math.MinInt64 + 7, typical.Fetch.Body}, {-1, extreme.Fetch.Body}})
 
 	metadata(t, dir, "sites/scan_date=2026-11-21/part-round-trip-0-0.parquet", map[string]string{
-		"schema_version": "1", "tool_version": "test", "registry_version": version, "scan_id": "round-trip"})
+		"schema_version": "2", "tool_version": "test", "registry_version": version, "scan_id": "round-trip"})
 }
 
 func typicalRegistry(t *testing.T) *tokens.Registry {

@@ -15,7 +15,7 @@ package sink
 
 // SchemaVersion is the version of all tables, in the metadata of every file. It grows when a column is added or a
 // meaning changes.
-const SchemaVersion = 1
+const SchemaVersion = 2
 
 // The bounds of what is stored, in bytes of valid UTF-8 after repair. What is longer is cut at a character's end.
 const (
@@ -64,6 +64,7 @@ type SiteRow struct {
 	LastModified    string   `parquet:"last_modified,optional,plain" about:"response field Last-Modified, at most 500 bytes"`
 	CacheControl    string   `parquet:"cache_control,optional,dict" about:"response field Cache-Control, at most 500 bytes"`
 	XRobotsTag      string   `parquet:"x_robots_tag,optional,dict" about:"response field X-Robots-Tag, at most 500 bytes"`
+	UsageHeader     string   `parquet:"content_usage_header,optional,dict" about:"response field Content-Usage, which speaks of the file itself, not of the site; at most 500 bytes"`
 	TLSVersion      string   `parquet:"tls_version,optional,dict" about:"TLS 1.0 to TLS 1.3; null on plain connections"`
 	TLSVerified     *bool    `parquet:"tls_verified,optional" about:"whether the certificate could be verified; null without TLS, and where this machine has no roots to tell"`
 	DNSMillis       float32  `parquet:"dns_ms,optional" about:"milliseconds for the DNS answer of the last exchange; null from a cache"`
@@ -81,17 +82,17 @@ type SiteRow struct {
 	StepFetch       string   `parquet:"step_fetch,dict" about:"pass, warn, fail, skipped"`
 	StepCoreSyntax  string   `parquet:"step_core_syntax,dict" about:"pass, warn, fail, skipped"`
 	StepExtensions  string   `parquet:"step_extensions,dict" about:"pass, warn, fail, skipped"`
-	NLines          int32    `parquet:"n_lines" about:"lines of the file in force; this and all below but content_usage and star_verdict are 0, false, null or empty unless access is conditional"`
+	NLines          int32    `parquet:"n_lines" about:"lines of the file in force; this and all below but star_verdict are 0, false, null or empty unless access is conditional"`
 	NGroups         int32    `parquet:"n_groups" about:"groups"`
 	NAgents         int32    `parquet:"n_agents" about:"distinct agents named, * included"`
 	NAllow          int32    `parquet:"n_allow" about:"allow lines"`
 	NDisallow       int32    `parquet:"n_disallow" about:"disallow lines"`
-	NSitemaps       int32    `parquet:"n_sitemaps" about:"sitemap lines"`
-	NExtensions     int32    `parquet:"n_extensions" about:"lines with a known extension key other than sitemap"`
+	NSitemaps       int32    `parquet:"n_sitemaps" about:"sitemap lines with an absolute URL"`
+	NExtensions     int32    `parquet:"n_extensions" about:"lines with a known extension key other than sitemap, and a value that it may have"`
 	NLegacy         int32    `parquet:"n_legacy" about:"lines with an unsupported legacy key"`
 	NUnknown        int32    `parquet:"n_unknown" about:"lines with an unknown key"`
 	NOrphan         int32    `parquet:"n_orphan" about:"rules before any user-agent line"`
-	NInvalid        int32    `parquet:"n_invalid" about:"lines that are no record, or a core record of invalid value"`
+	NInvalid        int32    `parquet:"n_invalid" about:"lines that are no record, or one with a value that its key cannot have (docs/CHECKS.md)"`
 	NTypo           int32    `parquet:"n_typo" about:"misspelled records that were read all the same"`
 	HasBOM          bool     `parquet:"has_bom" about:"the file begins with a whole UTF-8 byte order mark"`
 	IsHTML          bool     `parquet:"is_html" about:"the body is an HTML page"`
@@ -99,9 +100,9 @@ type SiteRow struct {
 	ManagedBlock    bool     `parquet:"managed_block" about:"it has a block that a CDN manages"`
 	CrawlDelay      *float64 `parquet:"crawl_delay,optional" about:"seconds, of the group *"`
 	ContentSignal   string   `parquet:"content_signal,optional,dict" about:"the first valid Content-Signal, at most 500 bytes"`
-	ContentUsage    string   `parquet:"content_usage,optional,dict" about:"the first valid Content-Usage of the file, else that of the response field; at most 500 bytes"`
+	ContentUsage    string   `parquet:"content_usage,optional,dict" about:"the first valid Content-Usage of the file, at most 500 bytes"`
 	License         string   `parquet:"license,optional,plain" about:"the first License that is an absolute URL, at most 2,048 bytes"`
-	Sitemaps        []string `parquet:"sitemaps,list" parquet-element:",plain" about:"the first 100 sitemaps that are absolute URLs, each at most 2,048 bytes; n_sitemaps counts all lines"`
+	Sitemaps        []string `parquet:"sitemaps,list" parquet-element:",plain" about:"the first 100 sitemaps that are absolute URLs, each at most 2,048 bytes; their number is n_sitemaps"`
 	StarVerdict     string   `parquet:"star_verdict,dict" about:"verdict of an agent that nobody names: allowed, partial, blocked; unknown where access is"`
 	Named           []string `parquet:"named,list" parquet-element:",dict" about:"registry tokens that a group names"`
 	Blocked         []string `parquet:"blocked,list" parquet-element:",dict" about:"registry tokens whose verdict by the rules is blocked, by own group, fallback or *; empty unless access is conditional"`
@@ -134,20 +135,25 @@ type VerdictRow struct {
 	HasDisallowRoot bool     `parquet:"has_disallow_root" about:"its group has Disallow: /"`
 	DPI             string   `parquet:"dpi,dict" about:"reading of the Data Provenance Initiative: all, some, none"`
 	CrawlDelay      *float64 `parquet:"crawl_delay,optional" about:"seconds, of its group"`
+	RequestRate     float64  `parquet:"request_rate,optional" about:"requests a second by the Request-rate of its group"`
+	VisitFrom       *int32   `parquet:"visit_from,optional" about:"beginning of the Visit-time of its group, in minutes after midnight UTC"`
+	VisitTo         *int32   `parquet:"visit_to,optional" about:"end of it; before visit_from if midnight lies between"`
 	ContentSignal   string   `parquet:"content_signal,optional,dict" about:"Content-Signal of its group, at most 500 bytes"`
+	ContentUsage    string   `parquet:"content_usage,optional,dict" about:"what the Content-Usage lines of its group say about /, such as train-ai=n, search=y"`
 	Line            int32    `parquet:"line,optional" about:"1-based line of the group"`
 	Lenient         bool     `parquet:"lenient" about:"named only by a name that is no RFC 9309 product token; outside all definitions of blocking"`
-	Limited         bool     `parquet:"limited" about:"the bound of work was reached; the verdict is partial, and root_allowed, dpi and the counts may be missing (false, none, 0)"`
+	Limited         bool     `parquet:"limited" about:"the bound of work was reached before every path was tried that the rules name: the verdict is partial; all other columns hold (in files of over a million records, for those that were kept)"`
 }
 
 // EvidenceRow is a row of the table evidence: a noteworthy line.
 type EvidenceRow struct {
-	Origin string `parquet:"origin,plain" about:"as in sites"`
-	Seq    int64  `parquet:"seq" stats:"y" about:"as in sites"`
-	Line   int32  `parquet:"line" about:"1-based line of the file"`
-	Kind   string `parquet:"kind,dict" stats:"y" about:"sitemap, extension, signal, usage, license, legacy, unknown, orphan, invalid, typo"`
-	Key    string `parquet:"key,dict" stats:"y" about:"key of the line, at most 200 bytes"`
-	Value  string `parquet:"value,plain" about:"value of the line, at most 500 bytes"`
+	Origin    string `parquet:"origin,plain" about:"as in sites"`
+	Seq       int64  `parquet:"seq" stats:"y" about:"as in sites"`
+	Line      int32  `parquet:"line" about:"1-based line of the file"`
+	GroupLine int32  `parquet:"group_line,optional" about:"where the group begins in which it stands; null before any group: it speaks of the whole file"`
+	Kind      string `parquet:"kind,dict" stats:"y" about:"sitemap, extension, signal, usage, license, legacy, unknown, orphan, invalid, typo"`
+	Key       string `parquet:"key,dict" stats:"y" about:"key of the line, at most 200 bytes"`
+	Value     string `parquet:"value,plain" about:"value of the line, at most 500 bytes"`
 }
 
 // BodyRow is a row of the table bodies: each distinct body of robots records once a part, no HTML.
@@ -183,8 +189,8 @@ type TokenStatsRow struct {
 
 // RecordStatsRow is a row of the table record_stats: one key in the files of a scan.
 type RecordStatsRow struct {
-	Kind  string `parquet:"kind,dict" stats:"y" about:"as in evidence: unknown, legacy, extension, signal, usage, license"`
-	Key   string `parquet:"key,plain" stats:"y" about:"as in evidence, in lower case"`
+	Kind  string `parquet:"kind,dict" stats:"y" about:"as in evidence: unknown, legacy, extension, signal, usage, license, invalid, typo"`
+	Key   string `parquet:"key,plain" stats:"y" about:"as in evidence, in lower case; lines without a key are not counted"`
 	Sites int64  `parquet:"sites" about:"sites with such a line in evidence"`
 	Lines int64  `parquet:"lines" about:"lines in evidence, which keeps at most 32 a site and kind"`
 }

@@ -43,8 +43,7 @@ type Registry struct {
 	Version string
 	Tokens  []Token
 
-	names, aliases map[string]int // keys in lower case
-	longest        int            // octets of the longest key
+	index index
 }
 
 // Bounds of what is read.
@@ -106,30 +105,108 @@ func Load(r io.Reader) (*Registry, error) {
 }
 
 // Lookup returns the index of the token with this name, without regard to case, or -1.
-func (r *Registry) Lookup(name string) int { return find(r.names, r.longest, name) }
-
-// LookupBytes is Lookup of octets; it allocates nothing.
-func (r *Registry) LookupBytes(name []byte) int { return find(r.names, r.longest, name) }
-
-// LookupAlias returns the index of the token that has this alias, without regard to case, or -1. A token's own name is
-// no alias of it.
-func (r *Registry) LookupAlias(alias string) int { return find(r.aliases, r.longest, alias) }
-
-// LookupAliasBytes is LookupAlias of octets; it allocates nothing.
-func (r *Registry) LookupAliasBytes(alias []byte) int { return find(r.aliases, r.longest, alias) }
-
-func find[T string | []byte](m map[string]int, longest int, name T) int {
-	var buf [maxName]byte
-	if len(name) > longest {
-		return -1
-	}
-	for i := range len(name) {
-		buf[i] = lower(name[i])
-	}
-	if i, ok := m[string(buf[:len(name)])]; ok {
+func (r *Registry) Lookup(name string) int {
+	if i, alias := find(&r.index, name); !alias {
 		return i
 	}
 	return -1
+}
+
+// LookupAlias returns the index of the token that has this alias, without regard to case, or -1. A token's own name is
+// no alias of it.
+func (r *Registry) LookupAlias(name string) int {
+	if i, alias := find(&r.index, name); alias {
+		return i
+	}
+	return -1
+}
+
+// LookupBytes is Lookup of octets; it allocates nothing.
+func (r *Registry) LookupBytes(name []byte) int {
+	if i, alias := find(&r.index, name); !alias {
+		return i
+	}
+	return -1
+}
+
+// Find returns the index of the token that has this name or alias, without regard to case, and whether it is an alias; -1
+// and false if there is none. It allocates nothing, and costs little more than a comparison.
+func (r *Registry) Find(name []byte) (i int, alias bool) { return find(&r.index, name) }
+
+// index finds names and aliases, which differ from each other: a hash table with open addressing, at most a quarter full. It
+// is small, so that it stays in the nearest cache while files are judged, and most names that are not there meet a free slot.
+type index struct {
+	keys     []key
+	slots    []uint32 // index into keys + 1, 0 = free; their number is a power of two
+	shortest int      // octets of the shortest and of the longest key
+	longest  int
+}
+
+// key is a name or an alias.
+type key struct {
+	spelled, lower string // as it is in the table, as most files write it; and in lower case
+	token          int32
+	alias          bool
+}
+
+// newIndex returns an index for so many keys.
+func newIndex(keys int) index {
+	size := 64
+	for size < 4*keys {
+		size *= 2
+	}
+	return index{slots: make([]uint32, size), shortest: maxName}
+}
+
+// add puts a name into the index and reports whether it was not there before.
+func (x *index) add(name string, token int, alias bool) bool {
+	if i, _ := find(x, name); i >= 0 {
+		return false
+	}
+	slot := int(hash(name))
+	for ; x.slots[slot&(len(x.slots)-1)] != 0; slot++ {
+	}
+	x.keys = append(x.keys, key{name, fold(name), int32(token), alias})
+	x.slots[slot&(len(x.slots)-1)] = uint32(len(x.keys))
+	x.shortest, x.longest = min(x.shortest, len(name)), max(x.longest, len(name))
+	return true
+}
+
+func find[T string | []byte](x *index, name T) (token int, alias bool) {
+	if len(name) < x.shortest || len(name) > x.longest {
+		return -1, false
+	}
+	for slot := int(hash(name)); ; slot++ {
+		i := x.slots[slot&(len(x.slots)-1)]
+		if i == 0 {
+			return -1, false
+		}
+		if k := &x.keys[i-1]; len(k.lower) == len(name) && (string(name) == k.spelled || equalFold(name, k.lower)) {
+			return int(k.token), k.alias
+		}
+	}
+}
+
+// hash does not tell the case of letters. It is no secret: whoever wants to fill a place has to bring a registry.
+func hash[T string | []byte](name T) uint {
+	n := len(name)
+	h := uint(n)
+	h = h*31 + uint(name[0]|0x20)
+	h = h*31 + uint(name[n/4]|0x20)
+	h = h*31 + uint(name[n/2]|0x20)
+	h = h*31 + uint(name[n-n/4-1]|0x20)
+	h = h*31 + uint(name[n-1]|0x20)
+	return h ^ h>>7
+}
+
+// equalFold reports whether name is the key but for the case of ASCII letters.
+func equalFold[T string | []byte](name T, key string) bool {
+	for i := range len(name) {
+		if lower(name[i]) != key[i] {
+			return false
+		}
+	}
+	return true
 }
 
 func lower(c byte) byte {
@@ -139,7 +216,7 @@ func lower(c byte) byte {
 	return c
 }
 
-// fold is find's view of a name: lower case in ASCII, all else as it is.
+// fold returns a name as the index has it: lower case in ASCII, all else as it is.
 func fold(name string) string {
 	b := []byte(name)
 	for i := range b {
@@ -166,23 +243,21 @@ func build(version string, rows []Token) (*Registry, error) {
 	if len(rows) > maxTokens {
 		return nil, fmt.Errorf("more than %d tokens", maxTokens)
 	}
-	reg := &Registry{Version: version, Tokens: rows, names: map[string]int{}, aliases: map[string]int{}}
+	keys := len(rows)
+	for _, t := range rows {
+		keys += len(t.Aliases)
+	}
+	reg := &Registry{Version: version, Tokens: rows, index: newIndex(keys)}
 	for i, t := range rows {
-		if _, double := reg.names[fold(t.Name)]; double {
+		if !reg.index.add(t.Name, i, false) {
 			return nil, fmt.Errorf("%q: the name is there twice", t.Name)
 		}
-		reg.names[fold(t.Name)] = i
-		reg.longest = max(reg.longest, len(t.Name))
 	}
 	for i, t := range rows {
 		for _, alias := range t.Aliases {
-			key := fold(alias)
-			_, isAlias := reg.aliases[key]
-			if _, isName := reg.names[key]; isName || isAlias {
+			if !reg.index.add(alias, i, true) {
 				return nil, fmt.Errorf("%q: the alias %q is there twice", t.Name, alias)
 			}
-			reg.aliases[key] = i
-			reg.longest = max(reg.longest, len(alias))
 		}
 	}
 	for i := range rows {

@@ -2,15 +2,21 @@ package tokens
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 )
+
+// This file goes from the file to the code: first what the table must hold and how its rows must be (faults), then how it
+// is looked up and what may be laid over it, then how it agrees with the lists in ../shared.
 
 // named are the tokens of the check `robots.txt` 1.0.0, by its three lists.
 const named = `APIs-Google AdsBot-Google Applebot Applebot-Extended Baiduspider BingPreview DuckDuckBot Google-CloudVertexBot
@@ -34,39 +40,146 @@ func TestDefaultHoldsTheTokensOfTheCheck(t *testing.T) {
 	}
 }
 
-// Duplicates, unknown fallbacks and cycles are refused when a registry is built; what remains is asked of every row.
-func TestDefaultRows(t *testing.T) {
-	reg := Default()
-	if len(reg.Tokens) < 180 {
-		t.Errorf("only %d tokens", len(reg.Tokens))
+// faults returns what is wrong with a registry file: what building it refuses, or else whatever a row may not be in the
+// one that the program is shipped with. Dates are compared with the file's version, never with the clock.
+func faults(text string) (found []string) {
+	fault := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+	rows, err := read(strings.NewReader(text))
+	if err != nil {
+		return []string{err.Error()}
 	}
-	if _, err := time.Parse("2006.01.02", reg.Version); err != nil {
-		t.Errorf("version: %v", err)
+	reg, err := build(rows.version, rows.tokens)
+	if err != nil {
+		return []string{err.Error()}
 	}
-	known := func(set, value string) bool { return strings.Contains(" "+set+" ", " "+value+" ") }
+	version, err := time.Parse("2006.01.02", reg.Version)
+	if err != nil {
+		fault("version: %v", err)
+	}
+	known := func(set, value string) bool { return slices.Contains(strings.Fields(set), value) }
 	for _, row := range reg.Tokens {
-		if source, err := url.Parse(row.Source); err != nil || source.Host == "" || !strings.HasPrefix(source.Scheme, "http") {
-			t.Errorf("%s: source %q is no URL", row.Name, row.Source)
+		source, err := url.Parse(row.Source)
+		if err != nil || source.Host == "" || source.Scheme != "http" && source.Scheme != "https" {
+			fault("%s: source %q is no URL", row.Name, row.Source)
+		} else if isList(source) && (len(row.Fallback) > 0 || !row.HeedsStar) {
+			fault("%s: a list is no source for what it follows: %s", row.Name, row.Source)
 		}
-		if _, err := time.Parse(time.DateOnly, row.Checked); err != nil {
-			t.Errorf("%s: checked: %v", row.Name, err)
+		if checked, err := time.Parse(time.DateOnly, row.Checked); err != nil {
+			fault("%s: checked: %v", row.Name, err)
+		} else if checked.After(version) {
+			fault("%s: checked on %s, after the version %s", row.Name, row.Checked, reg.Version)
 		}
 		if !known("search ai seo social", row.Category) {
-			t.Errorf("%s: category %q", row.Name, row.Category)
+			fault("%s: category %q", row.Name, row.Category)
 		}
 		if !known("training search user-fetch agent data-provider ads preview platform seo other", row.Purpose) {
-			t.Errorf("%s: purpose %q", row.Name, row.Purpose)
-		}
-		if row.Operator == "" {
-			t.Errorf("%s: no operator", row.Name)
+			fault("%s: purpose %q", row.Name, row.Purpose)
 		}
 		// A name or alias whose leading token is another token's name would be read strictly as that one.
 		for _, name := range append([]string{row.Name}, row.Aliases...) {
 			if i := reg.Lookup(name[:ProductTokenLen(name)]); i >= 0 && reg.Tokens[i].Name != row.Name {
-				t.Errorf("%s: %q is read as %s", row.Name, name, reg.Tokens[i].Name)
+				fault("%s: %q is read as %s", row.Name, name, reg.Tokens[i].Name)
+			}
+		}
+		for i, next := range row.Chain {
+			if name := reg.Tokens[next].Name; name != row.Fallback[i] {
+				fault("%s: the fallback %s is spelled %s", row.Name, row.Fallback[i], name)
 			}
 		}
 	}
+	// A user's own file may leave fields empty, and has its rows in any order. Here sorted rows make short diffs.
+	var header []string
+	before := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		fields := split(line, "|")
+		switch {
+		case line == "":
+			before = ""
+		case line[0] == '#' || len(fields) == 1:
+		case header == nil:
+			header = fields
+		default:
+			for i, value := range fields {
+				if value == "" && header[i] != "aliases" && header[i] != "fallback" {
+					fault("%s: no %s", fields[0], header[i])
+				}
+			}
+			if name := fold(fields[0]); name > before {
+				before = name
+			} else {
+				fault("%s stands behind %s", name, before)
+			}
+		}
+	}
+	return found
+}
+
+// isList reports whether a page lists the crawlers of many operators: it may say that there is one and what for, but what
+// a crawler follows is its operator's to say.
+func isList(page *url.URL) bool {
+	switch page.Host {
+	case "knownagents.com", "datadome.co":
+		return true
+	case "github.com":
+		return strings.HasPrefix(page.Path, "/ai-robots-txt/") || strings.HasPrefix(page.Path, "/monperrus/")
+	}
+	return false
+}
+
+func TestDefaultHasNoFaults(t *testing.T) {
+	for _, fault := range faults(embedded) {
+		t.Error(fault)
+	}
+	if len(Default().Tokens) < 200 {
+		t.Errorf("only %d tokens", len(Default().Tokens))
+	}
+}
+
+func TestFaultsAreFound(t *testing.T) {
+	const header = "version 2026.01.31\nname|aliases|category|purpose|operator|*|fallback|source|checked\n"
+	const rest = "|https://a.example/bot|2026-01-31\n"
+	const abot = "Abot||ai|search|A|yes|" + rest
+	f := func(text, want string) {
+		t.Helper()
+		found := strings.Join(faults(text), "\n")
+		if want == "" && found != "" || !strings.Contains(found, want) {
+			t.Errorf("%q: found %q, want %q", text, found, want)
+		}
+	}
+	f(header+abot+"Bbot|B bot|seo|other|unknown|no|Abot"+rest, "")
+	f(header+"Bbot||ai|search|A|yes|"+rest+"\n# next section\n"+abot, "")
+
+	f(header+abot+"\n"+abot, "there twice")
+	f(header+abot+"Bbot|abot|ai|search|A|yes|"+rest, "there twice")
+	f(header+abot+"Bbot|x, X|ai|search|A|yes|"+rest, "there twice")
+	f(header+"Abot||ai|search|A|yes|Bbot"+rest+"Bbot||ai|search|A|yes|Abot"+rest, "lead back")
+	f(header+"Abot||ai|search|A|yes|Bbot"+rest, "unknown fallback")
+	f(header+abot+"Bbot||ai|search|A|yes|abot"+rest, "the fallback abot is spelled Abot")
+	f(header+abot+"Bbot||ai|search|A|perhaps|"+rest, "neither yes nor no")
+
+	f(header+"Abot||ai|search|A|yes|||2026-01-31", `source "" is no URL`)
+	f(header+"Abot||ai|search|A|yes||a.example/bot|2026-01-31", "is no URL")
+	f(header+"Abot||ai|search|A|yes||ftp://a.example/bot|2026-01-31", "is no URL")
+	f(header+abot+"Bbot||ai|search|A|yes|Abot|https://knownagents.com/agents/bbot|2026-01-31", "a list is no source")
+	f(header+"Abot||ai|search|A|no||https://github.com/ai-robots-txt/ai.robots.txt|2026-01-31", "a list is no source")
+
+	f(header+"Abot||ai|search|A|yes||https://a.example/bot|", "Abot: no checked")
+	f(header+"Abot||ai|search|A|yes||https://a.example/bot|31.01.2026", "Abot: checked")
+	f(header+"Abot||ai|search|A|yes||https://a.example/bot|2026-02-30", "out of range")
+	f(header+"Abot||ai|search|A|yes||https://a.example/bot|2026-02-01", "after the version")
+	f(strings.Replace(header, "2026.01.31", "2026.1.31", 1)+abot, "version: ")
+	f(strings.Replace(header, "version 2026.01.31\n", "", 1)+abot, "version: ")
+
+	f(header+"Abot||bot|search|A|yes|"+rest, `category "bot"`)
+	f(header+"Abot||ai|fun|A|yes|"+rest, `purpose "fun"`)
+	f(header+"Abot||ai||A|yes|"+rest, "Abot: no purpose")
+	f(header+"Abot||ai|search||yes|"+rest, "Abot: no operator")
+	f(header+"Abot||ai|search|A||"+rest, "Abot: no *")
+	f(header+"Abot||ai|search|A|yes|"+rest+"Bbot|Abot/2.0|ai|search|A|yes|"+rest, `"Abot/2.0" is read as Abot`)
+	f(header+abot+"Abot 2||ai|search|A|yes|"+rest, `"Abot 2" is read as Abot`)
+	f(header+"Bbot||ai|search|A|yes|"+rest+abot, "abot stands behind bbot")
+	f(header+"Bbot||ai|search|A|yes|"+rest+"# no section\n"+abot, "abot stands behind bbot")
 }
 
 func TestFallbacksAndStar(t *testing.T) {
@@ -75,11 +188,6 @@ func TestFallbacksAndStar(t *testing.T) {
 		row := Default().Tokens[Default().Lookup(name)]
 		if got := strings.Join(row.Fallback, " "); got != chain || row.HeedsStar != heedsStar {
 			t.Errorf("%s: %q %v, want %q %v", name, got, row.HeedsStar, chain, heedsStar)
-		}
-		for i, next := range row.Chain {
-			if Default().Tokens[next].Name != row.Fallback[i] {
-				t.Errorf("%s: fallback %d is resolved as %s", name, i, Default().Tokens[next].Name)
-			}
 		}
 	}
 	f("Googlebot", "", true)
@@ -90,6 +198,10 @@ func TestFallbacksAndStar(t *testing.T) {
 	f("GoogleOther-Video", "GoogleOther", true)
 	f("Applebot", "Googlebot", true)
 	f("Applebot-Extended", "", true)
+	f("Google-CloudVertexBot", "Googlebot", true)
+	f("Google-InspectionTool", "Googlebot", true)
+	f("Google-Extended", "", true)
+	f("Storebot-Google", "", true)
 	f("bingbot", "msnbot", true)
 	f("YandexImages", "Yandex", true)
 	f("AdsBot-Google", "", false)
@@ -114,8 +226,8 @@ func TestLookup(t *testing.T) {
 		if got := name(reg.LookupAlias(s)); got != byAlias {
 			t.Errorf("LookupAlias(%q) = %q, want %q", s, got, byAlias)
 		}
-		if reg.LookupBytes([]byte(s)) != reg.Lookup(s) || reg.LookupAliasBytes([]byte(s)) != reg.LookupAlias(s) {
-			t.Errorf("%q: octets are looked up otherwise than strings", s)
+		if i, alias := reg.Find([]byte(s)); name(i) != byName+byAlias || alias != (byAlias != "") {
+			t.Errorf("Find(%q) = %q, %v", s, name(i), alias)
 		}
 		if IsProductToken(s) != product {
 			t.Errorf("IsProductToken(%q) = %v", s, !product)
@@ -140,9 +252,8 @@ func TestLookup(t *testing.T) {
 func TestLookupAllocatesNothing(t *testing.T) {
 	reg, known, unknown := Default(), []byte("googlebot-NEWS"), []byte("nobody-knows-this-one-that-has-a-long-name")
 	if n := testing.AllocsPerRun(100, func() {
-		reg.LookupBytes(known)
-		reg.LookupBytes(unknown)
-		reg.LookupAliasBytes(unknown)
+		reg.Find(known)
+		reg.Find(unknown)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -217,22 +328,6 @@ func TestLoadRefuses(t *testing.T) {
 	f("name\n"+strings.Repeat("# comment\n", 200_000), "more than 1048576 bytes")
 }
 
-func TestSharedListsAreCovered(t *testing.T) {
-	text, err := os.ReadFile(sharedtest.Path(t, "lists", "ai-tokens-merged.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows []struct{ Token string }
-	if err := json.Unmarshal(text, &rows); err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range rows {
-		if Default().Lookup(row.Token) < 0 && Default().LookupAlias(row.Token) < 0 {
-			t.Errorf("%s is neither a token nor an alias", row.Token)
-		}
-	}
-}
-
 // Whatever a user's file says, it is refused or makes a registry that holds together.
 func FuzzLoad(f *testing.F) {
 	f.Add("name|aliases|fallback\nHouseBot|House, Maison|GPTBot")
@@ -256,20 +351,279 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// Sorted rows make short diffs.
-func TestSectionsAreSorted(t *testing.T) {
-	before := ""
-	for line := range strings.Lines(embedded) {
-		name, _, isRow := strings.Cut(line, "|")
-		name = strings.ToLower(strings.TrimSpace(name))
-		switch {
-		case strings.TrimSpace(line) == "" || name == "name":
-			before = ""
-		case isRow && line[0] != '#':
-			if name <= before {
-				t.Errorf("%s stands behind %s", name, before)
+// The tests from here on hold the table against lists that others keep. Where it is to differ it says why: an exception is a
+// finding that is known, by its key, and its reason; one that is found no more must go.
+type exceptions map[string]string
+
+// report fails the test for each finding that is no exception, and for each exception that was not found.
+func (known exceptions) report(t *testing.T, found map[string]string) {
+	t.Helper()
+	for key, what := range found {
+		if known[key] == "" {
+			t.Errorf("%s: %s", key, what)
+		}
+	}
+	for key, why := range known {
+		if found[key] == "" {
+			t.Errorf("%s is no exception any more (%s)", key, why)
+		}
+	}
+}
+
+// shared decodes a file of ../shared/lists.
+func shared[T any](t *testing.T, name string) (list T) {
+	t.Helper()
+	text, err := os.ReadFile(sharedtest.Path(t, "lists", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// tokenOf returns the token that has this name or alias, nil if there is none.
+func tokenOf(name string) *Token {
+	if i, _ := Default().Find([]byte(name)); i >= 0 {
+		return &Default().Tokens[i]
+	}
+	return nil
+}
+
+// robots is a row of ai-robots-txt.robots.json, whose keys are tokens.
+type robots struct{ Operator, Function, Description string }
+
+func TestSpecificationNamesTheSame(t *testing.T) {
+	text, err := os.ReadFile(sharedtest.Path(t, "spec", "000_f7ec5e14b3d53956.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, begins := strings.Cut(string(text), "\nSearch and platform crawlers:\n")
+	list, _, ends := strings.Cut(list, "\nSource Notes\n")
+	if !begins || !ends {
+		t.Fatal("the specification's tokens are not where they were")
+	}
+	var theirs []string
+	for line := range strings.Lines(list) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasSuffix(line, ":") {
+			theirs = append(theirs, strings.ReplaceAll(line, " ", "_"))
+		}
+	}
+	if ours := strings.Fields(named); !slices.Equal(ours, theirs) {
+		t.Errorf("the tokens of the check are\n%q, ours\n%q", theirs, ours)
+	}
+}
+
+func TestAIRobotsListIsCovered(t *testing.T) {
+	for name := range shared[map[string]robots](t, "ai-robots-txt.robots.json") {
+		if tokenOf(name) == nil {
+			t.Errorf("%s is neither a token nor an alias", name)
+		}
+	}
+}
+
+var markdownLink = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+
+// statedOperator is what a list says of an operator, without the link, and `unknown` for what is unclear.
+func statedOperator(s string) string {
+	s = strings.TrimSuffix(strings.TrimSpace(markdownLink.ReplaceAllString(s, "$1")), ".")
+	if strings.EqualFold(s, "Unclear at this time") || strings.EqualFold(s, "unknown") {
+		return "unknown"
+	}
+	return s
+}
+
+// sameOperator reports whether a list names our operator: alone, or at the start of a sentence; or, where it names none, in
+// its description.
+func sameOperator(list robots, ours string) bool {
+	stated := statedOperator(list.Operator)
+	if stated == "unknown" {
+		return ours == "unknown" || strings.Contains(strings.ToLower(list.Description), strings.ToLower(ours))
+	}
+	if len(stated) < len(ours) || !strings.EqualFold(stated[:len(ours)], ours) {
+		return false
+	}
+	rest := stated[len(ours):]
+	return rest == "" || strings.ContainsAny(rest[:1], " ,/(")
+}
+
+func TestSameOperator(t *testing.T) {
+	f := func(stated, description, ours string, want bool) {
+		t.Helper()
+		if got := sameOperator(robots{Operator: stated, Description: description}, ours); got != want {
+			t.Errorf("%q, %q, %q: %v", stated, description, ours, got)
+		}
+	}
+	f("[Webz.io](https://webz.io/)", "", "Webz.io", true)
+	f("Webz.io", "", "Webz", false)
+	f("Kagi that fetches web content", "", "Kagi", true)
+	f("Meta/Facebook", "", "Meta", true)
+	f("Metaphor", "", "Meta", false)
+	f("Google", "", "unknown", false)
+	f("Unclear at this time.", "", "unknown", true)
+	f("Unclear at this time", "a crawler of Exa's", "Exa", true)
+	f("Unknown", "a crawler", "Exa", false)
+}
+
+func TestOperatorsAgreeWithAIRobotsList(t *testing.T) {
+	justified := exceptions{
+		"AI2Bot":                  "Ai2 is the Allen Institute for AI",
+		"AI2Bot-DeepResearchEval": "Ai2 is the Allen Institute for AI",
+		"Ai2Bot-Dolma":            "Ai2 is the Allen Institute for AI",
+		"Bravebot":                "the list gives the address of Brave's page",
+		"Brightbot 1.0":           "the list gives the address of Bright Data's page",
+		"Cotoyogi":                "its page is that of ROIS-DS, a center of ROIS",
+		"Devin":                   "Cognition makes Devin",
+		"LAIONDownloader":         "LAION is its name in short",
+		"Lightpanda":              "a tool that anybody may run has its maker for an operator",
+		"MistralAI-User":          "Mistral is Mistral AI, as the list has it one row on",
+		"PanguBot":                "the Chinese company Huawei is Huawei",
+		"Reflectionbot":           "Reflection is Reflection AI, as its address says",
+		"YouBot":                  "You is You.com, as its address says",
+
+		"Amzn-SearchBot":    "the list describes nothing; Amazon's page names it",
+		"AzureAI-SearchBot": "the list describes nothing; Azure is Microsoft's",
+		"ChatGLM-Spider":    "the list describes nothing; ChatGLM is Zhipu AI's",
+		"Code":              "GitHub Copilot is Microsoft's",
+		"Cursor":            "Anysphere makes Cursor",
+		"LCC":               "the list describes nothing; LCC is the Leipzig Corpora Collection",
+		"Terra Cotta":       "the list says Ceramic, and Ceramic AI of TerraCotta",
+		"webzio-extended":   "the list names Webz.io at the other spelling of it",
+	}
+	found := map[string]string{}
+	for name, row := range shared[map[string]robots](t, "ai-robots-txt.robots.json") {
+		if ours := tokenOf(name); ours != nil && !sameOperator(row, ours.Operator) {
+			found[name] = fmt.Sprintf("operator %q, the list says %q", ours.Operator, statedOperator(row.Operator))
+		}
+	}
+	justified.report(t, found)
+}
+
+// purposes says which purposes are meant where a list's function says this. The first phrase that is part of it decides; a
+// function without any of them is `other`.
+var purposes = []struct{ phrase, purposes string }{
+	{"undocumented", "any"},
+	{"unclear", "any"},
+	{"ai assistants", "user-fetch"},
+	{"ai coding agents", "agent"},
+	{"ai data providers", "data-provider"},
+	{"ai data scraper", "training data-provider"},
+	{"ai search", "search"},
+	{"ai agents", "agent"},
+	{"search result", "search"},
+	{"search engine", "search"},
+	{"natural language search", "search"},
+	{"user queries", "search user-fetch"},
+	{"user prompts", "user-fetch"},
+	{"user-initiated prompts", "user-fetch"},
+	{"sold", "data-provider"},
+	{"rss", "data-provider"},
+	{"variety of uses", "data-provider"},
+	{"business data sets", "data-provider"},
+	{"custom ai applications", "data-provider"},
+	{"data collection and analysis", "data-provider"},
+	{"dataset", "training"},
+	{"train", "training"},
+	{"llm", "training"},
+	{"ai development", "training"},
+	{"sharing", "preview"},
+	{"contentshake", "seo"},
+	{"seo writing", "seo"},
+}
+
+func TestPurposesAgreeWithAIRobotsList(t *testing.T) {
+	justified := exceptions{
+		"aiHitBot":              "it feeds a data base of companies that aiHit sells",
+		"Amazonbot":             "Amazon's page: it may be used to train Amazon's models",
+		"Applebot-Extended":     "Apple's page: it steers the training of models, and crawls nothing",
+		"Bravebot":              "its description: it indexes pages for Brave Search",
+		"Brightbot 1.0":         "the same as Brightbot, of which the list says that it provides data",
+		"CloudVertexBot":        "Google documents no such name; what it does for Vertex AI is no training",
+		"ExaBot":                "its description: the index of Exa's search engine",
+		"Google-CloudVertexBot": "it indexes a site for its owner's own search and agents, and trains nothing",
+		"ImagesiftBot":          "its description: an index of images",
+		"LAIONDownloader":       "LAION makes data sets to train models on",
+		"Linguee Bot":           "its description: training data for a translation service",
+		"meta-webindexer":       "Meta's page: it improves the search results of Meta AI",
+		"YaK":                   "Meltwater sells what it gathers",
+		"YandexAdditional":      "Yandex's page: answers in search, from pages found at that time",
+		"YandexAdditionalBot":   "Yandex's page: answers in search, from pages found at that time",
+	}
+	found, used := map[string]string{}, map[string]bool{}
+	for name, row := range shared[map[string]robots](t, "ai-robots-txt.robots.json") {
+		ours, want := tokenOf(name), "other"
+		for _, p := range purposes {
+			if strings.Contains(strings.ToLower(row.Function), p.phrase) {
+				want, used[p.phrase] = p.purposes, true
+				break
 			}
-			before = name
+		}
+		if ours != nil && want != "any" && !slices.Contains(strings.Fields(want), ours.Purpose) {
+			found[name] = fmt.Sprintf("purpose %s, the list says %q, which is %s", ours.Purpose, row.Function, want)
+		}
+	}
+	justified.report(t, found)
+	for _, p := range purposes {
+		if !used[p.phrase] {
+			t.Errorf("no function says %q", p.phrase)
+		}
+	}
+}
+
+func TestCrawlerUserAgentsAreCovered(t *testing.T) {
+	leftOut := exceptions{ // as the head of the table says
+		"AISearchBot":              "nobody says whose it is",
+		"PerplexityUser":           "a part of a user-agent string; Perplexity's token is Perplexity-User",
+		"semantic-visions":         "a part of a user-agent string that nobody offers as a token",
+		"TSM-turingos":             "a number that changes is part of it",
+		`Spider[\s\S]*spider\.com`: "Spider is here; the pattern asks for a whole user-agent string",
+	}
+	found, tagged := map[string]string{}, 0
+	for _, entry := range shared[[]struct {
+		Pattern string
+		Tags    []string
+	}](t, "crawler-user-agents.json") {
+		if !slices.Contains(entry.Tags, "ai-crawler") {
+			continue
+		}
+		tagged++
+		pattern, err := regexp.Compile("(?i)^(?:" + entry.Pattern + ")")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// An entry is covered if it recognizes a user agent that consists of one of our names and a version.
+		covers := func(name string) bool { return len(pattern.FindString(name+"/1.0")) >= len(name) }
+		if !slices.ContainsFunc(Default().Tokens, func(row Token) bool {
+			return covers(row.Name) || slices.ContainsFunc(row.Aliases, covers)
+		}) {
+			found[entry.Pattern] = "the pattern recognizes none of our names"
+		}
+	}
+	if tagged < 70 {
+		t.Errorf("only %d entries are tagged as AI crawlers", tagged)
+	}
+	leftOut.report(t, found)
+}
+
+// The merged list says too how Google's parser reads each token, which is our strict reading.
+func TestMergedListIsCovered(t *testing.T) {
+	for _, row := range shared[[]struct {
+		Token   string
+		Aliases []string
+		Product bool   `json:"rfc9309_token"`
+		Leading string `json:"google_extracts"`
+	}](t, "ai-tokens-merged.json") {
+		ours := tokenOf(row.Token)
+		for _, name := range append([]string{row.Token}, row.Aliases...) {
+			if found := tokenOf(name); found == nil {
+				t.Errorf("%s is neither a token nor an alias", name)
+			} else if found != ours {
+				t.Errorf("%s is %s, but %s is %s", name, found.Name, row.Token, ours.Name)
+			}
+		}
+		if IsProductToken(row.Token) != row.Product || row.Token[:ProductTokenLen(row.Token)] != row.Leading {
+			t.Errorf("%s: a product token: %v, its leading part: %q", row.Token, !row.Product, row.Token[:ProductTokenLen(row.Token)])
 		}
 	}
 }

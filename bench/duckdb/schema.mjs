@@ -12,7 +12,7 @@ export const tables = {
     outcome VARCHAR, error VARCHAR?, status INTEGER?, hops INTEGER, final_url VARCHAR?,
     redirects STRUCT(status INTEGER; url VARCHAR)[], attempts INTEGER, remote_ip VARCHAR?,
     http_version VARCHAR?, server VARCHAR?, content_type VARCHAR?, cdn VARCHAR?, etag VARCHAR?,
-    last_modified VARCHAR?, cache_control VARCHAR?, x_robots_tag VARCHAR?,
+    last_modified VARCHAR?, cache_control VARCHAR?, x_robots_tag VARCHAR?, content_usage_header VARCHAR?,
     tls_version VARCHAR?, tls_verified BOOLEAN?,
     dns_ms FLOAT?, connect_ms FLOAT?, tls_ms FLOAT?, ttfb_ms FLOAT?, total_ms FLOAT?,
     body_bytes BIGINT, truncated BOOLEAN, body_hash BIGINT,
@@ -28,9 +28,10 @@ export const tables = {
     origin VARCHAR, host VARCHAR, port INTEGER, requested VARCHAR, seq BIGINT, rank BIGINT?, tld VARCHAR?,
     token VARCHAR, known BOOLEAN, category VARCHAR?, verdict VARCHAR, via VARCHAR, root_allowed BOOLEAN,
     n_allow INTEGER, n_disallow INTEGER, has_disallow_root BOOLEAN, dpi VARCHAR, crawl_delay DOUBLE?,
-    content_signal VARCHAR?, line INTEGER?, lenient BOOLEAN, limited BOOLEAN`,
+    request_rate DOUBLE?, visit_from INTEGER?, visit_to INTEGER?, content_signal VARCHAR?, content_usage VARCHAR?,
+    line INTEGER?, lenient BOOLEAN, limited BOOLEAN`,
 
-  evidence: `origin VARCHAR, seq BIGINT, line INTEGER, kind VARCHAR, key VARCHAR, value VARCHAR`,
+  evidence: `origin VARCHAR, seq BIGINT, line INTEGER, group_line INTEGER?, kind VARCHAR, key VARCHAR, value VARCHAR`,
 
   bodies: `body_hash BIGINT, body BLOB`,
 

@@ -49,12 +49,13 @@ type rows struct {
 	lines     []uint32      // where each line of the file starts; nil before the first rule decides
 
 	asJSON     bool
-	tail       []byte // JSON that all rows end with
-	answer     string // text of all rows where no rules decide
-	urlWidth   int    // of the widest URL so far
-	home       string // the origin that was asked, as URLs spell it
-	warned     bool   // of a URL of another site
-	line       int    // of standard input
+	verdicts   map[bool]string // the first column of text, by whether the URL is allowed
+	tail       []byte          // JSON that all rows end with
+	answer     string          // text of all rows where no rules decide
+	urlWidth   int             // of the widest URL so far
+	home       string          // the origin that was asked, as URLs spell it
+	warned     bool            // of a URL of another site
+	line       int             // of standard input
 	decisions  int
 	disallowed int
 	bad        int // lines of standard input that are no URL
@@ -101,7 +102,7 @@ const (
 
 // newRows prepares for the crawlers and, so that their column has its width from the start, the URLs that are known.
 func newRows(a *app, robots *inForce, registry *tokens.Registry, crawlers []crawler, asJSON bool, urls []string) *rows {
-	r := &rows{app: a, out: bufio.NewWriterSize(a.stdout, 64<<10), robots: robots, asJSON: asJSON, rules: map[int]*rule{}}
+	r := &rows{app: a, out: bufio.NewWriterSize(a.stdout, 64<<10), robots: robots, asJSON: asJSON, verdicts: verdictColumn(false), rules: map[int]*rule{}}
 	r.lenient = secondReading(&robots.file, registry)
 	for i := range crawlers {
 		r.followers = append(r.followers, r.newFollower(&crawlers[i]))
@@ -482,15 +483,17 @@ func bounded(s string, n int) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// verdictColumn is the first column of text, by whether the URL is allowed.
-var verdictColumn = map[bool]string{
-	true:  marks["allowed"] + " allowed     ",
-	false: marks["blocked"] + " disallowed  ",
+// verdictColumn returns the first column of text, by whether the URL is allowed.
+func verdictColumn(colored bool) map[bool]string {
+	return map[bool]string{
+		true:  markStyles["allowed"].in(marks["allowed"]+" allowed", colored) + "     ",
+		false: markStyles["blocked"].in(marks["blocked"]+" disallowed", colored) + "  ",
+	}
 }
 
 // appendTextRow appends a row for people; b begins with the URL as shown.
 func (r *rows) appendTextRow(b []byte, shown int, f *follower, allow bool, reason string, record int) []byte {
-	b = append(append(append(b, verdictColumn[allow]...), f.name...), "  "...)
+	b = append(append(append(b, r.verdicts[allow]...), f.name...), "  "...)
 	from := len(b)
 	b = append(pad(append(b, b[:shown]...), from, r.urlWidth), "  "...)
 	switch reason {
