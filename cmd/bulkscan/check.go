@@ -1,19 +1,17 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/fetcher"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
@@ -22,12 +20,16 @@ import (
 
 func (a *app) checkCommand() *cobra.Command {
 	f := &fetchFlags{}
-	var asJSON, all bool
+	shown := &explanation{}
+	var asJSON bool
 	c := &cobra.Command{
 		Use:   "check URL|FILE|-",
 		Short: "Fetch or read one robots.txt, and explain what it amounts to",
 		Long: `check judges one origin, or one robots.txt file, and explains the result: the check's steps with their weights, the
-evidence with line numbers, what the answer means for access, and for each AI crawler whether it is blocked.
+evidence with line numbers, what the answer means for access, and for each AI crawler whether it is blocked, and why.
+
+Crawlers that the file names, or that follow one that it names, stand by operator, the most restricted first; the rest
+share their fates, and are listed by them. Whoever wants to read on programmatically uses --json, which has it all.
 
 An argument that names an existing file is read as one, - is standard input, and anything else is asked for over the
 network.`,
@@ -36,19 +38,26 @@ network.`,
   curl -s https://example.com/robots.txt | bulkscan check - --json`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			result, err := a.check(c.Context(), f, args[0])
+			registry, err := f.registry()
+			if err != nil {
+				return err
+			}
+			if err := shown.check(registry); err != nil {
+				return err
+			}
+			result, err := a.check(c.Context(), f, registry, args[0])
 			if err != nil {
 				return err
 			}
 			if asJSON {
 				return printJSON(a, result)
 			}
-			return a.explain(result, all)
+			return shown.print(a, args[0], &result)
 		},
 	}
 	f.addForOne(c.Flags())
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	c.Flags().BoolVar(&all, "all", false, "print the verdict of every token of the registry, not of AI crawlers only")
+	shown.add(c.Flags())
 	return c
 }
 
@@ -59,11 +68,7 @@ func (f *fetchFlags) addForOne(flags *pflag.FlagSet) {
 }
 
 // check judges a file or asks an origin.
-func (a *app) check(ctx context.Context, f *fetchFlags, arg string) (result audit.Result, err error) {
-	registry, err := f.registry()
-	if err != nil {
-		return audit.Result{}, err
-	}
+func (a *app) check(ctx context.Context, f *fetchFlags, registry *tokens.Registry, arg string) (result audit.Result, err error) {
 	auditor := audit.New(registry)
 	if site, err := a.fileSite(arg, f.maxBody); err != nil {
 		return audit.Result{}, err
@@ -166,150 +171,4 @@ func (s *single) Next() (pipeline.Entry, error) {
 func (s *single) Add(site *audit.Site) error {
 	s.keep(site)
 	return nil
-}
-
-// The marks of statuses and verdicts. They are words' first impressions; the words stand beside them.
-var marks = map[string]string{
-	"pass": "✓", "warn": "!", "fail": "✗", "skipped": "·",
-	"allowed": "✓", "partial": "◐", "blocked": "✗", "unknown": "?",
-}
-
-// explain prints a result for a person. Everything that comes from the site is made printable.
-func (a *app) explain(r audit.Result, all bool) error {
-	out := bufio.NewWriter(a.stdout)
-	a.explainAnswer(out, &r)
-	a.explainCheck(out, &r)
-	a.explainEvidence(out, &r)
-	a.explainVerdicts(out, &r, all)
-	return out.Flush()
-}
-
-// line makes a site's text fit into one line of a terminal.
-func line(s string) string {
-	const most = 100
-	s = printable(strings.ReplaceAll(s, "\n", `\n`))
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return s
-}
-
-func (a *app) explainAnswer(w io.Writer, r *audit.Result) {
-	if r.Origin != "" {
-		fmt.Fprintf(w, "%s\n", line(r.Origin))
-	}
-	if r.FinalURL != "" {
-		fmt.Fprintf(w, "  file     %s\n", line(r.FinalURL))
-	}
-	if r.Origin != "" {
-		fmt.Fprintf(w, "  answer   %s", r.Outcome)
-		if r.HTTPStatus != 0 {
-			fmt.Fprintf(w, ", status %d", r.HTTPStatus)
-		}
-		if r.Error != "" {
-			fmt.Fprintf(w, ": %s", line(r.Error))
-		}
-		fmt.Fprintln(w)
-	}
-	access := map[string]string{
-		"conditional":   "the file's rules decide",
-		"full_allow":    "no file: everything may be crawled",
-		"full_disallow": "the server failed: nothing may be crawled",
-		"unknown":       "we did not ask",
-	}[r.Access]
-	fmt.Fprintf(w, "  access   %s (%s)\n", r.Access, access)
-	if r.Access == "conditional" {
-		fmt.Fprintf(w, "  file has %d lines, %d groups for %d agents, %d allow, %d disallow, %d sitemaps", r.Counts.Lines, r.Counts.Groups, r.Counts.Agents, r.Counts.Allow, r.Counts.Disallow, r.Counts.Sitemaps)
-		if r.Truncated {
-			fmt.Fprint(w, "; it is cut at --max-body")
-		}
-		if r.IsHTML {
-			fmt.Fprint(w, "; it is an HTML page")
-		}
-		fmt.Fprintln(w)
-	}
-}
-
-func (a *app) explainCheck(w io.Writer, r *audit.Result) {
-	fmt.Fprintf(w, "\n%s %s %s: %s, score %.2f\n", marks[r.Status], r.Check, r.Version, r.Status, r.Score)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, s := range r.Steps {
-		fmt.Fprintf(t, "  %s\t%s\t%.2f\t%s\t%s\n", marks[s.Status], s.ID, s.Weight, s.Status, line(s.Message))
-	}
-	_ = t.Flush() // into a buffer whose errors are looked at in the end
-}
-
-func (a *app) explainEvidence(w io.Writer, r *audit.Result) {
-	if len(r.Evidence) == 0 {
-		return
-	}
-	fmt.Fprintf(w, "\nEvidence\n")
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, e := range r.Evidence {
-		fmt.Fprintf(t, "  line %d\t%s\t%s\t%s\n", e.Line, e.Kind, line(e.Key), line(e.Value))
-	}
-	_ = t.Flush()
-}
-
-// explainVerdicts prints a line for each token that the file speaks of, and those that only share a fate together.
-func (a *app) explainVerdicts(w io.Writer, r *audit.Result, all bool) {
-	fmt.Fprintf(w, "\nAn agent that nobody names: %s %s\n\nCrawlers\n", marks[r.Star.Verdict], r.Star.Verdict)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	var fates []string // in the order in which they come up
-	shared := map[string][]string{}
-	for _, token := range r.Tokens {
-		switch {
-		case !all && token.Category != "ai":
-		case token.Via == "own" || token.Via == "fallback":
-			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", marks[token.Verdict], printable(token.Token), token.Verdict, because(&token), printable(token.Operator))
-		default:
-			fate := fmt.Sprintf("%s %s %s", marks[token.Verdict], token.Verdict, because(&token))
-			if shared[fate] == nil {
-				fates = append(fates, fate)
-			}
-			shared[fate] = append(shared[fate], printable(token.Token))
-		}
-	}
-	_ = t.Flush()
-	for _, fate := range fates {
-		fmt.Fprintf(w, "  %s (%d)\n", fate, len(shared[fate]))
-		wrap(w, "      ", shared[fate])
-	}
-}
-
-// wrap prints words with commas, in lines of at most 100 columns or so.
-func wrap(w io.Writer, indent string, words []string) {
-	column := 0
-	for i, word := range words {
-		if i < len(words)-1 {
-			word += ","
-		}
-		switch {
-		case column == 0:
-			fmt.Fprint(w, indent, word)
-			column = len(indent) + len(word)
-		case column+1+len(word) > 100:
-			fmt.Fprint(w, "\n", indent, word)
-			column = len(indent) + len(word)
-		default:
-			fmt.Fprint(w, " ", word)
-			column += 1 + len(word)
-		}
-	}
-	fmt.Fprintln(w)
-}
-
-// because says in words whose rules a token follows.
-func because(t *audit.TokenResult) string {
-	switch t.Via {
-	case "own":
-		return fmt.Sprintf("named in line %d", t.Line)
-	case "fallback":
-		return fmt.Sprintf("follows %s, line %d", line(t.Follows), t.Line)
-	case "star":
-		return fmt.Sprintf("by *, line %d", t.Line)
-	case "http":
-		return "by the answer"
-	}
-	return "no group applies"
 }

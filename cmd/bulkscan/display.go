@@ -5,20 +5,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/cheggaaa/pb/v3"
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/pipeline"
 )
-
-// isPrint reports whether a rune shows as itself on a terminal. Format characters (bidirectional controls, joiners) and
-// what Unicode calls private or unassigned do not.
-func isPrint(r rune) bool { return r != unicode.ReplacementChar && unicode.IsPrint(r) }
 
 // The intervals of the display.
 const (
@@ -32,22 +26,6 @@ type display struct {
 	read     func() (done, total int64) // of the list, in bytes; total 0 where unknown
 	done     uint64                     // origins kept by earlier runs of the same scan
 	begun    time.Time
-}
-
-// terminal reports whether a writer is a terminal (or another character device).
-func terminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	return ok && isTerminal(file)
-}
-
-// isTerminal reports whether somebody may be sitting at the other end. The null device is a device of characters too.
-func isTerminal(file *os.File) bool {
-	info, err := file.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return false
-	}
-	null, err := os.Stat(os.DevNull)
-	return err != nil || !os.SameFile(info, null)
 }
 
 // show draws until the context ends, by the form that --progress names, and returns when the last state is drawn.

@@ -2,7 +2,7 @@
 // turns flags into the configuration of the other rooms, wires them, and shows what they do; it decides nothing itself.
 //
 // main.go is the process: exit codes, signals, the environment. Each command has a file of its own; scan.go wires the
-// main job, which demo and check share; display.go is the bar and the log.
+// main job, which demo and check share; display.go is the bar and the log, terminal.go how text is laid out for people.
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -179,22 +180,20 @@ func (a *app) interrupts(parent context.Context, stop func()) (ctx context.Conte
 	return ctx, code, func() { signal.Stop(signals); cancel() }
 }
 
-// printable makes text of any origin safe for a terminal: whatever could move a cursor, colour, hide or reverse text is
-// shown as an escape.
+// printable makes text of any origin safe for a terminal: whatever could move a cursor, colour, hide or reverse text, or
+// pile up marks on the lines above, is shown as an escape.
 func printable(s string) string {
-	clean := true
-	for _, r := range s {
-		if r != '\n' && !isPrint(r) {
-			clean = false
-			break
-		}
-	}
-	if clean {
+	if isPlain(s) {
 		return s
 	}
+	const most = 3 // marks on a letter; no language is known to need more
 	var b strings.Builder
+	piled := 0
 	for _, r := range s {
-		if r == '\n' || isPrint(r) {
+		if piled++; !unicode.IsMark(r) {
+			piled = 0
+		}
+		if r == '\n' || isPrint(r) && piled <= most {
 			b.WriteRune(r)
 		} else {
 			fmt.Fprintf(&b, "\\u%04x", r)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -33,6 +34,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 )
 
+var update = flag.Bool("update", false, "rewrite what scripts compare output to (cmp)")
+
 // TestMain makes the test binary bulkscan itself when it is called by that name, which it is through $PATH.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"bulkscan": main})
@@ -43,8 +46,9 @@ func TestMain(m *testing.M) {
 // (`go run ./bench/cmd/simweb --behaviours` lists them). README.md beside the scripts has their commands.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir:   filepath.Join("testdata", "script"),
-		Setup: setupScript,
+		Dir:           filepath.Join("testdata", "script"),
+		Setup:         setupScript,
+		UpdateScripts: *update,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"asked":   cmdAsked,
 			"await":   cmdAwait,

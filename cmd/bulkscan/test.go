@@ -33,6 +33,7 @@ type testFlags struct {
 	dialect string
 	literal bool
 	asJSON  bool
+	color   colorWhen
 }
 
 // agentNames are the values of --agent. Names have white space in them, so that each value is kept whole, from the
@@ -83,6 +84,7 @@ What there is not is null: a line where no rule decides, a status where none cam
 	flags.StringVar(&f.dialect, "dialect", parser.Google.String(), "google, as the largest crawler reads; or rfc, RFC 9309 and no more")
 	flags.BoolVar(&f.literal, "literal", false, "no fallbacks: each name's own groups, else those of *")
 	flags.BoolVar(&f.asJSON, "json", false, "print a JSON object a line")
+	f.color.add(flags)
 	f.addForOne(flags)
 	// A site is named by its URL here, which has a scheme.
 	for _, name := range []string{"scheme", "no-fallback"} {
@@ -124,6 +126,7 @@ func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 	}
 
 	r := newRows(a, robots, registry, crawlers, f.asJSON, urls)
+	r.verdicts = verdictColumn(f.color.colored(a.stdout))
 	if len(urls) == 0 {
 		urls = []string{"-"}
 	}

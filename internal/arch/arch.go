@@ -51,9 +51,10 @@ var arrows = map[string][]string{
 // doors is every library outside the standard one, and the rooms through which it is reached. A library stands for the
 // packages below it, unless one of them has a row of its own.
 var doors = map[string][]string{
-	"github.com/spf13/cobra":    {"cmd/bulkscan"},
-	"github.com/spf13/pflag":    {"cmd/bulkscan"},
-	"github.com/cheggaaa/pb/v3": {"cmd/bulkscan"},
+	"github.com/spf13/cobra":        {"cmd/bulkscan"},
+	"github.com/spf13/pflag":        {"cmd/bulkscan"},
+	"github.com/cheggaaa/pb/v3":     {"cmd/bulkscan"},
+	"github.com/mattn/go-runewidth": {"cmd/bulkscan"},
 
 	"github.com/valyala/fasthttp":   {"fetcher"},
 	"github.com/jlaffaye/ftp":       {"fetcher"},
@@ -70,7 +71,7 @@ var doors = map[string][]string{
 	"golang.org/x/text/encoding/unicode":  {"inputs"},
 	"golang.org/x/net/publicsuffix":       {"internal/origin"},
 	"golang.org/x/net/idna":               {"internal/origin", "bench/simweb"}, // the simulated web has names of its own to spell
-	"golang.org/x/sys":                    {"internal/store"},
+	"golang.org/x/sys":                    {"cmd/bulkscan", "internal/store"},
 	"github.com/klauspost/compress":       {"fetcher", "inputs", "sink", "bench/simweb", "internal/sharedtest"},
 	"github.com/cespare/xxhash/v2":        {"audit", "inputs", "internal/report", "bench/simweb"},
 }

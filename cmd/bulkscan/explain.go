@@ -1,0 +1,362 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+)
+
+// What check says to a person. The page goes from the answer to its grounds: the headline, the steps of the check, what
+// the file declares, noteworthy lines, crawlers by operator, and agents that nobody knows. It is made to fit into two
+// screens: what is long is cut, and says how much more there is. explaincrawlers.go has the crawlers;
+// terminal.go makes all of it safe and puts it into columns.
+
+// shownRows is how many lines of a kind of evidence, and how many unknown agents, are shown without --all.
+const shownRows = 10
+
+const indent = 2 // of all that stands below a title
+
+// explanation says what of a result is shown, and how.
+type explanation struct {
+	all        bool
+	categories []string // of crawlers
+	color      colorWhen
+
+	page   *page
+	result *audit.Result
+	rules  map[string]*audit.VerdictResult // rows of `verdicts` by token; that of "*" is among them
+	loose  map[string]*audit.VerdictResult // those that only the second reading finds
+}
+
+func (x *explanation) add(flags *pflag.FlagSet) {
+	flags.BoolVar(&x.all, "all", false, "show everything: crawlers of every category, all evidence, all unknown agents")
+	flags.StringSliceVar(&x.categories, "category", []string{"ai"}, "show crawlers of these categories: ai, search, seo …")
+	x.color.add(flags)
+}
+
+// check refuses categories that there are not; with --all, every one is meant.
+func (x *explanation) check(registry *tokens.Registry) error {
+	known := valuesOf(registry, categoryOf)
+	if x.all {
+		x.categories = known
+		return nil
+	}
+	for i, name := range x.categories {
+		at := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, name) })
+		if at < 0 {
+			return usagef("--category %q: one of %s", clipped(name), strings.Join(known, ", "))
+		}
+		x.categories[i] = known[at]
+	}
+	slices.Sort(x.categories)
+	x.categories = slices.Compact(x.categories)
+	return nil
+}
+
+// print prints a result for a person.
+func (x *explanation) print(a *app, arg string, r *audit.Result) error {
+	x.page, x.result = a.page(x.color), r
+	x.rules, x.loose = map[string]*audit.VerdictResult{}, map[string]*audit.VerdictResult{}
+	for i := range r.Verdicts {
+		if v := &r.Verdicts[i]; v.Lenient {
+			x.loose[v.Token] = v
+		} else {
+			x.rules[v.Token] = v
+		}
+	}
+	x.headline(arg)
+	x.steps()
+	x.declared()
+	x.evidence()
+	for _, category := range x.categories {
+		x.crawlers(category)
+	}
+	x.otherCategories()
+	x.unknownAgents()
+	return x.page.end()
+}
+
+// The marks of statuses and verdicts. They are words' first impressions; the words stand beside them, and the colours are
+// a third way to say the same.
+var marks = map[string]string{
+	"pass": "✓", "warn": "!", "fail": "✗", "skipped": "·",
+	"allowed": "✓", "partial": "◐", "blocked": "✗", "unknown": "?",
+}
+
+var markStyles = map[string]style{
+	"pass": green, "warn": yellow, "fail": red, "skipped": dim,
+	"allowed": green, "partial": yellow, "blocked": red, "unknown": dim,
+}
+
+// marked is a status or a verdict with its mark.
+func marked(word string) piece { return styled(markStyles[word], "%s %s", marks[word], word) }
+
+// head begins a section.
+func (x *explanation) head(title string, more ...piece) {
+	x.page.line()
+	x.page.line(append([]piece{styled(bold, "%s", title)}, more...)...)
+}
+
+// The first lines: who answered what, what that means, and the one line that most people came for.
+
+func (x *explanation) headline(arg string) {
+	p, r := x.page, x.result
+	title := r.Origin
+	switch {
+	case title != "":
+	case arg == "-":
+		title = "standard input"
+	default:
+		title = arg
+	}
+	p.line(styled(bold, "%s", title))
+	if r.FinalURL != "" {
+		x.fact("file", text(r.FinalURL))
+	}
+	if r.Origin != "" {
+		x.fact("answer", text(x.answer()))
+	}
+	x.fact("access", textf("%s (%s)", r.Access, accessWords[r.Access]))
+	if r.Access == "conditional" {
+		x.fact("content", text(x.content()))
+	}
+	x.fact("check", styled(markStyles[r.Status], "%s %s,", marks[r.Status], r.Status), textf("score %.2f (%s %s)", r.Score, r.Check, r.Version))
+	for _, category := range x.categories {
+		x.fact(categoryTitle(category), x.tally(category)...)
+	}
+	x.fact("unnamed", marked(r.Star.Verdict), textf("(an agent that nobody names): %s", x.why(&r.Star)))
+}
+
+// fact is a line of the headline.
+func (x *explanation) fact(label string, value ...piece) {
+	const width = 8
+	x.page.blank(indent)
+	used := x.page.write(text(label), width)
+	x.page.blank(width - used + gap)
+	x.page.flow(indent+width+gap, words(value...))
+}
+
+var accessWords = map[string]string{
+	"conditional":   "the file's rules decide",
+	"full_allow":    "no file: everything may be crawled",
+	"full_disallow": "the server failed: nothing may be crawled",
+	"unknown":       "we did not ask",
+}
+
+func (x *explanation) answer() string {
+	r := x.result
+	s := r.Outcome
+	if r.HTTPStatus != 0 {
+		s += fmt.Sprintf(", status %d", r.HTTPStatus)
+	}
+	if r.Error != "" {
+		s += ": " + r.Error
+	}
+	if r.AccessSource != audit.Fresh.String() {
+		s += ", " + r.AccessSource
+	}
+	return s
+}
+
+// content says what the file is made of.
+func (x *explanation) content() string {
+	r, n := x.result, &x.result.Counts
+	parts := []string{
+		count(n.Lines, "line"), fmt.Sprintf("%s for %s", count(n.Groups, "group"), count(n.Agents, "agent")),
+		fmt.Sprintf("%d allow", n.Allow), fmt.Sprintf("%d disallow", n.Disallow), count(n.Sitemaps, "sitemap"),
+	}
+	for _, fact := range []struct {
+		so   bool
+		text string
+	}{
+		{r.IsHTML, "an HTML page"},
+		{r.Truncated, "cut at --max-body"},
+		{r.HasBOM, "begins with a byte order mark"},
+		{!r.ValidUTF8, "not UTF-8"},
+		{r.ManagedBlock, "in part managed by a CDN"},
+	} {
+		if fact.so {
+			parts = append(parts, fact.text)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// count is a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// tally says how the crawlers of a category fare.
+func (x *explanation) tally(category string) []piece {
+	var all int
+	by := map[string]int{}
+	for i := range x.result.Tokens {
+		if t := &x.result.Tokens[i]; t.Category == category {
+			all++
+			by[t.Verdict]++
+		}
+	}
+	if by["unknown"] == all {
+		return []piece{styled(markStyles["unknown"], "%s nothing is known of %s", marks["unknown"], count(all, "crawler"))}
+	}
+	quiet := func(word string) style { // a zero is no news
+		if by[word] == 0 {
+			return dim
+		}
+		return markStyles[word]
+	}
+	return []piece{
+		styled(quiet("blocked"), "%s %d of %d blocked,", marks["blocked"], by["blocked"], all),
+		styled(quiet("partial"), "%s %d partly,", marks["partial"], by["partial"]),
+		styled(quiet("allowed"), "%s %d allowed", marks["allowed"], by["allowed"]),
+	}
+}
+
+func (x *explanation) steps() {
+	x.head("Steps")
+	t := &table{indent: indent, wrap: true}
+	for _, s := range x.result.Steps {
+		t.add(styled(markStyles[s.Status], "%s", marks[s.Status]), text(s.ID), styled(dim, "%.2f", s.Weight), styled(markStyles[s.Status], "%s", s.Status), text(s.Message))
+	}
+	x.page.table(t)
+}
+
+// The lines of the file. Each is shown once: sitemaps and usage preferences with what they apply to, all else as
+// evidence.
+
+// declared shows sitemaps and usage preferences with their scope.
+func (x *explanation) declared() {
+	scopes := map[int]string{}
+	for i := range x.result.Signals {
+		preference := &x.result.Signals[i]
+		scopes[preference.Line] = scopeWords(preference.Scope, preference.Agents)
+	}
+	for i := range x.result.Usages {
+		preference := &x.result.Usages[i]
+		scopes[preference.Line] = scopeWords(preference.Scope, preference.Agents)
+	}
+	x.lines("Sitemaps and usage preferences", []string{"sitemap", "signal", "usage", "license"},
+		func(e *audit.EvidenceResult) []piece {
+			scope := cmp.Or(scopes[e.Line], "whole file")
+			return []piece{text(e.Kind), styled(dim, "%s", scope), text(e.Value)}
+		})
+}
+
+// scopeWords says to whom a usage preference speaks.
+func scopeWords(scope string, agents []string) string {
+	const most = 2
+	s := "whole file"
+	if scope == "group" {
+		s = strings.Join(agents[:min(len(agents), most)], ", ")
+		if n := len(agents) - most; n > 0 {
+			s += fmt.Sprintf(" and %d more", n)
+		}
+	}
+	return s
+}
+
+// evidence shows the other noteworthy lines.
+func (x *explanation) evidence() {
+	x.lines("Evidence", []string{"extension", "legacy", "unknown", "orphan", "invalid", "typo"},
+		func(e *audit.EvidenceResult) []piece {
+			return []piece{styled(kindStyles[e.Kind], "%s", e.Kind), text(e.Key), text(e.Value)}
+		})
+}
+
+// kindStyles point out what does not do what its author may have meant.
+var kindStyles = map[string]style{"legacy": yellow, "orphan": yellow, "invalid": yellow, "typo": yellow}
+
+// lines shows the evidence of some kinds, in the order of lines, and says how much more of it there is.
+func (x *explanation) lines(title string, kinds []string, cells func(*audit.EvidenceResult) []piece) {
+	var list []*audit.EvidenceResult
+	more, shown, hidden := map[string]int{}, map[string]int{}, false
+	for i := range x.result.Evidence {
+		switch e := &x.result.Evidence[i]; {
+		case !slices.Contains(kinds, e.Kind):
+		case shown[e.Kind] == shownRows && !x.all:
+			more[e.Kind]++
+			hidden = true
+		default:
+			shown[e.Kind]++
+			list = append(list, e)
+		}
+	}
+	var left []string
+	for _, kind := range kinds {
+		if more[kind] += x.notKept(kind); more[kind] > 0 {
+			left = append(left, fmt.Sprintf("%d %s", more[kind], kind))
+		}
+	}
+	if len(list)+len(left) == 0 {
+		return
+	}
+	// How a line is misspelt stands behind what it is.
+	rank := func(e *audit.EvidenceResult) int {
+		if e.Kind == audit.KindTypo.String() {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(list, func(a, b *audit.EvidenceResult) int { return cmp.Or(a.Line-b.Line, rank(a)-rank(b)) })
+
+	x.head(title)
+	t := &table{indent: indent}
+	for _, e := range list {
+		t.add(append([]piece{lineNumber(e.Line)}, cells(e)...)...)
+	}
+	x.page.table(t)
+	if len(left) > 0 {
+		how := ""
+		if hidden {
+			how = fmt.Sprintf(" (--all shows the first %d of each kind)", audit.MaxEvidenceRows)
+		}
+		x.note(fmt.Sprintf("… not shown: %s%s", strings.Join(left, ", "), how))
+	}
+}
+
+// lineNumber is where in the file something stands, as a cell.
+func lineNumber(n int) piece {
+	number := styled(dim, "%d", n)
+	number.right = true
+	return number
+}
+
+// note is a remark below a section.
+func (x *explanation) note(s string) {
+	x.page.blank(indent)
+	x.page.flow(indent, words(styled(dim, "%s", s)))
+}
+
+// notKept is how many lines of a kind Counts has beyond the rows that are kept of them. The bound is one a kind, and the
+// count of extensions is also that of preferences, which are told of as such only where there is a row of them.
+func (x *explanation) notKept(kind string) int {
+	n := &x.result.Counts
+	total, counted := map[string]int{
+		"sitemap": n.Sitemaps, "extension": n.Extensions, "legacy": n.Legacy, "unknown": n.Unknown,
+		"orphan": n.Orphan, "invalid": n.Invalid, "typo": n.Typo,
+	}[kind]
+	if !counted {
+		return 0
+	}
+	for i := range x.result.Evidence {
+		switch has := x.result.Evidence[i].Kind; has {
+		case kind:
+			total--
+		case "signal", "usage", "license":
+			if kind == "extension" {
+				total--
+			}
+		}
+	}
+	return max(0, total)
+}

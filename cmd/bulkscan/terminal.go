@@ -1,0 +1,332 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/mattn/go-runewidth"
+	"github.com/spf13/pflag"
+)
+
+// Text for people: which runes show as themselves, whether there are colours, and columns that are aligned by what a
+// terminal makes of them. Whatever a page is given it escapes, so that no caller has to remember which words are a site's.
+
+// isPrint reports whether a rune shows as itself on a terminal. Format characters (bidirectional controls, joiners), what
+// Unicode calls private or unassigned, and letters and marks that are made not to be seen do not.
+func isPrint(r rune) bool {
+	if r < 0x80 {
+		return ' ' <= r && r <= '~'
+	}
+	return r != unicode.ReplacementChar && unicode.IsPrint(r) && !unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+}
+
+// terminal reports whether a writer is a terminal (or another character device).
+func terminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && isTerminal(file)
+}
+
+// isTerminal reports whether somebody may be sitting at the other end. The null device is a device of characters too.
+func isTerminal(file *os.File) bool {
+	info, err := file.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
+}
+
+// colorWhen is a value of --color.
+type colorWhen string
+
+const (
+	colorAuto   colorWhen = "auto"
+	colorAlways colorWhen = "always"
+	colorNever  colorWhen = "never"
+)
+
+func (c *colorWhen) Set(value string) error {
+	switch when := colorWhen(value); when {
+	case colorAuto, colorAlways, colorNever:
+		*c = when
+		return nil
+	}
+	return fmt.Errorf("one of %s, %s, %s", colorAuto, colorAlways, colorNever)
+}
+
+func (c *colorWhen) String() string { return string(*c) }
+func (c *colorWhen) Type() string   { return "when" }
+
+func (c *colorWhen) add(flags *pflag.FlagSet) {
+	*c = colorAuto
+	flags.Var(c, "color", "colours: auto (on a terminal, unless NO_COLOR is set or TERM is dumb), always, or never")
+}
+
+// colored reports whether what is written to w has colours. A NO_COLOR that is empty counts as absent
+// (https://no-color.org), and whoever asks for colours on the command line has them.
+func (c colorWhen) colored(w io.Writer) bool {
+	if c != colorAuto {
+		return c == colorAlways
+	}
+	file, ok := w.(*os.File)
+	return ok && isTerminal(file) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && takesColor(file)
+}
+
+// style is how a word stands out: the parameters of the control sequence that begins it, "Select Graphic Rendition". Only
+// the sixteen colours that terminals' own themes define are used, so that they are legible on dark and on light.
+type style string
+
+const (
+	plain  style = ""
+	bold   style = "1"
+	dim    style = "2"
+	red    style = "31"
+	green  style = "32"
+	yellow style = "33"
+)
+
+// in returns a text in a style, or as it is.
+func (s style) in(text string, colored bool) string {
+	if !colored || s == plain || text == "" {
+		return text
+	}
+	return "\x1b[" + string(s) + "m" + text + "\x1b[0m"
+}
+
+// Bounds of what a page shows, in columns of the terminal.
+const (
+	pipeWidth   = 100 // of a page that is no terminal's
+	minWidth    = 60  // a page is no narrower, even where that makes the terminal break lines
+	maxColumn   = 40  // of all columns but the last
+	minLast     = 20  // of the last one
+	minYielding = 12  // of a first column that yields
+)
+
+// page is what a person reads: lines and tables, escaped, coloured, clipped to the width. Errors are those of the writer;
+// end returns the first.
+type page struct {
+	out     *bufio.Writer
+	colored bool
+	width   int
+}
+
+func (a *app) page(when colorWhen) *page {
+	p := &page{out: bufio.NewWriter(a.stdout), colored: when.colored(a.stdout), width: pipeWidth}
+	if file, ok := a.stdout.(*os.File); ok && isTerminal(file) {
+		if n := terminalWidth(file); n > 0 {
+			p.width = max(n, minWidth)
+		}
+	}
+	return p
+}
+
+func (p *page) end() error { return p.out.Flush() }
+
+// piece is a piece of text in one style; as a cell of a table it may stand at the right of its column.
+type piece struct {
+	text  string
+	style style
+	right bool
+}
+
+func text(s string) piece                    { return piece{text: s} }
+func textf(format string, args ...any) piece { return piece{text: fmt.Sprintf(format, args...)} }
+func styled(s style, format string, a ...any) piece {
+	return piece{text: fmt.Sprintf(format, a...), style: s}
+}
+
+// write writes a text that is clipped to so many columns, and returns how many it took.
+func (p *page) write(s piece, most int) int {
+	shown := clip(s.text, most)
+	_, _ = p.out.WriteString(s.style.in(shown, p.colored)) // end has the error
+	return columns(shown)
+}
+
+// line writes a line of pieces, clipped to the width.
+func (p *page) line(pieces ...piece) {
+	at := 0
+	for _, s := range pieces {
+		if at < p.width {
+			at += p.write(s, p.width-at)
+		}
+	}
+	_ = p.out.WriteByte('\n')
+}
+
+// table is rows in columns that are as wide as the widest of their cells, if the page has room for them and the last one.
+type table struct {
+	indent int
+	rows   [][]piece
+	wrap   bool // the last column goes on in further lines, instead of being clipped
+	whole  bool // nothing is clipped, however wide the page would have to be
+	yields bool // the first column gives way before the others, down to minYielding
+}
+
+func (t *table) add(cells ...piece) { t.rows = append(t.rows, cells) }
+
+const gap = 2 // between columns
+
+func (p *page) table(t *table) {
+	widths := p.widths(t)
+	for _, row := range t.rows {
+		p.row(t, row, widths)
+	}
+}
+
+// widths decides how wide all columns but the last are. Where there is too little room, the widest gives way.
+func (p *page) widths(t *table) (widths []int) {
+	most, room := maxColumn, p.width-t.indent-max(minLast, p.width/4)
+	if t.whole {
+		most, room = 1<<20, math.MaxInt // no cell is as wide
+	}
+	for _, row := range t.rows {
+		for i, c := range row[:max(0, len(row)-1)] {
+			if i == len(widths) {
+				widths, room = append(widths, 0), room-gap
+			}
+			widths[i] = max(widths[i], columns(clip(c.text, most)))
+		}
+	}
+	for _, width := range widths {
+		room -= width
+	}
+	for ; room < 0 && len(widths) > 0; room++ {
+		give := slices.Index(widths, slices.Max(widths))
+		if t.yields && widths[0] > minYielding {
+			give = 0
+		}
+		if widths[give] == 1 {
+			break
+		}
+		widths[give]--
+	}
+	return widths
+}
+
+func (p *page) row(t *table, row []piece, widths []int) {
+	p.blank(t.indent)
+	at, owed := t.indent, 0 // owed: spaces that are written only if something comes behind them
+	for i, c := range row {
+		if i == len(row)-1 {
+			if c.text != "" {
+				p.blank(owed)
+				p.last(t, c, at)
+			} else {
+				_ = p.out.WriteByte('\n')
+			}
+			return
+		}
+		n := columns(clip(c.text, widths[i]))
+		before, after := 0, widths[i]-n
+		if c.right {
+			before, after = after, before
+		}
+		if n == 0 {
+			owed += widths[i]
+		} else {
+			p.blank(owed + before)
+			p.write(c, widths[i])
+			owed = after
+		}
+		owed += gap
+		at += widths[i] + gap
+	}
+}
+
+// last writes the last cell of a row, which begins at a column of the page, and ends the row.
+func (p *page) last(t *table, c piece, at int) {
+	if t.wrap {
+		p.flow(at, words(c))
+		return
+	}
+	p.write(c, max(minLast, p.width-at))
+	_ = p.out.WriteByte('\n')
+}
+
+func (p *page) blank(n int) {
+	for range n {
+		_ = p.out.WriteByte(' ')
+	}
+}
+
+// words takes pieces apart where a line may end: at spaces, but not within a clause that is short (`; / open;`).
+func words(pieces ...piece) (list []piece) {
+	for _, c := range pieces {
+		for clause := range strings.SplitAfterSeq(escaped(c.text), "; ") {
+			if clause = strings.TrimSpace(clause); clause != "" && columns(clause) <= minLast {
+				list = append(list, piece{text: clause, style: c.style})
+				continue
+			}
+			for word := range strings.FieldsSeq(clause) {
+				list = append(list, piece{text: word, style: c.style})
+			}
+		}
+	}
+	return list
+}
+
+// flow writes words from a column of the page on, in as many lines as they need, and ends the last one.
+func (p *page) flow(indent int, words []piece) {
+	var run piece // words of one style, in one line
+	width := max(minLast, p.width-indent)
+	used := 0
+	for i, w := range words {
+		w.text = clip(w.text, width)
+		n := columns(w.text)
+		switch {
+		case i == 0:
+			run, used = w, n
+		case used+1+n > width:
+			p.write(run, width)
+			_ = p.out.WriteByte('\n')
+			p.blank(indent)
+			run, used = w, n
+		case w.style == run.style:
+			run.text += " " + w.text
+			used += 1 + n
+		default:
+			p.write(run, width)
+			p.blank(1)
+			run = w
+			used += 1 + n
+		}
+	}
+	p.write(run, width)
+	_ = p.out.WriteByte('\n')
+}
+
+// cells measures text as terminals show it. What Unicode calls ambiguous counts as one column, whatever the locale, so
+// that the same file gives the same page everywhere.
+var cells = runewidth.Condition{StrictEmojiNeutral: true}
+
+// columns is how wide a text is on a terminal.
+func columns(s string) int { return cells.StringWidth(s) }
+
+// clip makes a text fit into a line of so many columns of a terminal. The work does not grow with the text: what cannot
+// be shown is not looked at.
+func clip(s string, most int) string {
+	const longest = 16 // octets that a column may need: a letter and its marks
+	if len(s) > longest*most {
+		s = bounded(s, longest*most) + "…"
+	}
+	return cells.Truncate(escaped(s), most, "…")
+}
+
+// escaped makes a text of any origin printable, in one line.
+func escaped(s string) string { return printable(strings.ReplaceAll(s, "\n", `\n`)) }
+
+// line makes a site's text fit into one line of a terminal.
+func line(s string) string {
+	const most = 100
+	s = escaped(s)
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
+}

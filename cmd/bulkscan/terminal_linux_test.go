@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// pseudoTerminal returns both ends of a terminal of so many columns: what is written to the terminal can be read from
+// the master.
+func pseudoTerminal(t *testing.T, width int) (master, terminal *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("SKIPPED: this machine has no pseudo-terminals: %v", err)
+	}
+	t.Cleanup(func() { _ = master.Close() })
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("SKIPPED: this machine has no pseudo-terminals: %v", err)
+	}
+	if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: uint16(width)}); err != nil {
+		t.Fatal(err)
+	}
+	return master, terminal
+}
+
+// onTerminal runs bulkscan on a terminal of so many columns, and returns what that has to show.
+func onTerminal(t *testing.T, width int, args ...string) string {
+	t.Helper()
+	master, terminal := pseudoTerminal(t, width)
+	shown := make(chan string)
+	go func() {
+		text, _ := io.ReadAll(master) // ends with an error when the last writer has closed: there is nobody left
+		shown <- string(text)
+	}()
+	code := run(args, strings.NewReader(""), terminal, os.Stderr)
+	_ = terminal.Close()
+	text := strings.ReplaceAll(<-shown, "\r\n", "\n")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, text)
+	}
+	return text
+}
+
+// TestTerminal has what a real terminal gets: colours unless something forbids them, and lines of its width.
+func TestTerminal(t *testing.T) {
+	robots := filepath.Join(t.TempDir(), "robots.txt")
+	body := "User-agent: GPTBot\nDisallow: /\nLong: " + strings.Repeat("v", 300) + "\nSitemap: https://a.test/\x1b[31m\n"
+	if err := os.WriteFile(robots, []byte(body), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f := func(noColor, term, flag string, width, shownWidth int, colored bool) {
+		t.Helper()
+		t.Setenv("NO_COLOR", noColor)
+		t.Setenv("TERM", term)
+		got := onTerminal(t, width, "check", robots, "--category", "ai", "--color", flag)
+		if strings.Contains(got, "\x1b[31m✗ blocked\x1b[0m") != colored || strings.Contains(got, "\x1b") != colored {
+			t.Errorf("NO_COLOR=%q TERM=%q --color %s: coloured %t, want %t:\n%q", noColor, term, flag, !colored, colored, got)
+		}
+		page, widest := sgr.ReplaceAllString(got, ""), 0
+		row := `(?m)^  OpenAI\n    GPTBot +✗ blocked +training +named in line 1$`
+		if shownWidth >= pipeWidth {
+			row = `(?m)^  OpenAI +GPTBot +✗ blocked +training +named in line 1$`
+		}
+		if !regexp.MustCompile(row).MatchString(page) {
+			t.Errorf("on a terminal of %d columns the page is\n%s\nwant in it\n%s", width, page, row)
+		}
+		for line := range strings.Lines(page) {
+			line = strings.TrimSuffix(line, "\n")
+			if escaped(line) != line {
+				t.Errorf("a line is not plain: %q", line)
+			}
+			widest = max(widest, columns(line))
+		}
+		if widest != shownWidth {
+			t.Errorf("on a terminal of %d columns the page has %d, want %d", width, widest, shownWidth)
+		}
+	}
+	f("", "xterm-256color", "auto", 80, 80, true)
+	f("", "", "auto", 80, 80, true)
+	f("1", "xterm", "auto", 80, 80, false)
+	f("0", "xterm", "auto", 80, 80, false) // whatever its value (https://no-color.org)
+	f("", "dumb", "auto", 80, 80, false)
+	f("", "xterm", "never", 80, 80, false)
+	f("1", "dumb", "always", 80, 80, true)
+	f("", "xterm", "auto", 132, 132, true)
+	f("", "xterm", "auto", 20, minWidth, true)
+	f("", "xterm", "auto", 0, pipeWidth, true) // it does not say
+}
+
+// TestTerminalOfTest has that test colours what it decides, on a terminal.
+func TestTerminalOfTest(t *testing.T) {
+	t.Setenv("NO_COLOR", "")
+	t.Setenv("TERM", "xterm")
+	robots := filepath.Join(t.TempDir(), "robots.txt")
+	if err := os.WriteFile(robots, []byte("User-agent: *\nAllow: /\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	got := onTerminal(t, 80, "test", "--robots", robots, "--agent", "GPTBot", "/a")
+	if want := "\x1b[32m✓ allowed\x1b[0m     GPTBot  /a"; !strings.HasPrefix(got, want) {
+		t.Errorf("a row is %q, want one that begins with %q", got, want)
+	}
+}

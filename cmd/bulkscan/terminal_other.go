@@ -1,0 +1,11 @@
+//go:build !unix && !windows
+
+package main
+
+import "os"
+
+// terminalWidth is how many columns a terminal has; 0: this system does not say.
+func terminalWidth(*os.File) int { return 0 }
+
+// takesColor reports whether a terminal obeys control sequences; nothing is known of those of this system.
+func takesColor(*os.File) bool { return false }
