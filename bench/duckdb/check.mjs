@@ -1,6 +1,6 @@
 // check.mjs answers one question: do others read what we wrote? It opens a dataset with DuckDB, as an analyst would, and
-// holds it against the promises in schema.mjs, against the scan's own commit records and, where there is one, against a
-// file of what each site must have come to.
+// holds it against the promises in schema.mjs, against the scan's own commit records, against the queries that
+// docs/definitions.md offers and, where there is one, against a file of what each site must have come to.
 //
 //	npm install && node check.mjs DIR [TRUTH]
 //
@@ -18,6 +18,15 @@ import { DuckDBInstance } from "@duckdb/node-api";
 import { columnsOf, tables, words } from "./schema.mjs";
 
 const MOST_SHOWN = 20; // differences shown a check; all are counted
+
+// What docs/definitions.md must have a query for: columns of token_stats that depend on a token, those of them that it
+// asks otherwise of agents that the registry does not have, and those that are the same for all.
+const byToken = ["mention", "explicit_root", "full", "any", "partial", "dpi_all", "rfc_effective"];
+const byStranger = ["full", "any", "rfc_effective"];
+const bySite = ["sites_all", "sites_answered", "sites", "unreachable"];
+// The tokens that the page has as its examples, in whose place all others are put.
+const exampleToken = "'GPTBot'";
+const exampleStranger = "'ia_archiver'";
 
 const [dir, truth, ...rest] = process.argv.slice(2);
 if (!dir || rest.length > 0) {
@@ -68,7 +77,7 @@ async function main() {
   await checkParts(scans);
   await checkKeys();
   await checkRelations(present);
-  if (present.includes("token_stats")) await checkStats(present, scans);
+  if (present.includes("token_stats")) await checkDefinitions(scans);
   if (truth) await checkTruth(scans);
 }
 
@@ -241,26 +250,85 @@ async function checkRelations(present) {
        list_has_any(blocked, partial)`);
 }
 
-// checkStats computes the headline counts of each scan again, from sites.
-async function checkStats(present, scans) {
-  for (const { id } of scans) {
-    const stats = `(SELECT * FROM token_stats WHERE segment_kind = 'all' AND filename LIKE ${literal(`%/part-${id}.parquet`)})`;
-    if (Number(await value(`SELECT count(*) FROM ${stats}`)) === 0) {
+// readDefinitions takes the queries out of docs/definitions.md. Each begins with a comment that names its column.
+function readDefinitions() {
+  const page = readFileSync(new URL("../../docs/definitions.md", import.meta.url), "utf8");
+  const queries = { token: new Map(), stranger: new Map(), site: new Map() };
+  for (const [, block] of page.matchAll(/^```sql\n([^]*?)^```$/gm)) {
+    const [, column, ofStrangers, sql] = block.match(/^-- (\w+)(, of agents that the registry does not have)?\n([^]*)$/) ?? [];
+    const kind = ofStrangers ? "stranger" : bySite.includes(column) ? "site" : "token";
+    const example = { token: exampleToken, stranger: exampleStranger, site: "" }[kind];
+    if (!sql || queries[kind].has(column) || !sql.includes(example)) {
+      fail(`docs/definitions.md: a query that says of no column, or again, or not of ${example}: ${block}`);
+      continue;
+    }
+    queries[kind].set(column, sql);
+  }
+  for (const [kind, columns] of Object.entries({ token: byToken, stranger: byStranger, site: bySite })) {
+    const have = [...queries[kind].keys()].sort().join(" ");
+    const want = [...columns].sort().join(" ");
+    if (have !== want) fail(`docs/definitions.md: it has queries by ${kind} for ${have}, not for ${want}`);
+  }
+  // What is counted for everybody in the same way is counted for strangers too.
+  for (const [column, sql] of queries.token) {
+    if (!queries.stranger.has(column) && column !== "partial") {
+      queries.stranger.set(column, sql.replaceAll(exampleToken, exampleStranger));
+    }
+  }
+  return queries;
+}
+
+// checkDefinitions counts every column of token_stats by the queries of docs/definitions.md, for every token.
+async function checkDefinitions(scans) {
+  const queries = readDefinitions();
+  for (const { id, commits } of scans) {
+    const stats = await rows(`SELECT * FROM token_stats
+      WHERE segment_kind = 'all' AND ends_with(filename, ${literal(`/part-${id}.parquet`)})`);
+    if (stats.length === 0) {
       fail(`token_stats: nothing for scan ${id}`);
       continue;
     }
-    const sites = `(SELECT * FROM sites WHERE scan_id = ${literal(id)})`;
-    await none("token_stats: totals differ from sites",
-      `SELECT DISTINCT t.sites_all, t.sites_answered, t.sites, s.* FROM ${stats} t, (SELECT count(*) AS n_all,
-         count(status) AS n_answered, count(*) FILTER (access = 'conditional') AS n_conditional FROM ${sites}) s
-       WHERE t.sites_all <> n_all OR t.sites_answered <> n_answered OR t.sites <> n_conditional`);
-    for (const [column, list] of [["full", "blocked"], ["partial", "partial"]]) {
-      await none(`token_stats.${column} differs from sites.${list}`,
-        `SELECT t.token, t.${column}, coalesce(n, 0) AS counted FROM ${stats} t LEFT JOIN
-           (SELECT token, count(*) AS n FROM (SELECT unnest(${list}) AS token FROM ${sites}) GROUP BY token) s
-           USING (token) WHERE t.known AND t.${column} <> coalesce(n, 0)`);
+    if (new Set(stats.map((row) => row.token)).size !== stats.length) fail(`token_stats: a token of scan ${id} has two rows`);
+    // The queries read files; this many of them would take minutes, so they get the scan's files as tables.
+    for (const table of ["sites", "verdicts"]) {
+      const files = commits.flatMap((c) => c.files).filter((f) => f.table === table).map((f) => literal(join(dir, f.name)));
+      await db.run(`CREATE OR REPLACE TEMP TABLE scan_${table} AS
+        SELECT * FROM read_parquet([${files}], hive_partitioning = true, filename = true)`);
+    }
+    const count = async (sql) => value(sql.replaceAll(/'(sites|verdicts)\/\*\*\/\*\.parquet'/g, "scan_$1"));
+    const compare = (row, column, counted) => {
+      if (row[column] !== counted) {
+        fail(`token_stats of scan ${id}, ${row.token}: ${column} is ${row[column]}, by docs/definitions.md ${counted}`);
+      }
+    };
+    for (const [column, sql] of queries.site) {
+      const counted = await count(sql);
+      for (const row of stats) compare(row, column, counted);
+    }
+    for (const row of stats) {
+      const [of, example] = row.known ? [queries.token, exampleToken] : [queries.stranger, exampleStranger];
+      for (const [column, sql] of of) compare(row, column, await count(sql.replaceAll(example, literal(row.token))));
+      compare(row, "any", String(Number(row.full) + Number(row.partial)));
+    }
+    if (scans.length === 1) await checkAsPrinted(queries, stats);
+    const unlike = (a, b) => stats.some((row) => row[a] !== row[b]);
+    const alike = byToken.flatMap((a, i) => byToken.slice(0, i).filter((b) => !unlike(a, b)).map((b) => `${b} and ${a}`));
+    console.log(`${stats.length} tokens of scan ${id} counted by docs/definitions.md` +
+      (alike.length > 0 ? `; its sites do not tell apart ${alike.join(", ")}` : ""));
+  }
+}
+
+// checkAsPrinted runs each query as it stands, in the dataset's folder.
+async function checkAsPrinted(queries, stats) {
+  await db.run(`SET file_search_path = ${literal(dir)}`);
+  for (const [of, example] of [[queries.token, exampleToken], [queries.stranger, exampleStranger], [queries.site, exampleToken]]) {
+    const row = stats.find((r) => literal(r.token) === example);
+    for (const [column, sql] of row ? of : []) {
+      const counted = await value(sql);
+      if (counted !== row[column]) fail(`${column} of ${row.token}: ${row[column]}, by docs/definitions.md as printed ${counted}`);
     }
   }
+  await db.run("RESET file_search_path");
 }
 
 // checkTruth compares every site with what it must have come to, column by column.

@@ -647,7 +647,7 @@ func (j *job) describe(ctx context.Context) error {
 
 // statistics computes the statistics tables from what is committed. A scan that writes too few tables for any has none.
 func (j *job) statistics(ctx context.Context) error {
-	err := report.Stats(ctx, j.store, j.scanID, report.Options{Registry: j.registry, ToolVersion: toolVersion()})
+	err := report.Stats(ctx, j.store, j.scanID, report.Options{Registry: j.registry, ToolVersion: toolVersion(), Log: j.log})
 	if errors.Is(err, sink.ErrNoTable) {
 		return nil
 	}

@@ -81,6 +81,14 @@ func (w *window[V]) at(key string) *V {
 	return v
 }
 
+// atBytes is at without a copy of a key that is known.
+func (w *window[V]) atBytes(key []byte) *V {
+	if v, ok := w.values[string(key)]; ok {
+		return v
+	}
+	return w.at(string(key))
+}
+
 // advance goes on to the hashes beyond, and reports false when all keys have had their pass.
 func (w *window[V]) advance() bool {
 	if w.high == math.MaxUint64 {

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/store"
@@ -33,13 +35,44 @@ import (
 //	rfc_effective   over rows with an HTTP status: full, or access full_disallow, which forbids all agents everything
 //	unreachable     rows that we asked, from which no HTTP status came
 //	via_star        no row of its own, there is a group of `*`, and the token heeds it
+//
+// A registry other than the scan's cannot say of a token what the scan did not look for. Such a token has left no trace
+// in the lists of sites and in verdicts, and zeros would be a false statement: it gets no row (see foreign).
 
 // Options of Stats and Summarize.
 type Options struct {
 	Registry    *tokens.Registry // nil is tokens.Default()
 	ToolVersion string
 
+	// Log is told what a reader of the result must know and cannot see in it: that the registry is not the scan's, that
+	// segments are missing. nil is nobody.
+	Log *slog.Logger
+
 	limit int // keys of strangers in memory at most; 0 is maxKeys. Tests set it.
+}
+
+// withDefaults fills in what was not given.
+func (o Options) withDefaults() Options {
+	if o.Registry == nil {
+		o.Registry = tokens.Default()
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.limit == 0 {
+		o.limit = maxKeys
+	}
+	return o
+}
+
+// foreign reports whether the registry is not the one that the scan was judged by, and warns of what follows from it.
+func (o *Options) foreign(m *sink.Manifest, effect string) bool {
+	if m.RegistryVersion == o.Registry.Version {
+		return false
+	}
+	o.Log.Warn("the scan was judged by another token registry", "scan_registry", m.RegistryVersion, "registry", o.Registry.Version,
+		"effect", effect, "remedy", "give --tokens FILE as the scan had it, or scan again")
+	return true
 }
 
 // maxKeys bounds what is counted at once of agents and keys that are not ours: 64 MB at most.
@@ -57,12 +90,7 @@ const maxTLDs = 2000
 // file, which replaces the one before. A scan that was written without the tables that one needs (sites and verdicts,
 // or evidence) does not get that one; without all three the error is sink.ErrNoTable.
 func Stats(ctx context.Context, st store.Store, scanID string, o Options) error {
-	if o.Registry == nil {
-		o.Registry = tokens.Default()
-	}
-	if o.limit == 0 {
-		o.limit = maxKeys
-	}
+	o = o.withDefaults()
 	scan, err := sink.ReadScan(ctx, st, scanID)
 	if err != nil {
 		return err
@@ -98,14 +126,16 @@ func writeTokenStats(ctx context.Context, st store.Store, scan *sink.Scan, o *Op
 	if !scan.Has(sink.TableSites) || !scan.Has(sink.TableVerdicts) {
 		return fmt.Errorf("cannot compute %s of scan %s: %w", sink.TableTokenStats, scan.Manifest.ScanID, sink.ErrNoTable)
 	}
+	foreign := o.foreign(scan.Manifest, "tokens that the scan did not know, or says nothing of, have no row; those that only the scan knew count as unknown agents, which heed *")
 	return writeTable(ctx, st, scan, o, sink.TableTokenStats, func(add func(sink.TokenStatsRow) error) error {
-		c := newCounter(o)
+		c := newCounter(o, foreign)
 		for first := true; ; first = false {
 			c.beginPass(first)
 			if err := c.pass(ctx, scan); err != nil {
 				return fmt.Errorf("cannot compute %s of scan %s: %w", sink.TableTokenStats, scan.Manifest.ScanID, err)
 			}
 			if first {
+				c.warn(o.Log)
 				if err := c.registryRows(add); err != nil {
 					return err
 				}
@@ -255,21 +285,23 @@ type starFacts struct {
 type counter struct {
 	registry *tokens.Registry
 	tokens   tokenIndex
+	foreign  bool // the registry is not the scan's
 
-	first    bool // the pass that counts segments
-	total    *segment
-	ranks    []*segment // by rankBucket, not cumulative
-	tlds     map[string]*segment
-	labels   map[string]*segment
-	tooMany  bool // labels
-	selected []*segment
+	first         bool // the pass that counts segments
+	total         *segment
+	ranks         []*segment // by rankBucket, not cumulative
+	tlds          map[string]*segment
+	labels        map[string]*segment
+	tooManyTLDs   bool
+	tooManyLabels bool
+	selected      []*segment
 
 	strangers *window[tally]
 	rows      []verdictColumns // of one site
 }
 
-func newCounter(o *Options) *counter {
-	return &counter{registry: o.Registry, tokens: newTokenIndex(o.Registry), strangers: newWindow[tally](o.limit)}
+func newCounter(o *Options, foreign bool) *counter {
+	return &counter{registry: o.Registry, tokens: newTokenIndex(o.Registry), foreign: foreign, strangers: newWindow[tally](o.limit)}
 }
 
 func (c *counter) beginPass(first bool) {
@@ -408,12 +440,16 @@ func (c *counter) segmentsOf(s *siteColumns) []*segment {
 		}
 		c.selected = append(c.selected, c.ranks[bucket])
 	}
-	if s.TLD != "" && (len(c.tlds) < maxTLDs || c.tlds[s.TLD] != nil) {
-		c.selected = append(c.selected, c.named(c.tlds, "tld", s.TLD))
+	if s.TLD != "" {
+		if _, ok := c.tlds[s.TLD]; !ok && len(c.tlds) == maxTLDs {
+			c.tooManyTLDs = true
+		} else {
+			c.selected = append(c.selected, c.named(c.tlds, "tld", s.TLD))
+		}
 	}
-	if s.Label != "" && !c.tooMany {
+	if s.Label != "" && !c.tooManyLabels {
 		if _, ok := c.labels[s.Label]; !ok && len(c.labels) == maxLabels {
-			c.tooMany = true
+			c.tooManyLabels = true
 			clear(c.labels)
 		} else {
 			c.selected = append(c.selected, c.named(c.labels, "label", s.Label))
@@ -430,6 +466,18 @@ func (c *counter) named(segments map[string]*segment, kind, value string) *segme
 		segments[value] = g
 	}
 	return g
+}
+
+// warn says which segments are missing.
+func (c *counter) warn(log *slog.Logger) {
+	if c.tooManyLabels {
+		log.Warn("token_stats has no segments by label", "because", fmt.Sprintf("the list has more than %d distinct labels", maxLabels),
+			"remedy", "group the table sites by its column label")
+	}
+	if c.tooManyTLDs {
+		log.Warn("token_stats has no segments for some top-level domains", "because", fmt.Sprintf("the dataset has more than %d", maxTLDs),
+			"remedy", "group the table sites by its column tld")
+	}
 }
 
 // rankLimit is the last rank of a bucket: 1,000, 10,000 and so on.
@@ -467,6 +515,9 @@ func (c *counter) registryRows(add func(sink.TokenStatsRow) error) error {
 	}
 	for _, g := range segments {
 		for id := range c.registry.Tokens {
+			if c.foreign && c.total.tokens[id] == (tally{}) {
+				continue
+			}
 			token := &c.registry.Tokens[id]
 			t := &g.tokens[id]
 			row := g.row(t, token.HeedsStar)
@@ -576,11 +627,10 @@ func writeRecordStats(ctx context.Context, st store.Store, scan *sink.Scan, o *O
 		return fmt.Errorf("cannot compute %s of scan %s: %w", sink.TableRecordStats, scan.Manifest.ScanID, sink.ErrNoTable)
 	}
 	return writeTable(ctx, st, scan, o, sink.TableRecordStats, func(add func(sink.RecordStatsRow) error) error {
-		keys := newWindow[recordTally](o.limit)
+		keys, row := recordCounter{window: newWindow[recordTally](o.limit)}, evidenceColumns{}
 		for {
 			for i := range scan.Commits {
-				row := evidenceColumns{}
-				err := eachRow(ctx, scan, &scan.Commits[i], sink.TableEvidence, row.fields(), func() { countRecord(keys, &row) })
+				err := eachRow(ctx, scan, &scan.Commits[i], sink.TableEvidence, row.fields(), func() { keys.count(&row) })
 				if err != nil {
 					return fmt.Errorf("cannot compute %s of scan %s: %w", sink.TableRecordStats, scan.Manifest.ScanID, err)
 				}
@@ -599,13 +649,24 @@ func writeRecordStats(ctx context.Context, st store.Store, scan *sink.Scan, o *O
 	})
 }
 
-func countRecord(keys *window[recordTally], row *evidenceColumns) {
+// recordCounter counts keys by kind of evidence, each under its kind, a NUL, and itself in lower case. The kinds that have
+// one key or two, sitemap and orphan, are left out; so are lines without a key, which are no records.
+type recordCounter struct {
+	*window[recordTally]
+	key []byte // scratch
+}
+
+func (c *recordCounter) count(row *evidenceColumns) {
 	switch row.Kind {
-	case "unknown", "extension", "legacy", "signal", "usage", "license":
+	case "unknown", "extension", "legacy", "signal", "usage", "license", "invalid", "typo":
 	default:
 		return
 	}
-	t := keys.at(row.Kind + "\x00" + strings.ToLower(row.Key))
+	if row.Key == "" {
+		return
+	}
+	c.key = appendLower(append(append(c.key[:0], row.Kind...), 0), row.Key)
+	t := c.atBytes(c.key)
 	if t == nil {
 		return
 	}
@@ -614,4 +675,19 @@ func countRecord(keys *window[recordTally], row *evidenceColumns) {
 		t.last = row.Seq + 1
 		t.sites++
 	}
+}
+
+// appendLower appends s in lower case.
+func appendLower(b []byte, s string) []byte {
+	for i := range len(s) {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			return append(b, strings.ToLower(s[i:])...)
+		}
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		b = append(b, c)
+	}
+	return b
 }

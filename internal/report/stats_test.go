@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"reflect"
 	"slices"
@@ -109,12 +111,13 @@ func dataset(tb testing.TB) store.Store {
 		r.Evidence = []audit.Evidence{
 			{Line: 1, Kind: audit.KindUnknown, Key: []byte("Foo")}, {Line: 2, Kind: audit.KindUnknown, Key: []byte("foo")},
 			{Line: 3, Kind: audit.KindSitemap, Key: []byte("sitemap")}, {Line: 4, Kind: audit.KindLegacy, Key: []byte("noindex")},
+			{Line: 5, Kind: audit.KindInvalid, Key: []byte("Crawl-Delay"), Value: []byte("ten")}, {Line: 6, Kind: audit.KindInvalid, Value: []byte("no record")},
 		}
 	})
 	add("b.com", "x", 500, 200, exchange.Answered, conditional, func(r *audit.Report) {
 		r.Star, r.Blocked = audit.Blocked, []uint16{gpt, google, news}
 		r.Verdicts = []audit.Verdict{verdict("*", -1, audit.ViaStar, audit.Blocked, false, audit.DPIAll)}
-		r.Evidence = []audit.Evidence{{Line: 1, Kind: audit.KindUnknown, Key: []byte("FOO")}, {Line: 2, Kind: audit.KindExtension, Key: []byte("crawl-delay")}}
+		r.Evidence = []audit.Evidence{{Line: 1, Kind: audit.KindUnknown, Key: []byte("FOO")}, {Line: 2, Kind: audit.KindExtension, Key: []byte("crawl-delay")}, {Line: 3, Kind: audit.KindTypo, Key: []byte("Dissallow")}}
 	})
 	add("c.org", "", 5000, 200, exchange.Answered, conditional, func(r *audit.Report) {
 		r.Star, r.Named, r.Partial = audit.Partial, []uint16{gpt, google}, []uint16{google, news}
@@ -157,7 +160,13 @@ func dataset(tb testing.TB) store.Store {
 
 func stats[T any](t *testing.T, st store.Store, table string, limit int) []T {
 	t.Helper()
-	if err := Stats(t.Context(), st, "hand", Options{Registry: registry(), ToolVersion: "1.2.3", limit: limit}); err != nil {
+	return statsOf[T](t, st, table, Options{Registry: registry(), ToolVersion: "1.2.3", limit: limit})
+}
+
+// statsOf computes the statistics of the scan `hand` and returns the rows of a table.
+func statsOf[T any](t *testing.T, st store.Store, table string, o Options) []T {
+	t.Helper()
+	if err := Stats(t.Context(), st, "hand", o); err != nil {
 		t.Fatal(err)
 	}
 	var rows []T
@@ -170,38 +179,121 @@ func stats[T any](t *testing.T, st store.Store, table string, limit int) []T {
 	return rows
 }
 
-// TestManyTLDs shows that a dataset with more top-level domains than there are does not fill the memory.
-func TestManyTLDs(t *testing.T) {
-	dir, err := store.NewDir(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "hand", Date: "2026-11-21", Registry: registry(), Tables: []string{sink.TableSites, sink.TableVerdicts}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o, err := origin.Parse("example.com")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const sites = 2 * (maxTLDs + 10)
-	for i := range uint64(sites) {
-		s := &audit.Site{Seq: i, Origin: o, TLD: fmt.Sprintf("tld%d", i/2)}
-		if err := w.Add(s); err != nil {
+// TestManySegments shows that a dataset with more labels or top-level domains than are counted apart does not fill the
+// memory, and that whoever asked is told what is missing.
+func TestManySegments(t *testing.T) {
+	// Each label and top-level domain has two sites. Wanted are the sites in segments by label and by tld.
+	f := func(labels, tlds int, wantByLabel, wantByTLD int64, wantWarnings ...string) {
+		t.Helper()
+		dir, err := store.NewDir(t.TempDir())
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := w.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	kinds := map[string]int64{}
-	for _, row := range stats[sink.TokenStatsRow](t, dir, sink.TableTokenStats, 0) {
-		if row.Token == "GPTBot" {
-			kinds[row.SegmentKind] += row.SitesAll
+		w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "hand", Date: "2026-11-21", Registry: registry(), Tables: []string{sink.TableSites, sink.TableVerdicts}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := origin.Parse("example.com")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sites := 2 * max(labels, tlds)
+		for i := range sites {
+			s := &audit.Site{Seq: uint64(i), Origin: o}
+			if i/2 < labels {
+				s.Label = fmt.Sprintf("label%d", i/2)
+			}
+			if i/2 < tlds {
+				s.TLD = fmt.Sprintf("tld%d", i/2)
+			}
+			if err := w.Add(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		kinds := map[string]int64{}
+		for _, row := range statsOf[sink.TokenStatsRow](t, dir, sink.TableTokenStats, Options{Registry: registry(), Log: logger(&log)}) {
+			if row.Token == "GPTBot" {
+				kinds[row.SegmentKind] += row.SitesAll
+			}
+		}
+		if kinds["all"] != int64(sites) || kinds["label"] != wantByLabel || kinds["tld"] != wantByTLD {
+			t.Errorf("%d labels, %d top-level domains: sites by kind of segment: %v", labels, tlds, kinds)
+		}
+		if n := strings.Count(log.String(), "\n"); n != len(wantWarnings) {
+			t.Errorf("%d warnings, want %d:\n%s", n, len(wantWarnings), &log)
+		}
+		for _, want := range wantWarnings {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("no warning of %q:\n%s", want, &log)
+			}
 		}
 	}
-	if kinds["all"] != sites || kinds["tld"] != 2*maxTLDs {
-		t.Errorf("sites by kind of segment: %v", kinds)
+	f(maxLabels, maxTLDs, 2*maxLabels, 2*maxTLDs)
+	f(maxLabels+1, 10, 0, 20, "more than 1000 distinct labels")
+	f(10, maxTLDs+10, 20, 2*maxTLDs, "more than 2000")
+}
+
+// logger writes warnings, one a line, without their time.
+func logger(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}
+
+// TestForeignRegistry computes the statistics of a scan with another registry than it was judged by: nothing is said of
+// tokens that the scan did not know, and a warning says so.
+func TestForeignRegistry(t *testing.T) {
+	st := dataset(t)
+	other := registry()
+	other.Version = "other"
+	other.Tokens = append(other.Tokens[google:],
+		tokens.Token{Name: "NewBot", Category: "ai", HeedsStar: true}, // which `*` blocks on two sites: no list says so
+		tokens.Token{Name: "MyBot", Category: "ai", HeedsStar: true},  // which a site names: the scan took it for a stranger
+	)
+	var log bytes.Buffer
+	got := []string{}
+	for _, r := range statsOf[sink.TokenStatsRow](t, st, sink.TableTokenStats, Options{Registry: other, Log: logger(&log)}) {
+		if r.SegmentKind == "all" {
+			got = append(got, fmt.Sprint(r.Token, " ", r.Known, " mention ", r.Mention, " full ", r.Full, " partial ", r.Partial))
+		}
+	}
+	slices.Sort(got)
+	want := []string{
+		"GPTBot true mention 2 full 3 partial 0", // known to the scan alone; its lenient row on d.org stands outside
+		"Googlebot true mention 1 full 2 partial 1",
+		"Googlebot-News true mention 0 full 2 partial 1",
+		"mybot false mention 1 full 3 partial 1",
+		"mybot2 false mention 1 full 1 partial 1",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	warned := func(want string) {
+		t.Helper()
+		for _, text := range []string{"level=WARN", "another token registry", "scan_registry=test", " registry=other", want, "--tokens FILE"} {
+			if !strings.Contains(log.String(), text) {
+				t.Errorf("nothing of %q in %s", text, &log)
+			}
+		}
+		if strings.Count(log.String(), "\n") != 1 {
+			t.Errorf("not one warning:\n%s", &log)
+		}
+		log.Reset()
+	}
+	warned("have no row")
+	if _, err := Summarize(t.Context(), st, "hand", Options{Registry: other, Log: logger(&log)}); err != nil {
+		t.Fatal(err)
+	}
+	warned("AI crawlers")
+	if _, err := Summarize(t.Context(), st, "hand", Options{Registry: registry(), Log: logger(&log)}); err != nil || log.Len() > 0 {
+		t.Errorf("%v\n%s", err, &log)
 	}
 }
 
@@ -302,7 +394,9 @@ func TestStatsInPasses(t *testing.T) {
 	}
 	want := []sink.RecordStatsRow{
 		{Kind: "extension", Key: "crawl-delay", Sites: 1, Lines: 1},
+		{Kind: "invalid", Key: "crawl-delay", Sites: 1, Lines: 1},
 		{Kind: "legacy", Key: "noindex", Sites: 1, Lines: 1},
+		{Kind: "typo", Key: "dissallow", Sites: 1, Lines: 1},
 		{Kind: "unknown", Key: "foo", Sites: 2, Lines: 3},
 	}
 	for _, limit := range []int{0, 1, 2} {

@@ -118,9 +118,7 @@ func (s *summaryColumns) fields(index func(token string) int32) []sink.Field {
 
 // Summarize reads the committed parts of a scan, complete or not, in one pass.
 func Summarize(ctx context.Context, st store.Store, scanID string, o Options) (*Summary, error) {
-	if o.Registry == nil {
-		o.Registry = tokens.Default()
-	}
+	o = o.withDefaults()
 	scan, err := sink.ReadScan(ctx, st, scanID)
 	if err != nil {
 		return nil, err
@@ -138,6 +136,7 @@ func Summarize(ctx context.Context, st store.Store, scanID string, o Options) (*
 	if !scan.Has(sink.TableSites) {
 		return nil, fmt.Errorf("cannot summarize scan %s: table %s: %w", scanID, sink.TableSites, sink.ErrNoTable)
 	}
+	o.foreign(m, "tokens that only one of the two has are missing among the AI crawlers")
 	g := newGatherer(s, o.Registry)
 	row, index := summaryColumns{}, newTokenIndex(o.Registry).index
 	for i := range scan.Commits {

@@ -1,0 +1,473 @@
+package report
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/internal/sharedtest"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/parser"
+	"github.com/bulkscan/bulkscan/sink"
+)
+
+// This file counts both statistics tables a second time, in the plainest way: site by site and token by token, from the
+// judged sites in memory, each column by the sentence that defines it. It shares nothing with stats.go, which counts
+// from files, by what sites do not say, and in passes. What a file's groups amount to it asks the parser, where the
+// parser can tell, and not the rows that audit made of it.
+
+// answers are the ways in which sites of the plain tests answer, by turns. A body belongs to those with a status of 200
+// and to those with a stale copy.
+var answers = []struct {
+	outcome exchange.Outcome
+	status  int
+	known   audit.Known // its Body is set to the body
+}{
+	{exchange.Answered, 200, audit.Known{}},
+	{exchange.Answered, 200, audit.Known{}},
+	{exchange.Answered, 404, audit.Known{}},
+	{exchange.Answered, 200, audit.Known{}},
+	{exchange.Answered, 503, audit.Known{}},
+	{exchange.Answered, 200, audit.Known{}},
+	{exchange.Answered, 200, audit.Known{}},
+	{exchange.Answered, 401, audit.Known{}},
+	{exchange.Answered, 200, audit.Known{}},
+	{exchange.DNSNotFound, 0, audit.Known{}},
+	{exchange.Answered, 200, audit.Known{}},
+	{exchange.Answered, 503, audit.Known{Source: audit.Stale, Status: 200}},
+	{exchange.Answered, 200, audit.Known{}},
+	{exchange.Timeout, 0, audit.Known{Source: audit.Stale, Status: 200}},
+	{exchange.Answered, 200, audit.Known{}},
+	{exchange.RedirectLimit, 302, audit.Known{}},
+	{exchange.Answered, 200, audit.Known{}},
+	{exchange.BlockedAddress, 0, audit.Known{}},
+	{exchange.Answered, 200, audit.Known{}},
+	{exchange.OptedOut, 0, audit.Known{}},
+	{exchange.Answered, 200, audit.Known{}},
+	{exchange.Answered, 503, audit.Known{Source: audit.Expired}},
+	{exchange.Answered, 200, audit.Known{}},
+	{exchange.ConnectTimeout, 0, audit.Known{Source: audit.Expired}},
+	{exchange.Answered, 200, audit.Known{Source: audit.Cached}},
+	{exchange.Reset, 0, audit.Known{Source: audit.Stale, Status: 404}},
+	{exchange.Answered, 200, audit.Known{}},
+	{exchange.ClosedEarly, 200, audit.Known{}}, // the head came, the body did not
+	{exchange.Answered, 200, audit.Known{}},
+	{exchange.Answered, 429, audit.Known{}},
+	{exchange.Answered, 200, audit.Known{}},
+}
+
+// judged makes a judged site of each body: with the answers by turns, and with ranks, labels and top-level domains in
+// other rhythms, so that every segment has some of all.
+func judged(t *testing.T, bodies [][]byte) []*audit.Site {
+	t.Helper()
+	tlds := []string{"com", "org", "de", "com", "co.uk", "", "net"}
+	labels := []string{"", "news", "shop", "news", "", "état", "a b", "shop", "x", "", "news"}
+	var sites []*audit.Site
+	for i, body := range bodies {
+		o, err := origin.Parse(fmt.Sprintf("host%d.example", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := answers[i%len(answers)]
+		s := &audit.Site{Seq: uint64(i), Input: o.Host(), Origin: o, TLD: tlds[i%len(tlds)], Label: labels[i%len(labels)]}
+		switch {
+		case i%97 == 1:
+			s.Rank = 1000 // the last of its segment
+		case i%5 != 0:
+			s.Rank = int64(i) * 7919 % 30_000
+		}
+		s.Fetch = exchange.Response{Outcome: a.outcome, Status: a.status, Answered: o.As(origin.HTTPS)}
+		if a.outcome == exchange.Answered && a.status == 200 {
+			s.Fetch.Body = body
+		}
+		if s.Known = a.known; s.Known.Source == audit.Stale {
+			s.Known.Body = body
+		}
+		audit.Judge(s)
+		sites = append(sites, s)
+	}
+	return sites
+}
+
+// statsKey is what tells the rows of token_stats apart.
+type statsKey struct{ token, kind, value string }
+
+func keyOf(r *sink.TokenStatsRow) statsKey { return statsKey{r.Token, r.SegmentKind, r.SegmentValue} }
+
+// plainTokenStats counts every column for every registry token in every segment, and for every other agent over all.
+func plainTokenStats(sites []*audit.Site) map[statsKey]*sink.TokenStatsRow {
+	registry := tokens.Default()
+	segments := map[[2]string][]sink.TokenStatsRow{} // by kind and value: a row a token
+	agents := map[string]*sink.TokenStatsRow{}
+	most := int64(0)
+	for _, s := range sites {
+		most = max(most, s.Rank)
+		for name := range otherAgents(s) {
+			agents[name] = &sink.TokenStatsRow{Token: name, SegmentKind: "all"}
+		}
+	}
+	for _, s := range sites {
+		in := [][2]string{{"all", ""}}
+		for limit := int64(1000); s.Rank > 0 && limit < 10*most; limit *= 10 {
+			if s.Rank <= limit {
+				in = append(in, [2]string{"rank", strconv.FormatInt(limit, 10)})
+			}
+		}
+		if s.TLD != "" {
+			in = append(in, [2]string{"tld", s.TLD})
+		}
+		if s.Label != "" {
+			in = append(in, [2]string{"label", s.Label})
+		}
+		for _, segment := range in {
+			if segments[segment] == nil {
+				segments[segment] = make([]sink.TokenStatsRow, len(registry.Tokens))
+			}
+		}
+		for id := range registry.Tokens {
+			row := plainToken(s, &registry.Tokens[id], uint16(id))
+			for _, segment := range in {
+				addCounts(&segments[segment][id], &row)
+			}
+		}
+		here, unnamed := otherAgents(s), plainAgent(s, nil)
+		for name, sum := range agents {
+			if v := here[name]; v != nil {
+				row := plainAgent(s, v)
+				addCounts(sum, &row)
+			} else {
+				addCounts(sum, &unnamed)
+			}
+		}
+	}
+
+	want := map[statsKey]*sink.TokenStatsRow{}
+	for segment, rows := range segments {
+		for id, t := range registry.Tokens {
+			r := &rows[id]
+			r.Token, r.Known, r.Category, r.Operator, r.Purpose = t.Name, true, t.Category, t.Operator, t.Purpose
+			r.SegmentKind, r.SegmentValue = segment[0], segment[1]
+			want[keyOf(r)] = r
+		}
+	}
+	for _, r := range agents {
+		want[keyOf(r)] = r
+	}
+	for _, r := range want {
+		r.Any = r.Full + r.Partial
+	}
+	return want
+}
+
+// otherAgents returns the rows of a site that are of agents outside of the registry.
+func otherAgents(s *audit.Site) map[string]*audit.Verdict {
+	rows := map[string]*audit.Verdict{}
+	for i := range s.Report.Verdicts {
+		if v := &s.Report.Verdicts[i]; v.ID < 0 && string(v.Token) != "*" {
+			rows[string(v.Token)] = v
+		}
+	}
+	return rows
+}
+
+// addCounts adds the counts of a row to those of another, but for Any, which is a sum itself.
+func addCounts(sum, r *sink.TokenStatsRow) {
+	sum.SitesAll += r.SitesAll
+	sum.SitesAnswered += r.SitesAnswered
+	sum.Sites += r.Sites
+	sum.Mention += r.Mention
+	sum.ExplicitRoot += r.ExplicitRoot
+	sum.Full += r.Full
+	sum.Partial += r.Partial
+	sum.DPIAll += r.DPIAll
+	sum.RFCEffective += r.RFCEffective
+	sum.Unreachable += r.Unreachable
+	sum.ViaOwn += r.ViaOwn
+	sum.ViaStar += r.ViaStar
+	sum.ViaFallback += r.ViaFallback
+}
+
+func when(condition bool) int64 {
+	if condition {
+		return 1
+	}
+	return 0
+}
+
+// plainSite counts what does not depend on a token.
+func plainSite(s *audit.Site) sink.TokenStatsRow {
+	answered := s.Fetch.Status != 0
+	return sink.TokenStatsRow{
+		SitesAll:      1,
+		SitesAnswered: when(answered),
+		Sites:         when(s.Report.Access == parser.AccessConditional),
+		Unreachable:   when(!answered && s.Fetch.Outcome != exchange.BlockedAddress && s.Fetch.Outcome != exchange.OptedOut),
+		RFCEffective:  when(answered && s.Report.Access == parser.AccessFullDisallow),
+	}
+}
+
+// plainToken counts one site for one registry token.
+func plainToken(s *audit.Site, t *tokens.Token, id uint16) sink.TokenStatsRow {
+	row := plainSite(s)
+	if row.Sites == 0 {
+		return row
+	}
+	f := &s.Robots
+	follows := f.Find(t.Name)
+	switch {
+	case follows >= 0:
+		row.Mention, row.ViaOwn = 1, 1
+		row.ExplicitRoot = when(!f.Decide(t.Name, []byte("/")).Allow)
+	default:
+		for _, name := range t.Fallback {
+			if follows < 0 {
+				follows = f.Find(name)
+			}
+		}
+		row.ViaFallback = when(follows >= 0)
+	}
+	if follows < 0 {
+		row.ViaStar = when(f.Star() >= 0 && t.HeedsStar)
+		follows = f.Star() // an unlisted agent inherits `*`, even one that does not heed it
+	}
+	row.DPIAll = when(plainDPI(f, follows))
+	row.Full, row.Partial = when(slices.Contains(s.Report.Blocked, id)), when(slices.Contains(s.Report.Partial, id))
+	row.RFCEffective += row.Full * row.SitesAnswered
+	return row
+}
+
+// plainAgent counts one site for an agent that the registry does not have: by its row, or for whom nobody names.
+func plainAgent(s *audit.Site, named *audit.Verdict) sink.TokenStatsRow {
+	row := plainSite(s)
+	if row.Sites == 0 {
+		return row
+	}
+	f := &s.Robots
+	follows, verdict := f.Star(), s.Report.Star
+	if named != nil {
+		name := string(named.Token)
+		follows, verdict = f.Find(name), named.Decision
+		row.Mention, row.ViaOwn = 1, 1
+		row.ExplicitRoot = when(!f.Decide(name, []byte("/")).Allow)
+	} else {
+		row.ViaStar = when(follows >= 0)
+	}
+	row.DPIAll = when(plainDPI(f, follows))
+	row.Full, row.Partial = when(verdict == audit.Blocked), when(verdict == audit.Partial)
+	row.RFCEffective += row.Full * row.SitesAnswered
+	return row
+}
+
+// plainDPI reads an agent's groups as the Data Provenance Initiative does: without the rules that have a question mark,
+// a disallow of `/` is there, and no allow.
+func plainDPI(f *parser.File, agent int) bool {
+	if agent < 0 {
+		return false
+	}
+	root := false
+	for _, g := range f.AgentGroups(agent) {
+		start, end := f.GroupRecords(g)
+		for i := start; i < end; i++ {
+			r := f.Record(i)
+			switch {
+			case strings.Contains(string(r.Value), "?"):
+			case r.Key == parser.KeyAllow:
+				return false
+			case r.Key == parser.KeyDisallow && string(r.Value) == "/":
+				root = true
+			}
+		}
+	}
+	return root
+}
+
+// plainRecordStats counts keys by kind from the evidence of the sites.
+func plainRecordStats(sites []*audit.Site) map[[2]string]*sink.RecordStatsRow {
+	want := map[[2]string]*sink.RecordStatsRow{}
+	for _, s := range sites {
+		here := map[[2]string]bool{}
+		for _, e := range s.Report.Evidence {
+			if len(e.Key) == 0 || e.Kind == audit.KindSitemap || e.Kind == audit.KindOrphan {
+				continue
+			}
+			key := [2]string{e.Kind.String(), strings.ToLower(validKey(e.Key))}
+			if want[key] == nil {
+				want[key] = &sink.RecordStatsRow{Kind: key[0], Key: key[1]}
+			}
+			want[key].Lines++
+			want[key].Sites += when(!here[key])
+			here[key] = true
+		}
+	}
+	return want
+}
+
+// validKey spells a key as the dataset does: U+FFFD for each byte that is part of no character, whole characters only.
+func validKey(raw []byte) string {
+	key := ""
+	for _, r := range string(raw) {
+		if next := key + string(r); len(next) <= sink.MaxKey {
+			key = next
+			continue
+		}
+		break
+	}
+	return key
+}
+
+// comparePlainly writes the sites through the sink, in parts, and compares what Stats makes of the parts.
+func comparePlainly(t *testing.T, bodies [][]byte, limits ...int) {
+	t.Helper()
+	sites := judged(t, bodies)
+	dir, err := store.NewDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "plain", Date: "2026-11-21", PartRows: len(sites)/6 + 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sites {
+		if err := w.Add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	scan, err := sink.ReadScan(t.Context(), dir, "plain")
+	if err != nil || len(scan.Commits) != 6 {
+		t.Fatalf("%d parts, want 6: %v", len(scan.Commits), err)
+	}
+	wantTokens, wantRecords := plainTokenStats(sites), plainRecordStats(sites)
+	expectAll(t, wantTokens)
+	for _, limit := range limits {
+		if err := Stats(t.Context(), dir, "plain", Options{limit: limit}); err != nil {
+			t.Fatal(err)
+		}
+		compareRows(t, dir, sink.TableTokenStats, wantTokens, keyOf)
+		compareRows(t, dir, sink.TableRecordStats, wantRecords, func(r *sink.RecordStatsRow) [2]string { return [2]string{r.Kind, r.Key} })
+	}
+}
+
+// compareRows compares a file of statistics with the rows that it should have, in any order.
+func compareRows[K comparable, T comparable](t *testing.T, st store.Store, table string, want map[K]*T, key func(*T) K) {
+	t.Helper()
+	left := maps.Clone(want)
+	differences := 0
+	report := func(format string, args ...any) {
+		if differences++; differences <= 10 {
+			t.Errorf(table+": "+format, args...)
+		}
+	}
+	for row, err := range sink.FileRows[T](t.Context(), st, sink.StatsName(table, "2026-11-21", "plain")) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := key(row)
+		wanted, ok := left[k]
+		switch {
+		case !ok:
+			report("unexpected or twice: %+v", *row)
+		case *row != *wanted:
+			report("\n got %+v\nwant %+v", *row, *wanted)
+		}
+		delete(left, k)
+	}
+	for _, row := range left {
+		report("missing: %+v", *row)
+	}
+	if differences > 10 {
+		t.Errorf("%s: %d differences in all", table, differences)
+	}
+	t.Logf("%s: %d rows compared", table, len(want))
+}
+
+// expectAll fails where the sites could not tell a wrong count from a right one: each column must count something, and no
+// two definitions of blocking may agree on every token.
+func expectAll(t *testing.T, want map[statsKey]*sink.TokenStatsRow) {
+	t.Helper()
+	columns := []string{"Mention", "ExplicitRoot", "Full", "Partial", "Any", "DPIAll", "RFCEffective", "Unreachable", "ViaOwn", "ViaStar", "ViaFallback"}
+	differ := map[[2]string]bool{}
+	counted := map[string]bool{}
+	kinds, strangers := map[string]bool{}, 0
+	for _, row := range want {
+		kinds[row.SegmentKind] = true
+		strangers += int(when(!row.Known))
+		fields := reflect.ValueOf(*row)
+		for i, a := range columns {
+			n := fields.FieldByName(a).Int()
+			counted[a] = counted[a] || n > 0
+			for _, b := range columns[:i] {
+				differ[[2]string{b, a}] = differ[[2]string{b, a}] || n != fields.FieldByName(b).Int()
+			}
+		}
+	}
+	for i, a := range columns {
+		if !counted[a] {
+			t.Errorf("no site counts for %s", a)
+		}
+		for _, b := range columns[:i] {
+			if same := b == "Mention" && a == "ViaOwn"; !same && !differ[[2]string{b, a}] {
+				t.Errorf("%s and %s are equal in every row", b, a)
+			}
+		}
+	}
+	if len(kinds) != 4 || strangers < 3 {
+		t.Errorf("kinds of segments %v, %d agents that are not in the registry", slices.Sorted(maps.Keys(kinds)), strangers)
+	}
+}
+
+// TestTokenStatsPlainly compares both tables, row by row and column by column, with a plain count over generated files.
+func TestTokenStatsPlainly(t *testing.T) {
+	comparePlainly(t, generatedBodies(900), 0, 5)
+}
+
+// TestTokenStatsOfRealFiles is the same over 3,000 files of the web.
+func TestTokenStatsOfRealFiles(t *testing.T) {
+	bodies := slices.Concat(sharedtest.Bodies(t, "modern-ai"), sharedtest.Bodies(t, "typical12k")[:1899])
+	// The packs are mixed, so that each part and segment has of all of them.
+	random := rand.New(rand.NewPCG(1, 3000))
+	random.Shuffle(len(bodies), func(i, j int) { bodies[i], bodies[j] = bodies[j], bodies[i] })
+	comparePlainly(t, bodies, 0)
+}
+
+// generatedBodies makes files of a few lines out of what tells the definitions apart.
+func generatedBodies(n int) [][]byte {
+	agents := []string{
+		"*", "*", "*", "GPTBot", "gptbot", "ClaudeBot", "CCBot/2.0", "Googlebot", "Googlebot-News", "GoogleOther", "Applebot",
+		"AdsBot-Google", "Mediapartners-Google", "Yandex", "MJ12bot", "AI2Bot", "mybot", "OtherBot", "x_y", "2bot", "",
+	}
+	lines := []string{
+		"Disallow: /", "Disallow: /", "Disallow: /", "Disallow:", "Disallow: /private/", "Disallow: /*?q=", "Disallow: /*", "Disallow: /?",
+		"Allow: /", "Allow:", "Allow: /public/", "Allow: /?x", "Allow: /$", "Disallow: private", "Dissallow: /x", "disallow /",
+		"Crawl-delay: 5", "Crawl-delay: ten", "Foo: bar", "FOO: bar", "Noindex: /", "Content-Signal: ai-train=no", "Sitemap: /no-url",
+		"a line without a colon or sense", "", "# comment",
+	}
+	random := rand.New(rand.NewPCG(7, 9309))
+	bodies := make([][]byte, n)
+	for i := range bodies {
+		var b strings.Builder
+		for range random.IntN(5) {
+			for range 1 + random.IntN(2) {
+				b.WriteString("User-agent: " + agents[random.IntN(len(agents))] + "\n")
+			}
+			for range random.IntN(3) {
+				b.WriteString(lines[random.IntN(len(lines))] + "\n")
+			}
+		}
+		bodies[i] = []byte(cmp.Or(b.String(), "Disallow: /\n")) // of no group: an orphan
+	}
+	return bodies
+}
