@@ -539,6 +539,9 @@ func TestBelongings(t *testing.T) {
 	f("ua: a | d: / | ua: b | crawl-delay: 2", "b delay 2")
 	f("ua: a | d: / | ua: a | crawl-delay: 2 | d: / | ua: a | crawl-delay: 9", "a delay 2") // over all of its groups
 	f("ua: MJ12bot | crawl-delay: 4", "MJ12bot delay 4")
+	f("ua: Slurp | crawl-delay: 2 | ua: Yahoo! Slurp", "Slurp delay 2; Slurp delay 2") // by the second reading, too, the first line names it
+	f("ua: Yahoo! Slurp | crawl-delay: 2 | ua: Slurp | crawl-delay: 3 | request-rate: 1/1", "Slurp delay 3 rate 1; Slurp delay 2 rate 1")
+	f("ua: Slurp | Content-Usage: search=n | d: | ua: Yahoo! Slurp | Content-Usage: train-ai=n", "Slurp usage search=n; Slurp usage train-ai=n, search=n")
 
 	f("ua: a | request-rate: 1/5", "a rate 0.2")
 	f("ua: a | request-rate: 5/0 | request-rate: 30/1m 0600-0845 | request-rate: 1/1", "a rate 0.5")

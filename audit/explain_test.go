@@ -76,8 +76,8 @@ func TestExplainMessages(t *testing.T) {
 	f("useragent: *", StepCoreSyntax, "no user-agent line is spelled")
 	f("", StepCoreSyntax, "There is no user-agent line")
 	f("", StepExtensions, "Skipped")
-	f("ua: * | Sitemap: x | noindex: /", StepExtensions, "Sitemaps: 1;")
-	f("ua: * | Sitemap: x | noindex: /", StepExtensions, "legacy records: 1")
+	f("ua: * | Sitemap: https://a/ | noindex: /", StepExtensions, "Sitemaps: 1;")
+	f("ua: * | Sitemap: https://a/ | noindex: /", StepExtensions, "legacy records: 1")
 }
 
 // What sites write reaches programs as valid UTF-8 only, and Explain agrees with the Report on every token.
@@ -118,12 +118,17 @@ func FuzzExplain(f *testing.F) {
 		for _, e := range r.Evidence {
 			rows[e.Kind]++
 		}
-		for kind, total := range map[Kind]int{
-			KindSitemap: n.Sitemaps, KindLegacy: n.Legacy, KindOrphan: n.Orphan, KindTypo: n.Typo,
-		} {
+		totals := map[Kind]int{KindSitemap: n.Sitemaps, KindLegacy: n.Legacy, KindOrphan: n.Orphan, KindTypo: n.Typo}
+		if !r.IsHTML {
+			totals[KindInvalid], totals[KindUnknown] = n.Invalid, n.Unknown
+		}
+		for kind, total := range totals {
 			if rows[kind] != min(total, MaxEvidenceRows) {
 				t.Errorf("%v: %d rows of %d", kind, rows[kind], total)
 			}
+		}
+		if kept := rows[KindExtension] + rows[KindSignal] + rows[KindUsage] + rows[KindLicense]; kept > n.Extensions || n.Extensions <= MaxEvidenceRows && kept != n.Extensions {
+			t.Errorf("extensions: %d rows of %d", kept, n.Extensions)
 		}
 		compare(t, s, body)
 	})

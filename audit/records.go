@@ -276,6 +276,9 @@ func (r *recordReader) userAgent(i int) {
 	if agent >= 0 {
 		r.listed = append(r.listed, int32(agent))
 		r.agents[agent].literal = r.agents[agent].literal || lenient < 0
+		if id := r.agents[agent].id; id >= 0 && r.byToken[id] > 0 {
+			r.listed = append(r.listed, ^(r.byToken[id] - 1)) // by the second reading, too, the line names the token
+		}
 	}
 	if lenient >= 0 {
 		k := r.lenientToken(int32(lenient), line)
@@ -324,6 +327,9 @@ func (r *recordReader) secondReading(value []byte) int {
 func (r *recordReader) lenientToken(id int32, line int) int32 {
 	if r.byToken[id] == 0 {
 		r.lenient = append(r.lenient, lenientToken{id: id, line: line})
+		if strict := r.own[id]; strict > 0 {
+			r.lenient[len(r.lenient)-1].belongings = r.agents[strict-1].belongings
+		}
 		r.byToken[id] = int32(len(r.lenient))
 	}
 	return r.byToken[id] - 1

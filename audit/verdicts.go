@@ -219,6 +219,7 @@ func (a *Auditor) lenientRows(s *Site) {
 			}
 		}
 		if own := c.own[t.id]; own > 0 {
+			t.usage.join(c.agents[own-1].usage)
 			c.groups = append(c.groups, s.Robots.AgentGroups(int(own)-1)...)
 			slices.Sort(c.groups)
 		}

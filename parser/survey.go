@@ -202,10 +202,10 @@ func (f *File) survey(groups []uint32, s *Survey) {
 	}
 }
 
-// Remarkable returns the indices of all records but plain rules, in order: of those that are no rules, and of rules that stand
-// in no group, that are misspelled, or whose value matches nothing although it is not empty. In typical files four records of five are
-// plain rules, and need not be looked at one by one. The slice belongs to the File and is valid until the next Parse or
-// Reset.
+// Remarkable returns the indices of all records but plain rules, in order: of those that are no rules, and of rules that
+// stand in no group, that are misspelled, or whose value matches nothing although it is not empty. In typical files four
+// records of five are plain rules, and need not be looked at one by one. The slice belongs to the File and is valid until
+// the next Parse or Reset.
 func (f *File) Remarkable() []uint32 {
 	f.tallyGroups()
 	return f.surveys.remarkable

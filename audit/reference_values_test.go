@@ -1,0 +1,123 @@
+package audit
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// This file is the reference's reading of the extension records that belong to agents. Each belongs to the agents that
+// its group has named so far, and of those that an agent gets the first with a valid value counts. (Content-Usage is
+// left out: of it all count.)
+
+// plainValues are what such records say to an agent; zero values where they say nothing.
+type plainValues struct {
+	delay, rate           float64
+	hasDelay              bool
+	visitFrom, visitUntil int // minutes
+	hasVisit              bool
+	signal                string
+}
+
+// values of an agent; for nobody, none.
+func (p *plainFile) values(a *plainAgent) (v plainValues) {
+	if a == nil {
+		return v
+	}
+	for _, g := range a.groups {
+		for _, r := range p.groups[g].said {
+			named := false
+			for _, agent := range p.groups[g].agents {
+				named = named || agent.line < r.line && a.lines[agent.line]
+			}
+			if named {
+				v.take(r)
+			}
+		}
+	}
+	return v
+}
+
+func (v *plainValues) take(r plainRecord) {
+	switch r.key {
+	case "crawl-delay":
+		if seconds, ok := plainDelay(r.value); ok && !v.hasDelay {
+			v.delay, v.hasDelay = seconds, true
+		}
+	case "request-rate":
+		if rate, ok := plainRate(r.value); ok && v.rate == 0 {
+			v.rate = rate
+		}
+	case "visit-time":
+		if from, until, ok := plainVisit(r.value); ok && !v.hasVisit {
+			v.visitFrom, v.visitUntil, v.hasVisit = from, until, true
+		}
+	case "content-signal":
+		if v.signal == "" && plainSignal(r.value) {
+			v.signal = r.value
+		}
+	}
+}
+
+var (
+	delayShape  = regexp.MustCompile(`^\+?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,2})?$`)
+	rateShape   = regexp.MustCompile(`^(\d{1,9})[ \t]*/[ \t]*(\d{1,9})([smhSMH]?)(?:[ \t]+(.+))?$`)
+	visitShape  = regexp.MustCompile(`^(\d\d)(\d\d)[ \t]*-[ \t]*(\d\d)(\d\d)$`)
+	signalShape = regexp.MustCompile(`^([!-:<>-~]+)[ \t]*=[ \t]*([!-:<>-~]+)$`) // visible, but for ; and =
+)
+
+// plainDelay: a decimal number of seconds that is not negative.
+func plainDelay(value string) (seconds float64, ok bool) {
+	if !delayShape.MatchString(value) || len(value) > 40 {
+		return 0, false
+	}
+	seconds, err := strconv.ParseFloat(value, 64)
+	return seconds, err == nil
+}
+
+// plainRate: documents in so many seconds, minutes or hours; the hours of the day to which that is limited, if any,
+// must be some.
+func plainRate(value string) (rate float64, ok bool) {
+	m := rateShape.FindStringSubmatch(value)
+	if m == nil {
+		return 0, false
+	}
+	documents, _ := strconv.Atoi(m[1])
+	time, _ := strconv.Atoi(m[2])
+	time *= map[string]int{"": 1, "s": 1, "m": 60, "h": 3600}[strings.ToLower(m[3])]
+	if _, _, valid := plainVisit(m[4]); m[4] != "" && !valid || documents == 0 || time == 0 {
+		return 0, false
+	}
+	return float64(documents) / float64(time), true
+}
+
+// plainVisit: two times of the day, in minutes after midnight; 2400 is its end, and as a beginning the next day's.
+func plainVisit(value string) (from, until int, ok bool) {
+	m := visitShape.FindStringSubmatch(value)
+	if m == nil {
+		return 0, 0, false
+	}
+	var n [5]int
+	for i := 1; i < len(m); i++ {
+		n[i], _ = strconv.Atoi(m[i])
+	}
+	from, until = n[1]*60+n[2], n[3]*60+n[4]
+	return from % 1440, until, n[2] < 60 && n[4] < 60 && from <= 1440 && until <= 1440
+}
+
+// plainSignal: at least one pair is what it should be. Of known keys only some values are; other keys may have any.
+func plainSignal(value string) bool {
+	for pair := range strings.SplitSeq(plainLower(value), ",") {
+		m := signalShape.FindStringSubmatch(strings.TrimSpace(pair))
+		if m == nil {
+			continue
+		}
+		values, known := map[string]string{
+			"search": " yes no ", "ai-input": " yes no ", "ai-train": " yes no ", "use": " immediate reference full ",
+		}[m[1]]
+		if !known || strings.Contains(values, " "+m[2]+" ") {
+			return true
+		}
+	}
+	return false
+}
