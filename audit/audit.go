@@ -119,7 +119,7 @@ func AccessOf(outcome exchange.Outcome, status int) parser.Access {
 func (r *Report) describe(body []byte, f *parser.File) {
 	r.HasBOM = f.HasBOM()
 	r.IsHTML = isHTML(body)
-	r.ValidUTF8 = utf8.Valid(body)
+	r.ValidUTF8 = isASCII(body) || utf8.Valid(body)
 	r.ManagedBlock = hasManagedBlock(body)
 }
 

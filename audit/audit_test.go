@@ -278,6 +278,22 @@ func TestCounts(t *testing.T) {
 	}
 }
 
+// One octet that is not UTF-8 is found wherever it stands.
+func TestInvalidUTF8IsFound(t *testing.T) {
+	for length := range 100 {
+		for at := range length {
+			body := []byte(strings.Repeat("a", length))
+			body[at] = 0xC3
+			if r := answered(string(body)).Report; r.ValidUTF8 {
+				t.Fatalf("the octet at %d of %d was not seen", at, length)
+			}
+		}
+		if r := answered(strings.Repeat("a", length)).Report; !r.ValidUTF8 {
+			t.Fatalf("%d octets of ASCII are not UTF-8", length)
+		}
+	}
+}
+
 func TestBodyFacts(t *testing.T) {
 	f := func(body string, bom, html, utf, managed bool) {
 		t.Helper()

@@ -1,6 +1,9 @@
 package audit
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/binary"
+)
 
 // sniffed are the beginnings by which browsers tell HTML (WHATWG MIME Sniffing §7.1), in lower case. All but the
 // comment must be followed by white space or `>`.
@@ -34,6 +37,18 @@ func isHTML(body []byte) bool {
 		}
 	}
 	return false
+}
+
+// isASCII reports whether no octet is above 0x7F. It looks at 32 octets at a time, and most bodies are ASCII.
+func isASCII(b []byte) bool {
+	high := uint64(0)
+	for ; len(b) >= 32; b = b[32:] {
+		high |= binary.LittleEndian.Uint64(b) | binary.LittleEndian.Uint64(b[8:]) | binary.LittleEndian.Uint64(b[16:]) | binary.LittleEndian.Uint64(b[24:])
+	}
+	for _, c := range b {
+		high |= uint64(c)
+	}
+	return high&0x8080808080808080 == 0
 }
 
 const managedBegin = "begin cloudflare managed content"

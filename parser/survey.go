@@ -655,9 +655,12 @@ func longest(list []trial, path, patterns []byte, least uint32) (length uint32) 
 	return length
 }
 
-// rulePath returns the path that a rule names, as it is compared, in f.path; nil if it names none. In the rfc dialect
-// `/robots.txt` is not named by a rule, since no rule decides on it.
+// rulePath returns the path that a rule names, as it is compared, valid until the next one; nil if it names none. In the rfc
+// dialect `/robots.txt` is not named by a rule, since no rule decides on it.
 func (f *File) rulePath(r *record) []byte {
+	if value := f.src[r.value:r.end]; f.dialect == Google && isLiteral(value) {
+		return value // most values are paths as they stand
+	}
 	path, ok := appendRulePath(f.path[:0], f.src[r.value:r.end], f.dialect)
 	f.path = path
 	if !ok {
@@ -673,6 +676,16 @@ func (f *File) rulePath(r *record) []byte {
 		}
 	}
 	return path
+}
+
+// isLiteral reports whether a value is a path as it stands, with nothing to normalise, and no wildcard.
+func isLiteral(value []byte) bool {
+	for _, c := range value {
+		if special[c] {
+			return false
+		}
+	}
+	return len(value) > 0 && value[0] == '/'
 }
 
 // namesPath reports whether a value names a path. One that begins with neither `/` nor `*` matches nothing.
