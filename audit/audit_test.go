@@ -576,6 +576,7 @@ func TestBelongings(t *testing.T) {
 	f("ua: * | Content-Usage: train-ai=n", "* usage train-ai=n")
 	f("ua: * | Content-Usage: search=y,train-ai=n", "* usage train-ai=n, search=y")
 	f("ua: * | Content-Usage: other=y", "")
+	f("ua: * | Content-Usage: /**********************$ train-ai=n | Content-Usage: / search=y", "* usage train-ai=n")
 	f("ua: * | Content-Usage: /a train-ai=n", "") // says nothing of `/`
 	f("ua: * | Content-Usage: train-ai=n | Content-Usage: / train-ai=y", "* usage train-ai=y")
 	f("ua: * | Content-Usage: / train-ai=y | Content-Usage: train-ai=n, search=n", "* usage train-ai=y") // not the shorter one's search

@@ -24,14 +24,16 @@ type Result struct {
 	Weight      float64 `json:"weight"`
 	Resource    string  `json:"resource"`
 
-	Origin       string `json:"origin,omitempty"`
-	FinalURL     string `json:"final_url,omitempty"`
-	Outcome      string `json:"outcome"`
-	Error        string `json:"error,omitempty"`
-	HTTPStatus   int    `json:"http_status,omitempty"`
-	Truncated    bool   `json:"truncated"`
-	Access       string `json:"access"`
-	AccessSource string `json:"access_source"`
+	Origin             string `json:"origin,omitempty"`
+	FinalURL           string `json:"final_url,omitempty"`
+	Outcome            string `json:"outcome"`
+	Error              string `json:"error,omitempty"`
+	HTTPStatus         int    `json:"http_status,omitempty"`
+	Truncated          bool   `json:"truncated"`
+	XRobotsTag         string `json:"x_robots_tag,omitempty"` // response fields, which speak of the file itself
+	ContentUsageHeader string `json:"content_usage_header,omitempty"`
+	Access             string `json:"access"`
+	AccessSource       string `json:"access_source"`
 
 	Status string       `json:"status"`
 	Score  float64      `json:"score"`
@@ -194,6 +196,7 @@ func (out *Result) identify(s *Site) {
 	if f.Outcome != exchange.Answered {
 		out.Error = f.Cause.String()
 	}
+	out.XRobotsTag, out.ContentUsageHeader = clean(f.Fields.XRobotsTag), clean(f.Fields.ContentUsage)
 	out.Access, out.AccessSource = r.Access.String(), r.Source.String()
 	out.HasBOM, out.IsHTML, out.ValidUTF8, out.ManagedBlock = r.HasBOM, r.IsHTML, r.ValidUTF8, r.ManagedBlock
 	out.Counts = CountsResult(r.Counts)
@@ -248,7 +251,7 @@ func (out *Result) listSignals(s *Site) {
 				out.Signals = append(out.Signals, signalResult(s, i))
 			}
 		case parser.KeyContentUsage:
-			if u, ok := ParseUsage(rec.Value); ok && len(rec.Value) > 0 && len(out.Usages) < MaxEvidenceRows {
+			if u, ok := ParseUsage(rec.Value); ok && len(out.Usages) < MaxEvidenceRows {
 				out.Usages = append(out.Usages, usageResult(s, i, &u))
 			}
 		case parser.KeyLicense:
@@ -285,7 +288,7 @@ func scope(s *Site, i int) (scope string, agents []string) {
 	first, _ := s.Robots.GroupRecords(uint32(rec.Group))
 	for ; first < i && len(agents) < MaxEvidenceRows; first++ {
 		if agent := s.Robots.Record(first); agent.Key == parser.KeyUserAgent {
-			agents = append(agents, clean(agent.Value[:min(len(agent.Value), MaxToken)]))
+			agents = append(agents, clean(cut(agent.Value, MaxToken)))
 		}
 	}
 	return "group", agents
@@ -301,7 +304,7 @@ func (out *Result) listVerdicts(s *Site) {
 			Token: clean(v.Token), Known: v.ID >= 0, Verdict: v.Decision.String(), Via: v.Via.String(),
 			RootAllowed: v.RootAllowed, NAllow: v.NAllow, NDisallow: v.NDisallow, HasDisallowRoot: v.HasDisallowRoot,
 			DPI: v.DPI.String(), RequestRate: v.RequestRate,
-			ContentSignal: clean(v.ContentSignal), ContentUsage: v.ContentUsage.String(), Line: v.Line, Lenient: v.Lenient, Limited: v.Limited,
+			ContentSignal: string(AppendSignal(nil, v.ContentSignal)), ContentUsage: v.ContentUsage.String(), Line: v.Line, Lenient: v.Lenient, Limited: v.Limited,
 		}
 		if v.HasCrawlDelay {
 			delay := v.CrawlDelay

@@ -29,6 +29,26 @@ var hostileBodies = map[string]func(size int) string{
 	"wildcards-that-disagree": func(size int) string {
 		return crowd(size) + "disallow: /*\n" + repeated(size*94/100, func(i int) string { return fmt.Sprintf("allow: /*a*a*a*%x\ndisallow: /*a*a*a*%x*\n", i, i) })
 	},
+	// Long pieces between wildcards; the latter two are such that a search by hashes meets the same hash everywhere.
+	"long-pieces": func(size int) string {
+		a := strings.Repeat("a", 4000)
+		return "user-agent: *\ndisallow: /\nallow: /" + a + "\n" +
+			repeated(size, func(i int) string { return "disallow: *" + a[:64+i%7] + "b\n" }) + "disallow: /*" + a + "*\n"
+	},
+	"colliding-pieces": func(size int) string {
+		long := size / 31
+		piece := "disallow: *" + strings.Repeat("a", long/2) + "aadcsapffw\n"
+		return "user-agent: *\nallow: /" + strings.Repeat("*", long) + "\n" + repeated(size*2/5, func(int) string { return piece }) +
+			repeated(size*3/5, func(i int) string { return "disallow: /" + strings.Repeat("a", long-i) + "\n" })
+	},
+	"middling-pieces": func(size int) string {
+		return "user-agent: *\ndisallow: /\n" + repeated(size, func(i int) string {
+			return "allow: /" + strings.Repeat("a", 300) + fmt.Sprint(i) + "\ndisallow: /*" + strings.Repeat("a", 50) + "b\n"
+		}) + "disallow: /*" + strings.Repeat("a", 300) + "*\n"
+	},
+	"agents": func(size int) string {
+		return repeated(size, func(i int) string { return "user-agent:" + word(i) + "\n" }) + "allow: /\n"
+	},
 	// Every agent has a group of its own, is in many groups, or is named by the second reading only.
 	"groups": func(size int) string {
 		return repeated(size, func(i int) string { return fmt.Sprintf("user-agent: %s\nallow: /a\ndisallow: /\n", word(i)) })

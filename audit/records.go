@@ -30,14 +30,15 @@ type belongings struct {
 // lenientToken is a registry token that only the second reading finds in a file.
 type lenientToken struct {
 	id   int32
-	line int // of its first mention
+	line int   // of its first mention
+	last int32 // its last mention, index into scratch.mentions + 1
 	belongings
 }
 
 // mention is a group naming a lenient token.
 type mention struct {
-	token int32 // index into scratch.lenient
-	group uint32
+	group  uint32
+	before int32 // the token's mention before this, index + 1; 0 for none
 }
 
 // recordReader goes once through the records of a file.
@@ -47,8 +48,7 @@ type recordReader struct {
 	*scratch
 
 	group     int
-	groupLine int     // its first
-	listed    []int32 // agents of the current group so far; ^k for the lenient token k
+	groupLine int // its first
 
 	// How many of them have met a valid record of the kind: whoever has one already need not be looked at again.
 	delayed, rated, visited, signalled int
@@ -62,7 +62,7 @@ func (a *Auditor) readRecords(s *Site) {
 	if len(c.own) != len(a.reg.Tokens) {
 		c.own, c.byToken = make([]int32, len(a.reg.Tokens)), make([]int32, len(a.reg.Tokens))
 	}
-	r := recordReader{Site: s, reg: a.reg, scratch: c, group: -1, listed: c.listed[:0]}
+	r := recordReader{Site: s, reg: a.reg, scratch: c, group: -1}
 	for _, index := range s.Robots.Remarkable() {
 		i := int(index)
 		switch key, flags := s.Robots.Kind(i); {
@@ -76,7 +76,6 @@ func (a *Auditor) readRecords(s *Site) {
 		}
 	}
 	r.endGroup()
-	c.listed = r.listed[:0]
 	r.count()
 }
 
@@ -282,7 +281,8 @@ func (r *recordReader) userAgent(i int) {
 	}
 	if lenient >= 0 {
 		k := r.lenientToken(int32(lenient), line)
-		r.mentions = append(r.mentions, mention{token: k, group: uint32(group)})
+		r.mentions = append(r.mentions, mention{group: uint32(group), before: r.lenient[k].last})
+		r.lenient[k].last = int32(len(r.mentions))
 		r.listed = append(r.listed, ^k)
 	}
 }
@@ -409,13 +409,13 @@ type groupUsage struct {
 // are handed out when the group ends.
 func (r *recordReader) contentUsage(rec *parser.Record) bool {
 	usage, ok := ParseUsage(rec.Value)
-	if !ok || len(rec.Value) == 0 {
+	if !ok {
 		return false
 	}
 	if r.Report.ContentUsage == nil {
 		r.Report.ContentUsage = rec.Value
 	}
-	if at, ok := usage.atRoot(r.Robots.Dialect()); ok && len(r.listed) > 0 {
+	if at, ok := usage.atRoot(); ok && len(r.listed) > 0 {
 		r.usages = append(r.usages, groupUsage{len(r.listed), at})
 	}
 	return true

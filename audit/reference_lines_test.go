@@ -67,7 +67,7 @@ var plainKeys = map[string][]string{
 }
 
 // plainExtensions are the records that belong to agents; nobody reads other spellings.
-var plainExtensions = []string{"crawl-delay", "request-rate", "visit-time", "content-signal"}
+var plainExtensions = []string{"crawl-delay", "request-rate", "visit-time", "content-signal", "content-usage"}
 
 // plainKey returns what a key means, "" for nothing that matters to agents.
 func plainKey(text string) string {

@@ -34,7 +34,7 @@ func reportedRows(r *Report) (rows []verdictRow) {
 	for _, v := range r.Verdicts {
 		rows = append(rows, verdictRow{
 			string(v.Token), v.ID, v.Lenient, v.Via, v.Decision, v.RootAllowed, v.NAllow, v.NDisallow, v.HasDisallowRoot, v.DPI, v.Line,
-			plainValues{v.CrawlDelay, v.RequestRate, v.HasCrawlDelay, int(v.Visit.From), int(v.Visit.To), v.HasVisit, string(v.ContentSignal)},
+			plainValues{v.CrawlDelay, v.RequestRate, v.HasCrawlDelay, int(v.Visit.From), int(v.Visit.To), v.HasVisit, string(v.ContentSignal), v.ContentUsage.String()},
 		})
 	}
 	return rows
@@ -398,7 +398,9 @@ func TestDefinitionsOnInventions(t *testing.T) {
 		return one("", " # Disallow: /", "Sitemap: https://example.com/", "x:y", "x", "Disallow: /\x00a", "Crawl-delay: 1",
 			"crawl-delay:x", "Crawl-delay:", "Crawl-delay 2", "Request-rate: 1/5", "Request-rate: 2 / 1m",
 			"Visit-time:0600-0845", "Visit-time: 2300-2400", "Content-Signal: ai-train=no", "Content-Signal: search=yes, x",
-			"Content-Signal: search=maybe") + one("", " # x")
+			"Content-Signal: search=maybe", "Content-Usage: train-ai=n", "Content-Usage: train-ai=y,search=n", "Content-Usage: / search=y",
+			"Content-Usage: /* search=n, train-ai=y", "Content-Usage: /a train-ai=n", "content-usage:/$ a=b", "Content-Usage: train-ai=",
+			"Content-Usage: train-ai=y, train-ai=maybe", "Content-Usage:") + one("", " # x")
 	}
 	s, n := new(Site), 20_000
 	if testing.Short() || underRace {

@@ -7,8 +7,8 @@ import (
 )
 
 // This file is the reference's reading of the extension records that belong to agents. Each belongs to the agents that
-// its group has named so far, and of those that an agent gets the first with a valid value counts. (Content-Usage is
-// left out: of it all count.)
+// its group has named so far, and of those that an agent gets the first with a valid value counts; of Content-Usage all
+// that speak of `/` count.
 
 // plainValues are what such records say to an agent; zero values where they say nothing.
 type plainValues struct {
@@ -17,6 +17,7 @@ type plainValues struct {
 	visitFrom, visitUntil int // minutes
 	hasVisit              bool
 	signal                string
+	usage                 string
 }
 
 // values of an agent; for nobody, none.
@@ -24,6 +25,7 @@ func (p *plainFile) values(a *plainAgent) (v plainValues) {
 	if a == nil {
 		return v
 	}
+	var usages []plainUsage
 	for _, g := range a.groups {
 		for _, r := range p.groups[g].said {
 			named := false
@@ -33,9 +35,64 @@ func (p *plainFile) values(a *plainAgent) (v plainValues) {
 			if named {
 				v.take(r)
 			}
+			if usage, ok := readPlainUsage(r.value); ok && named && r.key == "content-usage" && plainMatch(usage.path, "/") {
+				usages = append(usages, usage)
+			}
 		}
 	}
+	v.usage = strongest(usages)
 	return v
+}
+
+// plainUsage is a Content-Usage value: a path, and the preferences that it states.
+type plainUsage struct {
+	path string
+	said map[string]string // train-ai and search; y, n
+}
+
+// usageMember is a member of the dictionaries that the reference knows, which have no lists and no texts.
+var usageMember = regexp.MustCompile(`^([a-z*][a-z0-9_.*-]*)(?:=([A-Za-z*][A-Za-z0-9_-]*))?$`)
+
+// readPlainUsage reads what files have; of the keys that mean something the last member counts.
+func readPlainUsage(value string) (u plainUsage, ok bool) {
+	u.said = map[string]string{}
+	if strings.HasPrefix(value, "/") {
+		u.path, value, _ = strings.Cut(value, " ")
+	}
+	for member := range strings.SplitSeq(value, ",") {
+		m := usageMember.FindStringSubmatch(strings.TrimSpace(member))
+		if m == nil {
+			return u, false
+		}
+		delete(u.said, m[1])
+		if m[2] == "y" || m[2] == "n" {
+			u.said[m[1]] = m[2]
+		}
+	}
+	return u, true
+}
+
+// strongest says what usages come to: those with the longest path count, and of these whoever refuses.
+func strongest(usages []plainUsage) string {
+	longest := 0
+	for _, u := range usages {
+		longest = max(longest, len(u.path))
+	}
+	var said []string
+	for _, key := range []string{"train-ai", "search"} {
+		answers := ""
+		for _, u := range usages {
+			if len(u.path) == longest {
+				answers += u.said[key]
+			}
+		}
+		if strings.Contains(answers, "n") {
+			said = append(said, key+"=n")
+		} else if answers != "" {
+			said = append(said, key+"=y")
+		}
+	}
+	return strings.Join(said, ", ")
 }
 
 func (v *plainValues) take(r plainRecord) {
@@ -60,7 +117,7 @@ func (v *plainValues) take(r plainRecord) {
 }
 
 var (
-	delayShape  = regexp.MustCompile(`^\+?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,2})?$`)
+	delayShape  = regexp.MustCompile(`^(\d{1,9}\.?\d*|\.\d+)$`)
 	rateShape   = regexp.MustCompile(`^(\d{1,9})[ \t]*/[ \t]*(\d{1,9})([smhSMH]?)(?:[ \t]+(.+))?$`)
 	visitShape  = regexp.MustCompile(`^(\d\d)(\d\d)[ \t]*-[ \t]*(\d\d)(\d\d)$`)
 	signalShape = regexp.MustCompile(`^([!-:<>-~]+)[ \t]*=[ \t]*([!-:<>-~]+)$`) // visible, but for ; and =

@@ -217,8 +217,8 @@ var kindMeanings = [NumKinds]string{
 	KindOrphan:    "a rule before any user-agent line, which is ignored",
 	KindInvalid: "a line without a key; a user-agent value that is neither `*` nor a product token nor a known name; a rule " +
 		"value that begins with neither `/` nor `*`; a `sitemap` or `license` that is no absolute URL; a `crawl-delay` that is " +
-		"no number, a `request-rate` that is not as `1/5` or `10/1m 0600-0845`, a `visit-time` that is not as `0600-0845`; a " +
-		"`content-signal` without a pair that it may have; a `content-usage` that is no dictionary",
+		"not digits with a point at most (nine of them before it), a `request-rate` that is not as `1/5` or `10/1m 0600-0845`, a `visit-time` that is not as `0600-0845`; a " +
+		"`content-signal` without a pair that it may have; a `content-usage` that is no dictionary, or empty",
 	KindTypo: "a record that is read only because Google's code tolerates the spelling of its key; stands beside the " +
 		"record's own kind",
 }

@@ -16,11 +16,13 @@ import (
 // view is b as a string, without a copy. b must not change while the string is used.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// maxDelayText bounds a Crawl-delay, in bytes: with two digits of exponent at most, no number of that length is out of
-// range.
-const maxDelayText = 40
+// Bounds of a Crawl-delay: its digits before the point, some thirty years, and its length in bytes.
+const (
+	maxDelayWhole = 9
+	maxDelayText  = 40
+)
 
-// parseDelay reads a Crawl-delay: a finite decimal number that is not negative, in seconds.
+// parseDelay reads a Crawl-delay in seconds: digits, among them a point at most.
 func parseDelay(value []byte) (seconds float64, ok bool) {
 	// ParseFloat knows more than such numbers (`inf`, `0x1p4`), and allocates where it fails: it is asked only for what
 	// it can read.
@@ -31,22 +33,10 @@ func parseDelay(value []byte) (seconds float64, ok bool) {
 	return seconds, err == nil
 }
 
-// isDecimal reports whether b is a number without a minus: digits with at most one point among them, and an exponent
-// of one or two digits.
+// isDecimal reports whether b is a number without sign and exponent, of at most maxDelayWhole digits before its point.
 func isDecimal(b []byte) bool {
-	b = bytes.TrimPrefix(b, []byte("+"))
-	mantissa, exponent, hasExponent := b, []byte(nil), false
-	if i := bytes.IndexAny(b, "eE"); i >= 0 {
-		mantissa, exponent, hasExponent = b[:i], b[i+1:], true
-	}
-	whole, fraction, _ := bytes.Cut(mantissa, []byte("."))
-	if len(whole)+len(fraction) == 0 || !allDigits(whole) || !allDigits(fraction) {
-		return false
-	}
-	if len(exponent) > 0 && (exponent[0] == '+' || exponent[0] == '-') {
-		exponent = exponent[1:]
-	}
-	return !hasExponent || (len(exponent) == 1 || len(exponent) == 2) && allDigits(exponent)
+	whole, fraction, _ := bytes.Cut(b, []byte("."))
+	return len(whole)+len(fraction) > 0 && len(whole) <= maxDelayWhole && allDigits(whole) && allDigits(fraction)
 }
 
 func allDigits(b []byte) bool {
@@ -188,6 +178,61 @@ func SignalPairs(value []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
+// signalKeys are the keys that contentsignals.org defines, in the order in which AppendSignal writes them.
+var signalKeys = [...]string{"search", "ai-input", "ai-train", "use"}
+
+// AppendSignal appends what a Content-Signal value says in one form for all that say the same, such as
+// `search=yes, ai-train=no`: in lower case, the known keys in a fixed order, of each the last valid value; behind them
+// all pairs with other keys, as they come. It appends nothing if the value says nothing, and at most twice its length.
+func AppendSignal(dst, value []byte) []byte {
+	var said [len(signalKeys)][]byte
+	others := false
+	for key, val := range SignalPairs(value) {
+		if i := signalKey(key); i >= 0 {
+			said[i] = val
+		} else {
+			others = true
+		}
+	}
+	from := len(dst)
+	add := func(key string, val []byte) {
+		if len(dst) > from {
+			dst = append(dst, ", "...)
+		}
+		dst = append(dst, key...)
+		dst = append(dst, '=')
+		dst = append(dst, val...)
+	}
+	for i, val := range said {
+		if val != nil {
+			add(signalKeys[i], val)
+		}
+	}
+	if others {
+		for key, val := range SignalPairs(value) {
+			if signalKey(key) < 0 {
+				add(view(key), val)
+			}
+		}
+	}
+	for i, c := range dst[from:] {
+		if 'A' <= c && c <= 'Z' {
+			dst[from+i] = c + ('a' - 'A')
+		}
+	}
+	return dst
+}
+
+// signalKey returns the index of a known key, -1 for any other.
+func signalKey(key []byte) int {
+	for i, known := range signalKeys {
+		if equalFold(key, known) {
+			return i
+		}
+	}
+	return -1
+}
+
 func validSignal(key, value []byte) bool {
 	switch {
 	case !isWord(key) || !isWord(value):
@@ -256,20 +301,13 @@ type rootUsage struct {
 	Preferences
 }
 
-// atRoot returns what the value says about `/`, and whether it says anything of it.
-func (u *Usage) atRoot(d parser.Dialect) (at rootUsage, ok bool) {
-	if len(u.Path) > 0 {
-		// Only patterns of a few octets can match one octet, but for those with many wildcards in a row.
-		var buf [64]byte
-		pattern := parser.AppendPattern(buf[:0], u.Path[:min(len(u.Path), len(buf)/3)], d)
-		if len(u.Path) > len(buf)/3 || !parser.Match(pattern, []byte("/")) {
-			return rootUsage{}, false
-		}
-		at.weight = int32(len(pattern))
+// atRoot returns what the value says about `/`, and whether it says anything of it. What matches that is made of `/`, `*` and
+// `$`, so that there is nothing to normalise. A value without a path weighs less than any with one.
+func (u *Usage) atRoot() (at rootUsage, ok bool) {
+	if len(u.Path) > 0 && !parser.Match(u.Path, []byte("/")) {
+		return rootUsage{}, false
 	}
-	at.weight++
-	at.Preferences = u.Preferences
-	return at, true
+	return rootUsage{weight: int32(len(u.Path)) + 1, Preferences: u.Preferences}, true
 }
 
 // join takes what another record says: the longer pattern wins, and of equal ones whoever refuses.
@@ -282,8 +320,8 @@ func (u *rootUsage) join(o rootUsage) {
 	}
 }
 
-// ParseUsage reads a Content-Usage value: a path and white space, both optional, and a Dictionary (RFC 9651 §3.2).
-// It reports whether it is one; keys other than `train-ai` and `search`, and values other than `y` and `n`, are left
+// ParseUsage reads a Content-Usage value: a path and white space, both optional, and a Dictionary (RFC 9651 §3.2). It reports
+// whether it is one that is not empty; keys other than `train-ai` and `search`, and values other than `y` and `n`, are left
 // aside.
 func ParseUsage(value []byte) (Usage, bool) {
 	var u Usage
@@ -295,7 +333,7 @@ func ParseUsage(value []byte) (Usage, bool) {
 		u.Path, value = value[:end], bytes.TrimLeft(value[end:], " \t")
 	}
 	p := fieldParser{rest: value}
-	if !p.dictionary(&u) {
+	if !p.dictionary(&u) || len(bytes.Trim(value, " ")) == 0 {
 		return Usage{}, false
 	}
 	return u, true

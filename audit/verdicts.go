@@ -22,7 +22,7 @@ type scratch struct {
 	byToken   []int32      // by registry index: index into lenient + 1
 	lenient   []lenientToken
 	mentions  []mention
-	listed    []int32
+	listed    []int32             // agents of the current group so far; ^k for the lenient token k
 	groups    []uint32            // of a lenient token
 	strangers int                 // octets of the names that the registry does not have
 	text      []byte              // those names in lower case
@@ -39,6 +39,8 @@ func (c *scratch) reset() {
 	for i := range c.lenient {
 		c.byToken[c.lenient[i].id] = 0
 	}
+	clear(c.agents) // they have views
+	clear(c.lenient)
 	c.by, c.validAgent, c.strangers, c.shown, c.long = nil, 0, 0, [NumKinds]int{}, nil
 	c.agents, c.usages, c.mentions = trimmed(c.agents), trimmed(c.usages), trimmed(c.mentions)
 	c.listed, c.groups, c.text = trimmed(c.listed), trimmed(c.groups), trimmed(c.text)
@@ -213,16 +215,14 @@ func (a *Auditor) lenientRows(s *Site) {
 	for k := range c.lenient {
 		t := &c.lenient[k]
 		c.groups = c.groups[:0]
-		for _, m := range c.mentions {
-			if m.token == int32(k) {
-				c.groups = append(c.groups, m.group)
-			}
+		for m := t.last; m > 0; m = c.mentions[m-1].before {
+			c.groups = append(c.groups, c.mentions[m-1].group)
 		}
 		if own := c.own[t.id]; own > 0 {
 			t.usage.join(c.agents[own-1].usage)
 			c.groups = append(c.groups, s.Robots.AgentGroups(int(own)-1)...)
-			slices.Sort(c.groups)
 		}
+		slices.Sort(c.groups)
 		c.groups = slices.Compact(c.groups)
 		survey := s.Robots.Survey(c.groups)
 		v := r.another()

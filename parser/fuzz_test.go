@@ -290,6 +290,8 @@ func FuzzSurvey(f *testing.F) {
 	f.Add([]byte("User-agent: a\nDisallow: *robots.txt**\nAllow: /xrobots.txt\nAllow: /%4*a*b*\nDisallow: /robots%2Etxt"))
 	f.Add([]byte("User-Agent 0\nDisAllow *%0*a"))
 	f.Add([]byte("User-agent: a\nDisallow: /$\nDisallow: /dummy\nDisallow: /%4*1"))
+	f.Add([]byte("User-agent: a\nDisallow: /robots.txt\nAllow: /a"))
+	f.Add([]byte("User-agent: a\nDisallow: /b\nDisallow: /\nDisallow: /%4*1"))
 	f.Add([]byte("User-agent: a\nDisallow: /\nDisallow: /**a/$\nAllow: /***a/index.html\nUser-agent: b\nUser-agent: a\nAllow: *a*b$\n"))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if len(body) > 4096 {

@@ -37,8 +37,8 @@ type Survey struct {
 	NAllow, NDisallow int // rule lines, empty ones included
 }
 
-// maxSurveyWork is what all Surveys of one body may spend together on trying the paths that its rules name. A unit is about
-// a nanosecond: a rule that is tried, 16 octets of its pattern, a third of a `*`. See tryNamed.
+// maxSurveyWork is what all Surveys of one body may spend together on trying the paths that its rules name. A unit is a
+// nanosecond at most, by and large: a rule that is tried, 16 octets of its pattern, a third of a `*`. See tryNamed.
 const maxSurveyWork = 1 << 22
 
 // unlisted is a path that nobody writes into a file.
@@ -68,7 +68,7 @@ type tally struct {
 	alone           Survey // of this group alone, if it was surveyed
 }
 
-// size is what it costs to try rules: how many have a `*`, and the octets of all values.
+// size is what it costs to try rules: the weight of their wildcards (wildWeight), and the octets of all values.
 type size struct {
 	known        bool
 	wild, octets uint32
@@ -438,10 +438,10 @@ func (f *File) tryNamed(groups []uint32, t *tally, rootAllowed bool) (v SiteVerd
 				allows := false
 				switch tried++; tried {
 				case 1:
-					if !f.charge(rules, int(size.octets)/2, trialCost(rules, int(size.wild), path)) {
+					if !f.charge(2*rules, int(size.octets), 2*trialCost(rules, int(size.wild), path)) {
 						return SitePartial, true
 					}
-					if f.unopposed(groups, r, path) {
+					if kind == order[0] && f.unopposed(groups, r, path) {
 						return SitePartial, false // decided as its kind says, and so not as the root
 					}
 					w := f.winner(groups, path)
@@ -471,12 +471,11 @@ func (f *File) tryNamed(groups []uint32, t *tally, rootAllowed bool) (v SiteVerd
 	return SiteBlocked, false
 }
 
-// sizeOf returns the size of all rules of the groups; of small groups it is estimated, from above, since whatever they cost is
-// little. It reports whether there was work left to find it out.
+// sizeOf returns the size of all rules of the groups; of small groups it is estimated, since whatever they cost is little. It reports whether there was work left to find it out.
 func (f *File) sizeOf(groups []uint32) (all size, ok bool) {
 	for _, g := range groups {
 		start, end := f.GroupRecords(g)
-		if octets := f.span(start, end); end-start <= 64 && octets <= 4096 {
+		if octets := f.span(start, end); end-start <= 64 && octets <= 1024 {
 			all.wild += uint32(end - start)
 			all.octets += octets
 			continue
@@ -503,12 +502,35 @@ func (f *File) measure(start, end int) size {
 	for i := start; i < end; i++ {
 		if r := &f.records[i]; r.kind == KeyAllow || r.kind == KeyDisallow {
 			s.octets += r.end - r.value
-			if bytes.IndexByte(f.src[r.value:r.end], '*') >= 0 {
-				s.wild++
-			}
+			s.wild += wildWeight(f.src[r.value:r.end])
 		}
 	}
 	return s
+}
+
+// wildWeight says how dear a pattern is that goes through a path in search of what stands between its `*`: 0 without one,
+// else in eighths of a nanosecond for each octet of the path. Pieces of 16 octets and more are compared in several steps; for
+// those of 64 and more bytes.Index reckons with a hash, and where that is the same compares all.
+func wildWeight(pattern []byte) (weight uint32) {
+	for {
+		star := bytes.IndexByte(pattern, '*')
+		if star < 0 {
+			return weight
+		}
+		pattern = pattern[star+1:]
+		piece := bytes.IndexByte(pattern, '*')
+		if piece < 0 {
+			piece = len(pattern)
+		}
+		switch {
+		case piece < 16:
+			weight = max(weight, 1)
+		case piece < 64:
+			weight = max(weight, 4)
+		default:
+			weight = max(weight, uint32(16+piece/2))
+		}
+	}
 }
 
 // charge takes units of work from what is left, and reports whether that sufficed.
@@ -519,7 +541,7 @@ func (f *File) charge(units ...int) bool {
 	return f.surveys.work >= 0
 }
 
-// trialCost is what the length of a path adds to the cost of trying rules against it, so many of them with a `*`: those go
+// trialCost is what the length of a path adds to the cost of trying rules against it, whose wildcards weigh so much: those go
 // through the path in search of their pieces, the others compare its beginning.
 func trialCost(rules, wild int, path []byte) int {
 	return saturated(rules, len(path)/64) + saturated(wild, len(path)/8) + len(path)
@@ -564,7 +586,7 @@ func (f *File) winner(groups []uint32, path []byte) (w winner) {
 type trials struct {
 	allow, disallow []trial
 	fixed           int // units that it costs to try all of them, but for trialCost
-	wild            int // how many of them have a `*`
+	wild            int // weight of their wildcards
 }
 
 // trial is a pattern, patterns[from:to], in which runs of `*` are one. Its length counts all of them.
@@ -614,7 +636,7 @@ func (s *surveys) addTrial(kind Key, from int) {
 	}
 	s.patterns = s.patterns[:to]
 	s.trials.fixed += 1 + 3*stars + (to-from)/16
-	s.trials.wild += min(stars, 1)
+	s.trials.wild += int(wildWeight(s.patterns[from:]))
 	of := &s.trials.disallow
 	if kind == KeyAllow {
 		of = &s.trials.allow

@@ -238,7 +238,7 @@ func (c *copier) site(row *SiteRow, k key, s *audit.Site) {
 
 		HasBOM: r.HasBOM, IsHTML: r.IsHTML, ValidUTF8: r.ValidUTF8, ManagedBlock: r.ManagedBlock,
 		CrawlDelay:    c.float(r.CrawlDelay, r.HasCrawlDelay),
-		ContentSignal: c.text(r.ContentSignal, MaxField),
+		ContentSignal: c.signal(r.ContentSignal),
 		ContentUsage:  c.text(r.ContentUsage, MaxField),
 		License:       c.text(r.License, MaxURL),
 		Sitemaps:      c.texts(r.Sitemaps[:min(len(r.Sitemaps), audit.MaxSitemaps)], MaxURL),
@@ -290,7 +290,7 @@ func (c *copier) verdict(row *VerdictRow, k key, v *audit.Verdict) {
 		RequestRate:     finite(v.RequestRate),
 		VisitFrom:       c.integer(int(v.Visit.From), v.HasVisit),
 		VisitTo:         c.integer(int(v.Visit.To), v.HasVisit),
-		ContentSignal:   c.text(v.ContentSignal, MaxField),
+		ContentSignal:   c.signal(v.ContentSignal),
 		ContentUsage:    v.ContentUsage.String(),
 		Line:            clamp(v.Line),
 		Lenient:         v.Lenient,
@@ -301,6 +301,18 @@ func (c *copier) verdict(row *VerdictRow, k key, v *audit.Verdict) {
 	} else {
 		row.Token = c.text(v.Token, MaxToken)
 	}
+}
+
+// signal writes what a Content-Signal says in its one form, which is ASCII.
+func (c *copier) signal(raw []byte) string {
+	room := 2 * len(raw)
+	if room == 0 {
+		return ""
+	}
+	kept := c.bytes.take(room)
+	n := min(len(audit.AppendSignal(kept[:0], raw)), MaxField)
+	c.bytes.giveBack(room - n)
+	return unsafe.String(unsafe.SliceData(kept), n)
 }
 
 // evidence fills a row of the table evidence.

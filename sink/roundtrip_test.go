@@ -121,7 +121,7 @@ func extremeSite(t *testing.T, seq uint64) *audit.Site {
 	}
 	s.Report.BodyHash = math.MaxUint64
 	s.Report.Named = append(s.Report.Named, math.MaxUint16) // no such token
-	s.Report.Verdicts = append(s.Report.Verdicts, audit.Verdict{Token: bad, ID: math.MaxInt32, ContentSignal: long, CrawlDelay: math.NaN(), HasCrawlDelay: true})
+	s.Report.Verdicts = append(s.Report.Verdicts, audit.Verdict{Token: bad, ID: math.MaxInt32, ContentSignal: []byte(strings.Repeat("A=b,", 200) + "search=no"), CrawlDelay: math.NaN(), HasCrawlDelay: true})
 	s.Report.Evidence = append(s.Report.Evidence, audit.Evidence{Line: math.MaxInt, GroupLine: math.MaxInt, Kind: audit.KindInvalid, Key: long, Value: bad})
 	return s
 }
@@ -229,7 +229,7 @@ func TestRoundTrip(t *testing.T) {
 	}))
 	equal(t, "verdict 4", verdicts[4], VerdictRow{Origin: "http://dead.invalid:8080", Host: "dead.invalid", Port: 8080, Requested: "http", Seq: 8, Token: "*", Verdict: "blocked", Via: "http", DPI: "none"})
 	equal(t, "verdict 9", verdicts[9], VerdictRow{Origin: x.Origin, Host: x.Host, Port: 65535, Requested: "ftp", Seq: 9, Rank: math.MaxInt64, Token: repaired,
-		Verdict: "allowed", Via: "none", DPI: "none", ContentSignal: strings.Repeat("€", 166)})
+		Verdict: "allowed", Via: "none", DPI: "none", ContentSignal: ("search=no" + strings.Repeat(", a=b", 200))[:MaxField]})
 
 	evidence := readAll[EvidenceRow](t, dir, "round-trip", TableEvidence)
 	if len(evidence) != 7 {
@@ -237,7 +237,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 	equal(t, "evidence 0", evidence[0], EvidenceRow{"https://" + host, 7, 3, 0, "sitemap", "Sitemap", "https://" + host + "/sitemap.xml"})
 	equal(t, "evidence 1", evidence[1], EvidenceRow{"https://" + host, 7, 7, 5, "unknown", "users-agent", "x"})
-	equal(t, "evidence 6", evidence[6], EvidenceRow{x.Origin, 9, math.MaxInt32, math.MaxInt32, "invalid", strings.Repeat("€", 66), repaired})
+	equal(t, "evidence 6", evidence[6], EvidenceRow{x.Origin, 9, math.MaxInt32, math.MaxInt32, "invalid", strings.Repeat("€", 33), repaired})
 
 	bodies := readAll[BodyRow](t, dir, "round-trip", TableBodies)
 	equal(t, "bodies", bodies, []BodyRow{{math.MinInt64 + 7, typical.Fetch.Body}, {-1, extreme.Fetch.Body}})

@@ -25,7 +25,7 @@ const (
 	MaxField   = 500  // header fields, content_signal, content_usage
 	MaxError   = 200  // sites.error
 	MaxToken   = 200  // verdicts.token
-	MaxKey     = 200  // evidence.key
+	MaxKey     = 100  // evidence.key
 	MaxValue   = 500  // evidence.value
 	MaxReject  = 500  // text of a rejected input line
 	MaxHops    = 20   // entries of sites.redirects
@@ -99,7 +99,7 @@ type SiteRow struct {
 	ValidUTF8       bool     `parquet:"valid_utf8" about:"the body is valid UTF-8; false where no rules decide"`
 	ManagedBlock    bool     `parquet:"managed_block" about:"it has a block that a CDN manages"`
 	CrawlDelay      *float64 `parquet:"crawl_delay,optional" about:"seconds, of the group *"`
-	ContentSignal   string   `parquet:"content_signal,optional,dict" about:"the first valid Content-Signal, at most 500 bytes"`
+	ContentSignal   string   `parquet:"content_signal,optional,dict" about:"the first valid Content-Signal in one form for all that say the same: search, ai-input, ai-train, use, then other keys, such as search=yes, ai-train=no; at most 500 bytes"`
 	ContentUsage    string   `parquet:"content_usage,optional,dict" about:"the first valid Content-Usage of the file, at most 500 bytes"`
 	License         string   `parquet:"license,optional,plain" about:"the first License that is an absolute URL, at most 2,048 bytes"`
 	Sitemaps        []string `parquet:"sitemaps,list" parquet-element:",plain" about:"the first 100 sitemaps that are absolute URLs, each at most 2,048 bytes; their number is n_sitemaps"`
@@ -137,9 +137,9 @@ type VerdictRow struct {
 	CrawlDelay      *float64 `parquet:"crawl_delay,optional" about:"seconds, of its group"`
 	RequestRate     float64  `parquet:"request_rate,optional" about:"requests a second by the Request-rate of its group"`
 	VisitFrom       *int32   `parquet:"visit_from,optional" about:"beginning of the Visit-time of its group, in minutes after midnight UTC"`
-	VisitTo         *int32   `parquet:"visit_to,optional" about:"end of it; before visit_from if midnight lies between"`
-	ContentSignal   string   `parquet:"content_signal,optional,dict" about:"Content-Signal of its group, at most 500 bytes"`
-	ContentUsage    string   `parquet:"content_usage,optional,dict" about:"what the Content-Usage lines of its group say about /, such as train-ai=n, search=y"`
+	VisitTo         *int32   `parquet:"visit_to,optional" about:"end of it, 1440 for 2400; before visit_from if midnight lies between"`
+	ContentSignal   string   `parquet:"content_signal,optional,dict" about:"the first valid Content-Signal of its group, in the form that sites has it"`
+	ContentUsage    string   `parquet:"content_usage,optional,dict" about:"what the Content-Usage lines of its group say about /, such as train-ai=n, search=y, whether or not it may be fetched (root_allowed)"`
 	Line            int32    `parquet:"line,optional" about:"1-based line of the group"`
 	Lenient         bool     `parquet:"lenient" about:"named only by a name that is no RFC 9309 product token; outside all definitions of blocking"`
 	Limited         bool     `parquet:"limited" about:"the bound of work was reached before every path was tried that the rules name: the verdict is partial; all other columns hold (in files of over a million records, for those that were kept)"`
@@ -152,7 +152,7 @@ type EvidenceRow struct {
 	Line      int32  `parquet:"line" about:"1-based line of the file"`
 	GroupLine int32  `parquet:"group_line,optional" about:"where the group begins in which it stands; null before any group: it speaks of the whole file"`
 	Kind      string `parquet:"kind,dict" stats:"y" about:"sitemap, extension, signal, usage, license, legacy, unknown, orphan, invalid, typo"`
-	Key       string `parquet:"key,dict" stats:"y" about:"key of the line, at most 200 bytes"`
+	Key       string `parquet:"key,dict" stats:"y" about:"key of the line, at most 100 bytes"`
 	Value     string `parquet:"value,plain" about:"value of the line, at most 500 bytes"`
 }
 

@@ -128,8 +128,11 @@ func (a *app) readFile(arg string, limit int) (body []byte, isFile bool, err err
 	in := a.stdin
 	if arg != "-" {
 		info, err := os.Stat(arg)
-		if err != nil || info.IsDir() || isURL(arg) {
+		if err != nil || isURL(arg) {
 			return nil, false, nil // no file: an origin, then
+		}
+		if info.IsDir() {
+			return nil, true, fmt.Errorf("cannot read %s: it is a folder; a site of that name is https://%s", clipped(arg), clipped(arg))
 		}
 		file, err := os.Open(arg)
 		if err != nil {

@@ -122,7 +122,12 @@ func (x *explanation) headline(arg string) {
 	if r.Origin != "" {
 		x.fact("answer", text(x.answer()))
 	}
-	x.fact("access", textf("%s (%s)", r.Access, accessWords[r.Access]))
+	for _, field := range []struct{ name, value string }{{"X-Robots-Tag", r.XRobotsTag}, {"Content-Usage", r.ContentUsageHeader}} {
+		if field.value != "" {
+			x.fact("field", textf("%s: %s (of the file itself)", field.name, field.value))
+		}
+	}
+	x.fact("access", textf("%s (%s)", r.Access, x.accessWords()))
 	if r.Access == "conditional" {
 		x.fact("content", text(x.content()))
 	}
@@ -142,11 +147,23 @@ func (x *explanation) fact(label string, value ...piece) {
 	x.page.flow(indent+width+gap, words(value...))
 }
 
-var accessWords = map[string]string{
-	"conditional":   "the file's rules decide",
-	"full_allow":    "no file: everything may be crawled",
-	"full_disallow": "the server failed: nothing may be crawled",
-	"unknown":       "we did not ask",
+func (x *explanation) accessWords() string {
+	switch {
+	case x.result.Access == "conditional":
+		return "the file's rules decide"
+	case x.result.Access == "full_allow":
+		return "no file: everything may be crawled"
+	case x.result.Access == "unknown":
+		return "we did not ask"
+	case x.silent():
+		return "nobody answered: crawlers are to wait, and nothing is known of a policy"
+	}
+	return "the server failed: nothing may be crawled"
+}
+
+// silent reports whether no HTTP status came: what is forbidden then is no policy of anybody's.
+func (x *explanation) silent() bool {
+	return x.result.Access == "full_disallow" && x.result.HTTPStatus == 0
 }
 
 func (x *explanation) answer() string {
@@ -205,6 +222,9 @@ func (x *explanation) tally(category string) []piece {
 			all++
 			by[t.Verdict]++
 		}
+	}
+	if x.silent() {
+		return []piece{styled(markStyles["unknown"], "%s no policy is known of %s", marks["unknown"], count(all, "crawler"))}
 	}
 	if by["unknown"] == all {
 		return []piece{styled(markStyles["unknown"], "%s nothing is known of %s", marks["unknown"], count(all, "crawler"))}

@@ -48,16 +48,12 @@ type operator struct {
 	named, unnamed []*audit.TokenResult
 }
 
-// operators returns those that the file speaks of, and the crawlers of the others. Whom the file treats worst comes first,
+// operators returns those that the file speaks of, with --all all of them, and the crawlers of the others. Whom the file treats worst comes first,
 // since that is what a policy is about; among those treated alike the order is that of names, in which people look for
 // one. Of one operator, crawlers that are named come first, in the order of the file.
 func (x *explanation) operators(category string) (list []*operator, others []*audit.TokenResult) {
 	by := map[string]*operator{}
-	for i := range x.result.Tokens {
-		t := &x.result.Tokens[i]
-		if t.Category != category || !x.named(t) {
-			continue
-		}
+	of := func(t *audit.TokenResult) *operator {
 		o := by[t.Operator]
 		if o == nil {
 			o = &operator{name: t.Operator}
@@ -66,13 +62,22 @@ func (x *explanation) operators(category string) (list []*operator, others []*au
 				by[t.Operator] = o
 			}
 		}
+		return o
+	}
+	for i := range x.result.Tokens {
+		t := &x.result.Tokens[i]
+		if t.Category != category || !x.named(t) {
+			continue
+		}
+		o := of(t)
 		o.named = append(o.named, t)
 	}
 	for i := range x.result.Tokens {
 		switch t := &x.result.Tokens[i]; {
 		case t.Category != category || x.named(t):
-		case by[t.Operator] != nil:
-			by[t.Operator].unnamed = append(by[t.Operator].unnamed, t)
+		case by[t.Operator] != nil || x.all:
+			o := of(t)
+			o.unnamed = append(o.unnamed, t)
 		default:
 			others = append(others, t)
 		}
@@ -214,6 +219,9 @@ func (x *explanation) because(t *audit.TokenResult) string {
 	case "star":
 		return fmt.Sprintf("by *, line %d", t.Line)
 	case "http":
+		if x.silent() {
+			return "for want of an answer"
+		}
 		return "by the answer"
 	}
 	switch {

@@ -196,8 +196,16 @@ func printable(s string) string {
 		if r == '\n' || isPrint(r) && piled <= most {
 			b.WriteRune(r)
 		} else {
-			fmt.Fprintf(&b, "\\u%04x", r)
+			b.WriteString(escape(r))
 		}
 	}
 	return b.String()
+}
+
+// escape spells a character as its number.
+func escape(r rune) string {
+	if r > 0xFFFF {
+		return fmt.Sprintf("\\U%08x", r)
+	}
+	return fmt.Sprintf("\\u%04x", r)
 }

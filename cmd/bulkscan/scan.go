@@ -267,7 +267,7 @@ func (f *fetchFlags) registry() (*tokens.Registry, error) {
 	}
 	file, err := os.Open(f.tokens)
 	if err != nil {
-		return nil, usagef("--tokens: %w", err)
+		return nil, usagef("--tokens: cannot read %s: %w", clipped(f.tokens), why(err))
 	}
 	defer file.Close()
 	registry, err := tokens.Load(bufio.NewReader(file))

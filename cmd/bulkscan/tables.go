@@ -129,12 +129,15 @@ func openScan(ctx context.Context, dir, scanID string) (store.Store, string, err
 // printJSON prints a value as indented JSON, with an escape for whatever a terminal might obey: encoding/json leaves C1
 // controls and characters that reverse or hide text as they are.
 func printJSON(a *app, v any) error {
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(v); err != nil {
 		return err
 	}
 	out := bufio.NewWriter(a.stdout)
-	for _, r := range string(text) {
+	for _, r := range text.String() {
 		switch {
 		case r == '\n' || isPrint(r):
 			_, _ = out.WriteRune(r) // Flush has the error
@@ -145,7 +148,6 @@ func printJSON(a *app, v any) error {
 			fmt.Fprintf(out, "\\u%04x", r)
 		}
 	}
-	_ = out.WriteByte('\n')
 	return out.Flush()
 }
 

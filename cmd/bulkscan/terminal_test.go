@@ -33,7 +33,7 @@ func TestClip(t *testing.T) {
 	f("a\x00\x07\x7f", 30, `a\u0000\u0007\u007f`, 19)         // controls
 	f("\u202egnp", 20, `\u202egnp`, 9)                        // reading order
 	f("a\u200db\ufe0f\u3164", 30, `a\u200db\ufe0f\u3164`, 20) // what does not show
-	f("\U000E0041", 30, `\ue0041`, 7)
+	f("\U000E0041", 30, `\U000e0041`, 10)
 	f("\xff\xfe", 30, `\ufffd\ufffd`, 12) // not UTF-8
 	f("e\u0301", 5, "e\u0301", 1)
 	f("e"+strings.Repeat("\u0301", 5), 30, "e\u0301\u0301\u0301"+`\u0301\u0301`, 13) // piled up on the line above
@@ -166,7 +166,7 @@ func TestCheckHostile(t *testing.T) {
 		return "User-agent: " + string([]byte{'a' + byte(i/676%26), 'a' + byte(i/26%26), 'a' + byte(i%26)}) + "\nDisallow: /a\n"
 	}
 	f("ten thousand agents", many(10_000, agent), 40, seo)
-	f("ten thousand agents, all of them", many(10_000, agent), 10_200, "--all")
+	f("ten thousand agents, all of them", many(10_000, agent), 10_500, "--all")
 	f("ten thousand of a group", many(10_000, func(i int) string { return strings.TrimSuffix(agent(i), "Disallow: /a\n") })+
 		many(1000, func(int) string { return "Content-Signal: ai-train=no\n" }), 60, seo)
 	f("ten thousand unknown lines", many(10_000, func(int) string { return "Key" + nasty + ": " + nasty + "\n" }), 45, seo)
