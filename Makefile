@@ -13,7 +13,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # A bulkscan is one file without C in it. Only the race detector asks for a compiler.
 export CGO_ENABLED := 0
 
-# What `make check` does, in order. bench/peers is a module of its own, which `./...` leaves out.
+# What `make check` does, in order. bench/peers and bench/transport are modules of their own, which `./...` leaves out.
 STEPS := build lint test race generated integration
 
 # Documents that are written from tables in the code.
@@ -47,6 +47,8 @@ lint: .bin/staticcheck .bin/golangci-lint ## vet, staticcheck and golangci-lint
 	.bin/golangci-lint run
 	go -C bench/peers vet ./...
 	cd bench/peers && ../../.bin/golangci-lint run
+	go -C bench/transport vet ./...
+	cd bench/transport && ../../.bin/golangci-lint run
 
 .PHONY: fmt
 fmt: .bin/golangci-lint ## format the source
@@ -65,8 +67,9 @@ generated: ## fail if a generated document is out of date
 	fi
 
 .PHONY: integration
-integration: build bench/duckdb/node_modules ## scan the simulated web and read the dataset with DuckDB; try the parser's peers
+integration: build bench/duckdb/node_modules ## scan the simulated web and read the dataset with DuckDB; try what we are compared with
 	go -C bench/peers test ./...
+	go -C bench/transport test ./...
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	bin/bulkscan demo -o "$$dir" --origins 2000; \
 	node bench/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"
@@ -87,6 +90,10 @@ bench: .bin/benchstat ## run the benchmarks (BENCH=regexp, COUNT=n) and summaris
 .PHONY: peers
 peers: ## compare the parser with others in Go, by speed and truth (OUT=FILE keeps the report)
 	go -C bench/peers run . $(if $(OUT),-o '$(abspath $(OUT))')
+
+.PHONY: transport
+transport: ## compare the fetcher with other HTTP transports, by CPU and memory (OUT=FILE keeps the report)
+	go -C bench/transport run . $(if $(OUT),-markdown '$(abspath $(OUT))')
 
 .PHONY: check
 check: ## all that must hold before a change is merged; what CI runs
