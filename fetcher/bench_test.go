@@ -3,6 +3,7 @@
 package fetcher
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -14,11 +15,13 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
 // frugal is a server handler that allocates nothing a connection, so that what is measured is ours.
@@ -58,20 +61,25 @@ func TestDoAllocatesLittle(t *testing.T) {
 	}
 }
 
-// TestMain is also the server of BenchmarkDo, in a process of its own so that the benchmark's processor time is ours
-// alone: with the variable set it serves until its standard input ends.
+// TestMain is also a server in a process of its own, so that the processor time and the memory that are measured are ours
+// alone: with the variable set it serves until its standard input ends. Its modes are "plain" and "tls"; "silent" behind
+// one makes it say nothing after the first byte of a body.
 func TestMain(m *testing.M) {
-	mode := os.Getenv("BULKSCAN_BENCH_SERVER")
+	mode, silent := strings.CutSuffix(os.Getenv("BULKSCAN_BENCH_SERVER"), " silent")
 	if mode == "" {
 		os.Exit(m.Run())
 	}
 	handle := frugal(kilobyte)
+	if silent {
+		handle = hold(okHead + "Content-Length: 500000\r\n\r\nx")
+	}
 	if mode == "tls" {
 		var tb testing.TB = new(testing.B)
 		ca := newAuthority(tb)
 		der := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
 		fmt.Printf("%q\n", der)
-		handle = overTLS(&tls.Config{Certificates: []tls.Certificate{ca.certificate(tb, "example.com", nil)}}, handle)
+		certificate := ca.issuer(tb, "test issuer", nil).certificate(tb, "example.com", nil)
+		handle = overTLS(&tls.Config{Certificates: []tls.Certificate{certificate}}, handle)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -94,6 +102,95 @@ func TestMain(m *testing.M) {
 	}
 }
 
+// server starts TestMain's server, and returns how and what to ask of it.
+func server(tb testing.TB, mode string) (Config, origin.Origin) {
+	tb.Helper()
+	process := exec.Command(os.Args[0])
+	process.Env = append(os.Environ(), "BULKSCAN_BENCH_SERVER="+mode)
+	stop, err := process.StdinPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	out, err := process.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := process.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		_ = stop.Close()
+		_ = process.Wait()
+	})
+	entry, address, roots := "http://example.com", "", ""
+	if strings.HasPrefix(mode, "tls") {
+		entry = "https://example.com"
+		if _, err := fmt.Fscanf(out, "%q\n", &roots); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if _, err := fmt.Fscanln(out, &address); err != nil {
+		tb.Fatal(err)
+	}
+	cfg := testConfig(netip.MustParseAddrPort(address))
+	cfg.Roots = x509.NewCertPool()
+	cfg.Roots.AppendCertsFromPEM([]byte(roots))
+	return cfg, parse(tb, entry)
+}
+
+// An exchange in flight holds at most 30 KB plain and 80 KB over TLS, waiting for a body's second byte: its goroutine's
+// stack and all that is reachable from it.
+func TestMemoryInFlight(t *testing.T) {
+	for mode, most := range map[string]uint64{"plain silent": 30_000, "tls silent": 80_000} {
+		t.Run(mode, func(t *testing.T) {
+			const many = 1000
+			cfg, o := server(t, mode)
+			cfg.Timeout = time.Minute
+			f := newFetcher(t, cfg)
+			// Each body's first byte takes memory of the smallest size.
+			var arrived sync.WaitGroup
+			arrived.Add(many)
+			made := f.memory.small.New
+			f.memory.small.New = func() any {
+				defer arrived.Done()
+				return made()
+			}
+			before := inUse()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var exchanges sync.WaitGroup
+			for range many {
+				exchanges.Go(func() {
+					x := exchange.Exchange{Origin: o, Response: new(exchange.Response)}
+					x.Target = f.First(x.Origin, x.Past)
+					x.Lookup = f.Resolve(ctx, x.Target)
+					if f.Do(ctx, &x); x.Response.Outcome != 0 {
+						t.Errorf("got %v (%v)", x.Response.Outcome, x.Response.Cause)
+						arrived.Done()
+					}
+				})
+			}
+			arrived.Wait()
+			each := (inUse() - before) / many
+			cancel()
+			exchanges.Wait()
+			t.Logf("%d bytes an exchange", each)
+			if each > most {
+				t.Errorf("%d bytes an exchange, of at most %d", each, most)
+			}
+		})
+	}
+}
+
+// inUse is what this process holds, in bytes: what the collector found reachable, and stacks.
+func inUse() uint64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.GC() // what pools still kept over the first
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc + stats.StackInuse
+}
+
 // An exchange with a loopback server in another process, 256 in flight; the certificate is verified. cpu-s/10k is the
 // processor time of ten thousand exchanges in seconds, user and system, without the server's.
 //
@@ -101,39 +198,9 @@ func TestMain(m *testing.M) {
 func BenchmarkDo(b *testing.B) {
 	for _, mode := range []string{"plain", "tls"} {
 		b.Run(mode, func(b *testing.B) {
-			server := exec.Command(os.Args[0])
-			server.Env = append(os.Environ(), "BULKSCAN_BENCH_SERVER="+mode)
-			stop, err := server.StdinPipe()
-			if err != nil {
-				b.Fatal(err)
-			}
-			out, err := server.StdoutPipe()
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := server.Start(); err != nil {
-				b.Fatal(err)
-			}
-			defer func() {
-				_ = stop.Close()
-				_ = server.Wait()
-			}()
-			entry, address, roots := "http://example.com", "", ""
-			if mode == "tls" {
-				entry = "https://example.com"
-				if _, err := fmt.Fscanf(out, "%q\n", &roots); err != nil {
-					b.Fatal(err)
-				}
-			}
-			if _, err := fmt.Fscanln(out, &address); err != nil {
-				b.Fatal(err)
-			}
-			cfg := testConfig(netip.MustParseAddrPort(address))
-			cfg.Roots = x509.NewCertPool()
-			cfg.Roots.AppendCertsFromPEM([]byte(roots))
+			cfg, o := server(b, mode)
 			cfg.StrictTLS = true
 			f := newFetcher(b, cfg)
-			o := parse(b, entry)
 			b.ReportAllocs()
 			b.SetParallelism(256 / runtime.GOMAXPROCS(0))
 			before := processorTime()
@@ -163,4 +230,25 @@ func processorTime() time.Duration {
 		return 0
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// A server's chain of its own certificate (P-256), its issuer's (P-256) and a root (P-384), as many sites of the web have
+// one: verified in full, and by an issuer that is remembered.
+//
+//	go test ./fetcher -run '^$' -bench Verify
+func BenchmarkVerify(b *testing.B) {
+	root := newAuthority(b)
+	chain := parsed(b, root.issuer(b, "issuer", nil).certificate(b, "example.com", nil))
+	for name, remember := range map[string]bool{"full": false, "remembered": true} {
+		b.Run(name, func(b *testing.B) {
+			v := newVerifier(root.pool())
+			v.remember = remember
+			b.ReportAllocs()
+			for b.Loop() {
+				if v.verify("example.com", chain) != exchange.Yes {
+					b.Fatal("the chain does not verify")
+				}
+			}
+		})
+	}
 }

@@ -7,9 +7,8 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
@@ -173,40 +172,53 @@ func hexValue(c byte) (byte, bool) {
 	return 0, false
 }
 
-// The sizes of pooled body memory. The median file has 330 bytes and the ninth decile 10 KB.
+// The sizes of body memory. The median file has 330 bytes and the ninth decile 10 KB.
 const (
 	smallBody  = 4 << 10
 	middleBody = 16 << 10
-	pooledBody = 64 << 10
+	largeBody  = 64 << 10
 )
 
-// memory lends the bytes of bodies: up to pooledBody from pools, beyond that fresh and within one budget for the whole
-// process. It implements exchange.Recycler; a body is recycled once.
+// memory lends the bytes of bodies, a size larger whenever what has arrived fills the last: a server's word for how much
+// will come takes nothing, and its silence holds nothing. It implements exchange.Recycler; a body is recycled once.
+//
+//	first byte ─► small, middle: pools ─► large ─► whole: stores within the budget
+//
+// An exchange has one size at a time. It may wait for a larger one while it holds what it has, but never for a smaller
+// one, so that no two can wait for each other: who holds whole waits for nobody. (Nor for a decoder's holder, who waits
+// for nobody either.)
 type memory struct {
-	small, middle, pooled sync.Pool
-	budget                *semaphore.Weighted
+	small, middle sync.Pool
+	large, whole  *store
 }
 
-func newMemory(budget int64) *memory {
-	m := &memory{budget: semaphore.NewWeighted(budget)}
+// newMemory returns memory for bodies of at most limit bytes. A quarter of the budget is for the size below the limit:
+// bodies that large are many, and else a few of the largest could keep all of them waiting.
+func newMemory(budget int64, limit int) *memory {
+	m := &memory{}
 	m.small.New = func() any { return new([smallBody]byte) }
 	m.middle.New = func() any { return new([middleBody]byte) }
-	m.pooled.New = func() any { return new([pooledBody]byte) }
+	switch {
+	case limit <= middleBody: // the pools suffice
+		m.large = newStore(0, limit)
+		m.whole = m.large
+	case limit <= largeBody:
+		m.large = newStore(budget, limit)
+		m.whole = m.large
+	default:
+		m.large = newStore(budget/4, largeBody)
+		m.whole = newStore(budget-budget/4, limit)
+	}
 	return m
 }
 
-// take returns an empty slice with a capacity of at least n bytes. Above pooledBody it waits for the budget until the
-// deadline. Whoever waits holds nothing of the budget and no decoder: else all could wait for each other.
+// take returns an empty slice with a capacity of at least n bytes, which are no more than the limit. For the larger
+// sizes it waits until the deadline.
 func (m *memory) take(ctx context.Context, n int, deadline time.Time) ([]byte, error) {
 	if b := m.tryTake(n); b != nil {
 		return b, nil
 	}
-	ctx, cancel := context.WithDeadline(ctx, deadline)
-	defer cancel()
-	if m.budget.Acquire(ctx, int64(n)) != nil {
-		return nil, protocolError(exchange.CauseNoLocalResource)
-	}
-	return make([]byte, 0, n), nil
+	return await(ctx, m.store(n).free, deadline)
 }
 
 // tryTake is take without waiting: nil where the budget does not suffice.
@@ -216,12 +228,16 @@ func (m *memory) tryTake(n int) []byte {
 		return m.small.Get().(*[smallBody]byte)[:0]
 	case n <= middleBody:
 		return m.middle.Get().(*[middleBody]byte)[:0]
-	case n <= pooledBody:
-		return m.pooled.Get().(*[pooledBody]byte)[:0]
-	case m.budget.TryAcquire(int64(n)):
-		return make([]byte, 0, n)
 	}
-	return nil
+	return m.store(n).tryTake()
+}
+
+// store returns the store that lends n bytes.
+func (m *memory) store(n int) *store {
+	if n <= m.large.size {
+		return m.large
+	}
+	return m.whole
 }
 
 // Recycle implements exchange.Recycler.
@@ -232,24 +248,57 @@ func (m *memory) Recycle(b []byte) {
 		m.small.Put((*[smallBody]byte)(b[:smallBody]))
 	case middleBody:
 		m.middle.Put((*[middleBody]byte)(b[:middleBody]))
-	case pooledBody:
-		m.pooled.Put((*[pooledBody]byte)(b[:pooledBody]))
 	default:
-		m.budget.Release(int64(cap(b)))
+		m.store(cap(b)).free <- b[:0]
 	}
 }
 
-// collect reads src to its end or to limit bytes, whichever comes first, and reports whether more would have come.
-// length is how many there are, as far as the server says, or 0 or less. The bytes must be recycled, also where an error
-// came after them.
-//
-// A server's word takes nothing of the budget; who has sent pooledBody bytes gets all that it may need at once.
-func (m *memory) collect(ctx context.Context, src io.Reader, length, limit int, deadline time.Time) (body []byte, cut bool, err error) {
-	if body, err = m.take(ctx, min(max(length, 1), limit, pooledBody), deadline); err != nil {
-		return nil, false, err
+// store lends slices of one size, so many and no more. What comes back is what is lent next: it never becomes garbage, so
+// that no more memory than that is ever behind a store, whenever the collector runs.
+type store struct {
+	size int
+	free chan []byte  // what came back; its capacity is how many there may be
+	made atomic.Int64 // never more, but for a moment
+}
+
+func newStore(budget int64, size int) *store {
+	return &store{size: size, free: make(chan []byte, budget/int64(size))}
+}
+
+// tryTake returns an empty slice of the store's size, or nil where all there may be are lent.
+func (s *store) tryTake() []byte {
+	select {
+	case b := <-s.free:
+		return b
+	default:
 	}
+	if s.made.Add(1) > int64(cap(s.free)) {
+		s.made.Add(-1)
+		return nil
+	}
+	return make([]byte, 0, s.size)
+}
+
+// await returns what comes out of a channel of things that are lent, or an error once the deadline has passed.
+func await[T any](ctx context.Context, free <-chan T, deadline time.Time) (t T, err error) {
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	select {
+	case t = <-free:
+		return t, nil
+	case <-timer.C:
+		return t, protocolError(exchange.CauseNoLocalResource)
+	case <-ctx.Done():
+		return t, ctx.Err()
+	}
+}
+
+// collect reads src to its end or to limit bytes, whichever comes first, and reports whether more would have come. The
+// bytes must be recycled, also where an error came after them.
+func (m *memory) collect(ctx context.Context, src io.Reader, limit int, deadline time.Time) (body []byte, cut bool, err error) {
+	body = []byte{} // an empty body is a body
 	for {
-		if len(body) < cap(body) && len(body) < limit {
+		if len(body) < min(cap(body), limit) {
 			n, err := readSome(src, body[len(body):min(cap(body), limit)])
 			body = body[:len(body)+n]
 			if errors.Is(err, io.EOF) {
@@ -260,7 +309,8 @@ func (m *memory) collect(ctx context.Context, src io.Reader, length, limit int, 
 			}
 			continue
 		}
-		// Full. One byte more tells whether it is time for larger memory, or at the bound whether the body was cut.
+		// Full, or not begun. One byte more tells whether it is time for larger memory, or at the bound whether the body
+		// was cut.
 		var probe [1]byte
 		n, err := readSome(src, probe[:])
 		switch {
@@ -272,13 +322,7 @@ func (m *memory) collect(ctx context.Context, src io.Reader, length, limit int, 
 		case n == 0:
 			return body, false, err
 		}
-		size := 4 * cap(body)
-		if size > pooledBody {
-			if size = limit; length > len(body) {
-				size = min(length, limit)
-			}
-		}
-		larger, err := m.take(ctx, min(size, limit), deadline)
+		larger, err := m.take(ctx, len(body)+1, deadline)
 		if err != nil {
 			return body, false, err
 		}

@@ -167,16 +167,7 @@ func (f *Fetcher) takeDecoder(ctx context.Context, deadline time.Time) (*decoder
 		return d, nil
 	default:
 	}
-	timer := time.NewTimer(time.Until(deadline))
-	defer timer.Stop()
-	select {
-	case d := <-f.decoders:
-		return d, nil
-	case <-timer.C:
-		return nil, protocolError(exchange.CauseNoLocalResource)
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return await(ctx, f.decoders, deadline)
 }
 
 // release puts a decoder back.

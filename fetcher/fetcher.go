@@ -3,7 +3,7 @@
 // what an answer means is package audit's.
 //
 // The files in the order of an exchange: guard.go and connectto.go say where we may and shall dial; wire.go dials,
-// shakes hands and sends; head.go reads the response head and cdn.go what it gives away; body.go and coding.go read the
+// shakes hands and sends, and verify.go judges certificates; head.go reads the response head and cdn.go what it gives away; body.go and coding.go read the
 // body; classify.go names failures; next.go, with location.go, decides what follows. ftp.go does the same for ftp.
 // Everything that comes from the network is hostile: each part is bounded in bytes, in memory and by one absolute
 // deadline.
@@ -16,8 +16,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,6 +35,11 @@ type Resolver interface {
 	Lookup(ctx context.Context, host string) resolve.Answer
 }
 
+// resolver6 is a Resolver that can be asked for IPv6 addresses where Lookup told of others. *resolve.Resolver is one.
+type resolver6 interface {
+	LookupIPv6(ctx context.Context, host string) resolve.Answer
+}
+
 // Config says how to fetch. The zero value of a field stands for its default, unless it says otherwise.
 type Config struct {
 	Timeout        time.Duration // one exchange from dialling to the body's end; 15s
@@ -45,9 +52,14 @@ type Config struct {
 	RetryAfter    time.Duration // wait before the first later try, doubled for each after it; 0 is at once; DefaultRetryAfter
 	MaxRetryAfter time.Duration // up to which a server's Retry-After is obeyed; 0 ignores it; DefaultMaxRetryAfter
 
-	MaxBody    int    // bytes of a decoded body that are kept; 512000
-	BodyBudget int64  // bytes, in the whole process, for bodies above 64 KiB; at least four times MaxBody; 256 MiB, or that
-	UserAgent  string // required
+	MaxBody   int    // bytes of a decoded body that are kept; 512000
+	UserAgent string // required
+
+	// BodyBudget is how many bytes the bodies above 16 KiB of all exchanges together, and of the Responses that have not
+	// been Reset, may be in; at least four times MaxBody; 256 MiB, or that. A quarter of it is for bodies up to 64 KiB;
+	// each larger one takes MaxBody of the rest. Who finds nothing left waits for it, until its own deadline. What is
+	// smaller is in 4 or 16 KiB an exchange besides, from its first byte on.
+	BodyBudget int64
 
 	Scheme     origin.Scheme // by which entries without a scheme begin: HTTPS (default) or HTTP
 	NoFallback bool          // do not try the other one
@@ -55,12 +67,18 @@ type Config struct {
 	ConnectTo    []ConnectTo // the first that matches counts
 	AllowPrivate bool        // permit private, loopback and other special addresses
 	StrictTLS    bool        // an unverifiable certificate is a failure
+	SkipVerify   bool        // verify none: TLSVerified is Unknown; not with StrictTLS
+	TLSMin       uint16      // the oldest version spoken, from tls.VersionTLS10 on; tls.VersionTLS12
 	IPv4, IPv6   bool        // only that family; not both
 	SourceIP     netip.Addr  // to dial from; invalid: the system's choice
 
-	Roots    *x509.CertPool         // nil: the system's
+	Roots    *x509.CertPool         // without constraints of the pool's own; nil: the system's
 	Resolver Resolver               // nil: resolve.New with the system's servers
 	OptOut   func(host string) bool // reports whether a host must never be contacted; nil: none
+
+	// FTPData is how many FTP transfers may be under way at once: each is a second connection of its exchange, and a file
+	// more. One that has to wait for another to end does so until its own deadline. 64.
+	FTPData int
 }
 
 // The defaults of those fields of Config whose zero value means something.
@@ -77,7 +95,10 @@ type Fetcher struct {
 	cfg      Config
 	policy   policy
 	tls      *tls.Config
+	verifier *verifier
+	dial     func(context.Context, netip.AddrPort) (net.Conn, error) // nil: net.Dialer; tests put a fake network here
 	memory   *memory
+	ftpData  chan struct{} // one for each transfer under way
 	decoders chan *decoder // all there are; taken and put back
 	wires    sync.Pool
 }
@@ -99,8 +120,14 @@ func New(cfg Config) (*Fetcher, error) {
 	if cfg.BodyBudget == 0 {
 		cfg.BodyBudget = max(256<<20, 4*int64(cfg.MaxBody))
 	}
+	if cfg.TLSMin == 0 {
+		cfg.TLSMin = tls.VersionTLS12
+	}
 	if cfg.Scheme == 0 {
 		cfg.Scheme = origin.HTTPS
+	}
+	if cfg.FTPData == 0 {
+		cfg.FTPData = 64
 	}
 	switch {
 	case cfg.Timeout < 0, cfg.ConnectTimeout < 0, cfg.TLSTimeout < 0, cfg.HeaderTimeout < 0:
@@ -117,8 +144,14 @@ func New(cfg Config) (*Fetcher, error) {
 		return nil, fmt.Errorf("cannot hold bodies of %d bytes in a budget of %d", cfg.MaxBody, cfg.BodyBudget)
 	case cfg.Scheme != origin.HTTPS && cfg.Scheme != origin.HTTP:
 		return nil, fmt.Errorf("cannot begin by scheme %s", cfg.Scheme)
+	case cfg.FTPData < 0:
+		return nil, errors.New("cannot have fewer than 1 FTP transfer under way")
 	case cfg.IPv4 && cfg.IPv6:
 		return nil, errors.New("cannot use IPv4 only and IPv6 only")
+	case cfg.TLSMin < tls.VersionTLS10 || cfg.TLSMin > tls.VersionTLS13:
+		return nil, fmt.Errorf("cannot take %#04x for the oldest TLS version", cfg.TLSMin)
+	case cfg.SkipVerify && cfg.StrictTLS:
+		return nil, errors.New("cannot insist on certificates without verifying them")
 	case cfg.UserAgent == "":
 		return nil, errors.New("cannot fetch without a User-Agent")
 	case strings.ContainsFunc(cfg.UserAgent, func(r rune) bool { return r < 0x20 || r == 0x7f }):
@@ -147,8 +180,10 @@ func New(cfg Config) (*Fetcher, error) {
 			first:         cfg.Scheme,
 			noFallback:    cfg.NoFallback,
 		},
-		tls:      newTLSConfig(),
-		memory:   newMemory(cfg.BodyBudget),
+		tls:      newTLSConfig(cfg.TLSMin),
+		verifier: newVerifier(cfg.Roots),
+		memory:   newMemory(cfg.BodyBudget, cfg.MaxBody),
+		ftpData:  make(chan struct{}, cfg.FTPData),
 		decoders: make(chan *decoder, runtime.GOMAXPROCS(0)),
 	}
 	for range cap(f.decoders) {
@@ -172,6 +207,10 @@ func (f *Fetcher) First(o origin.Origin, past exchange.Past) exchange.Target {
 
 // Resolve finds the address to dial for a target, or says in the Lookup's outcome why there is none: we refuse the host
 // or the address, or DNS has no answer. IP literals and targets that connect-to sends to an address need no DNS.
+//
+// Of a host's addresses those count that we may dial, in the order of the answer. Where an attempt has found nobody at any
+// IPv4 address, a host's IPv6 addresses are asked for and come behind them; where it has found nobody at any, the Lookup
+// has that for its outcome. An attempt that begins behind the last address begins at the first.
 func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target) exchange.Lookup {
 	host := t.Origin.Host()
 	if f.cfg.OptOut != nil && f.cfg.OptOut(host) {
@@ -185,23 +224,72 @@ func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target) exchange.Looku
 	if !isLiteral {
 		answer = f.cfg.Resolver.Lookup(ctx, host)
 	}
-	lookup := exchange.Lookup{Outcome: answer.Outcome, Cause: answer.Cause, Took: answer.Took, Until: answer.Until}
-	if lookup.Outcome != 0 {
-		return lookup
+	var found [maxAddresses]netip.Addr
+	addrs, lookup := f.allowed(found[:0], answer)
+	six, _ := f.cfg.Resolver.(resolver6)
+	if isLiteral || f.cfg.IPv4 || len(addrs) == 0 || addrs[0].Is6() {
+		six = nil
 	}
-	lookup.Outcome, lookup.Cause = exchange.DNSNotFound, exchange.CauseNoAddress
-	for _, addr := range answer.Addrs {
-		addr = addr.Unmap()
-		if f.cfg.IPv4 && !addr.Is4() || f.cfg.IPv6 && !addr.Is6() {
-			continue
+	at := int(t.Skip)
+	if t.Unmet == 0 && len(addrs) > 0 {
+		at %= len(addrs)
+	}
+	if six != nil && at >= len(addrs) && len(addrs) < maxAddresses {
+		answer = six.LookupIPv6(ctx, host)
+		behind, _ := f.allowed(addrs, answer)
+		lookup.Took += answer.Took
+		if len(behind) > len(addrs) {
+			lookup.Until = sooner(lookup.Until, answer.Until)
 		}
-		if f.cfg.AllowPrivate || public(addr) {
-			lookup.Addr, lookup.Outcome, lookup.Cause = addr, 0, 0
-			break
+		addrs, six = behind, nil
+	}
+	switch {
+	case at < len(addrs):
+		lookup.Addr = addrs[at]
+		lookup.More = at+1 < len(addrs) || six != nil && at+1 < maxAddresses
+	case t.Unmet != 0:
+		lookup.Outcome, lookup.Cause = t.Unmet, exchange.CauseUnreachable
+		if t.Unmet == exchange.ConnectRefused {
+			lookup.Cause = exchange.CauseRefused
 		}
-		lookup.Outcome, lookup.Cause = exchange.BlockedAddress, exchange.CausePrivateAddress
+		if len(addrs) > 0 {
+			lookup.Addr = addrs[len(addrs)-1]
+		}
 	}
 	return lookup
+}
+
+// allowed appends those of an answer's addresses to addrs that we may dial, up to its capacity. The Lookup says why there
+// are none.
+func (f *Fetcher) allowed(addrs []netip.Addr, answer resolve.Answer) ([]netip.Addr, exchange.Lookup) {
+	lookup := exchange.Lookup{Outcome: answer.Outcome, Cause: answer.Cause, Took: answer.Took, Until: answer.Until}
+	if lookup.Outcome != 0 {
+		return addrs, lookup
+	}
+	lookup.Outcome, lookup.Cause = exchange.DNSNotFound, exchange.CauseNoAddress
+	before := len(addrs)
+	for _, addr := range answer.Addrs {
+		addr = addr.Unmap()
+		switch {
+		case f.cfg.IPv4 && !addr.Is4() || f.cfg.IPv6 && !addr.Is6():
+		case !f.cfg.AllowPrivate && !public(addr):
+			lookup.Outcome, lookup.Cause = exchange.BlockedAddress, exchange.CausePrivateAddress
+		case len(addrs) < cap(addrs) && !slices.Contains(addrs, addr):
+			addrs = append(addrs, addr)
+		}
+	}
+	if len(addrs) > before {
+		lookup.Outcome, lookup.Cause = 0, 0
+	}
+	return addrs, lookup
+}
+
+// sooner returns the earlier of two times, of which the zero one is never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // connectTo returns the rule for an origin, the zero ConnectTo where none matches.
@@ -214,6 +302,14 @@ func (f *Fetcher) connectTo(o origin.Origin) ConnectTo {
 	return ConnectTo{}
 }
 
+// port returns the port at which an origin is dialled.
+func (f *Fetcher) port(o origin.Origin) uint16 {
+	if to := f.connectTo(o); to.ToPort != 0 {
+		return to.ToPort
+	}
+	return o.Port()
+}
+
 // Do performs one exchange: one request to the host of x.Target at the address of x.Lookup, within Config.Timeout. It
 // never waits for a turn and follows nothing; Next says what to do about the origin. Failures are data: they stand in
 // x.Response, which Do overwrites, and in x.Past, which it brings up to date. Where x.Lookup has an outcome, that is the
@@ -221,6 +317,9 @@ func (f *Fetcher) connectTo(o origin.Origin) ConnectTo {
 //
 // When ctx ends first, the exchange is as if it had not been: x.Past is what it was, x.Response has no outcome, and the
 // result is Done. The caller, who ended ctx, drops the origin.
+//
+// Nor is it an attempt when the host is put off (see exchange.Next); x.Response then says what it was silent for. All
+// exchanges with the addresses of one host, until one of them takes the connection, are one attempt.
 func (f *Fetcher) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 	began := time.Now()
 	before := x.Past
@@ -230,7 +329,7 @@ func (f *Fetcher) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 	if past.Scheme == 0 {
 		past.Scheme = f.policy.begins(x.Origin)
 	}
-	r.Final = x.Target
+	r.Final = exchange.Target{Origin: x.Target.Origin, Path: x.Target.Path}
 	r.Answered = x.Origin.As(past.Scheme)
 	if past.Trail != nil {
 		r.Hops = past.Trail.Hops
@@ -243,9 +342,13 @@ func (f *Fetcher) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 		x.Past = before
 		return exchange.Done
 	}
+	if hints.putOff {
+		x.Past = before
+		return exchange.Next{Again: true, PutOff: true, Target: x.Target}
+	}
 	if r.Outcome.Asked() {
 		past.Spent += x.Lookup.Took + time.Since(began)
-		if past.Trail == nil && past.Attempts < 255 {
+		if past.Trail == nil && x.Target.Unmet == 0 && past.Attempts < 255 {
 			past.Attempts++
 		}
 	}
@@ -264,6 +367,9 @@ func (f *Fetcher) exchange(ctx context.Context, x *exchange.Exchange, began time
 	r := x.Response
 	if x.Lookup.Outcome != 0 {
 		r.Outcome, r.Cause = x.Lookup.Outcome, x.Lookup.Cause
+		if x.Lookup.Addr.IsValid() {
+			r.Remote = netip.AddrPortFrom(x.Lookup.Addr, f.port(x.Target.Origin))
+		}
 		return hints{}, ctx.Err()
 	}
 	// Resolve has looked at both already; Do promises it whatever it is given.
@@ -276,19 +382,15 @@ func (f *Fetcher) exchange(ctx context.Context, x *exchange.Exchange, began time
 		r.Outcome, r.Cause = exchange.BlockedAddress, exchange.CausePrivateAddress
 		return hints{}, nil
 	}
-	port := x.Target.Origin.Port()
-	if to := f.connectTo(x.Target.Origin); to.ToPort != 0 {
-		port = to.ToPort
-	}
-	r.Remote = netip.AddrPortFrom(addr, port)
+	r.Remote = netip.AddrPortFrom(addr, f.port(x.Target.Origin))
 
 	w := f.wires.Get().(*wire)
 	defer f.release(w)
-	w.deadline = began.Add(f.cfg.Timeout)
+	w.deadline, w.patience = began.Add(f.cfg.Timeout), x.Patience
 	at, err := w.run(ctx, x)
 	if err != nil {
 		r.Outcome, r.Cause = classify(at, err)
-		return hints{}, err
+		return hints{more: x.Lookup.More, putOff: w.cut && isTimeout(err)}, err
 	}
 	r.Outcome = exchange.Answered
 	return w.hints, nil

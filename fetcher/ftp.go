@@ -19,6 +19,9 @@ const maxReplies = 64 << 10
 
 // runFTP fetches an origin's file by FTP: anonymous login, passive mode. An FTP reply becomes the HTTP status that
 // counts the same: 200 where the file came, 404 for 550, 503 for what the server calls transient, 500 for all else.
+//
+// FTP sends a file over a second connection, to the same address. Both are one exchange, which takes one token of each
+// rate: rates bound how often a server is asked, and it is the server that asks for the second connection.
 func (w *wire) runFTP(ctx context.Context, x *exchange.Exchange) (at stage, err error) {
 	at = connecting
 	// The client library slices some replies without looking; a hostile one must not end the process.
@@ -50,7 +53,7 @@ func (w *wire) runFTP(ctx context.Context, x *exchange.Exchange) (at stage, err 
 	}
 	at = readingBody
 	m := w.f.memory
-	body, cut, err := m.collect(ctx, file, 0, w.f.cfg.MaxBody, w.deadline)
+	body, cut, err := m.collect(ctx, file, w.f.cfg.MaxBody, w.deadline)
 	if err == nil && !cut {
 		// A transfer that the server gave up ends like one that is whole; only its last reply tells.
 		if err = file.Close(); err != nil {
@@ -105,11 +108,12 @@ type ftpSession struct {
 	control   net.Conn
 	connected time.Time
 	conns     []net.Conn
+	data      int // data connections that it may have open
 	stops     []func() bool
 }
 
-// dial connects the control connection, then the data connection: to the same address, whatever a reply says, since
-// no other has passed the guard.
+// dial connects the control connection, then the data connection, once there is a file for it: to the same address,
+// whatever a reply says, since no other has passed the guard.
 func (s *ftpSession) dial(_, address string) (net.Conn, error) {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil || to.Port() == 0 {
@@ -118,21 +122,41 @@ func (s *ftpSession) dial(_, address string) (net.Conn, error) {
 	if to.Addr().Unmap() != s.remote.Addr() {
 		return nil, protocolError(exchange.CausePrivateAddress)
 	}
-	s.w.dialer.Deadline = s.w.within(s.w.f.cfg.ConnectTimeout)
-	conn, err := s.w.dialer.DialContext(s.ctx, "tcp", to.String())
+	if s.control != nil {
+		s.w.patience = 0 // the host has spoken
+		if err := s.enterData(); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := s.w.connect(s.ctx, to)
 	if err != nil {
 		return nil, err
 	}
 	s.conns = append(s.conns, conn)
 	s.stops = append(s.stops, context.AfterFunc(s.ctx, closer(conn)))
-	if err := conn.SetDeadline(s.w.deadline); err != nil {
+	if err := conn.SetDeadline(s.w.listen(s.w.deadline)); err != nil {
 		return nil, err
 	}
 	if s.control != nil {
 		return conn, nil
 	}
-	s.control, s.connected = conn, time.Now()
-	return &bounded{Conn: conn, left: maxReplies}, nil
+	s.control, s.connected, s.w.raw = conn, time.Now(), conn
+	return &bounded{Conn: conn, left: maxReplies, w: s.w}, nil
+}
+
+// enterData waits for one of the data connections that may be open at once.
+func (s *ftpSession) enterData() error {
+	late := time.NewTimer(time.Until(s.w.deadline))
+	defer late.Stop()
+	select {
+	case s.w.f.ftpData <- struct{}{}:
+		s.data++
+		return nil
+	case <-s.ctx.Done():
+		return s.ctx.Err()
+	case <-late.C:
+		return protocolError(exchange.CauseNoLocalResource)
+	}
 }
 
 func (s *ftpSession) close() {
@@ -142,12 +166,16 @@ func (s *ftpSession) close() {
 	for _, conn := range s.conns {
 		_ = conn.Close()
 	}
+	for range s.data {
+		<-s.w.f.ftpData
+	}
 }
 
 // bounded is a connection that stops reading after so many bytes.
 type bounded struct {
 	net.Conn
 	left int
+	w    *wire // is told of what comes
 }
 
 // Read implements io.Reader.
@@ -157,5 +185,10 @@ func (b *bounded) Read(p []byte) (int, error) {
 	}
 	n, err := b.Conn.Read(p[:min(len(p), b.left)])
 	b.left -= n
+	if n > 0 {
+		if err := b.w.heard(); err != nil {
+			return n, err
+		}
+	}
 	return n, err
 }

@@ -2,6 +2,8 @@ package fetcher
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -119,4 +121,43 @@ func TestFTP(t *testing.T) {
 	}, row{exchange.HeaderTooLarge, exchange.CauseHeadTooLarge, 0, ""})
 	f("silence", hold(), row{exchange.Timeout, exchange.CauseHeadTimeout, 0, ""})
 	f("closed", func(net.Conn) {}, row{exchange.ClosedEarly, exchange.CauseClosedBeforeHead, 0, ""})
+}
+
+// Only so many transfers are under way at once. Who waits for another to end gets its turn, or says after its time that
+// this machine was short of something.
+func TestFTPTransfersAreBounded(t *testing.T) {
+	noLeaks(t)
+	const file = "User-agent: *\nDisallow: /\n"
+	cfg := testConfig(serve(t, ftpServer(file, nil)))
+	cfg.FTPData = 2
+	f := newFetcher(t, cfg)
+	var wait sync.WaitGroup
+	for range 20 {
+		wait.Go(func() {
+			if r, _ := fetch(t, f, "ftp://example.com"); rowOf(r) != answers(200, file) {
+				t.Errorf("got %v", rowOf(r))
+			}
+		})
+	}
+	wait.Wait()
+	if len(f.ftpData) != 0 {
+		t.Errorf("%d transfers are counted after the last", len(f.ftpData))
+	}
+
+	cfg.Timeout, cfg.Retries = 300*time.Millisecond, 0
+	f = newFetcher(t, cfg)
+	f.ftpData <- struct{}{}
+	f.ftpData <- struct{}{}
+	if r, _ := fetch(t, f, "ftp://example.com"); r.Outcome != exchange.Timeout || r.Cause != exchange.CauseNoLocalResource {
+		t.Errorf("got %v (%v)", r.Outcome, r.Cause)
+	}
+	if len(f.ftpData) != 2 {
+		t.Errorf("%d transfers are counted", len(f.ftpData))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	session := &ftpSession{w: &wire{f: f, deadline: time.Now().Add(time.Hour)}, ctx: ctx}
+	if err := session.enterData(); !errors.Is(err, context.Canceled) || session.data != 0 {
+		t.Errorf("got %v", err)
+	}
 }

@@ -5,10 +5,14 @@ import "net/netip"
 // special lists the address blocks that no site of the public web lives in: private, loopback, link-local, shared
 // (CGNAT), documentation, benchmarking, multicast and reserved space (the IANA special-purpose registries of RFC 6890
 // and what was added since). A name that resolves into them is a mistake or an attack on the scanner's own network.
+// The metadata services of clouds lie in them: 169.254.169.254, Alibaba's 100.100.100.200, Oracle's 192.0.0.192, and
+// Amazon's fd00:ec2::254 outside of 2000::/3; all but one.
 var special = parsePrefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
 	"192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
 	"224.0.0.0/4", "240.0.0.0/4",
+	// Azure's own services and metadata answer every virtual machine at this one public address.
+	"168.63.129.16/32",
 	// Of IPv6, only 2000::/3 is handed out; these are the exceptions inside it. 2001::/23 holds Teredo, whose addresses
 	// embed any IPv4 address, and ORCHIDs, which are no locators.
 	"2001::/23", "2001:db8::/32", "3fff::/20",

@@ -1,9 +1,12 @@
 package fetcher
 
 import (
+	"context"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
@@ -22,6 +25,10 @@ func TestPublic(t *testing.T) {
 	f(false, "0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "127.0.0.1", "127.255.255.255", "169.254.169.254", "172.16.0.1", "172.31.255.255",
 		"192.0.0.1", "192.0.2.1", "192.88.99.1", "192.168.1.1", "198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1",
 		"224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255")
+	// What the metadata services of clouds answer at.
+	f(false, "169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "168.63.129.16", "fd00:ec2::254", "fd20:ce::254",
+		"::ffff:168.63.129.16", "64:ff9b::a83f:8110", "2002:a83f:8110::1")
+	f(true, "168.63.129.15", "168.63.129.17")
 	f(true, "2606:4700::1111", "2a00::1", "2002:808:808::1", "64:ff9b::808:808", "::ffff:8.8.8.8")
 	f(false, "::", "::1", "::8.8.8.8", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a00:1", "64:ff9b:1::808:808",
 		"100::1", "2001::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "2001:20::1", "2001:db8::1", "2002:7f00:1::1", "2002:a00:1::1",
@@ -45,7 +52,8 @@ func TestGuard(t *testing.T) {
 		"mapped.example":  {"::ffff:127.0.0.1"},
 	}
 	f := newFetcher(t, cfg)
-	for _, entry := range []string{"http://127.0.0.1", "http://[::1]", "http://[::ffff:127.0.0.1]", "http://private.example", "http://mapped.example", "http://10.1.2.3"} {
+	for _, entry := range []string{"http://127.0.0.1", "http://[::1]", "http://[::ffff:127.0.0.1]", "http://private.example", "http://mapped.example", "http://10.1.2.3",
+		"http://127.1", "http://0x7f.1", "http://017700000001", "http://2130706433", "http://0", "http://%31%30.1.2.3", "http://[::ffff:7f00:1]"} {
 		r, _ := fetch(t, f, entry)
 		if r.Outcome != exchange.BlockedAddress || r.Cause != exchange.CausePrivateAddress || r.Attempts != 0 || !r.FetchedAt.IsZero() || r.Remote.IsValid() {
 			t.Errorf("%s: got %v %v %+v", entry, r.Outcome, r.Cause, r)
@@ -85,6 +93,60 @@ func TestGuardRedirect(t *testing.T) {
 	r, _ = fetch(t, newFetcher(t, cfg), "http://out.example")
 	if r.Outcome != exchange.OptedOut || r.Attempts != 0 || !r.FetchedAt.IsZero() || r.Timing.Total != 0 {
 		t.Errorf("got %v", r.Outcome)
+	}
+}
+
+// A redirect into a private network ends before it is dialled, however its host is spelled and wherever its name leads.
+func TestGuardRedirectPrivate(t *testing.T) {
+	const public = "93.184.215.14"
+	f := func(location string, want exchange.Outcome, dials ...string) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			t.Helper()
+			cfg := testConfig(netip.AddrPort{})
+			cfg.AllowPrivate, cfg.ConnectTo, cfg.SkipVerify = false, nil, true
+			cfg.Resolver = names{
+				"example.com":     {public},
+				"two.example":     {"93.184.215.15"},
+				"inside.example":  {"10.0.0.1"},
+				"self.example":    {"127.0.0.1", "::1"},
+				"mapped.example":  {"::ffff:192.168.0.1"},
+				"cloud.example":   {"169.254.169.254"},
+				"partly.example":  {"10.0.0.1", "93.184.215.16"},
+				"nowhere.example": {},
+			}
+			fetcher := newFetcher(t, cfg)
+			var dialled []string
+			fake := network(t, 0, func(to netip.AddrPort, conn net.Conn) {
+				if to.Addr().String() == public {
+					reply("HTTP/1.1 302 x\r\nLocation: " + location + "\r\n\r\n")(conn)
+					return
+				}
+				reply(okHead + "Content-Length: 2\r\n\r\nab")(conn)
+			})
+			fetcher.dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+				dialled = append(dialled, to.String())
+				return fake(ctx, to)
+			}
+			r, asked := fetch(t, fetcher, "http://example.com")
+			if r.Outcome != want || !slices.Equal(dialled, append([]string{public + ":80"}, dials...)) {
+				t.Errorf("to %s: got %v (%v), asked %v, dialled %v", location, r.Outcome, r.Cause, asked, dialled)
+			}
+			if want == exchange.BlockedAddress && (r.Cause != exchange.CausePrivateAddress || r.Status != 0 || r.Remote.IsValid() || len(r.Hops) != 1 || r.Hops[0].Status != 302 || r.Attempts != 1) {
+				t.Errorf("to %s: the row is %+v", location, r)
+			}
+			r.Reset()
+		})
+	}
+	f("http://two.example/", exchange.Answered, "93.184.215.15:80")
+	f("//partly.example:8080/x", exchange.Answered, "93.184.215.16:8080")
+	f("http://nowhere.example/", exchange.DNSNotFound)
+	for _, location := range []string{
+		"http://127.0.0.1/", "http://127.0.0.1:8080/admin", "https://10.0.0.1/", "//192.168.0.1/robots.txt", "http://169.254.169.254/latest/meta-data/",
+		"http://0.0.0.0/", "http://[::1]/", "http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]/", "http://[64:ff9b::7f00:1]/", "http://[fd00::1]/", "http://[fe80::1]/",
+		"http://100.64.0.1/", "http://inside.example/", "https://self.example/", "http://mapped.example/", "http://cloud.example/",
+	} {
+		f(location, exchange.BlockedAddress)
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
@@ -24,6 +22,9 @@ const (
 // body's first byte. It reports when the first byte came.
 func (w *wire) readHead() (first time.Time, err error) {
 	if _, err := w.br.Peek(1); err != nil {
+		return first, err
+	}
+	if err := w.heard(); err != nil {
 		return first, err
 	}
 	first = time.Now()
@@ -357,9 +358,11 @@ func retryAfter(value []byte, now time.Time) time.Duration {
 	if len(value) > 64 {
 		return 0
 	}
-	at, err := fasthttp.ParseHTTPDate(value)
-	if err != nil {
-		return 0
+	// The three forms of a date that a client must know (RFC 9110 §5.6.7).
+	for _, form := range []string{time.RFC1123, time.RFC850, time.ANSIC} {
+		if at, err := time.Parse(form, string(value)); err == nil {
+			return min(max(at.Sub(now), 0), far)
+		}
 	}
-	return min(max(at.Sub(now), 0), far)
+	return 0
 }

@@ -9,10 +9,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
 	"net/netip"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -177,7 +179,7 @@ func fetch(tb testing.TB, f *Fetcher, entry string) (*exchange.Response, []strin
 		if !next.Again {
 			return x.Response, asked
 		}
-		if first := f.First(x.Origin, x.Past); first != next.Target {
+		if first := f.First(x.Origin, x.Past); first.String() != next.Target.String() {
 			tb.Errorf("First says %s after Next said %s", first, next.Target)
 		}
 		x.Target = next.Target
@@ -186,15 +188,19 @@ func fetch(tb testing.TB, f *Fetcher, entry string) (*exchange.Response, []strin
 	return nil, nil
 }
 
-// noLeaks fails the test if goroutines of this package are left when it ends. It is called first, so that the servers'
-// clean-up comes before it.
+// noLeaks fails the test if goroutines of this package, or sockets that were not there before, are left when it ends. It
+// is called first, so that the servers' clean-up comes before it.
 func noLeaks(t *testing.T) {
 	t.Helper()
+	before := sockets()
 	t.Cleanup(func() {
 		buf := make([]byte, 1<<20)
 		var left string
 		for range 200 {
 			left = ""
+			if now := sockets(); now > before {
+				left = fmt.Sprintf("%d sockets, of %d before", now, before)
+			}
 			for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
 				if strings.Contains(stack, "bulkscan/fetcher.") && !strings.Contains(stack, "testing.") {
 					left = stack
@@ -205,29 +211,67 @@ func noLeaks(t *testing.T) {
 			}
 			time.Sleep(5 * time.Millisecond) // for goroutines that are about to end
 		}
-		t.Errorf("a goroutine is left:\n%s", left)
+		t.Errorf("left behind:\n%s", left)
 	})
+}
+
+// sockets returns how many sockets this process has open, 0 where the system does not tell.
+func sockets() (n int) {
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	for _, file := range files {
+		if to, err := os.Readlink("/proc/self/fd/" + file.Name()); err == nil && strings.HasPrefix(to, "socket:") {
+			n++
+		}
+	}
+	return n
 }
 
 // authority is a certificate authority for tests.
 type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	cert  *x509.Certificate
+	key   *ecdsa.PrivateKey
+	above [][]byte // certificates that its servers send behind their own
 }
 
+// newAuthority returns a root. Its key is of the slow kind that roots have.
 func newAuthority(tb testing.TB) *authority {
 	tb.Helper()
-	a := &authority{key: newKey(tb)}
-	a.cert = a.sign(tb, &x509.Certificate{
-		Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign,
-	}, a.key)
+	a := &authority{key: newKeyOn(tb, elliptic.P384())}
+	a.cert = a.sign(tb, authorityTemplate("test root"), a.key)
 	return a
+}
+
+func authorityTemplate(name string) *x509.Certificate {
+	return &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+}
+
+// issuer returns an authority below this one, as nearly all of the web's servers have theirs from. edit changes its
+// certificate.
+func (a *authority) issuer(tb testing.TB, name string, edit func(*x509.Certificate)) *authority {
+	tb.Helper()
+	template := authorityTemplate(name)
+	if edit != nil {
+		edit(template)
+	}
+	i := &authority{key: newKey(tb)}
+	i.cert = a.sign(tb, template, i.key)
+	i.above = append([][]byte{i.cert.Raw}, a.above...)
+	return i
 }
 
 func newKey(tb testing.TB) *ecdsa.PrivateKey {
 	tb.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	return newKeyOn(tb, elliptic.P256())
+}
+
+func newKeyOn(tb testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
+	tb.Helper()
+	key, err := ecdsa.GenerateKey(curve, rand.Reader)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -274,7 +318,7 @@ func (a *authority) certificate(tb testing.TB, host string, edit func(*x509.Cert
 	}
 	key := newKey(tb)
 	cert := a.sign(tb, template, key)
-	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
+	return tls.Certificate{Certificate: append([][]byte{cert.Raw}, a.above...), PrivateKey: key}
 }
 
 func (a *authority) pool() *x509.CertPool {

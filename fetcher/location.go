@@ -11,8 +11,9 @@ import (
 const maxLocation = 8 << 10
 
 // follow resolves a redirect's Location against the target that sent it (RFC 9110 §10.2.2, RFC 3986 §5.2), as lenient
-// as browsers are about stray bytes, which it escapes, and as strict as they about what could smuggle: control bytes
-// make it invalid, and so does user info, which a survey must not repeat to others. The cause is 0 for a usable target.
+// as browsers are about stray bytes, which it escapes, and about odd spellings of hosts, which origin.Parse makes one; and
+// as strict as they about what could smuggle: control bytes make it invalid, and so does user info, which a survey must
+// not repeat to others. The cause is 0 for a usable target.
 func follow(base exchange.Target, location string) (exchange.Target, exchange.Cause) {
 	const invalid = exchange.CauseLocationInvalid
 	var none exchange.Target
@@ -54,8 +55,9 @@ func follow(base exchange.Target, location string) (exchange.Target, exchange.Ca
 		if i := strings.IndexByte(authority, '/'); i >= 0 {
 			authority, path = authority[:i], authority[i:]
 		}
-		// origin.Parse would map a name of any length; a DNS name has 253 bytes, at most some times that in UTF-8.
-		if authority == "" || len(authority) > 1024 {
+		// origin.Parse would decode and map a name of any length; a DNS name has 253 bytes, at most some times that in
+		// UTF-8, and three times as many again where each byte is escaped.
+		if authority == "" || len(authority) > 3<<10 {
 			return none, invalid
 		}
 		o, err := origin.Parse(scheme + "://" + authority)

@@ -41,7 +41,15 @@ func TestFollow(t *testing.T) {
 	f("/m\xc3\xbcller\xff", "https://example.com:8443/m%C3%BCller%FF")
 	f("/<\"^`{|}>?\"", "https://example.com:8443/%3C%22%5E%60%7B%7C%7D%3E?%22")
 	f("https://www.m\xc3\xbcller.eu/", "https://www.xn--mller-kva.eu/")
+	f("https://m%C3%BCller.eu/%61", "https://xn--mller-kva.eu/%61")
+	f("https://ex%61mple.org/", "https://example.org/")
+	f("//%65xample.org:444?x", "https://example.org:444/?x")
 	f("https://[2001:db8::1]:99/x", "https://[2001:db8::1]:99/x")
+	f("https://127.1/", "https://127.0.0.1/")
+	f("https://2130706433/x", "https://127.0.0.1/x")
+	f("https://0x7F.1:99/x", "https://127.0.0.1:99/x")
+	f("https://017700000001/", "https://127.0.0.1/")
+	f("https://%30x7f.1/", "https://127.0.0.1/")
 	f(`\\other.com\x`, "https://other.com/x")
 	f(`/x\..\y`, "https://example.com:8443/y")
 	f("/"+strings.Repeat("x", maxLocation-1), "https://example.com:8443/"+strings.Repeat("x", maxLocation-1))
@@ -71,10 +79,16 @@ func TestFollowInvalid(t *testing.T) {
 	f("https://example.org:0/", invalid)
 	f("https://example.org:99999/", invalid)
 	f("https://exa mple.org/", invalid)
-	f("https://exa%6dple.org/", invalid)
+	f("https://exa%zzple.org/", invalid)
+	f("https://example.org%2fx/", invalid)
+	f("https://example.org%3a444/", invalid)
+	f("https://user%40example.org/", invalid)
+	f("https://example.org%0d%0aSet-Cookie/", invalid)
 	f("https://\xff\xfe/", invalid)
-	f("https://127.1/", invalid)
+	f("https://127.0.0.256/", invalid)
+	f("https://1.2.3.4.5/", invalid)
 	f("https://"+strings.Repeat("a.", 1000)+"org/", invalid)
+	f("https://"+strings.Repeat("%61", 2000)+".org/", invalid)
 	f("/a\r\nSet-Cookie: x", invalid)
 	f("/a\x00", invalid)
 	f("/"+strings.Repeat("x", maxLocation), invalid)
@@ -113,6 +127,9 @@ func FuzzFollow(f *testing.F) {
 		u, err := url.Parse(strings.Trim(location, " \t"))
 		if err != nil || u.Host == "" || u.User != nil || strings.ContainsAny(location, `\%`) {
 			return
+		}
+		if _, isAddress := got.Origin.Addr(); isAddress {
+			return // which has more spellings than the standard library reads
 		}
 		if want := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."); isASCII(want) && !strings.Contains(want, ":") && got.Origin.Host() != want {
 			t.Fatalf("%q: host %q, want %q", location, got.Origin.Host(), want)

@@ -1,10 +1,14 @@
 package fetcher
 
 import (
+	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/netip"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -27,8 +31,16 @@ func fetchMany(t *testing.T, f *Fetcher, n int, want row) {
 		})
 	}
 	wait.Wait()
-	if !f.memory.budget.TryAcquire(f.cfg.BodyBudget) {
-		t.Error("a part of the budget is lost")
+	allBack(t, f)
+}
+
+// allBack fails the test if anything that the budget lends is still lent.
+func allBack(t *testing.T, f *Fetcher) {
+	t.Helper()
+	for _, s := range []*store{f.memory.large, f.memory.whole} {
+		if made, free := s.made.Load(), len(s.free); made != int64(free) {
+			t.Errorf("of %d slices of %d bytes %d came back", made, s.size, free)
+		}
 	}
 }
 
@@ -98,3 +110,157 @@ func TestAnnouncedLengthTakesNoBudget(t *testing.T) {
 	close(done)
 	wait.Wait()
 }
+
+// A thousand exchanges at once that each receive all that is kept of a body stay within the budget: what is lent, and
+// what the process holds.
+func TestBodyBudgetHolds(t *testing.T) {
+	noLeaks(t)
+	const many, rounds, size = 1000, 2, 512_000
+	body := []byte(strings.Repeat("Disallow: /x\n", size/13+1)[:size-1] + "\n")
+	cfg := testConfig(serve(t, func(conn net.Conn) {
+		reply(okHead + "\r\n")(conn)
+		_, _ = conn.Write(body)
+	}))
+	cfg.Timeout = 2 * time.Minute
+	cfg.BodyBudget = 64 << 20
+	f := newFetcher(t, cfg)
+	m := f.memory
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	before, peak, most := stats.HeapAlloc, uint64(0), int64(0)
+	watch := func() {
+		runtime.ReadMemStats(&stats)
+		peak = max(peak, stats.HeapAlloc-min(before, stats.HeapAlloc))
+		lent := int64(0)
+		for _, s := range []*store{m.large, m.whole} {
+			lent += (min(s.made.Load(), int64(cap(s.free))) - int64(len(s.free))) * int64(s.size)
+		}
+		most = max(most, lent)
+	}
+	done := make(chan struct{})
+	var wait, watcher sync.WaitGroup
+	watcher.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(5 * time.Millisecond):
+				watch()
+			}
+		}
+	})
+	// Bodies are kept as long as others need not wait for ever.
+	kept := make(chan *exchange.Response, cap(m.whole.free)-1)
+	keep := func(r *exchange.Response) {
+		for {
+			select {
+			case kept <- r:
+				return
+			default:
+			}
+			select {
+			case old := <-kept:
+				old.Reset()
+			default: // others were quicker
+			}
+		}
+	}
+	for range many {
+		wait.Go(func() {
+			for range rounds {
+				r, _ := fetch(t, f, "http://example.com")
+				if r.Outcome != exchange.Answered || !bytes.Equal(r.Body, body) || r.Truncated {
+					t.Errorf("got %v (%v), %d bytes", r.Outcome, r.Cause, len(r.Body))
+				}
+				keep(r)
+			}
+		})
+	}
+	wait.Wait()
+	for len(kept) > 0 {
+		(<-kept).Reset()
+	}
+	close(done)
+	watcher.Wait()
+	watch()
+	allBack(t, f)
+	// Everything else of an exchange and of its server in this process is small, but there are a thousand of each.
+	const beside = many * (smallBody + middleBody + 30<<10)
+	t.Logf("lent at most %d KB, the heap grew by at most %d KB; the budget is %d KB", most>>10, peak>>10, cfg.BodyBudget>>10)
+	if most > cfg.BodyBudget {
+		t.Errorf("%d bytes were lent of a budget of %d", most, cfg.BodyBudget)
+	}
+	if most < cfg.BodyBudget/2 {
+		t.Errorf("%d bytes were lent of a budget of %d: that proves nothing", most, cfg.BodyBudget)
+	}
+	if int64(peak) > cfg.BodyBudget+beside {
+		t.Errorf("the heap grew by %d bytes, with a budget of %d and %d beside it", peak, cfg.BodyBudget, beside)
+	}
+	if held := m.large.made.Load()*int64(m.large.size) + m.whole.made.Load()*int64(m.whole.size); held > cfg.BodyBudget {
+		t.Errorf("%d bytes are held for a budget of %d", held, cfg.BodyBudget)
+	}
+}
+
+// Memory grows by what has arrived: nothing before the first byte, whatever the head announces, and never more than the
+// next size.
+func TestBodyMemoryFollowsBytes(t *testing.T) {
+	cfg := testConfig(netip.AddrPort{})
+	cfg.MaxBody = 512_000
+	f := newFetcher(t, cfg)
+	m := f.memory
+	// The pools count what they lend: it comes back, or is dropped by the collector, which this test does not wait for.
+	var small, middle int
+	count := func(n *int, made func() any) func() any {
+		return func() any {
+			*n++
+			return made()
+		}
+	}
+	m.small.New, m.middle.New = count(&small, m.small.New), count(&middle, m.middle.New)
+	seen := func() [4]int {
+		return [4]int{small, middle, int(m.large.made.Load()), int(m.whole.made.Load())}
+	}
+	check := func(arrived int, want [4]int) {
+		t.Helper()
+		if got := seen(); got != want {
+			t.Errorf("after %d bytes: memory of each size was lent %v times, want %v", arrived, got, want)
+		}
+	}
+	var none, one, two, three, four [4]int
+	one, two, three, four = [4]int{1}, [4]int{1, 1}, [4]int{1, 1, 1}, [4]int{1, 1, 1, 1}
+	arrived := 0
+	src := readerFunc(func(p []byte) (int, error) {
+		// Before the byte number `arrived` is handed out there is no more memory than the bytes before it need.
+		switch {
+		case arrived == 0:
+			check(arrived, none)
+		case arrived <= smallBody:
+			check(arrived, one)
+		case arrived <= middleBody:
+			check(arrived, two)
+		case arrived <= largeBody:
+			check(arrived, three)
+		default:
+			check(arrived, four)
+		}
+		if arrived == 300_000 {
+			return 0, io.EOF
+		}
+		n := min(len(p), 1000, 300_000-arrived)
+		arrived += n
+		return n, nil
+	})
+	transfer := frame(bufio.NewReaderSize(src, 16), 300_000) // a buffer that holds back nothing to speak of
+	body, cut, err := m.collect(t.Context(), &transfer, cfg.MaxBody, time.Now().Add(time.Minute))
+	if err != nil || cut || len(body) != 300_000 {
+		t.Errorf("got %d bytes, cut %v, %v", len(body), cut, err)
+	}
+	m.Recycle(body)
+	allBack(t, f)
+}
+
+type readerFunc func([]byte) (int, error)
+
+// Read implements io.Reader.
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

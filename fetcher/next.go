@@ -7,11 +7,13 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// This file is the policy of what follows an exchange: a redirect's hop, the other scheme, a later try, or nothing.
+// This file is the policy of what follows an exchange: a redirect's hop, another address, the other scheme, a later try,
+// or nothing.
 // It does no input or output; policy.next is a function of its arguments.
 //
 // An origin's life is a first round (https, then http where nothing answered) and later tries, each one attempt by one
-// scheme. An attempt is an exchange and the redirect hops after it. Past.HTTPS and Past.HTTP remember what became of
+// scheme. An attempt is an exchange and the redirect hops after it, and at each hop at most maxAddresses exchanges, until
+// one of the host's addresses takes the connection. Past.HTTPS and Past.HTTP remember what became of
 // each scheme: nothing yet (zero), the failure of its last attempt, or Answered, once a status came by it.
 
 // policy is the part of Config that decides what follows an exchange.
@@ -28,6 +30,8 @@ type policy struct {
 type hints struct {
 	location   string        // of a redirect
 	retryAfter time.Duration // 0: none, or in the past
+	more       bool          // another address of the host may be left
+	putOff     bool          // the host was silent for longer than patience
 }
 
 // start returns an origin's first target by a scheme.
@@ -63,6 +67,27 @@ func failure(past *exchange.Past, s origin.Scheme) *exchange.Failure {
 // redirect that cannot be followed gets its outcome here, and when all is lost by both schemes r becomes the first
 // scheme's failure. jitter is a random number from [0, 1).
 func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Past, r *exchange.Response, h hints, jitter float64) exchange.Next {
+	if closed(r) {
+		if h.more {
+			return exchange.Next{Again: true, Target: another(target, r.Outcome)}
+		}
+		// One that refuses is a host that is there, whatever can be said of its other addresses.
+		if target.Unmet == exchange.ConnectRefused {
+			r.Outcome, r.Cause = exchange.ConnectRefused, exchange.CauseRefused
+		}
+	}
+	// The next attempt begins at the address at which this one ended, and a later try at the one after it if that took no
+	// connection in time.
+	skip, step := target.Skip, uint8(0)
+	switch {
+	case past.Trail != nil || closed(r):
+		skip = 0
+	case r.Outcome == exchange.ConnectTimeout && h.more:
+		step = 1
+	case r.Outcome == exchange.ConnectTimeout:
+		skip = 0
+	}
+	target.Skip, target.Unmet = 0, 0
 	if r.Outcome == exchange.Answered && r.Status >= 300 && r.Status <= 399 {
 		next, cause := follow(target, h.location)
 		switch {
@@ -91,7 +116,9 @@ func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Pa
 
 	again := func(s origin.Scheme, after time.Duration) exchange.Next {
 		past.Scheme, past.Trail = s, nil
-		return exchange.Next{Again: true, After: after, Target: start(o, s)}
+		target := start(o, s)
+		target.Skip = skip
+		return exchange.Next{Again: true, After: after, Target: target}
 	}
 	// Once, and not only in the first round: a name that first failed to resolve meets the host on a later try.
 	if fallback && scheme == first && seen.Outcome.FallsBack() && *failure(past, other(scheme)) == (exchange.Failure{}) {
@@ -101,6 +128,7 @@ func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Pa
 		if s := p.later(past, r, scheme, first, fallback); s != 0 {
 			after := p.wait(int(past.Later), h.retryAfter, jitter)
 			past.Later++
+			skip = (skip + step) % maxAddresses
 			return again(s, after)
 		}
 	}
@@ -108,6 +136,23 @@ func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Pa
 		fail(r, start(o, first), lost)
 	}
 	return exchange.Done
+}
+
+// closed reports whether an address turned out to be one at which nobody is: it refused the connection, or is out of reach.
+func closed(r *exchange.Response) bool {
+	return r.Outcome == exchange.ConnectRefused || r.Outcome == exchange.ConnectFailed && r.Cause == exchange.CauseUnreachable
+}
+
+// maxAddresses is how many addresses of a host an attempt tries, at each hop.
+const maxAddresses = 3
+
+// another returns the target at the host's next address, after what came of this one.
+func another(target exchange.Target, outcome exchange.Outcome) exchange.Target {
+	target.Skip++
+	if target.Unmet != exchange.ConnectRefused {
+		target.Unmet = outcome
+	}
+	return target
 }
 
 // later returns the scheme of the next later try after an attempt by scheme ended as r says; 0 where none is worth it.

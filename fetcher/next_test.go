@@ -11,7 +11,8 @@ import (
 )
 
 // An origin's life is written as a script: what each exchange ended with, and what the policy said. The words are an
-// outcome's text, no_port (we could not connect for want of our own), a status, or a status and a location as `301>/x`.
+// outcome's text, no_port (we could not connect for want of our own), unreachable, a status, or a status and a location as
+// `301>/x`; a slash behind it says that the host may have another address. `#1` in what the policy said is the second.
 func TestNext(t *testing.T) {
 	base := policy{maxRedirects: 5, retries: 2, retryAfter: time.Minute, maxRetryAfter: 10 * time.Minute, first: origin.HTTPS}
 	outcomes := map[string]exchange.Outcome{}
@@ -37,9 +38,12 @@ func TestNext(t *testing.T) {
 			} else {
 				past.Attempts++
 			}
-			var h hints
+			step, more := strings.CutSuffix(step, "/")
+			h := hints{more: more}
 			if outcome, ok := outcomes[step]; ok {
 				r.Outcome = outcome
+			} else if step == "unreachable" {
+				r.Outcome, r.Cause = exchange.ConnectFailed, exchange.CauseUnreachable
 			} else if step == "no_port" {
 				r.Outcome, r.Cause = exchange.ConnectFailed, exchange.CauseNoLocalResource
 			} else {
@@ -58,7 +62,11 @@ func TestNext(t *testing.T) {
 				}
 				break
 			}
-			said = append(said, fmt.Sprintf("%v:%s", next.After, next.Target))
+			at := ""
+			if next.Target.Skip > 0 {
+				at = fmt.Sprintf("#%d", next.Target.Skip)
+			}
+			said = append(said, fmt.Sprintf("%v:%s%s", next.After, next.Target, at))
 			target = next.Target
 		}
 		if got := strings.Join(said, " "); got != want {
@@ -127,6 +135,30 @@ func TestNext(t *testing.T) {
 	f("a.com", "dns_failed tls_failed connect_refused", "1m0s:"+s+" 0s:"+h+" done", "tls_failed 0 https://a.com 0")
 	f("a.com", "dns_timeout timeout reset timeout", "1m0s:"+s+" 0s:"+h+" 2m0s:"+h+" done", "timeout 0 https://a.com 0")
 	f("a.com", "timeout timeout", "0s:"+h+" done", "timeout 0 https://a.com 0", retries(0))
+	// Another address of the host, at once where nobody is at the one.
+	f("https://a.com", "connect_refused/ 200", "0s:"+s+"#1 done", "answered 200 https://a.com 0")
+	f("https://a.com", "unreachable/ unreachable/ 200", "0s:"+s+"#1 0s:"+s+"#2 done", "answered 200 https://a.com 0")
+	f("https://a.com", "connect_refused/ connect_refused", "0s:"+s+"#1 done", "connect_refused 0 https://a.com 0")
+	f("https://a.com", "connect_refused/ unreachable", "0s:"+s+"#1 done", "connect_refused 0 https://a.com 0")
+	f("https://a.com", "unreachable/ connect_refused/ unreachable", "0s:"+s+"#1 0s:"+s+"#2 done", "connect_refused 0 https://a.com 0")
+	f("https://a.com", "unreachable/ unreachable", "0s:"+s+"#1 done", "connect_failed 0 https://a.com 0")
+	f("https://a.com", "connect_refused/ tls_failed", "0s:"+s+"#1 done", "tls_failed 0 https://a.com 0")
+	f("https://a.com", "connect_failed/", "done", "connect_failed 0 https://a.com 0") // for another reason, which may be ours
+	f("https://a.com", "tls_failed/", "done", "tls_failed 0 https://a.com 0")         // somebody is there
+	// The other scheme begins at the first, or where the connection was taken.
+	f("a.com", "connect_refused/ connect_refused connect_refused/ 200", "0s:"+s+"#1 0s:"+h+" 0s:"+h+"#1 done", "answered 200 http://a.com 0")
+	f("a.com", "connect_refused/ tls_failed 200", "0s:"+s+"#1 0s:"+h+"#1 done", "answered 200 http://a.com 0")
+	// A time-out: the next address at the next later try.
+	f("https://a.com", "connect_timeout/ connect_timeout/ 200", "1m0s:"+s+"#1 2m0s:"+s+"#2 done", "answered 200 https://a.com 0")
+	f("https://a.com", "connect_timeout/ connect_refused/ 200", "1m0s:"+s+"#1 0s:"+s+"#2 done", "answered 200 https://a.com 0")
+	f("https://a.com", "connect_refused/ 503 503 503", "0s:"+s+"#1 1m0s:"+s+"#1 2m0s:"+s+"#1 done", "answered 503 https://a.com 0")
+	f("https://a.com", "connect_timeout/ connect_timeout 200", "1m0s:"+s+"#1 2m0s:"+s+" done", "answered 200 https://a.com 0")
+	f("a.com", "connect_timeout/ connect_timeout/ 200", "0s:"+h+" 1m0s:"+s+"#1 done", "answered 200 https://a.com 0")
+	f("https://a.com", "timeout/ 200", "1m0s:"+s+" done", "answered 200 https://a.com 0") // connected
+	// Behind a redirect: the addresses are the target's, and a later try begins at the origin's first.
+	f("https://a.com", "connect_refused/ 301>/x connect_refused/ 200", "0s:"+s+"#1 0s:https://a.com/x 0s:https://a.com/x#1 done", "answered 200 https://a.com 1")
+	f("https://a.com", "301>http://b.com/ connect_refused/ connect_refused", "0s:http://b.com/ 0s:http://b.com/#1 done", "connect_refused 0 https://a.com 1")
+	f("https://a.com", "301>http://b.com/ connect_timeout/ 200", "0s:http://b.com/ 1m0s:"+s+" done", "answered 200 https://a.com 0")
 	// Redirects.
 	f("https://a.com", "301>/x 200", "0s:https://a.com/x done", "answered 200 https://a.com 1")
 	f("https://a.com", "302>http://b.com/robots.txt 307>/y 404", "0s:http://b.com/robots.txt 0s:http://b.com/y done", "answered 404 https://a.com 2")

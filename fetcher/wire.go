@@ -4,9 +4,8 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -35,8 +34,12 @@ type wire struct {
 	proto    string
 	grew     bool // the head was big, and what it grew is dropped
 	hints    hints
-	deadline time.Time // of the whole exchange
+	deadline time.Time     // of the whole exchange
+	patience time.Duration // see exchange.Exchange
+	cut      bool          // patience runs out before the stage does, and the host has said nothing in it
+	end      time.Time     // of the stage that cut is about
 	raw      net.Conn
+	flights  gathered // between raw and TLS
 	conn     net.Conn // raw, or TLS over it
 	complete bool     // the answer was read as far as we want it
 }
@@ -75,16 +78,21 @@ func (f *Fetcher) release(w *wire) {
 		w.out = nil
 		w.req = fasthttp.RequestHeader{}
 	}
+	w.flights.Conn, w.flights.awaits, w.flights.held = nil, nil, w.flights.held[:0]
+	if cap(w.flights.held) > 4<<10 {
+		w.flights.held = nil
+	}
 	w.br, w.raw, w.conn, w.complete, w.hints, w.body = nil, nil, nil, false, hints{}, framing{}
+	w.patience, w.cut = 0, false
 	f.wires.Put(w)
 }
 
 // newTLSConfig is what all handshakes share. We verify certificates ourselves, after the handshake, because one that
 // does not verify is a fact to record and no reason to stop.
-func newTLSConfig() *tls.Config {
+func newTLSConfig(min uint16) *tls.Config {
 	c := &tls.Config{
-		InsecureSkipVerify: true, // verified in wire.verify
-		MinVersion:         tls.VersionTLS12,
+		InsecureSkipVerify: true, // the verifier's work
+		MinVersion:         min,
 		NextProtos:         []string{"http/1.1"},
 		// Without the hybrid post-quantum exchange, which costs a third of a handshake's time: the file is public.
 		CurvePreferences:       []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521},
@@ -96,14 +104,21 @@ func newTLSConfig() *tls.Config {
 	// Old servers still offer nothing but the RSA key exchange, which crypto/tls no longer offers by itself.
 	c.CipherSuites = append(c.CipherSuites, tls.TLS_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_RSA_WITH_AES_256_GCM_SHA384,
 		tls.TLS_RSA_WITH_AES_128_CBC_SHA, tls.TLS_RSA_WITH_AES_256_CBC_SHA)
+	if min < tls.VersionTLS12 {
+		// And those that speak nothing newer than 1.1 often know no AES.
+		c.CipherSuites = append(c.CipherSuites, tls.TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA, tls.TLS_RSA_WITH_3DES_EDE_CBC_SHA)
+	}
 	return c
 }
 
 // run takes the exchange through its stages and says at which it failed.
 func (w *wire) run(ctx context.Context, x *exchange.Exchange) (stage, error) {
+	defer label(ctx)
 	if x.Target.Origin.Scheme() == origin.FTP {
+		label(ftpLabel)
 		return w.runFTP(ctx, x)
 	}
+	label(dialLabel)
 	if err := w.dial(ctx, x.Response); err != nil {
 		return connecting, err
 	}
@@ -113,6 +128,7 @@ func (w *wire) run(ctx context.Context, x *exchange.Exchange) (stage, error) {
 	defer stop()
 
 	if x.Target.Origin.Scheme() == origin.HTTPS {
+		label(tlsLabel)
 		if err := w.handshake(x); err != nil {
 			return handshaking, err
 		}
@@ -122,6 +138,7 @@ func (w *wire) run(ctx context.Context, x *exchange.Exchange) (stage, error) {
 
 // ask sends the request over the connection and reads the answer.
 func (w *wire) ask(ctx context.Context, x *exchange.Exchange) (stage, error) {
+	label(headLabel)
 	w.br = w.small
 	w.small.Reset(w.conn)
 	// A server may have answered and gone before it heard us, so that sending fails and its answer is here all the same.
@@ -133,6 +150,7 @@ func (w *wire) ask(ctx context.Context, x *exchange.Exchange) (stage, error) {
 		return readingHead, err
 	}
 	if x.Response.Status/100 == 2 {
+		label(bodyLabel)
 		if err := w.readBody(ctx, x.Response); err != nil {
 			return readingBody, err
 		}
@@ -151,23 +169,75 @@ func (w *wire) within(d time.Duration) time.Time {
 	return w.deadline
 }
 
-// dial connects to the Response's Remote, exactly that address: net.Dialer asks no DNS for a literal. (DialTCP with an
-// empty local address would bind a port before it connects, and run out of them.)
+// listen returns the deadline of a stage that begins with waiting for the host, given the stage's own: that of patience
+// where it is nearer.
+func (w *wire) listen(end time.Time) time.Time {
+	w.cut, w.end = false, end
+	if w.patience > 0 {
+		if at := time.Now().Add(w.patience); at.Before(end) {
+			w.cut = true
+			return at
+		}
+	}
+	return end
+}
+
+// heard notes that the host has said something, and gives the stage the rest of its time.
+func (w *wire) heard() error {
+	if !w.cut {
+		return nil
+	}
+	w.cut = false
+	return w.raw.SetDeadline(w.end)
+}
+
+// dial connects to the Response's Remote.
 func (w *wire) dial(ctx context.Context, r *exchange.Response) (err error) {
-	w.dialer.Deadline = w.within(w.f.cfg.ConnectTimeout)
 	began := time.Now()
-	w.raw, err = w.dialer.DialContext(ctx, "tcp", r.Remote.String())
-	if err != nil {
+	if w.raw, err = w.connect(ctx, r.Remote); err != nil {
 		return err
 	}
 	r.Timing.Connect = time.Since(began)
-	w.conn = w.raw
+	w.conn, w.cut = w.raw, false
 	return nil
 }
+
+// connect connects to exactly that address: net.Dialer asks no DNS for a literal. (DialTCP with an empty local address
+// would bind a port before it connects, and run out of them.)
+func (w *wire) connect(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	ctx = &until{ctx, w.listen(w.within(w.f.cfg.ConnectTimeout))}
+	if w.f.dial != nil {
+		return w.f.dial(ctx, to)
+	}
+	return w.dialer.DialContext(ctx, "tcp", to.String())
+}
+
+// until is a context with a deadline that it tells and does not keep. net.Dialer hands the deadline to the poller, and a
+// timer of its own would cost more than all else around connect.
+type until struct {
+	context.Context
+	deadline time.Time
+}
+
+// Deadline implements context.Context.
+func (u *until) Deadline() (time.Time, bool) { return u.deadline, true }
+
+// Done implements context.Context. It is never nil, since net.Dialer takes a context without for one without a deadline.
+func (u *until) Done() <-chan struct{} {
+	if done := u.Context.Done(); done != nil {
+		return done
+	}
+	return never
+}
+
+var never = make(chan struct{})
 
 // close ends the connection. After a complete answer it is reset, which spares both sides a TIME_WAIT: at thousands of
 // connections a second to one address those exhaust the ports.
 func (w *wire) close() {
+	if !w.complete {
+		_ = w.flights.flush() // an alert that says why
+	}
 	if tcp, ok := w.raw.(*net.TCPConn); ok && w.complete {
 		_ = tcp.SetLinger(0)
 	}
@@ -176,20 +246,24 @@ func (w *wire) close() {
 
 // handshake speaks TLS and verifies the certificate.
 func (w *wire) handshake(x *exchange.Exchange) error {
-	if err := w.raw.SetDeadline(w.within(w.f.cfg.TLSTimeout)); err != nil {
+	if err := w.raw.SetDeadline(w.listen(w.within(w.f.cfg.TLSTimeout))); err != nil {
 		return err
 	}
 	began := time.Now()
 	w.tls.ServerName = x.Target.Origin.Host()
-	conn := tls.Client(w.raw, w.tls)
+	w.flights.Conn, w.flights.awaits = w.raw, w
+	conn := tls.Client(&w.flights, w.tls)
 	if err := conn.Handshake(); err != nil {
 		return err
 	}
+	w.flights.awaits = nil
 	r := x.Response
 	r.Timing.TLS = time.Since(began)
 	state := conn.ConnectionState()
 	r.TLSVersion = state.Version
-	r.TLSVerified = w.verify(x.Target.Origin, state.PeerCertificates)
+	if !w.f.cfg.SkipVerify {
+		r.TLSVerified = w.f.verifier.verify(x.Target.Origin.Host(), state.PeerCertificates)
+	}
 	if r.TLSVerified != exchange.Yes && w.f.cfg.StrictTLS {
 		return protocolError(exchange.CauseTLSUnverified)
 	}
@@ -197,28 +271,42 @@ func (w *wire) handshake(x *exchange.Exchange) error {
 	return nil
 }
 
-// verify reports whether the chain leads to a root and its certificate is the host's; Unknown where this machine has no
-// roots to tell.
-func (w *wire) verify(o origin.Origin, chain []*x509.Certificate) exchange.Tristate {
-	if len(chain) == 0 {
-		return exchange.No
+// gathered is a connection that sends what was written when the next read begins: the end of a handshake and the request
+// behind it leave in one packet.
+type gathered struct {
+	net.Conn
+	held   []byte
+	awaits *wire // is told of the first byte, in the handshake: what TLS itself has to say after it is no answer
+}
+
+// Write implements io.Writer.
+func (g *gathered) Write(p []byte) (int, error) {
+	g.held = append(g.held, p...)
+	return len(p), nil
+}
+
+// Read implements io.Reader.
+func (g *gathered) Read(p []byte) (int, error) {
+	if err := g.flush(); err != nil {
+		return 0, err
 	}
-	options := x509.VerifyOptions{Roots: w.f.cfg.Roots, DNSName: o.Host()}
-	if len(chain) > 1 {
-		options.Intermediates = x509.NewCertPool()
-		for _, certificate := range chain[1:] {
-			options.Intermediates.AddCert(certificate)
+	n, err := g.Conn.Read(p)
+	if n > 0 && g.awaits != nil {
+		if err := g.awaits.heard(); err != nil {
+			return n, err
 		}
 	}
-	_, err := chain[0].Verify(options)
-	var noRoots x509.SystemRootsError
-	switch {
-	case err == nil:
-		return exchange.Yes
-	case errors.As(err, &noRoots):
-		return exchange.Unknown
+	return n, err
+}
+
+// flush sends what is held.
+func (g *gathered) flush() error {
+	if len(g.held) == 0 {
+		return nil
 	}
-	return exchange.No
+	_, err := g.Conn.Write(g.held)
+	g.held = g.held[:0]
+	return err
 }
 
 // send writes the request: an unconditional GET.
@@ -236,8 +324,10 @@ func (w *wire) send(t exchange.Target) error {
 	if err := w.raw.SetDeadline(w.deadline); err != nil {
 		return err
 	}
-	_, err := w.conn.Write(w.out)
-	return err
+	if _, err := w.conn.Write(w.out); err != nil {
+		return err
+	}
+	return w.flights.flush()
 }
 
 var (
@@ -250,8 +340,8 @@ var (
 // head reads the final response head into the Response.
 func (w *wire) head(r *exchange.Response) error {
 	began := time.Now()
-	if w.f.cfg.HeaderTimeout < w.f.cfg.Timeout {
-		if err := w.raw.SetReadDeadline(w.within(w.f.cfg.HeaderTimeout)); err != nil {
+	if w.f.cfg.HeaderTimeout < w.f.cfg.Timeout || w.patience > 0 {
+		if err := w.raw.SetReadDeadline(w.listen(w.within(w.f.cfg.HeaderTimeout))); err != nil {
 			return err
 		}
 	}
@@ -289,10 +379,7 @@ func (w *wire) readBody(ctx context.Context, r *exchange.Response) (err error) {
 	}
 	w.body = frame(w.br, length)
 	m := w.f.memory
-	if len(w.codings) > 0 && length > pooledBody {
-		length = 0 // once in the budget, have what the decoded body may need too
-	}
-	body, cut, err := m.collect(ctx, &w.body, length, w.f.cfg.MaxBody, w.deadline)
+	body, cut, err := m.collect(ctx, &w.body, w.f.cfg.MaxBody, w.deadline)
 	if err == nil && len(w.codings) > 0 && len(body) > 0 {
 		body, cut, err = w.f.decode(ctx, body, w.codings, cut, w.deadline)
 	}

@@ -308,6 +308,36 @@ func TestTLS(t *testing.T) {
 		_, _ = io.Copy(io.Discard, conn)
 	}, row{exchange.TLSFailed, exchange.CauseTLSNotTLS, 0, ""}, 0, none)
 
+	t.Run("older by wish", func(t *testing.T) {
+		for version := uint16(tls.VersionTLS10); version <= tls.VersionTLS13; version++ {
+			only := func(c *tls.Config) { c.MinVersion, c.MaxVersion = version, version }
+			addr := serve(t, with(good, only))
+			for least := uint16(tls.VersionTLS10); least <= tls.VersionTLS13; least++ {
+				cfg := testConfig(addr)
+				cfg.Roots, cfg.TLSMin = ca.pool(), least
+				r, _ := fetch(t, newFetcher(t, cfg), "https://example.com")
+				want, spoken := answers(200, "ab"), version
+				if version < least {
+					want, spoken = row{exchange.TLSFailed, exchange.CauseTLSVersion, 0, ""}, 0
+				}
+				if rowOf(r) != want || r.TLSVersion != spoken {
+					t.Errorf("a server of %#x, at least %#x: got %v (%v), version %#x", version, least, rowOf(r), r.Cause, r.TLSVersion)
+				}
+				r.Reset()
+			}
+		}
+	})
+	t.Run("without verification", func(t *testing.T) {
+		for _, certificate := range []tls.Certificate{good, expired, wrongName, unknown} {
+			cfg := testConfig(serve(t, with(certificate, nil)))
+			cfg.Roots, cfg.SkipVerify = ca.pool(), true
+			r, _ := fetch(t, newFetcher(t, cfg), "https://example.com")
+			if rowOf(r) != answers(200, "ab") || r.TLSVerified != exchange.Unknown || r.TLSVersion != tls.VersionTLS13 {
+				t.Errorf("got %v (%v), verified %v", rowOf(r), r.Cause, r.TLSVerified)
+			}
+			r.Reset()
+		}
+	})
 	t.Run("address as host", func(t *testing.T) {
 		addr := serve(t, with(ca.certificate(t, "127.0.0.1", nil), nil))
 		cfg := testConfig(addr)

@@ -321,8 +321,11 @@ func (w *weight) weigh(cell string) {
 	if err != nil {
 		return
 	}
-	if _, isAddress := o.Addr(); isAddress {
-		w.addresses++
+	if addr, isAddress := o.Addr(); isAddress {
+		// A score of 0.75 is an address as browsers read it, but no column of addresses is spelled so.
+		if addr.Is6() || strings.Contains(cell, o.Host()) {
+			w.addresses++
+		}
 	} else if o.Scheme() != origin.Auto || strings.IndexByte(o.Host(), '.') >= 0 {
 		w.names++
 	}

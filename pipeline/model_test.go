@@ -129,7 +129,8 @@ func randomRun(t *testing.T, seed uint64) {
 		hs[i] = fmt.Sprintf("h%d.example.com:%d", rnd.IntN(numHosts), 1000+i)
 	}
 	cfg := Config{
-		Concurrency: pick(1, 2, 10, 100), MaxWaiting: pick(0, 1, 3, 20, 100),
+		Concurrency: pick(1, 2, 10, 100), Resolvers: pick(0, 0, 1, 3), MaxWaiting: pick(0, 1, 3, 20, 100),
+		Patience: time.Duration(pick(0, 0, 20, 300)) * time.Millisecond,
 		HostRate: float64(pick(0, 1, 10)), IPRate: float64(pick(0, 2, 20)), Rate: float64(pick(0, 0, 5, 50)),
 	}
 	// The web has dice of its own: it is called from many goroutines.
@@ -159,13 +160,16 @@ func randomRun(t *testing.T, seed uint64) {
 		}
 		return l, true
 	}
+	busy := newLags(seed)
+	w.woken = busy.upTo(time.Duration(pick(0, 20, 150)) * time.Millisecond)
+	w.way = busy.upTo(time.Duration(pick(0, 20, 100)) * time.Millisecond)
 	slow := pick(0, 10, 1000)
 	w.lasts = func(string) time.Duration { return time.Duration(roll(slow+1)) * time.Millisecond }
 	w.answer = func(x *exchange.Exchange) exchange.Next {
 		if x.Past.Attempts > 4 {
 			return exchange.Done
 		}
-		switch roll(6) {
+		switch roll(8) {
 		case 0:
 			to, _ := origin.Parse(fmt.Sprintf("https://h%d.example.com", roll(numHosts)))
 			target := exchange.Target{Origin: to, Path: "/elsewhere"}
@@ -174,6 +178,14 @@ func randomRun(t *testing.T, seed uint64) {
 		case 1:
 			x.Past.Trail = nil
 			return exchange.Next{Again: true, After: time.Duration(roll(90)) * time.Second, Target: exchange.Target{Origin: x.Origin.As(origin.HTTP)}}
+		case 2: // the other scheme, at once or later, after a time-out
+			x.Past.Trail, x.Response.Outcome = nil, exchange.Timeout
+			return exchange.Next{Again: true, After: time.Duration(roll(2)) * time.Minute, Target: exchange.Target{Origin: x.Origin.As(origin.HTTP)}}
+		case 3: // another address
+			x.Response.Outcome = exchange.ConnectRefused
+			next := x.Target
+			next.Skip, next.Unmet = next.Skip+1, exchange.ConnectRefused
+			return exchange.Next{Again: true, Target: next}
 		}
 		return exchange.Done
 	}

@@ -7,7 +7,9 @@
 //	record.go    an origin that waits: 128 bytes and no body
 //	schedule.go  who is asked next: one goroutine, queues by host, by address and in all
 //	rate.go      the fixed-size tables that remember when a key was last asked
+//	gate.go      where an exchange starts, and its rates are kept to the moment
 //	events.go    what happens at which time
+//	defer.go     who is put off, so that the silent do not hold up the rest
 //	spill.go     where waiters go that memory does not hold
 //	tray.go      an origin that is being asked
 //	progress.go  the counters that a display polls
@@ -19,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"runtime/pprof"
 	"sync"
 	"time"
 
@@ -51,7 +54,8 @@ type Fetcher interface {
 	First(o origin.Origin, past exchange.Past) exchange.Target
 	// Resolve finds the address to dial for a target. A failure is data in the Lookup.
 	Resolve(ctx context.Context, t exchange.Target) exchange.Lookup
-	// Do performs one exchange, fills x.Response, updates x.Past and says what comes next. A failing origin is data.
+	// Do performs one exchange, fills x.Response, updates x.Past and says what comes next. A failing origin is data. Where
+	// x.Patience runs out, it puts the host off.
 	Do(ctx context.Context, x *exchange.Exchange) exchange.Next
 }
 
@@ -69,10 +73,19 @@ type Sink interface {
 // Config is what a run may be told. Zero rates mean no limit.
 type Config struct {
 	Concurrency int // exchanges in flight, and with it trays; at least 1
+	Resolvers   int // look-ups under way; 0 is DefaultResolvers, or Concurrency where that is less
 
 	HostRate float64 // exchanges a second to one host name
 	IPRate   float64 // exchanges a second to one address
 	Rate     float64 // exchanges a second in all
+
+	// Patience is how long a host may be silent while others want its place: before it takes the connection, before the
+	// first byte of TLS, and before the first byte of a response. Who is silent for longer is put off, once, until there
+	// are places to spare, and then has the whole time of the fetcher's time-outs: how it ends is the same, only when is
+	// not. What was broken off counts as an exchange for the rates, and in Progress.PutOff, but is no attempt and uses up
+	// no retry. Patience is longer than this where answers take long, and endless where a place is free for everybody. 0:
+	// nobody is put off. DefaultPatience is for long lists.
+	Patience time.Duration
 
 	// Skip reports whether an entry is already kept by an earlier run of the same scan; nil skips nothing.
 	Skip func(seq uint64) bool
@@ -88,8 +101,10 @@ type Config struct {
 
 // The defaults of Config.
 const (
+	DefaultResolvers  = 256
 	DefaultMaxWaiting = 262144
 	DefaultDrain      = 20 * time.Second
+	DefaultPatience   = 1200 * time.Millisecond // longer than a lost first packet costs
 )
 
 // ErrStopped is what Run returns when Stop ended it before the list was done: what was finished is kept, the rest is
@@ -104,6 +119,8 @@ type Pipeline struct {
 	judge  Judge
 	sink   Sink
 
+	woken func() // called by whoever was woken to ask; the tests' place for the lags of a busy machine
+
 	progress Progress
 	stopOnce sync.Once
 	stop     chan struct{} // closed by Stop, and by whatever ends the run early
@@ -112,6 +129,9 @@ type Pipeline struct {
 // New makes a run of its stages.
 func New(cfg Config, source Source, fetch Fetcher, judge Judge, sink Sink) *Pipeline {
 	cfg.Concurrency = max(1, cfg.Concurrency)
+	if cfg.Resolvers <= 0 {
+		cfg.Resolvers = min(cfg.Concurrency, DefaultResolvers)
+	}
 	if cfg.MaxWaiting <= 0 {
 		cfg.MaxWaiting = DefaultMaxWaiting
 	}
@@ -133,12 +153,12 @@ func (p *Pipeline) Stop() { p.stopOnce.Do(func() { close(p.stop) }) }
 // kept), and otherwise what ended the run: an error of the source or of the sink, wrapped.
 func (p *Pipeline) Run(ctx context.Context) error {
 	r := p.newRun(ctx)
-	r.stage(1, r.feed)
-	r.stage(p.cfg.Concurrency, r.resolve)
-	r.stage(1, r.schedule)
-	r.stage(p.cfg.Concurrency, r.ask)
-	r.stage(judges(), r.judge)
-	r.stage(1, r.keep)
+	r.stage("feed", 1, r.feed)
+	r.stage("resolve", p.cfg.Resolvers, r.resolve)
+	r.stage("schedule", 1, r.schedule)
+	r.stage("ask", p.cfg.Concurrency, r.ask)
+	r.stage("judge", judges(), r.judge)
+	r.stage("keep", 1, r.keep)
 	return r.end()
 }
 
@@ -158,12 +178,16 @@ type run struct {
 	cancel context.CancelCauseFunc
 	begun  time.Time
 
+	lookups    context.Context // of look-ups: ends at Stop too
+	endLookups context.CancelFunc
+
 	fresh    chan record // from the list
 	renew    chan record // from the schedule: hops, later tries, answers past their time
 	resolved chan record // newcomers
 	renewed  chan record // records of renew
 	fed      chan uint64 // the number of records fed, once, at the feed's end
 
+	gate    *gate
 	trays   *trays
 	asking  chan *tray
 	judging chan *tray
@@ -192,12 +216,14 @@ func (p *Pipeline) newRun(ctx context.Context) *run {
 		resolved: make(chan record, 64),
 		renewed:  make(chan record, 64),
 		fed:      make(chan uint64, 1),
+		gate:     newGate(&p.cfg),
 		trays:    newTrays(n),
 		asking:   make(chan *tray, n),
 		judging:  make(chan *tray, n),
 		home:     make(chan *tray, n),
 		ended:    make(chan struct{}),
 	}
+	r.lookups, r.endLookups = context.WithCancel(ctx)
 	// Each judge holds one site and the keeper another; a few more keep them from waiting for each other.
 	sites := 4*judges() + 4
 	r.keeping, r.sites = make(chan *audit.Site, sites), make(chan *audit.Site, sites)
@@ -211,11 +237,21 @@ func (p *Pipeline) newRun(ctx context.Context) *run {
 // judges is how many goroutines judge: as many as there are processors.
 func judges() int { return runtime.GOMAXPROCS(0) }
 
-// stage starts n goroutines of one stage.
-func (r *run) stage(n int, work func() error) {
+// stage starts n goroutines of one stage. A profile of the processor tells the stages apart by the label "stage".
+func (r *run) stage(name string, n int, work func() error) {
+	ctx := r.labelled(name)
 	for range n {
-		r.group.Go(work)
+		r.group.Go(func() error {
+			pprof.SetGoroutineLabels(ctx)
+			return work()
+		})
 	}
+}
+
+// labelled is the run's context with a stage's label, so that whoever sets another for a part of the work can set the
+// stage's again.
+func (r *run) labelled(stage string) context.Context {
+	return pprof.WithLabels(r.ctx, pprof.Labels("stage", stage))
 }
 
 // end waits for every stage, and says how the run ended.
@@ -313,8 +349,8 @@ func (r *run) resolve() error {
 
 // lookUp reports false where it was cut off: the failure is ours then, not the origin's.
 func (r *run) lookUp(rec *record) bool {
-	lookup := r.fetch.Resolve(r.ctx, rec.target())
-	if r.ctx.Err() != nil {
+	lookup := r.fetch.Resolve(r.lookups, rec.target())
+	if r.lookups.Err() != nil {
 		return false
 	}
 	rec.setLookup(lookup, r.begun)
@@ -325,7 +361,7 @@ func (r *run) lookUp(rec *record) bool {
 // from having its address asked again: what the schedule waits for may be just that.
 func (r *run) deliver(rec record) {
 	to, renew := r.resolved, r.renew
-	if rec.abroad {
+	if rec.is(abroad) {
 		to, renew = r.renewed, nil
 	}
 	for {
@@ -345,6 +381,12 @@ func (r *run) deliver(rec record) {
 }
 
 func (r *run) nextToResolve() (record, bool) {
+	// After Stop no look-up is begun, whatever else is ready.
+	select {
+	case <-r.stop:
+		return record{}, false
+	default:
+	}
 	select {
 	case rec := <-r.renew:
 		return rec, true
@@ -364,15 +406,26 @@ func (r *run) nextToResolve() (record, bool) {
 
 // ask performs one exchange at a time.
 func (r *run) ask() error {
+	ctx := r.labelled("ask")
 	for t := range r.asking {
+		if r.woken != nil {
+			r.woken()
+		}
 		t.begin(r.begun)
-		t.next = r.fetch.Do(r.ctx, &t.exchange)
+		if t.record.failed.Outcome == 0 {
+			r.enter(&t.keys)
+		}
+		began := time.Now()
+		t.next = r.fetch.Do(ctx, &t.exchange)
+		if t.response.Outcome == exchange.Answered {
+			t.answered = time.Since(began)
+		}
 		switch {
 		case r.ctx.Err() != nil:
 			t.state = trayDropped // cut off: the failure is ours, not the origin's
 			r.home <- t
 		case t.next.Again:
-			r.progress.again(&t.exchange)
+			r.progress.again(&t.exchange, t.next)
 			t.state = trayAgain
 			r.home <- t
 		default:

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,6 +55,8 @@ type web struct {
 
 	resolving time.Duration                   // how long a look-up takes
 	lasts     func(host string) time.Duration // nil, or instead of latency
+	woken     func()                          // what a worker does that has been woken: be late; nil: is not
+	way       func()                          // what passes from an exchange's start until the server has it; nil: nothing
 
 	mu      sync.Mutex
 	asked   []asked
@@ -99,6 +102,9 @@ func (w *web) Resolve(_ context.Context, t exchange.Target) exchange.Lookup {
 
 func (w *web) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 	host := x.Target.Origin.Host()
+	if w.way != nil && x.Lookup.Outcome == 0 {
+		w.way()
+	}
 	w.mu.Lock()
 	w.flying++
 	w.most = max(w.most, w.flying)
@@ -110,6 +116,13 @@ func (w *web) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 	if w.lasts != nil {
 		latency = w.lasts(host)
 	}
+	silent := x.Patience > 0 && latency > x.Patience
+	if silent {
+		latency = x.Patience
+	}
+	if latency > timeout && w.lasts != nil {
+		latency = timeout
+	}
 	select {
 	case <-time.After(latency):
 	case <-ctx.Done():
@@ -117,6 +130,10 @@ func (w *web) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.flying--
+	if silent {
+		x.Response.Outcome = exchange.Timeout
+		return exchange.Next{Again: true, PutOff: true, Target: x.Target}
+	}
 	x.Past.Attempts++
 	if x.Lookup.Outcome != 0 {
 		x.Response.Outcome = x.Lookup.Outcome
@@ -141,13 +158,15 @@ type kept struct {
 	input   string
 	outcome exchange.Outcome
 	hops    int
+
+	attempts int
 }
 
 func (s *shelf) Add(site *audit.Site) error {
 	if s.fail != nil && len(s.sites) >= s.after {
 		return s.fail
 	}
-	s.sites = append(s.sites, kept{site.Seq, site.Input, site.Fetch.Outcome, len(site.Fetch.Hops)})
+	s.sites = append(s.sites, kept{site.Seq, site.Input, site.Fetch.Outcome, len(site.Fetch.Hops), site.Fetch.Attempts})
 	return nil
 }
 
@@ -177,6 +196,7 @@ func scanSource(t *testing.T, cfg Config, w *web, l Source, s *shelf, during fun
 		w.begun = time.Now()
 		cfg.SpillDir = t.TempDir()
 		p := New(cfg, l, w, noJudge{}, s)
+		p.woken = w.woken
 		var aside sync.WaitGroup
 		if during != nil {
 			aside.Go(func() { during(p) })
@@ -184,6 +204,9 @@ func scanSource(t *testing.T, cfg Config, w *web, l Source, s *shelf, during fun
 		err = p.Run(t.Context())
 		took = time.Since(w.begun)
 		aside.Wait()
+		if d, a := p.Progress().Deferred.Load(), p.Progress().Asleep.Load(); err == nil && (d != 0 || a != 0) {
+			t.Errorf("nobody is left, and %d are deferred, %d asleep", d, a)
+		}
 		seen := map[uint64]bool{}
 		for _, k := range s.sites {
 			if seen[k.seq] {
@@ -255,42 +278,54 @@ func (w *web) times(key func(asked) string) map[string][]time.Duration {
 	return times
 }
 
+// The rates hold where requests arrive, and on a busy machine: a worker runs up to 150 ms after it was woken, and what it
+// sends is up to 100 ms on its way.
 func TestRatesHold(t *testing.T) {
 	f := func(name string, cfg Config, latency time.Duration, key func(asked) string, perSecond int) {
 		t.Helper()
-		t.Run(name, func(t *testing.T) {
-			// 40 hosts on few addresses, each with 25 entries that differ in port.
-			var hs []string
-			for port := range 25 {
-				for host := range 40 {
-					hs = append(hs, fmt.Sprintf("h%d.example.com:%d", host, 8000+port))
+		run := func(name string, seed uint64, lag, way time.Duration, most float64) {
+			t.Run(name, func(t *testing.T) {
+				// 40 hosts on few addresses, each with 25 entries that differ in port, or more where the rate is high.
+				var hs []string
+				for port := range max(25, perSecond/4) {
+					for host := range 40 {
+						hs = append(hs, fmt.Sprintf("h%d.example.com:%d", host, 8000+port))
+					}
 				}
-			}
-			w := &web{latency: latency, address: func(host string) string { return "10.0.0." + string(host[1]) }}
-			s := &shelf{}
-			cfg.Concurrency = 200
-			took, err := scan(t, cfg, w, &list{hosts: hs}, s, nil)
-			if err != nil || len(s.sites) != len(hs) {
-				t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
-			}
-			times := w.times(key)
-			longest := 0
-			for k, at := range times {
-				longest = max(longest, len(at))
-				checkRate(t, k, at, float64(perSecond))
-			}
-			// Nor does the rate cost more than it must: the busiest key sets the pace.
-			if need := time.Duration(longest) * time.Second / time.Duration(perSecond); took > need+need/20+2*time.Second {
-				t.Errorf("took %v; the busiest key needs %v", took, need)
-			}
-		})
+				l := newLags(seed)
+				w := &web{latency: latency, woken: l.upTo(lag), way: l.upTo(way), address: func(host string) string { return "10.0.0." + string(host[1]) }}
+				s := &shelf{}
+				cfg.Concurrency = max(200, perSecond)
+				took, err := scan(t, cfg, w, &list{hosts: hs}, s, nil)
+				if err != nil || len(s.sites) != len(hs) {
+					t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
+				}
+				times := w.times(key)
+				longest := 0
+				for k, at := range times {
+					longest = max(longest, len(at))
+					checkRate(t, k, at, float64(perSecond))
+				}
+				// Nor does the rate cost more than it must: the busiest key sets the pace.
+				if need := time.Duration(longest) * time.Second / time.Duration(perSecond); took > time.Duration(most*float64(need))+time.Second {
+					t.Errorf("took %v; the busiest key needs %v", took, need)
+				}
+			})
+		}
+		run(name, 0, 0, 0, 1.03)
+		for seed := range uint64(3) {
+			run(fmt.Sprintf("%s, busy machine %d", name, seed), seed, 150*time.Millisecond, 100*time.Millisecond, 1.3)
+		}
 	}
 	host := func(a asked) string { return a.host }
 	addr := func(a asked) string { return a.addr.String() }
 	all := func(asked) string { return "all" }
 	f("by host", Config{HostRate: 2}, 30*time.Millisecond, host, 2)
 	f("by address", Config{IPRate: 10}, 30*time.Millisecond, addr, 10)
+	f("by address, seldom", Config{IPRate: 1}, 30*time.Millisecond, addr, 1)
+	f("by address, often", Config{IPRate: 300}, 30*time.Millisecond, addr, 300)
 	f("in all", Config{Rate: 100}, 30*time.Millisecond, all, 100)
+	f("in all, thousands", Config{Rate: 3000}, 30*time.Millisecond, all, 3000)
 	f("by host and address, slow hosts", Config{HostRate: 1, IPRate: 50}, 30*time.Millisecond, host, 1)
 	f("by host and address, busy addresses", Config{HostRate: 5, IPRate: 10}, 30*time.Millisecond, addr, 10)
 	f("by all three", Config{HostRate: 5, IPRate: 20, Rate: 50}, 700*time.Millisecond, all, 50)
@@ -298,7 +333,7 @@ func TestRatesHold(t *testing.T) {
 
 // Half of the list shares one address. The other half must not notice.
 func TestBusyAddressDelaysNobodyElse(t *testing.T) {
-	const n = 6000
+	const n = 20_000
 	mixed := make([]string, 0, n)
 	for i := range n / 2 {
 		mixed = append(mixed, fmt.Sprintf("h%d.busy.example", i), fmt.Sprintf("h%d.other.example", i))
@@ -308,35 +343,44 @@ func TestBusyAddressDelaysNobodyElse(t *testing.T) {
 		if strings.HasSuffix(host, ".busy.example") {
 			return "10.1.1.1"
 		}
-		return fmt.Sprintf("10.2.%d.%d", host[1], host[2])
+		dot := strings.IndexByte(host, '.')
+		return fmt.Sprintf("10.2.%d.%d", host[dot-1], host[dot-2]) // neighbours on the list have different ones
 	}
-	doneAt := func(hs []string, maxWaiting int) time.Duration {
+	// It returns when 98 of a hundred of the others were asked, and when all were.
+	doneAt := func(hs []string, maxWaiting int) (most, all time.Duration) {
 		w, s := &web{latency: 100 * time.Millisecond, address: address}, &shelf{}
-		cfg := Config{Concurrency: 100, HostRate: 1, IPRate: 50, MaxWaiting: maxWaiting}
+		cfg := Config{Concurrency: 100, IPRate: 50, MaxWaiting: maxWaiting}
 		if _, err := scan(t, cfg, w, &list{hosts: hs}, s, nil); err != nil || len(s.sites) != len(hs) {
 			t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
 		}
-		var last time.Duration
+		var at []time.Duration
 		for _, a := range w.asked {
 			if strings.HasSuffix(a.host, ".other.example") {
-				last = max(last, a.at)
+				at = append(at, a.at)
 			}
 		}
-		return last
+		slices.Sort(at)
+		return at[len(at)*98/100], at[len(at)-1]
 	}
-	f := func(maxWaiting int, most float64) {
+	f := func(maxWaiting int) {
 		t.Helper()
-		without, with := doneAt(alone, maxWaiting), doneAt(mixed, maxWaiting)
-		if ratio := float64(with) / float64(without); ratio > most {
-			t.Errorf("%d places to wait: the other half was done after %v, and after %v without the busy half: %.2f times; want at most %.2f", maxWaiting, with, without, ratio, most)
+		most, all := doneAt(alone, maxWaiting)
+		mostWith, allWith := doneAt(mixed, maxWaiting)
+		if ratio := float64(mostWith) / float64(most); ratio > 1.05 {
+			t.Errorf("%d places to wait: 98 %% of the other half were asked after %v, and after %v without the busy half: %.2f times; want at most 1.05", maxWaiting, mostWith, most, ratio)
+		}
+		// One address of the hundred may be unlucky, and be asked at its own rate at the end.
+		if ratio := float64(allWith) / float64(all); ratio > 1.3 {
+			t.Errorf("%d places to wait: the other half was done after %v, and after %v without the busy half: %.2f times; want at most 1.3", maxWaiting, allWith, all, ratio)
 		}
 	}
-	f(0, 1.1)    // the default: everybody who waits finds a place
-	f(1000, 2.0) // most are spilled, those who need not wait long among them
+	f(0)    // the default: everybody who waits finds a place
+	f(1000) // most are spilled, those who need not wait long among them
 }
 
 func TestWaitersBeyondTheBoundComeBack(t *testing.T) {
-	hs := hosts(600, "h%d.example.com")
+	const bound, concurrency = 1000, 20
+	hs := hosts(6000, "h%d.example.com")
 	w := &web{address: func(string) string { return "10.0.0.1" }, answer: func(x *exchange.Exchange) exchange.Next {
 		if x.Past.Attempts == 1 { // a hop, then a later try, then the answer
 			to := exchange.Target{Origin: x.Target.Origin, Path: "/elsewhere"}
@@ -361,17 +405,20 @@ func TestWaitersBeyondTheBoundComeBack(t *testing.T) {
 		for p.Progress().Kept.Load() < uint64(len(hs)) {
 			waited = max(waited, p.Progress().Waiting.Load())
 			spilled = max(spilled, p.Progress().Spilled.Load())
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	if _, err := scan(t, Config{Concurrency: 20, IPRate: 100, MaxWaiting: 100}, w, &list{hosts: hs}, s, watch); err != nil || len(s.sites) != len(hs) {
+	if _, err := scan(t, Config{Concurrency: concurrency, IPRate: 1000, MaxWaiting: bound}, w, &list{hosts: hs}, s, watch); err != nil || len(s.sites) != len(hs) {
 		t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
 	}
-	if spilled == 0 {
-		t.Error("nobody was spilled")
+	if spilled < 3*bound {
+		t.Errorf("at most %d were spilled; want most of %d", spilled, len(hs))
 	}
-	if waited > 100+20 {
-		t.Errorf("%d waited in memory; want at most the bound of 100 and what was in flight", waited)
+	if waited > bound+concurrency {
+		t.Errorf("%d waited in memory; want at most the bound of %d and what was in flight", waited, bound)
+	}
+	if len(w.asked) != 3*len(hs) {
+		t.Errorf("%d exchanges for %d origins; want three each", len(w.asked), len(hs))
 	}
 }
 
@@ -477,6 +524,37 @@ func TestStopDoesNotWaitForEver(t *testing.T) {
 	}
 }
 
+// slowDNS is a web whose name servers take a minute.
+type slowDNS struct {
+	*web
+	begun *atomic.Int32 // look-ups
+}
+
+func (s slowDNS) Resolve(ctx context.Context, t exchange.Target) exchange.Lookup {
+	s.begun.Add(1)
+	select {
+	case <-time.After(time.Minute):
+	case <-ctx.Done():
+	}
+	return exchange.Lookup{Outcome: exchange.DNSTimeout, Cause: exchange.CauseDNSTimeout}
+}
+
+func TestStopEndsLookUpsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		w, s := slowDNS{&web{begun: begun}, new(atomic.Int32)}, &shelf{}
+		p := New(Config{Concurrency: 10}, &list{hosts: hosts(100, "h%d.example.com")}, w, noJudge{}, s)
+		time.AfterFunc(61*time.Second, p.Stop) // with ten look-ups done, and the next ten under way
+		err := p.Run(t.Context())
+		if took := time.Since(begun); !errors.Is(err, ErrStopped) || took != 61*time.Second {
+			t.Errorf("ended with %v after %v; want ErrStopped after 61 s", err, took)
+		}
+		if n := w.begun.Load(); n != 20 || len(s.sites) != 10 {
+			t.Errorf("%d look-ups were begun, %d origins kept; want 20, and none after Stop, and the 10 that were done", n, len(s.sites))
+		}
+	})
+}
+
 func TestTheContextEndsEverythingAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -525,7 +603,7 @@ func TestSpilledRecordsComeBackWhole(t *testing.T) {
 	rec := record{
 		seq: 1 << 40, origin: o, input: "bücher.example:8443\t\"x\"", label: "größe", rank: 7, spent: time.Second,
 		trail:  &exchange.Trail{Target: exchange.Target{Origin: to, Path: "/a?b=<c>"}, Hops: []exchange.Hop{{Status: 301, URL: "https://a/"}, {Status: 308, URL: "https://b/"}}},
-		scheme: origin.HTTP, began: origin.HTTPS, attempts: 3, later: 2,
+		scheme: origin.HTTP, began: origin.HTTPS, attempts: 3, later: 2, skip: 2, flags: refused | unmet | deferred | putOff,
 		https: exchange.Failure{Outcome: exchange.Timeout, Cause: exchange.CauseBodyTimeout}, http: exchange.Failure{Outcome: exchange.Reset},
 	}
 	s := newSpill(t.TempDir())
@@ -533,7 +611,7 @@ func TestSpilledRecordsComeBackWhole(t *testing.T) {
 	for round := range 3 {
 		for i := range 1000 {
 			rec.rank = int64(i)
-			if err := s.put(rec, spillHeader{due: time.Duration(i), host: key(i), address: noKey}); err != nil {
+			if err := s.put(rec, spillHeader{due: time.Duration(i), host: key(i), address: noKey, deferred: i%2 == 1}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -545,7 +623,7 @@ func TestSpilledRecordsComeBackWhole(t *testing.T) {
 		for i := range 1000 {
 			var h spillHeader
 			got, ok, err := s.get(func(is spillHeader) bool { h = is; return true })
-			if err != nil || !ok || h.due != time.Duration(i) || h.host != key(i) || h.address != noKey || got.rank != int64(i) {
+			if err != nil || !ok || h.due != time.Duration(i) || h.host != key(i) || h.address != noKey || h.deferred != (i%2 == 1) || got.rank != int64(i) {
 				t.Fatalf("round %d: got rank %d, header %+v, error %v; want %d", round, got.rank, h, err, i)
 			}
 			if got.target() != rec.target() || !slices.Equal(got.trail.Hops, rec.trail.Hops) {

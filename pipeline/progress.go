@@ -17,8 +17,13 @@ type Progress struct {
 	Waiting atomic.Int64 // origins that wait in memory: for a turn, an address, a later try
 	Spilled atomic.Int64 // origins that wait in the deferred file
 
+	// Of both: origins that were put off or ran out of time, until the exchange that follows has ended; and origins in
+	// memory whose time has not come, of a later try or a Retry-After.
+	Deferred, Asleep atomic.Int64
+
 	Redirects atomic.Uint64 // exchanges that led to another hop
-	Retries   atomic.Uint64 // exchanges that led to another attempt
+	Retries   atomic.Uint64 // exchanges that led to another attempt, or to another address of the host
+	PutOff    atomic.Uint64 // exchanges broken off because the host was silent; each is made again later
 
 	Bytes    atomic.Uint64 // decoded bytes of bodies kept
 	Outcomes [exchange.NumOutcomes]atomic.Uint64
@@ -31,10 +36,13 @@ type Progress struct {
 func (p *Progress) ListDone() bool { return p.listDone.Load() }
 
 // again counts an exchange after which its origin is asked again.
-func (p *Progress) again(x *exchange.Exchange) {
-	if x.Past.Trail != nil {
+func (p *Progress) again(x *exchange.Exchange, next exchange.Next) {
+	switch {
+	case next.PutOff:
+		p.PutOff.Add(1)
+	case x.Past.Trail != nil && next.Target.Unmet == 0:
 		p.Redirects.Add(1)
-	} else {
+	default:
 		p.Retries.Add(1)
 	}
 }

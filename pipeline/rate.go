@@ -5,16 +5,18 @@ import (
 	"time"
 )
 
-// level is one kind of rate: by host, by address, or in all. For each key it remembers when the next exchange is due
-// (the theoretical arrival time of GCRA, with no burst), in a table of fixed size: keys that share a slot delay each
-// other by an interval, which at 2²⁰ slots and 10,000 exchanges a second befalls about one in a hundred, and nobody is
-// ever early.
+// level is one kind of rate: by host, by address, or in all. For each key it remembers when the next exchange is to be
+// sent off (the theoretical arrival time of GCRA, with no burst), in a table of fixed size: keys that share a slot delay
+// each other by an interval, which at 2²⁰ slots and 10,000 exchanges a second befalls about one in a hundred, and nobody
+// is ever early.
 //
 // Queues exist only where somebody waits, and are kept by key, not by slot: a queue may last long, and must be nobody
 // else's. A queue is claimed while a record that has had its turn here waits at a later level: nobody else may pass
 // before it has been asked, so that the spacing at the earlier level holds.
 type level struct {
 	interval time.Duration
+	slack    time.Duration
+	lane     *lane  // this level's at the gate
 	ahead    uint32 // how many of a queue may be out, or back, at once: those of a second
 	seed     maphash.Seed
 	mask     uint64
@@ -26,40 +28,61 @@ type level struct {
 // low bits are its slot in the table.
 type key uint64
 
-// queue is a list of waiting records, first in, first out, linked through the slab. Those whose turn is near and whose
-// address is too old are out to have it asked again; when they are back they go before the others.
+// queue is a list of waiting records, linked through the slab: two lines, first in, first out, that take turns. In the
+// one stand newcomers, in the other those that have waited in a queue of an earlier level. The earlier queue stands
+// still while they do, so that one line for all would let a key with a long queue of its own pass only once in as long
+// as newcomers wait, however little it has had. Those whose turn is near and whose address is too old are out to have
+// it asked again; when they are back they go before the others.
 type queue struct {
-	back, line fifo
-	length     uint32 // of both
-	out        uint32 // of the line, not back yet
-	ahead      uint32 // those that are out, and those that are back
-	claimed    bool
-	armed      bool // there is an event for it
+	back        fifo
+	lines       [2]fifo // newcomers, and who has waited
+	length      uint32  // of all three
+	out         uint32  // of the lines, not back yet
+	ahead       uint32  // those that are out, and those that are back
+	waitersTurn bool    // to go before newcomers
+	claimed     bool
+	armed       bool // there is an event for it
+}
+
+// first is the line whose turn it is, nil where nobody stands in any.
+func (q *queue) first() *fifo {
+	newcomers, waiters := &q.lines[0], &q.lines[1]
+	switch {
+	case waiters.head != 0 && (q.waitersTurn || newcomers.head == 0):
+		return waiters
+	case newcomers.head != 0:
+		return newcomers
+	}
+	return nil
+}
+
+// popLine takes the first of the line whose turn it is.
+func (q *queue) popLine(records *slab) ref {
+	line := q.first()
+	q.waitersTurn = line == &q.lines[0]
+	return line.pop(records)
 }
 
 // slots of a table of keys, 8 MiB.
 const tableSlots = 1 << 20
 
 const (
-	maxInterval = 100 * 365 * 24 * time.Hour / 64 // a year and a half: no sum of intervals overflows
-	maxAhead    = 1024
+	maxAhead = 1024
 )
 
-// newLevel returns nil for a rate that is no limit.
-func newLevel(perSecond float64, slots int) *level {
-	if perSecond <= 0 {
+// newLevel returns the level of a lane, nil where there is none.
+func newLevel(lane *lane) *level {
+	if lane == nil {
 		return nil
 	}
-	interval := time.Duration(min(float64(time.Second)/perSecond, float64(maxInterval)))
-	if interval <= slack {
-		interval += interval / 100 // see spend
-	}
 	return &level{
-		interval: interval,
-		ahead:    uint32(min(maxAhead, 1+time.Second/max(1, interval))),
+		lane:     lane,
+		interval: lane.interval,
+		slack:    lane.slack,
+		ahead:    uint32(min(maxAhead, 1+time.Second/lane.interval)),
 		seed:     maphash.MakeSeed(), // random, so that nobody can choose names that share a key
-		mask:     uint64(slots - 1),
-		due:      make([]time.Duration, slots),
+		mask:     lane.mask,
+		due:      make([]time.Duration, len(lane.due)),
 		queues:   make(map[key]queue),
 	}
 }
@@ -70,9 +93,15 @@ func (l *level) keyOfString(s string) key { return key(maphash.String(l.seed, s)
 // slot is where the table has a key.
 func (l *level) slot(k key) *time.Duration { return &l.due[uint64(k)&l.mask] }
 
+// next is when the key's next turn is: when the schedule may send the next exchange off, and not before the gate would let
+// it start now, so that nobody waits at the gate with a tray who may as well wait here.
+func (l *level) next(k key) time.Duration {
+	return max(*l.slot(k), time.Duration(l.lane.slot(k).Load()))
+}
+
 // free reports whether a newcomer may pass at once.
 func (l *level) free(k key, now time.Duration) bool {
-	if *l.slot(k) > now {
+	if l.next(k) > now || l.lane.crowded(k) {
 		return false
 	}
 	_, waiting := l.queues[k]
@@ -86,38 +115,55 @@ func (l *level) claim(k key) {
 	l.queues[k] = q
 }
 
-// push puts a record at the queue's end, or behind those that are back.
-func (l *level) push(k key, i ref, back bool, records *slab) {
+// push puts a record at the end of its line: of the newcomers, or of those that have waited at an earlier level.
+func (l *level) push(k key, i ref, waited bool, records *slab) {
 	q := l.queues[k]
-	if back {
-		q.out--
-		q.back.push(i, records)
-	} else {
-		q.line.push(i, records)
+	line := &q.lines[0]
+	if waited {
+		line = &q.lines[1]
 	}
+	line.push(i, records)
+	q.length++
+	l.queues[k] = q
+}
+
+// pushBack puts a record that was out behind those that are back.
+func (l *level) pushBack(k key, i ref, records *slab) {
+	q := l.queues[k]
+	q.out--
+	q.back.push(i, records)
+	q.length++
+	l.queues[k] = q
+}
+
+// pushFirst puts a record behind those that are back, and before all others.
+func (l *level) pushFirst(k key, i ref, records *slab) {
+	q := l.queues[k]
+	q.ahead++
+	q.back.push(i, records)
 	q.length++
 	l.queues[k] = q
 }
 
 // pop takes the record whose turn it is, and claims the key for it.
-func (l *level) pop(k key, records *slab) ref {
+func (l *level) pop(k key, records *slab) (i ref) {
 	q := l.queues[k]
-	from := &q.line
 	if q.back.head != 0 {
-		from = &q.back
+		i = q.back.pop(records)
 		q.ahead--
+	} else {
+		i = q.popLine(records)
 	}
-	i := from.pop(records)
 	q.length--
 	q.claimed = true
 	l.queues[k] = q
 	return i
 }
 
-// popOut takes the first of the line, which is out from now on.
+// popOut takes the first of its line, which is out from now on.
 func (l *level) popOut(k key, records *slab) ref {
 	q := l.queues[k]
-	i := q.line.pop(records)
+	i := q.popLine(records)
 	q.length--
 	q.out++
 	q.ahead++
@@ -150,21 +196,19 @@ func (l *level) put(k key, q queue) {
 	l.queues[k] = q
 }
 
-// spend notes that an exchange happens now. Where its record came off this level's queue, a lateness of ours below
-// slack does not slow the queue down: the next is due an interval after this one was due.
-//
-// What that allows: in a window of time W at most (W + slack) / interval + 1 exchanges. Where the interval is longer
-// than slack, that is W × rate + 1. Where it is shorter, the interval is a hundredth longer than the rate asks for, and
-// it is at most 10 × rate + 1 in any ten seconds and 1.07 × rate + 1 in any one.
-func (l *level) spend(k key, now time.Duration, queued bool) {
-	from := now
-	if queued {
-		from -= slack
+// spend notes that an exchange is on its way. Where others wait for the key, a lateness of ours below slack does not
+// slow them down: the next is due an interval after this one was due. A key that nobody waits for gets no such credit,
+// so that newcomers to an idle key are spaced from the first.
+func (l *level) spend(k key, now time.Duration) {
+	if q, ok := l.queues[k]; ok && q.length+q.out > 0 {
+		now -= l.slack
 	}
 	due := l.slot(k)
-	*due = max(*due, from) + l.interval
+	*due = max(*due, now) + l.interval
 }
 
-// slack bounds the lateness that a queue may make good. Timers and processors are late by some milliseconds all the
-// time: without it, a rate of thousands a second came out at half of what it said.
-const slack = 80 * time.Millisecond
+// delay puts a key's next turn off.
+func (l *level) delay(k key, until time.Duration) {
+	due := l.slot(k)
+	*due = max(*due, until)
+}

@@ -34,8 +34,30 @@ type record struct {
 	https    exchange.Failure
 	http     exchange.Failure
 	failed   exchange.Failure // of the look-up
-	turn     bool             // its turn is near, and only its address is asked again
-	abroad   bool             // the schedule has sent it to the resolvers and counts on its return
+	flags    flags
+	skip     uint8 // addresses of the host to pass over, see exchange.Target
+}
+
+// flags are what is either so or not so of a record.
+type flags uint8
+
+const (
+	nearTurn flags = 1 << iota // its turn is near, and only its address is asked again
+	abroad                     // the schedule has sent it to the resolvers and counts on its return
+	more                       // another address may stand behind addr
+	refused                    // an address of the host refused us in this attempt
+	unmet                      // an address of the host was refused or out of reach in this attempt
+	deferred                   // its last exchange ran out of time: it is asked when nobody else wants a tray
+	putOff                     // it was put off once, and is not again
+)
+
+func (r *record) is(f flags) bool { return r.flags&f != 0 }
+
+func (r *record) set(f flags, to bool) {
+	r.flags &^= f
+	if to {
+		r.flags |= f
+	}
 }
 
 // ref names a record in the slab; 0 names none.
@@ -47,10 +69,18 @@ func newRecord(e Entry) record {
 
 // target is what to ask: where the last redirect led, or the origin itself.
 func (r *record) target() exchange.Target {
+	t := exchange.Target{Origin: r.origin.As(r.scheme)}
 	if r.trail != nil {
-		return r.trail.Target
+		t = r.trail.Target
 	}
-	return exchange.Target{Origin: r.origin.As(r.scheme)}
+	t.Skip = r.skip
+	switch {
+	case r.is(refused):
+		t.Unmet = exchange.ConnectRefused
+	case r.is(unmet):
+		t.Unmet = exchange.ConnectFailed
+	}
+	return t
 }
 
 func (r *record) past() exchange.Past {
@@ -63,12 +93,15 @@ func (r *record) past() exchange.Past {
 func (r *record) setNext(past exchange.Past, target exchange.Target) {
 	r.trail, r.spent, r.began, r.attempts, r.later = past.Trail, past.Spent, past.Scheme, past.Attempts, past.Later
 	r.https, r.http = past.HTTPS, past.HTTP
-	r.scheme = target.Origin.Scheme()
+	r.scheme, r.skip = target.Origin.Scheme(), target.Skip
+	r.set(unmet, target.Unmet != 0)
+	r.set(refused, target.Unmet == exchange.ConnectRefused)
 	r.addr, r.until, r.dns, r.failed = [16]byte{}, 0, 0, exchange.Failure{}
 }
 
 func (r *record) setLookup(l exchange.Lookup, begun time.Time) {
 	r.addr, r.until = [16]byte{}, 0
+	r.set(more, l.More)
 	if l.Addr.IsValid() {
 		r.addr = l.Addr.As16()
 	}
@@ -81,7 +114,7 @@ func (r *record) setLookup(l exchange.Lookup, begun time.Time) {
 }
 
 func (r *record) lookup(begun time.Time) exchange.Lookup {
-	l := exchange.Lookup{Outcome: r.failed.Outcome, Cause: r.failed.Cause, Took: time.Duration(r.dns) * time.Microsecond}
+	l := exchange.Lookup{More: r.is(more), Outcome: r.failed.Outcome, Cause: r.failed.Cause, Took: time.Duration(r.dns) * time.Microsecond}
 	if r.addr != ([16]byte{}) {
 		l.Addr = netip.AddrFrom16(r.addr).Unmap()
 	}

@@ -14,6 +14,8 @@ import (
 //
 // While a record waits at a later level, its keys at the earlier ones are claimed: at most one record a host stands
 // in the queues by address. Every step is O(1), however long a queue is.
+//
+// What is sent off at its time may start late, and then the next is too early: see gate.
 type schedule struct {
 	*run
 	levels  [numLevels]*level // nil where there is no limit
@@ -26,6 +28,7 @@ type schedule struct {
 	turns    map[uint64]turn // by seq: the turns of records whose address is asked again
 	spill    *spill
 	rounds   rounds
+	slow     deferral
 
 	fedAll   bool
 	fedCount uint64
@@ -37,7 +40,9 @@ type schedule struct {
 
 func (r *run) schedule() error {
 	s := &schedule{run: r, records: newSlab(), turns: make(map[uint64]turn), spill: newSpill(r.cfg.SpillDir)}
-	s.addLevels()
+	for l, lane := range r.gate.lanes {
+		s.levels[l] = newLevel(lane)
+	}
 	defer s.spill.close()
 	defer r.finish()
 
@@ -47,6 +52,7 @@ func (r *run) schedule() error {
 		s.look()
 		s.serve()
 		s.unspill()
+		s.recall()
 		s.publish()
 		timer.Reset(s.untilNext())
 
@@ -79,6 +85,7 @@ func (r *run) schedule() error {
 			s.fedAll = true
 		case <-s.stopped():
 			s.stopping = true
+			s.endLookups()
 			s.late = time.After(r.cfg.Drain)
 		case <-s.late:
 			r.cancel(errDrain)
@@ -86,6 +93,7 @@ func (r *run) schedule() error {
 			s.stopping = true
 		}
 	}
+	s.publish()
 	return nil
 }
 
@@ -102,15 +110,6 @@ func (r *run) finish() {
 	close(r.judging)
 	r.judges.Wait()
 	close(r.keeping)
-}
-
-func (s *schedule) addLevels() {
-	c := &s.cfg
-	s.levels = [numLevels]*level{
-		byHost:    newLevel(c.HostRate, tableSlots),
-		byAddress: newLevel(c.IPRate, tableSlots),
-		inAll:     newLevel(c.Rate, 1),
-	}
 }
 
 // The levels, in the order in which records pass them.
@@ -173,19 +172,19 @@ func (s *schedule) untilNext() time.Duration {
 
 // arrive takes a record that has been resolved.
 func (s *schedule) arrive(rec record) {
-	if rec.abroad {
-		rec.abroad = false
+	if rec.is(abroad) {
+		rec.set(abroad, false)
 		s.abroad--
 	}
-	if rec.turn {
+	if rec.is(nearTurn) {
 		s.takeTurn(rec)
 		return
 	}
 	if rec.failed.Outcome != 0 {
-		s.dispatch(rec, -1)
+		s.dispatch(rec)
 		return
 	}
-	s.pass(rec, 0, -1)
+	s.pass(rec, 0)
 }
 
 // backlogged reports whether so many wait for the rate in all that more would only grow old: the list is read no
@@ -196,14 +195,25 @@ func (s *schedule) backlogged() bool {
 
 const maxBacklog = 256
 
-// pass takes a record through the levels from the given one on. queued is the level whose queue it came off, -1 for a
-// newcomer; the keys of the levels before from are its own then.
-func (s *schedule) pass(rec record, from, queued int) {
-	for l := from; l < len(s.levels); l++ {
-		if s.levels[l] == nil || s.levels[l].free(s.key(l, &rec), s.now) {
+// pass takes a record through the levels from the given one on; the keys of the levels before are its own then.
+func (s *schedule) pass(rec record, from int) {
+	for l, level := range s.levels {
+		switch {
+		case level == nil:
+			continue
+		case l < from:
+			if at := s.key(l, &rec); level.next(at) > s.now {
+				s.stepBack(rec, l)
+				return
+			}
+			continue
+		case level.free(s.key(l, &rec), s.now):
 			continue
 		}
 		if from == 0 && s.crowded(l, s.key(l, &rec)) {
+			if rec.is(deferred) {
+				s.slow.out--
+			}
 			s.putAside(rec, 0)
 			return
 		}
@@ -213,11 +223,32 @@ func (s *schedule) pass(rec record, from, queued int) {
 			}
 		}
 		at := s.key(l, &rec)
-		s.levels[l].push(at, s.records.put(rec), false, s.records)
+		s.levels[l].push(at, s.records.put(rec), from > 0, s.records)
 		s.arm(l, at)
 		return
 	}
-	s.dispatch(rec, queued)
+	s.dispatch(rec)
+}
+
+// stepBack lets a record that is past a level wait there once more, before the others. While it stood at a later level,
+// an exchange of its key has started late, or one of another key that shares the slot has come between.
+func (s *schedule) stepBack(rec record, l int) {
+	for k, level := range s.levels {
+		if level == nil {
+			continue
+		}
+		at := s.key(k, &rec)
+		switch {
+		case k < l:
+			level.claim(at)
+		case k == l:
+			level.release(at)
+			level.pushFirst(at, s.records.put(rec), s.records)
+			s.arm(k, at)
+		default:
+			s.release(k, at)
+		}
+	}
 }
 
 // crowded reports whether a newcomer to a key's queue must be spilled. A queue may be as long as there are places left
@@ -236,22 +267,24 @@ func (s *schedule) arm(l int, at key) {
 	}
 	q.armed = true
 	level.queues[at] = q
-	s.events.push(event{at: *level.slot(at), what: uint64(at), level: uint8(l)})
+	s.events.push(event{at: level.next(at), what: uint64(at), level: uint8(l)})
 }
 
 // dispatch gives a record a tray and has it asked; it spends a token at every level. A record whose look-up failed
 // asks nobody, and spends none.
-func (s *schedule) dispatch(rec record, queued int) {
+func (s *schedule) dispatch(rec record) {
 	t := s.trays.take()
 	t.record = rec
-	t.record.turn = false
+	t.record.set(nearTurn, false)
+	t.patience = s.patience(&rec)
 	if rec.failed.Outcome == 0 {
 		for l, level := range s.levels {
 			if level == nil {
 				continue
 			}
 			at := s.key(l, &rec)
-			level.spend(at, s.now, l == queued)
+			t.keys[l] = at
+			level.spend(at, s.now)
 			s.release(l, at)
 		}
 	}
@@ -264,7 +297,12 @@ func (s *schedule) serve() {
 		e := s.events.pop()
 		switch e.level {
 		case wake:
-			s.renewals.push(ref(e.what), s.records)
+			s.slow.asleep--
+			if i := ref(e.what); s.records.at(i).is(deferred) {
+				s.enqueue(s.records.take(i))
+			} else {
+				s.renewals.push(i, s.records)
+			}
 			continue
 		case round:
 			continue // it has woken the loop, which is all it is for
@@ -279,16 +317,19 @@ func (s *schedule) serveKey(l int, at key) {
 	q := level.queues[at]
 	q.armed = false
 	level.put(at, q)
-	for q.line.head != 0 && q.ahead < level.ahead && s.outdated(s.records.at(q.line.head)) {
+	for s.outdatedFirst(&q) && q.ahead < level.ahead {
 		s.renewInTurn(s.records.take(level.popOut(at, s.records)), l, at)
 		q = level.queues[at]
 	}
 	switch {
 	case q.claimed || q.length == 0:
-	case *level.slot(at) > s.now:
+	case level.next(at) > s.now:
 		s.arm(l, at) // somebody passed since the event was made
-	case q.back.head != 0 || q.line.head != 0 && !s.outdated(s.records.at(q.line.head)):
-		s.pass(s.records.take(level.pop(at, s.records)), l+1, l)
+	case level.lane.crowded(at):
+		level.delay(at, s.now+level.lane.pause)
+		s.arm(l, at)
+	case q.back.head != 0 || q.first() != nil && !s.outdatedFirst(&q):
+		s.pass(s.records.take(level.pop(at, s.records)), l+1)
 	}
 	// Else all whose turn is near are out; one that comes back arms the key.
 }
@@ -302,18 +343,30 @@ func (s *schedule) release(l int, at key) {
 // comeHome takes a tray back and looks at why it came.
 func (s *schedule) comeHome(t *tray) {
 	rec, state, next, past := t.record, t.state, t.next, t.exchange.Past
+	late := ranOut(t.response.Outcome)
+	s.keepPace(t.answered)
 	s.trays.giveBack(t)
+	if rec.is(deferred) {
+		s.slow.out--
+	}
 	if state != trayAgain || s.stopping {
 		s.over++
 		return
 	}
 	rec.setNext(past, next.Target)
+	rec.set(deferred, late)
+	rec.set(putOff, rec.is(putOff) || next.PutOff)
 	if s.waiting() >= s.cfg.MaxWaiting && next.After > 0 {
 		s.putAside(rec, s.now+next.After)
 		return
 	}
+	if next.After == 0 && late {
+		s.enqueue(rec)
+		return
+	}
 	i := s.records.put(rec)
 	if next.After > 0 {
+		s.slow.asleep++
 		s.events.push(event{at: s.now + next.After, what: uint64(i), level: wake})
 		return
 	}
@@ -326,13 +379,20 @@ func (s *schedule) renewal() (chan record, record) {
 		return nil, record{}
 	}
 	rec := *s.records.at(s.renewals.head)
-	rec.next, rec.abroad = 0, true
+	rec.next = 0
+	rec.set(abroad, true)
 	return s.renew, rec
 }
 
 // outdated reports whether a record's address must be asked again before it is dialled.
 func (s *schedule) outdated(rec *record) bool {
 	return rec.until != 0 && time.Duration(rec.until)*time.Second <= s.now && rec.failed.Outcome == 0
+}
+
+// outdatedFirst reports whether the first of a key's line is outdated.
+func (s *schedule) outdatedFirst(q *queue) bool {
+	line := q.first()
+	return line != nil && s.outdated(s.records.at(line.head))
 }
 
 // turn is the turn that a record was near when its address proved too old: at a level, which is not claimed meanwhile, with
@@ -354,7 +414,7 @@ func (s *schedule) renewInTurn(rec record, l int, at key) {
 		}
 	}
 	s.turns[rec.seq] = t
-	rec.turn = true
+	rec.set(nearTurn, true)
 	s.renewals.push(s.records.put(rec), s.records)
 }
 
@@ -363,11 +423,11 @@ func (s *schedule) renewInTurn(rec record, l int, at key) {
 func (s *schedule) takeTurn(rec record) {
 	t := s.turns[rec.seq]
 	delete(s.turns, rec.seq)
-	rec.turn = false
+	rec.set(nearTurn, false)
 	failed := rec.failed.Outcome != 0
 	moved := t.level >= byAddress && s.levels[byAddress] != nil && s.key(byAddress, &rec) != t.keys[byAddress]
 	if !failed && !moved {
-		s.levels[t.level].push(t.keys[t.level], s.records.put(rec), true, s.records)
+		s.levels[t.level].pushBack(t.keys[t.level], s.records.put(rec), s.records)
 		s.arm(t.level, t.keys[t.level])
 		return
 	}
@@ -379,15 +439,18 @@ func (s *schedule) takeTurn(rec record) {
 		}
 	}
 	if failed {
-		s.dispatch(rec, -1)
+		s.dispatch(rec)
 		return
 	}
-	s.pass(rec, byAddress, -1)
+	s.pass(rec, byAddress)
 }
 
 // putAside spills a record that memory has no room for, until due at least.
 func (s *schedule) putAside(rec record, due time.Duration) {
-	h := spillHeader{due: due, host: noKey, address: noKey}
+	h := spillHeader{due: due, host: noKey, address: noKey, deferred: rec.is(deferred)}
+	if h.deferred {
+		s.slow.spilled++
+	}
 	if s.levels[byHost] != nil {
 		h.host = s.key(byHost, &rec)
 	}
@@ -410,7 +473,7 @@ type rounds struct {
 
 // mayUnspill reports whether there is reason to look at spilled records now.
 func (s *schedule) mayUnspill() bool {
-	return s.spill.count() > 0 && (s.rounds.left > 0 || s.now >= s.rounds.pause) &&
+	return s.spill.count() > 0 && (s.spill.count() > s.slow.spilled || !s.lineFull()) && (s.rounds.left > 0 || s.now >= s.rounds.pause) &&
 		!s.stopping && !s.trays.empty() && !s.backlogged() && s.waiting() < s.cfg.MaxWaiting
 }
 
@@ -430,7 +493,12 @@ func (s *schedule) unspill() {
 			s.fail(err)
 			return
 		}
-		if ok {
+		switch {
+		case !ok:
+		case rec.is(deferred):
+			s.slow.spilled--
+			s.enqueue(rec)
+		default:
 			s.renewals.push(s.records.put(rec), s.records)
 		}
 	}
@@ -444,8 +512,13 @@ func (s *schedule) unspill() {
 
 // admits reports whether a spilled record is due and finds room.
 func (s *schedule) admits(h spillHeader) bool {
-	return h.due <= s.now && s.waiting() < s.cfg.MaxWaiting &&
-		(h.host == noKey || !s.crowded(byHost, h.host)) &&
+	if h.due > s.now || s.waiting() >= s.cfg.MaxWaiting {
+		return false
+	}
+	if h.deferred {
+		return !s.lineFull()
+	}
+	return (h.host == noKey || !s.crowded(byHost, h.host)) &&
 		(h.address == noKey || !s.crowded(byAddress, h.address))
 }
 
@@ -456,6 +529,8 @@ func (s *schedule) waiting() int { return s.records.used + s.abroad }
 func (s *schedule) publish() {
 	s.progress.Waiting.Store(int64(s.waiting()))
 	s.progress.Spilled.Store(int64(s.spill.count()))
+	s.progress.Deferred.Store(int64(s.slow.length + s.slow.out + s.slow.spilled))
+	s.progress.Asleep.Store(int64(s.slow.asleep))
 }
 
 // fifo is a list of waiting records linked through the slab.

@@ -34,14 +34,15 @@ type spill struct {
 
 // spillHeader stands before each record: four little-endian numbers.
 type spillHeader struct {
-	due     time.Duration // not before
-	host    key           // where the record queues: its keys by host and by address, noKey where not known
-	address key
-	length  uint32 // of the JSON
+	due      time.Duration // not before
+	host     key           // where the record queues: its keys by host and by address, noKey where not known
+	address  key
+	length   uint32 // of the JSON
+	deferred bool   // it queues nowhere, and waits until nobody else wants a tray
 }
 
 const (
-	spillHeaderSize = 8 + 8 + 8 + 4
+	spillHeaderSize = 8 + 8 + 8 + 4 + 1
 	noKey           = key(0)
 )
 
@@ -77,6 +78,9 @@ func (s *spill) write(h spillHeader, line []byte) error {
 	binary.LittleEndian.PutUint64(b[8:], uint64(h.host))
 	binary.LittleEndian.PutUint64(b[16:], uint64(h.address))
 	binary.LittleEndian.PutUint32(b[24:], h.length)
+	if h.deferred {
+		b[28] = 1
+	}
 	_, err := s.out.Write(b[:])
 	if err == nil {
 		_, err = s.out.Write(line)
@@ -115,10 +119,11 @@ func (s *spill) read() (h spillHeader, line []byte, err error) {
 		return h, nil, err
 	}
 	h = spillHeader{
-		due:     time.Duration(binary.LittleEndian.Uint64(b[0:])),
-		host:    key(binary.LittleEndian.Uint64(b[8:])),
-		address: key(binary.LittleEndian.Uint64(b[16:])),
-		length:  binary.LittleEndian.Uint32(b[24:]),
+		due:      time.Duration(binary.LittleEndian.Uint64(b[0:])),
+		host:     key(binary.LittleEndian.Uint64(b[8:])),
+		address:  key(binary.LittleEndian.Uint64(b[16:])),
+		length:   binary.LittleEndian.Uint32(b[24:]),
+		deferred: b[28] != 0,
 	}
 	s.buf = slices.Grow(s.buf[:0], int(h.length))[:h.length]
 	if _, err := io.ReadFull(s.in, s.buf); err != nil {
@@ -181,8 +186,13 @@ type stored struct {
 	Later     uint8            `json:"later,omitempty"`
 	HTTPS     exchange.Failure `json:"https,omitzero"`
 	HTTP      exchange.Failure `json:"http,omitzero"`
+	Skip      uint8            `json:"skip,omitempty"`
+	Flags     flags            `json:"flags,omitempty"`
 	Trail     *storedTrail     `json:"trail,omitempty"`
 }
+
+// storedFlags are those that say something beyond the address, which is asked again.
+const storedFlags = refused | unmet | deferred | putOff
 
 type storedTrail struct {
 	Scheme origin.Scheme  `json:"scheme"`
@@ -196,7 +206,7 @@ func (r *record) store() stored {
 	s := stored{
 		Seq: r.seq, Host: r.origin.Host(), Port: r.origin.Port(), Requested: r.origin.Scheme(),
 		Input: r.input, Label: r.label, Rank: r.rank, Spent: r.spent, Scheme: r.scheme, Began: r.began,
-		Attempts: r.attempts, Later: r.later, HTTPS: r.https, HTTP: r.http,
+		Attempts: r.attempts, Later: r.later, HTTPS: r.https, HTTP: r.http, Skip: r.skip, Flags: r.flags & storedFlags,
 	}
 	if r.trail != nil {
 		t := r.trail.Target
@@ -216,7 +226,7 @@ func restore(line []byte) (record, error) {
 	}
 	r := record{
 		seq: s.Seq, origin: o, input: s.Input, label: s.Label, rank: s.Rank, spent: s.Spent, scheme: s.Scheme, began: s.Began,
-		attempts: s.Attempts, later: s.Later, https: s.HTTPS, http: s.HTTP,
+		attempts: s.Attempts, later: s.Later, https: s.HTTPS, http: s.HTTP, skip: s.Skip, flags: s.Flags & storedFlags,
 	}
 	if s.Trail != nil {
 		to, err := origin.New(s.Trail.Scheme, s.Trail.Host, s.Trail.Port)

@@ -16,7 +16,10 @@ type tray struct {
 	record   record
 	next     exchange.Next
 	state    trayState
-	domain   string // of the record's origin, see audit.Site
+	patience time.Duration  // see exchange.Exchange
+	answered time.Duration  // how long the exchange took, where it had an answer
+	keys     [numLevels]key // of the record's turn, for the gate
+	domain   string         // of the record's origin, see audit.Site
 	tld      string
 }
 
@@ -38,6 +41,7 @@ func (t *tray) begin(begun time.Time) {
 		Lookup:   t.record.lookup(begun),
 		Past:     t.record.past(),
 		Response: &t.response,
+		Patience: t.patience,
 	}
 	t.domain, t.tld = t.record.origin.RegistrableDomain(), t.record.origin.TLD()
 }
@@ -76,9 +80,11 @@ func (ts *trays) take() *tray {
 func (ts *trays) giveBack(t *tray) {
 	t.response.Reset()
 	t.record, t.exchange, t.next = record{}, exchange.Exchange{}, exchange.Next{}
+	t.patience, t.answered = 0, 0
 	t.domain, t.tld = "", ""
 	ts.free = append(ts.free, t)
 }
 
+func (ts *trays) left() int     { return len(ts.free) }
 func (ts *trays) empty() bool   { return len(ts.free) == 0 }
 func (ts *trays) allHome() bool { return len(ts.free) == ts.all }

@@ -60,6 +60,7 @@ const (
 	placeFull placeKind = iota
 	placePlainOnly
 	placeNobody
+	placeHole // nobody, and not even a refusal
 )
 
 // helloKind is what the TLS port does with a client's hello.
@@ -149,6 +150,8 @@ var behaviours = []Behaviour{
 		reply: with(func(a *ask, r *reply) {
 			r.wait = a.w.cfg.Slow/20 + time.Duration(unit(a.draw(streamDetail))*0.95*float64(a.w.cfg.Slow))
 		})},
+	{Name: "late", Does: "200 after exactly Config.Slow", Ends: "answered 200",
+		reply: with(func(a *ask, r *reply) { r.wait = a.w.cfg.Slow })},
 	{Name: "drip", Share: 0.002, Does: "200, the body in eight pieces over Config.Slow", Ends: "answered 200",
 		reply: with(func(a *ask, r *reply) { r.pause = a.w.cfg.Slow / dripPieces })},
 	{Name: "huge", Share: 0.0005, Does: "200, a body of 600 kB to 3.7 MB", Ends: "answered 200, truncated",
@@ -192,6 +195,8 @@ var behaviours = []Behaviour{
 	{Name: "http-only", Share: 0.02, Does: "nobody listens on the TLS port", Ends: "answered 200 by http", place: placePlainOnly, hello: helloReset},
 	{Name: "silent", Share: 0.0095, Does: "takes the connection and keeps silent, on both ports", Ends: "timeout", hello: helloHang,
 		reply: fails(endHang, timeoutOutcome)},
+	{Name: "black-hole", Does: "the first packet is lost, on either port", Ends: "connect_timeout", place: placeHole,
+		hello: helloHang, reply: fails(endHang, timeoutOutcome)}, // the last two only where no packet can be lost
 
 	// TLS. None of these concerns a scan by http.
 	{Name: "tls-expired", Share: 0.008, Does: "an expired certificate", Ends: "answered 200, unverified", hello: helloExpired},

@@ -199,10 +199,13 @@ func (wk *walk) exchange(t exchange.Target) result {
 		return failed(exchange.ConnectRefused)
 	}
 	if !w.single {
-		listening = b.place == placeFull || b.place == placePlainOnly && !secure
+		listening = b.place == placeFull || b.place == placeHole || b.place == placePlainOnly && !secure
 	}
-	if !listening {
+	switch {
+	case !listening:
 		return failed(exchange.ConnectRefused)
+	case b.place == placeHole && len(w.holes) > 0:
+		return failed(exchange.ConnectTimeout)
 	}
 	verified := exchange.Unknown
 	switch {

@@ -34,17 +34,20 @@ type plainScanner struct {
 	wait   patience
 }
 
-// patience is how long a scanner waits: for a name, a handshake, a head after it, and a body after that.
-type patience struct{ names, hands, head, body time.Duration }
+// patience is how long a scanner waits: for a name, a connection, a handshake, a head after it, and a body after that.
+type patience struct{ names, dial, hands, head, body time.Duration }
 
 // patienceFor is short where nothing is to come, so that there is nothing to wait for, and long everywhere else, where
 // a busy machine may take its time.
 func patienceFor(e Expect) patience {
 	const long, short = 30 * time.Second, 150 * time.Millisecond
-	p := patience{long, long, long, long}
+	p := patience{long, long, long, long, long}
 	b := behaviourNamed(e.Behaviour)
 	if b.name == nameSilent {
 		p.names = short
+	}
+	if slices.Contains(e.Outcomes, exchange.ConnectTimeout) {
+		p.dial = short
 	}
 	if b.hello == helloHang {
 		p.hands = short
@@ -140,11 +143,16 @@ func (s *plainScanner) ask(at *url.URL) (f found, location string) {
 		f.Outcome = outcome
 		return f, ""
 	}
-	raw, err := net.DialTimeout("tcp", netip.AddrPortFrom(addr, uint16(port)).String(), 30*time.Second)
+	raw, err := net.DialTimeout("tcp", netip.AddrPortFrom(addr, uint16(port)).String(), s.wait.dial)
 	if err != nil {
-		f.Outcome = exchange.ConnectFailed
-		if errors.Is(err, syscall.ECONNREFUSED) {
+		var waited net.Error
+		switch {
+		case errors.Is(err, syscall.ECONNREFUSED):
 			f.Outcome = exchange.ConnectRefused
+		case errors.As(err, &waited) && waited.Timeout():
+			f.Outcome = exchange.ConnectTimeout
+		default:
+			f.Outcome = exchange.ConnectFailed
 		}
 		return f, ""
 	}

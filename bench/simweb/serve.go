@@ -46,18 +46,21 @@ func (w *Web) accept(l *net.TCPListener, at *place, secure bool) {
 			w.sleep(5 * time.Millisecond)
 			continue
 		}
-		at.accepted(w.cfg.RecordAccepts)
+		row := -1
+		if w.cfg.RecordAccepts {
+			row = w.ledger.note(at)
+		}
 		w.accepts.Add(1)
 		if !w.enter(c) {
 			_ = c.Close()
 			return
 		}
-		go w.serve(c, secure)
+		go w.serve(c, secure, row)
 	}
 }
 
-// serve is a connection's life.
-func (w *Web) serve(c *net.TCPConn, secure bool) {
+// serve is a connection's life. Its row in the ledger is told for whom it was.
+func (w *Web) serve(c *net.TCPConn, secure bool, row int) {
 	defer w.leave(c)
 	// One deadline bounds everything, the silence of silent hosts included.
 	if c.SetDeadline(time.Now().Add(w.cfg.Hold)) != nil {
@@ -74,6 +77,7 @@ func (w *Web) serve(c *net.TCPConn, secure bool) {
 		return
 	}
 	w.requests.Add(1)
+	w.ledger.name(row, a.host)
 	b := w.world.behaviour(a.host)
 	if b.counts {
 		a.nth = w.count(a.host, a.scheme)

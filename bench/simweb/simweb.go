@@ -8,7 +8,7 @@
 //   - behaviours.go is the table of what hosts do, and reply.go the vocabulary it is written in;
 //   - world.go is the pure half: which behaviour, address and file a host has; bodies.go makes the files;
 //   - expect.go walks a scanner's way through the pure half, and writes down what it finds: the truth;
-//   - serve.go, tls.go and dns.go are the same on sockets;
+//   - serve.go, tls.go and dns.go are the same on sockets, and accepts.go remembers who came when;
 //   - names.go makes lists of hosts up.
 package simweb
 
@@ -51,14 +51,13 @@ type Config struct {
 	AIShare float64 // share of the files that name an AI crawler's token; 0: 0.2, negative: none
 	Corpus  string  // path of a pack of real files to serve instead: zstd of (uint32 little-endian length, body)…
 
-	RecordAccepts bool // keep the time of each connection taken, for Accepts
+	RecordAccepts bool // keep when each connection was taken, for Accepts, Busiest and Record
 
 	oneAddress bool // as on systems that route no other loopback address
 }
 
 const (
 	maxAddresses  = 4096
-	maxRecorded   = 1 << 18 // accepts kept an address
 	maxCounted    = 1 << 16 // flaky hosts remembered a shard
 	shards        = 64
 	portAttempts  = 20
@@ -99,9 +98,11 @@ type Web struct {
 	tls       *tls.Config
 	names     *nameServer
 	listeners []*net.TCPListener
+	plugs     []net.Conn // what keeps black holes black
 	places    map[netip.Addr]*place
+	ledger    ledger
 
-	accepts, handshakes, requests, questions atomic.Int64
+	accepts, handshakes, requests, questions, open, mostOpen atomic.Int64
 
 	done    chan struct{}
 	once    sync.Once
@@ -127,25 +128,8 @@ type countKey struct {
 	scheme origin.Scheme
 }
 
-// place is one address.
-type place struct {
-	mu    sync.Mutex
-	times []int64 // Unix nanoseconds
-	taken atomic.Int64
-}
-
-func (p *place) accepted(record bool) {
-	p.taken.Add(1)
-	if !record {
-		return
-	}
-	now := time.Now().UnixNano()
-	p.mu.Lock()
-	if len(p.times) < maxRecorded {
-		p.times = append(p.times, now)
-	}
-	p.mu.Unlock()
-}
+// place is one address where somebody accepts.
+type place struct{ addr netip.Addr }
 
 // Start opens a simulated web. It is closed by Close, or when ctx ends.
 func Start(ctx context.Context, cfg Config) (*Web, error) {
@@ -159,7 +143,7 @@ func Start(ctx context.Context, cfg Config) (*Web, error) {
 	if world.bodies, err = newBodyPool(cfg); err != nil {
 		return nil, err
 	}
-	w := &Web{cfg: cfg, world: world, done: make(chan struct{}), places: map[netip.Addr]*place{}}
+	w := &Web{cfg: cfg, world: world, done: make(chan struct{}), places: map[netip.Addr]*place{}, ledger: ledger{begun: time.Now()}}
 	for i := range shards {
 		w.lives[i].conns = map[*net.TCPConn]struct{}{}
 		w.counts[i].seen = map[countKey]uint8{}
@@ -183,6 +167,7 @@ func Start(ctx context.Context, cfg Config) (*Web, error) {
 
 // Addresses of the simulated web, apart from each other and from 127.0.0.1, where other programs listen.
 //
+//	127.7.0.1–4     a black hole
 //	127.8.0.1–4     plain HTTP only
 //	127.9.0.1–4     nobody
 //	127.10.0.1 …    everybody else; the first is the hot one
@@ -216,7 +201,7 @@ func (w *Web) listen() error {
 		for i := 1; i < w.cfg.Addresses; i++ {
 			wd.ordinary = append(wd.ordinary, placeAt(i))
 		}
-		wd.plain, wd.nobody = placesFrom(8, 4), placesFrom(9, 4)
+		wd.holes, wd.plain, wd.nobody = placesFrom(7, blackHoles), placesFrom(8, 4), placesFrom(9, 4)
 	} else {
 		wd.single = true
 		wd.hot = netip.AddrFrom4([4]byte{127, 0, 0, 1})
@@ -229,11 +214,9 @@ func (w *Web) listen() error {
 			return nil
 		}
 		lastErr = err
-		for _, l := range w.listeners {
-			_ = l.Close()
-		}
+		w.closeDoors()
 		w.running.Wait()
-		w.listeners = nil
+		w.listeners, w.plugs = nil, nil
 		if w.cfg.HTTPPort != 0 || w.cfg.TLSPort != 0 {
 			break // wished-for ports are not exchanged for others
 		}
@@ -250,17 +233,33 @@ func (w *Web) listenAll() error {
 		secure bool
 	}
 	var doors []door
-	open := func(addr netip.Addr, port *uint16, secure bool) error {
+	open := func(addr netip.Addr, port *uint16) (*net.TCPListener, error) {
 		// Keep-alive probes are two system calls a connection that lives for a millisecond.
 		lc := net.ListenConfig{KeepAlive: -1}
 		l, err := lc.Listen(context.Background(), "tcp4", netip.AddrPortFrom(addr, *port).String())
 		if err != nil {
-			return err
+			return nil, err
 		}
 		tcp := l.(*net.TCPListener)
 		w.listeners = append(w.listeners, tcp)
 		*port = tcp.Addr().(*net.TCPAddr).AddrPort().Port()
-		doors = append(doors, door{tcp, addr, secure})
+		return tcp, nil
+	}
+	welcome := func(addr netip.Addr, port *uint16, secure bool) error {
+		l, err := open(addr, port)
+		doors = append(doors, door{l, addr, secure})
+		return err
+	}
+	lose := func(addr netip.Addr, port *uint16) error {
+		l, err := open(addr, port)
+		if err != nil {
+			return err
+		}
+		c, err := plug(l)
+		if err != nil {
+			return err
+		}
+		w.plugs = append(w.plugs, c)
 		return nil
 	}
 	everybody := append([]netip.Addr{wd.hot}, wd.ordinary...)
@@ -268,12 +267,17 @@ func (w *Web) listenAll() error {
 		everybody = everybody[:1]
 	}
 	for _, addr := range everybody {
-		if err := errors.Join(open(addr, &wd.httpPort, false), open(addr, &wd.tlsPort, true)); err != nil {
+		if err := errors.Join(welcome(addr, &wd.httpPort, false), welcome(addr, &wd.tlsPort, true)); err != nil {
 			return err
 		}
 	}
 	for _, addr := range wd.plain {
-		if err := open(addr, &wd.httpPort, false); err != nil {
+		if err := welcome(addr, &wd.httpPort, false); err != nil {
+			return err
+		}
+	}
+	for _, addr := range wd.holes {
+		if err := errors.Join(lose(addr, &wd.httpPort), lose(addr, &wd.tlsPort)); err != nil {
 			return err
 		}
 	}
@@ -297,7 +301,7 @@ func (w *Web) listenAll() error {
 	for _, d := range doors {
 		p := w.places[d.addr]
 		if p == nil {
-			p = &place{}
+			p = &place{d.addr}
 			w.places[d.addr] = p
 		}
 		w.running.Add(1)
@@ -310,9 +314,7 @@ func (w *Web) listenAll() error {
 func (w *Web) Close() {
 	w.once.Do(func() {
 		close(w.done)
-		for _, l := range w.listeners {
-			_ = l.Close()
-		}
+		w.closeDoors()
 		if w.names != nil {
 			w.names.close()
 		}
@@ -327,6 +329,16 @@ func (w *Web) Close() {
 		}
 	})
 	w.running.Wait()
+}
+
+// closeDoors closes what listens, so that whoever accepts there ends.
+func (w *Web) closeDoors() {
+	for _, l := range w.listeners {
+		_ = l.Close()
+	}
+	for _, c := range w.plugs {
+		_ = c.Close()
+	}
 }
 
 func (w *Web) closed() bool {
@@ -360,6 +372,9 @@ func (w *Web) enter(c *net.TCPConn) bool {
 	}
 	s.conns[c] = struct{}{}
 	w.running.Add(1)
+	now := w.open.Add(1)
+	for most := w.mostOpen.Load(); now > most && !w.mostOpen.CompareAndSwap(most, now); most = w.mostOpen.Load() {
+	}
 	return true
 }
 
@@ -369,6 +384,7 @@ func (w *Web) leave(c *net.TCPConn) {
 	delete(s.conns, c)
 	s.mu.Unlock()
 	_ = c.Close()
+	w.open.Add(-1)
 	w.running.Done()
 }
 
@@ -435,50 +451,17 @@ func (w *Web) SingleAddress() bool { return w.world.single }
 // HotAddr is the address that the hosts of Config.HotShare and *.hot.test share.
 func (w *Web) HotAddr() netip.Addr { return w.world.hot }
 
-// Accepts returns when connections to an address were taken, in order, where Config.RecordAccepts asks for it: the
-// first 262,144 of them.
-func (w *Web) Accepts(addr netip.Addr) []time.Time {
-	p := w.places[addr]
-	if p == nil {
-		return nil
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	all := make([]time.Time, len(p.times))
-	for i, t := range p.times {
-		all[i] = time.Unix(0, t)
-	}
-	return all
-}
-
-// Busiest returns the most connections that an address took within any window of that length.
-func (w *Web) Busiest(addr netip.Addr, window time.Duration) int {
-	times, most, from := w.Accepts(addr), 0, 0
-	for i, t := range times {
-		for t.Sub(times[from]) >= window {
-			from++
-		}
-		most = max(most, i-from+1)
-	}
-	return most
-}
-
 // Stats are totals since the start.
 type Stats struct {
 	Accepts    int64 // connections taken
 	Handshakes int64 // TLS handshakes that ended well
 	Requests   int64 // heads read
 	Questions  int64 // of the DNS
-	Open       int   // connections now
+	Open       int64 // connections now
 }
 
 // Stats returns the totals so far.
 func (w *Web) Stats() Stats {
-	s := Stats{Accepts: w.accepts.Load(), Handshakes: w.handshakes.Load(), Requests: w.requests.Load(), Questions: w.questions.Load()}
-	for i := range w.lives {
-		w.lives[i].mu.Lock()
-		s.Open += len(w.lives[i].conns)
-		w.lives[i].mu.Unlock()
-	}
+	s := Stats{Accepts: w.accepts.Load(), Handshakes: w.handshakes.Load(), Requests: w.requests.Load(), Questions: w.questions.Load(), Open: w.open.Load()}
 	return s
 }

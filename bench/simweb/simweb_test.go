@@ -554,6 +554,11 @@ func TestHotHosts(t *testing.T) {
 	if got := w.Busiest(w.HotAddr(), 1); got != 1 {
 		t.Errorf("busiest nanosecond: %d", got)
 	}
+	got := w.Record()
+	if got.Connections != 5 || got.MostOpen < 1 || got.Missed != 0 || got.Address != nil || got.Hot == nil || got.Hot.Total != 5 ||
+		got.Hot.Name != w.HotAddr().String() || got.Hot.Last.Before(got.Hot.First) || got.Host == nil || got.Host.Name != "any.hot.test" || got.Host.Total != 5 {
+		t.Errorf("record: %+v", got)
+	}
 }
 
 func TestConfig(t *testing.T) {

@@ -20,6 +20,7 @@ type world struct {
 	ordinary []netip.Addr // where all others live
 	plain    []netip.Addr // with a listener for plain HTTP only
 	nobody   []netip.Addr // without any listener
+	holes    []netip.Addr // where a client's first packet is lost; none where the system does not do it
 
 	httpPort, tlsPort uint16
 
@@ -176,6 +177,8 @@ func (w *world) address(host string, b *Behaviour) netip.Addr {
 	switch {
 	case b.place == placeNobody && !w.single:
 		from = w.nobody
+	case b.place == placeHole && len(w.holes) > 0:
+		from = w.holes
 	case b.place == placePlainOnly && !w.single:
 		from = w.plain
 	case strings.HasSuffix(host, hotSuffix), w.cfg.HotShare > 0 && unit(w.draw(host, streamHot)) < w.cfg.HotShare:

@@ -141,6 +141,7 @@ func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) *scanFlags {
 	s.allowPrivate = true
 	s.roots = web.CAPool()
 	s.dnsRate = 0
+	s.filesEach = 2 // a connection has both its ends here
 	s.timeout, s.connectTimeout = 4*time.Second, 2*time.Second
 	s.retries, s.retryAfter, s.maxRetryAfter = 1, 2*time.Second, 5*time.Second
 	if web.SingleAddress() {

@@ -19,12 +19,19 @@ func peakMemory() uint64 {
 	return uint64(u.Maxrss) << 10
 }
 
-// openFiles is how many files the process may hold, 0 where there is no telling. The runtime has raised the soft limit
-// as far as it goes.
-func openFiles() uint64 {
+// raiseFiles raises the limit of open files as far as the process may, and returns what it is then; 0 where there is no
+// telling. The runtime does the same when it starts, but no promise of its says so.
+func raiseFiles() uint64 {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
 		return 0
+	}
+	soft := l.Cur
+	if l.Cur < l.Max {
+		// Some systems refuse a limit that they themselves call the hard one; then the soft one stays.
+		if l.Cur = l.Max; syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l) != nil {
+			l.Cur = soft
+		}
 	}
 	return uint64(l.Cur) //nolint:unconvert // signed on FreeBSD
 }

@@ -3,15 +3,18 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"time"
@@ -52,11 +55,13 @@ type fetchFlags struct {
 	ipv4, ipv6    bool
 	sourceIP      string
 	strictTLS     bool
+	tlsMin        string
 	caFile        string
 	optOut        string
 	tokens        string
 
 	roots *x509.CertPool // instead of caFile, for the built-in web
+	files files          // what may be open; the zero value leaves it to the packages
 }
 
 func (f *fetchFlags) add(flags *pflag.FlagSet) {
@@ -81,6 +86,7 @@ func (f *fetchFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.ipv6, "ipv6", false, "only IPv6")
 	flags.StringVar(&f.sourceIP, "source-ip", "", "local address to dial from")
 	flags.BoolVar(&f.strictTLS, "strict-tls", false, "an unverifiable certificate is a failure, rather than recorded")
+	flags.StringVar(&f.tlsMin, "tls-min", "1.2", "oldest TLS version to speak: 1.0, 1.1, 1.2 or 1.3")
 	flags.StringVar(&f.caFile, "ca-file", "", "PEM file of certificate authorities to trust (default the system's)")
 	flags.StringVar(&f.optOut, "opt-out", "", "file of hosts and domains that are never contacted, one a line")
 	flags.StringVar(&f.tokens, "tokens", "", "file of further crawler tokens (format: bulkscan tokens --help)")
@@ -102,12 +108,16 @@ type scanFlags struct {
 	concurrency         int
 	hostRate, ipRate    float64
 	rate                float64
+	patience            time.Duration
 	tables              []string
 	partRows            int
 	partAge             time.Duration
 	progress            string
 	logFormat, logLevel string
 	maxErrorRate        float64
+	cpuProfile          string
+
+	filesEach int // files that an exchange takes, where its server is in this process too; 0 is 1
 }
 
 func (f *scanFlags) add(flags *pflag.FlagSet) {
@@ -121,10 +131,11 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.scanID, "scan-id", "", "name of the scan; the same resumes (default: date and fingerprint of the lists)")
 	flags.BoolVar(&f.restart, "restart", false, "delete what this scan has written, and begin anew")
 	flags.StringVar(&f.date, "date", "", "partition scan_date, YYYY-MM-DD (default: today in UTC)")
-	flags.IntVar(&f.concurrency, "concurrency", 1000, "exchanges in flight")
+	flags.IntVar(&f.concurrency, "concurrency", 1000, "exchanges in flight; fewer where the limit of open files (ulimit -n) has no room for them")
 	flags.Float64Var(&f.hostRate, "host-rate", 1, "exchanges a second to one host (0: no limit)")
 	flags.Float64Var(&f.ipRate, "ip-rate", 10, "exchanges a second to one address (0: no limit)")
 	flags.Float64Var(&f.rate, "rate", 0, "exchanges a second in all (0: no limit)")
+	flags.DurationVar(&f.patience, "patience", pipeline.DefaultPatience, "put off hosts that are silent for so long while others want their place; they get --timeout later (0s: put nobody off)")
 	flags.StringSliceVar(&f.tables, "tables", sink.AllTables, "tables to write")
 	flags.IntVar(&f.partRows, "part-rows", sink.DefaultPartRows, "a part is closed at so many origins")
 	flags.DurationVar(&f.partAge, "part-age", sink.DefaultPartAge, "or at this age")
@@ -132,6 +143,7 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.Float64Var(&f.maxErrorRate, "max-error-rate", 0, "exit with 3 when more than this share of the origins got no answer (0: never)")
+	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "file for a profile of the processor, by stage: go tool pprof -tags FILE")
 }
 
 func (a *app) scanCommand() *cobra.Command {
@@ -159,7 +171,7 @@ Lists are plain lines (hosts or URLs) or CSV as Tranco, Umbrella, Majestic, CrUX
 func settings(flags *pflag.FlagSet) []sink.Setting {
 	var list []sink.Setting
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name != "help" && f.Name != "restart" && f.Name != "out" {
+		if f.Name != "help" && f.Name != "restart" && f.Name != "out" && f.Name != "cpuprofile" {
 			list = append(list, sink.Setting{Name: f.Name, Value: f.Value.String(), Answers: changesAnswers[f.Name]})
 		}
 	})
@@ -171,18 +183,28 @@ func settings(flags *pflag.FlagSet) []sink.Setting {
 var changesAnswers = map[string]bool{
 	"format": true, "column": true, "label-column": true, "limit": true, "sample": true,
 	"max-redirects": true, "max-body": true, "user-agent": true, "contact": true,
-	"scheme": true, "no-fallback": true, "strict-tls": true, "tokens": true,
+	"scheme": true, "no-fallback": true, "strict-tls": true, "tls-min": true, "tokens": true,
 	"ipv4": true, "ipv6": true, "allow-private": true,
 }
 
 // scan is the main job. It reads as what happens: the lists, the dataset, the run, and how it ends.
-func (a *app) scan(ctx context.Context, f *scanFlags, config []sink.Setting, paths []string) error {
+func (a *app) scan(ctx context.Context, f *scanFlags, config []sink.Setting, paths []string) (err error) {
 	log, err := newLogger(a.stderr, f.logFormat, f.logLevel)
 	if err != nil {
 		return err
 	}
 	if err := f.check(); err != nil {
 		return err
+	}
+	endProfile, err := f.profile()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, endProfile()) }()
+	if !f.dryRun { // which opens a list and no more
+		if err := f.shareFiles(log); err != nil {
+			return err
+		}
 	}
 	registry, err := f.registry()
 	if err != nil {
@@ -222,6 +244,8 @@ func (f *scanFlags) check() error {
 		return usagef("--concurrency %d: at least 1", f.concurrency)
 	case !(f.hostRate >= 0 && f.ipRate >= 0 && f.rate >= 0 && f.dnsRate >= 0): // not a number is none of them
 		return usagef("a rate is below 0; 0 means no limit")
+	case f.patience < 0:
+		return usagef("--patience %v: at least 0s", f.patience)
 	case f.sample < 0 || f.sample > 1:
 		return usagef("--sample %v: a share from 0 to 1", f.sample)
 	case f.partRows < 1:
@@ -261,6 +285,38 @@ func (f *scanFlags) check() error {
 	return usagef("--progress %q: one of auto, bar, log, none", f.progress)
 }
 
+// shareFiles bounds the scan by the files that the process may hold.
+func (f *scanFlags) shareFiles(log *slog.Logger) (err error) {
+	limit, held, each := raiseFiles(), heldFiles(), max(1, f.filesEach)
+	if f.files, err = fileBudget(limit, held, f.concurrency, each); err != nil {
+		return usagef("--concurrency %d: %w", f.concurrency, err)
+	}
+	if f.files.concurrency < f.concurrency {
+		log.Warn("concurrency lowered to what the limit of open files allows", "asked", f.concurrency, "now", f.files.concurrency,
+			"limit", limit, "remedy", fmt.Sprintf("ulimit -n %d", filesWanted(held, f.concurrency, each)))
+	}
+	return nil
+}
+
+// profile begins to write --cpuprofile, and returns what ends it. Its samples carry the label "stage": feed, resolve,
+// schedule, ask (of it dial, tls, head and body), judge, keep; the garbage collector's have none.
+func (f *scanFlags) profile() (end func() error, err error) {
+	if f.cpuProfile == "" {
+		return func() error { return nil }, nil
+	}
+	file, err := os.Create(f.cpuProfile)
+	if err != nil {
+		return nil, usagef("--cpuprofile: %w", err)
+	}
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot write --cpuprofile: %w", err), file.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return file.Close()
+	}, nil
+}
+
 func (f *fetchFlags) registry() (*tokens.Registry, error) {
 	if f.tokens == "" {
 		return tokens.Default(), nil
@@ -284,6 +340,7 @@ func (f *fetchFlags) fetcher() (*fetcher.Fetcher, func(), error) {
 		MaxRedirects: f.maxRedirects, Retries: f.retries, RetryAfter: f.retryAfter, MaxRetryAfter: f.maxRetryAfter,
 		MaxBody: f.maxBody, UserAgent: f.agent(), NoFallback: f.noFallback,
 		AllowPrivate: f.allowPrivate, StrictTLS: f.strictTLS, IPv4: f.ipv4, IPv6: f.ipv6, Roots: f.roots,
+		FTPData: f.files.transfers,
 	}
 	switch f.scheme {
 	case "https":
@@ -293,6 +350,10 @@ func (f *fetchFlags) fetcher() (*fetcher.Fetcher, func(), error) {
 	default:
 		return nil, nil, usagef("--scheme %q: https or http", f.scheme)
 	}
+	var known bool
+	if cfg.TLSMin, known = tlsVersions[f.tlsMin]; !known {
+		return nil, nil, usagef("--tls-min %q: 1.0, 1.1, 1.2 or 1.3", f.tlsMin)
+	}
 	for _, text := range f.connectTo {
 		to, err := fetcher.ParseConnectTo(text)
 		if err != nil {
@@ -300,12 +361,17 @@ func (f *fetchFlags) fetcher() (*fetcher.Fetcher, func(), error) {
 		}
 		cfg.ConnectTo = append(cfg.ConnectTo, to)
 	}
+	names := resolve.Options{Rate: f.dnsRate, IPv4: f.ipv4, IPv6: f.ipv6, MaxSockets: f.files.resolvers}
 	if f.sourceIP != "" {
-		ip, err := netip.ParseAddr(f.sourceIP)
+		ip, err := localAddress(f.sourceIP)
 		if err != nil {
 			return nil, nil, usagef("--source-ip: %w", err)
 		}
 		cfg.SourceIP = ip
+		if !f.ipv4 && !f.ipv6 {
+			// Names are asked for addresses that can be dialled from there.
+			names.IPv4, names.IPv6 = ip.Is4(), ip.Is6()
+		}
 	}
 	if f.caFile != "" {
 		pem, err := os.ReadFile(f.caFile)
@@ -324,7 +390,7 @@ func (f *fetchFlags) fetcher() (*fetcher.Fetcher, func(), error) {
 		}
 		cfg.OptOut = hosts.contains
 	}
-	resolver, err := resolve.New(f.resolver, resolve.Options{Rate: f.dnsRate, IPv4: f.ipv4, IPv6: f.ipv6})
+	resolver, err := resolve.New(f.resolver, names)
 	if err != nil {
 		return nil, nil, usagef("--resolver: %w", err)
 	}
@@ -334,6 +400,27 @@ func (f *fetchFlags) fetcher() (*fetcher.Fetcher, func(), error) {
 		return nil, nil, errors.Join(usage(err), resolver.Close())
 	}
 	return fetch, func() { _ = resolver.Close() }, nil
+}
+
+// tlsVersions are the values of --tls-min.
+var tlsVersions = map[string]uint16{"1.0": tls.VersionTLS10, "1.1": tls.VersionTLS11, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
+
+// localAddress reads an address that connections can come from. One that this machine has not would fail every exchange,
+// and each failure would pass for its host's.
+func localAddress(text string) (netip.Addr, error) {
+	ip, err := netip.ParseAddr(text)
+	if err != nil {
+		return ip, err
+	}
+	if ip.Zone() != "" {
+		return ip, errors.New("an address with a zone reaches no site")
+	}
+	ip = ip.Unmap()
+	probe, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, 0)))
+	if err != nil {
+		return ip, fmt.Errorf("cannot dial from it: %w", err)
+	}
+	return ip, probe.Close()
 }
 
 // home is where the program tells more about itself.
@@ -495,7 +582,8 @@ func (j *job) openSink(ctx context.Context, config []sink.Setting) error {
 // run takes the lists through the pipeline, and ends the scan as it deserves.
 func (j *job) run(parent context.Context) error {
 	cfg := pipeline.Config{
-		Concurrency: j.concurrency(), HostRate: j.flags.hostRate, IPRate: j.flags.ipRate, Rate: j.flags.rate,
+		Concurrency: j.flags.files.concurrency, Resolvers: j.flags.files.resolvers,
+		HostRate: j.flags.hostRate, IPRate: j.flags.ipRate, Rate: j.flags.rate, Patience: j.flags.patience,
 	}
 	var keep pipeline.Sink = j.lines
 	if j.writer != nil {
@@ -593,18 +681,6 @@ func (j *job) judgeRun(p *pipeline.Progress) error {
 		}
 	}
 	return nil
-}
-
-// concurrency is --concurrency, bounded by the files that the process may hold.
-func (j *job) concurrency() int {
-	n := j.flags.concurrency
-	const others = 200 // resolver sockets, lists, tables, and the rest
-	if files := openFiles(); files > others && uint64(n) > files-others {
-		bounded := int(files - others)
-		j.log.Warn("concurrency lowered to what the limit of open files allows", "asked", n, "now", bounded, "remedy", "ulimit -n")
-		return bounded
-	}
-	return n
 }
 
 // describe is --dry-run: the lists are read in full, and nobody is asked.

@@ -11,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -49,6 +50,12 @@ func TestScript(t *testing.T) {
 		Dir:           filepath.Join("testdata", "script"),
 		Setup:         setupScript,
 		UpdateScripts: *update,
+		Condition: func(condition string) (bool, error) {
+			if condition != "ipv6" {
+				return false, fmt.Errorf("unknown condition %q", condition)
+			}
+			return hasIPv6(), nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"asked":   cmdAsked,
 			"await":   cmdAwait,
@@ -92,6 +99,12 @@ func (h *heard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, hostile) // a client that leaves is no matter of the test
 }
 
+// hasIPv6 reports whether this machine has an IPv6 loopback.
+func hasIPv6() bool {
+	listener, err := net.Listen("tcp", "[::1]:0")
+	return err == nil && listener.Close() == nil
+}
+
 // setupScript starts the web, and sets the variables that lead there.
 func setupScript(env *testscript.Env) error {
 	web, err := simweb.Start(context.Background(), simweb.Config{Seed: 1, Addresses: 4, Bodies: 64, Slow: 100 * time.Millisecond})
@@ -103,6 +116,13 @@ func setupScript(env *testscript.Env) error {
 	server := httptest.NewServer(h)
 	env.Defer(server.Close)
 	env.Values["around"] = &around{web, h}
+	if listener, err := net.Listen("tcp", "[::1]:0"); err == nil {
+		six := &httptest.Server{Listener: listener, Config: &http.Server{Handler: h}}
+		six.Start()
+		env.Defer(six.Close)
+		env.Setenv("HEARER6", six.URL)
+		env.Setenv("PORT6", strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
+	}
 
 	ca := filepath.Join(env.WorkDir, "ca.pem")
 	if err := os.WriteFile(ca, web.CAPEM(), 0o644); err != nil {
@@ -210,16 +230,20 @@ func cmdHeard(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdHosts writes a list of hosts that are well, with ranks.
+// cmdHosts writes a list of hosts with ranks, which in turn behave as named, or are all well.
 func cmdHosts(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: hosts N FILE")
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: hosts N FILE [BEHAVIOUR…]")
 	}
 	n, err := strconv.Atoi(args[0])
 	ts.Check(err)
+	behaviours := args[2:]
+	if len(behaviours) == 0 {
+		behaviours = []string{"ok"}
+	}
 	var b strings.Builder
 	for i := range n {
-		fmt.Fprintf(&b, "%d,h%d.ok.zoo.test\n", i+1, i+1)
+		fmt.Fprintf(&b, "%d,h%d.%s.zoo.test\n", i+1, i+1, behaviours[i%len(behaviours)])
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(b.String()), 0o644))
 }

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,18 +18,14 @@ import (
 const (
 	// ednsSize is the largest answer that we ask for by UDP, in bytes: what passes every path whole (DNS flag day 2020).
 	ednsSize = 1232
-	// A socket's port is part of what a forger has to guess (RFC 5452 §9.2), so each serves only so many questions.
-	questionsPerSocket = 64
-	idleSockets        = 256 // kept for each server
 )
 
-// server is one name server and the UDP sockets connected to it that wait for their next question.
+// server is one name server.
 type server struct {
-	addr   netip.AddrPort
-	silent atomic.Int32 // questions in vain since its last answer
-
-	mu   sync.Mutex
-	idle []*socket
+	addr    netip.AddrPort
+	silent  atomic.Int32 // questions in vain since its last answer
+	sockets *sockets
+	idle    []*socket // connected to it, and waiting for their next question; guarded by sockets.mu
 }
 
 // socket is a connected UDP socket: the kernel drops what comes from anybody but the server.
@@ -56,12 +51,11 @@ func causeOf(err error) exchange.Cause {
 }
 
 // ask sends one question and returns the answer to it, whatever its code: by UDP, and by TCP where it was truncated
-// (RFC 7766 §5).
-func (s *server) ask(ctx context.Context, name string, qtype uint16, timeout time.Duration) (*dns.Msg, error) {
+// (RFC 7766 §5). The caller has entered sockets.
+func (s *server) ask(ctx context.Context, name string, qtype uint16, deadline time.Time) (*dns.Msg, error) {
 	q := new(dns.Msg)
 	q.SetQuestion(name, qtype) // with a random id
 	q.SetEdns0(ednsSize, false)
-	deadline := time.Now().Add(timeout)
 	m, err := s.askUDP(ctx, q, deadline)
 	if err == nil && m.Rcode == dns.RcodeFormatError {
 		// A server older than EDNS (RFC 6891 §7).
@@ -75,57 +69,17 @@ func (s *server) ask(ctx context.Context, name string, qtype uint16, timeout tim
 }
 
 func (s *server) askUDP(ctx context.Context, q *dns.Msg, deadline time.Time) (*dns.Msg, error) {
-	k, err := s.take(ctx)
+	k, err := s.sockets.take(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	m, err := k.ask(ctx, q, deadline)
 	if err != nil {
-		_ = k.conn.Close()
+		s.sockets.drop(k.conn)
 		return nil, err
 	}
-	s.put(k)
+	s.sockets.put(s, k)
 	return m, nil
-}
-
-// take returns an idle socket or a new one.
-func (s *server) take(ctx context.Context) (*socket, error) {
-	s.mu.Lock()
-	if n := len(s.idle); n > 0 {
-		k := s.idle[n-1]
-		s.idle = s.idle[:n-1]
-		s.mu.Unlock()
-		return k, nil
-	}
-	s.mu.Unlock()
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "udp", s.addr.String())
-	if err != nil {
-		return nil, err
-	}
-	return &socket{conn: conn}, nil
-}
-
-// put keeps a socket for its next question, or closes it.
-func (s *server) put(k *socket) {
-	s.mu.Lock()
-	keep := k.used < questionsPerSocket && len(s.idle) < idleSockets
-	if keep {
-		s.idle = append(s.idle, k)
-	}
-	s.mu.Unlock()
-	if !keep {
-		_ = k.conn.Close()
-	}
-}
-
-func (s *server) closeIdle() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, k := range s.idle {
-		_ = k.conn.Close()
-	}
-	s.idle = nil
 }
 
 // ask sends q and waits for its answer until the deadline. Whatever else arrives is passed over: an answer to an earlier
@@ -183,12 +137,11 @@ func sameQuestion(m, q *dns.Msg) bool {
 
 // askTCP asks by TCP, one question a connection.
 func (s *server) askTCP(ctx context.Context, q *dns.Msg, deadline time.Time) (*dns.Msg, error) {
-	d := net.Dialer{Deadline: deadline}
-	conn, err := d.DialContext(ctx, "tcp", s.addr.String())
+	conn, err := s.sockets.dial(ctx, &net.Dialer{Deadline: deadline}, "tcp", s.addr)
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
+	defer s.sockets.drop(conn)
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	if err := conn.SetDeadline(deadline); err != nil {

@@ -2,8 +2,8 @@
 // servers, A first and AAAA where there is none, keeps their answers for as long as they allow, and tells a name that
 // does not exist from a server that fails and from one that is silent.
 //
-// resolve.go is the way of one lookup, cache.go what is remembered, exchange.go one question to one server, hosts.go the
-// names that this machine knows itself.
+// resolve.go is the way of one lookup, cache.go what is remembered, exchange.go one question to one server, sockets.go what
+// it is asked by, hosts.go the names that this machine knows itself.
 package resolve
 
 import (
@@ -24,8 +24,10 @@ import (
 // Options say how to ask. The zero value of a field stands for its default.
 type Options struct {
 	Timeout    time.Duration // for one answer of one server; 2s
+	Total      time.Duration // for all questions of one lookup; its waits for Rate and MaxSockets do not count; 10s
 	Tries      int           // questions sent for one record type, over all servers; 4
 	Rate       float64       // questions a second in all; 0 = no limit
+	MaxSockets int           // open at a time, idle ones included, so that files do not run out; 256
 	CacheSize  int           // names remembered; 16384
 	IPv4, IPv6 bool          // ask for that family only; not both
 	Hosts      string        // path of the hosts file; "" is /etc/hosts, "-" none
@@ -36,7 +38,7 @@ type Answer struct {
 	Addrs   []netip.Addr     // in the servers' order, at most maxAddrs; shared, not to be changed
 	Outcome exchange.Outcome // dns_not_found, dns_failed, dns_timeout; 0 where Addrs has any
 	Cause   exchange.Cause
-	Took    time.Duration // 0 from the cache and from the hosts file
+	Took    time.Duration // without waits for Rate and MaxSockets; 0 from the cache and from the hosts file
 	Until   time.Time     // when the answer must be asked again; zero: never
 }
 
@@ -57,6 +59,7 @@ const deadAfter = 5
 type Resolver struct {
 	opts    Options
 	servers []*server
+	sockets *sockets
 	hosts   map[string][]netip.Addr
 	cache   *cache
 	limiter *rate.Limiter // nil: no limit
@@ -68,14 +71,20 @@ func New(servers []string, opts Options) (*Resolver, error) {
 	if opts.Timeout == 0 {
 		opts.Timeout = 2 * time.Second
 	}
+	if opts.Total == 0 {
+		opts.Total = 10 * time.Second
+	}
 	if opts.Tries == 0 {
 		opts.Tries = 4
+	}
+	if opts.MaxSockets == 0 {
+		opts.MaxSockets = 256
 	}
 	if opts.CacheSize == 0 {
 		opts.CacheSize = 16384
 	}
 	switch {
-	case opts.Timeout < 0 || opts.Tries < 0 || opts.Rate < 0 || opts.CacheSize < 0:
+	case opts.Timeout < 0 || opts.Total < 0 || opts.Tries < 0 || opts.Rate < 0 || opts.MaxSockets < 0 || opts.CacheSize < 0:
 		return nil, errors.New("cannot resolve names with negative options")
 	case opts.IPv4 && opts.IPv6:
 		return nil, errors.New("cannot resolve names to IPv4 only and IPv6 only")
@@ -83,14 +92,15 @@ func New(servers []string, opts Options) (*Resolver, error) {
 	if len(servers) == 0 {
 		servers = systemServers("/etc/resolv.conf")
 	}
-	r := &Resolver{opts: opts, cache: newCache(opts.CacheSize)}
+	r := &Resolver{opts: opts, sockets: newSockets(opts.MaxSockets), cache: newCache(opts.CacheSize)}
 	for _, text := range servers {
 		addr, err := parseServer(text)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read name server %q: %w", text, err)
 		}
-		r.servers = append(r.servers, &server{addr: addr})
+		r.servers = append(r.servers, &server{addr: addr, sockets: r.sockets})
 	}
+	r.sockets.servers = r.servers
 	if opts.Rate > 0 {
 		// A tenth of a second's worth may go at once: answers come in bursts, and so do the questions they free.
 		r.limiter = rate.NewLimiter(rate.Limit(opts.Rate), max(1, int(opts.Rate/10)))
@@ -144,9 +154,7 @@ func parseServer(s string) (netip.AddrPort, error) {
 
 // Close closes the sockets that wait for their next question. Lookups after it work, with new ones.
 func (r *Resolver) Close() error {
-	for _, s := range r.servers {
-		s.closeIdle()
-	}
+	r.sockets.closeIdle()
 	return nil
 }
 
@@ -159,17 +167,31 @@ func (r *Resolver) Lookup(ctx context.Context, host string) Answer {
 		}
 		return Answer{Addrs: addrs}
 	}
+	return r.find(ctx, host, host, r.families)
+}
+
+// LookupIPv6 finds the IPv6 addresses of a host name of which Lookup has told others.
+func (r *Resolver) LookupIPv6(ctx context.Context, host string) Answer {
+	if _, ok := r.local(host); ok || r.opts.IPv4 {
+		return failed(exchange.DNSNotFound, exchange.CauseNoAddress) // Lookup told of all there are
+	}
+	return r.find(ctx, host+"/6", host, func(ctx context.Context, l *lookup, host string) Answer {
+		return r.records(ctx, l, host, dns.TypeAAAA)
+	})
+}
+
+// find returns what is remembered under a name, which is no other lookup's, or what questions about a host bring.
+func (r *Resolver) find(ctx context.Context, name, host string, questions func(context.Context, *lookup, string) Answer) Answer {
 	began := time.Now()
 	for {
-		answer, f, lead := r.cache.begin(host, time.Now())
+		answer, f, lead := r.cache.begin(name, time.Now())
 		if f == nil {
 			return answer
 		}
 		if lead {
-			answer = r.ask(ctx, host)
-			answer.Took = time.Since(began)
+			answer = r.ask(ctx, host, questions)
 			// What failed because this caller gave up is nobody else's answer.
-			r.cache.finish(host, f, answer, ctx.Err() == nil)
+			r.cache.finish(name, f, answer, ctx.Err() == nil)
 			return answer
 		}
 		select {
@@ -187,16 +209,32 @@ func (r *Resolver) Lookup(ctx context.Context, host string) Answer {
 
 func failed(o exchange.Outcome, c exchange.Cause) Answer { return Answer{Outcome: o, Cause: c} }
 
+// lookup is the time that one lookup takes. What it waits for by our own will counts against no server.
+type lookup struct {
+	began    time.Time
+	waited   time.Duration
+	deadline time.Time // put off by each wait
+}
+
 // ask puts the questions of one lookup.
-func (r *Resolver) ask(ctx context.Context, host string) Answer {
+func (r *Resolver) ask(ctx context.Context, host string, questions func(context.Context, *lookup, string) Answer) Answer {
+	l := lookup{began: time.Now()}
+	l.deadline = l.began.Add(r.opts.Total)
+	answer := questions(ctx, &l, host)
+	answer.Took = time.Since(l.began) - l.waited
+	return answer
+}
+
+// families asks for the addresses of the families that may be dialled.
+func (r *Resolver) families(ctx context.Context, l *lookup, host string) Answer {
 	if r.opts.IPv6 {
-		return r.records(ctx, host, dns.TypeAAAA)
+		return r.records(ctx, l, host, dns.TypeAAAA)
 	}
-	answer := r.records(ctx, host, dns.TypeA)
+	answer := r.records(ctx, l, host, dns.TypeA)
 	if r.opts.IPv4 || answer.Cause != exchange.CauseNoAddress {
 		return answer
 	}
-	six := r.records(ctx, host, dns.TypeAAAA)
+	six := r.records(ctx, l, host, dns.TypeAAAA)
 	if six.Outcome == exchange.DNSNotFound {
 		// Two answers without addresses count for as long as both do.
 		if answer.Until.Before(six.Until) {
@@ -207,14 +245,14 @@ func (r *Resolver) ask(ctx context.Context, host string) Answer {
 }
 
 // records finds the addresses of one family, along the chain of aliases.
-func (r *Resolver) records(ctx context.Context, host string, qtype uint16) Answer {
+func (r *Resolver) records(ctx context.Context, l *lookup, host string, qtype uint16) Answer {
 	name := dns.Fqdn(host)
 	if _, ok := dns.IsDomainName(name); !ok || len(name) > 254 {
 		return failed(exchange.DNSNotFound, exchange.CauseNoSuchName)
 	}
 	chain := chain{name: name, qtype: qtype, ttl: maxTTL, left: maxAliases}
 	for range maxQueries {
-		m, cause := r.question(ctx, chain.name, qtype)
+		m, cause := r.question(ctx, l, chain.name, qtype)
 		if cause != 0 {
 			if cause == exchange.CauseDNSTimeout {
 				return failed(exchange.DNSTimeout, cause)
@@ -331,22 +369,45 @@ func (r *Resolver) first() int {
 	return first
 }
 
-// question asks the servers one question until one answers it: each in turn, from a random one on. The cause is that of
-// the last failure.
-func (r *Resolver) question(ctx context.Context, name string, qtype uint16) (*dns.Msg, exchange.Cause) {
+// turn waits until another question may go: by the rate, and by the sockets that may be open. It reports false where ctx
+// ended first; else the caller owes a leave.
+func (r *Resolver) turn(ctx context.Context, l *lookup) bool {
+	began := time.Now()
+	if r.limiter != nil && r.limiter.Wait(ctx) != nil {
+		// Wait knows at once that our turn comes too late. It is too late when ctx ends: until then the failure would
+		// pass for the servers', and for the answer of others who wait for this flight.
+		<-ctx.Done()
+	}
+	if ctx.Err() != nil || !r.sockets.enter(ctx) {
+		return false
+	}
+	waited := time.Since(began)
+	l.waited += waited
+	l.deadline = l.deadline.Add(waited)
+	return true
+}
+
+// question asks the servers one question until one answers it, or the lookup's time is up: each in turn, from a random
+// one on. The cause is that of the last failure.
+func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype uint16) (*dns.Msg, exchange.Cause) {
 	cause := exchange.CauseDNSTimeout
 	first := r.first()
 	for try := range r.opts.Tries {
-		if r.limiter != nil && r.limiter.Wait(ctx) != nil {
-			// Wait knows at once that our turn comes too late. It is too late when ctx ends: until then the failure would
-			// pass for the servers', and for the answer of others who wait for this flight.
-			<-ctx.Done()
-		}
-		if ctx.Err() != nil {
+		if !r.turn(ctx, l) {
 			return nil, exchange.CauseDNSTimeout
 		}
+		now := time.Now()
+		if !now.Before(l.deadline) {
+			r.sockets.leave()
+			return nil, cause
+		}
+		deadline := now.Add(r.opts.Timeout)
+		if l.deadline.Before(deadline) {
+			deadline = l.deadline
+		}
 		s := r.servers[(first+try)%len(r.servers)]
-		m, err := s.ask(ctx, name, qtype, r.opts.Timeout)
+		m, err := s.ask(ctx, name, qtype, deadline)
+		r.sockets.leave()
 		if err == nil {
 			s.silent.Store(0)
 			switch m.Rcode {

@@ -20,6 +20,12 @@ const RobotsPath = "/robots.txt"
 type Target struct {
 	Origin origin.Origin
 	Path   string // begins with "/"; "" stands for RobotsPath; the fragment is gone
+
+	// A host may have several addresses, of which a target means one. Skip is how many that we may dial it passes over.
+	// Unmet is what came of those that the same attempt has tried before: connect_refused where one refused us,
+	// connect_failed where all were out of reach, 0 where this is the first.
+	Skip  uint8
+	Unmet Outcome
 }
 
 // AppendTo appends the target as an absolute URL.
@@ -53,7 +59,7 @@ type Past struct {
 	Trail    *Trail        // redirects of the current attempt; nil before the first
 	Spent    time.Duration // in exchanges so far, without waiting
 	Scheme   origin.Scheme // by which the current attempt began; 0 before the first
-	Attempts uint8         // exchanges so far, hops not counted
+	Attempts uint8         // exchanges so far; hops, a host's further addresses and what was put off are not counted
 	Later    uint8         // of those, how many were later tries, out of --retries
 	HTTPS    Failure       // what the last attempt by https failed with
 	HTTP     Failure       // the same by http
@@ -72,8 +78,9 @@ func (f Failure) Transient() bool { return f.Outcome.Transient() || f.Cause == C
 
 // Lookup is the answer of the resolve stage for one target.
 type Lookup struct {
-	Addr    netip.Addr    // to dial; invalid where Outcome is set or where nothing was looked up
-	Outcome Outcome       // dns_not_found, dns_failed, dns_timeout, blocked_address; 0 where Addr is good
+	Addr    netip.Addr    // to dial; where Outcome is set invalid, or after a Target's Unmet the last that was dialled
+	More    bool          // another address may stand behind Addr
+	Outcome Outcome       // dns_not_found, dns_failed, dns_timeout, blocked_address, a Target's Unmet; 0 where Addr is good
 	Cause   Cause         // the detail of Outcome
 	Took    time.Duration // 0 from a cache
 	Until   time.Time     // when the answer must be asked again; zero: never (an address literal)
@@ -86,6 +93,11 @@ type Exchange struct {
 	Lookup   Lookup        // of Target's host
 	Past     Past          // updated by the exchange
 	Response *Response     // overwritten by the exchange; owned by whoever owns the Exchange
+
+	// Patience is how long the host may be silent: before it takes the connection, then before the first byte of TLS, and
+	// then between the request and the first byte of a response. Whoever is silent for longer, and has time left, is put
+	// off (see Next). 0: as long as the time-outs allow.
+	Patience time.Duration
 }
 
 // Response is what an origin's last exchange left, and the way to it. All byte slices are views of memory that the
@@ -97,7 +109,7 @@ type Response struct {
 	Answered  origin.Origin  // the origin that answered, or was tried first; never Auto
 	Final     Target         // of the last exchange
 	Hops      []Hop          // redirects followed, of the last attempt; aliases a Trail
-	Attempts  int            // exchanges, hops not counted
+	Attempts  int            // exchanges; hops, a host's further addresses and what was put off are not counted
 	Remote    netip.AddrPort // dialled in the last exchange; invalid where nothing was
 	FetchedAt time.Time      // of the last exchange; zero where we never asked
 	Timing    Timing

@@ -6,8 +6,12 @@ import "time"
 type Next struct {
 	// Again is false when the origin is done: its Response is the one to keep.
 	Again bool
-	// After is how long to wait at least before the next exchange: 0 for a redirect hop and for the other scheme,
-	// longer for a later try. Rates are added to it by the schedule.
+	// PutOff says that the exchange was broken off because the host was silent for longer than the Exchange's Patience. It
+	// is as if it had not been: Past is what it was, no attempt is counted, and Target is to be asked again, with all the
+	// time that the time-outs allow. Again is true.
+	PutOff bool
+	// After is how long to wait at least before the next exchange: 0 for a redirect hop, for another address and for the
+	// other scheme, longer for a later try. Rates are added to it by the schedule.
 	After time.Duration
 	// Target is what to ask next.
 	Target Target

@@ -71,7 +71,9 @@ var (
 )
 
 // Parse reads a list entry: a host (`example.com`, `example.com:8080`, `[2001:db8::1]`), or a URL whose path, query
-// and fragment are dropped. An entry without a scheme has scheme Auto. The host may alias s.
+// and fragment are dropped. An entry without a scheme has scheme Auto. Hosts are read as browsers read them (WHATWG URL
+// §3.5): escapes are decoded, names mapped to IDNA ASCII, and what ends in a number is an IPv4 address in any of its
+// spellings. The host may alias s.
 func Parse(s string) (Origin, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {
@@ -122,6 +124,13 @@ func Parse(s string) (Origin, error) {
 				return Origin{}, fmt.Errorf("%w: more than one colon", ErrPort)
 			}
 			host, portText = rest, ""
+		}
+	}
+	if strings.IndexByte(host, '%') >= 0 {
+		// Only now, so that no escape can bring user info, a port or a path in.
+		host = unescape(host)
+		if strings.IndexByte(host, ':') >= 0 {
+			return Origin{}, fmt.Errorf("%w: byte ':'", ErrHost)
 		}
 	}
 	port := scheme.DefaultPort()
@@ -219,13 +228,71 @@ func normalHost(host string) (string, error) {
 	// A name whose last label is a number is an IPv4 address or nothing: `127.1` must not slip past an address guard
 	// as a name (WHATWG URL §3.5, "ends in a number").
 	if endsInNumber(host) {
-		addr, err := netip.ParseAddr(host)
-		if err != nil {
+		addr, ok := parseIPv4(host)
+		if !ok {
 			return "", fmt.Errorf("%w: ends in a number but is no IPv4 address", ErrHost)
 		}
 		return addr.String(), nil
 	}
 	return host, nil
+}
+
+// parseIPv4 reads an address of one to four numbers, of which the last fills the bytes that are left: `127.1`,
+// `0x7f000001` and `2130706433` are 127.0.0.1, as they have been since inet_aton, and as browsers still read them (WHATWG
+// URL §3.5, "IPv4 parser").
+func parseIPv4(host string) (netip.Addr, bool) {
+	var numbers [4]uint64
+	n := 0
+	for part := range strings.SplitSeq(host, ".") {
+		number, ok := ipv4Number(part)
+		if !ok || n == len(numbers) {
+			return netip.Addr{}, false
+		}
+		numbers[n] = number
+		n++
+	}
+	address := numbers[n-1]
+	if address >= 1<<(8*(5-n)) {
+		return netip.Addr{}, false
+	}
+	for i, number := range numbers[:n-1] {
+		if number > 255 {
+			return netip.Addr{}, false
+		}
+		address |= number << (24 - 8*i)
+	}
+	return netip.AddrFrom4([4]byte{byte(address >> 24), byte(address >> 16), byte(address >> 8), byte(address)}), true
+}
+
+// ipv4Number reads one number of a lowered address: hexadecimal after 0x, octal after 0, else decimal; 0x alone is 0.
+func ipv4Number(s string) (uint64, bool) {
+	base := 10
+	if digits, ok := strings.CutPrefix(s, "0x"); ok {
+		if digits == "" {
+			return 0, true
+		}
+		s, base = digits, 16
+	} else if len(s) > 1 && s[0] == '0' {
+		s, base = s[1:], 8
+	}
+	number, err := strconv.ParseUint(s, base, 64)
+	return number, err == nil
+}
+
+// unescape decodes percent-encoded bytes. A % without two hex digits stays, which no host may hold.
+func unescape(s string) string {
+	out := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) {
+			if b, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
+				out = append(out, byte(b))
+				i += 2
+				continue
+			}
+		}
+		out = append(out, s[i])
+	}
+	return string(out)
 }
 
 func isASCII(s string) bool {

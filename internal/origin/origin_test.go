@@ -2,6 +2,8 @@ package origin
 
 import (
 	"errors"
+	"math/big"
+	"net/netip"
 	"strings"
 	"testing"
 )
@@ -70,6 +72,41 @@ func TestParse(t *testing.T) {
 	f("https://[2001:db8::1]/a", "2001:db8::1", HTTPS, 443)
 	f("[::ffff:192.0.2.1]", "192.0.2.1", Auto, 443)
 
+	// Odd spellings of 127.0.0.1 and of others, as browsers read them.
+	f("127.1", "127.0.0.1", Auto, 443)
+	f("127.0.1", "127.0.0.1", Auto, 443)
+	f("127.1.", "127.0.0.1", Auto, 443)
+	f("0x7f.1", "127.0.0.1", Auto, 443)
+	f("0X7F.0.0.0X1:8080", "127.0.0.1", Auto, 8080)
+	f("http://0x7F000001/", "127.0.0.1", HTTP, 80)
+	f("2130706433", "127.0.0.1", Auto, 443)
+	f("017700000001", "127.0.0.1", Auto, 443)
+	f("0177.0.0.01", "127.0.0.1", Auto, 443)
+	f("127.0.0.0x1", "127.0.0.1", Auto, 443)
+	f("127.0x000000000000000000001", "127.0.0.1", Auto, 443)
+	f("127。0。0。1", "127.0.0.1", Auto, 443)
+	f("１２７．１", "127.0.0.1", Auto, 443)
+	f("①②⑦.1", "127.0.0.1", Auto, 443)
+	f("http://%31%32%37.%30x1", "127.0.0.1", HTTP, 80)
+	f("010.8.8.8", "8.8.8.8", Auto, 443)
+	f("1.2.3", "1.2.0.3", Auto, 443)
+	f("1.2.65535", "1.2.255.255", Auto, 443)
+	f("1.16777215", "1.255.255.255", Auto, 443)
+	f("4294967295", "255.255.255.255", Auto, 443)
+	f("0", "0.0.0.0", Auto, 443)
+	f("0x", "0.0.0.0", Auto, 443)
+	f("0x.0x.0", "0.0.0.0", Auto, 443)
+	// What only looks like it is a name.
+	f("0x7f.1.example", "0x7f.1.example", Auto, 443)
+	f("1.0xg", "1.0xg", Auto, 443)
+	f("1.2.3.4x", "1.2.3.4x", Auto, 443)
+
+	// Percent-encoded names.
+	f("ex%61mple.com", "example.com", Auto, 443)
+	f("https://%45xample%2ecom:8443/%61", "example.com", HTTPS, 8443)
+	f("https://m%C3%BCller.eu/", "xn--mller-kva.eu", HTTPS, 443)
+	f("http://example.com%E3%80%82", "example.com", HTTP, 80)
+
 	// Internationalised names (UTS 46, as browsers look them up).
 	f("www.müller.eu", "www.xn--mller-kva.eu", Auto, 443)
 	f("WWW.MÜLLER.EU", "www.xn--mller-kva.eu", Auto, 443)
@@ -136,7 +173,24 @@ func TestParseRefuses(t *testing.T) {
 	f("exam ple.com", ErrHost)
 	f("exam\tple.com", ErrHost)
 	f("example.com\x00", ErrHost)
-	f("ex%61mple.com", ErrHost)
+	// What an escape hides is no port, path, user info, address in brackets or further escape.
+	f("example.com%3A8080", ErrHost)
+	f("%3A%3A1", ErrHost)
+	f("%5B%3A%3A1%5D", ErrHost)
+	f("example.com%2Fa", ErrHost)
+	f("user%40example.com", ErrHost)
+	f("example.com%23a", ErrHost)
+	f("ex%2561mple.com", ErrHost)
+	f("example.com%00", ErrHost)
+	f("exa%20mple.com", ErrHost)
+	f("%C3%28.com", ErrHost)
+	f("%FF.com", ErrHost)
+	f("%EF%BC%85.com", ErrHost)
+	f("ex%6", ErrHost)
+	f("ex%", ErrHost)
+	f("ex%zzmple.com", ErrHost)
+	f("ex%+1mple.com", ErrHost)
+	f("[::1%25eth0]", ErrHost)
 	f("*.example.com", ErrHost)
 	f("a,b", ErrHost)
 	f("\xff.com", ErrHost)
@@ -149,18 +203,27 @@ func TestParseRefuses(t *testing.T) {
 	f(strings.Repeat("日本語", 20_000), ErrHost)
 
 	// What ends in a number is an address or nothing: no way around a guard for private addresses.
-	f("127.1", ErrHost)
-	f("0x7f.1", ErrHost)
-	f("127.0.0.0x1", ErrHost)
-	f("0x7F000001", ErrHost)
+	f("127.0.0.08", ErrHost)
+	f("127.0.0.09", ErrHost)
+	f("08", ErrHost)
+	f("1.2.3.256", ErrHost)
+	f("1.2.65536", ErrHost)
+	f("1.16777216", ErrHost)
+	f("4294967296", ErrHost)
+	f("0x100000000", ErrHost)
+	f("040000000000", ErrHost)
 	f("0xffffffffffffffffffffff", ErrHost)
-	f("0x", ErrHost)
-	f("2130706433", ErrHost)
-	f("127.0.0.01", ErrHost)
+	f("99999999999999999999", ErrHost)
 	f("1.2.3.4.5", ErrHost)
+	f("0.0.0.0.0", ErrHost)
 	f("256.1.1.1", ErrHost)
+	f("1.256.1", ErrHost)
+	f("1..1", ErrHost)
+	f(".1", ErrHost)
+	f("1.1..", ErrHost)
 	f("example.1", ErrHost)
-	f("1", ErrHost)
+	f("example.0x", ErrHost)
+	f("a.b.c.d.1", ErrHost)
 
 	f("[2001:db8::1", ErrHost)
 	f("[2001:db8::1]x", ErrHost)
@@ -339,7 +402,7 @@ func TestAllocations(t *testing.T) {
 // FuzzParse holds what every accepted entry promises: its text reads back as the same origin, and its host is bounded
 // ASCII that no other spelling of the same origin differs from.
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"example.com", "http://[::1]:8080/a", "www.müller.eu", "127.1", "0x7f.1", "a。b", "http:/x", "x@y", "[::ffff:1.2.3.4]:1"} {
+	for _, seed := range []string{"example.com", "http://[::1]:8080/a", "www.müller.eu", "127.1", "0x7f.1", "0.0x.010", "%31.m%C3%BC", "a。b", "http:/x", "x@y", "[::ffff:1.2.3.4]:1"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -381,4 +444,63 @@ func BenchmarkParse(b *testing.B) {
 			}
 		})
 	}
+}
+
+// slowIPv4 is the standard's text (WHATWG URL §3.5, "IPv4 parser"), step by step and without bounds.
+func slowIPv4(host string) (netip.Addr, bool) {
+	parts := strings.Split(host, ".")
+	if len(parts) > 4 {
+		return netip.Addr{}, false
+	}
+	address := new(big.Int)
+	for i, part := range parts {
+		if part == "" || strings.ContainsAny(part, "+-_") {
+			return netip.Addr{}, false
+		}
+		base := 10
+		if strings.HasPrefix(part, "0x") {
+			part, base = part[2:], 16
+		} else if len(part) >= 2 && part[0] == '0' {
+			part, base = part[1:], 8
+		}
+		number, ok := new(big.Int), true
+		if part != "" {
+			number, ok = number.SetString(part, base)
+		}
+		last := i == len(parts)-1
+		limit := big.NewInt(256)
+		if last {
+			limit.Exp(limit, big.NewInt(int64(5-len(parts))), nil)
+		}
+		if !ok || number.Cmp(limit) >= 0 {
+			return netip.Addr{}, false
+		}
+		if !last {
+			number.Lsh(number, uint(24-8*i))
+		}
+		address.Add(address, number)
+	}
+	var four [4]byte
+	address.FillBytes(four[:])
+	return netip.AddrFrom4(four), true
+}
+
+// Whatever ends in a number is the address that the standard says, or none.
+func FuzzIPv4(f *testing.F) {
+	for _, seed := range []string{"127.1", "0x7f.1", "017700000001", "2130706433", "0x.0.08", "1.2.3.4.5", "4294967296", "1.2.3.256", "0x000000000000000000001"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, host string) {
+		host = strings.ToLower(host)
+		for i := range len(host) {
+			if !hostByte(host[i]) && host[i] != '.' {
+				return
+			}
+		}
+		got, ok := parseIPv4(host)
+		want, valid := slowIPv4(host)
+		if ok != valid || got != want {
+			t.Fatalf("%q: got %v, %v, want %v, %v", host, got, ok, want, valid)
+		}
+	})
 }

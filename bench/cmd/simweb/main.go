@@ -4,6 +4,7 @@
 //	simweb --names 10000 > list.csv            made-up hosts with ranks
 //	simweb --list list.csv --truth truth.jsonl what a scan of them ought to find
 //	simweb                                     the web itself
+//	simweb --record-accepts accepts.json       and, when it ends, how hard its busiest addresses and hosts were pressed
 package main
 
 import (
@@ -42,6 +43,7 @@ type options struct {
 	names            int
 	behaviours, json bool
 	list, truth, ca  string
+	accepts          string
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -69,6 +71,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.StringVar(&o.list, "list", "", "with --truth: the list of hosts, a line each, or rank,host; - for standard input")
 	f.StringVar(&o.truth, "truth", "", "write what a scan of --list finds, as JSON lines, and end; - for standard output")
 	f.StringVar(&o.ca, "ca", "", "write the authority's certificate to this `FILE`")
+	f.StringVar(&o.accepts, "record-accepts", "", "when the web ends, write to this `FILE` as JSON how many connections its busiest addresses and hosts took (of the first 524288)")
 	f.BoolVar(&o.json, "json", false, "print where the web listens as JSON")
 	f.IntVar(&o.policy.MaxRedirects, "max-redirects", o.policy.MaxRedirects, "the scanner's, for --truth")
 	f.Int64Var(&o.policy.MaxBody, "max-body", o.policy.MaxBody, "the scanner's, for --truth")
@@ -93,10 +96,14 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if (o.list == "") != (o.truth == "") {
 		return o, errors.New("--list and --truth belong together")
 	}
+	if o.accepts != "" && (o.truth != "" || o.names > 0 || o.behaviours) {
+		return o, errors.New("--record-accepts needs a web that runs")
+	}
+	o.web.RecordAccepts = o.accepts != ""
 	return o, nil
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	o, err := parse(args, stderr)
 	switch {
 	case err != nil:
@@ -119,10 +126,24 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if o.truth != "" {
 		return writeTruth(web, o, stdout)
 	}
+	var record *os.File
+	if o.accepts != "" {
+		// It is opened now, so that nobody learns after a long run that there is no such folder.
+		if record, err = os.Create(o.accepts); err != nil {
+			return fmt.Errorf("cannot record the accepts: %w", err)
+		}
+		defer func() { err = errors.Join(err, record.Close()) }()
+	}
 	if err := announce(web, o, stdout); err != nil {
 		return err
 	}
 	<-ctx.Done()
+	web.Close() // nobody comes any more
+	if record != nil {
+		if err := json.NewEncoder(record).Encode(web.Record()); err != nil {
+			return fmt.Errorf("cannot record the accepts: %w", err)
+		}
+	}
 	s := web.Stats()
 	fmt.Fprintf(stderr, "simweb: %d connections, %d handshakes, %d requests, %d names\n", s.Accepts, s.Handshakes, s.Requests, s.Questions)
 	return nil

@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -71,6 +73,54 @@ func TestAnnounce(t *testing.T) {
 	}
 }
 
+// TestRecordAccepts interrupts a web that was visited and reads what it wrote of the visits.
+func TestRecordAccepts(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	path := filepath.Join(t.TempDir(), "accepts.json")
+	said, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(ctx, []string{"--addresses", "4", "--json", "--record-accepts", path}, out, io.Discard)
+	}()
+	var where struct {
+		HTTPPort   int    `json:"http_port"`
+		HotAddress string `json:"hot_address"`
+	}
+	if err := json.NewDecoder(said).Decode(&where); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		c, err := net.Dial("tcp", net.JoinHostPort(where.HotAddress, strconv.Itoa(where.HTTPPort)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, "GET /robots.txt HTTP/1.1\r\nHost: a.hot.test\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(c); err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	written, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got simweb.Record
+	if err := json.Unmarshal(written, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Connections != 3 || got.Missed != 0 || got.Hot == nil || got.Hot.Name != where.HotAddress || got.Hot.Total != 3 ||
+		got.Address != nil || got.Host == nil || got.Host.Name != "a.hot.test" || got.Host.Total != 3 {
+		t.Errorf("recorded %s", written)
+	}
+}
+
 func TestUsage(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()
@@ -82,5 +132,8 @@ func TestUsage(t *testing.T) {
 	f("cannot understand", "example.com")
 	f("cannot begin by scheme", "--scheme", "gopher")
 	f("no behaviour", "--only", "ok,nonsense")
+	f("needs a web that runs", "--record-accepts", "a", "--list", "l", "--truth", "-")
+	f("needs a web that runs", "--record-accepts", "a", "--names", "3")
+	f("cannot record the accepts", "--addresses", "4", "--record-accepts", filepath.Join(t.TempDir(), "none", "a"))
 	f("cannot read the list", "--addresses", "4", "--list", "none", "--truth", "-")
 }

@@ -1,0 +1,100 @@
+package simweb
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unique"
+)
+
+// TestRecord tells when connections came, by a clock of its own, and reads the busiest of them.
+func TestRecord(t *testing.T) {
+	hot, one, other := netip.MustParseAddr("127.10.0.1"), netip.MustParseAddr("127.11.0.2"), netip.MustParseAddr("127.12.0.3")
+	type came struct {
+		after time.Duration // the one before
+		addr  netip.Addr
+		host  string
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f := func(want Record, visits ...came) {
+			t.Helper()
+			w := &Web{world: &world{hot: hot}, ledger: ledger{begun: time.Now()}, places: map[netip.Addr]*place{
+				hot: {hot}, one: {one}, other: {other},
+			}}
+			for _, v := range visits {
+				time.Sleep(v.after)
+				row := w.ledger.note(w.places[v.addr])
+				if v.host != "" {
+					w.ledger.name(row, v.host)
+				}
+			}
+			got := w.Record()
+			same := func(what string, got, want *Load) {
+				t.Helper()
+				switch {
+				case got == nil || want == nil:
+					if got != want {
+						t.Errorf("%s: %+v, want %+v", what, got, want)
+					}
+				case got.Name != want.Name || got.Total != want.Total || got.Second != want.Second || got.TenSeconds != want.TenSeconds:
+					t.Errorf("%s: %+v, want %+v", what, got, want)
+				case got.Total == 1 && !got.First.Equal(got.Last) || got.Total > 1 && got.First.After(got.Last):
+					t.Errorf("%s: from %v to %v", what, got.First, got.Last)
+				}
+			}
+			same("hot", got.Hot, want.Hot)
+			same("address", got.Address, want.Address)
+			same("address of ten", got.AddressOfTen, want.AddressOfTen)
+			same("host", got.Host, want.Host)
+			same("host of ten", got.HostOfTen, want.HostOfTen)
+			if n := len(w.Accepts(hot)); want.Hot != nil && n != want.Hot.Total {
+				t.Errorf("%d accepts at the hot address, want %d", n, want.Hot.Total)
+			}
+		}
+		load := func(name string, total, second, ten int) *Load {
+			return &Load{Name: name, Total: total, Second: second, TenSeconds: ten}
+		}
+		hotName, oneName, otherName := hot.String(), one.String(), other.String()
+
+		f(Record{})
+		f(Record{Hot: load(hotName, 1, 1, 1)}, came{0, hot, ""})
+		// A second that begins with one connection ends before the one a second later.
+		f(Record{Hot: load(hotName, 2, 1, 2)}, came{0, hot, ""}, came{time.Second, hot, ""})
+		f(Record{Hot: load(hotName, 2, 2, 2)}, came{0, hot, ""}, came{time.Second - 1, hot, ""})
+		f(Record{Hot: load(hotName, 3, 1, 2)}, came{0, hot, ""}, came{5 * time.Second, hot, ""}, came{6 * time.Second, hot, ""})
+		// One address has the busiest second, another the busiest ten.
+		f(Record{Address: load(otherName, 2, 2, 2), AddressOfTen: load(oneName, 3, 1, 3)},
+			came{0, one, ""}, came{2 * time.Second, one, ""}, came{2 * time.Second, one, ""}, came{time.Second, other, ""}, came{0, other, ""})
+		// Of equals the first by name.
+		f(Record{Address: load(oneName, 1, 1, 1), AddressOfTen: load(oneName, 1, 1, 1)}, came{0, other, ""}, came{0, one, ""})
+		// A host is counted over all its addresses, the hot one too; who never asked is no host's.
+		f(Record{Hot: load(hotName, 2, 2, 2), Address: load(oneName, 2, 2, 2), AddressOfTen: load(oneName, 2, 2, 2),
+			Host: load("a.test", 2, 2, 2), HostOfTen: load("a.test", 2, 2, 2)},
+			came{0, hot, "a.test"}, came{0, one, "a.test"}, came{0, hot, ""}, came{0, one, "b.test"})
+		f(Record{Hot: load(hotName, 1, 1, 1)}, came{0, hot, strings.Repeat("a", maxHostName+1)})
+	})
+}
+
+// TestRecordIsBounded fills the ledger and knocks twice more.
+func TestRecordIsBounded(t *testing.T) {
+	hot := netip.MustParseAddr("127.10.0.1")
+	p := &place{hot}
+	w := &Web{world: &world{hot: hot}, places: map[netip.Addr]*place{hot: p}}
+	w.ledger.rows = make([]acceptRow, maxRecorded-1)
+	for i := range w.ledger.rows {
+		w.ledger.rows[i] = acceptRow{at: time.Duration(i) * time.Second, place: p, host: unique.Make("a.test")}
+	}
+	w.ledger.begun = time.Now().Add(-maxRecorded * time.Second)
+	for want, row := range []int{maxRecorded - 1, -1, -1} {
+		got := w.ledger.note(p)
+		if got != row {
+			t.Errorf("connection %d of 3 was kept as %d, want %d", want+1, got, row)
+		}
+		w.ledger.name(got, "a.test")
+	}
+	if r := w.Record(); r.Missed != 2 || r.Hot.Total != maxRecorded || r.Hot.Second > 2 || r.Hot.TenSeconds < 10 || r.Host.Total != maxRecorded {
+		t.Errorf("record: %+v of %+v", r, r.Hot)
+	}
+}

@@ -1,0 +1,212 @@
+package fetcher
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bulkscan/bulkscan/fetcher/resolve"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
+
+// dual is a Resolver whose hosts have IPv6 addresses under their name and "/6".
+type dual struct{ names }
+
+func (d dual) LookupIPv6(ctx context.Context, host string) resolve.Answer {
+	return d.Lookup(ctx, host+"/6")
+}
+
+// TestAddresses tells in a table what becomes of hosts with several addresses: which are dialled in which order, what the
+// row says, and of how many attempts. An address stands for what dialling it does.
+func TestAddresses(t *testing.T) {
+	const (
+		good    = "9.0.0.1 9.0.0.2 2606::1"
+		refuses = "8.0.0.1 8.0.0.2 8.0.0.3 8.0.0.4 2607::1"
+		nowhere = "7.0.0.1 7.0.0.2 2608::1"
+		silent  = "6.0.0.1 6.0.0.2"
+	)
+	f := func(name, hosts, six, dialled, want string, edit ...func(*Config)) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			t.Helper()
+			cfg := testConfig(netip.AddrPort{})
+			cfg.ConnectTo, cfg.AllowPrivate, cfg.Retries, cfg.ConnectTimeout = nil, false, 0, 3*time.Second
+			cfg.Resolver = dual{names{"a.com": strings.Fields(hosts), "a.com/6": strings.Fields(six)}}
+			for _, e := range edit {
+				e(&cfg)
+			}
+			fetcher := newFetcher(t, cfg)
+			answering := network(t, 0, func(_ netip.AddrPort, conn net.Conn) { hold(okHead + "Content-Length: 0\r\n\r\n")(conn) })
+			var asked []string
+			fetcher.dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+				addr := to.Addr().String()
+				asked = append(asked, fmt.Sprintf("%s/%d", addr, to.Port()))
+				failed := func(errno syscall.Errno) (net.Conn, error) {
+					return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", errno)}
+				}
+				switch {
+				case slices.Contains(strings.Fields(good), addr):
+					return answering(ctx, to)
+				case slices.Contains(strings.Fields(refuses), addr):
+					return failed(syscall.ECONNREFUSED)
+				case slices.Contains(strings.Fields(nowhere), addr):
+					return failed(syscall.ENETUNREACH)
+				case slices.Contains(strings.Fields(silent), addr):
+					return network(t, time.Hour, nil)(ctx, to)
+				}
+				return nil, errors.New("nobody was to dial " + addr)
+			}
+			r, _ := fetch(t, fetcher, "http://a.com")
+			if got := strings.ReplaceAll(strings.Join(asked, " "), "/80", ""); got != dialled {
+				t.Errorf("%s: dialled %s, want %s", name, got, dialled)
+			}
+			if got := fmt.Sprintf("%v %d %s", r.Outcome, r.Attempts, r.Remote.Addr()); got != want {
+				t.Errorf("%s: row %s, want %s", name, got, want)
+			}
+			if r.Final.Skip != 0 || r.Final.Unmet != 0 {
+				t.Errorf("%s: the row's URL has %+v", name, r.Final)
+			}
+		})
+	}
+	retries := func(c *Config) { c.Retries = 2 }
+	private := func(c *Config) { c.AllowPrivate = true }
+	four := func(c *Config) { c.IPv4 = true }
+	six := func(c *Config) { c.IPv6 = true }
+	plain := func(c *Config) { c.Resolver = c.Resolver.(dual).names }
+
+	f("the first is good", "9.0.0.1 8.0.0.1", "", "9.0.0.1", "answered 1 9.0.0.1")
+	f("the first refuses", "8.0.0.1 9.0.0.1", "", "8.0.0.1 9.0.0.1", "answered 1 9.0.0.1")
+	f("the first is out of reach", "7.0.0.1 9.0.0.1", "", "7.0.0.1 9.0.0.1", "answered 1 9.0.0.1")
+	f("two of three are not there", "8.0.0.1 7.0.0.1 9.0.0.1", "", "8.0.0.1 7.0.0.1 9.0.0.1", "answered 1 9.0.0.1")
+	f("at most three", "8.0.0.1 8.0.0.2 8.0.0.3 9.0.0.1", "", "8.0.0.1 8.0.0.2 8.0.0.3", "connect_refused 1 8.0.0.3")
+	f("none is there", "8.0.0.1 7.0.0.1", "", "8.0.0.1 7.0.0.1", "connect_refused 1 7.0.0.1")
+	f("none in reach", "7.0.0.1 7.0.0.2", "", "7.0.0.1 7.0.0.2", "connect_failed 1 7.0.0.2")
+	f("the same again", "8.0.0.1 8.0.0.1", "", "8.0.0.1", "connect_refused 1 8.0.0.1")
+	f("and IPv6", "8.0.0.1", "2606::1", "8.0.0.1 2606::1", "answered 1 2606::1")
+	f("no IPv4 here", "7.0.0.1 7.0.0.2", "2606::1", "7.0.0.1 7.0.0.2 2606::1", "answered 1 2606::1")
+	f("no IPv6 here", "8.0.0.1", "2608::1", "8.0.0.1 2608::1", "connect_refused 1 2608::1")
+	f("three are enough", "8.0.0.1 8.0.0.2 8.0.0.3", "2606::1", "8.0.0.1 8.0.0.2 8.0.0.3", "connect_refused 1 8.0.0.3")
+	f("only IPv6", "2607::1 2606::1", "", "2607::1 2606::1", "answered 1 2606::1")
+	f("--ipv4", "8.0.0.1", "2606::1", "8.0.0.1", "connect_refused 1 8.0.0.1", four)
+	f("--ipv6", "8.0.0.1 2606::1", "", "2606::1", "answered 1 2606::1", six)
+	f("a resolver of one family", "8.0.0.1", "2606::1", "8.0.0.1", "connect_refused 1 8.0.0.1", plain)
+	// Every address passes the guard.
+	f("a private one", "8.0.0.1 10.0.0.1 9.0.0.1", "", "8.0.0.1 9.0.0.1", "answered 1 9.0.0.1")
+	f("only private ones are left", "8.0.0.1 10.0.0.1", "::1", "8.0.0.1", "connect_refused 1 8.0.0.1")
+	f("nothing but private ones", "10.0.0.1 127.0.0.1", "2606::1", "", "blocked_address 0 invalid IP")
+	f("permitted", "8.0.0.1 10.0.0.1", "", "8.0.0.1 10.0.0.1", "connect_failed 1 10.0.0.1", private)
+	// A time-out leaves the next to the next later try.
+	f("a time-out", "6.0.0.1 9.0.0.1", "", "6.0.0.1", "connect_timeout 1 6.0.0.1")
+	f("a time-out, and later tries", "6.0.0.1 9.0.0.1", "", "6.0.0.1 9.0.0.1", "answered 2 9.0.0.1", retries)
+	f("time-outs, and later tries", "6.0.0.1 6.0.0.2", "", "6.0.0.1 6.0.0.2 6.0.0.1", "connect_timeout 3 6.0.0.1", retries)
+	f("a time-out, then a refusal", "6.0.0.1 8.0.0.1 9.0.0.1", "", "6.0.0.1 8.0.0.1 9.0.0.1", "answered 2 9.0.0.1", retries)
+}
+
+// Do dials no address that the guard does not let pass, whichever of a host's it is said to be.
+func TestFurtherAddressesAreGuarded(t *testing.T) {
+	f := newFetcher(t, func() Config { c := testConfig(netip.AddrPort{}); c.AllowPrivate, c.ConnectTo = false, nil; return c }())
+	f.dial = func(context.Context, netip.AddrPort) (net.Conn, error) { panic("dialled") }
+	x := exchange.Exchange{Origin: parse(t, "http://a.com"), Response: new(exchange.Response)}
+	x.Target = exchange.Target{Origin: x.Origin, Skip: 1, Unmet: exchange.ConnectRefused}
+	x.Lookup = exchange.Lookup{Addr: netip.MustParseAddr("127.0.0.1"), More: true}
+	if next := f.Do(t.Context(), &x); next.Again || x.Response.Outcome != exchange.BlockedAddress {
+		t.Errorf("got %v, %+v", x.Response.Outcome, next)
+	}
+}
+
+// Patience runs out where the host has said nothing yet, and nowhere else; the exchange is then as if it had not been.
+func TestPatience(t *testing.T) {
+	const patience, total = 1500 * time.Millisecond, 15 * time.Second
+	cert := newAuthority(t).certificate(t, "example.com", nil)
+	over := func(pause time.Duration, handle func(net.Conn)) func(net.Conn) {
+		cfg := &tls.Config{Certificates: []tls.Certificate{cert}, SessionTicketsDisabled: true}
+		return func(conn net.Conn) { overTLS(cfg, handle)(&slow{conn, pause, whole}) }
+	}
+	later := func(first, pause time.Duration, piece int, text string) func(net.Conn) {
+		return func(conn net.Conn) {
+			readRequest(conn)
+			time.Sleep(first)
+			_, _ = io.WriteString(&slow{conn, pause, piece}, text)
+			_, _ = io.Copy(io.Discard, conn)
+		}
+	}
+	silent := func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
+	inTwo := func(head string, pause time.Duration, body string) func(net.Conn) {
+		return func(conn net.Conn) {
+			readRequest(conn)
+			time.Sleep(time.Second)
+			_, _ = io.WriteString(conn, head)
+			time.Sleep(pause)
+			_, _ = io.WriteString(conn, body)
+		}
+	}
+	const fine = okHead + "Content-Length: 0\r\n\r\n"
+
+	f := func(name, entry string, latency time.Duration, handle func(net.Conn), want string, after time.Duration, edit ...func(*Config)) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			t.Helper()
+			synctest.Test(t, func(t *testing.T) {
+				cfg := testConfig(netip.MustParseAddrPort("127.0.0.1:1"))
+				cfg.Timeout, cfg.SkipVerify = total, true
+				for _, e := range edit {
+					e(&cfg)
+				}
+				fetcher := newFetcher(t, cfg)
+				fetcher.dial = network(t, latency, func(_ netip.AddrPort, conn net.Conn) { handle(conn) })
+				x := exchange.Exchange{Origin: parse(t, entry), Response: new(exchange.Response), Patience: patience}
+				x.Past = exchange.Past{Attempts: 3, Later: 1, Spent: time.Second, HTTP: exchange.Failure{Outcome: exchange.Reset}}
+				x.Target = fetcher.First(x.Origin, x.Past)
+				x.Lookup = fetcher.Resolve(t.Context(), x.Target)
+				before, began := x.Past, time.Now()
+				next := fetcher.Do(t.Context(), &x)
+				got := x.Response.Outcome.String()
+				if next.PutOff {
+					got = "put off: " + x.Response.Cause.String()
+					if !next.Again || next.After != 0 || next.Target != x.Target || x.Past != before {
+						t.Errorf("put off with %+v, past %+v", next, x.Past)
+					}
+				} else if x.Past.Attempts != 4 {
+					t.Errorf("%d attempts", x.Past.Attempts)
+				}
+				if took := time.Since(began); got != want || took != after {
+					t.Errorf("%s after %v; want %s after %v", got, took, want, after)
+				}
+			})
+		})
+	}
+	const plain, secure, file = "http://example.com", "https://example.com", "ftp://example.com"
+	connect, shake, head := "put off: "+exchange.CauseConnectTimeout.String(), "put off: "+exchange.CauseTLSTimeout.String(), "put off: "+exchange.CauseHeadTimeout.String()
+	f("answers", plain, time.Second, later(time.Second, 0, whole, fine), "answered", 2*time.Second)
+	f("no connection", plain, time.Hour, silent, connect, patience)
+	f("no word", plain, time.Second, silent, head, time.Second+patience)
+	f("no word, FTP", file, time.Second, silent, head, time.Second+patience)
+	f("no TLS", secure, time.Second, silent, shake, time.Second+patience)
+	f("no word behind TLS", secure, 0, over(time.Second, silent), head, time.Second+patience)
+	// A word, and the rest of the time is the host's.
+	f("a slow handshake", secure, 0, over(time.Second, later(0, 0, whole, fine)), "answered", 2*time.Second)
+	f("a handshake that stands still after a word", secure, 0, func(conn net.Conn) {
+		_, _ = conn.Read(make([]byte, 4096))
+		_, _ = conn.Write([]byte{22})
+		silent(conn)
+	}, "timeout", total)
+	f("a dripping head", plain, 0, later(0, time.Second, 1, fine), "timeout", total)
+	f("a late body", plain, 0, inTwo(okHead+"Content-Length: 1\r\n\r\n", 5*time.Second, "x"), "answered", 6*time.Second)
+	f("a late end of the head", plain, 0, inTwo("HTTP/1.1 2", 5*time.Second, fine[10:]), "answered", 6*time.Second)
+	// Time-outs that are shorter than patience are time-outs.
+	f("short connect time-out", plain, time.Hour, silent, "connect_timeout", time.Second, func(c *Config) { c.ConnectTimeout = time.Second })
+	f("as long", plain, time.Hour, silent, "connect_timeout", patience, func(c *Config) { c.ConnectTimeout = patience })
+	f("short time-out for a head", plain, 0, silent, "timeout", time.Second, func(c *Config) { c.HeaderTimeout = time.Second })
+	f("short time-out", secure, time.Second, silent, "timeout", 2*time.Second, func(c *Config) { c.Timeout = 2 * time.Second })
+}

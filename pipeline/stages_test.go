@@ -1,0 +1,99 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
+
+// watched is a web that looks at the run from within.
+type watched struct {
+	*web
+	mu            sync.Mutex
+	lookups, most int
+	during        func(context.Context)
+}
+
+func (w *watched) Resolve(ctx context.Context, t exchange.Target) exchange.Lookup {
+	w.mu.Lock()
+	w.lookups++
+	w.most = max(w.most, w.lookups)
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.lookups--
+	}()
+	return w.web.Resolve(ctx, t)
+}
+
+func (w *watched) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
+	if w.during != nil {
+		w.during(ctx)
+	}
+	return w.web.Do(ctx, x)
+}
+
+// runWatched takes hosts through a pipeline in a bubble of fake time.
+func runWatched(t *testing.T, cfg Config, w *watched, n int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		cfg.SpillDir = t.TempDir()
+		s := &shelf{}
+		p := New(cfg, &list{hosts: hosts(n, "h%d.example.com")}, w, noJudge{}, s)
+		if err := p.Run(t.Context()); err != nil || len(s.sites) != n {
+			t.Errorf("%+v: %d kept, %v", cfg, len(s.sites), err)
+		}
+	})
+}
+
+// Look-ups hold sockets, so that there are no more of them at once than was said, and by default no more than exchanges.
+func TestResolversAreBounded(t *testing.T) {
+	f := func(cfg Config, want int) {
+		t.Helper()
+		// A short TTL has addresses asked again for records that have waited.
+		w := &watched{web: &web{latency: time.Second, resolving: 5 * time.Second, ttl: 10 * time.Second}}
+		runWatched(t, cfg, w, 600)
+		if w.most != want {
+			t.Errorf("%+v: %d look-ups at once, want %d", cfg, w.most, want)
+		}
+	}
+	f(Config{Concurrency: 400}, DefaultResolvers)
+	f(Config{Concurrency: 40}, 40)
+	f(Config{Concurrency: 400, Resolvers: 7}, 7)
+	f(Config{Concurrency: 5, Resolvers: 30}, 30)
+	f(Config{Concurrency: 10, Resolvers: 1, IPRate: 1, MaxWaiting: 20}, 1)
+}
+
+// A profile tells the stages apart, and the fetcher can set the label of its stage again.
+func TestStagesAreLabelled(t *testing.T) {
+	var begun atomic.Bool
+	var profile bytes.Buffer
+	w := &watched{web: &web{latency: time.Second}}
+	w.during = func(ctx context.Context) {
+		if stage, _ := pprof.Label(ctx, "stage"); stage != "ask" {
+			t.Errorf("asked with the label %q", stage)
+		}
+		if begun.Swap(true) {
+			return
+		}
+		synctest.Wait() // until every stage has begun
+		if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+			t.Error(err)
+		}
+	}
+	runWatched(t, Config{Concurrency: 2}, w, 300)
+	for _, stage := range []string{"feed", "resolve", "schedule", "ask", "judge", "keep"} {
+		if !strings.Contains(profile.String(), `{"stage":"`+stage+`"}`) {
+			t.Errorf("no goroutine of the stage %s in\n%s", stage, profile.String())
+		}
+	}
+}
