@@ -54,7 +54,7 @@ type SiteRow struct {
 	Hops            int32    `parquet:"hops" about:"redirects followed"`
 	FinalURL        string   `parquet:"final_url,optional,plain" about:"where the file was, if not at origin + /robots.txt; at most 2,048 bytes"`
 	Redirects       []HopRow `parquet:"redirects,list" about:"the redirects followed, in order, at most the first 20; their number is hops"`
-	Attempts        int32    `parquet:"attempts" about:"exchanges, redirect hops not counted; a failed DNS question is one"`
+	Attempts        int32    `parquet:"attempts" about:"exchanges; redirect hops, further addresses of a name and the first, short try of a silent host are not counted; a failed DNS question is one"`
 	RemoteIP        string   `parquet:"remote_ip,optional,plain" about:"address dialled last"`
 	HTTPVersion     string   `parquet:"http_version,optional,dict" about:"HTTP/1.1 or HTTP/1.0"`
 	Server          string   `parquet:"server,optional,dict" about:"response field Server, at most 500 bytes"`

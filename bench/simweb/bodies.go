@@ -324,6 +324,9 @@ func (w *writer) file() {
 	if w.has(markManaged) {
 		w.managed()
 	}
+	if w.has(markUnknown) && w.rng.IntN(4) == 0 {
+		w.line("Disallow: ", w.path()) // before any group
+	}
 	w.star()
 	if w.has(markAI) && !w.has(markManaged) {
 		w.ai()
@@ -346,6 +349,9 @@ func (w *writer) file() {
 	sitemaps := ""
 	if w.has(markSitemap) {
 		sitemaps = "Sitemap: https://www." + w.pick(pathWords) + "-" + strconv.Itoa(w.rng.IntN(1000)) + ".example/sitemap.xml"
+		if w.rng.IntN(100) == 0 {
+			sitemaps = "Sitemap: /sitemap.xml"
+		}
 	}
 	for w.room(len(sitemaps) + 48) {
 		w.more()
@@ -359,7 +365,10 @@ func (w *writer) file() {
 func (w *writer) star() {
 	w.line(w.pick([]string{"User-agent: *", "User-agent: *", "User-Agent: *", "user-agent: *"}))
 	if w.has(markDelay) {
-		w.line("Crawl-delay: ", w.pick([]string{"10", "5", "1", "30", "2", "20", "0.5", "3"}))
+		w.line("Crawl-delay: ", w.pick([]string{"10", "5", "1", "30", "2", "20", "0.5", "3", "10", "5", "1", "10s"}))
+		if w.rng.IntN(20) == 0 && w.room(60) {
+			w.line(w.pick([]string{"Request-rate: 1/5", "Request-rate: 10/1m", "Visit-time: 0200-0600", "Request-rate: often"}))
+		}
 	}
 	if w.has(markSignal) {
 		w.line("Content-Signal: ", w.pick([]string{"search=yes, ai-train=no", "search=yes,ai-input=yes,ai-train=yes", "ai-train=no"}))

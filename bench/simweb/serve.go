@@ -314,6 +314,12 @@ func appendHead(out []byte, a *ask, r *reply, length int64, streamed bool) []byt
 			out = strconv.AppendUint(out, h>>40, 16)
 			out = append(out, "\"\r\nCache-Control: max-age=3600\r\n"...)
 		}
+		if h>>36%60 == 0 {
+			out = append(out, "X-Robots-Tag: noai, noimageai\r\n"...)
+		}
+		if h>>42%90 == 0 {
+			out = append(out, "Content-Usage: train-ai=n\r\n"...)
+		}
 	}
 	switch r.coding {
 	case gzipped:
