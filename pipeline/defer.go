@@ -22,6 +22,9 @@ type deferral struct {
 	spilled int // in the deferred file
 	asleep  int // records that wait in memory for a time, deferred or not
 
+	lull      bool          // most trays are free, and not for want of the rate in all
+	lullBegan time.Duration // if so, since when
+
 	pace     time.Duration // what an exchange with an answer takes, about
 	answered int           // of which so many were seen, up to paceWeight
 }
@@ -36,6 +39,9 @@ const (
 	paceWeight = 256
 	// Patience is at least so many times the pace.
 	patientPaces = 4
+	// Trays are to spare when most have been free for so long. For a moment they are whenever many exchanges end together;
+	// and who is recalled may hold his tray for as long as its time-outs allow.
+	lullLasts = time.Second
 )
 
 // patience is how long the host of a record that takes a tray now may be silent; 0: as long as it likes. Nobody is put
@@ -77,6 +83,13 @@ func (s *schedule) lineFull() bool { return s.slow.length >= max(1, s.cfg.MaxWai
 
 // recall lets deferred records go on their way to a tray.
 func (s *schedule) recall() {
+	d := &s.slow
+	switch lull := s.trays.left() > s.trays.all/2 && !s.backlogged(); {
+	case !lull:
+		d.lull = false
+	case !d.lull:
+		d.lull, d.lullBegan = true, s.now
+	}
 	for s.mayRecall() {
 		s.slow.length--
 		s.slow.out++
@@ -84,9 +97,9 @@ func (s *schedule) recall() {
 	}
 }
 
-// mayRecall reports whether the first in the line may go: as one of the few that always may, or because most trays are
-// free and the rate in all is not what keeps others from them, or because nobody is left but those who are deferred or
-// wait for a time.
+// mayRecall reports whether the first in the line may go: as one of the few that always may, or because most trays have
+// been free for a while and the rate in all is not what keeps others from them, or because nobody is left but those who are
+// deferred or wait for a time.
 func (s *schedule) mayRecall() bool {
 	switch d := &s.slow; {
 	case d.length == 0 || s.stopping:
@@ -96,6 +109,6 @@ func (s *schedule) mayRecall() bool {
 	case s.fedAll && s.fedCount-s.over <= uint64(d.length+d.out+d.spilled+d.asleep):
 		return d.out < 4*s.trays.all // some of them will queue for their turn
 	default:
-		return d.out < s.trays.all/2 && s.trays.left() > s.trays.all/2 && !s.backlogged()
+		return d.out < s.trays.all/2 && d.lull && s.now-d.lullBegan >= lullLasts
 	}
 }
