@@ -34,7 +34,11 @@ func TestAddresses(t *testing.T) {
 		good    = "9.0.0.1 9.0.0.2 2606::1"
 		refuses = "8.0.0.1 8.0.0.2 8.0.0.3 8.0.0.4 2607::1"
 		nowhere = "7.0.0.1 7.0.0.2 2608::1"
-		silent  = "6.0.0.1 6.0.0.2"
+		silent  = "6.0.0.1 6.0.0.2 2605::1"
+		late    = "5.0.0.1" // silent the first time, then good
+		plainly = "4.0.0.1" // by http alone: refuses https
+		secure  = "3.0.0.1" // by https alone, and that without TLS: refuses http
+		foreign = "2609::1" // of a family that this machine has no address of
 	)
 	f := func(name, hosts, six, dialled, want string, edit ...func(*Config)) {
 		t.Helper()
@@ -49,6 +53,7 @@ func TestAddresses(t *testing.T) {
 			fetcher := newFetcher(t, cfg)
 			answering := network(t, 0, func(_ netip.AddrPort, conn net.Conn) { hold(okHead + "Content-Length: 0\r\n\r\n")(conn) })
 			var asked []string
+			first := true
 			fetcher.dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 				addr := to.Addr().String()
 				asked = append(asked, fmt.Sprintf("%s/%d", addr, to.Port()))
@@ -56,7 +61,14 @@ func TestAddresses(t *testing.T) {
 					return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", errno)}
 				}
 				switch {
-				case slices.Contains(strings.Fields(good), addr):
+				case addr == late && first:
+					first = false
+					return network(t, time.Hour, nil)(ctx, to)
+				case addr == plainly && to.Port() == 443, addr == secure && to.Port() == 80:
+					return failed(syscall.ECONNREFUSED)
+				case addr == foreign:
+					return failed(syscall.EADDRNOTAVAIL)
+				case slices.Contains(strings.Fields(good), addr), addr == late, addr == plainly, addr == secure:
 					return answering(ctx, to)
 				case slices.Contains(strings.Fields(refuses), addr):
 					return failed(syscall.ECONNREFUSED)
@@ -67,7 +79,11 @@ func TestAddresses(t *testing.T) {
 				}
 				return nil, errors.New("nobody was to dial " + addr)
 			}
-			r, _ := fetch(t, fetcher, "http://a.com")
+			entry := "http://a.com"
+			if !cfg.NoFallback {
+				entry = "a.com"
+			}
+			r, _ := fetch(t, fetcher, entry)
 			if got := strings.ReplaceAll(strings.Join(asked, " "), "/80", ""); got != dialled {
 				t.Errorf("%s: dialled %s, want %s", name, got, dialled)
 			}
@@ -80,6 +96,8 @@ func TestAddresses(t *testing.T) {
 		})
 	}
 	retries := func(c *Config) { c.Retries = 2 }
+	often := func(c *Config) { c.Retries = 5 }
+	both := func(c *Config) { c.NoFallback = false }
 	private := func(c *Config) { c.AllowPrivate = true }
 	four := func(c *Config) { c.IPv4 = true }
 	six := func(c *Config) { c.IPv6 = true }
@@ -111,6 +129,25 @@ func TestAddresses(t *testing.T) {
 	f("a time-out, and later tries", "6.0.0.1 9.0.0.1", "", "6.0.0.1 9.0.0.1", "answered 2 9.0.0.1", retries)
 	f("time-outs, and later tries", "6.0.0.1 6.0.0.2", "", "6.0.0.1 6.0.0.2 6.0.0.1", "connect_timeout 3 6.0.0.1", retries)
 	f("a time-out, then a refusal", "6.0.0.1 8.0.0.1 9.0.0.1", "", "6.0.0.1 8.0.0.1 9.0.0.1", "answered 2 9.0.0.1", retries)
+	f("a time-out, and IPv6", "6.0.0.1", "2606::1", "6.0.0.1 2606::1", "answered 2 2606::1", retries)
+	f("time-outs, and IPv6", "6.0.0.1 6.0.0.2", "2606::1", "6.0.0.1 6.0.0.2 2606::1", "answered 3 2606::1", retries)
+	f("time-outs, and no IPv6", "6.0.0.1", "", "6.0.0.1 6.0.0.1 6.0.0.1", "connect_timeout 3 6.0.0.1", retries)
+	f("time-outs, and a resolver of one family", "6.0.0.1", "2606::1", "6.0.0.1 6.0.0.1 6.0.0.1", "connect_timeout 3 6.0.0.1", retries, plain)
+	// What begins at a later address goes round: it ends before the one at which it began.
+	f("lost once", "5.0.0.1 8.0.0.1", "", "5.0.0.1 8.0.0.1 5.0.0.1", "answered 2 5.0.0.1", retries)
+	f("lost once, no IPv6 here", "5.0.0.1", "2608::1", "5.0.0.1 2608::1 5.0.0.1", "answered 2 5.0.0.1", retries)
+	f("lost once, no IPv6 address here", "5.0.0.1", "2609::1", "5.0.0.1 2609::1 5.0.0.1", "answered 2 5.0.0.1", retries)
+	f("a refusal is not the end of who was silent", "6.0.0.1 8.0.0.1", "", "6.0.0.1 8.0.0.1 6.0.0.1 8.0.0.1 6.0.0.1", "connect_timeout 3 6.0.0.1", retries)
+	f("round and round", "8.0.0.1 6.0.0.1 8.0.0.2", "", "8.0.0.1 6.0.0.1 8.0.0.2 8.0.0.1 6.0.0.1 8.0.0.2 8.0.0.1 6.0.0.1", "connect_timeout 3 6.0.0.1", retries)
+	f("two in turn, for long", "6.0.0.1 6.0.0.2", "", "6.0.0.1 6.0.0.2 6.0.0.1 6.0.0.2 6.0.0.1 6.0.0.2", "connect_timeout 6 6.0.0.2", often)
+	f("three in turn, for long", "6.0.0.1 6.0.0.2", "2605::1", "6.0.0.1 6.0.0.2 2605::1 6.0.0.1 6.0.0.2 2605::1", "connect_timeout 6 2605::1", often)
+	// The other scheme begins where the connection was taken, or behind the one that was silent, and goes round too.
+	f("by http only at the first", "4.0.0.1 3.0.0.1", "", "4.0.0.1/443 3.0.0.1/443 3.0.0.1 4.0.0.1", "answered 2 4.0.0.1", both)
+	f("a time-out, and the other scheme", "6.0.0.1 9.0.0.1", "", "6.0.0.1/443 9.0.0.1", "answered 2 9.0.0.1", both)
+	f("a time-out, the other scheme, and IPv6", "6.0.0.1", "2606::1", "6.0.0.1/443 2606::1", "answered 2 2606::1", both)
+	f("time-outs, and both schemes at either", "6.0.0.1 6.0.0.2", "", "6.0.0.1/443 6.0.0.2 6.0.0.2/443 6.0.0.1", "connect_timeout 4 6.0.0.1", both, retries)
+	f("a time-out, and no http", "6.0.0.1 8.0.0.1", "", "6.0.0.1/443 8.0.0.1 6.0.0.1", "connect_timeout 2 6.0.0.1", both)
+	f("none by either scheme", "8.0.0.1 8.0.0.2", "", "8.0.0.1/443 8.0.0.2/443 8.0.0.1 8.0.0.2", "connect_refused 2 8.0.0.2", both)
 }
 
 // Do dials no address that the guard does not let pass, whichever of a host's it is said to be.
@@ -204,9 +241,10 @@ func TestPatience(t *testing.T) {
 	f("a dripping head", plain, 0, later(0, time.Second, 1, fine), "timeout", total)
 	f("a late body", plain, 0, inTwo(okHead+"Content-Length: 1\r\n\r\n", 5*time.Second, "x"), "answered", 6*time.Second)
 	f("a late end of the head", plain, 0, inTwo("HTTP/1.1 2", 5*time.Second, fine[10:]), "answered", 6*time.Second)
-	// Time-outs that are shorter than patience are time-outs.
-	f("short connect time-out", plain, time.Hour, silent, "connect_timeout", time.Second, func(c *Config) { c.ConnectTimeout = time.Second })
-	f("as long", plain, time.Hour, silent, "connect_timeout", patience, func(c *Config) { c.ConnectTimeout = patience })
-	f("short time-out for a head", plain, 0, silent, "timeout", time.Second, func(c *Config) { c.HeaderTimeout = time.Second })
-	f("short time-out", secure, time.Second, silent, "timeout", 2*time.Second, func(c *Config) { c.Timeout = 2 * time.Second })
+	// Time-outs that are shorter than patience put off too: it is long where silence tells nothing.
+	f("short connect time-out", plain, time.Hour, silent, connect, time.Second, func(c *Config) { c.ConnectTimeout = time.Second })
+	f("as long", plain, time.Hour, silent, connect, patience, func(c *Config) { c.ConnectTimeout = patience })
+	f("short time-out for a head", plain, 0, silent, head, time.Second, func(c *Config) { c.HeaderTimeout = time.Second })
+	f("short time-out", secure, time.Second, silent, shake, 2*time.Second, func(c *Config) { c.Timeout = 2 * time.Second })
+	f("short time-out, after a word", plain, 0, later(0, 300*time.Millisecond, 1, fine), "timeout", time.Second, func(c *Config) { c.HeaderTimeout = time.Second })
 }

@@ -39,7 +39,7 @@ func frugal(response string) func(net.Conn) {
 
 var kilobyte = okHead + "Server: nginx\r\nContent-Type: text/plain\r\nContent-Length: 1001\r\n\r\n" + strings.Repeat("Disallow: /x\n", 77)
 
-// An exchange, once warm, allocates little more than net.Dialer does.
+// An exchange, once warm, allocates little more than its connection.
 func TestDoAllocatesLittle(t *testing.T) {
 	f := newFetcher(t, testConfig(serve(t, frugal(kilobyte))))
 	r := new(exchange.Response)

@@ -249,7 +249,11 @@ func (m *memory) Recycle(b []byte) {
 	case middleBody:
 		m.middle.Put((*[middleBody]byte)(b[:middleBody]))
 	default:
-		m.store(cap(b)).free <- b[:0]
+		select {
+		case m.store(cap(b)).free <- b[:0]:
+		default:
+			panic("fetcher: a body was given back twice")
+		}
 	}
 }
 

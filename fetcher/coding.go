@@ -86,7 +86,11 @@ func (d *decoder) open(c coding, src []byte) (_ io.Reader, err error) {
 		if d.gzip == nil {
 			d.gzip = new(gzip.Reader)
 		}
-		return d.gzip, d.gzip.Reset(&d.src)
+		if err := d.gzip.Reset(&d.src); err != nil {
+			return nil, err
+		}
+		d.gzip.Multistream(false)
+		return (*members)(d), nil
 	case deflateCoding:
 		// RFC 9110 §8.4.1.2 means the zlib format; some servers send it bare. The zlib header has a check of its own.
 		if len(src) >= 2 && src[0]&0x0f == 8 && (uint(src[0])<<8|uint(src[1]))%31 == 0 {
@@ -115,6 +119,26 @@ func (d *decoder) open(c coding, src []byte) (_ io.Reader, err error) {
 		}
 		return d.zstd, d.zstd.Reset(&d.src)
 	}
+}
+
+// members reads one gzip member after the other (RFC 1952 §2.2). What stands behind a whole one and begins no other, zeros or
+// a line end mostly, is no part of the body: browsers pass over it, and so the file counts.
+type members decoder
+
+func (m *members) Read(p []byte) (int, error) {
+	n, err := m.gzip.Read(p)
+	if err != io.EOF || m.src.Len() < 2 {
+		return n, err
+	}
+	var magic [2]byte
+	if _, _ = m.src.ReadAt(magic[:], m.src.Size()-int64(m.src.Len())); magic != [2]byte{0x1F, 0x8B} {
+		return n, io.EOF
+	}
+	if err := m.gzip.Reset(&m.src); err != nil {
+		return n, err
+	}
+	m.gzip.Multistream(false)
+	return n, nil
 }
 
 // decode undoes the codings of a body: what outgrows the memory that the coded bytes are in moves to a larger one. cut

@@ -51,6 +51,13 @@ func TestConnectTimeout(t *testing.T) {
 // full.
 func stuffed(t *testing.T) netip.AddrPort {
 	t.Helper()
+	_, addr := stuffedListener(t)
+	return addr
+}
+
+// stuffedListener is stuffed with the listener's descriptor.
+func stuffedListener(t *testing.T) (int, netip.AddrPort) {
+	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -70,10 +77,10 @@ func stuffed(t *testing.T) netip.AddrPort {
 	for range 20 {
 		conn, err := net.DialTimeout("tcp", addr.String(), 200*time.Millisecond)
 		if err != nil {
-			return addr
+			return fd, addr
 		}
 		t.Cleanup(func() { _ = conn.Close() })
 	}
 	t.Skip("SKIPPED: this system queues connections without end")
-	return addr
+	return fd, addr
 }

@@ -407,10 +407,12 @@ func TestAnswerBeforeRequest(t *testing.T) {
 	x.Target = f.First(x.Origin, x.Past)
 	w := f.newWire()
 	w.deadline = time.Now().Add(20 * time.Second)
-	if err := w.dial(t.Context(), x.Response); err != nil {
+	stop, err := w.dial(t.Context(), x.Response)
+	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.close()
+	defer stop()
 	close(connected)
 	<-gone
 	if at, err := w.ask(t.Context(), &x); err != nil || x.Response.Status != 503 {

@@ -2,8 +2,8 @@
 // ended, in the words of package exchange. When to ask, how often and how many at once is package pipeline's business;
 // what an answer means is package audit's.
 //
-// The files in the order of an exchange: guard.go and connectto.go say where we may and shall dial; wire.go dials,
-// shakes hands and sends, and verify.go judges certificates; head.go reads the response head and cdn.go what it gives away; body.go and coding.go read the
+// The files in the order of an exchange: guard.go and connectto.go say where we may and shall dial; wire.go dials, on Linux
+// by connect_linux.go, shakes hands and sends, and verify.go judges certificates; head.go reads the response head and cdn.go what it gives away; body.go and coding.go read the
 // body; classify.go names failures; next.go, with location.go, decides what follows. ftp.go does the same for ftp.
 // Everything that comes from the network is hostile: each part is bounded in bytes, in memory and by one absolute
 // deadline.
@@ -96,7 +96,7 @@ type Fetcher struct {
 	policy   policy
 	tls      *tls.Config
 	verifier *verifier
-	dial     func(context.Context, netip.AddrPort) (net.Conn, error) // nil: net.Dialer; tests put a fake network here
+	dial     func(context.Context, netip.AddrPort) (net.Conn, error) // nil: the network; tests put a fake one here
 	memory   *memory
 	ftpData  chan struct{} // one for each transfer under way
 	decoders chan *decoder // all there are; taken and put back
@@ -208,9 +208,9 @@ func (f *Fetcher) First(o origin.Origin, past exchange.Past) exchange.Target {
 // Resolve finds the address to dial for a target, or says in the Lookup's outcome why there is none: we refuse the host
 // or the address, or DNS has no answer. IP literals and targets that connect-to sends to an address need no DNS.
 //
-// Of a host's addresses those count that we may dial, in the order of the answer. Where an attempt has found nobody at any
-// IPv4 address, a host's IPv6 addresses are asked for and come behind them; where it has found nobody at any, the Lookup
-// has that for its outcome. An attempt that begins behind the last address begins at the first.
+// Of a host's addresses those count that we may dial, in the order of the answer. Where an attempt begins behind the IPv4
+// addresses, or has come to their end, a host's IPv6 addresses are asked for and come behind them; behind the last comes
+// the first. Where an attempt has found nobody at any, the Lookup has that for its outcome.
 func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target) exchange.Lookup {
 	host := t.Origin.Host()
 	if f.cfg.OptOut != nil && f.cfg.OptOut(host) {
@@ -230,11 +230,11 @@ func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target) exchange.Looku
 	if isLiteral || f.cfg.IPv4 || len(addrs) == 0 || addrs[0].Is6() {
 		six = nil
 	}
-	at := int(t.Skip)
-	if t.Unmet == 0 && len(addrs) > 0 {
-		at %= len(addrs)
+	begin, tried := round(t)
+	if len(addrs) == maxAddresses {
+		six = nil
 	}
-	if six != nil && at >= len(addrs) && len(addrs) < maxAddresses {
+	if six != nil && begin+tried >= len(addrs) {
 		answer = six.LookupIPv6(ctx, host)
 		behind, _ := f.allowed(addrs, answer)
 		lookup.Took += answer.Took
@@ -243,17 +243,17 @@ func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target) exchange.Looku
 		}
 		addrs, six = behind, nil
 	}
-	switch {
-	case at < len(addrs):
-		lookup.Addr = addrs[at]
-		lookup.More = at+1 < len(addrs) || six != nil && at+1 < maxAddresses
+	switch n := len(addrs); {
+	case n > 0 && (tried < n || t.Unmet == 0):
+		lookup.Addr = addrs[(begin+tried)%n]
+		lookup.More = tried+1 < n || six != nil && tried+1 < maxAddresses
 	case t.Unmet != 0:
 		lookup.Outcome, lookup.Cause = t.Unmet, exchange.CauseUnreachable
 		if t.Unmet == exchange.ConnectRefused {
 			lookup.Cause = exchange.CauseRefused
 		}
-		if len(addrs) > 0 {
-			lookup.Addr = addrs[len(addrs)-1]
+		if n > 0 {
+			lookup.Addr = addrs[(begin+tried-1)%n]
 		}
 	}
 	return lookup

@@ -58,7 +58,10 @@ func (w *wire) runFTP(ctx context.Context, x *exchange.Exchange) (at stage, err 
 		// A transfer that the server gave up ends like one that is whole; only its last reply tells.
 		if err = file.Close(); err != nil {
 			var refused *textproto.Error
-			if errors.As(err, &refused) {
+			switch {
+			case errors.As(err, &refused) && refused.Code/100 == 2:
+				err = nil // RFC 959 §5.4 has 226 and 250; the library knows the first
+			case refused != nil:
 				err = io.ErrUnexpectedEOF
 			}
 		}
@@ -82,7 +85,8 @@ func ftpStatus(r *exchange.Response, err error) error {
 	var network net.Error
 	var malformed textproto.ProtocolError
 	switch {
-	case errors.As(err, &own), errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
+	case errors.As(err, &own), errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed),
+		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.As(err, &malformed):
 		return protocolError(exchange.CauseOther)
@@ -128,12 +132,12 @@ func (s *ftpSession) dial(_, address string) (net.Conn, error) {
 			return nil, err
 		}
 	}
-	conn, err := s.w.connect(s.ctx, to)
+	conn, stop, err := s.w.connect(s.ctx, to)
 	if err != nil {
 		return nil, err
 	}
 	s.conns = append(s.conns, conn)
-	s.stops = append(s.stops, context.AfterFunc(s.ctx, closer(conn)))
+	s.stops = append(s.stops, stop)
 	if err := conn.SetDeadline(s.w.listen(s.w.deadline)); err != nil {
 		return nil, err
 	}

@@ -107,6 +107,7 @@ func TestFTP(t *testing.T) {
 	f("not for anonymous", says("PASS", "530 no"), answers(500, ""))
 	f("not for anonymous at once", says("USER", "530 no"), answers(500, ""))
 	f("too many users", says("", "421 later"), answers(503, ""))
+	f("ended by another word", says("226", "250 done"), answers(200, file))
 	f("given up in the middle", says("226", "426 sorry"), row{exchange.ClosedEarly, exchange.CauseClosedInBody, 0, ""})
 	f("passive mode refused", says("EPSV", "500 no"), answers(500, ""))
 	f("hostile passive mode", ftpServer(file, map[string]string{"EPSV": "500 no", "PASV": "227 )("}), row{exchange.BadResponse, exchange.CauseOther, 0, ""})

@@ -15,7 +15,7 @@ var special = parsePrefixes(
 	"168.63.129.16/32",
 	// Of IPv6, only 2000::/3 is handed out; these are the exceptions inside it. 2001::/23 holds Teredo, whose addresses
 	// embed any IPv4 address, and ORCHIDs, which are no locators.
-	"2001::/23", "2001:db8::/32", "3fff::/20",
+	"2001::/23", "2001:db8::/32", "3fff::/20", "3ffe::/16",
 )
 
 var (

@@ -162,10 +162,10 @@ func protocol(head []byte) string {
 	return ""
 }
 
-// oldFraming reports whether a head of HTTP/1.0 names a Transfer-Encoding. fasthttp ignores it, as the letter of RFC
-// 9112 §6.1 allows, but servers that send it mean it.
+// oldFraming reports whether a head of another version than HTTP/1.1 names a Transfer-Encoding. fasthttp ignores it, as the
+// letter of RFC 9112 §6.1 allows of HTTP/1.0, but servers that send it mean it.
 func oldFraming(head []byte) bool {
-	if protocol(head) != "HTTP/1.0" {
+	if protocol(head) == "HTTP/1.1" {
 		return false
 	}
 	for line := range bytes.Lines(head) {

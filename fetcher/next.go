@@ -13,7 +13,7 @@ import (
 //
 // An origin's life is a first round (https, then http where nothing answered) and later tries, each one attempt by one
 // scheme. An attempt is an exchange and the redirect hops after it, and at each hop at most maxAddresses exchanges, until
-// one of the host's addresses takes the connection. Past.HTTPS and Past.HTTP remember what became of
+// one of the host's addresses takes the connection: once round all of them, from whichever it begins at. Past.HTTPS and Past.HTTP remember what became of
 // each scheme: nothing yet (zero), the failure of its last attempt, or Answered, once a status came by it.
 
 // policy is the part of Config that decides what follows an exchange.
@@ -76,16 +76,18 @@ func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Pa
 			r.Outcome, r.Cause = exchange.ConnectRefused, exchange.CauseRefused
 		}
 	}
-	// The next attempt begins at the address at which this one ended, and a later try at the one after it if that took no
-	// connection in time.
-	skip, step := target.Skip, uint8(0)
+	// The next attempt begins at the address that took the connection, or where this one began if none is left, or behind
+	// the one that took none in time.
+	begin, tried := round(target)
+	behind := false
 	switch {
-	case past.Trail != nil || closed(r):
-		skip = 0
-	case r.Outcome == exchange.ConnectTimeout && h.more:
-		step = 1
+	case past.Trail != nil:
+		begin = 0
+	case closed(r):
 	case r.Outcome == exchange.ConnectTimeout:
-		skip = 0
+		begin, behind = begin+tried, h.more || tried > 0
+	default:
+		begin += tried
 	}
 	target.Skip, target.Unmet = 0, 0
 	if r.Outcome == exchange.Answered && r.Status >= 300 && r.Status <= 399 {
@@ -116,8 +118,12 @@ func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Pa
 
 	again := func(s origin.Scheme, after time.Duration) exchange.Next {
 		past.Scheme, past.Trail = s, nil
+		// On its way back the first scheme is asked where the other one was, or of two addresses each would see but one.
+		if behind && (s != first || scheme == first) {
+			begin++
+		}
 		target := start(o, s)
-		target.Skip = skip
+		target.Skip = skip(begin)
 		return exchange.Next{Again: true, After: after, Target: target}
 	}
 	// Once, and not only in the first round: a name that first failed to resolve meets the host on a later try.
@@ -128,7 +134,6 @@ func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Pa
 		if s := p.later(past, r, scheme, first, fallback); s != 0 {
 			after := p.wait(int(past.Later), h.retryAfter, jitter)
 			past.Later++
-			skip = (skip + step) % maxAddresses
 			return again(s, after)
 		}
 	}
@@ -139,12 +144,29 @@ func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Pa
 }
 
 // closed reports whether an address turned out to be one at which nobody is: it refused the connection, or is out of reach.
+// To a machine without IPv6 every IPv6 address is, and it may say so by an error that elsewhere tells of a lack of ports.
 func closed(r *exchange.Response) bool {
-	return r.Outcome == exchange.ConnectRefused || r.Outcome == exchange.ConnectFailed && r.Cause == exchange.CauseUnreachable
+	return r.Outcome == exchange.ConnectRefused ||
+		r.Outcome == exchange.ConnectFailed && (r.Cause == exchange.CauseUnreachable || r.Remote.Addr().Is6())
 }
 
-// maxAddresses is how many addresses of a host an attempt tries, at each hop.
-const maxAddresses = 3
+const (
+	// An attempt tries so many addresses of a host at most, at each hop.
+	maxAddresses = 3
+	// Where an attempt begins counts on from try to try, since how many addresses there are is for Resolve to know. Modulo
+	// this, it means the same address of one, of two and of three.
+	allRounds = 6
+)
+
+// skip returns the Target.Skip of an attempt that begins at an address. A Skip is that times maxAddresses, and how many the
+// attempt has tried since: what begins at the first passes over Skip addresses.
+func skip(begin int) uint8 { return uint8(begin % allRounds * maxAddresses) }
+
+// round is skip's inverse: the address at which the attempt begins, not yet modulo how many there are, and how many the
+// attempt has tried.
+func round(t exchange.Target) (begin, tried int) {
+	return int(t.Skip) / maxAddresses, int(t.Skip) % maxAddresses
+}
 
 // another returns the target at the host's next address, after what came of this one.
 func another(target exchange.Target, outcome exchange.Outcome) exchange.Target {
@@ -230,11 +252,11 @@ func extend(t *exchange.Trail, status int, next exchange.Target) *exchange.Trail
 }
 
 // fail turns a Response into that of another, earlier failure to get any status from target. What belongs to the later
-// exchange alone goes; counts and times of the origin stay.
+// exchange alone goes; the address that was dialled last, counts and times of the origin stay.
 func fail(r *exchange.Response, target exchange.Target, f exchange.Failure) {
-	attempts, at, total := r.Attempts, r.FetchedAt, r.Timing.Total
+	remote, attempts, at, total := r.Remote, r.Attempts, r.FetchedAt, r.Timing.Total
 	r.Reset()
 	r.Outcome, r.Cause = f.Outcome, f.Cause
 	r.Answered, r.Final = target.Origin, target
-	r.Attempts, r.FetchedAt, r.Timing.Total = attempts, at, total
+	r.Remote, r.Attempts, r.FetchedAt, r.Timing.Total = remote, attempts, at, total
 }

@@ -12,7 +12,8 @@ import (
 
 // An origin's life is written as a script: what each exchange ended with, and what the policy said. The words are an
 // outcome's text, no_port (we could not connect for want of our own), unreachable, a status, or a status and a location as
-// `301>/x`; a slash behind it says that the host may have another address. `#1` in what the policy said is the second.
+// `301>/x`; a slash behind it says that the host may have another address. In what the policy said, `@1` begins at the
+// second address, and `#1` is the second of an attempt.
 func TestNext(t *testing.T) {
 	base := policy{maxRedirects: 5, retries: 2, retryAfter: time.Minute, maxRetryAfter: 10 * time.Minute, first: origin.HTTPS}
 	outcomes := map[string]exchange.Outcome{}
@@ -63,8 +64,12 @@ func TestNext(t *testing.T) {
 				break
 			}
 			at := ""
-			if next.Target.Skip > 0 {
-				at = fmt.Sprintf("#%d", next.Target.Skip)
+			begin, tried := round(next.Target)
+			if begin > 0 {
+				at = fmt.Sprintf("@%d", begin)
+			}
+			if tried > 0 {
+				at += fmt.Sprintf("#%d", tried)
 			}
 			said = append(said, fmt.Sprintf("%v:%s%s", next.After, next.Target, at))
 			target = next.Target
@@ -147,13 +152,17 @@ func TestNext(t *testing.T) {
 	f("https://a.com", "tls_failed/", "done", "tls_failed 0 https://a.com 0")         // somebody is there
 	// The other scheme begins at the first, or where the connection was taken.
 	f("a.com", "connect_refused/ connect_refused connect_refused/ 200", "0s:"+s+"#1 0s:"+h+" 0s:"+h+"#1 done", "answered 200 http://a.com 0")
-	f("a.com", "connect_refused/ tls_failed 200", "0s:"+s+"#1 0s:"+h+"#1 done", "answered 200 http://a.com 0")
-	// A time-out: the next address at the next later try.
-	f("https://a.com", "connect_timeout/ connect_timeout/ 200", "1m0s:"+s+"#1 2m0s:"+s+"#2 done", "answered 200 https://a.com 0")
-	f("https://a.com", "connect_timeout/ connect_refused/ 200", "1m0s:"+s+"#1 0s:"+s+"#2 done", "answered 200 https://a.com 0")
-	f("https://a.com", "connect_refused/ 503 503 503", "0s:"+s+"#1 1m0s:"+s+"#1 2m0s:"+s+"#1 done", "answered 503 https://a.com 0")
-	f("https://a.com", "connect_timeout/ connect_timeout 200", "1m0s:"+s+"#1 2m0s:"+s+" done", "answered 200 https://a.com 0")
-	f("a.com", "connect_timeout/ connect_timeout/ 200", "0s:"+h+" 1m0s:"+s+"#1 done", "answered 200 https://a.com 0")
+	f("a.com", "connect_refused/ tls_failed 200", "0s:"+s+"#1 0s:"+h+"@1 done", "answered 200 http://a.com 0")
+	f("a.com", "connect_timeout/ connect_refused/ connect_refused 200", "0s:"+h+"@1 0s:"+h+"@1#1 1m0s:"+s+"@1 done", "answered 200 https://a.com 0")
+	// A time-out: the next address at the next attempt.
+	f("https://a.com", "connect_timeout/ connect_timeout/ 200", "1m0s:"+s+"@1 2m0s:"+s+"@2 done", "answered 200 https://a.com 0")
+	f("https://a.com", "connect_timeout/ connect_refused/ 200", "1m0s:"+s+"@1 0s:"+s+"@1#1 done", "answered 200 https://a.com 0")
+	f("https://a.com", "connect_refused/ 503 503 503", "0s:"+s+"#1 1m0s:"+s+"@1 2m0s:"+s+"@1 done", "answered 503 https://a.com 0")
+	f("https://a.com", "connect_timeout/ connect_timeout 200", "1m0s:"+s+"@1 2m0s:"+s+"@1 done", "answered 200 https://a.com 0")
+	f("a.com", "connect_timeout/ connect_timeout/ 200", "0s:"+h+"@1 1m0s:"+s+"@1 done", "answered 200 https://a.com 0")
+	f("a.com", "connect_timeout/ connect_timeout/ connect_timeout/ 200", "0s:"+h+"@1 1m0s:"+s+"@1 2m0s:"+h+"@2 done", "answered 200 http://a.com 0")
+	f("https://a.com", "connect_refused/ connect_timeout 200", "0s:"+s+"#1 1m0s:"+s+"@2 done", "answered 200 https://a.com 0")
+	f("https://a.com", "connect_timeout/ connect_timeout/ connect_timeout/ connect_timeout/ connect_timeout/ connect_timeout/ 200", "1m0s:"+s+"@1 2m0s:"+s+"@2 4m0s:"+s+"@3 8m0s:"+s+"@4 10m0s:"+s+"@5 10m0s:"+s+" done", "answered 200 https://a.com 0", retries(6))
 	f("https://a.com", "timeout/ 200", "1m0s:"+s+" done", "answered 200 https://a.com 0") // connected
 	// Behind a redirect: the addresses are the target's, and a later try begins at the origin's first.
 	f("https://a.com", "connect_refused/ 301>/x connect_refused/ 200", "0s:"+s+"#1 0s:https://a.com/x 0s:https://a.com/x#1 done", "answered 200 https://a.com 1")

@@ -7,6 +7,9 @@ import (
 	"crypto/x509"
 	"net"
 	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -176,7 +179,7 @@ func TestVerifierIsBounded(t *testing.T) {
 	v := newVerifier(root.pool())
 	full := map[string]*issuer{}
 	for i := range maxIssuers {
-		full[strconv.Itoa(i)] = new(issuer)
+		full[strconv.Itoa(i)] = &issuer{until: time.Now().Add(time.Hour)}
 	}
 	v.known.Store(&full)
 	if got := v.verify("example.com", parsed(t, root.issuer(t, "a", nil).certificate(t, "example.com", nil))); got != exchange.Yes {
@@ -184,6 +187,34 @@ func TestVerifierIsBounded(t *testing.T) {
 	}
 	if v.known.Load() != &full {
 		t.Error("one more issuer was remembered")
+	}
+	full["7"].until = time.Now() // room for another
+	if v.verify("example.com", parsed(t, root.issuer(t, "a", nil).certificate(t, "example.com", nil))); len(*v.known.Load()) != maxIssuers || v.known.Load() == &full {
+		t.Error("an issuer that has expired keeps its place")
+	}
+}
+
+// Where the system has no roots nothing is known of any certificate. It shows only in a process that begins so.
+func TestMachineWithoutRoots(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("elsewhere roots are found in other places")
+	}
+	const child = "BULKSCAN_TEST_WITHOUT_ROOTS"
+	if os.Getenv(child) == "" {
+		command := exec.Command(os.Args[0], "-test.run", "^TestMachineWithoutRoots$", "-test.v")
+		command.Env = append(os.Environ(), child+"=1", "SSL_CERT_FILE=/nonexistent", "SSL_CERT_DIR=/nonexistent")
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	root := newAuthority(t)
+	chain := parsed(t, root.certificate(t, "example.com", nil))
+	if got := newVerifier(nil).verify("example.com", chain); got != exchange.Unknown {
+		t.Errorf("without roots a certificate is %v", got)
+	}
+	if got := newVerifier(root.pool()).verify("example.com", chain); got != exchange.Yes {
+		t.Errorf("with a root of our own it is %v", got)
 	}
 }
 

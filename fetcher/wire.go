@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/netip"
 	"sync"
@@ -36,7 +37,7 @@ type wire struct {
 	hints    hints
 	deadline time.Time     // of the whole exchange
 	patience time.Duration // see exchange.Exchange
-	cut      bool          // patience runs out before the stage does, and the host has said nothing in it
+	cut      bool          // a time-out puts the host off: there is patience, and the host has said nothing in the stage
 	end      time.Time     // of the stage that cut is about
 	raw      net.Conn
 	flights  gathered // between raw and TLS
@@ -119,12 +120,11 @@ func (w *wire) run(ctx context.Context, x *exchange.Exchange) (stage, error) {
 		return w.runFTP(ctx, x)
 	}
 	label(dialLabel)
-	if err := w.dial(ctx, x.Response); err != nil {
+	stop, err := w.dial(ctx, x.Response)
+	if err != nil {
 		return connecting, err
 	}
 	defer w.close()
-	// Closing the connection is what ends a blocked read or write. stop tells that it need not be any more.
-	stop := context.AfterFunc(ctx, closer(w.raw))
 	defer stop()
 
 	if x.Target.Origin.Scheme() == origin.HTTPS {
@@ -170,12 +170,12 @@ func (w *wire) within(d time.Duration) time.Time {
 }
 
 // listen returns the deadline of a stage that begins with waiting for the host, given the stage's own: that of patience
-// where it is nearer.
+// where it is nearer. Whichever it is, a silent host is put off: patience is long where silence tells nothing, and then
+// least of all is the stage's own end a finding.
 func (w *wire) listen(end time.Time) time.Time {
-	w.cut, w.end = false, end
-	if w.patience > 0 {
+	w.cut, w.end = w.patience > 0, end
+	if w.cut {
 		if at := time.Now().Add(w.patience); at.Before(end) {
-			w.cut = true
 			return at
 		}
 	}
@@ -192,24 +192,41 @@ func (w *wire) heard() error {
 }
 
 // dial connects to the Response's Remote.
-func (w *wire) dial(ctx context.Context, r *exchange.Response) (err error) {
+func (w *wire) dial(ctx context.Context, r *exchange.Response) (stop func() bool, err error) {
 	began := time.Now()
-	if w.raw, err = w.connect(ctx, r.Remote); err != nil {
-		return err
+	if w.raw, stop, err = w.connect(ctx, r.Remote); err != nil {
+		return nil, err
 	}
 	r.Timing.Connect = time.Since(began)
 	w.conn, w.cut = w.raw, false
-	return nil
+	return stop, nil
 }
 
-// connect connects to exactly that address: net.Dialer asks no DNS for a literal. (DialTCP with an empty local address
-// would bind a port before it connects, and run out of them.)
-func (w *wire) connect(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
-	ctx = &until{ctx, w.listen(w.within(w.f.cfg.ConnectTimeout))}
+// connect connects to exactly that address. From then on the end of ctx closes the connection, which is what ends a blocked
+// read or write; stop tells that it need not be any more.
+func (w *wire) connect(ctx context.Context, to netip.AddrPort) (conn net.Conn, stop func() bool, err error) {
+	end := w.listen(w.within(w.f.cfg.ConnectTimeout))
 	if w.f.dial != nil {
-		return w.f.dial(ctx, to)
+		conn, err = w.f.dial(&until{ctx, end}, to)
+	} else {
+		if conn, stop, err = w.direct(ctx, to, end); err != errIndirect {
+			return conn, stop, err
+		}
+		conn, err = w.indirect(ctx, to, end)
 	}
-	return w.dialer.DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return nil, nil, err
+	}
+	return conn, context.AfterFunc(ctx, closer(conn)), nil
+}
+
+// errIndirect says that connect must go through net.Dialer.
+var errIndirect = errors.New("cannot connect without a dialer")
+
+// indirect connects with net.Dialer, which asks no DNS for a literal. (DialTCP with an empty local address would bind
+// a port before it connects, and run out of them.)
+func (w *wire) indirect(ctx context.Context, to netip.AddrPort, end time.Time) (net.Conn, error) {
+	return w.dialer.DialContext(&until{ctx, end}, "tcp", to.String())
 }
 
 // until is a context with a deadline that it tells and does not keep. net.Dialer hands the deadline to the poller, and a
@@ -238,7 +255,7 @@ func (w *wire) close() {
 	if !w.complete {
 		_ = w.flights.flush() // an alert that says why
 	}
-	if tcp, ok := w.raw.(*net.TCPConn); ok && w.complete {
+	if tcp, ok := w.raw.(interface{ SetLinger(seconds int) error }); ok && w.complete {
 		_ = tcp.SetLinger(0)
 	}
 	_ = w.raw.Close()

@@ -275,9 +275,12 @@ func (r *Reader) entry() (Entry, string) {
 	}
 	// The one allocation of an entry: the origin's host is a part of this string.
 	text := string(r.take.host)
-	o, err := origin.Parse(text)
+	o, spelling, err := origin.ParseSpelling(text)
 	if err != nil {
 		return Entry{}, err.Error()
+	}
+	if misread(o, spelling) {
+		return Entry{}, fmt.Sprintf("write the address in full: this would be read as %s", o.Host())
 	}
 	if len(text) > MaxInput {
 		// Do not let 64 KiB of path live as long as the origin does.
@@ -287,6 +290,16 @@ func (r *Reader) entry() (Entry, string) {
 		}
 	}
 	return Entry{Input: text, Origin: o, Rank: r.take.rank, Label: r.label(r.take.label)}, ""
+}
+
+// misread reports whether an entry that browsers read as an IPv4 address is rather a rank, a price, a date or a padded
+// address, and would have us ask somebody whom the list does not name. What leads to nobody in public stays an entry,
+// so that its row says that the address was blocked; but for numbers too small to be other than counts.
+func misread(o origin.Origin, spelling origin.Spelling) bool {
+	if spelling == origin.Full {
+		return false
+	}
+	return !o.NoPublic() || spelling == origin.Number && strings.HasPrefix(o.Host(), "0.")
 }
 
 // label returns the label as a string that equal labels share.

@@ -337,6 +337,51 @@ func TestOptions(t *testing.T) {
 	f("\n\n\n", Options{}, "")
 }
 
+// TestMisread: a number that browsers would read as somebody's address is no entry, unless the guard refuses the address.
+func TestMisread(t *testing.T) {
+	f := func(content string, opt Options, want string) {
+		t.Helper()
+		got, _, err := origins(t, opt, listFile(t, "list", []byte(content)))
+		if err != nil || got != want {
+			t.Errorf("%q: %s, %v, want %s", content, got, err, want)
+		}
+	}
+	// Identifiers, dates, prices, padded and short addresses, wherever they stand.
+	f("1699999999\n1700000001\n", Options{}, "!1 !2")
+	f("domain\n1699999999\nexample.com\n", Options{}, "!2 2:example.com")
+	f(`{"domain":1699999999}`, Options{}, "!1")
+	f("11.21\n19.99\n8.8.8\n", Options{}, "!1 !2 !3")
+	f("010.001.002.003\n8.8.8.010\n", Options{}, "!1 !2")
+	f("0x08080808\nhttp://0x8.8.8.8/8.8.8.8\nhttps://134744072:8443\n", Options{}, "!1 !2 !3")
+	f("1,example.com\n20000000,example.org\n", Options{Column: "1"}, "!1 !2")
+	f("11.21,example.org\n12.5,example.com\n", Options{Column: "1"}, "!1 !2")
+	// Ranges, in full and for short.
+	f("203.0/16\n203.0.113/24\n10/8\n8.8.8.0/24\n", Options{}, "!1 !2 !3 !4")
+	// Numbers too small for an address are ranks, even where the guard would refuse what they stand for.
+	f("0\n7\n16777215\n0177\n", Options{}, "!1 !2 !3 !4")
+	// Nobody in public: entries, whose rows will say that the address is blocked.
+	f("127.1\n0x7f.2\n017700000003\n2130706436\nhttp://10.9\n192.168.001.001\n", Options{},
+		"0:127.0.0.1 1:127.0.0.2 2:127.0.0.3 3:127.0.0.4 4:http://10.0.0.9 5:192.168.1.1")
+	f("169.254.43518\n100.64.1\n0xac.16.1\n0xe0.1\n240.1\n", Options{}, "0:169.254.169.254 1:100.64.0.1 2:172.16.0.1 3:224.0.0.1 4:240.0.0.1")
+	// Four decimal numbers are an address, however they are encoded.
+	f("8.8.8.8\n1.1.1.1.\nhttp://%39.9.9.9/1.2\n４.4.4.4\n[::ffff:8.8.4.4]\n8.8.8.7/x\n", Options{},
+		"0:8.8.8.8 1:1.1.1.1 2:http://9.9.9.9 3:4.4.4.4 4:8.8.4.4 5:8.8.8.7")
+
+	r, err := Open(t.Context(), []string{"-"}, Options{Stdin: strings.NewReader("11.21\n"), Reject: func(r Reject) error {
+		if r.Reason != "write the address in full: this would be read as 11.0.0.21" {
+			t.Errorf("the reason is %q", r.Reason)
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeReader(t, r)
+	if entries, err := readAll(r); err != nil || len(entries) != 0 {
+		t.Errorf("%+v, %v", entries, err)
+	}
+}
+
 func TestLabels(t *testing.T) {
 	path := listFile(t, "list.csv", []byte("host,tag\na.example,x\nb.example, x"+strings.Repeat("é", 300)+"\nc.example,\n"))
 	r, err := Open(t.Context(), []string{path}, Options{LabelColumn: "tag"})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/netip"
+	"strconv"
 	"unicode/utf8"
 )
 
@@ -224,11 +225,16 @@ func number(b []byte) int64 {
 	return n
 }
 
-// addressRange reports whether text is `192.0.2.0/24`, which would otherwise be read as an address with a path.
+// addressRange reports whether text is `192.0.2.0/24`, or `192.0.2/24` for short, which would otherwise be read as an
+// address with a path.
 func addressRange(text []byte) bool {
 	i := bytes.IndexByte(text, '/')
 	if i < 0 || len(text)-i > 4 || len(text)-i < 2 || i > len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255") {
 		return false
+	}
+	if len(bytes.Trim(text[:i], "0123456789.")) == 0 && i > 0 {
+		bits, err := strconv.ParseUint(string(text[i+1:]), 10, 8)
+		return err == nil && bits <= 32
 	}
 	_, err := netip.ParsePrefix(string(text))
 	return err == nil

@@ -39,6 +39,8 @@ const (
 	paceWeight = 256
 	// Patience is at least so many times the pace.
 	patientPaces = 4
+	// With fewer trays nobody is put off: the one tray of the deferred would be too large a part of them.
+	minPatientTrays = 4
 	// Trays are to spare when most have been free for so long. For a moment they are whenever many exchanges end together;
 	// and who is recalled may hold his tray for as long as its time-outs allow.
 	lullLasts = time.Second
@@ -50,7 +52,7 @@ const (
 // It grows with the pace. Where all hosts are slow, or this machine is so busy that they seem so, silence tells nothing;
 // and a silent host never costs more than a few that answer.
 func (s *schedule) patience(rec *record) time.Duration {
-	if s.cfg.Patience <= 0 || rec.is(putOff|deferred) || 4*s.trays.left() >= 3*s.trays.all || s.fedAll && s.fedCount-s.over <= uint64(s.trays.all) {
+	if s.cfg.Patience <= 0 || s.trays.all < minPatientTrays || rec.is(putOff|deferred) || 4*s.trays.left() >= 3*s.trays.all || s.fedAll && s.fedCount-s.over <= uint64(s.trays.all) {
 		return 0
 	}
 	return max(s.cfg.Patience, patientPaces*s.slow.pace)
@@ -95,6 +97,15 @@ func (s *schedule) recall() {
 		s.slow.out++
 		s.renewals.push(s.slow.line.pop(s.records), s.records)
 	}
+}
+
+// untilLull returns how long it takes until a lull has lasted, where somebody waits for that.
+func (s *schedule) untilLull() time.Duration {
+	d := &s.slow
+	if left := d.lullBegan + lullLasts - s.now; d.lull && d.length > 0 && left > 0 {
+		return left
+	}
+	return time.Hour
 }
 
 // mayRecall reports whether the first in the line may go: as one of the few that always may, or because most trays have

@@ -90,9 +90,9 @@ func tooMany(perSecond, times float64) float64 { return math.Floor(times*perSeco
 // gateDepth bounds the exchanges that wait at the gate for one key, each with its tray: those of so long, one at least.
 const gateDepth = 200 * time.Millisecond
 
-// newLane returns nil for a rate that is no limit.
+// newLane returns nil for a rate that is no limit: 0, or without end.
 func newLane(perSecond float64, slots int) *lane {
-	if perSecond <= 0 {
+	if perSecond <= 0 || math.IsInf(perSecond, 1) {
 		return nil
 	}
 	interval, slack := pace(perSecond)

@@ -164,10 +164,11 @@ func (s *schedule) untilNext() time.Duration {
 	if s.mayUnspill() {
 		return 0
 	}
-	if len(s.events) == 0 {
-		return time.Hour
+	next := time.Hour
+	if len(s.events) > 0 {
+		next = max(0, s.events[0].at-s.now)
 	}
-	return max(0, s.events[0].at-s.now)
+	return min(next, s.untilLull())
 }
 
 // arrive takes a record that has been resolved.

@@ -57,7 +57,7 @@ func TestFetcherFindsTheTruth(t *testing.T) {
 			one(host)
 		}
 		all.Wait()
-		if putOffAfter > 0 && putOff < 10 || putOffAfter == 0 && putOff > 0 {
+		if putOffAfter > 0 && putOff < 2 || putOffAfter == 0 && putOff > 0 {
 			t.Errorf("patience %v: %d exchanges were put off", putOffAfter, putOff)
 		}
 	}

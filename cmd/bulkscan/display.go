@@ -91,6 +91,10 @@ func (d *display) state() string {
 	fmt.Fprintf(&b, " %d failed", p.Kept.Load()-min(p.Kept.Load(), answered))
 	if n := p.Waiting.Load() + p.Spilled.Load(); n > 0 {
 		fmt.Fprintf(&b, " %d waiting", n)
+		// At a list's end it is these that one waits for.
+		if slow := p.Deferred.Load() + p.Asleep.Load(); slow > 0 {
+			fmt.Fprintf(&b, " (%d silent or told to come later)", slow)
+		}
 	}
 	return b.String()
 }
@@ -109,7 +113,7 @@ func (d *display) log(ctx context.Context, log *slog.Logger) {
 			log.Info("progress",
 				"kept", kept, "of", d.estimate(), "per_second", int(float64(kept-last)/now.Sub(at).Seconds()),
 				"ok", p.Statuses[2].Load(), "answered", p.Outcomes[exchange.Answered].Load(),
-				"waiting", p.Waiting.Load(), "spilled", p.Spilled.Load(),
+				"waiting", p.Waiting.Load(), "spilled", p.Spilled.Load(), "deferred", p.Deferred.Load(), "asleep", p.Asleep.Load(),
 				"redirects", p.Redirects.Load(), "retries", p.Retries.Load())
 			last, at = kept, now
 		}

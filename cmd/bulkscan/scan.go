@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"net/url"
@@ -88,7 +89,7 @@ func (f *fetchFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.strictTLS, "strict-tls", false, "an unverifiable certificate is a failure, rather than recorded")
 	flags.StringVar(&f.tlsMin, "tls-min", "1.2", "oldest TLS version to speak: 1.0, 1.1, 1.2 or 1.3")
 	flags.StringVar(&f.caFile, "ca-file", "", "PEM file of certificate authorities to trust (default the system's)")
-	flags.StringVar(&f.optOut, "opt-out", "", "file of hosts and domains that are never contacted, one a line")
+	flags.StringVar(&f.optOut, "opt-out", "", "file of hosts, domains and address ranges that are never contacted, one a line")
 	flags.StringVar(&f.tokens, "tokens", "", "file of further crawler tokens (format: bulkscan tokens --help)")
 }
 
@@ -242,17 +243,17 @@ func (f *scanFlags) check() error {
 	switch {
 	case f.concurrency < 1:
 		return usagef("--concurrency %d: at least 1", f.concurrency)
-	case !(f.hostRate >= 0 && f.ipRate >= 0 && f.rate >= 0 && f.dnsRate >= 0): // not a number is none of them
-		return usagef("a rate is below 0; 0 means no limit")
+	case !isRate(f.hostRate, f.ipRate, f.rate, f.dnsRate):
+		return usagef("a rate is a number from 0 on; 0 means no limit")
 	case f.patience < 0:
 		return usagef("--patience %v: at least 0s", f.patience)
-	case f.sample < 0 || f.sample > 1:
+	case !(f.sample >= 0 && f.sample <= 1): // not a number is none of them
 		return usagef("--sample %v: a share from 0 to 1", f.sample)
 	case f.partRows < 1:
 		return usagef("--part-rows %d: at least 1", f.partRows)
 	case f.partAge <= 0:
 		return usagef("--part-age %v: more than 0s", f.partAge)
-	case f.maxErrorRate < 0 || f.maxErrorRate > 1:
+	case !(f.maxErrorRate >= 0 && f.maxErrorRate <= 1):
 		return usagef("--max-error-rate %v: a share from 0 to 1", f.maxErrorRate)
 	case f.restart && f.out == "-":
 		return usagef("--restart: there is no dataset to begin anew with -o -")
@@ -296,6 +297,16 @@ func (f *scanFlags) shareFiles(log *slog.Logger) (err error) {
 			"limit", limit, "remedy", fmt.Sprintf("ulimit -n %d", filesWanted(held, f.concurrency, each)))
 	}
 	return nil
+}
+
+// isRate reports whether all are rates: numbers that are not negative, and not without end.
+func isRate(rates ...float64) bool {
+	for _, r := range rates {
+		if !(r >= 0 && r <= math.MaxFloat64) {
+			return false
+		}
+	}
+	return true
 }
 
 // profile begins to write --cpuprofile, and returns what ends it. Its samples carry the label "stage": feed, resolve,
@@ -738,39 +749,73 @@ func (s source) Next() (pipeline.Entry, error) {
 	return pipeline.Entry{Seq: e.Seq, Input: e.Input, Origin: e.Origin, Rank: e.Rank, Label: e.Label}, err
 }
 
-// optOut is the set of hosts and domains that are never contacted.
-type optOut map[string]struct{}
+// optOut is the set of hosts and domains that are never contacted, and of ranges of addresses. A range holds for hosts that
+// are addresses; as with a single address, names that resolve to it are hosts of their own.
+type optOut struct {
+	hosts  map[string]struct{}
+	ranges []netip.Prefix
+}
 
-// readOptOut reads one host or domain a line; blank lines and # comments are skipped.
+// readOptOut reads one host, domain or address range a line; blank lines and # comments are skipped. Whatever could be
+// honoured only in part is an error: who is on this list has asked to be left alone.
 func readOptOut(path string) (optOut, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return optOut{}, err
 	}
 	defer file.Close()
-	hosts := optOut{}
+	list := optOut{hosts: map[string]struct{}{}}
 	scanner := bufio.NewScanner(file)
 	for line := 1; scanner.Scan(); line++ {
 		text, _, _ := strings.Cut(scanner.Text(), "#")
 		if text = strings.TrimSpace(text); text == "" {
 			continue
 		}
-		o, err := origin.Parse(strings.TrimPrefix(text, "*."))
-		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w; write one host or domain a line", filepath.Base(path), line, err)
+		if err := list.add(strings.TrimPrefix(text, "*.")); err != nil {
+			return optOut{}, fmt.Errorf("%s:%d: %w", filepath.Base(path), line, err)
 		}
-		hosts[o.Host()] = struct{}{}
 	}
 	if err := scanner.Err(); err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", path, err)
+		return optOut{}, fmt.Errorf("cannot read %s: %w", path, err)
 	}
-	return hosts, nil
+	return list, nil
 }
 
-// contains reports whether a host or a domain above it is in the set.
+// add takes one entry; its error says what to write instead.
+func (s *optOut) add(entry string) error {
+	if prefix, err := netip.ParsePrefix(entry); err == nil && !prefix.Addr().Is4In6() {
+		s.ranges = append(s.ranges, prefix.Masked())
+		return nil
+	}
+	o, spelling, err := origin.ParseSpelling(entry)
+	if err != nil {
+		return fmt.Errorf("%w; write one host or domain a line", err)
+	}
+	if spelling != origin.Full {
+		return fmt.Errorf("%.80q is no address in full; write all four numbers, as in 192.0.2.1, and a range as 192.0.2.0/24", entry)
+	}
+	if _, path, _ := strings.Cut(entry, "/"); path != "" && o.Scheme() == origin.Auto {
+		if _, isAddress := o.Addr(); isAddress {
+			return fmt.Errorf("%.80q is neither an address nor a range; write 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32", entry)
+		}
+	}
+	s.hosts[o.Host()] = struct{}{}
+	return nil
+}
+
+// contains reports whether a host or a domain above it is in the set, or an address in one of its ranges.
 func (s optOut) contains(host string) bool {
+	if len(s.ranges) > 0 {
+		if addr, err := netip.ParseAddr(host); err == nil {
+			for _, prefix := range s.ranges {
+				if prefix.Contains(addr) {
+					return true
+				}
+			}
+		}
+	}
 	for {
-		if _, ok := s[host]; ok {
+		if _, ok := s.hosts[host]; ok {
 			return true
 		}
 		_, parent, ok := strings.Cut(host, ".")

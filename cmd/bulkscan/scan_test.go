@@ -236,9 +236,10 @@ func TestCPUProfile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Names of labels and their values stand in the profile's table of strings.
-	for _, name := range []string{"stage", "tls", "resolve", "judge"} {
-		if !bytes.Contains(profile, []byte(name)) {
+	// Names of labels and their values stand in the profile's table of strings, field 6 of its message, each whole: as
+	// parts of functions' names they occur in any profile.
+	for _, name := range []string{"stage", "tls"} { // other stages may be too quick for a sample
+		if !bytes.Contains(profile, append([]byte{6<<3 | 2, byte(len(name))}, name...)) {
 			t.Errorf("no label %s in a profile of %d bytes", name, len(profile))
 		}
 	}

@@ -21,7 +21,8 @@ type Target struct {
 	Origin origin.Origin
 	Path   string // begins with "/"; "" stands for RobotsPath; the fragment is gone
 
-	// A host may have several addresses, of which a target means one. Skip is how many that we may dial it passes over.
+	// A host may have several addresses, of which a target means one. Skip says which: it is the fetcher's own count of where
+	// the attempt began and how many it has tried; 0 is the first.
 	// Unmet is what came of those that the same attempt has tried before: connect_refused where one refused us,
 	// connect_failed where all were out of reach, 0 where this is the first.
 	Skip  uint8
@@ -95,7 +96,7 @@ type Exchange struct {
 	Response *Response     // overwritten by the exchange; owned by whoever owns the Exchange
 
 	// Patience is how long the host may be silent: before it takes the connection, then before the first byte of TLS, and
-	// then between the request and the first byte of a response. Whoever is silent for longer, and has time left, is put
+	// then between the request and the first byte of a response. Whoever is silent for longer, or until a time-out, is put
 	// off (see Next). 0: as long as the time-outs allow.
 	Patience time.Duration
 }

@@ -6,7 +6,7 @@ import "time"
 type Next struct {
 	// Again is false when the origin is done: its Response is the one to keep.
 	Again bool
-	// PutOff says that the exchange was broken off because the host was silent for longer than the Exchange's Patience. It
+	// PutOff says that the exchange was broken off because the host was silent beyond the Exchange's Patience. It
 	// is as if it had not been: Past is what it was, no attempt is counted, and Target is to be asked again, with all the
 	// time that the time-outs allow. Again is true.
 	PutOff bool

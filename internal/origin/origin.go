@@ -75,15 +75,22 @@ var (
 // §3.5): escapes are decoded, names mapped to IDNA ASCII, and what ends in a number is an IPv4 address in any of its
 // spellings. The host may alias s.
 func Parse(s string) (Origin, error) {
+	o, _, err := ParseSpelling(s)
+	return o, err
+}
+
+// ParseSpelling is Parse for those to whom it matters how the host is spelled: lists, where a number is rather a rank or
+// a price than somebody's address.
+func ParseSpelling(s string) (Origin, Spelling, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {
-		return Origin{}, ErrEmpty
+		return Origin{}, 0, ErrEmpty
 	}
 	scheme := Auto
 	rest := s
 	if head, tail, ok := strings.Cut(s, "://"); ok && !strings.ContainsAny(head, "/?#\\") {
 		if scheme, ok = schemeOf(head); !ok {
-			return Origin{}, fmt.Errorf("%w: %q", ErrScheme, clip(head))
+			return Origin{}, 0, fmt.Errorf("%w: %q", ErrScheme, clip(head))
 		}
 		rest = tail
 	} else {
@@ -95,25 +102,25 @@ func Parse(s string) (Origin, error) {
 	if name, ok := strings.CutSuffix(rest, ":"); ok && scheme == Auto {
 		// `http:/example.com` and `http:\\example.com` lost a slash or turned it; their host is not `http`.
 		if _, ok := schemeOf(name); ok {
-			return Origin{}, fmt.Errorf("%w: no // after %q", ErrScheme, rest)
+			return Origin{}, 0, fmt.Errorf("%w: no // after %q", ErrScheme, rest)
 		}
 	}
 	if strings.IndexByte(rest, '@') >= 0 {
-		return Origin{}, ErrUserInfo
+		return Origin{}, 0, ErrUserInfo
 	}
 	host, portText := rest, ""
 	if strings.HasPrefix(rest, "[") {
 		end := strings.IndexByte(rest, ']')
 		if end < 0 {
-			return Origin{}, fmt.Errorf("%w: no closing bracket", ErrHost)
+			return Origin{}, 0, fmt.Errorf("%w: no closing bracket", ErrHost)
 		}
 		host, portText = rest[1:end], rest[end+1:]
 		if portText != "" && portText[0] != ':' {
-			return Origin{}, fmt.Errorf("%w: text after the bracket", ErrHost)
+			return Origin{}, 0, fmt.Errorf("%w: text after the bracket", ErrHost)
 		}
 		addr, err := netip.ParseAddr(host)
 		if err != nil || !addr.Is6() || addr.Zone() != "" {
-			return Origin{}, fmt.Errorf("%w: not an IPv6 address in brackets", ErrHost)
+			return Origin{}, 0, fmt.Errorf("%w: not an IPv6 address in brackets", ErrHost)
 		}
 		portText = strings.TrimPrefix(portText, ":")
 	} else if i := strings.IndexByte(rest, ':'); i >= 0 {
@@ -121,7 +128,7 @@ func Parse(s string) (Origin, error) {
 		if strings.IndexByte(portText, ':') >= 0 {
 			// More than one colon without brackets: a bare IPv6 address, or nothing we know.
 			if addr, err := netip.ParseAddr(rest); err != nil || addr.Zone() != "" {
-				return Origin{}, fmt.Errorf("%w: more than one colon", ErrPort)
+				return Origin{}, 0, fmt.Errorf("%w: more than one colon", ErrPort)
 			}
 			host, portText = rest, ""
 		}
@@ -130,18 +137,18 @@ func Parse(s string) (Origin, error) {
 		// Only now, so that no escape can bring user info, a port or a path in.
 		host = unescape(host)
 		if strings.IndexByte(host, ':') >= 0 {
-			return Origin{}, fmt.Errorf("%w: byte ':'", ErrHost)
+			return Origin{}, 0, fmt.Errorf("%w: byte ':'", ErrHost)
 		}
 	}
 	port := scheme.DefaultPort()
 	if portText != "" {
 		n, err := strconv.ParseUint(portText, 10, 16)
 		if err != nil || n == 0 {
-			return Origin{}, fmt.Errorf("%w: %q", ErrPort, clip(portText))
+			return Origin{}, 0, fmt.Errorf("%w: %q", ErrPort, clip(portText))
 		}
 		port = uint16(n)
 	}
-	return New(scheme, host, port)
+	return build(scheme, host, port)
 }
 
 func schemeOf(name string) (Scheme, bool) {
@@ -161,14 +168,20 @@ func New(scheme Scheme, host string, port uint16) (Origin, error) {
 	if scheme < Auto || scheme > FTP {
 		return Origin{}, ErrScheme
 	}
-	h, err := normalHost(host)
+	o, _, err := build(scheme, host, port)
+	return o, err
+}
+
+// build is New, and says how the host was spelled.
+func build(scheme Scheme, host string, port uint16) (Origin, Spelling, error) {
+	h, spelling, err := normalHost(host)
 	if err != nil {
-		return Origin{}, err
+		return Origin{}, 0, err
 	}
 	if port == 0 {
 		port = scheme.DefaultPort()
 	}
-	return Origin{host: h, port: port, scheme: scheme}, nil
+	return Origin{host: h, port: port, scheme: scheme}, spelling, nil
 }
 
 // lookup maps names as browsers do before they ask DNS (UTS 46, non-transitional), but leaves alone what real host names
@@ -181,47 +194,47 @@ const maxUnicode = 2048
 
 // normalHost returns the one spelling of a host, or ErrHost with the reason. ASCII names are only lowered: whether a
 // label `xn--…` is good punycode is for DNS to say, and the same for both of its spellings.
-func normalHost(host string) (string, error) {
+func normalHost(host string) (string, Spelling, error) {
 	if strings.IndexByte(host, ':') >= 0 {
 		addr, err := netip.ParseAddr(host)
 		if err != nil || addr.Zone() != "" {
-			return "", fmt.Errorf("%w: %q", ErrHost, clip(host))
+			return "", 0, fmt.Errorf("%w: %q", ErrHost, clip(host))
 		}
-		return addr.Unmap().String(), nil
+		return addr.Unmap().String(), Full, nil
 	}
 	if isASCII(host) {
 		host = strings.ToLower(host) // no allocation where it is lower case already
 	} else {
 		if len(host) > maxUnicode {
-			return "", fmt.Errorf("%w: longer than 253 bytes", ErrHost)
+			return "", 0, fmt.Errorf("%w: longer than 253 bytes", ErrHost)
 		}
 		ascii, err := lookup.ToASCII(host)
 		if err != nil || !utf8.ValidString(host) { // ToASCII reads broken UTF-8 as U+FFFD
-			return "", fmt.Errorf("%w: %q", ErrHost, clip(host))
+			return "", 0, fmt.Errorf("%w: %q", ErrHost, clip(host))
 		}
 		host = ascii
 	}
 	host = strings.TrimSuffix(host, ".")
 	if host == "" {
-		return "", fmt.Errorf("%w: no host", ErrHost)
+		return "", 0, fmt.Errorf("%w: no host", ErrHost)
 	}
 	if len(host) > 253 {
-		return "", fmt.Errorf("%w: longer than 253 bytes", ErrHost)
+		return "", 0, fmt.Errorf("%w: longer than 253 bytes", ErrHost)
 	}
 	label := 0
 	for i := 0; i <= len(host); i++ {
 		if i == len(host) || host[i] == '.' {
 			if label == 0 {
-				return "", fmt.Errorf("%w: empty label", ErrHost)
+				return "", 0, fmt.Errorf("%w: empty label", ErrHost)
 			}
 			if label > 63 {
-				return "", fmt.Errorf("%w: label longer than 63 bytes", ErrHost)
+				return "", 0, fmt.Errorf("%w: label longer than 63 bytes", ErrHost)
 			}
 			label = 0
 			continue
 		}
 		if !hostByte(host[i]) {
-			return "", fmt.Errorf("%w: byte %q", ErrHost, host[i])
+			return "", 0, fmt.Errorf("%w: byte %q", ErrHost, host[i])
 		}
 		label++
 	}
@@ -230,11 +243,33 @@ func normalHost(host string) (string, error) {
 	if endsInNumber(host) {
 		addr, ok := parseIPv4(host)
 		if !ok {
-			return "", fmt.Errorf("%w: ends in a number but is no IPv4 address", ErrHost)
+			return "", 0, fmt.Errorf("%w: ends in a number but is no IPv4 address", ErrHost)
 		}
-		return addr.String(), nil
+		full := addr.String()
+		return full, spellingOf(host, full), nil
 	}
-	return host, nil
+	return host, Full, nil
+}
+
+// Spelling is how an entry spells its host.
+type Spelling uint8
+
+// The spellings, of which all but Full are of IPv4 addresses.
+const (
+	Full   Spelling = iota // a name, an IPv6 address, or four decimal numbers; escapes, wide digits and a last dot aside
+	Odd                    // fewer numbers, octal or hexadecimal ones: `127.1`, `010.1.2.3`, `0x7f000001`
+	Number                 // nothing but digits, as ranks and identifiers are: `2130706433`
+)
+
+// spellingOf compares a mapped host with its address in full.
+func spellingOf(host, full string) Spelling {
+	switch {
+	case host == full:
+		return Full
+	case strings.ContainsAny(host, ".x"):
+		return Odd
+	}
+	return Number
 }
 
 // parseIPv4 reads an address of one to four numbers, of which the last fills the bytes that are left: `127.1`,
@@ -365,6 +400,20 @@ func (o Origin) Addr() (netip.Addr, bool) {
 	}
 	addr, err := netip.ParseAddr(o.host)
 	return addr, err == nil
+}
+
+// shared is the space of carriers' own networks (RFC 6598), reserved what begins with 240 or more (RFC 1112 §4).
+var (
+	shared   = netip.MustParsePrefix("100.64.0.0/10")
+	reserved = netip.MustParsePrefix("240.0.0.0/4")
+)
+
+// NoPublic reports whether the host is an IPv4 address that means nobody on the public Internet: of this network, this
+// machine, a private network or link, a group, or reserved (RFC 6890). The fetcher refuses all of them, and more.
+func (o Origin) NoPublic() bool {
+	addr, ok := o.Addr()
+	return ok && addr.Is4() && (addr.As4()[0] == 0 || addr.IsLoopback() || addr.IsPrivate() || addr.IsLinkLocalUnicast() ||
+		addr.IsMulticast() || shared.Contains(addr) || reserved.Contains(addr))
 }
 
 // AppendTo appends the origin as `https://example.com`, the port only where it is not the scheme's default, IPv6 in

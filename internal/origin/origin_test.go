@@ -127,6 +127,47 @@ func TestParse(t *testing.T) {
 	f(name+".", name, Auto, 443)
 }
 
+func TestSpelling(t *testing.T) {
+	f := func(in string, want Spelling, noPublic bool) {
+		t.Helper()
+		o, got, err := ParseSpelling(in)
+		if err != nil || got != want || o.NoPublic() != noPublic {
+			t.Errorf("ParseSpelling(%q) = %v, %d, %v, of nobody in public %v; want %d, %v", in, o, got, err, o.NoPublic(), want, noPublic)
+		}
+	}
+	f("example.com", Full, false)
+	f("7.example", Full, false)
+	f("[2001:db8::1]", Full, false)
+	f("[::ffff:8.8.8.8]", Full, false)
+	f("8.8.8.8.", Full, false)
+	f("http://%38.8.8.8:80/1.1", Full, false)
+	f("８.8。8.8", Full, false)
+	f("8.8.8", Odd, false)
+	f("010.8.8.8", Odd, false)
+	f("http://0x8.8/8.0.0.8", Odd, false)
+	f("0X08080808", Odd, false)
+	f("134744072", Number, false)
+	f("01002004010", Number, false)
+
+	f("9.255.255.255", Full, false)
+	f("10.0.0.0", Full, true)
+	f("127.1", Odd, true)
+	f("2130706433", Number, true)
+	f("0", Number, true)
+	f("0.255.255.255", Full, true)
+	f("1.0.0.0", Full, false)
+	f("100.63.255.255", Full, false)
+	f("100.64.0.0", Full, true)
+	f("100.128.0.0", Full, false)
+	f("169.254.169.254", Full, true)
+	f("172.16.0.1", Full, true)
+	f("192.168.1", Odd, true)
+	f("223.255.255.255", Full, false)
+	f("224.0.0.1", Full, true)
+	f("240.0.0.1", Full, true)
+	f("4294967295", Number, true)
+}
+
 func TestParseRefuses(t *testing.T) {
 	f := func(in string, want error) {
 		t.Helper()
