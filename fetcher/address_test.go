@@ -23,8 +23,8 @@ import (
 // dual is a Resolver whose hosts have IPv6 addresses under their name and "/6".
 type dual struct{ names }
 
-func (d dual) LookupIPv6(ctx context.Context, host string) resolve.Answer {
-	return d.Lookup(ctx, host+"/6")
+func (d dual) LookupIPv6(ctx context.Context, host string, patience time.Duration) resolve.Answer {
+	return d.Lookup(ctx, host+"/6", 0)
 }
 
 // TestAddresses tells in a table what becomes of hosts with several addresses: which are dialled in which order, what the
@@ -205,7 +205,7 @@ func TestPatience(t *testing.T) {
 				x := exchange.Exchange{Origin: parse(t, entry), Response: new(exchange.Response), Patience: patience}
 				x.Past = exchange.Past{Attempts: 3, Later: 1, Spent: time.Second, HTTP: exchange.Failure{Outcome: exchange.Reset}}
 				x.Target = fetcher.First(x.Origin, x.Past)
-				x.Lookup = fetcher.Resolve(t.Context(), x.Target)
+				x.Lookup = fetcher.Resolve(t.Context(), x.Target, 0)
 				before, began := x.Past, time.Now()
 				next := fetcher.Do(t.Context(), &x)
 				got := x.Response.Outcome.String()

@@ -22,7 +22,7 @@ func TestConnectTimeout(t *testing.T) {
 	for _, ctx := range []context.Context{t.Context(), context.Background()} {
 		x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: new(exchange.Response)}
 		x.Target = f.First(x.Origin, x.Past)
-		x.Lookup = f.Resolve(ctx, x.Target)
+		x.Lookup = f.Resolve(ctx, x.Target, 0)
 		began := time.Now()
 		f.Do(ctx, &x)
 		if got := x.Response; got.Outcome != exchange.ConnectTimeout || got.Cause != exchange.CauseConnectTimeout {
@@ -40,7 +40,7 @@ func TestConnectTimeout(t *testing.T) {
 	defer cancel()
 	x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: new(exchange.Response)}
 	x.Target = f.First(x.Origin, x.Past)
-	x.Lookup = f.Resolve(ctx, x.Target)
+	x.Lookup = f.Resolve(ctx, x.Target, 0)
 	began := time.Now()
 	if f.Do(ctx, &x); x.Response.Outcome != 0 || time.Since(began) > 20*time.Second {
 		t.Errorf("cancelled: got %v (%v)", x.Response.Outcome, x.Response.Cause)

@@ -147,7 +147,7 @@ func TestCancel(t *testing.T) {
 			fetcher := newFetcher(t, cfg)
 			x := exchange.Exchange{Origin: parse(t, entry), Response: new(exchange.Response)}
 			x.Target = fetcher.First(x.Origin, x.Past)
-			x.Lookup = fetcher.Resolve(ctx, x.Target)
+			x.Lookup = fetcher.Resolve(ctx, x.Target, 0)
 			go func() {
 				<-reached
 				cancel()
@@ -233,7 +233,7 @@ func TestManyAtOnce(t *testing.T) {
 				host := strings.Repeat("a", 1+i) + strings.Repeat("b", 1+j) + ".example"
 				x := exchange.Exchange{Origin: parse(t, "http://"+host), Response: r}
 				x.Target = f.First(x.Origin, x.Past)
-				x.Lookup = f.Resolve(t.Context(), x.Target)
+				x.Lookup = f.Resolve(t.Context(), x.Target, 0)
 				f.Do(t.Context(), &x)
 				if rest := strings.ReplaceAll(string(r.Body), host+"\n", ""); r.Outcome != exchange.Answered || len(r.Body) == 0 || rest != "" || string(r.Fields.Server) != host {
 					t.Errorf("%s: got %v (%v), server %q, %.80q", host, r.Outcome, r.Cause, r.Fields.Server, rest)
@@ -374,7 +374,7 @@ func TestLife(t *testing.T) {
 	var waits []time.Duration
 	for range 3 {
 		x.Target = f.First(x.Origin, x.Past)
-		x.Lookup = f.Resolve(t.Context(), x.Target)
+		x.Lookup = f.Resolve(t.Context(), x.Target, 0)
 		next := f.Do(t.Context(), &x)
 		waits = append(waits, next.After)
 	}

@@ -29,15 +29,16 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// Resolver finds the addresses of a host name. Its answers carry an Outcome where there are none. It is called by many
-// goroutines at once and returns soon after ctx ends. *resolve.Resolver is one.
+// Resolver finds the addresses of a host name. Its answers carry an Outcome where there are none, or are put off where
+// patience (0: its own time) has run out. It is called by many goroutines at once and returns soon after ctx ends.
+// *resolve.Resolver is one.
 type Resolver interface {
-	Lookup(ctx context.Context, host string) resolve.Answer
+	Lookup(ctx context.Context, host string, patience time.Duration) resolve.Answer
 }
 
 // resolver6 is a Resolver that can be asked for IPv6 addresses where Lookup told of others. *resolve.Resolver is one.
 type resolver6 interface {
-	LookupIPv6(ctx context.Context, host string) resolve.Answer
+	LookupIPv6(ctx context.Context, host string, patience time.Duration) resolve.Answer
 }
 
 // Config says how to fetch. The zero value of a field stands for its default, unless it says otherwise.
@@ -211,7 +212,9 @@ func (f *Fetcher) First(o origin.Origin, past exchange.Past) exchange.Target {
 // Of a host's addresses those count that we may dial, in the order of the answer. Where an attempt begins behind the IPv4
 // addresses, or has come to their end, a host's IPv6 addresses are asked for and come behind them; behind the last comes
 // the first. Where an attempt has found nobody at any, the Lookup has that for its outcome.
-func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target) exchange.Lookup {
+//
+// Where name servers say nothing for longer than patience (0: than the resolver waits), the look-up is put off.
+func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target, patience time.Duration) exchange.Lookup {
 	host := t.Origin.Host()
 	if f.cfg.OptOut != nil && f.cfg.OptOut(host) {
 		return exchange.Lookup{Outcome: exchange.OptedOut, Cause: exchange.CauseOptOut}
@@ -222,7 +225,10 @@ func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target) exchange.Looku
 	}
 	answer := resolve.Answer{Addrs: []netip.Addr{literal}}
 	if !isLiteral {
-		answer = f.cfg.Resolver.Lookup(ctx, host)
+		answer = f.cfg.Resolver.Lookup(ctx, host, patience)
+	}
+	if answer.PutOff {
+		return exchange.Lookup{PutOff: true}
 	}
 	var found [maxAddresses]netip.Addr
 	addrs, lookup := f.allowed(found[:0], answer)
@@ -235,7 +241,10 @@ func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target) exchange.Looku
 		six = nil
 	}
 	if six != nil && begin+tried >= len(addrs) {
-		answer = six.LookupIPv6(ctx, host)
+		answer = six.LookupIPv6(ctx, host, patience)
+		if answer.PutOff {
+			return exchange.Lookup{PutOff: true}
+		}
 		behind, _ := f.allowed(addrs, answer)
 		lookup.Took += answer.Took
 		if len(behind) > len(addrs) {

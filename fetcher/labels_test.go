@@ -44,7 +44,7 @@ func TestExchangesAreLabelled(t *testing.T) {
 		wait.Go(func() {
 			x := exchange.Exchange{Origin: parse(t, entry), Response: new(exchange.Response)}
 			x.Target = fetcher.First(x.Origin, x.Past)
-			x.Lookup = fetcher.Resolve(ctx, x.Target)
+			x.Lookup = fetcher.Resolve(ctx, x.Target, 0)
 			fetcher.Do(ctx, &x)
 			if !profile("caller-" + stage) {
 				t.Errorf("%s: the goroutine has not its caller's label again", stage)

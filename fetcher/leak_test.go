@@ -68,7 +68,7 @@ func TestNothingIsLeft(t *testing.T) {
 				defer cancel()
 				x := exchange.Exchange{Origin: parse(t, kind.entry), Response: new(exchange.Response)}
 				x.Target = f.First(x.Origin, x.Past)
-				x.Lookup = f.Resolve(ctx, x.Target)
+				x.Lookup = f.Resolve(ctx, x.Target, 0)
 				f.Do(ctx, &x)
 				x.Response.Reset()
 			})

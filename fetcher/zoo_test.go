@@ -372,7 +372,7 @@ func TestRequest(t *testing.T) {
 		if edit != nil {
 			edit(&x.Target)
 		}
-		x.Lookup = f.Resolve(t.Context(), x.Target)
+		x.Lookup = f.Resolve(t.Context(), x.Target, 0)
 		f.Do(t.Context(), &x)
 		if x.Response.Status != 404 {
 			t.Fatalf("got %+v", x.Response)

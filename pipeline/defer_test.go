@@ -286,7 +286,7 @@ func TestTheDeferredAreSpilled(t *testing.T) {
 // twoAddresses is a web whose hosts all have a first address that refuses, the same for all, and a second.
 type twoAddresses struct{ *web }
 
-func (w twoAddresses) Resolve(_ context.Context, t exchange.Target) exchange.Lookup {
+func (w twoAddresses) Resolve(_ context.Context, t exchange.Target, _ time.Duration) exchange.Lookup {
 	if t.Skip == 0 {
 		return exchange.Lookup{Addr: netip.MustParseAddr("10.0.0.1"), More: true}
 	}

@@ -130,7 +130,7 @@ func randomRun(t *testing.T, seed uint64) {
 	}
 	cfg := Config{
 		Concurrency: pick(1, 2, 10, 100), Resolvers: pick(0, 0, 1, 3), MaxWaiting: pick(0, 1, 3, 20, 100),
-		Patience: time.Duration(pick(0, 0, 20, 300)) * time.Millisecond,
+		Patience: time.Duration(pick(0, 0, 20, 300)) * time.Millisecond, SilentLookups: pick(0, 1, 7),
 		HostRate: float64(pick(0, 1, 10)), IPRate: float64(pick(0, 2, 20)), Rate: float64(pick(0, 0, 5, 50)),
 	}
 	// The web has dice of its own: it is called from many goroutines.
@@ -143,6 +143,15 @@ func randomRun(t *testing.T, seed uint64) {
 	}
 	moves, fails := pick(0, 0, 2), pick(0, 3)
 	w := &web{ttl: time.Duration(pick(0, 300, 2000, 60000)) * time.Millisecond, resolving: time.Duration(pick(0, 5, 300)) * time.Millisecond}
+	if w.resolving == 300*time.Millisecond || rnd.IntN(3) == 0 {
+		quick, silentNames := w.resolving, pick(0, 10, 50, 100)
+		w.answers = func(string) time.Duration {
+			if roll(100) < silentNames {
+				return time.Duration(roll(2)+1) * 8 * time.Second // which is late, or never
+			}
+			return quick
+		}
+	}
 	w.lookup = func(host string) (exchange.Lookup, bool) {
 		if fails > 0 && roll(20) < fails {
 			return exchange.Lookup{Outcome: exchange.DNSTimeout}, true

@@ -5,6 +5,7 @@
 //
 //	pipeline.go  what a run is made of, and its stages in order
 //	record.go    an origin that waits: 128 bytes and no body
+//	resolve.go   the look-ups under way, and those that take too long
 //	schedule.go  who is asked next: one goroutine, queues by host, by address and in all
 //	rate.go      the fixed-size tables that remember when a key was last asked
 //	gate.go      where an exchange starts, and its rates are kept to the moment
@@ -23,6 +24,7 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -52,8 +54,9 @@ type Source interface {
 type Fetcher interface {
 	// First is what to ask of an origin that begins an attempt.
 	First(o origin.Origin, past exchange.Past) exchange.Target
-	// Resolve finds the address to dial for a target. A failure is data in the Lookup.
-	Resolve(ctx context.Context, t exchange.Target) exchange.Lookup
+	// Resolve finds the address to dial for a target. A failure is data in the Lookup. Where no name server has answered
+	// within patience, it may put the name off; 0: it takes all the time that it needs.
+	Resolve(ctx context.Context, t exchange.Target, patience time.Duration) exchange.Lookup
 	// Do performs one exchange, fills x.Response, updates x.Past and says what comes next. A failing origin is data. Where
 	// x.Patience runs out, it puts the host off.
 	Do(ctx context.Context, x *exchange.Exchange) exchange.Next
@@ -73,7 +76,12 @@ type Sink interface {
 // Config is what a run may be told. Zero rates mean no limit.
 type Config struct {
 	Concurrency int // exchanges in flight, and with it trays; at least 1
-	Resolvers   int // look-ups under way; 0 is DefaultResolvers, or Concurrency where that is less
+	Resolvers   int // names looked up at once, and newcomers ahead of the trays; 0 is DefaultResolvers, or Concurrency where that is less
+
+	// SilentLookups bounds the look-ups beside those: of names that have been silent for longer than others take, and of those
+	// that were put off and are looked up with all their time. One costs a goroutine, for as long as it lasts, and what the
+	// fetcher needs for it. 0 is DefaultSilentLookups.
+	SilentLookups int
 
 	HostRate float64 // exchanges a second to one host name
 	IPRate   float64 // exchanges a second to one address
@@ -85,6 +93,9 @@ type Config struct {
 	// not. What was broken off counts as an exchange for the rates, and in Progress.PutOff, but is no attempt and uses up
 	// no retry. Patience is longer than this where answers take long, and endless where a place is free for everybody. 0:
 	// nobody is put off. DefaultPatience is for long lists.
+	//
+	// It is also how long the name servers of a name may be silent while others want to be looked up. What was broken off
+	// counts in Progress.NamesPutOff, and leaves nothing in the row.
 	Patience time.Duration
 
 	// Skip reports whether an entry is already kept by an earlier run of the same scan; nil skips nothing.
@@ -101,10 +112,11 @@ type Config struct {
 
 // The defaults of Config.
 const (
-	DefaultResolvers  = 256
-	DefaultMaxWaiting = 262144
-	DefaultDrain      = 20 * time.Second
-	DefaultPatience   = 1200 * time.Millisecond // longer than a lost first packet costs
+	DefaultResolvers     = 256
+	DefaultSilentLookups = 2048
+	DefaultMaxWaiting    = 262144
+	DefaultDrain         = 20 * time.Second
+	DefaultPatience      = 1200 * time.Millisecond // longer than a lost first packet costs
 )
 
 // ErrStopped is what Run returns when Stop ended it before the list was done: what was finished is kept, the rest is
@@ -132,6 +144,9 @@ func New(cfg Config, source Source, fetch Fetcher, judge Judge, sink Sink) *Pipe
 	if cfg.Resolvers <= 0 {
 		cfg.Resolvers = min(cfg.Concurrency, DefaultResolvers)
 	}
+	if cfg.SilentLookups <= 0 {
+		cfg.SilentLookups = DefaultSilentLookups
+	}
 	if cfg.MaxWaiting <= 0 {
 		cfg.MaxWaiting = DefaultMaxWaiting
 	}
@@ -154,7 +169,7 @@ func (p *Pipeline) Stop() { p.stopOnce.Do(func() { close(p.stop) }) }
 func (p *Pipeline) Run(ctx context.Context) error {
 	r := p.newRun(ctx)
 	r.stage("feed", 1, r.feed)
-	r.stage("resolve", p.cfg.Resolvers, r.resolve)
+	r.startResolvers()
 	r.stage("schedule", 1, r.schedule)
 	r.stage("ask", p.cfg.Concurrency, r.ask)
 	r.stage("judge", judges(), r.judge)
@@ -165,8 +180,11 @@ func (p *Pipeline) Run(ctx context.Context) error {
 // run is what the stages of one Run share: the channels between them.
 //
 //	feed ─fresh─► resolve ─resolved─► schedule ─asking─► ask ─judging─► judge ─keeping─► keep
-//	                 ▲  └────renewed─────►│  ▲             │               │ ▲              │
-//	                 └───────renew────────┘  └────home─────┴─────home──────┘ └────sites─────┘
+//	                 ▲  ├────renewed─────►│  ▲             │               │ ▲              │
+//	                 │  └───unanswered───►│  └────home─────┴─────home──────┘ └────sites─────┘
+//	                 └───────renew────────┘
+//
+// For the look-up of a record that was put off the schedule starts a goroutine, which sends it back as found.
 //
 // Trays travel from the schedule to the judge and home again, sites from the judge to the keeper and back. The channels
 // that carry trays hold all there are, so that passing one on never blocks; what blocks, when everything is busy, is the
@@ -180,12 +198,18 @@ type run struct {
 
 	lookups    context.Context // of look-ups: ends at Stop too
 	endLookups context.CancelFunc
+	resolving  context.Context // has the label of the stage
+	places     []place         // of resolvers
+	bearable   atomic.Int64    // patience with look-ups that begin now; 0: they have all their time
+	holding    atomic.Int64    // the same where the resolver holds a newcomer
 
-	fresh    chan record // from the list
-	renew    chan record // from the schedule: hops, later tries, answers past their time
-	resolved chan record // newcomers
-	renewed  chan record // records of renew
-	fed      chan uint64 // the number of records fed, once, at the feed's end
+	fresh      chan record // from the list
+	renew      chan record // from the schedule: hops, later tries, answers past their time
+	resolved   chan record // newcomers
+	renewed    chan record // records of renew
+	unanswered chan record // of both kinds, where the look-up was put off
+	found      chan record // those that were put off, looked up with all their time
+	fed        chan uint64 // the number of records fed, once, at the feed's end
 
 	gate    *gate
 	trays   *trays
@@ -215,15 +239,24 @@ func (p *Pipeline) newRun(ctx context.Context) *run {
 		renew:    make(chan record),
 		resolved: make(chan record, 64),
 		renewed:  make(chan record, 64),
-		fed:      make(chan uint64, 1),
-		gate:     newGate(&p.cfg),
-		trays:    newTrays(n),
-		asking:   make(chan *tray, n),
-		judging:  make(chan *tray, n),
-		home:     make(chan *tray, n),
-		ended:    make(chan struct{}),
+
+		unanswered: make(chan record, 64),
+		found:      make(chan record),
+
+		fed:     make(chan uint64, 1),
+		gate:    newGate(&p.cfg),
+		trays:   newTrays(n),
+		asking:  make(chan *tray, n),
+		judging: make(chan *tray, n),
+		home:    make(chan *tray, n),
+		ended:   make(chan struct{}),
 	}
 	r.lookups, r.endLookups = context.WithCancel(ctx)
+	r.resolving = r.labelled("resolve")
+	r.places = make([]place, p.cfg.Resolvers+p.cfg.SilentLookups)
+	for i := range r.places {
+		r.places[i].state.Store(placeVacant)
+	}
 	// Each judge holds one site and the keeper another; a few more keep them from waiting for each other.
 	sites := 4*judges() + 4
 	r.keeping, r.sites = make(chan *audit.Site, sites), make(chan *audit.Site, sites)
@@ -331,77 +364,6 @@ func (r *run) feed() error {
 			return nil
 		}
 	}
-}
-
-// resolve asks for addresses. Records that the schedule sends back go first: they hold a place in a queue, or are
-// nearer to their end than what is new.
-func (r *run) resolve() error {
-	for {
-		rec, ok := r.nextToResolve()
-		if !ok {
-			return nil
-		}
-		if r.lookUp(&rec) {
-			r.deliver(rec)
-		}
-	}
-}
-
-// lookUp reports false where it was cut off: the failure is ours then, not the origin's.
-func (r *run) lookUp(rec *record) bool {
-	lookup := r.fetch.Resolve(r.lookups, rec.target())
-	if r.lookups.Err() != nil {
-		return false
-	}
-	rec.setLookup(lookup, r.begun)
-	return true
-}
-
-// deliver hands a record to the schedule. As long as the schedule takes no newcomers, one that is held here keeps nobody
-// from having its address asked again: what the schedule waits for may be just that.
-func (r *run) deliver(rec record) {
-	to, renew := r.resolved, r.renew
-	if rec.is(abroad) {
-		to, renew = r.renewed, nil
-	}
-	for {
-		select {
-		case to <- rec:
-			return
-		case again := <-renew:
-			if r.lookUp(&again) {
-				r.deliver(again)
-			}
-		case <-r.stop:
-			return
-		case <-r.ended:
-			return
-		}
-	}
-}
-
-func (r *run) nextToResolve() (record, bool) {
-	// After Stop no look-up is begun, whatever else is ready.
-	select {
-	case <-r.stop:
-		return record{}, false
-	default:
-	}
-	select {
-	case rec := <-r.renew:
-		return rec, true
-	default:
-	}
-	select {
-	case rec := <-r.renew:
-		return rec, true
-	case rec := <-r.fresh:
-		return rec, true
-	case <-r.stop:
-	case <-r.ended:
-	case <-r.ctx.Done():
-	}
-	return record{}, false
 }
 
 // ask performs one exchange at a time.

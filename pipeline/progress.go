@@ -17,13 +17,18 @@ type Progress struct {
 	Waiting atomic.Int64 // origins that wait in memory: for a turn, an address, a later try
 	Spilled atomic.Int64 // origins that wait in the deferred file
 
-	// Of both: origins that were put off or ran out of time, until the exchange that follows has ended; and origins in
-	// memory whose time has not come, of a later try or a Retry-After.
+	// Of both: origins that were put off or ran out of time, until the exchange that follows has ended, or where it was for
+	// their names the look-up; and origins in memory whose time has not come, of a later try or a Retry-After.
 	Deferred, Asleep atomic.Int64
+
+	DeferredNames atomic.Int64 // of Deferred, those whose names no server has answered
+	Lookups       atomic.Int64 // look-ups under way, a tenth of a second ago at most
 
 	Redirects atomic.Uint64 // exchanges that led to another hop
 	Retries   atomic.Uint64 // exchanges that led to another attempt, or to another address of the host
 	PutOff    atomic.Uint64 // exchanges broken off because the host was silent; each is made again later
+
+	NamesPutOff atomic.Uint64 // look-ups broken off because no name server answered; each is made again later
 
 	Bytes    atomic.Uint64 // decoded bytes of bodies kept
 	Outcomes [exchange.NumOutcomes]atomic.Uint64

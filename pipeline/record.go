@@ -49,6 +49,7 @@ const (
 	unmet                      // an address of the host was refused or out of reach in this attempt
 	deferred                   // its last exchange ran out of time: it is asked when nobody else wants a tray
 	putOff                     // it was put off once, and is not again
+	unheard                    // no name server has answered its last look-up: the next has all its time
 )
 
 func (r *record) is(f flags) bool { return r.flags&f != 0 }
@@ -102,6 +103,7 @@ func (r *record) setNext(past exchange.Past, target exchange.Target) {
 func (r *record) setLookup(l exchange.Lookup, begun time.Time) {
 	r.addr, r.until = [16]byte{}, 0
 	r.set(more, l.More)
+	r.set(unheard, silent(&l))
 	if l.Addr.IsValid() {
 		r.addr = l.Addr.As16()
 	}

@@ -29,6 +29,7 @@ type schedule struct {
 	spill    *spill
 	rounds   rounds
 	slow     deferral
+	watch    watch
 
 	fedAll   bool
 	fedCount uint64
@@ -43,6 +44,7 @@ func (r *run) schedule() error {
 	for l, lane := range r.gate.lanes {
 		s.levels[l] = newLevel(lane)
 	}
+	s.watch.places, s.watch.next = r.cfg.Resolvers, watchEvery
 	defer s.spill.close()
 	defer r.finish()
 
@@ -50,6 +52,7 @@ func (r *run) schedule() error {
 	defer timer.Stop()
 	for !s.finished() {
 		s.look()
+		s.watchResolvers()
 		s.serve()
 		s.unspill()
 		s.recall()
@@ -57,10 +60,16 @@ func (r *run) schedule() error {
 		timer.Reset(s.untilNext())
 
 		// What cannot be taken now has a nil channel: newcomers wait while no tray is free, records to be resolved
-		// wait for a resolver. Trays always come home.
-		var newcomers, renewed chan record
+		// wait for a resolver. Trays always come home. Who was put off needs none.
+		var newcomers, renewed, found, unanswered chan record
+		if !s.stopping {
+			unanswered = r.unanswered
+		}
 		if !s.trays.empty() && !s.stopping {
 			renewed = r.renewed
+			if s.slow.names.out > 0 {
+				found = r.found
+			}
 			if !s.backlogged() {
 				newcomers = r.resolved
 			}
@@ -74,6 +83,13 @@ func (r *run) schedule() error {
 		case rec := <-renewed:
 			s.look()
 			s.arrive(rec)
+		case rec := <-found:
+			s.look()
+			s.slow.names.out--
+			s.goOn(rec)
+		case rec := <-unanswered:
+			s.look()
+			s.unheardOf(rec)
 		case renew <- first:
 			s.records.take(s.renewals.pop(s.records))
 			s.abroad++
@@ -83,6 +99,7 @@ func (r *run) schedule() error {
 		case <-timer.C:
 		case s.fedCount = <-r.fed:
 			s.fedAll = true
+			s.watch.next = 0
 		case <-s.stopped():
 			s.stopping = true
 			s.endLookups()
@@ -105,6 +122,7 @@ var errDrain = errors.New("exchanges in flight took longer than the drain")
 // judges may still be at work on what the last trays brought.
 func (r *run) finish() {
 	r.progress.Waiting.Store(0)
+	r.progress.Lookups.Store(0)
 	close(r.ended)
 	close(r.asking)
 	close(r.judging)
@@ -158,8 +176,11 @@ func (r *run) aborted(seen bool) <-chan struct{} {
 
 // untilNext is how long nothing happens by itself.
 func (s *schedule) untilNext() time.Duration {
-	if s.stopping || s.trays.empty() {
-		return time.Hour // what is due needs a tray; one that comes home wakes us
+	switch {
+	case s.stopping:
+		return time.Hour
+	case s.trays.empty():
+		return s.untilWatch() // what else is due needs a tray; one that comes home wakes us
 	}
 	if s.mayUnspill() {
 		return 0
@@ -168,15 +189,28 @@ func (s *schedule) untilNext() time.Duration {
 	if len(s.events) > 0 {
 		next = max(0, s.events[0].at-s.now)
 	}
-	return min(next, s.untilLull())
+	return min(next, s.untilLull(), s.untilWatch())
 }
 
-// arrive takes a record that has been resolved.
+// arrive takes a record that the resolvers have an answer for.
 func (s *schedule) arrive(rec record) {
-	if rec.is(abroad) {
-		rec.set(abroad, false)
-		s.abroad--
+	s.backFrom(&rec)
+	s.goOn(rec)
+}
+
+// backFrom notes that the resolvers are done with a record.
+func (s *schedule) backFrom(rec *record) {
+	if !rec.is(abroad) {
+		s.watch.arrived++
+		return
 	}
+	rec.set(abroad, false)
+	s.abroad--
+}
+
+// goOn takes a record that has been resolved.
+func (s *schedule) goOn(rec record) {
+	s.heardOf(&rec)
 	if rec.is(nearTurn) {
 		s.takeTurn(rec)
 		return
@@ -213,7 +247,7 @@ func (s *schedule) pass(rec record, from int) {
 		}
 		if from == 0 && s.crowded(l, s.key(l, &rec)) {
 			if rec.is(deferred) {
-				s.slow.out--
+				s.slow.hosts.out--
 			}
 			s.putAside(rec, 0)
 			return
@@ -299,8 +333,9 @@ func (s *schedule) serve() {
 		switch e.level {
 		case wake:
 			s.slow.asleep--
-			if i := ref(e.what); s.records.at(i).is(deferred) {
-				s.enqueue(s.records.take(i))
+			if i := ref(e.what); s.lineOf(s.records.at(i).flags) != nil {
+				rec := s.records.take(i)
+				s.enqueue(s.lineOf(rec.flags), rec)
 			} else {
 				s.renewals.push(i, s.records)
 			}
@@ -345,10 +380,10 @@ func (s *schedule) release(l int, at key) {
 func (s *schedule) comeHome(t *tray) {
 	rec, state, next, past := t.record, t.state, t.next, t.exchange.Past
 	late := ranOut(t.response.Outcome)
-	s.keepPace(t.answered)
+	s.slow.pace.keep(t.answered)
 	s.trays.giveBack(t)
 	if rec.is(deferred) {
-		s.slow.out--
+		s.slow.hosts.out--
 	}
 	if state != trayAgain || s.stopping {
 		s.over++
@@ -361,17 +396,16 @@ func (s *schedule) comeHome(t *tray) {
 		s.putAside(rec, s.now+next.After)
 		return
 	}
-	if next.After == 0 && late {
-		s.enqueue(rec)
-		return
-	}
-	i := s.records.put(rec)
 	if next.After > 0 {
 		s.slow.asleep++
-		s.events.push(event{at: s.now + next.After, what: uint64(i), level: wake})
+		s.events.push(event{at: s.now + next.After, what: uint64(s.records.put(rec)), level: wake})
 		return
 	}
-	s.renewals.push(i, s.records)
+	if l := s.lineOf(rec.flags); l != nil {
+		s.enqueue(l, rec)
+		return
+	}
+	s.renewals.push(s.records.put(rec), s.records)
 }
 
 // renewal is the channel to the resolvers and the record that goes first, or nil where none waits.
@@ -422,9 +456,7 @@ func (s *schedule) renewInTurn(rec record, l int, at key) {
 // takeTurn goes on with a record whose address was asked again: it is the next at its level if the address is as it
 // was, and queues at the new one if it is not. The answer counts for this turn, however short its time.
 func (s *schedule) takeTurn(rec record) {
-	t := s.turns[rec.seq]
-	delete(s.turns, rec.seq)
-	rec.set(nearTurn, false)
+	t := s.outOfTurn(&rec)
 	failed := rec.failed.Outcome != 0
 	moved := t.level >= byAddress && s.levels[byAddress] != nil && s.key(byAddress, &rec) != t.keys[byAddress]
 	if !failed && !moved {
@@ -432,25 +464,39 @@ func (s *schedule) takeTurn(rec record) {
 		s.arm(t.level, t.keys[t.level])
 		return
 	}
-	s.levels[t.level].lose(t.keys[t.level])
-	s.arm(t.level, t.keys[t.level])
-	for l := range t.level {
-		if s.levels[l] != nil && (failed || l >= byAddress) {
-			s.release(l, t.keys[l])
-		}
-	}
 	if failed {
+		s.loseTurn(t, byHost)
 		s.dispatch(rec)
 		return
 	}
+	s.loseTurn(t, byAddress)
 	s.pass(rec, byAddress)
+}
+
+// loseTurn gives up a turn, and the keys of the levels before it from the given one on.
+func (s *schedule) loseTurn(t turn, from int) {
+	s.levels[t.level].lose(t.keys[t.level])
+	s.arm(t.level, t.keys[t.level])
+	for l := from; l < t.level; l++ {
+		if s.levels[l] != nil {
+			s.release(l, t.keys[l])
+		}
+	}
+}
+
+// outOfTurn takes the turn from a record that was near it.
+func (s *schedule) outOfTurn(rec *record) turn {
+	t := s.turns[rec.seq]
+	delete(s.turns, rec.seq)
+	rec.set(nearTurn, false)
+	return t
 }
 
 // putAside spills a record that memory has no room for, until due at least.
 func (s *schedule) putAside(rec record, due time.Duration) {
-	h := spillHeader{due: due, host: noKey, address: noKey, deferred: rec.is(deferred)}
-	if h.deferred {
-		s.slow.spilled++
+	h := spillHeader{due: due, host: noKey, address: noKey, flags: rec.flags & lineFlags}
+	if l := s.lineOf(rec.flags); l != nil {
+		l.spilled++
 	}
 	if s.levels[byHost] != nil {
 		h.host = s.key(byHost, &rec)
@@ -474,8 +520,19 @@ type rounds struct {
 
 // mayUnspill reports whether there is reason to look at spilled records now.
 func (s *schedule) mayUnspill() bool {
-	return s.spill.count() > 0 && (s.spill.count() > s.slow.spilled || !s.lineFull()) && (s.rounds.left > 0 || s.now >= s.rounds.pause) &&
-		!s.stopping && !s.trays.empty() && !s.backlogged() && s.waiting() < s.cfg.MaxWaiting
+	return s.spill.count() > 0 && (s.rounds.left > 0 || s.now >= s.rounds.pause) && !s.stopping && !s.trays.empty() && !s.backlogged() &&
+		s.waiting() < s.cfg.MaxWaiting && s.roomForSpilled()
+}
+
+// roomForSpilled reports whether some of the spilled records may find room: those that wait in no line, or those of a line
+// that is not full. A round is not begun for the one place that somebody has left.
+func (s *schedule) roomForSpilled() bool {
+	hosts, names := &s.slow.hosts, &s.slow.names
+	room := s.short
+	if s.rounds.left > 0 {
+		room = func(l *line) bool { return !s.full(l) }
+	}
+	return s.spill.count() > hosts.spilled+names.spilled || hosts.spilled > 0 && room(hosts) || names.spilled > 0 && room(names)
 }
 
 // unspill brings spilled records back where there is room for them.
@@ -494,11 +551,11 @@ func (s *schedule) unspill() {
 			s.fail(err)
 			return
 		}
-		switch {
+		switch l := s.lineOf(rec.flags); {
 		case !ok:
-		case rec.is(deferred):
-			s.slow.spilled--
-			s.enqueue(rec)
+		case l != nil:
+			l.spilled--
+			s.enqueue(l, rec)
 		default:
 			s.renewals.push(s.records.put(rec), s.records)
 		}
@@ -516,8 +573,8 @@ func (s *schedule) admits(h spillHeader) bool {
 	if h.due > s.now || s.waiting() >= s.cfg.MaxWaiting {
 		return false
 	}
-	if h.deferred {
-		return !s.lineFull()
+	if l := s.lineOf(h.flags); l != nil {
+		return !s.full(l)
 	}
 	return (h.host == noKey || !s.crowded(byHost, h.host)) &&
 		(h.address == noKey || !s.crowded(byAddress, h.address))
@@ -528,9 +585,11 @@ func (s *schedule) waiting() int { return s.records.used + s.abroad }
 
 // publish shows how many wait.
 func (s *schedule) publish() {
-	s.progress.Waiting.Store(int64(s.waiting()))
+	names := &s.slow.names
+	s.progress.Waiting.Store(int64(s.waiting() + names.out))
 	s.progress.Spilled.Store(int64(s.spill.count()))
-	s.progress.Deferred.Store(int64(s.slow.length + s.slow.out + s.slow.spilled))
+	s.progress.Deferred.Store(int64(s.slow.hosts.all() + names.all()))
+	s.progress.DeferredNames.Store(int64(names.all()))
 	s.progress.Asleep.Store(int64(s.slow.asleep))
 }
 

@@ -34,11 +34,11 @@ type spill struct {
 
 // spillHeader stands before each record: four little-endian numbers.
 type spillHeader struct {
-	due      time.Duration // not before
-	host     key           // where the record queues: its keys by host and by address, noKey where not known
-	address  key
-	length   uint32 // of the JSON
-	deferred bool   // it queues nowhere, and waits until nobody else wants a tray
+	due     time.Duration // not before
+	host    key           // where the record queues: its keys by host and by address, noKey where not known
+	address key
+	length  uint32 // of the JSON
+	flags   flags  // lineFlags of the record: it queues nowhere, and waits in a line of the deferred
 }
 
 const (
@@ -78,9 +78,7 @@ func (s *spill) write(h spillHeader, line []byte) error {
 	binary.LittleEndian.PutUint64(b[8:], uint64(h.host))
 	binary.LittleEndian.PutUint64(b[16:], uint64(h.address))
 	binary.LittleEndian.PutUint32(b[24:], h.length)
-	if h.deferred {
-		b[28] = 1
-	}
+	b[28] = byte(h.flags)
 	_, err := s.out.Write(b[:])
 	if err == nil {
 		_, err = s.out.Write(line)
@@ -119,11 +117,11 @@ func (s *spill) read() (h spillHeader, line []byte, err error) {
 		return h, nil, err
 	}
 	h = spillHeader{
-		due:      time.Duration(binary.LittleEndian.Uint64(b[0:])),
-		host:     key(binary.LittleEndian.Uint64(b[8:])),
-		address:  key(binary.LittleEndian.Uint64(b[16:])),
-		length:   binary.LittleEndian.Uint32(b[24:]),
-		deferred: b[28] != 0,
+		due:     time.Duration(binary.LittleEndian.Uint64(b[0:])),
+		host:    key(binary.LittleEndian.Uint64(b[8:])),
+		address: key(binary.LittleEndian.Uint64(b[16:])),
+		length:  binary.LittleEndian.Uint32(b[24:]),
+		flags:   flags(b[28]),
 	}
 	s.buf = slices.Grow(s.buf[:0], int(h.length))[:h.length]
 	if _, err := io.ReadFull(s.in, s.buf); err != nil {
@@ -192,7 +190,7 @@ type stored struct {
 }
 
 // storedFlags are those that say something beyond the address, which is asked again.
-const storedFlags = refused | unmet | deferred | putOff
+const storedFlags = refused | unmet | deferred | putOff | unheard
 
 type storedTrail struct {
 	Scheme origin.Scheme  `json:"scheme"`

@@ -22,7 +22,7 @@ type watched struct {
 	during        func(context.Context)
 }
 
-func (w *watched) Resolve(ctx context.Context, t exchange.Target) exchange.Lookup {
+func (w *watched) Resolve(ctx context.Context, t exchange.Target, patience time.Duration) exchange.Lookup {
 	w.mu.Lock()
 	w.lookups++
 	w.most = max(w.most, w.lookups)
@@ -32,7 +32,7 @@ func (w *watched) Resolve(ctx context.Context, t exchange.Target) exchange.Looku
 		defer w.mu.Unlock()
 		w.lookups--
 	}()
-	return w.web.Resolve(ctx, t)
+	return w.web.Resolve(ctx, t, patience)
 }
 
 func (w *watched) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
@@ -55,22 +55,28 @@ func runWatched(t *testing.T, cfg Config, w *watched, n int) {
 	})
 }
 
-// Look-ups hold sockets, so that there are no more of them at once than was said, and by default no more than exchanges.
+// There are no more look-ups at once than was said, and by default no more than exchanges; where they take long, so many more
+// as was said of that.
 func TestResolversAreBounded(t *testing.T) {
-	f := func(cfg Config, want int) {
+	f := func(cfg Config, takes time.Duration, want int) {
 		t.Helper()
 		// A short TTL has addresses asked again for records that have waited.
-		w := &watched{web: &web{latency: time.Second, resolving: 5 * time.Second, ttl: 10 * time.Second}}
+		w := &watched{web: &web{latency: time.Second, resolving: takes, ttl: 10 * time.Second}}
 		runWatched(t, cfg, w, 600)
 		if w.most != want {
 			t.Errorf("%+v: %d look-ups at once, want %d", cfg, w.most, want)
 		}
 	}
-	f(Config{Concurrency: 400}, DefaultResolvers)
-	f(Config{Concurrency: 40}, 40)
-	f(Config{Concurrency: 400, Resolvers: 7}, 7)
-	f(Config{Concurrency: 5, Resolvers: 30}, 30)
-	f(Config{Concurrency: 10, Resolvers: 1, IPRate: 1, MaxWaiting: 20}, 1)
+	const quick, slow = 150 * time.Millisecond, 5 * time.Second
+	f(Config{Concurrency: 400}, quick, DefaultResolvers)
+	f(Config{Concurrency: 40}, quick, 40)
+	f(Config{Concurrency: 400, Resolvers: 7}, quick, 7)
+	f(Config{Concurrency: 5, Resolvers: 30}, quick, 30)
+	f(Config{Concurrency: 10, Resolvers: 1, IPRate: 1, MaxWaiting: 20}, quick, 1)
+	f(Config{Concurrency: 400, SilentLookups: 100}, slow, DefaultResolvers+100)
+	f(Config{Concurrency: 40, SilentLookups: 1, Patience: time.Second}, slow, 41)
+	f(Config{Concurrency: 400, Resolvers: 7, SilentLookups: 20}, slow, 27)
+	f(Config{Concurrency: 10, Resolvers: 1, SilentLookups: 3, IPRate: 1, MaxWaiting: 20, Patience: time.Second}, slow, 4)
 }
 
 // A profile tells the stages apart, and the fetcher can set the label of its stage again.

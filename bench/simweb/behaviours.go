@@ -51,6 +51,14 @@ const (
 	nameAlias     // by two CNAME records
 	nameAliasLoop
 	nameSlow
+	nameLate          // later than a resolver waits before it asks again
+	nameLost          // the first question about it goes unanswered
+	nameWrongID       // before the answer comes a lie with another id
+	nameWrongQuestion // before the answer comes a lie to another question
+	nameMany          // a thousand addresses, by TCP
+	nameChanging      // other addresses with each question, and no time to live
+	nameZero          // 0.0.0.0
+	nameSix           // only AAAA
 )
 
 // placeKind is what listens where the name leads.
@@ -187,6 +195,17 @@ var behaviours = []Behaviour{
 	{Name: "servfail", Share: 0.001, Does: "SERVFAIL", Ends: "dns_failed", name: nameServFail},
 	{Name: "dns-refused", Does: "REFUSED", Ends: "dns_failed", name: nameRefused},
 	{Name: "dns-silent", Share: 0.0003, Does: "the name server keeps silent", Ends: "dns_timeout", name: nameSilent},
+	{Name: "dns-late", Does: "the answer comes after 600 ms, when resolvers ask again", Ends: "answered 200", name: nameLate},
+	{Name: "dns-lost", Does: "the first question over UDP goes unanswered, for A and for AAAA", Ends: "answered 200", name: nameLost},
+	{Name: "dns-wrong-id", Does: "before the answer over UDP comes another with a wrong id and an address where nobody listens", Ends: "answered 200", name: nameWrongID},
+	{Name: "dns-wrong-question", Does: "before the answer over UDP comes one to another question, with an address where nobody listens", Ends: "answered 200", name: nameWrongQuestion},
+	{Name: "dns-many", Does: "1,000 A records, by TCP", Ends: "answered 200", name: nameMany},
+	{Name: "dns-changing", Does: "with each question another address, TTL 0", Ends: "answered 200", name: nameChanging},
+	{Name: "dns-ipv6", Does: "no A, only AAAA: ::1", Ends: "answered 200", name: nameSix},
+	{Name: "dns-zero", Does: "the address is 0.0.0.0, where nobody listens", Ends: "connect_refused; blocked_address without --allow-private", name: nameZero,
+		hello: helloReset, reply: fails(endReset, resetOutcome)}, // the last two only where there is one address
+	{Name: "dns-private", Does: "the address is one of loopback, where nobody listens", Ends: "connect_refused; blocked_address without --allow-private", place: placeNobody,
+		hello: helloReset, reply: fails(endReset, resetOutcome)}, // as above
 	{Name: "alias-loop", Share: 0.0001, Does: "two CNAME records point at each other", Ends: "dns_failed or dns_not_found", name: nameAliasLoop},
 
 	// Connections.

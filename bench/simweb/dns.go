@@ -8,11 +8,15 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
 const (
 	nameTTL      = 300 // seconds
 	slowName     = 200 * time.Millisecond
+	lateName     = 600 * time.Millisecond // resolvers ask again after 250 to 500 ms
+	manyNames    = 1000
 	aliasOfHosts = "edge.alias.test." // what aliased names end in
 	aliasHalf    = "half."
 )
@@ -80,19 +84,45 @@ func (s *nameServer) ServeDNS(out dns.ResponseWriter, q *dns.Msg) {
 	if m == nil || wait > 0 && !s.web.sleep(wait) {
 		return
 	}
+	if lie := s.web.lie(q, overUDP); lie != nil {
+		_ = out.WriteMsg(lie)
+	}
 	_ = out.WriteMsg(m) // a client that is gone is no concern of ours
+}
+
+// asked returns the host that a name in a question is about. The names behind an alias carry the host's own:
+// half.HOST.edge.alias.test.
+func asked(name string) (host, inner string, behind bool) {
+	host = strings.ToLower(strings.TrimSuffix(name, "."))
+	inner, behind = strings.CutSuffix(host+".", "."+aliasOfHosts)
+	if behind {
+		host = strings.TrimPrefix(inner, aliasHalf)
+	}
+	return host, inner, behind
+}
+
+// lie is what comes before the answer to a question where somebody forges one; nil: nothing.
+func (w *Web) lie(q *dns.Msg, overUDP bool) *dns.Msg {
+	host, _, _ := asked(q.Question[0].Name)
+	kind := w.world.behaviour(host).name
+	if !overUDP || kind != nameWrongID && kind != nameWrongQuestion {
+		return nil
+	}
+	m := new(dns.Msg).SetReply(q)
+	owner := q.Question[0].Name
+	if kind == nameWrongID {
+		m.Id ^= 0x5555
+	} else {
+		m.Question[0].Name = "forged.test."
+	}
+	m.Answer = []dns.RR{address(owner, nameTTL, w.world.lie())}
+	return m
 }
 
 // answerName is the answer to a question, after a wait; nil: silence.
 func (w *Web) answerName(q *dns.Msg, overUDP bool) (*dns.Msg, time.Duration) {
 	question := q.Question[0]
-	asked := strings.ToLower(strings.TrimSuffix(question.Name, "."))
-	host := asked
-	// The names behind an alias carry the host's own: half.HOST.edge.alias.test.
-	inner, behind := strings.CutSuffix(asked+".", "."+aliasOfHosts)
-	if behind {
-		host = strings.TrimPrefix(inner, aliasHalf)
-	}
+	host, inner, behind := asked(question.Name)
 	b := w.world.behaviour(host)
 	m := new(dns.Msg)
 	m.SetReply(q)
@@ -112,13 +142,19 @@ func (w *Web) answerName(q *dns.Msg, overUDP bool) (*dns.Msg, time.Duration) {
 		return nil, 0
 	case nameNoAddress:
 		return m, 0
-	case nameTruncated:
+	case nameTruncated, nameMany:
 		if overUDP {
 			m.Truncated = true
 			return m, 0
 		}
 	case nameSlow:
 		wait = slowName
+	case nameLate:
+		wait = lateName
+	case nameLost:
+		if overUDP && w.count(host+" "+dns.TypeToString[question.Qtype], origin.Auto) == 1 {
+			return nil, 0
+		}
 	}
 	owner := question.Name
 	if b.name == nameAlias || b.name == nameAliasLoop {
@@ -139,15 +175,32 @@ func (w *Web) answerName(q *dns.Msg, overUDP bool) (*dns.Msg, time.Duration) {
 			owner = last
 		}
 	}
-	if question.Qtype == dns.TypeA && question.Qclass == dns.ClassINET {
-		addr := w.world.address(host, b).As4()
-		m.Answer = append(m.Answer, &dns.A{
-			Hdr: dns.RR_Header{Name: owner, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: nameTTL},
-			A:   addr[:],
-		})
+	var addrs []netip.Addr
+	ttl := uint32(nameTTL)
+	switch b.name {
+	case nameMany:
+		addrs = w.world.addresses(host, b, 0, manyNames)
+	case nameChanging:
+		addrs, ttl = w.world.addresses(host, b, w.count(host+" "+dns.TypeToString[question.Qtype], origin.Auto)-1, 1), 0
+	default:
+		addrs = []netip.Addr{w.world.address(host, b)}
 	}
-	// Nobody here has an IPv6 address: AAAA is answered with no data.
+	for _, addr := range addrs {
+		// What a host has no address of is answered with no data.
+		if rr := address(owner, ttl, addr); rr.Header().Rrtype == question.Qtype && question.Qclass == dns.ClassINET {
+			m.Answer = append(m.Answer, rr)
+		}
+	}
 	return m, wait
+}
+
+func address(owner string, ttl uint32, addr netip.Addr) dns.RR {
+	h := dns.RR_Header{Name: owner, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: ttl}
+	if addr.Is6() {
+		h.Rrtype = dns.TypeAAAA
+		return &dns.AAAA{Hdr: h, AAAA: addr.AsSlice()}
+	}
+	return &dns.A{Hdr: h, A: addr.AsSlice()}
 }
 
 func alias(owner, target string) dns.RR {
@@ -156,7 +209,7 @@ func alias(owner, target string) dns.RR {
 
 // Name is how the simulated DNS answers for a host, told without asking it.
 type Name struct {
-	Addr   netip.Addr // invalid where there is none
+	Addr   netip.Addr // invalid where there is none; the first of several
 	Rcode  int        // of the DNS; 0 for an answer without an address as well
 	Silent bool       // no answer comes
 }

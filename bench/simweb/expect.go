@@ -25,6 +25,7 @@ type Policy struct {
 	Retries      int   // later tries of what may pass
 	StrictTLS    bool  // an unverifiable certificate is a failure
 	TrustCA      bool  // the scanner trusts the web's authority (CAPool)
+	Guarded      bool  // it dials no private address, such as those of all hosts here
 }
 
 // DefaultPolicy is that of a scan without flags, whose machine does not know the web's authority.
@@ -190,6 +191,9 @@ func (wk *walk) exchange(t exchange.Target) result {
 	} else if outcomes := b.name.outcomes(); outcomes != nil {
 		return failed(outcomes...)
 	}
+	if wk.p.Guarded {
+		return failed(exchange.BlockedAddress)
+	}
 	secure, listening := false, true
 	switch port := t.Origin.Port(); port {
 	case 80, w.httpPort:
@@ -200,6 +204,10 @@ func (wk *walk) exchange(t exchange.Target) result {
 	}
 	if !w.single {
 		listening = b.place == placeFull || b.place == placeHole || b.place == placePlainOnly && !secure
+		listening = listening && b.name != nameZero
+	}
+	if b.name == nameSix && !w.six {
+		return failed(exchange.ConnectFailed, exchange.ConnectRefused)
 	}
 	switch {
 	case !listening:

@@ -34,17 +34,21 @@ type plainScanner struct {
 	wait   patience
 }
 
-// patience is how long a scanner waits: for a name, a connection, a handshake, a head after it, and a body after that.
-type patience struct{ names, dial, hands, head, body time.Duration }
+// patience is how long a scanner waits: for a name, before it asks about it again, for a connection, a handshake, a head
+// after it, and a body after that.
+type patience struct{ names, again, dial, hands, head, body time.Duration }
 
 // patienceFor is short where nothing is to come, so that there is nothing to wait for, and long everywhere else, where
 // a busy machine may take its time.
 func patienceFor(e Expect) patience {
 	const long, short = 30 * time.Second, 150 * time.Millisecond
-	p := patience{long, long, long, long, long}
+	p := patience{long, long, long, long, long, long}
 	b := behaviourNamed(e.Behaviour)
-	if b.name == nameSilent {
-		p.names = short
+	switch b.name {
+	case nameSilent:
+		p.names, p.again = short, short
+	case nameLost:
+		p.again = short
 	}
 	if slices.Contains(e.Outcomes, exchange.ConnectTimeout) {
 		p.dial = short
@@ -257,42 +261,79 @@ func classify(err error, otherwise exchange.Outcome) exchange.Outcome {
 
 func (s *plainScanner) lookup(host string) (netip.Addr, exchange.Outcome) {
 	if addr, err := netip.ParseAddr(host); err == nil {
-		return addr, 0
+		return s.guarded(addr)
 	}
-	q := new(dns.Msg)
-	q.SetQuestion(dns.Fqdn(host), dns.TypeA)
-	client := dns.Client{Timeout: s.wait.names}
-	answer, _, err := client.Exchange(q, s.web.DNSAddr().String())
-	if err == nil && answer.Truncated {
-		client.Net = "tcp"
-		answer, _, err = client.Exchange(q, s.web.DNSAddr().String())
-	}
-	var timeout net.Error
-	switch {
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return netip.Addr{}, exchange.DNSTimeout
-	case err != nil:
-		return netip.Addr{}, exchange.DNSFailed
-	case answer.Rcode == dns.RcodeNameError:
-		return netip.Addr{}, exchange.DNSNotFound
-	case answer.Rcode != dns.RcodeSuccess:
-		return netip.Addr{}, exchange.DNSFailed
-	}
-	// The address must hang on the name by an unbroken chain of aliases.
-	name := strings.ToLower(dns.Fqdn(host))
-	for _, rr := range answer.Answer {
-		if strings.ToLower(rr.Header().Name) != name {
-			continue
+	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
+		answer, err := s.question(host, qtype)
+		var timeout net.Error
+		switch {
+		case errors.As(err, &timeout) && timeout.Timeout():
+			return netip.Addr{}, exchange.DNSTimeout
+		case err != nil:
+			return netip.Addr{}, exchange.DNSFailed
+		case answer.Rcode == dns.RcodeNameError:
+			return netip.Addr{}, exchange.DNSNotFound
+		case answer.Rcode != dns.RcodeSuccess:
+			return netip.Addr{}, exchange.DNSFailed
 		}
-		switch rr := rr.(type) {
-		case *dns.CNAME:
-			name = strings.ToLower(rr.Target)
-		case *dns.A:
-			addr, _ := netip.AddrFromSlice(rr.A.To4())
-			return addr, 0
+		// The address must hang on the name by an unbroken chain of aliases.
+		name := strings.ToLower(dns.Fqdn(host))
+		for _, rr := range answer.Answer {
+			if strings.ToLower(rr.Header().Name) != name {
+				continue
+			}
+			switch rr := rr.(type) {
+			case *dns.CNAME:
+				name = strings.ToLower(rr.Target)
+			case *dns.A:
+				addr, _ := netip.AddrFromSlice(rr.A.To4())
+				return s.guarded(addr)
+			case *dns.AAAA:
+				addr, _ := netip.AddrFromSlice(rr.AAAA)
+				return s.guarded(addr)
+			}
 		}
 	}
 	return netip.Addr{}, exchange.DNSNotFound
+}
+
+func (s *plainScanner) guarded(addr netip.Addr) (netip.Addr, exchange.Outcome) {
+	if s.policy.Guarded && (addr.IsLoopback() || addr.IsUnspecified()) {
+		return netip.Addr{}, exchange.BlockedAddress
+	}
+	return addr, 0
+}
+
+// question asks about a name by UDP, again and again if need be, and by TCP where the answer is truncated. It passes over
+// what is no answer to what it asked.
+func (s *plainScanner) question(host string, qtype uint16) (answer *dns.Msg, err error) {
+	q := new(dns.Msg).SetQuestion(dns.Fqdn(host), qtype)
+	conn, err := net.Dial("udp", s.web.DNSAddr().String())
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	packets := dns.Conn{Conn: conn}
+	for end := time.Now().Add(s.wait.names); time.Now().Before(end); {
+		if err = packets.WriteMsg(q); err != nil {
+			return nil, err
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(s.wait.again))
+		for {
+			if answer, err = packets.ReadMsg(); err != nil {
+				break
+			}
+			if answer.Id != q.Id || len(answer.Question) != 1 || answer.Question[0] != q.Question[0] {
+				continue
+			}
+			if !answer.Truncated {
+				return answer, nil
+			}
+			answer, _, err = (&dns.Client{Net: "tcp", Timeout: s.wait.names}).Exchange(q, s.web.DNSAddr().String())
+			return answer, err
+		}
+	}
+	return nil, err
 }
 
 // testWeb starts a small web that ends with the test.

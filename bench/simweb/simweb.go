@@ -124,8 +124,8 @@ type counts struct {
 }
 
 type countKey struct {
-	host   uint64 // hash
-	scheme origin.Scheme
+	host   uint64        // hash
+	scheme origin.Scheme // Auto: questions about its name
 }
 
 // place is one address where somebody accepts.
@@ -171,6 +171,7 @@ func Start(ctx context.Context, cfg Config) (*Web, error) {
 //	127.8.0.1–4     plain HTTP only
 //	127.9.0.1–4     nobody
 //	127.10.0.1 …    everybody else; the first is the hot one
+//	::1             hosts that have no other, where the system has IPv6
 func placeAt(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(10 + i%190), byte(i / 190 * 7 % 250), byte(1 + i%250)})
 }
@@ -186,7 +187,7 @@ func placesFrom(second byte, n int) []netip.Addr {
 // routed reports whether the system takes an address for its own. Linux does so with all of 127.0.0.0/8, macOS with
 // 127.0.0.1 alone.
 func routed(addr netip.Addr) bool {
-	l, err := net.Listen("tcp4", netip.AddrPortFrom(addr, 0).String())
+	l, err := net.Listen("tcp", netip.AddrPortFrom(addr, 0).String())
 	if err != nil {
 		return false
 	}
@@ -207,6 +208,7 @@ func (w *Web) listen() error {
 		wd.hot = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 		wd.ordinary = []netip.Addr{wd.hot}
 	}
+	wd.six = routed(netip.IPv6Loopback())
 	var lastErr error
 	for range portAttempts {
 		err := w.listenAll()
@@ -236,7 +238,7 @@ func (w *Web) listenAll() error {
 	open := func(addr netip.Addr, port *uint16) (*net.TCPListener, error) {
 		// Keep-alive probes are two system calls a connection that lives for a millisecond.
 		lc := net.ListenConfig{KeepAlive: -1}
-		l, err := lc.Listen(context.Background(), "tcp4", netip.AddrPortFrom(addr, *port).String())
+		l, err := lc.Listen(context.Background(), "tcp", netip.AddrPortFrom(addr, *port).String())
 		if err != nil {
 			return nil, err
 		}
@@ -265,6 +267,9 @@ func (w *Web) listenAll() error {
 	everybody := append([]netip.Addr{wd.hot}, wd.ordinary...)
 	if wd.single {
 		everybody = everybody[:1]
+	}
+	if wd.six {
+		everybody = append(everybody, netip.IPv6Loopback())
 	}
 	for _, addr := range everybody {
 		if err := errors.Join(welcome(addr, &wd.httpPort, false), welcome(addr, &wd.tlsPort, true)); err != nil {

@@ -66,6 +66,7 @@ func TestEveryBehaviour(t *testing.T) {
 		{MaxRedirects: 5, MaxBody: 512_000, TrustCA: true},
 		{MaxRedirects: 2, MaxBody: 300, HTTPFirst: true},
 		{MaxRedirects: 5, MaxBody: 512_000, StrictTLS: true, TrustCA: true, NoFallback: true},
+		{MaxRedirects: 5, MaxBody: 512_000, Guarded: true},
 	}
 	var all sync.WaitGroup
 	for i, p := range policies {
@@ -161,7 +162,7 @@ func TestOneAddress(t *testing.T) {
 	if !w.SingleAddress() || w.Lookup("example.com").Addr != netip.AddrFrom4([4]byte{127, 0, 0, 1}) {
 		t.Fatal("the web has more than one address")
 	}
-	for _, name := range []string{"ok", "refuse", "http-only", "to-www", "tls-plain", "nxdomain"} {
+	for _, name := range []string{"ok", "refuse", "http-only", "to-www", "tls-plain", "nxdomain", "dns-zero", "dns-private", "dns-many", "dns-changing", "dns-ipv6"} {
 		check(t, w, name+".zoo.test", DefaultPolicy())
 		check(t, w, "http://"+name+".zoo.test", DefaultPolicy())
 	}
@@ -229,7 +230,7 @@ func TestNameServer(t *testing.T) {
 		if m.Rcode != rcode || len(m.Answer) != answers {
 			t.Errorf("%s %s: %d with %d records, want %d with %d", host, dns.TypeToString[qtype], m.Rcode, len(m.Answer), rcode, answers)
 		}
-		if a, ok := lastAddr(m); ok && !strings.HasSuffix(host, ".alias.test") && a != w.Lookup(host).Addr {
+		if a, ok := lastAddr(m); ok && answers <= 3 && !strings.HasSuffix(host, ".alias.test") && a != w.Lookup(host).Addr {
 			t.Errorf("%s: answered %v, told %v", host, a, w.Lookup(host).Addr)
 		}
 	}
@@ -249,8 +250,78 @@ func TestNameServer(t *testing.T) {
 	f("no-address.zoo.test", dns.TypeA, "udp", 0, 0)
 	f("dns-truncated.zoo.test", dns.TypeA, "udp", 0, 0)
 	f("dns-truncated.zoo.test", dns.TypeA, "tcp", 0, 1)
+	f("dns-many.zoo.test", dns.TypeA, "udp", 0, 0)
+	f("dns-many.zoo.test", dns.TypeA, "tcp", 0, 1000)
+	f("dns-ipv6.zoo.test", dns.TypeA, "udp", 0, 0)
+	f("dns-ipv6.zoo.test", dns.TypeAAAA, "udp", 0, 1)
+	f("dns-zero.zoo.test", dns.TypeA, "udp", 0, 1)
+	f("dns-private.zoo.test", dns.TypeA, "udp", 0, 1)
+	f("dns-late.zoo.test", dns.TypeA, "udp", 0, 1)
 	if !w.Lookup("dns-silent.zoo.test").Silent || w.Lookup("servfail.zoo.test").Rcode != dns.RcodeServerFailure {
 		t.Error("Lookup tells otherwise than the server answers")
+	}
+}
+
+// TestForgedNames reads what comes to a question, packet by packet.
+func TestForgedNames(t *testing.T) {
+	w := testWeb(t, Config{Addresses: 64})
+	ask := func(name string) (c *dns.Conn, q *dns.Msg) {
+		t.Helper()
+		conn, err := net.Dial("udp", w.DNSAddr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		c, q = &dns.Conn{Conn: conn}, new(dns.Msg).SetQuestion(name+".zoo.test.", dns.TypeA)
+		if err := c.WriteMsg(q); err != nil {
+			t.Fatal(err)
+		}
+		return c, q
+	}
+	next := func(c *dns.Conn) (*dns.Msg, netip.Addr) {
+		t.Helper()
+		m, err := c.ReadMsg()
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr, _ := lastAddr(m)
+		return m, addr
+	}
+	for _, name := range []string{"dns-wrong-id", "dns-wrong-question"} {
+		c, q := ask(name)
+		lie, said := next(c)
+		if lie.Id == q.Id && lie.Question[0] == q.Question[0] || said != w.world.lie() || w.places[said] != nil {
+			t.Errorf("%s: the lie is\n%v", name, lie)
+		}
+		answer, addr := next(c)
+		if answer.Id != q.Id || answer.Question[0] != q.Question[0] || addr != w.Lookup(name+".zoo.test").Addr || w.places[addr] == nil {
+			t.Errorf("%s: the answer is\n%v", name, answer)
+		}
+	}
+	// The first question is lost, the second is not, and with Forget all is as before.
+	for range 2 {
+		c, q := ask("dns-lost")
+		if err := c.WriteMsg(q); err != nil {
+			t.Fatal(err)
+		}
+		if _, addr := next(c); addr != w.Lookup("dns-lost.zoo.test").Addr {
+			t.Errorf("dns-lost: %v", addr)
+		}
+		_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+		if _, err := c.ReadMsg(); err == nil {
+			t.Error("dns-lost: both questions were answered")
+		}
+		w.Forget()
+	}
+	seen := map[netip.Addr]bool{}
+	for range 5 {
+		c, _ := ask("dns-changing")
+		m, addr := next(c)
+		if seen[addr] || w.places[addr] == nil || m.Answer[0].Header().Ttl != 0 {
+			t.Errorf("dns-changing: %v", m.Answer)
+		}
+		seen[addr] = true
 	}
 }
 

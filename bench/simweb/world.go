@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"sort"
 	"strings"
 
@@ -21,6 +22,7 @@ type world struct {
 	plain    []netip.Addr // with a listener for plain HTTP only
 	nobody   []netip.Addr // without any listener
 	holes    []netip.Addr // where a client's first packet is lost; none where the system does not do it
+	six      bool         // hosts of which only IPv6 is known live at ::1; else nobody is there
 
 	httpPort, tlsPort uint16
 
@@ -175,6 +177,10 @@ func (w *world) address(host string, b *Behaviour) netip.Addr {
 	h := w.draw(host, streamAddress)
 	from := w.ordinary
 	switch {
+	case b.name == nameSix:
+		return netip.IPv6Loopback()
+	case b.name == nameZero:
+		return netip.IPv4Unspecified()
 	case b.place == placeNobody && !w.single:
 		from = w.nobody
 	case b.place == placeHole && len(w.holes) > 0:
@@ -185,6 +191,23 @@ func (w *world) address(host string, b *Behaviour) netip.Addr {
 		return w.hot
 	}
 	return from[h%uint64(len(from))]
+}
+
+// lie is an address that a host is said to live at and does not: nobody is there.
+func (w *world) lie() netip.Addr { return placesFrom(9, 1)[0] }
+
+// addresses are n addresses of a host that has several, in turn from one on. Of the hot ones it has none but the hot one.
+func (w *world) addresses(host string, b *Behaviour, from, n int) []netip.Addr {
+	first := w.address(host, b)
+	at := slices.Index(w.ordinary, first)
+	all := make([]netip.Addr, n)
+	for i := range all {
+		all[i] = first
+		if at >= 0 {
+			all[i] = w.ordinary[(at+from+i)%len(w.ordinary)]
+		}
+	}
+	return all
 }
 
 // body is the file that a host serves when it is well.

@@ -158,7 +158,7 @@ func (d *dialer) DialContext(ctx context.Context, network, to string) (net.Conn,
 type names map[string]resolve.Answer
 
 // Lookup implements fetcher.Resolver.
-func (n names) Lookup(_ context.Context, host string) resolve.Answer {
+func (n names) Lookup(_ context.Context, host string, _ time.Duration) resolve.Answer {
 	if a, ok := n[host]; ok {
 		return a
 	}
@@ -204,7 +204,7 @@ func newBulkscan(ctx context.Context, w *Web, n int, g Group) (Run, error) {
 		return func(i int) error {
 			x := exchange.Exchange{Origin: origins[i], Response: r}
 			x.Target = f.First(x.Origin, x.Past)
-			x.Lookup = f.Resolve(ctx, x.Target)
+			x.Lookup = f.Resolve(ctx, x.Target, 0)
 			next := f.Do(ctx, &x)
 			defer r.Reset()
 			switch {

@@ -15,21 +15,21 @@ func TestFileBudget(t *testing.T) {
 		}
 	}
 	// Room for all, or no telling.
-	f(0, 10, 1000, 1, files{1000, 256, 64})
-	f(1<<63, 10, 100_000, 1, files{100_000, 256, 64})
-	f(20_000, 20, 10_000, 1, files{10_000, 256, 64})
-	f(1378, 10, 1000, 1, files{1000, 256, 64})
-	f(2378, 10, 1000, 2, files{1000, 256, 64})
-	f(64, 10, 2, 1, files{2, 2, 2})
+	f(0, 10, 1000, 1, files{1000, 64, 64})
+	f(1<<63, 10, 100_000, 1, files{100_000, 64, 64})
+	f(20_000, 20, 10_000, 1, files{10_000, 64, 64})
+	f(1186, 10, 1000, 1, files{1000, 64, 64})
+	f(2186, 10, 1000, 2, files{1000, 64, 64})
+	f(64, 10, 2, 1, files{2, 3, 1})
 	// One short, and ever shorter.
-	f(1377, 10, 1000, 1, files{999, 256, 64})
-	f(700, 10, 1000, 1, files{442, 160, 40})
-	f(300, 10, 1000, 1, files{167, 60, 15})
-	f(300, 10, 1000, 2, files{83, 60, 15})
-	f(300, 10, 167, 1, files{167, 60, 15})
-	f(83, 10, 1000, 1, files{18, 6, 1})
-	f(69, 10, 4, 1, files{4, 2, 1})
-	f(64, 10, 4, 1, files{4, 1, 1})
+	f(1185, 10, 1000, 1, files{999, 64, 64})
+	f(700, 10, 1000, 1, files{538, 64, 40})
+	f(300, 10, 1000, 1, files{197, 30, 15})
+	f(300, 10, 1000, 2, files{98, 30, 15})
+	f(300, 10, 167, 1, files{167, 30, 15})
+	f(83, 10, 1000, 1, files{21, 3, 1})
+	f(69, 10, 4, 1, files{4, 3, 1})
+	f(66, 10, 4, 1, files{4, 3, 1})
 
 	refused := func(limit, held uint64, asked, each int, wanted int) {
 		t.Helper()
@@ -41,12 +41,12 @@ func TestFileBudget(t *testing.T) {
 			t.Errorf("the remedy is none: %v", err)
 		}
 	}
-	refused(64, 10, 1000, 1, 1378)
-	refused(78, 10, 1000, 1, 1378)
-	refused(90, 40, 1000, 1, 1408)
-	refused(40, 60, 1000, 1, 1428)
-	refused(1, 1, 1, 1, 52)
-	refused(100, 10, 1000, 2, 2378)
+	refused(64, 10, 1000, 1, 1186)
+	refused(77, 10, 1000, 1, 1186)
+	refused(90, 40, 1000, 1, 1216)
+	refused(40, 60, 1000, 1, 1236)
+	refused(1, 1, 1, 1, 55)
+	refused(92, 10, 1000, 2, 2186)
 }
 
 // Whatever the limit, what is shared out fits into it beside the rest.
@@ -58,10 +58,10 @@ func TestFileBudgetFits(t *testing.T) {
 				if err != nil {
 					continue
 				}
-				if all := 12 + otherFiles + b.concurrency*each + b.resolvers + b.transfers; uint64(all) > limit {
+				if all := 12 + otherFiles + b.concurrency*each + b.sockets + b.transfers; uint64(all) > limit {
 					t.Fatalf("%d files, %d asked: %+v are %d", limit, asked, b, all)
 				}
-				if b.concurrency < min(asked, leastConcurrency) || b.concurrency > asked || b.resolvers < 1 || b.transfers < 1 {
+				if b.concurrency < min(asked, leastConcurrency) || b.concurrency > asked || b.sockets < 1 || b.transfers < 1 {
 					t.Fatalf("%d files, %d asked: %+v", limit, asked, b)
 				}
 			}

@@ -372,7 +372,7 @@ func (f *fetchFlags) fetcher() (*fetcher.Fetcher, func(), error) {
 		}
 		cfg.ConnectTo = append(cfg.ConnectTo, to)
 	}
-	names := resolve.Options{Rate: f.dnsRate, IPv4: f.ipv4, IPv6: f.ipv6, MaxSockets: f.files.resolvers}
+	names := resolve.Options{Rate: f.dnsRate, IPv4: f.ipv4, IPv6: f.ipv6, MaxSockets: f.files.sockets}
 	if f.sourceIP != "" {
 		ip, err := localAddress(f.sourceIP)
 		if err != nil {
@@ -593,8 +593,8 @@ func (j *job) openSink(ctx context.Context, config []sink.Setting) error {
 // run takes the lists through the pipeline, and ends the scan as it deserves.
 func (j *job) run(parent context.Context) error {
 	cfg := pipeline.Config{
-		Concurrency: j.flags.files.concurrency, Resolvers: j.flags.files.resolvers,
-		HostRate: j.flags.hostRate, IPRate: j.flags.ipRate, Rate: j.flags.rate, Patience: j.flags.patience,
+		Concurrency: j.flags.files.concurrency,
+		HostRate:    j.flags.hostRate, IPRate: j.flags.ipRate, Rate: j.flags.rate, Patience: j.flags.patience,
 	}
 	var keep pipeline.Sink = j.lines
 	if j.writer != nil {

@@ -1,6 +1,7 @@
 package resolve
 
 import (
+	"context"
 	"hash/maphash"
 	"strings"
 	"sync"
@@ -10,7 +11,7 @@ import (
 )
 
 // cache remembers answers until they must be asked again, and who is being asked about. It is split so that thousands
-// of lookups at once do not queue for one lock.
+// of look-ups at once do not queue for one lock.
 type cache struct {
 	seed   maphash.Seed
 	bound  int // of each shard
@@ -23,9 +24,10 @@ type shard struct {
 	flights map[string]*flight
 }
 
-// flight is one lookup under way. answer and good may be read once done is closed.
+// flight is one look-up under way. answer and good may be read once done is closed.
 type flight struct {
-	done   chan struct{}
+	name   string
+	done   chan struct{} // made for the first who waits; until then guarded by shard.mu
 	answer Answer
 	good   bool
 }
@@ -57,20 +59,45 @@ func (c *cache) begin(host string, now time.Time) (Answer, *flight, bool) {
 		delete(s.answers, host)
 	}
 	if f, ok := s.flights[host]; ok {
+		if f.done == nil {
+			f.done = make(chan struct{})
+		}
 		return Answer{}, f, false
 	}
-	f := &flight{done: make(chan struct{})}
-	s.flights[strings.Clone(host)] = f
+	f := &flight{name: strings.Clone(host)}
+	s.flights[f.name] = f
 	return Answer{}, f, true
+}
+
+// wait waits for the flight's answer, within the patience (0: without end) of one who began at a time. It reports false where
+// it brought none that is his too.
+func (f *flight) wait(ctx context.Context, began time.Time, patience time.Duration) (Answer, bool) {
+	var over <-chan time.Time
+	if patience > 0 {
+		timer := time.NewTimer(patience - time.Since(began))
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case <-f.done:
+		answer := f.answer
+		// What the leader has waited for by our own will is no time that the look-up took.
+		answer.Took = min(answer.Took, time.Since(began))
+		return answer, f.good
+	case <-over:
+		return Answer{PutOff: true}, true
+	case <-ctx.Done():
+		return failed(exchange.DNSTimeout, exchange.CauseDNSTimeout), true
+	}
 }
 
 // finish ends a flight with its answer. good is false where the answer is the leader's alone; whoever waits then begins
 // anew. Answers of the zone are remembered; failures of servers are not, since the next try may find them well.
-func (c *cache) finish(host string, f *flight, answer Answer, good bool) {
-	s := c.shard(host)
+func (c *cache) finish(f *flight, answer Answer, good bool) {
+	s := c.shard(f.name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.flights, host)
+	delete(s.flights, f.name)
 	if good && (answer.Outcome == 0 || answer.Outcome == exchange.DNSNotFound) && !answer.Until.IsZero() {
 		// Full: drop any other. A scan asks about most names once or within seconds, so that which one hardly matters.
 		for old := range s.answers {
@@ -81,8 +108,10 @@ func (c *cache) finish(host string, f *flight, answer Answer, good bool) {
 		}
 		remembered := answer
 		remembered.Took = 0
-		s.answers[strings.Clone(host)] = remembered
+		s.answers[f.name] = remembered
 	}
 	f.answer, f.good = answer, good
-	close(f.done)
+	if f.done != nil {
+		close(f.done)
+	}
 }

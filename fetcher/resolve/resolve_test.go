@@ -2,12 +2,12 @@ package resolve
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -125,11 +125,8 @@ func TestLookup(t *testing.T) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if opts.Timeout == 0 {
-				opts.Timeout = 10 * time.Second
-			}
 			r := newResolver(t, opts, serve(t, handle))
-			if got := tell(r.Lookup(t.Context(), host)); got != want {
+			if got := tell(r.Lookup(t.Context(), host, 0)); got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
 		})
@@ -137,7 +134,7 @@ func TestLookup(t *testing.T) {
 	notFound := func(c exchange.Cause) string { return tell(failed(exchange.DNSNotFound, c)) }
 	dnsFailed := func(c exchange.Cause) string { return tell(failed(exchange.DNSFailed, c)) }
 	timedOut := tell(failed(exchange.DNSTimeout, exchange.CauseDNSTimeout))
-	short := Options{Timeout: 30 * time.Millisecond, Tries: 2}
+	short := Options{First: 15 * time.Millisecond, Total: 60 * time.Millisecond}
 	none := Options{}
 
 	f("A", zone("a.com. 60 A 192.0.2.1", "a.com. 60 AAAA 2001:db8::1"), "a.com", none, "[192.0.2.1]")
@@ -209,10 +206,9 @@ func TestLookup(t *testing.T) {
 	}, "a.com", short, timedOut)
 	f("not an answer", func(w dns.ResponseWriter, q *dns.Msg) { _ = w.WriteMsg(q) }, "a.com", short, timedOut)
 	f("malformed", func(w dns.ResponseWriter, q *dns.Msg) {
-		packet := make([]byte, 20)
-		binary.BigEndian.PutUint16(packet, q.Id)
-		packet[2], packet[5], packet[12] = 0x80, 1, 0xff
-		_, _ = w.Write(packet)
+		packet, _ := new(dns.Msg).SetReply(q).Pack()
+		packet[7] = 1 // an answer is announced
+		_, _ = w.Write(append(packet, 0xff))
 	}, "a.com", none, dnsFailed(exchange.CauseDNSMalformed))
 	f("no EDNS", func(w dns.ResponseWriter, q *dns.Msg) {
 		if q.IsEdns0() != nil {
@@ -231,7 +227,7 @@ func TestLookup(t *testing.T) {
 	}
 	t.Run("many addresses", func(t *testing.T) {
 		r := newResolver(t, none, serve(t, zone(many...)))
-		if got := r.Lookup(t.Context(), "a.com"); len(got.Addrs) != maxAddrs {
+		if got := r.Lookup(t.Context(), "a.com", 0); len(got.Addrs) != maxAddrs {
 			t.Errorf("got %d addresses", len(got.Addrs))
 		}
 	})
@@ -247,28 +243,28 @@ func TestServers(t *testing.T) {
 	nobody := closed.LocalAddr().String()
 	_ = closed.Close()
 	for name, bad := range map[string]string{"SERVFAIL": serve(t, code(dns.RcodeServerFailure)), "silence": serve(t, silence), "nobody": nobody} {
-		r := newResolver(t, Options{Timeout: 100 * time.Millisecond}, bad, good)
+		r := newResolver(t, Options{First: 50 * time.Millisecond}, bad, good)
 		for i := range 8 { // the first server is chosen by lot
 			r.cache = newCache(10)
-			if got := tell(r.Lookup(t.Context(), "a.com")); got != "[192.0.2.1]" {
+			if got := tell(r.Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
 				t.Errorf("%s, lookup %d: got %s", name, i, got)
 			}
 		}
 	}
-	r := newResolver(t, Options{Timeout: time.Second}, nobody)
-	if got := r.Lookup(t.Context(), "a.com"); got.Outcome != exchange.DNSFailed || got.Cause != exchange.CauseDNSNetwork {
+	r := newResolver(t, Options{First: 20 * time.Millisecond}, nobody)
+	if got := r.Lookup(t.Context(), "a.com", 0); got.Outcome != exchange.DNSFailed || got.Cause != exchange.CauseDNSNetwork {
 		t.Errorf("nobody alone: got %s", tell(got))
 	}
 }
 
-// A dead server costs its time-out a few times, not with every lookup that its turn comes in.
+// A dead server costs a wait a few times, not with every look-up that its turn comes in.
 func TestDeadServerIsLeftAlone(t *testing.T) {
 	var vain atomic.Int32
 	dead := serve(t, func(dns.ResponseWriter, *dns.Msg) { vain.Add(1) })
-	r := newResolver(t, Options{Timeout: 50 * time.Millisecond}, dead, serve(t, zone("a.com. 60 A 192.0.2.1")))
+	r := newResolver(t, Options{First: 5 * time.Millisecond}, dead, serve(t, zone("a.com. 60 A 192.0.2.1")))
 	for range 100 {
 		r.cache = newCache(10)
-		if got := tell(r.Lookup(t.Context(), "a.com")); got != "[192.0.2.1]" {
+		if got := tell(r.Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
 			t.Fatalf("got %s", got)
 		}
 	}
@@ -278,11 +274,11 @@ func TestDeadServerIsLeftAlone(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
-	r := newResolver(t, Options{Timeout: time.Minute}, serve(t, silence))
+	r := newResolver(t, Options{Total: time.Minute}, serve(t, silence))
 	ctx, cancel := context.WithCancel(t.Context())
 	answers := make(chan Answer)
 	for range 3 {
-		go func() { answers <- r.Lookup(ctx, "a.com") }()
+		go func() { answers <- r.Lookup(ctx, "a.com", 0) }()
 	}
 	cancel()
 	for range 3 {
@@ -297,7 +293,7 @@ func TestOneFlight(t *testing.T) {
 	var questions atomic.Int32
 	release := make(chan struct{})
 	inner := zone("a.com. 60 A 192.0.2.1")
-	r := newResolver(t, Options{Timeout: 10 * time.Second}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
+	r := newResolver(t, Options{}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
 		questions.Add(1)
 		<-release
 		inner(w, q)
@@ -305,14 +301,14 @@ func TestOneFlight(t *testing.T) {
 	var wait sync.WaitGroup
 	for range 50 {
 		wait.Go(func() {
-			if got := tell(r.Lookup(t.Context(), "a.com")); got != "[192.0.2.1]" {
+			if got := tell(r.Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
 				t.Errorf("got %s", got)
 			}
 		})
 	}
 	close(release)
 	wait.Wait()
-	again := r.Lookup(t.Context(), "a.com")
+	again := r.Lookup(t.Context(), "a.com", 0)
 	if n := questions.Load(); n != 1 || again.Took != 0 {
 		t.Errorf("%d questions, the last answer took %v", n, again.Took)
 	}
@@ -324,7 +320,7 @@ func TestOneFlight(t *testing.T) {
 // Names that do not exist are remembered by their zone's word, failures of servers are not.
 func TestNegative(t *testing.T) {
 	var questions atomic.Int32
-	r := newResolver(t, Options{Timeout: 10 * time.Second}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
+	r := newResolver(t, Options{}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
 		questions.Add(1)
 		rcode := dns.RcodeNameError
 		if q.Question[0].Name == "b.com." {
@@ -335,17 +331,17 @@ func TestNegative(t *testing.T) {
 		m.Ns = append(m.Ns, rr)
 		_ = w.WriteMsg(m)
 	}))
-	first := r.Lookup(t.Context(), "a.com")
-	r.Lookup(t.Context(), "a.com")
+	first := r.Lookup(t.Context(), "a.com", 0)
+	r.Lookup(t.Context(), "a.com", 0)
 	if n := questions.Load(); n != 1 {
 		t.Errorf("%d questions about a name that does not exist", n)
 	}
 	if left := time.Until(first.Until); left <= 110*time.Second || left > 2*time.Minute {
 		t.Errorf("the answer counts for %v", left)
 	}
-	r.Lookup(t.Context(), "b.com")
+	r.Lookup(t.Context(), "b.com", 0)
 	before := questions.Load()
-	r.Lookup(t.Context(), "b.com")
+	r.Lookup(t.Context(), "b.com", 0)
 	if questions.Load() == before {
 		t.Error("a failure was remembered")
 	}
@@ -359,7 +355,7 @@ func TestCacheExpiresAndIsBounded(t *testing.T) {
 			if f == nil || !lead {
 				t.Fatalf("%s is remembered or under way", host)
 			}
-			c.finish(host, f, Answer{Addrs: []netip.Addr{netip.IPv6Loopback()}, Until: time.Now().Add(ttl)}, true)
+			c.finish(f, Answer{Addrs: []netip.Addr{netip.IPv6Loopback()}, Until: time.Now().Add(ttl)}, true)
 		}
 		put("a", time.Minute)
 		time.Sleep(59 * time.Second)
@@ -382,14 +378,14 @@ func TestCacheExpiresAndIsBounded(t *testing.T) {
 }
 
 func TestRate(t *testing.T) {
-	r := newResolver(t, Options{Rate: 0.001, Timeout: 10 * time.Second}, serve(t, zone("a.com. 60 A 192.0.2.1", "b.com. 60 A 192.0.2.1")))
-	if got := tell(r.Lookup(t.Context(), "a.com")); got != "[192.0.2.1]" {
+	r := newResolver(t, Options{Rate: 0.001}, serve(t, zone("a.com. 60 A 192.0.2.1", "b.com. 60 A 192.0.2.1")))
+	if got := tell(r.Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
 		t.Errorf("got %s", got)
 	}
 	// The next question is due in a quarter of an hour, which is after this context's end.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if got := r.Lookup(ctx, "b.com"); got.Outcome != exchange.DNSTimeout {
+	if got := r.Lookup(ctx, "b.com", 0); got.Outcome != exchange.DNSTimeout {
 		t.Errorf("got %s", tell(got))
 	}
 }
@@ -398,7 +394,7 @@ func TestRate(t *testing.T) {
 func TestRateOfLeader(t *testing.T) {
 	asked, release := make(chan struct{}), make(chan struct{})
 	noData := zone("a.com. 60 TXT x")
-	r := newResolver(t, Options{Rate: 0.001, Timeout: 10 * time.Second}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
+	r := newResolver(t, Options{Rate: 0.001}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
 		close(asked)
 		<-release
 		noData(w, q)
@@ -406,7 +402,7 @@ func TestRateOfLeader(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	var leader sync.WaitGroup
-	leader.Go(func() { r.Lookup(ctx, "a.com") })
+	leader.Go(func() { r.Lookup(ctx, "a.com", 0) })
 	<-asked
 	_, f, lead := r.cache.begin("a.com", time.Now())
 	if lead {
@@ -450,13 +446,13 @@ func TestHosts(t *testing.T) {
 	}
 	f := func(opts Options, host, want string) {
 		t.Helper()
-		opts.Hosts, opts.Timeout, opts.Tries = path, 10*time.Millisecond, 1
+		opts.Hosts, opts.Total = path, 10*time.Millisecond
 		r, err := New([]string{serve(t, silence)}, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		if got := tell(r.Lookup(t.Context(), host)); got != want {
+		if got := tell(r.Lookup(t.Context(), host, 0)); got != want {
 			t.Errorf("%s: got %s, want %s", host, got, want)
 		}
 	}
@@ -472,6 +468,9 @@ func TestNewRefuses(t *testing.T) {
 		if _, err := New([]string{server}, Options{}); err == nil {
 			t.Errorf("%q was taken for a server", server)
 		}
+	}
+	if _, err := New(slices.Repeat([]string{"1.1.1.1"}, maxServers+1), Options{}); err == nil {
+		t.Error("more servers than there are bits were taken")
 	}
 	if _, err := New([]string{"1.1.1.1"}, Options{IPv4: true, IPv6: true}); err == nil {
 		t.Error("both families alone were taken")
@@ -496,7 +495,7 @@ func BenchmarkLookup(b *testing.B) {
 	r := newResolver(b, Options{}, serve(b, zone("a.com. 60 A 192.0.2.1")))
 	b.ReportAllocs()
 	for b.Loop() {
-		if a := r.ask(b.Context(), "a.com", r.families); a.Outcome != 0 {
+		if a := r.ask(b.Context(), "a.com", 0, r.families); a.Outcome != 0 {
 			b.Fatal(tell(a))
 		}
 	}

@@ -20,14 +20,14 @@ func TestLookupIPv6(t *testing.T) {
 	f := func(host, want string, questions int32) {
 		t.Helper()
 		before := asked.Load()
-		if got := tell(r.LookupIPv6(t.Context(), host)); got != want {
+		if got := tell(r.LookupIPv6(t.Context(), host, 0)); got != want {
 			t.Errorf("%s: got %s, want %s", host, got, want)
 		}
 		if n := asked.Load() - before; n != questions {
 			t.Errorf("%s: %d questions, want %d", host, n, questions)
 		}
 	}
-	if got := tell(r.Lookup(t.Context(), "a.com")); got != "[192.0.2.1]" {
+	if got := tell(r.Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
 		t.Errorf("got %s", got)
 	}
 	f("a.com", "[2001:db8::1]", 1)
@@ -37,7 +37,7 @@ func TestLookupIPv6(t *testing.T) {
 	f("four.com", "dns_not_found: the name has no address", 0)
 	f("none.com", "dns_not_found: the name does not exist (NXDOMAIN)", 1)
 	f("localhost", "dns_not_found: the name has no address", 0)
-	if got := tell(r.Lookup(t.Context(), "a.com")); got != "[192.0.2.1]" {
+	if got := tell(r.Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
 		t.Errorf("afterwards: got %s", got)
 	}
 	r.hosts = map[string][]netip.Addr{"here.com": {netip.MustParseAddr("192.0.2.9")}}

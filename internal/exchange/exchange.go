@@ -85,6 +85,10 @@ type Lookup struct {
 	Cause   Cause         // the detail of Outcome
 	Took    time.Duration // 0 from a cache
 	Until   time.Time     // when the answer must be asked again; zero: never (an address literal)
+
+	// PutOff says that no name server answered within the patience that there was: nothing is known, and the look-up is to
+	// be made again with all the time that it may take. Nothing else is set.
+	PutOff bool
 }
 
 // Exchange is one request: whom to ask, what went before, and where the answer goes.

@@ -1,0 +1,192 @@
+package resolve
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
+
+// open is how many sockets a resolver has.
+func (m *mux) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.open)
+}
+
+// However many look up at once, and however their answers come, no more sockets are open than may be; nobody fails for want
+// of one; and after Close there is none.
+func TestSocketsAreBounded(t *testing.T) {
+	const bound, lookups = 16, 400
+	handle := func(w dns.ResponseWriter, q *dns.Msg) {
+		name := q.Question[0].Name
+		switch {
+		case name[0] == 't' && w.RemoteAddr().Network() == "udp":
+			m := new(dns.Msg).SetReply(q)
+			m.Truncated = true
+			_ = w.WriteMsg(m)
+		case name[0] == 'f':
+			code(dns.RcodeServerFailure)(w, q)
+		case name[0] == 's': // and its socket has to wait for it
+		default:
+			zone(name+" 60 A 192.0.2.1")(w, q)
+		}
+	}
+	r := newResolver(t, Options{Total: 2 * time.Second, MaxSockets: bound}, serve(t, handle), serve(t, handle), serve(t, handle))
+	r.mux.each = 3
+	var wait sync.WaitGroup
+	for i := range lookups {
+		wait.Go(func() {
+			host, want := fmt.Sprintf("u%d.example", i), "[192.0.2.1]"
+			switch i % 8 {
+			case 1:
+				host = fmt.Sprintf("t%d.example", i)
+			case 2:
+				host, want = fmt.Sprintf("f%d.example", i), tell(failed(exchange.DNSFailed, exchange.CauseServFail))
+			case 3:
+				host, want = fmt.Sprintf("s%d.example", i), tell(failed(exchange.DNSTimeout, exchange.CauseDNSTimeout))
+			}
+			if got := tell(r.Lookup(t.Context(), host, 0)); got != want {
+				t.Errorf("%s: got %s, want %s", host, got, want)
+			}
+			if n := r.mux.count() + len(r.tcp); n > bound {
+				t.Errorf("%d sockets are open, of at most %d", n, bound)
+			}
+		})
+	}
+	wait.Wait()
+	for _, s := range r.servers {
+		for _, k := range s.sockets {
+			if k != nil && len(k.calls) > 0 {
+				t.Errorf("%d questions are still under way", len(k.calls))
+			}
+		}
+	}
+	if err := r.Close(); err != nil || r.mux.count() != 0 || r.mux.retired != 0 {
+		t.Errorf("after Close %d sockets are counted, %d retired, %v", r.mux.count(), r.mux.retired, err)
+	}
+}
+
+// A socket serves only so many questions: those who would forge an answer have to guess a new port then.
+func TestPortsChange(t *testing.T) {
+	var mu sync.Mutex
+	ports := map[string]int{}
+	r := newResolver(t, Options{}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
+		mu.Lock()
+		ports[w.RemoteAddr().String()]++
+		mu.Unlock()
+		zone(q.Question[0].Name+" 60 A 192.0.2.1")(w, q)
+	}))
+	r.mux.each = 5
+	for i := range 100 {
+		if got := tell(r.Lookup(t.Context(), fmt.Sprintf("a%d.example", i), 0)); got != "[192.0.2.1]" {
+			t.Fatal(got)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if most := slices.Max(slices.Collect(maps.Values(ports))); most > r.mux.each || len(ports) < 20 {
+		t.Errorf("%d ports, of which one was used %d times", len(ports), most)
+	}
+	if n := r.mux.count(); n > socketsPerServer {
+		t.Errorf("%d sockets are left open", n)
+	}
+}
+
+// One look-up has one deadline, however many questions it would still like to put.
+func TestTotal(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r := newResolver(t, Options{First: 20 * time.Millisecond, Total: 100 * time.Millisecond}, serve(t, silence))
+	got := r.Lookup(ctx, "a.com", 0)
+	if got.Outcome != exchange.DNSTimeout || ctx.Err() != nil || got.Took < 100*time.Millisecond {
+		t.Errorf("got %s after %v, %v", tell(got), got.Took, ctx.Err())
+	}
+	// Also where another server answers each time, and says that it cannot.
+	r = newResolver(t, Options{First: 20 * time.Millisecond, Total: 50 * time.Millisecond}, serve(t, code(dns.RcodeServerFailure)), serve(t, silence))
+	if got := r.Lookup(ctx, "a.com", 0); got.Outcome == 0 || ctx.Err() != nil {
+		t.Errorf("got %s, %v", tell(got), ctx.Err())
+	}
+}
+
+// Waiting for our own rate is no failure of the servers: it neither uses a look-up's time up nor counts as theirs.
+func TestOwnWaitsDoNotCount(t *testing.T) {
+	r := newResolver(t, Options{Rate: 1, Total: 500 * time.Millisecond, First: 400 * time.Millisecond}, serve(t, zone("a.com. 60 A 192.0.2.1", "b.com. 60 A 192.0.2.1")))
+	if got := tell(r.Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
+		t.Errorf("got %s", got)
+	}
+	var wait sync.WaitGroup
+	for range 2 { // one of them asks, the other waits for its answer
+		wait.Go(func() {
+			began := time.Now()
+			got := r.Lookup(t.Context(), "b.com", 0) // a second on, twice what it may take
+			if tell(got) != "[192.0.2.1]" || time.Since(began)-got.Took < 500*time.Millisecond {
+				t.Errorf("got %s, which took %v of %v", tell(got), got.Took, time.Since(began))
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// Who has little patience is told soon that nothing is known; who has the whole time, of the same name at the same time,
+// gets the answer.
+func TestPatience(t *testing.T) {
+	release := make(chan struct{})
+	var questions atomic.Int32
+	r := newResolver(t, Options{Total: time.Minute, First: time.Minute}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
+		if questions.Add(1) == 1 {
+			return // the impatient one's
+		}
+		<-release
+		zone("a.com. 60 A 192.0.2.1")(w, q)
+	}))
+	if got := r.Lookup(t.Context(), "a.com", 10*time.Millisecond); !got.PutOff || got.Outcome != 0 || got.Addrs != nil {
+		t.Errorf("the impatient leader got %+v", got)
+	}
+	patient := make(chan Answer)
+	go func() { patient <- r.Lookup(t.Context(), "a.com", 0) }()
+	for questions.Load() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	if got := r.Lookup(t.Context(), "a.com", 10*time.Millisecond); !got.PutOff {
+		t.Errorf("the impatient follower got %+v", got)
+	}
+	close(release)
+	if got := tell(<-patient); got != "[192.0.2.1]" {
+		t.Errorf("the patient one got %s", got)
+	}
+	if s := r.Stats(); s.PutOff != 2 || s.Lookups != 3 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// An answer that comes after its question was sent again is as good as one that comes at once.
+func TestLateAnswer(t *testing.T) {
+	var questions atomic.Int32
+	again := make(chan struct{})
+	r := newResolver(t, Options{First: 10 * time.Millisecond}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
+		if questions.Add(1) == 1 {
+			go func() {
+				<-again
+				zone("a.com. 60 A 192.0.2.1")(w, q)
+			}()
+			return
+		}
+		select {
+		case <-again:
+		default:
+			close(again)
+		}
+	}))
+	if got := tell(r.Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
+		t.Errorf("got %s", got)
+	}
+}
