@@ -17,7 +17,7 @@ export CGO_ENABLED := 0
 STEPS := build lint test race generated integration
 
 # Documents that are written from tables in the code.
-GENERATED := docs/SCHEMA.md docs/CHECKS.md
+GENERATED := docs/SCHEMA.md docs/CHECKS.md docs/METRICS.md
 
 .PHONY: help
 help: ## show this list
@@ -58,6 +58,7 @@ fmt: .bin/golangci-lint ## format the source
 generate: ## write the generated documents anew
 	go test ./sink -run '^TestSchemaDocument$$' -update
 	go test ./audit -run 'Docs' -update
+	go test ./internal/metrics -run '^TestDocument$$' -update
 
 .PHONY: generated
 generated: ## fail if a generated document is out of date

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -67,21 +68,29 @@ func (f *fetchFlags) addForOne(flags *pflag.FlagSet) {
 	f.retries, flags.Lookup("retries").DefValue = 0, "0"
 }
 
+// checkResult is what check finds out: what became of an origin or a file, and which addresses its hosts have.
+type checkResult struct {
+	audit.Result
+	DNS *dnsResult `json:"dns,omitempty"` // nil where no name server was asked, nor this machine
+}
+
 // check judges a file or asks an origin.
-func (a *app) check(ctx context.Context, f *fetchFlags, registry *tokens.Registry, arg string) (result audit.Result, err error) {
+func (a *app) check(ctx context.Context, f *fetchFlags, registry *tokens.Registry, arg string) (result checkResult, err error) {
 	auditor := audit.New(registry)
 	if site, err := a.fileSite(arg, f.maxBody); err != nil {
-		return audit.Result{}, err
+		return checkResult{}, err
 	} else if site != nil {
 		auditor.Judge(site)
-		return audit.Explain(site), nil
+		return checkResult{Result: audit.Explain(site)}, nil
 	}
 
 	o, err := origin.Parse(arg)
 	if err != nil {
-		return audit.Result{}, usagef("%s is neither a file nor an origin: %w", arg, err)
+		return checkResult{}, usagef("%s is neither a file nor an origin: %w", arg, err)
 	}
-	err = a.ask(ctx, f, auditor, pipeline.Entry{Input: arg, Origin: o}, func(site *audit.Site) { result = audit.Explain(site) })
+	f.witness = &witness{}
+	err = a.ask(ctx, f, auditor, pipeline.Entry{Input: arg, Origin: o}, func(site *audit.Site) { result.Result = audit.Explain(site) })
+	result.DNS = f.witness.result(time.Now())
 	return result, err
 }
 
@@ -94,7 +103,11 @@ func (a *app) ask(ctx context.Context, f *fetchFlags, auditor *audit.Auditor, en
 	defer closeFetch()
 	// One origin goes the way of all: the same pipeline, one tray, a list of one.
 	one := &single{entry: entry, keep: keep}
-	p := pipeline.New(pipeline.Config{Concurrency: 1, HostRate: 1}, one, fetch, auditor, one)
+	var by pipeline.Fetcher = fetch
+	if f.witness != nil {
+		by = f.witness.fetcher(fetch)
+	}
+	p := pipeline.New(pipeline.Config{Concurrency: 1, HostRate: 1}, one, by, auditor, one)
 	ctx, code, end := a.interrupts(ctx, nil)
 	defer end()
 	err = p.Run(ctx)

@@ -1,15 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/cheggaaa/pb/v3"
 
+	"github.com/bulkscan/bulkscan/fetcher/resolve"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/pipeline"
 )
@@ -23,6 +28,7 @@ const (
 // display shows how a run goes on. It only polls counters.
 type display struct {
 	progress *pipeline.Progress
+	names    func() resolve.Stats
 	read     func() (done, total int64) // of the list, in bytes; total 0 where unknown
 	done     uint64                     // origins kept by earlier runs of the same scan
 	begun    time.Time
@@ -108,16 +114,92 @@ func (d *display) log(ctx context.Context, log *slog.Logger) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			p := d.progress
+			p, names := d.progress, d.names()
 			kept := p.Kept.Load()
 			log.Info("progress",
 				"kept", kept, "of", d.estimate(), "per_second", int(float64(kept-last)/now.Sub(at).Seconds()),
 				"ok", p.Statuses[2].Load(), "answered", p.Outcomes[exchange.Answered].Load(),
 				"waiting", p.Waiting.Load(), "spilled", p.Spilled.Load(), "deferred", p.Deferred.Load(), "asleep", p.Asleep.Load(),
-				"redirects", p.Redirects.Load(), "retries", p.Retries.Load())
+				"redirects", p.Redirects.Load(), "retries", p.Retries.Load(), dnsGroup(&names))
+			logServers(log, &names)
 			last, at = kept, now
 		}
 	}
+}
+
+// dnsGroup is how the look-ups go on, in a few words: of names, how many the cache spared and how long the others took on
+// average; and only where there are any, those that were put off, and the servers that something is wrong with.
+func dnsGroup(s *resolve.Stats) slog.Attr {
+	if s.Lookups == 0 {
+		return slog.Attr{} // which a log leaves out
+	}
+	attrs := []any{"lookups", s.Lookups, "cache_hits", s.CacheHits}
+	var asked uint64
+	for _, n := range s.Took {
+		asked += n
+	}
+	if asked > 0 {
+		attrs = append(attrs, "mean_ms", math.Round(10*s.TookSum.Seconds()*1000/float64(asked))/10)
+	}
+	if s.PutOff > 0 {
+		attrs = append(attrs, "put_off", s.PutOff)
+	}
+	if t := troubles(s.Servers); t != "" {
+		attrs = append(attrs, "servers", t)
+	}
+	return slog.Group("dns", attrs...)
+}
+
+// troubles says of name servers what is wrong with them: of a few, the worst first.
+func troubles(servers []resolve.ServerStats) string {
+	const most = 3
+	bad := slices.DeleteFunc(slices.Clone(servers), func(s resolve.ServerStats) bool { return s.Failures+s.Unheard == 0 && !s.Down })
+	slices.SortStableFunc(bad, func(a, b resolve.ServerStats) int { return cmp.Compare(b.Failures+b.Unheard, a.Failures+a.Unheard) })
+	var list []string
+	for _, s := range bad[:min(len(bad), most)] {
+		text := s.Addr.String()
+		if s.Failures > 0 {
+			text += fmt.Sprintf(" failed %d", s.Failures)
+		}
+		if s.Unheard > 0 {
+			text += fmt.Sprintf(" unheard %d", s.Unheard)
+		}
+		if s.Down {
+			text += " down"
+		}
+		list = append(list, text)
+	}
+	if n := len(bad) - most; n > 0 {
+		list = append(list, fmt.Sprintf("%d more", n))
+	}
+	return strings.Join(list, ", ")
+}
+
+// logServers tells, to whoever wants to know more, everything that is counted of the look-ups.
+func logServers(log *slog.Logger, s *resolve.Stats) {
+	log.Debug("name servers", "shared", s.Shared, "stray_packets", s.Strangers)
+	for i := range s.Servers {
+		server := &s.Servers[i]
+		log.Debug("name server", "addr", server.Addr, "questions", server.Questions, "answers", server.Answers,
+			"failures", server.Failures, "unheard", server.Unheard, "tcp", server.TCP, "down", server.Down)
+	}
+}
+
+// overBar writes lines of a log to a terminal on which a bar stands: the line that the bar has begun is cleared, and the bar
+// draws itself anew below.
+type overBar struct{ w io.Writer }
+
+func (o overBar) Write(p []byte) (int, error) {
+	n, err := o.w.Write(append([]byte("\r\x1b[K"), p...))
+	return min(max(0, n-len("\r\x1b[K")), len(p)), err
+}
+
+// besideBar returns where the log goes of a run whose progress is shown on w in this form.
+func besideBar(w io.Writer, form string) io.Writer {
+	if file, ok := w.(*os.File); ok && (form == "auto" || form == "bar") && isTerminal(file) && os.Getenv("TERM") != "dumb" && takesColor(file) {
+		return overBar{w}
+	}
+	return w
 }
 
 // newLogger makes the log that --log-format and --log-level ask for. Text values are quoted where they are not plain,

@@ -14,7 +14,7 @@ import (
 
 // What check says to a person. The page goes from the answer to its grounds: the headline, the steps of the check, what
 // the file declares, noteworthy lines, crawlers by operator, and agents that nobody knows. It is made to fit into two
-// screens: what is long is cut, and says how much more there is. explaincrawlers.go has the crawlers;
+// screens: what is long is cut, and says how much more there is. explaincrawlers.go has the crawlers, explaindns.go the names;
 // terminal.go makes all of it safe and puts it into columns.
 
 // shownRows is how many lines of a kind of evidence, and how many unknown agents, are shown without --all.
@@ -30,6 +30,7 @@ type explanation struct {
 
 	page   *page
 	result *audit.Result
+	dns    *dnsResult
 	rules  map[string]*audit.VerdictResult // rows of `verdicts` by token; that of "*" is among them
 	loose  map[string]*audit.VerdictResult // those that only the second reading finds
 }
@@ -60,8 +61,9 @@ func (x *explanation) check(registry *tokens.Registry) error {
 }
 
 // print prints a result for a person.
-func (x *explanation) print(a *app, arg string, r *audit.Result) error {
-	x.page, x.result = a.page(x.color), r
+func (x *explanation) print(a *app, arg string, c *checkResult) error {
+	r := &c.Result
+	x.page, x.result, x.dns = a.page(x.color), r, c.DNS
 	x.rules, x.loose = map[string]*audit.VerdictResult{}, map[string]*audit.VerdictResult{}
 	for i := range r.Verdicts {
 		if v := &r.Verdicts[i]; v.Lenient {
@@ -119,6 +121,7 @@ func (x *explanation) headline(arg string) {
 	if r.FinalURL != "" {
 		x.fact("file", text(r.FinalURL))
 	}
+	x.names()
 	if r.Origin != "" {
 		x.fact("answer", text(x.answer()))
 	}

@@ -63,6 +63,9 @@ type fetchFlags struct {
 
 	roots *x509.CertPool // instead of caFile, for the built-in web
 	files files          // what may be open; the zero value leaves it to the packages
+
+	log     *slog.Logger // is told of name servers that fail and come back; nil: nobody
+	witness *witness     // of what the resolver says, for check; nil: nobody
 }
 
 func (f *fetchFlags) add(flags *pflag.FlagSet) {
@@ -117,6 +120,8 @@ type scanFlags struct {
 	logFormat, logLevel string
 	maxErrorRate        float64
 	cpuProfile          string
+	metricsAddr         string
+	metricsFile         string
 
 	filesEach int // files that an exchange takes, where its server is in this process too; 0 is 1
 }
@@ -136,7 +141,7 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.Float64Var(&f.hostRate, "host-rate", 1, "exchanges a second to one host (0: no limit)")
 	flags.Float64Var(&f.ipRate, "ip-rate", 10, "exchanges a second to one address (0: no limit)")
 	flags.Float64Var(&f.rate, "rate", 0, "exchanges a second in all (0: no limit)")
-	flags.DurationVar(&f.patience, "patience", pipeline.DefaultPatience, "put off hosts that are silent for so long while others want their place; they get --timeout later (0s: put nobody off)")
+	flags.DurationVar(&f.patience, "patience", pipeline.DefaultPatience, "put off hosts, and names, that nothing is heard of for so long while others want their place; they get all their time later (0s: put nobody off)")
 	flags.StringSliceVar(&f.tables, "tables", sink.AllTables, "tables to write")
 	flags.IntVar(&f.partRows, "part-rows", sink.DefaultPartRows, "a part is closed at so many origins")
 	flags.DurationVar(&f.partAge, "part-age", sink.DefaultPartAge, "or at this age")
@@ -144,6 +149,8 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.Float64Var(&f.maxErrorRate, "max-error-rate", 0, "exit with 3 when more than this share of the origins got no answer (0: never)")
+	flags.StringVar(&f.metricsAddr, "metrics-addr", "", "HOST:PORT at which a Prometheus may read how the scan goes on (docs/METRICS.md)")
+	flags.StringVar(&f.metricsFile, "metrics-file", "", "file that says the same to a node_exporter's textfile collector, every 15 s and at the end")
 	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "file for a profile of the processor, by stage: go tool pprof -tags FILE")
 }
 
@@ -172,11 +179,16 @@ Lists are plain lines (hosts or URLs) or CSV as Tranco, Umbrella, Majestic, CrUX
 func settings(flags *pflag.FlagSet) []sink.Setting {
 	var list []sink.Setting
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name != "help" && f.Name != "restart" && f.Name != "out" && f.Name != "cpuprofile" {
+		if !ofThisRun[f.Name] {
 			list = append(list, sink.Setting{Name: f.Name, Value: f.Value.String(), Answers: changesAnswers[f.Name]})
 		}
 	})
 	return list
+}
+
+// ofThisRun are the flags that are no settings of a scan: they say what this run of it does, or where on this machine.
+var ofThisRun = map[string]bool{
+	"help": true, "restart": true, "out": true, "cpuprofile": true, "metrics-addr": true, "metrics-file": true,
 }
 
 // changesAnswers are the flags with which another value may give other rows, so that a scan cannot be resumed with it.
@@ -190,7 +202,7 @@ var changesAnswers = map[string]bool{
 
 // scan is the main job. It reads as what happens: the lists, the dataset, the run, and how it ends.
 func (a *app) scan(ctx context.Context, f *scanFlags, config []sink.Setting, paths []string) (err error) {
-	log, err := newLogger(a.stderr, f.logFormat, f.logLevel)
+	log, err := newLogger(besideBar(a.stderr, f.progress), f.logFormat, f.logLevel)
 	if err != nil {
 		return err
 	}
@@ -211,13 +223,19 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []sink.Setting, pat
 	if err != nil {
 		return err
 	}
+	f.log = log
 	fetch, closeFetch, err := f.fetcher()
 	if err != nil {
 		return err
 	}
 	defer closeFetch()
+	monitor, err := f.monitor(fetch.names.Stats, log)
+	if err != nil {
+		return err
+	}
+	defer func() { monitor.end(err) }()
 
-	j := &job{app: a, flags: f, log: log, registry: registry, fetch: fetch, begun: time.Now()}
+	j := &job{app: a, flags: f, log: log, registry: registry, fetch: fetch, monitor: monitor, begun: time.Now()}
 	defer j.close()
 	if err := j.openLists(ctx, paths); err != nil {
 		return err
@@ -344,8 +362,14 @@ func (f *fetchFlags) registry() (*tokens.Registry, error) {
 	return registry, nil
 }
 
+// asker is what asks: the fetcher, and the resolver that tells it the addresses.
+type asker struct {
+	*fetcher.Fetcher
+	names *resolve.Resolver
+}
+
 // fetcher makes what asks, and a function that ends it.
-func (f *fetchFlags) fetcher() (*fetcher.Fetcher, func(), error) {
+func (f *fetchFlags) fetcher() (*asker, func(), error) {
 	cfg := fetcher.Config{
 		Timeout: f.timeout, ConnectTimeout: f.connectTimeout, TLSTimeout: f.tlsTimeout, HeaderTimeout: f.headerTimeout,
 		MaxRedirects: f.maxRedirects, Retries: f.retries, RetryAfter: f.retryAfter, MaxRetryAfter: f.maxRetryAfter,
@@ -372,7 +396,7 @@ func (f *fetchFlags) fetcher() (*fetcher.Fetcher, func(), error) {
 		}
 		cfg.ConnectTo = append(cfg.ConnectTo, to)
 	}
-	names := resolve.Options{Rate: f.dnsRate, IPv4: f.ipv4, IPv6: f.ipv6, MaxSockets: f.files.sockets}
+	names := resolve.Options{Rate: f.dnsRate, IPv4: f.ipv4, IPv6: f.ipv6, MaxSockets: f.files.sockets, Log: f.log}
 	if f.sourceIP != "" {
 		ip, err := localAddress(f.sourceIP)
 		if err != nil {
@@ -406,11 +430,14 @@ func (f *fetchFlags) fetcher() (*fetcher.Fetcher, func(), error) {
 		return nil, nil, usagef("--resolver: %w", err)
 	}
 	cfg.Resolver = resolver
+	if f.witness != nil {
+		cfg.Resolver = f.witness.resolver(resolver)
+	}
 	fetch, err := fetcher.New(cfg)
 	if err != nil {
 		return nil, nil, errors.Join(usage(err), resolver.Close())
 	}
-	return fetch, func() { _ = resolver.Close() }, nil
+	return &asker{fetch, resolver}, func() { _ = resolver.Close() }, nil
 }
 
 // tlsVersions are the values of --tls-min.
@@ -458,7 +485,8 @@ type job struct {
 	flags    *scanFlags
 	log      *slog.Logger
 	registry *tokens.Registry
-	fetch    *fetcher.Fetcher
+	fetch    *asker
+	monitor  *monitor
 	begun    time.Time
 
 	names        []string             // of the lists, as given
@@ -601,6 +629,7 @@ func (j *job) run(parent context.Context) error {
 		keep, cfg.Skip = j.writer, j.writer.Done
 	}
 	p := pipeline.New(cfg, source{j.reader}, j.fetch, audit.New(j.registry), keep)
+	j.monitor.scan.Begin(j.scanID, p.Progress(), j.reader.Progress)
 	ctx, code, endSignals := j.interrupts(parent, func() {
 		p.Stop()
 		j.stopReading() // which may be waiting for a line that never comes
@@ -624,7 +653,7 @@ func (j *job) run(parent context.Context) error {
 // watch runs the pipeline with a display beside it.
 func (j *job) watch(ctx context.Context, p *pipeline.Pipeline) error {
 	shown, hide := context.WithCancel(context.Background())
-	d := &display{progress: p.Progress(), read: j.reader.Progress, begun: j.begun}
+	d := &display{progress: p.Progress(), names: j.fetch.names.Stats, read: j.reader.Progress, begun: j.begun}
 	if j.writer != nil {
 		d.done = j.writer.DoneCount()
 	}
@@ -678,13 +707,15 @@ func (j *job) complete(ctx context.Context) error {
 func (j *job) judgeRun(p *pipeline.Progress) error {
 	kept := p.Kept.Load()
 	stats := j.reader.Stats()
+	names := j.fetch.names.Stats()
 	took := time.Since(j.begun)
 	if stats.Entries == 0 {
 		j.log.Warn("no origin on the list", "lines", stats.Lines, "rejected_lines", stats.Rejects, "remedy", "look at --dry-run, --format and --column")
 	}
 	j.log.Info("done",
 		"kept", kept, "already_kept", p.Skipped.Load(), "rejected_lines", stats.Rejects, "duplicates", stats.Duplicates,
-		"took", took.Round(time.Millisecond), "per_second", int(float64(kept)/took.Seconds()), "peak_memory_mb", peakMemory()>>20)
+		"took", took.Round(time.Millisecond), "per_second", int(float64(kept)/took.Seconds()), "peak_memory_mb", peakMemory()>>20, dnsGroup(&names))
+	logServers(j.log, &names)
 	if j.flags.maxErrorRate > 0 && kept > 0 {
 		silent := kept - p.Outcomes[exchange.Answered].Load()
 		if share := float64(silent) / float64(kept); share > j.flags.maxErrorRate {

@@ -149,7 +149,8 @@ func TestScanLeavesNothing(t *testing.T) {
 		t.Helper()
 		out := filepath.Join(t.TempDir(), "out")
 		args := []string{"scan", list, "-o", out, "--resolver", web.DNSAddr().String(), "--ca-file", ca, "--allow-private", "--host-rate", "0", "--ip-rate", "0",
-			"--dns-rate", "0", "--retry-after", "0s", "--retries", "0", "--timeout", "700ms", "--concurrency", "100", "--progress", "log", "--part-rows", "20"}
+			"--dns-rate", "0", "--retry-after", "0s", "--retries", "0", "--timeout", "700ms", "--concurrency", "100", "--progress", "log", "--part-rows", "20",
+			"--metrics-addr", "127.0.0.1:0", "--metrics-file", filepath.Join(filepath.Dir(out), "scan.prom")}
 		for _, to := range web.ConnectTo() {
 			args = append(args, "--connect-to", to)
 		}

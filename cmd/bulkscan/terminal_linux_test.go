@@ -102,6 +102,31 @@ func TestTerminal(t *testing.T) {
 	f("", "xterm", "auto", 0, pipeWidth, true) // it does not say
 }
 
+// TestLogBesideBar has lines of the log clear what a bar has drawn, where there is a bar on a terminal that can do so.
+func TestLogBesideBar(t *testing.T) {
+	f := func(term, form, want string) {
+		t.Helper()
+		t.Setenv("TERM", term)
+		master, terminal := pseudoTerminal(t, 80)
+		w := besideBar(terminal, form)
+		if n, err := io.WriteString(w, "word"); n != 4 || err != nil {
+			t.Errorf("TERM=%q --progress %s: %d octets of 4 are written: %v", term, form, n, err)
+		}
+		_ = terminal.Close()
+		if got, _ := io.ReadAll(master); string(got) != want { // it ends with an error: there is nobody left
+			t.Errorf("TERM=%q --progress %s: got %q, want %q", term, form, got, want)
+		}
+	}
+	f("xterm", "auto", "\r\x1b[Kword")
+	f("xterm", "bar", "\r\x1b[Kword")
+	f("xterm", "log", "word")
+	f("xterm", "none", "word")
+	f("dumb", "bar", "word")
+	if w := besideBar(io.Discard, "bar"); w != io.Discard {
+		t.Errorf("what is no terminal's goes to %T", w)
+	}
+}
+
 // TestTerminalOfTest has that test colours what it decides, on a terminal.
 func TestTerminalOfTest(t *testing.T) {
 	t.Setenv("NO_COLOR", "")

@@ -37,6 +37,7 @@ var arrows = map[string][]string{
 	"internal/exchange":   {"internal/origin"},
 	"internal/store":      {},
 	"internal/report":     {"sink", "audit/tokens", "internal/store"},
+	"internal/metrics":    {"pipeline", "fetcher/resolve", "internal/exchange"},
 	"internal/sharedtest": {},
 	"internal/arch":       {},
 
@@ -64,6 +65,9 @@ var doors = map[string][]string{
 	"golang.org/x/time/rate":        {"fetcher/resolve"},
 
 	"golang.org/x/sync/errgroup": {"pipeline"},
+
+	"github.com/prometheus/client_golang": {"internal/metrics"},
+	"golang.org/x/net/netutil":            {"internal/metrics"},
 
 	"github.com/parquet-go/parquet-go":    {"sink"},
 	"github.com/RoaringBitmap/roaring/v2": {"sink"},

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/bulkscan/bulkscan/fetcher/resolve"
+	"github.com/bulkscan/bulkscan/internal/metrics"
+)
+
+// monitor is a scan as others see it: --metrics-addr and --metrics-file, as far as they are given.
+type monitor struct {
+	scan   *metrics.Scan
+	server *metrics.Server
+	file   *metrics.File
+	log    *slog.Logger
+}
+
+// monitor begins to show the scan. What is wrong with the flags is told before anything is asked; a dry run is no scan that
+// anybody would watch.
+func (f *scanFlags) monitor(names func() resolve.Stats, log *slog.Logger) (*monitor, error) {
+	m := &monitor{scan: metrics.New(toolVersion(), names), log: log}
+	if f.dryRun {
+		return m, nil
+	}
+	if f.metricsFile != "" {
+		if err := metrics.CheckFile(f.metricsFile); err != nil {
+			return nil, usagef("--metrics-file %s: %w", clipped(f.metricsFile), err)
+		}
+	}
+	if f.metricsAddr != "" {
+		server, err := metrics.Serve(f.metricsAddr, m.scan, log)
+		if err != nil {
+			return nil, usagef("--metrics-addr %s: %w", clipped(f.metricsAddr), err)
+		}
+		m.server = server
+		log.Info("metrics", "url", "http://"+server.Addr()+"/metrics")
+	}
+	if f.metricsFile != "" {
+		m.file = metrics.Keep(f.metricsFile, m.scan, log)
+	}
+	return m, nil
+}
+
+// end shows how the scan ended, and ends the showing.
+func (m *monitor) end(err error) {
+	m.scan.End(stateAfter(err))
+	if m.file != nil {
+		m.file.Close()
+	}
+	if m.server != nil {
+		if err := m.server.Close(); err != nil {
+			m.log.Debug("cannot end the metrics in order", "error", err)
+		}
+	}
+}
+
+// stateAfter is what a scan came to that ended with this error.
+func stateAfter(err error) metrics.State {
+	exit := (*exitError)(nil)
+	switch {
+	case err == nil:
+		return metrics.Complete
+	case !errors.As(err, &exit):
+		return metrics.Failed
+	case exit.code == exitThreshold: // which is a judgement on a scan that is done
+		return metrics.Complete
+	case exit.code == exitInt || exit.code == exitTerm:
+		return metrics.Interrupted
+	}
+	return metrics.Failed
+}

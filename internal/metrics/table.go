@@ -1,0 +1,223 @@
+package metrics
+
+import (
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bulkscan/bulkscan/fetcher/resolve"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
+
+// metric is one row of the table. The names are promises: there may be more one day, but none changes its meaning. Every
+// label has a bounded number of values, fixed before the scan asks anybody: nothing that a site or a name server sends
+// becomes a label.
+type metric struct {
+	section string // of the document, on the first row of each
+	name    string
+	help    string
+	kind    prometheus.ValueType
+	labels  []string
+
+	read   func(s *snapshot, add func(value float64, labels ...string)) // the values; where add is not called, the metric is absent
+	spread func(d *prometheus.Desc, s *snapshot) prometheus.Metric      // instead of read, of a histogram
+
+	desc *prometheus.Desc
+}
+
+const (
+	counter = prometheus.CounterValue
+	gauge   = prometheus.GaugeValue
+)
+
+// table is every metric, in the order in which the document tells of them.
+var table = described([]metric{
+	{section: "The scan",
+		name: "bulkscan_build_info", kind: gauge, labels: []string{"version", "go_version"},
+		help: "Always 1; its labels say which bulkscan this is.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(1, valid(s.version), runtime.Version()) }},
+	{name: "bulkscan_scan_info", kind: gauge, labels: []string{"scan_id"},
+		help: "Always 1; its label names the scan. Absent until the lists are opened, and with -o -.",
+		read: func(s *snapshot, add func(float64, ...string)) {
+			if s.id != "" {
+				add(1, valid(s.id))
+			}
+		}},
+	{name: "bulkscan_scan_state", kind: gauge, labels: []string{"state"},
+		help: "1 for the state that the scan is in, 0 for the others: running, complete, interrupted (the same command resumes) or failed.",
+		read: func(s *snapshot, add func(float64, ...string)) {
+			for state := range numStates {
+				add(truth(s.state == state), state.String())
+			}
+		}},
+	{name: "bulkscan_scan_start_time_seconds", kind: gauge,
+		help: "When this run of the scan started, in seconds since 1970.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(unix(s.start)) }},
+	{name: "bulkscan_scan_end_time_seconds", kind: gauge,
+		help: "When this run of the scan ended, in seconds since 1970. Absent while it runs.",
+		read: func(s *snapshot, add func(float64, ...string)) {
+			if !s.end.IsZero() {
+				add(unix(s.end))
+			}
+		}},
+
+	{section: "The list",
+		name: "bulkscan_list_read_bytes_total", kind: counter,
+		help: "Bytes read of the lists, as they lie on disk, compressed or not.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.read)) }},
+	{name: "bulkscan_list_size_bytes", kind: gauge,
+		help: "Bytes of all lists, as they lie on disk. Absent where that is not known, as of standard input with -o -.",
+		read: func(s *snapshot, add func(float64, ...string)) {
+			if s.size > 0 {
+				add(float64(s.size))
+			}
+		}},
+	{name: "bulkscan_list_done", kind: gauge,
+		help: "1 when the lists have been read to their end: bulkscan_origins_fed_total is then all there are.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(truth(s.progress.ListDone())) }},
+
+	{section: "Origins",
+		name: "bulkscan_origins_fed_total", kind: counter,
+		help: "Origins taken from the list.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Fed.Load())) }},
+	{name: "bulkscan_origins_skipped_total", kind: counter,
+		help: "Origins of the list that an earlier run of the same scan has kept.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Skipped.Load())) }},
+	{name: "bulkscan_origins_kept_total", kind: counter,
+		help: "Origins that are done and in the dataset, or written to standard output.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Kept.Load())) }},
+	{name: "bulkscan_outcomes_total", kind: counter, labels: []string{"outcome"},
+		help: "Origins kept, by how asking them ended: the words of docs/outcomes.md, all of them from the start.",
+		read: func(s *snapshot, add func(float64, ...string)) {
+			for _, outcome := range exchange.Outcomes() {
+				add(float64(s.progress.Outcomes[outcome].Load()), outcome.String())
+			}
+		}},
+	{name: "bulkscan_statuses_total", kind: counter, labels: []string{"class"},
+		help: "Origins kept, by the class of the last HTTP status: 1xx to 5xx, or none.",
+		read: func(s *snapshot, add func(float64, ...string)) {
+			for class := range s.progress.Statuses {
+				name := "none"
+				if class > 0 {
+					name = strconv.Itoa(class) + "xx"
+				}
+				add(float64(s.progress.Statuses[class].Load()), name)
+			}
+		}},
+	{name: "bulkscan_body_bytes_total", kind: counter,
+		help: "Bytes of the bodies kept, decoded.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Bytes.Load())) }},
+	{name: "bulkscan_origins_waiting", kind: gauge, labels: []string{"place"},
+		help: "Origins that wait for a turn, an address or a later try: in memory, or in the deferred file that takes what memory does not.",
+		read: func(s *snapshot, add func(float64, ...string)) {
+			add(float64(s.progress.Waiting.Load()), "memory")
+			add(float64(s.progress.Spilled.Load()), "file")
+		}},
+	{name: "bulkscan_origins_deferred", kind: gauge,
+		help: "Of those that wait: origins that were put off or ran out of time, until the exchange or the look-up that follows has ended.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Deferred.Load())) }},
+	{name: "bulkscan_origins_deferred_names", kind: gauge,
+		help: "Of the deferred, origins whose names no name server has answered about yet.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.DeferredNames.Load())) }},
+	{name: "bulkscan_origins_asleep", kind: gauge,
+		help: "Of those that wait in memory: origins whose later try or Retry-After is not due yet.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Asleep.Load())) }},
+
+	{section: "Exchanges after which an origin was asked again",
+		name: "bulkscan_exchanges_redirected_total", kind: counter,
+		help: "Exchanges that led to another hop.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Redirects.Load())) }},
+	{name: "bulkscan_exchanges_retried_total", kind: counter,
+		help: "Exchanges that led to another attempt, or to another address of the host.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Retries.Load())) }},
+	{name: "bulkscan_exchanges_put_off_total", kind: counter,
+		help: "Exchanges broken off because the host was silent for --patience; each is made again later.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.PutOff.Load())) }},
+
+	{section: "Names",
+		name: "bulkscan_dns_lookups_in_flight", kind: gauge,
+		help: "Look-ups under way, a tenth of a second ago at most.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Lookups.Load())) }},
+	{name: "bulkscan_dns_origins_put_off_total", kind: counter,
+		help: "Origins put off because no name server answered soon about their names; each is looked up again later, with more time.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.NamesPutOff.Load())) }},
+	{name: "bulkscan_dns_lookups_total", kind: counter,
+		help: "Look-ups of names, without those that this machine knows itself.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.names.Lookups)) }},
+	{name: "bulkscan_dns_cache_hits_total", kind: counter,
+		help: "Of the look-ups, those answered from the cache.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.names.CacheHits)) }},
+	{name: "bulkscan_dns_shared_lookups_total", kind: counter,
+		help: "Of the look-ups, those answered by another look-up of the same name that was under way.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.names.Shared)) }},
+	{name: "bulkscan_dns_put_off_total", kind: counter,
+		help: "Of the look-ups, those broken off because no name server answered soon.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.names.PutOff)) }},
+	{name: "bulkscan_dns_stray_packets_total", kind: counter,
+		help: "Packets that were no answer to a question under way: late, forged or rubbish.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.names.Strangers)) }},
+	{name: "bulkscan_dns_lookup_duration_seconds",
+		help: "How long the look-ups took that asked name servers, waits for --dns-rate left out.",
+		spread: func(d *prometheus.Desc, s *snapshot) prometheus.Metric {
+			// Prometheus counts under each bound all that is below it.
+			buckets, count := make(map[float64]uint64, len(resolve.TookBounds)), uint64(0)
+			for i, bound := range resolve.TookBounds {
+				count += s.names.Took[i]
+				buckets[bound.Seconds()] = count
+			}
+			count += s.names.Took[len(resolve.TookBounds)]
+			return prometheus.MustNewConstHistogram(d, count, s.names.TookSum.Seconds(), buckets)
+		}},
+	{name: "bulkscan_dns_questions_total", kind: counter, labels: byServer,
+		help: "Questions sent to a name server, repetitions among them.",
+		read: ofServers(func(s *resolve.ServerStats) float64 { return float64(s.Questions) })},
+	{name: "bulkscan_dns_answers_total", kind: counter, labels: byServer,
+		help: "Answers of a name server, failures among them.",
+		read: ofServers(func(s *resolve.ServerStats) float64 { return float64(s.Answers) })},
+	{name: "bulkscan_dns_failures_total", kind: counter, labels: byServer,
+		help: "Of the answers, those that tell neither of addresses nor of their absence: SERVFAIL, REFUSED, malformed ones.",
+		read: ofServers(func(s *resolve.ServerStats) float64 { return float64(s.Failures) })},
+	{name: "bulkscan_dns_unheard_total", kind: counter, labels: byServer,
+		help: "Questions to a name server that were given up without an answer.",
+		read: ofServers(func(s *resolve.ServerStats) float64 { return float64(s.Unheard) })},
+	{name: "bulkscan_dns_tcp_questions_total", kind: counter, labels: byServer,
+		help: "Questions put to a name server again by TCP, because the answer by UDP was truncated.",
+		read: ofServers(func(s *resolve.ServerStats) float64 { return float64(s.TCP) })},
+	{name: "bulkscan_dns_server_up", kind: gauge, labels: byServer,
+		help: "0 while a name server is taken for down, because it left several questions in a row unanswered, and is asked only now and then; else 1.",
+		read: ofServers(func(s *resolve.ServerStats) float64 { return truth(!s.Down) })},
+})
+
+// byServer is the label of metrics that every name server has: those of --resolver, or of the system.
+var byServer = []string{"server"}
+
+func ofServers(value func(*resolve.ServerStats) float64) func(*snapshot, func(float64, ...string)) {
+	return func(s *snapshot, add func(float64, ...string)) {
+		for i := range s.servers {
+			add(value(&s.servers[i]), valid(s.servers[i].Addr.String()))
+		}
+	}
+}
+
+// described gives each row what Prometheus knows it by.
+func described(rows []metric) []metric {
+	for i := range rows {
+		rows[i].desc = prometheus.NewDesc(rows[i].name, rows[i].help, rows[i].labels, nil)
+	}
+	return rows
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+// valid is a text of the user's as the value of a label, which must be UTF-8.
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
