@@ -96,6 +96,10 @@ peers: ## compare the parser with others in Go, by speed and truth (OUT=FILE kee
 transport: ## compare the fetcher with other HTTP transports, by CPU and memory (OUT=FILE keeps the report)
 	go -C bench/transport run . $(if $(OUT),-markdown '$(abspath $(OUT))')
 
+.PHONY: lookups
+lookups: ## compare the resolver with others, and see whether names get lost (OUT=FILE keeps the report)
+	go run ./bench/cmd/lookups $(if $(OUT),-o '$(OUT)')
+
 .PHONY: check
 check: ## all that must hold before a change is merged; what CI runs
 	@for step in $(STEPS); do \

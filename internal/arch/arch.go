@@ -47,6 +47,7 @@ var arrows = map[string][]string{
 	"bench/compare":      {"bench/simweb", "sink"},
 	"bench/cmd/simweb":   anything,
 	"bench/cmd/endtoend": anything,
+	"bench/cmd/lookups":  anything,
 }
 
 // doors is every library outside the standard one, and the rooms through which it is reached. A library stands for the
@@ -61,7 +62,7 @@ var doors = map[string][]string{
 	"github.com/jlaffaye/ftp":       {"fetcher"},
 	"github.com/andybalholm/brotli": {"fetcher"},
 	"golang.org/x/sync/semaphore":   {"fetcher"},
-	"github.com/miekg/dns":          {"fetcher/resolve", "bench/simweb"},
+	"github.com/miekg/dns":          {"fetcher/resolve", "bench/simweb", "bench/cmd/lookups"},
 	"golang.org/x/time/rate":        {"fetcher/resolve"},
 
 	"golang.org/x/sync/errgroup": {"pipeline"},
@@ -75,6 +76,7 @@ var doors = map[string][]string{
 	"golang.org/x/text/encoding/unicode":  {"inputs"},
 	"golang.org/x/net/publicsuffix":       {"internal/origin"},
 	"golang.org/x/net/idna":               {"internal/origin", "bench/simweb"}, // the simulated web has names of its own to spell
+	"golang.org/x/net/ipv4":               {"bench/cmd/lookups"},               // many packets a system call
 	"golang.org/x/sys":                    {"cmd/bulkscan", "internal/store"},
 	"github.com/klauspost/compress":       {"fetcher", "inputs", "sink", "bench/simweb", "internal/sharedtest"},
 	"github.com/cespare/xxhash/v2":        {"audit", "inputs", "internal/report", "bench/simweb"},
