@@ -30,6 +30,7 @@ type display struct {
 	progress *pipeline.Progress
 	names    func() resolve.Stats
 	read     func() (done, total int64) // of the list, in bytes; total 0 where unknown
+	limit    uint64                     // on the list's entries; 0: none
 	done     uint64                     // origins kept by earlier runs of the same scan
 	begun    time.Time
 }
@@ -51,7 +52,7 @@ func (d *display) show(ctx context.Context, form string, w io.Writer, log *slog.
 }
 
 // estimate is how many origins this run will have kept at its end, as far as is known: exactly once the list is read,
-// before that from the share of its bytes that has been read.
+// before that from the share of its bytes that has been read, and from its limit.
 func (d *display) estimate() uint64 {
 	fed := d.progress.Fed.Load()
 	if d.progress.ListDone() {
@@ -60,6 +61,9 @@ func (d *display) estimate() uint64 {
 	seen := fed + d.progress.Skipped.Load()
 	if done, total := d.read(); done > 0 && total > 0 {
 		whole := uint64(float64(seen) * float64(total) / float64(min(done, total)))
+		if d.limit > 0 {
+			whole = min(whole, d.limit)
+		}
 		return max(fed, whole-min(whole, max(d.progress.Skipped.Load(), d.done)))
 	}
 	return fed

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
+	"github.com/bulkscan/bulkscan/pipeline"
 )
 
 // What a line of the log says about names: as little as there is to say.
@@ -55,4 +56,27 @@ level=DEBUG msg="name server" addr=192.0.2.1:53 questions=100 answers=90 failure
 	if got := logged("debug", timed); !strings.HasSuffix(got, want) {
 		t.Errorf("got\n%s\nwant at the end\n%s", got, want)
 	}
+}
+
+// How many origins a run will keep, guessed while the list is being read: never more than its limit leaves.
+func TestEstimate(t *testing.T) {
+	f := func(fed, skipped, done, limit uint64, read, total int64, want uint64) {
+		t.Helper()
+		var p pipeline.Progress
+		p.Fed.Store(fed)
+		p.Skipped.Store(skipped)
+		d := &display{progress: &p, read: func() (int64, int64) { return read, total }, done: done, limit: limit}
+		if got := d.estimate(); got != want {
+			t.Errorf("%d fed and %d skipped, %d of %d bytes, limit %d: got %d, want %d", fed, skipped, read, total, limit, got, want)
+		}
+	}
+	f(100, 0, 0, 0, 10, 0, 100)
+	f(100, 0, 0, 0, 0, 1000, 100)
+	f(100, 0, 0, 0, 10, 1000, 10000)
+	f(100, 0, 0, 15000, 10, 1000, 10000)
+	f(100, 0, 0, 5000, 10, 1000, 5000)
+	f(100, 100, 300, 0, 10, 1000, 19700)
+	f(100, 100, 300, 5000, 10, 1000, 4700)
+	f(100, 400, 300, 500, 10, 1000, 100)
+	f(100, 0, 0, 100, 2000, 1000, 100)
 }

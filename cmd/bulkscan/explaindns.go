@@ -122,12 +122,12 @@ type hostResult struct {
 	Outcome   string       `json:"outcome"`           // found, or an outcome of docs/outcomes.md
 	Error     string       `json:"error,omitempty"`   // why it was not found, in words
 	Alias     string       `json:"alias,omitempty"`   // the name that it leads to
-	Addresses []netip.Addr `json:"addresses"`         // those that were asked for: IPv6 only where IPv4 did not do
+	Addresses []netip.Addr `json:"addresses"`         // those that were asked for, IPv6 only where IPv4 did not do; and any that was dialled
 	Dialled   []netip.Addr `json:"dialled,omitempty"` // of them, in turn
 	Source    string       `json:"source"`            // name_server, this_machine, or none where nobody answered
-	Server    string       `json:"server,omitempty"`  // that answered, with its port
+	Server    string       `json:"server,omitempty"`  // that answered, or refused to, with its port
 	DNSMillis float64      `json:"dns_ms"`            // the time that it took; 0 without a name server
-	TTL       *int64       `json:"ttl_seconds"`       // for which the answer still counts; null: for ever
+	TTL       *int64       `json:"ttl_seconds"`       // for which the answer still counts; null: for ever, and where it is none to keep
 }
 
 // The values of hostResult.Source, and of Outcome besides those of failures.
@@ -160,15 +160,19 @@ func (h *witnessed) result(now time.Time) hostResult {
 	}
 	r.Addresses = append(r.Addresses, a.Addrs...)
 	took, until := a.Took, a.Until
-	if h.six != nil && h.six.Outcome == 0 {
-		for _, addr := range h.six.Addrs {
-			if !slices.Contains(r.Addresses, addr) {
-				r.Addresses = append(r.Addresses, addr)
+	addresses := h.dialled // an earlier answer may have had others
+	if h.six != nil {
+		took += h.six.Took
+		if h.six.Outcome == 0 {
+			addresses = append(slices.Clone(h.six.Addrs), addresses...)
+			if h.six.Until.Before(until) {
+				until = h.six.Until
 			}
 		}
-		took += h.six.Took
-		if h.six.Until.Before(until) {
-			until = h.six.Until
+	}
+	for _, addr := range addresses {
+		if !slices.Contains(r.Addresses, addr) {
+			r.Addresses = append(r.Addresses, addr)
 		}
 	}
 	r.DNSMillis = math.Round(took.Seconds()*1e6) / 1e3

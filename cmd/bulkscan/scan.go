@@ -306,7 +306,7 @@ func (f *scanFlags) check() error {
 
 // shareFiles bounds the scan by the files that the process may hold.
 func (f *scanFlags) shareFiles(log *slog.Logger) (err error) {
-	limit, held, each := raiseFiles(), heldFiles(), max(1, f.filesEach)
+	limit, held, each := raiseFiles(), heldFiles()+uint64(f.furtherSockets()), max(1, f.filesEach)
 	if f.files, err = fileBudget(limit, held, f.concurrency, each); err != nil {
 		return usagef("--concurrency %d: %w", f.concurrency, err)
 	}
@@ -315,6 +315,16 @@ func (f *scanFlags) shareFiles(log *slog.Logger) (err error) {
 			"limit", limit, "remedy", fmt.Sprintf("ulimit -n %d", filesWanted(held, f.concurrency, each)))
 	}
 	return nil
+}
+
+// furtherSockets is how many sockets the name servers beside the first may take: of those of --resolver, or of as many as a
+// resolv.conf can name.
+func (f *fetchFlags) furtherSockets() int {
+	servers := len(f.resolver)
+	if servers == 0 {
+		servers = 3
+	}
+	return (servers - 1) * leastSockets
 }
 
 // isRate reports whether all are rates: numbers that are not negative, and not without end.
@@ -396,7 +406,10 @@ func (f *fetchFlags) fetcher() (*asker, func(), error) {
 		}
 		cfg.ConnectTo = append(cfg.ConnectTo, to)
 	}
-	names := resolve.Options{Rate: f.dnsRate, IPv4: f.ipv4, IPv6: f.ipv6, MaxSockets: f.files.sockets, Log: f.log}
+	names := resolve.Options{Rate: f.dnsRate, IPv4: f.ipv4, IPv6: f.ipv6, Log: f.log}
+	if f.files.sockets > 0 {
+		names.MaxSockets = f.files.sockets + f.furtherSockets()
+	}
 	if f.sourceIP != "" {
 		ip, err := localAddress(f.sourceIP)
 		if err != nil {
@@ -653,7 +666,7 @@ func (j *job) run(parent context.Context) error {
 // watch runs the pipeline with a display beside it.
 func (j *job) watch(ctx context.Context, p *pipeline.Pipeline) error {
 	shown, hide := context.WithCancel(context.Background())
-	d := &display{progress: p.Progress(), names: j.fetch.names.Stats, read: j.reader.Progress, begun: j.begun}
+	d := &display{progress: p.Progress(), names: j.fetch.names.Stats, read: j.reader.Progress, limit: j.flags.limit, begun: j.begun}
 	if j.writer != nil {
 		d.done = j.writer.DoneCount()
 	}

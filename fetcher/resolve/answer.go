@@ -43,10 +43,15 @@ func (c *chain) read(m *dns.Msg) (Answer, bool) {
 		return answer, false
 	}
 	answer.Until = time.Now().Add(ttl)
-	if !strings.EqualFold(c.name, c.start) {
-		answer.Alias = strings.TrimSuffix(c.name, ".")
-	}
 	return answer, true
+}
+
+// alias is the name at which the walk stands, "" where it is the first.
+func (c *chain) alias() string {
+	if strings.EqualFold(c.name, c.start) {
+		return ""
+	}
+	return strings.TrimSuffix(c.name, ".")
 }
 
 // keep puts an address to the others: those of which place is least, each once, in that order. Servers turn their answers

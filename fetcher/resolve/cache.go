@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
@@ -27,6 +28,7 @@ type shard struct {
 // flight is one look-up under way. answer and good may be read once done is closed.
 type flight struct {
 	name   string
+	asked  atomic.Int64  // when its first question was sent, in nanoseconds since 1970; 0: not yet
 	done   chan struct{} // made for the first who waits; until then guarded by shard.mu
 	answer Answer
 	good   bool
@@ -69,25 +71,33 @@ func (c *cache) begin(host string, now time.Time) (Answer, *flight, bool) {
 	return Answer{}, f, true
 }
 
-// wait waits for the flight's answer, within the patience (0: without end) of one who began at a time. It reports false where
-// it brought none that is his too.
-func (f *flight) wait(ctx context.Context, began time.Time, patience time.Duration) (Answer, bool) {
-	var over <-chan time.Time
+// wait waits for the flight's answer, within a patience (0: without end) that begins when the first question is sent. It
+// reports that the wait is over where it has not brought that: the patience has run out, or ctx has ended.
+func (f *flight) wait(ctx context.Context, patience time.Duration) (answer Answer, over bool) {
+	var timer *time.Timer
+	var ran <-chan time.Time
 	if patience > 0 {
-		timer := time.NewTimer(patience - time.Since(began))
+		timer = time.NewTimer(patience)
 		defer timer.Stop()
-		over = timer.C
+		ran = timer.C
 	}
-	select {
-	case <-f.done:
-		answer := f.answer
-		// What the leader has waited for by our own will is no time that the look-up took.
-		answer.Took = min(answer.Took, time.Since(began))
-		return answer, f.good
-	case <-over:
-		return Answer{PutOff: true}, true
-	case <-ctx.Done():
-		return failed(exchange.DNSTimeout, exchange.CauseDNSTimeout), true
+	began := time.Now()
+	for {
+		select {
+		case <-f.done:
+			return f.answer, false
+		case <-ran:
+			left := patience
+			if asked := f.asked.Load(); asked != 0 {
+				left -= min(time.Since(time.Unix(0, asked)), time.Since(began))
+			}
+			if left <= 0 {
+				return Answer{PutOff: true}, true
+			}
+			timer.Reset(left)
+		case <-ctx.Done():
+			return failed(exchange.DNSTimeout, exchange.CauseDNSTimeout), true
+		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net"
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -35,7 +34,6 @@ type mux struct {
 	each      int // questions that one takes
 	retirable int // sockets that may wait for their last answers
 
-	readers   sync.WaitGroup
 	strangers *atomic.Uint64
 
 	mu      sync.Mutex
@@ -49,26 +47,15 @@ func newMux(servers, bound int, strangers *atomic.Uint64) *mux {
 	return &mux{perServer: per, each: questionsPerSocket, retirable: max(servers, bound-servers*per), strangers: strangers, open: make(map[*socket]struct{})}
 }
 
-// server is one name server.
-type server struct {
-	addr  netip.AddrPort
-	index int // among the servers
-	mux   *mux
-	health
-	traffic
-
-	mu      sync.Mutex
-	sockets [socketsPerServer]*socket // that take questions; nil before the first
-}
-
 // socket is a connected UDP socket, so that the kernel drops what comes from anybody but the server.
 type socket struct {
 	server *server
 	conn   *net.UDPConn
-	end    time.Time // of taking questions
+	end    time.Time     // of taking questions
+	done   chan struct{} // closed when nobody reads it any more
 
 	mu      sync.Mutex
-	calls   map[uint16]*call // by the id of the question
+	calls   map[uint16]waiter // by the id of the question
 	asked   int
 	retired bool // it takes no more questions; guarded by server.mu too
 	closed  bool
@@ -84,7 +71,14 @@ type call struct {
 	edns     bool   // the packet has EDNS
 	sendings []sending
 	arrivals chan arrival // has room for one of each sending
+	waits    int          // sendings that nothing has arrived of yet
 	timer    *time.Timer
+}
+
+// waiter is a call that waits for the answer to a sending.
+type waiter struct {
+	*call
+	edns bool // the sending had EDNS
 }
 
 type sending struct {
@@ -96,14 +90,16 @@ type sending struct {
 type arrival struct {
 	server *server
 	packet []byte // the answer, whose id and question are right; nil where err says why there will be none
+	edns   bool   // the sending had EDNS
 	err    error
 }
 
-const maxSendings = 16 // of a call; with waits that grow by half, more than fit into any look-up's time
+// maxSendings bounds those of a call. With the usual waits, which grow by half, twice as many as fit into a look-up's time.
+const maxSendings = 16
 
 // send sends the call's question to a server once more. The answer arrives at c.arrivals.
 func (s *server) send(c *call) error {
-	for {
+	for len(c.sendings) < maxSendings {
 		k, err := s.socket()
 		if err != nil {
 			return err
@@ -125,8 +121,12 @@ func (s *server) send(c *call) error {
 		if errors.Is(err, net.ErrClosed) {
 			continue
 		}
+		if err == nil {
+			c.waits++
+		}
 		return err
 	}
+	return errFull
 }
 
 // end takes the call out of all tables. Nothing arrives any more.
@@ -136,7 +136,7 @@ func (c *call) end() {
 		at.socket.leave(at.id, c)
 	}
 	clear(c.sendings)
-	c.sendings = c.sendings[:0]
+	c.sendings, c.waits = c.sendings[:0], 0
 	for len(c.arrivals) > 0 {
 		<-c.arrivals
 	}
@@ -148,7 +148,7 @@ func (s *server) socket() (*socket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.sockets[i]
-	if k != nil && (!k.done() || !k.retire()) {
+	if k != nil && (!k.served() || !k.retire()) {
 		return k, nil
 	}
 	k, err := s.open()
@@ -162,7 +162,7 @@ func (s *server) open() (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &socket{server: s, conn: conn, end: time.Now().Add(socketLife), calls: make(map[uint16]*call)}
+	k := &socket{server: s, conn: conn, end: time.Now().Add(socketLife), done: make(chan struct{}), calls: make(map[uint16]waiter)}
 	_ = conn.SetReadDeadline(k.end)
 	// The answers of a thousand look-ups may come at once, and each takes the kernel nearly 800 bytes: the usual room is for
 	// 280. The system may grant less than is asked for.
@@ -171,12 +171,12 @@ func (s *server) open() (*socket, error) {
 	m.mu.Lock()
 	m.open[k] = struct{}{}
 	m.mu.Unlock()
-	m.readers.Go(k.read)
+	go k.read()
 	return k, nil
 }
 
-// done reports whether the socket has served its time.
-func (k *socket) done() bool {
+// served reports whether the socket has served its time.
+func (k *socket) served() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.closed || k.asked >= k.server.mux.each || !time.Now().Before(k.end)
@@ -227,7 +227,7 @@ func (k *socket) close() {
 	_ = k.conn.Close()
 }
 
-// errFull is that so many questions are under way that ids would run out.
+// errFull is that so many questions are under way that ids, or a call's places, would run out.
 var errFull = errors.New("too many questions at a time")
 
 // enter puts a call into the table under an id that nobody can foresee.
@@ -247,7 +247,7 @@ func (k *socket) enter(c *call) (id uint16, err error) {
 			break
 		}
 	}
-	k.calls[id] = c
+	k.calls[id] = waiter{c, c.edns}
 	k.asked++
 	return id, nil
 }
@@ -256,7 +256,7 @@ func (k *socket) enter(c *call) (id uint16, err error) {
 func (k *socket) leave(id uint16, c *call) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.calls[id] == c {
+	if k.calls[id].call == c {
 		delete(k.calls, id)
 		k.server.unheard.Add(1)
 		k.closeIfIdle()
@@ -265,6 +265,7 @@ func (k *socket) leave(id uint16, c *call) {
 
 // read hands answers to their calls until the socket is closed.
 func (k *socket) read() {
+	defer close(k.done)
 	buf := make([]byte, maxPacket)
 	for {
 		n, err := k.conn.Read(buf)
@@ -296,12 +297,12 @@ func (k *socket) deliver(packet []byte) bool {
 	id := uint16(packet[0])<<8 | uint16(packet[1])
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	c := k.calls[id]
-	if c == nil || !answers(packet, c.question) {
+	c, ok := k.calls[id]
+	if !ok || !answers(packet, c.question) {
 		return false
 	}
 	delete(k.calls, id)
-	c.arrivals <- arrival{server: k.server, packet: append([]byte(nil), packet...)} // there is room, see call
+	c.arrivals <- arrival{server: k.server, packet: append([]byte(nil), packet...), edns: c.edns} // there is room, see call
 	k.closeIfIdle()
 	return true
 }
@@ -334,6 +335,7 @@ func (k *socket) fail(err error) {
 	for _, c := range k.calls {
 		c.arrivals <- arrival{server: k.server, err: err}
 	}
+	k.server.unheard.Add(uint64(len(k.calls)))
 	clear(k.calls)
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		k.close()
@@ -341,7 +343,7 @@ func (k *socket) fail(err error) {
 	k.closeIfIdle()
 }
 
-// close closes all sockets and waits for their readers. Who waits for an answer through one of them asks again in time.
+// close closes all sockets that are open now and waits for their readers. Who waits for an answer through one of them asks again in time.
 func (m *mux) close() {
 	m.mu.Lock()
 	open := slices.Collect(maps.Keys(m.open))
@@ -350,6 +352,6 @@ func (m *mux) close() {
 		k.mu.Lock()
 		k.close()
 		k.mu.Unlock()
+		<-k.done
 	}
-	m.readers.Wait()
 }

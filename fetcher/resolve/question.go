@@ -4,16 +4,11 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"log/slog"
-	"math/bits"
-	"math/rand/v2"
 	"net"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
-	"golang.org/x/time/rate"
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
@@ -26,41 +21,6 @@ const (
 	// tcpTime is what an answer that did not fit into a packet may take.
 	tcpTime = 3 * time.Second
 )
-
-// A server is taken for down after so many waits in vain since its last answer, which is so many first waits ago at least. It
-// is then asked by one question in so many, to see whether it answers again.
-const (
-	downAfter = 5
-	downSince = 3
-	probeOf   = 16
-)
-
-// health is what we think of a server.
-type health struct {
-	silent  atomic.Int32 // waits in vain since its last answer
-	heard   atomic.Int64 // when that was, in nanoseconds since 1970; 0: it was never asked
-	isDown  atomic.Bool
-	limiter *rate.Limiter // nil: no limit
-}
-
-// traffic is what is counted of a server, see ServerStats.
-type traffic struct {
-	questions, answers, failures, unheard, tcp atomic.Uint64
-}
-
-// errMalformed stands for an answer that does not unpack.
-var errMalformed = errors.New("malformed answer")
-
-// causeOf says in the dataset's words why a server gave no answer.
-func causeOf(err error) exchange.Cause {
-	switch {
-	case errors.Is(err, errMalformed):
-		return exchange.CauseDNSMalformed
-	case isTimeout(err):
-		return exchange.CauseDNSTimeout
-	}
-	return exchange.CauseDNSNetwork
-}
 
 func isTimeout(err error) bool {
 	var n net.Error
@@ -129,24 +89,9 @@ func lower(b byte) byte {
 	return b
 }
 
-// first draws the server that a question begins with, by its index: any that is not down, and now and then one that is, to
-// see whether it still is.
-func (r *Resolver) first() int {
-	lot, n := rand.IntN(probeOf*len(r.servers)), len(r.servers)
-	first := lot % n
-	if lot < n {
-		return first
-	}
-	for i := range n {
-		if at := (first + i) % n; !r.servers[at].isDown.Load() {
-			return at
-		}
-	}
-	return first
-}
-
-// question asks the servers one question, each in turn, until one answers it or the look-up's time is up. The cause is that
-// of the last failure; 0 where there is a message.
+// question asks the servers one question, each in turn, until one answers it, all refuse to, or the look-up's time is up.
+// Where there is no message, the cause is what they said, with the server that said it last; else that they were out of reach
+// all the time, and otherwise that no answer came in time.
 func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype uint16) (*dns.Msg, *server, exchange.Cause) {
 	c := r.calls.Get().(*call)
 	defer r.calls.Put(c)
@@ -154,85 +99,89 @@ func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype u
 	if c.put(name, qtype) != nil {
 		return nil, nil, exchange.CauseNoSuchName
 	}
-	cause, unable := exchange.CauseDNSTimeout, refusals(0)
-	at, wait := r.first(), r.opts.First
+	var (
+		n              = len(r.servers)
+		at             = r.first()
+		wait           = r.opts.First
+		unable, absent servers // those that have refused, and those that are out of reach for the moment
+		silent         bool    // one was asked, and has not answered
+	)
 	for range maxSendings {
 		s := r.servers[at]
-		at = unable.next(at, len(r.servers))
 		came, err := c.turn(ctx, l, s)
 		if err == nil && !came {
 			err = s.send(c)
+			l.asked()
 		}
 		again := time.Now().Add(wait)
 		wait += wait / 2
-		var m *dns.Msg
-		var from *server
-		if err == nil {
-			m, from, err = r.await(ctx, l, c, again)
-		}
-		switch {
-		case ctx.Err() != nil:
-			return nil, nil, exchange.CauseDNSTimeout
-		case err == nil && (m.Rcode == dns.RcodeSuccess || m.Rcode == dns.RcodeNameError):
-			return m, from, 0
-		case err == nil && c.edns && (m.Rcode == dns.RcodeFormatError || m.Rcode == dns.RcodeBadVers):
-			c.plain() // a server older than EDNS (RFC 6891 §7)
-			at, wait = from.index, r.opts.First
-			continue
-		case err == nil:
-			cause = failureOf(m.Rcode)
-		case errors.Is(err, errInVain):
-			s.inVain(r.log, r.opts.First)
-			if l.over() {
-				return nil, nil, cause
+		for waiting := true; waiting; {
+			waiting = false
+			var m *dns.Msg
+			a := arrival{server: s}
+			if err == nil {
+				m, a, err = r.await(ctx, l, c, again)
 			}
-			continue
-		default:
-			cause = causeOf(err)
+			switch {
+			case ctx.Err() != nil:
+				return nil, nil, exchange.CauseDNSTimeout
+			case err == nil && (m.Rcode == dns.RcodeSuccess || m.Rcode == dns.RcodeNameError):
+				return m, a.server, 0
+			case err == nil && a.edns && (m.Rcode == dns.RcodeFormatError || m.Rcode == dns.RcodeBadVers):
+				// A server older than EDNS (RFC 6891 §7), which says so of each question that had it.
+				if waiting = !c.edns; !waiting {
+					c.plain()
+					at, wait = a.server.index, r.opts.First
+				}
+			case errors.Is(err, errInVain):
+				if c.waits > 0 {
+					silent = true
+					s.inVain(r)
+				}
+				absent = 0
+				at = unable.next(at, n)
+			case isTimeout(err): // of TCP, with the look-up's
+				silent = true
+			case err != nil && !errors.Is(err, errRefused):
+				// Where nobody listens, or nothing leads, that may be so for a moment: a server starts anew, a cable is put
+				// back. The others are asked at once, and when there is none left, all of them again at the time for that.
+				a.server.inVain(r)
+				absent.add(a.server.index)
+				err, waiting = nil, (unable | absent).all(n)
+				at = (unable | absent).next(at, n)
+			default:
+				// Who says that it cannot will say so again, and is not asked again as long as others may know; one alone
+				// is, once.
+				a.server.failures.Add(1)
+				twice := unable != 0
+				unable.add(a.server.index)
+				if n == 1 && twice || n > 1 && unable.all(n) {
+					return nil, a.server, refusal(m)
+				}
+				at = (unable | absent).next(at, n)
+			}
 		}
-		if from == nil {
-			from = s
-		}
-		// Who says that it cannot will say so again, and is not asked again as long as others may know; one alone is, once.
-		// Where nobody listens, that may be so for a moment only.
-		alone, twice := len(r.servers) == 1, unable != 0
-		unable |= 1 << from.index
-		if alone && twice || !alone && unable.all(len(r.servers)) {
-			return nil, nil, cause
-		}
-		if alone && cause == exchange.CauseDNSNetwork && !l.sleep(ctx, again) {
-			return nil, nil, cause
-		}
-		at = unable.next(from.index, len(r.servers))
-	}
-	return nil, nil, cause
-}
-
-// refusals are the servers, a bit each, that have said in a look-up that they cannot answer.
-type refusals uint64
-
-// maxServers is how many servers there may be.
-const maxServers = 64
-
-// all reports whether each of n servers has said so.
-func (f refusals) all(n int) bool { return bits.OnesCount64(uint64(f)) == n }
-
-// next returns the server behind the one at i, of those that may still answer; i itself where there is no other.
-func (f refusals) next(i, n int) int {
-	for range n {
-		if i = (i + 1) % n; f&(1<<i) == 0 {
+		if l.over() {
 			break
 		}
 	}
-	return i
+	if !silent && l.patient {
+		return nil, nil, exchange.CauseDNSNetwork
+	}
+	return nil, nil, exchange.CauseDNSTimeout
 }
 
-// failureOf is the cause that a server's code stands for.
-func failureOf(rcode int) exchange.Cause {
-	switch rcode {
-	case dns.RcodeRefused:
+// errRefused stands for an answer that is none: one that does not unpack, or what a server has begun to say by TCP.
+var errRefused = errors.New("no answer that can be read")
+
+// refusal is the cause of a server's answer that is none; without a message, of one that cannot be read.
+func refusal(m *dns.Msg) exchange.Cause {
+	switch {
+	case m == nil:
+		return exchange.CauseDNSMalformed
+	case m.Rcode == dns.RcodeRefused:
 		return exchange.CauseDNSRefused
-	case dns.RcodeFormatError, dns.RcodeNotImplemented, dns.RcodeBadVers:
+	case m.Rcode == dns.RcodeFormatError, m.Rcode == dns.RcodeNotImplemented, m.Rcode == dns.RcodeBadVers:
 		return exchange.CauseDNSMalformed
 	}
 	return exchange.CauseServFail
@@ -240,28 +189,14 @@ func failureOf(rcode int) exchange.Cause {
 
 // turn waits until another question may go to a server, by its rate. It reports whether something arrived before that.
 func (c *call) turn(ctx context.Context, l *lookup, s *server) (came bool, err error) {
-	if s.limiter == nil {
-		return false, ctx.Err()
-	}
-	place := s.limiter.Reserve()
-	delay := place.Delay()
-	if delay == 0 {
+	if s.pacer == nil {
 		return false, ctx.Err()
 	}
 	began := time.Now()
-	c.timer.Reset(delay)
-	select {
-	case a := <-c.arrivals:
-		c.arrivals <- a
-		came = true
-	case <-c.timer.C:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	if came || err != nil {
-		place.Cancel()
-	}
-	l.delay(time.Since(began))
+	came, err = s.pacer.wait(ctx, c)
+	// The look-up has all its time whatever our rate. How long it took is another matter: what was under way meanwhile
+	// was under way.
+	l.delay(time.Since(began), c.waits > 0)
 	return came, err
 }
 
@@ -270,33 +205,26 @@ var errInVain = errors.New("no answer in time")
 
 // await returns the next message that arrives, of whichever sending, or how a sending failed. It waits until the next may go,
 // or the look-up's time is up.
-func (r *Resolver) await(ctx context.Context, l *lookup, c *call, again time.Time) (*dns.Msg, *server, error) {
+func (r *Resolver) await(ctx context.Context, l *lookup, c *call, again time.Time) (*dns.Msg, arrival, error) {
 	c.timer.Reset(time.Until(l.until(again)))
 	select {
 	case a := <-c.arrivals:
+		c.waits--
 		if a.err != nil {
-			return nil, a.server, a.err
+			return nil, a, a.err
 		}
 		a.server.hear(r.log)
-		m, err := r.open(ctx, l, c, a)
-		if err != nil || m.Rcode != dns.RcodeSuccess && m.Rcode != dns.RcodeNameError {
-			a.server.failures.Add(1)
+		m, err := unpack(a.packet)
+		if err == nil && m.Truncated {
+			m, err = r.askTCP(ctx, l, c, a.server)
+			a.edns = c.edns
 		}
-		return m, a.server, err
+		return m, a, err
 	case <-c.timer.C:
-		return nil, nil, errInVain
+		return nil, arrival{}, errInVain
 	case <-ctx.Done():
-		return nil, nil, ctx.Err()
+		return nil, arrival{}, ctx.Err()
 	}
-}
-
-// open unpacks an answer, and asks by TCP where it was truncated (RFC 7766 §5).
-func (r *Resolver) open(ctx context.Context, l *lookup, c *call, a arrival) (*dns.Msg, error) {
-	m, err := unpack(a.packet)
-	if err == nil && m.Truncated {
-		return r.askTCP(ctx, l, c, a.server)
-	}
-	return m, err
 }
 
 // unpack reads a packet of a header at least. One that was truncated need not be whole; another one must have as many
@@ -309,53 +237,47 @@ func unpack(packet []byte) (*dns.Msg, error) {
 	case m.Truncated:
 		return m, nil
 	case err != nil || len(m.Answer) != count(6) || len(m.Ns) != count(8) || len(m.Extra) != count(10):
-		return nil, errMalformed
+		return nil, errRefused
 	}
 	return m, nil
 }
 
-// hear takes note that a server answers.
-func (s *server) hear(log *slog.Logger) {
-	s.answers.Add(1)
-	s.silent.Store(0)
-	s.heard.Store(time.Now().UnixNano())
-	if s.isDown.Load() && s.isDown.CompareAndSwap(true, false) {
-		log.Info("name server answers again", "server", s.addr)
-	}
-}
-
-// inVain takes note that a server has left a question without an answer for as long as we wait.
-func (s *server) inVain(log *slog.Logger, first time.Duration) {
-	if silent := s.silent.Add(1); silent >= downAfter && time.Now().UnixNano()-s.heard.Load() >= int64(downSince*first) {
-		if s.isDown.CompareAndSwap(false, true) {
-			log.Warn("name server does not answer", "server", s.addr, "questions", silent)
-		}
-	}
-}
-
-// askTCP asks a call's question by TCP, one question a connection.
+// askTCP asks a call's question by TCP, one question a connection (RFC 7766 §5), as far as the rate and the connections allow.
+// Errors of a server that has begun to speak are errRefused.
 func (r *Resolver) askTCP(ctx context.Context, l *lookup, c *call, s *server) (*dns.Msg, error) {
-	deadline := l.until(time.Now().Add(tcpTime))
+	began := time.Now()
 	select {
 	case r.tcp <- struct{}{}:
-		defer func() { <-r.tcp }()
-	default:
-		c.timer.Reset(time.Until(deadline))
-		select {
-		case r.tcp <- struct{}{}:
-			defer func() { <-r.tcp }()
-		case <-c.timer.C:
-			return nil, os.ErrDeadlineExceeded
-		case <-ctx.Done():
-			return nil, ctx.Err()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-r.tcp }()
+	if s.pacer != nil {
+		if err := s.pacer.waitAlone(ctx, c.timer); err != nil {
+			return nil, err
 		}
 	}
+	l.delay(time.Since(began), false)
 	s.questions.Add(1)
 	s.tcp.Add(1)
+	m, err := s.exchangeTCP(ctx, c, l.until(time.Now().Add(tcpTime)))
+	switch {
+	case err == nil:
+		s.answers.Add(1)
+	case isTimeout(err) && !l.over():
+		err = errRefused // it speaks by UDP, and had its time by TCP
+	}
+	return m, err
+}
+
+func (s *server) exchangeTCP(ctx context.Context, c *call, deadline time.Time) (*dns.Msg, error) {
 	dialer := net.Dialer{Deadline: deadline}
 	conn, err := dialer.DialContext(ctx, "tcp", s.addr.String())
-	if err != nil {
+	if isTimeout(err) {
 		return nil, err
+	}
+	if err != nil {
+		return nil, errRefused // it listens by UDP
 	}
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
@@ -364,20 +286,20 @@ func (r *Resolver) askTCP(ctx context.Context, l *lookup, c *call, s *server) (*
 		return nil, err
 	}
 	stream := dns.Conn{Conn: conn}
-	if _, err := stream.Write(c.packet); err != nil {
+	_, err = stream.Write(c.packet)
+	var packet []byte
+	if err == nil {
+		packet, err = stream.ReadMsgHeader(nil)
+	}
+	if isTimeout(err) {
 		return nil, err
 	}
-	packet, err := stream.ReadMsgHeader(nil)
-	if err != nil {
-		return nil, err
+	if err != nil || len(packet) < headerSize || packet[0] != c.packet[0] || packet[1] != c.packet[1] || !answers(packet, c.question) {
+		return nil, errRefused
 	}
-	if len(packet) < headerSize || packet[0] != c.packet[0] || packet[1] != c.packet[1] || !answers(packet, c.question) {
-		return nil, errMalformed
-	}
-	s.answers.Add(1)
 	m, err := unpack(packet)
 	if err == nil && m.Truncated {
-		return nil, errMalformed
+		return nil, errRefused
 	}
 	return m, err
 }

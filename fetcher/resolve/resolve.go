@@ -8,6 +8,7 @@
 //	hosts.go     the names that this machine knows itself
 //	cache.go     what is remembered, and who is being asked about
 //	question.go  one question: to which server, how often, by TCP where its answer does not fit
+//	server.go    a server: its rate, and whether it is down
 //	mux.go       the sockets through which all questions go
 //	answer.go    what an answer says
 //	stats.go     what is counted
@@ -25,7 +26,6 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-	"golang.org/x/time/rate"
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
@@ -44,14 +44,14 @@ type Options struct {
 
 // Answer is what a look-up found: addresses, or the outcome that says why there are none.
 type Answer struct {
-	Addrs   []netip.Addr     // at most maxAddrs, in an order that their own depends on; shared, not to be changed
+	Addrs   []netip.Addr     // at most maxAddrs from a server, in an order that is theirs and the name's; shared, not to be changed
 	Outcome exchange.Outcome // dns_not_found, dns_failed, dns_timeout; 0 where Addrs has any
 	Cause   exchange.Cause
 	Took    time.Duration // without waits for Rate; 0 from the cache and from the hosts file
 	Until   time.Time     // when the answer must be asked again; zero: never
 
 	PutOff bool           // no server answered within the caller's patience; nothing else is set
-	Server netip.AddrPort // that answered last; invalid where none did, and for names that this machine knows itself
+	Server netip.AddrPort // that answered last, or refused to; invalid where none did, and for names that this machine knows itself
 	Alias  string         // the name at the end of the chain of aliases; "" where there is none
 }
 
@@ -66,6 +66,9 @@ type Resolver struct {
 	hosts    map[string][]netip.Addr
 	cache    *cache
 	log      *slog.Logger
+	closing  context.Context // ends with Close
+	close    context.CancelFunc
+	probing  sync.RWMutex // held for reading by whoever sends a probe
 	counters counters
 }
 
@@ -102,6 +105,7 @@ func New(servers []string, opts Options) (*Resolver, error) {
 	streams := max(1, opts.MaxSockets/4)
 	r := &Resolver{opts: opts, cache: newCache(opts.CacheSize), log: opts.Log, tcp: make(chan struct{}, streams)}
 	r.calls.New = func() any { return newCall() }
+	r.closing, r.close = context.WithCancel(context.Background())
 	r.mux = newMux(len(servers), opts.MaxSockets-streams, &r.counters.strangers)
 	for i, text := range servers {
 		addr, err := parseServer(text)
@@ -110,9 +114,8 @@ func New(servers []string, opts Options) (*Resolver, error) {
 		}
 		s := &server{addr: addr, index: i, mux: r.mux}
 		s.heard.Store(time.Now().UnixNano())
-		if each := opts.Rate / float64(len(servers)); each > 0 {
-			// A tenth of a second's worth may go at once: answers come in bursts, and so do the questions they free.
-			s.limiter = rate.NewLimiter(rate.Limit(each), max(1, int(each/10)))
+		if opts.Rate > 0 {
+			s.pacer = newPacer(opts.Rate / float64(len(servers)))
 		}
 		r.servers = append(r.servers, s)
 	}
@@ -163,8 +166,11 @@ func parseServer(s string) (netip.AddrPort, error) {
 	return addr, err
 }
 
-// Close closes all sockets. Look-ups after it work, with new ones.
+// Close closes all sockets. Look-ups after it work, with new ones, which close by themselves after some time without questions.
 func (r *Resolver) Close() error {
+	r.probing.Lock()
+	r.close()
+	r.probing.Unlock()
 	r.mux.close()
 	return nil
 }
@@ -198,25 +204,24 @@ func (r *Resolver) find(ctx context.Context, name, host string, patience time.Du
 	began := time.Now()
 	answer, f, lead := r.cache.begin(name, began)
 	for f != nil && !lead {
-		var ok bool
-		if answer, ok = f.wait(ctx, began, patience); ok {
+		shared, over := f.wait(ctx, patience)
+		if over {
+			return r.told(shared)
+		}
+		if f.good {
 			r.counters.shared.Add(1)
-			return r.told(answer)
+			shared.Took = min(shared.Took, time.Since(began))
+			return shared
 		}
 		answer, f, lead = r.cache.begin(name, time.Now())
-		if patience > 0 {
-			patience = max(time.Millisecond, patience-time.Since(began))
-			began = time.Now()
-		}
 	}
 	if f == nil {
 		r.counters.cacheHits.Add(1)
 		return answer
 	}
-	answer = r.ask(ctx, host, patience, questions)
+	answer = r.ask(ctx, f, host, patience, questions)
 	// What failed because this caller gave up is nobody else's answer.
 	r.cache.finish(f, answer, ctx.Err() == nil && !answer.PutOff)
-	r.counters.count(answer.Took)
 	return r.told(answer)
 }
 
@@ -231,32 +236,46 @@ func (r *Resolver) told(answer Answer) Answer {
 func failed(o exchange.Outcome, c exchange.Cause) Answer { return Answer{Outcome: o, Cause: c} }
 
 // ask puts the questions of one look-up.
-func (r *Resolver) ask(ctx context.Context, host string, patience time.Duration, questions func(context.Context, *lookup, string) Answer) Answer {
+func (r *Resolver) ask(ctx context.Context, f *flight, host string, patience time.Duration, questions func(context.Context, *lookup, string) Answer) Answer {
 	now := time.Now()
-	l := lookup{began: now, deadline: now.Add(r.opts.Total), patient: true}
+	l := lookup{began: now, deadline: now.Add(r.opts.Total), patient: true, flight: f}
 	if patience > 0 && patience < r.opts.Total {
 		l.deadline, l.patient = now.Add(patience), false
 	}
 	answer := questions(ctx, &l, host)
-	if answer.Outcome == exchange.DNSTimeout && !l.patient && ctx.Err() == nil {
-		answer = Answer{PutOff: true}
+	took := time.Since(l.began) - l.waited
+	if f.asked.Load() != 0 {
+		r.counters.count(took)
 	}
-	answer.Took = time.Since(l.began) - l.waited
+	if answer.Outcome == exchange.DNSTimeout && !l.patient && ctx.Err() == nil {
+		return Answer{PutOff: true}
+	}
+	answer.Took = took
 	return answer
 }
 
 // lookup is the time that one look-up takes. What it waits for by our own will counts against no server.
 type lookup struct {
 	began    time.Time
-	waited   time.Duration
-	deadline time.Time // put off by each wait
-	patient  bool      // it has the whole time
+	waited   time.Duration // by our own will, with nothing under way
+	deadline time.Time     // put off by each wait
+	patient  bool          // it has the whole time
+	flight   *flight
 }
 
-// delay puts the deadline off by a wait.
-func (l *lookup) delay(waited time.Duration) {
-	l.waited += waited
+// delay puts the deadline off by a wait of our own, during which something was under way or not.
+func (l *lookup) delay(waited time.Duration, underWay bool) {
+	if !underWay {
+		l.waited += waited
+	}
 	l.deadline = l.deadline.Add(waited)
+}
+
+// asked notes that a question has been sent: from the first on, those who wait for the answer use up their patience.
+func (l *lookup) asked() {
+	if l.flight.asked.Load() == 0 {
+		l.flight.asked.Store(time.Now().UnixNano())
+	}
 }
 
 // over reports whether the time is up.
@@ -268,18 +287,6 @@ func (l *lookup) until(t time.Time) time.Time {
 		return l.deadline
 	}
 	return t
-}
-
-// sleep waits until t, and reports false where the time is up or ctx ended first.
-func (l *lookup) sleep(ctx context.Context, t time.Time) bool {
-	timer := time.NewTimer(time.Until(l.until(t)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return !l.over()
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // families asks for the addresses of the families that may be dialled.
@@ -310,18 +317,23 @@ func (r *Resolver) records(ctx context.Context, l *lookup, host string, qtype ui
 	chain := newChain(name, qtype)
 	for range maxQueries {
 		m, from, cause := r.question(ctx, l, chain.name, qtype)
+		var answer Answer
+		ended := true
 		switch cause {
 		case 0:
+			answer, ended = chain.read(m)
 		case exchange.CauseDNSTimeout:
-			return failed(exchange.DNSTimeout, cause)
+			answer = failed(exchange.DNSTimeout, cause)
 		case exchange.CauseNoSuchName:
-			return failed(exchange.DNSNotFound, cause)
+			answer = failed(exchange.DNSNotFound, cause)
 		default:
-			return failed(exchange.DNSFailed, cause)
+			answer = failed(exchange.DNSFailed, cause)
 		}
-		answer, ended := chain.read(m)
 		if ended {
-			answer.Server = from.addr
+			if from != nil {
+				answer.Server = from.addr
+			}
+			answer.Alias = chain.alias()
 			return answer
 		}
 	}

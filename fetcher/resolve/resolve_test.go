@@ -251,7 +251,7 @@ func TestServers(t *testing.T) {
 			}
 		}
 	}
-	r := newResolver(t, Options{First: 20 * time.Millisecond}, nobody)
+	r := newResolver(t, Options{First: 20 * time.Millisecond, Total: 200 * time.Millisecond}, nobody)
 	if got := r.Lookup(t.Context(), "a.com", 0); got.Outcome != exchange.DNSFailed || got.Cause != exchange.CauseDNSNetwork {
 		t.Errorf("nobody alone: got %s", tell(got))
 	}
@@ -495,7 +495,7 @@ func BenchmarkLookup(b *testing.B) {
 	r := newResolver(b, Options{}, serve(b, zone("a.com. 60 A 192.0.2.1")))
 	b.ReportAllocs()
 	for b.Loop() {
-		if a := r.ask(b.Context(), "a.com", 0, r.families); a.Outcome != 0 {
+		if a := r.ask(b.Context(), new(flight), "a.com", 0, r.families); a.Outcome != 0 {
 			b.Fatal(tell(a))
 		}
 	}

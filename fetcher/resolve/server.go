@@ -1,0 +1,214 @@
+package resolve
+
+import (
+	"context"
+	"log/slog"
+	"math/bits"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/miekg/dns"
+	"golang.org/x/time/rate"
+)
+
+// server is one name server.
+type server struct {
+	addr  netip.AddrPort
+	index int // among the servers
+	mux   *mux
+	pacer *pacer // nil: as many questions as anybody likes
+	health
+	traffic
+
+	mu      sync.Mutex
+	sockets [socketsPerServer]*socket // that take questions; nil before the first
+}
+
+// traffic is what is counted of a server, see ServerStats.
+type traffic struct {
+	questions, answers, failures, unheard, tcp atomic.Uint64
+}
+
+// health is what we think of a server.
+//
+// One that leaves several questions in a row without an answer is suspected. That may be the names' fault: nobody answers for
+// some, and whoever asks about those only hears nothing of the best of servers. So it is asked for the root's name servers, which
+// every resolver knows, and is down if it says nothing to that either. One that is down is asked by one question in so many, and
+// for the root now and then.
+type health struct {
+	silent atomic.Int32 // questions in vain since its last answer
+	heard  atomic.Int64 // when that was, in nanoseconds since 1970; at first when it was made
+	probed atomic.Int64 // when it was last asked for the root; 0: never
+	isDown atomic.Bool
+}
+
+const (
+	suspectAfter = 5  // questions in vain, and
+	suspectSince = 3  // first waits since the last answer
+	probeAgain   = 25 // first waits from probe to probe
+	probeTries   = 3
+	probeOf      = 16 // questions, of which one goes to a server that is down
+)
+
+// first draws the server that a question begins with, by its index: any that is not down, and now and then one that is, to
+// see whether it still is.
+func (r *Resolver) first() int {
+	n := len(r.servers)
+	lot := rand.IntN(probeOf * n)
+	first := lot % n
+	if lot < n {
+		return first
+	}
+	for i := range n {
+		if at := (first + i) % n; !r.servers[at].isDown.Load() {
+			return at
+		}
+	}
+	return first
+}
+
+// hear takes note that a server answers.
+func (s *server) hear(log *slog.Logger) {
+	s.answers.Add(1)
+	s.silent.Store(0)
+	s.heard.Store(time.Now().UnixNano())
+	if s.isDown.Load() && s.isDown.CompareAndSwap(true, false) {
+		log.Info("name server answers again", "server", s.addr)
+	}
+}
+
+// inVain takes note that a question to a server was in vain.
+func (s *server) inVain(r *Resolver) {
+	now, first := time.Now().UnixNano(), int64(r.opts.First)
+	if s.silent.Add(1) < suspectAfter || now-s.heard.Load() < suspectSince*first {
+		return
+	}
+	last := s.probed.Load()
+	if now-last < probeAgain*first || r.closing.Err() != nil || !s.probed.CompareAndSwap(last, now) {
+		return
+	}
+	go r.probe(s)
+}
+
+// probe asks a server for the root's name servers, and takes it for down where no answer comes.
+func (r *Resolver) probe(s *server) {
+	began := time.Now()
+	c := r.calls.Get().(*call)
+	defer r.calls.Put(c)
+	defer c.end()
+	if c.put(".", dns.TypeNS) != nil {
+		return
+	}
+	wait := r.opts.First
+	for range probeTries {
+		if _, err := c.turn(r.closing, new(lookup), s); err != nil {
+			return
+		}
+		if !r.sendProbe(s, c) {
+			return
+		}
+		c.timer.Reset(wait)
+		for waiting := true; waiting; {
+			select {
+			case a := <-c.arrivals:
+				if a.err == nil {
+					s.hear(r.log)
+					return
+				}
+			case <-c.timer.C:
+				waiting = false
+			case <-r.closing.Done():
+				return
+			}
+		}
+		wait += wait / 2
+	}
+	if s.heard.Load() < began.UnixNano() && s.isDown.CompareAndSwap(false, true) {
+		r.log.Warn("name server does not answer", "server", s.addr)
+	}
+}
+
+// sendProbe sends a probe, which may be out of reach for a moment; it reports false where Close has been called, behind which no
+// socket may be opened for a probe.
+func (r *Resolver) sendProbe(s *server, c *call) bool {
+	r.probing.RLock()
+	defer r.probing.RUnlock()
+	if r.closing.Err() != nil {
+		return false
+	}
+	_ = s.send(c)
+	return true
+}
+
+// servers are some of the servers, a bit each.
+type servers uint64
+
+// maxServers is how many servers there may be.
+const maxServers = 64
+
+func (f *servers) add(i int) { *f |= 1 << i }
+
+// all reports whether all n are among them.
+func (f servers) all(n int) bool { return bits.OnesCount64(uint64(f)) == n }
+
+// next returns the server behind the one at i that is not among them; of n that all are the one behind it.
+func (f servers) next(i, n int) int {
+	for k := 1; k <= n; k++ {
+		if at := (i + k) % n; f&(1<<at) == 0 {
+			return at
+		}
+	}
+	return (i + 1) % n
+}
+
+// pacer lets questions go at a rate, in the order in which they have asked to. Only who is at the head of the line has
+// reserved anything, so that nothing is wasted by those who leave it because an answer came.
+type pacer struct {
+	head    chan struct{} // holds one: whoever is at the head
+	limiter *rate.Limiter
+}
+
+// newPacer returns a pacer of so many questions a second. A tenth of a second's worth may go at once: answers come in bursts,
+// and so do the questions that they free.
+func newPacer(perSecond float64) *pacer {
+	return &pacer{head: make(chan struct{}, 1), limiter: rate.NewLimiter(rate.Limit(perSecond), max(1, int(perSecond/10)))}
+}
+
+// wait waits for a call's turn, or until something arrives for it, which it reports.
+func (p *pacer) wait(ctx context.Context, c *call) (came bool, err error) {
+	select {
+	case p.head <- struct{}{}:
+	case a := <-c.arrivals:
+		c.arrivals <- a
+		return true, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	defer func() { <-p.head }()
+	place := p.limiter.Reserve()
+	delay := place.Delay()
+	if delay == 0 {
+		return false, nil
+	}
+	c.timer.Reset(delay)
+	select {
+	case <-c.timer.C:
+		return false, nil
+	case a := <-c.arrivals:
+		c.arrivals <- a
+		came = true
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	place.Cancel()
+	return came, err
+}
+
+// waitAlone waits for a turn whatever arrives.
+func (p *pacer) waitAlone(ctx context.Context, timer *time.Timer) error {
+	_, err := p.wait(ctx, &call{timer: timer})
+	return err
+}

@@ -1,0 +1,326 @@
+package resolve
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
+
+// late is a handler that answers after a while.
+func late(after time.Duration, handle dns.HandlerFunc) dns.HandlerFunc {
+	return func(w dns.ResponseWriter, q *dns.Msg) {
+		time.Sleep(after)
+		handle(w, q)
+	}
+}
+
+// nobody is the address of a port at which nobody listens.
+func nobody(t *testing.T) string {
+	t.Helper()
+	closed, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed.Close()
+	return closed.LocalAddr().String()
+}
+
+// One server that refuses, or is not there, does not end a look-up that another may still answer: not when patience has run
+// out, and not when the whole time has.
+func TestRefusalBesideSilence(t *testing.T) {
+	good := serve(t, late(150*time.Millisecond, zone("a.com. 60 A 192.0.2.1")))
+	silent := serve(t, silence)
+	bad := map[string]string{"REFUSED": serve(t, code(dns.RcodeRefused)), "SERVFAIL": serve(t, code(dns.RcodeServerFailure)), "nobody": nobody(t)}
+	opts := Options{First: 20 * time.Millisecond, Total: 300 * time.Millisecond}
+	for name, server := range bad {
+		for range 4 { // the first server is drawn by lot
+			if got := newResolver(t, opts, server, good).Lookup(t.Context(), "a.com", 60*time.Millisecond); !got.PutOff {
+				t.Errorf("%s, and patience ran out: got %s", name, tell(got))
+			}
+			if got := tell(newResolver(t, opts, server, good).Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
+				t.Errorf("%s: got %s", name, got)
+			}
+		}
+		if got := newResolver(t, opts, server, silent).Lookup(t.Context(), "a.com", 0); got.Outcome != exchange.DNSTimeout {
+			t.Errorf("%s, and the other is silent: got %s", name, tell(got))
+		}
+	}
+}
+
+// Who refuses is told.
+func TestRefusalNamesTheServer(t *testing.T) {
+	server := serve(t, code(dns.RcodeServerFailure))
+	if got := newResolver(t, Options{}, server).Lookup(t.Context(), "a.com", 0); got.Server.String() != server {
+		t.Errorf("got %v, want %s", got.Server, server)
+	}
+}
+
+// A name server that starts anew loses no name.
+func TestServerStartsAnew(t *testing.T) {
+	addr := nobody(t)
+	r := newResolver(t, Options{First: 20 * time.Millisecond}, addr)
+	answer := make(chan Answer)
+	go func() { answer <- r.Lookup(t.Context(), "a.com", 0) }()
+	for r.Stats().Servers[0].Questions < 3 {
+		time.Sleep(time.Millisecond)
+	}
+	packets, err := net.ListenPacket("udp", addr)
+	if err != nil {
+		t.Skip("somebody else has taken the port")
+	}
+	server := &dns.Server{PacketConn: packets, Handler: zone("a.com. 60 A 192.0.2.1")}
+	go func() { _ = server.ActivateAndServe() }()
+	defer func() { _ = packets.Close() }()
+	if got := tell(<-answer); got != "[192.0.2.1]" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// watcher is a log whose lines can be waited for.
+type watcher struct {
+	mu    sync.Mutex
+	lines strings.Builder
+}
+
+func (w *watcher) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lines.Write(p)
+}
+
+func (w *watcher) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lines.String()
+}
+
+// A server that is down is told, in the log and by Stats; and so is that it is back. One that only leaves names without an
+// answer that nobody answers is not down.
+func TestDown(t *testing.T) {
+	var alive atomic.Bool
+	var log watcher
+	r := newResolver(t, Options{First: 5 * time.Millisecond, Total: 100 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil))}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
+		if alive.Load() && !strings.HasPrefix(q.Question[0].Name, "silent") {
+			zone("a.com. 60 A 192.0.2.1")(w, q)
+		}
+	}))
+	ask := func(until func() bool) {
+		t.Helper()
+		for i := 0; !until(); i++ {
+			if i == 1000 {
+				t.Fatalf("it takes too long: %s", log.String())
+			}
+			r.Lookup(t.Context(), fmt.Sprintf("silent%d.example", i), 0)
+		}
+	}
+	down := func() bool { return r.Stats().Servers[0].Down }
+	ask(down)
+	if got := log.String(); strings.Count(got, "name server does not answer") != 1 {
+		t.Errorf("log: %s", got)
+	}
+	alive.Store(true)
+	ask(func() bool { return !down() }) // by a probe
+	if got := log.String(); strings.Count(got, "name server answers again") != 1 {
+		t.Errorf("log: %s", got)
+	}
+	probed := r.servers[0].probed.Load()
+	ask(func() bool { return r.servers[0].probed.Load() != probed })
+	for range 5 {
+		r.Lookup(t.Context(), "silent.example", 0)
+	}
+	if got := log.String(); down() || strings.Count(got, "name server") != 2 {
+		t.Errorf("of silent names only: %s", got)
+	}
+}
+
+// A server at whose port nobody listens is seen too.
+func TestDeadPortIsDown(t *testing.T) {
+	r := newResolver(t, Options{First: 5 * time.Millisecond, Total: 50 * time.Millisecond}, nobody(t))
+	for i := 0; !r.Stats().Servers[0].Down; i++ {
+		if i == 1000 {
+			t.Fatalf("%+v", r.Stats().Servers)
+		}
+		r.Lookup(t.Context(), fmt.Sprintf("a%d.example", i), 0)
+	}
+	if s := r.Stats().Servers[0]; s.Unheard == 0 || s.Answers != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// The rate bounds what each server is asked, whatever the questions are: first ones, repeats, and by TCP.
+func TestRateIsKept(t *testing.T) {
+	const perSecond, servers = 200.0, 2
+	type asked struct {
+		mu sync.Mutex
+		at []time.Time
+	}
+	var logs [servers]asked
+	var addrs []string
+	for i := range servers {
+		addrs = append(addrs, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
+			logs[i].mu.Lock()
+			logs[i].at = append(logs[i].at, time.Now())
+			logs[i].mu.Unlock()
+			switch name := q.Question[0].Name; {
+			case name[0] == 's':
+			case name[0] == 't' && w.RemoteAddr().Network() == "udp":
+				m := new(dns.Msg).SetReply(q)
+				m.Truncated = true
+				_ = w.WriteMsg(m)
+			default:
+				zone(name+" 60 A 192.0.2.1")(w, q)
+			}
+		}))
+	}
+	r := newResolver(t, Options{Rate: perSecond, First: 30 * time.Millisecond, Total: 400 * time.Millisecond}, addrs...)
+	var all sync.WaitGroup
+	for i := range 120 {
+		all.Go(func() { r.Lookup(t.Context(), fmt.Sprintf("%c%d.example", "uts"[i%3], i), 0) })
+	}
+	all.Wait()
+	for i := range logs {
+		logs[i].mu.Lock()
+		at := logs[i].at
+		logs[i].mu.Unlock()
+		if len(at) < 60 {
+			t.Errorf("server %d was asked %d times", i, len(at))
+		}
+		// Arrivals may be late, but never more in a time than rate and burst allow. The slack is for those that were late.
+		for from := range at {
+			for to := from; to < len(at); to++ {
+				if allowed := perSecond/servers/10 + 1 + perSecond/servers*(at[to].Sub(at[from]).Seconds()+0.3); float64(to-from+1) > allowed {
+					t.Fatalf("server %d was asked %d times in %v", i, to-from+1, at[to].Sub(at[from]))
+				}
+			}
+		}
+	}
+}
+
+// What waits for the rate and is no longer needed wastes none of it.
+func TestRateIsNotWasted(t *testing.T) {
+	p := newPacer(100)
+	for range 10 { // what may go at once
+		if came, err := p.wait(t.Context(), newCall()); came || err != nil {
+			t.Fatal(came, err)
+		}
+	}
+	leaving := make([]*call, 50)
+	var left sync.WaitGroup
+	for i := range leaving {
+		leaving[i] = newCall()
+		leaving[i].arrivals <- arrival{}
+		left.Go(func() {
+			for range 3 {
+				_, _ = p.wait(t.Context(), leaving[i])
+			}
+		})
+	}
+	left.Wait()
+	place := p.limiter.Reserve()
+	// Had each taken a place with it, the next would be due in a second and a half.
+	if d := place.Delay(); d > 500*time.Millisecond {
+		t.Errorf("the next question is due in %v", d)
+	}
+}
+
+// Answers that do not fit into a packet are fetched one after the other where few connections may be open. The wait for one
+// is ours, and no name is lost by it.
+func TestQueueForTCP(t *testing.T) {
+	r := newResolver(t, Options{MaxSockets: 4}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
+		if w.RemoteAddr().Network() == "udp" {
+			m := new(dns.Msg).SetReply(q)
+			m.Truncated = true
+			_ = w.WriteMsg(m)
+			return
+		}
+		late(5*time.Millisecond, zone(q.Question[0].Name+" 60 A 192.0.2.1"))(w, q)
+	}))
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() {
+			if got := tell(r.Lookup(t.Context(), fmt.Sprintf("a%d.example", i), 300*time.Millisecond)); got != "[192.0.2.1]" {
+				t.Errorf("%d: got %s", i, got)
+			}
+		})
+	}
+	all.Wait()
+	if s := r.Stats(); s.PutOff != 0 || s.Servers[0].Failures != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A server older than EDNS says so of each question that had it, also of those that were sent again before it did.
+func TestSlowServerWithoutEDNS(t *testing.T) {
+	r := newResolver(t, Options{First: 20 * time.Millisecond}, serve(t, late(70*time.Millisecond, func(w dns.ResponseWriter, q *dns.Msg) {
+		if q.IsEdns0() != nil {
+			code(dns.RcodeFormatError)(w, q)
+			return
+		}
+		zone("a.com. 60 A 192.0.2.1")(w, q)
+	})))
+	if got := tell(r.Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// Whoever waits for another's answer uses no patience up while that one waits for our rate.
+func TestPatienceOfFollowers(t *testing.T) {
+	r := newResolver(t, Options{Rate: 10}, serve(t, zone("a.com. 60 A 192.0.2.1", "b.com. 60 A 192.0.2.1")))
+	r.Lookup(t.Context(), "a.com", 0)
+	var all sync.WaitGroup
+	for range 5 {
+		all.Go(func() {
+			if got := tell(r.Lookup(t.Context(), "b.com", 30*time.Millisecond)); got != "[192.0.2.1]" {
+				t.Errorf("got %s", got)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Waits for our rate are no part of how long a look-up took, unless a question was under way meanwhile.
+func TestTookUnderRate(t *testing.T) {
+	const slow = 60 * time.Millisecond
+	r := newResolver(t, Options{Rate: 50, First: 10 * time.Millisecond}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
+		late(slow, zone(q.Question[0].Name+" 60 A 192.0.2.1"))(w, q)
+	}))
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			if got := r.Lookup(t.Context(), fmt.Sprintf("a%d.example", i), 0); got.Took < slow {
+				t.Errorf("%d took %v", i, got.Took)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Close ends soon, whoever goes on asking.
+func TestCloseUnderLookups(t *testing.T) {
+	r := newResolver(t, Options{}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) { zone(q.Question[0].Name+" 60 A 192.0.2.1")(w, q) }))
+	r.mux.each = 2
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for k := 0; ctx.Err() == nil; k++ {
+				r.Lookup(ctx, fmt.Sprintf("a%d-%d.example", i, k), 0)
+			}
+		})
+	}
+	for range 20 {
+		_ = r.Close() // hangs, or is told by the race detector, where it waits for sockets that are opened meanwhile
+	}
+	cancel()
+	all.Wait()
+}
