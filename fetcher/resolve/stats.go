@@ -33,10 +33,10 @@ type ServerStats struct {
 	Addr      netip.AddrPort
 	Questions uint64 // sent, repetitions among them
 	Answers   uint64 // that came to them, failures among them
-	Failures  uint64 // answers other than addresses and their absence: SERVFAIL, REFUSED, malformed …
+	Failures  uint64 // answers other than addresses and their absence: SERVFAIL, REFUSED, malformed …, and what failed by TCP
 	Unheard   uint64 // questions that were given up without an answer
 	TCP       uint64 // questions put again by TCP, their answer having been truncated
-	Down      bool   // it has left several questions in a row without an answer, and is asked only now and then
+	Down      bool   // it has left several questions in a row without an answer, that about the root among them; it is asked now and then
 }
 
 // counters are what Stats is read from.

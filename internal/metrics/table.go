@@ -178,7 +178,7 @@ var table = described([]metric{
 		help: "Answers of a name server, failures among them.",
 		read: ofServers(func(s *resolve.ServerStats) float64 { return float64(s.Answers) })},
 	{name: "bulkscan_dns_failures_total", kind: counter, labels: byServer,
-		help: "Of the answers, those that tell neither of addresses nor of their absence: SERVFAIL, REFUSED, malformed ones.",
+		help: "Answers that tell neither of addresses nor of their absence: SERVFAIL, REFUSED, malformed ones; and questions that failed by TCP.",
 		read: ofServers(func(s *resolve.ServerStats) float64 { return float64(s.Failures) })},
 	{name: "bulkscan_dns_unheard_total", kind: counter, labels: byServer,
 		help: "Questions to a name server that were given up without an answer.",
@@ -187,7 +187,7 @@ var table = described([]metric{
 		help: "Questions put to a name server again by TCP, because the answer by UDP was truncated.",
 		read: ofServers(func(s *resolve.ServerStats) float64 { return float64(s.TCP) })},
 	{name: "bulkscan_dns_server_up", kind: gauge, labels: byServer,
-		help: "0 while a name server is taken for down, because it left several questions in a row unanswered, and is asked only now and then; else 1.",
+		help: "0 while a name server is taken for down, because it left several questions in a row unanswered, one about the root among them; it is then asked only now and then. Else 1.",
 		read: ofServers(func(s *resolve.ServerStats) float64 { return truth(!s.Down) })},
 })
 
