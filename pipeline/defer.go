@@ -17,7 +17,8 @@ import (
 //
 //	look-up ─silent beyond patience──┐
 //	later try of a silent name───────┴► unheard ─► line ─look-ups to spare, or few out─► look-up ─► levels ─► tray
-//	                                       └─► spill
+//	                                       └─► spill                                        ▲
+//	                           hop, address too old, later try of who was put off once ─────┘
 //
 // Whose next exchange ends in any other way than by its time is deferred no longer, and a name that is answered is not
 // unheard any more. There are two lines because they wait for different things: when trays are scarce look-ups may be to
@@ -70,8 +71,8 @@ const (
 	// look-ups of those that were put off, so that a list without an end gets on with them too. At least one does.
 	deferredShare = 64
 	// Of the places for silent names, one in so many goes to names that were put off while newcomers come that do not want the
-	// resolvers; and by one in so many of those places does their number grow each time that the resolvers are looked at, so
-	// that not all are asked in the same moment, nor ended.
+	// resolvers; and by one in so many of those places does their number change each time that the resolvers are looked at, so
+	// that not all are asked in the same moment, nor ended, and a short wave of other look-ups costs them little.
 	calmShare  = 8
 	widenShare = 32
 	// Of the places in memory, one in so many is for each line.
@@ -130,8 +131,8 @@ func (s *schedule) lineBound() int     { return max(1, s.cfg.MaxWaiting/lineShar
 func (s *schedule) full(l *line) bool  { return l.length >= s.lineBound() }
 func (s *schedule) short(l *line) bool { return l.length <= s.lineBound()/2 }
 
-// unheardOf takes a record whose look-up was put off. Who had a turn near has lost it: the queue must not wait. And who was
-// deferred for its host makes room for the next.
+// unheardOf takes a record whose look-up was put off. Who had a turn near has lost it: the queue must not wait (see
+// regainTurn). And who was deferred for its host makes room for the next.
 func (s *schedule) unheardOf(rec record) {
 	s.progress.NamesPutOff.Add(1)
 	s.backFrom(&rec)
@@ -139,8 +140,9 @@ func (s *schedule) unheardOf(rec record) {
 		s.slow.hosts.out--
 		rec.set(deferred, false)
 	}
-	if rec.is(nearTurn) {
-		s.loseTurn(s.outOfTurn(&rec), byHost)
+	if t, near := s.turns[rec.seq]; near {
+		delete(s.turns, rec.seq)
+		s.loseTurn(t, byHost)
 	}
 	s.enqueue(&s.slow.names, rec)
 }
@@ -155,9 +157,17 @@ func (s *schedule) recall() {
 		d.lull, d.lullBegan = true, s.now
 	}
 	for s.mayRecall() {
-		s.renewals.push(d.hosts.pop(s.records), s.records)
+		s.resolveAgain(d.hosts.pop(s.records))
+	}
+	for s.whole.head != 0 && s.silentPlaces() > 0 && !s.stopping {
+		rec := s.records.take(s.whole.pop(s.records))
+		rec.set(abroad, true)
+		s.abroad++
+		s.watch.whole++
+		s.lookUpWhole(rec)
 	}
 	for d.names.length > 0 && d.names.out < d.window && s.silentPlaces() > 0 && !s.stopping {
+		s.watch.whole++
 		s.lookUpWhole(s.records.take(d.names.pop(s.records)))
 	}
 }
@@ -187,16 +197,17 @@ func (s *schedule) mayRecall() bool {
 	}
 }
 
-// widen sets how many of the names may be looked up at once: all for which there are places when no newcomer is left to be
-// looked up, less where those have not wanted the resolvers for a while, and a few at any time.
+// widen sets how many of the names may be looked up at once: all for which there are places when each look-up that others want
+// has one, less where the resolvers have not been wanted for a while, and a few at any time.
 func (s *schedule) widen() {
 	w, most := &s.watch, s.cfg.SilentLookups
-	bound := max(1, most/deferredShare)
+	bound := s.reserved()
 	switch {
-	case s.fedAll && w.arrived == s.fedCount:
+	case s.placesForAll():
 		bound = most
 	case w.calm && s.now-w.calmBegan >= lullLasts:
 		bound = max(bound, most/calmShare)
 	}
-	s.slow.window = min(bound, s.slow.window+max(1, most/widenShare))
+	step := max(1, most/widenShare)
+	s.slow.window = max(s.slow.window-step, min(bound, s.slow.window+step))
 }

@@ -204,6 +204,7 @@ func TestNoNameIsPutOffForNothing(t *testing.T) {
 	f("the list fits", 300, Config{Concurrency: 300, Patience: DefaultPatience}, 0)
 	f("one name, one tray", 1, Config{Concurrency: 1, Patience: DefaultPatience}, 0)
 	f("the list comes slowly", 300, Config{Concurrency: 100, Patience: DefaultPatience}, 500*time.Millisecond)
+	f("few resolvers, and the list comes slowly", 30, Config{Concurrency: 3, Patience: DefaultPatience}, 5*time.Second)
 	f("no patience is set", 1000, Config{Concurrency: 20}, 0)
 	f("patience is as long as a look-up", 1000, Config{Concurrency: 20, Patience: resolveTotal}, 0)
 }
@@ -271,7 +272,7 @@ func TestSilentNamesAndSilentHosts(t *testing.T) {
 		}
 	}
 	check(DefaultSilentLookups, 2*time.Minute)
-	check(40, n/25/40*resolveTotal*12/10+time.Minute)
+	check(40, n/20/40*resolveTotal*12/10+time.Minute) // the names that are lost later are a fourth more
 }
 
 // Names that were put off take no memory beyond their share: the rest is spilled, and comes back as what it was.
@@ -471,76 +472,368 @@ func TestStopDropsDeferredNames(t *testing.T) {
 }
 
 // rated is a web whose resolver asks the name servers so many questions a second, like that of package fetcher: one at once, and
-// while no answer has come another after 400 ms, 600 ms, 900 ms and so on.
+// while no answer has come another after 400 ms, 600 ms, 900 ms and so on. What it waits for the rate is neither time that the
+// look-up took nor silence.
 type rated struct {
 	*web
 	interval time.Duration
 	next     time.Time // when the next question may be sent
 }
 
+// mayAsk waits until a question may be sent, and tells how long that took.
+func (w *rated) mayAsk() time.Duration {
+	w.mu.Lock()
+	began := time.Now()
+	at := began
+	if w.next.After(at) {
+		at = w.next
+	}
+	w.next = at.Add(w.interval)
+	w.mu.Unlock()
+	time.Sleep(time.Until(at))
+	return at.Sub(began)
+}
+
 func (w *rated) Resolve(_ context.Context, t exchange.Target, patience time.Duration) exchange.Lookup {
 	host, began := t.Origin.Host(), time.Now()
+	takes := w.answers(host)
+	w.mu.Lock()
+	w.lookups++
+	w.seeking++
+	w.broadest = max(w.broadest, w.seeking)
+	if takes > resolveTotal && patience == 0 {
+		w.whole = append(w.whole, began.Sub(w.begun))
+	}
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		w.seeking--
+		w.mu.Unlock()
+	}()
 	end := began.Add(resolveTotal)
 	if patience > 0 && patience < resolveTotal {
 		end = began.Add(patience)
 	}
-	takes, first := w.answers(host), time.Time{}
-	w.mu.Lock()
-	w.lookups++
-	w.mu.Unlock()
+	waited := w.mayAsk()
+	end = end.Add(waited)
+	answered := time.Now().Add(takes)
 	for wait := 400 * time.Millisecond; ; wait += wait / 2 {
-		w.mu.Lock()
-		at := time.Now()
-		if w.next.After(at) {
-			at = w.next
-		}
-		if at.Before(end) {
-			w.next = at.Add(w.interval)
-		}
-		w.mu.Unlock()
-		if first.IsZero() {
-			first = at
-		}
-		until := at.Add(wait)
-		if answered := first.Add(takes); answered.Before(until) && answered.Before(end) {
+		until := time.Now().Add(wait)
+		if answered.Before(until) && answered.Before(end) {
 			time.Sleep(time.Until(answered))
-			return exchange.Lookup{Addr: netip.MustParseAddr(w.address(host)), Took: time.Since(began)}
+			return exchange.Lookup{Addr: netip.MustParseAddr(w.address(host)), Took: time.Since(began) - waited}
 		}
 		if !until.Before(end) {
 			time.Sleep(time.Until(end))
 			if patience > 0 {
 				return exchange.Lookup{PutOff: true}
 			}
-			return exchange.Lookup{Outcome: exchange.DNSTimeout, Took: time.Since(began)}
+			return exchange.Lookup{Outcome: exchange.DNSTimeout, Took: time.Since(began) - waited}
 		}
 		time.Sleep(time.Until(until))
+		w := w.mayAsk()
+		waited += w
+		end = end.Add(w)
 	}
 }
 
-// Where the rate of questions is what bounds a list, silent names cost the questions that their patience allows, and no
-// healthy name is taken for silent because it had to wait for its question.
+// hopping makes every tenth host send its visitors on to another path, once, and returns where the longest time is kept that
+// passed between the two answers.
+func hopping(w *web) *time.Duration {
+	hopped, slowest := map[string]time.Duration{}, new(time.Duration)
+	w.answer = func(x *exchange.Exchange) exchange.Next {
+		host, now := x.Origin.Host(), time.Since(w.begun)
+		if began, ok := hopped[host]; ok {
+			*slowest = max(*slowest, now-began)
+			return exchange.Done
+		}
+		if number(host)%10 != 9 {
+			return exchange.Done
+		}
+		hopped[host] = now
+		target := exchange.Target{Origin: x.Target.Origin, Path: "/elsewhere"}
+		x.Past.Trail = &exchange.Trail{Target: target}
+		return exchange.Next{Again: true, Target: target}
+	}
+	return slowest
+}
+
+// Where the rate of questions is what bounds a list, silent names cost the questions that their patience allows. No healthy
+// name is taken for silent, nor given a successor, because it had to wait for its question: nobody waits long for one, and those
+// that were put off get on while the list does.
 func TestTheRateOfQuestionsIsNotWasted(t *testing.T) {
-	const n = 20000
-	f := func(percent int) (last time.Duration) {
+	f := func(rate, percent int, longest time.Duration) (last time.Duration) {
+		t.Helper()
+		n := 20 * rate
 		synctest.Test(t, func(t *testing.T) {
-			w, s := &rated{web: nameWeb(silentOf(percent)), interval: time.Millisecond}, &shelf{}
+			w, s := &rated{web: nameWeb(silentOf(percent)), interval: time.Second / time.Duration(rate)}, &shelf{}
+			slowest := hopping(w.web)
 			w.begun = time.Now()
 			p := New(Config{Concurrency: 1000, Patience: DefaultPatience, SpillDir: t.TempDir()}, &list{hosts: hosts(n, "h%d.example.com")}, w, noJudge{}, s)
 			err := p.Run(t.Context())
 			_, last = w.asks()
-			putOff := p.Progress().NamesPutOff.Load()
-			t.Logf("%d %% silent: %d put off, all others asked after %v, all done after %v", percent, putOff, last, time.Since(w.begun))
+			putOff, during := p.Progress().NamesPutOff.Load(), 0
+			for _, at := range w.whole {
+				if at > 2*time.Second && at < last-resolveTotal {
+					during++
+				}
+			}
+			t.Logf("%d questions a second, %d %% silent: %d put off, of which %d were looked up during the list; all others asked after %v, all done after %v; the slowest hop took %v; %d look-ups at once",
+				rate, percent, putOff, during, last, time.Since(w.begun), *slowest, w.broadest)
 			if err != nil || len(s.sites) != n {
 				t.Fatalf("kept %d of %d, error %v", len(s.sites), n, err)
 			}
 			if most := uint64(n*percent/100 + n/100); putOff > most {
-				t.Errorf("%d %% silent: %d names were put off; want at most %d", percent, putOff, most)
+				t.Errorf("%d names were put off; want at most %d", putOff, most)
+			}
+			if most := 2*DefaultResolvers + n*percent/100; w.broadest > most {
+				t.Errorf("%d look-ups were under way; want at most %d", w.broadest, most)
+			}
+			if *slowest > longest {
+				t.Errorf("a hop took %v from one answer to the next; want at most %v", *slowest, longest)
+			}
+			if least := DefaultSilentLookups / deferredShare; percent > 0 && rate >= 1000 && during < least {
+				t.Errorf("%d names that were put off were looked up while the list went on; want at least %d", during, least)
 			}
 		})
 		return last
 	}
-	without := f(0)
-	if with := f(6); float64(with) > 1.3*float64(without) {
+	without := f(1000, 0, time.Second)
+	if with := f(1000, 6, time.Second); float64(with) > 1.3*float64(without) {
 		t.Errorf("all others were asked after %v, without the silent after %v", with, without)
+	}
+	f(100, 6, 5*time.Second)
+}
+
+// Who was put off when his turn at a busy address was near loses it once. Then he goes before the others there, and is not put
+// off again.
+func TestATurnIsNotLostTwice(t *testing.T) {
+	const n, crowd = 100000, 200
+	f := func(name string, most int, slow func(i, sought int) bool, one func(i int) bool) (at map[int]time.Duration, last time.Duration) {
+		t.Helper()
+		w, s := nameWeb(nil), &shelf{}
+		w.answers = func(host string) time.Duration {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if i := number(host); one(i) && slow(i, w.sought[host]) {
+				return 1500 * time.Millisecond
+			}
+			return quick(host)
+		}
+		w.ttl = 10 * time.Second
+		address := w.address
+		w.address = func(host string) string {
+			if one(number(host)) {
+				return "10.9.9.9"
+			}
+			return address(host)
+		}
+		_, err := scan(t, Config{Concurrency: 1000, Resolvers: 64, IPRate: 2, Patience: DefaultPatience}, w, &list{hosts: hosts(n, "h%d.example.com")}, s, nil)
+		if err != nil || len(s.sites) != n {
+			t.Fatalf("%s: kept %d of %d, error %v", name, len(s.sites), n, err)
+		}
+		at = map[int]time.Duration{}
+		for _, a := range w.asked {
+			if i := number(a.host); one(i) {
+				at[i] = a.at
+				if sought := w.sought[a.host]; sought > most {
+					t.Errorf("%s: %s was looked up %d times; want at most %d", name, a.host, sought, most)
+				}
+			} else {
+				last = max(last, a.at)
+			}
+		}
+		return at, last
+	}
+	each := func(every int) func(i int) bool {
+		return func(i int) bool { return i < crowd*every && i%every == 0 }
+	}
+
+	at, last := f("all are slow", 3, func(int, int) bool { return true }, each(20))
+	during := 0
+	for _, asked := range at {
+		if asked < last {
+			during++
+		}
+	}
+	if least := int(last.Seconds()*2*3/4) - 1; during < least {
+		t.Errorf("%d slow ones were asked at their address in the %v before the list's end; want at least %d", during, last, least)
+	}
+
+	// One in ten is slow to be answered from the second time on.
+	at, _ = f("some become slow", 4, func(i, sought int) bool { return i%200 == 0 && sought > 0 }, each(20))
+	for i, asked := range at {
+		if next, ok := at[i+20]; ok && asked > next+10*time.Second {
+			t.Errorf("h%d was asked after %v, and the next on the list after %v", i, asked, next)
+		}
+	}
+}
+
+// How long those take that are looked up with all their time does not say how long others may be silent.
+func TestThePaceIsThatOfTheOthers(t *testing.T) {
+	const n, concurrency = 3000, 4
+	w, s := nameWeb(func(host string) time.Duration {
+		switch i := number(host) % 100; {
+		case i < 10:
+			return 9 * time.Second
+		case i >= 50 && i < 56:
+			return 2 * resolveTotal
+		}
+		return quick(host)
+	}), &shelf{}
+	_, err := scan(t, Config{Concurrency: concurrency, Patience: DefaultPatience}, w, &list{hosts: hosts(n, "h%d.example.com")}, s, nil)
+	checkNames(t, w, s, n, 2, err)
+	var last time.Duration
+	for _, a := range w.asked {
+		if number(a.host)%100 >= 10 {
+			last = max(last, a.at)
+		}
+	}
+	if bound := n * 300 * time.Millisecond / concurrency * 11 / 10; last > bound {
+		t.Errorf("the quick were asked until %v; want at most %v", last, bound)
+	}
+	t.Logf("the quick were asked until %v", last)
+}
+
+// The line does not wait for newcomers that have all their time: when there is a place for everybody, there is for it too.
+func TestTheLineDoesNotWaitForTheLast(t *testing.T) {
+	f := func(n, percent int, most time.Duration) {
+		t.Helper()
+		w, s := nameWeb(silentOf(percent)), &shelf{}
+		took, err := scan(t, Config{Concurrency: 1000, Patience: DefaultPatience}, w, &list{hosts: hosts(n, "h%d.example.com")}, s, nil)
+		checkNames(t, w, s, n, 2, err)
+		if took > most {
+			t.Errorf("%d %% of %d silent: took %v; want at most %v", percent, n, took, most)
+		}
+		t.Logf("%d %% of %d silent: took %v", percent, n, took)
+	}
+	f(1472, 100, 16*time.Second)
+	f(20000, 6, 20*time.Second)
+}
+
+// Thousands of later tries that come at once after the last newcomer, some with names that have become silent, are not held up
+// by those either.
+func TestSilentNamesDoNotHoldUpLaterTries(t *testing.T) {
+	const n = 20000
+	f := func(percent, places int) (last time.Duration) {
+		t.Helper()
+		w, s := nameWeb(nil), &shelf{}
+		w.answers = func(host string) time.Duration {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.sought[host] > 0 && number(host)%100 < percent {
+				return 2 * resolveTotal
+			}
+			return quick(host)
+		}
+		w.answer = func(x *exchange.Exchange) exchange.Next {
+			if x.Past.Later == 1 {
+				return exchange.Done
+			}
+			x.Past.Later++
+			return exchange.Next{Again: true, After: time.Minute, Target: exchange.Target{Origin: x.Origin.As(origin.HTTPS)}}
+		}
+		took, err := scan(t, Config{Concurrency: 1000, SilentLookups: places, Patience: DefaultPatience}, w, &list{hosts: hosts(n, "h%d.example.com")}, s, nil)
+		if err != nil || len(s.sites) != n {
+			t.Fatalf("kept %d of %d, error %v", len(s.sites), n, err)
+		}
+		for _, a := range w.asked {
+			if number(a.host)%100 >= percent {
+				last = max(last, a.at)
+			}
+		}
+		if bound := last + time.Duration(n*percent/100/places+2)*resolveTotal*11/10; took > bound {
+			t.Errorf("%d %% silent, %d places: done after %v; want at most %v", percent, places, took, bound)
+		}
+		t.Logf("%d %% silent, %d places: all others were asked after %v, everything was done after %v", percent, places, last, took)
+		return last
+	}
+	without := f(0, DefaultSilentLookups)
+	for _, c := range [][2]int{{20, DefaultSilentLookups}, {6, 400}, {6, 100}} {
+		if with := f(c[0], c[1]); with > without+2*DefaultPatience {
+			t.Errorf("%d %% silent, %d places: all others were asked after %v, without the silent after %v", c[0], c[1], with, without)
+		}
+	}
+}
+
+// The counter of look-ups under way counts none when there is none, whoever waits with what they brought.
+func TestEndedLookupsAreNotCounted(t *testing.T) {
+	f := func(name string, n int, cfg Config, ended time.Duration, answers func(host string) time.Duration) {
+		t.Helper()
+		w, s := nameWeb(answers), &shelf{}
+		w.lasts = func(string) time.Duration { return 14 * time.Second }
+		w.answer = nil
+		_, err := scan(t, cfg, w, &list{hosts: hosts(n, "h%d.example.com")}, s, func(p *Pipeline) {
+			time.Sleep(ended + 2*watchEvery)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if counted := p.Progress().Lookups.Load(); counted != 0 || w.seeking != 0 {
+				t.Errorf("%s: %d look-ups are counted, and %d under way; want none", name, counted, w.seeking)
+			}
+		})
+		if err != nil || len(s.sites) != n {
+			t.Fatalf("%s: kept %d of %d, error %v", name, len(s.sites), n, err)
+		}
+	}
+	f("the last is silent", 200, Config{Concurrency: 300}, resolveTotal, func(host string) time.Duration {
+		if number(host) == 0 {
+			return 2 * resolveTotal
+		}
+		return quick(host)
+	})
+	f("no tray is free", 300, Config{Concurrency: 20}, 5*time.Second, func(host string) time.Duration {
+		if number(host)%3 != 0 {
+			return 900 * time.Millisecond
+		}
+		return quick(host)
+	})
+	f("no tray is free for those that were put off", 100, Config{Concurrency: 3, Resolvers: 60, SilentLookups: 50, Patience: DefaultPatience}, 12*time.Second, func(host string) time.Duration {
+		if number(host)%5 == 0 {
+			return 3 * time.Second
+		}
+		return quick(host)
+	})
+}
+
+// The first look-ups do not take more places than there are before anybody looks at them.
+func TestTheFirstLookupsHavePatienceToo(t *testing.T) {
+	const n, places = 2000, 10
+	w, s := nameWeb(silentOf(100)), &shelf{}
+	_, err := scan(t, Config{Concurrency: 256, SilentLookups: places, Patience: DefaultPatience}, w, &list{hosts: hosts(n, "h%d.example.com")}, s, nil)
+	checkNames(t, w, s, n, 2, err)
+	first := 0
+	for _, at := range w.whole {
+		if at < time.Second {
+			first++
+		}
+	}
+	if first > places {
+		t.Errorf("%d look-ups with all their time were begun in the first second; want at most %d", first, places)
+	}
+}
+
+// Without patience nobody is put off, not even where a resolver that holds a newcomer looks up a name for somebody else.
+func TestNoPatience(t *testing.T) {
+	const n, concurrency = 500, 10
+	w, s := nameWeb(nil), &shelf{}
+	w.answers = func(host string) time.Duration {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.sought[host] > 0 {
+			return 5 * time.Second
+		}
+		return quick(host)
+	}
+	slowest := hopping(w)
+	_, err := scan(t, Config{Concurrency: concurrency}, w, &list{hosts: hosts(n, "h%d.example.com")}, s, func(p *Pipeline) {
+		for p.Progress().Kept.Load() < n {
+			time.Sleep(time.Second)
+		}
+		if putOff := p.Progress().NamesPutOff.Load(); putOff != 0 {
+			t.Errorf("%d names were put off; want none", putOff)
+		}
+	})
+	if err != nil || len(s.sites) != n || *slowest < 5*time.Second {
+		t.Fatalf("kept %d of %d, error %v, the slowest hop took %v", len(s.sites), n, err, *slowest)
 	}
 }

@@ -94,8 +94,9 @@ type Config struct {
 	// no retry. Patience is longer than this where answers take long, and endless where a place is free for everybody. 0:
 	// nobody is put off. DefaultPatience is for long lists.
 	//
-	// It is also how long the name servers of a name may be silent while others want to be looked up. What was broken off
-	// counts in Progress.NamesPutOff, and leaves nothing in the row.
+	// It is also how long the name servers of a name may be silent while others want to be looked up, or while a newcomer waits
+	// with its address for the resolver to be done. What was broken off counts in Progress.NamesPutOff, and leaves nothing in
+	// the row; it happens once to an origin, whatever names it leads to. With 0 that newcomer waits too.
 	Patience time.Duration
 
 	// Skip reports whether an entry is already kept by an earlier run of the same scan; nil skips nothing.
@@ -184,7 +185,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 //	                 │  └───unanswered───►│  └────home─────┴─────home──────┘ └────sites─────┘
 //	                 └───────renew────────┘
 //
-// For the look-up of a record that was put off the schedule starts a goroutine, which sends it back as found.
+// For a look-up with all its time, of a record that was put off, the schedule starts a goroutine, which sends it back as found.
 //
 // Trays travel from the schedule to the judge and home again, sites from the judge to the keeper and back. The channels
 // that carry trays hold all there are, so that passing one on never blocks; what blocks, when everything is busy, is the
@@ -203,13 +204,15 @@ type run struct {
 	bearable   atomic.Int64    // patience with look-ups that begin now; 0: they have all their time
 	holding    atomic.Int64    // the same where the resolver holds a newcomer
 
-	fresh      chan record // from the list
-	renew      chan record // from the schedule: hops, later tries, answers past their time
-	resolved   chan record // newcomers
-	renewed    chan record // records of renew
-	unanswered chan record // of both kinds, where the look-up was put off
-	found      chan record // those that were put off, looked up with all their time
-	fed        chan uint64 // the number of records fed, once, at the feed's end
+	lookingWhole atomic.Int64 // look-ups under way that are not those of resolvers
+
+	fresh      chan record      // from the list
+	renew      chan record      // from the schedule: hops, later tries, answers past their time
+	resolved   chan record      // newcomers
+	renewed    chan record      // records of renew
+	unanswered chan record      // of both kinds, where the look-up was put off
+	found      chan wholeAnswer // of those that were put off
+	fed        chan uint64      // the number of records fed, once, at the feed's end
 
 	gate    *gate
 	trays   *trays
@@ -241,7 +244,7 @@ func (p *Pipeline) newRun(ctx context.Context) *run {
 		renewed:  make(chan record, 64),
 
 		unanswered: make(chan record, 64),
-		found:      make(chan record),
+		found:      make(chan wholeAnswer),
 
 		fed:     make(chan uint64, 1),
 		gate:    newGate(&p.cfg),
@@ -257,6 +260,10 @@ func (p *Pipeline) newRun(ctx context.Context) *run {
 	for i := range r.places {
 		r.places[i].state.Store(placeVacant)
 	}
+	if p.cfg.SilentLookups < p.cfg.Resolvers {
+		r.bearable.Store(int64(p.cfg.Patience)) // or the first look-ups could take all places before the schedule looks at them
+	}
+	r.holding.Store(int64(p.cfg.Patience))
 	// Each judge holds one site and the keeper another; a few more keep them from waiting for each other.
 	sites := 4*judges() + 4
 	r.keeping, r.sites = make(chan *audit.Site, sites), make(chan *audit.Site, sites)

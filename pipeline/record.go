@@ -42,14 +42,14 @@ type record struct {
 type flags uint8
 
 const (
-	nearTurn flags = 1 << iota // its turn is near, and only its address is asked again
-	abroad                     // the schedule has sent it to the resolvers and counts on its return
+	abroad   flags = 1 << iota // the schedule has sent it to be resolved again and counts on its return
 	more                       // another address may stand behind addr
 	refused                    // an address of the host refused us in this attempt
 	unmet                      // an address of the host was refused or out of reach in this attempt
 	deferred                   // its last exchange ran out of time: it is asked when nobody else wants a tray
 	putOff                     // it was put off once, and is not again
 	unheard                    // no name server has answered its last look-up: the next has all its time
+	quiet                      // a look-up of it was put off once, and none is again: all that follow have all their time
 )
 
 func (r *record) is(f flags) bool { return r.flags&f != 0 }
@@ -100,7 +100,13 @@ func (r *record) setNext(past exchange.Past, target exchange.Target) {
 	r.addr, r.until, r.dns, r.failed = [16]byte{}, 0, 0, exchange.Failure{}
 }
 
+// setLookup notes what a look-up has brought. One that was put off has brought nothing: the address that was asked again is
+// still known.
 func (r *record) setLookup(l exchange.Lookup, begun time.Time) {
+	if l.PutOff {
+		r.set(unheard|quiet, true)
+		return
+	}
 	r.addr, r.until = [16]byte{}, 0
 	r.set(more, l.More)
 	r.set(unheard, silent(&l))

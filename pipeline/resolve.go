@@ -15,21 +15,24 @@ import (
 //
 //   - A look-up that takes longer than others do is overdue: another resolver takes its place, and it goes on beside. So
 //     there are always Config.Resolvers that get on. It does not when most of them hold somebody for whom there is no tray.
-//   - While newcomers want the resolvers, a name has some patience to be answered in. Who is not is put off, and goes to a
+//   - While the resolvers are wanted, a name has some patience to be answered in. Who is not is put off, once, and goes to a
 //     line of its own (see deferral).
 //   - Who is in that line is looked up with all its time by a goroutine of its own, beside the resolvers, and by many at
-//     once when nobody else wants a look-up.
+//     once when nobody else wants a look-up. So is at once whoever has been through that line and has to be looked up
+//     again, for a hop or because his address is too old: nobody is put off twice.
 
 // place is where a resolver says what it does, each on a cache line of its own.
 type place struct {
 	state atomic.Int64 // one of the states below, or since when a look-up is under way, since the run began
-	_     [56]byte
+	took  atomic.Int64 // how long the last look-up with an answer took, with its waits for the rate, until the schedule has seen it
+	_     [48]byte
 }
 
 const (
 	placeIdle    = 0  // its resolver waits: for work, or with a newcomer for a tray
-	placeOverdue = -1 // its look-up goes on, or is being delivered, and another resolver has taken its place
-	placeVacant  = -2 // it has no resolver
+	placeOverdue = -1 // its look-up goes on, and another resolver has taken its place
+	placeLeaving = -2 // the same, but its look-up has ended and is being delivered
+	placeVacant  = -3 // it has no resolver
 )
 
 const (
@@ -40,7 +43,7 @@ const (
 	overduePaces = 2
 	leastOverdue = 200 * time.Millisecond
 	firstOverdue = 500 * time.Millisecond
-	// Newcomers want the resolvers while one in so many of those is looking a name up.
+	// The resolvers are wanted while more than one in so many of them is looking a name up.
 	wantedShare = 4
 )
 
@@ -96,7 +99,11 @@ func (w *resolver) lookUp(rec record, patience *atomic.Int64) {
 	since := max(1, int64(time.Since(w.begun)))
 	w.place.state.Store(since)
 	lookup := w.fetch.Resolve(w.lookups, rec.target(), time.Duration(patience.Load()))
+	if lookup.Took > 0 && !silent(&lookup) {
+		w.place.took.Store(int64(time.Since(w.begun)) - since)
+	}
 	if !w.place.state.CompareAndSwap(since, placeIdle) {
+		w.place.state.Store(placeLeaving)
 		w.replaced = true
 	}
 	if w.lookups.Err() != nil {
@@ -105,18 +112,18 @@ func (w *resolver) lookUp(rec record, patience *atomic.Int64) {
 	rec.setLookup(lookup, w.begun)
 	switch {
 	case lookup.PutOff:
-		w.deliver(w.unanswered, rec)
+		deliver(w.run, w.unanswered, rec)
 	case rec.is(abroad):
-		w.deliver(w.renewed, rec)
+		deliver(w.run, w.renewed, rec)
 	default:
 		w.hold(rec)
 	}
 }
 
-// deliver hands a record to the schedule, unless the run ends before that.
-func (r *run) deliver(to chan<- record, rec record) {
+// deliver hands a record, or what a look-up brought, to the schedule, unless the run ends before that.
+func deliver[T any](r *run, to chan<- T, what T) {
 	select {
-	case to <- rec:
+	case to <- what:
 	case <-r.stop:
 	case <-r.ended:
 	}
@@ -159,6 +166,12 @@ func (r *run) newResolver(at *place) {
 	})
 }
 
+// wholeAnswer is a record that was looked up with all the time that the fetcher takes.
+type wholeAnswer struct {
+	rec     record
+	unmoved bool // it has lost a turn at this address
+}
+
 // lookUpWhole asks for the address of a record that was put off, with all the time that the fetcher takes.
 func (r *run) lookUpWhole(rec record) {
 	r.group.Go(func() error {
@@ -168,10 +181,13 @@ func (r *run) lookUpWhole(rec record) {
 			return nil // the schedule has not seen it yet
 		default:
 		}
+		r.lookingWhole.Add(1)
 		lookup := r.fetch.Resolve(r.lookups, rec.target(), 0)
+		r.lookingWhole.Add(-1)
 		if r.lookups.Err() == nil {
+			lost, had := rec.is(unheard), rec.addr
 			rec.setLookup(lookup, r.begun)
-			r.deliver(r.found, rec)
+			deliver(r, r.found, wholeAnswer{rec, lost && rec.failed.Outcome == 0 && rec.addr == had})
 		}
 		return nil
 	})
@@ -183,9 +199,12 @@ type watch struct {
 	places  int           // that ever had a resolver: all behind them are vacant
 	asking  int           // look-ups under way
 	overdue int           // those beside, that are overdue
-	pace    tempo         // of look-ups with an answer
+	leaving int           // those that were, and are not delivered yet
+	whole   int           // those with all their time, or not delivered yet
+	pace    tempo         // of look-ups with an answer, without their waits for the rate
+	wall    tempo         // of the same with those
 
-	calm      bool // newcomers do not want the resolvers
+	calm      bool // few look-ups are under way: the resolvers are not wanted
 	calmBegan time.Duration
 	arrived   uint64 // newcomers that the resolvers are done with
 }
@@ -198,17 +217,21 @@ func (s *schedule) watchResolvers() {
 		return
 	}
 	w.next = s.now + watchEvery
-	w.asking, w.overdue = 0, 0
+	w.asking, w.overdue, w.leaving = 0, 0, 0
 	for i := range s.places[:w.places] {
-		switch state := s.places[i].state.Load(); {
+		at := &s.places[i]
+		w.wall.keep(time.Duration(at.took.Swap(0)))
+		switch state := at.state.Load(); {
 		case state == placeOverdue:
 			w.overdue++
+		case state == placeLeaving:
+			w.leaving++
 		case state > 0:
 			w.asking++
 		}
 	}
 	s.relieve()
-	switch calm := w.asking <= s.cfg.Resolvers/wantedShare; {
+	switch calm := w.asking <= s.few(); {
 	case !calm:
 		w.calm = false
 	case !w.calm:
@@ -216,20 +239,21 @@ func (s *schedule) watchResolvers() {
 	}
 	s.widen()
 	s.setPatience()
-	s.progress.Lookups.Store(int64(w.asking + w.overdue + s.slow.names.out))
+	s.progress.Lookups.Store(int64(w.asking+w.overdue) + s.lookingWhole.Load())
 }
 
 // relieve gives the place of resolvers whose look-ups are overdue to others, as long as most of the resolvers look names up:
-// where they hold newcomers that find no tray, there is nothing to gain.
+// where they hold newcomers that find no tray, there is nothing to gain. Who waits for the rate of questions takes as long as
+// others do who wait for it: that is not overdue. The places that are reserved for the line stay free.
 func (s *schedule) relieve() {
 	w := &s.watch
 	limit := firstOverdue
 	if w.pace.seen > 0 {
-		limit = max(leastOverdue, overduePaces*w.pace.mean)
+		limit = max(leastOverdue, overduePaces*max(w.pace.mean, w.wall.mean))
 	}
 	vacant := 0
 	for i := range s.places[:w.places] {
-		if w.asking <= s.cfg.Resolvers/2 || s.silentPlaces() <= 0 {
+		if w.asking <= s.cfg.Resolvers/2 || s.silentPlaces()-max(0, s.reserved()-w.whole) <= 0 {
 			return
 		}
 		at := &s.places[i].state
@@ -249,7 +273,21 @@ func (s *schedule) relieve() {
 
 // silentPlaces is how many more look-ups may be under way beside those of the resolvers.
 func (s *schedule) silentPlaces() int {
-	return s.cfg.SilentLookups - s.watch.overdue - s.slow.names.out
+	return s.cfg.SilentLookups - s.watch.overdue - s.watch.leaving - s.watch.whole
+}
+
+// reserved is how many of those places are for look-ups with all their time at any time.
+func (s *schedule) reserved() int { return max(1, s.cfg.SilentLookups/deferredShare) }
+
+// few is up to how many look-ups the resolvers are not wanted.
+func (s *schedule) few() int { return max(1, s.cfg.Resolvers/wantedShare) }
+
+// placesForAll reports whether there is a place for each look-up that the resolvers are still wanted for: of newcomers, and of
+// those that are resolved again.
+func (s *schedule) placesForAll() bool {
+	w := &s.watch
+	left := s.fedCount - w.arrived + uint64(s.renewing+s.abroad-(w.whole-s.slow.names.out))
+	return s.fedAll && left <= uint64(max(s.cfg.Resolvers/2, s.silentPlaces()))
 }
 
 // setPatience says how long a name may take to be answered; 0: as long as it likes, because few look-ups are under way, or
@@ -261,13 +299,13 @@ func (s *schedule) setPatience() {
 	}
 	patience := int64(max(s.cfg.Patience, patientPaces*w.pace.mean))
 	s.holding.Store(patience)
-	if w.asking+w.overdue <= s.cfg.Resolvers/wantedShare || s.fedAll && s.fedCount-w.arrived <= uint64(max(0, s.silentPlaces())) {
+	if w.asking+w.overdue <= s.few() || s.placesForAll() {
 		patience = 0
 	}
 	s.bearable.Store(patience)
 }
 
-// heardOf takes note of a look-up that has ended.
+// heardOf takes note of a look-up by a resolver that has ended. How long those with all their time take says nothing about others.
 func (s *schedule) heardOf(rec *record) {
 	if !rec.is(unheard) {
 		s.watch.pace.keep(time.Duration(rec.dns) * time.Microsecond)
@@ -276,7 +314,7 @@ func (s *schedule) heardOf(rec *record) {
 
 // untilWatch is how long until the resolvers are looked at again, where there is something to see.
 func (s *schedule) untilWatch() time.Duration {
-	if s.fedAll && s.watch.arrived == s.fedCount && s.abroad == 0 && s.slow.names.length+s.slow.names.out == 0 {
+	if s.fedAll && s.watch.arrived == s.fedCount && s.abroad == 0 && s.whole.head == 0 && s.slow.names.length+s.slow.names.out == 0 && s.progress.Lookups.Load() == 0 {
 		return time.Hour
 	}
 	return max(0, s.watch.next-s.now)

@@ -23,8 +23,10 @@ type schedule struct {
 	events  events
 	now     time.Duration // since the run began, at the last look
 
-	renewals fifo            // records to be resolved (again), in turn
-	abroad   int             // of those, how many the resolvers have
+	renewals fifo            // records to be resolved (again), in turn, by the resolvers
+	renewing int             // how many
+	whole    fifo            // the same by goroutines of their own: records that are quiet
+	abroad   int             // of both, how many are being resolved
 	turns    map[uint64]turn // by seq: the turns of records whose address is asked again
 	spill    *spill
 	rounds   rounds
@@ -61,13 +63,14 @@ func (r *run) schedule() error {
 
 		// What cannot be taken now has a nil channel: newcomers wait while no tray is free, records to be resolved
 		// wait for a resolver. Trays always come home. Who was put off needs none.
-		var newcomers, renewed, found, unanswered chan record
+		var newcomers, renewed, unanswered chan record
+		var found chan wholeAnswer
 		if !s.stopping {
 			unanswered = r.unanswered
 		}
 		if !s.trays.empty() && !s.stopping {
 			renewed = r.renewed
-			if s.slow.names.out > 0 {
+			if s.watch.whole > 0 {
 				found = r.found
 			}
 			if !s.backlogged() {
@@ -83,15 +86,15 @@ func (r *run) schedule() error {
 		case rec := <-renewed:
 			s.look()
 			s.arrive(rec)
-		case rec := <-found:
+		case a := <-found:
 			s.look()
-			s.slow.names.out--
-			s.goOn(rec)
+			s.findAtLast(a)
 		case rec := <-unanswered:
 			s.look()
 			s.unheardOf(rec)
 		case renew <- first:
 			s.records.take(s.renewals.pop(s.records))
+			s.renewing--
 			s.abroad++
 		case t := <-r.home:
 			s.look()
@@ -195,7 +198,23 @@ func (s *schedule) untilNext() time.Duration {
 // arrive takes a record that the resolvers have an answer for.
 func (s *schedule) arrive(rec record) {
 	s.backFrom(&rec)
+	s.heardOf(&rec)
 	s.goOn(rec)
+}
+
+// findAtLast takes a record whose name was looked up with all its time.
+func (s *schedule) findAtLast(a wholeAnswer) {
+	s.watch.whole--
+	if a.rec.is(abroad) {
+		s.backFrom(&a.rec)
+	} else {
+		s.slow.names.out--
+	}
+	if a.unmoved {
+		s.regainTurn(a.rec)
+		return
+	}
+	s.goOn(a.rec)
 }
 
 // backFrom notes that the resolvers are done with a record.
@@ -210,8 +229,7 @@ func (s *schedule) backFrom(rec *record) {
 
 // goOn takes a record that has been resolved.
 func (s *schedule) goOn(rec record) {
-	s.heardOf(&rec)
-	if rec.is(nearTurn) {
+	if _, near := s.turns[rec.seq]; near {
 		s.takeTurn(rec)
 		return
 	}
@@ -310,7 +328,6 @@ func (s *schedule) arm(l int, at key) {
 func (s *schedule) dispatch(rec record) {
 	t := s.trays.take()
 	t.record = rec
-	t.record.set(nearTurn, false)
 	t.patience = s.patience(&rec)
 	if rec.failed.Outcome == 0 {
 		for l, level := range s.levels {
@@ -337,7 +354,7 @@ func (s *schedule) serve() {
 				rec := s.records.take(i)
 				s.enqueue(s.lineOf(rec.flags), rec)
 			} else {
-				s.renewals.push(i, s.records)
+				s.resolveAgain(i)
 			}
 			continue
 		case round:
@@ -405,7 +422,17 @@ func (s *schedule) comeHome(t *tray) {
 		s.enqueue(l, rec)
 		return
 	}
-	s.renewals.push(s.records.put(rec), s.records)
+	s.resolveAgain(s.records.put(rec))
+}
+
+// resolveAgain puts a record behind those that are to be resolved.
+func (s *schedule) resolveAgain(i ref) {
+	if s.records.at(i).is(quiet) {
+		s.whole.push(i, s.records)
+		return
+	}
+	s.renewals.push(i, s.records)
+	s.renewing++
 }
 
 // renewal is the channel to the resolvers and the record that goes first, or nil where none waits.
@@ -449,14 +476,14 @@ func (s *schedule) renewInTurn(rec record, l int, at key) {
 		}
 	}
 	s.turns[rec.seq] = t
-	rec.set(nearTurn, true)
-	s.renewals.push(s.records.put(rec), s.records)
+	s.resolveAgain(s.records.put(rec))
 }
 
 // takeTurn goes on with a record whose address was asked again: it is the next at its level if the address is as it
 // was, and queues at the new one if it is not. The answer counts for this turn, however short its time.
 func (s *schedule) takeTurn(rec record) {
-	t := s.outOfTurn(&rec)
+	t := s.turns[rec.seq]
+	delete(s.turns, rec.seq)
 	failed := rec.failed.Outcome != 0
 	moved := t.level >= byAddress && s.levels[byAddress] != nil && s.key(byAddress, &rec) != t.keys[byAddress]
 	if !failed && !moved {
@@ -484,12 +511,20 @@ func (s *schedule) loseTurn(t turn, from int) {
 	}
 }
 
-// outOfTurn takes the turn from a record that was near it.
-func (s *schedule) outOfTurn(rec *record) turn {
-	t := s.turns[rec.seq]
-	delete(s.turns, rec.seq)
-	rec.set(nearTurn, false)
-	return t
+// regainTurn takes a record that lost its turn because its name was silent, and whose address proved to be as it was. It goes
+// before the others at that address, as soon as its host is free, and the answer counts for this turn, however short its time.
+func (s *schedule) regainTurn(rec record) {
+	host, address := s.levels[byHost], s.levels[byAddress]
+	if address == nil || host != nil && !host.free(s.key(byHost, &rec), s.now) || s.waiting() >= s.cfg.MaxWaiting {
+		s.pass(rec, 0)
+		return
+	}
+	if host != nil {
+		host.claim(s.key(byHost, &rec))
+	}
+	at := s.key(byAddress, &rec)
+	address.pushFirst(at, s.records.put(rec), s.records)
+	s.arm(byAddress, at)
 }
 
 // putAside spills a record that memory has no room for, until due at least.
@@ -557,7 +592,7 @@ func (s *schedule) unspill() {
 			l.spilled--
 			s.enqueue(l, rec)
 		default:
-			s.renewals.push(s.records.put(rec), s.records)
+			s.resolveAgain(s.records.put(rec))
 		}
 	}
 	s.look()

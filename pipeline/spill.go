@@ -190,7 +190,7 @@ type stored struct {
 }
 
 // storedFlags are those that say something beyond the address, which is asked again.
-const storedFlags = refused | unmet | deferred | putOff | unheard
+const storedFlags = refused | unmet | deferred | putOff | unheard | quiet
 
 type storedTrail struct {
 	Scheme origin.Scheme  `json:"scheme"`
