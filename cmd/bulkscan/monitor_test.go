@@ -104,6 +104,7 @@ func TestMetricsFileOfInterrupted(t *testing.T) {
 }
 
 // A name server that keeps silent is told of while the scan goes on without it, and once more at the end.
+// The rate makes the scan last for long enough that the server is suspected, asked for the root, and found down.
 func TestSilentNameServerInLog(t *testing.T) {
 	t.Parallel()
 	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -113,7 +114,7 @@ func TestSilentNameServerInLog(t *testing.T) {
 	t.Cleanup(func() { _ = silent.Close() })
 	w := newWorld(t, 60, simweb.Config{Seed: 8, Only: []string{"ok"}})
 	addr := silent.LocalAddr().String()
-	p := w.scan(t, filepath.Join(t.TempDir(), "out"), "--resolver", addr, "--dns-rate", "40", "--log-level", "debug")
+	p := w.scan(t, filepath.Join(t.TempDir(), "out"), "--resolver", addr, "--dns-rate", "15", "--log-level", "debug")
 	p.exits(t, 0)
 	p.says(t, "kept=60", `level=WARN msg="name server does not answer" server=`+addr,
 		"dns.lookups=", `dns.servers="`+addr, `level=DEBUG msg="name server" addr=`+addr+" questions=")
