@@ -142,7 +142,7 @@ func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) *scanFlags {
 	s.roots = web.CAPool()
 	s.dnsRate = 0
 	s.filesEach = 2 // a connection has both its ends here
-	s.timeout, s.connectTimeout = 4*time.Second, 2*time.Second
+	s.timeout, s.connectTimeout, s.names = 4*time.Second, 2*time.Second, 4*time.Second
 	s.retries, s.retryAfter, s.maxRetryAfter = 1, 2*time.Second, 5*time.Second
 	if web.SingleAddress() {
 		s.ipRate = 0 // the whole web lives at one address here

@@ -63,6 +63,7 @@ type fetchFlags struct {
 
 	roots *x509.CertPool // instead of caFile, for the built-in web
 	files files          // what may be open; the zero value leaves it to the packages
+	names time.Duration  // for one look-up; 0 leaves it to the resolver
 
 	log     *slog.Logger // is told of name servers that fail and come back; nil: nobody
 	witness *witness     // of what the resolver says, for check; nil: nobody
@@ -406,7 +407,7 @@ func (f *fetchFlags) fetcher() (*asker, func(), error) {
 		}
 		cfg.ConnectTo = append(cfg.ConnectTo, to)
 	}
-	names := resolve.Options{Rate: f.dnsRate, IPv4: f.ipv4, IPv6: f.ipv6, Log: f.log}
+	names := resolve.Options{Total: f.names, Rate: f.dnsRate, IPv4: f.ipv4, IPv6: f.ipv6, Log: f.log}
 	if f.files.sockets > 0 {
 		names.MaxSockets = f.files.sockets + f.furtherSockets()
 	}
