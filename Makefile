@@ -1,6 +1,6 @@
 # Only Go is needed to build, test and try bulkscan; `race` needs a C compiler, `integration` needs npm and Node.
-# The tools of `lint` and `bench` are pinned in go.tools.mod, apart from what bulkscan itself is made of, and are built
-# into .bin once.
+# The tools of `lint` and `bench` are pinned in go.tools.mod, and the S3 server that tests ask in go.versitygw.mod, apart
+# from what bulkscan itself is made of; they are built into .bin once.
 
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -13,7 +13,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # A bulkscan is one file without C in it. Only the race detector asks for a compiler.
 export CGO_ENABLED := 0
 
-# What `make check` does, in order. bench/peers and bench/transport are modules of their own, which `./...` leaves out.
+# What `make check` does, in order. bench/peers, bench/transport and bench/parquet are modules of their own, which `./...` leaves out.
 STEPS := build lint test race generated integration
 
 # Documents that are written from tables in the code.
@@ -34,6 +34,7 @@ demo: build ## scan a simulated web on this machine, without a network
 .PHONY: test
 test: ## run the tests
 	go test ./...
+	@[[ -x .bin/versitygw ]] || echo "SKIPPED: what needs a real S3 server (make .bin/versitygw builds one)"
 	@[[ -d ../shared ]] || echo "SKIPPED: what needs the real files and cases of ../shared, which is not here (go test -v says which tests)"
 
 .PHONY: race
@@ -49,6 +50,8 @@ lint: .bin/staticcheck .bin/golangci-lint ## vet, staticcheck and golangci-lint
 	cd bench/peers && ../../.bin/golangci-lint run
 	go -C bench/transport vet ./...
 	cd bench/transport && ../../.bin/golangci-lint run
+	go -C bench/parquet vet ./...
+	cd bench/parquet && ../../.bin/golangci-lint run
 
 .PHONY: fmt
 fmt: .bin/golangci-lint ## format the source
@@ -71,9 +74,14 @@ generated: ## fail if a generated document is out of date
 integration: build bench/duckdb/node_modules ## scan the simulated web and read the dataset with DuckDB; try what we are compared with
 	go -C bench/peers test ./...
 	go -C bench/transport test ./...
+	go -C bench/parquet test ./...
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
-	bin/bulkscan demo -o "$$dir" --origins 2000; \
-	node bench/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"
+	bin/bulkscan demo -o "$$dir" --origins 2000 --part-rows 50; \
+	node bench/duckdb/versions.mjs <(bin/bulkscan schema --json) sink/testdata/versions "$$dir"; \
+	node bench/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
+	node bench/duckdb/views.mjs "$$dir" bin/bulkscan; \
+	node bench/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
+	bin/bulkscan verify "$$dir"
 
 .PHONY: fuzz
 fuzz: ## fuzz each target for some seconds (FUZZTIME=5s)
@@ -100,8 +108,14 @@ transport: ## compare the fetcher with other HTTP transports, by CPU and memory 
 lookups: ## compare the resolver with others, and see whether names get lost (OUT=FILE keeps the report)
 	go run ./bench/cmd/lookups $(if $(OUT),-o '$(OUT)')
 
+.PHONY: parquet
+parquet: ## compare the table writer with arrow-go, and weigh a scan column by column (OUT=FILE keeps the report)
+	go -C bench/parquet run . $(if $(OUT),-o '$(abspath $(OUT))')
+
+# A check that finds no server fails; other runs skip what needs one.
 .PHONY: check
-check: ## all that must hold before a change is merged; what CI runs
+check: export BULKSCAN_TEST_S3 := required
+check: .bin/versitygw ## all that must hold before a change is merged; what CI runs
 	@for step in $(STEPS); do \
 		echo "=== $$step"; begun=$$SECONDS; \
 		$(MAKE) --no-print-directory "$$step"; \
@@ -115,6 +129,9 @@ clean: ## remove what make has built
 .bin/golangci-lint: TOOL := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 .bin/staticcheck:   TOOL := honnef.co/go/tools/cmd/staticcheck
 .bin/benchstat:     TOOL := golang.org/x/perf/cmd/benchstat
+.bin/versitygw: go.versitygw.mod go.versitygw.sum
+	go build -modfile=go.versitygw.mod -o $@ github.com/versity/versitygw/cmd/versitygw
+	@touch $@
 .bin/%: go.tools.mod go.tools.sum
 	go build -modfile=go.tools.mod -o $@ $(TOOL)
 	@touch $@

@@ -2,17 +2,30 @@ package sink
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"iter"
+	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/bulkscan/bulkscan/internal/store"
 )
+
+// This file is the records that make parts count. A commit is written after all of its part's files and never changed; a
+// file that no commit names is none of the dataset. A compaction (compact.go) writes a commit that names others, whose
+// rows it holds: from then on those are history, whether or not their records and files are still there.
+//
+// Where a lock is a lease (store.Lease), the commit of a writer that has lost it may arrive at any later time. It would count,
+// though its sites have been asked again. So who takes the lock first creates a record of no part (a void one) under the
+// number that such a commit would have: a shard commits one part at a time, so that there is one such number. Either the
+// void record is there first, and the late commit is refused; or the commit is, and it counts. Void records stay.
 
 // Commit is the record that makes a part count: it is written after all of the part's files, and a file that no commit
 // names is none of the dataset.
@@ -27,6 +40,34 @@ type Commit struct {
 	Rows            int64     `json:"rows"` // finished origins
 	Files           []File    `json:"files"`
 	Finished        []byte    `json:"finished_seq"` // bitmap of their seq: 64-bit Roaring, portable format
+
+	// Of a compaction: the commits whose rows it holds, in the order of the rows, each before the one that had replaced
+	// it; and how many bytes the files of those that a scan wrote had together.
+	Replaces    []Replaced `json:"replaces,omitempty"`
+	MergedBytes int64      `json:"merged_bytes,omitempty"`
+
+	// Void says why the record is that of no part: it keeps the number from a writer that has lost the scan's lock.
+	Void Void `json:"void,omitempty"`
+
+	Sum string `json:"sum,omitempty"` // see sealRecord; "" in records of older versions
+}
+
+// Void is why a record has no part.
+type Void string
+
+// The kinds of void records.
+const (
+	TakenOver Void = "taken over"
+	Restarted Void = "restarted" // and the numbers before it are those of a scan that was deleted
+)
+
+// Replaced says where a compaction keeps the rows of a commit: in each of its Files, in their order, Rows[i] rows from
+// First[i] on. A reader that had listed the commit before finds its rows there.
+type Replaced struct {
+	Shard string  `json:"shard"`
+	N     int     `json:"n"`
+	First []int64 `json:"first"`
+	Rows  []int64 `json:"rows"`
 }
 
 // File is one file of a commit.
@@ -36,6 +77,15 @@ type File struct {
 	Rows   int64  `json:"rows"`
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
+	Groups int    `json:"row_groups,omitempty"` // 0 in records of before it was noted
+}
+
+// groups is how many row groups the file has, or about as many where that was not noted.
+func (f *File) groups() int {
+	if f.Groups > 0 {
+		return f.Groups
+	}
+	return int((f.Rows + groupRows - 1) / groupRows)
 }
 
 // Bitmap returns the finished seq.
@@ -80,52 +130,347 @@ func (c *Commit) File(table string) (file File, ok bool) {
 
 func (c *Commit) name() string { return commitName(c.ScanID, c.Shard, c.N) }
 
+// bytes is the size of all the commit's files.
+func (c *Commit) bytes() (n int64) {
+	for _, f := range c.Files {
+		n += f.Bytes
+	}
+	return n
+}
+
 func (c *Commit) write(ctx context.Context, st store.Store) error {
-	data, err := json.Marshal(c)
+	data, err := sealRecord(c, &c.Sum)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", c.name(), err)
 	}
-	return st.CreateIfAbsent(ctx, c.name(), append(data, '\n'))
+	return st.CreateIfAbsent(ctx, c.name(), data)
 }
 
-const maxCommit = 256 << 20
+const maxCommit = 128 << 20
 
-// Commits reads the commits of a scan, ordered by shard and number.
+// readCommit reads a record, and checks all that can be told from the record alone.
+func readCommit(ctx context.Context, st store.Store, scanID, name string) (*Commit, error) {
+	data, err := store.ReadAll(ctx, st, name, maxCommit)
+	if err != nil {
+		return nil, err
+	}
+	c := &Commit{}
+	if err := openRecord(data, c, &c.Sum); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", name, err)
+	}
+	if c.name() != name || c.ScanID != scanID || checkShard(c.Shard) != nil && c.Shard != compactedShard {
+		return nil, fmt.Errorf("cannot read %s: it calls itself %.200q", name, c.name())
+	}
+	for _, f := range c.Files {
+		if err := store.CheckName(f.Name); err != nil {
+			return nil, fmt.Errorf("cannot read %s: %w", name, err)
+		}
+	}
+	if c.Void != "" && (c.Rows != 0 || len(c.Files) > 0 || len(c.Replaces) > 0) {
+		return nil, fmt.Errorf("cannot read %s: it is of no part, and has one", name)
+	}
+	if c.Void == "" && (c.Shard == compactedShard) != (len(c.Replaces) > 0) {
+		return nil, fmt.Errorf("cannot read %s: %d commits replaced", name, len(c.Replaces))
+	}
+	for _, r := range c.Replaces {
+		if len(r.First) != len(c.Files) || len(r.Rows) != len(c.Files) || r.Shard == c.Shard && r.N >= c.N {
+			return nil, fmt.Errorf("cannot read %s: it does not say where the rows of commit %.40q %d are", name, r.Shard, r.N)
+		}
+	}
+	return c, nil
+}
+
+// history is every commit record of a scan.
+type history struct {
+	current  []Commit // those that count, in the order of their rows
+	replaced []Commit // those whose rows a compaction has; it was killed, or is about to delete them
+	claimed  []string // empty records: names that were claimed by a process that died
+	void     []Commit // records of no part
+}
+
+// replacement is where the rows of a commit are now; ok is false where no compaction has them.
+func (h *history) replacement(c *Commit) (by *Commit, where Replaced, ok bool) {
+	for i := range h.current {
+		for _, r := range h.current[i].Replaces {
+			if r.Shard == c.Shard && r.N == c.N {
+				return &h.current[i], r, true
+			}
+		}
+	}
+	return nil, Replaced{}, false
+}
+
+// next is the first number that no commit of a shard has ever had.
+func (h *history) next(shard string) int {
+	next := 0
+	for _, commits := range [][]Commit{h.current, h.replaced, h.void} {
+		for i := range commits {
+			if commits[i].Shard == shard {
+				next = max(next, commits[i].N+1)
+			}
+			for _, r := range commits[i].Replaces {
+				if r.Shard == shard {
+					next = max(next, r.N+1)
+				}
+			}
+		}
+	}
+	return next
+}
+
+// shards are those that any record is of or mentions, and the ones given, each once and in order.
+func (h *history) shards(and ...string) []string {
+	shards := slices.Clone(and)
+	for _, commits := range [][]Commit{h.current, h.replaced, h.void} {
+		for i := range commits {
+			shards = append(shards, commits[i].Shard)
+			for _, r := range commits[i].Replaces {
+				shards = append(shards, r.Shard)
+			}
+		}
+	}
+	slices.Sort(shards)
+	return slices.Compact(shards)
+}
+
+// Commits reads the commits of a scan that count, in the order of their rows: by shard and number, a compaction in the
+// place of what it replaced.
 func Commits(ctx context.Context, st store.Store, scanID string) ([]Commit, error) {
+	h, err := readHistory(ctx, st, scanID)
+	if err != nil {
+		return nil, err
+	}
+	return h.current, nil
+}
+
+// readHistory reads every record of a scan.
+func readHistory(ctx context.Context, st store.Store, scanID string) (*history, error) {
 	if err := CheckScanID(scanID); err != nil {
 		return nil, err
 	}
-	var commits []Commit
-	for entry, err := range st.List(ctx, commitsFolder(scanID)) {
-		if err != nil {
-			return nil, fmt.Errorf("cannot read the commits of scan %s: %w", scanID, err)
-		}
-		if !strings.HasSuffix(entry.Name, ".json") || entry.Size == 0 {
-			continue // an empty record is a name that was claimed by a process that died: nothing was committed
-		}
-		data, err := store.ReadAll(ctx, st, entry.Name, maxCommit)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read the commits of scan %s: %w", scanID, err)
-		}
-		var c Commit
-		if err := json.Unmarshal(data, &c); err != nil {
-			return nil, fmt.Errorf("cannot read %s: %w", entry.Name, err)
-		}
-		if c.name() != entry.Name || c.ScanID != scanID {
-			return nil, fmt.Errorf("cannot read %s: it calls itself %.200q", entry.Name, c.name())
-		}
-		for _, f := range c.Files {
-			if err := store.CheckName(f.Name); err != nil {
-				return nil, fmt.Errorf("cannot read %s: %w", entry.Name, err)
+	h, err := gatherHistory(ctx, st, scanID, func(_ string, c *Commit, err error) (*Commit, error) { return c, err })
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the commits of scan %s: %w", scanID, err)
+	}
+	return h, nil
+}
+
+// gatherHistory lists the records until no compaction shows, and reads each once. A listing that runs while a compaction
+// replaces records may show neither the old ones nor the new one: the new one had its name before the old ones lost
+// theirs, so a second listing shows it. Records that a scan has added in between are no reason to list again: that would
+// not end before the scan does. What was read of each record, or why it was not, goes through judge, one
+// after the other in the order of their names; a record that it returns as nil is left out.
+func gatherHistory(ctx context.Context, st store.Store, scanID string, judge func(name string, c *Commit, err error) (*Commit, error)) (*history, error) {
+	type record struct {
+		size   int64
+		commit *Commit
+	}
+	known := map[string]record{} // by name
+	var before []store.Entry
+	for {
+		var listed []store.Entry
+		for entry, err := range st.List(ctx, commitsFolder(scanID)) {
+			if err != nil {
+				return nil, err
+			}
+			if strings.HasSuffix(entry.Name, ".json") {
+				listed = append(listed, store.Entry{Name: entry.Name, Size: entry.Size})
 			}
 		}
-		commits = append(commits, c)
-	}
-	slices.SortFunc(commits, func(a, b Commit) int {
-		if order := strings.Compare(a.Shard, b.Shard); order != 0 {
-			return order
+		vanished := false
+		var unread []store.Entry
+		for _, entry := range listed {
+			if r, ok := known[entry.Name]; ok && r.size == entry.Size {
+				continue
+			}
+			if known[entry.Name] = (record{size: entry.Size}); entry.Size > 0 {
+				unread = append(unread, entry)
+			}
 		}
-		return a.N - b.N
+		for entry, result := range readCommits(ctx, st, scanID, unread) {
+			commit, err := judge(entry.Name, result.commit, result.err)
+			if errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrChanged) {
+				vanished = true
+				delete(known, entry.Name)
+				continue
+			} else if err != nil {
+				return nil, err
+			}
+			known[entry.Name] = record{entry.Size, commit}
+		}
+		if before != nil && !vanished && !compactedBetween(before, listed) {
+			before = listed
+			break
+		}
+		if before = listed; before == nil {
+			before = []store.Entry{}
+		}
+	}
+	h := &history{}
+	var commits []*Commit
+	for _, entry := range before {
+		if r := known[entry.Name]; r.commit != nil {
+			commits = append(commits, r.commit)
+		} else if entry.Size == 0 {
+			h.claimed = append(h.claimed, entry.Name)
+		}
+	}
+	h.sort(commits)
+	return h, nil
+}
+
+// compactedBetween reports whether a record of one listing is not in the next, or the next has a record of a compaction
+// that the one before has not.
+func compactedBetween(before, listed []store.Entry) bool {
+	sizes := make(map[string]int64, len(before))
+	for _, entry := range before {
+		sizes[entry.Name] = entry.Size
+	}
+	for _, entry := range listed {
+		size, ok := sizes[entry.Name]
+		if delete(sizes, entry.Name); strings.HasPrefix(path.Base(entry.Name), compactedShard+"-") && (!ok || size != entry.Size) {
+			return true
+		}
+	}
+	return len(sizes) > 0
+}
+
+// readAtOnce is how many records are read at a time: each may wait for a server. They are mostly small.
+const readAtOnce = 8
+
+// readResult is what became of reading a record.
+type readResult struct {
+	commit *Commit
+	err    error
+}
+
+// readCommits reads records, some at a time, and yields them in their order.
+func readCommits(ctx context.Context, st store.Store, scanID string, entries []store.Entry) iter.Seq2[store.Entry, readResult] {
+	return func(yield func(store.Entry, readResult) bool) {
+		for batch := range slices.Chunk(entries, readAtOnce) {
+			results := make([]readResult, len(batch))
+			var wait sync.WaitGroup
+			for i, entry := range batch {
+				wait.Go(func() { results[i].commit, results[i].err = readCommit(ctx, st, scanID, entry.Name) })
+			}
+			wait.Wait()
+			for i, entry := range batch {
+				if !yield(entry, results[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// commitKey is a commit's name within its scan.
+type commitKey struct {
+	shard string
+	n     int
+}
+
+func (c *Commit) key() commitKey { return commitKey{c.Shard, c.N} }
+
+// stale is every commit whose rows a compaction has, whether or not its record is still there.
+func (h *history) stale() map[commitKey]bool {
+	stale := map[commitKey]bool{}
+	for _, commits := range [][]Commit{h.current, h.replaced} {
+		for i := range commits {
+			for _, r := range commits[i].Replaces {
+				stale[commitKey{r.Shard, r.N}] = true
+			}
+		}
+	}
+	return stale
+}
+
+// sort tells the commits that count from those whose rows others have.
+func (h *history) sort(commits []*Commit) {
+	for _, c := range commits {
+		if c.Void != "" {
+			h.void = append(h.void, *c)
+		} else {
+			h.current = append(h.current, *c)
+		}
+	}
+	stale := h.stale()
+	h.current = h.current[:0]
+	for _, c := range commits {
+		switch {
+		case c.Void != "":
+		case stale[c.key()]:
+			h.replaced = append(h.replaced, *c)
+		default:
+			h.current = append(h.current, *c)
+		}
+	}
+	// A compaction stands where the first of its rows stood.
+	first := func(c *Commit) commitKey {
+		if len(c.Replaces) > 0 {
+			return commitKey{c.Replaces[0].Shard, c.Replaces[0].N}
+		}
+		return c.key()
+	}
+	slices.SortFunc(h.current, func(a, b Commit) int {
+		x, y := first(&a), first(&b)
+		return cmp.Or(strings.Compare(x.shard, y.shard), x.n-y.n)
 	})
-	return commits, nil
+}
+
+// fence keeps what an earlier holder of the scan's lock may still have on its way from counting, where the lock is a
+// lease and there may be such a thing. The history is what was read with the lock held; it returns what there is now.
+func fence(ctx context.Context, st store.Store, lock store.Unlocker, like Commit, past *history, shards ...string) (*history, error) {
+	lease, ok := lock.(store.Lease)
+	if !ok || !lease.Late() {
+		return past, nil
+	}
+	fenced := map[string]bool{}
+	for range fenceRounds {
+		arrived := false
+		for _, shard := range past.shards(shards...) {
+			if fenced[shard] {
+				continue
+			}
+			void, err := voidRecord(like, shard, past.next(shard))
+			if err == nil {
+				err = void.write(ctx, st)
+			}
+			if errors.Is(err, store.ErrExist) {
+				arrived = true // which is the one that there may be
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			fenced[shard] = true
+			past.void = append(past.void, *void)
+		}
+		if !arrived {
+			lease.Fenced()
+			return past, nil
+		}
+		var err error
+		if past, err = readHistory(ctx, st, like.ScanID); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("cannot take over scan %s: the store has records that it does not list", like.ScanID)
+}
+
+// fenceRounds bounds how often a record may arrive while a scan is taken over. Once is all that can be.
+const fenceRounds = 5
+
+// voidRecord is the record of no part that keeps a number.
+func voidRecord(like Commit, shard string, n int) (*Commit, error) {
+	nothing, err := roaring64.New().ToBytes()
+	like.Shard, like.N, like.Files, like.Finished = shard, n, []File{}, nothing
+	like.CommittedAt = time.Now().UTC().Truncate(time.Millisecond)
+	return &like, err
+}
+
+// damagedError says what of a file is not as its commit says.
+type damagedError struct{ what, expected, found string }
+
+func (e *damagedError) Error() string {
+	return fmt.Sprintf("%s: expected %s, found %s", e.what, e.expected, e.found)
 }

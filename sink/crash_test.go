@@ -10,12 +10,16 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 )
+
+// RaceEnabled is raceEnabled for the tests outside of the package.
+const RaceEnabled = raceEnabled
 
 // crashOptions make two full parts and a rest of crashSites.
 var crashOptions = Options{ScanID: "crash-1", Date: "2026-11-21", PartRows: 4}
@@ -336,5 +340,65 @@ func TestKilledWhileRestarting(t *testing.T) {
 		if over {
 			return
 		}
+	}
+}
+
+// TestStoreError shows what is said of a dataset that could not be written: what failed, what to do, that it goes on.
+func TestStoreError(t *testing.T) {
+	f := func(cause error, opening bool, want string) {
+		t.Helper()
+		failing := &storetest.Faults{Store: newDir(t), Fail: func(s storetest.Step) error {
+			if opening == strings.HasPrefix(s.Name, "_scans/") && (s.Op == "create" || s.Op == "put") {
+				return &fs.PathError{Op: "write", Path: "/out/x.tmp", Err: cause}
+			}
+			return nil
+		}}
+		w, err := Open(t.Context(), failing, crashOptions)
+		if err == nil {
+			err = w.Add(typicalSite(t, 1))
+			if closed := w.Close(t.Context()); closed == nil || err == nil || closed.Error() != err.Error() {
+				t.Errorf("%v: Add says %v, and Close %v", cause, err, closed)
+			}
+		}
+		broken, ok := errors.AsType[*StoreError](err)
+		if ok != (want != "") || !errors.Is(err, cause) {
+			t.Errorf("%v: %v", cause, err)
+		}
+		if ok && (broken.ScanID != crashOptions.ScanID || broken.Error() != "write /out/x.tmp: "+cause.Error()+"; "+want+"everything committed is kept, and the same command resumes scan crash-1") {
+			t.Errorf("%v: %v", cause, err)
+		}
+	}
+	for _, opening := range []bool{true, false} {
+		f(syscall.ENOSPC, opening, "make room there: ")
+		f(syscall.EDQUOT, opening, "make room there: ")
+		f(syscall.EROFS, opening, "make it writable: ")
+		f(syscall.EACCES, opening, "make it writable: ")
+	}
+	// A server that refuses, or is silent, has said what to do; and what has passed to another process is not to be resumed.
+	says := func(err error, want string) {
+		t.Helper()
+		if got := BrokenOff("s", err).Error(); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+	const resumes = "; everything committed is kept, and the same command resumes scan s"
+	refused, silent, lost := fmt.Errorf("refused; get the right: %w", fs.ErrPermission), fmt.Errorf("given up: %w", store.ErrUnavailable), fmt.Errorf("write x: %w", store.ErrLockLost)
+	says(refused, refused.Error()+resumes)
+	says(silent, silent.Error()+resumes)
+	says(lost, lost.Error())
+	if got := (&StoreError{ScanID: "s", Err: lost}).Error(); got != lost.Error()+"; everything committed is kept, and that one goes on with scan s" {
+		t.Error(got)
+	}
+	// When a scan is opened, anything else may be damage, which no command mends by being given again.
+	broken := errors.New("broken")
+	f(broken, true, "")
+	failing := &storetest.Faults{Store: newDir(t), Fail: func(s storetest.Step) error {
+		if s.Op == "write" {
+			return broken
+		}
+		return nil
+	}}
+	if err := scanAll(failing, []*audit.Site{typicalSite(t, 1)}); !errors.Is(err, broken) || !strings.Contains(err.Error(), "the same command resumes scan crash-1") {
+		t.Errorf("while it is written: %v", err)
 	}
 }

@@ -1,6 +1,8 @@
 package sink
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,11 +33,17 @@ type Field struct {
 // Cursor reads some columns of a table's file in one commit, row after row.
 type Cursor struct {
 	ctx    context.Context
+	scan   *Scan
+	commit *Commit
+	table  string
+	given  []Field
+
 	name   string
 	object store.Object
 	groups []parquet.RowGroup // still to begin
 	left   int64              // rows of the group that is being read
-	row    int64              // rows read
+	row    int64              // rows begun
+	told   int64              // rows that Next has set the variables to
 	fields []*fieldReader
 	err    error
 }
@@ -44,32 +52,46 @@ type Cursor struct {
 // always absent. A file with another number of rows than the commit says is an error, as is a table that the commit
 // does not have (ErrNoTable).
 func OpenCursor(ctx context.Context, s *Scan, c *Commit, table string, fields ...Field) (*Cursor, error) {
-	described, ok := c.File(table)
-	if !ok {
-		return nil, fmt.Errorf("cannot read table %s of commit %s: %w", table, c.name(), ErrNoTable)
-	}
-	object, err := s.store.Open(ctx, described.Name)
-	if err != nil {
+	cursor := &Cursor{ctx: ctx, scan: s, commit: c, table: table, given: fields}
+	if err := cursor.open(); err != nil {
 		return nil, err
-	}
-	cursor := &Cursor{ctx: ctx, name: described.Name, object: object}
-	if err := cursor.open(described.Rows, fields); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot read %s: %w", described.Name, err), object.Close())
 	}
 	return cursor, nil
 }
 
-func (c *Cursor) open(rows int64, fields []Field) (err error) {
+// open opens the file that has the rows now.
+func (c *Cursor) open() error {
+	for was := ""; ; was = c.name {
+		p, err := c.scan.open(c.ctx, c.commit, c.table)
+		if err != nil {
+			return err
+		}
+		c.name, c.object = p.file.Name, p.object
+		if err = c.openAt(p); err == nil {
+			return nil
+		}
+		c.object = nil
+		closed := p.object.Close()
+		if !errors.Is(err, store.ErrChanged) || c.name == was {
+			return errors.Join(fmt.Errorf("cannot read %s: %w", c.name, err), closed)
+		}
+	}
+}
+
+func (c *Cursor) openAt(p place) (err error) {
 	defer rescue(&err)
 	file, err := openFile(c.object)
 	if err != nil {
 		return err
 	}
-	if n := file.NumRows(); n != rows {
-		return fmt.Errorf("it has %d rows, its commit says %d", n, rows)
+	if n := file.NumRows(); n != p.file.Rows {
+		return fmt.Errorf("it has %d rows, its commit says %d", n, p.file.Rows)
 	}
-	c.groups = file.RowGroups()
-	for _, f := range fields {
+	if c.groups, err = groupsOf(file, p.first, p.rows); err != nil {
+		return err
+	}
+	c.fields = c.fields[:0]
+	for _, f := range c.given {
 		reader, err := newFieldReader(file, f)
 		if err != nil {
 			return err
@@ -77,6 +99,48 @@ func (c *Cursor) open(rows int64, fields []Field) (err error) {
 		c.fields = append(c.fields, reader)
 	}
 	return nil
+}
+
+// reopen goes on in another file, where a compaction has put the rows while they were read, in a store that does not keep
+// what is deleted for those who read it.
+func (c *Cursor) reopen() error {
+	was := c.name
+	if err := c.Close(); err != nil {
+		return err
+	}
+	if err := c.open(); err != nil {
+		return err
+	}
+	if c.name == was {
+		return store.ErrChanged // it is still the one that cannot be read
+	}
+	for c.row = 0; c.row < c.told; {
+		if more, err := c.next(); !more || err != nil {
+			return cmp.Or(err, errEntries)
+		}
+	}
+	return nil
+}
+
+// groupsOf returns the row groups that hold so many rows from first on: they begin and end there.
+func groupsOf(file *parquet.File, first, rows int64) ([]parquet.RowGroup, error) {
+	var groups []parquet.RowGroup
+	for _, group := range file.RowGroups() {
+		switch n := group.NumRows(); {
+		case first > 0:
+			first -= n
+		case rows > 0:
+			rows -= n
+			groups = append(groups, group)
+		}
+		if first < 0 || rows < 0 {
+			break
+		}
+	}
+	if first != 0 || rows != 0 {
+		return nil, errors.New("its row groups are not those of the parts that it was made of")
+	}
+	return groups, nil
 }
 
 // contextRows is how often Next looks whether its context has ended.
@@ -88,10 +152,21 @@ func (c *Cursor) Next() bool {
 		return false
 	}
 	more, err := c.next()
+	for errors.Is(err, store.ErrChanged) {
+		if again := c.reopen(); again != nil {
+			err = errors.Join(err, again)
+			break
+		}
+		more, err = c.next()
+	}
 	if err != nil {
 		c.err = fmt.Errorf("cannot read %s: %w", c.name, err)
 	}
-	return more && err == nil
+	if !more || err != nil {
+		return false
+	}
+	c.told++
+	return true
 }
 
 func (c *Cursor) next() (more bool, err error) {
@@ -155,8 +230,11 @@ func (c *Cursor) Close() error {
 	for _, f := range c.fields {
 		errs = append(errs, f.close())
 	}
-	c.fields, c.groups, c.left = nil, nil, 0
-	return errors.Join(append(errs, c.object.Close())...)
+	if c.object != nil {
+		errs = append(errs, c.object.Close())
+	}
+	c.object, c.fields, c.groups, c.left = nil, nil, nil, 0
+	return errors.Join(errs...)
 }
 
 // fieldReader reads one column, of which it holds one page at a time.
@@ -167,7 +245,7 @@ type fieldReader struct {
 
 	leaf    *parquet.Column // nil where the file has no such column
 	maximum byte            // definition level of a value
-	list    bool
+	into    *[]int32        // of a list
 
 	pages  parquet.Pages
 	page   parquet.Page
@@ -208,21 +286,23 @@ func newFieldReader(file *parquet.File, f Field) (*fieldReader, error) {
 		kind, r.set = parquet.Double, setter(into, &r.doubles)
 	case *string:
 		kind = parquet.ByteArray
-		texts := setter(into, &r.texts)
-		r.set = func(at int) { texts(r.place(at)) }
-	case *[]int32:
-		kind, r.list = parquet.ByteArray, true
 		r.set = func(at int) {
-			if at == absent {
-				*into = (*into)[:0]
-			} else {
-				*into = append(*into, r.numbers[r.place(at)])
+			switch {
+			case at == absent:
+				*into = ""
+			case r.dictionary != nil:
+				*into = r.texts[r.int32s[at]]
+			default:
+				*into = r.texts[at]
 			}
 		}
+	case *[]int32:
+		kind, r.into = parquet.ByteArray, into
+		r.set = func(int) { *into = (*into)[:0] } // only where the file has no such column
 	default:
 		return nil, fmt.Errorf("column %s cannot be read into a %T", f.Name, f.Into)
 	}
-	if r.list != (f.Index != nil) {
+	if (r.into != nil) != (f.Index != nil) {
 		return nil, fmt.Errorf("column %s: Index is for lists of texts", f.Name)
 	}
 	if r.leaf = file.Root().Column(f.Name); r.leaf == nil {
@@ -236,7 +316,7 @@ func newFieldReader(file *parquet.File, f Field) (*fieldReader, error) {
 		r.leaf = children[0]
 	}
 	repeated := r.leaf.MaxRepetitionLevel()
-	if r.leaf.Type().Kind() != kind || repeated > 1 || (repeated == 1) != r.list {
+	if r.leaf.Type().Kind() != kind || repeated > 1 || (repeated == 1) != (r.into != nil) {
 		return nil, fmt.Errorf("column %s cannot be read into a %T: it is of type %s", f.Name, f.Into, r.leaf.Type())
 	}
 	r.maximum = byte(r.leaf.MaxDefinitionLevel())
@@ -250,14 +330,6 @@ func setter[T any](into *T, values *[]T) func(at int) {
 			*into = (*values)[at]
 		}
 	}
-}
-
-// place is where in texts the page's value stands.
-func (r *fieldReader) place(at int) int {
-	if at == absent || r.dictionary == nil {
-		return at
-	}
-	return int(r.int32s[at])
 }
 
 // begin goes on to the column's chunk in the next row group.
@@ -300,30 +372,63 @@ var errEntries = errors.New("damaged Parquet file: a column has another number o
 
 // next sets the variable for the next row.
 func (r *fieldReader) next() error {
-	r.set(absent)
 	if r.leaf == nil {
+		r.set(absent)
 		return nil
 	}
-	more, err := r.entries()
-	if err != nil {
-		return err
+	if r.entry == r.length {
+		if more, err := r.entries(); err != nil {
+			return err
+		} else if !more {
+			return errEntries
+		}
 	}
-	if !more || r.list && r.repeat[r.entry] != 0 {
+	if r.into != nil {
+		return r.nextList()
+	}
+	at := absent
+	if len(r.define) == 0 || r.define[r.entry] == r.maximum {
+		at = r.value
+		r.value++
+	}
+	r.entry++
+	r.set(at)
+	return nil
+}
+
+// nextList is next for a list, whose entries may go on in further pages.
+func (r *fieldReader) nextList() error {
+	if r.repeat[r.entry] != 0 {
 		return errEntries
 	}
+	list := (*r.into)[:0]
 	for {
-		if len(r.define) == 0 || r.define[r.entry] == r.maximum {
-			r.set(r.value)
+		end := r.length
+		if next := bytes.IndexByte(r.repeat[r.entry+1:], 0); next >= 0 {
+			end = r.entry + 1 + next
+		}
+		for ; r.entry < end; r.entry++ {
+			if len(r.define) != 0 && r.define[r.entry] != r.maximum {
+				continue
+			}
+			at := r.value
+			if r.dictionary != nil {
+				at = int(r.int32s[at])
+			}
+			list = append(list, r.numbers[at])
 			r.value++
 		}
-		r.entry++
-		if !r.list {
-			return nil
+		if end < r.length {
+			break
 		}
-		if more, err := r.entries(); !more || err != nil || r.repeat[r.entry] == 0 {
+		if more, err := r.entries(); err != nil {
 			return err
+		} else if !more || r.repeat[r.entry] == 0 {
+			break
 		}
 	}
+	*r.into = list
+	return nil
 }
 
 // entries reports whether the chunk has another entry, and reads its page.
@@ -352,7 +457,7 @@ func (r *fieldReader) entries() (more bool, err error) {
 // load takes a page's levels and values.
 func (r *fieldReader) load() error {
 	r.repeat, r.define, r.length = r.page.RepetitionLevels(), r.page.DefinitionLevels(), int(r.page.NumValues())
-	if r.list && len(r.repeat) != r.length || len(r.define) != 0 && len(r.define) != r.length {
+	if r.into != nil && len(r.repeat) != r.length || len(r.define) != 0 && len(r.define) != r.length {
 		return errEntries
 	}
 	values, dictionary := r.page.Data(), r.page.Dictionary()
@@ -394,7 +499,7 @@ func (r *fieldReader) loadTexts(values encoding.Values) {
 	for i := 1; i < len(offsets); i++ {
 		text := all[offsets[i-1]:offsets[i]]
 		r.texts = append(r.texts, text)
-		if r.list {
+		if r.into != nil {
 			r.numbers = append(r.numbers, r.index(text))
 		}
 	}

@@ -2,7 +2,6 @@ package sink
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,6 +26,9 @@ type Manifest struct {
 	Config          []Setting  `json:"config"`
 	Inputs          []Input    `json:"inputs"`
 	Counts          *Counts    `json:"counts,omitempty"` // once complete
+	// Restarting says that what the scan had written before is being deleted. Whoever opens it goes on with that.
+	Restarting bool   `json:"restarting,omitempty"`
+	Sum        string `json:"sum,omitempty"` // see sealRecord; "" in manifests of older versions
 }
 
 // State is how far a scan is.
@@ -50,7 +52,16 @@ type Setting struct {
 // Input is one list, and what tells it from others.
 type Input struct {
 	Name        string `json:"name"`
+	Bytes       int64  `json:"bytes,omitempty"` // 0 in manifests of before it was noted
 	Fingerprint string `json:"fingerprint"`
+}
+
+// String is how an Input is told from another in an error.
+func (in Input) String() string {
+	if in.Bytes == 0 {
+		return fmt.Sprintf("%s (%.200s)", in.Fingerprint, in.Name)
+	}
+	return fmt.Sprintf("%s (%.200s, %d bytes)", in.Fingerprint, in.Name, in.Bytes)
 }
 
 // Counts are a complete scan's totals.
@@ -86,7 +97,7 @@ func ReadManifest(ctx context.Context, st store.Store, scanID string) (*Manifest
 		return nil, fmt.Errorf("cannot read the manifest of scan %s: %w", scanID, err)
 	}
 	m := &Manifest{}
-	if err := json.Unmarshal(data, m); err != nil {
+	if err := openRecord(data, m, &m.Sum); err != nil {
 		return nil, fmt.Errorf("cannot read the manifest of scan %s: %w", scanID, err)
 	}
 	if m.ScanID != scanID || checkDate(m.ScanDate) != nil {
@@ -96,11 +107,11 @@ func ReadManifest(ctx context.Context, st store.Store, scanID string) (*Manifest
 }
 
 func (m *Manifest) write(ctx context.Context, st store.Store) error {
-	data, err := json.MarshalIndent(m, "", "  ")
+	data, err := sealRecord(m, &m.Sum)
 	if err != nil {
 		return fmt.Errorf("cannot write the manifest of scan %s: %w", m.ScanID, err)
 	}
-	return st.Put(ctx, manifestName(m.ScanID), append(data, '\n'))
+	return st.Put(ctx, manifestName(m.ScanID), data)
 }
 
 // newManifest is the manifest of a scan that starts now.
@@ -123,12 +134,16 @@ func (m *Manifest) resume(o *Options, now time.Time) error {
 	errs := []error{
 		changed("the schema version", fmt.Sprint(m.SchemaVersion), fmt.Sprint(SchemaVersion)),
 		changed("the token registry", m.RegistryVersion, o.Registry.Version),
-		changed("--tables", strings.Join(m.Tables, ","), strings.Join(o.Tables, ",")),
-		changed("the number of inputs", fmt.Sprint(len(m.Inputs)), fmt.Sprint(len(o.Inputs))),
+		changed("--tables", tableSet(m.Tables), tableSet(o.Tables)),
+	}
+	if len(m.Inputs) != len(o.Inputs) {
+		errs = append(errs, changed("the number of inputs", inputNames(m.Inputs), inputNames(o.Inputs)))
 	}
 	for i := range min(len(m.Inputs), len(o.Inputs)) {
 		// A list may be moved or renamed; what counts is what it says.
-		errs = append(errs, changed(fmt.Sprintf("the fingerprint of input %.200s", o.Inputs[i].Name), m.Inputs[i].Fingerprint, o.Inputs[i].Fingerprint))
+		if m.Inputs[i].Fingerprint != o.Inputs[i].Fingerprint {
+			errs = append(errs, changed(fmt.Sprintf("the fingerprint of input %.200s", o.Inputs[i].Name), m.Inputs[i].String(), o.Inputs[i].String()))
+		}
 	}
 	errs = append(errs, changedSettings(m.Config, o.Config, changed))
 	if err := first(errs); err != nil {
@@ -137,6 +152,31 @@ func (m *Manifest) resume(o *Options, now time.Time) error {
 	m.ToolVersion, m.Config, m.Inputs = o.ToolVersion, o.Config, o.Inputs
 	m.ResumedAt = &now
 	return nil
+}
+
+// tableSet lists tables in the order of AllTables: in which order they were asked for changes nothing.
+func tableSet(tables []string) string {
+	var in []string
+	for _, table := range AllTables {
+		if slices.Contains(tables, table) {
+			in = append(in, table)
+		}
+	}
+	return strings.Join(in, ",")
+}
+
+// inputNames says how many inputs there are, and which are the first.
+func inputNames(inputs []Input) string {
+	const shown = 5
+	names := make([]string, 0, shown+1)
+	for i, in := range inputs {
+		if i == shown {
+			names = append(names, "…")
+			break
+		}
+		names = append(names, fmt.Sprintf("%.200s", in.Name))
+	}
+	return fmt.Sprintf("%d (%s)", len(inputs), strings.Join(names, ", "))
 }
 
 // changedSettings compares the settings that change answers; one that only one side has counts as "" on the other.
@@ -171,8 +211,14 @@ func first(errs []error) error {
 // loadManifest reads the manifest of the scan to write, or begins one.
 func loadManifest(ctx context.Context, st store.Store, o *Options, now time.Time) (*Manifest, error) {
 	m, err := ReadManifest(ctx, st, o.ScanID)
-	if errors.Is(err, store.ErrNotExist) {
+	if errors.Is(err, store.ErrNotExist) && !o.Restart {
 		return newManifest(o, now), nil
+	}
+	if o.Restart || err == nil && m.Restarting {
+		// A manifest that cannot be read goes like the rest.
+		m = newManifest(o, now)
+		m.Restarting = true
+		return m, nil
 	}
 	if err != nil {
 		return nil, err

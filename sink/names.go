@@ -18,7 +18,11 @@ func scanFolder(scanID string) string    { return scansFolder + scanID + "/" }
 func manifestName(scanID string) string  { return scanFolder(scanID) + "manifest.json" }
 func lockName(scanID string) string      { return scanFolder(scanID) + "lock" }
 func commitsFolder(scanID string) string { return scanFolder(scanID) + "commits/" }
+func filesFolder(scanID string) string   { return scanFolder(scanID) + "files/" }
 func rejectsName(scanID string) string   { return "_rejects/" + scanID + ".jsonl" }
+
+// fileRecordName is where the hash of a file stands that no commit names (see FileRecord).
+func fileRecordName(scanID, table string) string { return filesFolder(scanID) + table + ".json" }
 
 func commitName(scanID, shard string, n int) string {
 	return commitsFolder(scanID) + shard + "-" + strconv.Itoa(n) + ".json"
@@ -34,6 +38,10 @@ func partName(table, date, scanID, shard string, n int) string {
 func StatsName(table, date, scanID string) string {
 	return partitionFolder(table, date) + "part-" + scanID + ".parquet"
 }
+
+// compactedShard is the shard of the parts that compaction makes: it merges parts of any shards, and no scan may be cut
+// into shards of that name.
+const compactedShard = "compacted"
 
 // splitPart reads a part's file name, without its folder; ok is false for other files.
 func splitPart(base string) (scanID, shard string, n int, ok bool) {
@@ -79,6 +87,9 @@ func checkShard(shard string) error {
 		if !alphanumeric(shard[i]) {
 			return fmt.Errorf("%w: shard %.80q", ErrScanID, shard)
 		}
+	}
+	if shard == compactedShard {
+		return fmt.Errorf("%w: shard %q is for what compaction writes", ErrScanID, shard)
 	}
 	return nil
 }

@@ -28,35 +28,40 @@ func optionalsOf(row reflect.Type) []optional {
 	return all
 }
 
-// isNull reports whether the column is null in the row.
-func (o optional) isNull(row unsafe.Pointer) bool {
-	field := unsafe.Add(row, o.offset)
+// values returns which of n rows, from a first one on and 64 at most, have a value in the column. It has a loop for each
+// kind, as this is done for every row.
+func (o optional) values(first unsafe.Pointer, size uintptr, n int) (has uint64) {
+	field := unsafe.Add(first, o.offset)
 	switch o.kind {
 	case reflect.String:
-		return len(*(*string)(field)) == 0
+		return valuesOf(field, size, n, func(s *string) bool { return len(*s) != 0 })
 	case reflect.Int64:
-		return *(*int64)(field) == 0
+		return valuesOf(field, size, n, func(i *int64) bool { return *i != 0 })
 	case reflect.Int32:
-		return *(*int32)(field) == 0
+		return valuesOf(field, size, n, func(i *int32) bool { return *i != 0 })
 	case reflect.Float32:
-		return *(*float32)(field) == 0
+		return valuesOf(field, size, n, func(f *float32) bool { return *f != 0 })
 	case reflect.Float64:
-		return *(*float64)(field) == 0
+		return valuesOf(field, size, n, func(f *float64) bool { return *f != 0 })
 	}
 	panic("sink: an optional column of kind " + o.kind.String())
+}
+
+func valuesOf[T any](field unsafe.Pointer, size uintptr, n int, isValue func(*T) bool) (has uint64) {
+	for i := range n {
+		// Not stepped from row to row: the step behind the last would be a pointer to whatever lies behind the rows.
+		if isValue((*T)(unsafe.Add(field, uintptr(i)*size))) {
+			has |= 1 << i
+		}
+	}
+	return has
 }
 
 // misread reports whether parquet-go would lose nulls of the rows.
 func misread[T any](rows []T, columns []optional) bool {
 	for _, column := range columns {
 		for word := 0; word < len(rows); word += 64 {
-			var values uint64
-			for i := range min(64, len(rows)-word) {
-				if !column.isNull(unsafe.Pointer(&rows[word+i])) {
-					values |= 1 << i
-				}
-			}
-			if losesNulls(values) {
+			if losesNulls(column.values(unsafe.Pointer(&rows[word]), unsafe.Sizeof(rows[word]), min(64, len(rows)-word))) {
 				return true
 			}
 		}

@@ -1,9 +1,15 @@
 package sink
 
 import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	"github.com/bulkscan/bulkscan/audit"
+	"github.com/parquet-go/parquet-go"
 )
 
 // TestNullsStayNull writes a sparse column in every shape of one run of values within 64 rows.
@@ -33,5 +39,157 @@ func TestNullsStayNull(t *testing.T) {
 			t.Errorf("row %d of its batch of %d: label null %v, want null %v", r.Seq%batchRows, r.Seq/batchRows, r.Label == nil, !has)
 			return
 		}
+	}
+}
+
+// TestNullsAtGroupEnd does the same behind the end of a row group, which need not be where 64 rows end.
+func TestNullsAtGroupEnd(t *testing.T) {
+	for _, y := range []int{1, 2, 15, 31} {
+		rows := make([]TokenStatsRow, groupRows+128)
+		for i := range y {
+			rows[groupRows+y+i].Category = "value"
+		}
+		dir := newDir(t)
+		w, err := CreateTable[TokenStatsRow](t.Context(), dir, &Manifest{ScanID: "nulls"}, "file", TableTokenStats, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		const before = groupRows - 32 // the last batch begins in one group and ends in the next
+		for _, piece := range [][]TokenStatsRow{rows[:before], rows[before:]} {
+			if err := w.Write(piece); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		type row struct {
+			Category *string `parquet:"category,optional"`
+		}
+		n := 0
+		for got, err := range FileRows[row](t.Context(), dir, "file") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := rows[n].Category; (got.Category != nil) != (want != "") {
+				t.Errorf("y = %d, row %d of its group: null %v, want null %v", y, n-groupRows, got.Category == nil, want == "")
+				break
+			}
+			n++
+		}
+	}
+}
+
+// fillInRuns fills a row at random. Columns that may be absent are so for runs of rows, which is what the writer of
+// optional values has to get right; run is what is left of them, by column: present where positive.
+func fillInRuns(r *rand.Rand, row reflect.Value, run []int) {
+	for i := range row.NumField() {
+		field := row.Field(i)
+		if hasOption(row.Type().Field(i), "optional") && field.Kind() != reflect.Pointer {
+			if run[i] == 0 {
+				run[i] = (1 + r.IntN(40)) * (1 - 2*r.IntN(2))
+			}
+			if run[i] < 0 {
+				run[i]++
+				continue
+			}
+			run[i]--
+		}
+		switch field.Kind() {
+		case reflect.String:
+			field.SetString(fmt.Sprintf("v%d", r.IntN(50)))
+		case reflect.Int32, reflect.Int64:
+			field.SetInt(int64(1 + r.IntN(1000)))
+		case reflect.Float32, reflect.Float64:
+			field.SetFloat(float64(1 + r.IntN(1000)))
+		case reflect.Bool:
+			field.SetBool(r.IntN(2) == 0)
+		case reflect.Pointer:
+			if r.IntN(2) == 0 {
+				field.Set(reflect.New(field.Type().Elem()))
+			}
+		case reflect.Slice:
+			if field.Type().Elem().Kind() == reflect.String {
+				for range r.IntN(4) {
+					field.Set(reflect.Append(field, reflect.ValueOf(fmt.Sprintf("l%d", r.IntN(9)))))
+				}
+			}
+		}
+	}
+}
+
+// nullsOf writes random rows in random pieces and holds each optional column's levels, page by page, against them.
+func nullsOf[T any](t *testing.T, table string, seed uint64) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 9))
+	dir := newDir(t)
+	rows := make([]T, 3000+r.IntN(500))
+	run := make([]int, reflect.TypeFor[T]().NumField())
+	for i := range rows {
+		fillInRuns(r, reflect.ValueOf(&rows[i]).Elem(), run)
+	}
+	w, err := CreateTable[T](t.Context(), dir, &Manifest{ScanID: "nulls"}, "file", table, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for left := rows; len(left) > 0; {
+		n := min(len(left), 1+r.IntN(700))
+		if err := w.Write(left[:n]); err != nil {
+			t.Fatal(err)
+		}
+		left = left[n:]
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	object, err := dir.Open(t.Context(), "file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer object.Close()
+	file, err := openFile(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := reflect.TypeFor[T]()
+	for i := range row.NumField() {
+		if !hasOption(row.Field(i), "optional") {
+			continue
+		}
+		name, at := columnName(row.Field(i)), 0
+		for _, group := range file.RowGroups() {
+			pages := group.ColumnChunks()[file.Root().Column(name).Index()].Pages()
+			for {
+				page, err := pages.ReadPage()
+				if errors.Is(err, io.EOF) {
+					break
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				for _, level := range page.DefinitionLevels() {
+					if there := !reflect.ValueOf(rows[at]).Field(i).IsZero(); (level == 1) != there {
+						t.Fatalf("seed %d, %s.%s, row %d: level %d, the row has a value: %v", seed, table, name, at, level, there)
+					}
+					at++
+				}
+				parquet.Release(page)
+			}
+			if err := pages.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if at != len(rows) {
+			t.Errorf("seed %d, %s.%s: %d of %d rows", seed, table, name, at, len(rows))
+		}
+	}
+}
+
+// TestNullsOfEveryTable is TestNullsStayNull for all optional columns, in runs of any length.
+func TestNullsOfEveryTable(t *testing.T) {
+	for seed := range uint64(4) {
+		nullsOf[SiteRow](t, TableSites, seed)
+		nullsOf[VerdictRow](t, TableVerdicts, seed)
+		nullsOf[EvidenceRow](t, TableEvidence, seed)
+		nullsOf[TokenStatsRow](t, TableTokenStats, seed)
 	}
 }

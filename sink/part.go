@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -26,8 +27,9 @@ const (
 	batchBytes   = 1 << 20   // copied bytes after which a batch is written early
 	groupRows    = 65536     // rows of a row group at most
 	groupBytes   = 48 << 20  // raw bytes after which a row group is ended early, so that hostile sites cost no memory
-	pageBytes    = 256 << 10 // raw bytes of a page at most; every column of every table has a buffer of that size
+	pageBytes    = 512 << 10 // raw bytes of a page at most; every column of every table has a buffer of that size
 	minPageBytes = 4 << 10
+	partGroups   = 256     // row groups of a file after which a part is full: its footer grows with them
 	dictionaries = 1 << 20 // bytes of a column's dictionary, beyond which it goes on plain
 )
 
@@ -37,6 +39,7 @@ type part struct {
 	n      int      // its number in its shard
 	seqs   []uint64 // of its rows
 	weight int      // raw bytes in the open row groups
+	limit  int      // of weight: groupBytes
 
 	sites    *table[SiteRow]
 	verdicts *table[VerdictRow]
@@ -50,6 +53,7 @@ type part struct {
 // file is a table without its row type.
 type file interface {
 	tableName() string
+	rowGroups() int
 	begin(ctx context.Context, st store.Store, name string) error
 	flush() error
 	endGroup() error
@@ -64,6 +68,7 @@ func newPart(o *Options) *part {
 		copier: newCopier(o.ScanID, o.Registry),
 		seqs:   make([]uint64, 0, min(o.PartRows, 1<<20)),
 		hashes: map[uint64]struct{}{},
+		limit:  cmp.Or(o.groupBytes, groupBytes),
 	}
 	metadata := o.metadata()
 	page := max(minPageBytes, min(16*o.PartRows, pageBytes))
@@ -139,6 +144,11 @@ func (p *part) add(s *audit.Site) error {
 	return nil
 }
 
+// full reports whether a file has as many row groups as it may have.
+func (p *part) full() bool {
+	return slices.ContainsFunc(p.files, func(f file) bool { return f.rowGroups() >= partGroups })
+}
+
 // keepsBody reports whether the table bodies keeps a site's body: a file of robots records. HTML and other texts that
 // servers send for missing files would be most of the bytes.
 func keepsBody(s *audit.Site) bool {
@@ -169,7 +179,7 @@ func (p *part) flush() error {
 	}
 	p.weight += len(p.copier.bytes.block)
 	p.copier.reset()
-	if p.weight < groupBytes {
+	if p.weight < p.limit {
 		return nil
 	}
 	p.weight = 0
@@ -215,11 +225,13 @@ func (p *part) discard() error {
 // table is one Parquet file of a part, and the writer that makes one file after the other.
 type table[T any] struct {
 	name   string
-	writer *parquet.GenericWriter[T]
+	writer rowWriter[T]
 	out    digest
 	batch  []T // at most its capacity; written by flush
 	nulls  []optional
 	rows   int64
+	group  int // rows of the row group that is being written
+	groups int // row groups, with that one
 }
 
 // digest is where a Parquet writer writes to: the draft, with its size and hash on the way.
@@ -238,13 +250,19 @@ func (d *digest) Write(b []byte) (int, error) {
 }
 
 func newTable[T any](name string, batch, page int, metadata map[string]string) *table[T] {
-	t := &table[T]{name: name, batch: make([]T, 0, batch), nulls: optionalsOf(reflect.TypeFor[T]())}
+	t := &table[T]{name: name, batch: make([]T, 0, batch)}
 	t.out.hash = sha256.New()
-	t.writer = newParquetWriter[T](&t.out, page, metadata)
+	if row := reflect.TypeFor[T](); isFlat(row) {
+		t.writer = newFlatWriter[T](&t.out, page, metadata)
+	} else {
+		t.writer, t.nulls = newParquetWriter[T](&t.out, page, metadata), optionalsOf(row)
+	}
 	return t
 }
 
 func (t *table[T]) tableName() string { return t.name }
+
+func (t *table[T]) rowGroups() int { return t.groups }
 
 func (t *table[T]) begin(ctx context.Context, st store.Store, name string) error {
 	draft, err := st.Create(ctx, name)
@@ -253,7 +271,7 @@ func (t *table[T]) begin(ctx context.Context, st store.Store, name string) error
 	}
 	t.out.name, t.out.draft, t.out.size = name, draft, 0
 	t.out.hash.Reset()
-	t.rows, t.batch = 0, t.batch[:0]
+	t.rows, t.group, t.groups, t.batch = 0, 0, 0, t.batch[:0]
 	t.writer.Reset(&t.out)
 	return nil
 }
@@ -281,13 +299,33 @@ func (t *table[T]) flush() error {
 	return nil
 }
 
-// write hands rows to the Parquet writer in pieces whose nulls it keeps.
+// write hands rows to the Parquet writer, up to the end of each row group apart: the writer would cut them there by
+// itself, and where it cuts decides which nulls it keeps.
 func (t *table[T]) write(rows []T) error {
-	if len(rows) > 2 && misread(rows, t.nulls) {
-		if err := t.write(rows[:len(rows)/2]); err != nil {
+	for len(rows) > 0 {
+		if t.group == groupRows {
+			t.group = 0
+		}
+		if t.group == 0 {
+			t.groups++
+		}
+		n := min(len(rows), groupRows-t.group)
+		if err := t.writePieces(rows[:n]); err != nil {
 			return err
 		}
-		return t.write(rows[len(rows)/2:])
+		t.group += n
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// writePieces writes rows of one row group in pieces whose nulls the writer keeps.
+func (t *table[T]) writePieces(rows []T) error {
+	if len(rows) > 2 && misread(rows, t.nulls) {
+		if err := t.writePieces(rows[:len(rows)/2]); err != nil {
+			return err
+		}
+		return t.writePieces(rows[len(rows)/2:])
 	}
 	n, err := t.writer.Write(rows)
 	t.rows += int64(n)
@@ -295,6 +333,7 @@ func (t *table[T]) write(rows []T) error {
 }
 
 func (t *table[T]) endGroup() error {
+	t.group = 0
 	if err := t.writer.Flush(); err != nil {
 		return fmt.Errorf("cannot write %s: %w", t.out.name, err)
 	}
@@ -321,7 +360,7 @@ func (t *table[T]) discard() error {
 }
 
 func (t *table[T]) describe() File {
-	return File{Table: t.name, Name: t.out.name, Rows: t.rows, Bytes: t.out.size, SHA256: hex.EncodeToString(t.out.hash.Sum(nil))}
+	return File{Table: t.name, Name: t.out.name, Rows: t.rows, Bytes: t.out.size, SHA256: hex.EncodeToString(t.out.hash.Sum(nil)), Groups: t.groups}
 }
 
 // newParquetWriter returns a writer of a table's rows with the settings of the dataset: data pages v1 (v2 leaves the

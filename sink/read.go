@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/parquet-go/parquet-go"
@@ -19,6 +21,29 @@ type Scan struct {
 	Commits  []Commit // ordered by shard and number
 
 	store store.Store
+	later later
+}
+
+// later is what a compaction has made of a scan's commits since they were read.
+type later struct {
+	mu     sync.Mutex
+	past   *history // nil before anybody has asked
+	number int      // of readings
+}
+
+// after returns the history, read again unless that has been done after the reading of that number; and its own number.
+// Reading every record takes as long as there are records: what serves one commit serves the others that went with it.
+func (l *later) after(ctx context.Context, st store.Store, scanID string, number int) (*history, int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.past == nil || l.number <= number {
+		past, err := readHistory(ctx, st, scanID)
+		if err != nil {
+			return nil, 0, err
+		}
+		l.past, l.number = past, l.number+1
+	}
+	return l.past, l.number, nil
 }
 
 // ErrNoTable says that the scan was written without a table.
@@ -37,25 +62,69 @@ func ReadScan(ctx context.Context, st store.Store, scanID string) (*Scan, error)
 	return &Scan{Manifest: manifest, Commits: commits, store: st}, nil
 }
 
-// Scans reads the manifests of a dataset, the latest start last.
+// DamagedScansError names the scans of a dataset whose manifests cannot be read.
+type DamagedScansError struct{ Scans []DamagedScan }
+
+// DamagedScan is one of them.
+type DamagedScan struct {
+	ScanID string
+	Err    error
+}
+
+func (e *DamagedScansError) Error() string {
+	return fmt.Sprintf("%d of the scans cannot be read, see bulkscan verify: %v", len(e.Scans), e.Unwrap()[0])
+}
+
+// Unwrap returns what is wrong with each.
+func (e *DamagedScansError) Unwrap() []error {
+	errs := make([]error, 0, len(e.Scans))
+	for _, s := range e.Scans {
+		errs = append(errs, s.Err)
+	}
+	return errs
+}
+
+// Scans reads the manifests of a dataset, the latest start last. Where some are damaged, it returns the others with a
+// *DamagedScansError, and the caller decides whether they are enough.
 func Scans(ctx context.Context, st store.Store) ([]*Manifest, error) {
+	ids, err := scanIDs(ctx, st)
+	if err != nil {
+		return nil, err
+	}
 	var all []*Manifest
+	damaged := &DamagedScansError{}
+	for _, id := range ids {
+		manifest, err := ReadManifest(ctx, st, id)
+		switch {
+		case errors.Is(err, store.ErrNotExist): // deleted since it was listed, by a restart
+		case err != nil && ctx.Err() != nil:
+			return nil, err
+		case err != nil:
+			damaged.Scans = append(damaged.Scans, DamagedScan{id, err})
+		default:
+			all = append(all, manifest)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *Manifest) int { return a.StartedAt.Compare(b.StartedAt) })
+	if len(damaged.Scans) > 0 {
+		return all, damaged
+	}
+	return all, nil
+}
+
+// scanIDs lists the scans that have a manifest, in the order of their names.
+func scanIDs(ctx context.Context, st store.Store) ([]string, error) {
+	var ids []string
 	for entry, err := range st.List(ctx, scansFolder) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot find the scans: %w", err)
 		}
 		id, ok := strings.CutSuffix(strings.TrimPrefix(entry.Name, scansFolder), "/manifest.json")
-		if !ok || CheckScanID(id) != nil {
-			continue
+		if ok && CheckScanID(id) == nil {
+			ids = append(ids, id)
 		}
-		manifest, err := ReadManifest(ctx, st, id)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, manifest)
 	}
-	slices.SortStableFunc(all, func(a, b *Manifest) int { return a.StartedAt.Compare(b.StartedAt) })
-	return all, nil
+	return ids, nil
 }
 
 // Has reports whether the scan was written with a table.
@@ -83,27 +152,92 @@ func Rows[T any](ctx context.Context, s *Scan, table string) iter.Seq2[*T, error
 // CommitRows yields the rows of a table's file in one commit of the scan, as Rows does.
 func CommitRows[T any](ctx context.Context, s *Scan, c *Commit, table string) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
-		file, ok := c.File(table)
-		if !ok {
-			yield(nil, fmt.Errorf("cannot read table %s of commit %s: %w", table, c.name(), ErrNoTable))
-			return
-		}
-		var n int64
-		for row, err := range FileRows[T](ctx, s.store, file.Name) {
-			if n++; !yield(row, err) || err != nil {
+		var n int64 // rows so far
+		for was := ""; ; {
+			p, err := s.open(ctx, c, table)
+			if err != nil {
+				yield(nil, err)
 				return
 			}
-		}
-		if n != file.Rows {
-			yield(nil, fmt.Errorf("cannot read %s: it has %d rows, its commit says %d", file.Name, n, file.Rows))
+			stopped := false
+			err = readRows(ctx, p.object, p.first+n, p.rows-n, func(row *T, err error) bool {
+				n++
+				stopped = !yield(row, err)
+				return !stopped
+			})
+			_ = p.object.Close() // it was only read: what went wrong has been told
+			if stopped {
+				return
+			}
+			if errors.Is(err, store.ErrChanged) && p.file.Name != was {
+				was = p.file.Name // a compaction has put the rows elsewhere while they were read
+				continue
+			}
+			if err == nil && n != p.rows {
+				err = fmt.Errorf("it has %d rows, its commit says %d", n, p.rows)
+			}
+			if err != nil {
+				yield(nil, fmt.Errorf("cannot read %s: %w", p.file.Name, err))
+			}
+			return
 		}
 	}
+}
+
+// place is where a commit's rows of a table are: so many rows of a file, from one on.
+type place struct {
+	object      store.Object
+	file        File
+	first, rows int64
+}
+
+// open opens the file of a table in a commit. Where a compaction has taken the file away since the commits were read,
+// its rows are in the compacted file: whole row groups, in the same order.
+func (s *Scan) open(ctx context.Context, c *Commit, table string) (place, error) {
+	file, ok := c.File(table)
+	if !ok {
+		return place{}, fmt.Errorf("cannot read table %s of commit %s: %w", table, c.name(), ErrNoTable)
+	}
+	object, err := s.store.Open(ctx, file.Name)
+	if err == nil {
+		return place{object, file, 0, file.Rows}, nil
+	}
+	rows := file.Rows
+	for number, fresh := 0, false; errors.Is(err, store.ErrNotExist); {
+		past, is, errHistory := s.later.after(ctx, s.store, c.ScanID, number)
+		if errHistory != nil {
+			return place{}, errors.Join(err, errHistory)
+		}
+		fresh, number = is != number && number > 0, is
+		by, where, ok := past.replacement(c)
+		i := -1
+		if ok {
+			i = slices.IndexFunc(by.Files, func(f File) bool { return f.Table == table })
+		}
+		if i < 0 || where.Rows[i] != rows || by.Files[i].Name == file.Name {
+			if fresh {
+				return place{}, err // nothing has replaced it, the record makes no sense, or its file is missing too
+			}
+			continue
+		}
+		// That one may be replaced in turn before it is opened.
+		file = by.Files[i]
+		if object, err = s.store.Open(ctx, file.Name); err == nil {
+			return place{object, file, where.First[i], rows}, nil
+		}
+	}
+	return place{}, err
 }
 
 // FileRows yields the rows of one Parquet file of the dataset, as Rows does.
 func FileRows[T any](ctx context.Context, st store.Store, name string) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
-		if err := readRows(ctx, st, name, yield); err != nil {
+		object, err := st.Open(ctx, name)
+		if err == nil {
+			defer object.Close()
+			err = readRows(ctx, object, 0, math.MaxInt64, yield)
+		}
+		if err != nil {
 			yield(nil, fmt.Errorf("cannot read %s: %w", name, err))
 		}
 	}
@@ -111,26 +245,23 @@ func FileRows[T any](ctx context.Context, st store.Store, name string) iter.Seq2
 
 const readRowsAtOnce = 256
 
-// readRows calls yield for every row of a file until that says stop. The Parquet reader panics on some damaged files;
-// for whoever reads a dataset that is an error like others.
-func readRows[T any](ctx context.Context, st store.Store, name string, yield func(*T, error) bool) (err error) {
-	object, err := st.Open(ctx, name)
-	if err != nil {
-		return err
-	}
-	defer object.Close()
-	reader, err := openReader[T](object)
+// readRows calls yield for rows of a file, from first on and at most so many, until that says stop. The Parquet reader
+// panics on some damaged files; for whoever reads a dataset that is an error like others.
+func readRows[T any](ctx context.Context, object store.Object, first, rows int64, yield func(*T, error) bool) (err error) {
+	reader, err := openReader[T](object, first)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = reader.Close() }() // it only reads: what went wrong has been told
 	batch := make([]T, readRowsAtOnce)
-	for {
+	for rows > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		batch = batch[:min(rows, readRowsAtOnce)]
 		clear(batch)
 		n, err := readBatch(reader, batch)
+		rows -= int64(n)
 		for i := range batch[:n] {
 			if !yield(&batch[i], nil) {
 				return nil
@@ -139,23 +270,45 @@ func readRows[T any](ctx context.Context, st store.Store, name string, yield fun
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+		if err == nil && n == 0 {
+			err = io.ErrNoProgress // a damaged file may promise rows without end
+		}
 		if err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
-func openReader[T any](object store.Object) (_ *parquet.GenericReader[T], err error) {
+func openReader[T any](object store.Object, first int64) (_ *parquet.GenericReader[T], err error) {
 	defer rescue(&err)
 	file, err := openFile(object)
 	if err != nil {
 		return nil, err
 	}
-	return parquet.NewGenericReader[T](file), nil
+	reader := parquet.NewGenericReader[T](file)
+	if first > 0 {
+		if err := reader.SeekToRow(first); err != nil {
+			return nil, errors.Join(err, reader.Close())
+		}
+	}
+	return reader, nil
 }
 
 func openFile(object store.Object) (*parquet.File, error) {
-	return parquet.OpenFile(object, object.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(64<<10))
+	t, encoded, err := openTail(object)
+	if err != nil {
+		return nil, err
+	}
+	footer, err := decodeFooter(encoded)
+	if err != nil {
+		return nil, err
+	}
+	g, err := newGuard(t, footer, t.Size()-8-int64(len(encoded)))
+	if err != nil {
+		return nil, err
+	}
+	return parquet.OpenFile(g, g.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(64<<10))
 }
 
 func readBatch[T any](reader *parquet.GenericReader[T], batch []T) (n int, err error) {

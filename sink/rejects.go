@@ -3,8 +3,12 @@ package sink
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
+	"io"
 	"sync"
 
 	"github.com/bulkscan/bulkscan/internal/store"
@@ -22,9 +26,14 @@ type Reject struct {
 // earlier run of the scan wrote: a resumed scan reads its lists from their beginning. Its methods may be called from
 // several goroutines.
 type Rejects struct {
+	store  store.Store
+	scanID string
+
 	mu     sync.Mutex
 	draft  store.Draft
 	out    *bufio.Writer
+	hash   hash.Hash
+	bytes  int64
 	line   []byte
 	count  int64
 	closed bool
@@ -43,7 +52,9 @@ func OpenRejects(ctx context.Context, st store.Store, scanID string) (*Rejects, 
 	if err != nil {
 		return nil, err
 	}
-	return &Rejects{draft: draft, out: bufio.NewWriterSize(draft, 64<<10)}, nil
+	r := &Rejects{store: st, scanID: scanID, draft: draft, hash: sha256.New()}
+	r.out = bufio.NewWriterSize(io.MultiWriter(draft, r.hash), 64<<10)
+	return r, nil
 }
 
 // Add writes a line.
@@ -61,6 +72,7 @@ func (r *Rejects) Add(reject Reject) error {
 	b = append(b, `,"reason":`...)
 	b = appendJSONString(b, bounded(reject.Reason, MaxReject))
 	r.line = append(b, '}', '\n')
+	r.bytes += int64(len(r.line))
 	if _, err := r.out.Write(r.line); err != nil {
 		return fmt.Errorf("cannot write the rejects: %w", err)
 	}
@@ -77,7 +89,7 @@ func (r *Rejects) Count() int64 {
 	return r.count
 }
 
-// Close publishes the file. Closing again does nothing.
+// Close publishes the file, and notes its hash beside the scan's manifest. Closing again does nothing.
 func (r *Rejects) Close(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +102,8 @@ func (r *Rejects) Close(ctx context.Context) error {
 		err = r.draft.Seal()
 	}
 	if err == nil {
-		err = r.draft.Publish(ctx)
+		file := File{Table: fileRejects, Name: rejectsName(r.scanID), Rows: r.count, Bytes: r.bytes, SHA256: hex.EncodeToString(r.hash.Sum(nil))}
+		err = publishRecorded(ctx, r.store, r.scanID, file, r.draft.Publish)
 	}
 	return errors.Join(err, r.draft.Discard())
 }

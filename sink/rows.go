@@ -1,15 +1,19 @@
 package sink
 
 // This file is the schema: one struct a table, one field a column, in the order of the columns. The tags say all there
-// is to say about a column, once: `parquet` its name and how it is written, `about` its meaning in one line, `stats` that
-// somebody filters by it, so that its minimum and maximum a page are worth computing. Schema, the Parquet writers, the
-// readers, the JSON lines and docs/SCHEMA.md are all made from them.
+// is to say about a column, once: `parquet` its name and how it is written, `about` its meaning in one line, `example` what
+// may stand in it (lists and structs as JSON), `since` which schema version brought it, where that is not the first, and
+// `stats` that its minimum and maximum a page are worth computing: somebody filters by it, and its values of a page lie
+// together. Those of a dictionary do not: each page has about all of them. Schema, the Parquet writers, the readers, the
+// JSON lines and docs/SCHEMA.md are all made from the tags.
 //
 // Null. An `optional` column that is no pointer is null where the field is its type's zero: an absent rank is 0, an
 // absent header field is "". Where the zero is a value of its own (a crawl delay of 0), the field is a pointer.
 //
 // Encoding. `dict` where few values repeat, `plain` where they do not (host names, paths): looking distinct strings up
-// in a dictionary costs a fifth of the writer's time and saves nothing. Numbers are plain: zstd finds what repeats.
+// in a dictionary costs a fifth of the writer's time and saves nothing. `delta` where a number is near the one before it:
+// then zstd has an eighth of the bytes to go through, and leaves a quarter. Other numbers are plain: zstd finds what repeats.
+// `delta` also where a text is mostly the one before it (the origin of verdicts, not of sites): then it is written once.
 //
 // Versions. Columns are only ever added, at the end of their struct or where they read best: readers go by name.
 
@@ -35,162 +39,162 @@ const (
 
 // SiteRow is a row of the table sites: what one list entry came to.
 type SiteRow struct {
-	ScanID          string   `parquet:"scan_id,dict" about:"the scan that wrote the row"`
-	RegistryVersion string   `parquet:"registry_version,dict" about:"version of the token registry that judged it"`
-	Seq             int64    `parquet:"seq" stats:"y" about:"0-based line over all inputs"`
-	Input           string   `parquet:"input,plain" about:"the entry as listed, at most 2,048 bytes"`
-	Host            string   `parquet:"host,plain" stats:"y" about:"host as listed, normalised; with port and requested the stable key of a site between scans"`
-	Port            int32    `parquet:"port" about:"port as listed, or the default"`
-	Requested       string   `parquet:"requested,dict" about:"scheme as listed: https, http, ftp, or auto where the entry names none"`
-	Origin          string   `parquet:"origin,plain" about:"origin that answered, or was tried first; port only if not the default"`
-	Rank            int64    `parquet:"rank,optional" stats:"y" about:"rank from the list"`
-	Label           string   `parquet:"label,optional,dict" about:"label from the list, at most 200 bytes"`
-	Domain          string   `parquet:"registrable_domain,optional,plain" about:"public suffix and one label"`
-	TLD             string   `parquet:"tld,optional,dict" stats:"y" about:"top-level domain by the public suffix list"`
-	FetchedAt       int64    `parquet:"fetched_at,optional,timestamp(millisecond)" stats:"y" about:"time of the last attempt"`
-	Outcome         string   `parquet:"outcome,dict" stats:"y" about:"how the last exchange ended, docs/outcomes.md"`
-	Error           string   `parquet:"error,optional,dict" about:"detail of the outcome in our words, at most 200 bytes"`
-	Status          int32    `parquet:"status,optional" stats:"y" about:"HTTP status of the last exchange; null where it ended without one, also behind a redirect"`
-	Hops            int32    `parquet:"hops" about:"redirects followed"`
-	FinalURL        string   `parquet:"final_url,optional,plain" about:"where the file was, if not at origin + /robots.txt; at most 2,048 bytes"`
-	Redirects       []HopRow `parquet:"redirects,list" about:"the redirects followed, in order, at most the first 20; their number is hops"`
-	Attempts        int32    `parquet:"attempts" about:"exchanges; redirect hops, further addresses of a name and the first, short try of a silent host are not counted; a failed DNS question is one"`
-	RemoteIP        string   `parquet:"remote_ip,optional,plain" about:"address dialled last"`
-	HTTPVersion     string   `parquet:"http_version,optional,dict" about:"HTTP/1.1 or HTTP/1.0"`
-	Server          string   `parquet:"server,optional,dict" about:"response field Server, at most 500 bytes"`
-	ContentType     string   `parquet:"content_type,optional,dict" about:"response field Content-Type, at most 500 bytes"`
-	CDN             string   `parquet:"cdn,optional,dict" stats:"y" about:"delivery network, told by header fields"`
-	ETag            string   `parquet:"etag,optional,plain" about:"response field ETag, at most 500 bytes"`
-	LastModified    string   `parquet:"last_modified,optional,plain" about:"response field Last-Modified, at most 500 bytes"`
-	CacheControl    string   `parquet:"cache_control,optional,dict" about:"response field Cache-Control, at most 500 bytes"`
-	XRobotsTag      string   `parquet:"x_robots_tag,optional,dict" about:"response field X-Robots-Tag, at most 500 bytes"`
-	UsageHeader     string   `parquet:"content_usage_header,optional,dict" about:"response field Content-Usage, which speaks of the file itself, not of the site; at most 500 bytes"`
-	TLSVersion      string   `parquet:"tls_version,optional,dict" about:"TLS 1.0 to TLS 1.3; null on plain connections"`
-	TLSVerified     *bool    `parquet:"tls_verified,optional" about:"whether the certificate could be verified; null without TLS, and where this machine has no roots to tell"`
-	DNSMillis       float32  `parquet:"dns_ms,optional" about:"milliseconds for the DNS answer of the last exchange; null from a cache"`
-	ConnectMillis   float32  `parquet:"connect_ms,optional" about:"milliseconds to connect in the last exchange"`
-	TLSMillis       float32  `parquet:"tls_ms,optional" about:"milliseconds for the TLS handshake of the last exchange"`
-	TTFBMillis      float32  `parquet:"ttfb_ms,optional" about:"milliseconds from the request to the first byte of the last response"`
-	TotalMillis     float32  `parquet:"total_ms,optional" about:"milliseconds of all exchanges, without waiting; null where we never asked"`
-	BodyBytes       int64    `parquet:"body_bytes" about:"decoded bytes kept"`
-	Truncated       bool     `parquet:"truncated" about:"the body was cut at the limit"`
-	BodyHash        int64    `parquet:"body_hash" about:"xxh64 of the body as kept; 0 = no body; key of the table bodies"`
-	Access          string   `parquet:"access,dict" stats:"y" about:"conditional, full_allow, full_disallow, unknown (RFC 9309 §2.3.1)"`
-	AccessSource    string   `parquet:"access_source,dict" about:"fresh, cached, stale, expired"`
-	CheckStatus     string   `parquet:"check_status,dict" about:"of the check robots.txt 1.0.0: pass, warn, fail"`
-	Score           float64  `parquet:"score" about:"of the check, 0 to 1"`
-	StepFetch       string   `parquet:"step_fetch,dict" about:"pass, warn, fail, skipped"`
-	StepCoreSyntax  string   `parquet:"step_core_syntax,dict" about:"pass, warn, fail, skipped"`
-	StepExtensions  string   `parquet:"step_extensions,dict" about:"pass, warn, fail, skipped"`
-	NLines          int32    `parquet:"n_lines" about:"lines of the file in force; this and all below but star_verdict are 0, false, null or empty unless access is conditional"`
-	NGroups         int32    `parquet:"n_groups" about:"groups"`
-	NAgents         int32    `parquet:"n_agents" about:"distinct agents named, * included"`
-	NAllow          int32    `parquet:"n_allow" about:"allow lines"`
-	NDisallow       int32    `parquet:"n_disallow" about:"disallow lines"`
-	NSitemaps       int32    `parquet:"n_sitemaps" about:"sitemap lines with an absolute URL"`
-	NExtensions     int32    `parquet:"n_extensions" about:"lines with a known extension key other than sitemap, and a value that it may have"`
-	NLegacy         int32    `parquet:"n_legacy" about:"lines with an unsupported legacy key"`
-	NUnknown        int32    `parquet:"n_unknown" about:"lines with an unknown key"`
-	NOrphan         int32    `parquet:"n_orphan" about:"rules before any user-agent line"`
-	NInvalid        int32    `parquet:"n_invalid" about:"lines that are no record, or one with a value that its key cannot have (docs/CHECKS.md)"`
-	NTypo           int32    `parquet:"n_typo" about:"misspelled records that were read all the same"`
-	HasBOM          bool     `parquet:"has_bom" about:"the file begins with a whole UTF-8 byte order mark"`
-	IsHTML          bool     `parquet:"is_html" about:"the body is an HTML page"`
-	ValidUTF8       bool     `parquet:"valid_utf8" about:"the body is valid UTF-8; false where no rules decide"`
-	ManagedBlock    bool     `parquet:"managed_block" about:"it has a block that a CDN manages"`
-	CrawlDelay      *float64 `parquet:"crawl_delay,optional" about:"seconds, of the group *"`
-	ContentSignal   string   `parquet:"content_signal,optional,dict" about:"the first valid Content-Signal in one form for all that say the same: search, ai-input, ai-train, use, then other keys, such as search=yes, ai-train=no; at most 500 bytes"`
-	ContentUsage    string   `parquet:"content_usage,optional,dict" about:"the first valid Content-Usage of the file, at most 500 bytes"`
-	License         string   `parquet:"license,optional,plain" about:"the first License that is an absolute URL, at most 2,048 bytes"`
-	Sitemaps        []string `parquet:"sitemaps,list" parquet-element:",plain" about:"the first 100 sitemaps that are absolute URLs, each at most 2,048 bytes; their number is n_sitemaps"`
-	StarVerdict     string   `parquet:"star_verdict,dict" about:"verdict of an agent that nobody names: allowed, partial, blocked; unknown where access is"`
-	Named           []string `parquet:"named,list" parquet-element:",dict" about:"registry tokens that a group names"`
-	Blocked         []string `parquet:"blocked,list" parquet-element:",dict" about:"registry tokens whose verdict by the rules is blocked, by own group, fallback or *; empty unless access is conditional"`
-	Partial         []string `parquet:"partial,list" parquet-element:",dict" about:"registry tokens whose verdict by the rules is partial; empty unless access is conditional"`
+	ScanID          string   `parquet:"scan_id,dict" about:"the scan that wrote the row" example:"2026-11-21-5f3a9c"`
+	RegistryVersion string   `parquet:"registry_version,dict" about:"version of the token registry that judged it" example:"1"`
+	Seq             int64    `parquet:"seq,delta" stats:"y" about:"0-based line over all inputs" example:"41"`
+	Input           string   `parquet:"input,plain" about:"the entry as listed, at most 2,048 bytes" example:"www.example.co.uk"`
+	Host            string   `parquet:"host,plain" stats:"y" about:"host as listed, normalised; with port and requested the stable key of a site between scans" example:"www.example.co.uk"`
+	Port            int32    `parquet:"port" about:"port as listed, or the default" example:"443"`
+	Requested       string   `parquet:"requested,dict" about:"scheme as listed: https, http, ftp, or auto where the entry names none" example:"auto"`
+	Origin          string   `parquet:"origin,plain" about:"origin that answered, or was tried first; port only if not the default" example:"https://www.example.co.uk"`
+	Rank            int64    `parquet:"rank,optional,delta" stats:"y" about:"rank from the list" example:"42"`
+	Label           string   `parquet:"label,optional,dict" about:"label from the list, at most 200 bytes" example:"news"`
+	Domain          string   `parquet:"registrable_domain,optional,plain" about:"public suffix and one label" example:"example.co.uk"`
+	TLD             string   `parquet:"tld,optional,dict" about:"top-level domain by the public suffix list" example:"uk"`
+	FetchedAt       int64    `parquet:"fetched_at,optional,delta,timestamp(millisecond)" stats:"y" about:"time of the last attempt" example:"2026-11-21T04:05:06.789Z"`
+	Outcome         string   `parquet:"outcome,dict" about:"how the last exchange ended, docs/outcomes.md" example:"answered"`
+	Error           string   `parquet:"error,optional,dict" about:"detail of the outcome in our words, at most 200 bytes" example:"the name does not exist (NXDOMAIN)"`
+	Status          int32    `parquet:"status,optional" stats:"y" about:"HTTP status of the last exchange; null where it ended without one, also behind a redirect" example:"200"`
+	Hops            int32    `parquet:"hops" about:"redirects followed" example:"1"`
+	FinalURL        string   `parquet:"final_url,optional,plain" about:"where the file was, if not at origin + /robots.txt; at most 2,048 bytes" example:"https://www.example.co.uk/static/robots.txt"`
+	Redirects       []HopRow `parquet:"redirects,list" about:"the redirects followed, in order, at most the first 20; their number is hops" example:"[{\"status\": 301, \"url\": \"https://www.example.co.uk/static/robots.txt\"}]"`
+	Attempts        int32    `parquet:"attempts" about:"exchanges; redirect hops, further addresses of a name and the first, short try of a silent host are not counted; a failed DNS question is one" example:"1"`
+	RemoteIP        string   `parquet:"remote_ip,optional,plain" about:"address dialled last" example:"192.0.2.7"`
+	HTTPVersion     string   `parquet:"http_version,optional,dict" about:"HTTP/1.1 or HTTP/1.0" example:"HTTP/1.1"`
+	Server          string   `parquet:"server,optional,dict" about:"response field Server, at most 500 bytes" example:"nginx"`
+	ContentType     string   `parquet:"content_type,optional,dict" about:"response field Content-Type, at most 500 bytes" example:"text/plain; charset=utf-8"`
+	CDN             string   `parquet:"cdn,optional,dict" about:"delivery network, told by header fields" example:"cloudflare"`
+	ETag            string   `parquet:"etag,optional,plain" about:"response field ETag, at most 500 bytes" example:"\"5f3a-62b1\""`
+	LastModified    string   `parquet:"last_modified,optional,plain" about:"response field Last-Modified, at most 500 bytes" example:"Sat, 21 Nov 2026 04:05:06 GMT"`
+	CacheControl    string   `parquet:"cache_control,optional,dict" about:"response field Cache-Control, at most 500 bytes" example:"max-age=3600"`
+	XRobotsTag      string   `parquet:"x_robots_tag,optional,dict" about:"response field X-Robots-Tag, at most 500 bytes" example:"noai"`
+	UsageHeader     string   `parquet:"content_usage_header,optional,dict" about:"response field Content-Usage, which speaks of the file itself, not of the site; at most 500 bytes" example:"search=y" since:"2"`
+	TLSVersion      string   `parquet:"tls_version,optional,dict" about:"TLS 1.0 to TLS 1.3; null on plain connections" example:"TLS 1.3"`
+	TLSVerified     *bool    `parquet:"tls_verified,optional" about:"whether the certificate could be verified; null without TLS, and where this machine has no roots to tell" example:"true"`
+	DNSMillis       float32  `parquet:"dns_ms,optional" about:"milliseconds, as in all columns of times to three digits, for the DNS answer of the last exchange; null from a cache" example:"15.5"`
+	ConnectMillis   float32  `parquet:"connect_ms,optional" about:"milliseconds to connect in the last exchange" example:"40.25"`
+	TLSMillis       float32  `parquet:"tls_ms,optional" about:"milliseconds for the TLS handshake of the last exchange" example:"61"`
+	TTFBMillis      float32  `parquet:"ttfb_ms,optional" about:"milliseconds from the request to the first byte of the last response" example:"90.5"`
+	TotalMillis     float32  `parquet:"total_ms,optional" about:"milliseconds of all exchanges, without waiting; null where we never asked" example:"207"`
+	BodyBytes       int64    `parquet:"body_bytes" about:"decoded bytes kept" example:"1234"`
+	Truncated       bool     `parquet:"truncated" about:"the body was cut at the limit" example:"false"`
+	BodyHash        int64    `parquet:"body_hash" about:"xxh64 of the body as kept; 0 = no body; key of the table bodies" example:"-4265267296055464877"`
+	Access          string   `parquet:"access,dict" about:"conditional, full_allow, full_disallow, unknown (RFC 9309 §2.3.1)" example:"conditional"`
+	AccessSource    string   `parquet:"access_source,dict" about:"fresh, cached, stale, expired" example:"fresh"`
+	CheckStatus     string   `parquet:"check_status,dict" about:"of the check robots.txt 1.0.0: pass, warn, fail" example:"warn"`
+	Score           float64  `parquet:"score" about:"of the check, 0 to 1" example:"0.85"`
+	StepFetch       string   `parquet:"step_fetch,dict" about:"pass, warn, fail, skipped" example:"pass"`
+	StepCoreSyntax  string   `parquet:"step_core_syntax,dict" about:"pass, warn, fail, skipped" example:"warn"`
+	StepExtensions  string   `parquet:"step_extensions,dict" about:"pass, warn, fail, skipped" example:"skipped"`
+	NLines          int32    `parquet:"n_lines" about:"lines of the file in force; this and all below but star_verdict are 0, false, null or empty unless access is conditional" example:"57"`
+	NGroups         int32    `parquet:"n_groups" about:"groups" example:"3"`
+	NAgents         int32    `parquet:"n_agents" about:"distinct agents named, * included" example:"5"`
+	NAllow          int32    `parquet:"n_allow" about:"allow lines" example:"2"`
+	NDisallow       int32    `parquet:"n_disallow" about:"disallow lines" example:"31"`
+	NSitemaps       int32    `parquet:"n_sitemaps" about:"sitemap lines with an absolute URL" example:"1"`
+	NExtensions     int32    `parquet:"n_extensions" about:"lines with a known extension key other than sitemap, and a value that it may have" example:"2"`
+	NLegacy         int32    `parquet:"n_legacy" about:"lines with an unsupported legacy key" example:"1"`
+	NUnknown        int32    `parquet:"n_unknown" about:"lines with an unknown key" example:"0"`
+	NOrphan         int32    `parquet:"n_orphan" about:"rules before any user-agent line" example:"0"`
+	NInvalid        int32    `parquet:"n_invalid" about:"lines that are no record, or one with a value that its key cannot have (docs/CHECKS.md)" example:"1"`
+	NTypo           int32    `parquet:"n_typo" about:"misspelled records that were read all the same" example:"0"`
+	HasBOM          bool     `parquet:"has_bom" about:"the file begins with a whole UTF-8 byte order mark" example:"false"`
+	IsHTML          bool     `parquet:"is_html" about:"the body is an HTML page" example:"false"`
+	ValidUTF8       bool     `parquet:"valid_utf8" about:"the body is valid UTF-8; false where no rules decide" example:"true"`
+	ManagedBlock    bool     `parquet:"managed_block" about:"it has a block that a CDN manages" example:"false"`
+	CrawlDelay      *float64 `parquet:"crawl_delay,optional" about:"seconds, of the group *" example:"10"`
+	ContentSignal   string   `parquet:"content_signal,optional,dict" about:"the first valid Content-Signal in one form for all that say the same: search, ai-input, ai-train, use, then other keys, such as search=yes, ai-train=no; at most 500 bytes" example:"search=yes, ai-train=no"`
+	ContentUsage    string   `parquet:"content_usage,optional,dict" about:"the first valid Content-Usage of the file, at most 500 bytes" example:"train-ai=n"`
+	License         string   `parquet:"license,optional,plain" about:"the first License that is an absolute URL, at most 2,048 bytes" example:"https://example.co.uk/license.xml"`
+	Sitemaps        []string `parquet:"sitemaps,list" parquet-element:",plain" about:"the first 100 sitemaps that are absolute URLs, each at most 2,048 bytes; their number is n_sitemaps" example:"[\"https://www.example.co.uk/sitemap.xml\"]"`
+	StarVerdict     string   `parquet:"star_verdict,dict" about:"verdict of an agent that nobody names: allowed, partial, blocked; unknown where access is" example:"partial"`
+	Named           []string `parquet:"named,list" parquet-element:",dict" about:"registry tokens that a group names" example:"[\"GPTBot\", \"Googlebot\"]"`
+	Blocked         []string `parquet:"blocked,list" parquet-element:",dict" about:"registry tokens whose verdict by the rules is blocked, by own group, fallback or *; empty unless access is conditional" example:"[\"GPTBot\"]"`
+	Partial         []string `parquet:"partial,list" parquet-element:",dict" about:"registry tokens whose verdict by the rules is partial; empty unless access is conditional" example:"[\"Googlebot\"]"`
 }
 
 // HopRow is an element of SiteRow.Redirects.
 type HopRow struct {
-	Status int32  `parquet:"status" about:"status that sent us on"`
-	URL    string `parquet:"url,plain" about:"absolute URL to which, at most 2,048 bytes"`
+	Status int32  `parquet:"status" about:"status that sent us on" example:"301"`
+	URL    string `parquet:"url,plain" about:"absolute URL to which, at most 2,048 bytes" example:"https://www.example.co.uk/static/robots.txt"`
 }
 
 // VerdictRow is a row of the table verdicts: what one agent may do on one site.
 type VerdictRow struct {
-	Origin          string   `parquet:"origin,plain" about:"as in sites"`
-	Host            string   `parquet:"host,plain" stats:"y" about:"as in sites"`
-	Port            int32    `parquet:"port" about:"as in sites"`
-	Requested       string   `parquet:"requested,dict" about:"as in sites"`
-	Seq             int64    `parquet:"seq" stats:"y" about:"as in sites; with scan_id of sites the key of a row there"`
-	Rank            int64    `parquet:"rank,optional" stats:"y" about:"as in sites"`
-	TLD             string   `parquet:"tld,optional,dict" about:"as in sites"`
-	Token           string   `parquet:"token,dict" stats:"y" about:"product token as the registry spells it, else in lower case; * for the wildcard; at most 200 bytes"`
-	Known           bool     `parquet:"known" about:"the registry has the token"`
-	Category        string   `parquet:"category,optional,dict" stats:"y" about:"category of a known token"`
-	Verdict         string   `parquet:"verdict,dict" stats:"y" about:"allowed, partial, blocked"`
-	Via             string   `parquet:"via,dict" about:"whose rules it follows: own, fallback, star, none; http where access is not conditional"`
-	RootAllowed     bool     `parquet:"root_allowed" about:"/ may be fetched"`
-	NAllow          int32    `parquet:"n_allow" about:"allow lines of its group"`
-	NDisallow       int32    `parquet:"n_disallow" about:"disallow lines of its group"`
-	HasDisallowRoot bool     `parquet:"has_disallow_root" about:"its group has Disallow: /"`
-	DPI             string   `parquet:"dpi,dict" about:"reading of the Data Provenance Initiative: all, some, none"`
-	CrawlDelay      *float64 `parquet:"crawl_delay,optional" about:"seconds, of its group"`
-	RequestRate     float64  `parquet:"request_rate,optional" about:"requests a second by the Request-rate of its group"`
-	VisitFrom       *int32   `parquet:"visit_from,optional" about:"beginning of the Visit-time of its group, in minutes after midnight UTC"`
-	VisitTo         *int32   `parquet:"visit_to,optional" about:"end of it, 1440 for 2400; before visit_from if midnight lies between"`
-	ContentSignal   string   `parquet:"content_signal,optional,dict" about:"the first valid Content-Signal of its group, in the form that sites has it"`
-	ContentUsage    string   `parquet:"content_usage,optional,dict" about:"what the Content-Usage lines of its group say about /, such as train-ai=n, search=y, whether or not it may be fetched (root_allowed)"`
-	Line            int32    `parquet:"line,optional" about:"1-based line of the group"`
-	Lenient         bool     `parquet:"lenient" about:"named only by a name that is no RFC 9309 product token; outside all definitions of blocking"`
-	Limited         bool     `parquet:"limited" about:"the bound of work was reached before every path was tried that the rules name: the verdict is partial; all other columns hold (in files of over a million records, for those that were kept)"`
+	Origin          string   `parquet:"origin,delta" about:"as in sites" example:"https://www.example.co.uk"`
+	Host            string   `parquet:"host,delta" about:"as in sites" example:"www.example.co.uk"`
+	Port            int32    `parquet:"port,delta" about:"as in sites" example:"443"`
+	Requested       string   `parquet:"requested,dict" about:"as in sites" example:"auto"`
+	Seq             int64    `parquet:"seq,delta" stats:"y" about:"as in sites; with scan_id of sites the key of a row there" example:"41"`
+	Rank            int64    `parquet:"rank,optional,delta" stats:"y" about:"as in sites" example:"42"`
+	TLD             string   `parquet:"tld,optional,dict" about:"as in sites" example:"uk"`
+	Token           string   `parquet:"token,dict" about:"product token as the registry spells it, else in lower case; * for the wildcard; at most 200 bytes" example:"GPTBot"`
+	Known           bool     `parquet:"known" about:"the registry has the token" example:"true"`
+	Category        string   `parquet:"category,optional,dict" about:"category of a known token" example:"ai"`
+	Verdict         string   `parquet:"verdict,dict" about:"allowed, partial, blocked" example:"blocked"`
+	Via             string   `parquet:"via,dict" about:"whose rules it follows: own, fallback, star, none; http where access is not conditional" example:"own"`
+	RootAllowed     bool     `parquet:"root_allowed" about:"/ may be fetched" example:"false"`
+	NAllow          int32    `parquet:"n_allow" about:"allow lines of its group" example:"0"`
+	NDisallow       int32    `parquet:"n_disallow" about:"disallow lines of its group" example:"1"`
+	HasDisallowRoot bool     `parquet:"has_disallow_root" about:"its group has Disallow: /" example:"true"`
+	DPI             string   `parquet:"dpi,dict" about:"reading of the Data Provenance Initiative: all, some, none" example:"all"`
+	CrawlDelay      *float64 `parquet:"crawl_delay,optional" about:"seconds, of its group" example:"10"`
+	RequestRate     float64  `parquet:"request_rate,optional" about:"requests a second by the Request-rate of its group" example:"0.2" since:"2"`
+	VisitFrom       *int32   `parquet:"visit_from,optional" about:"beginning of the Visit-time of its group, in minutes after midnight UTC" example:"0" since:"2"`
+	VisitTo         *int32   `parquet:"visit_to,optional" about:"end of it, 1440 for 2400; before visit_from if midnight lies between" example:"525" since:"2"`
+	ContentSignal   string   `parquet:"content_signal,optional,dict" about:"the first valid Content-Signal of its group, in the form that sites has it" example:"ai-train=no"`
+	ContentUsage    string   `parquet:"content_usage,optional,dict" about:"what the Content-Usage lines of its group say about /, such as train-ai=n, search=y, whether or not it may be fetched (root_allowed)" example:"train-ai=n, search=y" since:"2"`
+	Line            int32    `parquet:"line,optional,delta" about:"1-based line of the group" example:"12"`
+	Lenient         bool     `parquet:"lenient" about:"named only by a name that is no RFC 9309 product token; outside all definitions of blocking" example:"false"`
+	Limited         bool     `parquet:"limited" about:"the bound of work was reached before every path was tried that the rules name: the verdict is partial; all other columns hold (in files of over a million records, for those that were kept)" example:"false"`
 }
 
 // EvidenceRow is a row of the table evidence: a noteworthy line.
 type EvidenceRow struct {
-	Origin    string `parquet:"origin,plain" about:"as in sites"`
-	Seq       int64  `parquet:"seq" stats:"y" about:"as in sites"`
-	Line      int32  `parquet:"line" about:"1-based line of the file"`
-	GroupLine int32  `parquet:"group_line,optional" about:"where the group begins in which it stands; null before any group: it speaks of the whole file"`
-	Kind      string `parquet:"kind,dict" stats:"y" about:"sitemap, extension, signal, usage, license, legacy, unknown, orphan, invalid, typo"`
-	Key       string `parquet:"key,dict" stats:"y" about:"key of the line, at most 100 bytes"`
-	Value     string `parquet:"value,plain" about:"value of the line, at most 500 bytes"`
+	Origin    string `parquet:"origin,delta" about:"as in sites" example:"https://www.example.co.uk"`
+	Seq       int64  `parquet:"seq,delta" stats:"y" about:"as in sites" example:"41"`
+	Line      int32  `parquet:"line,delta" about:"1-based line of the file" example:"7"`
+	GroupLine int32  `parquet:"group_line,optional,delta" about:"where the group begins in which it stands; null before any group: it speaks of the whole file" example:"5" since:"2"`
+	Kind      string `parquet:"kind,dict" about:"sitemap, extension, signal, usage, license, legacy, unknown, orphan, invalid, typo" example:"unknown"`
+	Key       string `parquet:"key,dict" about:"key of the line, at most 100 bytes" example:"users-agent"`
+	Value     string `parquet:"value,plain" about:"value of the line, at most 500 bytes" example:"GPTBot"`
 }
 
 // BodyRow is a row of the table bodies: each distinct body of robots records once a part, no HTML.
 type BodyRow struct {
-	BodyHash int64  `parquet:"body_hash" about:"xxh64 of the body, as in sites"`
-	Body     []byte `parquet:"body,plain" about:"the body as kept, raw bytes"`
+	BodyHash int64  `parquet:"body_hash" about:"xxh64 of the body, as in sites" example:"-4265267296055464877"`
+	Body     []byte `parquet:"body,plain" about:"the body as kept, raw bytes" example:"User-agent: *\nDisallow: /private/\n"`
 }
 
 // TokenStatsRow is a row of the table token_stats: one token in one segment of a scan's sites.
 type TokenStatsRow struct {
-	Token         string `parquet:"token,plain" stats:"y" about:"as in verdicts"`
-	Known         bool   `parquet:"known" about:"the registry has the token"`
-	Category      string `parquet:"category,optional,dict" stats:"y" about:"category of a known token"`
-	Operator      string `parquet:"operator,optional,dict" about:"who runs the crawler"`
-	Purpose       string `parquet:"purpose,optional,dict" about:"what it crawls for"`
-	SegmentKind   string `parquet:"segment_kind,dict" stats:"y" about:"all, rank (cumulative), tld, label"`
-	SegmentValue  string `parquet:"segment_value,dict" stats:"y" about:"empty for all; 1000, 10000 … for rank"`
-	SitesAll      int64  `parquet:"sites_all" about:"rows of sites in the segment"`
-	SitesAnswered int64  `parquet:"sites_answered" about:"of them with an HTTP status"`
-	Sites         int64  `parquet:"sites" about:"of them with access conditional"`
-	Mention       int64  `parquet:"mention" about:"sites where a group names it"`
-	ExplicitRoot  int64  `parquet:"explicit_root" about:"sites where its own group denies /"`
-	Full          int64  `parquet:"full" about:"sites where its verdict is blocked"`
-	Partial       int64  `parquet:"partial" about:"sites where its verdict is partial"`
-	Any           int64  `parquet:"any" about:"full + partial"`
-	DPIAll        int64  `parquet:"dpi_all" about:"sites where the Data Provenance Initiative reads its group, or else that of *, as all"`
-	RFCEffective  int64  `parquet:"rfc_effective" about:"of sites_answered, those that block it with the meaning of the status applied"`
-	Unreachable   int64  `parquet:"unreachable" about:"rows asked that gave no HTTP status"`
-	ViaOwn        int64  `parquet:"via_own" about:"sites where it follows its own group"`
-	ViaStar       int64  `parquet:"via_star" about:"sites where it follows the group *"`
-	ViaFallback   int64  `parquet:"via_fallback" about:"sites where it follows the group of a later name of its chain"`
+	Token         string `parquet:"token,plain" stats:"y" about:"as in verdicts" example:"GPTBot"`
+	Known         bool   `parquet:"known" about:"the registry has the token" example:"true"`
+	Category      string `parquet:"category,optional,dict" about:"category of a known token" example:"ai"`
+	Operator      string `parquet:"operator,optional,dict" about:"who runs the crawler" example:"OpenAI"`
+	Purpose       string `parquet:"purpose,optional,dict" about:"what it crawls for" example:"training"`
+	SegmentKind   string `parquet:"segment_kind,dict" about:"all, rank (cumulative), tld, label" example:"rank"`
+	SegmentValue  string `parquet:"segment_value,dict" about:"empty for all; 1000, 10000 … for rank" example:"1000"`
+	SitesAll      int64  `parquet:"sites_all" about:"rows of sites in the segment" example:"1000"`
+	SitesAnswered int64  `parquet:"sites_answered" about:"of them with an HTTP status" example:"961"`
+	Sites         int64  `parquet:"sites" about:"of them with access conditional" example:"849"`
+	Mention       int64  `parquet:"mention" about:"sites where a group names it" example:"178"`
+	ExplicitRoot  int64  `parquet:"explicit_root" about:"sites where its own group denies /" example:"147"`
+	Full          int64  `parquet:"full" about:"sites where its verdict is blocked" example:"160"`
+	Partial       int64  `parquet:"partial" about:"sites where its verdict is partial" example:"322"`
+	Any           int64  `parquet:"any" about:"full + partial" example:"482"`
+	DPIAll        int64  `parquet:"dpi_all" about:"sites where the Data Provenance Initiative reads its group, or else that of *, as all" example:"158"`
+	RFCEffective  int64  `parquet:"rfc_effective" about:"of sites_answered, those that block it with the meaning of the status applied" example:"171"`
+	Unreachable   int64  `parquet:"unreachable" about:"rows asked that gave no HTTP status" example:"39"`
+	ViaOwn        int64  `parquet:"via_own" about:"sites where it follows its own group" example:"178"`
+	ViaStar       int64  `parquet:"via_star" about:"sites where it follows the group *" example:"612"`
+	ViaFallback   int64  `parquet:"via_fallback" about:"sites where it follows the group of a later name of its chain" example:"0"`
 }
 
 // RecordStatsRow is a row of the table record_stats: one key in the files of a scan.
 type RecordStatsRow struct {
-	Kind  string `parquet:"kind,dict" stats:"y" about:"as in evidence: unknown, legacy, extension, signal, usage, license, invalid, typo"`
-	Key   string `parquet:"key,plain" stats:"y" about:"as in evidence, in lower case; lines without a key are not counted"`
-	Sites int64  `parquet:"sites" about:"sites with such a line in evidence"`
-	Lines int64  `parquet:"lines" about:"lines in evidence, which keeps at most 32 a site and kind"`
+	Kind  string `parquet:"kind,dict" about:"as in evidence: unknown, legacy, extension, signal, usage, license, invalid, typo" example:"legacy"`
+	Key   string `parquet:"key,plain" stats:"y" about:"as in evidence, in lower case; lines without a key are not counted" example:"noindex"`
+	Sites int64  `parquet:"sites" about:"sites with such a line in evidence" example:"812"`
+	Lines int64  `parquet:"lines" about:"lines in evidence, which keeps at most 32 a site and kind" example:"3071"`
 }

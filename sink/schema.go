@@ -1,10 +1,14 @@
 package sink
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // The tables of a dataset, in reading order.
@@ -25,11 +29,16 @@ type Table struct {
 }
 
 // Column describes a column. Type is one of string, bool, int32, int64, float, double, binary, timestamp(ms, UTC),
-// list<…> and struct<name type, …>; a question mark at its end says that it may be null.
+// list<…> and struct<name type, …>; a question mark at its end says that it may be null, as Nullable does. Example is
+// a value as text: lists and structs as JSON, bytes quoted as in Go. Since is the schema version that brought the column:
+// files of older versions do not have it, and readers find it null, or a zero where it may not be null.
 type Column struct {
-	Name    string `json:"name"`
-	Type    string `json:"type"`
-	Meaning string `json:"meaning"`
+	Name     string `json:"name"`
+	Type     string `json:"type"`
+	Nullable bool   `json:"nullable"`
+	Meaning  string `json:"meaning"`
+	Example  string `json:"example"`
+	Since    int    `json:"since"`
 }
 
 // tables is every table with its row, in reading order.
@@ -40,7 +49,7 @@ var tables = []struct {
 	{TableSites, "A row a list entry.", reflect.TypeFor[SiteRow]()},
 	{TableVerdicts, "A row for each agent that a file names or that is reached by fallback, and one for `*`. The rows of a site stand together, in the order of sites.", reflect.TypeFor[VerdictRow]()},
 	{TableEvidence, "A row a noteworthy line: at most 32 a site and kind; totals stand in the n_ columns of sites.", reflect.TypeFor[EvidenceRow]()},
-	{TableBodies, "Each distinct body of robots records once a part.", reflect.TypeFor[BodyRow]()},
+	{TableBodies, "Each distinct body of robots records once a part; a compacted part has it once for each part that it was made of.", reflect.TypeFor[BodyRow]()},
 	{TableTokenStats, "A row a token and segment, computed from the committed parts: registry tokens in all segments, unknown agents in `all` only.", reflect.TypeFor[TokenStatsRow]()},
 	{TableRecordStats, "A row a key of unknown, extension and legacy records, computed from evidence.", reflect.TypeFor[RecordStatsRow]()},
 }
@@ -58,7 +67,14 @@ func columnsOf(row reflect.Type) []Column {
 	columns := make([]Column, 0, row.NumField())
 	for i := range row.NumField() {
 		field := row.Field(i)
-		columns = append(columns, Column{Name: columnName(field), Type: columnType(field), Meaning: field.Tag.Get("about")})
+		since, err := strconv.Atoi(cmp.Or(field.Tag.Get("since"), "1"))
+		if err != nil {
+			panic(fmt.Sprintf("sink: column %s: %v", columnName(field), err)) // the tags are constants: a test reads them all
+		}
+		columns = append(columns, Column{
+			Name: columnName(field), Type: columnType(field), Nullable: hasOption(field, "optional"),
+			Meaning: field.Tag.Get("about"), Example: field.Tag.Get("example"), Since: since,
+		})
 	}
 	return columns
 }
@@ -122,14 +138,69 @@ func WriteSchema(w io.Writer) error {
 
 Schema version %d. Files are Parquet (data pages v1, zstd), partitioned by `+"`scan_date`"+`, and hold in their metadata
 `+"`schema_version`, `tool_version`, `registry_version` and `scan_id`"+`. There are no unsigned types. Strings are valid UTF-8
-(U+FFFD for what is not), bounded as stated, and unescaped. A question mark marks what may be null. Columns are only ever added.
+(U+FFFD for what is not), bounded as stated, and unescaped. A question mark marks what may be null. Columns are only ever added;
+behind the meaning stands since which schema version, where that is not the first. Readers that go by name may read files of
+all versions together (in DuckDB with `+"`union_by_name = true`"+`).
 `, SchemaVersion)
 	for _, table := range Schema() {
-		fmt.Fprintf(&b, "\n## `%s`\n\n%s\n\n| column | type | meaning |\n|---|---|---|\n", table.Name, table.About)
+		fmt.Fprintf(&b, "\n## `%s`\n\n%s\n\n| column | type | meaning | example |\n|---|---|---|---|\n", table.Name, table.About)
 		for _, c := range table.Columns {
-			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", c.Name, strings.NewReplacer("<", "\\<", "*", "\\*").Replace(c.Type), strings.ReplaceAll(c.Meaning, "*", "`*`"))
+			meaning := strings.ReplaceAll(c.Meaning, "*", "`*`")
+			if c.Since > 1 {
+				meaning += fmt.Sprintf(" (since %d)", c.Since)
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` |\n", c.Name, strings.NewReplacer("<", "\\<", "*", "\\*").Replace(c.Type), meaning,
+				strings.NewReplacer("\n", `\n`, "|", `\|`).Replace(c.Example))
 		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// PrintSchema writes Schema for a terminal of so many columns: of the tables of these names, or of all where none is named.
+func PrintSchema(w io.Writer, width int, names ...string) error {
+	var b strings.Builder
+	for _, table := range Schema() {
+		if len(names) > 0 && !slices.Contains(names, table.Name) {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(&b, "%s\n", strings.ToUpper(table.Name))
+		wrap(&b, table.About, 2, width)
+		for _, c := range table.Columns {
+			fmt.Fprintf(&b, "\n  %-22s %s\n", c.Name, c.Type)
+			meaning := c.Meaning
+			if c.Since > 1 {
+				meaning += fmt.Sprintf(" (since schema version %d)", c.Since)
+			}
+			wrap(&b, meaning, 6, width)
+			wrap(&b, "e.g. "+strings.ReplaceAll(c.Example, "\n", `\n`), 6, width)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// wrap writes words in lines of at most width characters, indented. A longer word has a line of its own.
+func wrap(b *strings.Builder, text string, indent, width int) {
+	at := 0
+	for word := range strings.FieldsSeq(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case at == 0:
+			at = indent
+			b.WriteString(strings.Repeat(" ", indent))
+		case at+1+n > width:
+			at = indent
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+		default:
+			at++
+			b.WriteString(" ")
+		}
+		b.WriteString(word)
+		at += n
+	}
+	b.WriteString("\n")
 }

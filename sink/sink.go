@@ -3,8 +3,9 @@
 //
 // The package is laid out as a site's way into the dataset is: rows.go is the schema and schema.go describes it;
 // copy.go turns a site into rows; part.go is a set of open files; this file decides when a part is full, seals it and
-// commits it; commit.go and manifest.go are the records beside the tables; read.go reads; jsonl.go is the other sink,
-// a JSON line a site.
+// commits it; commit.go and manifest.go are the records beside the tables, record.go how they are sealed; read.go and
+// cursor.go read; compact.go merges parts, whose pages splice.go copies; verify.go holds all of it against the records;
+// views.go writes the views for DuckDB; jsonl.go is the other sink, a JSON line a site.
 //
 // What may be relied on. A file that a commit names is complete and stays as it is. A scan that is killed at any moment
 // loses at most its open part and the one that is being sealed; what it left without a commit is deleted when the scan
@@ -12,15 +13,20 @@
 package sink
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
@@ -36,7 +42,7 @@ type Options struct {
 	Shard  string // letters and digits; "" is "0"
 
 	Tables   []string      // of TableSites, TableVerdicts, TableEvidence, TableBodies; nil is all four
-	PartRows int           // a part is full at so many origins; 0 is 50,000
+	PartRows int           // a part is full at so many origins, or earlier where they are large; 0 is 50,000
 	PartAge  time.Duration // or so long after its first; 0 is 5 minutes
 
 	ToolVersion string
@@ -45,6 +51,8 @@ type Options struct {
 	Config  []Setting // as given, for the manifest
 	Inputs  []Input   // for the manifest
 	Restart bool      // delete what the scan has written before, and begin anew
+
+	groupBytes int // 0 is the constant; tests have smaller ones
 }
 
 // The defaults of Options.
@@ -93,6 +101,11 @@ func (o *Options) complete(now time.Time) error {
 	return nil
 }
 
+// void is what a record of no part has in common with the commits of the scan.
+func (o *Options) void(why Void) Commit {
+	return Commit{SchemaVersion: SchemaVersion, ToolVersion: o.ToolVersion, RegistryVersion: o.Registry.Version, ScanID: o.ScanID, Void: why}
+}
+
 // Writer writes one scan's dataset. Its methods may be called from several goroutines.
 type Writer struct {
 	store    store.Store
@@ -100,6 +113,8 @@ type Writer struct {
 	manifest *Manifest
 	lock     store.Unlocker
 	done     *roaring64.Bitmap // finished before this Writer
+
+	viewed bool // views.sql knows the tables; of who seals, and they seal one after the other
 
 	ctx    context.Context // of all writing; ends with Abort
 	cancel context.CancelFunc
@@ -120,51 +135,58 @@ type Writer struct {
 // returns a Writer. The context bounds the opening; its values, not its end, go with the Writer.
 //
 // The errors to tell apart: *HeldError where another process writes the scan, *ChangedError where it cannot be
-// resumed.
+// resumed, *StoreError where there is no room, or it may not be written to.
 func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	if err := o.complete(now); err != nil {
 		return nil, fmt.Errorf("cannot open the dataset: %w", err)
 	}
-	lock, err := takeLock(ctx, st, o.ScanID, now)
+	lock, err := takeLock(ctx, st, o.ScanID, "", now)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, lock.Unlock())
+			err = errors.Join(BrokenOff(o.ScanID, err), lock.Unlock())
 		}
 	}()
-	if o.Restart {
-		if err := deleteScan(ctx, st, o.ScanID); err != nil {
-			return nil, err
-		}
-	}
 	manifest, err := loadManifest(ctx, st, &o, now)
 	if err != nil {
 		return nil, err
 	}
+	if manifest.Restarting {
+		if err := deleteScan(ctx, st, lock, &o, manifest); err != nil {
+			return nil, err
+		}
+	}
 	o.Date = manifest.ScanDate
-	commits, err := Commits(ctx, st, o.ScanID)
+	past, err := readHistory(ctx, st, o.ScanID)
+	if lease, ok := lock.(store.Lease); ok && !manifest.Restarting && manifest.StartedAt.Equal(now) {
+		lease.Fenced() // nobody writes a scan that has no manifest
+	}
+	if err == nil {
+		past, err = fence(ctx, st, lock, o.void(TakenOver), past, o.Shard, compactedShard)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := cleanShard(ctx, st, &o, commits); err != nil {
+	if err := cleanShard(ctx, st, &o, past); err != nil {
 		return nil, err
 	}
 	w := &Writer{store: st, options: o, manifest: manifest, lock: lock, done: roaring64.New(), spare: make(chan *part, 2)}
-	for i := range commits {
-		finished, err := commits[i].Bitmap()
+	for i := range past.current {
+		finished, err := past.current[i].Bitmap()
 		if err != nil {
 			return nil, err
 		}
 		w.done.Or(finished)
-		if commits[i].Shard == o.Shard {
-			w.next = max(w.next, commits[i].N+1)
-		}
 	}
-	manifest.State, manifest.FinishedAt, manifest.Counts = Running, nil, nil
+	w.next = past.next(o.Shard)
+	manifest.State, manifest.FinishedAt, manifest.Counts, manifest.Restarting = Running, nil, nil, false
 	if err := manifest.write(ctx, st); err != nil {
+		return nil, err
+	}
+	if err := writeViews(ctx, st); err != nil {
 		return nil, err
 	}
 	w.ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -184,9 +206,14 @@ type Holder struct {
 	PID       int       `json:"pid"`
 	Host      string    `json:"host"`
 	StartedAt time.Time `json:"started_at"`
+	Doing     string    `json:"doing,omitempty"` // "compact"; "" is to scan
 }
 
 func (e *HeldError) Error() string {
+	if e.Holder.Doing == doingCompact {
+		return fmt.Sprintf("scan %s is being compacted by process %d on %.100q since %s; wait for it",
+			e.ScanID, e.Holder.PID, e.Holder.Host, e.Holder.StartedAt.Format(time.RFC3339))
+	}
 	if e.Holder == (Holder{}) {
 		return fmt.Sprintf("scan %s is being written by another process; wait for it, or give another --scan-id", e.ScanID)
 	}
@@ -194,9 +221,56 @@ func (e *HeldError) Error() string {
 		e.ScanID, e.Holder.PID, e.Holder.Host, e.Holder.StartedAt.Format(time.RFC3339))
 }
 
-func takeLock(ctx context.Context, st store.Store, scanID string, now time.Time) (store.Unlocker, error) {
+// StoreError says that a scan broke off because its dataset could not be written, which is nothing that is wrong with the
+// dataset.
+type StoreError struct {
+	ScanID string
+	Err    error
+}
+
+func (e *StoreError) Error() string {
+	if errors.Is(e.Err, store.ErrLockLost) {
+		return fmt.Sprintf("%v; everything committed is kept, and that one goes on with scan %s", e.Err, e.ScanID)
+	}
+	remedy, _ := remedyFor(e.Err)
+	return fmt.Sprintf("%v; %severything committed is kept, and the same command resumes scan %s", e.Err, remedy, e.ScanID)
+}
+
+func (e *StoreError) Unwrap() error { return e.Err }
+
+// BrokenOff makes an error a *StoreError where it is one for certain: that there is no room, or that one may not write.
+// What else goes wrong with a dataset may be damage, which is there to stay.
+func BrokenOff(scanID string, err error) error {
+	_, is := errors.AsType[*StoreError](err)
+	if _, certain := remedyFor(err); is || !certain || errors.Is(err, store.ErrLockLost) {
+		return err
+	}
+	return &StoreError{ScanID: scanID, Err: err}
+}
+
+// remedyFor says what to do about an error of the operating system before a scan is resumed, and whether an error is for
+// certain one of the store's. What a server refuses or does not answer names its remedy itself.
+func remedyFor(err error) (remedy string, certain bool) {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "make room there: ", true
+	case errors.Is(err, store.ErrUnavailable):
+		return "", true
+	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
+		if _, local := errors.AsType[syscall.Errno](err); local {
+			remedy = "make it writable: "
+		}
+		return remedy, true
+	}
+	return "", false
+}
+
+// doingCompact is what a compaction does with the lock.
+const doingCompact = "compact"
+
+func takeLock(ctx context.Context, st store.Store, scanID, doing string, now time.Time) (store.Unlocker, error) {
 	host, _ := os.Hostname() // a lock without a host still says the process
-	text, err := json.Marshal(Holder{PID: os.Getpid(), Host: host, StartedAt: now})
+	text, err := json.Marshal(Holder{PID: os.Getpid(), Host: host, StartedAt: now, Doing: doing})
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock scan %s: %w", scanID, err)
 	}
@@ -208,44 +282,69 @@ func takeLock(ctx context.Context, st store.Store, scanID string, now time.Time)
 		return nil, e
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot lock scan %s: %w", scanID, err)
+		return nil, BrokenOff(scanID, fmt.Errorf("cannot lock scan %s: %w", scanID, err))
 	}
 	return lock, nil
 }
 
-// deleteScan deletes all that a scan has written, in an order that leaves a valid dataset at every moment: a scan that
-// was complete is so no more, without its commits no file of the scan counts, and without its manifest there is no scan.
-func deleteScan(ctx context.Context, st store.Store, scanID string) error {
-	fail := func(err error) error { return fmt.Errorf("cannot restart scan %s: %w", scanID, err) }
-	// A manifest that cannot be read calls nothing complete, and goes like the rest.
-	if m, err := ReadManifest(ctx, st, scanID); err == nil && m.State == Complete {
-		m.State, m.FinishedAt, m.Counts = Running, nil, nil
-		if err := m.write(ctx, st); err != nil {
-			return fail(err)
+// deleteScan deletes all that a scan has written but its new manifest, which first of all says so: if it is broken off here,
+// whoever opens the scan next goes on with it. The order leaves a valid dataset at every moment: without its commits no
+// file of the scan counts, and what a compaction has replaced goes before the compaction.
+func deleteScan(ctx context.Context, st store.Store, lock store.Unlocker, o *Options, m *Manifest) error {
+	fail := func(err error) error { return fmt.Errorf("cannot restart scan %s: %w", o.ScanID, err) }
+	if err := m.write(ctx, st); err != nil {
+		return fail(err)
+	}
+	lease, ok := lock.(store.Lease)
+	late := ok && lease.Late()
+	past, parts := usedNumbers(ctx, st, o.ScanID)
+	past, err := fence(ctx, st, lock, o.void(Restarted), past, o.Shard, compactedShard)
+	if err != nil {
+		return fail(err)
+	}
+	// Nor is a number given again that a part has, which may have been the late one's.
+	for shard, last := range parts {
+		for late && past.next(shard) <= last+1 {
+			void, err := voidRecord(o.void(Restarted), shard, past.next(shard))
+			if err == nil {
+				err = void.write(ctx, st)
+			}
+			if err != nil && !errors.Is(err, store.ErrExist) {
+				return fail(err)
+			}
+			past.void = append(past.void, *void)
 		}
+	}
+	kept := map[string]bool{}
+	for i := range past.void {
+		kept[past.void[i].name()] = true
 	}
 	var names []string
 	collect := func(prefix string, ours func(name string) bool) error {
 		if err := st.Sweep(ctx, prefix, ours); err != nil {
 			return fail(err)
 		}
+		from := len(names)
 		for entry, err := range st.List(ctx, prefix) {
 			if err != nil {
 				return fail(err)
 			}
-			if ours(entry.Name) {
+			if ours(entry.Name) && !kept[entry.Name] {
 				names = append(names, entry.Name)
 			}
 		}
+		slices.SortStableFunc(names[from:], restartOrder)
 		return nil
 	}
-	if err := collect(commitsFolder(scanID), everything); err != nil {
-		return err
+	for _, folder := range []string{commitsFolder(o.ScanID), filesFolder(o.ScanID)} {
+		if err := collect(folder, everything); err != nil {
+			return err
+		}
 	}
 	for _, table := range AllTables {
 		err := collect(table+"/", func(name string) bool {
 			id, _, _, ok := splitPart(path.Base(name))
-			return ok && id == scanID
+			return ok && id == o.ScanID
 		})
 		if err != nil {
 			return err
@@ -253,13 +352,12 @@ func deleteScan(ctx context.Context, st store.Store, scanID string) error {
 	}
 	for _, table := range []string{TableTokenStats, TableRecordStats} {
 		// These names have no shard and no number, so that the id of another scan may look like ours with both.
-		err := collect(table+"/", func(name string) bool { return path.Base(name) == path.Base(StatsName(table, "", scanID)) })
+		err := collect(table+"/", func(name string) bool { return path.Base(name) == path.Base(StatsName(table, "", o.ScanID)) })
 		if err != nil {
 			return err
 		}
 	}
-	names = append(names, rejectsName(scanID), manifestName(scanID))
-	for _, name := range names {
+	for _, name := range append(names, rejectsName(o.ScanID)) {
 		if err := st.Delete(ctx, name); err != nil {
 			return fail(err)
 		}
@@ -267,48 +365,132 @@ func deleteScan(ctx context.Context, st store.Store, scanID string) error {
 	return nil
 }
 
+// restartOrder is in which order records and parts are deleted: what a compaction has replaced before the compaction, an
+// earlier one before a later one; and of what was scanned the last numbers first, so that a number is known as used until
+// all behind it are gone.
+func restartOrder(a, b string) int {
+	numbered := func(name string) (compacted bool, n int) {
+		stem := strings.TrimSuffix(path.Base(name), path.Ext(name))
+		at := strings.LastIndexByte(stem, '-')
+		if at < 0 {
+			return false, 0
+		}
+		n, _ = strconv.Atoi(stem[at+1:]) // what is no number of ours may go at any time
+		if stem = stem[:at]; stem == compactedShard || strings.HasSuffix(stem, "-"+compactedShard) {
+			return true, n
+		}
+		return false, -n
+	}
+	x, m := numbered(a)
+	y, n := numbered(b)
+	if x != y {
+		if y {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(m, n)
+}
+
+// usedNumbers is a scan's history as far as it can be told from the names of records too, where they cannot be read: which
+// shards there are, and which numbers they have had. Parts are the last numbers, by shard, that files have.
+func usedNumbers(ctx context.Context, st store.Store, scanID string) (past *history, parts map[string]int) {
+	past, err := readHistory(ctx, st, scanID)
+	if err != nil {
+		past = &history{}
+	}
+	parts = map[string]int{}
+	named := func(prefix string, split func(base string) (id, shard string, n int, ok bool), found func(shard string, n int)) {
+		for entry, err := range st.List(ctx, prefix) {
+			if err != nil {
+				return // whatever is wrong with the store is seen by who deletes there
+			}
+			if id, shard, n, ok := split(path.Base(entry.Name)); ok && id == scanID {
+				found(shard, n)
+			}
+		}
+	}
+	named(commitsFolder(scanID), func(base string) (id, shard string, n int, ok bool) {
+		return splitPart("part-" + scanID + "-" + strings.TrimSuffix(base, ".json") + ".parquet")
+	}, func(shard string, n int) {
+		if n >= past.next(shard) {
+			past.current = append(past.current, Commit{ScanID: scanID, Shard: shard, N: n})
+		}
+	})
+	for _, table := range AllTables {
+		named(table+"/", splitPart, func(shard string, n int) { parts[shard] = max(parts[shard], n) })
+	}
+	return past, parts
+}
+
 // everything is for folders that are one scan's alone.
 func everything(string) bool { return true }
 
-// cleanShard deletes the files that this shard left without a commit, and checks that those with one are there: to
-// resume on top of a damaged dataset would hide the damage.
-func cleanShard(ctx context.Context, st store.Store, o *Options, commits []Commit) error {
+// cleanShard deletes the files that this shard left without a commit, and what a compaction left, and checks that those
+// with a commit are there: to resume on top of a damaged dataset would hide the damage.
+func cleanShard(ctx context.Context, st store.Store, o *Options, past *history) error {
+	fail := func(err error) error { return fmt.Errorf("cannot resume scan %s: %w", o.ScanID, err) }
+	if err := st.Sweep(ctx, scanFolder(o.ScanID), everything); err != nil {
+		return fail(err)
+	}
+	if err := sweepFiles(ctx, st, StatsName(TableTokenStats, o.Date, o.ScanID), StatsName(TableRecordStats, o.Date, o.ScanID)); err != nil {
+		return fail(err)
+	}
+	damaged, err := clearParts(ctx, st, o.ScanID, o.Date, past, []string{o.Shard, compactedShard})
+	if err != nil {
+		return fail(err)
+	}
+	if len(damaged) > 0 {
+		return fail(fmt.Errorf("%d committed files are missing or have another size, the first is %s; see bulkscan verify, and begin the scan anew with --restart", len(damaged), damaged[0]))
+	}
+	return nil
+}
+
+// sweepFiles removes what drafts of these files have left behind. There is none in the making.
+func sweepFiles(ctx context.Context, st store.Store, files ...string) error {
+	for _, file := range files {
+		if err := st.Sweep(ctx, file, func(name string) bool { return name == file }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweepParts removes what drafts of these shards have left behind. There is none in the making.
+func sweepParts(ctx context.Context, st store.Store, scanID, date string, shards []string) error {
+	ours := func(name string) bool {
+		id, shard, _, ok := splitPart(path.Base(name))
+		return ok && id == scanID && slices.Contains(shards, shard)
+	}
+	for _, table := range AllTables {
+		for _, shard := range shards {
+			if err := st.Sweep(ctx, partitionFolder(table, date)+"part-"+scanID+"-"+shard+"-", ours); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// clearParts deletes what died with its process: the drafts, parts and claimed records of these shards that no commit
+// names, and the parts and records of any shard whose rows a compaction has. The scan's lock is held. It returns which
+// files of the commits that count are missing or have another size, in the order of their names.
+func clearParts(ctx context.Context, st store.Store, scanID, date string, past *history, shards []string) (damaged []string, err error) {
 	committed := map[string]int64{}
-	for _, c := range commits {
-		for _, f := range c.Files {
+	for i := range past.current {
+		for _, f := range past.current[i].Files {
 			committed[f.Name] = f.Bytes
 		}
 	}
-	if err := st.Sweep(ctx, scanFolder(o.ScanID), everything); err != nil {
-		return fmt.Errorf("cannot resume scan %s: %w", o.ScanID, err)
-	}
-	for _, table := range []string{TableTokenStats, TableRecordStats} {
-		statistics := StatsName(table, o.Date, o.ScanID)
-		if err := st.Sweep(ctx, statistics, func(name string) bool { return name == statistics }); err != nil {
-			return fmt.Errorf("cannot resume scan %s: %w", o.ScanID, err)
-		}
-	}
-	claimed := commitsFolder(o.ScanID) + o.Shard + "-"
-	for entry, err := range st.List(ctx, claimed) {
-		if err == nil && entry.Size == 0 {
-			err = st.Delete(ctx, entry.Name)
-		}
-		if err != nil {
-			return fmt.Errorf("cannot resume scan %s: %w", o.ScanID, err)
-		}
-	}
-	ours := func(name string) bool {
-		id, shard, _, ok := splitPart(path.Base(name))
-		return ok && id == o.ScanID && shard == o.Shard
+	stale := past.stale()
+	if err := sweepParts(ctx, st, scanID, date, shards); err != nil {
+		return nil, err
 	}
 	for _, table := range AllTables {
-		prefix := partitionFolder(table, o.Date) + "part-" + o.ScanID + "-"
-		if err := st.Sweep(ctx, prefix+o.Shard+"-", ours); err != nil {
-			return fmt.Errorf("cannot resume scan %s: %w", o.ScanID, err)
-		}
+		prefix := partitionFolder(table, date) + "part-" + scanID + "-"
 		for entry, err := range st.List(ctx, prefix) {
 			if err != nil {
-				return fmt.Errorf("cannot resume scan %s: %w", o.ScanID, err)
+				return nil, err
 			}
 			if size, ok := committed[entry.Name]; ok {
 				if size == entry.Size {
@@ -316,22 +498,29 @@ func cleanShard(ctx context.Context, st store.Store, o *Options, commits []Commi
 				}
 				continue
 			}
-			if ours(entry.Name) {
+			id, shard, n, ok := splitPart(path.Base(entry.Name))
+			if ok && id == scanID && (slices.Contains(shards, shard) || stale[commitKey{shard, n}]) {
 				if err := st.Delete(ctx, entry.Name); err != nil {
-					return fmt.Errorf("cannot resume scan %s: %w", o.ScanID, err)
+					return nil, err
 				}
 			}
 		}
 	}
-	if len(committed) == 0 {
-		return nil
+	for i := range past.replaced {
+		if err := st.Delete(ctx, past.replaced[i].name()); err != nil {
+			return nil, err
+		}
 	}
-	damaged := make([]string, 0, len(committed))
-	for name := range committed {
-		damaged = append(damaged, name)
+	for _, name := range past.claimed {
+		for _, shard := range shards {
+			if strings.HasPrefix(name, commitsFolder(scanID)+shard+"-") {
+				if err := st.Delete(ctx, name); err != nil {
+					return nil, err
+				}
+			}
+		}
 	}
-	return fmt.Errorf("cannot resume scan %s: %d committed files are missing or have another size, the first is %s; see bulkscan verify",
-		o.ScanID, len(damaged), slices.Min(damaged))
+	return slices.Sorted(maps.Keys(committed)), nil
 }
 
 // ScanDate is the partition that the scan's parts go to.
@@ -356,7 +545,7 @@ func (w *Writer) setFailure(err error) error {
 	w.fail.Lock()
 	defer w.fail.Unlock()
 	if w.err == nil {
-		w.err = err
+		w.err = &StoreError{ScanID: w.options.ScanID, Err: err}
 	}
 	return w.err
 }
@@ -381,7 +570,7 @@ func (w *Writer) Add(s *audit.Site) error {
 	if err := w.open.add(s); err != nil {
 		return w.setFailure(err)
 	}
-	if len(w.open.seqs) >= w.options.PartRows {
+	if len(w.open.seqs) >= w.options.PartRows || w.open.full() {
 		w.roll()
 	}
 	return nil
@@ -454,7 +643,11 @@ func (w *Writer) seal(p *part) (err error) {
 		CommittedAt: time.Now().UTC().Truncate(time.Millisecond),
 		Rows:        int64(finished.GetCardinality()), Files: files, Finished: bitmap,
 	}
-	return commit.write(w.ctx, w.store)
+	if err := commit.write(w.ctx, w.store); err != nil || w.viewed {
+		return err
+	}
+	w.viewed = true // the tables have files from now on
+	return writeViews(w.ctx, w.store)
 }
 
 // Flush commits the open part, whatever its size, and waits until every part is committed. When the context ends
@@ -486,7 +679,8 @@ func (w *Writer) rest() {
 }
 
 // Complete commits the open part and marks the scan as complete in its manifest: every line of its inputs is a row or
-// a reject.
+// a reject, and whatever else is written of the scan, its rejects and statistics, has been published. What drafts have left
+// behind is removed: on a remote, one whose beginning was heard and not answered.
 func (w *Writer) Complete(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -496,7 +690,14 @@ func (w *Writer) Complete(ctx context.Context) error {
 	if err := w.flush(ctx); err != nil {
 		return err
 	}
-	commits, err := Commits(ctx, w.store, w.options.ScanID)
+	id, date := w.options.ScanID, w.options.Date
+	err := errors.Join(
+		sweepParts(ctx, w.store, id, date, []string{w.options.Shard}),
+		sweepFiles(ctx, w.store, rejectsName(id), StatsName(TableTokenStats, date, id), StatsName(TableRecordStats, date, id)))
+	if err != nil {
+		return err
+	}
+	commits, err := Commits(ctx, w.store, id)
 	if err != nil {
 		return err
 	}

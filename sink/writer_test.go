@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -47,7 +48,7 @@ func TestResume(t *testing.T) {
 		return Options{
 			ScanID: "r", Date: "2026-11-20", ToolVersion: "1", Tables: []string{TableSites},
 			Config: []Setting{{"max-body", "512000", true}, {"concurrency", "1000", false}},
-			Inputs: []Input{{"top.csv", "abc"}, {"more.csv", "def"}},
+			Inputs: []Input{{"top.csv", 10, "abc"}, {"more.csv", 0, "def"}},
 		}
 	}
 	f := func(change func(*Options), want string) {
@@ -89,7 +90,7 @@ func TestResume(t *testing.T) {
 			t.Errorf("restarted with %d done", w.DoneCount())
 		}
 		for entry := range dir.List(t.Context(), "") {
-			if entry.Name != "_scans/r/manifest.json" {
+			if entry.Name != "_scans/r/manifest.json" && entry.Name != ViewsName {
 				t.Errorf("left by --restart: %s", entry.Name)
 			}
 		}
@@ -106,8 +107,12 @@ func TestResume(t *testing.T) {
 	f(func(o *Options) { o.Config[0].Value = "1000" }, `--max-body was "512000" and is now "1000"`)
 	f(func(o *Options) { o.Config = o.Config[1:] }, `--max-body was "512000" and is now ""`)
 	f(func(o *Options) { o.Config = append(o.Config, Setting{"strict-tls", "true", true}) }, "--strict-tls")
-	f(func(o *Options) { o.Inputs[1].Fingerprint = "xyz" }, "more.csv")
-	f(func(o *Options) { o.Inputs = o.Inputs[:1] }, "the number of inputs")
+	f(func(o *Options) { o.Inputs[0].Bytes = 11 }, "")
+	f(func(o *Options) { o.Tables = []string{TableSites} }, "")
+	f(func(o *Options) { o.Inputs[1].Fingerprint = "xyz" }, `the fingerprint of input more.csv was "def (more.csv)" and is now "xyz (more.csv)"`)
+	f(func(o *Options) { o.Inputs[0] = Input{"bottom.csv", 11, "cba"} }, `the fingerprint of input bottom.csv was "abc (top.csv, 10 bytes)" and is now "cba (bottom.csv, 11 bytes)"`)
+	f(func(o *Options) { slices.Reverse(o.Inputs) }, `the fingerprint of input more.csv was "abc (top.csv, 10 bytes)"`)
+	f(func(o *Options) { o.Inputs = o.Inputs[:1] }, `the number of inputs was "2 (top.csv, more.csv)" and is now "1 (top.csv)"`)
 	f(func(o *Options) { o.Tables = []string{TableSites, TableVerdicts} }, "--tables")
 	f(func(o *Options) { r := *typicalRegistry(t); r.Version = "other"; o.Registry = &r }, "the token registry")
 }
@@ -147,7 +152,7 @@ func TestRestartLeavesOthers(t *testing.T) {
 			t.Errorf("left: %s", entry.Name)
 		}
 	}
-	want := map[string]int{"_scans": 2 + 2 + 1, "sites": 2, "verdicts": 2, "evidence": 2, "bodies": 2, "token_stats": 2, "record_stats": 2}
+	want := map[string]int{"_scans": 2 + 2 + 1, "sites": 2, "verdicts": 2, "evidence": 2, "bodies": 2, "token_stats": 2, "record_stats": 2, ViewsName: 1}
 	if !reflect.DeepEqual(left, want) {
 		t.Errorf("left %v, want %v", left, want)
 	}

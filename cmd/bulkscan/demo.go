@@ -26,6 +26,8 @@ type demoFlags struct {
 	origins int
 	seed    uint64
 	corpus  string
+
+	partRows int
 }
 
 func (a *app) demoCommand() *cobra.Command {
@@ -42,6 +44,7 @@ network and no privileges.`,
 	c.Flags().StringVarP(&f.out, "out", "o", "bulkscan-demo", "folder of the dataset; what an earlier demo wrote there is replaced")
 	c.Flags().IntVar(&f.origins, "origins", 20000, "hosts to make up and scan")
 	c.Flags().Uint64Var(&f.seed, "seed", 1, "another seed is another web")
+	c.Flags().IntVar(&f.partRows, "part-rows", sink.DefaultPartRows, "a part is closed at so many origins")
 	c.Flags().StringVar(&f.corpus, "corpus", "", "pack of real robots.txt files to serve instead of made-up ones")
 	return c
 }
@@ -56,6 +59,12 @@ const (
 func (a *app) demo(ctx context.Context, f *demoFlags) error {
 	if f.origins < 1 {
 		return usagef("--origins %d: at least 1", f.origins)
+	}
+	if f.partRows < 1 {
+		return usagef("--part-rows %d: at least 1", f.partRows)
+	}
+	if strings.Contains(f.out, "://") {
+		return usagef("-o: demo leaves its list and the truth beside the dataset, and writes to a local folder only")
 	}
 	web, err := simweb.Start(ctx, simweb.Config{Seed: f.seed, Corpus: f.corpus})
 	if err != nil {
@@ -132,7 +141,7 @@ func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) *scanFlags {
 	c := &cobra.Command{}
 	s.add(c.Flags())
 	s.fetchFlags.add(c.Flags())
-	s.out, s.scanID, s.restart = f.out, demoScan, true
+	s.out, s.scanID, s.restart, s.partRows = f.out, demoScan, true, f.partRows
 	if terminal(stderr) {
 		s.logLevel = "warn" // the bar says it all
 	}

@@ -29,6 +29,7 @@ const (
 	exitFailed    = 1
 	exitUsage     = 2
 	exitThreshold = 3
+	exitDamaged   = 4
 	exitInt       = 130 // 128 + SIGINT
 	exitTerm      = 143 // 128 + SIGTERM
 )
@@ -97,7 +98,8 @@ and writes the answers as Parquet.
   bulkscan check example.com            one site, explained
   bulkscan test --robots robots.txt --agent GPTBot /private/x
                                         may it, and which line decides
-  bulkscan summary out                  the headline figures of a dataset`,
+  bulkscan summary out                  the headline figures of a dataset
+  bulkscan verify out                   whether every byte of it is what was written`,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return fromEnvironment(c.Flags()) },
@@ -107,7 +109,7 @@ and writes the answers as Parquet.
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	root.AddCommand(a.scanCommand(), a.demoCommand(), a.checkCommand(), a.testCommand(), a.summaryCommand(), a.statsCommand(), a.tokensCommand(), a.schemaCommand(), a.versionCommand())
+	root.AddCommand(a.scanCommand(), a.demoCommand(), a.checkCommand(), a.testCommand(), a.summaryCommand(), a.statsCommand(), a.verifyCommand(), a.compactCommand(), a.tokensCommand(), a.schemaCommand(), a.versionCommand())
 	return root
 }
 
@@ -140,32 +142,31 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 	return usage(errors.Join(errs...))
 }
 
-// interrupts turns signals into the two steps of an ending: the first calls stop, the second ends the context. Without
-// stop there is nothing to finish, and the first ends the context without a word. The returned function ends the watch;
-// code is the exit code of the first signal, 0 before one came.
-func (a *app) interrupts(parent context.Context, stop func()) (ctx context.Context, code func() int, end func()) {
+// interrupts turns signals into the steps of an ending: the first calls stop, the second ends the context, a third the
+// process. Where stop is nil, or says that there is nothing to finish, the first ends the context without a word. The
+// returned function ends the watch; code is the exit code of the first signal, 0 before one came.
+func (a *app) interrupts(parent context.Context, stop func() bool) (ctx context.Context, code func() int, end func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	first := make(chan int, 1)
+	ended := make(chan struct{})
 	go func() {
-		for n := 0; ; n++ {
-			select {
-			case <-ctx.Done():
-				return
-			case s := <-signals:
-				if n == 0 {
-					first <- map[os.Signal]int{os.Interrupt: exitInt, syscall.SIGTERM: exitTerm}[s]
-				} else {
-					fmt.Fprintln(a.stderr, "\nbulkscan: aborted; what was committed is kept")
-				}
-				if n > 0 || stop == nil {
-					cancel()
-					return
-				}
-				fmt.Fprintln(a.stderr, "\nbulkscan: finishing what is being asked; once more to abort")
-				stop()
+		select {
+		case <-ended:
+			return
+		case s := <-signals:
+			first <- map[os.Signal]int{os.Interrupt: exitInt, syscall.SIGTERM: exitTerm}[s]
+			if stop == nil || !stop() {
+				cancel()
 			}
+		}
+		select {
+		case <-ended:
+		case <-signals:
+			fmt.Fprintln(a.stderr, "\nbulkscan: aborted; what was committed is kept")
+			signal.Stop(signals) // a third one does what it does to any process
+			cancel()
 		}
 	}()
 	code = func() int {
@@ -177,7 +178,31 @@ func (a *app) interrupts(parent context.Context, stop func()) (ctx context.Conte
 			return 0
 		}
 	}
-	return ctx, code, func() { signal.Stop(signals); cancel() }
+	return ctx, code, func() {
+		signal.Stop(signals)
+		close(ended)
+		cancel()
+	}
+}
+
+// interruptible does work that a signal gives up.
+func (a *app) interruptible(parent context.Context, work func(ctx context.Context) error) error {
+	ctx, code, end := a.interrupts(parent, nil)
+	defer end()
+	return interrupted(work(ctx), code())
+}
+
+// interrupted gives an error the exit code of the signal that came, if one did. Where it only says that something was
+// given up, it is said in one word.
+func interrupted(err error, code int) error {
+	exit := (*exitError)(nil)
+	switch {
+	case err == nil, code == 0, errors.As(err, &exit) && exit.code == code:
+		return err
+	case errors.Is(err, context.Canceled):
+		return &exitError{code, errors.New("interrupted")}
+	}
+	return &exitError{code, err}
 }
 
 // printable makes text of any origin safe for a terminal: whatever could move a cursor, colour, hide or reverse text, or

@@ -18,6 +18,8 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -128,7 +130,7 @@ type scanFlags struct {
 }
 
 func (f *scanFlags) add(flags *pflag.FlagSet) {
-	flags.StringVarP(&f.out, "out", "o", "bulkscan-out", "folder of the dataset; - writes a JSON line a site to standard output")
+	flags.StringVarP(&f.out, "out", "o", defaultOut, "folder of the dataset, or s3://BUCKET/PREFIX; - writes a JSON line a site to standard output")
 	flags.StringVar(&f.format, "format", "auto", "form of the lists: auto, lines, csv, jsonl")
 	flags.StringVar(&f.column, "column", "", "column of the hosts: its name in the header, or its number from 1")
 	flags.StringVar(&f.labelColumn, "label-column", "", "column to keep as label")
@@ -237,6 +239,10 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []sink.Setting, pat
 	defer func() { monitor.end(err) }()
 
 	j := &job{app: a, flags: f, log: log, registry: registry, fetch: fetch, monitor: monitor, begun: time.Now()}
+	ctx, code, endSignals := a.interrupts(ctx, j.stopAsking)
+	defer endSignals()
+	j.interrupted = code
+	defer func() { err = interrupted(err, code()) }()
 	defer j.close()
 	if err := j.openLists(ctx, paths); err != nil {
 		return err
@@ -276,8 +282,11 @@ func (f *scanFlags) check() error {
 		return usagef("--max-error-rate %v: a share from 0 to 1", f.maxErrorRate)
 	case f.restart && f.out == "-":
 		return usagef("--restart: there is no dataset to begin anew with -o -")
-	case strings.Contains(f.out, "://"):
-		return usagef("-o %s: this version writes to a local folder or to - (standard output)", f.out)
+	}
+	if f.out != "-" {
+		if err := checkPlace(f.out); err != nil {
+			return usagef("-o: %w", err)
+		}
 	}
 	if f.scanID != "" {
 		if err := sink.CheckScanID(f.scanID); err != nil {
@@ -515,7 +524,21 @@ type job struct {
 	lines   *sink.JSONLines // nil but with -o -
 	reader  *inputs.Reader
 
-	stopReading context.CancelFunc // makes the reader give up
+	stopReading context.CancelFunc                // makes the reader give up
+	asking      atomic.Pointer[pipeline.Pipeline] // nil before there is one
+	interrupted func() int                        // the exit code of the first signal, 0 before one came
+}
+
+// stopAsking is what the first signal does, once hosts are asked: those that are may finish. It reports whether that is so.
+func (j *job) stopAsking() bool {
+	p := j.asking.Load()
+	if p == nil {
+		return false
+	}
+	fmt.Fprintln(j.stderr, "\nbulkscan: finishing what is being asked; once more to abort")
+	p.Stop()
+	j.stopReading() // which may be waiting for a line that never comes
+	return true
 }
 
 // close gives back what is still open. What matters has been closed, and its errors looked at, before.
@@ -613,14 +636,22 @@ func (j *job) openSink(ctx context.Context, config []sink.Setting) error {
 		return nil
 	}
 	for i, fingerprint := range j.fingerprints {
-		o.Inputs = append(o.Inputs, sink.Input{Name: j.names[i], Fingerprint: fingerprint.String()})
+		in := sink.Input{Name: j.names[i], Fingerprint: fingerprint.String()}
+		if info, err := os.Stat(j.paths[i]); err == nil { // it is only for people
+			in.Bytes = info.Size()
+		}
+		o.Inputs = append(o.Inputs, in)
 	}
-	dir, err := store.NewDir(j.flags.out)
-	if err != nil {
+	var err error
+	if j.store, err = openPlace(j.flags.out); err != nil {
 		return err
 	}
-	j.store = dir
-	if j.writer, err = sink.Open(ctx, dir, o); err != nil {
+	// In a folder this takes no time. In an object store a lock that another process has left takes its while to end.
+	patience := time.AfterFunc(3*time.Second, func() {
+		j.log.Info("opening the dataset takes a while: another process may hold the scan's lock, or have been killed with it", "scan", j.scanID, "out", j.flags.out)
+	})
+	j.writer, err = sink.Open(ctx, j.store, o)
+	if patience.Stop(); err != nil {
 		return err
 	}
 	if done := j.writer.DoneCount(); done > 0 {
@@ -628,12 +659,12 @@ func (j *job) openSink(ctx context.Context, config []sink.Setting) error {
 	} else {
 		j.log.Info("scanning", "scan", j.scanID, "out", j.flags.out)
 	}
-	j.rejects, err = sink.OpenRejects(ctx, dir, j.scanID)
-	return err
+	j.rejects, err = sink.OpenRejects(ctx, j.store, j.scanID)
+	return sink.BrokenOff(j.scanID, err)
 }
 
 // run takes the lists through the pipeline, and ends the scan as it deserves.
-func (j *job) run(parent context.Context) error {
+func (j *job) run(ctx context.Context) error {
 	cfg := pipeline.Config{
 		Concurrency: j.flags.files.concurrency,
 		HostRate:    j.flags.hostRate, IPRate: j.flags.ipRate, Rate: j.flags.rate, Patience: j.flags.patience,
@@ -644,24 +675,52 @@ func (j *job) run(parent context.Context) error {
 	}
 	p := pipeline.New(cfg, source{j.reader}, j.fetch, audit.New(j.registry), keep)
 	j.monitor.scan.Begin(j.scanID, p.Progress(), j.reader.Progress)
-	ctx, code, endSignals := j.interrupts(parent, func() {
-		p.Stop()
-		j.stopReading() // which may be waiting for a line that never comes
-	})
-	defer endSignals()
-
+	j.asking.Store(p)
 	err := j.watch(ctx, p)
+	committing, end := lasting(ctx, abortTime)
+	defer end()
 	if err != nil && !errors.Is(err, pipeline.ErrStopped) {
 		// Whatever ended it, what was gathered is kept: also when it was a list that broke off.
-		return errors.Join(j.ended(err, code()), j.commit(parent, false))
+		commitErr := j.commit(committing, false)
+		if j.writer != nil && errors.Is(err, syscall.ENOSPC) { // the disk of temporary files may be another one
+			err = sink.BrokenOff(j.scanID, err)
+		}
+		switch _, broken := errors.AsType[*sink.StoreError](err); {
+		case broken: // which closing it only says again
+			return err
+		case j.interrupted() != 0 && commitErr != nil: // not everything was kept
+			return j.unkept(commitErr)
+		}
+		return errors.Join(j.ended(err), commitErr)
 	}
-	if commitErr := j.commit(parent, err == nil); commitErr != nil {
-		return commitErr
+	if commitErr := j.commit(committing, err == nil); commitErr != nil {
+		return j.unkept(commitErr)
 	}
 	if err != nil {
-		return j.ended(err, code())
+		return j.ended(err)
 	}
 	return j.judgeRun(p.Progress())
+}
+
+// abortTime is how long what was gathered may take to be committed after the second signal.
+const abortTime = 5 * time.Second
+
+// lasting returns a context that ends so long after another one.
+func lasting(parent context.Context, more time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
+	stop := context.AfterFunc(parent, func() {
+		timer := time.NewTimer(more)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }
 
 // watch runs the pipeline with a display beside it.
@@ -683,7 +742,8 @@ func (j *job) watch(ctx context.Context, p *pipeline.Pipeline) error {
 }
 
 // ended is the error of a run that did not reach the end of its list.
-func (j *job) ended(err error, code int) error {
+func (j *job) ended(err error) error {
+	code := j.interrupted()
 	if code == 0 {
 		return err
 	}
@@ -691,6 +751,14 @@ func (j *job) ended(err error, code int) error {
 		return &exitError{code, errors.New("interrupted")}
 	}
 	return &exitError{code, fmt.Errorf("interrupted; everything finished so far is kept, and the same command resumes scan %s", j.scanID)}
+}
+
+// unkept is the error of a run whose last part could not be committed: after a second signal that is no failure.
+func (j *job) unkept(err error) error {
+	if code := j.interrupted(); code != 0 && errors.Is(err, context.Canceled) && j.writer != nil {
+		return &exitError{code, fmt.Errorf("interrupted; what was committed is kept, and the same command resumes scan %s", j.scanID)}
+	}
+	return err
 }
 
 // commit makes durable what was kept; at the end of the list it also computes the statistics and completes the scan.
@@ -703,7 +771,14 @@ func (j *job) commit(ctx context.Context, complete bool) error {
 		err = j.complete(ctx)
 	}
 	// Also after an error what was gathered is committed: the scan goes on from there.
-	return errors.Join(err, j.writer.Close(ctx))
+	closeErr := j.writer.Close(ctx)
+	if err == nil {
+		return closeErr
+	}
+	if closeErr != nil {
+		j.log.Debug("closing failed too", "error", closeErr)
+	}
+	return sink.BrokenOff(j.scanID, err)
 }
 
 // complete makes the scan one whose list was read to its end.

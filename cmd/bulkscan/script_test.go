@@ -32,6 +32,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/bench/simweb"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/sink"
 )
 
@@ -46,9 +47,29 @@ func TestMain(m *testing.M) {
 // which its environment leads: a plain `bulkscan scan list.txt` asks it, by names like `not-found.zoo.test`
 // (`go run ./bench/cmd/simweb --behaviours` lists them). README.md beside the scripts has their commands.
 func TestScript(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:           filepath.Join("testdata", "script"),
-		Setup:         setupScript,
+	testscript.Run(t, scripts("script", setupScript))
+}
+
+// TestScriptS3 runs the scripts of testdata/s3, which are about datasets in an object store. They share a real one, in
+// whose bucket `dataset` each has a prefix of its own; $OBJECTS is the folder that it keeps the bucket in.
+func TestScriptS3(t *testing.T) {
+	g := storetest.StartGateway(t)
+	testscript.Run(t, scripts("s3", func(env *testscript.Env) error {
+		for name, value := range g.Environment() {
+			env.Setenv(name, value)
+		}
+		env.Setenv("SERVER", g.URL)
+		env.Setenv("BULKSCAN_S3_LEASE", "2s")
+		env.Setenv("OBJECTS", filepath.Join(g.Folder, storetest.Bucket))
+		return setupScript(env)
+	}))
+}
+
+// scripts says how the scripts of a folder are run.
+func scripts(folder string, setup func(*testscript.Env) error) testscript.Params {
+	return testscript.Params{
+		Dir:           filepath.Join("testdata", folder),
+		Setup:         setup,
 		UpdateScripts: *update,
 		Condition: func(condition string) (bool, error) {
 			if condition != "ipv6" {
@@ -71,7 +92,7 @@ func TestScript(t *testing.T) {
 			"rows":    cmdRows,
 			"matches": cmdMatches,
 		},
-	})
+	}
 }
 
 // around is what a script has around it.

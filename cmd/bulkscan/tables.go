@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"unicode/utf16"
 
@@ -13,10 +12,9 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/sink"
 )
 
-// The commands that read what is there: summary and stats a dataset, schema the tables.
+// The commands that read what is there: summary and stats of a dataset.
 
 func (a *app) summaryCommand() *cobra.Command {
 	var scanID, tokenFile string
@@ -45,7 +43,7 @@ func (a *app) summarize(ctx context.Context, dir, scanID string, asJSON bool) er
 }
 
 func (a *app) summarizeBy(ctx context.Context, dir, scanID string, o report.Options, asJSON bool) error {
-	st, scanID, err := openScan(ctx, dir, scanID)
+	st, scanID, err := a.openScan(ctx, dir, scanID)
 	if err != nil {
 		return err
 	}
@@ -66,15 +64,17 @@ func (a *app) statsCommand() *cobra.Command {
 		Short: "Compute the statistics tables of a dataset again",
 		Args:  usageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			st, scanID, err := openScan(c.Context(), args[0], scanID)
-			if err != nil {
-				return err
-			}
-			o, err := a.reportOptions(tokenFile)
-			if err != nil {
-				return err
-			}
-			return report.Stats(c.Context(), st, scanID, o)
+			return a.interruptible(c.Context(), func(ctx context.Context) error {
+				st, scanID, err := a.openScan(ctx, args[0], scanID)
+				if err != nil {
+					return err
+				}
+				o, err := a.reportOptions(tokenFile)
+				if err != nil {
+					return err
+				}
+				return report.Stats(ctx, st, scanID, o)
+			})
 		},
 	}
 	c.Flags().StringVar(&scanID, "scan-id", "", "the scan (default: the one that started last)")
@@ -96,22 +96,17 @@ func (a *app) reportOptions(tokenFile string) (report.Options, error) {
 }
 
 // openScan finds a scan of a dataset: the one named, or the one that started last.
-func openScan(ctx context.Context, dir, scanID string) (store.Store, string, error) {
-	if info, err := os.Stat(dir); err != nil {
-		return nil, "", err
-	} else if !info.IsDir() {
-		return nil, "", usagef("%s is no folder; name the folder that a scan wrote", dir)
-	}
-	st, err := store.NewDir(dir)
+func (a *app) openScan(ctx context.Context, dir, scanID string) (store.Store, string, error) {
+	st, err := openDataset(dir)
 	if err != nil {
 		return nil, "", err
 	}
-	scans, err := sink.Scans(ctx, st)
+	scans, err := a.readableScans(ctx, st, scanID)
 	if err != nil {
 		return nil, "", err
 	}
 	if len(scans) == 0 {
-		return nil, "", fmt.Errorf("no scan in %s; `bulkscan scan LIST -o %s` makes one", dir, dir)
+		return nil, "", noScan(dir)
 	}
 	if scanID == "" {
 		return st, scans[len(scans)-1].ScanID, nil
@@ -137,10 +132,16 @@ func printJSON(a *app, v any) error {
 		return err
 	}
 	out := bufio.NewWriter(a.stdout)
-	for _, r := range text.String() {
+	writeEscaped(out, text.String())
+	return out.Flush()
+}
+
+// writeEscaped writes JSON with an escape for whatever a terminal might obey. The writer's Flush has its errors.
+func writeEscaped(out *bufio.Writer, text string) {
+	for _, r := range text {
 		switch {
 		case r == '\n' || isPrint(r):
-			_, _ = out.WriteRune(r) // Flush has the error
+			_, _ = out.WriteRune(r)
 		case r > 0xffff:
 			high, low := utf16.EncodeRune(r)
 			fmt.Fprintf(out, "\\u%04x\\u%04x", high, low)
@@ -148,26 +149,4 @@ func printJSON(a *app, v any) error {
 			fmt.Fprintf(out, "\\u%04x", r)
 		}
 	}
-	return out.Flush()
-}
-
-func (a *app) schemaCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use:   "schema",
-		Short: "Describe every table and column",
-		Args:  usageArgs(cobra.NoArgs),
-		RunE: func(*cobra.Command, []string) error {
-			if asJSON {
-				return printJSON(a, sink.Schema())
-			}
-			w := bufio.NewWriter(a.stdout)
-			if err := sink.WriteSchema(w); err != nil {
-				return err
-			}
-			return w.Flush()
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return c
 }

@@ -39,8 +39,10 @@ var arrows = map[string][]string{
 	"internal/report":     {"sink", "audit/tokens", "internal/store"},
 	"internal/metrics":    {"pipeline", "fetcher/resolve", "internal/exchange"},
 	"internal/sharedtest": {},
+	"internal/rowtest":    {},
 	"internal/arch":       {},
 
+	"internal/store/s3":        {"internal/store"},
 	"internal/store/storetest": {"internal/store"},
 
 	"bench/simweb":       {"internal/origin", "internal/exchange"},
@@ -69,6 +71,8 @@ var doors = map[string][]string{
 
 	"github.com/prometheus/client_golang": {"internal/metrics"},
 	"golang.org/x/net/netutil":            {"internal/metrics"},
+	"github.com/minio/minio-go/v7":        {"internal/store/s3"},
+	"gopkg.in/ini.v1":                     {"internal/store/s3"},
 
 	"github.com/parquet-go/parquet-go":    {"sink"},
 	"github.com/RoaringBitmap/roaring/v2": {"sink"},

@@ -13,11 +13,11 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 )
 
-// BenchmarkReport reads a scan of 48,000 sites with real bodies.
+// BenchmarkReport reads a scan of 200,000 sites with real bodies, in four parts.
 //
 //	go test ./internal/report -run '^$' -bench Report -benchtime 1x -benchmem
 func BenchmarkReport(b *testing.B) {
-	const sites = 48_000
+	const sites = 200_000
 	bodies := sharedtest.Bodies(b, "typical12k")
 	dir, err := store.NewDir(b.TempDir())
 	if err != nil {

@@ -66,12 +66,7 @@ func (w *window[V]) at(key string) *V {
 	}
 	hash := xxhash.Sum64String(key)
 	for len(w.values) >= w.limit && w.low <= hash && hash <= w.high && w.high > w.low {
-		w.high = w.low + (w.high-w.low)/2
-		for k := range w.values {
-			if xxhash.Sum64String(k) > w.high {
-				delete(w.values, k)
-			}
-		}
+		w.narrow(w.low + (w.high-w.low)/2)
 	}
 	if hash < w.low || hash > w.high {
 		return nil
@@ -87,6 +82,35 @@ func (w *window[V]) atBytes(key []byte) *V {
 		return v
 	}
 	return w.at(string(key))
+}
+
+// narrow ends the range at high.
+func (w *window[V]) narrow(high uint64) {
+	w.high = high
+	for key := range w.values {
+		if xxhash.Sum64String(key) > high {
+			delete(w.values, key)
+		}
+	}
+}
+
+// merge adds the values of another window, which began where this one did. The range of both together is the one that a
+// single window would have come to: the widest, of those that halving leads to, whose keys are not too many.
+func (w *window[V]) merge(o *window[V], add func(into, from *V)) {
+	if o.high < w.high {
+		w.narrow(o.high)
+	}
+	for key, from := range o.values {
+		if into := w.at(key); into != nil {
+			add(into, from)
+		}
+	}
+}
+
+// follow makes the window ready for the pass that another, which was merged with it, has advanced to.
+func (w *window[V]) follow(o *window[V]) {
+	w.low, w.high = o.low, o.high
+	clear(w.values)
 }
 
 // advance goes on to the hashes beyond, and reports false when all keys have had their pass.

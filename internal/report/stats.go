@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
@@ -35,6 +38,9 @@ import (
 //	rfc_effective   over rows with an HTTP status: full, or access full_disallow, which forbids all agents everything
 //	unreachable     rows that we asked, from which no HTTP status came
 //	via_star        no row of its own, there is a group of `*`, and the token heeds it
+//
+// Parts are read side by side, each by one of a few workers, which count for themselves. What they counted is added up in
+// the end, and sums do not depend on who counted what: the tables are the same however a scan was cut into parts.
 //
 // A registry other than the scan's cannot say of a token what the scan did not look for. Such a token has left no trace
 // in the lists of sites and in verdicts, and zeros would be a false statement: it gets no row (see foreign).
@@ -75,15 +81,18 @@ func (o *Options) foreign(m *sink.Manifest, effect string) bool {
 	return true
 }
 
-// maxKeys bounds what is counted at once of agents and keys that are not ours: 64 MB at most.
-const maxKeys = 1 << 18
+// maxKeys bounds what a worker counts at once of agents and keys that are not ours: 32 MB at most.
+const maxKeys = 1 << 17
+
+// maxWorkers bounds how many parts are read at once: each worker has counts of its own.
+const maxWorkers = 4
 
 // maxLabels bounds the label segments. Labels are the user's own; a list with more of them is not divided into
 // segments but keyed, and gets none.
 const maxLabels = 1000
 
 // maxTLDs bounds the segments of top-level domains. The DNS root has some 1,450, and bulkscan writes no others; a
-// dataset that has more was made by somebody else, and gets segments for those that it names first.
+// dataset that has more was made by somebody else, and gets none, for which of them come first depends on its parts.
 const maxTLDs = 2000
 
 // Stats computes the tables token_stats and record_stats of a scan from its committed parts, and writes each as one
@@ -128,10 +137,13 @@ func writeTokenStats(ctx context.Context, st store.Store, scan *sink.Scan, o *Op
 	}
 	foreign := o.foreign(scan.Manifest, "tokens that the scan did not know, or says nothing of, have no row; those that only the scan knew count as unknown agents, which heed *")
 	return writeTable(ctx, st, scan, o, sink.TableTokenStats, func(add func(sink.TokenStatsRow) error) error {
-		c := newCounter(o, foreign)
+		var workers []*counter
+		for range workersFor(scan) {
+			workers = append(workers, newCounter(o, foreign))
+		}
 		for first := true; ; first = false {
-			c.beginPass(first)
-			if err := c.pass(ctx, scan); err != nil {
+			c, err := countParts(ctx, scan, workers, first)
+			if err != nil {
 				return fmt.Errorf("cannot compute %s of scan %s: %w", sink.TableTokenStats, scan.Manifest.ScanID, err)
 			}
 			if first {
@@ -146,8 +158,58 @@ func writeTokenStats(ctx context.Context, st store.Store, scan *sink.Scan, o *Op
 			if !c.strangers.advance() {
 				return nil
 			}
+			for _, w := range workers[1:] {
+				w.strangers.follow(c.strangers)
+			}
 		}
 	})
+}
+
+// workersFor is how many workers read a scan.
+func workersFor(scan *sink.Scan) int {
+	return max(1, min(maxWorkers, runtime.GOMAXPROCS(0), len(scan.Commits)))
+}
+
+// countParts reads all committed parts once, each by one of the workers, and returns the first of them, with the counts
+// of all.
+func countParts(ctx context.Context, scan *sink.Scan, workers []*counter, first bool) (*counter, error) {
+	for _, c := range workers {
+		c.beginPass(first)
+	}
+	err := eachCommit(ctx, scan, len(workers), func(ctx context.Context, worker int, commit *sink.Commit) error {
+		return workers[worker].commit(ctx, scan, commit)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range workers[1:] {
+		workers[0].merge(c)
+	}
+	return workers[0], nil
+}
+
+// eachCommit calls do for every commit, from so many goroutines at once, which are numbered, and returns their first
+// error, after which no further commit is begun.
+func eachCommit(ctx context.Context, scan *sink.Scan, workers int, do func(ctx context.Context, worker int, commit *sink.Commit) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for worker := range workers {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(scan.Commits) {
+					return
+				}
+				if err := do(ctx, worker, &scan.Commits[i]); err != nil {
+					cancel(err) // the first call counts
+				}
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
 }
 
 // siteColumns are the columns of sites that token_stats needs.
@@ -287,14 +349,12 @@ type counter struct {
 	tokens   tokenIndex
 	foreign  bool // the registry is not the scan's
 
-	first         bool // the pass that counts segments
-	total         *segment
-	ranks         []*segment // by rankBucket, not cumulative
-	tlds          map[string]*segment
-	labels        map[string]*segment
-	tooManyTLDs   bool
-	tooManyLabels bool
-	selected      []*segment
+	first    bool // the pass that counts segments
+	total    *segment
+	ranks    []*segment // by rankBucket, not cumulative
+	tlds     named
+	labels   named
+	selected []*segment
 
 	strangers *window[tally]
 	rows      []verdictColumns // of one site
@@ -308,22 +368,12 @@ func (c *counter) beginPass(first bool) {
 	c.first = first
 	c.total = c.newSegment("all", "")
 	if first {
-		c.tlds, c.labels = map[string]*segment{}, map[string]*segment{}
+		c.tlds, c.labels = newNamed("tld", maxTLDs), newNamed("label", maxLabels)
 	}
 }
 
 func (c *counter) newSegment(kind, value string) *segment {
 	return &segment{kind: kind, value: value, tokens: make([]tally, len(c.registry.Tokens))}
-}
-
-// pass reads all committed parts once.
-func (c *counter) pass(ctx context.Context, scan *sink.Scan) error {
-	for i := range scan.Commits {
-		if err := c.commit(ctx, scan, &scan.Commits[i]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // commit reads the sites of one part, each with its verdicts.
@@ -434,48 +484,94 @@ func (c *counter) segmentsOf(s *siteColumns) []*segment {
 		return c.selected
 	}
 	if s.Rank > 0 {
-		bucket := rankBucket(s.Rank)
-		for len(c.ranks) <= bucket {
-			c.ranks = append(c.ranks, c.newSegment("rank", strconv.FormatInt(rankLimit(len(c.ranks)), 10)))
-		}
-		c.selected = append(c.selected, c.ranks[bucket])
+		c.selected = append(c.selected, c.rank(rankBucket(s.Rank)))
 	}
-	if s.TLD != "" {
-		if _, ok := c.tlds[s.TLD]; !ok && len(c.tlds) == maxTLDs {
-			c.tooManyTLDs = true
-		} else {
-			c.selected = append(c.selected, c.named(c.tlds, "tld", s.TLD))
-		}
-	}
-	if s.Label != "" && !c.tooManyLabels {
-		if _, ok := c.labels[s.Label]; !ok && len(c.labels) == maxLabels {
-			c.tooManyLabels = true
-			clear(c.labels)
-		} else {
-			c.selected = append(c.selected, c.named(c.labels, "label", s.Label))
+	for _, kind := range []struct {
+		of    *named
+		value string
+	}{{&c.tlds, s.TLD}, {&c.labels, s.Label}} {
+		if g := c.in(kind.of, kind.value); g != nil {
+			c.selected = append(c.selected, g)
 		}
 	}
 	return c.selected
 }
 
-func (c *counter) named(segments map[string]*segment, kind, value string) *segment {
-	g, ok := segments[value]
-	if !ok {
-		value = strings.Clone(value)
-		g = c.newSegment(kind, value)
-		segments[value] = g
+// named is the segments of a kind by their values; none where they are more than most.
+type named struct {
+	kind    string
+	most    int
+	tooMany bool
+	all     map[string]*segment
+}
+
+func newNamed(kind string, most int) named {
+	return named{kind: kind, most: most, all: map[string]*segment{}}
+}
+
+// in returns the segment of that value, nil where there is none.
+func (c *counter) in(n *named, value string) *segment {
+	if value == "" || n.tooMany {
+		return nil
 	}
+	if g, ok := n.all[value]; ok {
+		return g
+	}
+	if len(n.all) == n.most {
+		n.tooMany = true
+		clear(n.all)
+		return nil
+	}
+	value = strings.Clone(value)
+	g := c.newSegment(n.kind, value)
+	n.all[value] = g
 	return g
+}
+
+// merge adds what another worker has counted in this pass.
+func (c *counter) merge(o *counter) {
+	c.total.add(o.total)
+	for i, g := range o.ranks {
+		c.rank(i).add(g)
+	}
+	c.mergeNamed(&c.tlds, &o.tlds)
+	c.mergeNamed(&c.labels, &o.labels)
+	c.strangers.merge(o.strangers, func(t, from *tally) {
+		t.add(from)
+		if from.known && !t.known {
+			t.known, t.category = true, from.category
+		}
+	})
+}
+
+func (c *counter) mergeNamed(n, o *named) {
+	if o.tooMany {
+		n.tooMany = true
+		clear(n.all)
+	}
+	for value, g := range o.all {
+		if into := c.in(n, value); into != nil {
+			into.add(g)
+		}
+	}
+}
+
+// rank returns the segment of a bucket, which is made with all below it.
+func (c *counter) rank(bucket int) *segment {
+	for len(c.ranks) <= bucket {
+		c.ranks = append(c.ranks, c.newSegment("rank", strconv.FormatInt(rankLimit(len(c.ranks)), 10)))
+	}
+	return c.ranks[bucket]
 }
 
 // warn says which segments are missing.
 func (c *counter) warn(log *slog.Logger) {
-	if c.tooManyLabels {
+	if c.labels.tooMany {
 		log.Warn("token_stats has no segments by label", "because", fmt.Sprintf("the list has more than %d distinct labels", maxLabels),
 			"remedy", "group the table sites by its column label")
 	}
-	if c.tooManyTLDs {
-		log.Warn("token_stats has no segments for some top-level domains", "because", fmt.Sprintf("the dataset has more than %d", maxTLDs),
+	if c.tlds.tooMany {
+		log.Warn("token_stats has no segments by top-level domain", "because", fmt.Sprintf("the dataset has more than %d", maxTLDs),
 			"remedy", "group the table sites by its column tld")
 	}
 }
@@ -510,7 +606,7 @@ func (c *counter) registryRows(add func(sink.TokenStatsRow) error) error {
 		}
 		segments = append(segments, g)
 	}
-	for _, kind := range []map[string]*segment{c.tlds, c.labels} {
+	for _, kind := range []map[string]*segment{c.tlds.all, c.labels.all} {
 		segments = append(segments, slices.SortedFunc(maps.Values(kind), func(a, b *segment) int { return cmp.Compare(a.value, b.value) })...)
 	}
 	for _, g := range segments {
@@ -627,13 +723,21 @@ func writeRecordStats(ctx context.Context, st store.Store, scan *sink.Scan, o *O
 		return fmt.Errorf("cannot compute %s of scan %s: %w", sink.TableRecordStats, scan.Manifest.ScanID, sink.ErrNoTable)
 	}
 	return writeTable(ctx, st, scan, o, sink.TableRecordStats, func(add func(sink.RecordStatsRow) error) error {
-		keys, row := recordCounter{window: newWindow[recordTally](o.limit)}, evidenceColumns{}
+		workers := make([]recordCounter, workersFor(scan))
+		for i := range workers {
+			workers[i] = recordCounter{window: newWindow[recordTally](o.limit)}
+		}
+		keys := workers[0].window
 		for {
-			for i := range scan.Commits {
-				err := eachRow(ctx, scan, &scan.Commits[i], sink.TableEvidence, row.fields(), func() { keys.count(&row) })
-				if err != nil {
-					return fmt.Errorf("cannot compute %s of scan %s: %w", sink.TableRecordStats, scan.Manifest.ScanID, err)
-				}
+			err := eachCommit(ctx, scan, len(workers), func(ctx context.Context, worker int, commit *sink.Commit) error {
+				row := evidenceColumns{}
+				return eachRow(ctx, scan, commit, sink.TableEvidence, row.fields(), func() { workers[worker].count(&row) })
+			})
+			if err != nil {
+				return fmt.Errorf("cannot compute %s of scan %s: %w", sink.TableRecordStats, scan.Manifest.ScanID, err)
+			}
+			for _, w := range workers[1:] {
+				keys.merge(w.window, func(t, from *recordTally) { t.sites, t.lines = t.sites+from.sites, t.lines+from.lines })
 			}
 			for _, key := range slices.Sorted(maps.Keys(keys.values)) {
 				t := keys.values[key]
@@ -644,6 +748,9 @@ func writeRecordStats(ctx context.Context, st store.Store, scan *sink.Scan, o *O
 			}
 			if !keys.advance() {
 				return nil
+			}
+			for _, w := range workers[1:] {
+				w.follow(keys)
 			}
 		}
 	})

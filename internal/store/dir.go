@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"iter"
 	"os"
@@ -25,16 +24,20 @@ import (
 // List, and query engines that read a folder skip them.
 type Dir struct {
 	root    string
+	disk    Disk
 	durable sync.Map // paths of folders below root that this Dir has made durable in their parents
 }
 
 // NewDir returns the Store in the directory root, which is made when the first object needs it.
-func NewDir(root string) (*Dir, error) {
+func NewDir(root string) (*Dir, error) { return NewDirOn(system{}, root) }
+
+// NewDirOn is NewDir on a disk of one's own.
+func NewDirOn(disk Disk, root string) (*Dir, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
 		return nil, fmt.Errorf("cannot use the directory %s: %w", root, err)
 	}
-	return &Dir{root: root}, nil
+	return &Dir{root: root, disk: disk}, nil
 }
 
 // Root is the absolute path of the directory.
@@ -67,19 +70,29 @@ func (d *Dir) CreateIfAbsent(ctx context.Context, name string, data []byte) erro
 	if err != nil {
 		return err
 	}
-	err = os.Link(draft.temp, draft.final)
+	err = d.disk.Link(draft.temp, draft.final)
+	if errors.Is(err, fs.ErrExist) && d.same(draft.temp, draft.final) {
+		err = nil // the answer to the link was lost, and the network file system asked again
+	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
-		var claim *os.File
-		if claim, err = os.OpenFile(draft.final, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666); err == nil {
+		var claim DiskFile
+		if claim, err = d.disk.Create(draft.final); err == nil {
 			err = errors.Join(claim.Close(), draft.Publish(ctx))
 		}
 	} else if err == nil {
-		err = syncFolder(filepath.Dir(draft.final))
+		err = d.disk.SyncFolder(filepath.Dir(draft.final))
 	}
 	if err = errors.Join(err, draft.Discard()); err != nil {
 		return fmt.Errorf("cannot create %s: %w", name, err)
 	}
 	return nil
+}
+
+// same reports whether two paths are names of one file.
+func (d *Dir) same(a, b string) bool {
+	one, err1 := d.disk.Stat(a)
+	other, err2 := d.disk.Stat(b)
+	return err1 == nil && err2 == nil && os.SameFile(one, other)
 }
 
 // write makes a sealed draft of data.
@@ -114,17 +127,18 @@ func (d *Dir) create(ctx context.Context, name string) (*dirDraft, error) {
 		return nil, fmt.Errorf("cannot create the folder of %s: %w", name, err)
 	}
 	temp := filepath.Join(folder, tempName(base))
-	file, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	file, err := d.disk.Create(temp)
 	if err != nil {
 		return nil, fmt.Errorf("cannot create %s: %w", name, err)
 	}
-	return &dirDraft{name: name, temp: temp, final: final, file: file}, nil
+	return &dirDraft{disk: d.disk, name: name, temp: temp, final: final, file: file}, nil
 }
 
 // dirDraft is a file under its temporary name. file is nil once sealed, temp is "" once published or discarded.
 type dirDraft struct {
+	disk              Disk
 	name, temp, final string
-	file              *os.File
+	file              DiskFile
 }
 
 func (w *dirDraft) Write(p []byte) (int, error) {
@@ -158,11 +172,11 @@ func (w *dirDraft) Publish(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("cannot publish %s: %w", w.name, err)
 	}
-	if err := os.Rename(w.temp, w.final); err != nil {
+	if err := w.disk.Rename(w.temp, w.final); err != nil {
 		return fmt.Errorf("cannot publish %s: %w", w.name, err)
 	}
 	w.temp = ""
-	if err := syncFolder(filepath.Dir(w.final)); err != nil {
+	if err := w.disk.SyncFolder(filepath.Dir(w.final)); err != nil {
 		return fmt.Errorf("cannot publish %s: %w", w.name, err)
 	}
 	return nil
@@ -177,7 +191,7 @@ func (w *dirDraft) Discard() error {
 		err = w.file.Close()
 		w.file = nil
 	}
-	err = errors.Join(err, os.Remove(w.temp))
+	err = errors.Join(err, w.disk.Remove(w.temp))
 	w.temp = ""
 	if err != nil {
 		return fmt.Errorf("cannot discard %s: %w", w.name, err)
@@ -194,7 +208,7 @@ func (d *Dir) Open(ctx context.Context, name string) (Object, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("cannot open %s: %w", name, err)
 	}
-	file, err := os.Open(path)
+	file, err := d.disk.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open %s: %w", name, err)
 	}
@@ -209,7 +223,7 @@ func (d *Dir) Open(ctx context.Context, name string) (Object, error) {
 }
 
 type dirObject struct {
-	*os.File
+	DiskFile
 	size int64
 }
 
@@ -218,7 +232,7 @@ func (o *dirObject) Size() int64 { return o.size }
 // List implements Store. It reads the folder that the prefix names and those below it.
 func (d *Dir) List(ctx context.Context, prefix string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		entries, err := d.walk(ctx, prefix, func(base string) bool { return base[0] != '.' })
+		entries, err := d.walk(ctx, prefix, nil, func(base string) bool { return base[0] != '.' })
 		if err != nil {
 			yield(Entry{}, fmt.Errorf("cannot list %s: %w", prefix, err))
 			return
@@ -231,8 +245,9 @@ func (d *Dir) List(ctx context.Context, prefix string) iter.Seq2[Entry, error] {
 	}
 }
 
-// walk collects the files whose names begin with prefix and whose last element passes keep, ordered by name.
-func (d *Dir) walk(ctx context.Context, prefix string, keep func(base string) bool) ([]Entry, error) {
+// walk collects the files whose names begin with prefix and whose last element passes keep, ordered by name. Entered, if
+// not nil, is told the paths of the folders in which it looks.
+func (d *Dir) walk(ctx context.Context, prefix string, entered func(path string), keep func(base string) bool) ([]Entry, error) {
 	folder := ""
 	if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
 		folder = prefix[:i]
@@ -240,19 +255,12 @@ func (d *Dir) walk(ctx context.Context, prefix string, keep func(base string) bo
 			return nil, err
 		}
 	}
-	// The folder may be a link to where it lies: WalkDir would not follow it.
-	start, err := filepath.EvalSymlinks(filepath.Join(d.root, filepath.FromSlash(folder)))
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, ctx.Err()
-		}
-		return nil, err
-	}
+	start := filepath.Join(d.root, filepath.FromSlash(folder)) // which may be a link to where the folder lies
 	var entries []Entry
-	err = filepath.WalkDir(start, func(path string, file fs.DirEntry, err error) error {
+	err := d.disk.Walk(start, func(path string, file fs.DirEntry, err error) error {
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil // nothing there yet, or deleted while we look
+				return ctx.Err() // nothing there yet, or deleted while we look
 			}
 			return err
 		}
@@ -260,6 +268,9 @@ func (d *Dir) walk(ctx context.Context, prefix string, keep func(base string) bo
 			return err
 		}
 		if path == start {
+			if entered != nil && file.IsDir() {
+				entered(path)
+			}
 			return nil
 		}
 		relative, err := filepath.Rel(start, path)
@@ -273,6 +284,9 @@ func (d *Dir) walk(ctx context.Context, prefix string, keep func(base string) bo
 		if file.IsDir() {
 			if file.Name()[0] == '.' || !(strings.HasPrefix(name+"/", prefix) || strings.HasPrefix(prefix, name+"/")) {
 				return filepath.SkipDir
+			}
+			if entered != nil {
+				entered(path)
 			}
 			return nil
 		}
@@ -291,7 +305,7 @@ func (d *Dir) walk(ctx context.Context, prefix string, keep func(base string) bo
 			}
 			return err
 		}
-		if isLock(file.Name()) {
+		if IsLock(file.Name()) {
 			return nil
 		}
 		entries = append(entries, Entry{Name: name, Size: info.Size(), Modified: info.ModTime().Round(0).In(time.UTC)})
@@ -311,13 +325,11 @@ func (d *Dir) Delete(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("cannot delete %s: %w", name, err)
 	}
-	if err := os.Remove(path); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
+	if err := d.disk.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot delete %s: %w", name, err)
 	}
-	if err := syncFolder(filepath.Dir(path)); err != nil {
+	// Also where it was gone: who removed it may have been killed before that was durable.
+	if err := d.disk.SyncFolder(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot delete %s: %w", name, err)
 	}
 	return nil
@@ -325,10 +337,20 @@ func (d *Dir) Delete(ctx context.Context, name string) error {
 
 // Sweep implements Store.
 func (d *Dir) Sweep(ctx context.Context, prefix string, ours func(name string) bool) error {
-	drafts, err := d.walk(ctx, prefix, func(base string) bool {
+	var folders []string
+	drafts, err := d.walk(ctx, prefix, func(folder string) { folders = append(folders, folder) }, func(base string) bool {
 		_, ok := draftOf(base)
 		return ok
 	})
+	// A process that died between a rename and the fsync behind it left a name that everybody sees and a loss of power
+	// takes away again.
+	for _, folder := range folders {
+		if err == nil {
+			if err = d.disk.SyncFolder(folder); errors.Is(err, fs.ErrNotExist) {
+				err = nil // somebody else's, and gone meanwhile
+			}
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("cannot sweep %s: %w", prefix, err)
 	}
@@ -337,7 +359,7 @@ func (d *Dir) Sweep(ctx context.Context, prefix string, ours func(name string) b
 		if final, _ := draftOf(base); !ours(folder + final) {
 			continue
 		}
-		err := os.Remove(filepath.Join(d.root, filepath.FromSlash(draft.Name)))
+		err := d.disk.Remove(filepath.Join(d.root, filepath.FromSlash(draft.Name)))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("cannot sweep %s: %w", prefix, err)
 		}
@@ -361,111 +383,63 @@ func draftOf(base string) (final string, ok bool) {
 }
 
 // makeFolder makes a folder and its parents, each made durable in its own parent: a file in a folder whose name was
-// lost is lost too. A folder below root that is there already may be so only in memory, since whoever made it was
-// killed, or has not come so far yet: it is made durable too, once. Root itself and what is above are the user's.
+// lost is lost too. A folder that is there already may be so only in memory, since whoever made it was killed, or has not
+// come so far yet: it is made durable too, once.
 func (d *Dir) makeFolder(path string) error {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-	case !info.IsDir():
+	info, err := d.disk.Stat(path)
+	there := err == nil
+	if there && !info.IsDir() {
 		return fmt.Errorf("%s is no folder", path)
-	case len(path) <= len(d.root):
+	}
+	if _, done := d.durable.Load(path); done && there {
 		return nil
-	default:
-		if _, done := d.durable.Load(path); done {
-			return nil
-		}
 	}
 	parent := filepath.Dir(path)
-	if parent != path {
-		if err := d.makeFolder(parent); err != nil {
+	if parent == path {
+		return nil
+	}
+	if err := d.makeFolder(parent); err != nil {
+		return err
+	}
+	if !there {
+		if err := d.disk.Mkdir(path); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
-	if info == nil {
-		if err := os.Mkdir(path, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
+	err = d.disk.SyncFolder(parent)
+	if there && len(path) <= len(d.root) {
+		err = nil // root and what is above are the user's, who may have folders there that we may not open
 	}
-	if err := syncFolder(parent); err != nil {
+	if err != nil {
 		return err
 	}
 	d.durable.Store(path, nil)
 	return nil
 }
 
-// lockName is how the names end that Lock is called with; such files are no objects.
-const lockName = "lock"
-
-func isLock(base string) bool { return base == lockName || strings.HasSuffix(base, "."+lockName) }
-
 // Lock implements Store by a lock of the operating system on a file of that name, which ends with the process: a file
-// that a killed process left is no lock. The name's last element must be `lock`, or end in `.lock`.
+// that a killed process left is no lock.
 func (d *Dir) Lock(ctx context.Context, name string, holder []byte) (Unlocker, error) {
 	path, err := d.path(name)
 	if err != nil {
 		return nil, err
 	}
-	if !isLock(filepath.Base(path)) || len(holder) > MaxHolder {
+	if !IsLock(name) || len(holder) > MaxHolder {
 		return nil, fmt.Errorf("%w: %q as a lock", ErrName, name)
 	}
 	if err := d.makeFolder(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("cannot lock %s: %w", name, err)
 	}
-	for ctx.Err() == nil {
-		file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o666)
-		if err != nil {
-			return nil, fmt.Errorf("cannot lock %s: %w", name, err)
-		}
-		free, err := tryLock(file)
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("cannot lock %s: %w", name, err), file.Close())
-		}
-		if !free {
-			held := &HeldError{Name: name}
-			held.Holder, err = io.ReadAll(io.LimitReader(file, MaxHolder))
-			return nil, errors.Join(held, err, file.Close())
-		}
-		// Whoever held it before may have removed the file between our opening and our locking: then we hold a lock on
-		// a file that nobody else will ever open, which is none.
-		ours, err1 := file.Stat()
-		there, err2 := os.Stat(path)
-		if err1 == nil && err2 == nil && os.SameFile(ours, there) {
-			err := file.Truncate(0)
-			if err == nil {
-				_, err = file.WriteAt(holder, 0)
-			}
-			if err != nil {
-				return nil, errors.Join(fmt.Errorf("cannot lock %s: %w", name, err), file.Close())
-			}
-			return &dirLock{path: path, file: file}, nil
-		}
-		if err := file.Close(); err != nil {
-			return nil, fmt.Errorf("cannot lock %s: %w", name, err)
-		}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("cannot lock %s: %w", name, err)
 	}
-	return nil, fmt.Errorf("cannot lock %s: %w", name, ctx.Err())
-}
-
-type dirLock struct {
-	path string
-	file *os.File
-}
-
-func (l *dirLock) Unlock() error {
-	if l.file == nil {
-		return nil
+	lock, err := d.disk.Lock(path, holder)
+	if held, ok := errors.AsType[*HeldError](err); ok {
+		held.Name = name
+		return nil, held
 	}
-	// Removed while it is still held, so that nobody's new lock file is removed instead.
-	err := os.Remove(l.path)
-	closed := l.file.Close()
-	l.file = nil
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		err = os.Remove(l.path) // Windows removes no open file
-	}
-	err = errors.Join(err, closed)
 	if err != nil {
-		return fmt.Errorf("cannot unlock: %w", err)
+		return nil, fmt.Errorf("cannot lock %s: %w", name, err)
 	}
-	return nil
+	return lock, nil
 }

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -30,6 +32,30 @@ func TestFoldersAreMadeDurable(t *testing.T) {
 		if err := os.RemoveAll(folders[0]); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// forgetful is a disk that makes links and says that the name is taken, as NFS does where an answer is lost.
+type forgetful struct{ system }
+
+func (d forgetful) Link(path, second string) error {
+	if err := d.system.Link(path, second); err != nil {
+		return err
+	}
+	return fs.ErrExist
+}
+
+// TestLinkMadeTwice shows that an object which was created is told from one that was there.
+func TestLinkMadeTwice(t *testing.T) {
+	dir, err := NewDirOn(forgetful{}, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dir.CreateIfAbsent(t.Context(), "a", []byte("ours")); err != nil {
+		t.Error(err)
+	}
+	if err := dir.CreateIfAbsent(t.Context(), "a", []byte("ours")); !errors.Is(err, ErrExist) {
+		t.Errorf("created again: %v", err)
 	}
 }
 

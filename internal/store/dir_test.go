@@ -1,9 +1,11 @@
 package store_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/bulkscan/bulkscan/internal/store"
@@ -21,6 +23,25 @@ func TestDir(t *testing.T) {
 			return dir
 		}
 	})
+}
+
+// TestDirInMemory holds the disk of the tests to what the real one does.
+func TestDirInMemory(t *testing.T) {
+	for _, links := range []bool{true, false} {
+		t.Run(fmt.Sprintf("links %v", links), func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T) func() store.Store {
+				disk := storetest.NewDisk()
+				disk.NoLinks = !links
+				return func() store.Store {
+					dir, err := store.NewDirOn(disk, "/not/there/yet")
+					if err != nil {
+						t.Fatal(err)
+					}
+					return dir
+				}
+			})
+		})
+	}
 }
 
 // TestDirLeavesNothing shows that temporary names and locks do not stay behind.
@@ -80,6 +101,61 @@ func TestDirStaleLock(t *testing.T) {
 	if err := lock.Unlock(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestDirAfterTheDead shows that what a process was killed over becomes durable with whoever goes on: names that it gave,
+// and names that it removed.
+func TestDirAfterTheDead(t *testing.T) {
+	f := func(op string, dying func(*store.Dir) error, next func(*store.Dir) error, want string) {
+		t.Helper()
+		disk := storetest.NewDisk()
+		dir := func() *store.Dir {
+			d, err := store.NewDirOn(disk, "/out")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}
+		if err := dir().Put(t.Context(), "a/old", []byte("old")); err != nil {
+			t.Fatal(err)
+		}
+		killed := false
+		disk.Fail = func(_ int, c storetest.Call) error {
+			if killed {
+				return storetest.ErrCrashed
+			}
+			killed = c.Op == op // the last call that has its effect
+			return nil
+		}
+		if err := dying(dir()); err == nil {
+			t.Errorf("%s: nobody was killed", op)
+		}
+		disk = disk.Restart(storetest.Nothing)
+		if err := next(dir()); err != nil {
+			t.Errorf("after %s: %v", op, err)
+		}
+		disk = disk.Restart(storetest.Unsynced)
+		var names []string
+		for entry, err := range dir().List(t.Context(), "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			names = append(names, entry.Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("killed after %s, continued, and without power: %q, want %q", op, got, want)
+		}
+	}
+	put := func(d *store.Dir) error { return d.Put(t.Context(), "a/new", []byte("new")) }
+	create := func(d *store.Dir) error { return d.CreateIfAbsent(t.Context(), "a/new", []byte("new")) }
+	remove := func(d *store.Dir) error { return d.Delete(t.Context(), "a/old") }
+	sweep := func(d *store.Dir) error { return d.Sweep(t.Context(), "a/", func(string) bool { return true }) }
+	f("rename", put, sweep, "a/new a/old")
+	f("rename", put, remove, "a/new")
+	f("link", create, sweep, "a/new a/old")
+	f("remove", remove, remove, "")
+	f("remove", remove, sweep, "")
+	f("remove", remove, put, "a/new")
 }
 
 // TestDirNoPlace shows errors that say what could not be done.

@@ -1,6 +1,6 @@
 // Package store answers one question: where do bytes lie? A Store keeps named objects: the files of a dataset. The
-// local directory (Dir) is one; an object store is another. What each of them promises stands at the interface, and
-// storetest.Run checks it.
+// local directory (Dir) is one; an object store (package s3) is another. What each of them promises stands at the
+// interface, and storetest.Run checks it.
 package store
 
 import (
@@ -22,6 +22,12 @@ var (
 	ErrExist = fs.ErrExist
 	// ErrName: the name is none that a Store takes (see CheckName).
 	ErrName = errors.New("not a valid object name")
+	// ErrChanged: an object that is being read was replaced or deleted, and the Store has its bytes no more.
+	ErrChanged = errors.New("replaced or deleted while it was being read")
+	// ErrUnavailable: a remote has not answered, or not well, for longer than it was worth waiting.
+	ErrUnavailable = errors.New("unavailable")
+	// ErrLockLost: a Lock of this Store has passed to somebody else, and nothing is written through it any more.
+	ErrLockLost = errors.New("the lock has passed to another process")
 )
 
 // Store keeps objects: names with bytes.
@@ -31,15 +37,26 @@ var (
 //
 // Whole or not at all. An object that can be opened or listed is complete: its bytes are those of one Put, one
 // CreateIfAbsent or one published Draft, never a part of them and never a mixture, whenever a process or the machine
-// dies. A reader that has opened an object goes on reading the same bytes while the name is replaced or deleted.
+// dies. A reader that has opened an object goes on reading the same bytes while the name is replaced or deleted; or, where
+// the place cannot keep them, as an object store does not, its reads fail with ErrChanged. It never reads other bytes.
 //
 // Durable when said. When Put, CreateIfAbsent, Draft.Publish or Delete returns nil, what it did survives a loss of
 // power. Two such calls, one after the other, survive in that order: the second is never seen without the first. That
 // is what makes a commit record that was written after its files mean that the files are there.
 //
 // Who may call. All methods may be called from several goroutines, and by several processes on one place; a Draft is
-// for one goroutine at a time. Contexts bound the waiting for a remote; a call that fails because of its context may
-// or may not have had its effect, but never half of it.
+// for one goroutine at a time. Contexts bound the waiting for a remote; that of Create and Open goes with what they
+// return. A call that fails because of its context, or because a remote did not answer, may or may not have had its
+// effect, but never half of it.
+//
+// Who is alone. A Lock keeps two processes apart as long as each calls the Store that gave it the Lock. Where the system
+// itself cannot end a Lock with its process, the Lock is a lease that its holder renews; once it has passed to somebody
+// else, every method that changes something fails with ErrLockLost, so that who was stopped for longer than the lease
+// does not go on where another has begun. One request may have been on its way already, and is heard later than that: a
+// CreateIfAbsent where nothing of that name has been created since, a Put where nothing was put there since its holder
+// looked, a Delete in any case, a Publish unless its draft was swept. Its caller is told ErrLockLost, if it lives. Who
+// takes a Lease therefore fences: it creates what the late one would create, before it reads what there is, and gives no
+// name again that the late one may delete.
 type Store interface {
 	// Put makes data the content of the name, whatever it was before. It keeps no reference to data.
 	Put(ctx context.Context, name string, data []byte) error
@@ -64,12 +81,15 @@ type Store interface {
 
 	// Sweep removes what drafts of dead processes left behind, of names that begin with prefix and that ours reports
 	// true for. The caller must know that nobody else has drafts of these names: it holds the lock of what it sweeps. A
-	// prefix alone seldom knows: names that go on differently may be somebody else's.
+	// prefix alone seldom knows: names that go on differently may be somebody else's. It also makes durable what the
+	// dead had published, created or deleted there, and were killed before they could: whoever resumes relies on it.
 	Sweep(ctx context.Context, prefix string, ours func(name string) bool) error
 
-	// Lock takes the exclusive right that goes by the name, without waiting, and writes holder (at most MaxHolder
-	// bytes) where others can read it. It ends with Unlock or with the process, however that dies. While somebody
-	// else holds it, in this process or another, the error is a *HeldError.
+	// Lock takes the exclusive right that goes by the name, and writes holder (at most MaxHolder bytes) where others
+	// can read it. The name's last element is `lock` or ends in `.lock` (see IsLock). It ends with Unlock, or with the
+	// process, however that dies; a lease ends some time after the process (s3 says when). While somebody else holds
+	// it, in this process or another, the error is a *HeldError. Lock does not wait for a holder to finish; at most it
+	// waits until it can tell a living one from a dead one.
 	Lock(ctx context.Context, name string, holder []byte) (Unlocker, error)
 }
 
@@ -103,6 +123,22 @@ type Entry struct {
 
 // Unlocker gives a Lock back. Unlock may be called more than once.
 type Unlocker interface{ Unlock() error }
+
+// Lease is the Unlocker of a Lock that is a lease.
+type Lease interface {
+	Unlocker
+	// Late reports whether a request of an earlier holder may still be on its way: one that died, or did not hear an answer.
+	Late() bool
+	// Fenced says that such a request can do no harm any more. Until it is called, who has the Lock next is told too.
+	Fenced()
+}
+
+// IsLock reports whether a name is one for Lock: its last element is `lock` or ends in `.lock`. List shows no such names,
+// and they are no objects' names.
+func IsLock(name string) bool {
+	base := name[strings.LastIndexByte(name, '/')+1:]
+	return base == "lock" || strings.HasSuffix(base, ".lock")
+}
 
 // MaxHolder bounds what a lock says about its holder, in bytes.
 const MaxHolder = 4096

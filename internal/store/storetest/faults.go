@@ -18,8 +18,11 @@ var ErrCrashed = errors.New("storetest: the process is dead")
 type Faults struct {
 	store.Store
 
-	// Fail, if not nil, is asked before every step and may make it fail without effect.
+	// Fail, if not nil, is asked before every step, and before every open and list, and may make it fail without effect.
 	Fail func(Step) error
+	// Lose, if not nil, is asked after every step that went well, and may make its caller believe that it failed, as when a
+	// remote's answer is lost.
+	Lose func(Step) error
 
 	mu     sync.Mutex
 	steps  []Step
@@ -29,7 +32,7 @@ type Faults struct {
 	locks  []store.Unlocker
 }
 
-// Step is one call that changes something.
+// Step is one call that changes something, or for Fail one that opens an object or lists some.
 type Step struct{ Op, Name string }
 
 // CrashAt makes the n-th step (1-based) the last; with effect it is done but its caller never learns so.
@@ -84,7 +87,21 @@ func (f *Faults) do(op, name string, step func() error) error {
 	if dies {
 		return ErrCrashed
 	}
+	if err == nil && f.Lose != nil {
+		err = f.Lose(Step{op, name})
+	}
 	return err
+}
+
+// look is asked before what changes nothing.
+func (f *Faults) look(op, name string) error {
+	if f.Crashed() {
+		return ErrCrashed
+	}
+	if f.Fail != nil {
+		return f.Fail(Step{op, name})
+	}
+	return nil
 }
 
 // Put implements store.Store.
@@ -109,16 +126,16 @@ func (f *Faults) Sweep(ctx context.Context, prefix string, ours func(name string
 
 // Open implements store.Store.
 func (f *Faults) Open(ctx context.Context, name string) (store.Object, error) {
-	if f.Crashed() {
-		return nil, ErrCrashed
+	if err := f.look("open", name); err != nil {
+		return nil, err
 	}
 	return f.Store.Open(ctx, name)
 }
 
 // List implements store.Store.
 func (f *Faults) List(ctx context.Context, prefix string) iter.Seq2[store.Entry, error] {
-	if f.Crashed() {
-		return func(yield func(store.Entry, error) bool) { yield(store.Entry{}, ErrCrashed) }
+	if err := f.look("list", prefix); err != nil {
+		return func(yield func(store.Entry, error) bool) { yield(store.Entry{}, err) }
 	}
 	return f.Store.List(ctx, prefix)
 }
@@ -138,6 +155,9 @@ func (f *Faults) Lock(ctx context.Context, name string, holder []byte) (store.Un
 	if err != nil {
 		return nil, err
 	}
+	if lease, ok := lock.(store.Lease); ok {
+		return faultyLease{faultyLock{f, lock}, lease}, nil
+	}
 	return faultyLock{f, lock}, nil
 }
 
@@ -147,6 +167,15 @@ type faultyLock struct {
 }
 
 func (l faultyLock) Unlock() error { return l.f.do("unlock", "", l.lock.Unlock) }
+
+// faultyLease is a faultyLock that is a lease.
+type faultyLease struct {
+	faultyLock
+	lease store.Lease
+}
+
+func (l faultyLease) Late() bool { return l.lease.Late() }
+func (l faultyLease) Fenced()    { l.lease.Fenced() }
 
 // Create implements store.Store.
 func (f *Faults) Create(ctx context.Context, name string) (store.Draft, error) {

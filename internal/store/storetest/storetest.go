@@ -1,5 +1,5 @@
 // Package storetest answers one question: does a Store keep its promises? Run checks an implementation against what
-// package store says, and Faults kills its user between any two steps.
+// package store says, Faults kills its user between any two steps, and Disk is a disk that loses power, fails and fills up.
 package storetest
 
 import (
@@ -36,6 +36,7 @@ func Run(t *testing.T, open func(t *testing.T) func() store.Store) {
 		{"list", testList},
 		{"delete", testDelete},
 		{"readers keep their bytes", testReaders},
+		{"readers of much", testBigReaders},
 		{"names", testNames},
 		{"context", testContext},
 		{"lock", testLock},
@@ -240,12 +241,14 @@ func testSweep(t *testing.T, open func() store.Store) {
 		must(t, err)
 		_, err = io.WriteString(draft, "half")
 		must(t, err)
+		must(t, draft.Seal()) // an unsealed one may leave nothing
 	}
 	must(t, s.Put(background, "t/part-a-0-0", []byte("kept")))
 	alive, err := s.Create(background, "t/part-b-0-2")
 	must(t, err)
 	spared, err := s.Create(background, "t/part-a-9-9")
 	must(t, err)
+	must(t, spared.Seal())
 	var asked []string
 	ours := func(name string) bool {
 		asked = append(asked, name)
@@ -333,6 +336,40 @@ func testReaders(t *testing.T, open func() store.Store) {
 	}
 	if n, err := object.ReadAt(got, 4); n != 2 || !errors.Is(err, io.EOF) {
 		t.Errorf("ReadAt over the end: %d, %v", n, err)
+	}
+}
+
+// testBigReaders shows that who reads an object of many pieces, while it is replaced and deleted, reads its bytes or is told
+// that they are gone, and is never given another's.
+func testBigReaders(t *testing.T, open func() store.Store) {
+	s, other := open(), open()
+	const size = 6 << 20
+	for _, change := range []func() error{
+		func() error { return other.Put(background, "a", bytes.Repeat([]byte("new"), size/3+10)) },
+		func() error { return other.Delete(background, "a") },
+	} {
+		must(t, s.Put(background, "a", bytes.Repeat([]byte("old"), size/3)))
+		object, err := s.Open(background, "a")
+		must(t, err)
+		got := make([]byte, 300)
+		changed := false
+		for offset := int64(0); offset < size; offset += 300_000 {
+			if n, err := object.ReadAt(got, offset); errors.Is(err, store.ErrChanged) {
+				changed = true
+			} else if err != nil || n != len(got) || !bytes.Equal(got, bytes.Repeat([]byte("old"), 100)) {
+				t.Fatalf("%d bytes at %d: %.12q, %v", n, offset, got, err)
+			}
+			if offset == 0 {
+				if changed {
+					t.Error("changed before it was")
+				}
+				must(t, change())
+			}
+		}
+		if object.Size() != size {
+			t.Errorf("Size() = %d", object.Size())
+		}
+		must(t, object.Close())
 	}
 }
 

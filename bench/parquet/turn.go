@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink"
+)
+
+// This file is the measuring process: it lets one contender write one table, and tells what that used.
+
+// job is what it hears.
+type job struct {
+	Contender, Table string
+	Dir              string // of the dataset that rows are read from
+	Rows             int    // to write at least
+}
+
+// Measured is what a turn used.
+type Measured struct {
+	Rows    int64
+	CPU     time.Duration
+	Wall    time.Duration
+	Objects uint64 // allocated
+	Bytes   uint64 // allocated
+	Peak    int64  // most memory held while the table was open, over what was held before, in bytes; 0 where the system does not tell
+	File    int64  // bytes written
+}
+
+func (m *Measured) rate() float64 { return float64(m.Rows) / m.CPU.Seconds() }
+func (m *Measured) objects() float64 {
+	return float64(m.Objects) / float64(m.Rows)
+}
+
+// turnPart is the measuring process.
+func turnPart(in io.Reader, out io.Writer) error {
+	var j job
+	if err := json.NewDecoder(in).Decode(&j); err != nil {
+		return fmt.Errorf("cannot read what to measure: %w", err)
+	}
+	var m *Measured
+	var err error
+	switch {
+	case j.Contender == whole:
+		m, err = scanTurn(&j)
+	case j.Table == sink.TableSites:
+		m, err = turn[sink.SiteRow](&j)
+	case j.Table == sink.TableVerdicts:
+		m, err = turn[sink.VerdictRow](&j)
+	case j.Table == sink.TableEvidence:
+		m, err = turn[sink.EvidenceRow](&j)
+	default:
+		err = fmt.Errorf("there is no table %q", j.Table)
+	}
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(m)
+}
+
+// readRows returns the rows of a table of the dataset, and the path of one of its files.
+func readRows[T any](dir, table string) (rows []T, path string, err error) {
+	st, err := store.NewDir(dir)
+	if err != nil {
+		return nil, "", err
+	}
+	scan, err := sink.ReadScan(context.Background(), st, "replay")
+	if err != nil {
+		return nil, "", err
+	}
+	for row, err := range sink.Rows[T](context.Background(), scan, table) {
+		if err != nil {
+			return nil, "", err
+		}
+		rows = append(rows, *row)
+	}
+	f, ok := scan.Commits[0].File(table)
+	if !ok {
+		return nil, "", sink.ErrNoTable
+	}
+	return rows, dir + "/" + f.Name, nil
+}
+
+// turn writes rows of a table, again and again until they are enough, into one file. A first file does not count.
+func turn[T any](j *job) (*Measured, error) {
+	rows, path, err := readRows[T](j.Dir, j.Table)
+	if err != nil {
+		return nil, err
+	}
+	from, err := readSource[T](path)
+	if err != nil {
+		return nil, err
+	}
+	target, remove, err := temporary()
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
+	file := func(n int) (written int64, err error) {
+		w, err := newRowWriter[T](j.Contender, j.Table, target, from)
+		if err != nil {
+			return 0, err
+		}
+		for written < int64(n) {
+			piece := rows[:min(int64(len(rows)), int64(n)-written)]
+			if err := w.write(piece); err != nil {
+				return written, err
+			}
+			written += int64(len(piece))
+		}
+		return written, w.close()
+	}
+	if _, err := file(min(len(rows), groupRows)); err != nil {
+		return nil, err
+	}
+	m, err := measure(func() (int64, error) { return file(j.Rows) })
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(target + "/" + j.Table + ".parquet")
+	if err != nil {
+		return nil, err
+	}
+	m.File = info.Size()
+	return m, nil
+}
+
+// scanTurn keeps judged sites, as a scan does: rows are made, and go into parts. What is counted is rows of the one table.
+func scanTurn(j *job) (*Measured, error) {
+	const held = 4000 // sites in memory
+	replay, err := newReplay(held, Simulated)
+	if err != nil {
+		return nil, err
+	}
+	sites := make([]audit.Site, held)
+	for i := range sites {
+		replay.Site(i, &sites[i])
+	}
+	target, remove, err := temporary()
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
+	st, err := store.NewDir(target)
+	if err != nil {
+		return nil, err
+	}
+	ctx := context.Background()
+	w, err := sink.Open(ctx, st, sink.Options{ScanID: "bench", Tables: []string{j.Table}})
+	if err != nil {
+		return nil, err
+	}
+	seq := uint64(0)
+	keep := func(n int) (rows int64, err error) {
+		for rows < int64(n) {
+			s := &sites[seq%held]
+			s.Seq, s.Rank = seq, int64(seq)+1
+			seq++
+			switch j.Table {
+			case sink.TableVerdicts:
+				rows += int64(len(s.Report.Verdicts))
+			case sink.TableEvidence:
+				rows += int64(len(s.Report.Evidence))
+			default:
+				rows++
+			}
+			if err := w.Add(s); err != nil {
+				return rows, err
+			}
+		}
+		return rows, w.Flush(ctx)
+	}
+	if _, err := keep(groupRows); err != nil {
+		return nil, err
+	}
+	m, err := measure(func() (int64, error) { return keep(j.Rows) })
+	if err != nil {
+		return nil, err
+	}
+	return m, w.Close(ctx)
+}
+
+func measure(write func() (int64, error)) (*Measured, error) {
+	runtime.GC()
+	debug.FreeOSMemory()
+	resetPeak()
+	held := statusOf("VmRSS")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	used, began := usage(), time.Now()
+	rows, err := write()
+	if err != nil {
+		return nil, err
+	}
+	m := &Measured{Rows: rows, Wall: time.Since(began), CPU: usage() - used}
+	runtime.ReadMemStats(&after)
+	m.Objects, m.Bytes = after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc
+	if peak := statusOf("VmHWM"); peak > 0 && held > 0 {
+		m.Peak = peak - held
+	}
+	return m, nil
+}
+
+// temporary makes a folder, which remove removes with all that is in it.
+func temporary() (dir string, remove func(), err error) {
+	dir, err = os.MkdirTemp("", "bulkscan-parquet-")
+	if err != nil {
+		return "", nil, fmt.Errorf("cannot make a folder: %w", err)
+	}
+	return dir, func() {
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Fprintf(os.Stderr, "parquet: %v\n", err) // it is in nobody's way
+		}
+	}, nil
+}

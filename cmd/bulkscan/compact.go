@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkscan/bulkscan/sink"
+)
+
+// defaultGrace lets what was replaced stay for readers that have just listed it: a query of DuckDB is mostly done by then.
+const defaultGrace = 2 * time.Second
+
+func (a *app) compactCommand() *cobra.Command {
+	var scanID string
+	var partMB int64
+	var grace time.Duration
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "compact [OUT]",
+		Short: "Merge the small parts of a dataset into large ones",
+		Long: `compact merges the parts of each scan that stand next to each other into parts of --part-mb, by copying their pages
+as they are: the same rows, in the same order, in the same row groups. OUT is a folder, or s3://BUCKET/PREFIX; without
+it, bulkscan-out.
+
+Whoever reads by the commit records (every command of bulkscan, views.sql) finds every row once at any moment, also who
+had listed the parts before. Whoever reads all files of a folder finds the rows of a merged part twice from the moment
+that it appears until what it replaces has been deleted: --grace, and some tenths of a second. A compaction that was
+killed has harmed nothing; the next one, or the next scan of that id, cleans up. While a scan is written it is refused.`,
+		Example: `  bulkscan compact out
+  bulkscan compact s3://bucket/surveys --scan-id 20261121-abcdef --grace 5m`,
+		Args: usageArgs(cobra.MaximumNArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			switch {
+			case partMB < 1 || partMB > 1<<20:
+				return usagef("--part-mb %d: from 1 to 1048576", partMB)
+			case grace < 0:
+				return usagef("--grace %v: at least 0s", grace)
+			}
+			return a.interruptible(c.Context(), func(ctx context.Context) error {
+				return a.compact(ctx, placeOf(args), scanID, sink.CompactOptions{PartBytes: partMB << 20, Grace: grace}, asJSON)
+			})
+		},
+	}
+	c.Flags().StringVar(&scanID, "scan-id", "", "only this scan (default: all)")
+	c.Flags().Int64Var(&partMB, "part-mb", sink.DefaultPartBytes>>20, "size of a merged part at most, in MiB of all its tables together")
+	c.Flags().DurationVar(&grace, "grace", defaultGrace, "how long replaced files stay for readers that have listed them")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func (a *app) compact(ctx context.Context, dir, scanID string, o sink.CompactOptions, asJSON bool) error {
+	st, ids, err := a.scansOf(ctx, dir, scanID)
+	if err != nil {
+		return err
+	}
+	if o.Log, err = newLogger(a.stderr, "text", "info"); err != nil {
+		return err
+	}
+	all := []*sink.Compacted{}
+	var errs []error
+	for _, id := range ids {
+		done, err := sink.Compact(ctx, st, id, o)
+		if err != nil {
+			errs = append(errs, err) // one scan that is being written keeps nobody from the others
+			continue
+		}
+		if all = append(all, done); asJSON {
+			continue
+		}
+		if _, err := done.WriteTo(a.stdout); err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		errs = append(errs, printJSON(a, all))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,105 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkscan/bulkscan/bench/simweb"
+)
+
+// inNamespace tells the test binary that it may mount what it likes.
+const inNamespace = "BULKSCAN_TEST_IN_NAMESPACE"
+
+// TestDiskFull scans onto a small disk that fills up, and gives it room again: at each size the scan says, once, which file
+// there was no room for and what to do; what was committed stays, and the same command finishes the scan. The disk is a
+// tmpfs in a mount namespace of the test's own, which takes root or user namespaces.
+func TestDiskFull(t *testing.T) {
+	if os.Getenv(inNamespace) == "" {
+		t.Parallel()
+		if err := exec.Command("unshare", "--user", "--map-root-user", "--mount", "true").Run(); err != nil {
+			t.Skipf("SKIPPED: no disk to fill: this test needs a mount namespace of its own, and unshare says: %v", err)
+		}
+		c := exec.Command("unshare", "--user", "--map-root-user", "--mount", os.Args[0], "-test.run", "^TestDiskFull$", "-test.v", "-test.count", "1")
+		c.Env = append(os.Environ(), inNamespace+"=1")
+		text, err := c.CombinedOutput()
+		if err != nil || strings.Contains(string(text), "SKIPPED") {
+			t.Errorf("%v\n%s", err, text)
+		}
+		return
+	}
+	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 7, Addresses: 16, Bodies: 128, Only: append(slices.Clone(onceAsked), neverAsked...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(web.Close)
+	folder := t.TempDir()
+	w := &world{web: web, list: filepath.Join(folder, "list.txt")}
+	killList(t, w.list, 400)
+	flags := []string{"--part-rows", "40", "--concurrency", "20", "--patience", "0s", "--retries", "0"}
+	calm := filepath.Join(folder, "calm")
+	w.scan(t, calm, flags...).exits(t, 0)
+	want := snapshot(t, calm)
+
+	disk := filepath.Join(folder, "disk")
+	if err := os.Mkdir(disk, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	// A page is the least that a file of a tmpfs takes.
+	const page = 4096
+	all := 0
+	err = filepath.WalkDir(calm, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil {
+			all += int(info.Size()+page-1) / page
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pages := range []int{1, 2, 4, all / 20, all / 5, all / 2, all * 9 / 10} {
+		size := fmt.Sprintf("size=%d", page*pages)
+		if err := unix.Mount("tmpfs", disk, "tmpfs", 0, size); err != nil {
+			t.Fatalf("cannot mount: %v", err)
+		}
+		out := filepath.Join(disk, "out")
+		p := w.scan(t, out, flags...)
+		p.exits(t, exitFailed)
+		p.says(t, "cannot ", "no space left on device; make room there: everything committed is kept, and the same command resumes scan s")
+		if n := strings.Count(p.stderr.String(), "no space left on device"); n != 1 {
+			t.Errorf("%s: it is said %d times\n%s", size, n, &p.stderr)
+		}
+		had := map[uint64]bool{}
+		if _, err := os.Stat(filepath.Join(out, "_scans", "s", "commits")); err == nil {
+			had = committed(t, out)
+		} else if !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT, "size=64m"); err != nil {
+			t.Fatalf("cannot give room: %v", err)
+		}
+		p = w.scan(t, out, flags...)
+		p.exits(t, 0)
+		p.says(t, fmt.Sprintf("already_kept=%d", len(had)))
+		same(t, snapshot(t, out), want, size)
+		tidy(t, out)
+		t.Logf("%s: %d of 400 committed when the disk was full", size, len(had))
+		if err := unix.Unmount(disk, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package report
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink"
+)
+
+// TestStatsHoweverCut writes the same sites in many ways: in parts of other sizes, in another order, by several shards, with
+// writers that are killed and resume, and merged afterwards. Both tables must be the same, row by row, in the same order.
+func TestStatsHoweverCut(t *testing.T) {
+	// Agents and keys that nobody knows, more than the smaller limit below, so that they take several passes.
+	bodies := generatedBodies(600)
+	random := rand.New(rand.NewPCG(40, 40))
+	for i := range bodies {
+		if k := random.IntN(120); k < 40 {
+			agent := string(rune('a'+k%26)) + string(rune('a'+k/26)) + "-bot"
+			bodies[i] = fmt.Appendf(bodies[i], "\nUser-agent: %s\nDisallow: /\nkey-%d: x\nKEY-%d: y\n", agent, k, k%7)
+		}
+	}
+	sites := judged(t, bodies)
+	type tables struct {
+		tokens  []sink.TokenStatsRow
+		records []sink.RecordStatsRow
+	}
+	statistics := func(st store.Store, limit int) (all tables) {
+		if err := Stats(t.Context(), st, "cut", Options{limit: limit}); err != nil {
+			t.Fatal(err)
+		}
+		all.tokens = fileRows[sink.TokenStatsRow](t, st, sink.StatsName(sink.TableTokenStats, "2026-11-21", "cut"))
+		all.records = fileRows[sink.RecordStatsRow](t, st, sink.StatsName(sink.TableRecordStats, "2026-11-21", "cut"))
+		return all
+	}
+	var want, wantInPasses tables
+	check := func(how string, st store.Store) {
+		t.Helper()
+		for _, c := range []struct {
+			limit int
+			want  *tables
+		}{{0, &want}, {11, &wantInPasses}} {
+			got := statistics(st, c.limit)
+			if c.want.tokens == nil {
+				*c.want = got
+				continue
+			}
+			if i := differ(got.tokens, c.want.tokens); i >= 0 {
+				t.Errorf("%s, limit %d: token_stats has %d rows of %d, and row %d is another", how, c.limit, len(got.tokens), len(c.want.tokens), i)
+			}
+			if i := differ(got.records, c.want.records); i >= 0 {
+				t.Errorf("%s, limit %d: record_stats has %d rows of %d, and row %d is another", how, c.limit, len(got.records), len(c.want.records), i)
+			}
+		}
+	}
+
+	check("in one part", written(t, sites, cut{rows: len(sites), shards: 1}))
+	if len(want.tokens) < 1000 || len(want.records) < 10 {
+		t.Fatalf("%d and %d rows: too few to compare", len(want.tokens), len(want.records))
+	}
+	rng := rand.New(rand.NewPCG(6, 2026))
+	for range 12 {
+		c := cut{rows: 1 + rng.IntN(200), shards: 1 + rng.IntN(4), seed: rng.Uint64(), kill: rng.IntN(2) == 0}
+		st := written(t, sites, c)
+		check(fmt.Sprintf("%+v", c), st)
+		if _, err := sink.Compact(t.Context(), st, "cut", sink.CompactOptions{PartBytes: int64(1 + rng.IntN(1<<20))}); err != nil {
+			t.Fatal(err)
+		}
+		check(fmt.Sprintf("%+v, compacted", c), st)
+	}
+}
+
+// differ returns the first index at which two slices differ, -1 where they do not.
+func differ[T comparable](a, b []T) int {
+	for i := range max(len(a), len(b)) {
+		if i >= len(a) || i >= len(b) || a[i] != b[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+// cut is how sites are cut into parts.
+type cut struct {
+	rows   int    // of a part
+	shards int    // which write one after the other
+	seed   uint64 // of the order of sites; 0 is as listed
+	kill   bool   // writers are killed twice, and resume
+}
+
+// written writes sites through the sink.
+func written(t *testing.T, sites []*audit.Site, c cut) store.Store {
+	t.Helper()
+	dir, err := store.NewDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sites = slices.Clone(sites)
+	rng := rand.New(rand.NewPCG(c.seed, 1))
+	if c.seed != 0 {
+		rng.Shuffle(len(sites), func(i, j int) { sites[i], sites[j] = sites[j], sites[i] })
+	}
+	for shard := range c.shards {
+		var own []*audit.Site
+		for _, s := range sites {
+			if int(s.Seq)%c.shards == shard {
+				own = append(own, s)
+			}
+		}
+		kills := 0
+		if c.kill {
+			kills = 2
+		}
+		for ; kills >= 0; kills-- {
+			w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "cut", Date: "2026-11-21", Shard: fmt.Sprint(shard), PartRows: c.rows})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, s := range own {
+				if kills > 0 && i == len(own)/2 {
+					break
+				}
+				if w.Done(s.Seq) {
+					continue
+				}
+				if err := w.Add(s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if kills > 0 {
+				err = w.Abort() // what is not committed is lost
+			} else {
+				err = w.Close(context.Background())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return dir
+}

@@ -1,0 +1,144 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Disk is what a Dir asks of the operating system, call by call: paths are absolute, errors are the system's. There is
+// one real disk. It is an interface because what matters most about it cannot be had from a real one in a test: which
+// call fails, when it is full, and what a loss of power leaves of calls that were not synced (storetest.Disk).
+type Disk interface {
+	// Create makes a new file for writing; fs.ErrExist where the path has one.
+	Create(path string) (DiskFile, error)
+	// Open opens a file for reading.
+	Open(path string) (DiskFile, error)
+	Stat(path string) (fs.FileInfo, error)
+	// Walk is filepath.WalkDir, but for a root that is a link, which it follows.
+	Walk(root string, visit fs.WalkDirFunc) error
+
+	Mkdir(path string) error
+	// Link gives a file a second name; fs.ErrExist where the name is taken.
+	Link(path, second string) error
+	// Rename replaces what the new name had.
+	Rename(path, to string) error
+	Remove(path string) error
+	// SyncFolder makes durable which names a folder has. Where that cannot be done it does nothing.
+	SyncFolder(path string) error
+
+	// Lock takes the lock of the file of that path without waiting, and makes holder the file's content. Where somebody
+	// else has it the error is a *HeldError with what the file says.
+	Lock(path string, holder []byte) (Unlocker, error)
+}
+
+// DiskFile is a file of a Disk.
+type DiskFile interface {
+	io.Writer
+	io.ReaderAt
+	io.Closer
+	Sync() error
+	Stat() (fs.FileInfo, error)
+}
+
+// system is the Disk of the operating system.
+type system struct{}
+
+func (system) Create(path string) (DiskFile, error) {
+	return file(os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666))
+}
+
+func (system) Open(path string) (DiskFile, error) { return file(os.Open(path)) }
+
+// file keeps a nil *os.File from becoming a DiskFile that is not nil.
+func file(f *os.File, err error) (DiskFile, error) {
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (system) Stat(path string) (fs.FileInfo, error) { return os.Stat(path) }
+
+func (system) Walk(root string, visit fs.WalkDirFunc) error {
+	start, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		return visit(root, nil, err)
+	}
+	return filepath.WalkDir(start, func(path string, entry fs.DirEntry, err error) error {
+		relative, relErr := filepath.Rel(start, path)
+		if relErr != nil {
+			return relErr
+		}
+		return visit(filepath.Join(root, relative), entry, err)
+	})
+}
+
+func (system) Mkdir(path string) error        { return os.Mkdir(path, 0o777) }
+func (system) Link(path, second string) error { return os.Link(path, second) }
+func (system) Rename(path, to string) error   { return os.Rename(path, to) }
+func (system) Remove(path string) error       { return os.Remove(path) }
+func (system) SyncFolder(path string) error   { return syncFolder(path) }
+
+func (system) Lock(path string, holder []byte) (Unlocker, error) {
+	for {
+		file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o666)
+		if err != nil {
+			return nil, err
+		}
+		free, err := tryLock(file)
+		if err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+		if !free {
+			held := &HeldError{}
+			held.Holder, err = io.ReadAll(io.LimitReader(file, MaxHolder))
+			return nil, errors.Join(held, err, file.Close())
+		}
+		// Whoever held it before may have removed the file between our opening and our locking: then we hold a lock on
+		// a file that nobody else will ever open, which is none.
+		ours, err1 := file.Stat()
+		there, err2 := os.Stat(path)
+		if err1 == nil && err2 == nil && os.SameFile(ours, there) {
+			err := file.Truncate(0)
+			if err == nil {
+				_, err = file.WriteAt(holder, 0)
+			}
+			if err != nil {
+				return nil, errors.Join(err, file.Close())
+			}
+			return &dirLock{path: path, file: file}, nil
+		}
+		if err := file.Close(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+type dirLock struct {
+	path string
+	file *os.File
+}
+
+func (l *dirLock) Unlock() error {
+	if l.file == nil {
+		return nil
+	}
+	// Removed while it is still held, so that nobody's new lock file is removed instead.
+	err := os.Remove(l.path)
+	closed := l.file.Close()
+	l.file = nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err = os.Remove(l.path) // Windows removes no open file
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // with the folder that it lay in
+	}
+	if err = errors.Join(err, closed); err != nil {
+		return fmt.Errorf("cannot unlock: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,326 @@
+package s3
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/store/storetest"
+)
+
+const testLease = time.Second
+
+func openLeased(tb testing.TB, g *storetest.Gateway, prefix string) *Store {
+	return open(tb, g, prefix, func(c *Config) { c.Lease = testLease })
+}
+
+// hold takes a lock and, like a process that was killed or stopped, never renews it.
+func hold(t *testing.T, s *Store, name string) *lease {
+	t.Helper()
+	lock, err := s.Lock(t.Context(), name, []byte("the first"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := lock.(*lease)
+	l.cancel()
+	<-l.ended
+	return l
+}
+
+// TestTakeOver shows that the lock of a dead process is taken over, not before its lease has ended and not much after,
+// and by one of those who want it.
+func TestTakeOver(t *testing.T) {
+	g := storetest.StartGateway(t)
+	hold(t, openLeased(t, g, "taken"), "x/lock")
+	begun := time.Now()
+	var mu sync.Mutex
+	var locks []store.Unlocker
+	var all sync.WaitGroup
+	for i := range 4 {
+		s := openLeased(t, g, "taken")
+		all.Go(func() {
+			lock, err := s.Lock(t.Context(), "x/lock", fmt.Append(nil, "follower ", i))
+			took := time.Since(begun)
+			var held *store.HeldError
+			switch {
+			case err == nil:
+				mu.Lock()
+				locks = append(locks, lock)
+				mu.Unlock()
+				if took < testLease || took > 30*testLease {
+					t.Errorf("taken over after %v", took)
+				}
+			case !errors.As(err, &held) || !strings.HasPrefix(string(held.Holder), "follower "):
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if len(locks) != 1 {
+		t.Fatalf("%d have the lock", len(locks))
+	}
+	if err := locks[0].Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHeld shows that a lock is kept for much longer than its lease by one who lives, and that others are told so soon.
+func TestHeld(t *testing.T) {
+	g := storetest.StartGateway(t)
+	s := openLeased(t, g, "held")
+	lock, err := s.Lock(t.Context(), "x/lock", []byte("alive"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for begun := time.Now(); time.Since(begun) < 4*testLease; {
+		_, err := openLeased(t, g, "held").Lock(t.Context(), "x/lock", nil)
+		var held *store.HeldError
+		if !errors.As(err, &held) || string(held.Holder) != "alive" {
+			t.Fatalf("a second holder: %v", err)
+		}
+	}
+	if err := s.Put(t.Context(), "a", nil); err != nil {
+		t.Error(err)
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLost shows that who has lost a lock changes nothing any more, and that giving it back does not hurt who has it.
+func TestLost(t *testing.T) {
+	g := storetest.StartGateway(t)
+	ctx := t.Context()
+	s, other := openLeased(t, g, "lost"), openLeased(t, g, "lost")
+	lock := hold(t, s, "x/lock")
+	sealed, err := s.Create(ctx, "draft")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sealed.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := other.Lock(ctx, "x/lock", []byte("the second"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, store.ErrLockLost) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	f("Put", s.Put(ctx, "a", nil))
+	f("CreateIfAbsent", s.CreateIfAbsent(ctx, "a", nil))
+	f("Delete", s.Delete(ctx, "a"))
+	f("Sweep", s.Sweep(ctx, "", func(string) bool { return true }))
+	_, err = s.Create(ctx, "a")
+	f("Create", err)
+	f("Publish", sealed.Publish(ctx))
+	f("Unlock", lock.Unlock())
+	if err := sealed.Discard(); err != nil {
+		t.Error(err)
+	}
+	if all := everything(t, s); len(all) > 0 {
+		t.Errorf("there are %q", all)
+	}
+	if err := s.Put(ctx, "b", nil); err != nil {
+		t.Errorf("without a lock to lose: %v", err)
+	}
+	var held *store.HeldError
+	if _, err := s.Lock(ctx, "x/lock", nil); !errors.As(err, &held) || string(held.Holder) != "the second" {
+		t.Errorf("the lock of the second: %v", err)
+	}
+	if err := taken.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLateRecord shows that a record which reached the server after its writer had lost the lock stays, since who has the
+// lock may have seen it, and that its writer learns so; and that it is refused where the next holder has created one.
+func TestLateRecord(t *testing.T) {
+	g := storetest.StartGateway(t)
+	other := openLeased(t, g, "late")
+	var taken store.Unlocker
+	p := newProxy(t, g, once(0, none))
+	p.before = func(r *http.Request) {
+		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/commit") {
+			// The request has left, and arrives when another holds the lock.
+			var err error
+			if taken, err = other.Lock(t.Context(), "x/lock", nil); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	s := open(t, g, "late", func(c *Config) { c.Endpoint, c.Lease, c.Stall = p.URL, testLease, time.Minute })
+	hold(t, s, "x/lock")
+	if err := s.CreateIfAbsent(t.Context(), "commit", []byte("x")); !errors.Is(err, store.ErrLockLost) {
+		t.Errorf("the late record: %v", err)
+	}
+	if all := everything(t, other); len(all) != 1 {
+		t.Errorf("there are %q", all)
+	}
+	if taken == nil {
+		t.Fatal("nobody took the lock")
+	}
+	if err := taken.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLateTry shows that what is tried again is not, once the lock has been lost; and that a record whose first try was
+// heard stays.
+func TestLateTry(t *testing.T) {
+	g := storetest.StartGateway(t)
+	f := func(what string, first fault, call func(s *Store) error, after string) {
+		t.Helper()
+		other := openLeased(t, g, what)
+		if err := other.Put(t.Context(), "there", []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		tries := 0
+		var taken store.Unlocker
+		p := newProxy(t, g, func(r *http.Request) fault {
+			if !strings.HasSuffix(r.URL.Path, "here") || r.Method != http.MethodPut && r.Method != http.MethodDelete {
+				return none
+			}
+			if tries++; tries > 1 {
+				return none
+			}
+			return first
+		})
+		p.after = func(r *http.Request) {
+			if taken == nil && tries == 1 {
+				var err error
+				if taken, err = other.Lock(t.Context(), "x/lock", nil); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		s := open(t, g, what, func(c *Config) { c.Endpoint, c.Lease, c.Stall = p.URL, testLease, time.Minute })
+		hold(t, s, "x/lock")
+		if err := call(s); !errors.Is(err, store.ErrLockLost) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if all := everything(t, other); !strings.HasPrefix(strings.Join(all, " "), after) || len(all) != 1+strings.Count(after, "here 0") {
+			t.Errorf("%s: there are %q", what, all)
+		}
+		if err := taken.Unlock(); err != nil {
+			t.Error(err)
+		}
+	}
+	f("put", reset, func(s *Store) error { return s.Put(t.Context(), "there", []byte("another")) }, "{there 1 ")
+	f("delete", reset, func(s *Store) error { return s.Delete(t.Context(), "there") }, "{there 1 ")
+	f("create", reset, func(s *Store) error { return s.CreateIfAbsent(t.Context(), "here", nil) }, "{there 1 ")
+	f("create-heard", drop, func(s *Store) error { return s.CreateIfAbsent(t.Context(), "here", nil) }, "{here 0 ")
+}
+
+// TestSwept shows that a draft which the next holder of the lock has swept does not appear.
+func TestSwept(t *testing.T) {
+	g := storetest.StartGateway(t)
+	s, other := openLeased(t, g, "swept"), openLeased(t, g, "swept")
+	draft, err := s.Create(t.Context(), "part")
+	if err == nil {
+		err = draft.Seal()
+	}
+	if err == nil {
+		err = other.Sweep(t.Context(), "part", func(string) bool { return true })
+	}
+	if err == nil {
+		err = other.Put(t.Context(), "part", []byte("the other's"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := draft.Publish(t.Context()); err == nil || !strings.Contains(err.Error(), "upload was aborted") {
+		t.Errorf("Publish: %v", err)
+	}
+	if err := draft.Discard(); err != nil {
+		t.Error(err)
+	}
+	if got, err := store.ReadAll(t.Context(), s, "part", 100); err != nil || string(got) != "the other's" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestUnheard shows that a completion whose answer was lost is known as our own, on a server that has forgotten the upload
+// by the next try; and that one which has never been is none, whatever lies under the name.
+func TestUnheard(t *testing.T) {
+	g := storetest.StartGateway(t)
+	f := func(name string, first fault, published bool) {
+		t.Helper()
+		tries := 0
+		p := newProxy(t, g, func(r *http.Request) fault {
+			if r.Method != http.MethodPost || !strings.Contains(r.URL.RawQuery, "uploadId=") {
+				return none
+			}
+			if tries++; tries == 1 {
+				return first
+			}
+			return gone
+		})
+		s := open(t, g, "unheard", func(c *Config) { c.Endpoint = p.URL })
+		if err := s.Put(t.Context(), name, []byte("what was there")); err != nil {
+			t.Fatal(err)
+		}
+		draft, err := s.Create(t.Context(), name)
+		if err == nil {
+			err = draft.Seal()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := draft.Publish(t.Context()); (err == nil) != published {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := draft.Discard(); err != nil {
+			t.Error(err)
+		}
+	}
+	f("acted", drop, true)
+	f("not acted", reset, false)
+}
+
+// TestDeafServer shows that a server which ignores conditions gives no lock.
+func TestDeafServer(t *testing.T) {
+	deaf := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("ETag", `"0123456789abcdef0123456789abcdef"`)
+	}))
+	defer deaf.Close()
+	s, err := New(Config{Bucket: "dataset", Endpoint: deaf.URL, Region: "us-east-1", AccessKey: "a", SecretKey: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Lock(t.Context(), "lock", nil); err == nil || !strings.Contains(err.Error(), "the server ignores conditions") {
+		t.Error(err)
+	}
+}
+
+// TestLockText shows what is made of a lock's object, whoever wrote it.
+func TestLockText(t *testing.T) {
+	f := func(text, mark string, number int, lease time.Duration, holder string) {
+		t.Helper()
+		l := readLockText([]byte(text))
+		if l.mark != mark || l.number != number || l.lease != lease || string(l.holder) != holder {
+			t.Errorf("%q: %+v", text, l)
+		}
+	}
+	ours := lockText{mark: "MARK", number: 7, lease: 30 * time.Second, holder: []byte("me\nand more")}
+	f(string(ours.bytes()), "MARK", 7, 30*time.Second, "me\nand more")
+	ours.lease = 0
+	f(string(ours.bytes()), "MARK", 7, 0, "me\nand more")
+	f("bulkscan lock 1 M 1 99999999999999\nx", "M", 1, maxLease, "x")
+	f("bulkscan lock 1 M 1 -5\nx", "M", 1, 0, "x")
+	f("bulkscan lock 1 M\nx", "", 0, DefaultLease, "bulkscan lock 1 M\nx")
+	f(`{"pid":1}`, "", 0, DefaultLease, `{"pid":1}`)
+	f("", "", 0, DefaultLease, "")
+	f(strings.Repeat("x", 10000), "", 0, DefaultLease, strings.Repeat("x", store.MaxHolder))
+}

@@ -1,0 +1,340 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/store/storetest"
+	"github.com/bulkscan/bulkscan/sink"
+)
+
+// This file cuts the line of a writer, or leaves its last request on the way, for longer than its lease, and lets another
+// writer take over meanwhile. Both live, and the first is heard again.
+
+// partitioned returns a Store behind a line that is cut as soon as the request that last names has been heard, and before
+// its answer; mend makes it good again.
+func partitioned(t *testing.T, g *storetest.Gateway, prefix, last string) (s *Store, cut <-chan struct{}, mend func()) {
+	var broken, was atomic.Bool
+	done := make(chan struct{})
+	p := newProxy(t, g, func(r *http.Request) fault {
+		if broken.Load() {
+			return reset
+		}
+		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, last) && !was.Swap(true) {
+			broken.Store(true)
+			return drop
+		}
+		return none
+	})
+	p.after = func(*http.Request) {
+		select {
+		case <-done:
+		default:
+			close(done)
+		}
+	}
+	s = open(t, g, prefix, func(c *Config) {
+		c.Endpoint, c.Lease, c.Stall, c.Patience = p.URL, testLease, time.Minute, time.Minute
+	})
+	return s, done, func() { broken.Store(false) }
+}
+
+// TestTwoWriters shows that a record which was heard counts for whoever takes over, and stays though its writer was not
+// answered: that one learns that it has lost the lock, whatever it was doing, and takes nothing away.
+func TestTwoWriters(t *testing.T) {
+	g := storetest.StartGateway(t)
+	f := func(what, last string, prepare, first func(s *Store) error, kept uint64) {
+		t.Helper()
+		second := openLeased(t, g, what)
+		if err := prepare(second); err != nil {
+			t.Fatal(err)
+		}
+		s, cut, mend := partitioned(t, g, what, last)
+		ended := make(chan error, 1)
+		go func() { ended <- first(s) }()
+		<-cut
+		w, err := openScan(second)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if w.DoneCount() != kept {
+			t.Errorf("%s: the second writer finds %d done, want %d", what, w.DoneCount(), kept)
+		}
+		mend()
+		if err := <-ended; !errors.Is(err, store.ErrLockLost) {
+			t.Errorf("%s: the first writer ends with %v", what, err)
+		}
+		if err := errors.Join(addSites(w), scanned(second), complete(second)); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	nothing := func(*Store) error { return nil }
+	f("manifest", "/manifest.json", nothing, scanned, 0)
+	f("first-commit", "/commits/0-0.json", nothing, scanned, 4)
+	f("second-commit", "/commits/0-1.json", nothing, scanned, 8)
+	f("last-manifest", "/manifest.json", scanned, scanned, 10)
+	f("compaction", "/commits/compacted-0.json", scanned, compacted, 10)
+}
+
+func compacted(s *Store) error {
+	_, err := sink.Compact(context.Background(), s, "s", sink.CompactOptions{})
+	return err
+}
+
+// TestLateCommit shows what becomes of a commit that arrives when its writer has died and another has taken over: it
+// is refused, and the scan goes on and ends whole.
+func TestLateCommit(t *testing.T) {
+	g := storetest.StartGateway(t)
+	f := func(what, name string, prepare, first func(s *Store) error, restart bool) {
+		t.Helper()
+		second := openLeased(t, g, what)
+		if err := prepare(second); err != nil {
+			t.Fatal(err)
+		}
+		var dead atomic.Bool
+		p := newProxy(t, g, func(*http.Request) fault {
+			if dead.Load() {
+				return reset
+			}
+			return none
+		})
+		opened := make(chan *sink.Writer, 1)
+		var once atomic.Bool
+		p.before = func(r *http.Request) {
+			if r.Method != http.MethodPut || !strings.HasSuffix(r.URL.Path, name) || once.Swap(true) {
+				return
+			}
+			dead.Store(true)
+			w, err := openScan(second, func(o *sink.Options) { o.Restart = restart })
+			if err != nil {
+				t.Error(err)
+			}
+			opened <- w
+		}
+		s := open(t, g, what, func(c *Config) {
+			c.Endpoint, c.Lease, c.Stall, c.Patience = p.URL, testLease, time.Minute, time.Second
+		})
+		ended := make(chan error, 1)
+		go func() { ended <- first(s) }()
+		w := <-opened
+		if err := <-ended; err == nil {
+			t.Errorf("%s: the first writer ends with %v", what, err)
+		}
+		if w == nil {
+			return
+		}
+		if err := errors.Join(addSites(w), scanned(second), compacted(second), scanned(second), complete(second)); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	nothing := func(*Store) error { return nil }
+	f("dead", "/commits/0-1.json", nothing, scanned, false)
+	f("restarted", "/commits/0-1.json", nothing, scanned, true)
+	f("compaction", "/commits/compacted-0.json", scanned, compacted, false)
+}
+
+// TestLatePutDelete shows that a Put which arrives when another has put something is refused, and that its caller, and that
+// of a late Delete, learns of the lost lock.
+func TestLatePutDelete(t *testing.T) {
+	g := storetest.StartGateway(t)
+	f := func(method, there string, call func(s *Store) error) {
+		t.Helper()
+		prefix := "late" + method + there
+		other := openLeased(t, g, prefix)
+		if there != "" {
+			if err := other.Put(t.Context(), "manifest", []byte(there)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := newProxy(t, g, once(0, none))
+		p.before = func(r *http.Request) {
+			if r.Method == method && strings.HasSuffix(r.URL.Path, "/manifest") {
+				lock, err := other.Lock(t.Context(), "x/lock", nil)
+				if err != nil {
+					t.Error(err)
+				} else if lease, ok := lock.(store.Lease); !ok || !lease.Late() {
+					t.Errorf("%s: the next holder is not told that something may be late", method)
+				}
+				if err := other.Put(t.Context(), "manifest", []byte("the second's")); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		s := open(t, g, prefix, func(c *Config) { c.Endpoint, c.Lease, c.Stall = p.URL, testLease, time.Minute })
+		hold(t, s, "x/lock")
+		if err := call(s); !errors.Is(err, store.ErrLockLost) {
+			t.Errorf("%s: %v", method, err)
+		}
+		got, err := store.ReadAll(t.Context(), other, "manifest", 100)
+		if method == http.MethodPut && (err != nil || string(got) != "the second's") {
+			t.Errorf("%s: there is %q, %v", method, got, err)
+		}
+	}
+	put := func(s *Store) error { return s.Put(t.Context(), "manifest", []byte("the first's")) }
+	f(http.MethodPut, "", put)
+	f(http.MethodPut, "before", put)
+	f(http.MethodDelete, "before", func(s *Store) error { return s.Delete(t.Context(), "manifest") })
+}
+
+// TestLate shows of which holders the next one is told that something of theirs may still be on its way.
+func TestLate(t *testing.T) {
+	g := storetest.StartGateway(t)
+	var next fault
+	p := newProxy(t, g, func(r *http.Request) fault {
+		f := next
+		if strings.HasSuffix(r.URL.Path, "/a") {
+			next = none
+			return f
+		}
+		return none
+	})
+	s := open(t, g, "told", func(c *Config) { c.Endpoint, c.Lease, c.Stall = p.URL, testLease, time.Minute })
+	f := func(want bool, end func(l store.Lease) error) {
+		t.Helper()
+		lock, err := s.Lock(t.Context(), "x/lock", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := lock.(store.Lease)
+		if l.Late() != want {
+			t.Errorf("late %v, want %v", l.Late(), want)
+		}
+		if err := end(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f(true, store.Lease.Unlock) // nobody knows who was there before, and has not been told otherwise
+	f(true, func(l store.Lease) error {
+		l.Fenced()
+		return l.Unlock()
+	})
+	f(false, func(l store.Lease) error {
+		err := s.Put(t.Context(), "a", nil)
+		return errors.Join(err, l.Unlock())
+	})
+	f(false, func(l store.Lease) error {
+		next = drop
+		err := s.Delete(t.Context(), "a") // asked again, but what became of the first try?
+		return errors.Join(err, l.Unlock())
+	})
+	f(true, func(l store.Lease) error {
+		l.(*lease).cancel() // it dies
+		return nil
+	})
+}
+
+// TestLeakedUpload shows that an upload whose beginning was heard and not answered does not outlast the scan or the
+// compaction that has begun it.
+func TestLeakedUpload(t *testing.T) {
+	g := storetest.StartGateway(t)
+	n := 0
+	p := newProxy(t, g, func(r *http.Request) fault {
+		if r.Method == http.MethodPost && strings.HasPrefix(r.URL.RawQuery, "uploads") {
+			if n++; n%2 == 0 {
+				return drop
+			}
+		}
+		return none
+	})
+	s := open(t, g, "leak", func(c *Config) { c.Endpoint = p.URL })
+	if err := errors.Join(scanned(s), complete(s)); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(compacted(s), complete(s)); err != nil {
+		t.Error(err)
+	}
+}
+
+// answering is a Store whose server answers so.
+func answering(t *testing.T, answer http.HandlerFunc) *Store {
+	server := httptest.NewServer(answer)
+	t.Cleanup(server.Close)
+	s, err := New(Config{Bucket: "dataset", Endpoint: server.URL, Region: "us-east-1", AccessKey: "a", SecretKey: "b", Patience: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestContended shows that a server which refuses a write for an object that it does not have is asked with pauses, and not
+// for ever.
+func TestContended(t *testing.T) {
+	var asked atomic.Int64
+	s := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if r.Method == http.MethodPut {
+			w.WriteHeader(http.StatusPreconditionFailed)
+			fmt.Fprint(w, `<Error><Code>PreconditionFailed</Code></Error>`)
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, `<Error><Code>NoSuchKey</Code></Error>`)
+	})
+	if _, err := s.Lock(t.Context(), "x/lock", nil); !errors.Is(err, store.ErrUnavailable) {
+		t.Error(err)
+	}
+	if n := asked.Load(); n > 100 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+// TestListStrays shows that what a server lists beside what it was asked for is not listed: it could be deleted for it.
+func TestListStrays(t *testing.T) {
+	s := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `<ListBucketResult><IsTruncated>false</IsTruncated>`)
+		for _, key := range []string{"a/x", "ab", "precious"} {
+			fmt.Fprintf(w, `<Contents><Key>%s</Key><Size>1</Size><LastModified>2026-11-21T00:00:00Z</LastModified></Contents>`, key)
+		}
+		fmt.Fprint(w, `</ListBucketResult>`)
+	})
+	var names []string
+	for entry, err := range s.List(t.Context(), "a/") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, entry.Name)
+	}
+	if strings.Join(names, " ") != "a/x" {
+		t.Errorf("listed %q", names)
+	}
+}
+
+// TestRecordsAtOnce shows that the records of a scan are read several at a time.
+func TestRecordsAtOnce(t *testing.T) {
+	g := storetest.StartGateway(t)
+	direct := open(t, g, "atonce", nil)
+	w, err := openScan(direct, func(o *sink.Options) { o.PartRows = 1 })
+	if err == nil {
+		err = addSites(w)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var now atomic.Int64
+	several := make(chan struct{})
+	p := newProxy(t, g, func(*http.Request) fault { return none })
+	p.before = func(r *http.Request) {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, ".json") {
+			if now.Add(1) == 4 {
+				close(several)
+			}
+			select {
+			case <-several:
+			case <-time.After(20 * time.Second):
+				t.Error("a record is read when the one before it has been")
+			}
+		}
+	}
+	s := open(t, g, "atonce", func(c *Config) { c.Endpoint, c.Stall = p.URL, time.Minute })
+	if commits, err := sink.Commits(t.Context(), s, "s"); err != nil || len(commits) != 10 || commits[9].N != 9 {
+		t.Errorf("%d commits, %v", len(commits), err)
+	}
+}

@@ -1,0 +1,320 @@
+package s3
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/store/storetest"
+)
+
+// open returns a Store on a Gateway. change may alter its settings.
+func open(tb testing.TB, g *storetest.Gateway, prefix string, change func(*Config)) *Store {
+	tb.Helper()
+	cfg := Config{
+		Bucket: storetest.Bucket, Prefix: prefix, Endpoint: g.URL, Region: "us-east-1", AccessKey: g.Access, SecretKey: g.Secret,
+		Spool: tb.TempDir(), Lease: 2 * time.Second, Stall: 5 * time.Second, Patience: 20 * time.Second, page: 3,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	s, err := New(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+func TestS3(t *testing.T) {
+	g := storetest.StartGateway(t)
+	storetest.Run(t, func(t *testing.T) func() store.Store {
+		return func() store.Store { return open(t, g, "some/"+t.Name()[len("TestS3/"):], nil) }
+	})
+}
+
+// write makes an object of a draft.
+func write(t *testing.T, s *Store, name string, content []byte) {
+	t.Helper()
+	draft, err := s.Create(t.Context(), name)
+	if err == nil {
+		_, err = draft.Write(content)
+	}
+	if err == nil {
+		err = draft.Seal()
+	}
+	if err == nil {
+		err = draft.Publish(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDraftSizes shows that objects of all sizes around that of a part arrive whole, in as many pieces as they need.
+func TestDraftSizes(t *testing.T) {
+	g := storetest.StartGateway(t)
+	p := newProxy(t, g, once(0, none))
+	s := open(t, g, "sizes", func(c *Config) { c.Endpoint, c.PartSize = p.URL, minPartSize })
+	random := rand.New(rand.NewPCG(1, 2))
+	f := func(size, parts int) {
+		t.Helper()
+		content := make([]byte, size)
+		for i := range content {
+			content[i] = byte(random.Uint32())
+		}
+		before := len(p.requests())
+		draft, err := s.Create(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rest := content; len(rest) > 0; {
+			n := min(len(rest), 1+random.IntN(3<<20))
+			if wrote, err := draft.Write(rest[:n]); err != nil || wrote != n {
+				t.Fatalf("Write of %d bytes: %d, %v", n, wrote, err)
+			}
+			rest = rest[n:]
+		}
+		if err := errors.Join(draft.Seal(), draft.Publish(t.Context()), draft.Discard()); err != nil {
+			t.Fatal(err)
+		}
+		sent := 0
+		for _, request := range p.requests()[before:] {
+			if strings.Contains(request, "partNumber=") {
+				sent++
+			}
+		}
+		if sent != parts {
+			t.Errorf("%d bytes: sent in %d parts, want %d", size, sent, parts)
+		}
+		got, err := store.ReadAll(t.Context(), s, "x", 1<<30)
+		if err != nil || !bytes.Equal(got, content) {
+			t.Errorf("%d bytes: came back as %d, %v", size, len(got), err)
+		}
+	}
+	f(0, 1)
+	f(1, 1)
+	f(minPartSize-1, 1)
+	f(minPartSize, 1)
+	f(minPartSize+1, 2)
+	f(3*minPartSize, 3)
+	if files, err := os.ReadDir(s.cfg.Spool); err != nil || len(files) > 0 {
+		t.Errorf("left in the spool: %v, %v", files, err)
+	}
+}
+
+// TestSpoolIsBounded shows that who writes faster than the server takes waits, with one part filled and as many on their
+// way as may be.
+func TestSpoolIsBounded(t *testing.T) {
+	g := storetest.StartGateway(t)
+	var accepted, onTheirWay, most atomic.Int64
+	var p *proxy
+	full := make(chan struct{})
+	p = newProxy(t, g, func(r *http.Request) fault {
+		if strings.Contains(r.URL.RawQuery, "partNumber=") && onTheirWay.Add(1) == uploadsAtOnce {
+			close(full)
+		}
+		return none
+	})
+	p.before = func(r *http.Request) {
+		if strings.Contains(r.URL.RawQuery, "partNumber=") {
+			<-full // nothing is taken before all that may be under way are
+			most.Store(max(most.Load(), onTheirWay.Load()))
+			onTheirWay.Add(-1)
+		}
+	}
+	s := open(t, g, "bounded", func(c *Config) { c.Endpoint, c.PartSize, c.Stall = p.URL, minPartSize, time.Minute })
+	draft, err := s.Create(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	chunk := make([]byte, 1<<20)
+	for range 12 * minPartSize / len(chunk) {
+		select {
+		case <-full:
+		default:
+			// The last part that was filled waits for a place; no byte goes beyond it.
+			if n := accepted.Load(); n > (uploadsAtOnce+1)*minPartSize {
+				t.Fatalf("%d bytes were taken before any was stored", n)
+			}
+		}
+		n, err := draft.Write(chunk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		accepted.Add(int64(n))
+	}
+	if err := errors.Join(draft.Seal(), draft.Publish(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if most.Load() > uploadsAtOnce {
+		t.Errorf("%d uploads at once", most.Load())
+	}
+}
+
+// TestReading shows how many requests reading takes, and that every byte is the right one.
+func TestReading(t *testing.T) {
+	g := storetest.StartGateway(t)
+	p := newProxy(t, g, once(0, none))
+	direct, s := open(t, g, "reading", nil), open(t, g, "reading", func(c *Config) { c.Endpoint = p.URL })
+	content := bytes.Repeat(big, 5)[:30<<20+12345]
+	write(t, direct, "big", content)
+	write(t, direct, "small", content[:5000])
+	write(t, direct, "empty", nil)
+	f := func(name string, size, requests int, read func(o store.Object)) {
+		t.Helper()
+		before := len(p.requests())
+		o, err := s.Open(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.Size() != int64(size) {
+			t.Errorf("%s has %d bytes, want %d", name, o.Size(), size)
+		}
+		read(o)
+		if err := o.Close(); err != nil {
+			t.Error(err)
+		}
+		if n := len(p.requests()) - before; n != requests {
+			t.Errorf("%s: %d requests, want %d", name, n, requests)
+		}
+	}
+	at := func(o store.Object, offset, n int) {
+		t.Helper()
+		got := make([]byte, n)
+		wrote, err := o.ReadAt(got, int64(offset))
+		want := content[:o.Size()][min(offset, int(o.Size())):min(offset+n, int(o.Size()))]
+		if !bytes.Equal(got[:wrote], want) || (wrote < n) != errors.Is(err, io.EOF) || wrote == n && err != nil {
+			t.Errorf("%d bytes at %d: %d bytes, %v", n, offset, wrote, err)
+		}
+	}
+	f("empty", 0, 1, func(o store.Object) { at(o, 0, 10); at(o, 5, 1) })
+	f("small", 5000, 1, func(o store.Object) { at(o, 0, 5000); at(o, 4990, 20); at(o, 5000, 1); at(o, 6000, 1); at(o, 17, 100) })
+	f("big", len(content), 1, func(o store.Object) { at(o, len(content)-tailSize, tailSize); at(o, len(content)-8, 8) })
+	f("big", len(content), 2, func(o store.Object) {
+		for i := range 200 {
+			at(o, 5<<20+i*4096, 4096)
+		}
+	})
+	f("big", len(content), 1+3, func(o store.Object) { at(o, 7<<20-10, 20); at(o, 9<<20-10, 20) }) // 1, 2, 4 blocks
+	f("big", len(content), 1+6, func(o store.Object) {                                             // 1, 2, 4, 8, 8, 7 blocks
+		for i := 0; i < len(content); i += 64 << 10 {
+			at(o, i, 64<<10)
+		}
+	})
+	f("big", len(content), 1+30, func(o store.Object) { // backwards nothing can be foreseen
+		for i := 30; i >= 0; i-- {
+			at(o, i<<20, 100)
+		}
+	})
+	f("big", len(content), 3, func(o store.Object) { // many who want the same ask once
+		var all sync.WaitGroup
+		for i := range 16 {
+			all.Go(func() { at(o, 20<<20+i*1000, 2<<20-20000) })
+		}
+		all.Wait()
+	})
+	o, err := s.Open(t.Context(), "big")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 30 {
+		at(o, i<<20, 1)
+	}
+	if kept := len(o.(*object).blocks); kept > maxBlocks {
+		t.Errorf("%d blocks are kept", kept)
+	}
+	if err := o.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := o.ReadAt(make([]byte, 1), 100); err == nil {
+		t.Error("read after Close")
+	}
+}
+
+// TestChanged shows that who reads an object that is replaced or deleted learns so, and reads nothing of another one.
+func TestChanged(t *testing.T) {
+	g := storetest.StartGateway(t)
+	s := open(t, g, "changed", nil)
+	for _, replaced := range []bool{true, false} {
+		write(t, s, "x", big)
+		o, err := s.Open(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := o.ReadAt(make([]byte, 10), 0); err != nil {
+			t.Fatal(err)
+		}
+		if replaced {
+			write(t, s, "x", append([]byte("another"), big...))
+		} else if err := s.Delete(t.Context(), "x"); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := o.ReadAt(make([]byte, 10), 5); n != 10 || err != nil {
+			t.Errorf("what was read already: %d, %v", n, err)
+		}
+		if n, err := o.ReadAt(make([]byte, 10), 3<<20); n != 0 || !errors.Is(err, store.ErrChanged) {
+			t.Errorf("replaced %v: read %d bytes, %v", replaced, n, err)
+		}
+		if err := o.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestForeign shows that what else lies in the bucket is no object of the Store, and that its prefix is a folder.
+func TestForeign(t *testing.T) {
+	g := storetest.StartGateway(t)
+	s := open(t, g, "mine", nil)
+	whole := open(t, g, "", nil)
+	for _, name := range []string{"mine/a", "mine2/b", "other"} {
+		if err := whole.Put(t.Context(), name, []byte(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, key := range []string{"mine/.hidden", "mine/back\\slash"} {
+		if _, err := s.putOnce(t.Context(), key, payloadOf([]byte("x")), minio.PutObjectOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all := everything(t, s); len(all) != 1 || !strings.Contains(all[0], "{a 6 ") {
+		t.Errorf("listed %q", all)
+	}
+}
+
+// TestOpenEmpty shows how an empty object is told from none on a server that has no last bytes of it.
+func TestOpenEmpty(t *testing.T) {
+	const noRange = "<Error><Code>InvalidRange</Code></Error>"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Last-Modified", "Sat, 21 Nov 2026 12:00:00 GMT")
+		w.Header().Set("Content-Length", strconv.Itoa(len(noRange)))
+		if r.Method == http.MethodGet {
+			w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+			_, _ = io.WriteString(w, noRange)
+			return
+		}
+		if r.Method == http.MethodHead {
+			w.Header().Set("Content-Length", "0")
+		}
+	}))
+	defer server.Close()
+	s, err := New(Config{Bucket: "dataset", Endpoint: server.URL, Region: "us-east-1", AccessKey: "a", SecretKey: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err := store.ReadAll(t.Context(), s, "a", 10); err != nil || len(data) > 0 {
+		t.Errorf("%q, %v", data, err)
+	}
+}

@@ -1,0 +1,160 @@
+package storetest
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Gateway is a real S3 server for a test: versitygw on a folder, on a port of the loopback interface.
+type Gateway struct {
+	URL    string // http://127.0.0.1:PORT
+	Folder string // in which a bucket is a folder, and an object a file
+	Access string
+	Secret string
+
+	tb      testing.TB
+	process *exec.Cmd
+	address string
+	output  lockedBuffer
+}
+
+// Bucket is the bucket that a Gateway begins with.
+const Bucket = "dataset"
+
+// gatewayTool is where `make .bin/versitygw` puts the server.
+const gatewayTool = ".bin/versitygw"
+
+// demandGateway is the variable with which a test fails, rather than being skipped, where the server is not there.
+const demandGateway = "BULKSCAN_TEST_S3"
+
+// StartGateway starts a Gateway with one bucket, which ends with the test. Where the server is not installed the test is
+// skipped; with BULKSCAN_TEST_S3=required, as continuous integration has it, it fails.
+func StartGateway(tb testing.TB) *Gateway {
+	tb.Helper()
+	tool := findUp(gatewayTool)
+	if tool == "" {
+		if os.Getenv(demandGateway) == "required" {
+			tb.Fatalf("%s is not there, and %s=required: `make %s` builds it", gatewayTool, demandGateway, gatewayTool)
+		}
+		tb.Skipf("SKIPPED: what needs a real S3 server; `make %s` builds one", gatewayTool)
+	}
+	folder := tb.TempDir()
+	g := &Gateway{Folder: filepath.Join(folder, "objects"), Access: "tester", Secret: "secret-of-the-tester", tb: tb}
+	for _, path := range []string{filepath.Join(g.Folder, Bucket), filepath.Join(folder, "metadata")} {
+		if err := os.MkdirAll(path, 0o777); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	// A port that was free a moment ago may be so no more: then the server says so and ends, and another is tried.
+	for range 5 {
+		g.address = freeAddress(tb)
+		g.URL = "http://" + g.address
+		g.process = exec.Command(tool, "--port", g.address, "--access", g.Access, "--secret", g.Secret, "--quiet",
+			"--health", "/health", "posix", "--sidecar", filepath.Join(folder, "metadata"), g.Folder)
+		g.process.Dir = folder
+		if g.start() {
+			return g
+		}
+	}
+	tb.Fatalf("versitygw does not start:\n%s", g.output.String())
+	return nil
+}
+
+// start runs the server until the test ends, and reports whether it answers.
+func (g *Gateway) start() bool {
+	g.process.Stdout, g.process.Stderr = &g.output, &g.output
+	if err := g.process.Start(); err != nil {
+		g.tb.Fatalf("cannot start versitygw: %v", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = g.process.Wait() // it is killed
+		close(ended)
+	}()
+	stop := func() {
+		_ = g.process.Process.Kill() // it may have ended
+		<-ended
+	}
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		select {
+		case <-ended:
+			return false
+		default:
+		}
+		answer, err := http.Get(g.URL + "/health")
+		if err == nil {
+			_ = answer.Body.Close()
+			g.tb.Cleanup(stop)
+			return true
+		}
+	}
+	stop()
+	return false
+}
+
+// Environment is what leads bulkscan, and other tools that know S3, to the Gateway.
+func (g *Gateway) Environment() map[string]string {
+	return map[string]string{
+		"AWS_ENDPOINT_URL_S3": g.URL, "AWS_REGION": "us-east-1",
+		"AWS_ACCESS_KEY_ID": g.Access, "AWS_SECRET_ACCESS_KEY": g.Secret, "AWS_SESSION_TOKEN": "",
+		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull, "AWS_PROFILE": "",
+	}
+}
+
+// Address is HOST:PORT of the server.
+func (g *Gateway) Address() string { return g.address }
+
+func freeAddress(tb testing.TB) string {
+	tb.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// findUp looks for a file in the working directory and those above it, up to the module's.
+func findUp(name string) string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	for {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return path
+		}
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil || dir == filepath.Dir(dir) {
+			return ""
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// lockedBuffer keeps what a process says.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.TrimSpace(fmt.Sprint(b.text.String()))
+}

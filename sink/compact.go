@@ -1,0 +1,429 @@
+package sink
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
+	"github.com/bulkscan/bulkscan/internal/store"
+)
+
+// This file merges small parts into large ones. A merged part is made as any part is: its files appear, sites last, and
+// count from the moment that a commit record names them. That record names the commits that it replaces too, so that
+// one write takes them out and puts it in. What was replaced is deleted afterwards, files first.
+//
+// Killed at any moment, a compaction leaves either files that no commit names, or commits and files that another commit
+// has replaced. Neither counts for any reader of records, and the next compaction, or scan of that id, deletes them.
+// docs/adr/0012-compaction.md tells what else was weighed.
+
+// CompactOptions say how parts are merged.
+type CompactOptions struct {
+	// PartBytes is how large a merged part becomes at most, in bytes of all its tables together; 0 is 512 MiB. A part
+	// that is larger stays as it is.
+	PartBytes int64
+	// Grace is how long what was replaced stays, for readers that have listed it. Whoever reads all files of a folder,
+	// whatever the records say, finds rows twice meanwhile.
+	Grace time.Duration
+	// Log is told of each merged part; nil is nobody.
+	Log *slog.Logger
+
+	mostFooter int // 0 is maxFooter; tests have smaller ones
+}
+
+// DefaultPartBytes is the size of merged parts.
+const DefaultPartBytes = 512 << 20
+
+// maxUnmerged is after how many runs of parts that cannot be merged a compaction gives up: then it is the store that fails.
+const maxUnmerged = 8
+
+// maxMerged is how many parts become one: each brings row groups of its own, which the footer lists.
+const maxMerged = 256
+
+// maxGroups is how many row groups a file of a merged part has at most, unless one of a single part has more.
+const maxGroups = 1024
+
+// Compacted is what a compaction came to.
+type Compacted struct {
+	ScanID      string `json:"scan_id"`
+	PartsBefore int    `json:"parts_before"`
+	PartsAfter  int    `json:"parts_after"`
+	Rows        int64  `json:"rows"`  // of all tables, in the parts that were merged
+	Bytes       int64  `json:"bytes"` // of the merged parts' files
+}
+
+// Compact merges parts of a scan that stand next to each other, as many as make up PartBytes. It holds the scan's lock;
+// the error is a *HeldError where another process writes the scan. Rows, their order, and their row groups stay. Done
+// again it finds nothing to do.
+func Compact(ctx context.Context, st store.Store, scanID string, o CompactOptions) (_ *Compacted, err error) {
+	if o.PartBytes == 0 {
+		o.PartBytes = DefaultPartBytes
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	// Before the lock, which would make a folder for a scan that is none.
+	if _, err := ReadManifest(ctx, st, scanID); err != nil {
+		return nil, err
+	}
+	lock, err := takeLock(ctx, st, scanID, doingCompact, time.Now().UTC().Truncate(time.Millisecond))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	c := &compaction{store: st, lock: lock, options: o, done: Compacted{ScanID: scanID}}
+	if err := c.run(ctx); err != nil {
+		return nil, fmt.Errorf("cannot compact scan %s: %w", scanID, err)
+	}
+	return &c.done, nil
+}
+
+// compaction is one run of Compact.
+type compaction struct {
+	store    store.Store
+	lock     store.Unlocker
+	options  CompactOptions
+	manifest *Manifest
+	next     int       // number of the next merged part
+	waiting  []retired // replaced, and not yet deleted; the oldest first
+	done     Compacted
+}
+
+// retired is what a merged part has replaced.
+type retired struct {
+	commits []Commit
+	since   time.Time
+}
+
+func (c *compaction) run(ctx context.Context) error {
+	past, err := c.begin(ctx)
+	if err != nil {
+		return err
+	}
+	runs := c.plan(past.current)
+	// A part that cannot be read keeps nobody from merging others, and what has been replaced is deleted in any case: who
+	// reads all files of a folder finds its rows twice.
+	var errs []error
+	for _, run := range runs {
+		begun, err := c.mergeOrHalve(ctx, run)
+		if err != nil {
+			errs = append(errs, err)
+			if begun || ctx.Err() != nil || len(errs) == maxUnmerged {
+				break
+			}
+		}
+		if err := c.deleteWhatIsDue(ctx, false); err != nil {
+			errs = append(errs, err)
+			break
+		}
+	}
+	if err := c.deleteWhatIsDue(ctx, true); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	if err := sweepParts(ctx, c.store, c.done.ScanID, c.manifest.ScanDate, []string{compactedShard}); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	return errors.Join(append(errs, c.end(ctx))...)
+}
+
+// begin reads what there is, and finishes what a killed compaction has begun.
+func (c *compaction) begin(ctx context.Context) (*history, error) {
+	id := c.done.ScanID
+	var err error
+	if c.manifest, err = ReadManifest(ctx, c.store, id); err != nil {
+		return nil, err
+	}
+	if c.manifest.Restarting {
+		return nil, errors.New("it is being begun anew, and that was broken off; give the command that scans it again")
+	}
+	past, err := readHistory(ctx, c.store, id)
+	if err != nil {
+		return nil, err
+	}
+	like := Commit{SchemaVersion: c.manifest.SchemaVersion, ToolVersion: c.manifest.ToolVersion, RegistryVersion: c.manifest.RegistryVersion, ScanID: id, Void: TakenOver}
+	if past, err = fence(ctx, c.store, c.lock, like, past, compactedShard); err != nil {
+		return nil, err
+	}
+	// Which also makes durable what is seen there, before anything is deleted because of it.
+	err = c.store.Sweep(ctx, commitsFolder(id), func(name string) bool { return strings.HasPrefix(path.Base(name), compactedShard+"-") })
+	if err != nil {
+		return nil, err
+	}
+	damaged, err := clearParts(ctx, c.store, id, c.manifest.ScanDate, past, []string{compactedShard})
+	if err != nil {
+		return nil, err
+	}
+	if len(damaged) > 0 {
+		return nil, fmt.Errorf("%d committed files are missing or have another size, the first is %s; see bulkscan verify", len(damaged), damaged[0])
+	}
+	c.next = past.next(compactedShard)
+	c.done.PartsBefore = len(past.current)
+	c.done.PartsAfter = len(past.current)
+	return past, nil
+}
+
+// plan cuts the commits, in the order of their rows, into runs that become one part each. What a run may hold is
+// counted in what the scan wrote, which merging does not change: so no two runs of one plan fit together, and the next
+// plan has nothing to merge.
+func (c *compaction) plan(commits []Commit) [][]Commit {
+	var runs [][]Commit
+	var bytes int64
+	merged, begin := 0, 0
+	var groups []int // by file
+	end := func(i int) {
+		if i-begin > 1 {
+			runs = append(runs, commits[begin:i])
+		}
+		bytes, merged, begin, groups = 0, 0, i, nil
+	}
+	for i := range commits {
+		ofBytes, ofMerged := commits[i].written()
+		if i > begin && (bytes+ofBytes > c.options.PartBytes || merged+ofMerged > maxMerged || tooMany(groups, commits[i].Files) || !alike(&commits[begin], &commits[i])) {
+			end(i)
+		}
+		bytes += ofBytes
+		merged += ofMerged
+		groups = append(groups, make([]int, len(commits[i].Files)-min(len(groups), len(commits[i].Files)))...)
+		for k := range commits[i].Files {
+			groups[k] += commits[i].Files[k].groups()
+		}
+	}
+	end(len(commits))
+	return runs
+}
+
+// tooMany reports whether files would have too many row groups with those of others behind them.
+func tooMany(groups []int, files []File) bool {
+	for k := range min(len(groups), len(files)) {
+		if groups[k]+files[k].groups() > maxGroups {
+			return true
+		}
+	}
+	return false
+}
+
+// written is how many bytes the files had in which a scan wrote the commit's rows, and how many parts they were.
+func (c *Commit) written() (bytes int64, parts int) {
+	if c.Shard != compactedShard {
+		return c.bytes(), 1
+	}
+	for _, r := range c.Replaces {
+		if r.Shard != compactedShard {
+			parts++
+		}
+	}
+	return c.MergedBytes, parts
+}
+
+// alike reports whether the files of two commits can be joined: the same tables, written by the same versions.
+func alike(a, b *Commit) bool {
+	return a.SchemaVersion == b.SchemaVersion && a.ToolVersion == b.ToolVersion && a.RegistryVersion == b.RegistryVersion &&
+		slices.EqualFunc(a.Files, b.Files, func(x, y File) bool { return x.Table == y.Table })
+}
+
+// mergeOrHalve makes one part of a run of commits, or of each half of it where that would be too large: the number of row
+// groups in parts of versions before is only guessed.
+func (c *compaction) mergeOrHalve(ctx context.Context, run []Commit) (begun bool, err error) {
+	if len(run) < 2 {
+		return false, nil
+	}
+	begun, err = c.merge(ctx, run)
+	if begun || !errors.Is(err, errTooLarge) {
+		return begun, err
+	}
+	half := len(run) / 2
+	if begun, err = c.mergeOrHalve(ctx, run[:half]); err != nil {
+		return begun, err
+	}
+	return c.mergeOrHalve(ctx, run[half:])
+}
+
+// merge makes one part of a run of commits. All its files are durable before the first of them appears, so that it is a
+// short moment in which they are seen beside those that they replace. From the first name on the merged part's number is
+// used, whatever an error says of it: begun reports that.
+func (c *compaction) merge(ctx context.Context, run []Commit) (begun bool, err error) {
+	commit, err := c.record(run)
+	if err != nil {
+		return false, err
+	}
+	var drafts []store.Draft
+	defer func() {
+		for _, draft := range drafts {
+			err = errors.Join(err, draft.Discard())
+		}
+	}()
+	for i, f := range run[0].Files {
+		sources := make([]File, 0, len(run))
+		for k := range run {
+			sources = append(sources, run[k].Files[i])
+		}
+		name := partName(f.Table, c.manifest.ScanDate, commit.ScanID, compactedShard, commit.N)
+		draft, file, err := splice(ctx, c.store, name, sources, cmp.Or(c.options.mostFooter, maxFooter))
+		if err != nil {
+			return false, err
+		}
+		drafts = append(drafts, draft)
+		commit.Files = append(commit.Files, file)
+	}
+	for _, draft := range drafts {
+		if err := draft.Publish(ctx); err != nil {
+			return true, err
+		}
+	}
+	commit.CommittedAt = time.Now().UTC().Truncate(time.Millisecond)
+	if err := commit.write(ctx, c.store); err != nil {
+		return true, err
+	}
+	c.next++
+	c.waiting = append(c.waiting, retired{run, time.Now()})
+	c.done.PartsAfter -= len(run) - 1
+	c.done.Bytes += commit.bytes()
+	for _, f := range commit.Files {
+		c.done.Rows += f.Rows
+	}
+	c.options.Log.Info("merged", "scan", commit.ScanID, "parts", len(run), "into", commit.key().String(), "sites", commit.Rows, "bytes", commit.bytes())
+	return true, nil
+}
+
+// record is the commit of a merged part, without its files.
+func (c *compaction) record(run []Commit) (*Commit, error) {
+	commit := &Commit{
+		SchemaVersion: run[0].SchemaVersion, ToolVersion: run[0].ToolVersion, RegistryVersion: run[0].RegistryVersion,
+		ScanID: c.done.ScanID, Shard: compactedShard, N: c.next,
+	}
+	finished := roaring64.New()
+	at := make([]int64, len(run[0].Files)) // rows before, by file
+	for i := range run {
+		from := &run[i]
+		seqs, err := from.Bitmap()
+		if err != nil {
+			return nil, err
+		}
+		finished.Or(seqs)
+		commit.Rows += from.Rows
+		bytes, _ := from.written()
+		commit.MergedBytes += bytes
+		for _, r := range from.Replaces {
+			moved := Replaced{Shard: r.Shard, N: r.N, First: slices.Clone(r.First), Rows: r.Rows}
+			for k := range moved.First {
+				moved.First[k] += at[k]
+			}
+			commit.Replaces = append(commit.Replaces, moved)
+		}
+		replaced := Replaced{Shard: from.Shard, N: from.N, First: slices.Clone(at)}
+		for k, f := range from.Files {
+			replaced.Rows = append(replaced.Rows, f.Rows)
+			at[k] += f.Rows
+		}
+		commit.Replaces = append(commit.Replaces, replaced)
+	}
+	if n := finished.GetCardinality(); n != uint64(commit.Rows) {
+		return nil, fmt.Errorf("commits %s to %s have %d rows of %d sites; see bulkscan verify", run[0].name(), run[len(run)-1].name(), commit.Rows, n)
+	}
+	finished.RunOptimize()
+	var err error
+	commit.Finished, err = finished.ToBytes()
+	return commit, err
+}
+
+// deleteWhatIsDue deletes what has been replaced for as long as the options say; at the end it waits for the rest.
+func (c *compaction) deleteWhatIsDue(ctx context.Context, wait bool) error {
+	for len(c.waiting) > 0 {
+		due := c.waiting[0].since.Add(c.options.Grace)
+		if left := time.Until(due); left > 0 {
+			if !wait {
+				return nil
+			}
+			select {
+			case <-time.After(left):
+			case <-ctx.Done():
+				return ctx.Err() // the next compaction deletes it
+			}
+		}
+		if err := c.delete(ctx, c.waiting[0].commits); err != nil {
+			return err
+		}
+		c.waiting = c.waiting[1:]
+	}
+	return nil
+}
+
+// delete deletes replaced commits: the files first, sites before the others, since who reads all files of a folder finds
+// their rows twice; then the records, of which nobody takes notice any more.
+func (c *compaction) delete(ctx context.Context, commits []Commit) error {
+	names := make([]string, len(commits))
+	for i := range len(commits[0].Files) {
+		for k := range commits {
+			files := commits[k].Files
+			names[k] = files[len(files)-1-i].Name
+		}
+		if err := c.deleteAll(ctx, names); err != nil {
+			return err
+		}
+	}
+	for k := range commits {
+		names[k] = commits[k].name()
+	}
+	return c.deleteAll(ctx, names)
+}
+
+// deleteAtOnce is how many objects are deleted at a time: each waits for a disk or a server.
+const deleteAtOnce = 8
+
+func (c *compaction) deleteAll(ctx context.Context, names []string) error {
+	errs := make([]error, len(names))
+	turns := make(chan struct{}, deleteAtOnce)
+	var wait sync.WaitGroup
+	for i, name := range names {
+		turns <- struct{}{}
+		wait.Go(func() {
+			errs[i] = c.store.Delete(ctx, name)
+			<-turns
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+// end brings the views and the totals of the manifest up to date, where it has any.
+func (c *compaction) end(ctx context.Context) error {
+	if err := writeViews(ctx, c.store); err != nil {
+		return err
+	}
+	if c.manifest.Counts == nil {
+		return nil
+	}
+	commits, err := Commits(ctx, c.store, c.done.ScanID)
+	if err != nil {
+		return err
+	}
+	counts := countCommits(commits)
+	if counts.Parts == c.manifest.Counts.Parts && counts.Bytes == c.manifest.Counts.Bytes {
+		return nil
+	}
+	c.manifest.Counts = counts
+	return c.manifest.write(ctx, c.store)
+}
+
+// String is how a commit's record is called, without its folder.
+func (k commitKey) String() string { return fmt.Sprintf("%s-%d", k.shard, k.n) }
+
+// WriteTo prints what was done in one line.
+func (c *Compacted) WriteTo(w io.Writer) (int64, error) {
+	var line strings.Builder
+	if c.PartsBefore == c.PartsAfter {
+		fmt.Fprintf(&line, "scan %s: %d parts, nothing to merge\n", c.ScanID, c.PartsBefore)
+	} else {
+		fmt.Fprintf(&line, "scan %s: %d parts are %d now; %d rows of all tables, %.1f MB\n", c.ScanID, c.PartsBefore, c.PartsAfter, c.Rows, float64(c.Bytes)/1e6)
+	}
+	n, err := io.WriteString(w, line.String())
+	return int64(n), err
+}

@@ -1,0 +1,509 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/store/storetest"
+)
+
+// rowsOf is every row of a scan, table by table, in the order in which they are read.
+type rowsOf struct {
+	Sites    []SiteRow
+	Verdicts []VerdictRow
+	Evidence []EvidenceRow
+	Bodies   []BodyRow
+}
+
+func readScan(t testing.TB, scan *Scan) rowsOf {
+	t.Helper()
+	return rowsOf{
+		collect[SiteRow](t, scan, TableSites), collect[VerdictRow](t, scan, TableVerdicts),
+		collect[EvidenceRow](t, scan, TableEvidence), collect[BodyRow](t, scan, TableBodies),
+	}
+}
+
+func collect[T any](t testing.TB, scan *Scan, table string) []T {
+	t.Helper()
+	var rows []T
+	for row, err := range Rows[T](context.Background(), scan, table) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, *row)
+	}
+	return rows
+}
+
+func mustReadScan(t testing.TB, st store.Store, scanID string) *Scan {
+	t.Helper()
+	scan, err := ReadScan(context.Background(), st, scanID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return scan
+}
+
+func mustCompact(t testing.TB, st store.Store, o CompactOptions) *Compacted {
+	t.Helper()
+	done, err := Compact(context.Background(), st, crashOptions.ScanID, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
+}
+
+func typicalSites(t testing.TB, n int) []*audit.Site {
+	var sites []*audit.Site
+	for seq := range uint64(n) {
+		sites = append(sites, typicalSite(t, seq))
+	}
+	return sites
+}
+
+// cursorSeqs reads a column with cursors, as the statistics do.
+func cursorSeqs(t testing.TB, scan *Scan, table string) []int64 {
+	t.Helper()
+	var all []int64
+	for i := range scan.Commits {
+		var seq int64
+		c, err := OpenCursor(context.Background(), scan, &scan.Commits[i], table, Field{Name: "seq", Into: &seq})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for c.Next() {
+			all = append(all, seq)
+		}
+		if err := errors.Join(c.Err(), c.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// TestCompact shows that merged parts have the rows of what they replace, in the same order; that who had listed the
+// parts before reads the same rows after; that doing it again changes nothing; and that the scan goes on.
+func TestCompact(t *testing.T) {
+	dir := newDir(t)
+	sites := typicalSites(t, 31)
+	if err := scanAll(dir, sites[:18]); err != nil { // four full parts and a rest
+		t.Fatal(err)
+	}
+	before := mustReadScan(t, dir, crashOptions.ScanID)
+	want, seqs := readScan(t, before), cursorSeqs(t, before, TableVerdicts)
+
+	size := before.Commits[0].bytes()
+	done := mustCompact(t, dir, CompactOptions{PartBytes: 3 * size}) // 4+4+4, 4+2
+	if done.PartsBefore != 5 || done.PartsAfter != 2 {
+		t.Errorf("compacted: %+v", done)
+	}
+	noOrphans(t, dir)
+	check := func(scan *Scan, want rowsOf, wantSeqs []int64) {
+		t.Helper()
+		if got := readScan(t, scan); !reflect.DeepEqual(got, want) {
+			t.Errorf("other rows than before: %d sites, want %d", len(got.Sites), len(want.Sites))
+		}
+		if got := cursorSeqs(t, scan, TableVerdicts); !slices.Equal(got, wantSeqs) {
+			t.Errorf("verdicts of seq %v, want %v", got, wantSeqs)
+		}
+	}
+	between := mustReadScan(t, dir, crashOptions.ScanID)
+	check(between, want, seqs)
+	check(before, want, seqs) // whose files are gone
+
+	watched := &storetest.Faults{Store: dir}
+	if again := mustCompact(t, watched, CompactOptions{PartBytes: 3 * size}); again.PartsAfter != 2 || again.PartsBefore != 2 {
+		t.Errorf("compacted again: %+v", again)
+	}
+	for _, step := range watched.Steps() {
+		if step.Op != "lock" && step.Op != "unlock" && step.Op != "sweep" {
+			t.Errorf("compacting again did %v", step)
+		}
+	}
+
+	// The scan goes on behind what was merged, under numbers of its own.
+	w := mustOpen(t, dir, crashOptions)
+	if n := w.DoneCount(); n != 18 {
+		t.Errorf("%d done", n)
+	}
+	if err := finish(w, sites); err != nil {
+		t.Fatal(err)
+	}
+	after := mustReadScan(t, dir, crashOptions.ScanID)
+	if got := readScan(t, after); len(got.Sites) != len(sites) || !reflect.DeepEqual(got.Sites[:18], want.Sites) {
+		t.Errorf("%d sites", len(got.Sites))
+	}
+	want, seqs = readScan(t, after), cursorSeqs(t, after, TableVerdicts)
+	mustCompact(t, dir, CompactOptions{})
+	noOrphans(t, dir)
+	whole := mustReadScan(t, dir, crashOptions.ScanID)
+	if len(whole.Commits) != 1 || whole.Manifest.Counts.Parts != 1 || whole.Manifest.Counts.Rows != 31 || whole.Manifest.Counts.Bytes != whole.Commits[0].bytes() {
+		t.Errorf("%d commits, counts %+v", len(whole.Commits), whole.Manifest.Counts)
+	}
+	check(whole, want, seqs)
+	check(after, want, seqs)
+	if got := readScan(t, between); !reflect.DeepEqual(got.Sites, want.Sites[:18]) { // merged twice since it was listed
+		t.Errorf("%d sites", len(got.Sites))
+	}
+	if got := readScan(t, before); !reflect.DeepEqual(got.Sites, want.Sites[:18]) {
+		t.Errorf("%d sites", len(got.Sites))
+	}
+}
+
+// TestCompactCopiesPages shows that a merged file has the sources' row groups as they are: the pages byte by byte, their
+// bounds, and indexes that lead to the same pages.
+func TestCompactCopiesPages(t *testing.T) {
+	dir := newDir(t)
+	if err := scanAll(dir, typicalSites(t, crashSites)); err != nil {
+		t.Fatal(err)
+	}
+	type group struct {
+		rows  int64
+		pages [][]byte
+		stats []string
+	}
+	groups := func(table string) (all []group) {
+		scan := mustReadScan(t, dir, crashOptions.ScanID)
+		for _, c := range scan.Commits {
+			file, _ := c.File(table)
+			object, err := dir.Open(t.Context(), file.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer object.Close()
+			_, encoded, err := openTail(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			footer, err := decodeFooter(encoded)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, g := range footer.RowGroups {
+				one := group{rows: g.NumRows}
+				for _, chunk := range g.Columns {
+					first, length, err := chunkBytes(&chunk, object.Size())
+					if err != nil {
+						t.Fatal(err)
+					}
+					pages := make([]byte, length)
+					index := make([]byte, chunk.ColumnIndexLength)
+					offsets := make([]byte, chunk.OffsetIndexLength)
+					for at, b := range map[int64][]byte{first: pages, chunk.ColumnIndexOffset: index, chunk.OffsetIndexOffset: offsets} {
+						if _, err := object.ReadAt(b, at); err != nil {
+							t.Fatal(err)
+						}
+					}
+					one.pages = append(one.pages, pages)
+					if err := decodeOffsetsInto(t, offsets, &one.stats, chunk.MetaData.DataPageOffset); err != nil {
+						t.Fatal(err)
+					}
+					one.stats = append(one.stats, fmt.Sprintf("%x %v %v %v", index, chunk.MetaData.Statistics, chunk.MetaData.NumValues, chunk.MetaData.EncodingStats))
+				}
+				all = append(all, one)
+			}
+		}
+		return all
+	}
+	want := map[string][]group{}
+	for _, table := range AllTables {
+		want[table] = groups(table)
+	}
+	mustCompact(t, dir, CompactOptions{})
+	for _, table := range AllTables {
+		if got := groups(table); len(got) != 3 || !reflect.DeepEqual(got, want[table]) {
+			t.Errorf("%s: %d row groups, which differ", table, len(got))
+		}
+	}
+}
+
+// TestCompactIsKilledAtEveryStep kills a compaction before and after each call that changes something. Whatever it
+// leaves, readers find the same rows; and so they do after the next compaction, or the next start of the scan, has
+// cleaned up.
+func TestCompactIsKilledAtEveryStep(t *testing.T) {
+	sites := typicalSites(t, crashSites)
+	var steps int
+	var want rowsOf
+	start := func(t *testing.T) *store.Dir {
+		dir := newDir(t)
+		if err := scanAll(dir, sites[:crashSites-1]); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	whole := &storetest.Faults{Store: start(t)}
+	want = readScan(t, mustReadScan(t, whole.Store, crashOptions.ScanID))
+	mustCompact(t, whole, CompactOptions{})
+	steps = len(whole.Steps())
+	kill := func(t *testing.T, n int, effect bool) {
+		dir := start(t)
+		before := mustReadScan(t, dir, crashOptions.ScanID)
+		dying := &storetest.Faults{Store: dir}
+		dying.CrashAt(n, effect)
+		if _, err := Compact(t.Context(), dying, crashOptions.ScanID, CompactOptions{}); err == nil && n < steps {
+			t.Fatal("the crash went unnoticed")
+		}
+		if err := dying.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		for _, scan := range []*Scan{before, mustReadScan(t, dir, crashOptions.ScanID)} {
+			if got := readScan(t, scan); !reflect.DeepEqual(got, want) {
+				t.Errorf("%d sites, %d verdicts, not the rows of before", len(got.Sites), len(got.Verdicts))
+			}
+		}
+		if n%2 == 0 { // half of them are cleaned up by the scan
+			w := mustOpen(t, dir, crashOptions)
+			noOrphans(t, dir)
+			if err := finish(w, sites); err != nil {
+				t.Fatal(err)
+			}
+			everySiteOnce(t, dir)
+		}
+		mustCompact(t, dir, CompactOptions{})
+		noOrphans(t, dir)
+		scan := mustReadScan(t, dir, crashOptions.ScanID)
+		if got := readScan(t, scan); len(scan.Commits) != 1 || !reflect.DeepEqual(got.Sites[:len(want.Sites)], want.Sites) || n%2 == 1 && !reflect.DeepEqual(got, want) {
+			t.Errorf("%d commits, %d sites", len(scan.Commits), len(got.Sites))
+		}
+		if t.Failed() {
+			t.Logf("killed at %v", dying.Steps()[len(dying.Steps())-1])
+		}
+	}
+	var wait sync.WaitGroup
+	turns := make(chan struct{}, 16)
+	for n := 1; n <= steps; n++ {
+		for _, effect := range []bool{false, true} {
+			turns <- struct{}{}
+			wait.Go(func() {
+				t.Run(fmt.Sprintf("step %d, effect %v", n, effect), func(t *testing.T) { kill(t, n, effect) })
+				<-turns
+			})
+		}
+	}
+	wait.Wait()
+	t.Logf("%d steps", steps)
+}
+
+// TestCompactIsAlone shows that a scan is not compacted while it is written, nor written while it is compacted.
+func TestCompactIsAlone(t *testing.T) {
+	dir := newDir(t)
+	w := mustOpen(t, dir, crashOptions)
+	if _, err := Compact(t.Context(), dir, crashOptions.ScanID, CompactOptions{}); !isHeld(err, "being written") {
+		t.Errorf("Compact while a scan runs: %v", err)
+	}
+	if err := finish(w, typicalSites(t, crashSites)); err != nil {
+		t.Fatal(err)
+	}
+	tried := false
+	watched := &storetest.Faults{Store: dir, Fail: func(s storetest.Step) error {
+		if s.Op == "publish" {
+			tried = true
+			if _, err := Open(t.Context(), dir, crashOptions); !isHeld(err, "being compacted") {
+				t.Errorf("Open while it is compacted: %v", err)
+			}
+			if _, err := Compact(t.Context(), dir, crashOptions.ScanID, CompactOptions{}); !isHeld(err, "being compacted") {
+				t.Errorf("Compact while it is compacted: %v", err)
+			}
+		}
+		return nil
+	}}
+	mustCompact(t, watched, CompactOptions{})
+	if !tried {
+		t.Error("nothing was published")
+	}
+	if _, err := Compact(t.Context(), dir, "another", CompactOptions{}); !errors.Is(err, store.ErrNotExist) {
+		t.Errorf("Compact of no scan: %v", err)
+	}
+}
+
+func isHeld(err error, says string) bool {
+	_, held := errors.AsType[*HeldError](err)
+	return held && strings.Contains(err.Error(), says)
+}
+
+// TestCompactRefusesDamage shows that a damaged part is not merged: a new hash would hide it.
+func TestCompactRefusesDamage(t *testing.T) {
+	dir := newDir(t)
+	if err := scanAll(dir, typicalSites(t, crashSites)); err != nil {
+		t.Fatal(err)
+	}
+	commits, err := Commits(t.Context(), dir, crashOptions.ScanID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, _ := commits[1].File(TableVerdicts)
+	flip(t, filepath.Join(dir.Root(), file.Name), 1000)
+	_, err = Compact(t.Context(), dir, crashOptions.ScanID, CompactOptions{})
+	if err == nil || !strings.Contains(err.Error(), file.Name) || !strings.Contains(err.Error(), "sha256") {
+		t.Errorf("Compact: %v", err)
+	}
+	noOrphans(t, dir)
+	if after, err := Commits(t.Context(), dir, crashOptions.ScanID); err != nil || !reflect.DeepEqual(after, commits) {
+		t.Errorf("%d commits, %v", len(after), err)
+	}
+}
+
+// TestCompactGoesOn shows that a damaged part keeps nobody from merging the others, and that what these have replaced is
+// deleted all the same.
+func TestCompactGoesOn(t *testing.T) {
+	dir := newDir(t)
+	w := mustOpen(t, dir, Options{ScanID: "o", Date: "2026-11-21", ToolVersion: "test", PartRows: 4})
+	for _, s := range typicalSites(t, 32) {
+		if err := w.Add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	commits, err := Commits(t.Context(), dir, "o")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, _ := commits[3].File(TableSites)
+	flip(t, filepath.Join(dir.Root(), file.Name), 100)
+	_, err = Compact(t.Context(), dir, "o", CompactOptions{PartBytes: 2 * commits[0].bytes() * 11 / 10, Grace: 50 * time.Millisecond})
+	if err == nil || !strings.Contains(err.Error(), file.Name) {
+		t.Errorf("Compact: %v", err)
+	}
+	after, err := Commits(t.Context(), dir, "o")
+	if err != nil || len(after) != 5 { // the damaged part and the one before it are as they were
+		t.Errorf("%d commits, %v", len(after), err)
+	}
+	if lines, v := findings(t, dir); v.Leftovers > 0 || slices.ContainsFunc(lines, func(line string) bool { return !strings.Contains(line, file.Name) }) {
+		t.Errorf("%q", lines)
+	}
+}
+
+// TestCompactUnderReaders reads a dataset again and again while it is compacted in many steps: every reader finds every
+// row once, whether it lists the commits now or has listed them before.
+func TestCompactUnderReaders(t *testing.T) {
+	dir := newDir(t)
+	if err := scanAll(dir, typicalSites(t, 60)); err != nil { // 15 parts
+		t.Fatal(err)
+	}
+	before := mustReadScan(t, dir, crashOptions.ScanID)
+	want := cursorSeqs(t, before, TableSites)
+	over := make(chan struct{})
+	var readers sync.WaitGroup
+	for i := range 3 {
+		readers.Go(func() {
+			for n := 0; ; n++ {
+				scan := before
+				if i > 0 {
+					scan = mustReadScan(t, dir, crashOptions.ScanID)
+				}
+				if got := cursorSeqs(t, scan, TableSites); !slices.Equal(got, want) {
+					t.Errorf("reader %d, time %d: %d sites", i, n, len(got))
+				}
+				select {
+				case <-over:
+					return
+				default:
+				}
+			}
+		})
+	}
+	size := before.Commits[0].bytes()
+	for parts := int64(2); parts <= 16; parts *= 2 {
+		mustCompact(t, dir, CompactOptions{PartBytes: parts * size, Grace: time.Millisecond})
+	}
+	close(over)
+	readers.Wait()
+	if commits, err := Commits(t.Context(), dir, crashOptions.ScanID); err != nil || len(commits) != 1 {
+		t.Errorf("%d commits, %v", len(commits), err)
+	}
+}
+
+// forgetful is a store that does not keep what is deleted for those who read it, as an object store does not.
+type forgetful struct {
+	*store.Dir
+	reads  atomic.Int64
+	onRead func(n int64)
+}
+
+func (f *forgetful) Open(ctx context.Context, name string) (store.Object, error) {
+	object, err := f.Dir.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return &forgotten{object, f, name}, nil
+}
+
+type forgotten struct {
+	store.Object
+	store *forgetful
+	name  string
+}
+
+func (o *forgotten) ReadAt(p []byte, at int64) (int, error) {
+	if n := o.store.reads.Add(1); o.store.onRead != nil {
+		o.store.onRead(n)
+	}
+	if _, err := os.Stat(filepath.Join(o.store.Root(), filepath.FromSlash(o.name))); err != nil {
+		return 0, fmt.Errorf("cannot read %s: %w", o.name, store.ErrChanged)
+	}
+	return o.Object.ReadAt(p, at)
+}
+
+// TestCompactWhileAFileIsRead compacts a dataset at each read of a reader, of a store whose deleted objects cannot be
+// read on: the reader goes on in the merged part, at the row where it was.
+func TestCompactWhileAFileIsRead(t *testing.T) {
+	options := crashOptions
+	options.PartRows = 500
+	for _, table := range []string{TableSites, TableVerdicts} {
+		for _, cursors := range []bool{true, false} {
+			for n := int64(1); ; n += 3 {
+				dir := newDir(t)
+				w := mustOpen(t, dir, options)
+				if err := finish(w, typicalSites(t, 700)); err != nil {
+					t.Fatal(err)
+				}
+				st := &forgetful{Dir: dir}
+				scan := mustReadScan(t, st, options.ScanID)
+				st.reads.Store(0)
+				st.onRead = func(i int64) {
+					if i == n {
+						mustCompact(t, dir, CompactOptions{})
+					}
+				}
+				var seqs []int64
+				if cursors {
+					seqs = cursorSeqs(t, scan, table)
+				} else {
+					type row struct {
+						Seq int64 `parquet:"seq"`
+					}
+					for _, r := range collect[row](t, scan, table) {
+						seqs = append(seqs, r.Seq)
+					}
+				}
+				want := make([]int64, 0, 4*700)
+				for seq := range int64(700) {
+					want = append(want, seq)
+					if table == TableVerdicts {
+						want = append(want, seq, seq, seq)
+					}
+				}
+				if !slices.Equal(seqs, want) {
+					t.Errorf("%s, cursors %v, compacted at read %d: %d rows, want %d", table, cursors, n, len(seqs), len(want))
+				}
+				if st.reads.Load() < n {
+					break
+				}
+			}
+		}
+	}
+}

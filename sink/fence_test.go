@@ -1,0 +1,112 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+)
+
+// leased is a Dir whose locks are leases that somebody has lost: a request of theirs may still arrive.
+type leased struct {
+	*store.Dir
+	late     bool
+	onCreate func(name string) // if not nil, called before each CreateIfAbsent
+}
+
+func (l *leased) Lock(ctx context.Context, name string, holder []byte) (store.Unlocker, error) {
+	lock, err := l.Dir.Lock(ctx, name, holder)
+	return &lateLease{lock, l}, err
+}
+
+func (l *leased) CreateIfAbsent(ctx context.Context, name string, data []byte) error {
+	if l.onCreate != nil {
+		l.onCreate(name)
+	}
+	return l.Dir.CreateIfAbsent(ctx, name, data)
+}
+
+type lateLease struct {
+	store.Unlocker
+	l *leased
+}
+
+func (l *lateLease) Late() bool { return l.l.late }
+func (l *lateLease) Fenced()    { l.l.late = false }
+
+// TestFence shows that a commit which arrives after the lock has passed to another process counts where that has not looked
+// yet, and is refused afterwards; that numbers go on behind it; and that nobody takes a void record for a part.
+func TestFence(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		for _, restart := range []bool{true, false} {
+			t.Run(fmt.Sprintf("early %v, restart %v", early, restart), func(t *testing.T) {
+				dir := newDir(t)
+				sites := typicalSites(t, crashSites)
+				options := crashOptions
+				w := mustOpen(t, dir, options)
+				for _, s := range sites[:8] {
+					if err := w.Add(s); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := w.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				// The last commit has not arrived yet.
+				record := filepath.Join(dir.Root(), commitName(options.ScanID, "0", 1))
+				late, err := os.ReadFile(record)
+				if err == nil {
+					err = os.Remove(record)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				arrive := func() error {
+					return dir.CreateIfAbsent(t.Context(), commitName(options.ScanID, "0", 1), late)
+				}
+				st := &leased{Dir: dir, late: true}
+				if early {
+					st.onCreate = func(name string) {
+						if name == commitName(options.ScanID, "0", 1) {
+							st.onCreate = nil
+							if err := arrive(); err != nil {
+								t.Error(err)
+							}
+						}
+					}
+				}
+				options.Restart = restart
+				w = mustOpen(t, st, options)
+				if want := map[bool]uint64{true: 8, false: 4}[early]; !restart && w.DoneCount() != want {
+					t.Errorf("%d done, want %d", w.DoneCount(), want)
+				}
+				if st.late {
+					t.Error("the next to take the lock is told that something is late")
+				}
+				if !early {
+					if err := arrive(); !errors.Is(err, store.ErrExist) {
+						t.Errorf("a commit that is late: %v", err)
+					}
+				}
+				if err := finish(w, sites); err != nil {
+					t.Fatal(err)
+				}
+				for range 2 { // also when it has been compacted
+					everySiteOnce(t, dir)
+					found, err := Verify(t.Context(), dir, VerifyOptions{Report: func(f Finding) { t.Error(f) }})
+					if err != nil || found.Scans != 1 {
+						t.Errorf("%+v, %v", found, err)
+					}
+					st.late = true
+					if _, err := Compact(t.Context(), st, options.ScanID, CompactOptions{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package sink
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// This file looks at a Parquet file's footer before the reader does. The reader makes room for as many entries as a list
+// says it has, so that one damaged byte, or a hostile file, could ask for more memory than there is, which ends the
+// process. Here every length is held against the bytes that are there first.
+
+const (
+	magic     = "PAR1"
+	tailBytes = 64 << 10 // of a file read at once: most footers fit
+	maxFooter = 16 << 20 // bytes of a footer: that of a compacted part of a thousand row groups takes a tenth
+)
+
+var errFooter = errors.New("damaged Parquet file: its footer cannot be read")
+
+// tailed is an object whose last bytes are in memory, so that a footer is fetched once.
+type tailed struct {
+	store.Object
+	at   int64 // where tail begins
+	tail []byte
+}
+
+func (t *tailed) ReadAt(p []byte, at int64) (int, error) {
+	if at < t.at || at > t.Size() {
+		return t.Object.ReadAt(p, at)
+	}
+	n := copy(p, t.tail[at-t.at:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// openTail reads a file's footer, and checks that it can be decoded in an amount of memory that goes with its length.
+func openTail(object store.Object) (t *tailed, footer []byte, err error) {
+	size := object.Size()
+	if size < int64(len(magic)+8) {
+		return nil, nil, fmt.Errorf("%w: the file has %d bytes", errFooter, size)
+	}
+	t = &tailed{Object: object, at: max(0, size-tailBytes)}
+	if err := t.read(size); err != nil {
+		return nil, nil, err
+	}
+	end := t.tail[len(t.tail)-8:]
+	length := int64(binary.LittleEndian.Uint32(end))
+	if string(end[4:]) != magic {
+		return nil, nil, fmt.Errorf("%w: it ends with %q, not %s", errFooter, end[4:], magic)
+	}
+	begins := size - 8 - length
+	if length > maxFooter || begins < int64(len(magic)) {
+		return nil, nil, fmt.Errorf("%w: it says that it has %d bytes, in a file of %d", errFooter, length, size)
+	}
+	if begins < t.at {
+		t.at = begins
+		if err := t.read(size); err != nil {
+			return nil, nil, err
+		}
+	}
+	footer = t.tail[begins-t.at : int64(len(t.tail))-8]
+	if err := checkThrift(footer, metadataStruct); err != nil {
+		return nil, nil, err
+	}
+	return t, footer, nil
+}
+
+func (t *tailed) read(size int64) error {
+	t.tail = make([]byte, size-t.at)
+	_, err := io.ReadFull(io.NewSectionReader(t.Object, t.at, size-t.at), t.tail)
+	return err
+}
+
+// decodeFooter reads a footer that openTail has checked.
+func decodeFooter(footer []byte) (m *format.FileMetaData, err error) {
+	defer rescue(&err)
+	m = &format.FileMetaData{}
+	if err := thrift.Unmarshal(new(thrift.CompactProtocol), footer, m); err != nil {
+		return nil, fmt.Errorf("%w: %w", errFooter, err)
+	}
+	return m, nil
+}
+
+// How many bytes a struct in a list becomes in memory at most, by what is decoded.
+const (
+	metadataStruct = 512 // on average: a column chunk takes more, the others a fifth
+	locationStruct = 32  // a place of a page
+)
+
+// The amount of memory that a message may become: so many times its length, and some more.
+const (
+	thriftRatio = 32
+	thriftSlack = 1 << 20
+	thriftDepth = 16
+)
+
+// checkThrift walks over a message of the compact protocol and reports lengths that cannot be: a list has no more
+// entries than bytes follow, and all structs in lists have room in what the message may become.
+func checkThrift(b []byte, perStruct int) error {
+	w := thriftWalk{b: b, perStruct: perStruct, room: thriftRatio*len(b) + thriftSlack}
+	w.structure(thriftDepth)
+	if w.bad || w.at != len(b) {
+		return fmt.Errorf("%w: byte %d of %d makes no sense", errFooter, w.at, len(b))
+	}
+	return nil
+}
+
+// thriftWalk goes through a message; bad is set for good where it makes no sense.
+type thriftWalk struct {
+	b               []byte
+	at              int
+	perStruct, room int
+	bad             bool
+}
+
+// The types of the compact protocol.
+const (
+	thriftStop = iota
+	thriftTrue
+	thriftFalse
+	thriftByte
+	thriftI16
+	thriftI32
+	thriftI64
+	thriftDouble
+	thriftBinary
+	thriftList
+	thriftSet
+	thriftMap
+	thriftStructure
+)
+
+func (w *thriftWalk) byte() byte {
+	if w.bad || w.at >= len(w.b) {
+		w.bad = true
+		return 0
+	}
+	w.at++
+	return w.b[w.at-1]
+}
+
+func (w *thriftWalk) varint() uint64 {
+	v, n := binary.Uvarint(w.b[w.at:])
+	if n <= 0 {
+		w.bad = true
+		return 0
+	}
+	w.at += n
+	return v
+}
+
+func (w *thriftWalk) skip(n uint64) {
+	if w.bad || n > uint64(len(w.b)-w.at) {
+		w.bad = true
+		return
+	}
+	w.at += int(n)
+}
+
+func (w *thriftWalk) structure(depth int) {
+	for !w.bad && depth > 0 {
+		head := w.byte()
+		if head == thriftStop {
+			return
+		}
+		if head>>4 == 0 {
+			w.varint() // the field's number
+		}
+		// A field of truth has its value in its type.
+		if kind := head & 15; kind != thriftTrue && kind != thriftFalse {
+			w.value(kind, depth-1)
+		}
+	}
+	w.bad = true
+}
+
+func (w *thriftWalk) value(kind byte, depth int) {
+	switch kind {
+	case thriftTrue, thriftFalse, thriftByte:
+		w.skip(1)
+	case thriftI16, thriftI32, thriftI64:
+		w.varint()
+	case thriftDouble:
+		w.skip(8)
+	case thriftBinary:
+		w.skip(w.varint())
+	case thriftList, thriftSet:
+		w.list(depth)
+	case thriftStructure:
+		w.structure(depth)
+	default: // maps too: no message of ours has one
+		w.bad = true
+	}
+}
+
+func (w *thriftWalk) list(depth int) {
+	head := w.byte()
+	n := uint64(head >> 4)
+	if n == 15 {
+		n = w.varint()
+	}
+	if w.bad || n > uint64(len(w.b)-w.at) {
+		w.bad = true
+		return
+	}
+	kind := head & 15
+	if cost := w.perStruct; kind == thriftStructure {
+		w.room -= cost * int(n)
+	} else {
+		w.room -= 32 * int(n) // a text has a head of 24 bytes
+	}
+	if w.room < 0 {
+		w.bad = true
+	}
+	for ; n > 0 && !w.bad; n-- {
+		w.value(kind, depth-1)
+	}
+}

@@ -1,0 +1,102 @@
+package sink
+
+import (
+	"reflect"
+	"testing"
+)
+
+// groupsIn counts the row groups of a commit's file, as its footer says.
+func groupsIn(t *testing.T, scan *Scan, file File) int {
+	t.Helper()
+	object, err := scan.store.Open(t.Context(), file.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer object.Close()
+	_, encoded, err := openTail(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	footer, err := decodeFooter(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(footer.RowGroups)
+}
+
+// TestManyRowGroups shows that sites which end row groups early, as long bodies do, lead to no footer that is too long to
+// be read: their parts are full earlier, and are merged as far as they fit.
+func TestManyRowGroups(t *testing.T) {
+	if raceEnabled {
+		t.Skip("it writes 160,000 sites, one after the other: the race detector makes that long and finds nothing")
+	}
+	dir := newDir(t)
+	const sites = 5 * partGroups * batchRows
+	w := mustOpen(t, dir, Options{ScanID: "g", Date: "2026-11-21", ToolVersion: "test", PartRows: sites, Tables: []string{TableSites, TableVerdicts}, groupBytes: 1})
+	s := deadSite(t, 0)
+	for i := range uint64(sites) {
+		s.Seq = i
+		if err := w.Add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Complete(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f := func(moment string, parts, most int) {
+		t.Helper()
+		scan := mustReadScan(t, dir, "g")
+		if len(scan.Commits) != parts {
+			t.Errorf("%s: %d parts, want %d", moment, len(scan.Commits), parts)
+		}
+		for i := range scan.Commits {
+			for _, file := range scan.Commits[i].Files {
+				if n := groupsIn(t, scan, file); n != file.Groups || n > most {
+					t.Errorf("%s: %s has %d row groups, its commit says %d, at most %d", moment, file.Name, n, file.Groups, most)
+				}
+			}
+		}
+		for _, table := range scan.Manifest.Tables {
+			if n := len(cursorSeqs(t, scan, table)); n != sites {
+				t.Errorf("%s: %d rows of %s", moment, n, table)
+			}
+		}
+		if lines, _ := findings(t, dir); len(lines) > 0 {
+			t.Errorf("%s: %q", moment, lines)
+		}
+	}
+	f("written", 5, partGroups)
+	if done, err := Compact(t.Context(), dir, "g", CompactOptions{}); err != nil || done.PartsAfter != 2 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	f("compacted", 2, maxGroups)
+	if done, err := Compact(t.Context(), dir, "g", CompactOptions{}); err != nil || done.PartsBefore != 2 || done.PartsAfter != 2 {
+		t.Errorf("again: %+v, %v", done, err)
+	}
+}
+
+// TestCompactHalves shows that what would be too large for one file is merged in pieces: records of versions before do not
+// say how many row groups there are.
+func TestCompactHalves(t *testing.T) {
+	dir := newDir(t)
+	if err := scanAll(dir, typicalSites(t, crashSites)); err != nil {
+		t.Fatal(err)
+	}
+	want := readScan(t, mustReadScan(t, dir, crashOptions.ScanID))
+	before := len(mustReadScan(t, dir, crashOptions.ScanID).Commits)
+	whole, err := Compact(t.Context(), dir, crashOptions.ScanID, CompactOptions{mostFooter: 14 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := whole.PartsAfter; n == 1 || n >= before {
+		t.Errorf("%d parts became %d", before, n)
+	}
+	scan := mustReadScan(t, dir, crashOptions.ScanID)
+	if got := readScan(t, scan); !reflect.DeepEqual(got, want) || len(scan.Commits) != whole.PartsAfter {
+		t.Errorf("other rows, %d parts", len(scan.Commits))
+	}
+	noOrphans(t, dir)
+}

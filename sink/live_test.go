@@ -1,0 +1,96 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+)
+
+// busy is a dataset into which a commit comes before each listing of its records.
+type busy struct {
+	store.Store
+	t    *testing.T
+	next Commit
+}
+
+func (b *busy) List(ctx context.Context, prefix string) iter.Seq2[store.Entry, error] {
+	if prefix == commitsFolder(b.next.ScanID) {
+		if b.next.N++; b.next.N > 20 {
+			return func(yield func(store.Entry, error) bool) { yield(store.Entry{}, errors.New("listed too often")) }
+		}
+		b.next.Rows, b.next.Finished = 1, bitmapOf(b.t, uint64(1000+b.next.N))
+		if err := b.next.write(b.t.Context(), b.Store); err != nil {
+			b.t.Error(err)
+		}
+	}
+	return b.Store.List(ctx, prefix)
+}
+
+// TestCommitsOfABusyScan shows that reading ends while commits come in faster than they are listed, and sees those that
+// were there when it began.
+func TestCommitsOfABusyScan(t *testing.T) {
+	dir := newDir(t)
+	writeSites(t, dir, "a", typicalSites(t, 5)...)
+	first, err := Commits(t.Context(), dir, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &busy{Store: dir, t: t, next: first[0]}
+	commits, err := Commits(t.Context(), b, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := b.next.N; n > 3 || len(commits) < 2 || commits[0].Rows != 5 {
+		t.Errorf("%d listings, %d commits, %d rows in the first", n, len(commits), commits[0].Rows)
+	}
+}
+
+// counting counts how often commit records are opened.
+type counting struct {
+	store.Store
+	opened atomic.Int64
+}
+
+func (c *counting) Open(ctx context.Context, name string) (store.Object, error) {
+	if strings.HasPrefix(name, scansFolder) {
+		c.opened.Add(1)
+	}
+	return c.Store.Open(ctx, name)
+}
+
+// TestReopeningReadsRecordsOnce shows that a reader whose files a compaction has merged looks the records up once, not once
+// for each of its parts, and again after another compaction.
+func TestReopeningReadsRecordsOnce(t *testing.T) {
+	dir := newDir(t)
+	const parts = 24
+	w := mustOpen(t, dir, Options{ScanID: "o", Date: "2026-11-21", ToolVersion: "test", PartRows: 1})
+	for _, s := range typicalSites(t, parts) {
+		if err := w.Add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := &counting{Store: dir}
+	old := mustReadScan(t, c, "o")
+	want := cursorSeqs(t, old, TableSites)
+	for _, size := range []int64{3 * old.Commits[0].bytes(), DefaultPartBytes} {
+		if _, err := Compact(t.Context(), dir, "o", CompactOptions{PartBytes: size}); err != nil {
+			t.Fatal(err)
+		}
+		c.opened.Store(0)
+		if got := cursorSeqs(t, old, TableSites); !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		if n, records := c.opened.Load(), int64(len(mustReadScan(t, dir, "o").Commits)); n > 2*records {
+			t.Errorf("%d records were opened to read %d parts, there are %d", n, parts, records)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package sink
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+)
+
+// This file is how the records beside the tables (manifests, commits, hashes of other files) are written so that any
+// change of a byte in them is noticed. A record is indented JSON whose last field is `sum`: the SHA-256, in hex, of the
+// record as it would stand without that field. What the bytes say is not asked before they are known to be those that
+// were written.
+//
+// Records of versions before had no sum. They are read, and their form is all that can be checked: they must be, byte
+// for byte, what those versions wrote.
+
+const (
+	sumOpens  = ",\n  \"sum\": \""
+	sumCloses = "\"\n}\n"
+	sumLength = 2 * sha256.Size
+)
+
+// errRecord says that a record is not as it was written.
+var errRecord = errors.New("it is damaged: its sum is not that of its bytes")
+
+// sealRecord returns the JSON of a record whose last field is sum, and sets that.
+func sealRecord(record any, sum *string) ([]byte, error) {
+	*sum = ""
+	data, err := json.MarshalIndent(record, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	*sum = sumOf(data)
+	data = append(bytes.TrimSuffix(data, []byte("\n}")), sumOpens...)
+	return append(append(data, *sum...), sumCloses...), nil
+}
+
+func sumOf(unsealed []byte) string {
+	sum := sha256.Sum256(unsealed)
+	return hex.EncodeToString(sum[:])
+}
+
+// openRecord checks a record's bytes and reads them into record, whose field sum is left empty where there was none.
+func openRecord(data []byte, record any, sum *string) error {
+	at := len(data) - len(sumOpens) - sumLength - len(sumCloses)
+	if at < 0 || !bytes.HasPrefix(data[at:], []byte(sumOpens)) || !bytes.HasSuffix(data, []byte(sumCloses)) {
+		return openUnsealed(data, record, sum)
+	}
+	written := data[at+len(sumOpens) : at+len(sumOpens)+sumLength]
+	unsealed := append(bytes.Clone(data[:at]), "\n}"...)
+	if sumOf(unsealed) != string(written) {
+		return errRecord
+	}
+	if err := json.Unmarshal(data, record); err != nil {
+		return err
+	}
+	if *sum != string(written) {
+		return errRecord
+	}
+	return nil
+}
+
+// openUnsealed reads a record of a version that wrote no sums.
+func openUnsealed(data []byte, record any, sum *string) error {
+	if err := json.Unmarshal(data, record); err != nil {
+		return fmt.Errorf("it is damaged: %w", err)
+	}
+	if *sum != "" {
+		return errRecord
+	}
+	for _, marshal := range []func() ([]byte, error){
+		func() ([]byte, error) { return json.Marshal(record) },
+		func() ([]byte, error) { return json.MarshalIndent(record, "", "  ") },
+	} {
+		if again, err := marshal(); err == nil && bytes.Equal(append(again, '\n'), data) {
+			return nil
+		}
+	}
+	return errors.New("it is damaged: it has no sum, and is not as a version without sums wrote it")
+}
+
+// FileRecord is the hash of a file that no commit names and that may be replaced: the statistics of a scan, its rejects.
+type FileRecord struct {
+	ScanID string `json:"scan_id"`
+	File   File   `json:"file"`
+	// Earlier are the hashes of what the file may still be: the record is written first, and its writer may have died
+	// before the file appeared.
+	Earlier []string `json:"earlier_sha256,omitempty"`
+	Sum     string   `json:"sum,omitempty"` // see sealRecord
+}
+
+// fileRejects is what the record of the rejects calls its table.
+const fileRejects = "rejects"
+
+// recordedFiles are the files of a scan that have such a record.
+var recordedFiles = []string{fileRejects, TableTokenStats, TableRecordStats}
+
+const maxFileRecord = 1 << 20
+
+// publishRecorded publishes a sealed draft and notes its hash: at every moment the file is one of those that its record
+// allows.
+func publishRecorded(ctx context.Context, st store.Store, scanID string, file File, publish func(context.Context) error) error {
+	record := FileRecord{ScanID: scanID, File: file}
+	switch before, err := readFileRecord(ctx, st, scanID, file.Table); {
+	case err == nil:
+		record.Earlier = append(before.Earlier, before.File.SHA256)
+	case !errors.Is(err, store.ErrNotExist) && ctx.Err() != nil:
+		return err
+	}
+	if len(record.Earlier) > 0 {
+		if err := record.write(ctx, st); err != nil {
+			return err
+		}
+	}
+	if err := publish(ctx); err != nil {
+		return err
+	}
+	record.Earlier = nil
+	return record.write(ctx, st)
+}
+
+func (r *FileRecord) write(ctx context.Context, st store.Store) error {
+	name := fileRecordName(r.ScanID, r.File.Table)
+	data, err := sealRecord(r, &r.Sum)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, err)
+	}
+	return st.Put(ctx, name, data)
+}
+
+// readFileRecord reads the record of a file; store.ErrNotExist where it has none.
+func readFileRecord(ctx context.Context, st store.Store, scanID, table string) (*FileRecord, error) {
+	name := fileRecordName(scanID, table)
+	data, err := store.ReadAll(ctx, st, name, maxFileRecord)
+	if err != nil {
+		return nil, err
+	}
+	r := &FileRecord{}
+	if err := openRecord(data, r, &r.Sum); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", name, err)
+	}
+	if r.ScanID != scanID || r.File.Table != table || r.Sum == "" {
+		return nil, fmt.Errorf("cannot read %s: it calls itself %.80q of scan %.80q", name, r.File.Table, r.ScanID)
+	}
+	return r, nil
+}

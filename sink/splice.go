@@ -1,0 +1,339 @@
+package sink
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"slices"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// This file joins Parquet files without looking into their pages. A file is
+//
+//	PAR1 │ pages of all row groups │ column indexes │ offset indexes │ footer │ length PAR1
+//
+// and only the offset indexes and the footer say where something lies. So the pages are copied as they stand, one file's
+// behind the other's, and those two are written anew with all places moved. The row groups, their order, bounds,
+// statistics and checksums stay what they were.
+//
+// parquet-go copies row groups too (Writer.WriteRowGroup), but only where every column is encoded as it would encode it
+// now: a group in which one dictionary had become too big is decoded and written again, a hundred times slower, and
+// which groups are so is for hostile sites to decide.
+//
+// Each source is read once, from its first to its last byte, and its hash is held against its commit's: what was damaged
+// does not get a new hash that hides it.
+
+// maxIndexes bounds the page indexes of one source that are held in memory, in bytes: those of a part take 100 KB.
+const maxIndexes = 64 << 20
+
+// errTooLarge says that the sources are too many for one file.
+var errTooLarge = errors.New("too large to be merged")
+
+// splicer makes one file out of several.
+type splicer struct {
+	name string
+	out  *bufio.Writer // of the draft: indexes are small
+	hash hash.Hash
+	size int64
+	most int // bytes of the footer
+
+	footer  format.FileMetaData // of the first source, with the row groups of all
+	columns [][]byte            // column indexes, by row group and column
+	offsets []format.OffsetIndex
+	copy    []byte
+}
+
+func (s *splicer) Write(b []byte) (int, error) {
+	n, err := s.out.Write(b)
+	s.hash.Write(b[:n])
+	s.size += int64(n)
+	return n, err
+}
+
+// splice writes a sealed draft of the sources' rows, in their order, and describes it. All are files of one table. The
+// caller publishes or discards it.
+func splice(ctx context.Context, st store.Store, name string, sources []File, mostFooter int) (store.Draft, File, error) {
+	draft, err := st.Create(ctx, name)
+	if err != nil {
+		return nil, File{}, err
+	}
+	s := &splicer{name: name, out: bufio.NewWriterSize(draft, 256<<10), hash: sha256.New(), copy: make([]byte, 1<<20), most: mostFooter}
+	err = s.join(ctx, st, sources)
+	if err == nil {
+		err = draft.Seal()
+	}
+	if err != nil {
+		return nil, File{}, errors.Join(err, draft.Discard())
+	}
+	return draft, File{Table: sources[0].Table, Name: name, Rows: s.footer.NumRows, Bytes: s.size, SHA256: hex.EncodeToString(s.hash.Sum(nil)), Groups: len(s.footer.RowGroups)}, nil
+}
+
+func (s *splicer) join(ctx context.Context, st store.Store, sources []File) error {
+	if _, err := s.Write([]byte(magic)); err != nil {
+		return err
+	}
+	for _, source := range sources {
+		if err := s.add(ctx, st, source); err != nil {
+			return fmt.Errorf("cannot copy %s: %w", source.Name, err)
+		}
+	}
+	if err := s.finish(); err != nil {
+		return fmt.Errorf("cannot write %s: %w", s.name, err)
+	}
+	return nil
+}
+
+// add copies a source's pages, and keeps what its footer and its indexes say of them.
+func (s *splicer) add(ctx context.Context, st store.Store, source File) error {
+	object, err := st.Open(ctx, source.Name)
+	if err != nil {
+		return err
+	}
+	defer object.Close()
+	if object.Size() != source.Bytes {
+		return &damagedError{what: "bytes", expected: fmt.Sprint(source.Bytes), found: fmt.Sprint(object.Size())}
+	}
+	tail, encoded, err := openTail(object)
+	if err != nil {
+		return err
+	}
+	footer, err := decodeFooter(encoded)
+	if err != nil {
+		return err
+	}
+	if footer.NumRows != source.Rows {
+		return &damagedError{what: "rows", expected: fmt.Sprint(source.Rows), found: fmt.Sprint(footer.NumRows)}
+	}
+	pagesEnd, err := endOfPages(footer, object.Size()-8-int64(len(encoded)))
+	if err != nil {
+		return err
+	}
+	if err := s.sameTable(footer); err != nil {
+		return err
+	}
+	move := s.size - int64(len(magic))
+	indexes, err := s.copyPages(ctx, tail, pagesEnd, object.Size()-8-int64(len(encoded)), source)
+	if err != nil {
+		return err
+	}
+	return s.addGroups(footer, move, indexes, pagesEnd)
+}
+
+// endOfPages returns where the pages end, and checks that all lie between the first magic and there, and that nothing
+// does that this file does not know how to move.
+func endOfPages(footer *format.FileMetaData, limit int64) (int64, error) {
+	end := int64(len(magic))
+	for i := range footer.RowGroups {
+		for j := range footer.RowGroups[i].Columns {
+			first, length, err := chunkBytes(&footer.RowGroups[i].Columns[j], limit)
+			if err != nil {
+				return 0, fmt.Errorf("row group %d, column %d: %w", i, j, err)
+			}
+			end = max(end, first+length)
+		}
+	}
+	return end, nil
+}
+
+// chunkBytes is where the pages of a column chunk lie; limit is where the footer begins.
+func chunkBytes(c *format.ColumnChunk, limit int64) (first, length int64, err error) {
+	m := &c.MetaData
+	first, length = m.DataPageOffset, m.TotalCompressedSize
+	if m.DictionaryPageOffset != 0 {
+		first = min(first, m.DictionaryPageOffset)
+	}
+	if c.FilePath != "" || m.BloomFilterOffset != 0 || m.IndexPageOffset != 0 {
+		return 0, 0, errors.New("it has parts that bulkscan does not write")
+	}
+	if first < int64(len(magic)) || length < 0 || length > limit || first > limit-length {
+		return 0, 0, fmt.Errorf("its %d bytes from %d on are not within the file", length, first)
+	}
+	return first, length, nil
+}
+
+// sameTable checks that a source has the columns and the metadata of those before it.
+func (s *splicer) sameTable(footer *format.FileMetaData) error {
+	if s.footer.Schema == nil {
+		s.footer = *footer
+		s.footer.NumRows, s.footer.RowGroups = 0, nil
+		return nil
+	}
+	head := *footer
+	head.NumRows, head.RowGroups = s.footer.NumRows, s.footer.RowGroups
+	was, err1 := thrift.Marshal(new(thrift.CompactProtocol), &format.FileMetaData{Version: s.footer.Version, Schema: s.footer.Schema, ColumnOrders: s.footer.ColumnOrders, KeyValueMetadata: s.footer.KeyValueMetadata})
+	is, err2 := thrift.Marshal(new(thrift.CompactProtocol), &format.FileMetaData{Version: head.Version, Schema: head.Schema, ColumnOrders: head.ColumnOrders, KeyValueMetadata: head.KeyValueMetadata})
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	if !bytes.Equal(was, is) {
+		return errors.New("it has other columns or metadata than the parts before it")
+	}
+	return nil
+}
+
+// copyPages copies the pages, which end at pagesEnd, and returns what lies between them and the footer.
+func (s *splicer) copyPages(ctx context.Context, object store.Object, pagesEnd, footerAt int64, source File) ([]byte, error) {
+	if footerAt-pagesEnd > maxIndexes {
+		return nil, fmt.Errorf("its page indexes have %d bytes", footerAt-pagesEnd)
+	}
+	all := io.NewSectionReader(object, 0, object.Size())
+	sum := sha256.New()
+	read := func(n int64, into io.Writer) error {
+		for n > 0 {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			piece := s.copy[:min(n, int64(len(s.copy)))]
+			if _, err := io.ReadFull(all, piece); err != nil {
+				return err
+			}
+			sum.Write(piece)
+			if _, err := into.Write(piece); err != nil {
+				return err
+			}
+			n -= int64(len(piece))
+		}
+		return nil
+	}
+	head, indexes := bytes.NewBuffer(nil), bytes.NewBuffer(make([]byte, 0, footerAt-pagesEnd))
+	err := read(int64(len(magic)), head)
+	if err == nil {
+		err = read(pagesEnd-int64(len(magic)), s)
+	}
+	if err == nil {
+		err = read(footerAt-pagesEnd, indexes)
+	}
+	if err == nil {
+		err = read(object.Size()-footerAt, io.Discard)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if found := hex.EncodeToString(sum.Sum(nil)); found != source.SHA256 {
+		return nil, &damagedError{what: "sha256", expected: source.SHA256, found: found}
+	}
+	return indexes.Bytes(), nil
+}
+
+// addGroups takes over the row groups of a source whose pages have been moved.
+func (s *splicer) addGroups(footer *format.FileMetaData, move int64, indexes []byte, indexesAt int64) error {
+	index := func(at int64, length int32) ([]byte, error) {
+		first := at - indexesAt
+		if first < 0 || length < 0 || first > int64(len(indexes))-int64(length) {
+			return nil, fmt.Errorf("an index of %d bytes at %d is not behind the pages", length, at)
+		}
+		return indexes[first : first+int64(length)], nil
+	}
+	for i := range footer.RowGroups {
+		group := footer.RowGroups[i]
+		for j := range group.Columns {
+			chunk := &group.Columns[j]
+			var column []byte
+			if chunk.ColumnIndexOffset != 0 {
+				var err error
+				if column, err = index(chunk.ColumnIndexOffset, chunk.ColumnIndexLength); err != nil {
+					return err
+				}
+			}
+			encoded, err := index(chunk.OffsetIndexOffset, chunk.OffsetIndexLength)
+			if err != nil {
+				return err
+			}
+			var offsets format.OffsetIndex
+			if err := decodeOffsets(encoded, &offsets); err != nil {
+				return err
+			}
+			for k := range offsets.PageLocations {
+				offsets.PageLocations[k].Offset += move
+			}
+			s.columns = append(s.columns, bytes.Clone(column)) // not the source's whole memory
+			s.offsets = append(s.offsets, offsets)
+			chunk.MetaData.DataPageOffset += move
+			if chunk.MetaData.DictionaryPageOffset != 0 {
+				chunk.MetaData.DictionaryPageOffset += move
+			}
+			if chunk.FileOffset != 0 {
+				chunk.FileOffset += move
+			}
+		}
+		group.FileOffset += move
+		group.Ordinal = int16(len(s.footer.RowGroups))
+		if int(group.Ordinal) != len(s.footer.RowGroups) {
+			return fmt.Errorf("%w: a file has 32,768 row groups at most", errTooLarge)
+		}
+		s.footer.RowGroups = append(s.footer.RowGroups, group)
+		s.footer.NumRows += group.NumRows
+	}
+	return nil
+}
+
+func decodeOffsets(encoded []byte, into *format.OffsetIndex) (err error) {
+	defer rescue(&err)
+	if err := checkThrift(encoded, locationStruct); err != nil {
+		return err
+	}
+	return thrift.Unmarshal(new(thrift.CompactProtocol), encoded, into)
+}
+
+// finish writes what stands behind the pages.
+func (s *splicer) finish() error {
+	k := 0
+	eachChunk := func(do func(c *format.ColumnChunk) error) error {
+		k = 0
+		for i := range s.footer.RowGroups {
+			for j := range s.footer.RowGroups[i].Columns {
+				if err := do(&s.footer.RowGroups[i].Columns[j]); err != nil {
+					return err
+				}
+				k++
+			}
+		}
+		return nil
+	}
+	protocol := new(thrift.CompactProtocol)
+	err := eachChunk(func(c *format.ColumnChunk) error {
+		if c.ColumnIndexOffset == 0 {
+			return nil // a column without bounds
+		}
+		c.ColumnIndexOffset = s.size
+		_, err := s.Write(s.columns[k])
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	err = eachChunk(func(c *format.ColumnChunk) error {
+		encoded, err := thrift.Marshal(protocol, &s.offsets[k])
+		if err != nil {
+			return err
+		}
+		c.OffsetIndexOffset, c.OffsetIndexLength = s.size, int32(len(encoded))
+		_, err = s.Write(encoded)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	footer, err := thrift.Marshal(protocol, &s.footer)
+	if err != nil {
+		return err
+	}
+	if len(footer) > s.most {
+		return fmt.Errorf("%w: its footer would have %d bytes, more than %d", errTooLarge, len(footer), s.most)
+	}
+	footer = binary.LittleEndian.AppendUint32(footer, uint32(len(footer)))
+	if _, err := s.Write(slices.Concat(footer, []byte(magic))); err != nil {
+		return err
+	}
+	return s.out.Flush()
+}

@@ -1,0 +1,1056 @@
+package sink
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"maps"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// This file holds a dataset against what its records say, from the outside in: the records themselves (sums, numbers
+// without gaps, no site twice), the files that they name (size, hash, footer, checksum and length of each page), what is
+// in them (rows, the seq of each), and at last what lies there that no record names.
+//
+// Files are read in pieces, their bytes once and the seq of their rows again, and nothing is believed before it has been
+// checked: no length that a file gives for itself decides how much memory is taken.
+
+// Finding is one thing that Verify has to say of a file.
+type Finding struct {
+	Kind     FindingKind `json:"kind"`
+	File     string      `json:"file"` // name of the object
+	What     string      `json:"what"`
+	Expected string      `json:"expected,omitempty"`
+	Found    string      `json:"found,omitempty"`
+}
+
+// FindingKind is how bad it is.
+type FindingKind string
+
+// The kinds of findings.
+const (
+	// Damaged: something is not as it was written, or is gone.
+	Damaged FindingKind = "damaged"
+	// Leftover: a file that no commit names, as a process leaves that was killed. Records do not lead to it, and the next
+	// run deletes it; whoever reads all files of a folder reads it too.
+	Leftover FindingKind = "leftover"
+	// Unsummed: a record or file of a version that wrote no sums, of which only the form could be checked.
+	Unsummed FindingKind = "unsummed"
+)
+
+func (f Finding) String() string {
+	text := fmt.Sprintf("%s: %s: %s", f.Kind, f.File, f.What)
+	if f.Expected != "" || f.Found != "" {
+		text += fmt.Sprintf(": expected %s, found %s", f.Expected, f.Found)
+	}
+	return text
+}
+
+// Verified is what was looked at.
+type Verified struct {
+	Scans     int   `json:"scans"`
+	Parts     int   `json:"parts"`
+	Files     int   `json:"files"` // Parquet files and rejects
+	Rows      int64 `json:"rows"`  // of all tables
+	Bytes     int64 `json:"bytes"` // of these files
+	Damaged   int   `json:"damaged"`
+	Leftovers int   `json:"leftovers"`
+	Unsummed  int   `json:"unsummed"`
+}
+
+// VerifyOptions say what is verified.
+type VerifyOptions struct {
+	ScanID string        // "" is all scans, and what belongs to none
+	Report func(Finding) // is told of each finding as it is made; nil is nobody
+}
+
+// Verify holds a dataset against its records. What it finds are findings; an error is a store that cannot be read, or a
+// context that has ended. A dataset that is being written may be verified: what is committed stays as it is.
+func Verify(ctx context.Context, st store.Store, o VerifyOptions) (*Verified, error) {
+	v := &verifier{store: st, options: o, committed: map[string]bool{}, scans: map[string]*verifiedScan{}}
+	if err := v.run(ctx); err != nil {
+		return nil, fmt.Errorf("cannot verify the dataset: %w", err)
+	}
+	return &v.done, nil
+}
+
+// verifier is one run of Verify.
+type verifier struct {
+	store   store.Store
+	options VerifyOptions
+	done    Verified
+
+	committed map[string]bool          // files that a commit or a record names
+	scans     map[string]*verifiedScan // by id
+}
+
+// verifiedScan is what later checks need to know of a scan.
+type verifiedScan struct {
+	manifest   *Manifest // nil where it cannot be read
+	past       *history
+	stale      map[commitKey]bool // commits whose rows a compaction has
+	next       map[string]int     // by shard, of those that have been asked for: history.next
+	unreadable map[string]bool    // names of damaged records; what they named is not known
+}
+
+func (s *verifiedScan) nextOf(shard string) int {
+	n, ok := s.next[shard]
+	if !ok {
+		n = s.past.next(shard)
+		s.next[shard] = n
+	}
+	return n
+}
+
+func (v *verifier) run(ctx context.Context) error {
+	ids, err := v.findScans(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := v.scan(ctx, id); err != nil {
+			return err
+		}
+	}
+	if err := v.unnamed(ctx); err != nil {
+		return err
+	}
+	if v.options.ScanID == "" {
+		return v.views(ctx)
+	}
+	return nil
+}
+
+func (v *verifier) report(f Finding) {
+	switch f.Kind {
+	case Damaged:
+		v.done.Damaged++
+	case Leftover:
+		v.done.Leftovers++
+	case Unsummed:
+		v.done.Unsummed++
+	}
+	if v.options.Report != nil {
+		v.options.Report(f)
+	}
+}
+
+func damaged(file, what string) Finding { return Finding{Kind: Damaged, File: file, What: what} }
+
+// unreadable is a finding of a file that the store does not give: a bad sector, a right that is missing.
+func unreadable(file string, err error) Finding {
+	return damaged(file, fmt.Sprintf("it cannot be read: %v", cause(err)))
+}
+
+// differs is a finding where two values are not the same.
+func differs(file, what string, expected, found any) Finding {
+	return Finding{Kind: Damaged, File: file, What: what, Expected: fmt.Sprint(expected), Found: fmt.Sprint(found)}
+}
+
+// findScans lists every scan that has left anything in the folder of scans.
+func (v *verifier) findScans(ctx context.Context) ([]string, error) {
+	ids := map[string]bool{}
+	for entry, err := range v.store.List(ctx, scansFolder) {
+		if err != nil {
+			return nil, err
+		}
+		id, rest, _ := strings.Cut(strings.TrimPrefix(entry.Name, scansFolder), "/")
+		if v.options.ScanID != "" && id != v.options.ScanID {
+			continue
+		}
+		base := path.Base(rest)
+		known := rest == "manifest.json" || rest == "commits/"+base && strings.HasSuffix(base, ".json") ||
+			rest == "files/"+base && slices.Contains(recordedFiles, strings.TrimSuffix(base, ".json"))
+		if CheckScanID(id) != nil || !known {
+			v.report(Finding{Kind: Leftover, File: entry.Name, What: "it is no record of bulkscan"})
+			continue
+		}
+		ids[id] = true
+	}
+	if v.options.ScanID != "" && !ids[v.options.ScanID] {
+		return nil, fmt.Errorf("no scan %s: %w", v.options.ScanID, store.ErrNotExist)
+	}
+	return slices.Sorted(maps.Keys(ids)), nil
+}
+
+// scan verifies the records of a scan and all files that they name.
+func (v *verifier) scan(ctx context.Context, id string) error {
+	v.done.Scans++
+	s := &verifiedScan{}
+	v.scans[id] = s
+	if err := v.manifest(ctx, id, s); err != nil {
+		return err
+	}
+	// A compaction may take files away while they are verified. Then what it made of them is verified instead, and what
+	// was found wrong with those that are gone does not matter.
+	checked, suspects := map[commitKey]bool{}, map[commitKey][]Finding{}
+	for rounds := 0; ; rounds++ {
+		s.unreadable = map[string]bool{}
+		past, err := gatherHistory(ctx, v.store, id, v.commitReader(ctx, s.unreadable, rounds == 0))
+		if err != nil {
+			return err
+		}
+		s.past = past
+		fresh := 0
+		for i := range past.current {
+			c := &past.current[i]
+			if checked[c.key()] {
+				continue
+			}
+			checked[c.key()] = true
+			fresh++
+			findings, err := v.commit(ctx, c, s.manifest)
+			if err != nil {
+				return err
+			}
+			if len(findings) > 0 {
+				suspects[c.key()] = findings
+			}
+		}
+		if len(suspects) > 0 && fresh > 0 {
+			continue
+		}
+		if resumed, err := v.resumed(ctx, id, s); err != nil {
+			return err
+		} else if resumed {
+			continue
+		}
+		v.records(id, s)
+		break
+	}
+	for i := range s.past.current {
+		c := &s.past.current[i]
+		v.done.Parts++
+		for _, f := range c.Files {
+			v.committed[f.Name] = true
+			v.done.Files++
+			v.done.Rows += f.Rows
+			v.done.Bytes += f.Bytes
+		}
+		for _, f := range suspects[c.key()] {
+			v.report(f)
+		}
+	}
+	for _, table := range recordedFiles {
+		if err := v.recorded(ctx, id, table, s.manifest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *verifier) manifest(ctx context.Context, id string, s *verifiedScan) error {
+	name := manifestName(id)
+	m, err := ReadManifest(ctx, v.store, id)
+	switch {
+	case err == nil:
+		s.manifest = m
+		if m.Sum == "" {
+			v.report(Finding{Kind: Unsummed, File: name, What: "a manifest of a version that wrote no sums"})
+		}
+	case errors.Is(err, store.ErrNotExist):
+		v.report(damaged(name, "it is missing, and the scan has other records"))
+	case ctx.Err() != nil:
+		return err
+	default:
+		v.report(damaged(name, cause(err)))
+	}
+	return nil
+}
+
+// resumed reads the manifest once more, and reports whether the scan has gone on, or ended, since it was read: the commits
+// are not those that its totals are of.
+func (v *verifier) resumed(ctx context.Context, id string, s *verifiedScan) (bool, error) {
+	if s.manifest == nil || s.manifest.State != Complete {
+		return false, nil
+	}
+	now, err := ReadManifest(ctx, v.store, id)
+	if err != nil {
+		return false, ctx.Err() // it was there before: the next run says what is wrong with it
+	}
+	was := s.manifest
+	s.manifest = now
+	return !reflect.DeepEqual(was, now), nil
+}
+
+// cause is what an error says behind the names that a finding has anyway: `cannot read this: cannot open that: why`.
+func cause(err error) string {
+	text := err.Error()
+	for strings.HasPrefix(text, "cannot ") {
+		_, why, ok := strings.Cut(text, ": ")
+		if !ok {
+			break
+		}
+		text = why
+	}
+	return text
+}
+
+// commitReader judges records for gatherHistory: what is wrong with one is a finding, and it is left out.
+func (v *verifier) commitReader(ctx context.Context, unreadable map[string]bool, aloud bool) func(string, *Commit, error) (*Commit, error) {
+	return func(name string, c *Commit, err error) (*Commit, error) {
+		switch {
+		case err == nil:
+			if c.Sum == "" && aloud {
+				v.report(Finding{Kind: Unsummed, File: name, What: "a commit of a version that wrote no sums"})
+			}
+			return c, nil
+		case errors.Is(err, store.ErrNotExist), errors.Is(err, store.ErrChanged), ctx.Err() != nil:
+			return nil, err
+		}
+		if unreadable[name] = true; aloud {
+			v.report(damaged(name, cause(err)))
+		}
+		return nil, nil
+	}
+}
+
+// records holds the records of a scan against each other.
+func (v *verifier) records(id string, s *verifiedScan) {
+	for _, name := range s.past.claimed {
+		v.report(Finding{Kind: Leftover, File: name, What: "an empty record: its writer was killed before it had committed anything"})
+	}
+	for i := range s.past.replaced {
+		v.report(Finding{Kind: Leftover, File: s.past.replaced[i].name(), What: "a compaction has its rows, and was killed before it had deleted it"})
+	}
+	v.gaps(id, s.past, s.unreadable)
+	v.overlaps(s.past)
+	if m := s.manifest; m != nil && m.State == Complete && len(s.unreadable) == 0 {
+		v.counts(m, s.past)
+	}
+}
+
+// gaps reports commits that must have been there: a shard numbers its commits without gaps.
+func (v *verifier) gaps(id string, past *history, unreadable map[string]bool) {
+	there := past.stale()
+	for i := range past.current {
+		there[past.current[i].key()] = true
+	}
+	for i := range past.replaced {
+		there[past.replaced[i].key()] = true
+	}
+	first := map[string]int{} // number that a shard has begun with
+	for i := range past.void {
+		c := &past.void[i]
+		if there[c.key()] = true; c.Void == Restarted {
+			first[c.Shard] = max(first[c.Shard], c.N)
+		}
+	}
+	shards := map[string]bool{}
+	for k := range there {
+		shards[k.shard] = true
+	}
+	for name := range unreadable {
+		if strings.HasPrefix(path.Base(name), compactedShard+"-") {
+			return // it may have been in the place of any
+		}
+	}
+	for _, shard := range slices.Sorted(maps.Keys(shards)) {
+		if shard == compactedShard {
+			continue // a killed compaction leaves gaps
+		}
+		for n := first[shard]; n < past.next(shard); n++ {
+			if name := commitName(id, shard, n); !there[commitKey{shard, n}] && !unreadable[name] {
+				v.report(damaged(name, "it is missing: its shard has later commits"))
+			}
+		}
+	}
+}
+
+// overlaps reports commits that hold the same site.
+func (v *verifier) overlaps(past *history) {
+	all := roaring64.New()
+	for i := range past.current {
+		seqs, err := past.current[i].Bitmap()
+		if err != nil {
+			v.report(damaged(past.current[i].name(), cause(err)))
+			continue
+		}
+		if twice := roaring64.And(all, seqs); !twice.IsEmpty() {
+			v.report(damaged(past.current[i].name(), fmt.Sprintf("%d of its sites are in commits before it too, the first is seq %d", twice.GetCardinality(), twice.Minimum())))
+		}
+		all.Or(seqs)
+	}
+}
+
+// counts holds the commits against the totals of a complete scan.
+func (v *verifier) counts(m *Manifest, past *history) {
+	name := manifestName(m.ScanID)
+	if m.Counts == nil {
+		v.report(damaged(name, "a complete scan without counts"))
+		return
+	}
+	found, compacted := countCommits(past.current), false
+	for i := range past.current {
+		compacted = compacted || past.current[i].Shard == compactedShard
+	}
+	compare := func(what string, expected, found int64) {
+		if expected != found {
+			v.report(differs(name, what, expected, found))
+		}
+	}
+	compare("counts.rows", m.Counts.Rows, found.Rows)
+	for _, table := range AllTables {
+		compare("counts.table_rows."+table, m.Counts.Files[table], found.Files[table])
+	}
+	// A compaction that was killed has not brought these up to date.
+	if !compacted {
+		compare("counts.parts", int64(m.Counts.Parts), int64(found.Parts))
+		compare("counts.bytes", m.Counts.Bytes, found.Bytes)
+	}
+}
+
+// commit verifies one commit with its files.
+func (v *verifier) commit(ctx context.Context, c *Commit, m *Manifest) (findings []Finding, err error) {
+	add := func(f Finding) { findings = append(findings, f) }
+	seqs, err := c.Bitmap()
+	if err != nil {
+		seqs = nil // overlaps reports it
+	}
+	if m != nil {
+		tables := make([]string, 0, len(c.Files))
+		for _, f := range c.Files {
+			tables = append(tables, f.Table)
+			if want := partName(f.Table, m.ScanDate, c.ScanID, c.Shard, c.N); f.Name != want {
+				add(differs(c.name(), "name of the file of "+f.Table, want, f.Name))
+			}
+		}
+		if want := slices.Sorted(slices.Values(m.Tables)); !slices.Equal(slices.Sorted(slices.Values(tables)), want) {
+			add(differs(c.name(), "tables", strings.Join(want, ","), strings.Join(tables, ",")))
+		}
+	}
+	var sound []File
+	for _, f := range c.Files {
+		if f.Table == TableSites && f.Rows != c.Rows {
+			add(differs(c.name(), "rows of sites", c.Rows, f.Rows))
+		}
+		wrong, err := v.parquet(ctx, f, c.ScanID)
+		if err != nil {
+			return nil, err
+		}
+		findings = append(findings, wrong...)
+		if len(wrong) == 0 {
+			sound = append(sound, f)
+		}
+	}
+	if seqs == nil {
+		return findings, nil
+	}
+	wrong, err := v.content(ctx, c, sound, seqs)
+	return append(findings, wrong...), err
+}
+
+// content holds the seq of all rows against the commit's bitmap, in files whose bytes are what they should be.
+func (v *verifier) content(ctx context.Context, c *Commit, sound []File, seqs *roaring64.Bitmap) (findings []Finding, err error) {
+	scan := &Scan{store: v.store}
+	file := func(table string) (File, bool) {
+		i := slices.IndexFunc(sound, func(f File) bool { return f.Table == table })
+		if i < 0 {
+			return File{}, false
+		}
+		return sound[i], true
+	}
+	each := func(table string, do func(seq int64)) error {
+		var seq int64
+		rows, err := OpenCursor(ctx, scan, c, table, Field{Name: "seq", Into: &seq})
+		if err != nil {
+			return err
+		}
+		for rows.Next() {
+			do(seq)
+		}
+		return errors.Join(rows.Err(), rows.Close())
+	}
+	failed := func(f File, err error) error {
+		if ctx.Err() != nil {
+			return err
+		}
+		findings = append(findings, damaged(f.Name, cause(err)))
+		return nil
+	}
+	sites, hasSites := file(TableSites)
+	if hasSites {
+		left := seqs.Clone()
+		var strange int64
+		err := each(TableSites, func(seq int64) {
+			if !left.CheckedRemove(uint64(seq)) {
+				strange++
+			}
+		})
+		if err != nil {
+			return findings, failed(sites, err)
+		}
+		if strange > 0 || !left.IsEmpty() {
+			findings = append(findings, damaged(sites.Name, fmt.Sprintf("its seq are not those of its commit: %d rows too many, %d sites without a row", strange, left.GetCardinality())))
+		}
+	}
+	for _, table := range []string{TableVerdicts, TableEvidence} {
+		f, ok := file(table)
+		if !ok {
+			continue
+		}
+		// The sites are read along, up to that of each row.
+		var strange int
+		at, inOrder := int64(-1), true
+		var along *Cursor
+		if hasSites {
+			if along, err = OpenCursor(ctx, scan, c, TableSites, Field{Name: "seq", Into: &at}); err != nil {
+				return findings, failed(sites, err)
+			}
+		}
+		err := each(table, func(seq int64) {
+			if !seqs.Contains(uint64(seq)) {
+				strange++
+				return
+			}
+			for hasSites && inOrder && at != seq {
+				inOrder = along.Next()
+			}
+		})
+		if hasSites {
+			if wrong := errors.Join(along.Err(), along.Close()); wrong != nil {
+				return findings, failed(sites, wrong)
+			}
+		}
+		if err == nil && strange > 0 {
+			err = fmt.Errorf("%d rows of sites that are not in its commit", strange)
+		} else if err == nil && !inOrder {
+			err = errors.New("its rows are not in the order of sites")
+		}
+		if err != nil {
+			if err := failed(f, err); err != nil {
+				return findings, err
+			}
+		}
+	}
+	return findings, nil
+}
+
+// recorded verifies a file that has a record of its own.
+func (v *verifier) recorded(ctx context.Context, id, table string, m *Manifest) error {
+	name := fileRecordName(id, table)
+	record, err := readFileRecord(ctx, v.store, id, table)
+	switch {
+	case errors.Is(err, store.ErrNotExist):
+		return nil // the file, where there is one, is found among those that nothing names
+	case ctx.Err() != nil:
+		return err
+	case err != nil:
+		v.report(damaged(name, cause(err)))
+		v.committed[nameOfRecorded(id, table, m)] = true
+		return nil
+	}
+	v.committed[record.File.Name] = true
+	if want := nameOfRecorded(id, table, m); m != nil && record.File.Name != want {
+		v.report(differs(name, "name of the file", want, record.File.Name))
+		return nil
+	}
+	for retries := 0; ; retries++ {
+		findings, err := v.recordedFile(ctx, record)
+		if err != nil {
+			return err
+		}
+		// It may have been replaced between record and file.
+		if again, err := readFileRecord(ctx, v.store, id, table); len(findings) > 0 && err == nil && again.Sum != record.Sum && retries < 3 {
+			record = again
+			continue
+		}
+		for _, f := range findings {
+			v.report(f)
+		}
+		break
+	}
+	v.done.Files++
+	v.done.Rows += record.File.Rows
+	v.done.Bytes += record.File.Bytes
+	return nil
+}
+
+// recordedFile verifies the file of a record.
+func (v *verifier) recordedFile(ctx context.Context, record *FileRecord) ([]Finding, error) {
+	var findings []Finding
+	var err error
+	if record.File.Table == fileRejects {
+		findings, err = v.rejects(ctx, record.File)
+	} else {
+		findings, err = v.parquet(ctx, record.File, record.ScanID)
+	}
+	if err != nil || len(findings) == 0 || len(record.Earlier) == 0 {
+		return findings, err
+	}
+	object, err := v.store.Open(ctx, record.File.Name)
+	if errors.Is(err, store.ErrNotExist) {
+		return findings, nil
+	} else if err != nil {
+		return findings, ctx.Err()
+	}
+	defer object.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(object, 0, object.Size())); err != nil {
+		return findings, ctx.Err()
+	}
+	if slices.Contains(record.Earlier, hex.EncodeToString(sum.Sum(nil))) {
+		return nil, nil
+	}
+	return findings, nil
+}
+
+func nameOfRecorded(id, table string, m *Manifest) string {
+	switch {
+	case table == fileRejects:
+		return rejectsName(id)
+	case m == nil:
+		return ""
+	}
+	return StatsName(table, m.ScanDate, id)
+}
+
+// unnamed reports the files that no record names, and says why they may be there. Scans may have begun, committed and
+// ended since their records were read: what those say that have such files is read once more when all has been listed.
+func (v *verifier) unnamed(ctx context.Context) error {
+	prefixes := []string{"_rejects/"}
+	for _, table := range tables {
+		prefixes = append(prefixes, table.name+"/")
+	}
+	var names []string
+	for _, prefix := range prefixes {
+		for entry, err := range v.store.List(ctx, prefix) {
+			if err != nil {
+				return err
+			}
+			if !v.committed[entry.Name] {
+				names = append(names, entry.Name)
+			}
+		}
+	}
+	again := map[string]bool{}
+	for _, name := range names {
+		if id := scanOf(name); !again[id] && CheckScanID(id) == nil && (v.options.ScanID == "" || v.options.ScanID == id) {
+			again[id] = true
+			if err := v.again(ctx, id); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range names {
+		if v.committed[name] {
+			continue
+		}
+		if f, ok := v.whyUnnamed(name); ok {
+			v.report(f)
+		}
+	}
+	return nil
+}
+
+// scanOf is the scan whose file it is by its name; it may be none's.
+func scanOf(name string) string {
+	base := path.Base(name)
+	switch folder, _, _ := strings.Cut(name, "/"); {
+	case folder == "_rejects":
+		return strings.TrimSuffix(base, ".jsonl")
+	case isStatistics(folder):
+		return strings.TrimSuffix(strings.TrimPrefix(base, "part-"), ".parquet")
+	}
+	id, _, _, _ := splitPart(base)
+	return id
+}
+
+// again reads what a scan's records name by now. What is wrong with them has been reported, or will be by the next run.
+func (v *verifier) again(ctx context.Context, id string) error {
+	manifest, err := ReadManifest(ctx, v.store, id)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	s := v.scans[id]
+	if s == nil {
+		if err != nil {
+			return nil // no scan of that id has begun
+		}
+		s = &verifiedScan{}
+		v.scans[id] = s
+	}
+	if err == nil {
+		s.manifest = manifest
+	}
+	s.unreadable = map[string]bool{}
+	if s.past, err = gatherHistory(ctx, v.store, id, v.commitReader(ctx, s.unreadable, false)); err != nil {
+		return err
+	}
+	s.stale, s.next = s.past.stale(), map[string]int{}
+	for i := range s.past.current {
+		for _, f := range s.past.current[i].Files {
+			v.committed[f.Name] = true
+		}
+	}
+	for _, table := range recordedFiles {
+		if record, err := readFileRecord(ctx, v.store, id, table); err == nil {
+			v.committed[record.File.Name] = true
+		}
+	}
+	return ctx.Err()
+}
+
+// whyUnnamed says what a file is that no record names; ok is false where it is nobody's concern.
+func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
+	base := path.Base(name)
+	if id, ok := strings.CutSuffix(base, ".jsonl"); ok && strings.HasPrefix(name, "_rejects/") {
+		if s := v.scans[id]; s != nil || v.options.ScanID == "" {
+			return Finding{Kind: Unsummed, File: name, What: "rejects of which nothing has noted the hash"}, true
+		}
+		return Finding{}, false
+	}
+	if !strings.HasSuffix(base, ".parquet") {
+		return Finding{}, false
+	}
+	table, _, _ := strings.Cut(name, "/")
+	if id := scanOf(name); isStatistics(table) && v.scans[id] != nil && base == path.Base(StatsName("", "", id)) {
+		if m := v.scans[id].manifest; m != nil && name != StatsName(table, m.ScanDate, id) {
+			return damaged(name, "statistics in a partition that is not the scan's"), true
+		}
+		return Finding{Kind: Unsummed, File: name, What: "statistics of which nothing has noted the hash"}, true
+	}
+	id, shard, n, _ := splitPart(base)
+	s := v.scans[id]
+	switch {
+	case s == nil && v.options.ScanID != "":
+		return Finding{}, false
+	case s == nil || s.past == nil:
+		return damaged(name, "no commit names it, and it belongs to no scan"), true
+	case s.unreadable[commitName(id, shard, n)]:
+		return Finding{}, false // the record is reported
+	case s.stale[commitKey{shard, n}]:
+		return Finding{Kind: Leftover, File: name, What: "a compaction has its rows, and was killed before it had deleted it, or is about to"}, true
+	case shard == compactedShard:
+		return Finding{Kind: Leftover, File: name, What: "no commit names it: a compaction was killed before it had committed it, or is about to"}, true
+	case slices.ContainsFunc(s.past.void, func(c Commit) bool { return c.Shard == shard && c.N >= n }):
+		return Finding{Kind: Leftover, File: name, What: "no commit names it: its writer had lost the lock of the scan before it had committed it"}, true
+	case n >= s.nextOf(shard) && s.manifest != nil && s.manifest.State == Running:
+		return Finding{Kind: Leftover, File: name, What: "no commit names it: the scan was killed before it had committed it, or is about to"}, true
+	}
+	return damaged(name, "no commit names it"), true
+}
+
+// views verifies the file of views, which ends with the hash of what stands before.
+func (v *verifier) views(ctx context.Context) error {
+	data, err := store.ReadAll(ctx, v.store, ViewsName, maxViews)
+	switch {
+	case errors.Is(err, store.ErrNotExist):
+		return nil
+	case ctx.Err() != nil:
+		return err
+	case err != nil:
+		v.report(damaged(ViewsName, cause(err)))
+	case !soundViews(data):
+		v.report(damaged(ViewsName, "it is not as bulkscan wrote it; any scan, stats or compact writes it anew"))
+	}
+	return nil
+}
+
+// rejects verifies the file of rejected lines.
+func (v *verifier) rejects(ctx context.Context, f File) ([]Finding, error) {
+	object, findings, err := v.openFile(ctx, f)
+	if object == nil {
+		return findings, err
+	}
+	defer object.Close()
+	sum := sha256.New()
+	lines := bufio.NewReaderSize(io.TeeReader(io.NewSectionReader(object, 0, object.Size()), sum), 64<<10)
+	var rows int64
+	for {
+		line, err := lines.ReadSlice('\n')
+		if len(line) > 0 && err == nil {
+			rows++
+			if !json.Valid(line) {
+				findings = append(findings, damaged(f.Name, fmt.Sprintf("line %d is no JSON", rows)))
+				break
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return append(findings, unreadable(f.Name, err)), ctx.Err()
+		}
+	}
+	if _, err := io.Copy(io.Discard, lines); err != nil {
+		return append(findings, unreadable(f.Name, err)), ctx.Err()
+	}
+	if rows != f.Rows && len(findings) == 0 {
+		findings = append(findings, differs(f.Name, "lines", f.Rows, rows))
+	}
+	return append(findings, hashFinding(f, sum)...), ctx.Err()
+}
+
+// openFile opens a file that a record names, of the size that it says; the object is nil where it is not so.
+func (v *verifier) openFile(ctx context.Context, f File) (store.Object, []Finding, error) {
+	object, err := v.store.Open(ctx, f.Name)
+	switch {
+	case errors.Is(err, store.ErrNotExist):
+		return nil, []Finding{damaged(f.Name, "it is missing")}, nil
+	case err != nil:
+		return nil, []Finding{unreadable(f.Name, err)}, ctx.Err()
+	case object.Size() != f.Bytes:
+		return nil, []Finding{differs(f.Name, "bytes", f.Bytes, object.Size())}, object.Close()
+	}
+	return object, nil, nil
+}
+
+func hashFinding(f File, sum hash.Hash) []Finding {
+	if found := hex.EncodeToString(sum.Sum(nil)); found != f.SHA256 {
+		return []Finding{differs(f.Name, "sha256", f.SHA256, found)}
+	}
+	return nil
+}
+
+// parquet verifies one Parquet file: its bytes against the record, and what it says of itself.
+func (v *verifier) parquet(ctx context.Context, f File, scanID string) ([]Finding, error) {
+	object, findings, err := v.openFile(ctx, f)
+	if object == nil {
+		return findings, err
+	}
+	defer object.Close()
+	p := &pageReader{ctx: ctx, file: f, object: object, sum: sha256.New()}
+	if err := p.read(scanID); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		p.findings = append(p.findings, damaged(f.Name, err.Error()))
+	}
+	if err := p.rest(); err != nil {
+		return append(p.findings, unreadable(f.Name, err)), ctx.Err()
+	}
+	return append(p.findings, hashFinding(f, p.sum)...), nil
+}
+
+// pageReader goes through a file from its first byte to its last, and through the pages on the way.
+type pageReader struct {
+	ctx      context.Context
+	file     File
+	object   store.Object
+	sum      hash.Hash
+	in       *bufio.Reader // of all bytes, which pass through sum
+	at       int64         // of in
+	zstd     *zstd.Decoder
+	findings []Finding
+}
+
+const (
+	maxPageHeader = 64 << 10
+	maxGroupRows  = 1 << 20 // of any version
+)
+
+// read checks the footer, and the pages in the order in which they lie. It ends at the first thing that makes no sense,
+// since what follows makes none either.
+func (p *pageReader) read(scanID string) error {
+	p.in = bufio.NewReaderSize(io.TeeReader(io.NewSectionReader(p.object, 0, p.object.Size()), p.sum), 2*maxPageHeader)
+	_, encoded, err := openTail(p.object)
+	if err != nil {
+		return err
+	}
+	footer, err := decodeFooter(encoded)
+	if err != nil {
+		return err
+	}
+	head := make([]byte, len(magic))
+	if _, err := io.ReadFull(p.in, head); err != nil {
+		return err
+	}
+	if p.at += int64(len(head)); string(head) != magic {
+		return fmt.Errorf("it begins with %q, not %s", head, magic)
+	}
+	p.metadata(footer, scanID)
+	limit := p.object.Size() - 8 - int64(len(encoded))
+	var rows int64
+	for i := range footer.RowGroups {
+		group := &footer.RowGroups[i]
+		if group.NumRows < 0 || group.NumRows > maxGroupRows {
+			return fmt.Errorf("row group %d says that it has %d rows", i, group.NumRows)
+		}
+		rows += group.NumRows
+		for j := range group.Columns {
+			chunk := &group.Columns[j]
+			if err := p.chunk(chunk, limit, group.NumRows); err != nil {
+				return fmt.Errorf("row group %d, column %s: %w", i, strings.Join(chunk.MetaData.PathInSchema, "."), err)
+			}
+		}
+	}
+	if rows != footer.NumRows {
+		p.findings = append(p.findings, differs(p.file.Name, "rows of its row groups", footer.NumRows, rows))
+	}
+	return nil
+}
+
+// metadata checks what the footer says of the file as a whole.
+func (p *pageReader) metadata(footer *format.FileMetaData, scanID string) {
+	if footer.NumRows != p.file.Rows {
+		p.findings = append(p.findings, differs(p.file.Name, "rows", p.file.Rows, footer.NumRows))
+	}
+	if n := len(footer.RowGroups); p.file.Groups != 0 && n != p.file.Groups {
+		p.findings = append(p.findings, differs(p.file.Name, "row groups", p.file.Groups, n))
+	}
+	for _, kv := range footer.KeyValueMetadata {
+		if kv.Key == metaScan && kv.Value != scanID {
+			p.findings = append(p.findings, differs(p.file.Name, "scan in its metadata", scanID, fmt.Sprintf("%.80q", kv.Value)))
+		}
+	}
+}
+
+// chunk checks the pages of a column chunk: where they lie, their lengths, their checksums, and that they are in all as
+// long, and have as many values, as the footer says.
+func (p *pageReader) chunk(c *format.ColumnChunk, limit, rows int64) error {
+	m := &c.MetaData
+	first, length, err := chunkBytes(c, limit)
+	if err != nil {
+		return err
+	}
+	if first < p.at {
+		return fmt.Errorf("its pages at %d lie within those before them", first)
+	}
+	if err := p.skip(first - p.at); err != nil {
+		return err
+	}
+	if m.Codec != format.Zstd && m.Codec != format.Uncompressed {
+		return fmt.Errorf("codec %v, which bulkscan does not write", m.Codec)
+	}
+	var values, raw int64
+	for end := first + length; p.at < end; {
+		if err := p.ctx.Err(); err != nil {
+			return err
+		}
+		begins := p.at
+		n, size, err := p.page(m.Codec, end)
+		if err != nil {
+			return fmt.Errorf("page at %d: %w", begins, err)
+		}
+		values += n
+		raw += size
+	}
+	if values != m.NumValues {
+		return fmt.Errorf("%d values in its pages, %d by the footer", values, m.NumValues)
+	}
+	if raw != m.TotalUncompressedSize {
+		return fmt.Errorf("%d bytes in its pages before compression, %d by the footer", raw, m.TotalUncompressedSize)
+	}
+	if values < rows {
+		return fmt.Errorf("%d values for %d rows", values, rows)
+	}
+	return nil
+}
+
+// page checks one page, and returns how many values it has and how long it is, with its header, before compression.
+func (p *pageReader) page(codec format.CompressionCodec, end int64) (values, raw int64, err error) {
+	peeked, err := p.in.Peek(int(min(maxPageHeader, end-p.at)))
+	if err != nil {
+		return 0, 0, err
+	}
+	n, err := thriftLength(peeked)
+	if err != nil {
+		return 0, 0, err
+	}
+	header, err := decodePageHeader(peeked[:n])
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := p.skip(int64(n)); err != nil {
+		return 0, 0, err
+	}
+	size, inflated := int64(header.CompressedPageSize), int64(header.UncompressedPageSize)
+	if size < 0 || inflated < 0 || size > end-p.at {
+		return 0, 0, fmt.Errorf("its length of %d bytes is not within its column", size)
+	}
+	switch {
+	case header.Type == format.DataPage && header.DataPageHeader.Valid:
+		values = int64(header.DataPageHeader.V.NumValues)
+	case header.Type != format.DictionaryPage || !header.DictionaryPageHeader.Valid:
+		return 0, 0, fmt.Errorf("it is of type %v, which bulkscan does not write", header.Type)
+	}
+	if values < 0 {
+		return 0, 0, fmt.Errorf("it says that it has %d values", values)
+	}
+	checksum := crc32.NewIEEE()
+	body := io.TeeReader(io.LimitReader(p.in, size), checksum)
+	found, wrong := p.inflate(codec, body, inflated)
+	if _, err := io.Copy(io.Discard, body); err != nil {
+		return 0, 0, err
+	}
+	p.at += size
+	if is := checksum.Sum32(); is != uint32(header.CRC) {
+		return 0, 0, fmt.Errorf("checksum: expected %08x, found %08x", uint32(header.CRC), is)
+	}
+	if wrong != nil {
+		return 0, 0, wrong
+	}
+	if found != inflated {
+		return 0, 0, fmt.Errorf("it has %d bytes before compression, not %d", found, inflated)
+	}
+	return values, inflated + int64(n), nil
+}
+
+// inflate counts the bytes of a page before compression, and stops where they are more than expected.
+func (p *pageReader) inflate(codec format.CompressionCodec, body io.Reader, expected int64) (int64, error) {
+	if codec == format.Uncompressed {
+		return io.Copy(io.Discard, body)
+	}
+	if p.zstd == nil {
+		var err error
+		p.zstd, err = zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(16<<20))
+		if err != nil {
+			return 0, err
+		}
+	} else if err := p.zstd.Reset(body); err != nil {
+		return 0, err
+	}
+	return io.Copy(io.Discard, io.LimitReader(p.zstd, expected+1))
+}
+
+// skip reads on without looking.
+func (p *pageReader) skip(n int64) error {
+	skipped, err := io.CopyN(io.Discard, p.in, n)
+	p.at += skipped
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+// rest reads what is left, so that the hash is that of all bytes.
+func (p *pageReader) rest() error {
+	if p.zstd != nil {
+		p.zstd.Close()
+	}
+	_, err := io.Copy(io.Discard, p.in)
+	return err
+}
+
+// thriftLength is how many of the bytes are one struct.
+func thriftLength(b []byte) (int, error) {
+	w := thriftWalk{b: b, perStruct: metadataStruct, room: thriftSlack}
+	w.structure(thriftDepth)
+	if w.bad {
+		return 0, errors.New("its header makes no sense")
+	}
+	return w.at, nil
+}
+
+func decodePageHeader(encoded []byte) (header *format.PageHeader, err error) {
+	defer rescue(&err)
+	header = &format.PageHeader{}
+	return header, thrift.Unmarshal(new(thrift.CompactProtocol), encoded, header)
+}

@@ -1,0 +1,580 @@
+package sink
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
+	"github.com/bulkscan/bulkscan/internal/store"
+)
+
+// smallDataset writes a complete scan with a file of every kind: three parts, statistics, a reject, the views.
+func smallDataset(t testing.TB) *store.Dir {
+	t.Helper()
+	ctx := context.Background()
+	dir, err := store.NewDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rejects, err := OpenRejects(ctx, dir, crashOptions.ScanID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rejects.Add(Reject{Input: "list", Line: 1, Text: "…", Reason: "no host"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := rejects.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := scanAll(dir, typicalSites(t, crashSites)); err != nil {
+		t.Fatal(err)
+	}
+	m, err := ReadManifest(ctx, dir, crashOptions.ScanID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeStats(t, dir, m, TableTokenStats, TokenStatsRow{Token: "GPTBot", SegmentKind: "all"})
+	writeStats(t, dir, m, TableRecordStats, RecordStatsRow{Kind: "typo", Key: "dissallow", Sites: 1, Lines: 1})
+	return dir
+}
+
+func writeStats[T any](t testing.TB, st store.Store, m *Manifest, table string, rows ...T) {
+	t.Helper()
+	w, err := CreateTable[T](context.Background(), st, m, StatsName(table, m.ScanDate, m.ScanID), table, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows {
+		if err := w.Add(row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// findings verifies a dataset and returns every finding as its line.
+func findings(t testing.TB, st store.Store) (lines []string, v *Verified) {
+	t.Helper()
+	v, err := Verify(context.Background(), st, VerifyOptions{Report: func(f Finding) { lines = append(lines, f.String()) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines, v
+}
+
+// TestVerifySound shows that nothing is found in what bulkscan writes, complete or not, compacted or not.
+func TestVerifySound(t *testing.T) {
+	dir := smallDataset(t)
+	f := func(leftovers int) {
+		t.Helper()
+		lines, v := findings(t, dir)
+		if len(lines) != leftovers || v.Damaged != 0 || v.Scans != 1 || v.Files == 0 || v.Rows == 0 || v.Bytes == 0 {
+			t.Errorf("%+v\n%s", v, strings.Join(lines, "\n"))
+		}
+	}
+	f(0)
+	mustCompact(t, dir, CompactOptions{PartBytes: 1 << 17})
+	f(0)
+	mustCompact(t, dir, CompactOptions{})
+	f(0)
+	w := mustOpen(t, dir, crashOptions)
+	for seq := uint64(100); seq < 106; seq++ {
+		if err := w.Add(typicalSite(t, seq)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f(0)
+	// A part whose commit is not there yet is no damage.
+	commits, err := Commits(t.Context(), dir, crashOptions.ScanID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	remove(t, dir, commits[len(commits)-1].name())
+	f(4)
+}
+
+func remove(t testing.TB, dir *store.Dir, name string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(dir.Root(), filepath.FromSlash(name))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// changed is a store in which one object has other bytes.
+type changed struct {
+	store.Store
+	name string
+	data []byte
+}
+
+func (c *changed) Open(ctx context.Context, name string) (store.Object, error) {
+	if name != c.name {
+		return c.Store.Open(ctx, name)
+	}
+	return &memoryObject{bytes.NewReader(c.data)}, nil
+}
+
+type memoryObject struct{ *bytes.Reader }
+
+func (*memoryObject) Close() error { return nil }
+
+// TestVerifyFindsEveryFlip changes each bit of one byte after the other in all files of a dataset, and looks whether the
+// check that belongs to the file finds it; and now and then whether the whole of Verify names the file.
+func TestVerifyFindsEveryFlip(t *testing.T) {
+	dir := smallDataset(t)
+	ctx := t.Context()
+	commits, err := Commits(ctx, dir, crashOptions.ScanID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]File{}
+	for _, c := range commits[len(commits)-1:] { // the last part has two sites only
+		for _, f := range c.Files {
+			files[f.Name] = f
+		}
+	}
+	for _, table := range recordedFiles {
+		record, err := readFileRecord(ctx, dir, crashOptions.ScanID, table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[record.File.Name] = record.File
+	}
+	// check is what Verify asks of one file.
+	check := func(st store.Store, name string) (found bool) {
+		v := &verifier{store: st, options: VerifyOptions{Report: func(f Finding) { found = found || f.Kind == Damaged && f.File == name }}}
+		f, isFile := files[name]
+		var wrong []Finding
+		var err error
+		switch {
+		case isFile && f.Table == fileRejects:
+			wrong, err = v.rejects(ctx, f)
+		case isFile:
+			wrong, err = v.parquet(ctx, f, crashOptions.ScanID)
+		case name == ViewsName:
+			err = v.views(ctx)
+		case strings.HasSuffix(name, "/manifest.json"):
+			err = v.manifest(ctx, crashOptions.ScanID, &verifiedScan{})
+		case strings.Contains(name, "/commits/"):
+			c, readErr := readCommit(ctx, v.store, crashOptions.ScanID, name)
+			_, err = v.commitReader(ctx, map[string]bool{}, true)(name, c, readErr)
+		case strings.Contains(name, "/files/"):
+			v.committed = map[string]bool{}
+			err = v.recorded(ctx, crashOptions.ScanID, strings.TrimSuffix(filepath.Base(name), ".json"), nil)
+		default:
+			t.Fatalf("%s: nothing verifies it", name)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		return found || len(wrong) > 0 && wrong[0].File == name
+	}
+	var names []string
+	for entry, err := range dir.List(ctx, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, isFile := files[entry.Name]
+		if isFile || !strings.HasSuffix(entry.Name, ".parquet") {
+			names = append(names, entry.Name)
+		}
+	}
+	var total int
+	samples := rand.New(rand.NewPCG(1, 2))
+	for _, name := range names {
+		data, err := store.ReadAll(ctx, dir, name, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if check(dir, name) {
+			t.Fatalf("%s: damaged before it was changed", name)
+		}
+		total += len(data)
+		stride := 1
+		if raceEnabled || testing.Short() {
+			stride = 97
+		}
+		var wait sync.WaitGroup
+		turns := make(chan struct{}, runtime.GOMAXPROCS(0))
+		for at := 0; at < len(data); at += stride {
+			changes := []byte{1 << (at % 8)} // of neighbouring bytes each another bit
+			if !strings.HasSuffix(name, ".parquet") && stride == 1 {
+				changes = []byte{1, 2, 4, 8, 16, 32, 64, 128, 255} // the case of a letter, a digit, what ends a text
+			}
+			whole := samples.IntN(400) == 0
+			turns <- struct{}{}
+			wait.Go(func() {
+				defer func() { <-turns }()
+				flipped := bytes.Clone(data)
+				st := &changed{dir, name, flipped}
+				for _, change := range changes {
+					flipped[at] = data[at] ^ change
+					if !check(st, name) {
+						t.Errorf("%s: byte %d, %02x instead of %02x, is not noticed", name, at, flipped[at], data[at])
+					}
+				}
+				if whole {
+					if lines, v := findings(t, st); v.Damaged == 0 || !strings.Contains(strings.Join(lines, "\n"), name) {
+						t.Errorf("%s, byte %d: %q", name, at, lines)
+					}
+				}
+			})
+		}
+		wait.Wait()
+	}
+	t.Logf("%d bytes of %d files", total, len(names))
+}
+
+// TestVerifyFinds damages a dataset in ways that are not a changed byte. Each line begins with what a finding must say.
+func TestVerifyFinds(t *testing.T) {
+	const scan = "_scans/crash-1/"
+	part := func(table string, n int) string { return partName(table, "2026-11-21", crashOptions.ScanID, "0", n) }
+	path := func(dir *store.Dir, name string) string { return filepath.Join(dir.Root(), filepath.FromSlash(name)) }
+	read := func(t *testing.T, dir *store.Dir, name string) []byte {
+		data, err := os.ReadFile(path(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	write := func(t *testing.T, dir *store.Dir, name string, data []byte) {
+		if err := os.MkdirAll(filepath.Dir(path(dir, name)), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path(dir, name), data, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// edit changes a commit and seals it again, as somebody would who knows how.
+	edit := func(t *testing.T, dir *store.Dir, n int, change func(*Commit)) {
+		name := commitName(crashOptions.ScanID, "0", n)
+		c, err := readCommit(t.Context(), dir, crashOptions.ScanID, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(c)
+		data, err := sealRecord(c, &c.Sum)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, dir, name, data)
+	}
+	f := func(name string, damage func(t *testing.T, dir *store.Dir), want ...string) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := smallDataset(t)
+			damage(t, dir)
+			lines, v := findings(t, dir)
+			if v.Damaged == 0 {
+				t.Error("nothing is damaged")
+			}
+			for _, line := range want {
+				if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, line) }) {
+					t.Errorf("no finding %q in\n%s", line, strings.Join(lines, "\n"))
+				}
+			}
+			if len(lines) > len(want)+4 {
+				t.Errorf("one damage and %d findings:\n%s", len(lines), strings.Join(lines, "\n"))
+			}
+		})
+	}
+	f("truncated", func(t *testing.T, dir *store.Dir) {
+		write(t, dir, part("sites", 1), read(t, dir, part("sites", 1))[:5000])
+	}, "damaged: "+part("sites", 1)+": bytes: expected ")
+	f("emptied", func(t *testing.T, dir *store.Dir) { write(t, dir, part("bodies", 1), nil) },
+		"damaged: "+part("bodies", 1)+": bytes: expected ")
+	f("longer", func(t *testing.T, dir *store.Dir) {
+		write(t, dir, part("sites", 1), append(read(t, dir, part("sites", 1)), 0))
+	}, "damaged: "+part("sites", 1)+": bytes: expected ")
+	f("swapped", func(t *testing.T, dir *store.Dir) {
+		a, b := read(t, dir, part("verdicts", 0)), read(t, dir, part("verdicts", 1))
+		write(t, dir, part("verdicts", 0), b)
+		write(t, dir, part("verdicts", 1), a)
+	}, "damaged: "+part("verdicts", 0)+": ", "damaged: "+part("verdicts", 1)+": ")
+	f("part deleted", func(t *testing.T, dir *store.Dir) { remove(t, dir, part("evidence", 2)) },
+		"damaged: "+part("evidence", 2)+": it is missing")
+	f("part added", func(t *testing.T, dir *store.Dir) { write(t, dir, part("sites", 7), read(t, dir, part("sites", 1))) },
+		"damaged: "+part("sites", 7)+": no commit names it")
+	f("part of another scan added", func(t *testing.T, dir *store.Dir) {
+		write(t, dir, partName("sites", "2026-11-21", "nobody", "0", 7), read(t, dir, part("sites", 1)))
+	}, "damaged: "+partName("sites", "2026-11-21", "nobody", "0", 7)+": no commit names it, and it belongs to no scan")
+	f("file of another name added", func(t *testing.T, dir *store.Dir) {
+		write(t, dir, "verdicts/copy.parquet", read(t, dir, part("verdicts", 1)))
+	}, "damaged: verdicts/copy.parquet: no commit names it, and it belongs to no scan")
+	f("first commit deleted", func(t *testing.T, dir *store.Dir) { remove(t, dir, scan+"commits/0-0.json") },
+		"damaged: "+scan+"commits/0-0.json: it is missing", "damaged: "+scan+"manifest.json: counts.rows: expected 10, found 6",
+		"damaged: "+scan+"manifest.json: counts.table_rows.verdicts: expected 40, found 24", "damaged: "+part("sites", 0)+": no commit names it",
+		"damaged: "+part("verdicts", 0), "damaged: "+part("evidence", 0), "damaged: "+part("bodies", 0), "damaged: "+scan+"manifest.json: counts.parts: expected 3, found 2")
+	f("last commit deleted", func(t *testing.T, dir *store.Dir) { remove(t, dir, scan+"commits/0-2.json") },
+		"damaged: "+scan+"manifest.json: counts.rows: expected 10, found 8", "damaged: "+part("sites", 2)+": no commit names it",
+		"damaged: "+scan+"manifest.json: counts.table_rows.sites", "damaged: "+scan+"manifest.json: counts.table_rows.verdicts",
+		"damaged: "+scan+"manifest.json: counts.parts: expected 3, found 2", "damaged: "+part("verdicts", 2), "damaged: "+part("evidence", 2), "damaged: "+part("bodies", 2))
+	f("commit edited", func(t *testing.T, dir *store.Dir) {
+		name := scan + "commits/0-1.json"
+		write(t, dir, name, bytes.Replace(read(t, dir, name), []byte(`"rows": 4`), []byte(`"rows": 3`), 1))
+	}, "damaged: "+scan+"commits/0-1.json: it is damaged: its sum")
+	f("commit edited, its sum taken out", func(t *testing.T, dir *store.Dir) {
+		name := scan + "commits/0-1.json"
+		data := bytes.Replace(read(t, dir, name), []byte(`"rows": 4`), []byte(`"rows":  3`), 1)
+		write(t, dir, name, append(data[:bytes.Index(data, []byte(",\n  \"sum\""))], "\n}\n"...))
+	}, "damaged: "+scan+"commits/0-1.json: it is damaged: it has no sum")
+	f("commit of no JSON", func(t *testing.T, dir *store.Dir) { write(t, dir, scan+"commits/0-1.json", []byte("{]")) },
+		"damaged: "+scan+"commits/0-1.json: it is damaged")
+	f("commit renamed", func(t *testing.T, dir *store.Dir) {
+		write(t, dir, scan+"commits/0-3.json", read(t, dir, scan+"commits/0-1.json"))
+	}, "damaged: "+scan+`commits/0-3.json: it calls itself "_scans/crash-1/commits/0-1.json"`)
+	f("site twice", func(t *testing.T, dir *store.Dir) {
+		edit(t, dir, 1, func(c *Commit) { c.Finished = bitmapOf(t, 0, 5, 6, 7) })
+	}, "damaged: "+scan+"commits/0-1.json: 1 of its sites are in commits before it too, the first is seq 0",
+		"damaged: "+part("sites", 1)+": its seq are not those of its commit: 1 rows too many, 1 sites without a row",
+		"damaged: "+part("verdicts", 1)+": 4 rows of sites that are not in its commit", "damaged: "+part("evidence", 1))
+	f("bitmap of another size", func(t *testing.T, dir *store.Dir) {
+		edit(t, dir, 1, func(c *Commit) { c.Finished = bitmapOf(t, 4, 5) })
+	}, "damaged: "+scan+"commits/0-1.json: it has 2 entries for 4 rows")
+	f("hash of another file", func(t *testing.T, dir *store.Dir) {
+		edit(t, dir, 1, func(c *Commit) { c.Files[3].SHA256 = strings.Repeat("0", 64) })
+	}, "damaged: "+part("sites", 1)+": sha256: expected 0000000000000000000000000000000000000000000000000000000000000000, found ")
+	f("rows of a file", func(t *testing.T, dir *store.Dir) { edit(t, dir, 1, func(c *Commit) { c.Files[2].Rows++ }) },
+		"damaged: "+part("verdicts", 1)+": rows: expected 17, found 16")
+	f("file of another place", func(t *testing.T, dir *store.Dir) {
+		edit(t, dir, 1, func(c *Commit) { c.Files[3].Name = "sites/elsewhere.parquet" })
+		write(t, dir, "sites/elsewhere.parquet", read(t, dir, part("sites", 1)))
+		remove(t, dir, part("sites", 1))
+	}, "damaged: "+scan+"commits/0-1.json: name of the file of sites: expected "+part("sites", 1)+", found sites/elsewhere.parquet")
+	f("table left out", func(t *testing.T, dir *store.Dir) { edit(t, dir, 1, func(c *Commit) { c.Files = c.Files[1:] }) },
+		"damaged: "+scan+"commits/0-1.json: tables: expected bodies,evidence,sites,verdicts, found evidence,verdicts,sites")
+	f("manifest deleted", func(t *testing.T, dir *store.Dir) { remove(t, dir, scan+"manifest.json") },
+		"damaged: "+scan+"manifest.json: it is missing")
+	f("manifest edited", func(t *testing.T, dir *store.Dir) {
+		write(t, dir, scan+"manifest.json", bytes.Replace(read(t, dir, scan+"manifest.json"), []byte("complete"), []byte("running"), 1))
+	}, "damaged: "+scan+"manifest.json: it is damaged: its sum")
+	f("statistics replaced", func(t *testing.T, dir *store.Dir) {
+		write(t, dir, StatsName("token_stats", "2026-11-21", "crash-1"), read(t, dir, StatsName("record_stats", "2026-11-21", "crash-1")))
+	}, "damaged: "+StatsName("token_stats", "2026-11-21", "crash-1"))
+	f("statistics deleted", func(t *testing.T, dir *store.Dir) { remove(t, dir, StatsName("token_stats", "2026-11-21", "crash-1")) },
+		"damaged: "+StatsName("token_stats", "2026-11-21", "crash-1")+": it is missing")
+	f("rejects deleted", func(t *testing.T, dir *store.Dir) { remove(t, dir, "_rejects/crash-1.jsonl") },
+		"damaged: _rejects/crash-1.jsonl: it is missing")
+	f("views changed", func(t *testing.T, dir *store.Dir) {
+		write(t, dir, ViewsName, append(read(t, dir, ViewsName), "DROP TABLE x;\n"...))
+	}, "damaged: views.sql: it is not as bulkscan wrote it")
+}
+
+func bitmapOf(t testing.TB, seqs ...uint64) []byte {
+	t.Helper()
+	data, err := roaring64.BitmapOf(seqs...).ToBytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestVerifyOldRecords shows that datasets of versions that wrote no sums are read and verified, and said to be so.
+func TestVerifyOldRecords(t *testing.T) {
+	dir := smallDataset(t)
+	ctx := t.Context()
+	put := func(name string, record any, err error, indent string) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := json.Marshal(record)
+		if indent != "" {
+			data, err = json.MarshalIndent(record, "", indent)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := dir.Put(ctx, name, append(data, '\n')); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := ReadManifest(ctx, dir, crashOptions.ScanID)
+	m.Sum = ""
+	put(manifestName(crashOptions.ScanID), m, err, "  ")
+	commits, err := Commits(ctx, dir, crashOptions.ScanID)
+	for i := range commits {
+		commits[i].Sum = ""
+		put(commits[i].name(), &commits[i], err, "")
+	}
+	for _, table := range recordedFiles {
+		remove(t, dir, fileRecordName(crashOptions.ScanID, table))
+	}
+	remove(t, dir, ViewsName)
+	lines, v := findings(t, dir)
+	if v.Damaged != 0 || v.Unsummed != 1+3+3 || v.Leftovers != 0 {
+		t.Errorf("%+v\n%s", v, strings.Join(lines, "\n"))
+	}
+	// They are resumed, compacted and read like others.
+	mustCompact(t, dir, CompactOptions{})
+	w := mustOpen(t, dir, crashOptions)
+	if w.DoneCount() != crashSites {
+		t.Errorf("%d done", w.DoneCount())
+	}
+}
+
+// TestVerifyWhileCompacting verifies again and again while a dataset is compacted: nothing is ever damaged.
+func TestVerifyWhileCompacting(t *testing.T) {
+	dir := newDir(t)
+	if err := scanAll(dir, typicalSites(t, 40)); err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		for {
+			if lines, v := findings(t, dir); v.Damaged > 0 {
+				t.Errorf("%s", strings.Join(lines, "\n"))
+			}
+			select {
+			case <-over:
+				return
+			default:
+			}
+		}
+	})
+	commits, err := Commits(t.Context(), dir, crashOptions.ScanID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for parts := int64(2); parts <= 10; parts += 2 {
+		mustCompact(t, dir, CompactOptions{PartBytes: parts * commits[0].bytes()})
+	}
+	close(over)
+	wait.Wait()
+}
+
+// changing is a store in which something happens once, before a listing of a prefix or before an object is opened.
+type changing struct {
+	store.Store
+	before string
+	do     func()
+}
+
+func (c *changing) happens(name string) {
+	if do := c.do; name == c.before && do != nil {
+		c.do = nil
+		do()
+	}
+}
+
+func (c *changing) List(ctx context.Context, prefix string) iter.Seq2[store.Entry, error] {
+	c.happens(prefix)
+	return c.Store.List(ctx, prefix)
+}
+
+func (c *changing) Open(ctx context.Context, name string) (store.Object, error) {
+	c.happens(name)
+	return c.Store.Open(ctx, name)
+}
+
+// TestVerifyWhileScanning shows that a sound dataset stays one while scans begin in it, commit, and end, whatever of it
+// has been read by then.
+func TestVerifyWhileScanning(t *testing.T) {
+	for _, before := range []string{
+		"sites/", "bodies/", "_rejects/", scansFolder, commitsFolder("a"), fileRecordName("a", TableTokenStats),
+		manifestName("a"), commitName("a", "0", 0), partName(TableSites, "2026-11-21", "a", "0", 0),
+	} {
+		for what, do := range map[string]func(dir *store.Dir){
+			"a scan": func(dir *store.Dir) { writeSites(t, dir, "newcomer", typicalSites(t, 5)...) },
+			"more of a scan that was complete": func(dir *store.Dir) {
+				w := mustOpen(t, dir, Options{ScanID: "a", Date: "2026-11-21", ToolVersion: "test"})
+				for _, s := range typicalSites(t, 9)[5:] {
+					if err := w.Add(s); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := w.Complete(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"statistics": func(dir *store.Dir) {
+				m, err := ReadManifest(t.Context(), dir, "a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				writeStats(t, dir, m, TableTokenStats, TokenStatsRow{Token: "*"})
+			},
+		} {
+			dir := newDir(t)
+			writeSites(t, dir, "a", typicalSites(t, 5)...)
+			c := &changing{Store: dir, before: before, do: func() { do(dir) }}
+			lines, v := findings(t, c)
+			if v.Damaged > 0 || c.do != nil {
+				t.Errorf("%s, before %s: %q", what, before, lines)
+			}
+		}
+	}
+}
+
+// FuzzVerifyParquet gives hostile files to the code that reads pages: it must end, without a panic, in little memory.
+//
+//	go test ./sink -run '^$' -fuzz FuzzVerifyParquet -fuzztime 10s
+func FuzzVerifyParquet(f *testing.F) {
+	dir, err := store.NewDir(f.TempDir())
+	if err != nil {
+		f.Fatal(err)
+	}
+	for seq := range uint64(2) {
+		w, err := Open(context.Background(), dir, Options{ScanID: fmt.Sprint(seq), Tables: []string{TableEvidence}})
+		if err != nil {
+			f.Fatal(err)
+		}
+		if err := w.Add(typicalSite(f, seq)); err != nil {
+			f.Fatal(err)
+		}
+		if err := w.Close(context.Background()); err != nil {
+			f.Fatal(err)
+		}
+		for entry := range dir.List(context.Background(), "evidence/") {
+			data, err := store.ReadAll(context.Background(), dir, entry.Name, 1<<20)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+		}
+	}
+	// A footer whose first list says that it has two thousand million entries.
+	huge := append([]byte(magic), 0x15, 2, 0x29, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07)
+	f.Add(append(binary.LittleEndian.AppendUint32(huge, 9), magic...))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file := File{Table: TableEvidence, Name: "x", Bytes: int64(len(data)), Rows: 3}
+		v := &verifier{store: &changed{dir, "x", data}}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if found, err := v.parquet(context.Background(), file, "0"); err != nil || len(found) == 0 {
+			t.Errorf("%v, %v", found, err) // the hash at least is another
+		}
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 64<<20+100*uint64(len(data)) {
+			t.Errorf("%d bytes of memory for a file of %d", took, len(data))
+		}
+		for _, err := range FileRows[EvidenceRow](context.Background(), v.store, "x") {
+			if err != nil {
+				break
+			}
+		}
+		draft, _, err := splice(context.Background(), v.store, "y", []File{file}, maxFooter)
+		if err == nil {
+			t.Error("copied although its hash is another")
+			_ = draft.Discard()
+		}
+	})
+}

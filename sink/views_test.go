@@ -1,0 +1,167 @@
+package sink
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/store/storetest"
+)
+
+// viewsIn is which tables views.sql has views of.
+func viewsIn(t *testing.T, st store.Store) []string {
+	t.Helper()
+	data, err := store.ReadAll(t.Context(), st, ViewsName, maxViews)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !soundViews(data) {
+		t.Error("its sum is wrong")
+	}
+	var names []string
+	for _, match := range regexp.MustCompile(`(?m)^CREATE OR REPLACE VIEW (\w+) AS$`).FindAllStringSubmatch(string(data), -1) {
+		names = append(names, match[1])
+	}
+	return names
+}
+
+// TestViews shows that views.sql is there from the start of a scan, and has the tables that have files: DuckDB refuses
+// views of files that do not exist. What it makes of them is for bench/duckdb to show.
+func TestViews(t *testing.T) {
+	dir := newDir(t)
+	f := func(want ...string) {
+		t.Helper()
+		if got := viewsIn(t, dir); !slices.Equal(got, want) {
+			t.Errorf("views of %q, want %q", got, want)
+		}
+	}
+	o := Options{ScanID: "v", Date: "2026-11-21", Tables: []string{TableSites, TableEvidence}}
+	w := mustOpen(t, dir, o)
+	f()
+	if err := w.Add(typicalSite(t, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Complete(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f("bulkscan_commits", "bulkscan_files", "sites", "evidence")
+	m, err := ReadManifest(t.Context(), dir, "v")
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeStats(t, dir, m, TableRecordStats, RecordStatsRow{Kind: "typo", Key: "x"})
+	f("bulkscan_commits", "bulkscan_files", "sites", "evidence", "record_stats")
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	watched := &storetest.Faults{Store: dir}
+	if err := mustOpen(t, watched, o).Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if slices.ContainsFunc(watched.Steps(), func(s storetest.Step) bool { return s.Name == ViewsName }) {
+		t.Error("the views were written again, as they were")
+	}
+	o.Restart = true
+	mustOpen(t, dir, o)
+	f()
+}
+
+// TestViewsListOnce shows that a view lists each kind of record in one place, and asks it once: two listings would show two
+// moments, of which one may have the parts that a compaction has replaced and the other the part that has their rows. And
+// that statistics are found which no record names, as versions before wrote them.
+func TestViewsListOnce(t *testing.T) {
+	dir := newDir(t)
+	writeSites(t, dir, "v", typicalSite(t, 1))
+	m, err := ReadManifest(t.Context(), dir, "v")
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeStats(t, dir, m, TableRecordStats, RecordStatsRow{Kind: "typo", Key: "x"})
+	f := func(text string, want int) {
+		t.Helper()
+		data, err := store.ReadAll(t.Context(), dir, ViewsName, maxViews)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(string(data), text); got != want {
+			t.Errorf("%s stands there %d times, not %d", text, got, want)
+		}
+	}
+	f("_scans/*/commits/", 1)
+	f("FROM bulkscan_commits", 1)
+	f("_scans/*/files/", 1)
+	f("FROM bulkscan_files WHERE", len(AllTables)+1) // one a view
+	f("part-*.parquet", 1)
+	f(fmt.Sprint(maxCommit), 1) // what our readers read, DuckDB reads
+	if err := dir.Delete(t.Context(), fileRecordName("v", TableRecordStats)); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeViews(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	f("_scans/*/files/", 0)
+	f("part-*.parquet", 1)
+	if got := viewsIn(t, dir); !slices.Contains(got, TableRecordStats) {
+		t.Errorf("views of %q", got)
+	}
+}
+
+// TestScansBesideDamaged shows that a damaged manifest keeps nobody from the other scans, and is named.
+func TestScansBesideDamaged(t *testing.T) {
+	dir := newDir(t)
+	for i := range 4 {
+		writeSites(t, dir, fmt.Sprintf("s%d", i), typicalSite(t, 1))
+	}
+	flip(t, dir.Root()+"/"+manifestName("s1"), 40)
+	if err := dir.Put(t.Context(), manifestName("s3"), nil); err != nil {
+		t.Fatal(err)
+	}
+	scans, err := Scans(t.Context(), dir)
+	damaged, ok := errors.AsType[*DamagedScansError](err)
+	if !ok || len(damaged.Scans) != 2 || damaged.Scans[0].ScanID != "s1" || damaged.Scans[1].ScanID != "s3" {
+		t.Fatalf("%v", err)
+	}
+	if !strings.Contains(err.Error(), "2 of the scans cannot be read") || !strings.Contains(err.Error(), "manifest of scan s1") || !errors.Is(err, errRecord) {
+		t.Errorf("%v", err)
+	}
+	if len(scans) != 2 || scans[0].ScanID != "s0" || scans[1].ScanID != "s2" {
+		t.Errorf("%d others", len(scans))
+	}
+}
+
+// TestRecords shows what of a record is noticed that no sum tells: that it has none, and is none.
+func TestRecords(t *testing.T) {
+	f := func(data, want string) {
+		t.Helper()
+		r := FileRecord{}
+		err := openRecord([]byte(data), &r, &r.Sum)
+		if got := fmt.Sprint(err); !strings.Contains(got, want) {
+			t.Errorf("%q: %s, want %s", data, got, want)
+		}
+	}
+	r := FileRecord{ScanID: "s", File: File{Table: "t"}}
+	sealed, err := sealRecord(&r, &r.Sum)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := string(sealed)
+	const open = `{"scan_id":"s","file":{"table":"t","name":"","rows":0,"bytes":0,"sha256":""}`
+	f(whole, "<nil>")
+	f(open+"}\n", "<nil>") // as versions without sums wrote them
+	f(strings.Replace(whole, `"s"`, `"S"`, 1), "its sum is not that of its bytes")
+	f(strings.Replace(whole, r.Sum, strings.Repeat("0", len(r.Sum)), 1), "its sum is not that of its bytes")
+	f(strings.Replace(whole, `"sum"`, `"sun"`, 1), "it has no sum")
+	f(strings.TrimSuffix(whole, "\n"), "its sum is not that of its bytes")
+	f(whole+"\n", "its sum is not that of its bytes")
+	f(open+"} \n", "it has no sum")
+	f(open+`,"sum":"x"}`+"\n", "its sum is not that of its bytes")
+	f(open+`,"more":1}`+"\n", "it has no sum")
+	f("", "unexpected end")
+	f("null\n", "it has no sum")
+	f("[]\n", "cannot unmarshal")
+	f(whole[:len(whole)/2], "unexpected end")
+}
