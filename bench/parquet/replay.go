@@ -57,13 +57,13 @@ var started = time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)
 func newReplay(n int, kind Kind) (*Replay, error) {
 	r := &Replay{Real: true, kind: kind}
 	var listed []string
-	err := withShared(func(tb testing.TB) {
+	err := sharedtest.Try(func(tb testing.TB) {
 		r.bodies = sharedtest.Bodies(tb, "typical12k")
 		if kind == Wild {
 			listed = readHosts(tb, sharedtest.Path(tb, "lists", "merged-origins.csv.zst"))
 		}
 	})
-	if absent := absentError(""); errors.As(err, &absent) {
+	if absent := sharedtest.AbsentError(""); errors.As(err, &absent) {
 		fmt.Fprintf(os.Stderr, "%v: made-up files and hosts are written, so sizes say little\n", absent)
 		r.Real, err = false, nil
 		r.bodies = madeUpBodies(12_000)
@@ -213,35 +213,3 @@ func madeUpBodies(n int) [][]byte {
 	}
 	return bodies
 }
-
-// withShared runs what is written for tests, internal/sharedtest, in a program: what would skip or fail a test comes back
-// as an error.
-func withShared(read func(testing.TB)) (err error) {
-	defer func() {
-		switch failure := recover().(type) {
-		case nil:
-		case absentError:
-			err = failure
-		case fatalError:
-			err = failure.error
-		default:
-			panic(failure)
-		}
-	}()
-	read(notTest{})
-	return nil
-}
-
-// notTest is as much of a test as internal/sharedtest needs.
-type notTest struct{ testing.TB }
-
-type (
-	absentError string
-	fatalError  struct{ error }
-)
-
-func (e absentError) Error() string { return string(e) }
-
-func (notTest) Helper()                          {}
-func (notTest) Skipf(format string, args ...any) { panic(absentError(fmt.Sprintf(format, args...))) }
-func (notTest) Fatal(args ...any)                { panic(fatalError{errors.New(fmt.Sprint(args...))}) }

@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -12,6 +10,8 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/sink"
+
+	"github.com/bulkscan/bulkscan/bench/facts"
 )
 
 // Report is a Markdown document.
@@ -28,8 +28,8 @@ func (r *Report) printf(format string, args ...any) { fmt.Fprintf(r.out, format,
 // Head says what was measured, where and how.
 func (r *Report) Head(plan Plan, command string) {
 	r.printf("# Writing Parquet\n\n%s, %s %s/%s, %d × %s, load %s at the start; bulkscan %s, arrow-go %s; `%s`\n\n",
-		time.Now().UTC().Format("2 January 2006"), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), cpuModel(), load(),
-		commit(), arrowVersion(), command)
+		time.Now().UTC().Format("2 January 2006"), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), facts.Processor(), facts.Load(),
+		facts.Commit(), arrowVersion(), command)
 	if plan.Rounds == 0 {
 		return
 	}
@@ -143,35 +143,4 @@ func arrowVersion() string {
 		}
 	}
 	return "of an unknown version"
-}
-
-func commit() string {
-	out, err := exec.Command("git", "describe", "--tags", "--always", "--dirty").Output()
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(out))
-}
-
-func cpuModel() string {
-	data, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return runtime.GOARCH
-	}
-	for line := range strings.SplitSeq(string(data), "\n") {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return runtime.GOARCH
-}
-
-// load says how busy the machine was before, where it tells.
-func load() string {
-	data, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	last, _, _ := strings.Cut(string(data), " ")
-	return last
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/bench/facts"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
 )
@@ -192,18 +193,21 @@ func measure(write func() (int64, error)) (*Measured, error) {
 	runtime.GC()
 	debug.FreeOSMemory()
 	resetPeak()
-	held := statusOf("VmRSS")
+	held := facts.Memory("self", facts.Resident)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	used, began := usage(), time.Now()
+	used, began := facts.CPU(), time.Now()
 	rows, err := write()
 	if err != nil {
 		return nil, err
 	}
-	m := &Measured{Rows: rows, Wall: time.Since(began), CPU: usage() - used}
+	m := &Measured{Rows: rows, Wall: time.Since(began), CPU: facts.CPU() - used}
+	if facts.CPU() == 0 {
+		m.CPU = m.Wall // the system does not say
+	}
 	runtime.ReadMemStats(&after)
 	m.Objects, m.Bytes = after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc
-	if peak := statusOf("VmHWM"); peak > 0 && held > 0 {
+	if peak := facts.Memory("self", facts.PeakResident); peak > 0 && held > 0 {
 		m.Peak = peak - held
 	}
 	return m, nil
@@ -220,4 +224,9 @@ func temporary() (dir string, remove func(), err error) {
 			fmt.Fprintf(os.Stderr, "parquet: %v\n", err) // it is in nobody's way
 		}
 	}, nil
+}
+
+// resetPeak lets the system count this process's peak of memory anew, where it can (proc_pid_clear_refs(5)).
+func resetPeak() {
+	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // elsewhere the peak is that of the whole process
 }

@@ -34,8 +34,8 @@ func newPack(name string, bodies [][]byte) Pack {
 
 // readPack returns the real files of ../shared/corpus that have the name, or made-up ones where the folder is absent.
 func readPack(name string) (pack Pack, found bool, err error) {
-	err = withShared(func(tb testing.TB) { pack = newPack(name, sharedtest.Bodies(tb, name)) })
-	if absent := absentError(""); errors.As(err, &absent) {
+	err = sharedtest.Try(func(tb testing.TB) { pack = newPack(name, sharedtest.Bodies(tb, name)) })
+	if absent := sharedtest.AbsentError(""); errors.As(err, &absent) {
 		fmt.Fprintf(os.Stderr, "%v: made-up files are measured\n", absent)
 		return newPack("generated", generate(5000)), false, nil
 	}
@@ -73,7 +73,7 @@ func readTruth(pack Pack) (Truth, error) {
 		}
 		return nil
 	}
-	err := withShared(func(tb testing.TB) {
+	err := sharedtest.Try(func(tb testing.TB) {
 		file, err := os.Open(sharedtest.Path(tb, "corpus", "google-allow-"+pack.Name+".jsonl"))
 		if err != nil {
 			tb.Fatal(err)
@@ -88,38 +88,6 @@ func readTruth(pack Pack) (Truth, error) {
 	}
 	return t, nil
 }
-
-// withShared runs what is written for tests, internal/sharedtest, in a program: what would skip or fail a test comes back
-// as an error.
-func withShared(read func(testing.TB)) (err error) {
-	defer func() {
-		switch failure := recover().(type) {
-		case nil:
-		case absentError:
-			err = failure
-		case fatalError:
-			err = failure.error
-		default:
-			panic(failure)
-		}
-	}()
-	read(notTest{})
-	return nil
-}
-
-// notTest is as much of a test as internal/sharedtest needs.
-type notTest struct{ testing.TB }
-
-type (
-	absentError string
-	fatalError  struct{ error }
-)
-
-func (e absentError) Error() string { return string(e) }
-
-func (notTest) Helper()                          {}
-func (notTest) Skipf(format string, args ...any) { panic(absentError(fmt.Sprintf(format, args...))) }
-func (notTest) Fatal(args ...any)                { panic(fatalError{errors.New(fmt.Sprint(args...))}) }
 
 // generate makes up n files: all with a group for everybody, some with one for the crawlers that many sites turn away.
 func generate(n int) [][]byte {

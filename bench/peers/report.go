@@ -10,6 +10,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/bulkscan/bulkscan/bench/facts"
 )
 
 // Report is a Markdown document that is written as the results come in.
@@ -29,7 +31,7 @@ func (r *Report) Head(now time.Time, plan Plan, command string) {
 	r.differ = -1
 	r.printf("# The parser and its peers, %s\n\n", now.UTC().Format(time.DateOnly))
 	r.printf("%s %s/%s, %d processors, %s%s. Made by `%s`.\n\n",
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), cpuModel(), load(), command)
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), facts.Processor(), load(), command)
 	r.printf("| parser | version | how it is asked |\n|---|---|---|\n")
 	for _, peer := range append([]Peer{bulkscan, lineLoop}, peers...) {
 		r.printf("| %s | %s | %s |\n", peer.Name, version(peer), peer.Way)
@@ -169,19 +171,6 @@ func version(peer Peer) string {
 		}
 	}
 	return "unknown"
-}
-
-func cpuModel() string {
-	data, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return runtime.GOARCH
-	}
-	for line := range strings.SplitSeq(string(data), "\n") {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return runtime.GOARCH
 }
 
 // load says how busy the machine was before, where it tells.

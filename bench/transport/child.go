@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"runtime/metrics"
-	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/bulkscan/bulkscan/bench/facts"
 )
 
 // This file is the measuring process: it lets one contender that is made of Go do its exchanges, and tells what they used.
@@ -96,7 +96,7 @@ func contenderPart(in io.Reader, out io.Writer) error {
 			if err := commands.Decode(&ask); err != nil {
 				return
 			}
-			h := &Held{Before: before, Now: memoryNow(false), RSS: residentNow(), Goroutines: runtime.NumGoroutine()}
+			h := &Held{Before: before, Now: memoryNow(false), RSS: facts.Memory("self", facts.Resident), Goroutines: runtime.NumGoroutine()}
 			h.Live = memoryNow(true)
 			_ = replies.Encode(contenderReply{Held: h}) // where nobody listens, the input ends too
 		}
@@ -116,7 +116,7 @@ type Run func(first, last, inFlight int, t *tally) error
 func measure(do Run, j job, watch func()) (*Measured, error) {
 	runtime.GC() // nobody pays for what was made ready
 	goroutines := runtime.NumGoroutine()
-	stop, err := profile(j.Profile)
+	stop, err := facts.Profile(j.Profile)
 	if err != nil {
 		return nil, err
 	}
@@ -125,36 +125,19 @@ func measure(do Run, j job, watch func()) (*Measured, error) {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	used, began := usage(), time.Now()
+	used, began := facts.CPU(), time.Now()
 	var t tally
 	err = do(0, j.N, j.InFlight, &t)
-	m := &Measured{Wall: time.Since(began), CPU: usage() - used}
+	m := &Measured{Wall: time.Since(began), CPU: facts.CPU() - used}
 	runtime.ReadMemStats(&after)
 	if err := errors.Join(err, stop()); err != nil {
 		return nil, err
 	}
 	m.Goroutines = max(0, runtime.NumGoroutine()-goroutines)
 	m.Bytes, m.Objects = after.TotalAlloc-before.TotalAlloc, after.Mallocs-before.Mallocs
-	m.PeakRSS = peakRSS("self")
+	m.PeakRSS = facts.Memory("self", facts.PeakResident)
 	m.Answers, m.Errors, m.Examples = int(t.right.Load()), int(t.wrong.Load()), t.examples
 	return m, nil
-}
-
-func profile(path string) (stop func() error, err error) {
-	if path == "" {
-		return func() error { return nil }, nil
-	}
-	file, err := os.Create(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot write a profile: %w", err)
-	}
-	if err := pprof.StartCPUProfile(file); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot write a profile: %w", err), file.Close())
-	}
-	return func() error {
-		pprof.StopCPUProfile()
-		return file.Close()
-	}, nil
 }
 
 // tally counts how exchanges ended.

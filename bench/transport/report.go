@@ -3,13 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/bulkscan/bulkscan/bench/facts"
 )
 
 // Report is a Markdown document.
@@ -42,7 +42,7 @@ type Machine struct {
 func thisMachine() Machine {
 	return Machine{
 		Date: time.Now().UTC(), Go: fmt.Sprintf("%s %s/%s", runtime.Version(), runtime.GOOS, runtime.GOARCH),
-		Processors: runtime.NumCPU(), Model: cpuModel(), Load: load(), Kernel: firstLine("/proc/sys/kernel/osrelease"), Commit: commit(),
+		Processors: runtime.NumCPU(), Model: facts.Processor(), Load: facts.Load(), Kernel: facts.Kernel(), Commit: facts.Commit(),
 	}
 }
 
@@ -140,27 +140,27 @@ func (r *Report) Compare(f *Figures) {
 
 func (r *Report) row(result, ours *Result) {
 	cost, rate := result.over((*Measured).Cost), result.over((*Measured).Rate)
-	r.printf("| %s | %s | %s | %s | %s |", result.Name, digits(slices.Min(cost)), digits(median(cost)), digits(slices.Max(rate)), digits(median(rate)))
+	r.printf("| %s | %s | %s | %s | %s |", result.Name, facts.Digits(slices.Min(cost)), facts.Digits(median(cost)), facts.Digits(slices.Max(rate)), facts.Digits(median(rate)))
 	if ours == nil || ours == result {
 		r.printf(" | |")
 	} else {
 		x := ratio(ours, result)
-		r.printf(" %s | %s |", digits(x.Best), digits(x.Median))
+		r.printf(" %s | %s |", facts.Digits(x.Best), facts.Digits(x.Median))
 	}
 	if result.Contender.Tool == nil {
 		r.printf(" %.0f | %s |", median(result.over(func(m *Measured) float64 { return m.each(float64(m.Bytes)) })),
-			digits(median(result.over(func(m *Measured) float64 { return m.each(float64(m.Objects)) }))))
+			facts.Digits(median(result.over(func(m *Measured) float64 { return m.each(float64(m.Objects)) }))))
 	} else {
 		r.printf(" | |")
 	}
-	r.printf(" %s |", digits(slices.Max(result.over(func(m *Measured) float64 { return float64(m.PeakRSS) / 1e6 }))))
+	r.printf(" %s |", facts.Digits(slices.Max(result.over(func(m *Measured) float64 { return float64(m.PeakRSS) / 1e6 }))))
 	if result.Contender.Tool == nil {
 		r.printf(" %.0f |", slices.Max(result.over(func(m *Measured) float64 { return float64(m.Goroutines) })))
 	} else {
 		r.printf(" |")
 	}
 	n, _ := result.Errors()
-	r.printf(" %d | %s |\n", n, digits(median(result.over(func(m *Measured) float64 { return m.each(m.Server.CPU.Seconds()) * 1e4 }))))
+	r.printf(" %d | %s |\n", n, facts.Digits(median(result.over(func(m *Measured) float64 { return m.each(m.Server.CPU.Seconds()) * 1e4 }))))
 }
 
 // marks holds the figures against what must hold.
@@ -180,7 +180,7 @@ func (f *Figures) marks() (all []Mark) {
 	} {
 		if a, b := f.ours(m.group), f.result(m.other); a != nil && b != nil {
 			x := ratio(a, b)
-			add(true, m.most, x.Best, "%s: ours to %s, best turns (median of rounds %s)", m.group, m.other, digits(x.Median))
+			add(true, m.most, x.Best, "%s: ours to %s, best turns (median of rounds %s)", m.group, m.other, facts.Digits(x.Median))
 		}
 	}
 	for _, m := range []struct {
@@ -189,7 +189,7 @@ func (f *Figures) marks() (all []Mark) {
 	}{{Plain, mostPlain}, {Unverified, mostUnverified}, {Verified, mostVerified}} {
 		if a := f.ours(m.group); a != nil {
 			cost := a.over((*Measured).Cost)
-			add(false, m.most, slices.Min(cost), "%s: CPU s per 10k, best turn (median %s)", m.group, digits(median(cost)))
+			add(false, m.most, slices.Min(cost), "%s: CPU s per 10k, best turn (median %s)", m.group, facts.Digits(median(cost)))
 		}
 	}
 	return all
@@ -208,7 +208,7 @@ func (r *Report) marks(all []Mark, enough bool) {
 			mark = "**NO**"
 			r.failed = r.failed || m.Binds
 		}
-		r.printf("- %s: %s ≤ %s: %s\n", m.What, digits(m.Value), digits(m.Most), mark)
+		r.printf("- %s: %s ≤ %s: %s\n", m.What, facts.Digits(m.Value), facts.Digits(m.Most), mark)
 	}
 	r.printf("\nSeconds were set on one machine and are another's on another; missing them does not fail the command.\n")
 }
@@ -231,7 +231,7 @@ func (r *Report) Held(f *Figures) {
 		now, live := h.Each()
 		stacks := (float64(h.Held.Live.Stacks) - float64(h.Held.Before.Stacks)) / float64(h.InFlight)
 		r.printf("| %s | %d | %.1f | %.1f | %.1f | %d | %.0f | %.0f | %s | %d |\n", h.Name, h.InFlight, now/1e3, live/1e3, stacks/1e3,
-			h.Held.Goroutines, float64(h.Held.RSS)/1e6, float64(h.Measured.PeakRSS)/1e6, digits(h.Measured.Cost()), h.Measured.Errors)
+			h.Held.Goroutines, float64(h.Held.RSS)/1e6, float64(h.Measured.PeakRSS)/1e6, facts.Digits(h.Measured.Cost()), h.Measured.Errors)
 		if h.Measured.Errors > 0 {
 			r.failed = true
 		}
@@ -269,7 +269,7 @@ func (r *Report) Held(f *Figures) {
 		if !m.OK {
 			mark, r.failed = "**NO**", true
 		}
-		r.printf("- %s: %s ≤ %s: %s\n", m.What, digits(m.Value), digits(m.Most), mark)
+		r.printf("- %s: %s ≤ %s: %s\n", m.What, facts.Digits(m.Value), facts.Digits(m.Most), mark)
 	}
 }
 
@@ -280,21 +280,6 @@ func or(text, instead string) string {
 	return text
 }
 
-// digits spells a number with three digits, or more where it is large.
-func digits(x float64) string {
-	switch {
-	case x < 0.0005:
-		return "0"
-	case x < 0.9995:
-		return fmt.Sprintf("%.3f", x)
-	case x < 9.995:
-		return fmt.Sprintf("%.2f", x)
-	case x < 99.95:
-		return fmt.Sprintf("%.1f", x)
-	}
-	return fmt.Sprintf("%.0f", x)
-}
-
 // moduleVersion returns what the build knows of a contender's module; of our own, which the build takes from beside it,
 // what git does; and of the standard library the toolchain's version.
 func moduleVersion(module string) string {
@@ -302,7 +287,7 @@ func moduleVersion(module string) string {
 	case "":
 		return runtime.Version()
 	case "github.com/bulkscan/bulkscan":
-		return commit()
+		return facts.Commit()
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {
@@ -312,40 +297,4 @@ func moduleVersion(module string) string {
 		}
 	}
 	return "unknown"
-}
-
-func commit() string {
-	out, err := exec.Command("git", "describe", "--tags", "--always", "--dirty").Output()
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(out))
-}
-
-func cpuModel() string {
-	data, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return runtime.GOARCH
-	}
-	for line := range strings.SplitSeq(string(data), "\n") {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return runtime.GOARCH
-}
-
-// load says how busy the machine was before, where it tells.
-func load() string {
-	last, _, _ := strings.Cut(firstLine("/proc/loadavg"), " ")
-	return last
-}
-
-func firstLine(path string) string {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return "unknown"
-	}
-	line, _, _ := strings.Cut(string(data), "\n")
-	return line
 }

@@ -21,6 +21,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/bulkscan/bulkscan/bench/facts"
 )
 
 // This file is the server, a process of its own: a connection has one request and one answer, and then it is closed. It
@@ -89,7 +91,7 @@ func serverPart(in io.Reader, out io.Writer) error {
 		return err
 	}
 	s.reply(serverReply{Web: web})
-	last := usage()
+	last := facts.CPU()
 	for {
 		var c serverCommand
 		if err := commands.Decode(&c); errors.Is(err, io.EOF) {
@@ -111,7 +113,7 @@ func serverPart(in io.Reader, out io.Writer) error {
 			s.gate = gate{}
 			s.mu.Unlock()
 		case c.Count:
-			now := usage()
+			now := facts.CPU()
 			r.Counts = &Counts{
 				Accepted: s.accepted.Swap(0), Requests: s.requests.Swap(0), Handshakes: s.handshakes.Swap(0),
 				Resumed: s.resumed.Swap(0), Older: s.older.Swap(0), CPU: now - last,

@@ -6,17 +6,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
-	"time"
 )
-
-// usage is the processor time that this process has used so far, user's and system's.
-func usage() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
 
 // spare is how many files a process has open besides its connections, at most.
 const spare = 128

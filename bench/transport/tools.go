@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/bulkscan/bulkscan/bench/facts"
 )
 
 // This file is about programs of others, which are measured where they are on the PATH: how each is told to do the same
@@ -137,7 +139,7 @@ func watchPeak(pid int, ended <-chan struct{}) (peak int64) {
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		peak = max(peak, peakRSS(strconv.Itoa(pid)))
+		peak = max(peak, facts.Memory(strconv.Itoa(pid), facts.PeakResident))
 		select {
 		case <-ended:
 			return peak

@@ -193,7 +193,7 @@ func (c *call) turn(ctx context.Context, l *lookup, s *server) (came bool, err e
 		return false, ctx.Err()
 	}
 	began := time.Now()
-	came, err = s.pacer.wait(ctx, c)
+	came, err = s.pacer.wait(ctx, c.timer, c.arrivals)
 	// The look-up has all its time whatever our rate. How long it took is another matter: what was under way meanwhile
 	// was under way.
 	l.delay(time.Since(began), c.waits > 0)
@@ -253,7 +253,7 @@ func (r *Resolver) askTCP(ctx context.Context, l *lookup, c *call, s *server) (*
 	}
 	defer func() { <-r.tcp }()
 	if s.pacer != nil {
-		if err := s.pacer.waitAlone(ctx, c.timer); err != nil {
+		if _, err := s.pacer.wait(ctx, c.timer, nil); err != nil {
 			return nil, err
 		}
 	}

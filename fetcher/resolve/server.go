@@ -177,12 +177,13 @@ func newPacer(perSecond float64) *pacer {
 	return &pacer{head: make(chan struct{}, 1), limiter: rate.NewLimiter(rate.Limit(perSecond), max(1, int(perSecond/10)))}
 }
 
-// wait waits for a call's turn, or until something arrives for it, which it reports.
-func (p *pacer) wait(ctx context.Context, c *call) (came bool, err error) {
+// wait waits for a turn, or until something arrives, which it reports and leaves there. Without arrivals it waits for the
+// turn whatever comes. The timer is the caller's.
+func (p *pacer) wait(ctx context.Context, timer *time.Timer, arrivals chan arrival) (came bool, err error) {
 	select {
 	case p.head <- struct{}{}:
-	case a := <-c.arrivals:
-		c.arrivals <- a
+	case a := <-arrivals:
+		arrivals <- a
 		return true, nil
 	case <-ctx.Done():
 		return false, ctx.Err()
@@ -193,22 +194,16 @@ func (p *pacer) wait(ctx context.Context, c *call) (came bool, err error) {
 	if delay == 0 {
 		return false, nil
 	}
-	c.timer.Reset(delay)
+	timer.Reset(delay)
 	select {
-	case <-c.timer.C:
+	case <-timer.C:
 		return false, nil
-	case a := <-c.arrivals:
-		c.arrivals <- a
+	case a := <-arrivals:
+		arrivals <- a
 		came = true
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
 	place.Cancel()
 	return came, err
-}
-
-// waitAlone waits for a turn whatever arrives.
-func (p *pacer) waitAlone(ctx context.Context, timer *time.Timer) error {
-	_, err := p.wait(ctx, &call{timer: timer})
-	return err
 }

@@ -210,7 +210,7 @@ func TestRateIsKept(t *testing.T) {
 func TestRateIsNotWasted(t *testing.T) {
 	p := newPacer(100)
 	for range 10 { // what may go at once
-		if came, err := p.wait(t.Context(), newCall()); came || err != nil {
+		if came, err := p.wait(t.Context(), time.NewTimer(0), nil); came || err != nil {
 			t.Fatal(came, err)
 		}
 	}
@@ -221,7 +221,7 @@ func TestRateIsNotWasted(t *testing.T) {
 		leaving[i].arrivals <- arrival{}
 		left.Go(func() {
 			for range 3 {
-				_, _ = p.wait(t.Context(), leaving[i])
+				_, _ = p.wait(t.Context(), leaving[i].timer, leaving[i].arrivals)
 			}
 		})
 	}

@@ -46,6 +46,7 @@ var arrows = map[string][]string{
 	"internal/store/storetest": {"internal/store"},
 
 	"bench/simweb":       {"internal/origin", "internal/exchange"},
+	"bench/facts":        {},
 	"bench/compare":      {"bench/simweb", "sink"},
 	"bench/cmd/simweb":   anything,
 	"bench/cmd/endtoend": anything,

@@ -5,6 +5,8 @@ package sharedtest
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -51,3 +53,35 @@ func Bodies(tb testing.TB, name string) [][]byte {
 	}
 	return bodies
 }
+
+// Try runs what is written for tests, this package's functions, in a program: what would skip a test comes back as an
+// AbsentError, and what would fail it as its error.
+func Try(read func(testing.TB)) (err error) {
+	defer func() {
+		switch failure := recover().(type) {
+		case nil:
+		case AbsentError:
+			err = failure
+		case fatalError:
+			err = failure.error
+		default:
+			panic(failure)
+		}
+	}()
+	read(notTest{})
+	return nil
+}
+
+// notTest is as much of a test as internal/sharedtest needs.
+type notTest struct{ testing.TB }
+
+// AbsentError says what of ../shared is not here.
+type AbsentError string
+
+type fatalError struct{ error }
+
+func (e AbsentError) Error() string { return string(e) }
+
+func (notTest) Helper()                          {}
+func (notTest) Skipf(format string, args ...any) { panic(AbsentError(fmt.Sprintf(format, args...))) }
+func (notTest) Fatal(args ...any)                { panic(fatalError{errors.New(fmt.Sprint(args...))}) }

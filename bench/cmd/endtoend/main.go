@@ -37,6 +37,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/bulkscan/bulkscan/bench/facts"
 )
 
 func main() {
@@ -206,21 +208,8 @@ func (l *lab) head(ctx context.Context) {
 	}
 	l.printf("# End-to-end runs, %s\n\n", time.Now().UTC().Format(time.DateOnly))
 	l.printf("bulkscan %s, %s %s/%s, %d processors, %s. The simulated web runs beside the scan, in a process of its own.\nMade by `go run ./bench/cmd/endtoend`%s.\n",
-		strings.TrimSpace(string(commit)), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), cpuModel(),
+		strings.TrimSpace(string(commit)), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), facts.Processor(),
 		kind(len(l.flags) > 0, " with the further flags `"+strings.Join(l.flags, " ")+"`", ""))
-}
-
-func cpuModel() string {
-	data, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return runtime.GOARCH
-	}
-	for line := range strings.SplitSeq(string(data), "\n") {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return runtime.GOARCH
 }
 
 // printf adds to the report and shows it as it grows.

@@ -3,17 +3,16 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"runtime"
-	"runtime/pprof"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/bulkscan/bulkscan/bench/facts"
 )
 
 // This file is the measuring process: it lets one contender look names up, and tells what that used.
@@ -98,13 +97,13 @@ func measure(each func() lookup, j *job) (*measured, error) {
 		return nil, fmt.Errorf("of the look-ups that do not count some went wrong: %s", warm.examples[0])
 	}
 	collect()
-	stop, err := profile(j.Profile)
+	stop, err := facts.Profile(j.Profile)
 	if err != nil {
 		return nil, err
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	used, began := usage(), time.Now()
+	used, began := facts.CPU(), time.Now()
 	m := new(measured)
 	var t tally
 	if j.Pace > 0 {
@@ -119,13 +118,13 @@ func measure(each func() lookup, j *job) (*measured, error) {
 			}
 		}
 	}
-	m.CPU, m.Wall = usage()-used, time.Since(began)
+	m.CPU, m.Wall = facts.CPU()-used, time.Since(began)
 	runtime.ReadMemStats(&after)
 	if err := stop(); err != nil {
 		return nil, err
 	}
 	m.Bytes, m.Objects = after.TotalAlloc-before.TotalAlloc, after.Mallocs-before.Mallocs
-	m.PeakRSS = residentPeak()
+	m.PeakRSS = facts.Memory("self", facts.PeakResident)
 	m.Right, m.Wrong, m.Lost, m.Examples = int(t.right.Load()), int(t.wrong.Load()), int(t.lost.Load()), t.examples
 	return m, nil
 }
@@ -225,27 +224,10 @@ func hold(names int, rate float64) state {
 	collect()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return state{names, int64(m.HeapAlloc), residentNow(), runtime.NumGoroutine(), filesNow(), rate}
+	return state{names, int64(m.HeapAlloc), facts.Memory("self", facts.Resident), runtime.NumGoroutine(), filesNow(), rate}
 }
 
 func collect() {
 	runtime.GC()
 	runtime.GC() // what the first one found in pools
-}
-
-func profile(path string) (stop func() error, err error) {
-	if path == "" {
-		return func() error { return nil }, nil
-	}
-	file, err := os.Create(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot write a profile: %w", err)
-	}
-	if err := pprof.StartCPUProfile(file); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot write a profile: %w", err), file.Close())
-	}
-	return func() error {
-		pprof.StopCPUProfile()
-		return file.Close()
-	}, nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/bulkscan/bulkscan/bench/facts"
 )
 
 // speed lets all contenders take turns, round by round, so that what slows the machine down for a while slows all.
@@ -40,13 +42,13 @@ func (l *lab) speed(ctx context.Context) (err error) {
 		rates, costs := r.over((*measured).rate), r.over((*measured).cost)
 		rateTo, costTo := "", ""
 		if best != nil && r.contender.module != moduleOurs {
-			rateTo = digits(best.median((*measured).rate) / median(rates))
-			costTo = digits(best.median((*measured).cost) / median(costs))
+			rateTo = facts.Digits(best.median((*measured).rate) / median(rates))
+			costTo = facts.Digits(best.median((*measured).cost) / median(costs))
 		}
 		l.printf("| %s | %d | %.0f (%.0f) | %s | %s (%s) | %s | %s | %.0f | %d MB | %s | %s | %s | %d |\n", r.contender.name, r.contender.inFlight,
-			median(rates), slices.Max(rates), rateTo, digits(median(costs)), digits(slices.Min(costs)), costTo,
-			digits(r.median((*measured).objects)), r.median((*measured).bytes), int64(r.median((*measured).peak))>>20,
-			digits(r.median((*measured).questions)), digits(r.median((*measured).serverShare)), digits(r.median((*measured).serverCost)),
+			median(rates), slices.Max(rates), rateTo, facts.Digits(median(costs)), facts.Digits(slices.Min(costs)), costTo,
+			facts.Digits(r.median((*measured).objects)), r.median((*measured).bytes), int64(r.median((*measured).peak))>>20,
+			facts.Digits(r.median((*measured).questions)), facts.Digits(r.median((*measured).serverShare)), facts.Digits(r.median((*measured).serverCost)),
 			r.amiss())
 	}
 	for i := range results {
@@ -92,7 +94,7 @@ func (l *lab) loss(ctx context.Context) error {
 		results = append(results, result{c, []*measured{m}})
 		l.printf("| %s | %d | %.0f | %d | %d | %.3f | %d | %d | %s | %s | %s | %s | %s | %d MB |\n", name, names, m.Offered, m.Lost, m.Wrong,
 			m.questions(), m.Server.Dropped, m.Server.Delayed, brief(m.Quantile[0]), brief(m.Quantile[2]), brief(m.Quantile[3]), brief(m.Quantile[4]),
-			digits(m.cost()), m.PeakRSS>>20)
+			facts.Digits(m.cost()), m.PeakRSS>>20)
 	}
 	l.amiss(&results[0]) // what the others lose is what they do
 	l.verdict(lossMarks(results[0].turns[0], p))
@@ -153,19 +155,4 @@ func brief(d time.Duration) string {
 		}
 	}
 	return d.Round(time.Microsecond).String()
-}
-
-// digits spells a number with three digits, or more where it is large.
-func digits(x float64) string {
-	switch {
-	case x < 0.0005:
-		return "0"
-	case x < 0.9995:
-		return fmt.Sprintf("%.3f", x)
-	case x < 9.995:
-		return fmt.Sprintf("%.2f", x)
-	case x < 99.95:
-		return fmt.Sprintf("%.1f", x)
-	}
-	return fmt.Sprintf("%.0f", x)
 }

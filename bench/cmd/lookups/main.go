@@ -23,14 +23,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -38,6 +36,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/bulkscan/bulkscan/bench/facts"
 )
 
 func main() {
@@ -247,10 +247,9 @@ func typed(flags *flag.FlagSet) string {
 
 // head says who is measured, where.
 func (l *lab) head(ctx context.Context, command string) {
-	load, _, _ := strings.Cut(firstLine("/proc/loadavg"), " ")
 	l.printf("# What it costs to look names up, %s\n\n", time.Now().UTC().Format(time.DateOnly))
 	l.printf("bulkscan %s, %s %s/%s, %d processors, %s, kernel %s, load %s at the start.\nMade by `%s`.\n\n",
-		commit(ctx), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), cpuModel(), firstLine("/proc/sys/kernel/osrelease"), load, command)
+		facts.Commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), facts.Processor(), facts.Kernel(), facts.Load(), command)
 	l.printf("| contender | version | what it does here |\n|---|---|---|\n")
 	for _, c := range contenders {
 		l.printf("| %s | %s | %s |\n", c.name, version(ctx, c.module), c.does)
@@ -268,7 +267,7 @@ func version(ctx context.Context, module string) string {
 	case "":
 		return runtime.Version()
 	case moduleOurs:
-		return commit(ctx)
+		return facts.Commit()
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {
@@ -278,25 +277,4 @@ func version(ctx context.Context, module string) string {
 		}
 	}
 	return "unknown"
-}
-
-func commit(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, "git", "describe", "--tags", "--always", "--dirty").Output()
-	if err != nil {
-		return "unknown"
-	}
-	return string(bytes.TrimSpace(out))
-}
-
-func cpuModel() string {
-	data, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return runtime.GOARCH
-	}
-	for line := range strings.SplitSeq(string(data), "\n") {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return runtime.GOARCH
 }

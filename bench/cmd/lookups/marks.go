@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"slices"
+
+	"github.com/bulkscan/bulkscan/bench/facts"
 )
 
 // This file is what must hold, and the figures it is held against.
@@ -89,7 +91,7 @@ func speedMarks(results []result, names int) []mark {
 	rate, cost := r.median((*measured).rate), r.median((*measured).cost)
 	all := []mark{
 		{fmt.Sprintf("at least %d look-ups a second (%.0f)", leastRate, rate), rate >= leastRate},
-		{fmt.Sprintf("at most %.2f CPU s per 10k (%s)", mostCost, digits(cost)), cost <= mostCost},
+		{fmt.Sprintf("at most %.2f CPU s per 10k (%s)", mostCost, facts.Digits(cost)), cost <= mostCost},
 		{fmt.Sprintf("every name has its address (%d have not)", r.amiss()), r.amiss() == 0},
 	}
 	return all

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"os"
 	"slices"
 	"strconv"
@@ -9,33 +8,6 @@ import (
 )
 
 // What /proc tells; 0 where there is none.
-
-// residentNow is what this process holds in memory, in bytes.
-func residentNow() int64 { return statusOf("VmRSS") }
-
-// residentPeak is the most it has held, in bytes.
-func residentPeak() int64 { return statusOf("VmHWM") }
-
-func statusOf(field string) int64 {
-	file, err := os.Open("/proc/self/status")
-	if err != nil {
-		return 0
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		name, value, _ := strings.Cut(lines.Text(), ":")
-		if name != field {
-			continue
-		}
-		kilobytes, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-		if err != nil {
-			return 0
-		}
-		return kilobytes << 10
-	}
-	return 0
-}
 
 // filesNow is how many files this process has open.
 func filesNow() int {
@@ -85,14 +57,4 @@ func udpCount(text, name string) int64 {
 		return n
 	}
 	return 0
-}
-
-// firstLine is the first line of a file, and "unknown" where it cannot be read.
-func firstLine(path string) string {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return "unknown"
-	}
-	line, _, _ := strings.Cut(string(data), "\n")
-	return line
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/net/ipv4"
+
+	"github.com/bulkscan/bulkscan/bench/facts"
 )
 
 // This file is the name server. It has one socket and one goroutine that reads and answers, many packets at a time where
@@ -158,7 +160,7 @@ func listen(f faults) (*server, error) {
 func (s *server) addr() netip.AddrPort { return s.conn.LocalAddr().(*net.UDPAddr).AddrPort() }
 
 func (s *server) counts() counts {
-	return counts{s.packets.Load(), s.dropped.Load(), s.delayed.Load(), s.odd.Load(), usage()}
+	return counts{s.packets.Load(), s.dropped.Load(), s.delayed.Load(), s.odd.Load(), facts.CPU()}
 }
 
 // close ends serve.

@@ -1,14 +1,14 @@
 //go:build unix
 
-package main
+package facts
 
 import (
 	"syscall"
 	"time"
 )
 
-// usage is the processor time that this process has used so far, user's and system's.
-func usage() time.Duration {
+// CPU is the processor time that this process has used so far, user's and system's; 0 where the system does not say.
+func CPU() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
 		return 0
