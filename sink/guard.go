@@ -14,7 +14,8 @@ import (
 // This file stands between the Parquet reader and the pages. The reader makes room for as many bytes and values as a
 // page's header says, and inflates a page to whatever length it has, so that a small hostile file could ask for more
 // memory than there is. A guard follows the headers of the pages, and within them those of the zstd frame's blocks, while
-// the reader reads them, and gives out no byte before all headers up to it have been found to be sound.
+// the reader reads them, and gives out no byte before all headers up to it have been found to be sound. Behind the last
+// block of a page it also counts what the page's values become: see contents.go.
 
 // What a page may be. Those that bulkscan writes end at 512 KiB before compression, or with the row that goes beyond.
 const (
@@ -32,21 +33,36 @@ type guard struct {
 	*tailed
 	mu     sync.Mutex
 	chunks []guardedChunk // in the order of their places
+
+	packed, raw []byte // a page, before and after it is inflated
 }
+
+// inflater gives up a page that becomes longer than the room for it.
+var inflater = sync.OnceValue(func() *zstd.Decoder {
+	d, err := zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		panic(fmt.Sprintf("sink: %v", err)) // the options are constants
+	}
+	return d
+})
 
 // guardedChunk is how far a column chunk has been looked at.
 type guardedChunk struct {
 	first, end int64
 	data       int64 // where its data pages begin
 	codec      format.CompressionCodec
+	shape      shape
 	most       int64 // bytes of a page before compression
 	values     int64 // that are left to be in its pages
 
 	next  int64 // the header that is looked at next
 	page  int64 // end of the page that next lies in; 0 where it is a page's header
-	raw   int64 // bytes of that page before compression
-	block bool  // next is a block's header, not the frame's
-	sum   bool  // the frame ends with a checksum
+	body  int64 // where that page's bytes begin
+	raw   int64 // how many they are before compression
+	head  format.DataPageHeader
+	inert bool // they are a dictionary: they become no more than they are
+	block bool // next is a block's header, not the frame's
+	sum   bool // the frame ends with a checksum
 
 	inflated int64 // bytes before compression of the frame's blocks so far, at most: short frames do not say how long they are
 }
@@ -54,9 +70,16 @@ type guardedChunk struct {
 // newGuard makes a guard of the chunks that a footer names.
 func newGuard(t *tailed, footer *format.FileMetaData, footerAt int64) (*guard, error) {
 	g := &guard{tailed: t}
+	shapes, err := shapesOf(footer.Schema)
+	if err != nil {
+		return nil, err
+	}
 	for i := range footer.RowGroups {
 		if n := footer.RowGroups[i].NumRows; n < 0 || n > maxGroupRows {
 			return nil, fmt.Errorf("%w: a row group of %d rows", errFooter, n)
+		}
+		if n := len(footer.RowGroups[i].Columns); n != len(shapes) {
+			return nil, fmt.Errorf("%w: a row group of %d columns, not %d", errFooter, n, len(shapes))
 		}
 		for j := range footer.RowGroups[i].Columns {
 			c := &footer.RowGroups[i].Columns[j]
@@ -65,11 +88,14 @@ func newGuard(t *tailed, footer *format.FileMetaData, footerAt int64) (*guard, e
 				return nil, fmt.Errorf("%w: row group %d, column %d: %w", errFooter, i, j, err)
 			}
 			m := &c.MetaData
+			if m.Codec != format.Zstd && m.Codec != format.Uncompressed {
+				return nil, fmt.Errorf("%w: bulkscan does not compress by %v", errFooter, m.Codec)
+			}
 			most := int64(maxPage)
 			if len(m.PathInSchema) == 1 && m.PathInSchema[0] == "body" {
 				most = maxBodiesPage
 			}
-			g.chunks = append(g.chunks, guardedChunk{first: first, end: first + length, data: m.DataPageOffset, codec: m.Codec, most: most, values: m.NumValues, next: first})
+			g.chunks = append(g.chunks, guardedChunk{first: first, end: first + length, data: m.DataPageOffset, codec: m.Codec, shape: shapes[j], most: most, values: m.NumValues, next: first})
 		}
 	}
 	slices.SortFunc(g.chunks, func(a, b guardedChunk) int { return int(min(1, max(-1, a.first-b.first))) })
@@ -124,7 +150,10 @@ func (g *guard) look(c *guardedChunk, p []byte, at int64) error {
 		if err != nil {
 			return err
 		}
-		return c.pageHeader(b)
+		if err := c.pageHeader(b); err != nil || c.page != 0 {
+			return err
+		}
+		return g.contents(c)
 	case !c.block:
 		b, err := header(frameHeader)
 		if err != nil {
@@ -136,7 +165,33 @@ func (g *guard) look(c *guardedChunk, p []byte, at int64) error {
 	if err != nil {
 		return err
 	}
-	return c.blockHeader(b)
+	if err := c.blockHeader(b); err != nil || c.page != 0 {
+		return err
+	}
+	return g.contents(c)
+}
+
+// contents checks what the page becomes that ends where the chunk's next begins.
+func (g *guard) contents(c *guardedChunk) error {
+	if c.inert {
+		return nil
+	}
+	page := slices.Grow(g.packed[:0], int(c.next-c.body))[:c.next-c.body]
+	g.packed = page
+	if _, err := io.ReadFull(io.NewSectionReader(g.tailed, c.body, c.next-c.body), page); err != nil {
+		return err
+	}
+	if c.codec == format.Zstd && len(page) > 0 {
+		raw, err := inflater().DecodeAll(page, slices.Grow(g.raw[:0], int(c.raw)))
+		if err != nil {
+			return fmt.Errorf("%w: page at %d: %w", errPage, c.body, err)
+		}
+		page, g.raw = raw, raw
+	}
+	if err := c.shape.check(page, c.head.Encoding, int64(c.head.NumValues), c.most); err != nil {
+		return fmt.Errorf("%w: page at %d: %w", errPage, c.body, err)
+	}
+	return nil
 }
 
 func (c *guardedChunk) pageHeader(b []byte) error {
@@ -148,20 +203,20 @@ func (c *guardedChunk) pageHeader(b []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: page at %d: %w", errPage, c.next, err)
 	}
-	values, counted := int64(0), true
+	values := int64(0)
 	switch {
-	case h.DataPageHeader.Valid:
-		values = int64(h.DataPageHeader.V.NumValues)
-	case h.DataPageHeaderV2.Valid:
-		values = int64(h.DataPageHeaderV2.V.NumValues)
-	case h.DictionaryPageHeader.Valid:
-		values, counted = int64(h.DictionaryPageHeader.V.NumValues), false
+	case h.Type == format.DataPage && h.DataPageHeader.Valid:
+		values, c.inert, c.head = int64(h.DataPageHeader.V.NumValues), false, h.DataPageHeader.V
+	case h.Type == format.DictionaryPage && h.DictionaryPageHeader.Valid:
+		values, c.inert = int64(h.DictionaryPageHeader.V.NumValues), true
+	default:
+		return fmt.Errorf("%w: page at %d: bulkscan writes no %v", errPage, c.next, h.Type)
 	}
 	body := c.next + int64(n)
 	size := int64(h.CompressedPageSize)
 	raw := int64(h.UncompressedPageSize)
 	switch {
-	case values < 0 || values > maxPageValues || counted && values > c.values:
+	case values < 0 || values > maxPageValues || !c.inert && values > c.values:
 		return fmt.Errorf("%w: page at %d: it says that it has %d values, of %d", errPage, c.next, values, c.values)
 	case size < 0 || size > c.end-body:
 		return fmt.Errorf("%w: page at %d: its length of %d bytes is not within its column", errPage, c.next, size)
@@ -170,12 +225,12 @@ func (c *guardedChunk) pageHeader(b []byte) error {
 	case c.next < c.data && body+size != c.data:
 		return fmt.Errorf("%w: page at %d: its column's data does not begin behind it", errPage, c.next)
 	}
-	if counted {
+	if !c.inert {
 		c.values -= values
 	}
-	c.next = body + size
+	c.next, c.body, c.raw = body+size, body, raw
 	if c.codec == format.Zstd && size > 0 {
-		c.next, c.page, c.raw, c.block = body, body+size, raw, false
+		c.next, c.page, c.block = body, body+size, false
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go/encoding/delta"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 )
@@ -49,6 +50,52 @@ func replacePages(t *testing.T, path, column string, codec format.CompressionCod
 	}
 }
 
+// readHostile sees that readers of a column refuse its page, and take little memory until then.
+func readHostile(t *testing.T, what, table, column string, codec format.CompressionCodec, header format.PageHeader, page []byte) {
+	t.Helper()
+	dir := newDir(t)
+	writeSites(t, dir, "s", typicalSites(t, 3)...)
+	commits, err := Commits(t.Context(), dir, "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, _ := commits[0].File(table)
+	replacePages(t, filepath.Join(dir.Root(), file.Name), column, codec, header, page)
+	scan := mustReadScan(t, dir, "s")
+
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var number int64
+	var text string
+	field := Field{Name: column, Into: &number}
+	if column == "label" || column == "origin" || column == "token" {
+		field.Into = &text
+	}
+	cursor, err := OpenCursor(t.Context(), scan, &scan.Commits[0], table, field)
+	if err == nil {
+		for cursor.Next() {
+		}
+		err = errors.Join(cursor.Err(), cursor.Close())
+	}
+	if !errors.Is(err, errPage) {
+		t.Errorf("%s: a cursor says %v", what, err)
+	}
+	if table == TableSites {
+		for _, err = range Rows[SiteRow](t.Context(), scan, table) {
+		}
+	} else {
+		for _, err = range Rows[VerdictRow](t.Context(), scan, table) {
+		}
+	}
+	if !errors.Is(err, errPage) {
+		t.Errorf("%s: Rows says %v", what, err)
+	}
+	runtime.ReadMemStats(&after)
+	if n := (after.TotalAlloc - before.TotalAlloc) >> 20; n > 32 {
+		t.Errorf("%s: %d MB were allocated", what, n)
+	}
+}
+
 // TestHostilePages gives small files to readers whose pages say that they are long, or become long when they are inflated:
 // readers refuse them, and take little memory until then.
 func TestHostilePages(t *testing.T) {
@@ -62,45 +109,10 @@ func TestHostilePages(t *testing.T) {
 	nulls := append(binary.LittleEndian.AppendUint32(nil, 6), append(binary.AppendUvarint(nil, values<<1), 0)...)
 	f := func(what, column string, codec format.CompressionCodec, compressed, raw, values int32, page []byte) {
 		t.Helper()
-		dir := newDir(t)
-		writeSites(t, dir, "s", typicalSites(t, 3)...)
-		commits, err := Commits(t.Context(), dir, "s")
-		if err != nil {
-			t.Fatal(err)
-		}
-		file, _ := commits[0].File(TableSites)
-		header := format.PageHeader{Type: format.DataPage, CompressedPageSize: compressed, UncompressedPageSize: raw}
-		header.DataPageHeader.Valid = true
-		header.DataPageHeader.V = format.DataPageHeader{NumValues: values, Encoding: format.Plain, DefinitionLevelEncoding: format.RLE}
-		replacePages(t, filepath.Join(dir.Root(), file.Name), column, codec, header, page)
-		scan := mustReadScan(t, dir, "s")
-
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		var number int64
-		var text string
-		field := Field{Name: column, Into: &number}
-		if column == "label" {
-			field.Into = &text
-		}
-		cursor, err := OpenCursor(t.Context(), scan, &scan.Commits[0], TableSites, field)
-		if err == nil {
-			for cursor.Next() {
-			}
-			err = errors.Join(cursor.Err(), cursor.Close())
-		}
-		if !errors.Is(err, errPage) {
-			t.Errorf("%s: a cursor says %v", what, err)
-		}
-		for _, err = range Rows[SiteRow](t.Context(), scan, TableSites) {
-		}
-		if !errors.Is(err, errPage) {
-			t.Errorf("%s: Rows says %v", what, err)
-		}
-		runtime.ReadMemStats(&after)
-		if n := (after.TotalAlloc - before.TotalAlloc) >> 20; n > 32 {
-			t.Errorf("%s: %d MB were allocated", what, n)
-		}
+		readHostile(t, what, TableSites, column, codec, format.PageHeader{
+			Type: format.DataPage, CompressedPageSize: compressed, UncompressedPageSize: raw,
+			DataPageHeader: thrift.New(format.DataPageHeader{NumValues: values, Encoding: format.Plain, DefinitionLevelEncoding: format.RLE}),
+		}, page)
 	}
 	const none = format.Uncompressed
 	zeros := make([]byte, 4096)
@@ -113,4 +125,55 @@ func TestHostilePages(t *testing.T) {
 	f("a frame that is longer than the page", "seq", format.Zstd, int32(len(bomb)), 24, 3, bomb)
 	f("many frames", "seq", format.Zstd, int32(len(many)), 8<<20, 3, many)
 	f("half a frame", "seq", format.Zstd, 100, 256, 3, bomb[:100])
+}
+
+// TestHostileContents gives readers pages whose headers are sound, and whose values would become far more than they are.
+func TestHostileContents(t *testing.T) {
+	f := func(what, table, column string, encoding format.Encoding, values int, page []byte) {
+		t.Helper()
+		readHostile(t, what, table, column, format.Uncompressed, format.PageHeader{
+			Type: format.DataPage, CompressedPageSize: int32(len(page)), UncompressedPageSize: int32(len(page)),
+			DataPageHeader: thrift.New(format.DataPageHeader{NumValues: int32(values), Encoding: encoding, DefinitionLevelEncoding: format.RLE}),
+		}, page)
+	}
+	numbers := func(values ...uint64) (page []byte) {
+		for _, v := range values {
+			page = binary.AppendUvarint(page, v)
+		}
+		return page
+	}
+	lengths := func(values []int32) []byte {
+		b, err := new(delta.BinaryPackedEncoding).EncodeInt32(nil, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	// Texts that are each as long as the first.
+	texts := func(n int, length int32) []byte {
+		prefixes, suffixes := make([]int32, n), make([]int32, n)
+		suffixes[0] = length
+		for i := 1; i < n; i++ {
+			prefixes[i] = length
+		}
+		return append(append(lengths(prefixes), lengths(suffixes)...), make([]byte, length)...)
+	}
+	run := func(length uint64) []byte { return append(numbers(length<<1), 1) }
+	levels := func(runs []byte) []byte {
+		return append(binary.LittleEndian.AppendUint32(nil, uint32(len(runs))), runs...)
+	}
+
+	const bits = format.DeltaBinaryPacked
+	f("differences beyond the values", TableSites, "seq", bits, 3, numbers(128, 4, 1<<28, 0))
+	f("differences that are missing", TableSites, "seq", bits, 1<<10, numbers(128, 4, 1<<10, 0))
+	f("no mini-blocks", TableSites, "seq", bits, 3, numbers(128, 0, 3, 0))
+	f("a width of 255 bits", TableSites, "seq", bits, 3, append(numbers(128, 4, 3, 0, 0, 255<<7|0x7f), make([]byte, 4096)...))
+	f("2 GB of prefixes", TableVerdicts, "origin", format.DeltaByteArray, 1900, texts(1900, 1<<20))
+	f("4 GB of prefixes, which 32 bits cannot count", TableVerdicts, "origin", format.DeltaByteArray, 4097, texts(4097, 1<<20))
+	f("a negative length", TableVerdicts, "origin", format.DeltaByteArray, 2, append(lengths([]int32{0, -5}), lengths([]int32{3, 3})...))
+	f("levels of a long run", TableSites, "label", format.Plain, 3, levels(run(1<<31-1)))
+	f("levels of many runs", TableSites, "label", format.Plain, 1<<20, levels(bytes.Repeat(run(1<<20), 4096)))
+	f("indexes of many runs", TableVerdicts, "token", format.RLEDictionary, 1<<20, append([]byte{8}, bytes.Repeat(run(1<<20), 4096)...))
+	f("indexes of 33 bits", TableVerdicts, "token", format.RLEDictionary, 3, append([]byte{33}, run(3)...))
+	f("an encoding that is not ours", TableSites, "seq", format.ByteStreamSplit, 3, make([]byte, 24))
 }

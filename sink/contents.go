@@ -1,0 +1,211 @@
+package sink
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// This file says what a page's bytes become when they are decoded. Runs and deltas are a few bytes that stand for as many
+// values as they say, and texts that share prefixes for as many bytes: the Parquet reader makes room for whatever that is.
+// So a guard counts first, in pages that have been inflated within their bound.
+
+// shape is what the schema says of a column's values.
+type shape struct {
+	physical   format.Type
+	repetition int // the most levels
+	definition int
+}
+
+// shapesOf returns the shapes of a schema's columns, in order.
+func shapesOf(schema []format.SchemaElement) ([]shape, error) {
+	errSchema := fmt.Errorf("%w: its schema is no tree", errFooter)
+	if len(schema) == 0 || schema[0].NumChildren.V < 0 {
+		return nil, errSchema
+	}
+	type open struct {
+		shape
+		children int32 // that are still to come
+	}
+	var columns []shape
+	path := []open{{children: schema[0].NumChildren.V}}
+	for i := range schema[1:] {
+		for path[len(path)-1].children == 0 {
+			if path = path[:len(path)-1]; len(path) == 0 {
+				return nil, errSchema
+			}
+		}
+		e := &schema[i+1]
+		above := &path[len(path)-1]
+		above.children--
+		s := above.shape
+		switch e.RepetitionType.V {
+		case format.Optional:
+			s.definition++
+		case format.Repeated:
+			s.definition++
+			s.repetition++
+		}
+		if n := e.NumChildren.V; n < 0 || len(path) > thriftDepth {
+			return nil, errSchema
+		} else if n > 0 {
+			path = append(path, open{s, n})
+			continue
+		}
+		s.physical = e.Type.V
+		columns = append(columns, s)
+	}
+	for _, p := range path {
+		if p.children != 0 {
+			return nil, errSchema
+		}
+	}
+	return columns, nil
+}
+
+var errContents = errors.New("its values make no sense")
+
+// check reports whether a data page of so many values, nulls included, decodes to no more than these, and to no more bytes
+// than most.
+func (s shape) check(page []byte, encoding format.Encoding, values, most int64) error {
+	for _, level := range [...]int{s.repetition, s.definition} {
+		if level == 0 {
+			continue
+		}
+		if len(page) < 4 || int64(binary.LittleEndian.Uint32(page)) > int64(len(page)-4) {
+			return fmt.Errorf("%w: levels that are longer than the page", errContents)
+		}
+		end := 4 + binary.LittleEndian.Uint32(page)
+		if err := checkRuns(page[4:end], bits.Len(uint(level)), values); err != nil {
+			return err
+		}
+		page = page[end:]
+	}
+	switch encoding {
+	case format.Plain:
+		return nil
+	case format.PlainDictionary, format.RLEDictionary:
+		if len(page) == 0 {
+			return nil
+		}
+		return checkRuns(page[1:], int(page[0]), values)
+	case format.DeltaBinaryPacked:
+		_, err := eachDelta(page, values, func(int32) {})
+		return err
+	case format.DeltaLengthByteArray:
+		return checkTexts(page, values, most, false)
+	case format.DeltaByteArray:
+		return checkTexts(page, values, most, true)
+	}
+	return fmt.Errorf("%w: bulkscan does not write %v", errContents, encoding)
+}
+
+// checkRuns counts the values of the encoding of levels and indexes: what is packed bit by bit has eight at a time, the last
+// of which may be too many.
+func checkRuns(runs []byte, width int, values int64) error {
+	count := uint64(0)
+	for len(runs) > 0 {
+		head, n := binary.Uvarint(runs)
+		if n <= 0 || width > 32 {
+			return fmt.Errorf("%w: a run without a length", errContents)
+		}
+		runs = runs[n:]
+		length, size := head>>1, uint64(width+7)/8
+		if head&1 == 1 {
+			length, size = length*8, length*uint64(width)
+		}
+		if head>>1 > uint64(values) || size > uint64(len(runs)) {
+			return fmt.Errorf("%w: a run of %d values, of %d", errContents, length, values)
+		}
+		if count += length; count > uint64(values)+7 {
+			return fmt.Errorf("%w: more than %d", errContents, values)
+		}
+		runs = runs[size:]
+	}
+	return nil
+}
+
+// checkTexts counts the bytes of texts whose lengths go before them, or those of what they share with the one before and of
+// what follows.
+func checkTexts(page []byte, values, most int64, prefixes bool) error {
+	total, negative := int64(0), false
+	add := func(length int32) {
+		negative = negative || length < 0
+		total += int64(length)
+	}
+	rest, err := page, error(nil)
+	if prefixes {
+		if rest, err = eachDelta(rest, values, add); err != nil {
+			return err
+		}
+	}
+	if _, err = eachDelta(rest, values, add); err != nil {
+		return err
+	}
+	if negative || total > most {
+		return fmt.Errorf("%w: texts of %d bytes", errContents, total)
+	}
+	return nil
+}
+
+// eachDelta calls f with the values of the delta encoding, as 32 bits each, and returns what stands behind them. It has
+// blocks of mini-blocks of differences, packed bit by bit above the least of their block.
+func eachDelta(b []byte, values int64, f func(int32)) (rest []byte, err error) {
+	var head [3]uint64 // values of a block, mini-blocks of a block, values
+	for i := range head {
+		v, n := binary.Uvarint(b)
+		if n <= 0 {
+			return nil, fmt.Errorf("%w: differences without a head", errContents)
+		}
+		head[i], b = v, b[n:]
+	}
+	first, n := binary.Varint(b)
+	if n <= 0 || head[2] > uint64(values) || head[0] == 0 || head[0] > 1<<16 || head[1] == 0 || head[1] > head[0] {
+		return nil, fmt.Errorf("%w: %d differences, of %d", errContents, head[2], values)
+	}
+	b = b[n:]
+	if head[2] == 0 {
+		return b, nil
+	}
+	value, left := int32(first), head[2]-1
+	f(value)
+	for left > 0 {
+		least, n := binary.Varint(b)
+		if n <= 0 || uint64(len(b)-n) < head[1] {
+			return nil, fmt.Errorf("%w: %d differences are missing", errContents, left)
+		}
+		widths := b[n:][:head[1]]
+		b = b[n+len(widths):]
+		for _, width := range widths {
+			count := min(left, head[0]/head[1])
+			if count == 0 {
+				break
+			}
+			size := head[0] / head[1] * uint64(width) / 8
+			if size > uint64(len(b)) || width > 64 {
+				return nil, fmt.Errorf("%w: %d differences are missing", errContents, left)
+			}
+			for i := range count {
+				value += int32(least) + int32(packed(b[:size], i, uint(width)))
+				f(value)
+			}
+			b, left = b[size:], left-count
+		}
+	}
+	return b, nil
+}
+
+// packed returns the lower half of the i-th of values that are packed bit by bit.
+func packed(b []byte, i uint64, width uint) uint32 {
+	at := i * uint64(width)
+	var word [8]byte
+	if from := at / 8; from+8 <= uint64(len(b)) {
+		return uint32(binary.LittleEndian.Uint64(b[from:])>>(at%8)) & uint32(1<<width-1)
+	} else if from < uint64(len(b)) {
+		copy(word[:], b[from:])
+	}
+	return uint32(binary.LittleEndian.Uint64(word[:])>>(at%8)) & uint32(1<<width-1)
+}
