@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"sync/atomic"
 )
 
@@ -61,46 +60,20 @@ func sumFile(ctx context.Context, path string) (sum []byte, err error) {
 	return hash.Sum(nil), nil
 }
 
-// Spool copies what can be read only once (standard input) into a file in dir, as it comes, and returns the file's
-// path and its fingerprint, the one that FingerprintOf gives for that path alone. The name tells the contents: the
-// same input is spooled to the same file. The file appears complete or not at all. A read that blocks is given up when ctx ends;
-// it then lasts in the background until r returns.
+// Spool copies what can be read only once (standard input) into a new file in dir, as it comes, and returns the file's
+// path and its fingerprint, the one that FingerprintOf gives for that path alone. The file is the caller's, who removes it;
+// none is left after an error. A read that blocks is given up when ctx ends; it then lasts in the background until r
+// returns.
 func Spool(ctx context.Context, r io.Reader, dir string) (path string, f Fingerprint, err error) {
-	file, err := os.CreateTemp(dir, "stdin-*.tmp")
+	file, err := os.CreateTemp(dir, "bulkscan-stdin-*")
 	if err != nil {
 		return "", f, fmt.Errorf("cannot keep a copy of standard input: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			_ = file.Close()
-			_ = os.Remove(file.Name())
-			err = fmt.Errorf("cannot keep a copy of standard input: %w", err)
-		}
-	}()
 	hash := sha256.New()
-	if _, err = io.Copy(io.MultiWriter(file, hash), abandonable(ctx, r)); err != nil {
-		return "", f, err
+	_, err = io.Copy(io.MultiWriter(file, hash), abandonable(ctx, r))
+	if err = errors.Join(err, file.Close()); err != nil {
+		_ = os.Remove(file.Name())
+		return "", f, fmt.Errorf("cannot keep a copy of standard input: %w", err)
 	}
-	if err = file.Sync(); err != nil {
-		return "", f, err
-	}
-	if err = file.Close(); err != nil {
-		return "", f, err
-	}
-	f = sha256.Sum256(hash.Sum(nil))
-	path = filepath.Join(dir, "stdin-"+f.String()[:16]+".list")
-	if err = os.Rename(file.Name(), path); err != nil {
-		return "", f, err
-	}
-	return path, f, syncFolder(dir)
-}
-
-// syncFolder makes a rename last.
-func syncFolder(dir string) error {
-	folder, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	return folder.Sync()
+	return file.Name(), sha256.Sum256(hash.Sum(nil)), nil
 }
