@@ -71,7 +71,7 @@ generated: ## fail if a generated document is out of date
 	fi
 
 .PHONY: integration
-integration: build bench/duckdb/node_modules ## scan the simulated web and read the dataset with DuckDB; try what we are compared with
+integration: build bench/duckdb/node_modules .bin/versitygw ## scan the simulated web and read the dataset with DuckDB; try what we are compared with
 	go -C bench/peers test ./...
 	go -C bench/transport test ./...
 	go -C bench/parquet test ./...
@@ -82,6 +82,7 @@ integration: build bench/duckdb/node_modules ## scan the simulated web and read 
 	node bench/duckdb/views.mjs "$$dir" bin/bulkscan; \
 	node bench/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
 	bin/bulkscan verify "$$dir"
+	BULKSCAN_TEST_S3=required BULKSCAN_TEST_DUCKDB=required go test -count 1 -run '^TestViewsOnS3$$' ./cmd/bulkscan
 
 .PHONY: fuzz
 fuzz: ## fuzz each target for some seconds (FUZZTIME=5s)

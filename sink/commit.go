@@ -8,10 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
@@ -335,9 +335,6 @@ func compactedBetween(before, listed []store.Entry) bool {
 	return len(sizes) > 0
 }
 
-// readAtOnce is how many records are read at a time: each may wait for a server. They are mostly small.
-const readAtOnce = 8
-
 // readResult is what became of reading a record.
 type readResult struct {
 	commit *Commit
@@ -346,21 +343,11 @@ type readResult struct {
 
 // readCommits reads records, some at a time, and yields them in their order.
 func readCommits(ctx context.Context, st store.Store, scanID string, entries []store.Entry) iter.Seq2[store.Entry, readResult] {
-	return func(yield func(store.Entry, readResult) bool) {
-		for batch := range slices.Chunk(entries, readAtOnce) {
-			results := make([]readResult, len(batch))
-			var wait sync.WaitGroup
-			for i, entry := range batch {
-				wait.Go(func() { results[i].commit, results[i].err = readCommit(ctx, st, scanID, entry.Name) })
-			}
-			wait.Wait()
-			for i, entry := range batch {
-				if !yield(entry, results[i]) {
-					return
-				}
-			}
-		}
+	read := func(ctx context.Context, entry store.Entry) (r readResult) {
+		r.commit, r.err = readCommit(ctx, st, scanID, entry.Name)
+		return r
 	}
+	return ahead(ctx, entries, read, func(readResult) {})
 }
 
 // commitKey is a commit's name within its scan.
@@ -418,12 +405,19 @@ func (h *history) sort(commits []*Commit) {
 }
 
 // fence keeps what an earlier holder of the scan's lock may still have on its way from counting, where the lock is a
-// lease and there may be such a thing. The history is what was read with the lock held; it returns what there is now.
-func fence(ctx context.Context, st store.Store, lock store.Unlocker, like Commit, past *history, shards ...string) (*history, error) {
+// lease and there may be such a thing. The history is what was read with the lock held; it returns what there is now. The
+// shards are those that are given, those that have records, and those that have parts of that date ("" is any): of a shard's
+// first commit, which is sent when its files have their names, nothing else tells.
+func fence(ctx context.Context, st store.Store, lock store.Unlocker, like Commit, date string, past *history, shards ...string) (*history, error) {
 	lease, ok := lock.(store.Lease)
 	if !ok || !lease.Late() {
 		return past, nil
 	}
+	parts, err := partNumbers(ctx, st, like.ScanID, date)
+	if err != nil {
+		return nil, err
+	}
+	shards = slices.AppendSeq(shards, maps.Keys(parts))
 	fenced := map[string]bool{}
 	for range fenceRounds {
 		arrived := false
@@ -449,7 +443,6 @@ func fence(ctx context.Context, st store.Store, lock store.Unlocker, like Commit
 			lease.Fenced()
 			return past, nil
 		}
-		var err error
 		if past, err = readHistory(ctx, st, like.ScanID); err != nil {
 			return nil, err
 		}

@@ -149,7 +149,7 @@ func (c *compaction) begin(ctx context.Context) (*history, error) {
 		return nil, err
 	}
 	like := Commit{SchemaVersion: c.manifest.SchemaVersion, ToolVersion: c.manifest.ToolVersion, RegistryVersion: c.manifest.RegistryVersion, ScanID: id, Void: TakenOver}
-	if past, err = fence(ctx, c.store, c.lock, like, past, compactedShard); err != nil {
+	if past, err = fence(ctx, c.store, c.lock, like, c.manifest.ScanDate, past, compactedShard); err != nil {
 		return nil, err
 	}
 	// Which also makes durable what is seen there, before anything is deleted because of it.

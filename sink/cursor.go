@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/parquet-go/parquet-go"
@@ -53,21 +54,40 @@ type Cursor struct {
 // does not have (ErrNoTable).
 func OpenCursor(ctx context.Context, s *Scan, c *Commit, table string, fields ...Field) (*Cursor, error) {
 	cursor := &Cursor{ctx: ctx, scan: s, commit: c, table: table, given: fields}
-	if err := cursor.open(); err != nil {
+	if err := cursor.open(s.openNow(ctx, c, table)); err != nil {
 		return nil, err
 	}
 	return cursor, nil
 }
 
-// open opens the file that has the rows now.
-func (c *Cursor) open() error {
-	for was := ""; ; was = c.name {
-		p, err := c.scan.open(c.ctx, c.commit, c.table)
-		if err != nil {
-			return err
+// Cursors opens the files of a table, commit after commit as Rows has them: OpenCursor for each, but that the next files are
+// being opened while one is read, which counts where each open asks a server. Who gets a Cursor closes it before the next.
+// The iteration ends after the first error.
+func Cursors(ctx context.Context, s *Scan, table string, fields ...Field) iter.Seq2[*Cursor, error] {
+	return func(yield func(*Cursor, error) bool) {
+		for c, first := range s.opened(ctx, table) {
+			cursor := &Cursor{ctx: ctx, scan: s, commit: c, table: table, given: fields}
+			if err := cursor.open(first); err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(cursor, nil) {
+				return
+			}
 		}
+	}
+}
+
+// open goes to the file that has been opened, or to the one that has the rows now.
+func (c *Cursor) open(at opened) error {
+	for was := ""; ; was, at = c.name, c.scan.openNow(c.ctx, c.commit, c.table) {
+		if at.err != nil {
+			return at.err
+		}
+		p := at.place
 		c.name, c.object = p.file.Name, p.object
-		if err = c.openAt(p); err == nil {
+		err := c.openAt(p)
+		if err == nil {
 			return nil
 		}
 		c.object = nil
@@ -108,7 +128,7 @@ func (c *Cursor) reopen() error {
 	if err := c.Close(); err != nil {
 		return err
 	}
-	if err := c.open(); err != nil {
+	if err := c.open(c.scan.openNow(c.ctx, c.commit, c.table)); err != nil {
 		return err
 	}
 	if c.name == was {

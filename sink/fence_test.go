@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/bulkscan/bulkscan/internal/store"
@@ -105,6 +106,65 @@ func TestFence(t *testing.T) {
 					if _, err := Compact(t.Context(), st, options.ScanID, CompactOptions{}); err != nil {
 						t.Fatal(err)
 					}
+				}
+			})
+		}
+	}
+}
+
+// TestFenceOfNewShard shows the same of a shard that has never committed, of which no record tells: its parts do. They stay
+// until that shard is written again, or all is begun anew, and verify tells of them.
+func TestFenceOfNewShard(t *testing.T) {
+	for _, then := range []string{"resumed", "restarted", "compacted"} {
+		for _, next := range []string{"0", "3"} {
+			t.Run(then+" as "+next, func(t *testing.T) {
+				dir := newDir(t)
+				sites := typicalSites(t, crashSites)
+				options := crashOptions
+				options.Shard = "3"
+				name := commitName(options.ScanID, "3", 0)
+				w := mustOpen(t, dir, options)
+				for _, s := range sites[:4] {
+					if err := w.Add(s); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := w.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				// The commit has not arrived yet.
+				record := filepath.Join(dir.Root(), name)
+				late, err := os.ReadFile(record)
+				if err == nil {
+					err = os.Remove(record)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				st := &leased{Dir: dir, late: true}
+				if then == "compacted" { // which leaves nothing to fence to who comes next
+					mustCompact(t, st, CompactOptions{})
+				}
+				options.Shard, options.Restart = next, then == "restarted"
+				w = mustOpen(t, st, options)
+				if err := dir.CreateIfAbsent(t.Context(), name, late); !errors.Is(err, store.ErrExist) {
+					t.Errorf("the late commit: %v", err)
+				}
+				if err := finish(w, sites); err != nil {
+					t.Fatal(err)
+				}
+				everySiteOnce(t, dir)
+				left := 0
+				if next == "0" && then != "restarted" {
+					left = len(AllTables)
+				}
+				found, err := Verify(t.Context(), dir, VerifyOptions{Report: func(f Finding) {
+					if f.Kind != Leftover || left == 0 || !strings.Contains(f.What, "its writer had lost the lock") {
+						t.Error(f)
+					}
+				}})
+				if err != nil || found.Scans != 1 || found.Leftovers != left {
+					t.Errorf("%+v, %v", found, err)
 				}
 			})
 		}

@@ -139,11 +139,9 @@ func Rows[T any](ctx context.Context, s *Scan, table string) iter.Seq2[*T, error
 			yield(nil, fmt.Errorf("cannot read table %s of scan %s: %w", table, s.Manifest.ScanID, ErrNoTable))
 			return
 		}
-		for i := range s.Commits {
-			for row, err := range CommitRows[T](ctx, s, &s.Commits[i], table) {
-				if !yield(row, err) || err != nil {
-					return
-				}
+		for c, first := range s.opened(ctx, table) {
+			if !commitRows(ctx, s, c, table, first, yield) {
+				return
 			}
 		}
 	}
@@ -151,35 +149,96 @@ func Rows[T any](ctx context.Context, s *Scan, table string) iter.Seq2[*T, error
 
 // CommitRows yields the rows of a table's file in one commit of the scan, as Rows does.
 func CommitRows[T any](ctx context.Context, s *Scan, c *Commit, table string) iter.Seq2[*T, error] {
-	return func(yield func(*T, error) bool) {
-		var n int64 // rows so far
-		for was := ""; ; {
-			p, err := s.open(ctx, c, table)
-			if err != nil {
-				yield(nil, err)
+	return func(yield func(*T, error) bool) { commitRows(ctx, s, c, table, s.openNow(ctx, c, table), yield) }
+}
+
+// commitRows yields the rows of a file that has been opened, and closes it. It returns whether there may be more of others:
+// not after an error, nor where yield says so.
+func commitRows[T any](ctx context.Context, s *Scan, c *Commit, table string, at opened, yield func(*T, error) bool) (more bool) {
+	var n int64 // rows so far
+	for was := ""; ; at = s.openNow(ctx, c, table) {
+		if at.err != nil {
+			yield(nil, at.err)
+			return false
+		}
+		p, stopped := at.place, false
+		err := readRows(ctx, p.object, p.first+n, p.rows-n, func(row *T, err error) bool {
+			n++
+			stopped = !yield(row, err)
+			return !stopped
+		})
+		_ = p.object.Close() // it was only read: what went wrong has been told
+		if stopped {
+			return false
+		}
+		if errors.Is(err, store.ErrChanged) && p.file.Name != was {
+			was = p.file.Name // a compaction has put the rows elsewhere while they were read
+			continue
+		}
+		if err == nil && n != p.rows {
+			err = fmt.Errorf("it has %d rows, its commit says %d", n, p.rows)
+		}
+		if err != nil {
+			yield(nil, fmt.Errorf("cannot read %s: %w", p.file.Name, err))
+		}
+		return err == nil
+	}
+}
+
+// opened is what became of opening a commit's file.
+type opened struct {
+	place
+	err error
+}
+
+// openNow is open in one value.
+func (s *Scan) openNow(ctx context.Context, c *Commit, table string) (o opened) {
+	o.place, o.err = s.open(ctx, c, table)
+	return o
+}
+
+// opened opens the files of a table, some ahead of the one that is yielded, which its receiver closes.
+func (s *Scan) opened(ctx context.Context, table string) iter.Seq2[*Commit, opened] {
+	commits := make([]*Commit, 0, len(s.Commits))
+	for i := range s.Commits {
+		commits = append(commits, &s.Commits[i])
+	}
+	open := func(ctx context.Context, c *Commit) opened { return s.openNow(ctx, c, table) }
+	return ahead(ctx, commits, open, func(o opened) {
+		if o.err == nil {
+			_ = o.object.Close() // nobody has read it
+		}
+	})
+}
+
+// readAtOnce is how many records or files are read at a time, or wait to be read with what came with opening them: each
+// may wait for a server.
+const readAtOnce = 8
+
+// ahead reads each of some things, and yields what it has read in their order. While one is being looked at the next ones
+// are read. What has been read and is not asked for any more goes to drop. The context of a reading lasts until the end.
+func ahead[T, R any](ctx context.Context, items []T, read func(context.Context, T) R, drop func(R)) iter.Seq2[T, R] {
+	return func(yield func(T, R) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		var results [readAtOnce]chan R // of those that have begun, in a ring
+		begun, taken := 0, 0
+		defer func() {
+			cancel() // nobody waits for a server that nothing is wanted from
+			for ; taken < begun; taken++ {
+				drop(<-results[taken%readAtOnce])
+			}
+		}()
+		for taken < len(items) {
+			for ; begun < min(len(items), taken+readAtOnce); begun++ {
+				result, item := make(chan R, 1), items[begun]
+				results[begun%readAtOnce] = result
+				go func() { result <- read(ctx, item) }()
+			}
+			item, result := items[taken], <-results[taken%readAtOnce]
+			if taken++; !yield(item, result) {
 				return
 			}
-			stopped := false
-			err = readRows(ctx, p.object, p.first+n, p.rows-n, func(row *T, err error) bool {
-				n++
-				stopped = !yield(row, err)
-				return !stopped
-			})
-			_ = p.object.Close() // it was only read: what went wrong has been told
-			if stopped {
-				return
-			}
-			if errors.Is(err, store.ErrChanged) && p.file.Name != was {
-				was = p.file.Name // a compaction has put the rows elsewhere while they were read
-				continue
-			}
-			if err == nil && n != p.rows {
-				err = fmt.Errorf("it has %d rows, its commit says %d", n, p.rows)
-			}
-			if err != nil {
-				yield(nil, fmt.Errorf("cannot read %s: %w", p.file.Name, err))
-			}
-			return
 		}
 	}
 }

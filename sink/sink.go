@@ -165,7 +165,7 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 		lease.Fenced() // nobody writes a scan that has no manifest
 	}
 	if err == nil {
-		past, err = fence(ctx, st, lock, o.void(TakenOver), past, o.Shard, compactedShard)
+		past, err = fence(ctx, st, lock, o.void(TakenOver), o.Date, past, o.Shard, compactedShard)
 	}
 	if err != nil {
 		return nil, err
@@ -298,7 +298,7 @@ func deleteScan(ctx context.Context, st store.Store, lock store.Unlocker, o *Opt
 	lease, ok := lock.(store.Lease)
 	late := ok && lease.Late()
 	past, parts := usedNumbers(ctx, st, o.ScanID)
-	past, err := fence(ctx, st, lock, o.void(Restarted), past, o.Shard, compactedShard)
+	past, err := fence(ctx, st, lock, o.void(Restarted), "", past, o.Shard, compactedShard)
 	if err != nil {
 		return fail(err)
 	}
@@ -393,34 +393,50 @@ func restartOrder(a, b string) int {
 }
 
 // usedNumbers is a scan's history as far as it can be told from the names of records too, where they cannot be read: which
-// shards there are, and which numbers they have had. Parts are the last numbers, by shard, that files have.
+// shards there are, and which numbers they have had. Parts are the last numbers, by shard, that files have. Whatever is wrong
+// with the store is seen by who deletes there.
 func usedNumbers(ctx context.Context, st store.Store, scanID string) (past *history, parts map[string]int) {
 	past, err := readHistory(ctx, st, scanID)
 	if err != nil {
 		past = &history{}
 	}
-	parts = map[string]int{}
-	named := func(prefix string, split func(base string) (id, shard string, n int, ok bool), found func(shard string, n int)) {
-		for entry, err := range st.List(ctx, prefix) {
-			if err != nil {
-				return // whatever is wrong with the store is seen by who deletes there
-			}
-			if id, shard, n, ok := split(path.Base(entry.Name)); ok && id == scanID {
-				found(shard, n)
-			}
+	for entry, err := range st.List(ctx, commitsFolder(scanID)) {
+		if err != nil {
+			break
 		}
-	}
-	named(commitsFolder(scanID), func(base string) (id, shard string, n int, ok bool) {
-		return splitPart("part-" + scanID + "-" + strings.TrimSuffix(base, ".json") + ".parquet")
-	}, func(shard string, n int) {
-		if n >= past.next(shard) {
+		shard, n, ok := shardOf(scanID, "part-"+scanID+"-"+strings.TrimSuffix(path.Base(entry.Name), ".json")+".parquet")
+		if ok && n >= past.next(shard) {
 			past.current = append(past.current, Commit{ScanID: scanID, Shard: shard, N: n})
 		}
-	})
-	for _, table := range AllTables {
-		named(table+"/", splitPart, func(shard string, n int) { parts[shard] = max(parts[shard], n) })
 	}
+	parts, _ = partNumbers(ctx, st, scanID, "")
 	return past, parts
+}
+
+// partNumbers returns the last numbers, by shard, that files of a scan's parts have, in the partition of a date; "" is any.
+func partNumbers(ctx context.Context, st store.Store, scanID, date string) (map[string]int, error) {
+	parts := map[string]int{}
+	for _, table := range AllTables {
+		prefix := table + "/"
+		if date != "" {
+			prefix = partitionFolder(table, date) + "part-" + scanID + "-"
+		}
+		for entry, err := range st.List(ctx, prefix) {
+			if err != nil {
+				return parts, err
+			}
+			if shard, n, ok := shardOf(scanID, path.Base(entry.Name)); ok {
+				parts[shard] = max(parts[shard], n)
+			}
+		}
+	}
+	return parts, nil
+}
+
+// shardOf reads the name of a part's file; ok is false where it is none of that scan's.
+func shardOf(scanID, base string) (shard string, n int, ok bool) {
+	id, shard, n, ok := splitPart(base)
+	return shard, n, ok && id == scanID && (shard == compactedShard || checkShard(shard) == nil)
 }
 
 // everything is for folders that are one scan's alone.

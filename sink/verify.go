@@ -11,11 +11,13 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"maps"
 	"path"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/bulkscan/bulkscan/internal/store"
@@ -47,8 +49,8 @@ type FindingKind string
 const (
 	// Damaged: something is not as it was written, or is gone.
 	Damaged FindingKind = "damaged"
-	// Leftover: a file that no commit names, as a process leaves that was killed. Records do not lead to it, and the next
-	// run deletes it; whoever reads all files of a folder reads it too.
+	// Leftover: a file that no commit names, or an upload that was not completed, as a process leaves that was killed.
+	// Records do not lead to it, and the next run deletes it; whoever reads all files of a folder reads it too.
 	Leftover FindingKind = "leftover"
 	// Unsummed: a record or file of a version that wrote no sums, of which only the form could be checked.
 	Unsummed FindingKind = "unsummed"
@@ -129,6 +131,9 @@ func (v *verifier) run(ctx context.Context) error {
 		}
 	}
 	if err := v.unnamed(ctx); err != nil {
+		return err
+	}
+	if err := v.unpublished(ctx); err != nil {
 		return err
 	}
 	if v.options.ScanID == "" {
@@ -745,6 +750,26 @@ func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 		return Finding{Kind: Leftover, File: name, What: "no commit names it: the scan was killed before it had committed it, or is about to"}, true
 	}
 	return damaged(name, "no commit names it"), true
+}
+
+// unpublished reports what was uploaded and has no name, where the store keeps such things and tells of them: it costs
+// room, and no listing of files shows it.
+func (v *verifier) unpublished(ctx context.Context) error {
+	place, ok := v.store.(store.Unpublished)
+	if !ok {
+		return nil
+	}
+	for draft, err := range place.Unpublished(ctx, "") {
+		switch {
+		case errors.Is(err, fs.ErrPermission), errors.Is(err, errors.ErrUnsupported):
+			return nil // who may read may not see them everywhere
+		case err != nil:
+			return err
+		case v.options.ScanID == "" || v.options.ScanID == scanOf(draft.Name):
+			v.report(Finding{Kind: Leftover, File: draft.Name, What: fmt.Sprintf("an upload begun at %s and not completed: its writer was killed, or is at work; the same scan again, or compact, aborts what it has left", draft.Modified.Format(time.RFC3339))})
+		}
+	}
+	return nil
 }
 
 // views verifies the file of views, which ends with the hash of what stands before.

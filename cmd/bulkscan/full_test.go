@@ -16,26 +16,35 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkscan/bulkscan/bench/simweb"
+	"github.com/bulkscan/bulkscan/internal/store/storetest"
 )
 
 // inNamespace tells the test binary that it may mount what it likes.
 const inNamespace = "BULKSCAN_TEST_IN_NAMESPACE"
 
+// mayMount reports whether the test may mount what it likes. Where it may not, it is run in a namespace of its own.
+func mayMount(t *testing.T) bool {
+	if os.Getenv(inNamespace) != "" {
+		return true
+	}
+	t.Parallel()
+	if err := exec.Command("unshare", "--user", "--map-root-user", "--mount", "true").Run(); err != nil {
+		t.Skipf("SKIPPED: no disk to fill: this test needs a mount namespace of its own, and unshare says: %v", err)
+	}
+	c := exec.Command("unshare", "--user", "--map-root-user", "--mount", os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v", "-test.count", "1")
+	c.Env = append(os.Environ(), inNamespace+"=1")
+	text, err := c.CombinedOutput()
+	if err != nil || strings.Contains(string(text), "SKIPPED") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	return false
+}
+
 // TestDiskFull scans onto a small disk that fills up, and gives it room again: at each size the scan says, once, which file
 // there was no room for and what to do; what was committed stays, and the same command finishes the scan. The disk is a
 // tmpfs in a mount namespace of the test's own, which takes root or user namespaces.
 func TestDiskFull(t *testing.T) {
-	if os.Getenv(inNamespace) == "" {
-		t.Parallel()
-		if err := exec.Command("unshare", "--user", "--map-root-user", "--mount", "true").Run(); err != nil {
-			t.Skipf("SKIPPED: no disk to fill: this test needs a mount namespace of its own, and unshare says: %v", err)
-		}
-		c := exec.Command("unshare", "--user", "--map-root-user", "--mount", os.Args[0], "-test.run", "^TestDiskFull$", "-test.v", "-test.count", "1")
-		c.Env = append(os.Environ(), inNamespace+"=1")
-		text, err := c.CombinedOutput()
-		if err != nil || strings.Contains(string(text), "SKIPPED") {
-			t.Errorf("%v\n%s", err, text)
-		}
+	if !mayMount(t) {
 		return
 	}
 	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 7, Addresses: 16, Bodies: 128, Only: append(slices.Clone(onceAsked), neverAsked...)})
@@ -102,4 +111,68 @@ func TestDiskFull(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestSpoolFull scans to an object store while the folder of temporary files is full, or may not be written to: the scan
+// says which folder that is and what to do, what was committed stays, and the same command finishes the scan.
+func TestSpoolFull(t *testing.T) {
+	g := storetest.StartGateway(t)
+	if !mayMount(t) {
+		return
+	}
+	for name, value := range g.Environment() {
+		t.Setenv(name, value)
+	}
+	t.Setenv("BULKSCAN_S3_LEASE", "1s")
+	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 7, Addresses: 16, Bodies: 128, Only: append(slices.Clone(onceAsked), neverAsked...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(web.Close)
+	folder := t.TempDir()
+	w := &world{web: web, list: filepath.Join(folder, "list.txt")}
+	killList(t, w.list, 200)
+	flags := []string{"--part-rows", "10", "--concurrency", "4", "--patience", "0s", "--retries", "0"}
+	calm := filepath.Join(folder, "calm")
+	w.scan(t, calm, flags...).exits(t, 0)
+	want := snapshot(t, calm)
+	spool := filepath.Join(folder, "spool")
+	if err := os.Mkdir(spool, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	room := func(data string) error { return unix.Mount("tmpfs", spool, "tmpfs", unix.MS_REMOUNT, data) }
+	f := func(what string, mount uintptr, data, later, why string) {
+		t.Helper()
+		place, out := "s3://"+storetest.Bucket+"/"+what, filepath.Join(g.Folder, storetest.Bucket, what)
+		if err := unix.Mount("tmpfs", spool, "tmpfs", mount, data); err != nil {
+			t.Fatalf("cannot mount: %v", err)
+		}
+		t.Setenv("TMPDIR", spool)
+		p := w.scan(t, place, flags...)
+		if later != "" && !eventually(func() bool { return commits(out) > 2 && room(later) == nil }) { // not while it is in use
+			t.Errorf("%s: it cannot be filled", what)
+		}
+		p.exits(t, exitFailed)
+		p.says(t, "no temporary file in "+spool+" (TMPDIR says where)", why+": everything committed is kept, and the same command resumes scan s")
+		had := len(committed(t, out))
+		if had == 0 && later != "" {
+			t.Errorf("%s: nothing was committed", what)
+		}
+		if err := room("size=64m"); err != nil {
+			t.Fatalf("cannot give room: %v", err)
+		}
+		p = w.scan(t, place, flags...)
+		p.exits(t, 0)
+		p.says(t, fmt.Sprintf("already_kept=%d", had))
+		same(t, snapshotOf(t, mustPlace(t, place)), want, what)
+		clean(t, place)
+		if err := unix.Unmount(spool, 0); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %d of 200 committed", what, had)
+	}
+	const full = "no space left on device; make room there"
+	f("closed", unix.MS_RDONLY, "", "", "read-only file system; make it writable")
+	f("full", 0, "size=4k", "", full)
+	f("fills", 0, "size=64m", "size=4k", full)
 }

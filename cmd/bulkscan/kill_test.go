@@ -73,7 +73,12 @@ func snapshot(t *testing.T, out string) map[string][]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scan, err := sink.ReadScan(t.Context(), dir, "s")
+	return snapshotOf(t, dir)
+}
+
+func snapshotOf(t *testing.T, st store.Store) map[string][]string {
+	t.Helper()
+	scan, err := sink.ReadScan(t.Context(), st, "s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,13 +101,13 @@ func snapshot(t *testing.T, out string) map[string][]string {
 	each(t, scan, sink.TableVerdicts, func(r *sink.VerdictRow) { add(sink.TableVerdicts, r) })
 	each(t, scan, sink.TableEvidence, func(r *sink.EvidenceRow) { add(sink.TableEvidence, r) })
 	each(t, scan, sink.TableBodies, func(r *sink.BodyRow) { add(sink.TableBodies, r) })
-	eachOf(t, dir, sink.StatsName(sink.TableTokenStats, scan.Manifest.ScanDate, "s"), func(r *sink.TokenStatsRow) { add(sink.TableTokenStats, r) })
-	eachOf(t, dir, sink.StatsName(sink.TableRecordStats, scan.Manifest.ScanDate, "s"), func(r *sink.RecordStatsRow) { add(sink.TableRecordStats, r) })
+	eachOf(t, st, sink.StatsName(sink.TableTokenStats, scan.Manifest.ScanDate, "s"), func(r *sink.TokenStatsRow) { add(sink.TableTokenStats, r) })
+	eachOf(t, st, sink.StatsName(sink.TableRecordStats, scan.Manifest.ScanDate, "s"), func(r *sink.RecordStatsRow) { add(sink.TableRecordStats, r) })
 	for _, rows := range all {
 		slices.Sort(rows)
 	}
 	all[sink.TableBodies] = slices.Compact(all[sink.TableBodies]) // each distinct body once a part
-	rejects, err := os.ReadFile(filepath.Join(out, "_rejects", "s.jsonl"))
+	rejects, err := store.ReadAll(t.Context(), st, "_rejects/s.jsonl", 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,9 +115,9 @@ func snapshot(t *testing.T, out string) map[string][]string {
 	return all
 }
 
-func eachOf[T any](t *testing.T, dir *store.Dir, name string, f func(*T)) {
+func eachOf[T any](t *testing.T, st store.Store, name string, f func(*T)) {
 	t.Helper()
-	for row, err := range sink.FileRows[T](t.Context(), dir, name) {
+	for row, err := range sink.FileRows[T](t.Context(), st, name) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -439,7 +444,14 @@ func linked(t *testing.T, from, to string) {
 // start starts bulkscan, as a process of its own.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
+	return startWith(t, nil, args...)
+}
+
+// startWith starts it with some more in its environment.
+func startWith(t *testing.T, environment []string, args ...string) *process {
+	t.Helper()
 	p := &process{cmd: exec.Command("bulkscan", args...)}
+	p.cmd.Env = append(os.Environ(), environment...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -20,6 +20,11 @@ func eachRow(ctx context.Context, scan *sink.Scan, commit *sink.Commit, table st
 	if err != nil {
 		return err
 	}
+	return eachOf(rows, do)
+}
+
+// eachOf calls do for each row of an open file, and closes it.
+func eachOf(rows *sink.Cursor, do func()) error {
 	for rows.Next() {
 		do()
 	}

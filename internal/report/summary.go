@@ -139,8 +139,10 @@ func Summarize(ctx context.Context, st store.Store, scanID string, o Options) (*
 	o.foreign(m, "tokens that only one of the two has are missing among the AI crawlers")
 	g := newGatherer(s, o.Registry)
 	row, index := summaryColumns{}, newTokenIndex(o.Registry).index
-	for i := range scan.Commits {
-		err := eachRow(ctx, scan, &scan.Commits[i], sink.TableSites, row.fields(index), func() { g.row(&row) })
+	for rows, err := range sink.Cursors(ctx, scan, sink.TableSites, row.fields(index)...) {
+		if err == nil {
+			err = eachOf(rows, func() { g.row(&row) })
+		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot summarize scan %s: %w", scanID, err)
 		}

@@ -93,6 +93,15 @@ type Store interface {
 	Lock(ctx context.Context, name string, holder []byte) (Unlocker, error)
 }
 
+// Unpublished is what a Store is too whose Drafts outlive their process where nobody sees them.
+type Unpublished interface {
+	// Unpublished yields the Drafts of names that begin with prefix that were neither published nor discarded, those of the
+	// living and those of the dead, by the names that they would have; Modified is when they were begun. It ends after the
+	// first error: fs.ErrPermission where reading alone gives no right to know, errors.ErrUnsupported where the place has
+	// no such list.
+	Unpublished(ctx context.Context, prefix string) iter.Seq2[Entry, error]
+}
+
 // Draft is an object in the making. After Create: any number of Writes, then Seal, then Publish; or Discard at any
 // time before Publish has succeeded. Seal and Publish are apart so that several drafts can be made durable first and
 // then appear in an order that readers may rely on.

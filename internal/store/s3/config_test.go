@@ -198,7 +198,21 @@ func TestKeys(t *testing.T) {
 	f("", "its credential_process has failed: exit status 3", profile("credential_process = /bin/sh -c exit${IFS}3"))
 	f("", "or prints no credentials", profile("credential_process = /bin/echo hush"))
 	f("PROCESSKEY", "", profile("credential_process = /bin/cat "+file(t, `{"Version": 1, "AccessKeyId": "PROCESSKEY", "SecretAccessKey": "hush"}`)))
-	f("", "it takes its rights from another one (role_arn)", profile("role_arn = arn:aws:iam::1:role/x\nsource_profile = base"))
+	const role = "role_arn = arn:aws:iam::1:role/x\n"
+	const keyed = "\n[profile base]\naws_access_key_id = A\naws_secret_access_key = hush\n"
+	f("", "it takes its rights from elsewhere (role_arn)", profile(role+"source_profile = base"+keyed))
+	f("", "it takes its rights from elsewhere (role_arn)", "AWS_CONFIG_FILE="+file(t, "[profile x]\n"+role+"source_profile = base"+keyed), "AWS_PROFILE=x")
+	f("", "it takes its rights from elsewhere (role_arn)", "AWS_SHARED_CREDENTIALS_FILE="+file(t, "[default]\n"+role+"source_profile = base\n"))
+	f("", "it takes its rights from elsewhere (role_arn)", profile(role+"aws_access_key_id = A\naws_secret_access_key = hush"))
+	f("", "it takes its rights from elsewhere (role_arn)", profile(role+"web_identity_token_file = /not/there"))
+	f("", "it takes its rights from elsewhere (role_arn)", profile(role+"credential_source = Ec2InstanceMetadata"))
+	f("", "it takes its rights from elsewhere (web_identity_token_file)", profile("web_identity_token_file = /not/there"))
+	f("", "it takes its rights from elsewhere (source_profile)", profile("source_profile = base"+keyed))
+	f("", "it takes its rights from elsewhere (credential_source)", profile("credential_source = Environment"))
+	f("", "it takes its rights from elsewhere (login_session)", profile("login_session = arn:aws:iam::1:user/x"))
+	f("BOTH", "", profile(role), "AWS_ACCESS_KEY_ID=BOTH", "AWS_SECRET_ACCESS_KEY=hush") // which come first
+	f("", "no credentials from the web identity", profile(role), "AWS_WEB_IDENTITY_TOKEN_FILE=/not/there")
+	f("", "AWS_WEB_IDENTITY_TOKEN_FILE is set, and AWS_ROLE_ARN is not", "AWS_WEB_IDENTITY_TOKEN_FILE="+file(t, "token"))
 	f("", "SSO configuration but no sso_role_name", profile("sso_session = x"))
 	f("", "aws sso login", profile("sso_start_url = https://x.test\nsso_region = eu-west-1\nsso_account_id = 1\nsso_role_name = r"))
 	f("", "go together, and it has one of them", profile("aws_access_key_id = A"))

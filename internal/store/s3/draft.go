@@ -9,8 +9,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -266,7 +268,7 @@ type spool struct {
 func newSpool(folder string) (*spool, error) {
 	file, err := os.CreateTemp(folder, "bulkscan-spool-*")
 	if err != nil {
-		return nil, &permanent{fmt.Errorf("no temporary file (TMPDIR says where): %w", err)}
+		return nil, &permanent{&spoolError{cmp.Or(folder, os.TempDir()), err}}
 	}
 	return &spool{file: file, left: os.Remove(file.Name()) != nil, sum: newChecksum()}, nil
 }
@@ -276,9 +278,35 @@ func (p *spool) Write(b []byte) (int, error) {
 	p.size += int64(n)
 	_, _ = p.sum.Write(b[:n]) // which never fails
 	if err != nil {
-		err = &permanent{fmt.Errorf("no temporary file (TMPDIR says where): %w", err)}
+		err = &permanent{&spoolError{filepath.Dir(p.file.Name()), err}}
 	}
 	return n, err
+}
+
+// spoolError is a failure of the folder of temporary files.
+type spoolError struct {
+	folder string
+	err    error
+}
+
+func (e *spoolError) Error() string {
+	if e.missing() {
+		return fmt.Sprintf("no temporary file: make the folder %s, or let TMPDIR name another one: %v", e.folder, e.err)
+	}
+	return fmt.Sprintf("no temporary file in %s (TMPDIR says where): %v", e.folder, e.err)
+}
+
+func (e *spoolError) missing() bool {
+	return errors.Is(e.err, fs.ErrNotExist) || errors.Is(e.err, syscall.ENOTDIR)
+}
+
+// Unwrap returns the error of the system, but that there is no such folder: to callers that means that there is no such
+// object.
+func (e *spoolError) Unwrap() error {
+	if e.missing() {
+		return nil
+	}
+	return e.err
 }
 
 func (p *spool) Close() error {

@@ -187,7 +187,7 @@ func TestFaults(t *testing.T) {
 		t.Run(o.name, func(t *testing.T) {
 			t.Parallel()
 			requests := countRequests(t, g, &o, fmt.Sprintf("f%d/none", i))
-			together(len(faults)*requests, func(at int) {
+			together(len(faults)*requests, 6, func(at int) {
 				f, n := faults[at/requests], at%requests+1
 				direct := open(t, g, fmt.Sprintf("f%d/%d", i, at), nil)
 				if o.prepare != nil {
@@ -210,9 +210,9 @@ func TestFaults(t *testing.T) {
 }
 
 // together calls f for each number below n, some at once: most of the time they wait.
-func together(n int, f func(int)) {
+func together(n, atOnce int, f func(int)) {
 	var all sync.WaitGroup
-	places := make(chan struct{}, 6)
+	places := make(chan struct{}, atOnce)
 	for i := range n {
 		places <- struct{}{}
 		all.Go(func() {
@@ -255,7 +255,7 @@ func TestFaultySuite(t *testing.T) {
 func TestGivesUp(t *testing.T) {
 	g := storetest.StartGateway(t)
 	all, harms := operations(), []fault{reset, busy, stall}
-	together(len(all)*len(harms), func(i int) {
+	together(len(all)*len(harms), 6, func(i int) {
 		o, f := all[i/len(harms)], harms[i%len(harms)]
 		direct := open(t, g, fmt.Sprintf("g%d", i), nil)
 		if o.prepare != nil {

@@ -151,7 +151,7 @@ func keySources() []keySource {
 	}
 	sources := []keySource{{what: "the environment", from: environmentKeys{}}}
 	if identity {
-		sources = append(sources, keySource{"the web identity in AWS_WEB_IDENTITY_TOKEN_FILE", role, true})
+		sources = append(sources, keySource{"the web identity in AWS_WEB_IDENTITY_TOKEN_FILE", webIdentity{role}, true})
 	}
 	name := profileName()
 	sources = append(sources, keySource{fmt.Sprintf("the profile %s (AWS_PROFILE)", clip(name)), &profileKeys{name: name}, set("AWS_PROFILE")})
@@ -163,6 +163,18 @@ func keySources() []keySource {
 		sources = append(sources, keySource{what: "the machine's role", from: role})
 	}
 	return sources
+}
+
+// webIdentity is a role by web identity, which two variables name together. The library would leave it to a server far away
+// to tell that one of them is missing.
+type webIdentity struct{ *credentials.IAM }
+
+// RetrieveWithCredContext implements credentials.Provider.
+func (w webIdentity) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
+	if os.Getenv("AWS_ROLE_ARN") == "" {
+		return credentials.Value{}, errors.New("AWS_WEB_IDENTITY_TOKEN_FILE is set, and AWS_ROLE_ARN is not")
+	}
+	return w.IAM.RetrieveWithCredContext(cc)
 }
 
 // environmentKeys are the keys in the variables of the process, which never change.
@@ -188,6 +200,9 @@ func (environmentKeys) RetrieveWithCredContext(*credentials.CredContext) (creden
 	}
 	return value, nil
 }
+
+// notFollowed are settings of a profile by which the AWS tools get keys where we do not.
+var notFollowed = []string{"role_arn", "source_profile", "credential_source", "web_identity_token_file", "login_session"}
 
 // profileKeys are those of a profile in the files of the AWS tools. The files are read here first, so that no text of
 // theirs gets into an error, and so that a profile that says nothing of keys can be told from one that fails.
@@ -221,9 +236,12 @@ func (p *profileKeys) RetrieveWithCredContext(cc *credentials.CredContext) (cred
 	if first, second := in.Key("aws_access_key_id").String(), in.Key("aws_secret_access_key").String(); (id == "" || secret == "") && first != "" && second != "" || id == "" && secret == "" {
 		id, secret, token = first, second, in.Key("aws_session_token").String()
 	}
+	for _, name := range notFollowed {
+		if value(name) != "" {
+			return none, fmt.Errorf("it takes its rights from elsewhere (%s), which is not followed: put credential_process = aws configure export-credentials --profile NAME into the profile that you name", name)
+		}
+	}
 	switch {
-	case value("role_arn") != "":
-		return none, errors.New("it takes its rights from another one (role_arn), which is not followed: put credential_process = aws configure export-credentials --profile NAME into the profile that you name")
 	case id != "" && secret != "":
 		return credentials.Value{AccessKeyID: id, SecretAccessKey: secret, SessionToken: token, SignerType: credentials.SignatureV4}, nil
 	case id != "" || secret != "":

@@ -2,9 +2,15 @@ package s3
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"iter"
+	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,9 +19,14 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/sink"
 )
+
+// long says that each request fails in every way: LONG_TESTS=1 go test ./internal/store/s3
+var long = os.Getenv("LONG_TESTS") != ""
 
 // openScan opens a small dataset.
 func openScan(s *Store, changes ...func(*sink.Options)) (*sink.Writer, error) {
@@ -43,6 +54,17 @@ func addSites(w *sink.Writer) (err error) {
 			_ = w.Abort() // of the failures, the first tells more
 		}
 	}()
+	if err := addMissing(w); err != nil {
+		return err
+	}
+	if err := w.Complete(ctx); err != nil {
+		return err
+	}
+	return w.Close(ctx)
+}
+
+// addMissing writes what is missing: every other host has answered.
+func addMissing(w *sink.Writer) error {
 	for seq := range uint64(10) {
 		if w.Done(seq) {
 			continue
@@ -51,57 +73,227 @@ func addSites(w *sink.Writer) (err error) {
 		if err != nil {
 			return err
 		}
-		if err := w.Add(&audit.Site{Seq: seq, Input: host.Host(), Origin: host, Fetch: exchange.Response{Outcome: exchange.DNSNotFound}}); err != nil {
+		site := &audit.Site{Seq: seq, Input: host.Host(), Origin: host, Fetch: exchange.Response{Outcome: exchange.DNSNotFound}}
+		if seq%2 == 0 {
+			body := fmt.Appendf(nil, "User-agent: GPTBot\nDisallow: /\n\nUser-agent: *\nDisallow: /%d\nFoo: bar\n", seq)
+			site.Fetch = exchange.Response{Outcome: exchange.Answered, Status: http.StatusOK, Answered: host.As(origin.HTTPS), Body: body}
+		}
+		audit.Judge(site)
+		if err := w.Add(site); err != nil {
 			return err
 		}
 	}
-	if err := w.Complete(ctx); err != nil {
-		return err
-	}
-	return w.Close(ctx)
+	return nil
 }
 
-// TestOutages writes a dataset over and over, each time with a line that breaks for good at another request, before the
-// server sees it or after it has acted. The writer ends with an error that says so; and the next one, over a good line,
-// makes the dataset whole, with each site once and nothing left over.
-func TestOutages(t *testing.T) {
+// surveyed writes a small dataset as the commands do, or what is missing of it: the scan with its statistics, and a
+// compaction.
+func surveyed(s *Store) error {
+	ctx := context.Background()
+	w, err := openScan(s, func(o *sink.Options) { o.PartRows = 5 })
+	if err != nil {
+		return err
+	}
+	defer func() { _ = w.Abort() }() // nothing, once it is closed; and of the failures the first tells more
+	err = addMissing(w)
+	if err == nil {
+		err = w.Flush(ctx)
+	}
+	if err == nil {
+		err = report.Stats(ctx, s, "s", report.Options{})
+	}
+	if err == nil {
+		err = w.Complete(ctx)
+	}
+	if err == nil {
+		err = w.Close(ctx)
+	}
+	if err == nil {
+		err = compacted(s)
+	}
+	return err
+}
+
+// found are the rows of all tables of a survey, in an order that does not depend on how it was cut.
+func found(s *Store) (map[string][]string, error) {
+	scan, err := sink.ReadScan(context.Background(), s, "s")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string][]string{}
+	err = errors.Join(
+		gather(all, sink.TableSites, sink.Rows[sink.SiteRow](context.Background(), scan, sink.TableSites)),
+		gather(all, sink.TableVerdicts, sink.Rows[sink.VerdictRow](context.Background(), scan, sink.TableVerdicts)),
+		gather(all, sink.TableTokenStats, sink.FileRows[sink.TokenStatsRow](context.Background(), s, sink.StatsName(sink.TableTokenStats, scan.Manifest.ScanDate, "s"))))
+	return all, err
+}
+
+func gather[T any](all map[string][]string, table string, rows iter.Seq2[*T, error]) error {
+	for row, err := range rows {
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(row)
+		if err != nil {
+			return err
+		}
+		all[table] = append(all[table], string(text))
+	}
+	slices.Sort(all[table])
+	return nil
+}
+
+// TestEveryRequestFails makes a survey over and over, with other requests of it failing each time, until each single one has.
+// Where the next try is heard, nothing is noticed. Where all fail from one on, because the line has broken or a right was
+// taken away, the survey ends with an error that says so; and the same commands, over a good line, make the dataset that an
+// undisturbed survey makes, with nothing left over. Of what only looks, some requests stand for all that are made between
+// the same two changes.
+func TestEveryRequestFails(t *testing.T) {
 	g := storetest.StartGateway(t)
-	whole := newProxy(t, g, once(0, none))
-	if err := scanned(open(t, g, "whole", harmed(whole, none))); err != nil {
+	// In pages as long as the server likes, and with a lock that is not renewed meanwhile: each run asks the same.
+	quiet := func(p *proxy, f fault) func(*Config) {
+		return func(c *Config) {
+			harmed(p, f)(c)
+			c.page, c.Lease = 0, time.Minute
+		}
+	}
+	calm := newProxy(t, g, once(0, none))
+	s := open(t, g, "calm", quiet(calm, none))
+	if err := surveyed(s); err != nil {
 		t.Fatal(err)
 	}
-	requests := len(whole.requests())
-	harms := []fault{reset, drop}
-	const step = 5 // each harm is tried at every fifth request
-	together(requests/step*len(harms), func(i int) {
-		f, n := harms[i%len(harms)], i/len(harms)*step+i%step+1
-		asked := 0
-		p := newProxy(t, g, func(*http.Request) fault {
-			if asked++; asked >= n {
-				return f
+	asks := calm.requests()
+	want, err := found(s)
+	if err != nil || len(want[sink.TableVerdicts]) < 10 || len(want[sink.TableTokenStats]) == 0 {
+		t.Fatalf("too little to compare with: %d verdicts, %v", len(want[sink.TableVerdicts]), err)
+	}
+	whole := func(s *Store) error {
+		got, err := found(s)
+		if err == nil && !maps.EqualFunc(got, want, slices.Equal) {
+			err = fmt.Errorf("%d sites, %d verdicts that are not those of an undisturbed survey", len(got[sink.TableSites]), len(got[sink.TableVerdicts]))
+		}
+		return errors.Join(err, complete(s))
+	}
+	t.Run("once", func(t *testing.T) {
+		t.Parallel()
+		apart := 12 // each run has one request in so many fail
+		if long {
+			apart = len(asks)
+		}
+		harms := []fault{reset, internal, drop, busy}
+		together(apart*len(harms), 12, func(i int) {
+			f, first, asked := harms[i%len(harms)], i/len(harms), 0
+			p := newProxy(t, g, func(*http.Request) fault {
+				if asked++; asked%apart == first {
+					return f
+				}
+				return none
+			})
+			s := open(t, g, fmt.Sprintf("once%d", i), quiet(p, f))
+			err := surveyed(s)
+			if err == nil {
+				err = whole(open(t, g, s.cfg.Prefix, nil))
 			}
-			return none
+			if err != nil {
+				t.Errorf("%s at request %d, and every %d behind it: %v\n%s", f, first, apart, err, strings.Join(p.requests(), "\n"))
+			}
 		})
-		prefix := fmt.Sprintf("o%d", i)
-		err := scanned(open(t, g, prefix, func(c *Config) {
-			harmed(p, f)(c)
-			c.Patience, c.Lease = 50*time.Millisecond, time.Second
-		}))
-		if err == nil || !strings.Contains(err.Error(), "given up after") {
-			t.Errorf("%s from request %d on: %v", f, n, err)
-		}
-		direct := open(t, g, prefix, nil)
-		if err := errors.Join(scanned(direct), complete(direct)); err != nil {
-			t.Errorf("%s from request %d on, then resumed: %v\n%s", f, n, err, strings.Join(p.requests(), "\n"))
-		}
 	})
+	t.Run("for good", func(t *testing.T) {
+		t.Parallel()
+		harms := []fault{denied, reset, drop}
+		type target struct {
+			n int
+			f fault
+		}
+		var targets []target
+		for i, request := range asks {
+			if !long && i%5 > 0 && (strings.HasPrefix(request, "GET") || strings.HasPrefix(request, "HEAD")) {
+				continue
+			}
+			turn := len(targets) % len(harms)
+			for k, f := range harms {
+				if long || k == turn {
+					targets = append(targets, target{i + 1, f})
+				}
+			}
+		}
+		together(len(targets), 24, func(i int) { // most wait for the lease of the dead
+			at, asked := targets[i], 0
+			p := newProxy(t, g, func(*http.Request) fault {
+				if asked++; asked >= at.n {
+					return at.f
+				}
+				return none
+			})
+			prefix := fmt.Sprintf("good%d", i)
+			err := surveyed(open(t, g, prefix, func(c *Config) {
+				quiet(p, at.f)(c)
+				if c.Lease = testLease; at.f != denied {
+					c.Patience = 50 * time.Millisecond
+				}
+			}))
+			switch {
+			case err == nil:
+				t.Errorf("%s from request %d on: no error", at.f, at.n)
+			case at.f == denied:
+				if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "needs the rights s3:PutObject") {
+					t.Errorf("%s from request %d on: %v", at.f, at.n, err)
+				}
+			case !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "given up after"):
+				t.Errorf("%s from request %d on: %v", at.f, at.n, err)
+			}
+			direct := open(t, g, prefix, nil)
+			err = surveyed(direct)
+			if err == nil {
+				err = whole(direct)
+			}
+			if err != nil {
+				t.Errorf("%s from request %d on, then resumed: %v\n%s", at.f, at.n, err, strings.Join(p.requests(), "\n"))
+			}
+		})
+		t.Logf("%d runs for %d requests", len(targets), len(asks))
+	})
+}
+
+// TestSpoolFolder shows what is said of a folder of temporary files that cannot be used, that it is not taken for an object
+// that is not there, and that the same command goes on once it can be. A full one is for cmd/bulkscan to show.
+func TestSpoolFolder(t *testing.T) {
+	g := storetest.StartGateway(t)
+	f := func(what, folder, want string, mend func() error) {
+		t.Helper()
+		s := open(t, g, what, func(c *Config) { c.Spool = folder })
+		err := surveyed(s)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasSuffix(err.Error(), "everything committed is kept, and the same command resumes scan s") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("%s: it is taken for an error of the server: %v", what, err)
+		}
+		if err := errors.Join(mend(), surveyed(s), complete(s)); err != nil {
+			t.Errorf("%s, mended: %v", what, err)
+		}
+	}
+	missing := filepath.Join(t.TempDir(), "missing")
+	f("missing", missing, "no temporary file: make the folder "+missing+", or let TMPDIR name another one", func() error { return os.Mkdir(missing, 0o700) })
+	none := file(t, "")
+	f("file", none, "no temporary file: make the folder "+none, func() error { return errors.Join(os.Remove(none), os.Mkdir(none, 0o700)) })
+	if os.Geteuid() == 0 {
+		t.Log("SKIPPED: a folder without permission: root has all")
+		return
+	}
+	closed := t.TempDir()
+	if err := os.Chmod(closed, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	f("closed", closed, "no temporary file in "+closed+" (TMPDIR says where)", func() error { return os.Chmod(closed, 0o700) })
 }
 
 // complete reports what is not as it must be in a dataset that scanned has made whole.
 func complete(s *Store) error {
 	ctx := context.Background()
 	var errs []error
-	found, err := sink.Verify(ctx, s, sink.VerifyOptions{Report: func(f sink.Finding) { errs = append(errs, errors.New(f.String())) }})
+	verified, err := sink.Verify(ctx, s, sink.VerifyOptions{Report: func(f sink.Finding) { errs = append(errs, errors.New(f.String())) }})
 	if err != nil {
 		return err
 	}
@@ -117,8 +309,8 @@ func complete(s *Store) error {
 		hosts = append(hosts, row.Host)
 	}
 	slices.Sort(hosts)
-	if want := "h0.test h1.test h2.test h3.test h4.test h5.test h6.test h7.test h8.test h9.test"; strings.Join(hosts, " ") != want || scan.Manifest.State != sink.Complete || found.Scans != 1 {
-		errs = append(errs, fmt.Errorf("%q, %s, %d scans", hosts, scan.Manifest.State, found.Scans))
+	if want := "h0.test h1.test h2.test h3.test h4.test h5.test h6.test h7.test h8.test h9.test"; strings.Join(hosts, " ") != want || scan.Manifest.State != sink.Complete || verified.Scans != 1 {
+		errs = append(errs, fmt.Errorf("%q, %s, %d scans", hosts, scan.Manifest.State, verified.Scans))
 	}
 	err = s.Sweep(ctx, "", func(name string) bool {
 		errs = append(errs, fmt.Errorf("left: an upload of %s", name))

@@ -253,6 +253,54 @@ func TestLeakedUpload(t *testing.T) {
 	}
 }
 
+// TestVerifyTellsUploads shows that verify tells of an upload that was left over, once, as no damage; that who may not list
+// them verifies the rest; and that the same scan aborts it.
+func TestVerifyTellsUploads(t *testing.T) {
+	g := storetest.StartGateway(t)
+	answer := none
+	p := newProxy(t, g, func(r *http.Request) fault {
+		if r.URL.Query().Has("uploads") && r.Method == http.MethodGet {
+			return answer
+		}
+		return none
+	})
+	s := open(t, g, "uploads", func(c *Config) { c.Endpoint = p.URL })
+	if err := scanned(s); err != nil {
+		t.Fatal(err)
+	}
+	const name = "sites/scan_date=2026-11-21/part-s-0-7.parquet"
+	begun := time.Now()
+	draft, err := s.Create(t.Context(), name)
+	if err == nil {
+		err = draft.Seal()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(what, scanID string, want int) {
+		t.Helper()
+		var told []string
+		found, err := sink.Verify(t.Context(), s, sink.VerifyOptions{ScanID: scanID, Report: func(f sink.Finding) {
+			told = append(told, f.String())
+			if day := begun.UTC().Format(time.DateOnly); f.Kind != sink.Leftover || f.File != name || !strings.Contains(f.What, "an upload begun at "+day) {
+				t.Errorf("%s: %s", what, f)
+			}
+		}})
+		if err != nil || found.Damaged != 0 || len(told) != want || found.Leftovers != want {
+			t.Errorf("%s: %q, %+v, %v", what, told, found, err)
+		}
+	}
+	f("all", "", 1)
+	f("its scan", "s", 1)
+	answer = denied
+	f("no right", "", 0)
+	answer = none
+	if err := scanned(s); err != nil {
+		t.Fatal(err)
+	}
+	f("scanned again", "", 0)
+}
+
 // answering is a Store whose server answers so.
 func answering(t *testing.T, answer http.HandlerFunc) *Store {
 	server := httptest.NewServer(answer)

@@ -28,6 +28,7 @@ const (
 	cut      fault = "answer cut in the middle"
 	flip     fault = "a byte of the body changed"
 	gone     fault = "no such upload any more"
+	denied   fault = "403"
 )
 
 var faults = []fault{reset, busy, internal, drop, cut, stall, mute, flip}
@@ -78,6 +79,10 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case gone:
 		w.WriteHeader(http.StatusNotFound)
 		fmt.Fprint(w, `<Error><Code>NoSuchUpload</Code><Message>The specified multipart upload does not exist.</Message></Error>`)
+		return
+	case denied:
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, `<Error><Code>AccessDenied</Code><Message>Access Denied.</Message></Error>`)
 		return
 	case stall:
 		<-r.Context().Done()

@@ -235,8 +235,13 @@ func (f *failure) Unwrap() error { return f.err }
 
 // Is lets those who ask for errors of the system find what they mean.
 func (f *failure) Is(target error) bool {
-	status := answerOf(f.err).StatusCode
-	return target == fs.ErrPermission && (status == http.StatusForbidden || status == http.StatusUnauthorized)
+	switch status := answerOf(f.err).StatusCode; target {
+	case fs.ErrPermission:
+		return status == http.StatusForbidden || status == http.StatusUnauthorized
+	case errors.ErrUnsupported:
+		return status == http.StatusNotImplemented || status == http.StatusMethodNotAllowed
+	}
+	return false
 }
 
 // explain makes the error that a method returns; nil stays nil.

@@ -49,7 +49,10 @@ type Store struct {
 	leases map[*lease]struct{} // held by this Store
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store       = (*Store)(nil)
+	_ store.Unpublished = (*Store)(nil)
+)
 
 // New returns the Store that cfg describes. It asks nobody: a wrong name or a missing right is seen at the first call.
 func New(cfg Config) (*Store, error) {
@@ -322,9 +325,8 @@ func (s *Store) sweep(ctx context.Context, prefix string, ours func(name string)
 		}
 		found := false
 		for _, upload := range uploads {
-			// Some servers take the prefix for a folder.
-			name, ok := strings.CutPrefix(upload.Key, s.root)
-			if !ok || !strings.HasPrefix(name, prefix) || store.CheckName(name) != nil || !ours(name) {
+			name, ok := s.uploadName(upload, prefix)
+			if !ok || !ours(name) {
 				continue
 			}
 			if err := s.stillOurs(ctx); err != nil {
@@ -337,6 +339,34 @@ func (s *Store) sweep(ctx context.Context, prefix string, ours func(name string)
 		}
 		if whole || !found {
 			return nil
+		}
+	}
+}
+
+// uploadName is the object that an upload is of; ok is false where it is none of the Store's with that prefix: some servers
+// take the prefix for a folder.
+func (s *Store) uploadName(upload minio.ObjectMultipartInfo, prefix string) (name string, ok bool) {
+	name, ok = strings.CutPrefix(upload.Key, s.root)
+	return name, ok && strings.HasPrefix(name, prefix) && store.CheckName(name) == nil
+}
+
+// Unpublished implements store.Unpublished. Of many uploads of one name it may miss some (see listUploads).
+func (s *Store) Unpublished(ctx context.Context, prefix string) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		var uploads []minio.ObjectMultipartInfo
+		err := checkPrefix(prefix)
+		if err == nil {
+			uploads, _, err = s.listUploads(ctx, s.root+prefix)
+		}
+		if err != nil {
+			yield(store.Entry{}, s.explain("list the uploads of", prefix, err))
+			return
+		}
+		for _, upload := range uploads {
+			name, ok := s.uploadName(upload, prefix)
+			if ok && !yield(store.Entry{Name: name, Size: upload.Size, Modified: upload.Initiated.UTC()}, nil) {
+				return
+			}
 		}
 	}
 }

@@ -1,0 +1,60 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/bench/simweb"
+	"github.com/bulkscan/bulkscan/internal/store/storetest"
+)
+
+// demandDuckDB is the variable with which a test fails, rather than being skipped, where DuckDB is not there.
+const demandDuckDB = "BULKSCAN_TEST_DUCKDB"
+
+// TestViewsOnS3 holds a dataset that was scanned to an object store, and its views.sql, against what DuckDB makes of them:
+// the server keeps objects as files, so that DuckDB reads what lies there without a way to the server.
+func TestViewsOnS3(t *testing.T) {
+	tools, err := filepath.Abs("../../bench/duckdb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(tools, "node_modules")); err != nil {
+		if os.Getenv(demandDuckDB) == "required" {
+			t.Fatalf("%v; `make bench/duckdb/node_modules` installs it", err)
+		}
+		t.Skip("SKIPPED: what needs DuckDB; `make bench/duckdb/node_modules` installs it")
+	}
+	g := storetest.StartGateway(t)
+	for name, value := range g.Environment() {
+		t.Setenv(name, value)
+	}
+	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 7, Addresses: 16, Bodies: 128, Only: append(slices.Clone(onceAsked), neverAsked...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(web.Close)
+	w := &world{web: web, list: filepath.Join(t.TempDir(), "list.txt")}
+	killList(t, w.list, 60)
+	const place = "s3://" + storetest.Bucket + "/with views/it's one"
+	w.scan(t, place, "--part-rows", "8", "--patience", "0s", "--retries", "0").exits(t, 0)
+	folder := filepath.Join(g.Folder, storetest.Bucket, "with views/it's one")
+	look := func(when, script string, args ...string) {
+		t.Helper()
+		text, err := exec.Command("node", append([]string{filepath.Join(tools, script)}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s, %s: %v\n%s", when, script, err, text)
+		}
+	}
+	for _, when := range []string{"scanned", "compacted"} {
+		look(when, "objects.mjs", folder, place)
+		look(when, "check.mjs", folder)
+		if when == "scanned" {
+			start(t, "compact", place, "--grace", "0s").exits(t, 0)
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+)
+
+// far is a Store that is far away: every Open takes its time. It counts what is open.
+type far struct {
+	store.Store
+	takes time.Duration
+	fails string          // the end of a name whose Open fails
+	first *sync.WaitGroup // if not nil, what the first Opens wait for: that there are so many of them
+
+	mu                         sync.Mutex
+	opening, open, most, asked int // at this moment, at most of both together, and in all
+}
+
+func (f *far) Open(ctx context.Context, name string) (store.Object, error) {
+	if f.add(1, 0) <= readAtOnce && f.first != nil {
+		f.first.Done()
+		f.first.Wait()
+	}
+	opened := 0
+	defer func() { f.add(-1, opened) }()
+	select {
+	case <-time.After(f.takes):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if f.fails != "" && strings.HasSuffix(name, f.fails) {
+		return nil, errFar
+	}
+	object, err := f.Store.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	opened = 1
+	return &counted{object, f}, nil
+}
+
+var errFar = errors.New("the server has no time")
+
+// add counts, and returns how often Open has been called.
+func (f *far) add(opening, open int) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked += max(0, opening)
+	f.opening, f.open = f.opening+opening, f.open+open
+	f.most = max(f.most, f.opening+f.open)
+	return f.asked
+}
+
+type counted struct {
+	store.Object
+	f *far
+}
+
+func (c *counted) Close() error {
+	c.f.add(0, -1)
+	return c.Object.Close()
+}
+
+// partsOf is a folder with a scan of so many parts, with a site each.
+func partsOf(tb testing.TB, parts int) *store.Dir {
+	tb.Helper()
+	dir := newDir(tb)
+	o := crashOptions
+	o.PartRows, o.Tables = 1, []string{TableSites}
+	w := mustOpen(tb, dir, o)
+	for seq := range uint64(parts) {
+		if err := w.Add(typicalSite(tb, seq)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if err := w.Close(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	return dir
+}
+
+// TestAhead shows that records and files are opened eight at a time while rows come in their order; that no more than that
+// wait to be read, and none is left open, whether all is read, an error comes, or the reader has enough.
+func TestAhead(t *testing.T) {
+	const parts = 40
+	dir := partsOf(t, parts)
+	rows := func(s *Scan, each func(seq int64) bool) error {
+		for row, err := range Rows[SiteRow](t.Context(), s, TableSites) {
+			if err != nil {
+				return err
+			}
+			if !each(row.Seq) {
+				break
+			}
+		}
+		return nil
+	}
+	cursors := func(s *Scan, each func(seq int64) bool) error {
+		var seq int64
+		for cursor, err := range Cursors(t.Context(), s, TableSites, Field{Name: "seq", Into: &seq}) {
+			if err != nil {
+				return err
+			}
+			for cursor.Next() {
+				if !each(seq) {
+					return cursor.Close()
+				}
+			}
+			if err := errors.Join(cursor.Err(), cursor.Close()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	f := func(what string, read func(*Scan, func(int64) bool) error, stop int, fails string) {
+		t.Helper()
+		// together returns a store whose first Opens wait for each other: it hangs where they come one after the other.
+		together := func() *far {
+			st := &far{Store: dir, fails: fails, first: &sync.WaitGroup{}}
+			st.first.Add(readAtOnce)
+			return st
+		}
+		tidy := func(st *far, of string) {
+			t.Helper()
+			if st.open != 0 || st.opening != 0 || st.most < readAtOnce || st.most > readAtOnce+1 { // one is being read
+				t.Errorf("%s, %s: %d are open, %d being opened; %d were at once", what, of, st.open, st.opening, st.most)
+			}
+		}
+		st := together()
+		commits, err := Commits(t.Context(), st, crashOptions.ScanID)
+		if err != nil || len(commits) != parts {
+			t.Fatal(len(commits), err)
+		}
+		tidy(st, "records")
+		scan := mustReadScan(t, dir, crashOptions.ScanID)
+		st = together()
+		scan.store = st
+		var got, want []int64
+		err = read(scan, func(seq int64) bool {
+			got = append(got, seq)
+			return len(got) != stop || fails != ""
+		})
+		for seq := range int64(stop) {
+			want = append(want, seq)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: rows %v", what, got)
+		}
+		if fails == "" && err != nil || fails != "" && !errors.Is(err, errFar) {
+			t.Errorf("%s: %v", what, err)
+		}
+		tidy(st, "files")
+		if most := min(parts, stop+readAtOnce); st.asked > most {
+			t.Errorf("%s: %d files were opened, of which at most %d may have been of use", what, st.asked, most)
+		}
+	}
+	for name, read := range map[string]func(*Scan, func(int64) bool) error{"rows": rows, "cursors": cursors} {
+		f(name, read, parts, "")
+		f(name+", the first", read, 1, "")
+		f(name+", some", read, 12, "")
+		f(name+", failing", read, 10, "-10.parquet")
+	}
+}
+
+// BenchmarkFar reads a column of 200 parts of a store that takes 20 ms to open a file. Run:
+//
+//	go test ./sink -run '^$' -bench Far
+func BenchmarkFar(b *testing.B) {
+	scan := mustReadScan(b, partsOf(b, 200), crashOptions.ScanID)
+	scan.store = &far{Store: scan.store, takes: 20 * time.Millisecond}
+	for b.Loop() {
+		var seq, n int64
+		for cursor, err := range Cursors(b.Context(), scan, TableSites, Field{Name: "seq", Into: &seq}) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			for cursor.Next() {
+				n++
+			}
+			if err := errors.Join(cursor.Err(), cursor.Close()); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if n != 200 {
+			b.Fatalf("%d rows", n)
+		}
+	}
+}
