@@ -71,17 +71,21 @@ generated: ## fail if a generated document is out of date
 	fi
 
 .PHONY: integration
-integration: build bench/duckdb/node_modules .bin/versitygw ## scan the simulated web and read the dataset with DuckDB; try what we are compared with
+integration: build bench/duckdb/node_modules .bin/versitygw ## scan the simulated web, also killed, and read the datasets with DuckDB; try what we are compared with
 	go -C bench/peers test ./...
 	go -C bench/transport test ./...
 	go -C bench/parquet test ./...
-	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	@dir=$$(mktemp -d); killed=$$(mktemp -d); trap 'rm -rf "$$dir" "$$killed"' EXIT; \
 	bin/bulkscan demo -o "$$dir" --origins 2000 --part-rows 50; \
 	node bench/duckdb/versions.mjs <(bin/bulkscan schema --json) sink/testdata/versions "$$dir"; \
 	node bench/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
 	node bench/duckdb/views.mjs "$$dir" bin/bulkscan; \
 	node bench/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
-	bin/bulkscan verify "$$dir"
+	bin/bulkscan verify "$$dir"; \
+	go build -o "$$killed/simweb" ./bench/cmd/simweb; \
+	node bench/duckdb/killed.mjs "$$killed/out" bin/bulkscan "$$killed/simweb"; \
+	node bench/duckdb/check.mjs "$$killed/out" "$$killed/out/truth.jsonl"; \
+	bin/bulkscan verify "$$killed/out"
 	BULKSCAN_TEST_S3=required BULKSCAN_TEST_DUCKDB=required go test -count 1 -run '^TestViewsOnS3$$' ./cmd/bulkscan
 
 .PHONY: fuzz

@@ -46,7 +46,8 @@ type Commit struct {
 	Replaces    []Replaced `json:"replaces,omitempty"`
 	MergedBytes int64      `json:"merged_bytes,omitempty"`
 
-	// Void says why the record is that of no part: it keeps the number from a writer that has lost the scan's lock.
+	// Void says why the record is that of no part: it keeps the number from a writer that has lost the scan's lock; or it
+	// takes out the commits that it replaces, whose scan is being deleted.
 	Void Void `json:"void,omitempty"`
 
 	Sum string `json:"sum,omitempty"` // see sealRecord; "" in records of older versions
@@ -58,7 +59,7 @@ type Void string
 // The kinds of void records.
 const (
 	TakenOver Void = "taken over"
-	Restarted Void = "restarted" // and the numbers before it are those of a scan that was deleted
+	Restarted Void = "restarted" // and the numbers before it are those of a scan that was deleted; or it is one that takes out
 )
 
 // Replaced says where a compaction keeps the rows of a commit: in each of its Files, in their order, Rows[i] rows from
@@ -166,7 +167,8 @@ func readCommit(ctx context.Context, st store.Store, scanID, name string) (*Comm
 			return nil, fmt.Errorf("cannot read %s: %w", name, err)
 		}
 	}
-	if c.Void != "" && (c.Rows != 0 || len(c.Files) > 0 || len(c.Replaces) > 0) {
+	takesOut := c.Void == Restarted && c.Shard == compactedShard
+	if c.Void != "" && (c.Rows != 0 || len(c.Files) > 0 || len(c.Replaces) > 0 && !takesOut) {
 		return nil, fmt.Errorf("cannot read %s: it is of no part, and has one", name)
 	}
 	if c.Void == "" && (c.Shard == compactedShard) != (len(c.Replaces) > 0) {
@@ -183,7 +185,7 @@ func readCommit(ctx context.Context, st store.Store, scanID, name string) (*Comm
 // history is every commit record of a scan.
 type history struct {
 	current  []Commit // those that count, in the order of their rows
-	replaced []Commit // those whose rows a compaction has; it was killed, or is about to delete them
+	replaced []Commit // those whose rows a compaction has, or that a restart deletes; it was killed, or is about to
 	claimed  []string // empty records: names that were claimed by a process that died
 	void     []Commit // records of no part
 }
@@ -358,10 +360,15 @@ type commitKey struct {
 
 func (c *Commit) key() commitKey { return commitKey{c.Shard, c.N} }
 
-// stale is every commit whose rows a compaction has, whether or not its record is still there.
+// compare orders keys as parts are ordered: by shard and number.
+func (k commitKey) compare(other commitKey) int {
+	return cmp.Or(strings.Compare(k.shard, other.shard), cmp.Compare(k.n, other.n))
+}
+
+// stale is every commit whose rows a compaction has, or that a restart has taken out, whether or not its record is still there.
 func (h *history) stale() map[commitKey]bool {
 	stale := map[commitKey]bool{}
-	for _, commits := range [][]Commit{h.current, h.replaced} {
+	for _, commits := range [][]Commit{h.current, h.replaced, h.void} {
 		for i := range commits {
 			for _, r := range commits[i].Replaces {
 				stale[commitKey{r.Shard, r.N}] = true
@@ -369,6 +376,63 @@ func (h *history) stale() map[commitKey]bool {
 		}
 	}
 	return stale
+}
+
+// gap is numbers from one on and before another that must have been those of commits, and are not.
+type gap struct {
+	shard       string
+	from, until int
+}
+
+// gaps are the records that must have been there: a shard numbers its commits without gaps. Some more are there for
+// certain, though they cannot be read.
+func (h *history) gaps(more ...commitKey) []gap {
+	first := map[string]int{} // number that a shard has begun with
+	var there []commitKey
+	for i := range h.void {
+		c := &h.void[i]
+		if c.Void == Restarted {
+			first[c.Shard] = max(first[c.Shard], c.N)
+		}
+	}
+	for _, commits := range [][]Commit{h.current, h.replaced, h.void} {
+		for i := range commits {
+			there = append(there, commits[i].key())
+		}
+	}
+	there = slices.AppendSeq(append(there, more...), maps.Keys(h.stale()))
+	slices.SortFunc(there, commitKey.compare)
+	var gaps []gap
+	shard, next := "", 0
+	for _, key := range there {
+		if key.shard != shard {
+			shard, next = key.shard, first[key.shard]
+		}
+		if key.shard != compactedShard && key.n > next { // a killed compaction leaves gaps
+			gaps = append(gaps, gap{shard, next, key.n})
+		}
+		next = max(next, key.n+1)
+	}
+	return gaps
+}
+
+// missing says what is missing of a gap behind the first record of that name.
+func (g gap) missing() string {
+	if g.until-g.from > 1 {
+		return fmt.Sprintf("it is missing, and so are the %d behind it: its shard has later commits", g.until-g.from-1)
+	}
+	return "it is missing: its shard has later commits"
+}
+
+// whole reports, as an error that names the first, that records are missing. To go on without them would delete their
+// parts, which are those of nobody then, and hide the loss.
+func (h *history) whole(scanID string) error {
+	gaps := h.gaps()
+	if len(gaps) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %s; put back what was there, see bulkscan verify, or begin the scan anew with --restart",
+		commitName(scanID, gaps[0].shard, gaps[0].from), gaps[0].missing())
 }
 
 // sort tells the commits that count from those whose rows others have.
@@ -398,10 +462,7 @@ func (h *history) sort(commits []*Commit) {
 		}
 		return c.key()
 	}
-	slices.SortFunc(h.current, func(a, b Commit) int {
-		x, y := first(&a), first(&b)
-		return cmp.Or(strings.Compare(x.shard, y.shard), x.n-y.n)
-	})
+	slices.SortFunc(h.current, func(a, b Commit) int { return first(&a).compare(first(&b)) })
 }
 
 // fence keeps what an earlier holder of the scan's lock may still have on its way from counting, where the lock is a

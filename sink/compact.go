@@ -152,6 +152,12 @@ func (c *compaction) begin(ctx context.Context) (*history, error) {
 	if past, err = fence(ctx, c.store, c.lock, like, c.manifest.ScanDate, past, compactedShard); err != nil {
 		return nil, err
 	}
+	if err := past.whole(id); err != nil {
+		return nil, err
+	}
+	if err := sweepFiles(ctx, c.store, ViewsName); err != nil {
+		return nil, err
+	}
 	// Which also makes durable what is seen there, before anything is deleted because of it.
 	err = c.store.Sweep(ctx, commitsFolder(id), func(name string) bool { return strings.HasPrefix(path.Base(name), compactedShard+"-") })
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -339,6 +340,91 @@ func TestKilledWhileRestarting(t *testing.T) {
 		}
 		if over {
 			return
+		}
+	}
+}
+
+// TestRestartIsAllOrNothing kills a restart before and after each of its steps, on another day than the scan's. Whatever is
+// left, readers find the whole scan or nothing of it, no statistics without the sites that they are of, and Verify no damage;
+// and the same command, or the one before it, goes on.
+func TestRestartIsAllOrNothing(t *testing.T) {
+	t.Parallel()
+	sites := typicalSites(t, crashSites)
+	for _, compacted := range []bool{false, true} {
+		disk := storetest.NewDisk()
+		dirOn := func(disk *storetest.Disk) *store.Dir {
+			dir, err := store.NewDirOn(disk, "/data/out")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return dir
+		}
+		whole := dirOn(disk)
+		smallDatasetIn(t, whole)
+		if compacted { // all but a later part
+			mustCompact(t, whole, CompactOptions{})
+			sites = typicalSites(t, crashSites+1)
+			if err := scanAll(whole, sites); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := readScan(t, mustReadScan(t, whole, crashOptions.ScanID))
+		outcomes := map[string]int{}
+		for n, over := 1, false; !over; n++ {
+			for _, effect := range []bool{false, true} {
+				dir := dirOn(disk.Restart(storetest.Nothing))
+				options := crashOptions
+				options.Restart, options.Date = true, "2026-11-22"
+				dying := &storetest.Faults{Store: dir}
+				dying.CrashAt(n, effect)
+				_, err := Open(t.Context(), dying, options)
+				over = err == nil
+				step := dying.Steps()[len(dying.Steps())-1]
+				if err := dying.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				outcome := "nothing"
+				if _, err := ReadManifest(t.Context(), dir, options.ScanID); err == nil {
+					switch got := readScan(t, mustReadScan(t, dir, options.ScanID)); {
+					case reflect.DeepEqual(got, want):
+						outcome = "whole"
+					case !reflect.DeepEqual(got, rowsOf{}):
+						t.Errorf("killed at %v: %d sites, %d verdicts, %d lines, %d bodies", step, len(got.Sites), len(got.Verdicts), len(got.Evidence), len(got.Bodies))
+					}
+				}
+				outcomes[outcome]++
+				for _, table := range []string{TableTokenStats, TableRecordStats} {
+					_, errRecord := readFileRecord(t.Context(), dir, options.ScanID, table)
+					_, errFile := store.ReadAll(t.Context(), dir, StatsName(table, crashOptions.Date, options.ScanID), 1<<20)
+					if errFile == nil && outcome == "nothing" || errRecord == nil && errFile != nil {
+						t.Errorf("killed at %v: %s: record %v, file %v, of the scan %s", step, table, errRecord, errFile, outcome)
+					}
+				}
+				if lines, v := findings(t, dir); v.Damaged > 0 {
+					t.Errorf("killed at %v: %q", step, lines)
+				}
+				options.Restart = n%2 == 0
+				w, err := Open(t.Context(), dir, options)
+				if err != nil {
+					t.Fatalf("killed at %v: %v", step, err)
+				}
+				if done := w.DoneCount(); done != 0 && (options.Restart || outcome != "whole" || done != uint64(len(sites))) {
+					t.Errorf("killed at %v, which left %s: %d done", step, outcome, done)
+				}
+				if err := finish(w, sites); err != nil {
+					t.Fatal(err)
+				}
+				if got := readScan(t, mustReadScan(t, dir, options.ScanID)); !reflect.DeepEqual(got, want) {
+					t.Errorf("killed at %v, and scanned again: %d sites", step, len(got.Sites))
+				}
+				if lines, v := findings(t, dir); v.Damaged+v.Leftovers > 0 {
+					t.Errorf("killed at %v, and scanned again: %q", step, lines)
+				}
+			}
+		}
+		t.Logf("compacted %v: %v", compacted, outcomes)
+		if outcomes["whole"] < 5 || outcomes["nothing"] < 20 {
+			t.Errorf("the test saw too little: %v", outcomes)
 		}
 	}
 }

@@ -170,3 +170,32 @@ func TestFenceOfNewShard(t *testing.T) {
 		}
 	}
 }
+
+// TestRestartUnderALease shows that where a deletion may be late, the record that took a scan's commits out stays, and
+// numbers go on behind those; and that nobody minds it, also when it happens again.
+func TestRestartUnderALease(t *testing.T) {
+	dir := newDir(t)
+	sites := typicalSites(t, crashSites)
+	options := crashOptions
+	options.Restart = true
+	for n := range 3 {
+		w := mustOpen(t, &leased{Dir: dir}, options)
+		if w.DoneCount() != 0 {
+			t.Errorf("%d done", w.DoneCount())
+		}
+		if err := finish(w, sites); err != nil {
+			t.Fatal(err)
+		}
+		past, err := readHistory(t.Context(), dir, options.ScanID)
+		if err != nil || len(past.current) != 3 || past.current[0].N != 3*n || len(past.void) != n {
+			t.Errorf("restarted %d times: %d commits from %+v on, %d void records, %v", n, len(past.current), past.current[0].key(), len(past.void), err)
+		}
+		if n == 1 { // and what is compacted goes in the same way
+			mustCompact(t, dir, CompactOptions{})
+		}
+		everySiteOnce(t, dir)
+		if lines, _ := findings(t, dir); len(lines) > 0 {
+			t.Errorf("restarted %d times: %q", n, lines)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package sink
 import (
 	"errors"
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,17 @@ func fileRecordName(scanID, table string) string { return filesFolder(scanID) + 
 
 func commitName(scanID, shard string, n int) string {
 	return commitsFolder(scanID) + shard + "-" + strconv.Itoa(n) + ".json"
+}
+
+// commitKeyOf reads the name of a commit's record; ok is false for other names.
+func commitKeyOf(name string) (key commitKey, ok bool) {
+	stem, ok := strings.CutSuffix(path.Base(name), ".json")
+	i := strings.LastIndexByte(stem, '-')
+	if !ok || i < 0 {
+		return commitKey{}, false
+	}
+	n, err := strconv.Atoi(stem[i+1:])
+	return commitKey{stem[:i], n}, err == nil && n >= 0
 }
 
 func partitionFolder(table, date string) string { return table + "/scan_date=" + date + "/" }

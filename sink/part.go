@@ -16,6 +16,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
 )
 
 // This file is one part: a Parquet file a table, filled together and sealed together. A Writer has two, so that one is
@@ -225,7 +226,7 @@ func (p *part) discard() error {
 // table is one Parquet file of a part, and the writer that makes one file after the other.
 type table[T any] struct {
 	name   string
-	writer rowWriter[T]
+	writer *tailedWriter[T]
 	out    digest
 	batch  []T // at most its capacity; written by flush
 	nulls  []optional
@@ -252,10 +253,14 @@ func (d *digest) Write(b []byte) (int, error) {
 func newTable[T any](name string, batch, page int, metadata map[string]string) *table[T] {
 	t := &table[T]{name: name, batch: make([]T, 0, batch)}
 	t.out.hash = sha256.New()
+	// Both write nowhere until begin says where to.
 	if row := reflect.TypeFor[T](); isFlat(row) {
-		t.writer = newFlatWriter[T](&t.out, page, metadata)
+		w := newFlatWriter[T](io.Discard, page, metadata)
+		t.writer = &tailedWriter[T]{rowWriter: w, footer: func() *format.FileMetaData { return &w.footer }}
 	} else {
-		t.writer, t.nulls = newParquetWriter[T](&t.out, page, metadata), optionalsOf(row)
+		w := newParquetWriter[T](io.Discard, page, metadata)
+		t.writer = &tailedWriter[T]{rowWriter: w, footer: func() *format.FileMetaData { return w.File().Metadata() }}
+		t.nulls = optionalsOf(row)
 	}
 	return t
 }

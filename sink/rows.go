@@ -4,8 +4,9 @@ package sink
 // is to say about a column, once: `parquet` its name and how it is written, `about` its meaning in one line, `example` what
 // may stand in it (lists and structs as JSON), `since` which schema version brought it, where that is not the first, and
 // `stats` that its minimum and maximum a page are worth computing: somebody filters by it, and its values of a page lie
-// together. Those of a dictionary do not: each page has about all of them. Schema, the Parquet writers, the readers, the
-// JSON lines and docs/SCHEMA.md are all made from the tags.
+// together. Those of a dictionary do not: each page has about all of them. In tables without lists only numbers may have
+// it, since flat.go bounds no texts. Schema, the Parquet writers, the readers, the JSON lines and docs/SCHEMA.md are all made
+// from the tags.
 //
 // Null. An `optional` column that is no pointer is null where the field is its type's zero: an absent rank is 0, an
 // absent header field is "". Where the zero is a value of its own (a crawl delay of 0), the field is a pointer.
@@ -168,7 +169,7 @@ type BodyRow struct {
 
 // TokenStatsRow is a row of the table token_stats: one token in one segment of a scan's sites.
 type TokenStatsRow struct {
-	Token         string `parquet:"token,plain" stats:"y" about:"as in verdicts" example:"GPTBot"`
+	Token         string `parquet:"token,plain" about:"as in verdicts" example:"GPTBot"`
 	Known         bool   `parquet:"known" about:"the registry has the token" example:"true"`
 	Category      string `parquet:"category,optional,dict" about:"category of a known token" example:"ai"`
 	Operator      string `parquet:"operator,optional,dict" about:"who runs the crawler" example:"OpenAI"`
@@ -194,7 +195,7 @@ type TokenStatsRow struct {
 // RecordStatsRow is a row of the table record_stats: one key in the files of a scan.
 type RecordStatsRow struct {
 	Kind  string `parquet:"kind,dict" about:"as in evidence: unknown, legacy, extension, signal, usage, license, invalid, typo" example:"legacy"`
-	Key   string `parquet:"key,plain" stats:"y" about:"as in evidence, in lower case; lines without a key are not counted" example:"noindex"`
+	Key   string `parquet:"key,plain" about:"as in evidence, in lower case; lines without a key are not counted" example:"noindex"`
 	Sites int64  `parquet:"sites" about:"sites with such a line in evidence" example:"812"`
 	Lines int64  `parquet:"lines" about:"lines in evidence, which keeps at most 32 a site and kind" example:"3071"`
 }

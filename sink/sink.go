@@ -4,8 +4,8 @@
 // The package is laid out as a site's way into the dataset is: rows.go is the schema and schema.go describes it;
 // copy.go turns a site into rows; part.go is a set of open files; this file decides when a part is full, seals it and
 // commits it; commit.go and manifest.go are the records beside the tables, record.go how they are sealed; read.go and
-// cursor.go read; compact.go merges parts, whose pages splice.go copies; verify.go holds all of it against the records;
-// views.go writes the views for DuckDB; jsonl.go is the other sink, a JSON line a site.
+// cursor.go read; compact.go merges parts, whose pages splice.go copies; tail.go ends every file of a table; verify.go
+// holds all of it against the records; views.go writes the views for DuckDB; jsonl.go is the other sink, a JSON line a site.
 //
 // What may be relied on. A file that a commit names is complete and stays as it is. A scan that is killed at any moment
 // loses at most its open part and the one that is being sealed; what it left without a commit is deleted when the scan
@@ -13,7 +13,6 @@
 package sink
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,7 +22,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -170,6 +168,9 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	if err != nil {
 		return nil, err
 	}
+	if err := past.whole(o.ScanID); err != nil { // before anything is deleted because no commit names it
+		return nil, fmt.Errorf("cannot resume scan %s: %w", o.ScanID, err)
+	}
 	if err := cleanShard(ctx, st, &o, past); err != nil {
 		return nil, err
 	}
@@ -288,15 +289,16 @@ func takeLock(ctx context.Context, st store.Store, scanID, doing string, now tim
 }
 
 // deleteScan deletes all that a scan has written but its new manifest, which first of all says so: if it is broken off here,
-// whoever opens the scan next goes on with it. The order leaves a valid dataset at every moment: without its commits no
-// file of the scan counts, and what a compaction has replaced goes before the compaction.
+// whoever opens the scan next goes on with it. What counts at any moment is the scan as it was, perhaps without the
+// statistics that were computed from it, or nothing of it: one record of no part takes all commits out at once, and is there
+// until everything else has gone.
 func deleteScan(ctx context.Context, st store.Store, lock store.Unlocker, o *Options, m *Manifest) error {
 	fail := func(err error) error { return fmt.Errorf("cannot restart scan %s: %w", o.ScanID, err) }
 	if err := m.write(ctx, st); err != nil {
 		return fail(err)
 	}
-	lease, ok := lock.(store.Lease)
-	late := ok && lease.Late()
+	lease, leased := lock.(store.Lease)
+	late := leased && lease.Late()
 	past, parts := usedNumbers(ctx, st, o.ScanID)
 	past, err := fence(ctx, st, lock, o.void(Restarted), "", past, o.Shard, compactedShard)
 	if err != nil {
@@ -315,49 +317,44 @@ func deleteScan(ctx context.Context, st store.Store, lock store.Unlocker, o *Opt
 			past.void = append(past.void, *void)
 		}
 	}
-	kept := map[string]bool{}
-	for i := range past.void {
-		kept[past.void[i].name()] = true
+	remove := func(prefix string, ours func(name string) bool) error {
+		names, err := sweepAndList(ctx, st, prefix, ours)
+		for _, name := range names {
+			if err == nil {
+				err = st.Delete(ctx, name)
+			}
+		}
+		return err
 	}
-	var names []string
-	collect := func(prefix string, ours func(name string) bool) error {
-		if err := st.Sweep(ctx, prefix, ours); err != nil {
+	// Statistics go by records and files of their own: while they count, so do the commits that they are of.
+	for _, table := range []string{TableTokenStats, TableRecordStats} {
+		record := fileRecordName(o.ScanID, table)
+		err := remove(record, func(name string) bool { return name == record })
+		if err == nil {
+			// These names have no shard and no number, so that the id of another scan may look like ours with both.
+			err = remove(table+"/", func(name string) bool { return path.Base(name) == path.Base(StatsName(table, "", o.ScanID)) })
+		}
+		if err != nil {
 			return fail(err)
 		}
-		from := len(names)
-		for entry, err := range st.List(ctx, prefix) {
-			if err != nil {
-				return fail(err)
-			}
-			if ours(entry.Name) && !kept[entry.Name] {
-				names = append(names, entry.Name)
-			}
-		}
-		slices.SortStableFunc(names[from:], restartOrder)
-		return nil
 	}
-	for _, folder := range []string{commitsFolder(o.ScanID), filesFolder(o.ScanID)} {
-		if err := collect(folder, everything); err != nil {
-			return err
-		}
+	records, last, err := takeOut(ctx, st, o, past, leased)
+	if err != nil {
+		return fail(err)
 	}
 	for _, table := range AllTables {
-		err := collect(table+"/", func(name string) bool {
+		err := remove(table+"/", func(name string) bool {
 			id, _, _, ok := splitPart(path.Base(name))
 			return ok && id == o.ScanID
 		})
 		if err != nil {
-			return err
+			return fail(err)
 		}
 	}
-	for _, table := range []string{TableTokenStats, TableRecordStats} {
-		// These names have no shard and no number, so that the id of another scan may look like ours with both.
-		err := collect(table+"/", func(name string) bool { return path.Base(name) == path.Base(StatsName(table, "", o.ScanID)) })
-		if err != nil {
-			return err
-		}
+	if err := remove(filesFolder(o.ScanID), everything); err != nil {
+		return fail(err)
 	}
-	for _, name := range append(names, rejectsName(o.ScanID)) {
+	for _, name := range slices.Concat([]string{rejectsName(o.ScanID)}, records, last) {
 		if err := st.Delete(ctx, name); err != nil {
 			return fail(err)
 		}
@@ -365,31 +362,72 @@ func deleteScan(ctx context.Context, st store.Store, lock store.Unlocker, o *Opt
 	return nil
 }
 
-// restartOrder is in which order records and parts are deleted: what a compaction has replaced before the compaction, an
-// earlier one before a later one; and of what was scanned the last numbers first, so that a number is known as used until
-// all behind it are gone.
-func restartOrder(a, b string) int {
-	numbered := func(name string) (compacted bool, n int) {
-		stem := strings.TrimSuffix(path.Base(name), path.Ext(name))
-		at := strings.LastIndexByte(stem, '-')
-		if at < 0 {
-			return false, 0
+// takeOut creates a record of no part that takes the place of all records of a scan but those that keep numbers, so that
+// none counts any more. It returns which these are, to be deleted; and the records that did so, this one and any that a
+// killed restart has left, to be deleted when everything else has gone. With a lease those stay: a deletion of them that is
+// late might hit a record of the same name that counts, so the numbers go on behind what they took out.
+func takeOut(ctx context.Context, st store.Store, o *Options, past *history, leased bool) (records, last []string, err error) {
+	keeps := map[string]bool{}
+	for i := range past.void {
+		if keeps[past.void[i].name()] = true; len(past.void[i].Replaces) > 0 && !leased {
+			last = append(last, past.void[i].name())
 		}
-		n, _ = strconv.Atoi(stem[at+1:]) // what is no number of ours may go at any time
-		if stem = stem[:at]; stem == compactedShard || strings.HasSuffix(stem, "-"+compactedShard) {
-			return true, n
-		}
-		return false, -n
 	}
-	x, m := numbered(a)
-	y, n := numbered(b)
-	if x != y {
-		if y {
-			return -1
-		}
-		return 1
+	names, err := sweepAndList(ctx, st, commitsFolder(o.ScanID), everything)
+	if err != nil {
+		return nil, nil, err
 	}
-	return cmp.Compare(m, n)
+	stale := past.stale()
+	counts := false
+	for _, name := range names {
+		if keeps[name] {
+			continue
+		}
+		records = append(records, name)
+		// What is called otherwise is no record of ours.
+		if key, ok := commitKeyOf(name); ok && !stale[key] {
+			stale[key], counts = true, true
+		}
+	}
+	if !counts {
+		return records, last, nil
+	}
+	record, err := voidRecord(o.void(Restarted), compactedShard, past.next(compactedShard))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(stale), commitKey.compare) { // also what compactions had replaced
+		record.Replaces = append(record.Replaces, Replaced{Shard: key.shard, N: key.n})
+	}
+	if slices.Contains(past.claimed, record.name()) { // by a process that died
+		if err := st.Delete(ctx, record.name()); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := record.write(ctx, st); err != nil {
+		return nil, nil, err
+	}
+	records = slices.DeleteFunc(records, func(name string) bool { return name == record.name() })
+	if !leased {
+		last = append(last, record.name())
+	}
+	return records, last, nil
+}
+
+// sweepAndList removes what drafts of these objects have left behind, and lists the objects.
+func sweepAndList(ctx context.Context, st store.Store, prefix string, ours func(name string) bool) (names []string, err error) {
+	if err := st.Sweep(ctx, prefix, ours); err != nil {
+		return nil, err
+	}
+	for entry, err := range st.List(ctx, prefix) {
+		if err != nil {
+			return nil, err
+		}
+		if ours(entry.Name) {
+			names = append(names, entry.Name)
+		}
+	}
+	return names, nil
 }
 
 // usedNumbers is a scan's history as far as it can be told from the names of records too, where they cannot be read: which
@@ -449,7 +487,7 @@ func cleanShard(ctx context.Context, st store.Store, o *Options, past *history) 
 	if err := st.Sweep(ctx, scanFolder(o.ScanID), everything); err != nil {
 		return fail(err)
 	}
-	if err := sweepFiles(ctx, st, StatsName(TableTokenStats, o.Date, o.ScanID), StatsName(TableRecordStats, o.Date, o.ScanID)); err != nil {
+	if err := sweepFiles(ctx, st, StatsName(TableTokenStats, o.Date, o.ScanID), StatsName(TableRecordStats, o.Date, o.ScanID), ViewsName); err != nil {
 		return fail(err)
 	}
 	damaged, err := clearParts(ctx, st, o.ScanID, o.Date, past, []string{o.Shard, compactedShard})
@@ -462,7 +500,8 @@ func cleanShard(ctx context.Context, st store.Store, o *Options, past *history) 
 	return nil
 }
 
-// sweepFiles removes what drafts of these files have left behind. There is none in the making.
+// sweepFiles removes what drafts of these files have left behind. There is none in the making, but of the views: who
+// writes those minds (see writeViews).
 func sweepFiles(ctx context.Context, st store.Store, files ...string) error {
 	for _, file := range files {
 		if err := st.Sweep(ctx, file, func(name string) bool { return name == file }); err != nil {
@@ -709,7 +748,7 @@ func (w *Writer) Complete(ctx context.Context) error {
 	id, date := w.options.ScanID, w.options.Date
 	err := errors.Join(
 		sweepParts(ctx, w.store, id, date, []string{w.options.Shard}),
-		sweepFiles(ctx, w.store, rejectsName(id), StatsName(TableTokenStats, date, id), StatsName(TableRecordStats, date, id)))
+		sweepFiles(ctx, w.store, rejectsName(id), StatsName(TableTokenStats, date, id), StatsName(TableRecordStats, date, id), ViewsName))
 	if err != nil {
 		return err
 	}

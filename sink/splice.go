@@ -5,13 +5,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
-	"slices"
 
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
@@ -24,7 +22,7 @@ import (
 //
 // and only the offset indexes and the footer say where something lies. So the pages are copied as they stand, one file's
 // behind the other's, and those two are written anew with all places moved. The row groups, their order, bounds,
-// statistics and checksums stay what they were.
+// statistics and checksums stay what they were, but for column indexes of versions before that were not true (tail.go).
 //
 // parquet-go copies row groups too (Writer.WriteRowGroup), but only where every column is encoded as it would encode it
 // now: a group in which one dictionary had become too big is decoded and written again, a hundred times slower, and
@@ -48,8 +46,7 @@ type splicer struct {
 	most int // bytes of the footer
 
 	footer  format.FileMetaData // of the first source, with the row groups of all
-	columns [][]byte            // column indexes, by row group and column
-	offsets []format.OffsetIndex
+	indexes []encodedIndexes    // by row group and column
 	copy    []byte
 }
 
@@ -256,8 +253,10 @@ func (s *splicer) addGroups(footer *format.FileMetaData, move int64, indexes []b
 			for k := range offsets.PageLocations {
 				offsets.PageLocations[k].Offset += move
 			}
-			s.columns = append(s.columns, bytes.Clone(column)) // not the source's whole memory
-			s.offsets = append(s.offsets, offsets)
+			if encoded, err = thrift.Marshal(new(thrift.CompactProtocol), &offsets); err != nil {
+				return err
+			}
+			s.indexes = append(s.indexes, encodedIndexes{bytes.Clone(column), encoded}) // not the source's whole memory
 			chunk.MetaData.DataPageOffset += move
 			if chunk.MetaData.DictionaryPageOffset != 0 {
 				chunk.MetaData.DictionaryPageOffset += move
@@ -287,52 +286,7 @@ func decodeOffsets(encoded []byte, into *format.OffsetIndex) (err error) {
 
 // finish writes what stands behind the pages.
 func (s *splicer) finish() error {
-	k := 0
-	eachChunk := func(do func(c *format.ColumnChunk) error) error {
-		k = 0
-		for i := range s.footer.RowGroups {
-			for j := range s.footer.RowGroups[i].Columns {
-				if err := do(&s.footer.RowGroups[i].Columns[j]); err != nil {
-					return err
-				}
-				k++
-			}
-		}
-		return nil
-	}
-	protocol := new(thrift.CompactProtocol)
-	err := eachChunk(func(c *format.ColumnChunk) error {
-		if c.ColumnIndexOffset == 0 {
-			return nil // a column without bounds
-		}
-		c.ColumnIndexOffset = s.size
-		_, err := s.Write(s.columns[k])
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	err = eachChunk(func(c *format.ColumnChunk) error {
-		encoded, err := thrift.Marshal(protocol, &s.offsets[k])
-		if err != nil {
-			return err
-		}
-		c.OffsetIndexOffset, c.OffsetIndexLength = s.size, int32(len(encoded))
-		_, err = s.Write(encoded)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	footer, err := thrift.Marshal(protocol, &s.footer)
-	if err != nil {
-		return err
-	}
-	if len(footer) > s.most {
-		return fmt.Errorf("%w: its footer would have %d bytes, more than %d", errTooLarge, len(footer), s.most)
-	}
-	footer = binary.LittleEndian.AppendUint32(footer, uint32(len(footer)))
-	if _, err := s.Write(slices.Concat(footer, []byte(magic))); err != nil {
+	if err := writeTail(s, s.size, &s.footer, s.indexes, s.most); err != nil {
 		return err
 	}
 	return s.out.Flush()

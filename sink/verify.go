@@ -2,6 +2,7 @@ package sink
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -54,6 +55,9 @@ const (
 	Leftover FindingKind = "leftover"
 	// Unsummed: a record or file of a version that wrote no sums, of which only the form could be checked.
 	Unsummed FindingKind = "unsummed"
+	// Misleading: a file is as an older version wrote it, and says of its columns what is not so. Bulkscan reads it right;
+	// readers that go by it may leave out rows, or refuse the file.
+	Misleading FindingKind = "misleading"
 )
 
 func (f Finding) String() string {
@@ -74,6 +78,8 @@ type Verified struct {
 	Damaged   int   `json:"damaged"`
 	Leftovers int   `json:"leftovers"`
 	Unsummed  int   `json:"unsummed"`
+
+	Misleading int `json:"misleading"`
 }
 
 // VerifyOptions say what is verified.
@@ -110,6 +116,12 @@ type verifiedScan struct {
 	next       map[string]int     // by shard, of those that have been asked for: history.next
 	unreadable map[string]bool    // names of damaged records; what they named is not known
 }
+
+// restarting reports whether what the scan had written is being deleted.
+func (s *verifiedScan) restarting() bool { return s.manifest != nil && s.manifest.Restarting }
+
+// whatRestarts is what files and records are that a restart deletes.
+const whatRestarts = "its scan is begun anew, which was killed before it had deleted it, or is about to"
 
 func (s *verifiedScan) nextOf(shard string) int {
 	n, ok := s.next[shard]
@@ -150,10 +162,17 @@ func (v *verifier) report(f Finding) {
 		v.done.Leftovers++
 	case Unsummed:
 		v.done.Unsummed++
+	case Misleading:
+		v.done.Misleading++
 	}
 	if v.options.Report != nil {
 		v.options.Report(f)
 	}
+}
+
+// sound reports whether none of a file's findings is damage.
+func sound(findings []Finding) bool {
+	return !slices.ContainsFunc(findings, func(f Finding) bool { return f.Kind == Damaged })
 }
 
 func damaged(file, what string) Finding { return Finding{Kind: Damaged, File: file, What: what} }
@@ -202,6 +221,11 @@ func (v *verifier) scan(ctx context.Context, id string) error {
 	if err := v.manifest(ctx, id, s); err != nil {
 		return err
 	}
+	// While a scan is begun anew, what it had written before may be of another date and other tables.
+	manifest := s.manifest
+	if s.restarting() {
+		manifest = nil
+	}
 	// A compaction may take files away while they are verified. Then what it made of them is verified instead, and what
 	// was found wrong with those that are gone does not matter.
 	checked, suspects := map[commitKey]bool{}, map[commitKey][]Finding{}
@@ -220,7 +244,7 @@ func (v *verifier) scan(ctx context.Context, id string) error {
 			}
 			checked[c.key()] = true
 			fresh++
-			findings, err := v.commit(ctx, c, s.manifest)
+			findings, err := v.commit(ctx, c, manifest)
 			if err != nil {
 				return err
 			}
@@ -253,7 +277,7 @@ func (v *verifier) scan(ctx context.Context, id string) error {
 		}
 	}
 	for _, table := range recordedFiles {
-		if err := v.recorded(ctx, id, table, s.manifest); err != nil {
+		if err := v.recorded(ctx, id, table, manifest); err != nil {
 			return err
 		}
 	}
@@ -332,7 +356,11 @@ func (v *verifier) records(id string, s *verifiedScan) {
 		v.report(Finding{Kind: Leftover, File: name, What: "an empty record: its writer was killed before it had committed anything"})
 	}
 	for i := range s.past.replaced {
-		v.report(Finding{Kind: Leftover, File: s.past.replaced[i].name(), What: "a compaction has its rows, and was killed before it had deleted it"})
+		what := "a compaction has its rows, and was killed before it had deleted it"
+		if s.restarting() {
+			what = whatRestarts
+		}
+		v.report(Finding{Kind: Leftover, File: s.past.replaced[i].name(), What: what})
 	}
 	v.gaps(id, s.past, s.unreadable)
 	v.overlaps(s.past)
@@ -341,40 +369,21 @@ func (v *verifier) records(id string, s *verifiedScan) {
 	}
 }
 
-// gaps reports commits that must have been there: a shard numbers its commits without gaps.
+// gaps reports commits that must have been there.
 func (v *verifier) gaps(id string, past *history, unreadable map[string]bool) {
-	there := past.stale()
-	for i := range past.current {
-		there[past.current[i].key()] = true
-	}
-	for i := range past.replaced {
-		there[past.replaced[i].key()] = true
-	}
-	first := map[string]int{} // number that a shard has begun with
-	for i := range past.void {
-		c := &past.void[i]
-		if there[c.key()] = true; c.Void == Restarted {
-			first[c.Shard] = max(first[c.Shard], c.N)
-		}
-	}
-	shards := map[string]bool{}
-	for k := range there {
-		shards[k.shard] = true
-	}
+	var damaged []commitKey
 	for name := range unreadable {
-		if strings.HasPrefix(path.Base(name), compactedShard+"-") {
+		key, ok := commitKeyOf(name)
+		if !ok {
+			continue
+		}
+		if key.shard == compactedShard {
 			return // it may have been in the place of any
 		}
+		damaged = append(damaged, key)
 	}
-	for _, shard := range slices.Sorted(maps.Keys(shards)) {
-		if shard == compactedShard {
-			continue // a killed compaction leaves gaps
-		}
-		for n := first[shard]; n < past.next(shard); n++ {
-			if name := commitName(id, shard, n); !there[commitKey{shard, n}] && !unreadable[name] {
-				v.report(damaged(name, "it is missing: its shard has later commits"))
-			}
-		}
+	for _, gap := range past.gaps(damaged...) {
+		v.report(Finding{Kind: Damaged, File: commitName(id, gap.shard, gap.from), What: gap.missing()})
 	}
 }
 
@@ -440,7 +449,7 @@ func (v *verifier) commit(ctx context.Context, c *Commit, m *Manifest) (findings
 			add(differs(c.name(), "tables", strings.Join(want, ","), strings.Join(tables, ",")))
 		}
 	}
-	var sound []File
+	var readable []File
 	for _, f := range c.Files {
 		if f.Table == TableSites && f.Rows != c.Rows {
 			add(differs(c.name(), "rows of sites", c.Rows, f.Rows))
@@ -450,26 +459,26 @@ func (v *verifier) commit(ctx context.Context, c *Commit, m *Manifest) (findings
 			return nil, err
 		}
 		findings = append(findings, wrong...)
-		if len(wrong) == 0 {
-			sound = append(sound, f)
+		if sound(wrong) {
+			readable = append(readable, f)
 		}
 	}
 	if seqs == nil {
 		return findings, nil
 	}
-	wrong, err := v.content(ctx, c, sound, seqs)
+	wrong, err := v.content(ctx, c, readable, seqs)
 	return append(findings, wrong...), err
 }
 
 // content holds the seq of all rows against the commit's bitmap, in files whose bytes are what they should be.
-func (v *verifier) content(ctx context.Context, c *Commit, sound []File, seqs *roaring64.Bitmap) (findings []Finding, err error) {
+func (v *verifier) content(ctx context.Context, c *Commit, readable []File, seqs *roaring64.Bitmap) (findings []Finding, err error) {
 	scan := &Scan{store: v.store}
 	file := func(table string) (File, bool) {
-		i := slices.IndexFunc(sound, func(f File) bool { return f.Table == table })
+		i := slices.IndexFunc(readable, func(f File) bool { return f.Table == table })
 		if i < 0 {
 			return File{}, false
 		}
-		return sound[i], true
+		return readable[i], true
 	}
 	each := func(table string, do func(seq int64)) error {
 		var seq int64
@@ -572,7 +581,7 @@ func (v *verifier) recorded(ctx context.Context, id, table string, m *Manifest) 
 			return err
 		}
 		// It may have been replaced between record and file.
-		if again, err := readFileRecord(ctx, v.store, id, table); len(findings) > 0 && err == nil && again.Sum != record.Sum && retries < 3 {
+		if again, err := readFileRecord(ctx, v.store, id, table); !sound(findings) && err == nil && again.Sum != record.Sum && retries < 3 {
 			record = again
 			continue
 		}
@@ -596,7 +605,7 @@ func (v *verifier) recordedFile(ctx context.Context, record *FileRecord) ([]Find
 	} else {
 		findings, err = v.parquet(ctx, record.File, record.ScanID)
 	}
-	if err != nil || len(findings) == 0 || len(record.Earlier) == 0 {
+	if err != nil || sound(findings) || len(record.Earlier) == 0 {
 		return findings, err
 	}
 	object, err := v.store.Open(ctx, record.File.Name)
@@ -726,7 +735,9 @@ func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 	}
 	table, _, _ := strings.Cut(name, "/")
 	if id := scanOf(name); isStatistics(table) && v.scans[id] != nil && base == path.Base(StatsName("", "", id)) {
-		if m := v.scans[id].manifest; m != nil && name != StatsName(table, m.ScanDate, id) {
+		if m := v.scans[id].manifest; v.scans[id].restarting() {
+			return Finding{Kind: Leftover, File: name, What: whatRestarts}, true
+		} else if m != nil && name != StatsName(table, m.ScanDate, id) {
 			return damaged(name, "statistics in a partition that is not the scan's"), true
 		}
 		return Finding{Kind: Unsummed, File: name, What: "statistics of which nothing has noted the hash"}, true
@@ -740,6 +751,8 @@ func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 		return damaged(name, "no commit names it, and it belongs to no scan"), true
 	case s.unreadable[commitName(id, shard, n)]:
 		return Finding{}, false // the record is reported
+	case s.restarting() && s.stale[commitKey{shard, n}]:
+		return Finding{Kind: Leftover, File: name, What: whatRestarts}, true
 	case s.stale[commitKey{shard, n}]:
 		return Finding{Kind: Leftover, File: name, What: "a compaction has its rows, and was killed before it had deleted it, or is about to"}, true
 	case shard == compactedShard:
@@ -919,7 +932,41 @@ func (p *pageReader) read(scanID string) error {
 	if rows != footer.NumRows {
 		p.findings = append(p.findings, differs(p.file.Name, "rows of its row groups", footer.NumRows, rows))
 	}
+	p.promises(footer)
 	return nil
+}
+
+// promises looks for what versions before said of columns and was not so (see tail.go).
+func (p *pageReader) promises(footer *format.FileMetaData) {
+	paths := leafPaths(footer.Schema)
+	var names, bounds, order int
+	for i := range footer.RowGroups {
+		for j := range footer.RowGroups[i].Columns {
+			c := &footer.RowGroups[i].Columns[j]
+			m := &c.MetaData
+			if j >= len(paths) || !slices.Equal(m.PathInSchema, paths[j]) {
+				names++
+			}
+			if c.ColumnIndexLength > 0 && j > 0 && !hasBounds(m) && m.Statistics.NullCount < m.NumValues {
+				bounds++
+			}
+			if m.Type == format.ByteArray && bytes.Compare(m.Statistics.MinValue, m.Statistics.MaxValue) > 0 {
+				order++
+			}
+		}
+	}
+	var what []string
+	for _, count := range []struct {
+		n    int
+		what string
+	}{{names, "without the name of their column"}, {bounds, "with page bounds that are none"}, {order, "with a minimum above their maximum"}} {
+		if count.n > 0 {
+			what = append(what, fmt.Sprintf("%d column chunks %s", count.n, count.what))
+		}
+	}
+	if len(what) > 0 {
+		p.findings = append(p.findings, Finding{Kind: Misleading, File: p.file.Name, What: strings.Join(what, ", ") + ": an older version wrote it so, and readers other than bulkscan may miss rows, or refuse it"})
+	}
 }
 
 // metadata checks what the footer says of the file as a whole.

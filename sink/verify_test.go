@@ -23,11 +23,14 @@ import (
 // smallDataset writes a complete scan with a file of every kind: three parts, statistics, a reject, the views.
 func smallDataset(t testing.TB) *store.Dir {
 	t.Helper()
+	dir := newDir(t)
+	smallDatasetIn(t, dir)
+	return dir
+}
+
+func smallDatasetIn(t testing.TB, dir store.Store) {
+	t.Helper()
 	ctx := context.Background()
-	dir, err := store.NewDir(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
 	rejects, err := OpenRejects(ctx, dir, crashOptions.ScanID)
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +50,6 @@ func smallDataset(t testing.TB) *store.Dir {
 	}
 	writeStats(t, dir, m, TableTokenStats, TokenStatsRow{Token: "GPTBot", SegmentKind: "all"})
 	writeStats(t, dir, m, TableRecordStats, RecordStatsRow{Kind: "typo", Key: "dissallow", Sites: 1, Lines: 1})
-	return dir
 }
 
 func writeStats[T any](t testing.TB, st store.Store, m *Manifest, table string, rows ...T) {

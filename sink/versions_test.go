@@ -145,33 +145,7 @@ func TestCompactOldSchemas(t *testing.T) {
 	for _, old := range oldScans {
 		before := mustReadScan(t, dir, old.scanID)
 		want := readScan(t, before)
-		// The same part once more, under the next number and with sites of its own.
-		again := before.Commits[0]
-		again.N++
-		again.Files = slices.Clone(again.Files)
-		for i := range again.Files {
-			f := &again.Files[i]
-			data, err := store.ReadAll(t.Context(), dir, f.Name, 1<<20)
-			if err != nil {
-				t.Fatal(err)
-			}
-			f.Name = partName(f.Table, before.Manifest.ScanDate, old.scanID, again.Shard, again.N)
-			if err := dir.Put(t.Context(), f.Name, data); err != nil {
-				t.Fatal(err)
-			}
-		}
-		seqs, err := again.Bitmap()
-		if err != nil {
-			t.Fatal(err)
-		}
-		others := make([]uint64, 0, again.Rows)
-		for _, seq := range seqs.ToArray() {
-			others = append(others, seq+1000)
-		}
-		again.Finished = bitmapOf(t, others...)
-		if err := again.write(t.Context(), dir); err != nil {
-			t.Fatal(err)
-		}
+		secondPart(t, dir, before)
 		if done, err := Compact(t.Context(), dir, old.scanID, CompactOptions{}); err != nil || done.PartsBefore != 2 || done.PartsAfter != 1 {
 			t.Fatalf("version %d: %+v, %v", old.version, done, err)
 		}
@@ -187,5 +161,36 @@ func TestCompactOldSchemas(t *testing.T) {
 		if got := readScan(t, before); !reflect.DeepEqual(got, want) {
 			t.Errorf("version %d: who had listed the part finds other rows", old.version)
 		}
+	}
+}
+
+// secondPart adds the only part of a scan once more, under the next number and with sites of its own.
+func secondPart(t *testing.T, dir *store.Dir, scan *Scan) {
+	t.Helper()
+	again := scan.Commits[0]
+	again.N++
+	again.Files = slices.Clone(again.Files)
+	for i := range again.Files {
+		f := &again.Files[i]
+		data, err := store.ReadAll(t.Context(), dir, f.Name, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Name = partName(f.Table, scan.Manifest.ScanDate, scan.Manifest.ScanID, again.Shard, again.N)
+		if err := dir.Put(t.Context(), f.Name, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seqs, err := again.Bitmap()
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := make([]uint64, 0, again.Rows)
+	for _, seq := range seqs.ToArray() {
+		others = append(others, seq+1000)
+	}
+	again.Finished = bitmapOf(t, others...)
+	if err := again.write(t.Context(), dir); err != nil {
+		t.Fatal(err)
 	}
 }

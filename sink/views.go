@@ -3,7 +3,9 @@ package sink
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"strings"
 
@@ -122,8 +124,18 @@ func writeViews(ctx context.Context, st store.Store) error {
 	if err == nil && bytes.Equal(before, data) {
 		return nil
 	}
-	return st.Put(ctx, ViewsName, data)
+	// Several scans write them, each under its own lock, and each sweeps what drafts of them it finds: ours may be among
+	// those. Then the store says that there is nothing to publish.
+	for range putViews {
+		if err = st.Put(ctx, ViewsName, data); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return err
 }
+
+// putViews is how often views are tried to be written. A scan sweeps twice in its life.
+const putViews = 5
 
 // tablesWithFiles returns the tables that a view can be made of: a file lies there, and of those that commits name there
 // are records. With noted, statistics have records too.

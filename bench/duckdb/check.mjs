@@ -70,6 +70,9 @@ async function main() {
   }
   for (const table of present) {
     await checkNulls(table);
+    await checkFilters(table);
+    await none(`${table}: a column chunk does not say which column it is of`,
+      `SELECT file_name, row_group_id, column_id FROM parquet_metadata(${literal(join(dir, table, "*", "*.parquet"))}) WHERE path_in_schema = ''`);
     await checkLists(table);
     await checkWords(table);
   }
@@ -138,6 +141,20 @@ async function checkNulls(table) {
   const [found] = await rows(`SELECT ${counts.join(", ")} FROM ${table}`);
   for (const [column, n] of Object.entries(found)) {
     if (n !== "0") fail(`${table}.${column}: ${n} nulls where there may be none`);
+  }
+}
+
+// checkFilters asks for values that a table has, the rarest and the commonest of each column: what leaves row groups out by
+// their minimum and maximum must find as many as who reads them all.
+async function checkFilters(table) {
+  const kept = ["VARCHAR", "BIGINT", "INTEGER", "BOOLEAN", "TIMESTAMP WITH TIME ZONE"];
+  for (const { name: column, type } of columnsOf(table).filter((c) => kept.includes(c.type))) {
+    const counts = `SELECT ${name(column)} AS v, count(*) AS n FROM ${table} WHERE v IS NOT NULL GROUP BY ALL`;
+    const values = await rows(`(${counts} ORDER BY n, v LIMIT 2) UNION ALL (${counts} ORDER BY n DESC, v DESC LIMIT 2)`);
+    for (const { v, n } of values) {
+      const found = await value(`SELECT count(*) FROM ${table} WHERE ${name(column)} = CAST(${literal(v)} AS ${type})`);
+      if (found !== n) fail(`${table}.${column}: ${n} rows have ${v}, and ${found} are found by it`);
+    }
   }
 }
 

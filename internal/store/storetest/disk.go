@@ -308,6 +308,18 @@ func (d *Disk) parent(path string) (*node, string, error) {
 	return folder, filepath.Base(path), nil
 }
 
+// named is what a path leads to, and the name of it in its folder.
+func (d *Disk) named(path string) (folder *node, name string, n *node, err error) {
+	folder, name, err = d.parent(path)
+	if err == nil && folder.names[name] == nil {
+		err = syscall.ENOENT
+	}
+	if err != nil {
+		return nil, "", nil, err
+	}
+	return folder, name, folder.names[name], nil
+}
+
 // room reports whether so many bytes more are free.
 func (d *Disk) room(more int) bool { return d.Room == 0 || used(d.root)+more <= d.Room }
 
@@ -436,13 +448,9 @@ func (d *Disk) Link(path, second string) error {
 // Rename implements store.Disk, within a folder.
 func (d *Disk) Rename(path, to string) error {
 	return d.do("rename", to, func() error {
-		folder, name, err := d.parent(path)
+		folder, name, n, err := d.named(path)
 		if err != nil {
 			return err
-		}
-		n := folder.names[name]
-		if n == nil {
-			return syscall.ENOENT
 		}
 		if filepath.Dir(path) != filepath.Dir(to) {
 			return syscall.EXDEV
@@ -455,13 +463,9 @@ func (d *Disk) Rename(path, to string) error {
 // Remove implements store.Disk.
 func (d *Disk) Remove(path string) error {
 	return d.do("remove", path, func() error {
-		folder, name, err := d.parent(path)
+		folder, name, n, err := d.named(path)
 		if err != nil {
 			return err
-		}
-		n := folder.names[name]
-		if n == nil {
-			return syscall.ENOENT
 		}
 		folder.change(rename{from: name, node: n})
 		return nil
@@ -518,8 +522,8 @@ func (l *diskLock) Unlock() error {
 	l.over = true
 	return l.d.do("unlock", l.path, func() error {
 		delete(l.d.locks, l.path)
-		if folder, name, err := l.d.parent(l.path); err == nil && folder.names[name] != nil {
-			folder.change(rename{from: name, node: folder.names[name]})
+		if folder, name, n, err := l.d.named(l.path); err == nil {
+			folder.change(rename{from: name, node: n})
 		}
 		return nil
 	})

@@ -1,0 +1,94 @@
+// killed.mjs answers one question: is a scan that was killed what it would have been? It scans the simulated web, kills
+// the scan with SIGKILL as soon as some parts are committed, gives the same command again, several times, and at last lets
+// it end. After each kill it asks views.sql for what counts: every committed row, once.
+//
+//	node killed.mjs DIR BULKSCAN SIMWEB
+//
+// DIR gets the dataset, and beside it list.txt and truth.jsonl, for check.mjs to hold one against the other. The exit code
+// is 1 where anything is otherwise than it must be.
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { join, sep } from "node:path";
+import { createInterface } from "node:readline";
+import { DuckDBInstance } from "@duckdb/node-api";
+
+const [dir, bulkscan, simweb] = process.argv.slice(2);
+if (!simweb) {
+  console.error("usage: node killed.mjs DIR BULKSCAN SIMWEB");
+  process.exit(2);
+}
+
+const HOSTS = 2000;
+const PART = 50; // hosts of a part
+const KILLS = 4;
+const PARTS = 5; // that a scan commits before it is killed
+// What hosts do here is the same however often they are asked: those that were lost by a kill are asked again.
+const BEHAVIOURS = [
+  "ok", "ok-chunked", "ok-gzip", "empty", "html", "utf16", "http-only", "not-found", "forbidden", "gone", "tls-expired",
+  "tls-12", "legal", "bare-lf", "nxdomain", "no-address", "refuse",
+];
+
+mkdirSync(dir, { recursive: true });
+const [list, truth, ca, commits] = [join(dir, "list.txt"), join(dir, "truth.jsonl"), join(dir, "ca.pem"), join(dir, "_scans", "killed", "commits")];
+writeFileSync(list, Array.from({ length: HOSTS }, (_, i) => `h${i}.${BEHAVIOURS[i % BEHAVIOURS.length]}.zoo.test\n`).join(""));
+await ended(spawn(simweb, ["--list", list, "--truth", truth, "--retries", "0", "--trust-ca"], { stdio: "inherit" }));
+const web = spawn(simweb, ["--json", "--ca", ca], { stdio: ["ignore", "pipe", "ignore"] });
+try {
+  const [line] = await once(createInterface({ input: web.stdout }), "line");
+  await scans(JSON.parse(line));
+} finally {
+  web.kill();
+}
+
+async function scans({ resolver, connect_to }) {
+  const args = [
+    "scan", list, "-o", dir, "--scan-id", "killed", "--part-rows", String(PART), "--resolver", resolver,
+    ...connect_to.flatMap((to) => ["--connect-to", to]), "--ca-file", ca, "--allow-private", "--retries", "0",
+    "--host-rate", "0", "--ip-rate", "0", "--dns-rate", "0", "--concurrency", "50", "--progress", "none", "--log-level", "warn",
+  ];
+  for (let kill = 1; kill <= KILLS; kill++) {
+    const enough = committed() + PARTS;
+    const scan = spawn(bulkscan, args, { stdio: "inherit" });
+    const over = once(scan, "exit");
+    while (committed() < enough && scan.exitCode === null && scan.signalCode === null) {
+      await new Promise((next) => setTimeout(next, 1));
+    }
+    scan.kill("SIGKILL");
+    const [code, signal] = await over;
+    if (signal !== "SIGKILL") throw new Error(`kill ${kill}: the scan ended with ${code ?? signal} before ${enough} parts were committed`);
+    const rows = await counted();
+    if (rows < enough * PART || rows >= HOSTS) throw new Error(`kill ${kill}: ${rows} rows are committed`);
+    console.log(`killed.mjs: killed with ${committed()} parts and ${rows} rows committed`);
+  }
+  await ended(spawn(bulkscan, args, { stdio: "inherit" }));
+  const rows = await counted();
+  if (rows !== HOSTS) throw new Error(`${rows} rows in the end, of ${HOSTS} hosts`);
+}
+
+// committed is how many commit records there are; an empty one is a name that was claimed.
+function committed() {
+  if (!existsSync(commits)) return 0;
+  return readdirSync(commits).filter((file) => file.endsWith(".json") && statSync(join(commits, file)).size > 0).length;
+}
+
+// counted is how many rows of sites count by the dataset's own views, each of another line of the list, and as many as the
+// commit records say; and no other table has rows of a site that is not among them.
+async function counted() {
+  const db = await (await DuckDBInstance.create(":memory:")).connect();
+  await db.run(`SET VARIABLE bulkscan = '${(dir + sep).replaceAll("'", "''")}'`);
+  await db.run(readFileSync(join(dir, "views.sql"), "utf8"));
+  const [[rows, distinct, recorded, strays]] = (await db.runAndReadAll(`SELECT count(*), count(DISTINCT seq),
+    (SELECT sum(rows) FROM bulkscan_commits), (SELECT count(*) FROM verdicts ANTI JOIN sites USING (scan_id, seq)) FROM sites`)).getRowsJson();
+  if (rows !== distinct || rows !== recorded || strays !== "0") {
+    throw new Error(`${rows} rows of ${distinct} sites, ${recorded} by the records, ${strays} verdicts of none of them`);
+  }
+  return Number(rows);
+}
+
+// ended waits for a process that must go well.
+async function ended(child) {
+  const [code, signal] = await once(child, "exit");
+  if (code !== 0) throw new Error(`${child.spawnargs.slice(0, 2).join(" ")} ended with ${code ?? signal}`);
+}

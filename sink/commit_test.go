@@ -1,0 +1,112 @@
+package sink
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+)
+
+// TestMissingCommits takes commit records away, and shows that neither a scan nor a compaction goes on without them, which
+// would delete their parts; that Verify names them; and that the scan can be begun anew, or goes on once they are back.
+func TestMissingCommits(t *testing.T) {
+	f := func(want string, gone ...int) {
+		t.Helper()
+		dir := newDir(t)
+		sites := typicalSites(t, 23) // five full parts and a rest
+		if err := scanAll(dir, sites[:20]); err != nil {
+			t.Fatal(err)
+		}
+		parts := func() (n int) {
+			for range dir.List(t.Context(), "sites/") {
+				n++
+			}
+			return n
+		}
+		hidden := t.TempDir()
+		move := func(from, to func(n int) string) {
+			for _, n := range gone {
+				if err := os.Rename(from(n), to(n)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		record := func(n int) string {
+			return filepath.Join(dir.Root(), filepath.FromSlash(commitName(crashOptions.ScanID, "0", n)))
+		}
+		aside := func(n int) string { return filepath.Join(hidden, filepath.Base(record(n))) }
+		move(record, aside)
+		before := parts()
+		w, err := Open(t.Context(), dir, crashOptions)
+		if want == "" {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := finish(w, sites); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		_, errCompact := Compact(t.Context(), dir, crashOptions.ScanID, CompactOptions{})
+		for _, err := range []error{err, errCompact} {
+			if err == nil || !strings.Contains(err.Error(), "_scans/crash-1/commits/"+want) || !strings.Contains(err.Error(), "put back") || !strings.Contains(err.Error(), "--restart") {
+				t.Errorf("without the records %v: %v, want %q and a remedy", gone, err, want)
+			}
+			if _, ok := errors.AsType[*StoreError](err); ok {
+				t.Errorf("%v is said to be resumable", err)
+			}
+		}
+		if parts() != before {
+			t.Errorf("%d parts are left of %d", parts(), before)
+		}
+		lines, _ := findings(t, dir)
+		if !strings.Contains(strings.Join(lines, "\n"), "damaged: _scans/crash-1/commits/"+want) {
+			t.Errorf("without the records %v: %q, want %q", gone, lines, want)
+		}
+		// Back again, also under the lock that was refused; and begun anew without them.
+		move(aside, record)
+		if err := scanAll(dir, sites); err != nil {
+			t.Fatal(err)
+		}
+		if rows := readAll[SiteRow](t, dir, crashOptions.ScanID, TableSites); len(rows) != len(sites) {
+			t.Errorf("%d sites", len(rows))
+		}
+		move(record, aside)
+		o := crashOptions
+		o.Restart = true
+		if w, err = Open(t.Context(), dir, o); err != nil {
+			t.Fatal(err)
+		}
+		if err := finish(w, sites); err != nil {
+			t.Fatal(err)
+		}
+		if lines, _ := findings(t, dir); len(lines) > 0 {
+			t.Errorf("begun anew: %q", lines)
+		}
+	}
+	f("0-0.json: it is missing: its shard has later commits", 0)
+	f("0-2.json: it is missing: its shard has later commits", 2)
+	f("0-1.json: it is missing, and so are the 2 behind it: its shard has later commits", 1, 2, 3)
+	f("0-0.json: it is missing: its shard has later commits", 0, 3)
+	f("", 4) // the last one: its sites are not done yet, as after a kill before it was written
+
+	// What a compaction has merged is not missing.
+	dir := newDir(t)
+	if err := scanAll(dir, typicalSites(t, crashSites)); err != nil {
+		t.Fatal(err)
+	}
+	mustCompact(t, dir, CompactOptions{})
+	if err := scanAll(dir, typicalSites(t, 2*crashSites)); err != nil {
+		t.Error(err)
+	}
+	mustCompact(t, dir, CompactOptions{})
+	if rows := readAll[SiteRow](t, dir, crashOptions.ScanID, TableSites); len(rows) != 2*crashSites {
+		t.Errorf("%d sites", len(rows))
+	}
+	if _, err := store.ReadAll(t.Context(), dir, commitName(crashOptions.ScanID, "0", 0), 1); !errors.Is(err, store.ErrNotExist) {
+		t.Errorf("the merged records are still there: %v", err)
+	}
+}

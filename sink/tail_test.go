@@ -1,0 +1,258 @@
+package sink
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/internal/rowtest"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/parquet-go/parquet-go"
+)
+
+// falseBounds reads a file as one who leaves out pages by its column indexes, and row groups by their statistics, and says
+// of which columns these do not hold all values, or whose chunks have other names; and which columns have an index.
+func falseBounds(t testing.TB, st store.Store, name string) (lies, indexed []string) {
+	t.Helper()
+	data, err := store.ReadAll(t.Context(), st, name, 64<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := parquet.OpenFile(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for g, group := range file.RowGroups() {
+		for i, chunk := range group.ColumnChunks() {
+			meta := file.Metadata().RowGroups[g].Columns[i].MetaData
+			column := strings.Join(meta.PathInSchema, ".")
+			if named := strings.Join(file.Schema().Columns()[i], "."); column != named {
+				lies = append(lies, fmt.Sprintf("%s: row group %d: the chunk calls itself %q", named, g, column))
+			}
+			index, err := chunk.ColumnIndex()
+			if err != nil && !errors.Is(err, parquet.ErrMissingColumnIndex) {
+				t.Fatal(name, column, err)
+			}
+			if err == nil && !slices.Contains(indexed, column) {
+				indexed = append(indexed, column)
+			}
+			if what := falseChunk(t, chunk, index, meta.Statistics.MinValue, meta.Statistics.MaxValue); what != "" {
+				lies = append(lies, fmt.Sprintf("%s: row group %d: %s", column, g, what))
+			}
+		}
+	}
+	return lies, indexed
+}
+
+// falseChunk holds the values of a chunk against its bounds, and those of its pages where it has an index.
+func falseChunk(t testing.TB, chunk parquet.ColumnChunk, index parquet.ColumnIndex, least, most []byte) string {
+	t.Helper()
+	kind := chunk.Type()
+	pages := chunk.Pages()
+	defer pages.Close()
+	p := 0
+	for ; ; p++ {
+		page, err := pages.ReadPage()
+		if errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if index != nil && p >= index.NumPages() {
+			return fmt.Sprintf("more pages than the %d of its index", index.NumPages())
+		}
+		values := make([]parquet.Value, page.NumValues())
+		if n, err := page.Values().ReadValues(values); n != len(values) || err != nil && !errors.Is(err, io.EOF) {
+			t.Fatal(n, err)
+		}
+		for _, v := range values {
+			if v.IsNull() {
+				continue
+			}
+			if least != nil && kind.Compare(v, kind.Kind().Value(least)) < 0 || most != nil && kind.Compare(v, kind.Kind().Value(most)) > 0 {
+				return fmt.Sprintf("%q is not between %q and %q", v, least, most)
+			}
+			if index == nil {
+				continue
+			}
+			if index.NullPage(p) || kind.Compare(v, index.MinValue(p)) < 0 || kind.Compare(v, index.MaxValue(p)) > 0 {
+				return fmt.Sprintf("%.40q is in page %d, from %q to %q", v, p, index.MinValue(p), index.MaxValue(p))
+			}
+			if found := parquet.Search(index, v, kind); found > p {
+				return fmt.Sprintf("%.40q is in page %d, and looked for from page %d on", v, p, found)
+			}
+		}
+	}
+	if index != nil && p != index.NumPages() {
+		return fmt.Sprintf("%d pages, %d in its index", p, index.NumPages())
+	}
+	return ""
+}
+
+// trueBounds checks all Parquet files of a dataset, and returns how many there are.
+func trueBounds(t testing.TB, st store.Store) (files int) {
+	t.Helper()
+	for entry, err := range st.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(entry.Name, ".parquet") {
+			files++
+			if lies, _ := falseBounds(t, st, entry.Name); len(lies) > 0 {
+				t.Errorf("%s: %d columns, such as %s", entry.Name, len(lies), lies[0])
+			}
+		}
+	}
+	return files
+}
+
+// TestBounds shows of every table that whoever leaves out pages by its bounds finds every value, and that the columns which
+// are worth bounds have some.
+func TestBounds(t *testing.T) {
+	boundsOf[SiteRow](t, TableSites, "scan_id")
+	boundsOf[VerdictRow](t, TableVerdicts, "origin")
+	boundsOf[EvidenceRow](t, TableEvidence, "origin")
+	boundsOf[BodyRow](t, TableBodies)
+	boundsOf[TokenStatsRow](t, TableTokenStats)
+	boundsOf[RecordStatsRow](t, TableRecordStats)
+}
+
+// boundsOf writes a file of many pages and two row groups, another with the same writer, and none of whose rows there is one.
+func boundsOf[T any](t *testing.T, name string, want ...string) {
+	t.Helper()
+	dir := newDir(t)
+	row := reflect.TypeFor[T]()
+	for i := range row.NumField() {
+		if row.Field(i).Tag.Get("stats") != "" {
+			want = append(want, columnName(row.Field(i)))
+		}
+	}
+	w := newTable[T](name, detailRows, minPageBytes, map[string]string{metaTool: "test"})
+	rows := rowtest.Rows[T](3000)
+	for _, n := range []int{3000, 1000, 0} {
+		file := fmt.Sprintf("%s/%d", name, n)
+		err := w.begin(t.Context(), dir, file)
+		if err == nil {
+			err = w.write(rows[:n/3])
+		}
+		if err == nil {
+			err = errors.Join(w.endGroup(), w.write(rows[n/3:n]), w.seal(), w.publish(t.Context()))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := w.out.size
+		if err := w.discard(); err != nil {
+			t.Fatal(err)
+		}
+		compareRows(t, dir, file, rows[:n])
+		lies, indexed := falseBounds(t, dir, file)
+		for _, lie := range lies {
+			t.Errorf("%s: %s", file, lie)
+		}
+		if n > 0 && !slices.Equal(indexed, want) {
+			t.Errorf("%s: bounds of %q, want %q", file, indexed, want)
+		}
+		if object, err := dir.Open(t.Context(), file); err != nil || object.Size() != size {
+			t.Errorf("%s: %v, not %d bytes", file, err, size)
+		}
+	}
+}
+
+// TestBoundsOfScans shows the same of whole scans, of merged parts, and of what is merged of parts of old versions, whose own
+// bounds are not true.
+func TestBoundsOfScans(t *testing.T) {
+	dir := smallDataset(t)
+	if n := trueBounds(t, dir); n != 14 {
+		t.Errorf("%d files", n)
+	}
+	mustCompact(t, dir, CompactOptions{})
+	if n := trueBounds(t, dir); n != 6 {
+		t.Errorf("%d files", n)
+	}
+	for _, old := range oldScans {
+		dir := withOldScans(t)
+		scan := mustReadScan(t, dir, old.scanID)
+		for _, f := range scan.Commits[0].Files {
+			lies, _ := falseBounds(t, dir, f.Name)
+			if len(lies) == 0 {
+				t.Errorf("%s: nothing is wrong with its bounds, so that there is nothing to mend", f.Name)
+			}
+		}
+		secondPart(t, dir, scan)
+		if _, err := Compact(t.Context(), dir, old.scanID, CompactOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range mustReadScan(t, dir, old.scanID).Commits[0].Files {
+			lies, indexed := falseBounds(t, dir, f.Name)
+			if len(lies) > 0 || f.Table != TableBodies && !slices.Contains(indexed, "seq") {
+				t.Errorf("%s: merged: bounds of %q, false are %q", f.Name, indexed, lies)
+			}
+		}
+	}
+}
+
+// TestVerifyMisleading shows that Verify tells what versions before have said of their columns and was not so, that it is
+// no damage, and that merging the parts mends it.
+func TestVerifyMisleading(t *testing.T) {
+	dir := withOldScans(t)
+	scan := mustReadScan(t, dir, oldScans[1].scanID)
+	secondPart(t, dir, scan)
+	verify := func() (misleading []string) {
+		t.Helper()
+		found, err := Verify(t.Context(), dir, VerifyOptions{ScanID: scan.Manifest.ScanID, Report: func(f Finding) {
+			if f.Kind == Misleading {
+				misleading = append(misleading, f.String())
+			}
+			// The part that is there twice has the seq of the first.
+			if f.Kind == Damaged && !strings.Contains(f.What, "seq") && !strings.Contains(f.What, "sites that are not in its commit") && !strings.Contains(f.What, "counts.") {
+				t.Error(f)
+			}
+		}})
+		if err != nil || found.Misleading != len(misleading) {
+			t.Errorf("%+v, %v", found, err)
+		}
+		return misleading
+	}
+	lines := verify()
+	if len(lines) != 2*len(AllTables) {
+		t.Errorf("%q", lines)
+	}
+	for _, line := range lines {
+		if !strings.Contains(line, "column chunks with page bounds that are none: an older version wrote it so") {
+			t.Error(line)
+		}
+	}
+	if _, err := Compact(t.Context(), dir, scan.Manifest.ScanID, CompactOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if lines := verify(); len(lines) > 0 {
+		t.Errorf("merged: %q", lines)
+	}
+
+	// A writer of parquet-go that is used again; and statistics as they were written for a while.
+	var file bytes.Buffer
+	w := newParquetWriter[RecordStatsRow](&file, minPageBytes, nil)
+	for range 2 {
+		file.Reset()
+		w.Reset(&file)
+		if _, err := w.Write([]RecordStatsRow{{Kind: "typo"}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	footer := openBytes(t, file.Bytes()).Metadata()
+	footer.RowGroups[0].Columns[1].MetaData.Statistics.MinValue = []byte("b")
+	footer.RowGroups[0].Columns[1].MetaData.Statistics.MaxValue = []byte("a")
+	p := &pageReader{}
+	if p.promises(footer); len(p.findings) != 1 || !strings.HasPrefix(p.findings[0].What, "4 column chunks without the name of their column, 2 column chunks with page bounds that are none, 1 column chunks with a minimum above their maximum: ") {
+		t.Errorf("%v", p.findings)
+	}
+}
