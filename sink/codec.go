@@ -25,8 +25,9 @@ func (c *codec) Encode(dst, src []byte) ([]byte, error) {
 // compression is the codec of every file.
 var compression = sync.OnceValue(func() compress.Codec { return newCodec(kzstd.SpeedDefault) })
 
-// hastyCompression is what takes less than two thirds of the time for texts that hardly repeat, and makes 5 % more of them.
-// They are most of what verdicts and evidence have to compress.
+// hastyCompression is the codec of flat tables. It takes less than two thirds of the time for texts that hardly repeat, which
+// are most of what verdicts and evidence have to compress, and makes 5 % more of them; and its tables are a quarter of a
+// megabyte and not more than one, so that what a writer has in the caches stays there.
 var hastyCompression = sync.OnceValue(func() compress.Codec { return newCodec(kzstd.SpeedFastest) })
 
 // newCodec makes a codec. Two encoders are enough: one goroutine fills a part while another seals one.

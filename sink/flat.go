@@ -2,10 +2,8 @@ package sink
 
 import (
 	"bufio"
-	"cmp"
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"math"
 	"math/bits"
@@ -13,20 +11,17 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/encoding/delta"
-	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 )
 
 // This file writes tables without lists, of which a scan has many rows a site. It knows what parquet-go cannot: that the
 // rows of a site stand together and say much the same, so that most texts are those of the row before or of a few rows
-// before, and need no map to be found; and which columns are worth how much of zstd, which takes a third of the time.
+// before, and need no map to be found; and how little it is worth to try hard at zstd, which takes a third of the time and more.
 //
 // A writer takes 64 rows at a time apart, column by column, while they lie in the nearest cache. Each column has an open
-// page, which is encoded when it is full, and the finished pages of the open row group, which are written one column
-// behind the other at its end. Schema and metadata are taken from parquet-go, which writes the other tables: readers
-// and compaction see no difference.
+// page, which is encoded when it is full (encodings.go), and the finished pages of the open row group, which are written one
+// column behind the other at its end (pages.go); some have a dictionary besides (dictionary.go). Schema and metadata are
+// taken from parquet-go, which writes the other tables: readers and compaction see no difference.
 //
 // Columns without `stats` have no column index, as it would have to bound their values; all have an offset index.
 
@@ -104,6 +99,11 @@ func (f *flatFile) Reset(w io.Writer) {
 
 // Write takes rows, which it does not keep.
 func (f *flatWriter[T]) Write(rows []T) (written int, err error) {
+	for _, c := range f.columns {
+		if c.dictionary != nil {
+			c.dictionary.writes++
+		}
+	}
 	for len(rows) > 0 {
 		n := min(len(rows), 64, groupRows-f.rows)
 		f.touched += touch(unsafe.Slice((*byte)(unsafe.Pointer(&rows[0])), uintptr(n)*unsafe.Sizeof(rows[0])))
@@ -150,11 +150,15 @@ type flatColumn struct {
 
 	// The open page.
 	rows, nulls int
-	levels      bitmap  // which rows have a value
-	plain       []byte  // values, as they are written
-	truths      bitmap  // values of truth
-	numbers     []int32 // indexes, or values of a delta column
-	longs       []int64 // values of a delta column
+	levels      bitmap // which rows have a value
+	plain       []byte // texts, as they are written
+	truths      bitmap
+	indexes     []uint16 // which are fewer than a row group has rows
+	runs        int      // how often an index is another than that before
+	bits        uint16   // that indexes have
+	numbers     []int32
+	longs       []int64
+	doubles     []float64
 	prefixes    []int32 // bytes that texts of a delta column share with those before; numbers has how many follow
 	before      []byte  // the last text of a delta column
 	least, most int64   // with stats
@@ -186,7 +190,7 @@ func newFlatColumn(field reflect.StructField, schema *format.SchemaElement) *fla
 	}
 	switch {
 	case hasOption(field, "dict"):
-		c.encoding, c.dictionary = format.RLEDictionary, &dictionary{ids: map[string]int32{}}
+		c.encoding, c.dictionary = format.RLEDictionary, newDictionary()
 	case hasOption(field, "delta"):
 		c.encoding = format.DeltaBinaryPacked
 		if field.Type.Kind() == reflect.String {
@@ -203,17 +207,20 @@ func newFlatColumn(field reflect.StructField, schema *format.SchemaElement) *fla
 	} else if c.nullable {
 		c.has = func(f fieldOf) uint64 { return optional{0, kind.Kind()}.values(f.first, f.step, f.n) }
 	}
+	if c.stats && kind.Kind() != reflect.Int32 && kind.Kind() != reflect.Int64 {
+		panic("sink: column " + c.name + " cannot have stats: only whole numbers are bounded")
+	}
 	switch kind.Kind() {
 	case reflect.String:
 		c.take = (*flatColumn).takeTexts
 	case reflect.Bool:
 		c.take = (*flatColumn).takeTruths
 	case reflect.Int32:
-		c.take = taker(pointer, (*flatColumn).addInt32s)
+		c.take = takeNumbers(pointer, func(c *flatColumn) *[]int32 { return &c.numbers })
 	case reflect.Int64:
-		c.take = taker(pointer, (*flatColumn).addInt64s)
+		c.take = takeNumbers(pointer, func(c *flatColumn) *[]int64 { return &c.longs })
 	case reflect.Float64:
-		c.take = taker(pointer, (*flatColumn).addFloat64s)
+		c.take = takeNumbers(pointer, func(c *flatColumn) *[]float64 { return &c.doubles })
 	default:
 		panic("sink: column " + c.name + " of kind " + kind.String())
 	}
@@ -247,14 +254,17 @@ func (c *flatColumn) resetPage() {
 	c.rows, c.nulls = 0, 0
 	c.levels.reset()
 	c.truths.reset()
-	c.plain, c.numbers, c.longs = c.plain[:0], c.numbers[:0], c.longs[:0]
+	c.indexes, c.plain, c.numbers, c.longs, c.doubles = c.indexes[:0], c.plain[:0], c.numbers[:0], c.longs[:0], c.doubles[:0]
 	c.prefixes, c.before = c.prefixes[:0], c.before[:0]
 	c.least, c.most = math.MaxInt64, math.MinInt64
 }
 
-// bytes is what the open page holds, before it is encoded.
+// bytes is what the open page holds, before it is encoded. Of the lengths of texts hardly more than half a byte stays.
 func (c *flatColumn) bytes() int {
-	return len(c.plain) + 4*(len(c.numbers)+len(c.prefixes)) + 8*len(c.longs)
+	if c.encoding == format.DeltaByteArray {
+		return len(c.plain) + len(c.numbers) + len(c.prefixes)
+	}
+	return len(c.plain) + 2*len(c.indexes) + 4*len(c.numbers) + 8*(len(c.longs)+len(c.doubles))
 }
 
 // overflows reports whether the dictionary has become too big in the open page.
@@ -274,74 +284,44 @@ func (c *flatColumn) present(f fieldOf) uint64 {
 	return values
 }
 
-// taker returns what appends numbers: they are gathered first.
-func taker[V any](pointer bool, add func(*flatColumn, []V)) func(*flatColumn, fieldOf) {
+// numeric is what columns of numbers have.
+type numeric interface{ int32 | int64 | float64 }
+
+// takeNumbers returns what appends numbers of a kind to their list.
+func takeNumbers[V numeric](pointer bool, listOf func(*flatColumn) *[]V) func(*flatColumn, fieldOf) {
 	return func(c *flatColumn, f fieldOf) {
-		var gathered [64]V
-		n := 0
 		values := c.present(f)
-		switch {
-		case values == 0:
+		if values == 0 {
 			return
+		}
+		list := listOf(c)
+		start, n := len(*list), bits.OnesCount64(values)
+		*list = slices.Grow(*list, 64)[:start+64]
+		room := (*[64]V)((*list)[start:])
+		switch {
+		case n == f.n && !pointer:
+			offset := uintptr(0)
+			for i := range n {
+				room[i&63] = *(*V)(unsafe.Add(f.first, offset))
+				offset += f.step
+			}
 		case pointer:
-			for ; values != 0; values &= values - 1 {
-				gathered[n] = **at[*V](f, bits.TrailingZeros64(values))
-				n++
+			for i := 0; values != 0; i++ {
+				room[i&63] = **at[*V](f, bits.TrailingZeros64(values))
+				values &= values - 1
 			}
-		case bits.OnesCount64(values) == f.n:
-			for i := range f.n {
-				gathered[i&63] = *at[V](f, i)
-			}
-			n = f.n
 		default:
-			for ; values != 0; values &= values - 1 {
-				gathered[n] = *at[V](f, bits.TrailingZeros64(values))
-				n++
+			for i := 0; values != 0; i++ {
+				room[i&63] = *at[V](f, bits.TrailingZeros64(values))
+				values &= values - 1
 			}
 		}
-		add(c, gathered[:n])
+		*list = (*list)[:start+n]
+		added := room[:n]
+		if c.stats {
+			c.bound(int64(slices.Min(added)), int64(slices.Max(added)))
+		}
 	}
-}
-
-func (c *flatColumn) addInt32s(values []int32) {
-	if c.stats {
-		c.bound(int64(slices.Min(values)), int64(slices.Max(values)))
-	}
-	if c.encoding == format.DeltaBinaryPacked {
-		c.numbers = append(c.numbers, values...)
-		return
-	}
-	added := c.room(4 * len(values))
-	for i, v := range values {
-		binary.LittleEndian.PutUint32(added[4*i:], uint32(v))
-	}
-}
-
-func (c *flatColumn) addInt64s(values []int64) {
-	if c.stats {
-		c.bound(slices.Min(values), slices.Max(values))
-	}
-	if c.encoding == format.DeltaBinaryPacked {
-		c.longs = append(c.longs, values...)
-		return
-	}
-	added := c.room(8 * len(values))
-	for i, v := range values {
-		binary.LittleEndian.PutUint64(added[8*i:], uint64(v))
-	}
-}
-
-func (c *flatColumn) addFloat64s(values []float64) {
-	added := c.room(8 * len(values))
-	for i, v := range values {
-		binary.LittleEndian.PutUint64(added[8*i:], math.Float64bits(v))
-	}
-}
-
-// room makes the plain values n bytes longer, and returns these.
-func (c *flatColumn) room(n int) []byte {
-	c.plain = slices.Grow(c.plain, n)[:len(c.plain)+n]
-	return c.plain[len(c.plain)-n:]
 }
 
 func (c *flatColumn) bound(least, most int64) {
@@ -365,465 +345,74 @@ func (c *flatColumn) takeTexts(f fieldOf) {
 		}
 		return
 	}
-	d := c.dictionary
-	for ; values != 0; values &= values - 1 {
-		text := *at[string](f, bits.TrailingZeros64(values))
-		if len(d.texts) == 0 || text != d.texts[d.last] {
-			d.last = d.index(text)
-		}
-		c.numbers = append(c.numbers, d.last)
+	if values != 0 {
+		c.takeIndexes(f, values)
 	}
+}
+
+// takeIndexes appends which texts of the dictionary they are.
+func (c *flatColumn) takeIndexes(f fieldOf, values uint64) {
+	d := c.dictionary
+	if len(c.indexes) == 0 {
+		d.last = d.index(*at[string](f, bits.TrailingZeros64(values)))
+		c.runs, c.bits = 1, d.last
+	}
+	start, n := len(c.indexes), bits.OnesCount64(values)
+	c.indexes = slices.Grow(c.indexes, 64)[:start+64]
+	room := (*[64]uint16)(c.indexes[start:])
+	last, text := d.last, d.texts[d.last]
+	for i := range n {
+		if next := *at[string](f, bits.TrailingZeros64(values)); !sameText(next, text) {
+			last, text = d.index(next), next
+			c.runs, c.bits = c.runs+1, c.bits|last
+		}
+		room[i&63] = last
+		values &= values - 1
+	}
+	c.indexes = c.indexes[:start+n]
+	d.last = last
+}
+
+// sameText compares texts of the same rows. The rows of a site share most of their memory too.
+func sameText(a, b string) bool {
+	return len(a) == len(b) && (unsafe.StringData(a) == unsafe.StringData(b) || a == b)
 }
 
 // takeDeltas appends what texts have that the one before has not: of texts that are the same, nothing.
 func (c *flatColumn) takeDeltas(f fieldOf, values uint64) {
+	start, n := len(c.numbers), bits.OnesCount64(values)
+	c.prefixes, c.numbers = slices.Grow(c.prefixes, 64)[:start+64], slices.Grow(c.numbers, 64)[:start+64]
+	prefixes, numbers := (*[64]int32)(c.prefixes[start:]), (*[64]int32)(c.numbers[start:])
 	before := unsafe.String(unsafe.SliceData(c.before), len(c.before))
-	for ; values != 0; values &= values - 1 {
+	for i := range n {
 		text := *at[string](f, bits.TrailingZeros64(values))
 		shared := len(text)
-		if text != before {
-			shared = 0
-			for shared < min(len(text), len(before)) && text[shared] == before[shared] {
-				shared++
-			}
+		if !sameText(text, before) {
+			shared = sharedPrefix(text, before)
 			c.plain = append(c.plain, text[shared:]...)
-			before = text
 		}
-		c.prefixes, c.numbers = append(c.prefixes, int32(shared)), append(c.numbers, int32(len(text)-shared))
+		before = text
+		prefixes[i&63], numbers[i&63] = int32(shared), int32(len(text)-shared)
+		values &= values - 1
 	}
+	c.prefixes, c.numbers = c.prefixes[:start+n], c.numbers[:start+n]
 	if len(before) != len(c.before) || unsafe.StringData(before) != unsafe.SliceData(c.before) {
 		c.before = append(c.before[:0], before...) // the rows' memory is not ours
 	}
 }
 
-// dictionary numbers the texts of a column.
-type dictionary struct {
-	page   []byte // the texts, as they are written
-	texts  []string
-	memory slab[byte]
-	ids    map[string]int32
-	last   int32
-	recent [512]int32 // indexes by slot; whatever they are, they are compared
-}
-
-func (d *dictionary) reset() {
-	clear(d.ids)
-	clear(d.texts)
-	d.page, d.texts = d.page[:0], d.texts[:0]
-	d.memory.reset()
-}
-
-// index returns a text's number. Most are found where the last text with the same ends was; who sends texts that all
-// have the same ends makes it as slow as its map.
-func (d *dictionary) index(text string) int32 {
-	recent := &d.recent[slotOf(text)]
-	if i := int(*recent); i < len(d.texts) && d.texts[i] == text {
-		return *recent
+// sharedPrefix returns with how many same bytes two texts begin.
+func sharedPrefix(a, b string) int {
+	n := min(len(a), len(b))
+	x, y := unsafe.Slice(unsafe.StringData(a), n), unsafe.Slice(unsafe.StringData(b), n)
+	i := 0
+	for ; i+8 <= n; i += 8 {
+		if other := binary.LittleEndian.Uint64(x[i:]) ^ binary.LittleEndian.Uint64(y[i:]); other != 0 {
+			return i + bits.TrailingZeros64(other)/8
+		}
 	}
-	i, has := d.ids[text]
-	if !has {
-		i = int32(len(d.texts))
-		kept := d.memory.take(len(text))
-		copy(kept, text)
-		text = unsafe.String(unsafe.SliceData(kept), len(kept))
-		d.texts, d.ids[text] = append(d.texts, text), i
-		d.page = append(binary.LittleEndian.AppendUint32(d.page, uint32(len(text))), text...)
+	for i < n && x[i] == y[i] {
+		i++
 	}
-	*recent = i
 	return i
-}
-
-// mixer spreads what it is multiplied with over the upper bits: 2⁶⁴ by the golden ratio.
-const mixer = 0x9e3779b97f4a7c15
-
-// slotOf mixes a text's first and last bytes.
-func slotOf(text string) uint64 {
-	b, n := unsafe.Slice(unsafe.StringData(text), len(text)), len(text)
-	mix := uint64(n)
-	switch {
-	case n >= 8:
-		mix += binary.LittleEndian.Uint64(b) ^ bits.RotateLeft64(binary.LittleEndian.Uint64(b[n-8:]), 29)
-	case n >= 4:
-		mix += uint64(binary.LittleEndian.Uint32(b)) | uint64(binary.LittleEndian.Uint32(b[n-4:]))<<32
-	case n > 0:
-		mix += uint64(b[0])<<8 | uint64(b[n/2])<<16 | uint64(b[n-1])<<24
-	}
-	return mix * mixer >> (64 - 9)
-}
-
-// bitmap is bits in the order in which they are added, from the lowest of each word.
-type bitmap struct {
-	words []uint64
-	n     int
-}
-
-func (b *bitmap) reset() { b.words, b.n = b.words[:0], 0 }
-
-// add appends n bits, 64 at most; those of more value are 0.
-func (b *bitmap) add(set uint64, n int) {
-	if used := b.n & 63; used == 0 {
-		b.words = append(b.words, set)
-	} else {
-		b.words[len(b.words)-1] |= set << used
-		if used+n > 64 {
-			b.words = append(b.words, set>>(64-used))
-		}
-	}
-	b.n += n
-}
-
-func (b *bitmap) appendBytes(to []byte) []byte {
-	start := len(to)
-	for _, word := range b.words {
-		to = binary.LittleEndian.AppendUint64(to, word)
-	}
-	return to[:start+(b.n+7)/8]
-}
-
-// same reports whether all bits of a word are the same, and which they are.
-func (b *bitmap) same(word int) (bit byte, ok bool) {
-	all := ^uint64(0)
-	if word == len(b.words)-1 {
-		all >>= -b.n & 63
-	}
-	switch b.words[word] {
-	case 0:
-		return 0, true
-	case all:
-		return 1, true
-	}
-	return 0, false
-}
-
-// appendLevels writes the bits as runs where words of them are the same, and as they are where not.
-func (b *bitmap) appendLevels(to []byte) []byte {
-	for i := 0; i < len(b.words); {
-		bit, run := b.same(i)
-		j := i + 1
-		for j < len(b.words) {
-			if next, ok := b.same(j); ok != run || next != bit {
-				break
-			}
-			j++
-		}
-		part := bitmap{b.words[i:j], min(64*j, b.n) - 64*i}
-		if run {
-			to = append(binary.AppendUvarint(to, uint64(part.n)<<1), bit)
-		} else {
-			to = part.appendBytes(binary.AppendUvarint(to, uint64(part.n+7)/8<<1|1))
-		}
-		i = j
-	}
-	return to
-}
-
-// appendIndexes writes dictionary indexes, as runs or bit by bit, whichever is shorter.
-func appendIndexes(to []byte, indexes []int32) []byte {
-	var all int32
-	runs := min(1, len(indexes))
-	for i, index := range indexes {
-		all |= index
-		if i > 0 && index != indexes[i-1] {
-			runs++
-		}
-	}
-	width := bits.Len32(uint32(all))
-	bytes := (width + 7) / 8
-	to = append(to, byte(width))
-	if runs*(bytes+1) <= len(indexes)*width/8+8 {
-		for i := 0; i < len(indexes); {
-			j := i + 1
-			for j < len(indexes) && indexes[j] == indexes[i] {
-				j++
-			}
-			to = binary.AppendUvarint(to, uint64(j-i)<<1)
-			for k := range bytes {
-				to = append(to, byte(indexes[i]>>(8*k)))
-			}
-			i = j
-		}
-		return to
-	}
-	groups := (len(indexes) + 7) / 8
-	to = binary.AppendUvarint(to, uint64(groups)<<1|1)
-	end := len(to) + groups*width
-	var word uint64
-	used := 0
-	for _, index := range indexes {
-		word |= uint64(index) << used
-		if used += width; used >= 32 {
-			to = binary.LittleEndian.AppendUint32(to, uint32(word))
-			word >>= 32
-			used -= 32
-		}
-	}
-	to = binary.LittleEndian.AppendUint32(to, uint32(word))
-	for len(to) < end {
-		to = append(to, 0)
-	}
-	return to[:end]
-}
-
-// endPage encodes and compresses the open page.
-func (f *flatFile) endPage(c *flatColumn) error {
-	if c.rows == 0 {
-		return nil
-	}
-	raw := f.raw[:0]
-	if c.nullable {
-		raw = c.levels.appendLevels(append(raw, 0, 0, 0, 0))
-		binary.LittleEndian.PutUint32(raw, uint32(len(raw)-4))
-	}
-	encoding, err := c.encoding, error(nil)
-	switch {
-	case c.dictionary != nil && !c.full:
-		raw = appendIndexes(raw, c.numbers)
-	case encoding == format.DeltaBinaryPacked && c.physical == format.Int32:
-		f.scratch, err = new(delta.BinaryPackedEncoding).EncodeInt32(f.scratch[:0], c.numbers)
-		raw = append(raw, f.scratch...)
-	case encoding == format.DeltaBinaryPacked:
-		f.scratch, err = new(delta.BinaryPackedEncoding).EncodeInt64(f.scratch[:0], c.longs)
-		raw = append(raw, f.scratch...)
-	case encoding == format.DeltaByteArray:
-		for _, lengths := range [][]int32{c.prefixes, c.numbers} {
-			if f.scratch, err = new(delta.BinaryPackedEncoding).EncodeInt32(f.scratch[:0], lengths); err != nil {
-				return err
-			}
-			raw = append(raw, f.scratch...)
-		}
-		raw = append(raw, c.plain...)
-	case c.physical == format.Boolean:
-		encoding = format.Plain
-		raw = c.truths.appendBytes(raw)
-	default:
-		encoding = format.Plain
-		if c.physical == format.ByteArray {
-			c.chunk.SizeStatistics.UnencodedByteArrayDataBytes += int64(len(c.plain) - 4*(c.rows-c.nulls))
-		}
-		raw = append(raw, c.plain...)
-	}
-	if f.raw = raw; err != nil {
-		return err
-	}
-	header := format.PageHeader{Type: format.DataPage, DataPageHeader: thrift.New(format.DataPageHeader{
-		NumValues: int32(c.rows), Encoding: encoding, DefinitionLevelEncoding: format.RLE, RepetitionLevelEncoding: format.RLE,
-	})}
-	first := c.chunk.NumValues
-	at := int64(len(c.pages))
-	if c.pages, err = f.appendPage(c.pages, c, &header, raw); err != nil {
-		return err
-	}
-	c.index.offsets.PageLocations = append(c.index.offsets.PageLocations, format.PageLocation{
-		Offset: at, CompressedPageSize: int32(int64(len(c.pages)) - at), FirstRowIndex: first,
-	})
-	c.chunk.NumValues += int64(c.rows)
-	c.chunk.Statistics.NullCount += int64(c.nulls)
-	if c.stats {
-		c.boundPage()
-	}
-	c.full = c.full || c.overflows()
-	c.resetPage()
-	return nil
-}
-
-// appendPage appends a page's header and its compressed bytes, and counts it.
-func (f *flatFile) appendPage(to []byte, c *flatColumn, header *format.PageHeader, raw []byte) (_ []byte, err error) {
-	codec := compression()
-	if c.physical == format.ByteArray && c.dictionary == nil {
-		codec = hastyCompression()
-	}
-	if f.packed, err = codec.Encode(f.packed, raw); err != nil {
-		return to, err
-	}
-	header.UncompressedPageSize, header.CompressedPageSize = int32(len(raw)), int32(len(f.packed))
-	header.CRC = int32(crc32.ChecksumIEEE(f.packed))
-	encoded, err := thrift.Marshal(new(thrift.CompactProtocol), header)
-	if err != nil {
-		return to, err
-	}
-	c.chunk.TotalUncompressedSize += int64(len(encoded) + len(raw))
-	c.chunk.TotalCompressedSize += int64(len(encoded) + len(f.packed))
-	encoding := header.DataPageHeader.V.Encoding // Plain, the zero, of dictionaries
-	stats := &c.chunk.EncodingStats
-	i := slices.IndexFunc(*stats, func(s format.PageEncodingStats) bool { return s.PageType == header.Type && s.Encoding == encoding })
-	if i < 0 {
-		i = len(*stats)
-		*stats = append(*stats, format.PageEncodingStats{PageType: header.Type, Encoding: encoding})
-	}
-	(*stats)[i].Count++
-	return append(append(to, encoded...), f.packed...), nil
-}
-
-// boundPage notes the bounds of a page's values.
-func (c *flatColumn) boundPage() {
-	b := c.index.bounds
-	null := c.nulls == c.rows
-	b.NullPages, b.NullCounts = append(b.NullPages, null), append(b.NullCounts, int64(c.nulls))
-	if null {
-		b.MinValues, b.MaxValues = append(b.MinValues, []byte{}), append(b.MaxValues, []byte{})
-		return
-	}
-	b.MinValues, b.MaxValues = append(b.MinValues, c.number(c.least)), append(b.MaxValues, c.number(c.most))
-	s := &c.chunk.Statistics
-	if s.MinValue == nil || c.least < numberOf(s.MinValue) {
-		s.MinValue = c.number(c.least)
-	}
-	if s.MaxValue == nil || c.most > numberOf(s.MaxValue) {
-		s.MaxValue = c.number(c.most)
-	}
-}
-
-// number writes a value as bounds have it.
-func (c *flatColumn) number(v int64) []byte {
-	if c.physical == format.Int32 {
-		return binary.LittleEndian.AppendUint32(nil, uint32(v))
-	}
-	return binary.LittleEndian.AppendUint64(nil, uint64(v))
-}
-
-func numberOf(bound []byte) int64 {
-	if len(bound) == 4 {
-		return int64(int32(binary.LittleEndian.Uint32(bound)))
-	}
-	return int64(binary.LittleEndian.Uint64(bound))
-}
-
-// write writes bytes of the file.
-func (f *flatFile) write(b []byte) error {
-	n, err := f.out.Write(b)
-	f.at += int64(n)
-	return err
-}
-
-// start writes what a file begins with.
-func (f *flatFile) start() error {
-	if f.at > 0 {
-		return nil
-	}
-	return f.write([]byte(magic))
-}
-
-// Flush writes the open row group.
-func (f *flatFile) Flush() error {
-	if f.rows == 0 {
-		return nil
-	}
-	if err := f.start(); err != nil {
-		return err
-	}
-	group := format.RowGroup{
-		Columns: make([]format.ColumnChunk, len(f.columns)),
-		NumRows: int64(f.rows), FileOffset: f.at, Ordinal: int16(len(f.footer.RowGroups)),
-	}
-	if int(group.Ordinal) != len(f.footer.RowGroups) {
-		return parquet.ErrTooManyRowGroups
-	}
-	for i, c := range f.columns {
-		if err := f.endPage(c); err != nil {
-			return err
-		}
-		if err := f.writeChunk(c); err != nil {
-			return err
-		}
-		group.TotalByteSize += c.chunk.TotalUncompressedSize
-		group.TotalCompressedSize += c.chunk.TotalCompressedSize
-		group.Columns[i].MetaData = c.chunk
-		f.indexes = append(f.indexes, c.index)
-		c.reset()
-	}
-	f.footer.RowGroups = append(f.footer.RowGroups, group)
-	f.footer.NumRows += group.NumRows
-	f.rows = 0
-	return nil
-}
-
-// writeChunk writes a column's pages.
-func (f *flatFile) writeChunk(c *flatColumn) error {
-	if d := c.dictionary; d != nil {
-		header := format.PageHeader{Type: format.DictionaryPage, DictionaryPageHeader: thrift.New(format.DictionaryPageHeader{
-			NumValues: int32(len(d.texts)), Encoding: format.Plain,
-		})}
-		page, err := f.appendPage(f.scratch[:0], c, &header, d.page)
-		if err != nil {
-			return err
-		}
-		f.scratch = page
-		c.chunk.DictionaryPageOffset = f.at
-		if err := f.write(page); err != nil {
-			return err
-		}
-	}
-	c.chunk.DataPageOffset = f.at
-	for i := range c.index.offsets.PageLocations {
-		c.index.offsets.PageLocations[i].Offset += f.at
-	}
-	return f.write(c.pages)
-}
-
-// Close writes what stands behind the row groups.
-func (f *flatFile) Close() error {
-	if err := f.Flush(); err != nil {
-		return err
-	}
-	if err := f.start(); err != nil {
-		return err
-	}
-	message := func(v any) (at int64, length int32, err error) {
-		encoded, err := thrift.Marshal(new(thrift.CompactProtocol), v)
-		if err != nil {
-			return 0, 0, err
-		}
-		at = f.at
-		return at, int32(len(encoded)), f.write(encoded)
-	}
-	chunk := func(i int) *format.ColumnChunk {
-		return &f.footer.RowGroups[i/len(f.columns)].Columns[i%len(f.columns)]
-	}
-	for i := range f.indexes {
-		if bounds := f.indexes[i].bounds; bounds != nil {
-			bounds.BoundaryOrder = orderOf(bounds)
-			at, length, err := message(bounds)
-			if err != nil {
-				return err
-			}
-			chunk(i).ColumnIndexOffset, chunk(i).ColumnIndexLength = at, length
-		}
-	}
-	for i := range f.indexes {
-		at, length, err := message(&f.indexes[i].offsets)
-		if err != nil {
-			return err
-		}
-		chunk(i).OffsetIndexOffset, chunk(i).OffsetIndexLength = at, length
-	}
-	_, length, err := message(&f.footer)
-	if err != nil {
-		return err
-	}
-	if err := f.write(append(binary.LittleEndian.AppendUint32(nil, uint32(length)), magic...)); err != nil {
-		return err
-	}
-	return f.out.Flush()
-}
-
-// orderOf is how the bounds of pages follow each other, those without values left out.
-func orderOf(b *format.ColumnIndex) format.BoundaryOrder {
-	up, down, before := true, true, -1
-	for i, null := range b.NullPages {
-		if null {
-			continue
-		}
-		if before >= 0 {
-			least, most := cmp.Compare(numberOf(b.MinValues[before]), numberOf(b.MinValues[i])), cmp.Compare(numberOf(b.MaxValues[before]), numberOf(b.MaxValues[i]))
-			up, down = up && least <= 0 && most <= 0, down && least >= 0 && most >= 0
-		}
-		before = i
-	}
-	switch {
-	case up:
-		return format.Ascending
-	case down:
-		return format.Descending
-	}
-	return format.Unordered
 }

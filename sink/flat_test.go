@@ -39,7 +39,8 @@ type flatRow struct {
 	PointerFloat *float64 `parquet:"pointer_float,optional"`
 }
 
-// writeFlat writes rows in pieces, whose memory is overwritten as soon as each is written.
+// writeFlat writes rows in pieces, whose memory is overwritten as soon as each is written, by the texts of the next. In every
+// other piece texts that are the same share it, as those of a scan do.
 func writeFlat(t *testing.T, w rowWriter[flatRow], rows []flatRow) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -48,11 +49,17 @@ func writeFlat(t *testing.T, w rowWriter[flatRow], rows []flatRow) {
 		piece := slices.Clone(rows[:min(len(rows), 1+rng.IntN(200))])
 		rows = rows[len(piece):]
 		used := memory
+		share, met := rng.IntN(2) == 0, map[string]string{}
 		for i := range piece {
 			for _, text := range []*string{&piece[i].Plain, &piece[i].Dict, &piece[i].Delta, &piece[i].MaybePlain, &piece[i].MaybeDict, &piece[i].MaybeDelta} {
-				n := copy(used, *text)
-				*text = unsafe.String(unsafe.SliceData(used), n)
-				used = used[n:]
+				own, has := met[*text]
+				if !has || !share {
+					n := copy(used, *text)
+					own = unsafe.String(unsafe.SliceData(used), n)
+					used = used[n:]
+					met[strings.Clone(own)] = own
+				}
+				*text = own
 			}
 		}
 		if n, err := w.Write(piece); n != len(piece) || err != nil {
@@ -104,6 +111,74 @@ func TestFlatWriter(t *testing.T) {
 				continue
 			}
 			sameFooter(t, name, got.Metadata(), openBytes(t, theirs.Bytes()).Metadata())
+		}
+	}
+}
+
+// TestFlatRuns writes rows in which each column says the same for some rows, now few and now hundreds, as those of sites do, so
+// that runs go beyond the 64 rows that are taken apart at once, beyond what one Write gets, beyond pages and row groups.
+func TestFlatRuns(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9309, 3))
+	few := rowtest.Rows[flatRow](40)
+	rows := make([]flatRow, groupRows+5000)
+	all, from := reflect.ValueOf(rows), reflect.ValueOf(few)
+	for i := range all.Index(0).NumField() {
+		for row := 0; row < len(rows); {
+			value := from.Index(rng.IntN(len(few))).Field(i)
+			for end := min(len(rows), row+1+rng.IntN(1<<rng.IntN(10))); row < end; row++ {
+				all.Index(row).Field(i).Set(value)
+			}
+		}
+	}
+	for _, page := range []int{minPageBytes, pageBytes} {
+		var file bytes.Buffer
+		w := newFlatWriter[flatRow](&file, page, nil)
+		w.Reset(&file)
+		writeFlat(t, w, rows)
+		got, err := parquet.Read[flatRow](bytes.NewReader(file.Bytes()), int64(file.Len()))
+		if err != nil || len(got) != len(rows) {
+			t.Fatalf("pages of %d: %d rows, %v", page, len(got), err)
+		}
+		for i := range rows {
+			if !reflect.DeepEqual(got[i], rows[i]) {
+				t.Fatalf("pages of %d, row %d:\n got %+v\nwant %+v", page, i, got[i], rows[i])
+			}
+		}
+	}
+}
+
+// TestFlatMemory writes other texts of the same length from the same memory, Write after Write.
+func TestFlatMemory(t *testing.T) {
+	var file bytes.Buffer
+	w := newFlatWriter[flatRow](&file, pageBytes, nil)
+	w.Reset(&file)
+	memory := make([]byte, 8)
+	text := unsafe.String(&memory[0], len(memory))
+	var want []string
+	for i := range 300 {
+		copy(memory, fmt.Sprintf("text %03d", i%150))
+		want = append(want, strings.Clone(text))
+		if _, err := w.Write([]flatRow{{Plain: text, Dict: text, Delta: text, MaybePlain: text, MaybeDict: text, MaybeDelta: text}}); err != nil {
+			t.Fatal(err)
+		}
+		if i == 200 {
+			if err := w.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := parquet.Read[flatRow](bytes.NewReader(file.Bytes()), int64(file.Len()))
+	if err != nil || len(rows) != len(want) {
+		t.Fatal(len(rows), err)
+	}
+	for i, row := range rows {
+		for _, got := range []string{row.Plain, row.Dict, row.Delta, row.MaybePlain, row.MaybeDict, row.MaybeDelta} {
+			if got != want[i] {
+				t.Errorf("row %d: %q, want %q", i, got, want[i])
+			}
 		}
 	}
 }
@@ -285,20 +360,25 @@ func FuzzIndexes(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{7}, 100), uint8(3))
 	f.Add(bytes.Repeat([]byte{1, 0, 0, 0, 2, 0, 0}, 9), uint8(17))
 	f.Fuzz(func(t *testing.T, raw []byte, width uint8) {
-		var want []int32
+		var want []uint16
 		for _, b := range raw {
-			spread := uint32(b) * 0x01010101
-			want = append(want, int32(spread&(1<<(width%32)-1)))
+			spread := uint16(b) * 0x0101
+			want = append(want, spread&(1<<(width%17)-1))
 		}
 		for run := 0; run < 2; run++ {
-			encoded := appendIndexes(nil, want)
+			var all uint16
+			for _, index := range want {
+				all |= index
+			}
+			encoded := appendIndexes(nil, want, len(slices.Compact(slices.Clone(want))), all)
 			got, err := new(rle.DictionaryEncoding).DecodeInt32(nil, encoded)
-			if err != nil || len(got) < len(want) || len(got) > len(want)+7 || !slices.Equal(got[:len(want)], want) {
+			equal := func(got int32, want uint16) bool { return got == int32(want) }
+			if err != nil || len(got) < len(want) || len(got) > len(want)+7 || !slices.EqualFunc(got[:len(want)], want, equal) {
 				t.Fatalf("%v: %x: got %v, want %v", err, encoded, got, want)
 			}
-			var long []int32 // the same with runs
+			var long []uint16 // the same with runs
 			for i, v := range want {
-				long = append(long, slices.Repeat([]int32{v}, 1+i%300)...)
+				long = append(long, slices.Repeat([]uint16{v}, 1+i%300)...)
 			}
 			want = long
 		}

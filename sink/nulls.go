@@ -48,13 +48,17 @@ func (o optional) values(first unsafe.Pointer, size uintptr, n int) (has uint64)
 }
 
 func valuesOf[T any](field unsafe.Pointer, size uintptr, n int, isValue func(*T) bool) (has uint64) {
-	for i := range n {
-		// Not stepped from row to row: the step behind the last would be a pointer to whatever lies behind the rows.
-		if isValue((*T)(unsafe.Add(field, uintptr(i)*size))) {
-			has |= 1 << i
+	offset := uintptr(0) // not a pointer: behind the last row it would be one to whatever lies there
+	for range n {
+		// Without a branch, which nobody would foresee.
+		var bit uint64
+		if isValue((*T)(unsafe.Add(field, offset))) {
+			bit = 1 << 63
 		}
+		has = has>>1 | bit
+		offset += size
 	}
-	return has
+	return has >> (-n & 63)
 }
 
 // misread reports whether parquet-go would lose nulls of the rows.

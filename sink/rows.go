@@ -158,7 +158,7 @@ type EvidenceRow struct {
 	GroupLine int32  `parquet:"group_line,optional,delta" about:"where the group begins in which it stands; null before any group: it speaks of the whole file" example:"5" since:"2"`
 	Kind      string `parquet:"kind,dict" about:"sitemap, extension, signal, usage, license, legacy, unknown, orphan, invalid, typo" example:"unknown"`
 	Key       string `parquet:"key,dict" about:"key of the line, at most 100 bytes" example:"users-agent"`
-	Value     string `parquet:"value,plain" about:"value of the line, at most 500 bytes" example:"GPTBot"`
+	Value     string `parquet:"value,delta" about:"value of the line, at most 500 bytes" example:"GPTBot"`
 }
 
 // BodyRow is a row of the table bodies: each distinct body of robots records once a part, no HTML.

@@ -25,8 +25,8 @@ import (
 )
 
 // This file is who writes rows. All write the same rows into the same columns with the same settings, which are read
-// from the file that the rows come from: zstd at its default level (its lowest where ours takes that), data pages v1, 65,536 rows a group, a dictionary,
-// delta encoding and statistics for the same columns and for no others.
+// from the file that the rows come from: zstd at its default level (its lowest where ours takes that), data pages v1, 65,536
+// rows a group, a dictionary, delta encoding and statistics for the same columns and for no others.
 
 // Contender writes rows.
 type Contender struct {
@@ -76,9 +76,11 @@ func readSource[T any](path string) (*source, error) {
 		parquet.WithDataPageSize(512 << 10), parquet.WithMaxRowGroupLength(groupRows), parquet.WithBatchSize(8192),
 		parquet.WithDictionaryDefault(false), parquet.WithDictionaryPageSizeLimit(1 << 20), parquet.WithStats(false),
 	}
-	// A file does not say how hard its writer tried: ours does not try hard at texts without a dictionary, where rows have no lists.
-	const fastest = 1
-	hasty := reflect.TypeFor[T]() != reflect.TypeFor[sink.SiteRow]()
+	// A file does not say how hard its writer tried: ours does not try hard where rows have no lists.
+	if reflect.TypeFor[T]() != reflect.TypeFor[sink.SiteRow]() {
+		const fastest = 1
+		props = append(props, parquet.WithCompressionLevel(fastest))
+	}
 	group := reader.MetaData().RowGroup(0)
 	for i := range group.NumColumns() {
 		chunk, err := group.ColumnChunk(i)
@@ -94,9 +96,6 @@ func readSource[T any](path string) (*source, error) {
 		}
 		if slices.Contains(chunk.Encodings(), parquet.Encodings.DeltaByteArray) {
 			props = append(props, parquet.WithEncodingFor(column, parquet.Encodings.DeltaByteArray))
-		}
-		if hasty && chunk.Type() == parquet.Types.ByteArray && !chunk.HasDictionaryPage() {
-			props = append(props, parquet.WithCompressionLevelFor(column, fastest))
 		}
 		if set, err := chunk.StatsSet(); err == nil && set {
 			props = append(props, parquet.WithStatsFor(column, true))

@@ -1,8 +1,8 @@
 // Command parquet answers one question: how fast and how small do rows become files, ours and others'? In one run bulkscan's
-// table writer and arrow-go take turns at the same rows, with the same settings; and a replayed scan is weighed column by
-// column:
+// table writer and arrow-go take turns at the same rows, with the same settings; statistics are computed of a scan, and its
+// parts merged; and a replayed scan is weighed column by column:
 //
-//	make parquet                                   # from the project's root; three minutes
+//	make parquet                                   # from the project's root; four minutes
 //	make parquet OUT=bench/results/…/parquet.md
 //	go -C bench/parquet run . -tables verdicts -rounds 1 -sites 20000
 //
@@ -11,7 +11,7 @@
 //
 // Every turn is a process of its own, so that the system tells what it used: the command starts itself again. The files in
 // that order: replay.go makes sites, size.go weighs them, columns.go takes rows apart, contenders.go is who writes,
-// turn.go is the measuring process, and report.go writes down what came of it.
+// dataset.go is what is done with a whole scan, turn.go is the measuring process, and report.go writes down what came of it.
 package main
 
 import (
@@ -57,6 +57,7 @@ type Plan struct {
 	Weigh  int // sites that are weighed, of each kind; 0: none
 	Rounds int
 	Tables []string
+	Scan   int // rows of the scan that statistics are computed of, and whose parts are merged; 0: none
 }
 
 // turnRows is how many rows of a table a turn writes at least: about a second's worth of ours.
@@ -75,6 +76,7 @@ func run(ctx context.Context, args []string, out, notes io.Writer) error {
 	f.IntVar(&plan.Sites, "sites", 60_000, "sites of the dataset that rows are read from")
 	f.IntVar(&plan.Weigh, "weigh", 200_000, "sites that are weighed, of each kind; 0 for none")
 	f.IntVar(&plan.Rounds, "rounds", 5, "turns of each contender with each table; 0 for none")
+	f.IntVar(&plan.Scan, "scan", compactedRows, "rows of the scan that statistics are computed of, and whose parts are merged; 0 for none")
 	tables := f.String("tables", "sites,verdicts,evidence", "tables that are written")
 	markdown := f.String("o", "", "also write the report to `FILE`")
 	if err := f.Parse(args); err != nil {
@@ -89,8 +91,8 @@ func run(ctx context.Context, args []string, out, notes io.Writer) error {
 			return fmt.Errorf("-tables: %q is not measured", table)
 		}
 	}
-	if plan.Sites < 1000 || plan.Rounds < 0 || plan.Weigh < 0 {
-		return errors.New("-sites must be 1000 at least, -rounds and -weigh not negative")
+	if plan.Sites < 1000 || plan.Rounds < 0 || plan.Weigh < 0 || plan.Scan < 0 {
+		return errors.New("-sites must be 1000 at least, -rounds, -weigh and -scan not negative")
 	}
 	if err := os.MkdirAll(filepath.Dir(*markdown), 0o777); err != nil { // now, not after minutes of work
 		return fmt.Errorf("cannot make room for the report: %w", err)
@@ -101,6 +103,10 @@ func run(ctx context.Context, args []string, out, notes io.Writer) error {
 	if err := compare(ctx, report, plan); err != nil {
 		return err
 	}
+	if err := measureDataset(ctx, report, plan); err != nil {
+		return err
+	}
+	report.Marks()
 	if plan.Weigh > 0 {
 		var all []*Weights
 		for _, kind := range kinds {
@@ -163,7 +169,6 @@ func compare(ctx context.Context, report *Report, plan Plan) error {
 		}
 		report.Table(table, results, replay.Real)
 	}
-	report.Marks()
 	return nil
 }
 

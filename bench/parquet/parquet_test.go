@@ -228,7 +228,7 @@ func TestReport(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "report.md")
 	var out, notes bytes.Buffer
-	err := run(t.Context(), []string{"-rounds", "1", "-sites", "1000", "-weigh", "1000", "-o", path}, &out, &notes)
+	err := run(t.Context(), []string{"-rounds", "1", "-sites", "1000", "-weigh", "1000", "-scan", "60000", "-o", path}, &out, &notes)
 	if err != nil && err != errMarks { // of so few rows nothing can be said
 		t.Fatalf("%v\n%s", err, &notes)
 	}
@@ -236,7 +236,7 @@ func TestReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"| arrow-go, columns |", "| bulkscan |", "## `evidence`", "## What must hold", "`sites` + `verdicts`", "| `sites.host` |", "allocations a row"} {
+	for _, want := range []string{"| arrow-go, columns |", "| bulkscan |", "## `evidence`", "## What must hold", "`sites` + `verdicts`", "| `sites.host` |", "allocations a row", "- statistics: ", "- compaction: 10.00 M rows in "} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the report lacks %q:\n%s", want, text)
 		}

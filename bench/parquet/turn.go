@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
-	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/bench/facts"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
@@ -50,6 +53,10 @@ func turnPart(in io.Reader, out io.Writer) error {
 	var m *Measured
 	var err error
 	switch {
+	case j.Contender == statistics:
+		m, err = statsTurn(&j)
+	case j.Contender == compaction:
+		m, err = compactTurn(&j)
 	case j.Contender == whole:
 		m, err = scanTurn(&j)
 	case j.Table == sink.TableSites:
@@ -87,7 +94,35 @@ func readRows[T any](dir, table string) (rows []T, path string, err error) {
 	if !ok {
 		return nil, "", sink.ErrNoTable
 	}
+	share(rows)
 	return rows, dir + "/" + f.Name, nil
+}
+
+// shared are the columns whose texts a scan's rows do not have each for itself: those of their site are made once, and the
+// others are words of tables, or tokens of the registry.
+var shared = []string{"origin", "host", "requested", "tld", "token", "category", "verdict", "via", "dpi", "kind"}
+
+// share makes rows that were read lie in memory as a scan's do.
+func share[T any](rows []T) {
+	row, all := reflect.TypeFor[T](), reflect.ValueOf(rows)
+	for i := range row.NumField() {
+		column, _, _ := strings.Cut(row.Field(i).Tag.Get("parquet"), ",")
+		if !slices.Contains(shared, column) {
+			continue
+		}
+		one := map[string]string{}
+		for k := range rows {
+			text := all.Index(k).Field(i).Addr().Interface().(*string)
+			if column == "token" && tokens.Default().Lookup(*text) < 0 {
+				continue
+			}
+			if first, has := one[*text]; has {
+				*text = first
+			} else {
+				one[*text] = *text
+			}
+		}
+	}
 }
 
 // turn writes rows of a table, again and again until they are enough, into one file. A first file does not count.
@@ -136,14 +171,9 @@ func turn[T any](j *job) (*Measured, error) {
 
 // scanTurn keeps judged sites, as a scan does: rows are made, and go into parts. What is counted is rows of the one table.
 func scanTurn(j *job) (*Measured, error) {
-	const held = 4000 // sites in memory
-	replay, err := newReplay(held, Simulated)
+	sites, err := judgedSites()
 	if err != nil {
 		return nil, err
-	}
-	sites := make([]audit.Site, held)
-	for i := range sites {
-		replay.Site(i, &sites[i])
 	}
 	target, remove, err := temporary()
 	if err != nil {
@@ -155,15 +185,14 @@ func scanTurn(j *job) (*Measured, error) {
 		return nil, err
 	}
 	ctx := context.Background()
-	w, err := sink.Open(ctx, st, sink.Options{ScanID: "bench", Tables: []string{j.Table}})
+	w, err := sink.Open(ctx, st, sink.Options{ScanID: scanID, Tables: []string{j.Table}})
 	if err != nil {
 		return nil, err
 	}
 	seq := uint64(0)
 	keep := func(n int) (rows int64, err error) {
 		for rows < int64(n) {
-			s := &sites[seq%held]
-			s.Seq, s.Rank = seq, int64(seq)+1
+			s := numbered(sites, seq)
 			seq++
 			switch j.Table {
 			case sink.TableVerdicts:
