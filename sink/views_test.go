@@ -190,11 +190,11 @@ func (s *sweptStore) Put(ctx context.Context, name string, data []byte) error {
 // TestViewsAreSwept shows that a scan removes drafts of the views which dead processes have left, and that a living one
 // whose draft goes with them writes them all the same.
 func TestViewsAreSwept(t *testing.T) {
-	dir := newDir(t)
-	for name, sweep := range map[string]func(){
-		"open":    func() { mustOpen(t, dir, crashOptions) },
-		"compact": func() { mustCompact(t, dir, CompactOptions{}) },
+	for name, sweep := range map[string]func(*store.Dir){
+		"open":    func(dir *store.Dir) { mustOpen(t, dir, crashOptions) },
+		"compact": func(dir *store.Dir) { mustCompact(t, dir, CompactOptions{}) },
 	} {
+		dir := newDir(t)
 		writeSites(t, dir, name, typicalSite(t, 1)) // so that there is something to be in views
 		draft, err := dir.Create(t.Context(), ViewsName)
 		if err == nil {
@@ -208,7 +208,7 @@ func TestViewsAreSwept(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		sweep()
+		sweep(dir)
 		if err := draft.Publish(t.Context()); !errors.Is(err, store.ErrNotExist) {
 			t.Errorf("%s left a draft of the views: %v", name, err)
 		}
