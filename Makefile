@@ -35,6 +35,7 @@ demo: build ## scan a simulated web on this machine, without a network
 test: ## run the tests
 	go test ./...
 	@[[ -x .bin/versitygw ]] || echo "SKIPPED: what needs a real S3 server (make .bin/versitygw builds one)"
+	@command -v curl >/dev/null || echo "SKIPPED: whether responses are read as curl reads them (curl is not on the PATH)"
 	@[[ -d ../shared ]] || echo "SKIPPED: what needs the real files and cases of ../shared, which is not here (go test -v says which tests)"
 
 .PHONY: race

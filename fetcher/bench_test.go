@@ -63,15 +63,20 @@ func TestDoAllocatesLittle(t *testing.T) {
 
 // TestMain is also a server in a process of its own, so that the processor time and the memory that are measured are ours
 // alone: with the variable set it serves until its standard input ends. Its modes are "plain" and "tls"; "silent" behind
-// one makes it say nothing after the first byte of a body.
+// one makes it say nothing after the first byte of a body, and "large head," before that sends a head of 6 KB.
 func TestMain(m *testing.M) {
 	mode, silent := strings.CutSuffix(os.Getenv("BULKSCAN_BENCH_SERVER"), " silent")
+	mode, large := strings.CutSuffix(mode, " large head,")
 	if mode == "" {
 		os.Exit(m.Run())
 	}
 	handle := frugal(kilobyte)
 	if silent {
-		handle = hold(okHead + "Content-Length: 500000\r\n\r\nx")
+		filler := ""
+		if large {
+			filler = strings.Repeat("X: 0123456789012345678901234567\r\n", 200)
+		}
+		handle = hold(okHead + filler + "Content-Length: 500000\r\n\r\nx")
 	}
 	if mode == "tls" {
 		var tb testing.TB = new(testing.B)
@@ -139,9 +144,9 @@ func server(tb testing.TB, mode string) (Config, origin.Origin) {
 }
 
 // An exchange in flight holds at most 30 KB plain and 80 KB over TLS, waiting for a body's second byte: its goroutine's
-// stack and all that is reachable from it.
+// stack and all that is reachable from it. So it does behind a large head.
 func TestMemoryInFlight(t *testing.T) {
-	for mode, most := range map[string]uint64{"plain silent": 30_000, "tls silent": 80_000} {
+	for mode, most := range map[string]uint64{"plain silent": 30_000, "tls silent": 80_000, "plain large head, silent": 30_000} {
 		t.Run(mode, func(t *testing.T) {
 			const many = 1000
 			cfg, o := server(t, mode)

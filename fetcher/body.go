@@ -129,8 +129,8 @@ func (f *framing) nextChunk() error {
 				return protocolError(exchange.CauseBadChunk)
 			}
 		case state == inSize && hex:
-			// Fifteen digits cannot overflow; leading zeros beyond them are nothing an honest server sends.
-			if digits++; digits > 15 {
+			// Leading zeros beyond sixteen digits are nothing an honest server sends.
+			if digits++; digits > 16 || size >= 1<<59 {
 				return protocolError(exchange.CauseBadChunk)
 			}
 			size = size<<4 | int64(value)

@@ -70,8 +70,9 @@ func classify(at stage, err error) (exchange.Outcome, exchange.Cause) {
 	reset := errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNABORTED)
 	closed := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 	// ETIMEDOUT is the kernel's own time-out, of a connect or of an unacknowledged packet; unreachability may be told
-	// to an established connection too, which then is as good as reset.
-	if at != connecting && (errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH)) {
+	// to an established connection too, which then is as good as reset. So is FTP's second connection if it is refused: the
+	// host is there.
+	if at != connecting && isAny(err, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ECONNREFUSED) {
 		reset = true
 	}
 	switch at {

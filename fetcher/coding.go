@@ -37,6 +37,23 @@ const (
 	zstdCoding
 )
 
+// contentCodings appends the codings of a head's Content-Encoding, whose lines are one list (RFC 9110 §5.3): fasthttp
+// knows the last of them, and a body's outer coding undone is not yet the file.
+func contentCodings(dst []coding, head []byte) (_ []coding, err error) {
+	const field = "content-encoding"
+	for line := range bytes.Lines(head) {
+		if len(line) <= len(field) || line[0]|0x20 != field[0] || !bytes.EqualFold(line[:len(field)], []byte(field)) {
+			continue
+		}
+		if name, value, ok := bytes.Cut(line, []byte{':'}); ok && len(bytes.TrimRight(name, " \t")) == len(field) {
+			if dst, err = parseCodings(dst, value); err != nil {
+				return dst, err
+			}
+		}
+	}
+	return dst, nil
+}
+
 // parseCodings appends the codings that a Content-Encoding lists in the order they were applied (RFC 9110 §8.4).
 func parseCodings(dst []coding, value []byte) ([]coding, error) {
 	for len(value) > 0 {
@@ -46,7 +63,7 @@ func parseCodings(dst []coding, value []byte) ([]coding, error) {
 		is := func(s string) bool { return bytes.EqualFold(name, []byte(s)) }
 		var c coding
 		switch {
-		case len(name) == 0, is("identity"):
+		case len(name) == 0, is("identity"), is("none"): // which nobody has registered, and some servers say
 			continue
 		case is("gzip"), is("x-gzip"):
 			c = gzipCoding
@@ -102,9 +119,9 @@ func (d *decoder) open(c coding, src []byte) (_ io.Reader, err error) {
 		}
 		if d.flate == nil {
 			d.flate = flate.NewReader(&d.src)
-			return d.flate, nil
+			return (*bare)(d), nil
 		}
-		return d.flate, d.flate.(flate.Resetter).Reset(&d.src, nil)
+		return (*bare)(d), d.flate.(flate.Resetter).Reset(&d.src, nil)
 	case brotliCoding:
 		if d.brotli == nil {
 			d.brotli = brotli.NewReader(&d.src)
@@ -141,9 +158,26 @@ func (m *members) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// bare reads a deflate stream without a wrapper. It has neither a mark nor a sum, so that some texts which are not coded
+// at all begin with what could be one: only a stream that is all of the body is taken for it. (Brotli is as bare, and
+// its reader does the same.)
+type bare decoder
+
+func (b *bare) Read(p []byte) (int, error) {
+	n, err := b.flate.Read(p)
+	if err == io.EOF && b.src.Len() > 0 {
+		err = protocolError(exchange.CauseCorruptCoding)
+	}
+	return n, err
+}
+
+// errEndsEarly says that a body as it was received ends before its coding does.
+var errEndsEarly = errors.New("the coding has no end")
+
 // decode undoes the codings of a body: what outgrows the memory that the coded bytes are in moves to a larger one. cut
-// says that the body was cut when it was received, and is returned true where that or the bound cut the result. It
-// recycles body, and returns memory that must be recycled. It waits for a decoder, and for memory, until the deadline.
+// says that the body was cut when it was received, and is returned true where that or the bound cut the result. With an
+// error comes nothing of what was decoded before it. It recycles body, and returns memory that must be recycled. It waits
+// for a decoder, and for memory, until the deadline.
 func (f *Fetcher) decode(ctx context.Context, body []byte, codings []coding, cut bool, deadline time.Time) ([]byte, bool, error) {
 	var room []byte // for a result that does not fit
 	for {
@@ -217,11 +251,14 @@ func (d *decoder) decode(body []byte, codings []coding, limit int, cut bool) ([]
 			*out, more, err = readUpTo(*out, src, limit)
 		}
 		body = *out
+		early := errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
 		switch {
 		case err == nil:
 			cut = cut || more
-		case cut && (errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)):
+		case cut && early:
 			// The coded body was cut: its decoded beginning is good.
+		case early && i == len(codings)-1:
+			return nil, false, errEndsEarly
 		default:
 			return nil, false, protocolError(exchange.CauseCorruptCoding)
 		}

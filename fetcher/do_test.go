@@ -57,6 +57,7 @@ func TestClassify(t *testing.T) {
 	f(readingHead, late, exchange.Timeout, exchange.CauseHeadTimeout)
 	f(readingHead, system("read", syscall.ECONNRESET), exchange.Reset, exchange.CauseResetHead)
 	f(readingHead, system("read", syscall.EHOSTUNREACH), exchange.Reset, exchange.CauseResetHead)
+	f(readingHead, system("connect", syscall.ECONNREFUSED), exchange.Reset, exchange.CauseResetHead) // FTP's second connection
 	f(readingHead, system("read", syscall.ETIMEDOUT), exchange.Timeout, exchange.CauseHeadTimeout)
 	f(readingHead, io.EOF, exchange.ClosedEarly, exchange.CauseClosedBeforeHead)
 	f(readingHead, &net.OpError{Op: "remote error", Err: tls.AlertError(116)}, exchange.TLSFailed, exchange.CauseTLSAlert)

@@ -1,6 +1,7 @@
 package fetcher
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -18,7 +19,8 @@ import (
 const maxReplies = 64 << 10
 
 // runFTP fetches an origin's file by FTP: anonymous login, passive mode. An FTP reply becomes the HTTP status that
-// counts the same: 200 where the file came, 404 for 550, 503 for what the server calls transient, 500 for all else.
+// counts the same: 200 where the file came, 404 for a 550 about the file, 503 for what the server calls transient, 500
+// for whatever else it refuses. What is no reply, or none that FTP has a use for there, is a failure.
 //
 // FTP sends a file over a second connection, to the same address. Both are one exchange, which takes one token of each
 // rate: rates bound how often a server is asked, and it is the server that asks for the second connection.
@@ -41,15 +43,16 @@ func (w *wire) runFTP(ctx context.Context, x *exchange.Exchange) (at stage, err 
 		r.Timing.TTFB = time.Since(session.connected)
 	}
 	if err != nil {
-		return at, ftpStatus(r, err)
+		return at, session.refusal(r, err)
 	}
 	// By convention the password says who is asking.
 	if err := client.Login("anonymous", w.f.cfg.UserAgent); err != nil {
-		return at, ftpStatus(r, err)
+		return at, session.refusal(r, err)
 	}
+	session.passive = true
 	file, err := client.Retr(pathOf(x.Target)[1:])
 	if err != nil {
-		return at, ftpStatus(r, err)
+		return at, session.refusal(r, err)
 	}
 	at = readingBody
 	m := w.f.memory
@@ -61,8 +64,14 @@ func (w *wire) runFTP(ctx context.Context, x *exchange.Exchange) (at stage, err 
 			switch {
 			case errors.As(err, &refused) && refused.Code/100 == 2:
 				err = nil // RFC 959 §5.4 has 226 and 250; the library knows the first
+			case refused != nil && refused.Code == ftp.StatusFileUnavailable && len(body) == 0:
+				m.Recycle(body)
+				r.Status, w.complete = 404, true // some announce a file before they look for it
+				return 0, nil
 			case refused != nil:
 				err = io.ErrUnexpectedEOF
+			case session.ended != nil:
+				err = session.ended
 			}
 		}
 	}
@@ -79,27 +88,35 @@ func (w *wire) runFTP(ctx context.Context, x *exchange.Exchange) (at stage, err 
 	return 0, nil
 }
 
-// ftpStatus makes an error that is a server's reply the Response's status, and returns any other.
-func ftpStatus(r *exchange.Response, err error) error {
+// refusal makes an error that is a server's reply the Response's status, and returns any other.
+func (s *ftpSession) refusal(r *exchange.Response, err error) error {
 	var own protocolError
 	var network net.Error
 	var malformed textproto.ProtocolError
 	switch {
-	case errors.As(err, &own), errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed),
+	case s.ended != nil: // whatever the client library has made of the rest
+		return s.ended
+	case errors.As(err, &own), errors.As(err, &network), errors.Is(err, net.ErrClosed),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.As(err, &malformed):
 		return protocolError(exchange.CauseOther)
 	}
-	r.Status = 500
+	code := s.reply
 	var reply *textproto.Error
 	if errors.As(err, &reply) {
-		switch {
-		case reply.Code == ftp.StatusFileUnavailable:
-			r.Status = 404
-		case reply.Code >= 400 && reply.Code <= 499: // RFC 959 §4.2: a transient negative reply
-			r.Status = 503
-		}
+		code = reply.Code
+	} else if s.passive && code/100 == 2 {
+		// It would send the file, but the address that it names is none.
+		return protocolError(exchange.CauseOther)
+	}
+	switch {
+	case code == ftp.StatusFileUnavailable && s.transfer:
+		r.Status = 404
+	case code/100 == 4: // RFC 959 §4.2: a transient negative reply
+		r.Status = 503
+	default:
+		r.Status = 500
 	}
 	return nil
 }
@@ -114,6 +131,10 @@ type ftpSession struct {
 	conns     []net.Conn
 	data      int // data connections that it may have open
 	stops     []func() bool
+	ended     error // why nothing more can be read of the control connection
+	reply     int   // the code of the last reply, which the client library does not tell of each
+	passive   bool  // the login is done
+	transfer  bool  // the data connection is there: replies are about the file
 }
 
 // dial connects the control connection, then the data connection, once there is a file for it: to the same address,
@@ -142,10 +163,11 @@ func (s *ftpSession) dial(_, address string) (net.Conn, error) {
 		return nil, err
 	}
 	if s.control != nil {
+		s.transfer = true
 		return conn, nil
 	}
 	s.control, s.connected, s.w.raw = conn, time.Now(), conn
-	return &bounded{Conn: conn, left: maxReplies, w: s.w}, nil
+	return &replies{Conn: conn, left: maxReplies, s: s}, nil
 }
 
 // enterData waits for one of the data connections that may be open at once.
@@ -175,24 +197,59 @@ func (s *ftpSession) close() {
 	}
 }
 
-// bounded is a connection that stops reading after so many bytes.
-type bounded struct {
+// replies is a control connection. It stops reading after so many bytes, and hands out a line at a time, so that the number
+// with which the last one begins is that of the reply that was read last, whatever the server has sent behind it.
+type replies struct {
 	net.Conn
-	left int
-	w    *wire // is told of what comes
+	s       *ftpSession
+	left    int // bytes that may still be received
+	buf     [512]byte
+	pending []byte  // what was received and not yet handed out, in buf
+	begin   [3]byte // of the line
+	at      int     // bytes of the line
 }
 
 // Read implements io.Reader.
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, protocolError(exchange.CauseHeadTooLarge)
-	}
-	n, err := b.Conn.Read(p[:min(len(p), b.left)])
-	b.left -= n
-	if n > 0 {
-		if err := b.w.heard(); err != nil {
-			return n, err
+func (r *replies) Read(p []byte) (int, error) {
+	if len(r.pending) == 0 {
+		if err := r.receive(); err != nil {
+			r.s.ended = err
+			return 0, err
 		}
 	}
-	return n, err
+	line := r.pending
+	if i := bytes.IndexByte(line, '\n'); i >= 0 {
+		line = line[:i+1]
+	}
+	n := copy(p, line)
+	r.pending = r.pending[n:]
+	for _, c := range p[:n] {
+		if c == '\n' {
+			r.at = 0
+			continue
+		}
+		if r.at < len(r.begin) {
+			r.begin[r.at] = c
+		}
+		if r.at++; r.at == len(r.begin) {
+			if a, b, c := r.begin[0], r.begin[1], r.begin[2]; digit(a) && digit(b) && digit(c) {
+				r.s.reply = int(a-'0')*100 + int(b-'0')*10 + int(c-'0')
+			}
+		}
+	}
+	return n, nil
+}
+
+// receive reads into buf what the server has to say next. Where there is something, an error comes after it.
+func (r *replies) receive() error {
+	if r.left <= 0 {
+		return protocolError(exchange.CauseHeadTooLarge)
+	}
+	n, err := readSome(r.Conn, r.buf[:min(len(r.buf), r.left)])
+	if n == 0 {
+		return err
+	}
+	r.left -= n
+	r.pending = r.buf[:n]
+	return r.s.w.heard()
 }

@@ -6,17 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
+
+	ftpd "goftp.io/server/v2"
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// ftpServer is a handler that speaks FTP: replies answers by command, "" stands for what an honest server says, and
-// data is what a transfer sends.
+// ftpServer is a handler that speaks FTP: replies are answers by command, in place of what an honest server says; "" is
+// the greeting, "226" the reply behind a transfer, and data what a transfer sends. A reply to PASV with two verbs gets the
+// port of the data connection.
 func ftpServer(data string, replies map[string]string) func(net.Conn) {
 	return func(conn net.Conn) {
 		var wait sync.WaitGroup
@@ -28,7 +34,9 @@ func ftpServer(data string, replies map[string]string) func(net.Conn) {
 			_, err := io.WriteString(conn, honest+"\r\n")
 			return err == nil
 		}
-		say("", "220 ready")
+		if !say("", "220 ready") {
+			return
+		}
 		lines := bufio.NewScanner(conn)
 		var listener net.Listener
 		defer func() {
@@ -56,6 +64,14 @@ func ftpServer(data string, replies map[string]string) func(net.Conn) {
 					ok = say(command, "")
 				}
 			case "PASV":
+				reply, told := replies["PASV"]
+				if told && strings.Count(reply, "%d") == 2 {
+					listener, _ = net.Listen("tcp", "127.0.0.1:0")
+					port := listener.Addr().(*net.TCPAddr).Port
+					_, err := fmt.Fprintf(conn, reply+"\r\n", port>>8, port&0xff)
+					ok = err == nil
+					break
+				}
 				ok = say(command, "502 no")
 			case "RETR":
 				if argument != "robots.txt" {
@@ -82,6 +98,27 @@ func ftpServer(data string, replies map[string]string) func(net.Conn) {
 	}
 }
 
+// ftpData serves a file by what send does with the data connection, and says then that the transfer is done.
+func ftpData(conn net.Conn, send func(net.Conn)) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return
+	}
+	defer listener.Close()
+	ftpControl(conn, listener.Addr().(*net.TCPAddr).Port, func(command string) bool {
+		if command == "RETR" {
+			_, _ = io.WriteString(conn, "150 here it comes\r\n")
+			if transfer, err := listener.Accept(); err == nil {
+				send(transfer)
+				_ = transfer.Close()
+			}
+			_, _ = io.WriteString(conn, "226 done\r\n")
+			return true
+		}
+		return false
+	})
+}
+
 func TestFTP(t *testing.T) {
 	noLeaks(t)
 	f := func(name string, handle func(net.Conn), want row) {
@@ -102,16 +139,84 @@ func TestFTP(t *testing.T) {
 	says := func(command, reply string) func(net.Conn) { return ftpServer(file, map[string]string{command: reply}) }
 	f("file", ftpServer(file, nil), answers(200, file))
 	f("over the bound", ftpServer(strings.Repeat("Disallow: /x\n", 100), nil), answers(200, strings.Repeat("Disallow: /x\n", 76)))
+	f("empty", ftpServer("", nil), answers(200, ""))
 	f("no file", says("RETR", "550 no such file"), answers(404, ""))
+	f("no file, though announced", ftpServer("", map[string]string{"226": "550 no such file"}), answers(404, ""))
+	f("no file, in several lines", says("RETR", "550-no\r\n 200 such\r\n550 file"), answers(404, ""))
+	f("no file by another word", says("RETR", "551 no such file"), answers(500, ""))
+	f("a name that is not allowed", says("RETR", "553 no"), answers(500, ""))
 	f("busy", says("RETR", "450 try later"), answers(503, ""))
+	f("no data connection", says("RETR", "425 no"), answers(503, ""))
+	f("no file, but not of the file's", says("PASS", "550 checking failed"), answers(500, ""))
+	f("no file, but of the type", says("TYPE", "550 no"), answers(500, ""))
 	f("not for anonymous", says("PASS", "530 no"), answers(500, ""))
 	f("not for anonymous at once", says("USER", "530 no"), answers(500, ""))
+	f("not without an account", says("USER", "332 which?"), answers(500, ""))
+	f("anonymous without a password", says("USER", "230 welcome"), answers(200, file))
 	f("too many users", says("", "421 later"), answers(503, ""))
+	f("too many users, told late", says("USER", "421 later"), answers(503, ""))
+	f("too many users, told at the password", says("PASS", "421-later\r\n421 please"), answers(503, ""))
+	f("ready later", says("", "120 in an hour"), answers(500, ""))
+	f("a long welcome", says("PASS", "230-hello\r\n"+strings.Repeat("230-and again\r\n", 1000)+"230 welcome"), answers(200, file))
+	f("a welcome with other numbers in it", says("PASS", "230-hello\r\n550 is no word\r\n421 neither\r\n230 welcome"), answers(200, file))
 	f("ended by another word", says("226", "250 done"), answers(200, file))
 	f("given up in the middle", says("226", "426 sorry"), row{exchange.ClosedEarly, exchange.CauseClosedInBody, 0, ""})
+	f("no file any more in the middle", says("226", "550 gone"), row{exchange.ClosedEarly, exchange.CauseClosedInBody, 0, ""})
 	f("passive mode refused", says("EPSV", "500 no"), answers(500, ""))
-	f("hostile passive mode", ftpServer(file, map[string]string{"EPSV": "500 no", "PASV": "227 )("}), row{exchange.BadResponse, exchange.CauseOther, 0, ""})
-	f("passive mode elsewhere", ftpServer(file, map[string]string{"EPSV": "500 no", "PASV": "227 (10,0,0,1,0,0)"}), row{exchange.BadResponse, exchange.CauseOther, 0, ""})
+	f("passive mode by PASV", ftpServer(file, map[string]string{"EPSV": "500 no", "PASV": "227 Entering (127,0,0,1,%d,%d)."}), answers(200, file))
+	f("passive mode, hostile EPSV", ftpServer(file, map[string]string{"EPSV": "229 (|||)", "PASV": "227 Entering (127,0,0,1,%d,%d)."}), answers(200, file))
+	// Whatever address a reply names, the file comes from the one that we dialled, or not at all.
+	for _, elsewhere := range []string{"10,0,0,1", "169,254,169,254", "127,0,0,2", "8,8,8,8", "0,0,0,0", "a,b,c,d", "999,1,1,1"} {
+		f("passive mode at "+elsewhere, ftpServer(file, map[string]string{"EPSV": "500 no", "PASV": "227 (" + elsewhere + ",%d,%d)"}), answers(200, file))
+	}
+	other := row{exchange.BadResponse, exchange.CauseOther, 0, ""}
+	for _, hostile := range []string{"227 )(", "227 ", "227 (", "227 ()", "227 (1,2,3,4,5)", "227 (10,0,0,1,0,0)", "227 (127,0,0,1,999,999)", "227 (127,0,0,1,-1,9)", "227 (127,0,0,1,x,y)", "227 (,,,,,)"} {
+		f("hostile passive mode "+hostile, ftpServer(file, map[string]string{"EPSV": "500 no", "PASV": hostile}), other)
+	}
+	for _, port := range []string{"0", "65536", "99999999999999999999", "-1", "x", ""} {
+		f("passive mode at port "+port, ftpServer(file, map[string]string{"EPSV": "229 (|||" + port + "|)", "PASV": "227 )("}), other)
+	}
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = nobody.Close()
+	f("nobody at the data connection", says("EPSV", fmt.Sprintf("229 (|||%d|)", nobody.Addr().(*net.TCPAddr).Port)), row{exchange.Reset, exchange.CauseResetHead, 0, ""})
+	f("reset in the file", func(conn net.Conn) {
+		ftpData(conn, func(transfer net.Conn) {
+			_, _ = io.WriteString(transfer, file)
+			_ = transfer.(*net.TCPConn).SetLinger(0)
+		})
+	}, row{exchange.Reset, exchange.CauseResetBody, 0, ""})
+	f("an endless file", func(conn net.Conn) {
+		ftpData(conn, func(transfer net.Conn) {
+			for {
+				if _, err := io.WriteString(transfer, "Disallow: /x\n"); err != nil {
+					return
+				}
+			}
+		})
+	}, answers(200, strings.Repeat("Disallow: /x\n", 76)))
+	f("control connection cut in the file", func(conn net.Conn) {
+		ftpData(conn, func(transfer net.Conn) {
+			_ = conn.(*net.TCPConn).CloseWrite()
+			_, _ = io.WriteString(transfer, file)
+		})
+	}, row{exchange.ClosedEarly, exchange.CauseClosedInBody, 0, ""})
+	for _, command := range []string{"", "USER", "PASS", "FEAT", "TYPE", "EPSV", "RETR", "226"} {
+		endless := row{exchange.HeaderTooLarge, exchange.CauseHeadTooLarge, 0, ""}
+		f("endless lines after "+command, says(command, "200-"+strings.Repeat("x\r\n200-x", 100_000)), endless)
+		f("an endless line after "+command, says(command, "200-"+strings.Repeat("x", 1_000_000)), endless)
+		switch command {
+		case "226": // without which a file is not whole
+			f("no number after "+command, says(command, "what?"), row{exchange.BadResponse, exchange.CauseOther, 0, ""})
+		case "EPSV": // which PASV is tried after
+			f("no number after "+command, says(command, "what?"), answers(500, ""))
+		default:
+			f("no number after "+command, says(command, "what?"), other)
+			f("NULs after "+command, says(command, "\x00\x00\x00\x00 x"), other)
+		}
+	}
 	f("not FTP", func(conn net.Conn) { _, _ = io.WriteString(conn, "nonsense\r\n") }, row{exchange.BadResponse, exchange.CauseOther, 0, ""})
 	f("endless greeting", func(conn net.Conn) {
 		for {
@@ -120,6 +225,7 @@ func TestFTP(t *testing.T) {
 			}
 		}
 	}, row{exchange.HeaderTooLarge, exchange.CauseHeadTooLarge, 0, ""})
+	f("HTTP", func(conn net.Conn) { _, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n") }, other)
 	f("silence", hold(), row{exchange.Timeout, exchange.CauseHeadTimeout, 0, ""})
 	f("closed", func(net.Conn) {}, row{exchange.ClosedEarly, exchange.CauseClosedBeforeHead, 0, ""})
 }
@@ -161,4 +267,161 @@ func TestFTPTransfersAreBounded(t *testing.T) {
 	if err := session.enterData(); !errors.Is(err, context.Canceled) || session.data != 0 {
 		t.Errorf("got %v", err)
 	}
+}
+
+// A control connection that is cut anywhere is one that was closed early.
+func TestFTPCut(t *testing.T) {
+	noLeaks(t)
+	const file = "User-agent: *\nDisallow: /\n"
+	serveFor := func(t *testing.T, bytes int) netip.AddrPort {
+		return serve(t, func(conn net.Conn) {
+			ftpServer(file, nil)(&limited{Conn: conn, left: bytes})
+			_ = conn.(*net.TCPConn).CloseWrite()
+			_, _ = io.Copy(io.Discard, conn)
+		})
+	}
+	cut := 0
+	for n := 0; ; n++ {
+		r, _ := fetch(t, newFetcher(t, testConfig(serveFor(t, n))), "ftp://example.com")
+		if r.Outcome == exchange.Answered && r.Status == 200 && string(r.Body) == file {
+			break
+		}
+		if cut++; r.Outcome != exchange.ClosedEarly || r.Body != nil {
+			t.Errorf("cut behind %d bytes: got %v (%v) %d %q", n, r.Outcome, r.Cause, r.Status, r.Body)
+		}
+		if n > 1000 {
+			t.Fatal("the dialogue never ends")
+		}
+	}
+	// The number of the last reply is what counts.
+	if least := len("220 ready\r\n331 password\r\n230 welcome\r\n500 what?\r\n200 fine\r\n229 Entering (|||1|)\r\n150 here it comes\r\n226"); cut < least {
+		t.Errorf("the file came behind %d bytes, of a dialogue of more than %d", cut, least)
+	}
+}
+
+// limited is a connection that takes so many bytes, and then ends.
+type limited struct {
+	net.Conn
+	left int
+}
+
+// Write implements io.Writer.
+func (l *limited) Write(p []byte) (int, error) {
+	n, err := l.Conn.Write(p[:min(len(p), l.left)])
+	if l.left -= n; err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
+	return n, err
+}
+
+// ftpFiles is what a real FTP server serves, and who it lets in.
+type ftpFiles struct {
+	ftpd.Driver // refuses what nobody asks for, by a panic
+	files       map[string]string
+	password    string
+	broken      bool // so that it cannot say who may come in
+}
+
+// CheckPasswd implements ftpd.Auth.
+func (f *ftpFiles) CheckPasswd(_ *ftpd.Context, user, password string) (bool, error) {
+	if f.broken {
+		return false, errors.New("broken")
+	}
+	return user == "anonymous" && password == f.password, nil
+}
+
+// GetFile implements ftpd.Driver.
+func (f *ftpFiles) GetFile(_ *ftpd.Context, path string, _ int64) (int64, io.ReadCloser, error) {
+	file, ok := f.files[path]
+	if !ok {
+		return 0, nil, fs.ErrNotExist
+	}
+	if file == "a folder" {
+		return 0, io.NopCloser(iotest.ErrReader(errors.New("it is a folder"))), nil
+	}
+	return int64(len(file)), io.NopCloser(strings.NewReader(file)), nil
+}
+
+// A real FTP server, which we have not written.
+func TestFTPServer(t *testing.T) {
+	noLeaks(t)
+	const file = "User-agent: *\nDisallow: /\n"
+	lines := strings.Repeat("Disallow: /x\n", 100_000)
+	startAt := func(t *testing.T, files *ftpFiles, host string) Config {
+		t.Helper()
+		listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+		if err != nil {
+			t.Skipf("SKIPPED: %v", err)
+		}
+		s, err := ftpd.NewServer(&ftpd.Options{Driver: files, Auth: files, Perm: ftpd.NewSimplePerm("nobody", "nobody"), Logger: new(ftpd.DiscardLogger)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var serving sync.WaitGroup
+		serving.Go(func() { _ = s.Serve(listener) })
+		t.Cleanup(func() {
+			_ = listener.Close()
+			serving.Wait()
+		})
+		cfg := testConfig(netip.MustParseAddrPort(listener.Addr().String()))
+		files.password = cfg.UserAgent
+		return cfg
+	}
+	start := func(t *testing.T, files *ftpFiles) Config { t.Helper(); return startAt(t, files, "127.0.0.1") }
+	f := func(name string, files *ftpFiles, want row, truncated bool) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			t.Helper()
+			r, _ := fetch(t, newFetcher(t, start(t, files)), "ftp://example.com")
+			if got := rowOf(r); got != want || r.Truncated != truncated || r.Attempts != 1 || r.Final.String() != "ftp://example.com/robots.txt" {
+				t.Errorf("got %v (%v) %d, %d bytes, truncated %v, %d attempts, from %s", r.Outcome, r.Cause, r.Status, len(r.Body), r.Truncated, r.Attempts, r.Final)
+			}
+		})
+	}
+	at := func(path, file string) *ftpFiles { return &ftpFiles{files: map[string]string{path: file}} }
+	f("a file", at("/robots.txt", file), answers(200, file), false)
+	f("an empty file", at("/robots.txt", ""), answers(200, ""), false)
+	f("a file that is larger than the bound", at("/robots.txt", lines), answers(200, lines[:512_000/13*13]), true)
+	f("a file in which line ends count", at("/robots.txt", "a\nb\r\nc\rd\x00\xff"), answers(200, "a\nb\r\nc\rd\x00\xff"), false)
+	// It says 551 where others say 550, and RFC 959 knows that for another failure.
+	f("no file", at("/index.html", file), answers(500, ""), false)
+	f("a folder", at("/robots.txt", "a folder"), row{exchange.ClosedEarly, exchange.CauseClosedInBody, 0, ""}, false)
+	f("nobody's password is right", &ftpFiles{broken: true}, answers(500, ""), false) // told by a 550
+	t.Run("not for anonymous", func(t *testing.T) {
+		files := at("/robots.txt", file)
+		cfg := start(t, files)
+		files.password = "another"
+		if r, _ := fetch(t, newFetcher(t, cfg), "ftp://example.com"); rowOf(r) != answers(500, "") {
+			t.Errorf("got %v (%v)", rowOf(r), r.Cause)
+		}
+	})
+	t.Run("many at once", func(t *testing.T) {
+		f := newFetcher(t, start(t, at("/robots.txt", file)))
+		var wait sync.WaitGroup
+		for range 50 {
+			wait.Go(func() {
+				if r, _ := fetch(t, f, "ftp://example.com"); rowOf(r) != answers(200, file) {
+					t.Errorf("got %v (%v)", rowOf(r), r.Cause)
+				}
+			})
+		}
+		wait.Wait()
+	})
+	t.Run("over IPv6", func(t *testing.T) {
+		if r, _ := fetch(t, newFetcher(t, startAt(t, at("/robots.txt", file), "::1")), "ftp://example.com"); rowOf(r) != answers(200, file) {
+			t.Errorf("got %v (%v)", rowOf(r), r.Cause)
+		}
+	})
+	t.Run("an address as host, at a port", func(t *testing.T) {
+		cfg := start(t, at("/robots.txt", file))
+		addr := netip.AddrPortFrom(cfg.ConnectTo[0].Addr, cfg.ConnectTo[0].ToPort)
+		cfg.ConnectTo = nil
+		if r, _ := fetch(t, newFetcher(t, cfg), "ftp://"+addr.String()); rowOf(r) != answers(200, file) || r.Remote != addr {
+			t.Errorf("got %v (%v) from %s", rowOf(r), r.Cause, r.Remote)
+		}
+		cfg.AllowPrivate = false
+		if r, _ := fetch(t, newFetcher(t, cfg), "ftp://"+addr.String()); r.Outcome != exchange.BlockedAddress {
+			t.Errorf("got %v (%v) without leave", rowOf(r), r.Cause)
+		}
+	})
 }

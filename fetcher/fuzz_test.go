@@ -5,78 +5,203 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"runtime/metrics"
 	"strings"
+	"syscall"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// readAnswer reads a response as an exchange does, without a network.
-func readAnswer(f *Fetcher, src io.Reader) (status int, body []byte, cut bool, err error) {
-	w := f.wires.Get().(*wire)
-	defer f.release(w)
-	w.small.Reset(src)
-	w.br = w.small
-	if _, err := w.readHead(); err != nil {
-		return 0, nil, false, err
-	}
-	var r exchange.Response
-	r.Status = w.res.StatusCode()
-	w.keepFields(&r, time.Now())
-	length := w.res.ContentLength()
-	if length == 0 || r.Status == 204 {
-		return r.Status, nil, false, nil
-	}
-	w.body = frame(w.br, length)
-	lent, cut, err := f.memory.collect(context.Background(), &w.body, f.cfg.MaxBody, time.Now().Add(time.Minute))
-	body = bytes.Clone(lent)
-	f.memory.Recycle(lent)
-	return r.Status, body, cut, err
+// scripted is a connection to a server that hears nothing: it sends what it was given, as many bytes a read as it likes,
+// and then ends.
+type scripted struct {
+	net.Conn // nil: nothing else is asked of it
+	to       netip.AddrPort
+	rest     []byte
+	sizes    []int // of the reads in turn, the last of all others; 0 is as many as fit
+	end      error
 }
 
-// What comes over the wire cannot break us, is read the same however it is cut into packets, and where net/http reads
-// it as a final response too, as the same one.
-func FuzzResponse(f *testing.F) {
-	for _, seed := range []string{
-		okHead + "Content-Length: 5\r\n\r\nabcde",
-		okHead + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n1;x=y\r\nd\r\n0\r\n\r\n",
-		"HTTP/1.0 301 Moved\r\nLocation: /x\r\n\r\n",
-		"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 Not Found\nServer: x\n\nabc",
-		okHead + "Content-Length: 2, 2\r\nX: a\r\n b\r\nX-Robots-Tag: y\r\n\r\nab",
-	} {
-		f.Add([]byte(seed))
+// Read implements io.Reader.
+func (s *scripted) Read(p []byte) (int, error) {
+	if len(s.rest) == 0 {
+		return 0, s.end
 	}
+	size := s.sizes[0]
+	if len(s.sizes) > 1 {
+		s.sizes = s.sizes[1:]
+	}
+	if size == 0 || size > len(p) {
+		size = len(p)
+	}
+	n := copy(p[:size], s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+func (s *scripted) Write(p []byte) (int, error)      { return len(p), nil }
+func (s *scripted) Close() error                     { return nil }
+func (s *scripted) SetDeadline(time.Time) error      { return nil }
+func (s *scripted) SetReadDeadline(time.Time) error  { return nil }
+func (s *scripted) SetWriteDeadline(time.Time) error { return nil }
+func (s *scripted) RemoteAddr() net.Addr             { return net.TCPAddrFromAddrPort(s.to) }
+
+// ends is how a connection may end.
+var ends = []error{io.EOF, syscall.ECONNRESET, os.ErrDeadlineExceeded, io.ErrUnexpectedEOF}
+
+// exchanged is all that an exchange leaves, as a text.
+func exchanged(t *testing.T, f *Fetcher, entry string) (*exchange.Response, string) {
+	t.Helper()
+	x := exchange.Exchange{Origin: parse(t, entry), Response: new(exchange.Response)}
+	x.Target = f.First(x.Origin, x.Past)
+	x.Lookup = exchange.Lookup{Addr: netip.MustParseAddr("127.0.0.1")}
+	next := f.Do(t.Context(), &x)
+	r := x.Response
+	if next.PutOff || !next.Again && (r.Outcome == 0 || r.Attempts != 1) {
+		t.Fatalf("%+v after %+v", next, r)
+	}
+	if r.Outcome != exchange.Answered && r.Body != nil {
+		t.Fatalf("%v comes with %d bytes", r.Outcome, len(r.Body))
+	}
+	if len(r.Body) > f.cfg.MaxBody {
+		t.Fatalf("%d bytes are kept", len(r.Body))
+	}
+	return r, fmt.Sprintf("%v (%v) %d %q truncated %v, %s, fields %q, hops %v, again %v %s",
+		r.Outcome, r.Cause, r.Status, r.Body, r.Truncated, r.Proto, r.Fields, r.Hops, next.Again, next.Target)
+}
+
+// allocated is how many bytes this process has taken of its heap so far.
+func allocated() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
+
+// What comes over the wire cannot break us: whatever it is, it has one outcome, which is the same however it is cut into
+// packets, takes no more memory than it may, and gives back what it was lent. Where net/http reads it as a final response
+// too, it is the same one.
+func FuzzResponse(f *testing.F) {
+	for _, reading := range readings() {
+		if len(reading.wire) < 2000 {
+			f.Add([]byte(reading.wire), uint16(0), uint8(0))
+		}
+	}
+	f.Add([]byte(okHead+"Content-Length: 2, 2\r\nX: a\r\n b\r\nX-Robots-Tag: y\r\n\r\nab"), uint16(9), uint8(1))
+	f.Add([]byte("HTTP/1.0 301 Moved\r\nLocation: /x\r\n\r\n"), uint16(1), uint8(2))
+	f.Add([]byte("HTTP/1.1 503 x\r\nRetry-After: 120\r\n\r\n"), uint16(20), uint8(3))
 	cfg := testConfig(netip.AddrPort{})
-	cfg.MaxBody = 1 << 20
+	cfg.MaxBody = 100_000
+	var conn *scripted
 	fetcher := newFetcher(f, cfg)
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		status, body, cut, err := readAnswer(fetcher, bytes.NewReader(wire))
-		status1, body1, cut1, err1 := readAnswer(fetcher, iotest.OneByteReader(bytes.NewReader(wire)))
-		if status != status1 || !bytes.Equal(body, body1) || cut != cut1 || (err == nil) != (err1 == nil) {
-			t.Fatalf("whole: %d %q %v %v; by bytes: %d %q %v %v", status, body, cut, err, status1, body1, cut1, err1)
+	fetcher.dial = func(context.Context, netip.AddrPort) (net.Conn, error) { return conn, nil }
+	f.Fuzz(func(t *testing.T, wire []byte, cut uint16, end uint8) {
+		ask := func(sizes ...int) (*exchange.Response, string) {
+			conn = &scripted{rest: wire, sizes: sizes, end: ends[int(end)%len(ends)]}
+			return exchanged(t, fetcher, "http://example.com")
 		}
-		if err != nil || status < 200 {
-			return
+		before := allocated()
+		r, whole := ask(0)
+		took := allocated() - before
+		// What is larger is that of the decoders (TestBombs), of a large head, and of the test itself, which prints the body.
+		most := uint64(1<<20 + 8*len(wire))
+		if bytes.Contains(bytes.ToLower(wire), []byte("content-encoding")) {
+			most += 48 << 20
 		}
-		plain, plainErr := http.ReadResponse(bufio.NewReader(bytes.NewReader(wire)), nil)
-		if plainErr != nil || plain.StatusCode != status || plain.StatusCode == http.StatusNotModified {
-			// net/http is the stricter of the two, and returns interim responses.
-			if plainErr == nil && plain.StatusCode >= 200 && plain.StatusCode != status {
-				t.Fatalf("status %d, net/http says %d", status, plain.StatusCode)
+		if took > most {
+			t.Errorf("%d bytes were taken, of at most %d", took, most)
+		}
+		for _, sizes := range [][]int{{1}, {int(cut) + 1, 0}, {int(cut)%100 + 1}} {
+			other, otherwise := ask(sizes...)
+			if other.Reset(); otherwise != whole {
+				t.Errorf("read by %v: %s\nread at once: %s", sizes, otherwise, whole)
 			}
-			return
 		}
-		if plain.ProtoMajor != 1 || len(plain.TransferEncoding) == 0 && strings.Contains(strings.ToLower(string(wire)), "transfer-encoding") {
-			return // framing that net/http ignores
+		likeNetHTTP(t, wire, r)
+		r.Reset()
+		allBack(t, fetcher)
+		if len(fetcher.decoders) != cap(fetcher.decoders) {
+			t.Fatal("a decoder is lost")
 		}
-		want, plainErr := io.ReadAll(plain.Body)
-		if plainErr == nil && !bytes.Equal(body, want) {
-			t.Fatalf("body %q, net/http says %q", body, want)
+	})
+}
+
+// likeNetHTTP holds an answer against net/http's reading of it, as far as that goes: it is the stricter one, returns
+// interim responses, and knows no content coding.
+func likeNetHTTP(t *testing.T, wire []byte, r *exchange.Response) {
+	t.Helper()
+	plain, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(wire)), nil)
+	if r.Outcome != exchange.Answered || err != nil || plain.StatusCode < 200 {
+		return
+	}
+	if plain.StatusCode != r.Status {
+		t.Fatalf("status %d, net/http says %d", r.Status, plain.StatusCode)
+	}
+	for name := range plain.Header {
+		if strings.HasSuffix(name, " ") {
+			return // white space before a colon, which makes another field of it
+		}
+	}
+	switch {
+	case r.Status/100 != 2 || r.Status == http.StatusResetContent, r.Truncated, plain.Header["Content-Encoding"] != nil:
+		return
+	case plain.ProtoMajor != 1 || len(plain.TransferEncoding) == 0 && strings.Contains(strings.ToLower(string(wire)), "transfer-encoding"):
+		return // framing that net/http ignores
+	}
+	if want, err := io.ReadAll(plain.Body); err == nil && !bytes.Equal(r.Body, want) {
+		t.Fatalf("body %q, net/http says %q", r.Body, want)
+	}
+}
+
+// Nor can an FTP server, by its replies or by what it sends for a file.
+func FuzzFTP(f *testing.F) {
+	const login = "220 ready\r\n331 password\r\n230 welcome\r\n211-\r\n UTF8\r\n PRET\r\n211 end\r\n200 fine\r\n"
+	f.Add([]byte(login+"200 fine\r\n229 Entering (|||2000|)\r\n150 here\r\n226 done\r\n"), []byte("User-agent: *\n"), uint16(3), uint8(0))
+	f.Add([]byte(strings.Replace(login, " PRET\r\n", "", 1)+"500 no\r\n227 (10,0,0,1,7,208)\r\n150 here\r\n250 done\r\n"), []byte(""), uint16(30), uint8(1))
+	f.Add([]byte("220 ready\r\n331 password\r\n230 welcome\r\n500 what?\r\n200 fine\r\n500 no\r\n227 )(\r\n"), []byte(""), uint16(0), uint8(2))
+	f.Add([]byte("220 ready\r\n331 password\r\n230 welcome\r\n500 what?\r\n200 fine\r\n229 (|||1|)\r\n550-no\r\n550 no\r\n"), []byte("x"), uint16(0), uint8(0))
+	f.Add([]byte("220-hello\r\n421 later\r\n"), []byte(""), uint16(5), uint8(3))
+	cfg := testConfig(netip.MustParseAddrPort("127.0.0.1:21"))
+	cfg.MaxBody = 1000
+	fetcher := newFetcher(f, cfg)
+	f.Fuzz(func(t *testing.T, replies, file []byte, cut uint16, end uint8) {
+		ask := func(sizes ...int) (*exchange.Response, string) {
+			control := &scripted{rest: replies, end: ends[int(end)%len(ends)]}
+			fetcher.dial = func(_ context.Context, to netip.AddrPort) (net.Conn, error) {
+				if to.Addr() != cfg.ConnectTo[0].Addr {
+					t.Errorf("a connection to %s", to)
+				}
+				conn := control
+				if control.to.IsValid() {
+					conn = &scripted{rest: file, end: ends[int(end/4)%len(ends)]}
+				}
+				conn.to, conn.sizes = to, sizes
+				return conn, nil
+			}
+			return exchanged(t, fetcher, "ftp://example.com")
+		}
+		before := allocated()
+		r, whole := ask(0)
+		if took, most := allocated()-before, uint64(1<<20+16*len(replies)); took > most {
+			t.Errorf("%d bytes were taken, of at most %d", took, most)
+		}
+		for _, sizes := range [][]int{{1}, {int(cut) + 1, 0}, {int(cut)%100 + 1}} {
+			other, otherwise := ask(sizes...)
+			if other.Reset(); otherwise != whole {
+				t.Errorf("read by %v: %s\nread at once: %s", sizes, otherwise, whole)
+			}
+		}
+		r.Reset()
+		allBack(t, fetcher)
+		if len(fetcher.ftpData) != 0 {
+			t.Fatal("a transfer is still counted")
 		}
 	})
 }

@@ -54,6 +54,7 @@ func (w *wire) peekHead() ([]byte, error) {
 		if end, err := scan.advance(seen); err != nil {
 			return nil, err
 		} else if end > 0 {
+			w.folded = scan.folded
 			return seen[:end], nil
 		}
 		if len(seen) == w.br.Size() {
@@ -77,6 +78,7 @@ type headScanner struct {
 	started bool // the status line's first byte was seen
 	line    int  // start of the line that has not ended yet
 	at      int  // first byte not looked at
+	folded  bool // a line continues the one before it
 }
 
 // advance returns the length of the head, or 0 where it is not complete.
@@ -91,8 +93,8 @@ func (s *headScanner) advance(b []byte) (int, error) {
 	if !s.started {
 		return 0, nil
 	}
-	const name = "HTTP/"
-	if begin := b[s.start:]; !bytes.HasPrefix(begin, []byte(name)[:min(len(name), len(begin))]) {
+	const name = "HTTP/" // in either case, as curl reads it
+	if n := min(len(name), len(b)-s.start); !bytes.EqualFold(b[s.start:s.start+n], []byte(name)[:n]) {
 		return 0, protocolError(exchange.CauseNotHTTP)
 	}
 	for {
@@ -105,6 +107,7 @@ func (s *headScanner) advance(b []byte) (int, error) {
 		if length := end - s.line; length == 0 || length == 1 && b[s.line] == '\r' {
 			return end + 1, nil
 		}
+		s.folded = s.folded || b[s.line] == ' ' || b[s.line] == '\t'
 		s.line, s.at = end+1, end+1
 	}
 }
@@ -119,10 +122,11 @@ func (w *wire) parseHead(head []byte) error {
 		return protocolError(exchange.CauseBadStatus)
 	}
 	// fasthttp must find its end inside the head: else it would wait for more, and move the buffer under our view of it.
-	strict := bytes.HasSuffix(head, []byte("\r\n\r\n")) && !oldFraming(head)
+	// Folded lines it joins in that buffer, where mend would then find them joined and half of them once more.
+	strict := bytes.HasSuffix(head, []byte("\r\n\r\n")) && !w.folded && !oldFraming(head)
 	before := w.br.Buffered()
 	if strict && w.res.Read(w.br) == nil && before-w.br.Buffered() == len(head) {
-		w.proto = protocol(head)
+		w.proto, w.fields = protocol(head), head
 		return nil
 	}
 	if w.br.Buffered() != before {
@@ -133,7 +137,7 @@ func (w *wire) parseHead(head []byte) error {
 	if cause != 0 {
 		return protocolError(cause)
 	}
-	w.proto = protocol(head)
+	w.proto, w.fields = protocol(head), mended
 	if _, err := w.br.Discard(len(head)); err != nil {
 		return err
 	}
@@ -153,11 +157,10 @@ func zeroStatus(head []byte) bool {
 // protocol returns the version that a head names, interned.
 func protocol(head []byte) string {
 	head = bytes.TrimLeft(head, "\r\n")
-	switch {
-	case bytes.HasPrefix(head, []byte("HTTP/1.1")):
-		return "HTTP/1.1"
-	case bytes.HasPrefix(head, []byte("HTTP/1.0")):
-		return "HTTP/1.0"
+	for _, version := range [...]string{"HTTP/1.1", "HTTP/1.0"} {
+		if len(head) > len(version) && bytes.EqualFold(head[:len(version)], []byte(version)) {
+			return version
+		}
 	}
 	return ""
 }
@@ -178,18 +181,20 @@ func oldFraming(head []byte) bool {
 
 // mend rewrites a head as fasthttp reads it: lines end in CR LF (RFC 9112 §2.2), folded lines are joined (§5.2), lines
 // that are no field are dropped, control bytes in values become spaces (RFC 9110 §5.5), equal lengths are one (§8.6),
-// and the version is 1.1, so that framing counts. What makes the body's end uncertain is not mended but a cause.
+// and the version is 1.1, so that framing counts. What makes the body's end uncertain is not mended but a cause. Where
+// that leaves the standards, docs/divergences.md says so, and TestReadings holds it against curl.
 func mend(head []byte) ([]byte, exchange.Cause) {
 	const notHTTP, badLength = exchange.CauseNotHTTP, exchange.CauseBadLength
 	head = bytes.TrimLeft(head, "\r\n")
 	status, rest, _ := bytes.Cut(head, []byte{'\n'})
 	status = bytes.TrimRight(status, "\r")
 	version, status, _ := bytes.Cut(status, []byte{' '})
-	if len(version) != len("HTTP/1.1") || !digit(version[5]) || version[6] != '.' || !digit(version[7]) {
+	if !httpVersion(version) {
 		return nil, notHTTP
 	}
+	// A phrase may follow the status at once (`200OK`), a fourth digit may not.
 	status = bytes.TrimLeft(status, " ")
-	if len(status) < 3 || !digit(status[0]) || !digit(status[1]) || !digit(status[2]) || len(status) > 3 && status[3] != ' ' {
+	if len(status) < 3 || !digit(status[0]) || !digit(status[1]) || !digit(status[2]) || len(status) > 3 && digit(status[3]) {
 		return nil, notHTTP
 	}
 	out := make([]byte, 0, len(head)+64)
@@ -198,22 +203,14 @@ func mend(head []byte) ([]byte, exchange.Cause) {
 	out = append(out, " \r\n"...)
 
 	var length []byte
-	chunked, kept := false, false // kept: the line before this one was a field, which a folded line continues
-	for line := range bytes.Lines(rest) {
+	chunked := false
+	for line := range bytes.Lines(unfold(rest)) {
 		line = bytes.TrimRight(line, "\r\n")
 		if len(line) == 0 {
 			break
 		}
-		if line[0] == ' ' || line[0] == '\t' {
-			if kept {
-				out = appendValue(append(out[:len(out)-2], ' '), bytes.TrimSpace(line))
-				out = append(out, "\r\n"...)
-			}
-			continue
-		}
 		name, value, ok := bytes.Cut(line, []byte{':'})
-		name, value = bytes.TrimRight(name, " \t"), bytes.TrimSpace(value)
-		kept = false
+		name, value = bytes.TrimRight(name, " \t"), bytes.Trim(value, " \t")
 		if !ok || !token(name) {
 			continue
 		}
@@ -221,7 +218,7 @@ func mend(head []byte) ([]byte, exchange.Cause) {
 		case bytes.EqualFold(name, []byte("content-length")):
 			// A list of equal numbers is one number.
 			for part := range bytes.SplitSeq(value, []byte{','}) {
-				part = bytes.TrimSpace(part)
+				part = bytes.Trim(part, " \t")
 				if !number(part) || length != nil && !bytes.Equal(part, length) {
 					return nil, badLength
 				}
@@ -229,18 +226,20 @@ func mend(head []byte) ([]byte, exchange.Cause) {
 			}
 			continue
 		case bytes.EqualFold(name, []byte("transfer-encoding")):
-			switch {
-			case bytes.EqualFold(value, []byte("chunked")):
-				chunked = true
-			case bytes.EqualFold(value, []byte("identity")) || len(value) == 0:
-			default:
-				return nil, exchange.CauseUnknownCoding
+			// Chunked twice, in a list or in lines, is meant once.
+			for part := range bytes.SplitSeq(value, []byte{','}) {
+				switch part = bytes.Trim(part, " \t"); {
+				case bytes.EqualFold(part, []byte("chunked")):
+					chunked = true
+				case bytes.EqualFold(part, []byte("identity")) || len(part) == 0:
+				default:
+					return nil, exchange.CauseUnknownCoding
+				}
 			}
 			continue
 		case bytes.EqualFold(name, []byte("trailer")):
 			continue
 		}
-		kept = true
 		out = append(append(out, name...), ": "...)
 		out = append(appendValue(out, value), "\r\n"...)
 	}
@@ -253,6 +252,19 @@ func mend(head []byte) ([]byte, exchange.Cause) {
 	return append(out, "\r\n"...), 0
 }
 
+// unfold joins the lines of fields with those that continue them. What continues nothing is no field.
+func unfold(fields []byte) []byte {
+	out := make([]byte, 0, len(fields))
+	for line := range bytes.Lines(fields) {
+		if line[0] != ' ' && line[0] != '\t' {
+			out = append(out, line...)
+		} else if len(out) > 0 {
+			out = append(append(bytes.TrimRight(out, "\r\n"), ' '), bytes.TrimLeft(line, " \t")...)
+		}
+	}
+	return out
+}
+
 // appendValue appends a field value with its control bytes turned into spaces.
 func appendValue(out, value []byte) []byte {
 	for _, c := range value {
@@ -262,6 +274,17 @@ func appendValue(out, value []byte) []byte {
 		out = append(out, c)
 	}
 	return out
+}
+
+// httpVersion reports whether a status line may begin so. HTTP/2 has no status lines, but programs write one.
+func httpVersion(b []byte) bool {
+	switch {
+	case len(b) < len("HTTP/2"):
+		return false
+	case string(b[5:]) == "2":
+		return true
+	}
+	return len(b) == len("HTTP/1.1") && digit(b[5]) && b[6] == '.' && digit(b[7])
 }
 
 func digit(c byte) bool { return c >= '0' && c <= '9' }

@@ -2,9 +2,11 @@ package fetcher
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"sync"
@@ -33,7 +35,9 @@ type wire struct {
 	codings  []coding
 	body     framing
 	proto    string
-	grew     bool // the head was big, and what it grew is dropped
+	folded   bool   // the head that was peeked at last has folded lines
+	fields   []byte // the head that was read last, without folded lines; a view, valid until something else is read
+	grew     bool   // the head was big, and what it grew is dropped
 	hints    hints
 	deadline time.Time     // of the whole exchange
 	patience time.Duration // see exchange.Exchange
@@ -50,9 +54,8 @@ func (f *Fetcher) newWire() *wire {
 		f:     f,
 		tls:   f.tls.Clone(),
 		small: bufio.NewReaderSize(nil, readBuffer),
-		res:   new(fasthttp.ResponseHeader),
+		res:   newHead(),
 	}
-	w.res.SetNoDefaultContentType(true)
 	// Probes of idle connections are no use to connections that live for one exchange.
 	w.dialer.KeepAlive = -1
 	if f.cfg.SourceIP.IsValid() {
@@ -64,17 +67,8 @@ func (f *Fetcher) newWire() *wire {
 
 // release puts a wire back for the next exchange.
 func (f *Fetcher) release(w *wire) {
+	w.dropLarge()
 	w.small.Reset(nil)
-	if w.large != nil {
-		w.large.Reset(nil)
-		larges.Put(w.large)
-		w.large = nil
-	}
-	if w.grew {
-		w.res = new(fasthttp.ResponseHeader)
-		w.res.SetNoDefaultContentType(true)
-		w.grew = false
-	}
 	if cap(w.out) > 4<<10 {
 		w.out = nil
 		w.req = fasthttp.RequestHeader{}
@@ -83,7 +77,7 @@ func (f *Fetcher) release(w *wire) {
 	if cap(w.flights.held) > 4<<10 {
 		w.flights.held = nil
 	}
-	w.br, w.raw, w.conn, w.complete, w.hints, w.body = nil, nil, nil, false, hints{}, framing{}
+	w.br, w.raw, w.conn, w.complete, w.hints, w.body, w.fields = nil, nil, nil, false, hints{}, framing{}, nil
 	w.patience, w.cut = 0, false
 	f.wires.Put(w)
 }
@@ -390,15 +384,23 @@ func (w *wire) readBody(ctx context.Context, r *exchange.Response) (err error) {
 	if length == 0 || r.Status == 204 || r.Status == 205 {
 		return nil
 	}
-	if w.codings, err = parseCodings(w.codings[:0], w.res.ContentEncoding()); err != nil {
+	if w.codings, err = contentCodings(w.codings[:0], w.fields); err != nil {
 		r.Body = nil
 		return err
 	}
+	w.shrink()
 	w.body = frame(w.br, length)
 	m := w.f.memory
 	body, cut, err := m.collect(ctx, &w.body, w.f.cfg.MaxBody, w.deadline)
 	if err == nil && len(w.codings) > 0 && len(body) > 0 {
 		body, cut, err = w.f.decode(ctx, body, w.codings, cut, w.deadline)
+		if err == errEndsEarly {
+			// Where the connection's end is the body's, only the coding can tell that it came too early.
+			err = protocolError(exchange.CauseCorruptCoding)
+			if w.body.kind == byClose {
+				err = protocolError(exchange.CauseClosedInBody)
+			}
+		}
 	}
 	if err != nil {
 		m.Recycle(body)
@@ -420,5 +422,35 @@ func (w *wire) enlarge() {
 	w.large = larges.Get().(*bufio.Reader)
 	w.large.Reset(w.small)
 	w.br = w.large
-	w.grew = true
+}
+
+// shrink drops what a big head has grown, once the head is done with: a body behind it, however slow, holds no more than
+// any other. What was received of it goes back before the connection.
+func (w *wire) shrink() {
+	if w.large != nil {
+		beyond, _ := w.large.Peek(w.large.Buffered())
+		behind, _ := w.small.Peek(w.small.Buffered())
+		received := append(bytes.Clone(beyond), behind...)
+		w.small.Reset(io.MultiReader(bytes.NewReader(received), w.conn))
+		w.br, w.fields = w.small, nil
+	}
+	w.dropLarge()
+}
+
+func (w *wire) dropLarge() {
+	if w.large != nil {
+		w.large.Reset(nil)
+		larges.Put(w.large)
+		w.large = nil
+	}
+	if w.grew {
+		w.res, w.grew = newHead(), false
+	}
+}
+
+// newHead returns an empty response head.
+func newHead() *fasthttp.ResponseHeader {
+	head := new(fasthttp.ResponseHeader)
+	head.SetNoDefaultContentType(true)
+	return head
 }

@@ -152,6 +152,20 @@ func setupScript(env *testscript.Env) error {
 	if err := os.WriteFile(filepath.Join(env.WorkDir, "hearer"), []byte(server.URL+"\n"), 0o644); err != nil {
 		return err
 	}
+	// FTP servers: one with a file, one without, one that lets in nobody, one with more than is kept.
+	var list []string
+	for _, site := range []*ftpSite{{file: "User-agent: *\nDisallow: /\n"}, {}, {private: true}, {file: strings.Repeat("Disallow: /x\n", 100_000)}} {
+		url, stop, err := startFTP(site)
+		if err != nil {
+			return err
+		}
+		env.Defer(stop)
+		list = append(list, url)
+	}
+	env.Setenv("FTP", list[0])
+	if err := os.WriteFile(filepath.Join(env.WorkDir, "ftp"), []byte(strings.Join(list, "\n")+"\n"), 0o644); err != nil {
+		return err
+	}
 	connect := web.ConnectTo()
 	for name, value := range map[string]string{
 		// By name, for scripts that are about these flags.

@@ -1,0 +1,416 @@
+package fetcher
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
+
+// reading is a response that may be read in more than one way, and how we read it.
+type reading struct {
+	name    string
+	wire    string
+	want    row
+	differs string // the row of docs/divergences.md that says where curl reads it otherwise; "" where it does not
+}
+
+// readings is every choice that a reader of HTTP/1 has, as far as sites of the web leave one. A response ends with its
+// connection.
+func readings() []reading {
+	const (
+		two  = "Content-Length: 2\r\n\r\nab"
+		chks = okHead + "Transfer-Encoding: chunked\r\n\r\n"
+		file = "User-agent: *\nDisallow: /\n"
+	)
+	ab := answers(200, "ab")
+	bad := func(cause exchange.Cause, status int) row { return row{protocolOutcome[cause], cause, status, ""} }
+	notHTTP := bad(exchange.CauseNotHTTP, 0)
+	badLength := bad(exchange.CauseBadLength, 0)
+	badChunk := bad(exchange.CauseBadChunk, 200)
+	badTransfer := bad(exchange.CauseUnknownCoding, 0)
+	badStatus := func(status int) row { return bad(exchange.CauseBadStatus, status) }
+	beforeHead := row{exchange.ClosedEarly, exchange.CauseClosedBeforeHead, 0, ""}
+	inHead, inBody := bad(exchange.CauseClosedInHead, 0), bad(exchange.CauseClosedInBody, 200)
+	corrupt, unknown, nested := bad(exchange.CauseCorruptCoding, 200), bad(exchange.CauseUnknownCoding, 200), bad(exchange.CauseNestedCoding, 200)
+
+	gz := string(encoders["gzip"]([]byte(file)))
+	zl := string(encoders["deflate/zlib"]([]byte(file)))
+	raw := string(encoders["deflate/raw"]([]byte(file)))
+	br := string(encoders["br"]([]byte(file)))
+	zs := string(encoders["zstd"]([]byte(file)))
+	coded := func(codings, body string) string {
+		return okHead + "Content-Encoding: " + codings + "\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
+	}
+	closed := func(codings, body string) string {
+		return okHead + "Content-Encoding: " + codings + "\r\n\r\n" + body
+	}
+	filler := "X: 0123456789012345678901234567\r\n"
+
+	return []reading{
+		// The status line.
+		{"plain", okHead + two, ab, ""},
+		{"no reason phrase", "HTTP/1.1 200\r\n" + two, ab, ""},
+		{"an empty reason phrase", "HTTP/1.1 200 \r\n" + two, ab, ""},
+		{"no space behind the status", "HTTP/1.1 200OK\r\n" + two, ab, ""},
+		{"two spaces before the status", "HTTP/1.1  200 OK\r\n" + two, ab, ""},
+		{"a tab before the status", "HTTP/1.1\t200 OK\r\n" + two, notHTTP, ""},
+		{"lower case", "http/1.1 200 OK\r\n" + two, ab, ""},
+		{"HTTP/1.0", "HTTP/1.0 200 OK\r\n\r\nab", ab, ""},
+		{"HTTP/2 in words", "HTTP/2 200\r\n" + two, ab, ""},
+		{"HTTP/2.0 in words", "HTTP/2.0 200 OK\r\n" + two, ab, ""},
+		{"HTTP/3 in words", "HTTP/3 200\r\n" + two, notHTTP, ""},
+		{"HTTP/1.2", "HTTP/1.2 200 OK\r\n" + two, ab, "a version that is not 1.0, 1.1 or 2"},
+		{"HTTP/0.9 in words", "HTTP/0.9 200 OK\r\n" + two, ab, "a version that is not 1.0, 1.1 or 2"},
+		{"HTTP/9.9", "HTTP/9.9 200 OK\r\n" + two, ab, "a version that is not 1.0, 1.1 or 2"},
+		{"HTTP/1", "HTTP/1 200 OK\r\n" + two, notHTTP, ""},
+		{"HTTP/11.1", "HTTP/11.1 200 OK\r\n" + two, notHTTP, ""},
+		{"HTTP/0.9", file, notHTTP, ""},
+		{"white space first", " HTTP/1.1 200 OK\r\n" + two, notHTTP, ""},
+		{"a line end first", "\r\n" + okHead + two, ab, "line ends before the status line"},
+		{"eight line ends first", "\n\n\n\n\n\n\n\n" + okHead + two, ab, "line ends before the status line"},
+		{"nine line ends first", "\n\n\n\n\n\n\n\n\n" + okHead + two, notHTTP, ""},
+		{"ICY", "ICY 200 OK\r\n" + two, notHTTP, ""},
+		{"RTSP", "RTSP/1.0 200 OK\r\n" + two, notHTTP, ""},
+		{"SSH", "SSH-2.0-OpenSSH_9.9\r\n", notHTTP, ""},
+		{"SMTP", "220 mail.example ESMTP\r\n", notHTTP, ""},
+		{"TLS", "\x15\x03\x01\x00\x02\x02\x46", notHTTP, ""},
+		{"binary", "\x00\x01\x02\x03abcdefgh", notHTTP, ""},
+		{"a part of a status line", "HTTP/1.1 200", inHead, ""},
+		{"a part of the word", "HT", inHead, ""},
+		{"nothing", "", beforeHead, ""},
+
+		// Statuses.
+		{"status 000", "HTTP/1.1 000 x\r\n" + two, badStatus(0), ""},
+		{"status 099", "HTTP/1.1 099 x\r\n" + two, badStatus(99), ""},
+		{"status 299", "HTTP/1.1 299 x\r\n" + two, answers(299, "ab"), ""},
+		{"status 599", "HTTP/1.1 599 x\r\n" + two, answers(599, ""), ""},
+		{"status 600", "HTTP/1.1 600 x\r\n" + two, badStatus(600), "a status from 600 to 999"},
+		{"status 999", "HTTP/1.1 999 x\r\n" + two, badStatus(999), "a status from 600 to 999"},
+		{"status 101", "HTTP/1.1 101 x\r\nUpgrade: x\r\n\r\n", badStatus(101), ""},
+		{"a status of two digits", "HTTP/1.1 20 x\r\n" + two, notHTTP, ""},
+		{"a status of four digits", "HTTP/1.1 2000 x\r\n" + two, notHTTP, ""},
+		{"a negative status", "HTTP/1.1 -200 x\r\n" + two, notHTTP, ""},
+		{"a status of letters", "HTTP/1.1 abc x\r\n" + two, notHTTP, ""},
+		{"204 with a body", "HTTP/1.1 204 x\r\n" + two, answers(204, ""), ""},
+		{"205 with a body", "HTTP/1.1 205 x\r\n" + two, answers(205, ""), "a body behind 205"},
+		{"206", "HTTP/1.1 206 x\r\nContent-Range: bytes 0-1/9\r\n" + two, answers(206, "ab"), ""},
+		{"304 with a length", "HTTP/1.1 304 x\r\nContent-Length: 2\r\n\r\n", row{exchange.RedirectInvalid, exchange.CauseNoLocation, 304, ""}, ""},
+		{"404 cut in its body", "HTTP/1.1 404 x\r\nContent-Length: 9\r\n\r\nab", answers(404, ""), "the body of another status than 2xx"},
+		{"404 badly coded", "HTTP/1.1 404 x\r\nContent-Encoding: gzip\r\n" + two, answers(404, ""), "the body of another status than 2xx"},
+
+		// Interim responses.
+		{"100, 102, 103, 199", "HTTP/1.1 100 x\r\n\r\nHTTP/1.1 102 x\r\n\r\nHTTP/1.1 103 x\r\nLink: </x>\r\n\r\nHTTP/1.1 199 x\r\n\r\n" + okHead + two, ab, ""},
+		{"103 with bare line ends", "HTTP/1.1 103\n\n" + okHead + two, ab, ""},
+		{"ten interim responses", strings.Repeat("HTTP/1.1 100 x\r\n\r\n", 10) + okHead + two, ab, ""},
+		{"eleven interim responses", strings.Repeat("HTTP/1.1 100 x\r\n\r\n", 11) + okHead + two, bad(exchange.CauseTooManyInterim, 0), "more than ten interim responses"},
+		{"an interim response with a body", "HTTP/1.1 100 x\r\nContent-Length: 2\r\n\r\nxy" + okHead + two, notHTTP, ""},
+		{"nothing behind 100", "HTTP/1.1 100 x\r\n\r\n", beforeHead, ""},
+		{"nothing behind 103", "HTTP/1.1 103 x\r\nLink: </x>\r\n\r\n", beforeHead, ""},
+
+		// Lines.
+		{"bare line ends", "HTTP/1.1 200 OK\nContent-Length: 2\n\nabc", ab, ""},
+		{"bare line ends, nothing more", "HTTP/1.1 200\n\nab", ab, ""},
+		{"mixed line ends", "HTTP/1.1 200 OK\nContent-Length: 2\r\n\nabc", ab, ""},
+		{"mixed line ends, the other way", okHead + "Content-Length: 2\n\r\nabc", ab, ""},
+		{"doubled carriage returns", "HTTP/1.1 200 OK\r\r\nContent-Length: 2\r\r\n\r\r\nab", inHead, "an empty line of two carriage returns"},
+		{"carriage returns alone", "HTTP/1.1 200 OK\rContent-Length: 2\r\rab", inHead, ""},
+		{"a carriage return within", okHead + "X: a\rb\r\n" + two, ab, ""},
+		{"no fields", okHead + "\r\nab", ab, ""},
+		{"a folded field", okHead + "X: a\r\n b\r\n\tc\r\n" + two, ab, ""},
+		{"a folded length", okHead + "Content-Length:\r\n 2\r\n\r\nabc", ab, "a folded Content-Length"},
+		{"a folded length beside a NUL", okHead + "Content-Length:\r\n 2\r\nX: a\x00\r\n\r\nabc", ab, "a NUL in the head"},
+		{"a fold without a field", okHead + " folded\r\n" + two, ab, "a line that is no field"},
+		{"no colon", okHead + "nonsense\r\n" + two, ab, "a line that is no field"},
+		{"no name", okHead + ": x\r\n" + two, ab, ""},
+		{"a space in a name", okHead + "A B: x\r\n" + two, ab, ""},
+		{"a space before a colon", okHead + "Content-Length : 2\r\n\r\nabc", ab, "white space before the colon of Content-Length"},
+		{"octets above 127", okHead + "X: \xff\xfe\r\n" + two, ab, ""},
+		{"NUL in a value", okHead + "X: a\x00b\r\n" + two, ab, "a NUL in the head"},
+		{"NUL in a name", okHead + "X\x00Y: ab\r\n" + two, ab, "a NUL in the head"},
+		{"NUL in the reason phrase", "HTTP/1.1 200 O\x00K\r\n" + two, ab, "a NUL in the head"},
+		{"cut in a field", okHead + "Content-Length: 2\r\n", inHead, ""},
+		{"60 KB of fields", okHead + strings.Repeat(filler, 1800) + two, ab, ""},
+		{"a line of 60 KB", okHead + "X: " + strings.Repeat("x", 60_000) + "\r\n" + two, ab, ""},
+		{"70 KB of fields", okHead + strings.Repeat(filler, 2100) + two, bad(exchange.CauseHeadTooLarge, 0), "a head of more than 64 KiB"},
+		{"a line of 90 KB", okHead + "X: " + strings.Repeat("x", 90_000) + "\r\n" + two, bad(exchange.CauseHeadTooLarge, 0), "a head of more than 64 KiB"},
+
+		// Lengths.
+		{"two equal lengths", okHead + "Content-Length: 2\r\n" + two, ab, ""},
+		{"two equal lengths in a list", okHead + "Content-Length: 2, 2\r\n\r\nab", ab, ""},
+		{"two lengths", okHead + "Content-Length: 3\r\n" + two, badLength, "several lengths that differ"},
+		{"two lengths in a list", okHead + "Content-Length: 2, 3\r\n\r\nab", badLength, "several lengths that differ"},
+		{"a negative length", okHead + "Content-Length: -2\r\n\r\nab", badLength, ""},
+		{"a quoted length", okHead + "Content-Length: \"2\"\r\n\r\nab", badLength, ""},
+		{"an empty length", okHead + "Content-Length:\r\n\r\nab", badLength, ""},
+		{"a length and a plus", okHead + "Content-Length: +2\r\n\r\nab", badLength, "a length that is not digits alone"},
+		{"a length and more", okHead + "Content-Length: 2x\r\n\r\nab", badLength, "a length that is not digits alone"},
+		{"two numbers", okHead + "Content-Length: 2 2\r\n\r\nab", badLength, "a length that is not digits alone"},
+		{"a hexadecimal length", okHead + "Content-Length: 0x2\r\n\r\nab", badLength, "a length that is not digits alone"},
+		{"a length beyond 2⁶³", okHead + "Content-Length: 9223372036854775808\r\n\r\nab", badLength, "a length of 2⁶³ or more"},
+		{"a length of 2⁶³-1", okHead + "Content-Length: 9223372036854775807\r\n\r\nab", inBody, ""},
+		{"spaces around a length", okHead + "Content-Length: \t 2  \r\n\r\nab", ab, ""},
+		{"zeros before a length", okHead + "Content-Length: 0002\r\n\r\nab", ab, ""},
+		{"fewer than the length", okHead + "Content-Length: 5\r\n\r\nab", inBody, ""},
+		{"more than the length", okHead + "Content-Length: 1\r\n\r\nab", answers(200, "a"), ""},
+		{"length 0", okHead + "Content-Length: 0\r\n\r\nab", answers(200, ""), ""},
+
+		// Transfer codings.
+		{"chunked", chks + "2\r\nab\r\n0\r\n\r\n", ab, ""},
+		{"chunked in upper case", okHead + "TRANSFER-ENCODING: CHUNKED\r\n\r\n2\r\nab\r\n0\r\n\r\n", ab, ""},
+		{"chunked in HTTP/1.0", "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", ab, ""},
+		{"chunked, then a length", okHead + "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n5\r\nabcde\r\n0\r\n\r\n", answers(200, "abcde"), ""},
+		{"a length, then chunked", okHead + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n", answers(200, "abcde"), ""},
+		{"chunked and a broken length", okHead + "Content-Length: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", badLength, ""},
+		{"chunked in two lines", okHead + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", ab, ""},
+		{"chunked twice", okHead + "Transfer-Encoding: chunked, chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", ab, ""},
+		{"identity, chunked", okHead + "Transfer-Encoding: identity, chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", ab, ""},
+		{"chunked and a parameter", okHead + "Transfer-Encoding: chunked;q=1\r\n\r\n2\r\nab\r\n0\r\n\r\n", badTransfer, ""},
+		{"chunked behind a vertical tab", okHead + "Transfer-Encoding: \x0bchunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", badTransfer, ""},
+		{"gzip, chunked", okHead + "Transfer-Encoding: gzip, chunked\r\n\r\n" + strconv.FormatInt(int64(len(gz)), 16) + "\r\n" + gz + "\r\n0\r\n\r\n", badTransfer, "a Transfer-Encoding of gzip"},
+		{"gzip as transfer coding", okHead + "Transfer-Encoding: gzip\r\n\r\n" + gz, badTransfer, "a Transfer-Encoding of gzip"},
+		{"an unknown transfer coding", okHead + "Transfer-Encoding: x\r\n" + two, badTransfer, ""},
+		{"identity and a length", okHead + "Transfer-Encoding: identity\r\nContent-Length: 2\r\n\r\nabc", ab, "Transfer-Encoding: identity, or empty, beside a length"},
+		{"no transfer coding and a length", okHead + "Transfer-Encoding:\r\nContent-Length: 2\r\n\r\nabc", ab, "Transfer-Encoding: identity, or empty, beside a length"},
+
+		// Chunks.
+		{"chunk extensions", chks + "2;a=b\r\nab\r\n0;x\r\n\r\n", ab, ""},
+		{"a line end in a chunk extension", chks + "2;a=\"\n\"\r\nab\r\n0\r\n\r\n", inBody, ""},
+		{"spaces behind a chunk's size", chks + "2  \r\nab\r\n0\r\n\r\n", ab, ""},
+		{"a space before a chunk's size", chks + " 2\r\nab\r\n0\r\n\r\n", badChunk, ""},
+		{"chunks with bare line ends", chks + "2\nab\n0\n\n", ab, ""},
+		{"a chunk's size in upper case", chks + "000A\r\n0123456789\r\n000\r\n\r\n", answers(200, "0123456789"), ""},
+		{"a chunk's size of 16 digits", chks + "0000000000000002\r\nab\r\n0\r\n\r\n", ab, ""},
+		{"a chunk's size of 17 digits", chks + "00000000000000002\r\nab\r\n0\r\n\r\n", badChunk, ""},
+		{"the largest chunk", chks + "ffffffffffffffff\r\nab\r\n0\r\n\r\n", badChunk, ""},
+		{"a negative chunk", chks + "-2\r\nab\r\n0\r\n\r\n", badChunk, ""},
+		{"a chunk's size in C", chks + "0x2\r\nab\r\n0\r\n\r\n", badChunk, ""},
+		{"trailers", chks + "2\r\nab\r\n0\r\nX: y\r\nZ: z\r\n\r\n", ab, ""},
+		{"no end behind the last chunk", chks + "2\r\nab\r\n0\r\n", ab, "nothing behind the last chunk"},
+		{"no last chunk", chks + "2\r\nab\r\n", inBody, ""},
+		{"no line end behind a chunk", chks + "2\r\nab0\r\n\r\n", badChunk, ""},
+		{"a chunk longer than it says", chks + "2\r\nabcd\r\n0\r\n\r\n", badChunk, ""},
+		{"no chunks but the last", chks + "0\r\n\r\n", answers(200, ""), ""},
+		{"no chunks at all", chks, inBody, ""},
+		{"chunked by its word alone", chks + file, badChunk, ""},
+
+		// Content codings.
+		{"gzip", coded("gzip", gz), answers(200, file), ""},
+		{"gzip in upper case", coded("GZIP", gz), answers(200, file), ""},
+		{"x-gzip", coded("x-gzip", gz), answers(200, file), ""},
+		{"deflate", coded("deflate", zl), answers(200, file), ""},
+		{"deflate without zlib", coded("deflate", raw), answers(200, file), ""},
+		{"br", coded("br", br), answers(200, file), ""},
+		{"zstd", coded("zstd", zs), answers(200, file), ""},
+		{"identity", coded("identity", file), answers(200, file), ""},
+		{"none", coded("none", file), answers(200, file), ""},
+		{"an empty coding", coded("", file), answers(200, file), ""},
+		{"gzip in a list of nothing", coded(", gzip ,,", gz), answers(200, file), ""},
+		{"identity, gzip", coded("identity, gzip", gz), answers(200, file), ""},
+		{"gzip and a parameter", coded("gzip;q=1", gz), unknown, ""},
+		{"a character set", coded("utf-8", file), unknown, ""},
+		{"compress", coded("compress", file), unknown, ""},
+		{"deflate, gzip", coded("deflate, gzip", string(encoders["gzip"]([]byte(zl)))), answers(200, file), ""},
+		{"deflate, then gzip in another line", okHead + "Content-Encoding: deflate\r\n" + coded("gzip", string(encoders["gzip"]([]byte(zl))))[len(okHead):], answers(200, file), ""},
+		{"gzip, then nothing in another line", okHead + "Content-Encoding: gzip\r\n" + coded("", gz)[len(okHead):], answers(200, file), ""},
+		{"gzip, then identity in another line", okHead + "content-encoding: gzip\r\n" + coded("identity", gz)[len(okHead):], answers(200, file), ""},
+		{"gzip told twice", okHead + "Content-Encoding: gzip\r\n" + coded("gzip", gz)[len(okHead):], corrupt, ""},
+		{"gzip, folded", okHead + "Content-Encoding:\r\n gzip\r\n" + "Content-Length: " + strconv.Itoa(len(gz)) + "\r\n\r\n" + gz, answers(200, file), "a folded Content-Encoding"},
+		{"gzip, a space before the colon", okHead + "Content-Encoding : gzip\r\n" + "Content-Length: " + strconv.Itoa(len(gz)) + "\r\n\r\n" + gz, answers(200, file), "white space before the colon of Content-Encoding"},
+		{"three codings", coded("gzip, gzip, gzip", gz), nested, ""},
+		{"three codings, rightly", coded("gzip, gzip, gzip", string(encoders["gzip"](encoders["gzip"]([]byte(gz))))), nested, "more than two codings"},
+		{"gzip of nothing", coded("gzip", ""), answers(200, ""), ""},
+		{"gzip of nothing until the end", closed("gzip", ""), answers(200, ""), ""},
+		{"gzip of no chunks", okHead + "Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", answers(200, ""), ""},
+		{"br of nothing until the end", closed("br", ""), answers(200, ""), ""},
+		{"gzip that is text", coded("gzip", file), corrupt, ""},
+		{"gzip that is zlib", coded("gzip", zl), corrupt, "zlib that is called gzip"},
+		{"deflate that is gzip", coded("deflate", gz), corrupt, ""},
+		{"deflate that is text", coded("deflate", file), corrupt, ""},
+		{"br that is text", coded("br", file), corrupt, ""},
+		{"zstd that is text", coded("zstd", file), corrupt, ""},
+		{"gzip with a wrong sum", coded("gzip", gz[:len(gz)-8]+"abcd"+gz[len(gz)-4:]), corrupt, ""},
+		{"gzip with a wrong length", coded("gzip", gz[:len(gz)-4]+"abcd"), corrupt, ""},
+		{"deflate with a wrong sum", coded("deflate", zl[:len(zl)-4]+"abcd"), corrupt, ""},
+		{"gzip in two members", coded("gzip", gz+gz), answers(200, file+file), "gzip in several members"},
+		{"gzip and rubbish", coded("gzip", gz+"rubbish"), answers(200, file), "octets behind a gzip or zlib body"},
+		{"gzip and zeros", coded("gzip", gz+"\x00\x00\x00"), answers(200, file), "octets behind a gzip or zlib body"},
+		{"deflate and rubbish", coded("deflate", zl+"rubbish"), answers(200, file), "octets behind a gzip or zlib body"},
+		{"deflate without zlib, and rubbish", coded("deflate", raw+"rubbish"), corrupt, ""},
+		{"deflate without zlib, and a line end", coded("deflate", raw+"\r\n"), corrupt, "up to four octets behind a bare deflate body"},
+		{"br and rubbish", coded("br", br+"rubbish"), corrupt, ""},
+		{"zstd and rubbish", coded("zstd", zs+"rubbish"), corrupt, ""},
+		{"gzip without its end", coded("gzip", gz[:len(gz)-4]), corrupt, "a coding without its end"},
+		{"gzip without its half", coded("gzip", gz[:len(gz)/2]), corrupt, "a coding without its end"},
+		{"gzip of an octet", coded("gzip", gz[:1]), corrupt, "a coding without its end"},
+		{"gzip without its half, until the end", closed("gzip", gz[:len(gz)/2]), inBody, "a coding without its end"},
+		{"deflate without its half, until the end", closed("deflate", zl[:len(zl)/2]), inBody, "a coding without its end"},
+		{"bare deflate without its half, until the end", closed("deflate", raw[:len(raw)/2]), inBody, "a coding without its end"},
+		{"br without its half, until the end", closed("br", br[:len(br)/2]), inBody, "a coding without its end"},
+		{"zstd without its half, until the end", closed("zstd", zs[:len(zs)/2]), inBody, "a coding without its end"},
+		{"gzip in gzip, the inner without its end", closed("gzip, gzip", string(encoders["gzip"]([]byte(gz[:len(gz)/2])))), corrupt, "a coding without its end"},
+		{"gzip with fewer octets than said", okHead + "Content-Encoding: gzip\r\nContent-Length: 500\r\n\r\n" + gz, inBody, ""},
+		{"206 with gzip", "HTTP/1.1 206 x\r\n" + coded("gzip", gz)[len(okHead):], answers(206, file), ""},
+	}
+}
+
+// curlVersion is the one that the column `differs` and docs/divergences.md are about.
+const curlVersion = "7.88"
+
+// TestReadings holds each reading against what we say, and against curl where this machine has one.
+func TestReadings(t *testing.T) {
+	noLeaks(t)
+	cases := readings()
+	host := func(i int) string { return fmt.Sprintf("reading-%d.example", i) }
+	addr := serve(t, func(conn net.Conn) {
+		_, after, ok := strings.Cut(readRequest(conn), "Host: reading-")
+		if number, _, _ := strings.Cut(after, "."); ok {
+			i, err := strconv.Atoi(number)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.WriteString(conn, cases[i].wire)
+		}
+		// To close outright could reset the connection before the client has read all.
+		_ = conn.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, conn)
+	})
+	f := newFetcher(t, testConfig(addr))
+	got := make([]row, len(cases))
+	for i, c := range cases {
+		r, _ := fetch(t, f, "http://"+host(i))
+		if got[i] = rowOf(r); got[i] != c.want {
+			t.Errorf("%s: got %v (%v) %d %.80q, want %v (%v) %d %.80q", c.name, got[i].outcome, got[i].cause, got[i].status, got[i].body,
+				c.want.outcome, c.want.cause, c.want.status, c.want.body)
+		}
+		r.Reset()
+	}
+
+	t.Run("documented", func(t *testing.T) { documented(t, cases) })
+	t.Run("curl", func(t *testing.T) {
+		hosts := make([]string, len(cases))
+		for i := range hosts {
+			hosts[i] = host(i)
+		}
+		version, said := askCurl(t, addr, hosts)
+		otherwise := 0
+		complain := t.Errorf
+		if !strings.HasPrefix(version, "curl "+curlVersion+".") {
+			// Versions of curl differ too. What another one reads otherwise is told and no failure, unless that is much.
+			complain = t.Logf
+			t.Logf("SKIPPED: differences of this curl, which is not %s, are no failures", curlVersion)
+		}
+		for i, said := range said {
+			ours := got[i]
+			refused := ours.outcome != exchange.Answered && ours.outcome != exchange.RedirectInvalid
+			same := refused == (said.exit != 0)
+			if same && !refused {
+				same = ours.status == said.status && (ours.status/100 != 2 || ours.body == said.body)
+			}
+			if c := cases[i]; same != (c.differs == "") {
+				otherwise++
+				complain("%s: the same as curl: %v; ours %v (%v) %d %.80q, curl's exit %d, status %d, %.80q", c.name, same,
+					ours.outcome, ours.cause, ours.status, ours.body, said.exit, said.status, said.body)
+			}
+		}
+		if otherwise > len(cases)/10 {
+			t.Errorf("%d of %d responses are not read as the table says", otherwise, len(cases))
+		}
+	})
+}
+
+// documented fails the test unless docs/divergences.md has exactly the rows that the readings name.
+func documented(t *testing.T, cases []reading) {
+	document, err := os.ReadFile("../docs/divergences.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(document), "\n## HTTP, and curl\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	if !found {
+		t.Fatal("docs/divergences.md has no section about HTTP and curl")
+	}
+	rows := map[string]bool{}
+	for _, line := range regexp.MustCompile(`(?m)^\| (.*?) \|`).FindAllStringSubmatch(section, -1) {
+		rows[line[1]] = false
+	}
+	delete(rows, "what comes") // the head of the table
+	for _, c := range cases {
+		if c.differs == "" {
+			continue
+		}
+		if _, ok := rows[c.differs]; !ok {
+			t.Errorf("%s: docs/divergences.md has no row %q", c.name, c.differs)
+		}
+		rows[c.differs] = true
+	}
+	for name, shown := range rows {
+		if !shown {
+			t.Errorf("no reading shows %q, which docs/divergences.md has a row about", name)
+		}
+	}
+}
+
+// curled is what curl made of a response.
+type curled struct {
+	exit, status int
+	body         string
+}
+
+// askCurl asks each host for its file by curl, in the words that we ask in. It decodes what comes coded, as we do.
+func askCurl(t *testing.T, addr netip.AddrPort, hosts []string) (version string, answers []curled) {
+	t.Helper()
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Skip("SKIPPED: curl is not on PATH, so nothing was compared with it")
+	}
+	told, err := exec.Command(curl, "--version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, feature := range []string{"HTTP2", "brotli", "libz", "zstd"} {
+		if !bytes.Contains(told, []byte(feature)) {
+			t.Skipf("SKIPPED: this curl has no %s, so nothing was compared with it", feature)
+		}
+	}
+	for len(answers) < len(hosts) {
+		folder := t.TempDir()
+		var config, out bytes.Buffer
+		for _, host := range hosts[len(answers):] {
+			fmt.Fprintf(&config, "url = http://%s/robots.txt\noutput = %s\n", host, strconv.Quote(filepath.Join(folder, host)))
+		}
+		command := exec.Command(curl, "-q", "--config", "-", "--silent", "--http1.1", "--compressed", "--noproxy", "*", "--max-time", "20",
+			"--header", "Accept-Encoding: identity", "--header", "Connection: close", "--connect-to", "::"+addr.String(), "--write-out", "%{exitcode} %{http_code}\n")
+		command.Stdin, command.Stdout = &config, &out
+		_ = command.Run() // it ends as the last transfer did; some failures end it before that, and then the rest is asked by another
+		if out.Len() == 0 {
+			t.Fatalf("curl has answered %d of %d times", len(answers), len(hosts))
+		}
+		for out.Len() > 0 {
+			var said curled
+			if _, err := fmt.Fscanln(&out, &said.exit, &said.status); err != nil {
+				t.Fatal(err)
+			}
+			body, err := os.ReadFile(filepath.Join(folder, hosts[len(answers)]))
+			if err != nil && !os.IsNotExist(err) { // curl makes no file for an empty body
+				t.Fatal(err)
+			}
+			said.body = string(body)
+			answers = append(answers, said)
+		}
+	}
+	version, _, _ = strings.Cut(string(told), "\n")
+	t.Logf("%d responses were compared with %.60s", len(hosts), version)
+	return version, answers
+}
