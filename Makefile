@@ -83,6 +83,8 @@ integration: build bench/duckdb/node_modules .bin/versitygw ## scan the simulate
 	node bench/duckdb/views.mjs "$$dir" bin/bulkscan; \
 	node bench/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
 	bin/bulkscan verify "$$dir"; \
+	HOSTILE_DATASET="$$dir/hostile" go test -count 1 -run '^TestHostileScan$$' ./cmd/bulkscan; \
+	node bench/duckdb/check.mjs "$$dir/hostile"; \
 	go build -o "$$killed/simweb" ./bench/cmd/simweb; \
 	node bench/duckdb/killed.mjs "$$killed/out" bin/bulkscan "$$killed/simweb"; \
 	node bench/duckdb/check.mjs "$$killed/out" "$$killed/out/truth.jsonl"; \
@@ -117,6 +119,14 @@ lookups: ## compare the resolver with others, and see whether names get lost (OU
 .PHONY: parquet
 parquet: ## compare the table writer with arrow-go, and weigh a scan column by column (OUT=FILE keeps the report)
 	go -C bench/parquet run . $(if $(OUT),-o '$(abspath $(OUT))')
+
+.PHONY: soak
+soak: ## scan a simulated web again and again, and see whether anything grows (DURATION=15m, OUT=FILE keeps the report)
+	go run ./bench/cmd/endtoend -only soak -duration $(or $(DURATION),15m) $(if $(OUT),-report '$(OUT)')
+
+.PHONY: chaos
+chaos: ## scan a simulated web through bad networks, and judge every row (as root also over a link that loses packets; OUT=FILE)
+	go run ./bench/cmd/endtoend -only chaos $(if $(OUT),-report '$(OUT)')
 
 # A check that finds no server fails; other runs skip what needs one.
 .PHONY: check

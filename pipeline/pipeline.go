@@ -13,6 +13,7 @@
 //	defer.go     who is put off, so that the silent do not hold up the rest
 //	spill.go     where waiters go that memory does not hold
 //	tray.go      an origin that is being asked
+//	standstill.go  what the process's own pauses must not be taken for
 //	progress.go  the counters that a display polls
 package pipeline
 
@@ -107,6 +108,10 @@ type Config struct {
 	MaxWaiting int
 	SpillDir   string
 
+	// Stood, if it is not nil, is told of each standstill of the process that was noticed, with its length. It is called by
+	// whichever goroutine notices, which waits for it.
+	Stood func(time.Duration)
+
 	// Drain bounds how long exchanges in flight may go on after Stop; 0 is DefaultDrain.
 	Drain time.Duration
 }
@@ -167,14 +172,17 @@ func (p *Pipeline) Stop() { p.stopOnce.Do(func() { close(p.stop) }) }
 // Run takes the whole list through the stages and returns when the last origin is kept. It returns nil at the list's
 // end, ErrStopped after Stop, the context's error when the context ended (exchanges in flight are then cut off and not
 // kept), and otherwise what ended the run: an error of the source or of the sink, wrapped.
-func (p *Pipeline) Run(ctx context.Context) error {
-	r := p.newRun(ctx)
+func (p *Pipeline) Run(ctx context.Context) error { return p.newRun(ctx).through() }
+
+// through is what Run does.
+func (r *run) through() error {
 	r.stage("feed", 1, r.feed)
 	r.startResolvers()
 	r.stage("schedule", 1, r.schedule)
-	r.stage("ask", p.cfg.Concurrency, r.ask)
+	r.stage("ask", r.cfg.Concurrency, r.ask)
 	r.stage("judge", judges(), r.judge)
 	r.stage("keep", 1, r.keep)
+	r.stage("watch", 1, r.watchStandstills)
 	return r.end()
 }
 
@@ -213,6 +221,8 @@ type run struct {
 	unanswered chan record      // of both kinds, where the look-up was put off
 	found      chan wholeAnswer // of those that were put off
 	fed        chan uint64      // the number of records fed, once, at the feed's end
+
+	still standstill
 
 	gate    *gate
 	trays   *trays
@@ -253,6 +263,12 @@ func (p *Pipeline) newRun(ctx context.Context) *run {
 		judging: make(chan *tray, n),
 		home:    make(chan *tray, n),
 		ended:   make(chan struct{}),
+	}
+	r.still.told = func(stood time.Duration) {
+		r.progress.Standstills.Add(1)
+		if p.cfg.Stood != nil {
+			p.cfg.Stood(stood)
+		}
 	}
 	r.lookups, r.endLookups = context.WithCancel(ctx)
 	r.resolving = r.labelled("resolve")
@@ -384,14 +400,23 @@ func (r *run) ask() error {
 		if t.record.failed.Outcome == 0 {
 			r.enter(&t.keys)
 		}
-		began := time.Now()
+		began, past, stood := time.Now(), t.exchange.Past, r.stood()
 		t.next = r.fetch.Do(ctx, &t.exchange)
-		if t.response.Outcome == exchange.Answered {
+		stood = r.stood() - stood
+		switch {
+		case stood > 0:
+			forgive(&t.response.Timing, stood)
+			t.exchange.Past.Spent = max(0, t.exchange.Past.Spent-stood)
+		case t.response.Outcome == exchange.Answered:
 			t.answered = time.Since(began)
 		}
 		switch {
 		case r.ctx.Err() != nil:
 			t.state = trayDropped // cut off: the failure is ours, not the origin's
+			r.home <- t
+		case stood > 0 && t.record.failed.Outcome == 0 && spoils(&t.response, t.next) && t.record.spoil():
+			t.askOnceMore(past)
+			r.progress.Spoilt.Add(1)
 			r.home <- t
 		case t.next.Again:
 			r.progress.again(&t.exchange, t.next)

@@ -30,6 +30,9 @@ type Progress struct {
 
 	NamesPutOff atomic.Uint64 // look-ups broken off because no name server answered; each is made again later
 
+	Standstills atomic.Uint64 // of the process, that were noticed
+	Spoilt      atomic.Uint64 // exchanges and look-ups that one of them may have spoilt; each is made again
+
 	Bytes    atomic.Uint64 // decoded bytes of bodies kept
 	Outcomes [exchange.NumOutcomes]atomic.Uint64
 	Statuses [6]atomic.Uint64 // of kept origins, by hundreds; 0: none came

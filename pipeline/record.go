@@ -35,7 +35,7 @@ type record struct {
 	http     exchange.Failure
 	failed   exchange.Failure // of the look-up
 	flags    flags
-	skip     uint8 // addresses of the host to pass over, see exchange.Target
+	skip     uint8 // in the lower bits the addresses of the host to pass over, see exchange.Target; in the upper see spoil
 }
 
 // flags are what is either so or not so of a record.
@@ -74,7 +74,7 @@ func (r *record) target() exchange.Target {
 	if r.trail != nil {
 		t = r.trail.Target
 	}
-	t.Skip = r.skip
+	t.Skip = r.skip & skipMask
 	switch {
 	case r.is(refused):
 		t.Unmet = exchange.ConnectRefused
@@ -82,6 +82,18 @@ func (r *record) target() exchange.Target {
 		t.Unmet = exchange.ConnectFailed
 	}
 	return t
+}
+
+// skipMask has the bits of record.skip that are Target.Skip, which is below 32.
+const skipMask = 1<<5 - 1
+
+// spoil counts an exchange that a standstill has spoilt, and reports whether there may be another: maxSpoilt times it does.
+func (r *record) spoil() bool {
+	if r.skip>>5 == maxSpoilt {
+		return false
+	}
+	r.skip += skipMask + 1
+	return true
 }
 
 func (r *record) past() exchange.Past {
@@ -94,7 +106,7 @@ func (r *record) past() exchange.Past {
 func (r *record) setNext(past exchange.Past, target exchange.Target) {
 	r.trail, r.spent, r.began, r.attempts, r.later = past.Trail, past.Spent, past.Scheme, past.Attempts, past.Later
 	r.https, r.http = past.HTTPS, past.HTTP
-	r.scheme, r.skip = target.Origin.Scheme(), target.Skip
+	r.scheme, r.skip = target.Origin.Scheme(), r.skip&^skipMask|target.Skip&skipMask
 	r.set(unmet, target.Unmet != 0)
 	r.set(refused, target.Unmet == exchange.ConnectRefused)
 	r.addr, r.until, r.dns, r.failed = [16]byte{}, 0, 0, exchange.Failure{}

@@ -98,7 +98,7 @@ func (r *run) nextToResolve() (record, bool) {
 func (w *resolver) lookUp(rec record, patience *atomic.Int64) {
 	since := max(1, int64(time.Since(w.begun)))
 	w.place.state.Store(since)
-	lookup := w.fetch.Resolve(w.lookups, rec.target(), time.Duration(patience.Load()))
+	lookup := w.run.lookUp(rec.target(), time.Duration(patience.Load()))
 	if lookup.Took > 0 && !silent(&lookup) {
 		w.place.took.Store(int64(time.Since(w.begun)) - since)
 	}
@@ -182,7 +182,7 @@ func (r *run) lookUpWhole(rec record) {
 		default:
 		}
 		r.lookingWhole.Add(1)
-		lookup := r.fetch.Resolve(r.lookups, rec.target(), 0)
+		lookup := r.lookUp(rec.target(), 0)
 		r.lookingWhole.Add(-1)
 		if r.lookups.Err() == nil {
 			lost, had := rec.is(unheard), rec.addr

@@ -46,6 +46,13 @@ func (t *tray) begin(begun time.Time) {
 	t.domain, t.tld = t.record.origin.RegistrableDomain(), t.record.origin.TLD()
 }
 
+// askOnceMore makes an exchange as if it had not been: its target is asked again, with the past that the origin had.
+func (t *tray) askOnceMore(past exchange.Past) {
+	t.response.Reset()
+	t.exchange.Past, t.state = past, trayAgain
+	t.next = exchange.Next{Again: true, Target: t.exchange.Target}
+}
+
 // handOver moves what the tray carries into a site: the answer by exchanging memory with it, and what the list says.
 func (t *tray) handOver(site *audit.Site) {
 	rec := &t.record

@@ -11,12 +11,10 @@ import (
 	"strconv"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/printable"
 )
 
 // JSONLines is the sink of `-o -`: a JSON object a site on one line, with the columns of sites by their names, and
@@ -195,7 +193,7 @@ func appendField(b []byte, f *jsonField, v reflect.Value) []byte {
 	case reflect.Float64:
 		return appendJSONFloat(b, v.Float())
 	case reflect.String:
-		return appendJSONString(b, v.String())
+		return printable.AppendJSON(b, v.String())
 	case reflect.Slice:
 		b = append(b, '[')
 		for i := range v.Len() {
@@ -207,7 +205,7 @@ func appendField(b []byte, f *jsonField, v reflect.Value) []byte {
 				b = appendFields(b, f.fields, element)
 				b = append(b, '}')
 			} else {
-				b = appendJSONString(b, element.String())
+				b = printable.AppendJSON(b, element.String())
 			}
 		}
 		return append(b, ']')
@@ -225,44 +223,4 @@ func appendJSONFloat(b []byte, f float64) []byte {
 		format = 'e'
 	}
 	return strconv.AppendFloat(b, f, format, -1, 64)
-}
-
-const hexDigits = "0123456789abcdef"
-
-// appendJSONString appends a JSON string of printable characters only.
-func appendJSONString(b []byte, s string) []byte {
-	b = append(b, '"')
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c < utf8.RuneSelf {
-			switch {
-			case c == '"' || c == '\\':
-				b = append(b, '\\', c)
-			case c == '\n':
-				b = append(b, `\n`...)
-			case c == '\t':
-				b = append(b, `\t`...)
-			case c < 0x20 || c == 0x7f:
-				b = appendEscape(b, rune(c))
-			default:
-				b = append(b, c)
-			}
-			i++
-			continue
-		}
-		r, size := utf8.DecodeRuneInString(s[i:])
-		if unicode.IsPrint(r) {
-			b = utf8.AppendRune(b, r)
-		} else if r1, r2 := utf16.EncodeRune(r); r1 != unicode.ReplacementChar {
-			b = appendEscape(appendEscape(b, r1), r2)
-		} else {
-			b = appendEscape(b, r)
-		}
-		i += size
-	}
-	return append(b, '"')
-}
-
-func appendEscape(b []byte, r rune) []byte {
-	return append(b, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
 }

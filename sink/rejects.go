@@ -11,6 +11,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/internal/store"
 )
 
@@ -66,11 +67,11 @@ func (r *Rejects) Add(reject Reject) error {
 	}
 	r.count++
 	b := append(r.line[:0], `{"input":`...)
-	b = appendJSONString(b, bounded(reject.Input, MaxInput))
+	b = printable.AppendJSON(b, bounded(reject.Input, MaxInput))
 	b = fmt.Appendf(b, `,"line":%d,"text":`, reject.Line)
-	b = appendJSONString(b, bounded(reject.Text, MaxReject))
+	b = printable.AppendJSON(b, bounded(reject.Text, MaxReject))
 	b = append(b, `,"reason":`...)
-	b = appendJSONString(b, bounded(reject.Reason, MaxReject))
+	b = printable.AppendJSON(b, bounded(reject.Reason, MaxReject))
 	r.line = append(b, '}', '\n')
 	r.bytes += int64(len(r.line))
 	if _, err := r.out.Write(r.line); err != nil {

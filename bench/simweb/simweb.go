@@ -9,7 +9,8 @@
 //   - world.go is the pure half: which behaviour, address and file a host has; bodies.go makes the files;
 //   - expect.go walks a scanner's way through the pure half, and writes down what it finds: the truth;
 //   - serve.go, tls.go and dns.go are the same on sockets, and accepts.go remembers who came when;
-//   - names.go makes lists of hosts up.
+//   - names.go makes lists of hosts up;
+//   - chaos.go is a bad network before all of it.
 package simweb
 
 import (

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
 	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/pipeline"
 )
 
@@ -206,14 +207,16 @@ func besideBar(w io.Writer, form string) io.Writer {
 	return w
 }
 
-// newLogger makes the log that --log-format and --log-level ask for. Text values are quoted where they are not plain,
-// so nothing from the network reaches a terminal raw.
+// newLogger makes the log that --log-format and --log-level ask for: a line a record, with nothing in it that a terminal would
+// obey. slog quotes what would end a line or a value; it leaves DEL as it is, and in JSON also C1 controls and characters that
+// reverse or hide text. Nor does it bound a value.
 func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, usagef("--log-level %q: one of debug, info, warn, error", level)
 	}
-	o := &slog.HandlerOptions{Level: l}
+	o := &slog.HandlerOptions{Level: l, ReplaceAttr: boundAttr}
+	w = &printable.Writer{To: w}
 	switch format {
 	case "text":
 		return slog.New(slog.NewTextHandler(w, o)), nil
@@ -221,4 +224,24 @@ func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 		return slog.New(slog.NewJSONHandler(w, o)), nil
 	}
 	return nil, usagef("--log-format %q: text or json", format)
+}
+
+// maxLogged bounds a text in the log, in bytes.
+const maxLogged = 2048
+
+// boundAttr bounds the texts of a record.
+func boundAttr(_ []string, a slog.Attr) slog.Attr {
+	var text string
+	switch v := a.Value.Any().(type) {
+	case string:
+		text = v
+	case error:
+		text = v.Error()
+	default:
+		return a // numbers, times, addresses
+	}
+	if len(text) > maxLogged {
+		a.Value = slog.StringValue(printable.Head(text, maxLogged) + "…")
+	}
+	return a
 }

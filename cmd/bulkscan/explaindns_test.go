@@ -11,6 +11,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
 	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/printable"
 )
 
 func TestLeft(t *testing.T) {
@@ -143,7 +144,7 @@ func TestHostileAlias(t *testing.T) {
 			t.Errorf("%s does not tell of the name:\n%s", what, &out)
 		}
 		for _, r := range out.String() {
-			if r != '\n' && !isPrint(r) {
+			if r != '\n' && !printable.Rune(r) {
 				t.Errorf("%s has %U:\n%q", what, r, &out)
 				break
 			}

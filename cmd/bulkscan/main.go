@@ -14,10 +14,11 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/bulkscan/bulkscan/internal/printable"
 )
 
 func main() {
@@ -74,8 +75,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	if text := err.Error(); text != "" {
-		fmt.Fprintf(stderr, "bulkscan: %s\n", printable(text))
+	if text := message(err); text != "" {
+		fmt.Fprintf(stderr, "bulkscan: %s\n", text)
 	}
 	if exit := (*exitError)(nil); errors.As(err, &exit) {
 		if exit.code == exitUsage {
@@ -84,6 +85,28 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return exit.code
 	}
 	return exitFailed
+}
+
+// maxMessage bounds what a message repeats of names and texts that others chose, in bytes. Those of an object store and of
+// paths are long, and their ends matter.
+const maxMessage = 4096
+
+// message is an error as a person is told it. Errors that stand beside each other have a line each; a line end within one is
+// somebody else's, who may want to pass for us, and is escaped.
+func message(err error) string {
+	if inner := errors.Unwrap(err); inner != nil && inner.Error() == err.Error() {
+		return message(inner) // an exit code says nothing of its own
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var plain, lines []string
+		for _, part := range joined.Unwrap() {
+			plain, lines = append(plain, part.Error()), append(lines, message(part))
+		}
+		if err.Error() == strings.Join(plain, "\n") { // and not an error that wraps several in a text of its own
+			return strings.Join(lines, "\n")
+		}
+	}
+	return printable.Clip(err.Error(), maxMessage)
 }
 
 func (a *app) root() *cobra.Command {
@@ -203,34 +226,4 @@ func interrupted(err error, code int) error {
 		return &exitError{code, errors.New("interrupted")}
 	}
 	return &exitError{code, err}
-}
-
-// printable makes text of any origin safe for a terminal: whatever could move a cursor, colour, hide or reverse text, or
-// pile up marks on the lines above, is shown as an escape.
-func printable(s string) string {
-	if isPlain(s) {
-		return s
-	}
-	const most = 3 // marks on a letter; no language is known to need more
-	var b strings.Builder
-	piled := 0
-	for _, r := range s {
-		if piled++; !unicode.IsMark(r) {
-			piled = 0
-		}
-		if r == '\n' || isPrint(r) && piled <= most {
-			b.WriteRune(r)
-		} else {
-			b.WriteString(escape(r))
-		}
-	}
-	return b.String()
-}
-
-// escape spells a character as its number.
-func escape(r rune) string {
-	if r > 0xFFFF {
-		return fmt.Sprintf("\\U%08x", r)
-	}
-	return fmt.Sprintf("\\u%04x", r)
 }

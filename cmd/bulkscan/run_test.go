@@ -49,13 +49,19 @@ func newWorld(t *testing.T, n int, cfg simweb.Config) *world {
 // scan is the command that scans the list into out, in a process of its own.
 func (w *world) scan(t *testing.T, out string, flags ...string) *process {
 	t.Helper()
+	return w.scanBy(t, out, w.web.ConnectTo(), flags...)
+}
+
+// scanBy is scan by other ports.
+func (w *world) scanBy(t *testing.T, out string, connectTo []string, flags ...string) *process {
+	t.Helper()
 	ca := filepath.Join(filepath.Dir(w.list), "ca.pem")
 	if err := os.WriteFile(ca, w.web.CAPEM(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	args := []string{"scan", w.list, "-o", out, "--scan-id", "s", "--resolver", w.web.DNSAddr().String(), "--ca-file", ca, "--allow-private",
 		"--host-rate", "0", "--ip-rate", "0", "--dns-rate", "0", "--retry-after", "0s", "--timeout", "3s", "--concurrency", "200", "--progress", "none"}
-	for _, to := range w.web.ConnectTo() {
+	for _, to := range connectTo {
 		args = append(args, "--connect-to", to)
 	}
 	p := &process{cmd: exec.Command("bulkscan", append(args, flags...)...)}

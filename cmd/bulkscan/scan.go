@@ -32,6 +32,7 @@ import (
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/pipeline"
@@ -668,6 +669,9 @@ func (j *job) run(ctx context.Context) error {
 	cfg := pipeline.Config{
 		Concurrency: j.flags.files.concurrency,
 		HostRate:    j.flags.hostRate, IPRate: j.flags.ipRate, Rate: j.flags.rate, Patience: j.flags.patience,
+		Stood: func(d time.Duration) {
+			j.log.Warn("this process stood still; hosts that it kept waiting are asked again", "for", d.Round(100*time.Millisecond))
+		},
 	}
 	var keep pipeline.Sink = j.lines
 	if j.writer != nil {
@@ -837,7 +841,7 @@ func (j *job) describe(ctx context.Context) error {
 	s := j.reader.Stats()
 	w := bufio.NewWriter(j.stdout)
 	for _, file := range s.Files {
-		fmt.Fprintf(w, "%s: %d lines, %s", printable(file.Name), file.Lines, printable(file.Layout))
+		fmt.Fprintf(w, "%s: %d lines, %s", printable.Clip(file.Name, maxMessage), file.Lines, printable.Clip(file.Layout, maxMessage))
 		if file.Compression != "" {
 			fmt.Fprintf(w, ", %s", file.Compression)
 		}
@@ -848,7 +852,7 @@ func (j *job) describe(ctx context.Context) error {
 	if s.LeftOut > 0 {
 		fmt.Fprintf(w, ", %d are left out by --sample", s.LeftOut)
 	}
-	fmt.Fprintf(w, "\nthe dataset would go to %s\n", printable(j.flags.out))
+	fmt.Fprintf(w, "\nthe dataset would go to %s\n", printable.Clip(j.flags.out, maxMessage))
 	return w.Flush()
 }
 

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode/utf16"
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
 )
@@ -121,8 +120,7 @@ func (a *app) openScan(ctx context.Context, dir, scanID string) (store.Store, st
 	return nil, "", fmt.Errorf("no scan %s in %s; there are %s", scanID, dir, strings.Join(ids, ", "))
 }
 
-// printJSON prints a value as indented JSON, with an escape for whatever a terminal might obey: encoding/json leaves C1
-// controls and characters that reverse or hide text as they are.
+// printJSON prints a value as indented JSON, with an escape for whatever a terminal might obey.
 func printJSON(a *app, v any) error {
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)
@@ -131,22 +129,6 @@ func printJSON(a *app, v any) error {
 	if err := encoder.Encode(v); err != nil {
 		return err
 	}
-	out := bufio.NewWriter(a.stdout)
-	writeEscaped(out, text.String())
-	return out.Flush()
-}
-
-// writeEscaped writes JSON with an escape for whatever a terminal might obey. The writer's Flush has its errors.
-func writeEscaped(out *bufio.Writer, text string) {
-	for _, r := range text {
-		switch {
-		case r == '\n' || isPrint(r):
-			_, _ = out.WriteRune(r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(out, "\\u%04x\\u%04x", high, low)
-		default:
-			fmt.Fprintf(out, "\\u%04x", r)
-		}
-	}
+	_, err := a.stdout.Write(printable.EscapeJSON(nil, text.String()))
+	return err
 }

@@ -8,23 +8,15 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/mattn/go-runewidth"
 	"github.com/spf13/pflag"
+
+	"github.com/bulkscan/bulkscan/internal/printable"
 )
 
 // Text for people: which runes show as themselves, whether there are colours, and columns that are aligned by what a
 // terminal makes of them. Whatever a page is given it escapes, so that no caller has to remember which words are a site's.
-
-// isPrint reports whether a rune shows as itself on a terminal. Format characters (bidirectional controls, joiners), what
-// Unicode calls private or unassigned, and letters and marks that are made not to be seen do not.
-func isPrint(r rune) bool {
-	if r < 0x80 {
-		return ' ' <= r && r <= '~'
-	}
-	return r != unicode.ReplacementChar && unicode.IsPrint(r) && !unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
-}
 
 // terminal reports whether a writer is a terminal (or another character device).
 func terminal(w io.Writer) bool {
@@ -258,7 +250,7 @@ func (p *page) blank(n int) {
 // words takes pieces apart where a line may end: at spaces, but not within a clause that is short (`; / open;`).
 func words(pieces ...piece) (list []piece) {
 	for _, c := range pieces {
-		for clause := range strings.SplitAfterSeq(escaped(c.text), "; ") {
+		for clause := range strings.SplitAfterSeq(printable.Line(c.text), "; ") {
 			if clause = strings.TrimSpace(clause); clause != "" && columns(clause) <= minLast {
 				list = append(list, piece{text: clause, style: c.style})
 				continue
@@ -313,18 +305,15 @@ func columns(s string) int { return cells.StringWidth(s) }
 func clip(s string, most int) string {
 	const longest = 16 // octets that a column may need: a letter and its marks
 	if len(s) > longest*most {
-		s = bounded(s, longest*most) + "…"
+		s = printable.Head(s, longest*most) + "…"
 	}
-	return cells.Truncate(escaped(s), most, "…")
+	return cells.Truncate(printable.Line(s), most, "…")
 }
-
-// escaped makes a text of any origin printable, in one line.
-func escaped(s string) string { return printable(strings.ReplaceAll(s, "\n", `\n`)) }
 
 // line makes a site's text fit into one line of a terminal.
 func line(s string) string {
 	const most = 100
-	s = escaped(s)
+	s = printable.Line(s)
 	if r := []rune(s); len(r) > most {
 		return string(r[:most]) + "…"
 	}

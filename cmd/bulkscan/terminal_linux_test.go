@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkscan/bulkscan/internal/printable"
 )
 
 // pseudoTerminal returns both ends of a terminal of so many columns: what is written to the terminal can be read from
@@ -81,7 +83,7 @@ func TestTerminal(t *testing.T) {
 		}
 		for line := range strings.Lines(page) {
 			line = strings.TrimSuffix(line, "\n")
-			if escaped(line) != line {
+			if printable.Line(line) != line {
 				t.Errorf("a line is not plain: %q", line)
 			}
 			widest = max(widest, columns(line))

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 )
 
@@ -115,7 +116,7 @@ func checkPage(t *testing.T, body []byte, flags ...string) string {
 	}
 	for text := range strings.Lines(page) {
 		text = strings.TrimSuffix(text, "\n")
-		if escaped(text) != text {
+		if printable.Line(text) != text {
 			t.Errorf("a line is not plain: %q", text)
 		}
 		if n := columns(text); n > pipeWidth {

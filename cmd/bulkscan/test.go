@@ -17,6 +17,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/pipeline"
 )
@@ -156,8 +157,7 @@ func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 
 // note tells the user something that is no result.
 func (a *app) note(format string, args ...any) {
-	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", `\n`)
-	fmt.Fprintf(a.stderr, "bulkscan: %s\n", printable(text))
+	fmt.Fprintf(a.stderr, "bulkscan: %s\n", printable.Clip(fmt.Sprintf(format, args...), maxMessage))
 }
 
 // check refuses what no flag can tell by its type.

@@ -19,6 +19,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/parser"
 )
 
@@ -389,7 +390,7 @@ func FuzzAppendText(f *testing.F) {
 	f.Add("/plain?a=b")
 	f.Add("\"\\\x00\x1b\x7f\u009b\u202e\U0001F600\U000E0001\xff\xc3")
 	f.Fuzz(func(t *testing.T, s string) {
-		quoted := appendText(nil, s)
+		quoted := printable.AppendJSON(nil, s)
 		var back string
 		if err := json.Unmarshal(quoted, &back); err != nil {
 			t.Fatalf("%q: %v in %s", s, err, quoted)
@@ -397,7 +398,7 @@ func FuzzAppendText(f *testing.F) {
 		if want := string([]rune(s)); back != want { // each broken octet is U+FFFD
 			t.Errorf("%q came back as %q", s, back)
 		}
-		if shown := string(quoted); printable(shown) != shown || strings.Contains(shown, "\n") {
+		if shown := string(quoted); printable.Text(shown) != shown || strings.Contains(shown, "\n") {
 			t.Errorf("%q is not fit for a terminal: %q", s, shown)
 		}
 	})

@@ -10,12 +10,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/parser"
 )
 
@@ -191,9 +191,9 @@ func (r *rows) newFollower(c *crawler) follower {
 	if r.robots.access != parser.AccessConditional {
 		f.via = audit.ViaHTTP
 	}
-	f.agent = appendText(append(f.agent, `"agent":`...), bounded(c.given, audit.MaxEvidenceValue))
-	f.agent = appendText(append(f.agent, `,"token":`...), c.token())
-	f.group = appendText(append(f.group, `"via":`...), f.via.String())
+	f.agent = printable.AppendJSON(append(f.agent, `"agent":`...), printable.Head(c.given, audit.MaxEvidenceValue))
+	f.agent = printable.AppendJSON(append(f.agent, `,"token":`...), c.token())
+	f.group = printable.AppendJSON(append(f.group, `"via":`...), f.via.String())
 	if len(by.groups) == 0 {
 		f.group = append(f.group, `,"group":null,"lenient":false,"groups":0,"group_lines":[],"group_agents":[]`...)
 		return f
@@ -204,7 +204,7 @@ func (r *rows) newFollower(c *crawler) follower {
 		f.policy = len(r.policies)
 		r.policies = append(r.policies, policy{groups: by.groups})
 	}
-	name := bounded(by.name, audit.MaxEvidenceValue)
+	name := printable.Head(by.name, audit.MaxEvidenceValue)
 	f.why = []byte("group ")
 	if f.via == audit.ViaFallback {
 		f.why = []byte("follows ")
@@ -214,7 +214,7 @@ func (r *rows) newFollower(c *crawler) follower {
 		f.why = append(f.why, " (lenient)"...)
 	}
 	f.why = appendSpans(append(f.why, ", "...), &r.robots.file, by.groups)
-	f.group = appendText(append(f.group, `,"group":`...), name)
+	f.group = printable.AppendJSON(append(f.group, `,"group":`...), name)
 	f.group = strconv.AppendBool(append(f.group, `,"lenient":`...), by.lenient)
 	f.group = appendGroups(f.group, &r.robots.file, by.groups)
 	return f
@@ -279,7 +279,7 @@ func appendGroups(b []byte, file *parser.File, groups []uint32) []byte {
 				if listed > 0 {
 					b = append(b, ',')
 				}
-				b = appendText(b, bounded(string(rec.Value), audit.MaxToken))
+				b = printable.AppendJSON(b, printable.Head(string(rec.Value), audit.MaxToken))
 				listed++
 			}
 		}
@@ -290,11 +290,11 @@ func appendGroups(b []byte, file *parser.File, groups []uint32) []byte {
 // jsonTail is what all rows end with: how the file was read and where it is from.
 func (r *rows) jsonTail() []byte {
 	o := r.robots
-	b := appendText([]byte(`"dialect":`), o.file.Dialect().String())
-	b = appendText(append(b, `,"access":`...), o.access.String())
+	b := printable.AppendJSON([]byte(`"dialect":`), o.file.Dialect().String())
+	b = printable.AppendJSON(append(b, `,"access":`...), o.access.String())
 	if o.origin.IsValid() {
-		b = appendText(append(b, `,"origin":`...), o.origin.String())
-		b = appendText(append(b, `,"outcome":`...), o.outcome.String())
+		b = printable.AppendJSON(append(b, `,"origin":`...), o.origin.String())
+		b = printable.AppendJSON(append(b, `,"outcome":`...), o.outcome.String())
 	} else {
 		b = append(b, `,"origin":null,"outcome":null`...)
 	}
@@ -461,26 +461,15 @@ func (r *rows) rule(record int) *rule {
 		end = int(r.lines[number])
 	}
 	whole := bytes.TrimSpace(r.robots.body[start:end]) // of which the beginning is shown, once
-	text := bounded(string(whole[:min(len(whole), audit.MaxEvidenceValue+1)]), audit.MaxEvidenceValue)
+	text := printable.Head(string(whole[:min(len(whole), audit.MaxEvidenceValue+1)]), audit.MaxEvidenceValue)
 
 	known := &rule{text: fmt.Appendf(nil, "line %d: %s", number, line(strings.ReplaceAll(text, "\t", " ")))}
 	known.json = strconv.AppendInt(append(known.json, `"line":`...), int64(number), 10)
-	known.json = appendText(append(known.json, `,"rule":`...), text)
-	known.json = appendText(append(known.json, `,"key":`...), rec.Key.String())
-	known.json = appendText(append(known.json, `,"value":`...), bounded(string(rec.Value), audit.MaxEvidenceValue))
+	known.json = printable.AppendJSON(append(known.json, `,"rule":`...), text)
+	known.json = printable.AppendJSON(append(known.json, `,"key":`...), rec.Key.String())
+	known.json = printable.AppendJSON(append(known.json, `,"value":`...), printable.Head(string(rec.Value), audit.MaxEvidenceValue))
 	r.rules[record] = known
 	return known
-}
-
-// bounded returns at most n bytes of s as valid UTF-8, no sequence torn.
-func bounded(s string, n int) string {
-	if len(s) > n {
-		for back := n; n > 0 && n > back-utf8.UTFMax && !utf8.RuneStart(s[n]); {
-			n--
-		}
-		s = s[:n]
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
 // verdictColumn returns the first column of text, by whether the URL is allowed.
@@ -529,7 +518,7 @@ func pad(b []byte, from, width int) []byte {
 
 // appendURL appends a URL as line shows it; most are shown as they are.
 func appendURL(b []byte, url string) []byte {
-	if len(url) <= maxURLColumn && isPlain(url) {
+	if len(url) <= maxURLColumn && printable.Plain(url) {
 		return append(b, url...)
 	}
 	return append(b, line(url)...)
@@ -551,9 +540,9 @@ func (r *rows) look(read *bufio.Reader) {
 
 // appendJSONRow appends a row for programs.
 func (r *rows) appendJSONRow(b []byte, f *follower, url string, other, allow bool, reason string, record int) []byte {
-	b = appendText(append(b, `{"url":`...), url)
+	b = printable.AppendJSON(append(b, `{"url":`...), url)
 	b = append(b, `,"path":`...)
-	b = appendText(b, r.path)
+	b = printable.AppendJSON(b, r.path)
 	b = append(b, `,"other_origin":`...)
 	if r.home == "" {
 		b = append(b, "null"...)
@@ -571,37 +560,6 @@ func (r *rows) appendJSONRow(b []byte, f *follower, url string, other, allow boo
 	b = append(append(b, ','), f.group...)
 	b = append(append(b, ','), r.tail...)
 	return append(b, "}\n"...)
-}
-
-// isPlain reports whether a text is shown as itself by terminals and in JSON.
-func isPlain[T string | []byte](s T) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return true
-}
-
-// appendText appends a JSON string, with an escape for whatever a terminal might obey.
-func appendText[T string | []byte](b []byte, s T) []byte {
-	b = append(b, '"')
-	if isPlain(s) {
-		return append(append(b, s...), '"')
-	}
-	for _, r := range string(s) {
-		switch {
-		case r == '"' || r == '\\':
-			b = append(b, '\\', byte(r))
-		case isPrint(r):
-			b = utf8.AppendRune(b, r)
-		default:
-			for _, unit := range utf16.AppendRune(nil, r) {
-				b = fmt.Appendf(b, `\u%04x`, unit)
-			}
-		}
-	}
-	return append(b, '"')
 }
 
 // verdict is how the run ends: nil if every URL was judged and may be fetched. That one may not is certain, whatever the

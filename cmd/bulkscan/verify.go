@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
 )
@@ -51,14 +52,14 @@ being written may be verified.`,
 func (a *app) verify(ctx context.Context, st store.Store, dir, scanID string, asJSON bool) error {
 	out := bufio.NewWriter(a.stdout)
 	object := func(v any) {
-		line, _ := json.Marshal(v) // texts and numbers: it cannot fail
-		writeEscaped(out, string(line)+"\n")
+		line, _ := json.Marshal(v)                                      // texts and numbers: it cannot fail
+		_, _ = out.Write(append(printable.EscapeJSON(nil, line), '\n')) // Flush has the error
 	}
 	found, err := sink.Verify(ctx, st, sink.VerifyOptions{ScanID: scanID, Report: func(f sink.Finding) {
 		if asJSON {
 			object(f)
 		} else {
-			fmt.Fprintln(out, printable(f.String()))
+			fmt.Fprintln(out, printable.Clip(f.String(), maxMessage))
 		}
 		_ = out.Flush() // the next one may be long in coming; the last Flush has the error
 	}})
@@ -147,7 +148,7 @@ func (a *app) readableScans(ctx context.Context, st store.Store, scanID string) 
 		return nil, err
 	}
 	for _, s := range damaged.Scans {
-		fmt.Fprintf(a.stderr, "bulkscan: left out: %s; see bulkscan verify\n", printable(s.Err.Error()))
+		fmt.Fprintf(a.stderr, "bulkscan: left out: %s; see bulkscan verify\n", printable.Clip(s.Err.Error(), maxMessage))
 	}
 	return scans, nil
 }

@@ -22,7 +22,7 @@ type Target struct {
 	Path   string // begins with "/"; "" stands for RobotsPath; the fragment is gone
 
 	// A host may have several addresses, of which a target means one. Skip says which: it is the fetcher's own count of where
-	// the attempt began and how many it has tried; 0 is the first.
+	// the attempt began and how many it has tried, below 32; 0 is the first.
 	// Unmet is what came of those that the same attempt has tried before: connect_refused where one refused us,
 	// connect_failed where all were out of reach, 0 where this is the first.
 	Skip  uint8

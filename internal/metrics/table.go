@@ -136,6 +136,12 @@ var table = described([]metric{
 	{name: "bulkscan_exchanges_put_off_total", kind: counter,
 		help: "Exchanges broken off because the host was silent for --patience; each is made again later.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.PutOff.Load())) }},
+	{name: "bulkscan_exchanges_spoilt_total", kind: counter,
+		help: "Exchanges and look-ups that a standstill of this process may have spoilt; each is made again.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Spoilt.Load())) }},
+	{name: "bulkscan_standstills_total", kind: counter,
+		help: "How often this process was found to have stood still for more than a second: stopped, frozen or starved.",
+		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Standstills.Load())) }},
 
 	{section: "Names",
 		name: "bulkscan_dns_lookups_in_flight", kind: gauge,

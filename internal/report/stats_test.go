@@ -538,7 +538,7 @@ func TestSummary(t *testing.T) {
 	if err := s.Print(&text); err != nil {
 		t.Fatal(err)
 	}
-	if !utf8.ValidString(text.String()) || strings.ContainsAny(text.String(), "\x1b\a\u009b") || !strings.Contains(text.String(), `\x1b]0;pwned\a\u009b31m\ufffdlong`) {
+	if !utf8.ValidString(text.String()) || strings.ContainsAny(text.String(), "\x1b\a\u009b") || !strings.Contains(text.String(), `\u001b]0;pwned\u0007\u009b31m\ufffdlong`) {
 		t.Errorf("unescaped or lost: %q", text.String())
 	}
 }

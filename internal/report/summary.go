@@ -11,10 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
 )
@@ -357,6 +357,9 @@ func (s *Summary) Print(w io.Writer) error {
 	return err
 }
 
+// maxCell bounds a text in a summary, in bytes.
+const maxCell = 200
+
 // printer lays tables out: the first column to the left, numbers to the right, each table as wide as it must be.
 type printer struct {
 	out  strings.Builder
@@ -368,7 +371,7 @@ func (p *printer) heading(text string) {
 	if p.out.Len() > 0 {
 		p.out.WriteByte('\n')
 	}
-	p.out.WriteString(printable(text) + "\n")
+	p.out.WriteString(printable.Clip(text, maxCell) + "\n")
 }
 
 func (p *printer) row(cells ...string) { p.rows = append(p.rows, cells) }
@@ -376,7 +379,7 @@ func (p *printer) row(cells ...string) { p.rows = append(p.rows, cells) }
 // line is a row of a name and a text.
 func (p *printer) line(name, text string) {
 	p.flush()
-	fmt.Fprintf(&p.out, "  %-18s %s\n", printable(name), printable(text))
+	fmt.Fprintf(&p.out, "  %-18s %s\n", printable.Clip(name, maxCell), printable.Clip(text, maxCell))
 }
 
 func (p *printer) share(name string, n, whole int64, of string) {
@@ -404,7 +407,7 @@ func (p *printer) flush() {
 	var width []int
 	for _, row := range p.rows {
 		for i, cell := range row {
-			row[i] = printable(cell)
+			row[i] = printable.Clip(cell, maxCell)
 			if i == len(width) {
 				width = append(width, 0)
 			}
@@ -427,25 +430,6 @@ func (p *printer) flush() {
 		p.out.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	p.rows = p.rows[:0]
-}
-
-// printable escapes what a terminal would obey rather than show, and bounds the rest.
-func printable(s string) string {
-	const limit = 200
-	var b strings.Builder
-	for i, r := range s {
-		if i >= limit {
-			b.WriteString("…")
-			break
-		}
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			quoted := strconv.QuoteToASCII(string(r))
-			b.WriteString(quoted[1 : len(quoted)-1])
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
 }
 
 // number groups digits by three.

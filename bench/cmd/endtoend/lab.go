@@ -149,6 +149,9 @@ type web struct {
 	process *exec.Cmd
 	stderr  *bytes.Buffer // what it says when it ends
 	flags   []string      // of a scan that reaches it
+
+	resolver  string // of those flags
+	connectTo []string
 }
 
 // start runs a simulated web until stop.
@@ -172,7 +175,7 @@ func (l *lab) start(ctx context.Context, args ...string) (*web, error) {
 		err = fmt.Errorf("cannot start the simulated web: %w", err)
 		return nil, errors.Join(err, c.Process.Kill(), c.Wait(), errors.New(stderr.String()))
 	}
-	w := &web{process: c, stderr: stderr, flags: []string{"--resolver", where.Resolver, "--allow-private", "--dns-rate", "0"}}
+	w := &web{process: c, stderr: stderr, resolver: where.Resolver, connectTo: where.ConnectTo, flags: []string{"--resolver", where.Resolver, "--allow-private", "--dns-rate", "0"}}
 	for _, to := range where.ConnectTo {
 		w.flags = append(w.flags, "--connect-to", to)
 	}

@@ -10,6 +10,11 @@
 //	cpu       50,000 origins that are well, plain and by TLS: CPU seconds per 10,000, and in which stages
 //	heap      20,000 and 100,000 origins at --concurrency 1000: is the live heap the same?
 //
+// Two more are done only where they are asked for, with `make soak` and `make chaos`:
+//
+//	soak      10,000 origins again and again in one process, for a quarter of an hour: does anything grow?
+//	chaos     20,000 origins through a bad network: is each row true, or what the network has made of it?
+//
 // In each of them every origin must have one row, as the web says it behaved. From the project's root:
 //
 //	go run ./bench/cmd/endtoend -o bench/results/$(date +%F)-$(hostname)
@@ -34,6 +39,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -69,6 +75,10 @@ type sizes struct {
 	answers  time.Duration // what the answers of inflight take
 
 	cpu int
+
+	duration    time.Duration // of soak
+	soakOrigins int           // of each of its scans
+	chaos       int           // origins
 }
 
 // experiment is one question asked of the program.
@@ -86,6 +96,12 @@ var experiments = []experiment{
 	{"heap", (*lab).heap},
 }
 
+// aside are those that are done only where they are asked for.
+var aside = []experiment{
+	{"soak", (*lab).soak},
+	{"chaos", (*lab).chaos},
+}
+
 // errMissed says that some mark was missed; the report says which.
 var errMissed = errors.New("some result is not as it must be: see above")
 
@@ -99,6 +115,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (l *lab, 
 	f := flag.NewFlagSet("endtoend", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	out := f.String("o", "", "also write the report to `DIR`/README.md")
+	report := f.String("report", "", "also write the report to this `FILE`")
 	only := f.String("only", strings.Join(names, ","), "experiments to do")
 	f.IntVar(&l.runs, "runs", 3, "runs of each command whose times are compared; the median counts")
 	f.StringVar(&l.shared, "shared", "../shared", "folder of real lists and bodies")
@@ -117,6 +134,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (l *lab, 
 	f.IntVar(&l.sizes.inflight, "inflight", 10_000, "inflight: exchanges in flight")
 	f.DurationVar(&l.answers, "answers", 4*time.Second, "inflight: what each answer takes")
 	f.IntVar(&l.sizes.cpu, "cpu", 50_000, "cpu: origins")
+	f.DurationVar(&l.duration, "duration", 15*time.Minute, "soak: for so long")
+	f.IntVar(&l.soakOrigins, "soak", 10_000, "soak: origins of each scan")
+	f.IntVar(&l.sizes.chaos, "chaos", 20_000, "chaos: origins")
 	if err := f.Parse(args); err != nil {
 		return l, err
 	}
@@ -148,6 +168,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (l *lab, 
 			return l, err
 		}
 	}
+	if *report != "" {
+		if err := os.WriteFile(*report, l.report.Bytes(), 0o644); err != nil {
+			return l, err
+		}
+	}
 	if l.failed {
 		return l, errMissed
 	}
@@ -159,7 +184,7 @@ func chosen(names string) ([]experiment, error) {
 	var all []experiment
 next:
 	for _, name := range strings.Split(names, ",") {
-		for _, e := range experiments {
+		for _, e := range slices.Concat(experiments, aside) {
 			if e.name == name {
 				all = append(all, e)
 				continue next

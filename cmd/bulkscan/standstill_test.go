@@ -1,0 +1,102 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/bench/simweb"
+	"github.com/bulkscan/bulkscan/sink"
+)
+
+// TestStoppedScanGoesOn stops a scan by SIGSTOP for longer than all its time-outs, twice, with hundreds of exchanges and look-ups
+// under way, and lets it go on. Every row is what it would have been, each was asked as often as it would have been, and what
+// waited for its turn does not come all at once. STOPPED_FOR=1m stops it for so long.
+func TestStoppedScanGoesOn(t *testing.T) {
+	t.Parallel()
+	const (
+		slow    = time.Second     // what most hosts take to answer
+		timeout = 4 * time.Second // so much longer that a busy machine is none
+		rate    = 200
+		n       = 400 // hosts that are slow; of the other animals a few
+	)
+	stop := 6 * time.Second
+	if text := os.Getenv("STOPPED_FOR"); text != "" {
+		var err error
+		if stop, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 9, Bodies: 128, Slow: slow, Hold: 4*timeout + stop, HotShare: 1, RecordAccepts: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(web.Close)
+	var hosts []string
+	// They are mixed so that at any moment every kind of them is being asked. By each scheme one has to be without the other,
+	// or how often it was asked would depend on chance.
+	for i := range n {
+		hosts = append(hosts, fmt.Sprintf("https://h%d.late.zoo.test", i), fmt.Sprintf("http://p%d.late.zoo.test", i))
+		for j, animal := range []string{"ok", "slow", "drip", "huge", "dns-slow", "dns-late", "dns-truncated", "not-found", "error-503", "redirect-3", "reset-body", "close-chunk", "silent"} {
+			if i%10 == j%10 {
+				hosts = append(hosts, fmt.Sprintf("https://h%d.%s.zoo.test", i, animal))
+			}
+		}
+	}
+	dir := t.TempDir()
+	w := &world{web: web, list: filepath.Join(dir, "list.txt"), truth: filepath.Join(dir, "truth.jsonl")}
+	var truth bytes.Buffer
+	policy := simweb.DefaultPolicy()
+	policy.TrustCA, policy.Retries = true, 1
+	if err := web.WriteTruth(&truth, slices.Values(hosts), policy); err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range map[string]string{w.list: strings.Join(hosts, "\n"), w.truth: truth.String()} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	out := filepath.Join(dir, "out")
+	p := w.scan(t, out, "--timeout", timeout.String(), "--connect-timeout", "2s", "--retries", "1", "--concurrency", "600", "--ip-rate", strconv.Itoa(rate), "--log-level", "warn")
+	for _, share := range []int{4, 2} {
+		enough := int64(len(hosts) / share)
+		p.await(t, fmt.Sprintf("%d requests", enough), func() bool { return web.Stats().Requests >= enough })
+		p.signal(t, syscall.SIGSTOP)
+		time.Sleep(stop) // the pause itself
+		p.signal(t, syscall.SIGCONT)
+	}
+	p.exits(t, 0)
+	w.holds(t, out)
+	p.says(t, "this process stood still")
+
+	// Rows count what is asked, and measure what it took, as if nothing had been.
+	attempts := map[string]int32{"late": 1, "slow": 1, "ok": 1, "drip": 1, "dns-slow": 1, "dns-late": 1, "error-503": 2, "silent": 2}
+	scan, err := latest(t.Context(), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	each(t, scan, sink.TableSites, func(r *sink.SiteRow) {
+		kind := strings.Split(r.Host, ".")[1]
+		if want, known := attempts[kind]; known && r.Attempts != want {
+			t.Errorf("%s: %d attempts, want %d", r.Origin, r.Attempts, want)
+		}
+		if most := float32(r.Attempts) * float32((timeout + stop/2).Milliseconds()); r.TotalMillis > most || r.TTFBMillis > most {
+			t.Errorf("%s: %v ms of %d exchanges, %v to the first byte: a standstill is counted in", r.Origin, r.TotalMillis, r.Attempts, r.TTFBMillis)
+		}
+	})
+	// Some may have passed the gate when the process was stopped, and connect when it goes on. What a rate that gathered tokens would
+	// send then is a thousand.
+	if most := web.Busiest(web.HotAddr(), time.Second); most > rate*3/2 {
+		t.Errorf("%d connections within a second at --ip-rate %d", most, rate)
+	}
+}

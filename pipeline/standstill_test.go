@@ -1,0 +1,153 @@
+package pipeline
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
+
+type judgeFunc func(*audit.Site)
+
+func (f judgeFunc) Judge(s *audit.Site) { f(s) }
+
+// standStill makes it so that the process has stood still for that long until now.
+func (r *run) standStill(d time.Duration) { r.still.beat.Add(-int64(d + beatEvery)) }
+
+// What an exchange or a look-up came to in which the process stood still counts only if that has nothing to do with it; and who
+// stands still all the time gets to an end.
+func TestStandstill(t *testing.T) {
+	const timeoutOf = 2 * time.Second
+	type result struct {
+		kept           exchange.Outcome
+		status         int
+		asked, lookups int
+		attempts       int
+		spoilt         uint64
+	}
+	// The process stands still in the first `times` exchanges, or look-ups, each of which ends as told; all others end well.
+	f := func(name string, times int, ends exchange.Response, next exchange.Next, lookup exchange.Lookup, want result) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			var r *run
+			left := times
+			w, s := &web{begun: time.Now(), latency: 100 * time.Millisecond, resolving: 10 * time.Millisecond}, &shelf{}
+			if lookup != (exchange.Lookup{}) {
+				w.lookup = func(string) (exchange.Lookup, bool) {
+					if left == 0 {
+						return exchange.Lookup{}, false
+					}
+					left--
+					r.standStill(timeoutOf)
+					return lookup, true
+				}
+			}
+			w.answer = func(x *exchange.Exchange) exchange.Next {
+				x.Past.Spent += 100 * time.Millisecond
+				x.Response.Timing = exchange.Timing{Connect: 50 * time.Millisecond, TTFB: 50 * time.Millisecond, Total: x.Past.Spent}
+				x.Response.Attempts = int(x.Past.Attempts)
+				if left == 0 {
+					return exchange.Done
+				}
+				left--
+				r.standStill(timeoutOf)
+				x.Response.Outcome, x.Response.Status = ends.Outcome, ends.Status
+				x.Response.Timing.TTFB += timeoutOf
+				x.Past.Spent += timeoutOf
+				x.Response.Timing.Total = x.Past.Spent
+				next.Target = x.Target
+				return next
+			}
+			var judged exchange.Response
+			judge := judgeFunc(func(site *audit.Site) { judged = site.Fetch })
+			p := New(Config{Concurrency: 4, SpillDir: t.TempDir()}, &list{hosts: []string{"a.example.com"}}, w, judge, s)
+			var told []time.Duration
+			p.cfg.Stood = func(d time.Duration) { told = append(told, d) }
+			r = p.newRun(t.Context())
+			if err := r.through(); err != nil || len(s.sites) != 1 {
+				t.Fatalf("%s: kept %d origins, error %v", name, len(s.sites), err)
+			}
+			k := s.sites[0]
+			if stood := min(times, max(want.asked, want.lookups)); len(told) != stood || int(p.progress.Standstills.Load()) != stood {
+				t.Errorf("%s: told of standstills %v, want %d", name, told, stood)
+			}
+			got := result{k.outcome, judged.Status, len(w.asked), w.lookups, k.attempts, p.progress.Spoilt.Load()}
+			if got != want {
+				t.Errorf("%s:\ngot  %+v\nwant %+v", name, got, want)
+			}
+			if total := judged.Timing.Total; total > time.Duration(max(1, k.attempts))*100*time.Millisecond {
+				t.Errorf("%s: it took %v, standstills left out", name, total)
+			}
+		})
+	}
+	answered := func(status int) exchange.Response {
+		return exchange.Response{Outcome: exchange.Answered, Status: status}
+	}
+	failed := func(o exchange.Outcome) exchange.Response { return exchange.Response{Outcome: o} }
+	none, done := exchange.Lookup{}, exchange.Done
+
+	f("nothing happens", 0, answered(200), done, none, result{exchange.Answered, 200, 1, 1, 1, 0})
+	f("an answer counts", 1, answered(200), done, none, result{exchange.Answered, 200, 1, 1, 1, 0})
+	f("so does a refusal", 1, answered(403), done, none, result{exchange.Answered, 403, 1, 1, 1, 0})
+	f("so does a redirect", 1, answered(301), exchange.Next{Again: true}, none, result{exchange.Answered, 200, 2, 2, 2, 0})
+	f("a refused connection is news", 1, failed(exchange.ConnectRefused), done, none, result{exchange.ConnectRefused, 0, 1, 1, 1, 0})
+	f("what breaks off a body that was too large is no time-out", 1, failed(exchange.BadEncoding), done, none, result{exchange.BadEncoding, 0, 1, 1, 1, 0})
+	for _, o := range []exchange.Outcome{exchange.Timeout, exchange.ConnectTimeout, exchange.Reset, exchange.ClosedEarly, exchange.TLSFailed, exchange.ConnectFailed} {
+		f(o.String(), 1, failed(o), done, none, result{exchange.Answered, 200, 2, 2, 1, 1})
+	}
+	f("the server was tired of waiting", 1, answered(408), done, none, result{exchange.Answered, 200, 2, 2, 1, 1})
+	f("or its gateway was", 1, answered(504), done, none, result{exchange.Answered, 200, 2, 2, 1, 1})
+	f("a later try is none", 1, failed(exchange.Timeout), exchange.Next{Again: true, After: time.Hour}, none, result{exchange.Answered, 200, 2, 2, 1, 1})
+	f("who was put off was not", 1, failed(exchange.Timeout), exchange.Next{Again: true, PutOff: true}, none, result{exchange.Answered, 200, 2, 2, 1, 1})
+	f("as often as it may", maxSpoilt, failed(exchange.Timeout), done, none, result{exchange.Answered, 200, maxSpoilt + 1, maxSpoilt + 1, 1, maxSpoilt})
+	f("and no more", maxSpoilt+3, failed(exchange.Timeout), done, none, result{exchange.Timeout, 0, maxSpoilt + 1, maxSpoilt + 1, 1, maxSpoilt})
+
+	silent := exchange.Lookup{Outcome: exchange.DNSTimeout, Cause: exchange.CauseDNSTimeout, Took: timeoutOf}
+	f("a silent name server", 1, answered(200), done, silent, result{exchange.Answered, 200, 1, 2, 1, 1})
+	f("a failing one", 1, answered(200), done, exchange.Lookup{Outcome: exchange.DNSFailed, Cause: exchange.CauseServFail}, result{exchange.Answered, 200, 1, 2, 1, 1})
+	f("a name put off", 1, answered(200), done, exchange.Lookup{PutOff: true}, result{exchange.Answered, 200, 1, 2, 1, 1})
+	f("a name that does not exist", 1, answered(200), done, exchange.Lookup{Outcome: exchange.DNSNotFound, Cause: exchange.CauseNoSuchName}, result{exchange.DNSNotFound, 0, 0, 1, 1, 0})
+	f("names have an end too", maxSpoilt+3, answered(200), done, silent, result{exchange.DNSTimeout, 0, 0, maxSpoilt + 1, 1, maxSpoilt})
+}
+
+// Of the times of an exchange, what may hold a standstill is not measured, and the rest is as it was.
+func TestForgive(t *testing.T) {
+	const s = time.Second
+	f := func(in exchange.Timing, stood time.Duration, want exchange.Timing) {
+		t.Helper()
+		if forgive(&in, stood); in != want {
+			t.Errorf("got %+v, want %+v", in, want)
+		}
+	}
+	f(exchange.Timing{DNS: s, Connect: s, TLS: 2 * s, TTFB: 6 * s, Total: 12 * s}, 5*s, exchange.Timing{DNS: s, Connect: s, TLS: 2 * s, Total: 7 * s})
+	f(exchange.Timing{Connect: s, TLS: 2 * s, TTFB: 6 * s, Total: 9 * s}, 2*s, exchange.Timing{Connect: s, Total: 7 * s})
+	f(exchange.Timing{Connect: s, Total: s}, 60*s, exchange.Timing{Connect: s})
+}
+
+// A late beat is a standstill only if it is very late, whoever notices; and it is one standstill, however many look.
+func TestStandstillIsNoticedOnce(t *testing.T) {
+	f := func(late, want time.Duration) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			r := &run{begun: time.Now()}
+			told := 0
+			r.still.told = func(time.Duration) { told++ }
+			time.Sleep(late)
+			for range 3 {
+				if got := r.stood(); got != want {
+					t.Errorf("a beat that is %v late is a standstill of %v, want %v", late, got, want)
+				}
+			}
+			r.still.note(time.Since(r.begun))
+			if wantTold := min(1, int(want)); told != wantTold {
+				t.Errorf("told %d times, want %d", told, wantTold)
+			}
+		})
+	}
+	f(0, 0)
+	f(beatEvery, 0)
+	f(beatEvery+stillAfter, 0)
+	f(time.Minute, time.Minute-beatEvery)
+}
