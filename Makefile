@@ -17,7 +17,7 @@ export CGO_ENABLED := 0
 STEPS := build lint test race generated integration
 
 # Documents that are written from tables in the code.
-GENERATED := docs/SCHEMA.md docs/CHECKS.md docs/METRICS.md
+GENERATED := docs/SCHEMA.md docs/CHECKS.md docs/METRICS.md docs/outcomes.md bench/simweb/README.md
 
 .PHONY: help
 help: ## show this list
@@ -63,6 +63,7 @@ generate: ## write the generated documents anew
 	go test ./sink -run '^TestSchemaDocument$$' -update
 	go test ./audit -run 'Docs' -update
 	go test ./internal/metrics -run '^TestDocument$$' -update
+	go test ./bench/simweb -run '^(TestReadme|TestOutcomesDocument)$$' -update
 
 .PHONY: generated
 generated: ## fail if a generated document is out of date
@@ -116,17 +117,21 @@ transport: ## compare the fetcher with other HTTP transports, by CPU and memory 
 lookups: ## compare the resolver with others, and see whether names get lost (OUT=FILE keeps the report)
 	go run ./bench/cmd/lookups $(if $(OUT),-o '$(OUT)')
 
+.PHONY: zoo
+zoo: ## scan 100,000 healthy hosts among 200 copies of each bad one (OUT=FILE.md keeps the report, RUNS=n)
+	go run ./bench/cmd/endtoend -only zoo $(if $(RUNS),-runs $(RUNS)) $(if $(OUT),-o '$(OUT)')
+
 .PHONY: parquet
 parquet: ## compare the table writer with arrow-go, and weigh a scan column by column (OUT=FILE keeps the report)
 	go -C bench/parquet run . $(if $(OUT),-o '$(abspath $(OUT))')
 
 .PHONY: soak
-soak: ## scan a simulated web again and again, and see whether anything grows (DURATION=15m, OUT=FILE keeps the report)
-	go run ./bench/cmd/endtoend -only soak -duration $(or $(DURATION),15m) $(if $(OUT),-report '$(OUT)')
+soak: ## scan a simulated web again and again, and see whether anything grows (DURATION=15m, OUT=FILE.md keeps the report)
+	go run ./bench/cmd/endtoend -only soak -duration $(or $(DURATION),15m) $(if $(OUT),-o '$(OUT)')
 
 .PHONY: chaos
-chaos: ## scan a simulated web through bad networks, and judge every row (as root also over a link that loses packets; OUT=FILE)
-	go run ./bench/cmd/endtoend -only chaos $(if $(OUT),-report '$(OUT)')
+chaos: ## scan a simulated web through bad networks, and judge every row (as root also over a link that loses packets; OUT=FILE.md)
+	go run ./bench/cmd/endtoend -only chaos $(if $(OUT),-o '$(OUT)')
 
 # A check that finds no server fails; other runs skip what needs one.
 .PHONY: check

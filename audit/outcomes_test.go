@@ -16,8 +16,10 @@ func TestOutcomesDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, table, _ := strings.Cut(string(text), "<!-- outcomes -->\n")
+	table, _, _ = strings.Cut(table, "<!-- /outcomes -->")
 	rows := map[string][]string{}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(table) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
 		if !strings.HasPrefix(line, "| `") {
 			continue

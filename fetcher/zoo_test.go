@@ -35,7 +35,9 @@ func rowOf(r *exchange.Response) row { return row{r.Outcome, r.Cause, r.Status, 
 
 func answers(status int, body string) row { return row{exchange.Answered, 0, status, body} }
 
-// The zoo: servers that do everything wrong that a server can. Each leaves one row, within the deadline.
+// Everything that a server can do wrong leaves one row, within the deadline, with the right cause. The zoo lives in
+// bench/simweb, where whole scans of it are held against what it does; causes are told here alone, and what ends well there
+// is not repeated.
 func TestZoo(t *testing.T) {
 	noLeaks(t)
 	const timeout = time.Second
@@ -79,24 +81,15 @@ func TestZoo(t *testing.T) {
 	}
 
 	// Bodies.
-	f("length", reply(okHead+"Content-Length: 5\r\n\r\nabcdefgh"), answers(200, "abcde"))
-	f("length 0", reply(okHead+"Content-Length: 0\r\n\r\n"), answers(200, ""))
-	f("until close", reply(okHead+"\r\nabc"), answers(200, "abc"))
 	f("until close, empty", reply(okHead+"\r\n"), answers(200, ""))
-	f("204", reply("HTTP/1.1 204 No Content\r\n\r\nabc"), answers(204, ""))
 	f("chunked", reply(okHead+"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\n\r\n"), answers(200, "abc0123456789"))
 	f("chunked, padded, bare LF, trailer", reply(okHead+"transfer-encoding:Chunked\r\n\r\n3  \r\nabc\n1\nd\r\n0\r\nX: y\r\n\r\n"), answers(200, "abcd"))
-	f("chunked and length", reply(okHead+"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n"), answers(200, "abcde"))
 	f("chunked in 1.0", reply("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n"), answers(200, "abcde"))
 	f("chunked, nobody closes", hold(okHead+"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"), answers(200, "a"))
 	f("large by length", reply(okHead+"Content-Length: 91000\r\n\r\n"+lines[:91000]), answers(200, lines[:91000]))
 	f("exactly the bound", reply(okHead+"\r\n"+lines[:100_000]), answers(200, lines[:100_000]))
 	f("one more than the bound", reply(okHead+"\r\n"+lines[:100_001]), answers(200, kept))
 	f("over the bound by length", hold(okHead+"Content-Length: 104000\r\n\r\n"+lines), answers(200, kept))
-	f("endless length", endless(okHead+"Content-Length: 9223372036854775807\r\n\r\n", lines), answers(200, kept))
-	f("endless chunks", endless(okHead+"Transfer-Encoding: chunked\r\n\r\n", "d\r\nDisallow: /x\n\r\n"), answers(200, kept))
-	f("endless until close", endless(okHead+"\r\n", lines), answers(200, kept))
-	f("endless line", endless(okHead+"\r\n", strings.Repeat("x", 1000)), answers(200, ""))
 	f("endless chunk extension", endless(okHead+"Transfer-Encoding: chunked\r\n\r\n1;", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"), row{exchange.BadResponse, exchange.CauseBadChunk, 200, ""})
 	f("many chunk extensions", endless(okHead+"Transfer-Encoding: chunked\r\n\r\n", "1;"+strings.Repeat("x", 1000)+"\r\nx\r\n"), row{exchange.BadResponse, exchange.CauseBadChunk, 200, ""})
 	f("short of its length", reply(okHead+"Content-Length: 50\r\n\r\nabc"), row{exchange.ClosedEarly, exchange.CauseClosedInBody, 200, ""})
@@ -112,25 +105,20 @@ func TestZoo(t *testing.T) {
 	f("reset in the body", reset(okHead+"Content-Length: 100\r\n\r\nabc"), row{exchange.Reset, exchange.CauseResetBody, 200, ""})
 	f("silence in the body", hold(okHead+"Content-Length: 100\r\n\r\nabc"), row{exchange.Timeout, exchange.CauseBodyTimeout, 200, ""})
 	f("NULs and UTF-16", reply(okHead+"Content-Length: 6\r\n\r\n\xff\xfeU\x00:\x00"), answers(200, "\xff\xfeU\x00:\x00"))
-	f("404 with an endless body", endless("HTTP/1.1 404 Not Found\r\n\r\n", "x"), answers(404, ""))
 
 	// Heads.
-	f("60 KB head", reply(okHead+strings.Repeat("X-Filler: 0123456789012345678901\r\n", 1800)+"Content-Length: 2\r\n\r\nab"), answers(200, "ab"))
 	f("endless head", endless(okHead, "X-Filler: 0123456789\r\n"), row{exchange.HeaderTooLarge, exchange.CauseHeadTooLarge, 0, ""})
 	f("endless line in the head", endless(okHead+"X: ", "0123456789"), row{exchange.HeaderTooLarge, exchange.CauseHeadTooLarge, 0, ""})
 	f("endless line ends", endless("", "\r\n"), row{exchange.BadResponse, exchange.CauseNotHTTP, 0, ""})
 	f("103, 100, 200", reply("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"+okHead+"Content-Length: 2\r\n\r\nab"), answers(200, "ab"))
 	f("endless interim", endless("", "HTTP/1.1 100 Continue\r\n\r\n"), row{exchange.BadResponse, exchange.CauseTooManyInterim, 0, ""})
 	f("101", reply("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), row{exchange.BadResponse, exchange.CauseBadStatus, 101, ""})
-	f("bare LF", reply("HTTP/1.1 200 OK\nContent-Length: 2\nServer: a\n\nab"), answers(200, "ab"))
 	f("line ends mixed", reply("HTTP/1.1 200 OK\nContent-Length: 2\r\n\nab"), answers(200, "ab"))
 	f("line end first", reply("\r\n"+okHead+"Content-Length: 2\r\n\r\nab"), answers(200, "ab"))
-	f("no reason phrase", reply("HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nab"), answers(200, "ab"))
 	f("folded field", reply(okHead+"X: a\r\n b\r\nContent-Length: 2\r\n\r\nab"), answers(200, "ab"))
 	f("line that is no field", reply(okHead+"nonsense\r\nContent-Length: 2\r\n\r\nab"), answers(200, "ab"))
 	f("control bytes in a field", reply(okHead+"X: a\x00b\x01\r\nContent-Length: 2\r\n\r\nab"), answers(200, "ab"))
 	f("bad trailer field", reply(okHead+"Trailer: Content-Length\r\nContent-Length: 2\r\n\r\nab"), answers(200, "ab"))
-	f("HTTP/1.0", reply("HTTP/1.0 200 OK\r\n\r\nab"), answers(200, "ab"))
 	f("status 999", reply("HTTP/1.1 999 Denied\r\n\r\n"), row{exchange.BadResponse, exchange.CauseBadStatus, 999, ""})
 	f("status 600", reply("HTTP/1.1 600 x\r\n\r\n"), row{exchange.BadResponse, exchange.CauseBadStatus, 600, ""})
 	f("status 599", reply("HTTP/1.1 599 x\r\n\r\n"), answers(599, ""))
@@ -139,7 +127,6 @@ func TestZoo(t *testing.T) {
 	f("status of letters", reply("HTTP/1.1 abc OK\r\n\r\n"), row{exchange.BadResponse, exchange.CauseNotHTTP, 0, ""})
 	f("negative length", reply(okHead+"Content-Length: -1\r\n\r\nab"), row{exchange.BadResponse, exchange.CauseBadLength, 0, ""})
 	f("length beyond numbers", reply(okHead+"Content-Length: 9223372036854775808\r\n\r\nab"), row{exchange.BadResponse, exchange.CauseBadLength, 0, ""})
-	f("two equal lengths", reply(okHead+"Content-Length: 2\r\nContent-Length: 2\r\n\r\nab"), answers(200, "ab"))
 	f("two equal lengths in a list", reply(okHead+"Content-Length: 2, 2\r\n\r\nab"), answers(200, "ab"))
 	f("two different lengths", reply(okHead+"Content-Length: 2\r\nContent-Length: 3\r\n\r\nab"), row{exchange.BadResponse, exchange.CauseBadLength, 0, ""})
 	f("HTTP/0.9", reply("User-agent: *\n"), row{exchange.BadResponse, exchange.CauseNotHTTP, 0, ""})
@@ -183,13 +170,10 @@ func TestZoo(t *testing.T) {
 	f("gzip and zeros behind it", coded("gzip", append(packed[:len(packed):len(packed)], make([]byte, 500)...)), answers(200, file))
 	f("gzip and a line end behind it", coded("gzip", append(packed[:len(packed):len(packed)], "\r\n"...)), answers(200, file))
 	f("gzip and a page behind it", coded("gzip", append(packed[:len(packed):len(packed)], "<html>"...)), answers(200, file))
-	f("gzip in two members", coded("gzip", append(packed[:len(packed):len(packed)], packed...)), answers(200, file+file))
 	f("gzip and the beginning of another member", coded("gzip", append(packed[:len(packed):len(packed)], packed[:5]...)), row{exchange.BadEncoding, exchange.CauseCorruptCoding, 200, ""})
 	f("gzip with a wrong sum", coded("gzip", append(packed[:len(packed)-5:len(packed)-5], 1, 2, 3, 4, 5)), row{exchange.BadEncoding, exchange.CauseCorruptCoding, 200, ""})
-	f("br in gzip", coded("br, gzip", encoders["gzip"](encoders["br"]([]byte(file)))), answers(200, file))
 	f("three codings", coded("gzip, gzip, gzip", nil), answers(200, ""))
 	f("three codings on a body", coded("gzip, gzip, gzip", []byte("x")), row{exchange.BadEncoding, exchange.CauseNestedCoding, 200, ""})
-	f("identity coding", coded("identity", []byte(file)), answers(200, file))
 	f("unknown coding", coded("compress", []byte(file)), row{exchange.BadEncoding, exchange.CauseUnknownCoding, 200, ""})
 }
 

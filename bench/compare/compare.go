@@ -69,6 +69,8 @@ type site struct {
 	BodyBytes   int64   `parquet:"body_bytes"`
 	Truncated   bool    `parquet:"truncated"`
 	BodyHash    int64   `parquet:"body_hash"`
+	Access      string  `parquet:"access"`
+	Attempts    int32   `parquet:"attempts"`
 }
 
 // Compare holds a scan's committed rows against a truth file.
@@ -147,8 +149,12 @@ func (r *Result) compare(row *site, want *simweb.Truth) {
 	check("body_bytes", row.BodyBytes == want.BodyBytes, row.BodyBytes, want.BodyBytes)
 	check("body_hash", row.BodyHash == want.BodyHash, row.BodyHash, want.BodyHash)
 	check("truncated", row.Truncated == want.Truncated, row.Truncated, want.Truncated)
-	if want.Hops != nil {
-		check("hops", int(row.Hops) == *want.Hops, row.Hops, *want.Hops)
+	check("hops", int(row.Hops) == want.Hops, row.Hops, want.Hops)
+	if row.Outcome == want.Outcome { // another may have another access, and come after more or fewer tries
+		check("access", row.Access == want.Access, row.Access, want.Access)
+		if want.Attempts != nil {
+			check("attempts", int(row.Attempts) == *want.Attempts, row.Attempts, *want.Attempts)
+		}
 	}
 	if want.Status != nil { // what is kept of a handshake that led to nothing is the scanner's choice
 		check("tls_verified", same(row.TLSVerified, want.TLSVerified), show(row.TLSVerified), show(want.TLSVerified))

@@ -388,6 +388,7 @@ async function checkTruth(scans) {
     seq: "BIGINT", host: "VARCHAR", port: "INTEGER", requested: "VARCHAR", origin: "VARCHAR", outcome: "JSON",
     outcomes: "VARCHAR[]", status: "INTEGER", hops: "INTEGER", final_scheme: "VARCHAR", tls_verified: "BOOLEAN",
     body_bytes: "BIGINT", body_hash: "BIGINT", truncated: "BOOLEAN", behaviour: "VARCHAR",
+    access: "VARCHAR", attempts: "INTEGER",
   };
   const columns = Object.entries(types).map(([k, t]) => `${k}: ${literal(t)}`).join(", ");
   // The columns are typed by hand: guessed, a 64-bit hash might come out rounded.
@@ -417,6 +418,9 @@ async function checkTruth(scans) {
     body_bytes: ["s.body_bytes", "s.body_bytes <> t.body_bytes"],
     body_hash: ["s.body_hash", "s.body_hash <> t.body_hash"],
     truncated: ["s.truncated", "s.truncated <> t.truncated"],
+    // Of the first outcome alone: another may have another access, and come after more or fewer tries.
+    access: ["s.access", "s.outcome = t.outcomes[1] AND s.access <> t.access"],
+    attempts: ["s.attempts", "s.outcome = t.outcomes[1] AND s.attempts <> t.attempts"],
   };
   const compared = Object.keys(differs).filter((c) => given.has(c));
   const about = given.has("behaviour") ? ", t.behaviour" : "";

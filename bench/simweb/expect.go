@@ -23,6 +23,7 @@ type Policy struct {
 	MaxRedirects int   // hops followed
 	MaxBody      int64 // decoded bytes kept
 	Retries      int   // later tries of what may pass
+	Attempts     bool  // the truth tells how many attempts are made: nobody asked before, and nothing but the hosts fails
 	StrictTLS    bool  // an unverifiable certificate is a failure
 	TrustCA      bool  // the scanner trusts the web's authority (CAPool)
 	Guarded      bool  // it dials no private address, such as those of all hosts here
@@ -38,14 +39,17 @@ type Expect struct {
 	Behaviour   string             // of the host that the list names
 	Outcomes    []exchange.Outcome // any of these; more than one where system or scanner may rightly choose
 	Status      int                // 0: none
-	Hops        int                // -1: where a loop is noticed is the scanner's choice
+	Hops        int                // followed before the end, or before a URL came that had been asked
 	Truncated   bool
-	BodyHash    uint64        // xxh64 of the decoded bytes kept; 0: none
-	BodyBytes   int64         // decoded bytes kept
-	FinalScheme origin.Scheme // 0: the scanner's choice, in a loop between schemes
+	BodyHash    uint64 // xxh64 of the decoded bytes kept; 0: none
+	BodyBytes   int64  // decoded bytes kept
+	FinalScheme origin.Scheme
 	// TLSVerified is Unknown by http, and where no status came: what is kept of a handshake that led to nothing is the
 	// scanner's choice.
 	TLSVerified exchange.Tristate
+	// Access is what the first of Outcomes means for a crawler: conditional, full_allow, full_disallow or unknown.
+	Access   string
+	Attempts int // exchanges after which the first of Outcomes stands, without redirect hops
 
 	Answered origin.Origin // by which the row is known: the origin that answered, or that was tried first
 }
@@ -61,6 +65,7 @@ type result struct {
 	scheme    origin.Scheme
 	hops      int
 	anyStatus bool // an HTTP status came, of this exchange or of one before a redirect
+	asked     origin.Origin
 }
 
 func failed(outcomes ...exchange.Outcome) result { return result{outcomes: outcomes} }
@@ -70,20 +75,17 @@ type walk struct {
 	world *world
 	web   *Web
 	p     Policy
-	asked map[countKey]int
+
+	asked    map[countKey]int
+	attempts int
 }
 
 // Expect tells what a scan of an origin finds. It asks nothing and changes nothing.
 func (w *Web) Expect(o origin.Origin, p Policy) Expect {
 	wk := walk{world: w.world, web: w, p: p}
 	e := Expect{Behaviour: w.world.behaviour(o.Host()).Name}
-	var r result
-	for try := 0; try <= p.Retries; try++ {
-		r, e.Answered = wk.try(o)
-		if !r.mayPass() {
-			break
-		}
-	}
+	r := wk.life(o)
+	e.Answered, e.Attempts, e.Access = r.asked, wk.attempts, accessAfter(r.outcomes[0], r.status)
 	e.Outcomes, e.Status, e.Hops, e.Truncated = r.outcomes, r.status, r.hops, r.truncated
 	e.FinalScheme = r.scheme
 	if r.status != 0 {
@@ -95,42 +97,78 @@ func (w *Web) Expect(o origin.Origin, p Policy) Expect {
 	return e
 }
 
+// accessAfter is what an end means for a crawler (RFC 9309 §2.3.1), in the words of the dataset.
+func accessAfter(outcome exchange.Outcome, status int) string {
+	switch {
+	case outcome == exchange.BlockedAddress, outcome == exchange.OptedOut:
+		return "unknown"
+	case outcome == exchange.RedirectLimit, outcome == exchange.RedirectInvalid:
+		return "full_allow"
+	case outcome != exchange.Answered, status >= 500:
+		return "full_disallow"
+	case status >= 300:
+		return "full_allow"
+	}
+	return "conditional"
+}
+
 // mayPass reports whether a later try may end otherwise.
 func (r *result) mayPass() bool {
 	if r.outcomes[0] == exchange.Answered {
 		return r.status >= 500
 	}
-	return slices.ContainsFunc(r.outcomes, exchange.Outcome.Transient)
+	return r.outcomes[0].Transient()
 }
 
-// try is one try of an origin: by its first scheme and, where no status came, by the other. The row of two failures is
-// that of the first.
-func (wk *walk) try(o origin.Origin) (result, origin.Origin) {
-	if o.Scheme() != origin.Auto {
-		return wk.attempt(o), o
+// life is all attempts at an origin: one by its first scheme and, where no status came and the entry names none, one by the
+// other; then later tries of what may pass. They stay with a scheme by which a status came. Where none did, they are by
+// turns, and the row is the first scheme's.
+func (wk *walk) life(o origin.Origin) result {
+	schemes := []origin.Scheme{o.Scheme()}
+	if o.Scheme() == origin.Auto {
+		schemes = []origin.Scheme{origin.HTTPS, origin.HTTP}
+		if wk.p.HTTPFirst {
+			slices.Reverse(schemes)
+		}
 	}
-	one, other := o.As(origin.HTTPS), o.As(origin.HTTP)
-	if wk.p.HTTPFirst {
-		one, other = other, one
+	last := make([]result, 1, 2)
+	last[0] = wk.attempt(o.As(schemes[0]))
+	if len(schemes) > 1 && !last[0].anyStatus && !wk.p.NoFallback && last[0].outcomes[0].FallsBack() {
+		last = append(last, wk.attempt(o.As(schemes[1])))
 	}
-	first := wk.attempt(one)
-	if first.anyStatus || wk.p.NoFallback || !first.outcomes[0].FallsBack() {
-		return first, one
+	for try := range wk.p.Retries {
+		answered := slices.IndexFunc(last, func(r result) bool { return r.anyStatus })
+		var of []int // the schemes for which it is worth it
+		for i := range last {
+			if last[i].mayPass() && (answered < 0 || answered == i) {
+				of = append(of, i)
+			}
+		}
+		if len(of) == 0 {
+			break
+		}
+		i := of[try%len(of)]
+		r := wk.attempt(o.As(schemes[i]))
+		r.anyStatus = r.anyStatus || last[i].anyStatus
+		last[i] = r
 	}
-	if second := wk.attempt(other); second.anyStatus {
-		return second, other
+	if len(last) > 1 && last[1].anyStatus {
+		return last[1]
 	}
-	return first, one
+	return last[0]
 }
 
 // attempt asks an origin by its scheme and follows redirects.
 func (wk *walk) attempt(o origin.Origin) result {
 	target := exchange.Target{Origin: o, Path: exchange.RobotsPath}
 	visited := []string{target.String()}
-	anyStatus, crossed := false, false
+	anyStatus := false
 	for hops := 0; ; hops++ {
 		r := wk.exchange(target)
-		r.hops, r.scheme = hops, target.Origin.Scheme()
+		r.hops, r.scheme, r.asked = hops, target.Origin.Scheme(), o
+		if hops == 0 && r.outcomes[0].Asked() {
+			wk.attempts++
+		}
 		anyStatus = anyStatus || r.status != 0
 		r.anyStatus = anyStatus
 		if r.location == "" {
@@ -141,18 +179,10 @@ func (wk *walk) attempt(o origin.Origin) result {
 			r.outcomes = []exchange.Outcome{exchange.RedirectInvalid}
 			return r
 		}
-		if slices.Contains(visited, next.String()) {
-			r.outcomes, r.hops = []exchange.Outcome{exchange.RedirectLimit}, -1
-			if crossed {
-				r.scheme, r.verified = 0, exchange.Unknown
-			}
-			return r
-		}
-		if hops == wk.p.MaxRedirects {
+		if slices.Contains(visited, next.String()) || hops == wk.p.MaxRedirects {
 			r.outcomes = []exchange.Outcome{exchange.RedirectLimit}
 			return r
 		}
-		crossed = crossed || next.Origin.Scheme() != target.Origin.Scheme()
 		target = next
 		visited = append(visited, next.String())
 	}
@@ -185,6 +215,9 @@ func (wk *walk) exchange(t exchange.Target) result {
 	}
 	b := w.behaviour(host)
 	if addr, ok := t.Origin.Addr(); ok {
+		if slices.Contains(w.nobody, addr) && !wk.p.Guarded {
+			return failed(exchange.ConnectRefused)
+		}
 		if wk.web.places[addr] == nil {
 			return failed(exchange.ConnectRefused, exchange.ConnectTimeout, exchange.ConnectFailed, exchange.BlockedAddress)
 		}
@@ -255,7 +288,11 @@ func (wk *walk) exchange(t exchange.Target) result {
 func (r *reply) result(most int64) result {
 	out := result{outcomes: r.yields, status: r.status, location: r.location}
 	if r.yields != nil {
-		if r.cut && int64(r.body.sentOfCut()) > most {
+		sent := r.sent
+		if r.cut {
+			sent = r.body.sentOfCut()
+		}
+		if int64(sent) > most {
 			// The client has what it wants before the answer goes wrong.
 			out.outcomes = nil
 		} else {
@@ -287,9 +324,9 @@ func (k nameKind) outcomes() []exchange.Outcome {
 // outcomes is how a handshake ends that fails; nil where it does not.
 func (k helloKind) outcomes() []exchange.Outcome {
 	switch k {
-	case hello10Only, helloAlert, helloPlain:
+	case hello10Only, helloAlert, helloPlain, helloGarbage, helloOtherProtocol:
 		return []exchange.Outcome{exchange.TLSFailed}
-	case helloHang:
+	case helloHang, helloDrip, helloStall:
 		return []exchange.Outcome{exchange.Timeout, exchange.TLSFailed}
 	case helloReset:
 		return []exchange.Outcome{exchange.Reset, exchange.TLSFailed}
@@ -300,7 +337,7 @@ func (k helloKind) outcomes() []exchange.Outcome {
 }
 
 // verifies reports whether a certificate stands up to verification by one who trusts the authority.
-func (k helloKind) verifies() bool { return k == helloFine || k == hello12Only }
+func (k helloKind) verifies() bool { return k == helloFine || k == hello12Only || k == helloLongChain }
 
 // Truth is a line of a truth file: what a scan finds for one line of a list, under the names of the table `sites`.
 // Where more than one outcome is right, Outcomes lists them all and Outcome is the first.
@@ -315,12 +352,14 @@ type Truth struct {
 	Outcome     string   `json:"outcome"`
 	Outcomes    []string `json:"outcomes"`
 	Status      *int     `json:"status"`
-	Hops        *int     `json:"hops"`         // null: the scanner's choice
-	FinalScheme *string  `json:"final_scheme"` // null: the scanner's choice
+	Hops        int      `json:"hops"`
+	FinalScheme string   `json:"final_scheme"`
 	TLSVerified *bool    `json:"tls_verified"`
 	BodyBytes   int64    `json:"body_bytes"`
 	Truncated   bool     `json:"truncated"`
-	BodyHash    int64    `json:"body_hash"` // the 64 bits as the dataset has them, signed
+	Access      string   `json:"access"`             // where the outcome is Outcome
+	Attempts    *int     `json:"attempts,omitempty"` // where the policy asks for it and there is but one answer
+	BodyHash    int64    `json:"body_hash"`          // the 64 bits as the dataset has them, signed
 }
 
 // WriteTruth writes what a scan of a list finds, as a JSON line an entry. Entries that are no origin are left out, as
@@ -336,7 +375,7 @@ func (w *Web) WriteTruth(out io.Writer, list iter.Seq[string], p Policy) error {
 		if err != nil {
 			continue
 		}
-		if err := encoder.Encode(truth(seq, strings.TrimSpace(input), o, w.Expect(o, p))); err != nil {
+		if err := encoder.Encode(truth(seq, strings.TrimSpace(input), o, w.Expect(o, p), p.Attempts)); err != nil {
 			return fmt.Errorf("cannot write the truth: %w", err)
 		}
 	}
@@ -346,24 +385,23 @@ func (w *Web) WriteTruth(out io.Writer, list iter.Seq[string], p Policy) error {
 	return nil
 }
 
-func truth(seq int, input string, o origin.Origin, e Expect) Truth {
+func truth(seq int, input string, o origin.Origin, e Expect, attempts bool) Truth {
 	t := Truth{
 		Seq: seq, Input: input, Host: o.Host(), Port: int(o.Port()), Requested: o.Scheme().String(),
 		Origin: e.Answered.String(), Behaviour: e.Behaviour, Outcome: e.Outcomes[0].String(),
-		BodyBytes: e.BodyBytes, Truncated: e.Truncated, BodyHash: int64(e.BodyHash),
+		BodyBytes: e.BodyBytes, Truncated: e.Truncated, BodyHash: int64(e.BodyHash), Access: e.Access,
+		Hops: e.Hops, FinalScheme: e.FinalScheme.String(),
+	}
+	// Where a host answers by the number, a request that was broken off, because the host was put off, counts there and is no
+	// attempt.
+	if attempts && !behaviourNamed(e.Behaviour).counts {
+		t.Attempts = &e.Attempts
 	}
 	for _, outcome := range e.Outcomes {
 		t.Outcomes = append(t.Outcomes, outcome.String())
 	}
 	if e.Status != 0 {
 		t.Status = &e.Status
-	}
-	if e.Hops >= 0 {
-		t.Hops = &e.Hops
-	}
-	if e.FinalScheme != 0 {
-		scheme := e.FinalScheme.String()
-		t.FinalScheme = &scheme
 	}
 	if e.TLSVerified != exchange.Unknown {
 		verified := e.TLSVerified == exchange.Yes

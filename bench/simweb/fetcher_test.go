@@ -1,12 +1,12 @@
 package simweb
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
+	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/fetcher"
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
 	"github.com/bulkscan/bulkscan/internal/exchange"
@@ -22,7 +22,7 @@ func TestFetcherFindsTheTruth(t *testing.T) {
 		putOff := 0
 		var mu sync.Mutex
 		w.Forget()
-		clients := map[patience]*fetcher.Fetcher{}
+		clients := newClients(t, w, p)
 		var all sync.WaitGroup
 		slots := make(chan struct{}, 32)
 		one := func(entry string) {
@@ -31,21 +31,18 @@ func TestFetcherFindsTheTruth(t *testing.T) {
 			if putOffAfter > 0 && behaviourNamed(want.Behaviour).counts {
 				return // an exchange that is put off may count where the host answers by the number
 			}
-			wait := patienceFor(want)
-			client := clients[wait]
-			if client == nil {
-				client = newFetcher(t, w, p, wait)
-				clients[wait] = client
+			if p.MaxBody < 1000 && want.Behaviour == "zstd-bomb" {
+				return // the bound is of coded bytes too, and of so few no block can be decoded
 			}
+			wait := patienceFor(want)
+			client := clients(wait)
 			slots <- struct{}{}
 			all.Go(func() {
 				got, off := fetch(t, client, o, putOffAfter)
 				mu.Lock()
 				putOff += off
 				mu.Unlock()
-				if !want.same(got) {
-					t.Errorf("%s %+v:\nfound %+v\nwant  %+v", entry, p, got, want)
-				}
+				got.mustBe(t, fmt.Sprintf("%s %+v", entry, p), want)
 				<-slots
 			})
 		}
@@ -106,7 +103,7 @@ func newFetcher(t *testing.T, w *Web, p Policy, wait patience) *fetcher.Fetcher 
 }
 
 // fetch asks until the fetcher is done. Patience is the name servers' and the hosts' until the first is put off.
-func fetch(t *testing.T, f *fetcher.Fetcher, o origin.Origin, patience time.Duration) (_ found, putOff int) {
+func fetch(t *testing.T, f *fetcher.Fetcher, o origin.Origin, patience time.Duration) (got zooRow, putOff int) {
 	var r exchange.Response
 	x := exchange.Exchange{Origin: o, Target: f.First(o, exchange.Past{}), Response: &r}
 	for {
@@ -126,13 +123,7 @@ func fetch(t *testing.T, f *fetcher.Fetcher, o origin.Origin, patience time.Dura
 		}
 		x.Target = next.Target
 	}
-	got := found{
-		Outcome: r.Outcome, Status: r.Status, Hops: len(r.Hops), Truncated: r.Truncated, Bytes: int64(len(r.Body)),
-		Scheme: r.Final.Origin.Scheme(), Verified: r.TLSVerified,
-	}
-	if got.Bytes > 0 {
-		got.Hash = xxhash.Sum64(r.Body)
-	}
+	got = zooRow{foundIn(&r), audit.AccessOf(r.Outcome, r.Status).String(), r.Attempts}
 	r.Reset()
 	return got, putOff
 }

@@ -59,15 +59,18 @@ type reply struct {
 	status  int           // that a client sees, 0 where it gets to see none
 	fields  string        // further header lines, each with its CR LF
 	body    content       // decoded
-	coding  coding
+	codings []coding      // in the order in which they are applied
 	framing framing
 	pause   time.Duration // between the dripPieces of the body
+
+	wire []byte // the coded body, where it is not to be made of body and codings anew
 
 	// raw stands in place of head and body where those cannot be said in the fields above, and loop is sent after it
 	// until the client goes.
 	raw, loop []byte
 
 	cut  bool // only a part of the body is sent: half of it, at most cutBytes
+	sent int  // how much of the body is in raw, where that breaks off in it
 	ends ending
 
 	yields   []exchange.Outcome // how the exchange ends; nil: answered
@@ -80,14 +83,6 @@ const (
 	byLength framing = iota
 	byChunks
 	byClose
-)
-
-type coding uint8
-
-const (
-	identity coding = iota
-	gzipped
-	deflated
 )
 
 type ending uint8

@@ -3,6 +3,7 @@ package simweb
 import (
 	"bufio"
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
 	"compress/zlib"
 	"crypto/tls"
@@ -19,7 +20,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/andybalholm/brotli"
 	"github.com/cespare/xxhash/v2"
+	"github.com/klauspost/compress/zstd"
 	"github.com/miekg/dns"
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
@@ -53,7 +56,7 @@ func patienceFor(e Expect) patience {
 	if slices.Contains(e.Outcomes, exchange.ConnectTimeout) {
 		p.dial = short
 	}
-	if b.hello == helloHang {
+	if b.hello == helloHang || b.hello == helloDrip || b.hello == helloStall {
 		p.hands = short
 	}
 	switch {
@@ -80,9 +83,9 @@ type found struct {
 
 // same reports whether the scanner found what it ought to have found.
 func (e Expect) same(f found) bool {
-	return slices.Contains(e.Outcomes, f.Outcome) && e.Status == f.Status && (e.Hops == f.Hops || e.Hops < 0) &&
+	return slices.Contains(e.Outcomes, f.Outcome) && e.Status == f.Status && e.Hops == f.Hops &&
 		e.Truncated == f.Truncated && e.BodyBytes == f.Bytes && e.BodyHash == f.Hash &&
-		(e.FinalScheme == 0 || e.FinalScheme == f.Scheme && (e.Status == 0 || e.TLSVerified == f.Verified))
+		e.FinalScheme == f.Scheme && (e.Status == 0 || e.TLSVerified == f.Verified)
 }
 
 func (s *plainScanner) scan(o origin.Origin) found {
@@ -116,22 +119,24 @@ func (s *plainScanner) try(o origin.Origin) found {
 
 func (s *plainScanner) follow(o origin.Origin) found {
 	at, _ := url.Parse(o.String() + "/robots.txt")
+	asked := []string{at.String()}
 	for hops := 0; ; hops++ {
 		f, location := s.ask(at)
 		f.Hops = hops
 		if f.Outcome != exchange.Answered || !slices.Contains([]int{301, 302, 303, 307, 308}, f.Status) {
 			return f
 		}
-		if hops == s.policy.MaxRedirects {
-			f.Outcome = exchange.RedirectLimit
-			return f
-		}
 		next, err := at.Parse(location)
-		if location == "" || err != nil || next.Scheme != "http" && next.Scheme != "https" {
+		if location == "" || len(location) > 8<<10 || err != nil || next.Scheme != "http" && next.Scheme != "https" || next.User != nil {
 			f.Outcome = exchange.RedirectInvalid
 			return f
 		}
 		next.Fragment = ""
+		if hops == s.policy.MaxRedirects || slices.Contains(asked, next.String()) {
+			f.Outcome = exchange.RedirectLimit
+			return f
+		}
+		asked = append(asked, next.String())
 		at = next
 	}
 }
@@ -164,7 +169,7 @@ func (s *plainScanner) ask(at *url.URL) (f found, location string) {
 	_ = raw.SetDeadline(time.Now().Add(s.wait.hands))
 	conn := raw
 	if f.Scheme == origin.HTTPS {
-		secure := tls.Client(raw, &tls.Config{ServerName: at.Hostname(), InsecureSkipVerify: true})
+		secure := tls.Client(raw, &tls.Config{ServerName: at.Hostname(), InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
 		if err := secure.Handshake(); err != nil {
 			f.Outcome = classify(err, exchange.TLSFailed)
 			return f, ""
@@ -189,16 +194,24 @@ func (s *plainScanner) ask(at *url.URL) (f found, location string) {
 	reader := bufio.NewReader(head)
 	var response *http.Response
 	for interim := 0; ; interim++ {
-		response, err = http.ReadResponse(reader, nil)
-		if head.N == 0 {
+		text, err := readHead(reader)
+		switch {
+		case head.N == 0:
 			f.Outcome = exchange.HeaderTooLarge
-			return f, ""
-		}
-		if err != nil {
+		case !strings.HasPrefix(text, "HTTP/"[:min(5, len(text))]):
+			f.Outcome = exchange.BadResponse
+		case err != nil:
 			f.Outcome = classify(err, exchange.BadResponse)
+		default:
+			reader = bufio.NewReader(io.MultiReader(strings.NewReader(text), reader))
+			if response, err = http.ReadResponse(reader, nil); err != nil {
+				f.Outcome = exchange.BadResponse
+			}
+		}
+		if f.Outcome != 0 {
 			return f, ""
 		}
-		if response.StatusCode >= 200 {
+		if response.StatusCode >= 200 || response.StatusCode == http.StatusSwitchingProtocols {
 			break
 		}
 		if interim > 20 {
@@ -209,7 +222,7 @@ func (s *plainScanner) ask(at *url.URL) (f found, location string) {
 	head.N = 1 << 40
 	_ = raw.SetDeadline(time.Now().Add(s.wait.body))
 	f.Outcome, f.Status = exchange.Answered, response.StatusCode
-	if f.Status > 599 {
+	if f.Status < 200 || f.Status > 599 {
 		f.Outcome = exchange.BadResponse
 	}
 	if f.Outcome == exchange.Answered && f.Status <= 299 {
@@ -218,33 +231,84 @@ func (s *plainScanner) ask(at *url.URL) (f found, location string) {
 	return f, response.Header.Get("Location")
 }
 
-func (s *plainScanner) read(response *http.Response, f *found) {
-	var body io.Reader = response.Body
-	var err error
-	switch response.Header.Get("Content-Encoding") {
-	case "":
-	case "gzip":
-		body, err = gzip.NewReader(body)
-	case "deflate":
-		body, err = zlib.NewReader(body)
-	default:
-		err = errors.New("unknown coding")
+// readHead reads up to an empty line, and with it.
+func readHead(r *bufio.Reader) (string, error) {
+	var head strings.Builder
+	for {
+		line, err := r.ReadString('\n')
+		head.WriteString(line)
+		if err != nil || line == "\n" || line == "\r\n" {
+			return head.String(), err
+		}
 	}
-	if err != nil {
+}
+
+func (s *plainScanner) read(response *http.Response, f *found) {
+	codings := strings.FieldsFunc(response.Header.Get("Content-Encoding"), func(r rune) bool { return r == ',' || r == ' ' })
+	most := s.policy.MaxBody + 1
+	if len(codings) > 0 {
+		most *= 2 // coding may make a short file longer
+	}
+	all, err := io.ReadAll(io.LimitReader(response.Body, most))
+	unframed := response.ContentLength < 0 && response.TransferEncoding == nil
+	if unframed && errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil // closed without the farewell of TLS
+	}
+	if err != nil && int64(len(all)) <= s.policy.MaxBody {
+		f.Outcome = classify(err, exchange.BadResponse)
+		return
+	}
+	if len(codings) > 2 {
 		f.Outcome = exchange.BadEncoding
 		return
 	}
-	all, err := io.ReadAll(io.LimitReader(body, s.policy.MaxBody+1))
+	for _, coding := range slices.Backward(codings) {
+		if len(all) > 0 {
+			if all, err = decode(coding, all, most); err != nil && int64(len(all)) <= s.policy.MaxBody {
+				f.Outcome = exchange.BadEncoding
+				if unframed && errors.Is(err, io.ErrUnexpectedEOF) {
+					f.Outcome = exchange.ClosedEarly
+				}
+				return
+			}
+		}
+	}
 	if int64(len(all)) > s.policy.MaxBody {
 		all, f.Truncated = all[:s.policy.MaxBody], true
 		all = all[:1+bytes.LastIndexAny(all, "\r\n")]
-	} else if err != nil {
-		f.Outcome = classify(err, exchange.BadResponse)
-		return
 	}
 	if f.Bytes = int64(len(all)); f.Bytes > 0 {
 		f.Hash = xxhash.Sum64(all)
 	}
+}
+
+// decode undoes one coding, up to a bound.
+func decode(coding string, data []byte, most int64) ([]byte, error) {
+	var body io.Reader = bytes.NewReader(data)
+	var err error
+	switch coding {
+	case "identity":
+	case "gzip":
+		body, err = gzip.NewReader(body)
+	case "deflate":
+		if body, err = zlib.NewReader(body); errors.Is(err, zlib.ErrHeader) {
+			body, err = flate.NewReader(bytes.NewReader(data)), nil
+		}
+	case "br":
+		body = brotli.NewReader(body)
+	case "zstd":
+		var z *zstd.Decoder
+		if z, err = zstd.NewReader(body); err == nil {
+			defer z.Close()
+			body = z
+		}
+	default:
+		err = errors.New("unknown coding")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(body, most))
 }
 
 func classify(err error, otherwise exchange.Outcome) exchange.Outcome {

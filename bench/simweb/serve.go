@@ -2,18 +2,14 @@ package simweb
 
 import (
 	"bytes"
-	"compress/zlib"
 	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/klauspost/compress/gzip"
 
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
@@ -29,7 +25,6 @@ const (
 var (
 	heads   = sync.Pool{New: func() any { b := make([]byte, 4096); return &b }}
 	outs    = sync.Pool{New: func() any { b := make([]byte, 0, 4096); return &b }}
-	gzips   = sync.Pool{New: func() any { z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed); return z }}
 	tlsFail = []byte("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 16\r\nConnection: close\r\n\r\nwrong protocol.\n")
 )
 
@@ -116,6 +111,8 @@ func (l *line) shakeHands() bool {
 		l.write(tlsFail)
 	case hello.kind == helloPlain:
 		l.write(tlsFail)
+	case hello.kind == helloGarbage:
+		l.write([]byte("\x00\x01\x02\xff\xfe\x04\x05\x06\x07\x08\r\n"))
 	case hello.kind == helloHang:
 		l.hang()
 	case hello.kind == helloReset:
@@ -213,7 +210,7 @@ func (l *line) send(a *ask, r *reply) {
 	}
 	switch r.ends {
 	case endReset:
-		if r.cut {
+		if r.cut || len(r.raw) > 0 {
 			// Systems other than Linux drop what is unread when a reset comes.
 			l.web.sleep(20 * time.Millisecond)
 		}
@@ -258,34 +255,15 @@ func (l *line) sendBytes(a *ask, r *reply, pooled *[]byte) bool {
 
 // encode returns the body as it goes over the wire but for its framing, or that it is too long to be held at once.
 func (r *reply) encode() (data []byte, streamed bool) {
-	long := r.body.total != int64(len(r.body.block))
 	switch {
-	case r.coding == identity && long:
+	case r.wire != nil:
+		return r.wire, false
+	case len(r.codings) > 0:
+		return encoded(r.body, r.codings...), false
+	case r.body.total != int64(len(r.body.block)):
 		return nil, true
-	case r.coding == identity:
-		return r.body.block, false
 	}
-	var b bytes.Buffer
-	var z io.WriteCloser
-	if r.coding == gzipped {
-		g := gzips.Get().(*gzip.Writer)
-		defer gzips.Put(g)
-		g.Reset(&b)
-		z = g
-	} else {
-		z = zlib.NewWriter(&b)
-	}
-	for left := r.body.total; left > 0; {
-		n := min(left, int64(len(r.body.block)))
-		if _, err := z.Write(r.body.block[:n]); err != nil {
-			break // a bytes.Buffer takes everything
-		}
-		left -= n
-	}
-	if z.Close() != nil {
-		return nil, false
-	}
-	return b.Bytes(), false
+	return r.body.block, false
 }
 
 // servers are what answers call themselves, with the fields by which a delivery network is known.
@@ -321,12 +299,7 @@ func appendHead(out []byte, a *ask, r *reply, length int64, streamed bool) []byt
 			out = append(out, "Content-Usage: train-ai=n\r\n"...)
 		}
 	}
-	switch r.coding {
-	case gzipped:
-		out = append(out, "Content-Encoding: gzip\r\n"...)
-	case deflated:
-		out = append(out, "Content-Encoding: deflate\r\n"...)
-	}
+	out = append(out, contentEncoding(r.codings)...)
 	switch {
 	case r.framing == byChunks:
 		out = append(out, "Transfer-Encoding: chunked\r\n"...)

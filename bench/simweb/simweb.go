@@ -5,7 +5,8 @@
 // Everything that a host does follows from a seed and its name, so that any list of hosts can be scanned, and what a
 // scan of it ought to find can be told without asking. The files are laid out by that:
 //
-//   - behaviours.go is the table of what hosts do, and reply.go the vocabulary it is written in;
+//   - behaviours.go is the table of what hosts do, with its rows in zoo_*.go; reply.go, coding.go and breaks.go are the
+//     vocabulary that they are written in; outcomes.go tells users of it;
 //   - world.go is the pure half: which behaviour, address and file a host has; bodies.go makes the files;
 //   - expect.go walks a scanner's way through the pure half, and writes down what it finds: the truth;
 //   - serve.go, tls.go and dns.go are the same on sockets, and accepts.go remembers who came when;
@@ -100,6 +101,7 @@ type Web struct {
 	names     *nameServer
 	listeners []*net.TCPListener
 	plugs     []net.Conn // what keeps black holes black
+	reserved  []func()   // what keeps others from where nobody is to be
 	places    map[netip.Addr]*place
 	ledger    ledger
 
@@ -219,7 +221,7 @@ func (w *Web) listen() error {
 		lastErr = err
 		w.closeDoors()
 		w.running.Wait()
-		w.listeners, w.plugs = nil, nil
+		w.listeners, w.plugs, w.reserved = nil, nil, nil
 		if w.cfg.HTTPPort != 0 || w.cfg.TLSPort != 0 {
 			break // wished-for ports are not exchanged for others
 		}
@@ -287,8 +289,11 @@ func (w *Web) listenAll() error {
 			return err
 		}
 	}
-	// Where nobody is to listen, nobody may: another program may hold the port at every address.
+	// Where nobody is to listen, nobody may, now or later: what dials 0.0.0.0 comes to 127.0.0.1.
 	quiet := map[netip.Addr][]uint16{}
+	if !wd.single {
+		quiet[netip.AddrFrom4([4]byte{127, 0, 0, 1})] = []uint16{wd.httpPort, wd.tlsPort}
+	}
 	for _, addr := range wd.plain {
 		quiet[addr] = []uint16{wd.tlsPort}
 	}
@@ -297,11 +302,11 @@ func (w *Web) listenAll() error {
 	}
 	for addr, ports := range quiet {
 		for _, port := range ports {
-			l, err := net.Listen("tcp4", netip.AddrPortFrom(addr, port).String())
+			release, err := reserve(netip.AddrPortFrom(addr, port))
 			if err != nil {
 				return err
 			}
-			l.Close()
+			w.reserved = append(w.reserved, release)
 		}
 	}
 	for _, d := range doors {
@@ -344,6 +349,9 @@ func (w *Web) closeDoors() {
 	}
 	for _, c := range w.plugs {
 		_ = c.Close()
+	}
+	for _, release := range w.reserved {
+		release()
 	}
 }
 

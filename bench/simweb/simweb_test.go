@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -91,11 +93,17 @@ func TestTableTells(t *testing.T) {
 		if !strings.Contains(b.Ends, e.Outcomes[0].String()) {
 			t.Errorf("%s: the table says %q, the truth %v", b.Name, b.Ends, e.Outcomes)
 		}
-		if status := regexp.MustCompile(`answered (\d+)`).FindStringSubmatch(b.Ends); status != nil && status[1] != fmt.Sprint(e.Status) {
-			t.Errorf("%s: the table says %q, the truth %d", b.Name, b.Ends, e.Status)
+		if e.Outcomes[0] == exchange.Answered {
+			if status := regexp.MustCompile(`answered (\d+)`).FindStringSubmatch(b.Ends); status != nil && status[1] != fmt.Sprint(e.Status) {
+				t.Errorf("%s: the table says %q, the truth %d", b.Name, b.Ends, e.Status)
+			}
+			if strings.Contains(b.Ends, "by http") != (e.FinalScheme == origin.HTTP) {
+				t.Errorf("%s: the table says %q, the truth %v", b.Name, b.Ends, e.FinalScheme)
+			}
 		}
-		if strings.Contains(b.Ends, "by http") != (e.FinalScheme == origin.HTTP) {
-			t.Errorf("%s: the table says %q, the truth %v", b.Name, b.Ends, e.FinalScheme)
+		// What is told in brackets is of other entries.
+		if hops := regexp.MustCompile(`, (\d) hops?`).FindStringSubmatch(b.Ends); hops != nil && hops[1] != fmt.Sprint(e.Hops) || hops == nil && e.Hops > 0 && e.Outcomes[0] != exchange.RedirectLimit {
+			t.Errorf("%s: the table says %q, the truth %d hops", b.Name, b.Ends, e.Hops)
 		}
 		if strings.Contains(b.Ends, "truncated") != e.Truncated {
 			t.Errorf("%s: the table says %q, the truth %v", b.Name, b.Ends, e.Truncated)
@@ -165,6 +173,29 @@ func TestOneAddress(t *testing.T) {
 	for _, name := range []string{"ok", "refuse", "http-only", "to-www", "tls-plain", "nxdomain", "dns-zero", "dns-private", "dns-many", "dns-changing", "dns-ipv6"} {
 		check(t, w, name+".zoo.test", DefaultPolicy())
 		check(t, w, "http://"+name+".zoo.test", DefaultPolicy())
+	}
+}
+
+// TestNobodyListens: where nobody is to listen, nobody else on the machine gets to either.
+func TestNobodyListens(t *testing.T) {
+	w := testWeb(t, Config{})
+	if runtime.GOOS != "linux" || w.SingleAddress() {
+		t.Skip("SKIPPED: only Linux keeps an address without a listener")
+	}
+	for _, addr := range append([]netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, w.world.nobody...) {
+		for _, port := range []int{w.HTTPPort(), w.TLSPort()} {
+			at := netip.AddrPortFrom(addr, uint16(port)).String()
+			if l, err := net.Listen("tcp4", at); err == nil {
+				_ = l.Close()
+				t.Errorf("somebody may listen at %s", at)
+			}
+			if c, err := net.Dial("tcp4", at); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("%s: %v", at, err)
+				if err == nil {
+					_ = c.Close()
+				}
+			}
+		}
 	}
 }
 
@@ -527,24 +558,49 @@ func TestReadme(t *testing.T) {
 	if err := WriteTable(&table); err != nil {
 		t.Fatal(err)
 	}
-	readme, err := os.ReadFile("README.md")
+	generated(t, "README.md", "behaviours", table.String())
+}
+
+// TestOutcomesDocument holds the tables of docs/outcomes.md to the code's.
+func TestOutcomesDocument(t *testing.T) {
+	w := testWeb(t, Config{})
+	if w.SingleAddress() || len(w.world.holes) == 0 || !w.world.six {
+		t.Skip("SKIPPED: what this system's loopback cannot do, the document tells")
+	}
+	var outcomes, zoo bytes.Buffer
+	if err := errors.Join(WriteOutcomes(&outcomes), w.WriteZoo(&zoo)); err != nil {
+		t.Fatal(err)
+	}
+	generated(t, "../../docs/outcomes.md", "outcomes", outcomes.String())
+	generated(t, "../../docs/outcomes.md", "behaviours", zoo.String())
+	for o, m := range meanings {
+		if o > 0 && (m.happened == "" || m.todo == "") {
+			t.Errorf("%v has no meaning", exchange.Outcome(o))
+		}
+	}
+}
+
+// generated holds what stands between two marks of a document against what belongs there.
+func generated(t *testing.T, path, mark, want string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const begin, end = "<!-- behaviours -->\n", "<!-- /behaviours -->"
-	before, rest, ok := strings.Cut(string(readme), begin)
+	begin, end := "<!-- "+mark+" -->\n", "<!-- /"+mark+" -->"
+	before, rest, ok := strings.Cut(string(text), begin)
 	old, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
-		t.Fatal("README.md has no place for the table")
+		t.Fatalf("%s has no place for the %s", path, mark)
 	}
-	if *update && old != table.String() {
-		if err := os.WriteFile("README.md", []byte(before+begin+table.String()+end+after), 0o644); err != nil {
+	if *update && old != want {
+		if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		old = table.String()
+		old = want
 	}
-	if old != table.String() {
-		t.Error("README.md shows another table; go test ./bench/simweb -update")
+	if old != want {
+		t.Errorf("%s shows other %s; go test ./bench/simweb -update", path, mark)
 	}
 }
 

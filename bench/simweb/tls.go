@@ -30,12 +30,18 @@ type authority struct {
 // leafName is what tells one certificate from another.
 type leafName struct {
 	host string
-	kind helloKind // helloFine, helloExpired, helloSelfSigned, helloUnknownCA
+	kind helloKind // helloFine, helloExpired, helloSelfSigned, helloUnknownCA, helloLongChain, helloStall
 }
 
 // maxLeaves bounds the cache of certificates, about 1.5 kB each. A full cache is emptied: a scan asks each host about
 // once, so that there is no better entry to keep.
 const maxLeaves = 4096
+
+// Some chains are longer than need be, by the authority's certificate over and over: one that clients take, and one of about
+// 200 kB, near to what they take at most.
+var chainLength = map[helloKind]int{helloLongChain: 100, helloStall: 500}
+
+const stallAfter = 180_000 // bytes
 
 func newAuthority(now time.Time) (*authority, error) {
 	a := &authority{born: now, cache: map[leafName]*tls.Certificate{}, pool: x509.NewCertPool()}
@@ -115,6 +121,9 @@ func (a *authority) leaf(host string, kind helloKind) (*tls.Certificate, error) 
 		return nil, fmt.Errorf("cannot make a certificate: %w", err)
 	}
 	c = &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.leafKey}
+	for len(c.Certificate) < chainLength[kind] {
+		c.Certificate = append(c.Certificate, a.cert.Raw)
+	}
 	a.mu.Lock()
 	if len(a.cache) >= maxLeaves {
 		clear(a.cache)
@@ -131,13 +140,31 @@ type helloConn struct {
 	host string
 	kind helloKind
 	mute bool
+	drip *Web // writes a byte a second, until this web ends
+	free int  // bytes that it writes at once before
 }
 
 func (c *helloConn) Write(p []byte) (int, error) {
 	if c.mute {
 		return len(p), nil
 	}
-	return c.TCPConn.Write(p)
+	if c.drip == nil {
+		return c.TCPConn.Write(p)
+	}
+	now := min(c.free, len(p))
+	if n, err := c.TCPConn.Write(p[:now]); err != nil {
+		return n, err
+	}
+	c.free -= now
+	for i := now; i < len(p); i++ {
+		if _, err := c.TCPConn.Write(p[i : i+1]); err != nil {
+			return i, err
+		}
+		if !c.drip.sleep(time.Second) {
+			return i + 1, errNoHandshake
+		}
+	}
+	return len(p), nil
 }
 
 var errNoHandshake = errors.New("this host shakes no hands")
@@ -156,7 +183,7 @@ func (w *Web) tlsConfig() *tls.Config {
 				return nil, errNoHandshake
 			}
 			switch c.kind {
-			case helloExpired, helloSelfSigned, helloUnknownCA:
+			case helloExpired, helloSelfSigned, helloUnknownCA, helloLongChain, helloStall:
 				return w.authority.leaf(c.host, c.kind)
 			case helloWrongName:
 				return w.authority.leaf("some-other-name.test", helloFine)
@@ -164,7 +191,8 @@ func (w *Web) tlsConfig() *tls.Config {
 			return w.authority.leaf(c.host, helloFine)
 		},
 	}
-	only12, only10 := base.Clone(), base.Clone()
+	only12, only10, noHTTP := base.Clone(), base.Clone(), base.Clone()
+	noHTTP.NextProtos = []string{"imap"}
 	only12.MaxVersion = tls.VersionTLS12
 	only10.MinVersion, only10.MaxVersion = tls.VersionTLS10, tls.VersionTLS10
 	front := base.Clone()
@@ -184,7 +212,14 @@ func (w *Web) tlsConfig() *tls.Config {
 			return only12, nil
 		case hello10Only:
 			return only10, nil
-		case helloHang, helloReset, helloClose, helloPlain:
+		case helloOtherProtocol:
+			return noHTTP, nil
+		case helloDrip, helloStall:
+			c.drip = w
+			if c.kind == helloStall {
+				c.free = stallAfter
+			}
+		case helloHang, helloReset, helloClose, helloPlain, helloGarbage:
 			c.mute = true
 			return nil, errNoHandshake
 		case helloAlert:

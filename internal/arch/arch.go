@@ -65,7 +65,7 @@ var doors = map[string][]string{
 
 	"github.com/valyala/fasthttp":   {"fetcher"},
 	"github.com/jlaffaye/ftp":       {"fetcher"},
-	"github.com/andybalholm/brotli": {"fetcher"},
+	"github.com/andybalholm/brotli": {"fetcher", "bench/simweb"}, // decodes, and encodes
 	"golang.org/x/sync/semaphore":   {"fetcher"},
 	"github.com/miekg/dns":          {"fetcher/resolve", "bench/simweb", "bench/cmd/lookups"},
 	"golang.org/x/time/rate":        {"fetcher/resolve"},

@@ -73,6 +73,7 @@ type trial struct {
 // outcome is what the system, the web and the dataset say of a trial. The dataset is there until the next trial.
 type outcome struct {
 	wall, cpu time.Duration
+	webCPU    time.Duration
 	peak      int64 // bytes of memory at most
 	live      int   // MB of live heap after a collection, at most
 	scan      *sink.Scan
@@ -100,6 +101,7 @@ func (l *lab) try(ctx context.Context, t trial) (*outcome, error) {
 	if err = errors.Join(err, w.stop()); err != nil {
 		return nil, err
 	}
+	o.webCPU = w.process.ProcessState.UserTime() + w.process.ProcessState.SystemTime()
 	text, err := os.ReadFile(record)
 	if err != nil {
 		return nil, err

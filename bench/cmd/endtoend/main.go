@@ -10,8 +10,10 @@
 //	cpu       50,000 origins that are well, plain and by TLS: CPU seconds per 10,000, and in which stages
 //	heap      20,000 and 100,000 origins at --concurrency 1000: is the live heap the same?
 //
-// Two more are done only where they are asked for, with `make soak` and `make chaos`:
+// Three more are done only where they are asked for, with `make zoo`, `make soak` and `make chaos`:
 //
+//	zoo       100,000 healthy origins among 200 copies of every behaviour: is each row true, and what does the zoo cost the
+//	          healthy?
 //	soak      10,000 origins again and again in one process, for a quarter of an hour: does anything grow?
 //	chaos     20,000 origins through a bad network: is each row true, or what the network has made of it?
 //
@@ -19,6 +21,7 @@
 //
 //	go run ./bench/cmd/endtoend -o bench/results/$(date +%F)-$(hostname)
 //	go run ./bench/cmd/endtoend -only polite -runs 1
+//	go run ./bench/cmd/endtoend -only zoo -o zoo.md
 //
 // The marks are those of the sizes above, on a machine that does nothing else; other sizes are for trying out. Lists and
 // bodies come from ../shared where that is present, and are made up where it is not.
@@ -35,7 +38,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -79,6 +81,12 @@ type sizes struct {
 	duration    time.Duration // of soak
 	soakOrigins int           // of each of its scans
 	chaos       int           // origins
+	copies      int           // of each behaviour in the zoo
+	well        int           // healthy origins beside it
+	wellAnswers time.Duration
+	bounds      string
+	zooRate     int // exchanges a second to the address that the healthy share
+	retries     int // of zoo
 }
 
 // experiment is one question asked of the program.
@@ -98,6 +106,7 @@ var experiments = []experiment{
 
 // aside are those that are done only where they are asked for.
 var aside = []experiment{
+	{"zoo", (*lab).zoo},
 	{"soak", (*lab).soak},
 	{"chaos", (*lab).chaos},
 }
@@ -114,8 +123,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (l *lab, 
 	l = &lab{stdout: stdout, stderr: stderr, report: &bytes.Buffer{}, truths: map[string]string{}}
 	f := flag.NewFlagSet("endtoend", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	out := f.String("o", "", "also write the report to `DIR`/README.md")
-	report := f.String("report", "", "also write the report to this `FILE`")
+	out := f.String("o", "", "also write the report to `FILE`.md, or to README.md in the folder of another name")
 	only := f.String("only", strings.Join(names, ","), "experiments to do")
 	f.IntVar(&l.runs, "runs", 3, "runs of each command whose times are compared; the median counts")
 	f.StringVar(&l.shared, "shared", "../shared", "folder of real lists and bodies")
@@ -128,7 +136,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (l *lab, 
 	f.IntVar(&l.hot, "hot", 50_000, "polite: those of them that share one address")
 	f.IntVar(&l.ipRate, "ip-rate", 500, "polite: exchanges a second to one address")
 	f.IntVar(&l.sizes.dead, "dead", 60_000, "dead: origins")
-	f.IntVar(&l.concurrency, "concurrency", 1000, "dead: exchanges in flight")
+	f.IntVar(&l.concurrency, "concurrency", 1000, "dead, zoo: exchanges in flight")
 	f.DurationVar(&l.timeout, "timeout", 15*time.Second, "dead: time-out of an exchange; at most 5s of it to take the connection")
 	f.DurationVar(&l.healthy, "healthy", 300*time.Millisecond, "dead: what a healthy host takes to answer")
 	f.IntVar(&l.sizes.inflight, "inflight", 10_000, "inflight: exchanges in flight")
@@ -137,6 +145,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (l *lab, 
 	f.DurationVar(&l.duration, "duration", 15*time.Minute, "soak: for so long")
 	f.IntVar(&l.soakOrigins, "soak", 10_000, "soak: origins of each scan")
 	f.IntVar(&l.sizes.chaos, "chaos", 20_000, "chaos: origins")
+	f.IntVar(&l.copies, "zoo", 200, "zoo: copies of each behaviour")
+	f.IntVar(&l.well, "well", 100_000, "zoo: healthy origins")
+	f.DurationVar(&l.wellAnswers, "well-answers", 800*time.Millisecond, "zoo: what a healthy host takes to answer")
+	f.StringVar(&l.bounds, "zoo-bounds", "rate,places,processors", "zoo: by what the healthy are bounded, one run with and one without the zoo for each")
+	f.IntVar(&l.zooRate, "zoo-rate", 1000, "zoo: exchanges a second to an address that all healthy origins share")
+	f.IntVar(&l.retries, "retries", 2, "zoo: later tries")
 	if err := f.Parse(args); err != nil {
 		return l, err
 	}
@@ -154,22 +168,21 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (l *lab, 
 	if err := l.build(ctx); err != nil {
 		return l, err
 	}
-	l.head(ctx)
+	l.head()
 	for _, e := range todo {
 		if err := e.do(l, ctx); err != nil {
 			return l, fmt.Errorf("%s: %w", e.name, err)
 		}
 	}
 	if *out != "" {
-		if err := os.MkdirAll(*out, 0o777); err != nil {
+		path := *out
+		if filepath.Ext(path) != ".md" {
+			path = filepath.Join(path, "README.md")
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 			return l, err
 		}
-		if err := os.WriteFile(filepath.Join(*out, "README.md"), l.report.Bytes(), 0o644); err != nil {
-			return l, err
-		}
-	}
-	if *report != "" {
-		if err := os.WriteFile(*report, l.report.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile(path, l.report.Bytes(), 0o644); err != nil {
 			return l, err
 		}
 	}
@@ -205,7 +218,7 @@ func (l *lab) check(f *flag.FlagSet) error {
 		}
 		switch v := getter.Get().(type) {
 		case int:
-			if v < 1 {
+			if v < 1 && f.Name != "retries" {
 				errs = append(errs, fmt.Errorf("-%s %d: at least 1", f.Name, v))
 			}
 		case time.Duration:
@@ -223,17 +236,16 @@ func (l *lab) check(f *flag.FlagSet) error {
 	if l.sizes.dead*deadShare/100 < 2 {
 		errs = append(errs, fmt.Errorf("-dead %d: of so few too few are dead", l.sizes.dead))
 	}
+	if _, err := l.zooBounds(); err != nil {
+		errs = append(errs, err)
+	}
 	return errors.Join(errs...)
 }
 
-func (l *lab) head(ctx context.Context) {
-	commit, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
-	if err != nil {
-		commit = []byte("unknown")
-	}
+func (l *lab) head() {
 	l.printf("# End-to-end runs, %s\n\n", time.Now().UTC().Format(time.DateOnly))
 	l.printf("bulkscan %s, %s %s/%s, %d processors, %s. The simulated web runs beside the scan, in a process of its own.\nMade by `go run ./bench/cmd/endtoend`%s.\n",
-		strings.TrimSpace(string(commit)), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), facts.Processor(),
+		facts.Commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), facts.Processor(),
 		kind(len(l.flags) > 0, " with the further flags `"+strings.Join(l.flags, " ")+"`", ""))
 }
 

@@ -57,6 +57,48 @@ func TestExperiments(t *testing.T) {
 	}
 }
 
+// TestZoo scans everything that can go wrong on one web, by the program as users have it: two of each behaviour among 2,000
+// healthy hosts. Every row is true, also in how often the host was asked.
+func TestZoo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the program and scans for half a minute")
+	}
+	t.Chdir("../../..")
+	l, err := run(t.Context(), []string{"-only", "zoo", "-zoo-bounds", "rate", "-runs", "1", "-zoo", "2", "-well", "2000", "-well-answers", "300ms", "-retries", "0"}, io.Discard, io.Discard)
+	report := l.report.String()
+	if err != nil && !errors.Is(err, errMissed) {
+		t.Fatalf("%v\n%s", err, report)
+	}
+	rows := 2000 + 2000 + 2*len(simweb.Behaviours())
+	if want := fmt.Sprintf("exactly one row, equal to the truth (%d rows): yes\n", rows); !strings.Contains(report, want) {
+		t.Errorf("nothing of %q in\n%s", want, report)
+	}
+	if !regexp.MustCompile(`(?m)^- the zoo takes at most 512 MB more memory \(.*\): yes$`).MatchString(report) {
+		t.Errorf("the zoo takes too much memory:\n%s", report)
+	}
+}
+
+func TestMixed(t *testing.T) {
+	f := func(a, b, want string) {
+		t.Helper()
+		if got := strings.Join(mixed(strings.Fields(a), strings.Fields(b)), " "); got != want {
+			t.Errorf("%q and %q: %q, want %q", a, b, got, want)
+		}
+	}
+	f("1 2 3 4", "x y", "1 2 x 3 4 y")
+	f("1 2", "", "1 2")
+	f("", "x y", "x y")
+	f("1", "x y z", "1 x y z")
+}
+
+func TestZooEntries(t *testing.T) {
+	n := len(simweb.Behaviours())
+	all := zooEntries(3)
+	if len(all) != 3*n || all[0] != "c0.ok.zoo.test" || all[n] != "https://c1.ok.zoo.test" || all[2*n] != "c2.ok.zoo.test" {
+		t.Errorf("%d entries, %q …", len(all), all[:1])
+	}
+}
+
 func TestUsage(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()
@@ -69,6 +111,7 @@ func TestUsage(t *testing.T) {
 	f("-timeout 0s: more than 0s", "-timeout", "0s")
 	f("-hot 200000: less than -polite 200000", "-hot", "200000")
 	f("-dead 33: of so few too few are dead", "-dead", "33")
+	f(`no bound "nonsense"`, "-zoo-bounds", "rate,nonsense")
 	f("-origins 19: at least 20", "-origins", "19")
 	if _, err := run(t.Context(), []string{"-help"}, io.Discard, io.Discard); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("-help: %v", err)

@@ -18,7 +18,7 @@ func TestSoak(t *testing.T) {
 	}
 	t.Chdir("../../..")
 	file := filepath.Join(t.TempDir(), "soak.md")
-	l, _ := run(t.Context(), []string{"-only", "soak,chaos", "-duration", "1s", "-soak", "60", "-chaos", "400", "-shared", "none", "-report", file}, io.Discard, os.Stderr)
+	l, _ := run(t.Context(), []string{"-only", "soak,chaos", "-duration", "1s", "-soak", "60", "-chaos", "400", "-shared", "none", "-o", file}, io.Discard, os.Stderr)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -78,6 +78,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.policy.Retries, "retries", o.policy.Retries, "the scanner's, for --truth")
 	f.BoolVar(&o.policy.NoFallback, "no-fallback", false, "the scanner's, for --truth")
 	f.BoolVar(&o.policy.StrictTLS, "strict-tls", false, "the scanner's, for --truth")
+	f.BoolVar(&o.policy.Attempts, "attempts", false, "tell how often hosts are asked, for --truth: of a web that nobody has asked before")
 	f.BoolVar(&o.policy.TrustCA, "trust-ca", false, "the scanner trusts the web's authority, for --truth")
 	scheme := f.String("scheme", "https", "the scanner's, for --truth")
 	if err := f.Parse(args); err != nil {

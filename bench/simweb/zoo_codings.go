@@ -1,0 +1,89 @@
+package simweb
+
+import (
+	"bytes"
+	"sync"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
+
+// Everybody asks for no coding; what these hosts send is coded all the same. What takes long to encode is encoded when it is
+// first asked for, not when the program starts.
+
+// codedFile is what coded bodies decode to, where it is not the host's own file.
+const codedFile = "User-agent: *\nDisallow: /coded/\n"
+
+// decodedBomb is what bombs decode to: the same line over and over, which every coding makes small.
+var decodedBomb = content{bytes.Repeat([]byte("Disallow: /page\n"), 1024), 40_000_000}
+
+// coded returns the answer of a host whose file is coded.
+func coded(codings ...coding) func(*ask) reply {
+	return with(func(_ *ask, r *reply) { r.codings = codings })
+}
+
+// wired returns an answer with a fixed body, as it goes over the wire and as it is when decoded.
+func wired(decoded content, wire func() []byte, codings ...coding) func(*ask) reply {
+	made := sync.OnceValue(wire)
+	return func(*ask) reply { return reply{status: 200, codings: codings, body: decoded, wire: made()} }
+}
+
+// bomb returns a coded body that is a thousand times as long as it looks.
+func bomb(c coding) func(*ask) reply {
+	return wired(decodedBomb, func() []byte { return encoded(decodedBomb, c) }, c)
+}
+
+// spoilt returns a body that is no whole one of its coding.
+func spoilt(wire func() []byte, codings ...coding) func(*ask) reply {
+	good := wired(whole(codedFile), wire, codings...)
+	return func(a *ask) reply {
+		r := good(a)
+		r.yields = []exchange.Outcome{codingOutcome}
+		return r
+	}
+}
+
+// plainText returns text that claims to be coded, cutShort a coded body whose last bytes are missing though its length is
+// as announced.
+func plainText(c coding) func(*ask) reply {
+	return spoilt(func() []byte { return []byte(codedFile) }, c)
+}
+
+func cutShort(c coding) func(*ask) reply {
+	return spoilt(func() []byte {
+		b := encoded(whole(codedFile), c)
+		return b[:len(b)-3]
+	}, c)
+}
+
+var codingRows = []Behaviour{
+	{Name: "gzip-corrupt", Share: 0.0001, Does: "says gzip, sends text", Ends: "bad_encoding", reply: plainText(gzipped)},
+	{Name: "coding-unknown", Share: 0.0001, Does: "an unknown Content-Encoding", Ends: "bad_encoding",
+		reply: says(sized("HTTP/1.1 200 OK\r\nContent-Encoding: rot13\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n", "Hfre-ntrag: *\n"), 200, codingOutcome)},
+	{Name: "ok-deflate", Does: "200, deflate in a zlib wrapper, unasked", Ends: "answered 200", reply: coded(deflated)},
+	{Name: "ok-deflate-bare", Does: "200, deflate without a wrapper, unasked", Ends: "answered 200", reply: coded(deflatedBare)},
+	{Name: "ok-br", Does: "200, Brotli, unasked", Ends: "answered 200", reply: coded(brotlied)},
+	{Name: "ok-zstd", Does: "200, Zstandard, unasked", Ends: "answered 200", reply: coded(zstandard)},
+	{Name: "ok-nested", Does: "200, Brotli within gzip", Ends: "answered 200", reply: coded(brotlied, gzipped)},
+	{Name: "nested-three", Does: "three codings within each other", Ends: "bad_encoding",
+		reply: spoilt(func() []byte { return encoded(whole(codedFile), gzipped, gzipped, gzipped) }, gzipped, gzipped, gzipped)},
+	{Name: "gzip-members", Does: "200, gzip in two members", Ends: "answered 200",
+		reply: wired(whole(codedFile+codedFile), func() []byte {
+			b := encoded(whole(codedFile), gzipped)
+			return append(b[:len(b):len(b)], b...)
+		}, gzipped)},
+	{Name: "coding-identity", Does: "200, Content-Encoding: identity", Ends: "answered 200",
+		reply: answers("HTTP/1.1 200 OK\r\nContent-Encoding: identity\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n", codedFile)},
+	{Name: "coding-of-nothing", Does: "200, gzip of no bytes at all", Ends: "answered 200, no body",
+		reply: says("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\n", 200)},
+	{Name: "br-corrupt", Does: "says br, sends text", Ends: "bad_encoding", reply: plainText(brotlied)},
+	{Name: "zstd-corrupt", Does: "says zstd, sends text", Ends: "bad_encoding", reply: plainText(zstandard)},
+	{Name: "deflate-corrupt", Does: "says deflate, sends text", Ends: "bad_encoding", reply: plainText(deflated)},
+	{Name: "gzip-cut", Does: "gzip without its last bytes, of the length announced", Ends: "bad_encoding", reply: cutShort(gzipped)},
+	{Name: "br-cut", Does: "Brotli without its last bytes", Ends: "bad_encoding", reply: cutShort(brotlied)},
+	{Name: "zstd-cut", Does: "Zstandard without its last bytes", Ends: "bad_encoding", reply: cutShort(zstandard)},
+	{Name: "deflate-cut", Does: "deflate without its last bytes", Ends: "bad_encoding", reply: cutShort(deflated)},
+	{Name: "gzip-bomb", Does: "40 MB of lines in 80 kB of gzip", Ends: "answered 200, truncated", reply: bomb(gzipped)},
+	{Name: "br-bomb", Does: "40 MB of lines in 130 kB of Brotli", Ends: "answered 200, truncated", reply: bomb(brotlied)},
+	{Name: "zstd-bomb", Does: "40 MB of lines in 8 kB of Zstandard", Ends: "answered 200, truncated", reply: bomb(zstandard)},
+	{Name: "deflate-bomb", Does: "40 MB of lines in 80 kB of deflate", Ends: "answered 200, truncated", reply: bomb(deflated)},
+}

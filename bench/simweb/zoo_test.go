@@ -1,0 +1,305 @@
+package simweb
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/fetcher"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/pipeline"
+)
+
+// TestZoo scans each animal as a whole scan does: names, schedule, fetcher, judge. Each is asked in the three ways in which a
+// list can name it, and leaves exactly one row, as the truth tells it; nobody waits for a time-out that is not the
+// animal's own; and when all is over nothing of anybody is left.
+func TestZoo(t *testing.T) {
+	leavesNothing(t, func(t *testing.T, w *Web) {
+		p := Policy{MaxRedirects: 5, MaxBody: 512_000, Retries: 2, TrustCA: true}
+		clients := newClients(t, w, p)
+		var all sync.WaitGroup
+		places := make(chan struct{}, 64)
+		for _, b := range behaviours {
+			host := b.Name + zooSuffix
+			for _, entry := range []string{host, "http://p." + host, "https://s." + host} {
+				want := w.Expect(mustOrigin(t, entry), p)
+				wait := patienceFor(want)
+				// A body's time is that of the whole exchange, which on a busy machine is not over at once.
+				wait.body = max(wait.body, 3*time.Second)
+				switch { // so long that some of it comes
+				case b.hello == helloDrip && wait.hands < time.Second:
+					wait.hands = 2200 * time.Millisecond
+				case b.Name == "drip-head":
+					wait.head = 700 * time.Millisecond
+				}
+				client := clients(wait)
+				places <- struct{}{}
+				all.Go(func() {
+					defer func() { <-places }()
+					began := time.Now()
+					scanList(t, client, entry)[0].mustBe(t, entry, want)
+					if took := time.Since(began); took > 25*time.Second { // the time-outs that are none of the animal's are longer, all tries by them shorter
+						t.Errorf("%s took %v", entry, took)
+					}
+				})
+			}
+		}
+		all.Wait()
+	})
+}
+
+// TestBreaksAnywhere resets and closes answers behind each of their bytes, plain and by TLS. Outcome, status and body are
+// as the place says; what a whole of positions comes to is counted here by hand.
+func TestBreaksAnywhere(t *testing.T) {
+	leavesNothing(t, func(t *testing.T, w *Web) {
+		p := Policy{MaxRedirects: 5, MaxBody: 512_000, TrustCA: true}
+		client := newClients(t, w, p)(patienceFor(Expect{Outcomes: []exchange.Outcome{exchange.Answered}, Behaviour: nameOK}))
+		f := func(name string, bytes int, want string) {
+			t.Helper()
+			var entries []string
+			for n := range bytes + 1 {
+				for _, scheme := range []string{"http", "https"} {
+					entries = append(entries, fmt.Sprintf("%s://at%d.%s%s", scheme, n, name, zooSuffix))
+				}
+			}
+			var ends []string // of neighbours alike one
+			count := 0
+			end := func(text string) {
+				if len(ends) > 0 && ends[len(ends)-1] == text {
+					count++
+					return
+				}
+				if count > 0 {
+					ends[len(ends)-1] += fmt.Sprintf(" ×%d", count+1)
+				}
+				ends, count = append(ends, text), 0
+			}
+			for i, got := range scanList(t, client, entries...) {
+				got.mustBe(t, entries[i], w.Expect(mustOrigin(t, entries[i]), p))
+				if i%2 == 0 {
+					text := fmt.Sprint(got.Outcome)
+					if got.Status != 0 {
+						text += fmt.Sprint(" ", got.Status)
+					}
+					end(text)
+				}
+			}
+			end("")
+			if got := strings.Join(ends[:len(ends)-1], ", "); got != want {
+				t.Errorf("%s:\ngot  %s\nwant %s", name, got, want)
+			}
+		}
+		f("reset-length", 39+27, "reset ×39, reset 200 ×27, answered 200")
+		f("close-length", 39+27, "closed_early ×39, closed_early 200 ×27, answered 200")
+		f("reset-chunked", 47+46, "reset ×47, reset 200 ×44, answered 200 ×3")
+		f("close-chunked", 47+46, "closed_early ×47, closed_early 200 ×44, answered 200 ×3")
+		f("reset-gzip", 63+52, "reset ×63, reset 200 ×52, answered 200")
+		f("close-gzip", 63+52, "closed_early ×63, closed_early 200 ×52, answered 200")
+		f("reset-until-close", 38+27, "reset ×38, reset 200 ×28")
+		f("close-until-close", 38+27, "closed_early ×38, answered 200 ×28")
+		f("close-gzip-until-close", 43+52, "closed_early ×43, answered 200, closed_early 200 ×51, answered 200")
+	})
+}
+
+// leavesNothing does a test with a web, and fails it if thereafter goroutines of the scan, connections or files are left.
+func leavesNothing(t *testing.T, do func(*testing.T, *Web)) {
+	t.Helper()
+	files := openFiles()
+	w, err := Start(t.Context(), Config{Seed: 11, Addresses: 8, Slow: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	t.Run("scan", func(t *testing.T) { do(t, w) })
+	// The web sees the end of connections a little later than who ended them.
+	gone := func(what string, left func() string) {
+		t.Helper()
+		for range 2000 {
+			if left() == "" {
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		t.Errorf("%s are left: %s", what, left())
+	}
+	gone("connections", func() string {
+		if n := w.Stats().Open; n > 0 {
+			return fmt.Sprint(n)
+		}
+		return ""
+	})
+	w.Close()
+	gone("goroutines", func() string {
+		b := make([]byte, 1<<20)
+		for stack := range strings.SplitSeq(string(b[:runtime.Stack(b, true)]), "\n\n") {
+			if !strings.Contains(stack, "testing.tRunner") && (strings.Contains(stack, "bulkscan/fetcher") || strings.Contains(stack, "bulkscan/pipeline")) {
+				return stack
+			}
+		}
+		return ""
+	})
+	gone("files", func() string {
+		if now := openFiles(); now > files {
+			return fmt.Sprintf("%d, %d before", now, files)
+		}
+		return ""
+	})
+}
+
+// openFiles is how many files and sockets this process has open, 0 where the system does not tell.
+func openFiles() int {
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	return len(files)
+}
+
+// newClients returns a function that makes a fetcher for each patience, once.
+func newClients(t *testing.T, w *Web, p Policy) func(patience) *fetcher.Fetcher {
+	clients := map[patience]*fetcher.Fetcher{}
+	return func(wait patience) *fetcher.Fetcher {
+		if clients[wait] == nil {
+			clients[wait] = newFetcher(t, w, p, wait)
+		}
+		return clients[wait]
+	}
+}
+
+// zooRow is what of a row the truth tells.
+type zooRow struct {
+	found
+	access   string
+	attempts int
+}
+
+func (r zooRow) mustBe(t *testing.T, entry string, want Expect) {
+	t.Helper()
+	// Which of several outcomes comes is sure with this scanner on this system.
+	exact := want
+	if runtime.GOOS == "linux" {
+		exact.Outcomes = want.Outcomes[:1]
+	}
+	if !exact.same(r.found) || r.Outcome == want.Outcomes[0] && (r.access != want.Access || r.attempts != want.Attempts) {
+		t.Errorf("%s:\nfound %+v\nwant  %+v", entry, r, want)
+	}
+}
+
+// scanList takes entries through a pipeline that puts nobody off, and returns their rows in order.
+func scanList(t *testing.T, client *fetcher.Fetcher, entries ...string) []zooRow {
+	t.Helper()
+	cfg := pipeline.Config{Concurrency: 32, SpillDir: t.TempDir()}
+	s := &zooShelf{rows: make([]zooRow, len(entries)), kept: make([]int, len(entries))}
+	list := &zooList{t: t, entries: entries}
+	if err := pipeline.New(cfg, list, client, audit.New(tokens.Default()), s).Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for i, n := range s.kept {
+		if n != 1 {
+			t.Errorf("%s has %d rows", entries[i], n)
+		}
+	}
+	if left, err := os.ReadDir(cfg.SpillDir); err != nil || len(left) > 0 {
+		t.Errorf("temporary files are left: %v %v", left, err)
+	}
+	return s.rows
+}
+
+// zooList is a list to scan.
+type zooList struct {
+	t       *testing.T
+	entries []string
+	next    int
+}
+
+func (l *zooList) Next() (pipeline.Entry, error) {
+	if l.next == len(l.entries) {
+		return pipeline.Entry{}, io.EOF
+	}
+	input := l.entries[l.next]
+	l.next++
+	return pipeline.Entry{Seq: uint64(l.next - 1), Input: input, Origin: mustOrigin(l.t, input)}, nil
+}
+
+// zooShelf keeps rows.
+type zooShelf struct {
+	rows []zooRow
+	kept []int
+}
+
+func (s *zooShelf) Add(site *audit.Site) error {
+	if site.Seq >= uint64(len(s.rows)) {
+		return errors.New("a row of nobody")
+	}
+	s.rows[site.Seq] = zooRow{foundIn(&site.Fetch), site.Report.Access.String(), site.Fetch.Attempts}
+	s.kept[site.Seq]++
+	return nil
+}
+
+// foundIn is what a response says, in a form that compares.
+func foundIn(r *exchange.Response) found {
+	f := found{
+		Outcome: r.Outcome, Status: r.Status, Hops: len(r.Hops), Truncated: r.Truncated, Bytes: int64(len(r.Body)),
+		Scheme: r.Final.Origin.Scheme(), Verified: r.TLSVerified,
+	}
+	if f.Bytes > 0 {
+		f.Hash = xxhash.Sum64(r.Body)
+	}
+	return f
+}
+
+// TestZooIsWhole holds that what servers are known to do wrong lives here, and that something leads to each outcome.
+func TestZooIsWhole(t *testing.T) {
+	known := strings.Fields(`
+		endless-length endless-chunked endless endless-extension close-body close-chunk bad-chunk ok-gzip ok-br ok-zstd ok-deflate
+		ok-deflate-bare gzip-corrupt br-corrupt zstd-corrupt deflate-corrupt gzip-bomb br-bomb zstd-bomb deflate-bomb ok-nested
+		nested-three drip-body empty no-content html utf16 nul
+
+		long-head endless-head endless-line endless-1xx early-hints bare-lf no-reason status-999 negative-length same-lengths two-lengths
+		http09 ok-http10 ssh binary silent-head silent-in-head drip-head reset-length reset-chunked reset-gzip reset-until-close
+		close-length close-chunked close-gzip close-until-close
+
+		redirect-5 redirect-6 redirect-loop redirect-self redirect-relative redirect-query redirect-schemeless redirect-back
+		redirect-bounce redirect-port redirect-userinfo redirect-fragment redirect-crlf redirect-long redirect-too-long redirect-empty
+		redirect-private redirect-private-name redirect-file redirect-script
+
+		tls-silent tls-close tls-plain tls-expired tls-wrong-name tls-self-signed tls-unknown-ca tls-12 tls-10 tls-alert
+		tls-long-chain tls-drip
+
+		nxdomain servfail no-address dns-silent dns-truncated alias-loop dns-wrong-id dns-wrong-question dns-ipv6 dns-zero
+		dns-private dns-changing`)
+	for _, name := range known {
+		if behaviourNamed(name) == nil {
+			t.Errorf("no %s", name)
+		}
+	}
+	if len(known) < 90 {
+		t.Errorf("%d animals", len(known))
+	}
+	w := testWeb(t, Config{})
+	seen := map[exchange.Outcome]bool{exchange.OptedOut: true, exchange.ConnectFailed: true} // no host brings these about
+	for _, guarded := range []bool{false, true} {
+		p := DefaultPolicy()
+		p.Guarded = guarded
+		for _, b := range behaviours {
+			for _, entry := range []string{b.Name + zooSuffix, "https://" + b.Name + zooSuffix} {
+				seen[w.Expect(mustOrigin(t, entry), p).Outcomes[0]] = true
+			}
+		}
+	}
+	for _, o := range exchange.Outcomes() {
+		if !seen[o] {
+			t.Errorf("nothing leads to %v", o)
+		}
+	}
+}
