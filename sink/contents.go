@@ -87,7 +87,7 @@ func (s shape) check(page []byte, encoding format.Encoding, values, most int64) 
 	switch encoding {
 	case format.Plain:
 		return nil
-	case format.PlainDictionary, format.RLEDictionary:
+	case format.RLEDictionary:
 		if len(page) == 0 {
 			return nil
 		}
