@@ -23,7 +23,7 @@ func TestEveryColumn(t *testing.T) {
 func everyColumn[T any](t *testing.T, table string, rows []T) {
 	t.Helper()
 	dir := newDir(t)
-	w, err := CreateTable[T](t.Context(), dir, &Manifest{ScanID: "every"}, table, table, "test")
+	w, err := CreateTable[T](t.Context(), dir, &Scan{Manifest: &Manifest{ScanID: "every"}}, table, table, "test")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -160,7 +160,7 @@ func readCommit(ctx context.Context, st store.Store, scanID, name string) (*Comm
 		return nil, fmt.Errorf("cannot read %s: %w", name, err)
 	}
 	if c.name() != name || c.ScanID != scanID || checkShard(c.Shard) != nil && c.Shard != compactedShard {
-		return nil, fmt.Errorf("cannot read %s: it calls itself %.200q", name, c.name())
+		return nil, fmt.Errorf("cannot read %s: %w: it calls itself %.200q", name, errRecord, c.name())
 	}
 	for _, f := range c.Files {
 		if err := store.CheckName(f.Name); err != nil {
@@ -387,12 +387,15 @@ type gap struct {
 // gaps are the records that must have been there: a shard numbers its commits without gaps. Some more are there for
 // certain, though they cannot be read.
 func (h *history) gaps(more ...commitKey) []gap {
-	first := map[string]int{} // number that a shard has begun with
+	first := map[string]int{} // number that a shard has begun with: what was missing before a restart is not missed after it
 	var there []commitKey
 	for i := range h.void {
 		c := &h.void[i]
 		if c.Void == Restarted {
 			first[c.Shard] = max(first[c.Shard], c.N)
+			for _, r := range c.Replaces {
+				first[r.Shard] = max(first[r.Shard], r.N+1)
+			}
 		}
 	}
 	for _, commits := range [][]Commit{h.current, h.replaced, h.void} {
@@ -431,8 +434,7 @@ func (h *history) whole(scanID string) error {
 	if len(gaps) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: %s; put back what was there, see bulkscan verify, or begin the scan anew with --restart",
-		commitName(scanID, gaps[0].shard, gaps[0].from), gaps[0].missing())
+	return fmt.Errorf("%s: %s; %s", commitName(scanID, gaps[0].shard, gaps[0].from), gaps[0].missing(), damageRemedy)
 }
 
 // sort tells the commits that count from those whose rows others have.

@@ -70,16 +70,12 @@ func Compact(ctx context.Context, st store.Store, scanID string, o CompactOption
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	// Before the lock, which would make a folder for a scan that is none.
-	if _, err := ReadManifest(ctx, st, scanID); err != nil {
-		return nil, err
-	}
-	lock, err := takeLock(ctx, st, scanID, doingCompact, time.Now().UTC().Truncate(time.Millisecond))
+	lock, manifest, err := lockScan(ctx, st, scanID, doingCompact)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	c := &compaction{store: st, lock: lock, options: o, done: Compacted{ScanID: scanID}}
+	c := &compaction{store: st, lock: lock, options: o, manifest: manifest, done: Compacted{ScanID: scanID}}
 	if err := c.run(ctx); err != nil {
 		return nil, fmt.Errorf("cannot compact scan %s: %w", scanID, err)
 	}
@@ -128,7 +124,7 @@ func (c *compaction) run(ctx context.Context) error {
 	if err := c.deleteWhatIsDue(ctx, true); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	if err := sweepParts(ctx, c.store, c.done.ScanID, c.manifest.ScanDate, []string{compactedShard}); err != nil {
+	if err := sweepParts(ctx, c.store, c.done.ScanID, c.manifest.ScanDate); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
 	return errors.Join(append(errs, c.end(ctx))...)
@@ -137,13 +133,6 @@ func (c *compaction) run(ctx context.Context) error {
 // begin reads what there is, and finishes what a killed compaction has begun.
 func (c *compaction) begin(ctx context.Context) (*history, error) {
 	id := c.done.ScanID
-	var err error
-	if c.manifest, err = ReadManifest(ctx, c.store, id); err != nil {
-		return nil, err
-	}
-	if c.manifest.Restarting {
-		return nil, errors.New("it is being begun anew, and that was broken off; give the command that scans it again")
-	}
 	past, err := readHistory(ctx, c.store, id)
 	if err != nil {
 		return nil, err

@@ -364,9 +364,7 @@ func TestRestartIsAllOrNothing(t *testing.T) {
 		if compacted { // all but a later part
 			mustCompact(t, whole, CompactOptions{})
 			sites = typicalSites(t, crashSites+1)
-			if err := scanAll(whole, sites); err != nil {
-				t.Fatal(err)
-			}
+			scanWithStats(t, whole, crashOptions, sites...)
 		}
 		want := readScan(t, mustReadScan(t, whole, crashOptions.ScanID))
 		outcomes := map[string]int{}

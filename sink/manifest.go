@@ -26,6 +26,9 @@ type Manifest struct {
 	Config          []Setting  `json:"config"`
 	Inputs          []Input    `json:"inputs"`
 	Counts          *Counts    `json:"counts,omitempty"` // once complete
+	// Recorded are the tables, and the rejects, that had a record of their own when the scan became complete (see FileRecord):
+	// that one has been deleted would not show otherwise.
+	Recorded []string `json:"recorded_files,omitempty"`
 	// Restarting says that what the scan had written before is being deleted. Whoever opens it goes on with that.
 	Restarting bool   `json:"restarting,omitempty"`
 	Sum        string `json:"sum,omitempty"` // see sealRecord; "" in manifests of older versions
@@ -101,7 +104,7 @@ func ReadManifest(ctx context.Context, st store.Store, scanID string) (*Manifest
 		return nil, fmt.Errorf("cannot read the manifest of scan %s: %w", scanID, err)
 	}
 	if m.ScanID != scanID || checkDate(m.ScanDate) != nil {
-		return nil, fmt.Errorf("cannot read the manifest of scan %s: it names scan %.80q, date %.40q", scanID, m.ScanID, m.ScanDate)
+		return nil, fmt.Errorf("cannot read the manifest of scan %s: %w: it names scan %.80q, date %.40q", scanID, errRecord, m.ScanID, m.ScanDate)
 	}
 	return m, nil
 }

@@ -50,7 +50,7 @@ func TestNullsAtGroupEnd(t *testing.T) {
 			rows[groupRows+y+i].Category = "value"
 		}
 		dir := newDir(t)
-		w, err := CreateTable[TokenStatsRow](t.Context(), dir, &Manifest{ScanID: "nulls"}, "file", TableTokenStats, "test")
+		w, err := CreateTable[TokenStatsRow](t.Context(), dir, &Scan{Manifest: &Manifest{ScanID: "nulls"}}, "file", TableTokenStats, "test")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func nullsOf[T any](t *testing.T, table string, seed uint64) {
 	for i := range rows {
 		fillInRuns(r, reflect.ValueOf(&rows[i]).Elem(), run)
 	}
-	w, err := CreateTable[T](t.Context(), dir, &Manifest{ScanID: "nulls"}, "file", table, "test")
+	w, err := CreateTable[T](t.Context(), dir, &Scan{Manifest: &Manifest{ScanID: "nulls"}}, "file", table, "test")
 	if err != nil {
 		t.Fatal(err)
 	}

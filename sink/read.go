@@ -274,6 +274,9 @@ func (s *Scan) open(ctx context.Context, c *Commit, table string) (place, error)
 			i = slices.IndexFunc(by.Files, func(f File) bool { return f.Table == table })
 		}
 		if i < 0 || where.Rows[i] != rows || by.Files[i].Name == file.Name {
+			if fresh && !ok && past.stale()[c.key()] {
+				return place{}, fmt.Errorf("%w: its scan has been begun anew", err)
+			}
 			if fresh {
 				return place{}, err // nothing has replaced it, the record makes no sense, or its file is missing too
 			}

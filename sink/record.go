@@ -8,6 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
+	"slices"
+	"strings"
 
 	"github.com/bulkscan/bulkscan/internal/store"
 )
@@ -27,7 +30,10 @@ const (
 )
 
 // errRecord says that a record is not as it was written.
-var errRecord = errors.New("it is damaged: its sum is not that of its bytes")
+var errRecord = errors.New("it is damaged")
+
+// errSum is the errRecord of a record whose bytes have changed.
+var errSum = fmt.Errorf("%w: its sum is not that of its bytes", errRecord)
 
 // sealRecord returns the JSON of a record whose last field is sum, and sets that.
 func sealRecord(record any, sum *string) ([]byte, error) {
@@ -55,13 +61,13 @@ func openRecord(data []byte, record any, sum *string) error {
 	written := data[at+len(sumOpens) : at+len(sumOpens)+sumLength]
 	unsealed := append(bytes.Clone(data[:at]), "\n}"...)
 	if sumOf(unsealed) != string(written) {
-		return errRecord
+		return errSum
 	}
 	if err := json.Unmarshal(data, record); err != nil {
 		return err
 	}
 	if *sum != string(written) {
-		return errRecord
+		return errSum
 	}
 	return nil
 }
@@ -69,10 +75,10 @@ func openRecord(data []byte, record any, sum *string) error {
 // openUnsealed reads a record of a version that wrote no sums.
 func openUnsealed(data []byte, record any, sum *string) error {
 	if err := json.Unmarshal(data, record); err != nil {
-		return fmt.Errorf("it is damaged: %w", err)
+		return fmt.Errorf("%w: %w", errRecord, err)
 	}
 	if *sum != "" {
-		return errRecord
+		return errSum
 	}
 	for _, marshal := range []func() ([]byte, error){
 		func() ([]byte, error) { return json.Marshal(record) },
@@ -82,13 +88,16 @@ func openUnsealed(data []byte, record any, sum *string) error {
 			return nil
 		}
 	}
-	return errors.New("it is damaged: it has no sum, and is not as a version without sums wrote it")
+	return fmt.Errorf("%w: it has no sum, and is not as a version without sums wrote it", errRecord)
 }
 
 // FileRecord is the hash of a file that no commit names and that may be replaced: the statistics of a scan, its rejects.
 type FileRecord struct {
 	ScanID string `json:"scan_id"`
 	File   File   `json:"file"`
+	// Sites are those that the commits had from which a table was computed; nil for rejects, and in records of before it
+	// was noted. The sites of a scan become more and never others, so the number says whether the table is up to date.
+	Sites *int64 `json:"sites,omitempty"`
 	// Earlier are the hashes of what the file may still be: the record is written first, and its writer may have died
 	// before the file appeared.
 	Earlier []string `json:"earlier_sha256,omitempty"`
@@ -103,11 +112,10 @@ var recordedFiles = []string{fileRejects, TableTokenStats, TableRecordStats}
 
 const maxFileRecord = 1 << 20
 
-// publishRecorded publishes a sealed draft and notes its hash: at every moment the file is one of those that its record
-// allows.
-func publishRecorded(ctx context.Context, st store.Store, scanID string, file File, publish func(context.Context) error) error {
-	record := FileRecord{ScanID: scanID, File: file}
-	switch before, err := readFileRecord(ctx, st, scanID, file.Table); {
+// publishRecorded publishes a sealed draft and writes the record of it: at every moment the file is one of those that its
+// record allows. The scan's lock is held: of two at once the file of one would stand beside the record of the other.
+func publishRecorded(ctx context.Context, st store.Store, record FileRecord, publish func(context.Context) error) error {
+	switch before, err := readFileRecord(ctx, st, record.ScanID, record.File.Table); {
 	case err == nil:
 		record.Earlier = append(before.Earlier, before.File.SHA256)
 	case !errors.Is(err, store.ErrNotExist) && ctx.Err() != nil:
@@ -146,7 +154,20 @@ func readFileRecord(ctx context.Context, st store.Store, scanID, table string) (
 		return nil, fmt.Errorf("cannot read %s: %w", name, err)
 	}
 	if r.ScanID != scanID || r.File.Table != table || r.Sum == "" {
-		return nil, fmt.Errorf("cannot read %s: it calls itself %.80q of scan %.80q", name, r.File.Table, r.ScanID)
+		return nil, fmt.Errorf("cannot read %s: %w: it calls itself %.80q of scan %.80q", name, errRecord, r.File.Table, r.ScanID)
 	}
 	return r, nil
+}
+
+// listFileRecords are the files of a scan that have a record, as it calls them.
+func listFileRecords(ctx context.Context, st store.Store, scanID string) (recorded []string, err error) {
+	for entry, err := range st.List(ctx, filesFolder(scanID)) {
+		if err != nil {
+			return nil, err
+		}
+		if name := strings.TrimSuffix(path.Base(entry.Name), ".json"); slices.Contains(recordedFiles, name) {
+			recorded = append(recorded, name)
+		}
+	}
+	return recorded, nil
 }

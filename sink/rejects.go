@@ -104,7 +104,7 @@ func (r *Rejects) Close(ctx context.Context) error {
 	}
 	if err == nil {
 		file := File{Table: fileRejects, Name: rejectsName(r.scanID), Rows: r.count, Bytes: r.bytes, SHA256: hex.EncodeToString(r.hash.Sum(nil))}
-		err = publishRecorded(ctx, r.store, r.scanID, file, r.draft.Publish)
+		err = publishRecorded(ctx, r.store, FileRecord{ScanID: r.scanID, File: file}, r.draft.Publish)
 	}
 	return errors.Join(err, r.draft.Discard())
 }

@@ -141,9 +141,12 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	}
 	lock, err := takeLock(ctx, st, o.ScanID, "", now)
 	if err != nil {
-		return nil, err
+		return nil, BrokenOff(o.ScanID, err)
 	}
 	defer func() {
+		if errors.Is(err, errRecord) {
+			err = fmt.Errorf("%w; %s", err, damageRemedy)
+		}
 		if err != nil {
 			err = errors.Join(BrokenOff(o.ScanID, err), lock.Unlock())
 		}
@@ -159,13 +162,18 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	}
 	o.Date = manifest.ScanDate
 	past, err := readHistory(ctx, st, o.ScanID)
-	if lease, ok := lock.(store.Lease); ok && !manifest.Restarting && manifest.StartedAt.Equal(now) {
-		lease.Fenced() // nobody writes a scan that has no manifest
-	}
-	if err == nil {
-		past, err = fence(ctx, st, lock, o.void(TakenOver), o.Date, past, o.Shard, compactedShard)
-	}
 	if err != nil {
+		return nil, err
+	}
+	if manifest.ResumedAt == nil && !manifest.Restarting { // there was none
+		if n := len(past.current) + len(past.replaced); n > 0 {
+			return nil, fmt.Errorf("cannot resume scan %s: %s is missing, and there are %d commits; %s", o.ScanID, manifestName(o.ScanID), n, damageRemedy)
+		}
+		if lease, ok := lock.(store.Lease); ok {
+			lease.Fenced() // nobody writes a scan that has no manifest
+		}
+	}
+	if past, err = fence(ctx, st, lock, o.void(TakenOver), o.Date, past, o.Shard, compactedShard); err != nil {
 		return nil, err
 	}
 	if err := past.whole(o.ScanID); err != nil { // before anything is deleted because no commit names it
@@ -178,12 +186,12 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	for i := range past.current {
 		finished, err := past.current[i].Bitmap()
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w; %s", err, damageRemedy)
 		}
 		w.done.Or(finished)
 	}
 	w.next = past.next(o.Shard)
-	manifest.State, manifest.FinishedAt, manifest.Counts, manifest.Restarting = Running, nil, nil, false
+	manifest.State, manifest.FinishedAt, manifest.Counts, manifest.Recorded, manifest.Restarting = Running, nil, nil, nil, false
 	if err := manifest.write(ctx, st); err != nil {
 		return nil, err
 	}
@@ -207,19 +215,22 @@ type Holder struct {
 	PID       int       `json:"pid"`
 	Host      string    `json:"host"`
 	StartedAt time.Time `json:"started_at"`
-	Doing     string    `json:"doing,omitempty"` // "compact"; "" is to scan
+	Doing     string    `json:"doing,omitempty"` // "compact", "stats"; "" is to scan
 }
 
 func (e *HeldError) Error() string {
-	if e.Holder.Doing == doingCompact {
-		return fmt.Sprintf("scan %s is being compacted by process %d on %.100q since %s; wait for it",
-			e.ScanID, e.Holder.PID, e.Holder.Host, e.Holder.StartedAt.Format(time.RFC3339))
-	}
 	if e.Holder == (Holder{}) {
 		return fmt.Sprintf("scan %s is being written by another process; wait for it, or give another --scan-id", e.ScanID)
 	}
-	return fmt.Sprintf("scan %s is being written by process %d on %.100q since %s; wait for it, or give another --scan-id",
-		e.ScanID, e.Holder.PID, e.Holder.Host, e.Holder.StartedAt.Format(time.RFC3339))
+	what, remedy := "is being written", "wait for it, or give another --scan-id"
+	switch e.Holder.Doing {
+	case doingCompact:
+		what, remedy = "is being compacted", "wait for it"
+	case doingStats:
+		what, remedy = "is being counted for its statistics", "wait for it"
+	}
+	return fmt.Sprintf("scan %s %s by process %d on %.100q since %s; %s",
+		e.ScanID, what, e.Holder.PID, e.Holder.Host, e.Holder.StartedAt.Format(time.RFC3339), remedy)
 }
 
 // StoreError says that a scan broke off because its dataset could not be written, which is nothing that is wrong with the
@@ -266,8 +277,34 @@ func remedyFor(err error) (remedy string, certain bool) {
 	return "", false
 }
 
-// doingCompact is what a compaction does with the lock.
-const doingCompact = "compact"
+// damageRemedy is what to do about records that are missing, or not as they were written.
+const damageRemedy = "put back what was there, see bulkscan verify, or begin the scan anew with --restart"
+
+// What is done with the lock, but to scan.
+const (
+	doingCompact = "compact"
+	doingStats   = "stats"
+)
+
+// lockScan takes the lock of a scan that is there, to do something else with it than to scan, and reads its manifest.
+func lockScan(ctx context.Context, st store.Store, scanID, doing string) (store.Unlocker, *Manifest, error) {
+	// Before the lock, which would make a folder for a scan that is none.
+	if _, err := ReadManifest(ctx, st, scanID); err != nil {
+		return nil, nil, err
+	}
+	lock, err := takeLock(ctx, st, scanID, doing, time.Now().UTC().Truncate(time.Millisecond))
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := ReadManifest(ctx, st, scanID)
+	if err == nil && m.Restarting {
+		err = fmt.Errorf("scan %s is being begun anew, and that was broken off; give the command that scans it again", scanID)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, lock.Unlock())
+	}
+	return lock, m, nil
+}
 
 func takeLock(ctx context.Context, st store.Store, scanID, doing string, now time.Time) (store.Unlocker, error) {
 	host, _ := os.Hostname() // a lock without a host still says the process
@@ -283,15 +320,14 @@ func takeLock(ctx context.Context, st store.Store, scanID, doing string, now tim
 		return nil, e
 	}
 	if err != nil {
-		return nil, BrokenOff(scanID, fmt.Errorf("cannot lock scan %s: %w", scanID, err))
+		return nil, fmt.Errorf("cannot lock scan %s: %w", scanID, err)
 	}
 	return lock, nil
 }
 
 // deleteScan deletes all that a scan has written but its new manifest, which first of all says so: if it is broken off here,
 // whoever opens the scan next goes on with it. What counts at any moment is the scan as it was, perhaps without the
-// statistics that were computed from it, or nothing of it: one record of no part takes all commits out at once, and is there
-// until everything else has gone.
+// statistics that were computed from it, or nothing of it: one record of no part takes all commits out at once, and stays.
 func deleteScan(ctx context.Context, st store.Store, lock store.Unlocker, o *Options, m *Manifest) error {
 	fail := func(err error) error { return fmt.Errorf("cannot restart scan %s: %w", o.ScanID, err) }
 	if err := m.write(ctx, st); err != nil {
@@ -338,7 +374,7 @@ func deleteScan(ctx context.Context, st store.Store, lock store.Unlocker, o *Opt
 			return fail(err)
 		}
 	}
-	records, last, err := takeOut(ctx, st, o, past, leased)
+	records, err := takeOut(ctx, st, o, past)
 	if err != nil {
 		return fail(err)
 	}
@@ -354,7 +390,7 @@ func deleteScan(ctx context.Context, st store.Store, lock store.Unlocker, o *Opt
 	if err := remove(filesFolder(o.ScanID), everything); err != nil {
 		return fail(err)
 	}
-	for _, name := range slices.Concat([]string{rejectsName(o.ScanID)}, records, last) {
+	for _, name := range append(records, rejectsName(o.ScanID)) {
 		if err := st.Delete(ctx, name); err != nil {
 			return fail(err)
 		}
@@ -362,56 +398,52 @@ func deleteScan(ctx context.Context, st store.Store, lock store.Unlocker, o *Opt
 	return nil
 }
 
-// takeOut creates a record of no part that takes the place of all records of a scan but those that keep numbers, so that
-// none counts any more. It returns which these are, to be deleted; and the records that did so, this one and any that a
-// killed restart has left, to be deleted when everything else has gone. With a lease those stay: a deletion of them that is
-// late might hit a record of the same name that counts, so the numbers go on behind what they took out.
-func takeOut(ctx context.Context, st store.Store, o *Options, past *history, leased bool) (records, last []string, err error) {
+// takeOut creates a record of no part that takes the place of all records of a scan but those that are of no part, so that
+// none counts any more, and returns which these are, to be deleted. The record stays, so that numbers go on behind those that
+// it took out: a name that was given again would show a reader who has opened the scan before rows of the scan after; and
+// where the lock is a lease, a deletion that is late might hit it.
+func takeOut(ctx context.Context, st store.Store, o *Options, past *history) (records []string, err error) {
 	keeps := map[string]bool{}
 	for i := range past.void {
-		if keeps[past.void[i].name()] = true; len(past.void[i].Replaces) > 0 && !leased {
-			last = append(last, past.void[i].name())
-		}
+		keeps[past.void[i].name()] = true
 	}
 	names, err := sweepAndList(ctx, st, commitsFolder(o.ScanID), everything)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	stale := past.stale()
-	counts := false
+	counts := past.stale() // what compactions had replaced is taken out too
 	for _, name := range names {
 		if keeps[name] {
 			continue
 		}
 		records = append(records, name)
 		// What is called otherwise is no record of ours.
-		if key, ok := commitKeyOf(name); ok && !stale[key] {
-			stale[key], counts = true, true
+		if key, ok := commitKeyOf(name); ok {
+			counts[key] = true
 		}
 	}
-	if !counts {
-		return records, last, nil
+	for key := range (&history{void: past.void}).stale() { // by restarts before
+		delete(counts, key)
+	}
+	if len(counts) == 0 {
+		return records, nil
 	}
 	record, err := voidRecord(o.void(Restarted), compactedShard, past.next(compactedShard))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(stale), commitKey.compare) { // also what compactions had replaced
+	for _, key := range slices.SortedFunc(maps.Keys(counts), commitKey.compare) {
 		record.Replaces = append(record.Replaces, Replaced{Shard: key.shard, N: key.n})
 	}
 	if slices.Contains(past.claimed, record.name()) { // by a process that died
 		if err := st.Delete(ctx, record.name()); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	if err := record.write(ctx, st); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	records = slices.DeleteFunc(records, func(name string) bool { return name == record.name() })
-	if !leased {
-		last = append(last, record.name())
-	}
-	return records, last, nil
+	return slices.DeleteFunc(records, func(name string) bool { return name == record.name() }), nil
 }
 
 // sweepAndList removes what drafts of these objects have left behind, and lists the objects.
@@ -434,7 +466,12 @@ func sweepAndList(ctx context.Context, st store.Store, prefix string, ours func(
 // shards there are, and which numbers they have had. Parts are the last numbers, by shard, that files have. Whatever is wrong
 // with the store is seen by who deletes there.
 func usedNumbers(ctx context.Context, st store.Store, scanID string) (past *history, parts map[string]int) {
-	past, err := readHistory(ctx, st, scanID)
+	past, err := gatherHistory(ctx, st, scanID, func(_ string, c *Commit, err error) (*Commit, error) {
+		if errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrChanged) || ctx.Err() != nil {
+			return nil, err
+		}
+		return c, nil // a damaged one is left out
+	})
 	if err != nil {
 		past = &history{}
 	}
@@ -495,7 +532,7 @@ func cleanShard(ctx context.Context, st store.Store, o *Options, past *history) 
 		return fail(err)
 	}
 	if len(damaged) > 0 {
-		return fail(fmt.Errorf("%d committed files are missing or have another size, the first is %s; see bulkscan verify, and begin the scan anew with --restart", len(damaged), damaged[0]))
+		return fail(fmt.Errorf("%d committed files are missing or have another size, the first is %s; %s", len(damaged), damaged[0], damageRemedy))
 	}
 	return nil
 }
@@ -511,23 +548,22 @@ func sweepFiles(ctx context.Context, st store.Store, files ...string) error {
 	return nil
 }
 
-// sweepParts removes what drafts of these shards have left behind. There is none in the making.
-func sweepParts(ctx context.Context, st store.Store, scanID, date string, shards []string) error {
+// sweepParts removes what drafts of a scan's parts have left behind, of all its shards: one that appeared late, of a shard
+// that nobody writes any more, would stay. There is none in the making, since the lock is that of all shards.
+func sweepParts(ctx context.Context, st store.Store, scanID, date string) error {
 	ours := func(name string) bool {
-		id, shard, _, ok := splitPart(path.Base(name))
-		return ok && id == scanID && slices.Contains(shards, shard)
+		_, _, ok := shardOf(scanID, path.Base(name))
+		return ok
 	}
 	for _, table := range AllTables {
-		for _, shard := range shards {
-			if err := st.Sweep(ctx, partitionFolder(table, date)+"part-"+scanID+"-"+shard+"-", ours); err != nil {
-				return err
-			}
+		if err := st.Sweep(ctx, partitionFolder(table, date)+"part-"+scanID+"-", ours); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// clearParts deletes what died with its process: the drafts, parts and claimed records of these shards that no commit
+// clearParts deletes what died with its process: all drafts, the parts and claimed records of these shards that no commit
 // names, and the parts and records of any shard whose rows a compaction has. The scan's lock is held. It returns which
 // files of the commits that count are missing or have another size, in the order of their names.
 func clearParts(ctx context.Context, st store.Store, scanID, date string, past *history, shards []string) (damaged []string, err error) {
@@ -538,7 +574,7 @@ func clearParts(ctx context.Context, st store.Store, scanID, date string, past *
 		}
 	}
 	stale := past.stale()
-	if err := sweepParts(ctx, st, scanID, date, shards); err != nil {
+	if err := sweepParts(ctx, st, scanID, date); err != nil {
 		return nil, err
 	}
 	for _, table := range AllTables {
@@ -747,7 +783,7 @@ func (w *Writer) Complete(ctx context.Context) error {
 	}
 	id, date := w.options.ScanID, w.options.Date
 	err := errors.Join(
-		sweepParts(ctx, w.store, id, date, []string{w.options.Shard}),
+		sweepParts(ctx, w.store, id, date),
 		sweepFiles(ctx, w.store, rejectsName(id), StatsName(TableTokenStats, date, id), StatsName(TableRecordStats, date, id), ViewsName))
 	if err != nil {
 		return err
@@ -756,8 +792,12 @@ func (w *Writer) Complete(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	recorded, err := listFileRecords(ctx, w.store, id)
+	if err != nil {
+		return err
+	}
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	w.manifest.State, w.manifest.FinishedAt, w.manifest.Counts = Complete, &now, countCommits(commits)
+	w.manifest.State, w.manifest.FinishedAt, w.manifest.Counts, w.manifest.Recorded = Complete, &now, countCommits(commits), recorded
 	return w.manifest.write(ctx, w.store)
 }
 

@@ -14,12 +14,21 @@ import (
 type TableWriter[T any] struct {
 	table  *table[T]
 	store  store.Store
-	scanID string
+	record FileRecord
 }
 
-// CreateTable begins the file of a table that is computed from a whole scan (see StatsName). It appears at Close,
-// replacing the one before.
-func CreateTable[T any](ctx context.Context, st store.Store, m *Manifest, name, table, toolVersion string) (*TableWriter[T], error) {
+// LockStats takes a scan's lock for tables that are computed from it (see CreateTable): nothing is committed meanwhile, so
+// that they are of the whole scan, and nobody else writes them or takes their drafts for those of the dead. Who has a Writer of
+// the scan has the lock. The error is a *HeldError where another process has it.
+func LockStats(ctx context.Context, st store.Store, scanID string) (store.Unlocker, error) {
+	lock, _, err := lockScan(ctx, st, scanID, doingStats)
+	return lock, err
+}
+
+// CreateTable begins the file of a table that is computed from a whole scan (see StatsName): from all of its Commits, with the
+// scan's lock held since before they were read (see LockStats). It appears at Close, replacing the one before.
+func CreateTable[T any](ctx context.Context, st store.Store, scan *Scan, name, table, toolVersion string) (*TableWriter[T], error) {
+	m := scan.Manifest
 	t := newTable[T](table, detailRows, pageBytes, map[string]string{
 		metaSchema:   strconv.Itoa(SchemaVersion),
 		metaTool:     toolVersion,
@@ -29,7 +38,8 @@ func CreateTable[T any](ctx context.Context, st store.Store, m *Manifest, name, 
 	if err := t.begin(ctx, st, name); err != nil {
 		return nil, err
 	}
-	return &TableWriter[T]{t, st, m.ScanID}, nil
+	sites := countCommits(scan.Commits).Rows
+	return &TableWriter[T]{t, st, FileRecord{ScanID: m.ScanID, Sites: &sites}}, nil
 }
 
 // Add writes a row.
@@ -55,14 +65,15 @@ func (w *TableWriter[T]) Write(rows []T) error {
 	return nil
 }
 
-// Close publishes the file, and notes its hash beside the scan's manifest.
+// Close publishes the file, and notes beside the scan's manifest its hash, and how many sites it is of.
 func (w *TableWriter[T]) Close(ctx context.Context) error {
 	err := w.table.flush()
 	if err == nil {
 		err = w.table.seal()
 	}
 	if err == nil {
-		err = publishRecorded(ctx, w.store, w.scanID, w.table.describe(), w.table.publish)
+		w.record.File = w.table.describe()
+		err = publishRecorded(ctx, w.store, w.record, w.table.publish)
 	}
 	if err == nil {
 		err = writeViews(ctx, w.store)

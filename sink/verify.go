@@ -120,6 +120,15 @@ type verifiedScan struct {
 // restarting reports whether what the scan had written is being deleted.
 func (s *verifiedScan) restarting() bool { return s.manifest != nil && s.manifest.Restarting }
 
+// settled is the manifest by which the scan's files are named; nil where it cannot be read, or while the scan is begun anew:
+// what it had written before may be of another date and other tables.
+func (s *verifiedScan) settled() *Manifest {
+	if s.restarting() {
+		return nil
+	}
+	return s.manifest
+}
+
 // whatRestarts is what files and records are that a restart deletes.
 const whatRestarts = "its scan is begun anew, which was killed before it had deleted it, or is about to"
 
@@ -221,13 +230,8 @@ func (v *verifier) scan(ctx context.Context, id string) error {
 	if err := v.manifest(ctx, id, s); err != nil {
 		return err
 	}
-	// While a scan is begun anew, what it had written before may be of another date and other tables.
-	manifest := s.manifest
-	if s.restarting() {
-		manifest = nil
-	}
-	// A compaction may take files away while they are verified. Then what it made of them is verified instead, and what
-	// was found wrong with those that are gone does not matter.
+	// A compaction or a restart may take files away while they are verified. Then what there is instead is verified, and what
+	// was found wrong with those that are gone does not matter: no commit has the key of an earlier one.
 	checked, suspects := map[commitKey]bool{}, map[commitKey][]Finding{}
 	for rounds := 0; ; rounds++ {
 		s.unreadable = map[string]bool{}
@@ -244,7 +248,7 @@ func (v *verifier) scan(ctx context.Context, id string) error {
 			}
 			checked[c.key()] = true
 			fresh++
-			findings, err := v.commit(ctx, c, manifest)
+			findings, err := v.commit(ctx, c)
 			if err != nil {
 				return err
 			}
@@ -272,12 +276,12 @@ func (v *verifier) scan(ctx context.Context, id string) error {
 			v.done.Rows += f.Rows
 			v.done.Bytes += f.Bytes
 		}
-		for _, f := range suspects[c.key()] {
+		for _, f := range slices.Concat(misnamed(c, s.settled()), suspects[c.key()]) {
 			v.report(f)
 		}
 	}
 	for _, table := range recordedFiles {
-		if err := v.recorded(ctx, id, table, manifest); err != nil {
+		if err := v.recorded(ctx, id, table, s); err != nil {
 			return err
 		}
 	}
@@ -303,10 +307,10 @@ func (v *verifier) manifest(ctx context.Context, id string, s *verifiedScan) err
 	return nil
 }
 
-// resumed reads the manifest once more, and reports whether the scan has gone on, or ended, since it was read: the commits
-// are not those that its totals are of.
+// resumed reads the manifest once more, and reports whether the scan has gone on, ended, or been begun anew since it was
+// read: the commits are not those that its totals, date and tables are of.
 func (v *verifier) resumed(ctx context.Context, id string, s *verifiedScan) (bool, error) {
-	if s.manifest == nil || s.manifest.State != Complete {
+	if s.manifest == nil {
 		return false, nil
 	}
 	now, err := ReadManifest(ctx, v.store, id)
@@ -430,29 +434,34 @@ func (v *verifier) counts(m *Manifest, past *history) {
 	}
 }
 
+// misnamed holds the names of a commit's files against the scan's date and tables.
+func misnamed(c *Commit, m *Manifest) (findings []Finding) {
+	if m == nil {
+		return nil
+	}
+	tables := make([]string, 0, len(c.Files))
+	for _, f := range c.Files {
+		tables = append(tables, f.Table)
+		if want := partName(f.Table, m.ScanDate, c.ScanID, c.Shard, c.N); f.Name != want {
+			findings = append(findings, differs(c.name(), "name of the file of "+f.Table, want, f.Name))
+		}
+	}
+	if want := slices.Sorted(slices.Values(m.Tables)); !slices.Equal(slices.Sorted(slices.Values(tables)), want) {
+		findings = append(findings, differs(c.name(), "tables", strings.Join(want, ","), strings.Join(tables, ",")))
+	}
+	return findings
+}
+
 // commit verifies one commit with its files.
-func (v *verifier) commit(ctx context.Context, c *Commit, m *Manifest) (findings []Finding, err error) {
-	add := func(f Finding) { findings = append(findings, f) }
+func (v *verifier) commit(ctx context.Context, c *Commit) (findings []Finding, err error) {
 	seqs, err := c.Bitmap()
 	if err != nil {
 		seqs = nil // overlaps reports it
 	}
-	if m != nil {
-		tables := make([]string, 0, len(c.Files))
-		for _, f := range c.Files {
-			tables = append(tables, f.Table)
-			if want := partName(f.Table, m.ScanDate, c.ScanID, c.Shard, c.N); f.Name != want {
-				add(differs(c.name(), "name of the file of "+f.Table, want, f.Name))
-			}
-		}
-		if want := slices.Sorted(slices.Values(m.Tables)); !slices.Equal(slices.Sorted(slices.Values(tables)), want) {
-			add(differs(c.name(), "tables", strings.Join(want, ","), strings.Join(tables, ",")))
-		}
-	}
 	var readable []File
 	for _, f := range c.Files {
 		if f.Table == TableSites && f.Rows != c.Rows {
-			add(differs(c.name(), "rows of sites", c.Rows, f.Rows))
+			findings = append(findings, differs(c.name(), "rows of sites", c.Rows, f.Rows))
 		}
 		wrong, err := v.parquet(ctx, f, c.ScanID)
 		if err != nil {
@@ -556,44 +565,60 @@ func (v *verifier) content(ctx context.Context, c *Commit, readable []File, seqs
 	return findings, nil
 }
 
-// recorded verifies a file that has a record of its own.
-func (v *verifier) recorded(ctx context.Context, id, table string, m *Manifest) error {
-	name := fileRecordName(id, table)
-	record, err := readFileRecord(ctx, v.store, id, table)
-	switch {
-	case errors.Is(err, store.ErrNotExist):
-		return nil // the file, where there is one, is found among those that nothing names
-	case ctx.Err() != nil:
-		return err
-	case err != nil:
-		v.report(damaged(name, cause(err)))
-		v.committed[nameOfRecorded(id, table, m)] = true
-		return nil
-	}
-	v.committed[record.File.Name] = true
-	if want := nameOfRecorded(id, table, m); m != nil && record.File.Name != want {
-		v.report(differs(name, "name of the file", want, record.File.Name))
-		return nil
-	}
+// recorded verifies a file that has a record of its own. Both may be replaced while they are read, or go with a restart: what
+// is wrong with them is found again, or it does not matter.
+func (v *verifier) recorded(ctx context.Context, id, table string, s *verifiedScan) error {
 	for retries := 0; ; retries++ {
-		findings, err := v.recordedFile(ctx, record)
+		record, findings, err := v.recordAndFile(ctx, id, table, s.settled())
 		if err != nil {
 			return err
 		}
-		// It may have been replaced between record and file.
-		if again, err := readFileRecord(ctx, v.store, id, table); !sound(findings) && err == nil && again.Sum != record.Sum && retries < 3 {
-			record = again
-			continue
+		if !sound(findings) && retries < 3 {
+			resumed, err := v.resumed(ctx, id, s)
+			if err != nil {
+				return err
+			}
+			if again, err := readFileRecord(ctx, v.store, id, table); resumed || err == nil && (record == nil || again.Sum != record.Sum) {
+				continue
+			}
 		}
 		for _, f := range findings {
 			v.report(f)
 		}
-		break
+		if record != nil {
+			v.done.Files++
+			v.done.Rows += record.File.Rows
+			v.done.Bytes += record.File.Bytes
+		}
+		return nil
 	}
-	v.done.Files++
-	v.done.Rows += record.File.Rows
-	v.done.Bytes += record.File.Bytes
-	return nil
+}
+
+// recordAndFile verifies such a record, which is nil where there is none that can be read, and its file.
+func (v *verifier) recordAndFile(ctx context.Context, id, table string, m *Manifest) (*FileRecord, []Finding, error) {
+	name := fileRecordName(id, table)
+	record, err := readFileRecord(ctx, v.store, id, table)
+	switch {
+	case errors.Is(err, store.ErrNotExist) && m != nil && slices.Contains(m.Recorded, table):
+		v.committed[nameOfRecorded(id, table, m)] = true
+		return nil, []Finding{damaged(name, "it is missing, and was there when the scan became complete")}, nil
+	case errors.Is(err, store.ErrNotExist):
+		return nil, nil, nil // the file, where there is one, is found among those that nothing names
+	case ctx.Err() != nil:
+		return nil, nil, err
+	case err != nil:
+		v.committed[nameOfRecorded(id, table, m)] = true
+		return nil, []Finding{damaged(name, cause(err))}, nil
+	}
+	v.committed[record.File.Name] = true
+	if want := nameOfRecorded(id, table, m); m != nil && record.File.Name != want {
+		return record, []Finding{differs(name, "name of the file", want, record.File.Name)}, nil
+	}
+	findings, err := v.recordedFile(ctx, record)
+	if m != nil && m.Counts != nil && record.Sites != nil && *record.Sites != m.Counts.Rows {
+		findings = append(findings, differs(record.File.Name, "it is not of all sites, and bulkscan stats computes it anew", m.Counts.Rows, *record.Sites))
+	}
+	return record, findings, err
 }
 
 // recordedFile verifies the file of a record.

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
+	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/store"
 )
 
@@ -41,20 +42,42 @@ func smallDatasetIn(t testing.TB, dir store.Store) {
 	if err := rejects.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := scanAll(dir, typicalSites(t, crashSites)); err != nil {
-		t.Fatal(err)
-	}
-	m, err := ReadManifest(ctx, dir, crashOptions.ScanID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeStats(t, dir, m, TableTokenStats, TokenStatsRow{Token: "GPTBot", SegmentKind: "all"})
-	writeStats(t, dir, m, TableRecordStats, RecordStatsRow{Kind: "typo", Key: "dissallow", Sites: 1, Lines: 1})
+	scanWithStats(t, dir, crashOptions, typicalSites(t, crashSites)...)
 }
 
-func writeStats[T any](t testing.TB, st store.Store, m *Manifest, table string, rows ...T) {
+// scanWithStats scans as the command does: the statistics are those of a scan that is not complete yet.
+func scanWithStats(t testing.TB, st store.Store, o Options, sites ...*audit.Site) {
 	t.Helper()
-	w, err := CreateTable[T](context.Background(), st, m, StatsName(table, m.ScanDate, m.ScanID), table, "test")
+	w := mustOpen(t, st, o)
+	for _, s := range sites {
+		if w.Done(s.Seq) {
+			continue
+		}
+		if err := w.Add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	writeStats(t, st, o.ScanID, TableTokenStats, TokenStatsRow{Token: "GPTBot", SegmentKind: "all"})
+	writeStats(t, st, o.ScanID, TableRecordStats, RecordStatsRow{Kind: "typo", Key: "dissallow", Sites: 1, Lines: 1})
+	if err := w.Complete(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeStats[T any](t testing.TB, st store.Store, scanID, table string, rows ...T) {
+	t.Helper()
+	writeStatsOf(t, st, mustReadScan(t, st, scanID), table, rows...)
+}
+
+func writeStatsOf[T any](t testing.TB, st store.Store, scan *Scan, table string, rows ...T) {
+	t.Helper()
+	w, err := CreateTable[T](context.Background(), st, scan, StatsName(table, scan.Manifest.ScanDate, scan.Manifest.ScanID), table, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +202,7 @@ func TestVerifyFindsEveryFlip(t *testing.T) {
 			_, err = v.commitReader(ctx, map[string]bool{}, true)(name, c, readErr)
 		case strings.Contains(name, "/files/"):
 			v.committed = map[string]bool{}
-			err = v.recorded(ctx, crashOptions.ScanID, strings.TrimSuffix(filepath.Base(name), ".json"), nil)
+			err = v.recorded(ctx, crashOptions.ScanID, strings.TrimSuffix(filepath.Base(name), ".json"), &verifiedScan{})
 		default:
 			t.Fatalf("%s: nothing verifies it", name)
 		}
@@ -341,7 +364,7 @@ func TestVerifyFinds(t *testing.T) {
 		"damaged: "+scan+"commits/0-1.json: it is damaged")
 	f("commit renamed", func(t *testing.T, dir *store.Dir) {
 		write(t, dir, scan+"commits/0-3.json", read(t, dir, scan+"commits/0-1.json"))
-	}, "damaged: "+scan+`commits/0-3.json: it calls itself "_scans/crash-1/commits/0-1.json"`)
+	}, "damaged: "+scan+`commits/0-3.json: it is damaged: it calls itself "_scans/crash-1/commits/0-1.json"`)
 	f("site twice", func(t *testing.T, dir *store.Dir) {
 		edit(t, dir, 1, func(c *Commit) { c.Finished = bitmapOf(t, 0, 5, 6, 7) })
 	}, "damaged: "+scan+"commits/0-1.json: 1 of its sites are in commits before it too, the first is seq 0",
@@ -374,6 +397,22 @@ func TestVerifyFinds(t *testing.T) {
 		"damaged: "+StatsName("token_stats", "2026-11-21", "crash-1")+": it is missing")
 	f("rejects deleted", func(t *testing.T, dir *store.Dir) { remove(t, dir, "_rejects/crash-1.jsonl") },
 		"damaged: _rejects/crash-1.jsonl: it is missing")
+	f("record of statistics deleted", func(t *testing.T, dir *store.Dir) { remove(t, dir, scan+"files/token_stats.json") },
+		"damaged: "+scan+"files/token_stats.json: it is missing, and was there when the scan became complete")
+	f("record and statistics deleted, after a compaction", func(t *testing.T, dir *store.Dir) {
+		mustCompact(t, dir, CompactOptions{})
+		remove(t, dir, scan+"files/record_stats.json")
+		remove(t, dir, StatsName("record_stats", "2026-11-21", "crash-1"))
+	}, "damaged: "+scan+"files/record_stats.json: it is missing, and was there when the scan became complete")
+	f("record and rejects deleted", func(t *testing.T, dir *store.Dir) {
+		remove(t, dir, scan+"files/rejects.json")
+		remove(t, dir, "_rejects/crash-1.jsonl")
+	}, "damaged: "+scan+"files/rejects.json: it is missing, and was there when the scan became complete")
+	f("statistics of a part of the sites", func(t *testing.T, dir *store.Dir) {
+		early := mustReadScan(t, dir, "crash-1")
+		scanWithStats(t, dir, crashOptions, typicalSites(t, crashSites+2)...)
+		writeStatsOf(t, dir, early, TableTokenStats, TokenStatsRow{Token: "GPTBot", SegmentKind: "all"})
+	}, "damaged: "+StatsName("token_stats", "2026-11-21", "crash-1")+": it is not of all sites, and bulkscan stats computes it anew: expected 12, found 10")
 	f("views changed", func(t *testing.T, dir *store.Dir) {
 		write(t, dir, ViewsName, append(read(t, dir, ViewsName), "DROP TABLE x;\n"...))
 	}, "damaged: views.sql: it is not as bulkscan wrote it")
@@ -409,7 +448,7 @@ func TestVerifyOldRecords(t *testing.T) {
 		}
 	}
 	m, err := ReadManifest(ctx, dir, crashOptions.ScanID)
-	m.Sum = ""
+	m.Sum, m.Recorded = "", nil
 	put(manifestName(crashOptions.ScanID), m, err, "  ")
 	commits, err := Commits(ctx, dir, crashOptions.ScanID)
 	for i := range commits {
@@ -468,12 +507,17 @@ type changing struct {
 	store.Store
 	before string
 	do     func()
+
+	once     sync.Once // records are opened by several goroutines
+	happened bool
 }
 
 func (c *changing) happens(name string) {
-	if do := c.do; name == c.before && do != nil {
-		c.do = nil
-		do()
+	if name == c.before {
+		c.once.Do(func() {
+			c.happened = true
+			c.do()
+		})
 	}
 }
 
@@ -487,41 +531,60 @@ func (c *changing) Open(ctx context.Context, name string) (store.Object, error) 
 	return c.Store.Open(ctx, name)
 }
 
-// TestVerifyWhileScanning shows that a sound dataset stays one while scans begin in it, commit, and end, whatever of it
-// has been read by then.
+// TestVerifyWhileScanning shows that a sound dataset stays one while scans begin in it, anew too, commit, and end, whatever
+// of it has been read by then.
 func TestVerifyWhileScanning(t *testing.T) {
-	for _, before := range []string{
+	t.Parallel()
+	options := Options{ScanID: "a", Date: "2026-11-21", ToolVersion: "test", PartRows: 3}
+	restart := func(dir *store.Dir, date string, tables ...string) {
+		o := options
+		o.Restart, o.Date, o.Tables = true, date, tables
+		scanWithStats(t, dir, o, typicalSites(t, 4)...)
+	}
+	for i, before := range []string{
 		"sites/", "bodies/", "_rejects/", scansFolder, commitsFolder("a"), fileRecordName("a", TableTokenStats),
-		manifestName("a"), commitName("a", "0", 0), partName(TableSites, "2026-11-21", "a", "0", 0),
+		manifestName("a"), commitName("a", "0", 0), partName(TableSites, "2026-11-21", "a", "0", 0), partName(TableSites, "2026-11-21", "a", "0", 1),
+		fileRecordName("a", TableRecordStats), StatsName(TableTokenStats, "2026-11-21", "a"), StatsName(TableRecordStats, "2026-11-21", "a"), "token_stats/",
 	} {
+		if raceEnabled && i%3 > 0 {
+			continue // each takes ten times as long
+		}
 		for what, do := range map[string]func(dir *store.Dir){
-			"a scan": func(dir *store.Dir) { writeSites(t, dir, "newcomer", typicalSites(t, 5)...) },
-			"more of a scan that was complete": func(dir *store.Dir) {
-				w := mustOpen(t, dir, Options{ScanID: "a", Date: "2026-11-21", ToolVersion: "test"})
-				for _, s := range typicalSites(t, 9)[5:] {
-					if err := w.Add(s); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if err := w.Complete(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			},
-			"statistics": func(dir *store.Dir) {
-				m, err := ReadManifest(t.Context(), dir, "a")
-				if err != nil {
-					t.Fatal(err)
-				}
-				writeStats(t, dir, m, TableTokenStats, TokenStatsRow{Token: "*"})
-			},
+			"a scan":                           func(dir *store.Dir) { writeSites(t, dir, "newcomer", typicalSites(t, 5)...) },
+			"more of a scan that was complete": func(dir *store.Dir) { scanWithStats(t, dir, options, typicalSites(t, 9)...) },
+			"statistics":                       func(dir *store.Dir) { writeStats(t, dir, "a", TableTokenStats, TokenStatsRow{Token: "*"}) },
+			"a restart":                        func(dir *store.Dir) { restart(dir, options.Date) },
+			"a restart on another day":         func(dir *store.Dir) { restart(dir, "2026-11-22", TableSites, TableVerdicts) },
 		} {
 			dir := newDir(t)
-			writeSites(t, dir, "a", typicalSites(t, 5)...)
+			scanWithStats(t, dir, options, typicalSites(t, 5)...)
 			c := &changing{Store: dir, before: before, do: func() { do(dir) }}
 			lines, v := findings(t, c)
-			if v.Damaged > 0 || c.do != nil {
+			if v.Damaged > 0 || !c.happened {
 				t.Errorf("%s, before %s: %q", what, before, lines)
 			}
+		}
+	}
+}
+
+// TestVerifyInterruptedBegunAnew shows the same of a scan that was not complete, and is begun anew on another day.
+func TestVerifyInterruptedBegunAnew(t *testing.T) {
+	for _, before := range []string{commitsFolder("a"), commitName("a", "0", 0), fileRecordName("a", TableTokenStats)} {
+		dir := newDir(t)
+		options := Options{ScanID: "a", Date: "2026-11-21", ToolVersion: "test", PartRows: 3}
+		w := mustOpen(t, dir, options)
+		for _, s := range typicalSites(t, 5) {
+			if err := w.Add(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		options.Restart, options.Date = true, "2026-11-22"
+		c := &changing{Store: dir, before: before, do: func() { scanWithStats(t, dir, options, typicalSites(t, 4)...) }}
+		if lines, v := findings(t, c); v.Damaged > 0 || !c.happened {
+			t.Errorf("before %s: %q", before, lines)
 		}
 	}
 }

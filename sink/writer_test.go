@@ -18,6 +18,7 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/store/storetest"
 )
 
 // TestOneWriter shows that a scan has one writer at a time, and that the error names it.
@@ -90,7 +91,7 @@ func TestResume(t *testing.T) {
 			t.Errorf("restarted with %d done", w.DoneCount())
 		}
 		for entry := range dir.List(t.Context(), "") {
-			if entry.Name != "_scans/r/manifest.json" && entry.Name != ViewsName {
+			if !slices.Contains([]string{manifestName("r"), commitName("r", compactedShard, 0), ViewsName}, entry.Name) {
 				t.Errorf("left by --restart: %s", entry.Name)
 			}
 		}
@@ -152,7 +153,7 @@ func TestRestartLeavesOthers(t *testing.T) {
 			t.Errorf("left: %s", entry.Name)
 		}
 	}
-	want := map[string]int{"_scans": 2 + 2 + 1, "sites": 2, "verdicts": 2, "evidence": 2, "bodies": 2, "token_stats": 2, "record_stats": 2, ViewsName: 1}
+	want := map[string]int{"_scans": 2 + 2 + 2, "sites": 2, "verdicts": 2, "evidence": 2, "bodies": 2, "token_stats": 2, "record_stats": 2, ViewsName: 1}
 	if !reflect.DeepEqual(left, want) {
 		t.Errorf("left %v, want %v", left, want)
 	}
@@ -589,6 +590,126 @@ func TestRestartKnowsItsOwn(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestReaderAcrossRestart shows that whoever has opened a scan before it is begun anew reads no row of what is written then,
+// and is told.
+func TestReaderAcrossRestart(t *testing.T) {
+	dir := newDir(t)
+	sites := typicalSites(t, crashSites)
+	if err := scanAll(dir, sites); err != nil {
+		t.Fatal(err)
+	}
+	old := mustReadScan(t, dir, crashOptions.ScanID)
+	for _, s := range sites {
+		s.Seq += 1000
+	}
+	o := crashOptions
+	o.Restart = true
+	if err := finish(mustOpen(t, dir, o), sites); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	for row, wrong := range Rows[SiteRow](t.Context(), old, TableSites) {
+		if err = wrong; err == nil {
+			t.Errorf("seq %d", row.Seq)
+		}
+	}
+	if !errors.Is(err, store.ErrNotExist) || !strings.Contains(err.Error(), "its scan has been begun anew") {
+		t.Errorf("the reader is told %v", err)
+	}
+}
+
+// TestOpenWithoutManifest shows that commits without a manifest are not taken for those of the scan that is given: nobody
+// knows of which list they are.
+func TestOpenWithoutManifest(t *testing.T) {
+	for _, compacted := range []bool{false, true} {
+		dir := newDir(t)
+		if err := scanAll(dir, typicalSites(t, crashSites)); err != nil {
+			t.Fatal(err)
+		}
+		if compacted {
+			mustCompact(t, dir, CompactOptions{})
+		}
+		remove(t, dir, manifestName(crashOptions.ScanID))
+		watched := &storetest.Faults{Store: dir}
+		_, err := Open(t.Context(), watched, crashOptions)
+		const says = "cannot resume scan crash-1: _scans/crash-1/manifest.json is missing, and there are "
+		if err == nil || !strings.HasPrefix(err.Error(), says) || !strings.HasSuffix(err.Error(), damageRemedy) {
+			t.Fatalf("%v", err)
+		}
+		if slices.ContainsFunc(watched.Steps(), func(s storetest.Step) bool { return s.Op != "lock" && s.Op != "unlock" }) {
+			t.Errorf("a scan that was refused has done %v", watched.Steps())
+		}
+		o := crashOptions
+		o.Restart = true
+		if w := mustOpen(t, dir, o); w.DoneCount() != 0 {
+			t.Errorf("%d done", w.DoneCount())
+		}
+	}
+}
+
+// TestOpenNamesRemedy shows that a scan which cannot go on because of a damaged record says what to do, and that what it says
+// helps; also where the scan had been begun anew before, whose numbers are not given again.
+func TestOpenNamesRemedy(t *testing.T) {
+	o := crashOptions
+	o.Restart = true
+	for _, name := range []string{manifestName(crashOptions.ScanID), commitName(crashOptions.ScanID, "0", 4)} {
+		dir := newDir(t)
+		for range 2 {
+			if err := finish(mustOpen(t, dir, o), typicalSites(t, crashSites)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		flip(t, filepath.Join(dir.Root(), name), 40)
+		_, err := Open(t.Context(), dir, crashOptions)
+		if err == nil || !strings.HasSuffix(err.Error(), "its sum is not that of its bytes; "+damageRemedy) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := finish(mustOpen(t, dir, o), typicalSites(t, crashSites)); err != nil {
+			t.Error(err)
+		}
+		if past, err := readHistory(t.Context(), dir, o.ScanID); err != nil || len(past.current) != 3 || past.current[0].N != 6 || len(past.void) != 2 {
+			t.Errorf("%s, begun anew: %+v, %v", name, past, err)
+		}
+		if lines, _ := findings(t, dir); len(lines) > 0 {
+			t.Errorf("%s, begun anew: %q", name, lines)
+		}
+	}
+	// What is no damage has no such remedy.
+	silent := &storetest.Faults{Store: newDir(t), Fail: func(s storetest.Step) error { return store.ErrUnavailable }}
+	if _, err := Open(t.Context(), silent, crashOptions); err == nil || strings.Contains(err.Error(), "--restart") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestOpenSweepsAllShards shows that a part of another shard cannot appear any more once a scan has been opened: nobody would
+// commit it, or delete it.
+func TestOpenSweepsAllShards(t *testing.T) {
+	dir := newDir(t)
+	writeSites(t, dir, crashOptions.ScanID, typicalSites(t, 3)...)
+	f := func(what string, do func()) {
+		t.Helper()
+		late, err := dir.Create(t.Context(), partName(TableSites, crashOptions.Date, crashOptions.ScanID, "7", 0))
+		if err == nil {
+			err = late.Seal()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		do()
+		if err := late.Publish(t.Context()); !errors.Is(err, store.ErrNotExist) {
+			t.Errorf("%s: a late part of another shard: %v", what, err)
+		}
+	}
+	f("compact", func() { mustCompact(t, dir, CompactOptions{}) })
+	var w *Writer
+	f("open", func() { w = mustOpen(t, dir, crashOptions) })
+	f("complete", func() {
+		if err := w.Complete(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestOpenLeavesOthersDrafts shows that a scan which opens takes nothing from another that is being written, though

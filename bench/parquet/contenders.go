@@ -115,7 +115,7 @@ func newRowWriter[T any](contender, table, dir string, from *source) (rowWriter[
 			return nil, err
 		}
 		manifest := &sink.Manifest{ScanID: "bench", RegistryVersion: "bench"}
-		w, err := sink.CreateTable[T](context.Background(), st, manifest, table+".parquet", table, "bench")
+		w, err := sink.CreateTable[T](context.Background(), st, &sink.Scan{Manifest: manifest}, table+".parquet", table, "bench")
 		return &ourWriter[T]{w}, err
 	case columns:
 		out, err := newOutput(dir, table)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink"
 )
 
 // The commands that read what is there: summary and stats of a dataset.
@@ -61,7 +63,11 @@ func (a *app) statsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stats DIR",
 		Short: "Compute the statistics tables of a dataset again",
-		Args:  usageArgs(cobra.ExactArgs(1)),
+		Long: `stats computes token_stats and record_stats of one scan from what is committed, and replaces the ones before. A scan
+does this itself when it is complete; stats is for a scan that was interrupted and will not be resumed, for another
+--tokens, and for datasets of older versions. While the scan is written or compacted it is refused: bulkscan summary counts
+at any time, and writes nothing.`,
+		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.interruptible(c.Context(), func(ctx context.Context) error {
 				st, scanID, err := a.openScan(ctx, args[0], scanID)
@@ -72,13 +78,26 @@ func (a *app) statsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return report.Stats(ctx, st, scanID, o)
+				return computeStats(ctx, st, scanID, o)
 			})
 		},
 	}
 	c.Flags().StringVar(&scanID, "scan-id", "", "the scan (default: the one that started last)")
 	c.Flags().StringVar(&tokenFile, "tokens", "", "file of further crawler tokens, as the scan had it")
 	return c
+}
+
+// computeStats is report.Stats alone with the scan.
+func computeStats(ctx context.Context, st store.Store, scanID string, o report.Options) (err error) {
+	lock, err := sink.LockStats(ctx, st, scanID)
+	if held, ok := errors.AsType[*sink.HeldError](err); ok && held.Holder.Doing == "" {
+		return fmt.Errorf("%w; it computes its statistics itself when it is complete, and bulkscan summary counts meanwhile", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	return report.Stats(ctx, st, scanID, o)
 }
 
 // reportOptions reads a dataset with the registry of --tokens, and warns on standard error.

@@ -97,7 +97,8 @@ const maxTLDs = 2000
 
 // Stats computes the tables token_stats and record_stats of a scan from its committed parts, and writes each as one
 // file, which replaces the one before. A scan that was written without the tables that one needs (sites and verdicts,
-// or evidence) does not get that one; without all three the error is sink.ErrNoTable.
+// or evidence) does not get that one; without all three the error is sink.ErrNoTable. The scan's lock is held: its
+// sink.Writer has it, others take it by sink.LockStats.
 func Stats(ctx context.Context, st store.Store, scanID string, o Options) error {
 	o = o.withDefaults()
 	scan, err := sink.ReadScan(ctx, st, scanID)
@@ -121,7 +122,7 @@ func Stats(ctx context.Context, st store.Store, scanID string, o Options) error 
 // writeTable publishes rows as the scan's file of a table.
 func writeTable[T any](ctx context.Context, st store.Store, scan *sink.Scan, o *Options, table string, fill func(add func(T) error) error) error {
 	name := sink.StatsName(table, scan.Manifest.ScanDate, scan.Manifest.ScanID)
-	w, err := sink.CreateTable[T](ctx, st, scan.Manifest, name, table, o.ToolVersion)
+	w, err := sink.CreateTable[T](ctx, st, scan, name, table, o.ToolVersion)
 	if err != nil {
 		return err
 	}

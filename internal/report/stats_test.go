@@ -21,6 +21,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/sink"
 )
@@ -540,6 +541,18 @@ func TestSummary(t *testing.T) {
 	}
 	if !utf8.ValidString(text.String()) || strings.ContainsAny(text.String(), "\x1b\a\u009b") || !strings.Contains(text.String(), `\u001b]0;pwned\u0007\u009b31m\ufffdlong`) {
 		t.Errorf("unescaped or lost: %q", text.String())
+	}
+}
+
+// TestSummaryOnlyReads shows that a summary takes no lock and changes nothing, so that it is to be had of a dataset that may
+// only be read, and of a scan that is being written.
+func TestSummaryOnlyReads(t *testing.T) {
+	watched := &storetest.Faults{Store: dataset(t)}
+	if _, err := Summarize(t.Context(), watched, "hand", Options{Registry: registry()}); err != nil {
+		t.Fatal(err)
+	}
+	if steps := watched.Steps(); len(steps) > 0 {
+		t.Errorf("%v", steps)
 	}
 }
 

@@ -1,0 +1,86 @@
+package sink
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/store/storetest"
+)
+
+// TestStatsAreAlone shows that nobody computes statistics of a scan while somebody else writes it, merges it or computes them
+// too, nor begins any of that meanwhile; and that it is over with the lock.
+func TestStatsAreAlone(t *testing.T) {
+	dir := newDir(t)
+	alone := func(want string) {
+		t.Helper()
+		if _, err := LockStats(t.Context(), dir, crashOptions.ScanID); !isHeld(err, want) {
+			t.Errorf("LockStats: %v", err)
+		}
+		if _, err := Open(t.Context(), dir, crashOptions); !isHeld(err, want) {
+			t.Errorf("Open: %v", err)
+		}
+		if _, err := Compact(t.Context(), dir, crashOptions.ScanID, CompactOptions{}); !isHeld(err, want) {
+			t.Errorf("Compact: %v", err)
+		}
+	}
+	w := mustOpen(t, dir, crashOptions)
+	alone("is being written by process")
+	if err := finish(w, typicalSites(t, crashSites)); err != nil {
+		t.Fatal(err)
+	}
+	merging := &storetest.Faults{Store: dir, Fail: func(s storetest.Step) error {
+		if s.Op == "publish" {
+			alone("is being compacted by process")
+		}
+		return nil
+	}}
+	mustCompact(t, merging, CompactOptions{})
+	for range 2 {
+		lock, err := LockStats(t.Context(), dir, crashOptions.ScanID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alone("is being counted for its statistics by process")
+		if err := lock.Unlock(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := mustOpen(t, dir, crashOptions).Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStatsOfNoScan shows that there are no statistics of a scan that is none, or that is being begun anew, and that whoever
+// asks leaves neither a folder nor a lock.
+func TestStatsOfNoScan(t *testing.T) {
+	dir := newDir(t)
+	if _, err := LockStats(t.Context(), dir, "none"); !errors.Is(err, store.ErrNotExist) {
+		t.Errorf("LockStats of no scan: %v", err)
+	}
+	if entries, err := os.ReadDir(dir.Root()); err != nil || len(entries) > 0 {
+		t.Errorf("%v, %v", entries, err)
+	}
+	writeSites(t, dir, crashOptions.ScanID, typicalSites(t, 3)...)
+	restarted := crashOptions
+	restarted.Restart = true
+	dying := &storetest.Faults{Store: dir, Fail: func(s storetest.Step) error {
+		if s.Op == "delete" {
+			return storetest.ErrCrashed
+		}
+		return nil
+	}}
+	if _, err := Open(t.Context(), dying, restarted); !errors.Is(err, storetest.ErrCrashed) {
+		t.Fatal(err)
+	}
+	for _, doing := range []string{doingStats, doingCompact} {
+		if _, _, err := lockScan(t.Context(), dir, crashOptions.ScanID, doing); err == nil || !strings.Contains(err.Error(), "scan crash-1 is being begun anew") {
+			t.Errorf("%s of a restart that was broken off: %v", doing, err)
+		}
+	}
+	if err := mustOpen(t, dir, crashOptions).Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
