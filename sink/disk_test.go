@@ -94,20 +94,20 @@ func scanDisk(st store.Store, sites []*audit.Site, partRows int) (err error) {
 		}
 		return nil
 	}
-	if err := gather(); err != nil {
-		return errors.Join(err, rejects.Close(ctx), w.Close(ctx))
-	}
-	err = rejects.Close(ctx)
+	gatherErr := gather()
+	err = w.Flush(ctx)
 	if err == nil {
-		err = w.Flush(ctx)
+		err = rejects.Close(ctx)
+	} else {
+		err = errors.Join(err, rejects.Discard())
 	}
-	if err == nil {
+	if err == nil && gatherErr == nil {
 		err = report.Stats(ctx, st, diskScan, report.Options{})
 	}
-	if err == nil {
+	if err == nil && gatherErr == nil {
 		err = w.Complete(ctx)
 	}
-	return errors.Join(err, w.Close(ctx))
+	return errors.Join(gatherErr, err, w.Close(ctx))
 }
 
 func dirOn(t *testing.T, disk *storetest.Disk) *store.Dir {
@@ -117,6 +117,34 @@ func dirOn(t *testing.T, disk *storetest.Disk) *store.Dir {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// TestFlushTooLate shows that a Flush whose context has ended commits nothing, however fast the disk is. With one processor
+// nothing that Flush starts runs before it waits.
+func TestFlushTooLate(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	sites := diskList(t)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 {
+		dir := dirOn(t, storetest.NewDisk())
+		w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: diskScan, Date: "2026-11-21"})
+		if err == nil {
+			err = w.Add(sites[0])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Flush(over); !errors.Is(err, context.Canceled) {
+			t.Errorf("Flush: %v", err)
+		}
+		if err := w.Abort(); err != nil {
+			t.Error(err)
+		}
+		if commits, err := sink.Commits(t.Context(), dir, diskScan); err != nil || len(commits) > 0 {
+			t.Fatalf("%d commits, %v", len(commits), err)
+		}
+	}
 }
 
 // contents are the rows of all that a scan leaves, by table, in an order that does not depend on how it was cut.

@@ -139,7 +139,8 @@ func (p *part) add(s *audit.Site) error {
 		p.copier.site(row, k, s)
 	}
 	p.seqs = append(p.seqs, s.Seq)
-	if len(p.seqs)%batchRows == 0 || len(p.copier.bytes.block) > batchBytes {
+	// Bodies have been written already, and a few of them may weigh as much as a row group.
+	if len(p.seqs)%batchRows == 0 || len(p.copier.bytes.block) > batchBytes || p.weight >= p.limit {
 		return p.flush()
 	}
 	return nil

@@ -114,7 +114,7 @@ type Writer struct {
 
 	viewed bool // views.sql knows the tables; of who seals, and they seal one after the other
 
-	ctx    context.Context // of all writing; ends with Abort
+	ctx    context.Context // of all writing; ends with GiveUp
 	cancel context.CancelFunc
 	spare  chan *part // parts that are neither filled nor sealed; both, when the Writer is at rest; nil: not made yet
 
@@ -642,8 +642,8 @@ func (w *Writer) setFailure(err error) error {
 }
 
 // Add keeps a site: it copies all that it needs, so the site may be reused when it returns. It waits only where a part
-// is full while the part before it is still being sealed. An error is the run's: nothing is kept after it, and every
-// later Add returns it.
+// is full while the part before it is still being sealed, and GiveUp ends that. An error is the run's: nothing is kept
+// after it, and every later Add returns it.
 func (w *Writer) Add(s *audit.Site) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -754,6 +754,9 @@ func (w *Writer) Flush(ctx context.Context) error {
 
 // flush is Flush under the lock.
 func (w *Writer) flush(ctx context.Context) error {
+	if ctx.Err() != nil {
+		w.cancel() // at once: what AfterFunc starts may come when all is sealed
+	}
 	defer context.AfterFunc(ctx, w.cancel)()
 	if w.open != nil {
 		w.roll()
@@ -823,6 +826,14 @@ func (w *Writer) Close(ctx context.Context) error {
 	}
 	err := w.flush(ctx)
 	return errors.Join(err, w.end())
+}
+
+// GiveUp ends the waiting for the store: what is open or being sealed is not committed any more, unless it is at this moment,
+// and an Add that waits for it returns, as every later one does, an error that is context.Canceled. It waits for nobody, so
+// that it may be called while an Add does. Close or Abort is still to be called.
+func (w *Writer) GiveUp() {
+	_ = w.setFailure(context.Canceled) // the next Add, or Close, returns it
+	w.cancel()
 }
 
 // Abort drops the open part, gives up what is being sealed, and gives the lock back. What was committed stays.

@@ -89,6 +89,10 @@ func TestViewsListOnce(t *testing.T) {
 	f("_scans/*/files/", 1)
 	f("FROM bulkscan_files WHERE", len(AllTables)+1) // one a view
 	f("part-*.parquet", 1)
+	// DuckDB may ask again, and later, wherever the name of something stands that it has not materialized.
+	f("records AS MATERIALIZED (", 1)
+	f("statistics AS MATERIALIZED (", 1)
+	f("counted AS MATERIALIZED (", len(AllTables)+1)
 	f(fmt.Sprint(maxCommit), 1) // what our readers read, DuckDB reads
 	if err := dir.Delete(t.Context(), fileRecordName("v", TableRecordStats)); err != nil {
 		t.Fatal(err)
@@ -182,12 +186,12 @@ func (s *sweptStore) Put(ctx context.Context, name string, data []byte) error {
 // TestViewsAreSwept shows that a scan removes drafts of the views which dead processes have left, and that a living one
 // whose draft goes with them writes them all the same.
 func TestViewsAreSwept(t *testing.T) {
-	for name, sweep := range map[string]func(*store.Dir){
-		"open":    func(dir *store.Dir) { mustOpen(t, dir, crashOptions) },
-		"compact": func(dir *store.Dir) { mustCompact(t, dir, CompactOptions{}) },
-	} {
-		dir := newDir(t)
-		writeSites(t, dir, name, typicalSite(t, 1)) // so that there is something to be in views
+	dir := newDir(t)
+	if err := scanAll(dir, typicalSites(t, crashSites)); err != nil { // so that there is something to be in views
+		t.Fatal(err)
+	}
+	f := func(name string, sweep func()) {
+		t.Helper()
 		draft, err := dir.Create(t.Context(), ViewsName)
 		if err == nil {
 			err = draft.Seal()
@@ -195,16 +199,13 @@ func TestViewsAreSwept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if name == "compact" {
-			if err := scanAll(dir, typicalSites(t, crashSites)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		sweep(dir)
+		sweep()
 		if err := draft.Publish(t.Context()); !errors.Is(err, store.ErrNotExist) {
 			t.Errorf("%s left a draft of the views: %v", name, err)
 		}
 	}
+	f("compact", func() { mustCompact(t, dir, CompactOptions{}) })
+	f("open", func() { mustOpen(t, dir, crashOptions) })
 	swept := &sweptStore{Dir: newDir(t), sweeps: 2}
 	if err := writeViews(t.Context(), swept); err != nil || swept.sweeps != 0 {
 		t.Errorf("%v, and %d sweeps are left", err, swept.sweeps)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -286,6 +287,82 @@ func TestPartAge(t *testing.T) {
 	})
 }
 
+// silentStore is a folder that says nothing when a part is to be published.
+type silentStore struct{ *store.Dir }
+
+func (s silentStore) Create(ctx context.Context, name string) (store.Draft, error) {
+	draft, err := s.Dir.Create(ctx, name)
+	if _, _, _, ok := splitPart(path.Base(name)); !ok || err != nil {
+		return draft, err
+	}
+	return silentDraft{draft}, nil
+}
+
+type silentDraft struct{ store.Draft }
+
+func (silentDraft) Publish(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestGiveUp shows that nothing waits for a silent store any more once it is given up: not an Add that waits for a part while
+// both are being sealed, nor whatever comes later; and that the scan's lock is given back.
+func TestGiveUp(t *testing.T) {
+	sites := typicalSites(t, 4)
+	writeSites(t, newDir(t), "before", sites[0]) // what all writers share is made outside of bubbles
+	f := func(what string, partRows int, giveUp func(w *Writer) error, then error) {
+		t.Helper()
+		dir := newDir(t)
+		o := Options{ScanID: "silent", PartRows: partRows, PartAge: 24 * time.Hour}
+		synctest.Test(t, func(t *testing.T) {
+			w, err := Open(t.Context(), silentStore{dir}, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			added := make(chan error, 3)
+			go func() {
+				for seq := range uint64(cap(added)) {
+					added <- w.Add(sites[seq])
+				}
+			}()
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if got := len(added); got != min(2*partRows, cap(added)) {
+				t.Errorf("%s: %d sites were added", what, got)
+			}
+			if err := giveUp(w); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+			synctest.Wait()
+			if got := len(added); got != cap(added) {
+				t.Fatalf("%s: Add still waits, after %d sites", what, got)
+			}
+			for seq := range cap(added) {
+				if err := <-added; (err == nil) != (seq < 2*partRows) || err != nil && !errors.Is(err, context.Canceled) {
+					t.Errorf("%s: Add of site %d: %v", what, seq, err)
+				}
+			}
+			if err := w.Add(sites[3]); !errors.Is(err, then) {
+				t.Errorf("%s: a later Add: %v", what, err)
+			}
+			if err := w.Close(t.Context()); err != nil && !errors.Is(err, then) {
+				t.Errorf("%s: Close: %v", what, err)
+			}
+		})
+		if w := mustOpen(t, dir, o); w.DoneCount() != 0 {
+			t.Errorf("%s: %d sites are kept", what, w.DoneCount())
+		}
+		noOrphans(t, dir)
+	}
+	given := func(w *Writer) error {
+		w.GiveUp()
+		return nil
+	}
+	f("given up", 1, given, context.Canceled)
+	f("given up, with a part open", 4, given, context.Canceled)
+	f("aborted", 1, (*Writer).Abort, errClosed)
+}
+
 func TestOptions(t *testing.T) {
 	dir := newDir(t)
 	f := func(change func(*Options)) {
@@ -327,7 +404,8 @@ func TestScans(t *testing.T) {
 	}
 }
 
-// TestHugeSites shows that sites of many megabytes end a row group early rather than fill memory.
+// TestHugeSites shows that sites of many megabytes end a row group early rather than fill memory, also where they are fewer
+// than a batch.
 func TestHugeSites(t *testing.T) {
 	dir := newDir(t)
 	w := mustOpen(t, dir, Options{ScanID: "huge", Tables: []string{TableSites, TableBodies}})
@@ -338,15 +416,20 @@ func TestHugeSites(t *testing.T) {
 		if err := w.Add(site); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.open.flush(); err != nil {
-			t.Fatal(err)
-		}
 	}
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := readAll[BodyRow](t, dir, "huge", TableBodies); len(got) != 5 || !bytes.Equal(got[4].Body, site.Fetch.Body) {
 		t.Errorf("%d bodies", len(got))
+	}
+	commits, err := Commits(t.Context(), dir, "huge")
+	if err != nil || len(commits) != 1 {
+		t.Fatalf("%d commits, %v", len(commits), err)
+	}
+	// Four of them are more than groupBytes.
+	if bodies, ok := commits[0].File(TableBodies); !ok || bodies.Groups != 2 {
+		t.Errorf("%d row groups of bodies", bodies.Groups)
 	}
 	if w.open != nil {
 		t.Error("the part is still open")

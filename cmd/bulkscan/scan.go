@@ -680,9 +680,13 @@ func (j *job) run(ctx context.Context) error {
 	p := pipeline.New(cfg, source{j.reader}, j.fetch, audit.New(j.registry), keep)
 	j.monitor.scan.Begin(j.scanID, p.Progress(), j.reader.Progress)
 	j.asking.Store(p)
-	err := j.watch(ctx, p)
+	// Writing ends a while after the second signal, also where it is what the pipeline waits for.
 	committing, end := lasting(ctx, abortTime)
 	defer end()
+	if j.writer != nil {
+		defer context.AfterFunc(committing, j.writer.GiveUp)()
+	}
+	err := j.watch(ctx, p)
 	if err != nil && !errors.Is(err, pipeline.ErrStopped) {
 		// Whatever ended it, what was gathered is kept: also when it was a list that broke off.
 		commitErr := j.commit(committing, false)
@@ -691,7 +695,7 @@ func (j *job) run(ctx context.Context) error {
 		}
 		switch _, broken := errors.AsType[*sink.StoreError](err); {
 		case broken: // which closing it only says again
-			return err
+			return j.unkept(err)
 		case j.interrupted() != 0 && commitErr != nil: // not everything was kept
 			return j.unkept(commitErr)
 		}
@@ -770,11 +774,17 @@ func (j *job) commit(ctx context.Context, complete bool) error {
 	if j.writer == nil {
 		return j.lines.Close(ctx)
 	}
-	err := j.rejects.Close(ctx)
+	// What was gathered comes first: the scan goes on from there. The rejects are gathered anew by whoever resumes it, so
+	// that a store which has been given up need not be waited for once more.
+	err := j.writer.Flush(ctx)
+	if err == nil {
+		err = j.rejects.Close(ctx)
+	} else if discardErr := j.rejects.Discard(); discardErr != nil {
+		j.log.Debug("discarding the rejects failed too", "error", discardErr)
+	}
 	if complete && err == nil {
 		err = j.complete(ctx)
 	}
-	// Also after an error what was gathered is committed: the scan goes on from there.
 	closeErr := j.writer.Close(ctx)
 	if err == nil {
 		return closeErr
@@ -787,9 +797,6 @@ func (j *job) commit(ctx context.Context, complete bool) error {
 
 // complete makes the scan one whose list was read to its end.
 func (j *job) complete(ctx context.Context) error {
-	if err := j.writer.Flush(ctx); err != nil {
-		return err
-	}
 	if err := j.statistics(ctx); err != nil {
 		return err
 	}

@@ -129,3 +129,31 @@ func TestInterruptBeforeSilentStore(t *testing.T) {
 	p.signal(t, os.Interrupt)
 	p.exits(t, -1)
 }
+
+// TestInterruptWhileBlocked interrupts a scan whose object store says nothing any more while parts fill: the pipeline waits
+// for the part before the next, and the second signal ends that too.
+func TestInterruptWhileBlocked(t *testing.T) {
+	g := storetest.StartGateway(t)
+	for name, value := range g.Environment() {
+		t.Setenv(name, value)
+	}
+	w := newWorld(t, 400, simweb.Config{Seed: 4, Only: []string{"ok"}})
+	line := newQuietLine(t, g.Address())
+	t.Setenv("AWS_ENDPOINT_URL_S3", "http://"+line.address)
+	p := w.scan(t, "s3://dataset/blocked", "--part-rows", "2", "--rate", "30")
+	p.await(t, "connections", func() bool { return w.web.Stats().Accepts >= 10 })
+	line.silent.Store(true)
+	before := w.web.Stats().Accepts
+	p.await(t, "connections behind two full parts", func() bool { return w.web.Stats().Accepts >= before+20 })
+	p.signal(t, os.Interrupt)
+	p.await(t, "word of the first interrupt", func() bool { return strings.Contains(p.stderr.String(), "once more to abort") })
+	begun := time.Now()
+	p.signal(t, os.Interrupt)
+	p.exits(t, exitInt)
+	if took := time.Since(begun); took > 60*time.Second { // drafts and the lock may each be tried to be given back
+		t.Errorf("the end took %v", took)
+	} else {
+		t.Logf("the end took %v", took)
+	}
+	p.says(t, "interrupted; what was committed is kept, and the same command resumes scan s")
+}

@@ -45,6 +45,7 @@ type Config struct {
 	Lease    time.Duration // for how long a lock outlives its holder; 0 is 30 s; from a second to an hour
 
 	firstPatience time.Duration // the same as Patience, while the server has never answered
+	discardTime   time.Duration // for how long it is tried to discard a draft, and to give back a lock; 0 is 10 s
 	page          int           // entries in one answer to a listing; 0 leaves it to the server
 }
 
@@ -104,6 +105,9 @@ func (c *Config) complete() error {
 	}
 	if c.firstPatience == 0 {
 		c.firstPatience = 10 * time.Second
+	}
+	if c.discardTime == 0 {
+		c.discardTime = 10 * time.Second
 	}
 	if c.Stall == 0 {
 		c.Stall = DefaultStall

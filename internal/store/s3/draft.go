@@ -13,7 +13,6 @@ import (
 	"slices"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/minio/minio-go/v7"
 
@@ -239,17 +238,18 @@ func (d *draft) Discard() error {
 		err = d.spool.Close()
 		d.spool = nil
 	}
-	if d.upload != "" {
-		// Also where the context has ended; but what cannot be aborted soon, Sweep will.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), discardTime)
+	if d.upload != "" && !d.s.silent.Load() {
+		// Also where the context has ended; but what cannot be aborted soon, Sweep will. Of several drafts that a silent
+		// server keeps from ending, the first has waited for all.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), d.s.cfg.discardTime)
 		defer cancel()
-		err = errors.Join(err, d.s.abort(ctx, d.key, d.upload))
+		abortErr := d.s.abort(ctx, d.key, d.upload)
+		d.s.silent.Store(abortErr != nil && answerOf(abortErr).StatusCode == 0)
+		err = errors.Join(err, abortErr)
 	}
 	d.end()
 	return d.s.explain("discard", d.name, err)
 }
-
-const discardTime = 10 * time.Second
 
 func (d *draft) end() {
 	d.ended = true

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -445,6 +446,57 @@ func TestTrust(t *testing.T) {
 	}
 	if answer, err := (&http.Client{Transport: transport}).Get(server.URL); err != nil || answer.Body.Close() != nil {
 		t.Error(err)
+	}
+}
+
+// TestDiscardWhileSilent shows that of several drafts which a silent server keeps from ending one has waited for all, so that
+// who gives up a scan does not wait for each; and that the next one is tried again as soon as something was heard.
+func TestDiscardWhileSilent(t *testing.T) {
+	g := storetest.StartGateway(t)
+	var silent atomic.Bool
+	p := newProxy(t, g, func(*http.Request) fault {
+		if silent.Load() {
+			return stall
+		}
+		return none
+	})
+	s := open(t, g, "silent", func(c *Config) { c.Endpoint, c.discardTime = p.URL, 2*time.Second })
+	var drafts []store.Draft
+	for i := range 4 {
+		draft, err := s.Create(t.Context(), fmt.Sprintf("a/%d", i))
+		if err == nil {
+			err = draft.Seal()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		drafts = append(drafts, draft)
+	}
+	f := func(what string, i, want int, fails bool) {
+		t.Helper()
+		if err := drafts[i].Discard(); (err != nil) != fails {
+			t.Errorf("%s: %v", what, err)
+		}
+		aborts := slices.DeleteFunc(p.requests(), func(request string) bool { return !strings.HasPrefix(request, http.MethodDelete) })
+		if len(aborts) != want {
+			t.Errorf("%s: %d requests to abort uploads, want %d", what, len(aborts), want)
+		}
+	}
+	silent.Store(true)
+	f("the first", 0, 1, true)
+	f("the second", 1, 1, false)
+	silent.Store(false)
+	if err := s.Put(t.Context(), "b", nil); err != nil {
+		t.Fatal(err)
+	}
+	f("the third", 2, 2, false)
+	f("the last", 3, 3, false)
+	var left []string
+	if err := s.Sweep(t.Context(), "a/", func(name string) bool {
+		left = append(left, name)
+		return true
+	}); err != nil || strings.Join(left, " ") != "a/0 a/1" {
+		t.Errorf("left to sweep: %q, %v", left, err)
 	}
 }
 

@@ -387,7 +387,7 @@ func (l *lease) Unlock() error {
 
 // free writes that nobody holds the lock.
 func (l *lease) free() error {
-	ctx, cancel := context.WithTimeout(context.Background(), discardTime)
+	ctx, cancel := context.WithTimeout(context.Background(), l.s.cfg.discardTime)
 	defer cancel()
 	sure := elapsed(l.sure) < l.text.lease
 	l.text.lease, l.text.late = 0, l.late.Load() || l.s.unheard.Load()

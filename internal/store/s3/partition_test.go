@@ -142,46 +142,69 @@ func TestLateCommit(t *testing.T) {
 }
 
 // TestLatePutDelete shows that a Put which arrives when another has put something is refused, and that its caller, and that
-// of a late Delete, learns of the lost lock.
+// of whatever else is late, learns of the lost lock, also where the server has heard it.
 func TestLatePutDelete(t *testing.T) {
 	g := storetest.StartGateway(t)
-	f := func(method, there string, call func(s *Store) error) {
+	const firsts, seconds = "the first's", "the second's"
+	f := func(what, method, there, puts string, call func(s *Store) error, want string) {
 		t.Helper()
-		prefix := "late" + method + there
-		other := openLeased(t, g, prefix)
+		other := openLeased(t, g, what)
 		if there != "" {
 			if err := other.Put(t.Context(), "manifest", []byte(there)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		p := newProxy(t, g, once(0, none))
+		taken := 0
 		p.before = func(r *http.Request) {
-			if r.Method == method && strings.HasSuffix(r.URL.Path, "/manifest") {
-				lock, err := other.Lock(t.Context(), "x/lock", nil)
-				if err != nil {
-					t.Error(err)
-				} else if lease, ok := lock.(store.Lease); !ok || !lease.Late() {
-					t.Errorf("%s: the next holder is not told that something may be late", method)
-				}
-				if err := other.Put(t.Context(), "manifest", []byte("the second's")); err != nil {
-					t.Error(err)
-				}
+			if r.Method != method || !strings.HasSuffix(r.URL.Path, "/manifest") || r.URL.Query().Has("uploads") || r.URL.Query().Has("partNumber") {
+				return
+			}
+			taken++
+			lock, err := other.Lock(t.Context(), "x/lock", nil)
+			if err != nil {
+				t.Error(err)
+			} else if lease, ok := lock.(store.Lease); !ok || !lease.Late() {
+				t.Errorf("%s: the next holder is not told that something may be late", what)
+			}
+			if puts == "" {
+				return
+			}
+			if err := other.Put(t.Context(), "manifest", []byte(puts)); err != nil {
+				t.Error(err)
 			}
 		}
-		s := open(t, g, prefix, func(c *Config) { c.Endpoint, c.Lease, c.Stall = p.URL, testLease, time.Minute })
+		s := open(t, g, what, func(c *Config) { c.Endpoint, c.Lease, c.Stall = p.URL, testLease, time.Minute })
 		hold(t, s, "x/lock")
-		if err := call(s); !errors.Is(err, store.ErrLockLost) {
-			t.Errorf("%s: %v", method, err)
+		if err := call(s); !errors.Is(err, store.ErrLockLost) || taken != 1 {
+			t.Errorf("%s: %v, after the lock was taken %d times", what, err, taken)
 		}
 		got, err := store.ReadAll(t.Context(), other, "manifest", 100)
-		if method == http.MethodPut && (err != nil || string(got) != "the second's") {
-			t.Errorf("%s: there is %q, %v", method, got, err)
+		if errors.Is(err, store.ErrNotExist) {
+			err = nil
+		}
+		if err != nil || string(got) != want {
+			t.Errorf("%s: there is %q, want %q; %v", what, got, want, err)
 		}
 	}
-	put := func(s *Store) error { return s.Put(t.Context(), "manifest", []byte("the first's")) }
-	f(http.MethodPut, "", put)
-	f(http.MethodPut, "before", put)
-	f(http.MethodDelete, "before", func(s *Store) error { return s.Delete(t.Context(), "manifest") })
+	put := func(s *Store) error { return s.Put(t.Context(), "manifest", []byte(firsts)) }
+	f("put-none", http.MethodPut, "", seconds, put, seconds)
+	f("put", http.MethodPut, "before", seconds, put, seconds)
+	f("put-heard", http.MethodPut, "before", "", put, firsts)
+	f("delete", http.MethodDelete, "before", seconds, func(s *Store) error { return s.Delete(t.Context(), "manifest") }, "")
+	f("publish-heard", http.MethodPost, "before", "", func(s *Store) error {
+		draft, err := s.Create(t.Context(), "manifest")
+		if err == nil {
+			_, err = draft.Write([]byte(firsts))
+		}
+		if err == nil {
+			err = draft.Seal()
+		}
+		if err == nil {
+			err = draft.Publish(t.Context())
+		}
+		return errors.Join(err, draft.Discard())
+	}, firsts)
 }
 
 // TestLate shows of which holders the next one is told that something of theirs may still be on its way.

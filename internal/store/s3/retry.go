@@ -52,9 +52,15 @@ func (r *retries) elapsed() time.Duration {
 	return time.Since(r.since) - time.Duration(r.s.keys.spent.Load()-r.spent)
 }
 
+// heard notes that the server has answered.
+func (s *Store) heard() {
+	s.reached.Store(true)
+	s.silent.Store(false)
+}
+
 // progress forgets the failures so far.
 func (r *retries) progress() {
-	r.s.reached.Store(true)
+	r.s.heard()
 	r.since, r.pause = time.Time{}, 0
 }
 
@@ -65,7 +71,7 @@ func (r *retries) again(ctx context.Context, err error) error {
 	}
 	answer := answerOf(err)
 	if answer.StatusCode != 0 {
-		r.s.reached.Store(true)
+		r.s.heard()
 	}
 	if !transient(err) && !r.elsewhere(answer) {
 		return err
@@ -112,7 +118,7 @@ func (s *Store) try(ctx context.Context, size int, ask func(ctx context.Context)
 		err := ask(once)
 		cancel()
 		if err == nil {
-			s.reached.Store(true)
+			s.heard()
 			return nil
 		}
 		if err := r.again(ctx, err); err != nil {

@@ -42,6 +42,7 @@ type Store struct {
 	slots  chan struct{} // one for each upload of a part that may go on at once
 
 	reached     atomic.Bool // whether the server has ever answered
+	silent      atomic.Bool // whether it has answered nothing since a draft could not be discarded
 	unheard     atomic.Bool // whether a change was asked for whose answer never came
 	conditional atomic.Bool // whether it was seen to honour conditions
 
