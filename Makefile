@@ -130,8 +130,9 @@ soak: ## scan a simulated web again and again, and see whether anything grows (D
 	go run ./bench/cmd/endtoend -only soak -duration $(or $(DURATION),15m) $(if $(OUT),-o '$(OUT)')
 
 .PHONY: chaos
-chaos: ## scan a simulated web through bad networks, and judge every row (as root also over a link that loses packets; OUT=FILE.md)
+chaos: ## scan a simulated web through bad networks and minutes of standstill, and judge every row (as root also over a link that loses packets; OUT=FILE.md)
 	go run ./bench/cmd/endtoend -only chaos $(if $(OUT),-o '$(OUT)')
+	STOPPED_FOR=1m go test -count 1 -timeout 20m -run '^TestStoppedScanGoesOn$$' ./cmd/bulkscan
 
 # A check that finds no server fails; other runs skip what needs one.
 .PHONY: check

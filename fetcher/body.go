@@ -55,12 +55,9 @@ func (f *framing) Read(p []byte) (int, error) {
 		return 0, f.end()
 	}
 	if f.kind == byClose {
+		// TLS may end without a close_notify, and very many servers end so: between two records that is the end, as there
+		// is no way to tell a cut. Within one it is io.ErrUnexpectedEOF, and something is missing.
 		n, err := f.br.Read(p)
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			// TLS without a close_notify. Where the close is the end there is no way to tell a cut, and very many
-			// servers end so.
-			err = io.EOF
-		}
 		f.done = errors.Is(err, io.EOF)
 		return n, err
 	}

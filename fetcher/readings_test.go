@@ -58,6 +58,7 @@ func readings() []reading {
 	filler := "X: 0123456789012345678901234567\r\n"
 
 	return []reading{
+		{"a part that nobody asked for", "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 10-11/100\r\n" + two, answers(206, "ab"), ""},
 		// The status line.
 		{"plain", okHead + two, ab, ""},
 		{"no reason phrase", "HTTP/1.1 200\r\n" + two, ab, ""},

@@ -108,10 +108,6 @@ type Config struct {
 	MaxWaiting int
 	SpillDir   string
 
-	// Stood, if it is not nil, is told of each standstill of the process that was noticed, with its length. It is called by
-	// whichever goroutine notices, which waits for it.
-	Stood func(time.Duration)
-
 	// Drain bounds how long exchanges in flight may go on after Stop; 0 is DefaultDrain.
 	Drain time.Duration
 }
@@ -266,9 +262,7 @@ func (p *Pipeline) newRun(ctx context.Context) *run {
 	}
 	r.still.told = func(stood time.Duration) {
 		r.progress.Standstills.Add(1)
-		if p.cfg.Stood != nil {
-			p.cfg.Stood(stood)
-		}
+		r.progress.stood.Add(int64(stood))
 	}
 	r.lookups, r.endLookups = context.WithCancel(ctx)
 	r.resolving = r.labelled("resolve")
@@ -402,7 +396,7 @@ func (r *run) ask() error {
 		}
 		began, past, stood := time.Now(), t.exchange.Past, r.stood()
 		t.next = r.fetch.Do(ctx, &t.exchange)
-		stood = r.stood() - stood
+		stood = min(r.stood()-stood, time.Since(began)) // of what was noticed only now, some may lie before
 		switch {
 		case stood > 0:
 			forgive(&t.response.Timing, stood)

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/exchange"
@@ -38,10 +39,14 @@ type Progress struct {
 	Statuses [6]atomic.Uint64 // of kept origins, by hundreds; 0: none came
 
 	listDone atomic.Bool
+	stood    atomic.Int64 // nanoseconds, see Stood
 }
 
 // ListDone reports whether the list has been read to its end, so that Fed is the number of origins there are.
 func (p *Progress) ListDone() bool { return p.listDone.Load() }
+
+// Stood is for how long the process has stood still in all, as far as that was noticed.
+func (p *Progress) Stood() time.Duration { return time.Duration(p.stood.Load()) }
 
 // again counts an exchange after which its origin is asked again.
 func (p *Progress) again(x *exchange.Exchange, next exchange.Next) {

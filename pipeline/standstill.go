@@ -22,8 +22,8 @@ const (
 	// A beat that is later than this is a standstill. It is far above what a busy machine makes of a quarter of a second, and
 	// far below the time-outs that it would use up.
 	stillAfter = time.Second
-	// An origin is asked so many times more than it should at most, however often the process stands still: who makes do with
-	// standing still all the time should get to an end too.
+	// An origin's exchanges, and each look-up of a name, are made so many times more than they should at most, however often
+	// the process stands still: who makes do with standing still all the time should get to an end too.
 	maxSpoilt = 7
 )
 
@@ -32,8 +32,8 @@ type standstill struct {
 	beat atomic.Int64 // when the process was last known to run, since the run began
 	lost atomic.Int64 // for how long it has stood still, in all
 
-	mu   sync.Mutex // held by whoever changes them
-	told func(time.Duration)
+	mu   sync.Mutex          // held by whoever changes them
+	told func(time.Duration) // by whoever notices, who may be the beat: it must not wait for anybody
 }
 
 // watchStandstills wakes every so often until the run has ended.
@@ -89,7 +89,8 @@ func spoils(r *exchange.Response, next exchange.Next) bool {
 	case r.Outcome == exchange.TLSFailed, r.Outcome == exchange.ConnectFailed:
 		return true
 	}
-	return r.Outcome == exchange.Answered && (r.Status == http.StatusRequestTimeout || r.Status >= 500)
+	// Other statuses are what the server has to say of itself, however late we read them.
+	return r.Outcome == exchange.Answered && (r.Status == http.StatusRequestTimeout || r.Status == http.StatusGatewayTimeout)
 }
 
 // forgive takes a standstill out of the times of an exchange that ended well. In which of its parts it fell nobody knows: what

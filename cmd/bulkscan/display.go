@@ -22,8 +22,9 @@ import (
 
 // The intervals of the display.
 const (
-	barInterval = 200 * time.Millisecond
-	logInterval = 10 * time.Second
+	barInterval   = 200 * time.Millisecond
+	logInterval   = 10 * time.Second
+	stillInterval = time.Second
 )
 
 // display shows how a run goes on. It only polls counters.
@@ -49,6 +50,25 @@ func (d *display) show(ctx context.Context, form string, w io.Writer, log *slog.
 		d.bar(ctx, w)
 	case "log":
 		d.log(ctx, log)
+	}
+}
+
+// standstills warns of those that were noticed, whatever else is shown, until the context ends. Nobody else does: a log that
+// nobody reads may be waited for here, and not where it would stop the scan.
+func (d *display) standstills(ctx context.Context, log *slog.Logger) {
+	ticker := time.NewTicker(stillInterval)
+	defer ticker.Stop()
+	var told time.Duration
+	for alive := true; alive; {
+		select {
+		case <-ctx.Done():
+			alive = false
+		case <-ticker.C:
+		}
+		if stood := d.progress.Stood(); stood > told {
+			log.Warn("this process stood still; hosts that it kept waiting are asked again", "for", (stood - told).Round(100*time.Millisecond))
+			told = stood
+		}
 	}
 }
 

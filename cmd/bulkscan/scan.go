@@ -18,6 +18,7 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -669,9 +670,6 @@ func (j *job) run(ctx context.Context) error {
 	cfg := pipeline.Config{
 		Concurrency: j.flags.files.concurrency,
 		HostRate:    j.flags.hostRate, IPRate: j.flags.ipRate, Rate: j.flags.rate, Patience: j.flags.patience,
-		Stood: func(d time.Duration) {
-			j.log.Warn("this process stood still; hosts that it kept waiting are asked again", "for", d.Round(100*time.Millisecond))
-		},
 	}
 	var keep pipeline.Sink = j.lines
 	if j.writer != nil {
@@ -738,14 +736,12 @@ func (j *job) watch(ctx context.Context, p *pipeline.Pipeline) error {
 	if j.writer != nil {
 		d.done = j.writer.DoneCount()
 	}
-	drawn := make(chan struct{})
-	go func() {
-		defer close(drawn)
-		d.show(shown, j.flags.progress, j.stderr, j.log)
-	}()
+	var drawn sync.WaitGroup
+	drawn.Go(func() { d.show(shown, j.flags.progress, j.stderr, j.log) })
+	drawn.Go(func() { d.standstills(shown, j.log) })
 	err := p.Run(ctx)
 	hide()
-	<-drawn
+	drawn.Wait()
 	return err
 }
 

@@ -107,8 +107,14 @@ func find(line string) string {
 	if !utf8.ValidString(line) {
 		return "what is no UTF-8"
 	}
+	piled := 0
 	for _, r := range line {
+		if piled++; !unicode.In(r, unicode.M) {
+			piled = 0
+		}
 		switch {
+		case piled > 3:
+			return fmt.Sprintf("%d marks on each other", piled)
 		case r < ' ' || 0x7f <= r && r <= 0x9f:
 			return fmt.Sprintf("the control %U", r)
 		case 0x200b <= r && r <= 0x200f, 0x2028 <= r && r <= 0x202e, 0x2060 <= r && r <= 0x206f, r == 0x61c, r == 0xad, r == 0xfeff, 0xfff9 <= r && r <= 0xfffb:

@@ -48,20 +48,28 @@ func Text(s string) string {
 	if Plain(s) {
 		return s
 	}
-	const most = 3 // marks on a letter; no language is known to need more
 	var b strings.Builder
-	piled := 0
+	var m marks
 	for _, r := range s {
-		if piled++; !unicode.IsMark(r) {
-			piled = 0
-		}
-		if r == '\n' || Rune(r) && piled <= most {
+		if m.show(r) || r == '\n' {
 			b.WriteRune(r)
 		} else {
 			b.WriteString(escape(r))
 		}
 	}
 	return b.String()
+}
+
+// marks counts those that pile up on a letter.
+type marks int
+
+// show reports whether the next rune of a text shows as itself, and not over the lines above.
+func (m *marks) show(r rune) bool {
+	const most = 3 // no language is known to need more
+	if *m++; !unicode.IsMark(r) {
+		*m = 0
+	}
+	return *m <= most && Rune(r)
 }
 
 // escape spells a character as its number.
@@ -101,7 +109,9 @@ func AppendJSON[T string | []byte](b []byte, s T) []byte {
 	if Plain(s) {
 		return append(append(b, s...), '"')
 	}
+	var m marks
 	for _, r := range string(s) {
+		shown := m.show(r)
 		switch r {
 		case '"', '\\':
 			b = append(b, '\\', byte(r))
@@ -110,7 +120,7 @@ func AppendJSON[T string | []byte](b []byte, s T) []byte {
 		case '\t':
 			b = append(b, `\t`...)
 		default:
-			b = appendRune(b, r)
+			b = appendRune(b, r, shown)
 		}
 	}
 	return append(b, '"')
@@ -119,19 +129,20 @@ func AppendJSON[T string | []byte](b []byte, s T) []byte {
 // EscapeJSON appends JSON with an escape for whatever a terminal might obey: encoding/json leaves DEL, C1 controls and
 // characters that reverse or hide text as they are. Line ends stay: in JSON they are between the tokens.
 func EscapeJSON[T string | []byte](b []byte, json T) []byte {
+	var m marks
 	for _, r := range string(json) {
-		if r == '\n' {
+		if shown := m.show(r); r == '\n' {
 			b = append(b, '\n')
 		} else {
-			b = appendRune(b, r)
+			b = appendRune(b, r, shown)
 		}
 	}
 	return b
 }
 
 // appendRune appends a rune as itself or as JSON's escape.
-func appendRune(b []byte, r rune) []byte {
-	if Rune(r) {
+func appendRune(b []byte, r rune, shown bool) []byte {
+	if shown {
 		return utf8.AppendRune(b, r)
 	}
 	if high, low := utf16.EncodeRune(r); high != unicode.ReplacementChar {
