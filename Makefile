@@ -73,12 +73,15 @@ generated: ## fail if a generated document is out of date
 	fi
 
 .PHONY: integration
-integration: build bench/duckdb/node_modules .bin/versitygw ## scan the simulated web, also killed, and read the datasets with DuckDB; try what we are compared with
+integration: build bench/duckdb/node_modules bench/warcio/node_modules .bin/versitygw ## scan the simulated web, also killed, read datasets and archive with DuckDB and warcio; try what we are compared with
 	go -C bench/peers test ./...
 	go -C bench/transport test ./...
 	go -C bench/parquet test ./...
-	@dir=$$(mktemp -d); killed=$$(mktemp -d); trap 'rm -rf "$$dir" "$$killed"' EXIT; \
-	bin/bulkscan demo -o "$$dir" --origins 2000 --part-rows 50; \
+	@dir=$$(mktemp -d); killed=$$(mktemp -d); kept=$$(mktemp -d); trap 'rm -rf "$$dir" "$$killed" "$$kept"' EXIT; \
+	bin/bulkscan demo -o "$$dir" --warc-out "$$kept" --origins 2000 --part-rows 50; \
+	node bench/warcio/check.mjs "$$kept" 1500; \
+	bin/bulkscan scan --format warc "$$kept"/*.warc.gz -o "$$kept/again" --progress none; \
+	bin/bulkscan verify "$$kept/again"; \
 	node bench/duckdb/versions.mjs <(bin/bulkscan schema --json) sink/testdata/versions "$$dir"; \
 	node bench/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
 	node bench/duckdb/views.mjs "$$dir" bin/bulkscan; \
@@ -121,6 +124,10 @@ lookups: ## compare the resolver with others, and see whether names get lost (OU
 zoo: ## scan 100,000 healthy hosts among 200 copies of each bad one (OUT=FILE.md keeps the report, RUNS=n)
 	go run ./bench/cmd/endtoend -only zoo $(if $(RUNS),-runs $(RUNS)) $(if $(OUT),-o '$(OUT)')
 
+.PHONY: archives
+archives: ## judge archives of captures, and see what of it is gunzip (OUT=FILE keeps the report)
+	go run ./bench/cmd/archives $(if $(OUT),-o '$(OUT)')
+
 .PHONY: parquet
 parquet: ## compare the table writer with arrow-go, and weigh a scan column by column (OUT=FILE keeps the report)
 	go -C bench/parquet run . $(if $(OUT),-o '$(abspath $(OUT))')
@@ -146,7 +153,7 @@ check: .bin/versitygw ## all that must hold before a change is merged; what CI r
 
 .PHONY: clean
 clean: ## remove what make has built
-	rm -rf bin .bin bench/duckdb/node_modules bulkscan-demo bench.out
+	rm -rf bin .bin bench/duckdb/node_modules bench/warcio/node_modules bulkscan-demo bench.out
 
 .bin/golangci-lint: TOOL := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 .bin/staticcheck:   TOOL := honnef.co/go/tools/cmd/staticcheck
@@ -162,4 +169,9 @@ clean: ## remove what make has built
 bench/duckdb/node_modules: bench/duckdb/node_modules/.package-lock.json
 bench/duckdb/node_modules/.package-lock.json: bench/duckdb/package.json
 	npm --prefix bench/duckdb install --no-progress
+	@touch $@
+
+bench/warcio/node_modules: bench/warcio/node_modules/.package-lock.json
+bench/warcio/node_modules/.package-lock.json: bench/warcio/package.json
+	npm --prefix bench/warcio install --no-progress
 	@touch $@

@@ -177,7 +177,7 @@ func newPlainSite(f *exchange.Response, known Known) plainSite {
 // mean that there is none; all else is a failing server.
 func plainAccess(outcome exchange.Outcome, status int) parser.Access {
 	switch outcome {
-	case 0, exchange.OptedOut, exchange.BlockedAddress:
+	case 0, exchange.OptedOut, exchange.BlockedAddress, exchange.NotArchived:
 		return parser.AccessUnknown
 	case exchange.RedirectLimit, exchange.RedirectInvalid:
 		return parser.AccessFullAllow

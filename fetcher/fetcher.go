@@ -77,6 +77,11 @@ type Config struct {
 	Resolver Resolver               // nil: resolve.New with the system's servers
 	OptOut   func(host string) bool // reports whether a host must never be contacted; nil: none
 
+	// Record is told of each exchange in which a request was sent over http or https, before Do returns; nil: nobody wants
+	// to know. It is called from many goroutines at once, and keeps nothing of what it is given. What was put off or cut off
+	// by the context is not told.
+	Record func(*Recording)
+
 	// FTPData is how many FTP transfers may be under way at once: each is a second connection of its exchange, and a file
 	// more. One that has to wait for another to end does so until its own deadline. 64.
 	FTPData int
@@ -102,6 +107,7 @@ type Fetcher struct {
 	ftpData  chan struct{} // one for each transfer under way
 	decoders chan *decoder // all there are; taken and put back
 	wires    sync.Pool
+	tapes    *tapeBudget // nil where nothing is recorded
 }
 
 // New returns a Fetcher, or an error that says which field of cfg is wrong.
@@ -189,6 +195,10 @@ func New(cfg Config) (*Fetcher, error) {
 	}
 	for range cap(f.decoders) {
 		f.decoders <- new(decoder)
+	}
+	if cfg.Record != nil {
+		f.tapes = new(tapeBudget)
+		f.tapes.left.Store(max(allTapes, 4*f.tapeLimit()))
 	}
 	f.wires.New = func() any { return f.newWire() }
 	return f, nil
@@ -397,6 +407,9 @@ func (f *Fetcher) exchange(ctx context.Context, x *exchange.Exchange, began time
 	defer f.release(w)
 	w.deadline, w.patience = began.Add(f.cfg.Timeout), x.Patience
 	at, err := w.run(ctx, x)
+	if w.tape != nil && ctx.Err() == nil && !(w.cut && isTimeout(err)) {
+		w.record(x, began, err)
+	}
 	if err != nil {
 		r.Outcome, r.Cause = classify(at, err)
 		return hints{more: x.Lookup.More, putOff: w.cut && isTimeout(err)}, err

@@ -29,6 +29,7 @@ func (w *wire) readHead() (first time.Time, err error) {
 	}
 	first = time.Now()
 	for range maxInterim + 1 {
+		w.headBegins()
 		head, err := w.peekHead()
 		if err != nil {
 			return first, err
@@ -38,6 +39,7 @@ func (w *wire) readHead() (first time.Time, err error) {
 		}
 		// 101 is final: we asked for no other protocol.
 		if status := w.res.StatusCode(); status < 100 || status > 199 || status == 101 {
+			w.headEnds()
 			return first, nil
 		}
 	}

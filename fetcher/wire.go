@@ -20,13 +20,15 @@ import (
 
 // wire is one exchange on its way: the connection and the reused memory around it. One goroutine has it at a time.
 //
-//	conn ─► small ─► (large, once the head outgrows small) ─► br ─► head ─► framing ─► memory ─► Response.Body
+//	conn ─► (tape) ─► small ─► (large, once the head outgrows small) ─► br ─► head ─► framing ─► memory ─► Response.Body
 type wire struct {
 	f        *Fetcher
 	dialer   net.Dialer
 	tls      *tls.Config // ServerName is rewritten for each handshake
+	src      io.Reader   // of the answer: conn, the tape over it, or the replay
 	small    *bufio.Reader
 	large    *bufio.Reader // drawn from larges while it is needed, else nil
+	back     bytes.Reader  // received, and read out of large again: stands before src
 	br       *bufio.Reader // small or large
 	req      fasthttp.RequestHeader
 	res      *fasthttp.ResponseHeader
@@ -47,6 +49,9 @@ type wire struct {
 	flights  gathered // between raw and TLS
 	conn     net.Conn // raw, or TLS over it
 	complete bool     // the answer was read as far as we want it
+
+	tape   *tape  // nil where nothing is recorded
+	replay replay // what a recorded answer is read through; its end is nil where the answer comes from the network
 }
 
 func (f *Fetcher) newWire() *wire {
@@ -55,6 +60,10 @@ func (f *Fetcher) newWire() *wire {
 		tls:   f.tls.Clone(),
 		small: bufio.NewReaderSize(nil, readBuffer),
 		res:   newHead(),
+	}
+	if f.tapes != nil {
+		w.tape = &tape{budget: f.tapes, limit: int(f.tapeLimit())}
+		w.tape.reset()
 	}
 	// Probes of idle connections are no use to connections that live for one exchange.
 	w.dialer.KeepAlive = -1
@@ -77,8 +86,13 @@ func (f *Fetcher) release(w *wire) {
 	if cap(w.flights.held) > 4<<10 {
 		w.flights.held = nil
 	}
-	w.br, w.raw, w.conn, w.complete, w.hints, w.body, w.fields = nil, nil, nil, false, hints{}, framing{}, nil
+	w.back.Reset(nil)
+	w.src, w.br, w.raw, w.conn, w.complete, w.hints, w.body, w.fields = nil, nil, nil, nil, false, hints{}, framing{}, nil
 	w.patience, w.cut = 0, false
+	w.replay = replay{}
+	if w.tape != nil {
+		w.tape.reset()
+	}
 	f.wires.Put(w)
 }
 
@@ -133,8 +147,7 @@ func (w *wire) run(ctx context.Context, x *exchange.Exchange) (stage, error) {
 // ask sends the request over the connection and reads the answer.
 func (w *wire) ask(ctx context.Context, x *exchange.Exchange) (stage, error) {
 	label(headLabel)
-	w.br = w.small
-	w.small.Reset(w.conn)
+	w.readFrom(w.conn)
 	// A server may have answered and gone before it heard us, so that sending fails and its answer is here all the same.
 	unsent := w.send(x.Target)
 	if err := w.head(x.Response); err != nil {
@@ -151,6 +164,15 @@ func (w *wire) ask(ctx context.Context, x *exchange.Exchange) (stage, error) {
 	}
 	w.complete = true
 	return 0, nil
+}
+
+// readFrom begins to read an answer. Where it is recorded, the tape is in between.
+func (w *wire) readFrom(src io.Reader) {
+	if w.tape != nil {
+		w.tape.src, src = src, w.tape
+	}
+	w.src, w.br = src, w.small
+	w.small.Reset(src)
 }
 
 func closer(c net.Conn) func() { return func() { _ = c.Close() } }
@@ -335,6 +357,9 @@ func (w *wire) send(t exchange.Target) error {
 	if err := w.raw.SetDeadline(w.deadline); err != nil {
 		return err
 	}
+	if w.tape != nil {
+		w.tape.asked = true
+	}
 	if _, err := w.conn.Write(w.out); err != nil {
 		return err
 	}
@@ -363,6 +388,11 @@ func (w *wire) head(r *exchange.Response) error {
 	if err != nil {
 		return err
 	}
+	return w.keepHead(r)
+}
+
+// keepHead keeps in the Response what a survey wants of the head that was read.
+func (w *wire) keepHead(r *exchange.Response) error {
 	r.Status = w.res.StatusCode()
 	r.Proto = w.proto
 	w.hints = w.keepFields(r, time.Now())
@@ -384,6 +414,11 @@ func (w *wire) readBody(ctx context.Context, r *exchange.Response) (err error) {
 	if length == 0 || r.Status == 204 || r.Status == 205 {
 		return nil
 	}
+	return w.keepBody(ctx, r, length)
+}
+
+// keepBody decodes the body that its framing yields, and keeps it in the Response. The length is as that of a head.
+func (w *wire) keepBody(ctx context.Context, r *exchange.Response, length int) (err error) {
 	if w.codings, err = contentCodings(w.codings[:0], w.fields); err != nil {
 		r.Body = nil
 		return err
@@ -392,6 +427,9 @@ func (w *wire) readBody(ctx context.Context, r *exchange.Response) (err error) {
 	w.body = frame(w.br, length)
 	m := w.f.memory
 	body, cut, err := m.collect(ctx, &w.body, w.f.cfg.MaxBody, w.deadline)
+	if w.replay.end != nil {
+		cut, err = w.replay.ended(cut, err)
+	}
 	if err == nil && len(w.codings) > 0 && len(body) > 0 {
 		body, cut, err = w.f.decode(ctx, body, w.codings, cut, w.deadline)
 		if err == errEndsEarly {
@@ -430,8 +468,8 @@ func (w *wire) shrink() {
 	if w.large != nil {
 		beyond, _ := w.large.Peek(w.large.Buffered())
 		behind, _ := w.small.Peek(w.small.Buffered())
-		received := append(bytes.Clone(beyond), behind...)
-		w.small.Reset(io.MultiReader(bytes.NewReader(received), w.conn))
+		w.back.Reset(append(bytes.Clone(beyond), behind...))
+		w.small.Reset(io.MultiReader(&w.back, w.src))
 		w.br, w.fields = w.small, nil
 	}
 	w.dropLarge()

@@ -51,8 +51,12 @@ func TestZoo(t *testing.T) {
 				cfg.Timeout = 20 * time.Second // so that a slow machine does not turn a failure into a time-out
 			}
 			cfg.MaxBody = 100_000
+			var tapes recordings
+			cfg.Record = tapes.add
 			began := time.Now()
-			r, _ := fetch(t, newFetcher(t, cfg), "http://example.com")
+			fetcher := newFetcher(t, cfg)
+			r, _ := fetch(t, fetcher, "http://example.com")
+			tapes.check(t, fetcher, r)
 			if got := rowOf(r); got != want {
 				t.Errorf("got %v (%v) %d %.80q, want %v (%v) %d %.80q", got.outcome, got.cause, got.status, got.body,
 					want.outcome, want.cause, want.status, want.body)

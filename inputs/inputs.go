@@ -255,7 +255,7 @@ func (r *Reader) step() (Entry, bool, error) {
 	if reason != "" {
 		return Entry{}, false, r.reject(line, reason)
 	}
-	if r.opt.Sample > 0 && !sampled(entry.Origin.Host(), r.opt.Sample) {
+	if r.opt.Sample > 0 && !Sampled(entry.Origin.Host(), r.opt.Sample) {
 		r.stats.LeftOut++
 		return Entry{}, false, nil
 	}
@@ -375,8 +375,8 @@ func (r *Reader) Close() error {
 	return r.src.Close()
 }
 
-// sampled reports whether a host belongs to the share.
-func sampled(host string, share float64) bool {
+// Sampled reports whether a host belongs to the share of Options.Sample.
+func Sampled(host string, share float64) bool {
 	// 53 bits are what a float64 holds exactly.
 	return float64(xxhash.Sum64String(host)>>11) < share*(1<<53)
 }

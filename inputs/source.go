@@ -344,7 +344,7 @@ var magics = []struct {
 	{0, "PK\x03\x04", "", &problem{"it is a zip archive inside another or in a pipe", "save it as a file, or unpack it first"}},
 	{0, "PK\x05\x06", "", &problem{"it is an empty zip archive", ""}},
 	{0, "PAR1", "", &problem{"it is a Parquet file, which this version does not read as a list", "export the column of hosts as CSV"}},
-	{0, "WARC/", "", &problem{"it is a WARC file, which this version does not read as a list", "export the host names as plain lines"}},
+	{0, "WARC/", "", &problem{"it is an archive (WARC) and no list", "--format warc judges its captures"}},
 	{0, "SQLite format 3\x00", "", &problem{"it is an SQLite database", "export the column of hosts as CSV"}},
 	{0, "\x04\x22\x4d\x18", "", &problem{"it is compressed by lz4", "unpack it, or compress it by zstd"}},
 	{0, "7z\xbc\xaf\x27\x1c", "", &problem{"it is a 7z archive", "unpack it first"}},

@@ -13,6 +13,7 @@
 //	defer.go     who is put off, so that the silent do not hold up the rest
 //	spill.go     where waiters go that memory does not hold
 //	tray.go      an origin that is being asked
+//	replay.go    a run whose answers are there already
 //	standstill.go  what the process's own pauses must not be taken for
 //	progress.go  the counters that a display polls
 package pipeline
@@ -132,6 +133,7 @@ type Pipeline struct {
 	fetch  Fetcher
 	judge  Judge
 	sink   Sink
+	replay Archive // of a run that asks nobody; else nil
 
 	woken func() // called by whoever was woken to ask; the tests' place for the lags of a busy machine
 
@@ -172,6 +174,9 @@ func (p *Pipeline) Run(ctx context.Context) error { return p.newRun(ctx).through
 
 // through is what Run does.
 func (r *run) through() error {
+	if r.replay != nil {
+		return r.throughReplay()
+	}
 	r.stage("feed", 1, r.feed)
 	r.startResolvers()
 	r.stage("schedule", 1, r.schedule)
@@ -343,18 +348,36 @@ func (r *run) note(err error) { r.failOnce.Do(func() { r.failure = err }) }
 func (r *run) feed() error {
 	var n uint64
 	defer func() { r.fed <- n }()
+	r.list(func(entry Entry) bool {
+		rec := newRecord(entry)
+		rec.scheme = r.fetch.First(entry.Origin, exchange.Past{}).Origin.Scheme()
+		select {
+		case r.fresh <- rec:
+			n++
+			r.progress.Fed.Add(1)
+			return true
+		case <-r.stop:
+		case <-r.ctx.Done():
+		}
+		return false
+	})
+	return nil
+}
+
+// list reads the list until its end or Stop, and hands on what no earlier run has kept, until that is wanted no more.
+func (r *run) list(handOn func(Entry) bool) {
 	for {
 		select {
 		case <-r.stop:
-			return nil
+			return
 		case <-r.ctx.Done():
-			return nil
+			return
 		default:
 		}
 		entry, err := r.source.Next()
 		if errors.Is(err, io.EOF) {
 			r.progress.listDone.Store(true)
-			return nil
+			return
 		}
 		if err != nil {
 			select {
@@ -363,22 +386,14 @@ func (r *run) feed() error {
 				// No reason to stop: what was read is asked and kept, and then the error is told.
 				r.note(fmt.Errorf("cannot read the list: %w", err))
 			}
-			return nil
+			return
 		}
 		if r.cfg.Skip != nil && r.cfg.Skip(entry.Seq) {
 			r.progress.Skipped.Add(1)
 			continue
 		}
-		rec := newRecord(entry)
-		rec.scheme = r.fetch.First(entry.Origin, exchange.Past{}).Origin.Scheme()
-		select {
-		case r.fresh <- rec:
-			n++
-			r.progress.Fed.Add(1)
-		case <-r.stop:
-			return nil
-		case <-r.ctx.Done():
-			return nil
+		if !handOn(entry) {
+			return
 		}
 	}
 }

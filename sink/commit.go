@@ -365,6 +365,21 @@ func (k commitKey) compare(other commitKey) int {
 	return cmp.Or(strings.Compare(k.shard, other.shard), cmp.Compare(k.n, other.n))
 }
 
+// counts reports whether there has been a commit of that number whose rows are those of the scan: also where a compaction has
+// them now, but not where a restart has taken them out since.
+func (h *history) counts(shard string, n int) bool {
+	for i := range h.void {
+		v := &h.void[i]
+		if v.Shard == shard && (v.N == n || v.Void == Restarted && n < v.N) {
+			return false
+		}
+		if slices.ContainsFunc(v.Replaces, func(r Replaced) bool { return r.Shard == shard && n <= r.N }) {
+			return false
+		}
+	}
+	return n < h.next(shard)
+}
+
 // stale is every commit whose rows a compaction has, or that a restart has taken out, whether or not its record is still there.
 func (h *history) stale() map[commitKey]bool {
 	stale := map[commitKey]bool{}

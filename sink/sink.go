@@ -49,6 +49,7 @@ type Options struct {
 	Config  []Setting // as given, for the manifest
 	Inputs  []Input   // for the manifest
 	Restart bool      // delete what the scan has written before, and begin anew
+	Beside  Beside    // nil: nothing is kept beside the tables
 
 	groupBytes int // 0 is the constant; tests have smaller ones
 }
@@ -97,6 +98,26 @@ func (o *Options) complete(now time.Time) error {
 		return fmt.Errorf("a part of %d rows or %v", o.PartRows, o.PartAge)
 	}
 	return nil
+}
+
+// Beside keeps what belongs to a scan and stands in no table, and commits it with the parts: what it has when a part is
+// cut is published before the part is committed.
+type Beside interface {
+	// Begin is called once, with the scan's lock held, before the first Add. What was published with parts that do not
+	// count is to be deleted.
+	Begin(ctx context.Context, of BesideScan) error
+	// Cut ends what is kept with the part of that number, whose rows have all been added. What it returns publishes it, and
+	// is called once, in the order of the parts, or not at all.
+	Cut(part int) (publish func(ctx context.Context) error)
+}
+
+// BesideScan is the scan that something is kept beside.
+type BesideScan struct {
+	ID, Shard string
+	StartedAt time.Time // tells it from others of that name; a resumed scan's is that of its first run
+	Restarted bool      // what an earlier one of that name has left is to be deleted
+	Next      int       // number of the first part that will be cut; each is one more
+	Counts    func(part int) bool
 }
 
 // void is what a record of no part has in common with the commits of the scan.
@@ -191,8 +212,8 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 		w.done.Or(finished)
 	}
 	w.next = past.next(o.Shard)
-	manifest.State, manifest.FinishedAt, manifest.Counts, manifest.Recorded, manifest.Restarting = Running, nil, nil, nil, false
-	if err := manifest.write(ctx, st); err != nil {
+	manifest.State, manifest.FinishedAt, manifest.Counts, manifest.Recorded = Running, nil, nil, nil
+	if err := w.announce(ctx, past); err != nil {
 		return nil, err
 	}
 	if err := writeViews(ctx, st); err != nil {
@@ -202,6 +223,26 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	w.spare <- nil
 	w.spare <- nil
 	return w, nil
+}
+
+// announce writes the manifest of the scan that runs from now on, and begins what is kept beside it. Begin comes second, since
+// it goes by when the scan was started; and a restart is one until Begin has heard of it, whenever it is killed.
+func (w *Writer) announce(ctx context.Context, past *history) error {
+	o, m := &w.options, w.manifest
+	restarted := m.Restarting
+	m.Restarting = restarted && o.Beside != nil
+	if err := m.write(ctx, w.store); err != nil || o.Beside == nil {
+		return err
+	}
+	err := o.Beside.Begin(ctx, BesideScan{
+		ID: o.ScanID, Shard: o.Shard, StartedAt: m.StartedAt, Restarted: restarted, Next: w.next,
+		Counts: func(part int) bool { return past.counts(o.Shard, part) },
+	})
+	if err != nil || !restarted {
+		return err
+	}
+	m.Restarting = false
+	return m.write(ctx, w.store)
 }
 
 // HeldError says that another process writes the scan.
@@ -700,11 +741,15 @@ func (w *Writer) roll() {
 	p, before, sealed := w.open, w.sealed, make(chan struct{})
 	w.open, w.sealed = nil, sealed
 	w.age.Stop()
+	publish := func(context.Context) error { return nil }
+	if w.options.Beside != nil {
+		publish = w.options.Beside.Cut(p.n)
+	}
 	go func() {
 		if before != nil {
 			<-before
 		}
-		if err := w.seal(p); err != nil {
+		if err := w.seal(p, publish); err != nil {
 			_ = w.setFailure(err) // the next Add, or Close, returns it
 		}
 		close(sealed)
@@ -712,14 +757,17 @@ func (w *Writer) roll() {
 	}()
 }
 
-// seal publishes a part's files and then commits them.
-func (w *Writer) seal(p *part) (err error) {
+// seal publishes a part's files, and what is kept beside them, and then commits them.
+func (w *Writer) seal(p *part, publish func(context.Context) error) (err error) {
 	defer func() { err = errors.Join(err, p.discard()) }()
 	if err := w.failure(); err != nil {
 		return err
 	}
 	files, err := p.seal(w.ctx)
 	if err != nil {
+		return err
+	}
+	if err := publish(w.ctx); err != nil {
 		return err
 	}
 	finished := roaring64.BitmapOf(p.seqs...)

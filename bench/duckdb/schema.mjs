@@ -51,7 +51,7 @@ export const words = {
     outcome: [
       "answered", "redirect_limit", "redirect_invalid", "dns_not_found", "dns_failed", "dns_timeout", "connect_refused",
       "connect_timeout", "connect_failed", "tls_failed", "timeout", "reset", "closed_early", "bad_response",
-      "bad_encoding", "header_too_large", "blocked_address", "opted_out",
+      "bad_encoding", "header_too_large", "blocked_address", "opted_out", "not_archived",
     ],
     access: ["conditional", "full_allow", "full_disallow", "unknown"],
     access_source: ["fresh", "cached", "stale", "expired"],

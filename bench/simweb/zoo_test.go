@@ -287,7 +287,7 @@ func TestZooIsWhole(t *testing.T) {
 		t.Errorf("%d animals", len(known))
 	}
 	w := testWeb(t, Config{})
-	seen := map[exchange.Outcome]bool{exchange.OptedOut: true, exchange.ConnectFailed: true} // no host brings these about
+	seen := map[exchange.Outcome]bool{exchange.OptedOut: true, exchange.ConnectFailed: true, exchange.NotArchived: true} // no host brings these about
 	for _, guarded := range []bool{false, true} {
 		p := DefaultPolicy()
 		p.Guarded = guarded

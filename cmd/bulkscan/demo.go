@@ -26,6 +26,7 @@ type demoFlags struct {
 	origins int
 	seed    uint64
 	corpus  string
+	warcOut string
 
 	partRows int
 }
@@ -46,6 +47,7 @@ network and no privileges.`,
 	c.Flags().Uint64Var(&f.seed, "seed", 1, "another seed is another web")
 	c.Flags().IntVar(&f.partRows, "part-rows", sink.DefaultPartRows, "a part is closed at so many origins")
 	c.Flags().StringVar(&f.corpus, "corpus", "", "pack of real robots.txt files to serve instead of made-up ones")
+	c.Flags().StringVar(&f.warcOut, "warc-out", "", "folder for an archive of every exchange, as scan writes it")
 	return c
 }
 
@@ -141,7 +143,7 @@ func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) *scanFlags {
 	c := &cobra.Command{}
 	s.add(c.Flags())
 	s.fetchFlags.add(c.Flags())
-	s.out, s.scanID, s.restart, s.partRows = f.out, demoScan, true, f.partRows
+	s.out, s.scanID, s.restart, s.partRows, s.warcOut = f.out, demoScan, true, f.partRows, f.warcOut
 	if terminal(stderr) {
 		s.logLevel = "warn" // the bar says it all
 	}

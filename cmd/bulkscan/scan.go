@@ -31,9 +31,11 @@ import (
 	"github.com/bulkscan/bulkscan/fetcher"
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
 	"github.com/bulkscan/bulkscan/inputs"
+	"github.com/bulkscan/bulkscan/internal/archive"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/printable"
+	"github.com/bulkscan/bulkscan/internal/replay"
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/pipeline"
@@ -65,9 +67,10 @@ type fetchFlags struct {
 	optOut        string
 	tokens        string
 
-	roots *x509.CertPool // instead of caFile, for the built-in web
-	files files          // what may be open; the zero value leaves it to the packages
-	names time.Duration  // for one look-up; 0 leaves it to the resolver
+	record func(*fetcher.Recording) // is told of each exchange; nil: nobody
+	roots  *x509.CertPool           // instead of caFile, for the built-in web
+	files  files                    // what may be open; the zero value leaves it to the packages
+	names  time.Duration            // for one look-up; 0 leaves it to the resolver
 
 	log     *slog.Logger // is told of name servers that fail and come back; nil: nobody
 	witness *witness     // of what the resolver says, for check; nil: nobody
@@ -127,13 +130,14 @@ type scanFlags struct {
 	cpuProfile          string
 	metricsAddr         string
 	metricsFile         string
+	warcOut             string
 
 	filesEach int // files that an exchange takes, where its server is in this process too; 0 is 1
 }
 
 func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.out, "out", "o", defaultOut, "folder of the dataset, or s3://BUCKET/PREFIX; - writes a JSON line a site to standard output")
-	flags.StringVar(&f.format, "format", "auto", "form of the lists: auto, lines, csv, jsonl")
+	flags.StringVar(&f.format, "format", "auto", "form of the lists: auto, lines, csv, jsonl; or warc: archives whose captures are judged, and nobody is asked (docs/archives.md)")
 	flags.StringVar(&f.column, "column", "", "column of the hosts: its name in the header, or its number from 1")
 	flags.StringVar(&f.labelColumn, "label-column", "", "column to keep as label")
 	flags.Uint64Var(&f.limit, "limit", 0, "only the first N entries (0: all)")
@@ -156,6 +160,7 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.Float64Var(&f.maxErrorRate, "max-error-rate", 0, "exit with 3 when more than this share of the origins got no answer (0: never)")
 	flags.StringVar(&f.metricsAddr, "metrics-addr", "", "HOST:PORT at which a Prometheus may read how the scan goes on (docs/METRICS.md)")
 	flags.StringVar(&f.metricsFile, "metrics-file", "", "file that says the same to a node_exporter's textfile collector, every 15 s and at the end")
+	flags.StringVar(&f.warcOut, "warc-out", "", "folder, or s3://BUCKET/PREFIX, for an archive of every exchange in WARC files (docs/archives.md)")
 	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "file for a profile of the processor, by stage: go tool pprof -tags FILE")
 }
 
@@ -167,9 +172,13 @@ func (a *app) scanCommand() *cobra.Command {
 		Long: `scan reads lists of sites, fetches each one's robots.txt, judges it, and writes a dataset.
 
 Lists are plain lines (hosts or URLs) or CSV as Tranco, Umbrella, Majestic, CrUX and Radar publish them, also as .gz,
-.zst, .xz or .zip; no INPUT, or -, is standard input. The same command again resumes where it was interrupted.`,
+.zst, .xz or .zip; no INPUT, or -, is standard input. The same command again resumes where it was interrupted.
+
+With --format warc the inputs are archives, such as Common Crawl's *-robotstxt-*.warc.gz: their captures are judged as if they
+came now, a row an origin, and nobody is asked.`,
 		Example: `  bulkscan scan tranco.csv.zip -o out
   zcat hosts.gz | bulkscan scan - -o - --limit 100
+  bulkscan scan --format warc *-robotstxt-*.warc.gz -o out
   bulkscan scan list.csv --column domain --label-column sector --contact you@example.org`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.scan(c.Context(), f, settings(c.Flags()), args)
@@ -193,7 +202,7 @@ func settings(flags *pflag.FlagSet) []sink.Setting {
 
 // ofThisRun are the flags that are no settings of a scan: they say what this run of it does, or where on this machine.
 var ofThisRun = map[string]bool{
-	"help": true, "restart": true, "out": true, "cpuprofile": true, "metrics-addr": true, "metrics-file": true,
+	"help": true, "restart": true, "out": true, "cpuprofile": true, "metrics-addr": true, "metrics-file": true, "warc-out": true,
 }
 
 // changesAnswers are the flags with which another value may give other rows, so that a scan cannot be resumed with it.
@@ -228,6 +237,10 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []sink.Setting, pat
 	if err != nil {
 		return err
 	}
+	keep, err := f.archive()
+	if err != nil {
+		return err
+	}
 	f.log = log
 	fetch, closeFetch, err := f.fetcher()
 	if err != nil {
@@ -240,7 +253,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []sink.Setting, pat
 	}
 	defer func() { monitor.end(err) }()
 
-	j := &job{app: a, flags: f, log: log, registry: registry, fetch: fetch, monitor: monitor, begun: time.Now()}
+	j := &job{app: a, flags: f, log: log, registry: registry, fetch: fetch, monitor: monitor, keep: keep, begun: time.Now()}
 	ctx, code, endSignals := a.interrupts(ctx, j.stopAsking)
 	defer endSignals()
 	j.interrupted = code
@@ -290,13 +303,27 @@ func (f *scanFlags) check() error {
 			return usagef("-o: %w", err)
 		}
 	}
+	if f.warcOut != "" {
+		switch err := checkPlace(f.warcOut); {
+		case err != nil:
+			return usagef("--warc-out: %w", err)
+		case f.out == "-":
+			return usagef("--warc-out: archives are committed with a dataset, and -o - writes none")
+		case f.format == inputs.WARC.String():
+			return usagef("--warc-out: with --format warc nobody is asked, and there is nothing to archive")
+		}
+	}
 	if f.scanID != "" {
 		if err := sink.CheckScanID(f.scanID); err != nil {
 			return usagef("--scan-id: %w", err)
 		}
 	}
-	if _, err := inputs.ParseFormat(f.format); err != nil {
+	format, err := inputs.ParseFormat(f.format)
+	switch {
+	case err != nil:
 		return usagef("--format: %w", err)
+	case format == inputs.WARC && f.column+f.labelColumn != "":
+		return usagef("--column, --label-column: archives have no columns (--format warc)")
 	}
 	for i, table := range f.tables {
 		if !slices.Contains(sink.AllTables, table) || slices.Contains(f.tables[:i], table) {
@@ -314,6 +341,20 @@ func (f *scanFlags) check() error {
 		}
 	}
 	return usagef("--progress %q: one of auto, bar, log, none", f.progress)
+}
+
+// archive makes what keeps the exchanges of --warc-out, nil without it.
+func (f *scanFlags) archive() (*archive.Archive, error) {
+	if f.warcOut == "" || f.dryRun {
+		return nil, nil
+	}
+	st, err := openPlace(f.warcOut)
+	if err != nil {
+		return nil, err
+	}
+	keep := archive.New(st, "bulkscan/"+toolVersion(), 0)
+	f.record = keep.Record
+	return keep, nil
 }
 
 // shareFiles bounds the scan by the files that the process may hold.
@@ -397,7 +438,7 @@ func (f *fetchFlags) fetcher() (*asker, func(), error) {
 		MaxRedirects: f.maxRedirects, Retries: f.retries, RetryAfter: f.retryAfter, MaxRetryAfter: f.maxRetryAfter,
 		MaxBody: f.maxBody, UserAgent: f.agent(), NoFallback: f.noFallback,
 		AllowPrivate: f.allowPrivate, StrictTLS: f.strictTLS, IPv4: f.ipv4, IPv6: f.ipv6, Roots: f.roots,
-		FTPData: f.files.transfers,
+		FTPData: f.files.transfers, Record: f.record,
 	}
 	switch f.scheme {
 	case "https":
@@ -512,6 +553,7 @@ type job struct {
 	registry *tokens.Registry
 	fetch    *asker
 	monitor  *monitor
+	keep     *archive.Archive // nil without --warc-out
 	begun    time.Time
 
 	names        []string             // of the lists, as given
@@ -520,11 +562,12 @@ type job struct {
 	fingerprints []inputs.Fingerprint // of each list; nil where nothing is resumed
 	scanID       string
 
-	store   store.Store
-	writer  *sink.Writer // nil with -o -
-	rejects *sink.Rejects
-	lines   *sink.JSONLines // nil but with -o -
-	reader  *inputs.Reader
+	store    store.Store
+	writer   *sink.Writer // nil with -o -
+	rejects  *sink.Rejects
+	lines    *sink.JSONLines // nil but with -o -
+	reader   listReader
+	archives *replay.Reader // which reader is with --format warc; else nil
 
 	stopReading context.CancelFunc                // makes the reader give up
 	asking      atomic.Pointer[pipeline.Pipeline] // nil before there is one
@@ -551,6 +594,9 @@ func (j *job) close() {
 	if j.writer != nil {
 		_ = j.writer.Abort()
 	}
+	if j.keep != nil {
+		_ = j.keep.Close()
+	}
 	for _, path := range j.spooled {
 		_ = os.Remove(path)
 	}
@@ -567,7 +613,8 @@ func (j *job) openLists(ctx context.Context, paths []string) error {
 		fmt.Fprintln(j.stderr, "Reading the list from this terminal, a site a line; Ctrl-D ends it.")
 	}
 	j.paths = append([]string(nil), j.names...)
-	if j.flags.out == "-" || j.flags.dryRun {
+	resumable := j.flags.out != "-" && !j.flags.dryRun
+	if !resumable && j.flags.format != inputs.WARC.String() { // archives are looked up in, and so are spooled always
 		return nil
 	}
 	for i, path := range j.paths {
@@ -580,6 +627,9 @@ func (j *job) openLists(ctx context.Context, paths []string) error {
 		}
 		j.paths[i] = spooled
 		j.spooled = append(j.spooled, spooled)
+	}
+	if !resumable {
+		return nil
 	}
 	all, each, err := inputs.Fingerprints(ctx, j.paths)
 	if err != nil {
@@ -606,10 +656,22 @@ func (j *job) openReader(ctx context.Context) (err error) {
 	if err != nil {
 		return usagef("--format: %w", err)
 	}
-	j.reader, err = inputs.Open(ctx, j.paths, inputs.Options{
+	if format == inputs.WARC {
+		j.archives, err = replay.Open(ctx, j.paths, j.fetch.Fetcher, replay.Options{
+			MaxBody: j.flags.maxBody, Limit: j.flags.limit, Sample: j.flags.sample, Reject: j.reject,
+		})
+		if err == nil {
+			j.reader = j.archives
+		}
+		return err
+	}
+	list, err := inputs.Open(ctx, j.paths, inputs.Options{
 		Format: format, Column: j.flags.column, LabelColumn: j.flags.labelColumn,
 		Limit: j.flags.limit, Sample: j.flags.sample, Stdin: j.stdin, Reject: j.reject,
 	})
+	if err == nil {
+		j.reader = list
+	}
 	return err
 }
 
@@ -632,6 +694,9 @@ func (j *job) openSink(ctx context.Context, config []sink.Setting) error {
 	o := sink.Options{
 		ScanID: j.scanID, Date: j.date(), Tables: j.flags.tables, PartRows: j.flags.partRows, PartAge: j.flags.partAge,
 		ToolVersion: toolVersion(), Registry: j.registry, Config: config, Restart: j.flags.restart,
+	}
+	if j.keep != nil {
+		o.Beside = j.keep
 	}
 	if j.flags.out == "-" {
 		j.lines = sink.NewJSONLines(j.stdout, o)
@@ -676,6 +741,9 @@ func (j *job) run(ctx context.Context) error {
 		keep, cfg.Skip = j.writer, j.writer.Done
 	}
 	p := pipeline.New(cfg, source{j.reader}, j.fetch, audit.New(j.registry), keep)
+	if j.archives != nil {
+		p = pipeline.NewReplay(cfg, recalled{source{j.reader}, j.archives}, audit.New(j.registry), keep)
+	}
 	j.monitor.scan.Begin(j.scanID, p.Progress(), j.reader.Progress)
 	j.asking.Store(p)
 	// Writing ends a while after the second signal, also where it is what the pipeline waits for.
@@ -683,6 +751,9 @@ func (j *job) run(ctx context.Context) error {
 	defer end()
 	if j.writer != nil {
 		defer context.AfterFunc(committing, j.writer.GiveUp)()
+	}
+	if j.keep != nil {
+		defer context.AfterFunc(committing, j.keep.GiveUp)()
 	}
 	err := j.watch(ctx, p)
 	if err != nil && !errors.Is(err, pipeline.ErrStopped) {
@@ -850,7 +921,11 @@ func (j *job) describe(ctx context.Context) error {
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "%d origins would be asked: %d of them with a scheme of their own, %d by %s first\n", auto+named, named, auto, j.flags.scheme)
+	if j.archives != nil {
+		fmt.Fprintf(w, "%d captures would be judged, and nobody asked\n", named)
+	} else {
+		fmt.Fprintf(w, "%d origins would be asked: %d of them with a scheme of their own, %d by %s first\n", auto+named, named, auto, j.flags.scheme)
+	}
 	fmt.Fprintf(w, "%d lines would be rejected (%d of them duplicates), %d are blank, comment or header", s.Rejects, s.Duplicates, s.Skipped)
 	if s.LeftOut > 0 {
 		fmt.Fprintf(w, ", %d are left out by --sample", s.LeftOut)
@@ -868,11 +943,28 @@ func (j *job) statistics(ctx context.Context) error {
 	return err
 }
 
-// source makes a Reader what the pipeline reads.
-type source struct{ *inputs.Reader }
+// listReader reads lists, or archives.
+type listReader interface {
+	Next() (inputs.Entry, error)
+	Stats() inputs.Stats
+	Progress() (read, total int64)
+	Close() error
+}
+
+// source makes a reader what the pipeline reads.
+type source struct{ listReader }
+
+// recalled makes the reader of archives what the pipeline replays.
+type recalled struct {
+	source
+	*replay.Reader
+}
+
+// Next is the source's.
+func (a recalled) Next() (pipeline.Entry, error) { return a.source.Next() }
 
 func (s source) Next() (pipeline.Entry, error) {
-	e, err := s.Reader.Next()
+	e, err := s.listReader.Next()
 	return pipeline.Entry{Seq: e.Seq, Input: e.Input, Origin: e.Origin, Rank: e.Rank, Label: e.Label}, err
 }
 

@@ -20,7 +20,7 @@ import (
 
 // TestStoppedScanGoesOn stops a scan by SIGSTOP for longer than all its time-outs, twice, with hundreds of exchanges and look-ups
 // under way, and lets it go on. Every row is what it would have been, each was asked as often as it would have been, and what
-// waited for its turn does not come all at once. STOPPED_FOR=1m stops it for so long.
+// waited for its turn does not come all at once. Its archive, read back, says the same. STOPPED_FOR=1m stops it for so long.
 func TestStoppedScanGoesOn(t *testing.T) {
 	t.Parallel()
 	const (
@@ -66,8 +66,8 @@ func TestStoppedScanGoesOn(t *testing.T) {
 		}
 	}
 
-	out := filepath.Join(dir, "out")
-	p := w.scan(t, out, "--timeout", timeout.String(), "--connect-timeout", "2s", "--retries", "1", "--concurrency", "600", "--ip-rate", strconv.Itoa(rate), "--log-level", "warn")
+	out, kept := filepath.Join(dir, "out"), filepath.Join(dir, "kept")
+	p := w.scan(t, out, "--warc-out", kept, "--timeout", timeout.String(), "--connect-timeout", "2s", "--retries", "1", "--concurrency", "600", "--ip-rate", strconv.Itoa(rate), "--log-level", "warn")
 	for _, share := range []int{4, 2} {
 		enough := int64(len(hosts) / share)
 		p.await(t, fmt.Sprintf("%d requests", enough), func() bool { return web.Stats().Requests >= enough })
@@ -78,6 +78,9 @@ func TestStoppedScanGoesOn(t *testing.T) {
 	p.exits(t, 0)
 	w.holds(t, out)
 	p.says(t, "this process stood still")
+
+	// What was spoilt is archived, too, and does not count there either.
+	judgedAlike(t, out, kept, len(hosts)/2)
 
 	// Rows count what is asked, and measure what it took, as if nothing had been.
 	attempts := map[string]int32{"late": 1, "slow": 1, "ok": 1, "drip": 1, "dns-slow": 1, "dns-late": 1, "error-503": 2, "silent": 2}

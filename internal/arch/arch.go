@@ -33,6 +33,9 @@ var arrows = map[string][]string{
 	"sink":            {"audit", "audit/tokens", "parser", "internal/origin", "internal/exchange", "internal/store", "internal/printable"},
 	"pipeline":        {"audit", "internal/origin", "internal/exchange"},
 
+	"internal/warc":        {},
+	"internal/archive":     {"sink", "fetcher", "internal/store", "internal/warc"},
+	"internal/replay":      {"inputs", "fetcher", "internal/warc", "internal/exchange"},
 	"internal/origin":      {},
 	"internal/exchange":    {"internal/origin"},
 	"internal/store":       {},
@@ -53,6 +56,7 @@ var arrows = map[string][]string{
 	"bench/cmd/simweb":   anything,
 	"bench/cmd/endtoend": anything,
 	"bench/cmd/lookups":  anything,
+	"bench/cmd/archives": anything,
 }
 
 // doors is every library outside the standard one, and the rooms through which it is reached. A library stands for the
@@ -85,7 +89,7 @@ var doors = map[string][]string{
 	"golang.org/x/net/idna":               {"internal/origin", "bench/simweb"}, // the simulated web has names of its own to spell
 	"golang.org/x/net/ipv4":               {"bench/cmd/lookups"},               // many packets a system call
 	"golang.org/x/sys":                    {"cmd/bulkscan", "internal/store"},
-	"github.com/klauspost/compress":       {"fetcher", "inputs", "sink", "bench/simweb", "internal/sharedtest"},
+	"github.com/klauspost/compress":       {"fetcher", "inputs", "sink", "bench/simweb", "internal/sharedtest", "internal/warc"},
 	"github.com/cespare/xxhash/v2":        {"audit", "inputs", "internal/report", "bench/simweb"},
 }
 

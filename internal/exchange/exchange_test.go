@@ -66,6 +66,7 @@ func TestOutcomes(t *testing.T) {
 		HeaderTooLarge:  "",
 		BlockedAddress:  "-",
 		OptedOut:        "-",
+		NotArchived:     "-",
 	}
 	for o := Outcome(0); o < numOutcomes; o++ {
 		got := ""

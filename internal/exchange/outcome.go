@@ -24,6 +24,7 @@ const (
 	HeaderTooLarge                     // the response head exceeds its bound
 	BlockedAddress                     // we refuse to dial this address (private, loopback …)
 	OptedOut                           // we do not contact this host
+	NotArchived                        // a redirect led to where the archive that is read has no answer from
 	numOutcomes
 )
 
@@ -46,6 +47,7 @@ var outcomeTexts = [numOutcomes]string{
 	HeaderTooLarge:  "header_too_large",
 	BlockedAddress:  "blocked_address",
 	OptedOut:        "opted_out",
+	NotArchived:     "not_archived",
 }
 
 // String returns the outcome's stable text, the value of the dataset's column `outcome`.
@@ -68,8 +70,11 @@ func Outcomes() []Outcome {
 	return all
 }
 
-// Asked reports whether we asked at all: opted-out and blocked origins are outside every denominator.
-func (o Outcome) Asked() bool { return o != OptedOut && o != BlockedAddress && o != 0 }
+// Asked reports whether anybody was asked at all: opted-out and blocked origins are outside every denominator, and so are
+// those whose answer nobody has kept.
+func (o Outcome) Asked() bool {
+	return o != OptedOut && o != BlockedAddress && o != NotArchived && o != 0
+}
 
 // Transient reports whether a later try may end otherwise: time-outs, resets, early closes and failing name servers
 // may pass; a name that does not exist, a refusal and a broken certificate are answers. A 5xx status is transient too,

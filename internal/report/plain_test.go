@@ -54,6 +54,7 @@ var answers = []struct {
 	{exchange.BlockedAddress, 0, audit.Known{}},
 	{exchange.Answered, 200, audit.Known{}},
 	{exchange.OptedOut, 0, audit.Known{}},
+	{exchange.NotArchived, 0, audit.Known{}},
 	{exchange.Answered, 200, audit.Known{}},
 	{exchange.Answered, 503, audit.Known{Source: audit.Expired}},
 	{exchange.Answered, 200, audit.Known{}},
@@ -212,7 +213,7 @@ func plainSite(s *audit.Site) sink.TokenStatsRow {
 		SitesAll:      1,
 		SitesAnswered: when(answered),
 		Sites:         when(s.Report.Access == parser.AccessConditional),
-		Unreachable:   when(!answered && s.Fetch.Outcome != exchange.BlockedAddress && s.Fetch.Outcome != exchange.OptedOut),
+		Unreachable:   when(!answered && s.Fetch.Outcome != exchange.BlockedAddress && s.Fetch.Outcome != exchange.OptedOut && s.Fetch.Outcome != exchange.NotArchived),
 		RFCEffective:  when(answered && s.Report.Access == parser.AccessFullDisallow),
 	}
 }

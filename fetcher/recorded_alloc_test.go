@@ -1,0 +1,26 @@
+//go:build !race
+
+package fetcher
+
+import (
+	"testing"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
+
+// TestReplayCostsNothing holds that replaying costs no memory; the race detector's pools forget what they are given.
+func TestReplayCostsNothing(t *testing.T) {
+	fetch := replayer(t, 1000)
+	target, _ := ParseTarget("http://example.com/robots.txt")
+	var r exchange.Response
+	rec := Recorded{Block: []byte("HTTP/1.1 200 x\r\nServer: y\r\nContent-Type: text/plain\r\n\r\nAllow: /\n")}
+	x := exchange.Exchange{Origin: target.Origin, Target: target, Response: &r}
+	ctx := t.Context()
+	if n := testing.AllocsPerRun(100, func() {
+		x.Past = exchange.Past{}
+		fetch.Replay(ctx, &x, &rec)
+	}); n > 1 { // fasthttp's, of the reason phrase
+		t.Errorf("%v allocations", n)
+	}
+	r.Reset()
+}

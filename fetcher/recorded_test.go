@@ -1,0 +1,185 @@
+package fetcher
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
+
+// replayer returns a Fetcher for what was recorded.
+func replayer(tb testing.TB, maxBody int) *Fetcher {
+	tb.Helper()
+	f, err := New(Config{UserAgent: "test", MaxBody: maxBody, MaxRedirects: 2, Resolver: noDNS{}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return f
+}
+
+// TestReplay tells what is read of a recorded answer: outcome, status, version, body (with `…` where it was cut), and the
+// target that follows.
+func TestReplay(t *testing.T) {
+	fetch := replayer(t, 60)
+	f := func(block string, ending Ending, want string) {
+		t.Helper()
+		target, ok := ParseTarget("https://example.com/robots.txt")
+		if !ok {
+			t.Fatal("the target cannot be asked")
+		}
+		var r exchange.Response
+		x := exchange.Exchange{Origin: target.Origin, Target: target, Response: &r}
+		next := fetch.Replay(t.Context(), &x, &Recorded{Block: []byte(block), Ending: ending})
+		got := fmt.Sprintf("%s %d %s", r.Outcome, r.Status, r.Proto)
+		if r.Body != nil {
+			got += fmt.Sprintf(" %q", r.Body)
+		}
+		if r.Truncated {
+			got += "…"
+		}
+		if next.Again {
+			got += " → " + next.Target.String()
+		}
+		r.Reset()
+		if got != want {
+			t.Errorf("%.60q, %d: %s, want %s", block, ending, got, want)
+		}
+	}
+	ok := func(head, body string) string { return "HTTP/1.1 200 OK\r\n" + head + "\r\n" + body }
+
+	packed := string(encoders["gzip"]([]byte("Allow: /\nDisallow: /\n")))
+
+	f(ok("", "Allow: /\n"), Whole, `answered 200 HTTP/1.1 "Allow: /\n"`)
+	f(ok("Content-Length: 9\r\n", "Allow: /\n"), Whole, `answered 200 HTTP/1.1 "Allow: /\n"`)
+	f("HTTP/1.0 200\r\n\r\nx\n", Whole, `answered 200 HTTP/1.0 "x\n"`)
+	f("HTTP/2 200\r\nserver: x\r\n\r\nx\n", Whole, `answered 200 HTTP/2 "x\n"`)
+	f("HTTP/2.0 200 OK\r\n\r\nx\n", Whole, `answered 200 HTTP/2 "x\n"`)
+	f("HTTP/3 404 \r\n\r\nx\n", Whole, `answered 404 HTTP/3`)
+	f("HTTP/1.1 200 OK\nServer: x\n\nx\n", Whole, `answered 200 HTTP/1.1 "x\n"`)
+	f("HTTP/1.1 103 Early Hints\r\n\r\n"+ok("", "x\n"), Whole, `answered 200 HTTP/1.1 "x\n"`)
+	f("HTTP/1.1 204 No Content\r\n\r\nx\n", Whole, `answered 204 HTTP/1.1 ""`)
+	f("HTTP/1.1 404 Not Found\r\nContent-Length: 100\r\n\r\n", CutOff, `answered 404 HTTP/1.1`)
+
+	// What was undone before it was recorded leaves fields behind, or takes them along.
+	f(ok("X-Crawl-Content-Encoding: gzip\r\nX-Crawl-Content-Length: 5\r\nContent-Length: 9\r\n", "Allow: /\n"), Whole, `answered 200 HTTP/1.1 "Allow: /\n"`)
+	f(ok("Content-Length: 4\r\n", "Allow: /\n"), Whole, `answered 200 HTTP/1.1 "Allow: /\n"`)
+	f(ok("Transfer-Encoding: chunked\r\n", "3\r\nAll\r\n6\r\now: /\n\r\n0\r\n\r\n"), Whole, `answered 200 HTTP/1.1 "Allow: /\n"`)
+	f(ok("Content-Encoding: gzip\r\n", string(encoders["gzip"]([]byte("Allow: /\n")))), Whole, `answered 200 HTTP/1.1 "Allow: /\n"`)
+	f(ok("Content-Encoding: gzip\r\n", "Allow: /a\nAllow: /b\n"), Whole, `bad_encoding 200 HTTP/1.1`)
+
+	// Where the coding ends too early, it is the coding's fault if the length says that this is all, else the connection's.
+	f(ok("Content-Encoding: gzip\r\nContent-Length: 24\r\n", packed[:24]), Whole, `bad_encoding 200 HTTP/1.1`)
+	f(ok("Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n", "18\r\n"+packed[:24]+"\r\n0\r\n\r\n"), Whole, `bad_encoding 200 HTTP/1.1`)
+	f(ok("Content-Encoding: gzip\r\n", packed[:24]), Whole, `closed_early 200 HTTP/1.1`)
+	f(ok("Content-Encoding: gzip\r\nContent-Length: 25\r\n", packed[:24]), Whole, `closed_early 200 HTTP/1.1`)
+
+	// What was cut is cut, and what failed fails.
+	f(ok("", strings.Repeat("a\n", 31)), Whole, `answered 200 HTTP/1.1 "`+strings.Repeat(`a\n`, 30)+`"…`)
+	f(ok("", "Allow: /\nDisallow: /a"), CutOff, `answered 200 HTTP/1.1 "Allow: /\n"…`)
+	f(ok("Content-Length: 100\r\n", "Allow: /\nDis"), CutOff, `answered 200 HTTP/1.1 "Allow: /\n"…`)
+	f(ok("Transfer-Encoding: chunked\r\n", "30\r\nAllow: /\nDis"), CutOff, `answered 200 HTTP/1.1 "Allow: /\n"…`)
+	f(ok("Content-Encoding: gzip\r\n", packed[:24]), CutOff, `answered 200 HTTP/1.1 "Allow: /\n"…`)
+	f(ok("Content-Length: 100\r\n", "Allow: /\nDis"), Whole, `closed_early 200 HTTP/1.1`)
+	f(ok("", "Allow: /\nDis"), Disconnected, `closed_early 200 HTTP/1.1`)
+	f(ok("Content-Length: 100\r\n", "Allow: /\nDis"), TimedOut, `timeout 200 HTTP/1.1`)
+	f(ok("Transfer-Encoding: chunked\r\n", "30\r\nAllow: /\nDis"), TimedOut, `timeout 200 HTTP/1.1`)
+	f(ok("", strings.Repeat("a\n", 31)), TimedOut, `answered 200 HTTP/1.1 "`+strings.Repeat(`a\n`, 30)+`"…`)
+	f(ok("X-Long: "+strings.Repeat("y", 10_000)+"\r\nContent-Length: 9\r\n", "Allow: /\n"), Whole, `answered 200 HTTP/1.1 "Allow: /\n"`)
+	f(ok("X-Long: "+strings.Repeat("y", 10_000)+"\r\nContent-Length: 10\r\n", "Allow: /\n"), Whole, `closed_early 200 HTTP/1.1`)
+
+	f("", Whole, `closed_early 0 `)
+	f("HTTP/1.1 200 OK\r\nServ", Whole, `closed_early 0 `)
+	f("HTTP/1.1 200 OK\r\nServ", TimedOut, `timeout 0 `)
+	f("<html>", Whole, `bad_response 0 `)
+	f("HTTP/1.1 999 No\r\n\r\n", Whole, `bad_response 999 HTTP/1.1`)
+	f(ok(strings.Repeat("X: y\r\n", 20_000), ""), Whole, `header_too_large 0 `)
+
+	f("HTTP/1.1 301 Moved\r\nLocation: //www.example.com/robots.txt\r\n\r\n", Whole, `answered 301 HTTP/1.1 → https://www.example.com/robots.txt`)
+	f("HTTP/1.1 301 Moved\r\nLocation: /robots.txt\r\n\r\n", Whole, `redirect_limit 301 HTTP/1.1`)
+	f("HTTP/1.1 301 Moved\r\n\r\n", Whole, `redirect_invalid 301 HTTP/1.1`)
+}
+
+// TestReplayHops follows recorded redirects to an answer that is there, and to one that is not.
+func TestReplayHops(t *testing.T) {
+	fetch := replayer(t, 1000)
+	target, _ := ParseTarget("http://example.com/robots.txt")
+	at := time.Date(2024, 5, 18, 12, 0, 0, 0, time.UTC)
+	var r exchange.Response
+	x := exchange.Exchange{Origin: target.Origin, Target: target, Response: &r}
+	next := fetch.Replay(t.Context(), &x, &Recorded{Block: []byte("HTTP/1.1 301 x\r\nLocation: https://example.com/robots.txt\r\n\r\n"), At: at})
+	x.Target = next.Target
+	past := x.Past
+	next = fetch.Replay(t.Context(), &x, &Recorded{Block: []byte("HTTP/1.1 200 x\r\nServer: y\r\n\r\nz\n"), At: at, Addr: netip.MustParseAddr("192.0.2.1"), TLSVersion: 0x304})
+	if next.Again || r.Outcome != exchange.Answered || len(r.Hops) != 1 || r.Hops[0] != (exchange.Hop{Status: 301, URL: "https://example.com/robots.txt"}) ||
+		r.Answered != target.Origin || r.Final.String() != "https://example.com/robots.txt" || r.Attempts != 1 || !r.FetchedAt.Equal(at) ||
+		r.Remote.String() != "192.0.2.1:443" || r.TLSVersion != 0x304 || string(r.Fields.Server) != "y" || string(r.Body) != "z\n" {
+		t.Errorf("%v %+v", next, r)
+	}
+	x.Past = past
+	next = fetch.Replay(t.Context(), &x, nil)
+	if next.Again || r.Outcome != exchange.NotArchived || r.HasStatus() || len(r.Hops) != 1 || r.Final.String() != "https://example.com/robots.txt" || r.Body != nil {
+		t.Errorf("%v %+v", next, r)
+	}
+	r.Reset()
+}
+
+// TestReplayKeepsNothing holds that a Response of a recording does not view it.
+func TestReplayKeepsNothing(t *testing.T) {
+	fetch := replayer(t, 1000)
+	target, _ := ParseTarget("http://example.com/robots.txt")
+	recorded := []byte("HTTP/1.1 200 x\r\nServer: y\r\nContent-Type: text/plain\r\n\r\nAllow: /\n")
+	var r exchange.Response
+	rec := Recorded{Block: recorded}
+	x := exchange.Exchange{Origin: target.Origin, Target: target, Response: &r}
+	fetch.Replay(t.Context(), &x, &rec)
+	clear(recorded)
+	if string(r.Fields.Server) != "y" || string(r.Body) != "Allow: /\n" {
+		t.Errorf("%q %q", r.Fields.Server, r.Body)
+	}
+	r.Reset()
+}
+
+func TestParseTarget(t *testing.T) {
+	f := func(url, want string) {
+		t.Helper()
+		got := "-"
+		if target, ok := ParseTarget(url); ok {
+			got = target.String()
+		}
+		if got != want {
+			t.Errorf("%q: %s, want %s", url, got, want)
+		}
+	}
+	f("http://Example.COM/robots.txt", "http://example.com/robots.txt")
+	f("https://example.com:443/robots.txt#x", "https://example.com/robots.txt")
+	f("https://example.com", "https://example.com/")
+	f("https://example.com/a/../robots.txt?x", "https://example.com/robots.txt?x")
+	f("dns:example.com", "-")
+	f("ftp://example.com/robots.txt", "-")
+	f("/robots.txt", "-")
+	f("example.com/robots.txt", "-")
+	f("https://user@example.com/robots.txt", "-")
+	f("https:///robots.txt", "-")
+	f("", "-")
+}
+
+// BenchmarkReplay reads one recorded answer:
+//
+//	go test ./fetcher -run xxx -bench Replay -benchmem
+func BenchmarkReplay(b *testing.B) {
+	fetch := replayer(b, 512000)
+	target, _ := ParseTarget("http://example.com/robots.txt")
+	var r exchange.Response
+	rec := Recorded{Block: []byte("HTTP/1.1 200 x\r\nServer: y\r\nContent-Type: text/plain\r\n\r\n" + strings.Repeat("Disallow: /private\n", 100))}
+	x := exchange.Exchange{Origin: target.Origin, Target: target, Response: &r}
+	ctx := b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		x.Past = exchange.Past{}
+		fetch.Replay(ctx, &x, &rec)
+	}
+	r.Reset()
+}

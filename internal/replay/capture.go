@@ -1,0 +1,88 @@
+package replay
+
+import (
+	"bytes"
+	"crypto/tls"
+	"net/netip"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/fetcher"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/warc"
+)
+
+// capture is a record of an answer. Its bytes are those of the record.
+type capture struct {
+	target   exchange.Target
+	recorded fetcher.Recorded
+	settled  bool // by its status, an origin's robots.txt is there, or is not; a request that took too long says neither
+}
+
+// skipRecord is the reason to pass over what is no capture, and was not meant to be one.
+const skipRecord = "no capture"
+
+// readCapture takes a record apart, or says why it is no capture; of what was asked the target is told even so.
+func readCapture(rec *warc.Record) (c capture, reason string) {
+	if rec.Type != warc.Response && rec.Type != warc.Revisit {
+		return c, skipRecord
+	}
+	if kind, _, _ := bytes.Cut(rec.ContentType, []byte{';'}); !answers[strings.ToLower(string(bytes.TrimSpace(kind)))] {
+		return c, skipRecord
+	}
+	var ok bool
+	if c.target, ok = fetcher.ParseTarget(string(rec.TargetURI)); !ok {
+		return c, "its target is no http or https URL that can be asked"
+	}
+	if rec.Type == warc.Revisit {
+		return c, "a revisit, whose body is that of another record"
+	}
+	c.recorded = fetcher.Recorded{Block: rec.Block, Ending: endings[rec.Truncated], At: rec.Date()}
+	if rec.Length > int64(len(rec.Block)) && c.recorded.Ending == fetcher.Whole {
+		c.recorded.Ending = fetcher.CutOff
+	}
+	if len(rec.IP) <= len("0000:0000:0000:0000:0000:ffff:255.255.255.255") {
+		c.recorded.Addr, _ = netip.ParseAddr(string(rec.IP)) // what is none is unknown
+	}
+	for _, protocol := range rec.Protocols {
+		switch string(protocol) {
+		case "h2":
+			c.recorded.Proto = "HTTP/2"
+		case "h3":
+			c.recorded.Proto = "HTTP/3"
+		default:
+			if version, is := tlsVersions[string(protocol)]; is {
+				c.recorded.TLSVersion = version
+			}
+		}
+	}
+	failed := c.recorded.Ending == fetcher.TimedOut || c.recorded.Ending == fetcher.Disconnected
+	status := statusOf(rec.Block)
+	c.settled = len(status) > 0 && (status[0] == '4' && string(status) != "408" || status[0] == '2' && !failed)
+	return c, ""
+}
+
+// answers are the types of blocks that are answers to a request; those of others are of name servers, or FTP.
+var answers = map[string]bool{"application/http": true, "application/octet-stream": true /* what is no HTTP */, "": true}
+
+// endings is what follows from a truncation for an answer: one that a scan would not have had whole has failed.
+var endings = [...]fetcher.Ending{
+	warc.Whole: fetcher.Whole, warc.CutAtLength: fetcher.CutOff, warc.CutUnspecified: fetcher.CutOff,
+	warc.CutAtTime: fetcher.TimedOut, warc.CutByDisconnect: fetcher.Disconnected,
+}
+
+// tlsVersions are the values of WARC-Protocol that name a version of TLS.
+var tlsVersions = map[string]uint16{
+	"tls/1.0": tls.VersionTLS10, "tls/1.1": tls.VersionTLS11, "tls/1.2": tls.VersionTLS12, "tls/1.3": tls.VersionTLS13,
+}
+
+// statusOf returns the status that a response begins with, nil for what begins otherwise.
+func statusOf(block []byte) []byte {
+	const name = "HTTP/" // in either case, as the fetcher reads it
+	line := block[:min(len(block), 32)]
+	if len(line) < len(name) || !bytes.EqualFold(line[:len(name)], []byte(name)) {
+		return nil
+	}
+	_, rest, _ := bytes.Cut(line, []byte{' '})
+	rest = bytes.TrimLeft(rest, " ")
+	return rest[:min(len(rest), len("200"))]
+}

@@ -1,0 +1,344 @@
+// Package replay answers one question: what have exchanges left that took place already? It reads archives of captured
+// robots.txt files (package warc) and hands out each as an entry with its answer, as if it had been asked for now.
+//
+// A row an origin. An archive has a capture for each exchange: a redirect is one, and where it leads another, a later try
+// is a third. An origin's row is made of the first capture of its /robots.txt that settles it, by an answer of 2xx or
+// 4xx (but 408: the server tired of the request, and a later one may fare better); where there is none, of the last one,
+// from which redirects are followed to captures of what they lead to, wherever in the archives those stand. So the archives are read twice where they must be: what settles is handed out as it comes,
+// and the others, with what they lead to, are looked up at the end, by where they stand.
+//
+// replay.go walks over the archives, which ahead.go reads; capture.go reads one capture; hops.go looks captures up again.
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/bulkscan/bulkscan/fetcher"
+	"github.com/bulkscan/bulkscan/inputs"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
+
+// Options say what of the archives is wanted.
+type Options struct {
+	MaxBody int     // of the Fetcher, in bytes
+	Limit   uint64  // see inputs.Options, as the others
+	Sample  float64 // of the hosts
+	Reject  func(inputs.Reject) error
+}
+
+// Bounds.
+const (
+	maxCaptures = 1 << 26 // of which the place is known, at some 25 bytes each
+	maxFiles    = 1 << placeFileBits
+)
+
+// Reader reads archives one after the other. It is a pipeline.Archive but for the type of its entries. It is not safe for
+// concurrent use, but for Progress.
+//
+// Entry.Seq is the number of the capture's record over all archives: each record counts, and each stretch that is none.
+type Reader struct {
+	ctx   context.Context
+	paths []string
+	fetch *fetcher.Fetcher
+	opt   Options
+
+	archives *ahead // nil before the first Next
+	number   int    // of the archive that is read, in paths
+	line     uint64 // records of it so far
+	size     int64
+	firsts   []uint64 // by archive, the Seq of its first record
+
+	seed     maphash.Seed
+	captures map[uint64]place // by hash of the URL
+	waiting  []waiting        // in the order of Seq; not yet handed out
+	drained  int              // of waiting
+	again    lookup
+
+	exchange exchange.Exchange
+	response exchange.Response // of the entry that Next has returned last
+	url      []byte
+	stats    inputs.Stats
+	read     atomic.Int64
+	before   int64 // bytes of the files that are read
+	total    int64
+	err      error
+}
+
+// Open prepares to read archives in the order given. Each is looked at, so that a missing one is told now. fetch reads the
+// answers: its MaxBody and MaxRedirects are those of the rows. Close the Reader after use.
+func Open(ctx context.Context, paths []string, fetch *fetcher.Fetcher, opt Options) (*Reader, error) {
+	if len(paths) > maxFiles {
+		return nil, fmt.Errorf("cannot read %d archives at once: at most %d", len(paths), maxFiles)
+	}
+	r := &Reader{
+		ctx: ctx, paths: paths, fetch: fetch, opt: opt, seed: maphash.MakeSeed(), captures: map[uint64]place{},
+		again: newLookup(maxHead + opt.MaxBody + 1),
+	}
+	for _, path := range paths {
+		size, err := lookAt(path)
+		if err != nil {
+			return nil, &inputs.Error{File: path, Err: plain(err)}
+		}
+		r.total += size
+	}
+	return r, nil
+}
+
+// maxHead is what is kept of a response's head besides its body; the fetcher reads no longer one.
+const maxHead = 64 << 10
+
+// lookAt returns the size of a file that can be an archive.
+func lookAt(path string) (size int64, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return 0, err
+	case info.IsDir():
+		return 0, errors.New("it is a folder: name the archives in it")
+	case !info.Mode().IsRegular():
+		return 0, errors.New("it is a pipe or a device, in which nothing can be looked up: save it as a file first")
+	}
+	head := make([]byte, 6)
+	n, err := file.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return 0, err
+	}
+	for magic, name := range map[string]string{"\x28\xb5\x2f\xfd": "zstd", "\x50\x2a\x4d\x18": "zstd with a dictionary", "\xfd7zXZ\x00": "xz", "BZh": "bzip2", "PK\x03\x04": "zip"} {
+		if strings.HasPrefix(string(head[:n]), magic) {
+			return 0, fmt.Errorf("it is compressed by %s, and archives are read plain or by gzip: unpack it first", name)
+		}
+	}
+	return info.Size(), nil
+}
+
+// plain drops the operation and the path of an error, which our message names already.
+func plain(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// Next returns the next entry, or io.EOF after the last, or an *inputs.Error, or the error of Options.Reject or of the
+// context. After an error it returns the same error again.
+func (r *Reader) Next() (inputs.Entry, error) {
+	for r.err == nil {
+		if r.opt.Limit > 0 && r.stats.Entries >= r.opt.Limit {
+			r.err = io.EOF
+			break
+		}
+		step := r.step
+		if r.number == len(r.paths) {
+			step = r.drain
+		}
+		entry, found, err := step()
+		if err != nil {
+			r.err = err
+			break
+		}
+		if found {
+			r.stats.Entries++
+			return entry, nil
+		}
+	}
+	return inputs.Entry{}, r.err
+}
+
+// Recall exchanges r's memory for the Response of the entry that Next has returned last.
+func (r *Reader) Recall(response *exchange.Response) {
+	*response, r.response = r.response, *response
+}
+
+// step takes one item of an archive, or its beginning or end; found reports whether it is an entry.
+func (r *Reader) step() (entry inputs.Entry, found bool, err error) {
+	if r.archives == nil {
+		r.archives = newAhead(r.ctx, r.paths, maxHead+r.opt.MaxBody+1, r.seed)
+	}
+	it, fresh, err := r.archives.next(r.ctx)
+	switch {
+	case err != nil:
+		return entry, false, r.failed(err)
+	case fresh != nil:
+		r.begin(fresh)
+		return entry, false, nil
+	case it == nil:
+		r.before += r.size
+		r.read.Store(r.before)
+		r.number++
+		return entry, false, nil
+	}
+	seq := r.count()
+	if it.broken.Reason != "" {
+		b := &it.broken
+		return entry, false, r.reject(nil, fmt.Sprintf("%s: bytes %d to %d are passed over", b.Reason, b.Offset, b.Offset+b.Bytes))
+	}
+	r.read.Store(r.before + it.offset)
+	capture, reason := &it.capture, it.reason
+	if capture.target.Path != "" && reason != "" { // of no origin's robots.txt, whatever it is
+		reason = skipRecord
+	}
+	switch {
+	case reason == skipRecord:
+		r.stats.Skipped++
+		return entry, false, nil
+	case reason != "":
+		return entry, false, r.reject(it.uri, reason)
+	}
+	key, ours := it.key, it.at
+	at, known := r.captures[key]
+	if !known && len(r.captures) == maxCaptures {
+		return entry, false, r.failed(fmt.Errorf("more than %d captures: read the archives in several scans", maxCaptures))
+	}
+	// In one place are those of one gzip member, of which the first is found again.
+	if known && (at.settled() || !capture.settled && at == ours) {
+		if capture.target.Path != "" {
+			r.stats.Skipped++
+			return entry, false, nil
+		}
+		return entry, false, r.duplicate(it.uri)
+	}
+	r.captures[key] = ours
+	if capture.target.Path != "" { // somebody may lead there
+		r.stats.Skipped++
+		return entry, false, nil
+	}
+	if r.opt.Sample > 0 && !inputs.Sampled(capture.target.Origin.Host(), r.opt.Sample) {
+		r.stats.LeftOut++
+		return entry, false, nil
+	}
+	if !capture.settled {
+		if !ours.reachable() {
+			return entry, false, r.reject(it.uri, "a redirect or failure so deep in a gzip member of many records is not found again")
+		}
+		r.waiting = append(r.waiting, waiting{key: key, seq: seq, at: ours})
+		return entry, false, nil
+	}
+	r.replay(capture)
+	return r.entry(seq, it.uri, capture), true, nil
+}
+
+// replay makes r.response what a capture left.
+func (r *Reader) replay(c *capture) exchange.Next {
+	r.exchange = exchange.Exchange{Origin: c.target.Origin, Target: c.target, Response: &r.response}
+	return r.fetch.Replay(r.ctx, &r.exchange, &c.recorded)
+}
+
+func (r *Reader) entry(seq uint64, uri []byte, c *capture) inputs.Entry {
+	return inputs.Entry{Seq: seq, Input: clip(uri), Origin: c.target.Origin}
+}
+
+// clip is what stands in a row for a URI: its beginning, in UTF-8.
+func clip(uri []byte) string {
+	return strings.ToValidUTF8(string(uri[:min(len(uri), inputs.MaxInput)]), "")
+}
+
+// count counts a record, and returns its Seq.
+func (r *Reader) count() uint64 {
+	seq := r.stats.Lines
+	r.stats.Lines++
+	r.line++
+	r.stats.Files[len(r.stats.Files)-1].Lines++
+	return seq
+}
+
+func (r *Reader) duplicate(uri []byte) error {
+	r.stats.Duplicates++
+	return r.reject(uri, "another capture of the same file counts")
+}
+
+func (r *Reader) reject(uri []byte, reason string) error {
+	return r.rejectLine(r.number, r.line, uri, reason)
+}
+
+func (r *Reader) rejectLine(file int, line uint64, uri []byte, reason string) error {
+	r.stats.Rejects++
+	if r.opt.Reject == nil {
+		return nil
+	}
+	text := string(uri[:min(len(uri), inputs.MaxText)])
+	return r.opt.Reject(inputs.Reject{Input: r.paths[file], Line: line, Text: text, Reason: reason})
+}
+
+// begin begins an archive.
+func (r *Reader) begin(first *batch) {
+	r.line, r.size = 0, first.size
+	r.firsts = append(r.firsts, r.stats.Lines)
+	kind := inputs.FileStats{Name: r.paths[r.number], Layout: "warc"}
+	if first.packed {
+		kind.Compression = "gzip"
+	}
+	r.stats.Files = append(r.stats.Files, kind)
+}
+
+func openFile(path string) (*os.File, int64, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(err, file.Close())
+	}
+	return file, info.Size(), nil
+}
+
+// failed dresses an error with the archive that it is of; the end of the context, and what Reject says, stay what they are.
+func (r *Reader) failed(err error) error {
+	if r.ctx.Err() != nil && errors.Is(err, r.ctx.Err()) {
+		return err
+	}
+	return &inputs.Error{File: r.paths[min(r.number, len(r.paths)-1)], Err: plain(err)}
+}
+
+// watched is a file that can be read until the context ends.
+type watched struct {
+	ctx  context.Context
+	file *os.File
+}
+
+func (w watched) ReadAt(p []byte, at int64) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.file.ReadAt(p, at)
+}
+
+// Stats returns what was met so far: a record is a line.
+func (r *Reader) Stats() inputs.Stats {
+	s := r.stats
+	s.Files = slices.Clone(s.Files)
+	s.DedupeBytes = int64(len(r.captures)) * 25
+	return s
+}
+
+// Progress returns how many bytes of the archives have been read, and how many there are. It may be called at any time
+// from any goroutine.
+func (r *Reader) Progress() (read, total int64) { return r.read.Load(), r.total }
+
+// Close closes the archives. Next returns an error afterwards.
+func (r *Reader) Close() error {
+	if r.err == nil {
+		r.err = errors.New("cannot read the archives: they were closed")
+	}
+	r.response.Reset()
+	err := r.again.close()
+	if r.archives != nil {
+		r.archives.close()
+	}
+	r.captures, r.waiting = nil, nil
+	return err
+}

@@ -1,0 +1,405 @@
+package replay
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/fetcher"
+	"github.com/bulkscan/bulkscan/fetcher/resolve"
+	"github.com/bulkscan/bulkscan/inputs"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
+
+type noNames struct{}
+
+func (noNames) Lookup(context.Context, string, time.Duration) resolve.Answer {
+	panic("an archive needs no name server")
+}
+
+func newFetcher(tb testing.TB) *fetcher.Fetcher {
+	tb.Helper()
+	f, err := fetcher.New(fetcher.Config{UserAgent: "test", MaxBody: 1000, MaxRedirects: 3, Resolver: noNames{}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return f
+}
+
+// record is the text of a record: its kind and its URI, fields that end in line ends, and a block.
+func record(kind, uri, fields, block string) string {
+	if !strings.Contains(fields, "Content-Type") {
+		fields += "Content-Type: application/http; msgtype=response\r\n"
+	}
+	return fmt.Sprintf("WARC/1.0\r\nWARC-Type: %s\r\nWARC-Target-URI: %s\r\n%sContent-Length: %d\r\n\r\n%s\r\n\r\n", kind, uri, fields, len(block), block)
+}
+
+// answer is the text of a capture: `200 body` or `301 location`.
+func answer(uri, text string) string {
+	status, rest, _ := strings.Cut(text, " ")
+	if status[0] == '3' {
+		return record("response", uri, "", "HTTP/1.1 "+status+" x\r\nLocation: "+rest+"\r\n\r\n")
+	}
+	return record("response", uri, "", "HTTP/1.1 "+status+" x\r\n\r\n"+rest)
+}
+
+// write writes an archive, a gzip member a text.
+func write(tb testing.TB, texts ...string) string {
+	tb.Helper()
+	var out bytes.Buffer
+	for _, text := range texts {
+		z := gzip.NewWriter(&out)
+		_, _ = z.Write([]byte(text)) // to memory
+		_ = z.Close()
+	}
+	path := filepath.Join(tb.TempDir(), "x.warc.gz")
+	if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+// read returns the entries of archives, a line each, and the rejects.
+func read(tb testing.TB, opt Options, paths ...string) (rows, rejects []string, stats inputs.Stats) {
+	tb.Helper()
+	opt.MaxBody = 1000
+	opt.Reject = func(x inputs.Reject) error {
+		rejects = append(rejects, fmt.Sprintf("%d:%d %s: %s", slices.Index(paths, x.Input), x.Line, x.Text, x.Reason))
+		return nil
+	}
+	r, err := Open(tb.Context(), paths, newFetcher(tb), opt)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() {
+		if err := r.Close(); err != nil {
+			tb.Error(err)
+		}
+	}()
+	var response exchange.Response
+	for {
+		e, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+		r.Recall(&response)
+		row := fmt.Sprintf("%d %s %s", e.Seq, e.Origin, response.Outcome)
+		if response.Status != 0 {
+			row += fmt.Sprintf(" %d", response.Status)
+		}
+		for _, hop := range response.Hops {
+			row += fmt.Sprintf(" %d→%s", hop.Status, hop.URL)
+		}
+		if len(response.Body) > 0 {
+			row += fmt.Sprintf(" %q", response.Body)
+		}
+		rows = append(rows, row)
+		response.Reset()
+	}
+	if read, total := r.Progress(); read != total && opt.Limit == 0 {
+		tb.Errorf("%d of %d bytes are said to be read", read, total)
+	}
+	stats = r.Stats()
+	if opt.Limit == 0 && (stats.Lines != stats.Entries+stats.Rejects+stats.Skipped+stats.LeftOut || stats.Rejects != uint64(len(rejects)) || stats.Entries != uint64(len(rows))) {
+		tb.Errorf("%d rows and %d rejects are counted as %+v", len(rows), len(rejects), stats)
+	}
+	return rows, rejects, stats
+}
+
+func equal(tb testing.TB, what string, got []string, want ...string) {
+	tb.Helper()
+	if !slices.Equal(got, want) {
+		tb.Errorf("%s:\n  %s\nwant\n  %s", what, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+// TestOnlyCapturesOfRobots tells what of an archive is an entry, what is passed over, and what is a reject.
+func TestOnlyCapturesOfRobots(t *testing.T) {
+	const a = "https://a.example/robots.txt"
+	rows, rejects, stats := read(t, Options{}, write(t,
+		record("warcinfo", "", "Content-Type: application/warc-fields\r\n", "software: x\r\n"),
+		record("request", a, "", "GET /robots.txt HTTP/1.1\r\n\r\n"),
+		answer(a, "200 A\n"),
+		record("metadata", a, "Content-Type: application/warc-fields\r\n", "fetchTimeMs: 3\r\n"),
+		answer("http://b.example:8080/robots.txt", "404 "),
+		answer("http://c.example/index.html", "200 C\n"),
+		record("response", "dns:a.example", "Content-Type: text/dns\r\n", "20240518\r\n"),
+		record("response", "gopher://a.example/robots.txt", "", "x"),
+		record("revisit", "http://d.example/robots.txt", "", "HTTP/1.1 200 OK\r\n\r\n"),
+		answer("http://E.example:80/robots.txt#x", "200 "),
+		answer(a, "200 again\n"),
+		record("response", "https://f.example/robots.txt", "WARC-Truncated: length\r\n", "HTTP/1.1 200 OK\r\n\r\nA\nB"),
+		record("response", "https://h.example/robots.txt", "Content-Type: application/octet-stream\r\n", "SSH-2.0-x\r\n"),
+		record("response", "https://g.example/robots.txt", "WARC-Truncated: time\r\n", "HTTP/1.1 200 OK\r\n\r\nA\nB"),
+	))
+	equal(t, "rows", rows,
+		`2 https://a.example answered 200 "A\n"`,
+		`4 http://b.example:8080 answered 404`,
+		`9 http://e.example answered 200`,
+		`11 https://f.example answered 200 "A\n"`,
+		`12 https://h.example bad_response`,
+		`13 https://g.example timeout 200`)
+	equal(t, "rejects", rejects,
+		`0:8 gopher://a.example/robots.txt: its target is no http or https URL that can be asked`,
+		`0:9 http://d.example/robots.txt: a revisit, whose body is that of another record`,
+		`0:11 https://a.example/robots.txt: another capture of the same file counts`)
+	if stats.Duplicates != 1 || stats.Skipped != 5 || stats.Files[0].Layout != "warc" || stats.Files[0].Compression != "gzip" || stats.Files[0].Lines != 14 {
+		t.Errorf("%+v", stats)
+	}
+}
+
+// TestHops tells which rows redirects and failures give.
+func TestHops(t *testing.T) {
+	f := func(what string, files [][]string, want ...string) {
+		t.Helper()
+		var paths []string
+		for _, texts := range files {
+			paths = append(paths, write(t, texts...))
+		}
+		rows, _, _ := read(t, Options{}, paths...)
+		equal(t, what, rows, want...)
+	}
+	const plainA, a, b = "http://a.example/robots.txt", "https://a.example/robots.txt", "https://b.example/robots.txt"
+
+	f("to what comes behind", [][]string{{answer(plainA, "301 "+a), answer(a, "200 A\n")}},
+		`1 https://a.example answered 200 "A\n"`,
+		`0 http://a.example answered 200 301→https://a.example/robots.txt "A\n"`)
+	f("to what came before", [][]string{{answer(a, "200 A\n"), answer(plainA, "301 "+a)}},
+		`0 https://a.example answered 200 "A\n"`,
+		`1 http://a.example answered 200 301→https://a.example/robots.txt "A\n"`)
+	f("to another archive, and back", [][]string{{answer(b, "200 B\n"), answer(plainA, "301 "+a)}, {answer(a, "302 "+b)}},
+		`0 https://b.example answered 200 "B\n"`,
+		`1 http://a.example answered 200 301→https://a.example/robots.txt 302→https://b.example/robots.txt "B\n"`,
+		`2 https://a.example answered 200 302→https://b.example/robots.txt "B\n"`)
+	f("to what is no robots.txt", [][]string{{answer(a, "301 /x"), answer("https://a.example/x", "200 <html>\n")}},
+		`0 https://a.example answered 200 301→https://a.example/x "<html>\n"`)
+	f("to what is not there", [][]string{{answer(plainA, "301 "+a)}},
+		`0 http://a.example not_archived 301→https://a.example/robots.txt`)
+	f("to itself", [][]string{{answer(a, "301 "+a)}},
+		`0 https://a.example redirect_limit 301`)
+	f("in a circle", [][]string{{answer(plainA, "301 "+a), answer(a, "301 "+plainA)}},
+		`0 http://a.example redirect_limit 301 301→https://a.example/robots.txt`,
+		`1 https://a.example redirect_limit 301 301→http://a.example/robots.txt`)
+	f("too far", [][]string{{answer(a, "301 /1"), answer("https://a.example/1", "301 /2"), answer("https://a.example/2", "301 /3"), answer("https://a.example/3", "301 /4"), answer("https://a.example/4", "200 x\n")}},
+		`0 https://a.example redirect_limit 301 301→https://a.example/1 301→https://a.example/2 301→https://a.example/3`)
+	f("nowhere", [][]string{{answer(a, "301 ")}},
+		`0 https://a.example redirect_invalid 301`)
+
+	f("a later try", [][]string{{answer(a, "503 "), answer(a, "200 A\n")}},
+		`1 https://a.example answered 200 "A\n"`)
+	f("a later try that failed too", [][]string{{answer(a, "503 "), answer(a, "500 ")}},
+		`1 https://a.example answered 500`)
+	f("a request that took too long", [][]string{{answer(a, "408 "), answer(a, "200 A\n")}},
+		`1 https://a.example answered 200 "A\n"`)
+	f("nothing but that", [][]string{{answer(a, "408 "), answer(a, "408 ")}},
+		`1 https://a.example answered 408`)
+	f("a failure after an answer", [][]string{{answer(a, "200 A\n"), answer(a, "503 ")}},
+		`0 https://a.example answered 200 "A\n"`)
+	f("a later try behind a redirect", [][]string{{answer(plainA, "301 "+a), answer(a, "503 "), answer(plainA, "301 "+a), answer(a, "404 ")}},
+		`3 https://a.example answered 404`,
+		`2 http://a.example answered 404 301→https://a.example/robots.txt`)
+	f("a redirect that was gone later", [][]string{{answer(a, "301 "+b), answer(b, "200 B\n")}, {answer(a, "200 A\n")}},
+		`1 https://b.example answered 200 "B\n"`,
+		`2 https://a.example answered 200 "A\n"`)
+	f("in one gzip member", [][]string{{answer(plainA, "301 "+a) + answer(a, "200 A\n") + answer(plainA, "301 "+b)}},
+		`1 https://a.example answered 200 "A\n"`,
+		`0 http://a.example answered 200 301→https://a.example/robots.txt "A\n"`)
+}
+
+// TestDeepInAMember holds that an archive which is one gzip member is read, but for what would have to be found again.
+func TestDeepInAMember(t *testing.T) {
+	var all strings.Builder
+	for i := range 100 {
+		all.WriteString(answer(fmt.Sprintf("https://%d.example/robots.txt", i), "200 A\n"))
+	}
+	all.WriteString(answer("http://0.example/robots.txt", "301 https://0.example/robots.txt"))
+	rows, rejects, _ := read(t, Options{}, write(t, all.String(), answer("http://9.example/robots.txt", "301 https://99.example/robots.txt"), answer("http://8.example/robots.txt", "301 https://8.example/robots.txt")))
+	if len(rows) != 102 {
+		t.Errorf("%d rows", len(rows))
+	}
+	equal(t, "hops", rows[100:],
+		`101 http://9.example not_archived 301→https://99.example/robots.txt`,
+		`102 http://8.example answered 200 301→https://8.example/robots.txt "A\n"`)
+	equal(t, "rejects", rejects, `0:101 http://0.example/robots.txt: a redirect or failure so deep in a gzip member of many records is not found again`)
+}
+
+// TestDamage holds that what is broken costs itself alone, and is told with its place.
+func TestDamage(t *testing.T) {
+	path := write(t, answer("https://a.example/robots.txt", "200 A\n"), answer("https://b.example/robots.txt", "200 B\n"), answer("http://a.example/robots.txt", "301 https://a.example/robots.txt"))
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := bytes.Index(raw[1:], []byte("\x1f\x8b")) + 1
+	end := begin + 1 + bytes.Index(raw[begin+1:], []byte("\x1f\x8b"))
+	raw[begin+30] ^= 0xff
+	if err := os.WriteFile(path, raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	rows, rejects, _ := read(t, Options{}, path)
+	equal(t, "rows", rows, `0 https://a.example answered 200 "A\n"`, `2 http://a.example answered 200 301→https://a.example/robots.txt "A\n"`)
+	if len(rejects) != 1 || !strings.HasPrefix(rejects[0], "0:2 : a gzip member is ") || !strings.HasSuffix(rejects[0], fmt.Sprintf(": bytes %d to %d are passed over", begin, end)) {
+		t.Errorf("%q", rejects)
+	}
+}
+
+// TestAnyOrder holds that the rows do not depend on where in which archive the captures stand.
+func TestAnyOrder(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	var texts []string
+	for i := range 200 {
+		uri := fmt.Sprintf("https://%d.example/robots.txt", i)
+		switch i % 4 {
+		case 0:
+			texts = append(texts, answer(uri, fmt.Sprintf("200 %d\n", i)))
+		case 1:
+			texts = append(texts, answer(uri, "404 "))
+		default:
+			texts = append(texts, answer(uri, fmt.Sprintf("301 https://%d.example/robots.txt", random.IntN(250))))
+		}
+	}
+	var first []string
+	for range 5 {
+		files := make([][]string, 4)
+		for _, i := range random.Perm(len(texts)) {
+			n := random.IntN(len(files))
+			files[n] = append(files[n], texts[i])
+		}
+		var paths []string
+		for _, file := range files {
+			paths = append(paths, write(t, file...))
+		}
+		rows, _, _ := read(t, Options{}, paths...)
+		for i, row := range rows {
+			_, rows[i], _ = strings.Cut(row, " ") // without the place
+		}
+		slices.Sort(rows)
+		if first == nil {
+			first = rows
+		}
+		equal(t, "rows", rows, first...)
+	}
+	if len(first) != len(texts) {
+		t.Errorf("%d rows of %d origins", len(first), len(texts))
+	}
+}
+
+// TestManyArchives reads more archives than are read at once, some of them without anything, in their order; and one that is
+// gone when its turn comes.
+func TestManyArchives(t *testing.T) {
+	var paths, want []string
+	seq := 0
+	for n := range 50 {
+		var texts []string
+		for i := range n % 7 * 40 {
+			texts = append(texts, answer(fmt.Sprintf("https://%d-%d.example/robots.txt", n, i), "200 "+strings.Repeat("A\n", i)))
+			want = append(want, fmt.Sprintf("%d https://%d-%d.example answered 200", seq, n, i))
+			seq++
+		}
+		paths = append(paths, write(t, texts...))
+	}
+	rows, _, stats := read(t, Options{}, paths...)
+	for i, row := range rows {
+		rows[i], _, _ = strings.Cut(row, ` "`)
+	}
+	equal(t, "rows", rows, want...)
+	for n, file := range stats.Files {
+		if file.Name != paths[n] || file.Lines != uint64(n%7*40) {
+			t.Errorf("archive %d is %+v", n, file)
+		}
+	}
+
+	r, err := Open(t.Context(), paths, newFetcher(t), Options{MaxBody: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(paths[20]); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for err == nil {
+		if _, err = r.Next(); err == nil {
+			n++
+		}
+	}
+	if before := 0 + 40*(0+1+2+3+4+5+6)*2 + 40*(0+1+2+3+4+5); n != before || !strings.Contains(err.Error(), "cannot read "+paths[20]+": no such file") {
+		t.Errorf("%d entries of %d, then %v", n, before, err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLimitAndSample(t *testing.T) {
+	var texts []string
+	for i := range 400 {
+		texts = append(texts, answer(fmt.Sprintf("https://%d.example/robots.txt", i), "200 A\n"))
+	}
+	path := write(t, texts...)
+	if rows, _, _ := read(t, Options{Limit: 7}, path); len(rows) != 7 {
+		t.Errorf("%d rows of 7", len(rows))
+	}
+	rows, _, stats := read(t, Options{Sample: 0.25}, path)
+	if len(rows) < 50 || len(rows) > 150 || stats.LeftOut != uint64(400-len(rows)) {
+		t.Errorf("%d rows of a quarter, %+v", len(rows), stats)
+	}
+}
+
+// TestErrors holds what ends the reading, and how it is told.
+func TestErrors(t *testing.T) {
+	f := func(path, want string) {
+		t.Helper()
+		if _, err := Open(t.Context(), []string{path}, newFetcher(t), Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+	folder := t.TempDir()
+	zstd := filepath.Join(folder, "x.warc.zst")
+	if err := os.WriteFile(zstd, []byte("\x28\xb5\x2f\xfdxxxx"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f(filepath.Join(folder, "absent"), "absent: no such file")
+	f(folder, "it is a folder")
+	f(zstd, "compressed by zstd")
+
+	good := write(t, answer("https://a.example/robots.txt", "301 https://b.example/robots.txt"), "rubbish")
+	full := errors.New("full")
+	r, err := Open(t.Context(), []string{good}, newFetcher(t), Options{MaxBody: 1000, Reject: func(inputs.Reject) error { return full }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := r.Next(); err != full {
+			t.Errorf("%v, want what Reject said", err)
+		}
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err = Open(ctx, []string{good}, newFetcher(t), Options{MaxBody: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if _, err := r.Next(); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want that of the context", err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}

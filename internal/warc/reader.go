@@ -1,0 +1,411 @@
+package warc
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+// Reader reads the records of one file after the other. Its memory is its own: what Next returns is valid until the next
+// call. The zero value is not usable; it is not safe for concurrent use.
+//
+//	file ─► raw ─► gzip ─► text ─► head, block
+//	          └─────────────┘ of a plain file
+//
+// A file's first bytes decide whether its records are in gzip members. A member may hold several records, but no record
+// lies in two members.
+//
+// What is broken is told to Broken and passed over. In a plain file reading goes on at the next line that begins a
+// record; among gzip members at the next bytes that begin a member which begins with a record. Those may also be what
+// some server sent, which is why nothing but damage leads there: a record that is merely long is read to its end.
+type Reader struct {
+	// MaxBlock is how many bytes of a block are kept.
+	MaxBlock int
+	// Broken is told of each stretch of the file that is not read. Nil: nobody wants to know. Its error ends the reading.
+	Broken func(Broken) error
+
+	src     source
+	raw     *bufio.Reader
+	gzip    *gzip.Reader
+	text    *bufio.Reader // of the present member; raw where the file is plain
+	inflate *bufio.Reader // text of members
+	probe   bytes.Reader  // of what may be a member
+	trial   *gzip.Reader  // of probe
+
+	packed bool  // records are in gzip members
+	inside bool  // text is at a record, or at the end of the member
+	member int64 // offset of the member
+	index  int   // of the next record in it
+
+	head  []byte
+	block []byte
+	rec   Record
+	err   error
+}
+
+// Broken is a stretch of a file that is not read.
+type Broken struct {
+	Offset int64 // of its first byte
+	Bytes  int64 // at least so many of the file; the rest of it may have been read as records
+	Reason string
+}
+
+const (
+	rawBuffer    = 256 << 10
+	lookupBuffer = MaxHead
+	textBuffer   = MaxHead
+	maxBlank     = 256      // bytes of line ends between records, which are four
+	trialBytes   = 4 << 10  // of what may be a member, in which its first record must begin
+	keptBlock    = 64 << 10 // what a block's memory may be beyond which it is dropped, unless MaxBlock is less
+)
+
+// NewReader returns a Reader that keeps up to maxBlock bytes of each block. Reset gives it a file.
+func NewReader(maxBlock int) *Reader { return newReader(maxBlock, rawBuffer) }
+
+// NewLookup returns a Reader for single records here and there: it reads less of a file at once.
+func NewLookup(maxBlock int) *Reader { return newReader(maxBlock, lookupBuffer) }
+
+func newReader(maxBlock, buffer int) *Reader {
+	return &Reader{
+		MaxBlock: maxBlock,
+		raw:      bufio.NewReaderSize(nil, buffer),
+		gzip:     new(gzip.Reader),
+		inflate:  bufio.NewReaderSize(nil, textBuffer),
+		trial:    new(gzip.Reader),
+		err:      io.EOF,
+	}
+}
+
+// Reset begins to read a file of a size, from an offset on at which a record or its gzip member begins. An error of the
+// file is returned, and again by Next.
+func (r *Reader) Reset(file io.ReaderAt, size, from int64) error {
+	r.src, r.err = source{file: file, size: size}, nil
+	r.seek(from)
+	first, err := r.raw.Peek(len(gzipMagic))
+	if r.src.err != nil {
+		r.err = r.wrong(err)
+		return r.err
+	}
+	r.packed = bytes.HasPrefix(first, gzipMagic[:2])
+	if first, _ = r.raw.Peek(len(versionOne)); !r.packed && !bytes.Equal(first, versionOne) {
+		// The first record is damaged, or blank lines come before it. What comes first behind it decides.
+		member, err := r.findMember(from + 1)
+		if err == nil {
+			var line int64
+			line, err = r.findRecord(from + 1)
+			r.packed = member < line
+		}
+		if err != nil {
+			r.err = err
+			return err
+		}
+		r.seek(from)
+	}
+	r.text, r.inside = r.raw, !r.packed
+	return nil
+}
+
+// Packed reports whether the file's records are in gzip members.
+func (r *Reader) Packed() bool { return r.packed }
+
+// gzipMagic begins a member: its magic, and deflate, the only method that there is (RFC 1952 §2.3.1).
+var gzipMagic = []byte("\x1f\x8b\x08")
+
+// Next returns the next record, or io.EOF behind the last. Other errors are of the file, or of Broken.
+func (r *Reader) Next() (*Record, error) {
+	for r.err == nil {
+		rec, err := r.next()
+		if rec != nil && err == nil {
+			return rec, nil
+		}
+		if err != nil {
+			if damage, is := errors.AsType[*damage](err); is {
+				err = r.recover(damage)
+			}
+			r.err = err
+		}
+	}
+	return nil, r.err
+}
+
+// damage is what is wrong with a record or a member.
+type damage struct{ reason string }
+
+func (d *damage) Error() string { return d.reason }
+
+// next reads one record, or opens the next member.
+func (r *Reader) next() (*Record, error) {
+	if !r.inside {
+		return nil, r.open()
+	}
+	if !r.packed {
+		r.member = r.offset()
+	}
+	if ended, err := r.skipBlank(); err != nil || ended {
+		return nil, err
+	}
+	if !r.packed {
+		r.member = r.offset()
+	}
+	r.rec = Record{Offset: r.member, Index: r.index}
+	if r.packed {
+		r.index++
+	}
+	if err := r.readHead(); err != nil {
+		return nil, err
+	}
+	if wrong := r.rec.readHead(r.head); wrong != "" {
+		return nil, &damage{wrong}
+	}
+	if err := r.readBlock(); err != nil {
+		return nil, err
+	}
+	// The end of a member is looked at before its record is handed out: there stands its checksum.
+	if r.packed {
+		if _, err := r.skipBlank(); err != nil {
+			return nil, err
+		}
+	}
+	return &r.rec, nil
+}
+
+// open begins the next member.
+func (r *Reader) open() error {
+	r.member = r.offset()
+	if _, err := r.raw.Peek(1); err == io.EOF {
+		return io.EOF
+	} else if err != nil {
+		return r.wrong(err)
+	}
+	if err := r.gzip.Reset(r.raw); err != nil {
+		return r.wrong(err)
+	}
+	r.gzip.Multistream(false)
+	r.inflate.Reset(r.gzip)
+	r.text, r.inside, r.index = r.inflate, true, 0
+	return nil
+}
+
+// skipBlank passes over the line ends between records, and reports whether the file or the member ends there.
+func (r *Reader) skipBlank() (ended bool, err error) {
+	for range maxBlank {
+		next, err := r.text.Peek(1)
+		switch {
+		case err == io.EOF && r.src.err == nil && r.packed:
+			r.inside = false
+			return true, nil
+		case err == io.EOF && r.src.err == nil:
+			return true, io.EOF
+		case err != nil:
+			return true, r.wrong(err)
+		case next[0] != '\r' && next[0] != '\n':
+			return false, nil
+		}
+		if _, err := r.text.Discard(1); err != nil {
+			return true, r.wrong(err)
+		}
+	}
+	return true, &damage{"no record where one should begin"}
+}
+
+// readHead reads a record's head, and takes it off text.
+func (r *Reader) readHead() error {
+	seen := 0
+	for {
+		head, err := r.text.Peek(max(r.text.Buffered(), seen+1))
+		head = head[:min(len(head), MaxHead)]
+		if end := headEnd(head, seen); end > 0 {
+			r.head = append(r.head[:0], head[:end]...)
+			_, err := r.text.Discard(end)
+			return r.wrong(err)
+		}
+		switch seen = len(head); {
+		case !bytes.HasPrefix(head, versionOne[:min(len(head), len(versionOne))]):
+			return &damage{"no record where one should begin"}
+		case seen == MaxHead:
+			return &damage{"the head of a record is too long"}
+		case err != nil:
+			return r.wrong(err)
+		}
+	}
+}
+
+// headEnd returns the length of a head with its empty line, 0 where that is not there yet; up to seen it was not.
+func headEnd(b []byte, seen int) int {
+	for at := max(0, seen-3); ; {
+		i := bytes.IndexByte(b[at:], '\n')
+		if i < 0 {
+			return 0
+		}
+		at += i + 1
+		switch rest := b[at:]; {
+		case len(rest) > 0 && rest[0] == '\n':
+			return at + 1
+		case len(rest) > 1 && rest[0] == '\r' && rest[1] == '\n':
+			return at + 2
+		}
+	}
+}
+
+// readBlock reads what is kept of a block, and passes over the rest.
+func (r *Reader) readBlock() error {
+	kept := int(min(r.rec.Length, int64(r.MaxBlock)))
+	if cap(r.block) > keptBlock && kept <= keptBlock {
+		r.block = nil
+	}
+	// A length is only a claim: memory is taken as the bytes come.
+	r.block = r.block[:0]
+	for len(r.block) < kept {
+		r.block = slices.Grow(r.block, min(kept-len(r.block), keptBlock))
+		n, err := io.ReadFull(r.text, r.block[len(r.block):min(cap(r.block), kept)])
+		r.block = r.block[:len(r.block)+n]
+		if err != nil {
+			return r.wrong(err)
+		}
+	}
+	r.rec.Block = r.block
+	rest := r.rec.Length - int64(kept)
+	if !r.packed {
+		// The end of a plain file's record need not be looked for.
+		if r.offset()+rest > r.src.size {
+			return r.wrong(io.ErrUnexpectedEOF)
+		}
+		if rest > int64(r.text.Buffered()) {
+			r.seek(r.offset() + rest)
+			return nil
+		}
+	}
+	if rest > MaxSkip {
+		return &damage{"a record is too long"}
+	}
+	_, err := r.text.Discard(int(rest))
+	return r.wrong(err)
+}
+
+// recover tells of damage, and goes to where reading can go on.
+func (r *Reader) recover(d *damage) error {
+	from := r.member
+	to, err := r.findMember(from + 1)
+	if !r.packed {
+		to, err = r.findRecord(from + 1)
+	}
+	if err != nil {
+		return err
+	}
+	if r.Broken != nil {
+		if err := r.Broken(Broken{Offset: from, Bytes: to - from, Reason: d.reason}); err != nil {
+			return err
+		}
+	}
+	r.seek(to)
+	r.text, r.inside = r.raw, !r.packed
+	return nil
+}
+
+// findMember returns the first offset at which a gzip member begins whose text begins with a record, the file's end where
+// there is none.
+func (r *Reader) findMember(from int64) (int64, error) {
+	return r.find(from, gzipMagic, func(b []byte) bool {
+		r.probe.Reset(b)
+		if len(b) < len(gzipMagic)+1 || b[3] > 0x1f || r.trial.Reset(&r.probe) != nil { // reserved flags are zero (RFC 1952 §2.3.1.2)
+			return false
+		}
+		var begin [len("WARC/1.")]byte
+		_, err := io.ReadFull(r.trial, begin[:])
+		return err == nil && bytes.Equal(begin[:], versionOne)
+	})
+}
+
+// findRecord is findMember in a plain file: a record begins a line.
+func (r *Reader) findRecord(from int64) (int64, error) {
+	at, err := r.find(from-1, []byte("\n"+string(versionOne)), func([]byte) bool { return true })
+	return min(at+1, r.src.size), err
+}
+
+// find returns the first offset at which the file has a sign, and behind it what the test takes; the file's end where
+// there is none. The test sees the sign and what follows, up to trialBytes.
+func (r *Reader) find(from int64, sign []byte, test func([]byte) bool) (int64, error) {
+	r.seek(from)
+	for {
+		window, err := r.raw.Peek(r.raw.Size())
+		if r.src.err != nil {
+			return 0, r.wrong(err)
+		}
+		// A sign near the end of the window is looked at in the next, which shows what follows.
+		last := err == io.EOF
+		limit := len(window)
+		if !last {
+			limit -= trialBytes
+		}
+		at := 0
+		for at < limit {
+			i := bytes.Index(window[at:], sign)
+			if i < 0 || at+i >= limit {
+				break
+			}
+			at += i
+			if test(window[at:min(len(window), at+trialBytes)]) {
+				return r.offset() + int64(at), nil
+			}
+			at++
+		}
+		if last {
+			return r.src.size, nil
+		}
+		if _, err := r.raw.Discard(limit); err != nil {
+			return 0, r.wrong(err)
+		}
+	}
+}
+
+// offset returns where in the file the next byte of raw stands.
+func (r *Reader) offset() int64 { return r.src.at - int64(r.raw.Buffered()) }
+
+func (r *Reader) seek(to int64) {
+	r.src.at = min(to, r.src.size)
+	r.raw.Reset(&r.src)
+}
+
+// wrong tells an error of the file from one of what is in it, which is damage.
+func (r *Reader) wrong(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case r.src.err != nil:
+		return fmt.Errorf("cannot read the archive: %w", r.src.err)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return &damage{"the file, or a member of it, ends within a record"}
+	case errors.Is(err, gzip.ErrChecksum):
+		return &damage{"a gzip member is not what its checksum says"}
+	}
+	return &damage{"a gzip member is damaged"}
+}
+
+// source is a file from an offset on. It remembers what is wrong with the file, so that nobody takes it for damage.
+type source struct {
+	file     io.ReaderAt
+	at, size int64
+	err      error
+}
+
+// Read implements io.Reader.
+func (s *source) Read(p []byte) (int, error) {
+	if s.at >= s.size {
+		return 0, io.EOF
+	}
+	n, err := s.file.ReadAt(p[:min(int64(len(p)), s.size-s.at)], s.at)
+	s.at += int64(n)
+	switch {
+	case n > 0, err == nil:
+		return n, nil
+	case err == io.EOF:
+		err = io.ErrUnexpectedEOF // the file was longer
+	}
+	s.err = err
+	return 0, err
+}

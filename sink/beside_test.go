@@ -1,0 +1,185 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+)
+
+// beside notes what a Writer asks of it.
+type beside struct {
+	t    *testing.T
+	dir  *store.Dir
+	of   BesideScan
+	said []string
+	fail error // of publishing
+	kill error // of beginning
+}
+
+func (b *beside) note(format string, args ...any) {
+	b.said = append(b.said, fmt.Sprintf(format, args...))
+}
+
+func (b *beside) Begin(_ context.Context, of BesideScan) error {
+	b.of = of
+	if b.kill != nil {
+		return b.kill
+	}
+	b.note("begin %s %s from %d", of.ID, of.Shard, of.Next)
+	return nil
+}
+
+func (b *beside) Cut(part int) func(context.Context) error {
+	b.note("cut %d", part)
+	return func(ctx context.Context) error {
+		commits, err := Commits(ctx, b.dir, b.of.ID)
+		if err != nil {
+			b.t.Error(err)
+		}
+		b.said = append(b.said, fmt.Sprintf("publish %d after %d commits", part, len(commits)))
+		return b.fail
+	}
+}
+
+// TestBeside holds what is kept beside the tables against the commits: it is published before them, and what fails to be
+// published leaves no commit.
+func TestBeside(t *testing.T) {
+	dir := newDir(t)
+	run := func(b *beside, restart bool, from, to uint64) error {
+		t.Helper()
+		b.t, b.dir = t, dir
+		w, err := Open(t.Context(), dir, Options{ScanID: "s", PartRows: 2, Beside: b, Restart: restart})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for seq := from; seq < to; seq++ {
+			if err := w.Add(typicalSite(t, seq)); err != nil {
+				break
+			}
+			if err := w.Flush(t.Context()); err != nil {
+				break
+			}
+		}
+		return w.Close(t.Context())
+	}
+	f := func(b *beside, restart bool, from, to uint64, wantErr error, want ...string) {
+		t.Helper()
+		if err := run(b, restart, from, to); !errors.Is(err, wantErr) {
+			t.Errorf("%v, want %v", err, wantErr)
+		}
+		if got := fmt.Sprint(b.said); got != fmt.Sprint(want) {
+			t.Errorf("it was asked %v, want %v", b.said, want)
+		}
+	}
+	full := errors.New("full")
+	first := &beside{}
+	f(first, false, 0, 2, nil, "begin s 0 from 0", "cut 0", "publish 0 after 0 commits", "cut 1", "publish 1 after 1 commits")
+	f(&beside{fail: full}, false, 2, 3, full, "begin s 0 from 2", "cut 2", "publish 2 after 2 commits")
+	again := &beside{}
+	f(again, false, 2, 3, nil, "begin s 0 from 2", "cut 2", "publish 2 after 2 commits")
+	for part, want := range []bool{true, true, false, false} {
+		if again.of.Counts(part) != want {
+			t.Errorf("part %d counts: %v", part, !want)
+		}
+	}
+	if !again.of.StartedAt.Equal(first.of.StartedAt) || first.of.StartedAt.IsZero() || again.of.Restarted {
+		t.Errorf("resumed as %+v of %+v", again.of, first.of)
+	}
+	// Parts whose rows a compaction has count as before.
+	if _, err := Compact(t.Context(), dir, "s", CompactOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	compacted := &beside{}
+	f(compacted, false, 0, 0, nil, "begin s 0 from 3")
+	if !compacted.of.Counts(0) || !compacted.of.Counts(2) || compacted.of.Counts(3) {
+		t.Error("compaction changed which parts count")
+	}
+	time.Sleep(2 * time.Millisecond) // a manifest's times are no finer than that
+	anew := &beside{}
+	f(anew, true, 0, 0, nil, "begin s 0 from 3")
+	if anew.of.Counts(0) || !anew.of.Restarted || anew.of.StartedAt.Equal(first.of.StartedAt) {
+		t.Errorf("begun anew as %+v", anew.of)
+	}
+}
+
+// TestBesideARestart holds that a restart is one until what is kept beside the scan has heard of it, whoever goes on with it; and
+// that none of the parts before it count, behind which the numbers go on.
+func TestBesideARestart(t *testing.T) {
+	for _, lease := range []bool{false, true} {
+		t.Run(fmt.Sprintf("lease %v", lease), func(t *testing.T) {
+			dir, killed := newDir(t), errors.New("killed")
+			open := func(b *beside, restart bool) (*Writer, error) {
+				b.t, b.dir = t, dir
+				var st store.Store = dir
+				if lease {
+					st = &leased{Dir: dir}
+				}
+				return Open(t.Context(), st, Options{ScanID: "s", PartRows: 1, Beside: b, Restart: restart})
+			}
+			keep := func(b *beside, sites uint64) {
+				t.Helper()
+				w, err := open(b, false)
+				for seq := uint64(0); err == nil && seq < sites; seq++ {
+					if err = w.Add(typicalSite(t, seq)); err == nil {
+						err = w.Flush(t.Context())
+					}
+				}
+				if err == nil {
+					err = w.Close(t.Context())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			keep(&beside{}, 3)
+			for _, restart := range []bool{true, false} { // a restart that was killed, and who went on with it too
+				if _, err := open(&beside{kill: killed}, restart); !errors.Is(err, killed) {
+					t.Fatal(err)
+				}
+			}
+			anew, resumed := &beside{}, &beside{}
+			keep(anew, 2)
+			const next = 3
+			if !anew.of.Restarted || anew.of.Next != next {
+				t.Errorf("begun anew as %+v", anew.of)
+			}
+			keep(resumed, 0)
+			if resumed.of.Restarted || !resumed.of.StartedAt.Equal(anew.of.StartedAt) {
+				t.Errorf("resumed as %+v of %+v", resumed.of, anew.of)
+			}
+			for part := range 6 {
+				if anew.of.Counts(part) {
+					t.Errorf("part %d of what was deleted counts", part)
+				}
+				if want := part >= next && part < next+2; resumed.of.Counts(part) != want {
+					t.Errorf("part %d counts: %v", part, !want)
+				}
+			}
+		})
+	}
+}
+
+// TestCounts tells, of a shard's history, which parts count.
+func TestCounts(t *testing.T) {
+	f := func(h history, want ...bool) {
+		t.Helper()
+		for part := range want {
+			if h.counts("0", part) != want[part] {
+				t.Errorf("part %d counts: %v", part, !want[part])
+			}
+		}
+	}
+	of := func(n int, why Void) Commit { return Commit{Shard: "0", N: n, Void: why} }
+	f(history{}, false)
+	f(history{current: []Commit{of(0, ""), of(1, ""), {Shard: "1", N: 7}}}, true, true, false)
+	f(history{current: []Commit{of(0, ""), of(2, "")}, void: []Commit{of(1, TakenOver)}}, true, false, true, false)
+	f(history{current: []Commit{of(3, "")}, void: []Commit{of(2, Restarted)}}, false, false, false, true, false)
+	takesOut := Commit{Shard: compactedShard, N: 1, Void: Restarted, Replaces: []Replaced{{Shard: "0", N: 1}, {Shard: compactedShard}}} // 0 was missing
+	f(history{void: []Commit{takesOut}}, false, false, false)
+	f(history{current: []Commit{of(2, ""), {Shard: compactedShard, N: 2, Replaces: []Replaced{{Shard: "0", N: 3}}}}, void: []Commit{takesOut}}, false, false, true, true, false)
+	f(history{current: []Commit{{Shard: compactedShard, Replaces: []Replaced{{Shard: "0", N: 0}, {Shard: "0", N: 1}}}}}, true, true, false)
+}
