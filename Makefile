@@ -39,8 +39,8 @@ test: ## run the tests
 	@[[ -d ../shared ]] || echo "SKIPPED: what needs the real files and cases of ../shared, which is not here (go test -v says which tests)"
 
 .PHONY: race
-race: ## run the tests under the race detector
-	CGO_ENABLED=1 go test -race ./...
+race: ## run the tests under the race detector, but for those that mostly wait for processes
+	CGO_ENABLED=1 go test -race -short -timeout 20m ./...
 
 .PHONY: lint
 lint: .bin/staticcheck .bin/golangci-lint ## vet, staticcheck and golangci-lint

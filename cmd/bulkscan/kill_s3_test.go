@@ -28,6 +28,9 @@ import (
 // TestKilledOnS3 takes a scan whose dataset is in an object store through some deaths, and holds it against an undisturbed
 // one in a folder. Each next process first waits for the lease of the dead to end, so they are fewer than in a folder.
 func TestKilledOnS3(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED by -short: it waits for real processes")
+	}
 	g := storetest.StartGateway(t)
 	for name, value := range g.Environment() {
 		t.Setenv(name, value)
@@ -156,6 +159,9 @@ func newStopAt(t *testing.T, g *storetest.Gateway, n int, acts bool) *stopAt {
 // TestCompactionKilledOnS3 kills a compaction of a dataset in an object store at requests that change something, heard or
 // not. Readers see every row once at each such moment, the next compaction ends what was begun, and nothing is left over.
 func TestCompactionKilledOnS3(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED by -short: it waits for real processes")
+	}
 	g := storetest.StartGateway(t)
 	for name, value := range g.Environment() {
 		t.Setenv(name, value)

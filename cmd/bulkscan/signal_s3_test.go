@@ -72,6 +72,9 @@ func (l *quietLine) copy(to, from net.Conn) {
 // TestInterruptBeforeSilentStore interrupts scans whose object store says nothing any more: while the dataset is opened
 // the first signal ends them, in order; later the second does, or at once a third.
 func TestInterruptBeforeSilentStore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED by -short: it waits for real processes")
+	}
 	g := storetest.StartGateway(t)
 	for name, value := range g.Environment() {
 		t.Setenv(name, value)
@@ -133,6 +136,9 @@ func TestInterruptBeforeSilentStore(t *testing.T) {
 // TestInterruptWhileBlocked interrupts a scan whose object store says nothing any more while parts fill: the pipeline waits
 // for the part before the next, and the second signal ends that too.
 func TestInterruptWhileBlocked(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED by -short: it waits for real processes")
+	}
 	g := storetest.StartGateway(t)
 	for name, value := range g.Environment() {
 		t.Setenv(name, value)
