@@ -61,7 +61,7 @@ type Plan struct {
 }
 
 // turnRows is how many rows of a table a turn writes at least: about a second's worth of ours.
-var turnRows = map[string]int{sink.TableSites: 150_000, sink.TableVerdicts: 2_000_000, sink.TableEvidence: 1_500_000}
+var turnRows = map[string]int{sink.TableSites: 250_000, sink.TableVerdicts: 5_000_000, sink.TableEvidence: 5_000_000}
 
 // theirShare is what others write of it: they need longer for a row.
 const theirShare = 4
