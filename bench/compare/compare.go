@@ -45,7 +45,7 @@ func (r *Result) String() string {
 	return b.String()
 }
 
-// maxExamples bounds Result.Examples.
+// maxExamples bounds the examples of a result.
 const maxExamples = 20
 
 // key is the stable key of a site.
@@ -165,9 +165,12 @@ func (r *Result) compare(row *site, want *simweb.Truth) {
 	}
 }
 
-func (r *Result) example(format string, args ...any) {
-	if len(r.Examples) < maxExamples {
-		r.Examples = append(r.Examples, fmt.Sprintf(format, args...))
+func (r *Result) example(format string, args ...any) { addExample(&r.Examples, format, args...) }
+
+// addExample tells of a difference, unless enough have been told.
+func addExample(to *[]string, format string, args ...any) {
+	if len(*to) < maxExamples {
+		*to = append(*to, fmt.Sprintf(format, args...))
 	}
 }
 

@@ -66,11 +66,7 @@ func Disturbed(ctx context.Context, scan *sink.Scan, d Disturbance) (*DisturbedR
 		expected[key{o.Host(), int(o.Port()), o.Scheme().String()}] = d.Web.Expect(o, d.Policy)
 	}
 	r := &DisturbedResult{Expected: len(expected), Explained: map[simweb.FaultKind]int{}, Outcomes: map[string]int{}}
-	example := func(format string, args ...any) {
-		if len(r.Examples) < maxExamples {
-			r.Examples = append(r.Examples, fmt.Sprintf(format, args...))
-		}
-	}
+	example := func(format string, args ...any) { addExample(&r.Examples, format, args...) }
 	seen := make(map[key]bool, len(expected))
 	for row, err := range sink.Rows[sink.SiteRow](ctx, scan, sink.TableSites) {
 		if err != nil {

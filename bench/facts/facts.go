@@ -5,6 +5,7 @@ package facts
 import (
 	"bufio"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -86,6 +87,21 @@ func Memory(pid, field string) int64 {
 		return kilobytes << 10
 	}
 	return 0
+}
+
+// Command is what to type for the same report of a module of bench, which make knows by the same name. Where the report goes
+// (-o) is left out.
+func Command(module string, flags *flag.FlagSet) string {
+	typed := ""
+	flags.Visit(func(f *flag.Flag) {
+		if f.Name != "o" {
+			typed += fmt.Sprintf(" -%s %s", f.Name, f.Value)
+		}
+	})
+	if typed == "" {
+		return "make " + module
+	}
+	return "go -C bench/" + module + " run ." + typed
 }
 
 // Digits spells a number from 0 on with three digits, or more where it is large.

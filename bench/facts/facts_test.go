@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -57,4 +58,22 @@ func TestProfile(t *testing.T) {
 	if _, err := Profile(filepath.Join(path, "below")); err == nil {
 		t.Error("a folder that is none is taken")
 	}
+}
+
+func TestCommand(t *testing.T) {
+	f := func(want string, args ...string) {
+		t.Helper()
+		flags := flag.NewFlagSet("", flag.ContinueOnError)
+		flags.Int("rounds", 5, "")
+		flags.String("o", "", "")
+		if err := flags.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		if got := Command("peers", flags); got != want {
+			t.Errorf("%q: got %q, want %q", args, got, want)
+		}
+	}
+	f("make peers")
+	f("make peers", "-o", "report.md")
+	f("go -C bench/peers run . -rounds 2", "-rounds", "2", "-o", "report.md")
 }

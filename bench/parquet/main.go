@@ -30,6 +30,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/bulkscan/bulkscan/bench/facts"
 	"github.com/bulkscan/bulkscan/sink"
 )
 
@@ -99,7 +100,7 @@ func run(ctx context.Context, args []string, out, notes io.Writer) error {
 	}
 	var text bytes.Buffer
 	report := &Report{out: io.MultiWriter(out, &text), notes: notes}
-	report.Head(plan, command(f))
+	report.Head(plan, facts.Command("parquet", f))
 	if err := compare(ctx, report, plan); err != nil {
 		return err
 	}
@@ -205,17 +206,3 @@ func takeTurn(ctx context.Context, j *job) (*Measured, error) {
 
 // childEnvironment is what a test adds, so that its binary measures.
 var childEnvironment []string
-
-// command returns what to type for the same report.
-func command(flags *flag.FlagSet) string {
-	typed := ""
-	flags.Visit(func(f *flag.Flag) {
-		if f.Name != "o" {
-			typed += fmt.Sprintf(" -%s %s", f.Name, f.Value)
-		}
-	})
-	if typed == "" {
-		return "make parquet"
-	}
-	return "go -C bench/parquet run ." + typed
-}

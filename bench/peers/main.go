@@ -26,6 +26,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/bulkscan/bulkscan/bench/facts"
 )
 
 func main() {
@@ -62,7 +64,7 @@ func run(args []string, out io.Writer) error {
 		os.Stdout = null
 	}
 
-	report.Head(time.Now(), plan, command(f))
+	report.Head(time.Now(), plan, facts.Command("peers", f))
 	found, err := compareSpeed(report, strings.Split(*names, ","), plan)
 	if err != nil {
 		return err
@@ -82,20 +84,6 @@ func run(args []string, out io.Writer) error {
 		return errors.New("some result is not as it must be: see above")
 	}
 	return nil
-}
-
-// command returns what to type for the same report.
-func command(flags *flag.FlagSet) string {
-	typed := ""
-	flags.Visit(func(f *flag.Flag) {
-		if f.Name != "o" {
-			typed += fmt.Sprintf(" -%s %s", f.Name, f.Value)
-		}
-	})
-	if typed == "" {
-		return "make peers"
-	}
-	return "go -C bench/peers run ." + typed
 }
 
 // compareSpeed measures every workload on each pack, or on made-up files where ../shared is absent. One pack is held at a

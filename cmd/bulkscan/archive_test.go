@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/bench/simweb"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/warc"
 	"github.com/bulkscan/bulkscan/sink"
 )
@@ -126,10 +125,7 @@ func TestKilledReplayResumes(t *testing.T) {
 // answeredSites is what a scan says of the origins that answered, without what only a live exchange has.
 func answeredSites(t *testing.T, out string) map[string]string {
 	t.Helper()
-	dir, err := store.NewDir(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := mustPlace(t, out)
 	scan, err := sink.ReadScan(t.Context(), dir, "s")
 	if err != nil {
 		t.Fatal(err)
@@ -153,10 +149,7 @@ func answeredSites(t *testing.T, out string) map[string]string {
 // origins that were asked while an earlier one was filled.
 func archived(t *testing.T, out, kept string) {
 	t.Helper()
-	dir, err := store.NewDir(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := mustPlace(t, out)
 	list, err := sink.Commits(t.Context(), dir, "s")
 	if err != nil {
 		t.Fatal(err)

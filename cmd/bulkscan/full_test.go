@@ -9,13 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkscan/bulkscan/bench/simweb"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 )
 
@@ -47,14 +45,8 @@ func TestDiskFull(t *testing.T) {
 	if !mayMount(t) {
 		return
 	}
-	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 7, Addresses: 16, Bodies: 128, Only: append(slices.Clone(onceAsked), neverAsked...)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(web.Close)
-	folder := t.TempDir()
-	w := &world{web: web, list: filepath.Join(folder, "list.txt")}
-	killList(t, w.list, 400)
+	w, _ := newKillWorld(t, 400)
+	folder := filepath.Dir(w.list)
 	flags := []string{"--part-rows", "40", "--concurrency", "20", "--patience", "0s", "--retries", "0"}
 	calm := filepath.Join(folder, "calm")
 	w.scan(t, calm, flags...).exits(t, 0)
@@ -67,7 +59,7 @@ func TestDiskFull(t *testing.T) {
 	// A page is the least that a file of a tmpfs takes.
 	const page = 4096
 	all := 0
-	err = filepath.WalkDir(calm, func(_ string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(calm, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -116,22 +108,13 @@ func TestDiskFull(t *testing.T) {
 // TestSpoolFull scans to an object store while the folder of temporary files is full, or may not be written to: the scan
 // says which folder that is and what to do, what was committed stays, and the same command finishes the scan.
 func TestSpoolFull(t *testing.T) {
-	g := storetest.StartGateway(t)
 	if !mayMount(t) {
 		return
 	}
-	for name, value := range g.Environment() {
-		t.Setenv(name, value)
-	}
+	g := startGateway(t)
 	t.Setenv("BULKSCAN_S3_LEASE", "1s")
-	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 7, Addresses: 16, Bodies: 128, Only: append(slices.Clone(onceAsked), neverAsked...)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(web.Close)
-	folder := t.TempDir()
-	w := &world{web: web, list: filepath.Join(folder, "list.txt")}
-	killList(t, w.list, 200)
+	w, _ := newKillWorld(t, 200)
+	folder := filepath.Dir(w.list)
 	flags := []string{"--part-rows", "10", "--concurrency", "4", "--patience", "0s", "--retries", "0"}
 	calm := filepath.Join(folder, "calm")
 	w.scan(t, calm, flags...).exits(t, 0)

@@ -29,7 +29,6 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
 	"github.com/bulkscan/bulkscan/internal/printable"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
 )
 
@@ -227,10 +226,7 @@ func TestHostileScan(t *testing.T) {
 		}
 	}
 
-	st, err := store.NewDir(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := mustPlace(t, out)
 	scan, err := sink.ReadScan(t.Context(), st, "s")
 	if err != nil {
 		t.Fatal(err)

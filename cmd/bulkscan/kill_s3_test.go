@@ -12,14 +12,12 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/bench/simweb"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/sink"
@@ -31,23 +29,14 @@ func TestKilledOnS3(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED by -short: it waits for real processes")
 	}
-	g := storetest.StartGateway(t)
-	for name, value := range g.Environment() {
-		t.Setenv(name, value)
-	}
+	g := startGateway(t)
 	t.Setenv("BULKSCAN_S3_LEASE", "1s")
-	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 7, Addresses: 16, Bodies: 128, Only: append(slices.Clone(onceAsked), neverAsked...)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(web.Close)
 	kills, each := 6, 60 // and so many requests between two of them, on average
 	if long {
 		kills *= 10
 	}
-	folder := t.TempDir()
-	w := &world{web: web, list: filepath.Join(folder, "list.txt")}
-	killList(t, w.list, kills*each*3/2)
+	w, _ := newKillWorld(t, kills*each*3/2)
+	folder := filepath.Dir(w.list)
 	flags := []string{"--part-rows", fmt.Sprint(killPart), "--concurrency", fmt.Sprint(killConcurrency), "--patience", "0s", "--retries", "0"}
 	calm := filepath.Join(folder, "calm")
 	w.scan(t, calm, flags...).exits(t, 0)
@@ -59,12 +48,12 @@ func TestKilledOnS3(t *testing.T) {
 	dice := rand.New(rand.NewPCG(3, 4))
 	done := map[uint64]bool{}
 	for n := range kills {
-		before := web.Stats().Requests
+		before := w.web.Stats().Requests
 		had := commits(out)
 		p := w.scan(t, place, flags...)
 		requests := int64(each/2 + dice.IntN(each))
 		m := []moment{
-			{"any time", func() bool { return web.Stats().Requests >= before+requests }, time.Duration(dice.IntN(20)) * time.Millisecond},
+			{"any time", func() bool { return w.web.Stats().Requests >= before+requests }, time.Duration(dice.IntN(20)) * time.Millisecond},
 			{"commit made", func() bool { return commits(out) > had+int(requests)/killPart/2 }, time.Duration(dice.IntN(20)) * time.Millisecond},
 		}[n%2]
 		if p.killAt(t, m, syscall.SIGKILL) {
@@ -103,13 +92,14 @@ func clean(t *testing.T, place string) {
 	}
 }
 
-func mustPlace(t *testing.T, place string) store.Store {
+// startGateway starts an object store, which the commands of this test find in their environment.
+func startGateway(t *testing.T) *storetest.Gateway {
 	t.Helper()
-	st, err := openPlace(place)
-	if err != nil {
-		t.Fatal(err)
+	g := storetest.StartGateway(t)
+	for name, value := range g.Environment() {
+		t.Setenv(name, value)
 	}
-	return st
+	return g
 }
 
 // stopAt is a line to a server on which everything stands still from the n-th request on, before the server has seen that
@@ -162,18 +152,9 @@ func TestCompactionKilledOnS3(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED by -short: it waits for real processes")
 	}
-	g := storetest.StartGateway(t)
-	for name, value := range g.Environment() {
-		t.Setenv(name, value)
-	}
+	g := startGateway(t)
 	t.Setenv("BULKSCAN_S3_LEASE", "1s")
-	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 7, Addresses: 16, Bodies: 128, Only: append(slices.Clone(onceAsked), neverAsked...)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(web.Close)
-	w := &world{web: web, list: filepath.Join(t.TempDir(), "list.txt")}
-	killList(t, w.list, 8*killPart)
+	w, _ := newKillWorld(t, 8*killPart)
 	const whole = "s3://" + storetest.Bucket + "/whole"
 	w.scan(t, whole, "--part-rows", fmt.Sprint(killPart), "--concurrency", fmt.Sprint(killConcurrency), "--patience", "0s", "--retries", "0").exits(t, 0)
 	want := snapshotOf(t, mustPlace(t, whole))

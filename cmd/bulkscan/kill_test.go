@@ -42,6 +42,19 @@ var onceAsked = []string{
 }
 var neverAsked = []string{"nxdomain", "no-address", "refuse"}
 
+// newKillWorld starts a web in which an interrupted scan asks nobody otherwise than a calm one, and makes a list of so many lines
+// of it. It returns which of them ask somebody.
+func newKillWorld(t *testing.T, lines int) (w *world, asked map[uint64]bool) {
+	t.Helper()
+	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 7, Addresses: 16, Bodies: 128, Only: append(slices.Clone(onceAsked), neverAsked...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(web.Close)
+	w = &world{web: web, list: filepath.Join(t.TempDir(), "list.txt")}
+	return w, killList(t, w.list, lines)
+}
+
 // killList writes a list of n hosts, with a few lines that are none, and returns which seq are asked once.
 func killList(t *testing.T, path string, n int) (asked map[uint64]bool) {
 	t.Helper()
@@ -69,10 +82,7 @@ func killList(t *testing.T, path string, n int) (asked map[uint64]bool) {
 // snapshot is all that a scan has found, row by row and without times, in an order that does not depend on how it was cut.
 func snapshot(t *testing.T, out string) map[string][]string {
 	t.Helper()
-	dir, err := store.NewDir(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := mustPlace(t, out)
 	return snapshotOf(t, dir)
 }
 
@@ -155,10 +165,7 @@ func same(t *testing.T, got, want map[string][]string, when string) {
 // tidy holds that nothing lies in a dataset that should not: no temporary name, no lock, no part without a commit.
 func tidy(t *testing.T, out string) {
 	t.Helper()
-	dir, err := store.NewDir(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := mustPlace(t, out)
 	scan, err := sink.ReadScan(t.Context(), dir, "s")
 	if err != nil {
 		t.Fatal(err)
@@ -191,10 +198,7 @@ func tidy(t *testing.T, out string) {
 // committed are the seq that a scan has committed so far; each may be there once.
 func committed(t *testing.T, out string) map[uint64]bool {
 	t.Helper()
-	dir, err := store.NewDir(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := mustPlace(t, out)
 	commits, err := sink.Commits(t.Context(), dir, "s")
 	if err != nil {
 		t.Fatal(err)
@@ -258,11 +262,6 @@ func (p *process) killAt(t *testing.T, m moment, s os.Signal) (ended bool) {
 // nobody disturbed.
 func TestKilledAtManyMoments(t *testing.T) {
 	t.Parallel()
-	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 7, Addresses: 16, Bodies: 128, Only: append(slices.Clone(onceAsked), neverAsked...)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(web.Close)
 	kills, each := 60, 10 // and so many requests between two of them, on average
 	switch {
 	case long:
@@ -270,9 +269,8 @@ func TestKilledAtManyMoments(t *testing.T) {
 	case raceEnabled: // each process takes ten times as long
 		kills /= 5
 	}
-	folder := t.TempDir()
-	w := &world{web: web, list: filepath.Join(folder, "list.txt")}
-	asked := killList(t, w.list, kills*each*3/2)
+	w, asked := newKillWorld(t, kills*each*3/2)
+	web, folder := w.web, filepath.Dir(w.list)
 	flags := []string{"--part-rows", fmt.Sprint(killPart), "--concurrency", fmt.Sprint(killConcurrency), "--patience", "0s", "--retries", "0"}
 
 	calm := filepath.Join(folder, "calm")

@@ -144,6 +144,16 @@ func commits(out string) int {
 	return len(found)
 }
 
+// mustPlace opens the place of a dataset.
+func mustPlace(t *testing.T, place string) store.Store {
+	t.Helper()
+	st, err := openPlace(place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
 // holds compares a dataset with the truth: one row an origin, and each as the web says it behaved.
 func (w *world) holds(t *testing.T, out string) *sink.Scan {
 	t.Helper()
@@ -275,10 +285,7 @@ func consistent(t *testing.T, out string, scan *sink.Scan) {
 // statistics holds the table token_stats against counts of the table sites.
 func statistics(t *testing.T, out string, scan *sink.Scan, all, answered, conditional int64, blocked map[string]int64) {
 	t.Helper()
-	st, err := store.NewDir(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := mustPlace(t, out)
 	rows := 0
 	name := sink.StatsName(sink.TableTokenStats, scan.Manifest.ScanDate, scan.Manifest.ScanID)
 	for r, err := range sink.FileRows[sink.TokenStatsRow](t.Context(), st, name) {

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/bench/simweb"
-	"github.com/bulkscan/bulkscan/internal/store/storetest"
 )
 
 // quietLine leads to a server until it falls silent: then it takes connections, and what comes through them goes nowhere.
@@ -75,10 +74,7 @@ func TestInterruptBeforeSilentStore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED by -short: it waits for real processes")
 	}
-	g := storetest.StartGateway(t)
-	for name, value := range g.Environment() {
-		t.Setenv(name, value)
-	}
+	g := startGateway(t)
 	w := newWorld(t, 2, simweb.Config{Seed: 4, Only: []string{"silent"}})
 	start := func(prefix string) (*process, *quietLine) {
 		t.Helper()
@@ -139,10 +135,7 @@ func TestInterruptWhileBlocked(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED by -short: it waits for real processes")
 	}
-	g := storetest.StartGateway(t)
-	for name, value := range g.Environment() {
-		t.Setenv(name, value)
-	}
+	g := startGateway(t)
 	w := newWorld(t, 400, simweb.Config{Seed: 4, Only: []string{"ok"}})
 	line := newQuietLine(t, g.Address())
 	t.Setenv("AWS_ENDPOINT_URL_S3", "http://"+line.address)

@@ -6,10 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/bench/simweb"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 )
 
@@ -29,17 +27,8 @@ func TestViewsOnS3(t *testing.T) {
 		}
 		t.Skip("SKIPPED: what needs DuckDB; `make bench/duckdb/node_modules` installs it")
 	}
-	g := storetest.StartGateway(t)
-	for name, value := range g.Environment() {
-		t.Setenv(name, value)
-	}
-	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 7, Addresses: 16, Bodies: 128, Only: append(slices.Clone(onceAsked), neverAsked...)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(web.Close)
-	w := &world{web: web, list: filepath.Join(t.TempDir(), "list.txt")}
-	killList(t, w.list, 60)
+	g := startGateway(t)
+	w, _ := newKillWorld(t, 60)
 	const place = "s3://" + storetest.Bucket + "/with views/it's one"
 	w.scan(t, place, "--part-rows", "8", "--patience", "0s", "--retries", "0").exits(t, 0)
 	folder := filepath.Join(g.Folder, storetest.Bucket, "with views/it's one")

@@ -28,10 +28,10 @@ func Path(tb testing.TB, elem ...string) string {
 	return path
 }
 
-// Bodies reads a pack of robots.txt bodies from ../shared/corpus: a zstd stream of (uint32 little-endian length, body).
-func Bodies(tb testing.TB, name string) [][]byte {
+// Unpacked reads a file in ../shared that is compressed with zstd.
+func Unpacked(tb testing.TB, elem ...string) []byte {
 	tb.Helper()
-	file, err := os.Open(Path(tb, "corpus", name+".bin.zst"))
+	file, err := os.Open(Path(tb, elem...))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -45,6 +45,13 @@ func Bodies(tb testing.TB, name string) [][]byte {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return raw
+}
+
+// Bodies reads a pack of robots.txt bodies from ../shared/corpus: a zstd stream of (uint32 little-endian length, body).
+func Bodies(tb testing.TB, name string) [][]byte {
+	tb.Helper()
+	raw := Unpacked(tb, "corpus", name+".bin.zst")
 	var bodies [][]byte
 	for len(raw) > 0 {
 		n := binary.LittleEndian.Uint32(raw)
