@@ -328,7 +328,7 @@ func TestSilentNamesWithFewTrays(t *testing.T) {
 }
 
 // Thousands of silent names, looked up with all their time and tried again later, hold up nobody who needs an address for the
-// next hop.
+// next hop: he waits until one of the resolvers is through with a silent name, and is taken before what is new.
 func TestSilentNamesDoNotHoldUpHops(t *testing.T) {
 	const n = 5000
 	w, s := nameWeb(silentOf(80)), &shelf{}
@@ -355,7 +355,7 @@ func TestSilentNamesDoNotHoldUpHops(t *testing.T) {
 			t.Fatalf("%s was looked up %d times; want at most 3: once put off, and two attempts", host, sought)
 		}
 	}
-	if most := 4 * time.Second; slowest > most {
+	if most := 2 * DefaultPatience; slowest > most {
 		t.Errorf("a hop took %v from one answer to the next; want at most %v", slowest, most)
 	}
 	t.Logf("the slowest hop took %v", slowest)

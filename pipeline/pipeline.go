@@ -250,7 +250,7 @@ func (p *Pipeline) newRun(ctx context.Context) *run {
 		cancel:   cancel,
 		begun:    time.Now(),
 		fresh:    make(chan record, 64),
-		renew:    make(chan record),
+		renew:    make(chan record, 64), // so that a resolver finds one there, although the schedule is busy
 		resolved: make(chan record, 64),
 		renewed:  make(chan record, 64),
 
