@@ -84,14 +84,17 @@ integration: build bench/duckdb/node_modules bench/warcio/node_modules .bin/vers
 	bin/bulkscan verify "$$kept/again"; \
 	node bench/duckdb/versions.mjs <(bin/bulkscan schema --json) sink/testdata/versions "$$dir"; \
 	node bench/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
+	node bench/duckdb/summary.mjs "$$dir" bin/bulkscan; \
 	node bench/duckdb/views.mjs "$$dir" bin/bulkscan; \
 	node bench/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
 	bin/bulkscan verify "$$dir"; \
 	HOSTILE_DATASET="$$dir/hostile" go test -count 1 -run '^TestHostileScan$$' ./cmd/bulkscan; \
 	node bench/duckdb/check.mjs "$$dir/hostile"; \
+	node bench/duckdb/summary.mjs "$$dir/hostile" bin/bulkscan; \
 	go build -o "$$killed/simweb" ./bench/cmd/simweb; \
 	node bench/duckdb/killed.mjs "$$killed/out" bin/bulkscan "$$killed/simweb"; \
 	node bench/duckdb/check.mjs "$$killed/out" "$$killed/out/truth.jsonl"; \
+	node bench/duckdb/summary.mjs "$$killed/out" bin/bulkscan; \
 	bin/bulkscan verify "$$killed/out"
 	BULKSCAN_TEST_S3=required BULKSCAN_TEST_DUCKDB=required go test -count 1 -run '^TestViewsOnS3$$' ./cmd/bulkscan
 

@@ -90,7 +90,7 @@ func (a *app) demo(ctx context.Context, f *demoFlags) error {
 	}
 	took := time.Since(begun)
 	fmt.Fprintln(a.stdout)
-	if err := a.summarize(ctx, f.out, demoScan, false); err != nil {
+	if err := a.summary(ctx, f.out, demoSummary()); err != nil {
 		return err
 	}
 	truth := filepath.Join(f.out, demoTruth)
@@ -108,6 +108,13 @@ func (a *app) demo(ctx context.Context, f *demoFlags) error {
 		f.origins, took.Seconds(), float64(f.origins)/took.Seconds(), peakMemory()>>20, runtime.NumCPU(),
 		f.out, list, truth, held)
 	return err
+}
+
+// demoSummary asks for what summary tells of a dataset where nothing else is asked for.
+func demoSummary() *summaryFlags {
+	f := newSummaryFlags()
+	f.choice.id = demoScan
+	return f
 }
 
 // holdAgainst says how many rows are what their hosts did. A machine that is too busy for the short time-outs of a demo

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/internal/report"
@@ -15,48 +18,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 )
 
-// The commands that read what is there: summary and stats of a dataset.
-
-func (a *app) summaryCommand() *cobra.Command {
-	var scanID, tokenFile string
-	var asJSON bool
-	c := &cobra.Command{
-		Use:   "summary DIR",
-		Short: "Print the headline figures of a dataset",
-		Args:  usageArgs(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			o, err := a.reportOptions(tokenFile)
-			if err != nil {
-				return err
-			}
-			return a.summarizeBy(c.Context(), args[0], scanID, o, asJSON)
-		},
-	}
-	c.Flags().StringVar(&scanID, "scan-id", "", "the scan (default: the one that started last)")
-	c.Flags().StringVar(&tokenFile, "tokens", "", "file of further crawler tokens, as the scan had it")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return c
-}
-
-// summarize prints the summary of a scan that the built-in registry has judged.
-func (a *app) summarize(ctx context.Context, dir, scanID string, asJSON bool) error {
-	return a.summarizeBy(ctx, dir, scanID, report.Options{ToolVersion: toolVersion()}, asJSON)
-}
-
-func (a *app) summarizeBy(ctx context.Context, dir, scanID string, o report.Options, asJSON bool) error {
-	st, scanID, err := a.openScan(ctx, dir, scanID)
-	if err != nil {
-		return err
-	}
-	summary, err := report.Summarize(ctx, st, scanID, o)
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		return printJSON(a, summary)
-	}
-	return summary.Print(a.stdout)
-}
+// What the commands share that read one scan of a dataset, and stats, which is one of them.
 
 func (a *app) statsCommand() *cobra.Command {
 	var scanID, tokenFile string
@@ -70,7 +32,7 @@ at any time, and writes nothing.`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.interruptible(c.Context(), func(ctx context.Context) error {
-				st, scanID, err := a.openScan(ctx, args[0], scanID)
+				st, scans, err := a.openScan(ctx, args[0], scanChoice{id: scanID})
 				if err != nil {
 					return err
 				}
@@ -78,7 +40,7 @@ at any time, and writes nothing.`,
 				if err != nil {
 					return err
 				}
-				return computeStats(ctx, st, scanID, o)
+				return computeStats(ctx, st, scans.chosen.ScanID, o)
 			})
 		},
 	}
@@ -113,30 +75,58 @@ func (a *app) reportOptions(tokenFile string) (report.Options, error) {
 	return report.Options{Registry: registry, ToolVersion: toolVersion(), Log: log}, nil
 }
 
-// openScan finds a scan of a dataset: the one named, or the one that started last.
-func (a *app) openScan(ctx context.Context, dir, scanID string) (store.Store, string, error) {
+// scanChoice says which scan of a dataset is meant: empty fields do not restrict, and of several it is the one that started
+// last.
+type scanChoice struct{ id, date string }
+
+func (c *scanChoice) add(flags *pflag.FlagSet) {
+	flags.StringVar(&c.id, "scan-id", "", "the scan (default: the one that started last)")
+	flags.StringVar(&c.date, "date", "", "the scan of this date, YYYY-MM-DD; of several the one that started last")
+}
+
+// check refuses, as an error of usage, what is no date.
+func (c *scanChoice) check() error {
+	if _, err := time.Parse(time.DateOnly, c.date); c.date != "" && err != nil {
+		return usagef("--date %q: a date is YYYY-MM-DD", clipped(c.date))
+	}
+	return nil
+}
+
+// found is the scan that is meant, and the others that the dataset has, the latest start last.
+type found struct {
+	chosen *sink.Manifest
+	others []*sink.Manifest
+}
+
+// openScan finds a scan of a dataset.
+func (a *app) openScan(ctx context.Context, dir string, choice scanChoice) (store.Store, *found, error) {
 	st, err := openDataset(dir)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
-	scans, err := a.readableScans(ctx, st, scanID)
+	scans, err := a.readableScans(ctx, st, choice.id)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	if len(scans) == 0 {
-		return nil, "", noScan(dir)
+		return nil, nil, noScan(dir)
 	}
-	if scanID == "" {
-		return st, scans[len(scans)-1].ScanID, nil
-	}
-	var ids []string
-	for _, scan := range scans {
-		if scan.ScanID == scanID {
-			return st, scanID, nil
+	var known []string
+	at := -1
+	for i, scan := range scans {
+		known = append(known, fmt.Sprintf("%s of %s", scan.ScanID, scan.ScanDate))
+		if (choice.id == "" || choice.id == scan.ScanID) && (choice.date == "" || choice.date == scan.ScanDate) {
+			at = i
 		}
-		ids = append(ids, scan.ScanID)
 	}
-	return nil, "", fmt.Errorf("no scan %s in %s; there are %s", scanID, dir, strings.Join(ids, ", "))
+	if at < 0 {
+		wanted := choice.id
+		if choice.date != "" {
+			wanted = strings.TrimPrefix(wanted+" of "+choice.date, " ")
+		}
+		return nil, nil, fmt.Errorf("no scan %s in %s; there are %s", wanted, dir, strings.Join(known, ", "))
+	}
+	return st, &found{chosen: scans[at], others: slices.Concat(scans[:at], scans[at+1:])}, nil
 }
 
 // printJSON prints a value as indented JSON, with an escape for whatever a terminal might obey.

@@ -70,6 +70,13 @@ func (c colorWhen) colored(w io.Writer) bool {
 	return ok && isTerminal(file) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && takesColor(file)
 }
 
+// showsBlocks reports whether block elements may be written to w: it is a terminal, and by the locale it takes UTF-8. What
+// goes into files and pipes is plain.
+func showsBlocks(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && isTerminal(file) && takesUTF8()
+}
+
 // style is how a word stands out: the parameters of the control sequence that begins it, "Select Graphic Rendition". Only
 // the sixteen colours that terminals' own themes define are used, so that they are legible on dark and on light.
 type style string

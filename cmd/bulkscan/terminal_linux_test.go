@@ -43,19 +43,26 @@ func pseudoTerminal(t *testing.T, width int) (master, terminal *os.File) {
 // onTerminal runs bulkscan on a terminal of so many columns, and returns what that has to show.
 func onTerminal(t *testing.T, width int, args ...string) string {
 	t.Helper()
+	code := 0
+	text := shownOn(t, width, func(terminal *os.File) { code = run(args, strings.NewReader(""), terminal, os.Stderr) })
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, text)
+	}
+	return text
+}
+
+// shownOn returns what a terminal of so many columns has to show of what is written to it.
+func shownOn(t *testing.T, width int, write func(terminal *os.File)) string {
+	t.Helper()
 	master, terminal := pseudoTerminal(t, width)
 	shown := make(chan string)
 	go func() {
 		text, _ := io.ReadAll(master) // ends with an error when the last writer has closed: there is nobody left
 		shown <- string(text)
 	}()
-	code := run(args, strings.NewReader(""), terminal, os.Stderr)
+	write(terminal)
 	_ = terminal.Close()
-	text := strings.ReplaceAll(<-shown, "\r\n", "\n")
-	if code != 0 {
-		t.Fatalf("exit code %d: %s", code, text)
-	}
-	return text
+	return strings.ReplaceAll(<-shown, "\r\n", "\n")
 }
 
 // TestTerminal has what a real terminal gets: colours unless something forbids them, and lines of its width.
@@ -140,5 +147,54 @@ func TestTerminalOfTest(t *testing.T) {
 	got := onTerminal(t, 80, "test", "--robots", robots, "--agent", "GPTBot", "/a")
 	if want := "\x1b[32m✓ allowed\x1b[0m     GPTBot  /a"; !strings.HasPrefix(got, want) {
 		t.Errorf("a row is %q, want one that begins with %q", got, want)
+	}
+}
+
+// TestSummaryOnTerminals compares the pages of terminals with files: as wide as they are, in blocks by a locale of UTF-8, else in
+// ASCII; and with colours, but for which they are the same.
+func TestSummaryOnTerminals(t *testing.T) {
+	f := func(name string, width int, locale map[string]string) {
+		t.Helper()
+		for _, variable := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+			t.Setenv(variable, locale[variable])
+		}
+		t.Setenv("TERM", "xterm")
+		t.Setenv("NO_COLOR", "")
+		page := func(color colorWhen) string {
+			return shownOn(t, width, func(terminal *os.File) {
+				if err := (&app{stdout: terminal}).printSummary(aSummary(), color); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		plain, colored := page(colorNever), page(colorAuto)
+		goldenPage(t, name, plain)
+		if sgr.ReplaceAllString(colored, "") != plain || !strings.Contains(colored, "\x1b[32m") {
+			t.Errorf("%s with colours: %q", name, colored)
+		}
+		t.Setenv("NO_COLOR", "1")
+		if page(colorAuto) != plain {
+			t.Errorf("%s has colours in spite of NO_COLOR", name)
+		}
+		for line := range strings.Lines(plain) {
+			if n := columns(strings.TrimSuffix(line, "\n")); n > width || strings.HasSuffix(line, " \n") {
+				t.Errorf("%s: a line of %d columns: %q", name, n, line)
+			}
+		}
+	}
+	f("80-columns", 80, map[string]string{"LANG": "en_US.UTF-8"})
+	f("120-columns", 120, map[string]string{"LC_ALL": "de_DE.utf8", "LANG": "C"})
+	f("80-columns-ascii", 80, map[string]string{"LC_CTYPE": "C", "LANG": "en_US.UTF-8"})
+	f("60-columns-ascii", 60, nil)
+}
+
+// TestSummaryOfDatasetOnTerminal is the command, on a terminal, over a dataset that an older version wrote.
+func TestSummaryOfDatasetOnTerminal(t *testing.T) {
+	t.Setenv("LC_ALL", "C.UTF-8")
+	got := onTerminal(t, 80, "summary", "../../sink/testdata/versions", "--scan-id", "schema-1", "--color", "never")
+	for _, want := range []string{"Scan schema-1, 2026-11-16, ", "schema-2 of 2026-11-17", "Sites: 40 listed", "  have rules", "█"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
 	}
 }

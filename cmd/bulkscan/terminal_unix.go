@@ -3,7 +3,9 @@
 package main
 
 import (
+	"cmp"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,3 +21,9 @@ func terminalWidth(file *os.File) int {
 
 // takesColor reports whether a terminal obeys control sequences; all do here.
 func takesColor(*os.File) bool { return true }
+
+// takesUTF8 reports whether terminals take text as UTF-8: by the first of the locale's variables that is set.
+func takesUTF8() bool {
+	locale := strings.ToLower(cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG")))
+	return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
+}

@@ -24,3 +24,6 @@ func takesColor(file *os.File) bool {
 	}
 	return windows.SetConsoleMode(console, mode|windows.ENABLE_VIRTUAL_TERMINAL_PROCESSING) == nil
 }
+
+// takesUTF8 reports whether consoles show what is UTF-8: what is written to one is given to it as characters.
+func takesUTF8() bool { return true }

@@ -7,12 +7,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/report"
 )
 
 // The registry, as people and programs look things up in it.
 
-// tokenFilter says which tokens are asked for. Empty fields do not restrict.
-type tokenFilter struct{ category, operator, purpose string }
+// tokenFilter says which tokens are asked for.
+type tokenFilter struct{ report.Selection }
 
 func (a *app) tokensCommand() *cobra.Command {
 	var filter tokenFilter
@@ -51,9 +52,9 @@ audit/tokens/tokens.txt in the source: it explains itself in its first lines.`,
 			return a.printTokens(list, color)
 		},
 	}
-	c.Flags().StringVar(&filter.category, "category", "", "only this category: ai, search, seo …")
-	c.Flags().StringVar(&filter.operator, "operator", "", "only this operator's")
-	c.Flags().StringVar(&filter.purpose, "purpose", "", "only this purpose: training, search, user-fetch …")
+	c.Flags().StringVar(&filter.Category, "category", "", "only this category: ai, search, seo …")
+	c.Flags().StringVar(&filter.Operator, "operator", "", "only this operator's")
+	c.Flags().StringVar(&filter.Purpose, "purpose", "", "only this purpose: training, search, user-fetch …")
 	c.Flags().StringVar(&file, "tokens", "", "file of further crawler tokens")
 	c.Flags().BoolVar(&long, "long", false, "print all that is known of each: aliases, source and when it was checked, too")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -79,18 +80,8 @@ func valuesOf(registry *tokens.Registry, field func(*tokens.Token) string) []str
 
 // list returns the tokens that are asked for: in the order in which they are named, else in that of the registry.
 func (f *tokenFilter) list(registry *tokens.Registry, names []string) ([]tokens.Token, error) {
-	for _, by := range []struct {
-		flag, value string
-		field       func(*tokens.Token) string
-	}{
-		{"category", f.category, categoryOf},
-		{"operator", f.operator, operatorOf},
-		{"purpose", f.purpose, purposeOf},
-	} {
-		known := valuesOf(registry, by.field)
-		if by.value != "" && !slices.ContainsFunc(known, func(v string) bool { return strings.EqualFold(v, by.value) }) {
-			return nil, usagef("--%s %q: one of %s", by.flag, clipped(by.value), strings.Join(known, ", "))
-		}
+	if err := f.check(registry); err != nil {
+		return nil, err
 	}
 	ids, err := tokensNamed(registry, names)
 	if err != nil {
@@ -98,16 +89,29 @@ func (f *tokenFilter) list(registry *tokens.Registry, names []string) ([]tokens.
 	}
 	list := make([]tokens.Token, 0, len(ids))
 	for _, id := range ids {
-		if t := &registry.Tokens[id]; f.takes(t) {
+		if t := &registry.Tokens[id]; f.Takes(t) {
 			list = append(list, *t)
 		}
 	}
 	return list, nil
 }
 
-func (f *tokenFilter) takes(t *tokens.Token) bool {
-	takes := func(want, value string) bool { return want == "" || strings.EqualFold(want, value) }
-	return takes(f.category, t.Category) && takes(f.operator, t.Operator) && takes(f.purpose, t.Purpose)
+// check refuses values that no token has.
+func (f *tokenFilter) check(registry *tokens.Registry) error {
+	for _, by := range []struct {
+		flag, value string
+		field       func(*tokens.Token) string
+	}{
+		{"category", f.Category, categoryOf},
+		{"operator", f.Operator, operatorOf},
+		{"purpose", f.Purpose, purposeOf},
+	} {
+		known := valuesOf(registry, by.field)
+		if by.value != "" && !slices.ContainsFunc(known, func(v string) bool { return strings.EqualFold(v, by.value) }) {
+			return usagef("--%s %q: one of %s", by.flag, clipped(by.value), strings.Join(known, ", "))
+		}
+	}
+	return nil
 }
 
 // tokensNamed returns the tokens with these names or aliases, each once, as indices; without names, all.

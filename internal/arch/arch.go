@@ -40,7 +40,7 @@ var arrows = map[string][]string{
 	"internal/exchange":    {"internal/origin"},
 	"internal/store":       {},
 	"internal/printable":   {},
-	"internal/report":      {"sink", "audit/tokens", "internal/store", "internal/printable"},
+	"internal/report":      {"sink", "audit/tokens", "internal/store"},
 	"internal/metrics":     {"pipeline", "fetcher/resolve", "internal/exchange"},
 	"internal/sharedtest":  {},
 	"internal/rowtest":     {},

@@ -55,13 +55,15 @@ func BenchmarkReport(b *testing.B) {
 		}
 		perSite(b)
 	})
-	b.Run("summary", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := Summarize(b.Context(), dir, "bench", Options{}); err != nil {
-				b.Fatal(err)
+	for _, d := range Definitions() {
+		b.Run("summary/"+d.Name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := Summarize(b.Context(), dir, "bench", SummaryOptions{Definition: d.Name, Selection: Selection{Category: "ai"}}); err != nil {
+					b.Fatal(err)
+				}
 			}
-		}
-		perSite(b)
-	})
+			perSite(b)
+		})
+	}
 }

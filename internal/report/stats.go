@@ -267,6 +267,36 @@ func (v *verdictColumns) fields() []sink.Field {
 	}
 }
 
+// verdictReader reads verdicts beside the sites that they are of: a commit holds both in the same order.
+type verdictReader struct {
+	tokens tokenIndex
+	row    verdictColumns   // what the verdicts' cursor sets
+	rows   []verdictColumns // of the site at hand
+}
+
+// read calls do for each site of a commit, when the fields of both are set to it, and closes the cursors. seq is where that
+// of sites sets the number of its row.
+func (r *verdictReader) read(commit *sink.Commit, sites *sink.Cursor, seq *int64, verdicts *sink.Cursor, do func()) error {
+	more := verdicts.Next()
+	err := eachOf(sites, func() {
+		r.rows = r.rows[:0]
+		for ; more && r.row.Seq == *seq; more = verdicts.Next() {
+			if r.row.id = noToken; r.row.Known {
+				r.row.id = r.tokens.index(r.row.Token)
+			}
+			r.rows = append(r.rows, r.row)
+		}
+		do()
+	})
+	if err == nil {
+		err = verdicts.Err()
+	}
+	if err == nil && more {
+		err = fmt.Errorf("part %s-%d: the verdicts of seq %d are not in the order of sites", commit.Shard, commit.N, r.row.Seq)
+	}
+	return errors.Join(err, verdicts.Close())
+}
+
 // answered reports whether an HTTP status came.
 func (s *siteColumns) answered() bool { return s.Status != 0 }
 
@@ -346,8 +376,9 @@ type starFacts struct {
 
 // counter computes token_stats, pass by pass.
 type counter struct {
+	verdictReader
+
 	registry *tokens.Registry
-	tokens   tokenIndex
 	foreign  bool // the registry is not the scan's
 
 	first    bool // the pass that counts segments
@@ -358,11 +389,13 @@ type counter struct {
 	selected []*segment
 
 	strangers *window[tally]
-	rows      []verdictColumns // of one site
 }
 
 func newCounter(o *Options, foreign bool) *counter {
-	return &counter{registry: o.Registry, tokens: newTokenIndex(o.Registry), foreign: foreign, strangers: newWindow[tally](o.limit)}
+	return &counter{
+		verdictReader: verdictReader{tokens: newTokenIndex(o.Registry)},
+		registry:      o.Registry, foreign: foreign, strangers: newWindow[tally](o.limit),
+	}
 }
 
 func (c *counter) beginPass(first bool) {
@@ -379,30 +412,16 @@ func (c *counter) newSegment(kind, value string) *segment {
 
 // commit reads the sites of one part, each with its verdicts.
 func (c *counter) commit(ctx context.Context, scan *sink.Scan, commit *sink.Commit) error {
-	verdict := verdictColumns{}
-	verdicts, err := sink.OpenCursor(ctx, scan, commit, sink.TableVerdicts, verdict.fields()...)
+	site := siteColumns{}
+	sites, err := sink.OpenCursor(ctx, scan, commit, sink.TableSites, site.fields(c.tokens.index)...)
 	if err != nil {
 		return err
 	}
-	more := verdicts.Next()
-	site := siteColumns{}
-	err = eachRow(ctx, scan, commit, sink.TableSites, site.fields(c.tokens.index), func() {
-		c.rows = c.rows[:0]
-		for ; more && verdict.Seq == site.Seq; more = verdicts.Next() {
-			if verdict.id = noToken; verdict.Known {
-				verdict.id = c.tokens.index(verdict.Token)
-			}
-			c.rows = append(c.rows, verdict)
-		}
-		c.site(&site)
-	})
-	if err == nil {
-		err = verdicts.Err()
+	verdicts, err := sink.OpenCursor(ctx, scan, commit, sink.TableVerdicts, c.row.fields()...)
+	if err != nil {
+		return errors.Join(err, sites.Close())
 	}
-	if err == nil && more {
-		err = fmt.Errorf("part %s-%d: the verdicts of seq %d are not in the order of sites", commit.Shard, commit.N, verdict.Seq)
-	}
-	return errors.Join(err, verdicts.Close())
+	return c.read(commit, sites, &site.Seq, verdicts, func() { c.site(&site) })
 }
 
 // site counts a site with its verdicts, which are in c.rows.

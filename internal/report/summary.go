@@ -3,58 +3,71 @@ package report
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"io"
+	"iter"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
-	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
 )
 
-// Summary is a scan's headline figures. Shares are between 0 and 1, and say of what.
+// This file counts the headline figures of a scan: of all that is committed when it begins, complete or not. token_stats is
+// not asked: it may be missing, of another registry, or of fewer sites than there are by now. What is read is one pass over
+// the columns of sites in summaryColumns, and for the definitions that need them those of verdicts beside it. blocking.go
+// has what concerns tokens.
+
+// Summary is a scan's headline figures. Its JSON is a promise to programs, which docs/summary.md describes field by field.
 type Summary struct {
-	ScanID          string     `json:"scan_id"`
-	ScanDate        string     `json:"scan_date"`
-	State           string     `json:"state"`
-	StartedAt       time.Time  `json:"started_at"`
-	FinishedAt      *time.Time `json:"finished_at,omitempty"`
-	ToolVersion     string     `json:"tool_version"`
-	RegistryVersion string     `json:"registry_version"`
+	ScanID          string      `json:"scan_id"`
+	ScanDate        string      `json:"scan_date"`
+	State           string      `json:"state"`
+	StartedAt       time.Time   `json:"started_at"`
+	FinishedAt      *time.Time  `json:"finished_at"`
+	ListRead        *int64      `json:"list_lines_read"` // at least; nil of complete scans
+	SchemaVersion   int         `json:"schema_version"`
+	ToolVersion     string      `json:"tool_version"`
+	RegistryVersion string      `json:"registry_version"`
+	OtherScans      []OtherScan `json:"other_scans"` // the caller's: a summary reads one scan
 
 	Rows       int64 `json:"rows"`
-	Asked      int64 `json:"asked"`       // not opted out, not a refused address
+	Asked      int64 `json:"asked"`       // not opted out, not a refused address, not missing in an archive
 	Answered   int64 `json:"answered"`    // with an HTTP status
-	WithRules  int64 `json:"conditional"` // the rules decide: the sites below
+	WithFile   int64 `json:"conditional"` // a file decides: the denominator of most definitions
+	WithRules  int64 `json:"with_rules"`  // of them, with an allow or disallow line
 	Redirected int64 `json:"redirected"`
-	Truncated  int64 `json:"truncated"`
 	HTML       int64 `json:"html"`
+	Truncated  int64 `json:"truncated"`
 	Managed    int64 `json:"managed_block"`
 
-	Outcomes    []Count `json:"outcomes"`
-	Statuses    []Count `json:"statuses"`
-	Access      []Count `json:"access"`
-	Checks      []Count `json:"check_status"`
-	MeanScore   float64 `json:"mean_score"`   // of rows asked
-	NamesAI     int64   `json:"names_ai"`     // sites that name an AI token
-	BlocksAI    int64   `json:"blocks_ai"`    // sites that block one, by name or by *
-	BlocksAllAI int64   `json:"blocks_every"` // sites whose group * blocks whoever is not named
+	Blocking Blocking `json:"blocking"`
 
-	MostBlocked []TokenCount `json:"most_blocked_ai"` // AI tokens, at most MostBlocked
+	Outcomes      []Count  `json:"outcomes"`
+	StatusClasses []Count  `json:"status_classes"`
+	Statuses      []Count  `json:"statuses"`
+	Access        []Count  `json:"access"`
+	Checks        []Count  `json:"check_status"`
+	MeanScore     *float64 `json:"mean_score"` // of rows asked; nil of none
+	Scores        []Bin    `json:"scores"`
 
-	MedianMillis float64 `json:"median_ms"` // total_ms of answered rows, within 2 %
-	P99Millis    float64 `json:"p99_ms"`
+	MedianMillis *float64 `json:"median_ms"` // total_ms of answered rows, within 2 %; nil of none
+	P99Millis    *float64 `json:"p99_ms"`
 
 	BodyBytes    int64 `json:"body_bytes"`    // decoded
 	DatasetBytes int64 `json:"dataset_bytes"` // of all committed files
 	Parts        int   `json:"parts"`
+}
+
+// OtherScan is a scan that lies in the same dataset.
+type OtherScan struct {
+	ScanID   string `json:"scan_id"`
+	ScanDate string `json:"scan_date"`
+	State    string `json:"state"`
 }
 
 // Count is how many rows have a value.
@@ -63,37 +76,35 @@ type Count struct {
 	Rows  int64  `json:"rows"`
 }
 
-// TokenCount is how many sites, access conditional, name or block a token.
-type TokenCount struct {
-	Token    string  `json:"token"`
-	Operator string  `json:"operator"`
-	Purpose  string  `json:"purpose"`
-	Named    int64   `json:"named"`
-	Blocked  int64   `json:"blocked"`
-	Partial  int64   `json:"partial"`
-	Share    float64 `json:"blocked_share"` // of sites with access conditional
+// Bin is how many rows have a value from From to below To; that of the last one may be To.
+type Bin struct {
+	From float64 `json:"from"`
+	To   float64 `json:"to"`
+	Rows int64   `json:"rows"`
 }
 
-// MostBlocked bounds Summary.MostBlocked.
-const MostBlocked = 20
+// Complete reports whether the scan has come to its end.
+func (s *Summary) Complete() bool { return s.State == string(sink.Complete) }
 
 // summaryColumns are the columns of sites that a summary needs.
 type summaryColumns struct {
-	Outcome     string
-	Status      int32
-	Hops        int32
-	TotalMillis float32
-	BodyBytes   int64
-	Truncated   bool
-	Access      string
-	CheckStatus string
-	Score       float64
-	IsHTML      bool
-	Managed     bool
-	StarVerdict string
-	Named       []int32 // registry indexes, noToken for others
-	Blocked     []int32
-	Partial     []int32
+	Seq               int64 // set only where verdicts are read beside
+	Outcome           string
+	Status            int32
+	Hops              int32
+	TotalMillis       float32
+	BodyBytes         int64
+	Truncated         bool
+	Access            string
+	CheckStatus       string
+	Score             float64
+	NAllow, NDisallow int32
+	IsHTML            bool
+	Managed           bool
+	StarVerdict       string
+	Named             []int32 // registry indexes, noToken for others
+	Blocked           []int32
+	Partial           []int32
 }
 
 func (s *summaryColumns) fields(index func(token string) int32) []sink.Field {
@@ -107,6 +118,8 @@ func (s *summaryColumns) fields(index func(token string) int32) []sink.Field {
 		{Name: "access", Into: &s.Access},
 		{Name: "check_status", Into: &s.CheckStatus},
 		{Name: "score", Into: &s.Score},
+		{Name: "n_allow", Into: &s.NAllow},
+		{Name: "n_disallow", Into: &s.NDisallow},
 		{Name: "is_html", Into: &s.IsHTML},
 		{Name: "managed_block", Into: &s.Managed},
 		{Name: "star_verdict", Into: &s.StarVerdict},
@@ -116,79 +129,170 @@ func (s *summaryColumns) fields(index func(token string) int32) []sink.Field {
 	}
 }
 
-// Summarize reads the committed parts of a scan, complete or not, in one pass.
-func Summarize(ctx context.Context, st store.Store, scanID string, o Options) (*Summary, error) {
-	o = o.withDefaults()
+// SummaryOptions says what a summary is asked.
+type SummaryOptions struct {
+	Options
+	Definition string // one of DefinitionNames; "" is Full
+	Selection  Selection
+	Top        int // tokens listed at most; 0 is all
+}
+
+// Summarize reads the committed parts of a scan, complete or not, in one pass. It takes no lock and writes nothing. A scan
+// without the table sites, or without verdicts where the definition needs it, is sink.ErrNoTable.
+func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOptions) (*Summary, error) {
+	o.Options = o.withDefaults()
+	definition, ok := DefinitionNamed(cmp.Or(o.Definition, Full))
+	if !ok {
+		return nil, fmt.Errorf("cannot summarize by %.40q: the definitions are %s", o.Definition, strings.Join(DefinitionNames(), ", "))
+	}
 	scan, err := sink.ReadScan(ctx, st, scanID)
 	if err != nil {
 		return nil, err
 	}
+	s, err := summaryOf(scan)
+	if err == nil {
+		err = needs(scan, &definition)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot summarize scan %s: %w", scanID, err)
+	}
+	foreign := o.foreign(scan.Manifest, "tokens that only one of the two has are missing among those that are counted")
+	g := newGatherer(s, newBlocker(&o, &definition, foreign))
+	if definition.Verdicts {
+		err = g.sitesAndVerdicts(ctx, scan)
+	} else {
+		err = g.sites(ctx, scan)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot summarize scan %s: %w", scanID, err)
+	}
+	g.finish(o.Top)
+	return s, nil
+}
+
+// summaryOf is what the records of a scan say.
+func summaryOf(scan *sink.Scan) (*Summary, error) {
 	m := scan.Manifest
 	s := &Summary{
 		ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State), StartedAt: m.StartedAt, FinishedAt: m.FinishedAt,
-		ToolVersion: m.ToolVersion, RegistryVersion: m.RegistryVersion, Parts: len(scan.Commits),
+		SchemaVersion: m.SchemaVersion, ToolVersion: m.ToolVersion, RegistryVersion: m.RegistryVersion, OtherScans: []OtherScan{}, Parts: len(scan.Commits),
 	}
 	for _, c := range scan.Commits {
 		for _, f := range c.Files {
 			s.DatasetBytes += f.Bytes
 		}
 	}
-	if !scan.Has(sink.TableSites) {
-		return nil, fmt.Errorf("cannot summarize scan %s: table %s: %w", scanID, sink.TableSites, sink.ErrNoTable)
+	if s.Complete() {
+		return s, nil
 	}
-	o.foreign(m, "tokens that only one of the two has are missing among the AI crawlers")
-	g := newGatherer(s, o.Registry)
-	row, index := summaryColumns{}, newTokenIndex(o.Registry).index
-	for rows, err := range sink.Cursors(ctx, scan, sink.TableSites, row.fields(index)...) {
-		if err == nil {
-			err = eachOf(rows, func() { g.row(&row) })
-		}
+	// How long the list is, nobody has noted before its end. The last line of it that is done says how far it has been read.
+	lines := int64(0)
+	for i := range scan.Commits {
+		done, err := scan.Commits[i].Bitmap()
 		if err != nil {
-			return nil, fmt.Errorf("cannot summarize scan %s: %w", scanID, err)
+			return nil, err
+		}
+		if !done.IsEmpty() && done.Maximum() < math.MaxInt64 {
+			lines = max(lines, int64(done.Maximum())+1)
 		}
 	}
-	g.finish()
+	s.ListRead = &lines
 	return s, nil
+}
+
+// needs reports, as an error, that the scan was written without a table that a summary by this definition reads.
+func needs(scan *sink.Scan, d *Definition) error {
+	if !scan.Has(sink.TableSites) {
+		return fmt.Errorf("table %s: %w", sink.TableSites, sink.ErrNoTable)
+	}
+	if !d.Verdicts || scan.Has(sink.TableVerdicts) {
+		return nil
+	}
+	var others []string
+	for _, other := range Definitions() {
+		if !other.Verdicts {
+			others = append(others, other.Name)
+		}
+	}
+	return fmt.Errorf("by %s: table %s: %w; without it there are %s", d.Name, sink.TableVerdicts, sink.ErrNoTable, strings.Join(others, ", "))
 }
 
 // gatherer makes a Summary row by row.
 type gatherer struct {
-	s                                  *Summary
-	outcomes, statuses, access, checks map[string]int64
-	score                              float64
-	latency                            histogram
-	ai                                 []*TokenCount // by registry index; nil for other tokens
+	s       *Summary
+	blocker *blocker
+	columns summaryColumns
+
+	outcomes, access, checks map[string]int64
+	statuses                 [maxStatus + 1]int64 // the last for what is no status
+	scores                   [scoreBins]int64
+	score                    int64 // the sum, in units of 1/scoreUnit
+	latency                  histogram
 }
 
-func newGatherer(s *Summary, registry *tokens.Registry) *gatherer {
-	g := &gatherer{
-		s: s, outcomes: map[string]int64{}, statuses: map[string]int64{}, access: map[string]int64{}, checks: map[string]int64{},
-		ai: make([]*TokenCount, len(registry.Tokens)),
-	}
-	for i, t := range registry.Tokens {
-		if t.Category == "ai" {
-			g.ai[i] = &TokenCount{Token: t.Name, Operator: t.Operator, Purpose: t.Purpose}
+const (
+	maxStatus = 1000
+	scoreBins = 10
+	// Scores are summed up as whole numbers, so that the mean does not depend on the order of parts: their shares of a whole
+	// check have a few digits, and the sum of nine thousand million fits.
+	scoreUnit = 1e9
+)
+
+func newGatherer(s *Summary, b *blocker) *gatherer {
+	return &gatherer{s: s, blocker: b, outcomes: map[string]int64{}, access: map[string]int64{}, checks: map[string]int64{}}
+}
+
+// sites reads the sites alone.
+func (g *gatherer) sites(ctx context.Context, scan *sink.Scan) error {
+	for rows, err := range sink.Cursors(ctx, scan, sink.TableSites, g.columns.fields(g.blocker.index.index)...) {
+		if err == nil {
+			err = eachOf(rows, func() { g.row(nil) })
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return g
+	return nil
 }
 
-func (g *gatherer) row(r *summaryColumns) {
-	s := g.s
+// sitesAndVerdicts reads each site with its rows of verdicts.
+func (g *gatherer) sitesAndVerdicts(ctx context.Context, scan *sink.Scan) error {
+	beside := verdictReader{tokens: g.blocker.index}
+	verdicts, stop := iter.Pull2(sink.Cursors(ctx, scan, sink.TableVerdicts, beside.row.fields()...))
+	defer stop()
+	fields := append(g.columns.fields(g.blocker.index.index), sink.Field{Name: "seq", Into: &g.columns.Seq})
+	part := 0
+	for sites, err := range sink.Cursors(ctx, scan, sink.TableSites, fields...) {
+		if err != nil {
+			return err
+		}
+		rows, err, _ := verdicts() // as many as there are of sites: one a commit
+		if err != nil {
+			return errors.Join(err, sites.Close())
+		}
+		if err := beside.read(&scan.Commits[part], sites, &g.columns.Seq, rows, func() { g.row(beside.rows) }); err != nil {
+			return err
+		}
+		part++
+	}
+	return nil
+}
+
+// row counts the site that the columns are set to.
+func (g *gatherer) row(verdicts []verdictColumns) {
+	s, r := g.s, &g.columns
 	s.Rows++
 	s.BodyBytes += r.BodyBytes
 	count(g.outcomes, r.Outcome)
 	count(g.access, r.Access)
 	if r.Access != "unknown" {
 		s.Asked++
-		if r.Score >= 0 && r.Score <= 1 { // no other sum can be written as JSON, if the dataset is not ours
-			g.score += r.Score
-		}
 		count(g.checks, r.CheckStatus)
+		g.rated(r.Score)
 	}
 	if r.Status != 0 {
 		s.Answered++
-		count(g.statuses, strconv.Itoa(int(r.Status)))
+		g.statuses[statusPlace(r.Status)]++
 		g.latency.add(float64(r.TotalMillis))
 	}
 	s.Redirected += one(r.Hops > 0)
@@ -196,48 +300,72 @@ func (g *gatherer) row(r *summaryColumns) {
 	s.HTML += one(r.IsHTML)
 	s.Managed += one(r.Managed)
 	if r.Access == "conditional" {
-		g.rules(r)
+		s.WithFile++
+		s.WithRules += one(r.NAllow > 0 || r.NDisallow > 0)
+	}
+	g.blocker.site(r, verdicts)
+}
+
+// rated counts a score, if it is one: a dataset is a file like any other.
+func (g *gatherer) rated(score float64) {
+	if score >= 0 && score <= 1 {
+		g.scores[min(int(score*scoreBins), scoreBins-1)]++
+		g.score += int64(math.Round(score * scoreUnit))
 	}
 }
 
-// rules counts what a site says of AI tokens.
-func (g *gatherer) rules(r *summaryColumns) {
-	s := g.s
-	s.WithRules++
-	s.BlocksAllAI += one(r.StarVerdict == "blocked")
-	s.NamesAI += one(g.each(r.Named, func(t *TokenCount) { t.Named++ }))
-	s.BlocksAI += one(g.each(r.Blocked, func(t *TokenCount) { t.Blocked++ }))
-	g.each(r.Partial, func(t *TokenCount) { t.Partial++ })
+// statusPlace is where a status is counted.
+func statusPlace(status int32) int {
+	if status > 0 && status < maxStatus {
+		return int(status)
+	}
+	return maxStatus
 }
 
-// each calls f for the AI tokens of a list, and reports whether there was one.
-func (g *gatherer) each(ids []int32, f func(*TokenCount)) bool {
-	found := false
-	for _, id := range ids {
-		if id == noToken || g.ai[id] == nil {
+func (g *gatherer) finish(top int) {
+	s := g.s
+	s.Outcomes, s.Access, s.Checks = ordered(g.outcomes), ordered(g.access), ordered(g.checks)
+	g.finishStatuses()
+	rated := int64(0)
+	for i, n := range g.scores {
+		s.Scores = append(s.Scores, Bin{From: float64(i) / scoreBins, To: float64(i+1) / scoreBins, Rows: n})
+		rated += n
+	}
+	if rated > 0 {
+		mean := float64(g.score) / scoreUnit / float64(rated)
+		s.MeanScore = &mean
+	}
+	if g.latency.total > 0 {
+		median, p99 := g.latency.quantile(0.5), g.latency.quantile(0.99)
+		s.MedianMillis, s.P99Millis = &median, &p99
+	}
+	s.Blocking = g.blocker.finish(s, top)
+}
+
+// finishStatuses lists the statuses, and their classes by the first digit.
+func (g *gatherer) finishStatuses() {
+	statuses, classes := map[string]int64{}, map[string]int64{}
+	for status, n := range g.statuses {
+		if n == 0 {
 			continue
 		}
-		f(g.ai[id])
-		found = true
+		name, class := strconv.Itoa(status), StatusClass(status)
+		if status == maxStatus {
+			name = other
+		}
+		statuses[name] += n
+		classes[class] += n
 	}
-	return found
+	g.s.Statuses, g.s.StatusClasses = ordered(statuses), ordered(classes)
+	slices.SortFunc(g.s.StatusClasses, func(a, b Count) int { return cmp.Compare(a.Value, b.Value) })
 }
 
-func (g *gatherer) finish() {
-	s := g.s
-	s.Outcomes, s.Statuses, s.Access, s.Checks = ordered(g.outcomes), ordered(g.statuses), ordered(g.access), ordered(g.checks)
-	s.MeanScore = share(g.score, float64(s.Asked))
-	s.MedianMillis, s.P99Millis = g.latency.quantile(0.5), g.latency.quantile(0.99)
-	for _, t := range g.ai {
-		if t != nil && t.Blocked > 0 {
-			t.Share = share(float64(t.Blocked), float64(s.WithRules))
-			s.MostBlocked = append(s.MostBlocked, *t)
-		}
+// StatusClass is the class of an HTTP status, `2xx` and so on; `other` of a number that is none.
+func StatusClass(status int) string {
+	if status < 100 || status > 599 {
+		return other
 	}
-	slices.SortFunc(s.MostBlocked, func(a, b TokenCount) int {
-		return cmp.Or(cmp.Compare(b.Blocked, a.Blocked), cmp.Compare(b.Named, a.Named), cmp.Compare(a.Token, b.Token))
-	})
-	s.MostBlocked = s.MostBlocked[:min(len(s.MostBlocked), MostBlocked)]
+	return strconv.Itoa(status/100) + "xx"
 }
 
 func one(b bool) int64 {
@@ -245,13 +373,6 @@ func one(b bool) int64 {
 		return 1
 	}
 	return 0
-}
-
-func share(part, whole float64) float64 {
-	if whole == 0 {
-		return 0
-	}
-	return part / whole
 }
 
 // maxValues bounds the values that are told apart: our own are a few dozen, but a dataset is a file like any other.
@@ -308,164 +429,4 @@ func (h *histogram) quantile(q float64) float64 {
 		}
 	}
 	return 0
-}
-
-// Print writes the summary as aligned tables for a terminal.
-func (s *Summary) Print(w io.Writer) error {
-	p := &printer{}
-	p.heading("Scan " + s.ScanID + ", " + s.ScanDate + ", " + s.State)
-	p.line("started", s.StartedAt.UTC().Format(time.DateTime)+" UTC")
-	if s.FinishedAt != nil {
-		p.line("finished", fmt.Sprintf("%s UTC, after %s", s.FinishedAt.UTC().Format(time.DateTime), s.FinishedAt.Sub(s.StartedAt).Round(time.Second)))
-	}
-	p.line("versions", "bulkscan "+s.ToolVersion+", registry "+s.RegistryVersion)
-	p.line("dataset", fmt.Sprintf("%s in %s", bytesText(s.DatasetBytes), plural(s.Parts, "part")))
-
-	p.heading("Sites")
-	p.share("rows", s.Rows, 0, "")
-	p.share("asked", s.Asked, s.Rows, "rows")
-	p.share("answered", s.Answered, s.Asked, "asked")
-	p.share("with rules", s.WithRules, s.Asked, "asked")
-	p.share("redirected", s.Redirected, s.Asked, "asked")
-	p.share("HTML", s.HTML, s.Asked, "asked")
-	p.share("truncated", s.Truncated, s.Asked, "asked")
-	p.share("managed block", s.Managed, s.WithRules, "sites with rules")
-	p.line("bodies", bytesText(s.BodyBytes))
-	if s.MedianMillis > 0 {
-		p.line("latency", fmt.Sprintf("median %s, 99 %% within %s", millisText(s.MedianMillis), millisText(s.P99Millis)))
-	}
-
-	p.counts("Outcomes", s.Outcomes, s.Rows)
-	p.counts("Statuses", s.Statuses, s.Answered)
-	p.counts("Access", s.Access, s.Rows)
-	p.counts("Check robots.txt", s.Checks, s.Asked)
-	p.line("mean score", strconv.FormatFloat(s.MeanScore, 'f', 3, 64))
-
-	p.heading("AI crawlers")
-	p.share("name one", s.NamesAI, s.WithRules, "sites with rules")
-	p.share("block one", s.BlocksAI, s.WithRules, "sites with rules")
-	p.share("block all unnamed", s.BlocksAllAI, s.WithRules, "sites with rules")
-	if len(s.MostBlocked) > 0 {
-		p.heading("Most blocked AI tokens")
-		p.row("token", "blocked", "share", "partial", "named", "operator")
-		for _, t := range s.MostBlocked {
-			p.row(t.Token, number(t.Blocked), percent(t.Share), number(t.Partial), number(t.Named), t.Operator)
-		}
-	}
-	p.flush()
-	_, err := io.WriteString(w, p.out.String())
-	return err
-}
-
-// maxCell bounds a text in a summary, in bytes.
-const maxCell = 200
-
-// printer lays tables out: the first column to the left, numbers to the right, each table as wide as it must be.
-type printer struct {
-	out  strings.Builder
-	rows [][]string
-}
-
-func (p *printer) heading(text string) {
-	p.flush()
-	if p.out.Len() > 0 {
-		p.out.WriteByte('\n')
-	}
-	p.out.WriteString(printable.Clip(text, maxCell) + "\n")
-}
-
-func (p *printer) row(cells ...string) { p.rows = append(p.rows, cells) }
-
-// line is a row of a name and a text.
-func (p *printer) line(name, text string) {
-	p.flush()
-	fmt.Fprintf(&p.out, "  %-18s %s\n", printable.Clip(name, maxCell), printable.Clip(text, maxCell))
-}
-
-func (p *printer) share(name string, n, whole int64, of string) {
-	p.flush()
-	fmt.Fprintf(&p.out, "  %-18s %12s", name, number(n))
-	if of != "" {
-		fmt.Fprintf(&p.out, "  %s of %s", percent(share(float64(n), float64(whole))), of)
-	}
-	p.out.WriteByte('\n')
-}
-
-func (p *printer) counts(title string, counts []Count, whole int64) {
-	if len(counts) == 0 {
-		return
-	}
-	p.heading(title)
-	for _, c := range counts {
-		p.row(c.Value, number(c.Rows), percent(share(float64(c.Rows), float64(whole))))
-	}
-	p.flush()
-}
-
-// flush writes the rows so far as one table.
-func (p *printer) flush() {
-	var width []int
-	for _, row := range p.rows {
-		for i, cell := range row {
-			row[i] = printable.Clip(cell, maxCell)
-			if i == len(width) {
-				width = append(width, 0)
-			}
-			width[i] = max(width[i], utf8.RuneCountInString(row[i]))
-		}
-	}
-	for _, row := range p.rows {
-		line := " "
-		for i, cell := range row {
-			gap := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
-			switch {
-			case i == 0:
-				line += " " + cell + gap
-			case i == len(row)-1 && i > 2:
-				line += "  " + cell // a text at the end
-			default:
-				line += "  " + gap + cell
-			}
-		}
-		p.out.WriteString(strings.TrimRight(line, " ") + "\n")
-	}
-	p.rows = p.rows[:0]
-}
-
-// number groups digits by three.
-func number(n int64) string {
-	text := strconv.FormatInt(n, 10)
-	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}
-
-func percent(share float64) string { return fmt.Sprintf("%6.2f %%", 100*share) }
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return number(int64(n)) + " " + what + "s"
-}
-
-func bytesText(n int64) string {
-	const units = "kMGTPE"
-	if n < 1000 {
-		return fmt.Sprintf("%d B", n)
-	}
-	value, unit := float64(n)/1000, 0
-	for value >= 999.95 {
-		value /= 1000
-		unit++
-	}
-	return fmt.Sprintf("%.1f %cB", value, units[unit])
-}
-
-func millisText(ms float64) string {
-	if ms >= 1000 {
-		return fmt.Sprintf("%.1f s", ms/1000)
-	}
-	return fmt.Sprintf("%.0f ms", ms)
 }

@@ -43,7 +43,7 @@ func TestOldSchemas(t *testing.T) {
 				t.Errorf("%s:\n then %+v\n now  %+v", m.ScanID, row, got)
 			}
 		}
-		s, err := Summarize(t.Context(), dir, m.ScanID, Options{})
+		s, err := Summarize(t.Context(), dir, m.ScanID, SummaryOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

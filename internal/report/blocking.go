@@ -1,0 +1,379 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/audit/tokens"
+)
+
+// This file counts, for a summary, which tokens are blocked by one definition. stats.go counts all definitions of all
+// tokens in all segments at once, from what sites do not say; here each site is asked which of its tokens it blocks, so that
+// it can be told too why, and how many sites block one of several.
+
+// Selection says which tokens a summary is about. Empty fields do not restrict; case is no matter.
+type Selection struct {
+	Category string `json:"category"`
+	Operator string `json:"operator"`
+	Purpose  string `json:"purpose"`
+}
+
+// Takes reports whether a token is among them.
+func (s Selection) Takes(t *tokens.Token) bool {
+	takes := func(want, value string) bool { return want == "" || strings.EqualFold(want, value) }
+	return takes(s.Category, t.Category) && takes(s.Operator, t.Operator) && takes(s.Purpose, t.Purpose)
+}
+
+// Blocking is how many sites block the selected tokens, by one definition.
+type Blocking struct {
+	Definition string `json:"definition"`
+	Question   string `json:"question"`
+	Over       string `json:"denominator"` // the column of token_stats that is the denominator
+	Sites      int64  `json:"sites"`       // the denominator: what all shares are of
+	Selection
+	Selected int `json:"tokens_selected"`
+	Blocked  int `json:"tokens_blocked"` // of them, by one site at least
+
+	AtLeastOne  int64        `json:"at_least_one"`       // sites that block one of the tokens
+	NameOne     int64        `json:"name_at_least_one"`  // sites with a file that names one
+	StarBlocks  int64        `json:"block_whoever_else"` // sites with a file that denies everything to agents that it does not name
+	ByPurpose   []Sum        `json:"by_purpose"`         // the greatest first
+	ByOperator  []Sum        `json:"by_operator"`        // the greatest first
+	MostBlocked []TokenCount `json:"most_blocked"`       // the greatest first
+}
+
+// Sum is how many sites block at least one of the selected tokens with a value: the strictest counts.
+type Sum struct {
+	Value  string  `json:"value"`
+	Tokens int     `json:"tokens"` // selected tokens that have the value
+	Sites  int64   `json:"sites"`
+	Share  float64 `json:"share"`
+}
+
+// TokenCount is how many sites block a token, and why: the four reasons sum up to Sites.
+type TokenCount struct {
+	Token    string  `json:"token"`
+	Category string  `json:"category"`
+	Operator string  `json:"operator"`
+	Purpose  string  `json:"purpose"`
+	Sites    int64   `json:"sites"`
+	Share    float64 `json:"share"`
+
+	ViaOwn      int64 `json:"via_own"`      // a group names it
+	ViaFallback int64 `json:"via_fallback"` // a group names a crawler whose group it follows
+	ViaStar     int64 `json:"via_star"`     // the group of `*`
+	ViaHTTP     int64 `json:"via_http"`     // no file: the server fails, which forbids everything
+
+	Named   int64 `json:"named"`   // sites whose file names it
+	Partial int64 `json:"partial"` // sites whose file denies it something, but not everything
+}
+
+// blocker counts what sites do to the selected tokens.
+type blocker struct {
+	registry *tokens.Registry
+	index    tokenIndex
+	by       *Definition
+	about    Selection
+	foreign  bool // the registry is not the scan's
+
+	tokens    []tokenTally // by registry index
+	chosen    []int32      // registry indexes of the selected tokens
+	purposes  groups
+	operators groups
+
+	// Where no token is named, all that heed `*` are blocked, or none is: most sites have the same long list. Its sites are
+	// counted here, and one by one only what else there is.
+	usual      []int32
+	usualSites int64
+
+	now        int64 // the number of the site, so that what others did need not be cleared
+	names      bool  // it names a token of the registry
+	blocks     bool  // it blocks one of the selected tokens
+	weight     int64 // of the site: as many as it stands for
+	atLeastOne int64 // sites that do
+	nameOne    int64
+	starBlocks int64
+	failing    int64 // sites that answered and have access full_disallow: to whoever obeys they forbid everything
+}
+
+// tokenTally is what sites say of a token.
+type tokenTally struct {
+	selected          bool
+	purpose, operator int32 // places in groups
+
+	own, fallback, star int64 // sites that block it, by reason
+	named, partial      int64
+
+	// The last sites that named it, had rows of verdicts for it, were counted as partly blocking it, and as blocking it.
+	namedAt, ruledAt, partialAt, blockedAt int64
+	traced                                 bool // the scan says something of it
+}
+
+func newBlocker(o *SummaryOptions, by *Definition, foreign bool) *blocker {
+	b := &blocker{registry: o.Registry, index: newTokenIndex(o.Registry), by: by, about: o.Selection, foreign: foreign, weight: 1, tokens: make([]tokenTally, len(o.Registry.Tokens))}
+	for id := range o.Registry.Tokens {
+		if token := &o.Registry.Tokens[id]; o.Selection.Takes(token) {
+			b.tokens[id] = tokenTally{selected: true, purpose: b.purposes.place(token.Purpose), operator: b.operators.place(token.Operator)}
+			b.chosen = append(b.chosen, int32(id))
+		}
+	}
+	return b
+}
+
+// site counts a site; its verdicts are there if the definition needs them.
+func (b *blocker) site(r *summaryColumns, verdicts []verdictColumns) {
+	b.failing += one(r.Status != 0 && r.Access == "full_disallow")
+	if r.Access != "conditional" {
+		return
+	}
+	b.now++
+	b.names, b.blocks = false, false
+	b.starBlocks += one(r.StarVerdict == "blocked")
+	b.lists(r)
+	switch b.by.Name {
+	case "mention":
+		b.each(r.Named)
+	case Full:
+		b.each(r.Blocked)
+	case "any":
+		if len(r.Blocked) > 0 && len(r.Partial) > 0 {
+			b.all(r.Blocked)
+			b.all(r.Partial)
+			break
+		}
+		b.each(r.Blocked)
+		b.each(r.Partial)
+	case "rfc_effective":
+		if r.Status != 0 {
+			b.each(r.Blocked)
+		}
+	case "explicit_root":
+		b.explicitly(verdicts)
+	case "dpi_all":
+		b.asTheDPIReads(verdicts)
+	}
+	b.atLeastOne += one(b.blocks)
+}
+
+// lists notes what the lists of a site say, whatever the definition.
+func (b *blocker) lists(r *summaryColumns) {
+	nameOne := false
+	for _, id := range r.Named {
+		if id == noToken {
+			continue
+		}
+		t := &b.tokens[id]
+		if t.selected && t.namedAt != b.now {
+			t.named++
+			nameOne = true
+		}
+		t.namedAt, t.traced, b.names = b.now, true, true
+	}
+	b.nameOne += one(nameOne)
+	for _, id := range r.Partial {
+		if id == noToken {
+			continue
+		}
+		t := &b.tokens[id]
+		if t.partialAt != b.now {
+			t.partial++
+		}
+		t.partialAt, t.traced = b.now, true
+	}
+	if b.foreign {
+		for _, id := range r.Blocked {
+			if id != noToken {
+				b.tokens[id].traced = true
+			}
+		}
+	}
+}
+
+// each counts that the site blocks each token of a list.
+func (b *blocker) each(ids []int32) {
+	if !b.names && !b.blocks && len(ids) > 0 {
+		if !slices.Equal(ids, b.usual) {
+			b.countUsual()
+			b.usual = append(b.usual[:0], ids...)
+		}
+		b.usualSites++
+		b.blocks = slices.ContainsFunc(ids, func(id int32) bool { return id != noToken && b.tokens[id].selected })
+		return
+	}
+	b.all(ids)
+}
+
+func (b *blocker) all(ids []int32) {
+	for _, id := range ids {
+		if id != noToken {
+			b.block(id)
+		}
+	}
+}
+
+// countUsual counts the sites that had the usual list.
+func (b *blocker) countUsual() {
+	b.weight = b.usualSites
+	b.all(b.usual)
+	b.weight, b.usualSites = 1, 0
+	b.now++ // whoever comes next is another site
+}
+
+// explicitly counts the tokens whose own group denies them `/`.
+func (b *blocker) explicitly(verdicts []verdictColumns) {
+	for i := range verdicts {
+		if v := &verdicts[i]; !v.Lenient && v.id != noToken && v.Via == "own" && !v.RootAllowed {
+			b.block(v.id)
+		}
+	}
+}
+
+// asTheDPIReads counts the tokens whose rows read `all`, and where that of `*` does, those that have none: any unlisted
+// agent inherits, also one that does not heed `*`.
+func (b *blocker) asTheDPIReads(verdicts []verdictColumns) {
+	inherit := false
+	for i := range verdicts {
+		v := &verdicts[i]
+		all := v.DPI == "all"
+		switch {
+		case v.Lenient:
+		case v.Token == "*":
+			inherit = all
+		case v.id != noToken:
+			b.tokens[v.id].ruledAt, b.tokens[v.id].traced = b.now, true
+			if all {
+				b.block(v.id)
+			}
+		}
+	}
+	if inherit {
+		for _, id := range b.chosen {
+			if b.tokens[id].ruledAt != b.now {
+				b.block(id)
+			}
+		}
+	}
+}
+
+// block counts that the site blocks a token, and why.
+func (b *blocker) block(id int32) {
+	t := &b.tokens[id]
+	if !t.selected || t.blockedAt == b.now {
+		return // of a token that a list of ours would not name twice
+	}
+	t.blockedAt = b.now
+	switch {
+	case t.namedAt == b.now:
+		t.own += b.weight
+	case b.names && b.follows(id):
+		t.fallback += b.weight
+	default:
+		t.star += b.weight
+	}
+	b.purposes.count(t.purpose, b)
+	b.operators.count(t.operator, b)
+	b.blocks = true
+}
+
+// follows reports whether the site names a crawler whose group a token follows where none names it.
+func (b *blocker) follows(id int32) bool {
+	for _, next := range b.registry.Tokens[id].Chain {
+		if b.tokens[next].namedAt == b.now {
+			return true
+		}
+	}
+	return false
+}
+
+// finish makes of the counts what a Summary has of them.
+func (b *blocker) finish(s *Summary, top int) Blocking {
+	b.now++
+	b.names = false
+	b.countUsual()
+	all := Blocking{
+		Definition: b.by.Name, Question: b.by.Question, Over: b.by.Over, Sites: s.WithFile, Selection: b.about,
+		AtLeastOne: b.atLeastOne, NameOne: b.nameOne, StarBlocks: b.starBlocks, MostBlocked: []TokenCount{},
+	}
+	failing := int64(0)
+	if b.by.Name == "rfc_effective" {
+		all.Sites, failing = s.Answered, b.failing
+	}
+	for _, id := range b.chosen {
+		t, token := &b.tokens[id], &b.registry.Tokens[id]
+		if b.foreign && !t.traced {
+			continue // the scan did not know it: see stats.go
+		}
+		all.Selected++
+		b.purposes.values[t.purpose].Tokens++
+		b.operators.values[t.operator].Tokens++
+		sites := t.own + t.fallback + t.star + failing
+		if sites == 0 {
+			continue
+		}
+		all.Blocked++
+		all.MostBlocked = append(all.MostBlocked, TokenCount{
+			Token: token.Name, Category: token.Category, Operator: token.Operator, Purpose: token.Purpose,
+			Sites: sites, Share: share(sites, all.Sites),
+			ViaOwn: t.own, ViaFallback: t.fallback, ViaStar: t.star, ViaHTTP: failing, Named: t.named, Partial: t.partial,
+		})
+	}
+	if all.Selected > 0 {
+		all.AtLeastOne += failing
+	}
+	all.ByPurpose, all.ByOperator = b.purposes.sums(failing, all.Sites), b.operators.sums(failing, all.Sites)
+	slices.SortFunc(all.MostBlocked, func(a, b TokenCount) int {
+		return cmp.Or(cmp.Compare(b.Sites, a.Sites), cmp.Compare(b.Named, a.Named), cmp.Compare(a.Token, b.Token))
+	})
+	if top > 0 {
+		all.MostBlocked = all.MostBlocked[:min(len(all.MostBlocked), top)]
+	}
+	return all
+}
+
+func share(part, whole int64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return float64(part) / float64(whole)
+}
+
+// groups counts sites by a property of tokens.
+type groups struct {
+	values []Sum
+	at     []int64 // the last site counted
+}
+
+// place returns the place of a value, which is made where it is new.
+func (g *groups) place(value string) int32 {
+	i := slices.IndexFunc(g.values, func(s Sum) bool { return s.Value == value })
+	if i < 0 {
+		i = len(g.values)
+		g.values, g.at = append(g.values, Sum{Value: value}), append(g.at, 0)
+	}
+	return int32(i)
+}
+
+// count counts the site at hand for a value, once.
+func (g *groups) count(place int32, b *blocker) {
+	if g.at[place] != b.now {
+		g.at[place] = b.now
+		g.values[place].Sites += b.weight
+	}
+}
+
+// sums lists the values of which a site blocks a token, the greatest first; failing is sites that block all.
+func (g *groups) sums(failing, of int64) []Sum {
+	list := []Sum{}
+	for _, sum := range g.values {
+		if sum.Tokens == 0 {
+			continue
+		}
+		if sum.Sites += failing; sum.Sites > 0 {
+			sum.Share = share(sum.Sites, of)
+			list = append(list, sum)
+		}
+	}
+	slices.SortFunc(list, func(a, b Sum) int { return cmp.Or(cmp.Compare(b.Sites, a.Sites), cmp.Compare(a.Value, b.Value)) })
+	return list
+}
