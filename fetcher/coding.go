@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/flate"
@@ -82,6 +83,31 @@ func parseCodings(dst []coding, value []byte) ([]coding, error) {
 		dst = append(dst, c)
 	}
 	return dst, nil
+}
+
+// begins reports whether a body that begins so may be in the coding. gzip and zstd have a mark; of the others, which have
+// none, it is known that they do not look like text.
+func (c coding) begins(body []byte) bool {
+	switch c {
+	case gzipCoding:
+		return bytes.HasPrefix(body, []byte("\x1f\x8b"))
+	case zstdCoding: // a frame, or one to be skipped (RFC 8878 §3.1)
+		return bytes.HasPrefix(body, []byte("\x28\xb5\x2f\xfd")) || len(body) >= 4 && body[0]&0xf0 == 0x50 && bytes.Equal(body[1:4], []byte("\x2a\x4d\x18"))
+	}
+	if len(body) < 3 { // too few for a record, and enough for the coding of nothing, which Brotli spells ";"
+		return true
+	}
+	for len(body) > 0 {
+		r, size := utf8.DecodeRune(body)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			return utf8.FullRune(body) // else only the beginning is cut there
+		case r < ' ' && r != '\t' && r != '\n' && r != '\r' && r != '\f', r == 0x7f:
+			return true
+		}
+		body = body[size:]
+	}
+	return false
 }
 
 // decoder decodes one body at a time and keeps its memory for the next.

@@ -1,6 +1,7 @@
 package fetcher
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -28,7 +29,8 @@ const (
 
 // Recorded is an exchange as it was recorded.
 type Recorded struct {
-	Block      []byte // the response as received, head and body; whoever recorded it may have undone its codings
+	Block      []byte // the response as received, head and body
+	Undone     bool   // whoever recorded it may have undone its codings, and left the fields that name them; see leftOver
 	Ending     Ending
 	At         time.Time  // zero: unknown
 	Addr       netip.Addr // that answered; invalid: unknown
@@ -98,6 +100,9 @@ func (w *wire) recall(ctx context.Context, r *exchange.Response, rec *Recorded) 
 	if w.large != nil {
 		have += w.large.Buffered()
 	}
+	if rec.Undone && w.leftOver(length) {
+		length = untilClose
+	}
 	switch {
 	case length == 0 && have == 0:
 		return 0, nil
@@ -114,8 +119,54 @@ func (w *wire) recall(ctx context.Context, r *exchange.Response, rec *Recorded) 
 	return 0, nil
 }
 
-// untilClose is the length of a body that ends with its connection, as fasthttp tells it.
-const untilClose = -2
+// The lengths of a body that ends with its connection, and of one in chunks, as fasthttp tells them.
+const (
+	untilClose = -2
+	inChunks   = -1
+)
+
+// leftOver reports whether the head speaks of codings that are undone, so that its length is not the body's. Crawlers that
+// store bodies decoded have long left Transfer-Encoding and Content-Encoding as they were (Common Crawl's until 2018 and, of
+// news, 2019: https://github.com/commoncrawl/news-crawl/issues/30). A body tells by its beginning whether it is coded; where
+// that is not so, the codings are not looked for. A server that says gzip and sends text is taken for such a crawler.
+func (w *wire) leftOver(length int) bool {
+	codings, err := contentCodings(w.codings[:0], w.fields)
+	w.codings = codings
+	coded := err == nil && len(codings) > 0
+	if !coded && length != inChunks {
+		return false
+	}
+	var memory [512]byte
+	begin := w.ahead(memory[:0])
+	if length == inChunks && beginsChunk(begin) {
+		return false // nobody undoes what is inside, and leaves the chunks
+	}
+	w.replay.decoded = coded && len(begin) > 0 && !codings[len(codings)-1].begins(begin)
+	return w.replay.decoded || length == inChunks
+}
+
+// ahead appends what of the recording comes next to dst, up to its capacity, without reading it.
+func (w *wire) ahead(dst []byte) []byte {
+	for _, br := range [...]*bufio.Reader{w.large, w.small} {
+		if br != nil {
+			next, _ := br.Peek(min(br.Buffered(), cap(dst)-len(dst))) // which is there
+			dst = append(dst, next...)
+		}
+	}
+	return append(dst, w.replay.rest[:min(len(w.replay.rest), cap(dst)-len(dst))]...)
+}
+
+// beginsChunk reports whether a body can be one in chunks: a size comes first (RFC 9112 §7.1).
+func beginsChunk(body []byte) bool {
+	digits := 0
+	for _, c := range body {
+		if _, hex := hexValue(c); !hex {
+			return digits > 0 && (c == ';' || c == ' ' || c == '\t' || c == '\r' || c == '\n')
+		}
+		digits++
+	}
+	return digits > 0
+}
 
 // replay is a recorded answer as an io.Reader. Its Read fails at the end as the connection did.
 type replay struct {
@@ -124,6 +175,8 @@ type replay struct {
 	end    error
 	ending Ending
 	proto  string // of the answer, where the status line does not say it
+
+	decoded bool // before it was recorded, whatever the head says
 }
 
 // open begins to read the recorded answer. A status line of HTTP/2 or 3, of which there is none on the wire, is read as

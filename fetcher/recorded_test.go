@@ -102,6 +102,68 @@ func TestReplay(t *testing.T) {
 	f("HTTP/1.1 301 Moved\r\n\r\n", Whole, `redirect_invalid 301 HTTP/1.1`)
 }
 
+// TestReplayUndone tells what is read of answers whose codings a crawler has undone, and left the fields that name them: the body as it
+// is. What is coded is decoded all the same, and what is broken is broken.
+func TestReplayUndone(t *testing.T) {
+	fetch := replayer(t, 1000)
+	body := strings.Repeat("# Überblick\nAllow: /\n", 5)
+	f := func(head, block, want string, ending ...Ending) {
+		t.Helper()
+		target, _ := ParseTarget("https://example.com/robots.txt")
+		var r exchange.Response
+		rec := Recorded{Block: []byte("HTTP/1.1 200 OK\r\n" + head + "\r\n" + block), Undone: true}
+		if len(ending) > 0 {
+			rec.Ending = ending[0]
+		}
+		fetch.Replay(t.Context(), &exchange.Exchange{Origin: target.Origin, Target: target, Response: &r}, &rec)
+		got := r.Outcome.String()
+		switch {
+		case string(r.Body) == body:
+			got += " whole"
+		case r.Body != nil:
+			got += fmt.Sprintf(" %q", r.Body)
+		}
+		if r.Truncated {
+			got += "…"
+		}
+		if got != want {
+			t.Errorf("%.60q, %.60q: %s, want %s", head, block, got, want)
+		}
+		r.Reset()
+	}
+	chunked := func(text string) string { return fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(text), text) }
+	f("Transfer-Encoding: chunked\r\n", body, "answered whole")
+	f("Transfer-Encoding: chunked\r\n", chunked(body), "answered whole")
+	f("Transfer-Encoding: chunked\r\n", "", `answered ""`)
+	f("Transfer-Encoding: chunked\r\n", "3 ;x\r\nAll", "closed_early")
+	f("Transfer-Encoding: chunked\r\n", "add: x\n", `answered "add: x\n"`)
+	f("Transfer-Encoding: chunked\r\n", "\r\n"+body, `answered `+fmt.Sprintf("%q", "\r\n"+body)) // Common Crawl, August 2018
+	f("Transfer-Encoding: chunked\r\n", body+"Dis", "answered whole…", CutOff)
+	for name, encode := range encoders {
+		packed := string(encode([]byte(body)))
+		name, _, _ = strings.Cut(name, "/")
+		coding := "Content-Encoding: " + name + "\r\n"
+		f(coding, body, "answered whole")
+		f(coding+"Content-Length: 999\r\n", body, "answered whole")
+		f(coding+"Content-Length: 9\r\n", body, "answered whole")
+		f(coding+"Transfer-Encoding: chunked\r\n", body, "answered whole")
+		f(coding+"X-Long: "+strings.Repeat("y", 10_000)+"\r\n", body, "answered whole")
+		f(coding+"X-Long: "+strings.Repeat("y", readBuffer-len("HTTP/1.1 200 OK\r\n")-len(coding)-len("X-Long: \r\n\r\n")-1)+"\r\n", body, "answered whole") // one byte of it is in the buffer
+		f(coding, "", `answered ""`)
+		f(coding+"Content-Length: 999\r\n", body, "closed_early", Disconnected)
+		f(coding, packed, "answered whole")
+		f(coding+fmt.Sprintf("Content-Length: %d\r\n", len(packed)), packed, "answered whole")
+		f(coding+fmt.Sprintf("Content-Length: %d\r\n", len(packed)+1), packed, "closed_early")
+		f(coding+"Transfer-Encoding: chunked\r\n", packed, "answered whole") // the chunks alone are undone
+		f(coding+"Transfer-Encoding: chunked\r\n", chunked(packed), "answered whole")
+		f(coding+"Transfer-Encoding: chunked\r\n", chunked(body), "bad_encoding") // as it was on the wire
+		f(coding, packed[:len(packed)/2], "closed_early")
+	}
+	f("Content-Encoding: br\r\n", ";", `answered ""`)
+	f("Content-Encoding: rot13\r\n", body, "bad_encoding")
+	f("Content-Length: 999\r\n", body, "closed_early")
+}
+
 // TestReplayHops follows recorded redirects to an answer that is there, and to one that is not.
 func TestReplayHops(t *testing.T) {
 	fetch := replayer(t, 1000)

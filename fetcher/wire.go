@@ -423,6 +423,9 @@ func (w *wire) keepBody(ctx context.Context, r *exchange.Response, length int) (
 		r.Body = nil
 		return err
 	}
+	if w.replay.decoded {
+		w.codings = w.codings[:0]
+	}
 	w.shrink()
 	w.body = frame(w.br, length)
 	m := w.f.memory

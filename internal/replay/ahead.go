@@ -39,6 +39,7 @@ type lane struct {
 	url          []byte
 	packed       bool   // of the archive
 	size         int64  // the same
+	wired        bool   // what is read was written as it was on the wire
 	batch        *batch // that is filled
 }
 
@@ -142,7 +143,7 @@ func (l *lane) read(ctx context.Context, path string, number int) error {
 	if err == nil {
 		err = l.records.Reset(watched{ctx, file}, size, 0)
 	}
-	l.packed, l.size = l.records.Packed(), size
+	l.packed, l.size, l.wired = l.records.Packed(), size, false
 	for err == nil {
 		var rec *warc.Record
 		if rec, err = l.records.Next(); err == nil {
@@ -165,11 +166,15 @@ func (l *lane) read(ctx context.Context, path string, number int) error {
 
 // item makes an item of a record, whose memory is the record's.
 func (l *lane) item(rec *warc.Record, number int) item {
+	if rec.Type == warc.Info {
+		l.wired = ours(rec.Block)
+	}
 	it := item{uri: rec.TargetURI, offset: rec.Offset}
 	it.capture, it.reason = readCapture(rec)
+	it.capture.recorded.Undone = !l.wired
 	if it.reason == "" {
 		it.key, l.url = keyOf(l.seed, it.capture.target, l.url)
-		it.at = newPlace(number, rec, it.capture.settled)
+		it.at = newPlace(number, rec, it.capture.settled, l.wired)
 	}
 	if !it.capture.settled || it.capture.target.Path != "" {
 		it.capture.recorded.Block = nil // what is wanted of it is looked up, if anything

@@ -18,6 +18,17 @@ type capture struct {
 	settled  bool // by its status, an origin's robots.txt is there, or is not; a request that took too long says neither
 }
 
+// ours reports whether a warcinfo is of an archive that bulkscan has written. Of such it is known that no coding was undone; of
+// others it is not, whatever the standard asks for.
+func ours(info []byte) bool {
+	for line := range bytes.Lines(info[:min(len(info), 4<<10)]) {
+		if name, value, _ := bytes.Cut(line, []byte{':'}); bytes.EqualFold(name, []byte("software")) {
+			return bytes.HasPrefix(bytes.TrimSpace(value), []byte("bulkscan/"))
+		}
+	}
+	return false
+}
+
 // skipRecord is the reason to pass over what is no capture, and was not meant to be one.
 const skipRecord = "no capture"
 

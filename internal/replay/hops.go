@@ -10,21 +10,22 @@ import (
 	"github.com/bulkscan/bulkscan/internal/warc"
 )
 
-// place is where a capture stands: whether it is settled, in which file, and at which offset. The zero place is none.
+// place is where a capture stands: whether it is settled, whether it is as it was on the wire, in which file, and at which
+// offset.
 //
-//	settled (1 bit) │ file + 1 (20 bits) │ offset (43 bits)
+//	settled (1 bit) │ wired (1 bit) │ file (20 bits) │ offset (42 bits)
 type place uint64
 
 const (
 	placeFileBits   = 20
-	placeOffsetBits = 43
+	placeOffsetBits = 42
 	placeNowhere    = 1<<placeOffsetBits - 1 // the offset of what is not found again
 )
 
 // maxIndex bounds how deep in a gzip member a record may be that is found again: looking for it reads those before it.
 const maxIndex = 63
 
-func newPlace(file int, rec *warc.Record, settled bool) place {
+func newPlace(file int, rec *warc.Record, settled, wired bool) place {
 	offset := rec.Offset
 	if rec.Index > maxIndex || offset > placeNowhere {
 		offset = placeNowhere
@@ -33,10 +34,14 @@ func newPlace(file int, rec *warc.Record, settled bool) place {
 	if settled {
 		p |= 1 << 63
 	}
+	if wired {
+		p |= 1 << 62
+	}
 	return p
 }
 
 func (p place) settled() bool   { return p>>63 != 0 }
+func (p place) wired() bool     { return p>>62&1 != 0 }
 func (p place) file() int       { return int(p >> placeOffsetBits & (1<<placeFileBits - 1)) }
 func (p place) offset() int64   { return int64(p & placeNowhere) }
 func (p place) reachable() bool { return p.offset() != placeNowhere }
@@ -111,6 +116,7 @@ func (r *Reader) find(at place, key uint64) (*capture, []byte, error) {
 			break
 		}
 		if c, reason := readCapture(rec); reason == "" && r.key(c.target) == key {
+			c.recorded.Undone = !at.wired()
 			return &c, rec.TargetURI, nil
 		}
 	}

@@ -37,8 +37,9 @@ type Options struct {
 
 // Bounds.
 const (
-	maxCaptures = 1 << 26 // of which the place is known, at some 25 bytes each
-	maxFiles    = 1 << placeFileBits
+	maxCaptures  = 1 << 26 // of which the place is known
+	captureBytes = 38      // at most, of the table of places for each: 23 right before it grows
+	maxFiles     = 1 << placeFileBits
 )
 
 // Reader reads archives one after the other. It is a pipeline.Archive but for the type of its entries. It is not safe for
@@ -116,6 +117,9 @@ func lookAt(path string) (size int64, err error) {
 	n, err := file.ReadAt(head, 0)
 	if err != nil && err != io.EOF {
 		return 0, err
+	}
+	if n >= 4 && head[0]&0xf0 == 0x50 { // archives of zstd begin with a frame to be skipped, of any number, that has their dictionary (RFC 8878 §3.1.2)
+		head[0] = 0x50
 	}
 	for magic, name := range map[string]string{"\x28\xb5\x2f\xfd": "zstd", "\x50\x2a\x4d\x18": "zstd with a dictionary", "\xfd7zXZ\x00": "xz", "BZh": "bzip2", "PK\x03\x04": "zip"} {
 		if strings.HasPrefix(string(head[:n]), magic) {
@@ -321,7 +325,7 @@ func (w watched) ReadAt(p []byte, at int64) (int, error) {
 func (r *Reader) Stats() inputs.Stats {
 	s := r.stats
 	s.Files = slices.Clone(s.Files)
-	s.DedupeBytes = int64(len(r.captures)) * 25
+	s.DedupeBytes = int64(len(r.captures)) * captureBytes
 	return s
 }
 

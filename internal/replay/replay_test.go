@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -219,6 +220,49 @@ func TestHops(t *testing.T) {
 		`0 http://a.example answered 200 301→https://a.example/robots.txt "A\n"`)
 }
 
+// TestUndone tells whose word for a body's coding counts: that of an archive which is ours, where nothing is ever undone, and that
+// of nobody else; directly, behind a redirect, and in files that are put together of several.
+func TestUndone(t *testing.T) {
+	info := func(software string) string {
+		return record("warcinfo", "", "Content-Type: application/warc-fields\r\n", "format: x\r\nSoftware:  "+software+"\r\n")
+	}
+	texts := func(host string) []string {
+		uri := "https://" + host + ".example/robots.txt"
+		return []string{
+			record("response", uri, "", "HTTP/1.1 200 x\r\nContent-Encoding: gzip\r\nContent-Length: 99\r\n\r\nA\n"),
+			answer("http://"+host+".example/robots.txt", "301 "+uri),
+		}
+	}
+	const good, bad = `answered 200 "A\n"`, "closed_early 200"
+	f := func(what string, files [][]string, want ...string) {
+		t.Helper()
+		var paths []string
+		for _, file := range files {
+			paths = append(paths, write(t, file...))
+		}
+		rows, _, _ := read(t, Options{}, paths...)
+		for i := range rows {
+			_, rows[i], _ = strings.Cut(rows[i], "://")
+			rows[i] = strings.Replace(rows[i], ".example", "", 1)
+			host, rest, _ := strings.Cut(rows[i], " ")
+			before, hop, _ := strings.Cut(rest, " 301→https://"+host+".example/robots.txt")
+			rows[i] = host + " " + before + hop
+		}
+		equal(t, what, rows, want...)
+	}
+	f("of nobody", [][]string{texts("a")}, "a "+good, "a "+good)
+	f("of somebody", [][]string{append([]string{info("Nutch 1.6 (CC), not bulkscan/1")}, texts("a")...)}, "a "+good, "a "+good)
+	f("ours", [][]string{append([]string{info("bulkscan/1.0")}, texts("a")...)}, "a "+bad, "a "+bad)
+	files, want := [][]string{append([]string{info("bulkscan/1.0")}, texts("a")...)}, []string{"a " + bad}
+	for i := range runtime.GOMAXPROCS(0) { // so that some follows it in its lane
+		host := fmt.Sprintf("b%d", i)
+		files, want = append(files, texts(host)), append(want, host+" "+good)
+	}
+	f("ours, and then others", files, append(want, want...)...)
+	f("ours and others in one", [][]string{slices.Concat(texts("a"), []string{info("bulkscan/1.0")}, texts("b"), []string{info("x")}, texts("c"))},
+		"a "+good, "b "+bad, "c "+good, "a "+good, "b "+bad, "c "+good)
+}
+
 // TestDeepInAMember holds that an archive which is one gzip member is read, but for what would have to be found again.
 func TestDeepInAMember(t *testing.T) {
 	var all strings.Builder
@@ -374,6 +418,10 @@ func TestErrors(t *testing.T) {
 	f(filepath.Join(folder, "absent"), "absent: no such file")
 	f(folder, "it is a folder")
 	f(zstd, "compressed by zstd")
+	if err := os.WriteFile(zstd, []byte("\x5d\x2a\x4d\x18\x04\x00\x00\x00dict\x28\xb5\x2f\xfd"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f(zstd, "compressed by zstd with a dictionary")
 
 	good := write(t, answer("https://a.example/robots.txt", "301 https://b.example/robots.txt"), "rubbish")
 	full := errors.New("full")

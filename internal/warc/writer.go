@@ -5,7 +5,6 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"io"
 	"net/netip"
 	"strconv"
@@ -28,8 +27,8 @@ type Exchange struct {
 	Metadata  []byte     // fields about the exchange, a line each; nil: none
 }
 
-// Writer writes the records of exchanges to files of WARC 1.1, each in a gzip member of its own. The zero value is not
-// usable; it is not safe for concurrent use.
+// Writer writes the records of exchanges to files of WARC 1.1, each in a gzip member of its own. Its errors are those of the file.
+// The zero value is not usable; it is not safe for concurrent use.
 //
 // The same exchanges in the same order give the same bytes: a record's id is a hash of what it holds and where it stands.
 type Writer struct {
@@ -186,13 +185,10 @@ func (w *Writer) end(contentType string, block []byte) error {
 	w.gzip.Reset((*counted)(w))
 	for _, piece := range [...][]byte{w.head, block, recordEnd} {
 		if _, err := w.gzip.Write(piece); err != nil {
-			return fmt.Errorf("cannot write the archive: %w", err)
+			return err
 		}
 	}
-	if err := w.gzip.Close(); err != nil {
-		return fmt.Errorf("cannot write the archive: %w", err)
-	}
-	return nil
+	return w.gzip.Close()
 }
 
 var recordEnd = []byte("\r\n\r\n")
