@@ -46,17 +46,22 @@ func main() {
 	}
 }
 
-// leastRate is the mark: captures a second with two processors, judging and keeping included.
-const leastRate = 25_000
+// The marks. leastRate is captures a second with two processors, judging and keeping included. leastPerCore is the same of one
+// processor's second: texting_robots is said to take less than 30 minutes for 34 million captures on a laptop, which counts here
+// as if it had used one processor of it.
+const (
+	leastRate    = 25_000
+	leastPerCore = 34e6 / (30 * 60)
+)
 
-var errMissed = errors.New("bulkscan is slower than the mark: see above")
+var errMissed = errors.New("bulkscan is slower than a mark: see above")
 
 func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	f := flag.NewFlagSet("archives", flag.ContinueOnError)
 	out := f.String("o", "", "also write the report to `FILE`")
 	captures := f.Int("captures", 1_000_000, "how many")
-	files := f.Int("files", 8, "in how many archives")
-	runs := f.Int("runs", 3, "scans; the median counts")
+	files := f.Int("files", 4, "in how many archives")
+	runs := f.Int("runs", 3, "scans of all; the best counts, as others only take away from it")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -79,34 +84,51 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	var report bytes.Buffer
 	fmt.Fprintf(&report, "# Archives: %d captures, %d records in %d files, %d MB\n\n", *captures, 3**captures+*files, *files, size>>20)
 	fmt.Fprintf(&report, "%s, %d of its processors, kernel %s, %s, source %s, load %s.\n\n", facts.Processor(), processors, facts.Kernel(), runtime.Version(), facts.Commit(), facts.Load())
-	fmt.Fprintf(&report, "| scan | captures/s | wall | CPU | captures per CPU second | peak memory |\n|---|---|---|---|---|---|\n")
-	var rates []float64
-	for i := range *runs {
+	fmt.Fprintf(&report, "| scan | captures | captures/s | wall | CPU | CPU a capture | captures per CPU second | peak memory |\n|---|--:|--:|--:|--:|--:|--:|--:|\n")
+	// row has so many captures judged, and returns how many it were a second, and a second of a processor.
+	row := func(name string, captures int, paths ...string) (rate, perCore float64, err error) {
 		s, err := scan(ctx, program, dir, paths)
+		if err != nil {
+			return 0, 0, err
+		}
+		if s.Kept != captures {
+			return 0, 0, fmt.Errorf("%d captures of %d gave a row", s.Kept, captures)
+		}
+		kept := float64(s.Kept)
+		rate, perCore = kept/s.wall.Seconds(), kept/s.cpu.Seconds()
+		fmt.Fprintf(&report, "| %s | %d | %s | %.1f s | %.1f s | %.1f µs | %s | %d MB |\n",
+			name, captures, facts.Digits(rate), s.wall.Seconds(), s.cpu.Seconds(), 1e6/perCore, facts.Digits(perCore), s.Peak)
+		return rate, perCore, nil
+	}
+	var best, bestPerCore float64
+	for i := range *runs {
+		rate, perCore, err := row(fmt.Sprintf("all, %d", i+1), *captures, paths...)
 		if err != nil {
 			return err
 		}
-		if s.Kept != *captures {
-			return fmt.Errorf("%d captures of %d gave a row", s.Kept, *captures)
-		}
-		rate := float64(s.Kept) / s.wall.Seconds()
-		rates = append(rates, rate)
-		fmt.Fprintf(&report, "| %d | %s | %.1f s | %.1f s | %s | %d MB |\n", i+1, facts.Digits(rate), s.wall.Seconds(), s.cpu.Seconds(), facts.Digits(float64(s.Kept)/s.cpu.Seconds()), s.Peak)
+		best, bestPerCore = max(best, rate), max(bestPerCore, perCore)
+	}
+	// One file is read by one goroutine; what others do with it must keep the second processor busy. Its redirects lead to other
+	// files, and so nowhere.
+	if _, _, err := row("one file", (*captures+*files-1) / *files, paths[0]); err != nil {
+		return err
 	}
 	shares, err := profile(ctx, program, dir, paths)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(&report, "\nOf one more scan's processor time: %s.\n", shares)
-	best := rates[0]
-	for _, rate := range rates {
-		best = max(best, rate)
+	reached := best >= leastRate && bestPerCore >= leastPerCore
+	mark := func(name string, best, least float64) {
+		verdict := "reached"
+		if best < least {
+			verdict = "missed"
+		}
+		fmt.Fprintf(&report, "- %s: %s in the best scan; the mark, %s, is %s.\n", name, facts.Digits(best), facts.Digits(least), verdict)
 	}
-	verdict := "reached"
-	if best < leastRate {
-		verdict = "missed"
-	}
-	fmt.Fprintf(&report, "\nThe mark, %d captures a second in the best scan, is %s.\n", leastRate, verdict)
+	report.WriteString("\n")
+	mark("Captures a second", best, leastRate)
+	mark("Captures a second of one processor", bestPerCore, leastPerCore)
 	if _, err := stdout.Write(report.Bytes()); err != nil {
 		return err
 	}
@@ -115,7 +137,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 			return err
 		}
 	}
-	if best < leastRate {
+	if !reached {
 		return errMissed
 	}
 	return nil
