@@ -73,7 +73,7 @@ generated: ## fail if a generated document is out of date
 	fi
 
 .PHONY: integration
-integration: build bench/duckdb/node_modules bench/warcio/node_modules .bin/versitygw ## scan the simulated web, also killed, read datasets and archive with DuckDB and warcio; try what we are compared with
+integration: build bench/duckdb/node_modules bench/readers/node_modules bench/warcio/node_modules .bin/versitygw ## scan the simulated web, also killed, read datasets and archive with DuckDB, Polars, hyparquet and warcio; try what we are compared with
 	go -C bench/peers test ./...
 	go -C bench/transport test ./...
 	go -C bench/parquet test ./...
@@ -82,15 +82,25 @@ integration: build bench/duckdb/node_modules bench/warcio/node_modules .bin/vers
 	node bench/warcio/check.mjs "$$kept" 1500; \
 	bin/bulkscan scan --format warc "$$kept"/*.warc.gz -o "$$kept/again" --progress none; \
 	bin/bulkscan verify "$$kept/again"; \
+	bin/bulkscan scan --format warc "$$kept"/*.warc.gz -o - --progress none > "$$kept/lines.jsonl"; \
+	bin/bulkscan schema --json > "$$kept/schema.json"; \
+	node bench/readers/check.mjs "$$kept/schema.json" "$$kept/again" --lines "$$kept/lines.jsonl"; \
+	node bench/readers/check.mjs "$$kept/schema.json" "$$dir"; \
+	READERS_DATASET="$$kept/hard" go test -count 1 -run '^TestHardDataset$$' ./sink; \
+	node bench/readers/check.mjs "$$kept/schema.json" "$$kept/hard" --rows "$$kept/hard-rows"; \
+	bin/bulkscan compact "$$kept/hard"; \
+	node bench/readers/check.mjs "$$kept/schema.json" "$$kept/hard" --rows "$$kept/hard-rows"; \
 	node bench/duckdb/versions.mjs <(bin/bulkscan schema --json) sink/testdata/versions "$$dir"; \
 	node bench/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
 	node bench/duckdb/summary.mjs "$$dir" bin/bulkscan; \
 	node bench/duckdb/views.mjs "$$dir" bin/bulkscan; \
 	node bench/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
+	node bench/readers/check.mjs "$$kept/schema.json" "$$dir"; \
 	bin/bulkscan verify "$$dir"; \
 	HOSTILE_DATASET="$$dir/hostile" go test -count 1 -run '^TestHostileScan$$' ./cmd/bulkscan; \
 	node bench/duckdb/check.mjs "$$dir/hostile"; \
 	node bench/duckdb/summary.mjs "$$dir/hostile" bin/bulkscan; \
+	node bench/readers/check.mjs "$$kept/schema.json" "$$dir/hostile"; \
 	go build -o "$$killed/simweb" ./bench/cmd/simweb; \
 	node bench/duckdb/killed.mjs "$$killed/out" bin/bulkscan "$$killed/simweb"; \
 	node bench/duckdb/check.mjs "$$killed/out" "$$killed/out/truth.jsonl"; \
@@ -156,7 +166,7 @@ check: .bin/versitygw ## all that must hold before a change is merged; what CI r
 
 .PHONY: clean
 clean: ## remove what make has built
-	rm -rf bin .bin bench/duckdb/node_modules bench/warcio/node_modules bulkscan-demo bench.out
+	rm -rf bin .bin bench/duckdb/node_modules bench/readers/node_modules bench/warcio/node_modules bulkscan-demo bench.out
 
 .bin/golangci-lint: TOOL := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 .bin/staticcheck:   TOOL := honnef.co/go/tools/cmd/staticcheck
@@ -172,6 +182,11 @@ clean: ## remove what make has built
 bench/duckdb/node_modules: bench/duckdb/node_modules/.package-lock.json
 bench/duckdb/node_modules/.package-lock.json: bench/duckdb/package.json
 	npm --prefix bench/duckdb install --no-progress
+	@touch $@
+
+bench/readers/node_modules: bench/readers/node_modules/.package-lock.json
+bench/readers/node_modules/.package-lock.json: bench/readers/package.json
+	npm --prefix bench/readers install --no-progress
 	@touch $@
 
 bench/warcio/node_modules: bench/warcio/node_modules/.package-lock.json

@@ -20,12 +20,13 @@ func Rows[T any](n int) []T {
 	for i := range reflect.TypeFor[T]().NumField() {
 		rng := rand.New(rand.NewPCG(uint64(i), 9309))
 		var present func(row int) bool
+		special := specials(reflect.TypeFor[T]().Field(i).Type)
 		for row := range n {
 			if row%period == 0 {
 				present = habit(rng)
 			}
 			field := all.Index(row).Field(i)
-			switch special := specials(field.Type()); {
+			switch {
 			case row < len(special):
 				field.Set(reflect.ValueOf(special[row]).Convert(field.Type()))
 			case present(row % period):
@@ -55,7 +56,7 @@ func habit(rng *rand.Rand) func(row int) bool {
 }
 
 // texts are hard to keep, or easily taken for nothing. All are valid UTF-8, which is what the sink makes of others.
-var texts = []string{"", " ", "\x00", "a\x00b", "\ufffd", "null", "NULL", "NaN", "0", "ÿ", "例え.テスト", "\u202e\u0301", "\U0010ffff", "line\nbreak\r\n", `"quoted", 'twice'`, strings.Repeat("€", 682), strings.Repeat("x", 2048)}
+var texts = []string{"", " ", "\x00", "a\x00b", "\ufffd", "\ufeff\ufffe", "null", "NULL", "NaN", "0", "ÿ", "例え.テスト", "\u202e\u0301", "\U0010ffff", "line\nbreak\r\n", `"quoted", 'twice'`, strings.Repeat("€", 682), strings.Repeat("x", 2048)}
 
 // specials are values of a type that Rows begins with.
 func specials(t reflect.Type) (all []any) {
@@ -85,11 +86,11 @@ func specials(t reflect.Type) (all []any) {
 		if t.Elem().Kind() == reflect.Uint8 {
 			return append(all, []byte{}, []byte{0}, []byte("\xff\xfe not UTF-8"), []byte(strings.Repeat("Disallow: /\n", 1000)))
 		}
-		// No element, one of nothing, and more than a thousand.
+		// No element, one of nothing, and more than a thousand, of which the first are special themselves.
 		for _, n := range []int{0, 1, 2, 1100} {
 			list := reflect.MakeSlice(t, n, n)
 			for k := 1; k < n; k++ {
-				list.Index(k).Set(reflect.ValueOf(draw(rand.New(rand.NewPCG(uint64(k), 1)), t.Elem())))
+				list.Index(k).Set(element(k-1, t.Elem()))
 			}
 			all = append(all, list.Interface())
 		}
@@ -98,6 +99,24 @@ func specials(t reflect.Type) (all []any) {
 		panic("rowtest: a column of type " + t.String())
 	}
 	return all
+}
+
+// element makes the k-th element of a list: the k-th special value of its type, as long as there are any, of a struct that of
+// each field.
+func element(k int, t reflect.Type) reflect.Value {
+	v := reflect.New(t).Elem()
+	if t.Kind() == reflect.Struct {
+		for i := range t.NumField() {
+			v.Field(i).Set(element(k, t.Field(i).Type))
+		}
+		return v
+	}
+	if special := specials(t); k < len(special) {
+		v.Set(reflect.ValueOf(special[k]).Convert(t))
+	} else {
+		v.Set(reflect.ValueOf(draw(rand.New(rand.NewPCG(uint64(k), 1)), t)).Convert(t))
+	}
+	return v
 }
 
 // draw makes a value of a type, seldom its zero.

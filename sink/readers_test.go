@@ -1,0 +1,190 @@
+package sink
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/internal/rowtest"
+	"github.com/bulkscan/bulkscan/internal/store"
+)
+
+// TestHardDataset writes a scan in parts of several row groups, whose rows have in every column all that is hard to keep, and
+// finds it right before and after its parts are merged. What it has written is for other readers too: READERS_DATASET=DIR
+// keeps the dataset in DIR, and in DIR-rows the rows of each table, as bench/readers/check.mjs wants them.
+func TestHardDataset(t *testing.T) {
+	dir, rowsDir := t.TempDir(), t.TempDir()
+	kept := os.Getenv("READERS_DATASET")
+	if kept != "" {
+		dir, rowsDir = kept, kept+"-rows"
+		if err := os.MkdirAll(rowsDir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st, err := store.NewDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const parts, sitesEach = 3, 400
+	sites, verdicts := rowtest.Rows[SiteRow](parts*sitesEach), rowtest.Rows[VerdictRow](3*parts*sitesEach)
+	evidence, bodies := rowtest.Rows[EvidenceRow](3*parts*sitesEach), rowtest.Rows[BodyRow](parts*sitesEach)
+	for i := range sites {
+		sites[i].Seq = int64(i)
+		if i == len(sites)-1 {
+			sites[i].Seq = math.MaxInt64
+		}
+		sites[i].FetchedAt = times(i, sites[i].FetchedAt)
+		for k := range 3 {
+			verdicts[3*i+k].Seq, evidence[3*i+k].Seq = sites[i].Seq, sites[i].Seq
+		}
+	}
+	tokenStats, recordStats := rowtest.Rows[TokenStatsRow](2000), rowtest.Rows[RecordStatsRow](2000)
+
+	w := mustOpen(t, st, Options{ScanID: "hard", Date: "2026-11-21", Tables: AllTables})
+	for n := range parts {
+		w.mu.Lock()
+		if err := w.begin(); err != nil {
+			t.Fatal(err)
+		}
+		p := w.open
+		for _, half := range []int{2 * n, 2*n + 1} { // each a row group
+			from, to := half*sitesEach/2, (half+1)*sitesEach/2
+			for _, err := range []error{
+				p.sites.write(sites[from:to]), p.verdicts.write(verdicts[3*from : 3*to]),
+				p.evidence.write(evidence[3*from : 3*to]), p.bodies.write(bodies[from:to]),
+			} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, f := range p.files {
+				if err := f.endGroup(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := from; i < to; i++ {
+				p.seqs = append(p.seqs, uint64(sites[i].Seq))
+			}
+		}
+		w.roll()
+		w.mu.Unlock()
+	}
+	if err := w.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	writeStats(t, st, "hard", TableTokenStats, tokenStats...)
+	writeStats(t, st, "hard", TableRecordStats, recordStats...)
+	if err := w.Complete(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	writePlain(t, rowsDir, TableSites, sites)
+	writePlain(t, rowsDir, TableVerdicts, verdicts)
+	writePlain(t, rowsDir, TableEvidence, evidence)
+	writePlain(t, rowsDir, TableBodies, bodies)
+	writePlain(t, rowsDir, TableTokenStats, tokenStats)
+	writePlain(t, rowsDir, TableRecordStats, recordStats)
+	check := func() {
+		t.Helper()
+		scan := mustReadScan(t, st, "hard")
+		sameRows(t, collect[SiteRow](t, scan, TableSites), sites)
+		sameRows(t, collect[VerdictRow](t, scan, TableVerdicts), verdicts)
+		sameRows(t, collect[EvidenceRow](t, scan, TableEvidence), evidence)
+		sameRows(t, collect[BodyRow](t, scan, TableBodies), bodies)
+	}
+	check()
+	if kept != "" {
+		return // whoever wants it merged merges it
+	}
+	if _, err := Compact(context.Background(), st, "hard", CompactOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	check()
+}
+
+// times are the ends of what other readers take for a time, and times within them.
+func times(i int, millis int64) int64 {
+	const first, last = -62135596800000, 253402300799999 // of the years 1 and 9999
+	if ends := []int64{first, last, -1, 0, 1}; i < len(ends) {
+		return ends[i]
+	}
+	return millis % last
+}
+
+// sameRows compares rows column by column.
+func sameRows[T any](t *testing.T, got, want []T) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d rows, want %d", len(got), len(want))
+	}
+	for n := range want {
+		g, w := reflect.ValueOf(got[n]), reflect.ValueOf(want[n])
+		for i := range w.NumField() {
+			if !same(g.Field(i), w.Field(i)) {
+				t.Fatalf("row %d, %s: %+v, want %+v", n, w.Type().Field(i).Name, g.Field(i), w.Field(i))
+			}
+		}
+	}
+}
+
+// writePlain writes rows as lists of values in JSON, which no reader of ours has had in hands: 64-bit integers as text, bytes in
+// hexadecimal, null for what is absent.
+func writePlain[T any](t *testing.T, dir, table string, rows []T) {
+	t.Helper()
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	row := reflect.TypeFor[T]()
+	for n := range rows {
+		list := make([]any, row.NumField())
+		for i := range list {
+			field := reflect.ValueOf(rows[n]).Field(i)
+			if !hasOption(row.Field(i), "optional") || !field.IsZero() {
+				list[i] = plainValue(field)
+			}
+		}
+		if err := encoder.Encode(list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, table+".jsonl"), out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func plainValue(v reflect.Value) any {
+	switch v.Kind() {
+	case reflect.Pointer:
+		return plainValue(v.Elem())
+	case reflect.Int64:
+		return strconv.FormatInt(v.Int(), 10)
+	case reflect.Float32:
+		return v.Float() // as a double, which has it exactly
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return hex.EncodeToString(v.Bytes())
+		}
+		list := make([]any, v.Len())
+		for i := range list {
+			list[i] = plainValue(v.Index(i))
+		}
+		return list
+	case reflect.Struct:
+		fields := map[string]any{}
+		for i := range v.NumField() {
+			fields[columnName(v.Type().Field(i))] = plainValue(v.Field(i))
+		}
+		return fields
+	}
+	return v.Interface()
+}
