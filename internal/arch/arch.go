@@ -69,7 +69,7 @@ var doors = map[string][]string{
 
 	"github.com/valyala/fasthttp":   {"fetcher"},
 	"github.com/jlaffaye/ftp":       {"fetcher"},
-	"github.com/andybalholm/brotli": {"fetcher", "bench/simweb"}, // decodes, and encodes
+	"github.com/andybalholm/brotli": {"fetcher", "sink", "bench/simweb"}, // the first two decode, the last encodes
 	"golang.org/x/sync/semaphore":   {"fetcher"},
 	"github.com/miekg/dns":          {"fetcher/resolve", "bench/simweb", "bench/cmd/lookups"},
 	"golang.org/x/time/rate":        {"fetcher/resolve"},
@@ -83,6 +83,7 @@ var doors = map[string][]string{
 
 	"github.com/parquet-go/parquet-go":    {"sink"},
 	"github.com/RoaringBitmap/roaring/v2": {"sink"},
+	"github.com/pierrec/lz4/v4":           {"sink"}, // pages of lists
 	"github.com/ulikunitz/xz":             {"inputs"},
 	"golang.org/x/text/encoding/unicode":  {"inputs"},
 	"golang.org/x/net/publicsuffix":       {"internal/origin"},
