@@ -112,7 +112,7 @@ integration: build bench/duckdb/node_modules bench/readers/node_modules bench/wa
 fuzz: ## fuzz each target for some seconds (FUZZTIME=5s)
 	@for package in $$(go list ./...); do \
 		for target in $$(go test -list '^Fuzz' "$$package" | grep '^Fuzz' || true); do \
-			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(or $(FUZZTIME),5s) "$$package"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(or $(FUZZTIME),5s) -fuzzminimizetime 10x "$$package"; \
 		done; \
 	done
 

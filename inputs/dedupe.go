@@ -1,6 +1,7 @@
 package inputs
 
 import (
+	"fmt"
 	"hash/maphash"
 	"math/bits"
 
@@ -9,14 +10,24 @@ import (
 
 // seen is a set of origins, each known by a 128-bit hash of its key (host, port, requested scheme): 16 bytes a slot
 // in open-addressing tables that are between 7/12 and 7/8 full, which is 18 to 28 bytes an origin, whatever the
-// length of its name. A million origins take about 25 MB, a hundred million about 2.5 GB.
+// length of its name. Where they would take more than three quarters of limit, they are written to a temporary file and
+// begun anew, and the last quarter becomes a filter that tells most origins that are not in the file: see spilled.
 //
 // The hash is keyed anew for each set, so that nobody can write a list whose entries collide; two different origins
-// of a billion share a hash with a probability of about 10⁻²¹. The zero value is an empty set.
+// of a billion share a hash with a probability of about 10⁻²¹. The zero value is an empty set without a limit.
 type seen struct {
+	limit int64  // bytes of memory; 0 is none
+	dir   string // of the temporary file; "" is the system's
+
 	keys   [2]maphash.Seed
 	tables *[tables]table
+	held   int64 // bytes of the tables
+	disk   *spilled
 }
+
+// DefaultDedupeMemory is what knowing duplicates takes at most where Options do not say otherwise: that of about 17 million
+// origins. Those beyond take 16 bytes each on disk.
+const DefaultDedupeMemory = 512 << 20
 
 // tables is how many parts the set has. Each grows on its own, so that no growth stalls the reader for long or needs
 // the whole set twice.
@@ -30,8 +41,10 @@ type table struct {
 // slot is a hash; the zero slot is free.
 type slot struct{ hi, lo uint64 }
 
-// add puts an origin into the set and reports whether it was not there before.
-func (s *seen) add(o origin.Origin) bool {
+const slotBytes = 16
+
+// add puts an origin into the set and reports whether it was not there before. An error is one of the temporary file.
+func (s *seen) add(o origin.Origin) (bool, error) {
 	if s.tables == nil {
 		s.tables = new([tables]table)
 		s.keys = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
@@ -45,38 +58,97 @@ func (s *seen) add(o origin.Origin) bool {
 	if key == (slot{}) {
 		key.lo = 1
 	}
-	return s.tables[key.lo%tables].add(key)
-}
-
-// bytes is the memory that the set holds.
-func (s *seen) bytes() int64 {
-	var n int64
-	if s.tables != nil {
-		for i := range s.tables {
-			n += int64(len(s.tables[i].slots)) * 16
+	t := &s.tables[key.table()]
+	if t.full() {
+		if err := s.room(t); err != nil {
+			return false, err
 		}
-	}
-	return n
-}
-
-func (t *table) add(key slot) bool {
-	if t.used*8 >= len(t.slots)*7 {
-		t.grow()
 	}
 	i := t.find(key)
 	if t.slots[i] == key {
-		return false
+		return false, nil
+	}
+	if s.disk != nil {
+		there, err := s.disk.has(key)
+		if err != nil {
+			return false, s.unkept(err)
+		}
+		if there {
+			return false, nil
+		}
 	}
 	t.slots[i] = key
 	t.used++
-	return true
+	return true, nil
 }
+
+// room makes a full table larger, or all of them empty.
+func (s *seen) room(t *table) error {
+	more := int64(t.grown()-len(t.slots)) * slotBytes
+	if s.limit > 0 && t.used > 0 && s.held+more > s.limit*3/4 {
+		if s.disk == nil {
+			disk, err := newSpilled(s.dir, s.limit/4)
+			if err != nil {
+				return s.unkept(err)
+			}
+			s.disk = disk
+		}
+		if err := s.disk.write(s.tables); err != nil {
+			return s.unkept(err)
+		}
+		for i := range s.tables {
+			clear(s.tables[i].slots)
+			s.tables[i].used = 0
+		}
+		return nil
+	}
+	s.held += more
+	t.grow()
+	return nil
+}
+
+func (s *seen) unkept(err error) error {
+	return fmt.Errorf("cannot keep what the lists have named so far beyond %d MiB of memory: %w; make room for temporary files, or set TMPDIR to where there is", s.limit>>20, err)
+}
+
+// bytes is the memory that the set holds, and diskBytes what it has written.
+func (s *seen) bytes() int64 {
+	if s.disk == nil {
+		return s.held
+	}
+	return s.held + s.disk.bytes()
+}
+
+func (s *seen) diskBytes() int64 {
+	if s.disk == nil {
+		return 0
+	}
+	return s.disk.at
+}
+
+// close gives memory and file back.
+func (s *seen) close() {
+	if s.disk != nil {
+		s.disk.close()
+	}
+	*s = seen{}
+}
+
+// table is the number of the part that a hash belongs to.
+func (k slot) table() uint64 { return k.lo % tables }
+
+// home is where a hash belongs among n. The high word of the product spreads hi over any number, not just powers of two,
+// and keeps its order.
+func (k slot) home(n int) int {
+	home, _ := bits.Mul64(k.hi, uint64(n))
+	return int(home)
+}
+
+func (t *table) full() bool { return t.used*8 >= len(t.slots)*7 }
 
 // find returns where the key is, or where it belongs.
 func (t *table) find(key slot) int {
-	// The high word of the product spreads hi over any number of slots, not just powers of two.
-	home, _ := bits.Mul64(key.hi, uint64(len(t.slots)))
-	for i := int(home); ; i++ {
+	for i := key.home(len(t.slots)); ; i++ {
 		if i == len(t.slots) {
 			i = 0
 		}
@@ -86,9 +158,12 @@ func (t *table) find(key slot) int {
 	}
 }
 
+// grown is how many slots the table will have when it has grown.
+func (t *table) grown() int { return max(64, len(t.slots)+len(t.slots)/2) }
+
 func (t *table) grow() {
 	old := t.slots
-	t.slots = make([]slot, max(64, len(old)+len(old)/2))
+	t.slots = make([]slot, t.grown())
 	for _, key := range old {
 		if key != (slot{}) {
 			t.slots[t.find(key)] = key

@@ -1,8 +1,13 @@
 package inputs
 
 import (
+	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/bulkscan/bulkscan/internal/origin"
@@ -19,8 +24,8 @@ func TestSeen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := set.add(o); got == plain[o] {
-			t.Fatalf("%v: new is %v", o, got)
+		if got, err := set.add(o); got == plain[o] || err != nil {
+			t.Fatalf("%v: new is %v, %v", o, got, err)
 		}
 		plain[o] = true
 	}
@@ -33,12 +38,145 @@ func TestSeen(t *testing.T) {
 func TestTable(t *testing.T) {
 	var part table
 	for i := range uint64(1000) {
-		if key := (slot{hi: i << 40, lo: i + 1}); !part.add(key) || part.add(key) {
-			t.Fatalf("key %d", i)
+		if part.full() {
+			part.grow()
+		}
+		key := slot{hi: i << 40, lo: i + 1}
+		at := part.find(key)
+		if part.slots[at] != (slot{}) {
+			t.Fatalf("key %d is there already", i)
+		}
+		part.slots[at] = key
+		part.used++
+	}
+	for i := range uint64(1000) {
+		if key := (slot{hi: i << 40, lo: i + 1}); part.slots[part.find(key)] != key {
+			t.Fatalf("key %d is lost", i)
 		}
 	}
-	if part.used != 1000 {
-		t.Errorf("%d keys", part.used)
+}
+
+// TestSeenOnDisk gives the set so little memory that it writes many runs, and compares it with a map again: exact, and
+// within its bound.
+func TestSeenOnDisk(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	const limit = 1 << 20
+	dir := t.TempDir()
+	set := seen{limit: limit, dir: dir}
+	plain := map[origin.Origin]bool{}
+	most := int64(0)
+	for range 300_000 {
+		o, err := origin.New(origin.Auto, "host-"+strconv.Itoa(random.IntN(300_000))+".example", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := set.add(o); got == plain[o] || err != nil {
+			t.Fatalf("%v: new is %v, %v", o, got, err)
+		}
+		plain[o] = true
+		most = max(most, set.bytes())
+	}
+	if len(set.disk.runs) < 3 || set.diskBytes() < int64(len(plain)-limit/slotBytes)*slotBytes {
+		t.Errorf("%d runs of %d bytes, of %d origins", len(set.disk.runs), set.diskBytes(), len(plain))
+	}
+	// Beyond the limit there are only the buffers of the file.
+	if extra := int64(set.disk.out.Size() + len(set.disk.block) + cap(set.disk.sorted)*slotBytes + len(set.disk.runs)*4*(tables+3)); most > limit+extra {
+		t.Errorf("%d bytes are held, of %d and %d for the file", most, limit, extra)
+	}
+	if files, err := os.ReadDir(dir); err != nil || runtime.GOOS != "windows" && len(files) != 0 {
+		t.Errorf("%v have names while they are used, %v", files, err)
+	}
+	set.close()
+}
+
+// TestDuplicatesOnDisk reads a list twice with little memory: the first of each host counts, in order, and nothing is left.
+func TestDuplicatesOnDisk(t *testing.T) {
+	const n = 120_000
+	path := listFile(t, "list", bigList(n, "host-%d-%x.example\n"))
+	dir := t.TempDir()
+	last := uint64(0)
+	opt := Options{DedupeMemory: 1 << 20, TempDir: dir, Reject: func(r Reject) error {
+		if last++; r.Line != last || !strings.HasPrefix(r.Text, "host-"+strconv.FormatUint(last, 10)+"-") {
+			t.Fatalf("reject %d is %+v", last, r)
+		}
+		return nil
+	}}
+	r, err := Open(t.Context(), []string{path, path}, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeReader(t, r)
+	for i := range uint64(n) {
+		if e, err := r.Next(); err != nil || e.Seq != i {
+			t.Fatalf("entry %d: %+v, %v", i, e, err)
+		}
+	}
+	if e, err := r.Next(); err != io.EOF {
+		t.Fatalf("one more: %+v, %v", e, err)
+	}
+	if s := r.Stats(); s.Duplicates != n || last != n || s.DedupeDisk < n*slotBytes*2/3 || s.DedupeBytes > 2<<20 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestRuns looks for hashes in runs where they lie evenly, where they crowd, and between those that are there.
+func TestRuns(t *testing.T) {
+	f := func(n int, hi func(i uint64) uint64) {
+		t.Helper()
+		s, err := newSpilled(t.TempDir(), 64) // a filter that tells nothing apart
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.close()
+		s.filter[0] = filterBlock{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
+		var all [tables]table
+		for i := range uint64(n) {
+			all[7].slots = append(all[7].slots, slot{hi: hi(i), lo: 7 + 256*2*i})
+		}
+		if err := s.write(&all); err != nil {
+			t.Fatal(err)
+		}
+		for i := range uint64(n) {
+			if there, err := s.has(slot{hi: hi(i), lo: 7 + 256*2*i}); err != nil || !there {
+				t.Fatalf("%d of %d is lost, %v", i, n, err)
+			}
+			if there, err := s.has(slot{hi: hi(i), lo: 7 + 256*(2*i+1)}); err != nil || there {
+				t.Fatalf("beside %d of %d there is one, %v", i, n, err)
+			}
+		}
+	}
+	f(0, nil)
+	f(1, func(uint64) uint64 { return 1 << 63 })
+	f(blockSlots+1, func(i uint64) uint64 { return i << 53 })
+	f(5000, func(i uint64) uint64 { return i * (^uint64(0) / 5000) })
+	f(5000, func(i uint64) uint64 { return i })              // all at the beginning
+	f(5000, func(i uint64) uint64 { return ^uint64(0) - i }) // all at the end
+	f(5000, func(uint64) uint64 { return 1 << 63 })          // all in one place
+}
+
+// TestSeenDiskFull says what could not be kept, and what to do.
+func TestSeenDiskFull(t *testing.T) {
+	full := func(dir string) error {
+		set := seen{limit: 1 << 20, dir: dir}
+		defer set.close()
+		for i := range 100_000 {
+			if i == 60_000 && set.disk != nil {
+				_ = set.disk.file.Close() // as a disk that has gone
+			}
+			o, err := origin.New(origin.Auto, "host-"+strconv.Itoa(i)+".example", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := set.add(o); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, dir := range []string{t.TempDir(), filepath.Join(t.TempDir(), "absent")} {
+		if err := full(dir); err == nil || !strings.Contains(err.Error(), "cannot keep what the lists have named so far beyond 1 MiB of memory") || !strings.Contains(err.Error(), "TMPDIR") {
+			t.Errorf("%v", err)
+		}
 	}
 }
 
@@ -59,7 +197,9 @@ func BenchmarkSeen(b *testing.B) {
 		if i%len(all) == 0 {
 			set = seen{}
 		}
-		set.add(all[i%len(all)])
+		if _, err := set.add(all[i%len(all)]); err != nil {
+			b.Fatal(err)
+		}
 		i++
 	}
 }

@@ -14,7 +14,7 @@ import (
 // Format is the form of a list, the values of the flag --format.
 type Format uint8
 
-// The formats. Parquet and WARC are known by name so that they can be refused with a remedy.
+// The formats. WARC is known by name so that it can be refused with a remedy.
 const (
 	Auto Format = iota
 	Lines
@@ -43,7 +43,7 @@ func ParseFormat(name string) (Format, error) {
 }
 
 func refused(f Format) error {
-	return fmt.Errorf("cannot read a list as %s in this version: export the hosts as csv or plain lines", f)
+	return fmt.Errorf("cannot read a list as %s: export the hosts as csv or plain lines", f)
 }
 
 // layout is how the lines of one stream are read.
@@ -61,8 +61,8 @@ type layout struct {
 	rank, label    int
 	width          int // cells that must be cut
 
-	// For JSON lines: keys, "" for none.
-	hostKey, rankKey, labelKey string
+	// For JSON lines.
+	paths [jsonWanted]jsonPath
 
 	empty bool // no line but blanks and comments in the head
 }
@@ -71,6 +71,9 @@ type layout struct {
 type layoutError struct{ text, remedy string }
 
 func (e *layoutError) Error() string { return e.text }
+
+// Remedy says what to do.
+func (e *layoutError) Remedy() string { return e.remedy }
 
 // sampleLines is how many lines decide on a layout.
 const sampleLines = 200
@@ -111,6 +114,8 @@ func detect(head []byte, whole bool, opt Options) (layout, error) {
 		return l, l.detectCSV(lines, opt)
 	case JSONL:
 		return l, l.detectJSON(lines, opt)
+	case Parquet:
+		return l, &layoutError{"it is no Parquet file", "pass --format auto"}
 	}
 	first := trimSpace(lines[0])
 	switch {
@@ -390,7 +395,7 @@ func (l *layout) findHost(rows [][]string, columns []weight, opt Options) (err e
 	case len(columns) == 1:
 		l.host = 0
 	default:
-		return &layoutError{fmt.Sprintf("none of its %d columns is known to hold hosts", len(columns)), "choose one with --column, or pass --format lines"}
+		return &layoutError{fmt.Sprintf("none of its %d columns is known to hold hosts (%s)", len(columns), l.list(upTo(len(columns)))), "choose one with --column, or pass --format lines"}
 	}
 	return nil
 }
@@ -434,18 +439,26 @@ func (l *layout) column(want string, width int, flag string) (int, error) {
 	if !l.header {
 		return -1, &layoutError{fmt.Sprintf("its first line does not name a column %q", want), "give " + flag + " a number, counted from 1"}
 	}
-	all := make([]int, len(l.names))
+	return -1, &layoutError{fmt.Sprintf("it has no column %q, but %s", clip(want, 80), l.list(upTo(len(l.names)))), "choose one of these with " + flag}
+}
+
+// upTo returns the numbers below n.
+func upTo(n int) []int {
+	all := make([]int, n)
 	for i := range all {
 		all[i] = i
 	}
-	return -1, &layoutError{fmt.Sprintf("it has no column %q, but %s", want, l.list(all)), "choose one of these with " + flag}
+	return all
 }
+
+// maxListed is how many columns a message names.
+const maxListed = 20
 
 // list names columns for a message.
 func (l *layout) list(columns []int) string {
 	var b strings.Builder
 	for i, column := range columns {
-		if i == 20 {
+		if i == maxListed {
 			b.WriteString(", …")
 			break
 		}
@@ -474,59 +487,6 @@ func normalName(name string) string {
 	return strings.NewReplacer(" ", "_", "-", "_").Replace(name)
 }
 
-// detectJSON chooses the keys by the first object.
-func (l *layout) detectJSON(lines [][]byte, opt Options) error {
-	l.format = JSONL
-	keys, err := objectKeys(lines)
-	if err != nil {
-		return err
-	}
-	find := func(names []string) string {
-		for _, want := range names {
-			if i := slices.IndexFunc(keys, func(key string) bool { return normalName(key) == normalName(want) }); i >= 0 {
-				return keys[i]
-			}
-		}
-		return ""
-	}
-	l.rankKey, l.hostKey, l.labelKey = find(rankNames), find(hostNames), opt.LabelColumn
-	if opt.Column != "" {
-		l.hostKey = find([]string{opt.Column})
-	}
-	if opt.LabelColumn != "" {
-		if l.labelKey = find([]string{opt.LabelColumn}); l.labelKey == "" {
-			return &layoutError{fmt.Sprintf("its first objects have no key %q", opt.LabelColumn), "choose another with --label-column"}
-		}
-	}
-	if l.hostKey == "" && len(keys) > 0 {
-		return &layoutError{"no key of its first objects is known to hold hosts", "choose one with --column"}
-	}
-	return nil
-}
-
-// objectKeys returns the keys of the sampled objects, sorted.
-func objectKeys(lines [][]byte) ([]string, error) {
-	var keys []string
-	objects := 0
-	for _, line := range lines {
-		object, ok := jsonObject(line)
-		if !ok {
-			continue
-		}
-		objects++
-		for key := range object {
-			if !slices.Contains(keys, key) && len(keys) < 1000 {
-				keys = append(keys, key)
-			}
-		}
-	}
-	if objects == 0 && trimSpace(lines[0])[0] != '"' {
-		return nil, &layoutError{"its first lines are no JSON objects", "pass --format lines or csv"}
-	}
-	slices.Sort(keys)
-	return keys, nil
-}
-
 // String says in words how lines are read.
 func (l *layout) String() string {
 	if l.empty {
@@ -535,10 +495,12 @@ func (l *layout) String() string {
 	var b strings.Builder
 	b.WriteString(l.format.String())
 	switch l.format {
-	case CSV:
-		fmt.Fprintf(&b, " (%s)", map[byte]string{',': "comma", '\t': "tab", ';': "semicolon", '|': "bar"}[l.delimiter])
-		if l.header {
-			b.WriteString(", header")
+	case CSV, Parquet:
+		if l.format == CSV {
+			fmt.Fprintf(&b, " (%s)", map[byte]string{',': "comma", '\t': "tab", ';': "semicolon", '|': "bar"}[l.delimiter])
+			if l.header {
+				b.WriteString(", header")
+			}
 		}
 		fmt.Fprintf(&b, ", host in column %s", l.columnName(l.host))
 		if l.fallback >= 0 {
@@ -551,12 +513,10 @@ func (l *layout) String() string {
 			fmt.Fprintf(&b, ", label in column %s", l.columnName(l.label))
 		}
 	case JSONL:
-		fmt.Fprintf(&b, ", host under %q", clip(l.hostKey, 80))
-		if l.rankKey != "" {
-			fmt.Fprintf(&b, ", rank under %q", clip(l.rankKey, 80))
-		}
-		if l.labelKey != "" {
-			fmt.Fprintf(&b, ", label under %q", clip(l.labelKey, 80))
+		for i, what := range [...]string{jsonHost: "host", jsonRank: "rank", jsonLabel: "label"} {
+			if len(l.paths[i]) > 0 || i == jsonHost {
+				fmt.Fprintf(&b, ", %s under %q", what, clip(l.paths[i].String(), 80))
+			}
 		}
 	}
 	if l.eol == '\r' {

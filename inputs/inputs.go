@@ -3,8 +3,9 @@
 // one origin at a time.
 //
 // The package is laid out as a byte travels: source.go opens files, archives and compressions; lines.go cuts their
-// bytes into bounded lines; detect.go decides what the lines are (layout); record.go takes one line apart;
-// dedupe.go knows what was seen; and this file, the Reader, walks over it all and counts. fingerprint.go stands
+// bytes into bounded lines; detect.go decides what the lines are (layout); record.go takes one line apart, and json.go
+// one that is JSON; table.go takes rows of tables instead; dedupe.go knows what was seen, with the help of spill.go where
+// that is too much for memory; and this file, the Reader, walks over it all and counts. fingerprint.go stands
 // apart: it names a list by its contents, so that a scan can be resumed.
 //
 // Every physical line, be it blank, a comment, a header or broken, advances Entry.Seq by one. A line is either an
@@ -12,6 +13,7 @@
 package inputs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,6 +72,14 @@ type Options struct {
 	Reject func(Reject) error
 	// Stdin is what "-" stands for.
 	Stdin io.Reader
+	// Parquet opens a Parquet file of that size, which stays open for as long as the Table is used. Nil: such files are
+	// refused.
+	Parquet func(file io.ReaderAt, size int64) (Table, error)
+	// DedupeMemory is how many bytes knowing duplicates may take; origins beyond are known by a temporary file. 0 is
+	// DefaultDedupeMemory. Less than a MiB is not enough to be kept to.
+	DedupeMemory int64
+	// TempDir is where temporary files are made; "" is the system's folder. They have no names: nothing is left of them.
+	TempDir string
 }
 
 // Stats is what a Reader met so far. Lines = Entries + Rejects + Skipped + LeftOut, but for the line at which an
@@ -82,6 +92,7 @@ type Stats struct {
 	Skipped     uint64 // blank lines, comments, headers
 	LeftOut     uint64 // by Options.Sample
 	DedupeBytes int64  // memory held to know duplicates
+	DedupeDisk  int64  // bytes of a temporary file for the same end
 	Files       []FileStats
 }
 
@@ -123,6 +134,7 @@ type Reader struct {
 	opt   Options
 	src   source
 	lines lineReader
+	table Table // instead of lines; else nil
 	take  record
 	seen  seen
 
@@ -149,7 +161,8 @@ func Open(ctx context.Context, paths []string, opt Options) (*Reader, error) {
 		return nil, errors.New("cannot read the list: no input is named")
 	}
 	r := &Reader{opt: opt, labels: make(map[string]string)}
-	r.src.init(ctx, paths, opt.Stdin)
+	r.seen.limit, r.seen.dir = cmp.Or(opt.DedupeMemory, DefaultDedupeMemory), opt.TempDir
+	r.src.init(ctx, paths, opt)
 	if err := r.lookAhead(ctx, paths); err != nil {
 		return nil, err
 	}
@@ -162,7 +175,11 @@ func (o Options) check() error {
 	}
 	switch o.Format {
 	case Auto, Lines, CSV, JSONL:
-	case Parquet, WARC:
+	case Parquet:
+		if o.Parquet == nil {
+			return refused(o.Format)
+		}
+	case WARC:
 		return refused(o.Format)
 	default:
 		return fmt.Errorf("cannot read a list as %v", o.Format)
@@ -191,7 +208,7 @@ func (r *Reader) lookAhead(ctx context.Context, paths []string) error {
 			continue
 		}
 		look := Reader{opt: r.opt}
-		look.src.init(ctx, []string{path}, nil)
+		look.src.init(ctx, []string{path}, r.opt)
 		err = look.nextStream()
 		_ = look.src.Close()
 		if err != nil && err != io.EOF {
@@ -226,7 +243,7 @@ func (r *Reader) step() (Entry, bool, error) {
 	if !r.open {
 		return Entry{}, false, r.nextStream()
 	}
-	line, long, err := r.lines.next()
+	line, reason, err := r.advance()
 	if err == io.EOF {
 		r.open = false
 		return Entry{}, false, nil
@@ -239,11 +256,6 @@ func (r *Reader) step() (Entry, bool, error) {
 	r.line++
 	r.stats.Files[len(r.stats.Files)-1].Lines++
 
-	if long {
-		r.take.started = true // were it the header, the next line is not
-		return Entry{}, false, r.reject(line, "line is longer than 64 KiB")
-	}
-	reason := r.take.read(line, &r.layout)
 	switch {
 	case reason == skipLine:
 		r.stats.Skipped++
@@ -259,13 +271,33 @@ func (r *Reader) step() (Entry, bool, error) {
 		r.stats.LeftOut++
 		return Entry{}, false, nil
 	}
-	if !r.seen.add(entry.Origin) {
+	fresh, err := r.seen.add(entry.Origin)
+	if err != nil {
+		return Entry{}, false, err
+	}
+	if !fresh {
 		r.stats.Duplicates++
 		return Entry{}, false, r.reject(line, "duplicate of an earlier entry")
 	}
 	entry.Seq = seq
 	r.stats.Entries++
 	return entry, true, nil
+}
+
+// advance takes the next line or row, valid until the next, and says why it is no entry, or returns io.EOF behind the last.
+func (r *Reader) advance() (line []byte, reason string, err error) {
+	if r.table != nil {
+		return r.nextRow()
+	}
+	line, long, err := r.lines.next()
+	if err != nil {
+		return nil, "", err
+	}
+	if long {
+		r.take.started = true // were it the header, the next line is not
+		return line, "line is longer than 64 KiB", nil
+	}
+	return line, r.take.read(line, &r.layout), nil
 }
 
 // entry makes an Entry of the record just read, or says why it is none.
@@ -334,23 +366,32 @@ func (r *Reader) nextStream() error {
 	if err != nil {
 		return err
 	}
-	r.name, r.line = stream.name, 0
+	r.name, r.line, r.table = stream.name, 0, nil
+	if stream.table != nil {
+		err = r.beginTable(stream)
+	} else {
+		err = r.beginLines(stream)
+	}
+	if err != nil {
+		return err
+	}
+	r.take.begin()
+	r.stats.Files = append(r.stats.Files, FileStats{Name: r.name, Compression: stream.compression, Layout: r.layout.String()})
+	r.open = true
+	return nil
+}
+
+// beginLines detects how the lines of a stream are read.
+func (r *Reader) beginLines(stream stream) error {
 	r.lines.reset(stream.Reader)
 	head, err := r.lines.peek()
 	if err != nil {
 		return damaged(r.name, r.line+1, err)
 	}
 	if r.layout, err = detect(head, r.lines.ended(), r.opt); err != nil {
-		var remedy string
-		if e, ok := errors.AsType[*layoutError](err); ok {
-			remedy = e.remedy
-		}
-		return &Error{File: r.name, Err: err, Remedy: remedy}
+		return damaged(r.name, 0, err)
 	}
 	r.lines.begin(r.layout.bom, r.layout.eol)
-	r.take.begin()
-	r.stats.Files = append(r.stats.Files, FileStats{Name: r.name, Compression: stream.compression, Layout: r.layout.String()})
-	r.open = true
 	return nil
 }
 
@@ -358,7 +399,7 @@ func (r *Reader) nextStream() error {
 func (r *Reader) Stats() Stats {
 	s := r.stats
 	s.Files = append([]FileStats(nil), s.Files...)
-	s.DedupeBytes = r.seen.bytes()
+	s.DedupeBytes, s.DedupeDisk = r.seen.bytes(), r.seen.diskBytes()
 	return s
 }
 
@@ -371,7 +412,7 @@ func (r *Reader) Close() error {
 	if r.err == nil {
 		r.err = errors.New("cannot read the list: it was closed")
 	}
-	r.seen = seen{}
+	r.seen.close()
 	return r.src.Close()
 }
 

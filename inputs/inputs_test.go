@@ -1,6 +1,7 @@
 package inputs
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -639,24 +641,50 @@ func TestSpool(t *testing.T) {
 	}
 }
 
-// TestXZWindow reads the size of the dictionary with and without the optional sizes before it in the block header.
-func TestXZWindow(t *testing.T) {
+// TestXZGuard finds the dictionary of every block of every stream, wherever the file is cut into reads.
+func TestXZGuard(t *testing.T) {
 	blocks, err := os.ReadFile("testdata/lists/blocks.txt.xz") // xz -1 --block-size=256
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := xzWindow(blocks); got != 1<<20 {
-		t.Errorf("of a stream of blocks: %d", got)
+	own := packed(t, "xz", "a.example\n")
+	several := slices.Concat(blocks, own, []byte("\x00\x00\x00\x00"), packed(t, "xz", ""), own, blocks)
+	f := func(content []byte, want error) {
+		t.Helper()
+		for _, r := range []io.Reader{bytes.NewReader(content), iotest.OneByteReader(bytes.NewReader(content))} {
+			got, err := io.ReadAll(newXZGuard(bufio.NewReaderSize(r, 4<<10)))
+			if !errors.Is(err, want) || want == nil && !bytes.Equal(got, content) {
+				t.Errorf("%d bytes of %d pass, %v, want %v", len(got), len(content), err, want)
+			}
+		}
 	}
-	if got := xzWindow(packed(t, "xz", "example.com")); got != 8<<20 {
-		t.Errorf("of the library's own stream: %d", got)
+	f(blocks, nil)
+	f(own, nil)
+	f(several, nil)
+	for n := range len(several) - 1 {
+		// That it is cut off is for the library to say.
+		if got, err := io.ReadAll(newXZGuard(bufio.NewReaderSize(bytes.NewReader(several[:n]), 4<<10))); err != nil || len(got) != n {
+			if !errors.Is(err, errXZ) { // in a number of the index
+				t.Fatalf("cut at %d: %d bytes, %v", n, len(got), err)
+			}
+		}
 	}
-	blocks[12+7] = 40
-	if got := xzWindow(blocks); got != 1<<32-1 {
-		t.Errorf("of the largest dictionary: %d", got)
-	}
-	for n := range 32 {
-		_ = xzWindow(blocks[:n])
+	// The second block, and a later stream, ask for 3 GiB.
+	header := blocks[12 : 12+int(blocks[12]+1)*4]
+	property := bytes.Index(header, []byte{0x21, 1}) + 2
+	first := bytes.Index(blocks, header[:2])
+	second := first + 2 + bytes.Index(blocks[first+2:], header[:2]) // blocks have the same size field and flags
+	large := bytes.Clone(blocks)
+	large[second+property] = 39
+	f(large, errDictionary)
+	f(slices.Concat(own, large), errDictionary)
+	large[second+property] = 40
+	f(large, errDictionary)
+	large[second+property] = 41
+	f(large, errXZ)
+	got, _, err := origins(t, Options{}, listFile(t, "streams.xz", slices.Concat(own, []byte("\x00\x00\x00\x00"), packed(t, "xz", "b.example\n"))))
+	if err != nil || got != "0:a.example 1:b.example" {
+		t.Errorf("of two streams: %s, %v", got, err)
 	}
 }
 

@@ -2,7 +2,6 @@ package inputs
 
 import (
 	"bytes"
-	"encoding/json"
 	"net/netip"
 	"strconv"
 	"unicode/utf8"
@@ -162,52 +161,6 @@ func (c *record) splitQuoted(line []byte, delimiter byte, n int) (reason string)
 		line = line[i+1:]
 	}
 	return ""
-}
-
-// readJSON takes one JSON object a line, or a bare JSON string.
-func (c *record) readJSON(line []byte, l *layout) string {
-	if text := trimSpace(line); text[0] == '"' {
-		var host string
-		if err := json.Unmarshal(text, &host); err != nil {
-			return "not valid JSON"
-		}
-		c.host = trimSpace([]byte(host))
-		return ""
-	}
-	object, ok := jsonObject(line)
-	if !ok {
-		return "not a JSON object"
-	}
-	host, ok := jsonText(object[l.hostKey])
-	if !ok || len(host) == 0 {
-		return "the object has no text under the key of the host"
-	}
-	c.host = host
-	c.label, _ = jsonText(object[l.labelKey])
-	rank, _ := jsonText(object[l.rankKey])
-	c.rank = number(rank)
-	return ""
-}
-
-// jsonObject reads the first level of an object.
-func jsonObject(line []byte) (object map[string]json.RawMessage, ok bool) {
-	err := json.Unmarshal(line, &object)
-	return object, err == nil && object != nil
-}
-
-// jsonText returns a string's text, or a number's digits.
-func jsonText(raw json.RawMessage) ([]byte, bool) {
-	if len(raw) == 0 {
-		return nil, false
-	}
-	if raw[0] != '"' {
-		return raw, raw[0] >= '0' && raw[0] <= '9'
-	}
-	var s string
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return nil, false
-	}
-	return trimSpace([]byte(s)), true
 }
 
 // number reads a positive decimal, 0 for anything else.

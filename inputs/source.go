@@ -29,9 +29,11 @@ const (
 	maxMembers = 10_000    // files in a zip
 )
 
-// stream is decompressed text.
+// stream is decompressed text, or a table, which is read at any place.
 type stream struct {
 	io.Reader
+	table       io.ReaderAt // nil of text
+	size        int64       // of the table
 	name        string
 	compression string
 }
@@ -41,6 +43,7 @@ type source struct {
 	ctx   context.Context
 	paths []string
 	stdin io.Reader
+	dir   string // of temporary files; "" is the system's
 
 	archive string // the zip whose members are being read
 	members []*zip.File
@@ -48,10 +51,11 @@ type source struct {
 
 	read  atomic.Int64
 	total int64
+	ended int64 // what read is once the table that is open has been read: not all columns of it are
 }
 
-func (s *source) init(ctx context.Context, paths []string, stdin io.Reader) {
-	s.ctx, s.paths, s.stdin = ctx, paths, stdin
+func (s *source) init(ctx context.Context, paths []string, opt Options) {
+	s.ctx, s.paths, s.stdin, s.dir = ctx, paths, opt.Stdin, opt.TempDir
 }
 
 // next opens the next stream, or returns io.EOF.
@@ -68,6 +72,10 @@ func (s *source) next() (stream, error) {
 	if err := s.Close(); err != nil {
 		return stream{}, fmt.Errorf("cannot close a list: %w", err)
 	}
+	if s.ended > 0 {
+		s.read.Store(s.ended)
+		s.ended = 0
+	}
 	if len(s.paths) == 0 {
 		return stream{}, io.EOF
 	}
@@ -83,8 +91,16 @@ func (s *source) next() (stream, error) {
 		return stream{}, &Error{File: name, Err: plainPathError(err)}
 	}
 	s.closers = append(s.closers, file.Close)
-	if isZip(file) {
+	switch head := headOf(file); {
+	case strings.HasPrefix(head, "PK\x03\x04"), strings.HasPrefix(head, "PK\x05\x06"):
 		return s.openArchive(name, file)
+	case isTable(head):
+		info, err := file.Stat()
+		if err != nil {
+			return stream{}, &Error{File: name, Err: plainPathError(err)}
+		}
+		s.ended = s.read.Load() + info.Size()
+		return stream{table: readerAt{s.ctx, file, &s.read}, size: info.Size(), name: name}, nil
 	}
 	return s.decode(stream{Reader: s.watch(file), name: name})
 }
@@ -138,13 +154,16 @@ func (s *source) decode(in stream) (stream, error) {
 		if problem != nil {
 			return stream{}, &Error{File: in.name, Err: problem, Remedy: problem.remedy}
 		}
-		if kind == "" {
+		switch kind {
+		case "":
 			return in, nil
+		case kindTable:
+			return s.copyTable(in)
 		}
 		if depth == maxNesting {
 			return stream{}, &Error{File: in.name, Err: errors.New("too many compressions around one list"), Remedy: "unpack it first"}
 		}
-		if in.Reader, err = s.unpack(kind, buffered, head); err != nil {
+		if in.Reader, err = s.unpack(kind, buffered); err != nil {
 			return stream{}, damaged(in.name, 0, err)
 		}
 		if in.compression != "" {
@@ -157,6 +176,9 @@ func (s *source) decode(in stream) (stream, error) {
 // damaged dresses an error of reading with its place (line 0: before the first) and its remedy; the end of the context
 // stays what it is.
 func damaged(name string, line uint64, err error) error {
+	if e, ok := errors.AsType[remedied](err); ok {
+		return &Error{File: name, Line: line, Err: err, Remedy: e.Remedy()}
+	}
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
@@ -166,11 +188,14 @@ func damaged(name string, line uint64, err error) error {
 	return &Error{File: name, Line: line, Err: err, Remedy: "the file is cut off or damaged: fetch it again"}
 }
 
-// errDictionary is of an xz stream that would take too much memory.
-var errDictionary = fmt.Errorf("its dictionary is larger than %d MiB", maxWindow>>20)
+// remedied is an error that says itself what to do about it.
+type remedied interface {
+	error
+	Remedy() string
+}
 
 // unpack returns the reader for one compression.
-func (s *source) unpack(kind string, r io.Reader, head []byte) (io.Reader, error) {
+func (s *source) unpack(kind string, r *bufio.Reader) (io.Reader, error) {
 	switch kind {
 	case "gzip":
 		return gzip.NewReader(r)
@@ -182,10 +207,7 @@ func (s *source) unpack(kind string, r io.Reader, head []byte) (io.Reader, error
 		s.closers = append(s.closers, func() error { decoder.Close(); return nil })
 		return decoder, nil
 	case "xz":
-		if xzWindow(head) > maxWindow {
-			return nil, errDictionary
-		}
-		return xz.NewReader(r)
+		return xz.NewReader(newXZGuard(r))
 	case "bzip2":
 		return bzip2.NewReader(r), nil
 	case "utf-16le":
@@ -193,35 +215,6 @@ func (s *source) unpack(kind string, r io.Reader, head []byte) (io.Reader, error
 	default: // utf-16be
 		return unicode.UTF16(unicode.BigEndian, unicode.ExpectBOM).NewDecoder().Reader(r), nil
 	}
-}
-
-// xzWindow reads the size of the dictionary from the first block header of an xz stream, 0 where it is not there. The
-// library allocates what the header asks for, up to 4 GiB.
-func xzWindow(head []byte) int64 {
-	const streamHeader = 12
-	if len(head) < streamHeader+8 {
-		return 0
-	}
-	block := head[streamHeader:]
-	flags, i := block[1], 2
-	for _, present := range []byte{0x40, 0x80} { // compressed and uncompressed size: skip a varint each
-		if flags&present == 0 {
-			continue
-		}
-		for i < len(block) && block[i]&0x80 != 0 {
-			i++
-		}
-		i++
-	}
-	const lzma2 = 0x21
-	if i+2 >= len(block) || block[i] != lzma2 || block[i+1] != 1 {
-		return 0
-	}
-	code := block[i+2] & 0x3f
-	if code >= 40 {
-		return 1<<32 - 1
-	}
-	return int64(2|code&1) << (code/2 + 11)
 }
 
 // openArchive lists the members of a zip that may hold data, and opens the first.
@@ -304,12 +297,65 @@ func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// isZip looks at the first bytes of a file that can be read at any place.
-func isZip(file *os.File) bool {
-	var head [4]byte
-	_, err := file.ReadAt(head[:], 0)
-	return err == nil && (string(head[:]) == "PK\x03\x04" || string(head[:]) == "PK\x05\x06")
+// isTable reports whether a file that begins so is Parquet's. Behind its name comes what cannot be in a text: a list may
+// begin with PAR1S.EXAMPLE.
+func isTable(head string) bool {
+	return len(head) > 4 && head[:4] == "PAR1" && head[4] < ' ' && !isSpace(head[4])
 }
+
+// headOf returns the first bytes of a file that can be read at any place, "" of one that cannot.
+func headOf(file *os.File) string {
+	var head [5]byte
+	if _, err := file.ReadAt(head[:], 0); err != nil {
+		return ""
+	}
+	return string(head[:])
+}
+
+// maxTable bounds a table that is copied so that it can be read at any place: what a small archive unpacks to may have no
+// end.
+const maxTable = 64 << 30
+
+// copyTable copies a table that comes as a stream into a temporary file.
+func (s *source) copyTable(in stream) (stream, error) {
+	file, err := scratch(s.dir)
+	if err != nil {
+		return stream{}, &Error{File: in.name, Err: err, Remedy: temporaryRemedy}
+	}
+	s.closers = append(s.closers, file.Close)
+	in.size, err = io.Copy(scratchWriter{file}, io.LimitReader(in.Reader, maxTable+1))
+	if e, ok := errors.AsType[*scratchError](err); ok {
+		return stream{}, &Error{File: in.name, Err: e, Remedy: temporaryRemedy}
+	}
+	if err != nil {
+		return stream{}, damaged(in.name, 0, err)
+	}
+	if in.size > maxTable {
+		return stream{}, &Error{File: in.name, Err: fmt.Errorf("it has more than %d GiB", maxTable>>30), Remedy: "unpack it and name the file"}
+	}
+	in.Reader, in.table = nil, readerAt{s.ctx, file, new(atomic.Int64)}
+	return in, nil
+}
+
+const temporaryRemedy = "make room for temporary files, or set TMPDIR to where there is"
+
+// scratchWriter tells errors of writing from those of reading.
+type scratchWriter struct{ file *os.File }
+
+func (w scratchWriter) Write(b []byte) (int, error) {
+	n, err := w.file.Write(b)
+	if err != nil {
+		err = &scratchError{plainPathError(err)}
+	}
+	return n, err
+}
+
+type scratchError struct{ err error }
+
+func (e *scratchError) Error() string {
+	return fmt.Sprintf("cannot copy it to a temporary file: %v", e.err)
+}
+func (e *scratchError) Unwrap() error { return e.err }
 
 // problem is a kind of file that is no list, with its remedy.
 type problem struct{ text, remedy string }
@@ -318,6 +364,9 @@ func (p *problem) Error() string { return p.text }
 
 // magic names the compression or encoding that the first bytes tell, "" for text, or says why they are no list.
 func magic(head []byte) (kind string, _ *problem) {
+	if isTable(string(head[:min(len(head), 5)])) {
+		return kindTable, nil
+	}
 	for _, m := range magics {
 		if len(head) >= m.offset && bytes.HasPrefix(head[m.offset:], []byte(m.bytes)) {
 			return m.kind, m.problem
@@ -325,6 +374,9 @@ func magic(head []byte) (kind string, _ *problem) {
 	}
 	return "", nil
 }
+
+// kindTable is the kind of what is not unpacked, and read at any place.
+const kindTable = "parquet"
 
 // magics is read from top to bottom; the first match counts.
 var magics = []struct {
@@ -343,7 +395,7 @@ var magics = []struct {
 	{0, "\xfe\xff", "utf-16be", nil},
 	{0, "PK\x03\x04", "", &problem{"it is a zip archive inside another or in a pipe", "save it as a file, or unpack it first"}},
 	{0, "PK\x05\x06", "", &problem{"it is an empty zip archive", ""}},
-	{0, "PAR1", "", &problem{"it is a Parquet file, which this version does not read as a list", "export the column of hosts as CSV"}},
+	{0, "PARE\x15", "", &problem{"it is an encrypted Parquet file", "decrypt it first"}},
 	{0, "WARC/", "", &problem{"it is an archive (WARC) and no list", "--format warc judges its captures"}},
 	{0, "SQLite format 3\x00", "", &problem{"it is an SQLite database", "export the column of hosts as CSV"}},
 	{0, "\x04\x22\x4d\x18", "", &problem{"it is compressed by lz4", "unpack it, or compress it by zstd"}},

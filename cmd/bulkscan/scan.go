@@ -137,9 +137,9 @@ type scanFlags struct {
 
 func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.out, "out", "o", defaultOut, "folder of the dataset, or s3://BUCKET/PREFIX; - writes a JSON line a site to standard output")
-	flags.StringVar(&f.format, "format", "auto", "form of the lists: auto, lines, csv, jsonl; or warc: archives whose captures are judged, and nobody is asked (docs/archives.md)")
-	flags.StringVar(&f.column, "column", "", "column of the hosts: its name in the header, or its number from 1")
-	flags.StringVar(&f.labelColumn, "label-column", "", "column to keep as label")
+	flags.StringVar(&f.format, "format", "auto", "form of the lists: auto, lines, csv, jsonl, parquet (docs/inputs.md); or warc: archives whose captures are judged, and nobody is asked (docs/archives.md)")
+	flags.StringVar(&f.column, "column", "", "column of the hosts: its name in the header, or its number from 1; of JSON lines the key, or keys as in site.host")
+	flags.StringVar(&f.labelColumn, "label-column", "", "column to keep as label, and to divide the statistics by; named as in --column")
 	flags.Uint64Var(&f.limit, "limit", 0, "only the first N entries (0: all)")
 	flags.Float64Var(&f.sample, "sample", 0, "only this share of the hosts, the same ones in every run (0: all)")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "read the lists, say what would be done, ask nobody")
@@ -171,8 +171,8 @@ func (a *app) scanCommand() *cobra.Command {
 		Short: "Fetch and judge the robots.txt of every site on a list",
 		Long: `scan reads lists of sites, fetches each one's robots.txt, judges it, and writes a dataset.
 
-Lists are plain lines (hosts or URLs) or CSV as Tranco, Umbrella, Majestic, CrUX and Radar publish them, also as .gz,
-.zst, .xz or .zip; no INPUT, or -, is standard input. The same command again resumes where it was interrupted.
+Lists are plain lines (hosts or URLs), CSV as Tranco, Umbrella, Majestic, CrUX and Radar publish them, JSON lines, or
+Parquet, also as .gz, .zst, .xz or .zip; no INPUT, or -, is standard input. The same command again resumes where it was interrupted.
 
 With --format warc the inputs are archives, such as Common Crawl's *-robotstxt-*.warc.gz: their captures are judged as if they
 came now, a row an origin, and nobody is asked.`,
@@ -668,6 +668,7 @@ func (j *job) openReader(ctx context.Context) (err error) {
 	list, err := inputs.Open(ctx, j.paths, inputs.Options{
 		Format: format, Column: j.flags.column, LabelColumn: j.flags.labelColumn,
 		Limit: j.flags.limit, Sample: j.flags.sample, Stdin: j.stdin, Reject: j.reject,
+		Parquet: func(file io.ReaderAt, size int64) (inputs.Table, error) { return sink.OpenForeign(file, size) },
 	})
 	if err == nil {
 		j.reader = list

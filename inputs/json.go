@@ -1,0 +1,429 @@
+package inputs
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// This file reads JSON lines. The few values that are wanted are found in one walk over the line, which checks all of it:
+// to make a map of each line, as encoding/json does, takes five times as long, and no line needs it.
+
+// maxJSONDepth bounds the recursion of the walk.
+const maxJSONDepth = 500
+
+// The values that are wanted of a line.
+const (
+	jsonHost = iota
+	jsonRank
+	jsonLabel
+	jsonWanted
+)
+
+// jsonPath is the keys that lead to a value, from the outside in; none is wanted where it is empty.
+type jsonPath []string
+
+func (p jsonPath) String() string { return strings.Join(p, ".") }
+
+// jsonWalk goes over one line.
+type jsonWalk struct {
+	line  []byte
+	at    int
+	paths *[jsonWanted]jsonPath
+	found [jsonWanted][]byte // as they stand in the line
+}
+
+// walkJSON finds the values at the paths of an object, or reports that the line is none, by the rules of RFC 8259. Of a key
+// that is there twice the last counts.
+func walkJSON(line []byte, paths *[jsonWanted]jsonPath) (found [jsonWanted][]byte, ok bool) {
+	w := jsonWalk{line: line, paths: paths}
+	w.space()
+	if w.peek() != '{' {
+		return found, false
+	}
+	var all uint8
+	for i, path := range paths {
+		if len(path) > 0 {
+			all |= 1 << i
+		}
+	}
+	if !w.value(all, 0) {
+		return found, false
+	}
+	w.space()
+	return w.found, w.at == len(line)
+}
+
+func (w *jsonWalk) peek() byte {
+	if w.at < len(w.line) {
+		return w.line[w.at]
+	}
+	return 0
+}
+
+func (w *jsonWalk) space() {
+	for w.at < len(w.line) {
+		switch w.line[w.at] {
+		case ' ', '\t', '\r', '\n':
+			w.at++
+		default:
+			return
+		}
+	}
+}
+
+// value passes over a value that lies so deep. The first depth keys of the paths in on lead to it.
+func (w *jsonWalk) value(on uint8, depth int) bool {
+	if depth > maxJSONDepth {
+		return false
+	}
+	from := w.at
+	var ok bool
+	switch c := w.peek(); {
+	case c == '{':
+		ok = w.object(on, depth)
+	case c == '[':
+		ok = w.array(depth)
+	case c == '"':
+		_, ok = w.text()
+	case c == '-' || c >= '0' && c <= '9':
+		ok = w.number()
+	default:
+		ok = w.word("true") || w.word("false") || w.word("null")
+	}
+	for i := 0; on != 0 && i < jsonWanted; i++ {
+		if on&(1<<i) != 0 && len(w.paths[i]) == depth {
+			w.found[i] = w.line[from:w.at]
+		}
+	}
+	return ok
+}
+
+func (w *jsonWalk) object(on uint8, depth int) bool {
+	w.at++
+	w.space()
+	if w.peek() == '}' {
+		w.at++
+		return true
+	}
+	for {
+		key, ok := w.text()
+		if !ok {
+			return false
+		}
+		var under uint8
+		if on != 0 {
+			under = w.under(key, on, depth)
+		}
+		w.space()
+		if w.peek() != ':' {
+			return false
+		}
+		w.at++
+		w.space()
+		if !w.value(under, depth+1) {
+			return false
+		}
+		w.space()
+		switch w.peek() {
+		case ',':
+			w.at++
+			w.space()
+		case '}':
+			w.at++
+			return true
+		default:
+			return false
+		}
+	}
+}
+
+// under returns which of the paths go on with a key, and forgets what an earlier key of that name led to.
+func (w *jsonWalk) under(key []byte, on uint8, depth int) (under uint8) {
+	if bytes.IndexByte(key, '\\') >= 0 {
+		key = unescapeJSON(key)
+	} else {
+		key = key[1 : len(key)-1]
+	}
+	for i, path := range w.paths {
+		if on&(1<<i) != 0 && len(path) > depth && path[depth] == string(key) {
+			under |= 1 << i
+			w.found[i] = nil
+		}
+	}
+	return under
+}
+
+func (w *jsonWalk) array(depth int) bool {
+	w.at++
+	w.space()
+	if w.peek() == ']' {
+		w.at++
+		return true
+	}
+	for {
+		if !w.value(0, depth+1) {
+			return false
+		}
+		w.space()
+		switch w.peek() {
+		case ',':
+			w.at++
+			w.space()
+		case ']':
+			w.at++
+			return true
+		default:
+			return false
+		}
+	}
+}
+
+// text passes over a string, and returns it with its quotes and escapes.
+func (w *jsonWalk) text() (raw []byte, ok bool) {
+	from := w.at
+	if w.peek() != '"' {
+		return nil, false
+	}
+	for w.at++; w.at < len(w.line); w.at++ {
+		switch c := w.line[w.at]; {
+		case c == '"':
+			w.at++
+			return w.line[from:w.at], true
+		case c < ' ':
+			return nil, false
+		case c == '\\':
+			if w.at++; !w.escape() {
+				return nil, false
+			}
+		}
+	}
+	return nil, false
+}
+
+// escape passes over what follows a backslash, but for its last byte.
+func (w *jsonWalk) escape() bool {
+	switch w.peek() {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return true
+	case 'u':
+		if w.at+4 >= len(w.line) {
+			return false
+		}
+		for range 4 {
+			w.at++
+			if c := w.line[w.at] | 0x20; !(c >= '0' && c <= '9' && w.line[w.at] == c || c >= 'a' && c <= 'f') {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// number passes over `-`, an integer without leading zeros, a fraction and an exponent.
+func (w *jsonWalk) number() bool {
+	if w.peek() == '-' {
+		w.at++
+	}
+	if w.peek() == '0' {
+		w.at++
+	} else if !w.digits() {
+		return false
+	}
+	if w.peek() == '.' {
+		if w.at++; !w.digits() {
+			return false
+		}
+	}
+	if w.peek()|0x20 == 'e' {
+		w.at++
+		if c := w.peek(); c == '+' || c == '-' {
+			w.at++
+		}
+		return w.digits()
+	}
+	return true
+}
+
+func (w *jsonWalk) digits() bool {
+	from := w.at
+	for c := w.peek(); c >= '0' && c <= '9'; c = w.peek() {
+		w.at++
+	}
+	return w.at > from
+}
+
+func (w *jsonWalk) word(word string) bool {
+	if !bytes.HasPrefix(w.line[w.at:], []byte(word)) {
+		return false
+	}
+	w.at += len(word)
+	return true
+}
+
+// readJSON takes one JSON object a line, or a bare JSON string.
+func (c *record) readJSON(line []byte, l *layout) string {
+	text := trimSpace(line)
+	if text[0] == '"' {
+		host, ok := jsonText(text)
+		if !ok {
+			return "not valid JSON"
+		}
+		c.host = host
+		return ""
+	}
+	found, ok := walkJSON(text, &l.paths)
+	if !ok {
+		return "not a JSON object"
+	}
+	if c.host, ok = jsonText(found[jsonHost]); !ok || len(c.host) == 0 {
+		c.host = nil
+		return "the object has no text under the key of the host"
+	}
+	c.label = jsonCell(found[jsonLabel])
+	c.rank = number(jsonCell(found[jsonRank]))
+	return ""
+}
+
+// jsonCell returns what a cell of a table would hold: a text, a number's digits or a truth, nothing of all else.
+func jsonCell(raw []byte) []byte {
+	if len(raw) > 0 && (raw[0] == 't' || raw[0] == 'f' || raw[0] == '-') {
+		return raw
+	}
+	text, _ := jsonText(raw)
+	return text
+}
+
+// jsonText returns a string's text, or the digits of a number that is not negative.
+func jsonText(raw []byte) ([]byte, bool) {
+	switch {
+	case len(raw) > 0 && raw[0] >= '0' && raw[0] <= '9':
+		return raw, true
+	case len(raw) == 0 || raw[0] != '"':
+		return nil, false
+	}
+	w := jsonWalk{line: raw}
+	if text, ok := w.text(); !ok || len(text) != len(raw) {
+		return nil, false
+	}
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return trimSpace(raw[1 : len(raw)-1]), true
+	}
+	return trimSpace(unescapeJSON(raw)), true
+}
+
+// unescapeJSON returns the text of a string that has escapes, and has been found to be one.
+func unescapeJSON(raw []byte) []byte {
+	var s string
+	_ = json.Unmarshal(raw, &s) // halves of surrogates become U+FFFD
+	return []byte(s)
+}
+
+// detectJSON chooses the keys by the first objects.
+func (l *layout) detectJSON(lines [][]byte, opt Options) error {
+	l.format = JSONL
+	paths, err := objectPaths(lines)
+	if err != nil {
+		return err
+	}
+	find := func(names []string, nameOf func(jsonPath) string) jsonPath {
+		for _, want := range names {
+			if i := slices.IndexFunc(paths, func(p jsonPath) bool { return normalName(nameOf(p)) == normalName(want) }); i >= 0 {
+				return paths[i]
+			}
+		}
+		return nil
+	}
+	last := func(p jsonPath) string { return p[len(p)-1] }
+	known := func(names []string) jsonPath {
+		if p := find(names, jsonPath.String); p != nil {
+			return p
+		}
+		return find(names, last)
+	}
+	l.paths[jsonHost], l.paths[jsonRank] = known(hostNames), known(rankNames)
+	for _, f := range []struct {
+		wanted     int
+		flag, name string
+	}{{jsonHost, "--column", opt.Column}, {jsonLabel, "--label-column", opt.LabelColumn}} {
+		if f.name == "" {
+			continue
+		}
+		if l.paths[f.wanted] = find([]string{f.name}, jsonPath.String); l.paths[f.wanted] == nil {
+			return &layoutError{fmt.Sprintf("its first objects have no key %q, but %s", clip(f.name, 80), listPaths(paths)), "choose one of these with " + f.flag}
+		}
+	}
+	if l.paths[jsonHost] == nil && len(paths) > 0 {
+		return &layoutError{fmt.Sprintf("no key of its first objects is known to hold hosts (%s)", listPaths(paths)), "choose one with --column"}
+	}
+	return nil
+}
+
+// listPaths names keys for a message.
+func listPaths(paths []jsonPath) string {
+	var b strings.Builder
+	for i, p := range paths {
+		if i == maxListed {
+			b.WriteString(", …")
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%q", clip(p.String(), 80))
+	}
+	return b.String()
+}
+
+// What is looked at of the first objects.
+const (
+	maxPaths      = 1000
+	maxNestedKeys = 6
+	maxKey        = 200 // bytes
+)
+
+// objectPaths returns the paths to what is neither an object nor an array in the sampled objects, the shortest first.
+func objectPaths(lines [][]byte) ([]jsonPath, error) {
+	seen := map[string]bool{}
+	var paths []jsonPath
+	var walk func(above jsonPath, object map[string]any)
+	walk = func(above jsonPath, object map[string]any) {
+		for key, value := range object {
+			if len(key) > maxKey {
+				continue
+			}
+			path := append(slices.Clip(above), key)
+			switch value := value.(type) {
+			case []any:
+			case map[string]any:
+				if len(path) < maxNestedKeys {
+					walk(path, value)
+				}
+			default:
+				if id := strings.Join(path, "\x00"); !seen[id] && len(paths) < maxPaths {
+					seen[id] = true
+					paths = append(paths, path)
+				}
+			}
+		}
+	}
+	objects := 0
+	for _, line := range lines {
+		var object map[string]any
+		if json.Unmarshal(line, &object) == nil && object != nil {
+			objects++
+			walk(nil, object)
+		}
+	}
+	if objects == 0 && trimSpace(lines[0])[0] != '"' {
+		return nil, &layoutError{"its first lines are no JSON objects", "pass --format lines or csv"}
+	}
+	slices.SortFunc(paths, func(a, b jsonPath) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), slices.Compare(a, b))
+	})
+	return paths, nil
+}

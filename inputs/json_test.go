@@ -1,0 +1,119 @@
+package inputs
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestJSONLines(t *testing.T) {
+	f := func(content string, opt Options, want string) {
+		t.Helper()
+		got, _, err := origins(t, opt, listFile(t, "list", []byte(content)))
+		if err != nil || got != want {
+			t.Errorf("%q: %s, %v, want %s", content, got, err, want)
+		}
+	}
+	// Keys known by name, at the top or below, and keys that are asked for.
+	f(`{"domain":"a.example","x":{"url":"b.example"}}`, Options{}, "0:a.example")
+	f(`{"site":{"host":"a.example","n":[1,{"host":"x"}]}}`, Options{}, "0:a.example")
+	f(`{"site":{"host":"a.example","alias":"b.example"}}`, Options{Column: "site.alias"}, "0:b.example")
+	f(`{"site.alias":"a.example","site":{"alias":"b.example"}}`, Options{Column: "site.alias"}, "0:a.example")
+	f(`{"Site":{"Alias":"b.example"}}`, Options{Column: "site.alias"}, "0:b.example")
+	f(`{"ho\u0073t":"a.example"}`, Options{}, "0:a.example")
+	f(`{"host":"a.ex\u0061mple\/x"}`, Options{}, "0:a.example")
+	f("{\"host\":null}\r\n{\"host\":\"a.example\"}\n\n{}\n[]\n{\"host\":\"b.example\"}x\n{\"host\":{\"x\":1}}\n\"c.example\"", Options{Format: JSONL},
+		"!1 1:a.example !4 !5 !6 !7 7:c.example")
+	// Of a key that is there twice the last counts, whatever it is.
+	f("{\"host\":\"a.example\",\"host\":\"b.example\"}\n{\"host\":\"c.example\",\"host\":1.5e}\n{\"host\":\"c.example\",\"host\":[]}", Options{}, "0:b.example !2 !3")
+	f("{\"s\":{\"host\":\"a.example\"}}\n{\"s\":{\"host\":\"b.example\"},\"s\":{}}", Options{}, "0:a.example !2")
+	f(`{"host":"a.example","deep":`+strings.Repeat("[", maxJSONDepth+1)+strings.Repeat("]", maxJSONDepth+1)+"}\n", Options{}, "!1")
+
+	path := listFile(t, "list", []byte(`{"a":{"rank":7,"url":"https://a.example"},"b":{"tag":"x\u00e9"}}`))
+	r, err := Open(t.Context(), []string{path}, Options{LabelColumn: "b.tag"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeReader(t, r)
+	if e, err := r.Next(); err != nil || e.Rank != 7 || e.Label != "xé" || r.Stats().Files[0].Layout != `jsonl, host under "a.url", rank under "a.rank", label under "b.tag"` {
+		t.Errorf("%+v, %v, %+v", e, err, r.Stats())
+	}
+	for _, opt := range []Options{{Column: "host"}, {LabelColumn: "host"}} {
+		_, err = Open(t.Context(), []string{path}, opt)
+		if err == nil || !strings.Contains(err.Error(), `"a.rank", "a.url", "b.tag"`) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%+v: %v", opt, err)
+		}
+	}
+}
+
+// TestJSONLabels: a label is what a cell of a table would hold.
+func TestJSONLabels(t *testing.T) {
+	f := func(value, want string) {
+		t.Helper()
+		path := listFile(t, "list", []byte("{\"host\":\"a.example\",\"tag\":\"x\"}\n{\"host\":\"b.example\",\"tag\":"+value+"}\n"))
+		r, err := Open(t.Context(), []string{path}, Options{LabelColumn: "tag"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closeReader(t, r)
+		if entries, err := readAll(r); err != nil || len(entries) != 2 || entries[1].Label != want {
+			t.Errorf("%s: %+v, %v, want %q", value, entries, err, want)
+		}
+	}
+	f(`" a b "`, "a b")
+	f(`7`, "7")
+	f(`-7.5`, "-7.5")
+	f(`true`, "true")
+	f(`null`, "")
+	f(`{"x":"y"}`, "")
+	f(`["y"]`, "")
+}
+
+// FuzzJSONWalk holds the walk against encoding/json: what is an object, and what stands at a path of it.
+//
+//	go test -run - -fuzz FuzzJSONWalk -fuzztime 10s ./inputs
+func FuzzJSONWalk(f *testing.F) {
+	for _, line := range []string{
+		`{}`, `{"a":"x"}`, `{"a":{"b":"x","b":1}}`, `{"a":{"b":1},"a":2}`, `{"a":-0.5e+3,"r":[1,null,{"a":true}]}`, `{"\u0061":"\ud800"}`,
+		`{"a":01}`, `{"a":1.}`, `{"a":"\x"}`, `{"a":"\u12g4"}`, `{"a" :	{ "b" : "y" } } `, `{"a":1}}`, `{"a":tru}`, `{,}`, `{"a":1,}`, `[1]`, "{\"a\":\"\x01\"}",
+	} {
+		f.Add(line)
+	}
+	paths := [jsonWanted]jsonPath{jsonHost: {"a"}, jsonRank: {"a", "b"}, jsonLabel: {"r"}}
+	f.Fuzz(func(t *testing.T, line string) {
+		if !utf8.ValidString(line) || strings.Count(line, "[")+strings.Count(line, "{") > maxJSONDepth {
+			return // which are rejected before, or otherwise than by encoding/json
+		}
+		found, ok := walkJSON([]byte(line), &paths)
+		object, isObject := plainObject([]byte(line))
+		if ok != isObject {
+			t.Fatalf("%q is an object: %v, want %v", line, ok, isObject)
+		}
+		if !ok {
+			return
+		}
+		for i, path := range paths {
+			within := object
+			for _, key := range path[:len(path)-1] {
+				within, _ = plainObject(within[key])
+			}
+			if want := within[path[len(path)-1]]; string(found[i]) != string(want) {
+				t.Fatalf("%q: at %v there is %q, want %q", line, path, found[i], want)
+			}
+		}
+		text, isText := jsonText(found[jsonHost])
+		var want string
+		if err := json.Unmarshal(found[jsonHost], &want); err == nil && len(found[jsonHost]) > 0 && found[jsonHost][0] == '"' {
+			if !isText || string(text) != string(trimSpace([]byte(want))) {
+				t.Fatalf("%q: %q, %v, want %q", line, text, isText, want)
+			}
+		}
+	})
+}
+
+// plainObject reads the first level of an object as encoding/json does.
+func plainObject(line []byte) (object map[string]json.RawMessage, ok bool) {
+	err := json.Unmarshal(line, &object)
+	return object, err == nil && object != nil
+}

@@ -1,0 +1,170 @@
+package inputs
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"os"
+	"slices"
+	"sort"
+)
+
+// spilled is the part of a set of hashes that memory has no room for: runs in a temporary file, each of which has the 256
+// tables one behind the other, sorted. A hash is asked for in two steps.
+//
+//	filter ── no ──► it is not there (a few nanoseconds; 99 of 100 new hashes as long as there are 10 bits for each)
+//	   │
+//	  maybe ──► one block of each run, where the hash must be: hashes are spread evenly, so that their rank follows from
+//	            their value, but for some places
+//
+// Memory is the filter, of a size that does not change, and a KiB a run. The fuller the filter is, the more often the file
+// is looked at; the answer is right all the same.
+type spilled struct {
+	file   *os.File
+	filter []filterBlock
+	runs   []run
+	at     int64 // where the file ends
+	out    *bufio.Writer
+	sorted []slot
+	block  []byte
+}
+
+// filterBlock is 512 bits, which are in one line of the processor's cache. A hash sets six of them.
+type filterBlock [8]uint64
+
+// run is where each table of a run begins, in hashes, and where the run begins, in bytes.
+type run struct {
+	at     int64
+	begins [tables + 1]uint32
+}
+
+// blockSlots is how many hashes are read at once. The rank of a hash among n differs from what its value says by
+// √n/2 at most in two of three cases: of the 70,000 of a table this block has four times that on either side.
+const blockSlots = 1024
+
+func newSpilled(dir string, filterBytes int64) (*spilled, error) {
+	file, err := scratch(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &spilled{
+		file:   file,
+		filter: make([]filterBlock, max(1, filterBytes/64)),
+		out:    bufio.NewWriterSize(nil, 256<<10),
+		block:  make([]byte, blockSlots*slotBytes),
+	}, nil
+}
+
+// scratch makes a temporary file that has no name, so that nothing is left of it whatever happens to the process. Where an
+// open file cannot lose its name, it stays in the temporary folder.
+func scratch(dir string) (*os.File, error) {
+	file, err := os.CreateTemp(dir, "bulkscan-list-*")
+	if err != nil {
+		return nil, err
+	}
+	_ = os.Remove(file.Name())
+	return file, nil
+}
+
+// write appends a run of what is in the tables.
+func (s *spilled) write(all *[tables]table) error {
+	r := run{at: s.at}
+	s.out.Reset(io.NewOffsetWriter(s.file, s.at))
+	for i := range all {
+		s.sorted = s.sorted[:0]
+		for _, key := range all[i].slots {
+			if key != (slot{}) {
+				s.sorted = append(s.sorted, key)
+			}
+		}
+		slices.SortFunc(s.sorted, slot.compare)
+		for _, key := range s.sorted {
+			block, words := s.bits(key)
+			for j, word := range words {
+				block[j] |= word
+			}
+			b := binary.LittleEndian.AppendUint64(s.out.AvailableBuffer(), key.hi)
+			if _, err := s.out.Write(binary.LittleEndian.AppendUint64(b, key.lo)); err != nil {
+				return err
+			}
+		}
+		r.begins[i+1] = r.begins[i] + uint32(len(s.sorted))
+	}
+	if err := s.out.Flush(); err != nil {
+		return err
+	}
+	s.at += int64(r.begins[tables]) * slotBytes
+	s.runs = append(s.runs, r)
+	return nil
+}
+
+func (k slot) compare(o slot) int { return cmp.Or(cmp.Compare(k.hi, o.hi), cmp.Compare(k.lo, o.lo)) }
+
+// bits is a hash's block of the filter, and which bits it sets there.
+func (s *spilled) bits(key slot) (*filterBlock, filterBlock) {
+	at, _ := bits.Mul64(key.hi, uint64(len(s.filter)))
+	var words filterBlock
+	for rest, i := key.lo>>8, 0; i < 6; i, rest = i+1, rest>>9 { // the first byte is the table's number
+		words[rest>>6&7] |= 1 << (rest & 63)
+	}
+	return &s.filter[at], words
+}
+
+// has reports whether a hash was written.
+func (s *spilled) has(key slot) (bool, error) {
+	block, words := s.bits(key)
+	for i, word := range words {
+		if block[i]&word != word {
+			return false, nil
+		}
+	}
+	for i := range s.runs {
+		if there, err := s.runHas(&s.runs[i], key); err != nil || there {
+			return there, err
+		}
+	}
+	return false, nil
+}
+
+// runHas looks at the block of a run where the hash must be, or at those beside it.
+func (s *spilled) runHas(r *run, key slot) (bool, error) {
+	begin, end := int(r.begins[key.table()]), int(r.begins[key.table()+1])
+	n := end - begin
+	at := min(max(0, key.home(n)-blockSlots/2), max(0, n-blockSlots))
+	for way := 0; n > 0; { // -1 once it has gone to a block before, 1 to one behind
+		size := min(blockSlots, n-at)
+		b := s.block[:size*slotBytes]
+		if _, err := s.file.ReadAt(b, r.at+int64(begin+at)*slotBytes); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF // somebody has cut the file
+			}
+			return false, fmt.Errorf("cannot read a temporary file: %w", err)
+		}
+		switch {
+		case at > 0 && way <= 0 && key.compare(slotAt(b, 0)) < 0:
+			at, way = max(0, at-blockSlots), -1
+			continue
+		case at+size < n && way >= 0 && key.compare(slotAt(b, size-1)) > 0:
+			at, way = at+size, 1
+			continue
+		}
+		i := sort.Search(size, func(i int) bool { return key.compare(slotAt(b, i)) <= 0 })
+		return i < size && slotAt(b, i) == key, nil
+	}
+	return false, nil
+}
+
+func slotAt(b []byte, i int) slot {
+	return slot{binary.LittleEndian.Uint64(b[i*slotBytes:]), binary.LittleEndian.Uint64(b[i*slotBytes+8:])}
+}
+
+// bytes is the memory that is held.
+func (s *spilled) bytes() int64 {
+	return int64(len(s.filter))*64 + int64(cap(s.sorted))*slotBytes + int64(len(s.runs))*4*(tables+3) + int64(len(s.block)+s.out.Size())
+}
+
+func (s *spilled) close() { _ = s.file.Close() } // it has no name: there is nothing to lose
