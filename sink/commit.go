@@ -46,6 +46,8 @@ type Commit struct {
 	Replaces    []Replaced `json:"replaces,omitempty"`
 	MergedBytes int64      `json:"merged_bytes,omitempty"`
 
+	Rejudged *Rejudged `json:"judged_again,omitempty"` // of a part that was made of a stored one (see Rejudge)
+
 	// Void says why the record is that of no part: it keeps the number from a writer that has lost the scan's lock; or it
 	// takes out the commits that it replaces, whose scan is being deleted.
 	Void Void `json:"void,omitempty"`
@@ -59,6 +61,7 @@ type Void string
 // The kinds of void records.
 const (
 	TakenOver Void = "taken over"
+	LeftOut   Void = "left out"  // of the part that it would have been made of, which is damaged (see Rejudge)
 	Restarted Void = "restarted" // and the numbers before it are those of a scan that was deleted; or it is one that takes out
 )
 

@@ -261,7 +261,7 @@ func (c *compaction) merge(ctx context.Context, run []Commit) (begun bool, err e
 			sources = append(sources, run[k].Files[i])
 		}
 		name := partName(f.Table, c.manifest.ScanDate, commit.ScanID, compactedShard, commit.N)
-		draft, file, err := splice(ctx, c.store, name, sources, cmp.Or(c.options.mostFooter, maxFooter))
+		draft, file, err := splice(ctx, c.store, c.store, name, sources, cmp.Or(c.options.mostFooter, maxFooter), nil)
 		if err != nil {
 			return false, err
 		}
@@ -304,6 +304,7 @@ func (c *compaction) record(run []Commit) (*Commit, error) {
 		}
 		finished.Or(seqs)
 		commit.Rows += from.Rows
+		commit.Rejudged = commit.Rejudged.and(from.Rejudged)
 		bytes, _ := from.written()
 		commit.MergedBytes += bytes
 		for _, r := range from.Replaces {

@@ -182,18 +182,17 @@ var yes, no = true, false
 func (c *copier) site(row *SiteRow, k key, s *audit.Site) {
 	f, r := &s.Fetch, &s.Report
 	*row = SiteRow{
-		ScanID:          c.scanID,
-		RegistryVersion: c.registryVersion,
-		Seq:             k.seq,
-		Input:           c.ours(s.Input, MaxInput),
-		Host:            k.host,
-		Port:            k.port,
-		Requested:       k.requested,
-		Origin:          k.origin,
-		Rank:            k.rank,
-		Label:           c.ours(s.Label, MaxLabel),
-		Domain:          c.ours(s.Domain, 255),
-		TLD:             k.tld,
+		ScanID:    c.scanID,
+		Seq:       k.seq,
+		Input:     c.ours(s.Input, MaxInput),
+		Host:      k.host,
+		Port:      k.port,
+		Requested: k.requested,
+		Origin:    k.origin,
+		Rank:      k.rank,
+		Label:     c.ours(s.Label, MaxLabel),
+		Domain:    c.ours(s.Domain, 255),
+		TLD:       k.tld,
 
 		Outcome:   f.Outcome.String(),
 		Error:     c.ours(f.Cause.String(), MaxError),
@@ -219,32 +218,11 @@ func (c *copier) site(row *SiteRow, k key, s *audit.Site) {
 		TTFBMillis:    millis(f.Timing.TTFB),
 		TotalMillis:   millis(f.Timing.Total),
 
-		BodyBytes:    int64(len(f.Body)),
-		Truncated:    f.Truncated,
-		BodyHash:     int64(r.BodyHash),
-		Access:       r.Access.String(),
-		AccessSource: r.Source.String(),
-
-		CheckStatus:    r.Status.String(),
-		Score:          r.Score,
-		StepFetch:      r.Steps[audit.StepFetch].String(),
-		StepCoreSyntax: r.Steps[audit.StepCoreSyntax].String(),
-		StepExtensions: r.Steps[audit.StepExtensions].String(),
-
-		NLines: clamp(r.Counts.Lines), NGroups: clamp(r.Counts.Groups), NAgents: clamp(r.Counts.Agents),
-		NAllow: clamp(r.Counts.Allow), NDisallow: clamp(r.Counts.Disallow), NSitemaps: clamp(r.Counts.Sitemaps),
-		NExtensions: clamp(r.Counts.Extensions), NLegacy: clamp(r.Counts.Legacy), NUnknown: clamp(r.Counts.Unknown),
-		NOrphan: clamp(r.Counts.Orphan), NInvalid: clamp(r.Counts.Invalid), NTypo: clamp(r.Counts.Typo),
-
-		HasBOM: r.HasBOM, IsHTML: r.IsHTML, ValidUTF8: r.ValidUTF8, ManagedBlock: r.ManagedBlock,
-		CrawlDelay:    c.float(r.CrawlDelay, r.HasCrawlDelay),
-		ContentSignal: c.signal(r.ContentSignal),
-		ContentUsage:  c.text(r.ContentUsage, MaxField),
-		License:       c.text(r.License, MaxURL),
-		Sitemaps:      c.texts(r.Sitemaps[:min(len(r.Sitemaps), audit.MaxSitemaps)], MaxURL),
-		StarVerdict:   starVerdict(r),
-		Named:         c.names(r.Named),
+		BodyBytes: int64(len(f.Body)),
+		Truncated: f.Truncated,
+		BodyHash:  int64(r.BodyHash),
 	}
+	c.judgement(row, r)
 	if !f.FetchedAt.IsZero() {
 		row.FetchedAt = f.FetchedAt.UnixMilli()
 	}
@@ -260,6 +238,29 @@ func (c *copier) site(row *SiteRow, k key, s *audit.Site) {
 	case exchange.No:
 		row.TLSVerified = &no
 	}
+}
+
+// judgement sets the columns of a row of sites that are tagged as judged, and no others.
+func (c *copier) judgement(row *SiteRow, r *audit.Report) {
+	row.RegistryVersion = c.registryVersion
+	row.Access, row.AccessSource = r.Access.String(), r.Source.String()
+	row.CheckStatus, row.Score = r.Status.String(), r.Score
+	row.StepFetch = r.Steps[audit.StepFetch].String()
+	row.StepCoreSyntax = r.Steps[audit.StepCoreSyntax].String()
+	row.StepExtensions = r.Steps[audit.StepExtensions].String()
+	n := &r.Counts
+	row.NLines, row.NGroups, row.NAgents = clamp(n.Lines), clamp(n.Groups), clamp(n.Agents)
+	row.NAllow, row.NDisallow, row.NSitemaps = clamp(n.Allow), clamp(n.Disallow), clamp(n.Sitemaps)
+	row.NExtensions, row.NLegacy, row.NUnknown = clamp(n.Extensions), clamp(n.Legacy), clamp(n.Unknown)
+	row.NOrphan, row.NInvalid, row.NTypo = clamp(n.Orphan), clamp(n.Invalid), clamp(n.Typo)
+	row.HasBOM, row.IsHTML, row.ValidUTF8, row.ManagedBlock = r.HasBOM, r.IsHTML, r.ValidUTF8, r.ManagedBlock
+	row.CrawlDelay = c.float(r.CrawlDelay, r.HasCrawlDelay)
+	row.ContentSignal = c.signal(r.ContentSignal)
+	row.ContentUsage = c.text(r.ContentUsage, MaxField)
+	row.License = c.text(r.License, MaxURL)
+	row.Sitemaps = c.texts(r.Sitemaps[:min(len(r.Sitemaps), audit.MaxSitemaps)], MaxURL)
+	row.StarVerdict = starVerdict(r)
+	row.Named, row.Blocked, row.Partial = c.names(r.Named), nil, nil
 	if r.Access == parser.AccessConditional {
 		row.Blocked, row.Partial = c.names(r.Blocked), c.names(r.Partial)
 	}

@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
+	"strings"
+	"unsafe"
 
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/parquet-go/parquet-go"
@@ -22,11 +25,12 @@ import (
 // empty list. An entry of repetition level 0 begins a row.
 
 // Field binds a column to a variable that every Next sets. Into is a pointer: *bool, *int32, *int64, *float32 or
-// *float64 of the column's very type, *string for a text, or *[]int32 for a list of texts, of which it gets the
-// numbers that Index returns for them. Absent values are zeros. Lists last until the next Next. Strings stay, but share
-// their memory with the texts of their page or dictionary: whoever keeps one for long should clone it.
+// *float64 of the column's very type, *string or *[]byte for a text, *[]string for a list of texts, or *[]int32 for one of
+// which it gets the numbers that Index returns for them; without Index, for a list of numbers. Absent values are zeros; of
+// **bool, **int32 and **float64 they are nil. Lists, and what such a pointer points to, last until the next Next. Texts stay,
+// and nobody may change them; they share their memory with those of their page or dictionary: whoever keeps one for long should clone it.
 type Field struct {
-	Name  string
+	Name  string // of a list of structs, with a point and the name of the struct's field behind it
 	Into  any
 	Index func(text string) int32 // of a list's texts: called once a dictionary entry, or once a value without one
 }
@@ -261,11 +265,11 @@ func (c *Cursor) Close() error {
 type fieldReader struct {
 	name  string
 	index func(text string) int32
-	set   func(at int) // sets the variable to the value at that place of the page; absent: to nothing
+	set   func(at int)       // sets the variable to the value at that place of the page; absent: to nothing
+	list  func(at, many int) // of a list: appends so many values from that place on; nil of others
 
 	leaf    *parquet.Column // nil where the file has no such column
 	maximum byte            // definition level of a value
-	into    *[]int32        // of a list
 
 	pages  parquet.Pages
 	page   parquet.Page
@@ -294,8 +298,7 @@ func newFieldReader(file *parquet.File, f Field) (*fieldReader, error) {
 	var kind parquet.Kind
 	switch into := f.Into.(type) {
 	case *bool:
-		kind = parquet.Boolean
-		r.set = func(at int) { *into = at != absent && r.bools[at/8]>>(at%8)&1 == 1 }
+		kind, r.set = parquet.Boolean, func(at int) { *into = at != absent && r.truth(at) }
 	case *int32:
 		kind, r.set = parquet.Int32, setter(into, &r.int32s)
 	case *int64:
@@ -304,43 +307,92 @@ func newFieldReader(file *parquet.File, f Field) (*fieldReader, error) {
 		kind, r.set = parquet.Float, setter(into, &r.floats)
 	case *float64:
 		kind, r.set = parquet.Double, setter(into, &r.doubles)
+	case **bool:
+		kind, r.set = parquet.Boolean, pointer(into, func(at int) bool { return r.truth(at) })
+	case **int32:
+		kind, r.set = parquet.Int32, pointer(into, func(at int) int32 { return r.int32s[at] })
+	case **float64:
+		kind, r.set = parquet.Double, pointer(into, func(at int) float64 { return r.doubles[at] })
 	case *string:
-		kind = parquet.ByteArray
-		r.set = func(at int) {
-			switch {
-			case at == absent:
-				*into = ""
-			case r.dictionary != nil:
-				*into = r.texts[r.int32s[at]]
-			default:
-				*into = r.texts[at]
+		kind, r.set = parquet.ByteArray, func(at int) { *into = r.text(at) }
+	case *[]byte:
+		kind, r.set = parquet.ByteArray, func(at int) {
+			text := r.text(at)
+			*into = unsafe.Slice(unsafe.StringData(text), len(text))
+		}
+	case *[]string:
+		kind, r.set = parquet.ByteArray, func(int) { *into = (*into)[:0] }
+		r.list = func(at, many int) {
+			for i := range many {
+				*into = append(*into, r.text(at+i))
 			}
 		}
 	case *[]int32:
-		kind, r.into = parquet.ByteArray, into
-		r.set = func(int) { *into = (*into)[:0] } // only where the file has no such column
+		r.set = func(int) { *into = (*into)[:0] }
+		if f.Index == nil {
+			kind, r.list = parquet.Int32, func(at, many int) { *into = append(*into, r.int32s[at:at+many]...) }
+			break
+		}
+		kind, r.list = parquet.ByteArray, func(at, many int) {
+			for i := at; i < at+many; i++ {
+				if r.dictionary != nil {
+					*into = append(*into, r.numbers[r.int32s[i]])
+				} else {
+					*into = append(*into, r.numbers[i])
+				}
+			}
+		}
 	default:
 		return nil, fmt.Errorf("column %s cannot be read into a %T", f.Name, f.Into)
 	}
-	if (r.into != nil) != (f.Index != nil) {
+	if _, numbers := f.Into.(*[]int32); f.Index != nil && !numbers {
 		return nil, fmt.Errorf("column %s: Index is for lists of texts", f.Name)
 	}
-	if r.leaf = file.Root().Column(f.Name); r.leaf == nil {
+	name, part, _ := strings.Cut(f.Name, ".")
+	if r.leaf = file.Root().Column(name); r.leaf == nil {
 		return r, nil
 	}
 	for !r.leaf.Leaf() {
 		children := r.leaf.Columns()
+		if i := slices.IndexFunc(children, func(c *parquet.Column) bool { return c.Name() == part }); i >= 0 {
+			children = children[i : i+1]
+		}
 		if len(children) != 1 {
 			return nil, fmt.Errorf("column %s has columns of its own", f.Name)
 		}
 		r.leaf = children[0]
 	}
 	repeated := r.leaf.MaxRepetitionLevel()
-	if r.leaf.Type().Kind() != kind || repeated > 1 || (repeated == 1) != (r.into != nil) {
+	if r.leaf.Type().Kind() != kind || repeated > 1 || (repeated == 1) != (r.list != nil) {
 		return nil, fmt.Errorf("column %s cannot be read into a %T: it is of type %s", f.Name, f.Into, r.leaf.Type())
 	}
 	r.maximum = byte(r.leaf.MaxDefinitionLevel())
 	return r, nil
+}
+
+// truth is the truth at a place of the page.
+func (r *fieldReader) truth(at int) bool { return r.bools[at/8]>>(at%8)&1 == 1 }
+
+// text is the text at a place of the page; "" where it is absent.
+func (r *fieldReader) text(at int) string {
+	switch {
+	case at == absent:
+		return ""
+	case r.dictionary != nil:
+		return r.texts[r.int32s[at]]
+	}
+	return r.texts[at]
+}
+
+// pointer sets a pointer to a place of its own.
+func pointer[T any](into **T, value func(at int) T) func(at int) {
+	place := new(T)
+	return func(at int) {
+		if *into = nil; at != absent {
+			*place = value(at)
+			*into = place
+		}
+	}
 }
 
 func setter[T any](into *T, values *[]T) func(at int) {
@@ -403,7 +455,7 @@ func (r *fieldReader) next() error {
 			return errEntries
 		}
 	}
-	if r.into != nil {
+	if r.list != nil {
 		return r.nextList()
 	}
 	at := absent
@@ -421,24 +473,19 @@ func (r *fieldReader) nextList() error {
 	if r.repeat[r.entry] != 0 {
 		return errEntries
 	}
-	list := (*r.into)[:0]
+	r.set(absent)
 	for {
 		end := r.length
 		if next := bytes.IndexByte(r.repeat[r.entry+1:], 0); next >= 0 {
 			end = r.entry + 1 + next
 		}
-		for ; r.entry < end; r.entry++ {
-			if len(r.define) != 0 && r.define[r.entry] != r.maximum {
-				continue
-			}
-			at := r.value
-			if r.dictionary != nil {
-				at = int(r.int32s[at])
-			}
-			list = append(list, r.numbers[at])
-			r.value++
+		many := end - r.entry
+		if len(r.define) != 0 {
+			many = bytes.Count(r.define[r.entry:end], []byte{r.maximum})
 		}
-		if end < r.length {
+		r.list(r.value, many)
+		r.value += many
+		if r.entry = end; end < r.length {
 			break
 		}
 		if more, err := r.entries(); err != nil {
@@ -447,7 +494,6 @@ func (r *fieldReader) nextList() error {
 			break
 		}
 	}
-	*r.into = list
 	return nil
 }
 
@@ -477,7 +523,7 @@ func (r *fieldReader) entries() (more bool, err error) {
 // load takes a page's levels and values.
 func (r *fieldReader) load() error {
 	r.repeat, r.define, r.length = r.page.RepetitionLevels(), r.page.DefinitionLevels(), int(r.page.NumValues())
-	if r.into != nil && len(r.repeat) != r.length || len(r.define) != 0 && len(r.define) != r.length {
+	if r.list != nil && len(r.repeat) != r.length || len(r.define) != 0 && len(r.define) != r.length {
 		return errEntries
 	}
 	values, dictionary := r.page.Data(), r.page.Dictionary()
@@ -519,7 +565,7 @@ func (r *fieldReader) loadTexts(values encoding.Values) {
 	for i := 1; i < len(offsets); i++ {
 		text := all[offsets[i-1]:offsets[i]]
 		r.texts = append(r.texts, text)
-		if r.into != nil {
+		if r.index != nil {
 			r.numbers = append(r.numbers, r.index(text))
 		}
 	}

@@ -29,9 +29,31 @@ type Manifest struct {
 	// Recorded are the tables, and the rejects, that had a record of their own when the scan became complete (see FileRecord):
 	// that one has been deleted would not show otherwise.
 	Recorded []string `json:"recorded_files,omitempty"`
+	// Rejudged is the scan whose stored bodies were judged again; nil where sites were asked.
+	Rejudged *RejudgedScan `json:"judged_again,omitempty"`
 	// Restarting says that what the scan had written before is being deleted. Whoever opens it goes on with that.
 	Restarting bool   `json:"restarting,omitempty"`
 	Sum        string `json:"sum,omitempty"` // see sealRecord; "" in manifests of older versions
+}
+
+// RejudgedScan is a scan whose stored bodies are judged again.
+type RejudgedScan struct {
+	// Fingerprint tells which sites of which scan they are. It stays what it is when parts are merged.
+	Fingerprint     string    `json:"fingerprint"`
+	State           State     `json:"state"`
+	Rows            int64     `json:"rows"`
+	StartedAt       time.Time `json:"started_at"`
+	SchemaVersion   int       `json:"schema_version"`
+	ToolVersion     string    `json:"tool_version"`
+	RegistryVersion string    `json:"registry_version"`
+}
+
+// fingerprint is "" where there is none.
+func (r *RejudgedScan) fingerprint() string {
+	if r == nil {
+		return ""
+	}
+	return r.Fingerprint
 }
 
 // State is how far a scan is.
@@ -122,7 +144,7 @@ func newManifest(o *Options, now time.Time) *Manifest {
 	return &Manifest{
 		SchemaVersion: SchemaVersion, ScanID: o.ScanID, State: Running, ScanDate: o.Date, StartedAt: now,
 		ToolVersion: o.ToolVersion, RegistryVersion: o.Registry.Version,
-		Tables: o.Tables, Config: o.Config, Inputs: o.Inputs,
+		Tables: o.Tables, Config: o.Config, Inputs: o.Inputs, Rejudged: o.rejudged,
 	}
 }
 
@@ -135,6 +157,7 @@ func (m *Manifest) resume(o *Options, now time.Time) error {
 		return &ChangedError{ScanID: m.ScanID, What: what, Was: was, Now: is}
 	}
 	errs := []error{
+		changed("what is judged again", m.Rejudged.fingerprint(), o.rejudged.fingerprint()),
 		changed("the schema version", fmt.Sprint(m.SchemaVersion), fmt.Sprint(SchemaVersion)),
 		changed("the token registry", m.RegistryVersion, o.Registry.Version),
 		changed("--tables", tableSet(m.Tables), tableSet(o.Tables)),
@@ -152,7 +175,7 @@ func (m *Manifest) resume(o *Options, now time.Time) error {
 	if err := first(errs); err != nil {
 		return err
 	}
-	m.ToolVersion, m.Config, m.Inputs = o.ToolVersion, o.Config, o.Inputs
+	m.ToolVersion, m.Config, m.Inputs, m.Rejudged = o.ToolVersion, o.Config, o.Inputs, o.rejudged
 	m.ResumedAt = &now
 	return nil
 }

@@ -47,6 +47,7 @@ type part struct {
 	evidence *table[EvidenceRow]
 	bodies   *table[BodyRow]
 	hashes   map[uint64]struct{} // of the bodies that it has
+	rejudged *Rejudged           // of a part that is made of a stored one
 
 	files []file // the tables above that are written, in the order of publishing: sites last
 }
@@ -75,21 +76,35 @@ func newPart(o *Options) *part {
 	page := max(minPageBytes, min(16*o.PartRows, pageBytes))
 	if slices.Contains(o.Tables, TableBodies) {
 		p.bodies = newTable[BodyRow](TableBodies, 1, page, metadata)
-		p.files = append(p.files, p.bodies)
 	}
 	if slices.Contains(o.Tables, TableEvidence) {
 		p.evidence = newTable[EvidenceRow](TableEvidence, detailRows, page, metadata)
-		p.files = append(p.files, p.evidence)
 	}
 	if slices.Contains(o.Tables, TableVerdicts) {
 		p.verdicts = newTable[VerdictRow](TableVerdicts, detailRows, page, metadata)
-		p.files = append(p.files, p.verdicts)
 	}
 	if slices.Contains(o.Tables, TableSites) {
 		p.sites = newTable[SiteRow](TableSites, batchRows, page, metadata)
-		p.files = append(p.files, p.sites)
 	}
+	p.files = p.tables()
 	return p
+}
+
+// tables are the part's tables, in the order of publishing.
+func (p *part) tables() (files []file) {
+	if p.bodies != nil {
+		files = append(files, p.bodies)
+	}
+	if p.evidence != nil {
+		files = append(files, p.evidence)
+	}
+	if p.verdicts != nil {
+		files = append(files, p.verdicts)
+	}
+	if p.sites != nil {
+		files = append(files, p.sites)
+	}
+	return files
 }
 
 // begin opens the part's files.
@@ -138,7 +153,12 @@ func (p *part) add(s *audit.Site) error {
 		}
 		p.copier.site(row, k, s)
 	}
-	p.seqs = append(p.seqs, s.Seq)
+	return p.added(s.Seq)
+}
+
+// added ends the adding of a site.
+func (p *part) added(seq uint64) error {
+	p.seqs = append(p.seqs, seq)
 	// Bodies have been written already, and a few of them may weigh as much as a row group.
 	if len(p.seqs)%batchRows == 0 || len(p.copier.bytes.block) > batchBytes || p.weight >= p.limit {
 		return p.flush()

@@ -80,6 +80,29 @@ func (r *Rejects) Add(reject Reject) error {
 	return nil
 }
 
+// copy adds the lines of a file of rejects as they are.
+func (r *Rejects) copy(file io.Reader) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lines := bufio.NewReaderSize(file, 64<<10)
+	for {
+		piece, err := lines.ReadSlice('\n')
+		if len(piece) > 0 && piece[len(piece)-1] == '\n' {
+			r.count++
+		}
+		r.bytes += int64(len(piece))
+		if _, err := r.out.Write(piece); err != nil {
+			return fmt.Errorf("cannot write the rejects: %w", err)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
+			return fmt.Errorf("cannot read the rejects: %w", err)
+		}
+	}
+}
+
 // bounded is a string as valid UTF-8 of at most limit bytes.
 func bounded(s string, limit int) string { return string(appendValid(nil, []byte(s), limit)) }
 

@@ -5,7 +5,8 @@ package sink
 // may stand in it (lists and structs as JSON), `since` which schema version brought it, where that is not the first, and
 // `stats` that its minimum and maximum a page are worth computing: somebody filters by it, and its values of a page lie
 // together. Those of a dictionary do not: each page has about all of them. In tables without lists only numbers may have
-// it, since flat.go bounds no texts. Schema, the Parquet writers, the readers, the JSON lines and docs/SCHEMA.md are all made
+// it, since flat.go bounds no texts; `judged` that a column of sites is made by the judgement, and made anew where stored
+// bodies are judged again (rejudge.go), which carries over all others. Schema, the Parquet writers, the readers, the JSON lines and docs/SCHEMA.md are all made
 // from the tags.
 //
 // Null. An `optional` column that is no pointer is null where the field is its type's zero: an absent rank is 0, an
@@ -41,7 +42,7 @@ const (
 // SiteRow is a row of the table sites: what one list entry came to.
 type SiteRow struct {
 	ScanID          string   `parquet:"scan_id,dict" about:"the scan that wrote the row" example:"2026-11-21-5f3a9c"`
-	RegistryVersion string   `parquet:"registry_version,dict" about:"version of the token registry that judged it" example:"1"`
+	RegistryVersion string   `parquet:"registry_version,dict" judged:"y" about:"version of the token registry that judged it" example:"1"`
 	Seq             int64    `parquet:"seq,delta" stats:"y" about:"0-based line over all inputs" example:"41"`
 	Input           string   `parquet:"input,plain" about:"the entry as listed, at most 2,048 bytes" example:"www.example.co.uk"`
 	Host            string   `parquet:"host,plain" stats:"y" about:"host as listed, normalised; with port and requested the stable key of a site between scans" example:"www.example.co.uk"`
@@ -80,38 +81,38 @@ type SiteRow struct {
 	BodyBytes       int64    `parquet:"body_bytes" about:"decoded bytes kept" example:"1234"`
 	Truncated       bool     `parquet:"truncated" about:"the body was cut at the limit" example:"false"`
 	BodyHash        int64    `parquet:"body_hash" about:"xxh64 of the body as kept; 0 = no body; key of the table bodies" example:"-4265267296055464877"`
-	Access          string   `parquet:"access,dict" about:"conditional, full_allow, full_disallow, unknown (RFC 9309 §2.3.1)" example:"conditional"`
-	AccessSource    string   `parquet:"access_source,dict" about:"fresh, cached, stale, expired" example:"fresh"`
-	CheckStatus     string   `parquet:"check_status,dict" about:"of the check robots.txt 1.0.0: pass, warn, fail" example:"warn"`
-	Score           float64  `parquet:"score" about:"of the check, 0 to 1" example:"0.85"`
-	StepFetch       string   `parquet:"step_fetch,dict" about:"pass, warn, fail, skipped" example:"pass"`
-	StepCoreSyntax  string   `parquet:"step_core_syntax,dict" about:"pass, warn, fail, skipped" example:"warn"`
-	StepExtensions  string   `parquet:"step_extensions,dict" about:"pass, warn, fail, skipped" example:"skipped"`
-	NLines          int32    `parquet:"n_lines" about:"lines of the file in force; this and all below but star_verdict are 0, false, null or empty unless access is conditional" example:"57"`
-	NGroups         int32    `parquet:"n_groups" about:"groups" example:"3"`
-	NAgents         int32    `parquet:"n_agents" about:"distinct agents named, * included" example:"5"`
-	NAllow          int32    `parquet:"n_allow" about:"allow lines" example:"2"`
-	NDisallow       int32    `parquet:"n_disallow" about:"disallow lines" example:"31"`
-	NSitemaps       int32    `parquet:"n_sitemaps" about:"sitemap lines with an absolute URL" example:"1"`
-	NExtensions     int32    `parquet:"n_extensions" about:"lines with a known extension key other than sitemap, and a value that it may have" example:"2"`
-	NLegacy         int32    `parquet:"n_legacy" about:"lines with an unsupported legacy key" example:"1"`
-	NUnknown        int32    `parquet:"n_unknown" about:"lines with an unknown key" example:"0"`
-	NOrphan         int32    `parquet:"n_orphan" about:"rules before any user-agent line" example:"0"`
-	NInvalid        int32    `parquet:"n_invalid" about:"lines that are no record, or one with a value that its key cannot have (docs/CHECKS.md)" example:"1"`
-	NTypo           int32    `parquet:"n_typo" about:"misspelled records that were read all the same" example:"0"`
-	HasBOM          bool     `parquet:"has_bom" about:"the file begins with a whole UTF-8 byte order mark" example:"false"`
-	IsHTML          bool     `parquet:"is_html" about:"the body is an HTML page" example:"false"`
-	ValidUTF8       bool     `parquet:"valid_utf8" about:"the body is valid UTF-8; false where no rules decide" example:"true"`
-	ManagedBlock    bool     `parquet:"managed_block" about:"it has a block that a CDN manages" example:"false"`
-	CrawlDelay      *float64 `parquet:"crawl_delay,optional" about:"seconds, of the group *" example:"10"`
-	ContentSignal   string   `parquet:"content_signal,optional,dict" about:"the first valid Content-Signal in one form for all that say the same: search, ai-input, ai-train, use, then other keys, such as search=yes, ai-train=no; at most 500 bytes" example:"search=yes, ai-train=no"`
-	ContentUsage    string   `parquet:"content_usage,optional,dict" about:"the first valid Content-Usage of the file, at most 500 bytes" example:"train-ai=n"`
-	License         string   `parquet:"license,optional,plain" about:"the first License that is an absolute URL, at most 2,048 bytes" example:"https://example.co.uk/license.xml"`
-	Sitemaps        []string `parquet:"sitemaps,list" parquet-element:",plain" about:"the first 100 sitemaps that are absolute URLs, each at most 2,048 bytes; their number is n_sitemaps" example:"[\"https://www.example.co.uk/sitemap.xml\"]"`
-	StarVerdict     string   `parquet:"star_verdict,dict" about:"verdict of an agent that nobody names: allowed, partial, blocked; unknown where access is" example:"partial"`
-	Named           []string `parquet:"named,list" parquet-element:",dict" about:"registry tokens that a group names" example:"[\"GPTBot\", \"Googlebot\"]"`
-	Blocked         []string `parquet:"blocked,list" parquet-element:",dict" about:"registry tokens whose verdict by the rules is blocked, by own group, fallback or *; empty unless access is conditional" example:"[\"GPTBot\"]"`
-	Partial         []string `parquet:"partial,list" parquet-element:",dict" about:"registry tokens whose verdict by the rules is partial; empty unless access is conditional" example:"[\"Googlebot\"]"`
+	Access          string   `parquet:"access,dict" judged:"y" about:"conditional, full_allow, full_disallow, unknown (RFC 9309 §2.3.1)" example:"conditional"`
+	AccessSource    string   `parquet:"access_source,dict" judged:"y" about:"fresh, cached, stale, expired" example:"fresh"`
+	CheckStatus     string   `parquet:"check_status,dict" judged:"y" about:"of the check robots.txt 1.0.0: pass, warn, fail" example:"warn"`
+	Score           float64  `parquet:"score" judged:"y" about:"of the check, 0 to 1" example:"0.85"`
+	StepFetch       string   `parquet:"step_fetch,dict" judged:"y" about:"pass, warn, fail, skipped" example:"pass"`
+	StepCoreSyntax  string   `parquet:"step_core_syntax,dict" judged:"y" about:"pass, warn, fail, skipped" example:"warn"`
+	StepExtensions  string   `parquet:"step_extensions,dict" judged:"y" about:"pass, warn, fail, skipped" example:"skipped"`
+	NLines          int32    `parquet:"n_lines" judged:"y" about:"lines of the file in force; this and all below but star_verdict are 0, false, null or empty unless access is conditional" example:"57"`
+	NGroups         int32    `parquet:"n_groups" judged:"y" about:"groups" example:"3"`
+	NAgents         int32    `parquet:"n_agents" judged:"y" about:"distinct agents named, * included" example:"5"`
+	NAllow          int32    `parquet:"n_allow" judged:"y" about:"allow lines" example:"2"`
+	NDisallow       int32    `parquet:"n_disallow" judged:"y" about:"disallow lines" example:"31"`
+	NSitemaps       int32    `parquet:"n_sitemaps" judged:"y" about:"sitemap lines with an absolute URL" example:"1"`
+	NExtensions     int32    `parquet:"n_extensions" judged:"y" about:"lines with a known extension key other than sitemap, and a value that it may have" example:"2"`
+	NLegacy         int32    `parquet:"n_legacy" judged:"y" about:"lines with an unsupported legacy key" example:"1"`
+	NUnknown        int32    `parquet:"n_unknown" judged:"y" about:"lines with an unknown key" example:"0"`
+	NOrphan         int32    `parquet:"n_orphan" judged:"y" about:"rules before any user-agent line" example:"0"`
+	NInvalid        int32    `parquet:"n_invalid" judged:"y" about:"lines that are no record, or one with a value that its key cannot have (docs/CHECKS.md)" example:"1"`
+	NTypo           int32    `parquet:"n_typo" judged:"y" about:"misspelled records that were read all the same" example:"0"`
+	HasBOM          bool     `parquet:"has_bom" judged:"y" about:"the file begins with a whole UTF-8 byte order mark" example:"false"`
+	IsHTML          bool     `parquet:"is_html" judged:"y" about:"the body is an HTML page" example:"false"`
+	ValidUTF8       bool     `parquet:"valid_utf8" judged:"y" about:"the body is valid UTF-8; false where no rules decide" example:"true"`
+	ManagedBlock    bool     `parquet:"managed_block" judged:"y" about:"it has a block that a CDN manages" example:"false"`
+	CrawlDelay      *float64 `parquet:"crawl_delay,optional" judged:"y" about:"seconds, of the group *" example:"10"`
+	ContentSignal   string   `parquet:"content_signal,optional,dict" judged:"y" about:"the first valid Content-Signal in one form for all that say the same: search, ai-input, ai-train, use, then other keys, such as search=yes, ai-train=no; at most 500 bytes" example:"search=yes, ai-train=no"`
+	ContentUsage    string   `parquet:"content_usage,optional,dict" judged:"y" about:"the first valid Content-Usage of the file, at most 500 bytes" example:"train-ai=n"`
+	License         string   `parquet:"license,optional,plain" judged:"y" about:"the first License that is an absolute URL, at most 2,048 bytes" example:"https://example.co.uk/license.xml"`
+	Sitemaps        []string `parquet:"sitemaps,list" judged:"y" parquet-element:",plain" about:"the first 100 sitemaps that are absolute URLs, each at most 2,048 bytes; their number is n_sitemaps" example:"[\"https://www.example.co.uk/sitemap.xml\"]"`
+	StarVerdict     string   `parquet:"star_verdict,dict" judged:"y" about:"verdict of an agent that nobody names: allowed, partial, blocked; unknown where access is" example:"partial"`
+	Named           []string `parquet:"named,list" judged:"y" parquet-element:",dict" about:"registry tokens that a group names" example:"[\"GPTBot\", \"Googlebot\"]"`
+	Blocked         []string `parquet:"blocked,list" judged:"y" parquet-element:",dict" about:"registry tokens whose verdict by the rules is blocked, by own group, fallback or *; empty unless access is conditional" example:"[\"GPTBot\"]"`
+	Partial         []string `parquet:"partial,list" judged:"y" parquet-element:",dict" about:"registry tokens whose verdict by the rules is partial; empty unless access is conditional" example:"[\"Googlebot\"]"`
 }
 
 // HopRow is an element of SiteRow.Redirects.

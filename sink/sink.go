@@ -4,7 +4,8 @@
 // The package is laid out as a site's way into the dataset is: rows.go is the schema and schema.go describes it;
 // copy.go turns a site into rows; part.go is a set of open files; this file decides when a part is full, seals it and
 // commits it; commit.go and manifest.go are the records beside the tables, record.go how they are sealed; read.go and
-// cursor.go read; compact.go merges parts, whose pages splice.go copies; tail.go ends every file of a table; verify.go
+// cursor.go read; rejudge.go makes a scan of a stored one, whose bodies it has judged again (stored.go reads
+// its parts); compact.go merges parts, whose pages splice.go copies; tail.go ends every file of a table; verify.go
 // holds all of it against the records; views.go writes the views for DuckDB; jsonl.go is the other sink, a JSON line a site.
 //
 // What may be relied on. A file that a commit names is complete and stays as it is. A scan that is killed at any moment
@@ -51,7 +52,8 @@ type Options struct {
 	Restart bool      // delete what the scan has written before, and begin anew
 	Beside  Beside    // nil: nothing is kept beside the tables
 
-	groupBytes int // 0 is the constant; tests have smaller ones
+	rejudged   *RejudgedScan // what the scan is made of; nil where sites are asked
+	groupBytes int           // 0 is the constant; tests have smaller ones
 }
 
 // The defaults of Options.
@@ -780,7 +782,7 @@ func (w *Writer) seal(p *part, publish func(context.Context) error) (err error) 
 		SchemaVersion: SchemaVersion, ToolVersion: w.options.ToolVersion, RegistryVersion: w.options.Registry.Version,
 		ScanID: w.options.ScanID, Shard: w.options.Shard, N: p.n,
 		CommittedAt: time.Now().UTC().Truncate(time.Millisecond),
-		Rows:        int64(finished.GetCardinality()), Files: files, Finished: bitmap,
+		Rows:        int64(finished.GetCardinality()), Files: files, Finished: bitmap, Rejudged: p.rejudged,
 	}
 	if err := commit.write(w.ctx, w.store); err != nil || w.viewed {
 		return err

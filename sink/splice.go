@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"maps"
+	"slices"
 
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
@@ -57,15 +59,15 @@ func (s *splicer) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// splice writes a sealed draft of the sources' rows, in their order, and describes it. All are files of one table. The
-// caller publishes or discards it.
-func splice(ctx context.Context, st store.Store, name string, sources []File, mostFooter int) (store.Draft, File, error) {
-	draft, err := st.Create(ctx, name)
+// splice writes a sealed draft of the rows of sources in a store, in their order, and describes it. All are files of one
+// table. The metadata is that of the first, unless another is given. The caller publishes or discards it.
+func splice(ctx context.Context, from, to store.Store, name string, sources []File, mostFooter int, metadata map[string]string) (store.Draft, File, error) {
+	draft, err := to.Create(ctx, name)
 	if err != nil {
 		return nil, File{}, err
 	}
 	s := &splicer{name: name, out: bufio.NewWriterSize(draft, 256<<10), hash: sha256.New(), copy: make([]byte, 1<<20), most: mostFooter}
-	err = s.join(ctx, st, sources)
+	err = s.join(ctx, from, sources, metadata)
 	if err == nil {
 		err = draft.Seal()
 	}
@@ -75,13 +77,19 @@ func splice(ctx context.Context, st store.Store, name string, sources []File, mo
 	return draft, File{Table: sources[0].Table, Name: name, Rows: s.footer.NumRows, Bytes: s.size, SHA256: hex.EncodeToString(s.hash.Sum(nil)), Groups: len(s.footer.RowGroups)}, nil
 }
 
-func (s *splicer) join(ctx context.Context, st store.Store, sources []File) error {
+func (s *splicer) join(ctx context.Context, st store.Store, sources []File, metadata map[string]string) error {
 	if _, err := s.Write([]byte(magic)); err != nil {
 		return err
 	}
 	for _, source := range sources {
 		if err := s.add(ctx, st, source); err != nil {
 			return fmt.Errorf("cannot copy %s: %w", source.Name, err)
+		}
+	}
+	if metadata != nil {
+		s.footer.KeyValueMetadata = s.footer.KeyValueMetadata[:0:0]
+		for _, key := range slices.Sorted(maps.Keys(metadata)) {
+			s.footer.KeyValueMetadata = append(s.footer.KeyValueMetadata, format.KeyValue{Key: key, Value: metadata[key]})
 		}
 	}
 	if err := s.finish(); err != nil {

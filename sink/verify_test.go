@@ -636,7 +636,7 @@ func FuzzVerifyParquet(f *testing.F) {
 				break
 			}
 		}
-		draft, _, err := splice(context.Background(), v.store, "y", []File{file}, maxFooter)
+		draft, _, err := splice(context.Background(), v.store, v.store, "y", []File{file}, maxFooter, nil)
 		if err == nil {
 			t.Error("copied although its hash is another")
 			_ = draft.Discard()

@@ -1,0 +1,74 @@
+package sink
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/bench/facts"
+	"github.com/bulkscan/bulkscan/internal/sharedtest"
+)
+
+// BenchmarkReaudit judges a stored scan of real bodies again: it reads all tables, judges, compares, and writes a dataset. What
+// counts is bodies a second of processor time, whatever else the machine does.
+//
+//	distinct  every body is another, as each has a line that no other has; nothing differs
+//	repeated  the bodies of the corpus come again, four times a part; nothing differs
+//	registry  as distinct, by a registry that has one crawler more: nearly every row of sites differs, and some verdicts
+//
+//	go test ./sink -run '^$' -bench Reaudit -benchtime 3x
+func BenchmarkReaudit(b *testing.B) {
+	bodies := sharedtest.Bodies(b, "typical12k")
+	const sites = 2 * DefaultPartRows
+	distinct := func(i int) []byte { return fmt.Appendf(nil, "%s\n# %d\n", bodies[i%len(bodies)], i) }
+	registry, err := tokens.Load(strings.NewReader(`version 1
+name   | aliases | category | purpose  | operator | *   | fallback | source              | checked
+MyBot  |         | ai       | training | Me       | yes |          | https://example.org | 2026-01-01
+`))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, bench := range []struct {
+		name     string
+		body     func(i int) []byte
+		registry *tokens.Registry
+	}{
+		{"distinct", distinct, tokens.Default()},
+		{"repeated", func(i int) []byte { return bodies[i%len(bodies)] }, tokens.Default()},
+		{"registry", distinct, registry},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			w := mustOpen(b, newDir(b), Options{ScanID: "stored"})
+			s := typicalSite(b, 0)
+			var bytes int64
+			for i := range sites {
+				setOrigin(s, mustOrigin(b, fmt.Sprintf("host-%x.example%d.com", uint32(i)*2654435761, i%5000)))
+				s.Seq, s.Rank, s.Input, s.Fetch.Body = uint64(i), int64(i), s.Origin.Host(), bench.body(i)
+				bytes += int64(len(s.Fetch.Body))
+				audit.Judge(s)
+				if err := w.Add(s); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := w.Close(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+			source := mustReadScan(b, w.store, "stored")
+			var spent time.Duration
+			b.SetBytes(bytes)
+			b.ResetTimer()
+			for range b.N {
+				begun := facts.CPU()
+				if came := mustRejudge(b, source, newDir(b), byRegistry(bench.registry)); (came.Sites != 0) != (bench.registry == registry) || came.Judged()+came.Stayed() != sites {
+					b.Fatalf("%+v", came)
+				}
+				spent += facts.CPU() - begun
+			}
+			b.ReportMetric(float64(b.N)*sites/spent.Seconds(), "bodies/s-a-core")
+		})
+	}
+}

@@ -1,0 +1,683 @@
+package sink
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/rowtest"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/cespare/xxhash/v2"
+)
+
+// bodiesOfAllKinds are what sites answer with, those whose body is not stored included.
+var bodiesOfAllKinds = []string{
+	"User-agent: *\nDisallow: /private/\nSitemap: https://example.com/s.xml\n",
+	"User-agent: GPTBot\nDisallow: /\nCrawl-delay: 2.5\nVisit-time: 0100-0200\n\nUser-agent: *\nAllow: /\nCrawl-delay: 3\nVisit-time: 0300-0400\nRequest-rate: 1/5\nnoindex: /x\n",
+	"User-agent: mybot\nDisallow: /\n\nUser-agent: Googlebot\nDisallow: /g\n",
+	"", // an answer without a body
+	"<!DOCTYPE html><html><body>User-agent: *\nDisallow: /\n</body></html>", // not stored
+	"# nothing but a comment\n", // not stored
+	"no record at all\n",        // not stored
+	"Sitemap: /relative\n",      // stored, and all it has is invalid
+	"\ufeffUser-agent: *\nDisallow: /a\xff\nUnknown: 1\nUser-agent: strange-bot\nDisallow:\n",
+	"User-agent: *\nContent-Signal: ai-train=no\nContent-Usage: train-ai=n\nLicense: https://example.com/l\nDisallow: /\nDisalow: /b\n",
+}
+
+// judgedSites are sites of all kinds, as many as wanted, judged by the default registry. Bodies repeat, and some sites have one of
+// their own.
+func judgedSites(t testing.TB, n int) []*audit.Site {
+	sites := make([]*audit.Site, n)
+	for i := range n {
+		s := typicalSite(t, uint64(i))
+		body := bodiesOfAllKinds[i*7%len(bodiesOfAllKinds)]
+		if i%4 == 1 && body != "" {
+			body += fmt.Sprintf("# %d\n", i)
+		}
+		s.Fetch.Body = []byte(body)
+		s.Fetch.Truncated = i%5 == 0
+		switch i % 11 {
+		case 3:
+			s = deadSite(t, uint64(i))
+		case 7:
+			s.Fetch.Status, s.Fetch.Body, s.Fetch.Hops = 404, nil, nil
+		case 8:
+			s.Fetch.Status, s.Fetch.Body = 503, nil
+		case 9:
+			s.Fetch.Outcome, s.Fetch.Status, s.Fetch.Body = exchange.OptedOut, 0, nil
+		}
+		audit.Judge(s)
+		sites[i] = s
+	}
+	return sites
+}
+
+// storedScan writes sites as a scan, in parts.
+func storedScan(t testing.TB, st store.Store, o Options, sites []*audit.Site) *Scan {
+	t.Helper()
+	w := mustOpen(t, st, o)
+	for _, s := range sites {
+		if err := w.Add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Complete(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return mustReadScan(t, st, o.ScanID)
+}
+
+// asToday judges by the default registry.
+func asToday() RejudgeOptions { return byRegistry(tokens.Default()) }
+
+func byRegistry(registry *tokens.Registry) RejudgeOptions {
+	return RejudgeOptions{Judge: audit.New(registry).Judge, Registry: registry, ToolVersion: "test", Workers: 3}
+}
+
+func mustRejudge(t testing.TB, source *Scan, to store.Store, o RejudgeOptions) *Rejudged {
+	t.Helper()
+	came, err := Rejudge(context.Background(), source, to, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return came
+}
+
+var storedOptions = Options{ScanID: "stored", Date: "2026-11-01", PartRows: 40, ToolVersion: "test", Config: []Setting{{Name: "max-body", Value: "1"}}, Inputs: []Input{{Name: "list", Fingerprint: "f"}}}
+
+// TestRejudgeUnchanged judges again what the same code and registry have judged: every column of every table is what it was,
+// however the scan was cut, merged, broken off or kept in memory.
+func TestRejudgeUnchanged(t *testing.T) {
+	sites := judgedSites(t, 400)
+	f := func(what string, prepare func(t *testing.T, from *store.Dir), run func(t *testing.T, source *Scan, to store.Store) *Rejudged) {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			from, to := newDir(t), newDir(t)
+			storedScan(t, from, storedOptions, sites)
+			rejects, err := OpenRejects(t.Context(), from, "stored")
+			if err == nil {
+				err = rejects.Add(Reject{Input: "list", Line: 3, Text: "not a host", Reason: "no"})
+			}
+			if err := errors.Join(err, rejects.Close(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+			prepare(t, from)
+			source := mustReadScan(t, from, "stored")
+			came := run(t, source, to)
+			made := mustReadScan(t, to, "stored")
+			want, got := readScan(t, source), readScan(t, made)
+			want.Bodies, got.Bodies = sortedBodies(want.Bodies), sortedBodies(got.Bodies)
+			if !reflect.DeepEqual(want, got) {
+				t.Error("other rows")
+			}
+			if came.Sites != 0 || len(came.Columns) > 0 || came.Verdicts != (Difference{}) || came.Evidence != (Difference{}) {
+				t.Errorf("differences: %+v", came)
+			}
+			if came.Judged()+came.Stayed() != int64(len(sites)) || came.Bodies < 100 || came.Answers < 100 || came.Carried[CarriedHTML] < 10 || came.Carried[CarriedNoRecords] < 10 {
+				t.Errorf("came to %+v", came)
+			}
+			m, was := made.Manifest, source.Manifest
+			if m.State != Complete || m.ScanDate != was.ScanDate || !reflect.DeepEqual(m.Config, was.Config) || !reflect.DeepEqual(m.Inputs, was.Inputs) || m.Rejudged.StartedAt != was.StartedAt {
+				t.Errorf("manifest %+v", m)
+			}
+			for _, dir := range []store.Store{from, to} {
+				if data, err := store.ReadAll(t.Context(), dir, "_rejects/stored.jsonl", 1000); err != nil || !strings.Contains(string(data), "not a host") {
+					t.Errorf("rejects %s, %v", data, err)
+				}
+			}
+			soundDataset(t, to)
+		})
+	}
+	nothing := func(*testing.T, *store.Dir) {}
+	atOnce := func(t *testing.T, source *Scan, to store.Store) *Rejudged {
+		return mustRejudge(t, source, to, asToday())
+	}
+	compacted := func(t *testing.T, from *store.Dir) {
+		if _, err := Compact(t.Context(), from, "stored", CompactOptions{PartBytes: 100_000}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	broken := func(t *testing.T, source *Scan, to store.Store) {
+		for _, after := range []int64{60, 150} {
+			ctx, cancel := context.WithCancel(t.Context())
+			o := asToday()
+			var judged atomic.Int64
+			judge := o.Judge
+			o.Judge = func(s *audit.Site) {
+				if judged.Add(1) == after {
+					cancel()
+				}
+				judge(s)
+			}
+			if _, err := Rejudge(ctx, source, to, o); !errors.Is(err, context.Canceled) {
+				t.Fatalf("error %v", err)
+			}
+			cancel()
+		}
+	}
+
+	f("at once", nothing, atOnce)
+	f("compacted", compacted, atOnce)
+	f("bodies in a file", nothing, func(t *testing.T, source *Scan, to store.Store) *Rejudged {
+		o := asToday()
+		o.holdBytes = 100
+		return mustRejudge(t, source, to, o)
+	})
+	f("many row groups", nothing, func(t *testing.T, source *Scan, to store.Store) *Rejudged {
+		o := asToday()
+		o.groupBytes = 3000
+		return mustRejudge(t, source, to, o)
+	})
+	f("broken off", nothing, func(t *testing.T, source *Scan, to store.Store) *Rejudged {
+		broken(t, source, to)
+		made, err := ReadScan(t.Context(), to, "stored")
+		if err != nil || made.Manifest.State != Running || len(made.Commits) == 0 || len(made.Commits) == len(source.Commits) {
+			t.Fatalf("broken off with %d commits, %v", len(made.Commits), err)
+		}
+		left := int64(-1)
+		o := asToday()
+		o.Opened = func(sites int64) { left = sites }
+		defer func() {
+			if kept := countCommits(made.Commits).Rows; left != 400-kept {
+				t.Errorf("%d sites left, %d kept", left, kept)
+			}
+		}()
+		return mustRejudge(t, source, to, o)
+	})
+	f("broken off, then compacted", nothing, func(t *testing.T, source *Scan, to store.Store) *Rejudged {
+		broken(t, source, to)
+		if _, err := Compact(t.Context(), source.store, "stored", CompactOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		*source = *mustReadScan(t, source.store, "stored") // a single part, some of whose sites are done
+		return mustRejudge(t, source, to, asToday())
+	})
+	f("compacted while it is read", nothing, func(t *testing.T, source *Scan, to store.Store) *Rejudged {
+		if _, err := Compact(t.Context(), source.store, "stored", CompactOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		return mustRejudge(t, source, to, asToday()) // which has listed the parts before
+	})
+	f("again, when all is done", nothing, func(t *testing.T, source *Scan, to store.Store) *Rejudged {
+		mustRejudge(t, source, to, asToday())
+		return mustRejudge(t, source, to, asToday())
+	})
+}
+
+// sortedBodies are the distinct bodies: how often one is there depends on how a scan was cut.
+func sortedBodies(rows []BodyRow) []BodyRow {
+	slices.SortFunc(rows, func(a, b BodyRow) int { return cmp.Compare(a.BodyHash, b.BodyHash) })
+	return slices.CompactFunc(rows, func(a, b BodyRow) bool { return a.BodyHash == b.BodyHash && string(a.Body) == string(b.Body) })
+}
+
+func soundDataset(t *testing.T, st store.Store) {
+	t.Helper()
+	found, err := Verify(t.Context(), st, VerifyOptions{Report: func(f Finding) { t.Error(f.String()) }})
+	if err != nil || found.Damaged+found.Leftovers+found.Unsummed+found.Misleading > 0 {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+const anotherRegistry = `version other
+name   | aliases | category | purpose  | operator | *  | fallback  | source              | checked
+MyBot  |         | ai       | training | Me       | no | Googlebot | https://example.org | 2026-01-01
+`
+
+// TestRejudgeWithAnotherRegistry shows that a scan judged again by another registry is what a scan that was judged by it would be, and
+// that the differences are counted as they are.
+func TestRejudgeWithAnotherRegistry(t *testing.T) {
+	registry, err := tokens.Load(strings.NewReader(anotherRegistry))
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, to, fresh := newDir(t), newDir(t), newDir(t)
+	sites := judgedSites(t, 300)
+	source := storedScan(t, from, storedOptions, sites)
+	was := readScan(t, source)
+	o := storedOptions
+	o.Registry = registry
+	auditor := audit.New(registry)
+	for _, s := range sites {
+		auditor.Judge(s)
+	}
+	want := readScan(t, storedScan(t, fresh, o, sites))
+
+	came := mustRejudge(t, source, to, byRegistry(registry))
+	got := readScan(t, mustReadScan(t, to, "stored"))
+	carried := map[int64]bool{}
+	for i := range want.Sites {
+		if was.Sites[i].IsHTML || was.Sites[i].BodyHash != 0 && !slices.ContainsFunc(was.Bodies, func(b BodyRow) bool { return b.BodyHash == was.Sites[i].BodyHash }) {
+			carried[was.Sites[i].Seq] = true
+			want.Sites[i] = was.Sites[i] // the registry's version included
+		}
+	}
+	if !reflect.DeepEqual(got.Sites, want.Sites) || !reflect.DeepEqual(got.Evidence, want.Evidence) || !reflect.DeepEqual(got.Bodies, was.Bodies) {
+		t.Error("other rows than those of a scan by that registry")
+	}
+	// The sites that are carried over have no rows but that of *, which is the same.
+	if !reflect.DeepEqual(got.Verdicts, want.Verdicts) {
+		t.Error("other verdicts than those of a scan by that registry")
+	}
+	if n := came.Stayed(); n != int64(len(carried)) || n == 0 {
+		t.Errorf("%d carried over, want %d", n, len(carried))
+	}
+
+	expected := newRejudged()
+	expected.Bodies, expected.Answers, expected.Carried = came.Bodies, came.Answers, came.Carried
+	differing := map[int64]bool{}
+	count := func(n *int64, seq int64) { *n++; differing[seq] = true }
+	for i := range was.Sites {
+		a, b := reflect.ValueOf(was.Sites[i]), reflect.ValueOf(got.Sites[i])
+		for k := range a.NumField() {
+			if name := columnName(a.Type().Field(k)); name != "registry_version" && !reflect.DeepEqual(a.Field(k).Interface(), b.Field(k).Interface()) {
+				expected.Columns[name]++
+				differing[was.Sites[i].Seq] = true
+			}
+		}
+	}
+	rows := map[string]VerdictRow{}
+	for _, v := range was.Verdicts {
+		rows[fmt.Sprint(v.Seq, v.Token)] = v
+	}
+	for _, v := range got.Verdicts {
+		// The token is spelled as the registry has it, where it has it.
+		old, ok := rows[fmt.Sprint(v.Seq, v.Token)]
+		delete(rows, fmt.Sprint(v.Seq, v.Token))
+		if !ok {
+			count(&expected.Verdicts.Appeared, v.Seq)
+		} else if !reflect.DeepEqual(old, v) {
+			count(&expected.Verdicts.Changed, v.Seq)
+			if old.Verdict != v.Verdict {
+				expected.Decisions[old.Verdict+" to "+v.Verdict]++
+			}
+		}
+	}
+	for _, v := range rows {
+		count(&expected.Verdicts.Vanished, v.Seq)
+	}
+	expected.Sites = int64(len(differing))
+	if !reflect.DeepEqual(came, expected) {
+		t.Errorf("came to %+v, counted %+v", came, expected)
+	}
+	if came.Sites == 0 || came.Sites == 300 || came.Columns["named"] == 0 || came.Verdicts.Appeared == 0 || came.Verdicts.Vanished == 0 {
+		t.Errorf("the test compares too little: %+v", came)
+	}
+}
+
+// TestRejudgeOldVersions judges scans of older versions again. Both are of the same hosts, which had answered the same, so that
+// the first comes to say what the second says.
+func TestRejudgeOldVersions(t *testing.T) {
+	to := newDir(t)
+	from := withOldScans(t)
+	var rows []rowsOf
+	for _, old := range oldScans {
+		source := mustReadScan(t, from, old.scanID)
+		was := readScan(t, source)
+		came := mustRejudge(t, source, to, asToday())
+		made := mustReadScan(t, to, old.scanID)
+		got := readScan(t, made)
+		rows = append(rows, got)
+		if old.version == SchemaVersion && came.Sites != 0 || old.version < SchemaVersion && came.Sites == 0 {
+			t.Errorf("version %d came to %+v", old.version, came)
+		}
+		if len(was.Sites) != len(got.Sites) || !reflect.DeepEqual(was.Bodies, got.Bodies) {
+			t.Fatalf("version %d: other sites or bodies", old.version)
+		}
+		for i := range was.Sites {
+			if !reflect.DeepEqual(onlyFacts(was.Sites[i]), onlyFacts(got.Sites[i])) {
+				t.Errorf("version %d, seq %d: other facts\n%+v\n%+v", old.version, was.Sites[i].Seq, was.Sites[i], got.Sites[i])
+			}
+		}
+		columnsInFile(t, made, TableBodies) // whose pages are copied
+		if made.Manifest.SchemaVersion != SchemaVersion || made.Commits[0].SchemaVersion != SchemaVersion {
+			t.Errorf("version %d: made as %d", old.version, made.Manifest.SchemaVersion)
+		}
+	}
+	soundDataset(t, to)
+	judged := map[int64]SiteRow{}
+	for _, row := range rows[1].Sites {
+		judged[row.Seq] = onlyJudged(row)
+	}
+	for _, row := range rows[0].Sites {
+		if !reflect.DeepEqual(onlyJudged(row), judged[row.Seq]) {
+			t.Errorf("seq %d:\n%+v\n%+v", row.Seq, onlyJudged(row), judged[row.Seq])
+		}
+	}
+	verdicts := func(r rowsOf) []VerdictRow {
+		slices.SortStableFunc(r.Verdicts, func(a, b VerdictRow) int { return cmp.Compare(a.Seq, b.Seq) })
+		return r.Verdicts
+	}
+	if !reflect.DeepEqual(verdicts(rows[0]), verdicts(rows[1])) {
+		t.Error("other verdicts")
+	}
+}
+
+// onlyFacts is a row without what is judged; onlyJudged has nothing else.
+func onlyFacts(row SiteRow) SiteRow { return withoutColumns(row, true) }
+
+func onlyJudged(row SiteRow) SiteRow { return withoutColumns(row, false) }
+
+func withoutColumns(row SiteRow, judged bool) SiteRow {
+	value := reflect.ValueOf(&row).Elem()
+	for i := range value.NumField() {
+		if (value.Type().Field(i).Tag.Get("judged") != "") == judged {
+			value.Field(i).SetZero()
+		}
+	}
+	return row
+}
+
+// TestJudgedColumns shows that a judgement sets exactly the columns that say so, whatever they held.
+func TestJudgedColumns(t *testing.T) {
+	s := typicalSite(t, 1)
+	s.Report = audit.Report{}
+	c := newCopier("s", tokens.Default())
+	for i, before := range rowtest.Rows[SiteRow](40) {
+		got := before
+		c.judgement(&got, &s.Report)
+		if !reflect.DeepEqual(onlyFacts(got), onlyFacts(before)) {
+			t.Fatalf("row %d: a fact has changed", i)
+		}
+		var nothing SiteRow
+		c.judgement(&nothing, &s.Report)
+		if !reflect.DeepEqual(onlyJudged(got), onlyJudged(nothing)) {
+			t.Fatalf("row %d: what was judged before shows\n%+v\n%+v", i, onlyJudged(got), onlyJudged(nothing))
+		}
+	}
+}
+
+// TestRejudgeTables judges scans again that were written without some tables.
+func TestRejudgeTables(t *testing.T) {
+	sites := judgedSites(t, 120)
+	f := func(tables ...string) *Rejudged {
+		t.Helper()
+		from, to := newDir(t), newDir(t)
+		o := storedOptions
+		o.Tables = tables
+		source := storedScan(t, from, o, sites)
+		came := mustRejudge(t, source, to, asToday())
+		made := mustReadScan(t, to, "stored")
+		if !reflect.DeepEqual(made.Manifest.Tables, tables) || came.Sites != 0 || came.Judged()+came.Stayed() != 120 {
+			t.Errorf("%v: %+v", tables, came)
+		}
+		if !reflect.DeepEqual(collect[SiteRow](t, source, TableSites), collect[SiteRow](t, made, TableSites)) {
+			t.Errorf("%v: other sites", tables)
+		}
+		soundDataset(t, to)
+		return came
+	}
+	f(TableSites, TableBodies)
+	f(TableSites, TableEvidence, TableBodies)
+	if came := f(TableSites, TableVerdicts); came.Bodies != 0 || came.Carried[CarriedNotStored] == 0 || came.Answers == 0 {
+		t.Errorf("without bodies: %+v", came)
+	}
+	o := storedOptions
+	o.Tables = []string{TableVerdicts, TableBodies}
+	source := storedScan(t, newDir(t), o, sites)
+	if _, err := Rejudge(t.Context(), source, newDir(t), asToday()); !errors.Is(err, ErrNoTable) {
+		t.Errorf("without sites: %v", err)
+	}
+}
+
+// TestRejudgeByOtherRules judges by a judge that finds otherwise, late in a part, and counts each kind of change; what is written is
+// what it found.
+func TestRejudgeByOtherRules(t *testing.T) {
+	sites := judgedSites(t, 80)
+	at := func(seq uint64, s *audit.Site) bool { return s.Seq == seq }
+	find := func(from int, ok func(s *audit.Site) bool) uint64 {
+		return uint64(from + slices.IndexFunc(sites[from:], func(s *audit.Site) bool { return keepsBody(s) && ok(s) }))
+	}
+	check := find(70, func(s *audit.Site) bool { return s.Report.Status == audit.Pass })
+	star := find(30, func(s *audit.Site) bool {
+		return len(s.Report.Verdicts) > 0 && s.Report.Verdicts[0].Decision == audit.Partial
+	})
+	lines := find(35, func(s *audit.Site) bool { return len(s.Report.Evidence) > 1 })
+	order := find(36, func(s *audit.Site) bool { return s.Seq != lines && len(s.Report.Evidence) > 1 && s.Seq != star })
+	o := asToday()
+	judge := o.Judge
+	o.Judge = func(s *audit.Site) {
+		judge(s)
+		r := &s.Report
+		switch {
+		case at(check, s):
+			r.Status, r.Score = audit.Warn, 0.5
+		case at(star, s):
+			r.Verdicts[0].Decision = audit.Blocked
+		case at(lines, s):
+			r.Evidence[0].Kind = audit.KindTypo
+		case at(order, s):
+			slices.Reverse(r.Evidence)
+		}
+	}
+	from, to, fresh := newDir(t), newDir(t), newDir(t)
+	source := storedScan(t, from, storedOptions, sites)
+	kind := sites[lines].Report.Evidence[0].Kind.String()
+	came := mustRejudge(t, source, to, o)
+	want := newRejudged()
+	want.Bodies, want.Answers, want.Carried, want.Sites = came.Bodies, came.Answers, came.Carried, 3
+	want.Columns["check_status"], want.Columns["score"], want.Checks["pass to warn"] = 1, 1, 1
+	want.Verdicts.Changed, want.Decisions["partial to blocked"] = 1, 1
+	want.Evidence = Difference{Appeared: 1, Vanished: 1}
+	want.Kinds[kind], want.Kinds["typo"] = Difference{Vanished: 1}, Difference{Appeared: 1}
+	if !reflect.DeepEqual(came, want) {
+		t.Errorf("came to %+v, want %+v", came, want)
+	}
+	var text strings.Builder
+	if err := came.Print(&text, "stored"); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"3 sites differ", "sites.check_status: 1", "of check_status, pass to warn: 1", "of verdict, partial to blocked: 1", "typo: 1 appeared, 0 vanished"} {
+		if !strings.Contains(text.String(), line+"\n") {
+			t.Errorf("nothing of %q in\n%s", line, &text)
+		}
+	}
+	for _, s := range sites {
+		if s.Fetch.Body == nil || keepsBody(s) {
+			o.Judge(s)
+		}
+	}
+	if got := readScan(t, mustReadScan(t, to, "stored")); !reflect.DeepEqual(got, readScan(t, storedScan(t, fresh, storedOptions, sites))) {
+		t.Error("other rows than those of a scan by these rules")
+	}
+	soundDataset(t, to)
+}
+
+// TestRejudgeUnfinished judges again what is committed of a scan that was interrupted, and does not call it complete.
+func TestRejudgeUnfinished(t *testing.T) {
+	from, to := newDir(t), newDir(t)
+	sites := judgedSites(t, 100)
+	w := mustOpen(t, from, storedOptions)
+	for _, s := range sites {
+		if err := w.Add(s); err != nil {
+			t.Fatal(err)
+		}
+		if s.Seq == 90 { // two parts are committed, and the third is open
+			<-w.sealed
+			mustRejudge(t, mustReadScan(t, from, "stored"), to, asToday())
+			made := mustReadScan(t, to, "stored")
+			if n := len(readScan(t, made).Sites); n != 80 || made.Manifest.State != Running || made.Manifest.Rejudged.State != Running {
+				t.Errorf("%d sites of a scan that is %s", n, made.Manifest.State)
+			}
+			soundDataset(t, to)
+		}
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Rejudge(t.Context(), mustReadScan(t, from, "stored"), to, asToday())
+	if _, ok := errors.AsType[*ChangedError](err); !ok {
+		t.Errorf("goes on with more sites: %v", err)
+	}
+}
+
+// TestRejudgeRefuses goes on only with what was begun, alone.
+func TestRejudgeRefuses(t *testing.T) {
+	from, to := newDir(t), newDir(t)
+	source := storedScan(t, from, storedOptions, judgedSites(t, 100))
+	mustRejudge(t, source, to, asToday())
+	f := func(what string, source *Scan, to store.Store, o RejudgeOptions) {
+		t.Helper()
+		_, err := Rejudge(t.Context(), source, to, o)
+		if changed, ok := errors.AsType[*ChangedError](err); !ok || changed.What != what {
+			t.Errorf("error %v, want one of %s", err, what)
+		}
+	}
+	registry, err := tokens.Load(strings.NewReader(anotherRegistry))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f("the token registry", source, to, byRegistry(registry))
+	more := storedScan(t, newDir(t), storedOptions, judgedSites(t, 101))
+	f("what is judged again", more, to, asToday())
+	f("what is judged again", source, from, asToday()) // onto what was asked
+	if _, err := Open(t.Context(), to, storedOptions); err == nil || !strings.Contains(err.Error(), "what is judged again") {
+		t.Errorf("a scan goes on with what was judged again: %v", err)
+	}
+	o := byRegistry(registry)
+	o.Restart = true
+	if came := mustRejudge(t, more, to, o); came.Judged()+came.Stayed() != 101 {
+		t.Errorf("begun anew: %+v", came)
+	}
+	soundDataset(t, to)
+
+	w := mustOpen(t, to, Options{ScanID: "held"})
+	held := storedScan(t, newDir(t), Options{ScanID: "held"}, judgedSites(t, 3))
+	if _, err := Rejudge(t.Context(), held, to, asToday()); err == nil {
+		t.Error("made what another process writes")
+	} else if _, ok := errors.AsType[*HeldError](err); !ok {
+		t.Errorf("error %v", err)
+	}
+	if err := w.Abort(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRejudgeDamaged leaves out the parts that are damaged, says what is wrong with each, and makes all others; when
+// they have been put back, it makes those too.
+func TestRejudgeDamaged(t *testing.T) {
+	sites := judgedSites(t, 200) // five parts
+	f := func(want string, damage func(t *testing.T, sites []*audit.Site), break_ func(t *testing.T, from *store.Dir)) {
+		t.Helper()
+		from, to := newDir(t), newDir(t)
+		again := judgedSites(t, 200)
+		if damage != nil {
+			damage(t, again[40:80])
+		}
+		source := storedScan(t, from, storedOptions, again)
+		if break_ != nil {
+			break_(t, from)
+		}
+		came, err := Rejudge(t.Context(), source, to, asToday())
+		damaged, ok := errors.AsType[*DamagedPartError](err)
+		if !ok || damaged.Part != "_scans/stored/commits/0-1.json" || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+			return
+		}
+		made := mustReadScan(t, to, "stored")
+		if came.Judged()+came.Stayed() != 160 || len(made.Commits) != 4 || made.Manifest.State != Running {
+			t.Errorf("%s: %d parts of the others, %+v", want, len(made.Commits), came)
+		}
+		soundDataset(t, to)
+		good := storedScan(t, newDir(t), storedOptions, sites)
+		good.Manifest.StartedAt = source.Manifest.StartedAt
+		if came := mustRejudge(t, good, to, asToday()); came.Judged()+came.Stayed() != 200 {
+			t.Errorf("put back: %+v", came)
+		}
+		soundDataset(t, to)
+		if n := len(readScan(t, mustReadScan(t, to, "stored")).Sites); n != 200 {
+			t.Errorf("%d sites", n)
+		}
+	}
+	first := func(sites []*audit.Site) *audit.Site {
+		i := slices.IndexFunc(sites, func(s *audit.Site) bool {
+			return keepsBody(s) && s.Report.Counts.Groups > 0 && strings.Contains(string(s.Fetch.Body), "# ")
+		})
+		return sites[i]
+	}
+	f("the body that is called 12345 has the hash ", func(_ *testing.T, sites []*audit.Site) { first(sites).Report.BodyHash = 12345 }, nil)
+	f("it has no body ", func(_ *testing.T, sites []*audit.Site) { first(sites).Report.Counts.Records = 0 }, nil)
+	flip := func(table string) func(t *testing.T, from *store.Dir) {
+		return func(t *testing.T, from *store.Dir) {
+			name := partName(table, "2026-11-01", "stored", "0", 1)
+			data, err := os.ReadFile(filepath.Join(from.Root(), name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			data[len(data)/3] ^= 1
+			if err := os.WriteFile(filepath.Join(from.Root(), name), data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	f("bodies/scan_date=2026-11-01/part-stored-0-1.parquet", nil, flip(TableBodies))
+	f("sites/scan_date=2026-11-01/part-stored-0-1.parquet", nil, flip(TableSites))
+	f("verdicts/scan_date=2026-11-01/part-stored-0-1.parquet", nil, flip(TableVerdicts))
+	f("evidence/scan_date=2026-11-01/part-stored-0-1.parquet", nil, func(t *testing.T, from *store.Dir) {
+		if err := from.Delete(t.Context(), partName(TableEvidence, "2026-11-01", "stored", "0", 1)); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestBodiesOfParts shows that a part has each distinct body of its sites once, in the order in which the sites came, as it was kept; and
+// that HTML, bodies without a record and empty ones are in no part.
+func TestBodiesOfParts(t *testing.T) {
+	sites := judgedSites(t, 300)
+	source := storedScan(t, newDir(t), storedOptions, sites)
+	next, truncated, dropped, repeated := 0, 0, map[string]int{}, 0
+	for i := range source.Commits {
+		c := &source.Commits[i]
+		var want []BodyRow
+		seen := map[uint64]bool{}
+		for _, s := range sites[next : next+int(c.Rows)] {
+			body, hash := s.Fetch.Body, s.Report.BodyHash
+			switch {
+			case len(body) == 0:
+				dropped["empty"]++
+			case s.Report.IsHTML:
+				dropped["html"]++
+			case s.Report.Counts.Records == 0:
+				dropped["no records"]++
+			case seen[hash]:
+				repeated++
+			default:
+				seen[hash] = true
+				want = append(want, BodyRow{int64(hash), body})
+				if s.Fetch.Truncated {
+					truncated++
+				}
+			}
+			if len(body) > 0 && hash != xxhash.Sum64(body) || len(body) == 0 && hash != 0 {
+				t.Errorf("seq %d: hash %x", s.Seq, hash)
+			}
+		}
+		next += int(c.Rows)
+		var got []BodyRow
+		for row, err := range CommitRows[BodyRow](t.Context(), source, c, TableBodies) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, *row)
+		}
+		if !slices.EqualFunc(got, want, func(a, b BodyRow) bool { return a.BodyHash == b.BodyHash && string(a.Body) == string(b.Body) }) {
+			t.Errorf("part %d has %d bodies, want %d, or others", i, len(got), len(want))
+		}
+	}
+	if next != len(sites) || truncated == 0 || repeated == 0 || len(dropped) != 3 {
+		t.Errorf("the test looks at too little: %d sites, %d truncated, %d repeated, %v", next, truncated, repeated, dropped)
+	}
+}
