@@ -37,17 +37,34 @@ type display struct {
 	begun    time.Time
 }
 
+// progressForms are the values of --progress.
+var progressForms = []string{"auto", "bar", "log", "none"}
+
+func checkProgress(form string) error {
+	if slices.Contains(progressForms, form) {
+		return nil
+	}
+	return usagef("--progress %q: one of %s", form, strings.Join(progressForms, ", "))
+}
+
+// progressForm is the form that is meant: a bar on a terminal, and log lines elsewhere.
+func progressForm(form string, w io.Writer) string {
+	switch {
+	case form != "auto":
+		return form
+	case terminal(w):
+		return "bar"
+	}
+	return "log"
+}
+
 // show draws until the context ends, by the form that --progress names, and returns when the last state is drawn.
 func (d *display) show(ctx context.Context, form string, w io.Writer, log *slog.Logger) {
-	if form == "auto" {
-		form = "log"
-		if terminal(w) {
-			form = "bar"
-		}
-	}
-	switch form {
+	switch progressForm(form, w) {
 	case "bar":
-		d.bar(ctx, w)
+		drawBar(ctx, w, d.begun, func() (done, total int64, state string) {
+			return int64(d.progress.Kept.Load()), int64(d.estimate()), d.state()
+		})
 	case "log":
 		d.log(ctx, log)
 	}
@@ -92,7 +109,8 @@ func (d *display) estimate() uint64 {
 
 const barTemplate pb.ProgressBarTemplate = `{{counters . }} {{bar . "[" "=" ">" " " "]"}} {{percent . }} {{string . "rate"}} {{rtime . "%s left" "%s" ""}} {{string . "state"}}`
 
-func (d *display) bar(ctx context.Context, w io.Writer) {
+// drawBar draws a bar until the context ends: what the function returns, and how much of it is done a second.
+func drawBar(ctx context.Context, w io.Writer, begun time.Time, look func() (done, total int64, state string)) {
 	bar := barTemplate.New(0).SetWriter(w).SetRefreshRate(barInterval)
 	bar.Start()
 	ticker := time.NewTicker(barInterval)
@@ -103,11 +121,11 @@ func (d *display) bar(ctx context.Context, w io.Writer) {
 			alive = false
 		case <-ticker.C:
 		}
-		kept := d.progress.Kept.Load()
-		bar.SetTotal(int64(d.estimate()))
-		bar.SetCurrent(int64(kept))
-		bar.Set("rate", fmt.Sprintf("%.0f/s", float64(kept)/time.Since(d.begun).Seconds()))
-		bar.Set("state", d.state())
+		done, total, state := look()
+		bar.SetTotal(total)
+		bar.SetCurrent(done)
+		bar.Set("rate", fmt.Sprintf("%.0f/s", float64(done)/time.Since(begun).Seconds()))
+		bar.Set("state", state)
 	}
 	bar.Finish()
 }

@@ -275,7 +275,7 @@ func TestHostileScan(t *testing.T) {
 
 	for _, args := range [][]string{
 		{"summary", out}, {"summary", out, "--json"}, {"stats", out}, {"verify", out}, {"verify", out, "--json"}, {"summary", out, "--scan-id", hostiletest.All()},
-		{"verify", out, "--scan-id", hostiletest.Lines()}, {"verify", hostiletest.Lines()}, {"compact", out},
+		{"verify", out, "--scan-id", hostiletest.Lines()}, {"verify", hostiletest.Lines()}, {"compact", out}, {"reaudit", out, "-o", t.TempDir()}, {"reaudit", out, "-o", t.TempDir(), "--json"}, {"reaudit", out, "-o", hostiletest.All(), "--scan-id", hostiletest.All()},
 		{"scan", list, "--dry-run"}, {"scan", hostiletest.Lines()}, {"scan", list, "-o", out, "--scan-id", hostiletest.All()}, {"scan", list, "--column", hostiletest.All()},
 	} {
 		_, stdout, stderr := hostileRun(t, "", args...)
@@ -349,7 +349,7 @@ func TestHostileDataset(t *testing.T) {
 	write("_scans/"+nasty+"/manifest.json", nasty)
 	write("_scans/other/manifest.json", fmt.Sprintf(`{"scan_id":"other","state":%q}`, nasty))
 	told := false
-	for _, args := range [][]string{{"verify", out}, {"verify", out, "--json"}, {"summary", out}, {"summary", out, "--json"}, {"compact", out}, {"stats", out}} {
+	for _, args := range [][]string{{"verify", out}, {"verify", out, "--json"}, {"summary", out}, {"summary", out, "--json"}, {"reaudit", out, "-o", t.TempDir()}, {"compact", out}, {"stats", out}} {
 		_, stdout, stderr := hostileRun(t, "", args...)
 		what := fmt.Sprintf("bulkscan %q", args)
 		hostiletest.Check(t, what, stdout, 4*hostileLine)

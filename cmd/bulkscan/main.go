@@ -122,6 +122,7 @@ and writes the answers as Parquet.
   bulkscan test --robots robots.txt --agent GPTBot /private/x
                                         may it, and which line decides
   bulkscan summary out                  the headline figures of a dataset
+  bulkscan reaudit out -o again         judge stored files anew, without asking anybody
   bulkscan verify out                   whether every byte of it is what was written`,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
@@ -132,7 +133,7 @@ and writes the answers as Parquet.
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	root.AddCommand(a.scanCommand(), a.demoCommand(), a.checkCommand(), a.testCommand(), a.summaryCommand(), a.statsCommand(), a.verifyCommand(), a.compactCommand(), a.tokensCommand(), a.schemaCommand(), a.versionCommand())
+	root.AddCommand(a.scanCommand(), a.demoCommand(), a.checkCommand(), a.testCommand(), a.summaryCommand(), a.statsCommand(), a.verifyCommand(), a.compactCommand(), a.reauditCommand(), a.tokensCommand(), a.schemaCommand(), a.versionCommand())
 	return root
 }
 

@@ -335,12 +335,7 @@ func (f *scanFlags) check() error {
 			return usagef("--date %q: want YYYY-MM-DD", f.date)
 		}
 	}
-	for _, form := range []string{"auto", "bar", "log", "none"} {
-		if f.progress == form {
-			return nil
-		}
-	}
-	return usagef("--progress %q: one of auto, bar, log, none", f.progress)
+	return checkProgress(f.progress)
 }
 
 // archive makes what keeps the exchanges of --warc-out, nil without it.

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink"
+)
+
+// reauditFlags are the flags of reaudit.
+type reauditFlags struct {
+	out, scanID         string
+	tokens              string
+	restart             bool
+	asJSON              bool
+	progress            string
+	logFormat, logLevel string
+	cpuProfile          string
+}
+
+func (a *app) reauditCommand() *cobra.Command {
+	f := &reauditFlags{}
+	c := &cobra.Command{
+		Use:   "reaudit DIR -o DIR",
+		Short: "Judge a stored dataset again, without asking anybody",
+		Long: `reaudit reads the stored bodies of a dataset, judges them with today's rules and today's registry of crawler tokens, and
+writes a dataset of its own: the same scans, dates, parts and rows, with all that was fetched as it was, and all that is
+judged made anew. Nobody is asked. Both places are folders, or s3://BUCKET/PREFIX.
+
+In the end it says how many sites were judged again, and in how many of them which columns differ from what was stored.
+Where nothing has changed, nothing differs. A site whose body was not stored (HTML, no records, --tables without bodies)
+keeps the judgement that it had, and its registry_version; such sites are counted, by the reason.
+
+Only what is committed is read, also of a scan that is being written. The same command resumes where it was interrupted. A
+part that is damaged is named and left out, and the exit code is 4.`,
+		Example: `  bulkscan reaudit out -o again
+  bulkscan reaudit s3://bucket/2026 -o s3://bucket/2026-again --tokens our-crawlers.json
+  bulkscan reaudit out -o again --scan-id 20261121-abcdef --json`,
+		Args: usageArgs(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.check(args[0]); err != nil {
+				return err
+			}
+			return a.interruptible(c.Context(), func(ctx context.Context) error { return a.reaudit(ctx, args[0], f) })
+		},
+	}
+	flags := c.Flags()
+	flags.StringVarP(&f.out, "out", "o", "", "folder of the dataset that is made, or s3://BUCKET/PREFIX")
+	flags.StringVar(&f.scanID, "scan-id", "", "only this scan (default: all)")
+	flags.StringVar(&f.tokens, "tokens", "", "file of further crawler tokens (format: bulkscan tokens --help)")
+	flags.BoolVar(&f.restart, "restart", false, "delete what has been made of these scans, and begin anew")
+	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
+	flags.StringVar(&f.progress, "progress", "auto", "auto, bar, log or none")
+	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "file for a profile of the processor")
+	return c
+}
+
+// check refuses what cannot be meant.
+func (f *reauditFlags) check(dir string) error {
+	if f.out == "" {
+		return usagef("-o: name the folder of the dataset that is made, or s3://BUCKET/PREFIX")
+	}
+	if err := checkPlace(f.out); err != nil {
+		return usagef("-o: %w", err)
+	}
+	if samePlace(dir, f.out) {
+		return usagef("-o %s is the dataset that is read; what is judged again goes to another place", clipped(f.out))
+	}
+	if f.scanID != "" {
+		if err := sink.CheckScanID(f.scanID); err != nil {
+			return usagef("--scan-id: %w", err)
+		}
+	}
+	return checkProgress(f.progress)
+}
+
+// samePlace reports whether two places are the same folder, or the same prefix of a bucket.
+func samePlace(a, b string) bool {
+	bucketA, isA := strings.CutPrefix(a, "s3://")
+	bucketB, isB := strings.CutPrefix(b, "s3://")
+	if isA || isB {
+		return isA && isB && path.Clean(bucketA) == path.Clean(bucketB)
+	}
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	if errA == nil && errB == nil {
+		return os.SameFile(infoA, infoB)
+	}
+	return filepath.Clean(a) == filepath.Clean(b)
+}
+
+// reaudited is what --json prints of a scan.
+type reaudited struct {
+	ScanID string         `json:"scan_id"`
+	From   reauditedBy    `json:"from"`
+	To     reauditedBy    `json:"to"`
+	Came   *sink.Rejudged `json:"came"`
+}
+
+// reauditedBy is who has judged.
+type reauditedBy struct {
+	ToolVersion     string `json:"tool_version"`
+	RegistryVersion string `json:"registry_version"`
+}
+
+func (a *app) reaudit(ctx context.Context, dir string, f *reauditFlags) (err error) {
+	log, err := newLogger(besideBar(a.stderr, f.progress), f.logFormat, f.logLevel)
+	if err != nil {
+		return err
+	}
+	registry, err := (&fetchFlags{tokens: f.tokens}).registry()
+	if err != nil {
+		return err
+	}
+	endProfile, err := (&scanFlags{cpuProfile: f.cpuProfile}).profile()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, endProfile()) }()
+	from, ids, err := a.scansOf(ctx, dir, f.scanID)
+	if err != nil {
+		return err
+	}
+	to, err := openPlace(f.out)
+	if err != nil {
+		return err
+	}
+	all := []reaudited{}
+	var errs []error
+	for _, id := range ids {
+		done, err := a.reauditScan(ctx, from, to, id, f, registry, log)
+		if done != nil {
+			if all = append(all, *done); !f.asJSON {
+				if err := done.Came.Print(a.stdout, id); err != nil {
+					return err
+				}
+			}
+		}
+		if err != nil {
+			errs = append(errs, err) // one scan that cannot be judged keeps nobody from the others
+		}
+		if ctx.Err() != nil {
+			log.Info("interrupted; what was committed is kept, and the same command goes on", "scan", id)
+			break
+		}
+	}
+	if f.asJSON {
+		errs = append(errs, printJSON(a, all))
+	}
+	return errors.Join(errs...)
+}
+
+// reauditScan judges one scan again, and computes its statistics.
+func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, f *reauditFlags, registry *tokens.Registry, log *slog.Logger) (*reaudited, error) {
+	source, err := sink.ReadScan(ctx, from, id)
+	if err != nil {
+		return nil, err
+	}
+	m := source.Manifest
+	if m.State != sink.Complete {
+		log.Warn("the scan is not complete: what is committed is judged again", "scan", id)
+	}
+	if !source.Has(sink.TableBodies) {
+		log.Warn("the scan was written without bodies: answers that had one keep their judgement", "scan", id)
+	}
+	p := &reauditProgress{begun: time.Now(), log: log}
+	came, err := p.beside(ctx, f.progress, a.stderr, func() (*sink.Rejudged, error) {
+		return sink.Rejudge(ctx, source, to, sink.RejudgeOptions{
+			Judge: audit.New(registry).Judge, Registry: registry, ToolVersion: toolVersion(), Restart: f.restart,
+			Opened: func(left int64) {
+				p.total.Store(left)
+				log.Info("judging again", "scan", id, "sites", left, "already_kept", sumRows(source)-left, "out", f.out)
+			},
+			Done: &p.done,
+			Finish: func(ctx context.Context) error {
+				err := report.Stats(ctx, to, id, report.Options{Registry: registry, ToolVersion: toolVersion(), Log: log})
+				if errors.Is(err, sink.ErrNoTable) {
+					return nil
+				}
+				return err
+			},
+		})
+	})
+	if came == nil {
+		return nil, reauditError(err, id, f.out)
+	}
+	took := time.Since(p.begun)
+	log.Info("done", "scan", id, "judged", came.Judged(), "kept_their_judgement", came.Stayed(), "sites_differ", came.Sites,
+		"took", took.Round(time.Millisecond), "per_second", int(float64(p.done.Load())/took.Seconds()), "peak_memory_mb", peakMemory()>>20)
+	return &reaudited{
+		ScanID: id, Came: came,
+		From: reauditedBy{m.ToolVersion, m.RegistryVersion}, To: reauditedBy{toolVersion(), registry.Version},
+	}, reauditError(err, id, f.out)
+}
+
+func sumRows(s *sink.Scan) (n int64) {
+	for i := range s.Commits {
+		n += s.Commits[i].Rows
+	}
+	return n
+}
+
+// reauditError says of an error what is to be done about it here.
+func reauditError(err error, id, out string) error {
+	if changed, ok := errors.AsType[*sink.ChangedError](err); ok {
+		return fmt.Errorf("cannot go on with scan %s in %s: %s was %.100q and is now %.100q; begin it anew with --restart, or give another -o",
+			id, clipped(out), changed.What, changed.Was, changed.Now)
+	}
+	if _, ok := errors.AsType[*sink.DamagedPartError](err); ok {
+		return &exitError{exitDamaged, errors.Join(err, fmt.Errorf("scan %s: parts are damaged, and left out; the others have been judged again (see bulkscan verify)", id))}
+	}
+	if held, ok := errors.AsType[*sink.HeldError](err); ok {
+		return fmt.Errorf("in %s, scan %s is being written by process %d on %.100q; wait for it, or give another -o", clipped(out), id, held.Holder.PID, held.Holder.Host)
+	}
+	return err
+}
+
+// reauditProgress shows how far a scan is.
+type reauditProgress struct {
+	total, done atomic.Int64
+	begun       time.Time
+	log         *slog.Logger
+}
+
+// beside does work while it is shown.
+func (p *reauditProgress) beside(ctx context.Context, form string, w io.Writer, work func() (*sink.Rejudged, error)) (*sink.Rejudged, error) {
+	shown, hide := context.WithCancel(context.WithoutCancel(ctx))
+	var drawn sync.WaitGroup
+	drawn.Go(func() {
+		switch progressForm(form, w) {
+		case "bar":
+			drawBar(shown, w, p.begun, func() (done, total int64, state string) { return p.done.Load(), p.total.Load(), "" })
+		case "log":
+			p.logs(shown)
+		}
+	})
+	came, err := work()
+	hide()
+	drawn.Wait()
+	return came, err
+}
+
+func (p *reauditProgress) logs(ctx context.Context) {
+	ticker := time.NewTicker(logInterval)
+	defer ticker.Stop()
+	last, at := int64(0), time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			done := p.done.Load()
+			p.log.Info("progress", "judged", done, "of", p.total.Load(), "per_second", int(float64(done-last)/now.Sub(at).Seconds()))
+			last, at = done, now
+		}
+	}
+}
