@@ -24,7 +24,8 @@ func TestReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range append([]string{"3000 captures, 9002 records in 2 files", "the mark, 25", "the mark, 18", "| one file | 1500 |"}, "% "+parts[0].name, "% "+parts[len(parts)-1].name) {
+	for _, want := range append([]string{"3000 captures, 9002 records in 2 files", "the mark, 25", "the mark, 18", "| one file | 1500 |",
+		"| nothing has changed |", "| another registry |", "The mark, 100000"}, "% "+parts[0].name, "% "+parts[len(parts)-1].name) {
 		if !strings.Contains(string(report), want) {
 			t.Errorf("nothing of %q in\n%s", want, report)
 		}
