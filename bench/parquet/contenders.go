@@ -17,6 +17,7 @@ import (
 	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/compress"
 	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/metadata"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 	"github.com/apache/arrow-go/v18/parquet/schema"
 
@@ -97,13 +98,20 @@ func readSource[T any](path string) (*source, error) {
 		if slices.Contains(chunk.Encodings(), parquet.Encodings.DeltaByteArray) {
 			props = append(props, parquet.WithEncodingFor(column, parquet.Encodings.DeltaByteArray))
 		}
-		if set, err := chunk.StatsSet(); err == nil && set {
+		if hasBounds(chunk) {
 			props = append(props, parquet.WithStatsFor(column, true))
 		}
 	}
 	s.props = parquet.NewWriterProperties(props...)
 	// The schema views the reader's memory, which stays as long as it is not closed.
 	return s, nil
+}
+
+// hasBounds reports whether a chunk says between what bounds its values are. All count their nulls, which arrow-go calls
+// statistics too: told to write these, it would compare every text with the least and the greatest, as ours does not.
+func hasBounds(chunk *metadata.ColumnChunkMetaData) bool {
+	stats, err := chunk.Statistics()
+	return err == nil && stats != nil && stats.HasMinMax()
 }
 
 // newRowWriter opens a file in dir for a contender. The file's name is the table's.

@@ -59,8 +59,10 @@ func everyColumn[T any](t *testing.T, contender, table string, n int) {
 			t.Fatal(err)
 		}
 		dir = t.TempDir()
-		path = filepath.Join(dir, table+".parquet")
+		theirs := filepath.Join(dir, table+".parquet")
 		writeRows(t, contender, table, dir, from, rows)
+		sameSettings(t, contender, theirs, path)
+		path = theirs
 	}
 	readColumns(t, path, rows)
 	st, err := store.NewDir(dir)
@@ -80,6 +82,41 @@ func everyColumn[T any](t *testing.T, contender, table string, n int) {
 	if i != n {
 		t.Errorf("%s, %s: %d rows, want %d", contender, table, i, n)
 	}
+}
+
+// sameSettings shows that a contender has as much to do for each column as ours, and no more.
+func sameSettings(t *testing.T, contender, theirs, path string) {
+	t.Helper()
+	got, want := settingsOf(t, theirs), settingsOf(t, path)
+	if len(got) != len(want) {
+		t.Fatalf("%s, %s: %d columns, want %d", contender, filepath.Base(path), len(got), len(want))
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("%s, %s: got %s, want %s", contender, filepath.Base(path), got[i], want[i])
+		}
+	}
+}
+
+// settingsOf says of each column of a file how it is written.
+func settingsOf(t *testing.T, path string) (all []string) {
+	t.Helper()
+	reader, err := file.OpenParquetFile(path, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	group := reader.MetaData().RowGroup(0)
+	for i := range group.NumColumns() {
+		chunk, err := group.ColumnChunk(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		has := func(e parquet.Encoding) bool { return slices.Contains(chunk.Encodings(), e) }
+		all = append(all, fmt.Sprintf("%s: %s, dictionary %v, delta %v, bounds %v", chunk.PathInSchema(), chunk.Compression(), chunk.HasDictionaryPage(),
+			has(parquet.Encodings.DeltaBinaryPacked) || has(parquet.Encodings.DeltaByteArray), hasBounds(chunk)))
+	}
+	return all
 }
 
 // plain replaces pointers by what they point to, which is what can be compared as text.

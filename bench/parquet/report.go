@@ -42,7 +42,8 @@ func (r *Report) Head(plan Plan, command string) {
 The same rows for all, which share the memory of texts as a scan's do, with zstd at its default level (at its lowest in verdicts and
 evidence), data pages v1, 65,536 rows a group, and dictionaries, delta encoding and statistics for the same columns. Each turn is a process of its own, %d turns each, round by round. Rates are rows for a second of
 processor time, user's and system's, of all threads, which is what a core does; medians, and the best turn in brackets. Memory
-is what the process held at most while the table was open, over what it held before.
+is what the process held at most while the table was open, over what it held before. arrow-go looks how long a page is once in 8,192 rows, so
+that its pages of `+"`value`"+` are a third longer than ours, and the 12,000 files, which come by turns, come again in them: that is why it writes fewer bytes there.
 `, plan.Rounds)
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/bench/facts"
@@ -102,25 +103,40 @@ func readRows[T any](dir, table string) (rows []T, path string, err error) {
 // others are words of tables, or tokens of the registry.
 var shared = []string{"origin", "host", "requested", "tld", "token", "category", "verdict", "via", "dpi", "kind"}
 
-// share makes rows that were read lie in memory as a scan's do.
+// share makes rows that were read lie in memory as a scan's do: texts that are not another's stand one behind the other, in
+// the order of rows.
 func share[T any](rows []T) {
-	row, all := reflect.TypeFor[T](), reflect.ValueOf(rows)
-	for i := range row.NumField() {
-		column, _, _ := strings.Cut(row.Field(i).Tag.Get("parquet"), ",")
-		if !slices.Contains(shared, column) {
-			continue
+	var memory []byte
+	own := func(text string) string {
+		if len(text) > cap(memory)-len(memory) {
+			memory = make([]byte, 0, max(1<<20, len(text)))
 		}
-		one := map[string]string{}
-		for k := range rows {
-			text := all.Index(k).Field(i).Addr().Interface().(*string)
-			if column == "token" && tokens.Default().Lookup(*text) < 0 {
+		at := len(memory)
+		memory = append(memory, text...)
+		return unsafe.String(unsafe.SliceData(memory[at:]), len(text))
+	}
+	row, all := reflect.TypeFor[T](), reflect.ValueOf(rows)
+	one := make([]map[string]string, row.NumField())
+	for k := range rows {
+		for i := range row.NumField() {
+			text, ok := all.Index(k).Field(i).Addr().Interface().(*string)
+			if !ok || *text == "" {
 				continue
 			}
-			if first, has := one[*text]; has {
-				*text = first
-			} else {
-				one[*text] = *text
+			column, _, _ := strings.Cut(row.Field(i).Tag.Get("parquet"), ",")
+			if !slices.Contains(shared, column) || column == "token" && tokens.Default().Lookup(*text) < 0 {
+				*text = own(*text)
+				continue
 			}
+			if one[i] == nil {
+				one[i] = map[string]string{}
+			}
+			first, has := one[i][*text]
+			if !has {
+				first = own(*text)
+				one[i][first] = first
+			}
+			*text = first
 		}
 	}
 }
