@@ -282,6 +282,7 @@ type fieldReader struct {
 	// The page's values, by its type. Those of texts are places in texts.
 	bools      []byte
 	int32s     []int32
+	looked     []int32 // what a dictionary has for them
 	int64s     []int64
 	floats     []float32
 	doubles    []float64
@@ -529,9 +530,13 @@ func (r *fieldReader) load() error {
 	values, dictionary := r.page.Data(), r.page.Dictionary()
 	kind := r.leaf.Type().Kind()
 	if dictionary != nil {
-		r.int32s = values.Int32()
-		if kind != parquet.ByteArray {
-			return errors.New("its numbers are in a dictionary, which bulkscan does not write")
+		switch r.int32s = values.Int32(); kind {
+		case parquet.Int32: // the counts of verdicts
+			numbers := dictionary.Page().Data()
+			return r.lookUp(numbers.Int32())
+		case parquet.ByteArray:
+		default:
+			return fmt.Errorf("its values, of the type %s, are in a dictionary, which bulkscan does not write", kind)
 		}
 		if dictionary != r.dictionary {
 			r.dictionary = dictionary
@@ -554,6 +559,19 @@ func (r *fieldReader) load() error {
 		r.dictionary = nil
 		r.loadTexts(values)
 	}
+	return nil
+}
+
+// lookUp puts the numbers of a dictionary in the place of their indexes.
+func (r *fieldReader) lookUp(numbers []int32) error {
+	r.looked = r.looked[:0]
+	for _, index := range r.int32s {
+		if uint(index) >= uint(len(numbers)) {
+			return fmt.Errorf("damaged Parquet file: entry %d of a dictionary of %d", index, len(numbers))
+		}
+		r.looked = append(r.looked, numbers[index])
+	}
+	r.int32s = r.looked
 	return nil
 }
 

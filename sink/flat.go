@@ -154,14 +154,15 @@ type flatColumn struct {
 	plain       []byte // texts, as they are written
 	truths      bitmap
 	indexes     []uint16 // which are fewer than a row group has rows
-	runs        int      // how often an index is another than that before
-	bits        uint16   // that indexes have
+	strangers   int      // texts that lay where none was met before
 	numbers     []int32
 	longs       []int64
 	doubles     []float64
 	prefixes    []int32 // bytes that texts of a delta column share with those before; numbers has how many follow
 	before      []byte  // the last text of a delta column
 	least, most int64   // with stats
+
+	room [64]string // of texts without the nulls between them
 
 	// The open row group.
 	dictionary *dictionary // nil where there is none
@@ -207,6 +208,9 @@ func newFlatColumn(field reflect.StructField, schema *format.SchemaElement) *fla
 	} else if c.nullable {
 		c.has = func(f fieldOf) uint64 { return optional{0, kind.Kind()}.values(f.first, f.step, f.n) }
 	}
+	if c.dictionary != nil && kind.Kind() != reflect.String && (field.Type.Kind() != reflect.Int32 || c.nullable || c.stats) {
+		panic("sink: column " + c.name + " cannot have a dictionary: of numbers, only int32 without nulls and stats has one")
+	}
 	if c.stats && kind.Kind() != reflect.Int32 && kind.Kind() != reflect.Int64 {
 		panic("sink: column " + c.name + " cannot have stats: only whole numbers are bounded")
 	}
@@ -217,6 +221,9 @@ func newFlatColumn(field reflect.StructField, schema *format.SchemaElement) *fla
 		c.take = (*flatColumn).takeTruths
 	case reflect.Int32:
 		c.take = takeNumbers(pointer, func(c *flatColumn) *[]int32 { return &c.numbers })
+		if c.dictionary != nil {
+			c.take = (*flatColumn).takeIndexes
+		}
 	case reflect.Int64:
 		c.take = takeNumbers(pointer, func(c *flatColumn) *[]int64 { return &c.longs })
 	case reflect.Float64:
@@ -257,6 +264,7 @@ func (c *flatColumn) resetPage() {
 	c.indexes, c.plain, c.numbers, c.longs, c.doubles = c.indexes[:0], c.plain[:0], c.numbers[:0], c.longs[:0], c.doubles[:0]
 	c.prefixes, c.before = c.prefixes[:0], c.before[:0]
 	c.least, c.most = math.MaxInt64, math.MinInt64
+	c.strangers = 0
 }
 
 // bytes is what the open page holds, before it is encoded. Of the lengths of texts hardly more than half a byte stays.
@@ -334,43 +342,52 @@ func (c *flatColumn) takeTruths(f fieldOf) {
 
 func (c *flatColumn) takeTexts(f fieldOf) {
 	values := c.present(f)
-	if c.encoding == format.DeltaByteArray {
-		c.takeDeltas(f, values)
+	if values == 0 {
 		return
 	}
-	if c.dictionary == nil || c.full {
-		for ; values != 0; values &= values - 1 {
-			text := *at[string](f, bits.TrailingZeros64(values))
+	if c.nullable {
+		f = f.dense(values, &c.room)
+	}
+	switch {
+	case c.encoding == format.DeltaByteArray:
+		c.takeDeltas(f)
+	case c.dictionary != nil && !c.full:
+		c.takeIndexes(f)
+	default:
+		for i := range f.n {
+			text := *at[string](f, i)
 			c.plain = append(binary.LittleEndian.AppendUint32(c.plain, uint32(len(text))), text...)
 		}
-		return
-	}
-	if values != 0 {
-		c.takeIndexes(f, values)
 	}
 }
 
-// takeIndexes appends which texts of the dictionary they are.
-func (c *flatColumn) takeIndexes(f fieldOf, values uint64) {
-	d := c.dictionary
-	if len(c.indexes) == 0 {
-		d.last = d.index(*at[string](f, bits.TrailingZeros64(values)))
-		c.runs, c.bits = 1, d.last
+// dense leaves out the nulls of a field of texts.
+func (f fieldOf) dense(values uint64, room *[64]string) fieldOf {
+	n := bits.OnesCount64(values)
+	if n == f.n {
+		return f
 	}
-	start, n := len(c.indexes), bits.OnesCount64(values)
-	c.indexes = slices.Grow(c.indexes, 64)[:start+64]
-	room := (*[64]uint16)(c.indexes[start:])
-	last, text := d.last, d.texts[d.last]
 	for i := range n {
-		if next := *at[string](f, bits.TrailingZeros64(values)); !sameText(next, text) {
-			last, text = d.index(next), next
-			c.runs, c.bits = c.runs+1, c.bits|last
-		}
-		room[i&63] = last
+		room[i&63] = *at[string](f, bits.TrailingZeros64(values))
 		values &= values - 1
 	}
-	c.indexes = c.indexes[:start+n]
-	d.last = last
+	return fieldOf{unsafe.Pointer(room), unsafe.Sizeof(room[0]), n}
+}
+
+// takeIndexes appends which values of the dictionary they are. A page looks at where texts lie as long as that tells of most.
+func (c *flatColumn) takeIndexes(f fieldOf) {
+	start := len(c.indexes)
+	c.indexes = slices.Grow(c.indexes, 64)[:start+64]
+	to := (*[64]uint16)(c.indexes[start:])
+	switch {
+	case c.physical == format.Int32:
+		c.dictionary.indexesOfNumbers(f, to)
+	case c.strangers <= 64+start/8:
+		c.strangers += c.dictionary.indexesByPlace(f, to)
+	default:
+		c.dictionary.indexesByText(f, to)
+	}
+	c.indexes = c.indexes[:start+f.n]
 }
 
 // sameText compares texts of the same rows. The rows of a site share most of their memory too.
@@ -379,13 +396,14 @@ func sameText(a, b string) bool {
 }
 
 // takeDeltas appends what texts have that the one before has not: of texts that are the same, nothing.
-func (c *flatColumn) takeDeltas(f fieldOf, values uint64) {
-	start, n := len(c.numbers), bits.OnesCount64(values)
+func (c *flatColumn) takeDeltas(f fieldOf) {
+	start := len(c.numbers)
 	c.prefixes, c.numbers = slices.Grow(c.prefixes, 64)[:start+64], slices.Grow(c.numbers, 64)[:start+64]
 	prefixes, numbers := (*[64]int32)(c.prefixes[start:]), (*[64]int32)(c.numbers[start:])
 	before := unsafe.String(unsafe.SliceData(c.before), len(c.before))
-	for i := range n {
-		text := *at[string](f, bits.TrailingZeros64(values))
+	offset := uintptr(0)
+	for i := range f.n {
+		text := *(*string)(unsafe.Add(f.first, offset))
 		shared := len(text)
 		if !sameText(text, before) {
 			shared = sharedPrefix(text, before)
@@ -393,9 +411,9 @@ func (c *flatColumn) takeDeltas(f fieldOf, values uint64) {
 		}
 		before = text
 		prefixes[i&63], numbers[i&63] = int32(shared), int32(len(text)-shared)
-		values &= values - 1
+		offset += f.step
 	}
-	c.prefixes, c.numbers = c.prefixes[:start+n], c.numbers[:start+n]
+	c.prefixes, c.numbers = c.prefixes[:start+f.n], c.numbers[:start+f.n]
 	if len(before) != len(c.before) || unsafe.StringData(before) != unsafe.SliceData(c.before) {
 		c.before = append(c.before[:0], before...) // the rows' memory is not ours
 	}

@@ -29,6 +29,7 @@ type flatRow struct {
 	Truth        bool     `parquet:"truth"`
 	Int32        int32    `parquet:"int32" stats:"y"`
 	Int32Delta   int32    `parquet:"int32_delta,delta"`
+	Int32Dict    int32    `parquet:"int32_dict,dict"`
 	Int64        int64    `parquet:"int64"`
 	Float        float64  `parquet:"float"`
 	MaybeInt32   int32    `parquet:"maybe_int32,optional,delta" stats:"y"`
@@ -326,6 +327,59 @@ func TestFlatDictionaries(t *testing.T) {
 	}
 }
 
+// TestDictionary numbers texts that are alike, of all lengths, in whose middle alone the long ones differ, wherever they lie; and
+// numbers small, large and negative.
+func TestDictionary(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9309, 4))
+	texts, numbers := make([]string, 64), make([]int32, 64)
+	ofTexts := fieldOf{unsafe.Pointer(&texts[0]), unsafe.Sizeof(texts[0]), len(texts)}
+	ofNumbers := fieldOf{unsafe.Pointer(&numbers[0]), unsafe.Sizeof(numbers[0]), len(numbers)}
+	byText, byPlace, ofCounts := newDictionary(), newDictionary(), newDictionary()
+	for range 3 { // row groups
+		known, counted := map[string]uint16{}, map[int32]uint16{}
+		for range 400 {
+			var want, wantCounts [64]uint16
+			for i := range texts {
+				if i > 0 && rng.IntN(4) == 0 {
+					texts[i] = texts[rng.IntN(i)] // where it lies already
+				} else {
+					text := bytes.Repeat([]byte("a"), rng.IntN(60))
+					for range min(len(text), rng.IntN(3)) {
+						text[rng.IntN(len(text))] = 'b'
+					}
+					texts[i] = string(text)
+				}
+				if _, has := known[texts[i]]; !has {
+					known[texts[i]] = uint16(len(known))
+				}
+				want[i] = known[texts[i]]
+				numbers[i] = int32(rng.Uint32()) >> rng.IntN(32)
+				if _, has := counted[numbers[i]]; !has {
+					counted[numbers[i]] = uint16(len(counted))
+				}
+				wantCounts[i] = counted[numbers[i]]
+			}
+			var got [64]uint16
+			if byText.indexesByText(ofTexts, &got); got != want {
+				t.Fatalf("by text: got %v, want %v of %q", got, want, texts)
+			}
+			byPlace.writes++
+			if byPlace.indexesByPlace(ofTexts, &got); got != want {
+				t.Fatalf("by place: got %v, want %v of %q", got, want, texts)
+			}
+			if ofCounts.indexesOfNumbers(ofNumbers, &got); got != wantCounts {
+				t.Fatalf("got %v, want %v of %v", got, wantCounts, numbers)
+			}
+		}
+		if byText.n != len(known) || len(byText.texts) != len(known) || ofCounts.n != len(counted) || len(ofCounts.page) != 4*len(counted) {
+			t.Errorf("%d texts and %d numbers, want %d and %d", byText.n, ofCounts.n, len(known), len(counted))
+		}
+		for _, d := range []*dictionary{byText, byPlace, ofCounts} {
+			d.reset()
+		}
+	}
+}
+
 // FuzzLevels holds our levels against parquet-go's reader of them.
 func FuzzLevels(f *testing.F) {
 	f.Add([]byte{}, 0)
@@ -366,14 +420,18 @@ func FuzzIndexes(f *testing.F) {
 			want = append(want, spread&(1<<(width%17)-1))
 		}
 		for run := 0; run < 2; run++ {
-			var all uint16
+			encoded := appendIndexes(bytes.Repeat([]byte{0xff}, 2*len(want)+40)[:0], want) // where another page was before
+			var bits uint16
 			for _, index := range want {
-				all |= index
+				bits |= index
 			}
-			encoded := appendIndexes(nil, want, len(slices.Compact(slices.Clone(want))), all)
+			if runs, all := runsOf(want); runs != len(slices.Compact(slices.Clone(want))) || all != bits {
+				t.Fatalf("%d runs with bits %b of %v", runs, all, want)
+			}
 			got, err := new(rle.DictionaryEncoding).DecodeInt32(nil, encoded)
 			equal := func(got int32, want uint16) bool { return got == int32(want) }
-			if err != nil || len(got) < len(want) || len(got) > len(want)+7 || !slices.EqualFunc(got[:len(want)], want, equal) {
+			if err != nil || len(got) < len(want) || len(got) > len(want)+7 || !slices.EqualFunc(got[:len(want)], want, equal) ||
+				slices.ContainsFunc(got[len(want):], func(beyond int32) bool { return beyond != 0 }) {
 				t.Fatalf("%v: %x: got %v, want %v", err, encoded, got, want)
 			}
 			var long []uint16 // the same with runs

@@ -28,7 +28,7 @@ func (f *flatFile) endPage(c *flatColumn) error {
 	encoding, err := c.encoding, error(nil)
 	switch {
 	case c.dictionary != nil && !c.full:
-		raw = appendIndexes(raw, c.indexes, c.runs, c.bits)
+		raw = appendIndexes(raw, c.indexes)
 	case encoding == format.DeltaBinaryPacked && c.physical == format.Int32:
 		f.scratch, err = new(delta.BinaryPackedEncoding).EncodeInt32(f.scratch[:0], c.numbers)
 		raw = append(raw, f.scratch...)
@@ -189,7 +189,7 @@ func (f *flatFile) Flush() error {
 func (f *flatFile) writeChunk(c *flatColumn) error {
 	if d := c.dictionary; d != nil {
 		header := format.PageHeader{Type: format.DictionaryPage, DictionaryPageHeader: thrift.New(format.DictionaryPageHeader{
-			NumValues: int32(len(d.texts)), Encoding: format.Plain,
+			NumValues: int32(d.n), Encoding: format.Plain,
 		})}
 		page, err := f.appendPage(f.scratch[:0], c, &header, d.page)
 		if err != nil {
