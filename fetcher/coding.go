@@ -88,11 +88,15 @@ func parseCodings(dst []coding, value []byte) ([]coding, error) {
 // begins reports whether a body that begins so may be in the coding. gzip and zstd have a mark; of the others, which have
 // none, it is known that they do not look like text.
 func (c coding) begins(body []byte) bool {
+	marked := func(mark string) bool { // or cut off within the mark
+		n := min(len(body), len(mark))
+		return string(body[:n]) == mark[:n]
+	}
 	switch c {
 	case gzipCoding:
-		return bytes.HasPrefix(body, []byte("\x1f\x8b"))
+		return marked("\x1f\x8b")
 	case zstdCoding: // a frame, or one to be skipped (RFC 8878 §3.1)
-		return bytes.HasPrefix(body, []byte("\x28\xb5\x2f\xfd")) || len(body) >= 4 && body[0]&0xf0 == 0x50 && bytes.Equal(body[1:4], []byte("\x2a\x4d\x18"))
+		return marked("\x28\xb5\x2f\xfd") || len(body) >= 4 && body[0]&0xf0 == 0x50 && bytes.Equal(body[1:4], []byte("\x2a\x4d\x18"))
 	}
 	if len(body) < 3 { // too few for a record, and enough for the coding of nothing, which Brotli spells ";"
 		return true

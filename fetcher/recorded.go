@@ -156,16 +156,13 @@ func (w *wire) ahead(dst []byte) []byte {
 	return append(dst, w.replay.rest[:min(len(w.replay.rest), cap(dst)-len(dst))]...)
 }
 
-// beginsChunk reports whether a body can be one in chunks: a size comes first (RFC 9112 §7.1).
+// beginsChunk reports whether a body can be one in chunks: a size comes first (RFC 9112 §7.1), maybe padded, as nextChunk
+// reads it, and then an extension or the line's end.
 func beginsChunk(body []byte) bool {
-	digits := 0
-	for _, c := range body {
-		if _, hex := hexValue(c); !hex {
-			return digits > 0 && (c == ';' || c == ' ' || c == '\t' || c == '\r' || c == '\n')
-		}
-		digits++
-	}
-	return digits > 0
+	rest := bytes.TrimLeft(body, "0123456789abcdefABCDEF")
+	digits := len(body) - len(rest)
+	rest = bytes.TrimLeft(rest, " \t\r")
+	return digits > 0 && (len(rest) == 0 || rest[0] == ';' || rest[0] == '\n')
 }
 
 // replay is a recorded answer as an io.Reader. Its Read fails at the end as the connection did.

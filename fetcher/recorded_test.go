@@ -137,6 +137,8 @@ func TestReplayUndone(t *testing.T) {
 	f("Transfer-Encoding: chunked\r\n", "", `answered ""`)
 	f("Transfer-Encoding: chunked\r\n", "3 ;x\r\nAll", "closed_early")
 	f("Transfer-Encoding: chunked\r\n", "add: x\n", `answered "add: x\n"`)
+	f("Transfer-Encoding: chunked\r\n", "Dead end\n", `answered "Dead end\n"`)
+	f("Transfer-Encoding: chunked\r\n", "3 \t\r\nAll\r\n0\r\n\r\n", `answered "All"`)
 	f("Transfer-Encoding: chunked\r\n", "\r\n"+body, `answered `+fmt.Sprintf("%q", "\r\n"+body)) // Common Crawl, August 2018
 	f("Transfer-Encoding: chunked\r\n", body+"Dis", "answered whole…", CutOff)
 	for name, encode := range encoders {
@@ -158,6 +160,7 @@ func TestReplayUndone(t *testing.T) {
 		f(coding+"Transfer-Encoding: chunked\r\n", chunked(packed), "answered whole")
 		f(coding+"Transfer-Encoding: chunked\r\n", chunked(body), "bad_encoding") // as it was on the wire
 		f(coding, packed[:len(packed)/2], "closed_early")
+		f(coding+fmt.Sprintf("Content-Length: %d\r\n", len(packed)), packed[:1], "closed_early")
 	}
 	f("Content-Encoding: br\r\n", ";", `answered ""`)
 	f("Content-Encoding: rot13\r\n", body, "bad_encoding")
