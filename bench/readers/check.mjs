@@ -40,6 +40,7 @@ const lines = given.lines && readLines(given.lines);
 
 let values = 0, files = 0;
 for (const { name: table } of schema) await checkTable(table);
+if (values === 0) fail("no value was read");
 console.log(`${failures === 0 ? "all readers find the same" : `${failures} differences`}: ${values} values in ${files} files (${await versions()})`);
 process.exit(failures === 0 ? 0 : 1);
 
