@@ -83,7 +83,7 @@ async function main() {
 async function sites(got) {
   const want = await one(`SELECT count(*) AS rows, count(*) FILTER (access <> 'unknown') AS asked, count(status) AS answered,
     count(*) FILTER (access = 'conditional') AS conditional, count(*) FILTER (access = 'conditional' AND n_allow + n_disallow > 0) AS with_rules,
-    count(*) FILTER (hops > 0) AS redirected, count(*) FILTER (is_html) AS html, count(*) FILTER (truncated) AS truncated,
+    count(*) FILTER (hops > 0 AND access <> 'unknown') AS redirected, count(*) FILTER (is_html) AS html, count(*) FILTER (truncated) AS truncated,
     count(*) FILTER (managed_block) AS managed_block, coalesce(sum(body_bytes), 0)::BIGINT AS body_bytes FROM s`);
   for (const [field, n] of Object.entries(want)) same(field, got[field], Number(n));
   const files = await one(`SELECT coalesce(sum(bytes), 0)::BIGINT AS bytes FROM bulkscan_files WHERE scan_id = ${literal(got.scan_id)} AND NOT ends_with("table", '_stats')`);

@@ -336,11 +336,15 @@ func (x *summaryPage) groups() {
 		rows = append(rows, figure{name: sum.Value, n: sum.Sites, of: b.Sites, extra: plural(sum.Tokens, "token")})
 	}
 	full := wholeBar(rows)
-	x.add(section{title: "Sites that block at least one, by " + kind, rows: rows, full: full, of: fmt.Sprintf("a whole bar is %s", roundPercent(full))})
+	s := section{title: "Sites that block at least one, by " + kind, rows: rows, full: full, of: fmt.Sprintf("a whole bar is %s", roundPercent(full))}
+	if more := len(sums) - len(rows); more > 0 {
+		s.end = []piece{styled(dim, "and %s more; --json has them", number(int64(more)))}
+	}
+	x.add(s)
 }
 
 func (x *summaryPage) outcomes() {
-	x.add(section{title: "Outcomes", rows: counted(x.s.Outcomes, x.s.Rows, shownValues), of: "of all sites listed"})
+	x.add(section{title: "Outcomes", rows: counted(x.s.Outcomes, x.s.Rows, shownValues), of: "of all sites listed; failures after a status count as answered above"})
 }
 
 // statuses has each class with those of its statuses that are among the commonest of all.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +100,16 @@ func TestSummaryPage(t *testing.T) {
 	goldenPage(t, "nothing", page)
 	if strings.Contains(page, "NaN") || strings.Contains(page, "0 %") {
 		t.Error("a share of nothing is a number")
+	}
+
+	// Of many operators some are shown, and it is said that there are more.
+	s = aSummary()
+	s.Blocking.ByPurpose = s.Blocking.ByPurpose[:1]
+	for i := range 13 {
+		s.Blocking.ByOperator = append(s.Blocking.ByOperator, report.Sum{Value: "Operator " + strconv.Itoa(i), Tokens: 1, Sites: 9})
+	}
+	if page := pageOf(t, s); !strings.Contains(page, "  Operator 9 ") || strings.Contains(page, "  Operator 10 ") || !strings.Contains(page, "\n  and 3 more; --json has them\n") {
+		t.Errorf("15 operators:\n%s", page)
 	}
 }
 

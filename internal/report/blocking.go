@@ -121,6 +121,19 @@ func newBlocker(o *SummaryOptions, by *Definition, foreign bool) *blocker {
 	return b
 }
 
+// again returns a blocker for another pass, nil where one was enough. By dpi_all whoever has no rule inherits, also a token that
+// a scan by another registry did not look for, and which sites block one of several is right only without such: which
+// they are, is known at the end of a pass.
+func (b *blocker) again(o *SummaryOptions) *blocker {
+	untraced := func(id int32) bool { return !b.tokens[id].traced }
+	if !b.foreign || b.by.Name != "dpi_all" || !slices.ContainsFunc(b.chosen, untraced) {
+		return nil
+	}
+	next := newBlocker(o, b.by, true)
+	next.chosen = slices.DeleteFunc(next.chosen, untraced)
+	return next
+}
+
 // site counts a site; its verdicts are there if the definition needs them.
 func (b *blocker) site(r *summaryColumns, verdicts []verdictColumns) {
 	b.failing += one(r.Status != 0 && r.Access == "full_disallow")

@@ -252,8 +252,8 @@ func TestForeignRegistry(t *testing.T) {
 	other := registry()
 	other.Version = "other"
 	other.Tokens = append(other.Tokens[google:],
-		tokens.Token{Name: "NewBot", Category: "ai", HeedsStar: true}, // which `*` blocks on two sites: no list says so
-		tokens.Token{Name: "MyBot", Category: "ai", HeedsStar: true},  // which a site names: the scan took it for a stranger
+		tokens.Token{Name: "NewBot", Category: "ai", Operator: "Newcomer", HeedsStar: true}, // which `*` blocks on two sites: no list says so
+		tokens.Token{Name: "MyBot", Category: "ai", HeedsStar: true},                        // which a site names: the scan took it for a stranger
 	)
 	var log bytes.Buffer
 	got := []string{}
@@ -299,6 +299,17 @@ func TestForeignRegistry(t *testing.T) {
 		t.Errorf("the summary has %v of %d tokens, want %v", listed, s.Blocking.Selected, want)
 	}
 	warned("missing among those that are counted")
+	// Nor is it among those that inherit by dpi_all.
+	for operator, want := range map[string]string{"": "2 block one of 2: [{search 2 2 0.4}]", "Newcomer": "0 block one of 0: []"} {
+		s, err := Summarize(t.Context(), st, "hand", SummaryOptions{Options: Options{Registry: other, Log: logger(&log)}, Definition: "dpi_all", Selection: Selection{Operator: operator}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("%d block one of %d: %v", s.Blocking.AtLeastOne, s.Blocking.Selected, s.Blocking.ByPurpose); got != want || s.Rows != 9 {
+			t.Errorf("%q: %s of %d rows, want %s of 9", operator, got, s.Rows, want)
+		}
+		warned("missing among those that are counted")
+	}
 	if _, err := Summarize(t.Context(), st, "hand", SummaryOptions{Options: Options{Registry: registry(), Log: logger(&log)}}); err != nil || log.Len() > 0 {
 		t.Errorf("%v\n%s", err, &log)
 	}

@@ -40,7 +40,7 @@ type Summary struct {
 	Answered   int64 `json:"answered"`    // with an HTTP status
 	WithFile   int64 `json:"conditional"` // a file decides: the denominator of most definitions
 	WithRules  int64 `json:"with_rules"`  // of them, with an allow or disallow line
-	Redirected int64 `json:"redirected"`
+	Redirected int64 `json:"redirected"`  // of those asked
 	HTML       int64 `json:"html"`
 	Truncated  int64 `json:"truncated"`
 	Managed    int64 `json:"managed_block"`
@@ -137,8 +137,8 @@ type SummaryOptions struct {
 	Top        int // tokens listed at most; 0 is all
 }
 
-// Summarize reads the committed parts of a scan, complete or not, in one pass. It takes no lock and writes nothing. A scan
-// without the table sites, or without verdicts where the definition needs it, is sink.ErrNoTable.
+// Summarize reads the committed parts of a scan, complete or not, in one pass, or in two (see again). It takes no lock and
+// writes nothing. A scan without the table sites, or without verdicts where the definition needs it, is sink.ErrNoTable.
 func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOptions) (*Summary, error) {
 	o.Options = o.withDefaults()
 	definition, ok := DefinitionNamed(cmp.Or(o.Definition, Full))
@@ -157,17 +157,21 @@ func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOpti
 		return nil, fmt.Errorf("cannot summarize scan %s: %w", scanID, err)
 	}
 	foreign := o.foreign(scan.Manifest, "tokens that only one of the two has are missing among those that are counted")
-	g := newGatherer(s, newBlocker(&o, &definition, foreign))
-	if definition.Verdicts {
-		err = g.sitesAndVerdicts(ctx, scan)
-	} else {
-		err = g.sites(ctx, scan)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot summarize scan %s: %w", scanID, err)
+	var g *gatherer
+	for b := newBlocker(&o, &definition, foreign); b != nil; b = b.again(&o) {
+		of := *s
+		g = newGatherer(&of, b)
+		if definition.Verdicts {
+			err = g.sitesAndVerdicts(ctx, scan)
+		} else {
+			err = g.sites(ctx, scan)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot summarize scan %s: %w", scanID, err)
+		}
 	}
 	g.finish(o.Top)
-	return s, nil
+	return g.s, nil
 }
 
 // summaryOf is what the records of a scan say.
@@ -289,13 +293,13 @@ func (g *gatherer) row(verdicts []verdictColumns) {
 		s.Asked++
 		count(g.checks, r.CheckStatus)
 		g.rated(r.Score)
+		s.Redirected += one(r.Hops > 0) // others have led to what nobody asked
 	}
 	if r.Status != 0 {
 		s.Answered++
 		g.statuses[statusPlace(r.Status)]++
 		g.latency.add(float64(r.TotalMillis))
 	}
-	s.Redirected += one(r.Hops > 0)
 	s.Truncated += one(r.Truncated)
 	s.HTML += one(r.IsHTML)
 	s.Managed += one(r.Managed)

@@ -324,11 +324,11 @@ func TestSummaryHostile(t *testing.T) {
 	}
 	// Blocked and partly so at once, which is the usual list first, and then not.
 	for _, partial := range [][]int32{nil, {google}, {google}, nil} {
-		g.columns = summaryColumns{Outcome: other, Access: "conditional", Blocked: []int32{google, noToken, google}, Partial: partial, Score: -1}
+		g.columns = summaryColumns{Outcome: other, Access: "conditional", Blocked: []int32{google, noToken, google}, Partial: partial, Score: -1, Hops: 1}
 		g.row(nil)
 	}
-	for i := range 3 * maxValues {
-		g.columns = summaryColumns{Outcome: strconv.Itoa(i), Access: "unknown"}
+	for i := range 3 * maxValues { // nobody asked these, or what they redirect to
+		g.columns = summaryColumns{Outcome: strconv.Itoa(i), Access: "unknown", Hops: 1}
 		g.row(nil)
 	}
 	g.finish(0)
@@ -338,6 +338,9 @@ func TestSummaryHostile(t *testing.T) {
 	}
 	if !reflect.DeepEqual(s.Statuses, []Count{{other, 6}}) || !reflect.DeepEqual(s.StatusClasses, []Count{{other, 6}}) {
 		t.Errorf("statuses %v, classes %v", s.Statuses, s.StatusClasses)
+	}
+	if s.Redirected != 4 || s.Asked != 10 {
+		t.Errorf("%d of %d are redirected, want 4 of 10", s.Redirected, s.Asked)
 	}
 	if *s.MeanScore != 0.125 || s.Scores[2].Rows != 1 || s.Scores[0].Rows != 1 {
 		t.Errorf("mean score %v, scores %v", *s.MeanScore, s.Scores)
