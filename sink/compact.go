@@ -391,7 +391,7 @@ func (c *compaction) deleteAll(ctx context.Context, names []string) error {
 
 // end brings the views and the totals of the manifest up to date, where it has any.
 func (c *compaction) end(ctx context.Context) error {
-	if err := writeViews(ctx, c.store); err != nil {
+	if err := writeViews(ctx, c.store, nil); err != nil {
 		return err
 	}
 	if c.manifest.Counts == nil {

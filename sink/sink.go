@@ -218,7 +218,7 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	if err := w.announce(ctx, past); err != nil {
 		return nil, err
 	}
-	if err := writeViews(ctx, st); err != nil {
+	if err := writeViews(ctx, st, o.Registry); err != nil {
 		return nil, err
 	}
 	w.ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -788,7 +788,7 @@ func (w *Writer) seal(p *part, publish func(context.Context) error) (err error) 
 		return err
 	}
 	w.viewed = true // the tables have files from now on
-	return writeViews(w.ctx, w.store)
+	return writeViews(w.ctx, w.store, w.options.Registry)
 }
 
 // Flush commits the open part, whatever its size, and waits until every part is committed. When the context ends

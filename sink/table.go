@@ -76,7 +76,7 @@ func (w *TableWriter[T]) Close(ctx context.Context) error {
 		err = publishRecorded(ctx, w.store, w.record, w.table.publish)
 	}
 	if err == nil {
-		err = writeViews(ctx, w.store)
+		err = writeViews(ctx, w.store, nil)
 	}
 	return errors.Join(err, w.table.discard())
 }

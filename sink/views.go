@@ -3,12 +3,15 @@ package sink
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
+	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/store"
 )
 
@@ -16,12 +19,15 @@ import (
 // no others. The views hold no names of files. They read the commit records whenever they are asked, so that what a
 // running scan commits is seen at once, and what a compaction replaces is not seen twice.
 //
-// Several listings make a query, and the dataset may change between them. Each kind of file is listed once a view: two
-// listings of the records, one from before a compaction and one from after it, would have neither the old parts nor the
-// new one. DuckDB writes out a view wherever its name stands, so what is used twice is a materialized CTE. The records
-// are listed first: the FROM clause is bound from left to right. A file that a record names was there before the record
-// was, so the second listing has it, unless a compaction has deleted it since. A third listing notices that, and the
-// query fails instead of missing rows. Grace (CompactOptions) makes this rare.
+// Several listings make a query, and the dataset may change between them. The records are listed first: the FROM clause is
+// bound from left to right. A file that a record names was there before the record was, so the listing of the table's files,
+// which is the second, has it, unless a compaction has deleted it since. By then a record says what that has replaced. So
+// the records are looked at once more, last: if more has been replaced (fence), or a file is not there, the query fails
+// instead of missing rows. Grace (CompactOptions) makes this rare. Each look lists the records once: two listings, one from
+// before a compaction and one from after it, would have neither the old parts nor the new one.
+//
+// No view has a CTE that DuckDB materializes: beside one it reads all columns of every file, which takes a hundred times as
+// long. What would be used twice is grouped or counted in a window instead.
 //
 // Files are compared by the last three parts of their paths, which bulkscan gives them: before these DuckDB may write a
 // place otherwise than it was given.
@@ -32,7 +38,7 @@ import (
 const ViewsName = "views.sql"
 
 const (
-	maxViews   = 1 << 20
+	maxViews   = 4 << 20 // the registry of tokens is in it
 	viewsSum   = "-- sha256 of all lines above: "
 	viewsAt    = `coalesce(getvariable('bulkscan'), '')`
 	viewsGlob  = `regexp_replace(` + viewsAt + `, '([[*?])', '[\1]', 'g')` // for patterns: the place itself is none
@@ -55,8 +61,9 @@ const (
 --
 -- Meanwhile bulkscan compact deletes files that are held, and queries fail that need them: take hold anew then.
 --
--- Below are the commit records (bulkscan_commits), the files that count by them (bulkscan_files), and the tables. What
--- "blocked" means is told by queries in docs/definitions.md, which may ask these views as well as files.
+-- Below are the commit records (bulkscan_commits), the files that count by them (bulkscan_parts, bulkscan_statistics, and
+-- bulkscan_files, which is both), and the tables. Behind them are views for analyses, in which "blocks" has every meaning
+-- that docs/definitions.md lists. docs/queries has the analyses.
 --
 -- bulkscan writes this file anew when a table gets its first file. Changes to it are lost: put views of your own
 -- elsewhere. Tables without a file have no view yet.
@@ -70,57 +77,94 @@ FROM read_json(` + viewsGlob + ` || '_scans/*/commits/*.json', maximum_object_si
   files: '` + viewsFile + `[]',
   replaces: 'STRUCT(shard VARCHAR, n BIGINT)[]'});
 `
-	// %[1]s are the sources, %[2]s what of them counts, joined.
-	viewsFiles = `
--- Every file that counts, and where it lies; what of it is unknown is NULL.
-CREATE OR REPLACE VIEW bulkscan_files AS
-WITH %[1]s
-SELECT *, ` + viewsAt + ` || name AS path FROM (
-%[2]s)
+	viewsHeld = `SELECT unnest(CAST(getvariable('bulkscan_snapshot') AS
+  STRUCT(scan_id VARCHAR, "table" VARCHAR, name VARCHAR, rows BIGINT, bytes BIGINT, sha256 VARCHAR, path VARCHAR)[]), recursive := true)`
+	viewsParts = `
+-- Every file that commits name and no compaction has replaced, and where it lies. A change of fence tells that more has been
+-- replaced.
+CREATE OR REPLACE VIEW bulkscan_parts AS
+SELECT * EXCLUDE (fence), ` + viewsAt + ` || name AS path, fence
+FROM (SELECT scan_id, unnest(files, recursive := true), fence FROM (
+  SELECT scan_id, any_value(part.files) AS files, bool_or(part.replaced) AS replaced,
+    bit_xor(CASE WHEN bool_or(part.replaced) THEN hash(scan_id, part.shard, part.n) END) OVER () AS fence
+  FROM (SELECT scan_id, unnest(list_prepend({'shard': shard, 'n': n, 'files': files, 'replaced': false},
+      list_transform(replaces, r -> {'shard': r.shard, 'n': r.n, 'files': NULL, 'replaced': true}))) AS part
+    FROM bulkscan_commits)
+  GROUP BY scan_id, part.shard, part.n)
+  WHERE NOT replaced)
 WHERE getvariable('bulkscan_snapshot') IS NULL
 UNION ALL
-SELECT unnest(CAST(getvariable('bulkscan_snapshot') AS
-  STRUCT(scan_id VARCHAR, "table" VARCHAR, name VARCHAR, rows BIGINT, bytes BIGINT, sha256 VARCHAR, path VARCHAR)[]), recursive := true);
+SELECT *, NULL FROM (` + viewsHeld + `) WHERE NOT ends_with("table", '_stats');
 `
-	viewsRecords   = `records AS MATERIALIZED (SELECT * FROM bulkscan_commits)`
-	viewsCommitted = `SELECT scan_id, unnest(files, recursive := true)
-FROM records ANTI JOIN
-  (SELECT scan_id, unnest(replaces, recursive := true) FROM records) AS replaced USING (scan_id, shard, n)`
-	viewsStatistics = `statistics AS MATERIALIZED (SELECT scan_id, unnest(file)
-FROM read_json(` + viewsGlob + ` || '_scans/*/files/*_stats.json', columns = {
-  scan_id: 'VARCHAR', file: '` + viewsFile + `'}))`
-	viewsNoStatistics = `statistics AS MATERIALIZED (SELECT '' AS scan_id, '' AS "table" WHERE false)`
-	viewsRecorded     = `SELECT * FROM statistics`
-	// Versions before wrote statistics without a record. %[1]s is the table.
-	viewsUnrecorded = `SELECT * FROM
-  (SELECT regexp_extract(file, 'part-([^/\\]+)[.]parquet$', 1) AS scan_id, '%[1]s' AS "table", replace(` + viewsName + `, '\', '/') AS name,
-    NULL::BIGINT AS rows, NULL::BIGINT AS bytes, NULL::VARCHAR AS sha256
-  FROM glob(` + viewsGlob + ` || '%[1]s/*/part-*.parquet')) ANTI JOIN statistics USING (scan_id, "table")`
-	viewsName = `regexp_extract(file, '[^/\\]+[/\\][^/\\]+[/\\][^/\\]+$')`
-	// %[1]s is the table, %[2]s its columns.
+	// Versions before wrote statistics without a record. %[1]s are the sources, joined.
+	viewsStatistics = `
+-- Every file of statistics; what of it is unknown is NULL.
+CREATE OR REPLACE VIEW bulkscan_statistics AS
+SELECT * EXCLUDE (recorded), ` + viewsAt + ` || name AS path, NULL AS fence FROM (
+%[1]s)
+WHERE getvariable('bulkscan_snapshot') IS NULL
+QUALIFY recorded OR NOT bool_or(recorded) OVER (PARTITION BY scan_id, "table")
+UNION ALL
+SELECT *, NULL FROM (` + viewsHeld + `) WHERE ends_with("table", '_stats');
+`
+	// %[1]s is all that counts, joined.
+	viewsFiles = `
+-- Every file that counts, and where it lies.
+CREATE OR REPLACE VIEW bulkscan_files AS
+%[1]s;
+`
+	viewsRecorded = `  SELECT scan_id, unnest(file), true AS recorded
+  FROM read_json(` + viewsGlob + ` || '_scans/*/files/*_stats.json', columns = {
+    scan_id: 'VARCHAR', file: '` + viewsFile + `'})`
+	// %[1]s is the table.
+	viewsUnrecorded = `  SELECT regexp_extract(file, 'part-([^/\\]+)[.]parquet$', 1) AS scan_id, '%[1]s' AS "table", ` + viewsName + ` AS name,
+    NULL::BIGINT AS rows, NULL::BIGINT AS bytes, NULL::VARCHAR AS sha256, false AS recorded
+  FROM glob(` + viewsGlob + ` || '%[1]s/*/part-*.parquet')`
+	viewsName = `replace(regexp_extract(file, '[^/\\]+[/\\][^/\\]+[/\\][^/\\]+$'), '\', '/')`
+	// %[1]s is the table, %[2]s its columns, %[3]s the view of its files, %[4]s columns that older versions do not have.
 	viewsTable = `
 CREATE OR REPLACE VIEW %[1]s AS
-WITH counted AS MATERIALIZED (SELECT scan_id AS bulkscan_scan, name AS bulkscan_file FROM bulkscan_files WHERE "table" = '%[1]s')
 SELECT %[2]s
-FROM counted JOIN
-  (SELECT * EXCLUDE (file), replace(` + viewsName + `, '\', '/') AS bulkscan_file
-  FROM read_parquet(` + viewsGlob + ` || '%[1]s/*/*.parquet', hive_partitioning = true, union_by_name = true, filename = 'file'))
+FROM (SELECT scan_id AS bulkscan_scan, name AS bulkscan_file, fence AS bulkscan_fence FROM %[3]s WHERE "table" = '%[1]s') AS counted
+JOIN (SELECT * EXCLUDE (file), ` + viewsName + ` AS bulkscan_file
+  FROM read_parquet(` + viewsGlob + ` || '%[1]s/*/*.parquet', hive_partitioning = true, union_by_name = true, filename = 'file')%[4]s) AS rows
   USING (bulkscan_file)
-WHERE (SELECT CASE count(*) WHEN 0 THEN true ELSE error('files of %[1]s have gone: ask again, or run bulkscan verify') END
-  FROM counted ANTI JOIN
-    (SELECT replace(` + viewsName + `, '\', '/') AS bulkscan_file
-    FROM glob(` + viewsGlob + ` || '%[1]s/*/*.parquet')) USING (bulkscan_file));
+WHERE CASE WHEN bulkscan_fence IS NOT DISTINCT FROM
+  (SELECT CASE count(*) WHEN count(file) THEN any_value(bulkscan_fence)
+    ELSE error('files of %[1]s have gone: ask again, or run bulkscan verify') END
+  FROM (SELECT name AS bulkscan_file, fence AS bulkscan_fence FROM %[3]s WHERE "table" = '%[1]s')
+  LEFT JOIN (SELECT file, ` + viewsName + ` AS bulkscan_file
+    FROM glob(` + viewsGlob + ` || '%[1]s/*/*.parquet')) USING (bulkscan_file))
+  THEN true ELSE error('files of %[1]s have gone: a compaction has replaced some; ask again') END;
 `
 )
 
-// writeViews writes views.sql of the tables that have committed files, unless it says so already.
-func writeViews(ctx context.Context, st store.Store) error {
+// The views that are made of the tables: above each stands which tables it needs.
+//
+//go:embed analyses.sql
+var viewsAnalyses string
+
+// What stands before and behind the registry of tokens.
+const (
+	viewsRegistry = `
+-- The registry of tokens by which the scan was judged that wrote this file: who runs a crawler, what for, whether it heeds '*', and
+-- whose group it follows where none names it.
+CREATE OR REPLACE VIEW tokens AS
+SELECT * FROM (VALUES
+`
+	viewsRegistryEnd = `) AS tokens(token, category, operator, purpose, heeds_star, fallback);
+`
+)
+
+// writeViews writes views.sql of the tables that have committed files, unless it says so already. A nil registry is the one
+// that stands there.
+func writeViews(ctx context.Context, st store.Store, registry *tokens.Registry) error {
 	with, noted, err := tablesWithFiles(ctx, st)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", ViewsName, err)
 	}
-	data := viewsOf(with, noted)
 	before, err := store.ReadAll(ctx, st, ViewsName, maxViews)
+	data := viewsOf(with, noted, registryView(registry, before))
 	if err == nil && bytes.Equal(before, data) {
 		return nil
 	}
@@ -173,40 +217,114 @@ func tablesWithFiles(ctx context.Context, st store.Store) (with []string, noted 
 func isStatistics(table string) bool { return table == TableTokenStats || table == TableRecordStats }
 
 // viewsOf is the views of some tables; noted is whether there are records of statistics.
-func viewsOf(with []string, noted bool) []byte {
+func viewsOf(with []string, noted bool, registry string) []byte {
 	var b strings.Builder
 	b.WriteString(viewsAbout)
-	var sources, counting, unrecorded []string
+	var counting, statistics []string
+	if noted {
+		statistics = append(statistics, viewsRecorded)
+	}
+	committed := false
 	for _, table := range with {
 		if isStatistics(table) {
-			unrecorded = append(unrecorded, fmt.Sprintf(viewsUnrecorded, table))
+			statistics = append(statistics, fmt.Sprintf(viewsUnrecorded, table))
+		} else {
+			committed = true
 		}
 	}
-	if len(unrecorded) < len(with) {
+	if committed {
 		fmt.Fprintf(&b, viewsCommits, maxCommit)
-		sources, counting = append(sources, viewsRecords), append(counting, viewsCommitted)
+		b.WriteString(viewsParts)
+		counting = append(counting, "SELECT * EXCLUDE (fence) FROM bulkscan_parts")
 	}
-	switch {
-	case len(unrecorded) > 0 && noted:
-		sources, counting = append(sources, viewsStatistics), append(counting, viewsRecorded)
-	case len(unrecorded) > 0:
-		sources = append(sources, viewsNoStatistics)
+	if len(statistics) > 0 {
+		fmt.Fprintf(&b, viewsStatistics, strings.Join(statistics, "\n  UNION ALL\n"))
+		counting = append(counting, "SELECT * EXCLUDE (fence) FROM bulkscan_statistics")
 	}
-	counting = append(counting, unrecorded...)
 	if len(counting) > 0 {
-		fmt.Fprintf(&b, viewsFiles, strings.Join(sources, ",\n"), strings.Join(counting, "\nUNION ALL\n"))
+		fmt.Fprintf(&b, viewsFiles, strings.Join(counting, "\nUNION ALL\n"))
 	}
 	for _, table := range with {
-		columns := "bulkscan_scan AS scan_id, * EXCLUDE (bulkscan_scan, bulkscan_file)"
+		columns, files := "bulkscan_scan AS scan_id, rows.* EXCLUDE (bulkscan_file)", "bulkscan_parts"
 		if table == TableSites {
-			columns = "* EXCLUDE (bulkscan_scan, bulkscan_file)" // it has the column
+			columns = "rows.* EXCLUDE (bulkscan_file)" // it has the scan's name
 		}
-		fmt.Fprintf(&b, viewsTable, table, columns)
+		if isStatistics(table) {
+			files = "bulkscan_statistics"
+		}
+		fmt.Fprintf(&b, viewsTable, table, columns, files, laterColumns(table))
 	}
-	// Views that are made of the tables, such as the definitions of blocking, have their place here, behind them.
+	if len(with) > 0 {
+		b.WriteString(registry)
+		writeAnalyses(&b, with)
+	}
 	text := b.String()
 	return []byte(text + viewsSum + sumOf([]byte(text)) + "\n")
 }
+
+// duckTypes is how DuckDB calls the types of columns.
+var duckTypes = map[string]string{
+	"string": "VARCHAR", "bool": "BOOLEAN", "int32": "INTEGER", "int64": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
+	"list<string>": "VARCHAR[]", "timestamp(ms, UTC)": "TIMESTAMPTZ",
+}
+
+// laterColumns gives a view the columns that came after the first version of a table: where all files are older, DuckDB would
+// not know of them.
+func laterColumns(table string) string {
+	later := ""
+	for _, t := range tables {
+		if t.name != table {
+			continue
+		}
+		for _, c := range columnsOf(t.row) {
+			if c.Since == 1 {
+				continue
+			}
+			later += fmt.Sprintf("NULL::%s AS %s, ", duckTypes[strings.TrimSuffix(c.Type, "?")], c.Name)
+		}
+	}
+	if later == "" {
+		return ""
+	}
+	return "\n  UNION ALL BY NAME SELECT " + later + "NULL::VARCHAR AS bulkscan_file WHERE false"
+}
+
+// writeAnalyses writes the views that are made of the tables, as far as there are these.
+func writeAnalyses(b *strings.Builder, with []string) {
+	for view := range strings.SplitSeq(viewsAnalyses, "\n-- needs: ") {
+		needs, view, _ := strings.Cut(strings.TrimPrefix(view, "-- needs: "), "\n")
+		if !slices.ContainsFunc(strings.Split(needs, ", "), func(table string) bool { return !slices.Contains(with, table) }) {
+			b.WriteString("\n" + strings.TrimSuffix(view, "\n") + "\n")
+		}
+	}
+}
+
+// registryView is the view of a registry, or the one that views.sql has had so far: who only merges parts or computes
+// statistics does not know what the sites were judged by.
+func registryView(registry *tokens.Registry, before []byte) string {
+	if registry == nil {
+		_, rows, found := bytes.Cut(before, []byte(viewsRegistry))
+		rows, _, whole := bytes.Cut(rows, []byte("\n"+viewsRegistryEnd))
+		if found && whole && soundViews(before) {
+			return viewsRegistry + string(rows) + "\n" + viewsRegistryEnd
+		}
+		registry = tokens.Default()
+	}
+	rows := make([]string, len(registry.Tokens))
+	for i := range rows {
+		t := &registry.Tokens[i]
+		fallback := make([]string, len(t.Fallback))
+		for j, name := range t.Fallback {
+			fallback[j] = quoted(name)
+		}
+		rows[i] = fmt.Sprintf("(%s, %s, %s, %s, %t, CAST([%s] AS VARCHAR[]))",
+			quoted(t.Name), quoted(t.Category), quoted(t.Operator), quoted(t.Purpose), t.HeedsStar, strings.Join(fallback, ", "))
+	}
+	return viewsRegistry + strings.Join(rows, ",\n") + "\n" + viewsRegistryEnd
+}
+
+// quoted is a text as SQL spells it.
+func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 // soundViews reports whether a file of views is as some version of bulkscan wrote it.
 func soundViews(data []byte) bool {

@@ -1,0 +1,109 @@
+-- needs: sites
+-- The scans of the dataset, with their dates and how many sites they have so far.
+CREATE OR REPLACE VIEW scans AS
+SELECT scan_id, CAST(regexp_extract(name, 'scan_date=([^/]+)/', 1) AS DATE) AS scan_date, CAST(sum(rows) AS BIGINT) AS sites, count(*) AS parts
+FROM bulkscan_parts WHERE "table" = 'sites' GROUP BY ALL;
+
+-- needs: sites
+-- The date that analyses are of, as in WHERE scan_date = latest(): the newest that there was when this file was read. To ask
+-- another one: SET VARIABLE bulkscan_date = DATE '2026-11-21'. Where a date has several scans, they are counted together.
+SET VARIABLE bulkscan_date = (SELECT max(scan_date) FROM scans);
+CREATE OR REPLACE MACRO latest() AS CAST(getvariable('bulkscan_date') AS DATE);
+
+-- needs: sites
+-- The segment of a rank: 1000 for the first thousand, 10000 for the other ranks up to ten thousand, and so on. NULL has none.
+CREATE OR REPLACE MACRO rank_bucket(rank) AS CASE WHEN rank > 0 THEN CAST(greatest(1000, pow(10, length(CAST(rank - 1 AS VARCHAR)))) AS BIGINT) END;
+
+-- needs: sites
+-- The host of an absolute URL or origin, as it is written there.
+CREATE OR REPLACE MACRO url_host(url) AS regexp_extract(url, '^[a-z]+://(\[[^\]]*\]|[^/:?#]*)', 1);
+
+-- needs: token_stats
+-- The share of sites that block a token, by each of the six definitions and in each segment of token_stats: a row a date,
+-- token, segment and definition. "of" is the definition's denominator: sites_answered for rfc_effective, else sites.
+CREATE OR REPLACE VIEW token_shares AS
+SELECT scan_date, token, known, category, operator, purpose, segment_kind, segment_value, definition.name AS definition,
+  definition.blocking AS blocking, definition."of" AS "of", definition.blocking / nullif(definition."of", 0) AS share
+FROM (SELECT scan_date, token, known, any_value(category) AS category, any_value(operator) AS operator, any_value(purpose) AS purpose,
+    segment_kind, segment_value,
+    unnest([
+      {'name': 'mention', 'blocking': CAST(sum(mention) AS BIGINT), 'of': CAST(sum(sites) AS BIGINT)},
+      {'name': 'explicit_root', 'blocking': CAST(sum(explicit_root) AS BIGINT), 'of': CAST(sum(sites) AS BIGINT)},
+      {'name': 'full', 'blocking': CAST(sum("full") AS BIGINT), 'of': CAST(sum(sites) AS BIGINT)},
+      {'name': 'any', 'blocking': CAST(sum("any") AS BIGINT), 'of': CAST(sum(sites) AS BIGINT)},
+      {'name': 'dpi_all', 'blocking': CAST(sum(dpi_all) AS BIGINT), 'of': CAST(sum(sites) AS BIGINT)},
+      {'name': 'rfc_effective', 'blocking': CAST(sum(rfc_effective) AS BIGINT), 'of': CAST(sum(sites_answered) AS BIGINT)}]) AS definition
+  FROM token_stats GROUP BY scan_date, token, known, segment_kind, segment_value);
+
+-- needs: sites
+-- A row for each site and token of the registry that it blocks: the definition "full", with fallbacks and `*` expanded. via
+-- is whose rules block it: own, fallback or star.
+CREATE OR REPLACE VIEW site_blocks AS
+SELECT s.* EXCLUDE (named), t.category, t.operator, t.purpose,
+  CASE WHEN list_contains(s.named, s.token) THEN 'own' WHEN list_has_any(s.named, t.fallback) THEN 'fallback' ELSE 'star' END AS via
+FROM (SELECT scan_date, scan_id, seq, host, port, requested, rank, tld, label, cdn, named, unnest(blocked) AS token FROM sites) AS s
+JOIN tokens AS t USING (token);
+
+-- needs: sites
+-- The distinct sets of tokens that sites block, and how many sites block just these: what is asked of pairs or numbers of
+-- tokens is asked of some thousand sets instead of a million sites. Sites without rules are left out.
+CREATE OR REPLACE VIEW blocked_sets AS
+SELECT scan_date, blocked AS tokens, count(*) AS sites FROM sites WHERE access = 'conditional' GROUP BY ALL;
+
+-- needs: sites, verdicts
+-- A row for each site and token of the registry, with every definition as a column of truth; conditional and answered say
+-- whether the site is in the denominator. A million sites make 200 million rows: name the token, as in WHERE token = 'GPTBot'.
+CREATE OR REPLACE VIEW site_tokens AS
+SELECT s.scan_date, s.scan_id, s.seq, s.host, s.port, s.requested, s.rank, s.tld, s.label, s.cdn, s.status, s.access,
+  s.token, s.category, s.operator, s.purpose,
+  s.access = 'conditional' AS conditional, s.status IS NOT NULL AS answered,
+  conditional AND coalesce(v.via = 'own', false) AS mention,
+  conditional AND coalesce(v.via = 'own' AND NOT v.root_allowed, false) AS explicit_root,
+  conditional AND coalesce(v.verdict, star) = 'blocked' AS "full",
+  conditional AND coalesce(v.verdict, star) = 'partial' AS partial,
+  conditional AND coalesce(v.verdict, star) <> 'allowed' AS "any",
+  conditional AND coalesce(v.dpi, wildcard.dpi, '') = 'all' AS dpi_all,
+  answered AND ("full" OR s.access = 'full_disallow') AS rfc_effective
+FROM (SELECT s.*, t.*, CASE WHEN t.heeds_star THEN s.star_verdict ELSE 'allowed' END AS star FROM sites AS s, tokens AS t) AS s
+LEFT JOIN (SELECT scan_id, seq, token, via, verdict, root_allowed, dpi FROM verdicts WHERE NOT lenient AND token <> '*') AS v
+  ON v.scan_id = s.scan_id AND v.seq = s.seq AND v.token = s.token
+LEFT JOIN (SELECT scan_id, seq, dpi FROM verdicts WHERE token = '*' AND dpi = 'all') AS wildcard
+  ON wildcard.scan_id = s.scan_id AND wildcard.seq = s.seq;
+
+-- needs: sites, verdicts
+-- The tokens of each operator, purpose and category; heeding is how many of them heed '*'.
+CREATE OR REPLACE VIEW token_groups AS
+SELECT kind, value, token, heeds_star, count(*) FILTER (heeds_star) OVER (PARTITION BY kind, value) AS heeding
+FROM (SELECT token, heeds_star, unnest([{'kind': 'operator', 'value': operator}, {'kind': 'purpose', 'value': purpose},
+  {'kind': 'category', 'value': category}], recursive := true) FROM tokens);
+
+-- needs: sites, verdicts
+-- The distinct ways in which sites that name registry tokens treat them: a row a date, verdict of '*', and set of tokens with
+-- their verdicts (told by hashes), with how many sites it has and one of them.
+CREATE OR REPLACE VIEW named_sets AS
+SELECT scan_date, star_verdict, pattern, count(*) AS sites, arg_min(scan_id, seq) AS scan_id, min(seq) AS seq
+FROM (SELECT scan_date, scan_id, seq, {'blocked': bit_xor(hash(token)) FILTER (verdict = 'blocked'),
+    'partial': bit_xor(hash(token)) FILTER (verdict = 'partial'), 'allowed': bit_xor(hash(token)) FILTER (verdict = 'allowed')} AS pattern
+  FROM verdicts WHERE known AND NOT lenient GROUP BY scan_date, scan_id, seq)
+JOIN (SELECT scan_date, scan_id, seq, star_verdict FROM sites WHERE len(named) > 0) USING (scan_date, scan_id, seq)
+GROUP BY scan_date, star_verdict, pattern;
+
+-- needs: sites, verdicts
+-- The verdict of sites with rules on an operator, a purpose or a category as a whole: the strictest that any of its tokens
+-- has. A row a date, kind, value and verdict, with how many sites have it.
+CREATE OR REPLACE VIEW rollups AS
+SELECT scan_date, kind, value, ['allowed', 'partial', 'blocked'][strictness] AS verdict, CAST(sum(sites) AS BIGINT) AS sites
+-- First all sites as if none of the tokens were named: then those that heed '*' have its verdict.
+FROM (SELECT scan_date, kind, value, CASE WHEN heeding > 0 THEN list_position(['allowed', 'partial', 'blocked'], star_verdict) ELSE 1 END AS strictness, sites
+  FROM (SELECT scan_date, star_verdict, count(*) AS sites FROM sites WHERE access = 'conditional' GROUP BY ALL),
+    (SELECT DISTINCT kind, value, heeding FROM token_groups)
+  UNION ALL
+  -- Then those that name one, or one's fallback, go from there to where they belong.
+  SELECT scan_date, kind, value, unnest([before, after]), unnest([-sites, sites])
+  FROM (SELECT scan_date, kind, value, any_value(sites) AS sites, CASE WHEN heeding > 0 THEN any_value(star) ELSE 1 END AS before,
+      greatest(max(list_position(['allowed', 'partial', 'blocked'], verdict)), CASE WHEN count(*) FILTER (heeds_star) < heeding THEN any_value(star) ELSE 1 END) AS after
+    FROM (SELECT scan_date, scan_id, seq, token, verdict FROM verdicts WHERE known AND NOT lenient)
+    JOIN (SELECT *, list_position(['allowed', 'partial', 'blocked'], star_verdict) AS star FROM named_sets) USING (scan_date, scan_id, seq)
+    JOIN token_groups USING (token)
+    GROUP BY scan_date, scan_id, seq, pattern, kind, value, heeding))
+GROUP BY ALL HAVING sum(sites) > 0;
