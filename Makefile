@@ -17,7 +17,7 @@ export CGO_ENABLED := 0
 STEPS := build lint test race generated integration
 
 # Documents that are written from tables in the code.
-GENERATED := docs/SCHEMA.md docs/CHECKS.md docs/METRICS.md docs/outcomes.md bench/simweb/README.md
+GENERATED := docs/SCHEMA.md docs/CHECKS.md docs/METRICS.md docs/outcomes.md docs/queries/README.md bench/simweb/README.md
 
 .PHONY: help
 help: ## show this list
@@ -35,6 +35,7 @@ demo: build ## scan a simulated web on this machine, without a network
 test: ## run the tests
 	go test ./...
 	@[[ -x .bin/versitygw ]] || echo "SKIPPED: what needs a real S3 server (make .bin/versitygw builds one)"
+	@[[ -d bench/duckdb/node_modules ]] || echo "SKIPPED: what needs DuckDB (make bench/duckdb/node_modules installs it; make integration runs it)"
 	@command -v curl >/dev/null || echo "SKIPPED: whether responses are read as curl reads them (curl is not on the PATH)"
 	@[[ -d ../shared ]] || echo "SKIPPED: what needs the real files and cases of ../shared, which is not here (go test -v says which tests)"
 
@@ -64,6 +65,7 @@ generate: ## write the generated documents anew
 	go test ./audit -run 'Docs' -update
 	go test ./internal/metrics -run '^TestDocument$$' -update
 	go test ./bench/simweb -run '^(TestReadme|TestOutcomesDocument)$$' -update
+	go test ./bench/queries -run '^TestReadme$$' -update
 
 .PHONY: generated
 generated: ## fail if a generated document is out of date
@@ -107,6 +109,7 @@ integration: build bench/duckdb/node_modules bench/readers/node_modules bench/wa
 	node bench/duckdb/summary.mjs "$$killed/out" bin/bulkscan; \
 	bin/bulkscan verify "$$killed/out"
 	BULKSCAN_TEST_S3=required BULKSCAN_TEST_DUCKDB=required go test -count 1 -run '^TestViewsOnS3$$' ./cmd/bulkscan
+	BULKSCAN_TEST_DUCKDB=required go test -count 1 ./bench/queries ./bench/cmd/queries
 
 .PHONY: fuzz
 fuzz: ## fuzz each target for some seconds (FUZZTIME=5s)
@@ -140,6 +143,10 @@ zoo: ## scan 100,000 healthy hosts among 200 copies of each bad one (OUT=FILE.md
 .PHONY: archives
 archives: ## judge archives of captures, and see what of it is gunzip (OUT=FILE keeps the report)
 	go run ./bench/cmd/archives $(if $(OUT),-o '$(OUT)')
+
+.PHONY: queries
+queries: bench/duckdb/node_modules ## run the queries of docs/queries in DuckDB on a million sites: each in less than a second? (OUT=FILE.md keeps the report)
+	go run ./bench/cmd/queries $(if $(OUT),-o '$(OUT)')
 
 .PHONY: parquet
 parquet: ## compare the table writer with arrow-go, and weigh a scan column by column (OUT=FILE keeps the report)

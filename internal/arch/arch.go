@@ -53,10 +53,12 @@ var arrows = map[string][]string{
 	"bench/simweb":       {"internal/origin", "internal/exchange"},
 	"bench/facts":        {},
 	"bench/compare":      {"bench/simweb", "sink", "internal/origin", "internal/exchange"},
+	"bench/queries":      {"audit", "sink", "internal/store", "internal/origin", "internal/exchange"},
 	"bench/cmd/simweb":   anything,
 	"bench/cmd/endtoend": anything,
 	"bench/cmd/lookups":  anything,
 	"bench/cmd/archives": anything,
+	"bench/cmd/queries":  anything,
 }
 
 // doors is every library outside the standard one, and the rooms through which it is reached. A library stands for the

@@ -1,0 +1,39 @@
+// ask.mjs answers one question: what does DuckDB answer, and how fast? It opens a dataset by its views.sql and runs what it
+// is given, so that a test or a benchmark in another language can hold the answers against its own.
+//
+//	node ask.mjs DIR < REQUEST
+//
+// REQUEST is a JSON object: threads, how many DuckDB may use; runs, how often each query is run; queries, a list of name and
+// sql, each one or several statements of which the last one's answer counts. For each comes a line of JSON: name, columns,
+// types, rows as JSON (a BIGINT is a string), and ms, the time of each run from the first to the last row; or name and error.
+
+import { readFileSync } from "node:fs";
+import { sep } from "node:path";
+import { DuckDBInstance } from "@duckdb/node-api";
+
+const [dir] = process.argv.slice(2);
+if (!dir) {
+  console.error("usage: node ask.mjs DIR < REQUEST");
+  process.exit(2);
+}
+const { threads, runs, queries } = JSON.parse(readFileSync(0, "utf8"));
+const db = await (await DuckDBInstance.create(":memory:", { threads: String(threads) })).connect();
+await db.run(`SET VARIABLE bulkscan = '${(dir + sep).replaceAll("'", "''")}'`);
+await db.run(readFileSync(dir + sep + "views.sql", "utf8"));
+for (const { name, sql } of queries) {
+  const ms = [];
+  let answer = { error: "it was not run" };
+  try {
+    for (let i = 0; i < runs; i++) {
+      const begun = performance.now();
+      const reader = await db.runAndReadAll(sql);
+      ms.push(performance.now() - begun);
+      if (i === runs - 1) {
+        answer = { columns: reader.columnNames(), types: reader.columnTypes().map(String), rows: reader.getRowsJson() };
+      }
+    }
+  } catch (error) {
+    answer = { error: String(error) };
+  }
+  console.log(JSON.stringify({ name, ...answer, ms }));
+}

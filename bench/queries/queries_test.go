@@ -1,0 +1,394 @@
+package queries
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/internal/sharedtest"
+	"github.com/bulkscan/bulkscan/internal/store"
+)
+
+var update = flag.Bool("update", false, "write the golden columns and docs/queries/README.md anew")
+
+const (
+	folder = "../../docs/queries"
+	tools  = "../duckdb"
+)
+
+// dates are three scans, of which the second is not of the month before.
+var dates = []string{"2025-12-31", "2026-10-21", "2026-11-21"}
+
+// needDuckDB skips the test where DuckDB is not there, or fails it where it must be.
+func needDuckDB(t *testing.T) {
+	t.Helper()
+	switch err := Ready(tools); {
+	case err != nil && os.Getenv("BULKSCAN_TEST_DUCKDB") == "required":
+		t.Fatal(err)
+	case err != nil:
+		t.Skipf("SKIPPED: %v", err)
+	case testing.Short():
+		t.Skip("SKIPPED: it waits for DuckDB, which -short leaves out")
+	}
+}
+
+// write makes a dataset.
+func write(t *testing.T, s Survey) (dir string, st store.Store) {
+	t.Helper()
+	dir = t.TempDir()
+	st, err := store.NewDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Statistics = func(ctx context.Context, st store.Store, id string) error {
+		return report.Stats(ctx, st, id, report.Options{})
+	}
+	if err := s.Write(t.Context(), st); err != nil {
+		t.Fatal(err)
+	}
+	return dir, st
+}
+
+// TestAnswersOfMadeFiles holds the answer to every query against a plain count, on files that are made of pieces.
+func TestAnswersOfMadeFiles(t *testing.T) {
+	needDuckDB(t)
+	compare(t, Survey{Sites: 2500, Dates: dates, Parts: 800})
+}
+
+// TestAnswersOfRealFiles is the same on files of the web.
+func TestAnswersOfRealFiles(t *testing.T) {
+	bodies := slices.Concat(sharedtest.Bodies(t, "modern-ai"), sharedtest.Bodies(t, "typical12k")[:2000], sharedtest.Bodies(t, "mix12k")[:100])
+	needDuckDB(t)
+	rand.New(rand.NewPCG(2, 9309)).Shuffle(len(bodies), func(i, j int) { bodies[i], bodies[j] = bodies[j], bodies[i] })
+	compare(t, Survey{Sites: 3000, Dates: dates[1:], Bodies: bodies})
+}
+
+func compare(t *testing.T, s Survey) {
+	t.Helper()
+	all := load(t)
+	dir, st := write(t, s)
+	rows := readSurvey(t, st)
+	answers, err := Ask(t.Context(), tools, dir, all, 2, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range answers {
+		if a.Error != "" {
+			t.Errorf("%s: %s", a.Name, a.Error)
+			continue
+		}
+		count, ok := plain[all[i].Name]
+		if !ok {
+			t.Errorf("%s: nobody counts it a second time", a.Name)
+			continue
+		}
+		compareAnswers(t, a, count(rows))
+	}
+	goldenColumns(t, answers)
+	compareViews(t, dir, rows)
+}
+
+// compareViews holds what views say of every token against plain counts: queries ask some of them about one token only.
+func compareViews(t *testing.T, dir string, w *survey) {
+	t.Helper()
+	views := []Query{
+		{Name: "tokens", SQL: "SELECT * REPLACE (array_to_string(fallback, ' ') AS fallback) FROM tokens ORDER BY token"},
+		{Name: "site_tokens", SQL: `SELECT token, scan_date, count(*), count(*) FILTER (conditional), count(*) FILTER (answered), count(*) FILTER (partial),
+			count(*) FILTER ("any"), count(*) FILTER (dpi_all), count(*) FILTER (explicit_root), count(*) FILTER ("full"), count(*) FILTER (mention), count(*) FILTER (rfc_effective)
+			FROM site_tokens GROUP BY token, scan_date ORDER BY token, scan_date`},
+		{Name: "site_blocks", SQL: "SELECT token, category, operator, purpose, via, count(*) FROM site_blocks WHERE scan_date = latest() GROUP BY ALL ORDER BY token, via"},
+		{Name: "rollups", SQL: "SELECT value, sum(sites) FILTER (verdict = 'blocked') FROM rollups WHERE kind = 'category' AND scan_date = latest() GROUP BY value ORDER BY value"},
+		{Name: "scans", SQL: "SELECT scan_date, sites FROM scans ORDER BY scan_date"},
+	}
+	want := map[string][][]any{}
+	for _, token := range w.tokens {
+		want["tokens"] = append(want["tokens"], []any{token.Name, token.Category, token.Operator, token.Purpose, token.HeedsStar, strings.Join(token.Fallback, " ")})
+		for _, date := range w.dates {
+			all := w.on(date)
+			line := []any{token.Name, date, int64(len(all)), count(all, (*siteRows).conditional), count(all, (*siteRows).answered),
+				count(all, func(s *siteRows) bool { return s.partly[token.Name] })}
+			for _, definition := range definitions {
+				n, _ := shares(all, definition, token.Name)
+				line = append(line, n)
+			}
+			want["site_tokens"] = append(want["site_tokens"], line)
+		}
+		via := map[string]int64{}
+		for _, s := range w.latest() {
+			if s.blocked[token.Name] {
+				follows := "star"
+				if row := s.rows[token.Name]; row != nil {
+					follows = row.Via
+				}
+				via[follows]++
+			}
+		}
+		for follows, n := range via {
+			want["site_blocks"] = append(want["site_blocks"], []any{token.Name, token.Category, token.Operator, token.Purpose, follows, n})
+		}
+	}
+	for _, row := range strictest(w, func(token tokens.Token) string { return token.Category }) {
+		want["rollups"] = append(want["rollups"], row[:2])
+	}
+	for _, date := range w.dates {
+		want["scans"] = append(want["scans"], []any{date, int64(len(w.on(date)))})
+	}
+	answers, err := Ask(t.Context(), tools, dir, views, 2, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range answers {
+		if a.Error != "" {
+			t.Errorf("%s: %s", a.Name, a.Error)
+			continue
+		}
+		by := []int{0, 1}
+		if a.Name == "site_blocks" {
+			by = []int{0, 4}
+		}
+		compareAnswers(t, a, ordered(want[a.Name], by...))
+	}
+}
+
+// compareAnswers compares what DuckDB answers with what was counted, in order, and says where both say little: one and the
+// same number throughout would be right by accident.
+func compareAnswers(t *testing.T, a Answer, want [][]any) {
+	t.Helper()
+	if len(want) == 0 {
+		t.Errorf("%s: nothing to count", a.Name)
+	}
+	differences := 0
+	for i := range max(len(a.Rows), len(want)) {
+		got, wanted := "no row", "no row"
+		if i < len(a.Rows) {
+			got = fmt.Sprint(a.Rows[i]...)
+		}
+		if i < len(want) {
+			wanted = fmt.Sprint(want[i]...)
+		}
+		if i < len(a.Rows) && i < len(want) && slices.EqualFunc(a.Rows[i], want[i], equal) {
+			continue
+		}
+		if differences++; differences <= 3 {
+			t.Errorf("%s, row %d:\n got %s\nwant %s", a.Name, i, got, wanted)
+		}
+	}
+	if differences > 3 {
+		t.Errorf("%s: %d rows differ", a.Name, differences)
+	}
+	for column := range a.Columns {
+		if !slices.ContainsFunc(want, func(row []any) bool {
+			return row[column] != nil && row[column] != int64(0) && row[column] != 0.0 && row[column] != ""
+		}) {
+			t.Errorf("%s: the column %s has nothing in any row", a.Name, a.Columns[column])
+		}
+	}
+}
+
+// equal reports whether a value that DuckDB wrote as JSON is the one that was counted. Quotients may differ in the last digits.
+func equal(got, want any) bool {
+	text, isText := got.(string)
+	if number, ok := got.(json.Number); ok {
+		text, isText = number.String(), true
+	}
+	switch want := want.(type) {
+	case nil:
+		return got == nil
+	case bool:
+		return got == want
+	case string:
+		return isText && text == want
+	case int64:
+		return isText && text == strconv.FormatInt(want, 10)
+	case float32:
+		n, err := strconv.ParseFloat(text, 32)
+		return isText && err == nil && float32(n) == want
+	case float64:
+		n, err := strconv.ParseFloat(text, 64)
+		return isText && err == nil && math.Abs(n-want) <= 1e-12*max(1, math.Abs(want))
+	}
+	return false
+}
+
+// goldenColumns holds the names and types of every answer against a file: notebooks depend on them.
+func goldenColumns(t *testing.T, answers []Answer) {
+	t.Helper()
+	var b strings.Builder
+	for _, a := range answers {
+		fmt.Fprintf(&b, "%s\n", a.Name)
+		for i, name := range a.Columns {
+			fmt.Fprintf(&b, "\t%s %s\n", name, a.Types[i])
+		}
+	}
+	golden(t, "testdata/columns.txt", b.String())
+}
+
+func golden(t *testing.T, path, text string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text != string(want) {
+		t.Errorf("%s is not up to date (-update writes it anew):\n%s", path, text)
+	}
+}
+
+func load(t *testing.T) []Query {
+	t.Helper()
+	all, err := Load(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestEveryQueryIsCounted shows that there is a plain count for each query and none besides, and that each is short.
+func TestEveryQueryIsCounted(t *testing.T) {
+	names := map[string]bool{}
+	for _, q := range load(t) {
+		names[q.Name] = true
+		if plain[q.Name] == nil {
+			t.Errorf("%s: nobody counts it a second time", q.Name)
+		}
+		if lines := strings.Count(q.SQL, "\n"); lines > 24 {
+			t.Errorf("%s has %d lines", q.Name, lines)
+		}
+	}
+	for name := range plain {
+		if !names[name] {
+			t.Errorf("there is no query %s", name)
+		}
+	}
+}
+
+// TestOldVersion shows that a dataset of the first schema version, with files of no other, can be asked everything.
+func TestOldVersion(t *testing.T) {
+	needDuckDB(t)
+	const id, other, otherDate = "schema-1", "schema-2", "2026-11-17"
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("../../sink/testdata/versions")); err != nil {
+		t.Fatal(err)
+	}
+	for _, pattern := range []string{"_scans/" + other, "*/scan_date=" + otherDate} {
+		paths, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("%s: nothing there: %v", pattern, err)
+		}
+		for _, path := range paths {
+			if err := os.RemoveAll(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	st, err := store.NewDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := report.Stats(t.Context(), st, id, report.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	answers, err := Ask(t.Context(), tools, dir, load(t), 2, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for _, a := range answers {
+		if rows += len(a.Rows); a.Error != "" {
+			t.Errorf("%s: %s", a.Name, a.Error)
+		}
+	}
+	if rows == 0 {
+		t.Error("no query has an answer")
+	}
+}
+
+// TestCookbook runs every SQL of docs/cookbook.md as it stands, in order, in a folder of its own: it writes files.
+func TestCookbook(t *testing.T) {
+	needDuckDB(t)
+	dir, _ := write(t, Survey{Sites: 500, Dates: dates[1:]})
+	page, err := os.ReadFile("../../docs/cookbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []Query
+	for i, block := range strings.Split(string(page), "\n```sql\n")[1:] {
+		text, _, closed := strings.Cut(block, "\n```\n")
+		if !closed {
+			t.Fatalf("block %d has no end", i)
+		}
+		blocks = append(blocks, Query{Name: strconv.Itoa(i), SQL: text})
+	}
+	if len(blocks) < 5 {
+		t.Fatalf("%d blocks of SQL", len(blocks))
+	}
+	programs, err := filepath.Abs(tools)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	answers, err := Ask(t.Context(), programs, dir, blocks, 2, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range answers {
+		if a.Error != "" || len(a.Rows) == 0 {
+			t.Errorf("%s\n%d rows, %s", blocks[i].SQL, len(a.Rows), a.Error)
+		}
+	}
+	for _, name := range []string{"shares.csv", "operators.parquet"} {
+		if info, err := os.Stat(name); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestReadme holds docs/queries/README.md against the queries.
+func TestReadme(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(readmeAbout)
+	for _, q := range load(t) {
+		fmt.Fprintf(&b, "| [%s](%s.sql) | %s | %s |\n", q.Name, q.Name, cell(q.Question), cell(strings.TrimSuffix(q.Definition, ".")))
+	}
+	golden(t, filepath.Join(folder, "README.md"), b.String())
+}
+
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+
+const readmeAbout = `# Queries
+
+<!-- Generated from the comments of the queries: go test ./bench/queries -run TestReadme -update -->
+
+Each file is one analysis: a SELECT over the views of a dataset. It opens with the question, the definition of "blocks" that it
+uses ([definitions.md](../definitions.md)), what it is a share of, and where care is needed.
+
+	cd OUT && duckdb -cmd '.read views.sql' < blocked-by-definition.sql
+
+Analyses are of the newest date that there was when ` + "`views.sql`" + ` was read. To ask another one, before the query:
+
+	SET VARIABLE bulkscan_date = DATE '2026-11-21';
+
+What the queries build on, the tables as views and what is made of them (` + "`site_tokens`, `site_blocks`, `blocked_sets`, `token_shares`, `rollups`" + `),
+is told in [dataset.md](../dataset.md#views-for-analyses); [cookbook.md](../cookbook.md) goes from a dataset to a plot. Every answer is held against a count
+by other means when bulkscan is tested, and at a million sites each takes less than a second on two processors (` + "`make queries`" + `).
+
+| query | question | definition |
+|---|---|---|
+`

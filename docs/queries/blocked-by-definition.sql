@@ -1,0 +1,8 @@
+-- What share of sites block each token, under each of the six definitions?
+-- Definition: all six, a row each; docs/definitions.md says what they mean.
+-- Over: sites with rules (access conditional); for rfc_effective sites that answered with a status.
+-- Caveat: tokens that are no product tokens, such as MJ12bot, can be named by nobody, and count by `*` alone.
+SELECT token, operator, purpose, definition, blocking, "of", share
+FROM token_shares
+WHERE scan_date = latest() AND known AND segment_kind = 'all'
+ORDER BY token, definition;

@@ -1,0 +1,9 @@
+-- Under which top-level domains are AI crawlers blocked most?
+-- Definition: full; put another in its place.
+-- Over: sites with rules of each public suffix (com, co.uk).
+-- Caveat: suffixes with fewer than 30 sites with rules are left out; hosts without a suffix are in none.
+SELECT segment_value AS tld, token, blocking, "of", share
+FROM token_shares
+WHERE scan_date = latest() AND token IN ('GPTBot', 'ClaudeBot', 'CCBot', 'Google-Extended')
+  AND segment_kind = 'tld' AND definition = 'full' AND "of" >= 30
+ORDER BY token, share DESC, tld;

@@ -1,0 +1,9 @@
+-- How does the share of sites that block AI crawlers change from scan to scan?
+-- Definition: all six, a row each.
+-- Over: sites with rules on that date; for rfc_effective sites that answered.
+-- Caveat: the shares of two dates compare if their lists do. Which sites changed is told by transitions.sql.
+SELECT token, definition, scan_date, blocking, "of", share,
+  share - lag(share) OVER (PARTITION BY token, definition ORDER BY scan_date) AS change
+FROM token_shares
+WHERE category = 'ai' AND segment_kind = 'all'
+ORDER BY token, definition, scan_date;

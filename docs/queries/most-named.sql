@@ -1,0 +1,10 @@
+-- Common Crawl's experiments on robots.txt: which agents are named most, known or not?
+-- Definition: mention, and explicit_root beside it.
+-- Over: sites with rules.
+-- Caveat: Common Crawl counts captures of hosts, and names in lower case as written; ours are product tokens.
+SELECT token, known, CAST(sum(mention) AS BIGINT) AS mention, CAST(sum(explicit_root) AS BIGINT) AS explicit_root, sum(mention) / sum(sites) AS share
+FROM token_stats
+WHERE scan_date = latest() AND segment_kind = 'all'
+GROUP BY token, known
+ORDER BY mention DESC, token
+LIMIT 100;

@@ -1,0 +1,10 @@
+-- Which keys do files have that nobody has defined, and which old ones live on?
+-- Definition: none.
+-- Over: counts of sites and lines in evidence.
+-- Caveat: evidence keeps 32 lines a site and kind, and none of these kinds for HTML pages.
+SELECT kind, key, CAST(sum(sites) AS BIGINT) AS sites, CAST(sum(lines) AS BIGINT) AS lines
+FROM record_stats
+WHERE scan_date = latest() AND kind IN ('unknown', 'legacy')
+GROUP BY kind, key
+ORDER BY sites DESC, lines DESC, kind, key
+LIMIT 100;
