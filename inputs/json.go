@@ -386,7 +386,8 @@ const (
 	maxKey        = 200 // bytes
 )
 
-// objectPaths returns the paths to what is neither an object nor an array in the sampled objects, the shortest first.
+// objectPaths returns the paths to what is neither an object nor an array in the sampled objects, the shortest first and
+// maxPaths of them.
 func objectPaths(lines [][]byte) ([]jsonPath, error) {
 	seen := map[string]bool{}
 	var paths []jsonPath
@@ -404,7 +405,7 @@ func objectPaths(lines [][]byte) ([]jsonPath, error) {
 					walk(path, value)
 				}
 			default:
-				if id := strings.Join(path, "\x00"); !seen[id] && len(paths) < maxPaths {
+				if id := strings.Join(path, "\x00"); !seen[id] {
 					seen[id] = true
 					paths = append(paths, path)
 				}
@@ -420,10 +421,10 @@ func objectPaths(lines [][]byte) ([]jsonPath, error) {
 		}
 	}
 	if objects == 0 && trimSpace(lines[0])[0] != '"' {
-		return nil, &layoutError{"its first lines are no JSON objects", "pass --format lines or csv"}
+		return nil, &layoutError{"its first lines are no JSON objects", "write one object a line, as `jq -c .` does, or pass --format lines or csv"}
 	}
 	slices.SortFunc(paths, func(a, b jsonPath) int {
 		return cmp.Or(cmp.Compare(len(a), len(b)), slices.Compare(a, b))
 	})
-	return paths, nil
+	return paths[:min(len(paths), maxPaths)], nil // which are the same in every run: only sorted can they be cut
 }

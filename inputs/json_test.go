@@ -2,6 +2,8 @@ package inputs
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -45,6 +47,53 @@ func TestJSONLines(t *testing.T) {
 			t.Errorf("%+v: %v", opt, err)
 		}
 	}
+}
+
+// TestJSONKeys: of more keys than are looked at, the same are looked at each time: those at the top first.
+func TestJSONKeys(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`{"links":{`)
+	for i := range 2 * maxPaths {
+		fmt.Fprintf(&b, `"k%d":1,`, i)
+	}
+	b.WriteString(`"url":"b.example"},"rank":1,"url":"a.example"}`)
+	path := listFile(t, "list", []byte(b.String()))
+	for range 10 {
+		if got, _, err := origins(t, Options{}, path); err != nil || got != "0:a.example" {
+			t.Fatalf("%s, %v", got, err)
+		}
+	}
+}
+
+// TestDetectionAnyChunks: what a list is found to be does not depend on how its bytes come.
+func TestDetectionAnyChunks(t *testing.T) {
+	far := strings.Repeat(`{"domain":"a.example","x":"`+strings.Repeat("x", 1000)+"\"}\n", 66) // some more than is looked at
+	content := far + `{"url":"b.example","domain":"c.example"}` + "\n"
+	want, _, err := origins(t, Options{}, listFile(t, "list", []byte(content)))
+	if err != nil || !strings.HasSuffix(want, " 66:c.example") {
+		t.Fatalf("%s, %v", want, err)
+	}
+	for _, chunk := range []int{1000, 50_000, 65_537} {
+		got, _, err := origins(t, Options{Stdin: &inChunks{content, chunk}}, "-")
+		if err != nil || got != want {
+			t.Errorf("%d bytes at a time: %s, %v, want %s", chunk, got, err, want)
+		}
+	}
+}
+
+// inChunks is a text that comes so many bytes at a time.
+type inChunks struct {
+	rest string
+	n    int
+}
+
+func (r *inChunks) Read(p []byte) (int, error) {
+	if r.rest == "" {
+		return 0, io.EOF
+	}
+	n := copy(p, r.rest[:min(len(r.rest), r.n)])
+	r.rest = r.rest[n:]
+	return n, nil
 }
 
 // TestJSONLabels: a label is what a cell of a table would hold.

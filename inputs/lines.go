@@ -29,8 +29,8 @@ func (l *lineReader) reset(src io.Reader) {
 	*l = lineReader{src: src, buf: l.buf, eol: '\n'}
 }
 
-// peek returns the first bytes of the stream, at least headBytes where it has so many. An error is one of reading;
-// bytes before it hide it until next comes there.
+// peek returns the first bytes of the stream, headBytes where it has so many, and never more, however they come: a layout
+// must not depend on that. An error is one of reading; bytes before it hide it until next comes there.
 func (l *lineReader) peek() ([]byte, error) {
 	for l.w-l.r < headBytes && l.err == nil {
 		l.fill()
@@ -38,11 +38,11 @@ func (l *lineReader) peek() ([]byte, error) {
 	if l.w == l.r && l.err != io.EOF {
 		return nil, l.err
 	}
-	return l.buf[l.r:l.w], nil
+	return l.buf[l.r:min(l.w, l.r+headBytes)], nil
 }
 
 // ended reports whether peek has seen all of the stream.
-func (l *lineReader) ended() bool { return l.err != nil }
+func (l *lineReader) ended() bool { return l.err != nil && l.w-l.r <= headBytes }
 
 // begin skips the byte order mark and sets what ends a line.
 func (l *lineReader) begin(bom int, eol byte) {

@@ -113,6 +113,9 @@ func (r *Reader) nextRow() (line []byte, reason string, err error) {
 		}
 		value, _ := r.table.Text(i)
 		i++
+		if len(value) > MaxLine {
+			return value[:MaxLine+1] // too long for a host and long enough for a label: a page may repeat it for each of its rows
+		}
 		return trimSpace(bytes.TrimRight(value, "\x00")) // texts of a fixed length are filled up
 	}
 	c := &r.take

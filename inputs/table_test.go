@@ -131,6 +131,26 @@ reject 9 "" the cell of the host is empty
 	}
 }
 
+// TestParquetLongCells: a page may repeat one text of 100 MB for millions of rows, and so no more is looked at than a line
+// may have.
+func TestParquetLongCells(t *testing.T) {
+	type row struct {
+		Host string `parquet:"host,dict"`
+		Tag  string `parquet:"tag,dict"`
+	}
+	long := strings.Repeat("\u00e9", MaxLine)
+	path := listFile(t, "list.parquet", parquetOf(t, []row{{"a.example" + strings.Repeat(" ", MaxLine), "x"}, {"b.example", long}}))
+	r, err := Open(t.Context(), []string{path}, Options{Parquet: openParquet, LabelColumn: "tag"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeReader(t, r)
+	entries, err := readAll(r)
+	if err != nil || len(entries) != 1 || entries[0].Input != "b.example" || entries[0].Label != long[:MaxLabel] || r.Stats().Rejects != 1 {
+		t.Errorf("%d entries, %v, %+v", len(entries), err, r.Stats())
+	}
+}
+
 // TestParquetProgress: at the end all is read, although a column that is most of the file is not.
 func TestParquetProgress(t *testing.T) {
 	type row struct {
@@ -212,11 +232,13 @@ func TestParquetErrors(t *testing.T) {
 	f([]byte("a.example\n"), Options{Format: Parquet}, "no Parquet file", "--format auto")
 	f(content[:len(content)-9], Options{}, "damaged")
 	f([]byte("PARE\x15\x00\x00\x00"), Options{}, "encrypted")
-	type split struct {
-		Host string  `parquet:"host"`
-		Rank float64 `parquet:"rank,split"`
+	type plain struct {
+		Host string `parquet:"host,plain"`
 	}
-	f(parquetOf(t, []split{{"a.example", 1}}), Options{}, "encoded as BYTE_STREAM_SPLIT", "from line 1 on", "write it anew")
+	// In a page's header the encoding stands before that of the levels, twice RLE: here PLAIN becomes BIT_PACKED.
+	plainly := parquetOf(t, []plain{{"a.example"}}, parquet.DataPageVersion(1))
+	packed := bytes.Replace(plainly, []byte("\x15\x00\x15\x06\x15\x06"), []byte("\x15\x08\x15\x06\x15\x06"), 1)
+	f(packed, Options{}, "encoded as BIT_PACKED", "from line 1 on", "write it anew")
 
 	// Damage behind the footer: what stands before it is delivered, and its row is named.
 	type row struct {

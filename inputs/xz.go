@@ -191,7 +191,7 @@ func (g *xzGuard) indexSize() error {
 	return err
 }
 
-// varint looks at a number of the index. Where the file ends in it, what there is is passed on.
+// varint looks at a number of the index. Where the file ends in it, the index is damaged.
 func (g *xzGuard) varint() (uint64, error) {
 	b, _, err := g.peek(9)
 	if err != nil {

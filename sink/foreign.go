@@ -26,11 +26,12 @@ import (
 //
 // The Parquet reader is not used for it. What that reader makes room for is what headers, runs and shared prefixes say,
 // and a guard that knows only what bulkscan writes cannot stand before it. Here nothing is decoded before it is asked for:
-// of a column there are at most one page and one dictionary in memory, each of at most maxForeignPage bytes, and one value.
+// of a column there are at most one page, packed and unpacked, and one dictionary with the places of its texts in memory,
+// each of these of at most maxForeignPage bytes, and one value.
 
 const (
 	maxForeignPage    = 128 << 20 // bytes of a page, before compression; DuckDB's are the longest, with up to 100 MB
-	maxForeignHeader  = 64 << 10  // bytes of a page's header, which may repeat the least and the greatest text
+	maxForeignHeader  = 16 << 20  // bytes of a page's header, which may repeat the least and the greatest text
 	maxForeignValues  = 1 << 24   // values of a page
 	maxForeignColumns = 10_000
 	maxForeignName    = 200 // bytes of a column's name that are kept
@@ -212,6 +213,9 @@ func (f *Foreign) Next() (err error) {
 		group := &f.footer.RowGroups[f.group]
 		f.group++
 		f.left = group.NumRows
+		if f.left == 0 {
+			continue // some writers leave a group that is empty without any place in the file
+		}
 		for _, r := range f.selected {
 			if err := r.begin(&group.Columns[r.index], group.NumRows, f.end); err != nil {
 				return fmt.Errorf("row group %d, column %q: %w", f.group-1, r.column.name, err)
@@ -474,11 +478,10 @@ func unpackForeign(codec format.CompressionCodec, to, packed []byte, raw int) (_
 // room returns n bytes of no certain contents, in the memory of b where it is enough.
 func room(b []byte, n int) []byte { return slices.Grow(b[:0], n)[:n] }
 
-// appendFloat spells a number that is whole without an exponent.
-func appendFloat(b []byte, v float64) []byte {
-	form := byte('g')
+// appendFloat spells a number of so many bits in as few digits as tell it, and one that is whole without an exponent.
+func appendFloat(b []byte, v float64, bits int) []byte {
 	if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
-		form = 'f'
+		return strconv.AppendFloat(b, v, 'f', -1, 64)
 	}
-	return strconv.AppendFloat(b, v, form, -1, 64)
+	return strconv.AppendFloat(b, v, 'g', -1, bits)
 }

@@ -24,19 +24,21 @@ import (
 
 // foreignRow has a column of each kind that can be read, and in each encoding that is written for it.
 type foreignRow struct {
-	Plain    string  `parquet:"plain,plain"`
-	Dict     string  `parquet:"dict,dict"`
-	Lengths  string  `parquet:"lengths,delta"`
-	Nullable *string `parquet:"nullable,optional,dict"`
-	Bytes    []byte  `parquet:"bytes,optional"`
-	Fixed    [5]byte `parquet:"fixed"`
-	I32      int32   `parquet:"i32"`
-	I64      int64   `parquet:"i64,delta"`
-	U32      uint32  `parquet:"u32,dict"`
-	U64      *uint64 `parquet:"u64,optional"`
-	F32      float32 `parquet:"f32"`
-	F64      float64 `parquet:"f64,dict"`
-	Truth    bool    `parquet:"truth"`
+	Plain    string   `parquet:"plain,plain"`
+	Dict     string   `parquet:"dict,dict"`
+	Lengths  string   `parquet:"lengths,delta"`
+	Nullable *string  `parquet:"nullable,optional,dict"`
+	Bytes    []byte   `parquet:"bytes,optional"`
+	Fixed    [5]byte  `parquet:"fixed"`
+	I32      int32    `parquet:"i32"`
+	I64      int64    `parquet:"i64,delta"`
+	U32      uint32   `parquet:"u32,dict"`
+	U64      *uint64  `parquet:"u64,optional"`
+	F32      float32  `parquet:"f32"`
+	Split32  float32  `parquet:"split32,split"`
+	Split64  *float64 `parquet:"split64,split,optional"`
+	F64      float64  `parquet:"f64,dict"`
+	Truth    bool     `parquet:"truth"`
 	Inner    struct {
 		Host *string `parquet:"host,optional"`
 	} `parquet:"inner,optional"`
@@ -58,10 +60,13 @@ func foreignRows(n int) []foreignRow {
 			u := random.Uint64()
 			r.U64 = &u
 			r.Bytes = []byte(s)
+			d := random.Float64()
+			r.Split64 = &d
 		}
 		copy(r.Fixed[:], strconv.Itoa(10000+i%90000))
 		r.I32, r.I64, r.U32 = int32(random.Uint32()), int64(random.Uint64()), random.Uint32()
-		r.F32, r.F64 = float32(i), float64(i)+random.Float64()*float64(i%2)
+		r.F32, r.F64 = float32(i)/10, float64(i)+random.Float64()*float64(i%2)
+		r.Split32 = r.F32
 		r.Truth = random.IntN(2) == 0
 		r.List = []string{r.Dict}
 	}
@@ -131,7 +136,7 @@ func TestForeign(t *testing.T) {
 			t.Errorf("%v, pages of version %d: %d rows, %v", codec, version, len(cells), err)
 			return
 		}
-		if got := strings.Join(names, " "); got != "plain dict lengths nullable bytes fixed i32 i64 u32 u64 f32 f64 truth inner.host" {
+		if got := strings.Join(names, " "); got != "plain dict lengths nullable bytes fixed i32 i64 u32 u64 f32 split32 split64 f64 truth inner.host" {
 			t.Errorf("columns: %s", got)
 		}
 		for i := range rows {
@@ -146,10 +151,15 @@ func TestForeign(t *testing.T) {
 			if r.U64 != nil {
 				u64 = strconv.FormatUint(*r.U64, 10)
 			}
+			split := "∅"
+			if r.Split64 != nil {
+				split = strconv.FormatFloat(*r.Split64, 'g', -1, 64)
+			}
+			f32 := strings.TrimSuffix(fmt.Sprintf("%.1f", r.F32), ".0")
 			want := []string{
 				r.Plain, r.Dict, r.Lengths, optional(r.Nullable), optional(r.Nullable), string(r.Fixed[:]),
 				fmt.Sprint(r.I32), fmt.Sprint(r.I64), fmt.Sprint(r.U32), u64,
-				strconv.FormatFloat(float64(r.F32), 'f', -1, 64), string(appendFloat(nil, r.F64)), fmt.Sprint(r.Truth), optional(r.Inner.Host),
+				f32, f32, split, string(appendFloat(nil, r.F64, 64)), fmt.Sprint(r.Truth), optional(r.Inner.Host),
 			}
 			if got := cells[i]; strings.Join(got, "|") != strings.Join(want, "|") {
 				t.Fatalf("%v, pages of version %d, row %d:\ngot  %q\nwant %q", codec, version, i, got, want)
@@ -245,9 +255,9 @@ func libraryColumn(content []byte, name string) (cells []string, err error) {
 				case v.IsNull():
 					cells = append(cells, "∅")
 				case v.Kind() == parquet.Float:
-					cells = append(cells, string(appendFloat(nil, float64(v.Float()))))
+					cells = append(cells, string(appendFloat(nil, float64(v.Float()), 32)))
 				case v.Kind() == parquet.Double:
-					cells = append(cells, string(appendFloat(nil, v.Double())))
+					cells = append(cells, string(appendFloat(nil, v.Double(), 64)))
 				case v.Kind() == parquet.ByteArray, v.Kind() == parquet.FixedLenByteArray:
 					cells = append(cells, string(v.ByteArray()))
 				default:
@@ -352,21 +362,26 @@ func TestForeignHeaders(t *testing.T) {
 		m := &footer.RowGroups[0].Columns[0].MetaData
 		m.DataPageOffset, m.DictionaryPageOffset = 1<<40, 0
 	}, 0, "not within the file")
+	f(func(footer *format.FileMetaData, _ *format.PageHeader) { // a group without rows has no place in the file
+		full := footer.RowGroups[0]
+		empty := format.RowGroup{Columns: []format.ColumnChunk{{MetaData: format.ColumnMetaData{Type: format.ByteArray}}}}
+		footer.RowGroups = []format.RowGroup{empty, full, empty}
+	}, 10, "")
 	f(func(footer *format.FileMetaData, _ *format.PageHeader) { footer.RowGroups[0].Columns = nil }, 0, "has 0 columns")
 }
 
 // TestForeignRefuses says in words what is not read.
 func TestForeignRefuses(t *testing.T) {
-	type split struct {
-		Rank float64 `parquet:"rank,split"`
-	}
 	f := func(content []byte, want string) {
 		t.Helper()
 		if _, _, err := readForeign(content); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	f(writeForeign(t, []split{{1}}), "encoded as BYTE_STREAM_SPLIT")
+	encodedAnew := func(_ *format.FileMetaData, header *format.PageHeader) {
+		header.DataPageHeader.V.Encoding = format.BitPacked
+	}
+	f(remade(t, encodedAnew), "encoded as BIT_PACKED")
 	lzo := func(footer *format.FileMetaData, _ *format.PageHeader) {
 		footer.RowGroups[0].Columns[0].MetaData.Codec = format.LZO
 	}
@@ -413,6 +428,25 @@ func TestForeignPrefix(t *testing.T) {
 	f([2]int64{0, 0}, [2]int64{2, 3}, "abcd", "ab", "error: end before")
 	f([2]int64{0, maxForeignText}, [2]int64{maxForeignText, 0}, long, long, long)
 	f([2]int64{0, maxForeignText}, [2]int64{maxForeignText, 1}, long+"y", long, "error: a text of 1048577 bytes")
+}
+
+// TestForeignNulls begins a page that has no byte for its values, as they are all null, in every encoding.
+func TestForeignNulls(t *testing.T) {
+	f := func(physical format.Type, encodings ...format.Encoding) {
+		t.Helper()
+		c := &foreignColumn{shape: shape{physical: physical, definition: 1}}
+		for _, encoding := range encodings {
+			var v foreignValues
+			if err := v.begin(c, &foreignDictionary{}, encoding, nil, 3); err != nil {
+				t.Errorf("%v as %v: %v", physical, encoding, err)
+			} else if _, err := v.next(); !errors.Is(err, errValues) {
+				t.Errorf("%v as %v: a value of nothing: %v", physical, encoding, err)
+			}
+		}
+	}
+	f(format.ByteArray, format.Plain, format.RLEDictionary, format.DeltaLengthByteArray, format.DeltaByteArray)
+	f(format.Int64, format.Plain, format.RLEDictionary, format.DeltaBinaryPacked, format.ByteStreamSplit)
+	f(format.Boolean, format.Plain, format.RLE)
 }
 
 // Whatever the bytes are, nothing panics, and no more rows come than the footer says.

@@ -26,12 +26,14 @@ type foreignValues struct {
 	dictionary *foreignDictionary
 	next       func() ([]byte, error)
 
-	rest     []byte // plain values, or the bytes of texts
+	rest     []byte // plain values, or the bytes of texts, or all of a page's values byte by byte
 	bit      int    // of the first byte of rest
+	at       int    // in the first bytes of a page's values
 	indexes  hybrid
 	numbers  deltas
 	prefixes deltas
 	text     []byte
+	whole    []byte // a value that was split
 }
 
 // begin makes ready for the values of a page of so many, nulls included.
@@ -39,6 +41,8 @@ func (v *foreignValues) begin(c *foreignColumn, d *foreignDictionary, encoding f
 	v.column, v.dictionary, v.rest, v.bit = c, d, page, 0
 	texts := c.physical == format.ByteArray
 	switch {
+	case len(page) == 0: // all values are null
+		v.next = func() ([]byte, error) { return nil, errValues }
 	case encoding == format.Plain && c.physical == format.Boolean:
 		v.next = v.nextTruth
 	case encoding == format.Plain:
@@ -46,10 +50,6 @@ func (v *foreignValues) begin(c *foreignColumn, d *foreignDictionary, encoding f
 	case encoding == format.RLEDictionary || encoding == plainDictionary:
 		if !d.known {
 			return errors.New("its column has no dictionary")
-		}
-		if len(page) == 0 { // all values are null
-			v.next = func() ([]byte, error) { return nil, errValues }
-			return nil
 		}
 		v.indexes = hybrid{b: page[1:], width: uint(page[0])}
 		v.next = v.nextIndex
@@ -63,6 +63,11 @@ func (v *foreignValues) begin(c *foreignColumn, d *foreignDictionary, encoding f
 		v.next = v.nextDelta
 		_, err := v.numbers.begin(page, values)
 		return err
+	case encoding == format.ByteStreamSplit && !texts && c.physical != format.Boolean:
+		if len(page)%c.size() != 0 {
+			return errValues
+		}
+		v.next, v.at = v.nextSplit, 0
 	case encoding == format.DeltaLengthByteArray && texts:
 		v.next = v.nextLength
 		return v.lengths(page, values)
@@ -144,9 +149,9 @@ func (v *foreignValues) spell(b []byte) []byte {
 	case format.Int64:
 		return v.spellNumber(int64(binary.LittleEndian.Uint64(b)))
 	case format.Float:
-		v.text = appendFloat(v.text[:0], float64(math.Float32frombits(binary.LittleEndian.Uint32(b))))
+		v.text = appendFloat(v.text[:0], float64(math.Float32frombits(binary.LittleEndian.Uint32(b))), 32)
 	case format.Double:
-		v.text = appendFloat(v.text[:0], math.Float64frombits(binary.LittleEndian.Uint64(b)))
+		v.text = appendFloat(v.text[:0], math.Float64frombits(binary.LittleEndian.Uint64(b)), 64)
 	default:
 		return b
 	}
@@ -203,6 +208,20 @@ func (v *foreignValues) nextIndex() ([]byte, error) {
 func (v *foreignValues) nextDelta() ([]byte, error) {
 	n, err := v.numbers.next()
 	return v.spellNumber(n), err
+}
+
+// nextSplit puts a value together out of its first byte, among the first bytes of all values, its second byte, and so on.
+func (v *foreignValues) nextSplit() ([]byte, error) {
+	all := len(v.rest) / v.column.size()
+	if v.at == all {
+		return nil, errValues
+	}
+	v.whole = v.whole[:0]
+	for i := v.at; i < len(v.rest); i += all {
+		v.whole = append(v.whole, v.rest[i])
+	}
+	v.at++
+	return v.spell(v.whole), nil
 }
 
 func (v *foreignValues) nextLength() ([]byte, error) {

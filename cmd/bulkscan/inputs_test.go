@@ -173,6 +173,22 @@ func TestEveryForm(t *testing.T) {
 	f("utf16.csv", inUTF16(csv.String()), "sector", 1)
 }
 
+// TestStandardInputName: of the file that standard input is copied to nothing is left, and so no message names it.
+func TestStandardInputName(t *testing.T) {
+	t.Parallel()
+	f := func(content, want string) {
+		t.Helper()
+		out := t.TempDir()
+		var o, e bytes.Buffer
+		if code := run([]string{"scan", "-o", out, "--progress", "none"}, strings.NewReader(content), &o, &e); code == 0 || !strings.Contains(e.String(), want) || strings.Contains(e.String(), "bulkscan-stdin-") {
+			t.Errorf("exit code %d, want %s:\n%s", code, want, e.String())
+		}
+	}
+	f("a,b\na.example,b.example\n", "cannot read standard input: several columns hold host names")
+	gz := pressed(t, strings.Repeat("no host\n", 10), func(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriter(w), nil })
+	f(string(gz[:len(gz)-4]), "cannot read standard input from line 11 on")
+}
+
 // pressed compresses a text.
 func pressed(t *testing.T, text string, by func(io.Writer) (io.WriteCloser, error)) []byte {
 	t.Helper()

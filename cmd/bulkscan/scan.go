@@ -658,7 +658,7 @@ func (j *job) openReader(ctx context.Context) (err error) {
 		if err == nil {
 			j.reader = j.archives
 		}
-		return err
+		return j.unspooled(err)
 	}
 	list, err := inputs.Open(ctx, j.paths, inputs.Options{
 		Format: format, Column: j.flags.column, LabelColumn: j.flags.labelColumn,
@@ -668,16 +668,32 @@ func (j *job) openReader(ctx context.Context) (err error) {
 	if err == nil {
 		j.reader = list
 	}
+	return j.unspooled(err)
+}
+
+// called is what the user called a list, or one within it, that was spooled: -.
+func (j *job) called(name string) string {
+	for i, path := range j.paths {
+		if within, ok := strings.CutPrefix(name, path); ok && path != j.names[i] {
+			return j.names[i] + within
+		}
+	}
+	return name
+}
+
+// unspooled makes an error of a list that was spooled say so: of the file that it names nothing will be left.
+func (j *job) unspooled(err error) error {
+	if e, ok := errors.AsType[*inputs.Error](err); ok {
+		if name := j.called(e.File); name != e.File {
+			e.File = "standard input" + strings.TrimPrefix(name, "-")
+		}
+	}
 	return err
 }
 
 // reject notes a line that is no origin.
 func (j *job) reject(r inputs.Reject) error {
-	for i, path := range j.paths {
-		if r.Input == path {
-			r.Input = j.names[i] // what the user called it, where it was spooled
-		}
-	}
+	r.Input = j.called(r.Input)
 	j.log.Debug("rejected", "input", r.Input, "line", r.Line, "reason", r.Reason, "text", r.Text)
 	if j.rejects == nil {
 		return nil
@@ -736,9 +752,9 @@ func (j *job) run(ctx context.Context) error {
 	if j.writer != nil {
 		keep, cfg.Skip = j.writer, j.writer.Done
 	}
-	p := pipeline.New(cfg, source{j.reader}, j.fetch, audit.New(j.registry), keep)
+	p := pipeline.New(cfg, source{j.reader, j.unspooled}, j.fetch, audit.New(j.registry), keep)
 	if j.archives != nil {
-		p = pipeline.NewReplay(cfg, recalled{source{j.reader}, j.archives}, audit.New(j.registry), keep)
+		p = pipeline.NewReplay(cfg, recalled{source{j.reader, j.unspooled}, j.archives}, audit.New(j.registry), keep)
 	}
 	j.monitor.scan.Begin(j.scanID, p.Progress(), j.reader.Progress)
 	j.asking.Store(p)
@@ -948,7 +964,10 @@ type listReader interface {
 }
 
 // source makes a reader what the pipeline reads.
-type source struct{ listReader }
+type source struct {
+	listReader
+	told func(error) error // how an error is told
+}
 
 // recalled makes the reader of archives what the pipeline replays.
 type recalled struct {
@@ -961,7 +980,7 @@ func (a recalled) Next() (pipeline.Entry, error) { return a.source.Next() }
 
 func (s source) Next() (pipeline.Entry, error) {
 	e, err := s.listReader.Next()
-	return pipeline.Entry{Seq: e.Seq, Input: e.Input, Origin: e.Origin, Rank: e.Rank, Label: e.Label}, err
+	return pipeline.Entry{Seq: e.Seq, Input: e.Input, Origin: e.Origin, Rank: e.Rank, Label: e.Label}, s.told(err)
 }
 
 // optOut is the set of hosts and domains that are never contacted, and of ranges of addresses. A range holds for hosts that
