@@ -160,6 +160,7 @@ func (m *Manifest) resume(o *Options, now time.Time) error {
 		changed("what is judged again", m.Rejudged.fingerprint(), o.rejudged.fingerprint()),
 		changed("the schema version", fmt.Sprint(m.SchemaVersion), fmt.Sprint(SchemaVersion)),
 		changed("the token registry", m.RegistryVersion, o.Registry.Version),
+		changed("the version of bulkscan", m.judgedBy(o), o.ToolVersion),
 		changed("--tables", tableSet(m.Tables), tableSet(o.Tables)),
 	}
 	if len(m.Inputs) != len(o.Inputs) {
@@ -178,6 +179,15 @@ func (m *Manifest) resume(o *Options, now time.Time) error {
 	m.ToolVersion, m.Config, m.Inputs, m.Rejudged = o.ToolVersion, o.Config, o.Inputs, o.rejudged
 	m.ResumedAt = &now
 	return nil
+}
+
+// judgedBy is the version that a scan may go on with. One whose sites are asked may go on with any; where stored ones are judged
+// again, what differs would be by the rules of two, and those of one would not be told.
+func (m *Manifest) judgedBy(o *Options) string {
+	if o.rejudged == nil {
+		return o.ToolVersion
+	}
+	return m.ToolVersion
 }
 
 // tableSet lists tables in the order of AllTables: in which order they were asked for changes nothing.
@@ -241,6 +251,11 @@ func loadManifest(ctx context.Context, st store.Store, o *Options, now time.Time
 		return newManifest(o, now), nil
 	}
 	if o.Restart || err == nil && m.Restarting {
+		// Of those that are judged again only what was made by that is deleted: nobody could ask the sites of another scan again, which
+		// may be the one that is read.
+		if err == nil && o.rejudged != nil && (m.Rejudged == nil || m.StartedAt.Equal(o.rejudged.StartedAt)) {
+			return nil, fmt.Errorf("cannot judge scan %s again into this dataset: the scan of that name there is not one that can be made again, and is not deleted; give another place", o.ScanID)
+		}
 		// A manifest that cannot be read goes like the rest.
 		m = newManifest(o, now)
 		m.Restarting = true

@@ -21,6 +21,7 @@ type Scan struct {
 	Commits  []Commit // ordered by shard and number
 
 	store store.Store
+	gaps  []gap // records that are missing
 	later later
 }
 
@@ -55,11 +56,11 @@ func ReadScan(ctx context.Context, st store.Store, scanID string) (*Scan, error)
 	if err != nil {
 		return nil, err
 	}
-	commits, err := Commits(ctx, st, scanID)
+	past, err := readHistory(ctx, st, scanID)
 	if err != nil {
 		return nil, err
 	}
-	return &Scan{Manifest: manifest, Commits: commits, store: st}, nil
+	return &Scan{Manifest: manifest, Commits: past.current, store: st, gaps: past.gaps()}, nil
 }
 
 // DamagedScansError names the scans of a dataset whose manifests cannot be read.
@@ -129,6 +130,16 @@ func scanIDs(ctx context.Context, st store.Store) ([]string, error) {
 
 // Has reports whether the scan was written with a table.
 func (s *Scan) Has(table string) bool { return slices.Contains(s.Manifest.Tables, table) }
+
+// ByOtherRegistry is how many sites of a scan that was judged again keep what another registry than the scan's says of their groups.
+func (s *Scan) ByOtherRegistry() (sites int64) {
+	for i := range s.Commits {
+		if again := s.Commits[i].Rejudged; again != nil {
+			sites += again.Other
+		}
+	}
+	return sites
+}
 
 // Rows yields the rows of a committed table, part after part, in the order in which they were written. T is the
 // table's row type, or a struct with some of its columns, which are then all that is read. A row is valid until the

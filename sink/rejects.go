@@ -96,7 +96,7 @@ func (r *Rejects) copy(file io.Reader) error {
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil
+			return r.out.Flush() // whose hash is of all lines
 		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
 			return fmt.Errorf("cannot read the rejects: %w", err)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/parser"
 )
@@ -65,6 +66,9 @@ type Rejudged struct {
 	Columns  map[string]int64 `json:"columns,omitempty"` // sites that differ, by column of the table sites
 	Verdicts Difference       `json:"verdicts"`
 	Evidence Difference       `json:"evidence"`
+
+	// Other are the sites of Carried that have groups and were judged by another registry: by this one more may be named or blocked.
+	Other int64 `json:"stayed_by_other_registry,omitempty"`
 
 	// By kind: what checks and verdicts were and are, such as "pass to warn", and the kinds of evidence. What is no word of
 	// ours is "other".
@@ -128,6 +132,7 @@ func (r *Rejudged) and(o *Rejudged) *Rejudged {
 	sum := newRejudged()
 	for _, one := range []*Rejudged{r, o} {
 		sum.Bodies, sum.Answers, sum.Sites = sum.Bodies+one.Bodies, sum.Answers+one.Answers, sum.Sites+one.Sites
+		sum.Other += one.Other
 		sum.Verdicts, sum.Evidence = sum.Verdicts.and(one.Verdicts), sum.Evidence.and(one.Evidence)
 		for _, counts := range [...][2]map[string]int64{{sum.Carried, one.Carried}, {sum.Columns, one.Columns}, {sum.Checks, one.Checks}, {sum.Decisions, one.Decisions}} {
 			for key, n := range counts[1] {
@@ -153,8 +158,8 @@ func (d Difference) and(o Difference) Difference {
 // returns what all runs of it came to.
 //
 // The errors to tell apart: *HeldError where another process writes it; *ChangedError where what is there was made of
-// other sites, or by another registry; *StoreError where it cannot be written; *DamagedPartError, perhaps several, where
-// stored parts are damaged: all others have been made then, and the scan is not complete.
+// other sites, by another registry or by another version; *StoreError where it cannot be written; *DamagedPartError, perhaps
+// several, where stored parts or the rejects are damaged: all others have been made then, and the scan is not complete.
 func Rejudge(ctx context.Context, source *Scan, to store.Store, o RejudgeOptions) (_ *Rejudged, err error) {
 	if err := o.complete(source); err != nil {
 		return nil, err
@@ -184,7 +189,10 @@ func Rejudge(ctx context.Context, source *Scan, to store.Store, o RejudgeOptions
 	if err := r.run(ctx); err != nil {
 		return nil, err
 	}
-	if err := copyRejects(ctx, source, to); err != nil {
+	switch err := copyRejects(ctx, source, to); {
+	case errors.Is(err, errRecord):
+		r.damaged = append(r.damaged, &DamagedPartError{rejectsName(m.ScanID), err})
+	case err != nil:
 		return nil, BrokenOff(m.ScanID, err)
 	}
 	if o.Finish != nil {
@@ -222,8 +230,15 @@ func (o *RejudgeOptions) complete(source *Scan) error {
 	if o.Done == nil {
 		o.Done = new(atomic.Int64)
 	}
+	const remedy = "put back what was there, see bulkscan verify"
 	m := source.Manifest
+	rows := countCommits(source.Commits).Rows
 	switch {
+	case len(source.gaps) > 0: // what is made would be complete without them
+		g := source.gaps[0]
+		return fail("%s: %s; %s", commitName(m.ScanID, g.shard, g.from), g.missing(), remedy)
+	case m.State == Complete && m.Counts != nil && m.Counts.Rows != rows:
+		return fail("its manifest says %d sites, its commits have %d; %s", m.Counts.Rows, rows, remedy)
 	case m.Restarting:
 		return fail("it is being begun anew")
 	case m.SchemaVersion > SchemaVersion:
@@ -362,6 +377,14 @@ type writeError struct{ err error }
 func (e *writeError) Error() string { return e.err.Error() }
 func (e *writeError) Unwrap() error { return e.err }
 
+// writing makes an error a *writeError.
+func writing(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &writeError{err}
+}
+
 // fill makes a part, up to its commit. It supposes that no row of a table differs from what is stored, so that the table's
 // pages can be copied as they lie, until it finds otherwise: then it begins anew, and writes that table. Where all rows differ it
 // finds it at the first; and the bodies never do.
@@ -371,14 +394,28 @@ func (r *rejudging) fill(ctx context.Context, p *part, c *Commit, n int, whole b
 		copied[table] = whole && (table == TableBodies || c.SchemaVersion == SchemaVersion)
 	}
 	copied[TableSites] = copied[TableSites] && c.RegistryVersion == r.options.Registry.Version
+	for _, table := range r.writer.options.Tables {
+		if copied[table] {
+			continue // who copies it looks at each byte
+		}
+		if err := unharmed(ctx, r.source, c, table); err != nil {
+			return err
+		}
+	}
 	for {
 		sites, err := r.attempt(ctx, p, c, n, whole, copied)
+		if err == nil {
+			return nil
+		}
+		r.options.Done.Add(-sites)
 		writes, ok := errors.AsType[*mustWrite](err)
 		if !ok {
 			return err
 		}
-		r.options.Done.Add(-sites)
 		copied[writes.table] = false
+		if err := unharmed(ctx, r.source, c, writes.table); err != nil {
+			return errors.Join(err, p.discard())
+		}
 		if err := p.discard(); err != nil {
 			return &writeError{err}
 		}
@@ -460,11 +497,12 @@ func (r *rejudging) end(p *part, came *Rejudged) error {
 	for _, f := range p.files {
 		if f, ok := f.(*copiedFile); ok {
 			err := f.copy()
-			if errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrChanged) {
+			_, ours := errors.AsType[*writeError](err)
+			if !ours && (errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrChanged)) {
 				return &mustWrite{f.source.Table} // a compaction has taken it away; its rows are elsewhere
 			}
 			if err != nil {
-				return err // which may be of either file
+				return err
 			}
 		}
 	}
@@ -558,6 +596,9 @@ func (r *rejudgement) add(stored *storedPart, s *audit.Site, carried string) err
 		}
 	} else {
 		r.came.Carried[carried]++
+		if row.NGroups > 0 && row.RegistryVersion != p.copier.registryVersion {
+			r.came.Other++
+		}
 		if !r.copied[TableSites] {
 			r.carryJudgement(made, row, stored)
 		}
@@ -892,12 +933,20 @@ func (r *rejudging) total(ctx context.Context) (*Rejudged, error) {
 	return total, nil
 }
 
-// copyRejects copies the lines that were no origins.
+// copyRejects copies the lines that were no origins. The error is errRecord where they are not what was written.
 func copyRejects(ctx context.Context, source *Scan, to store.Store) error {
 	id := source.Manifest.ScanID
+	record, err := readFileRecord(ctx, source.store, id, fileRejects)
+	recorded := err == nil
+	if err != nil && !errors.Is(err, store.ErrNotExist) { // versions before wrote none
+		return err
+	}
 	object, err := source.store.Open(ctx, rejectsName(id))
-	if errors.Is(err, store.ErrNotExist) {
+	if errors.Is(err, store.ErrNotExist) && !recorded {
 		return nil
+	}
+	if errors.Is(err, store.ErrNotExist) {
+		return fmt.Errorf("%w: %s has its hash, and it is missing", errRecord, fileRecordName(id, fileRejects))
 	}
 	if err != nil {
 		return err
@@ -907,7 +956,13 @@ func copyRejects(ctx context.Context, source *Scan, to store.Store) error {
 	if err != nil {
 		return err
 	}
-	if err := rejects.copy(io.NewSectionReader(object, 0, object.Size())); err != nil {
+	err = rejects.copy(io.NewSectionReader(object, 0, object.Size()))
+	if err == nil && recorded {
+		if found := hex.EncodeToString(rejects.hash.Sum(nil)); found != record.File.SHA256 && !slices.Contains(record.Earlier, found) {
+			err = fmt.Errorf("%w: %w", errRecord, &damagedError{what: "sha256", expected: record.File.SHA256, found: found})
+		}
+	}
+	if err != nil {
 		return errors.Join(err, rejects.Discard())
 	}
 	return rejects.Close(ctx)
@@ -920,9 +975,12 @@ func (r *Rejudged) Print(w io.Writer, scanID string) error {
 	if n := r.Stayed(); n > 0 {
 		var why []string
 		for _, reason := range slices.Sorted(maps.Keys(r.Carried)) {
-			why = append(why, fmt.Sprintf("%s %d", reason, r.Carried[reason]))
+			why = append(why, fmt.Sprintf("%s %d", printable.Clip(reason, maxWord), r.Carried[reason]))
 		}
 		fmt.Fprintf(&b, "  %d keep the judgement that they had: %s\n", n, strings.Join(why, ", "))
+	}
+	if r.Other > 0 {
+		fmt.Fprintf(&b, "  %d of these have groups, and were judged by another registry: tokens that it did not have were not looked for there\n", r.Other)
 	}
 	if r.Sites == 0 {
 		b.WriteString("  no differences\n")
@@ -948,8 +1006,11 @@ func (r *Rejudged) Print(w io.Writer, scanID string) error {
 	return err
 }
 
+// maxWord bounds what is shown of words in commits, which somebody else may have made, in bytes.
+const maxWord = 100
+
 func byKind(b *strings.Builder, what string, kinds map[string]int64) {
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		fmt.Fprintf(b, "      %s, %s: %d\n", what, kind, kinds[kind])
+		fmt.Fprintf(b, "      %s, %s: %d\n", what, printable.Clip(kind, maxWord), kinds[kind])
 	}
 }

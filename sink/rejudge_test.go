@@ -1,16 +1,19 @@
 package sink
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/bulkscan/bulkscan/audit"
@@ -27,7 +30,9 @@ var bodiesOfAllKinds = []string{
 	"User-agent: GPTBot\nDisallow: /\nCrawl-delay: 2.5\nVisit-time: 0100-0200\n\nUser-agent: *\nAllow: /\nCrawl-delay: 3\nVisit-time: 0300-0400\nRequest-rate: 1/5\nnoindex: /x\n",
 	"User-agent: mybot\nDisallow: /\n\nUser-agent: Googlebot\nDisallow: /g\n",
 	"", // an answer without a body
-	"<!DOCTYPE html><html><body>User-agent: *\nDisallow: /\n</body></html>", // not stored
+	"<!DOCTYPE html><html><body>User-agent: *\nDisallow: /\n</body></html>",                                                               // not stored
+	"<!-- ours -->\nUser-agent: *\nDisallow: /\nCrawl-delay: 7\nSitemap: https://example.com/a.xml\nSitemap: https://example.com/b.xml\n", // HTML too, and has rules
+	"<!-- theirs -->\nUser-agent: *\nCrawl-delay: 8\nSitemap: https://example.com/c.xml\n",
 	"# nothing but a comment\n", // not stored
 	"no record at all\n",        // not stored
 	"Sitemap: /relative\n",      // stored, and all it has is invalid
@@ -47,6 +52,7 @@ func judgedSites(t testing.TB, n int) []*audit.Site {
 		}
 		s.Fetch.Body = []byte(body)
 		s.Fetch.Truncated = i%5 == 0
+		s.Fetch.TLSVerified = exchange.Tristate(i % 3)
 		switch i % 11 {
 		case 3:
 			s = deadSite(t, uint64(i))
@@ -258,10 +264,13 @@ func TestRejudgeWithAnotherRegistry(t *testing.T) {
 
 	came := mustRejudge(t, source, to, byRegistry(registry))
 	got := readScan(t, mustReadScan(t, to, "stored"))
-	carried := map[int64]bool{}
+	carried, otherRegistry := map[int64]bool{}, int64(0)
 	for i := range want.Sites {
 		if was.Sites[i].IsHTML || was.Sites[i].BodyHash != 0 && !slices.ContainsFunc(was.Bodies, func(b BodyRow) bool { return b.BodyHash == was.Sites[i].BodyHash }) {
 			carried[was.Sites[i].Seq] = true
+			if was.Sites[i].NGroups > 0 {
+				otherRegistry++
+			}
 			want.Sites[i] = was.Sites[i] // the registry's version included
 		}
 	}
@@ -277,7 +286,7 @@ func TestRejudgeWithAnotherRegistry(t *testing.T) {
 	}
 
 	expected := newRejudged()
-	expected.Bodies, expected.Answers, expected.Carried = came.Bodies, came.Answers, came.Carried
+	expected.Bodies, expected.Answers, expected.Carried, expected.Other = came.Bodies, came.Answers, came.Carried, otherRegistry
 	differing := map[int64]bool{}
 	count := func(n *int64, seq int64) { *n++; differing[seq] = true }
 	for i := range was.Sites {
@@ -334,6 +343,9 @@ func TestRejudgeOldVersions(t *testing.T) {
 		if old.version == SchemaVersion && came.Sites != 0 || old.version < SchemaVersion && came.Sites == 0 {
 			t.Errorf("version %d came to %+v", old.version, came)
 		}
+		if old.version == 1 && (came.Verdicts.Changed != changedButFor2(was.Verdicts, got.Verdicts) || came.Evidence != (Difference{})) {
+			t.Errorf("version 1: columns that it did not have are counted as differences: %+v", came)
+		}
 		if len(was.Sites) != len(got.Sites) || !reflect.DeepEqual(was.Bodies, got.Bodies) {
 			t.Fatalf("version %d: other sites or bodies", old.version)
 		}
@@ -364,6 +376,28 @@ func TestRejudgeOldVersions(t *testing.T) {
 	if !reflect.DeepEqual(verdicts(rows[0]), verdicts(rows[1])) {
 		t.Error("other verdicts")
 	}
+}
+
+// changedButFor2 is how many verdicts differ in columns that schema 1 has.
+func changedButFor2(was, is []VerdictRow) (n int64) {
+	type key struct {
+		seq   int64
+		token string
+	}
+	old := func(row VerdictRow) VerdictRow {
+		row.RequestRate, row.VisitFrom, row.VisitTo, row.ContentUsage = 0, nil, nil, ""
+		return row
+	}
+	before := map[key]VerdictRow{}
+	for _, row := range was {
+		before[key{row.Seq, row.Token}] = old(row)
+	}
+	for _, row := range is {
+		if b, ok := before[key{row.Seq, row.Token}]; ok && !reflect.DeepEqual(b, old(row)) {
+			n++
+		}
+	}
+	return n
 }
 
 // onlyFacts is a row without what is judged; onlyJudged has nothing else.
@@ -466,7 +500,11 @@ func TestRejudgeByOtherRules(t *testing.T) {
 	from, to, fresh := newDir(t), newDir(t), newDir(t)
 	source := storedScan(t, from, storedOptions, sites)
 	kind := sites[lines].Report.Evidence[0].Kind.String()
+	o.Done = new(atomic.Int64)
 	came := mustRejudge(t, source, to, o)
+	if n := o.Done.Load(); n != 80 {
+		t.Errorf("%d sites counted as made", n)
+	}
 	want := newRejudged()
 	want.Bodies, want.Answers, want.Carried, want.Sites = came.Bodies, came.Answers, came.Carried, 3
 	want.Columns["check_status"], want.Columns["score"], want.Checks["pass to warn"] = 1, 1, 1
@@ -544,6 +582,24 @@ func TestRejudgeRefuses(t *testing.T) {
 	more := storedScan(t, newDir(t), storedOptions, judgedSites(t, 101))
 	f("what is judged again", more, to, asToday())
 	f("what is judged again", source, from, asToday()) // onto what was asked
+	newer := asToday()
+	newer.ToolVersion = "newer" // whose rules would be said to have judged what others have
+	f("the version of bulkscan", source, to, newer)
+
+	// What cannot be made again is not deleted, nor what is read.
+	f = func(what string, source *Scan, to store.Store, o RejudgeOptions) {
+		t.Helper()
+		o.Restart = true
+		if _, err := Rejudge(t.Context(), source, to, o); err == nil || !strings.Contains(err.Error(), "is not deleted") {
+			t.Errorf("%s: error %v", what, err)
+		}
+		soundDataset(t, to)
+	}
+	other := newDir(t)
+	storedScan(t, other, storedOptions, judgedSites(t, 30))
+	f("another scan of that name", source, other, asToday())
+	f("itself", source, from, asToday())
+	f("itself, judged again", mustReadScan(t, to, "stored"), to, asToday())
 	if _, err := Open(t.Context(), to, storedOptions); err == nil || !strings.Contains(err.Error(), "what is judged again") {
 		t.Errorf("a scan goes on with what was judged again: %v", err)
 	}
@@ -581,7 +637,12 @@ func TestRejudgeDamaged(t *testing.T) {
 		if break_ != nil {
 			break_(t, from)
 		}
-		came, err := Rejudge(t.Context(), source, to, asToday())
+		o := asToday()
+		o.Done = new(atomic.Int64)
+		came, err := Rejudge(t.Context(), source, to, o)
+		if n := o.Done.Load(); n != 160 {
+			t.Errorf("%s: %d sites counted as made", want, n)
+		}
 		damaged, ok := errors.AsType[*DamagedPartError](err)
 		if !ok || damaged.Part != "_scans/stored/commits/0-1.json" || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
@@ -679,5 +740,272 @@ func TestBodiesOfParts(t *testing.T) {
 	}
 	if next != len(sites) || truncated == 0 || repeated == 0 || len(dropped) != 3 {
 		t.Errorf("the test looks at too little: %d sites, %d truncated, %d repeated, %v", next, truncated, repeated, dropped)
+	}
+}
+
+// TestRejudgeDamagedFacts shows that facts of a file that is damaged and can be read all the same, as its footer calls a column
+// otherwise, are not carried over as if they were missing.
+func TestRejudgeDamagedFacts(t *testing.T) {
+	registry, err := tokens.Load(strings.NewReader(anotherRegistry))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(table, column string) {
+		t.Helper()
+		from, to := newDir(t), newDir(t)
+		source := storedScan(t, from, storedOptions, judgedSites(t, 60))
+		name := filepath.Join(from.Root(), source.Commits[0].Files[slices.IndexFunc(source.Commits[0].Files, func(f File) bool { return f.Table == table })].Name)
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := bytes.LastIndex(data, []byte(column))
+		data[at] ^= 1
+		if err := os.WriteFile(name, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, err = Rejudge(t.Context(), source, to, byRegistry(registry))
+		if damaged, ok := errors.AsType[*DamagedPartError](err); !ok || !strings.Contains(damaged.Error(), "sha256: expected ") {
+			t.Errorf("%s.%s: error %v", table, column, err)
+		}
+		if made := mustReadScan(t, to, "stored"); len(made.Commits) != 1 || made.Manifest.State != Running {
+			t.Errorf("%s.%s: %d parts, %s", table, column, len(made.Commits), made.Manifest.State)
+		}
+	}
+	f(TableSites, "cdn")       // all of it is written
+	f(TableEvidence, "value")  // is compared, and written as of the first row that differs
+	f(TableVerdicts, "lenien") // the same
+}
+
+// TestRejudgeMissing refuses a scan of which records are missing: what is made of the others would be called complete.
+func TestRejudgeMissing(t *testing.T) {
+	f := func(n int, want string) {
+		t.Helper()
+		from := newDir(t)
+		storedScan(t, from, storedOptions, judgedSites(t, 200))
+		if err := from.Delete(t.Context(), commitName("stored", "0", n)); err != nil {
+			t.Fatal(err)
+		}
+		to := newDir(t)
+		if _, err := Rejudge(t.Context(), mustReadScan(t, from, "stored"), to, asToday()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+		if scans, err := Scans(t.Context(), to); err != nil || len(scans) != 0 {
+			t.Errorf("%d scans begun, %v", len(scans), err)
+		}
+	}
+	f(1, "_scans/stored/commits/0-1.json: it is missing: its shard has later commits; put back what was there")
+	f(4, "its manifest says 200 sites, its commits have 160")
+}
+
+// TestRejudgeDamagedRejects does not give rejects that are not what was written a hash that says they are.
+func TestRejudgeDamagedRejects(t *testing.T) {
+	f := func(want string, damage func(name string) error) {
+		t.Helper()
+		from, to := newDir(t), newDir(t)
+		source := storedScan(t, from, storedOptions, judgedSites(t, 50))
+		rejects, err := OpenRejects(t.Context(), from, "stored")
+		if err == nil {
+			err = rejects.Add(Reject{Input: "list", Line: 3, Text: "not a host", Reason: "no"})
+		}
+		name := filepath.Join(from.Root(), rejectsName("stored"))
+		if err := errors.Join(err, rejects.Close(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		sound, err := os.ReadFile(name)
+		if err := errors.Join(err, damage(name)); err != nil {
+			t.Fatal(err)
+		}
+		_, err = Rejudge(t.Context(), source, to, asToday())
+		if damaged, ok := errors.AsType[*DamagedPartError](err); !ok || damaged.Part != "_rejects/stored.jsonl" || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+		if _, err := os.Stat(filepath.Join(to.Root(), rejectsName("stored"))); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("rejects: %v", err)
+		}
+		if m := mustReadScan(t, to, "stored").Manifest; m.State != Running {
+			t.Errorf("the scan is %s", m.State)
+		}
+		if err := os.WriteFile(name, sound, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		mustRejudge(t, source, to, asToday())
+		soundDataset(t, to)
+	}
+	f("sha256: expected ", func(name string) error { return os.WriteFile(name, []byte("{\"input\":\"other\"}\n"), 0o644) })
+	f("it is missing", os.Remove)
+}
+
+// TestRejudgedByOtherRegistry counts the sites that keep what another registry says of their groups, also where they were judged again
+// before, and not those of which every registry says the same.
+func TestRejudgedByOtherRegistry(t *testing.T) {
+	registry, err := tokens.Load(strings.NewReader(anotherRegistry))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sites, withGroups := judgedSites(t, 60), int64(0)
+	for _, s := range sites {
+		if s.Report.IsHTML && s.Report.Counts.Groups > 0 {
+			withGroups++
+		}
+	}
+	if withGroups == 0 {
+		t.Fatal("no page has rules")
+	}
+	from, once, twice, back := newDir(t), newDir(t), newDir(t), newDir(t)
+	f := func(source *Scan, to store.Store, registry *tokens.Registry, want int64) *Scan {
+		t.Helper()
+		came := mustRejudge(t, source, to, byRegistry(registry))
+		made := mustReadScan(t, to, "stored")
+		var text strings.Builder
+		if err := came.Print(&text, "stored"); err != nil || strings.Contains(text.String(), "another registry") != (want > 0) {
+			t.Errorf("%v, printed\n%s", err, &text)
+		}
+		if came.Other != want || made.ByOtherRegistry() != want || came.Carried[CarriedHTML] <= withGroups {
+			t.Errorf("%d and %d sites by another registry, want %d", came.Other, made.ByOtherRegistry(), want)
+		}
+		return made
+	}
+	source := storedScan(t, from, storedOptions, sites)
+	made := f(source, once, registry, withGroups)
+	if _, err := Compact(t.Context(), once, "stored", CompactOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if again := mustRejudge(t, source, once, byRegistry(registry)); mustReadScan(t, once, "stored").ByOtherRegistry() != withGroups || again.Other != withGroups || again.Sites == 0 {
+		t.Errorf("merged: %+v", again)
+	}
+	f(mustReadScan(t, once, "stored"), twice, registry, withGroups) // though it is by the same registry as before
+	f(made, back, tokens.Default(), 0)
+}
+
+// TestPrintHostile prints words of commits that somebody else has made as what they are.
+func TestPrintHostile(t *testing.T) {
+	const hostile = "\x1b]0;x\x07\nscan t: no differences"
+	r := &Rejudged{Sites: 1, Carried: map[string]int64{hostile: 1}, Checks: map[string]int64{hostile: 1}, Decisions: map[string]int64{hostile + strings.Repeat("x", 1000): 1}}
+	var b strings.Builder
+	if err := r.Print(&b, "s"); err != nil || strings.ContainsAny(b.String(), "\x1b\x07") || strings.Contains(b.String(), "\nscan t") || b.Len() > 1000 {
+		t.Errorf("%v\n%q", err, b.String())
+	}
+}
+
+// TestRejudgeEarlierAnswers judges answers of earlier scans again by what the row says of them, but for those of which it has no body.
+func TestRejudgeEarlierAnswers(t *testing.T) {
+	sites := judgedSites(t, 4)
+	for i, known := range []audit.Known{{Source: audit.Cached}, {Source: audit.Expired}, {Source: audit.Stale, Status: 200, Body: []byte(bodiesOfAllKinds[1])}, {}} {
+		s := typicalSite(t, uint64(i))
+		if s.Known = known; i > 0 {
+			s.Fetch.Status, s.Fetch.Body = 503, nil
+		}
+		audit.Judge(s)
+		sites[i] = s
+	}
+	to := newDir(t)
+	source := storedScan(t, newDir(t), storedOptions, sites)
+	o := asToday()
+	var sources []string
+	judge := o.Judge
+	o.Judge = func(s *audit.Site) {
+		judge(s)
+		sources = append(sources, s.Report.Source.String())
+	}
+	came := mustRejudge(t, source, to, o)
+	if came.Bodies != 1 || came.Answers != 2 || came.Sites != 0 || !maps.Equal(came.Carried, map[string]int64{CarriedEarlier: 1}) {
+		t.Errorf("came to %+v", came)
+	}
+	if want := []string{"cached", "expired", "fresh"}; !slices.Equal(sources, want) {
+		t.Errorf("judged as %v, want %v", sources, want)
+	}
+	if !reflect.DeepEqual(readScan(t, source), readScan(t, mustReadScan(t, to, "stored"))) {
+		t.Error("other rows")
+	}
+}
+
+// brokenStore is a store whose drafts of some files cannot be written.
+type brokenStore struct {
+	*store.Dir
+	prefix string
+}
+
+func (b brokenStore) Create(ctx context.Context, name string) (store.Draft, error) {
+	draft, err := b.Dir.Create(ctx, name)
+	if strings.HasPrefix(name, b.prefix) && err == nil {
+		return brokenDraft{draft}, nil
+	}
+	return draft, err
+}
+
+type brokenDraft struct{ store.Draft }
+
+func (brokenDraft) Write([]byte) (int, error) { return 0, syscall.EIO }
+
+// TestRejudgeCannotWrite breaks off where what is made cannot be written, which is no damage of what is stored, whether its pages are
+// copied or written.
+func TestRejudgeCannotWrite(t *testing.T) {
+	source := storedScan(t, newDir(t), storedOptions, judgedSites(t, 100))
+	registry, err := tokens.Load(strings.NewReader(anotherRegistry))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(prefix string, o RejudgeOptions) {
+		t.Helper()
+		to := newDir(t)
+		_, err := Rejudge(t.Context(), source, brokenStore{to, prefix}, o)
+		if _, damaged := errors.AsType[*DamagedPartError](err); damaged || !errors.Is(err, syscall.EIO) {
+			t.Errorf("%s: error %v", prefix, err)
+		}
+		mustRejudge(t, source, to, o)
+		soundDataset(t, to)
+	}
+	f("bodies/", asToday())
+	f("sites/", asToday())
+	f("sites/", byRegistry(registry))
+}
+
+// TestStoredBodiesAreForgotten reads a part that was merged of several, whose bodies come again in each: none is kept in the end.
+func TestStoredBodiesAreForgotten(t *testing.T) {
+	from := newDir(t)
+	storedScan(t, from, storedOptions, judgedSites(t, 300))
+	if _, err := Compact(t.Context(), from, "stored", CompactOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	source := mustReadScan(t, from, "stored")
+	p, err := openStored(t.Context(), source, &source.Commits[0], nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := 0
+	for {
+		more, err := p.next()
+		if err != nil || !more {
+			if err != nil {
+				t.Error(err)
+			}
+			break
+		}
+		if _, err := p.restore(new(audit.Site)); err != nil {
+			t.Fatal(err)
+		}
+		kept = max(kept, len(p.bodies.kept))
+	}
+	if len(p.bodies.kept) > 0 || p.bodies.held != 0 || kept == 0 {
+		t.Errorf("%d bodies of %d bytes kept in the end, %d before", len(p.bodies.kept), p.bodies.held, kept)
+	}
+	if err := p.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNewerColumnsDiffer shows that what a version did not write is no difference to what it wrote.
+func TestNewerColumnsDiffer(t *testing.T) {
+	from := int32(60)
+	was, is := VerdictRow{Token: "*"}, VerdictRow{Token: "*", RequestRate: 1, VisitFrom: &from, VisitTo: &from, ContentUsage: "train-ai=n"}
+	for version, want := range map[int]bool{1: false, 2: true} {
+		r := newRejudgement(nil, version, nil)
+		if got := r.verdictDiffers(&was, &is); got != want {
+			t.Errorf("version %d: they differ: %v", version, got)
+		}
+		if same := r.compareEvidence([]EvidenceRow{{Line: 1}}, []EvidenceRow{{Line: 1, GroupLine: 1}}); same == want {
+			t.Errorf("version %d: evidence is the same: %v", version, same)
+		}
 	}
 }

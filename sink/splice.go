@@ -56,20 +56,21 @@ func (s *splicer) Write(b []byte) (int, error) {
 	n, err := s.out.Write(b)
 	s.hash.Write(b[:n])
 	s.size += int64(n)
-	return n, err
+	return n, writing(err)
 }
 
 // splice writes a sealed draft of the rows of sources in a store, in their order, and describes it. All are files of one
-// table. The metadata is that of the first, unless another is given. The caller publishes or discards it.
+// table. The metadata is that of the first, unless another is given. The caller publishes or discards it. The error is
+// *writeError where it is of the draft.
 func splice(ctx context.Context, from, to store.Store, name string, sources []File, mostFooter int, metadata map[string]string) (store.Draft, File, error) {
 	draft, err := to.Create(ctx, name)
 	if err != nil {
-		return nil, File{}, err
+		return nil, File{}, writing(err)
 	}
 	s := &splicer{name: name, out: bufio.NewWriterSize(draft, 256<<10), hash: sha256.New(), copy: make([]byte, 1<<20), most: mostFooter}
 	err = s.join(ctx, from, sources, metadata)
 	if err == nil {
-		err = draft.Seal()
+		err = writing(draft.Seal())
 	}
 	if err != nil {
 		return nil, File{}, errors.Join(err, draft.Discard())
@@ -297,5 +298,5 @@ func (s *splicer) finish() error {
 	if err := writeTail(s, s.size, &s.footer, s.indexes, s.most); err != nil {
 		return err
 	}
-	return s.out.Flush()
+	return writing(s.out.Flush())
 }

@@ -2,8 +2,11 @@ package sink
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"reflect"
 	"slices"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/store"
 )
 
 // This file reads a stored part as what it was made of: site after site its row, its rows of the other tables, and its
@@ -62,7 +66,7 @@ func (n *numbered) number(name string) int32 {
 
 // DamagedPartError says that what is stored of a part is not what a scan writes.
 type DamagedPartError struct {
-	Part string // its commit record
+	Part string // its commit record, or the file of rejects
 	Err  error
 }
 
@@ -107,6 +111,32 @@ func openStored(ctx context.Context, s *Scan, c *Commit, known []tokenText, fact
 		p.bodies, err = openBodies(ctx, s, c)
 	}
 	return p, err
+}
+
+// unharmed holds the bytes of a commit's file against the record: what is damaged and can be read all the same, such as a
+// footer that calls a column otherwise, would come to stand in a file with a hash of its own.
+func unharmed(ctx context.Context, s *Scan, c *Commit, table string) error {
+	file, ok := c.File(table)
+	if !ok {
+		return nil // who opens it says so
+	}
+	object, err := s.store.Open(ctx, file.Name)
+	if errors.Is(err, store.ErrNotExist) {
+		return nil // it is missing, which who opens it says, or a compaction has copied it, which has looked
+	}
+	if err != nil {
+		return err
+	}
+	defer object.Close()
+	sum := sha256.New()
+	_, err = io.CopyBuffer(sum, io.NewSectionReader(object, 0, object.Size()), make([]byte, 1<<20))
+	if found := hex.EncodeToString(sum.Sum(nil)); err == nil && found != file.SHA256 {
+		err = &damagedError{what: "sha256", expected: file.SHA256, found: found}
+	}
+	if err != nil && !errors.Is(err, store.ErrChanged) {
+		return fmt.Errorf("cannot read %s: %w", file.Name, err)
+	}
+	return nil
 }
 
 // factsOfAll are the columns of sites that rows of other tables repeat, but for seq, by which they are found; factsToJudge those by
@@ -327,6 +357,8 @@ func (b *storedBodies) find(hash int64, must bool) (body []byte, found bool, err
 				if err := b.keep(hash, body); err != nil {
 					return nil, false, err
 				}
+			} else {
+				b.drop(hash) // a merged part has it again
 			}
 			_, err := b.rows.next()
 			return body, err == nil, err
@@ -375,12 +407,9 @@ func (b *storedBodies) keep(hash int64, body []byte) error {
 // take returns a kept body, for the last time or not.
 func (b *storedBodies) take(hash int64, kept keptBody, again bool) ([]byte, bool, error) {
 	if !again {
-		delete(b.kept, hash)
+		b.drop(hash)
 	}
 	if kept.length == 0 {
-		if !again {
-			b.held -= len(kept.body)
-		}
 		return kept.body, true, nil
 	}
 	b.read = slices.Grow(b.read[:0], kept.length)[:kept.length]
@@ -388,6 +417,12 @@ func (b *storedBodies) take(hash int64, kept keptBody, again bool) ([]byte, bool
 		return nil, false, &spillError{err}
 	}
 	return b.read, true, nil
+}
+
+// drop forgets a body that is not asked for any more, if it was kept.
+func (b *storedBodies) drop(hash int64) {
+	b.held -= len(b.kept[hash].body)
+	delete(b.kept, hash)
 }
 
 // spillError says that the temporary file of bodies failed, which is nothing that is wrong with what is stored.

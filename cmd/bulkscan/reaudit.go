@@ -81,8 +81,8 @@ func (f *reauditFlags) check(dir string) error {
 	if err := checkPlace(f.out); err != nil {
 		return usagef("-o: %w", err)
 	}
-	if samePlace(dir, f.out) {
-		return usagef("-o %s is the dataset that is read; what is judged again goes to another place", clipped(f.out))
+	if within(f.out, dir) {
+		return usagef("-o %s is the dataset that is read, or lies within it; what is judged again goes to another place", clipped(f.out))
 	}
 	if f.scanID != "" {
 		if err := sink.CheckScanID(f.scanID); err != nil {
@@ -92,19 +92,33 @@ func (f *reauditFlags) check(dir string) error {
 	return checkProgress(f.progress)
 }
 
-// samePlace reports whether two places are the same folder, or the same prefix of a bucket.
-func samePlace(a, b string) bool {
-	bucketA, isA := strings.CutPrefix(a, "s3://")
-	bucketB, isB := strings.CutPrefix(b, "s3://")
-	if isA || isB {
-		return isA && isB && path.Clean(bucketA) == path.Clean(bucketB)
+// within reports whether a place is another, or lies in it: a folder, or the prefix of a bucket.
+func within(place, dir string) bool {
+	key, isKey := strings.CutPrefix(place, "s3://")
+	prefix, isPrefix := strings.CutPrefix(dir, "s3://")
+	if isKey || isPrefix {
+		key, prefix = path.Clean(key), path.Clean(prefix)
+		return isKey && isPrefix && (key == prefix || strings.HasPrefix(key, prefix+"/"))
 	}
-	infoA, errA := os.Stat(a)
-	infoB, errB := os.Stat(b)
-	if errA == nil && errB == nil {
-		return os.SameFile(infoA, infoB)
+	folder, err := os.Stat(dir)
+	if err != nil {
+		return false // there is nothing to be read
 	}
-	return filepath.Clean(a) == filepath.Clean(b)
+	at, err := filepath.Abs(place)
+	if err != nil {
+		return false
+	}
+	for there := false; ; at = filepath.Dir(at) {
+		if real, err := filepath.EvalSymlinks(at); err == nil && !there {
+			at, there = real, true // what is below is not there yet, and no link
+		}
+		if info, err := os.Stat(at); err == nil && os.SameFile(info, folder) {
+			return true
+		}
+		if filepath.Dir(at) == at {
+			return false
+		}
+	}
 }
 
 // reaudited is what --json prints of a scan.
@@ -225,10 +239,14 @@ func reauditError(err error, id, out string) error {
 			id, clipped(out), changed.What, changed.Was, changed.Now)
 	}
 	if _, ok := errors.AsType[*sink.DamagedPartError](err); ok {
-		return &exitError{exitDamaged, errors.Join(err, fmt.Errorf("scan %s: parts are damaged, and left out; the others have been judged again (see bulkscan verify)", id))}
+		return &exitError{exitDamaged, errors.Join(err, fmt.Errorf("scan %s: what is damaged is left out, and all else has been judged again (see bulkscan verify)", id))}
 	}
 	if held, ok := errors.AsType[*sink.HeldError](err); ok {
-		return fmt.Errorf("in %s, scan %s is being written by process %d on %.100q; wait for it, or give another -o", clipped(out), id, held.Holder.PID, held.Holder.Host)
+		who := "another process"
+		if held.Holder != (sink.Holder{}) { // it may be about to say who it is
+			who = fmt.Sprintf("process %d on %.100q", held.Holder.PID, held.Holder.Host)
+		}
+		return fmt.Errorf("in %s, scan %s is being written by %s; wait for it, or give another -o", clipped(out), id, who)
 	}
 	return err
 }

@@ -71,10 +71,17 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// foreign reports whether the registry is not the one that the scan was judged by, and warns of what follows from it.
-func (o *Options) foreign(m *sink.Manifest, effect string) bool {
+// foreign reports whether the registry is not the one that the scan was judged by, or not all of a scan that was judged again,
+// and warns of what follows from it.
+func (o *Options) foreign(scan *sink.Scan, effect string) bool {
+	m := scan.Manifest
 	if m.RegistryVersion == o.Registry.Version {
-		return false
+		sites := scan.ByOtherRegistry()
+		if sites > 0 {
+			o.Log.Warn("sites keep the judgement of another token registry, as their bodies were not stored", "sites", sites, "registry", o.Registry.Version,
+				"effect", "tokens that it did not have count there as not named and not blocked; those of which no other site says anything have no row", "remedy", "scan again")
+		}
+		return sites > 0
 	}
 	o.Log.Warn("the scan was judged by another token registry", "scan_registry", m.RegistryVersion, "registry", o.Registry.Version,
 		"effect", effect, "remedy", "give --tokens FILE as the scan had it, or scan again")
@@ -136,7 +143,7 @@ func writeTokenStats(ctx context.Context, st store.Store, scan *sink.Scan, o *Op
 	if !scan.Has(sink.TableSites) || !scan.Has(sink.TableVerdicts) {
 		return fmt.Errorf("cannot compute %s of scan %s: %w", sink.TableTokenStats, scan.Manifest.ScanID, sink.ErrNoTable)
 	}
-	foreign := o.foreign(scan.Manifest, "tokens that the scan did not know, or says nothing of, have no row; those that only the scan knew count as unknown agents, which heed *")
+	foreign := o.foreign(scan, "tokens that the scan did not know, or says nothing of, have no row; those that only the scan knew count as unknown agents, which heed *")
 	return writeTable(ctx, st, scan, o, sink.TableTokenStats, func(add func(sink.TokenStatsRow) error) error {
 		var workers []*counter
 		for range workersFor(scan) {

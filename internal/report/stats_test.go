@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -546,4 +547,65 @@ func TestHistogram(t *testing.T) {
 	if (&histogram{}).quantile(0.5) != 0 {
 		t.Error("a quantile of nothing")
 	}
+}
+
+// TestPartlyForeignRegistry computes the statistics of a scan that was judged again by another registry, but for the sites whose
+// bodies were not stored: of tokens that nobody looked for there, nothing is said rather than that nobody blocks them.
+func TestPartlyForeignRegistry(t *testing.T) {
+	other, err := tokens.Load(strings.NewReader("version 1\nname | aliases | category | purpose | operator | * | fallback | source | checked\n" +
+		"NewBot | | ai | training | Me | yes | | https://example.org | 2026-01-01\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(tables []string, wantRow bool) {
+		t.Helper()
+		from, err1 := store.NewDir(t.TempDir())
+		to, err2 := store.NewDir(t.TempDir())
+		w, err3 := sink.Open(t.Context(), from, sink.Options{ScanID: "hand", Date: "2026-11-21", Tables: tables})
+		if err := errors.Join(err1, err2, err3); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			o, err := origin.Parse(fmt.Sprintf("host%d.org", i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &audit.Site{Seq: uint64(i), Origin: o}
+			s.Fetch = exchange.Response{Outcome: exchange.Answered, Status: 200, Answered: o.As(origin.HTTPS), Body: []byte("User-agent: *\nDisallow: /\n")}
+			audit.Judge(s)
+			if err := w.Add(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(w.Complete(t.Context()), w.Close(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		source, err := sink.ReadScan(t.Context(), from, "hand")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sink.Rejudge(t.Context(), source, to, sink.RejudgeOptions{Judge: audit.New(other).Judge, Registry: other}); err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		row := false
+		for _, r := range statsOf[sink.TokenStatsRow](t, to, sink.TableTokenStats, Options{Registry: other, Log: logger(&log)}) {
+			row = row || r.Token == "NewBot" && r.SegmentKind == "all" && r.Full == 3
+			if r.Token == "NewBot" && !wantRow {
+				t.Errorf("%v: %+v", tables, r)
+			}
+		}
+		if row != wantRow || strings.Contains(log.String(), "sites keep the judgement of another token registry") == wantRow {
+			t.Errorf("%v: a row of the new token: %v, warned\n%s", tables, row, &log)
+		}
+		s, err := Summarize(t.Context(), to, "hand", SummaryOptions{Options: Options{Registry: other, Log: logger(&log)}, Definition: "any"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if named := slices.ContainsFunc(s.Blocking.MostBlocked, func(c TokenCount) bool { return c.Token == "NewBot" }); named && !wantRow {
+			t.Errorf("%v: the summary has the new token", tables)
+		}
+	}
+	f([]string{sink.TableSites, sink.TableVerdicts, sink.TableBodies}, true)
+	f([]string{sink.TableSites, sink.TableVerdicts}, false)
 }

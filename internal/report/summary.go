@@ -156,7 +156,7 @@ func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOpti
 	if err != nil {
 		return nil, fmt.Errorf("cannot summarize scan %s: %w", scanID, err)
 	}
-	foreign := o.foreign(scan.Manifest, "tokens that only one of the two has are missing among those that are counted")
+	foreign := o.foreign(scan, "tokens that only one of the two has are missing among those that are counted")
 	var g *gatherer
 	for b := newBlocker(&o, &definition, foreign); b != nil; b = b.again(&o) {
 		of := *s
