@@ -15,8 +15,8 @@ CREATE OR REPLACE MACRO latest() AS CAST(getvariable('bulkscan_date') AS DATE);
 CREATE OR REPLACE MACRO rank_bucket(rank) AS CASE WHEN rank > 0 THEN CAST(greatest(1000, pow(10, length(CAST(rank - 1 AS VARCHAR)))) AS BIGINT) END;
 
 -- needs: sites
--- The host of an absolute URL or origin, as it is written there.
-CREATE OR REPLACE MACRO url_host(url) AS regexp_extract(url, '^[a-z]+://(\[[^\]]*\]|[^/:?#]*)', 1);
+-- The host of an absolute URL or origin, in lower case.
+CREATE OR REPLACE MACRO url_host(url) AS lower(regexp_extract(url, '(?i)^[a-z]+://(?:[^/\\?#]*@)?(\[[^\]]*\]|[^/\\:?#]*)', 1));
 
 -- needs: token_stats
 -- The share of sites that block a token, by each of the six definitions and in each segment of token_stats: a row a date,

@@ -23,7 +23,9 @@ import (
 // bound from left to right. A file that a record names was there before the record was, so the listing of the table's files,
 // which is the second, has it, unless a compaction has deleted it since. By then a record says what that has replaced. So
 // the records are looked at once more, last: if more has been replaced (fence), or a file is not there, the query fails
-// instead of missing rows. Grace (CompactOptions) makes this rare. Each look lists the records once: two listings, one from
+// instead of missing rows. Grace (CompactOptions) makes this rare. That is asked in the condition of the join, once for
+// the files that count: behind the join nobody would ask, where all rows of a query are in files that have gone. It is a LEFT JOIN, which
+// DuckDB turns into an inner one, because of an inner one it would plan such a condition as a product of all rows and files. Each look lists the records once: two listings, one from
 // before a compaction and one from after it, would have neither the old parts nor the new one.
 //
 // No view has a CTE that DuckDB materializes: beside one it reads all columns of every file, which takes a hundred times as
@@ -126,16 +128,16 @@ CREATE OR REPLACE VIEW bulkscan_files AS
 CREATE OR REPLACE VIEW %[1]s AS
 SELECT %[2]s
 FROM (SELECT scan_id AS bulkscan_scan, name AS bulkscan_file, fence AS bulkscan_fence FROM %[3]s WHERE "table" = '%[1]s') AS counted
-JOIN (SELECT * EXCLUDE (file), ` + viewsName + ` AS bulkscan_file
+LEFT JOIN (SELECT * EXCLUDE (file), ` + viewsName + ` AS bulkscan_file
   FROM read_parquet(` + viewsGlob + ` || '%[1]s/*/*.parquet', hive_partitioning = true, union_by_name = true, filename = 'file')%[4]s) AS rows
-  USING (bulkscan_file)
-WHERE CASE WHEN bulkscan_fence IS NOT DISTINCT FROM
-  (SELECT CASE count(*) WHEN count(file) THEN any_value(bulkscan_fence)
-    ELSE error('files of %[1]s have gone: ask again, or run bulkscan verify') END
-  FROM (SELECT name AS bulkscan_file, fence AS bulkscan_fence FROM %[3]s WHERE "table" = '%[1]s')
-  LEFT JOIN (SELECT file, ` + viewsName + ` AS bulkscan_file
-    FROM glob(` + viewsGlob + ` || '%[1]s/*/*.parquet')) USING (bulkscan_file))
-  THEN true ELSE error('files of %[1]s have gone: a compaction has replaced some; ask again') END;
+  ON rows.bulkscan_file = CASE WHEN (
+    SELECT CASE WHEN count(*) <> count(file) THEN error('files of %[1]s have gone: ask again, or run bulkscan verify')
+      WHEN count(*) = 0 OR any_value(now.fence) IS DISTINCT FROM counted.bulkscan_fence
+        THEN error('files of %[1]s have gone: a compaction has replaced some; ask again') ELSE true END
+    FROM (SELECT name AS bulkscan_file, fence FROM %[3]s WHERE "table" = '%[1]s') AS now
+    LEFT JOIN (SELECT file, ` + viewsName + ` AS bulkscan_file
+      FROM glob(` + viewsGlob + ` || '%[1]s/*/*.parquet')) USING (bulkscan_file)) THEN counted.bulkscan_file END
+WHERE rows.bulkscan_file IS NOT NULL;
 `
 )
 
@@ -313,9 +315,9 @@ func registryView(registry *tokens.Registry, before []byte) string {
 	rows := make([]string, len(registry.Tokens))
 	for i := range rows {
 		t := &registry.Tokens[i]
-		fallback := make([]string, len(t.Fallback))
-		for j, name := range t.Fallback {
-			fallback[j] = quoted(name)
+		fallback := make([]string, len(t.Chain))
+		for j, next := range t.Chain {
+			fallback[j] = quoted(registry.Tokens[next].Name) // a list may spell it otherwise
 		}
 		rows[i] = fmt.Sprintf("(%s, %s, %s, %s, %t, CAST([%s] AS VARCHAR[]))",
 			quoted(t.Name), quoted(t.Category), quoted(t.Operator), quoted(t.Purpose), t.HeedsStar, strings.Join(fallback, ", "))

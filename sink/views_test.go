@@ -72,7 +72,7 @@ func TestViews(t *testing.T) {
 // and parts merged by somebody who does not know them; whatever a user calls his tokens.
 func TestViewsKeepTheRegistry(t *testing.T) {
 	dir := newDir(t)
-	registry, err := tokens.Load(strings.NewReader("name | category | purpose | operator | * | fallback\nit's-mine | custom | other | O'Neill | yes | GPTBot\n"))
+	registry, err := tokens.Load(strings.NewReader("name | category | purpose | operator | * | fallback\nit's-mine | custom | other | O'Neill | yes | gptbot\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

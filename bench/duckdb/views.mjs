@@ -45,6 +45,9 @@ const want = new Map();
 for (const sql of QUERIES) want.set(sql, await ask(sql));
 await listings();
 await moved();
+// The records as they were, for between().
+const records = mkdtempSync(join(tmpdir(), "views-"));
+cpSync(join(dir, "_scans"), join(records, "_scans"), { recursive: true });
 
 for (const [mb, grace] of STEPS) {
   const before = await parts();
@@ -70,6 +73,7 @@ for (const [mb, grace] of STEPS) {
   console.log(`views.sql: ${before} parts became ${await parts()}, grace ${grace}: ${asked} queries answered meanwhile, ${refused} refused`);
 }
 if ((await parts()) !== 1) fail("the dataset was not compacted into one part");
+await between().finally(() => rmSync(records, { recursive: true }));
 process.exit(wrong > 0 ? 1 : 0);
 
 // opened is a connection that has read the views of a dataset, under the name that is given.
@@ -146,6 +150,29 @@ async function unrecorded(at, copy) {
   const [mine, other] = [JSON.parse(all)[0], (await rows(sql, copy)).find(([scan]) => scan === "of-before")];
   if (!other || other.slice(1).join() !== mine.slice(1).join()) fail(`statistics without a record: ${other}, not ${mine}`);
   if ((await rows(sql, copy)).length !== 2) fail("statistics with a record are not there once");
+}
+
+// between shows that a query fails whose first look at the records was before everything that was merged above, and whose other looks are after it,
+// also where none of the rows that it asks for is in a file that it still finds.
+async function between() {
+  const copy = await opened(dir + sep);
+  const view = async (name) => (await rows(`SELECT sql FROM duckdb_views() WHERE view_name = '${name}'`, copy))[0][0];
+  await copy.run(`SET VARIABLE bulkscan_before = ${quoted(records + sep)}`);
+  const before = (sql) => sql.replaceAll("bulkscan_commits", "before_commits").replaceAll("bulkscan_parts", "before_parts").replaceAll("'bulkscan'", "'bulkscan_before'");
+  await copy.run(before(await view("bulkscan_commits")));
+  await copy.run(before(await view("bulkscan_parts")));
+  for (const table of ["sites", "verdicts"]) {
+    const first = (await view(table)).replace("FROM bulkscan_parts", "FROM before_parts");
+    await copy.run(first.replace("CREATE VIEW", "CREATE OR REPLACE VIEW"));
+  }
+  for (const sql of ["SELECT count(*) FROM sites", "SELECT host FROM sites WHERE seq = 5 LIMIT 1", "SELECT count(*) FROM verdicts WHERE token = 'GPTBot'", ...QUERIES.slice(-1)]) {
+    const answer = await ask(sql, copy).catch(String);
+    if (!/have gone: a compaction/.test(answer)) fail(`${sql}, of files merged meanwhile: ${answer}`);
+  }
+  // A restart of the only scan leaves no file that counts.
+  await copy.run("CREATE OR REPLACE VIEW bulkscan_commits AS SELECT * FROM before_commits WHERE false");
+  const answer = await ask("SELECT count(*) FROM sites", copy).catch(String);
+  if (!/have gone/.test(answer)) fail(`all files were taken out meanwhile: ${answer}`);
 }
 
 async function parts() {
