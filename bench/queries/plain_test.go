@@ -47,7 +47,9 @@ func readSurvey(t *testing.T, st store.Store) *survey {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.dates = append(w.dates, m.ScanDate)
+		if !slices.Contains(w.dates, m.ScanDate) {
+			w.dates = append(w.dates, m.ScanDate)
+		}
 		bySeq := map[int64]*siteRows{}
 		for row, err := range sink.Rows[sink.SiteRow](t.Context(), scan, sink.TableSites) {
 			if err != nil {
@@ -214,7 +216,7 @@ func hostOf(address string) string {
 	if err != nil {
 		return ""
 	}
-	return u.Hostname()
+	return strings.ToLower(u.Hostname())
 }
 
 // ordered sorts rows of an answer by columns, 0-based; ^column is descending. nil comes last.
@@ -347,6 +349,7 @@ var plain = map[string]func(*survey) [][]any{
 			requested string
 		}
 		states := map[key]*[2]string{}
+		fetched := map[*string]int64{} // of several on a date the last counts
 		for i, date := range w.dates[len(w.dates)-2:] {
 			for _, s := range w.on(date) {
 				state := s.Access
@@ -357,7 +360,9 @@ var plain = map[string]func(*survey) [][]any{
 				if states[k] == nil {
 					states[k] = &[2]string{"absent", "absent"}
 				}
-				states[k][i] = state
+				if at, is := fetched[&states[k][i]]; !is || s.FetchedAt > at {
+					states[k][i], fetched[&states[k][i]] = state, s.FetchedAt
+				}
 			}
 		}
 		counts := map[[2]string]int64{}
@@ -453,7 +458,7 @@ var plain = map[string]func(*survey) [][]any{
 		classes := []string{"empty", "below 100 B", "below 1 KiB", "below 10 KiB", "below 100 KiB", "up to 500 KiB", "above 500 KiB"}
 		groups := groupBy(rows, func(s *siteRows) string {
 			switch n := s.BodyBytes; {
-			case s.Truncated:
+			case s.Truncated || n > 512_000:
 				return classes[6]
 			case n == 0:
 				return classes[0]
@@ -552,7 +557,16 @@ var plain = map[string]func(*survey) [][]any{
 	"unknown-agents": func(w *survey) (out [][]any) {
 		rows := withRules(w.latest())
 		for token := range strangers(rows) {
+			scans := map[string]bool{} // statistics have a stranger where somebody names it
+			for _, s := range rows {
+				if s.rows[token] != nil {
+					scans[s.ScanID] = true
+				}
+			}
 			blocking := count(rows, func(s *siteRows) bool {
+				if !scans[s.ScanID] {
+					return false
+				}
 				if row := s.rows[token]; row != nil {
 					return row.Verdict == "blocked"
 				}
@@ -654,7 +668,7 @@ var plain = map[string]func(*survey) [][]any{
 			func(s *siteRows) bool { return s.Status/100 == 4 && s.Status != 404 },
 			func(s *siteRows) bool { return s.Status >= 500 },
 			func(s *siteRows) bool { return s.Status == 200 && s.BodyBytes == 0 },
-			func(s *siteRows) bool { return s.Truncated },
+			func(s *siteRows) bool { return s.Truncated || s.BodyBytes > 512_000 },
 		} {
 			line = append(line, share(count(rows, which), int64(len(rows))))
 		}

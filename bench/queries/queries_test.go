@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/report"
@@ -74,10 +75,38 @@ func TestAnswersOfRealFiles(t *testing.T) {
 	compare(t, Survey{Sites: 3000, Dates: dates[1:], Bodies: bodies})
 }
 
+// TestSeveralScansOfADate shows that scans of one date are counted together, a site that is in both once where sites are followed,
+// and that nothing is subtracted from what another scan has where only one of them has statistics.
+func TestSeveralScansOfADate(t *testing.T) {
+	needDuckDB(t)
+	dir, st := write(t, Survey{Sites: 1500, Dates: dates})
+	second := Survey{Name: "second", Sites: 1100, After: time.Hour, Dates: dates[1:], Bodies: [][]byte{[]byte("User-agent: only-here\nDisallow: /\n")}, Statistics: func(context.Context, store.Store, string) error { return nil }}
+	if err := second.Write(t.Context(), st); err != nil {
+		t.Fatal(err)
+	}
+	only := slices.DeleteFunc(load(t), func(q Query) bool { return q.Name != "explicit-or-star" })
+	answers, err := Ask(t.Context(), tools, dir, only, 2, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareAnswers(t, answers[0], plain["explicit-or-star"](readSurvey(t, st)))
+	for _, date := range second.Dates {
+		if err := report.Stats(t.Context(), st, "second-"+date, report.Options{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	compareDataset(t, dir, st)
+}
+
 func compare(t *testing.T, s Survey) {
 	t.Helper()
-	all := load(t)
 	dir, st := write(t, s)
+	compareDataset(t, dir, st)
+}
+
+func compareDataset(t *testing.T, dir string, st store.Store) {
+	t.Helper()
+	all := load(t)
 	rows := readSurvey(t, st)
 	answers, err := Ask(t.Context(), tools, dir, all, 2, 1)
 	if err != nil {
@@ -109,7 +138,7 @@ func compareViews(t *testing.T, dir string, w *survey) {
 			FROM site_tokens GROUP BY token, scan_date ORDER BY token, scan_date`},
 		{Name: "site_blocks", SQL: "SELECT token, category, operator, purpose, via, count(*) FROM site_blocks WHERE scan_date = latest() GROUP BY ALL ORDER BY token, via"},
 		{Name: "rollups", SQL: "SELECT value, sum(sites) FILTER (verdict = 'blocked') FROM rollups WHERE kind = 'category' AND scan_date = latest() GROUP BY value ORDER BY value"},
-		{Name: "scans", SQL: "SELECT scan_date, sites FROM scans ORDER BY scan_date"},
+		{Name: "scans", SQL: "SELECT scan_date, CAST(sum(sites) AS BIGINT) FROM scans GROUP BY ALL ORDER BY scan_date"},
 	}
 	want := map[string][][]any{}
 	for _, token := range w.tokens {
@@ -379,7 +408,7 @@ const readmeAbout = `# Queries
 Each file is one analysis: a SELECT over the views of a dataset. It opens with the question, the definition of "blocks" that it
 uses ([definitions.md](../definitions.md)), what it is a share of, and where care is needed.
 
-	cd OUT && duckdb -cmd '.read views.sql' < blocked-by-definition.sql
+	cd OUT && duckdb -cmd '.read views.sql' < FOLDER-OF-QUERIES/blocked-by-definition.sql
 
 Analyses are of the newest date that there was when ` + "`views.sql`" + ` was read. To ask another one, before the query:
 

@@ -2,6 +2,7 @@ package queries
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -25,11 +26,13 @@ import (
 
 // Survey says what is to be made. The same Survey makes the same rows.
 type Survey struct {
+	Name   string // what the names of scans begin with; "survey" if empty
 	Sites  int
-	Dates  []string // of the scans, YYYY-MM-DD, ascending; at least one
-	Bodies [][]byte // files to draw from, besides made ones
-	Parts  int      // origins a part; 0 is the sink's default
-	Tables []string // nil is all
+	After  time.Duration // when scans begin, after midnight
+	Dates  []string      // of the scans, YYYY-MM-DD, ascending; at least one
+	Bodies [][]byte      // files to draw from, besides made ones
+	Parts  int           // origins a part; 0 is the sink's default
+	Tables []string      // nil is all
 
 	// Statistics computes the statistics of a scan whose sites are all committed, as report.Stats does.
 	Statistics func(ctx context.Context, st store.Store, scanID string) error
@@ -151,7 +154,7 @@ func (s *Survey) scan(ctx context.Context, st store.Store, date int, made [][]by
 	if err != nil {
 		return err
 	}
-	id := "survey-" + s.Dates[date]
+	id := cmp.Or(s.Name, "survey") + "-" + s.Dates[date]
 	w, err := sink.Open(ctx, st, sink.Options{ScanID: id, Date: s.Dates[date], PartRows: s.Parts, Tables: s.Tables, PartAge: time.Hour})
 	if err != nil {
 		return err
@@ -166,7 +169,7 @@ func (s *Survey) scan(ctx context.Context, st store.Store, date int, made [][]by
 			return errors.Join(err, w.Abort())
 		}
 		row.Domain, row.TLD = row.Origin.RegistrableDomain(), row.Origin.TLD()
-		body = d.answer(row, date, at.Add(time.Duration(seq)*time.Millisecond), body)
+		body = d.answer(row, date, at.Add(s.After+time.Duration(seq)*time.Millisecond), body)
 		audit.Judge(row)
 		if err := w.Add(row); err != nil {
 			return errors.Join(err, w.Abort())
@@ -230,8 +233,8 @@ func (d *site) answer(row *audit.Site, date int, at time.Time, memory []byte) []
 	return memory
 }
 
-// maxBody is what scan keeps of a body if it is not told otherwise.
-const maxBody = 512_000
+// maxBody is kept of a body, a little more than scan keeps if it is not told otherwise: some files are larger than that and whole.
+const maxBody = 520_000
 
 // redirect lets a site answer at another place than it was asked at.
 func (d *site) redirect(row *audit.Site) {
@@ -335,6 +338,7 @@ var pieces = []string{
 	"User-agent: another_one\nUser-agent: some-stranger\nCrawl-delay: 1\n",
 	"Content-Signal: search=yes,ai-input=no,use=reference\n",
 	"License: https://rsl.example/license.xml\n",
+	"License: HTTPS://reader:x@RSL.example:8443/license.xml\n",
 	"License: https://example.org/terms\nContent-Usage: train-ai=y\n",
 	"Sitemap: https://example.com/sitemap.xml\nSitemap: /relative.xml\n",
 	"Host: www.example.com\nClean-param: ref /\n",
@@ -356,7 +360,8 @@ func whole() [][]byte {
 		[]byte(page), []byte(page), []byte("\ufeff" + page),
 		[]byte("\ufeffUser-agent: *\nDisallow: /bom\n"),
 		[]byte("\ufeffUser-agent: GPTBot\nDisallow: /\n"),
-		bytes.Repeat([]byte("User-agent: *\nDisallow: /a/very/long/file/\n"), 12_000), // beyond maxBody
+		bytes.Repeat([]byte("User-agent: *\nDisallow: /a/very/long/file/\n"), 12_000), // above 500 KiB, and whole
+		bytes.Repeat([]byte("User-agent: *\nDisallow: /a/very/long/file/\n"), 13_000), // beyond maxBody
 		bytes.Repeat([]byte("# padding\n"), 20_000),
 	}
 }

@@ -3,7 +3,7 @@
 -- Over: sites with rules.
 -- Caveat: who blocks everybody blocks all tokens that heed `*`, which is the peak at the upper end.
 SELECT n AS tokens_blocked, CAST(sum(sites) AS BIGINT) AS sites
-FROM (SELECT sites, len(list_intersect(blocked_sets.tokens, (SELECT list(token) FROM tokens WHERE category = 'ai'))) AS n
-  FROM blocked_sets WHERE scan_date = latest())
+FROM (SELECT sites, len(list_intersect(blocked_sets.tokens, ai)) AS n
+  FROM blocked_sets, (SELECT list(token) AS ai FROM tokens WHERE category = 'ai') WHERE scan_date = latest())
 GROUP BY n
 ORDER BY n;

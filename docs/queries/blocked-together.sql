@@ -5,7 +5,7 @@
 SELECT token, other, sites, sites / max(sites) OVER (PARTITION BY token) AS share
 FROM (SELECT token, other, CAST(sum(sites) AS BIGINT) AS sites
   FROM (SELECT token, unnest(ai) AS other, sites FROM (SELECT ai, unnest(ai) AS token, sites
-    FROM (SELECT list_intersect(blocked_sets.tokens, (SELECT list(token) FROM tokens WHERE category = 'ai')) AS ai, sites
-      FROM blocked_sets WHERE scan_date = latest())))
+    FROM (SELECT list_intersect(blocked_sets.tokens, known) AS ai, sites
+      FROM blocked_sets, (SELECT list(token) AS known FROM tokens WHERE category = 'ai') WHERE scan_date = latest())))
   GROUP BY ALL)
 ORDER BY token, other;

@@ -4,7 +4,7 @@
 -- Caveat: rows of schema version 1 do not say in which group a line stands; there the scope file has those of groups too.
 SELECT scope, signal, count(DISTINCT (scan_id, seq)) AS sites
 FROM (SELECT scan_id, seq, CASE token WHEN '*' THEN '*' ELSE 'named' END AS scope, unnest(string_split(content_signal, ', ')) AS signal
-  FROM verdicts WHERE scan_date = latest() AND via IN ('own', 'star') AND content_signal IS NOT NULL
+  FROM verdicts WHERE scan_date = latest() AND via IN ('own', 'star') AND NOT lenient AND content_signal IS NOT NULL
   UNION ALL
   SELECT scan_id, seq, 'file', unnest(string_split(lower(regexp_replace(value, '[ \t]', '', 'g')), ','))
   FROM evidence WHERE scan_date = latest() AND kind = 'signal' AND group_line IS NULL)

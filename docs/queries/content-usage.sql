@@ -4,6 +4,6 @@
 -- Caveat: schema version 1 has no such column: its rows are not counted.
 SELECT CASE token WHEN '*' THEN '*' ELSE 'named' END AS scope, content_usage, count(DISTINCT (scan_id, seq)) AS sites
 FROM verdicts
-WHERE scan_date = latest() AND via IN ('own', 'star') AND content_usage IS NOT NULL
+WHERE scan_date = latest() AND via IN ('own', 'star') AND NOT lenient AND content_usage IS NOT NULL
 GROUP BY ALL
 ORDER BY scope, sites DESC, content_usage;

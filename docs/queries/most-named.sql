@@ -2,7 +2,7 @@
 -- Definition: mention, and explicit_root beside it.
 -- Over: sites with rules.
 -- Caveat: Common Crawl counts captures of hosts, and names in lower case as written; ours are product tokens.
-SELECT token, known, CAST(sum(mention) AS BIGINT) AS mention, CAST(sum(explicit_root) AS BIGINT) AS explicit_root, sum(mention) / sum(sites) AS share
+SELECT token, known, CAST(sum(mention) AS BIGINT) AS mention, CAST(sum(explicit_root) AS BIGINT) AS explicit_root, sum(mention) / max(sum(sites)) OVER () AS share
 FROM token_stats
 WHERE scan_date = latest() AND segment_kind = 'all'
 GROUP BY token, known

@@ -1,13 +1,12 @@
 -- From the scan before to the newest: how many sites began to block a crawler, ceased to, or changed otherwise?
 -- Definition: full; blocked and open are of sites with rules, the others are what the server's answer means.
--- Over: sites of both scans, and those of one (absent in the other), by host, port and requested scheme.
--- Caveat: the token stands twice; a site that is in the list of only one date is absent, not gone.
-SELECT coalesce(earlier.state, 'absent') AS before, coalesce(later.state, 'absent') AS after, count(*) AS sites
-FROM (SELECT host, port, requested, CASE WHEN access <> 'conditional' THEN access
-    WHEN list_contains(blocked, 'GPTBot') THEN 'blocked' ELSE 'open' END AS state
-  FROM sites WHERE scan_date = (SELECT max(scan_date) FROM scans WHERE scan_date < latest())) AS earlier
-FULL JOIN (SELECT host, port, requested, CASE WHEN access <> 'conditional' THEN access
-    WHEN list_contains(blocked, 'GPTBot') THEN 'blocked' ELSE 'open' END AS state
-  FROM sites WHERE scan_date = latest()) AS later USING (host, port, requested)
+-- Over: sites of both dates, and those of one (absent in the other), by host, port and requested scheme.
+-- Caveat: a site that is in the list of only one date is absent, not gone; of several rows of a date the last fetched counts.
+SELECT coalesce(earlier, 'absent') AS before, coalesce(later, 'absent') AS after, count(*) AS sites
+FROM (SELECT arg_max(state, fetched) FILTER (scan_date < latest()) AS earlier, arg_max(state, fetched) FILTER (scan_date = latest()) AS later
+  FROM (SELECT scan_date, host, port, requested, coalesce(fetched_at, '-infinity') AS fetched, CASE WHEN access <> 'conditional' THEN access
+      WHEN list_contains(blocked, 'GPTBot') THEN 'blocked' ELSE 'open' END AS state
+    FROM sites WHERE scan_date IN (latest(), (SELECT max(scan_date) FROM scans WHERE scan_date < latest())))
+  GROUP BY host, port, requested)
 GROUP BY ALL
 ORDER BY sites DESC, before, after;

@@ -4,7 +4,7 @@
 -- Caveat: its sites are those of the Chrome UX Report, asked for each page's origin; ours are those of the list.
 SELECT count(*) AS sites_answered, count(*) FILTER (status = 200) / count(*) AS status_200, count(*) FILTER (status = 404) / count(*) AS status_404,
   count(*) FILTER (status BETWEEN 400 AND 499 AND status <> 404) / count(*) AS other_4xx, count(*) FILTER (status >= 500) / count(*) AS status_5xx,
-  count(*) FILTER (status = 200 AND body_bytes = 0) / count(*) AS empty, count(*) FILTER (truncated) / count(*) AS above_500_kib
+  count(*) FILTER (status = 200 AND body_bytes = 0) / count(*) AS empty, count(*) FILTER (truncated OR body_bytes > 512000) / count(*) AS above_500_kib
 FROM sites
 WHERE scan_date = latest() AND status IS NOT NULL
 HAVING count(*) > 0;
