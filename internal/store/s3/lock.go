@@ -279,7 +279,7 @@ func (l *lease) watch(ctx context.Context) (lockState, error) {
 		if free := now.text.lease == 0; seen.etag == "" || free && now.etag != seen.etag {
 			seen, since = now, time.Now()
 		} else if now.etag != seen.etag {
-			return lockState{}, &store.HeldError{Name: l.name, Holder: now.text.holder}
+			return lockState{}, l.held(ctx, now)
 		}
 		watched := time.Since(since)
 		if now.text.lease == 0 && (now.whole || watched > tornTime) {
@@ -289,14 +289,25 @@ func (l *lease) watch(ctx context.Context) (lockState, error) {
 		if now.text.lease > 0 && watched > 2*beat && now.age > now.text.lease+clockStep || watched > now.text.lease+2*beat+tornTime {
 			return now, nil
 		}
-		wait := time.NewTimer(min(max(beat/4, 10*time.Millisecond), time.Second))
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
-			return lockState{}, ctx.Err()
+		if err := sleep(ctx, min(max(beat/4, 10*time.Millisecond), time.Second)); err != nil {
+			return lockState{}, err
 		}
 	}
+}
+
+// held says who holds a lock that was just written anew. The bytes may still be those of the one before: they are read until
+// they are the ETag's, or have had the time to become so.
+func (l *lease) held(ctx context.Context, now lockState) error {
+	for seen := time.Now(); !now.whole && time.Since(seen) < tornTime; {
+		err := sleep(ctx, tornTime/20)
+		if err == nil {
+			now, err = l.read(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return &store.HeldError{Name: l.name, Holder: now.text.holder}
 }
 
 // beat renews the lease until it is given back or lost.

@@ -304,6 +304,53 @@ func TestDeafServer(t *testing.T) {
 	}
 }
 
+// TestTornLock shows that a lock is said to be held by who holds it, also where the server answers for a while with the new
+// ETag and the bytes of the one before.
+func TestTornLock(t *testing.T) {
+	first := lockText{mark: "A", number: 1, lease: testLease, holder: []byte("the first")}.bytes()
+	second := lockText{mark: "B", number: 1, lease: testLease, holder: []byte("the second")}.bytes()
+	f := func(tornReads int, encrypted bool, want string) {
+		t.Helper()
+		var mu sync.Mutex
+		reads := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodGet {
+				w.WriteHeader(http.StatusPreconditionFailed)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			reads++ // the first is of the writing that is refused, the second is what is watched
+			tag, data := etagOf(second), second
+			switch {
+			case reads <= 2:
+				tag, data = etagOf(first), first
+			case reads <= 2+tornReads:
+				data = first
+			}
+			if encrypted {
+				tag = strings.Repeat("0", len(tag)-1) + tag[:1]
+			}
+			w.Header().Set("ETag", `"`+tag+`"`)
+			w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+			_, _ = w.Write(data)
+		}))
+		defer server.Close()
+		s, err := New(Config{Bucket: "dataset", Endpoint: server.URL, Region: "us-east-1", AccessKey: "a", SecretKey: "b", Lease: testLease})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var held *store.HeldError
+		if _, err := s.Lock(t.Context(), "lock", nil); !errors.As(err, &held) || string(held.Holder) != want {
+			t.Errorf("%d torn reads: %v, want it held by %s", tornReads, err, want)
+		}
+	}
+	f(0, false, "the second")
+	f(3, false, "the second")
+	f(3, true, "the second")
+	f(1000, false, "the first") // it has had its time
+}
+
 // TestLockText shows what is made of a lock's object, whoever wrote it.
 func TestLockText(t *testing.T) {
 	f := func(text, mark string, number int, lease time.Duration, holder string) {

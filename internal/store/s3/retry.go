@@ -89,7 +89,12 @@ func (r *retries) again(ctx context.Context, err error) error {
 	if after := r.elapsed(); after+pause > patience {
 		return &givenUp{err, r.tries, after}
 	}
-	wait := time.NewTimer(pause)
+	return sleep(ctx, pause)
+}
+
+// sleep waits, but not for longer than the context lasts.
+func sleep(ctx context.Context, d time.Duration) error {
+	wait := time.NewTimer(d)
 	defer wait.Stop()
 	select {
 	case <-wait.C:
