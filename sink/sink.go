@@ -9,7 +9,7 @@
 // holds all of it against the records; views.go writes the views for DuckDB; jsonl.go is the other sink, a JSON line a site.
 //
 // What may be relied on. A file that a commit names is complete and stays as it is. A scan that is killed at any moment
-// loses at most its open part and the one that is being sealed; what it left without a commit is deleted when the scan
+// loses at most one part, which was open or being sealed; what it left without a commit is deleted when the scan
 // resumes. Resuming skips exactly the union of the commits' bitmaps.
 package sink
 
@@ -139,7 +139,7 @@ type Writer struct {
 
 	ctx    context.Context // of all writing; ends with GiveUp
 	cancel context.CancelFunc
-	spare  chan *part // parts that are neither filled nor sealed; both, when the Writer is at rest; nil: not made yet
+	spare  chan *part // the part, while it is neither filled nor sealed; nil: not made yet
 
 	mu     sync.Mutex
 	open   *part         // being filled; nil before the first row after a seal
@@ -205,7 +205,7 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	if err := cleanShard(ctx, st, &o, past); err != nil {
 		return nil, err
 	}
-	w := &Writer{store: st, options: o, manifest: manifest, lock: lock, done: roaring64.New(), spare: make(chan *part, 2)}
+	w := &Writer{store: st, options: o, manifest: manifest, lock: lock, done: roaring64.New(), spare: make(chan *part, 1)}
 	for i := range past.current {
 		finished, err := past.current[i].Bitmap()
 		if err != nil {
@@ -222,7 +222,6 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 		return nil, err
 	}
 	w.ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	w.spare <- nil
 	w.spare <- nil
 	return w, nil
 }
@@ -684,8 +683,8 @@ func (w *Writer) setFailure(err error) error {
 	return w.err
 }
 
-// Add keeps a site: it copies all that it needs, so the site may be reused when it returns. It waits only where a part
-// is full while the part before it is still being sealed, and GiveUp ends that. An error is the run's: nothing is kept
+// Add keeps a site: it copies all that it needs, so the site may be reused when it returns. It waits while the part before is
+// being sealed, so that there is never more than one part to lose, and GiveUp ends that. An error is the run's: nothing is kept
 // after it, and every later Add returns it.
 func (w *Writer) Add(s *audit.Site) error {
 	w.mu.Lock()
@@ -710,7 +709,7 @@ func (w *Writer) Add(s *audit.Site) error {
 	return nil
 }
 
-// begin opens a part, as soon as one is spare. The lock is held.
+// begin opens a part, as soon as the one before is sealed. The lock is held.
 func (w *Writer) begin() error {
 	p := <-w.spare
 	if err := w.failure(); err != nil {
@@ -817,9 +816,7 @@ func (w *Writer) flush(ctx context.Context) error {
 
 // rest waits until no part is being sealed. The lock is held, and no part is open.
 func (w *Writer) rest() {
-	a, b := <-w.spare, <-w.spare
-	w.spare <- a
-	w.spare <- b
+	w.spare <- <-w.spare
 }
 
 // Complete commits the open part and marks the scan as complete in its manifest: every line of its inputs is a row or
