@@ -122,9 +122,10 @@ func TestSpoolIsBounded(t *testing.T) {
 	var accepted, onTheirWay, most atomic.Int64
 	var p *proxy
 	full := make(chan struct{})
+	fill := sync.OnceFunc(func() { close(full) })
 	p = newProxy(t, g, func(r *http.Request) fault {
 		if strings.Contains(r.URL.RawQuery, "partNumber=") && onTheirWay.Add(1) == uploadsAtOnce {
-			close(full)
+			fill()
 		}
 		return none
 	})
