@@ -543,8 +543,7 @@ func TestRejudgeUnfinished(t *testing.T) {
 		if err := w.Add(s); err != nil {
 			t.Fatal(err)
 		}
-		if s.Seq == 90 { // two parts are committed, and the third is open
-			<-w.sealed
+		if s.Seq == 90 { // the third part is open, so that two are committed
 			mustRejudge(t, mustReadScan(t, from, "stored"), to, asToday())
 			made := mustReadScan(t, to, "stored")
 			if n := len(readScan(t, made).Sites); n != 80 || made.Manifest.State != Running || made.Manifest.Rejudged.State != Running {

@@ -142,9 +142,8 @@ type Writer struct {
 	spare  chan *part // the part, while it is neither filled nor sealed; nil: not made yet
 
 	mu     sync.Mutex
-	open   *part         // being filled; nil before the first row after a seal
-	next   int           // number of the next part
-	sealed chan struct{} // closed when the part rolled last is committed; nil before the first
+	open   *part // being filled; nil before the first row after a seal
+	next   int   // number of the next part
 	age    *time.Timer
 	closed bool
 
@@ -736,24 +735,20 @@ func (w *Writer) begin() error {
 	return nil
 }
 
-// roll takes the open part away and seals it in the background, after the part before it: commits are in order, and
-// none follows one that failed. The lock is held.
+// roll takes the open part away and seals it in the background. It is spare again when it is committed: so commits are in
+// order, and none follows one that failed. The lock is held.
 func (w *Writer) roll() {
-	p, before, sealed := w.open, w.sealed, make(chan struct{})
-	w.open, w.sealed = nil, sealed
+	p := w.open
+	w.open = nil
 	w.age.Stop()
 	publish := func(context.Context) error { return nil }
 	if w.options.Beside != nil {
 		publish = w.options.Beside.Cut(p.n)
 	}
 	go func() {
-		if before != nil {
-			<-before
-		}
 		if err := w.seal(p, publish); err != nil {
 			_ = w.setFailure(err) // the next Add, or Close, returns it
 		}
-		close(sealed)
 		w.spare <- p
 	}()
 }
