@@ -3,6 +3,7 @@ package audit
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -62,8 +63,11 @@ func TestJudgeAllocatesNothing(t *testing.T) {
 	f := func(name string, bodies func(*testing.T) [][]byte) {
 		t.Run(name, func(t *testing.T) {
 			a, s, all := New(tokens.Default()), new(Site), bodies(t)
+			// A collection allocates, too. None begins, and the average over three passes leaves out what one still does that is
+			// under way.
+			defer debug.SetGCPercent(debug.SetGCPercent(-1))
 			judgeAll(a, s, all) // warm
-			if n := testing.AllocsPerRun(1, func() { judgeAll(a, s, all) }); n != 0 {
+			if n := testing.AllocsPerRun(3, func() { judgeAll(a, s, all) }); n != 0 {
 				t.Errorf("%v allocations over %d bodies", n, len(all))
 			}
 		})

