@@ -44,15 +44,10 @@ race: ## run the tests under the race detector, but for those that mostly wait f
 	CGO_ENABLED=1 go test -race -short -timeout 20m ./...
 
 .PHONY: lint
-lint: .bin/staticcheck .bin/golangci-lint ## vet, staticcheck and golangci-lint
-	go vet ./...
-	.bin/staticcheck ./...
+lint: .bin/golangci-lint ## run golangci-lint, which runs vet and staticcheck
 	.bin/golangci-lint run
-	go -C bench/peers vet ./...
 	cd bench/peers && ../../.bin/golangci-lint run
-	go -C bench/transport vet ./...
 	cd bench/transport && ../../.bin/golangci-lint run
-	go -C bench/parquet vet ./...
 	cd bench/parquet && ../../.bin/golangci-lint run
 
 .PHONY: fmt
@@ -176,7 +171,6 @@ clean: ## remove what make has built
 	rm -rf bin .bin bench/duckdb/node_modules bench/readers/node_modules bench/warcio/node_modules bulkscan-demo bench.out
 
 .bin/golangci-lint: TOOL := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-.bin/staticcheck:   TOOL := honnef.co/go/tools/cmd/staticcheck
 .bin/benchstat:     TOOL := golang.org/x/perf/cmd/benchstat
 .bin/versitygw: go.versitygw.mod go.versitygw.sum
 	go build -modfile=go.versitygw.mod -o $@ github.com/versity/versitygw/cmd/versitygw
