@@ -392,6 +392,35 @@ func TestLife(t *testing.T) {
 	}
 }
 
+// Which responses ask that their address be asked less often.
+func TestThrottled(t *testing.T) {
+	noLeaks(t)
+	f := func(head string, want bool) {
+		t.Helper()
+		cfg := testConfig(serve(t, func(conn net.Conn) {
+			readRequest(conn)
+			_, _ = io.WriteString(conn, "HTTP/1.1 "+head+"\r\nContent-Length: 0\r\n\r\n")
+		}))
+		x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: new(exchange.Response)}
+		client := newFetcher(t, cfg)
+		x.Target = client.First(x.Origin, x.Past)
+		x.Lookup = client.Resolve(t.Context(), x.Target, 0)
+		if got := client.Do(t.Context(), &x).Throttled; got != want {
+			t.Errorf("%q: throttled %v; want %v", head, got, want)
+		}
+	}
+	f("429 Too Many Requests", true)
+	f("429 Too Many Requests\r\nRetry-After: 10", true)
+	f("503 Service Unavailable\r\nRetry-After: 10", true)
+	f("503 Service Unavailable", false)
+	f("503 Service Unavailable\r\nRetry-After: 0", false)
+	f("503 Service Unavailable\r\nRetry-After: soon", false)
+	f("500 Internal Server Error\r\nRetry-After: 10", false)
+	f("404 Not Found\r\nRetry-After: 10", false)
+	f("301 Moved\r\nLocation: /a\r\nRetry-After: 10", false)
+	f("200 OK\r\nRetry-After: 10", false)
+}
+
 // An answer that came before the request could be sent is an answer, even where the connection is gone by then.
 func TestAnswerBeforeRequest(t *testing.T) {
 	noLeaks(t)

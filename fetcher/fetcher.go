@@ -377,7 +377,10 @@ func (f *Fetcher) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 	}
 	r.Attempts = int(past.Attempts)
 	r.Timing.Total = past.Spent
-	return f.policy.next(x.Origin, x.Target, past, r, hints, rand.Float64())
+	throttled := throttles(r, hints)
+	next := f.policy.next(x.Origin, x.Target, past, r, hints, rand.Float64())
+	next.Throttled = throttled
+	return next
 }
 
 // exchange is the exchange itself. It fills the Response and returns the error that ended it early, which is already

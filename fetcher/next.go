@@ -3,6 +3,8 @@ package fetcher
 import (
 	"time"
 
+	"github.com/valyala/fasthttp"
+
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
@@ -180,7 +182,7 @@ func another(target exchange.Target, outcome exchange.Outcome) exchange.Target {
 // later returns the scheme of the next later try after an attempt by scheme ended as r says; 0 where none is worth it.
 func (p *policy) later(past *exchange.Past, r *exchange.Response, scheme, first origin.Scheme, fallback bool) origin.Scheme {
 	last := exchange.Failure{Outcome: r.Outcome, Cause: r.Cause}
-	mayPass := last.Transient() || r.Outcome == exchange.Answered && r.Status >= 500
+	mayPass := last.Transient() || r.Outcome == exchange.Answered && (r.Status >= 500 || r.Status == fasthttp.StatusTooManyRequests)
 	if !fallback || answered(past) {
 		// Once a status came by one of an Auto origin's schemes, that one is stayed with: it is the current one.
 		if !mayPass {
@@ -196,6 +198,12 @@ func (p *policy) later(past *exchange.Past, r *exchange.Response, scheme, first 
 		return other(first)
 	}
 	return 0
+}
+
+// throttles reports whether a response says that its address is asked too often (RFC 6585 §4). A 503 says so with a
+// Retry-After (RFC 9110 §15.6.4); without one, something is broken.
+func throttles(r *exchange.Response, h hints) bool {
+	return r.Status == fasthttp.StatusTooManyRequests || r.Status == fasthttp.StatusServiceUnavailable && h.retryAfter > 0
 }
 
 // answered reports whether a status ever came, by either scheme.

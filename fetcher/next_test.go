@@ -87,10 +87,11 @@ func TestNext(t *testing.T) {
 	retries := func(n int) func(*policy) { return func(p *policy) { p.retries = n } }
 	atOnce := func(p *policy) { p.retryAfter = 0 }
 
-	// Answers are final, 429 too.
+	// Answers are final.
 	f("a.com", "200", "done", "answered 200 https://a.com 0")
 	f("a.com", "404", "done", "answered 404 https://a.com 0")
-	f("a.com", "429+5m", "done", "answered 429 https://a.com 0")
+	f("a.com", "404+5m", "done", "answered 404 https://a.com 0")
+	f("a.com", "408", "done", "answered 408 https://a.com 0")
 	// Failures that will not pass.
 	f("a.com", "dns_not_found", "done", "dns_not_found 0 https://a.com 0")
 	f("a.com", "blocked_address", "done", "blocked_address 0 https://a.com 0")
@@ -113,6 +114,14 @@ func TestNext(t *testing.T) {
 	// Later tries.
 	f("https://a.com", "503 503 503", "1m0s:"+s+" 2m0s:"+s+" done", "answered 503 https://a.com 0")
 	f("https://a.com", "503 200", "1m0s:"+s+" done", "answered 200 https://a.com 0")
+	f("https://a.com", "429 429 429", "1m0s:"+s+" 2m0s:"+s+" done", "answered 429 https://a.com 0")
+	f("https://a.com", "429 200", "1m0s:"+s+" done", "answered 200 https://a.com 0")
+	f("https://a.com", "429+5m 429+1h 404", "5m0s:"+s+" 10m0s:"+s+" done", "answered 404 https://a.com 0")
+	f("https://a.com", "429+5m 200", "0s:"+s+" done", "answered 200 https://a.com 0", func(p *policy) { p.retryAfter, p.maxRetryAfter = 0, 0 })
+	f("https://a.com", "429", "done", "answered 429 https://a.com 0", retries(0))
+	f("a.com", "tls_failed 429 429 200", "0s:"+h+" 1m0s:"+h+" 2m0s:"+h+" done", "answered 200 http://a.com 0")
+	f("https://a.com", "301>https://b.com/robots.txt 429 301>https://b.com/robots.txt 200",
+		"0s:https://b.com/robots.txt 1m0s:"+s+" 0s:https://b.com/robots.txt done", "answered 200 https://a.com 1")
 	f("https://a.com", "timeout reset closed_early", "1m0s:"+s+" 2m0s:"+s+" done", "closed_early 0 https://a.com 0")
 	f("https://a.com", "dns_timeout dns_failed 200", "1m0s:"+s+" 2m0s:"+s+" done", "answered 200 https://a.com 0")
 	f("https://a.com", "timeout connect_refused", "1m0s:"+s+" done", "connect_refused 0 https://a.com 0")

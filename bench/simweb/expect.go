@@ -115,7 +115,7 @@ func accessAfter(outcome exchange.Outcome, status int) string {
 // mayPass reports whether a later try may end otherwise.
 func (r *result) mayPass() bool {
 	if r.outcomes[0] == exchange.Answered {
-		return r.status >= 500
+		return r.status >= 500 || r.status == 429
 	}
 	return r.outcomes[0].Transient()
 }

@@ -131,6 +131,13 @@ var flakyRows = []Behaviour{
 			}
 			return a.ok()
 		}},
+	{Name: "flaky-429", Does: "429 at the first request by a scheme, then well", Ends: "answered 200 at a later try", counts: true,
+		reply: func(a *ask) reply {
+			if a.nth == 1 {
+				return status(429)(a)
+			}
+			return a.ok()
+		}},
 	{Name: "flaky-reset", Share: 0.002, Does: "reset at the first request by a scheme, then well", Ends: "answered 200 at a later try", counts: true,
 		reply: func(a *ask) reply {
 			if a.nth == 1 {
