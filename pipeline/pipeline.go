@@ -86,7 +86,7 @@ type Config struct {
 	SilentLookups int
 
 	HostRate float64 // exchanges a second to one host name
-	IPRate   float64 // exchanges a second to one address
+	IPRate   float64 // exchanges a second to one IPv4 address, or IPv6 network of /64
 	Rate     float64 // exchanges a second in all
 
 	// Patience is how long a host may be silent while others want its place: before it takes the connection, before the

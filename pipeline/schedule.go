@@ -147,7 +147,8 @@ func (s *schedule) key(level int, rec *record) key {
 	case byHost:
 		return s.levels[level].keyOfString(rec.target().Origin.Host())
 	case byAddress:
-		return s.levels[level].keyOf(rec.addr[:])
+		network := networkOf(rec.addr)
+		return s.levels[level].keyOf(network[:])
 	}
 	return 0
 }

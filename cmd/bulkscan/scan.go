@@ -148,7 +148,7 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.date, "date", "", "partition scan_date, YYYY-MM-DD (default: today in UTC)")
 	flags.IntVar(&f.concurrency, "concurrency", 1000, "exchanges in flight; fewer where the limit of open files (ulimit -n) has no room for them")
 	flags.Float64Var(&f.hostRate, "host-rate", 1, "exchanges a second to one host (0: no limit)")
-	flags.Float64Var(&f.ipRate, "ip-rate", 10, "exchanges a second to one address (0: no limit)")
+	flags.Float64Var(&f.ipRate, "ip-rate", 10, "exchanges a second to one IPv4 address, or IPv6 network of /64 (0: no limit)")
 	flags.Float64Var(&f.rate, "rate", 0, "exchanges a second in all (0: no limit)")
 	flags.DurationVar(&f.patience, "patience", pipeline.DefaultPatience, "put off hosts, and names, that nothing is heard of for so long while others want their place; they get all their time later (0s: put nobody off)")
 	flags.StringSliceVar(&f.tables, "tables", sink.AllTables, "tables to write")
