@@ -21,16 +21,20 @@ type gate struct {
 }
 
 func newGate(c *Config) *gate {
+	address := newLane(c.IPRate, tableSlots)
+	if address == nil {
+		address = laneOf(0, minSlack, tableSlots) // for addresses that are slowed
+	}
 	return &gate{[numLevels]*lane{
 		byHost:    newLane(c.HostRate, tableSlots),
-		byAddress: newLane(c.IPRate, tableSlots),
+		byAddress: address,
 		inAll:     newLane(c.Rate, 1),
 	}}
 }
 
 // lane is one level's part of the gate.
 type lane struct {
-	interval time.Duration
+	interval time.Duration // as configured, 0 for no limit; what counts is a token's
 	slack    time.Duration
 	mask     uint64
 	due      []atomic.Int64 // when the next exchange of a slot may start, since the run began
@@ -96,12 +100,16 @@ func newLane(perSecond float64, slots int) *lane {
 		return nil
 	}
 	interval, slack := pace(perSecond)
+	return laneOf(interval, slack, slots)
+}
+
+func laneOf(interval, slack time.Duration, slots int) *lane {
 	return &lane{
 		interval: interval,
 		slack:    slack,
 		mask:     uint64(slots - 1),
 		due:      make([]atomic.Int64, slots),
-		patience: uint32((gateDepth + interval - 1) / interval),
+		patience: uint32((gateDepth + interval - 1) / max(1, interval)),
 		pause:    max(interval, 5*time.Millisecond),
 		queues:   make(map[key]uint32),
 	}
@@ -109,20 +117,20 @@ func newLane(perSecond float64, slots int) *lane {
 
 // enter returns when an exchange may start, which is at once unless the machine was late with others. It returns, too,
 // when the run's context ends.
-func (r *run) enter(keys *[numLevels]key) {
+func (r *run) enter(tokens *[numLevels]token) {
 	for {
-		l, wait := r.gate.pass(keys, time.Since(r.begun))
+		l, wait := r.gate.pass(tokens, time.Since(r.begun))
 		if wait <= 0 {
 			return
 		}
 		lane := r.gate.lanes[l]
-		timer := time.NewTimer(wait + lane.join(keys[l]))
+		timer := time.NewTimer(wait + lane.join(tokens[l]))
 		select {
 		case <-timer.C:
 		case <-r.ctx.Done():
 		}
 		timer.Stop()
-		lane.leave(keys[l])
+		lane.leave(tokens[l].key)
 		if r.ctx.Err() != nil {
 			return
 		}
@@ -134,32 +142,32 @@ func (r *run) enter(keys *[numLevels]key) {
 
 // pass counts a start now at each level, if all of them allow it; else none, and it returns the level that is in the
 // way and for how long it will be. Nearly always a look is enough to see that it is too early.
-func (g *gate) pass(keys *[numLevels]key, now time.Duration) (level int, wait time.Duration) {
+func (g *gate) pass(tokens *[numLevels]token, now time.Duration) (level int, wait time.Duration) {
 	for l, lane := range g.lanes {
 		if lane == nil {
 			continue
 		}
-		if w := time.Duration(lane.slot(keys[l]).Load()) - now; w > wait {
+		if w := time.Duration(lane.slot(tokens[l].key).Load()) - now; w > wait {
 			level, wait = l, w
 		}
 	}
 	if wait > 0 {
 		return level, wait
 	}
-	return g.count(keys, now)
+	return g.count(tokens, now)
 }
 
 // count is pass without the look: it takes back what it has counted at earlier levels where a later one does not allow
 // the start, which is in the way of others for that moment.
-func (g *gate) count(keys *[numLevels]key, now time.Duration) (level int, wait time.Duration) {
+func (g *gate) count(tokens *[numLevels]token, now time.Duration) (level int, wait time.Duration) {
 	for l, lane := range g.lanes {
 		if lane == nil {
 			continue
 		}
-		if w := lane.take(keys[l], now); w > 0 {
+		if w := lane.take(tokens[l], now); w > 0 {
 			for k, before := range g.lanes[:l] {
 				if before != nil {
-					before.giveBack(keys[k])
+					before.giveBack(tokens[k])
 				}
 			}
 			return l, w
@@ -171,32 +179,32 @@ func (g *gate) count(keys *[numLevels]key, now time.Duration) (level int, wait t
 func (l *lane) slot(k key) *atomic.Int64 { return &l.due[uint64(k)&l.mask] }
 
 // take counts a start, or says how long it is too early.
-func (l *lane) take(k key, now time.Duration) (wait time.Duration) {
-	slot := l.slot(k)
+func (l *lane) take(t token, now time.Duration) (wait time.Duration) {
+	slot := l.slot(t.key)
 	for {
 		due := slot.Load()
 		if wait := time.Duration(due) - now; wait > 0 {
 			return wait
 		}
-		if slot.CompareAndSwap(due, max(due, int64(now-l.slack))+int64(l.interval)) {
+		if slot.CompareAndSwap(due, max(due, int64(now-l.slack))+int64(t.interval)) {
 			return 0
 		}
 	}
 }
 
 // giveBack undoes take. Whoever came in between has found the slot later than it is, and is at worst late.
-func (l *lane) giveBack(k key) { l.slot(k).Add(-int64(l.interval)) }
+func (l *lane) giveBack(t token) { l.slot(t.key).Add(-int64(t.interval)) }
 
 // join notes that somebody waits at a key, and returns for how long beyond the next start, which those share who wait
 // there already. Not for as long as they will take: whoever is woken late misses a start, and it takes some others that
 // try meanwhile to make use of it. Nor do all wake at once, if they are many.
-func (l *lane) join(k key) time.Duration {
+func (l *lane) join(t token) time.Duration {
 	l.waiting.Add(1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before := l.queues[k]
-	l.queues[k] = before + 1
-	return time.Duration(before) * l.interval / 8
+	before := l.queues[t.key]
+	l.queues[t.key] = before + 1
+	return time.Duration(before) * t.interval / 8
 }
 
 func (l *lane) leave(k key) {

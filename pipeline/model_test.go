@@ -141,7 +141,7 @@ func randomRun(t *testing.T, seed uint64) {
 		defer mu.Unlock()
 		return dice.IntN(n)
 	}
-	moves, fails := pick(0, 0, 2), pick(0, 3)
+	moves, fails, complains := pick(0, 0, 2), pick(0, 3), pick(0, 0, 2)
 	w := &web{ttl: time.Duration(pick(0, 300, 2000, 60000)) * time.Millisecond, resolving: time.Duration(pick(0, 5, 300)) * time.Millisecond}
 	if w.resolving == 300*time.Millisecond || rnd.IntN(3) == 0 {
 		quick, silentNames := w.resolving, pick(0, 10, 50, 100)
@@ -174,7 +174,10 @@ func randomRun(t *testing.T, seed uint64) {
 	w.way = busy.upTo(time.Duration(pick(0, 20, 100)) * time.Millisecond)
 	slow := pick(0, 10, 1000)
 	w.lasts = func(string) time.Duration { return time.Duration(roll(slow+1)) * time.Millisecond }
-	w.answer = func(x *exchange.Exchange) exchange.Next {
+	w.answer = func(x *exchange.Exchange) (next exchange.Next) {
+		if complains > 0 && roll(20) < complains {
+			defer func() { next.Throttled = true }()
+		}
 		if x.Past.Attempts > 4 {
 			return exchange.Done
 		}

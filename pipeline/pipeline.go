@@ -8,6 +8,7 @@
 //	resolve.go   the look-ups under way, and those that take too long
 //	schedule.go  who is asked next: one goroutine, queues by host, by address and in all
 //	rate.go      the fixed-size tables that remember when a key was last asked
+//	throttle.go  addresses that say they are asked too often
 //	gate.go      where an exchange starts, and its rates are kept to the moment
 //	events.go    what happens at which time
 //	defer.go     who is put off, so that the silent do not hold up the rest
@@ -407,7 +408,7 @@ func (r *run) ask() error {
 		}
 		t.begin(r.begun)
 		if t.record.failed.Outcome == 0 {
-			r.enter(&t.keys)
+			r.enter(&t.tokens)
 		}
 		began, past, stood := time.Now(), t.exchange.Past, r.stood()
 		t.next = r.fetch.Do(ctx, &t.exchange)

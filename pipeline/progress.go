@@ -27,6 +27,7 @@ type Progress struct {
 
 	Redirects atomic.Uint64 // exchanges that led to another hop
 	Retries   atomic.Uint64 // exchanges that led to another attempt, or to another address of the host
+	Throttled atomic.Uint64 // exchanges by which an address said that it is asked too often: each slows it down
 	PutOff    atomic.Uint64 // exchanges broken off because the host was silent; each is made again later
 
 	NamesPutOff atomic.Uint64 // look-ups broken off because no name server answered; each is made again later

@@ -15,7 +15,7 @@ import (
 // else's. A queue is claimed while a record that has had its turn here waits at a later level: nobody else may pass
 // before it has been asked, so that the spacing at the earlier level holds.
 type level struct {
-	interval time.Duration
+	interval time.Duration // 0: no limit, except of what is slowed
 	slack    time.Duration
 	lane     *lane  // this level's at the gate
 	ahead    uint32 // how many of a queue may be out, or back, at once: those of a second
@@ -23,6 +23,13 @@ type level struct {
 	mask     uint64
 	due      []time.Duration // since the run began
 	queues   map[key]queue
+	slowed   map[key]slowed // see throttled
+}
+
+// token is what an exchange spends at a level: the key's next exchange starts an interval later.
+type token struct {
+	key      key
+	interval time.Duration
 }
 
 // key stands for a host or an address: a hash of it, of 64 bits, so that two that wait at once never share one. Its
@@ -80,11 +87,12 @@ func newLevel(lane *lane) *level {
 		lane:     lane,
 		interval: lane.interval,
 		slack:    lane.slack,
-		ahead:    uint32(min(maxAhead, 1+time.Second/lane.interval)),
+		ahead:    uint32(min(maxAhead, 1+time.Second/max(1, lane.interval))),
 		seed:     maphash.MakeSeed(), // random, so that nobody can choose names that share a key
 		mask:     lane.mask,
 		due:      make([]time.Duration, len(lane.due)),
 		queues:   make(map[key]queue),
+		slowed:   make(map[key]slowed),
 	}
 }
 
@@ -130,8 +138,11 @@ func (l *level) free(k key, now time.Duration) bool {
 	return !waiting
 }
 
-// claim keeps the key for a record that waits at a later level.
+// claim keeps the key for a record that waits at a later level. Without a rate there is nothing to keep.
 func (l *level) claim(k key) {
+	if l.unlimited(k) {
+		return
+	}
 	q := l.queues[k]
 	q.claimed = true
 	l.queues[k] = q
@@ -218,15 +229,17 @@ func (l *level) put(k key, q queue) {
 	l.queues[k] = q
 }
 
-// spend notes that an exchange is on its way. Where others wait for the key, a lateness of ours below slack does not
+// spend notes that an exchange is on its way, and returns its token. Where others wait for the key, a lateness of ours below slack does not
 // slow them down: the next is due an interval after this one was due. A key that nobody waits for gets no such credit,
 // so that newcomers to an idle key are spaced from the first.
-func (l *level) spend(k key, now time.Duration) {
+func (l *level) spend(k key, now time.Duration) token {
+	t := token{k, l.intervalOf(k, now)}
 	if q, ok := l.queues[k]; ok && q.length+q.out > 0 {
 		now -= l.slack
 	}
 	due := l.slot(k)
-	*due = max(*due, now) + l.interval
+	*due = max(*due, now) + t.interval
+	return t
 }
 
 // delay puts a key's next turn off.

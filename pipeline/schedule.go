@@ -331,13 +331,13 @@ func (s *schedule) dispatch(rec record) {
 	t.record = rec
 	t.patience = s.patience(&rec)
 	if rec.failed.Outcome == 0 {
+		t.sent = s.now
 		for l, level := range s.levels {
 			if level == nil {
 				continue
 			}
 			at := s.key(l, &rec)
-			t.keys[l] = at
-			level.spend(at, s.now)
+			t.tokens[l] = level.spend(at, s.now)
 			s.release(l, at)
 		}
 	}
@@ -399,6 +399,10 @@ func (s *schedule) comeHome(t *tray) {
 	rec, state, next, past := t.record, t.state, t.next, t.exchange.Past
 	late := ranOut(t.response.Outcome)
 	s.slow.pace.keep(t.answered)
+	if next.Throttled {
+		s.progress.Throttled.Add(1)
+		s.levels[byAddress].throttled(t.tokens[byAddress].key, t.sent, s.now)
+	}
 	s.trays.giveBack(t)
 	if rec.is(deferred) {
 		s.slow.hosts.out--

@@ -16,10 +16,11 @@ type tray struct {
 	record   record
 	next     exchange.Next
 	state    trayState
-	patience time.Duration  // see exchange.Exchange
-	answered time.Duration  // how long the exchange took, where it had an answer
-	keys     [numLevels]key // of the record's turn, for the gate
-	domain   string         // of the record's origin, see audit.Site
+	patience time.Duration    // see exchange.Exchange
+	answered time.Duration    // how long the exchange took, where it had an answer
+	sent     time.Duration    // when the schedule sent it off, since the run began
+	tokens   [numLevels]token // spent for it, for the gate
+	domain   string           // of the record's origin, see audit.Site
 	tld      string
 }
 

@@ -163,7 +163,7 @@ func (d *display) log(ctx context.Context, log *slog.Logger) {
 				"kept", kept, "of", d.estimate(), "per_second", int(float64(kept-last)/now.Sub(at).Seconds()),
 				"ok", p.Statuses[2].Load(), "answered", p.Outcomes[exchange.Answered].Load(),
 				"waiting", p.Waiting.Load(), "spilled", p.Spilled.Load(), "deferred", p.Deferred.Load(), "asleep", p.Asleep.Load(),
-				"redirects", p.Redirects.Load(), "retries", p.Retries.Load(), dnsGroup(&names))
+				"redirects", p.Redirects.Load(), "retries", p.Retries.Load(), "throttled", p.Throttled.Load(), dnsGroup(&names))
 			logServers(log, &names)
 			last, at = kept, now
 		}

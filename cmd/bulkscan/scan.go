@@ -825,6 +825,9 @@ func (j *job) watch(ctx context.Context, p *pipeline.Pipeline) error {
 	err := p.Run(ctx)
 	hide()
 	drawn.Wait()
+	if n := p.Progress().Throttled.Load(); n > 0 {
+		j.log.Info("some addresses were asked more slowly: they answered 429, or 503 with a Retry-After", "answers", n)
+	}
 	return err
 }
 

@@ -1,0 +1,81 @@
+package pipeline
+
+import "time"
+
+// slowed is an address that says it is asked too often. Each time it does, its interval is doubled; a doubling is taken back
+// whenever calmAfter has passed without another such answer. Only an exchange that was sent off after the last doubling
+// doubles again: the others were spaced by the shorter interval, and a burst of their answers is one complaint.
+type slowed struct {
+	doublings int           // at the time of heard
+	doubled   time.Duration // when the interval was last doubled, since the run began
+	heard     time.Duration // when the last such answer came
+}
+
+const (
+	maxDoublings      = 4                      // 16 times the configured interval
+	maxSlowInterval   = 10 * time.Second       // what doubling leads to at most
+	firstSlowInterval = 100 * time.Millisecond // what is doubled first where there is no rate
+	calmAfter         = time.Minute
+
+	// maxSlowed bounds the addresses that are slowed at once, which take some 4 MiB. One more replaces any of them, which is
+	// asked at the configured rate until it complains again: that is all that the owner of many addresses can bring about.
+	maxSlowed = 1 << 16
+)
+
+// throttled notes an answer by which a key says that it is asked too often, and when its exchange was sent off.
+func (l *level) throttled(k key, sent, now time.Duration) {
+	s, known := l.slowed[k]
+	s.doublings, s.heard = s.left(now), now
+	if slower := l.doubled(s.doublings + 1); (!known || sent > s.doubled) && slower > l.doubled(s.doublings) {
+		s.doublings++
+		s.doubled = now
+		l.delay(k, now+slower)
+	}
+	if !known && len(l.slowed) == maxSlowed {
+		for other := range l.slowed {
+			delete(l.slowed, other)
+			break
+		}
+	}
+	if s.doublings > 0 {
+		l.slowed[k] = s
+	}
+}
+
+// left is how many doublings are in force.
+func (s slowed) left(now time.Duration) int { return max(0, s.doublings-int((now-s.heard)/calmAfter)) }
+
+// doubled is the interval after so many doublings. One that is configured longer than the bound is never doubled.
+func (l *level) doubled(times int) time.Duration {
+	interval := l.interval
+	if interval == 0 {
+		interval = firstSlowInterval
+	}
+	return min(interval<<min(times, maxDoublings), max(interval, maxSlowInterval))
+}
+
+// intervalOf is the time from one exchange of a key to the next.
+func (l *level) intervalOf(k key, now time.Duration) time.Duration {
+	if len(l.slowed) == 0 {
+		return l.interval
+	}
+	s, ok := l.slowed[k]
+	if !ok {
+		return l.interval
+	}
+	times := s.left(now)
+	if times == 0 {
+		delete(l.slowed, k)
+		return l.interval
+	}
+	return l.doubled(times)
+}
+
+// unlimited reports whether a key has no rate.
+func (l *level) unlimited(k key) bool {
+	if l.interval > 0 {
+		return false
+	}
+	_, ok := l.slowed[k]
+	return !ok
+}
