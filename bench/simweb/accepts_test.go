@@ -21,7 +21,7 @@ func TestRecord(t *testing.T) {
 		f := func(want Record, visits ...came) {
 			t.Helper()
 			w := &Web{world: &world{hot: hot}, ledger: ledger{begun: time.Now()}, places: map[netip.Addr]*place{
-				hot: {hot}, one: {one}, other: {other},
+				hot: {addr: hot}, one: {addr: one}, other: {addr: other},
 			}}
 			for _, v := range visits {
 				time.Sleep(v.after)
@@ -80,7 +80,7 @@ func TestRecord(t *testing.T) {
 // TestRecordIsBounded fills the ledger and knocks twice more.
 func TestRecordIsBounded(t *testing.T) {
 	hot := netip.MustParseAddr("127.10.0.1")
-	p := &place{hot}
+	p := &place{addr: hot}
 	w := &Web{world: &world{hot: hot}, places: map[netip.Addr]*place{hot: p}}
 	w.ledger.rows = make([]acceptRow, maxRecorded-1)
 	for i := range w.ledger.rows {

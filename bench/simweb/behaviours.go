@@ -26,6 +26,8 @@ type Behaviour struct {
 	hello  helloKind
 	reply  func(*ask) reply // nil: (*ask).ok
 	counts bool             // the answer depends on how often the host was asked before
+	limits bool             // the answer depends on how often its address is asked
+	slows  bool             // a scanner asks the host's address more slowly thereafter
 }
 
 // answer is what the behaviour answers to one request.

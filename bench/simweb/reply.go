@@ -20,6 +20,7 @@ type ask struct {
 	scheme origin.Scheme
 	path   string // with its query
 	nth    int    // number of this request to the host by this scheme, from 1; counted only where Behaviour.counts
+	rushed bool   // the address is asked too often; told only where Behaviour.limits
 }
 
 func (a *ask) draw(stream uint64) uint64 { return a.w.draw(a.host, stream) }

@@ -50,12 +50,12 @@ func (w *Web) accept(l *net.TCPListener, at *place, secure bool) {
 			_ = c.Close()
 			return
 		}
-		go w.serve(c, secure, row)
+		go w.serve(c, at, secure, row)
 	}
 }
 
 // serve is a connection's life. Its row in the ledger is told for whom it was.
-func (w *Web) serve(c *net.TCPConn, secure bool, row int) {
+func (w *Web) serve(c *net.TCPConn, at *place, secure bool, row int) {
 	defer w.leave(c)
 	// One deadline bounds everything, the silence of silent hosts included.
 	if c.SetDeadline(time.Now().Add(w.cfg.Hold)) != nil {
@@ -77,11 +77,34 @@ func (w *Web) serve(c *net.TCPConn, secure bool, row int) {
 	if b.counts {
 		a.nth = w.count(a.host, a.scheme)
 	}
+	if b.limits {
+		a.rushed = at.crowded(time.Now())
+	}
 	r := reply{status: 404, body: errorPage(404), fields: "Content-Type: text/html\r\n"}
 	if a.path == "/robots.txt" || strings.HasPrefix(a.path, "/robots.txt?") {
 		r = b.answer(&a)
 	}
 	l.send(&a, &r)
+}
+
+// An address that limits its requests answers one each limitEvery, and limitBurst at once after a rest.
+const (
+	limitEvery = 20 * time.Millisecond
+	limitBurst = 10
+)
+
+// crowded counts a request, and reports whether the address has answered too many lately to answer it.
+func (p *place) crowded(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.due.Sub(now) > (limitBurst-1)*limitEvery {
+		return true
+	}
+	if p.due.Before(now) {
+		p.due = now
+	}
+	p.due = p.due.Add(limitEvery)
+	return false
 }
 
 // line is one connection, plain or not.

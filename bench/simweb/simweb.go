@@ -132,13 +132,19 @@ type countKey struct {
 }
 
 // place is one address where somebody accepts.
-type place struct{ addr netip.Addr }
+type place struct {
+	addr netip.Addr
+
+	mu  sync.Mutex
+	due time.Time // see crowded
+}
 
 // Start opens a simulated web. It is closed by Close, or when ctx ends.
 func Start(ctx context.Context, cfg Config) (*Web, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
 	}
+	cfg.oneAddress = cfg.oneAddress || !routed(placeAt(0))
 	world, err := newWorld(cfg)
 	if err != nil {
 		return nil, err
@@ -200,7 +206,7 @@ func routed(addr netip.Addr) bool {
 // listen opens the two ports at every address.
 func (w *Web) listen() error {
 	wd := w.world
-	if !w.cfg.oneAddress && routed(placeAt(0)) {
+	if !w.cfg.oneAddress {
 		wd.hot = placeAt(0)
 		for i := 1; i < w.cfg.Addresses; i++ {
 			wd.ordinary = append(wd.ordinary, placeAt(i))
@@ -312,7 +318,7 @@ func (w *Web) listenAll() error {
 	for _, d := range doors {
 		p := w.places[d.addr]
 		if p == nil {
-			p = &place{d.addr}
+			p = &place{addr: d.addr}
 			w.places[d.addr] = p
 		}
 		w.running.Add(1)

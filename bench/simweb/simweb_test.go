@@ -174,6 +174,12 @@ func TestOneAddress(t *testing.T) {
 		check(t, w, name+".zoo.test", DefaultPolicy())
 		check(t, w, "http://"+name+".zoo.test", DefaultPolicy())
 	}
+	// Nor does a scan of its hosts come to stand still for one of them that throttles its address.
+	for _, b := range w.world.chosen {
+		if b.slows {
+			t.Errorf("hosts are %s", b.Name)
+		}
+	}
 }
 
 // TestNobodyListens: where nobody is to listen, nobody else on the machine gets to either.

@@ -96,6 +96,7 @@ func newWorld(cfg Config) (*world, error) {
 			return nil, fmt.Errorf("cannot set the share of %q: %v is not from 0 to 1", b.Name, share)
 		case len(only) > 0 && !only[b.Name]:
 			share = 0
+		case !set && b.slows && cfg.oneAddress && len(only) == 0: // one such host would slow the whole web
 		case !set:
 			share = b.Share
 		}

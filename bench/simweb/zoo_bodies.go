@@ -131,10 +131,17 @@ var flakyRows = []Behaviour{
 			}
 			return a.ok()
 		}},
-	{Name: "flaky-429", Does: "429 at the first request by a scheme, then well", Ends: "answered 200 at a later try", counts: true,
+	{Name: "flaky-429", Does: "429 at the first request by a scheme, then well", Ends: "answered 200 at a later try", counts: true, slows: true,
 		reply: func(a *ask) reply {
 			if a.nth == 1 {
 				return status(429)(a)
+			}
+			return a.ok()
+		}},
+	{Name: "flaky-retry-after", Does: "503, Retry-After: 1 at the first request by a scheme, then well", Ends: "answered 200 at a later try", counts: true, slows: true,
+		reply: func(a *ask) reply {
+			if a.nth == 1 {
+				return status(503, "Retry-After: 1\r\n")(a)
 			}
 			return a.ok()
 		}},

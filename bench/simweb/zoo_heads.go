@@ -13,12 +13,19 @@ var statusRows = []Behaviour{
 	{Name: "unauthorized", Share: 0.0005, Does: "401", Ends: "answered 401", reply: status(401, "WWW-Authenticate: Basic realm=\"site\"\r\n")},
 	{Name: "forbidden", Share: 0.005, Does: "403", Ends: "answered 403", reply: status(403)},
 	{Name: "gone", Share: 0.0007, Does: "410", Ends: "answered 410", reply: status(410)},
-	{Name: "too-many", Share: 0.0003, Does: "429, Retry-After: 1", Ends: "answered 429", reply: status(429, "Retry-After: 1\r\n")},
+	{Name: "too-many", Share: 0.0003, Does: "429, Retry-After: 1", Ends: "answered 429", slows: true, reply: status(429, "Retry-After: 1\r\n")},
 	{Name: "legal", Does: "451", Ends: "answered 451", reply: status(451)},
 	{Name: "error-500", Share: 0.001, Does: "500", Ends: "answered 500", reply: status(500)},
 	{Name: "error-502", Share: 0.0004, Does: "502", Ends: "answered 502", reply: status(502)},
 	{Name: "error-503", Share: 0.0004, Does: "503", Ends: "answered 503", reply: status(503)},
-	{Name: "retry-after", Share: 0.0002, Does: "503, Retry-After: 1", Ends: "answered 503", reply: status(503, "Retry-After: 1\r\n")},
+	{Name: "retry-after", Share: 0.0002, Does: "503, Retry-After: 1", Ends: "answered 503", slows: true, reply: status(503, "Retry-After: 1\r\n")},
+	{Name: "throttling", Does: "429, Retry-After: 1, while its address has more than 50 requests a second", Ends: "answered 200", limits: true, slows: true,
+		reply: func(a *ask) reply {
+			if a.rushed {
+				return status(429, "Retry-After: 1\r\n")(a)
+			}
+			return a.ok()
+		}},
 }
 
 var headRows = []Behaviour{

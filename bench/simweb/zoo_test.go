@@ -111,6 +111,35 @@ func TestBreaksAnywhere(t *testing.T) {
 	})
 }
 
+// TestThrottlingAddress scans 200 sites at one address that answers 50 requests a second and to all others 429, at a rate of
+// 400. Each ends with its own file, and the rate at the address has become one that it bears.
+func TestThrottlingAddress(t *testing.T) {
+	w := testWeb(t, Config{Addresses: 2, RecordAccepts: true})
+	p := Policy{MaxRedirects: 5, MaxBody: 512_000, Retries: 3, TrustCA: true}
+	client := newClients(t, w, p)(patienceFor(Expect{Outcomes: []exchange.Outcome{exchange.Answered}, Behaviour: nameOK}))
+	const n = 200
+	var entries []string
+	for i := range n {
+		entries = append(entries, fmt.Sprintf("http://a%d.throttling%s", i, zooSuffix))
+	}
+	rows, throttled := scanListBy(t, pipeline.Config{Concurrency: 32, IPRate: 400}, client, entries...)
+	attempts := 0
+	for i, row := range rows {
+		if want := w.Expect(mustOrigin(t, entries[i]), p); !want.same(row.found) {
+			t.Errorf("%s after %d attempts:\nfound %+v\nwant  %+v", entries[i], row.attempts, row, want)
+		}
+		attempts += row.attempts
+	}
+	accepts := w.Accepts(w.world.ordinary[0])
+	if len(accepts) != attempts || throttled != uint64(attempts-n) || throttled < 3 {
+		t.Errorf("%d connections were accepted and %d throttled; the rows tell of %d attempts", len(accepts), throttled, attempts)
+	}
+	// Of the last 150 none can come sooner on average than the limit, or more would have been throttled.
+	if took, least := accepts[len(accepts)-1].Sub(accepts[len(accepts)-150]), 149*limitEvery*9/10; took < least {
+		t.Errorf("the last 150 connections came within %v; want at least %v", took, least)
+	}
+}
+
 // leavesNothing does a test with a web, and fails it if thereafter goroutines of the scan, connections or files are left.
 func leavesNothing(t *testing.T, do func(*testing.T, *Web)) {
 	t.Helper()
@@ -198,10 +227,18 @@ func (r zooRow) mustBe(t *testing.T, entry string, want Expect) {
 // scanList takes entries through a pipeline that puts nobody off, and returns their rows in order.
 func scanList(t *testing.T, client *fetcher.Fetcher, entries ...string) []zooRow {
 	t.Helper()
-	cfg := pipeline.Config{Concurrency: 32, SpillDir: t.TempDir()}
+	rows, _ := scanListBy(t, pipeline.Config{Concurrency: 32}, client, entries...)
+	return rows
+}
+
+// scanListBy is scanList by rates of its own; it also returns how many exchanges were throttled.
+func scanListBy(t *testing.T, cfg pipeline.Config, client *fetcher.Fetcher, entries ...string) (rows []zooRow, throttled uint64) {
+	t.Helper()
+	cfg.SpillDir = t.TempDir()
 	s := &zooShelf{rows: make([]zooRow, len(entries)), kept: make([]int, len(entries))}
 	list := &zooList{t: t, entries: entries}
-	if err := pipeline.New(cfg, list, client, audit.New(tokens.Default()), s).Run(t.Context()); err != nil {
+	run := pipeline.New(cfg, list, client, audit.New(tokens.Default()), s)
+	if err := run.Run(t.Context()); err != nil {
 		t.Error(err)
 	}
 	for i, n := range s.kept {
@@ -212,7 +249,7 @@ func scanList(t *testing.T, client *fetcher.Fetcher, entries ...string) []zooRow
 	if left, err := os.ReadDir(cfg.SpillDir); err != nil || len(left) > 0 {
 		t.Errorf("temporary files are left: %v %v", left, err)
 	}
-	return s.rows
+	return s.rows, run.Progress().Throttled.Load()
 }
 
 // zooList is a list to scan.
