@@ -68,7 +68,11 @@ func readCapture(rec *warc.Record) (c capture, reason string) {
 	}
 	failed := c.recorded.Ending == fetcher.TimedOut || c.recorded.Ending == fetcher.Disconnected
 	status := statusOf(rec.Block)
-	c.settled = len(status) > 0 && (status[0] == '4' && string(status) != "408" || status[0] == '2' && !failed)
+	switch code := string(status); {
+	case code == "408", code == "429": // see the package comment
+	case len(code) > 0:
+		c.settled = code[0] == '4' || code[0] == '2' && !failed
+	}
 	return c, ""
 }
 

@@ -3,9 +3,10 @@
 //
 // A row an origin. An archive has a capture for each exchange: a redirect is one, and where it leads another, a later try
 // is a third. An origin's row is made of the first capture of its /robots.txt that settles it, by an answer of 2xx or
-// 4xx (but 408: the server tired of the request, and a later one may fare better); where there is none, of the last one,
-// from which redirects are followed to captures of what they lead to, wherever in the archives those stand. So the archives are read twice where they must be: what settles is handed out as it comes,
-// and the others, with what they lead to, are looked up at the end, by where they stand.
+// 4xx (but 408 and 429: the server tired of the request, or of so many, and a later one may fare better); where there is
+// none, of the last one, from which redirects are followed to captures of what they lead to, wherever in the archives those
+// stand. So the archives are read twice where they must be: what settles is handed out as it comes, and the others, with what
+// they lead to, are looked up at the end, by where they stand.
 //
 // replay.go walks over the archives, which ahead.go reads; capture.go reads one capture; hops.go looks captures up again.
 package replay

@@ -205,6 +205,10 @@ func TestHops(t *testing.T) {
 		`1 https://a.example answered 500`)
 	f("a request that took too long", [][]string{{answer(a, "408 "), answer(a, "200 A\n")}},
 		`1 https://a.example answered 200 "A\n"`)
+	f("a request that was one too many", [][]string{{answer(a, "429 "), answer(a, "200 A\n"), answer(a, "429 ")}},
+		`1 https://a.example answered 200 "A\n"`)
+	f("one too many to the end", [][]string{{answer(a, "429 "), answer(a, "429 ")}},
+		`1 https://a.example answered 429`)
 	f("nothing but that", [][]string{{answer(a, "408 "), answer(a, "408 ")}},
 		`1 https://a.example answered 408`)
 	f("a failure after an answer", [][]string{{answer(a, "200 A\n"), answer(a, "503 ")}},
