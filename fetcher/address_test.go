@@ -34,7 +34,7 @@ func TestAddresses(t *testing.T) {
 		good    = "9.0.0.1 9.0.0.2 2606::1"
 		refuses = "8.0.0.1 8.0.0.2 8.0.0.3 8.0.0.4 2607::1"
 		nowhere = "7.0.0.1 7.0.0.2 2608::1"
-		silent  = "6.0.0.1 6.0.0.2 2605::1"
+		silent  = "6.0.0.1 6.0.0.2 6.0.0.3 2605::1"
 		late    = "5.0.0.1" // silent the first time, then good
 		plainly = "4.0.0.1" // by http alone: refuses https
 		secure  = "3.0.0.1" // by https alone, and that without TLS: refuses http
@@ -47,6 +47,7 @@ func TestAddresses(t *testing.T) {
 			cfg := testConfig(netip.AddrPort{})
 			cfg.ConnectTo, cfg.AllowPrivate, cfg.Retries, cfg.ConnectTimeout = nil, false, 0, 3*time.Second
 			cfg.Resolver = dual{names{"a.com": strings.Fields(hosts), "a.com/6": strings.Fields(six)}}
+			cfg.OptOutAddr = netip.MustParsePrefix("11.0.0.0/8").Contains
 			for _, e := range edit {
 				e(&cfg)
 			}
@@ -83,11 +84,16 @@ func TestAddresses(t *testing.T) {
 			if !cfg.NoFallback {
 				entry = "a.com"
 			}
+			began := time.Now()
 			r, _ := fetch(t, fetcher, entry)
 			if got := strings.ReplaceAll(strings.Join(asked, " "), "/80", ""); got != dialled {
 				t.Errorf("%s: dialled %s, want %s", name, got, dialled)
 			}
-			if got := fmt.Sprintf("%v %d %s", r.Outcome, r.Attempts, r.Remote.Addr()); got != want {
+			got := fmt.Sprintf("%v %d %s", r.Outcome, r.Attempts, r.Remote.Addr())
+			if took := time.Since(began); took > 0 {
+				got += " " + took.String()
+			}
+			if got != want {
 				t.Errorf("%s: row %s, want %s", name, got, want)
 			}
 			if r.Final.Skip != 0 || r.Final.Unmet != 0 {
@@ -98,6 +104,8 @@ func TestAddresses(t *testing.T) {
 	retries := func(c *Config) { c.Retries = 2 }
 	often := func(c *Config) { c.Retries = 5 }
 	both := func(c *Config) { c.NoFallback = false }
+	slowly := func(c *Config) { c.ConnectTimeout, c.Timeout = 10*time.Second, 15*time.Second }
+	quickly := func(c *Config) { c.ConnectTimeout = time.Second }
 	private := func(c *Config) { c.AllowPrivate = true }
 	four := func(c *Config) { c.IPv4 = true }
 	six := func(c *Config) { c.IPv6 = true }
@@ -122,31 +130,50 @@ func TestAddresses(t *testing.T) {
 	// Every address passes the guard.
 	f("a private one", "8.0.0.1 10.0.0.1 9.0.0.1", "", "8.0.0.1 9.0.0.1", "answered 1 9.0.0.1")
 	f("only private ones are left", "8.0.0.1 10.0.0.1", "::1", "8.0.0.1", "connect_refused 1 8.0.0.1")
-	f("nothing but private ones", "10.0.0.1 127.0.0.1", "2606::1", "", "blocked_address 0 invalid IP")
+	f("private ones, and IPv6", "10.0.0.1 127.0.0.1", "2606::1", "2606::1", "answered 1 2606::1")
+	f("private ones, and refusing IPv6", "10.0.0.1", "2607::1 2606::1", "2607::1 2606::1", "answered 1 2606::1")
+	f("nothing but private ones", "10.0.0.1 127.0.0.1", "::1 fd00::1", "", "blocked_address 0 invalid IP")
+	f("private ones, and a resolver of one family", "10.0.0.1", "2606::1", "", "blocked_address 0 invalid IP", plain)
+	f("private ones, and --ipv4", "10.0.0.1", "2606::1", "", "blocked_address 0 invalid IP", four)
 	f("permitted", "8.0.0.1 10.0.0.1", "", "8.0.0.1 10.0.0.1", "connect_failed 1 10.0.0.1", private)
-	// A time-out leaves the next to the next later try.
-	f("a time-out", "6.0.0.1 9.0.0.1", "", "6.0.0.1", "connect_timeout 1 6.0.0.1")
-	f("a time-out, and later tries", "6.0.0.1 9.0.0.1", "", "6.0.0.1 9.0.0.1", "answered 2 9.0.0.1", retries)
-	f("time-outs, and later tries", "6.0.0.1 6.0.0.2", "", "6.0.0.1 6.0.0.2 6.0.0.1", "connect_timeout 3 6.0.0.1", retries)
-	f("a time-out, then a refusal", "6.0.0.1 8.0.0.1 9.0.0.1", "", "6.0.0.1 8.0.0.1 9.0.0.1", "answered 2 9.0.0.1", retries)
-	f("a time-out, and IPv6", "6.0.0.1", "2606::1", "6.0.0.1 2606::1", "answered 2 2606::1", retries)
-	f("time-outs, and IPv6", "6.0.0.1 6.0.0.2", "2606::1", "6.0.0.1 6.0.0.2 2606::1", "answered 3 2606::1", retries)
-	f("time-outs, and no IPv6", "6.0.0.1", "", "6.0.0.1 6.0.0.1 6.0.0.1", "connect_timeout 3 6.0.0.1", retries)
-	f("time-outs, and a resolver of one family", "6.0.0.1", "2606::1", "6.0.0.1 6.0.0.1 6.0.0.1", "connect_timeout 3 6.0.0.1", retries, plain)
-	// What begins at a later address goes round: it ends before the one at which it began.
-	f("lost once", "5.0.0.1 8.0.0.1", "", "5.0.0.1 8.0.0.1 5.0.0.1", "answered 2 5.0.0.1", retries)
-	f("lost once, no IPv6 here", "5.0.0.1", "2608::1", "5.0.0.1 2608::1 5.0.0.1", "answered 2 5.0.0.1", retries)
-	f("lost once, no IPv6 address here", "5.0.0.1", "2609::1", "5.0.0.1 2609::1 5.0.0.1", "answered 2 5.0.0.1", retries)
-	f("a refusal is not the end of who was silent", "6.0.0.1 8.0.0.1", "", "6.0.0.1 8.0.0.1 6.0.0.1 8.0.0.1 6.0.0.1", "connect_timeout 3 6.0.0.1", retries)
-	f("round and round", "8.0.0.1 6.0.0.1 8.0.0.2", "", "8.0.0.1 6.0.0.1 8.0.0.2 8.0.0.1 6.0.0.1 8.0.0.2 8.0.0.1 6.0.0.1", "connect_timeout 3 6.0.0.1", retries)
-	f("two in turn, for long", "6.0.0.1 6.0.0.2", "", "6.0.0.1 6.0.0.2 6.0.0.1 6.0.0.2 6.0.0.1 6.0.0.2", "connect_timeout 6 6.0.0.2", often)
-	f("three in turn, for long", "6.0.0.1 6.0.0.2", "2605::1", "6.0.0.1 6.0.0.2 2605::1 6.0.0.1 6.0.0.2 2605::1", "connect_timeout 6 2605::1", often)
-	// The other scheme begins where the connection was taken, or behind the one that was silent, and goes round too.
-	f("by http only at the first", "4.0.0.1 3.0.0.1", "", "4.0.0.1/443 3.0.0.1/443 3.0.0.1 4.0.0.1", "answered 2 4.0.0.1", both)
-	f("a time-out, and the other scheme", "6.0.0.1 9.0.0.1", "", "6.0.0.1/443 9.0.0.1", "answered 2 9.0.0.1", both)
-	f("a time-out, the other scheme, and IPv6", "6.0.0.1", "2606::1", "6.0.0.1/443 2606::1", "answered 2 2606::1", both)
-	f("time-outs, and both schemes at either", "6.0.0.1 6.0.0.2", "", "6.0.0.1/443 6.0.0.2 6.0.0.2/443 6.0.0.1", "connect_timeout 4 6.0.0.1", both, retries)
-	f("a time-out, and no http", "6.0.0.1 8.0.0.1", "", "6.0.0.1/443 8.0.0.1 6.0.0.1", "connect_timeout 2 6.0.0.1", both)
+	// So do those that somebody has asked us to leave alone.
+	f("an opted-out one", "11.0.0.1 9.0.0.1", "", "9.0.0.1", "answered 1 9.0.0.1")
+	f("an opted-out one behind one that refuses", "8.0.0.1 11.0.0.1 9.0.0.1", "", "8.0.0.1 9.0.0.1", "answered 1 9.0.0.1")
+	f("an opted-out one, and IPv6", "11.0.0.1", "2606::1", "2606::1", "answered 1 2606::1")
+	f("an opted-out one inside IPv6", "8.0.0.1", "64:ff9b::b00:1 2606::1", "8.0.0.1 2606::1", "answered 1 2606::1")
+	f("only opted-out ones are left", "8.0.0.1 11.0.0.1", "", "8.0.0.1", "connect_refused 1 8.0.0.1")
+	f("nothing but opted-out ones", "11.0.0.1 11.0.0.2", "64:ff9b::b00:1", "", "opted_out 0 invalid IP")
+	f("nothing but opted-out and private ones", "11.0.0.1 10.0.0.1", "::1", "", "opted_out 0 invalid IP")
+	f("opted out by IPv6, private by IPv4", "10.0.0.1", "64:ff9b::b00:1", "", "opted_out 0 invalid IP")
+	f("opted out and permitted", "11.0.0.1", "", "", "opted_out 0 invalid IP", private)
+	// So is one that is silent, where another is known; with the last, all have the time of one.
+	f("a time-out", "6.0.0.1 9.0.0.1", "", "6.0.0.1 9.0.0.1", "answered 1 9.0.0.1 2s")
+	f("a time-out, and a longer time", "6.0.0.1 9.0.0.1", "", "6.0.0.1 9.0.0.1", "answered 1 9.0.0.1 2s", slowly)
+	f("a time-out, and a shorter one", "6.0.0.1 9.0.0.1", "", "6.0.0.1 9.0.0.1", "answered 1 9.0.0.1 1s", quickly)
+	f("two time-outs", "6.0.0.1 6.0.0.2 9.0.0.1", "", "6.0.0.1 6.0.0.2 9.0.0.1", "answered 1 9.0.0.1 4s", slowly)
+	f("time-outs", "6.0.0.1 6.0.0.2", "", "6.0.0.1 6.0.0.2", "connect_timeout 1 6.0.0.2 10s", slowly)
+	f("time-outs, and a short time", "6.0.0.1 6.0.0.2", "", "6.0.0.1 6.0.0.2", "connect_timeout 1 6.0.0.2 2s", quickly)
+	f("three time-outs", "6.0.0.1 6.0.0.2 6.0.0.3", "", "6.0.0.1 6.0.0.2 6.0.0.3", "connect_timeout 1 6.0.0.3 10s", slowly)
+	f("a time-out and a refusal", "6.0.0.1 8.0.0.1", "", "6.0.0.1 8.0.0.1", "connect_timeout 1 8.0.0.1 2s")
+	f("a refusal and a time-out", "8.0.0.1 6.0.0.1", "", "8.0.0.1 6.0.0.1", "connect_timeout 1 6.0.0.1 3s")
+	f("time-outs, and later tries", "6.0.0.1 6.0.0.2", "", "6.0.0.1 6.0.0.2 6.0.0.1 6.0.0.2 6.0.0.1 6.0.0.2", "connect_timeout 3 6.0.0.2 12s", retries)
+	// Of IPv6 nobody knows before it has been asked for, which is when the IPv4 addresses have had all their time.
+	f("a time-out, and IPv6", "6.0.0.1", "2606::1", "6.0.0.1 2606::1", "answered 1 2606::1 3s")
+	f("time-outs, and IPv6", "6.0.0.1 6.0.0.2", "2606::1", "6.0.0.1 6.0.0.2 2606::1", "answered 1 2606::1 4s")
+	f("a time-out, and silent IPv6", "6.0.0.1", "2605::1", "6.0.0.1 2605::1", "connect_timeout 1 2605::1 5s")
+	f("a time-out, and no IPv6", "6.0.0.1", "", "6.0.0.1", "connect_timeout 1 6.0.0.1 3s")
+	f("a time-out, and no IPv6 here", "6.0.0.1", "2608::1", "6.0.0.1 2608::1", "connect_timeout 1 2608::1 3s")
+	f("a time-out, and a resolver of one family", "6.0.0.1", "2606::1", "6.0.0.1", "connect_timeout 1 6.0.0.1 3s", plain)
+	f("lost once", "5.0.0.1 8.0.0.1", "", "5.0.0.1 8.0.0.1 5.0.0.1", "answered 2 5.0.0.1 2s", retries)
+	f("lost once, no IPv6 address here", "5.0.0.1", "2609::1", "5.0.0.1 2609::1 5.0.0.1", "answered 2 5.0.0.1 3s", retries)
+	f("round and round", "8.0.0.1 6.0.0.1 8.0.0.2", "", "8.0.0.1 6.0.0.1 8.0.0.2 8.0.0.1 6.0.0.1 8.0.0.2 8.0.0.1 6.0.0.1 8.0.0.2", "connect_timeout 3 8.0.0.2 6s", retries)
+	f("three in turn, for long", "6.0.0.1", "2605::1", "6.0.0.1 2605::1 6.0.0.1 2605::1 6.0.0.1 2605::1 6.0.0.1 2605::1 6.0.0.1 2605::1 6.0.0.1 2605::1", "connect_timeout 6 2605::1 30s", often)
+	// The other scheme begins where the connection was taken, and goes round too; it is asked where all addresses failed.
+	f("by http only at the first", "4.0.0.1 3.0.0.1", "", "4.0.0.1/443 3.0.0.1/443 3.0.0.1 4.0.0.1", "answered 2 4.0.0.1 5s", both)
+	f("a time-out, and no TLS behind it", "6.0.0.1 9.0.0.1", "", "6.0.0.1/443 9.0.0.1/443 9.0.0.1", "answered 2 9.0.0.1 7s", both)
+	f("a time-out, and no TLS by IPv6", "6.0.0.1", "2606::1", "6.0.0.1/443 2606::1/443 2606::1", "answered 2 2606::1 8s", both)
+	f("time-outs by both schemes", "6.0.0.1 6.0.0.2", "", "6.0.0.1/443 6.0.0.2/443 6.0.0.1 6.0.0.2", "connect_timeout 2 6.0.0.2 8s", both)
+	f("a time-out, and the other scheme", "6.0.0.1 4.0.0.1", "", "6.0.0.1/443 4.0.0.1/443 6.0.0.1 4.0.0.1", "answered 2 4.0.0.1 4s", both)
 	f("none by either scheme", "8.0.0.1 8.0.0.2", "", "8.0.0.1/443 8.0.0.2/443 8.0.0.1 8.0.0.2", "connect_refused 2 8.0.0.2", both)
 }
 
@@ -206,6 +233,7 @@ func TestPatience(t *testing.T) {
 				x.Past = exchange.Past{Attempts: 3, Later: 1, Spent: time.Second, HTTP: exchange.Failure{Outcome: exchange.Reset}}
 				x.Target = fetcher.First(x.Origin, x.Past)
 				x.Lookup = fetcher.Resolve(t.Context(), x.Target, 0)
+				x.Lookup.More = strings.Contains(name, "another address")
 				before, began := x.Past, time.Now()
 				next := fetcher.Do(t.Context(), &x)
 				got := x.Response.Outcome.String()
@@ -231,6 +259,9 @@ func TestPatience(t *testing.T) {
 	f("no word, FTP", file, time.Second, silent, head, time.Second+patience)
 	f("no TLS", secure, time.Second, silent, shake, time.Second+patience)
 	f("no word behind TLS", secure, 0, over(time.Second, silent), head, time.Second+patience)
+	// Where another address is known, that is next, and no patience is needed to get there.
+	f("no connection, and another address", plain, time.Hour, silent, "connect_timeout", 2*time.Second)
+	f("no word, and another address", plain, time.Second, silent, head, time.Second+patience)
 	// A word, and the rest of the time is the host's.
 	f("a slow handshake", secure, 0, over(time.Second, later(0, 0, whole, fine)), "answered", 2*time.Second)
 	f("a handshake that stands still after a word", secure, 0, func(conn net.Conn) {

@@ -45,6 +45,7 @@ var protocolOutcome = map[exchange.Cause]exchange.Outcome{
 	exchange.CauseClosedInBody:    exchange.ClosedEarly,
 	exchange.CauseNoLocalResource: exchange.Timeout, // no memory was granted before the deadline
 	exchange.CausePrivateAddress:  exchange.BlockedAddress,
+	exchange.CauseOptOutAddress:   exchange.OptedOut,
 	exchange.CauseOther:           exchange.BadResponse,
 }
 

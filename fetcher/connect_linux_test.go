@@ -21,7 +21,7 @@ import (
 func dialled(t *testing.T, cfg Config) *wire {
 	t.Helper()
 	w := newFetcher(t, cfg).newWire()
-	w.deadline = time.Now().Add(10 * time.Second)
+	w.deadline, w.connectFor = time.Now().Add(10*time.Second), 10*time.Second
 	return w
 }
 
@@ -428,7 +428,7 @@ func TestDirectMany(t *testing.T) {
 		all.Go(func() {
 			for j := range 20 {
 				w := f.newWire()
-				w.deadline = time.Now().Add(20 * time.Second)
+				w.deadline, w.connectFor = time.Now().Add(20*time.Second), 20*time.Second
 				to := there
 				if (i+j)%4 == 0 {
 					to = gone

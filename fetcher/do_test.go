@@ -436,7 +436,7 @@ func TestAnswerBeforeRequest(t *testing.T) {
 	x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: &exchange.Response{Remote: addr}}
 	x.Target = f.First(x.Origin, x.Past)
 	w := f.newWire()
-	w.deadline = time.Now().Add(20 * time.Second)
+	w.deadline, w.connectFor = time.Now().Add(20*time.Second), 20*time.Second
 	stop, err := w.dial(t.Context(), x.Response)
 	if err != nil {
 		t.Fatal(err)

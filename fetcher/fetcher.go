@@ -77,6 +77,9 @@ type Config struct {
 	Resolver Resolver               // nil: resolve.New with the system's servers
 	OptOut   func(host string) bool // reports whether a host must never be contacted; nil: none
 
+	// OptOutAddr reports whether an address must never be dialled, whatever name has led there; nil: none.
+	OptOutAddr func(netip.Addr) bool
+
 	// Record is told of each exchange in which a request was sent over http or https, before Do returns; nil: nobody wants
 	// to know. It is called from many goroutines at once, and keeps nothing of what it is given. What was put off or cut off
 	// by the context is not told.
@@ -107,6 +110,7 @@ type Fetcher struct {
 	ftpData  chan struct{} // one for each transfer under way
 	decoders chan *decoder // all there are; taken and put back
 	wires    sync.Pool
+	connects connectTimes
 	tapes    *tapeBudget // nil where nothing is recorded
 }
 
@@ -221,7 +225,7 @@ func (f *Fetcher) First(o origin.Origin, past exchange.Past) exchange.Target {
 //
 // Of a host's addresses those count that we may dial, in the order of the answer. Where an attempt begins behind the IPv4
 // addresses, or has come to their end, a host's IPv6 addresses are asked for and come behind them; behind the last comes
-// the first. Where an attempt has found nobody at any, the Lookup has that for its outcome.
+// the first. Where an attempt was given a connection at none, the Lookup has that for its outcome.
 //
 // Where name servers say nothing for longer than patience (0: than the resolver waits), the look-up is put off.
 func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target, patience time.Duration) exchange.Lookup {
@@ -242,12 +246,9 @@ func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target, patience time.
 	}
 	var found [maxAddresses]netip.Addr
 	addrs, lookup := f.allowed(found[:0], answer)
-	six, _ := f.cfg.Resolver.(resolver6)
-	if isLiteral || f.cfg.IPv4 || len(addrs) == 0 || addrs[0].Is6() {
-		six = nil
-	}
 	begin, tried := round(t)
-	if len(addrs) == maxAddresses {
+	six := f.six(t)
+	if answer.Outcome != 0 || len(addrs) == maxAddresses || slices.ContainsFunc(answer.Addrs, isSix) {
 		six = nil
 	}
 	if six != nil && begin+tried >= len(addrs) {
@@ -255,28 +256,40 @@ func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target, patience time.
 		if answer.PutOff {
 			return exchange.Lookup{PutOff: true}
 		}
-		behind, _ := f.allowed(addrs, answer)
+		behind, further := f.allowed(addrs, answer)
 		lookup.Took += answer.Took
-		if len(behind) > len(addrs) {
+		switch {
+		case len(behind) > len(addrs):
 			lookup.Until = sooner(lookup.Until, answer.Until)
+			lookup.Outcome, lookup.Cause = 0, 0
+		case further.Outcome == exchange.OptedOut && lookup.Outcome != 0:
+			lookup.Outcome, lookup.Cause = further.Outcome, further.Cause
 		}
-		addrs, six = behind, nil
+		addrs = behind
 	}
 	switch n := len(addrs); {
 	case n > 0 && (tried < n || t.Unmet == 0):
 		lookup.Addr = addrs[(begin+tried)%n]
-		lookup.More = tried+1 < n || six != nil && tried+1 < maxAddresses
+		lookup.More = tried+1 < n
 	case t.Unmet != 0:
-		lookup.Outcome, lookup.Cause = t.Unmet, exchange.CauseUnreachable
-		if t.Unmet == exchange.ConnectRefused {
-			lookup.Cause = exchange.CauseRefused
-		}
+		lookup.Outcome, lookup.Cause = t.Unmet, unmetCause(t.Unmet)
 		if n > 0 {
 			lookup.Addr = addrs[(begin+tried-1)%n]
 		}
 	}
 	return lookup
 }
+
+// six returns whom to ask for the IPv6 addresses of a target's host behind its IPv4 addresses, nil where nobody is asked.
+func (f *Fetcher) six(t exchange.Target) resolver6 {
+	if _, literal := t.Origin.Addr(); literal || f.cfg.IPv4 || f.connectTo(t.Origin).Addr.IsValid() {
+		return nil
+	}
+	six, _ := f.cfg.Resolver.(resolver6)
+	return six
+}
+
+func isSix(addr netip.Addr) bool { return addr.Unmap().Is6() }
 
 // allowed appends those of an answer's addresses to addrs that we may dial, up to its capacity. The Lookup says why there
 // are none.
@@ -291,8 +304,11 @@ func (f *Fetcher) allowed(addrs []netip.Addr, answer resolve.Answer) ([]netip.Ad
 		addr = addr.Unmap()
 		switch {
 		case f.cfg.IPv4 && !addr.Is4() || f.cfg.IPv6 && !addr.Is6():
-		case !f.cfg.AllowPrivate && !public(addr):
-			lookup.Outcome, lookup.Cause = exchange.BlockedAddress, exchange.CausePrivateAddress
+		case f.refusal(addr) != 0:
+			if lookup.Outcome != exchange.OptedOut { // which somebody has asked for, and so comes first
+				lookup.Cause = f.refusal(addr)
+				lookup.Outcome = protocolOutcome[lookup.Cause]
+			}
 		case len(addrs) < cap(addrs) && !slices.Contains(addrs, addr):
 			addrs = append(addrs, addr)
 		}
@@ -301,6 +317,17 @@ func (f *Fetcher) allowed(addrs []netip.Addr, answer resolve.Answer) ([]netip.Ad
 		lookup.Outcome, lookup.Cause = 0, 0
 	}
 	return addrs, lookup
+}
+
+// refusal says why we do not dial an address; 0 where we may.
+func (f *Fetcher) refusal(addr netip.Addr) exchange.Cause {
+	switch {
+	case f.cfg.OptOutAddr != nil && (f.cfg.OptOutAddr(addr) || f.cfg.OptOutAddr(carried(addr))):
+		return exchange.CauseOptOutAddress
+	case !f.cfg.AllowPrivate && !public(addr):
+		return exchange.CausePrivateAddress
+	}
+	return 0
 }
 
 // sooner returns the earlier of two times, of which the zero one is never.
@@ -400,8 +427,12 @@ func (f *Fetcher) exchange(ctx context.Context, x *exchange.Exchange, began time
 		return hints{}, nil
 	}
 	addr := x.Lookup.Addr.Unmap()
-	if !addr.IsValid() || !f.cfg.AllowPrivate && !public(addr) {
-		r.Outcome, r.Cause = exchange.BlockedAddress, exchange.CausePrivateAddress
+	cause := exchange.CausePrivateAddress
+	if addr.IsValid() {
+		cause = f.refusal(addr)
+	}
+	if cause != 0 {
+		r.Outcome, r.Cause = protocolOutcome[cause], cause
 		return hints{}, nil
 	}
 	r.Remote = netip.AddrPortFrom(addr, f.port(x.Target.Origin))
@@ -409,14 +440,36 @@ func (f *Fetcher) exchange(ctx context.Context, x *exchange.Exchange, began time
 	w := f.wires.Get().(*wire)
 	defer f.release(w)
 	w.deadline, w.patience = began.Add(f.cfg.Timeout), x.Patience
+	w.connectFor, w.passesOver = f.connectFor(x), x.Lookup.More
 	at, err := w.run(ctx, x)
 	if w.tape != nil && ctx.Err() == nil && !(w.cut && isTimeout(err)) {
 		w.record(x, began, err)
 	}
 	if err != nil {
 		r.Outcome, r.Cause = classify(at, err)
-		return hints{more: x.Lookup.More, putOff: w.cut && isTimeout(err)}, err
+		h := hints{putOff: w.cut && isTimeout(err)}
+		if at == connecting {
+			h.more, h.waited = x.Lookup.More || f.maybeSix(x), time.Since(began)
+		}
+		return h, err
 	}
 	r.Outcome = exchange.Answered
 	return w.hints, nil
+}
+
+// connectFor is how long an exchange may wait for its connection. All addresses of a host have Config.ConnectTimeout
+// together: one behind which another is known has its share, and the last what is left. None has less than leastConnect.
+func (f *Fetcher) connectFor(x *exchange.Exchange) time.Duration {
+	all := f.cfg.ConnectTimeout
+	left := all - time.Duration(x.Target.Waited)*waitedUnit
+	if x.Lookup.More {
+		left = min(left, f.connects.share())
+	}
+	return max(left, min(all, leastConnect))
+}
+
+// maybeSix reports whether a host of which an IPv4 address is dialled may have IPv6 addresses that nobody has asked for.
+func (f *Fetcher) maybeSix(x *exchange.Exchange) bool {
+	_, tried := round(x.Target)
+	return tried+1 < maxAddresses && !isSix(x.Lookup.Addr) && f.six(x.Target) != nil
 }

@@ -149,6 +149,7 @@ func (s *ftpSession) dial(_, address string) (net.Conn, error) {
 	}
 	if s.control != nil {
 		s.w.patience = 0 // the host has spoken
+		s.w.connectFor, s.w.passesOver = s.w.f.cfg.ConnectTimeout, false
 		if err := s.enterData(); err != nil {
 			return nil, err
 		}

@@ -32,23 +32,31 @@ func parsePrefixes(texts ...string) []netip.Prefix {
 	return prefixes
 }
 
-// public reports whether an address may be dialled without AllowPrivate. Addresses that carry an IPv4 address inside
-// (IPv4-mapped, 6to4, NAT64) are judged by it, since the packet ends there.
+// carried returns the IPv4 address that an address carries inside (IPv4-mapped, 6to4, NAT64), since the packet ends there;
+// any other as it is.
+func carried(addr netip.Addr) netip.Addr {
+	addr = addr.Unmap()
+	if !addr.Is6() {
+		return addr
+	}
+	b := addr.As16()
+	switch {
+	case nat64.Contains(addr):
+		return netip.AddrFrom4([4]byte(b[12:16]))
+	case sixToFour.Contains(addr):
+		return netip.AddrFrom4([4]byte(b[2:6]))
+	}
+	return addr
+}
+
+// public reports whether an address may be dialled without AllowPrivate. What is carried inside it counts.
 func public(addr netip.Addr) bool {
 	if !addr.IsValid() || addr.Zone() != "" {
 		return false
 	}
-	addr = addr.Unmap()
-	if addr.Is6() {
-		b := addr.As16()
-		switch {
-		case nat64.Contains(addr):
-			return public(netip.AddrFrom4([4]byte(b[12:16])))
-		case sixToFour.Contains(addr):
-			return public(netip.AddrFrom4([4]byte(b[2:6])))
-		case !globalIPv6.Contains(addr):
-			return false
-		}
+	addr = carried(addr)
+	if addr.Is6() && !globalIPv6.Contains(addr) {
+		return false
 	}
 	for _, prefix := range special {
 		if prefix.Contains(addr) {

@@ -1,6 +1,7 @@
 package fetcher
 
 import (
+	"math"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -33,6 +34,7 @@ type hints struct {
 	location   string        // of a redirect
 	retryAfter time.Duration // 0: none, or in the past
 	more       bool          // another address of the host may be left
+	waited     time.Duration // for the address to take the connection, which it has not
 	putOff     bool          // the host was silent for longer than patience
 }
 
@@ -71,27 +73,21 @@ func failure(past *exchange.Past, s origin.Scheme) *exchange.Failure {
 func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Past, r *exchange.Response, h hints, jitter float64) exchange.Next {
 	if closed(r) {
 		if h.more {
-			return exchange.Next{Again: true, Target: another(target, r.Outcome)}
+			return exchange.Next{Again: true, Target: another(target, r.Outcome, h.waited)}
 		}
-		// One that refuses is a host that is there, whatever can be said of its other addresses.
-		if target.Unmet == exchange.ConnectRefused {
-			r.Outcome, r.Cause = exchange.ConnectRefused, exchange.CauseRefused
+		if found := ofAll(target.Unmet, r.Outcome); found != r.Outcome {
+			r.Outcome, r.Cause = found, unmetCause(found)
 		}
 	}
-	// The next attempt begins at the address that took the connection, or where this one began if none is left, or behind
-	// the one that took none in time.
+	// The next attempt begins at the address that took the connection, or where this one began if none did.
 	begin, tried := round(target)
-	behind := false
 	switch {
 	case past.Trail != nil:
 		begin = 0
-	case closed(r):
-	case r.Outcome == exchange.ConnectTimeout:
-		begin, behind = begin+tried, h.more || tried > 0
-	default:
+	case !closed(r):
 		begin += tried
 	}
-	target.Skip, target.Unmet = 0, 0
+	target.Skip, target.Waited, target.Unmet = 0, 0, 0
 	if r.Outcome == exchange.Answered && r.Status >= 300 && r.Status <= 399 {
 		next, cause := follow(target, h.location)
 		switch {
@@ -120,10 +116,6 @@ func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Pa
 
 	again := func(s origin.Scheme, after time.Duration) exchange.Next {
 		past.Scheme, past.Trail = s, nil
-		// On its way back the first scheme is asked where the other one was, or of two addresses each would see but one.
-		if behind && (s != first || scheme == first) {
-			begin++
-		}
 		target := start(o, s)
 		target.Skip = skip(begin)
 		return exchange.Next{Again: true, After: after, Target: target}
@@ -145,10 +137,9 @@ func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Pa
 	return exchange.Done
 }
 
-// closed reports whether an address turned out to be one at which nobody is: it refused the connection, or is out of reach.
-// To a machine without IPv6 every IPv6 address is, and it may say so by an error that elsewhere tells of a lack of ports.
+// closed reports whether an address took no connection: it refused, is out of reach, or was silent for too long. To a machine without IPv6 every IPv6 address is, and it may say so by an error that elsewhere tells of a lack of ports.
 func closed(r *exchange.Response) bool {
-	return r.Outcome == exchange.ConnectRefused ||
+	return r.Outcome == exchange.ConnectRefused || r.Outcome == exchange.ConnectTimeout ||
 		r.Outcome == exchange.ConnectFailed && (r.Cause == exchange.CauseUnreachable || r.Remote.Addr().Is6())
 }
 
@@ -170,13 +161,37 @@ func round(t exchange.Target) (begin, tried int) {
 	return int(t.Skip) / maxAddresses, int(t.Skip) % maxAddresses
 }
 
-// another returns the target at the host's next address, after what came of this one.
-func another(target exchange.Target, outcome exchange.Outcome) exchange.Target {
+// another returns the target at the host's next address, after what came of this one and how long it took.
+func another(target exchange.Target, outcome exchange.Outcome, waited time.Duration) exchange.Target {
 	target.Skip++
-	if target.Unmet != exchange.ConnectRefused {
-		target.Unmet = outcome
-	}
+	target.Unmet = ofAll(target.Unmet, outcome)
+	target.Waited = uint8(min(time.Duration(target.Waited)+(waited+waitedUnit-1)/waitedUnit, math.MaxUint8))
 	return target
+}
+
+// waitedUnit is what Target.Waited counts in.
+const waitedUnit = 100 * time.Millisecond
+
+// ofAll is what came of several addresses, given what came of the last and of those before it: a time-out, which may pass,
+// else a refusal, since a host that refuses is there.
+func ofAll(before, last exchange.Outcome) exchange.Outcome {
+	for _, o := range [...]exchange.Outcome{exchange.ConnectTimeout, exchange.ConnectRefused} {
+		if before == o || last == o {
+			return o
+		}
+	}
+	return last
+}
+
+// unmetCause is the detail of a Target.Unmet.
+func unmetCause(o exchange.Outcome) exchange.Cause {
+	switch o {
+	case exchange.ConnectTimeout:
+		return exchange.CauseConnectTimeout
+	case exchange.ConnectRefused:
+		return exchange.CauseRefused
+	}
+	return exchange.CauseUnreachable
 }
 
 // later returns the scheme of the next later try after an attempt by scheme ended as r says; 0 where none is worth it.

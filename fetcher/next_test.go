@@ -162,21 +162,26 @@ func TestNext(t *testing.T) {
 	// The other scheme begins at the first, or where the connection was taken.
 	f("a.com", "connect_refused/ connect_refused connect_refused/ 200", "0s:"+s+"#1 0s:"+h+" 0s:"+h+"#1 done", "answered 200 http://a.com 0")
 	f("a.com", "connect_refused/ tls_failed 200", "0s:"+s+"#1 0s:"+h+"@1 done", "answered 200 http://a.com 0")
-	f("a.com", "connect_timeout/ connect_refused/ connect_refused 200", "0s:"+h+"@1 0s:"+h+"@1#1 1m0s:"+s+"@1 done", "answered 200 https://a.com 0")
-	// A time-out: the next address at the next attempt.
-	f("https://a.com", "connect_timeout/ connect_timeout/ 200", "1m0s:"+s+"@1 2m0s:"+s+"@2 done", "answered 200 https://a.com 0")
-	f("https://a.com", "connect_timeout/ connect_refused/ 200", "1m0s:"+s+"@1 0s:"+s+"@1#1 done", "answered 200 https://a.com 0")
+	// A time-out is no more than a refusal as long as there is another address, and the first of them to count after the last.
+	f("https://a.com", "connect_timeout/ connect_timeout/ 200", "0s:"+s+"#1 0s:"+s+"#2 done", "answered 200 https://a.com 0")
+	f("https://a.com", "connect_timeout/ connect_refused/ 200", "0s:"+s+"#1 0s:"+s+"#2 done", "answered 200 https://a.com 0", retries(0))
+	f("a.com", "connect_timeout/ 200", "0s:"+s+"#1 done", "answered 200 https://a.com 0")
+	f("a.com", "connect_timeout/ tls_failed 200", "0s:"+s+"#1 0s:"+h+"@1 done", "answered 200 http://a.com 0")
+	f("https://a.com", "connect_timeout/ connect_refused 200", "0s:"+s+"#1 1m0s:"+s+" done", "answered 200 https://a.com 0")
+	f("https://a.com", "connect_timeout/ unreachable", "0s:"+s+"#1 done", "connect_timeout 0 https://a.com 0", retries(0))
+	f("https://a.com", "connect_refused/ connect_timeout/ unreachable", "0s:"+s+"#1 0s:"+s+"#2 done", "connect_timeout 0 https://a.com 0", retries(0))
+	f("a.com", "connect_timeout/ connect_refused connect_refused", "0s:"+s+"#1 0s:"+h+" done", "connect_timeout 0 https://a.com 0", retries(0))
+	f("a.com", "connect_timeout/ connect_timeout connect_timeout/ 200", "0s:"+s+"#1 0s:"+h+" 0s:"+h+"#1 done", "answered 200 http://a.com 0")
 	f("https://a.com", "connect_refused/ 503 503 503", "0s:"+s+"#1 1m0s:"+s+"@1 2m0s:"+s+"@1 done", "answered 503 https://a.com 0")
-	f("https://a.com", "connect_timeout/ connect_timeout 200", "1m0s:"+s+"@1 2m0s:"+s+"@1 done", "answered 200 https://a.com 0")
-	f("a.com", "connect_timeout/ connect_timeout/ 200", "0s:"+h+"@1 1m0s:"+s+"@1 done", "answered 200 https://a.com 0")
-	f("a.com", "connect_timeout/ connect_timeout/ connect_timeout/ 200", "0s:"+h+"@1 1m0s:"+s+"@1 2m0s:"+h+"@2 done", "answered 200 http://a.com 0")
-	f("https://a.com", "connect_refused/ connect_timeout 200", "0s:"+s+"#1 1m0s:"+s+"@2 done", "answered 200 https://a.com 0")
-	f("https://a.com", "connect_timeout/ connect_timeout/ connect_timeout/ connect_timeout/ connect_timeout/ connect_timeout/ 200", "1m0s:"+s+"@1 2m0s:"+s+"@2 4m0s:"+s+"@3 8m0s:"+s+"@4 10m0s:"+s+"@5 10m0s:"+s+" done", "answered 200 https://a.com 0", retries(6))
+	f("https://a.com", "connect_timeout/ connect_timeout 200", "0s:"+s+"#1 1m0s:"+s+" done", "answered 200 https://a.com 0")
+	f("https://a.com", "connect_refused/ connect_timeout 200", "0s:"+s+"#1 1m0s:"+s+" done", "answered 200 https://a.com 0")
+	f("https://a.com", "connect_refused/ 503 connect_timeout/ 503 200", "0s:"+s+"#1 1m0s:"+s+"@1 0s:"+s+"@1#1 2m0s:"+s+"@2 done", "answered 200 https://a.com 0")
 	f("https://a.com", "timeout/ 200", "1m0s:"+s+" done", "answered 200 https://a.com 0") // connected
 	// Behind a redirect: the addresses are the target's, and a later try begins at the origin's first.
 	f("https://a.com", "connect_refused/ 301>/x connect_refused/ 200", "0s:"+s+"#1 0s:https://a.com/x 0s:https://a.com/x#1 done", "answered 200 https://a.com 1")
 	f("https://a.com", "301>http://b.com/ connect_refused/ connect_refused", "0s:http://b.com/ 0s:http://b.com/#1 done", "connect_refused 0 https://a.com 1")
-	f("https://a.com", "301>http://b.com/ connect_timeout/ 200", "0s:http://b.com/ 1m0s:"+s+" done", "answered 200 https://a.com 0")
+	f("https://a.com", "301>http://b.com/ connect_timeout/ 200", "0s:http://b.com/ 0s:http://b.com/#1 done", "answered 200 https://a.com 1", retries(0))
+	f("https://a.com", "301>http://b.com/ connect_timeout/ connect_timeout 200", "0s:http://b.com/ 0s:http://b.com/#1 1m0s:"+s+" done", "answered 200 https://a.com 0")
 	// Redirects.
 	f("https://a.com", "301>/x 200", "0s:https://a.com/x done", "answered 200 https://a.com 1")
 	f("https://a.com", "302>http://b.com/robots.txt 307>/y 404", "0s:http://b.com/robots.txt 0s:http://b.com/y done", "answered 404 https://a.com 2")

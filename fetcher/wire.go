@@ -43,8 +43,12 @@ type wire struct {
 	hints    hints
 	deadline time.Time     // of the whole exchange
 	patience time.Duration // see exchange.Exchange
-	cut      bool          // a time-out puts the host off: there is patience, and the host has said nothing in the stage
-	end      time.Time     // of the stage that cut is about
+
+	connectFor time.Duration // how long connecting to the target may take
+	passesOver bool          // another address is next if it takes longer, so that nobody is put off
+
+	cut      bool      // a time-out puts the host off: there is patience, and the host has said nothing in the stage
+	end      time.Time // of the stage that cut is about
 	raw      net.Conn
 	flights  gathered // between raw and TLS
 	conn     net.Conn // raw, or TLS over it
@@ -214,14 +218,25 @@ func (w *wire) dial(ctx context.Context, r *exchange.Response) (stop func() bool
 		return nil, err
 	}
 	r.Timing.Connect = time.Since(began)
+	w.f.connects.keep(r.Timing.Connect)
 	w.conn, w.cut = w.raw, false
 	return stop, nil
+}
+
+// takenBy returns the deadline of connecting, which begins now.
+func (w *wire) takenBy() time.Time {
+	end := w.within(w.connectFor)
+	if w.passesOver {
+		w.cut = false
+		return end
+	}
+	return w.listen(end)
 }
 
 // connect connects to exactly that address. From then on the end of ctx closes the connection, which is what ends a blocked
 // read or write; stop tells that it need not be any more.
 func (w *wire) connect(ctx context.Context, to netip.AddrPort) (conn net.Conn, stop func() bool, err error) {
-	end := w.listen(w.within(w.f.cfg.ConnectTimeout))
+	end := w.takenBy()
 	if w.f.dial != nil {
 		conn, err = w.f.dial(&until{ctx, end}, to)
 	} else {

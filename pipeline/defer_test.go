@@ -331,6 +331,53 @@ func TestAFurtherAddressHasItsOwnRate(t *testing.T) {
 	}
 }
 
+// silentFirst is a web of which every tenth host has a silent first address, and another one behind it.
+type silentFirst struct{ *web }
+
+func (w silentFirst) Resolve(ctx context.Context, t exchange.Target, patience time.Duration) exchange.Lookup {
+	l := w.web.Resolve(ctx, t, patience)
+	l.More = t.Skip == 0 && number(t.Origin.Host())%10 == 0
+	return l
+}
+
+func (w silentFirst) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
+	next := w.web.Do(ctx, x)
+	if x.Lookup.More {
+		time.Sleep(2 * time.Second)
+		x.Response.Outcome = exchange.ConnectTimeout
+		next = exchange.Next{Again: true, Target: x.Target}
+		next.Target.Skip, next.Target.Waited, next.Target.Unmet = 1, 20, exchange.ConnectTimeout
+	} else if x.Target.Skip == 1 && (x.Target.Waited != 20 || x.Target.Unmet != exchange.ConnectTimeout) {
+		x.Response.Outcome = exchange.BadResponse
+	}
+	return next
+}
+
+// A host with a silent address is not deferred while another of its addresses is known: that one is asked at once.
+func TestASilentAddressDefersNobody(t *testing.T) {
+	const n = 20000
+	w, s := slowWeb(func(string) time.Duration { return 100 * time.Millisecond }, 0), &shelf{}
+	synctest.Test(t, func(t *testing.T) {
+		w.begun = time.Now()
+		p := New(Config{Concurrency: 64, Patience: DefaultPatience}, &list{hosts: hosts(n, "h%d.example.com")}, silentFirst{w}, noJudge{}, s)
+		if err := p.Run(t.Context()); err != nil || len(s.sites) != n || p.Progress().Outcomes[exchange.Answered].Load() != n {
+			t.Fatalf("kept %d of %d, error %v", len(s.sites), n, err)
+		}
+	})
+	first := map[string]time.Duration{}
+	for _, a := range w.asked {
+		began, again := first[a.host]
+		if !again {
+			first[a.host] = a.at
+		} else if pause := a.at - began; pause > 3*time.Second {
+			t.Fatalf("the second address of %s was asked %v after the first", a.host, pause)
+		}
+	}
+	if len(w.asked) != n+n/10 {
+		t.Errorf("asked %d times, want %d", len(w.asked), n+n/10)
+	}
+}
+
 // Who was put off is known to be slow, or dead: none of its further attempts is broken off.
 func TestNobodyIsPutOffTwice(t *testing.T) {
 	const n, concurrency, slow = 40000, 512, 8 * time.Second

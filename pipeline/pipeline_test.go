@@ -656,7 +656,7 @@ func TestSpilledRecordsComeBackWhole(t *testing.T) {
 	rec := record{
 		seq: 1 << 40, origin: o, input: "bücher.example:8443\t\"x\"", label: "größe", rank: 7, spent: time.Second,
 		trail:  &exchange.Trail{Target: exchange.Target{Origin: to, Path: "/a?b=<c>"}, Hops: []exchange.Hop{{Status: 301, URL: "https://a/"}, {Status: 308, URL: "https://b/"}}},
-		scheme: origin.HTTP, began: origin.HTTPS, attempts: 3, later: 2, skip: 5<<5 | 2, flags: refused | unmet | deferred | putOff | unheard,
+		scheme: origin.HTTP, waited: 17, attempts: 3, later: 2, skip: 5<<5 | 2, flags: refused | unmet | deferred | putOff | unheard,
 		https: exchange.Failure{Outcome: exchange.Timeout, Cause: exchange.CauseBodyTimeout}, http: exchange.Failure{Outcome: exchange.Reset},
 	}
 	lineFlag := func(i int) flags { return [...]flags{0, deferred, unheard}[i%3] }

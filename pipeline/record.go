@@ -27,8 +27,8 @@ type record struct {
 
 	next ref // the record behind this one in a queue
 
-	scheme   origin.Scheme // to ask by, where trail is nil
-	began    origin.Scheme // by which the current attempt began
+	scheme   origin.Scheme // by which the current attempt begins, or began
+	waited   uint8         // see exchange.Target
 	attempts uint8
 	later    uint8
 	https    exchange.Failure
@@ -43,9 +43,9 @@ type flags uint8
 
 const (
 	abroad   flags = 1 << iota // the schedule has sent it to be resolved again and counts on its return
-	more                       // another address may stand behind addr
-	refused                    // an address of the host refused us in this attempt
-	unmet                      // an address of the host was refused or out of reach in this attempt
+	more                       // another address is known to stand behind addr
+	refused                    // with unmet, in two bits Target.Unmet: unmet alone is connect_failed, this alone connect_timeout,
+	unmet                      // and both are connect_refused
 	deferred                   // its last exchange ran out of time: it is asked when nobody else wants a tray
 	putOff                     // it was put off once, and is not again
 	unheard                    // no name server has answered its last look-up: the next has all its time
@@ -74,12 +74,14 @@ func (r *record) target() exchange.Target {
 	if r.trail != nil {
 		t = r.trail.Target
 	}
-	t.Skip = r.skip & skipMask
-	switch {
-	case r.is(refused):
+	t.Skip, t.Waited = r.skip&skipMask, r.waited
+	switch r.flags & (refused | unmet) {
+	case refused | unmet:
 		t.Unmet = exchange.ConnectRefused
-	case r.is(unmet):
+	case unmet:
 		t.Unmet = exchange.ConnectFailed
+	case refused:
+		t.Unmet = exchange.ConnectTimeout
 	}
 	return t
 }
@@ -98,17 +100,20 @@ func (r *record) spoil() bool {
 
 func (r *record) past() exchange.Past {
 	return exchange.Past{
-		Trail: r.trail, Spent: r.spent, Scheme: r.began, Attempts: r.attempts, Later: r.later, HTTPS: r.https, HTTP: r.http,
+		Trail: r.trail, Spent: r.spent, Scheme: r.scheme, Attempts: r.attempts, Later: r.later, HTTPS: r.https, HTTP: r.http,
 	}
 }
 
 // setNext notes what an exchange left behind and what is to be asked next.
 func (r *record) setNext(past exchange.Past, target exchange.Target) {
-	r.trail, r.spent, r.began, r.attempts, r.later = past.Trail, past.Spent, past.Scheme, past.Attempts, past.Later
+	r.trail, r.spent, r.scheme, r.attempts, r.later = past.Trail, past.Spent, past.Scheme, past.Attempts, past.Later
+	if r.trail == nil {
+		r.scheme = target.Origin.Scheme() // also before the first attempt, of which the Past knows none
+	}
 	r.https, r.http = past.HTTPS, past.HTTP
-	r.scheme, r.skip = target.Origin.Scheme(), r.skip&^skipMask|target.Skip&skipMask
-	r.set(unmet, target.Unmet != 0)
-	r.set(refused, target.Unmet == exchange.ConnectRefused)
+	r.skip, r.waited = r.skip&^skipMask|target.Skip&skipMask, target.Waited
+	r.set(unmet, target.Unmet == exchange.ConnectFailed || target.Unmet == exchange.ConnectRefused)
+	r.set(refused, target.Unmet == exchange.ConnectTimeout || target.Unmet == exchange.ConnectRefused)
 	r.addr, r.until, r.dns, r.failed = [16]byte{}, 0, 0, exchange.Failure{}
 }
 

@@ -397,7 +397,7 @@ func (s *schedule) release(l int, at key) {
 // comeHome takes a tray back and looks at why it came.
 func (s *schedule) comeHome(t *tray) {
 	rec, state, next, past := t.record, t.state, t.next, t.exchange.Past
-	late := ranOut(t.response.Outcome)
+	late := ranOut(t.response.Outcome) && (next.PutOff || next.Target.Unmet == 0) // else another of its addresses is next
 	s.slow.pace.keep(t.answered)
 	if next.Throttled {
 		s.progress.Throttled.Add(1)

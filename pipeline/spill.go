@@ -179,7 +179,7 @@ type stored struct {
 	Rank      int64            `json:"rank,omitempty"`
 	Spent     time.Duration    `json:"spent,omitempty"`
 	Scheme    origin.Scheme    `json:"scheme"`
-	Began     origin.Scheme    `json:"began,omitempty"`
+	Waited    uint8            `json:"waited,omitempty"`
 	Attempts  uint8            `json:"attempts,omitempty"`
 	Later     uint8            `json:"later,omitempty"`
 	HTTPS     exchange.Failure `json:"https,omitzero"`
@@ -203,7 +203,7 @@ type storedTrail struct {
 func (r *record) store() stored {
 	s := stored{
 		Seq: r.seq, Host: r.origin.Host(), Port: r.origin.Port(), Requested: r.origin.Scheme(),
-		Input: r.input, Label: r.label, Rank: r.rank, Spent: r.spent, Scheme: r.scheme, Began: r.began,
+		Input: r.input, Label: r.label, Rank: r.rank, Spent: r.spent, Scheme: r.scheme, Waited: r.waited,
 		Attempts: r.attempts, Later: r.later, HTTPS: r.https, HTTP: r.http, Skip: r.skip, Flags: r.flags & storedFlags,
 	}
 	if r.trail != nil {
@@ -223,7 +223,7 @@ func restore(line []byte) (record, error) {
 		return record{}, err
 	}
 	r := record{
-		seq: s.Seq, origin: o, input: s.Input, label: s.Label, rank: s.Rank, spent: s.Spent, scheme: s.Scheme, began: s.Began,
+		seq: s.Seq, origin: o, input: s.Input, label: s.Label, rank: s.Rank, spent: s.Spent, scheme: s.Scheme, waited: s.Waited,
 		attempts: s.Attempts, later: s.Later, https: s.HTTPS, http: s.HTTP, skip: s.Skip, flags: s.Flags & storedFlags,
 	}
 	if s.Trail != nil {

@@ -58,6 +58,7 @@ const (
 
 	CausePrivateAddress
 	CauseOptOut
+	CauseOptOutAddress
 	CauseNotArchived
 	CauseOther
 	numCauses
@@ -108,6 +109,7 @@ var causeTexts = [numCauses]string{
 	CauseLocationScheme:   "redirect to a scheme that is not http or https",
 	CausePrivateAddress:   "private, loopback or otherwise special address (see --allow-private)",
 	CauseOptOut:           "the host is on the opt-out list",
+	CauseOptOutAddress:    "the host's address is on the opt-out list",
 	CauseNotArchived:      "no capture of what the redirect leads to is in the archives",
 	CauseOther:            "other failure",
 }

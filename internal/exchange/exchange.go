@@ -23,10 +23,12 @@ type Target struct {
 
 	// A host may have several addresses, of which a target means one. Skip says which: it is the fetcher's own count of where
 	// the attempt began and how many it has tried, below 32; 0 is the first.
-	// Unmet is what came of those that the same attempt has tried before: connect_refused where one refused us,
-	// connect_failed where all were out of reach, 0 where this is the first.
-	Skip  uint8
-	Unmet Outcome
+	// Unmet is what came of those that the same attempt has tried before: connect_timeout where one took no connection in
+	// time, else connect_refused where one refused us, connect_failed where all were out of reach, 0 where this is the first.
+	// Waited is how long connecting to them took, in tenths of a second; 255: that or longer.
+	Skip   uint8
+	Waited uint8
+	Unmet  Outcome
 }
 
 // AppendTo appends the target as an absolute URL.
@@ -80,7 +82,7 @@ func (f Failure) Transient() bool { return f.Outcome.Transient() || f.Cause == C
 // Lookup is the answer of the resolve stage for one target.
 type Lookup struct {
 	Addr    netip.Addr    // to dial; where Outcome is set invalid, or after a Target's Unmet the last that was dialled
-	More    bool          // another address may stand behind Addr
+	More    bool          // another address is known to stand behind Addr
 	Outcome Outcome       // dns_not_found, dns_failed, dns_timeout, blocked_address, a Target's Unmet; 0 where Addr is good
 	Cause   Cause         // the detail of Outcome
 	Took    time.Duration // 0 from a cache
