@@ -60,6 +60,8 @@ const (
 	nameChanging      // other addresses with each question, and no time to live
 	nameZero          // 0.0.0.0
 	nameSix           // only AAAA
+	nameBesideHole    // two A: one is a black hole
+	nameSixBesideHole // A is a black hole, AAAA is not
 )
 
 // placeKind is what listens where the name leads.

@@ -182,6 +182,8 @@ func (w *Web) answerName(q *dns.Msg, overUDP bool) (*dns.Msg, time.Duration) {
 		addrs = w.world.addresses(host, b, 0, manyNames)
 	case nameChanging:
 		addrs, ttl = w.world.addresses(host, b, w.count(host+" "+dns.TypeToString[question.Qtype], origin.Auto)-1, 1), 0
+	case nameBesideHole, nameSixBesideHole:
+		addrs = w.world.beside(host, b)
 	default:
 		addrs = []netip.Addr{w.world.address(host, b)}
 	}

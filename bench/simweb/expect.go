@@ -239,10 +239,11 @@ func (wk *walk) exchange(t exchange.Target) result {
 		listening = b.place == placeFull || b.place == placeHole || b.place == placePlainOnly && !secure
 		listening = listening && b.name != nameZero
 	}
-	if b.name == nameSix && !w.six {
-		return failed(exchange.ConnectFailed, exchange.ConnectRefused)
-	}
 	switch {
+	case b.name == nameSixBesideHole && !w.six && len(w.holes) > 0:
+		return failed(exchange.ConnectTimeout)
+	case (b.name == nameSix || b.name == nameSixBesideHole) && !w.six:
+		return failed(exchange.ConnectFailed, exchange.ConnectRefused)
 	case !listening:
 		return failed(exchange.ConnectRefused)
 	case b.place == placeHole && len(w.holes) > 0:

@@ -34,7 +34,7 @@ var meanings = [exchange.NumOutcomes]meaning{
 	exchange.BadEncoding:     {"the body's content coding is unknown, nested too deep or corrupt; or something stands behind a body whose coding has no checksum", "nothing"},
 	exchange.HeaderTooLarge:  {"the response head exceeds 64 KiB, or FTP's replies do", "nothing"},
 	exchange.BlockedAddress:  {"we refuse to dial the address: loopback, private or otherwise special", "`--allow-private`, if the network is yours"},
-	exchange.OptedOut:        {"the host is on the `--opt-out` list", "nothing"},
+	exchange.OptedOut:        {"the host is on the `--opt-out` list, or every address of it is, private ones aside", "nothing"},
 	exchange.NotArchived:     {"only with `--format warc`: a redirect leads to what has no capture in the archives that are read", "name the archives that have it, too (see [archives.md](archives.md))"},
 }
 

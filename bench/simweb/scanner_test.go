@@ -56,6 +56,9 @@ func patienceFor(e Expect) patience {
 	if slices.Contains(e.Outcomes, exchange.ConnectTimeout) {
 		p.dial = short
 	}
+	if b.name == nameBesideHole || b.name == nameSixBesideHole {
+		p.dial = 2 * time.Second // until the other address is tried
+	}
 	if b.hello == helloHang || b.hello == helloDrip || b.hello == helloStall {
 		p.hands = short
 	}
@@ -147,12 +150,11 @@ func (s *plainScanner) ask(at *url.URL) (f found, location string) {
 	if at.Scheme == "https" {
 		f.Scheme, port = origin.HTTPS, s.web.TLSPort()
 	}
-	addr, outcome := s.lookup(at.Hostname())
+	raw, outcome, err := s.dial(at.Hostname(), uint16(port))
 	if outcome != 0 {
 		f.Outcome = outcome
 		return f, ""
 	}
-	raw, err := net.DialTimeout("tcp", netip.AddrPortFrom(addr, uint16(port)).String(), s.wait.dial)
 	if err != nil {
 		var waited net.Error
 		switch {
@@ -323,49 +325,66 @@ func classify(err error, otherwise exchange.Outcome) exchange.Outcome {
 	return otherwise
 }
 
-func (s *plainScanner) lookup(host string) (netip.Addr, exchange.Outcome) {
-	if addr, err := netip.ParseAddr(host); err == nil {
-		return s.guarded(addr)
-	}
+// dial connects to the first two addresses of a host in turn: IPv6 comes where no IPv4 address takes the connection.
+func (s *plainScanner) dial(host string, port uint16) (conn net.Conn, outcome exchange.Outcome, err error) {
 	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
-		answer, err := s.question(host, qtype)
-		var timeout net.Error
-		switch {
-		case errors.As(err, &timeout) && timeout.Timeout():
-			return netip.Addr{}, exchange.DNSTimeout
-		case err != nil:
-			return netip.Addr{}, exchange.DNSFailed
-		case answer.Rcode == dns.RcodeNameError:
-			return netip.Addr{}, exchange.DNSNotFound
-		case answer.Rcode != dns.RcodeSuccess:
-			return netip.Addr{}, exchange.DNSFailed
+		addrs, missing := s.lookup(host, qtype)
+		if missing != 0 && (qtype == dns.TypeA || err == nil) {
+			outcome = missing
 		}
-		// The address must hang on the name by an unbroken chain of aliases.
-		name := strings.ToLower(dns.Fqdn(host))
-		for _, rr := range answer.Answer {
-			if strings.ToLower(rr.Header().Name) != name {
-				continue
+		for _, addr := range addrs[:min(len(addrs), 2)] {
+			if s.policy.Guarded && (addr.IsLoopback() || addr.IsUnspecified()) {
+				return nil, exchange.BlockedAddress, nil
 			}
-			switch rr := rr.(type) {
-			case *dns.CNAME:
-				name = strings.ToLower(rr.Target)
-			case *dns.A:
-				addr, _ := netip.AddrFromSlice(rr.A.To4())
-				return s.guarded(addr)
-			case *dns.AAAA:
-				addr, _ := netip.AddrFromSlice(rr.AAAA)
-				return s.guarded(addr)
+			if conn, err = net.DialTimeout("tcp", netip.AddrPortFrom(addr, port).String(), s.wait.dial); err == nil {
+				return conn, 0, nil
 			}
+			outcome = 0
+		}
+		if outcome != 0 && outcome != exchange.DNSNotFound || isAddr(host) {
+			break
 		}
 	}
-	return netip.Addr{}, exchange.DNSNotFound
+	return nil, outcome, err
 }
 
-func (s *plainScanner) guarded(addr netip.Addr) (netip.Addr, exchange.Outcome) {
-	if s.policy.Guarded && (addr.IsLoopback() || addr.IsUnspecified()) {
-		return netip.Addr{}, exchange.BlockedAddress
+func (s *plainScanner) lookup(host string, qtype uint16) (addrs []netip.Addr, outcome exchange.Outcome) {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{addr}, 0
 	}
-	return addr, 0
+	answer, err := s.question(host, qtype)
+	var timeout net.Error
+	switch {
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return nil, exchange.DNSTimeout
+	case err != nil:
+		return nil, exchange.DNSFailed
+	case answer.Rcode == dns.RcodeNameError:
+		return nil, exchange.DNSNotFound
+	case answer.Rcode != dns.RcodeSuccess:
+		return nil, exchange.DNSFailed
+	}
+	// The addresses must hang on the name by an unbroken chain of aliases.
+	name := strings.ToLower(dns.Fqdn(host))
+	for _, rr := range answer.Answer {
+		if strings.ToLower(rr.Header().Name) != name {
+			continue
+		}
+		switch rr := rr.(type) {
+		case *dns.CNAME:
+			name = strings.ToLower(rr.Target)
+		case *dns.A:
+			addr, _ := netip.AddrFromSlice(rr.A.To4())
+			addrs = append(addrs, addr)
+		case *dns.AAAA:
+			addr, _ := netip.AddrFromSlice(rr.AAAA)
+			addrs = append(addrs, addr)
+		}
+	}
+	if addrs == nil {
+		return nil, exchange.DNSNotFound
+	}
+	return addrs, 0
 }
 
 // question asks about a name by UDP, again and again if need be, and by TCP where the answer is truncated. It passes over

@@ -178,7 +178,7 @@ func (w *world) address(host string, b *Behaviour) netip.Addr {
 	h := w.draw(host, streamAddress)
 	from := w.ordinary
 	switch {
-	case b.name == nameSix:
+	case b.name == nameSix, b.name == nameSixBesideHole:
 		return netip.IPv6Loopback()
 	case b.name == nameZero:
 		return netip.IPv4Unspecified()
@@ -196,6 +196,15 @@ func (w *world) address(host string, b *Behaviour) netip.Addr {
 
 // lie is an address that a host is said to live at and does not: nobody is there.
 func (w *world) lie() netip.Addr { return placesFrom(9, 1)[0] }
+
+// beside are the addresses of a host that has a black hole, too, where there are any.
+func (w *world) beside(host string, b *Behaviour) []netip.Addr {
+	addrs := []netip.Addr{w.address(host, b)}
+	if len(w.holes) > 0 {
+		addrs = append(addrs, w.holes[w.draw(host, streamDetail)%uint64(len(w.holes))])
+	}
+	return addrs
+}
 
 // addresses are n addresses of a host that has several, in turn from one on. Of the hot ones it has none but the hot one.
 func (w *world) addresses(host string, b *Behaviour, from, n int) []netip.Addr {

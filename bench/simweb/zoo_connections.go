@@ -31,6 +31,10 @@ var connectionRows = []Behaviour{
 		reply: fails(endHang, timeoutOutcome)},
 	{Name: "black-hole", Does: "the first packet is lost, on either port", Ends: "connect_timeout", place: placeHole,
 		hello: helloHang, reply: fails(endHang, timeoutOutcome)}, // the last two only where no packet can be lost
+	{Name: "black-hole-beside", Does: "two A records, at one of which the first packet is lost; http is redirected to https", Ends: "answered 200 (1 hop from http)", name: nameBesideHole,
+		reply: toHTTPS},
+	{Name: "black-hole-beside-ipv6", Does: "an A record where the first packet is lost, and AAAA: ::1; http is redirected to https", Ends: "answered 200 (1 hop from http)", name: nameSixBesideHole,
+		reply: toHTTPS},
 }
 
 var tlsRows = []Behaviour{

@@ -23,14 +23,17 @@ func nowhere(to string) func(*ask) reply {
 	return says("HTTP/1.1 302 Found\r\nLocation: "+to+"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", 302, exchange.RedirectInvalid)
 }
 
+// toHTTPS redirects http to https, and is well there.
+func toHTTPS(a *ask) reply {
+	if a.scheme == origin.HTTP {
+		return a.redirect(a.url(origin.HTTPS, a.host, "/robots.txt"))
+	}
+	return a.ok()
+}
+
 var redirectRows = []Behaviour{
 	{Name: "to-https", Share: 0.03, Does: "http is redirected to https", Ends: "answered 200 (1 hop from http)",
-		reply: func(a *ask) reply {
-			if a.scheme == origin.HTTP {
-				return a.redirect(a.url(origin.HTTPS, a.host, "/robots.txt"))
-			}
-			return a.ok()
-		}},
+		reply: toHTTPS},
 	{Name: "to-www", Share: 0.05, Does: "the bare name is redirected to www.", Ends: "answered 200, 1 hop",
 		reply: func(a *ask) reply {
 			if strings.HasPrefix(a.host, "www.") {
