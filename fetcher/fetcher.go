@@ -302,15 +302,16 @@ func (f *Fetcher) allowed(addrs []netip.Addr, answer resolve.Answer) ([]netip.Ad
 	before := len(addrs)
 	for _, addr := range answer.Addrs {
 		addr = addr.Unmap()
-		switch {
-		case f.cfg.IPv4 && !addr.Is4() || f.cfg.IPv6 && !addr.Is6():
-		case f.refusal(addr) != 0:
-			if lookup.Outcome != exchange.OptedOut { // which somebody has asked for, and so comes first
-				lookup.Cause = f.refusal(addr)
-				lookup.Outcome = protocolOutcome[lookup.Cause]
+		if f.cfg.IPv4 && !addr.Is4() || f.cfg.IPv6 && !addr.Is6() {
+			continue
+		}
+		switch cause := f.refusal(addr); {
+		case cause == 0:
+			if len(addrs) < cap(addrs) && !slices.Contains(addrs, addr) {
+				addrs = append(addrs, addr)
 			}
-		case len(addrs) < cap(addrs) && !slices.Contains(addrs, addr):
-			addrs = append(addrs, addr)
+		case lookup.Outcome != exchange.OptedOut: // which somebody has asked for, and so comes first
+			lookup.Outcome, lookup.Cause = protocolOutcome[cause], cause
 		}
 	}
 	if len(addrs) > before {
@@ -321,8 +322,9 @@ func (f *Fetcher) allowed(addrs []netip.Addr, answer resolve.Answer) ([]netip.Ad
 
 // refusal says why we do not dial an address; 0 where we may.
 func (f *Fetcher) refusal(addr netip.Addr) exchange.Cause {
+	inner := carried(addr)
 	switch {
-	case f.cfg.OptOutAddr != nil && (f.cfg.OptOutAddr(addr) || f.cfg.OptOutAddr(carried(addr))):
+	case f.cfg.OptOutAddr != nil && (f.cfg.OptOutAddr(addr) || inner != addr && f.cfg.OptOutAddr(inner)):
 		return exchange.CauseOptOutAddress
 	case !f.cfg.AllowPrivate && !public(addr):
 		return exchange.CausePrivateAddress

@@ -100,7 +100,7 @@ func (f *fetchFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.strictTLS, "strict-tls", false, "an unverifiable certificate is a failure, rather than recorded")
 	flags.StringVar(&f.tlsMin, "tls-min", "1.2", "oldest TLS version to speak: 1.0, 1.1, 1.2 or 1.3")
 	flags.StringVar(&f.caFile, "ca-file", "", "PEM file of certificate authorities to trust (default the system's)")
-	flags.StringVar(&f.optOut, "opt-out", "", "file of hosts, domains and address ranges that are never contacted, one a line")
+	flags.StringVar(&f.optOut, "opt-out", "", "file of hosts, domains and address ranges that are never contacted, one a line; a range holds for every address that a name leads to")
 	flags.StringVar(&f.tokens, "tokens", "", "file of further crawler tokens (format: bulkscan tokens --help)")
 }
 
@@ -485,6 +485,9 @@ func (f *fetchFlags) fetcher() (*asker, func(), error) {
 			return nil, nil, usagef("--opt-out: %w", err)
 		}
 		cfg.OptOut = hosts.contains
+		if len(hosts.ranges) > 0 {
+			cfg.OptOutAddr = hosts.covers
+		}
 	}
 	resolver, err := resolve.New(f.resolver, names)
 	if err != nil {
@@ -987,10 +990,11 @@ func (s source) Next() (pipeline.Entry, error) {
 }
 
 // optOut is the set of hosts and domains that are never contacted, and of ranges of addresses. A range holds for hosts that
-// are addresses; as with a single address, names that resolve to it are hosts of their own.
+// are addresses, and for whatever address is dialled; a single address is a range of one.
 type optOut struct {
 	hosts  map[string]struct{}
-	ranges []netip.Prefix
+	ranges map[netip.Prefix]struct{}
+	bits   []int // lengths of the ranges' prefixes, each once
 }
 
 // readOptOut reads one host, domain or address range a line; blank lines and # comments are skipped. Whatever could be
@@ -1001,7 +1005,7 @@ func readOptOut(path string) (optOut, error) {
 		return optOut{}, err
 	}
 	defer file.Close()
-	list := optOut{hosts: map[string]struct{}{}}
+	list := optOut{hosts: map[string]struct{}{}, ranges: map[netip.Prefix]struct{}{}}
 	scanner := bufio.NewScanner(file)
 	for line := 1; scanner.Scan(); line++ {
 		text, _, _ := strings.Cut(scanner.Text(), "#")
@@ -1021,7 +1025,7 @@ func readOptOut(path string) (optOut, error) {
 // add takes one entry; its error says what to write instead.
 func (s *optOut) add(entry string) error {
 	if prefix, err := netip.ParsePrefix(entry); err == nil && !prefix.Addr().Is4In6() {
-		s.ranges = append(s.ranges, prefix.Masked())
+		s.addRange(prefix.Masked())
 		return nil
 	}
 	o, spelling, err := origin.ParseSpelling(entry)
@@ -1036,19 +1040,38 @@ func (s *optOut) add(entry string) error {
 			return fmt.Errorf("%.80q is neither an address nor a range; write 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32", entry)
 		}
 	}
+	if addr, isAddress := o.Addr(); isAddress {
+		s.addRange(netip.PrefixFrom(addr, addr.BitLen()))
+		return nil
+	}
 	s.hosts[o.Host()] = struct{}{}
 	return nil
+}
+
+func (s *optOut) addRange(prefix netip.Prefix) {
+	s.ranges[prefix] = struct{}{}
+	if !slices.Contains(s.bits, prefix.Bits()) {
+		s.bits = append(s.bits, prefix.Bits())
+	}
+}
+
+// covers reports whether an address is in one of the ranges.
+func (s optOut) covers(addr netip.Addr) bool {
+	for _, bits := range s.bits {
+		if prefix, err := addr.Prefix(bits); err == nil {
+			if _, ok := s.ranges[prefix]; ok {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // contains reports whether a host or a domain above it is in the set, or an address in one of its ranges.
 func (s optOut) contains(host string) bool {
 	if len(s.ranges) > 0 {
 		if addr, err := netip.ParseAddr(host); err == nil {
-			for _, prefix := range s.ranges {
-				if prefix.Contains(addr) {
-					return true
-				}
-			}
+			return s.covers(addr)
 		}
 	}
 	for {
