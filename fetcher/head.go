@@ -127,6 +127,7 @@ func (w *wire) parseHead(head []byte) error {
 	// Folded lines it joins in that buffer, where mend would then find them joined and half of them once more.
 	strict := bytes.HasSuffix(head, []byte("\r\n\r\n")) && !w.folded && !oldFraming(head)
 	before := w.br.Buffered()
+	w.broken = 0
 	if strict && w.res.Read(w.br) == nil && before-w.br.Buffered() == len(head) {
 		w.proto, w.fields = protocol(head), head
 		return nil
@@ -136,9 +137,10 @@ func (w *wire) parseHead(head []byte) error {
 		return protocolError(exchange.CauseNotHTTP)
 	}
 	mended, cause := mend(head)
-	if cause != 0 {
+	if mended == nil {
 		return protocolError(cause)
 	}
+	w.broken = cause
 	w.proto, w.fields = protocol(head), mended
 	if _, err := w.br.Discard(len(head)); err != nil {
 		return err
@@ -183,8 +185,9 @@ func oldFraming(head []byte) bool {
 
 // mend rewrites a head as fasthttp reads it: lines end in CR LF (RFC 9112 §2.2), folded lines are joined (§5.2), lines
 // that are no field are dropped, control bytes in values become spaces (RFC 9110 §5.5), equal lengths are one (§8.6),
-// and the version is 1.1, so that framing counts. What makes the body's end uncertain is not mended but a cause. Where
-// that leaves the standards, docs/divergences.md says so, and TestReadings holds it against curl.
+// and the version is 1.1, so that framing counts. What makes the body's end uncertain is not mended but a cause, and the
+// head is returned without it; it is nil where it is no head of HTTP. Where that leaves the standards, docs/divergences.md
+// says so, and TestReadings holds it against curl.
 func mend(head []byte) ([]byte, exchange.Cause) {
 	const notHTTP, badLength = exchange.CauseNotHTTP, exchange.CauseBadLength
 	head = bytes.TrimLeft(head, "\r\n")
@@ -206,6 +209,7 @@ func mend(head []byte) ([]byte, exchange.Cause) {
 
 	var length []byte
 	chunked := false
+	var broken exchange.Cause // the first
 	for line := range bytes.Lines(unfold(rest)) {
 		line = bytes.TrimRight(line, "\r\n")
 		if len(line) == 0 {
@@ -221,8 +225,8 @@ func mend(head []byte) ([]byte, exchange.Cause) {
 			// A list of equal numbers is one number.
 			for part := range bytes.SplitSeq(value, []byte{','}) {
 				part = bytes.Trim(part, " \t")
-				if !number(part) || length != nil && !bytes.Equal(part, length) {
-					return nil, badLength
+				if (!number(part) || length != nil && !bytes.Equal(part, length)) && broken == 0 {
+					broken = badLength
 				}
 				length = part
 			}
@@ -234,8 +238,8 @@ func mend(head []byte) ([]byte, exchange.Cause) {
 				case bytes.EqualFold(part, []byte("chunked")):
 					chunked = true
 				case bytes.EqualFold(part, []byte("identity")) || len(part) == 0:
-				default:
-					return nil, exchange.CauseUnknownCoding
+				case broken == 0:
+					broken = exchange.CauseUnknownCoding
 				}
 			}
 			continue
@@ -246,12 +250,13 @@ func mend(head []byte) ([]byte, exchange.Cause) {
 		out = append(appendValue(out, value), "\r\n"...)
 	}
 	switch {
+	case broken != 0:
 	case chunked:
 		out = append(out, "Transfer-Encoding: chunked\r\n"...)
 	case length != nil:
 		out = append(append(append(out, "Content-Length: "...), length...), "\r\n"...)
 	}
-	return append(out, "\r\n"...), 0
+	return append(out, "\r\n"...), broken
 }
 
 // unfold joins the lines of fields with those that continue them. What continues nothing is no field.

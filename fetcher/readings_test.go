@@ -36,9 +36,9 @@ func readings() []reading {
 	ab := answers(200, "ab")
 	bad := func(cause exchange.Cause, status int) row { return row{protocolOutcome[cause], cause, status, ""} }
 	notHTTP := bad(exchange.CauseNotHTTP, 0)
-	badLength := bad(exchange.CauseBadLength, 0)
+	badLength := bad(exchange.CauseBadLength, 200)
 	badChunk := bad(exchange.CauseBadChunk, 200)
-	badTransfer := bad(exchange.CauseUnknownCoding, 0)
+	badTransfer := bad(exchange.CauseUnknownCoding, 200)
 	badStatus := func(status int) row { return bad(exchange.CauseBadStatus, status) }
 	beforeHead := row{exchange.ClosedEarly, exchange.CauseClosedBeforeHead, 0, ""}
 	inHead, inBody := bad(exchange.CauseClosedInHead, 0), bad(exchange.CauseClosedInBody, 200)

@@ -37,9 +37,10 @@ type wire struct {
 	codings  []coding
 	body     framing
 	proto    string
-	folded   bool   // the head that was peeked at last has folded lines
-	fields   []byte // the head that was read last, without folded lines; a view, valid until something else is read
-	grew     bool   // the head was big, and what it grew is dropped
+	folded   bool           // the head that was peeked at last has folded lines
+	fields   []byte         // the head that was read last, without folded lines; a view, valid until something else is read
+	grew     bool           // the head was big, and what it grew is dropped
+	broken   exchange.Cause // why the body's end is not known by the head that was read last; 0: it is
 	hints    hints
 	deadline time.Time     // of the whole exchange
 	patience time.Duration // see exchange.Exchange
@@ -411,7 +412,10 @@ func (w *wire) keepHead(r *exchange.Response) error {
 	r.Status = w.res.StatusCode()
 	r.Proto = w.proto
 	w.hints = w.keepFields(r, time.Now())
-	if r.Status < 200 || r.Status > 599 {
+	switch {
+	case w.broken != 0:
+		return protocolError(w.broken)
+	case r.Status < 200 || r.Status > 599:
 		return protocolError(exchange.CauseBadStatus)
 	}
 	return nil

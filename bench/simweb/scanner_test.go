@@ -14,7 +14,9 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -208,6 +210,12 @@ func (s *plainScanner) ask(at *url.URL) (f found, location string) {
 			reader = bufio.NewReader(io.MultiReader(strings.NewReader(text), reader))
 			if response, err = http.ReadResponse(reader, nil); err != nil {
 				f.Outcome = exchange.BadResponse
+				if strings.Contains(err.Error(), "transfer encoding") {
+					f.Outcome = exchange.BadEncoding
+				}
+				if status := wholeStatus.FindStringSubmatch(text); status != nil {
+					f.Status, _ = strconv.Atoi(status[1])
+				}
 			}
 		}
 		if f.Outcome != 0 {
@@ -232,6 +240,9 @@ func (s *plainScanner) ask(at *url.URL) (f found, location string) {
 	}
 	return f, response.Header.Get("Location")
 }
+
+// wholeStatus is the beginning of a head whose status is known, whatever the rest is.
+var wholeStatus = regexp.MustCompile(`^HTTP/1\.[01] ([2-5]\d\d) `)
 
 // readHead reads up to an empty line, and with it.
 func readHead(r *bufio.Reader) (string, error) {
