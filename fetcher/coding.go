@@ -38,25 +38,34 @@ const (
 	zstdCoding
 )
 
+// noCodings are what servers say in Content-Encoding that is no coding: mostly a character set or a media type, and what an
+// upload to an object store was framed by. They count for nothing where the body is text.
+var noCodings = [...]string{
+	"utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "7bit", "8bit", "binary", "text", "text/plain", "plain", "aws-chunked", "chunked",
+}
+
 // contentCodings appends the codings of a head's Content-Encoding, whose lines are one list (RFC 9110 §5.3): fasthttp
-// knows the last of them, and a body's outer coding undone is not yet the file.
-func contentCodings(dst []coding, head []byte) (_ []coding, err error) {
+// knows the last of them, and a body's outer coding undone is not yet the file. doubtful reports whether one of noCodings is
+// among them, so that what comes of undoing the others must be text.
+func contentCodings(dst []coding, head []byte) (_ []coding, doubtful bool, err error) {
 	const field = "content-encoding"
 	for line := range bytes.Lines(head) {
 		if len(line) <= len(field) || line[0]|0x20 != field[0] || !bytes.EqualFold(line[:len(field)], []byte(field)) {
 			continue
 		}
 		if name, value, ok := bytes.Cut(line, []byte{':'}); ok && len(bytes.TrimRight(name, " \t")) == len(field) {
-			if dst, err = parseCodings(dst, value); err != nil {
-				return dst, err
+			no := false
+			if dst, no, err = parseCodings(dst, value); err != nil {
+				return dst, false, err
 			}
+			doubtful = doubtful || no
 		}
 	}
-	return dst, nil
+	return dst, doubtful, nil
 }
 
 // parseCodings appends the codings that a Content-Encoding lists in the order they were applied (RFC 9110 §8.4).
-func parseCodings(dst []coding, value []byte) ([]coding, error) {
+func parseCodings(dst []coding, value []byte) (_ []coding, doubtful bool, err error) {
 	for len(value) > 0 {
 		var name []byte
 		name, value, _ = bytes.Cut(value, []byte{','})
@@ -74,15 +83,18 @@ func parseCodings(dst []coding, value []byte) ([]coding, error) {
 			c = brotliCoding
 		case is("zstd"):
 			c = zstdCoding
+		case slices.ContainsFunc(noCodings[:], is):
+			doubtful = true
+			continue
 		default:
-			return dst, protocolError(exchange.CauseUnknownCoding)
+			return dst, false, protocolError(exchange.CauseUnknownCoding)
 		}
 		if len(dst) == maxCodings {
-			return dst, protocolError(exchange.CauseNestedCoding)
+			return dst, false, protocolError(exchange.CauseNestedCoding)
 		}
 		dst = append(dst, c)
 	}
-	return dst, nil
+	return dst, doubtful, nil
 }
 
 // begins reports whether a body that begins so may be in the coding. gzip and zstd have a mark; of the others, which have
@@ -98,20 +110,23 @@ func (c coding) begins(body []byte) bool {
 	case zstdCoding: // a frame, or one to be skipped (RFC 8878 §3.1)
 		return marked("\x28\xb5\x2f\xfd") || len(body) >= 4 && body[0]&0xf0 == 0x50 && bytes.Equal(body[1:4], []byte("\x2a\x4d\x18"))
 	}
-	if len(body) < 3 { // too few for a record, and enough for the coding of nothing, which Brotli spells ";"
-		return true
-	}
+	// Fewer than three bytes are too few for a record, and enough for the coding of nothing, which Brotli spells ";".
+	return len(body) < 3 || !text(body)
+}
+
+// text reports whether a body, or the beginning of one, is UTF-8 without control characters.
+func text(body []byte) bool {
 	for len(body) > 0 {
 		r, size := utf8.DecodeRune(body)
 		switch {
 		case r == utf8.RuneError && size == 1:
-			return utf8.FullRune(body) // else only the beginning is cut there
+			return !utf8.FullRune(body) // only cut there
 		case r < ' ' && r != '\t' && r != '\n' && r != '\r' && r != '\f', r == 0x7f:
-			return true
+			return false
 		}
 		body = body[size:]
 	}
-	return false
+	return true
 }
 
 // decoder decodes one body at a time and keeps its memory for the next.

@@ -72,7 +72,7 @@ func TestDecodeFormats(t *testing.T) {
 	const file = "User-agent: *\nDisallow: /\n"
 	decode := func(codings, coded string) (string, bool, error) {
 		t.Helper()
-		list, err := parseCodings(nil, []byte(codings))
+		list, _, err := parseCodings(nil, []byte(codings))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func TestDecodeCut(t *testing.T) {
 	f := newFetcher(t, testConfig(netip.AddrPort{}))
 	file := []byte(strings.Repeat("User-agent: *\nDisallow: /private\n", 20))
 	for name, encode := range encoders {
-		codings, err := contentCodings(nil, []byte("Content-Encoding: "+strings.TrimSuffix(strings.TrimSuffix(name, "/zlib"), "/raw")+"\r\n"))
+		codings, _, err := contentCodings(nil, []byte("Content-Encoding: "+strings.TrimSuffix(strings.TrimSuffix(name, "/zlib"), "/raw")+"\r\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -245,7 +245,7 @@ func TestBombs(t *testing.T) {
 	for name, encode := range windowed {
 		codings, _, _ := strings.Cut(name, "/")
 		codings, _, _ = strings.Cut(codings, ",")
-		single, err := parseCodings(nil, []byte(codings))
+		single, _, err := parseCodings(nil, []byte(codings))
 		if err != nil {
 			t.Fatal(err)
 		}

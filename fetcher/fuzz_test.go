@@ -218,7 +218,7 @@ func FuzzDecode(f *testing.F) {
 	cfg.MaxBody = 100_000
 	fetcher := newFetcher(f, cfg)
 	f.Fuzz(func(t *testing.T, header string, coded []byte) {
-		codings, err := parseCodings(nil, []byte(header))
+		codings, _, err := parseCodings(nil, []byte(header))
 		if err != nil || len(coded) == 0 || len(coded) > cfg.MaxBody {
 			return
 		}

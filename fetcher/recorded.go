@@ -130,7 +130,7 @@ const (
 // news, 2019: https://github.com/commoncrawl/news-crawl/issues/30). A body tells by its beginning whether it is coded; where
 // that is not so, the codings are not looked for. A server that says gzip and sends text is taken for such a crawler.
 func (w *wire) leftOver(length int) bool {
-	codings, err := contentCodings(w.codings[:0], w.fields)
+	codings, _, err := contentCodings(w.codings[:0], w.fields)
 	w.codings = codings
 	coded := err == nil && len(codings) > 0
 	if !coded && length != inChunks {

@@ -438,7 +438,8 @@ func (w *wire) readBody(ctx context.Context, r *exchange.Response) (err error) {
 
 // keepBody decodes the body that its framing yields, and keeps it in the Response. The length is as that of a head.
 func (w *wire) keepBody(ctx context.Context, r *exchange.Response, length int) (err error) {
-	if w.codings, err = contentCodings(w.codings[:0], w.fields); err != nil {
+	doubtful := false
+	if w.codings, doubtful, err = contentCodings(w.codings[:0], w.fields); err != nil {
 		r.Body = nil
 		return err
 	}
@@ -461,6 +462,9 @@ func (w *wire) keepBody(ctx context.Context, r *exchange.Response, length int) (
 				err = protocolError(exchange.CauseClosedInBody)
 			}
 		}
+	}
+	if err == nil && doubtful && (!text(body) || beginsChunk(body)) {
+		err = protocolError(exchange.CauseUnknownCoding)
 	}
 	if err != nil {
 		m.Recycle(body)

@@ -21,6 +21,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/andybalholm/brotli"
 	"github.com/cespare/xxhash/v2"
@@ -301,6 +302,10 @@ func decode(coding string, data []byte, most int64) ([]byte, error) {
 	var err error
 	switch coding {
 	case "identity":
+	case "UTF-8", "aws-chunked":
+		if !utf8.Valid(data) {
+			err = errors.New("no text")
+		}
 	case "gzip":
 		body, err = gzip.NewReader(body)
 	case "deflate":
