@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"net/textproto"
+	"runtime"
+	"strings"
 	"time"
 
 	"github.com/jlaffaye/ftp"
@@ -26,9 +28,12 @@ const maxReplies = 64 << 10
 // rate: rates bound how often a server is asked, and it is the server that asks for the second connection.
 func (w *wire) runFTP(ctx context.Context, x *exchange.Exchange) (at stage, err error) {
 	at = connecting
-	// The client library slices some replies without looking; a hostile one must not end the process.
+	// The client library slices some replies without looking; a hostile one must not end the process. Any other panic is ours.
 	defer func() {
-		if recover() != nil {
+		if cause := recover(); cause != nil {
+			if !panickedIn("github.com/jlaffaye/ftp.") {
+				panic(cause)
+			}
 			err = protocolError(exchange.CauseOther)
 		}
 	}()
@@ -86,6 +91,24 @@ func (w *wire) runFTP(ctx context.Context, x *exchange.Exchange) (at stage, err 
 	r.Body, r.BodyFrom, r.Truncated = body, m, cut
 	w.complete = true
 	return 0, nil
+}
+
+// panickedIn reports, to a deferred function that recovers, whether the function that panicked is in a package.
+func panickedIn(prefix string) bool {
+	var pcs [32]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])
+	for panicking := false; ; {
+		frame, more := frames.Next()
+		switch {
+		case frame.Function == "runtime.gopanic":
+			panicking = true
+		case panicking && !strings.HasPrefix(frame.Function, "runtime."):
+			return strings.HasPrefix(frame.Function, prefix)
+		}
+		if !more {
+			return false
+		}
+	}
 }
 
 // refusal makes an error that is a server's reply the Response's status, and returns any other.

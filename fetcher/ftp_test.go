@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -229,6 +230,35 @@ func TestFTP(t *testing.T) {
 	f("silence", hold(), row{exchange.Timeout, exchange.CauseHeadTimeout, 0, ""})
 	f("closed", func(net.Conn) {}, row{exchange.ClosedEarly, exchange.CauseClosedBeforeHead, 0, ""})
 }
+
+// A panic of our own is not taken for a hostile reply, although the client library calls us.
+func TestFTPHidesNoPanic(t *testing.T) {
+	f := newFetcher(t, testConfig(netip.MustParseAddrPort("127.0.0.1:1")))
+	for name, conn := range map[string]net.Conn{"at dialling": nil, "at reading": broken{}} {
+		f.dial = func(context.Context, netip.AddrPort) (net.Conn, error) {
+			if conn == nil {
+				_ = []int(nil)[len(name)]
+			}
+			return conn, nil
+		}
+		func() {
+			defer func() {
+				if _, ours := recover().(runtime.Error); !ours {
+					t.Errorf("%s: the panic was hidden", name)
+				}
+			}()
+			fetch(t, f, "ftp://example.com")
+		}()
+	}
+}
+
+// broken is a connection whose Read has a bug.
+type broken struct{ net.Conn }
+
+func (broken) Read(p []byte) (int, error)      { return int(p[len(p)]), nil }
+func (broken) Close() error                    { return nil }
+func (broken) SetDeadline(time.Time) error     { return nil }
+func (broken) SetReadDeadline(time.Time) error { return nil }
 
 // Only so many transfers are under way at once. Who waits for another to end gets its turn, or says after its time that
 // this machine was short of something.
