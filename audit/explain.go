@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/parser"
 )
 
@@ -193,9 +192,7 @@ func (out *Result) identify(s *Site) {
 		out.FinalURL = clean([]byte(f.Final.String()))
 	}
 	out.Outcome, out.HTTPStatus, out.Truncated = f.Outcome.String(), f.Status, f.Truncated
-	if f.Outcome != exchange.Answered {
-		out.Error = f.Cause.String()
-	}
+	out.Error = f.Cause.String()
 	out.XRobotsTag, out.ContentUsageHeader = clean(f.Fields.XRobotsTag), clean(f.Fields.ContentUsage)
 	out.Access, out.AccessSource = r.Access.String(), r.Source.String()
 	out.HasBOM, out.IsHTML, out.ValidUTF8, out.ManagedBlock = r.HasBOM, r.IsHTML, r.ValidUTF8, r.ManagedBlock

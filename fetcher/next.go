@@ -17,7 +17,7 @@ import (
 // An origin's life is a first round (https, then http where nothing answered) and later tries, each one attempt by one
 // scheme. An attempt is an exchange and the redirect hops after it, and at each hop at most maxAddresses exchanges, until
 // one of the host's addresses takes the connection: once round all of them, from whichever it begins at. Past.HTTPS and Past.HTTP remember what became of
-// each scheme: nothing yet (zero), the failure of its last attempt, or Answered, once a status came by it.
+// each scheme: nothing yet (zero), the failure of its last attempt, or Answered, once a status came by it, with the last one.
 
 // policy is the part of Config that decides what follows an exchange.
 type policy struct {
@@ -108,8 +108,10 @@ func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Pa
 	fallback := o.Scheme() == origin.Auto && !p.noFallback
 	seen := failure(past, scheme)
 	switch {
-	case r.HasStatus() || past.Trail != nil:
-		*seen = exchange.Failure{Outcome: exchange.Answered}
+	case r.HasStatus():
+		*seen = exchange.AnsweredWith(r.Status)
+	case past.Trail != nil && seen.Outcome != exchange.Answered:
+		*seen = exchange.AnsweredWith(0)
 	case seen.Outcome != exchange.Answered:
 		*seen = exchange.Failure{Outcome: r.Outcome, Cause: r.Cause}
 	}
@@ -133,6 +135,11 @@ func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Pa
 	}
 	if lost := *failure(past, first); scheme != first && !answered(past) && lost.Outcome != 0 {
 		fail(r, start(o, first), lost)
+	}
+	// What keeps us from asking once more says nothing of the site: what it said before stands, with the reason beside it.
+	if status := seen.Status(); status != 0 && !r.HasStatus() && (!r.Outcome.Asked() || r.Cause == exchange.CauseNoLocalResource) {
+		fail(r, start(o, scheme), exchange.Failure{Outcome: exchange.Answered, Cause: r.Cause})
+		r.Status = status
 	}
 	return exchange.Done
 }
@@ -274,7 +281,7 @@ func extend(t *exchange.Trail, status int, next exchange.Target) *exchange.Trail
 	return longer
 }
 
-// fail turns a Response into that of another, earlier failure to get any status from target. What belongs to the later
+// fail turns a Response into that of another, earlier attempt with target. What belongs to the later
 // exchange alone goes; the address that was dialled last, counts and times of the origin stay.
 func fail(r *exchange.Response, target exchange.Target, f exchange.Failure) {
 	remote, attempts, at, total := r.Remote, r.Attempts, r.FetchedAt, r.Timing.Total

@@ -134,6 +134,17 @@ func TestNext(t *testing.T) {
 	f("https://a.com", "connect_failed", "done", "connect_failed 0 https://a.com 0")
 	f("https://a.com", "no_port 200", "1m0s:"+s+" done", "answered 200 https://a.com 0")
 	f("a.com", "no_port no_port 200", "0s:"+h+" 1m0s:"+s+" done", "answered 200 https://a.com 0")
+	// What we do not ask for once more leaves what was found.
+	f("https://a.com", "503 blocked_address", "1m0s:"+s+" done", "answered 503 https://a.com 0")
+	f("https://a.com", "503 503 opted_out", "1m0s:"+s+" 2m0s:"+s+" done", "answered 503 https://a.com 0")
+	f("https://a.com", "500 timeout blocked_address", "1m0s:"+s+" 2m0s:"+s+" done", "answered 500 https://a.com 0")
+	f("https://a.com", "503 no_port 502 no_port", "1m0s:"+s+" 2m0s:"+s+" 4m0s:"+s+" done", "answered 502 https://a.com 0", retries(3))
+	f("https://a.com", "599 301>/x blocked_address", "1m0s:"+s+" 0s:https://a.com/x done", "answered 599 https://a.com 0")
+	f("a.com", "timeout 503 blocked_address", "0s:"+h+" 1m0s:"+h+" done", "answered 503 http://a.com 0")
+	f("https://a.com", "503 dns_not_found", "1m0s:"+s+" done", "dns_not_found 0 https://a.com 0")
+	f("https://a.com", "timeout blocked_address", "1m0s:"+s+" done", "blocked_address 0 https://a.com 0")
+	f("https://a.com", "301>/x blocked_address", "0s:https://a.com/x done", "blocked_address 0 https://a.com 1")
+	f("https://a.com", "301>/x 503 301>/x blocked_address", "0s:https://a.com/x 1m0s:"+s+" 0s:https://a.com/x done", "answered 503 https://a.com 0")
 	// Later tries of an entry without a scheme: by the one a status came from, else by the one that may pass, else in turn.
 	f("a.com", "503 timeout 200", "1m0s:"+s+" 2m0s:"+s+" done", "answered 200 https://a.com 0")
 	f("a.com", "timeout 503 timeout 200", "0s:"+h+" 1m0s:"+h+" 2m0s:"+h+" done", "answered 200 http://a.com 0")

@@ -64,20 +64,39 @@ type Past struct {
 	Scheme   origin.Scheme // by which the current attempt began; 0 before the first
 	Attempts uint8         // exchanges so far; hops, a host's further addresses and what was put off are not counted
 	Later    uint8         // of those, how many were later tries, out of --retries
-	HTTPS    Failure       // what the last attempt by https failed with
+	HTTPS    Failure       // what the last attempt by https failed with, or the last status by it
 	HTTP     Failure       // the same by http
 }
 
 // Failure is an attempt's failure in two bytes: enough to write its row when the attempt after it fails too, and to
-// know whether another is worth it. The zero value is no failure.
+// know whether another is worth it. The zero value is no failure. Where the outcome is answered, a status that is tried again
+// stands in the place of the cause: see AnsweredWith.
 type Failure struct {
 	Outcome Outcome
 	Cause   Cause
 }
 
+// AnsweredWith is what is kept of an attempt to which a status came: the status itself only if it is an error, from 401 to 599.
+func AnsweredWith(status int) Failure {
+	if status < 400 || status > 599 {
+		status = 400
+	}
+	return Failure{Outcome: Answered, Cause: Cause(status - 400)}
+}
+
+// Status is the status that AnsweredWith has kept; 0 where there is none.
+func (f Failure) Status() int {
+	if f.Outcome != Answered || f.Cause == 0 {
+		return 0
+	}
+	return int(f.Cause) + 400
+}
+
 // Transient reports whether a later try may end otherwise: the outcome may pass, or the failure was this machine's own,
 // which had no port, memory or file left, and says nothing about the host.
-func (f Failure) Transient() bool { return f.Outcome.Transient() || f.Cause == CauseNoLocalResource }
+func (f Failure) Transient() bool {
+	return f.Outcome.Transient() || f.Outcome != Answered && f.Cause == CauseNoLocalResource
+}
 
 // Lookup is the answer of the resolve stage for one target.
 type Lookup struct {
