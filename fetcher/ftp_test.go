@@ -237,7 +237,7 @@ func TestFTPHidesNoPanic(t *testing.T) {
 	for name, conn := range map[string]net.Conn{"at dialling": nil, "at reading": broken{}} {
 		f.dial = func(context.Context, netip.AddrPort) (net.Conn, error) {
 			if conn == nil {
-				_ = []int(nil)[len(name)]
+				_ = name[len(name)]
 			}
 			return conn, nil
 		}
