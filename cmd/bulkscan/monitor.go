@@ -63,7 +63,7 @@ func stateAfter(err error) metrics.State {
 		return metrics.Complete
 	case !errors.As(err, &exit):
 		return metrics.Failed
-	case exit.code == exitThreshold: // which is a judgement on a scan that is done
+	case exit.code == exitThreshold, exit.code == exitDamaged: // which are judgements on a scan that is done
 		return metrics.Complete
 	case exit.code == exitInt || exit.code == exitTerm:
 		return metrics.Interrupted

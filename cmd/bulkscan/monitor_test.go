@@ -129,6 +129,7 @@ func TestStateAfter(t *testing.T) {
 	}
 	f(nil, metrics.Complete)
 	f(&exitError{exitThreshold, errors.New("too many")}, metrics.Complete)
+	f(&exitError{exitDamaged, errors.New("an archive")}, metrics.Complete)
 	f(&exitError{exitInt, errors.New("interrupted")}, metrics.Interrupted)
 	f(errors.Join(&exitError{exitTerm, nil}, nil), metrics.Interrupted)
 	f(usagef("no such column"), metrics.Failed)

@@ -901,6 +901,11 @@ func (j *job) judgeRun(p *pipeline.Progress) error {
 		"kept", kept, "already_kept", p.Skipped.Load(), "rejected_lines", stats.Rejects, "duplicates", stats.Duplicates,
 		"took", took.Round(time.Millisecond), "per_second", int(float64(kept)/took.Seconds()), "peak_memory_mb", peakMemory()>>20, dnsGroup(&names))
 	logServers(j.log, &names)
+	if j.archives != nil {
+		if u := j.archives.Unsound(); u.Members > 0 {
+			return &exitError{exitDamaged, fmt.Errorf("%s: the gzip member at byte %d is damaged, which was found after records of it had been judged: their rows may be wrong (%d such members in all; each is a rejected line)", j.called(u.File), u.Offset, u.Members)}
+		}
+	}
 	if j.flags.maxErrorRate > 0 && kept > 0 {
 		silent := kept - p.Outcomes[exchange.Answered].Load()
 		if share := float64(silent) / float64(kept); share > j.flags.maxErrorRate {

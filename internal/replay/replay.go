@@ -69,6 +69,7 @@ type Reader struct {
 	response exchange.Response // of the entry that Next has returned last
 	url      []byte
 	stats    inputs.Stats
+	unsound  Unsound
 	read     atomic.Int64
 	before   int64 // bytes of the files that are read
 	total    int64
@@ -189,7 +190,14 @@ func (r *Reader) step() (entry inputs.Entry, found bool, err error) {
 	seq := r.count()
 	if it.broken.Reason != "" {
 		b := &it.broken
-		return entry, false, r.reject(nil, fmt.Sprintf("%s: bytes %d to %d are passed over", b.Reason, b.Offset, b.Offset+b.Bytes))
+		reason := fmt.Sprintf("%s: bytes %d to %d are passed over", b.Reason, b.Offset, b.Offset+b.Bytes)
+		if b.Records > 0 {
+			reason += fmt.Sprintf(", but for %d records at their beginning, which may be wrong", b.Records)
+			if r.unsound.Members++; r.unsound.Members == 1 {
+				r.unsound.File, r.unsound.Offset = r.paths[r.number], b.Offset
+			}
+		}
+		return entry, false, r.reject(nil, reason)
 	}
 	r.read.Store(r.before + it.offset)
 	capture, reason := &it.capture, it.reason
@@ -329,6 +337,17 @@ func (r *Reader) Stats() inputs.Stats {
 	s.DedupeBytes = int64(len(r.captures)) * captureBytes
 	return s
 }
+
+// Unsound tells of gzip members that were found to be damaged after records of them had been handed out, so that entries
+// may be wrong. Each of them is a reject too.
+type Unsound struct {
+	Members int
+	File    string // of the first one
+	Offset  int64  // the same
+}
+
+// Unsound returns what was met of this so far.
+func (r *Reader) Unsound() Unsound { return r.unsound }
 
 // Progress returns how many bytes of the archives have been read, and how many there are. It may be called at any time
 // from any goroutine.

@@ -73,6 +73,13 @@ func write(tb testing.TB, texts ...string) string {
 // read returns the entries of archives, a line each, and the rejects.
 func read(tb testing.TB, opt Options, paths ...string) (rows, rejects []string, stats inputs.Stats) {
 	tb.Helper()
+	rows, rejects, r := readAll(tb, opt, paths...)
+	return rows, rejects, r.Stats()
+}
+
+// readAll is read, and returns the Reader, which is closed.
+func readAll(tb testing.TB, opt Options, paths ...string) (rows, rejects []string, r *Reader) {
+	tb.Helper()
 	opt.MaxBody = 1000
 	opt.Reject = func(x inputs.Reject) error {
 		rejects = append(rejects, fmt.Sprintf("%d:%d %s: %s", slices.Index(paths, x.Input), x.Line, x.Text, x.Reason))
@@ -113,11 +120,11 @@ func read(tb testing.TB, opt Options, paths ...string) (rows, rejects []string, 
 	if read, total := r.Progress(); read != total && opt.Limit == 0 {
 		tb.Errorf("%d of %d bytes are said to be read", read, total)
 	}
-	stats = r.Stats()
+	stats := r.Stats()
 	if opt.Limit == 0 && (stats.Lines != stats.Entries+stats.Rejects+stats.Skipped+stats.LeftOut || stats.Rejects != uint64(len(rejects)) || stats.Entries != uint64(len(rows))) {
 		tb.Errorf("%d rows and %d rejects are counted as %+v", len(rows), len(rejects), stats)
 	}
-	return rows, rejects, stats
+	return rows, rejects, r
 }
 
 func equal(tb testing.TB, what string, got []string, want ...string) {
@@ -301,6 +308,32 @@ func TestDamage(t *testing.T) {
 	equal(t, "rows", rows, `0 https://a.example answered 200 "A\n"`, `2 http://a.example answered 200 301→https://a.example/robots.txt "A\n"`)
 	if len(rejects) != 1 || !strings.HasPrefix(rejects[0], "0:2 : a gzip member is ") || !strings.HasSuffix(rejects[0], fmt.Sprintf(": bytes %d to %d are passed over", begin, end)) {
 		t.Errorf("%q", rejects)
+	}
+}
+
+// TestUnsound holds that damage is told, with its place, of which records have become entries before it was found.
+func TestUnsound(t *testing.T) {
+	sound := write(t, answer("https://a.example/robots.txt", "200 A\n"))
+	many := write(t, answer("https://b.example/robots.txt", "200 B\n"), answer("https://c.example/robots.txt", "200 C\n")+
+		answer("https://d.example/robots.txt", "200 D\n")+answer("https://e.example/robots.txt", "200 E\n"))
+	raw, err := os.ReadFile(many)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := bytes.LastIndex(raw, []byte("\x1f\x8b"))
+	raw[len(raw)-5] ^= 1 // of the checksum
+	if err := os.WriteFile(many, raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	rows, rejects, r := readAll(t, Options{}, sound, many)
+	equal(t, "rows", rows, `0 https://a.example answered 200 "A\n"`, `1 https://b.example answered 200 "B\n"`,
+		`2 https://c.example answered 200 "C\n"`, `3 https://d.example answered 200 "D\n"`)
+	equal(t, "rejects", rejects, fmt.Sprintf("1:4 : a gzip member is not what its checksum says: bytes %d to %d are passed over, but for 2 records at their beginning, which may be wrong", begin, len(raw)))
+	if got, want := r.Unsound(), (Unsound{1, many, int64(begin)}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if _, _, r := readAll(t, Options{}, sound); r.Unsound().Members > 0 {
+		t.Errorf("of a sound archive: %+v", r.Unsound())
 	}
 }
 

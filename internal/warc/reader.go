@@ -23,6 +23,9 @@ import (
 // What is broken is told to Broken and passed over. In a plain file reading goes on at the next line that begins a
 // record; among gzip members at the next bytes that begin a member which begins with a record. Those may also be what
 // some server sent, which is why nothing but damage leads there: a record that is merely long is read to its end.
+//
+// A member's checksum stands behind its last record. That record is handed out once the checksum holds; those before it
+// are handed out unchecked, as a member may be larger than memory, and Broken is told how many they are.
 type Reader struct {
 	// MaxBlock is how many bytes of a block are kept.
 	MaxBlock int
@@ -41,6 +44,7 @@ type Reader struct {
 	inside bool  // text is at a record, or at the end of the member
 	member int64 // offset of the member
 	index  int   // of the next record in it
+	handed int   // records of it that were handed out
 
 	head  []byte
 	block []byte
@@ -53,6 +57,10 @@ type Broken struct {
 	Offset int64 // of its first byte
 	Bytes  int64 // at least so many of the file; the rest of it may have been read as records
 	Reason string
+
+	// Records is how many records of the stretch were handed out before it was known to be damaged: those of a gzip member,
+	// whose checksum comes last. Any of them may be wrong.
+	Records int
 }
 
 const (
@@ -121,6 +129,7 @@ func (r *Reader) Next() (*Record, error) {
 	for r.err == nil {
 		rec, err := r.next()
 		if rec != nil && err == nil {
+			r.handed++
 			return rec, nil
 		}
 		if err != nil {
@@ -165,18 +174,33 @@ func (r *Reader) next() (*Record, error) {
 	if err := r.readBlock(); err != nil {
 		return nil, err
 	}
-	// The end of a member is looked at before its record is handed out: there stands its checksum.
 	if r.packed {
-		if _, err := r.skipBlank(); err != nil {
+		if err := r.readBehind(); err != nil {
 			return nil, err
 		}
 	}
 	return &r.rec, nil
 }
 
+// readBehind looks at what stands in a member behind a record, before that is handed out: the member's end, whose
+// checksum is compared, or another record. Anything else means that the length of the block is wrong, or the block.
+func (r *Reader) readBehind() error {
+	if ended, err := r.skipBlank(); err != nil || ended {
+		return err
+	}
+	next, err := r.text.Peek(len(versionOne))
+	switch {
+	case bytes.Equal(next, versionOne):
+		return nil
+	case err != nil:
+		return r.wrong(err)
+	}
+	return &damage{"text behind a record is no record"}
+}
+
 // open begins the next member.
 func (r *Reader) open() error {
-	r.member = r.offset()
+	r.member, r.handed = r.offset(), 0
 	if _, err := r.raw.Peek(1); err == io.EOF {
 		return io.EOF
 	} else if err != nil {
@@ -298,7 +322,11 @@ func (r *Reader) recover(d *damage) error {
 		return err
 	}
 	if r.Broken != nil {
-		if err := r.Broken(Broken{Offset: from, Bytes: to - from, Reason: d.reason}); err != nil {
+		broken := Broken{Offset: from, Bytes: to - from, Reason: d.reason}
+		if r.packed { // no checksum holds the records of a plain file together
+			broken.Records = r.handed
+		}
+		if err := r.Broken(broken); err != nil {
 			return err
 		}
 	}

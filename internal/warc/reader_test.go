@@ -17,12 +17,17 @@ import (
 // read returns what a Reader finds in a file, in its order.
 func read(tb testing.TB, file []byte, maxBlock int) (list []found) {
 	tb.Helper()
-	r := NewReader(maxBlock)
+	return readWith(tb, NewReader(maxBlock), file)
+}
+
+// readWith is read, by a Reader that may have read other files.
+func readWith(tb testing.TB, r *Reader, file []byte) (list []found) {
+	tb.Helper()
 	r.Broken = func(b Broken) error {
 		if b.Reason == "" || b.Bytes < 1 {
 			tb.Errorf("damage without a reason or an extent: %+v", b)
 		}
-		list = append(list, found{Offset: b.Offset, Bytes: b.Bytes})
+		list = append(list, found{Offset: b.Offset, Bytes: b.Bytes, Records: b.Records})
 		return nil
 	}
 	if err := r.Reset(bytes.NewReader(file), int64(len(file)), 0); err != nil {
@@ -121,6 +126,10 @@ func TestReader(t *testing.T) {
 	f("plain, rubbish before", []byte("rubbish\n"+a), "! a=first")
 	f("plain, a length too small", []byte(strings.Replace(a, "Length: 5", "Length: 3", 1)+b), "a=fir ! b=second")
 	f("plain, a length too large", []byte(strings.Replace(a, "Length: 5", "Length: 5000", 1)+b), "! b=second")
+	f("a length too small", packed(strings.Replace(a, "Length: 5", "Length: 3", 1), b), "! b=second")
+	f("text behind a block", packed(a+"rubbish", b), "! b=second")
+	f("text behind the second block", packed(a+b+"rubbish", c), "a=first ! c=")
+	f("half a record behind a block", packed(a+"WARC", b), "! b=second")
 	f("a length of 2⁶²", packed(strings.Replace(a, "Length: 5", "Length: 4611686018427387904", 1), b), "! b=second")
 	f("a negative length", packed(strings.Replace(a, "Length: 5", "Length: -5", 1), b), "! b=second")
 	f("two lengths", packed(strings.Replace(a, "Content-", "Content-Length: 4\r\nContent-", 1), b), "! b=second")
@@ -265,6 +274,54 @@ func TestFlipped(t *testing.T) {
 				t.Fatalf("byte %d: %d records are left", at, records)
 			}
 			file[at] ^= 0x15
+		}
+	}
+}
+
+// TestFlippedBits flips each bit of an archive. A record that is handed out is one of the original's, byte by byte; or its
+// gzip member has more records, and is said to be damaged behind it.
+func TestFlippedBits(t *testing.T) {
+	single := archive(t, [][]byte{
+		[]byte("User-agent: *\nDisallow: /wp-admin/\nAllow: /wp-admin/admin-ajax.php\n\nSitemap: https://site.example/wp-sitemap.xml\n"),
+		[]byte("User-agent: GPTBot\nDisallow: /\n\n\n\nUser-agent: CCBot\nDisallow: /\n\n\n\n"),
+		nil,
+	})
+	var texts strings.Builder
+	z, err := gzip.NewReader(bytes.NewReader(single))
+	if err == nil {
+		_, err = io.Copy(&texts, z)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Compared without their offsets: the member that is broken is not among them, and the others stay where they are.
+	original := map[string]bool{}
+	for _, x := range read(t, single, 4000) {
+		original[x.Text] = true
+	}
+	if len(original) != 7 {
+		t.Fatalf("%d records", len(original))
+	}
+	for name, file := range map[string][]byte{"a member a record": single, "one member": packed(texts.String())} {
+		wrong, told, r := 0, 0, NewLookup(4000)
+		for bit := range 8 * len(file) {
+			file[bit/8] ^= 1 << (bit % 8)
+			list := readWith(t, r, file)
+			for _, x := range list {
+				if x.Bytes > 0 || original[x.Text] {
+					continue
+				}
+				wrong++
+				if slices.ContainsFunc(list, func(b found) bool { return b.Bytes > 0 && b.Records > 0 && b.Offset == x.Offset }) {
+					told++
+				} else if wrong-told < 5 {
+					t.Errorf("%s, bit %d: this is none of the original's records, and its member is not said to be damaged: %s", name, bit, x.Text)
+				}
+			}
+			file[bit/8] ^= 1 << (bit % 8)
+		}
+		if name == "one member" && told == 0 || name != "one member" && wrong > 0 {
+			t.Errorf("%s: %d wrong records, of which %d are told", name, wrong, told)
 		}
 	}
 }

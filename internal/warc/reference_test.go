@@ -15,6 +15,7 @@ import (
 // found is what is compared of a record or of damage.
 type found struct {
 	Offset, Bytes int64 // Bytes: of damage, else 0
+	Records       int   // of damage, those handed out before it
 	Text          string
 }
 
@@ -47,7 +48,11 @@ func slowRead(file []byte, maxBlock int) (list []found) {
 			}
 		}
 		next := slowNext(file, at+1, packed)
-		list = append(list, found{Offset: int64(at), Bytes: int64(next - at)})
+		damage := found{Offset: int64(at), Bytes: int64(next - at)}
+		if packed {
+			damage.Records = len(records)
+		}
+		list = append(list, damage)
 		at = next
 	}
 	return list
@@ -69,8 +74,11 @@ func slowMember(file []byte, at, maxBlock int) (list []found, size int, ok bool)
 		}
 		for _, r := range records {
 			r.Offset = int64(at)
-			// A record is handed out when what follows it is there.
-			if rest := strings.TrimLeft(string(text[pos+size:]), "\r\n"); rest == "" && err != nil {
+			// A record is handed out when another follows it, or the member's end, which is as it should be.
+			blank := 0
+			for rest := string(text[pos+size:]); blank < len(rest) && (rest[blank] == '\r' || rest[blank] == '\n'); blank++ {
+			}
+			if rest := text[pos+size+blank:]; blank >= maxBlank || len(rest) == 0 && err != nil || len(rest) > 0 && !bytes.HasPrefix(rest, versionOne) {
 				return list, 0, false
 			}
 			list = append(list, r)
