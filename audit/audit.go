@@ -119,7 +119,14 @@ func AccessOf(outcome exchange.Outcome, status int) parser.Access {
 func (r *Report) describe(body []byte, f *parser.File) {
 	r.HasBOM = f.HasBOM()
 	r.IsHTML = isHTML(body)
-	r.ValidUTF8 = isASCII(body) || utf8.Valid(body)
+	switch {
+	case len(body) == 0:
+		r.ValidUTF8 = exchange.Unknown
+	case isASCII(body) || utf8.Valid(body):
+		r.ValidUTF8 = exchange.Yes
+	default:
+		r.ValidUTF8 = exchange.No
+	}
 	r.ManagedBlock = hasManagedBlock(body)
 }
 

@@ -285,12 +285,16 @@ func TestInvalidUTF8IsFound(t *testing.T) {
 		for at := range length {
 			body := []byte(strings.Repeat("a", length))
 			body[at] = 0xC3
-			if r := answered(string(body)).Report; r.ValidUTF8 {
+			if r := answered(string(body)).Report; r.ValidUTF8 != exchange.No {
 				t.Fatalf("the octet at %d of %d was not seen", at, length)
 			}
 		}
-		if r := answered(strings.Repeat("a", length)).Report; !r.ValidUTF8 {
-			t.Fatalf("%d octets of ASCII are not UTF-8", length)
+		want := exchange.Yes
+		if length == 0 { // what is not there is neither
+			want = exchange.Unknown
+		}
+		if r := answered(strings.Repeat("a", length)).Report; r.ValidUTF8 != want {
+			t.Fatalf("%d octets of ASCII are UTF-8: %v, want %v", length, r.ValidUTF8, want)
 		}
 	}
 }
@@ -299,14 +303,14 @@ func TestBodyFacts(t *testing.T) {
 	f := func(body string, bom, html, utf, managed bool) {
 		t.Helper()
 		r := answered(body).Report
-		if r.HasBOM != bom || r.IsHTML != html || r.ValidUTF8 != utf || r.ManagedBlock != managed {
+		if r.HasBOM != bom || r.IsHTML != html || (r.ValidUTF8 == exchange.Yes) != utf || (r.ValidUTF8 == exchange.Unknown) != (body == "") || r.ManagedBlock != managed {
 			t.Errorf("%.40q: bom %v html %v utf8 %v managed %v", body, r.HasBOM, r.IsHTML, r.ValidUTF8, r.ManagedBlock)
 		}
 		if (r.BodyHash != 0) != (len(body) > 0) {
 			t.Errorf("%.40q: hash %x", body, r.BodyHash)
 		}
 	}
-	f("", false, false, true, false)
+	f("", false, false, false, false)
 	f("User-agent: *", false, false, true, false)
 	f("\xEF\xBB\xBFUser-agent: *", true, false, true, false)
 	f("\xEF\xBBUser-agent: *", false, false, false, false)

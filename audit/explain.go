@@ -41,7 +41,7 @@ type Result struct {
 	Counts       CountsResult `json:"counts"`
 	HasBOM       bool         `json:"has_bom"`
 	IsHTML       bool         `json:"is_html"`
-	ValidUTF8    bool         `json:"valid_utf8"`
+	ValidUTF8    *bool        `json:"valid_utf8,omitempty"` // absent where there is no body, or an empty one
 	ManagedBlock bool         `json:"managed_block"`
 
 	Evidence      []EvidenceResult `json:"evidence"`
@@ -195,7 +195,11 @@ func (out *Result) identify(s *Site) {
 	out.Error = f.Cause.String()
 	out.XRobotsTag, out.ContentUsageHeader = clean(f.Fields.XRobotsTag), clean(f.Fields.ContentUsage)
 	out.Access, out.AccessSource = r.Access.String(), r.Source.String()
-	out.HasBOM, out.IsHTML, out.ValidUTF8, out.ManagedBlock = r.HasBOM, r.IsHTML, r.ValidUTF8, r.ManagedBlock
+	out.HasBOM, out.IsHTML, out.ManagedBlock = r.HasBOM, r.IsHTML, r.ManagedBlock
+	if r.ValidUTF8 != exchange.Unknown {
+		valid := r.ValidUTF8 == exchange.Yes
+		out.ValidUTF8 = &valid
+	}
 	out.Counts = CountsResult(r.Counts)
 }
 

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 )
 
@@ -126,7 +127,7 @@ func (c *census) countSite(s *Site) {
 	}
 	c.facts["star_verdict "+r.Star.String()]++
 	for name, holds := range map[string]bool{
-		"has has_bom": r.HasBOM, "has is_html": r.IsHTML, "has valid_utf8": r.ValidUTF8, "has managed_block": r.ManagedBlock,
+		"has has_bom": r.HasBOM, "has is_html": r.IsHTML, "has valid_utf8": r.ValidUTF8 == exchange.Yes, "has managed_block": r.ManagedBlock,
 		"has crawl_delay": r.HasCrawlDelay, "has content_signal": r.ContentSignal != nil, "has content_usage": r.ContentUsage != nil,
 		"has license": r.License != nil, "has body_hash": r.BodyHash != 0,
 	} {

@@ -3,6 +3,7 @@ package audit
 import (
 	"unsafe"
 
+	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/parser"
 )
 
@@ -18,7 +19,8 @@ type Report struct {
 
 	Counts Counts
 
-	HasBOM, IsHTML, ValidUTF8, ManagedBlock bool
+	HasBOM, IsHTML, ManagedBlock bool
+	ValidUTF8                    exchange.Tristate // Unknown: there is no body, or an empty one
 
 	CrawlDelay    float64 // seconds, of `*`
 	HasCrawlDelay bool

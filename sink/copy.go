@@ -178,6 +178,28 @@ func (c *copier) key(s *audit.Site) key {
 // yes and no are what nullable columns of truth point to.
 var yes, no = true, false
 
+// truth is a fact as a column has it, nil where it does not apply.
+func truth(t exchange.Tristate) *bool {
+	switch t {
+	case exchange.Yes:
+		return &yes
+	case exchange.No:
+		return &no
+	}
+	return nil
+}
+
+// lastingTruth is a fact of a column whose memory is used again.
+func lastingTruth(b *bool) *bool {
+	switch {
+	case b == nil:
+		return nil
+	case *b:
+		return &yes
+	}
+	return &no
+}
+
 // site fills a row of the table sites.
 func (c *copier) site(row *SiteRow, k key, s *audit.Site) {
 	f, r := &s.Fetch, &s.Report
@@ -232,12 +254,7 @@ func (c *copier) site(row *SiteRow, k key, s *audit.Site) {
 	if f.Remote.IsValid() {
 		row.RemoteIP = c.address(f.Remote.Addr().Unmap())
 	}
-	switch f.TLSVerified {
-	case exchange.Yes:
-		row.TLSVerified = &yes
-	case exchange.No:
-		row.TLSVerified = &no
-	}
+	row.TLSVerified = truth(f.TLSVerified)
 }
 
 // judgement sets the columns of a row of sites that are tagged as judged, and no others.
@@ -253,7 +270,7 @@ func (c *copier) judgement(row *SiteRow, r *audit.Report) {
 	row.NAllow, row.NDisallow, row.NSitemaps = clamp(n.Allow), clamp(n.Disallow), clamp(n.Sitemaps)
 	row.NExtensions, row.NLegacy, row.NUnknown = clamp(n.Extensions), clamp(n.Legacy), clamp(n.Unknown)
 	row.NOrphan, row.NInvalid, row.NTypo = clamp(n.Orphan), clamp(n.Invalid), clamp(n.Typo)
-	row.HasBOM, row.IsHTML, row.ValidUTF8, row.ManagedBlock = r.HasBOM, r.IsHTML, r.ValidUTF8, r.ManagedBlock
+	row.HasBOM, row.IsHTML, row.ValidUTF8, row.ManagedBlock = r.HasBOM, r.IsHTML, truth(r.ValidUTF8), r.ManagedBlock
 	row.CrawlDelay = c.float(r.CrawlDelay, r.HasCrawlDelay)
 	row.ContentSignal = c.signal(r.ContentSignal)
 	row.ContentUsage = c.text(r.ContentUsage, MaxField)

@@ -65,7 +65,7 @@ func typicalSite(tb testing.TB, seq uint64) *audit.Site {
 		Access: parser.AccessConditional, Status: audit.Warn, Score: 0.75,
 		Steps:  [3]audit.Status{audit.Pass, audit.Warn, audit.Skipped},
 		Counts: audit.Counts{Lines: 1, Records: 1, Groups: 2, Agents: 3, Allow: 4, Disallow: 5, Sitemaps: 6, Extensions: 7, Legacy: 8, Unknown: 9, Orphan: 10, Invalid: 11, Typo: 12},
-		HasBOM: true, ValidUTF8: true, ManagedBlock: true,
+		HasBOM: true, ValidUTF8: exchange.Yes, ManagedBlock: true,
 		CrawlDelay: 0, HasCrawlDelay: true,
 		ContentSignal: []byte("ai-train=no"), ContentUsage: []byte("train-ai=n"), License: []byte("https://example.com/license.xml"),
 		Sitemaps: [][]byte{[]byte("https://" + host + "/sitemap.xml"), []byte("https://" + host + "/news.xml")},

@@ -616,11 +616,7 @@ func (r *rejudgement) add(stored *storedPart, s *audit.Site, carried string) err
 func (r *rejudgement) carry(made, row *SiteRow) {
 	*made = *row
 	made.Redirects = r.part.copier.hops.copy(row.Redirects)
-	if row.TLSVerified != nil {
-		if made.TLSVerified = &no; *row.TLSVerified {
-			made.TLSVerified = &yes
-		}
-	}
+	made.TLSVerified = lastingTruth(row.TLSVerified)
 	r.part.weight += row.texts()
 }
 
@@ -635,7 +631,7 @@ func (r *rejudgement) carryJudgement(made, row *SiteRow, stored *storedPart) {
 		return list
 	}
 	made.Named, made.Blocked, made.Partial = names(stored.named), names(stored.blocked), names(stored.partial)
-	made.Sitemaps, made.CrawlDelay = lists.copy(row.Sitemaps), cloned(row.CrawlDelay)
+	made.Sitemaps, made.CrawlDelay, made.ValidUTF8 = lists.copy(row.Sitemaps), cloned(row.CrawlDelay), lastingTruth(row.ValidUTF8)
 	r.part.weight += row.judgedTexts()
 }
 
@@ -901,6 +897,8 @@ func judgedColumns(version int) (columns []judgedColumn) {
 			c.differs = differing(field.Offset, func(a, b *int32) bool { return *a == *b })
 		case *float64:
 			c.differs = differing(field.Offset, func(a, b *float64) bool { return *a == *b })
+		case **bool:
+			c.differs = differing(field.Offset, func(a, b **bool) bool { return sameValue(*a, *b) })
 		case **float64:
 			c.differs = differing(field.Offset, func(a, b **float64) bool { return sameValue(*a, *b) })
 		case *[]string:

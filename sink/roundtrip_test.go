@@ -153,7 +153,7 @@ func TestRoundTrip(t *testing.T) {
 		BodyBytes: int64(len(typical.Fetch.Body)), BodyHash: math.MinInt64 + 7, Access: "conditional", AccessSource: "fresh",
 		CheckStatus: "warn", Score: 0.75, StepFetch: "pass", StepCoreSyntax: "warn", StepExtensions: "skipped",
 		NLines: 1, NGroups: 2, NAgents: 3, NAllow: 4, NDisallow: 5, NSitemaps: 6, NExtensions: 7, NLegacy: 8, NUnknown: 9, NOrphan: 10, NInvalid: 11, NTypo: 12,
-		HasBOM: true, ValidUTF8: true, ManagedBlock: true, CrawlDelay: &zero,
+		HasBOM: true, ValidUTF8: &yes, ManagedBlock: true, CrawlDelay: &zero,
 		ContentSignal: "ai-train=no", ContentUsage: "train-ai=n", License: "https://example.com/license.xml",
 		Sitemaps: []string{"https://" + host + "/sitemap.xml", "https://" + host + "/news.xml"}, StarVerdict: "partial",
 		Named: sites[0].Named, Blocked: []string{"GPTBot"}, Partial: []string{"Googlebot"},
@@ -243,7 +243,7 @@ func TestRoundTrip(t *testing.T) {
 	equal(t, "bodies", bodies, []BodyRow{{math.MinInt64 + 7, typical.Fetch.Body}, {-1, extreme.Fetch.Body}})
 
 	metadata(t, dir, "sites/scan_date=2026-11-21/part-round-trip-0-0.parquet", map[string]string{
-		"schema_version": "2", "tool_version": "test", "registry_version": version, "scan_id": "round-trip"})
+		"schema_version": "3", "tool_version": "test", "registry_version": version, "scan_id": "round-trip"})
 }
 
 func typicalRegistry(t *testing.T) *tokens.Registry {

@@ -23,7 +23,7 @@ package sink
 
 // SchemaVersion is the version of all tables, in the metadata of every file. It grows when a column is added or a
 // meaning changes.
-const SchemaVersion = 2
+const SchemaVersion = 3
 
 // The bounds of what is stored, in bytes of valid UTF-8 after repair. What is longer is cut at a character's end.
 const (
@@ -104,7 +104,7 @@ type SiteRow struct {
 	NTypo           int32    `parquet:"n_typo" judged:"y" about:"misspelled records that were read all the same" example:"0"`
 	HasBOM          bool     `parquet:"has_bom" judged:"y" about:"the file begins with a whole UTF-8 byte order mark" example:"false"`
 	IsHTML          bool     `parquet:"is_html" judged:"y" about:"the body is an HTML page" example:"false"`
-	ValidUTF8       bool     `parquet:"valid_utf8" judged:"y" about:"the body is valid UTF-8; false where no rules decide" example:"true"`
+	ValidUTF8       *bool    `parquet:"valid_utf8,optional" judged:"y" about:"the body is valid UTF-8; null where there is none, or an empty one" example:"true"`
 	ManagedBlock    bool     `parquet:"managed_block" judged:"y" about:"it has a block that a CDN manages" example:"false"`
 	CrawlDelay      *float64 `parquet:"crawl_delay,optional" judged:"y" about:"seconds, of the group *" example:"10"`
 	ContentSignal   string   `parquet:"content_signal,optional,dict" judged:"y" about:"the first valid Content-Signal in one form for all that say the same: search, ai-input, ai-train, use, then other keys, such as search=yes, ai-train=no; at most 500 bytes" example:"search=yes, ai-train=no"`

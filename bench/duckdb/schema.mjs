@@ -20,7 +20,7 @@ export const tables = {
     step_fetch VARCHAR, step_core_syntax VARCHAR, step_extensions VARCHAR,
     n_lines INTEGER, n_groups INTEGER, n_agents INTEGER, n_allow INTEGER, n_disallow INTEGER, n_sitemaps INTEGER,
     n_extensions INTEGER, n_legacy INTEGER, n_unknown INTEGER, n_orphan INTEGER, n_invalid INTEGER, n_typo INTEGER,
-    has_bom BOOLEAN, is_html BOOLEAN, valid_utf8 BOOLEAN, managed_block BOOLEAN, crawl_delay DOUBLE?,
+    has_bom BOOLEAN, is_html BOOLEAN, valid_utf8 BOOLEAN?, managed_block BOOLEAN, crawl_delay DOUBLE?,
     content_signal VARCHAR?, content_usage VARCHAR?, license VARCHAR?, sitemaps VARCHAR[],
     star_verdict VARCHAR, named VARCHAR[], blocked VARCHAR[], partial VARCHAR[]`,
 

@@ -528,7 +528,7 @@ var plain = map[string]func(*survey) [][]any{
 		lines("orphan", func(s *siteRows) int32 { return s.NOrphan })
 		for kind, of := range map[string]func(*siteRows) bool{
 			"bom": func(s *siteRows) bool { return s.HasBOM }, "html": func(s *siteRows) bool { return s.IsHTML },
-			"not_utf8": func(s *siteRows) bool { return !s.ValidUTF8 }, "no_group": func(s *siteRows) bool { return s.NGroups == 0 },
+			"not_utf8": func(s *siteRows) bool { return s.ValidUTF8 != nil && !*s.ValidUTF8 }, "no_group": func(s *siteRows) bool { return s.NGroups == 0 },
 		} {
 			n := count(rows, of)
 			out = append(out, []any{kind, n, share(n, int64(len(rows))), nil})

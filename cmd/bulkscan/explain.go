@@ -198,7 +198,7 @@ func (x *explanation) content() string {
 		{r.IsHTML, "an HTML page"},
 		{r.Truncated, "cut at --max-body"},
 		{r.HasBOM, "begins with a byte order mark"},
-		{!r.ValidUTF8, "not UTF-8"},
+		{r.ValidUTF8 != nil && !*r.ValidUTF8, "not UTF-8"},
 		{r.ManagedBlock, "in part managed by a CDN"},
 	} {
 		if fact.so {
