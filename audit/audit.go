@@ -81,6 +81,10 @@ func (a *Auditor) Judge(s *Site) {
 // conditional.
 func (a *Auditor) access(s *Site) (body []byte) {
 	r := &s.Report
+	if s.IsFile {
+		r.Access = parser.AccessConditional
+		return s.Fetch.Body
+	}
 	r.Access = AccessOf(s.Fetch.Outcome, s.Fetch.Status)
 	if s.Known.Source == Cached {
 		r.Source = Cached

@@ -87,12 +87,16 @@ func runCheck(s *Site) {
 
 // runFetch judges the exchange itself: an old copy in force does not make a failed attempt good.
 func runFetch(s *Site) Status {
-	return passIf(s.Fetch.Outcome == exchange.Answered && s.Fetch.Status >= 200 && s.Fetch.Status <= 299)
+	return passIf(s.IsFile || s.Fetch.Outcome == exchange.Answered && s.Fetch.Status >= 200 && s.Fetch.Status <= 299)
 }
 
 func explainFetch(s *Site) string {
 	f := &s.Fetch
 	switch {
+	case s.IsFile && f.Truncated:
+		return fmt.Sprintf("It was read from a file, and cut at %d bytes.", f.CutAt)
+	case s.IsFile:
+		return fmt.Sprintf("It was read from a file; it has %d bytes.", len(f.Body))
 	case f.Outcome != exchange.Answered && f.Cause.String() != "":
 		return fmt.Sprintf("No usable answer came: %s (%s).", f.Outcome, f.Cause)
 	case f.Outcome != exchange.Answered:
@@ -100,7 +104,7 @@ func explainFetch(s *Site) string {
 	case runFetch(s) == Fail:
 		return fmt.Sprintf("The final status is %d, so the site publishes no file.", f.Status)
 	case f.Truncated:
-		return fmt.Sprintf("The final status is %d; the body was cut at %d bytes.", f.Status, len(f.Body))
+		return fmt.Sprintf("The final status is %d; the body was cut at %d bytes.", f.Status, f.CutAt)
 	}
 	return fmt.Sprintf("The final status is %d; the body has %d bytes.", f.Status, len(f.Body))
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/parser"
 )
 
@@ -25,14 +26,18 @@ type Result struct {
 
 	Origin             string `json:"origin,omitempty"`
 	FinalURL           string `json:"final_url,omitempty"`
-	Outcome            string `json:"outcome"`
+	Outcome            string `json:"outcome,omitempty"` // absent, as the status, of what was read from a file
 	Error              string `json:"error,omitempty"`
 	HTTPStatus         int    `json:"http_status,omitempty"`
-	Truncated          bool   `json:"truncated"`
 	XRobotsTag         string `json:"x_robots_tag,omitempty"` // response fields, which speak of the file itself
 	ContentUsageHeader string `json:"content_usage_header,omitempty"`
 	Access             string `json:"access"`
 	AccessSource       string `json:"access_source"`
+
+	Redirects []RedirectResult `json:"redirects"` // followed, in order
+	BodyBytes int              `json:"body_bytes"`
+	BodyHash  int64            `json:"body_hash"` // as in the table `sites`
+	Truncated bool             `json:"truncated"`
 
 	Status string       `json:"status"`
 	Score  float64      `json:"score"`
@@ -56,6 +61,12 @@ type Result struct {
 	Star            TokenResult     `json:"star"`
 	Tokens          []TokenResult   `json:"tokens"`   // every token of the registry
 	Verdicts        []VerdictResult `json:"verdicts"` // the rows of the table `verdicts`
+}
+
+// RedirectResult is a redirect that was followed.
+type RedirectResult struct {
+	Status int    `json:"status"`
+	URL    string `json:"url"` // to which, absolute
 }
 
 // StepResult is how one step ended.
@@ -191,8 +202,15 @@ func (out *Result) identify(s *Site) {
 	if len(f.Hops) > 0 {
 		out.FinalURL = clean([]byte(f.Final.String()))
 	}
-	out.Outcome, out.HTTPStatus, out.Truncated = f.Outcome.String(), f.Status, f.Truncated
+	if !s.IsFile {
+		out.Outcome, out.HTTPStatus = f.Outcome.String(), f.Status
+	}
 	out.Error = f.Cause.String()
+	out.Redirects = []RedirectResult{}
+	for _, hop := range f.Hops {
+		out.Redirects = append(out.Redirects, RedirectResult{hop.Status, clean([]byte(hop.URL))})
+	}
+	out.BodyBytes, out.BodyHash, out.Truncated = len(f.Body), int64(r.BodyHash), f.Truncated
 	out.XRobotsTag, out.ContentUsageHeader = clean(f.Fields.XRobotsTag), clean(f.Fields.ContentUsage)
 	out.Access, out.AccessSource = r.Access.String(), r.Source.String()
 	out.HasBOM, out.IsHTML, out.ManagedBlock = r.HasBOM, r.IsHTML, r.ManagedBlock

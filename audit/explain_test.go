@@ -64,6 +64,27 @@ func TestExplainWithoutFile(t *testing.T) {
 	f(exchange.OptedOut, 0, exchange.CauseOptOut, "opted_out", "unknown", "none")
 }
 
+// A file that no site was asked for has no status, and what was cut was cut at the limit.
+func TestExplainFile(t *testing.T) {
+	f := func(s *Site, message, outcome string, status int) {
+		t.Helper()
+		out := Explain(s)
+		if out.Steps[StepFetch].Message != message || out.Outcome != outcome || out.HTTPStatus != status || out.Access != "conditional" || out.Score != 1 {
+			t.Errorf("%q, %q %d, access %s, score %v; want %q, %q %d", out.Steps[StepFetch].Message, out.Outcome, out.HTTPStatus, out.Access, out.Score, message, outcome, status)
+		}
+	}
+	file := &Site{IsFile: true}
+	file.Fetch.Body = []byte("User-agent: *\n")
+	f(file, "It was read from a file; it has 14 bytes.", "", 0)
+	file = &Site{IsFile: true}
+	file.Fetch.Body, file.Fetch.Truncated, file.Fetch.CutAt = []byte("User-agent: *\n"), true, 20
+	f(file, "It was read from a file, and cut at 20 bytes.", "", 0)
+	site := new(Site)
+	site.Fetch.Outcome, site.Fetch.Status = exchange.Answered, 200
+	site.Fetch.Body, site.Fetch.Truncated, site.Fetch.CutAt = []byte("User-agent: *\n"), true, 20
+	f(site, "The final status is 200; the body was cut at 20 bytes.", "answered", 200)
+}
+
 func TestExplainMessages(t *testing.T) {
 	f := func(text string, step int, want string) {
 		t.Helper()

@@ -19,6 +19,7 @@ type Site struct {
 	Domain string        // Origin's registrable domain; "" where it has none
 	TLD    string        // Origin's top-level domain; "" where it has none
 
+	IsFile bool // no site was asked: Fetch has a body that was read from a file, and whether it was cut, and nothing else
 	Fetch  exchange.Response
 	Known  Known       // from earlier scans; set before Judge, if at all
 	Robots parser.File // views Fetch.Body, or Known.Body where that is in force
@@ -42,7 +43,7 @@ func (s *Site) Reset() {
 	s.Report.Reset()
 	s.Robots.Reset()
 	s.Fetch.Reset()
-	s.Known = Known{}
+	s.IsFile, s.Known = false, Known{}
 	s.Seq, s.Input, s.Label, s.Rank = 0, "", "", 0
 	s.Origin, s.Domain, s.TLD = origin.Origin{}, "", ""
 }

@@ -85,6 +85,7 @@ func (w *wire) runFTP(ctx context.Context, x *exchange.Exchange) (at stage, err 
 		return at, err
 	}
 	if cut {
+		r.CutAt = len(body)
 		body = WholeLines(body)
 	}
 	r.Status = 200

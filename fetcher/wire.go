@@ -472,6 +472,7 @@ func (w *wire) keepBody(ctx context.Context, r *exchange.Response, length int) (
 		return err
 	}
 	if cut {
+		r.CutAt = len(body)
 		body = WholeLines(body)
 	}
 	r.Body, r.BodyFrom, r.Truncated = body, m, cut

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -16,13 +19,14 @@ import (
 	"github.com/bulkscan/bulkscan/fetcher"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/pipeline"
 )
 
 func (a *app) checkCommand() *cobra.Command {
 	f := &fetchFlags{}
 	shown := &explanation{}
-	var asJSON bool
+	var asJSON, withBody bool
 	c := &cobra.Command{
 		Use:   "check URL|FILE|-",
 		Short: "Fetch or read one robots.txt, and explain what it amounts to",
@@ -32,11 +36,17 @@ evidence with line numbers, what the answer means for access, and for each AI cr
 Crawlers that the file names, or that follow one that it names, stand by operator, the most restricted first; the rest
 share their fates, and are listed by them. Whoever wants to read on programmatically uses --json, which has it all.
 
-An argument that names an existing file is read as one, - is standard input, and anything else is asked for over the
-network.`,
+An argument that names an existing file is read as one, - is standard input, and anything else is a site, which is asked
+over the network. A page of a site stands for it; the URL of a robots.txt that is not at the root is refused, since it
+counts for no site.
+
+Fields of JSON that are in the table sites too (bulkscan schema) have the same name and meaning: redirects, body_bytes, body_hash,
+truncated and so on. What there is not is absent: a file has no origin, outcome and http_status. --body adds the body as it was
+judged: as the string body where it is valid UTF-8, else as body_base64.`,
 		Example: `  bulkscan check example.com
   bulkscan check ./robots.txt
-  curl -s https://example.com/robots.txt | bulkscan check - --json`,
+  curl -s https://example.com/robots.txt | bulkscan check - --json
+  bulkscan check example.com --json --body | jq -r .body`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			registry, err := f.registry()
@@ -46,9 +56,15 @@ network.`,
 			if err := shown.check(registry); err != nil {
 				return err
 			}
+			if withBody && !asJSON {
+				return usagef("--body: only JSON has the body; add --json")
+			}
 			result, err := a.check(c.Context(), f, registry, args[0])
 			if err != nil {
 				return err
+			}
+			if !withBody {
+				result.Body, result.BodyBase64 = nil, nil
 			}
 			if asJSON {
 				return printJSON(a, result)
@@ -58,6 +74,7 @@ network.`,
 	}
 	f.addForOne(c.Flags())
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().BoolVar(&withBody, "body", false, "with --json: add the body")
 	shown.add(c.Flags())
 	return c
 }
@@ -72,6 +89,24 @@ func (f *fetchFlags) addForOne(flags *pflag.FlagSet) {
 type checkResult struct {
 	audit.Result
 	DNS *dnsResult `json:"dns,omitempty"` // nil where no name server was asked, nor this machine
+
+	// The body that was judged. No string of JSON holds one that is not UTF-8, so that it has another field; both are nil
+	// where no body came.
+	Body       *string `json:"body,omitempty"`
+	BodyBase64 []byte  `json:"body_base64,omitempty"`
+}
+
+// explain takes over what became of a site.
+func (c *checkResult) explain(site *audit.Site) {
+	c.Result = audit.Explain(site)
+	switch body := site.Fetch.Body; {
+	case body == nil:
+	case utf8.Valid(body):
+		text := string(body)
+		c.Body = &text
+	default:
+		c.BodyBase64 = bytes.Clone(body)
+	}
 }
 
 // check judges a file or asks an origin.
@@ -81,17 +116,28 @@ func (a *app) check(ctx context.Context, f *fetchFlags, registry *tokens.Registr
 		return checkResult{}, err
 	} else if site != nil {
 		auditor.Judge(site)
-		return checkResult{Result: audit.Explain(site)}, nil
+		result.explain(site)
+		return result, nil
 	}
 
 	o, err := origin.Parse(arg)
 	if err != nil {
 		return checkResult{}, usagef("%s is neither a file nor an origin: %w", arg, err)
 	}
+	if namesAnotherFile(arg) {
+		return checkResult{}, usagef("%q: only %s at the root of a site counts (RFC 9309 §2.3); to explain this file all the same: curl -s URL | bulkscan check -", clipped(arg), exchange.RobotsPath)
+	}
 	f.witness = &witness{}
-	err = a.ask(ctx, f, auditor, pipeline.Entry{Input: arg, Origin: o}, func(site *audit.Site) { result.Result = audit.Explain(site) })
+	err = a.ask(ctx, f, auditor, pipeline.Entry{Input: arg, Origin: o}, result.explain)
 	result.DNS = f.witness.result(time.Now())
 	return result, err
+}
+
+// namesAnotherFile reports whether a URL is that of a robots.txt, however spelled, which is not the one of its site.
+func namesAnotherFile(url string) bool {
+	whole := string(parser.AppendPath(nil, url))
+	path, _, _ := strings.Cut(whole, "?")
+	return whole != exchange.RobotsPath && strings.EqualFold(path[strings.LastIndexByte(path, '/'):], exchange.RobotsPath)
 }
 
 // ask asks one origin and hands over what became of it; the site is valid until keep returns.
@@ -127,11 +173,11 @@ func (a *app) fileSite(arg string, limit int) (*audit.Site, error) {
 	if err != nil || !isFile {
 		return nil, err
 	}
-	site := &audit.Site{Input: arg}
-	site.Fetch.Outcome, site.Fetch.Status = exchange.Answered, 200
-	site.Fetch.Body = body[:min(len(body), limit)]
-	if site.Fetch.Truncated = len(body) > limit; site.Fetch.Truncated {
-		site.Fetch.Body = fetcher.WholeLines(site.Fetch.Body)
+	site := &audit.Site{Input: arg, IsFile: true}
+	site.Fetch.Body = body
+	if len(body) > limit {
+		site.Fetch.Truncated, site.Fetch.CutAt = true, limit
+		site.Fetch.Body = fetcher.WholeLines(body[:limit])
 	}
 	return site, nil
 }

@@ -149,6 +149,7 @@ type Response struct {
 	Body      []byte   // decoded, at most --max-body bytes; nil unless the outcome is answered and the status 2xx
 	BodyFrom  Recycler // gets Body's memory back at Reset; nil: nobody wants it
 	Truncated bool     // the body was cut at --max-body, and its unfinished last line dropped
+	CutAt     int      // how many decoded bytes there were where it was cut; 0 unless Truncated, and of stored answers
 
 	arena []byte // what Fields view
 }
