@@ -52,13 +52,15 @@ func (a *app) testCommand() *cobra.Command {
 		Short: "Say whether crawlers may fetch URLs, and which line of robots.txt decides",
 		Long: `test prints a line for each URL and crawler: allowed or disallowed, the URL, the group that the crawler follows, and
 the line of the file that decides. It exits with 0 if all is allowed, with 3 if anything is not, else with 1 if the
-robots.txt cannot be read or a line of standard input is no URL; interrupted while a site is asked, with 130 or 143.
+robots.txt cannot be read or a line of standard input cannot be judged; interrupted while a site is asked, with 130 or 143.
 
 URLs are whole (https://example.com/a?b) or paths (/a?b); //example.com/a is a URL without its scheme. Without any, or
 where one is -, they are read from standard input, one a line.
 
 The robots.txt is a file, - for standard input, or the URL of a site, which is then asked for it as check asks. How the
 site answers counts first: without a file (4xx) all is allowed, and while the server fails (5xx, no answer) nothing is.
+It says nothing about other sites, which include the site's other schemes and ports: their URLs are refused, and a line
+of standard input that has one is skipped. A file is taken for that of whichever site a URL is of.
 
 A crawler that the registry knows (bulkscan tokens) is judged as its operator documents: Googlebot-Image follows the
 groups of Googlebot where none names it, and AdsBot-Google ignores those of *. Any other name follows its own groups,
@@ -69,10 +71,10 @@ MJ12bot, Screaming Frog SEO Spider and others of the registry are no product tok
 them. They are found by the whole value of a user-agent line, or what stands before a / or ; or white space in it; such a
 group is marked as lenient, since no crawler is known to read names so.
 
-With --json each decision is an object in a line of its own: url, path, other_origin, agent (as given), token (as asked),
+With --json each decision is an object in a line of its own: url, path, agent (as given), token (as asked),
 allowed, reason (rule, no_rule, no_group, always_allowed, no_file, unavailable), line, rule, key, value, via (own, fallback,
 star, none, http), group, lenient, groups, group_lines, group_agents, dialect, access, origin, outcome, status, truncated.
-What there is not is null: a line where no rule decides, a status where none came, another origin where a file decides.`,
+What there is not is null: a line where no rule decides, a status where none came, an origin where a file decides.`,
 		Example: `  bulkscan test --robots robots.txt --agent GPTBot,CCBot / /private/x
   bulkscan test --robots https://example.com --agent Googlebot-Image https://example.com/img/a.png
   curl -s https://example.com/robots.txt | bulkscan test --robots - --agent '*' '/search?q=1'
@@ -110,7 +112,7 @@ func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 	if err != nil {
 		return err
 	}
-	robots, err := a.inForce(ctx, f, registry)
+	robots, err := a.inForce(ctx, f, registry, urls)
 	if err != nil {
 		return err
 	}
@@ -371,13 +373,14 @@ type inForce struct {
 
 	// Of a site that was asked; the zero values where the robots.txt is a file.
 	origin  origin.Origin
+	home    string // origin, as URLs spell it
 	outcome exchange.Outcome
 	cause   exchange.Cause
 	status  int
 }
 
-// inForce reads the robots.txt, or asks the site for it.
-func (a *app) inForce(ctx context.Context, f *testFlags, registry *tokens.Registry) (*inForce, error) {
+// inForce reads the robots.txt, or asks the site for it if that is the site of the URLs.
+func (a *app) inForce(ctx context.Context, f *testFlags, registry *tokens.Registry, urls []string) (*inForce, error) {
 	site, err := a.fileSite(f.robots, f.maxBody)
 	if err != nil {
 		return nil, err
@@ -394,7 +397,15 @@ func (a *app) inForce(ctx context.Context, f *testFlags, registry *tokens.Regist
 	if err != nil {
 		return nil, err
 	}
-	robots := &inForce{origin: o}
+	robots := &inForce{origin: o, home: o.String()}
+	for _, url := range urls {
+		if url == "-" {
+			continue
+		}
+		if err := robots.speaksOf(url); err != nil {
+			return nil, usage(err)
+		}
+	}
 	err = a.ask(ctx, &f.fetchFlags, audit.New(registry), pipeline.Entry{Input: f.robots, Origin: o}, func(site *audit.Site) {
 		robots.body, robots.truncated = bytes.Clone(site.Fetch.Body), site.Fetch.Truncated
 		robots.access = site.Report.Access
@@ -428,6 +439,22 @@ func siteOf(url string) (origin.Origin, error) {
 		return origin.Origin{}, usagef("--robots %q: only %s%s counts for a site; to test this file all the same: curl -s URL | bulkscan test --robots - …", clipped(url), o, exchange.RobotsPath)
 	}
 	return o, nil
+}
+
+// speaksOf is an error where a URL is of another site than the one that was asked, whose robots.txt says nothing about it
+// (RFC 9309 §2.3). A path is of any site.
+func (r *inForce) speaksOf(url string) error {
+	if r.home == "" || url[0] == '/' && !strings.HasPrefix(url, "//") {
+		return nil
+	}
+	// Most URLs are spelled as their origin is, and need not be taken apart.
+	if rest, ok := strings.CutPrefix(url, r.home); ok && (rest == "" || rest[0] == '/' || rest[0] == '?' || rest[0] == '#') {
+		return nil
+	}
+	if o, err := origin.Parse(url); err == nil && o.As(r.origin.Scheme()) == r.origin {
+		return nil
+	}
+	return fmt.Errorf("%q is not of %s, whose robots.txt says nothing about other sites (RFC 9309 §2.3); name the URL's own site by --robots, or give a file", clipped(url), r.home)
 }
 
 // namesNobody reports whether a file that was found has no user-agent line, as those that are no robots.txt at all: HTML,

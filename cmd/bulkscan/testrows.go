@@ -14,7 +14,6 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/parser"
 )
@@ -32,7 +31,7 @@ const (
 	maxURLColumn  = 48       // runes: the column of URLs is as wide as the widest that is no wider, so are
 	maxNameColumn = 40       // that of crawlers
 	maxWhyColumn  = 48       // and that of groups; whatever is wider stands out
-	maxShownBad   = 5        // lines that are no URL, of which the user is told
+	maxShownBad   = 5        // lines that cannot be judged, of which the user is told
 )
 
 // rows turns URLs into decisions and writes them.
@@ -53,12 +52,10 @@ type rows struct {
 	tail       []byte          // JSON that all rows end with
 	answer     string          // text of all rows where no rules decide
 	urlWidth   int             // of the widest URL so far
-	home       string          // the origin that was asked, as URLs spell it
-	warned     bool            // of a URL of another site
 	line       int             // of standard input
 	decisions  int
 	disallowed int
-	bad        int // lines of standard input that are no URL
+	bad        int // lines of standard input that are no URL, or one of another site
 }
 
 // policy is a set of groups, merged, that crawlers follow, and what it says of the current URL.
@@ -122,9 +119,6 @@ func newRows(a *app, robots *inForce, registry *tokens.Registry, crawlers []craw
 	r.tail = r.jsonTail()
 	if robots.access != parser.AccessConditional {
 		r.answer = robots.answer()
-	}
-	if robots.origin.IsValid() {
-		r.home = robots.origin.String()
 	}
 	return r
 }
@@ -307,8 +301,8 @@ func (r *rows) jsonTail() []byte {
 	return strconv.AppendBool(append(b, `,"truncated":`...), o.truncated)
 }
 
-// addAll reads URLs, one a line, and writes their rows. Lines that are no URL are told of, and the others go on. Whenever
-// it has to wait for more it writes out what it has, for somebody may be waiting for that.
+// addAll reads URLs, one a line, and writes their rows. Lines that are no URL, or one of another site, are told of, and the
+// others go on. Whenever it has to wait for more it writes out what it has, for somebody may be waiting for that.
 func (r *rows) addAll(in io.Reader) error {
 	if file, ok := in.(*os.File); ok && isTerminal(file) {
 		r.app.note("reading URLs from this terminal, one a line; Ctrl-D ends it")
@@ -348,7 +342,11 @@ func (r *rows) addAll(in io.Reader) error {
 			continue
 		}
 		url := string(text)
-		if err := checkTarget(url); err != nil {
+		err = checkTarget(url)
+		if err == nil {
+			err = r.robots.speaksOf(url)
+		}
+		if err != nil {
 			r.reject(err)
 			continue
 		}
@@ -362,7 +360,7 @@ func (r *rows) addAll(in io.Reader) error {
 // blank is what is dropped around URLs: the white space of ASCII, since all else is part of a path.
 const blank = " \t\r\n\v\f"
 
-// reject tells of a line that is no URL.
+// reject tells of a line that cannot be judged.
 func (r *rows) reject(why error) {
 	if r.bad++; r.bad <= maxShownBad {
 		r.app.note("standard input, line %d: skipped: %v", r.line, why)
@@ -376,7 +374,6 @@ func (r *rows) add(url string) error {
 		p := &r.policies[i]
 		p.decision = r.robots.file.DecideIn(p.groups, r.path)
 	}
-	other := r.isOther(url)
 	if !r.asJSON {
 		r.widen(url)
 	}
@@ -390,7 +387,7 @@ func (r *rows) add(url string) error {
 		}
 		var row []byte
 		if r.asJSON {
-			r.row = r.appendJSONRow(r.row[:0], f, url, other, allow, reason, record)
+			r.row = r.appendJSONRow(r.row[:0], f, url, allow, reason, record)
 			row = r.row
 		} else {
 			// The URL as shown stays at the beginning of the scratch, the rows come behind.
@@ -422,26 +419,6 @@ func (r *rows) decide(f *follower) (allow bool, reason string, record int) {
 		return true, reasonAlways, -1
 	}
 	return true, reasonNoRule, -1
-}
-
-// isOther reports whether the URL is of another site than the one that was asked, whose robots.txt says nothing about
-// it (RFC 9309 §2.3); where rows are text, the user is told once.
-func (r *rows) isOther(url string) bool {
-	if r.home == "" || url[0] == '/' && !strings.HasPrefix(url, "//") {
-		return false
-	}
-	// Most URLs are spelled as their origin is, and need not be taken apart.
-	if rest, ok := strings.CutPrefix(url, r.home); ok && (rest == "" || rest[0] == '/' || rest[0] == '?' || rest[0] == '#') {
-		return false
-	}
-	if o, err := origin.Parse(url); err == nil && o.As(r.robots.origin.Scheme()) == r.robots.origin {
-		return false
-	}
-	if !r.warned && !r.asJSON {
-		r.warned = true
-		r.app.note("%s is not of %s, whose robots.txt says nothing about other sites; its rules are applied all the same", clipped(url), r.home)
-	}
-	return true
 }
 
 // rule returns the record that decided, put into words: its line as it stands in the file.
@@ -539,16 +516,10 @@ func (r *rows) look(read *bufio.Reader) {
 }
 
 // appendJSONRow appends a row for programs.
-func (r *rows) appendJSONRow(b []byte, f *follower, url string, other, allow bool, reason string, record int) []byte {
+func (r *rows) appendJSONRow(b []byte, f *follower, url string, allow bool, reason string, record int) []byte {
 	b = printable.AppendJSON(append(b, `{"url":`...), url)
 	b = append(b, `,"path":`...)
 	b = printable.AppendJSON(b, r.path)
-	b = append(b, `,"other_origin":`...)
-	if r.home == "" {
-		b = append(b, "null"...)
-	} else {
-		b = strconv.AppendBool(b, other)
-	}
 	b = append(append(b, ','), f.agent...)
 	b = strconv.AppendBool(append(b, `,"allowed":`...), allow)
 	b = append(append(append(b, `,"reason":"`...), reason...), `",`...)
@@ -570,7 +541,7 @@ func (r *rows) verdict() error {
 		text = append(text, fmt.Sprintf("%d of %d disallowed", r.disallowed, r.decisions))
 	}
 	if r.bad > 0 {
-		text = append(text, fmt.Sprintf("%d of %d lines of standard input are no URL and were not judged", r.bad, r.line))
+		text = append(text, fmt.Sprintf("%d of %d lines of standard input could not be judged", r.bad, r.line))
 	}
 	err := errors.New(strings.Join(text, "; "))
 	switch {
