@@ -77,9 +77,9 @@ integration: build bench/duckdb/node_modules bench/readers/node_modules bench/wa
 	@dir=$$(mktemp -d); killed=$$(mktemp -d); kept=$$(mktemp -d); trap 'rm -rf "$$dir" "$$killed" "$$kept"' EXIT; \
 	bin/bulkscan demo -o "$$dir" --warc-out "$$kept" --origins 2000 --part-rows 50; \
 	node bench/warcio/check.mjs "$$kept" 1500; \
-	bin/bulkscan scan --format warc "$$kept"/*.warc.gz -o "$$kept/again" --progress none; \
+	bin/bulkscan scan --format warc "$$kept"/*.warc.gz -o "$$kept/again" --scan-id again --progress none; \
 	bin/bulkscan verify "$$kept/again"; \
-	bin/bulkscan scan --format warc "$$kept"/*.warc.gz -o - --progress none > "$$kept/lines.jsonl"; \
+	bin/bulkscan scan --format warc "$$kept"/*.warc.gz -o - --scan-id again --progress none > "$$kept/lines.jsonl"; \
 	bin/bulkscan schema --json > "$$kept/schema.json"; \
 	node bench/readers/check.mjs "$$kept/schema.json" "$$kept/again" --lines "$$kept/lines.jsonl"; \
 	node bench/readers/check.mjs "$$kept/schema.json" "$$dir"; \

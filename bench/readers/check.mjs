@@ -68,7 +68,6 @@ function readLines(path) {
   const rows = { sites: new Map(), verdicts: new Map() };
   for (const line of readFileSync(path, "utf8").split("\n").filter(Boolean)) {
     const { verdicts, ...site } = JSON.parse(line.replace(number, '$1"$2"'));
-    site.scan_id ||= scans[0].id; // what is only printed is no scan of a dataset
     if (site.fetched_at) site.fetched_at = String(Date.parse(site.fetched_at));
     const list = (row, table) => typesOf[table].map((c) => row[c.name]);
     rows.sites.set(site.seq, [list(site, "sites")]);

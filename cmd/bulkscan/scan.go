@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"net/url"
@@ -143,7 +144,7 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.Uint64Var(&f.limit, "limit", 0, "only the first N entries (0: all)")
 	flags.Float64Var(&f.sample, "sample", 0, "only this share of the hosts, the same ones in every run (0: all)")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "read the lists, say what would be done, ask nobody")
-	flags.StringVar(&f.scanID, "scan-id", "", "name of the scan; the same resumes (default: date and fingerprint of the lists)")
+	flags.StringVar(&f.scanID, "scan-id", "", "name of the scan; the same resumes (default: date and fingerprint of the lists; of a pipe with -o -, date and a random number)")
 	flags.BoolVar(&f.restart, "restart", false, "delete what this scan has written, and begin anew")
 	flags.StringVar(&f.date, "date", "", "partition scan_date, YYYY-MM-DD (default: today in UTC)")
 	flags.IntVar(&f.concurrency, "concurrency", 1000, "exchanges in flight; fewer where the limit of open files (ulimit -n) has no room for them")
@@ -600,8 +601,8 @@ func (j *job) close() {
 	}
 }
 
-// openLists fixes what is read. Standard input is copied to a file first where a dataset is written, so that the scan
-// knows its fingerprint and the same command resumes it.
+// openLists fixes what is read, and the scan's name. Standard input is copied to a file first where a dataset is written, so
+// that the scan knows its fingerprint and the same command resumes it.
 func (j *job) openLists(ctx context.Context, paths []string) error {
 	j.names = paths
 	if len(paths) == 0 {
@@ -612,11 +613,9 @@ func (j *job) openLists(ctx context.Context, paths []string) error {
 	}
 	j.paths = append([]string(nil), j.names...)
 	resumable := j.flags.out != "-" && !j.flags.dryRun
-	if !resumable && j.flags.format != inputs.WARC.String() { // archives are looked up in, and so are spooled always
-		return nil
-	}
+	spool := resumable || j.flags.format == inputs.WARC.String() // archives are looked up in
 	for i, path := range j.paths {
-		if path != "-" {
+		if path != "-" || !spool {
 			continue
 		}
 		spooled, _, err := inputs.Spool(ctx, j.stdin, os.TempDir())
@@ -626,19 +625,27 @@ func (j *job) openLists(ctx context.Context, paths []string) error {
 		j.paths[i] = spooled
 		j.spooled = append(j.spooled, spooled)
 	}
-	if !resumable {
+	if j.scanID = j.flags.scanID; j.flags.dryRun || !resumable && j.scanID != "" {
 		return nil
 	}
-	all, each, err := inputs.Fingerprints(ctx, j.paths)
-	if err != nil {
-		return err
+	mark := fmt.Sprintf("%06x", rand.N(1<<24)) // of a list that is read as it comes, whose fingerprint is known too late
+	if resumable || !slices.ContainsFunc(j.paths, isStream) {
+		all, each, err := inputs.Fingerprints(ctx, j.paths)
+		if err != nil {
+			return err
+		}
+		j.fingerprints, mark = each, all.String()[:6]
 	}
-	j.fingerprints = each
-	j.scanID = j.flags.scanID
 	if j.scanID == "" {
-		j.scanID = fmt.Sprintf("%s-%s", strings.ReplaceAll(j.date(), "-", ""), all.String()[:6])
+		j.scanID = fmt.Sprintf("%s-%s", strings.ReplaceAll(j.date(), "-", ""), mark)
 	}
 	return nil
+}
+
+// isStream reports whether a list can be read only once.
+func isStream(path string) bool {
+	info, err := os.Stat(path)
+	return path == "-" || err == nil && !info.Mode().IsRegular()
 }
 
 func (j *job) date() string {

@@ -40,7 +40,7 @@ var table = described([]metric{
 		help: "Always 1; its labels say which bulkscan this is.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(1, valid(s.version), runtime.Version()) }},
 	{name: "bulkscan_scan_info", kind: gauge, labels: []string{"scan_id"},
-		help: "Always 1; its label names the scan. Absent until the lists are opened, and with -o -.",
+		help: "Always 1; its label names the scan. Absent until the lists are opened.",
 		read: func(s *snapshot, add func(float64, ...string)) {
 			if s.id != "" {
 				add(1, valid(s.id))
