@@ -25,7 +25,7 @@ type seen struct {
 	disk   *spilled
 }
 
-// DefaultDedupeMemory is what knowing duplicates takes at most where Options do not say otherwise: that of about 17 million
+// DefaultDedupeMemory is what knowing duplicates takes at most where Options do not say otherwise: that of about 21 million
 // origins. Those beyond take 16 bytes each on disk.
 const DefaultDedupeMemory = 512 << 20
 
