@@ -26,7 +26,8 @@ type Site struct {
 	Report Report      // views Fetch.Body, Known.Body and Robots
 }
 
-// Known is what earlier scans leave for the judgement. The zero value: nothing, the answer is fresh.
+// Known is what earlier scans leave for the judgement. The zero value: nothing, the answer is fresh. So it always is in a
+// scan, which asks every site anew; the rest is for callers that keep answers themselves.
 //
 // With Cached, Fetch holds an answer of an earlier scan that is used again. With Stale, the last good answer is given
 // here; it is in force if Fetch failed. With Expired, failures have lasted so long that a failing Fetch is no longer

@@ -9,7 +9,9 @@
 //	file.Parse(body)
 //	if file.Allows("ExampleBot", "https://example.com/private/page") { … }
 //
-// [File.Decide] says the same of a path, and with it the deciding line and whose group was followed. To ask about
+// Allows takes a URL as people write it: octets above 0x7F are escaped first, as user agents send them (`/é` is asked as
+// `/%C3%A9`), and escapes that are there are left as they are. [File.Decide] says the same of a path, which it takes as it
+// is given (see [AppendEscapedPath]), and with it the deciding line and whose group was followed. To ask about
 // hundreds of tokens costs little more than to ask about one. Before a file is asked at all, the HTTP status decides, see
 // [AccessFor].
 //

@@ -348,6 +348,24 @@ func TestAppendPath(t *testing.T) {
 	f("mailto:a@b", "/", "/")
 }
 
+// TestAllowsEscapes holds what the package comment says of octets above 0x7F and of escapes in a URL.
+func TestAllowsEscapes(t *testing.T) {
+	f := func(d parser.Dialect, rule, url string, want bool) {
+		t.Helper()
+		var file parser.File
+		file.ParseDialect([]byte("User-agent: a\nDisallow: "+rule), d)
+		if got := file.Allows("a", url); got != want {
+			t.Errorf("%v, rule %s: %s is allowed: %v, want %v", d, rule, url, got, want)
+		}
+	}
+	for _, rule := range []string{"/é", "/%C3%A9", "/%c3%a9"} {
+		f(parser.Google, rule, "https://example.com/é", false)
+		f(parser.Google, rule, "/%C3%A9", false)
+		f(parser.Google, rule, "/%c3%a9", true)
+		f(parser.RFC, rule, "/%c3%a9", false)
+	}
+}
+
 // TestNoise: of lines that mean nothing a bounded number is kept, all are counted, and what follows is read.
 func TestNoise(t *testing.T) {
 	body := append(bytes.Repeat([]byte("<p>\na:b\n"), 50000), "User-agent: a\nDisallow: /x\n"...)

@@ -84,7 +84,7 @@ type SiteRow struct {
 	Truncated       bool     `parquet:"truncated" about:"the body was cut at the limit" example:"false"`
 	BodyHash        int64    `parquet:"body_hash" about:"xxh64 of the body as kept; 0 = no body; key of the table bodies" example:"-4265267296055464877"`
 	Access          string   `parquet:"access,dict" judged:"y" about:"conditional, full_allow, full_disallow, unknown (RFC 9309 §2.3.1)" example:"conditional"`
-	AccessSource    string   `parquet:"access_source,dict" judged:"y" about:"fresh, cached, stale, expired" example:"fresh"`
+	AccessSource    string   `parquet:"access_source,dict" judged:"y" about:"fresh: each scan asks anew, and uses no earlier answer; cached, stale and expired are reserved" example:"fresh"`
 	CheckStatus     string   `parquet:"check_status,dict" judged:"y" about:"of the check robots.txt 1.0.0: pass, warn, fail" example:"warn"`
 	Score           float64  `parquet:"score" judged:"y" about:"of the check, 0 to 1" example:"0.85"`
 	StepFetch       string   `parquet:"step_fetch,dict" judged:"y" about:"pass, warn, fail, skipped" example:"pass"`
