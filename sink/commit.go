@@ -49,7 +49,7 @@ type Commit struct {
 	Rejudged *Rejudged `json:"judged_again,omitempty"` // of a part that was made of a stored one (see Rejudge)
 
 	// Void says why the record is that of no part: it keeps the number from a writer that has lost the scan's lock; or it
-	// takes out the commits that it replaces, whose scan is being deleted.
+	// takes out the commits that it replaces, whose scan is being deleted, or which are damaged or lost.
 	Void Void `json:"void,omitempty"`
 
 	Sum string `json:"sum,omitempty"` // see sealRecord; "" in records of older versions
@@ -63,6 +63,7 @@ const (
 	TakenOver Void = "taken over"
 	LeftOut   Void = "left out"  // of the part that it would have been made of, which is damaged (see Rejudge)
 	Restarted Void = "restarted" // and the numbers before it are those of a scan that was deleted; or it is one that takes out
+	Repaired  Void = "repaired"  // it takes out what is damaged, and numbers that are missing; their sites are asked again
 )
 
 // Replaced says where a compaction keeps the rows of a commit: in each of its Files, in their order, Rows[i] rows from
@@ -170,7 +171,7 @@ func readCommit(ctx context.Context, st store.Store, scanID, name string) (*Comm
 			return nil, fmt.Errorf("cannot read %s: %w", name, err)
 		}
 	}
-	takesOut := c.Void == Restarted && c.Shard == compactedShard
+	takesOut := (c.Void == Restarted || c.Void == Repaired) && c.Shard == compactedShard
 	if c.Void != "" && (c.Rows != 0 || len(c.Files) > 0 || len(c.Replaces) > 0 && !takesOut) {
 		return nil, fmt.Errorf("cannot read %s: it is of no part, and has one", name)
 	}
@@ -188,7 +189,7 @@ func readCommit(ctx context.Context, st store.Store, scanID, name string) (*Comm
 // history is every commit record of a scan.
 type history struct {
 	current  []Commit // those that count, in the order of their rows
-	replaced []Commit // those whose rows a compaction has, or that a restart deletes; it was killed, or is about to
+	replaced []Commit // those whose rows a compaction has, or that a restart or repair deletes; it was killed, or is about to
 	claimed  []string // empty records: names that were claimed by a process that died
 	void     []Commit // records of no part
 }
@@ -369,21 +370,23 @@ func (k commitKey) compare(other commitKey) int {
 }
 
 // counts reports whether there has been a commit of that number whose rows are those of the scan: also where a compaction has
-// them now, but not where a restart has taken them out since.
+// them now, but not where a restart or repair has taken them out since.
 func (h *history) counts(shard string, n int) bool {
 	for i := range h.void {
 		v := &h.void[i]
 		if v.Shard == shard && (v.N == n || v.Void == Restarted && n < v.N) {
 			return false
 		}
-		if slices.ContainsFunc(v.Replaces, func(r Replaced) bool { return r.Shard == shard && n <= r.N }) {
+		if slices.ContainsFunc(v.Replaces, func(r Replaced) bool {
+			return r.Shard == shard && (n == r.N || v.Void == Restarted && n < r.N)
+		}) {
 			return false
 		}
 	}
 	return n < h.next(shard)
 }
 
-// stale is every commit whose rows a compaction has, or that a restart has taken out, whether or not its record is still there.
+// stale is every commit whose rows a compaction has, or that a restart or repair has taken out, whether or not its record is still there.
 func (h *history) stale() map[commitKey]bool {
 	stale := map[commitKey]bool{}
 	for _, commits := range [][]Commit{h.current, h.replaced, h.void} {
@@ -443,16 +446,6 @@ func (g gap) missing() string {
 		return fmt.Sprintf("it is missing, and so are the %d behind it: its shard has later commits", g.until-g.from-1)
 	}
 	return "it is missing: its shard has later commits"
-}
-
-// whole reports, as an error that names the first, that records are missing. To go on without them would delete their
-// parts, which are those of nobody then, and hide the loss.
-func (h *history) whole(scanID string) error {
-	gaps := h.gaps()
-	if len(gaps) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%s: %s; %s", commitName(scanID, gaps[0].shard, gaps[0].from), gaps[0].missing(), damageRemedy)
 }
 
 // sort tells the commits that count from those whose rows others have.

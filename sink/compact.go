@@ -135,14 +135,14 @@ func (c *compaction) begin(ctx context.Context) (*history, error) {
 	id := c.done.ScanID
 	past, err := readHistory(ctx, c.store, id)
 	if err != nil {
-		return nil, err
+		return nil, remedied(err, damageRemedy)
 	}
 	like := Commit{SchemaVersion: c.manifest.SchemaVersion, ToolVersion: c.manifest.ToolVersion, RegistryVersion: c.manifest.RegistryVersion, ScanID: id, Void: TakenOver}
 	if past, err = fence(ctx, c.store, c.lock, like, c.manifest.ScanDate, past, compactedShard); err != nil {
 		return nil, err
 	}
-	if err := past.whole(id); err != nil {
-		return nil, err
+	if lost := past.lost(c.manifest); lost != nil {
+		return nil, lost
 	}
 	if err := sweepFiles(ctx, c.store, ViewsName); err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (c *compaction) begin(ctx context.Context) (*history, error) {
 		return nil, err
 	}
 	if len(damaged) > 0 {
-		return nil, fmt.Errorf("%d committed files are missing or have another size, the first is %s; see bulkscan verify", len(damaged), damaged[0])
+		return nil, fmt.Errorf("%d committed files are missing or have another size, the first is %s; %s", len(damaged), damaged[0], damageRemedy)
 	}
 	c.next = past.next(compactedShard)
 	c.done.PartsBefore = len(past.current)
@@ -263,6 +263,7 @@ func (c *compaction) merge(ctx context.Context, run []Commit) (begun bool, err e
 		name := partName(f.Table, c.manifest.ScanDate, commit.ScanID, compactedShard, commit.N)
 		draft, file, err := splice(ctx, c.store, c.store, name, sources, cmp.Or(c.options.mostFooter, maxFooter), nil)
 		if err != nil {
+			err = remedied(err, damageRemedy)
 			return false, err
 		}
 		drafts = append(drafts, draft)
@@ -389,7 +390,8 @@ func (c *compaction) deleteAll(ctx context.Context, names []string) error {
 	return errors.Join(errs...)
 }
 
-// end brings the views and the totals of the manifest up to date, where it has any.
+// end brings the views and the totals of the manifest up to date, where it has any: how many parts and bytes there are. Of rows it
+// has as many as before.
 func (c *compaction) end(ctx context.Context) error {
 	if err := writeViews(ctx, c.store, nil); err != nil {
 		return err
@@ -400,6 +402,9 @@ func (c *compaction) end(ctx context.Context) error {
 	commits, err := Commits(ctx, c.store, c.done.ScanID)
 	if err != nil {
 		return err
+	}
+	if wrong := c.manifest.unaccounted(commits); len(wrong) > 0 {
+		return &LostError{Totals: wrong}
 	}
 	counts := countCommits(commits)
 	if counts.Parts == c.manifest.Counts.Parts && counts.Bytes == c.manifest.Counts.Bytes {

@@ -32,8 +32,10 @@ type Manifest struct {
 	// Rejudged is the scan whose stored bodies were judged again; nil where sites were asked.
 	Rejudged *RejudgedScan `json:"judged_again,omitempty"`
 	// Restarting says that what the scan had written before is being deleted. Whoever opens it goes on with that.
-	Restarting bool   `json:"restarting,omitempty"`
-	Sum        string `json:"sum,omitempty"` // see sealRecord; "" in manifests of older versions
+	Restarting bool `json:"restarting,omitempty"`
+	// Repairing says that the scan was complete, has lost something, and asks that again; until it is complete again.
+	Repairing bool   `json:"repairing,omitempty"`
+	Sum       string `json:"sum,omitempty"` // see sealRecord; "" in manifests of older versions
 }
 
 // RejudgedScan is a scan whose stored bodies are judged again.
@@ -247,7 +249,12 @@ func first(errs []error) error {
 // loadManifest reads the manifest of the scan to write, or begins one.
 func loadManifest(ctx context.Context, st store.Store, o *Options, now time.Time) (*Manifest, error) {
 	m, err := ReadManifest(ctx, st, o.ScanID)
-	if errors.Is(err, store.ErrNotExist) && !o.Restart {
+	switch {
+	case o.Repair && errors.Is(err, store.ErrNotExist):
+		return nil, fmt.Errorf("nothing to repair: there is no scan %s; --scan-id names the one that is meant", o.ScanID)
+	case o.Repair && err == nil && m.Restarting:
+		return nil, fmt.Errorf("nothing to repair: scan %s is being begun anew, and that was broken off; the same command without --repair goes on with it", o.ScanID)
+	case errors.Is(err, store.ErrNotExist) && !o.Restart:
 		return newManifest(o, now), nil
 	}
 	if o.Restart || err == nil && m.Restarting {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +22,7 @@ type Scan struct {
 	Commits  []Commit // ordered by shard and number
 
 	store store.Store
-	gaps  []gap // records that are missing
+	lost  *LostError // nil: its records tell of nothing that is missing
 	later later
 }
 
@@ -53,14 +54,41 @@ var ErrNoTable = errors.New("the scan has no such table")
 // ReadScan opens a scan for reading, complete or not.
 func ReadScan(ctx context.Context, st store.Store, scanID string) (*Scan, error) {
 	manifest, err := ReadManifest(ctx, st, scanID)
-	if err != nil {
-		return nil, err
+	for err == nil {
+		past, err := readHistory(ctx, st, scanID)
+		if err != nil {
+			return nil, remedied(err, damageRemedy)
+		}
+		s := &Scan{Manifest: manifest, Commits: past.current, store: st, lost: past.lost(manifest)}
+		if s.lost == nil {
+			return s, nil
+		}
+		// The scan may have been begun anew, or repaired, between one reading and the other.
+		if manifest, err = ReadManifest(ctx, st, scanID); err != nil {
+			return nil, err
+		}
+		if reflect.DeepEqual(manifest, s.Manifest) {
+			return s, nil
+		}
 	}
-	past, err := readHistory(ctx, st, scanID)
-	if err != nil {
-		return nil, err
+	return nil, err
+}
+
+// Lost says what is missing of a complete scan; nil is nothing. Readers may go on with the rest, and should say so.
+func (s *Scan) Lost() *LostError {
+	if s.Manifest.State != Complete {
+		return nil // it is being written, maybe
 	}
-	return &Scan{Manifest: manifest, Commits: past.current, store: st, gaps: past.gaps()}, nil
+	return s.lost
+}
+
+// Whole is an error, *LostError, where something is missing of a scan, complete or not. Of one that is not, that can be told while
+// it is not written.
+func (s *Scan) Whole() error {
+	if s.lost == nil {
+		return nil // and no *LostError
+	}
+	return s.lost
 }
 
 // DamagedScansError names the scans of a dataset whose manifests cannot be read.
@@ -286,7 +314,7 @@ func (s *Scan) open(ctx context.Context, c *Commit, table string) (place, error)
 		}
 		if i < 0 || where.Rows[i] != rows || by.Files[i].Name == file.Name {
 			if fresh && !ok && past.stale()[c.key()] {
-				return place{}, fmt.Errorf("%w: its scan has been begun anew", err)
+				return place{}, fmt.Errorf("%w: its scan has been begun anew, or repaired", err)
 			}
 			if fresh {
 				return place{}, err // nothing has replaced it, the record makes no sense, or its file is missing too

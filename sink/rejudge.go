@@ -19,7 +19,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/printable"
@@ -230,19 +229,12 @@ func (o *RejudgeOptions) complete(source *Scan) error {
 	if o.Done == nil {
 		o.Done = new(atomic.Int64)
 	}
-	const remedy = "put back what was there, see bulkscan verify"
 	m := source.Manifest
-	rows := countCommits(source.Commits).Rows
-	switch {
-	case len(source.gaps) > 0: // what is made would be complete without them
-		g := source.gaps[0]
-		return fail("%s: %s; %s", commitName(m.ScanID, g.shard, g.from), g.missing(), remedy)
-	case m.State == Complete && m.Counts != nil && m.Counts.Rows != rows:
-		return fail("its manifest says %d sites, its commits have %d; %s", m.Counts.Rows, rows, remedy)
+	switch err := source.Whole(); {
+	case err != nil: // what is made would be complete without it
+		return fail("%w", err)
 	case m.Restarting:
 		return fail("it is being begun anew")
-	case m.SchemaVersion > SchemaVersion:
-		return fail("its tables are of version %d, and this bulkscan knows them up to version %d", m.SchemaVersion, SchemaVersion)
 	case !source.Has(TableSites):
 		return fail("%w: %s", ErrNoTable, TableSites)
 	}
@@ -252,13 +244,9 @@ func (o *RejudgeOptions) complete(source *Scan) error {
 // identity is what the scan is that is judged again.
 func (s *Scan) identity() (*RejudgedScan, error) {
 	m := s.Manifest
-	all := roaring64.New()
-	for i := range s.Commits {
-		finished, err := s.Commits[i].Bitmap()
-		if err != nil {
-			return nil, err
-		}
-		all.Or(finished)
+	all, err := sitesOf(s.Commits)
+	if err != nil {
+		return nil, err
 	}
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%s %s %s %d ", m.ScanID, m.StartedAt.UTC().Format(time.RFC3339Nano), m.Rejudged.fingerprint(), m.SchemaVersion)

@@ -793,8 +793,8 @@ func TestRejudgeMissing(t *testing.T) {
 			t.Errorf("%d scans begun, %v", len(scans), err)
 		}
 	}
-	f(1, "_scans/stored/commits/0-1.json: it is missing: its shard has later commits; put back what was there")
-	f(4, "its manifest says 200 sites, its commits have 160")
+	f(1, "(_scans/stored/commits/0-1.json: it is missing: its shard has later commits; rows: 160 of 200; ")
+	f(4, "(rows: 160 of 200; ")
 }
 
 // TestRejudgeDamagedRejects does not give rejects that are not what was written a hash that says they are.

@@ -50,6 +50,7 @@ type Options struct {
 	Config  []Setting // as given, for the manifest
 	Inputs  []Input   // for the manifest
 	Restart bool      // delete what the scan has written before, and begin anew
+	Repair  bool      // take out what of it is damaged or lost, so that it is asked again (see repair.go)
 	Beside  Beside    // nil: nothing is kept beside the tables
 
 	rejudged   *RejudgedScan // what the scan is made of; nil where sites are asked
@@ -134,6 +135,7 @@ type Writer struct {
 	manifest *Manifest
 	lock     store.Unlocker
 	done     *roaring64.Bitmap // finished before this Writer
+	lost     int64             // sites that the scan had when it was complete, and has not now
 
 	viewed bool // views.sql knows the tables; of who seals, and they seal one after the other
 
@@ -155,7 +157,8 @@ type Writer struct {
 // returns a Writer. The context bounds the opening; its values, not its end, go with the Writer.
 //
 // The errors to tell apart: *HeldError where another process writes the scan, *ChangedError where it cannot be
-// resumed, *StoreError where there is no room, or it may not be written to.
+// resumed, *LostError where something of it is missing, *IntactError where there is nothing to repair, *StoreError where
+// there is no room, or it may not be written to.
 func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	if err := o.complete(now); err != nil {
@@ -166,16 +169,13 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 		return nil, BrokenOff(o.ScanID, err)
 	}
 	defer func() {
-		if errors.Is(err, errRecord) {
-			err = fmt.Errorf("%w; %s", err, damageRemedy)
-		}
 		if err != nil {
 			err = errors.Join(BrokenOff(o.ScanID, err), lock.Unlock())
 		}
 	}()
 	manifest, err := loadManifest(ctx, st, &o, now)
 	if err != nil {
-		return nil, err
+		return nil, remedied(err, manifestRemedy)
 	}
 	if manifest.Restarting {
 		if err := deleteScan(ctx, st, lock, &o, manifest); err != nil {
@@ -183,13 +183,18 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 		}
 	}
 	o.Date = manifest.ScanDate
+	if o.Repair {
+		if err := repair(ctx, st, lock, &o, manifest); err != nil {
+			return nil, err
+		}
+	}
 	past, err := readHistory(ctx, st, o.ScanID)
 	if err != nil {
-		return nil, err
+		return nil, remedied(err, damageRemedy)
 	}
 	if manifest.ResumedAt == nil && !manifest.Restarting { // there was none
 		if n := len(past.current) + len(past.replaced); n > 0 {
-			return nil, fmt.Errorf("cannot resume scan %s: %s is missing, and there are %d commits; %s", o.ScanID, manifestName(o.ScanID), n, damageRemedy)
+			return nil, fmt.Errorf("cannot resume scan %s: %s is missing, and there are %d commits; %s", o.ScanID, manifestName(o.ScanID), n, manifestRemedy)
 		}
 		if lease, ok := lock.(store.Lease); ok {
 			lease.Fenced() // nobody writes a scan that has no manifest
@@ -198,22 +203,21 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	if past, err = fence(ctx, st, lock, o.void(TakenOver), o.Date, past, o.Shard, compactedShard); err != nil {
 		return nil, err
 	}
-	if err := past.whole(o.ScanID); err != nil { // before anything is deleted because no commit names it
-		return nil, fmt.Errorf("cannot resume scan %s: %w", o.ScanID, err)
+	if lost := past.lost(manifest); lost != nil && !o.asksLost(lost) { // before anything is deleted because no commit names it
+		return nil, fmt.Errorf("cannot resume scan %s: %w", o.ScanID, lost)
 	}
 	if err := cleanShard(ctx, st, &o, past); err != nil {
 		return nil, err
 	}
-	w := &Writer{store: st, options: o, manifest: manifest, lock: lock, done: roaring64.New(), spare: make(chan *part, 1)}
-	for i := range past.current {
-		finished, err := past.current[i].Bitmap()
-		if err != nil {
-			return nil, fmt.Errorf("%w; %s", err, damageRemedy)
-		}
-		w.done.Or(finished)
+	w := &Writer{store: st, options: o, manifest: manifest, lock: lock, next: past.next(o.Shard), spare: make(chan *part, 1)}
+	if w.done, err = sitesOf(past.current); err != nil {
+		return nil, fmt.Errorf("%w; %s", err, damageRemedy)
 	}
-	w.next = past.next(o.Shard)
+	if manifest.Counts != nil {
+		w.lost = max(0, manifest.Counts.Rows-int64(w.done.GetCardinality()))
+	}
 	manifest.State, manifest.FinishedAt, manifest.Counts, manifest.Recorded = Running, nil, nil, nil
+	manifest.Repairing = manifest.Repairing || o.Repair
 	if err := w.announce(ctx, past); err != nil {
 		return nil, err
 	}
@@ -223,6 +227,20 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	w.ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	w.spare <- nil
 	return w, nil
+}
+
+// asksLost reports whether a scan may go on although a complete one has lost commits: what is made of stored sites is made of them
+// again. A record that is missing among others is never passed over.
+func (o *Options) asksLost(lost *LostError) bool {
+	return len(lost.Records) == 0 && (o.Repair || o.rejudged != nil)
+}
+
+// remedied says what to do about a record, or a file, that is not as it was written.
+func remedied(err error, remedy string) error {
+	if _, damaged := errors.AsType[*damagedError](err); damaged || errors.Is(err, errRecord) {
+		return fmt.Errorf("%w; %s", err, remedy)
+	}
+	return err
 }
 
 // announce writes the manifest of the scan that runs from now on, and begins what is kept beside it. Begin comes second, since
@@ -318,8 +336,12 @@ func remedyFor(err error) (remedy string, certain bool) {
 	return "", false
 }
 
-// damageRemedy is what to do about records that are missing, or not as they were written.
-const damageRemedy = "put back what was there, see bulkscan verify, or begin the scan anew with --restart"
+// What to do about records and files that are missing, or not as they were written; and about a manifest, without which
+// nothing tells of which lists the scan is.
+const (
+	damageRemedy   = "put back what was there, see bulkscan verify; or have what is lost asked again by scan --repair; or begin the scan anew with --restart"
+	manifestRemedy = "put back what was there, see bulkscan verify, or begin the scan anew with --restart"
+)
 
 // What is done with the lock, but to scan.
 const (
@@ -415,7 +437,7 @@ func deleteScan(ctx context.Context, st store.Store, lock store.Unlocker, o *Opt
 			return fail(err)
 		}
 	}
-	records, err := takeOut(ctx, st, o, past)
+	records, err := takeOutAll(ctx, st, o, past)
 	if err != nil {
 		return fail(err)
 	}
@@ -439,11 +461,9 @@ func deleteScan(ctx context.Context, st store.Store, lock store.Unlocker, o *Opt
 	return nil
 }
 
-// takeOut creates a record of no part that takes the place of all records of a scan but those that are of no part, so that
-// none counts any more, and returns which these are, to be deleted. The record stays, so that numbers go on behind those that
-// it took out: a name that was given again would show a reader who has opened the scan before rows of the scan after; and
-// where the lock is a lease, a deletion that is late might hit it.
-func takeOut(ctx context.Context, st store.Store, o *Options, past *history) (records []string, err error) {
+// takeOutAll takes out all commits of a scan that is begun anew, and returns all its records but those that are of no part, to be
+// deleted.
+func takeOutAll(ctx context.Context, st store.Store, o *Options, past *history) (records []string, err error) {
 	keeps := map[string]bool{}
 	for i := range past.void {
 		keeps[past.void[i].name()] = true
@@ -463,25 +483,14 @@ func takeOut(ctx context.Context, st store.Store, o *Options, past *history) (re
 			counts[key] = true
 		}
 	}
-	for key := range (&history{void: past.void}).stale() { // by restarts before
+	for key := range (&history{void: past.void}).stale() { // by restarts and repairs before
 		delete(counts, key)
 	}
 	if len(counts) == 0 {
 		return records, nil
 	}
-	record, err := voidRecord(o.void(Restarted), compactedShard, past.next(compactedShard))
+	record, err := takeOut(ctx, st, o.void(Restarted), past, counts)
 	if err != nil {
-		return nil, err
-	}
-	for _, key := range slices.SortedFunc(maps.Keys(counts), commitKey.compare) {
-		record.Replaces = append(record.Replaces, Replaced{Shard: key.shard, N: key.n})
-	}
-	if slices.Contains(past.claimed, record.name()) { // by a process that died
-		if err := st.Delete(ctx, record.name()); err != nil {
-			return nil, err
-		}
-	}
-	if err := record.write(ctx, st); err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(records, func(name string) bool { return name == record.name() }), nil
@@ -604,9 +613,25 @@ func sweepParts(ctx context.Context, st store.Store, scanID, date string) error 
 	return nil
 }
 
+// partFiles lists the files of a scan's parts in the partition of a date, table after table.
+func partFiles(ctx context.Context, st store.Store, scanID, date string) (files []store.Entry, err error) {
+	for _, table := range AllTables {
+		for entry, err := range st.List(ctx, partitionFolder(table, date)+"part-"+scanID+"-") {
+			if err != nil {
+				return nil, err
+			}
+			if _, _, ok := shardOf(scanID, path.Base(entry.Name)); ok {
+				files = append(files, entry)
+			}
+		}
+	}
+	return files, nil
+}
+
 // clearParts deletes what died with its process: all drafts, the parts and claimed records of these shards that no commit
-// names, and the parts and records of any shard whose rows a compaction has. The scan's lock is held. It returns which
-// files of the commits that count are missing or have another size, in the order of their names.
+// names, and the parts and records of any shard whose rows a compaction has. The scan's lock is held. Where files of the commits
+// that count are missing or have another size, it deletes nothing but drafts, and returns them in the order of their names: what
+// has been replaced may be all that is left.
 func clearParts(ctx context.Context, st store.Store, scanID, date string, past *history, shards []string) (damaged []string, err error) {
 	committed := map[string]int64{}
 	for i := range past.current {
@@ -618,41 +643,42 @@ func clearParts(ctx context.Context, st store.Store, scanID, date string, past *
 	if err := sweepParts(ctx, st, scanID, date); err != nil {
 		return nil, err
 	}
-	for _, table := range AllTables {
-		prefix := partitionFolder(table, date) + "part-" + scanID + "-"
-		for entry, err := range st.List(ctx, prefix) {
-			if err != nil {
-				return nil, err
+	files, err := partFiles(ctx, st, scanID, date)
+	if err != nil {
+		return nil, err
+	}
+	var dead []string
+	for _, entry := range files {
+		if size, ok := committed[entry.Name]; ok {
+			if size == entry.Size {
+				delete(committed, entry.Name)
 			}
-			if size, ok := committed[entry.Name]; ok {
-				if size == entry.Size {
-					delete(committed, entry.Name)
-				}
-				continue
-			}
-			id, shard, n, ok := splitPart(path.Base(entry.Name))
-			if ok && id == scanID && (slices.Contains(shards, shard) || stale[commitKey{shard, n}]) {
-				if err := st.Delete(ctx, entry.Name); err != nil {
-					return nil, err
-				}
-			}
+			continue
+		}
+		shard, n, _ := shardOf(scanID, path.Base(entry.Name))
+		if slices.Contains(shards, shard) || stale[commitKey{shard, n}] {
+			dead = append(dead, entry.Name)
 		}
 	}
+	if len(committed) > 0 {
+		return slices.Sorted(maps.Keys(committed)), nil
+	}
 	for i := range past.replaced {
-		if err := st.Delete(ctx, past.replaced[i].name()); err != nil {
-			return nil, err
-		}
+		dead = append(dead, past.replaced[i].name())
 	}
 	for _, name := range past.claimed {
 		for _, shard := range shards {
 			if strings.HasPrefix(name, commitsFolder(scanID)+shard+"-") {
-				if err := st.Delete(ctx, name); err != nil {
-					return nil, err
-				}
+				dead = append(dead, name)
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(committed)), nil
+	for _, name := range dead {
+		if err := st.Delete(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
 }
 
 // ScanDate is the partition that the scan's parts go to.
@@ -663,6 +689,9 @@ func (w *Writer) Done(seq uint64) bool { return w.done.Contains(seq) }
 
 // DoneCount is how many origins earlier runs have committed.
 func (w *Writer) DoneCount() uint64 { return w.done.GetCardinality() }
+
+// LostCount is how many sites the scan had when it was complete and had lost when it was opened.
+func (w *Writer) LostCount() int64 { return w.lost }
 
 var errClosed = errors.New("the dataset is closed")
 
@@ -843,19 +872,8 @@ func (w *Writer) Complete(ctx context.Context) error {
 	}
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	w.manifest.State, w.manifest.FinishedAt, w.manifest.Counts, w.manifest.Recorded = Complete, &now, countCommits(commits), recorded
+	w.manifest.Repairing = false
 	return w.manifest.write(ctx, w.store)
-}
-
-func countCommits(commits []Commit) *Counts {
-	counts := &Counts{Parts: len(commits), Files: map[string]int64{}}
-	for _, c := range commits {
-		counts.Rows += c.Rows
-		for _, f := range c.Files {
-			counts.Bytes += f.Bytes
-			counts.Files[f.Table] += f.Rows
-		}
-	}
-	return counts
 }
 
 // Close commits the open part and gives the scan's lock back. It does not complete the scan: one that was interrupted

@@ -2,11 +2,8 @@ package sink
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"reflect"
 	"slices"
@@ -120,20 +117,9 @@ func unharmed(ctx context.Context, s *Scan, c *Commit, table string) error {
 	if !ok {
 		return nil // who opens it says so
 	}
-	object, err := s.store.Open(ctx, file.Name)
-	if errors.Is(err, store.ErrNotExist) {
-		return nil // it is missing, which who opens it says, or a compaction has copied it, which has looked
-	}
-	if err != nil {
-		return err
-	}
-	defer object.Close()
-	sum := sha256.New()
-	_, err = io.CopyBuffer(sum, io.NewSectionReader(object, 0, object.Size()), make([]byte, 1<<20))
-	if found := hex.EncodeToString(sum.Sum(nil)); err == nil && found != file.SHA256 {
-		err = &damagedError{what: "sha256", expected: file.SHA256, found: found}
-	}
-	if err != nil && !errors.Is(err, store.ErrChanged) {
+	err := holdAgainst(ctx, s.store, file)
+	// It is missing, which who opens it says, or a compaction has copied it, which has looked.
+	if err != nil && !errors.Is(err, store.ErrNotExist) && !errors.Is(err, store.ErrChanged) {
 		return fmt.Errorf("cannot read %s: %w", file.Name, err)
 	}
 	return nil

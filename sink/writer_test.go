@@ -718,7 +718,7 @@ func TestOpenWithoutManifest(t *testing.T) {
 		watched := &storetest.Faults{Store: dir}
 		_, err := Open(t.Context(), watched, crashOptions)
 		const says = "cannot resume scan crash-1: _scans/crash-1/manifest.json is missing, and there are "
-		if err == nil || !strings.HasPrefix(err.Error(), says) || !strings.HasSuffix(err.Error(), damageRemedy) {
+		if err == nil || !strings.HasPrefix(err.Error(), says) || !strings.HasSuffix(err.Error(), manifestRemedy) {
 			t.Fatalf("%v", err)
 		}
 		if slices.ContainsFunc(watched.Steps(), func(s storetest.Step) bool { return s.Op != "lock" && s.Op != "unlock" }) {
@@ -737,7 +737,9 @@ func TestOpenWithoutManifest(t *testing.T) {
 func TestOpenNamesRemedy(t *testing.T) {
 	o := crashOptions
 	o.Restart = true
-	for _, name := range []string{manifestName(crashOptions.ScanID), commitName(crashOptions.ScanID, "0", 4)} {
+	for name, remedy := range map[string]string{
+		manifestName(crashOptions.ScanID): manifestRemedy, commitName(crashOptions.ScanID, "0", 4): damageRemedy,
+	} {
 		dir := newDir(t)
 		for range 2 {
 			if err := finish(mustOpen(t, dir, o), typicalSites(t, crashSites)); err != nil {
@@ -746,7 +748,7 @@ func TestOpenNamesRemedy(t *testing.T) {
 		}
 		flip(t, filepath.Join(dir.Root(), name), 40)
 		_, err := Open(t.Context(), dir, crashOptions)
-		if err == nil || !strings.HasSuffix(err.Error(), "its sum is not that of its bytes; "+damageRemedy) {
+		if err == nil || !strings.HasSuffix(err.Error(), "its sum is not that of its bytes; "+remedy) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := finish(mustOpen(t, dir, o), typicalSites(t, crashSites)); err != nil {

@@ -1,0 +1,111 @@
+package sink
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
+)
+
+// This file says whether the records of a scan account for all that it has committed. Two things tell of a loss: a shard
+// numbers its commits without gaps, and the manifest of a complete scan has its totals. Every command asks here before it
+// builds on a scan: whatever were computed, merged or written anew from the rest would pass for the whole.
+
+// Total is a total in the manifest of a complete scan that its commits do not come to.
+type Total struct {
+	What     string `json:"what"` // its name among the counts of the manifest
+	Expected int64  `json:"expected"`
+	Found    int64  `json:"found"`
+}
+
+// LostError says what is missing of what a scan has committed.
+type LostError struct {
+	Records []string // commit records that are missing, as far as others tell of them
+	Totals  []Total
+}
+
+func (e *LostError) Error() string {
+	what := e.Records
+	for _, t := range e.Totals {
+		what = append(what[:len(what):len(what)], fmt.Sprintf("%s: %d of %d", t.What, t.Found, t.Expected))
+	}
+	return fmt.Sprintf("some of what it had committed is lost (%s); %s", strings.Join(what, "; "), damageRemedy)
+}
+
+// lost says what of a scan is missing; nil is nothing that its records tell of. Of a scan that is being written, only who holds
+// the lock can tell: a listing may have a record and not the one before.
+func (h *history) lost(m *Manifest) *LostError {
+	e := &LostError{Totals: m.unaccounted(h.current)}
+	for _, g := range h.gaps() {
+		e.Records = append(e.Records, commitName(m.ScanID, g.shard, g.from)+": "+g.missing())
+	}
+	if len(e.Records)+len(e.Totals) == 0 {
+		return nil
+	}
+	return e
+}
+
+// unaccounted holds the commits that count against the totals of a complete scan. Others have none.
+func (m *Manifest) unaccounted(commits []Commit) (wrong []Total) {
+	if m.State != Complete {
+		return nil
+	}
+	expected, found := m.Counts, countCommits(commits)
+	if expected == nil {
+		expected = &Counts{}
+	}
+	compare := func(what string, expected, found int64) {
+		if expected != found {
+			wrong = append(wrong, Total{what, expected, found})
+		}
+	}
+	// Each site counts once; what a damaged bitmap says is not known.
+	sites, _ := sitesOf(commits)
+	compare("rows", expected.Rows, int64(sites.GetCardinality()))
+	for _, table := range AllTables {
+		compare("table_rows."+table, expected.Files[table], found.Files[table])
+	}
+	// Merging makes fewer parts of them, and the totals follow last: those of a compaction that was killed are older.
+	most, merged := 0, false
+	for i := range commits {
+		_, parts := commits[i].written()
+		most += parts
+		merged = merged || commits[i].Shard == compactedShard
+	}
+	if expected.Parts < found.Parts || expected.Parts > most {
+		compare("parts", int64(expected.Parts), int64(found.Parts))
+	}
+	if !merged {
+		compare("bytes", expected.Bytes, found.Bytes)
+	}
+	return wrong
+}
+
+// sitesOf unites the bitmaps of commits. With the error of the first that cannot be read come those of the others.
+func sitesOf(commits []Commit) (*roaring64.Bitmap, error) {
+	all := roaring64.New()
+	var first error
+	for i := range commits {
+		finished, err := commits[i].Bitmap()
+		if err != nil {
+			if first == nil {
+				first = err
+			}
+			continue
+		}
+		all.Or(finished)
+	}
+	return all, first
+}
+
+func countCommits(commits []Commit) *Counts {
+	counts := &Counts{Parts: len(commits), Files: map[string]int64{}}
+	for _, c := range commits {
+		counts.Rows += c.Rows
+		for _, f := range c.Files {
+			counts.Bytes += f.Bytes
+			counts.Files[f.Table] += f.Rows
+		}
+	}
+	return counts
+}

@@ -1,0 +1,365 @@
+package sink
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/store/storetest"
+)
+
+// repairOptions are those of a scan of crashSites that is repaired.
+func repairOptions() Options {
+	o := crashOptions
+	o.Repair = true
+	return o
+}
+
+// objects are all files of a dataset but locks, with their bytes.
+func objects(t *testing.T, dir *store.Dir) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for entry, err := range dir.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(filepath.Join(dir.Root(), filepath.FromSlash(entry.Name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[entry.Name] = string(data)
+	}
+	return all
+}
+
+// losses are ways in which a complete scan of three parts loses something. Left is how many of its sites are left.
+var losses = []struct {
+	name    string
+	left    int
+	records bool // the records tell of it, and not only the files
+	silent  bool // nor does the size of a file, which is all that a scan looks at when it goes on
+	damage  func(t *testing.T, dir *store.Dir)
+}{
+	{"last record", 8, true, false, func(t *testing.T, dir *store.Dir) { remove(t, dir, crashCommit(2)) }},
+	{"last record and its files", 8, true, false, func(t *testing.T, dir *store.Dir) {
+		remove(t, dir, crashCommit(2))
+		for _, table := range AllTables {
+			remove(t, dir, crashPart(table, 2))
+		}
+	}},
+	{"first record", 6, true, false, func(t *testing.T, dir *store.Dir) { remove(t, dir, crashCommit(0)) }},
+	{"two records", 2, true, false, func(t *testing.T, dir *store.Dir) {
+		remove(t, dir, crashCommit(0))
+		remove(t, dir, crashCommit(1))
+	}},
+	{"all records", 0, true, false, func(t *testing.T, dir *store.Dir) {
+		for n := range 3 {
+			remove(t, dir, crashCommit(n))
+		}
+	}},
+	{"everything but the manifest", 0, true, false, func(t *testing.T, dir *store.Dir) {
+		for name := range objects(t, dir) {
+			if name != manifestName(crashOptions.ScanID) {
+				remove(t, dir, name)
+			}
+		}
+	}},
+	{"a file", 6, false, false, func(t *testing.T, dir *store.Dir) { remove(t, dir, crashPart(TableBodies, 1)) }},
+	{"all files of a table", 0, false, false, func(t *testing.T, dir *store.Dir) {
+		for n := range 3 {
+			remove(t, dir, crashPart(TableVerdicts, n))
+		}
+	}},
+	{"bytes of a file", 6, false, true, func(t *testing.T, dir *store.Dir) { flip(t, filepath.Join(dir.Root(), crashPart(TableSites, 0)), 200) }},
+	{"bytes of a record", 6, true, false, func(t *testing.T, dir *store.Dir) { flip(t, filepath.Join(dir.Root(), crashCommit(1)), 40) }},
+	{"bytes of the last record", 8, true, false, func(t *testing.T, dir *store.Dir) { flip(t, filepath.Join(dir.Root(), crashCommit(2)), 40) }},
+	{"a record, and one is there twice", 6, true, false, func(t *testing.T, dir *store.Dir) {
+		copyObject(t, dir, crashCommit(1), crashCommit(7))
+		remove(t, dir, crashCommit(0))
+	}},
+	{"a record, and a file is there twice", 8, true, false, func(t *testing.T, dir *store.Dir) {
+		copyObject(t, dir, crashPart(TableSites, 1), crashPart(TableSites, 6))
+		remove(t, dir, crashCommit(2))
+	}},
+	{"one of its two merged parts", 2, true, false, func(t *testing.T, dir *store.Dir) {
+		compactTwo(t, dir)
+		remove(t, dir, commitName(crashOptions.ScanID, compactedShard, 0))
+	}},
+	{"the part beside a merged one", 8, true, false, func(t *testing.T, dir *store.Dir) {
+		compactTwo(t, dir)
+		remove(t, dir, crashCommit(2))
+	}},
+	{"a file of a merged part", 2, false, false, func(t *testing.T, dir *store.Dir) {
+		compactTwo(t, dir)
+		remove(t, dir, partName(TableEvidence, crashOptions.Date, crashOptions.ScanID, compactedShard, 0))
+	}},
+}
+
+func crashCommit(n int) string { return commitName(crashOptions.ScanID, "0", n) }
+func crashPart(table string, n int) string {
+	return partName(table, crashOptions.Date, crashOptions.ScanID, "0", n)
+}
+
+func copyObject(t *testing.T, dir *store.Dir, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir.Root(), from))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir.Root(), to), data, 0o666)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// compactTwo merges the first two of three parts, and leaves the third.
+func compactTwo(t *testing.T, dir *store.Dir) {
+	t.Helper()
+	size := mustReadScan(t, dir, crashOptions.ScanID).Commits[0].bytes()
+	if done := mustCompact(t, dir, CompactOptions{PartBytes: 2*size + 100}); done.PartsAfter != 2 {
+		t.Fatalf("%+v", done)
+	}
+}
+
+// TestLost shows for each way to lose something that no command takes the rest for the whole or changes anything; and that a
+// repair brings back what is missing, asks for nothing else, and leaves a dataset in which nothing is wrong.
+func TestLost(t *testing.T) {
+	sites := typicalSites(t, crashSites)
+	for _, loss := range losses {
+		t.Run(loss.name, func(t *testing.T) {
+			t.Parallel()
+			dir := smallDataset(t)
+			want := mustReadScan(t, dir, crashOptions.ScanID).Manifest.Counts
+			loss.damage(t, dir)
+			before := objects(t, dir)
+
+			_, errCompact := Compact(t.Context(), dir, crashOptions.ScanID, CompactOptions{})
+			errOpen := errors.New("--repair")
+			if !loss.silent {
+				_, errOpen = Open(t.Context(), dir, crashOptions)
+			}
+			for what, err := range map[string]error{"compact": errCompact, "scan": errOpen} {
+				if err == nil || !strings.Contains(err.Error(), "--repair") {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			// What cannot be read is no part of what was written, so that its readers fail by themselves.
+			scan, err := ReadScan(t.Context(), dir, crashOptions.ScanID)
+			if loss.records && err == nil && (scan.Lost() == nil || scan.Whole() == nil) {
+				t.Error("the reader is not told")
+			}
+			if after := objects(t, dir); !reflect.DeepEqual(after, before) {
+				t.Errorf("what was refused has changed something: %d objects, %d before", len(after), len(before))
+			}
+
+			w := mustOpen(t, dir, repairOptions())
+			if got := w.DoneCount(); got != uint64(loss.left) {
+				t.Errorf("%d sites are left, want %d", got, loss.left)
+			}
+			if got := w.LostCount(); got != int64(crashSites-loss.left) {
+				t.Errorf("%d sites are lost", got)
+			}
+			if err := w.Abort(); err != nil {
+				t.Fatal(err)
+			}
+			// Broken off, it goes on with the same command, or with that of the scan.
+			for _, o := range []Options{repairOptions(), crashOptions} {
+				w := mustOpen(t, dir, o)
+				if got := w.DoneCount(); got != uint64(loss.left) {
+					t.Errorf("%d sites are left, want %d", got, loss.left)
+				}
+				if err := w.Abort(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			smallDatasetIn(t, dir) // to its end
+			if lines, v := findings(t, dir); len(lines) > 0 || v.Files == 0 {
+				t.Errorf("repaired: %q", lines)
+			}
+			repaired := mustReadScan(t, dir, crashOptions.ScanID)
+			if m := repaired.Manifest; m.State != Complete || m.Repairing || m.Counts.Rows != want.Rows || !reflect.DeepEqual(m.Counts.Files, want.Files) {
+				t.Errorf("%+v, counts %+v, want %+v", m, m.Counts, want)
+			}
+			var seqs []int64
+			for _, row := range collect[SiteRow](t, repaired, TableSites) {
+				seqs = append(seqs, row.Seq)
+			}
+			if slices.Sort(seqs); len(seqs) != len(sites) || seqs[0] != 0 || seqs[len(seqs)-1] != int64(len(sites)-1) || len(slices.Compact(seqs)) != len(sites) {
+				t.Errorf("sites %v", seqs)
+			}
+			// Names that parts have had are not given again.
+			for name, data := range objects(t, dir) {
+				if was := before[name]; slices.Contains([]string{crashCommit(0), crashCommit(1), crashCommit(2)}, name) && was != data {
+					t.Errorf("%s is another record than before", name)
+				}
+			}
+			mustCompact(t, dir, CompactOptions{})
+			if lines, _ := findings(t, dir); len(lines) > 0 {
+				t.Errorf("merged: %q", lines)
+			}
+			if _, err := Open(t.Context(), dir, repairOptions()); !isIntact(err) {
+				t.Errorf("once more: %v", err)
+			}
+		})
+	}
+}
+
+func isIntact(err error) bool {
+	_, ok := errors.AsType[*IntactError](err)
+	return ok
+}
+
+// TestRepairRefuses shows what is not repaired, and what is said of it.
+func TestRepairRefuses(t *testing.T) {
+	sites, o := typicalSites(t, crashSites), repairOptions()
+	f := func(want string, damage func(dir *store.Dir)) {
+		t.Helper()
+		dir := newDir(t)
+		if err := scanAll(dir, sites); err != nil {
+			t.Fatal(err)
+		}
+		damage(dir)
+		before := objects(t, dir)
+		if _, err := Open(t.Context(), dir, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+		if after := objects(t, dir); !reflect.DeepEqual(after, before) {
+			t.Errorf("%s: something has changed", want)
+		}
+	}
+	f("nothing of scan crash-1 is missing: all its 10 sites are there", func(*store.Dir) {})
+	f("nothing to repair: there is no scan crash-1; --scan-id names the one that is meant", func(dir *store.Dir) { remove(t, dir, manifestName(crashOptions.ScanID)) })
+	f(manifestRemedy, func(dir *store.Dir) { flip(t, filepath.Join(dir.Root(), manifestName(crashOptions.ScanID)), 40) })
+	f("nothing to repair: scan crash-1 is not complete, and nothing that it has committed is missing; the same command without --repair goes on with it", func(dir *store.Dir) {
+		if err := mustOpen(t, dir, crashOptions).Abort(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	f("more than 100000 parts are missing by their numbers, up to _scans/crash-1/commits/0-1000000.json", func(dir *store.Dir) {
+		copyObject(t, dir, crashPart(TableSites, 1), crashPart(TableSites, 1_000_000))
+	})
+	f(`--tables was "sites,verdicts,evidence,bodies" and is now "sites"`, func(dir *store.Dir) {
+		remove(t, dir, crashCommit(1))
+		o.Tables = []string{TableSites}
+	})
+}
+
+// TestRepairIsKilledAtEveryStep kills a repair before and after each call that changes something. Whatever it leaves, the same
+// command brings all sites back, once.
+func TestRepairIsKilledAtEveryStep(t *testing.T) {
+	sites := typicalSites(t, crashSites)
+	start := func(t *testing.T) *store.Dir {
+		dir := newDir(t)
+		if err := scanAll(dir, sites); err != nil {
+			t.Fatal(err)
+		}
+		remove(t, dir, crashCommit(0))
+		flip(t, filepath.Join(dir.Root(), crashCommit(1)), 40)
+		return dir
+	}
+	run := func(st store.Store) error {
+		w, err := Open(t.Context(), st, repairOptions())
+		if err != nil {
+			return err
+		}
+		return finish(w, sites)
+	}
+	whole := &storetest.Faults{Store: start(t)}
+	if err := run(whole); err != nil {
+		t.Fatal(err)
+	}
+	steps := len(whole.Steps())
+	for n := 1; n <= steps; n++ {
+		for _, effect := range []bool{false, true} {
+			if (raceEnabled || testing.Short()) && n%3 > 0 {
+				continue
+			}
+			step := whole.Steps()[n-1]
+			dir := start(t)
+			dying := &storetest.Faults{Store: dir}
+			dying.CrashAt(n, effect)
+			if err := run(dying); err == nil && n < steps {
+				t.Fatalf("step %d: the crash went unnoticed", n)
+			}
+			if err := dying.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if err := run(dir); err != nil && !isIntact(err) {
+				t.Fatalf("step %d, %v: %v", n, step, err)
+			}
+			lines, v := findings(t, dir)
+			if rows := readAll[SiteRow](t, dir, crashOptions.ScanID, TableSites); len(lines) > 0 || len(rows) != len(sites) || v.Parts == 0 {
+				t.Errorf("step %d, %v: %d sites, %q", n, step, len(rows), lines)
+			}
+		}
+	}
+}
+
+// TestCompactKeepsWhatIsLeft shows that a compaction which was killed before it had deleted what it replaced, and has lost its
+// merged part, deletes nothing of the rest.
+func TestCompactKeepsWhatIsLeft(t *testing.T) {
+	dir := newDir(t)
+	if err := scanAll(dir, typicalSites(t, crashSites)); err != nil {
+		t.Fatal(err)
+	}
+	old := objects(t, dir)
+	mustCompact(t, dir, CompactOptions{})
+	for name, data := range old {
+		if name != manifestName(crashOptions.ScanID) {
+			if err := os.WriteFile(filepath.Join(dir.Root(), name), []byte(data), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	remove(t, dir, partName(TableSites, crashOptions.Date, crashOptions.ScanID, compactedShard, 0))
+	before := objects(t, dir)
+	if _, err := Compact(t.Context(), dir, crashOptions.ScanID, CompactOptions{}); err == nil || !strings.Contains(err.Error(), "1 committed files are missing") {
+		t.Errorf("%v", err)
+	}
+	if _, err := Open(t.Context(), dir, crashOptions); err == nil || !strings.Contains(err.Error(), "1 committed files are missing") {
+		t.Errorf("%v", err)
+	}
+	if after := objects(t, dir); !reflect.DeepEqual(after, before) {
+		t.Errorf("%d objects are left of %d", len(after), len(before))
+	}
+	// Without the record of the merged part, the parts before count again.
+	remove(t, dir, commitName(crashOptions.ScanID, compactedShard, 0))
+	if scan := mustReadScan(t, dir, crashOptions.ScanID); scan.Commits[0].Shard != "0" || len(readAll[SiteRow](t, dir, crashOptions.ScanID, TableSites)) != crashSites {
+		t.Errorf("%d commits", len(scan.Commits))
+	}
+}
+
+// TestCompactedTotals shows that the totals of a scan hold however much of it has been merged, and a compaction that was killed
+// before it had written them too.
+func TestCompactedTotals(t *testing.T) {
+	dir := newDir(t)
+	if err := scanAll(dir, typicalSites(t, 24)); err != nil { // six parts
+		t.Fatal(err)
+	}
+	first := mustReadScan(t, dir, crashOptions.ScanID)
+	manifests := []*Manifest{first.Manifest}
+	for parts := int64(2); parts <= 6; parts += 2 {
+		mustCompact(t, dir, CompactOptions{PartBytes: parts * first.Commits[0].bytes()})
+		now := mustReadScan(t, dir, crashOptions.ScanID)
+		if manifests = append(manifests, now.Manifest); now.Manifest.Counts.Parts != len(now.Commits) {
+			t.Errorf("%d parts, counted %d", len(now.Commits), now.Manifest.Counts.Parts)
+		}
+		for _, m := range manifests {
+			if wrong := m.unaccounted(now.Commits); wrong != nil {
+				t.Errorf("%d parts, counted %d: %v", len(now.Commits), m.Counts.Parts, wrong)
+			}
+		}
+	}
+	now := mustReadScan(t, dir, crashOptions.ScanID)
+	for parts, want := range map[int]int{0: 1, len(now.Commits): 0, 6: 0, 7: 1} {
+		m, counts := *now.Manifest, *now.Manifest.Counts
+		m.Counts, counts.Parts = &counts, parts
+		if wrong := m.unaccounted(now.Commits); len(wrong) != want {
+			t.Errorf("%d parts: %v", parts, wrong)
+		}
+	}
+}
