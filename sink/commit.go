@@ -153,7 +153,8 @@ func (c *Commit) write(ctx context.Context, st store.Store) error {
 
 const maxCommit = 128 << 20
 
-// readCommit reads a record, and checks all that can be told from the record alone.
+// readCommit reads a record, and checks all that can be told from the record alone. That of a later version comes with a
+// *NewerError.
 func readCommit(ctx context.Context, st store.Store, scanID, name string) (*Commit, error) {
 	data, err := store.ReadAll(ctx, st, name, maxCommit)
 	if err != nil {
@@ -182,6 +183,9 @@ func readCommit(ctx context.Context, st store.Store, scanID, name string) (*Comm
 		if len(r.First) != len(c.Files) || len(r.Rows) != len(c.Files) || r.Shard == c.Shard && r.N >= c.N {
 			return nil, fmt.Errorf("cannot read %s: it does not say where the rows of commit %.40q %d are", name, r.Shard, r.N)
 		}
+	}
+	if err := checkVersion(c.SchemaVersion); err != nil {
+		return c, fmt.Errorf("cannot read %s: %w", name, err)
 	}
 	return c, nil
 }

@@ -108,10 +108,12 @@ func (c *compaction) run(ctx context.Context) error {
 	// A part that cannot be read keeps nobody from merging others, and what has been replaced is deleted in any case: who
 	// reads all files of a folder finds its rows twice.
 	var errs []error
+	var doubtful bool // whether a record has been written that may not be durable
 	for _, run := range runs {
 		begun, err := c.mergeOrHalve(ctx, run)
 		if err != nil {
 			errs = append(errs, err)
+			doubtful = begun
 			if begun || ctx.Err() != nil || len(errs) == maxUnmerged {
 				break
 			}
@@ -127,7 +129,10 @@ func (c *compaction) run(ctx context.Context) error {
 	if err := sweepParts(ctx, c.store, c.done.ScanID, c.manifest.ScanDate); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	return errors.Join(append(errs, c.end(ctx))...)
+	if !doubtful { // else the totals could be those of parts that are not there after all
+		errs = append(errs, c.end(ctx))
+	}
+	return errors.Join(errs...)
 }
 
 // begin reads what there is, and finishes what a killed compaction has begun.

@@ -114,8 +114,20 @@ func (e *ChangedError) Error() string {
 
 const maxManifest = 64 << 20
 
-// ReadManifest reads a scan's manifest; store.ErrNotExist where there is no such scan.
+// ReadManifest reads a scan's manifest; store.ErrNotExist where there is no such scan, *NewerError where a later version wrote it.
 func ReadManifest(ctx context.Context, st store.Store, scanID string) (*Manifest, error) {
+	m, err := readManifest(ctx, st, scanID)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkVersion(m.SchemaVersion); err != nil {
+		return nil, fmt.Errorf("cannot read the manifest of scan %s: %w", scanID, err)
+	}
+	return m, nil
+}
+
+// readManifest is ReadManifest of any version.
+func readManifest(ctx context.Context, st store.Store, scanID string) (*Manifest, error) {
 	if err := CheckScanID(scanID); err != nil {
 		return nil, err
 	}
@@ -249,6 +261,9 @@ func first(errs []error) error {
 // loadManifest reads the manifest of the scan to write, or begins one.
 func loadManifest(ctx context.Context, st store.Store, o *Options, now time.Time) (*Manifest, error) {
 	m, err := ReadManifest(ctx, st, o.ScanID)
+	if _, newer := errors.AsType[*NewerError](err); newer {
+		return nil, err // also where it is to be begun anew: nobody knows what else belongs to it
+	}
 	switch {
 	case o.Repair && errors.Is(err, store.ErrNotExist):
 		return nil, fmt.Errorf("nothing to repair: there is no scan %s; --scan-id names the one that is meant", o.ScanID)

@@ -402,6 +402,9 @@ func openFile(object store.Object) (*parquet.File, error) {
 		return nil, err
 	}
 	footer, err := decodeFooter(encoded)
+	if err == nil {
+		err = checkFooter(footer)
+	}
 	if err != nil {
 		return nil, err
 	}

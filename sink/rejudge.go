@@ -356,7 +356,8 @@ func (r *rejudging) fatal(ctx context.Context, err error) bool {
 	_, certain := remedyFor(err)
 	_, spilling := errors.AsType[*spillError](err)
 	_, writing := errors.AsType[*writeError](err)
-	return certain || spilling || writing || ctx.Err() != nil || errors.Is(err, store.ErrLockLost)
+	_, newer := errors.AsType[*NewerError](err)
+	return certain || spilling || writing || newer || ctx.Err() != nil || errors.Is(err, store.ErrLockLost)
 }
 
 // writeError is an error of what is being made.

@@ -78,6 +78,11 @@ var losses = []struct {
 	{"bytes of a file", 6, false, true, func(t *testing.T, dir *store.Dir) { flip(t, filepath.Join(dir.Root(), crashPart(TableSites, 0)), 200) }},
 	{"bytes of a record", 6, true, false, func(t *testing.T, dir *store.Dir) { flip(t, filepath.Join(dir.Root(), crashCommit(1)), 40) }},
 	{"bytes of the last record", 8, true, false, func(t *testing.T, dir *store.Dir) { flip(t, filepath.Join(dir.Root(), crashCommit(2)), 40) }},
+	{"all bytes of a record", 6, true, false, func(t *testing.T, dir *store.Dir) {
+		if err := os.Truncate(filepath.Join(dir.Root(), crashCommit(1)), 0); err != nil {
+			t.Fatal(err)
+		}
+	}},
 	{"a record, and one is there twice", 6, true, false, func(t *testing.T, dir *store.Dir) {
 		copyObject(t, dir, crashCommit(1), crashCommit(7))
 		remove(t, dir, crashCommit(0))

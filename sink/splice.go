@@ -114,6 +114,9 @@ func (s *splicer) add(ctx context.Context, st store.Store, source File) error {
 		return err
 	}
 	footer, err := decodeFooter(encoded)
+	if err == nil {
+		err = checkFooter(footer)
+	}
 	if err != nil {
 		return err
 	}

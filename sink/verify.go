@@ -58,6 +58,8 @@ const (
 	// Misleading: a file is as an older version wrote it, and says of its columns what is not so. Bulkscan reads it right;
 	// readers that go by it may leave out rows, or refuse the file.
 	Misleading FindingKind = "misleading"
+	// Newer: a later version of bulkscan wrote it, and only its bytes were verified.
+	Newer FindingKind = "newer"
 )
 
 func (f Finding) String() string {
@@ -80,6 +82,7 @@ type Verified struct {
 	Unsummed  int   `json:"unsummed"`
 
 	Misleading int `json:"misleading"`
+	Newer      int `json:"newer"`
 }
 
 // VerifyOptions say what is verified.
@@ -120,10 +123,10 @@ type verifiedScan struct {
 // restarting reports whether what the scan had written is being deleted.
 func (s *verifiedScan) restarting() bool { return s.manifest != nil && s.manifest.Restarting }
 
-// settled is the manifest by which the scan's files are named; nil where it cannot be read, or while the scan is begun anew:
-// what it had written before may be of another date and other tables.
+// settled is the manifest by which the scan's files are named; nil where it cannot be read, or a later version wrote it, or while
+// the scan is begun anew: what it had written before may be of another date and other tables.
 func (s *verifiedScan) settled() *Manifest {
-	if s.restarting() {
+	if s.restarting() || s.manifest != nil && s.manifest.SchemaVersion > SchemaVersion {
 		return nil
 	}
 	return s.manifest
@@ -173,10 +176,17 @@ func (v *verifier) report(f Finding) {
 		v.done.Unsummed++
 	case Misleading:
 		v.done.Misleading++
+	case Newer:
+		v.done.Newer++
 	}
 	if v.options.Report != nil {
 		v.options.Report(f)
 	}
+}
+
+// newer is a finding of what a later version wrote.
+func newer(file string, version int) Finding {
+	return Finding{Kind: Newer, File: file, What: fmt.Sprintf("it is of schema version %d, and this bulkscan knows versions up to %d: only bytes are verified", version, SchemaVersion)}
 }
 
 // sound reports whether none of a file's findings is damage.
@@ -290,10 +300,13 @@ func (v *verifier) scan(ctx context.Context, id string) error {
 
 func (v *verifier) manifest(ctx context.Context, id string, s *verifiedScan) error {
 	name := manifestName(id)
-	m, err := ReadManifest(ctx, v.store, id)
+	m, err := readManifest(ctx, v.store, id)
 	switch {
 	case err == nil:
 		s.manifest = m
+		if m.SchemaVersion > SchemaVersion {
+			v.report(newer(name, m.SchemaVersion))
+		}
 		if m.Sum == "" {
 			v.report(Finding{Kind: Unsummed, File: name, What: "a manifest of a version that wrote no sums"})
 		}
@@ -313,7 +326,7 @@ func (v *verifier) resumed(ctx context.Context, id string, s *verifiedScan) (boo
 	if s.manifest == nil {
 		return false, nil
 	}
-	now, err := ReadManifest(ctx, v.store, id)
+	now, err := readManifest(ctx, v.store, id)
 	if err != nil {
 		return false, ctx.Err() // it was there before: the next run says what is wrong with it
 	}
@@ -338,7 +351,13 @@ func cause(err error) string {
 // commitReader judges records for gatherHistory: what is wrong with one is a finding, and it is left out.
 func (v *verifier) commitReader(ctx context.Context, unreadable map[string]bool, aloud bool) func(string, *Commit, error) (*Commit, error) {
 	return func(name string, c *Commit, err error) (*Commit, error) {
+		later, isLater := errors.AsType[*NewerError](err)
 		switch {
+		case isLater:
+			if aloud {
+				v.report(newer(name, later.Version))
+			}
+			return c, nil
 		case err == nil:
 			if c.Sum == "" && aloud {
 				v.report(Finding{Kind: Unsummed, File: name, What: "a commit of a version that wrote no sums"})
@@ -360,7 +379,7 @@ func (v *verifier) records(id string, s *verifiedScan) {
 		v.report(Finding{Kind: Leftover, File: name, What: "an empty record: its writer was killed before it had committed anything"})
 	}
 	for i := range s.past.replaced {
-		what := "a compaction has its rows, and was killed before it had deleted it"
+		what := "a compaction has its rows, or a repair has set it aside, and was killed before it had deleted it"
 		if s.restarting() {
 			what = whatRestarts
 		}
@@ -368,7 +387,7 @@ func (v *verifier) records(id string, s *verifiedScan) {
 	}
 	v.gaps(id, s.past, s.unreadable)
 	v.overlaps(s.past)
-	if m := s.manifest; m != nil && m.State == Complete && len(s.unreadable) == 0 {
+	if m := s.settled(); m != nil && m.State == Complete && len(s.unreadable) == 0 {
 		v.counts(m, s.past)
 	}
 }
@@ -439,6 +458,16 @@ func misnamed(c *Commit, m *Manifest) (findings []Finding) {
 
 // commit verifies one commit with its files.
 func (v *verifier) commit(ctx context.Context, c *Commit) (findings []Finding, err error) {
+	if c.SchemaVersion > SchemaVersion {
+		for _, f := range c.Files {
+			wrong, err := v.bytes(ctx, f)
+			if err != nil {
+				return nil, err
+			}
+			findings = append(findings, wrong...)
+		}
+		return findings, nil
+	}
 	seqs, err := c.Bitmap()
 	if err != nil {
 		seqs = nil // overlaps reports it
@@ -453,7 +482,7 @@ func (v *verifier) commit(ctx context.Context, c *Commit) (findings []Finding, e
 			return nil, err
 		}
 		findings = append(findings, wrong...)
-		if sound(wrong) {
+		if sound(wrong) && !slices.ContainsFunc(wrong, func(f Finding) bool { return f.Kind == Newer }) {
 			readable = append(readable, f)
 		}
 	}
@@ -698,7 +727,7 @@ func scanOf(name string) string {
 
 // again reads what a scan's records name by now. What is wrong with them has been reported, or will be by the next run.
 func (v *verifier) again(ctx context.Context, id string) error {
-	manifest, err := ReadManifest(ctx, v.store, id)
+	manifest, err := readManifest(ctx, v.store, id)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -741,7 +770,7 @@ func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 		return Finding{}, false
 	}
 	if !strings.HasSuffix(base, ".parquet") {
-		return Finding{}, false
+		return Finding{Kind: Leftover, File: name, What: "it is no file of bulkscan; who reads all files of the folder may stumble over it"}, v.options.ScanID == ""
 	}
 	table, _, _ := strings.Cut(name, "/")
 	if id := scanOf(name); isStatistics(table) && v.scans[id] != nil && base == path.Base(StatsName("", "", id)) {
@@ -764,7 +793,7 @@ func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 	case s.restarting() && s.stale[commitKey{shard, n}]:
 		return Finding{Kind: Leftover, File: name, What: whatRestarts}, true
 	case s.stale[commitKey{shard, n}]:
-		return Finding{Kind: Leftover, File: name, What: "a compaction has its rows, and was killed before it had deleted it, or is about to"}, true
+		return Finding{Kind: Leftover, File: name, What: "a compaction has its rows, or a repair has set it aside, and was killed before it had deleted it, or is about to"}, true
 	case shard == compactedShard:
 		return Finding{Kind: Leftover, File: name, What: "no commit names it: a compaction was killed before it had committed it, or is about to"}, true
 	case slices.ContainsFunc(s.past.void, func(c Commit) bool { return c.Shard == shard && c.N >= n }):
@@ -800,7 +829,9 @@ func (v *verifier) views(ctx context.Context) error {
 	data, err := store.ReadAll(ctx, v.store, ViewsName, maxViews)
 	switch {
 	case errors.Is(err, store.ErrNotExist):
-		return nil
+		if v.done.Parts > 0 { // a scan that has just begun writes them before its first part
+			v.report(damaged(ViewsName, "it is missing; any scan, stats or compact writes it anew"))
+		}
 	case ctx.Err() != nil:
 		return err
 	case err != nil:
@@ -809,6 +840,20 @@ func (v *verifier) views(ctx context.Context) error {
 		v.report(damaged(ViewsName, "it is not as bulkscan wrote it; any scan, stats or compact writes it anew"))
 	}
 	return nil
+}
+
+// bytes verifies no more of a file than that it is the one that was written.
+func (v *verifier) bytes(ctx context.Context, f File) ([]Finding, error) {
+	object, findings, err := v.openFile(ctx, f)
+	if object == nil {
+		return findings, err
+	}
+	defer object.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(object, 0, object.Size())); err != nil {
+		return []Finding{unreadable(f.Name, err)}, ctx.Err()
+	}
+	return hashFinding(f, sum), nil
 }
 
 // rejects verifies the file of rejected lines.
@@ -915,6 +960,10 @@ func (p *pageReader) read(scanID string) error {
 	footer, err := decodeFooter(encoded)
 	if err != nil {
 		return err
+	}
+	if later, ok := errors.AsType[*NewerError](checkFooter(footer)); ok {
+		p.findings = append(p.findings, newer(p.file.Name, later.Version))
+		return nil
 	}
 	head := make([]byte, len(magic))
 	if _, err := io.ReadFull(p.in, head); err != nil {

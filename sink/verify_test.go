@@ -416,6 +416,35 @@ func TestVerifyFinds(t *testing.T) {
 	f("views changed", func(t *testing.T, dir *store.Dir) {
 		write(t, dir, ViewsName, append(read(t, dir, ViewsName), "DROP TABLE x;\n"...))
 	}, "damaged: views.sql: it is not as bulkscan wrote it")
+	f("views deleted", func(t *testing.T, dir *store.Dir) { remove(t, dir, ViewsName) },
+		"damaged: views.sql: it is missing; any scan, stats or compact writes it anew")
+}
+
+// TestVerifyForeignFiles shows that whatever lies in the folders of tables and is none of ours is named, and is no damage of what
+// is. It is not looked for where one scan is asked for.
+func TestVerifyForeignFiles(t *testing.T) {
+	dir := smallDataset(t)
+	names := []string{
+		"sites/readme.txt", "sites/scan_date=2026-11-21/_SUCCESS", "verdicts/scan_date=2026-11-21/part-crash-1-0-0.parquet.crc", "bodies/scan_date=2026-11-21/part-crash-1-0-0.parquet.bak",
+		"evidence/more/of/it.csv", "token_stats/notes", "record_stats/scan_date=2026-11-21/x.json", "_rejects/crash-1.txt",
+	}
+	for _, name := range names {
+		if err := dir.Put(t.Context(), name, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines, v := findings(t, dir)
+	for _, name := range names {
+		if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "leftover: "+name+": it is no file of bulkscan") }) {
+			t.Errorf("%s is not named", name)
+		}
+	}
+	if v.Leftovers != len(names) || v.Damaged != 0 {
+		t.Errorf("%+v\n%s", v, strings.Join(lines, "\n"))
+	}
+	if v, err := Verify(t.Context(), dir, VerifyOptions{ScanID: crashOptions.ScanID}); err != nil || v.Leftovers != 0 {
+		t.Errorf("%+v, %v", v, err)
+	}
 }
 
 func bitmapOf(t testing.TB, seqs ...uint64) []byte {
@@ -458,7 +487,6 @@ func TestVerifyOldRecords(t *testing.T) {
 	for _, table := range recordedFiles {
 		remove(t, dir, fileRecordName(crashOptions.ScanID, table))
 	}
-	remove(t, dir, ViewsName)
 	lines, v := findings(t, dir)
 	if v.Damaged != 0 || v.Unsummed != 1+3+3 || v.Leftovers != 0 {
 		t.Errorf("%+v\n%s", v, strings.Join(lines, "\n"))

@@ -2,6 +2,7 @@ package sink
 
 import (
 	"context"
+	"errors"
 	"os"
 	"reflect"
 	"slices"
@@ -190,7 +191,9 @@ func secondPart(t *testing.T, dir *store.Dir, scan *Scan) {
 		others = append(others, seq+1000)
 	}
 	again.Finished = bitmapOf(t, others...)
-	if err := again.write(t.Context(), dir); err != nil {
+	m := *scan.Manifest
+	m.Counts = countCommits([]Commit{scan.Commits[0], again})
+	if err := errors.Join(again.write(t.Context(), dir), m.write(t.Context(), dir)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -239,7 +239,7 @@ func TestDamageIsNoticed(t *testing.T) {
 	if err := os.WriteFile(commit, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	w := mustOpen(t, dir, Options{ScanID: "d"})
+	w := mustOpen(t, dir, Options{ScanID: "d", Repair: true})
 	if w.DoneCount() != 0 {
 		t.Errorf("%d done", w.DoneCount())
 	}

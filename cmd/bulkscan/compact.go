@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,6 +60,16 @@ func (a *app) compact(ctx context.Context, dir, scanID string, o sink.CompactOpt
 	if o.Log, err = newLogger(a.stderr, "text", "info"); err != nil {
 		return err
 	}
+	// Of all that are asked for: who gives this command every night should not have some merged and others not.
+	for _, id := range ids {
+		scan, err := sink.ReadScan(ctx, st, id)
+		if err == nil && scan.Lost() != nil {
+			err = scan.Lost()
+		}
+		if err != nil {
+			return fmt.Errorf("cannot compact scan %s, and nothing has been changed: %w%s", id, err, othersBy(ids))
+		}
+	}
 	all := []*sink.Compacted{}
 	var errs []error
 	for _, id := range ids {
@@ -78,4 +89,12 @@ func (a *app) compact(ctx context.Context, dir, scanID string, o sink.CompactOpt
 		errs = append(errs, printJSON(a, all))
 	}
 	return errors.Join(errs...)
+}
+
+// othersBy says how to leave out one scan of several.
+func othersBy(ids []string) string {
+	if len(ids) == 1 {
+		return ""
+	}
+	return "; --scan-id compacts another one"
 }

@@ -3,11 +3,13 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,7 +44,7 @@ network and no privileges.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return a.demo(c.Context(), f) },
 	}
-	c.Flags().StringVarP(&f.out, "out", "o", "bulkscan-demo", "folder of the dataset; what an earlier demo wrote there is replaced")
+	c.Flags().StringVarP(&f.out, "out", "o", "bulkscan-demo", "folder of the dataset; what an earlier demo wrote there is replaced, and one with other scans is refused")
 	c.Flags().IntVar(&f.origins, "origins", 20000, "hosts to make up and scan")
 	c.Flags().Uint64Var(&f.seed, "seed", 1, "another seed is another web")
 	c.Flags().IntVar(&f.partRows, "part-rows", sink.DefaultPartRows, "a part is closed at so many origins")
@@ -67,6 +69,9 @@ func (a *app) demo(ctx context.Context, f *demoFlags) error {
 	}
 	if strings.Contains(f.out, "://") {
 		return usagef("-o: demo leaves its list and the truth beside the dataset, and writes to a local folder only")
+	}
+	if err := mayHoldDemo(ctx, f.out); err != nil {
+		return err
 	}
 	web, err := simweb.Start(ctx, simweb.Config{Seed: f.seed, Corpus: f.corpus})
 	if err != nil {
@@ -108,6 +113,35 @@ func (a *app) demo(ctx context.Context, f *demoFlags) error {
 		f.origins, took.Seconds(), float64(f.origins)/took.Seconds(), peakMemory()>>20, runtime.NumCPU(),
 		f.out, list, truth, held)
 	return err
+}
+
+// mayHoldDemo refuses a folder with scans that no demo has made: one that is called as a demo's would be deleted, and queries over
+// the others would count made-up sites too.
+func mayHoldDemo(ctx context.Context, out string) error {
+	st, err := store.NewDir(out)
+	if err != nil {
+		return err
+	}
+	scans, err := sink.Scans(ctx, st)
+	var ids []string
+	if damaged, ok := errors.AsType[*sink.DamagedScansError](err); ok {
+		for _, scan := range damaged.Scans {
+			ids = append(ids, scan.ScanID)
+		}
+	} else if err != nil {
+		return err
+	}
+	for _, scan := range scans {
+		ids = append(ids, scan.ScanID)
+	}
+	if _, err := os.Stat(filepath.Join(out, demoTruth)); err == nil { // a demo has been there
+		ids = slices.DeleteFunc(ids, func(id string) bool { return id == demoScan })
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	slices.Sort(ids)
+	return fmt.Errorf("%s holds scans that are no demo's (%s), and a demo would be counted with them; give another folder with -o", clipped(out), clipped(strings.Join(ids, ", ")))
 }
 
 // demoSummary asks for what summary tells of a dataset where nothing else is asked for.

@@ -116,7 +116,7 @@ type scanFlags struct {
 	sample              float64
 	dryRun              bool
 	scanID              string
-	restart             bool
+	restart, repair     bool
 	date                string
 	concurrency         int
 	hostRate, ipRate    float64
@@ -146,6 +146,7 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.dryRun, "dry-run", false, "read the lists, say what would be done, ask nobody")
 	flags.StringVar(&f.scanID, "scan-id", "", "name of the scan; the same resumes (default: date and fingerprint of the lists; of a pipe with -o -, date and a random number)")
 	flags.BoolVar(&f.restart, "restart", false, "delete what this scan has written, and begin anew")
+	flags.BoolVar(&f.repair, "repair", false, "ask again what a complete scan has lost: sites whose commit records or files are missing or damaged (docs/resuming.md)")
 	flags.StringVar(&f.date, "date", "", "partition scan_date, YYYY-MM-DD (default: today in UTC)")
 	flags.IntVar(&f.concurrency, "concurrency", 1000, "exchanges in flight; fewer where the limit of open files (ulimit -n) has no room for them")
 	flags.Float64Var(&f.hostRate, "host-rate", 1, "exchanges a second to one host (0: no limit)")
@@ -203,7 +204,7 @@ func settings(flags *pflag.FlagSet) []sink.Setting {
 
 // ofThisRun are the flags that are no settings of a scan: they say what this run of it does, or where on this machine.
 var ofThisRun = map[string]bool{
-	"help": true, "restart": true, "out": true, "cpuprofile": true, "metrics-addr": true, "metrics-file": true, "warc-out": true,
+	"help": true, "restart": true, "repair": true, "out": true, "cpuprofile": true, "metrics-addr": true, "metrics-file": true, "warc-out": true,
 }
 
 // changesAnswers are the flags with which another value may give other rows, so that a scan cannot be resumed with it.
@@ -273,7 +274,12 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []sink.Setting, pat
 	if err := j.openReader(reading); err != nil {
 		return err
 	}
-	if err := j.openSink(ctx, config); err != nil {
+	err = j.openSink(ctx, config)
+	if intact, ok := errors.AsType[*sink.IntactError](err); ok && intact.State == sink.Complete {
+		log.Info("nothing to repair", "scan", intact.ScanID, "already_kept", intact.Sites)
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	return j.run(ctx)
@@ -298,6 +304,10 @@ func (f *scanFlags) check() error {
 		return usagef("--max-error-rate %v: a share from 0 to 1", f.maxErrorRate)
 	case f.restart && f.out == "-":
 		return usagef("--restart: there is no dataset to begin anew with -o -")
+	case f.repair && f.out == "-":
+		return usagef("--repair: there is no dataset to repair with -o -")
+	case f.repair && f.restart:
+		return usagef("--repair asks again what a scan has lost, and --restart deletes it and begins anew: give one of them")
 	}
 	if f.out != "-" {
 		if err := checkPlace(f.out); err != nil {
@@ -715,7 +725,7 @@ func (j *job) reject(r inputs.Reject) error {
 func (j *job) openSink(ctx context.Context, config []sink.Setting) error {
 	o := sink.Options{
 		ScanID: j.scanID, Date: j.date(), Tables: j.flags.tables, PartRows: j.flags.partRows, PartAge: j.flags.partAge,
-		ToolVersion: toolVersion(), Registry: j.registry, Config: config, Restart: j.flags.restart,
+		ToolVersion: toolVersion(), Registry: j.registry, Config: config, Restart: j.flags.restart, Repair: j.flags.repair,
 	}
 	if j.keep != nil {
 		o.Beside = j.keep
@@ -743,7 +753,9 @@ func (j *job) openSink(ctx context.Context, config []sink.Setting) error {
 	if patience.Stop(); err != nil {
 		return err
 	}
-	if done := j.writer.DoneCount(); done > 0 {
+	if done := j.writer.DoneCount(); j.flags.repair {
+		j.log.Info("repairing", "scan", j.scanID, "already_kept", done, "lost", j.writer.LostCount())
+	} else if done > 0 {
 		j.log.Info("resuming", "scan", j.scanID, "already_kept", done)
 	} else {
 		j.log.Info("scanning", "scan", j.scanID, "out", j.flags.out)

@@ -184,6 +184,7 @@ const shownValues = 12
 // head is what there is to know of the scan itself.
 func (x *summaryPage) head() {
 	s := x.s
+	x.lost()
 	state := styled(green, "complete")
 	if !s.Complete() {
 		state = styled(yellow, "not complete")
@@ -208,6 +209,20 @@ func (x *summaryPage) head() {
 		line("not shown", "%s", x.others())
 	}
 	x.page.table(t)
+}
+
+// lost says of a complete scan that some of it is missing: all figures are of the rest.
+func (x *summaryPage) lost() {
+	if len(x.s.Lost) == 0 {
+		return
+	}
+	var totals []string
+	for _, t := range x.s.Lost {
+		totals = append(totals, fmt.Sprintf("%s %s of %s", t.What, number(t.Found), number(t.Expected)))
+	}
+	warning := styled(red, "Warning: some of scan %s is lost, and the figures are of the rest: %s.", x.s.ScanID, strings.Join(totals, ", "))
+	x.page.flow(0, words(warning, textf("bulkscan verify says what is missing; scan --repair asks it again.")))
+	x.page.line()
 }
 
 // others names the other scans of the dataset, the latest first.

@@ -44,7 +44,7 @@ at any time, and writes nothing.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&scanID, "scan-id", "", "the scan (default: the one that started last)")
+	c.Flags().StringVar(&scanID, "scan-id", "", "the scan (default: that of the newest date; of several the one that started last)")
 	c.Flags().StringVar(&tokenFile, "tokens", "", "file of further crawler tokens, as the scan had it")
 	return c
 }
@@ -75,12 +75,12 @@ func (a *app) reportOptions(tokenFile string) (report.Options, error) {
 	return report.Options{Registry: registry, ToolVersion: toolVersion(), Log: log}, nil
 }
 
-// scanChoice says which scan of a dataset is meant: empty fields do not restrict, and of several it is the one that started
-// last.
+// scanChoice says which scan of a dataset is meant: empty fields do not restrict, and of several it is that of the newest date, as
+// latest() in views.sql has it, and of that date the one that started last.
 type scanChoice struct{ id, date string }
 
 func (c *scanChoice) add(flags *pflag.FlagSet) {
-	flags.StringVar(&c.id, "scan-id", "", "the scan (default: the one that started last)")
+	flags.StringVar(&c.id, "scan-id", "", "the scan (default: that of the newest date; of several the one that started last)")
 	flags.StringVar(&c.date, "date", "", "the scan of this date, YYYY-MM-DD; of several the one that started last")
 }
 
@@ -115,7 +115,8 @@ func (a *app) openScan(ctx context.Context, dir string, choice scanChoice) (stor
 	at := -1
 	for i, scan := range scans {
 		known = append(known, fmt.Sprintf("%s of %s", scan.ScanID, scan.ScanDate))
-		if (choice.id == "" || choice.id == scan.ScanID) && (choice.date == "" || choice.date == scan.ScanDate) {
+		if (choice.id == "" || choice.id == scan.ScanID) && (choice.date == "" || choice.date == scan.ScanDate) &&
+			(at < 0 || scan.ScanDate >= scans[at].ScanDate) {
 			at = i
 		}
 	}

@@ -30,7 +30,7 @@ of each; totals of complete scans; and what lies there that no record names. OUT
 without it, bulkscan-out.
 
 Each finding is a line: its kind (damaged, leftover of a killed process, unsummed by an older version, misleading for other
-readers as an older version wrote it), the file, what is wrong, what was expected and what was found. The exit code is 4 if anything is damaged, 0 otherwise. A dataset that is
+readers as an older version wrote it, newer than this bulkscan knows), the file, what is wrong, what was expected and what was found. The exit code is 4 if anything is damaged, 0 otherwise. A dataset that is
 being written may be verified.`,
 		Example: `  bulkscan verify out
   bulkscan verify s3://bucket/surveys --scan-id 20261121-abcdef
@@ -75,8 +75,12 @@ func (a *app) verify(ctx context.Context, st store.Store, dir, scanID string, as
 	if asJSON {
 		object(found)
 	} else {
-		fmt.Fprintf(out, "%d scans, %d parts, %d files, %d rows, %.1f MB: %d damaged, %d leftovers, %d unsummed, %d misleading\n",
+		fmt.Fprintf(out, "%d scans, %d parts, %d files, %d rows, %.1f MB: %d damaged, %d leftovers, %d unsummed, %d misleading",
 			found.Scans, found.Parts, found.Files, found.Rows, float64(found.Bytes)/1e6, found.Damaged, found.Leftovers, found.Unsummed, found.Misleading)
+		if found.Newer > 0 {
+			fmt.Fprintf(out, ", %d newer", found.Newer)
+		}
+		fmt.Fprintln(out)
 	}
 	if err := out.Flush(); err != nil {
 		return err
@@ -132,7 +136,8 @@ func (a *app) scansOf(ctx context.Context, dir, scanID string) (store.Store, []s
 }
 
 // readableScans reads the manifests of a dataset. One that is damaged is an error where it is the one that is asked for,
-// or where no other can be read; else it is named on standard error, and the others are returned.
+// or where no other can be read; else it is named on standard error, and the others are returned. One of a later version is left
+// out only where another is asked for by its name: which one is meant, or whether all are, nobody knows otherwise.
 func (a *app) readableScans(ctx context.Context, st store.Store, scanID string) ([]*sink.Manifest, error) {
 	scans, err := sink.Scans(ctx, st)
 	damaged, ok := errors.AsType[*sink.DamagedScansError](err)
@@ -140,8 +145,12 @@ func (a *app) readableScans(ctx context.Context, st store.Store, scanID string) 
 		return scans, err
 	}
 	for _, s := range damaged.Scans {
-		if s.ScanID == scanID {
+		_, newer := errors.AsType[*sink.NewerError](s.Err)
+		switch {
+		case s.ScanID == scanID:
 			return nil, s.Err
+		case newer && scanID == "":
+			return nil, fmt.Errorf("%w; --scan-id names another scan", s.Err)
 		}
 	}
 	if len(scans) == 0 {

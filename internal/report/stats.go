@@ -112,6 +112,9 @@ func Stats(ctx context.Context, st store.Store, scanID string, o Options) error 
 	if err != nil {
 		return err
 	}
+	if err := scan.Whole(); err != nil {
+		return fmt.Errorf("cannot compute statistics of scan %s: %w", scanID, err)
+	}
 	errTokens := writeTokenStats(ctx, st, scan, &o)
 	errRecords := writeRecordStats(ctx, st, scan, &o)
 	if errors.Is(errTokens, sink.ErrNoTable) && errors.Is(errRecords, sink.ErrNoTable) {

@@ -35,6 +35,8 @@ type Summary struct {
 	RegistryVersion string      `json:"registry_version"`
 	OtherScans      []OtherScan `json:"other_scans"` // the caller's: a summary reads one scan
 
+	Lost []sink.Total `json:"lost"` // totals that a complete scan had, and its commits do not come to
+
 	Rows       int64 `json:"rows"`
 	Asked      int64 `json:"asked"`       // not opted out, not a refused address, not missing in an archive
 	Answered   int64 `json:"answered"`    // with an HTTP status
@@ -179,7 +181,10 @@ func summaryOf(scan *sink.Scan) (*Summary, error) {
 	m := scan.Manifest
 	s := &Summary{
 		ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State), StartedAt: m.StartedAt, FinishedAt: m.FinishedAt,
-		SchemaVersion: m.SchemaVersion, ToolVersion: m.ToolVersion, RegistryVersion: m.RegistryVersion, OtherScans: []OtherScan{}, Parts: len(scan.Commits),
+		SchemaVersion: m.SchemaVersion, ToolVersion: m.ToolVersion, RegistryVersion: m.RegistryVersion, OtherScans: []OtherScan{}, Lost: []sink.Total{}, Parts: len(scan.Commits),
+	}
+	if lost := scan.Lost(); lost != nil {
+		s.Lost = lost.Totals
 	}
 	for _, c := range scan.Commits {
 		for _, f := range c.Files {

@@ -1,0 +1,144 @@
+package sink
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+)
+
+// newerPlaces are where a later version of bulkscan tells of itself, in a scan of which everything else is known.
+var newerPlaces = []struct {
+	name string
+	age  func(t *testing.T, dir *store.Dir)
+	file string // that a finding names
+}{
+	{"manifest", func(t *testing.T, dir *store.Dir) {
+		m, err := ReadManifest(t.Context(), dir, crashOptions.ScanID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.SchemaVersion++
+		if err := m.write(t.Context(), dir); err != nil {
+			t.Fatal(err)
+		}
+	}, manifestName(crashOptions.ScanID)},
+	{"commit", func(t *testing.T, dir *store.Dir) { newerCommit(t, dir, func(c *Commit) { c.SchemaVersion++ }) }, crashCommit(1)},
+	{"footer", func(t *testing.T, dir *store.Dir) {
+		newerCommit(t, dir, func(c *Commit) {
+			for i := range c.Files {
+				f := &c.Files[i]
+				metadata := map[string]string{metaSchema: fmt.Sprint(SchemaVersion + 1), metaScan: crashOptions.ScanID}
+				draft, file, err := splice(t.Context(), dir, dir, f.Name, []File{*f}, maxFooter, metadata)
+				if err == nil {
+					err = errors.Join(draft.Publish(t.Context()), draft.Discard())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				*f = file
+			}
+		})
+		// The totals are those of these files.
+		m, err := ReadManifest(t.Context(), dir, crashOptions.ScanID)
+		commits, errCommits := Commits(t.Context(), dir, crashOptions.ScanID)
+		if err := errors.Join(err, errCommits); err != nil {
+			t.Fatal(err)
+		}
+		m.Counts = countCommits(commits)
+		if err := m.write(t.Context(), dir); err != nil {
+			t.Fatal(err)
+		}
+	}, crashPart(TableSites, 1)},
+}
+
+// newerCommit changes the second of three commits, and seals it again.
+func newerCommit(t *testing.T, dir *store.Dir, change func(*Commit)) {
+	t.Helper()
+	c, err := readCommit(t.Context(), dir, crashOptions.ScanID, crashCommit(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(c)
+	data, err := sealRecord(c, &c.Sum)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir.Root(), crashCommit(1)), data, 0o666)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNewer shows that what a later version has written is read, merged, repaired and begun anew by nobody, and that Verify says
+// what it is, and still finds what is wrong with its bytes, and with another scan.
+func TestNewer(t *testing.T) {
+	for _, place := range newerPlaces {
+		t.Run(place.name, func(t *testing.T) {
+			t.Parallel()
+			dir := smallDataset(t)
+			writeSites(t, dir, "fine", typicalSite(t, 1))
+			place.age(t, dir)
+			before := objects(t, dir)
+			read := func(id string) error {
+				scan, err := ReadScan(t.Context(), dir, id)
+				if err != nil {
+					return err
+				}
+				for _, err = range Rows[SiteRow](t.Context(), scan, TableSites) {
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			rejudge := func(id string) error {
+				scan, err := ReadScan(t.Context(), dir, id)
+				if err == nil {
+					_, err = Rejudge(t.Context(), scan, newDir(t), asToday())
+				}
+				return err
+			}
+			_, errCompact := Compact(t.Context(), dir, crashOptions.ScanID, CompactOptions{})
+			told := map[string]error{"read": read(crashOptions.ScanID), "compact": errCompact, "rejudge": rejudge(crashOptions.ScanID)}
+			if place.name != "footer" { // which they do not read
+				_, told["scan"] = Open(t.Context(), dir, crashOptions)
+				_, told["repair"] = Open(t.Context(), dir, repairOptions())
+			}
+			if place.name == "manifest" {
+				restart := crashOptions
+				restart.Restart = true
+				_, told["restart"] = Open(t.Context(), dir, restart)
+			}
+			for what, err := range told {
+				if newer, ok := errors.AsType[*NewerError](err); !ok || newer.Version != SchemaVersion+1 || !strings.Contains(err.Error(), "use a newer bulkscan") {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if after := objects(t, dir); !reflect.DeepEqual(after, before) {
+				t.Error("what was refused has changed something")
+			}
+			lines, v := findings(t, dir)
+			if v.Damaged > 0 || v.Newer == 0 || !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "newer: "+place.file+": it is of schema version 3") }) {
+				t.Errorf("%+v\n%s", v, strings.Join(lines, "\n"))
+			}
+			if err := read("fine"); err != nil {
+				t.Error(err)
+			}
+			if _, err := Compact(t.Context(), dir, "fine", CompactOptions{}); err != nil {
+				t.Error(err)
+			}
+			// Its bytes are verified all the same.
+			flip(t, filepath.Join(dir.Root(), crashPart(TableSites, 1)), 300)
+			remove(t, dir, partName(TableSites, "2026-11-21", "fine", "0", 0))
+			if lines, v := findings(t, dir); v.Damaged < 2 {
+				t.Errorf("%+v\n%s", v, strings.Join(lines, "\n"))
+			}
+		})
+	}
+}
