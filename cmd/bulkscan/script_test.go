@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -86,6 +87,7 @@ func scripts(folder string, setup func(*testscript.Env) error) testscript.Params
 			"heard":   cmdHeard,
 			"hosts":   cmdHosts,
 			"json":    cmdJSON,
+			"later":   cmdLater,
 			"lines":   cmdLines,
 			"pack":    cmdPack,
 			"plain":   cmdPlain,
@@ -281,6 +283,21 @@ func cmdHosts(ts *testscript.TestScript, neg bool, args []string) {
 		fmt.Fprintf(&b, "%d,h%d.%s.zoo.test\n", i+1, i+1, behaviours[i%len(behaviours)])
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(b.String()), 0o644))
+}
+
+// cmdLater makes a manifest that of a later schema version, with the sum that such a version would give it.
+func cmdLater(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: later MANIFEST")
+	}
+	text, _, ok := strings.Cut(ts.ReadFile(args[0]), ",\n  \"sum\": ")
+	was := fmt.Sprintf("\"schema_version\": %d,", sink.SchemaVersion)
+	if !ok || !strings.Contains(text, was) {
+		ts.Fatalf("%s is no manifest", args[0])
+	}
+	text = strings.Replace(text, was, fmt.Sprintf("\"schema_version\": %d,", sink.SchemaVersion+1), 1)
+	text = fmt.Sprintf("%s,\n  \"sum\": \"%x\"\n}\n", text, sha256.Sum256([]byte(text+"\n}")))
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o644))
 }
 
 // cmdLines holds against an expectation how many lines a file has.
