@@ -345,7 +345,7 @@ async function checkDefinitions(scans) {
       await db.run(`CREATE OR REPLACE TEMP TABLE scan_${table} AS
         SELECT * FROM read_parquet([${files}], hive_partitioning = true, filename = true)`);
     }
-    const count = async (sql) => value(sql.replaceAll(/'(sites|verdicts)\/\*\*\/\*\.parquet'/g, "scan_$1"));
+    const count = async (sql) => value(sql.replaceAll(/'(sites|verdicts)\/\*\*\/part-SCAN-ID-\*\.parquet'/g, "scan_$1"));
     const compare = (row, column, counted) => {
       if (row[column] !== counted) {
         fail(`token_stats of scan ${id}, ${row.token}: ${column} is ${row[column]}, by docs/definitions.md ${counted}`);
@@ -360,7 +360,7 @@ async function checkDefinitions(scans) {
       for (const [column, sql] of of) compare(row, column, await count(sql.replaceAll(example, literal(row.token))));
       compare(row, "any", String(Number(row.full) + Number(row.partial)));
     }
-    if (scans.length === 1) await checkAsPrinted(queries, stats);
+    await checkAsPrinted(queries, stats, id);
     const unlike = (a, b) => stats.some((row) => row[a] !== row[b]);
     const alike = byToken.flatMap((a, i) => byToken.slice(0, i).filter((b) => !unlike(a, b)).map((b) => `${b} and ${a}`));
     console.log(`${stats.length} tokens of scan ${id} counted by docs/definitions.md` +
@@ -368,13 +368,13 @@ async function checkDefinitions(scans) {
   }
 }
 
-// checkAsPrinted runs each query as it stands, in the dataset's folder.
-async function checkAsPrinted(queries, stats) {
+// checkAsPrinted runs each query as it stands, for a scan, in the dataset's folder.
+async function checkAsPrinted(queries, stats, id) {
   await db.run(`SET file_search_path = ${literal(dir)}`);
   for (const [of, example] of [[queries.token, exampleToken], [queries.stranger, exampleStranger], [queries.site, exampleToken]]) {
     const row = stats.find((r) => literal(r.token) === example);
     for (const [column, sql] of row ? of : []) {
-      const counted = await value(sql);
+      const counted = await value(sql.replaceAll("SCAN-ID", id));
       if (counted !== row[column]) fail(`${column} of ${row.token}: ${row[column]}, by docs/definitions.md as printed ${counted}`);
     }
   }
