@@ -22,6 +22,8 @@ type Total struct {
 type LostError struct {
 	Records []string // commit records that are missing, as far as others tell of them
 	Totals  []Total
+
+	rejudged bool // and were made of stored sites
 }
 
 func (e *LostError) Error() string {
@@ -29,13 +31,17 @@ func (e *LostError) Error() string {
 	for _, t := range e.Totals {
 		what = append(what[:len(what):len(what)], fmt.Sprintf("%s: %d of %d", t.What, t.Found, t.Expected))
 	}
-	return fmt.Sprintf("some of what it had committed is lost (%s); %s", strings.Join(what, "; "), damageRemedy)
+	remedy := damageRemedy
+	if e.rejudged {
+		remedy = "put back what was there, see bulkscan verify; or have what is lost made again by the same bulkscan reaudit"
+	}
+	return fmt.Sprintf("some of what it had committed is lost (%s); %s", strings.Join(what, "; "), remedy)
 }
 
 // lost says what of a scan is missing; nil is nothing that its records tell of. Of a scan that is being written, only who holds
 // the lock can tell: a listing may have a record and not the one before.
 func (h *history) lost(m *Manifest) *LostError {
-	e := &LostError{Totals: m.unaccounted(h.current)}
+	e := &LostError{Totals: m.unaccounted(h.current), rejudged: m.Rejudged != nil}
 	for _, g := range h.gaps() {
 		e.Records = append(e.Records, commitName(m.ScanID, g.shard, g.from)+": "+g.missing())
 	}

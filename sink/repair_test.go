@@ -368,3 +368,55 @@ func TestCompactedTotals(t *testing.T) {
 		}
 	}
 }
+
+// TestRepairTakesOver shows that a scan is repaired also where its lock is a lease, and a request of another holder may still be
+// on its way.
+func TestRepairTakesOver(t *testing.T) {
+	dir := smallDataset(t)
+	remove(t, dir, crashCommit(0))
+	flip(t, filepath.Join(dir.Root(), crashCommit(2)), 40)
+	st := &leased{Dir: dir, late: true}
+	w := mustOpen(t, st, repairOptions())
+	if w.DoneCount() != 4 || st.late {
+		t.Errorf("%d done, fenced %v", w.DoneCount(), !st.late)
+	}
+	if err := w.Abort(); err != nil {
+		t.Fatal(err)
+	}
+	smallDatasetIn(t, dir)
+	if lines, _ := findings(t, dir); len(lines) > 0 {
+		t.Errorf("%q", lines)
+	}
+	if rows := readAll[SiteRow](t, dir, crashOptions.ScanID, TableSites); len(rows) != crashSites {
+		t.Errorf("%d sites", len(rows))
+	}
+}
+
+// TestRejudgeMakesLostAgain shows that what was made of stored sites, and is lost, is made of them again.
+func TestRejudgeMakesLostAgain(t *testing.T) {
+	from := newDir(t)
+	source := storedScan(t, from, storedOptions, judgedSites(t, 200))
+	for _, n := range []int{0, 2, 4} {
+		to := newDir(t)
+		mustRejudge := func() {
+			t.Helper()
+			if _, err := Rejudge(t.Context(), source, to, asToday()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mustRejudge()
+		want := mustReadScan(t, to, "stored").Manifest.Counts
+		remove(t, to, commitName("stored", "0", n))
+		_, err := Compact(t.Context(), to, "stored", CompactOptions{})
+		if err == nil || !strings.Contains(err.Error(), "made again by the same bulkscan reaudit") {
+			t.Errorf("part %d: %v", n, err)
+		}
+		mustRejudge()
+		if lines, _ := findings(t, to); len(lines) > 0 {
+			t.Errorf("part %d: %q", n, lines)
+		}
+		if got := mustReadScan(t, to, "stored").Manifest.Counts; got.Rows != want.Rows || !reflect.DeepEqual(got.Files, want.Files) {
+			t.Errorf("part %d: %+v, want %+v", n, got, want)
+		}
+	}
+}

@@ -190,7 +190,7 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	}
 	past, err := readHistory(ctx, st, o.ScanID)
 	if err != nil {
-		return nil, remedied(err, damageRemedy)
+		return nil, remedied(err, o.remedy())
 	}
 	if manifest.ResumedAt == nil && !manifest.Restarting { // there was none
 		if n := len(past.current) + len(past.replaced); n > 0 {
@@ -203,15 +203,24 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	if past, err = fence(ctx, st, lock, o.void(TakenOver), o.Date, past, o.Shard, compactedShard); err != nil {
 		return nil, err
 	}
-	if lost := past.lost(manifest); lost != nil && !o.asksLost(lost) { // before anything is deleted because no commit names it
-		return nil, fmt.Errorf("cannot resume scan %s: %w", o.ScanID, lost)
+	if lost := past.lost(manifest); lost != nil && !o.Repair { // before anything is deleted because no commit names it
+		if o.rejudged == nil {
+			return nil, fmt.Errorf("cannot resume scan %s: %w", o.ScanID, lost)
+		}
+		// What is made of stored sites is made of them again.
+		if err := repair(ctx, st, lock, &o, manifest); err != nil {
+			return nil, err
+		}
+		if past, err = readHistory(ctx, st, o.ScanID); err != nil {
+			return nil, err
+		}
 	}
 	if err := cleanShard(ctx, st, &o, past); err != nil {
 		return nil, err
 	}
 	w := &Writer{store: st, options: o, manifest: manifest, lock: lock, next: past.next(o.Shard), spare: make(chan *part, 1)}
 	if w.done, err = sitesOf(past.current); err != nil {
-		return nil, fmt.Errorf("%w; %s", err, damageRemedy)
+		return nil, fmt.Errorf("%w; %s", err, o.remedy())
 	}
 	if manifest.Counts != nil {
 		w.lost = max(0, manifest.Counts.Rows-int64(w.done.GetCardinality()))
@@ -229,10 +238,12 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	return w, nil
 }
 
-// asksLost reports whether a scan may go on although a complete one has lost commits: what is made of stored sites is made of them
-// again. A record that is missing among others is never passed over.
-func (o *Options) asksLost(lost *LostError) bool {
-	return len(lost.Records) == 0 && (o.Repair || o.rejudged != nil)
+// remedy is what to do about records and files of the scan that are damaged.
+func (o *Options) remedy() string {
+	if o.rejudged != nil {
+		return manifestRemedy // whose sites are not asked
+	}
+	return damageRemedy
 }
 
 // remedied says what to do about a record, or a file, that is not as it was written.
@@ -582,7 +593,7 @@ func cleanShard(ctx context.Context, st store.Store, o *Options, past *history) 
 		return fail(err)
 	}
 	if len(damaged) > 0 {
-		return fail(fmt.Errorf("%d committed files are missing or have another size, the first is %s; %s", len(damaged), damaged[0], damageRemedy))
+		return fail(fmt.Errorf("%d committed files are missing or have another size, the first is %s; %s", len(damaged), damaged[0], o.remedy()))
 	}
 	return nil
 }
