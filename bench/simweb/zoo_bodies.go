@@ -125,33 +125,23 @@ var brokenRows = []Behaviour{
 
 var flakyRows = []Behaviour{
 	{Name: "flaky-503", Share: 0.002, Does: "503 at the first request by a scheme, then well", Ends: "answered 200 at a later try", counts: true,
-		reply: func(a *ask) reply {
-			if a.nth == 1 {
-				return status(503)(a)
-			}
-			return a.ok()
-		}},
+		reply: atFirst(status(503))},
 	{Name: "flaky-429", Does: "429 at the first request by a scheme, then well", Ends: "answered 200 at a later try", counts: true, slows: true,
-		reply: func(a *ask) reply {
-			if a.nth == 1 {
-				return status(429)(a)
-			}
-			return a.ok()
-		}},
+		reply: atFirst(status(429))},
 	{Name: "flaky-retry-after", Does: "503, Retry-After: 1 at the first request by a scheme, then well", Ends: "answered 200 at a later try", counts: true, slows: true,
-		reply: func(a *ask) reply {
-			if a.nth == 1 {
-				return status(503, "Retry-After: 1\r\n")(a)
-			}
-			return a.ok()
-		}},
+		reply: atFirst(status(503, "Retry-After: 1\r\n"))},
 	{Name: "flaky-reset", Share: 0.002, Does: "reset at the first request by a scheme, then well", Ends: "answered 200 at a later try", counts: true,
-		reply: func(a *ask) reply {
-			if a.nth == 1 {
-				return fails(endReset, resetOutcome)(a)
-			}
-			return a.ok()
-		}},
+		reply: atFirst(fails(endReset, resetOutcome))},
+}
+
+// atFirst answers the first request by a scheme in another way than all others, which are well.
+func atFirst(first func(*ask) reply) func(*ask) reply {
+	return func(a *ask) reply {
+		if a.nth == 1 {
+			return first(a)
+		}
+		return a.ok()
+	}
 }
 
 // hugeBlock is what huge bodies repeat: lines of a file, so that a cut is told from a whole line.

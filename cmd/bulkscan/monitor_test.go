@@ -103,6 +103,20 @@ func TestMetricsFileOfInterrupted(t *testing.T) {
 	}
 }
 
+// Throttled addresses are told of once, at the end, and counted.
+func TestThrottledInLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3, simweb.Config{Seed: 4, Only: []string{"flaky-429"}})
+	path := filepath.Join(t.TempDir(), "scan.prom")
+	p := w.scan(t, filepath.Join(t.TempDir(), "out"), "--metrics-file", path)
+	p.exits(t, 0)
+	p.says(t, "some addresses were asked more slowly: they answered 429, or 503 with a Retry-After", "answers=3")
+	text, err := os.ReadFile(path)
+	if want := "\nbulkscan_exchanges_throttled_total 3\n"; err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("nothing of %q in\n%s%v", want, text, err)
+	}
+}
+
 // A name server that keeps silent is told of while the scan goes on without it, and once more at the end.
 // The rate makes the scan last for long enough that the server is suspected, asked for the root, and found down.
 func TestSilentNameServerInLog(t *testing.T) {
