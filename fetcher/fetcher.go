@@ -322,7 +322,7 @@ func (f *Fetcher) allowed(addrs []netip.Addr, answer resolve.Answer) ([]netip.Ad
 
 // refusal says why we do not dial an address; 0 where we may.
 func (f *Fetcher) refusal(addr netip.Addr) exchange.Cause {
-	inner := carried(addr)
+	inner := exchange.Carried(addr)
 	switch {
 	case f.cfg.OptOutAddr != nil && (f.cfg.OptOutAddr(addr) || inner != addr && f.cfg.OptOutAddr(inner)):
 		return exchange.CauseOptOutAddress

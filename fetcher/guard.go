@@ -1,6 +1,10 @@
 package fetcher
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
 
 // special lists the address blocks that no site of the public web lives in: private, loopback, link-local, shared
 // (CGNAT), documentation, benchmarking, multicast and reserved space (the IANA special-purpose registries of RFC 6890
@@ -18,11 +22,7 @@ var special = parsePrefixes(
 	"2001::/23", "2001:db8::/32", "3fff::/20", "3ffe::/16",
 )
 
-var (
-	globalIPv6 = netip.MustParsePrefix("2000::/3")
-	sixToFour  = netip.MustParsePrefix("2002::/16")
-	nat64      = netip.MustParsePrefix("64:ff9b::/96")
-)
+var globalIPv6 = netip.MustParsePrefix("2000::/3")
 
 func parsePrefixes(texts ...string) []netip.Prefix {
 	prefixes := make([]netip.Prefix, len(texts))
@@ -32,29 +32,12 @@ func parsePrefixes(texts ...string) []netip.Prefix {
 	return prefixes
 }
 
-// carried returns the IPv4 address that an address carries inside (IPv4-mapped, 6to4, NAT64), since the packet ends there;
-// any other as it is.
-func carried(addr netip.Addr) netip.Addr {
-	addr = addr.Unmap()
-	if !addr.Is6() {
-		return addr
-	}
-	b := addr.As16()
-	switch {
-	case nat64.Contains(addr):
-		return netip.AddrFrom4([4]byte(b[12:16]))
-	case sixToFour.Contains(addr):
-		return netip.AddrFrom4([4]byte(b[2:6]))
-	}
-	return addr
-}
-
-// public reports whether an address may be dialled without AllowPrivate. What is carried inside it counts.
+// public reports whether an address may be dialled without AllowPrivate. An IPv4 address that it embeds counts.
 func public(addr netip.Addr) bool {
 	if !addr.IsValid() || addr.Zone() != "" {
 		return false
 	}
-	addr = carried(addr)
+	addr = exchange.Carried(addr)
 	if addr.Is6() && !globalIPv6.Contains(addr) {
 		return false
 	}

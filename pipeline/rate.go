@@ -4,6 +4,8 @@ import (
 	"hash/maphash"
 	"net/netip"
 	"time"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
 // level is one kind of rate: by host, by address, or in all. For each key it remembers when the next exchange is to be
@@ -99,22 +101,12 @@ func newLevel(lane *lane) *level {
 func (l *level) keyOf(b []byte) key       { return key(maphash.Bytes(l.seed, b)) }
 func (l *level) keyOfString(s string) key { return key(maphash.String(l.seed, s)) }
 
-var (
-	nat64     = netip.MustParsePrefix("64:ff9b::/96")
-	sixToFour = netip.MustParsePrefix("2002::/16")
-)
-
 // networkOf is what a rate by address is kept for. An IPv4 address stands for itself. An IPv6 address stands for its /64, the
-// least that one customer is given (RFC 6177), since a server may take any address of that. One that embeds the IPv4
-// address to which its packets go (IPv4-mapped, NAT64's well-known prefix of RFC 6052, 6to4) stands for that.
+// least that one customer is given (RFC 6177), since a server may take any address of that. One that embeds an IPv4 address
+// stands for that, or all of IPv4 behind NAT64 were one network.
 func networkOf(addr [16]byte) (network [16]byte) {
-	switch a := netip.AddrFrom16(addr); {
-	case a.Is4In6():
-		return addr
-	case nat64.Contains(a):
-		return netip.AddrFrom4([4]byte(addr[12:])).As16()
-	case sixToFour.Contains(a):
-		return netip.AddrFrom4([4]byte(addr[2:6])).As16()
+	if a := exchange.Carried(netip.AddrFrom16(addr)); a.Is4() {
+		return a.As16()
 	}
 	copy(network[:8], addr[:8])
 	return network
