@@ -90,7 +90,7 @@ func (f *fetchFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.userAgent, "user-agent", "", "User-Agent header (default bulkscan/VERSION with where to learn more)")
 	flags.StringVar(&f.contact, "contact", "", "URL or mail address for complaints, put into the User-Agent")
 	flags.StringSliceVar(&f.resolver, "resolver", nil, "DNS servers to ask, HOST:PORT,… (default the system's)")
-	flags.Float64Var(&f.dnsRate, "dns-rate", 1000, "DNS questions a second, in all (0: no limit)")
+	flags.Float64Var(&f.dnsRate, "dns-rate", 1000, "DNS questions a second, in all (0: no limit); a name server that refuses some for their number gets fewer")
 	flags.StringArrayVar(&f.connectTo, "connect-to", nil, "[HOST]:[PORT]:ADDR:PORT dials elsewhere, as curl's; an empty ADDR keeps the address")
 	flags.StringVar(&f.scheme, "scheme", "https", "https or http: where to begin with entries that have no scheme")
 	flags.BoolVar(&f.noFallback, "no-fallback", false, "do not try the other scheme for entries that have none")

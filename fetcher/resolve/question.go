@@ -48,10 +48,15 @@ func (c *call) put(name string, qtype uint16) error {
 	return nil
 }
 
-// plain takes EDNS out of the question. The bytes that answers are held against stay what they are.
-func (c *call) plain() {
-	c.packet, c.edns = c.packet[:len(c.packet)-optSize], false
-	c.packet[10], c.packet[11] = 0, 0 // the number of additional records
+// withEDNS puts EDNS into the packet or takes it out. The bytes that answers are held against stay what they are.
+func (c *call) withEDNS(yes bool) {
+	c.edns = yes
+	c.packet = c.packet[:headerSize+len(c.question)]
+	c.packet[11] = 0 // the number of additional records
+	if yes {
+		c.packet = c.packet[:len(c.packet)+optSize]
+		c.packet[11] = 1
+	}
 }
 
 // answers reports whether a packet is a response to a question, by what can be told before it is unpacked; that its id is
@@ -103,18 +108,32 @@ func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype u
 		n              = len(r.servers)
 		at             = r.first()
 		wait           = r.opts.First
-		unable, absent servers // those that have refused, and those that are out of reach for the moment
-		silent         bool    // one was asked, and has not answered
+		crowded        = r.crowded() // and not asked
+		unable, absent servers       // those that have refused, and those that are out of reach for the moment
+		asked, plain   servers       // those that were asked at all, and those that were without EDNS
+		silent         bool          // one was asked, and has not answered
+		allRefused     bool          // each has, once
+		refused        refusal       // the last
+		final          bool          // it will be believed
 	)
+	if crowded.has(at) {
+		at = crowded.next(at, n)
+	}
 	for range maxSendings {
 		s := r.servers[at]
 		came, err := c.turn(ctx, l, s)
+		sent := time.Now()
 		if err == nil && !came {
+			// A repetition goes without EDNS, which may be why no answer came.
+			c.withEDNS(!asked.has(at) && s.edns.Load() != ednsFails)
+			asked.add(at)
+			if !c.edns {
+				plain.add(at)
+			}
 			err = s.send(c)
 			l.asked()
 		}
-		again := time.Now().Add(wait)
-		wait += wait / 2
+		again := sent.Add(wait)
 		for waiting := true; waiting; {
 			waiting = false
 			var m *dns.Msg
@@ -126,20 +145,32 @@ func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype u
 			case ctx.Err() != nil:
 				return nil, nil, exchange.CauseDNSTimeout
 			case err == nil && (m.Rcode == dns.RcodeSuccess || m.Rcode == dns.RcodeNameError):
+				a.server.learn(r.log, a.edns, 1)
+				if refused.by != nil {
+					refused.by.revoked(r.log, refused.sent)
+				}
 				return m, a.server, 0
-			case err == nil && a.edns && (m.Rcode == dns.RcodeFormatError || m.Rcode == dns.RcodeBadVers):
-				// A server older than EDNS (RFC 6891 §7), which says so of each question that had it.
-				if waiting = !c.edns; !waiting {
-					c.plain()
+			case err == nil && a.edns && a.server.disputesEDNS(m.Rcode):
+				if waiting = plain.has(a.server.index); !waiting {
 					at, wait = a.server.index, r.opts.First
 				}
 			case errors.Is(err, errInVain):
+				if final && !refused.by.pacer.doubted() {
+					return nil, refused.by, refused.cause
+				}
+				final = false
 				if c.waits > 0 {
 					silent = true
 					s.inVain(r)
 				}
+				if wait += wait / 2; allRefused {
+					unable = 0
+				}
 				absent = 0
-				at = unable.next(at, n)
+				at = (unable | crowded).next(at, n)
+				if crowded.has(at) {
+					at = crowded.next(at, n)
+				}
 			case isTimeout(err): // of TCP, with the look-up's
 				silent = true
 			case err != nil && !errors.Is(err, errRefused):
@@ -147,35 +178,65 @@ func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype u
 				// back. The others are asked at once, and when there is none left, all of them again at the time for that.
 				a.server.inVain(r)
 				absent.add(a.server.index)
-				err, waiting = nil, (unable | absent).all(n)
-				at = (unable | absent).next(at, n)
+				asked.remove(a.server.index) // it was not there to say anything about EDNS
+				err, waiting = nil, (unable | absent | crowded).all(n)
+				at = (unable | absent | crowded).next(at, n)
 			default:
-				// Who says that it cannot will say so again, and is not asked again as long as others may know; one alone
-				// is, once.
+				// The others are asked at once, and when all have refused, all of them again later: what a server refuses
+				// because it is asked too much, it answers then. What it refuses even then is the name's fault, unless it
+				// is doubted by then, or soon, for what others that ask at that time hear.
 				a.server.failures.Add(1)
-				twice := unable != 0
-				unable.add(a.server.index)
-				if n == 1 && twice || n > 1 && unable.all(n) {
-					return nil, a.server, refusal(m)
+				if refused.by == nil {
+					a.server.refuses()
 				}
-				at = (unable | absent).next(at, n)
+				doubted := a.server.pacer.doubted()
+				refused = refusal{a.server, sent, causeOf(m)}
+				unable.add(a.server.index)
+				if final = allRefused && !doubted; final {
+					again = time.Now().Add(r.opts.First / believePart)
+				} else if allRefused {
+					crowded = 0
+				}
+				allRefused = allRefused || (unable | crowded).all(n)
+				err, waiting = nil, final || (unable|absent|crowded).all(n)
+				if waiting && !final && !doubted {
+					again = time.Now().Add(r.opts.First / refusedPart)
+				}
+				at = (unable | absent | crowded).next(at, n)
 			}
 		}
 		if l.over() {
 			break
 		}
 	}
-	if !silent && l.patient {
-		return nil, nil, exchange.CauseDNSNetwork
+	switch {
+	case l.patient && refused.by != nil && (allRefused || !silent):
+		return nil, refused.by, refused.cause
+	case silent || !l.patient:
+		return nil, nil, exchange.CauseDNSTimeout
 	}
-	return nil, nil, exchange.CauseDNSTimeout
+	return nil, nil, exchange.CauseDNSNetwork
 }
+
+// refusal is that a server has said that it cannot answer.
+type refusal struct {
+	by    *server
+	sent  time.Time // when the last question before it was
+	cause exchange.Cause
+}
+
+// Parts of the first wait: after the one a name is asked again that a server in good repute has refused, after the other
+// its second refusal is believed.
+const (
+	refusedPart = 4
+	believePart = 8
+)
 
 // errRefused stands for an answer that is none: one that does not unpack, or what a server has begun to say by TCP.
 var errRefused = errors.New("no answer that can be read")
 
-// refusal is the cause of a server's answer that is none; without a message, of one that cannot be read.
-func refusal(m *dns.Msg) exchange.Cause {
+// causeOf is the cause of a server's answer that is none; without a message, of one that cannot be read.
+func causeOf(m *dns.Msg) exchange.Cause {
 	switch {
 	case m == nil:
 		return exchange.CauseDNSMalformed
@@ -189,7 +250,7 @@ func refusal(m *dns.Msg) exchange.Cause {
 
 // turn waits until another question may go to a server, by its rate. It reports whether something arrived before that.
 func (c *call) turn(ctx context.Context, l *lookup, s *server) (came bool, err error) {
-	if s.pacer == nil {
+	if s.pacer.open.Load() {
 		return false, ctx.Err()
 	}
 	began := time.Now()
@@ -252,10 +313,8 @@ func (r *Resolver) askTCP(ctx context.Context, l *lookup, c *call, s *server) (*
 		return nil, ctx.Err()
 	}
 	defer func() { <-r.tcp }()
-	if s.pacer != nil {
-		if _, err := s.pacer.wait(ctx, c.timer, nil); err != nil {
-			return nil, err
-		}
+	if _, err := s.pacer.wait(ctx, c.timer, nil); err != nil {
+		return nil, err
 	}
 	l.delay(time.Since(began), false)
 	s.questions.Add(1)

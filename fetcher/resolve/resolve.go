@@ -8,7 +8,8 @@
 //	hosts.go     the names that this machine knows itself
 //	cache.go     what is remembered, and who is being asked about
 //	question.go  one question: to which server, how often, by TCP where its answer does not fit
-//	server.go    a server: its rate, and whether it is down
+//	server.go    a server: whether it is down, and whether it takes EDNS
+//	pace.go      how many questions a second a server is asked
 //	mux.go       the sockets through which all questions go
 //	answer.go    what an answer says
 //	stats.go     what is counted
@@ -34,12 +35,12 @@ import (
 type Options struct {
 	Total      time.Duration // for all questions of one look-up; its waits for Rate do not count; 10s
 	First      time.Duration // until a question is sent again; each further wait is half as long again; 400ms
-	Rate       float64       // questions a second in all, divided evenly among the servers; 0 = no limit
+	Rate       float64       // questions a second in all, divided evenly among the servers, fewer to one that refuses too many; 0 = no limit
 	MaxSockets int           // open at a time, TCP included, though not less than three for each server; 64
 	CacheSize  int           // names remembered; 16384
 	IPv4, IPv6 bool          // ask for that family only; not both
 	Hosts      string        // path of the hosts file; "" is /etc/hosts, "-" none
-	Log        *slog.Logger  // is told when a server stops answering and when it answers again; nil: nobody
+	Log        *slog.Logger  // is told when a server stops answering, answers again, refuses too much or does not take EDNS; nil: nobody
 }
 
 // Answer is what a look-up found: addresses, or the outcome that says why there are none.
@@ -112,11 +113,8 @@ func New(servers []string, opts Options) (*Resolver, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot read name server %q: %w", text, err)
 		}
-		s := &server{addr: addr, index: i, mux: r.mux}
+		s := &server{addr: addr, index: i, mux: r.mux, pacer: newPacer(opts.Rate / float64(len(servers)))}
 		s.heard.Store(time.Now().UnixNano())
-		if opts.Rate > 0 {
-			s.pacer = newPacer(opts.Rate / float64(len(servers)))
-		}
 		r.servers = append(r.servers, s)
 	}
 	if opts.Hosts != "-" {

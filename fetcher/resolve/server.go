@@ -1,7 +1,6 @@
 package resolve
 
 import (
-	"context"
 	"log/slog"
 	"math/bits"
 	"math/rand/v2"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-	"golang.org/x/time/rate"
 )
 
 // server is one name server.
@@ -19,7 +17,9 @@ type server struct {
 	addr  netip.AddrPort
 	index int // among the servers
 	mux   *mux
-	pacer *pacer // nil: as many questions as anybody likes
+	pacer *pacer
+	edns  atomic.Int32 // whether it answers questions with EDNS, see server.learn
+	plain atomic.Int32 // answers to repetitions without EDNS, until that is known
 	health
 	traffic
 
@@ -103,10 +103,11 @@ func (r *Resolver) probe(s *server) {
 		return
 	}
 	wait := r.opts.First
-	for range probeTries {
+	for try := range probeTries {
 		if _, err := c.turn(r.closing, new(lookup), s); err != nil {
 			return
 		}
+		c.withEDNS(try == 0 && s.edns.Load() != ednsFails)
 		if !r.sendProbe(s, c) {
 			return
 		}
@@ -116,6 +117,9 @@ func (r *Resolver) probe(s *server) {
 			case a := <-c.arrivals:
 				if a.err == nil {
 					s.hear(r.log)
+					if rcode := int(a.packet[3] & 0xf); rcode == dns.RcodeSuccess || rcode == dns.RcodeNameError {
+						s.learn(r.log, a.edns, ednsTries) // every server knows the root at once
+					}
 					return
 				}
 			case <-c.timer.C:
@@ -164,46 +168,39 @@ func (f servers) next(i, n int) int {
 	return (i + 1) % n
 }
 
-// pacer lets questions go at a rate, in the order in which they have asked to. Only who is at the head of the line has
-// reserved anything, so that nothing is wasted by those who leave it because an answer came.
-type pacer struct {
-	head    chan struct{} // holds one: whoever is at the head
-	limiter *rate.Limiter
+func (f *servers) remove(i int) { *f &^= 1 << i }
+
+// has reports whether the one at i is among them.
+func (f servers) has(i int) bool { return f&(1<<i) != 0 }
+
+// What a server does with questions that have EDNS. All that EDNS is for is to have longer answers by UDP; without it they come
+// by TCP. So it costs little to take it for broken by mistake, and nothing changes it afterwards.
+const (
+	ednsUnknown = iota
+	ednsWorks   // it has answered one
+	ednsFails   // it has answered none, and ednsTries repetitions without
+)
+
+const ednsTries = 4
+
+// learn takes note of an answer to a question that had EDNS, or to a repetition that had not, which counts for so many.
+func (s *server) learn(log *slog.Logger, edns bool, count int32) {
+	if s.edns.Load() != ednsUnknown {
+		return
+	}
+	if edns {
+		s.edns.CompareAndSwap(ednsUnknown, ednsWorks)
+	} else if s.plain.Add(count) >= ednsTries && s.edns.CompareAndSwap(ednsUnknown, ednsFails) {
+		log.Warn("name server answers without EDNS only, and is asked without", "server", s.addr)
+	}
 }
 
-// newPacer returns a pacer of so many questions a second. A tenth of a second's worth may go at once: answers come in bursts,
-// and so do the questions that they free.
-func newPacer(perSecond float64) *pacer {
-	return &pacer{head: make(chan struct{}, 1), limiter: rate.NewLimiter(rate.Limit(perSecond), max(1, int(perSecond/10)))}
-}
-
-// wait waits for a turn, or until something arrives, which it reports and leaves there. Without arrivals it waits for the
-// turn whatever comes. The timer is the caller's.
-func (p *pacer) wait(ctx context.Context, timer *time.Timer, arrivals chan arrival) (came bool, err error) {
-	select {
-	case p.head <- struct{}{}:
-	case a := <-arrivals:
-		arrivals <- a
-		return true, nil
-	case <-ctx.Done():
-		return false, ctx.Err()
+// disputesEDNS reports whether a refusal may be for EDNS: by its code, as of a server that is older (RFC 6891 §7), or because
+// no question with EDNS was ever answered.
+func (s *server) disputesEDNS(rcode int) bool {
+	switch rcode {
+	case dns.RcodeFormatError, dns.RcodeNotImplemented, dns.RcodeBadVers:
+		return true
 	}
-	defer func() { <-p.head }()
-	place := p.limiter.Reserve()
-	delay := place.Delay()
-	if delay == 0 {
-		return false, nil
-	}
-	timer.Reset(delay)
-	select {
-	case <-timer.C:
-		return false, nil
-	case a := <-arrivals:
-		arrivals <- a
-		came = true
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	place.Cancel()
-	return came, err
+	return s.edns.Load() == ednsUnknown
 }

@@ -31,12 +31,13 @@ var TookBounds = [...]time.Duration{
 // ServerStats are the counts of one name server.
 type ServerStats struct {
 	Addr      netip.AddrPort
-	Questions uint64 // sent, repetitions among them
-	Answers   uint64 // that came to them, failures among them
-	Failures  uint64 // answers other than addresses and their absence: SERVFAIL, REFUSED, malformed …, and what failed by TCP
-	Unheard   uint64 // questions that were given up without an answer
-	TCP       uint64 // questions put again by TCP, their answer having been truncated
-	Down      bool   // it has left several questions in a row without an answer, that about the root among them; it is asked now and then
+	Questions uint64  // sent, repetitions among them
+	Answers   uint64  // that came to them, failures among them
+	Failures  uint64  // answers other than addresses and their absence: SERVFAIL, REFUSED, malformed …, and what failed by TCP
+	Unheard   uint64  // questions that were given up without an answer
+	TCP       uint64  // questions put again by TCP, their answer having been truncated
+	Rate      float64 // questions a second that it is asked at most: its share of Options.Rate, or less while it refuses too many; +Inf: any
+	Down      bool    // it has left several questions in a row without an answer, that about the root among them; it is asked now and then
 }
 
 // counters are what Stats is read from.
@@ -71,6 +72,7 @@ func (r *Resolver) Stats() Stats {
 		s.Servers = append(s.Servers, ServerStats{
 			Addr: server.addr, Questions: server.questions.Load(), Answers: server.answers.Load(), Failures: server.failures.Load(),
 			Unheard: server.unheard.Load(), TCP: server.tcp.Load(), Down: server.isDown.Load(),
+			Rate: server.pacer.rate(),
 		})
 	}
 	return s
