@@ -115,6 +115,7 @@ next:
 				o.Failures += s.Failures
 				o.Unheard += s.Unheard
 				o.TCP += s.TCP
+				o.Rate += s.Rate
 				o.Down = o.Down && s.Down
 				continue next
 			}

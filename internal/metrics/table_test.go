@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"math"
 	"net/netip"
 	"path/filepath"
 	"reflect"
@@ -23,8 +24,8 @@ func example() *Scan {
 	names := resolve.Stats{
 		Lookups: 100, CacheHits: 40, Shared: 3, PutOff: 2, Strangers: 1,
 		Servers: []resolve.ServerStats{
-			{Addr: netip.MustParseAddrPort("192.0.2.53:53"), Questions: 60, Answers: 50, Failures: 4, Unheard: 10, TCP: 5},
-			{Addr: netip.MustParseAddrPort("[2001:db8::53]:53"), Questions: 6, Unheard: 6, Down: true},
+			{Addr: netip.MustParseAddrPort("192.0.2.53:53"), Questions: 60, Answers: 50, Failures: 4, Unheard: 10, TCP: 5, Rate: 250},
+			{Addr: netip.MustParseAddrPort("[2001:db8::53]:53"), Questions: 6, Unheard: 6, Down: true, Rate: math.Inf(1)},
 		},
 		TookSum: 12 * time.Second,
 	}
@@ -117,6 +118,8 @@ func TestValues(t *testing.T) {
 	f(`bulkscan_dns_failures_total{server="192.0.2.53:53"} 4`)
 	f(`bulkscan_dns_unheard_total{server="[2001:db8::53]:53"} 6`)
 	f(`bulkscan_dns_tcp_questions_total{server="192.0.2.53:53"} 5`)
+	f(`bulkscan_dns_server_rate{server="192.0.2.53:53"} 250`)
+	f(`bulkscan_dns_server_rate{server="[2001:db8::53]:53"} +Inf`)
 	f(`bulkscan_dns_server_up{server="192.0.2.53:53"} 1`)
 	f(`bulkscan_dns_server_up{server="[2001:db8::53]:53"} 0`)
 	f(`bulkscan_dns_lookup_duration_seconds_bucket{le="0.001"} 1`)
@@ -162,8 +165,8 @@ func TestOddServers(t *testing.T) {
 	twice := netip.MustParseAddrPort("192.0.2.1:53")
 	s := New("1\xff", func() resolve.Stats {
 		return resolve.Stats{Servers: []resolve.ServerStats{
-			{Addr: twice, Questions: 1, Answers: 10, Failures: 100, Unheard: 1000, TCP: 10000, Down: true}, {Addr: zone, Questions: 5},
-			{Addr: twice, Questions: 2, Answers: 20, Failures: 200, Unheard: 2000, TCP: 20000},
+			{Addr: twice, Questions: 1, Answers: 10, Failures: 100, Unheard: 1000, TCP: 10000, Down: true, Rate: 7}, {Addr: zone, Questions: 5},
+			{Addr: twice, Questions: 2, Answers: 20, Failures: 200, Unheard: 2000, TCP: 20000, Rate: 8},
 		}}
 	})
 	s.Begin("scan\xff", new(pipeline.Progress), func() (read, total int64) { return 0, 0 })
@@ -174,6 +177,7 @@ func TestOddServers(t *testing.T) {
 		`bulkscan_dns_failures_total{server="192.0.2.1:53"} 300`,
 		`bulkscan_dns_unheard_total{server="192.0.2.1:53"} 3000`,
 		`bulkscan_dns_tcp_questions_total{server="192.0.2.1:53"} 30000`,
+		`bulkscan_dns_server_rate{server="192.0.2.1:53"} 15`,
 		`bulkscan_dns_server_up{server="192.0.2.1:53"} 1`,
 		`bulkscan_dns_questions_total{server="[fe80::1%eth` + "\uFFFD" + `\"0\n]:53"} 5`,
 	} {
