@@ -2,8 +2,8 @@
 // ended, in the words of package exchange. When to ask, how often and how many at once is package pipeline's business;
 // what an answer means is package audit's.
 //
-// The files in the order of an exchange: guard.go and connectto.go say where we may and shall dial; wire.go dials, on Linux
-// by connect_linux.go, shakes hands and sends, and verify.go judges certificates; head.go reads the response head and cdn.go what it gives away; body.go and coding.go read the
+// The files in the order of an exchange: guard.go and connectto.go say where we may and shall dial, connecttimes.go for how
+// long; wire.go dials, on Linux by connect_linux.go, shakes hands and sends, and verify.go judges certificates; head.go reads the response head and cdn.go what it gives away; body.go and coding.go read the
 // body; classify.go names failures; next.go, with location.go, decides what follows. ftp.go does the same for ftp.
 // Everything that comes from the network is hostile: each part is bounded in bytes, in memory and by one absolute
 // deadline.

@@ -144,7 +144,8 @@ func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Pa
 	return exchange.Done
 }
 
-// closed reports whether an address took no connection: it refused, is out of reach, or was silent for too long. To a machine without IPv6 every IPv6 address is, and it may say so by an error that elsewhere tells of a lack of ports.
+// closed reports whether an address took no connection: it refused, was silent for too long, or is out of reach. To a
+// machine without IPv6 every IPv6 address is, and it may say so by an error that elsewhere tells of a lack of ports.
 func closed(r *exchange.Response) bool {
 	return r.Outcome == exchange.ConnectRefused || r.Outcome == exchange.ConnectTimeout ||
 		r.Outcome == exchange.ConnectFailed && (r.Cause == exchange.CauseUnreachable || r.Remote.Addr().Is6())
