@@ -193,6 +193,7 @@ type TokenStatsRow struct {
 	ViaOwn        int64  `parquet:"via_own" about:"sites where it follows its own group" example:"178"`
 	ViaStar       int64  `parquet:"via_star" about:"sites where it follows the group *" example:"612"`
 	ViaFallback   int64  `parquet:"via_fallback" about:"sites where it follows the group of a later name of its chain" example:"0"`
+	Lenient       int64  `parquet:"lenient" about:"sites whose file names it by the lenient reading only: a lenient row of verdicts, and no own one that is not lenient. In no definition of blocking, nor in mention; of a token that is no RFC 9309 product token it has all sites that name it" example:"9" since:"3"`
 }
 
 // RecordStatsRow is a row of the table record_stats: one key in the files of a scan.

@@ -21,7 +21,7 @@ const MOST_SHOWN = 20; // differences shown a check; all are counted
 
 // What docs/definitions.md must have a query for: columns of token_stats that depend on a token, those of them that it
 // asks otherwise of agents that the registry does not have, and those that are the same for all.
-const byToken = ["mention", "explicit_root", "full", "any", "partial", "dpi_all", "rfc_effective"];
+const byToken = ["mention", "explicit_root", "full", "any", "partial", "dpi_all", "rfc_effective", "lenient"];
 const byStranger = ["full", "any", "rfc_effective"];
 const bySite = ["sites_all", "sites_answered", "sites", "unreachable"];
 // The tokens that the page has as its examples, in whose place all others are put.

@@ -39,7 +39,8 @@ export const tables = {
     token VARCHAR, known BOOLEAN, category VARCHAR?, operator VARCHAR?, purpose VARCHAR?,
     segment_kind VARCHAR, segment_value VARCHAR, sites_all BIGINT, sites_answered BIGINT, sites BIGINT,
     mention BIGINT, explicit_root BIGINT, full BIGINT, partial BIGINT, any BIGINT, dpi_all BIGINT,
-    rfc_effective BIGINT, unreachable BIGINT, via_own BIGINT, via_star BIGINT, via_fallback BIGINT`,
+    rfc_effective BIGINT, unreachable BIGINT, via_own BIGINT, via_star BIGINT, via_fallback BIGINT,
+    lenient BIGINT`,
 
   record_stats: `kind VARCHAR, key VARCHAR, sites BIGINT, lines BIGINT`,
 };

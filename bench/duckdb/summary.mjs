@@ -67,6 +67,7 @@ async function main() {
   await db.run(`CREATE TEMP TABLE s AS SELECT * FROM sites WHERE ${scan}`);
   await db.run(`CREATE TEMP TABLE star AS SELECT * FROM verdicts WHERE ${scan} AND token = '*'`);
   await db.run(`CREATE TEMP TABLE own AS SELECT * FROM verdicts WHERE ${scan} AND known AND NOT lenient AND token <> '*'`);
+  await db.run(`CREATE TEMP TABLE lenient AS SELECT seq, token FROM verdicts WHERE ${scan} AND known AND lenient`);
   await db.run(`CREATE TEMP TABLE stats AS SELECT * FROM token_stats WHERE ${scan} AND segment_kind = 'all' AND known`);
   await db.run("CREATE TEMP TABLE known(token VARCHAR, category VARCHAR, operator VARCHAR, purpose VARCHAR)");
   const values = run("tokens", "--json").map((t) => `(${[t.token, t.category, t.operator, t.purpose].map(literal)})`);
@@ -143,6 +144,9 @@ async function blocking(definition, got) {
     }
     same(`${about}: ${token}: ${definition} of token_stats`, have?.sites ?? 0, Number(stated));
   }
+  const leniently = await rows(`SELECT v.token, count(DISTINCT seq) AS sites, any_value(stats.lenient) AS stated FROM lenient AS v JOIN chosen USING (token)
+    LEFT JOIN stats USING (token) ANTI JOIN (SELECT seq, token FROM own WHERE via = 'own') AS own USING (seq, token) GROUP BY ALL`);
+  same(`${about}: lenient`, inOrder(got.lenient.map((t) => [t.token, t.sites, t.sites])), inOrder(leniently.map((t) => [t.token, Number(t.sites), Number(t.stated)])));
   if (listed.size > 0) fail(`${about}: ${[...listed.keys()]} are listed`);
   const order = got.most_blocked.map((t) => t.sites);
   if (order.some((n, i) => n > order[i - 1])) fail(`${about}: the list does not begin with the most blocked`);

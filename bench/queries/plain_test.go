@@ -31,6 +31,7 @@ type siteRows struct {
 	date                   string
 	named, blocked, partly map[string]bool
 	rows                   map[string]*sink.VerdictRow // strict ones, by token; without `*`
+	lenient                map[string]bool             // tokens with a lenient row
 	star                   *sink.VerdictRow            // nil where we did not ask
 	evidence               []sink.EvidenceRow
 }
@@ -55,7 +56,7 @@ func readSurvey(t *testing.T, st store.Store) *survey {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &siteRows{SiteRow: *row, date: m.ScanDate, rows: map[string]*sink.VerdictRow{}, named: set(row.Named), blocked: set(row.Blocked), partly: set(row.Partial)}
+			s := &siteRows{SiteRow: *row, date: m.ScanDate, rows: map[string]*sink.VerdictRow{}, lenient: map[string]bool{}, named: set(row.Named), blocked: set(row.Blocked), partly: set(row.Partial)}
 			bySeq[s.Seq] = s
 			w.all[s.date] = append(w.all[s.date], s)
 		}
@@ -67,7 +68,9 @@ func readSurvey(t *testing.T, st store.Store) *survey {
 			switch s := bySeq[v.Seq]; {
 			case v.Token == "*":
 				s.star = &v
-			case !v.Lenient:
+			case v.Lenient:
+				s.lenient[v.Token] = true
+			default:
 				s.rows[v.Token] = &v
 			}
 		}
@@ -743,7 +746,8 @@ var plain = map[string]func(*survey) [][]any{
 		for token := range all {
 			mention, of := shares(rows, "mention", token)
 			root, _ := shares(rows, "explicit_root", token)
-			out = append(out, []any{token, known[token], mention, root, share(mention, of)})
+			lenient := filter(rows, func(s *siteRows) bool { return s.lenient[token] && !s.named[token] })
+			out = append(out, []any{token, known[token], mention, root, int64(len(lenient)), share(mention, of)})
 		}
 		return first(ordered(out, ^2, 0), 100)
 	},

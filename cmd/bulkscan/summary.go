@@ -139,6 +139,7 @@ func (a *app) printSummary(s *report.Summary, when colorWhen) error {
 	x.sites()
 	x.blocking()
 	x.tokens()
+	x.lenient()
 	x.groups()
 	x.outcomes()
 	x.statuses()
@@ -332,6 +333,26 @@ func (x *summaryPage) tokens() {
 	s := section{title: "Most blocked " + x.selected(), rows: rows, full: full, about: about + "."}
 	if more := b.Blocked - len(rows); more > 0 {
 		s.end = []piece{styled(dim, "and %s more of %s tokens; --top 0 lists them", number(int64(more)), number(int64(b.Selected)))}
+	}
+	x.add(s)
+}
+
+// lenient has the tokens that no definition counts as named although files name them.
+func (x *summaryPage) lenient() {
+	b := &x.s.Blocking
+	var rows []figure
+	for _, c := range b.Lenient[:min(len(b.Lenient), shownValues)] {
+		rows = append(rows, figure{name: c.Token, n: c.Sites, of: x.s.WithFile})
+	}
+	full := wholeBar(rows)
+	s := section{
+		title: "Named by the lenient reading only", rows: rows, full: full,
+		of: "of the sites that have a file; a whole bar is " + roundPercent(full),
+		about: "These files spell the name in a way that no crawler is known to match, such as AI2Bot, whose digit RFC 9309 does not " +
+			"allow in a product token. No definition counts the sites as naming the token.",
+	}
+	if more := len(b.Lenient) - len(rows); more > 0 {
+		s.end = []piece{styled(dim, "and %s more; --json has them", number(int64(more)))}
 	}
 	x.add(s)
 }

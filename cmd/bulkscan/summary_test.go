@@ -46,6 +46,7 @@ func aSummary() *report.Summary {
 				{Token: "Perplexity-User", Operator: "Perplexity", Purpose: "user-fetch", Sites: 300, ViaStar: 300},
 				{Token: "RareBot", Operator: "検索", Purpose: "search", Sites: 3, ViaOwn: 3},
 			},
+			Lenient: []report.LenientCount{{Token: "AI2Bot", Sites: 66_000}, {Token: "ChatGPT Agent", Sites: 12}},
 		},
 	}
 	for i, n := range []int64{200_000, 0, 0, 97_990, 0, 12, 1000, 20_000, 30_988, 650_000} {
@@ -92,7 +93,7 @@ func TestSummaryPage(t *testing.T) {
 	s.State, s.FinishedAt, s.ListRead, s.OtherScans = "running", nil, &lines, nil
 	s.Rows, s.Asked, s.Answered, s.WithFile, s.WithRules, s.Redirected, s.HTML, s.Truncated = 0, 0, 0, 0, 0, 0, 0, 0
 	s.Outcomes, s.StatusClasses, s.Statuses, s.Access, s.Checks, s.MeanScore, s.MedianMillis, s.P99Millis = nil, nil, nil, nil, nil, nil, nil, nil
-	s.Blocking = report.Blocking{Definition: "rfc_effective", Question: "may it?", Over: "sites_answered", Selected: 163}
+	s.Blocking = report.Blocking{Definition: "rfc_effective", Question: "may it?", Over: "sites_answered", Selected: 163, Lenient: []report.LenientCount{}}
 	for i := range s.Scores {
 		s.Scores[i].Rows = 0
 	}
@@ -102,8 +103,14 @@ func TestSummaryPage(t *testing.T) {
 		t.Error("a share of nothing is a number")
 	}
 
-	// Of many operators some are shown, and it is said that there are more.
+	// Of many operators and lenient names some are shown, and it is said that there are more.
 	s = aSummary()
+	for i := range 12 {
+		s.Blocking.Lenient = append(s.Blocking.Lenient, report.LenientCount{Token: "Bot " + strconv.Itoa(i), Sites: 9})
+	}
+	if page := pageOf(t, s); !strings.Contains(page, "  Bot 9 ") || strings.Contains(page, "  Bot 10 ") || !strings.Contains(page, "\n  and 2 more; --json has them\n") {
+		t.Errorf("14 lenient names:\n%s", page)
+	}
 	s.Blocking.ByPurpose = s.Blocking.ByPurpose[:1]
 	for i := range 13 {
 		s.Blocking.ByOperator = append(s.Blocking.ByOperator, report.Sum{Value: "Operator " + strconv.Itoa(i), Tokens: 1, Sites: 9})
@@ -126,7 +133,7 @@ func TestSummaryPageHostile(t *testing.T) {
 		}
 		s.BodyBytes, s.DatasetBytes, s.Answered, s.HTML = math.MinInt64, math.MaxInt64, math.MaxInt64, -5
 		s.Blocking.MostBlocked[0].Token, s.Blocking.MostBlocked[0].Operator, s.Blocking.MostBlocked[0].Sites = h.Text, h.Text, math.MaxInt64
-		s.Blocking.Operator = h.Text
+		s.Blocking.Operator, s.Blocking.Lenient[0].Token = h.Text, h.Text
 		page := pageOf(t, s)
 		hostiletest.Check(t, h.Name, []byte(page), 500)
 		if n := strings.Count(page, "\n"); n > 200 {

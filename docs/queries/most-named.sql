@@ -1,8 +1,8 @@
 -- Common Crawl's experiments on robots.txt: which agents are named most, known or not?
--- Definition: mention, and explicit_root beside it.
+-- Definition: mention, with explicit_root and lenient beside it.
 -- Over: sites with rules.
--- Caveat: Common Crawl counts captures of hosts, and names in lower case as written; ours are product tokens.
-SELECT token, known, CAST(sum(mention) AS BIGINT) AS mention, CAST(sum(explicit_root) AS BIGINT) AS explicit_root, sum(mention) / max(sum(sites)) OVER () AS share
+-- Caveat: Common Crawl counts captures of hosts, and names in lower case as written; ours are product tokens; lenient counts the sites that name a token in a way that is none.
+SELECT token, known, CAST(sum(mention) AS BIGINT) AS mention, CAST(sum(explicit_root) AS BIGINT) AS explicit_root, CAST(sum(lenient) AS BIGINT) AS lenient, sum(mention) / max(sum(sites)) OVER () AS share
 FROM token_stats
 WHERE scan_date = latest() AND segment_kind = 'all'
 GROUP BY token, known

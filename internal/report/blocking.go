@@ -41,6 +41,18 @@ type Blocking struct {
 	ByPurpose   []Sum        `json:"by_purpose"`         // the greatest first
 	ByOperator  []Sum        `json:"by_operator"`        // the greatest first
 	MostBlocked []TokenCount `json:"most_blocked"`       // the greatest first
+
+	// The selected tokens that files name by the lenient reading only, the greatest first; nil where the scan has no verdicts.
+	// No definition counts such sites.
+	Lenient []LenientCount `json:"lenient"`
+}
+
+// LenientCount is how many sites have a file that names a token by the lenient reading only: the column lenient of
+// token_stats.
+type LenientCount struct {
+	Token string  `json:"token"`
+	Sites int64   `json:"sites"`
+	Share float64 `json:"share"` // of the sites that have a file, whatever the definition
 }
 
 // Sum is how many sites block at least one of the selected tokens with a value: the strictest counts.
@@ -104,6 +116,7 @@ type tokenTally struct {
 
 	own, fallback, star int64 // sites that block it, by reason
 	named, partial      int64
+	lenient             int64 // sites that name it by the lenient reading only
 
 	// The last sites that named it, had rows of verdicts for it, were counted as partly blocking it, and as blocking it.
 	namedAt, ruledAt, partialAt, blockedAt int64
@@ -134,7 +147,7 @@ func (b *blocker) again(o *SummaryOptions) *blocker {
 	return next
 }
 
-// site counts a site; its verdicts are there if the definition needs them.
+// site counts a site; its verdicts are there if the scan has any, with the columns that the definition needs.
 func (b *blocker) site(r *summaryColumns, verdicts []verdictColumns) {
 	b.failing += one(r.Status != 0 && r.Access == "full_disallow")
 	if r.Access != "conditional" {
@@ -144,6 +157,7 @@ func (b *blocker) site(r *summaryColumns, verdicts []verdictColumns) {
 	b.names, b.blocks = false, false
 	b.starBlocks += one(r.StarVerdict == "blocked")
 	b.lists(r)
+	b.leniently(verdicts)
 	switch b.by.Name {
 	case "mention":
 		b.each(r.Named)
@@ -199,6 +213,17 @@ func (b *blocker) lists(r *summaryColumns) {
 			if id != noToken {
 				b.tokens[id].traced = true
 			}
+		}
+	}
+}
+
+// leniently counts the tokens that the file names by the lenient reading only.
+func (b *blocker) leniently(verdicts []verdictColumns) {
+	for i := range verdicts {
+		if v := &verdicts[i]; v.Lenient && v.id != noToken {
+			t := &b.tokens[v.id]
+			t.lenient += one(t.selected && t.namedAt != b.now)
+			t.traced = true
 		}
 	}
 }
@@ -306,7 +331,7 @@ func (b *blocker) finish(s *Summary, top int) Blocking {
 	b.countUsual()
 	all := Blocking{
 		Definition: b.by.Name, Question: b.by.Question, Over: b.by.Over, Sites: s.WithFile, Selection: b.about,
-		AtLeastOne: b.atLeastOne, NameOne: b.nameOne, StarBlocks: b.starBlocks, MostBlocked: []TokenCount{},
+		AtLeastOne: b.atLeastOne, NameOne: b.nameOne, StarBlocks: b.starBlocks, MostBlocked: []TokenCount{}, Lenient: []LenientCount{},
 	}
 	failing := int64(0)
 	if b.by.Name == "rfc_effective" {
@@ -320,6 +345,9 @@ func (b *blocker) finish(s *Summary, top int) Blocking {
 		all.Selected++
 		b.purposes.values[t.purpose].Tokens++
 		b.operators.values[t.operator].Tokens++
+		if t.lenient > 0 {
+			all.Lenient = append(all.Lenient, LenientCount{Token: token.Name, Sites: t.lenient, Share: share(t.lenient, s.WithFile)})
+		}
 		sites := t.own + t.fallback + t.star + failing
 		if sites == 0 {
 			continue
@@ -337,6 +365,9 @@ func (b *blocker) finish(s *Summary, top int) Blocking {
 	all.ByPurpose, all.ByOperator = b.purposes.sums(failing, all.Sites), b.operators.sums(failing, all.Sites)
 	slices.SortFunc(all.MostBlocked, func(a, b TokenCount) int {
 		return cmp.Or(cmp.Compare(b.Sites, a.Sites), cmp.Compare(b.Named, a.Named), cmp.Compare(a.Token, b.Token))
+	})
+	slices.SortFunc(all.Lenient, func(a, b LenientCount) int {
+		return cmp.Or(cmp.Compare(b.Sites, a.Sites), cmp.Compare(a.Token, b.Token))
 	})
 	if top > 0 {
 		all.MostBlocked = all.MostBlocked[:min(len(all.MostBlocked), top)]

@@ -197,6 +197,7 @@ func addCounts(sum, r *sink.TokenStatsRow) {
 	sum.ViaOwn += r.ViaOwn
 	sum.ViaStar += r.ViaStar
 	sum.ViaFallback += r.ViaFallback
+	sum.Lenient += r.Lenient
 }
 
 func when(condition bool) int64 {
@@ -231,6 +232,7 @@ func plainToken(s *audit.Site, t *tokens.Token, id uint16) sink.TokenStatsRow {
 		row.Mention, row.ViaOwn = 1, 1
 		row.ExplicitRoot = when(!f.Decide(t.Name, []byte("/")).Allow)
 	default:
+		row.Lenient = when(plainlyLenient(f, t))
 		for _, name := range t.Fallback {
 			if follows < 0 {
 				follows = f.Find(name)
@@ -246,6 +248,30 @@ func plainToken(s *audit.Site, t *tokens.Token, id uint16) sink.TokenStatsRow {
 	row.Full, row.Partial = when(slices.Contains(s.Report.Blocked, id)), when(slices.Contains(s.Report.Partial, id))
 	row.RFCEffective += row.Full * row.SitesAnswered
 	return row
+}
+
+// plainlyLenient reports whether a user-agent line means the token although the strict reading of its value, its leading letters,
+// `-` and `_`, is no name of the registry: the whole value is a name or an alias, or else what stands before its first `/` or
+// `;`, or else what stands before its first white space.
+func plainlyLenient(f *parser.File, t *tokens.Token) bool {
+	for i := range f.Records() {
+		r := f.Record(i)
+		value := string(r.Value)
+		strict := value[:len(value)-len(strings.TrimLeft(value, "-_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))]
+		if r.Key != parser.KeyUserAgent || value == "*" || strings.HasPrefix(value, "* ") || tokens.Default().Lookup(strict) >= 0 {
+			continue
+		}
+		for _, ends := range []string{"\n", "/;", " \t\v\f\r"} {
+			read := strings.TrimSpace(value[:max(strings.IndexAny(value+"\n", ends), 0)])
+			if id, _ := tokens.Default().Find([]byte(read)); id >= 0 {
+				if tokens.Default().Tokens[id].Name == t.Name {
+					return true
+				}
+				break
+			}
+		}
+	}
+	return false
 }
 
 // plainAgent counts one site for an agent that the registry does not have: by its row, or for whom nobody names.
@@ -399,7 +425,7 @@ func compareRows[K comparable, T comparable](t *testing.T, st store.Store, table
 // two definitions of blocking may agree on every token.
 func expectAll(t *testing.T, want map[statsKey]*sink.TokenStatsRow) {
 	t.Helper()
-	columns := []string{"Mention", "ExplicitRoot", "Full", "Partial", "Any", "DPIAll", "RFCEffective", "Unreachable", "ViaOwn", "ViaStar", "ViaFallback"}
+	columns := []string{"Mention", "ExplicitRoot", "Full", "Partial", "Any", "DPIAll", "RFCEffective", "Unreachable", "ViaOwn", "ViaStar", "ViaFallback", "Lenient"}
 	differ := map[[2]string]bool{}
 	counted := map[string]bool{}
 	kinds, strangers := map[string]bool{}, 0

@@ -30,7 +30,8 @@ import (
 // What counts as what:
 //
 //	sites           access is conditional; all counts but rfc_effective and unreachable are over these
-//	mention         own, strict row (`lenient` rows stand outside of everything, here as in all definitions)
+//	mention         own, strict row (rows marked lenient stand outside of all definitions)
+//	lenient         a row marked lenient and no own, strict one: mention and lenient have no site in common
 //	explicit_root   own row, and / is denied
 //	full, partial   registry tokens: the lists `blocked`, `partial` of sites; other agents: their row, else star_verdict
 //	dpi_all         the token's own or fallback row reads `all`; without a row, that of `*` does: the Data Provenance
@@ -264,15 +265,21 @@ type verdictColumns struct {
 }
 
 func (v *verdictColumns) fields() []sink.Field {
+	return append(v.lenientFields(),
+		sink.Field{Name: "category", Into: &v.Category},
+		sink.Field{Name: "verdict", Into: &v.Verdict},
+		sink.Field{Name: "via", Into: &v.Via},
+		sink.Field{Name: "root_allowed", Into: &v.RootAllowed},
+		sink.Field{Name: "dpi", Into: &v.DPI},
+	)
+}
+
+// lenientFields are those that tell which tokens a file names leniently.
+func (v *verdictColumns) lenientFields() []sink.Field {
 	return []sink.Field{
 		{Name: "seq", Into: &v.Seq},
 		{Name: "token", Into: &v.Token},
 		{Name: "known", Into: &v.Known},
-		{Name: "category", Into: &v.Category},
-		{Name: "verdict", Into: &v.Verdict},
-		{Name: "via", Into: &v.Via},
-		{Name: "root_allowed", Into: &v.RootAllowed},
-		{Name: "dpi", Into: &v.DPI},
 		{Name: "lenient", Into: &v.Lenient},
 	}
 }
@@ -347,6 +354,7 @@ func (e *effect) count(verdict string, answered bool) {
 // tally is what a segment says of one token.
 type tally struct {
 	own, fallback     int64 // sites with such a row
+	lenient           int64 // sites that name it by the lenient reading only
 	explicitRoot, dpi int64 // of the rows
 	effect            effect
 	starRule, starDPI int64 // sites with a row, by what the group of `*` says there
@@ -484,22 +492,35 @@ func (c *counter) siteIn(g *segment, s *siteColumns, star *starFacts) {
 		}
 	}
 	for i := range c.rows {
-		if v := &c.rows[i]; !v.Lenient && v.id != noToken {
+		switch v := &c.rows[i]; {
+		case v.id == noToken:
+		case v.Lenient:
+			g.tokens[v.id].lenient += one(!c.namesStrictly(v.Token))
+		default:
 			g.tokens[v.id].row(v, star)
 		}
 	}
+}
+
+// namesStrictly reports whether the site at hand has an own row of a token that is not marked lenient.
+func (c *counter) namesStrictly(token string) bool {
+	return slices.ContainsFunc(c.rows, func(v verdictColumns) bool { return v.Via == "own" && !v.Lenient && v.Token == token })
 }
 
 // siteStrangers counts the agents of a site that the registry does not have.
 func (c *counter) siteStrangers(star *starFacts) {
 	for i := range c.rows {
 		v := &c.rows[i]
-		if v.Lenient || v.Token == "*" || v.id != noToken {
+		if v.Token == "*" || v.id != noToken {
 			continue
 		}
 		if t := c.strangers.at(v.Token); t != nil {
-			t.row(v, star)
-			t.effect.count(v.Verdict, star.answered)
+			if v.Lenient {
+				t.lenient += one(!c.namesStrictly(v.Token))
+			} else {
+				t.row(v, star)
+				t.effect.count(v.Verdict, star.answered)
+			}
 			if v.Known && !t.known {
 				t.known, t.category = true, strings.Clone(v.Category)
 			}
@@ -687,6 +708,7 @@ func (g *segment) row(t *tally, heedsStar bool) sink.TokenStatsRow {
 		DPIAll:       t.dpi + g.starDPI - t.starDPI,
 		ViaOwn:       t.own,
 		ViaFallback:  t.fallback,
+		Lenient:      t.lenient,
 	}
 	if heedsStar {
 		row.ViaStar = g.starRule - t.starRule
@@ -718,6 +740,7 @@ func (g *segment) add(o *segment) {
 func (t *tally) add(o *tally) {
 	t.own += o.own
 	t.fallback += o.fallback
+	t.lenient += o.lenient
 	t.explicitRoot += o.explicitRoot
 	t.dpi += o.dpi
 	t.effect.add(o.effect)

@@ -48,12 +48,20 @@ func verdict(token string, id int, via audit.Via, d audit.Decision, root bool, d
 	return audit.Verdict{Token: []byte(token), ID: id, Via: via, Decision: d, RootAllowed: root, DPI: dpi}
 }
 
+// lenient is a row of verdicts that only the lenient reading has found.
+func lenient(token string, id int) audit.Verdict {
+	v := verdict(token, id, audit.ViaOwn, audit.Blocked, false, audit.DPIAll)
+	v.Lenient = true
+	return v
+}
+
 // dataset writes nine sites that were judged by hand:
 //
 //	seq rank   host       label  answer
 //	0   1      a.com      x      200: GPTBot own, blocked, / denied, dpi all; no *
 //	1   500    b.com      x      200: * blocked, dpi all; nobody named
-//	2   5000   c.org             200: * partial, dpi some; GPTBot own allowed; Googlebot own partial, so News by fallback
+//	2   5000   c.org             200: * partial, dpi some; GPTBot own allowed, and leniently too; Googlebot own partial, so News by
+//	                             fallback, which is named leniently
 //	3   1001   d.org      y      200: mybot own blocked, / denied, dpi all; * allowed, dpi none; GPTBot named leniently only
 //	4   -      e.com             404
 //	5   20000  f.com             503
@@ -125,15 +133,14 @@ func dataset(tb testing.TB) store.Store {
 			verdict("GPTBot", gpt, audit.ViaOwn, audit.Allowed, true, audit.DPINone),
 			verdict("Googlebot", google, audit.ViaOwn, audit.Partial, false, audit.DPISome),
 			verdict("Googlebot-News", news, audit.ViaFallback, audit.Partial, false, audit.DPISome),
+			lenient("GPTBot", gpt), lenient("Googlebot-News", news),
 		}
 	})
 	add("d.org", "y", 1001, 200, exchange.Answered, conditional, func(r *audit.Report) {
-		lenient := verdict("GPTBot", gpt, audit.ViaOwn, audit.Blocked, false, audit.DPIAll)
-		lenient.Lenient = true
 		r.Verdicts = []audit.Verdict{
 			verdict("*", -1, audit.ViaStar, audit.Allowed, true, audit.DPINone),
 			verdict("mybot", -1, audit.ViaOwn, audit.Blocked, false, audit.DPIAll),
-			lenient,
+			lenient("GPTBot", gpt),
 		}
 	})
 	add("e.com", "", 0, 404, exchange.Answered, parser.AccessFullAllow, nil)
@@ -260,16 +267,16 @@ func TestForeignRegistry(t *testing.T) {
 	got := []string{}
 	for _, r := range statsOf[sink.TokenStatsRow](t, st, sink.TableTokenStats, Options{Registry: other, Log: logger(&log)}) {
 		if r.SegmentKind == "all" {
-			got = append(got, fmt.Sprint(r.Token, " ", r.Known, " mention ", r.Mention, " full ", r.Full, " partial ", r.Partial))
+			got = append(got, fmt.Sprint(r.Token, " ", r.Known, " mention ", r.Mention, " full ", r.Full, " partial ", r.Partial, " lenient ", r.Lenient))
 		}
 	}
 	slices.Sort(got)
 	want := []string{
-		"GPTBot true mention 2 full 3 partial 0", // known to the scan alone; its lenient row on d.org stands outside
-		"Googlebot true mention 1 full 2 partial 1",
-		"Googlebot-News true mention 0 full 2 partial 1",
-		"mybot false mention 1 full 3 partial 1",
-		"mybot2 false mention 1 full 1 partial 1",
+		"GPTBot true mention 2 full 3 partial 0 lenient 1", // known to the scan alone
+		"Googlebot true mention 1 full 2 partial 1 lenient 0",
+		"Googlebot-News true mention 0 full 2 partial 1 lenient 1",
+		"mybot false mention 1 full 3 partial 1 lenient 0",
+		"mybot2 false mention 1 full 1 partial 1 lenient 0",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -328,7 +335,7 @@ func TestTokenStats(t *testing.T) {
 		t.Errorf("%d rows, %d keys", len(all), len(rows))
 	}
 	// The order of counts is that of the columns from sites_all on: sites_all, sites_answered, sites, mention,
-	// explicit_root, full, partial, any, dpi_all, rfc_effective, unreachable, via_own, via_star, via_fallback.
+	// explicit_root, full, partial, any, dpi_all, rfc_effective, unreachable, via_own, via_star, via_fallback, lenient.
 	f := func(key string, want ...int64) {
 		t.Helper()
 		r, ok := rows[key]
@@ -336,53 +343,53 @@ func TestTokenStats(t *testing.T) {
 			t.Errorf("no row %q", key)
 			return
 		}
-		got := []int64{r.SitesAll, r.SitesAnswered, r.Sites, r.Mention, r.ExplicitRoot, r.Full, r.Partial, r.Any, r.DPIAll, r.RFCEffective, r.Unreachable, r.ViaOwn, r.ViaStar, r.ViaFallback}
+		got := []int64{r.SitesAll, r.SitesAnswered, r.Sites, r.Mention, r.ExplicitRoot, r.Full, r.Partial, r.Any, r.DPIAll, r.RFCEffective, r.Unreachable, r.ViaOwn, r.ViaStar, r.ViaFallback, r.Lenient}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s:\n got %v\nwant %v", key, got, want)
 		}
 		delete(rows, key)
 	}
 	// Answered: 0-5 and 8. Sites: 0-3 and 8. rfc_effective: full, and site 5.
-	f("GPTBot all ", 9, 7, 5, 2, 1, 3, 0, 3, 3, 4, 1, 2, 3, 0)         // blocked 0 1 8; dpi 0 1 8; star 1 3 8
-	f("Googlebot all ", 9, 7, 5, 1, 1, 2, 1, 3, 2, 3, 1, 1, 3, 0)      // blocked 1 8; partial 2; star 1 3 8
-	f("Googlebot-News all ", 9, 7, 5, 0, 0, 2, 1, 3, 2, 3, 1, 0, 3, 1) // the same by fallback on 2
-	f("AdsBot-Google all ", 9, 7, 5, 0, 0, 0, 0, 0, 2, 1, 1, 0, 0, 0)  // ignores *, but the DPI lets it inherit
-	f("mybot all ", 9, 7, 5, 1, 1, 3, 1, 4, 3, 4, 1, 1, 3, 0)          // 3 by name; 1 8 by *, partial 2; no * on 0
-	f("mybot2 all ", 9, 7, 5, 1, 0, 1, 1, 2, 1, 2, 1, 1, 3, 0)         // allowed by name on 8; 1 by *
+	f("GPTBot all ", 9, 7, 5, 2, 1, 3, 0, 3, 3, 4, 1, 2, 3, 0, 1)         // blocked 0 1 8; dpi 0 1 8; star 1 3 8
+	f("Googlebot all ", 9, 7, 5, 1, 1, 2, 1, 3, 2, 3, 1, 1, 3, 0, 0)      // blocked 1 8; partial 2; star 1 3 8
+	f("Googlebot-News all ", 9, 7, 5, 0, 0, 2, 1, 3, 2, 3, 1, 0, 3, 1, 1) // the same by fallback on 2
+	f("AdsBot-Google all ", 9, 7, 5, 0, 0, 0, 0, 0, 2, 1, 1, 0, 0, 0, 0)  // ignores *, but the DPI lets it inherit
+	f("mybot all ", 9, 7, 5, 1, 1, 3, 1, 4, 3, 4, 1, 1, 3, 0, 0)          // 3 by name; 1 8 by *, partial 2; no * on 0
+	f("mybot2 all ", 9, 7, 5, 1, 0, 1, 1, 2, 1, 2, 1, 1, 3, 0, 0)         // allowed by name on 8; 1 by *
 
 	// Up to rank 1,000: 0 1 6 7 8.
-	f("GPTBot rank 1000", 5, 3, 3, 1, 1, 3, 0, 3, 3, 3, 1, 1, 2, 0)
-	f("Googlebot rank 1000", 5, 3, 3, 0, 0, 2, 0, 2, 2, 2, 1, 0, 2, 0)
-	f("Googlebot-News rank 1000", 5, 3, 3, 0, 0, 2, 0, 2, 2, 2, 1, 0, 2, 0)
-	f("AdsBot-Google rank 1000", 5, 3, 3, 0, 0, 0, 0, 0, 2, 0, 1, 0, 0, 0)
+	f("GPTBot rank 1000", 5, 3, 3, 1, 1, 3, 0, 3, 3, 3, 1, 1, 2, 0, 0)
+	f("Googlebot rank 1000", 5, 3, 3, 0, 0, 2, 0, 2, 2, 2, 1, 0, 2, 0, 0)
+	f("Googlebot-News rank 1000", 5, 3, 3, 0, 0, 2, 0, 2, 2, 2, 1, 0, 2, 0, 0)
+	f("AdsBot-Google rank 1000", 5, 3, 3, 0, 0, 0, 0, 0, 2, 0, 1, 0, 0, 0, 0)
 	// Up to 10,000: 2 and 3 too.
-	f("GPTBot rank 10000", 7, 5, 5, 2, 1, 3, 0, 3, 3, 3, 1, 2, 3, 0)
-	f("Googlebot rank 10000", 7, 5, 5, 1, 1, 2, 1, 3, 2, 2, 1, 1, 3, 0)
-	f("Googlebot-News rank 10000", 7, 5, 5, 0, 0, 2, 1, 3, 2, 2, 1, 0, 3, 1)
-	f("AdsBot-Google rank 10000", 7, 5, 5, 0, 0, 0, 0, 0, 2, 0, 1, 0, 0, 0)
+	f("GPTBot rank 10000", 7, 5, 5, 2, 1, 3, 0, 3, 3, 3, 1, 2, 3, 0, 1)
+	f("Googlebot rank 10000", 7, 5, 5, 1, 1, 2, 1, 3, 2, 2, 1, 1, 3, 0, 0)
+	f("Googlebot-News rank 10000", 7, 5, 5, 0, 0, 2, 1, 3, 2, 2, 1, 0, 3, 1, 1)
+	f("AdsBot-Google rank 10000", 7, 5, 5, 0, 0, 0, 0, 0, 2, 0, 1, 0, 0, 0, 0)
 	// Up to 100,000: 5 too.
-	f("GPTBot rank 100000", 8, 6, 5, 2, 1, 3, 0, 3, 3, 4, 1, 2, 3, 0)
-	f("Googlebot rank 100000", 8, 6, 5, 1, 1, 2, 1, 3, 2, 3, 1, 1, 3, 0)
-	f("Googlebot-News rank 100000", 8, 6, 5, 0, 0, 2, 1, 3, 2, 3, 1, 0, 3, 1)
-	f("AdsBot-Google rank 100000", 8, 6, 5, 0, 0, 0, 0, 0, 2, 1, 1, 0, 0, 0)
+	f("GPTBot rank 100000", 8, 6, 5, 2, 1, 3, 0, 3, 3, 4, 1, 2, 3, 0, 1)
+	f("Googlebot rank 100000", 8, 6, 5, 1, 1, 2, 1, 3, 2, 3, 1, 1, 3, 0, 0)
+	f("Googlebot-News rank 100000", 8, 6, 5, 0, 0, 2, 1, 3, 2, 3, 1, 0, 3, 1, 1)
+	f("AdsBot-Google rank 100000", 8, 6, 5, 0, 0, 0, 0, 0, 2, 1, 1, 0, 0, 0, 0)
 	// com: 0 1 4 5 7 8; org: 2 3 6.
-	f("GPTBot tld com", 6, 5, 3, 1, 1, 3, 0, 3, 3, 4, 0, 1, 2, 0)
-	f("Googlebot tld com", 6, 5, 3, 0, 0, 2, 0, 2, 2, 3, 0, 0, 2, 0)
-	f("Googlebot-News tld com", 6, 5, 3, 0, 0, 2, 0, 2, 2, 3, 0, 0, 2, 0)
-	f("AdsBot-Google tld com", 6, 5, 3, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0)
-	f("GPTBot tld org", 3, 2, 2, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0)
-	f("Googlebot tld org", 3, 2, 2, 1, 1, 0, 1, 1, 0, 0, 1, 1, 1, 0)
-	f("Googlebot-News tld org", 3, 2, 2, 0, 0, 0, 1, 1, 0, 0, 1, 0, 1, 1)
-	f("AdsBot-Google tld org", 3, 2, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0)
+	f("GPTBot tld com", 6, 5, 3, 1, 1, 3, 0, 3, 3, 4, 0, 1, 2, 0, 0)
+	f("Googlebot tld com", 6, 5, 3, 0, 0, 2, 0, 2, 2, 3, 0, 0, 2, 0, 0)
+	f("Googlebot-News tld com", 6, 5, 3, 0, 0, 2, 0, 2, 2, 3, 0, 0, 2, 0, 0)
+	f("AdsBot-Google tld com", 6, 5, 3, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0)
+	f("GPTBot tld org", 3, 2, 2, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 1)
+	f("Googlebot tld org", 3, 2, 2, 1, 1, 0, 1, 1, 0, 0, 1, 1, 1, 0, 0)
+	f("Googlebot-News tld org", 3, 2, 2, 0, 0, 0, 1, 1, 0, 0, 1, 0, 1, 1, 1)
+	f("AdsBot-Google tld org", 3, 2, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0)
 	// Label x: 0 1; y: 3.
-	f("GPTBot label x", 2, 2, 2, 1, 1, 2, 0, 2, 2, 2, 0, 1, 1, 0)
-	f("Googlebot label x", 2, 2, 2, 0, 0, 1, 0, 1, 1, 1, 0, 0, 1, 0)
-	f("Googlebot-News label x", 2, 2, 2, 0, 0, 1, 0, 1, 1, 1, 0, 0, 1, 0)
-	f("AdsBot-Google label x", 2, 2, 2, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0)
-	f("GPTBot label y", 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0)
-	f("Googlebot label y", 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0)
-	f("Googlebot-News label y", 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0)
-	f("AdsBot-Google label y", 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+	f("GPTBot label x", 2, 2, 2, 1, 1, 2, 0, 2, 2, 2, 0, 1, 1, 0, 0)
+	f("Googlebot label x", 2, 2, 2, 0, 0, 1, 0, 1, 1, 1, 0, 0, 1, 0, 0)
+	f("Googlebot-News label x", 2, 2, 2, 0, 0, 1, 0, 1, 1, 1, 0, 0, 1, 0, 0)
+	f("AdsBot-Google label x", 2, 2, 2, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0)
+	f("GPTBot label y", 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1)
+	f("Googlebot label y", 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0)
+	f("Googlebot-News label y", 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0)
+	f("AdsBot-Google label y", 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 	for key := range rows {
 		t.Errorf("an unexpected row %q", key)
 	}

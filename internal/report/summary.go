@@ -19,8 +19,8 @@ import (
 
 // This file counts the headline figures of a scan: of all that is committed when it begins, complete or not. token_stats is
 // not asked: it may be missing, of another registry, or of fewer sites than there are by now. What is read is one pass over
-// the columns of sites in summaryColumns, and for the definitions that need them those of verdicts beside it. blocking.go
-// has what concerns tokens.
+// the columns of sites in summaryColumns, and beside it, where the scan has the table, those of verdicts that tell lenient names
+// or that the definition needs. blocking.go has what concerns tokens.
 
 // Summary is a scan's headline figures. Its JSON is a promise to programs, which docs/summary.md describes field by field.
 type Summary struct {
@@ -90,7 +90,7 @@ func (s *Summary) Complete() bool { return s.State == string(sink.Complete) }
 
 // summaryColumns are the columns of sites that a summary needs.
 type summaryColumns struct {
-	Seq               int64 // set only where verdicts are read beside
+	Seq               int64 // set only where verdicts are read beside sites
 	Outcome           string
 	Status            int32
 	Hops              int32
@@ -163,7 +163,7 @@ func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOpti
 	for b := newBlocker(&o, &definition, foreign); b != nil; b = b.again(&o) {
 		of := *s
 		g = newGatherer(&of, b)
-		if definition.Verdicts {
+		if scan.Has(sink.TableVerdicts) {
 			err = g.sitesAndVerdicts(ctx, scan)
 		} else {
 			err = g.sites(ctx, scan)
@@ -173,6 +173,9 @@ func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOpti
 		}
 	}
 	g.finish(o.Top)
+	if !scan.Has(sink.TableVerdicts) {
+		g.s.Blocking.Lenient = nil
+	}
 	return g.s, nil
 }
 
@@ -267,7 +270,11 @@ func (g *gatherer) sites(ctx context.Context, scan *sink.Scan) error {
 // sitesAndVerdicts reads each site with its rows of verdicts.
 func (g *gatherer) sitesAndVerdicts(ctx context.Context, scan *sink.Scan) error {
 	beside := verdictReader{tokens: g.blocker.index}
-	verdicts, stop := iter.Pull2(sink.Cursors(ctx, scan, sink.TableVerdicts, beside.row.fields()...))
+	columns := beside.row.lenientFields()
+	if g.blocker.by.Verdicts {
+		columns = beside.row.fields()
+	}
+	verdicts, stop := iter.Pull2(sink.Cursors(ctx, scan, sink.TableVerdicts, columns...))
 	defer stop()
 	fields := append(g.columns.fields(g.blocker.index.index), sink.Field{Name: "seq", Into: &g.columns.Seq})
 	part := 0

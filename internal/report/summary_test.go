@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -142,6 +143,16 @@ func agreesWithStats(t *testing.T, s *Summary, stats map[string]sink.TokenStatsR
 	for _, c := range b.MostBlocked {
 		listed[c.Token] = c
 	}
+	lenient := map[string]int64{}
+	for _, c := range b.Lenient {
+		lenient[c.Token] = c.Sites
+		if c.Sites == 0 || c.Share != float64(c.Sites)/float64(s.WithFile) {
+			t.Errorf("by %s: %+v of %d", b.Definition, c, s.WithFile)
+		}
+	}
+	if len(lenient) < 2 || !slices.IsSortedFunc(b.Lenient, func(a, b LenientCount) int { return cmp.Compare(b.Sites, a.Sites) }) {
+		t.Errorf("by %s, named leniently: %+v", b.Definition, b.Lenient)
+	}
 	if len(listed) != b.Blocked || b.Selected != len(stats) {
 		t.Errorf("by %s: %d tokens, %d of them blocked, %d listed; token_stats has %d", b.Definition, b.Selected, b.Blocked, len(listed), len(stats))
 	}
@@ -150,6 +161,9 @@ func agreesWithStats(t *testing.T, s *Summary, stats map[string]sink.TokenStatsR
 		of := map[string]int64{"sites": row.Sites, "sites_answered": row.SitesAnswered}[b.Over]
 		if want := definitionsOf(&row)[definition]; c.Sites != want || b.Sites != of {
 			t.Errorf("by %s, %s: %d of %d, token_stats has %d of %d", b.Definition, token, c.Sites, b.Sites, want, of)
+		}
+		if got := lenient[token]; got != row.Lenient {
+			t.Errorf("by %s, %s: %d sites name it leniently, token_stats has %d", b.Definition, token, got, row.Lenient)
 		}
 		if c.Sites > 0 && (c.Named != row.Mention || c.Partial != row.Partial || c.Category != row.Category || c.Operator != row.Operator || c.Purpose != row.Purpose) {
 			t.Errorf("by %s: %+v, token_stats has %+v", b.Definition, c, row)
