@@ -372,7 +372,7 @@ func TestVerdictRows(t *testing.T) {
 
 	// Who reaches a group by fallback has a row of its own.
 	googlebot := "Applebot partial fallback @1; Google-InspectionTool partial fallback @1; Googlebot-Image partial fallback @1; " +
-		"Googlebot-News partial fallback @1; Googlebot-Video partial fallback @1; Google-CloudVertexBot partial fallback @1"
+		"Googlebot-News partial fallback @1; Googlebot-Video partial fallback @1; KagiBot partial fallback @1; Google-CloudVertexBot partial fallback @1"
 	f("ua: Googlebot | d: /x", "* allowed none; Googlebot partial own @1; "+googlebot)
 	f("ua: msnbot | d: / | ua: bingbot | d:", "* allowed none; msnbot blocked own @1; bingbot allowed own @3")
 	f("ua: msnbot | d: /", "* allowed none; msnbot blocked own @1; bingbot blocked fallback @1")
@@ -455,7 +455,7 @@ func TestTokenLists(t *testing.T) {
 	f("ua: FooBot | d: /", "", "", "")
 	f("ua: GPTBot | ua: CCBot | d: /", "CCBot GPTBot", "CCBot GPTBot", "")
 	f("ua: GPTBot | d: /x", "GPTBot", "", "GPTBot")
-	const images = "Google-InspectionTool Googlebot Googlebot-Image Googlebot-News Googlebot-Video Google-CloudVertexBot"
+	const images = "Google-InspectionTool Googlebot Googlebot-Image Googlebot-News Googlebot-Video KagiBot Google-CloudVertexBot"
 	f("ua: Googlebot | d: /", "Googlebot", "Applebot "+images, "")
 	f("ua: Googlebot | d: / | ua: Applebot | d:", "Applebot Googlebot", images, "")
 	f("ua: * | d: /", "", "rest", "")

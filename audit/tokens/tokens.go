@@ -1,5 +1,5 @@
 // Package tokens answers one question: whose token is this? It is a table of the crawlers that robots.txt files name:
-// who runs them, what for, which other names they follow, and where that is documented.
+// who runs them, what for, which other names they follow, and where and by whom that is documented.
 //
 // The table is the text file tokens.txt, embedded; it says itself how it is written. A user's own rows in the same
 // format can be laid over it, see Load.
@@ -34,9 +34,19 @@ type Token struct {
 	Fallback     []string // the names it follows, in order, when no group names it
 	Chain        []int    // Fallback as indices into Registry.Tokens
 
-	Source  string // URL of the page that documents all this
-	Checked string // YYYY-MM-DD on which the row was last compared with a source
+	Source     string // URL of the page that documents all this
+	SourceKind string // whose page that is: operator, third-party; unverified where no copy of it was read
+	Checked    string // YYYY-MM-DD, the date of the copy that was read; empty where the copy tells none
 }
+
+// The kinds of a source. Rows are compared with stored copies of pages, not with pages as they are today, so that a date is
+// always that of a copy. "Read" means that the copy names the token: the page itself, its operator's translation, or what an
+// archive of the page quotes. A date is one that the copy or the archive tells; a copy without one leaves the date empty.
+const (
+	SourceOperator   = "operator"    // a page of the operator's, read
+	SourceThirdParty = "third-party" // a page of somebody else's, such as a list, read
+	SourceUnverified = "unverified"  // no copy that names the token was found; the page is where the row comes from
+)
 
 // Registry is a set of tokens. It does not change once it is made and may be shared among goroutines.
 type Registry struct {
@@ -353,7 +363,7 @@ func read(r io.Reader) (table, error) {
 	return out, nil
 }
 
-var columns = []string{"name", "aliases", "category", "purpose", "operator", "*", "fallback", "source", "checked"}
+var columns = []string{"name", "aliases", "category", "purpose", "operator", "*", "fallback", "source", "kind", "checked"}
 
 func checkHeader(header []string) error {
 	for i, column := range header {
@@ -375,7 +385,7 @@ func row(header, fields []string) (Token, error) {
 	if len(fields) != len(header) {
 		return Token{}, fmt.Errorf("%d fields under %d columns", len(fields), len(header))
 	}
-	t := Token{Category: "custom", Operator: "unknown", Purpose: "other", HeedsStar: true}
+	t := Token{Category: "custom", Operator: "unknown", Purpose: "other", HeedsStar: true, SourceKind: SourceUnverified}
 	for i, value := range fields {
 		if err := checkText(value, maxField); err != nil {
 			return Token{}, fmt.Errorf("column %s: %w", header[i], err)
@@ -403,6 +413,11 @@ func row(header, fields []string) (Token, error) {
 			t.Fallback = split(value, ",")
 		case "source":
 			t.Source = value
+		case "kind":
+			if value != SourceOperator && value != SourceThirdParty && value != SourceUnverified {
+				return Token{}, fmt.Errorf("column kind: %q is none of %s, %s, %s", clip(value), SourceOperator, SourceThirdParty, SourceUnverified)
+			}
+			t.SourceKind = value
 		case "checked":
 			t.Checked = value
 		}

@@ -3,6 +3,7 @@ package tokens
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -59,15 +60,21 @@ func faults(text string) (found []string) {
 	known := func(set, value string) bool { return slices.Contains(strings.Fields(set), value) }
 	for _, row := range reg.Tokens {
 		source, err := url.Parse(row.Source)
-		if err != nil || source.Host == "" || source.Scheme != "http" && source.Scheme != "https" {
+		found := row.SourceKind != SourceUnverified || row.Source != ""
+		if found && (err != nil || source.Host == "" || source.Scheme != "http" && source.Scheme != "https") {
 			fault("%s: source %q is no URL", row.Name, row.Source)
-		} else if isList(source) && (len(row.Fallback) > 0 || !row.HeedsStar) {
+		} else if found && isThirdParty(source) != (row.SourceKind == SourceThirdParty) && row.SourceKind != SourceUnverified {
+			fault("%s: whose page is %s? The row says %s", row.Name, row.Source, row.SourceKind)
+		} else if (!found || isThirdParty(source)) && (len(row.Fallback) > 0 || !row.HeedsStar) {
 			fault("%s: a list is no source for what it follows: %s", row.Name, row.Source)
 		}
-		if checked, err := time.Parse(time.DateOnly, row.Checked); err != nil {
+		if checked, err := time.Parse(time.DateOnly, row.Checked); row.Checked != "" && err != nil {
 			fault("%s: checked: %v", row.Name, err)
 		} else if checked.After(version) {
 			fault("%s: checked on %s, after the version %s", row.Name, row.Checked, reg.Version)
+		}
+		if row.Checked != "" && row.SourceKind == SourceUnverified {
+			fault("%s: checked on %s, but unverified", row.Name, row.Checked)
 		}
 		if !known("search ai seo social", row.Category) {
 			fault("%s: category %q", row.Name, row.Category)
@@ -101,7 +108,7 @@ func faults(text string) (found []string) {
 			header = fields
 		default:
 			for i, value := range fields {
-				if value == "" && header[i] != "aliases" && header[i] != "fallback" {
+				if value == "" && !slices.Contains([]string{"aliases", "fallback", "source", "checked"}, header[i]) {
 					fault("%s: no %s", fields[0], header[i])
 				}
 			}
@@ -115,16 +122,22 @@ func faults(text string) (found []string) {
 	return found
 }
 
-// isList reports whether a page lists the crawlers of many operators: it may say that there is one and what for, but what
-// a crawler follows is its operator's to say.
-func isList(page *url.URL) bool {
-	switch page.Host {
-	case "knownagents.com", "datadome.co":
-		return true
-	case "github.com":
-		return strings.HasPrefix(page.Path, "/ai-robots-txt/") || strings.HasPrefix(page.Path, "/monperrus/")
-	}
-	return false
+// thirdParties are the beginnings of pages about the crawlers of others, and the only ones of rows marked third-party. Such a
+// page may say that there is a crawler and what for, but what a crawler follows is its operator's to say.
+var thirdParties = []string{
+	"github.com/ai-robots-txt/", "github.com/monperrus/", "raw.githubusercontent.com/ai-robots-txt/",
+	"raw.githubusercontent.com/monperrus/", "knownagents.com/", "darkvisitors.com/", "datadome.co/", "crawlerpolicy.com/", "imho.alex-kunz.com/",
+}
+
+// The lists of which ../shared has copies.
+const (
+	aiRobotsList      = "github.com/ai-robots-txt/ai.robots.txt/blob/main/robots.json"
+	crawlerUserAgents = "github.com/monperrus/crawler-user-agents/blob/master/crawler-user-agents.json"
+)
+
+func isThirdParty(page *url.URL) bool {
+	address := strings.TrimPrefix(page.Host, "www.") + page.Path
+	return slices.ContainsFunc(thirdParties, func(begins string) bool { return strings.HasPrefix(address, begins) })
 }
 
 func TestDefaultHasNoFaults(t *testing.T) {
@@ -137,8 +150,8 @@ func TestDefaultHasNoFaults(t *testing.T) {
 }
 
 func TestFaultsAreFound(t *testing.T) {
-	const header = "version 2026.01.31\nname|aliases|category|purpose|operator|*|fallback|source|checked\n"
-	const rest = "|https://a.example/bot|2026-01-31\n"
+	const header = "version 2026.01.31\nname|aliases|category|purpose|operator|*|fallback|source|kind|checked\n"
+	const rest = "|https://a.example/bot|operator|2026-01-31\n"
 	const abot = "Abot||ai|search|A|yes|" + rest
 	f := func(text, want string) {
 		t.Helper()
@@ -158,16 +171,32 @@ func TestFaultsAreFound(t *testing.T) {
 	f(header+abot+"Bbot||ai|search|A|yes|abot"+rest, "the fallback abot is spelled Abot")
 	f(header+abot+"Bbot||ai|search|A|perhaps|"+rest, "neither yes nor no")
 
-	f(header+"Abot||ai|search|A|yes|||2026-01-31", `source "" is no URL`)
-	f(header+"Abot||ai|search|A|yes||a.example/bot|2026-01-31", "is no URL")
-	f(header+"Abot||ai|search|A|yes||ftp://a.example/bot|2026-01-31", "is no URL")
-	f(header+abot+"Bbot||ai|search|A|yes|Abot|https://knownagents.com/agents/bbot|2026-01-31", "a list is no source")
-	f(header+"Abot||ai|search|A|no||https://github.com/ai-robots-txt/ai.robots.txt|2026-01-31", "a list is no source")
+	f(header+"Abot||ai|search|A|yes|||unverified|", "")
+	f(header+"Abot||ai|search|A|yes||https://a.example/bot|unverified|", "")
+	f(header+"Abot||ai|search|A|yes||https://knownagents.com/agents/abot|unverified|", "")
+	f(header+"Abot||ai|search|A|yes||https://a.example/bot|operator|", "")
+	f(header+"Abot||ai|search|A|yes||https://knownagents.com/agents/abot|third-party|2026-01-31", "")
 
-	f(header+"Abot||ai|search|A|yes||https://a.example/bot|", "Abot: no checked")
-	f(header+"Abot||ai|search|A|yes||https://a.example/bot|31.01.2026", "Abot: checked")
-	f(header+"Abot||ai|search|A|yes||https://a.example/bot|2026-02-30", "out of range")
-	f(header+"Abot||ai|search|A|yes||https://a.example/bot|2026-02-01", "after the version")
+	f(header+"Abot||ai|search|A|yes|||operator|2026-01-31", `source "" is no URL`)
+	f(header+"Abot||ai|search|A|yes|||third-party|", `source "" is no URL`)
+	f(header+"Abot||ai|search|A|yes||a.example/bot|operator|2026-01-31", "is no URL")
+	f(header+"Abot||ai|search|A|yes||a.example/bot|unverified|", "is no URL")
+	f(header+"Abot||ai|search|A|yes||ftp://a.example/bot|operator|2026-01-31", "is no URL")
+	f(header+"Abot||ai|search|A|yes||https://knownagents.com/agents/abot|operator|", "The row says operator")
+	f(header+"Abot||ai|search|A|yes||https://www.darkvisitors.com/agents/abot|operator|2026-01-31", "The row says operator")
+	f(header+"Abot||ai|search|A|yes||https://github.com/ai-robots-txt/ai.robots.txt|operator|", "The row says operator")
+	f(header+"Abot||ai|search|A|yes||https://a.example/bot|third-party|2026-01-31", "The row says third-party")
+	f(header+"Abot||ai|search|A|yes||https://a.example/bot|mine|", `"mine" is none of`)
+	f(header+abot+"Bbot||ai|search|A|yes|Abot|https://knownagents.com/agents/bbot|third-party|2026-01-31", "a list is no source")
+	f(header+abot+"Bbot||ai|search|A|yes|Abot|https://knownagents.com/agents/bbot|unverified|", "a list is no source")
+	f(header+"Abot||ai|search|A|no||https://github.com/ai-robots-txt/ai.robots.txt|third-party|2026-01-31", "a list is no source")
+	f(header+"Abot||ai|search|A|no|||unverified|", "a list is no source")
+
+	f(header+"Abot||ai|search|A|yes||https://a.example/bot||", "Abot: no kind")
+	f(header+"Abot||ai|search|A|yes||https://a.example/bot|unverified|2026-01-31", "checked on 2026-01-31, but unverified")
+	f(header+"Abot||ai|search|A|yes||https://a.example/bot|operator|31.01.2026", "Abot: checked")
+	f(header+"Abot||ai|search|A|yes||https://a.example/bot|operator|2026-02-30", "out of range")
+	f(header+"Abot||ai|search|A|yes||https://a.example/bot|operator|2026-02-01", "after the version")
 	f(strings.Replace(header, "2026.01.31", "2026.1.31", 1)+abot, "version: ")
 	f(strings.Replace(header, "version 2026.01.31\n", "", 1)+abot, "version: ")
 
@@ -180,6 +209,26 @@ func TestFaultsAreFound(t *testing.T) {
 	f(header+abot+"Abot 2||ai|search|A|yes|"+rest, `"Abot 2" is read as Abot`)
 	f(header+"Bbot||ai|search|A|yes|"+rest+abot, "abot stands behind bbot")
 	f(header+"Bbot||ai|search|A|yes|"+rest+"# no section\n"+abot, "abot stands behind bbot")
+}
+
+func TestKindOfSource(t *testing.T) {
+	f := func(name, kind, checked string) {
+		t.Helper()
+		row := Default().Tokens[Default().Lookup(name)]
+		if row.SourceKind != kind || row.Checked != checked {
+			t.Errorf("%s: %s %q, want %s %q", name, row.SourceKind, row.Checked, kind, checked)
+		}
+	}
+	f("GPTBot", SourceOperator, "2026-04-19")
+	f("CCBot", SourceOperator, "2026-05-28")
+	f("ClaudeBot", SourceOperator, "")
+	f("Bytespider", SourceThirdParty, "")
+	f("magpie-crawler", SourceThirdParty, "2026-06-17")
+	f("Meta-ExternalAgent", SourceUnverified, "")
+	f("Grok", SourceUnverified, "")
+	if own, err := Load(strings.NewReader("name|source\nx|https://a.example")); err != nil || own.Tokens[own.Lookup("x")].SourceKind != SourceUnverified {
+		t.Errorf("a row that says nothing of its source: %v, %v", own, err)
+	}
 }
 
 func TestFallbacksAndStar(t *testing.T) {
@@ -199,6 +248,7 @@ func TestFallbacksAndStar(t *testing.T) {
 	f("Applebot", "Googlebot", true)
 	f("Applebot-Extended", "", true)
 	f("Google-CloudVertexBot", "Googlebot", true)
+	f("KagiBot", "Googlebot", true)
 	f("Google-InspectionTool", "Googlebot", true)
 	f("Google-Extended", "", true)
 	f("Storebot-Google", "", true)
@@ -312,6 +362,7 @@ func TestLoadRefuses(t *testing.T) {
 	f("name|name\nx|y", "twice")
 	f("name|*\nx", "line 2: 1 fields under 2 columns")
 	f("name|*\nx|maybe", "neither yes nor no")
+	f("name|kind\nx|list", `"list" is none of operator, third-party, unverified`)
 	f("name\nx\n\nX", `"X": the name is there twice`)
 	f("name\n*", "is no name")
 	f("name|aliases\n|x", "is no name")
@@ -624,6 +675,110 @@ func TestMergedListIsCovered(t *testing.T) {
 		}
 		if IsProductToken(row.Token) != row.Product || row.Token[:ProductTokenLen(row.Token)] != row.Leading {
 			t.Errorf("%s: a product token: %v, its leading part: %q", row.Token, !row.Product, row.Token[:ProductTokenLen(row.Token)])
+		}
+	}
+}
+
+// A row whose source is one of the lists of which ../shared has a copy is in that copy.
+func TestThirdPartyRowsAreInTheirLists(t *testing.T) {
+	robotsList := shared[map[string]robots](t, "ai-robots-txt.robots.json")
+	entries := shared[[]struct {
+		Pattern string
+		Added   string `json:"addition_date"`
+	}](t, "crawler-user-agents.json")
+	newest := ""
+	for _, entry := range entries {
+		newest = max(newest, strings.ReplaceAll(entry.Added, "/", "-"))
+	}
+	for _, row := range Default().Tokens {
+		names := append([]string{row.Name}, row.Aliases...)
+		switch strings.TrimPrefix(row.Source, "https://") {
+		case aiRobotsList:
+			if row.Checked != "" || !slices.ContainsFunc(names, func(name string) bool {
+				return slices.ContainsFunc(slices.Collect(maps.Keys(robotsList)), func(key string) bool { return strings.EqualFold(key, name) })
+			}) {
+				t.Errorf("%s: it is not in the list, or the list has a date: %q", row.Name, row.Checked)
+			}
+		case crawlerUserAgents:
+			if row.Checked != newest || !slices.ContainsFunc(entries, func(e struct {
+				Pattern string
+				Added   string `json:"addition_date"`
+			}) bool {
+				return regexp.MustCompile(e.Pattern).MatchString(row.Name + "/1.0")
+			}) {
+				t.Errorf("%s: no entry recognizes it, or the newest is not of %q but of %q", row.Name, row.Checked, newest)
+			}
+		}
+	}
+}
+
+// leftOut returns the names in leftout.txt, as the strict reading has them: the product token at the beginning, or the whole
+// name where there is none; in lower case.
+func leftOut(t *testing.T) map[string]bool {
+	t.Helper()
+	text, err := os.ReadFile("leftout.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		reason, names, found := strings.Cut(strings.TrimSpace(line), ": ")
+		if !found || line[0] == '#' {
+			continue
+		}
+		for _, name := range split(names, ",") {
+			read := strictly(name)
+			if all[read] || name == "" {
+				t.Errorf("%s: %q is there twice", reason, name)
+			}
+			all[read] = true
+			if tokenOf(name) != nil || Default().Lookup(read) >= 0 {
+				t.Errorf("%s: %s is a row", reason, name)
+			}
+		}
+	}
+	return all
+}
+
+func strictly(name string) string {
+	if n := ProductTokenLen(name); n > 0 {
+		name = name[:n]
+	}
+	return fold(name)
+}
+
+func TestAgentsOfRealFilesAreDecided(t *testing.T) {
+	decided := leftOut(t)
+	files, total := map[string]int{}, 0
+	for _, pack := range []string{"modern-ai", "typical12k", "mix12k"} {
+		bodies, here := sharedtest.Bodies(t, pack), map[string]int{}
+		for _, body := range bodies {
+			seen := map[string]bool{}
+			for line := range strings.Lines(string(body)) {
+				line, _, _ = strings.Cut(line, "#")
+				key, value, _ := strings.Cut(line, ":")
+				value = strings.TrimSpace(value)
+				read := strictly(value)
+				if !strings.EqualFold(strings.TrimSpace(key), "user-agent") || value == "" || value[0] == '*' || seen[read] || Default().Lookup(read) >= 0 {
+					continue
+				}
+				if first, _, _ := strings.Cut(value, "/"); tokenOf(value) == nil && tokenOf(strings.TrimSpace(first)) == nil {
+					seen[read] = true
+					here[read]++
+				}
+			}
+		}
+		total += len(bodies)
+		for name, n := range here {
+			files[name] += n
+			if pack == "modern-ai" && 20*n >= len(bodies) && !decided[name] {
+				t.Errorf("%d of %d modern files name %q", n, len(bodies), name)
+			}
+		}
+	}
+	for name, n := range files {
+		if 200*n >= total && !decided[name] {
+			t.Errorf("%d of %d files name %q, which is neither a row nor left out", n, total, name)
 		}
 	}
 }

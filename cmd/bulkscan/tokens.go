@@ -27,7 +27,8 @@ func (a *app) tokensCommand() *cobra.Command {
 follows, and where that is documented.
 
 A NAME is a token or an alias of one, in any case; named ones are shown with all that is known of them, as --long shows
-every one.
+every one. The kind of a source says whose page it is: operator, or third-party; or unverified, where no copy of it was
+found that names the token. "checked" is the date of the copy that was read, if it tells one.
 
 --tokens FILE lays rows of your own over it, here and in scan. The file has the form of the built-in one,
 audit/tokens/tokens.txt in the source: it explains itself in its first lines.`,
@@ -56,7 +57,7 @@ audit/tokens/tokens.txt in the source: it explains itself in its first lines.`,
 	c.Flags().StringVar(&filter.Operator, "operator", "", "only this operator's")
 	c.Flags().StringVar(&filter.Purpose, "purpose", "", "only this purpose: training, search, user-fetch …")
 	c.Flags().StringVar(&file, "tokens", "", "file of further crawler tokens")
-	c.Flags().BoolVar(&long, "long", false, "print all that is known of each: aliases, source and when it was checked, too")
+	c.Flags().BoolVar(&long, "long", false, "print all that is known of each: aliases, source, whose page that is and of when the copy that was read, too")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	color.add(c.Flags())
 	return c
@@ -167,6 +168,7 @@ type tokenJSON struct {
 	HeedsStar    bool     `json:"heeds_star"`
 	Fallback     []string `json:"fallback"`
 	Source       string   `json:"source"`
+	SourceKind   string   `json:"source_kind"` // operator, third-party, unverified
 	Checked      string   `json:"checked"`
 }
 
@@ -175,7 +177,8 @@ func tokensAsJSON(list []tokens.Token) []tokenJSON {
 	for i, t := range list {
 		all[i] = tokenJSON{
 			Token: t.Name, Aliases: append([]string{}, t.Aliases...), Category: t.Category, Purpose: t.Purpose, Operator: t.Operator,
-			ProductToken: t.ProductToken, HeedsStar: t.HeedsStar, Fallback: append([]string{}, t.Fallback...), Source: t.Source, Checked: t.Checked,
+			ProductToken: t.ProductToken, HeedsStar: t.HeedsStar, Fallback: append([]string{}, t.Fallback...),
+			Source: t.Source, SourceKind: t.SourceKind, Checked: t.Checked,
 		}
 	}
 	return all
@@ -238,6 +241,7 @@ func tokenFacts(t *tokens.Token) [][2]string {
 		{"follows", strings.Join(t.Fallback, ", ")},
 		{"heeds *", yesNo(t.HeedsStar)},
 		{"source", t.Source},
+		{"source kind", t.SourceKind},
 		{"checked", t.Checked},
 	}
 }
