@@ -41,7 +41,7 @@ func TestMissingCommits(t *testing.T) {
 		aside := func(n int) string { return filepath.Join(hidden, filepath.Base(record(n))) }
 		move(record, aside)
 		before := parts()
-		w, err := Open(t.Context(), dir, crashOptions)
+		_, err := Open(t.Context(), dir, crashOptions)
 		if want == "" {
 			if lost, ok := errors.AsType[*LostError](err); !ok || len(lost.Records) > 0 || !slices.Contains(lost.Totals, Total{"rows", 20, 16}) {
 				t.Errorf("without the records %v: %v", gone, err)
@@ -75,10 +75,7 @@ func TestMissingCommits(t *testing.T) {
 		move(record, aside)
 		o := crashOptions
 		o.Restart = true
-		if w, err = Open(t.Context(), dir, o); err != nil {
-			t.Fatal(err)
-		}
-		if err := finish(w, sites); err != nil {
+		if err := finish(mustOpen(t, dir, o), sites); err != nil {
 			t.Fatal(err)
 		}
 		if lines, _ := findings(t, dir); len(lines) > 0 {
