@@ -64,8 +64,8 @@ func logged(opts Options) (Options, *watcher) {
 // A server that refuses what is too much for it loses no name. It is asked more slowly, which is told once; and a server beside
 // it takes the rest.
 func TestThrottlingServer(t *testing.T) {
-	const names, perSecond = 1500, 500
-	f := func(name string, opts Options, handlers ...dns.HandlerFunc) {
+	const perSecond = 500
+	f := func(name string, names int, opts Options, handlers ...dns.HandlerFunc) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			opts, log := logged(opts)
@@ -93,11 +93,12 @@ func TestThrottlingServer(t *testing.T) {
 		})
 	}
 	throttles := func(rcode int) dns.HandlerFunc { return throttled(perSecond, code(rcode), anything) }
-	f("REFUSED", Options{Rate: 10_000}, throttles(dns.RcodeRefused))
-	f("SERVFAIL", Options{Rate: 10_000}, throttles(dns.RcodeServerFailure))
-	f("SERVFAIL, without a rate of ours", Options{}, throttles(dns.RcodeServerFailure))
-	f("REFUSED, beside a good one", Options{Rate: 20_000}, throttles(dns.RcodeRefused), anything)
-	f("both throttle", Options{Rate: 20_000}, throttles(dns.RcodeRefused), throttles(dns.RcodeServerFailure))
+	f("REFUSED", 1500, Options{Rate: 10_000}, throttles(dns.RcodeRefused))
+	f("SERVFAIL", 1500, Options{Rate: 10_000}, throttles(dns.RcodeServerFailure))
+	f("SERVFAIL, without a rate of ours", 1500, Options{}, throttles(dns.RcodeServerFailure))
+	// The good one takes so many that fewer would be done before the other is judged.
+	f("REFUSED, beside a good one", 10_000, Options{Rate: 20_000}, throttles(dns.RcodeRefused), anything)
+	f("both throttle", 1500, Options{Rate: 20_000}, throttles(dns.RcodeRefused), throttles(dns.RcodeServerFailure))
 }
 
 // A server that fails for some names, whatever the rate, keeps its rate, and is asked about each of these twice.
