@@ -124,7 +124,9 @@ func TestNewer(t *testing.T) {
 				t.Error("what was refused has changed something")
 			}
 			lines, v := findings(t, dir)
-			if v.Damaged > 0 || v.Newer == 0 || !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "newer: "+place.file+": it is of schema version 3") }) {
+			if v.Damaged > 0 || v.Newer == 0 || !slices.ContainsFunc(lines, func(l string) bool {
+				return strings.HasPrefix(l, fmt.Sprintf("newer: %s: it is of schema version %d", place.file, SchemaVersion+1))
+			}) {
 				t.Errorf("%+v\n%s", v, strings.Join(lines, "\n"))
 			}
 			if err := read("fine"); err != nil {
