@@ -747,9 +747,14 @@ var plain = map[string]func(*survey) [][]any{
 			mention, of := shares(rows, "mention", token)
 			root, _ := shares(rows, "explicit_root", token)
 			lenient := filter(rows, func(s *siteRows) bool { return s.lenient[token] && !s.named[token] })
-			out = append(out, []any{token, known[token], mention, root, int64(len(lenient)), share(mention, of)})
+			n := int64(len(lenient))
+			out = append(out, []any{token, known[token], mention, root, n, share(mention, of), mention + n})
 		}
-		return first(ordered(out, ^2, 0), 100)
+		out = first(ordered(out, ^6, 0), 100)
+		for i := range out {
+			out[i] = out[i][:6] // without what they are ordered by
+		}
+		return out
 	},
 }
 
