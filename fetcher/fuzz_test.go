@@ -85,6 +85,25 @@ func allocated() uint64 {
 	return sample[0].Value.Uint64()
 }
 
+// askWithin asks, and fails the test if that allocates more than so many bytes. The count is of the whole process, so one
+// that is too large is taken again, twice at most.
+func askWithin(t *testing.T, most uint64, ask func(sizes ...int) (*exchange.Response, string)) (*exchange.Response, string) {
+	t.Helper()
+	for try := 1; ; try++ {
+		before := allocated()
+		r, whole := ask(0)
+		took := allocated() - before
+		if took <= most {
+			return r, whole
+		}
+		if try == 3 {
+			t.Errorf("%d bytes were taken, of at most %d", took, most)
+			return r, whole
+		}
+		r.Reset()
+	}
+}
+
 // What comes over the wire cannot break us: whatever it is, it has one outcome, which is the same however it is cut into
 // packets, takes no more memory than it may, and gives back what it was lent. Where net/http reads it as a final response
 // too, it is the same one.
@@ -107,17 +126,12 @@ func FuzzResponse(f *testing.F) {
 			conn = &scripted{rest: wire, sizes: sizes, end: ends[int(end)%len(ends)]}
 			return exchanged(t, fetcher, "http://example.com")
 		}
-		before := allocated()
-		r, whole := ask(0)
-		took := allocated() - before
 		// What is larger is that of the decoders (TestBombs), of a large head, and of the test itself, which prints the body.
 		most := uint64(1<<20 + 8*len(wire))
 		if bytes.Contains(bytes.ToLower(wire), []byte("content-encoding")) {
 			most += 48 << 20
 		}
-		if took > most {
-			t.Errorf("%d bytes were taken, of at most %d", took, most)
-		}
+		r, whole := askWithin(t, most, ask)
 		for _, sizes := range [][]int{{1}, {int(cut) + 1, 0}, {int(cut)%100 + 1}} {
 			other, otherwise := ask(sizes...)
 			if other.Reset(); otherwise != whole {
@@ -187,11 +201,7 @@ func FuzzFTP(f *testing.F) {
 			}
 			return exchanged(t, fetcher, "ftp://example.com")
 		}
-		before := allocated()
-		r, whole := ask(0)
-		if took, most := allocated()-before, uint64(1<<20+16*len(replies)); took > most {
-			t.Errorf("%d bytes were taken, of at most %d", took, most)
-		}
+		r, whole := askWithin(t, uint64(1<<20+16*len(replies)), ask)
 		for _, sizes := range [][]int{{1}, {int(cut) + 1, 0}, {int(cut)%100 + 1}} {
 			other, otherwise := ask(sizes...)
 			if other.Reset(); otherwise != whole {
