@@ -2,6 +2,7 @@ package sink
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -256,17 +257,22 @@ func TestRepairRefuses(t *testing.T) {
 // TestRepairIsKilledAtEveryStep kills a repair before and after each call that changes something. Whatever it leaves, the same
 // command brings all sites back, once.
 func TestRepairIsKilledAtEveryStep(t *testing.T) {
+	t.Parallel()
 	sites := typicalSites(t, crashSites)
+	damaged := newDir(t)
+	if err := scanAll(damaged, sites); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, damaged, crashCommit(0))
+	flip(t, filepath.Join(damaged.Root(), crashCommit(1)), 40)
 	start := func(t *testing.T) *store.Dir {
 		dir := newDir(t)
-		if err := scanAll(dir, sites); err != nil {
+		if err := os.CopyFS(dir.Root(), os.DirFS(damaged.Root())); err != nil {
 			t.Fatal(err)
 		}
-		remove(t, dir, crashCommit(0))
-		flip(t, filepath.Join(dir.Root(), crashCommit(1)), 40)
 		return dir
 	}
-	run := func(st store.Store) error {
+	run := func(t *testing.T, st store.Store) error {
 		w, err := Open(t.Context(), st, repairOptions())
 		if err != nil {
 			return err
@@ -274,32 +280,35 @@ func TestRepairIsKilledAtEveryStep(t *testing.T) {
 		return finish(w, sites)
 	}
 	whole := &storetest.Faults{Store: start(t)}
-	if err := run(whole); err != nil {
+	if err := run(t, whole); err != nil {
 		t.Fatal(err)
 	}
-	steps := len(whole.Steps())
-	for n := 1; n <= steps; n++ {
+	steps := whole.Steps()
+	for i, step := range steps {
+		n := i + 1
+		if (raceEnabled || testing.Short()) && n%3 > 0 {
+			continue
+		}
 		for _, effect := range []bool{false, true} {
-			if (raceEnabled || testing.Short()) && n%3 > 0 {
-				continue
-			}
-			step := whole.Steps()[n-1]
-			dir := start(t)
-			dying := &storetest.Faults{Store: dir}
-			dying.CrashAt(n, effect)
-			if err := run(dying); err == nil && n < steps {
-				t.Fatalf("step %d: the crash went unnoticed", n)
-			}
-			if err := dying.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			if err := run(dir); err != nil && !isIntact(err) {
-				t.Fatalf("step %d, %v: %v", n, step, err)
-			}
-			lines, v := findings(t, dir)
-			if rows := readAll[SiteRow](t, dir, crashOptions.ScanID, TableSites); len(lines) > 0 || len(rows) != len(sites) || v.Parts == 0 {
-				t.Errorf("step %d, %v: %d sites, %q", n, step, len(rows), lines)
-			}
+			t.Run(fmt.Sprintf("step %d, effect %v", n, effect), func(t *testing.T) {
+				t.Parallel()
+				dir := start(t)
+				dying := &storetest.Faults{Store: dir}
+				dying.CrashAt(n, effect)
+				if err := run(t, dying); err == nil && n < len(steps) {
+					t.Fatal("the crash went unnoticed")
+				}
+				if err := dying.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				if err := run(t, dir); err != nil && !isIntact(err) {
+					t.Fatalf("%v: %v", step, err)
+				}
+				lines, v := findings(t, dir)
+				if rows := readAll[SiteRow](t, dir, crashOptions.ScanID, TableSites); len(lines) > 0 || len(rows) != len(sites) || v.Parts == 0 {
+					t.Errorf("%v: %d sites, %q", step, len(rows), lines)
+				}
+			})
 		}
 	}
 }
