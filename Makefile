@@ -17,7 +17,7 @@ export CGO_ENABLED := 0
 STEPS := build lint test race generated integration
 
 # Documents that are written from tables in the code.
-GENERATED := docs/SCHEMA.md docs/CHECKS.md docs/METRICS.md docs/outcomes.md docs/queries/README.md bench/simweb/README.md
+GENERATED := docs/SCHEMA.md docs/CHECKS.md docs/METRICS.md docs/outcomes.md docs/queries/README.md internal/simweb/README.md
 
 .PHONY: help
 help: ## show this list
@@ -35,7 +35,7 @@ demo: build ## scan a simulated web on this machine, without a network
 test: ## run the tests
 	go test ./...
 	@[[ -x .bin/versitygw ]] || echo "SKIPPED: what needs a real S3 server (make .bin/versitygw builds one)"
-	@[[ -d bench/duckdb/node_modules ]] || echo "SKIPPED: what needs DuckDB (make bench/duckdb/node_modules installs it; make integration runs it)"
+	@[[ -d internal/integration/duckdb/node_modules ]] || echo "SKIPPED: what needs DuckDB (make internal/integration/duckdb/node_modules installs it; make integration runs it)"
 	@command -v curl >/dev/null || echo "SKIPPED: whether responses are read as curl reads them (curl is not on the PATH)"
 	@[[ -d ../shared ]] || echo "SKIPPED: what needs the real files and cases of ../shared, which is not here (go test -v says which tests)"
 
@@ -59,8 +59,8 @@ generate: ## write the generated documents anew
 	go test ./sink -run '^TestSchemaDocument$$' -update
 	go test ./audit -run 'Docs' -update
 	go test ./internal/metrics -run '^TestDocument$$' -update
-	go test ./bench/simweb -run '^(TestReadme|TestOutcomesDocument)$$' -update
-	go test ./bench/queries -run '^TestReadme$$' -update
+	go test ./internal/simweb -run '^(TestReadme|TestOutcomesDocument)$$' -update
+	go test ./internal/integration/queries -run '^TestReadme$$' -update
 
 .PHONY: generated
 generated: ## fail if a generated document is out of date
@@ -70,41 +70,41 @@ generated: ## fail if a generated document is out of date
 	fi
 
 .PHONY: integration
-integration: build bench/duckdb/node_modules bench/readers/node_modules bench/warcio/node_modules .bin/versitygw ## scan the simulated web, also killed, read datasets and archive with DuckDB, Polars, hyparquet and warcio; try what we are compared with
+integration: build internal/integration/duckdb/node_modules internal/integration/readers/node_modules internal/integration/warcio/node_modules .bin/versitygw ## scan the simulated web, also killed, read datasets and archive with DuckDB, Polars, hyparquet and warcio; try what we are compared with
 	go -C bench/peers test ./...
 	go -C bench/transport test ./...
 	go -C bench/parquet test ./...
 	@dir=$$(mktemp -d); killed=$$(mktemp -d); kept=$$(mktemp -d); trap 'rm -rf "$$dir" "$$killed" "$$kept"' EXIT; \
 	bin/bulkscan demo -o "$$dir" --warc-out "$$kept" --origins 2000 --part-rows 50; \
-	node bench/warcio/check.mjs "$$kept" 1500; \
+	node internal/integration/warcio/check.mjs "$$kept" 1500; \
 	bin/bulkscan scan --format warc "$$kept"/*.warc.gz -o "$$kept/again" --scan-id again --progress none; \
 	bin/bulkscan verify "$$kept/again"; \
 	bin/bulkscan scan --format warc "$$kept"/*.warc.gz -o - --scan-id again --progress none > "$$kept/lines.jsonl"; \
 	bin/bulkscan schema --json > "$$kept/schema.json"; \
-	node bench/readers/check.mjs "$$kept/schema.json" "$$kept/again" --lines "$$kept/lines.jsonl"; \
-	node bench/readers/check.mjs "$$kept/schema.json" "$$dir"; \
+	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$kept/again" --lines "$$kept/lines.jsonl"; \
+	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$dir"; \
 	READERS_DATASET="$$kept/hard" go test -count 1 -run '^TestHardDataset$$' ./sink; \
-	node bench/readers/check.mjs "$$kept/schema.json" "$$kept/hard" --rows "$$kept/hard-rows"; \
+	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$kept/hard" --rows "$$kept/hard-rows"; \
 	bin/bulkscan compact "$$kept/hard"; \
-	node bench/readers/check.mjs "$$kept/schema.json" "$$kept/hard" --rows "$$kept/hard-rows"; \
-	node bench/duckdb/versions.mjs <(bin/bulkscan schema --json) sink/testdata/versions "$$dir"; \
-	node bench/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
-	node bench/duckdb/summary.mjs "$$dir" bin/bulkscan; \
-	node bench/duckdb/views.mjs "$$dir" bin/bulkscan; \
-	node bench/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
-	node bench/readers/check.mjs "$$kept/schema.json" "$$dir"; \
+	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$kept/hard" --rows "$$kept/hard-rows"; \
+	node internal/integration/duckdb/versions.mjs <(bin/bulkscan schema --json) sink/testdata/versions "$$dir"; \
+	node internal/integration/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
+	node internal/integration/duckdb/summary.mjs "$$dir" bin/bulkscan; \
+	node internal/integration/duckdb/views.mjs "$$dir" bin/bulkscan; \
+	node internal/integration/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
+	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$dir"; \
 	bin/bulkscan verify "$$dir"; \
 	HOSTILE_DATASET="$$dir/hostile" go test -count 1 -run '^TestHostileScan$$' ./cmd/bulkscan; \
-	node bench/duckdb/check.mjs "$$dir/hostile"; \
-	node bench/duckdb/summary.mjs "$$dir/hostile" bin/bulkscan; \
-	node bench/readers/check.mjs "$$kept/schema.json" "$$dir/hostile"; \
-	go build -o "$$killed/simweb" ./bench/cmd/simweb; \
-	node bench/duckdb/killed.mjs "$$killed/out" bin/bulkscan "$$killed/simweb"; \
-	node bench/duckdb/check.mjs "$$killed/out" "$$killed/out/truth.jsonl"; \
-	node bench/duckdb/summary.mjs "$$killed/out" bin/bulkscan; \
+	node internal/integration/duckdb/check.mjs "$$dir/hostile"; \
+	node internal/integration/duckdb/summary.mjs "$$dir/hostile" bin/bulkscan; \
+	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$dir/hostile"; \
+	go build -o "$$killed/simweb" ./internal/simweb/cmd/simweb; \
+	node internal/integration/duckdb/killed.mjs "$$killed/out" bin/bulkscan "$$killed/simweb"; \
+	node internal/integration/duckdb/check.mjs "$$killed/out" "$$killed/out/truth.jsonl"; \
+	node internal/integration/duckdb/summary.mjs "$$killed/out" bin/bulkscan; \
 	bin/bulkscan verify "$$killed/out"
 	BULKSCAN_TEST_S3=required BULKSCAN_TEST_DUCKDB=required go test -count 1 -run '^TestViewsOnS3$$' ./cmd/bulkscan
-	BULKSCAN_TEST_DUCKDB=required go test -count 1 ./bench/queries ./bench/cmd/queries
+	BULKSCAN_TEST_DUCKDB=required go test -count 1 ./internal/integration/queries ./bench/cmd/queries
 
 .PHONY: fuzz
 fuzz: ## fuzz each target for some seconds (FUZZTIME=5s)
@@ -140,7 +140,7 @@ archives: ## judge archives of captures, and see what of it is gunzip (OUT=FILE 
 	go run ./bench/cmd/archives $(if $(OUT),-o '$(OUT)')
 
 .PHONY: queries
-queries: bench/duckdb/node_modules ## run the queries of docs/queries in DuckDB on a million sites: each in less than a second? (OUT=FILE.md keeps the report)
+queries: internal/integration/duckdb/node_modules ## run the queries of docs/queries in DuckDB on a million sites: each in less than a second? (OUT=FILE.md keeps the report)
 	go run ./bench/cmd/queries $(if $(OUT),-o '$(OUT)')
 
 .PHONY: parquet
@@ -168,7 +168,7 @@ check: .bin/versitygw ## all that must hold before a change is merged; what CI r
 
 .PHONY: clean
 clean: ## remove what make has built
-	rm -rf bin .bin bench/duckdb/node_modules bench/readers/node_modules bench/warcio/node_modules bulkscan-demo bench.out
+	rm -rf bin .bin internal/integration/duckdb/node_modules internal/integration/readers/node_modules internal/integration/warcio/node_modules bulkscan-demo bench.out
 
 .bin/golangci-lint: TOOL := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 .bin/benchstat:     TOOL := golang.org/x/perf/cmd/benchstat
@@ -180,17 +180,17 @@ clean: ## remove what make has built
 	@touch $@
 
 # A folder is as new as its newest entry, so npm's own mark says when it was filled.
-bench/duckdb/node_modules: bench/duckdb/node_modules/.package-lock.json
-bench/duckdb/node_modules/.package-lock.json: bench/duckdb/package.json
-	npm --prefix bench/duckdb install --no-progress
+internal/integration/duckdb/node_modules: internal/integration/duckdb/node_modules/.package-lock.json
+internal/integration/duckdb/node_modules/.package-lock.json: internal/integration/duckdb/package.json
+	npm --prefix internal/integration/duckdb install --no-progress
 	@touch $@
 
-bench/readers/node_modules: bench/readers/node_modules/.package-lock.json
-bench/readers/node_modules/.package-lock.json: bench/readers/package.json
-	npm --prefix bench/readers install --no-progress
+internal/integration/readers/node_modules: internal/integration/readers/node_modules/.package-lock.json
+internal/integration/readers/node_modules/.package-lock.json: internal/integration/readers/package.json
+	npm --prefix internal/integration/readers install --no-progress
 	@touch $@
 
-bench/warcio/node_modules: bench/warcio/node_modules/.package-lock.json
-bench/warcio/node_modules/.package-lock.json: bench/warcio/package.json
-	npm --prefix bench/warcio install --no-progress
+internal/integration/warcio/node_modules: internal/integration/warcio/node_modules/.package-lock.json
+internal/integration/warcio/node_modules/.package-lock.json: internal/integration/warcio/package.json
+	npm --prefix internal/integration/warcio install --no-progress
 	@touch $@

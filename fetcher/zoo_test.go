@@ -36,7 +36,7 @@ func rowOf(r *exchange.Response) row { return row{r.Outcome, r.Cause, r.Status, 
 func answers(status int, body string) row { return row{exchange.Answered, 0, status, body} }
 
 // Everything that a server can do wrong leaves one row, within the deadline, with the right cause. The zoo lives in
-// bench/simweb, where whole scans of it are held against what it does; causes are told here alone, and what ends well there
+// internal/simweb, where whole scans of it are held against what it does; causes are told here alone, and what ends well there
 // is not repeated.
 func TestZoo(t *testing.T) {
 	noLeaks(t)

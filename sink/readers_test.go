@@ -18,7 +18,7 @@ import (
 
 // TestHardDataset writes a scan in parts of several row groups, whose rows have in every column all that is hard to keep, and
 // finds it right before and after its parts are merged. What it has written is for other readers too: READERS_DATASET=DIR
-// keeps the dataset in DIR, and in DIR-rows the rows of each table, as bench/readers/check.mjs wants them.
+// keeps the dataset in DIR, and in DIR-rows the rows of each table, as internal/integration/readers/check.mjs wants them.
 func TestHardDataset(t *testing.T) {
 	dir, rowsDir := t.TempDir(), t.TempDir()
 	kept := os.Getenv("READERS_DATASET")

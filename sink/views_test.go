@@ -32,7 +32,7 @@ func viewsIn(t *testing.T, st store.Store) []string {
 }
 
 // TestViews shows that views.sql is there from the start of a scan, and has the tables that have files: DuckDB refuses
-// views of files that do not exist. What it makes of them is for bench/duckdb to show.
+// views of files that do not exist. What it makes of them is for internal/integration/duckdb to show.
 func TestViews(t *testing.T) {
 	dir := newDir(t)
 	f := func(want ...string) {

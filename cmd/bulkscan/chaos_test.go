@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/bench/compare"
-	"github.com/bulkscan/bulkscan/bench/simweb"
 	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/internal/simweb/compare"
 )
 
 // TestScanThroughABadNetwork scans a web through a network that delays, slows down, swallows, resets and closes connections, takes

@@ -18,7 +18,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/ulikunitz/xz"
 
-	"github.com/bulkscan/bulkscan/bench/simweb"
+	"github.com/bulkscan/bulkscan/internal/simweb"
 	"github.com/bulkscan/bulkscan/sink"
 )
 

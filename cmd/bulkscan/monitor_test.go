@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/bench/simweb"
 	"github.com/bulkscan/bulkscan/internal/metrics"
+	"github.com/bulkscan/bulkscan/internal/simweb"
 )
 
 // A scan that waits for a silent host is scraped, shows what it has done so far, and lets nobody else have its address. Its page

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/bench/compare"
-	"github.com/bulkscan/bulkscan/bench/simweb"
+	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/internal/simweb/compare"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
 )

@@ -22,9 +22,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/bench/simweb"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/internal/simweb"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/sink"
@@ -118,7 +118,7 @@ func held(t *testing.T) (goroutines, files []string) {
 	t.Helper()
 	buf := make([]byte, 1<<20)
 	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-		if !strings.Contains(stack, "bench/simweb") && !strings.Contains(stack, "miekg/dns") && !strings.Contains(stack, "tRunner") {
+		if !strings.Contains(stack, "internal/simweb") && !strings.Contains(stack, "miekg/dns") && !strings.Contains(stack, "tRunner") {
 			goroutines = append(goroutines, stack)
 		}
 	}

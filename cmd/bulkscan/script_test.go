@@ -31,7 +31,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/bulkscan/bulkscan/bench/simweb"
+	"github.com/bulkscan/bulkscan/internal/simweb"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/sink"
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 
 // TestScript runs the scripts of testdata/script, one behaviour each. Every script has a simulated web of its own, to
 // which its environment leads: a plain `bulkscan scan list.txt` asks it, by names like `not-found.zoo.test`
-// (`go run ./bench/cmd/simweb --behaviours` lists them). README.md beside the scripts has their commands.
+// (`go run ./internal/simweb/cmd/simweb --behaviours` lists them). README.md beside the scripts has their commands.
 func TestScript(t *testing.T) {
 	testscript.Run(t, scripts("script", setupScript))
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/bench/simweb"
+	"github.com/bulkscan/bulkscan/internal/simweb"
 )
 
 // quietLine leads to a server until it falls silent: then it takes connections, and what comes through them goes nowhere.

@@ -17,15 +17,15 @@ const demandDuckDB = "BULKSCAN_TEST_DUCKDB"
 // TestViewsOnS3 holds a dataset that was scanned to an object store, and its views.sql, against what DuckDB makes of them:
 // the server keeps objects as files, so that DuckDB reads what lies there without a way to the server.
 func TestViewsOnS3(t *testing.T) {
-	tools, err := filepath.Abs("../../bench/duckdb")
+	tools, err := filepath.Abs("../../internal/integration/duckdb")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(tools, "node_modules")); err != nil {
 		if os.Getenv(demandDuckDB) == "required" {
-			t.Fatalf("%v; `make bench/duckdb/node_modules` installs it", err)
+			t.Fatalf("%v; `make internal/integration/duckdb/node_modules` installs it", err)
 		}
-		t.Skip("SKIPPED: what needs DuckDB; `make bench/duckdb/node_modules` installs it")
+		t.Skip("SKIPPED: what needs DuckDB; `make internal/integration/duckdb/node_modules` installs it")
 	}
 	g := startGateway(t)
 	w, _ := newKillWorld(t, 60)

@@ -50,15 +50,15 @@ var arrows = map[string][]string{
 	"internal/store/s3":        {"internal/store"},
 	"internal/store/storetest": {"internal/store"},
 
-	"bench/simweb":       {"internal/origin", "internal/exchange"},
-	"bench/facts":        {},
-	"bench/compare":      {"bench/simweb", "sink", "internal/origin", "internal/exchange"},
-	"bench/queries":      {"audit", "sink", "internal/store", "internal/origin", "internal/exchange"},
-	"bench/cmd/simweb":   anything,
-	"bench/cmd/endtoend": anything,
-	"bench/cmd/lookups":  anything,
-	"bench/cmd/archives": anything,
-	"bench/cmd/queries":  anything,
+	"internal/simweb":              {"internal/origin", "internal/exchange"},
+	"bench/facts":                  {},
+	"internal/simweb/compare":      {"internal/simweb", "sink", "internal/origin", "internal/exchange"},
+	"internal/integration/queries": {"audit", "sink", "internal/store", "internal/origin", "internal/exchange"},
+	"internal/simweb/cmd/simweb":   anything,
+	"bench/cmd/endtoend":           anything,
+	"bench/cmd/lookups":            anything,
+	"bench/cmd/archives":           anything,
+	"bench/cmd/queries":            anything,
 }
 
 // doors is every library outside the standard one, and the rooms through which it is reached. A library stands for the
@@ -71,9 +71,9 @@ var doors = map[string][]string{
 
 	"github.com/valyala/fasthttp":   {"fetcher"},
 	"github.com/jlaffaye/ftp":       {"fetcher"},
-	"github.com/andybalholm/brotli": {"fetcher", "sink", "bench/simweb"}, // the first two decode, the last encodes
+	"github.com/andybalholm/brotli": {"fetcher", "sink", "internal/simweb"}, // the first two decode, the last encodes
 	"golang.org/x/sync/semaphore":   {"fetcher"},
-	"github.com/miekg/dns":          {"fetcher/resolve", "bench/simweb", "bench/cmd/lookups"},
+	"github.com/miekg/dns":          {"fetcher/resolve", "internal/simweb", "bench/cmd/lookups"},
 	"golang.org/x/time/rate":        {"fetcher/resolve"},
 
 	"golang.org/x/sync/errgroup": {"pipeline"},
@@ -89,11 +89,11 @@ var doors = map[string][]string{
 	"github.com/ulikunitz/xz":             {"inputs"},
 	"golang.org/x/text/encoding/unicode":  {"inputs"},
 	"golang.org/x/net/publicsuffix":       {"internal/origin"},
-	"golang.org/x/net/idna":               {"internal/origin", "bench/simweb"}, // the simulated web has names of its own to spell
-	"golang.org/x/net/ipv4":               {"bench/cmd/lookups"},               // many packets a system call
+	"golang.org/x/net/idna":               {"internal/origin", "internal/simweb"}, // the simulated web has names of its own to spell
+	"golang.org/x/net/ipv4":               {"bench/cmd/lookups"},                  // many packets a system call
 	"golang.org/x/sys":                    {"cmd/bulkscan", "internal/store"},
-	"github.com/klauspost/compress":       {"fetcher", "inputs", "sink", "bench/simweb", "internal/sharedtest", "internal/warc"},
-	"github.com/cespare/xxhash/v2":        {"audit", "inputs", "internal/report", "bench/simweb"},
+	"github.com/klauspost/compress":       {"fetcher", "inputs", "sink", "internal/simweb", "internal/sharedtest", "internal/warc"},
+	"github.com/cespare/xxhash/v2":        {"audit", "inputs", "internal/report", "internal/simweb"},
 }
 
 // Package is what the tables are held against: one package as `go list -json` describes it.

@@ -4,7 +4,7 @@ package exchange
 // outcome.
 type Outcome uint8
 
-// The outcomes. What each means to a user, docs/outcomes.md says, by a table in bench/simweb.
+// The outcomes. What each means to a user, docs/outcomes.md says, by a table in internal/simweb.
 const (
 	Answered        Outcome = iota + 1 // a final HTTP status arrived, whatever it is
 	RedirectLimit                      // one redirect more than the budget, or a loop

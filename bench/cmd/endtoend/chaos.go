@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkscan/bulkscan/bench/compare"
-	"github.com/bulkscan/bulkscan/bench/simweb"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/internal/simweb/compare"
 )
 
 // chaosSeed is that of the web and of what disturbs it.

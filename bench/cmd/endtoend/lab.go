@@ -18,9 +18,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkscan/bulkscan/bench/compare"
-	"github.com/bulkscan/bulkscan/bench/simweb"
 	"github.com/bulkscan/bulkscan/inputs"
+	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/internal/simweb/compare"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
 )
@@ -47,7 +47,7 @@ type lab struct {
 // build compiles the program and the web, as a user gets them.
 func (l *lab) build(ctx context.Context) error {
 	l.bulkscan, l.simweb = filepath.Join(l.dir, "bulkscan"), filepath.Join(l.dir, "simweb")
-	for path, pkg := range map[string]string{l.bulkscan: "./cmd/bulkscan", l.simweb: "./bench/cmd/simweb"} {
+	for path, pkg := range map[string]string{l.bulkscan: "./cmd/bulkscan", l.simweb: "./internal/simweb/cmd/simweb"} {
 		c := exec.CommandContext(ctx, "go", "build", "-o", path, pkg)
 		c.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if text, err := c.CombinedOutput(); err != nil {

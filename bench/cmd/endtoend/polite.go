@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkscan/bulkscan/bench/simweb"
+	"github.com/bulkscan/bulkscan/internal/simweb"
 )
 
 // polite scans a list of which a quarter shares one address, and the same list without that quarter, in turns. Two things

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkscan/bulkscan/bench/simweb"
+	"github.com/bulkscan/bulkscan/internal/simweb"
 )
 
 // maxZooSlower is how much longer the healthy may take beside the zoo, and maxZooMemory how much more memory, in bytes, a scan

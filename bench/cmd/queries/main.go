@@ -2,7 +2,7 @@
 // of two scans of a million sites each, with real files of ../shared where these are, has DuckDB run each query with two threads,
 // and tells the median. A query that takes a second or more is a failure.
 //
-// From the project's root, with bench/duckdb/node_modules (make queries installs it):
+// From the project's root, with internal/integration/duckdb/node_modules (make queries installs it):
 //
 //	go run ./bench/cmd/queries                 # a million sites, five runs of each query
 //	go run ./bench/cmd/queries -o FILE.md      # keeps the report
@@ -27,7 +27,7 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/bench/facts"
-	"github.com/bulkscan/bulkscan/bench/queries"
+	"github.com/bulkscan/bulkscan/internal/integration/queries"
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 	"github.com/bulkscan/bulkscan/internal/store"
@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	only := f.String("only", "", "the queries with these `NAMES`, separated by commas; all if empty")
 	keep := f.String("keep", "", "make the dataset in `DIR`, and leave it there; one that is there already is used")
 	folder := f.String("queries", "docs/queries", "their `FOLDER`")
-	tools := f.String("duckdb", "bench/duckdb", "`FOLDER` of the programs that ask DuckDB")
+	tools := f.String("duckdb", "internal/integration/duckdb", "`FOLDER` of the programs that ask DuckDB")
 	if err := f.Parse(args); err != nil {
 		return err
 	}

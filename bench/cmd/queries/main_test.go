@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/bench/queries"
+	"github.com/bulkscan/bulkscan/internal/integration/queries"
 )
 
 // TestTabulate shows what is told of queries that are fast, too slow and wrong.

@@ -21,7 +21,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/bulkscan/bulkscan/bench/simweb"
+	"github.com/bulkscan/bulkscan/internal/simweb"
 )
 
 func main() {

@@ -90,12 +90,12 @@ func Ready(tools string) error {
 		return fmt.Errorf("cannot ask DuckDB: %w", err)
 	}
 	if _, err := os.Stat(filepath.Join(tools, "node_modules")); err != nil {
-		return fmt.Errorf("cannot ask DuckDB: %w; make bench/duckdb/node_modules installs it", err)
+		return fmt.Errorf("cannot ask DuckDB: %w; make internal/integration/duckdb/node_modules installs it", err)
 	}
 	return nil
 }
 
-// Ask has DuckDB, which lies with its programs in the folder tools (bench/duckdb), run each query so many times on a
+// Ask has DuckDB, which lies with its programs in the folder tools (internal/integration/duckdb), run each query so many times on a
 // dataset with so many threads. What is wrong with one query stands in its answer.
 func Ask(ctx context.Context, tools, dataset string, all []Query, threads, runs int) ([]Answer, error) {
 	type statement struct {

@@ -537,7 +537,7 @@ func golden(t *testing.T, name string, got []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what it was; see it with: go test ./bench/simweb -update && git diff", path)
+		t.Errorf("%s is not what it was; see it with: go test ./internal/simweb -update && git diff", path)
 	}
 }
 
@@ -606,7 +606,7 @@ func generated(t *testing.T, path, mark, want string) {
 		old = want
 	}
 	if old != want {
-		t.Errorf("%s shows other %s; go test ./bench/simweb -update", path, mark)
+		t.Errorf("%s shows other %s; go test ./internal/simweb -update", path, mark)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/bench/simweb"
+	"github.com/bulkscan/bulkscan/internal/simweb"
 	"github.com/bulkscan/bulkscan/sink"
 )
 

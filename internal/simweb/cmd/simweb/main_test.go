@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/bench/simweb"
+	"github.com/bulkscan/bulkscan/internal/simweb"
 )
 
 // output runs the command and returns what it writes to standard output.

@@ -24,7 +24,7 @@ import (
 var update = flag.Bool("update", false, "write the golden columns and docs/queries/README.md anew")
 
 const (
-	folder = "../../docs/queries"
+	folder = "../../../docs/queries"
 	tools  = "../duckdb"
 )
 
@@ -313,7 +313,7 @@ func TestOldVersion(t *testing.T) {
 	needDuckDB(t)
 	const id, other, otherDate = "schema-1", "schema-2", "2026-11-17"
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("../../sink/testdata/versions")); err != nil {
+	if err := os.CopyFS(dir, os.DirFS("../../../sink/testdata/versions")); err != nil {
 		t.Fatal(err)
 	}
 	for _, pattern := range []string{"_scans/" + other, "*/scan_date=" + otherDate} {
@@ -353,7 +353,7 @@ func TestOldVersion(t *testing.T) {
 func TestCookbook(t *testing.T) {
 	needDuckDB(t)
 	dir, _ := write(t, Survey{Sites: 500, Dates: dates[1:]})
-	page, err := os.ReadFile("../../docs/cookbook.md")
+	page, err := os.ReadFile("../../../docs/cookbook.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -403,7 +403,7 @@ func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
 const readmeAbout = `# Queries
 
-<!-- Generated from the comments of the queries: go test ./bench/queries -run TestReadme -update -->
+<!-- Generated from the comments of the queries: go test ./internal/integration/queries -run TestReadme -update -->
 
 Each file is one analysis: a SELECT over the views of a dataset. It opens with the question, the definition of "blocks" that it
 uses ([definitions.md](../definitions.md)), what it is a share of, and where care is needed.

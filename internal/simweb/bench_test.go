@@ -12,7 +12,7 @@ import (
 
 // How fast the web answers, client and server in one process as in the demonstration:
 //
-//	go test ./bench/simweb -run '^$' -bench 'Serve|Truth|Certificate' -benchtime 2s -cpuprofile cpu.out
+//	go test ./internal/simweb -run '^$' -bench 'Serve|Truth|Certificate' -benchtime 2s -cpuprofile cpu.out
 func BenchmarkServePlain(b *testing.B) { benchmarkServe(b, false) }
 
 func BenchmarkServeTLS(b *testing.B) { benchmarkServe(b, true) }

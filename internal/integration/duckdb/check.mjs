@@ -302,7 +302,7 @@ async function checkRelations(present) {
 
 // readDefinitions takes the queries out of docs/definitions.md. Each begins with a comment that names its column.
 function readDefinitions() {
-  const page = readFileSync(new URL("../../docs/definitions.md", import.meta.url), "utf8");
+  const page = readFileSync(new URL("../../../docs/definitions.md", import.meta.url), "utf8");
   const queries = { token: new Map(), stranger: new Map(), site: new Map() };
   for (const [, block] of page.matchAll(/^```sql\n([^]*?)^```$/gm)) {
     const [, column, ofStrangers, sql] = block.match(/^-- (\w+)(, of agents that the registry does not have)?\n([^]*)$/) ?? [];
