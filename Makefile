@@ -14,7 +14,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 export CGO_ENABLED := 0
 
 # What `make check` does, in order. bench/peers, bench/transport and bench/parquet are modules of their own, which `./...` leaves out.
-STEPS := build lint test race generated integration
+STEPS := build lint test long race generated integration
 
 # Documents that are written from tables in the code.
 GENERATED := docs/SCHEMA.md docs/CHECKS.md docs/METRICS.md docs/outcomes.md docs/queries/README.md internal/simweb/README.md
@@ -32,12 +32,16 @@ demo: build ## scan a simulated web on this machine, without a network
 	bin/bulkscan demo -o bulkscan-demo
 
 .PHONY: test
-test: ## run the tests
-	go test ./...
+test: ## run the tests, but for those that take long
+	go test -short ./...
 	@[[ -x .bin/versitygw ]] || echo "SKIPPED: what needs a real S3 server (make .bin/versitygw builds one)"
 	@[[ -d internal/integration/duckdb/node_modules ]] || echo "SKIPPED: what needs DuckDB (make internal/integration/duckdb/node_modules installs it; make integration runs it)"
 	@command -v curl >/dev/null || echo "SKIPPED: whether responses are read as curl reads them (curl is not on the PATH)"
 	@[[ -d ../shared ]] || echo "SKIPPED: what needs the real files and cases of ../shared, which is not here (go test -v says which tests)"
+
+.PHONY: long
+long: ## run all tests: also every step of a kill, every policy, minutes of soak
+	go test -timeout 20m ./...
 
 .PHONY: race
 race: ## run the tests under the race detector, but for those that mostly wait for processes

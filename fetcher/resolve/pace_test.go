@@ -64,6 +64,7 @@ func logged(opts Options) (Options, *watcher) {
 // A server that refuses what is too much for it loses no name. It is asked more slowly, which is told once; and a server beside
 // it takes the rest.
 func TestThrottlingServer(t *testing.T) {
+	t.Parallel()
 	const perSecond = 500
 	f := func(name string, names int, opts Options, handlers ...dns.HandlerFunc) {
 		t.Run(name, func(t *testing.T) {
@@ -103,6 +104,7 @@ func TestThrottlingServer(t *testing.T) {
 
 // A server that fails for some names, whatever the rate, keeps its rate, and is asked about each of these twice.
 func TestFailingNames(t *testing.T) {
+	t.Parallel()
 	const names = 2000
 	f := func(percent uint32) {
 		t.Run(fmt.Sprintf("%d %%", percent), func(t *testing.T) {
@@ -145,6 +147,7 @@ func TestFailingNames(t *testing.T) {
 
 // Where nearly every name fails, that may be for the rate, and each has some more questions; but they end.
 func TestAllNamesFail(t *testing.T) {
+	t.Parallel()
 	const names = 256
 	opts, log := logged(Options{First: 100 * time.Millisecond, Total: 3 * time.Second})
 	r := newResolver(t, opts, serve(t, code(dns.RcodeRefused)))
@@ -249,6 +252,7 @@ func TestCrowded(t *testing.T) {
 
 // A server that does without EDNS, and says so or nothing, answers all names, and is found out once.
 func TestServerWithoutEDNS(t *testing.T) {
+	t.Parallel()
 	const names = 300
 	f := func(name string, withEDNS dns.HandlerFunc, beside ...dns.HandlerFunc) {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net"
 	"net/netip"
@@ -19,6 +20,12 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
+
+// TestMain lets more tests run at a time than there are processors: most of them wait for time-outs.
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "16")
+	os.Exit(m.Run())
+}
 
 // serve runs a name server on one loopback port of UDP and TCP until the test ends.
 func serve(tb testing.TB, handle dns.HandlerFunc) string {
@@ -378,6 +385,7 @@ func TestCacheExpiresAndIsBounded(t *testing.T) {
 }
 
 func TestRate(t *testing.T) {
+	t.Parallel()
 	r := newResolver(t, Options{Rate: 0.001}, serve(t, zone("a.com. 60 A 192.0.2.1", "b.com. 60 A 192.0.2.1")))
 	if got := tell(r.Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
 		t.Errorf("got %s", got)
@@ -392,6 +400,7 @@ func TestRate(t *testing.T) {
 
 // A leader that has no time to wait for its turn fails alone: whoever waits with it, and has the time, begins anew.
 func TestRateOfLeader(t *testing.T) {
+	t.Parallel()
 	asked, release := make(chan struct{}), make(chan struct{})
 	noData := zone("a.com. 60 TXT x")
 	r := newResolver(t, Options{Rate: 0.001}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {

@@ -38,6 +38,7 @@ func nobody(t *testing.T) string {
 // One server that refuses, or is not there, does not end a look-up that another may still answer: not when patience has run
 // out, and not when the whole time has.
 func TestRefusalBesideSilence(t *testing.T) {
+	t.Parallel()
 	good := serve(t, late(150*time.Millisecond, zone("a.com. 60 A 192.0.2.1")))
 	silent := serve(t, silence)
 	bad := map[string]string{"REFUSED": serve(t, code(dns.RcodeRefused)), "SERVFAIL": serve(t, code(dns.RcodeServerFailure)), "nobody": nobody(t)}
@@ -159,6 +160,7 @@ func TestDeadPortIsDown(t *testing.T) {
 
 // The rate bounds what each server is asked, whatever the questions are: first ones, repeats, and by TCP.
 func TestRateIsKept(t *testing.T) {
+	t.Parallel()
 	const perSecond, servers = 200.0, 2
 	type asked struct {
 		mu sync.Mutex

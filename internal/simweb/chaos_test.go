@@ -33,38 +33,39 @@ func askAt(t *testing.T, addr, host string) (answer []byte, took time.Duration, 
 
 // TestChaosFaults has each kind of fault do what it says, by itself, and an answer that is whole where none is.
 func TestChaosFaults(t *testing.T) {
-	t.Parallel()
 	const most = 400 * time.Millisecond
 	f := func(name string, cfg ChaosConfig, holds func(f Fault, whole, got []byte, took time.Duration, err error) bool) {
-		t.Helper()
-		web, err := Start(t.Context(), Config{Seed: 5, Addresses: 4, Bodies: 64, Hold: 5 * time.Second, Only: []string{"ok"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer web.Close()
-		cfg.Seed, cfg.MostDelay, cfg.LeastBytes = 7, most, 20_000
-		bad, err := StartChaos(web, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer bad.Close()
-		for i := range 6 {
-			host := fmt.Sprintf("h%d.example.com", i)
-			addr := web.world.address(host, web.world.behaviour(host)).String()
-			whole, _, err := askAt(t, net.JoinHostPort(addr, fmt.Sprint(web.HTTPPort())), host)
-			if err != nil || len(whole) == 0 {
-				t.Fatalf("the web itself fails: %v", err)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			web, err := Start(t.Context(), Config{Seed: 5, Addresses: 4, Bodies: 64, Hold: 5 * time.Second, Only: []string{"ok"}})
+			if err != nil {
+				t.Fatal(err)
 			}
-			port := strings.TrimPrefix(bad.ConnectTo()[0], ":80::")
-			got, took, err := askAt(t, net.JoinHostPort(addr, port), host)
-			want := cfg.FaultOf(host, 0)
-			if faced := bad.Faced(host); cfg.Holes == 0 && (len(faced) != 1 || faced[0] != want) {
-				t.Errorf("%s: %s faced %v, want %v", name, host, faced, want)
+			defer web.Close()
+			cfg.Seed, cfg.MostDelay, cfg.LeastBytes = 7, most, 20_000
+			bad, err := StartChaos(web, cfg)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if !holds(want, whole, got, took, err) {
-				t.Errorf("%s: %s (%v): %d of %d bytes in %v, %v", name, host, want, len(got), len(whole), took, err)
+			defer bad.Close()
+			for i := range 6 {
+				host := fmt.Sprintf("h%d.example.com", i)
+				addr := web.world.address(host, web.world.behaviour(host)).String()
+				whole, _, err := askAt(t, net.JoinHostPort(addr, fmt.Sprint(web.HTTPPort())), host)
+				if err != nil || len(whole) == 0 {
+					t.Fatalf("the web itself fails: %v", err)
+				}
+				port := strings.TrimPrefix(bad.ConnectTo()[0], ":80::")
+				got, took, err := askAt(t, net.JoinHostPort(addr, port), host)
+				want := cfg.FaultOf(host, 0)
+				if faced := bad.Faced(host); cfg.Holes == 0 && (len(faced) != 1 || faced[0] != want) {
+					t.Errorf("%s: %s faced %v, want %v", name, host, faced, want)
+				}
+				if !holds(want, whole, got, took, err) {
+					t.Errorf("%s: %s (%v): %d of %d bytes in %v, %v", name, host, want, len(got), len(whole), took, err)
+				}
 			}
-		}
+		})
 	}
 	isTimeout := func(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 	cut := func(f Fault, whole, got []byte) bool {

@@ -17,49 +17,55 @@ import (
 // ones, without the pipeline's waiting, and compares with the truth. That is the same where whoever is silent is put off
 // first, as the pipeline does: only what comes when is not.
 func TestFetcherFindsTheTruth(t *testing.T) {
-	w := testWeb(t, Config{Seed: 11})
+	t.Parallel()
 	f := func(p Policy, putOffAfter time.Duration) {
-		putOff := 0
-		var mu sync.Mutex
-		w.Forget()
-		clients := newClients(t, w, p)
-		var all sync.WaitGroup
-		slots := make(chan struct{}, 32)
-		one := func(entry string) {
-			o := mustOrigin(t, entry)
-			want := w.Expect(o, p)
-			if putOffAfter > 0 && behaviourNamed(want.Behaviour).counts {
-				return // an exchange that is put off may count where the host answers by the number
+		t.Run(fmt.Sprintf("%+v, patience %v", p, putOffAfter), func(t *testing.T) {
+			t.Parallel()
+			w := testWeb(t, Config{Seed: 11})
+			putOff := 0
+			var mu sync.Mutex
+			clients := newClients(t, w, p)
+			var all sync.WaitGroup
+			slots := make(chan struct{}, 32)
+			one := func(entry string) {
+				o := mustOrigin(t, entry)
+				want := w.Expect(o, p)
+				if putOffAfter > 0 && behaviourNamed(want.Behaviour).counts {
+					return // an exchange that is put off may count where the host answers by the number
+				}
+				if p.MaxBody < 1000 && want.Behaviour == "zstd-bomb" {
+					return // the bound is of coded bytes too, and of so few no block can be decoded
+				}
+				wait := patienceFor(want)
+				client := clients(wait)
+				slots <- struct{}{}
+				all.Go(func() {
+					got, off := fetch(t, client, o, putOffAfter)
+					mu.Lock()
+					putOff += off
+					mu.Unlock()
+					got.mustBe(t, fmt.Sprintf("%s %+v", entry, p), want)
+					<-slots
+				})
 			}
-			if p.MaxBody < 1000 && want.Behaviour == "zstd-bomb" {
-				return // the bound is of coded bytes too, and of so few no block can be decoded
+			for _, b := range behaviours {
+				one(b.Name + ".zoo.test")
+				one("http://p." + b.Name + ".zoo.test")
 			}
-			wait := patienceFor(want)
-			client := clients(wait)
-			slots <- struct{}{}
-			all.Go(func() {
-				got, off := fetch(t, client, o, putOffAfter)
-				mu.Lock()
-				putOff += off
-				mu.Unlock()
-				got.mustBe(t, fmt.Sprintf("%s %+v", entry, p), want)
-				<-slots
-			})
-		}
-		for _, b := range behaviours {
-			one(b.Name + ".zoo.test")
-			one("http://p." + b.Name + ".zoo.test")
-		}
-		for _, host := range Names(11, 200) {
-			one(host)
-		}
-		all.Wait()
-		if putOffAfter > 0 && putOff < 10 || putOffAfter == 0 && putOff > 0 {
-			t.Errorf("patience %v: %d look-ups and exchanges were put off", putOffAfter, putOff)
-		}
+			for _, host := range Names(11, 200) {
+				one(host)
+			}
+			all.Wait()
+			if putOffAfter > 0 && putOff < 10 || putOffAfter == 0 && putOff > 0 {
+				t.Errorf("patience %v: %d look-ups and exchanges were put off", putOffAfter, putOff)
+			}
+		})
 	}
 	f(Policy{MaxRedirects: 5, MaxBody: 512_000, Retries: 1}, 0)
 	f(Policy{MaxRedirects: 5, MaxBody: 512_000, Retries: 1}, 20*time.Millisecond)
+	if testing.Short() {
+		return
+	}
 	f(Policy{MaxRedirects: 3, MaxBody: 300, HTTPFirst: true}, 0)
 	f(Policy{MaxRedirects: 5, MaxBody: 512_000, TrustCA: true, StrictTLS: true, NoFallback: true}, 0)
 	f(Policy{MaxRedirects: 5, MaxBody: 512_000, Guarded: true}, 0)
