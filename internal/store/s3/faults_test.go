@@ -183,6 +183,7 @@ func (o *operation) holds(s *Store) error {
 // survived, with the right result. Only bytes that were changed on the way may be reported instead: where the signature
 // covers them, the server takes them for a forgery, and that is not asked again.
 func TestFaults(t *testing.T) {
+	waits(t)
 	g := storetest.StartGateway(t)
 	for i, o := range operations() {
 		t.Run(o.name, func(t *testing.T) {
@@ -242,6 +243,7 @@ func countRequests(t *testing.T, g *storetest.Gateway, o *operation, prefix stri
 
 // TestFaultySuite holds the whole contract through a line that fails now and then.
 func TestFaultySuite(t *testing.T) {
+	waits(t)
 	g := storetest.StartGateway(t)
 	p := newProxy(t, g, sometimes(1, 12))
 	storetest.Run(t, func(t *testing.T) func() store.Store {
@@ -254,6 +256,7 @@ func TestFaultySuite(t *testing.T) {
 // TestGivesUp shows that no operation goes on for ever, that its error says what was tried where, and that nothing wrong
 // shows.
 func TestGivesUp(t *testing.T) {
+	waits(t)
 	g := storetest.StartGateway(t)
 	all, harms := operations(), []fault{reset, busy, stall}
 	together(len(all)*len(harms), 6, func(i int) {
@@ -452,6 +455,7 @@ func TestTrust(t *testing.T) {
 // TestDiscardWhileSilent shows that of several drafts which a silent server keeps from ending one has waited for all, so that
 // who gives up a scan does not wait for each; and that the next one is tried again as soon as something was heard.
 func TestDiscardWhileSilent(t *testing.T) {
+	waits(t)
 	g := storetest.StartGateway(t)
 	var silent atomic.Bool
 	p := newProxy(t, g, func(*http.Request) fault {
@@ -502,6 +506,7 @@ func TestDiscardWhileSilent(t *testing.T) {
 
 // TestInterrupted shows that a context ends the waiting for a server that says nothing.
 func TestInterrupted(t *testing.T) {
+	waits(t)
 	g := storetest.StartGateway(t)
 	f := func(what string, call func(ctx context.Context, s *Store) error) {
 		t.Helper()

@@ -146,6 +146,7 @@ func TestLost(t *testing.T) {
 // TestLateRecord shows that a record which reached the server after its writer had lost the lock stays, since who has the
 // lock may have seen it, and that its writer learns so; and that it is refused where the next holder has created one.
 func TestLateRecord(t *testing.T) {
+	waits(t)
 	g := storetest.StartGateway(t)
 	other := openLeased(t, g, "late")
 	var taken store.Unlocker
@@ -178,6 +179,7 @@ func TestLateRecord(t *testing.T) {
 // TestLateTry shows that what is tried again is not, once the lock has been lost; and that a record whose first try was
 // heard stays.
 func TestLateTry(t *testing.T) {
+	waits(t)
 	g := storetest.StartGateway(t)
 	f := func(what string, first fault, call func(s *Store) error, after string) {
 		t.Helper()
@@ -253,6 +255,7 @@ func TestSwept(t *testing.T) {
 // TestUnheard shows that a completion whose answer was lost is known as our own, on a server that has forgotten the upload
 // by the next try; and that one which has never been is none, whatever lies under the name.
 func TestUnheard(t *testing.T) {
+	waits(t)
 	g := storetest.StartGateway(t)
 	f := func(name string, first fault, published bool) {
 		t.Helper()

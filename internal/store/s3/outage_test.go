@@ -149,9 +149,7 @@ func gather[T any](all map[string][]string, table string, rows iter.Seq2[*T, err
 // undisturbed survey makes, with nothing left over. Of what only looks, some requests stand for all that are made between
 // the same two changes.
 func TestEveryRequestFails(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED by -short: it fails each of many requests")
-	}
+	waits(t)
 	g := storetest.StartGateway(t)
 	// In pages as long as the server likes, and with a lock that is not renewed meanwhile: each run asks the same.
 	quiet := func(p *proxy, f fault) func(*Config) {

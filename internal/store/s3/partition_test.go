@@ -50,6 +50,7 @@ func partitioned(t *testing.T, g *storetest.Gateway, prefix, last string) (s *St
 // TestTwoWriters shows that a record which was heard counts for whoever takes over, and stays though its writer was not
 // answered: that one learns that it has lost the lock, whatever it was doing, and takes nothing away.
 func TestTwoWriters(t *testing.T) {
+	waits(t)
 	g := storetest.StartGateway(t)
 	f := func(what, last string, prepare, first func(s *Store) error, kept uint64) {
 		t.Helper()
@@ -92,6 +93,7 @@ func compacted(s *Store) error {
 // TestLateCommit shows what becomes of a commit that arrives when its writer has died and another has taken over: it
 // is refused, and the scan goes on and ends whole.
 func TestLateCommit(t *testing.T) {
+	waits(t)
 	g := storetest.StartGateway(t)
 	f := func(what, name string, prepare, first func(s *Store) error, restart bool) {
 		t.Helper()
@@ -144,6 +146,7 @@ func TestLateCommit(t *testing.T) {
 // TestLatePutDelete shows that a Put which arrives when another has put something is refused, and that its caller, and that
 // of whatever else is late, learns of the lost lock, also where the server has heard it.
 func TestLatePutDelete(t *testing.T) {
+	waits(t)
 	g := storetest.StartGateway(t)
 	const firsts, seconds = "the first's", "the second's"
 	f := func(what, method, there, puts string, call func(s *Store) error, want string) {
@@ -209,6 +212,7 @@ func TestLatePutDelete(t *testing.T) {
 
 // TestLate shows of which holders the next one is told that something of theirs may still be on its way.
 func TestLate(t *testing.T) {
+	waits(t)
 	g := storetest.StartGateway(t)
 	var next fault
 	p := newProxy(t, g, func(r *http.Request) fault {
@@ -338,6 +342,7 @@ func answering(t *testing.T, answer http.HandlerFunc) *Store {
 // TestContended shows that a server which refuses a write for an object that it does not have is asked with pauses, and not
 // for ever.
 func TestContended(t *testing.T) {
+	waits(t)
 	var asked atomic.Int64
 	s := answering(t, func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)

@@ -38,6 +38,14 @@ func open(tb testing.TB, g *storetest.Gateway, prefix string, change func(*Confi
 	return s
 }
 
+// waits skips a test in short mode: it waits for leases to end, or lets many requests fail. TestS3 runs the whole suite there.
+func waits(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED in short mode: make long runs it")
+	}
+}
+
 func TestS3(t *testing.T) {
 	g := storetest.StartGateway(t)
 	storetest.Run(t, func(t *testing.T) func() store.Store {
