@@ -47,8 +47,8 @@ var standard = sync.OnceValue(func() *Auditor { return New(tokens.Default()) })
 // Judge is Auditor.Judge with the default registry.
 func Judge(s *Site) { standard().Judge(s) }
 
-// Judge reads the site's answer and fills Robots and Report, completely and from nothing else than Fetch and Known. It
-// cannot fail, and once the Site has met answers as large, it does not allocate.
+// Judge reads the site's answer and fills Robots and Report, completely and from nothing else than Fetch. It cannot
+// fail, and once the Site has met answers as large, it does not allocate.
 //
 // With access `conditional` the Report tells of the file in force. Otherwise there is none: the counts are zero, no
 // token is named or blocked by rules, and Verdicts holds the one row that the status decides, `*` by ViaHTTP; not even
@@ -60,10 +60,13 @@ func (a *Auditor) Judge(s *Site) {
 	}
 	r.scratch.by = a
 
-	body := a.access(s)
+	r.Access = parser.AccessConditional
+	if !s.IsFile {
+		r.Access = AccessOf(s.Fetch.Outcome, s.Fetch.Status)
+	}
 	if r.Access == parser.AccessConditional {
-		s.Robots.Parse(body)
-		r.describe(body, &s.Robots)
+		s.Robots.Parse(s.Fetch.Body)
+		r.describe(s.Fetch.Body, &s.Robots)
 		a.readRecords(s)
 	} else {
 		s.Robots.Reset()
@@ -75,33 +78,6 @@ func (a *Auditor) Judge(s *Site) {
 	} else {
 		r.judgeByStatus()
 	}
-}
-
-// access sets Access and Source, and returns the body of the file in force; it has a meaning only if access is
-// conditional.
-func (a *Auditor) access(s *Site) (body []byte) {
-	r := &s.Report
-	if s.IsFile {
-		r.Access = parser.AccessConditional
-		return s.Fetch.Body
-	}
-	r.Access = AccessOf(s.Fetch.Outcome, s.Fetch.Status)
-	if s.Known.Source == Cached {
-		r.Source = Cached
-	}
-	if r.Access != parser.AccessFullDisallow {
-		return s.Fetch.Body
-	}
-	switch s.Known.Source {
-	case Stale:
-		if last := parser.AccessFor(s.Known.Status); last != parser.AccessFullDisallow {
-			r.Access, r.Source = last, Stale
-		}
-		return s.Known.Body
-	case Expired:
-		r.Access, r.Source = parser.AccessFullAllow, Expired
-	}
-	return nil
 }
 
 // AccessOf says what an outcome means for access. An answer means what RFC 9309 §2.3.1 says of its status. Redirects

@@ -48,8 +48,8 @@ func TestAccess(t *testing.T) {
 		s := new(Site)
 		s.Fetch.Outcome, s.Fetch.Status = outcome, status
 		Judge(s)
-		if s.Report.Access != want || s.Report.Source != Fresh {
-			t.Errorf("%v %d: %v %v, want %v", outcome, status, s.Report.Access, s.Report.Source, want)
+		if s.Report.Access != want {
+			t.Errorf("%v %d: %v, want %v", outcome, status, s.Report.Access, want)
 		}
 	}
 	f(exchange.Answered, 200, parser.AccessConditional)
@@ -77,40 +77,6 @@ func TestAccess(t *testing.T) {
 		f(outcome, 0, parser.AccessFullDisallow)
 		f(outcome, 200, parser.AccessFullDisallow) // the status came, the body did not
 	}
-}
-
-// What earlier scans know changes access, never the check.
-func TestKnown(t *testing.T) {
-	f := func(status int, known Known, access parser.Access, source AccessSource, star Decision, step Status) {
-		t.Helper()
-		s := new(Site)
-		s.Fetch.Outcome, s.Fetch.Status, s.Known = exchange.Answered, status, known
-		if status == 200 {
-			s.Fetch.Body = []byte("User-agent: *\nDisallow: /a\n")
-		}
-		Judge(s)
-		r := &s.Report
-		if r.Access != access || r.Source != source || r.Star != star || r.Steps[StepFetch] != step {
-			t.Errorf("%d %v: %v %v %v %v, want %v %v %v %v", status, known.Source,
-				r.Access, r.Source, r.Star, r.Steps[StepFetch], access, source, star, step)
-		}
-		if (r.BodyHash != 0) != (status == 200) {
-			t.Errorf("%d %v: body hash %x", status, known.Source, r.BodyHash)
-		}
-	}
-	blocking := []byte("User-agent: *\nDisallow: /\n")
-	f(200, Known{}, parser.AccessConditional, Fresh, Partial, Pass)
-	f(200, Known{Source: Cached}, parser.AccessConditional, Cached, Partial, Pass)
-	f(200, Known{Source: Stale, Status: 200, Body: blocking}, parser.AccessConditional, Fresh, Partial, Pass)
-	f(404, Known{Source: Stale, Status: 200, Body: blocking}, parser.AccessFullAllow, Fresh, Allowed, Fail)
-	f(500, Known{}, parser.AccessFullDisallow, Fresh, Blocked, Fail)
-	f(500, Known{Source: Cached}, parser.AccessFullDisallow, Cached, Blocked, Fail)
-	f(500, Known{Source: Stale, Status: 200, Body: blocking}, parser.AccessConditional, Stale, Blocked, Fail)
-	f(500, Known{Source: Stale, Status: 200, Body: []byte("User-agent: *\nAllow: /")}, parser.AccessConditional, Stale, Allowed, Fail)
-	f(500, Known{Source: Stale, Status: 404}, parser.AccessFullAllow, Stale, Allowed, Fail)
-	f(500, Known{Source: Stale, Status: 503}, parser.AccessFullDisallow, Fresh, Blocked, Fail)
-	f(500, Known{Source: Expired}, parser.AccessFullAllow, Expired, Allowed, Fail)
-	f(404, Known{Source: Expired}, parser.AccessFullAllow, Fresh, Allowed, Fail)
 }
 
 func TestScore(t *testing.T) {

@@ -85,7 +85,6 @@ func runCheck(s *Site) {
 	}
 }
 
-// runFetch judges the exchange itself: an old copy in force does not make a failed attempt good.
 func runFetch(s *Site) Status {
 	return passIf(s.IsFile || s.Fetch.Outcome == exchange.Answered && s.Fetch.Status >= 200 && s.Fetch.Status <= 299)
 }

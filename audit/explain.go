@@ -212,7 +212,7 @@ func (out *Result) identify(s *Site) {
 	}
 	out.BodyBytes, out.BodyHash, out.Truncated = len(f.Body), int64(r.BodyHash), f.Truncated
 	out.XRobotsTag, out.ContentUsageHeader = clean(f.Fields.XRobotsTag), clean(f.Fields.ContentUsage)
-	out.Access, out.AccessSource = r.Access.String(), r.Source.String()
+	out.Access, out.AccessSource = r.Access.String(), AccessSource
 	out.HasBOM, out.IsHTML, out.ManagedBlock = r.HasBOM, r.IsHTML, r.ManagedBlock
 	if r.ValidUTF8 != exchange.Unknown {
 		valid := r.ValidUTF8 == exchange.Yes

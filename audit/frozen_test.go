@@ -119,7 +119,7 @@ func (c *census) countSite(s *Site) {
 	r := &s.Report
 	c.facts["sites"]++
 	c.facts["access "+r.Access.String()]++
-	c.facts["access_source "+r.Source.String()]++
+	c.facts["access_source "+AccessSource]++
 	c.facts["check_status "+r.Status.String()]++
 	c.facts[fmt.Sprintf("score %.2f", r.Score)]++
 	for i, status := range r.Steps {

@@ -154,21 +154,11 @@ func (p *plainFile) followed(c plainCrawler) (agent *plainAgent, via Via) {
 	return nil, ViaNone
 }
 
-// newPlainSite says what an exchange means for access, and reads the body in force.
-func newPlainSite(f *exchange.Response, known Known) plainSite {
+// newPlainSite says what an exchange means for access, and reads the body.
+func newPlainSite(f *exchange.Response) plainSite {
 	p := plainSite{access: plainAccess(f.Outcome, f.Status), statusCame: f.Status != 0}
-	body := f.Body
-	if p.access == parser.AccessFullDisallow {
-		// The last good answer is in force while failures are young; once they are old, there are no restrictions.
-		switch known.Source {
-		case Stale:
-			p.access, body = plainAccess(exchange.Answered, known.Status), known.Body
-		case Expired:
-			p.access = parser.AccessFullAllow
-		}
-	}
 	if p.access == parser.AccessConditional {
-		p.plainFile = newPlainFile(string(body))
+		p.plainFile = newPlainFile(string(f.Body))
 	}
 	return p
 }

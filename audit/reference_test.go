@@ -72,7 +72,7 @@ func differences(s *Site) string {
 	differ := func(what string, got, want any) {
 		fmt.Fprintf(&text, "%s:\n got %+v\nwant %+v\n", what, got, want)
 	}
-	r, p := &s.Report, newPlainSite(&s.Fetch, s.Known)
+	r, p := &s.Report, newPlainSite(&s.Fetch)
 	if r.Access != p.access {
 		differ("access", r.Access, p.access)
 	}
@@ -302,10 +302,10 @@ func TestDefinitions(t *testing.T) {
 // TestDefinitionsByStatus says what answers mean that are no file: the row of `*` as `verdict via`, and what each
 // definition makes of it for GPTBot.
 func TestDefinitionsByStatus(t *testing.T) {
-	f := func(outcome exchange.Outcome, status int, known Known, star string, want definitions) {
+	f := func(outcome exchange.Outcome, status int, star string, want definitions) {
 		t.Helper()
 		s := new(Site)
-		s.Fetch.Outcome, s.Fetch.Status, s.Known = outcome, status, known
+		s.Fetch.Outcome, s.Fetch.Status = outcome, status
 		s.Fetch.Body = []byte("User-agent: GPTBot\nDisallow: /\n")
 		if text := differences(s); text != "" {
 			t.Errorf("%v %d: %s", outcome, status, text)
@@ -332,43 +332,29 @@ func TestDefinitionsByStatus(t *testing.T) {
 	failing := definitions{rfcEffective: true}
 	all := definitions{true, true, true, true, true, true}
 	for _, status := range []int{200, 203, 206, 299} {
-		f(exchange.Answered, status, Known{}, "allowed none", all)
+		f(exchange.Answered, status, "allowed none", all)
 	}
 	for _, status := range []int{300, 304, 400, 401, 403, 404, 410, 429, 451, 499} {
-		f(exchange.Answered, status, Known{}, "allowed http", nothing)
+		f(exchange.Answered, status, "allowed http", nothing)
 	}
 	for _, status := range []int{100, 199, 500, 503, 599, 600, 999} {
-		f(exchange.Answered, status, Known{}, "blocked http", failing)
+		f(exchange.Answered, status, "blocked http", failing)
 	}
-	f(exchange.RedirectLimit, 301, Known{}, "allowed http", nothing)
-	f(exchange.RedirectInvalid, 302, Known{}, "allowed http", nothing)
+	f(exchange.RedirectLimit, 301, "allowed http", nothing)
+	f(exchange.RedirectInvalid, 302, "allowed http", nothing)
 
 	// Who cannot be reached is blocked and has no policy; an answer that broke off behind its status has one. Whom we
 	// did not ask, we know nothing of.
 	for _, outcome := range exchange.Outcomes() {
 		switch {
 		case !outcome.Asked():
-			f(outcome, 0, Known{}, "no row", nothing)
+			f(outcome, 0, "no row", nothing)
 		case outcome != exchange.Answered && outcome != exchange.RedirectLimit && outcome != exchange.RedirectInvalid:
-			f(outcome, 0, Known{}, "blocked http", nothing)
-			f(outcome, 200, Known{}, "blocked http", failing)
+			f(outcome, 0, "blocked http", nothing)
+			f(outcome, 200, "blocked http", failing)
 		}
 	}
-	f(0, 0, Known{}, "no row", nothing)
-
-	// What is known of earlier decides while the server fails; a status must have come all the same.
-	stale := Known{Source: Stale, Status: 200, Body: []byte("User-agent: GPTBot\nDisallow: /\n")}
-	unreached := all
-	unreached.rfcEffective = false
-	f(exchange.Answered, 503, stale, "allowed none", all)
-	f(exchange.Timeout, 0, stale, "allowed none", unreached)
-	f(exchange.Answered, 404, stale, "allowed http", nothing)
-	f(exchange.Answered, 503, Known{Source: Stale, Status: 404}, "allowed http", nothing)
-	f(exchange.Answered, 503, Known{Source: Stale, Status: 503}, "blocked http", failing)
-	f(exchange.Answered, 503, Known{Source: Expired}, "allowed http", nothing)
-	f(exchange.Timeout, 0, Known{Source: Expired}, "allowed http", nothing)
-	f(exchange.Answered, 200, Known{Source: Cached}, "allowed none", all)
-	f(exchange.Answered, 503, Known{Source: Cached}, "blocked http", failing)
+	f(0, 0, "no row", nothing)
 }
 
 // TestDefinitionsOnInventions compares files made up of what is hard to read, line by line.

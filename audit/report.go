@@ -11,7 +11,6 @@ import (
 // they are raw bytes of the network.
 type Report struct {
 	Access parser.Access
-	Source AccessSource
 
 	Status Status    // of the check
 	Score  float64   // 0 to 1
@@ -55,21 +54,9 @@ type Counts struct {
 	Sitemaps, Extensions, Legacy, Unknown, Orphan, Invalid, Typo int
 }
 
-// AccessSource says how fresh the knowledge behind Access is.
-type AccessSource uint8
-
-// The sources. The zero value is Fresh.
-const (
-	Fresh AccessSource = iota
-	Cached
-	Stale
-	Expired
-)
-
-// String returns the stable text of the dataset's column `access_source`.
-func (s AccessSource) String() string {
-	return [...]string{"fresh", "cached", "stale", "expired"}[s&3]
-}
+// AccessSource is the value of the dataset's column `access_source` in every row: each scan asks every site anew, and
+// judges no earlier answer.
+const AccessSource = "fresh"
 
 // Status is how a check or one of its steps ended.
 type Status uint8

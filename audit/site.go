@@ -21,21 +21,8 @@ type Site struct {
 
 	IsFile bool // no site was asked: Fetch has a body that was read from a file, and whether it was cut, and nothing else
 	Fetch  exchange.Response
-	Known  Known       // from earlier scans; set before Judge, if at all
-	Robots parser.File // views Fetch.Body, or Known.Body where that is in force
-	Report Report      // views Fetch.Body, Known.Body and Robots
-}
-
-// Known is what earlier scans leave for the judgement. The zero value: nothing, the answer is fresh. So it always is in a
-// scan, which asks every site anew; the rest is for callers that keep answers themselves.
-//
-// With Cached, Fetch holds an answer of an earlier scan that is used again. With Stale, the last good answer is given
-// here; it is in force if Fetch failed. With Expired, failures have lasted so long that a failing Fetch is no longer
-// taken for a prohibition (RFC 9309 §2.3.1.4).
-type Known struct {
-	Source AccessSource
-	Status int    // of the last good answer, 2xx or 4xx
-	Body   []byte // of the last good answer; not owned by the Site
+	Robots parser.File // views Fetch.Body
+	Report Report      // views Fetch.Body and Robots
 }
 
 // Reset makes the Site ready for another origin. It keeps the memory that it owns, up to a bound. Views are reset
@@ -44,7 +31,7 @@ func (s *Site) Reset() {
 	s.Report.Reset()
 	s.Robots.Reset()
 	s.Fetch.Reset()
-	s.IsFile, s.Known = false, Known{}
+	s.IsFile = false
 	s.Seq, s.Input, s.Label, s.Rank = 0, "", "", 0
 	s.Origin, s.Domain, s.TLD = origin.Origin{}, "", ""
 }

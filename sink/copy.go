@@ -260,7 +260,7 @@ func (c *copier) site(row *SiteRow, k key, s *audit.Site) {
 // judgement sets the columns of a row of sites that are tagged as judged, and no others.
 func (c *copier) judgement(row *SiteRow, r *audit.Report) {
 	row.RegistryVersion = c.registryVersion
-	row.Access, row.AccessSource = r.Access.String(), r.Source.String()
+	row.Access, row.AccessSource = r.Access.String(), audit.AccessSource
 	row.CheckStatus, row.Score = r.Status.String(), r.Score
 	row.StepFetch = r.Steps[audit.StepFetch].String()
 	row.StepCoreSyntax = r.Steps[audit.StepCoreSyntax].String()

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -893,36 +892,20 @@ func TestPrintHostile(t *testing.T) {
 	}
 }
 
-// TestRejudgeEarlierAnswers judges answers of earlier scans again by what the row says of them, but for those of which it has no body.
-func TestRejudgeEarlierAnswers(t *testing.T) {
-	sites := judgedSites(t, 4)
-	for i, known := range []audit.Known{{Source: audit.Cached}, {Source: audit.Expired}, {Source: audit.Stale, Status: 200, Body: []byte(bodiesOfAllKinds[1])}, {}} {
-		s := typicalSite(t, uint64(i))
-		if s.Known = known; i > 0 {
-			s.Fetch.Status, s.Fetch.Body = 503, nil
+// TestRestoreWhatIsNotKnown carries over the judgement of a row that has an outcome or a source that this version does not know.
+func TestRestoreWhatIsNotKnown(t *testing.T) {
+	f := func(outcome, source string, seq int64, want string) {
+		t.Helper()
+		p := &storedPart{sites: &aheadRows[SiteRow]{row: SiteRow{Seq: seq, Outcome: outcome, AccessSource: source}}}
+		if carried, err := p.restore(new(audit.Site)); carried != want || err != nil {
+			t.Errorf("%s, %s, %d: %q, %v; want %q", outcome, source, seq, carried, err, want)
 		}
-		audit.Judge(s)
-		sites[i] = s
 	}
-	to := newDir(t)
-	source := storedScan(t, newDir(t), storedOptions, sites)
-	o := asToday()
-	var sources []string
-	judge := o.Judge
-	o.Judge = func(s *audit.Site) {
-		judge(s)
-		sources = append(sources, s.Report.Source.String())
-	}
-	came := mustRejudge(t, source, to, o)
-	if came.Bodies != 1 || came.Answers != 2 || came.Sites != 0 || !maps.Equal(came.Carried, map[string]int64{CarriedEarlier: 1}) {
-		t.Errorf("came to %+v", came)
-	}
-	if want := []string{"cached", "expired", "fresh"}; !slices.Equal(sources, want) {
-		t.Errorf("judged as %v, want %v", sources, want)
-	}
-	if !reflect.DeepEqual(readScan(t, source), readScan(t, mustReadScan(t, to, "stored"))) {
-		t.Error("other rows")
-	}
+	f("answered", "fresh", 0, "")
+	f("answered", "stale", 0, CarriedNotRead)
+	f("answered", "", 0, CarriedNotRead)
+	f("teleported", "fresh", 0, CarriedNotRead)
+	f("answered", "fresh", -1, CarriedNotRead)
 }
 
 // brokenStore is a store whose drafts of some files cannot be written.

@@ -433,7 +433,6 @@ const (
 	CarriedHTML      = "html"       // bodies of HTML are not stored
 	CarriedNoRecords = "no_records" // nor are bodies without records
 	CarriedNotStored = "not_stored" // the scan was written without bodies
-	CarriedEarlier   = "earlier"    // an earlier answer is in force, of which the row has no body
 	CarriedNotRead   = "not_read"   // the row says what this version does not know
 )
 
@@ -450,18 +449,7 @@ var outcomesByText = func() map[string]exchange.Outcome {
 func (p *storedPart) restore(s *audit.Site) (carried string, err error) {
 	row := &p.sites.row
 	outcome, known := outcomesByText[row.Outcome]
-	source, fresh := row.AccessSource, false
-	switch source {
-	case audit.Fresh.String():
-		fresh = true
-	case audit.Cached.String():
-		s.Known.Source = audit.Cached
-	case audit.Expired.String():
-		s.Known.Source = audit.Expired
-	case audit.Stale.String():
-		return CarriedEarlier, nil
-	}
-	if !known || row.Seq < 0 || !fresh && s.Known.Source == audit.Fresh {
+	if !known || row.Seq < 0 || row.AccessSource != audit.AccessSource {
 		return CarriedNotRead, nil
 	}
 	s.Seq = uint64(row.Seq)

@@ -178,9 +178,6 @@ func (x *explanation) answer() string {
 	if r.Error != "" {
 		s += ": " + r.Error
 	}
-	if r.AccessSource != audit.Fresh.String() {
-		s += ", " + r.AccessSource
-	}
 	return s
 }
 

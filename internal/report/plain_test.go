@@ -27,45 +27,43 @@ import (
 // from files, by what sites do not say, and in passes. What a file's groups amount to it asks the parser, where the
 // parser can tell, and not the rows that audit made of it.
 
-// answers are the ways in which sites of the plain tests answer, by turns. A body belongs to those with a status of 200
-// and to those with a stale copy.
+// answers are the ways in which sites of the plain tests answer, by turns. A body belongs to those with a status of 200.
 var answers = []struct {
 	outcome exchange.Outcome
 	status  int
-	known   audit.Known // its Body is set to the body
 }{
-	{exchange.Answered, 200, audit.Known{}},
-	{exchange.Answered, 200, audit.Known{}},
-	{exchange.Answered, 404, audit.Known{}},
-	{exchange.Answered, 200, audit.Known{}},
-	{exchange.Answered, 503, audit.Known{}},
-	{exchange.Answered, 200, audit.Known{}},
-	{exchange.Answered, 200, audit.Known{}},
-	{exchange.Answered, 401, audit.Known{}},
-	{exchange.Answered, 200, audit.Known{}},
-	{exchange.DNSNotFound, 0, audit.Known{}},
-	{exchange.Answered, 200, audit.Known{}},
-	{exchange.Answered, 503, audit.Known{Source: audit.Stale, Status: 200}},
-	{exchange.Answered, 200, audit.Known{}},
-	{exchange.Timeout, 0, audit.Known{Source: audit.Stale, Status: 200}},
-	{exchange.Answered, 200, audit.Known{}},
-	{exchange.RedirectLimit, 302, audit.Known{}},
-	{exchange.Answered, 200, audit.Known{}},
-	{exchange.BlockedAddress, 0, audit.Known{}},
-	{exchange.Answered, 200, audit.Known{}},
-	{exchange.OptedOut, 0, audit.Known{}},
-	{exchange.NotArchived, 0, audit.Known{}},
-	{exchange.Answered, 200, audit.Known{}},
-	{exchange.Answered, 503, audit.Known{Source: audit.Expired}},
-	{exchange.Answered, 200, audit.Known{}},
-	{exchange.ConnectTimeout, 0, audit.Known{Source: audit.Expired}},
-	{exchange.Answered, 200, audit.Known{Source: audit.Cached}},
-	{exchange.Reset, 0, audit.Known{Source: audit.Stale, Status: 404}},
-	{exchange.Answered, 200, audit.Known{}},
-	{exchange.ClosedEarly, 200, audit.Known{}}, // the head came, the body did not
-	{exchange.Answered, 200, audit.Known{}},
-	{exchange.Answered, 429, audit.Known{}},
-	{exchange.Answered, 200, audit.Known{}},
+	{exchange.Answered, 200},
+	{exchange.Answered, 200},
+	{exchange.Answered, 404},
+	{exchange.Answered, 200},
+	{exchange.Answered, 503},
+	{exchange.Answered, 200},
+	{exchange.Answered, 200},
+	{exchange.Answered, 401},
+	{exchange.Answered, 200},
+	{exchange.DNSNotFound, 0},
+	{exchange.Answered, 200},
+	{exchange.Answered, 503},
+	{exchange.Answered, 200},
+	{exchange.Timeout, 0},
+	{exchange.Answered, 200},
+	{exchange.RedirectLimit, 302},
+	{exchange.Answered, 200},
+	{exchange.BlockedAddress, 0},
+	{exchange.Answered, 200},
+	{exchange.OptedOut, 0},
+	{exchange.NotArchived, 0},
+	{exchange.Answered, 200},
+	{exchange.Answered, 503},
+	{exchange.Answered, 200},
+	{exchange.ConnectTimeout, 0},
+	{exchange.Answered, 200},
+	{exchange.Reset, 0},
+	{exchange.Answered, 200},
+	{exchange.ClosedEarly, 200}, // the head came, the body did not
+	{exchange.Answered, 200},
+	{exchange.Answered, 429},
+	{exchange.Answered, 200},
 }
 
 // judged makes a judged site of each body: with the answers by turns, and with ranks, labels and top-level domains in
@@ -91,9 +89,6 @@ func judged(t *testing.T, bodies [][]byte) []*audit.Site {
 		s.Fetch = exchange.Response{Outcome: a.outcome, Status: a.status, Answered: o.As(origin.HTTPS)}
 		if a.outcome == exchange.Answered && a.status == 200 {
 			s.Fetch.Body = body
-		}
-		if s.Known = a.known; s.Known.Source == audit.Stale {
-			s.Known.Body = body
 		}
 		audit.Judge(s)
 		sites = append(sites, s)

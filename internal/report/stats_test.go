@@ -67,7 +67,7 @@ func lenient(token string, id int) audit.Verdict {
 //	5   20000  f.com             503
 //	6   7      g.org             time-out
 //	7   8      h.com             opted out
-//	8   9      i.com             503, rules of a stale copy: * blocked, dpi all; MyBot2 own allowed
+//	8   9      i.com             503 and yet rules, as no scan writes it: * blocked, dpi all; MyBot2 own allowed
 func dataset(tb testing.TB) store.Store {
 	tb.Helper()
 	dir, err := store.NewDir(tb.TempDir())
@@ -148,7 +148,6 @@ func dataset(tb testing.TB) store.Store {
 	add("g.org", "", 7, 0, exchange.Timeout, parser.AccessFullDisallow, nil)
 	add("h.com", "", 8, 0, exchange.OptedOut, parser.AccessUnknown, func(*audit.Report) {})
 	add("i.com", "", 9, 503, exchange.Answered, conditional, func(r *audit.Report) {
-		r.Source = audit.Stale
 		r.Star, r.Blocked = audit.Blocked, []uint16{gpt, google, news}
 		r.Verdicts = []audit.Verdict{
 			verdict("*", -1, audit.ViaStar, audit.Blocked, false, audit.DPIAll),
