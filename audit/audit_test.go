@@ -131,8 +131,8 @@ func TestScore(t *testing.T) {
 
 func TestWeights(t *testing.T) {
 	sum := 0.0
-	for _, step := range RobotsTxt.Steps {
-		sum += step.Weight
+	for _, step := range steps {
+		sum += step.weight
 	}
 	if sum != 1 {
 		t.Errorf("the weights sum up to %v", sum)

@@ -189,10 +189,10 @@ func clean(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
 
 // identify tells which check it is, and what the exchange left.
 func (out *Result) identify(s *Site) {
-	c, f, r := &RobotsTxt, &s.Fetch, &s.Report
-	out.Check, out.Version, out.Suite, out.Title = c.ID, c.Version, c.Suite, c.Title
-	out.Category, out.Subcategory, out.Group, out.GroupID = c.Category, c.Subcategory, c.Group, c.GroupID
-	out.Maturity, out.Scope, out.Weight, out.Resource = c.Maturity, c.Scope, c.Weight, c.Resource
+	f, r := &s.Fetch, &s.Report
+	out.Check, out.Version, out.Suite, out.Title = CheckID, CheckVersion, CheckSuite, CheckTitle
+	out.Category, out.Subcategory, out.Group, out.GroupID = CheckCategory, CheckSubcategory, CheckGroup, CheckGroupID
+	out.Maturity, out.Scope, out.Weight, out.Resource = CheckMaturity, CheckScope, CheckWeight, CheckResource
 	switch {
 	case f.Answered.IsValid():
 		out.Origin = f.Answered.String()
@@ -223,15 +223,10 @@ func (out *Result) identify(s *Site) {
 
 func (out *Result) explainSteps(s *Site) {
 	out.Status, out.Score = s.Report.Status.String(), s.Report.Score
-	for i := range RobotsTxt.Steps {
-		step := &RobotsTxt.Steps[i]
-		message := "Skipped, since a step before it failed."
-		if s.Report.Steps[i] != Skipped {
-			message = step.Explain(s)
-		}
+	for i, step := range steps {
 		out.Steps = append(out.Steps, StepResult{
-			ID: step.ID, Title: step.Title, Cite: step.Cite, Weight: step.Weight,
-			Status: s.Report.Steps[i].String(), Message: message,
+			ID: step.id, Title: step.title, Cite: step.cite, Weight: step.weight,
+			Status: s.Report.Steps[i].String(), Message: s.explainStep(i),
 		})
 	}
 }

@@ -123,7 +123,7 @@ func (c *census) countSite(s *Site) {
 	c.facts["check_status "+r.Status.String()]++
 	c.facts[fmt.Sprintf("score %.2f", r.Score)]++
 	for i, status := range r.Steps {
-		c.facts["step "+RobotsTxt.Steps[i].ID+" "+status.String()]++
+		c.facts["step "+steps[i].id+" "+status.String()]++
 	}
 	c.facts["star_verdict "+r.Star.String()]++
 	for name, holds := range map[string]bool{

@@ -12,9 +12,9 @@ import (
 type Report struct {
 	Access parser.Access
 
-	Status Status    // of the check
-	Score  float64   // 0 to 1
-	Steps  [3]Status // by Step
+	Status Status           // of the check
+	Score  float64          // 0 to 1
+	Steps  [numSteps]Status // by Step
 
 	Counts Counts
 
@@ -73,13 +73,6 @@ const (
 func (s Status) String() string {
 	return [...]string{"skipped", "pass", "warn", "fail"}[s&3]
 }
-
-// The steps of the check, indices into Report.Steps.
-const (
-	StepFetch = iota
-	StepCoreSyntax
-	StepExtensions
-)
 
 // Decision is a verdict in the words that surveys use.
 type Decision uint8
