@@ -13,7 +13,8 @@ import (
 
 // The files of this package, in the order in which a site is judged: audit.go, the list of stages and access; body.go,
 // what a body is as a whole; records.go, its lines: counts, evidence, what belongs to agents; signals.go, the values of
-// extension records; check.go, the scored check; verdicts.go, what each token may do. explain.go says it all to people.
+// extension records; check.go, the scored check; verdicts.go, what each token may do; crawlers.go, the same for crawlers
+// that are asked for. explain.go says it all to people.
 
 // Auditor judges sites against a registry of tokens. It may be shared among goroutines: all that changes lies in the
 // Site.
@@ -65,7 +66,7 @@ func (a *Auditor) Judge(s *Site) {
 		r.Access = AccessOf(s.Fetch.Outcome, s.Fetch.Status)
 	}
 	if r.Access == parser.AccessConditional {
-		s.Robots.Parse(s.Fetch.Body)
+		s.Robots.ParseDialect(s.Fetch.Body, s.Dialect)
 		r.describe(s.Fetch.Body, &s.Robots)
 		a.readRecords(s)
 	} else {

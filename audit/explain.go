@@ -353,7 +353,7 @@ func (a *Auditor) tokenResult(s *Site, id int) TokenResult {
 	}
 	agent, via := s.Robots.Star(), ViaStar
 	if id >= 0 {
-		agent, via = a.follows(s, id)
+		agent, via, _ = a.follows(s, id, false)
 	}
 	if agent < 0 {
 		via = ViaNone

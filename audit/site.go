@@ -19,6 +19,8 @@ type Site struct {
 	Domain string        // Origin's registrable domain; "" where it has none
 	TLD    string        // Origin's top-level domain; "" where it has none
 
+	Dialect parser.Dialect // by which Judge reads the file; a scan reads by the zero value, Google
+
 	IsFile bool // no site was asked: Fetch has a body that was read from a file, and whether it was cut, and nothing else
 	Fetch  exchange.Response
 	Robots parser.File // views Fetch.Body
@@ -31,7 +33,7 @@ func (s *Site) Reset() {
 	s.Report.Reset()
 	s.Robots.Reset()
 	s.Fetch.Reset()
-	s.IsFile = false
+	s.IsFile, s.Dialect = false, 0
 	s.Seq, s.Input, s.Label, s.Rank = 0, "", "", 0
 	s.Origin, s.Domain, s.TLD = origin.Origin{}, "", ""
 }

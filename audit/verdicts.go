@@ -119,7 +119,7 @@ func (a *Auditor) registryTokens(s *Site) {
 			}
 			heeding = heeding[n:]
 		}
-		agent, via := a.follows(s, int(id))
+		agent, via, _ := a.follows(s, int(id), false)
 		switch Decision(s.Robots.AgentSurvey(agent).Verdict) {
 		case Blocked:
 			r.Blocked = append(r.Blocked, id)
@@ -138,22 +138,31 @@ func (a *Auditor) registryTokens(s *Site) {
 }
 
 // follows returns the agent whose groups a registry token follows, and why: the token itself, then its fallbacks, then
-// `*` if it heeds that; -1 and ViaNone for nobody.
-func (a *Auditor) follows(s *Site, id int) (agent int, via Via) {
-	own := s.Report.scratch.own
-	if own[id] > 0 {
-		return int(own[id]) - 1, ViaOwn
+// `*` if it heeds that; -1 and ViaNone for nobody. With second, names that are no product tokens also count where only the
+// second reading finds them: then lenient is true, and agent an index into scratch.lenient.
+func (a *Auditor) follows(s *Site, id int, second bool) (agent int, via Via, lenient bool) {
+	if agent, lenient = a.named(s, id, second); agent >= 0 {
+		return agent, ViaOwn, lenient
 	}
 	t := &a.reg.Tokens[id]
 	for _, next := range t.Chain {
-		if own[next] > 0 {
-			return int(own[next]) - 1, ViaFallback
+		if agent, lenient = a.named(s, next, second); agent >= 0 {
+			return agent, ViaFallback, lenient
 		}
 	}
 	if star := s.Robots.Star(); star >= 0 && t.HeedsStar {
-		return star, ViaStar
+		return star, ViaStar, false
 	}
-	return -1, ViaNone
+	return -1, ViaNone, false
+}
+
+// named returns the agent that has the name of a registry token, as follows does; -1 for nobody.
+func (a *Auditor) named(s *Site, id int, second bool) (agent int, lenient bool) {
+	c := s.Report.scratch
+	if own := c.own[id]; own > 0 || !second || a.reg.Tokens[id].ProductToken {
+		return int(own) - 1, false
+	}
+	return int(c.byToken[id]) - 1, true
 }
 
 // agentRows adds a row for each agent that the file names, but for the wildcard, and for fragments of names that the
@@ -214,21 +223,31 @@ func (a *Auditor) lenientRows(s *Site) {
 	r, c := &s.Report, s.Report.scratch
 	for k := range c.lenient {
 		t := &c.lenient[k]
-		c.groups = c.groups[:0]
-		for m := t.last; m > 0; m = c.mentions[m-1].before {
-			c.groups = append(c.groups, c.mentions[m-1].group)
-		}
 		if own := c.own[t.id]; own > 0 {
 			t.usage.join(c.agents[own-1].usage)
-			c.groups = append(c.groups, s.Robots.AgentGroups(int(own)-1)...)
 		}
-		slices.Sort(c.groups)
-		c.groups = slices.Compact(c.groups)
-		survey := s.Robots.Survey(c.groups)
+		survey := s.Robots.Survey(s.lenientGroups(k))
 		v := r.another()
 		v.fill(&survey, &t.belongings)
 		v.Token, v.ID, v.Via, v.Line, v.Lenient = a.names[t.id], int(t.id), ViaOwn, t.line, true
 	}
+}
+
+// lenientGroups returns the groups of all lines that the second reading takes for the k-th lenient token, and of those
+// that name it strictly; ascending, and valid until the next call.
+func (s *Site) lenientGroups(k int) []uint32 {
+	c := s.Report.scratch
+	t := &c.lenient[k]
+	c.groups = c.groups[:0]
+	for m := t.last; m > 0; m = c.mentions[m-1].before {
+		c.groups = append(c.groups, c.mentions[m-1].group)
+	}
+	if own := c.own[t.id]; own > 0 {
+		c.groups = append(c.groups, s.Robots.AgentGroups(int(own)-1)...)
+	}
+	slices.Sort(c.groups)
+	c.groups = slices.Compact(c.groups)
+	return c.groups
 }
 
 // another appends a row of verdicts, to be filled in where it stands.

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/printable"
@@ -108,19 +107,19 @@ func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 	if err != nil {
 		return err
 	}
-	crawlers, err := f.crawlers(registry)
+	auditor := audit.New(registry)
+	crawlers, err := f.crawlers(auditor)
 	if err != nil {
 		return err
 	}
-	robots, err := a.inForce(ctx, f, registry, urls)
+	robots, err := a.inForce(ctx, f, auditor, dialect, urls)
 	if err != nil {
 		return err
 	}
-	robots.file.ParseDialect(robots.body, dialect)
 	if !f.asJSON {
 		a.noteReadings(crawlers)
 	}
-	if robots.truncated {
+	if robots.site.Fetch.Truncated {
 		a.note("the robots.txt is longer than --max-body %d; it is judged by its beginning", f.maxBody)
 	}
 
@@ -128,7 +127,7 @@ func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 		a.note("the robots.txt has no user-agent line, so that it disallows nothing; bulkscan check explains it")
 	}
 
-	r := newRows(a, robots, registry, crawlers, f.asJSON, urls)
+	r := newRows(a, robots, auditor, crawlers, f.asJSON, urls)
 	r.verdicts = verdictColumn(f.color.colored(a.stdout))
 	if len(urls) == 0 {
 		urls = []string{"-"}
@@ -230,33 +229,28 @@ func clipped(s string) string {
 
 // crawler is one of those that are asked for.
 type crawler struct {
-	given string   // on the command line
-	label string   // what rows call it: the registry's name for it, else its token
-	names []string // whose groups it follows, in order: its own name, then what it falls back to; none for `*`
-	heeds bool     // it follows the groups of `*` where there are none of these
+	given string // on the command line
+	audit.Crawler
 }
 
-// token is the name by which user-agent lines are asked for it: a product token, or what the registry has instead.
-func (c *crawler) token() string {
-	if len(c.names) == 0 {
-		return "*"
-	}
-	return c.names[0]
-}
-
-// crawlers says whose groups the agents follow that --agent names.
-func (f *testFlags) crawlers(registry *tokens.Registry) ([]crawler, error) {
+// crawlers says who is meant by --agent.
+func (f *testFlags) crawlers(auditor *audit.Auditor) ([]crawler, error) {
 	var list []crawler
 	for _, value := range f.agents {
 		for _, given := range separate(value) {
 			if given == "" {
 				return nil, usagef("--agent %q has an empty name; names are separated by single commas", clipped(value))
 			}
-			c, err := f.crawler(registry, given)
-			if err != nil {
-				return nil, err
+			c, err := auditor.Crawler(given, f.literal)
+			switch {
+			case errors.Is(err, audit.ErrUnknownCrawler):
+				return nil, usagef("--agent %q: %w; names are separated by commas", clipped(given), err)
+			case errors.Is(err, audit.ErrBrowser):
+				return nil, usagef("--agent %q: %w; give the crawler's token alone", clipped(given), err)
+			case err != nil:
+				return nil, usagef("--agent %q begins with %w (letters, - and _), so that no group can name it; '*' asks for a crawler that no group names", clipped(given), err)
 			}
-			list = append(list, c)
+			list = append(list, crawler{given, c})
 		}
 	}
 	return list, nil
@@ -280,113 +274,31 @@ func separate(value string) (names []string) {
 	return append(names, strings.TrimSpace(value[from:]))
 }
 
-// crawler says whose groups an agent follows.
-func (f *testFlags) crawler(registry *tokens.Registry, given string) (crawler, error) {
-	if given == "*" {
-		return crawler{given: given, label: given, heeds: true}, nil
-	}
-	token, id := productToken(given), named(registry, given)
-	if id < 0 && strings.ContainsAny(given, " \t") && !strings.ContainsAny(given, "/;(") {
-		return crawler{}, usagef("--agent %q: nobody of this name is known; names are separated by commas", clipped(given))
-	}
-	if id < 0 && !f.literal {
-		if id = namedIn(registry, given); id < 0 && isBrowser(given) {
-			return crawler{}, usagef("--agent %q: a browser's User-Agent begins like this, and no known crawler is named in it; give the crawler's token alone", clipped(given))
-		}
-		if id < 0 {
-			id = named(registry, token)
-		}
-	}
-	if id >= 0 && !f.literal {
-		known := &registry.Tokens[id]
-		c := crawler{given: given, label: known.Name, names: []string{known.Name}, heeds: known.HeedsStar}
-		for _, next := range known.Chain {
-			c.names = append(c.names, registry.Tokens[next].Name)
-		}
-		return c, nil
-	}
-	if token == "" {
-		return crawler{}, usagef("--agent %q begins with no product token (letters, - and _), so that no group can name it; '*' asks for a crawler that no group names", clipped(given))
-	}
-	return crawler{given: given, label: token, names: []string{token}, heeds: true}, nil
-}
-
-// productToken returns the part of a name that user-agent lines are compared to (RFC 9309 §2.2.1).
-func productToken(name string) string { return name[:tokens.ProductTokenLen(name)] }
-
-// named returns the token of the registry that a name or an alias means, -1 for none.
-func named(registry *tokens.Registry, name string) int {
-	if id := registry.Lookup(name); id >= 0 {
-		return id
-	}
-	return registry.LookupAlias(name)
-}
-
-// meant returns the token of the registry that somebody may have meant by a user-agent value, -1 for none.
-func meant(registry *tokens.Registry, value []byte) int {
-	for _, name := range parser.LenientNames(value) {
-		if id := named(registry, string(name)); id >= 0 {
-			return id
-		}
-	}
-	return -1
-}
-
-// namedIn returns the token of the registry that a User-Agent string names, -1 for none. It stands at the beginning, or,
-// in a string that begins as those of browsers do, at the beginning of one of the parts into which brackets and `;` divide
-// it. Names in URLs and prose (`not Googlebot`) are not who asks.
-func namedIn(registry *tokens.Registry, agent string) int {
-	browser := isBrowser(agent)
-	for part := range strings.FieldsFuncSeq(agent, func(r rune) bool { return r == ';' || r == '(' || r == ')' }) {
-		if id := meant(registry, []byte(part)); id >= 0 {
-			return id
-		}
-		if !browser {
-			break
-		}
-	}
-	return -1
-}
-
-// isBrowser reports whether a User-Agent string begins as those of browsers, and of crawlers that want to be served as
-// one.
-func isBrowser(agent string) bool {
-	token := productToken(agent)
-	return strings.EqualFold(token, "Mozilla") && token != agent
-}
-
 // noteReadings tells which token is asked for where it is not simply what was given.
 func (a *app) noteReadings(crawlers []crawler) {
 	for i := range crawlers {
-		if c := &crawlers[i]; !strings.EqualFold(c.given, c.token()) {
-			a.note("--agent %q is asked for as %s", clipped(c.given), c.token())
+		if c := &crawlers[i]; !strings.EqualFold(c.given, c.Token) {
+			a.note("--agent %q is asked for as %s", clipped(c.given), c.Token)
 		}
 	}
 }
 
 // inForce is the robots.txt that decides, or what its absence means.
 type inForce struct {
-	body      []byte
-	file      parser.File // of body, once it is parsed
-	truncated bool
-	access    parser.Access
-
-	// Of a site that was asked; the zero values where the robots.txt is a file.
-	origin  origin.Origin
-	home    string // origin, as URLs spell it
-	outcome exchange.Outcome
-	cause   exchange.Cause
-	status  int
+	site *audit.Site // judged
+	home string      // of a site that was asked, its origin as URLs spell it
 }
 
-// inForce reads the robots.txt, or asks the site for it if that is the site of the URLs.
-func (a *app) inForce(ctx context.Context, f *testFlags, registry *tokens.Registry, urls []string) (*inForce, error) {
+// inForce reads the robots.txt, or asks the site for it if that is the site of the URLs, and judges it.
+func (a *app) inForce(ctx context.Context, f *testFlags, auditor *audit.Auditor, dialect parser.Dialect, urls []string) (*inForce, error) {
 	site, err := a.fileSite(f.robots, f.maxBody)
 	if err != nil {
 		return nil, err
 	}
 	if site != nil {
-		return &inForce{body: site.Fetch.Body, truncated: site.Fetch.Truncated, access: parser.AccessConditional}, nil
+		site.Dialect = dialect
+		auditor.Judge(site)
+		return &inForce{site: site}, nil
 	}
 	if !strings.Contains(f.robots, "://") {
 		// A bare host would be asked by check. Here a misspelt file name must not become a question to a stranger, whose
@@ -397,7 +309,7 @@ func (a *app) inForce(ctx context.Context, f *testFlags, registry *tokens.Regist
 	if err != nil {
 		return nil, err
 	}
-	robots := &inForce{origin: o, home: o.String()}
+	robots := &inForce{site: &audit.Site{Origin: o, Dialect: dialect}, home: o.String()}
 	for _, url := range urls {
 		if url == "-" {
 			continue
@@ -406,14 +318,15 @@ func (a *app) inForce(ctx context.Context, f *testFlags, registry *tokens.Regist
 			return nil, usage(err)
 		}
 	}
-	err = a.ask(ctx, &f.fetchFlags, audit.New(registry), pipeline.Entry{Input: f.robots, Origin: o}, func(site *audit.Site) {
-		robots.body, robots.truncated = bytes.Clone(site.Fetch.Body), site.Fetch.Truncated
-		robots.access = site.Report.Access
-		robots.outcome, robots.cause, robots.status = site.Fetch.Outcome, site.Fetch.Cause, site.Fetch.Status
+	err = a.ask(ctx, &f.fetchFlags, auditor, pipeline.Entry{Input: f.robots, Origin: o}, func(asked *audit.Site) {
+		from, to := &asked.Fetch, &robots.site.Fetch
+		to.Outcome, to.Cause, to.Status = from.Outcome, from.Cause, from.Status
+		to.Body, to.Truncated = bytes.Clone(from.Body), from.Truncated
 	})
 	if err != nil {
 		return nil, err
 	}
+	auditor.Judge(robots.site)
 	return robots, robots.refusal(f.optOut)
 }
 
@@ -451,7 +364,7 @@ func (r *inForce) speaksOf(url string) error {
 	if rest, ok := strings.CutPrefix(url, r.home); ok && (rest == "" || rest[0] == '/' || rest[0] == '?' || rest[0] == '#') {
 		return nil
 	}
-	if o, err := origin.Parse(url); err == nil && o.As(r.origin.Scheme()) == r.origin {
+	if o, err := origin.Parse(url); err == nil && o.As(r.site.Origin.Scheme()) == r.site.Origin {
 		return nil
 	}
 	return fmt.Errorf("%q is not of %s, whose robots.txt says nothing about other sites (RFC 9309 §2.3); name the URL's own site by --robots, or give a file", clipped(url), r.home)
@@ -460,40 +373,33 @@ func (r *inForce) speaksOf(url string) error {
 // namesNobody reports whether a file that was found has no user-agent line, as those that are no robots.txt at all: HTML,
 // UTF-16, chance octets.
 func (r *inForce) namesNobody() bool {
-	if r.access != parser.AccessConditional || len(bytes.TrimSpace(r.body)) == 0 {
-		return false
-	}
-	for i := range r.file.Records() {
-		if r.file.Record(i).Key == parser.KeyUserAgent {
-			return false
-		}
-	}
-	return true
+	return r.site.Report.Access == parser.AccessConditional && len(bytes.TrimSpace(r.site.Fetch.Body)) > 0 && r.site.Report.Counts.Groups == 0
 }
 
 // refusal is the error of a site that was not asked: nothing is known of it.
 func (r *inForce) refusal(optOut string) error {
-	if r.access != parser.AccessUnknown {
+	if r.site.Report.Access != parser.AccessUnknown {
 		return nil
 	}
-	switch r.outcome {
+	switch r.site.Fetch.Outcome {
 	case exchange.BlockedAddress:
-		return fmt.Errorf("%s was not asked (%s): it has no public address; --allow-private permits to ask it", r.origin, r.outcome)
+		return fmt.Errorf("%s was not asked (%s): it has no public address; --allow-private permits to ask it", r.home, r.site.Fetch.Outcome)
 	case exchange.OptedOut:
-		return fmt.Errorf("%s was not asked (%s): it is on the list %s; give its robots.txt as a file", r.origin, r.outcome, optOut)
+		return fmt.Errorf("%s was not asked (%s): it is on the list %s; give its robots.txt as a file", r.home, r.site.Fetch.Outcome, optOut)
 	}
-	return fmt.Errorf("%s was not asked (%s)", r.origin, r.outcome)
+	return fmt.Errorf("%s was not asked (%s)", r.home, r.site.Fetch.Outcome)
 }
 
 // answer says what came instead of a robots.txt.
 func (r *inForce) answer() string {
-	what, failed := r.outcome.String(), "no answer"
-	if r.outcome == exchange.Answered {
-		what, failed = fmt.Sprintf("status %d", r.status), "the server failed"
-	} else if text := r.cause.String(); text != "" {
+	fetch := &r.site.Fetch
+	what, failed := fetch.Outcome.String(), "no answer"
+	if fetch.Outcome == exchange.Answered {
+		what, failed = fmt.Sprintf("status %d", fetch.Status), "the server failed"
+	} else if text := fetch.Cause.String(); text != "" {
 		what += ", " + text
 	}
-	if r.access == parser.AccessFullAllow {
+	if r.site.Report.Access == parser.AccessFullAllow {
 		return "no file: " + what
 	}
 	return failed + ": " + what

@@ -270,13 +270,15 @@ func TestTestAnswersAtOnce(t *testing.T) {
 func rowsFor(t testing.TB, body string, d parser.Dialect, asJSON bool, agents ...string) *rows {
 	t.Helper()
 	f := &testFlags{agents: agents}
-	crawlers, err := f.crawlers(tokens.Default())
+	auditor := audit.New(tokens.Default())
+	crawlers, err := f.crawlers(auditor)
 	if err != nil {
 		t.Fatal(err)
 	}
-	robots := &inForce{body: []byte(body), access: parser.AccessConditional}
-	robots.file.ParseDialect(robots.body, d)
-	return newRows(&app{stdout: io.Discard, stderr: io.Discard}, robots, tokens.Default(), crawlers, asJSON, nil)
+	robots := &inForce{site: &audit.Site{IsFile: true, Dialect: d}}
+	robots.site.Fetch.Body = []byte(body)
+	auditor.Judge(robots.site)
+	return newRows(&app{stdout: io.Discard, stderr: io.Discard}, robots, auditor, crawlers, asJSON, nil)
 }
 
 // The tester and a survey agree: whom each token of the registry follows, why, and whether it may fetch the root. Of names

@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/parser"
 )
@@ -39,11 +37,10 @@ type rows struct {
 	app       *app
 	out       *bufio.Writer
 	robots    *inForce
-	followers []follower
-	policies  []policy
-	lenient   map[string]naming // by the registry's name
+	tester    *audit.Tester
+	followers []follower // of the tester's crawlers
 
-	path, row []byte        // scratch
+	path, row []byte        // of the current URL; scratch
 	rules     map[int]*rule // by record
 	lines     []uint32      // where each line of the file starts; nil before the first rule decides
 
@@ -58,27 +55,12 @@ type rows struct {
 	bad        int // lines of standard input that are no URL, or one of another site
 }
 
-// policy is a set of groups, merged, that crawlers follow, and what it says of the current URL.
-type policy struct {
-	groups   []uint32
-	decision parser.Decision
-}
-
 // follower is a crawler with the groups that it follows, put into words.
 type follower struct {
-	policy int // index into rows.policies, -1 where no group applies
-	via    audit.Via
-	name   []byte // text: its column
-	why    []byte // text: the column of its group
-	agent  []byte // JSON: agent and token
-	group  []byte // JSON: via and the group
-}
-
-// naming are the groups that name somebody.
-type naming struct {
-	name    string // as the first of them has it: the product token, or the whole value where the reading is lenient
-	lenient bool
-	groups  []uint32 // empty where none does
+	name  []byte // text: its column
+	why   []byte // text: the column of its group
+	agent []byte // JSON: agent and token
+	group []byte // JSON: via and the group
 }
 
 // rule is a line of the file that decided something, put into words.
@@ -87,22 +69,16 @@ type rule struct {
 	json []byte
 }
 
-// The reasons of decisions, as JSON has them.
-const (
-	reasonRule        = "rule"
-	reasonNoRule      = "no_rule"
-	reasonNoGroup     = "no_group"
-	reasonAlways      = "always_allowed" // RFC 9309 §2.2.2: /robots.txt itself
-	reasonNoFile      = "no_file"
-	reasonUnavailable = "unavailable"
-)
-
 // newRows prepares for the crawlers and, so that their column has its width from the start, the URLs that are known.
-func newRows(a *app, robots *inForce, registry *tokens.Registry, crawlers []crawler, asJSON bool, urls []string) *rows {
+func newRows(a *app, robots *inForce, auditor *audit.Auditor, crawlers []crawler, asJSON bool, urls []string) *rows {
 	r := &rows{app: a, out: bufio.NewWriterSize(a.stdout, 64<<10), robots: robots, asJSON: asJSON, verdicts: verdictColumn(false), rules: map[int]*rule{}}
-	r.lenient = secondReading(&robots.file, registry)
+	var asked []audit.Crawler
 	for i := range crawlers {
-		r.followers = append(r.followers, r.newFollower(&crawlers[i]))
+		asked = append(asked, crawlers[i].Crawler)
+	}
+	r.tester = auditor.Tester(robots.site, asked)
+	for i := range crawlers {
+		r.followers = append(r.followers, r.newFollower(&crawlers[i], r.tester.Followings[i]))
 	}
 	nameWidth, whyWidth := 0, 0
 	for i := range r.followers {
@@ -117,100 +93,39 @@ func newRows(a *app, robots *inForce, registry *tokens.Registry, crawlers []craw
 		r.widen(url)
 	}
 	r.tail = r.jsonTail()
-	if robots.access != parser.AccessConditional {
+	if robots.site.Report.Access != parser.AccessConditional {
 		r.answer = robots.answer()
 	}
 	return r
 }
 
-// secondReading collects the groups of user-agent lines in which nobody of the registry is named strictly and somebody may
-// have been meant, as a survey does for its lenient verdicts.
-func secondReading(file *parser.File, registry *tokens.Registry) map[string]naming {
-	found := map[string]naming{}
-	for i := range file.Records() {
-		rec := file.Record(i)
-		if rec.Key != parser.KeyUserAgent || registry.LookupBytes(parser.AgentName(rec.Value, file.Dialect())) >= 0 {
-			continue
-		}
-		id := meant(registry, rec.Value)
-		if id < 0 {
-			continue
-		}
-		n := found[registry.Tokens[id].Name]
-		if len(n.groups) == 0 {
-			n.name, n.lenient = string(rec.Value), true
-		}
-		if group := uint32(rec.Group); !slices.Contains(n.groups[max(0, len(n.groups)-1):], group) {
-			n.groups = append(n.groups, group)
-		}
-		found[registry.Tokens[id].Name] = n
-	}
-	return found
-}
-
-// naming returns the groups of a name. What is no product token no group can name (RFC 9309 §2.2.1): for such names of the
-// registry the second reading stands in.
-func (r *rows) naming(name string) naming {
-	file := &r.robots.file
-	if agent := file.Find(name); agent >= 0 {
-		return naming{name: string(file.Agent(agent).Name), groups: file.AgentGroups(agent)}
-	}
-	if tokens.IsProductToken(name) {
-		return naming{}
-	}
-	return r.lenient[name]
-}
-
-// newFollower says which groups a crawler follows: those of the first of its names that any group names, else those of
-// `*` if it heeds them, else none.
-func (r *rows) newFollower(c *crawler) follower {
-	f := follower{policy: -1, via: audit.ViaNone, name: []byte(line(c.label)), why: []byte("no group applies")}
-	var by naming
-	for i, name := range c.names {
-		if by = r.naming(name); len(by.groups) > 0 {
-			f.via = audit.ViaOwn
-			if i > 0 {
-				f.via = audit.ViaFallback
-			}
-			break
-		}
-	}
-	if star := r.naming("*"); len(by.groups) == 0 && len(star.groups) > 0 {
-		if c.heeds {
-			by, f.via = star, audit.ViaStar
-		} else {
+// newFollower puts a crawler into words, and whose groups it follows.
+func (r *rows) newFollower(c *crawler, by audit.Following) follower {
+	file := &r.robots.site.Robots
+	f := follower{name: []byte(line(c.Token)), why: []byte("no group applies")}
+	f.agent = printable.AppendJSON(append(f.agent, `"agent":`...), printable.Head(c.given, audit.MaxEvidenceValue))
+	f.agent = printable.AppendJSON(append(f.agent, `,"token":`...), c.Token)
+	f.group = printable.AppendJSON(append(f.group, `"via":`...), by.Via.String())
+	if len(by.Groups) == 0 {
+		if by.Via == audit.ViaNone && file.Star() >= 0 {
 			f.why = []byte("no group names it, and it ignores *")
 		}
-	}
-	if r.robots.access != parser.AccessConditional {
-		f.via = audit.ViaHTTP
-	}
-	f.agent = printable.AppendJSON(append(f.agent, `"agent":`...), printable.Head(c.given, audit.MaxEvidenceValue))
-	f.agent = printable.AppendJSON(append(f.agent, `,"token":`...), c.token())
-	f.group = printable.AppendJSON(append(f.group, `"via":`...), f.via.String())
-	if len(by.groups) == 0 {
 		f.group = append(f.group, `,"group":null,"lenient":false,"groups":0,"group_lines":[],"group_agents":[]`...)
 		return f
 	}
-
-	f.policy = slices.IndexFunc(r.policies, func(p policy) bool { return slices.Equal(p.groups, by.groups) })
-	if f.policy < 0 {
-		f.policy = len(r.policies)
-		r.policies = append(r.policies, policy{groups: by.groups})
-	}
-	name := printable.Head(by.name, audit.MaxEvidenceValue)
+	name := printable.Head(by.Name, audit.MaxEvidenceValue)
 	f.why = []byte("group ")
-	if f.via == audit.ViaFallback {
+	if by.Via == audit.ViaFallback {
 		f.why = []byte("follows ")
 	}
 	f.why = append(f.why, line(name)...)
-	if by.lenient {
+	if by.Lenient {
 		f.why = append(f.why, " (lenient)"...)
 	}
-	f.why = appendSpans(append(f.why, ", "...), &r.robots.file, by.groups)
+	f.why = appendSpans(append(f.why, ", "...), file, by.Groups)
 	f.group = printable.AppendJSON(append(f.group, `,"group":`...), name)
-	f.group = strconv.AppendBool(append(f.group, `,"lenient":`...), by.lenient)
-	f.group = appendGroups(f.group, &r.robots.file, by.groups)
+	f.group = strconv.AppendBool(append(f.group, `,"lenient":`...), by.Lenient)
+	f.group = appendGroups(f.group, file, by.Groups)
 	return f
 }
 
@@ -283,22 +198,22 @@ func appendGroups(b []byte, file *parser.File, groups []uint32) []byte {
 
 // jsonTail is what all rows end with: how the file was read and where it is from.
 func (r *rows) jsonTail() []byte {
-	o := r.robots
-	b := printable.AppendJSON([]byte(`"dialect":`), o.file.Dialect().String())
-	b = printable.AppendJSON(append(b, `,"access":`...), o.access.String())
-	if o.origin.IsValid() {
-		b = printable.AppendJSON(append(b, `,"origin":`...), o.origin.String())
-		b = printable.AppendJSON(append(b, `,"outcome":`...), o.outcome.String())
-	} else {
+	s := r.robots.site
+	b := printable.AppendJSON([]byte(`"dialect":`), s.Dialect.String())
+	b = printable.AppendJSON(append(b, `,"access":`...), s.Report.Access.String())
+	if s.IsFile {
 		b = append(b, `,"origin":null,"outcome":null`...)
+	} else {
+		b = printable.AppendJSON(append(b, `,"origin":`...), s.Origin.String())
+		b = printable.AppendJSON(append(b, `,"outcome":`...), s.Fetch.Outcome.String())
 	}
 	b = append(b, `,"status":`...)
-	if o.status > 0 {
-		b = strconv.AppendInt(b, int64(o.status), 10)
+	if s.Fetch.Status > 0 {
+		b = strconv.AppendInt(b, int64(s.Fetch.Status), 10)
 	} else {
 		b = append(b, "null"...)
 	}
-	return strconv.AppendBool(append(b, `,"truncated":`...), o.truncated)
+	return strconv.AppendBool(append(b, `,"truncated":`...), s.Fetch.Truncated)
 }
 
 // addAll reads URLs, one a line, and writes their rows. Lines that are no URL, or one of another site, are told of, and the
@@ -369,29 +284,24 @@ func (r *rows) reject(why error) {
 
 // add decides one URL and writes its rows. Once all rules that decide have done so before, it does not allocate.
 func (r *rows) add(url string) error {
-	r.path = parser.AppendEscapedPath(r.path[:0], url)
-	for i := range r.policies {
-		p := &r.policies[i]
-		p.decision = r.robots.file.DecideIn(p.groups, r.path)
-	}
+	r.path = r.tester.Decide(url)
 	if !r.asJSON {
 		r.widen(url)
 	}
 	shown := len(r.row)
 	for i := range r.followers {
-		f := &r.followers[i]
-		allow, reason, record := r.decide(f)
+		f, answer := &r.followers[i], r.tester.Answer(i)
 		r.decisions++
-		if !allow {
+		if !answer.Allow {
 			r.disallowed++
 		}
 		var row []byte
 		if r.asJSON {
-			r.row = r.appendJSONRow(r.row[:0], f, url, allow, reason, record)
+			r.row = r.appendJSONRow(r.row[:0], f, url, answer)
 			row = r.row
 		} else {
 			// The URL as shown stays at the beginning of the scratch, the rows come behind.
-			r.row = r.appendTextRow(r.row[:shown], shown, f, allow, reason, record)
+			r.row = r.appendTextRow(r.row[:shown], shown, f, answer)
 			row = r.row[shown:]
 		}
 		if _, err := r.out.Write(row); err != nil {
@@ -401,43 +311,24 @@ func (r *rows) add(url string) error {
 	return nil
 }
 
-// decide says how the current URL fares with one crawler, why, and by which record, -1 for none.
-func (r *rows) decide(f *follower) (allow bool, reason string, record int) {
-	switch {
-	case r.robots.access == parser.AccessFullAllow:
-		return true, reasonNoFile, -1
-	case r.robots.access == parser.AccessFullDisallow:
-		return false, reasonUnavailable, -1
-	case f.policy < 0:
-		return true, reasonNoGroup, -1
-	}
-	d := r.policies[f.policy].decision
-	switch {
-	case d.Record >= 0:
-		return d.Allow, reasonRule, d.Record
-	case d.Exempt():
-		return true, reasonAlways, -1
-	}
-	return true, reasonNoRule, -1
-}
-
 // rule returns the record that decided, put into words: its line as it stands in the file.
 func (r *rows) rule(record int) *rule {
 	if known := r.rules[record]; known != nil {
 		return known
 	}
-	rec := r.robots.file.Record(record)
+	site := r.robots.site
+	rec := site.Robots.Record(record)
 	number := rec.Line
 	if r.lines == nil {
-		for s := parser.NewScanner(r.robots.body, r.robots.file.Dialect()); s.Next(); {
+		for s := parser.NewScanner(site.Fetch.Body, site.Dialect); s.Next(); {
 			r.lines = append(r.lines, uint32(s.Line().Start))
 		}
 	}
-	start, end := int(r.lines[number-1]), len(r.robots.body)
+	start, end := int(r.lines[number-1]), len(site.Fetch.Body)
 	if number < len(r.lines) {
 		end = int(r.lines[number])
 	}
-	whole := bytes.TrimSpace(r.robots.body[start:end]) // of which the beginning is shown, once
+	whole := bytes.TrimSpace(site.Fetch.Body[start:end]) // of which the beginning is shown, once
 	text := printable.Head(string(whole[:min(len(whole), audit.MaxEvidenceValue+1)]), audit.MaxEvidenceValue)
 
 	known := &rule{text: fmt.Appendf(nil, "line %d: %s", number, line(strings.ReplaceAll(text, "\t", " ")))}
@@ -458,20 +349,20 @@ func verdictColumn(colored bool) map[bool]string {
 }
 
 // appendTextRow appends a row for people; b begins with the URL as shown.
-func (r *rows) appendTextRow(b []byte, shown int, f *follower, allow bool, reason string, record int) []byte {
-	b = append(append(append(b, r.verdicts[allow]...), f.name...), "  "...)
+func (r *rows) appendTextRow(b []byte, shown int, f *follower, answer audit.Answer) []byte {
+	b = append(append(append(b, r.verdicts[answer.Allow]...), f.name...), "  "...)
 	from := len(b)
 	b = append(pad(append(b, b[:shown]...), from, r.urlWidth), "  "...)
-	switch reason {
-	case reasonNoFile, reasonUnavailable:
+	switch answer.Reason {
+	case audit.ReasonNoFile, audit.ReasonUnavailable:
 		b = append(b, r.answer...)
-	case reasonNoGroup:
+	case audit.ReasonNoGroup:
 		b = append(b, bytes.TrimRight(f.why, " ")...)
-	case reasonRule:
-		b = append(append(append(b, f.why...), "  "...), r.rule(record).text...)
-	case reasonAlways:
+	case audit.ReasonRule:
+		b = append(append(append(b, f.why...), "  "...), r.rule(answer.Record).text...)
+	case audit.ReasonAlways:
 		b = append(append(append(b, f.why...), "  "...), "/robots.txt is always allowed"...)
-	case reasonNoRule:
+	case audit.ReasonNoRule:
 		b = append(append(append(b, f.why...), "  "...), "no rule matches"...)
 	}
 	return append(b, '\n')
@@ -516,15 +407,15 @@ func (r *rows) look(read *bufio.Reader) {
 }
 
 // appendJSONRow appends a row for programs.
-func (r *rows) appendJSONRow(b []byte, f *follower, url string, allow bool, reason string, record int) []byte {
+func (r *rows) appendJSONRow(b []byte, f *follower, url string, answer audit.Answer) []byte {
 	b = printable.AppendJSON(append(b, `{"url":`...), url)
 	b = append(b, `,"path":`...)
 	b = printable.AppendJSON(b, r.path)
 	b = append(append(b, ','), f.agent...)
-	b = strconv.AppendBool(append(b, `,"allowed":`...), allow)
-	b = append(append(append(b, `,"reason":"`...), reason...), `",`...)
-	if record >= 0 {
-		b = append(b, r.rule(record).json...)
+	b = strconv.AppendBool(append(b, `,"allowed":`...), answer.Allow)
+	b = append(append(append(b, `,"reason":"`...), answer.Reason...), `",`...)
+	if answer.Record >= 0 {
+		b = append(b, r.rule(answer.Record).json...)
 	} else {
 		b = append(b, `"line":null,"rule":null,"key":null,"value":null`...)
 	}

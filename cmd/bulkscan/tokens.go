@@ -124,7 +124,7 @@ func tokensNamed(registry *tokens.Registry, names []string) (ids []int, err erro
 		return ids, nil
 	}
 	for _, name := range names {
-		id := named(registry, name)
+		id, _ := registry.Find([]byte(name))
 		if id < 0 {
 			if like := similar(registry, name); len(like) > 0 {
 				return nil, usagef("%q: no token has this name; there are %s", clipped(name), strings.Join(like, ", "))

@@ -1,0 +1,200 @@
+package audit
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/parser"
+)
+
+// This file decides for single crawlers: who is meant by a name, which groups of a file that crawler follows, and what it
+// may fetch. Judge decides the same for the whole registry, by the same rules (Auditor.follows).
+
+// Crawler is a crawler that is asked for.
+type Crawler struct {
+	Token string // as the registry spells it, else a product token; "*" is a crawler that no group names
+	id    int    // index into the registry; -1 for one that is judged without it
+}
+
+// What is wrong with the name of a crawler.
+var (
+	ErrUnknownCrawler = errors.New("nobody of this name is known")
+	ErrBrowser        = errors.New("a browser's User-Agent begins like this, and no known crawler is named in it")
+	ErrNoProductToken = errors.New("no product token")
+)
+
+// Crawler returns the crawler that a name means: "*", a name or an alias of the registry, a product token, or a whole
+// User-Agent string that names one of these. With literal every name is a product token and nothing else.
+func (a *Auditor) Crawler(name string, literal bool) (Crawler, error) {
+	if name == "*" {
+		return Crawler{Token: name, id: -1}, nil
+	}
+	token := name[:tokens.ProductTokenLen(name)]
+	id, _ := a.reg.Find([]byte(name))
+	if id < 0 && strings.ContainsAny(name, " \t") && !strings.ContainsAny(name, "/;(") {
+		return Crawler{}, ErrUnknownCrawler
+	}
+	if id < 0 && !literal {
+		browser := strings.EqualFold(token, "Mozilla") && token != name
+		if id = a.namedIn(name, browser); id < 0 && browser {
+			return Crawler{}, ErrBrowser
+		}
+		if id < 0 {
+			id, _ = a.reg.Find([]byte(token))
+		}
+	}
+	switch {
+	case id >= 0 && !literal:
+		return Crawler{Token: a.reg.Tokens[id].Name, id: id}, nil
+	case token == "":
+		return Crawler{}, ErrNoProductToken
+	}
+	return Crawler{Token: token, id: -1}, nil
+}
+
+// namedIn returns the token of the registry that a User-Agent string names, -1 for none. It stands at the beginning, or,
+// in a string that begins as those of browsers do, at the beginning of one of the parts into which brackets and `;` divide
+// it. Names in URLs and prose (`not Googlebot`) are not who asks.
+func (a *Auditor) namedIn(agent string, browser bool) int {
+	for part := range strings.FieldsFuncSeq(agent, func(r rune) bool { return r == ';' || r == '(' || r == ')' }) {
+		for _, name := range parser.LenientNames([]byte(part)) {
+			if id, _ := a.reg.Find(name); id >= 0 {
+				return id
+			}
+		}
+		if !browser {
+			break
+		}
+	}
+	return -1
+}
+
+// Following is whose rules a crawler follows in the file of a site.
+type Following struct {
+	Via     Via      // ViaHTTP where the status of the answer decides
+	Name    string   // by which the file names the groups: the whole value of the line where the reading is lenient
+	Lenient bool     // only the second reading finds the name
+	Groups  []uint32 // ascending; empty where no group applies
+}
+
+// Follow says whose rules a crawler follows on a site that this Auditor has judged. The names of the registry that are no
+// product tokens, which no group can name by RFC 9309 §2.2.1, are found by the second reading.
+func (a *Auditor) Follow(s *Site, c Crawler) Following {
+	if s.Report.Access != parser.AccessConditional {
+		return Following{Via: ViaHTTP}
+	}
+	if c.id >= 0 {
+		agent, via, lenient := a.follows(s, c.id, true)
+		if lenient {
+			return s.leniently(agent, via)
+		}
+		return s.following(agent, via)
+	}
+	if c.Token != "*" {
+		if agent := s.Robots.Find(c.Token); agent >= 0 {
+			return s.following(agent, ViaOwn)
+		}
+	}
+	return s.following(s.Robots.Star(), ViaStar)
+}
+
+// following says which groups an agent of the file has; -1 is nobody.
+func (s *Site) following(agent int, via Via) Following {
+	if agent < 0 {
+		return Following{Via: ViaNone}
+	}
+	return Following{Via: via, Name: string(s.Robots.Agent(agent).Name), Groups: s.Robots.AgentGroups(agent)}
+}
+
+// leniently says which groups name the k-th of the tokens that only the second reading finds.
+func (s *Site) leniently(k int, via Via) Following {
+	f := Following{Via: via, Lenient: true, Groups: slices.Clone(s.lenientGroups(k))}
+	for i, end := s.Robots.GroupRecords(f.Groups[0]); i < end; i++ {
+		if rec := s.Robots.Record(i); rec.Line == s.Report.scratch.lenient[k].line {
+			f.Name = string(rec.Value)
+		}
+	}
+	return f
+}
+
+// Reason says why a URL may be fetched or not. It is the stable text of `test --json`.
+type Reason string
+
+// The reasons.
+const (
+	ReasonRule        Reason = "rule"           // a line of the file decides
+	ReasonNoRule      Reason = "no_rule"        // no line of the groups matches
+	ReasonNoGroup     Reason = "no_group"       // no group applies
+	ReasonAlways      Reason = "always_allowed" // RFC 9309 §2.2.2: /robots.txt itself
+	ReasonNoFile      Reason = "no_file"        // the site has no file
+	ReasonUnavailable Reason = "unavailable"    // the server failed
+)
+
+// Answer says whether a crawler may fetch a URL, and why.
+type Answer struct {
+	Allow  bool
+	Reason Reason
+	Record int // of the file, that decided; -1 where none did
+}
+
+// Tester decides URLs for some crawlers, one URL after the other. Each set of groups is asked once, whoever follows it.
+type Tester struct {
+	Site       *Site       // as judged; it must stay
+	Followings []Following // of the crawlers, in their order
+
+	policy    []int // of each following, index into groups; -1 where no group applies
+	groups    [][]uint32
+	decisions []parser.Decision // on the current URL, of each of groups
+	path      []byte
+}
+
+// Tester returns a Tester for crawlers on a site that this Auditor has judged.
+func (a *Auditor) Tester(s *Site, crawlers []Crawler) *Tester {
+	t := &Tester{Site: s}
+	for _, c := range crawlers {
+		f := a.Follow(s, c)
+		policy := -1
+		if len(f.Groups) > 0 {
+			policy = slices.IndexFunc(t.groups, func(groups []uint32) bool { return slices.Equal(groups, f.Groups) })
+			if policy < 0 {
+				policy = len(t.groups)
+				t.groups = append(t.groups, f.Groups)
+			}
+		}
+		t.Followings, t.policy = append(t.Followings, f), append(t.policy, policy)
+	}
+	t.decisions = make([]parser.Decision, len(t.groups))
+	return t
+}
+
+// Decide takes up a URL, whose answers are then to be had, and returns the path that rules are compared with; it is valid
+// until the next call.
+func (t *Tester) Decide(url string) (path []byte) {
+	t.path = parser.AppendEscapedPath(t.path[:0], url)
+	for i, groups := range t.groups {
+		t.decisions[i] = t.Site.Robots.DecideIn(groups, t.path)
+	}
+	return t.path
+}
+
+// Answer says how the current URL fares with the i-th crawler.
+func (t *Tester) Answer(i int) Answer {
+	policy := t.policy[i]
+	switch {
+	case t.Site.Report.Access == parser.AccessFullAllow:
+		return Answer{true, ReasonNoFile, -1}
+	case t.Site.Report.Access != parser.AccessConditional:
+		return Answer{false, ReasonUnavailable, -1}
+	case policy < 0:
+		return Answer{true, ReasonNoGroup, -1}
+	}
+	switch d := t.decisions[policy]; {
+	case d.Record >= 0:
+		return Answer{d.Allow, ReasonRule, d.Record}
+	case d.Exempt():
+		return Answer{true, ReasonAlways, -1}
+	}
+	return Answer{true, ReasonNoRule, -1}
+}
