@@ -141,7 +141,8 @@ type Answer struct {
 
 // Tester decides URLs for some crawlers, one URL after the other. Each set of groups is asked once, whoever follows it.
 type Tester struct {
-	Site       *Site       // as judged; it must stay
+	Site       *Site // as judged; it must stay
+	Crawlers   []Crawler
 	Followings []Following // of the crawlers, in their order
 
 	policy    []int // of each following, index into groups; -1 where no group applies
@@ -152,7 +153,7 @@ type Tester struct {
 
 // Tester returns a Tester for crawlers on a site that this Auditor has judged.
 func (a *Auditor) Tester(s *Site, crawlers []Crawler) *Tester {
-	t := &Tester{Site: s}
+	t := &Tester{Site: s, Crawlers: crawlers}
 	for _, c := range crawlers {
 		f := a.Follow(s, c)
 		policy := -1

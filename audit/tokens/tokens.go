@@ -143,6 +143,49 @@ func (r *Registry) LookupBytes(name []byte) int {
 // and false if there is none. It allocates nothing, and costs little more than a comparison.
 func (r *Registry) Find(name []byte) (i int, alias bool) { return find(&r.index, name) }
 
+// Field is a property by which tokens are chosen.
+type Field func(*Token) string
+
+// Category is a Field.
+func Category(t *Token) string { return t.Category }
+
+// Operator is a Field.
+func Operator(t *Token) string { return t.Operator }
+
+// Purpose is a Field.
+func Purpose(t *Token) string { return t.Purpose }
+
+// Values returns the values that the registry has for a field, sorted without regard to case.
+func (r *Registry) Values(field Field) []string {
+	var values []string
+	for i := range r.Tokens {
+		if v := field(&r.Tokens[i]); v != "" {
+			values = append(values, v)
+		}
+	}
+	slices.SortFunc(values, func(a, b string) int { return strings.Compare(strings.ToLower(a), strings.ToLower(b)) })
+	return slices.Compact(values)
+}
+
+// Similar returns the names of tokens that somebody may have meant: those that contain the name, or are contained in it,
+// or begin like it, or are its operator's; at most ten.
+func (r *Registry) Similar(name string) (like []string) {
+	const begins, most = 4, 10
+	name = strings.ToLower(name)
+	if len(name) < 2 || len(name) > 100 {
+		return nil
+	}
+	for i := range r.Tokens {
+		t := &r.Tokens[i]
+		token := strings.ToLower(t.Name)
+		if strings.Contains(token, name) || strings.Contains(name, token) || strings.EqualFold(t.Operator, name) ||
+			len(name) >= begins && strings.HasPrefix(token, name[:begins]) {
+			like = append(like, t.Name)
+		}
+	}
+	return like[:min(len(like), most)]
+}
+
 // index finds names and aliases, which differ from each other: a hash table with open addressing, at most a quarter full. It
 // is small, so that it stays in the nearest cache while files are judged, and most names that are not there meet a free slot.
 type index struct {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -18,14 +19,16 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/fetcher"
 	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/observer"
 	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/pipeline"
 )
 
 func (a *app) checkCommand() *cobra.Command {
 	f := &fetchFlags{}
-	shown := &explanation{}
+	var shown terminal.CheckOptions
 	var asJSON, withBody bool
 	c := &cobra.Command{
 		Use:   "check URL|FILE|-",
@@ -53,7 +56,7 @@ judged: as the string body where it is valid UTF-8, else as body_base64.`,
 			if err != nil {
 				return err
 			}
-			if err := shown.check(registry); err != nil {
+			if err := checkCategories(&shown, registry); err != nil {
 				return err
 			}
 			if withBody && !asJSON {
@@ -67,16 +70,37 @@ judged: as the string body where it is valid UTF-8, else as body_base64.`,
 				result.Body, result.BodyBase64 = nil, nil
 			}
 			if asJSON {
-				return printJSON(a, result)
+				return terminal.WriteJSON(a.stdout, result)
 			}
-			return shown.print(a, args[0], &result)
+			return terminal.Check(a.stdout, args[0], &result.Result, result.DNS, shown)
 		},
 	}
 	f.addForOne(c.Flags())
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().BoolVar(&withBody, "body", false, "with --json: add the body")
-	shown.add(c.Flags())
+	c.Flags().BoolVar(&shown.All, "all", false, "show everything: crawlers of every category, all evidence, all unknown agents")
+	c.Flags().StringSliceVar(&shown.Categories, "category", []string{"ai"}, "show crawlers of these categories: ai, search, seo …")
+	addColor(c.Flags(), &shown.Color)
 	return c
+}
+
+// checkCategories refuses categories that there are not; with --all, every one is meant.
+func checkCategories(o *terminal.CheckOptions, registry *tokens.Registry) error {
+	known := registry.Values(tokens.Category)
+	if o.All {
+		o.Categories = known
+		return nil
+	}
+	for i, name := range o.Categories {
+		at := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, name) })
+		if at < 0 {
+			return usagef("--category %q: one of %s", clipped(name), strings.Join(known, ", "))
+		}
+		o.Categories[i] = known[at]
+	}
+	slices.Sort(o.Categories)
+	o.Categories = slices.Compact(o.Categories)
+	return nil
 }
 
 // addForOne adds the flags for a command that asks one origin while somebody is waiting.
@@ -88,7 +112,7 @@ func (f *fetchFlags) addForOne(flags *pflag.FlagSet) {
 // checkResult is what check finds out: what became of an origin or a file, and which addresses its hosts have.
 type checkResult struct {
 	audit.Result
-	DNS *dnsResult `json:"dns,omitempty"` // nil where no name server was asked, nor this machine
+	DNS *observer.Result `json:"dns,omitempty"` // nil where no name server was asked, nor this machine
 
 	// The body that was judged. No string of JSON holds one that is not UTF-8, so that it has another field; both are nil
 	// where no body came.
@@ -127,9 +151,9 @@ func (a *app) check(ctx context.Context, f *fetchFlags, registry *tokens.Registr
 	if namesAnotherFile(arg) {
 		return checkResult{}, usagef("%q: only %s at the root of a site counts (RFC 9309 §2.3); to explain this file all the same: curl -s URL | bulkscan check -", clipped(arg), exchange.RobotsPath)
 	}
-	f.witness = &witness{}
+	f.observer = &observer.Observer{}
 	err = a.ask(ctx, f, auditor, pipeline.Entry{Input: arg, Origin: o}, result.explain)
-	result.DNS = f.witness.result(time.Now())
+	result.DNS = f.observer.Result(time.Now())
 	return result, err
 }
 
@@ -150,8 +174,8 @@ func (a *app) ask(ctx context.Context, f *fetchFlags, auditor *audit.Auditor, en
 	// One origin goes the way of all: the same pipeline, one tray, a list of one.
 	one := &single{entry: entry, keep: keep}
 	var by pipeline.Fetcher = fetch
-	if f.witness != nil {
-		by = f.witness.fetcher(fetch)
+	if f.observer != nil {
+		by = &observedFetcher{fetch, f.observer}
 	}
 	p := pipeline.New(pipeline.Config{Concurrency: 1, HostRate: 1}, one, by, auditor, one)
 	ctx, code, end := a.interrupts(ctx, nil)
@@ -161,6 +185,19 @@ func (a *app) ask(ctx context.Context, f *fetchFlags, auditor *audit.Auditor, en
 		return &exitError{code(), errors.New("interrupted")}
 	}
 	return err
+}
+
+// observedFetcher tells an observer which addresses are dialled.
+type observedFetcher struct {
+	pipeline.Fetcher
+	observer *observer.Observer
+}
+
+func (f *observedFetcher) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
+	host := x.Target.Origin.Host()
+	next := f.Fetcher.Do(ctx, x)
+	f.observer.Dialled(host, x.Response.Remote.Addr())
+	return next
 }
 
 // fileSite makes of an argument that is a file the site of which it would be the answer, not judged yet; nil if it is no

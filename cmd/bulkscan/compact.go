@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/sink"
 )
 
@@ -86,7 +87,7 @@ func (a *app) compact(ctx context.Context, dir, scanID string, o sink.CompactOpt
 		}
 	}
 	if asJSON {
-		errs = append(errs, printJSON(a, all))
+		errs = append(errs, terminal.WriteJSON(a.stdout, all))
 	}
 	return errors.Join(errs...)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/simweb"
 	"github.com/bulkscan/bulkscan/internal/simweb/compare"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/sink"
 )
 
@@ -185,7 +186,7 @@ func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) *scanFlags {
 	s.add(c.Flags())
 	s.fetchFlags.add(c.Flags())
 	s.out, s.scanID, s.restart, s.partRows, s.warcOut = f.out, demoScan, true, f.partRows, f.warcOut
-	if terminal(stderr) {
+	if terminal.Is(stderr) {
 		s.logLevel = "warn" // the bar says it all
 	}
 	s.resolver = []string{web.DNSAddr().String()}

@@ -18,7 +18,7 @@ func TestHostileTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	site, dir := startHostile(t), t.TempDir()
 	list := site.list(t, dir)
-	master, terminal := pseudoTerminal(t, 80)
+	master, terminal := hostiletest.Terminal(t, 80)
 	shown := make(chan string)
 	go func() {
 		text, _ := io.ReadAll(master) // ends with an error when the last writer has closed: there is nobody left

@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -28,7 +27,6 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
-	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/sink"
 )
 
@@ -458,58 +456,5 @@ func TestHostileObjectStore(t *testing.T) {
 			}
 		}
 		server.Close()
-	}
-}
-
-// TestMessage has that only errors which stand beside each other have a line each.
-func TestMessage(t *testing.T) {
-	f := func(err error, want string) {
-		t.Helper()
-		if got := message(err); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-	one, two := errors.New("one\nforged"), errors.New("two\x1b[31m")
-	f(one, `one\nforged`)
-	f(errors.Join(one, two), `one\nforged`+"\n"+`two\u001b[31m`)
-	f(&exitError{exitFailed, errors.Join(one, &exitError{exitFailed, two})}, `one\nforged`+"\n"+`two\u001b[31m`)
-	f(fmt.Errorf("%w and %w", one, two), `one\nforged and two\u001b[31m`)
-	f(fmt.Errorf("cannot: %w", errors.Join(one, two)), `cannot: one\nforged\ntwo\u001b[31m`)
-	f(&exitError{exitThreshold, nil}, "")
-	f(errors.New(strings.Repeat("x", 100_000)), strings.Repeat("x", maxMessage)+"…")
-}
-
-// TestHostileLog has what the log makes of texts, whoever logs them and in whatever form.
-func TestHostileLog(t *testing.T) {
-	for _, h := range hostiletest.Texts() {
-		for _, format := range []string{"text", "json"} {
-			var b bytes.Buffer
-			log, err := newLogger(&b, format, "debug")
-			if err != nil {
-				t.Fatal(err)
-			}
-			log.Info("message", "text", h.Text, "error", errors.New(h.Text), slog.Group("group", "text", h.Text), "number", 7)
-			what := h.Name + " as " + format
-			hostiletest.Check(t, what, b.Bytes(), 3*6*maxLogged+500)
-			if n := strings.Count(b.String(), "\n"); n != 1 || strings.Count(b.String(), hostiletest.Mark) != 3 {
-				t.Errorf("%s: %d lines: %.500q", what, n, b.String())
-			}
-			if format == "json" {
-				var record struct {
-					Text, Error string
-					Group       struct{ Text string }
-					Number      int
-				}
-				want := printable.Head(h.Text, maxLogged)
-				if len(h.Text) > maxLogged {
-					want += "…"
-				} else {
-					want = string([]rune(h.Text)) // of bytes that are no UTF-8, each on its own
-				}
-				if err := json.Unmarshal(b.Bytes(), &record); err != nil || record.Text != want || record.Error != want || record.Group.Text != want || record.Number != 7 {
-					t.Errorf("%s: %v: %.500q", what, err, b.String())
-				}
-			}
-		}
 	}
 }

@@ -2,7 +2,7 @@
 // turns flags into the configuration of the other rooms, wires them, and shows what they do; it decides nothing itself.
 //
 // main.go is the process: exit codes, signals, the environment. Each command has a file of its own; scan.go wires the
-// main job, which demo and check share; display.go is the bar and the log, terminal.go how text is laid out for people.
+// main job, which demo and check share.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/bulkscan/bulkscan/internal/printable"
+	"github.com/bulkscan/bulkscan/internal/terminal"
 )
 
 func main() {
@@ -75,7 +75,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	if text := message(err); text != "" {
+	if text := terminal.Message(err); text != "" {
 		fmt.Fprintf(stderr, "bulkscan: %s\n", text)
 	}
 	if exit := (*exitError)(nil); errors.As(err, &exit) {
@@ -85,28 +85,6 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return exit.code
 	}
 	return exitFailed
-}
-
-// maxMessage bounds what a message repeats of names and texts that others chose, in bytes. Those of an object store and of
-// paths are long, and their ends matter.
-const maxMessage = 4096
-
-// message is an error as a person is told it. Errors that stand beside each other have a line each; a line end within one is
-// somebody else's, who may want to pass for us, and is escaped.
-func message(err error) string {
-	if inner := errors.Unwrap(err); inner != nil && inner.Error() == err.Error() {
-		return message(inner) // an exit code says nothing of its own
-	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		var plain, lines []string
-		for _, part := range joined.Unwrap() {
-			plain, lines = append(plain, part.Error()), append(lines, message(part))
-		}
-		if err.Error() == strings.Join(plain, "\n") { // and not an error that wraps several in a text of its own
-			return strings.Join(lines, "\n")
-		}
-	}
-	return printable.Clip(err.Error(), maxMessage)
 }
 
 func (a *app) root() *cobra.Command {

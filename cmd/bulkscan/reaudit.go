@@ -20,6 +20,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/sink"
 )
 
@@ -89,7 +90,7 @@ func (f *reauditFlags) check(dir string) error {
 			return usagef("--scan-id: %w", err)
 		}
 	}
-	return checkProgress(f.progress)
+	return usage(terminal.CheckProgress(f.progress))
 }
 
 // within reports whether a place is another, or lies in it: a folder, or the prefix of a bucket.
@@ -136,7 +137,7 @@ type reauditedBy struct {
 }
 
 func (a *app) reaudit(ctx context.Context, dir string, f *reauditFlags) (err error) {
-	log, err := newLogger(besideBar(a.stderr, f.progress), f.logFormat, f.logLevel)
+	log, err := newLogger(terminal.BesideBar(a.stderr, f.progress), f.logFormat, f.logLevel)
 	if err != nil {
 		return err
 	}
@@ -177,7 +178,7 @@ func (a *app) reaudit(ctx context.Context, dir string, f *reauditFlags) (err err
 		}
 	}
 	if f.asJSON {
-		errs = append(errs, printJSON(a, all))
+		errs = append(errs, terminal.WriteJSON(a.stdout, all))
 	}
 	return errors.Join(errs...)
 }
@@ -263,9 +264,9 @@ func (p *reauditProgress) beside(ctx context.Context, form string, w io.Writer, 
 	shown, hide := context.WithCancel(context.WithoutCancel(ctx))
 	var drawn sync.WaitGroup
 	drawn.Go(func() {
-		switch progressForm(form, w) {
+		switch terminal.ProgressForm(form, w) {
 		case "bar":
-			drawBar(shown, w, p.begun, func() (done, total int64, state string) { return p.done.Load(), p.total.Load(), "" })
+			barSince(p.begun)(shown, w, func() (done, total int64, state string) { return p.done.Load(), p.total.Load(), "" })
 		case "log":
 			p.logs(shown)
 		}
@@ -277,7 +278,7 @@ func (p *reauditProgress) beside(ctx context.Context, form string, w io.Writer, 
 }
 
 func (p *reauditProgress) logs(ctx context.Context) {
-	ticker := time.NewTicker(logInterval)
+	ticker := time.NewTicker(terminal.LogInterval)
 	defer ticker.Stop()
 	last, at := int64(0), time.Now()
 	for {

@@ -34,11 +34,12 @@ import (
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/internal/archive"
 	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/observer"
 	"github.com/bulkscan/bulkscan/internal/origin"
-	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/internal/replay"
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/pipeline"
 	"github.com/bulkscan/bulkscan/sink"
 )
@@ -73,8 +74,8 @@ type fetchFlags struct {
 	files  files                    // what may be open; the zero value leaves it to the packages
 	names  time.Duration            // for one look-up; 0 leaves it to the resolver
 
-	log     *slog.Logger // is told of name servers that fail and come back; nil: nobody
-	witness *witness     // of what the resolver says, for check; nil: nobody
+	log      *slog.Logger       // is told of name servers that fail and come back; nil: nobody
+	observer *observer.Observer // of look-ups, for check; nil: none
 }
 
 func (f *fetchFlags) add(flags *pflag.FlagSet) {
@@ -218,7 +219,7 @@ var changesAnswers = map[string]bool{
 
 // scan is the main job. It reads as what happens: the lists, the dataset, the run, and how it ends.
 func (a *app) scan(ctx context.Context, f *scanFlags, config []sink.Setting, paths []string) (err error) {
-	log, err := newLogger(besideBar(a.stderr, f.progress), f.logFormat, f.logLevel)
+	log, err := newLogger(terminal.BesideBar(a.stderr, f.progress), f.logFormat, f.logLevel)
 	if err != nil {
 		return err
 	}
@@ -346,7 +347,7 @@ func (f *scanFlags) check() error {
 			return usagef("--date %q: want YYYY-MM-DD", f.date)
 		}
 	}
-	return checkProgress(f.progress)
+	return usage(terminal.CheckProgress(f.progress))
 }
 
 // archive makes what keeps the exchanges of --warc-out, nil without it.
@@ -505,8 +506,8 @@ func (f *fetchFlags) fetcher() (*asker, func(), error) {
 		return nil, nil, usagef("--resolver: %w", err)
 	}
 	cfg.Resolver = resolver
-	if f.witness != nil {
-		cfg.Resolver = f.witness.resolver(resolver)
+	if f.observer != nil {
+		cfg.Resolver = &observer.Resolver{Resolver: resolver, Observer: f.observer}
 	}
 	fetch, err := fetcher.New(cfg)
 	if err != nil {
@@ -618,7 +619,7 @@ func (j *job) openLists(ctx context.Context, paths []string) error {
 	if len(paths) == 0 {
 		j.names = []string{"-"}
 	}
-	if file, ok := j.stdin.(*os.File); ok && slices.Contains(j.names, "-") && isTerminal(file) {
+	if slices.Contains(j.names, "-") && terminal.Is(j.stdin) {
 		fmt.Fprintln(j.stderr, "Reading the list from this terminal, a site a line; Ctrl-D ends it.")
 	}
 	j.paths = append([]string(nil), j.names...)
@@ -837,13 +838,13 @@ func lasting(parent context.Context, more time.Duration) (context.Context, conte
 // watch runs the pipeline with a display beside it.
 func (j *job) watch(ctx context.Context, p *pipeline.Pipeline) error {
 	shown, hide := context.WithCancel(context.Background())
-	d := &display{progress: p.Progress(), names: j.fetch.names.Stats, read: j.reader.Progress, limit: j.flags.limit, begun: j.begun}
+	d := &terminal.Display{Progress: p.Progress(), Names: j.fetch.names.Stats, Read: j.reader.Progress, Limit: j.flags.limit, Bar: barSince(j.begun)}
 	if j.writer != nil {
-		d.done = j.writer.DoneCount()
+		d.Done = j.writer.DoneCount()
 	}
 	var drawn sync.WaitGroup
-	drawn.Go(func() { d.show(shown, j.flags.progress, j.stderr, j.log) })
-	drawn.Go(func() { d.standstills(shown, j.log) })
+	drawn.Go(func() { d.Show(shown, j.flags.progress, j.stderr, j.log) })
+	drawn.Go(func() { d.Stalls(shown, j.log) })
 	err := p.Run(ctx)
 	hide()
 	drawn.Wait()
@@ -918,8 +919,8 @@ func (j *job) judgeRun(p *pipeline.Progress) error {
 	}
 	j.log.Info("done",
 		"kept", kept, "already_kept", p.Skipped.Load(), "rejected_lines", stats.Rejects, "duplicates", stats.Duplicates,
-		"took", took.Round(time.Millisecond), "per_second", int(float64(kept)/took.Seconds()), "peak_memory_mb", peakMemory()>>20, dnsGroup(&names))
-	logServers(j.log, &names)
+		"took", took.Round(time.Millisecond), "per_second", int(float64(kept)/took.Seconds()), "peak_memory_mb", peakMemory()>>20, terminal.DNSGroup(&names))
+	terminal.LogServers(j.log, &names)
 	if j.archives != nil {
 		if u := j.archives.Unsound(); u.Members > 0 {
 			return &exitError{exitDamaged, fmt.Errorf("%s: the gzip member at byte %d is damaged, which was found after records of it had been judged: their rows may be wrong (%d such members in all; each is a rejected line)", j.called(u.File), u.Offset, u.Members)}
@@ -957,7 +958,7 @@ func (j *job) describe(ctx context.Context) error {
 	s := j.reader.Stats()
 	w := bufio.NewWriter(j.stdout)
 	for _, file := range s.Files {
-		fmt.Fprintf(w, "%s: %d lines, %s", printable.Clip(file.Name, maxMessage), file.Lines, printable.Clip(file.Layout, maxMessage))
+		fmt.Fprintf(w, "%s: %d lines, %s", terminal.Line(file.Name), file.Lines, terminal.Line(file.Layout))
 		if file.Compression != "" {
 			fmt.Fprintf(w, ", %s", file.Compression)
 		}
@@ -972,7 +973,7 @@ func (j *job) describe(ctx context.Context) error {
 	if s.LeftOut > 0 {
 		fmt.Fprintf(w, ", %d are left out by --sample", s.LeftOut)
 	}
-	fmt.Fprintf(w, "\nthe dataset would go to %s\n", printable.Clip(j.flags.out, maxMessage))
+	fmt.Fprintf(w, "\nthe dataset would go to %s\n", terminal.Line(j.flags.out))
 	return w.Flush()
 }
 

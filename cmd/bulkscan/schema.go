@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/sink"
 )
 
@@ -35,7 +36,7 @@ func (a *app) schemaCommand() *cobra.Command {
 			}
 			if asJSON {
 				chosen := slices.DeleteFunc(sink.Schema(), func(t sink.Table) bool { return len(args) > 0 && !slices.Contains(args, t.Name) })
-				return printJSON(a, chosen)
+				return terminal.WriteJSON(a.stdout, chosen)
 			}
 			w := bufio.NewWriter(a.stdout)
 			var err error

@@ -31,6 +31,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/bulkscan/bulkscan/internal/hostiletest"
 	"github.com/bulkscan/bulkscan/internal/simweb"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
@@ -109,17 +110,12 @@ type heard struct {
 	agents []string
 }
 
-// hostile is a file whose every field tries something: to colour, to clear the screen, to reverse the reading order, to
-// end a string, to ring.
-const hostile = "User-agent: evil\x1b[31mbot\nDisallow: /\x1b]0;owned\x07\n\nUser-agent: *\nDisallow: /\u202egnp.exe\n" +
-	"Sitemap: https://a.test/\x1b[2J\u2066x\nUn\x00known: \x00\u009b31mvalue\nLicense: \u202eevil\nContent-Signal: ai-train=no\x9b\n"
-
 func (h *heard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	h.agents = append(h.agents, r.UserAgent())
 	h.mu.Unlock()
 	w.Header()["Server"] = []string{"evil\x1b[31m\u202eserver"}
-	_, _ = io.WriteString(w, hostile) // a client that leaves is no matter of the test
+	_, _ = io.WriteString(w, hostiletest.Robots) // a client that leaves is no matter of the test
 }
 
 // hasIPv6 reports whether this machine has an IPv6 loopback.

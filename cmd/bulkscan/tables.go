@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
@@ -128,17 +126,4 @@ func (a *app) openScan(ctx context.Context, dir string, choice scanChoice) (stor
 		return nil, nil, fmt.Errorf("no scan %s in %s; there are %s", wanted, dir, strings.Join(known, ", "))
 	}
 	return st, &found{chosen: scans[at], others: slices.Concat(scans[:at], scans[at+1:])}, nil
-}
-
-// printJSON prints a value as indented JSON, with an escape for whatever a terminal might obey.
-func printJSON(a *app, v any) error {
-	var text strings.Builder
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(v); err != nil {
-		return err
-	}
-	_, err := a.stdout.Write(printable.EscapeJSON(nil, text.String()))
-	return err
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -16,13 +18,13 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
-	"github.com/bulkscan/bulkscan/internal/printable"
+	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/pipeline"
 )
 
-// The tester: may this crawler fetch that URL, and which line says so? This file is laid out as a run goes: the command,
-// its stages, whose answer is asked for, and which robots.txt is in force. testrows.go has the decisions and their rows.
+// The tester: may this crawler fetch that URL, and by which rule? This file is laid out as a run goes: the command, its
+// stages, who is asked for, which robots.txt is in force, and the URLs. audit decides, and terminal has the rows.
 
 // testFlags are the flags of test.
 type testFlags struct {
@@ -33,7 +35,7 @@ type testFlags struct {
 	dialect string
 	literal bool
 	asJSON  bool
-	color   colorWhen
+	color   terminal.Color
 }
 
 // agentNames are the values of --agent. Names have white space in them, so that each value is kept whole, from the
@@ -86,7 +88,7 @@ What there is not is null: a line where no rule decides, a status where none cam
 	flags.StringVar(&f.dialect, "dialect", parser.Google.String(), "google, as the largest crawler reads; or rfc, RFC 9309 and no more")
 	flags.BoolVar(&f.literal, "literal", false, "no fallbacks: each name's own groups, else those of *")
 	flags.BoolVar(&f.asJSON, "json", false, "print a JSON object a line")
-	f.color.add(flags)
+	addColor(flags, &f.color)
 	f.addForOne(flags)
 	// A site is named by its URL here, which has a scheme.
 	for _, name := range []string{"scheme", "no-fallback"} {
@@ -108,7 +110,7 @@ func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 		return err
 	}
 	auditor := audit.New(registry)
-	crawlers, err := f.crawlers(auditor)
+	given, crawlers, err := f.crawlers(auditor)
 	if err != nil {
 		return err
 	}
@@ -117,7 +119,7 @@ func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 		return err
 	}
 	if !f.asJSON {
-		a.noteReadings(crawlers)
+		a.noteReadings(given, crawlers)
 	}
 	if robots.site.Fetch.Truncated {
 		a.note("the robots.txt is longer than --max-body %d; it is judged by its beginning", f.maxBody)
@@ -127,38 +129,42 @@ func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 		a.note("the robots.txt has no user-agent line, so that it disallows nothing; bulkscan check explains it")
 	}
 
-	r := newRows(a, robots, auditor, crawlers, f.asJSON, urls)
-	r.verdicts = verdictColumn(f.color.colored(a.stdout))
+	out := bufio.NewWriterSize(a.stdout, 64<<10)
+	rows := terminal.NewRows(out, auditor.Tester(robots.site, crawlers), given, f.asJSON, f.color.Colored(a.stdout))
+	q := &questions{app: a, robots: robots, out: out, rows: rows, crawlers: len(crawlers)}
+	for _, url := range urls {
+		rows.Widen(url)
+	}
 	if len(urls) == 0 {
 		urls = []string{"-"}
 	}
 	for _, url := range urls {
 		if url == "-" {
-			err = r.addAll(a.stdin)
+			err = q.addAll(a.stdin)
 		} else {
-			err = r.add(url)
+			err = q.add(url)
 		}
 		if err != nil {
 			break
 		}
 	}
-	if flushErr := r.out.Flush(); err == nil {
+	if flushErr := q.out.Flush(); err == nil {
 		err = flushErr
 	}
 	switch {
-	case errors.Is(err, syscall.EPIPE) && r.disallowed > 0: // whoever read has seen enough
+	case errors.Is(err, syscall.EPIPE) && q.disallowed > 0: // whoever read has seen enough
 		return &exitError{code: exitThreshold}
 	case errors.Is(err, syscall.EPIPE):
 		return nil
 	case err != nil:
 		return err
 	}
-	return r.verdict()
+	return q.verdict()
 }
 
 // note tells the user something that is no result.
 func (a *app) note(format string, args ...any) {
-	fmt.Fprintf(a.stderr, "bulkscan: %s\n", printable.Clip(fmt.Sprintf(format, args...), maxMessage))
+	fmt.Fprintf(a.stderr, "bulkscan: %s\n", terminal.Line(fmt.Sprintf(format, args...)))
 }
 
 // check refuses what no flag can tell by its type.
@@ -227,33 +233,26 @@ func clipped(s string) string {
 	return s
 }
 
-// crawler is one of those that are asked for.
-type crawler struct {
-	given string // on the command line
-	audit.Crawler
-}
-
 // crawlers says who is meant by --agent.
-func (f *testFlags) crawlers(auditor *audit.Auditor) ([]crawler, error) {
-	var list []crawler
+func (f *testFlags) crawlers(auditor *audit.Auditor) (given []string, list []audit.Crawler, err error) {
 	for _, value := range f.agents {
-		for _, given := range separate(value) {
-			if given == "" {
-				return nil, usagef("--agent %q has an empty name; names are separated by single commas", clipped(value))
+		for _, name := range separate(value) {
+			if name == "" {
+				return nil, nil, usagef("--agent %q has an empty name; names are separated by single commas", clipped(value))
 			}
-			c, err := auditor.Crawler(given, f.literal)
+			c, err := auditor.Crawler(name, f.literal)
 			switch {
 			case errors.Is(err, audit.ErrUnknownCrawler):
-				return nil, usagef("--agent %q: %w; names are separated by commas", clipped(given), err)
+				return nil, nil, usagef("--agent %q: %w; names are separated by commas", clipped(name), err)
 			case errors.Is(err, audit.ErrBrowser):
-				return nil, usagef("--agent %q: %w; give the crawler's token alone", clipped(given), err)
+				return nil, nil, usagef("--agent %q: %w; give the crawler's token alone", clipped(name), err)
 			case err != nil:
-				return nil, usagef("--agent %q begins with %w (letters, - and _), so that no group can name it; '*' asks for a crawler that no group names", clipped(given), err)
+				return nil, nil, usagef("--agent %q begins with %w (letters, - and _), so that no group can name it; '*' asks for a crawler that no group names", clipped(name), err)
 			}
-			list = append(list, crawler{given, c})
+			given, list = append(given, name), append(list, c)
 		}
 	}
-	return list, nil
+	return given, list, nil
 }
 
 // separate takes a value of --agent apart. Only commas outside of brackets separate names: User-Agent strings have others
@@ -275,10 +274,10 @@ func separate(value string) (names []string) {
 }
 
 // noteReadings tells which token is asked for where it is not simply what was given.
-func (a *app) noteReadings(crawlers []crawler) {
-	for i := range crawlers {
-		if c := &crawlers[i]; !strings.EqualFold(c.given, c.Token) {
-			a.note("--agent %q is asked for as %s", clipped(c.given), c.Token)
+func (a *app) noteReadings(given []string, crawlers []audit.Crawler) {
+	for i, c := range crawlers {
+		if !strings.EqualFold(given[i], c.Token) {
+			a.note("--agent %q is asked for as %s", clipped(given[i]), c.Token)
 		}
 	}
 }
@@ -390,17 +389,123 @@ func (r *inForce) refusal(optOut string) error {
 	return fmt.Errorf("%s was not asked (%s)", r.home, r.site.Fetch.Outcome)
 }
 
-// answer says what came instead of a robots.txt.
-func (r *inForce) answer() string {
-	fetch := &r.site.Fetch
-	what, failed := fetch.Outcome.String(), "no answer"
-	if fetch.Outcome == exchange.Answered {
-		what, failed = fmt.Sprintf("status %d", fetch.Status), "the server failed"
-	} else if text := fetch.Cause.String(); text != "" {
-		what += ", " + text
+// questions are the URLs of a run, each of which is answered as it comes.
+type questions struct {
+	app      *app
+	robots   *inForce
+	out      *bufio.Writer
+	rows     *terminal.Rows
+	crawlers int
+
+	line       int // of standard input
+	decisions  int
+	disallowed int
+	bad        int // lines of standard input that are no URL, or one of another site
+}
+
+const (
+	maxURL      = 64 << 10 // bytes of a line with a URL; servers take far less
+	maxShownBad = 5        // lines that cannot be judged, of which the user is told
+)
+
+// add answers one URL.
+func (q *questions) add(url string) error {
+	disallowed, err := q.rows.Add(url)
+	q.decisions += q.crawlers
+	q.disallowed += disallowed
+	return err
+}
+
+// addAll reads URLs, one a line, and writes their rows. Lines that are no URL, or one of another site, are told of, and the
+// others go on. Whenever it has to wait for more it writes out what it has, for somebody may be waiting for that.
+func (q *questions) addAll(in io.Reader) error {
+	if terminal.Is(in) {
+		q.app.note("reading URLs from this terminal, one a line; Ctrl-D ends it")
 	}
-	if r.site.Report.Access == parser.AccessFullAllow {
-		return "no file: " + what
+	read := bufio.NewReaderSize(in, maxURL)
+	urls := 0
+	for {
+		if waiting, _ := read.Peek(read.Buffered()); bytes.IndexByte(waiting, '\n') < 0 {
+			if err := q.out.Flush(); err != nil {
+				return err
+			}
+		}
+		text, err := read.ReadSlice('\n')
+		if errors.Is(err, io.EOF) && len(text) == 0 {
+			if urls == 0 && q.bad == 0 {
+				q.app.note("no URL on standard input")
+			}
+			return nil
+		}
+		q.line++
+		tooLong := errors.Is(err, bufio.ErrBufferFull)
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = read.ReadSlice('\n')
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("cannot read standard input, line %d: %w", q.line, err)
+		}
+		if tooLong {
+			q.reject(fmt.Errorf("longer than %d bytes", maxURL))
+			continue
+		}
+		if q.line == 1 {
+			text = bytes.TrimPrefix(text, []byte("\uFEFF"))
+			q.look(read)
+		}
+		if text = bytes.Trim(text, blank); len(text) == 0 {
+			continue
+		}
+		url := string(text)
+		err = checkTarget(url)
+		if err == nil {
+			err = q.robots.speaksOf(url)
+		}
+		if err != nil {
+			q.reject(err)
+			continue
+		}
+		urls++
+		if err := q.add(url); err != nil {
+			return err
+		}
 	}
-	return failed + ": " + what
+}
+
+// blank is what is dropped around URLs: the white space of ASCII, since all else is part of a path.
+const blank = " \t\r\n\v\f"
+
+// reject tells of a line that cannot be judged.
+func (q *questions) reject(why error) {
+	if q.bad++; q.bad <= maxShownBad {
+		q.app.note("standard input, line %d: skipped: %v", q.line, why)
+	}
+}
+
+// look widens the column of URLs for all those that are there already, so that a short list is aligned from the start.
+func (q *questions) look(read *bufio.Reader) {
+	ahead, _ := read.Peek(read.Buffered()) // no more than there is
+	for text := range bytes.Lines(ahead) {
+		q.rows.Widen(string(bytes.Trim(text, blank)))
+	}
+}
+
+// verdict is how the run ends: nil if every URL was judged and may be fetched. That one may not is certain, whatever the
+// lines would have been that could not be judged; that all may is not.
+func (q *questions) verdict() error {
+	var text []string
+	if q.decisions > 0 {
+		text = append(text, fmt.Sprintf("%d of %d disallowed", q.disallowed, q.decisions))
+	}
+	if q.bad > 0 {
+		text = append(text, fmt.Sprintf("%d of %d lines of standard input could not be judged", q.bad, q.line))
+	}
+	err := errors.New(strings.Join(text, "; "))
+	switch {
+	case q.disallowed > 0:
+		return &exitError{exitThreshold, err}
+	case q.bad > 0:
+		return err
+	}
+	return nil
 }

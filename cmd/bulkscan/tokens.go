@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/internal/terminal"
 )
 
 // The registry, as people and programs look things up in it.
@@ -19,7 +20,7 @@ func (a *app) tokensCommand() *cobra.Command {
 	var filter tokenFilter
 	var file string
 	var long, asJSON bool
-	var color colorWhen
+	var color terminal.Color
 	c := &cobra.Command{
 		Use:   "tokens [NAME…]",
 		Short: "List the crawler tokens that bulkscan knows",
@@ -46,11 +47,11 @@ audit/tokens/tokens.txt in the source: it explains itself in its first lines.`,
 			}
 			switch {
 			case asJSON:
-				return printJSON(a, tokensAsJSON(list))
+				return terminal.WriteJSON(a.stdout, terminal.TokensJSON(list))
 			case long || len(names) > 0:
-				return a.describeTokens(list, color)
+				return terminal.DescribeTokens(a.stdout, list, color)
 			}
-			return a.printTokens(list, color)
+			return terminal.Tokens(a.stdout, list, color)
 		},
 	}
 	c.Flags().StringVar(&filter.Category, "category", "", "only this category: ai, search, seo …")
@@ -59,24 +60,8 @@ audit/tokens/tokens.txt in the source: it explains itself in its first lines.`,
 	c.Flags().StringVar(&file, "tokens", "", "file of further crawler tokens")
 	c.Flags().BoolVar(&long, "long", false, "print all that is known of each: aliases, source, whose page that is and of when the copy that was read, too")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	color.add(c.Flags())
+	addColor(c.Flags(), &color)
 	return c
-}
-
-func categoryOf(t *tokens.Token) string { return t.Category }
-func operatorOf(t *tokens.Token) string { return t.Operator }
-func purposeOf(t *tokens.Token) string  { return t.Purpose }
-
-// valuesOf returns the values that a registry has for a field, sorted without regard to case.
-func valuesOf(registry *tokens.Registry, field func(*tokens.Token) string) []string {
-	var values []string
-	for i := range registry.Tokens {
-		if v := field(&registry.Tokens[i]); v != "" {
-			values = append(values, v)
-		}
-	}
-	slices.SortFunc(values, func(a, b string) int { return strings.Compare(strings.ToLower(a), strings.ToLower(b)) })
-	return slices.Compact(values)
 }
 
 // list returns the tokens that are asked for: in the order in which they are named, else in that of the registry.
@@ -101,13 +86,13 @@ func (f *tokenFilter) list(registry *tokens.Registry, names []string) ([]tokens.
 func (f *tokenFilter) check(registry *tokens.Registry) error {
 	for _, by := range []struct {
 		flag, value string
-		field       func(*tokens.Token) string
+		field       tokens.Field
 	}{
-		{"category", f.Category, categoryOf},
-		{"operator", f.Operator, operatorOf},
-		{"purpose", f.Purpose, purposeOf},
+		{"category", f.Category, tokens.Category},
+		{"operator", f.Operator, tokens.Operator},
+		{"purpose", f.Purpose, tokens.Purpose},
 	} {
-		known := valuesOf(registry, by.field)
+		known := registry.Values(by.field)
 		if by.value != "" && !slices.ContainsFunc(known, func(v string) bool { return strings.EqualFold(v, by.value) }) {
 			return usagef("--%s %q: one of %s", by.flag, clipped(by.value), strings.Join(known, ", "))
 		}
@@ -126,7 +111,7 @@ func tokensNamed(registry *tokens.Registry, names []string) (ids []int, err erro
 	for _, name := range names {
 		id, _ := registry.Find([]byte(name))
 		if id < 0 {
-			if like := similar(registry, name); len(like) > 0 {
+			if like := registry.Similar(name); len(like) > 0 {
 				return nil, usagef("%q: no token has this name; there are %s", clipped(name), strings.Join(like, ", "))
 			}
 			return nil, usagef("%q: no token has this name; bulkscan tokens lists those that there are", clipped(name))
@@ -136,112 +121,4 @@ func tokensNamed(registry *tokens.Registry, names []string) (ids []int, err erro
 		}
 	}
 	return ids, nil
-}
-
-// similar returns the names of tokens that somebody may have meant: those that contain the name, or are contained in it,
-// or begin like it, or are its operator's; at most ten.
-func similar(registry *tokens.Registry, name string) (like []string) {
-	const begins, most = 4, 10
-	name = strings.ToLower(name)
-	if len(name) < 2 || len(name) > 100 {
-		return nil
-	}
-	for i := range registry.Tokens {
-		t := &registry.Tokens[i]
-		token := strings.ToLower(t.Name)
-		if strings.Contains(token, name) || strings.Contains(name, token) || strings.EqualFold(t.Operator, name) ||
-			len(name) >= begins && strings.HasPrefix(token, name[:begins]) {
-			like = append(like, t.Name)
-		}
-	}
-	return like[:min(len(like), most)]
-}
-
-// tokenJSON is a token under the names that datasets and lists use.
-type tokenJSON struct {
-	Token        string   `json:"token"`
-	Aliases      []string `json:"aliases"`
-	Category     string   `json:"category"`
-	Purpose      string   `json:"purpose"`
-	Operator     string   `json:"operator"`
-	ProductToken bool     `json:"product_token"` // it fits RFC 9309 §2.2.1
-	HeedsStar    bool     `json:"heeds_star"`
-	Fallback     []string `json:"fallback"`
-	Source       string   `json:"source"`
-	SourceKind   string   `json:"source_kind"` // operator, third-party, unverified
-	Checked      string   `json:"checked"`
-}
-
-func tokensAsJSON(list []tokens.Token) []tokenJSON {
-	all := make([]tokenJSON, len(list))
-	for i, t := range list {
-		all[i] = tokenJSON{
-			Token: t.Name, Aliases: append([]string{}, t.Aliases...), Category: t.Category, Purpose: t.Purpose, Operator: t.Operator,
-			ProductToken: t.ProductToken, HeedsStar: t.HeedsStar, Fallback: append([]string{}, t.Fallback...),
-			Source: t.Source, SourceKind: t.SourceKind, Checked: t.Checked,
-		}
-	}
-	return all
-}
-
-func yesNo(is bool) string {
-	if is {
-		return "yes"
-	}
-	return "no"
-}
-
-// printTokens prints a row for each token. Nothing is clipped: the list is also read by grep and awk.
-func (a *app) printTokens(list []tokens.Token, color colorWhen) error {
-	p := a.page(color)
-	t := &table{whole: true}
-	var titles []piece
-	for _, title := range []string{"TOKEN", "CATEGORY", "PURPOSE", "OPERATOR", "FOLLOWS", "HEEDS *"} {
-		titles = append(titles, styled(bold, "%s", title))
-	}
-	t.add(titles...)
-	for i := range list {
-		tok := &list[i]
-		t.add(text(tok.Name), text(tok.Category), text(tok.Purpose), text(tok.Operator), text(strings.Join(tok.Fallback, " ")), text(yesNo(tok.HeedsStar)))
-	}
-	p.table(t)
-	return p.end()
-}
-
-// describeTokens prints all that is known of each token.
-func (a *app) describeTokens(list []tokens.Token, color colorWhen) error {
-	p := a.page(color)
-	for i := range list {
-		if i > 0 {
-			p.line()
-		}
-		p.line(styled(bold, "%s", list[i].Name))
-		t := &table{indent: 2, wrap: true}
-		for _, row := range tokenFacts(&list[i]) {
-			if row[1] != "" {
-				t.add(styled(dim, "%s", row[0]), text(row[1]))
-			}
-		}
-		p.table(t)
-	}
-	return p.end()
-}
-
-func tokenFacts(t *tokens.Token) [][2]string {
-	fits := "yes"
-	if !t.ProductToken {
-		fits = "no: by RFC 9309 no group can name it, only a lenient reading finds it"
-	}
-	return [][2]string{
-		{"operator", t.Operator},
-		{"category", t.Category},
-		{"purpose", t.Purpose},
-		{"aliases", strings.Join(t.Aliases, ", ")},
-		{"product token", fits},
-		{"follows", strings.Join(t.Fallback, ", ")},
-		{"heeds *", yesNo(t.HeedsStar)},
-		{"source", t.Source},
-		{"source kind", t.SourceKind},
-		{"checked", t.Checked},
-	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/sink"
 )
 
@@ -59,7 +60,7 @@ func (a *app) verify(ctx context.Context, st store.Store, dir, scanID string, as
 		if asJSON {
 			object(f)
 		} else {
-			fmt.Fprintln(out, printable.Clip(f.String(), maxMessage))
+			fmt.Fprintln(out, terminal.Line(f.String()))
 		}
 		_ = out.Flush() // the next one may be long in coming; the last Flush has the error
 	}})
@@ -157,7 +158,7 @@ func (a *app) readableScans(ctx context.Context, st store.Store, scanID string) 
 		return nil, err
 	}
 	for _, s := range damaged.Scans {
-		fmt.Fprintf(a.stderr, "bulkscan: left out: %s; see bulkscan verify\n", printable.Clip(s.Err.Error(), maxMessage))
+		fmt.Fprintf(a.stderr, "bulkscan: left out: %s; see bulkscan verify\n", terminal.Line(s.Err.Error()))
 	}
 	return scans, nil
 }

@@ -15,7 +15,7 @@ const Module = "github.com/bulkscan/bulkscan"
 
 // MaxChain is how many arrows may follow one another among rooms. Commands (package main), which wire the rooms and
 // which nobody imports, are not counted.
-const MaxChain = 4
+const MaxChain = 5
 
 // anything is the row of a command, which wires the rooms.
 var anything = []string{"*"}
@@ -41,6 +41,8 @@ var arrows = map[string][]string{
 	"internal/store":       {},
 	"internal/printable":   {},
 	"internal/report":      {"sink", "audit/tokens", "internal/store"},
+	"internal/observer":    {"fetcher/resolve"},
+	"internal/terminal":    {"audit", "audit/tokens", "parser", "pipeline", "fetcher/resolve", "internal/exchange", "internal/observer", "internal/printable", "internal/report"},
 	"internal/metrics":     {"pipeline", "fetcher/resolve", "internal/exchange"},
 	"internal/sharedtest":  {},
 	"internal/rowtest":     {},
@@ -67,7 +69,7 @@ var doors = map[string][]string{
 	"github.com/spf13/cobra":        {"cmd/bulkscan"},
 	"github.com/spf13/pflag":        {"cmd/bulkscan"},
 	"github.com/cheggaaa/pb/v3":     {"cmd/bulkscan"},
-	"github.com/mattn/go-runewidth": {"cmd/bulkscan"},
+	"github.com/mattn/go-runewidth": {"internal/terminal"},
 
 	"github.com/valyala/fasthttp":   {"fetcher"},
 	"github.com/jlaffaye/ftp":       {"fetcher"},
@@ -91,7 +93,7 @@ var doors = map[string][]string{
 	"golang.org/x/net/publicsuffix":       {"internal/origin"},
 	"golang.org/x/net/idna":               {"internal/origin", "internal/simweb"}, // the simulated web has names of its own to spell
 	"golang.org/x/net/ipv4":               {"bench/cmd/lookups"},                  // many packets a system call
-	"golang.org/x/sys":                    {"cmd/bulkscan", "internal/store"},
+	"golang.org/x/sys":                    {"internal/terminal", "internal/store", "internal/hostiletest"},
 	"github.com/klauspost/compress":       {"fetcher", "inputs", "sink", "internal/simweb", "internal/sharedtest", "internal/warc"},
 	"github.com/cespare/xxhash/v2":        {"audit", "inputs", "internal/report", "internal/simweb"},
 }

@@ -66,6 +66,11 @@ func Texts() []Text {
 	}
 }
 
+// Robots is a robots.txt whose every field tries something: to colour, to clear the screen, to reverse the reading order, to
+// end a string, to ring.
+const Robots = "User-agent: evil\x1b[31mbot\nDisallow: /\x1b]0;owned\x07\n\nUser-agent: *\nDisallow: /\u202egnp.exe\n" +
+	"Sitemap: https://a.test/\x1b[2J\u2066x\nUn\x00known: \x00\u009b31mvalue\nLicense: \u202eevil\nContent-Signal: ai-train=no\x9b\n"
+
 // Binary reports whether a text is no valid UTF-8.
 func (t Text) Binary() bool { return !utf8.ValidString(t.Text) }
 

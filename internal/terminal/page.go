@@ -1,4 +1,10 @@
-package main
+// Package terminal answers one question: what may a person see? It lays out what scan, check, test, tokens and summary have to
+// say: which characters show as themselves, whether there are colours, and columns that are aligned by what a terminal makes
+// of them. A page escapes whatever it is given, so that no caller has to remember which words are a site's.
+//
+// page.go has lines and tables, device_*.go the terminal itself; check.go with crawlers.go and names.go, rows.go (of test),
+// tokens.go, summary.go and progress.go (of scan) each have one command's text; text.go has messages, logs and JSON.
+package terminal
 
 import (
 	"bufio"
@@ -10,17 +16,13 @@ import (
 	"strings"
 
 	"github.com/mattn/go-runewidth"
-	"github.com/spf13/pflag"
 
 	"github.com/bulkscan/bulkscan/internal/printable"
 )
 
-// Text for people: which runes show as themselves, whether there are colours, and columns that are aligned by what a
-// terminal makes of them. Whatever a page is given it escapes, so that no caller has to remember which words are a site's.
-
-// terminal reports whether a writer is a terminal (or another character device).
-func terminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
+// Is reports whether a reader or writer is a terminal (or another character device).
+func Is(stream any) bool {
+	file, ok := stream.(*os.File)
 	return ok && isTerminal(file)
 }
 
@@ -34,37 +36,34 @@ func isTerminal(file *os.File) bool {
 	return err != nil || !os.SameFile(info, null)
 }
 
-// colorWhen is a value of --color.
-type colorWhen string
+// Color says when there are colours: a value of --color.
+type Color string
 
+// The values. ColorAuto: on a terminal, unless NO_COLOR is set or TERM is dumb.
 const (
-	colorAuto   colorWhen = "auto"
-	colorAlways colorWhen = "always"
-	colorNever  colorWhen = "never"
+	ColorAuto   Color = "auto"
+	ColorAlways Color = "always"
+	ColorNever  Color = "never"
 )
 
-func (c *colorWhen) Set(value string) error {
-	switch when := colorWhen(value); when {
-	case colorAuto, colorAlways, colorNever:
+// Set implements pflag.Value, as String and Type do.
+func (c *Color) Set(value string) error {
+	switch when := Color(value); when {
+	case ColorAuto, ColorAlways, ColorNever:
 		*c = when
 		return nil
 	}
-	return fmt.Errorf("one of %s, %s, %s", colorAuto, colorAlways, colorNever)
+	return fmt.Errorf("one of %s, %s, %s", ColorAuto, ColorAlways, ColorNever)
 }
 
-func (c *colorWhen) String() string { return string(*c) }
-func (c *colorWhen) Type() string   { return "when" }
+func (c *Color) String() string { return string(*c) }
+func (c *Color) Type() string   { return "when" }
 
-func (c *colorWhen) add(flags *pflag.FlagSet) {
-	*c = colorAuto
-	flags.Var(c, "color", "colours: auto (on a terminal, unless NO_COLOR is set or TERM is dumb), always, or never")
-}
-
-// colored reports whether what is written to w has colours. A NO_COLOR that is empty counts as absent
+// Colored reports whether what is written to w has colours. A NO_COLOR that is empty counts as absent
 // (https://no-color.org), and whoever asks for colours on the command line has them.
-func (c colorWhen) colored(w io.Writer) bool {
-	if c != colorAuto {
-		return c == colorAlways
+func (c Color) Colored(w io.Writer) bool {
+	if c != ColorAuto {
+		return c == ColorAlways
 	}
 	file, ok := w.(*os.File)
 	return ok && isTerminal(file) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && takesColor(file)
@@ -73,8 +72,7 @@ func (c colorWhen) colored(w io.Writer) bool {
 // showsBlocks reports whether block elements may be written to w: it is a terminal, and by the locale it takes UTF-8. What
 // goes into files and pipes is plain.
 func showsBlocks(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	return ok && isTerminal(file) && takesUTF8()
+	return Is(w) && takesUTF8()
 }
 
 // style is how a word stands out: the parameters of the control sequence that begins it, "Select Graphic Rendition". Only
@@ -115,9 +113,9 @@ type page struct {
 	width   int
 }
 
-func (a *app) page(when colorWhen) *page {
-	p := &page{out: bufio.NewWriter(a.stdout), colored: when.colored(a.stdout), width: pipeWidth}
-	if file, ok := a.stdout.(*os.File); ok && isTerminal(file) {
+func newPage(w io.Writer, when Color) *page {
+	p := &page{out: bufio.NewWriter(w), colored: when.Colored(w), width: pipeWidth}
+	if file, ok := w.(*os.File); ok && isTerminal(file) {
 		if n := terminalWidth(file); n > 0 {
 			p.width = max(n, minWidth)
 		}

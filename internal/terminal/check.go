@@ -1,69 +1,47 @@
-package main
+package terminal
 
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/observer"
 )
 
 // What check says to a person. The page goes from the answer to its grounds: the headline, the steps of the check, what
 // the file declares, noteworthy lines, crawlers by operator, and agents that nobody knows. It is made to fit into two
-// screens: what is long is cut, and says how much more there is. explaincrawlers.go has the crawlers, explaindns.go the names;
-// terminal.go makes all of it safe and puts it into columns.
+// screens: what is long is cut, and says how much more there is. crawlers.go has the crawlers, names.go the names.
 
 // shownRows is how many lines of a kind of evidence, and how many unknown agents, are shown without --all.
 const shownRows = 10
 
 const indent = 2 // of all that stands below a title
 
-// explanation says what of a result is shown, and how.
+// CheckOptions say what of a result is shown.
+type CheckOptions struct {
+	All        bool     // all evidence, and all unknown agents
+	Categories []string // of crawlers; each as the registry spells it, sorted
+	Color      Color
+}
+
+// explanation is a result that is being shown.
 type explanation struct {
 	all        bool
-	categories []string // of crawlers
-	color      colorWhen
+	categories []string
 
 	page   *page
 	result *audit.Result
-	dns    *dnsResult
+	dns    *observer.Result
 	rules  map[string]*audit.VerdictResult // rows of `verdicts` by token; that of "*" is among them
 	loose  map[string]*audit.VerdictResult // those that only the second reading finds
 }
 
-func (x *explanation) add(flags *pflag.FlagSet) {
-	flags.BoolVar(&x.all, "all", false, "show everything: crawlers of every category, all evidence, all unknown agents")
-	flags.StringSliceVar(&x.categories, "category", []string{"ai"}, "show crawlers of these categories: ai, search, seo …")
-	x.color.add(flags)
-}
-
-// check refuses categories that there are not; with --all, every one is meant.
-func (x *explanation) check(registry *tokens.Registry) error {
-	known := valuesOf(registry, categoryOf)
-	if x.all {
-		x.categories = known
-		return nil
-	}
-	for i, name := range x.categories {
-		at := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, name) })
-		if at < 0 {
-			return usagef("--category %q: one of %s", clipped(name), strings.Join(known, ", "))
-		}
-		x.categories[i] = known[at]
-	}
-	slices.Sort(x.categories)
-	x.categories = slices.Compact(x.categories)
-	return nil
-}
-
-// print prints a result for a person.
-func (x *explanation) print(a *app, arg string, c *checkResult) error {
-	r := &c.Result
-	x.page, x.result, x.dns = a.page(x.color), r, c.DNS
+// Check shows what became of a site or a file, arg, and of the names on the way to it; dns is nil where there are none.
+func Check(w io.Writer, arg string, r *audit.Result, dns *observer.Result, o CheckOptions) error {
+	x := &explanation{all: o.All, categories: o.Categories, page: newPage(w, o.Color), result: r, dns: dns}
 	x.rules, x.loose = map[string]*audit.VerdictResult{}, map[string]*audit.VerdictResult{}
 	for i := range r.Verdicts {
 		if v := &r.Verdicts[i]; v.Lenient {

@@ -1,60 +1,24 @@
-package main
+package terminal
 
 import (
-	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/hostiletest"
 	"github.com/bulkscan/bulkscan/internal/printable"
+	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/internal/store"
 )
-
-// pseudoTerminal returns both ends of a terminal of so many columns: what is written to the terminal can be read from
-// the master.
-func pseudoTerminal(t *testing.T, width int) (master, terminal *os.File) {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skipf("SKIPPED: this machine has no pseudo-terminals: %v", err)
-	}
-	t.Cleanup(func() { _ = master.Close() })
-	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skipf("SKIPPED: this machine has no pseudo-terminals: %v", err)
-	}
-	if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: uint16(width)}); err != nil {
-		t.Fatal(err)
-	}
-	return master, terminal
-}
-
-// onTerminal runs bulkscan on a terminal of so many columns, and returns what that has to show.
-func onTerminal(t *testing.T, width int, args ...string) string {
-	t.Helper()
-	code := 0
-	text := shownOn(t, width, func(terminal *os.File) { code = run(args, strings.NewReader(""), terminal, os.Stderr) })
-	if code != 0 {
-		t.Fatalf("exit code %d: %s", code, text)
-	}
-	return text
-}
 
 // shownOn returns what a terminal of so many columns has to show of what is written to it.
 func shownOn(t *testing.T, width int, write func(terminal *os.File)) string {
 	t.Helper()
-	master, terminal := pseudoTerminal(t, width)
+	master, terminal := hostiletest.Terminal(t, width)
 	shown := make(chan string)
 	go func() {
 		text, _ := io.ReadAll(master) // ends with an error when the last writer has closed: there is nobody left
@@ -67,16 +31,17 @@ func shownOn(t *testing.T, width int, write func(terminal *os.File)) string {
 
 // TestTerminal has what a real terminal gets: colours unless something forbids them, and lines of its width.
 func TestTerminal(t *testing.T) {
-	robots := filepath.Join(t.TempDir(), "robots.txt")
 	body := "User-agent: GPTBot\nDisallow: /\nLong: " + strings.Repeat("v", 300) + "\nSitemap: https://a.test/\x1b[31m\n"
-	if err := os.WriteFile(robots, []byte(body), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	f := func(noColor, term, flag string, width, shownWidth int, colored bool) {
+	result := audit.Explain(fileOf([]byte(body)))
+	f := func(noColor, term string, flag Color, width, shownWidth int, colored bool) {
 		t.Helper()
 		t.Setenv("NO_COLOR", noColor)
 		t.Setenv("TERM", term)
-		got := onTerminal(t, width, "check", robots, "--category", "ai", "--color", flag)
+		got := shownOn(t, width, func(terminal *os.File) {
+			if err := Check(terminal, "robots.txt", &result, nil, CheckOptions{Categories: []string{"ai"}, Color: flag}); err != nil {
+				t.Error(err)
+			}
+		})
 		if strings.Contains(got, "\x1b[31m✗ blocked\x1b[0m") != colored || strings.Contains(got, "\x1b") != colored {
 			t.Errorf("NO_COLOR=%q TERM=%q --color %s: coloured %t, want %t:\n%q", noColor, term, flag, !colored, colored, got)
 		}
@@ -116,8 +81,8 @@ func TestLogBesideBar(t *testing.T) {
 	f := func(term, form, want string) {
 		t.Helper()
 		t.Setenv("TERM", term)
-		master, terminal := pseudoTerminal(t, 80)
-		w := besideBar(terminal, form)
+		master, terminal := hostiletest.Terminal(t, 80)
+		w := BesideBar(terminal, form)
 		if n, err := io.WriteString(w, "word"); n != 4 || err != nil {
 			t.Errorf("TERM=%q --progress %s: %d octets of 4 are written: %v", term, form, n, err)
 		}
@@ -131,22 +96,8 @@ func TestLogBesideBar(t *testing.T) {
 	f("xterm", "log", "word")
 	f("xterm", "none", "word")
 	f("dumb", "bar", "word")
-	if w := besideBar(io.Discard, "bar"); w != io.Discard {
+	if w := BesideBar(io.Discard, "bar"); w != io.Discard {
 		t.Errorf("what is no terminal's goes to %T", w)
-	}
-}
-
-// TestTerminalOfTest has that test colours what it decides, on a terminal.
-func TestTerminalOfTest(t *testing.T) {
-	t.Setenv("NO_COLOR", "")
-	t.Setenv("TERM", "xterm")
-	robots := filepath.Join(t.TempDir(), "robots.txt")
-	if err := os.WriteFile(robots, []byte("User-agent: *\nAllow: /\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	got := onTerminal(t, 80, "test", "--robots", robots, "--agent", "GPTBot", "/a")
-	if want := "\x1b[32m✓ allowed\x1b[0m     GPTBot  /a"; !strings.HasPrefix(got, want) {
-		t.Errorf("a row is %q, want one that begins with %q", got, want)
 	}
 }
 
@@ -160,20 +111,20 @@ func TestSummaryOnTerminals(t *testing.T) {
 		}
 		t.Setenv("TERM", "xterm")
 		t.Setenv("NO_COLOR", "")
-		page := func(color colorWhen) string {
+		page := func(color Color) string {
 			return shownOn(t, width, func(terminal *os.File) {
-				if err := (&app{stdout: terminal}).printSummary(aSummary(), color); err != nil {
+				if err := Summary(terminal, aSummary(), color); err != nil {
 					t.Error(err)
 				}
 			})
 		}
-		plain, colored := page(colorNever), page(colorAuto)
+		plain, colored := page(ColorNever), page(ColorAuto)
 		goldenPage(t, name, plain)
 		if sgr.ReplaceAllString(colored, "") != plain || !strings.Contains(colored, "\x1b[32m") {
 			t.Errorf("%s with colours: %q", name, colored)
 		}
 		t.Setenv("NO_COLOR", "1")
-		if page(colorAuto) != plain {
+		if page(ColorAuto) != plain {
 			t.Errorf("%s has colours in spite of NO_COLOR", name)
 		}
 		for line := range strings.Lines(plain) {
@@ -188,11 +139,25 @@ func TestSummaryOnTerminals(t *testing.T) {
 	f("60-columns-ascii", 60, nil)
 }
 
-// TestSummaryOfDatasetOnTerminal is the command, on a terminal, over a dataset that an older version wrote.
+// TestSummaryOfDatasetOnTerminal is the page of a dataset that an older version wrote.
 func TestSummaryOfDatasetOnTerminal(t *testing.T) {
 	t.Setenv("LC_ALL", "C.UTF-8")
-	got := onTerminal(t, 80, "summary", "../../sink/testdata/versions", "--scan-id", "schema-1", "--color", "never")
-	for _, want := range []string{"Scan schema-1, 2026-11-16, ", "schema-2 of 2026-11-17", "Sites: 40 listed", "  have rules", "█"} {
+	versions, err := store.NewDir("../../sink/testdata/versions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := report.Summarize(t.Context(), versions, "schema-1", report.SummaryOptions{
+		Options: report.Options{Registry: tokens.Default()}, Definition: report.Full, Selection: report.Selection{Category: "ai"}, Top: 20,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := shownOn(t, 80, func(terminal *os.File) {
+		if err := Summary(terminal, s, ColorNever); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, want := range []string{"Scan schema-1, 2026-11-16, ", "Sites: 40 listed", "  have rules", "█"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

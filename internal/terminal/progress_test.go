@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"bytes"
@@ -19,12 +19,12 @@ func TestDNSInLog(t *testing.T) {
 	good, bad, worse, down := server("192.0.2.1:53", 0, 0, false), server("192.0.2.2:53", 3, 0, false), server("192.0.2.3:53", 2, 70, false), server("[2001:db8::4]:53", 0, 5, true)
 	logged := func(level string, s resolve.Stats) string {
 		var b bytes.Buffer
-		log, err := newLogger(&b, "text", level)
+		log, err := NewLogger(&b, "text", level)
 		if err != nil {
 			t.Fatal(err)
 		}
-		log.Info("x", "kept", 1, dnsGroup(&s))
-		logServers(log, &s)
+		log.Info("x", "kept", 1, DNSGroup(&s))
+		LogServers(log, &s)
 		lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 		for i, line := range lines {
 			_, lines[i], _ = strings.Cut(line, " ") // the time
@@ -65,7 +65,7 @@ func TestEstimate(t *testing.T) {
 		var p pipeline.Progress
 		p.Fed.Store(fed)
 		p.Skipped.Store(skipped)
-		d := &display{progress: &p, read: func() (int64, int64) { return read, total }, done: done, limit: limit}
+		d := &Display{Progress: &p, Read: func() (int64, int64) { return read, total }, Done: done, Limit: limit}
 		if got := d.estimate(); got != want {
 			t.Errorf("%d fed and %d skipped, %d of %d bytes, limit %d: got %d, want %d", fed, skipped, read, total, limit, got, want)
 		}

@@ -1,7 +1,8 @@
-package main
+package terminal
 
 import (
 	"bytes"
+	"flag"
 	"math"
 	"os"
 	"strconv"
@@ -14,6 +15,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/internal/report"
 )
+
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // aSummary is one that has a bit of everything: a million sites, shares that two digits cannot tell, reasons of each kind.
 func aSummary() *report.Summary {
@@ -77,7 +80,7 @@ func goldenPage(t *testing.T, name, page string) {
 func pageOf(t *testing.T, s *report.Summary) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := (&app{stdout: &out}).printSummary(s, colorAuto); err != nil {
+	if err := Summary(&out, s, ColorAuto); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()

@@ -1,7 +1,8 @@
-package main
+package terminal
 
 import (
 	"bytes"
+	"io"
 	"net/netip"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
 	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/observer"
 	"github.com/bulkscan/bulkscan/internal/printable"
 )
 
@@ -56,12 +58,12 @@ func TestDNSWords(t *testing.T) {
 	server := netip.MustParseAddrPort("192.0.2.53:53")
 	f := func(a resolve.Answer, dialled []netip.Addr, want string) {
 		t.Helper()
-		w := &witness{}
-		w.heard("a.test", a, false)
+		o := &observer.Observer{}
+		o.Answered("a.test", a, false)
 		for _, addr := range dialled {
-			w.saw("a.test", addr)
+			o.Dialled("a.test", addr)
 		}
-		if got := (&explanation{}).dnsWords(&w.result(now).Hosts[0]); got != want {
+		if got := (&explanation{}).dnsWords(&o.Result(now).Hosts[0]); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
@@ -86,32 +88,32 @@ func TestDNSWords(t *testing.T) {
 }
 
 // A host is told of once, in the order of the way, by the answer that says most.
-func TestWitness(t *testing.T) {
+func TestObserver(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	w := &witness{}
-	if r := w.result(now); r != nil {
-		t.Errorf("who has seen nothing says %v", r)
+	o := &observer.Observer{}
+	if r := o.Result(now); r != nil {
+		t.Errorf("an observer that has seen nothing says %v", r)
 	}
 	server := netip.MustParseAddrPort("192.0.2.53:53")
 	first := resolve.Answer{Addrs: addrs("192.0.2.1", "192.0.2.2"), Until: now.Add(time.Hour), Took: 20 * time.Millisecond, Server: server}
 	cached := first
 	cached.Took = 0
-	w.heard("a.test", resolve.Answer{PutOff: true}, false)
-	w.heard("a.test", first, false)
-	w.saw("a.test", first.Addrs[1])
-	w.heard("b.test", resolve.Answer{Addrs: addrs("192.0.2.9")}, false)
-	w.saw("b.test", addrs("192.0.2.9")[0])
-	w.heard("a.test", cached, false)
-	w.saw("a.test", first.Addrs[1])
-	w.saw("a.test", first.Addrs[0])
-	w.heard("a.test", resolve.Answer{Addrs: addrs("2001:db8::1"), Until: now.Add(time.Minute), Took: 5 * time.Millisecond, Server: server}, true)
-	w.saw("a.test", addrs("2001:db8::1")[0])
-	w.saw("a.test", netip.Addr{})
-	w.saw("elsewhere.test", first.Addrs[0])
+	o.Answered("a.test", resolve.Answer{PutOff: true}, false)
+	o.Answered("a.test", first, false)
+	o.Dialled("a.test", first.Addrs[1])
+	o.Answered("b.test", resolve.Answer{Addrs: addrs("192.0.2.9")}, false)
+	o.Dialled("b.test", addrs("192.0.2.9")[0])
+	o.Answered("a.test", cached, false)
+	o.Dialled("a.test", first.Addrs[1])
+	o.Dialled("a.test", first.Addrs[0])
+	o.Answered("a.test", resolve.Answer{Addrs: addrs("2001:db8::1"), Until: now.Add(time.Minute), Took: 5 * time.Millisecond, Server: server}, true)
+	o.Dialled("a.test", addrs("2001:db8::1")[0])
+	o.Dialled("a.test", netip.Addr{})
+	o.Dialled("elsewhere.test", first.Addrs[0])
 
 	x := explanation{}
 	var got []string
-	for _, h := range w.result(now).Hosts {
+	for _, h := range o.Result(now).Hosts {
 		got = append(got, x.dnsWords(&h))
 	}
 	want := "a.test: 192.0.2.1 (dialled), 192.0.2.2 (dialled), 2001:db8::1 (dialled); 60 s left; by 192.0.2.53:53 in 25 ms\n" +
@@ -120,8 +122,8 @@ func TestWitness(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", text, want)
 	}
 	// A later answer that came from a server counts.
-	w.heard("a.test", resolve.Answer{Outcome: exchange.DNSTimeout, Cause: exchange.CauseDNSTimeout, Took: 10 * time.Second}, false)
-	if h := w.result(now).Hosts[0]; h.Outcome != "dns_timeout" {
+	o.Answered("a.test", resolve.Answer{Outcome: exchange.DNSTimeout, Cause: exchange.CauseDNSTimeout, Took: 10 * time.Second}, false)
+	if h := o.Result(now).Hosts[0]; h.Outcome != "dns_timeout" {
 		t.Errorf("the last answer is %v", h)
 	}
 }
@@ -129,15 +131,15 @@ func TestWitness(t *testing.T) {
 // An alias is what a stranger's name server says: it does nothing to a terminal, nor to JSON.
 func TestHostileAlias(t *testing.T) {
 	evil := "\x1b[31mevil\u202e\n\x07" + strings.Repeat("\u0301", 50) + strings.Repeat("very-long.", 200) + "\xff\u009b2J"
-	w := &witness{}
-	w.heard("a.test", resolve.Answer{Addrs: addrs("192.0.2.1"), Alias: evil, Server: netip.MustParseAddrPort("192.0.2.53:53")}, false)
+	o := &observer.Observer{}
+	o.Answered("a.test", resolve.Answer{Addrs: addrs("192.0.2.1"), Alias: evil, Server: netip.MustParseAddrPort("192.0.2.53:53")}, false)
 	site := &audit.Site{}
 	audit.New(tokens.Default()).Judge(site)
-	c := checkResult{Result: audit.Explain(site), DNS: w.result(time.Now())}
-	f := func(what string, print func(*app) error) {
+	result, dns := audit.Explain(site), o.Result(time.Now())
+	f := func(what string, print func(io.Writer) error) {
 		t.Helper()
 		var out bytes.Buffer
-		if err := print(&app{stdout: &out}); err != nil {
+		if err := print(&out); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(out.String(), "192.0.2.1") || !strings.Contains(out.String(), "evil") {
@@ -150,6 +152,8 @@ func TestHostileAlias(t *testing.T) {
 			}
 		}
 	}
-	f("the page", func(a *app) error { return (&explanation{categories: []string{"ai"}}).print(a, "a.test", &c) })
-	f("the JSON", func(a *app) error { return printJSON(a, &c) })
+	f("the page", func(w io.Writer) error {
+		return Check(w, "a.test", &result, dns, CheckOptions{Categories: []string{"ai"}})
+	})
+	f("the JSON", func(w io.Writer) error { return WriteJSON(w, dns) })
 }

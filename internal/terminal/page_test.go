@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"bytes"
@@ -9,6 +9,9 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/hostiletest"
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 )
@@ -46,7 +49,7 @@ func TestClip(t *testing.T) {
 // TestTable has what a table makes of widths that octets and runes do not tell.
 func TestTable(t *testing.T) {
 	var out bytes.Buffer
-	p := (&app{stdout: &out}).page(colorNever)
+	p := newPage(&out, ColorNever)
 	p.width = 44
 	number := func(s string) piece { return piece{text: s, right: true} }
 	wide := &table{indent: 2, wrap: true}
@@ -86,29 +89,37 @@ func TestColored(t *testing.T) {
 	t.Setenv("NO_COLOR", "")
 	t.Setenv("TERM", "xterm")
 	for _, w := range []interface{ Write([]byte) (int, error) }{&bytes.Buffer{}, file, null} {
-		if colorAuto.colored(w) || colorNever.colored(w) || !colorAlways.colored(w) {
-			t.Errorf("%T: colours by auto %t, never %t, always %t", w, colorAuto.colored(w), colorNever.colored(w), colorAlways.colored(w))
+		if ColorAuto.Colored(w) || ColorNever.Colored(w) || !ColorAlways.Colored(w) {
+			t.Errorf("%T: colours by auto %t, never %t, always %t", w, ColorAuto.Colored(w), ColorNever.Colored(w), ColorAlways.Colored(w))
 		}
 	}
 }
 
 var sgr = regexp.MustCompile("\x1b\\[[0-9]+m")
 
-// checkPage runs check over a body, with colours, and holds the page against what every page must keep: nothing but the
+// fileOf is a body that was read from a file, judged.
+func fileOf(body []byte) *audit.Site {
+	s := &audit.Site{IsFile: true}
+	s.Fetch.Body = body
+	audit.Judge(s)
+	return s
+}
+
+// checkPage shows a body's page with colours, and holds the page against what every page must keep: nothing but the
 // colours that are ours, no line that is wider than the page, and without colours the same page.
-func checkPage(t *testing.T, body []byte, flags ...string) string {
+func checkPage(t *testing.T, body []byte, all bool, categories ...string) string {
 	t.Helper()
-	check := func(color string) string {
-		var stdout, stderr bytes.Buffer
-		args := append([]string{"check", "-", "--color", color}, flags...)
-		if code := run(args, bytes.NewReader(body), &stdout, &stderr); code != 0 || stderr.Len() > 0 {
-			t.Fatalf("exit code %d: %s", code, &stderr)
+	result := audit.Explain(fileOf(body))
+	check := func(color Color) string {
+		var out bytes.Buffer
+		if err := Check(&out, "-", &result, nil, CheckOptions{All: all, Categories: categories, Color: color}); err != nil {
+			t.Fatal(err)
 		}
-		return stdout.String()
+		return out.String()
 	}
-	colored := check("always")
+	colored := check(ColorAlways)
 	page := sgr.ReplaceAllString(colored, "")
-	if plain := check("never"); page != plain {
+	if plain := check(ColorNever); page != plain {
 		t.Errorf("with colours\n%s\nwithout\n%s", page, plain)
 	}
 	if !utf8.ValidString(page) {
@@ -131,30 +142,33 @@ func checkPage(t *testing.T, body []byte, flags ...string) string {
 
 // TestCheckHostile has files that try to do something to a terminal, or to whoever waits for the page.
 func TestCheckHostile(t *testing.T) {
-	f := func(name string, body string, lines int, flags ...string) {
+	f := func(name string, body string, lines int, all bool) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
-			page := checkPage(t, []byte(body), flags...)
+			// The registry decides how many lines its names take; those of seo are few.
+			categories := []string{"seo"}
+			if all {
+				categories = tokens.Default().Values(tokens.Category)
+			}
+			page := checkPage(t, []byte(body), all, categories...)
 			if n := strings.Count(page, "\n"); n > lines {
 				t.Errorf("the page has %d lines, want at most %d", n, lines)
 			}
 		})
 	}
-	// The registry decides how many lines its names take; those of seo are few.
-	const seo = "--category=seo"
 	nasty := "\x1b[2J\x1b]0;title\x07\u009b31m\x00\u202e\u2066\u200b\xff\xc3\u3164\U000E0041"
-	f("empty", "", 25, seo)
-	f("every place", hostile, 45, seo)
+	f("empty", "", 25, false)
+	f("every place", hostiletest.Robots, 45, false)
 	f("keys and values", "User-agent: a"+nasty+"\nDisallow: /"+nasty+"\n"+nasty+": "+nasty+"\nSitemap: https://a.test/"+nasty+
 		"\nContent-Signal: ai-train=no, "+nasty+"=yes\nContent-Usage: /"+nasty+" train-ai=n\nLicense: https://a.test/"+nasty+
-		"\nCrawl-delay: 1"+nasty+"\nNoindex: "+nasty+"\nDisalow: "+nasty, 45, seo)
-	f("one long line of controls", "User-agent: *\nUnknown: "+strings.Repeat(nasty, 12_000), 40, seo)
-	f("one long name", "User-agent: "+strings.Repeat("x", 500_000)+"\nDisallow: /", 40, seo)
-	f("one long name of marks", "User-agent: "+strings.Repeat("\u0301", 250_000)+"\nDisallow: /", 40, seo)
-	f("one long wide name", "User-agent: "+strings.Repeat("検", 160_000)+"\nDisallow: /", 40, seo)
-	f("one long key", strings.Repeat("鍵", 160_000)+": v\n", 40, seo)
-	f("no space to break a line", "User-agent: *\nContent-Signal: ai-train=no"+strings.Repeat(",x=y", 4_000)+"\nDisallow: /x", 40, seo)
-	f("UTF-16", "\xff\xfe"+strings.Join(strings.Split("User-agent: *\nDisallow: /\n", ""), "\x00")+"\x00", 40, seo)
+		"\nCrawl-delay: 1"+nasty+"\nNoindex: "+nasty+"\nDisalow: "+nasty, 45, false)
+	f("one long line of controls", "User-agent: *\nUnknown: "+strings.Repeat(nasty, 12_000), 40, false)
+	f("one long name", "User-agent: "+strings.Repeat("x", 500_000)+"\nDisallow: /", 40, false)
+	f("one long name of marks", "User-agent: "+strings.Repeat("\u0301", 250_000)+"\nDisallow: /", 40, false)
+	f("one long wide name", "User-agent: "+strings.Repeat("検", 160_000)+"\nDisallow: /", 40, false)
+	f("one long key", strings.Repeat("鍵", 160_000)+": v\n", 40, false)
+	f("no space to break a line", "User-agent: *\nContent-Signal: ai-train=no"+strings.Repeat(",x=y", 4_000)+"\nDisallow: /x", 40, false)
+	f("UTF-16", "\xff\xfe"+strings.Join(strings.Split("User-agent: *\nDisallow: /\n", ""), "\x00")+"\x00", 40, false)
 
 	many := func(n int, line func(i int) string) string {
 		var b strings.Builder
@@ -166,18 +180,18 @@ func TestCheckHostile(t *testing.T) {
 	agent := func(i int) string {
 		return "User-agent: " + string([]byte{'a' + byte(i/676%26), 'a' + byte(i/26%26), 'a' + byte(i%26)}) + "\nDisallow: /a\n"
 	}
-	f("ten thousand agents", many(10_000, agent), 40, seo)
-	f("ten thousand agents, all of them", many(10_000, agent), 10_500, "--all")
+	f("ten thousand agents", many(10_000, agent), 40, false)
+	f("ten thousand agents, all of them", many(10_000, agent), 10_500, true)
 	f("ten thousand of a group", many(10_000, func(i int) string { return strings.TrimSuffix(agent(i), "Disallow: /a\n") })+
-		many(1000, func(int) string { return "Content-Signal: ai-train=no\n" }), 60, seo)
-	f("ten thousand unknown lines", many(10_000, func(int) string { return "Key" + nasty + ": " + nasty + "\n" }), 45, seo)
+		many(1000, func(int) string { return "Content-Signal: ai-train=no\n" }), 60, false)
+	f("ten thousand unknown lines", many(10_000, func(int) string { return "Key" + nasty + ": " + nasty + "\n" }), 45, false)
 }
 
 // TestCheckReal runs check over real files.
 func TestCheckReal(t *testing.T) {
 	bodies := sharedtest.Bodies(t, "modern-ai")
-	for i := 0; i < len(bodies); i += 5 { // a page is two runs of the program; a fifth takes a second
-		checkPage(t, bodies[i])
+	for i := 0; i < len(bodies); i += 5 { // a fifth takes half a second
+		checkPage(t, bodies[i], false, "ai")
 		if t.Failed() {
 			t.Fatalf("body %d:\n%.2000q", i, bodies[i])
 		}

@@ -1,17 +1,15 @@
-package main
+package terminal
 
 import (
-	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/parser"
 )
@@ -23,36 +21,29 @@ import (
 
 // Bounds of what rows show.
 const (
-	maxURL        = 64 << 10 // bytes of a line with a URL; servers take far less
-	maxListed     = 32       // group_lines and group_agents in JSON
-	maxShownLines = 3        // groups of a crawler whose lines a row shows
-	maxURLColumn  = 48       // runes: the column of URLs is as wide as the widest that is no wider, so are
-	maxNameColumn = 40       // that of crawlers
-	maxWhyColumn  = 48       // and that of groups; whatever is wider stands out
-	maxShownBad   = 5        // lines that cannot be judged, of which the user is told
+	maxListed     = 32 // group_lines and group_agents in JSON
+	maxShownLines = 3  // groups of a crawler whose lines a row shows
+	maxURLColumn  = 48 // runes: the column of URLs is as wide as the widest that is no wider, so are
+	maxNameColumn = 40 // that of crawlers
+	maxWhyColumn  = 48 // and that of groups; whatever is wider stands out
 )
 
-// rows turns URLs into decisions and writes them.
-type rows struct {
-	app       *app
-	out       *bufio.Writer
-	robots    *inForce
+// Rows writes what crawlers may do with URLs: a row for each URL and crawler.
+type Rows struct {
+	out       io.Writer
 	tester    *audit.Tester
+	site      *audit.Site
 	followers []follower // of the tester's crawlers
 
 	path, row []byte        // of the current URL; scratch
 	rules     map[int]*rule // by record
 	lines     []uint32      // where each line of the file starts; nil before the first rule decides
 
-	asJSON     bool
-	verdicts   map[bool]string // the first column of text, by whether the URL is allowed
-	tail       []byte          // JSON that all rows end with
-	answer     string          // text of all rows where no rules decide
-	urlWidth   int             // of the widest URL so far
-	line       int             // of standard input
-	decisions  int
-	disallowed int
-	bad        int // lines of standard input that are no URL, or one of another site
+	asJSON   bool
+	verdicts map[bool]string // the first column of text, by whether the URL is allowed
+	tail     []byte          // JSON that all rows end with
+	answer   string          // text of all rows where no rules decide
+	urlWidth int             // of the widest URL so far
 }
 
 // follower is a crawler with the groups that it follows, put into words.
@@ -69,16 +60,11 @@ type rule struct {
 	json []byte
 }
 
-// newRows prepares for the crawlers and, so that their column has its width from the start, the URLs that are known.
-func newRows(a *app, robots *inForce, auditor *audit.Auditor, crawlers []crawler, asJSON bool, urls []string) *rows {
-	r := &rows{app: a, out: bufio.NewWriterSize(a.stdout, 64<<10), robots: robots, asJSON: asJSON, verdicts: verdictColumn(false), rules: map[int]*rule{}}
-	var asked []audit.Crawler
-	for i := range crawlers {
-		asked = append(asked, crawlers[i].Crawler)
-	}
-	r.tester = auditor.Tester(robots.site, asked)
-	for i := range crawlers {
-		r.followers = append(r.followers, r.newFollower(&crawlers[i], r.tester.Followings[i]))
+// NewRows prepares rows for a tester, whose crawlers were given by these names. Colours are for text.
+func NewRows(out io.Writer, tester *audit.Tester, given []string, asJSON, colored bool) *Rows {
+	r := &Rows{out: out, tester: tester, site: tester.Site, asJSON: asJSON, verdicts: verdictColumn(colored), rules: map[int]*rule{}}
+	for i, c := range tester.Crawlers {
+		r.followers = append(r.followers, r.newFollower(given[i], c, tester.Followings[i]))
 	}
 	nameWidth, whyWidth := 0, 0
 	for i := range r.followers {
@@ -89,21 +75,18 @@ func newRows(a *app, robots *inForce, auditor *audit.Auditor, crawlers []crawler
 		f := &r.followers[i]
 		f.name, f.why = pad(f.name, 0, nameWidth), pad(f.why, 0, whyWidth)
 	}
-	for _, url := range urls {
-		r.widen(url)
-	}
 	r.tail = r.jsonTail()
-	if robots.site.Report.Access != parser.AccessConditional {
-		r.answer = robots.answer()
+	if r.site.Report.Access != parser.AccessConditional {
+		r.answer = instead(r.site)
 	}
 	return r
 }
 
 // newFollower puts a crawler into words, and whose groups it follows.
-func (r *rows) newFollower(c *crawler, by audit.Following) follower {
-	file := &r.robots.site.Robots
+func (r *Rows) newFollower(given string, c audit.Crawler, by audit.Following) follower {
+	file := &r.site.Robots
 	f := follower{name: []byte(line(c.Token)), why: []byte("no group applies")}
-	f.agent = printable.AppendJSON(append(f.agent, `"agent":`...), printable.Head(c.given, audit.MaxEvidenceValue))
+	f.agent = printable.AppendJSON(append(f.agent, `"agent":`...), printable.Head(given, audit.MaxEvidenceValue))
 	f.agent = printable.AppendJSON(append(f.agent, `,"token":`...), c.Token)
 	f.group = printable.AppendJSON(append(f.group, `"via":`...), by.Via.String())
 	if len(by.Groups) == 0 {
@@ -197,8 +180,8 @@ func appendGroups(b []byte, file *parser.File, groups []uint32) []byte {
 }
 
 // jsonTail is what all rows end with: how the file was read and where it is from.
-func (r *rows) jsonTail() []byte {
-	s := r.robots.site
+func (r *Rows) jsonTail() []byte {
+	s := r.site
 	b := printable.AppendJSON([]byte(`"dialect":`), s.Dialect.String())
 	b = printable.AppendJSON(append(b, `,"access":`...), s.Report.Access.String())
 	if s.IsFile {
@@ -216,84 +199,18 @@ func (r *rows) jsonTail() []byte {
 	return strconv.AppendBool(append(b, `,"truncated":`...), s.Fetch.Truncated)
 }
 
-// addAll reads URLs, one a line, and writes their rows. Lines that are no URL, or one of another site, are told of, and the
-// others go on. Whenever it has to wait for more it writes out what it has, for somebody may be waiting for that.
-func (r *rows) addAll(in io.Reader) error {
-	if file, ok := in.(*os.File); ok && isTerminal(file) {
-		r.app.note("reading URLs from this terminal, one a line; Ctrl-D ends it")
-	}
-	read := bufio.NewReaderSize(in, maxURL)
-	urls := 0
-	for {
-		if waiting, _ := read.Peek(read.Buffered()); bytes.IndexByte(waiting, '\n') < 0 {
-			if err := r.out.Flush(); err != nil {
-				return err
-			}
-		}
-		text, err := read.ReadSlice('\n')
-		if errors.Is(err, io.EOF) && len(text) == 0 {
-			if urls == 0 && r.bad == 0 {
-				r.app.note("no URL on standard input")
-			}
-			return nil
-		}
-		r.line++
-		tooLong := errors.Is(err, bufio.ErrBufferFull)
-		for errors.Is(err, bufio.ErrBufferFull) {
-			_, err = read.ReadSlice('\n')
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("cannot read standard input, line %d: %w", r.line, err)
-		}
-		if tooLong {
-			r.reject(fmt.Errorf("longer than %d bytes", maxURL))
-			continue
-		}
-		if r.line == 1 {
-			text = bytes.TrimPrefix(text, []byte("\uFEFF"))
-			r.look(read)
-		}
-		if text = bytes.Trim(text, blank); len(text) == 0 {
-			continue
-		}
-		url := string(text)
-		err = checkTarget(url)
-		if err == nil {
-			err = r.robots.speaksOf(url)
-		}
-		if err != nil {
-			r.reject(err)
-			continue
-		}
-		urls++
-		if err := r.add(url); err != nil {
-			return err
-		}
-	}
-}
-
-// blank is what is dropped around URLs: the white space of ASCII, since all else is part of a path.
-const blank = " \t\r\n\v\f"
-
-// reject tells of a line that cannot be judged.
-func (r *rows) reject(why error) {
-	if r.bad++; r.bad <= maxShownBad {
-		r.app.note("standard input, line %d: skipped: %v", r.line, why)
-	}
-}
-
-// add decides one URL and writes its rows. Once all rules that decide have done so before, it does not allocate.
-func (r *rows) add(url string) error {
+// Add decides one URL, writes its rows, and says how many of them are disallowed. Once all rules that decide have done so
+// before, it does not allocate.
+func (r *Rows) Add(url string) (disallowed int, err error) {
 	r.path = r.tester.Decide(url)
 	if !r.asJSON {
-		r.widen(url)
+		r.Widen(url)
 	}
 	shown := len(r.row)
 	for i := range r.followers {
 		f, answer := &r.followers[i], r.tester.Answer(i)
-		r.decisions++
 		if !answer.Allow {
-			r.disallowed++
+			disallowed++
 		}
 		var row []byte
 		if r.asJSON {
@@ -305,18 +222,18 @@ func (r *rows) add(url string) error {
 			row = r.row[shown:]
 		}
 		if _, err := r.out.Write(row); err != nil {
-			return err
+			return disallowed, err
 		}
 	}
-	return nil
+	return disallowed, nil
 }
 
 // rule returns the record that decided, put into words: its line as it stands in the file.
-func (r *rows) rule(record int) *rule {
+func (r *Rows) rule(record int) *rule {
 	if known := r.rules[record]; known != nil {
 		return known
 	}
-	site := r.robots.site
+	site := r.site
 	rec := site.Robots.Record(record)
 	number := rec.Line
 	if r.lines == nil {
@@ -349,7 +266,7 @@ func verdictColumn(colored bool) map[bool]string {
 }
 
 // appendTextRow appends a row for people; b begins with the URL as shown.
-func (r *rows) appendTextRow(b []byte, shown int, f *follower, answer audit.Answer) []byte {
+func (r *Rows) appendTextRow(b []byte, shown int, f *follower, answer audit.Answer) []byte {
 	b = append(append(append(b, r.verdicts[answer.Allow]...), f.name...), "  "...)
 	from := len(b)
 	b = append(pad(append(b, b[:shown]...), from, r.urlWidth), "  "...)
@@ -392,22 +309,15 @@ func appendURL(b []byte, url string) []byte {
 	return append(b, line(url)...)
 }
 
-// widen makes the column of URLs wide enough for one, and leaves that as shown in the scratch.
-func (r *rows) widen(url string) {
+// Widen makes the column of URLs wide enough for one, and leaves that as shown in the scratch. Whoever knows URLs before
+// their turn gives them, so that the column has its width from the start.
+func (r *Rows) Widen(url string) {
 	r.row = appendURL(r.row[:0], url)
 	r.urlWidth = widened(r.urlWidth, r.row, maxURLColumn)
 }
 
-// look widens the column of URLs for all those that are there already, so that a short list is aligned from the start.
-func (r *rows) look(read *bufio.Reader) {
-	ahead, _ := read.Peek(read.Buffered()) // no more than there is
-	for text := range bytes.Lines(ahead) {
-		r.widen(string(bytes.Trim(text, blank)))
-	}
-}
-
 // appendJSONRow appends a row for programs.
-func (r *rows) appendJSONRow(b []byte, f *follower, url string, answer audit.Answer) []byte {
+func (r *Rows) appendJSONRow(b []byte, f *follower, url string, answer audit.Answer) []byte {
 	b = printable.AppendJSON(append(b, `{"url":`...), url)
 	b = append(b, `,"path":`...)
 	b = printable.AppendJSON(b, r.path)
@@ -424,22 +334,16 @@ func (r *rows) appendJSONRow(b []byte, f *follower, url string, answer audit.Ans
 	return append(b, "}\n"...)
 }
 
-// verdict is how the run ends: nil if every URL was judged and may be fetched. That one may not is certain, whatever the
-// lines would have been that could not be judged; that all may is not.
-func (r *rows) verdict() error {
-	var text []string
-	if r.decisions > 0 {
-		text = append(text, fmt.Sprintf("%d of %d disallowed", r.disallowed, r.decisions))
+// instead says what came instead of a robots.txt.
+func instead(s *audit.Site) string {
+	what, failed := s.Fetch.Outcome.String(), "no answer"
+	if s.Fetch.Outcome == exchange.Answered {
+		what, failed = fmt.Sprintf("status %d", s.Fetch.Status), "the server failed"
+	} else if text := s.Fetch.Cause.String(); text != "" {
+		what += ", " + text
 	}
-	if r.bad > 0 {
-		text = append(text, fmt.Sprintf("%d of %d lines of standard input could not be judged", r.bad, r.line))
+	if s.Report.Access == parser.AccessFullAllow {
+		return "no file: " + what
 	}
-	err := errors.New(strings.Join(text, "; "))
-	switch {
-	case r.disallowed > 0:
-		return &exitError{exitThreshold, err}
-	case r.bad > 0:
-		return err
-	}
-	return nil
+	return failed + ": " + what
 }

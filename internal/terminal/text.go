@@ -1,0 +1,107 @@
+package terminal
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/internal/printable"
+)
+
+// maxMessage bounds what a message repeats of names and texts that others chose, in bytes. Those of an object store and of
+// paths are long, and their ends matter.
+const maxMessage = 4096
+
+// Message is an error as a person is told it. Errors that stand beside each other have a line each; a line end within one is
+// somebody else's, who may want to pass for us, and is escaped.
+func Message(err error) string {
+	if inner := errors.Unwrap(err); inner != nil && inner.Error() == err.Error() {
+		return Message(inner) // an exit code says nothing of its own
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var plain, lines []string
+		for _, part := range joined.Unwrap() {
+			plain, lines = append(plain, part.Error()), append(lines, Message(part))
+		}
+		if err.Error() == strings.Join(plain, "\n") { // and not an error that wraps several in a text of its own
+			return strings.Join(lines, "\n")
+		}
+	}
+	return Line(err.Error())
+}
+
+// Line is a text of somebody else's, such as a name, in one line of bounded length.
+func Line(s string) string { return printable.Clip(s, maxMessage) }
+
+// WriteJSON writes a value as indented JSON, with an escape for whatever a terminal might obey.
+func WriteJSON(w io.Writer, v any) error {
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(printable.EscapeJSON(nil, text.String()))
+	return err
+}
+
+// overBar writes lines of a log to a terminal on which a bar stands: the line that the bar has begun is cleared, and the bar
+// draws itself anew below.
+type overBar struct{ w io.Writer }
+
+func (o overBar) Write(p []byte) (int, error) {
+	n, err := o.w.Write(append([]byte("\r\x1b[K"), p...))
+	return min(max(0, n-len("\r\x1b[K")), len(p)), err
+}
+
+// BesideBar returns where the log goes of a run whose progress is shown on w in this form.
+func BesideBar(w io.Writer, form string) io.Writer {
+	if file, ok := w.(*os.File); ok && (form == "auto" || form == "bar") && isTerminal(file) && os.Getenv("TERM") != "dumb" && takesColor(file) {
+		return overBar{w}
+	}
+	return w
+}
+
+// NewLogger makes the log that --log-format and --log-level ask for: a line a record, with nothing in it that a terminal would
+// obey. slog quotes what would end a line or a value; it leaves DEL as it is, and in JSON also C1 controls and characters that
+// reverse or hide text. Nor does it bound a value.
+func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: one of debug, info, warn, error", level)
+	}
+	o := &slog.HandlerOptions{Level: l, ReplaceAttr: boundAttr}
+	w = &printable.Writer{To: w}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, o)), nil
+	}
+	return nil, fmt.Errorf("--log-format %q: text or json", format)
+}
+
+// maxLogged bounds a text in the log, in bytes.
+const maxLogged = 2048
+
+// boundAttr bounds the texts of a record.
+func boundAttr(_ []string, a slog.Attr) slog.Attr {
+	var text string
+	switch v := a.Value.Any().(type) {
+	case string:
+		text = v
+	case error:
+		text = v.Error()
+	default:
+		return a // numbers, times, addresses
+	}
+	if len(text) > maxLogged {
+		a.Value = slog.StringValue(printable.Head(text, maxLogged) + "…")
+	}
+	return a
+}
