@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkscan/bulkscan/internal/limits"
 	"github.com/bulkscan/bulkscan/internal/simweb"
 	"github.com/bulkscan/bulkscan/internal/simweb/compare"
 	"github.com/bulkscan/bulkscan/internal/store"
@@ -111,7 +112,7 @@ func (a *app) demo(ctx context.Context, f *demoFlags) error {
   list      %s
   truth     %s: %s
 `,
-		f.origins, took.Seconds(), float64(f.origins)/took.Seconds(), peakMemory()>>20, runtime.NumCPU(),
+		f.origins, took.Seconds(), float64(f.origins)/took.Seconds(), limits.PeakMemory()>>20, runtime.NumCPU(),
 		f.out, list, truth, held)
 	return err
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/limits"
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/terminal"
@@ -219,7 +220,7 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 	}
 	took := time.Since(p.begun)
 	log.Info("done", "scan", id, "judged", came.Judged(), "kept_their_judgement", came.Stayed(), "sites_differ", came.Sites,
-		"took", took.Round(time.Millisecond), "per_second", int(float64(p.done.Load())/took.Seconds()), "peak_memory_mb", peakMemory()>>20)
+		"took", took.Round(time.Millisecond), "per_second", int(float64(p.done.Load())/took.Seconds()), "peak_memory_mb", limits.PeakMemory()>>20)
 	return &reaudited{
 		ScanID: id, Came: came,
 		From: reauditedBy{m.ToolVersion, m.RegistryVersion}, To: reauditedBy{toolVersion(), registry.Version},

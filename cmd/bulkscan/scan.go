@@ -15,7 +15,6 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"path/filepath"
 	"runtime/pprof"
 	"slices"
 	"strings"
@@ -34,6 +33,7 @@ import (
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/internal/archive"
 	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/limits"
 	"github.com/bulkscan/bulkscan/internal/observer"
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/replay"
@@ -71,7 +71,7 @@ type fetchFlags struct {
 
 	record func(*fetcher.Recording) // is told of each exchange; nil: nobody
 	roots  *x509.CertPool           // instead of caFile, for the built-in web
-	files  files                    // what may be open; the zero value leaves it to the packages
+	files  limits.Files             // what may be open; the zero value leaves it to the packages
 	names  time.Duration            // for one look-up; 0 leaves it to the resolver
 
 	log      *slog.Logger       // is told of name servers that fail and come back; nil: nobody
@@ -366,13 +366,13 @@ func (f *scanFlags) archive() (*archive.Archive, error) {
 
 // shareFiles bounds the scan by the files that the process may hold.
 func (f *scanFlags) shareFiles(log *slog.Logger) (err error) {
-	limit, held, each := raiseFiles(), heldFiles()+uint64(f.furtherSockets()), max(1, f.filesEach)
-	if f.files, err = fileBudget(limit, held, f.concurrency, each); err != nil {
+	limit, held, each := limits.RaiseFiles(), limits.HeldFiles()+uint64(f.furtherSockets()), max(1, f.filesEach)
+	if f.files, err = limits.ShareFiles(limit, held, f.concurrency, each); err != nil {
 		return usagef("--concurrency %d: %w", f.concurrency, err)
 	}
-	if f.files.concurrency < f.concurrency {
-		log.Warn("concurrency lowered to what the limit of open files allows", "asked", f.concurrency, "now", f.files.concurrency,
-			"limit", limit, "remedy", fmt.Sprintf("ulimit -n %d", filesWanted(held, f.concurrency, each)))
+	if f.files.Concurrency < f.concurrency {
+		log.Warn("concurrency lowered to what the limit of open files allows", "asked", f.concurrency, "now", f.files.Concurrency,
+			"limit", limit, "remedy", fmt.Sprintf("ulimit -n %d", limits.FilesWanted(held, f.concurrency, each)))
 	}
 	return nil
 }
@@ -384,7 +384,7 @@ func (f *fetchFlags) furtherSockets() int {
 	if servers == 0 {
 		servers = 3
 	}
-	return (servers - 1) * leastSockets
+	return (servers - 1) * limits.SocketsEach
 }
 
 // isRate reports whether all are rates: numbers that are not negative, and not without end.
@@ -445,7 +445,7 @@ func (f *fetchFlags) fetcher() (*asker, func(), error) {
 		MaxRedirects: f.maxRedirects, Retries: f.retries, RetryAfter: f.retryAfter, MaxRetryAfter: f.maxRetryAfter,
 		MaxBody: f.maxBody, UserAgent: f.agent(), NoFallback: f.noFallback,
 		AllowPrivate: f.allowPrivate, StrictTLS: f.strictTLS, IPv4: f.ipv4, IPv6: f.ipv6, Roots: f.roots,
-		FTPData: f.files.transfers, Record: f.record,
+		FTPData: f.files.Transfers, Record: f.record,
 	}
 	switch f.scheme {
 	case "https":
@@ -467,8 +467,8 @@ func (f *fetchFlags) fetcher() (*asker, func(), error) {
 		cfg.ConnectTo = append(cfg.ConnectTo, to)
 	}
 	names := resolve.Options{Total: f.names, Rate: f.dnsRate, IPv4: f.ipv4, IPv6: f.ipv6, Log: f.log}
-	if f.files.sockets > 0 {
-		names.MaxSockets = f.files.sockets + f.furtherSockets()
+	if f.files.Sockets > 0 {
+		names.MaxSockets = f.files.Sockets + f.furtherSockets()
 	}
 	if f.sourceIP != "" {
 		ip, err := localAddress(f.sourceIP)
@@ -492,14 +492,11 @@ func (f *fetchFlags) fetcher() (*asker, func(), error) {
 		}
 	}
 	if f.optOut != "" {
-		hosts, err := readOptOut(f.optOut)
+		list, err := inputs.ReadOptOut(f.optOut)
 		if err != nil {
 			return nil, nil, usagef("--opt-out: %w", err)
 		}
-		cfg.OptOut = hosts.contains
-		if len(hosts.ranges) > 0 {
-			cfg.OptOutAddr = hosts.covers
-		}
+		cfg.OptOut, cfg.OptOutAddr = list.Contains, list.Covers
 	}
 	resolver, err := resolve.New(f.resolver, names)
 	if err != nil {
@@ -768,7 +765,7 @@ func (j *job) openSink(ctx context.Context, config []sink.Setting) error {
 // run takes the lists through the pipeline, and ends the scan as it deserves.
 func (j *job) run(ctx context.Context) error {
 	cfg := pipeline.Config{
-		Concurrency: j.flags.files.concurrency,
+		Concurrency: j.flags.files.Concurrency,
 		HostRate:    j.flags.hostRate, IPRate: j.flags.ipRate, Rate: j.flags.rate, Patience: j.flags.patience,
 	}
 	var keep pipeline.Sink = j.lines
@@ -919,7 +916,7 @@ func (j *job) judgeRun(p *pipeline.Progress) error {
 	}
 	j.log.Info("done",
 		"kept", kept, "already_kept", p.Skipped.Load(), "rejected_lines", stats.Rejects, "duplicates", stats.Duplicates,
-		"took", took.Round(time.Millisecond), "per_second", int(float64(kept)/took.Seconds()), "peak_memory_mb", peakMemory()>>20, terminal.DNSGroup(&names))
+		"took", took.Round(time.Millisecond), "per_second", int(float64(kept)/took.Seconds()), "peak_memory_mb", limits.PeakMemory()>>20, terminal.DNSGroup(&names))
 	terminal.LogServers(j.log, &names)
 	if j.archives != nil {
 		if u := j.archives.Unsound(); u.Members > 0 {
@@ -1012,103 +1009,6 @@ func (a recalled) Next() (pipeline.Entry, error) { return a.source.Next() }
 func (s source) Next() (pipeline.Entry, error) {
 	e, err := s.listReader.Next()
 	return pipeline.Entry{Seq: e.Seq, Input: e.Input, Origin: e.Origin, Rank: e.Rank, Label: e.Label}, s.told(err)
-}
-
-// optOut is the set of hosts and domains that are never contacted, and of ranges of addresses. A range holds for hosts that
-// are addresses, and for whatever address is dialled; a single address is a range of one.
-type optOut struct {
-	hosts  map[string]struct{}
-	ranges map[netip.Prefix]struct{}
-	bits   []int // lengths of the ranges' prefixes, each once
-}
-
-// readOptOut reads one host, domain or address range a line; blank lines and # comments are skipped. Whatever could be
-// honoured only in part is an error: who is on this list has asked to be left alone.
-func readOptOut(path string) (optOut, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return optOut{}, err
-	}
-	defer file.Close()
-	list := optOut{hosts: map[string]struct{}{}, ranges: map[netip.Prefix]struct{}{}}
-	scanner := bufio.NewScanner(file)
-	for line := 1; scanner.Scan(); line++ {
-		text, _, _ := strings.Cut(scanner.Text(), "#")
-		if text = strings.TrimSpace(text); text == "" {
-			continue
-		}
-		if err := list.add(strings.TrimPrefix(text, "*.")); err != nil {
-			return optOut{}, fmt.Errorf("%s:%d: %w", filepath.Base(path), line, err)
-		}
-	}
-	if err := scanner.Err(); err != nil {
-		return optOut{}, fmt.Errorf("cannot read %s: %w", path, err)
-	}
-	return list, nil
-}
-
-// add takes one entry; its error says what to write instead.
-func (s *optOut) add(entry string) error {
-	if prefix, err := netip.ParsePrefix(entry); err == nil && !prefix.Addr().Is4In6() {
-		s.addRange(prefix.Masked())
-		return nil
-	}
-	o, spelling, err := origin.ParseSpelling(entry)
-	if err != nil {
-		return fmt.Errorf("%w; write one host or domain a line", err)
-	}
-	if spelling != origin.Full {
-		return fmt.Errorf("%.80q is no address in full; write all four numbers, as in 192.0.2.1, and a range as 192.0.2.0/24", entry)
-	}
-	if _, path, _ := strings.Cut(entry, "/"); path != "" && o.Scheme() == origin.Auto {
-		if _, isAddress := o.Addr(); isAddress {
-			return fmt.Errorf("%.80q is neither an address nor a range; write 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32", entry)
-		}
-	}
-	if addr, isAddress := o.Addr(); isAddress {
-		s.addRange(netip.PrefixFrom(addr, addr.BitLen()))
-		return nil
-	}
-	s.hosts[o.Host()] = struct{}{}
-	return nil
-}
-
-func (s *optOut) addRange(prefix netip.Prefix) {
-	s.ranges[prefix] = struct{}{}
-	if !slices.Contains(s.bits, prefix.Bits()) {
-		s.bits = append(s.bits, prefix.Bits())
-	}
-}
-
-// covers reports whether an address is in one of the ranges.
-func (s optOut) covers(addr netip.Addr) bool {
-	for _, bits := range s.bits {
-		if prefix, err := addr.Prefix(bits); err == nil {
-			if _, ok := s.ranges[prefix]; ok {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// contains reports whether a host or a domain above it is in the set, or an address in one of its ranges.
-func (s optOut) contains(host string) bool {
-	if len(s.ranges) > 0 {
-		if addr, err := netip.ParseAddr(host); err == nil {
-			return s.covers(addr)
-		}
-	}
-	for {
-		if _, ok := s.hosts[host]; ok {
-			return true
-		}
-		_, parent, ok := strings.Cut(host, ".")
-		if !ok {
-			return false
-		}
-		host = parent
-	}
 }
 
 // isURL reports whether an argument is an address rather than the name of a file.

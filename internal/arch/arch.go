@@ -40,6 +40,7 @@ var arrows = map[string][]string{
 	"internal/exchange":    {"internal/origin"},
 	"internal/store":       {},
 	"internal/printable":   {},
+	"internal/limits":      {},
 	"internal/report":      {"sink", "audit/tokens", "internal/store"},
 	"internal/observer":    {"fetcher/resolve"},
 	"internal/terminal":    {"audit", "audit/tokens", "parser", "pipeline", "fetcher/resolve", "internal/exchange", "internal/observer", "internal/printable", "internal/report"},

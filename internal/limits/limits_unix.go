@@ -1,14 +1,14 @@
 //go:build unix
 
-package main
+package limits
 
 import (
 	"runtime"
 	"syscall"
 )
 
-// peakMemory is the most memory that the process has held, in bytes, as the system counts it; 0 where it does not say.
-func peakMemory() uint64 {
+// PeakMemory is the most memory that the process has held, in bytes, as the system counts it; 0 where it does not say.
+func PeakMemory() uint64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0
@@ -19,9 +19,9 @@ func peakMemory() uint64 {
 	return uint64(u.Maxrss) << 10
 }
 
-// raiseFiles raises the limit of open files as far as the process may, and returns what it is then; 0 where there is no
+// RaiseFiles raises the limit of open files as far as the process may, and returns what it is then; 0 where there is no
 // telling. The runtime does the same when it starts, but no promise of its says so.
-func raiseFiles() uint64 {
+func RaiseFiles() uint64 {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
 		return 0

@@ -1,0 +1,65 @@
+// Package limits answers one question: what does the machine let this process use? It shares out the files that the process may
+// hold open, and tells how much memory it has held.
+package limits
+
+import (
+	"fmt"
+	"os"
+)
+
+// Files says what the files that the process may hold go to. A scan that finds none left loses more than an exchange: it
+// cannot write its tables. So what takes files without end is bounded from the start.
+type Files struct {
+	Concurrency int // exchanges, a connection each
+	Sockets     int // through which names are asked for, however many at a time
+	Transfers   int // FTP transfers, the second connection of their exchange
+}
+
+const (
+	// otherFiles are for the list, the parts of each table being written and being closed, the rejects, the lock, the
+	// deferred origins, certificates and whatever the system opens on the way: 20 at most were seen. Ten more are for
+	// whoever reads the metrics.
+	otherFiles = 48
+	// Below so many exchanges at once a scan of any list takes for ever.
+	leastConcurrency = 16
+	mostTransfers    = 64
+	mostSockets      = 64
+)
+
+// SocketsEach is how many sockets one name server takes: one asks, one waits for its last answer, one is for TCP.
+const SocketsEach = 3
+
+// ShareFiles shares out what is left of the limit by the files held already: asked exchanges at once, with their look-ups
+// and transfers, as far as it goes. An exchange takes each files, two where its server is in this process too. A limit of
+// 0 is none. The error says how high the limit would have to be.
+func ShareFiles(limit, held uint64, asked, each int) (Files, error) {
+	b := Files{Concurrency: asked, Sockets: min(4*asked, mostSockets), Transfers: min(asked, mostTransfers)}
+	wanted := FilesWanted(held, asked, each)
+	if limit == 0 || limit >= wanted {
+		return b, nil
+	}
+	free := int(limit - min(limit, held+otherFiles)) // less than wanted, so that it fits
+	b.Sockets = min(b.Sockets, max(SocketsEach, free/8))
+	b.Transfers = min(b.Transfers, max(1, free/16))
+	b.Concurrency = min(asked, (free-b.Sockets-b.Transfers)/each)
+	if b.Concurrency < min(asked, leastConcurrency) {
+		return Files{}, fmt.Errorf("the limit of %d open files has room for %d exchanges at once, which is too few to scan; raise it by `ulimit -n %d`",
+			limit, max(0, b.Concurrency), FilesWanted(held, asked, each))
+	}
+	return b, nil
+}
+
+// FilesWanted is the limit that has room for all that is asked for.
+func FilesWanted(held uint64, asked, each int) uint64 {
+	return held + otherFiles + uint64(asked)*uint64(each) + uint64(min(4*asked, mostSockets)+min(asked, mostTransfers))
+}
+
+// HeldFiles counts the files that the process holds now, those that it was started with among them.
+func HeldFiles() uint64 {
+	const standard = 8 // input, output, errors, and what the runtime polls with
+	open, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return standard
+	}
+	return max(standard, uint64(len(open)))
+}
