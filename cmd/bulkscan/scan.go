@@ -7,10 +7,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"net/url"
@@ -19,26 +17,21 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/fetcher"
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/internal/archive"
 	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/job"
 	"github.com/bulkscan/bulkscan/internal/limits"
 	"github.com/bulkscan/bulkscan/internal/observer"
 	"github.com/bulkscan/bulkscan/internal/origin"
-	"github.com/bulkscan/bulkscan/internal/replay"
-	"github.com/bulkscan/bulkscan/internal/report"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/pipeline"
 	"github.com/bulkscan/bulkscan/sink"
@@ -256,26 +249,40 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []sink.Setting, pat
 	}
 	defer func() { monitor.end(err) }()
 
-	j := &job{app: a, flags: f, log: log, registry: registry, fetch: fetch, monitor: monitor, keep: keep, begun: time.Now()}
-	ctx, code, endSignals := a.interrupts(ctx, j.stopAsking)
-	defer endSignals()
-	j.interrupted = code
-	defer func() { err = interrupted(err, code()) }()
-	defer j.close()
-	if err := j.openLists(ctx, paths); err != nil {
+	o, err := a.jobOptions(f, paths)
+	if err != nil {
 		return err
+	}
+	o.Fetch, o.Archive, o.Log = fetch.Fetcher, keep, log
+	o.Sink.Registry, o.Sink.Config = registry, config
+	o.Show = func(ctx context.Context, scanID string, p *pipeline.Progress, read func() (done, total int64), kept uint64) {
+		monitor.scan.Begin(scanID, p, read)
+		d := &terminal.Display{Progress: p, Names: fetch.names.Stats, Read: read, Limit: f.limit, Done: kept, Bar: barSince(o.Begun)}
+		var drawn sync.WaitGroup
+		drawn.Go(func() { d.Show(ctx, f.progress, a.stderr, log) })
+		drawn.Go(func() { d.Stalls(ctx, log) })
+		drawn.Wait()
+	}
+	var code func() int // of the first signal
+	o.Interrupted = func() bool { return code() != 0 }
+	j := job.New(o)
+	ctx, code, endSignals := a.interrupts(ctx, func() bool {
+		if !j.Stop() {
+			return false
+		}
+		fmt.Fprintln(a.stderr, "\nbulkscan: finishing what is being asked; once more to abort")
+		return true
+	})
+	defer endSignals()
+	defer func() { err = interrupted(err, code()) }()
+	defer j.Close()
+	if slices.Contains(o.Lists, "-") && terminal.Is(a.stdin) {
+		fmt.Fprintln(a.stderr, "Reading the list from this terminal, a site a line; Ctrl-D ends it.")
 	}
 	if f.dryRun {
-		return j.describe(ctx)
+		return a.describe(ctx, f, j)
 	}
-	// The lists come first: one that cannot be read should leave no dataset behind.
-	reading, stopReading := context.WithCancel(ctx)
-	defer stopReading()
-	j.stopReading = stopReading
-	if err := j.openReader(reading); err != nil {
-		return err
-	}
-	err = j.openSink(ctx, config)
+	p, err := j.Run(ctx)
 	if intact, ok := errors.AsType[*sink.IntactError](err); ok && intact.State == sink.Complete {
 		log.Info("nothing to repair", "scan", intact.ScanID, "already_kept", intact.Sites)
 		return nil
@@ -283,7 +290,33 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []sink.Setting, pat
 	if err != nil {
 		return err
 	}
-	return j.run(ctx)
+	return f.judgeRun(j, p, fetch.names.Stats(), log)
+}
+
+// jobOptions are what the flags say of a scan.
+func (a *app) jobOptions(f *scanFlags, paths []string) (job.Options, error) {
+	if len(paths) == 0 {
+		paths = []string{"-"}
+	}
+	format, err := inputs.ParseFormat(f.format)
+	if err != nil {
+		return job.Options{}, usagef("--format: %w", err)
+	}
+	o := job.Options{
+		Lists: paths, MaxBody: f.maxBody, DryRun: f.dryRun, Out: f.out, Stdout: a.stdout, Begun: time.Now(),
+		Inputs: inputs.Options{Format: format, Column: f.column, LabelColumn: f.labelColumn, Limit: f.limit, Sample: f.sample, Stdin: a.stdin},
+		Pipeline: pipeline.Config{
+			Concurrency: f.files.Concurrency, HostRate: f.hostRate, IPRate: f.ipRate, Rate: f.rate, Patience: f.patience,
+		},
+		Sink: sink.Options{
+			ScanID: f.scanID, Date: f.date, Tables: f.tables, PartRows: f.partRows, PartAge: f.partAge,
+			ToolVersion: toolVersion(), Restart: f.restart, Repair: f.repair,
+		},
+	}
+	if f.out != "-" {
+		o.Store, err = openPlace(f.out)
+	}
+	return o, err
 }
 
 // check refuses values that no flag can tell by its type.
@@ -552,408 +585,37 @@ func (f *fetchFlags) agent() string {
 	return agent + " (contact: " + f.contact + ")"
 }
 
-// job is one scan: what it reads, asks and writes.
-type job struct {
-	*app
-	flags    *scanFlags
-	log      *slog.Logger
-	registry *tokens.Registry
-	fetch    *asker
-	monitor  *monitor
-	keep     *archive.Archive // nil without --warc-out
-	begun    time.Time
-
-	names        []string             // of the lists, as given
-	paths        []string             // of the files that are read: standard input is spooled
-	spooled      []string             // of them, those to be deleted at the end
-	fingerprints []inputs.Fingerprint // of each list; nil where nothing is resumed
-	scanID       string
-
-	store    store.Store
-	writer   *sink.Writer // nil with -o -
-	rejects  *sink.Rejects
-	lines    *sink.JSONLines // nil but with -o -
-	reader   listReader
-	archives *replay.Reader // which reader is with --format warc; else nil
-
-	stopReading context.CancelFunc                // makes the reader give up
-	asking      atomic.Pointer[pipeline.Pipeline] // nil before there is one
-	interrupted func() int                        // the exit code of the first signal, 0 before one came
-}
-
-// stopAsking is what the first signal does, once hosts are asked: those that are may finish. It reports whether that is so.
-func (j *job) stopAsking() bool {
-	p := j.asking.Load()
-	if p == nil {
-		return false
-	}
-	fmt.Fprintln(j.stderr, "\nbulkscan: finishing what is being asked; once more to abort")
-	p.Stop()
-	j.stopReading() // which may be waiting for a line that never comes
-	return true
-}
-
-// close gives back what is still open. What matters has been closed, and its errors looked at, before.
-func (j *job) close() {
-	if j.reader != nil {
-		_ = j.reader.Close()
-	}
-	if j.writer != nil {
-		_ = j.writer.Abort()
-	}
-	if j.keep != nil {
-		_ = j.keep.Close()
-	}
-	for _, path := range j.spooled {
-		_ = os.Remove(path)
-	}
-}
-
-// openLists fixes what is read, and the scan's name. Standard input is copied to a file first where a dataset is written, so
-// that the scan knows its fingerprint and the same command resumes it.
-func (j *job) openLists(ctx context.Context, paths []string) error {
-	j.names = paths
-	if len(paths) == 0 {
-		j.names = []string{"-"}
-	}
-	if slices.Contains(j.names, "-") && terminal.Is(j.stdin) {
-		fmt.Fprintln(j.stderr, "Reading the list from this terminal, a site a line; Ctrl-D ends it.")
-	}
-	j.paths = append([]string(nil), j.names...)
-	resumable := j.flags.out != "-" && !j.flags.dryRun
-	spool := resumable || j.flags.format == inputs.WARC.String() // archives are looked up in
-	for i, path := range j.paths {
-		if path != "-" || !spool {
-			continue
-		}
-		spooled, _, err := inputs.Spool(ctx, j.stdin, os.TempDir())
-		if err != nil {
-			return fmt.Errorf("cannot read standard input: %w", err)
-		}
-		j.paths[i] = spooled
-		j.spooled = append(j.spooled, spooled)
-	}
-	if j.scanID = j.flags.scanID; j.flags.dryRun || !resumable && j.scanID != "" {
-		return nil
-	}
-	mark := fmt.Sprintf("%06x", rand.N(1<<24)) // of a list that is read as it comes, whose fingerprint is known too late
-	if resumable || !slices.ContainsFunc(j.paths, isStream) {
-		all, each, err := inputs.Fingerprints(ctx, j.paths)
-		if err != nil {
-			return err
-		}
-		j.fingerprints, mark = each, all.String()[:6]
-	}
-	if j.scanID == "" {
-		j.scanID = fmt.Sprintf("%s-%s", strings.ReplaceAll(j.date(), "-", ""), mark)
-	}
-	return nil
-}
-
-// isStream reports whether a list can be read only once.
-func isStream(path string) bool {
-	info, err := os.Stat(path)
-	return path == "-" || err == nil && !info.Mode().IsRegular()
-}
-
-func (j *job) date() string {
-	if j.flags.date != "" {
-		return j.flags.date
-	}
-	return j.begun.UTC().Format(time.DateOnly)
-}
-
-// openReader begins to read the lists.
-func (j *job) openReader(ctx context.Context) (err error) {
-	format, err := inputs.ParseFormat(j.flags.format)
-	if err != nil {
-		return usagef("--format: %w", err)
-	}
-	if format == inputs.WARC {
-		j.archives, err = replay.Open(ctx, j.paths, j.fetch.Fetcher, replay.Options{
-			MaxBody: j.flags.maxBody, Limit: j.flags.limit, Sample: j.flags.sample, Reject: j.reject,
-		})
-		if err == nil {
-			j.reader = j.archives
-		}
-		return j.unspooled(err)
-	}
-	list, err := inputs.Open(ctx, j.paths, inputs.Options{
-		Format: format, Column: j.flags.column, LabelColumn: j.flags.labelColumn,
-		Limit: j.flags.limit, Sample: j.flags.sample, Stdin: j.stdin, Reject: j.reject,
-		Parquet: func(file io.ReaderAt, size int64) (inputs.Table, error) { return sink.OpenForeign(file, size) },
-	})
-	if err == nil {
-		j.reader = list
-	}
-	return j.unspooled(err)
-}
-
-// called is what the user called a list, or one within it, that was spooled: -.
-func (j *job) called(name string) string {
-	for i, path := range j.paths {
-		if within, ok := strings.CutPrefix(name, path); ok && path != j.names[i] {
-			return j.names[i] + within
-		}
-	}
-	return name
-}
-
-// unspooled makes an error of a list that was spooled say so: of the file that it names nothing will be left.
-func (j *job) unspooled(err error) error {
-	if e, ok := errors.AsType[*inputs.Error](err); ok {
-		if name := j.called(e.File); name != e.File {
-			e.File = "standard input" + strings.TrimPrefix(name, "-")
-		}
-	}
-	return err
-}
-
-// reject notes a line that is no origin.
-func (j *job) reject(r inputs.Reject) error {
-	r.Input = j.called(r.Input)
-	j.log.Debug("rejected", "input", r.Input, "line", r.Line, "reason", r.Reason, "text", r.Text)
-	if j.rejects == nil {
-		return nil
-	}
-	return j.rejects.Add(sink.Reject{Input: r.Input, Line: int64(r.Line), Text: r.Text, Reason: r.Reason})
-}
-
-// openSink opens the dataset, or standard output.
-func (j *job) openSink(ctx context.Context, config []sink.Setting) error {
-	o := sink.Options{
-		ScanID: j.scanID, Date: j.date(), Tables: j.flags.tables, PartRows: j.flags.partRows, PartAge: j.flags.partAge,
-		ToolVersion: toolVersion(), Registry: j.registry, Config: config, Restart: j.flags.restart, Repair: j.flags.repair,
-	}
-	if j.keep != nil {
-		o.Beside = j.keep
-	}
-	if j.flags.out == "-" {
-		j.lines = sink.NewJSONLines(j.stdout, o)
-		return nil
-	}
-	for i, fingerprint := range j.fingerprints {
-		in := sink.Input{Name: j.names[i], Fingerprint: fingerprint.String()}
-		if info, err := os.Stat(j.paths[i]); err == nil { // it is only for people
-			in.Bytes = info.Size()
-		}
-		o.Inputs = append(o.Inputs, in)
-	}
-	var err error
-	if j.store, err = openPlace(j.flags.out); err != nil {
-		return err
-	}
-	// In a folder this takes no time. In an object store a lock that another process has left takes its while to end.
-	patience := time.AfterFunc(3*time.Second, func() {
-		j.log.Info("opening the dataset takes a while: another process may hold the scan's lock, or have been killed with it", "scan", j.scanID, "out", j.flags.out)
-	})
-	j.writer, err = sink.Open(ctx, j.store, o)
-	if patience.Stop(); err != nil {
-		return err
-	}
-	if done := j.writer.DoneCount(); j.flags.repair {
-		j.log.Info("repairing", "scan", j.scanID, "already_kept", done, "lost", j.writer.LostCount())
-	} else if done > 0 {
-		j.log.Info("resuming", "scan", j.scanID, "already_kept", done)
-	} else {
-		j.log.Info("scanning", "scan", j.scanID, "out", j.flags.out)
-	}
-	j.rejects, err = sink.OpenRejects(ctx, j.store, j.scanID)
-	return sink.BrokenOff(j.scanID, err)
-}
-
-// run takes the lists through the pipeline, and ends the scan as it deserves.
-func (j *job) run(ctx context.Context) error {
-	cfg := pipeline.Config{
-		Concurrency: j.flags.files.Concurrency,
-		HostRate:    j.flags.hostRate, IPRate: j.flags.ipRate, Rate: j.flags.rate, Patience: j.flags.patience,
-	}
-	var keep pipeline.Sink = j.lines
-	if j.writer != nil {
-		keep, cfg.Skip = j.writer, j.writer.Done
-	}
-	p := pipeline.New(cfg, source{j.reader, j.unspooled}, j.fetch, audit.New(j.registry), keep)
-	if j.archives != nil {
-		p = pipeline.NewReplay(cfg, recalled{source{j.reader, j.unspooled}, j.archives}, audit.New(j.registry), keep)
-	}
-	j.monitor.scan.Begin(j.scanID, p.Progress(), j.reader.Progress)
-	j.asking.Store(p)
-	// Writing ends a while after the second signal, also where it is what the pipeline waits for.
-	committing, end := lasting(ctx, abortTime)
-	defer end()
-	if j.writer != nil {
-		defer context.AfterFunc(committing, j.writer.GiveUp)()
-	}
-	if j.keep != nil {
-		defer context.AfterFunc(committing, j.keep.GiveUp)()
-	}
-	err := j.watch(ctx, p)
-	if err != nil && !errors.Is(err, pipeline.ErrStopped) {
-		// Whatever ended it, what was gathered is kept: also when it was a list that broke off.
-		commitErr := j.commit(committing, false)
-		if j.writer != nil && errors.Is(err, syscall.ENOSPC) { // the disk of temporary files may be another one
-			err = sink.BrokenOff(j.scanID, err)
-		}
-		switch _, broken := errors.AsType[*sink.StoreError](err); {
-		case broken: // which closing it only says again
-			return j.unkept(err)
-		case j.interrupted() != 0 && commitErr != nil: // not everything was kept
-			return j.unkept(commitErr)
-		}
-		return errors.Join(j.ended(err), commitErr)
-	}
-	if commitErr := j.commit(committing, err == nil); commitErr != nil {
-		return j.unkept(commitErr)
-	}
-	if err != nil {
-		return j.ended(err)
-	}
-	return j.judgeRun(p.Progress())
-}
-
-// abortTime is how long what was gathered may take to be committed after the second signal.
-const abortTime = 5 * time.Second
-
-// lasting returns a context that ends so long after another one.
-func lasting(parent context.Context, more time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
-	stop := context.AfterFunc(parent, func() {
-		timer := time.NewTimer(more)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			cancel()
-		case <-ctx.Done():
-		}
-	})
-	return ctx, func() {
-		stop()
-		cancel()
-	}
-}
-
-// watch runs the pipeline with a display beside it.
-func (j *job) watch(ctx context.Context, p *pipeline.Pipeline) error {
-	shown, hide := context.WithCancel(context.Background())
-	d := &terminal.Display{Progress: p.Progress(), Names: j.fetch.names.Stats, Read: j.reader.Progress, Limit: j.flags.limit, Bar: barSince(j.begun)}
-	if j.writer != nil {
-		d.Done = j.writer.DoneCount()
-	}
-	var drawn sync.WaitGroup
-	drawn.Go(func() { d.Show(shown, j.flags.progress, j.stderr, j.log) })
-	drawn.Go(func() { d.Stalls(shown, j.log) })
-	err := p.Run(ctx)
-	hide()
-	drawn.Wait()
-	if n := p.Progress().Throttled.Load(); n > 0 {
-		j.log.Info("some addresses were asked more slowly: they answered 429, or 503 with a Retry-After", "answers", n)
-	}
-	return err
-}
-
-// ended is the error of a run that did not reach the end of its list.
-func (j *job) ended(err error) error {
-	code := j.interrupted()
-	if code == 0 {
-		return err
-	}
-	if j.writer == nil {
-		return &exitError{code, errors.New("interrupted")}
-	}
-	return &exitError{code, fmt.Errorf("interrupted; everything finished so far is kept, and the same command resumes scan %s", j.scanID)}
-}
-
-// unkept is the error of a run whose last part could not be committed: after a second signal that is no failure.
-func (j *job) unkept(err error) error {
-	if code := j.interrupted(); code != 0 && errors.Is(err, context.Canceled) && j.writer != nil {
-		return &exitError{code, fmt.Errorf("interrupted; what was committed is kept, and the same command resumes scan %s", j.scanID)}
-	}
-	return err
-}
-
-// commit makes durable what was kept; at the end of the list it also computes the statistics and completes the scan.
-func (j *job) commit(ctx context.Context, complete bool) error {
-	if j.writer == nil {
-		return j.lines.Close(ctx)
-	}
-	// What was gathered comes first: the scan goes on from there. The rejects are gathered anew by whoever resumes it, so
-	// that a store which has been given up need not be waited for once more.
-	err := j.writer.Flush(ctx)
-	if err == nil {
-		err = j.rejects.Close(ctx)
-	} else if discardErr := j.rejects.Discard(); discardErr != nil {
-		j.log.Debug("discarding the rejects failed too", "error", discardErr)
-	}
-	if complete && err == nil {
-		err = j.complete(ctx)
-	}
-	closeErr := j.writer.Close(ctx)
-	if err == nil {
-		return closeErr
-	}
-	if closeErr != nil {
-		j.log.Debug("closing failed too", "error", closeErr)
-	}
-	return sink.BrokenOff(j.scanID, err)
-}
-
-// complete makes the scan one whose list was read to its end.
-func (j *job) complete(ctx context.Context) error {
-	if err := j.statistics(ctx); err != nil {
-		return err
-	}
-	return j.writer.Complete(ctx)
-}
-
-// judgeRun says in one line what came of the scan, and whether it kept to the bound that the user set.
-func (j *job) judgeRun(p *pipeline.Progress) error {
+// judgeRun says in one line what came of a scan, and whether it kept to the bound that the user set.
+func (f *scanFlags) judgeRun(j *job.Job, p *pipeline.Progress, names resolve.Stats, log *slog.Logger) error {
 	kept := p.Kept.Load()
-	stats := j.reader.Stats()
-	names := j.fetch.names.Stats()
-	took := time.Since(j.begun)
+	stats := j.ListStats()
+	took := time.Since(j.Begun)
 	if stats.Entries == 0 {
-		j.log.Warn("no origin on the list", "lines", stats.Lines, "rejected_lines", stats.Rejects, "remedy", "look at --dry-run, --format and --column")
+		log.Warn("no origin on the list", "lines", stats.Lines, "rejected_lines", stats.Rejects, "remedy", "look at --dry-run, --format and --column")
 	}
-	j.log.Info("done",
+	log.Info("done",
 		"kept", kept, "already_kept", p.Skipped.Load(), "rejected_lines", stats.Rejects, "duplicates", stats.Duplicates,
 		"took", took.Round(time.Millisecond), "per_second", int(float64(kept)/took.Seconds()), "peak_memory_mb", limits.PeakMemory()>>20, terminal.DNSGroup(&names))
-	terminal.LogServers(j.log, &names)
-	if j.archives != nil {
-		if u := j.archives.Unsound(); u.Members > 0 {
-			return &exitError{exitDamaged, fmt.Errorf("%s: the gzip member at byte %d is damaged, which was found after records of it had been judged: their rows may be wrong (%d such members in all; each is a rejected line)", j.called(u.File), u.Offset, u.Members)}
-		}
+	terminal.LogServers(log, &names)
+	if u := j.Unsound(); u.Members > 0 {
+		return &exitError{exitDamaged, fmt.Errorf("%s: the gzip member at byte %d is damaged, which was found after records of it had been judged: their rows may be wrong (%d such members in all; each is a rejected line)", u.File, u.Offset, u.Members)}
 	}
-	if j.flags.maxErrorRate > 0 && kept > 0 {
+	if f.maxErrorRate > 0 && kept > 0 {
 		silent := kept - p.Outcomes[exchange.Answered].Load()
-		if share := float64(silent) / float64(kept); share > j.flags.maxErrorRate {
-			return &exitError{exitThreshold, fmt.Errorf("%.1f %% of the origins got no answer, more than --max-error-rate %v allows", 100*share, j.flags.maxErrorRate)}
+		if share := float64(silent) / float64(kept); share > f.maxErrorRate {
+			return &exitError{exitThreshold, fmt.Errorf("%.1f %% of the origins got no answer, more than --max-error-rate %v allows", 100*share, f.maxErrorRate)}
 		}
 	}
 	return nil
 }
 
-// describe is --dry-run: the lists are read in full, and nobody is asked.
-func (j *job) describe(ctx context.Context) error {
-	if err := j.openReader(ctx); err != nil {
+// describe is --dry-run: the lists are read in full, and no network requests are made.
+func (a *app) describe(ctx context.Context, f *scanFlags, j *job.Job) error {
+	s, err := j.Count(ctx)
+	if err != nil {
 		return err
 	}
-	var auto, named uint64
-	for {
-		entry, err := j.reader.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		if entry.Origin.Scheme() == origin.Auto {
-			auto++
-		} else {
-			named++
-		}
-	}
-	s := j.reader.Stats()
-	w := bufio.NewWriter(j.stdout)
+	w := bufio.NewWriter(a.stdout)
 	for _, file := range s.Files {
 		fmt.Fprintf(w, "%s: %d lines, %s", terminal.Line(file.Name), file.Lines, terminal.Line(file.Layout))
 		if file.Compression != "" {
@@ -961,54 +623,17 @@ func (j *job) describe(ctx context.Context) error {
 		}
 		fmt.Fprintln(w)
 	}
-	if j.archives != nil {
-		fmt.Fprintf(w, "%d captures would be judged, and nobody asked\n", named)
+	if j.Inputs.Format == inputs.WARC {
+		fmt.Fprintf(w, "%d captures would be judged, and nobody asked\n", s.Named)
 	} else {
-		fmt.Fprintf(w, "%d origins would be asked: %d of them with a scheme of their own, %d by %s first\n", auto+named, named, auto, j.flags.scheme)
+		fmt.Fprintf(w, "%d origins would be asked: %d of them with a scheme of their own, %d by %s first\n", s.Auto+s.Named, s.Named, s.Auto, f.scheme)
 	}
 	fmt.Fprintf(w, "%d lines would be rejected (%d of them duplicates), %d are blank, comment or header", s.Rejects, s.Duplicates, s.Skipped)
 	if s.LeftOut > 0 {
 		fmt.Fprintf(w, ", %d are left out by --sample", s.LeftOut)
 	}
-	fmt.Fprintf(w, "\nthe dataset would go to %s\n", terminal.Line(j.flags.out))
+	fmt.Fprintf(w, "\nthe dataset would go to %s\n", terminal.Line(f.out))
 	return w.Flush()
-}
-
-// statistics computes the statistics tables from what is committed. A scan that writes too few tables for any has none.
-func (j *job) statistics(ctx context.Context) error {
-	err := report.Stats(ctx, j.store, j.scanID, report.Options{Registry: j.registry, ToolVersion: toolVersion(), Log: j.log})
-	if errors.Is(err, sink.ErrNoTable) {
-		return nil
-	}
-	return err
-}
-
-// listReader reads lists, or archives.
-type listReader interface {
-	Next() (inputs.Entry, error)
-	Stats() inputs.Stats
-	Progress() (read, total int64)
-	Close() error
-}
-
-// source makes a reader what the pipeline reads.
-type source struct {
-	listReader
-	told func(error) error // how an error is told
-}
-
-// recalled makes the reader of archives what the pipeline replays.
-type recalled struct {
-	source
-	*replay.Reader
-}
-
-// Next is the source's.
-func (a recalled) Next() (pipeline.Entry, error) { return a.source.Next() }
-
-func (s source) Next() (pipeline.Entry, error) {
-	e, err := s.listReader.Next()
-	return pipeline.Entry{Seq: e.Seq, Input: e.Input, Origin: e.Origin, Rank: e.Rank, Label: e.Label}, s.told(err)
 }
 
 // isURL reports whether an argument is an address rather than the name of a file.

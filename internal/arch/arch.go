@@ -41,6 +41,7 @@ var arrows = map[string][]string{
 	"internal/store":       {},
 	"internal/printable":   {},
 	"internal/limits":      {},
+	"internal/job":         {"inputs", "fetcher", "pipeline", "audit", "sink", "internal/archive", "internal/replay", "internal/report", "internal/store", "internal/origin"},
 	"internal/report":      {"sink", "audit/tokens", "internal/store"},
 	"internal/observer":    {"fetcher/resolve"},
 	"internal/terminal":    {"audit", "audit/tokens", "parser", "pipeline", "fetcher/resolve", "internal/exchange", "internal/observer", "internal/printable", "internal/report"},

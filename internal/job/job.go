@@ -1,0 +1,307 @@
+// Package job answers one question: what is one scan, from its lists to its last commit? It opens the lists (lists.go) and the
+// dataset, takes the one through the pipeline into the other, and ends a scan as it deserves: complete, to be resumed, or
+// broken off.
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/fetcher"
+	"github.com/bulkscan/bulkscan/inputs"
+	"github.com/bulkscan/bulkscan/internal/archive"
+	"github.com/bulkscan/bulkscan/internal/replay"
+	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/pipeline"
+	"github.com/bulkscan/bulkscan/sink"
+)
+
+// Options say what a scan reads, asks and writes.
+type Options struct {
+	Lists    []string       // as given; "-" is Inputs.Stdin
+	Inputs   inputs.Options // Job sets Reject and Parquet
+	MaxBody  int            // of a capture
+	DryRun   bool           // the lists are read, and nothing else
+	Fetch    *fetcher.Fetcher
+	Pipeline pipeline.Config // Job sets Skip
+
+	Store   store.Store      // of the dataset; nil: a JSON line a site goes to Stdout instead
+	Out     string           // the name of Store, for the log
+	Stdout  io.Writer        //
+	Sink    sink.Options     // Job sets ScanID and Date where they are empty, and Inputs
+	Archive *archive.Archive // of the exchanges; nil: none
+	Begun   time.Time
+	Log     *slog.Logger
+
+	// Show shows how the scan goes on, until the context ends; kept is how many sites earlier runs have kept.
+	Show func(ctx context.Context, scanID string, p *pipeline.Progress, read func() (done, total int64), kept uint64)
+	// Interrupted reports whether a signal has come.
+	Interrupted func() bool
+}
+
+// Job is one scan.
+type Job struct {
+	Options
+
+	paths        []string             // of the files that are read: standard input is spooled
+	spooled      []string             // of them, those to be deleted at the end
+	fingerprints []inputs.Fingerprint // of each list; nil where nothing is resumed
+	scanID       string
+
+	writer   *sink.Writer // nil without Store
+	rejects  *sink.Rejects
+	lines    *sink.JSONLines // nil with Store
+	reader   listReader
+	archives *replay.Reader // which reader is where the lists are archives; else nil
+
+	stopReading context.CancelFunc                // makes the reader give up
+	asking      atomic.Pointer[pipeline.Pipeline] // nil before there is one
+}
+
+// New returns a scan that has not begun.
+func New(o Options) *Job { return &Job{Options: o} }
+
+// Stop ends the scan in order once hosts are asked: the exchanges in flight may finish. It reports whether that is so.
+func (j *Job) Stop() bool {
+	p := j.asking.Load()
+	if p == nil {
+		return false
+	}
+	p.Stop()
+	j.stopReading() // which may be waiting for a line that never comes
+	return true
+}
+
+// Close gives back what is still open. What matters has been closed, and its errors looked at, before.
+func (j *Job) Close() {
+	if j.reader != nil {
+		_ = j.reader.Close()
+	}
+	if j.writer != nil {
+		_ = j.writer.Abort()
+	}
+	if j.Archive != nil {
+		_ = j.Archive.Close()
+	}
+	j.removeSpooled()
+}
+
+// Run scans. The lists come first: one that cannot be read should leave no dataset behind.
+func (j *Job) Run(ctx context.Context) (*pipeline.Progress, error) {
+	if err := j.openLists(ctx); err != nil {
+		return nil, err
+	}
+	reading, stopReading := context.WithCancel(ctx)
+	defer stopReading()
+	j.stopReading = stopReading
+	if err := j.openReader(reading); err != nil {
+		return nil, err
+	}
+	if err := j.openSink(ctx); err != nil {
+		return nil, err
+	}
+	return j.run(ctx)
+}
+
+// ListStats says what was read of the lists.
+func (j *Job) ListStats() inputs.Stats { return j.reader.Stats() }
+
+// Unsound says what damage of archives was met after records had been judged, in which of the lists.
+func (j *Job) Unsound() replay.Unsound {
+	if j.archives == nil {
+		return replay.Unsound{}
+	}
+	u := j.archives.Unsound()
+	u.File = j.called(u.File)
+	return u
+}
+
+func (j *Job) date() string {
+	if j.Sink.Date != "" {
+		return j.Sink.Date
+	}
+	return j.Begun.UTC().Format(time.DateOnly)
+}
+
+// openSink opens the dataset, or standard output.
+func (j *Job) openSink(ctx context.Context) error {
+	o := j.Sink
+	o.ScanID, o.Date = j.scanID, j.date()
+	if j.Archive != nil {
+		o.Beside = j.Archive
+	}
+	if j.Store == nil {
+		j.lines = sink.NewJSONLines(j.Stdout, o)
+		return nil
+	}
+	o.Inputs = j.listed()
+	// In a folder this takes no time. In an object store a lock that another process has left takes its while to end.
+	patience := time.AfterFunc(3*time.Second, func() {
+		j.Log.Info("opening the dataset takes a while: another process may hold the scan's lock, or have been killed with it", "scan", j.scanID, "out", j.Out)
+	})
+	var err error
+	j.writer, err = sink.Open(ctx, j.Store, o)
+	if patience.Stop(); err != nil {
+		return err
+	}
+	if done := j.writer.DoneCount(); o.Repair {
+		j.Log.Info("repairing", "scan", j.scanID, "already_kept", done, "lost", j.writer.LostCount())
+	} else if done > 0 {
+		j.Log.Info("resuming", "scan", j.scanID, "already_kept", done)
+	} else {
+		j.Log.Info("scanning", "scan", j.scanID, "out", j.Out)
+	}
+	j.rejects, err = sink.OpenRejects(ctx, j.Store, j.scanID)
+	return sink.BrokenOff(j.scanID, err)
+}
+
+// run takes the lists through the pipeline, and ends the scan as it deserves.
+func (j *Job) run(ctx context.Context) (*pipeline.Progress, error) {
+	cfg := j.Pipeline
+	var keep pipeline.Sink = j.lines
+	if j.writer != nil {
+		keep, cfg.Skip = j.writer, j.writer.Done
+	}
+	auditor, list := audit.New(j.Sink.Registry), source{j.reader, j.unspooled}
+	p := pipeline.New(cfg, list, j.Fetch, auditor, keep)
+	if j.archives != nil {
+		p = pipeline.NewReplay(cfg, recalled{list, j.archives}, auditor, keep)
+	}
+	j.asking.Store(p)
+	// Writing ends a while after the second signal, also where it is what the pipeline waits for.
+	committing, end := lasting(ctx, abortTime)
+	defer end()
+	if j.writer != nil {
+		defer context.AfterFunc(committing, j.writer.GiveUp)()
+	}
+	if j.Archive != nil {
+		defer context.AfterFunc(committing, j.Archive.GiveUp)()
+	}
+	err := j.watch(ctx, p)
+	if err != nil && !errors.Is(err, pipeline.ErrStopped) {
+		// Whatever ended it, what was gathered is kept: also when it was a list that broke off.
+		commitErr := j.commit(committing, false)
+		if j.writer != nil && errors.Is(err, syscall.ENOSPC) { // the disk of temporary files may be another one
+			err = sink.BrokenOff(j.scanID, err)
+		}
+		switch _, broken := errors.AsType[*sink.StoreError](err); {
+		case broken: // which closing it only says again
+			return nil, j.unkept(err)
+		case j.Interrupted() && commitErr != nil: // not everything was kept
+			return nil, j.unkept(commitErr)
+		}
+		return nil, errors.Join(j.ended(err), commitErr)
+	}
+	if commitErr := j.commit(committing, err == nil); commitErr != nil {
+		return nil, j.unkept(commitErr)
+	}
+	if err != nil {
+		return nil, j.ended(err)
+	}
+	return p.Progress(), nil
+}
+
+// abortTime is how long what was gathered may take to be committed after the second signal.
+const abortTime = 5 * time.Second
+
+// lasting returns a context that ends so long after another one.
+func lasting(parent context.Context, more time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
+	stop := context.AfterFunc(parent, func() {
+		timer := time.NewTimer(more)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+// watch runs the pipeline while it is shown.
+func (j *Job) watch(ctx context.Context, p *pipeline.Pipeline) error {
+	shown, hide := context.WithCancel(context.Background())
+	var kept uint64
+	if j.writer != nil {
+		kept = j.writer.DoneCount()
+	}
+	hidden := make(chan struct{})
+	go func() {
+		defer close(hidden)
+		j.Show(shown, j.scanID, p.Progress(), j.reader.Progress, kept)
+	}()
+	err := p.Run(ctx)
+	hide()
+	<-hidden
+	if n := p.Progress().Throttled.Load(); n > 0 {
+		j.Log.Info("some addresses were asked more slowly: they answered 429, or 503 with a Retry-After", "answers", n)
+	}
+	return err
+}
+
+// ended is the error of a run that did not reach the end of its list.
+func (j *Job) ended(err error) error {
+	switch {
+	case !j.Interrupted():
+		return err
+	case j.writer == nil:
+		return errors.New("interrupted")
+	}
+	return fmt.Errorf("interrupted; everything finished so far is kept, and the same command resumes scan %s", j.scanID)
+}
+
+// unkept is the error of a run whose last part could not be committed: after a second signal that is no failure.
+func (j *Job) unkept(err error) error {
+	if j.Interrupted() && errors.Is(err, context.Canceled) && j.writer != nil {
+		return fmt.Errorf("interrupted; what was committed is kept, and the same command resumes scan %s", j.scanID)
+	}
+	return err
+}
+
+// commit makes durable what was kept; at the end of the list it also computes the statistics and completes the scan.
+func (j *Job) commit(ctx context.Context, complete bool) error {
+	if j.writer == nil {
+		return j.lines.Close(ctx)
+	}
+	// What was gathered comes first: the scan goes on from there. The rejects are gathered anew by the run that resumes it, so
+	// that a store which has been given up need not be waited for once more.
+	err := j.writer.Flush(ctx)
+	if err == nil {
+		err = j.rejects.Close(ctx)
+	} else if discardErr := j.rejects.Discard(); discardErr != nil {
+		j.Log.Debug("discarding the rejects failed too", "error", discardErr)
+	}
+	if complete && err == nil {
+		err = j.complete(ctx)
+	}
+	closeErr := j.writer.Close(ctx)
+	if err == nil {
+		return closeErr
+	}
+	if closeErr != nil {
+		j.Log.Debug("closing failed too", "error", closeErr)
+	}
+	return sink.BrokenOff(j.scanID, err)
+}
+
+// complete makes the scan one whose list was read to its end, with its statistics. A scan that writes too few tables for any
+// statistics has none.
+func (j *Job) complete(ctx context.Context) error {
+	err := report.Stats(ctx, j.Store, j.scanID, report.Options{Registry: j.Sink.Registry, ToolVersion: j.Sink.ToolVersion, Log: j.Log})
+	if err != nil && !errors.Is(err, sink.ErrNoTable) {
+		return err
+	}
+	return j.writer.Complete(ctx)
+}

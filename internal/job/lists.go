@@ -1,0 +1,184 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/inputs"
+	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/internal/replay"
+	"github.com/bulkscan/bulkscan/pipeline"
+	"github.com/bulkscan/bulkscan/sink"
+)
+
+// openLists fixes what is read, and the scan's name. Standard input is copied to a file first where a dataset is written, so
+// that the scan knows its fingerprint and the same command resumes it.
+func (j *Job) openLists(ctx context.Context) error {
+	j.paths = slices.Clone(j.Lists)
+	resumable := j.Store != nil && !j.DryRun
+	spool := resumable || j.Inputs.Format == inputs.WARC // archives are looked up in
+	for i, path := range j.paths {
+		if path != "-" || !spool {
+			continue
+		}
+		spooled, _, err := inputs.Spool(ctx, j.Inputs.Stdin, os.TempDir())
+		if err != nil {
+			return fmt.Errorf("cannot read standard input: %w", err)
+		}
+		j.paths[i] = spooled
+		j.spooled = append(j.spooled, spooled)
+	}
+	if j.scanID = j.Sink.ScanID; j.DryRun || !resumable && j.scanID != "" {
+		return nil
+	}
+	mark := fmt.Sprintf("%06x", rand.N(1<<24)) // of a list that is read as it comes, whose fingerprint is known too late
+	if resumable || !slices.ContainsFunc(j.paths, isStream) {
+		all, each, err := inputs.Fingerprints(ctx, j.paths)
+		if err != nil {
+			return err
+		}
+		j.fingerprints, mark = each, all.String()[:6]
+	}
+	if j.scanID == "" {
+		j.scanID = fmt.Sprintf("%s-%s", strings.ReplaceAll(j.date(), "-", ""), mark)
+	}
+	return nil
+}
+
+func (j *Job) removeSpooled() {
+	for _, path := range j.spooled {
+		_ = os.Remove(path)
+	}
+}
+
+// isStream reports whether a list can be read only once.
+func isStream(path string) bool {
+	info, err := os.Stat(path)
+	return path == "-" || err == nil && !info.Mode().IsRegular()
+}
+
+// listed is what the manifest says of the lists.
+func (j *Job) listed() (list []sink.Input) {
+	for i, fingerprint := range j.fingerprints {
+		in := sink.Input{Name: j.Lists[i], Fingerprint: fingerprint.String()}
+		if info, err := os.Stat(j.paths[i]); err == nil { // it is only for people
+			in.Bytes = info.Size()
+		}
+		list = append(list, in)
+	}
+	return list
+}
+
+// openReader begins to read the lists.
+func (j *Job) openReader(ctx context.Context) error {
+	o := j.Inputs
+	o.Reject = j.reject
+	if o.Format == inputs.WARC {
+		archives, err := replay.Open(ctx, j.paths, j.Fetch, replay.Options{MaxBody: j.MaxBody, Limit: o.Limit, Sample: o.Sample, Reject: o.Reject})
+		if err == nil {
+			j.archives, j.reader = archives, archives
+		}
+		return j.unspooled(err)
+	}
+	o.Parquet = func(file io.ReaderAt, size int64) (inputs.Table, error) { return sink.OpenForeign(file, size) }
+	list, err := inputs.Open(ctx, j.paths, o)
+	if err == nil {
+		j.reader = list
+	}
+	return j.unspooled(err)
+}
+
+// Counted is what a dry run finds on the lists.
+type Counted struct {
+	inputs.Stats
+	Auto, Named uint64 // entries without a scheme, and those with one
+}
+
+// Count reads the lists and nothing else.
+func (j *Job) Count(ctx context.Context) (*Counted, error) {
+	if err := j.openLists(ctx); err != nil {
+		return nil, err
+	}
+	if err := j.openReader(ctx); err != nil {
+		return nil, err
+	}
+	c := &Counted{}
+	for {
+		entry, err := j.reader.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			c.Stats = j.reader.Stats()
+			return c, nil
+		case err != nil:
+			return nil, err
+		case entry.Origin.Scheme() == origin.Auto:
+			c.Auto++
+		default:
+			c.Named++
+		}
+	}
+}
+
+// called is what the user called a list, or one within it, that was spooled: -.
+func (j *Job) called(name string) string {
+	for i, path := range j.paths {
+		if within, ok := strings.CutPrefix(name, path); ok && path != j.Lists[i] {
+			return j.Lists[i] + within
+		}
+	}
+	return name
+}
+
+// unspooled makes an error of a list that was spooled say so: of the file that it names nothing will be left.
+func (j *Job) unspooled(err error) error {
+	if e, ok := errors.AsType[*inputs.Error](err); ok {
+		if name := j.called(e.File); name != e.File {
+			e.File = "standard input" + strings.TrimPrefix(name, "-")
+		}
+	}
+	return err
+}
+
+// reject notes a line that is no origin.
+func (j *Job) reject(r inputs.Reject) error {
+	r.Input = j.called(r.Input)
+	j.Log.Debug("rejected", "input", r.Input, "line", r.Line, "reason", r.Reason, "text", r.Text)
+	if j.rejects == nil {
+		return nil
+	}
+	return j.rejects.Add(sink.Reject{Input: r.Input, Line: int64(r.Line), Text: r.Text, Reason: r.Reason})
+}
+
+// listReader reads lists, or archives.
+type listReader interface {
+	Next() (inputs.Entry, error)
+	Stats() inputs.Stats
+	Progress() (read, total int64)
+	Close() error
+}
+
+// source makes a reader what the pipeline reads.
+type source struct {
+	listReader
+	told func(error) error // how an error is told
+}
+
+func (s source) Next() (pipeline.Entry, error) {
+	e, err := s.listReader.Next()
+	return pipeline.Entry{Seq: e.Seq, Input: e.Input, Origin: e.Origin, Rank: e.Rank, Label: e.Label}, s.told(err)
+}
+
+// recalled makes the reader of archives what the pipeline replays.
+type recalled struct {
+	source
+	*replay.Reader
+}
+
+// Next is the source's.
+func (a recalled) Next() (pipeline.Entry, error) { return a.source.Next() }
