@@ -119,6 +119,34 @@ func (s *Site) leniently(k int, via Via) Following {
 	return f
 }
 
+// CheckURL refuses what is neither a URL nor a path. To guess would be to judge another path: `private/x` may be a
+// host and a path, or a path that lost its first octet.
+func CheckURL(url string) error {
+	scheme, rest, whole := strings.Cut(url, "://")
+	switch {
+	case strings.ContainsFunc(url, func(r rune) bool { return r < ' ' || r == 0x7F }):
+		return errors.New("has a control character, which no URL has")
+	case strings.HasPrefix(url, "/"):
+		return nil
+	case !whole || !isScheme(scheme):
+		return errors.New("is neither a URL with its scheme (https://…) nor a path that begins with /")
+	case (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")) && (rest == "" || strings.ContainsAny(rest[:1], "/?#;")):
+		return errors.New("has no host")
+	}
+	return nil
+}
+
+// isScheme reports whether a URL's scheme can be spelled so (RFC 3986 §3.1).
+func isScheme(s string) bool {
+	for i, r := range s {
+		letter := 'a' <= r|0x20 && r|0x20 <= 'z'
+		if !letter && (i == 0 || (r < '0' || r > '9') && r != '+' && r != '-' && r != '.') {
+			return false
+		}
+	}
+	return s != ""
+}
+
 // Reason says why a URL may be fetched or not. It is the stable text of `test --json`.
 type Reason string
 

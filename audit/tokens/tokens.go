@@ -167,9 +167,31 @@ func (r *Registry) Values(field Field) []string {
 	return slices.Compact(values)
 }
 
-// Similar returns the names of tokens that somebody may have meant: those that contain the name, or are contained in it,
+// Named returns the tokens with these names or aliases, each once, in that order; without names, all.
+func (r *Registry) Named(names []string) ([]Token, error) {
+	if len(names) == 0 {
+		return slices.Clone(r.Tokens), nil
+	}
+	var list []Token
+	for _, name := range names {
+		id, _ := find(&r.index, name)
+		if id < 0 {
+			remedy := "bulkscan tokens lists those that there are"
+			if like := r.similar(name); len(like) > 0 {
+				remedy = "there are " + strings.Join(like, ", ")
+			}
+			return nil, fmt.Errorf("%q: no token has this name; %s", clip(name), remedy)
+		}
+		if !slices.ContainsFunc(list, func(t Token) bool { return t.Name == r.Tokens[id].Name }) {
+			list = append(list, r.Tokens[id])
+		}
+	}
+	return list, nil
+}
+
+// similar returns the names of tokens that somebody may have meant: those that contain the name, or are contained in it,
 // or begin like it, or are its operator's; at most ten.
-func (r *Registry) Similar(name string) (like []string) {
+func (r *Registry) similar(name string) (like []string) {
 	const begins, most = 4, 10
 	name = strings.ToLower(name)
 	if len(name) < 2 || len(name) > 100 {
@@ -501,7 +523,7 @@ func split(s, separator string) []string {
 // clip bounds what an error repeats of its input.
 func clip(s string) string {
 	if len(s) > 80 {
-		return s[:80] + "…"
+		return strings.ToValidUTF8(s[:80], "") + "…"
 	}
 	return s
 }

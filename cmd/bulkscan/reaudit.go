@@ -4,12 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
-	"path"
-	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,7 +78,7 @@ func (f *reauditFlags) check(dir string) error {
 	if err := checkPlace(f.out); err != nil {
 		return usagef("-o: %w", err)
 	}
-	if within(f.out, dir) {
+	if store.Within(f.out, dir) {
 		return usagef("-o %s is the dataset that is read, or lies within it; what is judged again goes to another place", clipped(f.out))
 	}
 	if f.scanID != "" {
@@ -92,35 +87,6 @@ func (f *reauditFlags) check(dir string) error {
 		}
 	}
 	return usage(terminal.CheckProgress(f.progress))
-}
-
-// within reports whether a place is another, or lies in it: a folder, or the prefix of a bucket.
-func within(place, dir string) bool {
-	key, isKey := strings.CutPrefix(place, "s3://")
-	prefix, isPrefix := strings.CutPrefix(dir, "s3://")
-	if isKey || isPrefix {
-		key, prefix = path.Clean(key), path.Clean(prefix)
-		return isKey && isPrefix && (key == prefix || strings.HasPrefix(key, prefix+"/"))
-	}
-	folder, err := os.Stat(dir)
-	if err != nil {
-		return false // there is nothing to be read
-	}
-	at, err := filepath.Abs(place)
-	if err != nil {
-		return false
-	}
-	for there := false; ; at = filepath.Dir(at) {
-		if real, err := filepath.EvalSymlinks(at); err == nil && !there {
-			at, there = real, true // what is below is not there yet, and no link
-		}
-		if info, err := os.Stat(at); err == nil && os.SameFile(info, folder) {
-			return true
-		}
-		if filepath.Dir(at) == at {
-			return false
-		}
-	}
 }
 
 // reaudited is what --json prints of a scan.
@@ -197,30 +163,36 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 	if !source.Has(sink.TableBodies) {
 		log.Warn("the scan was written without bodies: answers that had one keep their judgement", "scan", id)
 	}
-	p := &reauditProgress{begun: time.Now(), log: log}
-	came, err := p.beside(ctx, f.progress, a.stderr, func() (*sink.Rejudged, error) {
-		return sink.Rejudge(ctx, source, to, sink.RejudgeOptions{
-			Judge: audit.New(registry).Judge, Registry: registry, ToolVersion: toolVersion(), Restart: f.restart,
-			Opened: func(left int64) {
-				p.total.Store(left)
-				log.Info("judging again", "scan", id, "sites", left, "already_kept", sumRows(source)-left, "out", f.out)
-			},
-			Done: &p.done,
-			Finish: func(ctx context.Context) error {
-				err := report.Stats(ctx, to, id, report.Options{Registry: registry, ToolVersion: toolVersion(), Log: log})
-				if errors.Is(err, sink.ErrNoTable) {
-					return nil
-				}
-				return err
-			},
-		})
+	var done, total atomic.Int64
+	begun := time.Now()
+	shown, hide := context.WithCancel(context.WithoutCancel(ctx))
+	var drawn sync.WaitGroup
+	drawn.Go(func() {
+		terminal.ShowCount(shown, f.progress, a.stderr, log, barSince(begun), func() (int64, int64) { return done.Load(), total.Load() })
 	})
+	came, err := sink.Rejudge(ctx, source, to, sink.RejudgeOptions{
+		Judge: audit.New(registry).Judge, Registry: registry, ToolVersion: toolVersion(), Restart: f.restart,
+		Opened: func(left int64) {
+			total.Store(left)
+			log.Info("judging again", "scan", id, "sites", left, "already_kept", sumRows(source)-left, "out", f.out)
+		},
+		Done: &done,
+		Finish: func(ctx context.Context) error {
+			err := report.Stats(ctx, to, id, report.Options{Registry: registry, ToolVersion: toolVersion(), Log: log})
+			if errors.Is(err, sink.ErrNoTable) {
+				return nil
+			}
+			return err
+		},
+	})
+	hide()
+	drawn.Wait()
 	if came == nil {
 		return nil, reauditError(err, id, f.out)
 	}
-	took := time.Since(p.begun)
+	took := time.Since(begun)
 	log.Info("done", "scan", id, "judged", came.Judged(), "kept_their_judgement", came.Stayed(), "sites_differ", came.Sites,
-		"took", took.Round(time.Millisecond), "per_second", int(float64(p.done.Load())/took.Seconds()), "peak_memory_mb", limits.PeakMemory()>>20)
+		"took", took.Round(time.Millisecond), "per_second", int(float64(done.Load())/took.Seconds()), "peak_memory_mb", limits.PeakMemory()>>20)
 	return &reaudited{
 		ScanID: id, Came: came,
 		From: reauditedBy{m.ToolVersion, m.RegistryVersion}, To: reauditedBy{toolVersion(), registry.Version},
@@ -251,45 +223,4 @@ func reauditError(err error, id, out string) error {
 		return fmt.Errorf("in %s, scan %s is being written by %s; wait for it, or give another -o", clipped(out), id, who)
 	}
 	return err
-}
-
-// reauditProgress shows how far a scan is.
-type reauditProgress struct {
-	total, done atomic.Int64
-	begun       time.Time
-	log         *slog.Logger
-}
-
-// beside does work while it is shown.
-func (p *reauditProgress) beside(ctx context.Context, form string, w io.Writer, work func() (*sink.Rejudged, error)) (*sink.Rejudged, error) {
-	shown, hide := context.WithCancel(context.WithoutCancel(ctx))
-	var drawn sync.WaitGroup
-	drawn.Go(func() {
-		switch terminal.ProgressForm(form, w) {
-		case "bar":
-			barSince(p.begun)(shown, w, func() (done, total int64, state string) { return p.done.Load(), p.total.Load(), "" })
-		case "log":
-			p.logs(shown)
-		}
-	})
-	came, err := work()
-	hide()
-	drawn.Wait()
-	return came, err
-}
-
-func (p *reauditProgress) logs(ctx context.Context) {
-	ticker := time.NewTicker(terminal.LogInterval)
-	defer ticker.Stop()
-	last, at := int64(0), time.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-ticker.C:
-			done := p.done.Load()
-			p.log.Info("progress", "judged", done, "of", p.total.Load(), "per_second", int(float64(done-last)/now.Sub(at).Seconds()))
-			last, at = done, now
-		}
-	}
 }

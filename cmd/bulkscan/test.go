@@ -185,8 +185,8 @@ func (f *testFlags) check(urls []string) (parser.Dialect, error) {
 				return 0, usagef("standard input (-) is there twice")
 			}
 			seen = true
-		} else if err := checkTarget(url); err != nil {
-			return 0, usage(err)
+		} else if err := audit.CheckURL(url); err != nil {
+			return 0, usagef("%q %w", clipped(url), err)
 		}
 	}
 	for _, d := range []parser.Dialect{parser.Google, parser.RFC} {
@@ -195,34 +195,6 @@ func (f *testFlags) check(urls []string) (parser.Dialect, error) {
 		}
 	}
 	return 0, usagef("--dialect %q: google or rfc", f.dialect)
-}
-
-// checkTarget refuses what is neither a URL nor a path. To guess would be to judge another path: `private/x` may be a
-// host and a path, or a path that lost its first octet.
-func checkTarget(url string) error {
-	scheme, rest, whole := strings.Cut(url, "://")
-	switch {
-	case strings.ContainsFunc(url, func(r rune) bool { return r < ' ' || r == 0x7F }):
-		return fmt.Errorf("%q has a control character, which no URL has", clipped(url))
-	case strings.HasPrefix(url, "/"):
-		return nil
-	case !whole || !isScheme(scheme):
-		return fmt.Errorf("%q is neither a URL with its scheme (https://…) nor a path that begins with /", clipped(url))
-	case (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")) && (rest == "" || strings.ContainsAny(rest[:1], "/?#;")):
-		return fmt.Errorf("%q has no host", clipped(url))
-	}
-	return nil
-}
-
-// isScheme reports whether a URL's scheme can be spelled so (RFC 3986 §3.1).
-func isScheme(s string) bool {
-	for i, r := range s {
-		letter := 'a' <= r|0x20 && r|0x20 <= 'z'
-		if !letter && (i == 0 || (r < '0' || r > '9') && r != '+' && r != '-' && r != '.') {
-			return false
-		}
-	}
-	return s != ""
 }
 
 // clipped bounds what a message repeats of its input, in bytes.
@@ -457,8 +429,9 @@ func (q *questions) addAll(in io.Reader) error {
 			continue
 		}
 		url := string(text)
-		err = checkTarget(url)
-		if err == nil {
+		if err = audit.CheckURL(url); err != nil {
+			err = fmt.Errorf("%q %w", clipped(url), err)
+		} else {
 			err = q.robots.speaksOf(url)
 		}
 		if err != nil {

@@ -69,17 +69,11 @@ func (f *tokenFilter) list(registry *tokens.Registry, names []string) ([]tokens.
 	if err := f.check(registry); err != nil {
 		return nil, err
 	}
-	ids, err := tokensNamed(registry, names)
+	list, err := registry.Named(names)
 	if err != nil {
-		return nil, err
+		return nil, usage(err)
 	}
-	list := make([]tokens.Token, 0, len(ids))
-	for _, id := range ids {
-		if t := &registry.Tokens[id]; f.Takes(t) {
-			list = append(list, *t)
-		}
-	}
-	return list, nil
+	return slices.DeleteFunc(list, func(t tokens.Token) bool { return !f.Takes(&t) }), nil
 }
 
 // check refuses values that no token has.
@@ -98,27 +92,4 @@ func (f *tokenFilter) check(registry *tokens.Registry) error {
 		}
 	}
 	return nil
-}
-
-// tokensNamed returns the tokens with these names or aliases, each once, as indices; without names, all.
-func tokensNamed(registry *tokens.Registry, names []string) (ids []int, err error) {
-	if len(names) == 0 {
-		for id := range registry.Tokens {
-			ids = append(ids, id)
-		}
-		return ids, nil
-	}
-	for _, name := range names {
-		id, _ := registry.Find([]byte(name))
-		if id < 0 {
-			if like := registry.Similar(name); len(like) > 0 {
-				return nil, usagef("%q: no token has this name; there are %s", clipped(name), strings.Join(like, ", "))
-			}
-			return nil, usagef("%q: no token has this name; bulkscan tokens lists those that there are", clipped(name))
-		}
-		if !slices.Contains(ids, id) {
-			ids = append(ids, id)
-		}
-	}
-	return ids, nil
 }

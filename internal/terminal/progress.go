@@ -16,9 +16,9 @@ import (
 	"github.com/bulkscan/bulkscan/pipeline"
 )
 
-// LogInterval is how often progress is logged.
+// The intervals of the display.
 const (
-	LogInterval   = 10 * time.Second
+	logInterval   = 10 * time.Second
 	stillInterval = time.Second
 )
 
@@ -46,8 +46,8 @@ func CheckProgress(form string) error {
 	return fmt.Errorf("--progress %q: one of %s", form, strings.Join(progressForms, ", "))
 }
 
-// ProgressForm is the form that is meant: a bar on a terminal, and log lines elsewhere.
-func ProgressForm(form string, w io.Writer) string {
+// progressForm is the form that is meant: a bar on a terminal, and log lines elsewhere.
+func progressForm(form string, w io.Writer) string {
 	switch {
 	case form != "auto":
 		return form
@@ -59,7 +59,7 @@ func ProgressForm(form string, w io.Writer) string {
 
 // Show draws until the context ends, by the form that --progress names, and returns when the last state is drawn.
 func (d *Display) Show(ctx context.Context, form string, w io.Writer, log *slog.Logger) {
-	switch ProgressForm(form, w) {
+	switch progressForm(form, w) {
 	case "bar":
 		d.Bar(ctx, w, func() (done, total int64, state string) {
 			return int64(d.Progress.Kept.Load()), int64(d.estimate()), d.state()
@@ -84,6 +84,31 @@ func (d *Display) Stalls(ctx context.Context, log *slog.Logger) {
 		if stood := d.Progress.Stood(); stood > told {
 			log.Warn("this process stood still; hosts that it kept waiting are asked again", "for", (stood - told).Round(100*time.Millisecond))
 			told = stood
+		}
+	}
+}
+
+// ShowCount shows how much of a judgement of stored sites is done, by the form that --progress names, until the context ends.
+func ShowCount(ctx context.Context, form string, w io.Writer, log *slog.Logger, bar Bar, look func() (done, total int64)) {
+	switch progressForm(form, w) {
+	case "bar":
+		bar(ctx, w, func() (done, total int64, state string) {
+			done, total = look()
+			return done, total, ""
+		})
+	case "log":
+		ticker := time.NewTicker(logInterval)
+		defer ticker.Stop()
+		last, at := int64(0), time.Now()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case now := <-ticker.C:
+				done, total := look()
+				log.Info("progress", "judged", done, "of", total, "per_second", int(float64(done-last)/now.Sub(at).Seconds()))
+				last, at = done, now
+			}
 		}
 	}
 }
@@ -125,7 +150,7 @@ func (d *Display) state() string {
 }
 
 func (d *Display) log(ctx context.Context, log *slog.Logger) {
-	ticker := time.NewTicker(LogInterval)
+	ticker := time.NewTicker(logInterval)
 	defer ticker.Stop()
 	last, at := uint64(0), time.Now()
 	for {
