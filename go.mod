@@ -9,7 +9,7 @@ require (
 	github.com/cheggaaa/pb/v3 v3.2.1
 	github.com/jlaffaye/ftp v0.2.4
 	github.com/klauspost/compress v1.20.3
-	github.com/mattn/go-runewidth v0.0.27
+	github.com/mattn/go-runewidth v0.0.31
 	github.com/miekg/dns v1.1.73
 	github.com/minio/minio-go/v7 v7.4.1
 	github.com/parquet-go/parquet-go v0.32.0
