@@ -20,9 +20,7 @@ import (
 // TestArchiveIsJudgedAlike scans all of the zoo with --warc-out, kills the scan on the way and resumes it, and judges what it
 // has archived: of each origin that answered there is the same row, and no file that no part has committed.
 func TestArchiveIsJudgedAlike(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED by -short: it waits for real processes")
-	}
+	notShort(t)
 	t.Parallel()
 	w := newWorld(t, 600, simweb.Config{Seed: 5})
 	var zoo strings.Builder

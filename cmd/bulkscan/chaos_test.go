@@ -19,9 +19,7 @@ import (
 // none at some addresses, and loses questions to the name server. No origin is lost or there twice, each row is true, or is what
 // the fault of its last connection comes to, and none has taken longer than its time-outs allow.
 func TestScanThroughABadNetwork(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED by -short: it waits for real processes")
-	}
+	notShort(t)
 	t.Parallel()
 	const (
 		seed    = 32

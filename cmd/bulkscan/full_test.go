@@ -46,6 +46,7 @@ func mayMount(t *testing.T) bool {
 // there was no room for and what to do; what was committed stays, and the same command finishes the scan. The disk is a
 // tmpfs in a mount namespace of the test's own, which takes root or user namespaces.
 func TestDiskFull(t *testing.T) {
+	notShort(t)
 	if !mayMount(t) {
 		return
 	}

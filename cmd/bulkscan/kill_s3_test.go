@@ -26,9 +26,7 @@ import (
 // TestKilledOnS3 takes a scan whose dataset is in an object store through some deaths, and holds it against an undisturbed
 // one in a folder. Each next process first waits for the lease of the dead to end, so they are fewer than in a folder.
 func TestKilledOnS3(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED by -short: it waits for real processes")
-	}
+	notShort(t)
 	g := startGateway(t)
 	t.Setenv("BULKSCAN_S3_LEASE", "1s")
 	kills, each := 6, 60 // and so many requests between two of them, on average
@@ -149,9 +147,7 @@ func newStopAt(t *testing.T, g *storetest.Gateway, n int, acts bool) *stopAt {
 // TestCompactionKilledOnS3 kills a compaction of a dataset in an object store at requests that change something, heard or
 // not. Readers see every row once at each such moment, the next compaction ends what was begun, and nothing is left over.
 func TestCompactionKilledOnS3(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED by -short: it waits for real processes")
-	}
+	notShort(t)
 	g := startGateway(t)
 	t.Setenv("BULKSCAN_S3_LEASE", "1s")
 	w, _ := newKillWorld(t, 8*killPart)

@@ -261,6 +261,7 @@ func (p *process) killAt(t *testing.T, m moment, s os.Signal) (ended bool) {
 // was committed is lost, what is lost is a part and the one being sealed, and in the end every table is that of a scan that
 // nobody disturbed.
 func TestKilledAtManyMoments(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	kills, each := 60, 10 // and so many requests between two of them, on average
 	switch {

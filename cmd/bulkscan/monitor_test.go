@@ -120,6 +120,7 @@ func TestThrottledInLog(t *testing.T) {
 // A name server that keeps silent is told of while the scan goes on without it, and once more at the end.
 // The rate makes the scan last for long enough that the server is suspected, asked for the root, and found down.
 func TestSilentNameServerInLog(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 // their names. Each time the same command goes on; what was committed stays, and in the end the dataset says what it would have
 // said if nobody had disturbed it, which is what was stored.
 func TestReauditKilledAtManyMoments(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	kills := 16
 	switch {

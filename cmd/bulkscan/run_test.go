@@ -184,13 +184,27 @@ func mustBeTrue(t *testing.T, scan *sink.Scan, truth string) {
 	}
 }
 
-// fewWaits are shares of a web whose silent hosts do not hold a test up.
-var fewWaits = map[string]float64{"silent": 0.001, "tls-silent": 0.001, "silent-body": 0.001, "drip-head": 0, "dns-silent": 0, "endless-1xx": 0}
+// notShort skips a test that takes long: one that waits for time-outs, or starts very many processes.
+func notShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED in short mode: it takes long; make check runs it")
+	}
+}
+
+// fewWaits are shares of a web in which few hosts keep silent, and in short mode none: each costs a scan all its time-outs.
+func fewWaits() map[string]float64 {
+	silent := 0.001
+	if testing.Short() {
+		silent = 0
+	}
+	return map[string]float64{"silent": silent, "tls-silent": silent, "silent-body": silent, "drip-head": 0, "dns-silent": 0, "endless-1xx": 0}
+}
 
 // TestScanFindsTheTruth scans a web and looks at every row, and at how the tables hang together.
 func TestScanFindsTheTruth(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1500, simweb.Config{Seed: 1, Shares: fewWaits})
+	w := newWorld(t, 1500, simweb.Config{Seed: 1, Shares: fewWaits()})
 	out := filepath.Join(t.TempDir(), "out")
 	p := w.scan(t, out, "--part-rows", "400")
 	p.exits(t, 0)
@@ -326,7 +340,7 @@ func each[T any](t *testing.T, scan *sink.Scan, table string, f func(*T)) {
 // TestKilledScanResumes kills a scan at two moments. In the end there is one true row an origin.
 func TestKilledScanResumes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 900, simweb.Config{Seed: 2, Shares: fewWaits})
+	w := newWorld(t, 900, simweb.Config{Seed: 2, Shares: fewWaits()})
 	out := filepath.Join(t.TempDir(), "out")
 	flags := []string{"--part-rows", "60", "--rate", "400"}
 	for _, enough := range []int{2, 6} {

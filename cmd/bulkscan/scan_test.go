@@ -139,7 +139,7 @@ func TestScanLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer web.Close()
-	list := zoo(t, 3)
+	list := zoo(t, 1)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(ca, web.CAPEM(), 0o644); err != nil {
 		t.Fatal(err)

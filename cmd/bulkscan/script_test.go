@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,7 +43,18 @@ var update = flag.Bool("update", false, "rewrite what scripts compare output to 
 
 // TestMain makes the test binary bulkscan itself when it is called by that name, which it is through $PATH.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"bulkscan": main})
+	testscript.Main(tests{m}, map[string]func(){"bulkscan": main})
+}
+
+// tests run more than a processor's worth at once in short mode: what is left then mostly waits, for processes and hosts.
+type tests struct{ *testing.M }
+
+func (m tests) Run() int {
+	flag.Parse()
+	if testing.Short() {
+		_ = flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))) // the flag is there
+	}
+	return m.M.Run()
 }
 
 // TestScript runs the scripts of testdata/script, one behaviour each. Every script has a simulated web of its own, to

@@ -71,9 +71,7 @@ func (l *quietLine) copy(to, from net.Conn) {
 // TestInterruptBeforeSilentStore interrupts scans whose object store says nothing any more: while the dataset is opened
 // the first signal ends them, in order; later the second does, or at once a third.
 func TestInterruptBeforeSilentStore(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED by -short: it waits for real processes")
-	}
+	notShort(t)
 	g := startGateway(t)
 	w := newWorld(t, 2, simweb.Config{Seed: 4, Only: []string{"silent"}})
 	start := func(prefix string) (*process, *quietLine) {
@@ -132,9 +130,7 @@ func TestInterruptBeforeSilentStore(t *testing.T) {
 // TestInterruptWhileBlocked interrupts a scan whose object store says nothing any more while parts fill: the pipeline waits
 // for the part before the next, and the second signal ends that too.
 func TestInterruptWhileBlocked(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED by -short: it waits for real processes")
-	}
+	notShort(t)
 	g := startGateway(t)
 	w := newWorld(t, 400, simweb.Config{Seed: 4, Only: []string{"ok"}})
 	line := newQuietLine(t, g.Address())

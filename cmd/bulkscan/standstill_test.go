@@ -22,9 +22,7 @@ import (
 // under way, and lets it go on. Every row is what it would have been, each was asked as often as it would have been, and what
 // waited for its turn does not come all at once. Its archive, read back, says the same. STOPPED_FOR=1m stops it for so long.
 func TestStoppedScanGoesOn(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED by -short: it waits for real processes")
-	}
+	notShort(t)
 	t.Parallel()
 	const (
 		slow    = time.Second     // what most hosts take to answer
