@@ -1,8 +1,8 @@
 // Command bulkscan surveys robots.txt at the scale of the web. This package answers one question: what do you type? It
 // turns flags into the configuration of the other rooms, wires them, and shows what they do; it decides nothing itself.
 //
-// main.go is the process: exit codes, signals, the environment. Each command has a file of its own; scan.go wires the
-// main job, which demo and check share.
+// main.go is the process: exit codes, signals, the environment. Each command has a file of its own. What commands share:
+// fetch.go, how a site is asked; place.go, where a dataset lies; bar.go, what they show.
 package main
 
 import (

@@ -1,16 +1,23 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/s3"
+	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/sink"
 )
 
-// Where a dataset lies: a folder, or s3://BUCKET/PREFIX. Whatever takes a dataset as its argument opens it here.
+// Where a dataset lies (a folder, or s3://BUCKET/PREFIX), and which of its scans a command is for.
 
 // checkPlace refuses, as an error of usage, what names no place for a dataset. It asks nobody.
 func checkPlace(place string) error {
@@ -62,4 +69,130 @@ func openDataset(place string) (store.Store, error) {
 		}
 	}
 	return st, err
+}
+
+// scanChoice says which scan of a dataset is meant: empty fields do not restrict, and of several it is that of the newest date, as
+// latest() in views.sql has it, and of that date the one that started last.
+type scanChoice struct{ id, date string }
+
+func (c *scanChoice) add(flags *pflag.FlagSet) {
+	flags.StringVar(&c.id, "scan-id", "", "the scan (default: that of the newest date; of several the one that started last)")
+	flags.StringVar(&c.date, "date", "", "the scan of this date, YYYY-MM-DD; of several the one that started last")
+}
+
+// check refuses, as an error of usage, what is no date.
+func (c *scanChoice) check() error {
+	if _, err := time.Parse(time.DateOnly, c.date); c.date != "" && err != nil {
+		return usagef("--date %q: a date is YYYY-MM-DD", clipped(c.date))
+	}
+	return nil
+}
+
+// found is the scan that is meant, and the others that the dataset has, the latest start last.
+type found struct {
+	chosen *sink.Manifest
+	others []*sink.Manifest
+}
+
+// openScan finds a scan of a dataset.
+func (a *app) openScan(ctx context.Context, dir string, choice scanChoice) (store.Store, *found, error) {
+	st, err := openDataset(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	scans, err := a.readableScans(ctx, st, choice.id)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(scans) == 0 {
+		return nil, nil, noScan(dir)
+	}
+	var known []string
+	at := -1
+	for i, scan := range scans {
+		known = append(known, fmt.Sprintf("%s of %s", scan.ScanID, scan.ScanDate))
+		if (choice.id == "" || choice.id == scan.ScanID) && (choice.date == "" || choice.date == scan.ScanDate) &&
+			(at < 0 || scan.ScanDate >= scans[at].ScanDate) {
+			at = i
+		}
+	}
+	if at < 0 {
+		wanted := choice.id
+		if choice.date != "" {
+			wanted = strings.TrimPrefix(wanted+" of "+choice.date, " ")
+		}
+		return nil, nil, fmt.Errorf("no scan %s in %s; there are %s", wanted, dir, strings.Join(known, ", "))
+	}
+	return st, &found{chosen: scans[at], others: slices.Concat(scans[:at], scans[at+1:])}, nil
+}
+
+// placeOf is where the dataset is: as given, or where a scan writes by default.
+func placeOf(args []string) string {
+	if len(args) == 0 {
+		return defaultOut
+	}
+	return args[0]
+}
+
+// noScan is the error of a dataset that is none.
+func noScan(dir string) error {
+	return fmt.Errorf("no scan in %s; `bulkscan scan LIST -o %s` makes one", clipped(dir), clipped(dir))
+}
+
+// noSuchScan is the error of a scan that a dataset does not have.
+func noSuchScan(scanID, dir string) error {
+	return fmt.Errorf("no scan %s in %s", clipped(scanID), clipped(dir))
+}
+
+// scansOf opens a dataset and returns which of its scans a command is for: the one named, or all. Those whose manifest
+// is damaged are named on standard error, and left out.
+func (a *app) scansOf(ctx context.Context, dir, scanID string) (store.Store, []string, error) {
+	st, err := openDataset(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	scans, err := a.readableScans(ctx, st, scanID)
+	if err != nil {
+		return nil, nil, err
+	}
+	var ids []string
+	for _, scan := range scans {
+		ids = append(ids, scan.ScanID)
+	}
+	switch {
+	case scanID != "" && slices.Contains(ids, scanID):
+		return st, []string{scanID}, nil
+	case scanID != "":
+		return nil, nil, noSuchScan(scanID, dir)
+	case len(ids) == 0:
+		return nil, nil, noScan(dir)
+	}
+	return st, ids, nil
+}
+
+// readableScans reads the manifests of a dataset. One that is damaged is an error where it is the one that is asked for,
+// or where no other can be read; else it is named on standard error, and the others are returned. One of a later version is left
+// out only where another is asked for by its name: which one is meant, or whether all are, nobody knows otherwise.
+func (a *app) readableScans(ctx context.Context, st store.Store, scanID string) ([]*sink.Manifest, error) {
+	scans, err := sink.Scans(ctx, st)
+	damaged, ok := errors.AsType[*sink.DamagedScansError](err)
+	if !ok {
+		return scans, err
+	}
+	for _, s := range damaged.Scans {
+		_, newer := errors.AsType[*sink.NewerError](s.Err)
+		switch {
+		case s.ScanID == scanID:
+			return nil, s.Err
+		case newer && scanID == "":
+			return nil, fmt.Errorf("%w; --scan-id names another scan", s.Err)
+		}
+	}
+	if len(scans) == 0 {
+		return nil, err
+	}
+	for _, s := range damaged.Scans {
+		fmt.Fprintf(a.stderr, "bulkscan: left out: %s; see bulkscan verify\n", terminal.Line(s.Err.Error()))
+	}
+	return scans, nil
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -90,75 +89,4 @@ func (a *app) verify(ctx context.Context, st store.Store, dir, scanID string, as
 		return &exitError{exitDamaged, fmt.Errorf("%s is damaged: %d findings", clipped(dir), found.Damaged)}
 	}
 	return nil
-}
-
-// placeOf is where the dataset is: as given, or where a scan writes by default.
-func placeOf(args []string) string {
-	if len(args) == 0 {
-		return defaultOut
-	}
-	return args[0]
-}
-
-// noScan is the error of a dataset that is none.
-func noScan(dir string) error {
-	return fmt.Errorf("no scan in %s; `bulkscan scan LIST -o %s` makes one", clipped(dir), clipped(dir))
-}
-
-// noSuchScan is the error of a scan that a dataset does not have.
-func noSuchScan(scanID, dir string) error {
-	return fmt.Errorf("no scan %s in %s", clipped(scanID), clipped(dir))
-}
-
-// scansOf opens a dataset and returns which of its scans a command is for: the one named, or all. Those whose manifest
-// is damaged are named on standard error, and left out.
-func (a *app) scansOf(ctx context.Context, dir, scanID string) (store.Store, []string, error) {
-	st, err := openDataset(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	scans, err := a.readableScans(ctx, st, scanID)
-	if err != nil {
-		return nil, nil, err
-	}
-	var ids []string
-	for _, scan := range scans {
-		ids = append(ids, scan.ScanID)
-	}
-	switch {
-	case scanID != "" && slices.Contains(ids, scanID):
-		return st, []string{scanID}, nil
-	case scanID != "":
-		return nil, nil, noSuchScan(scanID, dir)
-	case len(ids) == 0:
-		return nil, nil, noScan(dir)
-	}
-	return st, ids, nil
-}
-
-// readableScans reads the manifests of a dataset. One that is damaged is an error where it is the one that is asked for,
-// or where no other can be read; else it is named on standard error, and the others are returned. One of a later version is left
-// out only where another is asked for by its name: which one is meant, or whether all are, nobody knows otherwise.
-func (a *app) readableScans(ctx context.Context, st store.Store, scanID string) ([]*sink.Manifest, error) {
-	scans, err := sink.Scans(ctx, st)
-	damaged, ok := errors.AsType[*sink.DamagedScansError](err)
-	if !ok {
-		return scans, err
-	}
-	for _, s := range damaged.Scans {
-		_, newer := errors.AsType[*sink.NewerError](s.Err)
-		switch {
-		case s.ScanID == scanID:
-			return nil, s.Err
-		case newer && scanID == "":
-			return nil, fmt.Errorf("%w; --scan-id names another scan", s.Err)
-		}
-	}
-	if len(scans) == 0 {
-		return nil, err
-	}
-	for _, s := range damaged.Scans {
-		fmt.Fprintf(a.stderr, "bulkscan: left out: %s; see bulkscan verify\n", terminal.Line(s.Err.Error()))
-	}
-	return scans, nil
 }

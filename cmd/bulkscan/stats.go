@@ -4,19 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
 )
-
-// What the commands share that read one scan of a dataset, and stats, which is one of them.
 
 func (a *app) statsCommand() *cobra.Command {
 	var scanID, tokenFile string
@@ -71,59 +65,4 @@ func (a *app) reportOptions(tokenFile string) (report.Options, error) {
 		return report.Options{}, err
 	}
 	return report.Options{Registry: registry, ToolVersion: toolVersion(), Log: log}, nil
-}
-
-// scanChoice says which scan of a dataset is meant: empty fields do not restrict, and of several it is that of the newest date, as
-// latest() in views.sql has it, and of that date the one that started last.
-type scanChoice struct{ id, date string }
-
-func (c *scanChoice) add(flags *pflag.FlagSet) {
-	flags.StringVar(&c.id, "scan-id", "", "the scan (default: that of the newest date; of several the one that started last)")
-	flags.StringVar(&c.date, "date", "", "the scan of this date, YYYY-MM-DD; of several the one that started last")
-}
-
-// check refuses, as an error of usage, what is no date.
-func (c *scanChoice) check() error {
-	if _, err := time.Parse(time.DateOnly, c.date); c.date != "" && err != nil {
-		return usagef("--date %q: a date is YYYY-MM-DD", clipped(c.date))
-	}
-	return nil
-}
-
-// found is the scan that is meant, and the others that the dataset has, the latest start last.
-type found struct {
-	chosen *sink.Manifest
-	others []*sink.Manifest
-}
-
-// openScan finds a scan of a dataset.
-func (a *app) openScan(ctx context.Context, dir string, choice scanChoice) (store.Store, *found, error) {
-	st, err := openDataset(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	scans, err := a.readableScans(ctx, st, choice.id)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(scans) == 0 {
-		return nil, nil, noScan(dir)
-	}
-	var known []string
-	at := -1
-	for i, scan := range scans {
-		known = append(known, fmt.Sprintf("%s of %s", scan.ScanID, scan.ScanDate))
-		if (choice.id == "" || choice.id == scan.ScanID) && (choice.date == "" || choice.date == scan.ScanDate) &&
-			(at < 0 || scan.ScanDate >= scans[at].ScanDate) {
-			at = i
-		}
-	}
-	if at < 0 {
-		wanted := choice.id
-		if choice.date != "" {
-			wanted = strings.TrimPrefix(wanted+" of "+choice.date, " ")
-		}
-		return nil, nil, fmt.Errorf("no scan %s in %s; there are %s", wanted, dir, strings.Join(known, ", "))
-	}
-	return st, &found{chosen: scans[at], others: slices.Concat(scans[:at], scans[at+1:])}, nil
 }

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/fetcher"
+	"github.com/bulkscan/bulkscan/fetcher/resolve"
+	"github.com/bulkscan/bulkscan/inputs"
+	"github.com/bulkscan/bulkscan/internal/limits"
+	"github.com/bulkscan/bulkscan/internal/observer"
+	"github.com/bulkscan/bulkscan/internal/origin"
+)
+
+// fetchFlags say how one origin is asked; scan, demo and check have them.
+type fetchFlags struct {
+	timeout, connectTimeout, tlsTimeout, headerTimeout time.Duration
+
+	maxRedirects  int
+	retries       int
+	retryAfter    time.Duration
+	maxRetryAfter time.Duration
+	maxBody       int
+	userAgent     string
+	contact       string
+	resolver      []string
+	dnsRate       float64
+	connectTo     []string
+	scheme        string
+	noFallback    bool
+	allowPrivate  bool
+	ipv4, ipv6    bool
+	sourceIP      string
+	strictTLS     bool
+	tlsMin        string
+	caFile        string
+	optOut        string
+	tokens        string
+
+	record func(*fetcher.Recording) // is told of each exchange; nil: nobody
+	roots  *x509.CertPool           // instead of caFile, for the built-in web
+	files  limits.Files             // what may be open; the zero value leaves it to the packages
+	names  time.Duration            // for one look-up; 0 leaves it to the resolver
+
+	log      *slog.Logger       // is told of name servers that fail and come back; nil: nobody
+	observer *observer.Observer // of look-ups, for check; nil: none
+}
+
+func (f *fetchFlags) add(flags *pflag.FlagSet) {
+	flags.DurationVar(&f.timeout, "timeout", 15*time.Second, "one exchange, from dialling to the body's end")
+	flags.DurationVar(&f.connectTimeout, "connect-timeout", 5*time.Second, "to take the connection, within --timeout")
+	flags.DurationVar(&f.tlsTimeout, "tls-timeout", 0, "to finish the TLS handshake, within --timeout (0: no bound of its own)")
+	flags.DurationVar(&f.headerTimeout, "header-timeout", 0, "to send the response head, within --timeout (0: no bound of its own)")
+	flags.IntVar(&f.maxRedirects, "max-redirects", fetcher.DefaultMaxRedirects, "redirects followed, over all schemes and hosts")
+	flags.IntVar(&f.retries, "retries", fetcher.DefaultRetries, "later tries of 5xx and 429 answers and of transient failures")
+	flags.DurationVar(&f.retryAfter, "retry-after", fetcher.DefaultRetryAfter, "wait before the first later try, doubled for the next; 0s: at once")
+	flags.DurationVar(&f.maxRetryAfter, "max-retry-after", fetcher.DefaultMaxRetryAfter, "obey a server's Retry-After up to this")
+	flags.IntVar(&f.maxBody, "max-body", 512000, "bytes of a decoded body that are kept")
+	flags.StringVar(&f.userAgent, "user-agent", "", "User-Agent header (default bulkscan/VERSION with where to learn more)")
+	flags.StringVar(&f.contact, "contact", "", "URL or mail address for complaints, put into the User-Agent")
+	flags.StringSliceVar(&f.resolver, "resolver", nil, "DNS servers to ask, HOST:PORT,… (default the system's)")
+	flags.Float64Var(&f.dnsRate, "dns-rate", 1000, "DNS questions a second, in all (0: no limit); a name server that refuses some for their number gets fewer")
+	flags.StringArrayVar(&f.connectTo, "connect-to", nil, "[HOST]:[PORT]:ADDR:PORT dials elsewhere, as curl's; an empty ADDR keeps the address")
+	flags.StringVar(&f.scheme, "scheme", "https", "https or http: where to begin with entries that have no scheme")
+	flags.BoolVar(&f.noFallback, "no-fallback", false, "do not try the other scheme for entries that have none")
+	flags.BoolVar(&f.allowPrivate, "allow-private", false, "permit loopback, private and link-local addresses")
+	flags.BoolVar(&f.ipv4, "ipv4", false, "only IPv4")
+	flags.BoolVar(&f.ipv6, "ipv6", false, "only IPv6")
+	flags.StringVar(&f.sourceIP, "source-ip", "", "local address to dial from")
+	flags.BoolVar(&f.strictTLS, "strict-tls", false, "an unverifiable certificate is a failure, rather than recorded")
+	flags.StringVar(&f.tlsMin, "tls-min", "1.2", "oldest TLS version to speak: 1.0, 1.1, 1.2 or 1.3")
+	flags.StringVar(&f.caFile, "ca-file", "", "PEM file of certificate authorities to trust (default the system's)")
+	flags.StringVar(&f.optOut, "opt-out", "", "file of hosts, domains and address ranges that are never contacted, one a line; a range holds for every address that a name leads to")
+	flags.StringVar(&f.tokens, "tokens", "", "file of further crawler tokens (format: bulkscan tokens --help)")
+}
+
+// furtherSockets is how many sockets the name servers beside the first may take: of those of --resolver, or of as many as a
+// resolv.conf can name.
+func (f *fetchFlags) furtherSockets() int {
+	servers := len(f.resolver)
+	if servers == 0 {
+		servers = 3
+	}
+	return (servers - 1) * limits.SocketsEach
+}
+
+func (f *fetchFlags) registry() (*tokens.Registry, error) {
+	if f.tokens == "" {
+		return tokens.Default(), nil
+	}
+	file, err := os.Open(f.tokens)
+	if err != nil {
+		return nil, usagef("--tokens: cannot read %s: %w", clipped(f.tokens), why(err))
+	}
+	defer file.Close()
+	registry, err := tokens.Load(bufio.NewReader(file))
+	if err != nil {
+		return nil, usagef("--tokens %s: %w", f.tokens, err)
+	}
+	return registry, nil
+}
+
+// asker is what asks: the fetcher, and the resolver that tells it the addresses.
+type asker struct {
+	*fetcher.Fetcher
+	names *resolve.Resolver
+}
+
+// fetcher makes what asks, and a function that ends it.
+func (f *fetchFlags) fetcher() (*asker, func(), error) {
+	cfg := fetcher.Config{
+		Timeout: f.timeout, ConnectTimeout: f.connectTimeout, TLSTimeout: f.tlsTimeout, HeaderTimeout: f.headerTimeout,
+		MaxRedirects: f.maxRedirects, Retries: f.retries, RetryAfter: f.retryAfter, MaxRetryAfter: f.maxRetryAfter,
+		MaxBody: f.maxBody, UserAgent: f.agent(), NoFallback: f.noFallback,
+		AllowPrivate: f.allowPrivate, StrictTLS: f.strictTLS, IPv4: f.ipv4, IPv6: f.ipv6, Roots: f.roots,
+		FTPData: f.files.Transfers, Record: f.record,
+	}
+	switch f.scheme {
+	case "https":
+		cfg.Scheme = origin.HTTPS
+	case "http":
+		cfg.Scheme = origin.HTTP
+	default:
+		return nil, nil, usagef("--scheme %q: https or http", f.scheme)
+	}
+	var known bool
+	if cfg.TLSMin, known = tlsVersions[f.tlsMin]; !known {
+		return nil, nil, usagef("--tls-min %q: 1.0, 1.1, 1.2 or 1.3", f.tlsMin)
+	}
+	for _, text := range f.connectTo {
+		to, err := fetcher.ParseConnectTo(text)
+		if err != nil {
+			return nil, nil, usagef("--connect-to %q: %w", text, err)
+		}
+		cfg.ConnectTo = append(cfg.ConnectTo, to)
+	}
+	names := resolve.Options{Total: f.names, Rate: f.dnsRate, IPv4: f.ipv4, IPv6: f.ipv6, Log: f.log}
+	if f.files.Sockets > 0 {
+		names.MaxSockets = f.files.Sockets + f.furtherSockets()
+	}
+	if f.sourceIP != "" {
+		ip, err := localAddress(f.sourceIP)
+		if err != nil {
+			return nil, nil, usagef("--source-ip: %w", err)
+		}
+		cfg.SourceIP = ip
+		if !f.ipv4 && !f.ipv6 {
+			// Names are asked for addresses that can be dialled from there.
+			names.IPv4, names.IPv6 = ip.Is4(), ip.Is6()
+		}
+	}
+	if f.caFile != "" {
+		pem, err := os.ReadFile(f.caFile)
+		if err != nil {
+			return nil, nil, usagef("--ca-file: %w", err)
+		}
+		cfg.Roots = x509.NewCertPool()
+		if !cfg.Roots.AppendCertsFromPEM(pem) {
+			return nil, nil, usagef("--ca-file %s: no certificate in it", f.caFile)
+		}
+	}
+	if f.optOut != "" {
+		list, err := inputs.ReadOptOut(f.optOut)
+		if err != nil {
+			return nil, nil, usagef("--opt-out: %w", err)
+		}
+		cfg.OptOut, cfg.OptOutAddr = list.Contains, list.Covers
+	}
+	resolver, err := resolve.New(f.resolver, names)
+	if err != nil {
+		return nil, nil, usagef("--resolver: %w", err)
+	}
+	cfg.Resolver = resolver
+	if f.observer != nil {
+		cfg.Resolver = &observer.Resolver{Resolver: resolver, Observer: f.observer}
+	}
+	fetch, err := fetcher.New(cfg)
+	if err != nil {
+		return nil, nil, errors.Join(usage(err), resolver.Close())
+	}
+	return &asker{fetch, resolver}, func() { _ = resolver.Close() }, nil
+}
+
+// tlsVersions are the values of --tls-min.
+var tlsVersions = map[string]uint16{"1.0": tls.VersionTLS10, "1.1": tls.VersionTLS11, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
+
+// localAddress reads an address that connections can come from. One that this machine has not would fail every exchange,
+// and each failure would pass for its host's.
+func localAddress(text string) (netip.Addr, error) {
+	ip, err := netip.ParseAddr(text)
+	if err != nil {
+		return ip, err
+	}
+	if ip.Zone() != "" {
+		return ip, errors.New("an address with a zone reaches no site")
+	}
+	ip = ip.Unmap()
+	probe, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, 0)))
+	if err != nil {
+		return ip, fmt.Errorf("cannot dial from it: %w", err)
+	}
+	return ip, probe.Close()
+}
+
+// home is where the program tells more about itself.
+const home = "https://github.com/bulkscan/bulkscan"
+
+// agent is the User-Agent header: what, which version, where to learn more, and whom to complain to.
+func (f *fetchFlags) agent() string {
+	agent := f.userAgent
+	if agent == "" {
+		agent = fmt.Sprintf("bulkscan/%s (+%s)", toolVersion(), home)
+	}
+	if f.contact == "" {
+		return agent
+	}
+	if before, ok := strings.CutSuffix(agent, ")"); ok {
+		return before + "; contact: " + f.contact + ")"
+	}
+	return agent + " (contact: " + f.contact + ")"
+}
