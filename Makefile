@@ -13,7 +13,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # A bulkscan is one file without C in it. Only the race detector asks for a compiler.
 export CGO_ENABLED := 0
 
-# What `make check` does, in order. bench/peers, bench/transport and bench/parquet are modules of their own, which `./...` leaves out.
+# What `make check` does, in order. bench is a module of its own, which `./...` leaves out.
 STEPS := build lint test long race generated integration
 
 # Documents that are written from tables in the code.
@@ -50,9 +50,7 @@ race: ## run the tests under the race detector, but for those that mostly wait f
 .PHONY: lint
 lint: .bin/golangci-lint ## run golangci-lint, which runs vet and staticcheck
 	.bin/golangci-lint run
-	cd bench/peers && ../../.bin/golangci-lint run
-	cd bench/transport && ../../.bin/golangci-lint run
-	cd bench/parquet && ../../.bin/golangci-lint run
+	cd bench && ../.bin/golangci-lint run
 
 .PHONY: fmt
 fmt: .bin/golangci-lint ## format the source
@@ -74,10 +72,8 @@ generated: ## fail if a generated document is out of date
 	fi
 
 .PHONY: integration
-integration: build internal/integration/duckdb/node_modules internal/integration/readers/node_modules internal/integration/warcio/node_modules .bin/versitygw ## scan the simulated web, also killed, read datasets and archive with DuckDB, Polars, hyparquet and warcio; try what we are compared with
-	go -C bench/peers test ./...
-	go -C bench/transport test ./...
-	go -C bench/parquet test ./...
+integration: build internal/integration/duckdb/node_modules internal/integration/readers/node_modules internal/integration/warcio/node_modules .bin/versitygw ## scan the simulated web, also killed, read datasets and archive with DuckDB, Polars, hyparquet and warcio; try the experiments of bench, small
+	go -C bench test -count 1 ./...
 	@dir=$$(mktemp -d); killed=$$(mktemp -d); kept=$$(mktemp -d); trap 'rm -rf "$$dir" "$$killed" "$$kept"' EXIT; \
 	bin/bulkscan demo -o "$$dir" --warc-out "$$kept" --origins 2000 --part-rows 50; \
 	node internal/integration/warcio/check.mjs "$$kept" 1500; \
@@ -108,7 +104,7 @@ integration: build internal/integration/duckdb/node_modules internal/integration
 	node internal/integration/duckdb/summary.mjs "$$killed/out" bin/bulkscan; \
 	bin/bulkscan verify "$$killed/out"
 	BULKSCAN_TEST_S3=required BULKSCAN_TEST_DUCKDB=required go test -count 1 -run '^TestViewsOnS3$$' ./cmd/bulkscan
-	BULKSCAN_TEST_DUCKDB=required go test -count 1 ./internal/integration/queries ./bench/cmd/queries
+	BULKSCAN_TEST_DUCKDB=required go test -count 1 ./internal/integration/queries
 
 .PHONY: fuzz
 fuzz: ## fuzz each target for some seconds (FUZZTIME=5s)
@@ -119,45 +115,29 @@ fuzz: ## fuzz each target for some seconds (FUZZTIME=5s)
 	done
 
 .PHONY: bench
-bench: .bin/benchstat ## run the benchmarks (BENCH=regexp, COUNT=n) and summarise them
+bench: .bin/benchstat ## run the benchmarks of the packages (BENCH=regexp, COUNT=n) and summarise them
 	go test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem -count $(or $(COUNT),1) ./... | tee bench.out
 	.bin/benchstat bench.out
 
-.PHONY: peers
-peers: ## compare the parser with others in Go, by speed and truth (OUT=FILE keeps the report)
-	go -C bench/peers run . $(if $(OUT),-o '$(abspath $(OUT))')
-
-.PHONY: transport
-transport: ## compare the fetcher with other HTTP transports, by CPU and memory (OUT=FILE keeps the report)
-	go -C bench/transport run . $(if $(OUT),-markdown '$(abspath $(OUT))')
-
-.PHONY: lookups
-lookups: ## compare the resolver with others, and see whether names get lost (OUT=FILE keeps the report)
-	go run ./bench/cmd/lookups $(if $(OUT),-o '$(OUT)')
+# In one run of a test program the repetitions of a benchmark follow one another; in several, contenders take turns.
+.PHONY: compare
+compare: .bin/benchstat ## compare parser, fetcher, resolver and writer with others, and time archives and queries (BENCH=Parsers|Transport|Lookups|Parquet|Archives|Reaudit|Queries, TIME=1s, COUNT=n)
+	for turn in $$(seq $(or $(COUNT),1)); do \
+		go -C bench test -run '^$$' -bench '$(or $(BENCH),.)' -benchtime $(or $(TIME),1s) -timeout 1h .; \
+	done | tee bench.out
+	.bin/benchstat -table .name -col /by bench.out
 
 .PHONY: zoo
-zoo: ## scan 100,000 healthy hosts among 200 copies of each bad one (OUT=FILE.md keeps the report, RUNS=n)
-	go run ./bench/cmd/endtoend -only zoo $(if $(RUNS),-runs $(RUNS)) $(if $(OUT),-o '$(OUT)')
-
-.PHONY: archives
-archives: ## judge archives of captures, and see what of it is gunzip (OUT=FILE keeps the report)
-	go run ./bench/cmd/archives $(if $(OUT),-o '$(OUT)')
-
-.PHONY: queries
-queries: internal/integration/duckdb/node_modules ## run the queries of docs/queries in DuckDB on a million sites: each in less than a second? (OUT=FILE.md keeps the report)
-	go run ./bench/cmd/queries $(if $(OUT),-o '$(OUT)')
-
-.PHONY: parquet
-parquet: ## compare the table writer with arrow-go, and weigh a scan column by column (OUT=FILE keeps the report)
-	go -C bench/parquet run . $(if $(OUT),-o '$(abspath $(OUT))')
+zoo: ## scan 100,000 healthy hosts among 200 copies of each bad one (RUNS=n)
+	go -C bench run ./cmd/endtoend -only zoo -runs $(or $(RUNS),1)
 
 .PHONY: soak
-soak: ## scan a simulated web again and again, and see whether anything grows (DURATION=15m, OUT=FILE.md keeps the report)
-	go run ./bench/cmd/endtoend -only soak -duration $(or $(DURATION),15m) $(if $(OUT),-o '$(OUT)')
+soak: ## scan a simulated web for a long time, and see whether anything grows (DURATION=15m)
+	go -C bench run ./cmd/endtoend -only soak -duration $(or $(DURATION),15m)
 
 .PHONY: chaos
-chaos: ## scan a simulated web through bad networks and minutes of standstill, and judge every row (as root also over a link that loses packets; OUT=FILE.md)
-	go run ./bench/cmd/endtoend -only chaos $(if $(OUT),-o '$(OUT)')
+chaos: ## scan a simulated web through a bad network, and stop a scan for a minute; judge every row
+	go -C bench run ./cmd/endtoend -only chaos
 	STOPPED_FOR=1m go test -count 1 -timeout 20m -run '^TestStoppedScanGoesOn$$' ./cmd/bulkscan
 
 # A check that finds no server fails; other runs skip what needs one.

@@ -55,14 +55,9 @@ var arrows = map[string][]string{
 	"internal/store/storetest": {"internal/store"},
 
 	"internal/simweb":              {"internal/origin", "internal/exchange"},
-	"bench/facts":                  {},
 	"internal/simweb/compare":      {"internal/simweb", "sink", "internal/origin", "internal/exchange"},
 	"internal/integration/queries": {"audit", "sink", "internal/store", "internal/origin", "internal/exchange"},
 	"internal/simweb/cmd/simweb":   anything,
-	"bench/cmd/endtoend":           anything,
-	"bench/cmd/lookups":            anything,
-	"bench/cmd/archives":           anything,
-	"bench/cmd/queries":            anything,
 }
 
 // doors is every library outside the standard one, and the rooms through which it is reached. A library stands for the
@@ -77,7 +72,7 @@ var doors = map[string][]string{
 	"github.com/jlaffaye/ftp":       {"fetcher"},
 	"github.com/andybalholm/brotli": {"fetcher", "sink", "internal/simweb"}, // the first two decode, the last encodes
 	"golang.org/x/sync/semaphore":   {"fetcher"},
-	"github.com/miekg/dns":          {"fetcher/resolve", "internal/simweb", "bench/cmd/lookups"},
+	"github.com/miekg/dns":          {"fetcher/resolve", "internal/simweb"},
 	"golang.org/x/time/rate":        {"fetcher/resolve"},
 
 	"golang.org/x/sync/errgroup": {"pipeline"},
@@ -94,7 +89,6 @@ var doors = map[string][]string{
 	"golang.org/x/text/encoding/unicode":  {"inputs"},
 	"golang.org/x/net/publicsuffix":       {"internal/origin"},
 	"golang.org/x/net/idna":               {"internal/origin", "internal/simweb"}, // the simulated web has names of its own to spell
-	"golang.org/x/net/ipv4":               {"bench/cmd/lookups"},                  // many packets a system call
 	"golang.org/x/sys":                    {"internal/terminal", "internal/store", "internal/hostiletest"},
 	"github.com/klauspost/compress":       {"fetcher", "inputs", "sink", "internal/simweb", "internal/sharedtest", "internal/warc"},
 	"github.com/cespare/xxhash/v2":        {"audit", "inputs", "internal/report", "internal/simweb"},

@@ -2,13 +2,13 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,56 +16,70 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/inputs"
+	"github.com/bulkscan/bulkscan/bench/built"
+	"github.com/bulkscan/bulkscan/internal/sharedtest"
 	"github.com/bulkscan/bulkscan/internal/simweb"
 	"github.com/bulkscan/bulkscan/internal/simweb/compare"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
 )
 
-// lab is where the experiments are done.
+// lab is what the experiments have in common.
 type lab struct {
-	sizes
-	runs   int
-	dir    string   // for lists, binaries and a dataset; deleted at the end
-	shared string   // the optional folder ../shared
-	flags  []string // of every scan
+	runs     int
+	scale    float64
+	duration time.Duration
+	flags    []string // of every scan
 
-	bulkscan, simweb string // what was built
+	dir              string // for lists, programs and a dataset; deleted at the end
+	bulkscan, simweb string // programs
 
-	truths map[string]string // truth files, by the command that wrote them
-	rows   int               // of runs since mustBeTrue was last asked
+	truths map[string]string // truth files, by the flags that they were written with
+	rows   int               // of runs since mustBeTrue was last called
 	untrue []*compare.Result // those of them in which a row was not true
-	report *bytes.Buffer     // Markdown
 	failed bool
 
 	stdout, stderr io.Writer
 }
 
-// build compiles the program and the web, as a user gets them.
-func (l *lab) build(ctx context.Context) error {
-	l.bulkscan, l.simweb = filepath.Join(l.dir, "bulkscan"), filepath.Join(l.dir, "simweb")
-	for path, pkg := range map[string]string{l.bulkscan: "./cmd/bulkscan", l.simweb: "./internal/simweb/cmd/simweb"} {
-		c := exec.CommandContext(ctx, "go", "build", "-o", path, pkg)
-		c.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if text, err := c.CombinedOutput(); err != nil {
-			return fmt.Errorf("cannot build %s: %w\n%s", pkg, err, text)
-		}
+// n is a number of origins, scaled.
+func (l *lab) n(origins int) int { return max(1, int(float64(origins)*l.scale)) }
+
+// tmp is where the program keeps temporary files.
+func (l *lab) tmp() string { return filepath.Join(l.dir, "tmp") }
+
+func (l *lab) printf(format string, args ...any) { fmt.Fprintf(l.stdout, format, args...) }
+
+// must reports whether a result is as it must be.
+func (l *lab) must(ok bool, format string, args ...any) {
+	mark := "yes"
+	if !ok {
+		mark, l.failed = "**NO**", true
 	}
-	return nil
+	l.printf("- %s: %s\n", fmt.Sprintf(format, args...), mark)
 }
 
-// pace are flags for a web that is next to us: no rates but those that an experiment is about, short waits. Later flags
-// count, so that an experiment can say otherwise.
+// mustBeTrue reports whether every row of every run since the last call was true, and shows what was not.
+func (l *lab) mustBeTrue() {
+	l.must(len(l.untrue) == 0, "every origin of every run has exactly one row, equal to the truth (%d rows)", l.rows)
+	for _, result := range l.untrue {
+		l.printf("\n```\n%s\n```\n", result)
+	}
+	l.rows, l.untrue = 0, nil
+}
+
+// pace are flags for a web on the same machine: no rates but those that an experiment is about, short waits. Later flags
+// win, so that an experiment can say otherwise.
 var pace = []string{"--ip-rate", "0", "--timeout", "4s", "--connect-timeout", "2s", "--retry-after", "2s", "--max-retry-after", "5s"}
 
-// trial is one scan of a list, against a web that nobody has asked before.
+// trial is one scan of a list, against a web that has had no visitor before.
 type trial struct {
 	list    string   // its path
 	web     []string // flags of the web
-	policy  []string // flags by which the truth's writer learns how the scanner is set
+	policy  []string // flags that tell the truth's writer how the scanner is set
 	scan    []string // flags of the scan, after pace
 	trusted bool     // the scanner trusts the web's authority
 }
@@ -74,11 +88,25 @@ type trial struct {
 type outcome struct {
 	wall, cpu time.Duration
 	webCPU    time.Duration
-	peak      int64 // bytes of memory at most
-	live      int   // MB of live heap after a collection, at most
+	peak      int64  // most memory of the process, in bytes
+	live      []live // of each collection
 	scan      *sink.Scan
 	came      simweb.Record
-	held      *compare.Result
+	untrue    int // rows
+}
+
+// live is the live heap after a collection.
+type live struct {
+	at time.Time
+	mb int
+}
+
+// liveMost is the largest live heap, in MB.
+func (o *outcome) liveMost() (most int) {
+	for _, at := range o.live {
+		most = max(most, at.mb)
+	}
+	return most
 }
 
 // try does a trial, and holds its rows against the truth.
@@ -93,15 +121,16 @@ func (l *lab) try(ctx context.Context, t trial) (*outcome, error) {
 		ca := filepath.Join(l.dir, "ca.pem")
 		webFlags, scanFlags = append(webFlags, "--ca", ca), append(scanFlags, "--ca-file", ca)
 	}
-	w, err := l.start(ctx, webFlags...)
+	w, err := built.StartWeb(ctx, l.simweb, webFlags...)
 	if err != nil {
 		return nil, err
 	}
-	o, err := l.scan(ctx, w, t.list, scanFlags...)
-	if err = errors.Join(err, w.stop()); err != nil {
+	o, err := l.scan(ctx, t.list, slices.Concat(w.Flags(), scanFlags)...)
+	webCPU, stopErr := w.Stop()
+	if err = errors.Join(err, stopErr); err != nil {
 		return nil, err
 	}
-	o.webCPU = w.process.ProcessState.UserTime() + w.process.ProcessState.SystemTime()
+	o.webCPU = webCPU
 	text, err := os.ReadFile(record)
 	if err != nil {
 		return nil, err
@@ -109,17 +138,24 @@ func (l *lab) try(ctx context.Context, t trial) (*outcome, error) {
 	if err := json.Unmarshal(text, &o.came); err != nil {
 		return nil, fmt.Errorf("cannot read what came to the web: %w", err)
 	}
-	if o.held, err = held(ctx, o.scan, truth); err != nil {
+	file, err := os.Open(truth)
+	if err != nil {
 		return nil, err
 	}
-	l.rows += o.held.Rows
-	if !o.held.OK() {
-		l.untrue = append(l.untrue, o.held)
+	defer file.Close()
+	held, err := compare.Compare(ctx, o.scan, file)
+	if err != nil {
+		return nil, err
+	}
+	l.rows += held.Rows
+	o.untrue = held.Differ + held.Missing + held.Twice + held.Unknown
+	if !held.OK() {
+		l.untrue = append(l.untrue, held)
 	}
 	return o, nil
 }
 
-// truthOf writes down what a trial must find, once for all trials alike, and returns the file's path.
+// truthOf writes what a trial must find into a file, once for all trials alike, and returns its path.
 func (l *lab) truthOf(ctx context.Context, t trial) (string, error) {
 	args := slices.Concat(t.web, t.policy, []string{"--list", t.list})
 	if t.trusted {
@@ -137,73 +173,16 @@ func (l *lab) truthOf(ctx context.Context, t trial) (string, error) {
 	return path, nil
 }
 
-func held(ctx context.Context, scan *sink.Scan, truth string) (*compare.Result, error) {
-	file, err := os.Open(truth)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	return compare.Compare(ctx, scan, file)
-}
+var gcLine = regexp.MustCompile(`^gc \d+ @.* \d+->\d+->(\d+) MB,`)
 
-// web is a running simulated web.
-type web struct {
-	process *exec.Cmd
-	stderr  *bytes.Buffer // what it says when it ends
-	flags   []string      // of a scan that reaches it
-
-	resolver  string // of those flags
-	connectTo []string
-}
-
-// start runs a simulated web until stop.
-func (l *lab) start(ctx context.Context, args ...string) (*web, error) {
-	c := exec.CommandContext(ctx, l.simweb, append([]string{"--json"}, args...)...)
-	stderr := &bytes.Buffer{}
-	c.Stderr = stderr
-	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
-	out, err := c.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := c.Start(); err != nil {
-		return nil, err
-	}
-	var where struct {
-		Resolver  string   `json:"resolver"`
-		ConnectTo []string `json:"connect_to"`
-	}
-	if err := json.NewDecoder(out).Decode(&where); err != nil {
-		err = fmt.Errorf("cannot start the simulated web: %w", err)
-		return nil, errors.Join(err, c.Process.Kill(), c.Wait(), errors.New(stderr.String()))
-	}
-	w := &web{process: c, stderr: stderr, resolver: where.Resolver, connectTo: where.ConnectTo, flags: []string{"--resolver", where.Resolver, "--allow-private", "--dns-rate", "0"}}
-	for _, to := range where.ConnectTo {
-		w.flags = append(w.flags, "--connect-to", to)
-	}
-	return w, nil
-}
-
-func (w *web) stop() error {
-	if err := w.process.Process.Signal(os.Interrupt); err != nil {
-		return err
-	}
-	if err := w.process.Wait(); err != nil {
-		return fmt.Errorf("the simulated web ended badly: %w\n%s", err, w.stderr)
-	}
-	return nil
-}
-
-var gcLine = regexp.MustCompile(`^gc \d+ @.* (\d+)->(\d+)->(\d+) MB,`)
-
-// scan runs the program over a list.
-func (l *lab) scan(ctx context.Context, w *web, list string, args ...string) (*outcome, error) {
+// scan runs the program over a list. What the program says, apart from its collections, goes to standard error.
+func (l *lab) scan(ctx context.Context, list string, flags ...string) (*outcome, error) {
 	dir := filepath.Join(l.dir, "dataset")
-	if err := os.RemoveAll(dir); err != nil {
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(l.tmp(), 0o700)); err != nil {
 		return nil, err
 	}
-	c := exec.CommandContext(ctx, l.bulkscan, slices.Concat([]string{"scan", list, "-o", dir, "--scan-id", "bench", "--progress", "none", "--log-level", "warn"}, w.flags, args)...)
-	c.Env = append(os.Environ(), "GODEBUG=gctrace=1")
+	c := exec.CommandContext(ctx, l.bulkscan, slices.Concat([]string{"scan", list, "-o", dir, "--scan-id", "bench", "--progress", "none", "--log-level", "warn"}, flags)...)
+	c.Env = append(os.Environ(), "GODEBUG=gctrace=1", "TMPDIR="+l.tmp())
 	stderr, err := c.StderrPipe()
 	if err != nil {
 		return nil, err
@@ -215,21 +194,21 @@ func (l *lab) scan(ctx context.Context, w *web, list string, args ...string) (*o
 	o := &outcome{}
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() {
-		if m := gcLine.FindStringSubmatch(lines.Text()); m != nil {
-			live, err := strconv.Atoi(m[3])
-			if err == nil {
-				o.live = max(o.live, live)
-			}
-		} else {
+		m := gcLine.FindStringSubmatch(lines.Text())
+		if m == nil {
 			fmt.Fprintln(l.stderr, lines.Text())
+			continue
 		}
+		mb, err := strconv.Atoi(m[1])
+		if err != nil {
+			return nil, err
+		}
+		o.live = append(o.live, live{time.Now(), mb})
 	}
 	if err := errors.Join(lines.Err(), c.Wait()); err != nil {
 		return nil, err
 	}
-	o.wall = time.Since(begun)
-	o.cpu = c.ProcessState.UserTime() + c.ProcessState.SystemTime()
-	o.peak = maxRSS(c.ProcessState)
+	o.wall, o.cpu, o.peak = time.Since(begun), built.CPU(c.ProcessState), maxRSS(c.ProcessState)
 	st, err := store.NewDir(dir)
 	if err != nil {
 		return nil, err
@@ -238,42 +217,34 @@ func (l *lab) scan(ctx context.Context, w *web, list string, args ...string) (*o
 	return o, err
 }
 
-// hosts yields the list to scan: the first n hosts of the real list, or made-up ones.
-func (l *lab) hosts(ctx context.Context, n int) (hosts []string, real bool, err error) {
-	path := filepath.Join(l.shared, "lists", "merged-origins.csv.zst")
-	if _, err := os.Stat(path); err != nil {
-		for _, host := range simweb.Names(1, n) {
-			hosts = append(hosts, host)
+// hosts are the first n of the real list, or made-up ones where it is absent.
+func hosts(n int) (all []string) {
+	_ = sharedtest.Try(func(tb testing.TB) {
+		for line := range strings.Lines(string(sharedtest.Unpacked(tb, "lists", "merged-origins.csv.zst"))) {
+			if fields := strings.Split(strings.TrimSpace(line), ","); len(fields) > 1 && strings.Contains(fields[1], ".") && len(all) < n {
+				all = append(all, fields[1])
+			}
 		}
-		return hosts, false, nil
+	})
+	if len(all) == n {
+		return all
 	}
-	r, err := inputs.Open(ctx, []string{path}, inputs.Options{Limit: uint64(n)})
-	if err != nil {
-		return nil, false, err
+	all = all[:0]
+	for _, host := range simweb.Names(1, n) {
+		all = append(all, host)
 	}
-	defer func() { _ = r.Close() }() // it only reads
-	for {
-		e, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return hosts, true, nil
-		}
-		if err != nil {
-			return nil, false, err
-		}
-		hosts = append(hosts, e.Input)
-	}
+	return all
 }
 
 // corpus is the flag with which the web serves real bodies, where there are any.
-func (l *lab) corpus() []string {
-	path := filepath.Join(l.shared, "corpus", "mix12k.bin.zst")
-	if _, err := os.Stat(path); err != nil {
-		return nil
-	}
-	return []string{"--corpus", path}
+func corpus() (flags []string) {
+	_ = sharedtest.Try(func(tb testing.TB) {
+		flags = []string{"--corpus", sharedtest.Path(tb, "corpus", "mix12k.bin.zst")}
+	})
+	return flags
 }
 
-// write writes a list under a name that no other list has: the truth about a list is told by its name.
+// write writes a list under a name that no other list has: truth files are known by their lists' names.
 func (l *lab) write(name string, lines []string) (path string, err error) {
 	path = filepath.Join(l.dir, name)
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
@@ -284,39 +255,86 @@ func (l *lab) write(name string, lines []string) (path string, err error) {
 	return path, errors.Join(err, file.Close())
 }
 
-// span is a time in which hosts were last asked.
-type span struct{ first, last time.Time }
-
-func (s span) took() time.Duration { return s.last.Sub(s.first) }
-
-// asked returns when the hosts of a scan that a filter passes were last asked, in no order.
-func asked(ctx context.Context, scan *sink.Scan, filter func(host string) bool) ([]time.Time, error) {
-	type row struct {
-		Host      string `parquet:"host"`
-		FetchedAt *int64 `parquet:"fetched_at,optional"`
-	}
-	var all []time.Time
-	for r, err := range sink.Rows[row](ctx, scan, sink.TableSites) {
-		if err != nil {
-			return nil, err
-		}
-		if r.FetchedAt != nil && filter(r.Host) {
-			all = append(all, time.UnixMilli(*r.FetchedAt))
-		}
-	}
-	return all, nil
+// side is what the runs over one of several lists have shown.
+type side struct {
+	took           []time.Duration // from the first to the last answer of the hosts in question
+	wall, cpu, web []time.Duration
+	came           []simweb.Record
+	peak           int64
+	live, untrue   int
 }
 
-// spanOf is the span from the first to the last of some instants, of which there must be one.
-func spanOf(all []time.Time) (span, error) {
-	if len(all) == 0 {
-		return span{}, errors.New("none of the hosts was asked")
+// withoutWith names the sides of an experiment with two lists.
+var withoutWith = []string{"without", "with"}
+
+// turns does a trial with each of some lists in turn, as often as there are runs. The hosts in question are those with a suffix.
+func (l *lab) turns(ctx context.Context, t trial, suffix string, lists ...string) ([]side, error) {
+	sides := make([]side, len(lists))
+	for range l.runs {
+		for i := range lists {
+			t.list = lists[i]
+			o, err := l.try(ctx, t)
+			if err != nil {
+				return nil, err
+			}
+			took, err := spanOf(ctx, o.scan, suffix)
+			if err != nil {
+				return nil, err
+			}
+			s := &sides[i]
+			s.took, s.wall, s.cpu, s.web = append(s.took, took), append(s.wall, o.wall), append(s.cpu, o.cpu), append(s.web, o.webCPU)
+			s.came, s.peak, s.live, s.untrue = append(s.came, o.came), max(s.peak, o.peak), max(s.live, o.liveMost()), s.untrue+o.untrue
+		}
 	}
-	return span{slices.MinFunc(all, time.Time.Compare), slices.MaxFunc(all, time.Time.Compare)}, nil
+	return sides, nil
+}
+
+// spanOf is the time from the first to the last answer of the hosts with a suffix.
+func spanOf(ctx context.Context, scan *sink.Scan, suffix string) (time.Duration, error) {
+	type row struct {
+		Host      string `parquet:"host"`
+		FetchedAt *int64 `parquet:"fetched_at,optional"` // milliseconds
+	}
+	first, last := int64(math.MaxInt64), int64(0)
+	for r, err := range sink.Rows[row](ctx, scan, sink.TableSites) {
+		if err != nil {
+			return 0, err
+		}
+		if r.FetchedAt != nil && strings.HasSuffix(r.Host, suffix) {
+			first, last = min(first, *r.FetchedAt), max(last, *r.FetchedAt)
+		}
+	}
+	if last == 0 {
+		return 0, fmt.Errorf("no host in %s was asked", suffix)
+	}
+	return time.Duration(last-first) * time.Millisecond, nil
+}
+
+// mixed returns both lists as one, each evenly spread over it and in its order.
+func mixed(a, b []string) []string {
+	n := len(a) + len(b)
+	all := make([]string, 0, n)
+	for i := range n {
+		// The next is of b where the share of b so far steps over a whole number.
+		if before, upto := i*len(b)/n, (i+1)*len(b)/n; upto > before {
+			all = append(all, b[before])
+		} else {
+			all = append(all, a[i-before])
+		}
+	}
+	return all
+}
+
+// named returns n entries of hosts with this prefix and suffix.
+func named(n int, prefix, suffix string) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("%sh%d%s", prefix, i, suffix)
+	}
+	return all
 }
 
 func median[T cmp.Ordered](all []T) T {
-	all = slices.Clone(all)
-	slices.Sort(all)
+	all = slices.Sorted(slices.Values(all))
 	return all[len(all)/2]
 }

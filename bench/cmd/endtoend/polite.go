@@ -2,185 +2,99 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/bulkscan/bulkscan/internal/simweb"
 )
 
-// polite scans a list of which a quarter shares one address, and the same list without that quarter, in turns. Two things
-// must hold: no address takes more than its rate, counted where connections are accepted, and the others do not wait for
-// those who share.
-//
-// What the others must not lose is time in the schedule, and that is only seen where something else than the processors
-// bounds them: 500 exchanges a second more are 500 more for the processors. So the others first live at three addresses,
-// which bound them by their own rates. Then they live at 511, and the processors are the bound: the rates must hold there
-// too, and the times are told beside the work that was done in them.
+// hotSuffix ends the names of hosts that share simweb's hot address.
+const hotSuffix = ".hot.test"
+
+const (
+	politeRate = 500 // exchanges a second to an address
+	hostRate   = 1   // of the program itself, which these scans leave as it is
+)
+
 func (l *lab) polite(ctx context.Context) error {
-	others, mixed := neighbours(l.sizes.polite, l.hot)
-	alone, err := l.write("polite-alone.list", others)
+	return l.neighbours(ctx, "polite", l.n(200_000), l.n(50_000))
+}
+
+func (l *lab) hot(ctx context.Context) error {
+	return l.neighbours(ctx, "hot", l.n(20_000), l.n(10_000))
+}
+
+// neighbours scans a list of which some hosts share one address, and the same list without these, in turns. No address may
+// get more than its rate, counted where connections are accepted, and the others must not wait for those that share.
+//
+// What the others must not lose is their turns, which is seen only where the processors are not the bound: hot exchanges are
+// work, too. So the others first live at three addresses, whose rates bound them. Then they live at 511, and the processors
+// are the bound: the rates must hold there, too.
+func (l *lab) neighbours(ctx context.Context, name string, all, hot int) error {
+	others := named(all-hot, "http://", ".other.example")
+	alone, err := l.write(name+"-alone.list", others)
 	if err != nil {
 		return err
 	}
-	both, err := l.write("polite-both.list", mixed)
+	both, err := l.write(name+"-both.list", mixed(others, named(hot, "http://", hotSuffix)))
 	if err != nil {
 		return err
 	}
-	p := politeness{rate: float64(l.ipRate)}
-	l.printf("\n## polite: %d plain origins, with and without %d more that share one address, `--ip-rate %d`\n\n", len(others), l.hot, l.ipRate)
-	l.printf("Time from the first to the last answer of the %d, median of %d. Exchanges are those in that time, for the hot\naddress too, over those for the others; what more the processors do then is to look the names of all up.\n\n", len(others), l.runs)
-	l.printf("| others bounded by | without | with | ratio | exchanges | hot ones a second |\n|---|---|---|---|---|---|\n")
-	paced, err := l.politeRow(ctx, &p, "the rates of 3 addresses", []string{"--addresses", "4"}, alone, both)
-	if err != nil {
-		return err
-	}
-	if _, err := l.politeRow(ctx, &p, "the processors (511 addresses)", nil, alone, both); err != nil {
-		return err
-	}
-	l.printf("\nWhere connections are accepted, the most in any run:\n\n| | connections | in one second | allowed | in ten | allowed |\n|---|---|---|---|---|---|\n")
-	for _, v := range p.verdicts() {
-		l.printf("| %s | %d | %d | %.1f | %d | %.1f |\n", v.who, v.total, v.second, v.maySecond, v.ten, v.mayTen)
+	l.printf("\n## %s: %d plain origins, with and without %d more that share one address, `--ip-rate %d`\n\n", name, len(others), hot, politeRate)
+	l.printf("Time from the first to the last answer of the %d, median of %d.\n\n", len(others), l.runs)
+	l.printf("| others bounded by | without | with | ratio | CPU s without | with |\n|---|--:|--:|--:|--:|--:|\n")
+	busiest := []*busy{{who: "the hot address", rate: politeRate}, {who: "any other address", rate: politeRate}, {who: "any host", rate: hostRate}}
+	missed, paced := 0, 0.0
+	for _, bound := range []struct {
+		name string
+		web  []string
+	}{{"the rates of 3 addresses", []string{"--addresses", "4"}}, {"the processors (511 addresses)", nil}} {
+		sides, err := l.turns(ctx, trial{web: append([]string{"--only", "ok"}, bound.web...), scan: []string{"--ip-rate", strconv.Itoa(politeRate)}}, ".other.example", alone, both)
+		if err != nil {
+			return err
+		}
+		for _, came := range append(sides[0].came, sides[1].came...) {
+			missed += came.Missed
+			busiest[0].add(came.Hot)
+			busiest[1].add(came.Address, came.AddressOfTen)
+			busiest[2].add(came.Host, came.HostOfTen)
+		}
+		without, with := median(sides[0].took), median(sides[1].took)
+		ratio := with.Seconds() / without.Seconds()
+		if bound.web != nil {
+			paced = ratio
+		}
+		l.printf("| %s | %.2f s | %.2f s | %.3f | %.1f | %.1f |\n", bound.name, without.Seconds(), with.Seconds(), ratio, median(sides[0].cpu).Seconds(), median(sides[1].cpu).Seconds())
 	}
 	l.printf("\n")
-	for _, v := range p.verdicts() {
-		l.must(v.ok(), "%s took at most %.1f connections in any second and %.1f in any ten", v.who, v.maySecond, v.mayTen)
+	for _, b := range busiest {
+		l.must(b.ok(), "%s took at most %.1f connections in any second and %.1f in any ten (%d, %d)", b.who, b.maySecond(), b.mayTen(), b.second, b.ten)
 	}
-	l.must(p.missed == 0, "every connection was counted (%d were not)", p.missed)
-	l.must(paced.ratio() <= 1.05, "where the processors are not their bound, the others take at most 5 %% longer (ratio %.3f)", paced.ratio())
+	l.must(missed == 0, "every connection was counted (%d were not)", missed)
+	l.must(paced <= 1.05, "where the processors are not their bound, the others take at most 5 %% longer (ratio %.3f)", paced)
 	l.mustBeTrue()
 	return nil
 }
 
-// hotSuffix ends the names of hosts that share simweb's hot address.
-const hotSuffix = ".hot.test"
-
-// neighbours returns the hosts that share no address, and the same with those that do spread evenly among them.
-func neighbours(all, hot int) (others, mixed []string) {
-	for i := range all {
-		// The i-th is hot where the share of hot ones so far steps over a whole number.
-		if (i+1)*hot/all > i*hot/all {
-			mixed = append(mixed, fmt.Sprintf("http://h%d%s", i, hotSuffix))
-			continue
-		}
-		host := fmt.Sprintf("http://h%d.other.example", i)
-		others, mixed = append(others, host), append(mixed, host)
-	}
-	return others, mixed
+// busy is the most that came to one of a kind in any run: connections in all, in one second and in ten.
+type busy struct {
+	who                string
+	rate               float64
+	total, second, ten int
 }
 
-// beside is how long the others took without and with the hot ones.
-type beside struct {
-	without, with time.Duration
-	work          float64 // exchanges for anybody in the time of the others, over those for the others
-	hotRate       float64 // exchanges a second for the hot ones, over the time of all
-}
-
-func (b beside) ratio() float64 { return b.with.Seconds() / b.without.Seconds() }
-
-// politeRow scans both lists in turns.
-func (l *lab) politeRow(ctx context.Context, p *politeness, bound string, web []string, alone, both string) (beside, error) {
-	var without, with []time.Duration
-	var work, hotRate []float64
-	for range l.runs {
-		for _, list := range []string{alone, both} {
-			o, err := l.try(ctx, trial{
-				list: list, web: append([]string{"--only", "ok"}, web...), scan: []string{"--ip-rate", strconv.Itoa(l.ipRate)},
-			})
-			if err != nil {
-				return beside{}, err
-			}
-			p.add(o.came)
-			asks, err := asked(ctx, o.scan, func(host string) bool { return !strings.HasSuffix(host, hotSuffix) })
-			if err != nil {
-				return beside{}, err
-			}
-			s, err := spanOf(asks)
-			if err != nil {
-				return beside{}, err
-			}
-			if list == alone {
-				without = append(without, s.took())
-				continue
-			}
-			with = append(with, s.took())
-			hot, err := asked(ctx, o.scan, func(host string) bool { return strings.HasSuffix(host, hotSuffix) })
-			if err != nil {
-				return beside{}, err
-			}
-			done, all := workIn(s, len(asks), hot)
-			work, hotRate = append(work, done), append(hotRate, all)
-		}
-	}
-	b := beside{median(without), median(with), median(work), median(hotRate)}
-	l.printf("| %s | %.2f s | %.2f s | %.3f | %.3f | %.0f |\n", bound, b.without.Seconds(), b.with.Seconds(), b.ratio(), b.work, b.hotRate)
-	return b, nil
-}
-
-// workIn returns how much was done within a span for anybody, over what was done for its own n, and how many of the hot
-// were asked a second, from the first to the last of them.
-func workIn(s span, n int, hot []time.Time) (work, rate float64) {
-	within := 0
-	for _, t := range hot {
-		if !t.Before(s.first) && !t.After(s.last) {
-			within++
-		}
-	}
-	work = float64(n+within) / float64(n)
-	if all, err := spanOf(hot); err == nil && all.took() > 0 {
-		rate = float64(len(hot)) / all.took().Seconds()
-	}
-	return work, rate
-}
-
-// politeness gathers what came to the busiest of several runs.
-type politeness struct {
-	rate   float64 // of an address
-	missed int
-
-	hot, other, host pressed
-}
-
-// pressed is the most that came to one, of any run.
-type pressed struct{ total, second, ten int }
-
-func (p *pressed) add(loads ...*simweb.Load) {
+func (b *busy) add(loads ...*simweb.Load) {
 	for _, load := range loads {
 		if load != nil {
-			*p = pressed{max(p.total, load.Total), max(p.second, load.Second), max(p.ten, load.TenSeconds)}
+			b.total, b.second, b.ten = max(b.total, load.Total), max(b.second, load.Second), max(b.ten, load.TenSeconds)
 		}
 	}
 }
 
-func (p *politeness) add(came simweb.Record) {
-	p.missed += came.Missed
-	p.hot.add(came.Hot)
-	p.other.add(came.Address, came.AddressOfTen)
-	p.host.add(came.Host, came.HostOfTen)
-}
+// maySecond is what a rate allows in any second: a tenth more and one. In any ten it allows no more than one beyond it.
+func (b *busy) maySecond() float64 { return 1.1*b.rate + 1 }
+func (b *busy) mayTen() float64    { return 10*b.rate + 1 }
 
-// verdict holds the busiest of a kind against its rate.
-type verdict struct {
-	who string
-	pressed
-	maySecond, mayTen float64
-}
-
-// ok reports whether somebody came, and not too often.
-func (v verdict) ok() bool {
-	return v.total > 0 && float64(v.second) <= v.maySecond && float64(v.ten) <= v.mayTen
-}
-
-// hostRate is the program's own, which the scans leave as it is.
-const hostRate = 1
-
-// verdicts are what the rates allow: a tenth more and one in any second, and no more than one in any ten.
-func (p *politeness) verdicts() []verdict {
-	f := func(who string, came pressed, rate float64) verdict {
-		return verdict{who, came, 1.1*rate + 1, 10*rate + 1}
-	}
-	return []verdict{
-		f("the hot address", p.hot, p.rate), f("any other address", p.other, p.rate), f("any host", p.host, hostRate),
-	}
+// ok reports whether any connection came, and not too many.
+func (b *busy) ok() bool {
+	return b.total > 0 && float64(b.second) <= b.maySecond() && float64(b.ten) <= b.mayTen()
 }

@@ -1,246 +1,167 @@
 package main
 
 import (
+	"bufio"
 	"context"
-	"crypto/x509"
-	"errors"
 	"fmt"
-	"io"
+	"net"
+	"net/http"
 	"os"
-	"path/filepath"
-	"runtime"
+	"strconv"
+	"strings"
 	"time"
 
-	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/bench/facts"
-	"github.com/bulkscan/bulkscan/fetcher"
-	"github.com/bulkscan/bulkscan/fetcher/resolve"
-	"github.com/bulkscan/bulkscan/inputs"
-	"github.com/bulkscan/bulkscan/internal/report"
-	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/pipeline"
-	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/internal/simweb"
 )
 
-// sample is what the process holds at a moment at which no scan is under way.
-type sample struct {
-	at                      time.Duration // since the soak began
-	scans, origins          int           // so far
-	heap                    uint64        // bytes that are live after a collection
-	goroutines, files, tmps int
-	resident                int64 // bytes, of which the collector may give some back one day
-}
-
-// soakTolerance is how much more of a thing the last third of the samples may have than the second third. Sockets of the
-// resolver are closed some time after their last question, and each has a goroutine; a heap is never twice the same.
-var soakTolerance = []struct {
-	what  string
-	of    func(*sample) float64
-	share float64 // of the second third's
-	more  float64 // beyond that
-	unit  string
+// soaked are the metrics of the process that are watched, and how much larger the median of the last third of the time may be
+// than that of the second third: by a share, and by more beyond it. The set of origins seen grows with the list, by some ten
+// bytes an origin.
+var soaked = []struct {
+	metric      string
+	unit        float64
+	share, more float64
 }{
-	{"live heap", func(s *sample) float64 { return float64(s.heap) / (1 << 20) }, 0.05, 1, " MB"},
-	{"goroutines", func(s *sample) float64 { return float64(s.goroutines) }, 0, 8, ""},
-	{"open files", func(s *sample) float64 { return float64(s.files) }, 0, 8, ""},
-	{"temporary files", func(s *sample) float64 { return float64(s.tmps) }, 0, 0, ""},
-	{"resident memory", func(s *sample) float64 { return float64(s.resident) / (1 << 20) }, 0.1, 8, " MB"},
+	{"go_goroutines", 1, 0.05, 50},
+	{"process_open_fds", 1, 0.05, 50},
+	{"process_resident_memory_bytes", 1 << 20, 0.1, 16},
 }
 
-// soak scans the mixed web again and again in one process, this one, and looks at what that holds between two scans. Everything
-// that a scan makes of its own is made anew for each, and what asks (the fetcher and the resolver, with what they remember) serves
-// all of them, as it does in a scan that is as long. The web is a process of its own.
+// soak scans a long list of every common behaviour at a steady rate, and watches what the process holds. The first third of
+// the time does not count: memory that is kept for reuse is allocated in it.
 func (l *lab) soak(ctx context.Context) error {
-	hosts, _, err := l.hosts(ctx, l.soakOrigins)
+	const rate = 1000 // exchanges a second, of which an origin takes one or more
+	var all []string
+	for _, host := range simweb.Names(7, max(100, int(l.duration.Seconds()*rate))) {
+		all = append(all, host)
+	}
+	list, err := l.write("soak.list", all)
 	if err != nil {
 		return err
 	}
-	list, err := l.write("soak.list", hosts)
+	addr, err := freeAddr()
 	if err != nil {
 		return err
 	}
-	t := trial{list: list, web: append([]string{"--seed", "7"}, l.corpus()...)}
-	truth, err := l.truthOf(ctx, t)
+	l.printf("\n## soak: %d origins, `--rate %d`\n\n", len(all), rate)
+	watching, stop := context.WithCancel(ctx)
+	samples := make(chan []sample, 1)
+	go func() { samples <- watch(watching, addr, l.duration) }()
+	o, err := l.try(ctx, trial{
+		list: list, web: append([]string{"--seed", "7"}, corpus()...),
+		// Parts are small, so that what an open part holds is the same at all times. Time-outs are long and exchanges few, so that
+		// a machine with other work finds the same rows.
+		scan: []string{"--rate", strconv.Itoa(rate), "--part-rows", "5000", "--metrics-addr", addr, "--concurrency", "300", "--timeout", "10s", "--connect-timeout", "10s"},
+	})
+	stop()
+	seen := <-samples
 	if err != nil {
 		return err
 	}
-	w, err := l.start(ctx, t.web...)
+	left, err := os.ReadDir(l.tmp())
 	if err != nil {
 		return err
 	}
-	err = l.soakIn(ctx, w, list, truth)
-	return errors.Join(err, w.stop())
-}
-
-func (l *lab) soakIn(ctx context.Context, w *web, list, truth string) (err error) {
-	tmp := filepath.Join(l.dir, "tmp")
-	if err := os.MkdirAll(tmp, 0o777); err != nil {
-		return err
-	}
-	before, was := os.LookupEnv("TMPDIR")
-	if err := os.Setenv("TMPDIR", tmp); err != nil {
-		return err
-	}
-	defer func() {
-		if was {
-			err = errors.Join(err, os.Setenv("TMPDIR", before))
-		} else {
-			err = errors.Join(err, os.Unsetenv("TMPDIR"))
+	l.printf("The medians of the second and of the last third of %v, of %d samples, and the whole scan: %.0f s, %.0f CPU s, %d MB at most.\n\n",
+		l.duration, len(seen), o.wall.Seconds(), o.cpu.Seconds(), o.peak>>20)
+	for i, of := range soaked {
+		values := make([]float64, len(seen))
+		for k := range seen {
+			values[k] = seen[k].values[i] / of.unit
 		}
-	}()
-	resolver, err := resolve.New([]string{w.resolver}, resolve.Options{})
-	if err != nil {
-		return err
+		l.mustBeFlat(of.metric, values, of.share, of.more)
 	}
-	defer func() { err = errors.Join(err, resolver.Close()) }()
-	// Time-outs are long, and exchanges few, so that a machine that is busy otherwise finds the same rows.
-	cfg := fetcher.Config{
-		Timeout: 10 * time.Second, MaxRedirects: fetcher.DefaultMaxRedirects,
-		Retries: fetcher.DefaultRetries, RetryAfter: 2 * time.Second, MaxRetryAfter: 5 * time.Second,
-		UserAgent: "bulkscan/soak", AllowPrivate: true, Resolver: resolver, Roots: x509.NewCertPool(),
-	}
-	for _, text := range w.connectTo {
-		to, err := fetcher.ParseConnectTo(text)
-		if err != nil {
-			return err
-		}
-		cfg.ConnectTo = append(cfg.ConnectTo, to)
-	}
-	fetch, err := fetcher.New(cfg)
-	if err != nil {
-		return err
-	}
-
-	every := min(time.Minute, l.duration/15)
-	l.printf("\n## soak: %d origins again and again for %v, in one process\n\n", l.soakOrigins, l.duration)
-	l.printf("Between two scans, after a collection, about every %v.\n\n", every)
-	l.printf("| after | scans | origins | live heap | goroutines | open files | temporary files | resident memory |\n|--:|--:|--:|--:|--:|--:|--:|--:|\n")
-	begun, origins := time.Now(), 0
-	var all []sample
-	for scans := 1; time.Since(begun) < l.duration || len(all) < 3; scans++ {
-		n, err := l.soakOnce(ctx, fetch, list, truth)
-		if err != nil {
-			return err
-		}
-		origins += n
-		if at := time.Since(begun); at >= time.Duration(len(all))*every {
-			s, err := takeSample(tmp)
-			if err != nil {
-				return err
+	if len(seen) > 0 {
+		var values []float64
+		for _, at := range o.live {
+			if at.at.Before(seen[len(seen)-1].at) {
+				values = append(values, float64(at.mb))
 			}
-			s.at, s.scans, s.origins = at, scans, origins
-			all = append(all, s)
-			l.printf("| %v | %d | %d | %.1f MB | %d | %d | %d | %d MB |\n", s.at.Round(time.Second), s.scans, s.origins,
-				float64(s.heap)/(1<<20), s.goroutines, s.files, s.tmps, s.resident>>20)
 		}
+		l.mustBeFlat("live heap, MB", values, 0.1, 16)
 	}
-	l.printf("\nThe medians of the last third of the samples, beside those of the second third:\n\n")
-	for _, v := range flat(all) {
-		l.must(v.ok, "%s", v.text)
-	}
+	l.must(len(left) == 0, "no temporary file is left (%d are)", len(left))
 	l.mustBeTrue()
 	return nil
 }
 
-// soakOnce is one scan of the list, from its opening to the statistics. It returns how many origins it has kept.
-func (l *lab) soakOnce(ctx context.Context, fetch *fetcher.Fetcher, list, truth string) (kept int, err error) {
-	dir := filepath.Join(l.dir, "soaked")
-	if err := os.RemoveAll(dir); err != nil {
-		return 0, err
-	}
-	st, err := store.NewDir(dir)
-	if err != nil {
-		return 0, err
-	}
-	writer, err := sink.Open(ctx, st, sink.Options{ScanID: "soak", Registry: tokens.Default(), PartRows: 10_000})
-	if err != nil {
-		return 0, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, writer.Abort())
-		}
-	}()
-	reader, err := inputs.Open(ctx, []string{list}, inputs.Options{})
-	if err != nil {
-		return 0, err
-	}
-	p := pipeline.New(pipeline.Config{Concurrency: 200, Patience: pipeline.DefaultPatience, Skip: writer.Done}, listed{reader}, fetch, audit.New(tokens.Default()), writer)
-	if err := errors.Join(p.Run(ctx), reader.Close()); err != nil {
-		return 0, err
-	}
-	if err := writer.Flush(ctx); err != nil {
-		return 0, err
-	}
-	if err := report.Stats(ctx, st, "soak", report.Options{Registry: tokens.Default()}); err != nil {
-		return 0, err
-	}
-	if err := errors.Join(writer.Complete(ctx), writer.Close(ctx)); err != nil {
-		return 0, err
-	}
-	scan, err := sink.ReadScan(ctx, st, "soak")
-	if err != nil {
-		return 0, err
-	}
-	result, err := held(ctx, scan, truth)
-	if err != nil {
-		return 0, err
-	}
-	l.rows += result.Rows
-	if !result.OK() {
-		l.untrue = append(l.untrue, result)
-	}
-	return result.Rows, nil
+// mustBeFlat holds the median of the last third of some values against that of the second.
+func (l *lab) mustBeFlat(what string, values []float64, share, more float64) {
+	second, last, bound := flat(values, share, more)
+	l.must(last <= bound, "%s: %.0f, and before %.0f; at most %.0f", what, last, second, bound)
 }
 
-// listed makes a Reader what the pipeline reads.
-type listed struct{ *inputs.Reader }
-
-func (s listed) Next() (pipeline.Entry, error) {
-	e, err := s.Reader.Next()
-	if err != nil && !errors.Is(err, io.EOF) {
-		err = fmt.Errorf("cannot read the list: %w", err)
+func flat(values []float64, share, more float64) (second, last, bound float64) {
+	third := len(values) / 3
+	if third == 0 {
+		return 0, 1, 0 // too few to say anything
 	}
-	return pipeline.Entry{Seq: e.Seq, Input: e.Input, Origin: e.Origin, Rank: e.Rank, Label: e.Label}, err
+	second, last = median(values[third:len(values)-third]), median(values[len(values)-third:])
+	return second, last, second*(1+share) + more
 }
 
-// takeSample looks at this process.
-func takeSample(tmp string) (sample, error) {
-	runtime.GC()
-	runtime.GC() // what has a finalizer, and what is in a sync.Pool, takes two
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	s := sample{heap: m.HeapAlloc, goroutines: runtime.NumGoroutine(), resident: facts.Memory("self", facts.Resident)}
-	files, err := os.ReadDir("/dev/fd")
-	if err != nil {
-		return s, err
-	}
-	tmps, err := os.ReadDir(tmp)
-	s.files, s.tmps = len(files), len(tmps)
-	return s, err
+// sample is what the metrics said at a moment, in the order of soaked.
+type sample struct {
+	at     time.Time
+	values []float64
 }
 
-// flatness is whether something has stayed as it was.
-type flatness struct {
-	ok   bool
-	text string
-}
-
-// flat compares the last third of the samples with the second. The first does not count: what is kept for reuse is made in it.
-func flat(all []sample) (list []flatness) {
-	third := len(all) / 3
-	for _, t := range soakTolerance {
-		median := func(of []sample) float64 {
-			var values []float64
-			for i := range of {
-				values = append(values, t.of(&of[i]))
+// watch reads the metrics once a second, or oftener in a short soak, until the time is over or the context ends.
+func watch(ctx context.Context, addr string, duration time.Duration) (all []sample) {
+	end := time.After(duration)
+	tick := time.NewTicker(min(time.Second, duration/15))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return all
+		case <-end:
+			return all
+		case <-tick.C:
+			if values, err := metrics(ctx, addr); err == nil { // before the scan listens there are none
+				all = append(all, sample{time.Now(), values})
 			}
-			return median(values)
 		}
-		second, last := median(all[third:len(all)-third]), median(all[len(all)-third:])
-		bound := second*(1+t.share) + t.more
-		list = append(list, flatness{last <= bound, fmt.Sprintf("%s: %.1f%s, and before %.1f%s; at most %.1f%s", t.what, last, t.unit, second, t.unit, bound, t.unit)})
 	}
-	return list
+}
+
+func metrics(ctx context.Context, addr string) ([]float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	values, found := make([]float64, len(soaked)), 0
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		for i, of := range soaked {
+			if of.metric == name {
+				if values[i], err = strconv.ParseFloat(value, 64); err != nil {
+					return nil, err
+				}
+				found++
+			}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if found < len(soaked) {
+		return nil, fmt.Errorf("%d metrics of %d", found, len(soaked))
+	}
+	return values, nil
+}
+
+// freeAddr is an address of loopback at which a program may listen.
+func freeAddr() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
 }

@@ -1,6 +1,6 @@
 // Package queries answers one question: do the queries of docs/queries answer what they say, and how fast? It reads them, has
 // DuckDB run them, and makes datasets to run them on (survey.go). Its tests count every answer a second time, in plain
-// loops over the rows; bench/cmd/queries measures them on a million sites.
+// loops over the rows; BenchmarkQueries in bench measures them on a million sites.
 package queries
 
 import (

@@ -416,7 +416,7 @@ Analyses are of the newest date that there was when ` + "`views.sql`" + ` was re
 
 What the queries build on, the tables as views and what is made of them (` + "`site_tokens`, `site_blocks`, `blocked_sets`, `token_shares`, `rollups`" + `),
 is told in [dataset.md](../dataset.md#views-for-analyses); [cookbook.md](../cookbook.md) goes from a dataset to a plot. Every answer is held against a count
-by other means when bulkscan is tested, and at a million sites each takes less than a second on two processors (` + "`make queries`" + `).
+by other means when bulkscan is tested, and at a million sites each takes less than a second on two processors (` + "`make compare BENCH=Queries`" + `).
 
 | query | question | definition |
 |---|---|---|

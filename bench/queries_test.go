@@ -1,0 +1,68 @@
+package bench
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/bench/built"
+	"github.com/bulkscan/bulkscan/internal/integration/queries"
+	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/internal/sharedtest"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink"
+)
+
+// BenchmarkQueries has DuckDB run each query of docs/queries with two threads on two scans of a million sites each, made
+// with real files. ns/op is DuckDB's own time of a query, without the start of its process. It needs
+// `make internal/integration/duckdb/node_modules`.
+//
+//	make compare BENCH=Queries TIME=5x
+func BenchmarkQueries(b *testing.B) {
+	root, err := built.Root(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	tools := filepath.Join(root, "internal", "integration", "duckdb")
+	if err := queries.Ready(tools); err != nil {
+		b.Skipf("SKIPPED: %v", err)
+	}
+	all, err := queries.Load(filepath.Join(root, "docs", "queries"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	dir := b.TempDir()
+	st, err := store.NewDir(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	survey := queries.Survey{
+		Sites: scaled(1_000_000), Dates: []string{"2026-10-21", "2026-11-21"},
+		Bodies: slices.Concat(sharedtest.Bodies(b, "typical12k"), sharedtest.Bodies(b, "modern-ai"), sharedtest.Bodies(b, "mix12k")[:300]),
+		Tables: []string{sink.TableSites, sink.TableVerdicts, sink.TableEvidence}, // no query reads bodies
+		Statistics: func(ctx context.Context, st store.Store, id string) error {
+			return report.Stats(ctx, st, id, report.Options{})
+		},
+	}
+	if err := survey.Write(b.Context(), st); err != nil {
+		b.Fatal(err)
+	}
+	for _, query := range all {
+		b.Run("query="+query.Name, func(b *testing.B) {
+			const threads = 2
+			answers, err := queries.Ask(b.Context(), tools, dir, []queries.Query{query}, threads, b.N)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if answers[0].Error != "" {
+				b.Fatal(answers[0].Error)
+			}
+			sum := 0.0
+			for _, ms := range answers[0].Millis {
+				sum += ms
+			}
+			b.ReportMetric(sum/float64(len(answers[0].Millis))*1e6, "ns/op")
+		})
+	}
+}
