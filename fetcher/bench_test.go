@@ -238,16 +238,16 @@ func processorTime() time.Duration {
 }
 
 // A server's chain of its own certificate (P-256), its issuer's (P-256) and a root (P-384), as many sites of the web have
-// one: verified in full, and by an issuer that is remembered.
+// one: verified in full, and with a cached issuer.
 //
 //	go test ./fetcher -run '^$' -bench Verify
 func BenchmarkVerify(b *testing.B) {
 	root := newAuthority(b)
 	chain := parsed(b, root.issuer(b, "issuer", nil).certificate(b, "example.com", nil))
-	for name, remember := range map[string]bool{"full": false, "remembered": true} {
+	for name, caches := range map[string]bool{"full": false, "cached": true} {
 		b.Run(name, func(b *testing.B) {
 			v := newVerifier(root.pool())
-			v.remember = remember
+			v.caches = caches
 			b.ReportAllocs()
 			for b.Loop() {
 				if v.verify("example.com", chain) != exchange.Yes {

@@ -13,19 +13,19 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// This file reads bodies: framing tells where the transferred body ends (RFC 9112 §6), memory lends the bytes it is
-// collected in, and collect stops at the bound, which is no error.
+// This file reads bodies. framing finds the end of the transferred body (RFC 9112 §6), memory lends the bytes that hold
+// it, and collect stops at the size limit, which is no error.
 
-// maxExtensions bounds what a chunked body may spend on chunk extensions and on line ends, in bytes of the whole body
-// beyond its chunk sizes. RFC 9112 §7.1.1 asks for such a bound.
+// maxExtensions bounds the chunk extensions and padding of a whole body, in bytes. RFC 9112 §7.1.1 asks for such a
+// bound.
 const maxExtensions = 64 << 10
 
-// framing is the transferred body as an io.Reader. Its Read returns io.EOF exactly at the body's proper end.
+// framing is the transferred body as an io.Reader. Read returns io.EOF only at the body's proper end.
 type framing struct {
 	br         *bufio.Reader
 	kind       framingKind
 	left       int64 // bytes to the end of the body, or of the chunk
-	begun      bool  // a chunk came before, whose data is followed by a line end
+	begun      bool  // a chunk came before; a line end follows its data
 	done       bool
 	extensions int // bytes spent on chunk extensions
 }
@@ -38,12 +38,13 @@ const (
 	byClose
 )
 
-// frame returns the framing that a parsed head announces. contentLength is fasthttp's: -1 is chunked, -2 neither.
+// frame returns the framing that a parsed head announces. contentLength is fasthttp's: inChunks, untilClose or a
+// length.
 func frame(br *bufio.Reader, contentLength int) framing {
 	switch {
 	case contentLength >= 0:
 		return framing{br: br, kind: byLength, left: int64(contentLength)}
-	case contentLength == -1:
+	case contentLength == inChunks:
 		return framing{br: br, kind: byChunks}
 	}
 	return framing{br: br, kind: byClose}
@@ -55,8 +56,8 @@ func (f *framing) Read(p []byte) (int, error) {
 		return 0, f.end()
 	}
 	if f.kind == byClose {
-		// TLS may end without a close_notify, and very many servers end so: between two records that is the end, as there
-		// is no way to tell a cut. Within one it is io.ErrUnexpectedEOF, and something is missing.
+		// Many servers end TLS without a close_notify. Between two records this counts as the body's end, because a cut
+		// there cannot be detected. Within a record crypto/tls returns io.ErrUnexpectedEOF: bytes are missing.
 		n, err := f.br.Read(p)
 		f.done = errors.Is(err, io.EOF)
 		return n, err
@@ -76,8 +77,8 @@ func (f *framing) Read(p []byte) (int, error) {
 	n, err := f.br.Read(p[:min(int64(len(p)), f.left)])
 	f.left -= int64(n)
 	if n > 0 {
-		// crypto/tls tells the end, or an alert, along with the bytes before it. Whether these are the body's last, so
-		// that what comes behind them does not matter, the next Read says; the connection repeats its error.
+		// crypto/tls returns an error together with the bytes before it. These may complete the body, and then the
+		// error does not matter. If they do not, the next Read gets the same error again.
 		err = nil
 	}
 	if errors.Is(err, io.EOF) {
@@ -93,8 +94,7 @@ func (f *framing) end() error {
 	return nil
 }
 
-// nextChunk reads the line before a chunk, and marks the end at the last chunk. Trailers are not waited for: nobody
-// reads them.
+// nextChunk reads the size line of a chunk. At the last chunk it sets done, without waiting for trailers.
 func (f *framing) nextChunk() error {
 	if f.begun {
 		c, err := f.byte()
@@ -126,7 +126,7 @@ func (f *framing) nextChunk() error {
 				return protocolError(exchange.CauseBadChunk)
 			}
 		case state == inSize && hex:
-			// Leading zeros beyond sixteen digits are nothing an honest server sends.
+			// More than sixteen digits are leading zeros, which no honest server sends.
 			if digits++; digits > 16 || size >= 1<<59 {
 				return protocolError(exchange.CauseBadChunk)
 			}
@@ -176,21 +176,20 @@ const (
 	largeBody  = 64 << 10
 )
 
-// memory lends the bytes of bodies, a size larger whenever what has arrived fills the last: a server's word for how much
-// will come takes nothing, and its silence holds nothing. It implements exchange.Recycler; a body is recycled once.
+// memory lends the bytes that hold bodies. A body gets the next larger size when the received bytes fill the last: an
+// announced length alone takes no memory. memory implements exchange.Recycler; a body is recycled once.
 //
 //	first byte ─► small, middle: pools ─► large ─► whole: stores within the budget
 //
-// An exchange has one size at a time. It may wait for a larger one while it holds what it has, but never for a smaller
-// one, so that no two can wait for each other: who holds whole waits for nobody. (Nor for a decoder's holder, who waits
-// for nobody either.)
+// An exchange holds one size at a time. It may wait for a larger size while it holds a smaller one, never the reverse.
+// An exchange that holds whole or a decoder waits for no memory. So exchanges cannot deadlock.
 type memory struct {
 	small, middle sync.Pool
 	large, whole  *store
 }
 
-// newMemory returns memory for bodies of at most limit bytes. A quarter of the budget is for the size below the limit:
-// bodies that large are many, and else a few of the largest could keep all of them waiting.
+// newMemory returns memory for bodies of at most limit bytes. A quarter of the budget is reserved for bodies up to
+// largeBody, which are frequent. Otherwise a few of the largest bodies could keep all of them waiting.
 func newMemory(budget int64, limit int) *memory {
 	m := &memory{}
 	m.small.New = func() any { return new([smallBody]byte) }
@@ -209,8 +208,8 @@ func newMemory(budget int64, limit int) *memory {
 	return m
 }
 
-// take returns an empty slice with a capacity of at least n bytes, which are no more than the limit. For the larger
-// sizes it waits until the deadline.
+// take returns an empty slice with a capacity of at least n bytes; n is at most the limit. If the budget is used up, it
+// waits until the deadline.
 func (m *memory) take(ctx context.Context, n int, deadline time.Time) ([]byte, error) {
 	if b := m.tryTake(n); b != nil {
 		return b, nil
@@ -218,7 +217,7 @@ func (m *memory) take(ctx context.Context, n int, deadline time.Time) ([]byte, e
 	return await(ctx, m.store(n).free, deadline)
 }
 
-// tryTake is take without waiting: nil where the budget does not suffice.
+// tryTake is take without waiting. It returns nil if the budget is used up.
 func (m *memory) tryTake(n int) []byte {
 	switch {
 	case n <= smallBody:
@@ -249,24 +248,24 @@ func (m *memory) Recycle(b []byte) {
 		select {
 		case m.store(cap(b)).free <- b[:0]:
 		default:
-			panic("fetcher: a body was given back twice")
+			panic("fetcher: a body was recycled twice")
 		}
 	}
 }
 
-// store lends slices of one size, so many and no more. What comes back is what is lent next: it never becomes garbage, so
-// that no more memory than that is ever behind a store, whenever the collector runs.
+// store lends a bounded number of slices of one size. It lends returned slices again, so none becomes garbage: the
+// memory of a store never exceeds its budget, whenever the collector runs.
 type store struct {
 	size int
-	free chan []byte  // what came back; its capacity is how many there may be
-	made atomic.Int64 // never more, but for a moment
+	free chan []byte  // the free list; its capacity is the greatest number of slices
+	made atomic.Int64 // slices allocated; exceeds the capacity for a moment in tryTake
 }
 
 func newStore(budget int64, size int) *store {
 	return &store{size: size, free: make(chan []byte, budget/int64(size))}
 }
 
-// tryTake returns an empty slice of the store's size, or nil where all there may be are lent.
+// tryTake returns an empty slice of the store's size, or nil if all are lent.
 func (s *store) tryTake() []byte {
 	select {
 	case b := <-s.free:
@@ -280,7 +279,7 @@ func (s *store) tryTake() []byte {
 	return make([]byte, 0, s.size)
 }
 
-// await returns what comes out of a channel of things that are lent, or an error once the deadline has passed.
+// await returns the next value from a free list, or an error once the deadline has passed.
 func await[T any](ctx context.Context, free <-chan T, deadline time.Time) (t T, err error) {
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
@@ -294,8 +293,8 @@ func await[T any](ctx context.Context, free <-chan T, deadline time.Time) (t T, 
 	}
 }
 
-// collect reads src to its end or to limit bytes, whichever comes first, and reports whether more would have come. The
-// bytes must be recycled, also where an error came after them.
+// collect reads src to its end or to limit bytes, whichever comes first. cut reports whether src has more. The caller
+// must recycle body, also after an error.
 func (m *memory) collect(ctx context.Context, src io.Reader, limit int, deadline time.Time) (body []byte, cut bool, err error) {
 	body = []byte{} // an empty body is a body
 	for {
@@ -310,15 +309,15 @@ func (m *memory) collect(ctx context.Context, src io.Reader, limit int, deadline
 			}
 			continue
 		}
-		// Full, or not begun. One byte more tells whether it is time for larger memory, or at the bound whether the body
-		// was cut.
+		// The memory is full, or there is none yet. One more byte shows that the next size is needed, or at the limit
+		// that the body is cut.
 		var probe [1]byte
 		n, err := readSome(src, probe[:])
 		switch {
 		case n == 0 && errors.Is(err, io.EOF):
 			return body, false, nil
 		case len(body) == limit:
-			// Where that byte fails to come there is something behind the bound, if only a bad end: a cut.
+			// After the limit comes a byte or an error. Either way the body has not ended: it is cut.
 			return body, true, nil
 		case n == 0:
 			return body, false, err
@@ -333,7 +332,7 @@ func (m *memory) collect(ctx context.Context, src io.Reader, limit int, deadline
 	}
 }
 
-// readSome is src.Read, but bounds how often a reader may return nothing at all.
+// readSome is src.Read, but bounds how often a reader may return neither bytes nor an error.
 func readSome(src io.Reader, p []byte) (int, error) {
 	for range 100 {
 		if n, err := src.Read(p); n > 0 || err != nil {
@@ -343,8 +342,8 @@ func readSome(src io.Reader, p []byte) (int, error) {
 	return 0, io.ErrNoProgress
 }
 
-// WholeLines drops the unfinished last line of a body that was cut: half of `Disallow: /private` may be `Disallow: /`.
-// The result is a part of body.
+// WholeLines drops the unfinished last line of a cut body: half of `Disallow: /private` may be `Disallow: /`. The
+// result is a view of body.
 func WholeLines(body []byte) []byte {
 	return body[:bytes.LastIndexAny(body, "\r\n")+1]
 }

@@ -2,14 +2,14 @@ package fetcher
 
 import "bytes"
 
-// cdnNames are the delivery networks that response fields give away, in the order of precedence: where one stands in
-// front of another, the one that answered us comes first. The texts are values of the dataset's column `cdn`.
+// cdnNames are the delivery networks that response fields reveal, by precedence: of two in a row, the outer one, which
+// answered us, comes first. The texts are values of the dataset's column `cdn`.
 var cdnNames = []string{
 	"cloudflare", "imperva", "sucuri", "ddos-guard", "akamai", "cloudfront", "fastly", "azure-front-door", "google",
 	"bunny", "cdn77", "keycdn", "edgio", "alibaba", "tencent", "fly", "vercel", "netlify",
 }
 
-// cdnRule is one sign: a field whose value contains a text (lower case; "" is any value) means a network.
+// cdnRule is one sign of a network: the field's value contains a text (lower case; "" matches any value).
 type cdnRule struct{ contains, name string }
 
 // cdnRules is the table of signs by field, as fasthttp spells field names.
@@ -90,8 +90,8 @@ var cdnFields = func() map[string][]cdnSign {
 	return fields
 }()
 
-// matchCDN returns the foremost network whose sign a field's value shows, or len(cdnNames). Only the value's first 128
-// bytes are looked at.
+// matchCDN returns the index of the first network in cdnNames whose sign is in the value, or len(cdnNames). It looks at
+// the value's first 128 bytes only.
 func matchCDN(signs []cdnSign, value []byte) int {
 	var folded [128]byte
 	n := copy(folded[:], value)

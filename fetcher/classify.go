@@ -13,7 +13,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// stage is how far an exchange had come when it failed.
+// stage is the stage in which an exchange failed.
 type stage uint8
 
 const (
@@ -24,12 +24,12 @@ const (
 	readingBody
 )
 
-// protocolError is a failure that we found ourselves, not the system: its cause says it all.
+// protocolError is a failure that this package detects, as opposed to an error of the system.
 type protocolError exchange.Cause
 
 func (e protocolError) Error() string { return exchange.Cause(e).String() }
 
-// protocolOutcome says under which outcome each of our own findings is kept.
+// protocolOutcome is the outcome of each protocolError.
 var protocolOutcome = map[exchange.Cause]exchange.Outcome{
 	exchange.CauseTLSUnverified:   exchange.TLSFailed,
 	exchange.CauseNotHTTP:         exchange.BadResponse,
@@ -43,24 +43,24 @@ var protocolOutcome = map[exchange.Cause]exchange.Outcome{
 	exchange.CauseNestedCoding:    exchange.BadEncoding,
 	exchange.CauseClosedInHead:    exchange.ClosedEarly,
 	exchange.CauseClosedInBody:    exchange.ClosedEarly,
-	exchange.CauseNoLocalResource: exchange.Timeout, // no memory was granted before the deadline
+	exchange.CauseNoLocalResource: exchange.Timeout, // no memory became free before the deadline
 	exchange.CausePrivateAddress:  exchange.BlockedAddress,
 	exchange.CauseOptOutAddress:   exchange.OptedOut,
 	exchange.CauseOther:           exchange.BadResponse,
 }
 
-// classify says in the dataset's words how an exchange failed. It is the only place that looks into errors.
+// classify maps the error of an exchange to the dataset's outcome and cause. No other function interprets errors.
 func classify(at stage, err error) (exchange.Outcome, exchange.Cause) {
 	var own protocolError
 	if errors.As(err, &own) {
 		return protocolOutcome[exchange.Cause(own)], exchange.Cause(own)
 	}
-	// A TLS server may end the connection by an alert at any time; in TLS 1.3 that is how it refuses the client after
-	// the client's handshake is done.
+	// A TLS server may send an alert at any time. In TLS 1.3 it may refuse the client after the client's handshake is
+	// done.
 	if version, ok := alert(err); ok {
 		switch {
 		case at == readingBody:
-			// The handshake was long done: an early end like any other, which may pass.
+			// The handshake had succeeded, so this is a transient early end.
 			return exchange.ClosedEarly, exchange.CauseClosedInBody
 		case version:
 			return exchange.TLSFailed, exchange.CauseTLSVersion
@@ -70,9 +70,8 @@ func classify(at stage, err error) (exchange.Outcome, exchange.Cause) {
 	timeout := isTimeout(err)
 	reset := errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNABORTED)
 	closed := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
-	// ETIMEDOUT is the kernel's own time-out, of a connect or of an unacknowledged packet; unreachability may be told
-	// to an established connection too, which then is as good as reset. So is FTP's second connection if it is refused: the
-	// host is there.
+	// An established connection counts as reset if its host becomes unreachable. FTP's refused data connection counts
+	// as reset, too: its control connection shows that the host is there.
 	if at != connecting && isAny(err, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ECONNREFUSED) {
 		reset = true
 	}
@@ -135,11 +134,12 @@ func classify(at stage, err error) (exchange.Outcome, exchange.Cause) {
 			return exchange.ClosedEarly, exchange.CauseClosedInBody
 		}
 	}
-	// What remains after the handshake are TLS records that do not decrypt and errors nobody has seen yet.
+	// The rest are TLS records that do not decrypt, and errors not seen so far.
 	return exchange.BadResponse, exchange.CauseOther
 }
 
-// isTimeout reports whether a deadline of ours or the kernel's passed.
+// isTimeout reports whether a deadline of ours passed, or the kernel's: ETIMEDOUT, of a connect or an unacknowledged
+// packet.
 func isTimeout(err error) bool {
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT) {
 		return true
@@ -148,8 +148,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &n) && n.Timeout()
 }
 
-// alert reports whether err is a TLS alert of the server, and whether it is the one about versions. crypto/tls wraps it
-// in an OpError "remote error"; the alert's own type is an unexported uint8.
+// alert reports whether err is a TLS alert from the server, and whether it is protocol_version. crypto/tls wraps an
+// alert in an OpError "remote error"; the alert's own type is an unexported uint8.
 func alert(err error) (version, ok bool) {
 	var op *net.OpError
 	if !errors.As(err, &op) || op.Op != "remote error" {

@@ -18,14 +18,14 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// Bodies are decoded after they have been received, out of memory into memory: a decoder, which may hold many megabytes,
-// is then never held by a slow server, and a handful serves all exchanges.
+// Bodies are decoded after they were received, from memory into memory. So a slow server never holds a decoder, which
+// may have many megabytes, and as many decoders as processors serve all exchanges.
 
 // Bounds of decoding.
 const (
 	maxCodings = 2       // on one body
 	maxWindow  = 8 << 20 // bytes; RFC 9659 for zstd in HTTP. Brotli's is 16 MiB by its format
-	maxScratch = 1 << 20 // bytes that a decoder keeps for its next result
+	maxScratch = 1 << 20 // bytes of a decoder's buffer that are kept for the next body
 )
 
 // coding is a Content-Encoding.
@@ -38,15 +38,15 @@ const (
 	zstdCoding
 )
 
-// noCodings are what servers say in Content-Encoding that is no coding: mostly a character set or a media type, and what an
-// upload to an object store was framed by. They count for nothing where the body is text.
+// noCodings are values that servers send in Content-Encoding though they are no codings: character sets, media types,
+// and the framing of uploads to object stores. They are ignored if the body is text.
 var noCodings = [...]string{
 	"utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "7bit", "8bit", "binary", "text", "text/plain", "plain", "aws-chunked", "chunked",
 }
 
-// contentCodings appends the codings of a head's Content-Encoding, whose lines are one list (RFC 9110 §5.3): fasthttp
-// knows the last of them, and a body's outer coding undone is not yet the file. doubtful reports whether one of noCodings is
-// among them, so that what comes of undoing the others must be text.
+// contentCodings appends the codings of a head's Content-Encoding. Several field lines are one list (RFC 9110 §5.3), of
+// which fasthttp returns only the last line. doubtful reports whether one of noCodings is in the list: the decoded body
+// must then be text.
 func contentCodings(dst []coding, head []byte) (_ []coding, doubtful bool, err error) {
 	const field = "content-encoding"
 	for line := range bytes.Lines(head) {
@@ -64,7 +64,7 @@ func contentCodings(dst []coding, head []byte) (_ []coding, doubtful bool, err e
 	return dst, doubtful, nil
 }
 
-// parseCodings appends the codings that a Content-Encoding lists in the order they were applied (RFC 9110 §8.4).
+// parseCodings appends the codings in a Content-Encoding, in the order in which they were applied (RFC 9110 §8.4).
 func parseCodings(dst []coding, value []byte) (_ []coding, doubtful bool, err error) {
 	for len(value) > 0 {
 		var name []byte
@@ -73,7 +73,7 @@ func parseCodings(dst []coding, value []byte) (_ []coding, doubtful bool, err er
 		is := func(s string) bool { return bytes.EqualFold(name, []byte(s)) }
 		var c coding
 		switch {
-		case len(name) == 0, is("identity"), is("none"): // which nobody has registered, and some servers say
+		case len(name) == 0, is("identity"), is("none"): // "none" is not registered, but some servers send it
 			continue
 		case is("gzip"), is("x-gzip"):
 			c = gzipCoding
@@ -97,20 +97,20 @@ func parseCodings(dst []coding, value []byte) (_ []coding, doubtful bool, err er
 	return dst, doubtful, nil
 }
 
-// begins reports whether a body that begins so may be in the coding. gzip and zstd have a mark; of the others, which have
-// none, it is known that they do not look like text.
+// begins reports whether a body with this beginning may be in the coding. gzip and zstd begin with a magic number.
+// Brotli and deflate have none, but do not look like text.
 func (c coding) begins(body []byte) bool {
-	marked := func(mark string) bool { // or cut off within the mark
+	marked := func(mark string) bool { // the body may end within the mark
 		n := min(len(body), len(mark))
 		return string(body[:n]) == mark[:n]
 	}
 	switch c {
 	case gzipCoding:
 		return marked("\x1f\x8b")
-	case zstdCoding: // a frame, or one to be skipped (RFC 8878 §3.1)
+	case zstdCoding: // a frame or a skippable frame (RFC 8878 §3.1)
 		return marked("\x28\xb5\x2f\xfd") || len(body) >= 4 && body[0]&0xf0 == 0x50 && bytes.Equal(body[1:4], []byte("\x2a\x4d\x18"))
 	}
-	// Fewer than three bytes are too few for a record, and enough for the coding of nothing, which Brotli spells ";".
+	// Fewer than three bytes cannot hold a record, but can be an empty body's coding: ";" in Brotli.
 	return len(body) < 3 || !text(body)
 }
 
@@ -120,7 +120,7 @@ func text(body []byte) bool {
 		r, size := utf8.DecodeRune(body)
 		switch {
 		case r == utf8.RuneError && size == 1:
-			return !utf8.FullRune(body) // only cut there
+			return !utf8.FullRune(body) // the beginning may end within a rune
 		case r < ' ' && r != '\t' && r != '\n' && r != '\r' && r != '\f', r == 0x7f:
 			return false
 		}
@@ -129,7 +129,7 @@ func text(body []byte) bool {
 	return true
 }
 
-// decoder decodes one body at a time and keeps its memory for the next.
+// decoder decodes one body at a time. It keeps its memory for the next body.
 type decoder struct {
 	src    bytes.Reader
 	gzip   *gzip.Reader
@@ -137,10 +137,10 @@ type decoder struct {
 	flate  io.ReadCloser
 	brotli *brotli.Reader
 	zstd   *zstd.Decoder
-	out    [2][]byte // what it decodes into, in turn
+	out    [2][]byte // results, in turn
 }
 
-// open returns a reader of src decoded. It is valid until the next call.
+// open returns a reader that decodes src. It is valid until the next call.
 func (d *decoder) open(c coding, src []byte) (_ io.Reader, err error) {
 	d.src.Reset(src)
 	switch c {
@@ -154,7 +154,7 @@ func (d *decoder) open(c coding, src []byte) (_ io.Reader, err error) {
 		d.gzip.Multistream(false)
 		return (*members)(d), nil
 	case deflateCoding:
-		// RFC 9110 §8.4.1.2 means the zlib format; some servers send it bare. The zlib header has a check of its own.
+		// RFC 9110 §8.4.1.2 requires the zlib format, whose header has a checksum. Some servers send bare deflate.
 		if len(src) >= 2 && src[0]&0x0f == 8 && (uint(src[0])<<8|uint(src[1]))%31 == 0 {
 			if d.zlib == nil {
 				d.zlib, err = zlib.NewReader(&d.src)
@@ -183,8 +183,8 @@ func (d *decoder) open(c coding, src []byte) (_ io.Reader, err error) {
 	}
 }
 
-// members reads one gzip member after the other (RFC 1952 §2.2). What stands behind a whole one and begins no other, zeros or
-// a line end mostly, is no part of the body: browsers pass over it, and so the file counts.
+// members reads one gzip member after the other (RFC 1952 §2.2). It ignores bytes after a member that begin no other
+// member, mostly zeros or a line end, as browsers do.
 type members decoder
 
 func (m *members) Read(p []byte) (int, error) {
@@ -203,9 +203,9 @@ func (m *members) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// bare reads a deflate stream without a wrapper. It has neither a mark nor a sum, so that some texts which are not coded
-// at all begin with what could be one: only a stream that is all of the body is taken for it. (Brotli is as bare, and
-// its reader does the same.)
+// bare reads a deflate stream without a wrapper. Such a stream has neither a magic number nor a checksum, and a plain
+// text may begin like one. So the stream must span the whole body. (Brotli has neither, too; its reader makes the
+// same check.)
 type bare decoder
 
 func (b *bare) Read(p []byte) (int, error) {
@@ -216,15 +216,15 @@ func (b *bare) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// errEndsEarly says that a body as it was received ends before its coding does.
+// errEndsEarly means that a received body ends before its coding does.
 var errEndsEarly = errors.New("the coding has no end")
 
-// decode undoes the codings of a body: what outgrows the memory that the coded bytes are in moves to a larger one. cut
-// says that the body was cut when it was received, and is returned true where that or the bound cut the result. With an
-// error comes nothing of what was decoded before it. It recycles body, and returns memory that must be recycled. It waits
-// for a decoder, and for memory, until the deadline.
+// decode decodes a body into the memory of the coded bytes, or into larger memory if the result does not fit. cut is
+// true if the body was cut when it was received; the returned bool also if the result was cut at the limit. An error
+// discards what was decoded before it. decode recycles body; the caller must recycle the result. It waits for a
+// decoder and for memory until the deadline.
 func (f *Fetcher) decode(ctx context.Context, body []byte, codings []coding, cut bool, deadline time.Time) ([]byte, bool, error) {
-	var room []byte // for a result that does not fit
+	var room []byte // for a result that does not fit in body
 	for {
 		d, err := f.takeDecoder(ctx, deadline)
 		if err != nil {
@@ -256,7 +256,7 @@ func (f *Fetcher) decode(ctx context.Context, body []byte, codings []coding, cut
 		case fits:
 			return body, cut, nil
 		}
-		// There are few decoders. Rather than keep one while waiting for memory we decode once more.
+		// Decoders are few. So release this one while waiting for memory, and decode again.
 		if room, err = f.memory.take(ctx, size, deadline); err != nil {
 			f.memory.Recycle(body)
 			return nil, false, err
@@ -273,9 +273,9 @@ func (f *Fetcher) takeDecoder(ctx context.Context, deadline time.Time) (*decoder
 	return await(ctx, f.decoders, deadline)
 }
 
-// release puts a decoder back.
+// release returns a decoder to the free list.
 func (d *decoder) release(decoders chan<- *decoder) {
-	d.src.Reset(nil) // the body is somebody else's from here on
+	d.src.Reset(nil) // the decoder no longer owns the body
 	for i := range d.out {
 		if cap(d.out[i]) > maxScratch {
 			d.out[i] = nil
@@ -284,11 +284,11 @@ func (d *decoder) release(decoders chan<- *decoder) {
 	decoders <- d
 }
 
-// decode undoes the codings of a body, last first, each result at most limit bytes. The result is a view of the
-// decoder's own memory, valid until the next call.
+// decode undoes the codings of a body, the last one first. Each result has at most limit bytes. The result is a view
+// of the decoder's memory, valid until the next call.
 func (d *decoder) decode(body []byte, codings []coding, limit int, cut bool) ([]byte, bool, error) {
 	for i := len(codings) - 1; i >= 0 && len(body) > 0; i-- {
-		out := &d.out[i%2] // and body is, from the second coding on, in the other
+		out := &d.out[i%2] // from the second coding on, body is in the other
 		*out = (*out)[:0]
 		more := false
 		src, err := d.open(codings[i], body)
@@ -301,7 +301,7 @@ func (d *decoder) decode(body []byte, codings []coding, limit int, cut bool) ([]
 		case err == nil:
 			cut = cut || more
 		case cut && early:
-			// The coded body was cut: its decoded beginning is good.
+			// The coded body was cut, so its decoded beginning is valid.
 		case early && i == len(codings)-1:
 			return nil, false, errEndsEarly
 		default:
@@ -311,7 +311,7 @@ func (d *decoder) decode(body []byte, codings []coding, limit int, cut bool) ([]
 	return body, cut, nil
 }
 
-// readUpTo appends what src yields to dst, up to limit bytes in all, and reports whether more would have come.
+// readUpTo reads src and appends to dst, up to limit bytes in all. more reports whether src has more.
 func readUpTo(dst []byte, src io.Reader, limit int) (_ []byte, more bool, err error) {
 	for {
 		dst = slices.Grow(dst, 512)
@@ -323,7 +323,7 @@ func readUpTo(dst []byte, src io.Reader, limit int) (_ []byte, more bool, err er
 		case errors.Is(err, io.EOF):
 			return dst, false, nil
 		case err != nil:
-			// At the bound there is something behind it, if only a bad end: a cut, as in collect.
+			// After the limit comes an error, not the end: the body is cut, as in collect.
 			if len(dst) == limit {
 				return dst, true, nil
 			}

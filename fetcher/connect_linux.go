@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// This file connects without net.Dialer, which was nearly half of what a plain exchange costs: it asks the kernel for
-// addresses that we know, sets options that we do not need, and watches a context of its own. What is left is
+// This file connects without net.Dialer, which takes nearly half of a plain exchange's cost: it asks the kernel for
+// addresses that we know, sets options that we do not need, and watches a context of its own. The steps are
 //
 //	socket ─► (bind) ─► connect ─► to the poller ─► connected? ─► (wait ─► connected?)
 //
-// and the connection is an os.File, because that is how the standard library lends its poller to a descriptor.
+// The connection is an os.File, because the standard library offers its poller only through one.
 
-// unprivilegedPort is the first port that the kernel may choose for its own end of a connection.
+// unprivilegedPort is the lowest port that the kernel may choose for the local end of a connection.
 const unprivilegedPort = 1024
 
-// direct connects by system calls, until end at the latest, and has the end of ctx close the connection until stop is
-// called. What needs more than that is errIndirect.
+// direct connects by system calls, until end at the latest. When ctx ends, the connection is closed, unless stop was
+// called before. For an address that needs net.Dialer direct returns errIndirect.
 func (w *wire) direct(ctx context.Context, to netip.AddrPort, end time.Time) (_ net.Conn, stop func() bool, err error) {
 	to = netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
 	source := w.f.cfg.SourceIP
@@ -32,26 +32,26 @@ func (w *wire) direct(ctx context.Context, to netip.AddrPort, end time.Time) (_ 
 	}
 	s := &socket{remote: to, sockaddr: sockaddr(to)}
 	if err := ctx.Err(); err != nil {
-		return nil, nil, s.told("dial", err)
+		return nil, nil, s.netError("dial", err)
 	}
 	err = s.begin(source)
-	// With ports getting scarce the kernel may miss the last free ones; net.Dialer looks as often.
+	// When ports are scarce, the kernel may miss the last free ones. net.Dialer makes as many attempts.
 	for tries := 1; tries < 3 && errors.Is(err, syscall.EADDRNOTAVAIL); tries++ {
 		err = s.begin(source)
 	}
 	if err != nil {
-		return nil, nil, s.told("dial", err)
+		return nil, nil, s.netError("dial", err)
 	}
 	stop = context.AfterFunc(ctx, closer(s))
 	if err := s.finish(end); err != nil {
 		stop()
 		_ = s.Close()
-		return nil, nil, s.told("dial", err)
+		return nil, nil, s.netError("dial", err)
 	}
 	return s, stop, nil
 }
 
-// socket is a TCP connection that direct has made. It is safe for use by many goroutines as far as an os.File is.
+// socket is a TCP connection made by direct. Its methods may be called concurrently where those of os.File may.
 type socket struct {
 	file     *os.File
 	raw      syscall.RawConn // of file
@@ -60,7 +60,7 @@ type socket struct {
 	failed   error            // how connecting ended
 }
 
-// begin has the kernel begin to connect. It leaves no descriptor behind when it fails.
+// begin starts connecting. It leaves no descriptor open when it fails.
 func (s *socket) begin(source netip.Addr) error {
 	family := syscall.AF_INET6
 	if s.remote.Addr().Is4() {
@@ -85,13 +85,13 @@ func (s *socket) begin(source netip.Addr) error {
 	return nil
 }
 
-// finish waits until the kernel has connected, or could not.
+// finish waits until connecting has ended.
 func (s *socket) finish(end time.Time) (err error) {
 	if s.raw, err = s.file.SyscallConn(); err != nil {
 		return err
 	}
 	if err := s.file.SetDeadline(end); errors.Is(err, os.ErrNoDeadline) {
-		return os.NewSyscallError("epoll_ctl", syscall.ENOMEM) // NewFile hides that the poller had no room
+		return os.NewSyscallError("epoll_ctl", syscall.ENOMEM) // NewFile hides that the poller was full
 	} else if err != nil {
 		return net.ErrClosed
 	}
@@ -104,11 +104,11 @@ func (s *socket) finish(end time.Time) (err error) {
 	return net.ErrClosed
 }
 
-// connected reports whether connecting has ended, and leaves in failed how. RawConn.Write calls it before it waits for the
-// first time, too, and must be told then: the poller may have heard of the end already, and tells of it once.
+// connected reports whether connecting has ended, and sets failed to the result. RawConn.Write calls it also before
+// the first wait. It must detect the end then, because the poller may have reported it already, and reports it once.
 //
-// What Linux says to a second connect is the whole truth: EALREADY while it goes on, nothing (then EISCONN) after it,
-// otherwise why it failed. SO_ERROR alone would not tell success from a poller woken for nothing.
+// A second connect tells the state on Linux: EALREADY while connecting, nothing (then EISCONN) after success, else
+// the error. SO_ERROR alone cannot distinguish success from a spurious wake-up.
 func (s *socket) connected(fd uintptr) bool {
 	for {
 		switch err := syscall.Connect(int(fd), s.sockaddr); err {
@@ -116,8 +116,8 @@ func (s *socket) connected(fd uintptr) bool {
 		case syscall.EALREADY, syscall.EINPROGRESS:
 			return false
 		case nil, syscall.EISCONN:
-			// Where nobody listens at a port of ours that the kernel may choose for the other end, it may choose that one
-			// and connect the socket to itself.
+			// If no process listens on a port of this machine that the kernel may choose as the local port, it may
+			// choose that port and connect the socket to itself.
 			if s.remote.Port() >= unprivilegedPort && local(fd) == s.remote {
 				s.failed = os.NewSyscallError("connect", syscall.ECONNREFUSED)
 			}
@@ -132,17 +132,17 @@ func (s *socket) connected(fd uintptr) bool {
 // Read implements net.Conn.
 func (s *socket) Read(p []byte) (int, error) {
 	n, err := s.file.Read(p)
-	return n, s.told("read", err)
+	return n, s.netError("read", err)
 }
 
 // Write implements net.Conn.
 func (s *socket) Write(p []byte) (int, error) {
 	n, err := s.file.Write(p)
-	return n, s.told("write", err)
+	return n, s.netError("write", err)
 }
 
-// Close implements net.Conn. It ends what blocks in other goroutines.
-func (s *socket) Close() error { return s.told("close", s.file.Close()) }
+// Close implements net.Conn. It unblocks other goroutines.
+func (s *socket) Close() error { return s.netError("close", s.file.Close()) }
 
 // SetDeadline implements net.Conn.
 func (s *socket) SetDeadline(t time.Time) error { return s.set(s.file.SetDeadline(t)) }
@@ -153,16 +153,16 @@ func (s *socket) SetReadDeadline(t time.Time) error { return s.set(s.file.SetRea
 // SetWriteDeadline implements net.Conn.
 func (s *socket) SetWriteDeadline(t time.Time) error { return s.set(s.file.SetWriteDeadline(t)) }
 
-// set returns the error of setting something, which only a connection that is closed has: package os has no name for it.
+// set returns the error of setting an option. Only a closed connection fails; package os does not export that error.
 func (s *socket) set(err error) error {
 	if err != nil {
 		err = net.ErrClosed
 	}
-	return s.told("set", err)
+	return s.netError("set", err)
 }
 
-// SetLinger is that of net.TCPConn. It goes through the RawConn, since the descriptor's number may be another exchange's
-// by now, if ctx has closed ours.
+// SetLinger is like that of net.TCPConn. It uses the RawConn, because the end of ctx may have closed the descriptor,
+// and its number may belong to another exchange.
 func (s *socket) SetLinger(seconds int) error {
 	linger := &syscall.Linger{}
 	if seconds >= 0 {
@@ -174,13 +174,13 @@ func (s *socket) SetLinger(seconds int) error {
 	}); gone != nil {
 		return s.set(gone)
 	}
-	return s.told("set", os.NewSyscallError("setsockopt", err))
+	return s.netError("set", os.NewSyscallError("setsockopt", err))
 }
 
 // RemoteAddr implements net.Conn.
 func (s *socket) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(s.remote) }
 
-// LocalAddr implements net.Conn. The address is nil once the connection is closed.
+// LocalAddr implements net.Conn. It returns nil once the connection is closed.
 func (s *socket) LocalAddr() net.Addr {
 	var addr netip.AddrPort
 	if err := s.raw.Control(func(fd uintptr) { addr = local(fd) }); err != nil || !addr.IsValid() {
@@ -189,8 +189,8 @@ func (s *socket) LocalAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(addr)
 }
 
-// told returns an error as package net would tell it.
-func (s *socket) told(op string, err error) error {
+// netError wraps an error as package net would.
+func (s *socket) netError(op string, err error) error {
 	if err == nil || err == io.EOF {
 		return err
 	}
@@ -204,7 +204,7 @@ func (s *socket) told(op string, err error) error {
 	return &net.OpError{Op: op, Net: "tcp", Addr: s.RemoteAddr(), Err: err}
 }
 
-// sockaddr returns an address, without zone, in the kernel's form.
+// sockaddr returns an address without zone in the kernel's form.
 func sockaddr(a netip.AddrPort) syscall.Sockaddr {
 	if a.Addr().Is4() {
 		return &syscall.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
@@ -212,7 +212,7 @@ func sockaddr(a netip.AddrPort) syscall.Sockaddr {
 	return &syscall.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
 }
 
-// local returns the address of a descriptor's own end, without zone, and none where the kernel does not tell.
+// local returns the local address of a descriptor, without zone. It is invalid if the kernel does not tell it.
 func local(fd uintptr) netip.AddrPort {
 	name, _ := syscall.Getsockname(int(fd))
 	switch name := name.(type) {

@@ -52,8 +52,8 @@ func vacant(t *testing.T, ip string) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// Whatever keeps a connect from succeeding has the same outcome, and the same error of the kernel's behind it, as it has
-// with net.Dialer; and neither leaves a descriptor.
+// Whatever keeps a connect from succeeding has the same outcome, and the same error of the kernel's behind it, as it
+// has with net.Dialer; and neither leaves a descriptor.
 func TestDirectFailsAsDialer(t *testing.T) {
 	noLeaks(t)
 	const (
@@ -246,8 +246,8 @@ func TestDirectConnection(t *testing.T) {
 	f(six, "::1")
 }
 
-// serveAt serves each connection to an address with handle until the test ends, or returns no address where there is none
-// to listen at.
+// serveAt serves each connection to an address with handle until the test ends, or returns no address where there is
+// none to listen at.
 func serveAt(t *testing.T, at string, handle func(net.Conn)) netip.AddrPort {
 	t.Helper()
 	listener, err := net.Listen("tcp", at)
@@ -273,7 +273,8 @@ func serveAt(t *testing.T, at string, handle func(net.Conn)) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// The end of the context ends the wait for a connection at once, leaves no descriptor, and before the wait there is none.
+// The end of the context ends the wait for a connection at once, leaves no descriptor, and before the wait there is
+// none.
 func TestDirectCancelled(t *testing.T) {
 	noLeaks(t)
 	to := stuffed(t)
@@ -294,8 +295,8 @@ func TestDirectCancelled(t *testing.T) {
 	}
 }
 
-// What goes on at a connection ends when it is closed from elsewhere, when its context ends, and at its deadlines, with the
-// errors of package net.
+// What goes on at a connection ends when it is closed from elsewhere, when its context ends, and at its deadlines,
+// with the errors of package net.
 func TestDirectEnds(t *testing.T) {
 	noLeaks(t)
 	f := func(name string, end func(s *socket, cancel func()), want error) {
@@ -412,13 +413,13 @@ func TestSelfConnect(t *testing.T) {
 	for !s.connected(uintptr(fd)) {
 		time.Sleep(time.Millisecond)
 	}
-	if _, cause := classify(connecting, s.told("dial", s.failed)); cause != exchange.CauseRefused {
+	if _, cause := classify(connecting, s.netError("dial", s.failed)); cause != exchange.CauseRefused {
 		t.Errorf("got %v", s.failed)
 	}
 }
 
-// Hundreds of connects at once, to servers that take them at once and to none, all are told of their end: none waits for
-// news that the poller had before it was asked.
+// Hundreds of connects at once, to servers that take them at once and to none, all are told of their end: none waits
+// for news that the poller had before it was asked.
 func TestDirectMany(t *testing.T) {
 	noLeaks(t)
 	there, gone := serve(t, hold()), vacant(t, "127.0.0.1")

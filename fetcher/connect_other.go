@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// direct leaves connecting to net.Dialer where it has not been measured.
+// direct leaves connecting to net.Dialer: the gain of system calls is measured on Linux only.
 func (w *wire) direct(context.Context, netip.AddrPort, time.Time) (net.Conn, func() bool, error) {
 	return nil, nil, errIndirect
 }

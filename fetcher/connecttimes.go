@@ -6,27 +6,27 @@ import (
 )
 
 const (
-	// An address behind which another is known may take the connection for so long at least: a lost first packet is sent
-	// again after one second. It is longer where hosts are slow, or this machine is: so many times the 95th percentile.
+	// If another address follows, connecting to an address may take this long at least: a lost first packet is sent
+	// again after one second. Where connecting is slow, it may take shareOfConnects times the 95th percentile.
 	leastConnect    = 2 * time.Second
 	shareOfConnects = 3
 
 	connectStep   = 100 * time.Millisecond
-	connectBound  = 64   // steps; what is longer counts as this long
-	enoughSamples = 100  // with fewer, nothing is known of how long hosts take
-	manySamples   = 4096 // at so many, each counts half: hosts of late matter most
+	connectBound  = 64   // steps; a longer time counts as this
+	enoughSamples = 100  // with fewer, the percentile is not used
+	manySamples   = 4096 // at this number, all counts are halved, so that recent hosts count more
 )
 
-// connectTimes is how long hosts took to take a connection: a histogram in which old times fade. It is safe for use by many
-// goroutines; the zero value has seen nothing.
+// connectTimes is a histogram of how long connecting took, in which old times fade. It is safe for use by many
+// goroutines; the zero value is empty.
 type connectTimes struct {
 	mu     sync.Mutex
 	counts [connectBound]int // by steps, rounded up
 	all    int
 }
 
-// keep takes note of a connection that was taken.
-func (c *connectTimes) keep(took time.Duration) {
+// add counts one established connection.
+func (c *connectTimes) add(took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.counts[min(max(0, took-1)/connectStep, connectBound-1)]++
@@ -40,7 +40,7 @@ func (c *connectTimes) keep(took time.Duration) {
 	}
 }
 
-// share is how long an address may be silent before the next one of its host is tried.
+// share returns how long connecting to an address may take before the host's next address is tried.
 func (c *connectTimes) share() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

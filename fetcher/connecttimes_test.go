@@ -16,7 +16,7 @@ func TestShareOfConnectTimes(t *testing.T) {
 		var c connectTimes
 		for _, s := range samples {
 			for range s.n {
-				c.keep(s.took)
+				c.add(s.took)
 			}
 		}
 		if got := c.share(); got != want {
@@ -41,7 +41,7 @@ func TestConnectTimesAreShared(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 1000 {
-				c.keep(time.Second)
+				c.add(time.Second)
 				if got := c.share(); got != leastConnect && got != 3*time.Second {
 					t.Errorf("got %v", got)
 				}

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// ConnectTo sends connections for matching targets elsewhere, as curl's --connect-to does. The request, its Host field
-// and the TLS server name stay those of the target.
+// ConnectTo redirects the connections of matching targets, like curl's --connect-to. The request, its Host field and
+// the TLS server name stay those of the target.
 type ConnectTo struct {
 	Host   string     // normalised as origin.Origin.Host; "" matches every host
 	Port   uint16     // 0 matches every port
@@ -21,8 +21,8 @@ type ConnectTo struct {
 
 var errConnectTo = errors.New("not [HOST]:[PORT]:[ADDR]:[PORT]")
 
-// ParseConnectTo reads curl's notation [HOST]:[PORT]:[ADDR]:[PORT]. Every part may be empty; an IPv6 address stands in
-// brackets; ADDR is an IP address, since a name would have to pass DNS and the opt-out list a second time.
+// ParseConnectTo reads curl's notation [HOST]:[PORT]:[ADDR]:[PORT]. Every part may be empty. An IPv6 address stands
+// in brackets. ADDR is an IP address, because a name would have to pass DNS and the opt-out list a second time.
 func ParseConnectTo(s string) (ConnectTo, error) {
 	fail := func(err error) (ConnectTo, error) {
 		return ConnectTo{}, fmt.Errorf("cannot read connect-to %q: %w", s, err)

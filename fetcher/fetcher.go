@@ -1,15 +1,22 @@
-// Package fetcher answers one question: what happened? It performs one exchange with one host at a time and says how it
-// ended, in the words of package exchange. When to ask, how often and how many at once is package pipeline's business;
-// what an answer means is package audit's.
+// Package fetcher answers one question: what happened? It performs one exchange with one host at a time and returns
+// its result in the types of package exchange. Package pipeline decides when, how often and how many at once. Package
+// audit decides what an answer means.
 //
-// The files in the order of an exchange: guard.go and connectto.go say where we may and shall dial, connecttimes.go for how
-// long; wire.go dials, on Linux by connect_linux.go, shakes hands and sends, and verify.go judges certificates; head.go reads the response head and cdn.go what it gives away; body.go and coding.go read the
-// body; classify.go names failures; next.go, with location.go, decides what follows. ftp.go does the same for ftp.
-// Everything that comes from the network is hostile: each part is bounded in bytes, in memory and by one absolute
-// deadline.
+// The files, in the order of an exchange:
+//   - guard.go and connectto.go decide which address may and shall be dialled, connecttimes.go for how long.
+//   - wire.go dials (on Linux by connect_linux.go), shakes hands and sends; verify.go verifies certificates.
+//   - head.go reads the response head, cdn.go recognises delivery networks in it.
+//   - body.go and coding.go read the body.
+//   - classify.go maps errors to outcomes.
+//   - next.go, with location.go, decides what follows.
+//   - ftp.go performs exchanges by FTP.
+//   - tape.go records exchanges, recorded.go replays recorded ones.
+//
+// All input from the network is hostile: each part is bounded in bytes, in memory and by one absolute deadline.
 package fetcher
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -29,68 +36,69 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// Resolver finds the addresses of a host name. Its answers carry an Outcome where there are none, or are put off where
-// patience (0: its own time) has run out. It is called by many goroutines at once and returns soon after ctx ends.
-// *resolve.Resolver is one.
+// Resolver finds the addresses of a host name. An answer without addresses has an Outcome, or is deferred if patience
+// (0: the resolver's own bound) has run out. A Resolver is called by many goroutines at once. It returns soon after
+// ctx ends. *resolve.Resolver is one.
 type Resolver interface {
 	Lookup(ctx context.Context, host string, patience time.Duration) resolve.Answer
 }
 
-// resolver6 is a Resolver that can be asked for IPv6 addresses where Lookup told of others. *resolve.Resolver is one.
+// resolver6 is a Resolver that can look up IPv6 addresses after Lookup returned IPv4 addresses. *resolve.Resolver is
+// one.
 type resolver6 interface {
 	LookupIPv6(ctx context.Context, host string, patience time.Duration) resolve.Answer
 }
 
-// Config says how to fetch. The zero value of a field stands for its default, unless it says otherwise.
+// Config configures a Fetcher. The zero value of a field means its default, unless the field's comment says otherwise.
 type Config struct {
 	Timeout        time.Duration // one exchange from dialling to the body's end; 15s
 	ConnectTimeout time.Duration // 5s; this and the next two lie inside Timeout
 	TLSTimeout     time.Duration // no bound of its own
 	HeaderTimeout  time.Duration // from the request's last byte to the head's end; no bound of its own
 
-	MaxRedirects  int           // per attempt, over schemes and hosts; 0 follows none; DefaultMaxRedirects
-	Retries       int           // later tries of an origin; 0 makes none; DefaultRetries
-	RetryAfter    time.Duration // wait before the first later try, doubled for each after it; 0 is at once; DefaultRetryAfter
-	MaxRetryAfter time.Duration // up to which a server's Retry-After is obeyed; 0 ignores it; DefaultMaxRetryAfter
+	MaxRedirects  int           // per attempt, over schemes and hosts; 0 follows none; see DefaultMaxRedirects
+	Retries       int           // of an origin; 0 makes none; see DefaultRetries
+	RetryAfter    time.Duration // wait before the first retry, doubled for each further one; 0: none; see DefaultRetryAfter
+	MaxRetryAfter time.Duration // the longest Retry-After that is obeyed; 0 ignores it; see DefaultMaxRetryAfter
 
 	MaxBody   int    // bytes of a decoded body that are kept; 512000
 	UserAgent string // required
 
-	// BodyBudget is how many bytes the bodies above 16 KiB of all exchanges together, and of the Responses that have not
-	// been Reset, may be in; at least four times MaxBody; 256 MiB, or that. A quarter of it is for bodies up to 64 KiB;
-	// each larger one takes MaxBody of the rest. Who finds nothing left waits for it, until its own deadline. What is
-	// smaller is in 4 or 16 KiB an exchange besides, from its first byte on.
+	// BodyBudget bounds the memory of bodies above 16 KiB, in bytes: of all exchanges in flight, and of all Responses
+	// before their Reset. It is at least four times MaxBody; the default is 256 MiB, or that. A quarter is for bodies
+	// up to 64 KiB; each larger body takes MaxBody of the rest. When the budget is used up, an exchange waits until
+	// its own deadline. A smaller body is outside the budget; it takes 4 or 16 KiB from its first byte on.
 	BodyBudget int64
 
-	Scheme     origin.Scheme // by which entries without a scheme begin: HTTPS (default) or HTTP
-	NoFallback bool          // do not try the other one
+	Scheme     origin.Scheme // of the first attempt for entries without a scheme: HTTPS (default) or HTTP
+	NoFallback bool          // do not try the other scheme
 
-	ConnectTo    []ConnectTo // the first that matches counts
+	ConnectTo    []ConnectTo // the first match counts
 	AllowPrivate bool        // permit private, loopback and other special addresses
 	StrictTLS    bool        // an unverifiable certificate is a failure
-	SkipVerify   bool        // verify none: TLSVerified is Unknown; not with StrictTLS
-	TLSMin       uint16      // the oldest version spoken, from tls.VersionTLS10 on; tls.VersionTLS12
-	IPv4, IPv6   bool        // only that family; not both
-	SourceIP     netip.Addr  // to dial from; invalid: the system's choice
+	SkipVerify   bool        // verify no certificate: TLSVerified is Unknown; not with StrictTLS
+	TLSMin       uint16      // the oldest version accepted, from tls.VersionTLS10 on; tls.VersionTLS12
+	IPv4, IPv6   bool        // use only this family; not both
+	SourceIP     netip.Addr  // local address; invalid: the system's choice
 
 	Roots    *x509.CertPool         // without constraints of the pool's own; nil: the system's
 	Resolver Resolver               // nil: resolve.New with the system's servers
 	OptOut   func(host string) bool // reports whether a host must never be contacted; nil: none
 
-	// OptOutAddr reports whether an address must never be dialled, whatever name has led there; nil: none.
+	// OptOutAddr reports whether an address must never be dialled, for any host name; nil: none.
 	OptOutAddr func(netip.Addr) bool
 
-	// Record is told of each exchange in which a request was sent over http or https, before Do returns; nil: nobody wants
-	// to know. It is called from many goroutines at once, and keeps nothing of what it is given. What was put off or cut off
-	// by the context is not told.
+	// Record receives each exchange in which a request was sent by http or https, before Do returns; nil: no
+	// recording. It is called from many goroutines at once and must not keep the Recording or its bytes. A deferred
+	// exchange, or one that the context ended, is not recorded.
 	Record func(*Recording)
 
-	// FTPData is how many FTP transfers may be under way at once: each is a second connection of its exchange, and a file
-	// more. One that has to wait for another to end does so until its own deadline. 64.
+	// FTPData bounds the FTP transfers in flight. Each holds a second connection, thus one more file. An exchange
+	// waits for a transfer to end until its own deadline. 64.
 	FTPData int
 }
 
-// The defaults of those fields of Config whose zero value means something.
+// The defaults of the fields of Config whose zero value has a meaning of its own.
 const (
 	DefaultMaxRedirects  = 5
 	DefaultRetries       = 2
@@ -98,77 +106,75 @@ const (
 	DefaultMaxRetryAfter = 10 * time.Minute
 )
 
-// Fetcher performs exchanges. It is safe for use by many goroutines; each Exchange belongs to one at a time. It keeps no
-// goroutine and no connection between exchanges.
+// Fetcher performs exchanges. It is safe for use by many goroutines; one goroutine at a time owns an Exchange.
+// Between exchanges it holds no goroutine and no connection.
 type Fetcher struct {
 	cfg      Config
 	policy   policy
 	tls      *tls.Config
 	verifier *verifier
-	dial     func(context.Context, netip.AddrPort) (net.Conn, error) // nil: the network; tests put a fake one here
+	dial     func(context.Context, netip.AddrPort) (net.Conn, error) // nil: the network; tests set a fake
 	memory   *memory
-	ftpData  chan struct{} // one for each transfer under way
-	decoders chan *decoder // all there are; taken and put back
+	ftpData  chan struct{} // one element for each transfer in flight
+	decoders chan *decoder // the free list
 	wires    sync.Pool
 	connects connectTimes
 	tapes    *tapeBudget // nil where nothing is recorded
 }
 
+// setDefaults replaces the zero values that stand for defaults.
+func (c *Config) setDefaults() {
+	c.Timeout = cmp.Or(c.Timeout, 15*time.Second)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 5*time.Second)
+	c.TLSTimeout = cmp.Or(c.TLSTimeout, c.Timeout)
+	c.HeaderTimeout = cmp.Or(c.HeaderTimeout, c.Timeout)
+	c.MaxBody = cmp.Or(c.MaxBody, 512000)
+	c.BodyBudget = cmp.Or(c.BodyBudget, max(256<<20, 4*int64(c.MaxBody)))
+	c.TLSMin = cmp.Or(c.TLSMin, tls.VersionTLS12)
+	c.Scheme = cmp.Or(c.Scheme, origin.HTTPS)
+	c.FTPData = cmp.Or(c.FTPData, 64)
+}
+
+// check returns an error that says which field is wrong.
+func (c *Config) check() error {
+	switch {
+	case c.Timeout < 0, c.ConnectTimeout < 0, c.TLSTimeout < 0, c.HeaderTimeout < 0:
+		return errors.New("cannot fetch with a negative timeout")
+	case c.MaxRedirects < 0 || c.MaxRedirects > 100:
+		return errors.New("cannot follow fewer than 0 or more than 100 redirects")
+	case c.Retries < 0 || c.Retries > 100:
+		return errors.New("cannot make fewer than 0 or more than 100 retries")
+	case c.RetryAfter < 0 || c.MaxRetryAfter < 0:
+		return errors.New("cannot wait a negative time before a retry")
+	case c.MaxBody < 0 || c.MaxBody > 1<<30:
+		return errors.New("cannot keep fewer than 1 or more than 2³⁰ bytes of a body")
+	case c.BodyBudget < 4*int64(c.MaxBody):
+		return fmt.Errorf("cannot hold bodies of %d bytes in a budget of %d", c.MaxBody, c.BodyBudget)
+	case c.Scheme != origin.HTTPS && c.Scheme != origin.HTTP:
+		return fmt.Errorf("cannot begin by scheme %s", c.Scheme)
+	case c.FTPData < 0:
+		return errors.New("cannot have fewer than 1 FTP transfer in flight")
+	case c.IPv4 && c.IPv6:
+		return errors.New("cannot use IPv4 only and IPv6 only at the same time")
+	case c.TLSMin < tls.VersionTLS10 || c.TLSMin > tls.VersionTLS13:
+		return fmt.Errorf("cannot use %#04x as the oldest TLS version", c.TLSMin)
+	case c.SkipVerify && c.StrictTLS:
+		return errors.New("cannot insist on certificates without verifying them")
+	case c.UserAgent == "":
+		return errors.New("cannot fetch without a User-Agent")
+	case strings.ContainsFunc(c.UserAgent, func(r rune) bool { return r < 0x20 || r == 0x7f }):
+		return errors.New("cannot send control characters in the User-Agent")
+	case c.SourceIP.IsValid() && (c.IPv4 && !c.SourceIP.Is4() || c.IPv6 && c.SourceIP.Is4()):
+		return errors.New("cannot dial from a source address of the other family")
+	}
+	return nil
+}
+
 // New returns a Fetcher, or an error that says which field of cfg is wrong.
 func New(cfg Config) (*Fetcher, error) {
-	orDefault := func(d *time.Duration, value time.Duration) {
-		if *d == 0 {
-			*d = value
-		}
-	}
-	orDefault(&cfg.Timeout, 15*time.Second)
-	orDefault(&cfg.ConnectTimeout, 5*time.Second)
-	orDefault(&cfg.TLSTimeout, cfg.Timeout)
-	orDefault(&cfg.HeaderTimeout, cfg.Timeout)
-	if cfg.MaxBody == 0 {
-		cfg.MaxBody = 512000
-	}
-	if cfg.BodyBudget == 0 {
-		cfg.BodyBudget = max(256<<20, 4*int64(cfg.MaxBody))
-	}
-	if cfg.TLSMin == 0 {
-		cfg.TLSMin = tls.VersionTLS12
-	}
-	if cfg.Scheme == 0 {
-		cfg.Scheme = origin.HTTPS
-	}
-	if cfg.FTPData == 0 {
-		cfg.FTPData = 64
-	}
-	switch {
-	case cfg.Timeout < 0, cfg.ConnectTimeout < 0, cfg.TLSTimeout < 0, cfg.HeaderTimeout < 0:
-		return nil, errors.New("cannot fetch with a negative timeout")
-	case cfg.MaxRedirects < 0 || cfg.MaxRedirects > 100:
-		return nil, errors.New("cannot follow fewer than 0 or more than 100 redirects")
-	case cfg.Retries < 0 || cfg.Retries > 100:
-		return nil, errors.New("cannot make fewer than 0 or more than 100 later tries")
-	case cfg.RetryAfter < 0 || cfg.MaxRetryAfter < 0:
-		return nil, errors.New("cannot wait a negative time before a later try")
-	case cfg.MaxBody < 0 || cfg.MaxBody > 1<<30:
-		return nil, errors.New("cannot keep fewer than 1 or more than 2³⁰ bytes of a body")
-	case cfg.BodyBudget < 4*int64(cfg.MaxBody):
-		return nil, fmt.Errorf("cannot hold bodies of %d bytes in a budget of %d", cfg.MaxBody, cfg.BodyBudget)
-	case cfg.Scheme != origin.HTTPS && cfg.Scheme != origin.HTTP:
-		return nil, fmt.Errorf("cannot begin by scheme %s", cfg.Scheme)
-	case cfg.FTPData < 0:
-		return nil, errors.New("cannot have fewer than 1 FTP transfer under way")
-	case cfg.IPv4 && cfg.IPv6:
-		return nil, errors.New("cannot use IPv4 only and IPv6 only")
-	case cfg.TLSMin < tls.VersionTLS10 || cfg.TLSMin > tls.VersionTLS13:
-		return nil, fmt.Errorf("cannot take %#04x for the oldest TLS version", cfg.TLSMin)
-	case cfg.SkipVerify && cfg.StrictTLS:
-		return nil, errors.New("cannot insist on certificates without verifying them")
-	case cfg.UserAgent == "":
-		return nil, errors.New("cannot fetch without a User-Agent")
-	case strings.ContainsFunc(cfg.UserAgent, func(r rune) bool { return r < 0x20 || r == 0x7f }):
-		return nil, errors.New("cannot send control characters in the User-Agent")
-	case cfg.SourceIP.IsValid() && (cfg.IPv4 && !cfg.SourceIP.Is4() || cfg.IPv6 && cfg.SourceIP.Is4()):
-		return nil, errors.New("cannot dial from a source address of the other family")
+	cfg.setDefaults()
+	if err := cfg.check(); err != nil {
+		return nil, err
 	}
 	if cfg.SourceIP.IsValid() {
 		cfg.SourceIP = cfg.SourceIP.Unmap()
@@ -208,8 +214,8 @@ func New(cfg Config) (*Fetcher, error) {
 	return f, nil
 }
 
-// First returns what to ask of an origin next, given its past: a fresh one's first target, the target of its last
-// redirect, or the start of its later try.
+// First returns an origin's next target, given its past: the first target, the target of its last redirect, or the
+// start of its retry.
 func (f *Fetcher) First(o origin.Origin, past exchange.Past) exchange.Target {
 	switch {
 	case past.Trail != nil:
@@ -220,14 +226,14 @@ func (f *Fetcher) First(o origin.Origin, past exchange.Past) exchange.Target {
 	return start(o, f.policy.begins(o))
 }
 
-// Resolve finds the address to dial for a target, or says in the Lookup's outcome why there is none: we refuse the host
-// or the address, or DNS has no answer. IP literals and targets that connect-to sends to an address need no DNS.
+// Resolve finds the address to dial for a target. If there is none, the Lookup's outcome says why: the host or the
+// address is refused, or DNS has no address. IP literals and targets that connect-to sends to an address need no DNS.
 //
-// Of a host's addresses those count that we may dial, in the order of the answer. Where an attempt begins behind the IPv4
-// addresses, or has come to their end, a host's IPv6 addresses are asked for and come behind them; behind the last comes
-// the first. Where an attempt was given a connection at none, the Lookup has that for its outcome.
+// The permitted addresses count, in the order of the answer. If the attempt begins after the IPv4 addresses, or has
+// tried all of them, the host's IPv6 addresses are looked up and appended. After the last address comes the first. If
+// no address took the connection, the Lookup's outcome says so.
 //
-// Where name servers say nothing for longer than patience (0: than the resolver waits), the look-up is put off.
+// If name servers are silent for longer than patience (0: the resolver's own bound), the look-up is deferred.
 func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target, patience time.Duration) exchange.Lookup {
 	host := t.Origin.Host()
 	if f.cfg.OptOut != nil && f.cfg.OptOut(host) {
@@ -247,25 +253,25 @@ func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target, patience time.
 	var found [maxAddresses]netip.Addr
 	addrs, lookup := f.allowed(found[:0], answer)
 	begin, tried := round(t)
-	six := f.six(t)
-	if answer.Outcome != 0 || len(addrs) == maxAddresses || slices.ContainsFunc(answer.Addrs, isSix) {
-		six = nil
+	resolver := f.ipv6Resolver(t)
+	if answer.Outcome != 0 || len(addrs) == maxAddresses || slices.ContainsFunc(answer.Addrs, isIPv6) {
+		resolver = nil
 	}
-	if six != nil && begin+tried >= len(addrs) {
-		answer = six.LookupIPv6(ctx, host, patience)
+	if resolver != nil && begin+tried >= len(addrs) {
+		answer = resolver.LookupIPv6(ctx, host, patience)
 		if answer.PutOff {
 			return exchange.Lookup{PutOff: true}
 		}
-		behind, further := f.allowed(addrs, answer)
+		both, further := f.allowed(addrs, answer)
 		lookup.Took += answer.Took
 		switch {
-		case len(behind) > len(addrs):
-			lookup.Until = sooner(lookup.Until, answer.Until)
+		case len(both) > len(addrs):
+			lookup.Until = earlier(lookup.Until, answer.Until)
 			lookup.Outcome, lookup.Cause = 0, 0
 		case further.Outcome == exchange.OptedOut && lookup.Outcome != 0:
 			lookup.Outcome, lookup.Cause = further.Outcome, further.Cause
 		}
-		addrs = behind
+		addrs = both
 	}
 	switch n := len(addrs); {
 	case n > 0 && (tried < n || t.Unmet == 0):
@@ -280,19 +286,20 @@ func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target, patience time.
 	return lookup
 }
 
-// six returns whom to ask for the IPv6 addresses of a target's host behind its IPv4 addresses, nil where nobody is asked.
-func (f *Fetcher) six(t exchange.Target) resolver6 {
+// ipv6Resolver returns the resolver for the IPv6 addresses of a target's host, which follow its IPv4 addresses; nil
+// if they are not wanted.
+func (f *Fetcher) ipv6Resolver(t exchange.Target) resolver6 {
 	if _, literal := t.Origin.Addr(); literal || f.cfg.IPv4 || f.connectTo(t.Origin).Addr.IsValid() {
 		return nil
 	}
-	six, _ := f.cfg.Resolver.(resolver6)
-	return six
+	resolver, _ := f.cfg.Resolver.(resolver6)
+	return resolver
 }
 
-func isSix(addr netip.Addr) bool { return addr.Unmap().Is6() }
+func isIPv6(addr netip.Addr) bool { return addr.Unmap().Is6() }
 
-// allowed appends those of an answer's addresses to addrs that we may dial, up to its capacity. The Lookup says why there
-// are none.
+// allowed appends the permitted addresses of an answer to addrs, up to its capacity. If there are none, the Lookup
+// says why.
 func (f *Fetcher) allowed(addrs []netip.Addr, answer resolve.Answer) ([]netip.Addr, exchange.Lookup) {
 	lookup := exchange.Lookup{Outcome: answer.Outcome, Cause: answer.Cause, Took: answer.Took, Until: answer.Until}
 	if lookup.Outcome != 0 {
@@ -310,7 +317,7 @@ func (f *Fetcher) allowed(addrs []netip.Addr, answer resolve.Answer) ([]netip.Ad
 			if len(addrs) < cap(addrs) && !slices.Contains(addrs, addr) {
 				addrs = append(addrs, addr)
 			}
-		case lookup.Outcome != exchange.OptedOut: // which somebody has asked for, and so comes first
+		case lookup.Outcome != exchange.OptedOut: // an opt-out takes precedence over a special address
 			lookup.Outcome, lookup.Cause = protocolOutcome[cause], cause
 		}
 	}
@@ -320,7 +327,7 @@ func (f *Fetcher) allowed(addrs []netip.Addr, answer resolve.Answer) ([]netip.Ad
 	return addrs, lookup
 }
 
-// refusal says why we do not dial an address; 0 where we may.
+// refusal returns why an address must not be dialled; 0 if it may be.
 func (f *Fetcher) refusal(addr netip.Addr) exchange.Cause {
 	inner := exchange.Carried(addr)
 	switch {
@@ -332,15 +339,15 @@ func (f *Fetcher) refusal(addr netip.Addr) exchange.Cause {
 	return 0
 }
 
-// sooner returns the earlier of two times, of which the zero one is never.
-func sooner(a, b time.Time) time.Time {
+// earlier returns the earlier of two times. The zero time means never.
+func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
 	return a
 }
 
-// connectTo returns the rule for an origin, the zero ConnectTo where none matches.
+// connectTo returns the rule for an origin; the zero ConnectTo if none matches.
 func (f *Fetcher) connectTo(o origin.Origin) ConnectTo {
 	for _, to := range f.cfg.ConnectTo {
 		if to.matches(o) {
@@ -359,15 +366,15 @@ func (f *Fetcher) port(o origin.Origin) uint16 {
 }
 
 // Do performs one exchange: one request to the host of x.Target at the address of x.Lookup, within Config.Timeout. It
-// never waits for a turn and follows nothing; Next says what to do about the origin. Failures are data: they stand in
-// x.Response, which Do overwrites, and in x.Past, which it brings up to date. Where x.Lookup has an outcome, that is the
-// failure, and the network is left alone.
+// does not wait for a rate and follows no redirect; Next says what to do with the origin. Failures are data: Do
+// overwrites x.Response and updates x.Past. If x.Lookup has an outcome, that is the failure, and Do makes no network
+// requests.
 //
-// When ctx ends first, the exchange is as if it had not been: x.Past is what it was, x.Response has no outcome, and the
-// result is Done. The caller, who ended ctx, drops the origin.
+// If ctx ends first, the exchange does not count: x.Past stays as it was, x.Response has no outcome, and the result
+// is Done. The caller, which ended ctx, drops the origin.
 //
-// Nor is it an attempt when the host is put off (see exchange.Next); x.Response then says what it was silent for. All
-// exchanges with the addresses of one host, until one of them takes the connection, are one attempt.
+// A deferred exchange (see exchange.Next) is no attempt; x.Response then says in which stage the host was silent. All
+// exchanges with the addresses of one host, until one takes the connection, are one attempt.
 func (f *Fetcher) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 	began := time.Now()
 	before := x.Past
@@ -390,7 +397,7 @@ func (f *Fetcher) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 		x.Past = before
 		return exchange.Done
 	}
-	if hints.putOff {
+	if hints.deferred {
 		x.Past = before
 		return exchange.Next{Again: true, PutOff: true, Target: x.Target}
 	}
@@ -400,7 +407,7 @@ func (f *Fetcher) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 			past.Attempts++
 		}
 	}
-	// A redirect, or a later look-up, may lead to where we do not ask: the origin itself was asked all the same.
+	// The origin was asked, even if a redirect or a later look-up led to a host that we do not ask.
 	if past.Attempts > 0 {
 		r.FetchedAt = began
 	}
@@ -412,8 +419,8 @@ func (f *Fetcher) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 	return next
 }
 
-// exchange is the exchange itself. It fills the Response and returns the error that ended it early, which is already
-// told in the Response.
+// exchange connects, asks and reads. It fills the Response. The error that it returns is already classified in the
+// Response.
 func (f *Fetcher) exchange(ctx context.Context, x *exchange.Exchange, began time.Time) (hints, error) {
 	r := x.Response
 	if x.Lookup.Outcome != 0 {
@@ -423,7 +430,7 @@ func (f *Fetcher) exchange(ctx context.Context, x *exchange.Exchange, began time
 		}
 		return hints{}, ctx.Err()
 	}
-	// Resolve has looked at both already; Do promises it whatever it is given.
+	// Resolve has checked host and address already. Do checks them again, so that no Lookup can lead past the guard.
 	if f.cfg.OptOut != nil && f.cfg.OptOut(x.Target.Origin.Host()) {
 		r.Outcome, r.Cause = exchange.OptedOut, exchange.CauseOptOut
 		return hints{}, nil
@@ -449,9 +456,9 @@ func (f *Fetcher) exchange(ctx context.Context, x *exchange.Exchange, began time
 	}
 	if err != nil {
 		r.Outcome, r.Cause = classify(at, err)
-		h := hints{putOff: w.cut && isTimeout(err)}
+		h := hints{deferred: w.cut && isTimeout(err)}
 		if at == connecting {
-			h.more, h.waited = x.Lookup.More || f.maybeSix(x), time.Since(began)
+			h.more, h.waited = x.Lookup.More || f.mayHaveIPv6(x), time.Since(began)
 		}
 		return h, err
 	}
@@ -459,8 +466,8 @@ func (f *Fetcher) exchange(ctx context.Context, x *exchange.Exchange, began time
 	return w.hints, nil
 }
 
-// connectFor is how long an exchange may wait for its connection. All addresses of a host have Config.ConnectTimeout
-// together: one behind which another is known has its share, and the last what is left. None has less than leastConnect.
+// connectFor returns how long connecting may take. The addresses of a host share Config.ConnectTimeout: an address
+// that another one follows gets its share, the last one what is left. Each gets leastConnect at least.
 func (f *Fetcher) connectFor(x *exchange.Exchange) time.Duration {
 	all := f.cfg.ConnectTimeout
 	left := all - time.Duration(x.Target.Waited)*waitedUnit
@@ -470,8 +477,8 @@ func (f *Fetcher) connectFor(x *exchange.Exchange) time.Duration {
 	return max(left, min(all, leastConnect))
 }
 
-// maybeSix reports whether a host of which an IPv4 address is dialled may have IPv6 addresses that nobody has asked for.
-func (f *Fetcher) maybeSix(x *exchange.Exchange) bool {
+// mayHaveIPv6 reports whether the host of a dialled IPv4 address may have IPv6 addresses that were not looked up yet.
+func (f *Fetcher) mayHaveIPv6(x *exchange.Exchange) bool {
 	_, tried := round(x.Target)
-	return tried+1 < maxAddresses && !isSix(x.Lookup.Addr) && f.six(x.Target) != nil
+	return tried+1 < maxAddresses && !isIPv6(x.Lookup.Addr) && f.ipv6Resolver(x.Target) != nil
 }

@@ -17,18 +17,19 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// maxReplies bounds what an FTP server may say on its control connection in one exchange, in bytes.
+// maxReplies bounds the bytes that an FTP server may send on the control connection of one exchange.
 const maxReplies = 64 << 10
 
-// runFTP fetches an origin's file by FTP: anonymous login, passive mode. An FTP reply becomes the HTTP status that
-// counts the same: 200 where the file came, 404 for a 550 about the file, 503 for what the server calls transient, 500
-// for whatever else it refuses. What is no reply, or none that FTP has a use for there, is a failure.
+// runFTP fetches an origin's file by FTP: anonymous login, passive mode. An FTP reply becomes the equivalent HTTP
+// status: 200 for a received file, 404 for a 550 about the file, 503 for a transient refusal, 500 for any other
+// refusal. A malformed reply, or one that FTP does not allow at that point, is a failure.
 //
-// FTP sends a file over a second connection, to the same address. Both are one exchange, which takes one token of each
-// rate: rates bound how often a server is asked, and it is the server that asks for the second connection.
+// FTP sends a file over a second connection to the same address. Both connections are one exchange and take one token
+// of each rate: a rate bounds how often a server is asked, and the server itself asks for the second connection.
 func (w *wire) runFTP(ctx context.Context, x *exchange.Exchange) (at stage, err error) {
 	at = connecting
-	// The client library slices some replies without looking; a hostile one must not end the process. Any other panic is ours.
+	// The client library slices some replies without a bounds check. A hostile reply must not end the process. Any
+	// other panic is a bug of ours.
 	defer func() {
 		if cause := recover(); cause != nil {
 			if !panickedIn("github.com/jlaffaye/ftp.") {
@@ -50,7 +51,7 @@ func (w *wire) runFTP(ctx context.Context, x *exchange.Exchange) (at stage, err 
 	if err != nil {
 		return at, session.refusal(r, err)
 	}
-	// By convention the password says who is asking.
+	// By convention the password identifies the client.
 	if err := client.Login("anonymous", w.f.cfg.UserAgent); err != nil {
 		return at, session.refusal(r, err)
 	}
@@ -63,15 +64,15 @@ func (w *wire) runFTP(ctx context.Context, x *exchange.Exchange) (at stage, err 
 	m := w.f.memory
 	body, cut, err := m.collect(ctx, file, w.f.cfg.MaxBody, w.deadline)
 	if err == nil && !cut {
-		// A transfer that the server gave up ends like one that is whole; only its last reply tells.
+		// An aborted transfer ends like a complete one. Only the server's last reply distinguishes them.
 		if err = file.Close(); err != nil {
 			var refused *textproto.Error
 			switch {
 			case errors.As(err, &refused) && refused.Code/100 == 2:
-				err = nil // RFC 959 §5.4 has 226 and 250; the library knows the first
+				err = nil // RFC 959 §5.4 allows 226 and 250; the library accepts only 226
 			case refused != nil && refused.Code == ftp.StatusFileUnavailable && len(body) == 0:
 				m.Recycle(body)
-				r.Status, w.complete = 404, true // some announce a file before they look for it
+				r.Status, w.complete = 404, true // some servers announce a file before they look for it
 				return 0, nil
 			case refused != nil:
 				err = io.ErrUnexpectedEOF
@@ -94,7 +95,7 @@ func (w *wire) runFTP(ctx context.Context, x *exchange.Exchange) (at stage, err 
 	return 0, nil
 }
 
-// panickedIn reports, to a deferred function that recovers, whether the function that panicked is in a package.
+// panickedIn reports whether the panicking function is in a package. A deferred function calls it after recover.
 func panickedIn(prefix string) bool {
 	var pcs [32]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])
@@ -112,13 +113,13 @@ func panickedIn(prefix string) bool {
 	}
 }
 
-// refusal makes an error that is a server's reply the Response's status, and returns any other.
+// refusal turns an error that is a server's reply into the Response's status, and returns any other error.
 func (s *ftpSession) refusal(r *exchange.Response, err error) error {
 	var own protocolError
 	var network net.Error
 	var malformed textproto.ProtocolError
 	switch {
-	case s.ended != nil: // whatever the client library has made of the rest
+	case s.ended != nil: // the client library may return another error then
 		return s.ended
 	case errors.As(err, &own), errors.As(err, &network), errors.Is(err, net.ErrClosed),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -131,7 +132,7 @@ func (s *ftpSession) refusal(r *exchange.Response, err error) error {
 	if errors.As(err, &reply) {
 		code = reply.Code
 	} else if s.passive && code/100 == 2 {
-		// It would send the file, but the address that it names is none.
+		// The reply to PASV names no valid address.
 		return protocolError(exchange.CauseOther)
 	}
 	switch {
@@ -145,7 +146,7 @@ func (s *ftpSession) refusal(r *exchange.Response, err error) error {
 	return nil
 }
 
-// ftpSession is the connections of one FTP exchange. All end at the exchange's deadline, and with its context.
+// ftpSession holds the connections of one FTP exchange. All end at the exchange's deadline, and with its context.
 type ftpSession struct {
 	w         *wire
 	ctx       context.Context
@@ -153,16 +154,16 @@ type ftpSession struct {
 	control   net.Conn
 	connected time.Time
 	conns     []net.Conn
-	data      int // data connections that it may have open
+	data      int // elements of ftpData held
 	stops     []func() bool
-	ended     error // why nothing more can be read of the control connection
-	reply     int   // the code of the last reply, which the client library does not tell of each
+	ended     error // the read error of the control connection
+	reply     int   // the code of the last reply; the client library does not return each
 	passive   bool  // the login is done
-	transfer  bool  // the data connection is there: replies are about the file
+	transfer  bool  // the data connection is established: replies are about the file
 }
 
-// dial connects the control connection, then the data connection, once there is a file for it: to the same address,
-// whatever a reply says, since no other has passed the guard.
+// dial first makes the control connection, then the data connection, which may have to wait for ftpData. Both go to
+// the same address, because no address in a reply has passed the guard.
 func (s *ftpSession) dial(_, address string) (net.Conn, error) {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil || to.Port() == 0 {
@@ -195,7 +196,7 @@ func (s *ftpSession) dial(_, address string) (net.Conn, error) {
 	return &replies{Conn: conn, left: maxReplies, s: s}, nil
 }
 
-// enterData waits for one of the data connections that may be open at once.
+// enterData waits until another data connection may be opened; see Config.FTPData.
 func (s *ftpSession) enterData() error {
 	late := time.NewTimer(time.Until(s.w.deadline))
 	defer late.Stop()
@@ -222,14 +223,14 @@ func (s *ftpSession) close() {
 	}
 }
 
-// replies is a control connection. It stops reading after so many bytes, and hands out a line at a time, so that the number
-// with which the last one begins is that of the reply that was read last, whatever the server has sent behind it.
+// replies is a control connection. It bounds the received bytes and returns one line at a time. So the session's
+// reply is the code of the last line read, even if the server has sent more lines.
 type replies struct {
 	net.Conn
 	s       *ftpSession
 	left    int // bytes that may still be received
 	buf     [512]byte
-	pending []byte  // what was received and not yet handed out, in buf
+	pending []byte  // received and not yet returned; in buf
 	begin   [3]byte // of the line
 	at      int     // bytes of the line
 }
@@ -265,7 +266,7 @@ func (r *replies) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// receive reads into buf what the server has to say next. Where there is something, an error comes after it.
+// receive reads the server's next bytes into buf. An error that comes with bytes is left to the next read.
 func (r *replies) receive() error {
 	if r.left <= 0 {
 		return protocolError(exchange.CauseHeadTooLarge)

@@ -10,16 +10,16 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// Bounds of what a server may send before the body.
+// Bounds of the bytes before the body.
 const (
 	maxHead    = 64 << 10 // bytes of one response head
 	maxInterim = 10       // 1xx responses before the final one
 	maxLeading = 8        // stray line ends before a status line
-	readBuffer = 4 << 10  // bytes; what nearly every head fits in
+	readBuffer = 4 << 10  // bytes; nearly every head fits
 )
 
-// readHead reads the final response head into w.res, past interim responses (RFC 9110 §15.2), and leaves w.br at the
-// body's first byte. It reports when the first byte came.
+// readHead skips interim responses (RFC 9110 §15.2), reads the final response head into w.res and leaves w.br at the
+// body's first byte. first is when the first byte came.
 func (w *wire) readHead() (first time.Time, err error) {
 	if _, err := w.br.Peek(1); err != nil {
 		return first, err
@@ -46,9 +46,9 @@ func (w *wire) readHead() (first time.Time, err error) {
 	return first, protocolError(exchange.CauseTooManyInterim)
 }
 
-// peekHead returns the next head whole, up to and with its empty line, as a view of w.br's buffer. It looks at each
-// byte once, however slowly they come, and gives up as soon as the first ones are not HTTP. A head that outgrows the
-// small buffer moves to a large one.
+// peekHead returns the next complete head, with its empty line, as a view of w.br's buffer. It examines each byte
+// once, however slowly bytes come, and fails as soon as the first ones are not HTTP. A head that outgrows the small
+// buffer moves to a large one.
 func (w *wire) peekHead() ([]byte, error) {
 	scan := headScanner{}
 	for {
@@ -78,12 +78,12 @@ func (w *wire) peekHead() ([]byte, error) {
 type headScanner struct {
 	start   int  // of the status line
 	started bool // the status line's first byte was seen
-	line    int  // start of the line that has not ended yet
-	at      int  // first byte not looked at
+	line    int  // start of the unfinished line
+	at      int  // first byte not examined
 	folded  bool // a line continues the one before it
 }
 
-// advance returns the length of the head, or 0 where it is not complete.
+// advance returns the length of the head, or 0 if it is not complete.
 func (s *headScanner) advance(b []byte) (int, error) {
 	for !s.started && s.at < len(b) {
 		if b[s.at] != '\r' && b[s.at] != '\n' {
@@ -114,8 +114,8 @@ func (s *headScanner) advance(b []byte) (int, error) {
 	}
 }
 
-// parseHead parses one whole head and takes it off w.br. fasthttp is stricter than the web is: what it refuses is mended
-// as RFC 9112 allows a client to, and parsed once more.
+// parseHead parses one complete head and consumes it from w.br. fasthttp is stricter than real servers. A head that
+// it refuses is repaired, as RFC 9112 allows a client to do, and parsed again.
 func (w *wire) parseHead(head []byte) error {
 	if len(head) > readBuffer {
 		w.grew = true
@@ -123,8 +123,8 @@ func (w *wire) parseHead(head []byte) error {
 	if zeroStatus(head) {
 		return protocolError(exchange.CauseBadStatus)
 	}
-	// fasthttp must find its end inside the head: else it would wait for more, and move the buffer under our view of it.
-	// Folded lines it joins in that buffer, where mend would then find them joined and half of them once more.
+	// fasthttp must find the end inside the head. Otherwise it would wait for more bytes and move the buffer under
+	// our view. It joins folded lines in that buffer, so that mend would find them joined and in part twice.
 	strict := bytes.HasSuffix(head, []byte("\r\n\r\n")) && !w.folded && !oldFraming(head)
 	before := w.br.Buffered()
 	w.broken = 0
@@ -133,7 +133,7 @@ func (w *wire) parseHead(head []byte) error {
 		return nil
 	}
 	if w.br.Buffered() != before {
-		// fasthttp saw another end than we did. Two readings of one head are none.
+		// fasthttp found another end of the head than headScanner: neither reading can be trusted.
 		return protocolError(exchange.CauseNotHTTP)
 	}
 	mended, cause := mend(head)
@@ -151,14 +151,14 @@ func (w *wire) parseHead(head []byte) error {
 	return nil
 }
 
-// zeroStatus reports whether a head's status is 000, which fasthttp would tell us as its default, 200.
+// zeroStatus reports whether a head's status is 000. fasthttp would return its default, 200, for it.
 func zeroStatus(head []byte) bool {
 	line, _, _ := bytes.Cut(bytes.TrimLeft(head, "\r\n"), []byte{'\n'})
 	_, status, _ := bytes.Cut(line, []byte{' '})
 	return bytes.HasPrefix(bytes.TrimLeft(status, " "), []byte("000"))
 }
 
-// protocol returns the version that a head names, interned.
+// protocol returns the HTTP version in a head, interned; "" for another version than 1.1 and 1.0.
 func protocol(head []byte) string {
 	head = bytes.TrimLeft(head, "\r\n")
 	for _, version := range [...]string{"HTTP/1.1", "HTTP/1.0"} {
@@ -169,8 +169,8 @@ func protocol(head []byte) string {
 	return ""
 }
 
-// oldFraming reports whether a head of another version than HTTP/1.1 names a Transfer-Encoding. fasthttp ignores it, as the
-// letter of RFC 9112 §6.1 allows of HTTP/1.0, but servers that send it mean it.
+// oldFraming reports whether a head of another version than HTTP/1.1 has a Transfer-Encoding. fasthttp ignores it, as
+// RFC 9112 §6.1 allows for HTTP/1.0, but servers that send it do send chunks.
 func oldFraming(head []byte) bool {
 	if protocol(head) == "HTTP/1.1" {
 		return false
@@ -183,11 +183,11 @@ func oldFraming(head []byte) bool {
 	return false
 }
 
-// mend rewrites a head as fasthttp reads it: lines end in CR LF (RFC 9112 §2.2), folded lines are joined (§5.2), lines
-// that are no field are dropped, control bytes in values become spaces (RFC 9110 §5.5), equal lengths are one (§8.6),
-// and the version is 1.1, so that framing counts. What makes the body's end uncertain is not mended but a cause, and the
-// head is returned without it; it is nil where it is no head of HTTP. Where that leaves the standards, docs/divergences.md
-// says so, and TestReadings holds it against curl.
+// mend rewrites a head so that fasthttp accepts it. Lines end in CR LF (RFC 9112 §2.2), folded lines are joined
+// (§5.2), lines that are no field are dropped, control bytes in values become spaces (RFC 9110 §5.5), equal lengths
+// become one (§8.6), and the version becomes 1.1, so that framing counts. A field that makes the body's end uncertain
+// is dropped, and its cause returned. If the head is not HTTP, mend returns nil. docs/divergences.md lists the
+// differences from the standards; TestReadings compares with curl.
 func mend(head []byte) ([]byte, exchange.Cause) {
 	const notHTTP, badLength = exchange.CauseNotHTTP, exchange.CauseBadLength
 	head = bytes.TrimLeft(head, "\r\n")
@@ -197,7 +197,7 @@ func mend(head []byte) ([]byte, exchange.Cause) {
 	if !httpVersion(version) {
 		return nil, notHTTP
 	}
-	// A phrase may follow the status at once (`200OK`), a fourth digit may not.
+	// A reason phrase may follow without a space (`200OK`), a fourth digit may not.
 	status = bytes.TrimLeft(status, " ")
 	if len(status) < 3 || !digit(status[0]) || !digit(status[1]) || !digit(status[2]) || len(status) > 3 && digit(status[3]) {
 		return nil, notHTTP
@@ -232,7 +232,7 @@ func mend(head []byte) ([]byte, exchange.Cause) {
 			}
 			continue
 		case bytes.EqualFold(name, []byte("transfer-encoding")):
-			// Chunked twice, in a list or in lines, is meant once.
+			// Chunked twice, in a list or in two lines, means once.
 			for part := range bytes.SplitSeq(value, []byte{','}) {
 				switch part = bytes.Trim(part, " \t"); {
 				case bytes.EqualFold(part, []byte("chunked")):
@@ -259,7 +259,7 @@ func mend(head []byte) ([]byte, exchange.Cause) {
 	return append(out, "\r\n"...), broken
 }
 
-// unfold joins the lines of fields with those that continue them. What continues nothing is no field.
+// unfold joins field lines with their continuation lines. It drops a continuation line without a field before it.
 func unfold(fields []byte) []byte {
 	out := make([]byte, 0, len(fields))
 	for line := range bytes.Lines(fields) {
@@ -272,7 +272,7 @@ func unfold(fields []byte) []byte {
 	return out
 }
 
-// appendValue appends a field value with its control bytes turned into spaces.
+// appendValue appends a field value with spaces in place of control bytes.
 func appendValue(out, value []byte) []byte {
 	for _, c := range value {
 		if c < 0x20 || c == 0x7f {
@@ -283,7 +283,8 @@ func appendValue(out, value []byte) []byte {
 	return out
 }
 
-// httpVersion reports whether a status line may begin so. HTTP/2 has no status lines, but programs write one.
+// httpVersion reports whether b is a version that may begin a status line. HTTP/2 has no status lines, but some
+// programs write one.
 func httpVersion(b []byte) bool {
 	switch {
 	case len(b) < len("HTTP/2"):
@@ -296,7 +297,7 @@ func httpVersion(b []byte) bool {
 
 func digit(c byte) bool { return c >= '0' && c <= '9' }
 
-// number reports whether b is a decimal number that fits an int64.
+// number reports whether b is a decimal number that fits in an int64.
 func number(b []byte) bool {
 	if len(b) == 0 || len(b) > 18 && (len(b) > 19 || string(b) > "9223372036854775807") {
 		return false
@@ -319,8 +320,7 @@ func token(b []byte) bool {
 	return len(b) > 0
 }
 
-// keepFields copies what a survey wants from the head into the Response, and returns what the policy and the body's
-// reader want.
+// keepFields copies the fields that the dataset keeps from the head into the Response, and returns the policy's hints.
 func (w *wire) keepFields(r *exchange.Response, now time.Time) (h hints) {
 	cdn := len(cdnNames)
 	for key, value := range w.res.All() {
@@ -356,7 +356,7 @@ func (w *wire) keepFields(r *exchange.Response, now time.Time) (h hints) {
 	return h
 }
 
-// keepList keeps a field that may come in several lines, which are one list (RFC 9110 §5.3).
+// keepList keeps a field whose lines together are one list (RFC 9110 §5.3).
 func keepList(r *exchange.Response, before, value []byte) []byte {
 	if before == nil || len(before) >= exchange.MaxField {
 		if before != nil {
@@ -369,9 +369,9 @@ func keepList(r *exchange.Response, before, value []byte) []byte {
 	return r.Keep(joined)
 }
 
-// retryAfter reads a Retry-After in either form (RFC 9110 §10.2.3); what is neither, or past, is 0.
+// retryAfter parses both forms of Retry-After (RFC 9110 §10.2.3). An invalid value, or a time in the past, is 0.
 func retryAfter(value []byte, now time.Time) time.Duration {
-	const far = 365 * 24 * time.Hour // beyond every cap, and far from overflow
+	const far = 365 * 24 * time.Hour // longer than any wait, and far from overflow
 	value = bytes.TrimSpace(value)
 	if len(value) > 0 && digit(value[0]) {
 		seconds := 0
@@ -388,7 +388,7 @@ func retryAfter(value []byte, now time.Time) time.Duration {
 	if len(value) > 64 {
 		return 0
 	}
-	// The three forms of a date that a client must know (RFC 9110 §5.6.7).
+	// The three date formats that a client must accept (RFC 9110 §5.6.7).
 	for _, form := range []string{time.RFC1123, time.RFC850, time.ANSIC} {
 		if at, err := time.Parse(form, string(value)); err == nil {
 			return min(max(at.Sub(now), 0), far)

@@ -5,12 +5,12 @@ import (
 	"runtime/pprof"
 )
 
-// Where an exchange stands, for profiles of the processor: labels of the goroutine, made once so that setting one costs a
-// few nanoseconds and no memory. After the exchange its goroutine has the labels of its caller's context again.
+// The stages of an exchange in CPU profiles, as goroutine labels. They are made once: setting one takes a few
+// nanoseconds and no memory. After the exchange its goroutine has the labels of its caller's context again.
 var (
 	dialLabel = labelled("dial")
 	tlsLabel  = labelled("tls")
-	headLabel = labelled("head") // with the request before it
+	headLabel = labelled("head") // includes sending the request
 	bodyLabel = labelled("body")
 	ftpLabel  = labelled("ftp")
 )
@@ -19,5 +19,5 @@ func labelled(stage string) context.Context {
 	return pprof.WithLabels(context.Background(), pprof.Labels("stage", stage))
 }
 
-// label marks what the calling goroutine does from here on.
+// label sets the labels of the calling goroutine.
 func label(ctx context.Context) { pprof.SetGoroutineLabels(ctx) }

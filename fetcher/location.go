@@ -7,13 +7,13 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// maxLocation bounds a Location that we follow, in bytes.
+// maxLocation is the longest Location that is followed, in bytes.
 const maxLocation = 8 << 10
 
-// follow resolves a redirect's Location against the target that sent it (RFC 9110 §10.2.2, RFC 3986 §5.2), as lenient
-// as browsers are about stray bytes, which it escapes, and about odd spellings of hosts, which origin.Parse makes one; and
-// as strict as they about what could smuggle: control bytes make it invalid, and so does user info, which a survey must
-// not repeat to others. The cause is 0 for a usable target.
+// follow resolves a redirect's Location against the target that sent it (RFC 9110 §10.2.2, RFC 3986 §5.2). Like
+// browsers it escapes stray bytes and normalises spellings of hosts (origin.Parse). Control bytes make a Location
+// invalid, because they could smuggle requests. User info makes it invalid, too: a survey must not send credentials
+// to others. The cause is 0 for a usable target.
 func follow(base exchange.Target, location string) (exchange.Target, exchange.Cause) {
 	const invalid = exchange.CauseLocationInvalid
 	var none exchange.Target
@@ -55,8 +55,8 @@ func follow(base exchange.Target, location string) (exchange.Target, exchange.Ca
 		if i := strings.IndexByte(authority, '/'); i >= 0 {
 			authority, path = authority[:i], authority[i:]
 		}
-		// origin.Parse would decode and map a name of any length; a DNS name has 253 bytes, at most some times that in
-		// UTF-8, and three times as many again where each byte is escaped.
+		// origin.Parse would decode and map a name of any length. A DNS name has 253 bytes, a few times that in
+		// UTF-8, and three times as many if each byte is escaped.
 		if authority == "" || len(authority) > 3<<10 {
 			return none, invalid
 		}
@@ -66,7 +66,7 @@ func follow(base exchange.Target, location string) (exchange.Target, exchange.Ca
 		}
 		next.Origin = o
 	case absolute:
-		// `https:path` means different things to different clients.
+		// Clients differ in their reading of `https:path`.
 		return none, invalid
 	case strings.HasPrefix(path, "/"):
 	case path == "":
@@ -91,7 +91,7 @@ func follow(base exchange.Target, location string) (exchange.Target, exchange.Ca
 	return next, 0
 }
 
-// pathOf returns a target's path and query, spelled out.
+// pathOf returns a target's path and query; never "".
 func pathOf(t exchange.Target) string {
 	if t.Path == "" {
 		return exchange.RobotsPath
@@ -99,7 +99,7 @@ func pathOf(t exchange.Target) string {
 	return t.Path
 }
 
-// cutScheme splits `scheme:` off a reference (RFC 3986 §3.1), in lower case.
+// cutScheme splits a reference into its scheme (RFC 3986 §3.1), in lower case, and the rest after the colon.
 func cutScheme(s string) (scheme, rest string, ok bool) {
 	for i := 0; i < len(s); i++ {
 		c := s[i] | 0x20
@@ -152,8 +152,8 @@ func removeDots(path string) string {
 	return string(out)
 }
 
-// escape percent-encodes what must not stand in a request line or what RFC 3986 does not allow in a URL. Escapes that
-// are already there, even broken ones, stay as the server wrote them.
+// escape percent-encodes the bytes that are not allowed in a request line or a URL (RFC 3986). Existing escapes, even
+// broken ones, stay.
 func escape(path string) string {
 	const hex = "0123456789ABCDEF"
 	count := 0

@@ -10,32 +10,32 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// This file is the policy of what follows an exchange: a redirect's hop, another address, the other scheme, a later try,
-// or nothing.
+// This file decides what follows an exchange: a redirect hop, another address, the other scheme, a retry, or nothing.
 // It does no input or output; policy.next is a function of its arguments.
 //
-// An origin's life is a first round (https, then http where nothing answered) and later tries, each one attempt by one
-// scheme. An attempt is an exchange and the redirect hops after it, and at each hop at most maxAddresses exchanges, until
-// one of the host's addresses takes the connection: once round all of them, from whichever it begins at. Past.HTTPS and Past.HTTP remember what became of
-// each scheme: nothing yet (zero), the failure of its last attempt, or Answered, once a status came by it, with the last one.
+// An origin has a first round (https, then http if nothing answered) and retries. Each is one attempt by one scheme.
+// An attempt is an exchange and the redirect hops after it. At each hop it makes at most maxAddresses exchanges, one
+// for each address of the host, until one takes the connection. Past.HTTPS and Past.HTTP hold the result of each
+// scheme: zero before the first attempt, then the failure of the last attempt, or Answered with the last status once
+// one came.
 
 // policy is the part of Config that decides what follows an exchange.
 type policy struct {
 	maxRedirects  int
 	retries       int
-	retryAfter    time.Duration // of the first later try; doubled for each one after it
-	maxRetryAfter time.Duration // up to which a server's Retry-After is obeyed
-	first         origin.Scheme // by which an Auto origin begins: HTTPS or HTTP
+	retryAfter    time.Duration // wait before the first retry; doubled for each further one
+	maxRetryAfter time.Duration // the longest Retry-After that is obeyed
+	first         origin.Scheme // of an Auto origin's first attempt: HTTPS or HTTP
 	noFallback    bool
 }
 
-// hints are what the response said about what to do next. Only the policy needs them.
+// hints are facts about an exchange that only the policy needs.
 type hints struct {
 	location   string        // of a redirect
 	retryAfter time.Duration // 0: none, or in the past
 	more       bool          // another address of the host may be left
-	waited     time.Duration // for the address to take the connection, which it has not
-	putOff     bool          // the host was silent for longer than patience
+	waited     time.Duration // how long connecting took before it failed
+	deferred   bool          // the host was silent for longer than patience
 }
 
 // start returns an origin's first target by a scheme.
@@ -43,7 +43,7 @@ func start(o origin.Origin, s origin.Scheme) exchange.Target {
 	return exchange.Target{Origin: o.As(s)}
 }
 
-// begins returns the scheme by which an origin's first attempt is made.
+// begins returns the scheme of an origin's first attempt.
 func (p *policy) begins(o origin.Origin) origin.Scheme {
 	if o.Scheme() == origin.Auto {
 		return p.first
@@ -51,7 +51,7 @@ func (p *policy) begins(o origin.Origin) origin.Scheme {
 	return o.Scheme()
 }
 
-// other is the scheme to which an Auto origin falls back from s.
+// other returns the scheme to which an Auto origin falls back from s.
 func other(s origin.Scheme) origin.Scheme {
 	if s == origin.HTTPS {
 		return origin.HTTP
@@ -59,7 +59,7 @@ func other(s origin.Scheme) origin.Scheme {
 	return origin.HTTPS
 }
 
-// failure returns the Past's memory of a scheme.
+// failure returns the result of a scheme in a Past.
 func failure(past *exchange.Past, s origin.Scheme) *exchange.Failure {
 	if s == origin.HTTP {
 		return &past.HTTP
@@ -67,24 +67,24 @@ func failure(past *exchange.Past, s origin.Scheme) *exchange.Failure {
 	return &past.HTTPS
 }
 
-// next decides what follows the exchange with target that left r, and brings past up to date. It may change r: a
-// redirect that cannot be followed gets its outcome here, and when all is lost by both schemes r becomes the first
-// scheme's failure. jitter is a random number from [0, 1).
+// next decides what follows the exchange with target whose result is r, and updates past. It may change r: it sets
+// the outcome of a redirect that cannot be followed, and if both schemes failed, r becomes the first scheme's
+// failure. jitter is a random number from [0, 1).
 func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Past, r *exchange.Response, h hints, jitter float64) exchange.Next {
-	if closed(r) {
+	if unconnected(r) {
 		if h.more {
-			return exchange.Next{Again: true, Target: another(target, r.Outcome, h.waited)}
+			return exchange.Next{Again: true, Target: nextAddress(target, r.Outcome, h.waited)}
 		}
-		if found := ofAll(target.Unmet, r.Outcome); found != r.Outcome {
+		if found := combined(target.Unmet, r.Outcome); found != r.Outcome {
 			r.Outcome, r.Cause = found, unmetCause(found)
 		}
 	}
-	// The next attempt begins at the address that took the connection, or where this one began if none did.
+	// The next attempt begins at the address that took the connection. If none did, it begins where this one began.
 	begin, tried := round(target)
 	switch {
 	case past.Trail != nil:
 		begin = 0
-	case !closed(r):
+	case !unconnected(r):
 		begin += tried
 	}
 	target.Skip, target.Waited, target.Unmet = 0, 0, 0
@@ -122,12 +122,12 @@ func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Pa
 		target.Skip = skip(begin)
 		return exchange.Next{Again: true, After: after, Target: target}
 	}
-	// Once, and not only in the first round: a name that first failed to resolve meets the host on a later try.
+	// The other scheme is tried once, in a retry at the earliest if the name did not resolve before.
 	if fallback && scheme == first && seen.Outcome.FallsBack() && *failure(past, other(scheme)) == (exchange.Failure{}) {
 		return again(other(scheme), 0)
 	}
 	if int(past.Later) < p.retries {
-		if s := p.later(past, r, scheme, first, fallback); s != 0 {
+		if s := p.retryScheme(past, r, scheme, first, fallback); s != 0 {
 			after := p.wait(int(past.Later), h.retryAfter, jitter)
 			past.Later++
 			return again(s, after)
@@ -136,7 +136,7 @@ func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Pa
 	if lost := *failure(past, first); scheme != first && !answered(past) && lost.Outcome != 0 {
 		fail(r, start(o, first), lost)
 	}
-	// What keeps us from asking once more says nothing of the site: what it said before stands, with the reason beside it.
+	// A retry that could not ask says nothing about the site. Its last status stands, with the retry's cause.
 	if status := seen.Status(); status != 0 && !r.HasStatus() && (!r.Outcome.Asked() || r.Cause == exchange.CauseNoLocalResource) {
 		fail(r, start(o, scheme), exchange.Failure{Outcome: exchange.Answered, Cause: r.Cause})
 		r.Status = status
@@ -144,45 +144,46 @@ func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Pa
 	return exchange.Done
 }
 
-// closed reports whether an address took no connection: it refused, was silent for too long, or is out of reach. To a
-// machine without IPv6 every IPv6 address is, and it may say so by an error that elsewhere tells of a lack of ports.
-func closed(r *exchange.Response) bool {
+// unconnected reports whether an address took no connection: it refused, timed out, or is unreachable. On a machine
+// without IPv6 every IPv6 address is unreachable. The error may then be the one that otherwise means a lack of ports.
+func unconnected(r *exchange.Response) bool {
 	return r.Outcome == exchange.ConnectRefused || r.Outcome == exchange.ConnectTimeout ||
 		r.Outcome == exchange.ConnectFailed && (r.Cause == exchange.CauseUnreachable || r.Remote.Addr().Is6())
 }
 
 const (
-	// An attempt tries so many addresses of a host at most, at each hop.
+	// maxAddresses bounds the addresses of a host that an attempt tries at each hop.
 	maxAddresses = 3
-	// Where an attempt begins counts on from try to try, since how many addresses there are is for Resolve to know. Modulo
-	// this, it means the same address of one, of two and of three.
+	// The index of an attempt's first address grows with each attempt, because only Resolve knows the number of
+	// addresses. It is kept modulo allRounds, a multiple of 1, 2 and 3, so that it means the same address whichever
+	// their number.
 	allRounds = 6
 )
 
-// skip returns the Target.Skip of an attempt that begins at an address. A Skip is that times maxAddresses, and how many the
-// attempt has tried since: what begins at the first passes over Skip addresses.
+// skip returns the Target.Skip of an attempt that begins at an address, given by its index. A Skip is begin ×
+// maxAddresses plus the number of addresses that the attempt has tried.
 func skip(begin int) uint8 { return uint8(begin % allRounds * maxAddresses) }
 
-// round is skip's inverse: the address at which the attempt begins, not yet modulo how many there are, and how many the
-// attempt has tried.
+// round is the inverse of skip: the index of the attempt's first address, not yet modulo the number of addresses, and
+// how many the attempt has tried.
 func round(t exchange.Target) (begin, tried int) {
 	return int(t.Skip) / maxAddresses, int(t.Skip) % maxAddresses
 }
 
-// another returns the target at the host's next address, after what came of this one and how long it took.
-func another(target exchange.Target, outcome exchange.Outcome, waited time.Duration) exchange.Target {
+// nextAddress returns the target at the host's next address, given this address's outcome and how long connecting took.
+func nextAddress(target exchange.Target, outcome exchange.Outcome, waited time.Duration) exchange.Target {
 	target.Skip++
-	target.Unmet = ofAll(target.Unmet, outcome)
+	target.Unmet = combined(target.Unmet, outcome)
 	target.Waited = uint8(min(time.Duration(target.Waited)+(waited+waitedUnit-1)/waitedUnit, math.MaxUint8))
 	return target
 }
 
-// waitedUnit is what Target.Waited counts in.
+// waitedUnit is the unit of Target.Waited.
 const waitedUnit = 100 * time.Millisecond
 
-// ofAll is what came of several addresses, given what came of the last and of those before it: a time-out, which may pass,
-// else a refusal, since a host that refuses is there.
-func ofAll(before, last exchange.Outcome) exchange.Outcome {
+// combined returns the outcome of several addresses, given that of the last and that of those before it. A time-out
+// takes precedence, because it is transient; then a refusal, because it shows that the host is there.
+func combined(before, last exchange.Outcome) exchange.Outcome {
 	for _, o := range [...]exchange.Outcome{exchange.ConnectTimeout, exchange.ConnectRefused} {
 		if before == o || last == o {
 			return o
@@ -191,7 +192,7 @@ func ofAll(before, last exchange.Outcome) exchange.Outcome {
 	return last
 }
 
-// unmetCause is the detail of a Target.Unmet.
+// unmetCause returns the cause of a Target.Unmet.
 func unmetCause(o exchange.Outcome) exchange.Cause {
 	switch o {
 	case exchange.ConnectTimeout:
@@ -202,12 +203,12 @@ func unmetCause(o exchange.Outcome) exchange.Cause {
 	return exchange.CauseUnreachable
 }
 
-// later returns the scheme of the next later try after an attempt by scheme ended as r says; 0 where none is worth it.
-func (p *policy) later(past *exchange.Past, r *exchange.Response, scheme, first origin.Scheme, fallback bool) origin.Scheme {
+// retryScheme returns the scheme of the next retry after an attempt by scheme ended with r; 0 if no retry can help.
+func (p *policy) retryScheme(past *exchange.Past, r *exchange.Response, scheme, first origin.Scheme, fallback bool) origin.Scheme {
 	last := exchange.Failure{Outcome: r.Outcome, Cause: r.Cause}
 	mayPass := last.Transient() || r.Outcome == exchange.Answered && (r.Status >= 500 || r.Status == fasthttp.StatusTooManyRequests)
 	if !fallback || answered(past) {
-		// Once a status came by one of an Auto origin's schemes, that one is stayed with: it is the current one.
+		// Once a status came by one scheme, which is the current one, retries keep to it.
 		if !mayPass {
 			return 0
 		}
@@ -223,8 +224,8 @@ func (p *policy) later(past *exchange.Past, r *exchange.Response, scheme, first 
 	return 0
 }
 
-// throttles reports whether a response says that its address is asked too often (RFC 6585 §4). A 503 says so with a
-// Retry-After (RFC 9110 §15.6.4); without one, something is broken.
+// throttles reports whether a response says that its address is asked too often: a 429 (RFC 6585 §4), or a 503 with a
+// Retry-After (RFC 9110 §15.6.4). A 503 without one means a broken server.
 func throttles(r *exchange.Response, h hints) bool {
 	return r.Status == fasthttp.StatusTooManyRequests || r.Status == fasthttp.StatusServiceUnavailable && h.retryAfter > 0
 }
@@ -234,9 +235,9 @@ func answered(past *exchange.Past) bool {
 	return past.HTTPS.Outcome == exchange.Answered || past.HTTP.Outcome == exchange.Answered
 }
 
-// wait is how long the later try after `before` others waits: doubled each time, with 20 % of jitter either way so that
-// what failed together does not come back together, and never under the first one's time. A server's Retry-After may
-// lengthen it up to the cap.
+// wait returns the wait before a retry, after `before` other retries. It doubles each time and has ±20 % of jitter,
+// so that origins that failed together are not retried together. It is never shorter than the first retry's. A
+// server's Retry-After may lengthen it up to the cap.
 func (p *policy) wait(before int, asked time.Duration, jitter float64) time.Duration {
 	after := p.retryAfter
 	bound := max(p.retryAfter, p.maxRetryAfter)
@@ -255,7 +256,7 @@ func hops(past *exchange.Past) int {
 	return len(past.Trail.Hops)
 }
 
-// visited reports whether the current attempt has already asked for a target.
+// visited reports whether the current attempt has asked for a target before.
 func visited(o origin.Origin, past *exchange.Past, next exchange.Target) bool {
 	if next == start(o, past.Scheme) {
 		return true
@@ -272,7 +273,7 @@ func visited(o origin.Origin, past *exchange.Past, next exchange.Target) bool {
 	return false
 }
 
-// extend returns a new Trail with one more hop. Trails are shared by records, so the old one stays as it is.
+// extend returns a new Trail with one more hop. Records share Trails, so the old one does not change.
 func extend(t *exchange.Trail, status int, next exchange.Target) *exchange.Trail {
 	longer := &exchange.Trail{Target: next}
 	if t != nil {
@@ -282,8 +283,8 @@ func extend(t *exchange.Trail, status int, next exchange.Target) *exchange.Trail
 	return longer
 }
 
-// fail turns a Response into that of another, earlier attempt with target. What belongs to the later
-// exchange alone goes; the address that was dialled last, counts and times of the origin stay.
+// fail turns a Response into that of an earlier attempt with target. It clears what belongs to the later exchange
+// alone, and keeps the address that was dialled last and the counts and times of the origin.
 func fail(r *exchange.Response, target exchange.Target, f exchange.Failure) {
 	remote, attempts, at, total := r.Remote, r.Attempts, r.FetchedAt, r.Timing.Total
 	r.Reset()

@@ -13,35 +13,35 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// This file performs exchanges that have taken place already, from what was recorded of them: the head, the body and the
-// policy are those of Do, so that what was archived is judged as if it came now.
+// This file replays recorded exchanges. Head, body and policy are handled by the code of Do, so an archived answer is
+// judged like one from the network.
 
 // Ending is how the recording of an answer ends.
 type Ending uint8
 
 // The endings of a recording.
 const (
-	Whole        Ending = iota // with the answer
-	CutOff                     // whoever recorded it kept no more
-	TimedOut                   // the answer's time had run out
-	Disconnected               // the connection was closed, before the answer's end
+	Whole        Ending = iota // complete
+	CutOff                     // the recorder kept no more
+	TimedOut                   // the answer timed out
+	Disconnected               // the connection was closed before the answer's end
 )
 
-// Recorded is an exchange as it was recorded.
+// Recorded is a recorded exchange.
 type Recorded struct {
 	Block      []byte // the response as received, head and body
-	Undone     bool   // whoever recorded it may have undone its codings, and left the fields that name them; see leftOver
+	Undone     bool   // the recorder may have decoded the body and kept the fields that name its codings; see leftOver
 	Ending     Ending
 	At         time.Time  // zero: unknown
-	Addr       netip.Addr // that answered; invalid: unknown
+	Addr       netip.Addr // of the server; invalid: unknown
 	TLSVersion uint16     // as in crypto/tls; 0: none, or unknown
-	Proto      string     // "HTTP/2"; "": what the status line says
+	Proto      string     // "HTTP/2"; "": the version in the status line
 }
 
-// Replay is Do of an exchange that has taken place: x.Target was asked, and rec is what came; nil where nobody has kept it,
-// which is an outcome of its own. x.Origin has a scheme. Nothing is ever tried again: what is Again is a redirect's hop.
+// Replay is Do for a recorded exchange: x.Target was asked, and rec is the answer. If rec is nil, no answer was
+// archived, which is an outcome of its own. x.Origin has a scheme. There are no retries: Again means a redirect hop.
 //
-// What Replay tells of times is when, not how long.
+// Replay sets the Response's FetchedAt, but no durations.
 func (f *Fetcher) Replay(ctx context.Context, x *exchange.Exchange, rec *Recorded) exchange.Next {
 	r, past := x.Response, &x.Past
 	r.Reset()
@@ -64,7 +64,7 @@ func (f *Fetcher) Replay(ctx context.Context, x *exchange.Exchange, rec *Recorde
 	w := f.wires.Get().(*wire)
 	defer f.release(w)
 	w.deadline = time.Now().Add(f.cfg.Timeout)
-	at, err := w.recall(ctx, r, rec)
+	at, err := w.replayed(ctx, r, rec)
 	r.Outcome = exchange.Answered
 	if err != nil {
 		r.Outcome, r.Cause = classify(at, err)
@@ -74,8 +74,8 @@ func (f *Fetcher) Replay(ctx context.Context, x *exchange.Exchange, rec *Recorde
 	return policy.next(x.Origin, x.Target, past, r, w.hints, 0)
 }
 
-// recall reads a recorded answer as ask reads one from the network.
-func (w *wire) recall(ctx context.Context, r *exchange.Response, rec *Recorded) (stage, error) {
+// replayed reads a recorded answer as ask reads one from the network.
+func (w *wire) replayed(ctx context.Context, r *exchange.Response, rec *Recorded) (stage, error) {
 	w.replay = rec.open()
 	w.readFrom(&w.replay)
 	if _, err := w.readHead(); err != nil {
@@ -94,8 +94,8 @@ func (w *wire) recall(ctx context.Context, r *exchange.Response, rec *Recorded) 
 	if r.Status == 204 || r.Status == 205 {
 		return 0, nil
 	}
-	// The recording's end is the body's where the head names another length: that may be of the body before a coding was
-	// undone. Only what is too short for it, and does not say why, has lost its end.
+	// If the head names another length, the recording's end is the body's end: the length may be the coded body's. A
+	// recording that ends as Whole, but is too short, has lost its end.
 	length, have := w.res.ContentLength(), w.small.Buffered()+len(w.replay.rest)
 	if w.large != nil {
 		have += w.large.Buffered()
@@ -119,16 +119,17 @@ func (w *wire) recall(ctx context.Context, r *exchange.Response, rec *Recorded) 
 	return 0, nil
 }
 
-// The lengths of a body that ends with its connection, and of one in chunks, as fasthttp tells them.
+// Values of fasthttp's ContentLength.
 const (
-	untilClose = -2
-	inChunks   = -1
+	untilClose = -2 // the body ends with the connection
+	inChunks   = -1 // the body is chunked
 )
 
-// leftOver reports whether the head speaks of codings that are undone, so that its length is not the body's. Crawlers that
-// store bodies decoded have long left Transfer-Encoding and Content-Encoding as they were (Common Crawl's until 2018 and, of
-// news, 2019: https://github.com/commoncrawl/news-crawl/issues/30). A body tells by its beginning whether it is coded; where
-// that is not so, the codings are not looked for. A server that says gzip and sends text is taken for such a crawler.
+// leftOver reports whether the head names codings that the recorder has undone, so that its length is not the body's.
+// Crawlers that store decoded bodies kept Transfer-Encoding and Content-Encoding for years (Common Crawl's until 2018
+// and, of news, 2019: https://github.com/commoncrawl/news-crawl/issues/30). The beginning of a body shows whether it
+// is coded; if it is not, it is not decoded. A server that says gzip and sends text cannot be distinguished from such
+// a crawler.
 func (w *wire) leftOver(length int) bool {
 	codings, _, err := contentCodings(w.codings[:0], w.fields)
 	w.codings = codings
@@ -139,25 +140,25 @@ func (w *wire) leftOver(length int) bool {
 	var memory [512]byte
 	begin := w.ahead(memory[:0])
 	if length == inChunks && beginsChunk(begin) {
-		return false // nobody undoes what is inside, and leaves the chunks
+		return false // no recorder decodes the content and keeps the chunks
 	}
 	w.replay.decoded = coded && len(begin) > 0 && !codings[len(codings)-1].begins(begin)
 	return w.replay.decoded || length == inChunks
 }
 
-// ahead appends what of the recording comes next to dst, up to its capacity, without reading it.
+// ahead appends the recording's next bytes to dst, up to its capacity, without consuming them.
 func (w *wire) ahead(dst []byte) []byte {
 	for _, br := range [...]*bufio.Reader{w.large, w.small} {
 		if br != nil {
-			next, _ := br.Peek(min(br.Buffered(), cap(dst)-len(dst))) // which is there
+			next, _ := br.Peek(min(br.Buffered(), cap(dst)-len(dst))) // no error: the bytes are buffered
 			dst = append(dst, next...)
 		}
 	}
 	return append(dst, w.replay.rest[:min(len(w.replay.rest), cap(dst)-len(dst))]...)
 }
 
-// beginsChunk reports whether a body can be one in chunks: a size comes first (RFC 9112 §7.1), maybe padded, as nextChunk
-// reads it, and then an extension or the line's end.
+// beginsChunk reports whether a body may be chunked. A size comes first (RFC 9112 §7.1), padded perhaps, as nextChunk
+// accepts it, then an extension or the line's end.
 func beginsChunk(body []byte) bool {
 	rest := bytes.TrimLeft(body, "0123456789abcdefABCDEF")
 	digits := len(body) - len(rest)
@@ -165,19 +166,19 @@ func beginsChunk(body []byte) bool {
 	return digits > 0 && (len(rest) == 0 || rest[0] == ';' || rest[0] == '\n')
 }
 
-// replay is a recorded answer as an io.Reader. Its Read fails at the end as the connection did.
+// replay is a recorded answer as an io.Reader. At the end Read returns the error of the recorded connection.
 type replay struct {
-	begin  string // of the head, where it is not as recorded
-	rest   []byte // as recorded
+	begin  string // replaces the recorded beginning of the head; "": nothing is replaced
+	rest   []byte // recorded bytes not read yet
 	end    error
 	ending Ending
-	proto  string // of the answer, where the status line does not say it
+	proto  string // of the answer, if the status line does not name it
 
-	decoded bool // before it was recorded, whatever the head says
+	decoded bool // the body was decoded before it was recorded, whatever the head says
 }
 
-// open begins to read the recorded answer. A status line of HTTP/2 or 3, of which there is none on the wire, is read as
-// one of 1.1.
+// open begins to read the recorded answer. A status line of HTTP/2 or HTTP/3, which only recorders write, is read as
+// one of HTTP/1.1.
 func (rec *Recorded) open() replay {
 	p := replay{rest: rec.Block, end: io.EOF, ending: rec.Ending, proto: rec.Proto}
 	if rec.Ending == TimedOut {
@@ -211,7 +212,7 @@ func (p *replay) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// ended says how a recorded body ended, given how reading it did: what was cut when it was recorded is cut now.
+// ended returns how a recorded body ended, given how reading it ended. A body that was cut when it was recorded is cut.
 func (p *replay) ended(cut bool, err error) (bool, error) {
 	ended := err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 	switch {
@@ -227,7 +228,8 @@ func (p *replay) ended(cut bool, err error) (bool, error) {
 	return false, err
 }
 
-// ParseTarget reads an absolute http or https URL as a redirect's Location is read, and reports whether it can be asked.
+// ParseTarget parses an absolute http or https URL like a redirect's Location, and reports whether it is a valid
+// target.
 func ParseTarget(url string) (exchange.Target, bool) {
 	scheme, _, absolute := cutScheme(url)
 	if !absolute || scheme != "http" && scheme != "https" {

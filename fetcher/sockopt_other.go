@@ -4,5 +4,5 @@ package fetcher
 
 import "syscall"
 
-// bindAddressNoPort is nothing where the system has no such option.
+// bindAddressNoPort does nothing: only Linux has the option.
 func bindAddressNoPort(_, _ string, _ syscall.RawConn) error { return nil }

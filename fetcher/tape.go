@@ -11,53 +11,53 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// This file records exchanges where Config.Record asks for it: the request as sent, and the response as it came, before
-// anything is decoded. recorded.go reads what is recorded here.
+// This file records exchanges for Config.Record: the request as sent, and the response as received, before decoding.
+// recorded.go replays recordings.
 
-// Recording is one exchange as it took place: a request was sent, by http or https. Its bytes are the Fetcher's.
+// Recording is a recorded exchange in which a request was sent by http or https. The Fetcher owns its bytes.
 type Recording struct {
 	Target     exchange.Target
 	At         time.Time
 	Remote     netip.AddrPort
 	TLSVersion uint16 // as in crypto/tls; 0 on plain connections
 	Request    []byte
-	Response   []byte // head and body; as much as was read; empty: nothing came
-	Head       int    // bytes of Response that are the head; all where it has no end
-	Ending     Ending // of Response; CutOff also where nobody wanted the body, as of redirects
+	Response   []byte // head and body, as far as read; empty: nothing came
+	Head       int    // length of the head in Response; all of it if the head has no end
+	Ending     Ending // of Response; CutOff also if the body was not read, as after redirects
 }
 
-// tape is what one exchange has sent and received. Where recording is off there is none.
+// tape holds the bytes received in one exchange. Without recording there is none.
 type tape struct {
 	src    io.Reader
 	budget *tapeBudget
-	limit  int // bytes of in
-	held   int // bytes of the budget
+	limit  int // greatest length of in, in bytes
+	held   int // bytes taken from the budget
 
 	asked  bool   // a request was sent
 	taken  int    // bytes received
-	in     []byte // those, but for what was too much
-	final  int    // where in it the final head begins; -1 before one has
-	head   int    // its length
-	length int    // of the body, as it says; see fasthttp.ResponseHeader.ContentLength
-	full   bool   // more came than is on the tape
+	in     []byte // the received bytes, up to limit and budget
+	final  int    // offset of the final head in in; -1 before it begins
+	head   int    // length of the final head
+	length int    // of the body, as announced; see fasthttp.ResponseHeader.ContentLength
+	full   bool   // more bytes were received than in holds
 }
 
-// tapeBudget bounds what all tapes hold beyond freeTape bytes each.
+// tapeBudget bounds the memory of all tapes beyond freeTape bytes each.
 type tapeBudget struct {
 	left atomic.Int64
 }
 
 const (
-	freeTape  = 16 << 10  // bytes of a tape that its exchange may have besides; what nearly every answer fits in
-	tapeRoom  = 256 << 10 // bytes of a tape beyond twice a body: for heads, and what chunks cost
-	allTapes  = 256 << 20 // bytes of all tapes beyond those, or four times the largest
-	tapeSteps = 64 << 10  // in which it is taken from the budget
+	freeTape  = 16 << 10  // bytes of each tape outside the budget; nearly every answer fits
+	tapeRoom  = 256 << 10 // bytes of a tape beyond twice a body: for heads, and the overhead of chunks
+	allTapes  = 256 << 20 // the budget, at least: it is also four times tapeLimit or more
+	tapeSteps = 64 << 10  // bytes taken from the budget at once
 )
 
-// tapeLimit is how many bytes of one exchange are recorded.
+// tapeLimit returns how many bytes of one exchange are recorded at most.
 func (f *Fetcher) tapeLimit() int64 { return 2*int64(f.cfg.MaxBody) + tapeRoom }
 
-// Read implements io.Reader for the connection, and keeps what it yields.
+// Read implements io.Reader: it reads from src and keeps the bytes.
 func (t *tape) Read(p []byte) (int, error) {
 	n, err := t.src.Read(p)
 	t.taken += n
@@ -95,7 +95,7 @@ func (t *tape) reset() {
 	*t = tape{budget: t.budget, limit: t.limit, in: t.in[:0], final: -1}
 }
 
-// consumed is how many bytes that came have been read out of the wire's buffers.
+// consumed returns how many received bytes were read out of the wire's buffers.
 func (w *wire) consumed() int {
 	n := w.tape.taken - w.small.Buffered() - w.back.Len()
 	if w.large != nil {
@@ -104,10 +104,10 @@ func (w *wire) consumed() int {
 	return n
 }
 
-// between is a part of what was received, as far as the tape has it.
+// between returns the received bytes between two offsets, as far as the tape has them.
 func (t *tape) between(from, to int) []byte { return t.in[min(from, len(t.in)):min(to, len(t.in))] }
 
-// headBegins and headEnds mark a head on the tape. Of several the last is the final one.
+// headBegins and headEnds mark a head on the tape. The last head marked is the final one.
 func (w *wire) headBegins() {
 	if w.tape != nil {
 		w.tape.final, w.tape.head = w.consumed(), 0
@@ -120,7 +120,7 @@ func (w *wire) headEnds() {
 	}
 }
 
-// record hands the exchange to Config.Record; err is what ended it, nil where it ended well.
+// record passes the exchange to Config.Record. err is the exchange's error, or nil.
 func (w *wire) record(x *exchange.Exchange, began time.Time, err error) {
 	t := w.tape
 	if !t.asked {
@@ -132,12 +132,13 @@ func (w *wire) record(x *exchange.Exchange, began time.Time, err error) {
 	}
 	switch {
 	case t.head > 0:
-		// What stands behind a body is none of it. Where none was read to an end, all that came tells what went wrong.
+		// Bytes after a body do not belong to the response. If the body has no end, all received bytes are kept,
+		// because they show what went wrong.
 		rec.Response = t.between(t.final, t.taken)
 		if err == nil || w.body.done {
 			end := w.consumed()
 			if w.body.done && w.body.kind == byChunks && bytes.HasPrefix(t.between(end, t.taken), crlf) {
-				end += len(crlf) // behind the last chunk, which nobody waits for
+				end += len(crlf) // after the last chunk; reading does not wait for it
 			}
 			rec.Response = t.between(t.final, end)
 		}
@@ -164,7 +165,7 @@ func (w *wire) record(x *exchange.Exchange, began time.Time, err error) {
 
 var crlf = []byte("\r\n")
 
-// ending says whether a response whose head came has been read to its end.
+// ending returns whether a response with a complete head was read to its end.
 func (w *wire) ending(r *exchange.Response) Ending {
 	switch {
 	case w.body.done, w.tape.length == 0, r.Status == 204, r.Status == 205, r.Status == 304:

@@ -16,33 +16,33 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// Bounds of what is remembered.
+// Bounds of the cached issuers.
 const (
-	maxIssuers = 1000 // the public web has some hundreds in use
-	maxTail    = 4    // certificates behind a server's own; with more, order begins to matter to a verification in full
+	maxIssuers = 1000 // the public web uses some hundreds
+	maxTail    = 4    // certificates after the server's own; with more, their order can change a full verification's result
 )
 
-// verifier tells whether certificates verify. It remembers the authorities' issuing certificates that have verified, so
-// that of most chains only the server's own certificate is left to check: nearly every site's was signed by one of a
-// hundred issuers, and to check the signature of the issuer itself anew takes as long as a plain exchange, where a root
-// signs by RSA, or as ten, where it does by P-384.
+// verifier verifies certificate chains. It caches the issuing certificates that have verified, so that of most chains
+// only the server's own certificate remains to be verified. About a hundred issuers sign nearly all sites. Verifying
+// an issuer's signature again takes as long as a plain exchange if the root signs by RSA, and ten times as long if it
+// signs by P-384.
 //
-// Answers are those of a verification in full, whatever came before: what is remembered only says yes, and only to a chain in
-// which the server sent all that led to a root then. All else is verified in full.
+// Results equal those of a full verification, in any order. A cached issuer only leads to Yes, and only if the server
+// sent all certificates that led to the root before. All other chains are verified in full.
 type verifier struct {
 	roots    *x509.CertPool // nil: the system's
-	rootless bool           // this machine has no roots to tell by
-	remember bool
-	known    atomic.Pointer[map[string]*issuer] // by the certificate's bytes; the map never changes
-	learning sync.Mutex
+	rootless bool           // this machine has no roots
+	caches   bool
+	known    atomic.Pointer[map[string]*issuer] // by the certificate's bytes; a map is never modified
+	adding   sync.Mutex                         // held while known is replaced
 }
 
-// issuer is a certificate that verified.
+// issuer is a cached issuing certificate.
 type issuer struct {
-	pool  *x509.CertPool      // it, as the only root
-	above []*x509.Certificate // what the server has to send besides
-	root  *x509.Certificate   // to which it led
-	until time.Time           // the first end of all certificates above
+	pool  *x509.CertPool      // the certificate as the only root
+	above []*x509.Certificate // the certificates between it and the root; the server must send them
+	root  *x509.Certificate
+	until time.Time // the earliest expiry of the certificate and those above
 }
 
 func newVerifier(roots *x509.CertPool) *verifier {
@@ -50,24 +50,24 @@ func newVerifier(roots *x509.CertPool) *verifier {
 	v.known.Store(new(map[string]*issuer))
 	switch runtime.GOOS {
 	case "windows", "darwin", "ios":
-		// There the system verifies, by rules of its own about the whole chain.
-		v.remember = roots != nil
+		// The system verifies there, and has its own rules about the whole chain.
+		v.caches = roots != nil
 	default:
-		v.remember = true
+		v.caches = true
 		v.rootless = roots == nil && hasNoRoots()
 	}
 	return v
 }
 
-// hasNoRoots reports whether the system's roots are none: where there is no file of them, as in many containers, crypto/x509
-// takes an empty pool for them, and every certificate for one of an authority that nobody knows.
+// hasNoRoots reports whether the system has no roots. Without a file of them, as in many containers, crypto/x509 uses
+// an empty pool and reports every certificate as signed by an unknown authority.
 func hasNoRoots() bool {
 	pool, err := x509.SystemCertPool()
 	return err != nil || pool.Equal(x509.NewCertPool())
 }
 
-// verify reports whether the chain leads to a root and its first certificate is the host's; Unknown where this machine
-// has no roots to tell.
+// verify reports whether the chain leads to a root and its first certificate is the host's; Unknown if this machine
+// has no roots.
 func (v *verifier) verify(host string, chain []*x509.Certificate) exchange.Tristate {
 	switch {
 	case v.rootless:
@@ -76,7 +76,7 @@ func (v *verifier) verify(host string, chain []*x509.Certificate) exchange.Trist
 		return exchange.No
 	}
 	leaf, tail := chain[0], chain[1:]
-	if known := v.recall(leaf, tail); known != nil && !explicitPolicy(leaf) {
+	if known := v.cached(leaf, tail); known != nil && !explicitPolicy(leaf) {
 		if chains, err := leaf.Verify(x509.VerifyOptions{Roots: known.pool, DNSName: host}); err == nil && len(chains[0]) == 2 {
 			return exchange.Yes
 		}
@@ -92,8 +92,8 @@ func (v *verifier) verify(host string, chain []*x509.Certificate) exchange.Trist
 	var noRoots x509.SystemRootsError
 	switch {
 	case err == nil:
-		if v.remember {
-			v.learn(chains[0])
+		if v.caches {
+			v.add(chains[0])
 		}
 		return exchange.Yes
 	case errors.As(err, &noRoots):
@@ -102,8 +102,8 @@ func (v *verifier) verify(host string, chain []*x509.Certificate) exchange.Trist
 	return exchange.No
 }
 
-// recall returns what is remembered of the issuer that a server sent, if it sent what is above it too; else nil.
-func (v *verifier) recall(leaf *x509.Certificate, tail []*x509.Certificate) *issuer {
+// cached returns the cached issuer that a server sent, if the server sent the certificates above it, too; else nil.
+func (v *verifier) cached(leaf *x509.Certificate, tail []*x509.Certificate) *issuer {
 	if len(tail) == 0 || len(tail) > maxTail {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (v *verifier) recall(leaf *x509.Certificate, tail []*x509.Certificate) *iss
 	if known == nil || !time.Now().Before(known.until) {
 		return nil
 	}
-	// A certificate of the same key as one above would be left out of a chain.
+	// A full verification never puts two certificates with the same key into a chain.
 	for _, above := range append(slices.Clip(tail), known.root) {
 		if bytes.Equal(above.RawSubjectPublicKeyInfo, leaf.RawSubjectPublicKeyInfo) {
 			return nil
@@ -125,12 +125,12 @@ func (v *verifier) recall(leaf *x509.Certificate, tail []*x509.Certificate) *iss
 	return known
 }
 
-// learn remembers the issuer in a chain that verified, if any other certificate of that issuer would verify by the same
-// chain. Path lengths and key usages are then the same; what may differ are the names and policies that the
-// certificates above the issuer allow, so those must say nothing about them.
-func (v *verifier) learn(chain []*x509.Certificate) {
+// add caches the issuer in a verified chain, if any other certificate of that issuer would verify by the same chain.
+// Path lengths and key usages are then the same. Names and policies may differ, so the certificates above the issuer
+// must not constrain them.
+func (v *verifier) add(chain []*x509.Certificate) {
 	if len(chain) < 3 {
-		return // a root signed it
+		return // a root signed the server's certificate
 	}
 	certificate, above := chain[1], chain[2:]
 	if explicitPolicy(certificate) {
@@ -148,8 +148,8 @@ func (v *verifier) learn(chain []*x509.Certificate) {
 	fresh := &issuer{pool: x509.NewCertPool(), above: above[:len(above)-1], root: above[len(above)-1], until: until}
 	fresh.pool.AddCert(certificate)
 
-	v.learning.Lock()
-	defer v.learning.Unlock()
+	v.adding.Lock()
+	defer v.adding.Unlock()
 	known := *v.known.Load()
 	old := known[string(certificate.Raw)]
 	now := time.Now()
@@ -171,13 +171,13 @@ func (v *verifier) learn(chain []*x509.Certificate) {
 	v.known.Store(&more)
 }
 
-// explicitPolicy reports whether a certificate demands that policies be named (RFC 5280 §4.2.1.11).
+// explicitPolicy reports whether a certificate requires explicit policies (RFC 5280 §4.2.1.11).
 func explicitPolicy(c *x509.Certificate) bool {
 	return c.RequireExplicitPolicy > 0 || c.RequireExplicitPolicyZero
 }
 
-// constrained reports whether a certificate limits the names below it (RFC 5280 §4.2.1.10). The extension alone tells: it makes
-// crypto/x509 look at names that it passes over without.
+// constrained reports whether a certificate has name constraints (RFC 5280 §4.2.1.10), even empty ones: the extension
+// alone makes crypto/x509 check names that it otherwise ignores.
 func constrained(c *x509.Certificate) bool {
 	return slices.ContainsFunc(c.Extensions, func(e pkix.Extension) bool { return e.Id.Equal(nameConstraints) })
 }

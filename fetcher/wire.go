@@ -18,7 +18,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// wire is one exchange on its way: the connection and the reused memory around it. One goroutine has it at a time.
+// wire performs one exchange: it holds the connection and the reused memory around it. One goroutine at a time owns it.
 //
 //	conn ─► (tape) ─► small ─► (large, once the head outgrows small) ─► br ─► head ─► framing ─► memory ─► Response.Body
 type wire struct {
@@ -27,8 +27,8 @@ type wire struct {
 	tls      *tls.Config // ServerName is rewritten for each handshake
 	src      io.Reader   // of the answer: conn, the tape over it, or the replay
 	small    *bufio.Reader
-	large    *bufio.Reader // drawn from larges while it is needed, else nil
-	back     bytes.Reader  // received, and read out of large again: stands before src
+	large    *bufio.Reader // from larges while it is needed, else nil
+	back     bytes.Reader  // bytes moved out of large; read before src
 	br       *bufio.Reader // small or large
 	req      fasthttp.RequestHeader
 	res      *fasthttp.ResponseHeader
@@ -37,26 +37,26 @@ type wire struct {
 	codings  []coding
 	body     framing
 	proto    string
-	folded   bool           // the head that was peeked at last has folded lines
-	fields   []byte         // the head that was read last, without folded lines; a view, valid until something else is read
-	grew     bool           // the head was big, and what it grew is dropped
-	broken   exchange.Cause // why the body's end is not known by the head that was read last; 0: it is
+	folded   bool           // the head that was peeked last has folded lines
+	fields   []byte         // the head that was read last, without folded lines; a view, valid until the next read
+	grew     bool           // the head was big, and the memory that it took is dropped
+	broken   exchange.Cause // why the head that was read last does not tell the body's end; 0: it does
 	hints    hints
 	deadline time.Time     // of the whole exchange
 	patience time.Duration // see exchange.Exchange
 
 	connectFor time.Duration // how long connecting to the target may take
-	passesOver bool          // another address is next if it takes longer, so that nobody is put off
+	passesOver bool          // a time-out leads to the host's next address, and does not defer the host
 
-	cut      bool      // a time-out puts the host off: there is patience, and the host has said nothing in the stage
-	end      time.Time // of the stage that cut is about
+	cut      bool      // a time-out defers the host: there is patience, and the host was silent in this stage
+	end      time.Time // of the stage, without patience
 	raw      net.Conn
 	flights  gathered // between raw and TLS
 	conn     net.Conn // raw, or TLS over it
-	complete bool     // the answer was read as far as we want it
+	complete bool     // the answer was read as far as needed
 
-	tape   *tape  // nil where nothing is recorded
-	replay replay // what a recorded answer is read through; its end is nil where the answer comes from the network
+	tape   *tape  // nil without recording
+	replay replay // the reader of a recorded answer; its end is nil if the answer comes from the network
 }
 
 func (f *Fetcher) newWire() *wire {
@@ -70,7 +70,7 @@ func (f *Fetcher) newWire() *wire {
 		w.tape = &tape{budget: f.tapes, limit: int(f.tapeLimit())}
 		w.tape.reset()
 	}
-	// Probes of idle connections are no use to connections that live for one exchange.
+	// A connection serves one exchange and needs no keep-alive probes.
 	w.dialer.KeepAlive = -1
 	if f.cfg.SourceIP.IsValid() {
 		w.dialer.LocalAddr = &net.TCPAddr{IP: f.cfg.SourceIP.AsSlice()}
@@ -79,7 +79,7 @@ func (f *Fetcher) newWire() *wire {
 	return w
 }
 
-// release puts a wire back for the next exchange.
+// release returns a wire to the pool.
 func (f *Fetcher) release(w *wire) {
 	w.dropLarge()
 	w.small.Reset(nil)
@@ -101,31 +101,31 @@ func (f *Fetcher) release(w *wire) {
 	f.wires.Put(w)
 }
 
-// newTLSConfig is what all handshakes share. We verify certificates ourselves, after the handshake, because one that
-// does not verify is a fact to record and no reason to stop.
+// newTLSConfig returns the configuration of all handshakes. The verifier verifies certificates after the handshake,
+// because an invalid certificate is a fact to record and does not end the exchange.
 func newTLSConfig(min uint16) *tls.Config {
 	c := &tls.Config{
-		InsecureSkipVerify: true, // the verifier's work
+		InsecureSkipVerify: true, // see verifier
 		MinVersion:         min,
 		NextProtos:         []string{"http/1.1"},
-		// Without the hybrid post-quantum exchange, which costs a third of a handshake's time: the file is public.
+		// The hybrid post-quantum exchange is left out: it takes a third of a handshake's time, and the file is public.
 		CurvePreferences:       []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521},
 		SessionTicketsDisabled: true,
 	}
 	for _, suite := range tls.CipherSuites() {
 		c.CipherSuites = append(c.CipherSuites, suite.ID)
 	}
-	// Old servers still offer nothing but the RSA key exchange, which crypto/tls no longer offers by itself.
+	// Some old servers offer only the RSA key exchange, which crypto/tls no longer offers by default.
 	c.CipherSuites = append(c.CipherSuites, tls.TLS_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_RSA_WITH_AES_256_GCM_SHA384,
 		tls.TLS_RSA_WITH_AES_128_CBC_SHA, tls.TLS_RSA_WITH_AES_256_CBC_SHA)
 	if min < tls.VersionTLS12 {
-		// And those that speak nothing newer than 1.1 often know no AES.
+		// Servers limited to TLS 1.1 often lack AES.
 		c.CipherSuites = append(c.CipherSuites, tls.TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA, tls.TLS_RSA_WITH_3DES_EDE_CBC_SHA)
 	}
 	return c
 }
 
-// run takes the exchange through its stages and says at which it failed.
+// run performs the stages of the exchange. With an error it returns the stage that failed.
 func (w *wire) run(ctx context.Context, x *exchange.Exchange) (stage, error) {
 	defer label(ctx)
 	if x.Target.Origin.Scheme() == origin.FTP {
@@ -153,7 +153,7 @@ func (w *wire) run(ctx context.Context, x *exchange.Exchange) (stage, error) {
 func (w *wire) ask(ctx context.Context, x *exchange.Exchange) (stage, error) {
 	label(headLabel)
 	w.readFrom(w.conn)
-	// A server may have answered and gone before it heard us, so that sending fails and its answer is here all the same.
+	// A server may answer and close before it reads the request. Sending then fails, but the answer can be read.
 	unsent := w.send(x.Target)
 	if err := w.head(x.Response); err != nil {
 		if unsent != nil {
@@ -171,7 +171,7 @@ func (w *wire) ask(ctx context.Context, x *exchange.Exchange) (stage, error) {
 	return 0, nil
 }
 
-// readFrom begins to read an answer. Where it is recorded, the tape is in between.
+// readFrom begins to read an answer from src, through the tape if there is one.
 func (w *wire) readFrom(src io.Reader) {
 	if w.tape != nil {
 		w.tape.src, src = src, w.tape
@@ -190,9 +190,9 @@ func (w *wire) within(d time.Duration) time.Time {
 	return w.deadline
 }
 
-// listen returns the deadline of a stage that begins with waiting for the host, given the stage's own: that of patience
-// where it is nearer. Whichever it is, a silent host is put off: patience is long where silence tells nothing, and then
-// least of all is the stage's own end a finding.
+// listen returns the deadline of a stage that begins with waiting for the host: the stage's own end, or that of
+// patience if it is earlier. A host that is silent until either is deferred: with patience, even a silence until the
+// stage's own end is no result.
 func (w *wire) listen(end time.Time) time.Time {
 	w.cut, w.end = w.patience > 0, end
 	if w.cut {
@@ -203,7 +203,7 @@ func (w *wire) listen(end time.Time) time.Time {
 	return end
 }
 
-// heard notes that the host has said something, and gives the stage the rest of its time.
+// heard is called when the host has sent something. It extends the deadline from patience to the stage's end.
 func (w *wire) heard() error {
 	if !w.cut {
 		return nil
@@ -219,13 +219,13 @@ func (w *wire) dial(ctx context.Context, r *exchange.Response) (stop func() bool
 		return nil, err
 	}
 	r.Timing.Connect = time.Since(began)
-	w.f.connects.keep(r.Timing.Connect)
+	w.f.connects.add(r.Timing.Connect)
 	w.conn, w.cut = w.raw, false
 	return stop, nil
 }
 
-// takenBy returns the deadline of connecting, which begins now.
-func (w *wire) takenBy() time.Time {
+// connectDeadline returns the deadline of connecting, which begins now.
+func (w *wire) connectDeadline() time.Time {
 	end := w.within(w.connectFor)
 	if w.passesOver {
 		w.cut = false
@@ -234,10 +234,10 @@ func (w *wire) takenBy() time.Time {
 	return w.listen(end)
 }
 
-// connect connects to exactly that address. From then on the end of ctx closes the connection, which is what ends a blocked
-// read or write; stop tells that it need not be any more.
+// connect connects to an address. From then on the end of ctx closes the connection, which unblocks reads and writes,
+// unless stop was called before.
 func (w *wire) connect(ctx context.Context, to netip.AddrPort) (conn net.Conn, stop func() bool, err error) {
-	end := w.takenBy()
+	end := w.connectDeadline()
 	if w.f.dial != nil {
 		conn, err = w.f.dial(&until{ctx, end}, to)
 	} else {
@@ -252,17 +252,17 @@ func (w *wire) connect(ctx context.Context, to netip.AddrPort) (conn net.Conn, s
 	return conn, context.AfterFunc(ctx, closer(conn)), nil
 }
 
-// errIndirect says that connect must go through net.Dialer.
+// errIndirect means that connect must use net.Dialer.
 var errIndirect = errors.New("cannot connect without a dialer")
 
-// indirect connects with net.Dialer, which asks no DNS for a literal. (DialTCP with an empty local address would bind
-// a port before it connects, and run out of them.)
+// indirect connects with net.Dialer, which makes no DNS look-up for a literal. (DialTCP with an empty local address
+// would bind a port before it connects, and run out of ports.)
 func (w *wire) indirect(ctx context.Context, to netip.AddrPort, end time.Time) (net.Conn, error) {
 	return w.dialer.DialContext(&until{ctx, end}, "tcp", to.String())
 }
 
-// until is a context with a deadline that it tells and does not keep. net.Dialer hands the deadline to the poller, and a
-// timer of its own would cost more than all else around connect.
+// until is a context that has a deadline, but does not end at it: net.Dialer passes the deadline to the poller. A
+// timer would cost more than everything else around connect.
 type until struct {
 	context.Context
 	deadline time.Time
@@ -271,7 +271,7 @@ type until struct {
 // Deadline implements context.Context.
 func (u *until) Deadline() (time.Time, bool) { return u.deadline, true }
 
-// Done implements context.Context. It is never nil, since net.Dialer takes a context without for one without a deadline.
+// Done implements context.Context. It never returns nil, because net.Dialer would then ignore the deadline.
 func (u *until) Done() <-chan struct{} {
 	if done := u.Context.Done(); done != nil {
 		return done
@@ -281,11 +281,11 @@ func (u *until) Done() <-chan struct{} {
 
 var never = make(chan struct{})
 
-// close ends the connection. After a complete answer it is reset, which spares both sides a TIME_WAIT: at thousands of
-// connections a second to one address those exhaust the ports.
+// close closes the connection. After a complete answer it resets the connection, which leaves no TIME_WAIT on either
+// side: at thousands of connections a second to one address they would exhaust the ports.
 func (w *wire) close() {
 	if !w.complete {
-		_ = w.flights.flush() // an alert that says why
+		_ = w.flights.flush() // of a TLS alert
 	}
 	if tcp, ok := w.raw.(interface{ SetLinger(seconds int) error }); ok && w.complete {
 		_ = tcp.SetLinger(0)
@@ -293,7 +293,7 @@ func (w *wire) close() {
 	_ = w.raw.Close()
 }
 
-// handshake speaks TLS and verifies the certificate.
+// handshake performs the TLS handshake and verifies the certificate.
 func (w *wire) handshake(x *exchange.Exchange) error {
 	if err := w.raw.SetDeadline(w.listen(w.within(w.f.cfg.TLSTimeout))); err != nil {
 		return err
@@ -320,12 +320,12 @@ func (w *wire) handshake(x *exchange.Exchange) error {
 	return nil
 }
 
-// gathered is a connection that sends what was written when the next read begins: the end of a handshake and the request
-// behind it leave in one packet.
+// gathered is a connection that holds written bytes until the next read. So the end of a handshake and the request
+// after it leave in one packet.
 type gathered struct {
 	net.Conn
 	held   []byte
-	awaits *wire // is told of the first byte, in the handshake: what TLS itself has to say after it is no answer
+	awaits *wire // its heard is called at the handshake's first byte; nil after the handshake, since TLS messages are no answer
 }
 
 // Write implements io.Writer.
@@ -348,7 +348,7 @@ func (g *gathered) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// flush sends what is held.
+// flush sends the held bytes.
 func (g *gathered) flush() error {
 	if len(g.held) == 0 {
 		return nil
@@ -407,7 +407,7 @@ func (w *wire) head(r *exchange.Response) error {
 	return w.keepHead(r)
 }
 
-// keepHead keeps in the Response what a survey wants of the head that was read.
+// keepHead copies the head that was read into the Response, as far as the dataset needs it.
 func (w *wire) keepHead(r *exchange.Response) error {
 	r.Status = w.res.StatusCode()
 	r.Proto = w.proto
@@ -436,7 +436,7 @@ func (w *wire) readBody(ctx context.Context, r *exchange.Response) (err error) {
 	return w.keepBody(ctx, r, length)
 }
 
-// keepBody decodes the body that its framing yields, and keeps it in the Response. The length is as that of a head.
+// keepBody reads and decodes the body and keeps it in the Response. length is fasthttp's ContentLength.
 func (w *wire) keepBody(ctx context.Context, r *exchange.Response, length int) (err error) {
 	doubtful := false
 	if w.codings, doubtful, err = contentCodings(w.codings[:0], w.fields); err != nil {
@@ -456,7 +456,7 @@ func (w *wire) keepBody(ctx context.Context, r *exchange.Response, length int) (
 	if err == nil && len(w.codings) > 0 && len(body) > 0 {
 		body, cut, err = w.f.decode(ctx, body, w.codings, cut, w.deadline)
 		if err == errEndsEarly {
-			// Where the connection's end is the body's, only the coding can tell that it came too early.
+			// If the connection's end is the body's, only the coding shows that it came too early.
 			err = protocolError(exchange.CauseCorruptCoding)
 			if w.body.kind == byClose {
 				err = protocolError(exchange.CauseClosedInBody)
@@ -482,15 +482,15 @@ func (w *wire) keepBody(ctx context.Context, r *exchange.Response, length int) (
 // larges holds the buffers of big heads.
 var larges = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, maxHead) }}
 
-// enlarge puts a large buffer before the small one, which passes on what it holds.
+// enlarge puts a large buffer in front of the small one, whose bytes it reads first.
 func (w *wire) enlarge() {
 	w.large = larges.Get().(*bufio.Reader)
 	w.large.Reset(w.small)
 	w.br = w.large
 }
 
-// shrink drops what a big head has grown, once the head is done with: a body behind it, however slow, holds no more than
-// any other. What was received of it goes back before the connection.
+// shrink drops the memory of a big head once the head is read, so that a slow body after it holds no more memory than
+// any other. It moves the body's received bytes to back.
 func (w *wire) shrink() {
 	if w.large != nil {
 		beyond, _ := w.large.Peek(w.large.Buffered())
