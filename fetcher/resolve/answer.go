@@ -13,17 +13,17 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// Bounds of what a hostile answer may cost and of how long it counts.
+// Bounds of a hostile answer's cost, and of how long an answer is valid.
 const (
 	maxAddrs    = 16
-	maxAliases  = 16               // CNAMEs on the way from a name to its addresses
-	maxQueries  = 4                // questions about aliases whose addresses an answer left out
-	minTTL      = 10 * time.Second // an answer must outlive the exchange that it is for
+	maxAliases  = 16               // CNAMEs from a name to its addresses
+	maxQueries  = 4                // questions of one look-up: further ones ask for an alias whose addresses were left out
+	minTTL      = 10 * time.Second // an answer must outlive the exchange that needs it
 	maxTTL      = time.Hour
 	maxNegative = 5 * time.Minute
 )
 
-// read follows a message from where the walk stands. It reports false where the message ends at an alias, and that has to be
+// read follows the chain through a message. It returns false if the message ends at an alias, which must then be
 // asked for.
 func (c *chain) read(m *dns.Msg) (Answer, bool) {
 	before := c.name
@@ -33,7 +33,7 @@ func (c *chain) read(m *dns.Msg) (Answer, bool) {
 	answer := Answer{}
 	ttl := c.negative(m)
 	switch {
-	case m.Rcode == dns.RcodeNameError: // it is about the end of the chain (RFC 6604 §2), whatever else is told
+	case m.Rcode == dns.RcodeNameError: // applies to the end of the chain (RFC 6604 §2), whatever the records say
 		answer = failed(exchange.DNSNotFound, exchange.CauseNoSuchName)
 	case len(c.addrs) > 0:
 		answer.Addrs, ttl = c.addrs, max(c.ttl, minTTL)
@@ -46,7 +46,7 @@ func (c *chain) read(m *dns.Msg) (Answer, bool) {
 	return answer, true
 }
 
-// alias is the name at which the walk stands, "" where it is the first.
+// alias returns the name that the chain has reached; "" if it is the first.
 func (c *chain) alias() string {
 	if strings.EqualFold(c.name, c.start) {
 		return ""
@@ -54,12 +54,12 @@ func (c *chain) alias() string {
 	return strings.TrimSuffix(c.name, ".")
 }
 
-// keep puts an address to the others: those of which place is least, each once, in that order. Servers turn their answers
-// round, and who has tried the first of the addresses must not meet it again as the second. Which comes first differs from
-// name to name, so that the names of one set of addresses are spread over them.
-func (c *chain) keep(addr netip.Addr) {
+// add adds an address. It keeps the maxAddrs addresses with the lowest rank, each once, by rank. Servers rotate their
+// answers; the order must be the same in each look-up, so that the second address is never one that was tried as the
+// first. The rank depends on the name, so that names with the same addresses are spread over them.
+func (c *chain) add(addr netip.Addr) {
 	at, found := slices.BinarySearchFunc(c.addrs, addr, func(a, b netip.Addr) int {
-		return cmp.Or(cmp.Compare(c.place(a), c.place(b)), a.Compare(b))
+		return cmp.Or(cmp.Compare(c.rank(a), c.rank(b)), a.Compare(b))
 	})
 	if found || at == maxAddrs {
 		return
@@ -70,13 +70,13 @@ func (c *chain) keep(addr netip.Addr) {
 	c.addrs = slices.Insert(c.addrs, at, addr)
 }
 
-// place is a number that the name and an address make, the same for ever.
-func (c *chain) place(addr netip.Addr) uint64 {
+// rank returns a hash of the name and an address. It is the same in every process.
+func (c *chain) rank(addr netip.Addr) uint64 {
 	bytes := addr.As16()
-	return mix(c.lot, bytes[:])
+	return mix(c.seed, bytes[:])
 }
 
-// mix goes on with a hash of a few bytes (FNV-1a).
+// mix continues a hash with a few bytes (FNV-1a).
 func mix[B []byte | string](h uint64, bytes B) uint64 {
 	for i := range len(bytes) {
 		h = (h ^ uint64(bytes[i])) * 1099511628211
@@ -84,24 +84,24 @@ func mix[B []byte | string](h uint64, bytes B) uint64 {
 	return h
 }
 
-// chain is the walk from a name over its aliases to addresses.
+// chain leads from a name over its aliases to addresses.
 type chain struct {
-	name  string // where the walk stands
-	start string // where it began
-	lot   uint64 // which that makes, see keep
+	name  string // that the chain has reached
+	start string // the first name
+	seed  uint64 // hash of start, see add
 	qtype uint16
 	addrs []netip.Addr
-	ttl   time.Duration // the least on the way
-	left  int           // aliases that may still come
+	ttl   time.Duration // the least of all records so far
+	left  int           // further aliases allowed
 }
 
-// newChain returns a walk that begins at a name, in lower case, for addresses of a type.
+// newChain returns a chain that begins at a name, in lower case, for addresses of a type.
 func newChain(name string, qtype uint16) *chain {
-	return &chain{name: name, start: name, lot: mix(14695981039346656037, name), qtype: qtype, ttl: maxTTL, left: maxAliases}
+	return &chain{name: name, start: name, seed: mix(14695981039346656037, name), qtype: qtype, ttl: maxTTL, left: maxAliases}
 }
 
-// walk follows an answer section from where the walk stands, in whatever order its records come. It reports false for a
-// chain that is too long or a loop, which without end is the same.
+// walk follows the chain through an answer section, whose records may have any order. It returns false if the chain
+// is too long, as a loop is.
 func (c *chain) walk(records []dns.RR) bool {
 	for {
 		alias := ""
@@ -118,13 +118,13 @@ func (c *chain) walk(records []dns.RR) bool {
 				ip = rr.AAAA
 			case *dns.CNAME:
 				alias = rr.Target
-				c.least(h.Ttl)
+				c.shorten(h.Ttl)
 				continue
 			}
 			addr, ok := netip.AddrFromSlice(ip)
 			if ok && h.Rrtype == c.qtype {
-				c.keep(addr.Unmap())
-				c.least(h.Ttl)
+				c.add(addr.Unmap())
+				c.shorten(h.Ttl)
 			}
 		}
 		if len(c.addrs) > 0 || alias == "" {
@@ -137,10 +137,10 @@ func (c *chain) walk(records []dns.RR) bool {
 	}
 }
 
-// least brings the chain's time down to a record's.
-func (c *chain) least(ttl uint32) { c.ttl = min(c.ttl, seconds(ttl)) }
+// shorten lowers the chain's time to live to a record's.
+func (c *chain) shorten(ttl uint32) { c.ttl = min(c.ttl, seconds(ttl)) }
 
-// seconds reads a time to live. One with the highest bit set counts as none (RFC 2181 §8).
+// seconds converts a time to live. One with the highest bit set counts as 0 (RFC 2181 §8).
 func seconds(ttl uint32) time.Duration {
 	if ttl > math.MaxInt32 {
 		ttl = 0
@@ -148,7 +148,8 @@ func seconds(ttl uint32) time.Duration {
 	return time.Duration(ttl) * time.Second
 }
 
-// negative is how long the absence of a name or of its addresses counts: by the zone's SOA (RFC 2308 §5), else shortly.
+// negative returns how long the absence of a name or of its addresses is valid: by the zone's SOA (RFC 2308 §5), else
+// for minTTL.
 func (c *chain) negative(m *dns.Msg) time.Duration {
 	ttl := minTTL
 	if zone := soa(m); zone != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// cache remembers answers until they must be asked again, and who is being asked about. It is split so that thousands
-// of look-ups at once do not queue for one lock.
+// cache holds answers until they expire, and the look-ups in flight. It has shards, so that thousands of concurrent
+// look-ups do not contend for one lock.
 type cache struct {
 	seed   maphash.Seed
 	bound  int // of each shard
@@ -25,13 +25,13 @@ type shard struct {
 	flights map[string]*flight
 }
 
-// flight is one look-up under way. answer and good may be read once done is closed.
+// flight is one look-up in flight. answer and good may be read once done is closed.
 type flight struct {
 	name   string
 	asked  atomic.Int64  // when its first question was sent, in nanoseconds since 1970; 0: not yet
-	done   chan struct{} // made for the first who waits; until then guarded by shard.mu
+	done   chan struct{} // made for the first follower; until then guarded by shard.mu
 	answer Answer
-	good   bool
+	good   bool // the answer is valid for followers
 }
 
 func newCache(size int) *cache {
@@ -48,8 +48,8 @@ func (c *cache) shard(host string) *shard {
 	return &c.shards[maphash.String(c.seed, host)%uint64(len(c.shards))]
 }
 
-// begin returns the remembered answer about a host; or the flight that will bring one, and whether the caller leads it
-// and must finish it.
+// begin returns the cached answer about a host; or else its flight, and whether the caller leads the flight and must
+// finish it. A caller that does not lead is a follower.
 func (c *cache) begin(host string, now time.Time) (Answer, *flight, bool) {
 	s := c.shard(host)
 	s.mu.Lock()
@@ -71,9 +71,9 @@ func (c *cache) begin(host string, now time.Time) (Answer, *flight, bool) {
 	return Answer{}, f, true
 }
 
-// wait waits for the flight's answer, within a patience (0: without end) that begins when the first question is sent. It
-// reports that the wait is over where it has not brought that: the patience has run out, or ctx has ended.
-func (f *flight) wait(ctx context.Context, patience time.Duration) (answer Answer, over bool) {
+// wait waits for the flight's answer. patience (0: unlimited) begins when the first question is sent. gaveUp reports
+// that the wait ended without the flight's answer: patience ran out, or ctx ended.
+func (f *flight) wait(ctx context.Context, patience time.Duration) (answer Answer, gaveUp bool) {
 	var timer *time.Timer
 	var ran <-chan time.Time
 	if patience > 0 {
@@ -101,24 +101,25 @@ func (f *flight) wait(ctx context.Context, patience time.Duration) (answer Answe
 	}
 }
 
-// finish ends a flight with its answer. good is false where the answer is the leader's alone; whoever waits then begins
-// anew. Answers of the zone are remembered; failures of servers are not, since the next try may find them well.
+// finish ends a flight with its answer. If good is false, the answer is only the leader's, and followers begin again.
+// Addresses and their absence are cached. Failures of servers are not, because the next attempt may succeed.
 func (c *cache) finish(f *flight, answer Answer, good bool) {
 	s := c.shard(f.name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.flights, f.name)
 	if good && (answer.Outcome == 0 || answer.Outcome == exchange.DNSNotFound) && !answer.Until.IsZero() {
-		// Full: drop any other. A scan asks about most names once or within seconds, so that which one hardly matters.
+		// If the shard is full, any other answer goes. A scan asks about most names once or within seconds, so the
+		// choice hardly matters.
 		for old := range s.answers {
 			if len(s.answers) < c.bound {
 				break
 			}
 			delete(s.answers, old)
 		}
-		remembered := answer
-		remembered.Took = 0
-		s.answers[f.name] = remembered
+		cached := answer
+		cached.Took = 0
+		s.answers[f.name] = cached
 	}
 	f.answer, f.good = answer, good
 	if f.done != nil {

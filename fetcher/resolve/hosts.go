@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// maxHostsFile bounds what is read of a hosts file, in bytes.
+// maxHostsFile bounds how much of a hosts file is read, in bytes.
 const maxHostsFile = 16 << 20
 
-// readHosts reads hosts(5). A file that does not exist names nobody.
+// readHosts reads a file of hosts(5). A missing file counts as empty.
 func readHosts(path string) (map[string][]netip.Addr, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -50,8 +50,8 @@ func readHosts(path string) (map[string][]netip.Addr, error) {
 
 var loopback = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 
-// local returns the addresses of a name that this machine knows itself, of the family that is asked for, IPv4 first:
-// those of the hosts file, and loopback for localhost and all below it, which never go to DNS (RFC 6761 §6.3).
+// local returns the addresses of a local name, of the wanted family, IPv4 first. Local names are those of the hosts
+// file, and localhost with all names below it, which never go to DNS (RFC 6761 §6.3).
 func (r *Resolver) local(host string) ([]netip.Addr, bool) {
 	addrs, ok := r.hosts[host]
 	if !ok {

@@ -14,64 +14,64 @@ import (
 	"github.com/miekg/dns"
 )
 
-// What makes an answer hard to forge is that nobody else knows the question's id and the port that it came from (RFC 5452
-// §9.2), so that a socket, whose port is random, serves only so many questions and for so long.
+// A question's random id and source port make its answer hard to forge (RFC 5452 §9.2). So a socket, whose port is
+// random, sends a bounded number of questions and for a bounded time.
 const (
 	questionsPerSocket = 1024
 	socketLife         = 10 * time.Second
 	socketsPerServer   = 8
 	readBuffer         = 1 << 20
-	maxPacket          = 4096 // a server that sends more by UDP than ednsSize does not do as it was told
+	maxPacket          = 4096 // above ednsSize, for servers that exceed it
 )
 
-// mux sends the questions of all look-ups to all servers through a few sockets and hands each answer to whom it is for. A
-// question under way is an entry in a table; it has no socket of its own and nobody who reads for it alone.
+// mux sends the questions of all look-ups to all servers through a few sockets, and delivers each answer to its call.
+// A question in flight is an entry in a table; it has no socket and no reading goroutine of its own.
 //
-// A socket takes questions until its time is up, and is closed when the last of them has ended. The bound on sockets is
-// kept by letting them serve longer while many wait for their last.
+// A socket accepts questions until its time is up, and is closed when its last question has ended. If many retired
+// sockets wait for their last answers, the others serve longer, so that the bound on sockets holds.
 type mux struct {
-	perServer int // sockets that take questions, of each server
-	each      int // questions that one takes
-	retirable int // sockets that may wait for their last answers
+	perServer int // sockets that accept questions, of each server
+	each      int // questions that a socket accepts
+	retirable int // bound of retired sockets
 
-	strangers *atomic.Uint64
+	unexpected *atomic.Uint64 // packets that answer no question in flight
 
 	mu      sync.Mutex
 	open    map[*socket]struct{}
-	retired int // of those
+	retired int // open sockets that accept no more questions
 }
 
-// newMux returns a mux for so many servers with at most bound sockets, though not less than two for each server.
-func newMux(servers, bound int, strangers *atomic.Uint64) *mux {
+// newMux returns a mux for a number of servers with at most bound sockets, but two at least for each server.
+func newMux(servers, bound int, unexpected *atomic.Uint64) *mux {
 	per := min(max(1, bound/(2*servers)), socketsPerServer)
-	return &mux{perServer: per, each: questionsPerSocket, retirable: max(servers, bound-servers*per), strangers: strangers, open: make(map[*socket]struct{})}
+	return &mux{perServer: per, each: questionsPerSocket, retirable: max(servers, bound-servers*per), unexpected: unexpected, open: make(map[*socket]struct{})}
 }
 
-// socket is a connected UDP socket, so that the kernel drops what comes from anybody but the server.
+// socket is a connected UDP socket: the kernel drops packets from other addresses than the server's.
 type socket struct {
 	server *server
 	conn   *net.UDPConn
-	end    time.Time     // of taking questions
-	done   chan struct{} // closed when nobody reads it any more
+	end    time.Time     // of accepting questions
+	done   chan struct{} // closed when its reader has ended
 
 	mu      sync.Mutex
 	calls   map[uint16]waiter // by the id of the question
 	asked   int
-	retired bool // it takes no more questions; guarded by server.mu too
+	retired bool // it accepts no more questions; guarded by server.mu, too
 	closed  bool
 }
 
-// call is one question of one look-up, which may be sent several times: to several servers, with several ids. Each sending
-// stays good until the call ends, so that a late answer still counts.
+// call is one question of one look-up. It may be sent several times, to several servers, with several ids. Each
+// sending stays valid until the call ends, so that a late answer still counts.
 type call struct {
 	message  dns.Msg
 	buf      [headerSize + 255 + 4 + optSize]byte
 	packet   []byte // what is sent, in buf; each sending has an id of its own
-	question []byte // name, type and class in it: how an answer is recognised
+	question []byte // name, type and class in packet; an answer must repeat them
 	edns     bool   // the packet has EDNS
 	sendings []sending
 	arrivals chan arrival // has room for one of each sending
-	waits    int          // sendings that nothing has arrived of yet
+	waits    int          // sendings without an arrival
 	timer    *time.Timer
 }
 
@@ -86,18 +86,19 @@ type sending struct {
 	id     uint16
 }
 
-// arrival is what came of a sending.
+// arrival is the result of a sending.
 type arrival struct {
 	server *server
-	packet []byte // the answer, whose id and question are right; nil where err says why there will be none
+	packet []byte // the answer, with matching id and question; nil if err says why none will come
 	edns   bool   // the sending had EDNS
 	err    error
 }
 
-// maxSendings bounds those of a call. With the usual waits, which grow by half, twice as many as fit into a look-up's time.
+// maxSendings bounds the sendings of a call. It is twice the number that fits into a look-up's time, with default
+// waits.
 const maxSendings = 16
 
-// send sends the call's question to a server once more. The answer arrives at c.arrivals.
+// send sends the call's question to the server. The answer arrives at c.arrivals.
 func (s *server) send(c *call) error {
 	for len(c.sendings) < maxSendings {
 		k, err := s.socket()
@@ -106,7 +107,7 @@ func (s *server) send(c *call) error {
 		}
 		id, err := k.enter(c)
 		if errors.Is(err, net.ErrClosed) {
-			continue // just now
+			continue // the socket was closed meanwhile
 		}
 		if err != nil {
 			return err
@@ -115,7 +116,7 @@ func (s *server) send(c *call) error {
 		c.sendings = append(c.sendings, sending{k, id})
 		c.packet[0], c.packet[1] = byte(id>>8), byte(id)
 		if _, err = k.conn.Write(c.packet); err != nil {
-			// It may be the failure of an earlier question that the kernel tells here, and then this one was not sent.
+			// The kernel may report an earlier question's failure here. Then this one was not sent.
 			_, err = k.conn.Write(c.packet)
 		}
 		if errors.Is(err, net.ErrClosed) {
@@ -129,7 +130,7 @@ func (s *server) send(c *call) error {
 	return errFull
 }
 
-// end takes the call out of all tables. Nothing arrives any more.
+// end removes the call from all tables. Nothing arrives afterwards.
 func (c *call) end() {
 	c.timer.Stop()
 	for _, at := range c.sendings {
@@ -142,7 +143,7 @@ func (c *call) end() {
 	}
 }
 
-// socket returns one of the server's sockets, at random, in place of one that has served its time a new one.
+// socket returns one of the server's sockets at random. It replaces one that has served its time.
 func (s *server) socket() (*socket, error) {
 	i := rand.IntN(s.mux.perServer)
 	s.mu.Lock()
@@ -156,7 +157,7 @@ func (s *server) socket() (*socket, error) {
 	return k, err
 }
 
-// open opens a socket with a port that the kernel draws.
+// open opens a socket with a random port, which the kernel chooses.
 func (s *server) open() (*socket, error) {
 	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(s.addr))
 	if err != nil {
@@ -164,8 +165,8 @@ func (s *server) open() (*socket, error) {
 	}
 	k := &socket{server: s, conn: conn, end: time.Now().Add(socketLife), done: make(chan struct{}), calls: make(map[uint16]waiter)}
 	_ = conn.SetReadDeadline(k.end)
-	// The answers of a thousand look-ups may come at once, and each takes the kernel nearly 800 bytes: the usual room is for
-	// 280. The system may grant less than is asked for.
+	// A thousand answers may come at once. Each takes nearly 800 bytes of the kernel's buffer, whose default size
+	// holds 280. The system may grant less than is asked for.
 	_ = conn.SetReadBuffer(readBuffer)
 	m := s.mux
 	m.mu.Lock()
@@ -175,15 +176,15 @@ func (s *server) open() (*socket, error) {
 	return k, nil
 }
 
-// served reports whether the socket has served its time.
+// served reports whether the socket has served its time, or its number of questions.
 func (k *socket) served() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.closed || k.asked >= k.server.mux.each || !time.Now().Before(k.end)
 }
 
-// retire has the socket end with its last question. It reports false where too many wait for that already. The caller holds
-// server.mu.
+// retire makes the socket close with its last question. It returns false if too many sockets are retired already. The
+// caller holds server.mu.
 func (k *socket) retire() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -227,10 +228,10 @@ func (k *socket) close() {
 	_ = k.conn.Close()
 }
 
-// errFull is that so many questions are under way that ids, or a call's places, would run out.
-var errFull = errors.New("too many questions at a time")
+// errFull means that a socket has too few free ids, or that a call has reached maxSendings.
+var errFull = errors.New("too many questions in flight")
 
-// enter puts a call into the table under an id that nobody can foresee.
+// enter puts a call into the table under an unpredictable id.
 func (k *socket) enter(c *call) (id uint16, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -241,7 +242,7 @@ func (k *socket) enter(c *call) (id uint16, err error) {
 		return 0, errFull
 	}
 	for {
-		// The generator is ChaCha8, seeded by the system: what was seen of it does not tell what follows.
+		// The generator is ChaCha8, seeded by the system: earlier ids do not reveal later ones.
 		id = uint16(rand.Uint32())
 		if _, taken := k.calls[id]; !taken {
 			break
@@ -252,7 +253,7 @@ func (k *socket) enter(c *call) (id uint16, err error) {
 	return id, nil
 }
 
-// leave takes a call out of the table, unless its answer has.
+// leave removes a call from the table, unless its answer has done so.
 func (k *socket) leave(id uint16, c *call) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -263,7 +264,7 @@ func (k *socket) leave(id uint16, c *call) {
 	}
 }
 
-// read hands answers to their calls until the socket is closed.
+// read delivers answers to their calls until the socket is closed.
 func (k *socket) read() {
 	defer close(k.done)
 	buf := make([]byte, maxPacket)
@@ -272,7 +273,7 @@ func (k *socket) read() {
 		switch {
 		case err == nil:
 			if !k.deliver(buf[:n]) {
-				k.server.mux.strangers.Add(1)
+				k.server.mux.unexpected.Add(1)
 			}
 		case errors.Is(err, net.ErrClosed):
 			return
@@ -281,15 +282,15 @@ func (k *socket) read() {
 				return
 			}
 		default:
-			// The server's host has told us that nobody listens there, or our own that there is no way: which question
-			// that was about is not known, and it holds for all.
+			// No process listens on the server's port, or there is no route to the server. The error does not name a
+			// question, and applies to all.
 			k.fail(err)
 		}
 	}
 }
 
-// deliver hands a packet to the call that it answers. Whatever else arrives is passed over: an answer that is too late, or
-// a forgery, must not end the wait for the right one.
+// deliver passes a packet to the call that it answers. It returns false for any other packet, which is ignored: a
+// late or forged answer must not end the wait for the right one.
 func (k *socket) deliver(packet []byte) bool {
 	if len(packet) < headerSize {
 		return false
@@ -302,13 +303,13 @@ func (k *socket) deliver(packet []byte) bool {
 		return false
 	}
 	delete(k.calls, id)
-	c.arrivals <- arrival{server: k.server, packet: append([]byte(nil), packet...), edns: c.edns} // there is room, see call
+	c.arrivals <- arrival{server: k.server, packet: append([]byte(nil), packet...), edns: c.edns} // never blocks, see call
 	k.closeIfIdle()
 	return true
 }
 
-// expire is what happens at the end of a socket's time, and once more when those who asked through it have had theirs. It
-// reports whether the socket is closed.
+// expire retires a socket at the end of its time. It is called again after each further socketLife, and reports
+// whether the socket is closed.
 func (k *socket) expire() bool {
 	s := k.server
 	s.mu.Lock()
@@ -327,8 +328,8 @@ func (k *socket) expire() bool {
 	return k.closed
 }
 
-// fail tells every call of the socket that no answer will come. A socket that has failed for another reason than that nobody
-// listens there is not used again.
+// fail ends the wait of every call of the socket. The socket is closed, unless the port only refused, as no process
+// listens on it.
 func (k *socket) fail(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -343,7 +344,8 @@ func (k *socket) fail(err error) {
 	k.closeIfIdle()
 }
 
-// close closes all sockets that are open now and waits for their readers. Who waits for an answer through one of them asks again in time.
+// close closes all open sockets and waits for their readers. A call that waits for an answer through one of them
+// sends its question again when its wait ends.
 func (m *mux) close() {
 	m.mu.Lock()
 	open := slices.Collect(maps.Keys(m.open))

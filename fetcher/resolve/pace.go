@@ -11,59 +11,59 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// How a server is slowed down that refuses questions because there are too many of them.
+// This file slows down the questions to a server that refuses some because there are too many.
 //
-// A refusal (SERVFAIL, REFUSED …) alone does not tell whether the server means the name or the rate. What comes of the
-// question later does: a name that cannot be resolved is refused again, a name that was refused for the rate is answered. So
-// only refusals that were revoked count, by an answer of the same server or of another one.
+// A refusal (SERVFAIL, REFUSED …) alone does not show whether its reason is the name or the rate. The same question
+// later does: a name that cannot be resolved is refused again, a name refused for the rate is answered. So only
+// revoked refusals count: those that an answer of the same server or of another one follows.
 const (
-	judgeOver  = time.Second            // revoked refusals are counted over so long,
-	judgeAfter = 100 * time.Millisecond // and judged when the count is so old
-	// A server is slowed down when more than slowFew refusals, and one more for each slowPart answers, were revoked. It is
-	// doubted, see pacer.doubted, when doubtFew and one for each doubtPart were; and when it has refused refusedFew names
-	// more than it has answered.
+	judgeOver  = time.Second            // revoked refusals are counted over this time,
+	judgeAfter = 100 * time.Millisecond // and judged after this time at the earliest
+	// A server is slowed down when more than slowFew refusals, and one more for each slowPart answers, were revoked.
+	// It is doubted (see pacer.doubted) when more than doubtFew, and one more for each doubtPart answers, were
+	// revoked; or when it has refused refusedFew names more than it has answered.
 	slowFew, slowPart   = 8, 8
 	doubtFew, doubtPart = 2, 32
 	refusedFew          = 32
 	doubtFor            = 10 * time.Second
 
-	leastRate = 10      // questions a second that a server is asked, however much it refuses
-	mostRate  = 100_000 // from which on one without a bound has none again
-	growPart  = 16      // of the rate at which it refused is what the rate grows by in a second
+	leastRate = 10      // questions a second; the rate is never lowered below this
+	mostRate  = 100_000 // at this rate a server without a ceiling has no limit again
+	growPart  = 16      // in a second the rate grows by mark/growPart
 	growEvery = 100 * time.Millisecond
 )
 
-// pacer lets questions go at a rate, in the order in which they have asked to. Only who is at the head of the line has
-// reserved anything, so that nothing is wasted by those who leave it because an answer came.
+// pacer limits the rate of questions to a server. Questions are sent in the order of their arrival. Only the first in
+// the queue has a reservation, so that questions that leave the queue, because an answer came, waste no capacity.
 //
-// The rate is halved when the server refuses too much, and grows again: in equal steps up to where it was, and beyond that by a
-// part of itself, up to the ceiling.
+// The rate is halved when the server refuses too much. It grows in equal steps up to mark, and beyond by a fraction
+// of itself, up to the ceiling.
 type pacer struct {
-	head    chan struct{} // holds one: whoever is at the head
+	head    chan struct{} // holds the first in the queue
 	limiter *rate.Limiter
-	ceiling float64       // questions a second; +Inf: any
-	limit   atomic.Uint64 // what they are now, as math.Float64bits
-	open    atomic.Bool   // the limit is +Inf
-	slowed  atomic.Bool   // it is below the ceiling
-	waiting atomic.Int64  // questions that wait for their turn
+	ceiling float64       // questions a second; +Inf: no limit
+	limit   atomic.Uint64 // the current rate, as math.Float64bits
+	open    atomic.Bool   // the rate is +Inf
+	slowed  atomic.Bool   // the rate is below the ceiling
+	waiting atomic.Int64  // questions in the queue
 	doubt   atomic.Int64  // when there was last reason to doubt the server, in nanoseconds since 1970; 0: never
 
 	mu      sync.Mutex
-	mark    float64   // the rate at which it refused, or which it has reached since
-	lowered time.Time // when the rate was halved last
-	grown   time.Time // when it has grown last
-	abused  time.Time // when so many refusals were last revoked that it may not grow
-	told    bool      // the log has been
-	count   struct {  // of what happened
+	mark    float64   // the rate at which the server refused, or the highest reached since
+	lowered time.Time // when the rate was last halved
+	grown   time.Time // when the rate last grew
+	abused  time.Time // when too many refusals for growth were last revoked
+	logged  bool      // the slowdown was logged
+	count   struct {  // of one period of judgeOver
 		since              time.Time
 		revoked            int64  // refusals
-		refused            int64  // questions, by this server first
-		questions, answers uint64 // of the server at that time; refusals are no answers
+		refused            int64  // questions that this server was the first to refuse
+		questions, answers uint64 // of the server when the period began; refusals are no answers
 	}
 }
 
-// newPacer returns a pacer of so many questions a second; 0: of any. A tenth of a second's worth may go at once: answers come in
-// bursts, and so do the questions that they free.
+// newPacer returns a pacer with a ceiling in questions a second; 0: no limit. A burst of a tenth of a second is
+// allowed: answers come in bursts, and so do the questions that follow them.
 func newPacer(perSecond float64) *pacer {
 	if perSecond == 0 {
 		perSecond = math.Inf(1)
@@ -73,7 +73,7 @@ func newPacer(perSecond float64) *pacer {
 	return p
 }
 
-// set sets the rate. The caller holds mu, or is the only one.
+// set sets the rate. The caller holds mu, or has exclusive access.
 func (p *pacer) set(perSecond float64) {
 	if perSecond >= p.ceiling || perSecond >= mostRate && math.IsInf(p.ceiling, 1) {
 		perSecond = p.ceiling
@@ -89,10 +89,10 @@ func (p *pacer) set(perSecond float64) {
 	p.limiter.SetLimit(rate.Limit(perSecond))
 }
 
-// rate is the rate, in questions a second.
+// rate returns the current rate in questions a second.
 func (p *pacer) rate() float64 { return math.Float64frombits(p.limit.Load()) }
 
-// grow raises the rate by what it has grown since it was raised last.
+// grow raises the rate in proportion to the time since the last raise.
 func (p *pacer) grow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,14 +109,14 @@ func (p *pacer) grow() {
 	p.set(p.rate() + max(1, p.mark/growPart)*past.Seconds())
 }
 
-// doubted reports whether the server is known to refuse names that it answers later: its refusals count for nothing while there
-// is time to ask again.
+// doubted reports whether the server refuses names that it answers later. Its refusals are then not believed while
+// there is time to ask again.
 func (p *pacer) doubted() bool {
 	return p.slowed.Load() || time.Now().UnixNano()-p.doubt.Load() < int64(doubtFor)
 }
 
-// refuses takes note that the server is the first to refuse a question, for the first time. Names that are asked again and
-// again because the server is doubted must not be what it is doubted for.
+// refuses counts a question that this server was the first to refuse. Each question counts once: repetitions, which
+// doubt itself causes, must not prolong the doubt.
 func (s *server) refuses() {
 	p := s.pacer
 	p.mu.Lock()
@@ -129,12 +129,12 @@ func (s *server) refuses() {
 	}
 }
 
-// answered is how many questions the server has answered since the count began, refusals left out. The caller holds mu.
+// answered returns the number of answers in this period, without refusals. The caller holds mu.
 func (p *pacer) answered(t *traffic) int64 {
 	return int64(t.answers.Load() - t.failures.Load() - p.count.answers)
 }
 
-// renew begins to count anew where it is time to. The caller holds mu.
+// renew begins a new period if the current one is over. The caller holds mu.
 func (p *pacer) renew(now time.Time, t *traffic) {
 	if now.Sub(p.count.since) > judgeOver {
 		p.count.since, p.count.revoked, p.count.refused = now, 0, 0
@@ -142,13 +142,14 @@ func (p *pacer) renew(now time.Time, t *traffic) {
 	}
 }
 
-// revoked takes note that a question was answered that the server had refused, which was sent at that time.
+// revoked counts a question that this server refused and that was answered afterwards. sent is when the refused
+// question was sent.
 func (s *server) revoked(log *slog.Logger, sent time.Time) {
 	p := s.pacer
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !sent.After(p.lowered) {
-		return // it says nothing about the rate since
+		return // the refusal belongs to the former rate
 	}
 	now, c := time.Now(), &p.count
 	p.renew(now, &s.traffic)
@@ -170,25 +171,26 @@ func (s *server) revoked(log *slog.Logger, sent time.Time) {
 	p.set(max(min(p.mark, asked)/2, min(leastRate, p.ceiling)))
 	p.lowered, p.grown = now, now
 	c.since = time.Time{}
-	if !p.told {
-		p.told = true
+	if !p.logged {
+		p.logged = true
 		log.Warn("name server refuses questions that it answers later, and is asked more slowly", "server", s.addr,
 			"asked_per_second", math.Round(asked), "answered_per_second", math.Round(float64(answered)/took.Seconds()),
 			"now_per_second", math.Round(p.rate()))
 	}
 }
 
-// line is how long a question would wait for its turn, in seconds.
-func (p *pacer) line() float64 { return float64(p.waiting.Load()) / p.rate() }
+// queueing returns how long a question would wait for its turn, in seconds.
+func (p *pacer) queueing() float64 { return float64(p.waiting.Load()) / p.rate() }
 
-// A server is crowded when a question would wait there for more than crowdedAfter seconds, and crowdedTimes as long as elsewhere.
+// A server is crowded when a question would wait for more than crowdedAfter seconds plus crowdedTimes the least wait
+// at another server.
 const (
 	crowdedAfter = 0.2
 	crowdedTimes = 2
 )
 
-// crowded are the servers at which a question would wait for much longer than at another one that is not down. What waits for
-// a slow server, and would hold up the rest, is asked elsewhere.
+// crowded returns the servers at which a question would wait for much longer than at another server that is not down.
+// Questions avoid them, so that a slow server does not delay all look-ups.
 func (r *Resolver) crowded() (far servers) {
 	if len(r.servers) == 1 {
 		return 0
@@ -196,19 +198,19 @@ func (r *Resolver) crowded() (far servers) {
 	least := math.Inf(1)
 	for _, s := range r.servers {
 		if !s.isDown.Load() {
-			least = min(least, s.pacer.line())
+			least = min(least, s.pacer.queueing())
 		}
 	}
 	for i, s := range r.servers {
-		if s.pacer.line() > crowdedAfter+crowdedTimes*least {
+		if s.pacer.queueing() > crowdedAfter+crowdedTimes*least {
 			far.add(i)
 		}
 	}
 	return far
 }
 
-// wait waits for a turn, or until something arrives, which it reports and leaves there. Without arrivals it waits for the
-// turn whatever comes. The timer is the caller's.
+// wait waits for a turn, or for an arrival. came reports an arrival, which stays in arrivals. If arrivals is nil,
+// wait only waits for the turn. The caller owns the timer.
 func (p *pacer) wait(ctx context.Context, timer *time.Timer, arrivals chan arrival) (came bool, err error) {
 	if p.slowed.Load() {
 		p.grow()

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// ednsSize is the largest answer that we ask for by UDP, in bytes: what passes every path whole (DNS flag day 2020).
+	// ednsSize is the largest answer accepted by UDP, in bytes: it passes every path without fragmentation (DNS flag
+	// day 2020).
 	ednsSize   = 1232
 	headerSize = 12
-	optSize    = 11 // of the record that says so, without options (RFC 6891 §6.1.2)
-	// tcpTime is what an answer that did not fit into a packet may take.
-	tcpTime = 3 * time.Second
+	optSize    = 11              // of the OPT record without options (RFC 6891 §6.1.2)
+	tcpTime    = 3 * time.Second // bound of a repetition by TCP, after a truncated answer
 )
 
 func isTimeout(err error) bool {
@@ -37,7 +37,7 @@ func newCall() *call {
 	return c
 }
 
-// put sets the call's question.
+// put sets the call's question, with EDNS.
 func (c *call) put(name string, qtype uint16) error {
 	c.message.Question[0] = dns.Question{Name: name, Qtype: qtype, Qclass: dns.ClassINET}
 	packet, err := c.message.PackBuffer(c.buf[:])
@@ -48,7 +48,7 @@ func (c *call) put(name string, qtype uint16) error {
 	return nil
 }
 
-// withEDNS puts EDNS into the packet or takes it out. The bytes that answers are held against stay what they are.
+// withEDNS adds EDNS to the packet or removes it. c.question does not change.
 func (c *call) withEDNS(yes bool) {
 	c.edns = yes
 	c.packet = c.packet[:headerSize+len(c.question)]
@@ -59,8 +59,8 @@ func (c *call) withEDNS(yes bool) {
 	}
 }
 
-// answers reports whether a packet is a response to a question, by what can be told before it is unpacked; that its id is
-// right is known. A server that refuses may leave the question out.
+// answers reports whether a packet with the right id is a response to a question, without unpacking it. A refusal may
+// lack the question.
 func answers(packet, question []byte) bool {
 	if packet[2]&0x80 == 0 || packet[2]>>3&0xf != dns.OpcodeQuery {
 		return false
@@ -77,7 +77,8 @@ func answers(packet, question []byte) bool {
 	if len(packet) < len(question) {
 		return false
 	}
-	// The name in any case, since some servers change it; type and class as they are. Lengths of labels are below 'A'.
+	// The name may differ in case, because some servers change it; type and class may not. Lengths of labels are
+	// below 'A'.
 	name := len(question) - 4
 	for i, b := range question[:name] {
 		if lower(packet[i]) != lower(b) {
@@ -94,9 +95,9 @@ func lower(b byte) byte {
 	return b
 }
 
-// question asks the servers one question, each in turn, until one answers it, all refuse to, or the look-up's time is up.
-// Where there is no message, the cause is what they said, with the server that said it last; else that they were out of reach
-// all the time, and otherwise that no answer came in time.
+// question asks the servers one question, one after the other, until one answers, all refuse, or the look-up's time
+// is up. Without a message, the cause is that of the last refusal, returned with its server; or that all servers were
+// unreachable all the time; or else that no answer came in time.
 func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype uint16) (*dns.Msg, *server, exchange.Cause) {
 	c := r.calls.Get().(*call)
 	defer r.calls.Put(c)
@@ -108,13 +109,13 @@ func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype u
 		n              = len(r.servers)
 		at             = r.first()
 		wait           = r.opts.First
-		crowded        = r.crowded() // and not asked
-		unable, absent servers       // those that have refused, and those that are out of reach for the moment
-		asked, plain   servers       // those that were asked at all, and those that were without EDNS
-		silent         bool          // one was asked, and has not answered
-		allRefused     bool          // each has, once
+		crowded        = r.crowded() // not asked
+		unable, absent servers       // that refused, and that are unreachable for the moment
+		asked, plain   servers       // that were asked, and that were asked without EDNS
+		silent         bool          // a server was asked and did not answer
+		allRefused     bool          // each server has refused once
 		refused        refusal       // the last
-		final          bool          // it will be believed
+		final          bool          // the last refusal will be believed
 	)
 	if crowded.has(at) {
 		at = crowded.next(at, n)
@@ -124,7 +125,7 @@ func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype u
 		came, err := c.turn(ctx, l, s)
 		sent := time.Now()
 		if err == nil && !came {
-			// A repetition goes without EDNS, which may be why no answer came.
+			// A repetition goes without EDNS, which may be the reason for the silence.
 			c.withEDNS(!asked.has(at) && s.edns.Load() != ednsFails)
 			asked.add(at)
 			if !c.edns {
@@ -171,20 +172,21 @@ func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype u
 				if crowded.has(at) {
 					at = crowded.next(at, n)
 				}
-			case isTimeout(err): // of TCP, with the look-up's
+			case isTimeout(err): // of TCP, at the end of the look-up's time
 				silent = true
 			case err != nil && !errors.Is(err, errRefused):
-				// Where nobody listens, or nothing leads, that may be so for a moment: a server starts anew, a cable is put
-				// back. The others are asked at once, and when there is none left, all of them again at the time for that.
+				// A server that is unreachable may be so for a moment, as while it restarts. The others are asked at
+				// once. When none is left, all are asked again after the wait.
 				a.server.inVain(r)
 				absent.add(a.server.index)
-				asked.remove(a.server.index) // it was not there to say anything about EDNS
+				asked.remove(a.server.index) // its silence says nothing about EDNS
 				err, waiting = nil, (unable | absent | crowded).all(n)
 				at = (unable | absent | crowded).next(at, n)
 			default:
-				// The others are asked at once, and when all have refused, all of them again later: what a server refuses
-				// because it is asked too much, it answers then. What it refuses even then is the name's fault, unless it
-				// is doubted by then, or soon, for what others that ask at that time hear.
+				// After a refusal the others are asked at once. When all have refused, all are asked again later,
+				// since a refusal for the rate is revoked then. A second refusal is the name's fault, unless the
+				// server is doubted by then. It is believed a little later, because other look-ups at that time may
+				// give reason to doubt.
 				a.server.failures.Add(1)
 				if refused.by == nil {
 					a.server.refuses()
@@ -218,24 +220,24 @@ func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype u
 	return nil, nil, exchange.CauseDNSNetwork
 }
 
-// refusal is that a server has said that it cannot answer.
+// refusal is a server's answer that it cannot answer.
 type refusal struct {
 	by    *server
-	sent  time.Time // when the last question before it was
+	sent  time.Time // when the last question before it was sent
 	cause exchange.Cause
 }
 
-// Parts of the first wait: after the one a name is asked again that a server in good repute has refused, after the other
-// its second refusal is believed.
+// Parts of Options.First. A name that an undoubted server refused is asked again after First/refusedPart. Its second
+// refusal is believed after First/believePart.
 const (
 	refusedPart = 4
 	believePart = 8
 )
 
-// errRefused stands for an answer that is none: one that does not unpack, or what a server has begun to say by TCP.
+// errRefused means that an answer cannot be read: it does not unpack, or its transfer by TCP failed.
 var errRefused = errors.New("no answer that can be read")
 
-// causeOf is the cause of a server's answer that is none; without a message, of one that cannot be read.
+// causeOf returns the cause of a refusal; a nil message could not be read.
 func causeOf(m *dns.Msg) exchange.Cause {
 	switch {
 	case m == nil:
@@ -248,24 +250,23 @@ func causeOf(m *dns.Msg) exchange.Cause {
 	return exchange.CauseServFail
 }
 
-// turn waits until another question may go to a server, by its rate. It reports whether something arrived before that.
+// turn waits until the server's rate allows another question. came reports that something arrived before.
 func (c *call) turn(ctx context.Context, l *lookup, s *server) (came bool, err error) {
 	if s.pacer.open.Load() {
 		return false, ctx.Err()
 	}
 	began := time.Now()
 	came, err = s.pacer.wait(ctx, c.timer, c.arrivals)
-	// The look-up has all its time whatever our rate. How long it took is another matter: what was under way meanwhile
-	// was under way.
+	// Waits for the rate extend the deadline. They count in Took only if a question was in flight meanwhile.
 	l.delay(time.Since(began), c.waits > 0)
 	return came, err
 }
 
-// errInVain is that nothing has arrived in time.
+// errInVain means that nothing arrived in time.
 var errInVain = errors.New("no answer in time")
 
-// await returns the next message that arrives, of whichever sending, or how a sending failed. It waits until the next may go,
-// or the look-up's time is up.
+// await returns the next arrival of any sending: a message, or the sending's error. It waits until again, or until
+// the look-up's time is up.
 func (r *Resolver) await(ctx context.Context, l *lookup, c *call, again time.Time) (*dns.Msg, arrival, error) {
 	c.timer.Reset(time.Until(l.until(again)))
 	select {
@@ -288,8 +289,8 @@ func (r *Resolver) await(ctx context.Context, l *lookup, c *call, again time.Tim
 	}
 }
 
-// unpack reads a packet of a header at least. One that was truncated need not be whole; another one must have as many
-// records as it says, since one that breaks off between two of them would pass for an answer that has fewer.
+// unpack unpacks a packet that has a header at least. Unless it was truncated, it must have as many records as its
+// header announces. Otherwise a packet cut between two records would pass for an answer with fewer.
 func unpack(packet []byte) (*dns.Msg, error) {
 	m := new(dns.Msg)
 	err := m.Unpack(packet)
@@ -303,8 +304,8 @@ func unpack(packet []byte) (*dns.Msg, error) {
 	return m, nil
 }
 
-// askTCP asks a call's question by TCP, one question a connection (RFC 7766 §5), as far as the rate and the connections allow.
-// Errors of a server that has begun to speak are errRefused.
+// askTCP asks a call's question by TCP, one question a connection (RFC 7766 §5). It waits for a free connection and
+// for the rate. Any failure other than the end of the look-up's time, or of ctx, is errRefused.
 func (r *Resolver) askTCP(ctx context.Context, l *lookup, c *call, s *server) (*dns.Msg, error) {
 	began := time.Now()
 	select {
@@ -324,7 +325,7 @@ func (r *Resolver) askTCP(ctx context.Context, l *lookup, c *call, s *server) (*
 	case err == nil:
 		s.answers.Add(1)
 	case isTimeout(err) && !l.over():
-		err = errRefused // it speaks by UDP, and had its time by TCP
+		err = errRefused // the server answers by UDP, but not by TCP within tcpTime
 	}
 	return m, err
 }
@@ -336,7 +337,7 @@ func (s *server) exchangeTCP(ctx context.Context, c *call, deadline time.Time) (
 		return nil, err
 	}
 	if err != nil {
-		return nil, errRefused // it listens by UDP
+		return nil, errRefused // the server is reachable by UDP
 	}
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })

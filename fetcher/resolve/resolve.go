@@ -1,18 +1,18 @@
-// Package resolve answers one question: what addresses has a host name? It is a stub resolver: it asks recursive name
-// servers, A first and AAAA where there is none, keeps their answers for as long as they allow, and tells a name that
-// does not exist from a server that fails and from one that is silent.
+// Package resolve answers one question: which addresses does a host name have? It is a stub resolver. It asks
+// recursive name servers for A records, and for AAAA records if there are none. It caches answers for as long as they
+// allow. It distinguishes a name that does not exist, a server that fails, and a server that is silent.
 //
-// The package is laid out as a look-up goes:
+// The files, in the order of a look-up:
 //
-//	resolve.go   the way of one look-up, and the servers there are
-//	hosts.go     the names that this machine knows itself
-//	cache.go     what is remembered, and who is being asked about
-//	question.go  one question: to which server, how often, by TCP where its answer does not fit
-//	server.go    a server: whether it is down, and whether it takes EDNS
-//	pace.go      how many questions a second a server is asked
-//	mux.go       the sockets through which all questions go
-//	answer.go    what an answer says
-//	stats.go     what is counted
+//	resolve.go   one look-up, and the list of servers
+//	hosts.go     local names
+//	cache.go     cached answers and look-ups in flight
+//	question.go  one question: to which server, how often, by TCP after a truncated answer
+//	server.go    a server: whether it is down, and whether it answers questions with EDNS
+//	pace.go      the rate of questions to a server
+//	mux.go       the sockets of all questions
+//	answer.go    reading an answer
+//	stats.go     the counts
 package resolve
 
 import (
@@ -31,50 +31,50 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// Options say how to ask. The zero value of a field stands for its default.
+// Options configure a Resolver. The zero value of a field means its default.
 type Options struct {
-	Total      time.Duration // for all questions of one look-up; its waits for Rate do not count; 10s
-	First      time.Duration // until a question is sent again; each further wait is half as long again; 400ms
-	Rate       float64       // questions a second in all, divided evenly among the servers, fewer to one that refuses too many; 0 = no limit
-	MaxSockets int           // open at a time, TCP included, though not less than three for each server; 64
-	CacheSize  int           // names remembered; 16384
-	IPv4, IPv6 bool          // ask for that family only; not both
+	Total      time.Duration // bound of one look-up, without its waits for Rate; 10s
+	First      time.Duration // wait before a question is sent again; each further wait is half as long again; 400ms
+	Rate       float64       // questions a second in all, shared evenly among the servers; 0: no limit
+	MaxSockets int           // open at a time, TCP included, but three at least for each server; 64
+	CacheSize  int           // cached names; 16384
+	IPv4, IPv6 bool          // ask for this family only; not both
 	Hosts      string        // path of the hosts file; "" is /etc/hosts, "-" none
-	Log        *slog.Logger  // is told when a server stops answering, answers again, refuses too much or does not take EDNS; nil: nobody
+	Log        *slog.Logger  // logs servers that stop answering, answer again, refuse too much or fail with EDNS; nil: no log
 }
 
-// Answer is what a look-up found: addresses, or the outcome that says why there are none.
+// Answer is the result of a look-up: addresses, or the outcome that says why there are none.
 type Answer struct {
-	Addrs   []netip.Addr     // at most maxAddrs from a server, in an order that is theirs and the name's; shared, not to be changed
-	Outcome exchange.Outcome // dns_not_found, dns_failed, dns_timeout; 0 where Addrs has any
+	Addrs   []netip.Addr     // at most maxAddrs from a server, in an order that depends on them and the name; shared, read only
+	Outcome exchange.Outcome // dns_not_found, dns_failed, dns_timeout; 0 if there are Addrs
 	Cause   exchange.Cause
-	Took    time.Duration // without waits for Rate; 0 from the cache and from the hosts file
-	Until   time.Time     // when the answer must be asked again; zero: never
+	Took    time.Duration // without waits for Rate; 0 from the cache and for local names
+	Until   time.Time     // when the answer expires; zero: never
 
-	PutOff bool           // no server answered within the caller's patience; nothing else is set
-	Server netip.AddrPort // that answered last, or refused to; invalid where none did, and for names that this machine knows itself
-	Alias  string         // the name at the end of the chain of aliases; "" where there is none
+	PutOff bool           // deferred: no server answered within the caller's patience; nothing else is set
+	Server netip.AddrPort // that answered or refused last; invalid if none did, and for local names
+	Alias  string         // the name at the end of the chain of aliases; "" without aliases
 }
 
-// Resolver looks names up. It is safe for use by many goroutines. It keeps one of its own for each open socket; Close ends
-// them, and so does some time without questions.
+// Resolver looks names up. It is safe for use by many goroutines. It has a goroutine for each open socket. They end
+// with Close, or after some time without questions.
 type Resolver struct {
 	opts     Options
 	servers  []*server
 	mux      *mux
-	tcp      chan struct{} // one for each open TCP connection
+	tcp      chan struct{} // one element for each open TCP connection
 	calls    sync.Pool     // of *call
 	hosts    map[string][]netip.Addr
 	cache    *cache
 	log      *slog.Logger
 	closing  context.Context // ends with Close
 	close    context.CancelFunc
-	probing  sync.RWMutex // held for reading by whoever sends a probe
+	probing  sync.RWMutex // held for reading while a probe is sent
 	counters counters
 }
 
-// New returns a Resolver that asks servers, each HOST:PORT or HOST with an IP address as host; none stands for those of
-// /etc/resolv.conf.
+// New returns a Resolver that asks servers, each HOST:PORT or HOST with an IP address as host. An empty list means
+// the servers of /etc/resolv.conf.
 func New(servers []string, opts Options) (*Resolver, error) {
 	if opts.Total == 0 {
 		opts.Total = 10 * time.Second
@@ -95,7 +95,7 @@ func New(servers []string, opts Options) (*Resolver, error) {
 	case opts.Total < 0 || opts.First < 0 || opts.Rate < 0 || opts.MaxSockets < 0 || opts.CacheSize < 0:
 		return nil, errors.New("cannot resolve names with negative options")
 	case opts.IPv4 && opts.IPv6:
-		return nil, errors.New("cannot resolve names to IPv4 only and IPv6 only")
+		return nil, errors.New("cannot resolve names to IPv4 only and IPv6 only at the same time")
 	}
 	if len(servers) == 0 {
 		servers = systemServers("/etc/resolv.conf")
@@ -107,7 +107,7 @@ func New(servers []string, opts Options) (*Resolver, error) {
 	r := &Resolver{opts: opts, cache: newCache(opts.CacheSize), log: opts.Log, tcp: make(chan struct{}, streams)}
 	r.calls.New = func() any { return newCall() }
 	r.closing, r.close = context.WithCancel(context.Background())
-	r.mux = newMux(len(servers), opts.MaxSockets-streams, &r.counters.strangers)
+	r.mux = newMux(len(servers), opts.MaxSockets-streams, &r.counters.unexpected)
 	for i, text := range servers {
 		addr, err := parseServer(text)
 		if err != nil {
@@ -131,8 +131,8 @@ func New(servers []string, opts Options) (*Resolver, error) {
 	return r, nil
 }
 
-// systemServers are the name servers that resolv.conf(5) names; the one on loopback where it names none. What is no
-// address there is passed over.
+// systemServers returns the name servers in resolv.conf(5), or the one on loopback if there are none. It ignores
+// invalid addresses.
 func systemServers(path string) []string {
 	var servers []string
 	if conf, err := dns.ClientConfigFromFile(path); err == nil {
@@ -155,7 +155,7 @@ func parseServer(s string) (netip.AddrPort, error) {
 		return addr, errors.New("port 0")
 	}
 	if err != nil {
-		// A zone may hold anything, a bracket and a port too: only what is no address with a port is one without.
+		// A zone may contain any character, even a bracket and a port. So an address without a port is tried second.
 		alone, errAlone := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"))
 		if errAlone == nil {
 			return netip.AddrPortFrom(alone, 53), nil
@@ -164,7 +164,8 @@ func parseServer(s string) (netip.AddrPort, error) {
 	return addr, err
 }
 
-// Close closes all sockets. Look-ups after it work, with new ones, which close by themselves after some time without questions.
+// Close closes all sockets. Later look-ups work with new sockets, which close by themselves after some time without
+// questions.
 func (r *Resolver) Close() error {
 	r.probing.Lock()
 	r.close()
@@ -173,9 +174,9 @@ func (r *Resolver) Close() error {
 	return nil
 }
 
-// Lookup finds the addresses of a host name, in lower-case ASCII without a final dot. One question about a name is under
-// way at a time; whoever asks meanwhile gets its answer. Where no server has answered within patience (0: within
-// Options.Total) the look-up is put off, see Answer. When ctx ends first the outcome is dns_timeout.
+// Lookup finds the addresses of a host name, given in lower-case ASCII without a final dot. A name has one look-up in
+// flight; concurrent callers share its answer. If no server answers within patience (0: Options.Total), the look-up
+// is deferred, see Answer. If ctx ends first, the outcome is dns_timeout.
 func (r *Resolver) Lookup(ctx context.Context, host string, patience time.Duration) Answer {
 	if addrs, ok := r.local(host); ok {
 		if len(addrs) == 0 {
@@ -186,54 +187,55 @@ func (r *Resolver) Lookup(ctx context.Context, host string, patience time.Durati
 	return r.find(ctx, host, host, patience, r.families)
 }
 
-// LookupIPv6 finds the IPv6 addresses of a host name of which Lookup has told others.
+// LookupIPv6 finds the IPv6 addresses of a host name for which Lookup returned IPv4 addresses.
 func (r *Resolver) LookupIPv6(ctx context.Context, host string, patience time.Duration) Answer {
 	if _, ok := r.local(host); ok || r.opts.IPv4 {
-		return failed(exchange.DNSNotFound, exchange.CauseNoAddress) // Lookup told of all there are
+		return failed(exchange.DNSNotFound, exchange.CauseNoAddress) // Lookup has returned all
 	}
 	return r.find(ctx, host+"/6", host, patience, func(ctx context.Context, l *lookup, host string) Answer {
 		return r.records(ctx, l, host, dns.TypeAAAA)
 	})
 }
 
-// find returns what is remembered under a name, which is no other look-up's, or what questions about a host bring.
-func (r *Resolver) find(ctx context.Context, name, host string, patience time.Duration, questions func(context.Context, *lookup, string) Answer) Answer {
+// find returns the cached answer under a key, which is unique to the kind of look-up, or the answer to questions
+// about a host.
+func (r *Resolver) find(ctx context.Context, key, host string, patience time.Duration, questions func(context.Context, *lookup, string) Answer) Answer {
 	r.counters.lookups.Add(1)
 	began := time.Now()
-	answer, f, lead := r.cache.begin(name, began)
+	answer, f, lead := r.cache.begin(key, began)
 	for f != nil && !lead {
-		shared, over := f.wait(ctx, patience)
-		if over {
-			return r.told(shared)
+		shared, gaveUp := f.wait(ctx, patience)
+		if gaveUp {
+			return r.countDeferred(shared)
 		}
 		if f.good {
 			r.counters.shared.Add(1)
 			shared.Took = min(shared.Took, time.Since(began))
 			return shared
 		}
-		answer, f, lead = r.cache.begin(name, time.Now())
+		answer, f, lead = r.cache.begin(key, time.Now())
 	}
 	if f == nil {
 		r.counters.cacheHits.Add(1)
 		return answer
 	}
 	answer = r.ask(ctx, f, host, patience, questions)
-	// What failed because this caller gave up is nobody else's answer.
+	// An answer that this caller's ctx or patience cut off is not valid for followers.
 	r.cache.finish(f, answer, ctx.Err() == nil && !answer.PutOff)
-	return r.told(answer)
+	return r.countDeferred(answer)
 }
 
-// told counts what a caller is told.
-func (r *Resolver) told(answer Answer) Answer {
+// countDeferred counts an answer if it is deferred, and returns it.
+func (r *Resolver) countDeferred(answer Answer) Answer {
 	if answer.PutOff {
-		r.counters.putOff.Add(1)
+		r.counters.deferred.Add(1)
 	}
 	return answer
 }
 
 func failed(o exchange.Outcome, c exchange.Cause) Answer { return Answer{Outcome: o, Cause: c} }
 
-// ask puts the questions of one look-up.
+// ask asks the questions of one look-up.
 func (r *Resolver) ask(ctx context.Context, f *flight, host string, patience time.Duration, questions func(context.Context, *lookup, string) Answer) Answer {
 	now := time.Now()
 	l := lookup{began: now, deadline: now.Add(r.opts.Total), patient: true, flight: f}
@@ -252,24 +254,24 @@ func (r *Resolver) ask(ctx context.Context, f *flight, host string, patience tim
 	return answer
 }
 
-// lookup is the time that one look-up takes. What it waits for by our own will counts against no server.
+// lookup measures the time of one look-up. Waits for our own rate and connections do not count against a server.
 type lookup struct {
 	began    time.Time
-	waited   time.Duration // by our own will, with nothing under way
-	deadline time.Time     // put off by each wait
-	patient  bool          // it has the whole time
+	waited   time.Duration // own waits without a question in flight
+	deadline time.Time     // extended by each own wait
+	patient  bool          // it has all of Options.Total
 	flight   *flight
 }
 
-// delay puts the deadline off by a wait of our own, during which something was under way or not.
-func (l *lookup) delay(waited time.Duration, underWay bool) {
-	if !underWay {
+// delay extends the deadline by an own wait. inFlight says that a question was in flight meanwhile.
+func (l *lookup) delay(waited time.Duration, inFlight bool) {
+	if !inFlight {
 		l.waited += waited
 	}
 	l.deadline = l.deadline.Add(waited)
 }
 
-// asked notes that a question has been sent: from the first on, those who wait for the answer use up their patience.
+// asked is called when a question has been sent. With the first, the patience of followers begins.
 func (l *lookup) asked() {
 	if l.flight.asked.Load() == 0 {
 		l.flight.asked.Store(time.Now().UnixNano())
@@ -287,7 +289,7 @@ func (l *lookup) until(t time.Time) time.Time {
 	return t
 }
 
-// families asks for the addresses of the families that may be dialled.
+// families asks for the addresses of the permitted families.
 func (r *Resolver) families(ctx context.Context, l *lookup, host string) Answer {
 	if r.opts.IPv6 {
 		return r.records(ctx, l, host, dns.TypeAAAA)
@@ -298,7 +300,7 @@ func (r *Resolver) families(ctx context.Context, l *lookup, host string) Answer 
 	}
 	six := r.records(ctx, l, host, dns.TypeAAAA)
 	if six.Outcome == exchange.DNSNotFound {
-		// Two answers without addresses count for as long as both do.
+		// Two answers without addresses are valid until the first expires.
 		if answer.Until.Before(six.Until) {
 			six.Until = answer.Until
 		}

@@ -19,47 +19,47 @@ type server struct {
 	mux   *mux
 	pacer *pacer
 	edns  atomic.Int32 // whether it answers questions with EDNS, see server.learn
-	plain atomic.Int32 // answers to repetitions without EDNS, until that is known
+	plain atomic.Int32 // answers to repetitions without EDNS, while edns is ednsUnknown
 	health
 	traffic
 
 	mu      sync.Mutex
-	sockets [socketsPerServer]*socket // that take questions; nil before the first
+	sockets [socketsPerServer]*socket // that accept questions; nil before the first
 }
 
-// traffic is what is counted of a server, see ServerStats.
+// traffic holds the counts of a server, see ServerStats.
 type traffic struct {
 	questions, answers, failures, unheard, tcp atomic.Uint64
 }
 
-// health is what we think of a server.
+// health is the state of a server.
 //
-// One that leaves several questions in a row without an answer is suspected. That may be the names' fault: nobody answers for
-// some, and whoever asks about those only hears nothing of the best of servers. So it is asked for the root's name servers, which
-// every resolver knows, and is down if it says nothing to that either. One that is down is asked by one question in so many, and
-// for the root now and then.
+// A server that leaves several questions in a row unanswered is suspected. The names may be the reason: some zones
+// never answer, and then the best server cannot. So the suspect is probed with a question about the root's name
+// servers, which every resolver knows. It is down if it does not answer that either. A server that is down still gets
+// one question in probeOf, and a probe now and then.
 type health struct {
-	silent atomic.Int32 // questions in vain since its last answer
-	heard  atomic.Int64 // when that was, in nanoseconds since 1970; at first when it was made
-	probed atomic.Int64 // when it was last asked for the root; 0: never
+	silent atomic.Int32 // unanswered questions since its last answer
+	heard  atomic.Int64 // when it last answered, in nanoseconds since 1970; at first when it was made
+	probed atomic.Int64 // when it was last probed; 0: never
 	isDown atomic.Bool
 }
 
 const (
-	suspectAfter = 5  // questions in vain, and
-	suspectSince = 3  // first waits since the last answer
-	probeAgain   = 25 // first waits from probe to probe
+	suspectAfter = 5  // unanswered questions, and
+	suspectSince = 3  // times Options.First since the last answer
+	probeAgain   = 25 // times Options.First between probes
 	probeTries   = 3
-	probeOf      = 16 // questions, of which one goes to a server that is down
+	probeOf      = 16 // one question in this number goes to a server that is down
 )
 
-// first draws the server that a question begins with, by its index: any that is not down, and now and then one that is, to
-// see whether it still is.
+// first draws the first server for a question and returns its index: one that is not down, or now and then one that
+// is, to see whether it answers again.
 func (r *Resolver) first() int {
 	n := len(r.servers)
-	lot := rand.IntN(probeOf * n)
-	first := lot % n
-	if lot < n {
+	drawn := rand.IntN(probeOf * n)
+	first := drawn % n
+	if drawn < n {
 		return first
 	}
 	for i := range n {
@@ -70,7 +70,7 @@ func (r *Resolver) first() int {
 	return first
 }
 
-// hear takes note that a server answers.
+// hear is called when the server has answered.
 func (s *server) hear(log *slog.Logger) {
 	s.answers.Add(1)
 	s.silent.Store(0)
@@ -80,7 +80,7 @@ func (s *server) hear(log *slog.Logger) {
 	}
 }
 
-// inVain takes note that a question to a server was in vain.
+// inVain is called when the server has left a question unanswered. It starts a probe if the server is suspected.
 func (s *server) inVain(r *Resolver) {
 	now, first := time.Now().UnixNano(), int64(r.opts.First)
 	if s.silent.Add(1) < suspectAfter || now-s.heard.Load() < suspectSince*first {
@@ -93,7 +93,7 @@ func (s *server) inVain(r *Resolver) {
 	go r.probe(s)
 }
 
-// probe asks a server for the root's name servers, and takes it for down where no answer comes.
+// probe asks a server for the root's name servers. The server is down if it does not answer.
 func (r *Resolver) probe(s *server) {
 	began := time.Now()
 	c := r.calls.Get().(*call)
@@ -118,7 +118,7 @@ func (r *Resolver) probe(s *server) {
 				if a.err == nil {
 					s.hear(r.log)
 					if rcode := int(a.packet[3] & 0xf); rcode == dns.RcodeSuccess || rcode == dns.RcodeNameError {
-						s.learn(r.log, a.edns, ednsTries) // every server knows the root at once
+						s.learn(r.log, a.edns, ednsTries) // one answer suffices, because every server knows the root
 					}
 					return
 				}
@@ -135,8 +135,8 @@ func (r *Resolver) probe(s *server) {
 	}
 }
 
-// sendProbe sends a probe, which may be out of reach for a moment; it reports false where Close has been called, behind which no
-// socket may be opened for a probe.
+// sendProbe sends a probe. It ignores errors, because the server may be unreachable for a moment. It returns false
+// after Close, which no probe may follow with a new socket.
 func (r *Resolver) sendProbe(s *server, c *call) bool {
 	r.probing.RLock()
 	defer r.probing.RUnlock()
@@ -147,18 +147,18 @@ func (r *Resolver) sendProbe(s *server, c *call) bool {
 	return true
 }
 
-// servers are some of the servers, a bit each.
+// servers is a set of servers by index, one bit for each.
 type servers uint64
 
-// maxServers is how many servers there may be.
+// maxServers bounds the number of servers.
 const maxServers = 64
 
 func (f *servers) add(i int) { *f |= 1 << i }
 
-// all reports whether all n are among them.
+// all reports whether the set has n servers.
 func (f servers) all(n int) bool { return bits.OnesCount64(uint64(f)) == n }
 
-// next returns the server behind the one at i that is not among them; of n that all are the one behind it.
+// next returns the next server after i, of n, that is not in the set; i+1 if the set has all.
 func (f servers) next(i, n int) int {
 	for k := 1; k <= n; k++ {
 		if at := (i + k) % n; f&(1<<at) == 0 {
@@ -170,20 +170,21 @@ func (f servers) next(i, n int) int {
 
 func (f *servers) remove(i int) { *f &^= 1 << i }
 
-// has reports whether the one at i is among them.
+// has reports whether server i is in the set.
 func (f servers) has(i int) bool { return f&(1<<i) != 0 }
 
-// What a server does with questions that have EDNS. All that EDNS is for is to have longer answers by UDP; without it they come
-// by TCP. So it costs little to take it for broken by mistake, and nothing changes it afterwards.
+// Whether a server answers questions with EDNS. EDNS only serves to get longer answers by UDP; without it they come
+// by TCP. A wrong ednsFails costs little, so it is never revised.
 const (
 	ednsUnknown = iota
-	ednsWorks   // it has answered one
-	ednsFails   // it has answered none, and ednsTries repetitions without
+	ednsWorks   // it has answered one with EDNS
+	ednsFails   // it has answered none with EDNS, and ednsTries without
 )
 
 const ednsTries = 4
 
-// learn takes note of an answer to a question that had EDNS, or to a repetition that had not, which counts for so many.
+// learn counts an answer to a question with EDNS, or to a repetition without. count is how many repetitions it stands
+// for.
 func (s *server) learn(log *slog.Logger, edns bool, count int32) {
 	if s.edns.Load() != ednsUnknown {
 		return
@@ -195,8 +196,8 @@ func (s *server) learn(log *slog.Logger, edns bool, count int32) {
 	}
 }
 
-// disputesEDNS reports whether a refusal may be for EDNS: by its code, as of a server that is older (RFC 6891 §7), or because
-// no question with EDNS was ever answered.
+// disputesEDNS reports whether EDNS may be the reason for a refusal: its code is that of servers without EDNS (RFC
+// 6891 §7), or the server has answered no question with EDNS yet.
 func (s *server) disputesEDNS(rcode int) bool {
 	switch rcode {
 	case dns.RcodeFormatError, dns.RcodeNotImplemented, dns.RcodeBadVers:

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Stats are what a Resolver has counted since it was made. No two counts are consistent with each other while it works.
+// Stats are a Resolver's counts since it was made. While it works, two counts may not be consistent with each other.
 type Stats struct {
-	Lookups   uint64 // asked of it, names that this machine knows itself left out
-	CacheHits uint64 // of those, answered from the cache
-	Shared    uint64 // of those, answered by another's look-up of the same name that was under way
-	PutOff    uint64 // of those, put off because no server answered within the caller's patience
-	Strangers uint64 // packets that were no answer to a question under way: late, forged or rubbish
+	Lookups   uint64 // without those of local names
+	CacheHits uint64 // look-ups answered from the cache
+	Shared    uint64 // look-ups answered by another look-up of the same name in flight
+	PutOff    uint64 // look-ups deferred because no server answered within the caller's patience
+	Strangers uint64 // packets that answered no question in flight: late, forged or invalid
 	Servers   []ServerStats
 
-	// Took counts the look-ups that asked servers by how long they took: Took[i] those of at most TookBounds[i] and more than
-	// the bound before; the last those of more than all bounds. TookSum is the time of all of them together.
+	// Took is a histogram of the look-ups that asked servers, by how long they took. Took[i] counts those above
+	// TookBounds[i-1], up to TookBounds[i]; the last element those above all bounds. TookSum is their total time.
 	Took    [len(TookBounds) + 1]uint64
 	TookSum time.Duration
 }
@@ -31,24 +31,24 @@ var TookBounds = [...]time.Duration{
 // ServerStats are the counts of one name server.
 type ServerStats struct {
 	Addr      netip.AddrPort
-	Questions uint64  // sent, repetitions among them
-	Answers   uint64  // that came to them, failures among them
-	Failures  uint64  // answers other than addresses and their absence: SERVFAIL, REFUSED, malformed …, and what failed by TCP
-	Unheard   uint64  // questions that were given up without an answer
-	TCP       uint64  // questions put again by TCP, their answer having been truncated
-	Rate      float64 // questions a second that it is asked at most: its share of Options.Rate, or less while it refuses too many; +Inf: any
-	Down      bool    // it has left several questions in a row without an answer, that about the root among them; it is asked now and then
+	Questions uint64  // sent, repetitions included
+	Answers   uint64  // received, failures included
+	Failures  uint64  // answers other than addresses and their absence: SERVFAIL, REFUSED, malformed …, and failures by TCP
+	Unheard   uint64  // questions given up without an answer
+	TCP       uint64  // questions repeated by TCP, because the answer was truncated
+	Rate      float64 // most questions a second: its share of Options.Rate, less while it refuses too many; +Inf: no limit
+	Down      bool    // it answered neither several questions in a row nor a probe about the root; it is asked only now and then
 }
 
-// counters are what Stats is read from.
+// counters are the source of Stats.
 type counters struct {
-	lookups, cacheHits, shared, putOff, strangers atomic.Uint64
+	lookups, cacheHits, shared, deferred, unexpected atomic.Uint64
 
 	took    [len(TookBounds) + 1]atomic.Uint64
 	tookSum atomic.Int64
 }
 
-// count adds a look-up that asked servers.
+// count counts a look-up that asked servers.
 func (c *counters) count(took time.Duration) {
 	i := 0
 	for i < len(TookBounds) && took > TookBounds[i] {
@@ -62,8 +62,8 @@ func (c *counters) count(took time.Duration) {
 func (r *Resolver) Stats() Stats {
 	c := &r.counters
 	s := Stats{
-		Lookups: c.lookups.Load(), CacheHits: c.cacheHits.Load(), Shared: c.shared.Load(), PutOff: c.putOff.Load(),
-		Strangers: c.strangers.Load(), TookSum: time.Duration(c.tookSum.Load()),
+		Lookups: c.lookups.Load(), CacheHits: c.cacheHits.Load(), Shared: c.shared.Load(), PutOff: c.deferred.Load(),
+		Strangers: c.unexpected.Load(), TookSum: time.Duration(c.tookSum.Load()),
 	}
 	for i := range c.took {
 		s.Took[i] = c.took[i].Load()
