@@ -1,10 +1,10 @@
 package exchange
 
-// Cause is the detail behind an Outcome, in our words: never bytes of the network. It is the dataset's column
-// `error`. The zero value has no text.
+// Cause is the detail of an Outcome. Its texts are fixed and never contain input from the network. They are the
+// values of the dataset's column `error`. The zero value has no text.
 type Cause uint8
 
-// The causes. Add at the end of a block freely: only the texts are stored.
+// The causes. New ones may be added anywhere: only the texts are stored.
 const (
 	_ Cause = iota
 
@@ -114,7 +114,7 @@ var causeTexts = [numCauses]string{
 	CauseOther:            "other failure",
 }
 
-// String returns the detail, at most 200 bytes; "" for the zero Cause.
+// String returns the text, at most 200 bytes; "" for the zero Cause.
 func (c Cause) String() string {
 	if c < numCauses {
 		return causeTexts[c]

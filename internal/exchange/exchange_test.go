@@ -9,7 +9,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// TestTexts holds what the dataset promises of the columns outcome and error.
+// TestTexts checks the texts of the dataset's columns outcome and error.
 func TestTexts(t *testing.T) {
 	check := func(kind string, texts []string) {
 		t.Helper()
@@ -19,7 +19,7 @@ func TestTexts(t *testing.T) {
 				t.Errorf("%s %d has the text %q", kind, i+1, text)
 			}
 			if seen[text] {
-				t.Errorf("%s %d: %q is the text of another too", kind, i+1, text)
+				t.Errorf("%s %d: another one has the text %q, too", kind, i+1, text)
 			}
 			seen[text] = true
 		}
@@ -37,14 +37,14 @@ func TestTexts(t *testing.T) {
 		t.Errorf("%d outcomes are listed, of %d", len(outcomes), NumOutcomes-1)
 	}
 	if Outcome(0).String() != "none" || numOutcomes.String() != "none" {
-		t.Error("what is no outcome has the text of one")
+		t.Error("an invalid outcome has the text of a valid one")
 	}
 	if Cause(0).String() != "" || numCauses.String() != CauseOther.String() {
 		t.Errorf("texts of the zero cause and of an unknown one: %q, %q", Cause(0), numCauses)
 	}
 }
 
-// TestOutcomes is the table of what follows from an outcome: `T` transient, `F` falls back to http, `-` never asked.
+// TestOutcomes checks the properties of each outcome: `T` transient, `F` falls back to http, `-` never asked.
 func TestOutcomes(t *testing.T) {
 	want := map[Outcome]string{
 		0:               "-",
@@ -99,7 +99,7 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// TestKeep fills the arena far past its first block: no view may move or be overwritten before Reset.
+// TestKeep fills the arena far beyond its first block. No view may move or be overwritten before Reset.
 func TestKeep(t *testing.T) {
 	var r Response
 	for round := range 3 {
@@ -109,7 +109,7 @@ func TestKeep(t *testing.T) {
 			views = append(views, r.Keep(value))
 			want = append(want, bytes.Clone(value))
 			for j := range value {
-				value[j] = '!' // the caller's memory is its own
+				value[j] = '!' // the caller may reuse its memory
 			}
 		}
 		for i, view := range views {
@@ -127,7 +127,7 @@ func TestKeep(t *testing.T) {
 func TestKeepBounds(t *testing.T) {
 	var r Response
 	if r.Keep(nil) != nil || r.Keep([]byte{}) != nil {
-		t.Error("an empty value is kept as something")
+		t.Error("an empty value is kept")
 	}
 	long := bytes.Repeat([]byte{'v'}, 10*MaxField)
 	if got := r.Keep(long); len(got) != MaxField {
@@ -140,7 +140,7 @@ func TestKeepBounds(t *testing.T) {
 	if cap(r.arena) > 8<<10 {
 		t.Errorf("%d bytes are kept over Reset", cap(r.arena))
 	}
-	// An ordinary response's fields cost nothing once the arena is there.
+	// Once the arena is allocated, an ordinary response's fields need no allocation.
 	value := []byte("text/plain; charset=utf-8")
 	if n := testing.AllocsPerRun(100, func() {
 		for range 8 {
@@ -164,7 +164,7 @@ func TestResetRecyclesOnce(t *testing.T) {
 	r.Reset()
 	r.Reset()
 	if len(bin) != 1 || &bin[0][0] != &body[0] {
-		t.Errorf("the body was given back %d times", len(bin))
+		t.Errorf("the body was recycled %d times", len(bin))
 	}
 	if r.Outcome != 0 || r.HasStatus() || r.Body != nil || r.Truncated || r.Hops != nil || r.Fields.Server != nil || r.BodyFrom != nil {
 		t.Errorf("after Reset: %+v", r)

@@ -1,10 +1,9 @@
 package exchange
 
-// Outcome is how an origin's last exchange ended, in one word that datasets keep for ever. The zero value is no
-// outcome.
+// Outcome is how an origin's last exchange ended. Datasets store its text. The zero value is no outcome.
 type Outcome uint8
 
-// The outcomes. What each means to a user, docs/outcomes.md says, by a table in internal/simweb.
+// The outcomes. docs/outcomes.md, generated from a table in internal/simweb, explains them to users.
 const (
 	Answered        Outcome = iota + 1 // a final HTTP status arrived, whatever it is
 	RedirectLimit                      // one redirect more than the budget, or a loop
@@ -24,7 +23,7 @@ const (
 	HeaderTooLarge                     // the response head exceeds its bound
 	BlockedAddress                     // we refuse to dial this address (private, loopback …)
 	OptedOut                           // we do not contact this host
-	NotArchived                        // a redirect led to where the archive that is read has no answer from
+	NotArchived                        // the replayed archive has no answer from a redirect's target
 	numOutcomes
 )
 
@@ -70,15 +69,15 @@ func Outcomes() []Outcome {
 	return all
 }
 
-// Asked reports whether anybody was asked at all: opted-out and blocked origins are outside every denominator, and so are
-// those whose answer nobody has kept.
+// Asked reports whether the origin was asked. Opted-out and blocked origins, and those without an archived answer,
+// were not. They are outside of every denominator.
 func (o Outcome) Asked() bool {
 	return o != OptedOut && o != BlockedAddress && o != NotArchived && o != 0
 }
 
-// Transient reports whether a later try may end otherwise: time-outs, resets, early closes and failing name servers
-// may pass; a name that does not exist, a refusal and a broken certificate are answers. A 5xx status is transient too,
-// but is no outcome.
+// Transient reports whether a retry may have another outcome. Time-outs, resets, early closes and failing name
+// servers are transient. A name that does not exist, a refusal and an invalid certificate are final. A 5xx status is
+// transient, too, but is no outcome.
 func (o Outcome) Transient() bool {
 	switch o {
 	case DNSFailed, DNSTimeout, ConnectTimeout, Timeout, Reset, ClosedEarly:
@@ -87,8 +86,8 @@ func (o Outcome) Transient() bool {
 	return false
 }
 
-// FallsBack reports whether the outcome of an https attempt leaves it open whether http would answer: a failure of
-// the connection or of TLS before any status came. DNS failures and refusals of ours concern http just as much.
+// FallsBack reports whether http may answer after an https attempt with this outcome: a failure of the connection or
+// of TLS before a status came. DNS failures and addresses that we refuse would fail by http, too.
 func (o Outcome) FallsBack() bool {
 	switch o {
 	case ConnectRefused, ConnectTimeout, ConnectFailed, TLSFailed, Timeout, Reset, ClosedEarly:

@@ -12,11 +12,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-var update = flag.Bool("update", false, "write the document anew")
+var update = flag.Bool("update", false, "write docs/METRICS.md")
 
 const document = "../../docs/METRICS.md"
 
-// TestDocument holds docs/METRICS.md against the table: every metric of the one is in the other.
+// TestDocument compares docs/METRICS.md with the table. Each must have every metric of the other.
 func TestDocument(t *testing.T) {
 	want := write()
 	if *update {
@@ -44,7 +44,7 @@ func write() string {
 		}
 		kind := "gauge"
 		switch {
-		case m.spread != nil:
+		case m.histogram != nil:
 			kind = "histogram"
 		case m.kind == prometheus.CounterValue:
 			kind = "counter"

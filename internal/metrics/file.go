@@ -11,11 +11,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Interval is how often a File is written. A node_exporter is usually asked as often.
+// Interval is how often a File is written. Prometheus usually scrapes a node_exporter as often.
 const Interval = 15 * time.Second
 
-// File keeps a scan's metrics in a file for the textfile collector of a node_exporter, which sees one reading or the next,
-// never a part of one: each is written under another name in the same folder, and renamed.
+// File writes a scan's metrics to a file for the textfile collector of a node_exporter. The collector never sees a
+// part of a file: each is written under another name in the same folder, and renamed.
 type File struct {
 	path     string
 	gatherer prometheus.Gatherer
@@ -25,13 +25,13 @@ type File struct {
 	stop, ended chan struct{}
 }
 
-// CheckFile returns an error for a path that a file must not be renamed to: what is there already is a folder, or a device.
-// Whether anything can be written there is no matter of this check.
+// CheckFile returns an error for a path that must not be replaced: standard output, a folder or a device. It does not
+// check whether the path can be written.
 func CheckFile(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case path == "-":
-		return errors.New("not standard output; a file that is replaced every now and then")
+		return errors.New("not standard output: the file is replaced every 15 s")
 	case err == nil && info.IsDir():
 		return errors.New("it is a folder; a node_exporter reads the files in it that end in .prom")
 	case err == nil && !info.Mode().IsRegular():
@@ -40,8 +40,8 @@ func CheckFile(path string) error {
 	return nil
 }
 
-// Keep writes the file now, every Interval, and by Close. A file that cannot be written is no failure of the scan: log is told
-// when that begins, and when it has ended.
+// Keep writes the file now, every Interval, and at Close. A failed write does not stop the scan: the first failure is
+// logged, and so is the next success.
 func Keep(path string, scan *Scan, log *slog.Logger) *File {
 	f := &File{path: path, gatherer: scan.alone(), log: log, stop: make(chan struct{}), ended: make(chan struct{})}
 	f.write()
@@ -64,7 +64,7 @@ func (f *File) keep() {
 	}
 }
 
-// Close writes the file for the last time.
+// Close writes the file for the last time and stops.
 func (f *File) Close() {
 	close(f.stop)
 	<-f.ended
@@ -74,7 +74,7 @@ func (f *File) write() {
 	err := prometheus.WriteToTextfile(f.path, f.gatherer)
 	switch {
 	case err != nil && !f.failing:
-		// The temporary name in the error would be another one each time, and mean nothing to anybody.
+		// The error contains a temporary name, which differs each time and means nothing to users.
 		if path := (*fs.PathError)(nil); errors.As(err, &path) {
 			err = path.Err
 		} else if link := (*os.LinkError)(nil); errors.As(err, &link) {

@@ -52,7 +52,7 @@ func TestFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if info.Mode().Perm() != 0o644 {
-			t.Errorf("the file's mode is %v: whoever collects it is another user", info.Mode())
+			t.Errorf("the file's mode is %v: another user must be able to read it", info.Mode())
 		}
 		problems, err := promlint.New(strings.NewReader(read(t, path))).Lint()
 		if err != nil || len(problems) > 0 {
@@ -71,7 +71,7 @@ func TestFile(t *testing.T) {
 	})
 }
 
-// A folder that is not there is told of once, and so is that it is there again.
+// A missing folder is logged once, and so is its return.
 func TestFileThatCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "missing")

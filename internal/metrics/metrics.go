@@ -1,9 +1,9 @@
-// Package metrics answers one question: what may a monitoring system see of a scan? It reads the counters that the pipeline
-// and the resolver keep anyway, at the moment when somebody asks, and gives them names and units as Prometheus has them.
-// Nothing is counted here, so that a scan costs the same whether it is watched or not.
+// Package metrics answers one question: what may a monitoring system see of a scan? It reads the counters of the
+// pipeline and the resolver when metrics are requested, and gives them names and units of Prometheus. It counts
+// nothing itself, so that monitoring does not slow down a scan.
 //
-// metrics.go is a scan as it is seen, table.go every metric of it, server.go the page that a Prometheus scrapes, and file.go
-// the file that a node_exporter collects. docs/METRICS.md is written from the table.
+// metrics.go has the Scan, table.go all metrics, server.go the page that Prometheus scrapes, and file.go the file
+// that a node_exporter collects. docs/METRICS.md is generated from the table.
 package metrics
 
 import (
@@ -18,14 +18,14 @@ import (
 	"github.com/bulkscan/bulkscan/pipeline"
 )
 
-// State is where a scan stands.
+// State is the state of a scan.
 type State uint8
 
 // The states of a scan.
 const (
 	Running     State = iota
-	Complete          // the list is done, all of it is kept
-	Interrupted       // stopped by a signal; the same command resumes
+	Complete          // all origins of the list are kept
+	Interrupted       // stopped by a signal; the same command resumes it
 	Failed
 	numStates
 )
@@ -40,8 +40,8 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", uint8(s))
 }
 
-// Scan is one scan as it is seen from outside: a prometheus.Collector. It is made by New before anything is asked, and shows
-// zeros until Begin. It is safe for use by many goroutines.
+// Scan is a prometheus.Collector of one scan's metrics. It shows zeros until Begin. It is safe for use by many
+// goroutines.
 type Scan struct {
 	version string
 	names   func() resolve.Stats
@@ -55,8 +55,8 @@ type Scan struct {
 	end      time.Time
 }
 
-// New returns a Scan that starts now, by a program of this version. names is called at every reading, by any goroutine, until
-// nobody reads any more.
+// New returns a Scan that starts now, by a program of this version. names is called at each collection, by any
+// goroutine.
 func New(version string, names func() resolve.Stats) *Scan {
 	return &Scan{
 		version: version, names: names, start: time.Now(),
@@ -64,22 +64,22 @@ func New(version string, names func() resolve.Stats) *Scan {
 	}
 }
 
-// Begin says whose counters are read from now on: those of the scan named id ("" for one without a name), and of a list of
-// which so many bytes are read, of so many (0 where that is not known).
+// Begin sets the sources of the metrics: the scan's id ("" if it has none), its progress, and list, which returns the
+// bytes read and the total bytes of the list (0: unknown).
 func (s *Scan) Begin(id string, progress *pipeline.Progress, list func() (read, total int64)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.id, s.progress, s.list = id, progress, list
 }
 
-// End says how the scan ended.
+// End sets the scan's final state.
 func (s *Scan) End(state State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state, s.end = state, time.Now()
 }
 
-// snapshot is what one reading finds. The counts in it are not consistent with each other while the scan goes on.
+// snapshot holds the values of one collection. While the scan runs, two counts may not be consistent with each other.
 type snapshot struct {
 	version    string
 	id         string
@@ -98,13 +98,13 @@ func (s *Scan) snapshot() *snapshot {
 	s.mu.Unlock()
 	now.read, now.size = list()
 	now.names = s.names()
-	now.servers = united(now.names.Servers)
+	now.servers = merged(now.names.Servers)
 	return now
 }
 
-// united adds up what servers of the same address have counted: one that is named twice is one to whoever watches it, and
-// two series of one name would spoil the whole reading.
-func united(servers []resolve.ServerStats) []resolve.ServerStats {
+// merged adds up the counts of servers with the same address. A server that is named twice must be one series,
+// because Prometheus rejects a page with two series of the same name and labels.
+func merged(servers []resolve.ServerStats) []resolve.ServerStats {
 	var all []resolve.ServerStats
 next:
 	for _, s := range servers {
@@ -125,20 +125,20 @@ next:
 	return all
 }
 
-// Describe sends what Collect may send.
+// Describe implements prometheus.Collector.
 func (s *Scan) Describe(descs chan<- *prometheus.Desc) {
 	for i := range table {
 		descs <- table[i].desc
 	}
 }
 
-// Collect reads every counter.
+// Collect implements prometheus.Collector.
 func (s *Scan) Collect(metrics chan<- prometheus.Metric) {
 	now := s.snapshot()
 	for i := range table {
 		m := &table[i]
-		if m.spread != nil {
-			metrics <- m.spread(m.desc, now)
+		if m.histogram != nil {
+			metrics <- m.histogram(m.desc, now)
 			continue
 		}
 		m.read(now, func(value float64, labels ...string) {
@@ -147,15 +147,15 @@ func (s *Scan) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// page is everything that the HTTP page shows: the scan, the Go runtime and the process.
+// page returns the metrics of the HTTP page: the scan, the Go runtime and the process.
 func (s *Scan) page() prometheus.Gatherer {
 	r := prometheus.NewRegistry()
 	r.MustRegister(s, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }
 
-// alone is what the file holds: the scan. A node_exporter has a runtime and a process of its own, and refuses to tell
-// anything while a file claims the names of their metrics.
+// alone returns the metrics of the file: only the scan. A node_exporter has metrics of its own runtime and process,
+// and fails if a file has the same names.
 func (s *Scan) alone() prometheus.Gatherer {
 	r := prometheus.NewRegistry()
 	r.MustRegister(s)

@@ -15,46 +15,45 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// Bounds of what a visitor may cost. A scan shares its files out before it begins, and leaves a few for other things: all
-// connections together stay among those.
+// Bounds of a client's cost. maxConns fits in the files that a scan leaves free when it shares out its files.
 const (
 	maxConns   = 8
 	maxHeader  = 16 << 10 // bytes of a request's head
 	readTime   = 5 * time.Second
 	gatherTime = 10 * time.Second
-	writeTime  = 20 * time.Second // the gathering included
+	writeTime  = 20 * time.Second // gathering included
 	idleTime   = 30 * time.Second
 	closeTime  = time.Second
 )
 
-// Server shows a scan by HTTP: /metrics to a Prometheus, and / to whoever wonders what listens there. It answers GET and
-// HEAD, and changes nothing.
+// Server serves a scan's metrics by HTTP: /metrics for Prometheus, and / as a page for people. It only answers GET
+// and HEAD.
 type Server struct {
 	listener net.Listener
 	http     *http.Server
 	ended    chan struct{}
 }
 
-// Serve listens at HOST:PORT (port 0: one that is free) and serves a scan there until Close. What goes wrong with single
-// requests is told to log at level debug.
+// Serve listens at HOST:PORT (port 0: any free port) and serves a scan there until Close. Errors of single requests
+// are logged at level debug.
 func Serve(addr string, scan *Scan, log *slog.Logger) (*Server, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, inShort(err)
+		return nil, shortened(err)
 	}
-	complaints := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
+	errorLog := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(scan.page(), promhttp.HandlerOpts{
-		ErrorLog: complaints, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxConns, Timeout: gatherTime,
+		ErrorLog: errorLog, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxConns, Timeout: gatherTime,
 	}))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		fmt.Fprintf(w, front, html.EscapeString(scan.version)) // whoever leaves before the page's end does not want it
+		fmt.Fprintf(w, front, html.EscapeString(scan.version)) // an error means that the client has left
 	})
 	s := &Server{
 		listener: listener,
 		http: &http.Server{
-			Handler: mux, ErrorLog: complaints, MaxHeaderBytes: maxHeader,
+			Handler: mux, ErrorLog: errorLog, MaxHeaderBytes: maxHeader,
 			ReadHeaderTimeout: readTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime,
 		},
 		ended: make(chan struct{}),
@@ -77,8 +76,8 @@ const front = `<!doctype html>
 </html>
 `
 
-// inShort is why an address cannot be listened at, without the words about which operation on which address it was.
-func inShort(err error) error {
+// shortened returns the cause of an error of net.Listen, without operation and address.
+func shortened(err error) error {
 	if op := (*net.OpError)(nil); errors.As(err, &op) {
 		err = op.Err
 	}
@@ -88,10 +87,10 @@ func inShort(err error) error {
 	return err
 }
 
-// Addr is where the server listens.
+// Addr returns the address at which the server listens.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Close ends the server. Whoever is being answered has a moment to hear the end.
+// Close stops the server. Requests in flight have closeTime to finish.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// journal is a log that tests read.
+// journal is a log that tests can read.
 type journal struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -45,7 +45,7 @@ func serve(t *testing.T) *Server {
 			t.Error(err)
 		}
 		if text := j.String(); text != "" {
-			t.Errorf("the server complains:\n%s", text)
+			t.Errorf("the server logged:\n%s", text)
 		}
 	})
 	return s
@@ -72,7 +72,7 @@ func TestServer(t *testing.T) {
 		}
 		for _, text := range texts {
 			if !strings.Contains(string(body), text) {
-				t.Errorf("%s %s: nothing of %q in\n%s", method, path, text, body)
+				t.Errorf("%s %s: no %q in\n%s", method, path, text, body)
 			}
 		}
 	}
@@ -86,8 +86,8 @@ func TestServer(t *testing.T) {
 	f("GET", "/debug/pprof/", 404)
 }
 
-// More connections than the server takes wait for one of them to end, and cost the scan no file.
-func TestServerTakesSoManyConnections(t *testing.T) {
+// The server accepts maxConns connections, which bounds its files. A further one waits until another ends.
+func TestServerBoundsConnections(t *testing.T) {
 	s := serve(t)
 	dial := func() net.Conn {
 		conn, err := net.Dial("tcp", s.Addr())
@@ -113,7 +113,7 @@ func TestServerTakesSoManyConnections(t *testing.T) {
 	}
 	last, late := make(chan error, 1), dial()
 	go func() { last <- ask(late) }()
-	// Whoever is in is answered again and again, which is time enough to answer one who is not.
+	// The open connections are answered many times, which would be enough time to answer the further one.
 	for range 50 {
 		for _, conn := range open {
 			if err := ask(conn); err != nil {
@@ -157,7 +157,7 @@ func TestServerEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := net.Dial("tcp", s.Addr()) // which never asks anything
+	conn, err := net.Dial("tcp", s.Addr()) // never sends a request
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,6 +167,6 @@ func TestServerEnds(t *testing.T) {
 	}
 	if conn, err := net.Dial("tcp", s.Addr()); err == nil {
 		_ = conn.Close()
-		t.Error("somebody listens still")
+		t.Error("the port is still open")
 	}
 }

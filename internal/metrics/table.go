@@ -12,8 +12,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// metric is one row of the table. The names are promises: there may be more one day, but none changes its meaning. Every
-// label has a bounded number of values, fixed before the scan asks anybody: nothing that a site or a name server sends
+// metric is one row of the table. Metrics may be added, but a name never changes its meaning. Every label has a
+// bounded number of values, which are fixed before the first request: nothing that a site or a name server sends
 // becomes a label.
 type metric struct {
 	section string // of the document, on the first row of each
@@ -22,8 +22,8 @@ type metric struct {
 	kind    prometheus.ValueType
 	labels  []string
 
-	read   func(s *snapshot, add func(value float64, labels ...string)) // the values; where add is not called, the metric is absent
-	spread func(d *prometheus.Desc, s *snapshot) prometheus.Metric      // instead of read, of a histogram
+	read      func(s *snapshot, add func(value float64, labels ...string)) // adds the values; without any the metric is absent
+	histogram func(d *prometheus.Desc, s *snapshot) prometheus.Metric      // instead of read
 
 	desc *prometheus.Desc
 }
@@ -33,7 +33,7 @@ const (
 	gauge   = prometheus.GaugeValue
 )
 
-// table is every metric, in the order in which the document tells of them.
+// table lists all metrics in the order of docs/METRICS.md.
 var table = described([]metric{
 	{section: "The scan",
 		name: "bulkscan_build_info", kind: gauge, labels: []string{"version", "go_version"},
@@ -170,8 +170,8 @@ var table = described([]metric{
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.names.Strangers)) }},
 	{name: "bulkscan_dns_lookup_duration_seconds",
 		help: "How long the look-ups took that asked name servers, waits for --dns-rate left out.",
-		spread: func(d *prometheus.Desc, s *snapshot) prometheus.Metric {
-			// Prometheus counts under each bound all that is below it.
+		histogram: func(d *prometheus.Desc, s *snapshot) prometheus.Metric {
+			// Buckets are cumulative.
 			buckets, count := make(map[float64]uint64, len(resolve.TookBounds)), uint64(0)
 			for i, bound := range resolve.TookBounds {
 				count += s.names.Took[i]
@@ -203,7 +203,7 @@ var table = described([]metric{
 		read: ofServers(func(s *resolve.ServerStats) float64 { return truth(!s.Down) })},
 })
 
-// byServer is the label of metrics that every name server has: those of --resolver, or of the system.
+// byServer is the label of metrics of single name servers: those of --resolver, or of the system.
 var byServer = []string{"server"}
 
 func ofServers(value func(*resolve.ServerStats) float64) func(*snapshot, func(float64, ...string)) {
@@ -214,7 +214,7 @@ func ofServers(value func(*resolve.ServerStats) float64) func(*snapshot, func(fl
 	}
 }
 
-// described gives each row what Prometheus knows it by.
+// described sets each row's descriptor for Prometheus.
 func described(rows []metric) []metric {
 	for i := range rows {
 		rows[i].desc = prometheus.NewDesc(rows[i].name, rows[i].help, rows[i].labels, nil)
@@ -231,5 +231,5 @@ func truth(b bool) float64 {
 
 func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-// valid is a text of the user's as the value of a label, which must be UTF-8.
+// valid returns a text from the user as the value of a label, which must be UTF-8.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

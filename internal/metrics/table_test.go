@@ -19,7 +19,7 @@ import (
 	"github.com/bulkscan/bulkscan/pipeline"
 )
 
-// example is a scan of which every metric has a value.
+// example returns a scan in which every metric has a value.
 func example() *Scan {
 	names := resolve.Stats{
 		Lookups: 100, CacheHits: 40, Shared: 3, PutOff: 2, Strangers: 1,
@@ -37,7 +37,7 @@ func example() *Scan {
 	return s
 }
 
-// shown is what a reading says, as lines `name{labels} value` without the rest.
+// shown returns the metrics of a scan as lines `name{labels} value`.
 func shown(t *testing.T, s *Scan) []string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "shown.prom")
@@ -47,8 +47,8 @@ func shown(t *testing.T, s *Scan) []string {
 	return slices.DeleteFunc(strings.Split(strings.TrimSpace(read(t, path)), "\n"), func(line string) bool { return strings.HasPrefix(line, "#") })
 }
 
-// Whatever the pipeline counts is shown, also what it will count one day. Each counter gets a value of its own, and that
-// value has to turn up.
+// A metric shows every counter of the pipeline, also one that is added later. Each counter gets a value of its own,
+// which must be among the metrics.
 func TestEveryCounterOfProgress(t *testing.T) {
 	s := example()
 	p := reflect.ValueOf(s.progress).Elem()
@@ -72,7 +72,7 @@ func TestEveryCounterOfProgress(t *testing.T) {
 		case field.Type.Kind() == reflect.Array:
 			for j := range p.Field(i).Len() {
 				if field.Name == "Outcomes" && j == 0 {
-					continue // which is no outcome
+					continue // no outcome
 				}
 				set(field.Name+"["+strconv.Itoa(j)+"]", p.Field(i).Index(j))
 			}
@@ -84,7 +84,7 @@ func TestEveryCounterOfProgress(t *testing.T) {
 		delete(want, line[strings.LastIndexByte(line, ' ')+1:])
 	}
 	for _, name := range want {
-		t.Errorf("Progress.%s is counted, and no metric shows it", name)
+		t.Errorf("no metric shows Progress.%s", name)
 	}
 }
 
@@ -130,8 +130,8 @@ func TestValues(t *testing.T) {
 	f(`bulkscan_dns_lookup_duration_seconds_sum 12`)
 }
 
-// What is not known yet is absent rather than zero.
-func TestStates(t *testing.T) {
+// A metric whose value is not known yet is absent.
+func TestUnknownIsAbsent(t *testing.T) {
 	s := New("1.2.3", func() resolve.Stats { return resolve.Stats{} })
 	f := func(present, absent string) {
 		t.Helper()
@@ -158,8 +158,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// A name server that is named twice is one series, and whatever stands in a zone or a name is UTF-8: either would make the
-// whole page an error.
+// A name server that is named twice is one series, and labels are valid UTF-8. Otherwise Prometheus would reject the
+// whole page.
 func TestOddServers(t *testing.T) {
 	zone := netip.AddrPortFrom(netip.MustParseAddr("fe80::1").WithZone("eth\xff\"0\n"), 53)
 	twice := netip.MustParseAddrPort("192.0.2.1:53")
@@ -187,7 +187,7 @@ func TestOddServers(t *testing.T) {
 	}
 }
 
-// The whole is what Prometheus' own linter and its strictest registry have nothing to say about.
+// Prometheus' linter and its pedantic registry find no problem.
 func TestLint(t *testing.T) {
 	s := example()
 	s.End(Complete)
@@ -204,14 +204,14 @@ func TestLint(t *testing.T) {
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
-	// An example that leaves out a row would keep the linter from seeing it.
+	// Each row needs a value in the example, so that the linter sees it.
 	if len(families) != len(table) {
 		t.Errorf("%d of %d metrics have a value", len(families), len(table))
 	}
 }
 
-// The page has the runtime and the process besides; the file must not.
-func TestWhatIsWhere(t *testing.T) {
+// The page has metrics of the runtime and the process. The file must not.
+func TestPageAndFile(t *testing.T) {
 	f := func(g prometheus.Gatherer, want bool) {
 		t.Helper()
 		families, err := g.Gather()

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// Scheme is how a site is asked. The zero value is invalid.
+// Scheme is the protocol by which a site is asked. The zero value is invalid.
 type Scheme uint8
 
-// The schemes that a list may name. Auto stands for an entry that names none: it is tried as https, then as http.
+// The schemes of list entries. Auto is that of an entry without a scheme: it is tried by https, then by http.
 const (
 	Auto Scheme = iota + 1
 	HTTPS
@@ -40,7 +40,7 @@ func (s Scheme) String() string {
 	return "invalid"
 }
 
-// DefaultPort is the port that an origin of this scheme leaves unsaid. Auto begins as https.
+// DefaultPort returns the port of an origin that names none. That of Auto is that of https.
 func (s Scheme) DefaultPort() uint16 {
 	switch s {
 	case Auto, HTTPS:
@@ -61,7 +61,7 @@ type Origin struct {
 	scheme Scheme
 }
 
-// The ways in which a list entry is no origin. Parse wraps them with the entry's own detail.
+// The errors of an invalid list entry. Parse wraps them with details of the entry.
 var (
 	ErrEmpty    = errors.New("empty entry")
 	ErrScheme   = errors.New("scheme is not http, https or ftp")
@@ -70,17 +70,17 @@ var (
 	ErrPort     = errors.New("port is not a number from 1 to 65535")
 )
 
-// Parse reads a list entry: a host (`example.com`, `example.com:8080`, `[2001:db8::1]`), or a URL whose path, query
-// and fragment are dropped. An entry without a scheme has scheme Auto. Hosts are read as browsers read them (WHATWG URL
-// §3.5): escapes are decoded, names mapped to IDNA ASCII, and what ends in a number is an IPv4 address in any of its
-// spellings. The host may alias s.
+// Parse parses a list entry: a host (`example.com`, `example.com:8080`, `[2001:db8::1]`), or a URL, whose path, query
+// and fragment are dropped. An entry without a scheme has scheme Auto. Hosts are parsed as in browsers (WHATWG URL
+// §3.5): escapes are decoded, names mapped to IDNA ASCII, and a host that ends in a number is an IPv4 address in any
+// of its spellings. The host may alias s.
 func Parse(s string) (Origin, error) {
 	o, _, err := ParseSpelling(s)
 	return o, err
 }
 
-// ParseSpelling is Parse for those to whom it matters how the host is spelled: lists, where a number is rather a rank or
-// a price than somebody's address.
+// ParseSpelling is Parse that also returns how the host is spelled. It is for lists, in which a number is more often
+// a rank or a price than an address.
 func ParseSpelling(s string) (Origin, Spelling, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {
@@ -100,7 +100,7 @@ func ParseSpelling(s string) (Origin, Spelling, error) {
 		rest = rest[:i]
 	}
 	if name, ok := strings.CutSuffix(rest, ":"); ok && scheme == Auto {
-		// `http:/example.com` and `http:\\example.com` lost a slash or turned it; their host is not `http`.
+		// The host of `http:/example.com` and `http:\\example.com`, which have too few slashes, is not `http`.
 		if _, ok := schemeOf(name); ok {
 			return Origin{}, 0, fmt.Errorf("%w: no // after %q", ErrScheme, rest)
 		}
@@ -126,7 +126,7 @@ func ParseSpelling(s string) (Origin, Spelling, error) {
 	} else if i := strings.IndexByte(rest, ':'); i >= 0 {
 		host, portText = rest[:i], rest[i+1:]
 		if strings.IndexByte(portText, ':') >= 0 {
-			// More than one colon without brackets: a bare IPv6 address, or nothing we know.
+			// More than one colon without brackets: an IPv6 address, or an error.
 			if addr, err := netip.ParseAddr(rest); err != nil || addr.Zone() != "" {
 				return Origin{}, 0, fmt.Errorf("%w: more than one colon", ErrPort)
 			}
@@ -134,7 +134,7 @@ func ParseSpelling(s string) (Origin, Spelling, error) {
 		}
 	}
 	if strings.IndexByte(host, '%') >= 0 {
-		// Only now, so that no escape can bring user info, a port or a path in.
+		// Escapes are decoded after splitting, so that they cannot add user info, a port or a path.
 		host = unescape(host)
 		if strings.IndexByte(host, ':') >= 0 {
 			return Origin{}, 0, fmt.Errorf("%w: byte ':'", ErrHost)
@@ -163,7 +163,8 @@ func schemeOf(name string) (Scheme, bool) {
 	return Auto, false
 }
 
-// New makes an origin of a scheme, a host in any spelling (no brackets) and a port; port 0 is the scheme's default.
+// New returns the origin of a scheme, a host in any spelling (without brackets) and a port; port 0 is the scheme's
+// default.
 func New(scheme Scheme, host string, port uint16) (Origin, error) {
 	if scheme < Auto || scheme > FTP {
 		return Origin{}, ErrScheme
@@ -172,7 +173,7 @@ func New(scheme Scheme, host string, port uint16) (Origin, error) {
 	return o, err
 }
 
-// build is New, and says how the host was spelled.
+// build is New that also returns how the host was spelled.
 func build(scheme Scheme, host string, port uint16) (Origin, Spelling, error) {
 	h, spelling, err := normalHost(host)
 	if err != nil {
@@ -184,16 +185,16 @@ func build(scheme Scheme, host string, port uint16) (Origin, Spelling, error) {
 	return Origin{host: h, port: port, scheme: scheme}, spelling, nil
 }
 
-// lookup maps names as browsers do before they ask DNS (UTS 46, non-transitional), but leaves alone what real host names
-// have: underscores, and hyphens at any place (`r3---sn-4g5e.googlevideo.com`).
+// lookup maps names as browsers do before they ask DNS (UTS 46, non-transitional). It allows underscores, and hyphens
+// at any position, because real host names have them (`r3---sn-4g5e.googlevideo.com`).
 var lookup = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.BidiRule(), idna.StrictDomainName(false), idna.CheckHyphens(false))
 
-// maxUnicode bounds, in bytes, the names that are mapped: punycode takes quadratic time. A name of 253 ASCII bytes
-// comes from fewer than 253 runes, decomposed accents apart.
+// maxUnicode bounds the names that are mapped, in bytes, because punycode takes quadratic time. A name of 253 ASCII
+// bytes is mapped from fewer than 253 runes, unless accents are decomposed.
 const maxUnicode = 2048
 
-// normalHost returns the one spelling of a host, or ErrHost with the reason. ASCII names are only lowered: whether a
-// label `xn--…` is good punycode is for DNS to say, and the same for both of its spellings.
+// normalHost returns the canonical spelling of a host, or ErrHost with the reason. ASCII names are only lowered:
+// whether a label `xn--…` is valid punycode is left to DNS.
 func normalHost(host string) (string, Spelling, error) {
 	if strings.IndexByte(host, ':') >= 0 {
 		addr, err := netip.ParseAddr(host)
@@ -203,7 +204,7 @@ func normalHost(host string) (string, Spelling, error) {
 		return addr.Unmap().String(), Full, nil
 	}
 	if isASCII(host) {
-		host = strings.ToLower(host) // no allocation where it is lower case already
+		host = strings.ToLower(host) // no allocation if it is in lower case
 	} else {
 		if len(host) > maxUnicode {
 			return "", 0, fmt.Errorf("%w: longer than 253 bytes", ErrHost)
@@ -238,8 +239,8 @@ func normalHost(host string) (string, Spelling, error) {
 		}
 		label++
 	}
-	// A name whose last label is a number is an IPv4 address or nothing: `127.1` must not slip past an address guard
-	// as a name (WHATWG URL §3.5, "ends in a number").
+	// A name whose last label is a number is an IPv4 address, or invalid: `127.1` must not pass an address guard as a
+	// name (WHATWG URL §3.5, "ends in a number").
 	if endsInNumber(host) {
 		addr, ok := parseIPv4(host)
 		if !ok {
@@ -254,11 +255,11 @@ func normalHost(host string) (string, Spelling, error) {
 // Spelling is how an entry spells its host.
 type Spelling uint8
 
-// The spellings, of which all but Full are of IPv4 addresses.
+// The spellings. Odd and Number are spellings of IPv4 addresses.
 const (
-	Full   Spelling = iota // a name, an IPv6 address, or four decimal numbers; escapes, wide digits and a last dot aside
+	Full   Spelling = iota // a name, an IPv6 address, or four decimal numbers; with escapes, wide digits or a last dot, too
 	Odd                    // fewer numbers, octal or hexadecimal ones: `127.1`, `010.1.2.3`, `0x7f000001`
-	Number                 // nothing but digits, as ranks and identifiers are: `2130706433`
+	Number                 // only digits, like ranks and identifiers: `2130706433`
 )
 
 // spellingOf compares a mapped host with its address in full.
@@ -272,9 +273,9 @@ func spellingOf(host, full string) Spelling {
 	return Number
 }
 
-// parseIPv4 reads an address of one to four numbers, of which the last fills the bytes that are left: `127.1`,
-// `0x7f000001` and `2130706433` are 127.0.0.1, as they have been since inet_aton, and as browsers still read them (WHATWG
-// URL §3.5, "IPv4 parser").
+// parseIPv4 parses an address of one to four numbers, of which the last fills the remaining bytes: `127.1`,
+// `0x7f000001` and `2130706433` are 127.0.0.1. Browsers parse these forms of inet_aton, too (WHATWG URL §3.5, "IPv4
+// parser").
 func parseIPv4(host string) (netip.Addr, bool) {
 	var numbers [4]uint64
 	n := 0
@@ -299,7 +300,7 @@ func parseIPv4(host string) (netip.Addr, bool) {
 	return netip.AddrFrom4([4]byte{byte(address >> 24), byte(address >> 16), byte(address >> 8), byte(address)}), true
 }
 
-// ipv4Number reads one number of a lowered address: hexadecimal after 0x, octal after 0, else decimal; 0x alone is 0.
+// ipv4Number parses one number of a lowered address: hexadecimal after 0x, octal after 0, else decimal; 0x alone is 0.
 func ipv4Number(s string) (uint64, bool) {
 	base := 10
 	if digits, ok := strings.CutPrefix(s, "0x"); ok {
@@ -314,7 +315,7 @@ func ipv4Number(s string) (uint64, bool) {
 	return number, err == nil
 }
 
-// unescape decodes percent-encoded bytes. A % without two hex digits stays, which no host may hold.
+// unescape decodes percent-encoded bytes. A % without two hex digits stays, and makes the host invalid.
 func unescape(s string) string {
 	out := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
@@ -359,7 +360,7 @@ func endsInNumber(host string) bool {
 	return true
 }
 
-// clip bounds what an error repeats of its input.
+// clip bounds the input that an error quotes.
 func clip(s string) string {
 	if len(s) > 80 {
 		return s[:80] + "…"
@@ -370,18 +371,17 @@ func clip(s string) string {
 // IsValid reports whether the origin came from Parse, New or With.
 func (o Origin) IsValid() bool { return o.scheme != 0 }
 
-// Host is the host without brackets.
+// Host returns the host without brackets.
 func (o Origin) Host() string { return o.host }
 
-// Port is the port, never 0 for a valid origin.
+// Port returns the port, never 0 for a valid origin.
 func (o Origin) Port() uint16 { return o.port }
 
-// Scheme is the scheme, Auto for an entry that named none.
+// Scheme returns the scheme; Auto for an entry without one.
 func (o Origin) Scheme() Scheme { return o.scheme }
 
-// As returns the origin that an entry of scheme Auto is asked as: the same host by scheme s, with the default port
-// exchanged for that of s (443 becomes 80) and any other port kept. An origin with a scheme of its own is returned
-// as it is.
+// As returns the origin with scheme s, if its scheme is Auto. A default port becomes that of s (443 becomes 80); any
+// other port stays. An origin with another scheme than Auto is returned unchanged.
 func (o Origin) As(s Scheme) Origin {
 	if o.scheme != Auto {
 		return o
@@ -393,7 +393,7 @@ func (o Origin) As(s Scheme) Origin {
 	return o
 }
 
-// Addr returns the IP address where the host is one.
+// Addr returns the host as an IP address, if it is one.
 func (o Origin) Addr() (netip.Addr, bool) {
 	if strings.IndexByte(o.host, ':') < 0 && !endsInNumber(o.host) {
 		return netip.Addr{}, false
@@ -402,13 +402,13 @@ func (o Origin) Addr() (netip.Addr, bool) {
 	return addr, err == nil
 }
 
-// shared is the space of carriers' own networks (RFC 6598), reserved what begins with 240 or more (RFC 1112 §4).
+// shared is the space of carriers' networks (RFC 6598). reserved is the former class E (RFC 1112 §4).
 var (
 	shared   = netip.MustParsePrefix("100.64.0.0/10")
 	reserved = netip.MustParsePrefix("240.0.0.0/4")
 )
 
-// NoPublic reports whether the host is an IPv4 address that means nobody on the public Internet: of this network, this
+// NoPublic reports whether the host is an IPv4 address outside of the public Internet: one of this network, this
 // machine, a private network or link, a group, or reserved (RFC 6890). The fetcher refuses all of them, and more.
 func (o Origin) NoPublic() bool {
 	addr, ok := o.Addr()
@@ -416,8 +416,8 @@ func (o Origin) NoPublic() bool {
 		addr.IsMulticast() || shared.Contains(addr) || reserved.Contains(addr))
 }
 
-// AppendTo appends the origin as `https://example.com`, the port only where it is not the scheme's default, IPv6 in
-// brackets. Auto has no scheme part: `example.com`.
+// AppendTo appends the origin as `https://example.com`, with a port other than the scheme's default, and IPv6 in
+// brackets. With scheme Auto it appends no scheme: `example.com`.
 func (o Origin) AppendTo(b []byte) []byte {
 	if o.scheme != Auto {
 		b = append(b, o.scheme.String()...)
@@ -426,7 +426,7 @@ func (o Origin) AppendTo(b []byte) []byte {
 	return o.AppendHostTo(b)
 }
 
-// AppendHostTo appends what a Host header says: the host, and the port where it is not the default.
+// AppendHostTo appends the value of a Host header: the host, and the port if it is not the default.
 func (o Origin) AppendHostTo(b []byte) []byte {
 	if strings.IndexByte(o.host, ':') >= 0 {
 		b = append(b, '[')
@@ -445,8 +445,8 @@ func (o Origin) AppendHostTo(b []byte) []byte {
 // String is AppendTo as a string.
 func (o Origin) String() string { return string(o.AppendTo(nil)) }
 
-// RegistrableDomain is the public suffix plus one label (`example.co.uk`), or "" for addresses, bare suffixes and
-// single labels. It is a part of Host; finding it allocates a little.
+// RegistrableDomain returns the public suffix plus one label (`example.co.uk`); "" for addresses, bare suffixes and
+// single labels. The result is a part of Host; finding it allocates a little.
 func (o Origin) RegistrableDomain() string {
 	if _, isIP := o.Addr(); isIP || strings.IndexByte(o.host, '.') < 0 {
 		return ""
@@ -459,8 +459,8 @@ func (o Origin) RegistrableDomain() string {
 	return o.host[strings.LastIndexByte(before, '.')+1:]
 }
 
-// TLD is the last label where the public suffix list knows it as a top-level domain of the DNS root, else "". It is a
-// part of Host; finding it allocates a little.
+// TLD returns the last label if the public suffix list has it as a top-level domain of the DNS root, else "". The
+// result is a part of Host; finding it allocates a little.
 func (o Origin) TLD() string {
 	if _, isIP := o.Addr(); isIP {
 		return ""
@@ -469,7 +469,7 @@ func (o Origin) TLD() string {
 	if _, icann := publicsuffix.PublicSuffix(tld); icann {
 		return tld
 	}
-	// A few country codes (ck, er, np …) are listed only as `*.ck`, by what stands under them.
+	// A few country codes (ck, er, np …) are listed only with a wildcard, as `*.ck`.
 	if _, icann := publicsuffix.PublicSuffix("-." + tld); icann {
 		return tld
 	}

@@ -72,7 +72,7 @@ func TestParse(t *testing.T) {
 	f("https://[2001:db8::1]/a", "2001:db8::1", HTTPS, 443)
 	f("[::ffff:192.0.2.1]", "192.0.2.1", Auto, 443)
 
-	// Odd spellings of 127.0.0.1 and of others, as browsers read them.
+	// Odd spellings of addresses, as browsers parse them.
 	f("127.1", "127.0.0.1", Auto, 443)
 	f("127.0.1", "127.0.0.1", Auto, 443)
 	f("127.1.", "127.0.0.1", Auto, 443)
@@ -96,7 +96,7 @@ func TestParse(t *testing.T) {
 	f("0", "0.0.0.0", Auto, 443)
 	f("0x", "0.0.0.0", Auto, 443)
 	f("0x.0x.0", "0.0.0.0", Auto, 443)
-	// What only looks like it is a name.
+	// Names that look similar.
 	f("0x7f.1.example", "0x7f.1.example", Auto, 443)
 	f("1.0xg", "1.0xg", Auto, 443)
 	f("1.2.3.4x", "1.2.3.4x", Auto, 443)
@@ -132,7 +132,7 @@ func TestSpelling(t *testing.T) {
 		t.Helper()
 		o, got, err := ParseSpelling(in)
 		if err != nil || got != want || o.NoPublic() != noPublic {
-			t.Errorf("ParseSpelling(%q) = %v, %d, %v, of nobody in public %v; want %d, %v", in, o, got, err, o.NoPublic(), want, noPublic)
+			t.Errorf("ParseSpelling(%q) = %v, %d, %v, not public %v; want %d, %v", in, o, got, err, o.NoPublic(), want, noPublic)
 		}
 	}
 	f("example.com", Full, false)
@@ -214,7 +214,7 @@ func TestParseRefuses(t *testing.T) {
 	f("exam ple.com", ErrHost)
 	f("exam\tple.com", ErrHost)
 	f("example.com\x00", ErrHost)
-	// What an escape hides is no port, path, user info, address in brackets or further escape.
+	// An escape cannot hide a port, a path, user info, an address in brackets or another escape.
 	f("example.com%3A8080", ErrHost)
 	f("%3A%3A1", ErrHost)
 	f("%5B%3A%3A1%5D", ErrHost)
@@ -243,7 +243,7 @@ func TestParseRefuses(t *testing.T) {
 	f(strings.Repeat("ü", 60)+".com", ErrHost)
 	f(strings.Repeat("日本語", 20_000), ErrHost)
 
-	// What ends in a number is an address or nothing: no way around a guard for private addresses.
+	// A host that ends in a number is an address or invalid, so that it cannot pass a guard for private addresses.
 	f("127.0.0.08", ErrHost)
 	f("127.0.0.09", ErrHost)
 	f("08", ErrHost)
@@ -305,7 +305,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestString also holds the default ports: they are not said.
+// TestString also checks that default ports are left out.
 func TestString(t *testing.T) {
 	f := func(in, want, hostHeader string) {
 		t.Helper()
@@ -440,8 +440,7 @@ func TestAllocations(t *testing.T) {
 	f("example.area51")
 }
 
-// FuzzParse holds what every accepted entry promises: its text reads back as the same origin, and its host is bounded
-// ASCII that no other spelling of the same origin differs from.
+// FuzzParse checks each accepted entry: its text parses to the same origin, and its host is bounded, canonical ASCII.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"example.com", "http://[::1]:8080/a", "www.müller.eu", "127.1", "0x7f.1", "0.0x.010", "%31.m%C3%BC", "a。b", "http:/x", "x@y", "[::ffff:1.2.3.4]:1"} {
 		f.Add(seed)
@@ -487,7 +486,7 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// slowIPv4 is the standard's text (WHATWG URL §3.5, "IPv4 parser"), step by step and without bounds.
+// slowIPv4 follows the standard (WHATWG URL §3.5, "IPv4 parser") step by step, without bounds.
 func slowIPv4(host string) (netip.Addr, bool) {
 	parts := strings.Split(host, ".")
 	if len(parts) > 4 {
@@ -526,7 +525,7 @@ func slowIPv4(host string) (netip.Addr, bool) {
 	return netip.AddrFrom4(four), true
 }
 
-// Whatever ends in a number is the address that the standard says, or none.
+// A host that ends in a number is the address in the standard's reading, or invalid.
 func FuzzIPv4(f *testing.F) {
 	for _, seed := range []string{"127.1", "0x7f.1", "017700000001", "2130706433", "0x.0.08", "1.2.3.4.5", "4294967296", "1.2.3.256", "0x000000000000000000001"} {
 		f.Add(seed)
