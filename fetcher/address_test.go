@@ -45,7 +45,8 @@ func TestAddresses(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			t.Helper()
 			cfg := testConfig(netip.AddrPort{})
-			cfg.ConnectTo, cfg.AllowPrivate, cfg.Retries, cfg.ConnectTimeout = nil, false, 0, 3*time.Second
+			cfg.ConnectTo, cfg.AllowPrivate, cfg.Retries = nil, false, 0
+			cfg.Timeout, cfg.ConnectTimeout = 5*time.Second, 3*time.Second
 			cfg.Resolver = dual{names{"a.com": strings.Fields(hosts), "a.com/6": strings.Fields(six)}}
 			cfg.OptOutAddr = netip.MustParsePrefix("11.0.0.0/8").Contains
 			for _, e := range edit {

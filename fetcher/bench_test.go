@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -24,7 +25,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// frugal is a server handler that allocates nothing a connection, so that what is measured is ours.
+// frugal returns a handler that allocates nothing, so that only the client's allocations are measured.
 func frugal(response string) func(net.Conn) {
 	answer := []byte(response)
 	return func(conn net.Conn) {
@@ -33,13 +34,13 @@ func frugal(response string) func(net.Conn) {
 			return
 		}
 		_, _ = conn.Write(answer)
-		_, _ = conn.Read(buf[:1]) // until the client closes
+		_, _ = conn.Read(buf[:1]) // wait until the client closes
 	}
 }
 
 var kilobyte = okHead + "Server: nginx\r\nContent-Type: text/plain\r\nContent-Length: 1001\r\n\r\n" + strings.Repeat("Disallow: /x\n", 77)
 
-// An exchange, once warm, allocates little more than its connection.
+// Once buffers are allocated, an exchange allocates little more than its connection.
 func TestDoAllocatesLittle(t *testing.T) {
 	f := newFetcher(t, testConfig(serve(t, frugal(kilobyte))))
 	r := new(exchange.Response)
@@ -61,14 +62,21 @@ func TestDoAllocatesLittle(t *testing.T) {
 	}
 }
 
-// TestMain is also a server in a process of its own, so that the processor time and the memory that are measured are ours
-// alone: with the variable set it serves until its standard input ends. Its modes are "plain" and "tls"; "silent" behind
-// one makes it say nothing after the first byte of a body, and "large head," before that sends a head of 6 KB.
+// TestMain runs the tests. With BULKSCAN_BENCH_SERVER set it is a server instead, until its standard input ends: in
+// another process, so that its processor time and memory are not measured. The modes are "plain" and "tls". The
+// suffix " silent" stops after the first byte of a body; " large head," before it sends a head of 6 KB.
 func TestMain(m *testing.M) {
 	mode, silent := strings.CutSuffix(os.Getenv("BULKSCAN_BENCH_SERVER"), " silent")
 	mode, large := strings.CutSuffix(mode, " large head,")
 	if mode == "" {
-		os.Exit(m.Run())
+		_ = flag.Set("test.parallel", "16") // parallel tests mostly wait for time-outs
+		before := sockets()
+		code := m.Run()
+		if left := leaks(before); code == 0 && left != "" {
+			fmt.Printf("left behind:\n%s\n", left)
+			code = 1
+		}
+		os.Exit(code)
 	}
 	handle := frugal(kilobyte)
 	if silent {
@@ -107,7 +115,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// server starts TestMain's server, and returns how and what to ask of it.
+// server starts TestMain's server. It returns a Config and an origin for it.
 func server(tb testing.TB, mode string) (Config, origin.Origin) {
 	tb.Helper()
 	process := exec.Command(os.Args[0])
@@ -143,12 +151,12 @@ func server(tb testing.TB, mode string) (Config, origin.Origin) {
 	return cfg, parse(tb, entry)
 }
 
-// An exchange in flight holds at most 30 KB plain and 80 KB over TLS, waiting for a body's second byte: its goroutine's
-// stack and all that is reachable from it. So it does behind a large head.
+// An exchange that waits for a body's second byte holds at most 30 KB plain and 80 KB over TLS, its goroutine's stack
+// included. After a large head it holds no more.
 func TestMemoryInFlight(t *testing.T) {
 	for mode, most := range map[string]uint64{"plain silent": 30_000, "tls silent": 80_000, "plain large head, silent": 30_000} {
 		t.Run(mode, func(t *testing.T) {
-			const many = 1000
+			const many = 500
 			cfg, o := server(t, mode)
 			cfg.Timeout = time.Minute
 			f := newFetcher(t, cfg)
@@ -187,17 +195,17 @@ func TestMemoryInFlight(t *testing.T) {
 	}
 }
 
-// inUse is what this process holds, in bytes: what the collector found reachable, and stacks.
+// inUse returns the bytes of this process's reachable heap and stacks.
 func inUse() uint64 {
 	var stats runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what pools still kept over the first
+	runtime.GC() // pools keep their elements over the first
 	runtime.ReadMemStats(&stats)
 	return stats.HeapAlloc + stats.StackInuse
 }
 
-// An exchange with a loopback server in another process, 256 in flight; the certificate is verified. cpu-s/10k is the
-// processor time of ten thousand exchanges in seconds, user and system, without the server's.
+// Exchanges with a loopback server in another process, 256 in flight, with verified certificates. cpu-s/10k is the
+// processor time of 10,000 exchanges in seconds, user and system, without the server's.
 //
 //	go test ./fetcher -run '^$' -bench Do -benchtime 2s
 func BenchmarkDo(b *testing.B) {
@@ -228,7 +236,7 @@ func BenchmarkDo(b *testing.B) {
 	}
 }
 
-// processorTime is what this process has used so far, 0 where the system does not tell.
+// processorTime returns the processor time of this process; 0 if the system does not tell.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
@@ -237,8 +245,8 @@ func processorTime() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// A server's chain of its own certificate (P-256), its issuer's (P-256) and a root (P-384), as many sites of the web have
-// one: verified in full, and with a cached issuer.
+// A chain of a server's certificate (P-256), its issuer's (P-256) and a root (P-384), as many sites have: verified in
+// full, and with a cached issuer.
 //
 //	go test ./fetcher -run '^$' -bench Verify
 func BenchmarkVerify(b *testing.B) {

@@ -178,14 +178,13 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// Bodies beyond 64 KiB share one budget. Who finds it spent waits for it, no longer than its deadline.
+// Bodies beyond 64 KiB share one budget. When it is used up, an exchange waits for it until its own deadline.
 func TestBodyBudget(t *testing.T) {
-	noLeaks(t)
+	t.Parallel()
 	body := strings.Repeat("x", 90_000)
 	cfg := testConfig(serve(t, reply(okHead+"Content-Length: 90000\r\n\r\n", body)))
 	cfg.MaxBody = 100_000
-	cfg.BodyBudget = 400_000 // and a quarter is for smaller ones
-	cfg.Timeout = time.Second
+	cfg.BodyBudget = 400_000 // a quarter is for smaller bodies
 	f := newFetcher(t, cfg)
 	var held []*exchange.Response
 	for range 3 {
@@ -195,10 +194,12 @@ func TestBodyBudget(t *testing.T) {
 		}
 		held = append(held, r)
 	}
+	f.cfg.Timeout = 300 * time.Millisecond
 	r, _ := fetch(t, f, "http://example.com")
 	if got, want := rowOf(r), (row{exchange.Timeout, exchange.CauseNoLocalResource, 200, ""}); got != want {
 		t.Errorf("over the budget: got %v (%v)", got.outcome, got.cause)
 	}
+	f.cfg.Timeout = cfg.Timeout
 	for _, r := range held {
 		r.Reset()
 	}

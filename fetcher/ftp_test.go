@@ -121,10 +121,11 @@ func ftpData(conn net.Conn, send func(net.Conn)) {
 }
 
 func TestFTP(t *testing.T) {
-	noLeaks(t)
+	t.Parallel()
 	f := func(name string, handle func(net.Conn), want row) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			cfg := testConfig(serve(t, handle))
 			cfg.MaxBody = 1000
 			if want.outcome == exchange.Timeout {
@@ -263,7 +264,7 @@ func (broken) SetReadDeadline(time.Time) error { return nil }
 // Only so many transfers are under way at once. Who waits for another to end gets its turn, or says after its time that
 // this machine was short of something.
 func TestFTPTransfersAreBounded(t *testing.T) {
-	noLeaks(t)
+	t.Parallel()
 	const file = "User-agent: *\nDisallow: /\n"
 	cfg := testConfig(serve(t, ftpServer(file, nil)))
 	cfg.FTPData = 2

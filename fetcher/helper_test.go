@@ -26,8 +26,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// serve runs a raw TCP server on loopback until the test ends. handle gets each connection and may do as it likes with
-// it; the connection is closed after it. A test fails if a handler outlives it.
+// serve runs a raw TCP server on loopback until the test ends. Each connection is passed to handle and closed
+// afterwards. The test ends only when all handlers have.
 func serve(tb testing.TB, handle func(net.Conn)) netip.AddrPort {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,7 +54,7 @@ func serve(tb testing.TB, handle func(net.Conn)) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// readRequest reads a request's head, and nothing where the client says nothing.
+// readRequest reads a request's head, or what the client has sent when it closes.
 func readRequest(conn net.Conn) string {
 	br := bufio.NewReader(conn)
 	var head strings.Builder
@@ -67,8 +67,8 @@ func readRequest(conn net.Conn) string {
 	}
 }
 
-// reply is a handler that reads the request, writes the parts one by one, and closes. Writing ends at the first error,
-// so that endless replies end with the client.
+// reply returns a handler that reads the request, writes the parts one by one, and closes. It stops at the first
+// error, so that endless replies end with the client.
 func reply(parts ...string) func(net.Conn) {
 	return func(conn net.Conn) {
 		readRequest(conn)
@@ -80,7 +80,7 @@ func reply(parts ...string) func(net.Conn) {
 	}
 }
 
-// endless is a handler that writes a beginning and then a part for ever.
+// endless returns a handler that writes a beginning, and then a part until the client closes.
 func endless(begin, part string) func(net.Conn) {
 	return func(conn net.Conn) {
 		reply(begin)(conn)
@@ -92,7 +92,7 @@ func endless(begin, part string) func(net.Conn) {
 	}
 }
 
-// hold is a handler that writes the parts and then keeps the connection open until the client closes it.
+// hold returns a handler that writes the parts, and then keeps the connection open until the client closes it.
 func hold(parts ...string) func(net.Conn) {
 	return func(conn net.Conn) {
 		reply(parts...)(conn)
@@ -100,7 +100,7 @@ func hold(parts ...string) func(net.Conn) {
 	}
 }
 
-// reset is a handler that writes the parts and then resets the connection.
+// reset returns a handler that writes the parts, and then resets the connection.
 func reset(parts ...string) func(net.Conn) {
 	return func(conn net.Conn) {
 		reply(parts...)(conn)
@@ -113,10 +113,11 @@ func reset(parts ...string) func(net.Conn) {
 	}
 }
 
-// testConfig is a Config for loopback: every target is dialled at addr, and nothing is tried twice.
+// testConfig returns a Config for loopback: every target is dialled at addr, without retries. Its time-out holds on a
+// busy machine, too.
 func testConfig(addr netip.AddrPort) Config {
 	return Config{
-		Timeout:      5 * time.Second,
+		Timeout:      20 * time.Second,
 		MaxRedirects: DefaultMaxRedirects,
 		UserAgent:    "bulkscan/test (+https://bulkscan.example/)",
 		AllowPrivate: true,
@@ -126,14 +127,14 @@ func testConfig(addr netip.AddrPort) Config {
 	}
 }
 
-// noDNS is a Resolver for tests that must not need one.
+// noDNS is a Resolver for tests without DNS. Its look-ups fail.
 type noDNS struct{}
 
 func (noDNS) Lookup(context.Context, string, time.Duration) resolve.Answer {
 	return resolve.Answer{Outcome: exchange.DNSFailed, Cause: exchange.CauseDNSNetwork}
 }
 
-// names is a Resolver of a fixed table.
+// names is a Resolver with a fixed table.
 type names map[string][]string
 
 func (n names) Lookup(_ context.Context, host string, _ time.Duration) resolve.Answer {
@@ -165,8 +166,8 @@ func parse(tb testing.TB, s string) origin.Origin {
 	return o
 }
 
-// fetch takes an origin through all its exchanges, as the pipeline does but without waiting, and returns the Response
-// and the targets that were asked.
+// fetch performs all exchanges of an origin, like the pipeline but without waiting. It returns the Response and the
+// targets that were asked.
 func fetch(tb testing.TB, f *Fetcher, entry string) (*exchange.Response, []string) {
 	tb.Helper()
 	x := exchange.Exchange{Origin: parse(tb, entry), Response: new(exchange.Response)}
@@ -184,38 +185,45 @@ func fetch(tb testing.TB, f *Fetcher, entry string) (*exchange.Response, []strin
 		}
 		x.Target = next.Target
 	}
-	tb.Fatal("the origin is never done")
+	tb.Fatal("the origin is not done after 50 exchanges")
 	return nil, nil
 }
 
-// noLeaks fails the test if goroutines of this package, or sockets that were not there before, are left when it ends. It
-// is called first, so that the servers' clean-up comes before it.
+// noLeaks fails the test if it leaves goroutines of this package, or sockets. It is called first, so that the
+// servers' clean-up precedes the check. TestMain checks what the parallel tests leave.
 func noLeaks(t *testing.T) {
 	t.Helper()
 	before := sockets()
 	t.Cleanup(func() {
-		buf := make([]byte, 1<<20)
-		var left string
-		for range 200 {
-			left = ""
-			if now := sockets(); now > before {
-				left = fmt.Sprintf("%d sockets, of %d before", now, before)
-			}
-			for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-				if strings.Contains(stack, "bulkscan/fetcher.") && !strings.Contains(stack, "testing.") {
-					left = stack
-				}
-			}
-			if left == "" {
-				return
-			}
-			time.Sleep(5 * time.Millisecond) // for goroutines that are about to end
+		if left := leaks(before); left != "" {
+			t.Errorf("left behind:\n%s", left)
 		}
-		t.Errorf("left behind:\n%s", left)
 	})
 }
 
-// sockets returns how many sockets this process has open, 0 where the system does not tell.
+// leaks returns a goroutine of this package that does not end, or how many sockets there are beyond those before; ""
+// if there are none.
+func leaks(before int) (left string) {
+	buf := make([]byte, 1<<20)
+	for range 200 {
+		left = ""
+		if now := sockets(); now > before {
+			left = fmt.Sprintf("%d sockets, of %d before", now, before)
+		}
+		for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+			if strings.Contains(stack, "bulkscan/fetcher.") && !strings.Contains(stack, "testing.") && !strings.Contains(stack, "fetcher.leaks(") {
+				left = stack
+			}
+		}
+		if left == "" {
+			return ""
+		}
+		time.Sleep(5 * time.Millisecond) // for goroutines that are about to end
+	}
+	return left
+}
+
+// sockets returns how many sockets this process has open; 0 if the system does not tell.
 func sockets() (n int) {
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -233,10 +241,10 @@ func sockets() (n int) {
 type authority struct {
 	cert  *x509.Certificate
 	key   *ecdsa.PrivateKey
-	above [][]byte // certificates that its servers send behind their own
+	above [][]byte // certificates that its servers send after their own
 }
 
-// newAuthority returns a root. Its key is of the slow kind that roots have.
+// newAuthority returns a root. Its key is P-384, like that of many roots, which is slow to verify.
 func newAuthority(tb testing.TB) *authority {
 	tb.Helper()
 	a := &authority{key: newKeyOn(tb, elliptic.P384())}
@@ -250,8 +258,8 @@ func authorityTemplate(name string) *x509.Certificate {
 	}
 }
 
-// issuer returns an authority below this one, as nearly all of the web's servers have theirs from. edit changes its
-// certificate.
+// issuer returns an authority below this one, like those that sign nearly all certificates of the web. edit changes
+// its certificate.
 func (a *authority) issuer(tb testing.TB, name string, edit func(*x509.Certificate)) *authority {
 	tb.Helper()
 	template := authorityTemplate(name)
@@ -278,7 +286,7 @@ func newKeyOn(tb testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
 	return key
 }
 
-// sign completes and signs a certificate; an authority without one signs its own.
+// sign completes and signs a certificate. An authority without a certificate signs its own.
 func (a *authority) sign(tb testing.TB, template *x509.Certificate, key *ecdsa.PrivateKey) *x509.Certificate {
 	tb.Helper()
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
@@ -327,7 +335,7 @@ func (a *authority) pool() *x509.CertPool {
 	return pool
 }
 
-// overTLS is a handler that speaks TLS and hands the inside to handle, if the handshake succeeds.
+// overTLS returns a handler that performs a TLS handshake, and passes the TLS connection to handle if it succeeds.
 func overTLS(cfg *tls.Config, handle func(net.Conn)) func(net.Conn) {
 	return func(conn net.Conn) {
 		server := tls.Server(conn, cfg)

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// recordings are copies of what Config.Record was told.
+// recordings are copies of the Recordings passed to Config.Record.
 type recordings struct {
 	mu   sync.Mutex
 	list []Recording
@@ -25,8 +25,8 @@ func (r *recordings) add(rec *Recording) {
 	r.mu.Unlock()
 }
 
-// check replays what was recorded of an origin, whose live Response is r, and finds the same again, but for what no
-// recording tells: how a connection was lost.
+// check replays an origin's recordings and compares the result with its live Response. A recording does not tell how
+// a connection was lost.
 func (r *recordings) check(t *testing.T, f *Fetcher, live *exchange.Response) {
 	t.Helper()
 	r.mu.Lock()
@@ -44,7 +44,7 @@ func (r *recordings) check(t *testing.T, f *Fetcher, live *exchange.Response) {
 		if rec.Head > len(rec.Response) || rec.Target != x.Target {
 			t.Errorf("exchange %d is %+v, of %v", i, rec, x.Target)
 		}
-		if len(rec.Response) == 0 { // which no archive has
+		if len(rec.Response) == 0 { // archives do not keep it
 			if live.HasStatus() || live.Outcome == exchange.Answered {
 				t.Errorf("nothing is recorded of an answer: %+v", live)
 			}
@@ -52,7 +52,7 @@ func (r *recordings) check(t *testing.T, f *Fetcher, live *exchange.Response) {
 		}
 		next := f.Replay(t.Context(), &x, &Recorded{Block: rec.Response, Ending: rec.Ending, At: rec.At, Addr: rec.Remote.Addr(), TLSVersion: rec.TLSVersion})
 		if next.Again != (i < len(r.list)-1) {
-			t.Fatalf("of %d exchanges, another follows that with %v: %v", len(r.list), x.Target, next)
+			t.Fatalf("after exchange %d of %d, with %v, Next is %v", i+1, len(r.list), x.Target, next)
 		}
 		x.Target = next.Target
 	}
@@ -67,14 +67,18 @@ func (r *recordings) check(t *testing.T, f *Fetcher, live *exchange.Response) {
 	again.Reset()
 }
 
-// TestTape holds what of an exchange is recorded: the response, a bar between head and body, and how it ends.
+// TestTape checks recordings: the response, with a bar between head and body, and its ending.
 func TestTape(t *testing.T) {
+	t.Parallel()
 	f := func(name string, handle func(net.Conn), want string, ending Ending) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			cfg := testConfig(serve(t, handle))
 			cfg.MaxBody = 20
-			cfg.Timeout = time.Second
+			if ending == TimedOut {
+				cfg.Timeout = time.Second
+			}
 			var tapes recordings
 			cfg.Record = tapes.add
 			fetcher := newFetcher(t, cfg)
@@ -89,7 +93,7 @@ func TestTape(t *testing.T) {
 				t.Errorf("%q, %d, want %q, %d", got, rec.Ending, want, ending)
 			}
 			if left := fetcher.tapes.left.Load(); left != allTapes {
-				t.Errorf("%d bytes of the budget were not given back", allTapes-left)
+				t.Errorf("%d bytes of the budget were not returned", allTapes-left)
 			}
 		})
 	}
@@ -105,19 +109,16 @@ func TestTape(t *testing.T) {
 	f("behind a long head, too long", reply(long+"Content-Length: 30\r\n\r\n"+strings.Repeat("a", 30)), long+"Content-Length: 30\r\n\r\n|"+strings.Repeat("a", 21), CutOff)
 	f("behind a long head, a short one", reply(long+"Content-Length: 30\r\n\r\nab\n"), long+"Content-Length: 30\r\n\r\n|ab\n", Disconnected)
 	f("too long", reply(okHead+"\r\n"+strings.Repeat("a", 21)), okHead+"\r\n|"+strings.Repeat("a", 21), CutOff)
-	f("a body that nobody wants", reply("HTTP/1.1 404 x\r\nContent-Length: 3\r\n\r\nab\n"), "HTTP/1.1 404 x\r\nContent-Length: 3\r\n\r\n|", CutOff)
-	f("one that there is not", reply("HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n"), "HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n|", Whole)
-	f("a short one", reply(okHead+"Content-Length: 30\r\n\r\nab\n"), okHead+"Content-Length: 30\r\n\r\n|ab\n", Disconnected)
+	f("a body that is not read", reply("HTTP/1.1 404 x\r\nContent-Length: 3\r\n\r\nab\n"), "HTTP/1.1 404 x\r\nContent-Length: 3\r\n\r\n|", CutOff)
+	f("an empty body that is not read", reply("HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n"), "HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n|", Whole)
+	f("a short body", reply(okHead+"Content-Length: 30\r\n\r\nab\n"), okHead+"Content-Length: 30\r\n\r\n|ab\n", Disconnected)
 	f("half a head", reply(okHead+"Server"), okHead+"Server|", Disconnected)
 	f("nothing", reply(), "|", Disconnected)
-	f("silence", func(conn net.Conn) {
-		reply(okHead + "Content-Length: 30\r\n\r\nab\n")(conn)
-		time.Sleep(2 * time.Second)
-	}, okHead+"Content-Length: 30\r\n\r\n|ab\n", TimedOut)
+	f("silence", hold(okHead+"Content-Length: 30\r\n\r\nab\n"), okHead+"Content-Length: 30\r\n\r\n|ab\n", TimedOut)
 	f("no HTTP", reply("SSH-2.0-x\r\n"), "SSH-2.0-x\r\n|", Whole)
 }
 
-// TestTapeBudget holds that tapes keep no more than they may, and that what is left out is told.
+// TestTapeBudget checks that tapes stay within the budget, and that a cut recording says so.
 func TestTapeBudget(t *testing.T) {
 	body := strings.Repeat("Disallow: /x\n", 10_000)
 	cfg := testConfig(serve(t, reply(okHead+"\r\n"+body)))
@@ -133,7 +134,7 @@ func TestTapeBudget(t *testing.T) {
 		}
 		r.Reset()
 		if left := fetcher.tapes.left.Load(); left != budget {
-			t.Errorf("%d bytes were not given back", budget-left)
+			t.Errorf("%d bytes were not returned", budget-left)
 		}
 		rec := tapes.list[len(tapes.list)-1]
 		whole := len(okHead) + 2 + len(body)
