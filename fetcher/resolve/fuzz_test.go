@@ -16,13 +16,13 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// plain is the plainest reading of an answer's packet, to hold the resolver's against: it knows the header, names, and
-// records of three types, and goes through all of them again and again.
+// plain is a simple second parser of answers, to compare the resolver with. It knows the header, names, and records
+// of three types, and loops over all of them.
 type plain struct {
 	packet  []byte
 	records []plainRecord // of the answer section
-	known   bool          // all records of the packet are of the types that it knows, and of class IN
-	tidy    bool          // no name has a pointer that leads on, or is too long
+	known   bool          // all records of the packet have one of the three types, and class IN
+	tidy    bool          // no name is too long or has a forward pointer, and nothing follows the records
 }
 
 // plainRecord is a record of the answer section. Names are as on the wire, without pointers and in lower case.
@@ -34,7 +34,7 @@ type plainRecord struct {
 
 var errPlain = errors.New("no such packet")
 
-// plainly reads a packet. The error says that it is none, or ends before its last record.
+// plainly parses a packet. It returns an error for a malformed packet, or one that ends before its last record.
 func plainly(packet []byte) (*plain, error) {
 	if len(packet) < 12 {
 		return nil, errPlain
@@ -81,7 +81,7 @@ func plainly(packet []byte) (*plain, error) {
 
 func (p *plain) number(at int) uint16 { return binary.BigEndian.Uint16(p.packet[at:]) }
 
-// name reads a name and returns where it ends.
+// name parses a name and returns its end.
 func (p *plain) name(at int) (name string, end int, err error) {
 	for range 1000 { // labels and pointers, so that it ends
 		if at >= len(p.packet) {
@@ -108,7 +108,7 @@ func (p *plain) name(at int) (name string, end int, err error) {
 		case length >= 0x40 || at+1+length > len(p.packet):
 			return "", 0, errPlain
 		default:
-			// Byte by byte: strings.ToLower knows letters that the DNS does not.
+			// Only ASCII letters are folded in DNS, unlike in strings.ToLower.
 			label := slices.Clone(p.packet[at : at+1+length])
 			for i, b := range label[1:] {
 				if 'A' <= b && b <= 'Z' {
@@ -122,8 +122,8 @@ func (p *plain) name(at int) (name string, end int, err error) {
 	return "", 0, errPlain
 }
 
-// reached returns the addresses that hang on a name, by whichever way of aliases; and, where there is but one way and it is
-// short enough, that there is.
+// reached returns the addresses of a name, over any chain of aliases. oneWay reports that there is only one chain,
+// and that it is short enough.
 func (p *plain) reached(name string, qtype uint16) (addrs []netip.Addr, oneWay bool) {
 	names := []string{name}
 	for grown := true; grown; {
@@ -157,11 +157,11 @@ func (p *plain) reached(name string, qtype uint16) (addrs []netip.Addr, oneWay b
 	return addrs, oneWay
 }
 
-// FuzzAnswer lets any packet answer a question about a.com. What the resolver takes from it must be in it, for that name
-// or at the end of its chain; and where the packet leaves no doubt, all of it.
+// FuzzAnswer answers a question about a.com with any packet. The resolver's addresses must be in the packet, for that
+// name or at the end of its chain. If the packet is unambiguous, they must be all of them.
 func FuzzAnswer(f *testing.F) {
 	q := &query{Msg: new(dns.Msg).SetQuestion("a.com.", dns.TypeA)}
-	q.Id = 1 // always the same seeds
+	q.Id = 1 // for constant seeds
 	reply := func(edit func(*dns.Msg), records ...string) []byte {
 		m := q.reply(records...)
 		m.Compress = true
@@ -194,39 +194,39 @@ func FuzzAnswer(f *testing.F) {
 		p, err := plainly(packet)
 		if err == nil && p.number(4) == 1 {
 			if name, _, _ := p.name(headerSize); name != "\x01a\x03com\x00" {
-				t.Fatalf("it takes a packet about %q for an answer", name)
+				t.Fatalf("a packet about %q is an answer", name)
 			}
 		}
 		if packet[2]&0x80 == 0 || packet[2]&0x78 != 0 {
-			t.Fatal("it takes for an answer what is none")
+			t.Fatal("a packet that is no response is an answer")
 		}
 		m, malformed := unpack(packet)
 		if malformed != nil || m.Truncated {
 			return // asked for again
 		}
 		if m.Rcode != dns.RcodeSuccess && m.Rcode != dns.RcodeNameError {
-			return // a failure, whatever else it says
+			return // a failure
 		}
 		if err != nil {
-			t.Fatalf("it reads a packet that is none: %v", m)
+			t.Fatalf("a malformed packet was unpacked: %v", m)
 		}
 		walk := newChain("a.com.", dns.TypeA)
 		before := time.Now()
 		answer, ended := walk.read(m)
 		if !ended {
-			// It goes on at an alias, which is one that can be asked for.
+			// The chain goes on at an alias, which must be a valid name.
 			if next := make([]byte, 300); len(answer.Addrs) > 0 || answer.Outcome != 0 || walk.name == "a.com." {
-				t.Fatalf("at %q the walk has not ended, with %s", walk.name, tell(answer))
+				t.Fatalf("the chain has not ended at %q, with %s", walk.name, tell(answer))
 			} else if n, err := dns.PackDomainName(walk.name, next, 0, nil, false); err != nil || n > 255 {
 				t.Fatalf("%q cannot be asked for: %v", walk.name, err)
 			}
 			return
 		}
 		if (answer.Outcome == 0) != (len(answer.Addrs) > 0) || len(answer.Addrs) > maxAddrs {
-			t.Fatalf("it answers %s", tell(answer))
+			t.Fatalf("the answer is %s", tell(answer))
 		}
 		if left := answer.Until.Sub(before); answer.Outcome != exchange.DNSFailed && (left < minTTL || left > maxTTL+time.Minute) {
-			t.Fatalf("it counts for %v", left)
+			t.Fatalf("the answer is valid for %v", left)
 		}
 		if strings.ContainsFunc(answer.Alias, func(c rune) bool { return c < ' ' || c > '~' }) {
 			t.Fatalf("the alias is %q", answer.Alias)
@@ -234,16 +234,16 @@ func FuzzAnswer(f *testing.F) {
 		addrs, oneWay := p.reached("\x01a\x03com\x00", dns.TypeA)
 		for i, addr := range answer.Addrs {
 			if !slices.Contains(addrs, addr) || slices.Contains(answer.Addrs[:i], addr) {
-				t.Fatalf("it answers %s of %v", tell(answer), addrs)
+				t.Fatalf("the answer is %s, of %v", tell(answer), addrs)
 			}
 		}
 		if p.known && p.tidy && oneWay && m.Rcode == dns.RcodeSuccess && len(answer.Addrs) != min(len(addrs), maxAddrs) {
-			t.Fatalf("it answers %s, though there are %v", tell(answer), addrs)
+			t.Fatalf("the answer is %s, want all of %v", tell(answer), addrs)
 		}
 	})
 }
 
-// TestWorstAnswer reads the packets that cost most: of as many records, aliases and pointers as fit in.
+// TestWorstAnswer reads the most expensive packets: with as many records, aliases and pointers as fit.
 func TestWorstAnswer(t *testing.T) {
 	q := &query{Msg: new(dns.Msg).SetQuestion("a.com.", dns.TypeA)}
 	header := packed(q.reply())
@@ -290,7 +290,7 @@ func TestWorstAnswer(t *testing.T) {
 	f("no records", func(int) string { return "\x00" })
 }
 
-// TestKeptAnswersAreSmall: of an answer with thousands of addresses, what is kept is the few that it comes to.
+// TestKeptAnswersAreSmall checks that an answer from thousands of records keeps no memory beyond its few addresses.
 func TestKeptAnswersAreSmall(t *testing.T) {
 	q := &query{Msg: new(dns.Msg).SetQuestion("a.com.", dns.TypeA)}
 	var records []string

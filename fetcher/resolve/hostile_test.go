@@ -22,18 +22,18 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// This file is about name servers that lie, and about those who answer in a name server's stead. It opens with the server
-// that they are played by, goes on with the words that scripts are written in, and then holds the tables: who may answer,
-// what an answer may be, what it is worth for how long, and what all of it may cost.
+// This file tests hostile name servers, and forgers that answer in place of a name server. It has the scripted
+// server, then the functions that make up scripts, then the tables: who may answer, what an answer may be, how long
+// it is valid, and what it may cost.
 
-// The good address is what the server says when it is asked well; nobody may make the resolver believe in the evil one.
+// The good address is the right answer. The resolver must never return the evil one.
 const (
 	good = "192.0.2.1"
 	evil = "192.0.2.66"
 )
 
-// scripted is a name server on one loopback port of UDP and TCP that answers byte by byte as its script says: what a
-// library's server would not let out.
+// scripted is a name server on one loopback port of UDP and TCP. Its script determines each byte of an answer, unlike
+// a library's server.
 type scripted struct {
 	addr    string
 	packets *net.UDPConn
@@ -44,15 +44,15 @@ type scripted struct {
 	asked map[string]int
 }
 
-// script answers one question. The scripts of several questions run at once.
+// script answers one question. The scripts of several questions run concurrently.
 type script func(*query)
 
 // query is one question as it reached the server.
 type query struct {
 	*dns.Msg
-	nth    int    // of its name, type and transport, from 1
-	tcp    bool   // the other transport is UDP
-	packet []byte // as it came
+	nth    int    // counts questions of the same name, type and transport, from 1
+	tcp    bool   // by TCP, not UDP
+	packet []byte // as received
 	server *scripted
 	from   *net.UDPAddr
 	conn   net.Conn // of TCP; closed when the script ends
@@ -65,7 +65,7 @@ func hostile(tb testing.TB, script script) *scripted {
 	var listener net.Listener
 	var err error
 	for range 20 {
-		// The port is free for UDP; that it is for TCP too is likely.
+		// A port that is free for UDP is most likely free for TCP.
 		if s.packets, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
 			tb.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func (s *scripted) serveTCP(running *sync.WaitGroup, listener net.Listener) {
 	}
 }
 
-// query reads a question; nil where it is none. That of the resolver is never anything else.
+// query parses a question. It returns nil if the packet is none, which the resolver never sends.
 func (s *scripted) query(transport string, packet []byte) *query {
 	q := &query{Msg: new(dns.Msg), packet: slices.Clone(packet), server: s}
 	if q.Unpack(q.packet) != nil || len(q.Question) != 1 {
@@ -168,7 +168,7 @@ func (s *scripted) questions() (n int) {
 	return n
 }
 
-// send answers with a packet, whatever it is.
+// send answers with any packet.
 func (q *query) send(packet []byte) {
 	if q.tcp {
 		_, _ = q.conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(packet))), packet...))
@@ -177,7 +177,7 @@ func (q *query) send(packet []byte) {
 	_, _ = q.server.packets.WriteToUDP(packet, q.from)
 }
 
-// reply is a right answer, with records in master file format.
+// reply returns a correct answer, with records in master file format.
 func (q *query) reply(records ...string) *dns.Msg {
 	m := new(dns.Msg).SetReply(q.Msg)
 	m.RecursionAvailable = true
@@ -204,9 +204,9 @@ func packed(m *dns.Msg) []byte {
 	return packet
 }
 
-// The words of scripts.
+// The functions that make up scripts:
 
-// says answers as one ought to, with the records.
+// says answers correctly, with the records.
 func says(records ...string) script { return edited(func(*dns.Msg) {}, records...) }
 
 // edited answers with the records after an edit of the message.
@@ -223,8 +223,8 @@ func bytewise(edit func([]byte) []byte, records ...string) script {
 	return func(q *query) { q.send(edit(packed(q.reply(records...)))) }
 }
 
-// raw answers NOERROR, with records that are these bytes, so many by the header. They begin at 0x17 for a question about
-// a.com.
+// raw answers NOERROR. The header announces count records; records are their bytes. They begin at 0x17 for a question
+// about a.com.
 func raw(count uint16, records string) script {
 	return bytewise(func(p []byte) []byte {
 		binary.BigEndian.PutUint16(p[6:], count)
@@ -232,13 +232,13 @@ func raw(count uint16, records string) script {
 	})
 }
 
-// refuses answers with a code and no record.
+// refuses answers with a code and without records.
 func refuses(rcode int) script { return edited(func(m *dns.Msg) { m.Rcode = rcode }) }
 
-// quiet says nothing.
+// quiet does not answer.
 func quiet(*query) {}
 
-// together answers one question by each script, one behind the other.
+// together answers one question by all scripts in turn.
 func together(scripts ...script) script {
 	return func(q *query) {
 		for _, each := range scripts {
@@ -247,12 +247,12 @@ func together(scripts ...script) script {
 	}
 }
 
-// turns answers the first question by the first script, the second by the second, and all that follow by the last.
+// turns answers the nth question by the nth script, and all further ones by the last.
 func turns(scripts ...script) script {
 	return func(q *query) { scripts[min(q.nth, len(scripts))-1](q) }
 }
 
-// over answers by the one script over UDP and by the other over TCP.
+// over answers by one script over UDP, and by the other over TCP.
 func over(udp, tcp script) script {
 	return func(q *query) {
 		if q.tcp {
@@ -263,7 +263,7 @@ func over(udp, tcp script) script {
 	}
 }
 
-// byName answers by the script of the name that is asked for; by silence where there is none.
+// byName answers by the script of the name in the question. It does not answer for other names.
 func byName(scripts map[string]script) script {
 	return func(q *query) {
 		if each, ok := scripts[q.Question[0].Name]; ok {
@@ -275,8 +275,8 @@ func byName(scripts map[string]script) script {
 // truncated answers that the answer is too long for UDP.
 var truncated = edited(func(m *dns.Msg) { m.Truncated = true })
 
-// elsewhere sends what the script says from another socket than the one that was asked: its port on another address of
-// loopback, or another port on the same address.
+// elsewhere answers from another socket than the one that was asked: the same port of another loopback address, or
+// another port of the same address.
 func elsewhere(tb testing.TB, host string, records ...string) script {
 	return func(q *query) {
 		at := &net.UDPAddr{IP: net.ParseIP(host)}
@@ -285,7 +285,7 @@ func elsewhere(tb testing.TB, host string, records ...string) script {
 		}
 		conn, err := net.DialUDP("udp4", at, q.from)
 		if err != nil {
-			tb.Logf("no packet from %v: %v", at, err) // a system that routes one address of loopback alone
+			tb.Logf("no packet from %v: %v", at, err) // some systems have only one loopback address
 			return
 		}
 		defer conn.Close()
@@ -293,19 +293,18 @@ func elsewhere(tb testing.TB, host string, records ...string) script {
 	}
 }
 
-// quick are options of a resolver that repeats its questions soon, so that a test need not wait for it. total bounds a
-// look-up.
+// quick returns options for a resolver that repeats questions soon, so that tests are short. total bounds a look-up.
 func quick(total time.Duration) Options {
 	return Options{First: 25 * time.Millisecond, Total: total}
 }
 
-// long is a total that is not reached, short one that is where nobody answers.
+// long is a total that is never reached, short one for look-ups without an answer.
 const (
 	long  = 30 * time.Second
 	short = 300 * time.Millisecond
 )
 
-// waitsFor is the total for a look-up that ends so.
+// waitsFor returns the total for a look-up with this result.
 func waitsFor(want string) time.Duration {
 	if strings.Contains(want, "dns_timeout") {
 		return short
@@ -313,7 +312,7 @@ func waitsFor(want string) time.Duration {
 	return long
 }
 
-// is reports whether an answer is what a test wants: "[ADDRESS…]", an outcome, or several of these with "or" between them.
+// is reports whether an answer is the wanted one: "[ADDRESS…]", an outcome, or several of these with "or" between them.
 func is(a Answer, want string) bool {
 	got := fmt.Sprint(a.Addrs)
 	if a.Outcome != 0 {
@@ -325,34 +324,41 @@ func is(a Answer, want string) bool {
 	return slices.Contains(strings.Split(want, " or "), got)
 }
 
-// noLeaks fails the test if a goroutine of the resolver, or a file that was not there before, is left when it ends. It is
-// called first, so that all other clean-up comes before it.
+// noLeaks fails the test if it leaves goroutines of the resolver, or open files. It is called first, so that all
+// other clean-up precedes the check. TestMain checks what the parallel tests leave.
 func noLeaks(t *testing.T) {
 	t.Helper()
 	before := openFiles()
 	t.Cleanup(func() {
-		buf := make([]byte, 1<<20)
-		var left string
-		for range 400 {
-			left = ""
-			if now := openFiles(); now > before {
-				left = fmt.Sprintf("%d files, of %d before", now, before)
-			}
-			for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-				if strings.Contains(stack, "fetcher/resolve.") && !strings.Contains(stack, "testing.") {
-					left = stack
-				}
-			}
-			if left == "" {
-				return
-			}
-			time.Sleep(5 * time.Millisecond) // for goroutines that are about to end
+		if left := leaks(before); left != "" {
+			t.Errorf("left behind:\n%s", left)
 		}
-		t.Errorf("left behind:\n%s", left)
 	})
 }
 
-// openFiles returns how many files this process has open, 0 where the system does not tell.
+// leaks returns a goroutine of the resolver that does not end, or how many files are open beyond those before; "" if
+// there are none.
+func leaks(before int) (left string) {
+	buf := make([]byte, 1<<20)
+	for range 400 {
+		left = ""
+		if now := openFiles(); now > before {
+			left = fmt.Sprintf("%d files, of %d before", now, before)
+		}
+		for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+			if strings.Contains(stack, "fetcher/resolve.") && !strings.Contains(stack, "testing.") && !strings.Contains(stack, "resolve.leaks(") {
+				left = stack
+			}
+		}
+		if left == "" {
+			return ""
+		}
+		time.Sleep(5 * time.Millisecond) // for goroutines that are about to end
+	}
+	return left
+}
+
+// openFiles returns how many files this process has open; 0 if the system does not tell.
 func openFiles() int {
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -361,11 +367,11 @@ func openFiles() int {
 	return len(files)
 }
 
-// TestStrangers tells what is no answer to the question that was asked. Whatever it says, it neither answers nor ends the
-// wait for who does.
-func TestStrangers(t *testing.T) {
+// TestUnexpectedPackets sends packets that do not answer the question. None is an answer, and none ends the wait for
+// the answer.
+func TestUnexpectedPackets(t *testing.T) {
 	noLeaks(t)
-	f := func(name string, stranger script) {
+	f := func(name string, unexpected script) {
 		t.Helper()
 		play := func(how, want string, script script) {
 			t.Helper()
@@ -378,10 +384,10 @@ func TestStrangers(t *testing.T) {
 			})
 		}
 		right := says("a.com. 60 A " + good)
-		play("alone", "dns_timeout", stranger)
-		play("before the answer", "["+good+"]", together(stranger, right))
-		play("before the answer to the repetition", "["+good+"]", turns(stranger, right))
-		play("by TCP", "dns_failed or dns_timeout", over(truncated, stranger))
+		play("alone", "dns_timeout", unexpected)
+		play("before the answer", "["+good+"]", together(unexpected, right))
+		play("before the answer to the repetition", "["+good+"]", turns(unexpected, right))
+		play("by TCP", "dns_failed or dns_timeout", over(truncated, unexpected))
 	}
 	lie := "a.com. 60 A " + evil
 	f("wrong id", edited(func(m *dns.Msg) { m.Id ^= 1 }, lie))
@@ -411,12 +417,13 @@ func TestStrangers(t *testing.T) {
 	f("one byte", bytewise(func(p []byte) []byte { return p[:1] }))
 }
 
-// TestSpoofedSource: a packet that is right in all else counts for nothing from elsewhere.
+// TestSpoofedSource sends right answers from another address or port. They are ignored.
 func TestSpoofedSource(t *testing.T) {
-	noLeaks(t)
+	t.Parallel()
 	f := func(name, want string, script script) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newResolver(t, quick(waitsFor(want)), hostile(t, script).addr)
 			if got := r.Lookup(t.Context(), "a.com", 0); !is(got, want) {
 				t.Errorf("got %s, want %s", tell(got), want)
@@ -424,7 +431,7 @@ func TestSpoofedSource(t *testing.T) {
 		})
 	}
 	lie, right := "a.com. 60 A "+evil, says("a.com. 60 A "+good)
-	// What is sent from elsewhere does arrive, with who lets it.
+	// An unconnected socket does receive such packets.
 	open, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
@@ -440,7 +447,7 @@ func TestSpoofedSource(t *testing.T) {
 	f("another address first", "["+good+"]", together(elsewhere(t, "127.0.0.2", lie), right))
 }
 
-// TestHostileAnswers tells what becomes of answers by those who may answer.
+// TestHostileAnswers is the table of answers by the server itself.
 func TestHostileAnswers(t *testing.T) {
 	noLeaks(t)
 	f := func(name, want string, script script) {
@@ -629,7 +636,7 @@ func TestHostileAnswers(t *testing.T) {
 	}))
 	f("an underscore", right, says("a.com. 60 CNAME _b._tcp.com.", "_b._tcp.com. 60 A "+good))
 	f("UTF-8", right, says(`a.com. 60 CNAME b\195\188cher.com.`, `b\195\188cher.com. 60 A `+good))
-	// K, the Kelvin sign, is k to who compares letters, and s is ſ; they are other bytes (RFC 4343 §3).
+	// Unicode folds K (the Kelvin sign) to k, and ſ to s. In DNS they are other bytes (RFC 4343 §3).
 	f("letters that are alike", right, byName(map[string]script{
 		"a.com.":                    says(`a.com. 60 CNAME \226\132\170\197\191.com.`, "ks.com. 60 A "+evil),
 		`\226\132\170\197\191.com.`: says(`\226\132\170\197\191.com. 60 A ` + good),
@@ -650,7 +657,7 @@ func TestHostileAnswers(t *testing.T) {
 	}))
 	f("the root", nothing, says("a.com. 60 CNAME ."))
 
-	// Packets that are none. A question about a.com. ends before 0x17.
+	// Malformed packets. A question about a.com. ends before 0x17.
 	const record = "\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\xc0\x00\x02\x42" // A, IN, a minute, the evil address
 	f("a pointer to itself", lost, raw(1, "\xc0\x17"+record))
 	f("two pointers to each other", lost, raw(1, "\xc0\x19\xc0\x17"+record))
@@ -677,7 +684,7 @@ func TestHostileAnswers(t *testing.T) {
 	}))
 }
 
-// aliases is a chain of n aliases from a.com. to the good address.
+// aliases returns a chain of n aliases from a.com. to the good address.
 func aliases(n int) (records []string) {
 	name := "a.com."
 	for i := range n {
@@ -688,7 +695,7 @@ func aliases(n int) (records []string) {
 	return append(records, name+" 60 A "+good)
 }
 
-// ring is a chain of n aliases whose last is an alias of a.com., which the evil address is behind.
+// ring returns a loop of n aliases from a.com. to a.com., and a record with the evil address.
 func ring(n int) []string {
 	records := aliases(n - 1)
 	name, _, _ := strings.Cut(records[n-1], " ")
@@ -700,8 +707,8 @@ func reversed(records []string) []string {
 	return records
 }
 
-// TestCutAnswer cuts a good answer at every byte. What is left is no answer, least of all that there is no address; the
-// repetition brings it.
+// TestCutAnswer cuts a good answer at every byte. The rest is no answer, and never means that there is no address.
+// The repetition gets the answer.
 func TestCutAnswer(t *testing.T) {
 	noLeaks(t)
 	records := []string{"a.com. 60 CNAME b.com.", "b.com. 60 A " + good, "b.com. 60 A 192.0.2.2", "b.com. 60 AAAA 2001:db8::1"}
@@ -734,7 +741,7 @@ func TestCutAnswer(t *testing.T) {
 	}
 }
 
-// TestTCPRefused: an answer that is truncated, and nobody who takes the connection for the whole of it.
+// TestTCPRefused has a server that truncates its answer and refuses the TCP connection.
 func TestTCPRefused(t *testing.T) {
 	noLeaks(t)
 	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -770,7 +777,7 @@ func TestTCPRefused(t *testing.T) {
 	}
 }
 
-// TestOneOfTwoServers: while one server answers, the other may do what it will.
+// TestOneOfTwoServers has one server that answers. The other one's faults lose no name.
 func TestOneOfTwoServers(t *testing.T) {
 	noLeaks(t)
 	at := func(name, bad string) {
@@ -786,7 +793,7 @@ func TestOneOfTwoServers(t *testing.T) {
 				})
 				r := newResolver(t, quick(long), bad, other.addr)
 				var all sync.WaitGroup
-				for i := range 20 { // who is asked first is drawn by lot
+				for i := range 20 { // the first server is random
 					all.Go(func() {
 						if got := r.Lookup(t.Context(), fmt.Sprintf("a%d.com", i), 0); !is(got, "["+good+"]") {
 							t.Errorf("lookup %d: got %s", i, tell(got))
@@ -807,12 +814,7 @@ func TestOneOfTwoServers(t *testing.T) {
 		t.Helper()
 		at(name, hostile(t, bad).addr)
 	}
-	nobody, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = nobody.Close()
-	at("nobody", nobody.LocalAddr().String())
+	at("closed port", closedPort(t))
 	f("silence", quiet)
 	f("SERVFAIL", refuses(dns.RcodeServerFailure))
 	f("REFUSED", refuses(dns.RcodeRefused))
@@ -820,15 +822,15 @@ func TestOneOfTwoServers(t *testing.T) {
 	f("FORMERR", refuses(dns.RcodeFormatError))
 	f("NOTIMP", refuses(dns.RcodeNotImplemented))
 	f("malformed", raw(1, "\xff"))
-	f("strangers", edited(func(m *dns.Msg) { m.Id++ }))
+	f("unexpected packets", edited(func(m *dns.Msg) { m.Id++ }))
 	f("truncated, and silence by TCP", over(truncated, func(q *query) { <-q.server.done }))
 	f("truncated, and a hang-up", over(truncated, func(q *query) { _ = q.conn.Close() }))
 	f("truncated, and rubbish", over(truncated, raw(9, "\xc0\xc0\xc0")))
 }
 
-// TestAllSilent: of two silent servers none answers, and the look-up ends when its time is up.
+// TestAllSilent has two silent servers. The look-up ends when its time is up.
 func TestAllSilent(t *testing.T) {
-	noLeaks(t)
+	t.Parallel()
 	servers := []*scripted{hostile(t, quiet), hostile(t, quiet)}
 	r := newResolver(t, quick(short), servers[0].addr, servers[1].addr)
 	began := time.Now()
@@ -845,8 +847,8 @@ func TestAllSilent(t *testing.T) {
 	}
 }
 
-// TestManyAddresses: of a thousand addresses so many are kept as are of use, and the same ones however the server turns
-// them round.
+// TestManyAddresses has an answer of a thousand addresses. Of these maxAddrs are kept, the same ones in any order of
+// the answer.
 func TestManyAddresses(t *testing.T) {
 	noLeaks(t)
 	var records []string
@@ -868,7 +870,7 @@ func TestManyAddresses(t *testing.T) {
 		}
 		for _, addr := range got.Addrs {
 			if !slices.Contains(records, "a.com. 60 A "+addr.String()) {
-				t.Errorf("nobody has said %s", addr)
+				t.Errorf("%s was in no answer", addr)
 			}
 		}
 		if i == 0 {
@@ -886,8 +888,8 @@ func TestManyAddresses(t *testing.T) {
 	}
 }
 
-// TestTimesToLive tells for how long an answer counts, whatever its server says: never for less than minTTL nor for more
-// than maxTTL, or maxNegative where it is that there is nothing.
+// TestTimesToLive checks how long an answer is valid: at least minTTL, at most maxTTL, or maxNegative for the absence
+// of addresses.
 func TestTimesToLive(t *testing.T) {
 	noLeaks(t)
 	f := func(name string, want time.Duration, script script) {
@@ -901,11 +903,11 @@ func TestTimesToLive(t *testing.T) {
 				t.Fatalf("got %s", tell(got))
 			}
 			if after := got.Until.Sub(began); after < want-time.Second || after > want+time.Since(began)+time.Second {
-				t.Errorf("%s counts for %v, want %v", tell(got), after, want)
+				t.Errorf("%s is valid for %v, want %v", tell(got), after, want)
 			}
 		})
 	}
-	// TTLs as the wire has them: the parser of master files knows only some.
+	// TTLs are set in the message, because the parser of master files accepts only some.
 	ttls := func(ttl uint32, records ...string) script {
 		return edited(func(m *dns.Msg) {
 			for _, rr := range m.Answer {
@@ -926,7 +928,7 @@ func TestTimesToLive(t *testing.T) {
 	f("zero", minTTL, ttls(0, a))
 	f("a second", minTTL, ttls(1, a))
 	f("the largest", maxTTL, ttls(1<<31-1, a))
-	// With the top bit set it is zero (RFC 2181 §8).
+	// A TTL with the highest bit set is zero (RFC 2181 §8).
 	f("2³¹", minTTL, ttls(1<<31, a))
 	f("2³² - 1", minTTL, ttls(1<<32-1, a))
 	f("the least of the addresses'", 20*time.Second, says("a.com. 30 A "+good, "a.com. 20 A 192.0.2.2", "a.com. 40 A 192.0.2.3"))
@@ -951,7 +953,7 @@ func TestTimesToLive(t *testing.T) {
 	}, "a.com. 20 CNAME b.com."))
 }
 
-// TestHostNames tells which names are asked for and as what: none but names reaches a server.
+// TestHostNames checks the names in questions. Invalid names reach no server.
 func TestHostNames(t *testing.T) {
 	noLeaks(t)
 	f := func(host, asked string) {
@@ -989,7 +991,7 @@ func TestHostNames(t *testing.T) {
 	f(".a.com", "")
 }
 
-// TestLocalhost: the names of this machine are never asked for (RFC 6761 §6.3).
+// TestLocalhost checks that local names reach no server (RFC 6761 §6.3).
 func TestLocalhost(t *testing.T) {
 	noLeaks(t)
 	server := hostile(t, func(q *query) { says(q.Question[0].Name + " 60 A " + evil)(q) })
@@ -1005,14 +1007,15 @@ func TestLocalhost(t *testing.T) {
 	if n := server.questions(); n != 0 {
 		t.Errorf("%d questions", n)
 	}
-	for _, host := range []string{"notlocalhost", "localhost.com", "xlocalhost"} { // are names like others
+	for _, host := range []string{"notlocalhost", "localhost.com", "xlocalhost"} { // no local names
 		if got := r.Lookup(t.Context(), host, 0); !is(got, "["+evil+"]") {
 			t.Errorf("%s: got %s", host, tell(got))
 		}
 	}
 }
 
-// TestFlood: while an answer is under way, ten thousand packets that are none cost time, but not the answer and no memory.
+// TestFlood sends ten thousand unexpected packets before the answer. They cost time, but no memory, and the answer is
+// not lost.
 func TestFlood(t *testing.T) {
 	noLeaks(t)
 	const packets = 10_000
@@ -1020,13 +1023,13 @@ func TestFlood(t *testing.T) {
 		p := packed(q.reply("a.com. 60 A " + evil))
 		for i := range packets {
 			if i++; i>>8 == int(q.Id>>8) {
-				continue // a hundred and more with the right half of an id, but never the id
+				continue // never the right id
 			}
 			binary.BigEndian.PutUint16(p, uint16(i))
 			q.send(p)
 		}
 		says("a.com. 60 A " + good)(q)
-	}, says("a.com. 60 A "+good))) // the flood may have washed the answer away
+	}, says("a.com. 60 A "+good))) // the flood may cause the loss of the first answer
 	r := newResolver(t, quick(long), server.addr)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -1038,12 +1041,12 @@ func TestFlood(t *testing.T) {
 		t.Errorf("%d bytes more are in use", grown)
 	}
 	if r.Stats().Strangers == 0 {
-		t.Error("nobody has counted the strangers")
+		t.Error("unexpected packets were not counted")
 	}
 }
 
-// TestManySilent: a thousand look-ups of which none is answered take as long as one, and neither a goroutine nor a file
-// each.
+// TestManySilent makes a thousand concurrent look-ups without an answer. They take as long as one, and need no
+// goroutine and no file of their own beyond the caller's.
 func TestManySilent(t *testing.T) {
 	noLeaks(t)
 	const lookups, sockets = 1000, 16
@@ -1065,7 +1068,7 @@ func TestManySilent(t *testing.T) {
 			}
 		}
 	})
-	opts := quick(2 * time.Second)
+	opts := quick(time.Second)
 	opts.MaxSockets = sockets
 	r := newResolver(t, opts, packets.LocalAddr().String())
 	var all sync.WaitGroup
@@ -1091,12 +1094,12 @@ func TestManySilent(t *testing.T) {
 	}
 }
 
-// TestHostilePatience: whoever says nothing of use, by whatever means, is not waited for longer than patience; the look-up is
-// put off then, and nothing is known. Whoever says that it cannot has answered.
+// TestHostilePatience checks that a look-up waits no longer than patience for a server that sends no usable answer.
+// It is deferred then, without a result. A refusal is an answer.
 func TestHostilePatience(t *testing.T) {
 	noLeaks(t)
 	const patience = 100 * time.Millisecond
-	putOff := tell(Answer{PutOff: true})
+	deferred := tell(Answer{PutOff: true})
 	f := func(name, want string, script script) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
@@ -1107,19 +1110,19 @@ func TestHostilePatience(t *testing.T) {
 			if took := time.Since(began); took > patience+5*time.Second || got.PutOff && took < patience {
 				t.Errorf("took %v", took)
 			}
-			if got.PutOff != (want == putOff) || !got.PutOff && !is(got, want) {
-				t.Errorf("got %s, put off: %v; want %s", tell(got), got.PutOff, want)
+			if got.PutOff != (want == deferred) || !got.PutOff && !is(got, want) {
+				t.Errorf("got %s, deferred: %v; want %s", tell(got), got.PutOff, want)
 			}
 			if got.PutOff && (got.Outcome != 0 || got.Cause != 0 || got.Addrs != nil || !got.Until.IsZero() || got.Alias != "") {
-				t.Errorf("put off with %+v", got)
+				t.Errorf("deferred with %+v", got)
 			}
 		})
 	}
-	f("silence", putOff, quiet)
-	f("strangers", putOff, edited(func(m *dns.Msg) { m.Id++ }, "a.com. 60 A "+evil))
-	f("truncated, and silence by TCP", putOff, over(truncated, func(q *query) { <-q.server.done }))
-	f("an alias whose name meets silence", putOff, byName(map[string]script{"a.com.": says("a.com. 60 CNAME b.com.")}))
-	f("silence about IPv6", putOff, func(q *query) {
+	f("silence", deferred, quiet)
+	f("unexpected packets", deferred, edited(func(m *dns.Msg) { m.Id++ }, "a.com. 60 A "+evil))
+	f("truncated, and silence by TCP", deferred, over(truncated, func(q *query) { <-q.server.done }))
+	f("an alias without an answer", deferred, byName(map[string]script{"a.com.": says("a.com. 60 CNAME b.com.")}))
+	f("silence about IPv6", deferred, func(q *query) {
 		if q.Question[0].Qtype == dns.TypeA {
 			says()(q)
 		}
@@ -1129,7 +1132,7 @@ func TestHostilePatience(t *testing.T) {
 	f("malformed", "dns_failed", raw(1, "\xff"))
 	f("no such name", "dns_not_found", refuses(dns.RcodeNameError))
 
-	// Who is put off has asked all the same: with all the time that there is, the late answer comes.
+	// A deferred look-up has asked. The next one, with all its time, gets the late answer.
 	server := hostile(t, turns(quiet, quiet, quiet, quiet, says("a.com. 60 A "+good)))
 	r := newResolver(t, quick(long), server.addr)
 	if got := r.Lookup(t.Context(), "a.com", 10*time.Millisecond); !got.PutOff {
@@ -1139,19 +1142,20 @@ func TestHostilePatience(t *testing.T) {
 		t.Errorf("later: got %s", tell(got))
 	}
 	if n := r.Stats().PutOff; n != 1 {
-		t.Errorf("%d look-ups are counted as put off", n)
+		t.Errorf("%d look-ups are counted as deferred", n)
 	}
 }
 
-// TestQuestionsAreFew: no answer makes the resolver ask on and on, and so a tool against whose name server it is.
+// TestQuestionsAreFew checks that no answer leads to many questions. Otherwise the resolver could be used to attack a
+// name server.
 func TestQuestionsAreFew(t *testing.T) {
-	noLeaks(t)
+	t.Parallel()
 	f := func(name string, most int, script script) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := hostile(t, script)
-			// The waits are so long that none of the questions is a repetition.
+			// The waits are so long that no question is repeated for silence.
 			r := newResolver(t, Options{First: 2 * time.Second, Total: long}, server.addr)
 			got := r.Lookup(t.Context(), "a.com", 0)
 			if n := server.questions(); n > most || n == 0 {
@@ -1170,15 +1174,15 @@ func TestQuestionsAreFew(t *testing.T) {
 	f("a loop", 1, says("a.com. 60 CNAME b.com.", "b.com. 60 CNAME a.com."))
 	f("a loop over answers", maxAliases+1, byName(map[string]script{"a.com.": says("a.com. 60 CNAME b.com."), "b.com.": says("b.com. 60 CNAME a.com.")}))
 	f("aliases without end", maxQueries, func(q *query) { says(q.Question[0].Name + " 60 CNAME x." + q.Question[0].Name)(q) })
-	f("aliases without end, each told twice", maxQueries, func(q *query) {
+	f("aliases without end, each answered twice", maxQueries, func(q *query) {
 		alias := q.Question[0].Name + " 60 CNAME x." + q.Question[0].Name
 		together(says(alias), says(alias))(q)
 	})
 }
 
-// TestCloseWhileAsking closes a resolver under look-ups. They end, and those that come after it work.
+// TestCloseWhileAsking closes a resolver while look-ups are in flight. They end, and later ones work.
 func TestCloseWhileAsking(t *testing.T) {
-	noLeaks(t)
+	t.Parallel()
 	var asked atomic.Int32
 	server := hostile(t, func(q *query) {
 		asked.Add(1)
@@ -1216,8 +1220,8 @@ func TestCloseWhileAsking(t *testing.T) {
 	}
 }
 
-// TestUnforeseeable: neither the next question's id nor its port follows from those before.
-func TestUnforeseeable(t *testing.T) {
+// TestUnpredictable checks that ids and ports of questions do not follow from earlier ones.
+func TestUnpredictable(t *testing.T) {
 	noLeaks(t)
 	const lookups = 3 * questionsPerSocket
 	var mu sync.Mutex
@@ -1236,7 +1240,7 @@ func TestUnforeseeable(t *testing.T) {
 		says(q.Question[0].Name + " 60 A " + good)(q)
 	})
 	opts := quick(long)
-	opts.MaxSockets = 2 // one that is asked by, and one that is about to end
+	opts.MaxSockets = 2 // one that accepts questions, and a retired one
 	r := newResolver(t, opts, server.addr)
 	for i := range lookups {
 		if got := r.Lookup(t.Context(), fmt.Sprintf("a%d.com", i), 0); got.Outcome != 0 {
@@ -1245,18 +1249,18 @@ func TestUnforeseeable(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	// Of 3,072 draws from 65,536 some 3,000 differ, and one of 4,096 lies up to 15 behind the one before.
+	// About 3,000 of 3,072 random ids differ, and one in 4,096 is at most 15 above the id before.
 	if len(ids) < lookups*9/10 || next > lookups/50 {
-		t.Errorf("%d ids for %d questions, %d of them close behind the one before", len(ids), lookups, next)
+		t.Errorf("%d ids for %d questions, %d of them close to the id before", len(ids), lookups, next)
 	}
 	if len(ports) < 3 {
 		t.Errorf("%d ports for %d questions", len(ports), lookups)
 	}
 }
 
-// TestNobodyElsesAnswer: answers that arrive when their question has ended are nobody's, whatever question they say they are
-// to.
-func TestNobodyElsesAnswer(t *testing.T) {
+// TestAnswersToEndedQuestions sends answers after their questions have ended, some with another question's name. All
+// are ignored.
+func TestAnswersToEndedQuestions(t *testing.T) {
 	noLeaks(t)
 	const lookups = 30
 	asked := make(chan *query, 1000)

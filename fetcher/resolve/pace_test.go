@@ -19,7 +19,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// throttled is a handler that answers so many questions a second, and treats those above by another one.
+// throttled returns a handler that passes a number of questions a second to handle, and those above it to above.
 func throttled(perSecond float64, above, handle dns.HandlerFunc) dns.HandlerFunc {
 	limiter := rate.NewLimiter(rate.Limit(perSecond), int(perSecond/10))
 	return func(w dns.ResponseWriter, q *dns.Msg) {
@@ -31,10 +31,10 @@ func throttled(perSecond float64, above, handle dns.HandlerFunc) dns.HandlerFunc
 	}
 }
 
-// anything has an address for every name.
+// anything is a handler that has an address for every name.
 func anything(w dns.ResponseWriter, q *dns.Msg) { zone(q.Question[0].Name+" 60 A 192.0.2.1")(w, q) }
 
-// lookUpMany looks names up, 256 at a time, and returns how many look-ups have ended in each way.
+// lookUpMany looks names up, 256 at a time. It counts the look-ups by their result.
 func lookUpMany(ctx context.Context, r *Resolver, names int) map[string]int {
 	var mu sync.Mutex
 	ends := map[string]int{}
@@ -54,15 +54,15 @@ func lookUpMany(ctx context.Context, r *Resolver, names int) map[string]int {
 	return ends
 }
 
-// logged returns Options that log to a watcher.
-func logged(opts Options) (Options, *watcher) {
-	var log watcher
+// logged returns Options with a log, and its text.
+func logged(opts Options) (Options, *logText) {
+	var log logText
 	opts.Log = slog.New(slog.NewTextHandler(&log, nil))
 	return opts, &log
 }
 
-// A server that refuses what is too much for it loses no name. It is asked more slowly, which is told once; and a server beside
-// it takes the rest.
+// A server that refuses questions above its rate loses no name. It is asked more slowly, which is logged once, and
+// another server is asked more.
 func TestThrottlingServer(t *testing.T) {
 	t.Parallel()
 	const perSecond = 500
@@ -76,7 +76,7 @@ func TestThrottlingServer(t *testing.T) {
 			}
 			r := newResolver(t, opts, servers...)
 			ends := lookUpMany(t.Context(), r, names)
-			// On a busy machine the first names are refused twice before anything is known of the server. A scan makes later tries.
+			// On a busy machine the first names are refused twice before the server is doubted. A scan retries them.
 			if lost := names - ends["[192.0.2.1]"]; lost > names/50 {
 				t.Errorf("%v", ends)
 			} else if lost > 0 {
@@ -86,7 +86,7 @@ func TestThrottlingServer(t *testing.T) {
 				t.Errorf("later: %v", ends)
 			}
 			if n := strings.Count(log.String(), "is asked more slowly\" server="+servers[0]); n != 1 {
-				t.Errorf("told %d times: %s", n, log.String())
+				t.Errorf("logged %d times: %s", n, log.String())
 			}
 			if s := r.Stats().Servers; s[0].Rate > 5_000 || len(s) > 1 && s[0].Questions > s[1].Questions*2 {
 				t.Errorf("%+v", s)
@@ -97,12 +97,12 @@ func TestThrottlingServer(t *testing.T) {
 	f("REFUSED", 1500, Options{Rate: 10_000}, throttles(dns.RcodeRefused))
 	f("SERVFAIL", 1500, Options{Rate: 10_000}, throttles(dns.RcodeServerFailure))
 	f("SERVFAIL, without a rate of ours", 1500, Options{}, throttles(dns.RcodeServerFailure))
-	// The good one takes so many that fewer would be done before the other is judged.
+	// The good server is so fast that fewer names would be done before the other one is slowed down.
 	f("REFUSED, beside a good one", 10_000, Options{Rate: 20_000}, throttles(dns.RcodeRefused), anything)
 	f("both throttle", 1500, Options{Rate: 20_000}, throttles(dns.RcodeRefused), throttles(dns.RcodeServerFailure))
 }
 
-// A server that fails for some names, whatever the rate, keeps its rate, and is asked about each of these twice.
+// A server that fails for some names at any rate keeps its rate, and is asked about each of them twice.
 func TestFailingNames(t *testing.T) {
 	t.Parallel()
 	const names = 2000
@@ -128,16 +128,16 @@ func TestFailingNames(t *testing.T) {
 				}
 				anything(w, q)
 			}))
-			// So that the server is known to take EDNS, as it is after its first answer.
+			// The server answers questions with EDNS, which is known after its first answer.
 			r.servers[0].edns.Store(ednsWorks)
 			ends := lookUpMany(t.Context(), r, names)
 			if failed := tell(failed(exchange.DNSFailed, exchange.CauseServFail)); ends[failed] != failing || ends["[192.0.2.1]"] != names-failing {
 				t.Errorf("%v, where %d fail", ends, failing)
 			}
 			s := r.Stats().Servers[0]
-			// On a busy machine some questions are repeated for want of time, which is not what is counted here.
+			// The slack is for questions that are repeated because the machine is busy.
 			if most := uint64(failing * 5 / 2); s.Rate != 20_000 || s.Failures > most || log.String() != "" {
-				t.Errorf("at most %d refusals are wanted: %+v\n%s", most, s, log.String())
+				t.Errorf("want at most %d refusals: %+v\n%s", most, s, log.String())
 			}
 		})
 	}
@@ -145,7 +145,7 @@ func TestFailingNames(t *testing.T) {
 	f(20)
 }
 
-// Where nearly every name fails, that may be for the rate, and each has some more questions; but they end.
+// If nearly all names fail, the rate may be the reason. So each name is asked more often, but the number is bounded.
 func TestAllNamesFail(t *testing.T) {
 	t.Parallel()
 	const names = 256
@@ -160,7 +160,7 @@ func TestAllNamesFail(t *testing.T) {
 	}
 }
 
-// Who gives up while names wait to be asked again waits no longer.
+// Cancelling ends the wait before a refused name is asked again.
 func TestCancelAfterRefusal(t *testing.T) {
 	noLeaks(t)
 	r := newResolver(t, Options{Total: time.Hour, First: time.Hour}, serve(t, code(dns.RcodeRefused)))
@@ -174,16 +174,16 @@ func TestCancelAfterRefusal(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	cancel()
-	all.Wait() // in less than an hour
+	all.Wait() // the next questions are due in an hour
 }
 
-// The rate is halved at most once for what was asked at a rate, not below leastRate, and for no less than one in slowPart; it
-// grows again up to the ceiling when nothing is refused.
+// The rate is halved at most once for questions asked at the same rate, not below leastRate, and only if more than
+// one in slowPart was revoked. It grows again up to the ceiling when nothing is refused.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts, log := logged(Options{})
 		s := &server{pacer: newPacer(1000)}
-		ask := func(seconds int, revokedPart int) { // at the full rate; of so many one answer comes after a refusal
+		ask := func(seconds int, revokedPart int) { // at the full rate; one answer in revokedPart comes after a refusal
 			for range seconds * 10 {
 				s.questions.Add(uint64(s.pacer.rate() / 10))
 				for i := range int(s.pacer.rate() / 10) {
@@ -226,7 +226,7 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// A question goes to no server where it would wait for much longer than at another.
+// A question avoids servers where it would wait for much longer than at another one.
 func TestCrowded(t *testing.T) {
 	r := &Resolver{}
 	for range 3 {
@@ -247,10 +247,10 @@ func TestCrowded(t *testing.T) {
 	f(0, 100, 90, 80)
 	f(0b100, 50, 50, 130)
 	r.servers[0].isDown.Store(true)
-	f(0, 0, 100, 100) // nobody waits for the one that is down
+	f(0, 0, 100, 100) // the server that is down does not count
 }
 
-// A server that does without EDNS, and says so or nothing, answers all names, and is found out once.
+// A server without EDNS, which refuses or ignores it, answers all names. It is detected once.
 func TestServerWithoutEDNS(t *testing.T) {
 	t.Parallel()
 	const names = 300
@@ -274,9 +274,9 @@ func TestServerWithoutEDNS(t *testing.T) {
 			if ends := lookUpMany(t.Context(), r, names); ends["[192.0.2.1]"] != names {
 				t.Errorf("%v", ends)
 			}
-			for i := 0; r.servers[0].edns.Load() != ednsFails; i++ { // beside another, by a probe
+			for i := 0; r.servers[0].edns.Load() != ednsFails; i++ { // with another server, by a probe
 				if i > 1000 {
-					t.Fatalf("not found out: %s", log.String())
+					t.Fatalf("not detected: %s", log.String())
 				}
 				r.Lookup(t.Context(), fmt.Sprintf("b%d.example", i), 0)
 			}
@@ -284,7 +284,7 @@ func TestServerWithoutEDNS(t *testing.T) {
 			lookUpMany(t.Context(), r, names)
 			r.Lookup(t.Context(), "c.example", 0)
 			if n := strings.Count(log.String(), "asked without"); n != 1 || had.Load() != before || before > 2*256 {
-				t.Errorf("told %d times, %d questions had EDNS, and %d later\n%s", n, before, had.Load()-before, log.String())
+				t.Errorf("logged %d times, %d questions had EDNS, and %d later\n%s", n, before, had.Load()-before, log.String())
 			}
 			if s := r.Stats().Servers[0]; s.Down {
 				t.Errorf("%+v", s)
@@ -306,7 +306,7 @@ func TestServerWithoutEDNS(t *testing.T) {
 	f("SERVFAIL, beside a good one", code(dns.RcodeServerFailure), anything)
 }
 
-// A server that has answered a question with EDNS goes on having it, however many packets are lost.
+// A server that has answered a question with EDNS is asked with EDNS, however many packets are lost.
 func TestEDNSIsKept(t *testing.T) {
 	var n atomic.Int64
 	opts, log := logged(Options{First: 20 * time.Millisecond})

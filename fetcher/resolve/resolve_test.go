@@ -21,10 +21,20 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// TestMain lets more tests run at a time than there are processors: most of them wait for time-outs.
+// TestMain runs 16 parallel tests at a time, because most of them wait for time-outs. It checks that they leave no
+// goroutine and no file.
 func TestMain(m *testing.M) {
 	_ = flag.Set("test.parallel", "16")
-	os.Exit(m.Run())
+	if conn, err := net.ListenPacket("udp", "127.0.0.1:0"); err == nil {
+		_ = conn.Close() // the runtime's poller has opened its files
+	}
+	before := openFiles()
+	code := m.Run()
+	if left := leaks(before); code == 0 && left != "" {
+		fmt.Printf("left behind:\n%s\n", left)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 // serve runs a name server on one loopback port of UDP and TCP until the test ends.
@@ -34,7 +44,7 @@ func serve(tb testing.TB, handle dns.HandlerFunc) string {
 	var packets net.PacketConn
 	var err error
 	for range 20 {
-		// The port is free for UDP; that it is for TCP too is likely.
+		// A port that is free for UDP is most likely free for TCP.
 		if packets, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
 			tb.Fatal(err)
 		}
@@ -62,7 +72,7 @@ func serve(tb testing.TB, handle dns.HandlerFunc) string {
 	return packets.LocalAddr().String()
 }
 
-// zone is a handler that answers from lines in master file format. The code of a name is NXDOMAIN where no line names it.
+// zone returns a handler that answers from lines in master file format. A name without a line is NXDOMAIN.
 func zone(lines ...string) dns.HandlerFunc {
 	var records []dns.RR
 	for _, line := range lines {
@@ -119,7 +129,7 @@ func newResolver(tb testing.TB, opts Options, servers ...string) *Resolver {
 	return r
 }
 
-// tell writes an answer as a test expects it.
+// tell writes an answer as tests expect it.
 func tell(a Answer) string {
 	if a.Outcome != 0 {
 		return fmt.Sprintf("%v: %v", a.Outcome, a.Cause)
@@ -240,34 +250,30 @@ func TestLookup(t *testing.T) {
 	})
 }
 
-// One server that fails is no failure while another answers.
+// A server that fails loses no name while another answers.
 func TestServers(t *testing.T) {
+	t.Parallel()
 	good := serve(t, zone("a.com. 60 A 192.0.2.1"))
-	closed, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := closed.LocalAddr().String()
-	_ = closed.Close()
-	for name, bad := range map[string]string{"SERVFAIL": serve(t, code(dns.RcodeServerFailure)), "silence": serve(t, silence), "nobody": nobody} {
+	closed := closedPort(t)
+	for name, bad := range map[string]string{"SERVFAIL": serve(t, code(dns.RcodeServerFailure)), "silence": serve(t, silence), "closed port": closed} {
 		r := newResolver(t, Options{First: 50 * time.Millisecond}, bad, good)
-		for i := range 8 { // the first server is chosen by lot
+		for i := range 8 { // the first server is random
 			r.cache = newCache(10)
 			if got := tell(r.Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
 				t.Errorf("%s, lookup %d: got %s", name, i, got)
 			}
 		}
 	}
-	r := newResolver(t, Options{First: 20 * time.Millisecond, Total: 200 * time.Millisecond}, nobody)
+	r := newResolver(t, Options{First: 20 * time.Millisecond, Total: 200 * time.Millisecond}, closed)
 	if got := r.Lookup(t.Context(), "a.com", 0); got.Outcome != exchange.DNSFailed || got.Cause != exchange.CauseDNSNetwork {
-		t.Errorf("nobody alone: got %s", tell(got))
+		t.Errorf("closed port alone: got %s", tell(got))
 	}
 }
 
-// A dead server costs a wait a few times, not with every look-up that its turn comes in.
+// A dead server delays a few look-ups, not each that would ask it first.
 func TestDeadServerIsLeftAlone(t *testing.T) {
-	var vain atomic.Int32
-	dead := serve(t, func(dns.ResponseWriter, *dns.Msg) { vain.Add(1) })
+	var asked atomic.Int32
+	dead := serve(t, func(dns.ResponseWriter, *dns.Msg) { asked.Add(1) })
 	r := newResolver(t, Options{First: 5 * time.Millisecond}, dead, serve(t, zone("a.com. 60 A 192.0.2.1")))
 	for range 100 {
 		r.cache = newCache(10)
@@ -275,7 +281,7 @@ func TestDeadServerIsLeftAlone(t *testing.T) {
 			t.Fatalf("got %s", got)
 		}
 	}
-	if n := vain.Load(); n == 0 || n > 20 { // by lot alone: 50
+	if n := asked.Load(); n == 0 || n > 20 { // by chance alone: 50
 		t.Errorf("the dead server was asked %d times", n)
 	}
 }
@@ -295,7 +301,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// However many ask about a name at once, the server is asked once; and later not until the answer has run out.
+// Concurrent look-ups of a name ask the server once. Later ones do not ask it before the answer expires.
 func TestOneFlight(t *testing.T) {
 	var questions atomic.Int32
 	release := make(chan struct{})
@@ -320,12 +326,13 @@ func TestOneFlight(t *testing.T) {
 		t.Errorf("%d questions, the last answer took %v", n, again.Took)
 	}
 	if left := time.Until(again.Until); left <= 50*time.Second || left > time.Minute {
-		t.Errorf("the answer counts for %v", left)
+		t.Errorf("the answer is valid for %v", left)
 	}
 }
 
-// Names that do not exist are remembered by their zone's word, failures of servers are not.
+// The absence of a name is cached for as long as its zone says. Failures of servers are not cached.
 func TestNegative(t *testing.T) {
+	t.Parallel()
 	var questions atomic.Int32
 	r := newResolver(t, Options{}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
 		questions.Add(1)
@@ -344,13 +351,13 @@ func TestNegative(t *testing.T) {
 		t.Errorf("%d questions about a name that does not exist", n)
 	}
 	if left := time.Until(first.Until); left <= 110*time.Second || left > 2*time.Minute {
-		t.Errorf("the answer counts for %v", left)
+		t.Errorf("the answer is valid for %v", left)
 	}
 	r.Lookup(t.Context(), "b.com", 0)
 	before := questions.Load()
 	r.Lookup(t.Context(), "b.com", 0)
 	if questions.Load() == before {
-		t.Error("a failure was remembered")
+		t.Error("a failure was cached")
 	}
 }
 
@@ -360,17 +367,17 @@ func TestCacheExpiresAndIsBounded(t *testing.T) {
 		put := func(host string, ttl time.Duration) {
 			_, f, lead := c.begin(host, time.Now())
 			if f == nil || !lead {
-				t.Fatalf("%s is remembered or under way", host)
+				t.Fatalf("%s is cached or in flight", host)
 			}
 			c.finish(f, Answer{Addrs: []netip.Addr{netip.IPv6Loopback()}, Until: time.Now().Add(ttl)}, true)
 		}
 		put("a", time.Minute)
 		time.Sleep(59 * time.Second)
 		if _, f, _ := c.begin("a", time.Now()); f != nil {
-			t.Error("forgotten too early")
+			t.Error("expired too early")
 		}
 		time.Sleep(time.Second)
-		put("a", time.Minute) // fails where it is still remembered
+		put("a", time.Minute) // fails if it is still cached
 		for i := range 10_000 {
 			put(fmt.Sprint(i), time.Hour)
 		}
@@ -379,7 +386,7 @@ func TestCacheExpiresAndIsBounded(t *testing.T) {
 			size += len(c.shards[i].answers)
 		}
 		if size > 640 {
-			t.Errorf("%d answers are remembered", size)
+			t.Errorf("%d answers are cached", size)
 		}
 	})
 }
@@ -390,7 +397,7 @@ func TestRate(t *testing.T) {
 	if got := tell(r.Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
 		t.Errorf("got %s", got)
 	}
-	// The next question is due in a quarter of an hour, which is after this context's end.
+	// The rate allows the next question in a quarter of an hour, after this context's end.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if got := r.Lookup(ctx, "b.com", 0); got.Outcome != exchange.DNSTimeout {
@@ -398,7 +405,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// A leader that has no time to wait for its turn fails alone: whoever waits with it, and has the time, begins anew.
+// A leader whose context ends while it waits for the rate fails alone. Its followers begin again.
 func TestRateOfLeader(t *testing.T) {
 	t.Parallel()
 	asked, release := make(chan struct{}), make(chan struct{})
@@ -415,12 +422,12 @@ func TestRateOfLeader(t *testing.T) {
 	<-asked
 	_, f, lead := r.cache.begin("a.com", time.Now())
 	if lead {
-		t.Fatal("nobody leads")
+		t.Fatal("there is no leader")
 	}
-	close(release) // the next question, for AAAA, is due in a quarter of an hour
+	close(release) // the rate allows the next question, for AAAA, in a quarter of an hour
 	<-f.done
 	if f.good {
-		t.Errorf("the leader's lack of time was passed on as %s", tell(f.answer))
+		t.Errorf("followers got the leader's answer, %s", tell(f.answer))
 	}
 	leader.Wait()
 }
@@ -438,7 +445,7 @@ func TestSystemServers(t *testing.T) {
 	}
 	f("nameserver 192.0.2.1\nnameserver 2001:db8::1\noptions ndots:1\n", "192.0.2.1:53 [2001:db8::1]:53")
 	f("nameserver fe80::1%eth0\n", "[fe80::1%eth0]:53")
-	// What is no address is passed over, as the system's own resolver does.
+	// Invalid addresses are ignored, as by the system's resolver.
 	f("nameserver ns.example\nnameserver 192.0.2.1\nnameserver\n", "192.0.2.1:53")
 	f("nameserver ns.example\n", "127.0.0.1:53")
 	f("", "127.0.0.1:53")
@@ -475,14 +482,14 @@ func TestHosts(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	for _, server := range []string{"", "ns.example", "1.1.1.1:x", "1.1.1.1:0", "1.1.1.1:53:53"} {
 		if _, err := New([]string{server}, Options{}); err == nil {
-			t.Errorf("%q was taken for a server", server)
+			t.Errorf("%q was accepted as a server", server)
 		}
 	}
 	if _, err := New(slices.Repeat([]string{"1.1.1.1"}, maxServers+1), Options{}); err == nil {
-		t.Error("more servers than there are bits were taken")
+		t.Error("more than maxServers servers were accepted")
 	}
 	if _, err := New([]string{"1.1.1.1"}, Options{IPv4: true, IPv6: true}); err == nil {
-		t.Error("both families alone were taken")
+		t.Error("two exclusive families were accepted")
 	}
 	r, err := New([]string{"1.1.1.1", "[2606:4700::1111]", "2606:4700::1111", "[::1]:5353", "fe80::1%eth0", "[fe80::1%eth0]:5353"}, Options{})
 	if err != nil {
@@ -497,7 +504,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// A lookup by a reused socket.
+// A look-up through an open socket.
 //
 //	go test ./fetcher/resolve -run '^$' -bench Lookup -benchmem
 func BenchmarkLookup(b *testing.B) {

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// late is a handler that answers after a while.
+// late returns a handler that answers after a delay.
 func late(after time.Duration, handle dns.HandlerFunc) dns.HandlerFunc {
 	return func(w dns.ResponseWriter, q *dns.Msg) {
 		time.Sleep(after)
@@ -24,8 +24,8 @@ func late(after time.Duration, handle dns.HandlerFunc) dns.HandlerFunc {
 	}
 }
 
-// nobody is the address of a port at which nobody listens.
-func nobody(t *testing.T) string {
+// closedPort returns an address whose UDP port is closed.
+func closedPort(t *testing.T) string {
 	t.Helper()
 	closed, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -35,30 +35,33 @@ func nobody(t *testing.T) string {
 	return closed.LocalAddr().String()
 }
 
-// One server that refuses, or is not there, does not end a look-up that another may still answer: not when patience has run
-// out, and not when the whole time has.
+// A server that refuses or is unreachable does not end a look-up that another server may still answer, neither when
+// patience runs out, nor at the end of its time.
 func TestRefusalBesideSilence(t *testing.T) {
 	t.Parallel()
 	good := serve(t, late(150*time.Millisecond, zone("a.com. 60 A 192.0.2.1")))
 	silent := serve(t, silence)
-	bad := map[string]string{"REFUSED": serve(t, code(dns.RcodeRefused)), "SERVFAIL": serve(t, code(dns.RcodeServerFailure)), "nobody": nobody(t)}
-	opts := Options{First: 20 * time.Millisecond, Total: 300 * time.Millisecond}
+	bad := map[string]string{"REFUSED": serve(t, code(dns.RcodeRefused)), "SERVFAIL": serve(t, code(dns.RcodeServerFailure)), "closed port": closedPort(t)}
+	opts, short := Options{First: 20 * time.Millisecond}, Options{First: 20 * time.Millisecond, Total: 300 * time.Millisecond}
 	for name, server := range bad {
-		for range 4 { // the first server is drawn by lot
-			if got := newResolver(t, opts, server, good).Lookup(t.Context(), "a.com", 60*time.Millisecond); !got.PutOff {
-				t.Errorf("%s, and patience ran out: got %s", name, tell(got))
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range 4 { // the first server is random
+				if got := newResolver(t, opts, server, good).Lookup(t.Context(), "a.com", 60*time.Millisecond); !got.PutOff {
+					t.Errorf("patience ran out: got %s", tell(got))
+				}
+				if got := tell(newResolver(t, opts, server, good).Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
+					t.Errorf("got %s", got)
+				}
 			}
-			if got := tell(newResolver(t, opts, server, good).Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
-				t.Errorf("%s: got %s", name, got)
+			if got := newResolver(t, short, server, silent).Lookup(t.Context(), "a.com", 0); got.Outcome != exchange.DNSTimeout {
+				t.Errorf("the other is silent: got %s", tell(got))
 			}
-		}
-		if got := newResolver(t, opts, server, silent).Lookup(t.Context(), "a.com", 0); got.Outcome != exchange.DNSTimeout {
-			t.Errorf("%s, and the other is silent: got %s", name, tell(got))
-		}
+		})
 	}
 }
 
-// Who refuses is told.
+// The answer names the server that refused.
 func TestRefusalNamesTheServer(t *testing.T) {
 	server := serve(t, code(dns.RcodeServerFailure))
 	if got := newResolver(t, Options{}, server).Lookup(t.Context(), "a.com", 0); got.Server.String() != server {
@@ -66,9 +69,9 @@ func TestRefusalNamesTheServer(t *testing.T) {
 	}
 }
 
-// A name server that starts anew loses no name.
-func TestServerStartsAnew(t *testing.T) {
-	addr := nobody(t)
+// A name server that restarts loses no name.
+func TestServerRestarts(t *testing.T) {
+	addr := closedPort(t)
 	r := newResolver(t, Options{First: 20 * time.Millisecond}, addr)
 	answer := make(chan Answer)
 	go func() { answer <- r.Lookup(t.Context(), "a.com", 0) }()
@@ -77,7 +80,7 @@ func TestServerStartsAnew(t *testing.T) {
 	}
 	packets, err := net.ListenPacket("udp", addr)
 	if err != nil {
-		t.Skip("somebody else has taken the port")
+		t.Skip("SKIPPED: the port is in use")
 	}
 	server := &dns.Server{PacketConn: packets, Handler: zone("a.com. 60 A 192.0.2.1")}
 	go func() { _ = server.ActivateAndServe() }()
@@ -87,29 +90,29 @@ func TestServerStartsAnew(t *testing.T) {
 	}
 }
 
-// watcher is a log whose lines can be waited for.
-type watcher struct {
+// logText is the text of a log.
+type logText struct {
 	mu    sync.Mutex
 	lines strings.Builder
 }
 
-func (w *watcher) Write(p []byte) (int, error) {
+func (w *logText) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.lines.Write(p)
 }
 
-func (w *watcher) String() string {
+func (w *logText) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.lines.String()
 }
 
-// A server that is down is told, in the log and by Stats; and so is that it is back. One that only leaves names without an
-// answer that nobody answers is not down.
+// The log and Stats show that a server is down, and that it answers again. A server that leaves only unanswerable
+// names unanswered is not down.
 func TestDown(t *testing.T) {
 	var alive atomic.Bool
-	var log watcher
+	var log logText
 	r := newResolver(t, Options{First: 5 * time.Millisecond, Total: 100 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil))}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
 		if alive.Load() && !strings.HasPrefix(q.Question[0].Name, "silent") {
 			zone("a.com. 60 A 192.0.2.1")(w, q)
@@ -144,9 +147,9 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// A server at whose port nobody listens is seen too.
-func TestDeadPortIsDown(t *testing.T) {
-	r := newResolver(t, Options{First: 5 * time.Millisecond, Total: 50 * time.Millisecond}, nobody(t))
+// A server whose port is closed is down.
+func TestClosedPortIsDown(t *testing.T) {
+	r := newResolver(t, Options{First: 5 * time.Millisecond, Total: 50 * time.Millisecond}, closedPort(t))
 	for i := 0; !r.Stats().Servers[0].Down; i++ {
 		if i == 1000 {
 			t.Fatalf("%+v", r.Stats().Servers)
@@ -158,7 +161,7 @@ func TestDeadPortIsDown(t *testing.T) {
 	}
 }
 
-// The rate bounds what each server is asked, whatever the questions are: first ones, repeats, and by TCP.
+// The rate bounds all questions to each server: first ones, repetitions, and those by TCP.
 func TestRateIsKept(t *testing.T) {
 	t.Parallel()
 	const perSecond, servers = 200.0, 2
@@ -197,7 +200,7 @@ func TestRateIsKept(t *testing.T) {
 		if len(at) < 60 {
 			t.Errorf("server %d was asked %d times", i, len(at))
 		}
-		// Arrivals may be late, but never more in a time than rate and burst allow. The slack is for those that were late.
+		// Within any time no more questions arrive than rate and burst allow. The slack of 0.3 s is for late arrivals.
 		for from := range at {
 			for to := from; to < len(at); to++ {
 				if allowed := perSecond/servers/10 + 1 + perSecond/servers*(at[to].Sub(at[from]).Seconds()+0.3); float64(to-from+1) > allowed {
@@ -208,10 +211,10 @@ func TestRateIsKept(t *testing.T) {
 	}
 }
 
-// What waits for the rate and is no longer needed wastes none of it.
+// A question that waits for the rate and is no longer needed uses none of it.
 func TestRateIsNotWasted(t *testing.T) {
 	p := newPacer(100)
-	for range 10 { // what may go at once
+	for range 10 { // the burst
 		if came, err := p.wait(t.Context(), time.NewTimer(0), nil); came || err != nil {
 			t.Fatal(came, err)
 		}
@@ -229,14 +232,14 @@ func TestRateIsNotWasted(t *testing.T) {
 	}
 	left.Wait()
 	place := p.limiter.Reserve()
-	// Had each taken a place with it, the next would be due in a second and a half.
+	// If each had used its place, the next question would be due in a second and a half.
 	if d := place.Delay(); d > 500*time.Millisecond {
 		t.Errorf("the next question is due in %v", d)
 	}
 }
 
-// Answers that do not fit into a packet are fetched one after the other where few connections may be open. The wait for one
-// is ours, and no name is lost by it.
+// If few TCP connections are allowed, truncated answers are fetched one after the other. The wait for a connection
+// does not count, and no name is lost.
 func TestQueueForTCP(t *testing.T) {
 	r := newResolver(t, Options{MaxSockets: 4}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
 		if w.RemoteAddr().Network() == "udp" {
@@ -261,7 +264,7 @@ func TestQueueForTCP(t *testing.T) {
 	}
 }
 
-// A server older than EDNS says so of each question that had it, also of those that were sent again before it did.
+// A server without EDNS refuses each question that has it, even those sent before the first refusal came.
 func TestSlowServerWithoutEDNS(t *testing.T) {
 	r := newResolver(t, Options{First: 20 * time.Millisecond}, serve(t, late(70*time.Millisecond, func(w dns.ResponseWriter, q *dns.Msg) {
 		if q.IsEdns0() != nil {
@@ -275,7 +278,7 @@ func TestSlowServerWithoutEDNS(t *testing.T) {
 	}
 }
 
-// Whoever waits for another's answer uses no patience up while that one waits for our rate.
+// A follower's patience does not run while the leader waits for the rate.
 func TestPatienceOfFollowers(t *testing.T) {
 	r := newResolver(t, Options{Rate: 10}, serve(t, zone("a.com. 60 A 192.0.2.1", "b.com. 60 A 192.0.2.1")))
 	r.Lookup(t.Context(), "a.com", 0)
@@ -290,8 +293,9 @@ func TestPatienceOfFollowers(t *testing.T) {
 	all.Wait()
 }
 
-// Waits for our rate are no part of how long a look-up took, unless a question was under way meanwhile.
+// Waits for the rate do not count in Took, unless a question was in flight meanwhile.
 func TestTookUnderRate(t *testing.T) {
+	t.Parallel()
 	const slow = 60 * time.Millisecond
 	r := newResolver(t, Options{Rate: 50, First: 10 * time.Millisecond}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
 		late(slow, zone(q.Question[0].Name+" 60 A 192.0.2.1"))(w, q)
@@ -307,7 +311,7 @@ func TestTookUnderRate(t *testing.T) {
 	all.Wait()
 }
 
-// Close ends soon, whoever goes on asking.
+// Close ends soon, even while look-ups go on.
 func TestCloseUnderLookups(t *testing.T) {
 	r := newResolver(t, Options{}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) { zone(q.Question[0].Name+" 60 A 192.0.2.1")(w, q) }))
 	r.mux.each = 2
@@ -321,7 +325,7 @@ func TestCloseUnderLookups(t *testing.T) {
 		})
 	}
 	for range 20 {
-		_ = r.Close() // hangs, or is told by the race detector, where it waits for sockets that are opened meanwhile
+		_ = r.Close() // must not wait for sockets that are opened meanwhile
 	}
 	cancel()
 	all.Wait()

@@ -8,7 +8,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// LookupIPv6 asks for what Lookup leaves out, once, and does not mix the two up.
+// LookupIPv6 asks once for the addresses that Lookup leaves out. The cache keeps both answers apart.
 func TestLookupIPv6(t *testing.T) {
 	var asked atomic.Int32
 	answers := zone("a.com. 60 A 192.0.2.1", "a.com. 60 AAAA 2001:db8::1", "four.com. 60 A 192.0.2.4", "alias.com. 60 CNAME a.com.")
