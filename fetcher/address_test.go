@@ -27,8 +27,8 @@ func (d dual) LookupIPv6(ctx context.Context, host string, patience time.Duratio
 	return d.Lookup(ctx, host+"/6", 0)
 }
 
-// TestAddresses tells in a table what becomes of hosts with several addresses: which are dialled in which order, what the
-// row says, and of how many attempts. An address stands for what dialling it does.
+// TestAddresses is the table of hosts with several addresses: which are dialled in which order, the row, and its
+// attempts. An address stands for the result of dialling it.
 func TestAddresses(t *testing.T) {
 	const (
 		good    = "9.0.0.1 9.0.0.2 2606::1"
@@ -36,9 +36,9 @@ func TestAddresses(t *testing.T) {
 		nowhere = "7.0.0.1 7.0.0.2 2608::1"
 		silent  = "6.0.0.1 6.0.0.2 6.0.0.3 2605::1"
 		late    = "5.0.0.1" // silent the first time, then good
-		plainly = "4.0.0.1" // by http alone: refuses https
-		secure  = "3.0.0.1" // by https alone, and that without TLS: refuses http
-		foreign = "2609::1" // of a family that this machine has no address of
+		plainly = "4.0.0.1" // only http: refuses https
+		secure  = "3.0.0.1" // only https, but without TLS: refuses http
+		foreign = "2609::1" // of a family without an address of this machine
 	)
 	f := func(name, hosts, six, dialled, want string, edit ...func(*Config)) {
 		t.Helper()
@@ -79,7 +79,7 @@ func TestAddresses(t *testing.T) {
 				case slices.Contains(strings.Fields(silent), addr):
 					return network(t, time.Hour, nil)(ctx, to)
 				}
-				return nil, errors.New("nobody was to dial " + addr)
+				return nil, errors.New("unexpected address " + addr)
 			}
 			entry := "http://a.com"
 			if !cfg.NoFallback {
@@ -114,11 +114,11 @@ func TestAddresses(t *testing.T) {
 
 	f("the first is good", "9.0.0.1 8.0.0.1", "", "9.0.0.1", "answered 1 9.0.0.1")
 	f("the first refuses", "8.0.0.1 9.0.0.1", "", "8.0.0.1 9.0.0.1", "answered 1 9.0.0.1")
-	f("the first is out of reach", "7.0.0.1 9.0.0.1", "", "7.0.0.1 9.0.0.1", "answered 1 9.0.0.1")
-	f("two of three are not there", "8.0.0.1 7.0.0.1 9.0.0.1", "", "8.0.0.1 7.0.0.1 9.0.0.1", "answered 1 9.0.0.1")
+	f("the first is unreachable", "7.0.0.1 9.0.0.1", "", "7.0.0.1 9.0.0.1", "answered 1 9.0.0.1")
+	f("two of three fail", "8.0.0.1 7.0.0.1 9.0.0.1", "", "8.0.0.1 7.0.0.1 9.0.0.1", "answered 1 9.0.0.1")
 	f("at most three", "8.0.0.1 8.0.0.2 8.0.0.3 9.0.0.1", "", "8.0.0.1 8.0.0.2 8.0.0.3", "connect_refused 1 8.0.0.3")
-	f("none is there", "8.0.0.1 7.0.0.1", "", "8.0.0.1 7.0.0.1", "connect_refused 1 7.0.0.1")
-	f("none in reach", "7.0.0.1 7.0.0.2", "", "7.0.0.1 7.0.0.2", "connect_failed 1 7.0.0.2")
+	f("all fail", "8.0.0.1 7.0.0.1", "", "8.0.0.1 7.0.0.1", "connect_refused 1 7.0.0.1")
+	f("none is reachable", "7.0.0.1 7.0.0.2", "", "7.0.0.1 7.0.0.2", "connect_failed 1 7.0.0.2")
 	f("the same again", "8.0.0.1 8.0.0.1", "", "8.0.0.1", "connect_refused 1 8.0.0.1")
 	f("and IPv6", "8.0.0.1", "2606::1", "8.0.0.1 2606::1", "answered 1 2606::1")
 	f("no IPv4 here", "7.0.0.1 7.0.0.2", "2606::1", "7.0.0.1 7.0.0.2 2606::1", "answered 1 2606::1")
@@ -137,9 +137,9 @@ func TestAddresses(t *testing.T) {
 	f("private ones, and a resolver of one family", "10.0.0.1", "2606::1", "", "blocked_address 0 invalid IP", plain)
 	f("private ones, and --ipv4", "10.0.0.1", "2606::1", "", "blocked_address 0 invalid IP", four)
 	f("permitted", "8.0.0.1 10.0.0.1", "", "8.0.0.1 10.0.0.1", "connect_failed 1 10.0.0.1", private)
-	// So do those that somebody has asked us to leave alone.
+	// Opted-out addresses do not pass.
 	f("an opted-out one", "11.0.0.1 9.0.0.1", "", "9.0.0.1", "answered 1 9.0.0.1")
-	f("an opted-out one behind one that refuses", "8.0.0.1 11.0.0.1 9.0.0.1", "", "8.0.0.1 9.0.0.1", "answered 1 9.0.0.1")
+	f("an opted-out one after one that refuses", "8.0.0.1 11.0.0.1 9.0.0.1", "", "8.0.0.1 9.0.0.1", "answered 1 9.0.0.1")
 	f("an opted-out one, and IPv6", "11.0.0.1", "2606::1", "2606::1", "answered 1 2606::1")
 	f("an opted-out one inside IPv6", "8.0.0.1", "64:ff9b::b00:1 2606::1", "8.0.0.1 2606::1", "answered 1 2606::1")
 	f("only opted-out ones are left", "8.0.0.1 11.0.0.1", "", "8.0.0.1", "connect_refused 1 8.0.0.1")
@@ -147,7 +147,7 @@ func TestAddresses(t *testing.T) {
 	f("nothing but opted-out and private ones", "11.0.0.1 10.0.0.1", "::1", "", "opted_out 0 invalid IP")
 	f("opted out by IPv6, private by IPv4", "10.0.0.1", "64:ff9b::b00:1", "", "opted_out 0 invalid IP")
 	f("opted out and permitted", "11.0.0.1", "", "", "opted_out 0 invalid IP", private)
-	// So is one that is silent, where another is known; with the last, all have the time of one.
+	// After a silent address the next one is tried. All together have the time of one.
 	f("a time-out", "6.0.0.1 9.0.0.1", "", "6.0.0.1 9.0.0.1", "answered 1 9.0.0.1 2s")
 	f("a time-out, and a longer time", "6.0.0.1 9.0.0.1", "", "6.0.0.1 9.0.0.1", "answered 1 9.0.0.1 2s", slowly)
 	f("a time-out, and a shorter one", "6.0.0.1 9.0.0.1", "", "6.0.0.1 9.0.0.1", "answered 1 9.0.0.1 1s", quickly)
@@ -157,8 +157,8 @@ func TestAddresses(t *testing.T) {
 	f("three time-outs", "6.0.0.1 6.0.0.2 6.0.0.3", "", "6.0.0.1 6.0.0.2 6.0.0.3", "connect_timeout 1 6.0.0.3 10s", slowly)
 	f("a time-out and a refusal", "6.0.0.1 8.0.0.1", "", "6.0.0.1 8.0.0.1", "connect_timeout 1 8.0.0.1 2s")
 	f("a refusal and a time-out", "8.0.0.1 6.0.0.1", "", "8.0.0.1 6.0.0.1", "connect_timeout 1 6.0.0.1 3s")
-	f("time-outs, and later tries", "6.0.0.1 6.0.0.2", "", "6.0.0.1 6.0.0.2 6.0.0.1 6.0.0.2 6.0.0.1 6.0.0.2", "connect_timeout 3 6.0.0.2 12s", retries)
-	// Of IPv6 nobody knows before it has been asked for, which is when the IPv4 addresses have had all their time.
+	f("time-outs, and retries", "6.0.0.1 6.0.0.2", "", "6.0.0.1 6.0.0.2 6.0.0.1 6.0.0.2 6.0.0.1 6.0.0.2", "connect_timeout 3 6.0.0.2 12s", retries)
+	// IPv6 addresses are looked up after the IPv4 addresses have had all their time.
 	f("a time-out, and IPv6", "6.0.0.1", "2606::1", "6.0.0.1 2606::1", "answered 1 2606::1 3s")
 	f("time-outs, and IPv6", "6.0.0.1 6.0.0.2", "2606::1", "6.0.0.1 6.0.0.2 2606::1", "answered 1 2606::1 4s")
 	f("a time-out, and silent IPv6", "6.0.0.1", "2605::1", "6.0.0.1 2605::1", "connect_timeout 1 2605::1 5s")
@@ -169,16 +169,17 @@ func TestAddresses(t *testing.T) {
 	f("lost once, no IPv6 address here", "5.0.0.1", "2609::1", "5.0.0.1 2609::1 5.0.0.1", "answered 2 5.0.0.1 3s", retries)
 	f("round and round", "8.0.0.1 6.0.0.1 8.0.0.2", "", "8.0.0.1 6.0.0.1 8.0.0.2 8.0.0.1 6.0.0.1 8.0.0.2 8.0.0.1 6.0.0.1 8.0.0.2", "connect_timeout 3 8.0.0.2 6s", retries)
 	f("three in turn, for long", "6.0.0.1", "2605::1", "6.0.0.1 2605::1 6.0.0.1 2605::1 6.0.0.1 2605::1 6.0.0.1 2605::1 6.0.0.1 2605::1 6.0.0.1 2605::1", "connect_timeout 6 2605::1 30s", often)
-	// The other scheme begins where the connection was taken, and goes round too; it is asked where all addresses failed.
+	// The other scheme begins at the address that took the connection, and also tries each address. It is tried if
+	// all addresses failed.
 	f("by http only at the first", "4.0.0.1 3.0.0.1", "", "4.0.0.1/443 3.0.0.1/443 3.0.0.1 4.0.0.1", "answered 2 4.0.0.1 5s", both)
-	f("a time-out, and no TLS behind it", "6.0.0.1 9.0.0.1", "", "6.0.0.1/443 9.0.0.1/443 9.0.0.1", "answered 2 9.0.0.1 7s", both)
+	f("a time-out, then no TLS", "6.0.0.1 9.0.0.1", "", "6.0.0.1/443 9.0.0.1/443 9.0.0.1", "answered 2 9.0.0.1 7s", both)
 	f("a time-out, and no TLS by IPv6", "6.0.0.1", "2606::1", "6.0.0.1/443 2606::1/443 2606::1", "answered 2 2606::1 8s", both)
 	f("time-outs by both schemes", "6.0.0.1 6.0.0.2", "", "6.0.0.1/443 6.0.0.2/443 6.0.0.1 6.0.0.2", "connect_timeout 2 6.0.0.2 8s", both)
 	f("a time-out, and the other scheme", "6.0.0.1 4.0.0.1", "", "6.0.0.1/443 4.0.0.1/443 6.0.0.1 4.0.0.1", "answered 2 4.0.0.1 4s", both)
 	f("none by either scheme", "8.0.0.1 8.0.0.2", "", "8.0.0.1/443 8.0.0.2/443 8.0.0.1 8.0.0.2", "connect_refused 2 8.0.0.2", both)
 }
 
-// Do dials no address that the guard does not let pass, whichever of a host's it is said to be.
+// Do dials no address that the guard refuses, also as a further address of a host.
 func TestFurtherAddressesAreGuarded(t *testing.T) {
 	f := newFetcher(t, func() Config { c := testConfig(netip.AddrPort{}); c.AllowPrivate, c.ConnectTo = false, nil; return c }())
 	f.dial = func(context.Context, netip.AddrPort) (net.Conn, error) { panic("dialled") }
@@ -190,7 +191,7 @@ func TestFurtherAddressesAreGuarded(t *testing.T) {
 	}
 }
 
-// Patience runs out where the host has said nothing yet, and nowhere else; the exchange is then as if it had not been.
+// Patience runs out only while the host has sent nothing. The exchange is then deferred and does not count.
 func TestPatience(t *testing.T) {
 	const patience, total = 1500 * time.Millisecond, 15 * time.Second
 	cert := newAuthority(t).certificate(t, "example.com", nil)
@@ -239,9 +240,9 @@ func TestPatience(t *testing.T) {
 				next := fetcher.Do(t.Context(), &x)
 				got := x.Response.Outcome.String()
 				if next.PutOff {
-					got = "put off: " + x.Response.Cause.String()
+					got = "deferred: " + x.Response.Cause.String()
 					if !next.Again || next.After != 0 || next.Target != x.Target || x.Past != before {
-						t.Errorf("put off with %+v, past %+v", next, x.Past)
+						t.Errorf("deferred with %+v, past %+v", next, x.Past)
 					}
 				} else if x.Past.Attempts != 4 {
 					t.Errorf("%d attempts", x.Past.Attempts)
@@ -253,19 +254,20 @@ func TestPatience(t *testing.T) {
 		})
 	}
 	const plain, secure, file = "http://example.com", "https://example.com", "ftp://example.com"
-	connect, shake, head := "put off: "+exchange.CauseConnectTimeout.String(), "put off: "+exchange.CauseTLSTimeout.String(), "put off: "+exchange.CauseHeadTimeout.String()
+	deferred := func(c exchange.Cause) string { return "deferred: " + c.String() }
+	connect, shake, head := deferred(exchange.CauseConnectTimeout), deferred(exchange.CauseTLSTimeout), deferred(exchange.CauseHeadTimeout)
 	f("answers", plain, time.Second, later(time.Second, 0, whole, fine), "answered", 2*time.Second)
 	f("no connection", plain, time.Hour, silent, connect, patience)
-	f("no word", plain, time.Second, silent, head, time.Second+patience)
-	f("no word, FTP", file, time.Second, silent, head, time.Second+patience)
+	f("no byte", plain, time.Second, silent, head, time.Second+patience)
+	f("no byte, FTP", file, time.Second, silent, head, time.Second+patience)
 	f("no TLS", secure, time.Second, silent, shake, time.Second+patience)
-	f("no word behind TLS", secure, 0, over(time.Second, silent), head, time.Second+patience)
-	// Where another address is known, that is next, and no patience is needed to get there.
+	f("no byte after TLS", secure, 0, over(time.Second, silent), head, time.Second+patience)
+	// If another address is known, it is tried next, and the host is not deferred.
 	f("no connection, and another address", plain, time.Hour, silent, "connect_timeout", 2*time.Second)
-	f("no word, and another address", plain, time.Second, silent, head, time.Second+patience)
-	// A word, and the rest of the time is the host's.
+	f("no byte, and another address", plain, time.Second, silent, head, time.Second+patience)
+	// After the first byte the host has the rest of the time.
 	f("a slow handshake", secure, 0, over(time.Second, later(0, 0, whole, fine)), "answered", 2*time.Second)
-	f("a handshake that stands still after a word", secure, 0, func(conn net.Conn) {
+	f("a handshake that stops after a byte", secure, 0, func(conn net.Conn) {
 		_, _ = conn.Read(make([]byte, 4096))
 		_, _ = conn.Write([]byte{22})
 		silent(conn)
@@ -273,10 +275,10 @@ func TestPatience(t *testing.T) {
 	f("a dripping head", plain, 0, later(0, time.Second, 1, fine), "timeout", total)
 	f("a late body", plain, 0, inTwo(okHead+"Content-Length: 1\r\n\r\n", 5*time.Second, "x"), "answered", 6*time.Second)
 	f("a late end of the head", plain, 0, inTwo("HTTP/1.1 2", 5*time.Second, fine[10:]), "answered", 6*time.Second)
-	// Time-outs that are shorter than patience put off too: it is long where silence tells nothing.
+	// Time-outs that are shorter than patience also defer the host.
 	f("short connect time-out", plain, time.Hour, silent, connect, time.Second, func(c *Config) { c.ConnectTimeout = time.Second })
 	f("as long", plain, time.Hour, silent, connect, patience, func(c *Config) { c.ConnectTimeout = patience })
 	f("short time-out for a head", plain, 0, silent, head, time.Second, func(c *Config) { c.HeaderTimeout = time.Second })
 	f("short time-out", secure, time.Second, silent, shake, 2*time.Second, func(c *Config) { c.Timeout = 2 * time.Second })
-	f("short time-out, after a word", plain, 0, later(0, 300*time.Millisecond, 1, fine), "timeout", time.Second, func(c *Config) { c.HeaderTimeout = time.Second })
+	f("short time-out, after a byte", plain, 0, later(0, 300*time.Millisecond, 1, fine), "timeout", time.Second, func(c *Config) { c.HeaderTimeout = time.Second })
 }

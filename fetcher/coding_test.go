@@ -20,8 +20,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// gzipMember is a member of RFC 1952 §2.3 around a deflate stream, with the fields that its flags name. It is written by
-// hand because no writer writes all of them.
+// gzipMember returns a member of RFC 1952 §2.3 around a deflate stream, with the fields of its flags. No library
+// writes all of them.
 func gzipMember(file string, flags byte, edit func(head, tail []byte)) string {
 	const (
 		hasCRC     = 1 << 1
@@ -50,7 +50,7 @@ func gzipMember(file string, flags byte, edit func(head, tail []byte)) string {
 	return string(head) + string(encoders["deflate/raw"]([]byte(file))) + string(tail)
 }
 
-// zstdFrame is a frame of RFC 8878 §3.1.1 whose header is as given, of raw blocks.
+// zstdFrame returns a frame of RFC 8878 §3.1.1 with a header and raw blocks.
 func zstdFrame(header string, blocks ...string) string {
 	frame := []byte("\x28\xb5\x2f\xfd" + header)
 	for i, block := range blocks {
@@ -64,7 +64,7 @@ func zstdFrame(header string, blocks ...string) string {
 	return string(frame)
 }
 
-// The formats to their corners.
+// The corner cases of all formats.
 func TestDecodeFormats(t *testing.T) {
 	cfg := testConfig(netip.AddrPort{})
 	cfg.MaxBody = 1000
@@ -80,7 +80,7 @@ func TestDecodeFormats(t *testing.T) {
 		defer d.release(f.decoders)
 		body, cut, err := d.decode([]byte(coded), list, cfg.MaxBody, false)
 		if err != nil && body != nil {
-			t.Errorf("%s: an error comes with %d bytes", codings, len(body))
+			t.Errorf("%s: %d bytes with an error", codings, len(body))
 		}
 		return string(body), cut, err
 	}
@@ -134,8 +134,8 @@ func TestDecodeFormats(t *testing.T) {
 	bad("zstd, a reserved bit", "zstd", zstdFrame("\x28\x1a", file))
 	bad("zstd, an endless skippable frame", "zstd", "\x50\x2a\x4d\x18\xff\xff\xff\xffabc")
 
-	// Brotli has no mark by which its beginning is known, and neither mark nor sum has bare deflate. What is not coded, or
-	// otherwise than told, must not be taken for a file all the same.
+	// Brotli and bare deflate have no magic number, bare deflate has no checksum. Even so, text that is not coded, or
+	// coded in another format, must not decode.
 	for _, codings := range []string{"gzip", "deflate", "br", "zstd", "gzip, gzip", "br, br", "deflate, br"} {
 		for c := range 256 {
 			for _, text := range []string{"ser-agent: *\nDisallow: /\n", "itemap: https://example.com/sitemap.xml\n", " a comment", "\n", "\r\n\r\n", "<html>", "  ", "\x00\x00\x00"} {
@@ -148,15 +148,15 @@ func TestDecodeFormats(t *testing.T) {
 	}
 	for name, encode := range encoders {
 		is, _, _ := strings.Cut(name, "/")
-		for _, told := range []string{"gzip", "deflate", "br", "zstd"} {
-			if told != is {
-				bad(name+" told to be "+told, told, string(encode([]byte(file))))
+		for _, named := range []string{"gzip", "deflate", "br", "zstd"} {
+			if named != is {
+				bad(name+" named "+named, named, string(encode([]byte(file))))
 			}
 		}
 	}
 }
 
-// A body cut anywhere is no file, and says in which way it is none. Nothing of it is kept.
+// A coded body that ends early is an error, and nothing of it is kept.
 func TestDecodeCut(t *testing.T) {
 	f := newFetcher(t, testConfig(netip.AddrPort{}))
 	file := []byte(strings.Repeat("User-agent: *\nDisallow: /private\n", 20))
@@ -171,7 +171,7 @@ func TestDecodeCut(t *testing.T) {
 			if body, cut, err := d.decode(whole[:n], codings, 10_000, false); body != nil || cut || err != errEndsEarly {
 				t.Errorf("%s of %d bytes, %d of them: got %d bytes, cut %v, %v", name, len(whole), n, len(body), cut, err)
 			}
-			// What we cut ourselves is the beginning of the file.
+			// A body that we cut ourselves is the beginning of the file.
 			if body, cut, err := d.decode(whole[:n], codings, 10_000, true); !bytes.HasPrefix(file, body) || !cut || err != nil {
 				t.Errorf("%s of %d bytes, cut at %d: got %d bytes, cut %v, %v", name, len(whole), n, len(body), cut, err)
 			}
@@ -180,13 +180,12 @@ func TestDecodeCut(t *testing.T) {
 	}
 }
 
-// A coded body that is larger than the bound is kept to the bound, as one that is not coded is: by what is decoded, and
-// by what comes over the wire.
+// A coded body is cut at the limit, like one without coding: the decoded bytes and the received bytes are bounded.
 func TestCodedBodyIsTruncated(t *testing.T) {
 	noLeaks(t)
 	const limit = 300_000
 	lines := strings.Repeat("Disallow: /x\n", 24_000) // 312,000 bytes
-	noise := make([]byte, 450_000)                    // which no coding makes smaller
+	noise := make([]byte, 450_000)                    // no coding makes it smaller
 	random := rand.NewChaCha8([32]byte{1})
 	_, _ = random.Read(noise)
 	for i := range noise {
@@ -216,8 +215,8 @@ func TestCodedBodyIsTruncated(t *testing.T) {
 	}
 }
 
-// A bomb costs what its decoder needs to get to the bound, and no more: of what it is made of little is looked at, and
-// what it is decoded into does not grow with it. So it is with a bomb in a bomb.
+// A bomb only costs decoding up to the limit: few of its bytes are read, and the decoder's memory does not grow with
+// it. The same holds for a bomb in a bomb.
 func TestBombs(t *testing.T) {
 	const (
 		limit = 512_000
@@ -252,7 +251,7 @@ func TestBombs(t *testing.T) {
 		once := encode(bomb)
 		check := func(name string, coded []byte, codings []coding) {
 			t.Helper()
-			// As collect would have cut it.
+			// As collect cuts it.
 			received := coded[:min(len(coded), limit)]
 			d := new(decoder)
 			decode := func() {
@@ -264,19 +263,19 @@ func TestBombs(t *testing.T) {
 			before := heapOf()
 			decode()
 			live := int64(heapOf()) - int64(before)
-			looked := d.src.Size() - int64(d.src.Len())
+			consumed := d.src.Size() - int64(d.src.Len())
 			allocations := testing.AllocsPerRun(3, decode)
 			scratch := cap(d.out[0]) + cap(d.out[1])
-			t.Logf("%s: of %d bytes that would be %d, %d of the last coding's were looked at; %d KB are held, %v allocations each time", name, len(coded), size, looked, live>>10, allocations)
+			t.Logf("%s: %d bytes, decoded %d; the last coding consumed %d; %d KB are held, %v allocations each time", name, len(coded), size, consumed, live>>10, allocations)
 			// The decoders read ahead, 32 KiB at most.
-			if most := int64(len(once))*2*limit/size + 32<<10; codings[0] != brotliCoding && looked > most {
-				t.Errorf("%s: %d bytes were looked at, of at most %d", name, looked, most)
+			if most := int64(len(once))*2*limit/size + 32<<10; codings[0] != brotliCoding && consumed > most {
+				t.Errorf("%s: %d bytes were consumed, of at most %d", name, consumed, most)
 			}
 			if most := int64(window + 6<<20); live > most {
 				t.Errorf("%s: %d bytes are held, of at most %d", name, live, most)
 			}
 			if scratch > len(codings)*2*maxScratch {
-				t.Errorf("%s: %d bytes are decoded into", name, scratch)
+				t.Errorf("%s: %d bytes of scratch memory", name, scratch)
 			}
 			if allocations > 16 {
 				t.Errorf("%s: %v allocations each time", name, allocations)
@@ -288,7 +287,7 @@ func TestBombs(t *testing.T) {
 		check(name+" in gzip", encoders["gzip"](once), append(single[:1:1], gzipCoding))
 	}
 
-	// The other kind of bomb costs time: it is all headers.
+	// The other kind of bomb costs time: it has only headers.
 	d := new(decoder)
 	idle := func(name string, c coding, part string) {
 		t.Helper()
@@ -299,7 +298,7 @@ func TestBombs(t *testing.T) {
 		allocations := testing.AllocsPerRun(1, func() {
 			_, _, _ = d.decode([]byte(strings.Repeat(part, limit/len(part))), []coding{c}, limit, false)
 		})
-		// Of zstd, the decoder makes one for each skippable frame, and the race detector another for some.
+		// The zstd decoder makes one for each skippable frame, and the race detector another for some.
 		if most := float64(limit/4 + 64); allocations > most {
 			t.Errorf("%s: %v allocations, of at most %v", name, allocations, most)
 		}
@@ -310,7 +309,7 @@ func TestBombs(t *testing.T) {
 	idle("empty blocks", deflateCoding, "\x00\x00\x00\xff\xff")
 }
 
-// heapOf is what this process's heap holds.
+// heapOf returns the bytes of this process's reachable heap.
 func heapOf() uint64 {
 	var stats runtime.MemStats
 	runtime.GC()

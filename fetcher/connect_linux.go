@@ -107,7 +107,7 @@ func (s *socket) finish(end time.Time) (err error) {
 // connected reports whether connecting has ended, and sets failed to the result. RawConn.Write calls it also before
 // the first wait. It must detect the end then, because the poller may have reported it already, and reports it once.
 //
-// A second connect tells the state on Linux: EALREADY while connecting, nothing (then EISCONN) after success, else
+// On Linux a second connect reports the state: EALREADY while connecting, nothing (then EISCONN) after success, else
 // the error. SO_ERROR alone cannot distinguish success from a spurious wake-up.
 func (s *socket) connected(fd uintptr) bool {
 	for {

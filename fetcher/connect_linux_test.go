@@ -17,18 +17,18 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// dialled is a wire that has until the deadline of its exchange, ten seconds from now, to connect.
-func dialled(t *testing.T, cfg Config) *wire {
+// newTestWire returns a wire whose exchange has a deadline ten seconds from now.
+func newTestWire(t *testing.T, cfg Config) *wire {
 	t.Helper()
 	w := newFetcher(t, cfg).newWire()
 	w.deadline, w.connectFor = time.Now().Add(10*time.Second), 10*time.Second
 	return w
 }
 
-// connected is a connection by direct to a server, until the test ends.
+// connected returns a connection made by direct. It is open until the test ends.
 func connected(ctx context.Context, t *testing.T, to netip.AddrPort) *socket {
 	t.Helper()
-	w := dialled(t, testConfig(to))
+	w := newTestWire(t, testConfig(to))
 	conn, stop, err := w.direct(ctx, to, w.deadline)
 	if err != nil {
 		t.Fatal(err)
@@ -40,8 +40,8 @@ func connected(ctx context.Context, t *testing.T, to netip.AddrPort) *socket {
 	return conn.(*socket)
 }
 
-// vacant returns an address at which nobody listens.
-func vacant(t *testing.T, ip string) netip.AddrPort {
+// closedPort returns an address whose port is closed.
+func closedPort(t *testing.T, ip string) netip.AddrPort {
 	t.Helper()
 	listener, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
 	if err != nil {
@@ -52,8 +52,8 @@ func vacant(t *testing.T, ip string) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// Whatever keeps a connect from succeeding has the same outcome, and the same error of the kernel's behind it, as it
-// has with net.Dialer; and neither leaves a descriptor.
+// A failed connect has the same outcome, and wraps the same error of the kernel, as with net.Dialer. It leaves no
+// descriptor.
 func TestDirectFailsAsDialer(t *testing.T) {
 	noLeaks(t)
 	const (
@@ -73,7 +73,7 @@ func TestDirectFailsAsDialer(t *testing.T) {
 			}
 			before := descriptors(t)
 			fails := func(by func(*wire, time.Time) (net.Conn, error)) (exchange.Outcome, exchange.Cause, error) {
-				w := dialled(t, cfg)
+				w := newTestWire(t, cfg)
 				end := w.deadline
 				if want == late {
 					end = time.Now().Add(50 * time.Millisecond)
@@ -101,7 +101,7 @@ func TestDirectFailsAsDialer(t *testing.T) {
 			}
 			var network net.Error
 			if !errors.As(err, &network) || network.Timeout() != (want == late) {
-				t.Errorf("package net would not say %#v", err)
+				t.Errorf("package net would not return %#v", err)
 			}
 			thatOutcome, thatCause, thatErr := fails(func(w *wire, end time.Time) (net.Conn, error) {
 				return w.indirect(t.Context(), to, end)
@@ -116,29 +116,29 @@ func TestDirectFailsAsDialer(t *testing.T) {
 	}
 	at := netip.MustParseAddrPort
 	here := serve(t, hold())
-	f("refused", vacant(t, "127.0.0.1"), "", syscall.ECONNREFUSED, refused)
+	f("refused", closedPort(t, "127.0.0.1"), "", syscall.ECONNREFUSED, refused)
 	f("refused, privileged port", at("127.0.0.1:1"), "", syscall.ECONNREFUSED, refused)
-	f("refused, source address", vacant(t, "127.0.0.1"), "127.0.0.7", syscall.ECONNREFUSED, refused)
+	f("refused, source address", closedPort(t, "127.0.0.1"), "127.0.0.7", syscall.ECONNREFUSED, refused)
 	full := stuffed(t)
 	f("no answer", full, "", os.ErrDeadlineExceeded, late)
 	f("no answer, source address", full, "127.0.0.7", os.ErrDeadlineExceeded, late)
 	f("broadcast", at("255.255.255.255:80"), "", syscall.ENETUNREACH, unreachable)
 	f("multicast", at("224.0.0.1:80"), "", syscall.ENETUNREACH, unreachable)
-	f("source address of others", here, "192.0.2.1", syscall.EADDRNOTAVAIL, resource)
+	f("foreign source address", here, "192.0.2.1", syscall.EADDRNOTAVAIL, resource)
 	f("no descriptors", here, "", syscall.EMFILE, resource)
 	if listener, err := net.Listen("tcp", "[::1]:0"); err != nil {
 		t.Logf("SKIPPED: the cases of IPv6: %v", err)
 	} else {
 		_ = listener.Close()
-		f("refused, IPv6", vacant(t, "::1"), "", syscall.ECONNREFUSED, refused)
-		f("refused, IPv6, source address", vacant(t, "::1"), "::1", syscall.ECONNREFUSED, refused)
+		f("refused, IPv6", closedPort(t, "::1"), "", syscall.ECONNREFUSED, refused)
+		f("refused, IPv6, source address", closedPort(t, "::1"), "::1", syscall.ECONNREFUSED, refused)
 		f("multicast, IPv6", at("[ff02::1]:80"), "", syscall.ENETUNREACH, unreachable)
 		f("link-local without a zone", at("[fe80::1]:80"), "", syscall.EINVAL, other)
-		f("source address of others, IPv6", vacant(t, "::1"), "2001:db8::1", syscall.EADDRNOTAVAIL, resource)
+		f("foreign source address, IPv6", closedPort(t, "::1"), "2001:db8::1", syscall.EADDRNOTAVAIL, resource)
 	}
 }
 
-// descriptors returns how many this process has open.
+// descriptors returns how many descriptors this process has open.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	files, err := os.ReadDir("/proc/self/fd")
@@ -148,7 +148,7 @@ func descriptors(t *testing.T) int {
 	return len(files)
 }
 
-// noDescriptors leaves this process none until the function that it returns is called.
+// noDescriptors prevents this process from opening descriptors until the returned function is called.
 func noDescriptors(t *testing.T) func() {
 	t.Helper()
 	var limit syscall.Rlimit
@@ -164,13 +164,13 @@ func noDescriptors(t *testing.T) func() {
 	return func() { set(limit.Cur) }
 }
 
-// What is not as simple as two addresses is net.Dialer's.
+// Addresses with a zone, of two families, or invalid ones are left to net.Dialer.
 func TestIndirect(t *testing.T) {
 	noLeaks(t)
 	f := func(to, source string) {
 		t.Helper()
 		addr := netip.MustParseAddrPort(to)
-		w := dialled(t, testConfig(addr))
+		w := newTestWire(t, testConfig(addr))
 		if source != "" {
 			w.f.cfg.SourceIP = netip.MustParseAddr(source)
 		}
@@ -182,12 +182,12 @@ func TestIndirect(t *testing.T) {
 	f("[::1]:1", "fe80::1%lo")
 	f("[::1]:1", "127.0.0.1")
 	f("127.0.0.1:1", "::1")
-	if _, _, err := dialled(t, testConfig(netip.AddrPort{})).direct(t.Context(), netip.AddrPort{}, time.Now()); err != errIndirect {
+	if _, _, err := newTestWire(t, testConfig(netip.AddrPort{})).direct(t.Context(), netip.AddrPort{}, time.Now()); err != errIndirect {
 		t.Errorf("to nowhere: got %v", err)
 	}
 }
 
-// A connection has its options, and tells both its addresses as the other end sees them.
+// A connection has its socket options, and both its addresses are those that the server sees.
 func TestDirectConnection(t *testing.T) {
 	noLeaks(t)
 	f := func(to netip.AddrPort, source string) {
@@ -196,7 +196,7 @@ func TestDirectConnection(t *testing.T) {
 		if source != "" {
 			cfg.SourceIP = netip.MustParseAddr(source)
 		}
-		w := dialled(t, cfg)
+		w := newTestWire(t, cfg)
 		conn, stop, err := w.connect(t.Context(), to)
 		if err != nil {
 			t.Fatal(err)
@@ -231,7 +231,7 @@ func TestDirectConnection(t *testing.T) {
 		option("close-on-exec", func(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0) }, unix.FD_CLOEXEC)
 		_ = conn.Close()
 		if got := conn.LocalAddr(); got != nil {
-			t.Errorf("closed, it is from %v", got)
+			t.Errorf("the local address of a closed connection is %v", got)
 		}
 	}
 	mirror := func(conn net.Conn) { reply(conn.RemoteAddr().String())(conn) }
@@ -247,8 +247,8 @@ func TestDirectConnection(t *testing.T) {
 	f(six, "::1")
 }
 
-// serveAt serves each connection to an address with handle until the test ends, or returns no address where there is
-// none to listen at.
+// serveAt serves each connection to an address with handle until the test ends. If it cannot listen there, it returns
+// no address.
 func serveAt(t *testing.T, at string, handle func(net.Conn)) netip.AddrPort {
 	t.Helper()
 	listener, err := net.Listen("tcp", at)
@@ -274,13 +274,13 @@ func serveAt(t *testing.T, at string, handle func(net.Conn)) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// The end of the context ends the wait for a connection at once, leaves no descriptor, and before the wait there is
-// none.
+// Cancelling ends the wait for a connection at once, and leaves no descriptor. With a cancelled context there is no
+// wait.
 func TestDirectCancelled(t *testing.T) {
 	noLeaks(t)
 	to := stuffed(t)
 	before := descriptors(t)
-	w := dialled(t, testConfig(to))
+	w := newTestWire(t, testConfig(to))
 	for range 20 {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(5*time.Millisecond, cancel)
@@ -296,8 +296,8 @@ func TestDirectCancelled(t *testing.T) {
 	}
 }
 
-// What goes on at a connection ends when it is closed from elsewhere, when its context ends, and at its deadlines,
-// with the errors of package net.
+// Reads and writes end when the connection is closed, when its context ends, and at its deadlines, with the errors of
+// package net.
 func TestDirectEnds(t *testing.T) {
 	noLeaks(t)
 	f := func(name string, end func(s *socket, cancel func()), want error) {
@@ -329,7 +329,7 @@ func TestDirectEnds(t *testing.T) {
 			if _, err := s.Write([]byte{0}); !errors.Is(err, want) {
 				t.Errorf("writing after it: got %v", err)
 			}
-			// Its number may be another's by now.
+			// The descriptor's number may belong to another file by now.
 			for _, err := range []error{s.SetLinger(0), s.SetDeadline(time.Now()), s.Close()} {
 				if !errors.Is(err, want) {
 					t.Errorf("after it: got %v", err)
@@ -358,7 +358,8 @@ func TestDirectEnds(t *testing.T) {
 	}
 }
 
-// What a host says to a later packet of the same connect ends the wait, too: it takes the connection, or refuses it.
+// The wait also ends when the host answers a repeated packet of the same connect: it takes the connection, or refuses
+// it.
 func TestDirectWaits(t *testing.T) {
 	t.Parallel()
 	f := func(name string, then func(listener int), want error) {
@@ -367,7 +368,7 @@ func TestDirectWaits(t *testing.T) {
 			t.Helper()
 			t.Parallel()
 			listener, to := stuffedListener(t)
-			w := dialled(t, testConfig(to))
+			w := newTestWire(t, testConfig(to))
 			s := &socket{remote: to, sockaddr: sockaddr(to)}
 			if err := s.begin(netip.Addr{}); err != nil {
 				t.Fatal(err)
@@ -394,16 +395,16 @@ func TestDirectWaits(t *testing.T) {
 	f("refused", func(listener int) { _ = syscall.Shutdown(listener, syscall.SHUT_RDWR) }, syscall.ECONNREFUSED)
 }
 
-// A socket that the kernel connects to itself has found nobody.
+// A socket that the kernel connects to itself counts as refused.
 func TestSelfConnect(t *testing.T) {
 	noLeaks(t)
-	to := vacant(t, "127.0.0.1")
+	to := closedPort(t, "127.0.0.1")
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer syscall.Close(fd)
-	// The kernel's choice falls on that port but once in 28,000 times; here it has none.
+	// The kernel would choose that port once in 28,000 times. Here the port is set.
 	if err := syscall.Bind(fd, sockaddr(to)); err != nil {
 		t.Fatal(err)
 	}
@@ -419,11 +420,11 @@ func TestSelfConnect(t *testing.T) {
 	}
 }
 
-// Hundreds of connects at once, to servers that take them at once and to none, all are told of their end: none waits
-// for news that the poller had before it was asked.
+// Hundreds of concurrent connects, accepted or refused at once, all end: none misses an event that came before its
+// wait.
 func TestDirectMany(t *testing.T) {
 	noLeaks(t)
-	there, gone := serve(t, hold()), vacant(t, "127.0.0.1")
+	there, gone := serve(t, hold()), closedPort(t, "127.0.0.1")
 	f := newFetcher(t, testConfig(there))
 	var all sync.WaitGroup
 	for i := range 64 {

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// A connect that nobody answers ends at its deadline on real sockets too, although no timer of ours is behind it.
+// A connect without an answer ends at its deadline, although only the poller has that deadline.
 func TestConnectTimeout(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(stuffed(t))
@@ -32,7 +32,7 @@ func TestConnectTimeout(t *testing.T) {
 			t.Errorf("took %v", took)
 		}
 	}
-	// And at once when it is cancelled.
+	// Cancelling ends it at once.
 	cfg.ConnectTimeout = 0
 	cfg.Timeout = time.Minute
 	f = newFetcher(t, cfg)
@@ -47,15 +47,15 @@ func TestConnectTimeout(t *testing.T) {
 	}
 }
 
-// stuffed returns an address on loopback that answers no connect: a listener that nobody accepts from, with its queue
-// full.
+// stuffed returns an address on loopback that does not answer a connect: a listener with a full queue, which accepts
+// nothing.
 func stuffed(t *testing.T) netip.AddrPort {
 	t.Helper()
 	_, addr := stuffedListener(t)
 	return addr
 }
 
-// stuffedListener is stuffed with the listener's descriptor.
+// stuffedListener is stuffed that also returns the listener's descriptor.
 func stuffedListener(t *testing.T) (int, netip.AddrPort) {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)

@@ -23,8 +23,8 @@ func TestShareOfConnectTimes(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
-	f("nothing known", 2*time.Second)
-	f("too little known", 2*time.Second, some{99, 5 * time.Second})
+	f("no samples", 2*time.Second)
+	f("too few samples", 2*time.Second, some{99, 5 * time.Second})
 	f("fast hosts", 2*time.Second, some{1000, 30 * time.Millisecond})
 	f("slow hosts", 3*time.Second, some{1000, time.Second})
 	f("few slow ones", 2*time.Second, some{950, 0}, some{50, 5 * time.Second})

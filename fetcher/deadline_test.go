@@ -18,8 +18,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// network is a fake one: to dial an address takes so long, as far as net.Dialer would wait, and connects by a pipe to what
-// handle serves there. It is used inside a bubble, which outlives the servers.
+// network is a fake network for synctest bubbles. Dialling an address takes latency, or fails at its deadline. It
+// connects by a pipe to handle.
 func network(t *testing.T, latency time.Duration, handle func(netip.AddrPort, net.Conn)) func(context.Context, netip.AddrPort) (net.Conn, error) {
 	var servers sync.WaitGroup
 	t.Cleanup(servers.Wait)
@@ -39,7 +39,7 @@ func network(t *testing.T, latency time.Duration, handle func(netip.AddrPort, ne
 	}
 }
 
-// piped is the client's end of a pipe, which says to whom it leads.
+// piped is the client's end of a pipe, with a remote address.
 type piped struct {
 	net.Conn
 	to netip.AddrPort
@@ -48,7 +48,7 @@ type piped struct {
 // RemoteAddr implements net.Conn.
 func (p *piped) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(p.to) }
 
-// slow is a connection on which each write takes its time, and comes in pieces.
+// slow is a connection that writes in pieces, with a pause before each.
 type slow struct {
 	net.Conn
 	pause time.Duration
@@ -68,14 +68,14 @@ func (s *slow) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-const whole = 1 << 20 // a piece that is all
+const whole = 1 << 20 // a piece that has all bytes
 
-// Deadlines hold to the nanosecond, whatever a server does with the time: each stage has its own, and one covers all.
+// Deadlines are exact, however a server spends the time: each stage has its own, and one covers all.
 func TestDeadlines(t *testing.T) {
 	const (
 		total   = 15 * time.Second
 		never   = time.Hour
-		aTime   = 700 * time.Millisecond // which divides no time-out
+		aTime   = 700 * time.Millisecond // divides no time-out
 		plain   = "http://example.com"
 		secure  = "https://example.com"
 		file    = "User-agent: *\n"
@@ -106,19 +106,19 @@ func TestDeadlines(t *testing.T) {
 					t.Errorf("got %v (%v) %d %q", got.outcome, got.cause, got.status, got.body)
 				}
 				if took := time.Since(began); took != after || r.Timing.Total != after {
-					t.Errorf("took %v, by its own account %v, want %v", took, r.Timing.Total, after)
+					t.Errorf("took %v, Timing.Total %v, want %v", took, r.Timing.Total, after)
 				}
 			})
 		})
 	}
 	cert := newAuthority(t).certificate(t, "example.com", nil)
-	// over is a handler that speaks TLS, whose handshake and answers are as slow as said.
+	// over returns a handler with slow TLS, in the handshake and afterwards.
 	over := func(pause time.Duration, piece int, handle func(net.Conn)) func(net.Conn) {
-		// Tickets would be sent while the client still writes, which a pipe, that holds nothing, does not let pass.
+		// Tickets would be sent while the client still writes. A pipe has no buffer, so that would deadlock.
 		cfg := &tls.Config{Certificates: []tls.Certificate{cert}, SessionTicketsDisabled: true}
 		return func(conn net.Conn) { overTLS(cfg, handle)(&slow{conn, pause, piece}) }
 	}
-	// later is a handler that answers after a time, in pieces.
+	// later returns a handler that answers after a time, in pieces.
 	later := func(first, pause time.Duration, piece int, parts ...string) func(net.Conn) {
 		return func(conn net.Conn) {
 			readRequest(conn)
@@ -191,7 +191,7 @@ func TestDeadlines(t *testing.T) {
 	}, headTimeout, total)
 }
 
-// FTP's second connection has the same deadlines as the first.
+// FTP's data connection has the same deadlines as its control connection.
 func TestDeadlinesOfFTPData(t *testing.T) {
 	f := func(name string, connects bool, want row, after time.Duration) {
 		t.Run(name, func(t *testing.T) {
@@ -226,8 +226,8 @@ func TestDeadlinesOfFTPData(t *testing.T) {
 	f("dripping", true, row{exchange.Timeout, exchange.CauseBodyTimeout, 0, ""}, 15*time.Second)
 }
 
-// ftpControl speaks the part of an FTP server that leads to a transfer from a port. instead, where it is not nil, is asked
-// before each reply ("" is the greeting), and replies itself where it returns true.
+// ftpControl plays an FTP server's control connection up to a transfer from a port. instead, if not nil, is called
+// before each reply ("" is the greeting). If it returns true, it has replied itself.
 func ftpControl(conn net.Conn, port int, instead func(command string) bool) {
 	say := func(command, answer string) bool {
 		if instead != nil && instead(command) {
@@ -256,8 +256,8 @@ func ftpControl(conn net.Conn, port int, instead func(command string) bool) {
 	}
 }
 
-// However far an FTP server has come, its silence lasts until the deadline of the whole exchange, and its end ends it at
-// once.
+// At any point of the dialogue, a silent FTP server uses up the exchange's deadline, and a closed connection ends the
+// exchange at once.
 func TestDeadlinesOfFTP(t *testing.T) {
 	const file = "User-agent: *\n"
 	f := func(at, what string, fall func(net.Conn), want row, after time.Duration) {
@@ -276,7 +276,7 @@ func TestDeadlinesOfFTP(t *testing.T) {
 						case command == at:
 							fall(conn)
 							return true
-						case command == "RETR": // and what follows it
+						case command == "RETR": // and the reply after the transfer
 							_, _ = io.WriteString(conn, "150 here it comes\r\n")
 							time.Sleep(time.Second)
 							if at == "226" {
@@ -311,22 +311,22 @@ func TestDeadlinesOfFTP(t *testing.T) {
 	ends := func(conn net.Conn) { _ = conn.Close() }
 	f("never", "nothing", nil, answers(200, file), 3*time.Second)
 	for _, at := range []string{"", "USER", "PASS", "FEAT", "TYPE", "EPSV", "PASV", "RETR", "226"} {
-		late, early, sooner := exchange.CauseHeadTimeout, exchange.CauseClosedBeforeHead, time.Second
+		late, early, after := exchange.CauseHeadTimeout, exchange.CauseClosedBeforeHead, time.Second
 		switch at {
 		case "RETR":
-			sooner = 2 * time.Second
+			after = 2 * time.Second
 		case "226":
-			late, early, sooner = exchange.CauseBodyTimeout, exchange.CauseClosedInBody, 3*time.Second
+			late, early, after = exchange.CauseBodyTimeout, exchange.CauseClosedInBody, 3*time.Second
 		}
 		f(at, "silent", silent, row{exchange.Timeout, late, 0, ""}, 15*time.Second)
 		f(at, "dripping", drip, row{exchange.Timeout, late, 0, ""}, 15*time.Second)
-		f(at, "closed", ends, row{exchange.ClosedEarly, early, 0, ""}, sooner)
+		f(at, "closed", ends, row{exchange.ClosedEarly, early, 0, ""}, after)
 	}
 }
 
-// What an exchange waits for inside this process ends at its deadline too, and at once when it is cancelled.
+// A wait for memory or for a decoder ends at the exchange's deadline, and at once when it is cancelled.
 func TestDeadlineOfMemory(t *testing.T) {
-	body := strings.Repeat("Disallow: /x\n", 2000) // more than the pools lend
+	body := strings.Repeat("Disallow: /x\n", 2000) // larger than middleBody
 	f := func(name string, exhaust func(*Fetcher), coding string) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -432,7 +432,7 @@ func TestDeadlinesUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	// Meanwhile others are quick, and keep the processors busy.
+	// Meanwhile quick exchanges keep the processors busy.
 	quick := newFetcher(t, testConfig(serve(t, reply(okHead+"Content-Length: 2\r\n\r\nab"))))
 	done := make(chan struct{})
 	for range 50 {

@@ -57,7 +57,7 @@ func TestClassify(t *testing.T) {
 	f(readingHead, late, exchange.Timeout, exchange.CauseHeadTimeout)
 	f(readingHead, system("read", syscall.ECONNRESET), exchange.Reset, exchange.CauseResetHead)
 	f(readingHead, system("read", syscall.EHOSTUNREACH), exchange.Reset, exchange.CauseResetHead)
-	f(readingHead, system("connect", syscall.ECONNREFUSED), exchange.Reset, exchange.CauseResetHead) // FTP's second connection
+	f(readingHead, system("connect", syscall.ECONNREFUSED), exchange.Reset, exchange.CauseResetHead) // FTP's data connection
 	f(readingHead, system("read", syscall.ETIMEDOUT), exchange.Timeout, exchange.CauseHeadTimeout)
 	f(readingHead, io.EOF, exchange.ClosedEarly, exchange.CauseClosedBeforeHead)
 	f(readingHead, &net.OpError{Op: "remote error", Err: tls.AlertError(116)}, exchange.TLSFailed, exchange.CauseTLSAlert)
@@ -71,7 +71,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// Every finding of our own has an outcome: an error without one would be a row without one.
+// Every protocolError has an outcome. Otherwise its row would have none.
 func TestProtocolErrorsHaveOutcomes(t *testing.T) {
 	for _, file := range []string{"head.go", "body.go", "coding.go", "wire.go", "verify.go", "ftp.go"} {
 		source, err := os.ReadFile(file)
@@ -113,7 +113,7 @@ func TestConnectFailures(t *testing.T) {
 	}
 }
 
-// A name without an address costs no connection, and its row says why.
+// A name without an address leads to no connection. The row has the reason.
 func TestLookupFailures(t *testing.T) {
 	cfg := testConfig(netip.AddrPort{})
 	cfg.ConnectTo = nil
@@ -132,7 +132,7 @@ func TestLookupFailures(t *testing.T) {
 	}
 }
 
-// Cancelling ends an exchange at every stage at once, and leaves it as if it had not been.
+// Cancelling ends an exchange at once, in any stage. The exchange does not count.
 func TestCancel(t *testing.T) {
 	noLeaks(t)
 	f := func(name, entry string, handle func(net.Conn)) {
@@ -204,13 +204,13 @@ func TestBodyBudget(t *testing.T) {
 		r.Reset()
 	}
 	if r, _ = fetch(t, f, "http://example.com"); len(r.Body) != 90_000 {
-		t.Errorf("after the budget was given back: got %v (%v)", r.Outcome, r.Cause)
+		t.Errorf("after the bodies were recycled: got %v (%v)", r.Outcome, r.Cause)
 	}
 	r.Reset()
 	allBack(t, f)
 }
 
-// Exchanges side by side do not mix: each gets its own body, whatever memory it is in.
+// Concurrent exchanges do not mix up their bodies, although they share memory.
 func TestManyAtOnce(t *testing.T) {
 	noLeaks(t)
 	encode := encoders["gzip"]
@@ -311,7 +311,7 @@ func TestNewRefuses(t *testing.T) {
 		cfg := testConfig(netip.AddrPort{})
 		edit(&cfg)
 		if _, err := New(cfg); err == nil {
-			t.Error("a bad configuration was taken")
+			t.Error("an invalid configuration was accepted")
 		}
 	}
 	f(func(c *Config) { c.UserAgent = "" })
@@ -329,7 +329,7 @@ func TestNewRefuses(t *testing.T) {
 	f(func(c *Config) { c.IPv6, c.SourceIP = true, netip.MustParseAddr("127.0.0.1") })
 }
 
-// The default budget holds bodies of any size that may be asked for.
+// The default budget suffices for any MaxBody.
 func TestDefaultBudget(t *testing.T) {
 	cfg := testConfig(netip.AddrPort{})
 	cfg.MaxBody = 1 << 30
@@ -355,8 +355,8 @@ func TestSourceIP(t *testing.T) {
 	}
 }
 
-// A whole life over sockets: a 503 that asks for patience, then a redirect to another host, then the file.
-func TestLife(t *testing.T) {
+// A 503 with a Retry-After, then a redirect to another host, then the file.
+func TestRetryAndRedirect(t *testing.T) {
 	noLeaks(t)
 	var visits atomic.Int32
 	cfg := testConfig(serve(t, func(conn net.Conn) {
@@ -393,7 +393,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// Which responses ask that their address be asked less often.
+// Responses that say that the address is asked too often.
 func TestThrottled(t *testing.T) {
 	noLeaks(t)
 	f := func(head string, want bool) {
@@ -422,7 +422,7 @@ func TestThrottled(t *testing.T) {
 	f("200 OK\r\nRetry-After: 10", false)
 }
 
-// An answer that came before the request could be sent is an answer, even where the connection is gone by then.
+// An answer that came before the request could be sent is valid, even after the connection was reset.
 func TestAnswerBeforeRequest(t *testing.T) {
 	noLeaks(t)
 	connected, gone := make(chan struct{}), make(chan struct{})

@@ -21,18 +21,18 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// ftpServer is a handler that speaks FTP: replies are answers by command, in place of what an honest server says; "" is
-// the greeting, "226" the reply behind a transfer, and data what a transfer sends. A reply to PASV with two verbs gets the
-// port of the data connection.
+// ftpServer returns a handler that plays an FTP server. replies replace its usual replies by command: "" is the
+// greeting, "226" the reply after a transfer. data is the file. A reply to PASV with two verbs gets the port of the
+// data connection.
 func ftpServer(data string, replies map[string]string) func(net.Conn) {
 	return func(conn net.Conn) {
 		var wait sync.WaitGroup
 		defer wait.Wait()
-		say := func(command, honest string) bool {
+		say := func(command, usual string) bool {
 			if text, ok := replies[command]; ok {
-				honest = text
+				usual = text
 			}
-			_, err := io.WriteString(conn, honest+"\r\n")
+			_, err := io.WriteString(conn, usual+"\r\n")
 			return err == nil
 		}
 		if !say("", "220 ready") {
@@ -65,8 +65,8 @@ func ftpServer(data string, replies map[string]string) func(net.Conn) {
 					ok = say(command, "")
 				}
 			case "PASV":
-				reply, told := replies["PASV"]
-				if told && strings.Count(reply, "%d") == 2 {
+				reply, given := replies["PASV"]
+				if given && strings.Count(reply, "%d") == 2 {
 					listener, _ = net.Listen("tcp", "127.0.0.1:0")
 					port := listener.Addr().(*net.TCPAddr).Port
 					_, err := fmt.Fprintf(conn, reply+"\r\n", port>>8, port&0xff)
@@ -99,7 +99,7 @@ func ftpServer(data string, replies map[string]string) func(net.Conn) {
 	}
 }
 
-// ftpData serves a file by what send does with the data connection, and says then that the transfer is done.
+// ftpData serves a file by send, which gets the data connection, and then replies that the transfer is done.
 func ftpData(conn net.Conn, send func(net.Conn)) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -145,29 +145,29 @@ func TestFTP(t *testing.T) {
 	f("no file", says("RETR", "550 no such file"), answers(404, ""))
 	f("no file, though announced", ftpServer("", map[string]string{"226": "550 no such file"}), answers(404, ""))
 	f("no file, in several lines", says("RETR", "550-no\r\n 200 such\r\n550 file"), answers(404, ""))
-	f("no file by another word", says("RETR", "551 no such file"), answers(500, ""))
-	f("a name that is not allowed", says("RETR", "553 no"), answers(500, ""))
+	f("no file by another code", says("RETR", "551 no such file"), answers(500, ""))
+	f("forbidden file name", says("RETR", "553 no"), answers(500, ""))
 	f("busy", says("RETR", "450 try later"), answers(503, ""))
 	f("no data connection", says("RETR", "425 no"), answers(503, ""))
-	f("no file, but not of the file's", says("PASS", "550 checking failed"), answers(500, ""))
-	f("no file, but of the type", says("TYPE", "550 no"), answers(500, ""))
+	f("550 for the password", says("PASS", "550 checking failed"), answers(500, ""))
+	f("550 for the type", says("TYPE", "550 no"), answers(500, ""))
 	f("not for anonymous", says("PASS", "530 no"), answers(500, ""))
 	f("not for anonymous at once", says("USER", "530 no"), answers(500, ""))
 	f("not without an account", says("USER", "332 which?"), answers(500, ""))
 	f("anonymous without a password", says("USER", "230 welcome"), answers(200, file))
 	f("too many users", says("", "421 later"), answers(503, ""))
-	f("too many users, told late", says("USER", "421 later"), answers(503, ""))
-	f("too many users, told at the password", says("PASS", "421-later\r\n421 please"), answers(503, ""))
+	f("too many users, at the user name", says("USER", "421 later"), answers(503, ""))
+	f("too many users, at the password", says("PASS", "421-later\r\n421 please"), answers(503, ""))
 	f("ready later", says("", "120 in an hour"), answers(500, ""))
 	f("a long welcome", says("PASS", "230-hello\r\n"+strings.Repeat("230-and again\r\n", 1000)+"230 welcome"), answers(200, file))
-	f("a welcome with other numbers in it", says("PASS", "230-hello\r\n550 is no word\r\n421 neither\r\n230 welcome"), answers(200, file))
-	f("ended by another word", says("226", "250 done"), answers(200, file))
-	f("given up in the middle", says("226", "426 sorry"), row{exchange.ClosedEarly, exchange.CauseClosedInBody, 0, ""})
+	f("a welcome with other codes in it", says("PASS", "230-hello\r\n550 is no word\r\n421 neither\r\n230 welcome"), answers(200, file))
+	f("ended by another code", says("226", "250 done"), answers(200, file))
+	f("aborted in the middle", says("226", "426 sorry"), row{exchange.ClosedEarly, exchange.CauseClosedInBody, 0, ""})
 	f("no file any more in the middle", says("226", "550 gone"), row{exchange.ClosedEarly, exchange.CauseClosedInBody, 0, ""})
 	f("passive mode refused", says("EPSV", "500 no"), answers(500, ""))
 	f("passive mode by PASV", ftpServer(file, map[string]string{"EPSV": "500 no", "PASV": "227 Entering (127,0,0,1,%d,%d)."}), answers(200, file))
 	f("passive mode, hostile EPSV", ftpServer(file, map[string]string{"EPSV": "229 (|||)", "PASV": "227 Entering (127,0,0,1,%d,%d)."}), answers(200, file))
-	// Whatever address a reply names, the file comes from the one that we dialled, or not at all.
+	// For any address in a reply, the data connection goes to the address of the control connection.
 	for _, elsewhere := range []string{"10,0,0,1", "169,254,169,254", "127,0,0,2", "8,8,8,8", "0,0,0,0", "a,b,c,d", "999,1,1,1"} {
 		f("passive mode at "+elsewhere, ftpServer(file, map[string]string{"EPSV": "500 no", "PASV": "227 (" + elsewhere + ",%d,%d)"}), answers(200, file))
 	}
@@ -178,12 +178,12 @@ func TestFTP(t *testing.T) {
 	for _, port := range []string{"0", "65536", "99999999999999999999", "-1", "x", ""} {
 		f("passive mode at port "+port, ftpServer(file, map[string]string{"EPSV": "229 (|||" + port + "|)", "PASV": "227 )("}), other)
 	}
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = nobody.Close()
-	f("nobody at the data connection", says("EPSV", fmt.Sprintf("229 (|||%d|)", nobody.Addr().(*net.TCPAddr).Port)), row{exchange.Reset, exchange.CauseResetHead, 0, ""})
+	_ = closed.Close()
+	f("data connection refused", says("EPSV", fmt.Sprintf("229 (|||%d|)", closed.Addr().(*net.TCPAddr).Port)), row{exchange.Reset, exchange.CauseResetHead, 0, ""})
 	f("reset in the file", func(conn net.Conn) {
 		ftpData(conn, func(transfer net.Conn) {
 			_, _ = io.WriteString(transfer, file)
@@ -210,9 +210,9 @@ func TestFTP(t *testing.T) {
 		f("endless lines after "+command, says(command, "200-"+strings.Repeat("x\r\n200-x", 100_000)), endless)
 		f("an endless line after "+command, says(command, "200-"+strings.Repeat("x", 1_000_000)), endless)
 		switch command {
-		case "226": // without which a file is not whole
+		case "226": // without it a file is not complete
 			f("no number after "+command, says(command, "what?"), row{exchange.BadResponse, exchange.CauseOther, 0, ""})
-		case "EPSV": // which PASV is tried after
+		case "EPSV": // PASV follows
 			f("no number after "+command, says(command, "what?"), answers(500, ""))
 		default:
 			f("no number after "+command, says(command, "what?"), other)
@@ -232,7 +232,7 @@ func TestFTP(t *testing.T) {
 	f("closed", func(net.Conn) {}, row{exchange.ClosedEarly, exchange.CauseClosedBeforeHead, 0, ""})
 }
 
-// A panic of our own is not taken for a hostile reply, although the client library calls us.
+// A panic of our own code is not handled as a hostile reply, although the client library calls that code.
 func TestFTPHidesNoPanic(t *testing.T) {
 	f := newFetcher(t, testConfig(netip.MustParseAddrPort("127.0.0.1:1")))
 	for name, conn := range map[string]net.Conn{"at dialling": nil, "at reading": broken{}} {
@@ -261,8 +261,8 @@ func (broken) Close() error                    { return nil }
 func (broken) SetDeadline(time.Time) error     { return nil }
 func (broken) SetReadDeadline(time.Time) error { return nil }
 
-// Only so many transfers are under way at once. Who waits for another to end gets its turn, or says after its time that
-// this machine was short of something.
+// The number of transfers in flight is bounded. An exchange that waits gets its turn, or ends with
+// CauseNoLocalResource at its deadline.
 func TestFTPTransfersAreBounded(t *testing.T) {
 	t.Parallel()
 	const file = "User-agent: *\nDisallow: /\n"
@@ -300,7 +300,7 @@ func TestFTPTransfersAreBounded(t *testing.T) {
 	}
 }
 
-// A control connection that is cut anywhere is one that was closed early.
+// A control connection that ends at any byte is closed early.
 func TestFTPCut(t *testing.T) {
 	noLeaks(t)
 	const file = "User-agent: *\nDisallow: /\n"
@@ -318,19 +318,19 @@ func TestFTPCut(t *testing.T) {
 			break
 		}
 		if cut++; r.Outcome != exchange.ClosedEarly || r.Body != nil {
-			t.Errorf("cut behind %d bytes: got %v (%v) %d %q", n, r.Outcome, r.Cause, r.Status, r.Body)
+			t.Errorf("cut after %d bytes: got %v (%v) %d %q", n, r.Outcome, r.Cause, r.Status, r.Body)
 		}
 		if n > 1000 {
 			t.Fatal("the dialogue never ends")
 		}
 	}
-	// The number of the last reply is what counts.
+	// Of the last reply only the code is needed.
 	if least := len("220 ready\r\n331 password\r\n230 welcome\r\n500 what?\r\n200 fine\r\n229 Entering (|||1|)\r\n150 here it comes\r\n226"); cut < least {
-		t.Errorf("the file came behind %d bytes, of a dialogue of more than %d", cut, least)
+		t.Errorf("the file came after %d bytes, of a dialogue of more than %d", cut, least)
 	}
 }
 
-// limited is a connection that takes so many bytes, and then ends.
+// limited is a connection that fails after a number of bytes.
 type limited struct {
 	net.Conn
 	left int
@@ -345,12 +345,12 @@ func (l *limited) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// ftpFiles is what a real FTP server serves, and who it lets in.
+// ftpFiles are the files of a real FTP server, and its authentication.
 type ftpFiles struct {
-	ftpd.Driver // refuses what nobody asks for, by a panic
+	ftpd.Driver // nil: other methods panic
 	files       map[string]string
 	password    string
-	broken      bool // so that it cannot say who may come in
+	broken      bool // authentication fails with an error
 }
 
 // CheckPasswd implements ftpd.Auth.
@@ -373,7 +373,7 @@ func (f *ftpFiles) GetFile(_ *ftpd.Context, path string, _ int64) (int64, io.Rea
 	return int64(len(file)), io.NopCloser(strings.NewReader(file)), nil
 }
 
-// A real FTP server, which we have not written.
+// A real FTP server from a library.
 func TestFTPServer(t *testing.T) {
 	noLeaks(t)
 	const file = "User-agent: *\nDisallow: /\n"
@@ -414,10 +414,10 @@ func TestFTPServer(t *testing.T) {
 	f("an empty file", at("/robots.txt", ""), answers(200, ""), false)
 	f("a file that is larger than the bound", at("/robots.txt", lines), answers(200, lines[:512_000/13*13]), true)
 	f("a file in which line ends count", at("/robots.txt", "a\nb\r\nc\rd\x00\xff"), answers(200, "a\nb\r\nc\rd\x00\xff"), false)
-	// It says 551 where others say 550, and RFC 959 knows that for another failure.
+	// This server replies 551 instead of 550. In RFC 959 that is another failure.
 	f("no file", at("/index.html", file), answers(500, ""), false)
 	f("a folder", at("/robots.txt", "a folder"), row{exchange.ClosedEarly, exchange.CauseClosedInBody, 0, ""}, false)
-	f("nobody's password is right", &ftpFiles{broken: true}, answers(500, ""), false) // told by a 550
+	f("authentication fails", &ftpFiles{broken: true}, answers(500, ""), false) // by a 550
 	t.Run("not for anonymous", func(t *testing.T) {
 		files := at("/robots.txt", file)
 		cfg := start(t, files)
@@ -452,7 +452,7 @@ func TestFTPServer(t *testing.T) {
 		}
 		cfg.AllowPrivate = false
 		if r, _ := fetch(t, newFetcher(t, cfg), "ftp://"+addr.String()); r.Outcome != exchange.BlockedAddress {
-			t.Errorf("got %v (%v) without leave", rowOf(r), r.Cause)
+			t.Errorf("got %v (%v) without AllowPrivate", rowOf(r), r.Cause)
 		}
 	})
 }

@@ -20,13 +20,13 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// scripted is a connection to a server that hears nothing: it sends what it was given, as many bytes a read as it likes,
-// and then ends.
+// scripted is a connection to a server that ignores requests. Reads return given bytes, in given sizes, and then an
+// error.
 type scripted struct {
-	net.Conn // nil: nothing else is asked of it
+	net.Conn // nil: other methods are not called
 	to       netip.AddrPort
 	rest     []byte
-	sizes    []int // of the reads in turn, the last of all others; 0 is as many as fit
+	sizes    []int // of the reads in turn; the last is that of all further reads; 0: as many bytes as fit
 	end      error
 }
 
@@ -54,10 +54,10 @@ func (s *scripted) SetReadDeadline(time.Time) error  { return nil }
 func (s *scripted) SetWriteDeadline(time.Time) error { return nil }
 func (s *scripted) RemoteAddr() net.Addr             { return net.TCPAddrFromAddrPort(s.to) }
 
-// ends is how a connection may end.
+// ends are the ways in which a connection may end.
 var ends = []error{io.EOF, syscall.ECONNRESET, os.ErrDeadlineExceeded, io.ErrUnexpectedEOF}
 
-// exchanged is all that an exchange leaves, as a text.
+// exchanged performs an exchange and returns its whole result as a text.
 func exchanged(t *testing.T, f *Fetcher, entry string) (*exchange.Response, string) {
 	t.Helper()
 	x := exchange.Exchange{Origin: parse(t, entry), Response: new(exchange.Response)}
@@ -69,7 +69,7 @@ func exchanged(t *testing.T, f *Fetcher, entry string) (*exchange.Response, stri
 		t.Fatalf("%+v after %+v", next, r)
 	}
 	if r.Outcome != exchange.Answered && r.Body != nil {
-		t.Fatalf("%v comes with %d bytes", r.Outcome, len(r.Body))
+		t.Fatalf("%v with a body of %d bytes", r.Outcome, len(r.Body))
 	}
 	if len(r.Body) > f.cfg.MaxBody {
 		t.Fatalf("%d bytes are kept", len(r.Body))
@@ -78,15 +78,15 @@ func exchanged(t *testing.T, f *Fetcher, entry string) (*exchange.Response, stri
 		r.Outcome, r.Cause, r.Status, r.Body, r.Truncated, r.Proto, r.Fields, r.Hops, next.Again, next.Target)
 }
 
-// allocated is how many bytes this process has taken of its heap so far.
+// allocated returns how many bytes this process has allocated so far.
 func allocated() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
 }
 
-// askWithin asks, and fails the test if that allocates more than so many bytes. The count is of the whole process, so one
-// that is too large is taken again, twice at most.
+// askWithin asks, and fails the test if that allocates more than most bytes. The count includes the whole process, so
+// it makes up to three attempts.
 func askWithin(t *testing.T, most uint64, ask func(sizes ...int) (*exchange.Response, string)) (*exchange.Response, string) {
 	t.Helper()
 	for try := 1; ; try++ {
@@ -97,16 +97,15 @@ func askWithin(t *testing.T, most uint64, ask func(sizes ...int) (*exchange.Resp
 			return r, whole
 		}
 		if try == 3 {
-			t.Errorf("%d bytes were taken, of at most %d", took, most)
+			t.Errorf("%d bytes were allocated, of at most %d", took, most)
 			return r, whole
 		}
 		r.Reset()
 	}
 }
 
-// What comes over the wire cannot break us: whatever it is, it has one outcome, which is the same however it is cut into
-// packets, takes no more memory than it may, and gives back what it was lent. Where net/http reads it as a final response
-// too, it is the same one.
+// Any bytes from a server lead to one outcome, which does not depend on the packets. Reading them takes bounded
+// memory and returns all lent memory. If net/http reads a final response, too, it is the same.
 func FuzzResponse(f *testing.F) {
 	for _, reading := range readings() {
 		if len(reading.wire) < 2000 {
@@ -126,7 +125,7 @@ func FuzzResponse(f *testing.F) {
 			conn = &scripted{rest: wire, sizes: sizes, end: ends[int(end)%len(ends)]}
 			return exchanged(t, fetcher, "http://example.com")
 		}
-		// What is larger is that of the decoders (TestBombs), of a large head, and of the test itself, which prints the body.
+		// The decoders (TestBombs), a large head, and the test, which prints the body, need memory, too.
 		most := uint64(1<<20 + 8*len(wire))
 		if bytes.Contains(bytes.ToLower(wire), []byte("content-encoding")) {
 			most += 48 << 20
@@ -147,7 +146,7 @@ func FuzzResponse(f *testing.F) {
 	})
 }
 
-// likeNetHTTP holds an answer against net/http's reading of it, as far as that goes: it is the stricter one, returns
+// likeNetHTTP compares an answer with net/http's reading, where that is possible: net/http is stricter, returns
 // interim responses, and knows no content coding.
 func likeNetHTTP(t *testing.T, wire []byte, r *exchange.Response) {
 	t.Helper()
@@ -160,7 +159,7 @@ func likeNetHTTP(t *testing.T, wire []byte, r *exchange.Response) {
 	}
 	for name := range plain.Header {
 		if strings.HasSuffix(name, " ") {
-			return // white space before a colon, which makes another field of it
+			return // white space before a colon, which makes it another field
 		}
 	}
 	switch {
@@ -174,7 +173,7 @@ func likeNetHTTP(t *testing.T, wire []byte, r *exchange.Response) {
 	}
 }
 
-// Nor can an FTP server, by its replies or by what it sends for a file.
+// The same as FuzzResponse for the replies and the file of an FTP server.
 func FuzzFTP(f *testing.F) {
 	const login = "220 ready\r\n331 password\r\n230 welcome\r\n211-\r\n UTF8\r\n PRET\r\n211 end\r\n200 fine\r\n"
 	f.Add([]byte(login+"200 fine\r\n229 Entering (|||2000|)\r\n150 here\r\n226 done\r\n"), []byte("User-agent: *\n"), uint16(3), uint8(0))
@@ -216,8 +215,7 @@ func FuzzFTP(f *testing.F) {
 	})
 }
 
-// Whatever a body claims to be coded in, decoding ends within its bound, gives its memory back, and agrees with the
-// standard library where that has the format.
+// With any codings, decoding stays within the limit, returns its memory, and agrees with the standard library's gzip.
 func FuzzDecode(f *testing.F) {
 	for name, encode := range encoders {
 		header, _, _ := strings.Cut(name, "/")

@@ -25,7 +25,7 @@ func TestPublic(t *testing.T) {
 	f(false, "0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "127.0.0.1", "127.255.255.255", "169.254.169.254", "172.16.0.1", "172.31.255.255",
 		"192.0.0.1", "192.0.2.1", "192.88.99.1", "192.168.1.1", "198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1",
 		"224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255")
-	// What the metadata services of clouds answer at.
+	// The metadata services of clouds.
 	f(false, "169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "168.63.129.16", "fd00:ec2::254", "fd20:ce::254",
 		"::ffff:168.63.129.16", "64:ff9b::a83f:8110", "2002:a83f:8110::1")
 	f(true, "168.63.129.15", "168.63.129.17")
@@ -38,7 +38,7 @@ func TestPublic(t *testing.T) {
 	}
 }
 
-// No way leads to a private address: not a literal, a name, a redirect, connect-to, nor a Lookup that says otherwise.
+// Nothing leads to a private address: no literal, name, redirect, connect-to or Lookup.
 func TestGuard(t *testing.T) {
 	noLeaks(t)
 	dialled := make(chan struct{}, 10)
@@ -80,7 +80,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// A redirect to where we must not go ends there.
+// A redirect to an opted-out host is not followed.
 func TestGuardRedirect(t *testing.T) {
 	noLeaks(t)
 	addr := serve(t, reply("HTTP/1.1 302 x\r\nLocation: http://out.example/robots.txt\r\n\r\n"))
@@ -96,7 +96,8 @@ func TestGuardRedirect(t *testing.T) {
 	}
 }
 
-// A redirect into a private network ends before it is dialled, however its host is spelled and wherever its name leads.
+// A redirect into a private network is not dialled, for any spelling of the host, and for any name that resolves into
+// one.
 func TestGuardRedirectPrivate(t *testing.T) {
 	const public = "93.184.215.14"
 	f := func(location string, want exchange.Outcome, dials ...string) {

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// However large a head is, and however it and its body are cut into packets, the body is whole.
-func TestBodyBehindLargeHead(t *testing.T) {
+// The body is complete after a head of any size, for any division into packets.
+func TestBodyAfterLargeHead(t *testing.T) {
 	body := strings.Repeat("Disallow: /x\n", 10_000)
 	var conn *scripted
 	f := newFetcher(t, testConfig(netip.AddrPort{}))
@@ -34,7 +34,7 @@ func TestBodyBehindLargeHead(t *testing.T) {
 					want = row{exchange.HeaderTooLarge, exchange.CauseHeadTooLarge, 0, ""}
 				}
 				if got := rowOf(r); got != want {
-					t.Errorf("%s, behind a head of %d bytes, read by %v: got %v (%v) %d, %d bytes", name, len(head), sizes, got.outcome, got.cause, got.status, len(got.body))
+					t.Errorf("%s, after a head of %d bytes, read by %v: got %v (%v) %d, %d bytes", name, len(head), sizes, got.outcome, got.cause, got.status, len(got.body))
 				}
 				r.Reset()
 			}

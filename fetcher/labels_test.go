@@ -12,7 +12,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// A profile tells where exchanges stand, and after one its goroutine is its caller's again.
+// Profiles show the stages of exchanges. After an exchange its goroutine has its caller's labels again.
 func TestExchangesAreLabelled(t *testing.T) {
 	noLeaks(t)
 	profile := func(stage string) bool {
@@ -29,7 +29,7 @@ func TestExchangesAreLabelled(t *testing.T) {
 			if handle != nil {
 				handle(conn)
 			}
-			// The client is about to wait for more, if it does not wait yet.
+			// The client will soon wait for more bytes.
 			found := false
 			for i := 0; i < 2000 && !found; i++ {
 				found = profile(stage)
@@ -47,11 +47,11 @@ func TestExchangesAreLabelled(t *testing.T) {
 			x.Lookup = fetcher.Resolve(ctx, x.Target, 0)
 			fetcher.Do(ctx, &x)
 			if !profile("caller-" + stage) {
-				t.Errorf("%s: the goroutine has not its caller's label again", stage)
+				t.Errorf("%s: the goroutine does not have its caller's label", stage)
 			}
 		})
 		if !<-looked {
-			t.Errorf("%s: nobody has the label", stage)
+			t.Errorf("%s: no goroutine has the label", stage)
 		}
 		wait.Wait()
 	}

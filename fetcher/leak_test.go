@@ -14,7 +14,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// Whatever hundreds of exchanges at once come to, they leave no goroutine, no socket and none of what they were lent.
+// Hundreds of concurrent exchanges with all kinds of ends leave no goroutine and no socket, and return all lent memory.
 func TestNothingIsLeft(t *testing.T) {
 	noLeaks(t)
 	ca := newAuthority(t)
@@ -24,7 +24,7 @@ func TestNothingIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := netip.MustParseAddrPort(listener.Addr().String())
+	closed := netip.MustParseAddrPort(listener.Addr().String())
 	_ = listener.Close()
 	over := func(handle func(net.Conn)) func(net.Conn) {
 		return overTLS(&tls.Config{Certificates: []tls.Certificate{cert}}, handle)
@@ -33,7 +33,7 @@ func TestNothingIsLeft(t *testing.T) {
 		entry string
 		addr  netip.AddrPort
 	}{
-		{"http://example.com", nobody},
+		{"http://example.com", closed},
 		{"http://example.com", serve(t, reply(okHead+"\r\n"+large))},
 		{"http://example.com", serve(t, reply(okHead+"Content-Encoding: gzip\r\n\r\n"+string(encoders["gzip"]([]byte(large)))))},
 		{"http://example.com", serve(t, reply(okHead+"Content-Encoding: gzip\r\n\r\n"+large))},
@@ -63,7 +63,7 @@ func TestNothingIsLeft(t *testing.T) {
 					r.Reset()
 					return
 				}
-				// Every other one is cancelled at some moment.
+				// Half of them are cancelled, at different times.
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*j)*time.Millisecond)
 				defer cancel()
 				x := exchange.Exchange{Origin: parse(t, kind.entry), Response: new(exchange.Response)}

@@ -94,7 +94,7 @@ func TestFollowInvalid(t *testing.T) {
 	f("/"+strings.Repeat("x", maxLocation), invalid)
 }
 
-// robots.txt has one spelling as a target, so that loops are seen.
+// robots.txt has one spelling as a target, so that loops are detected.
 func TestFollowCanonical(t *testing.T) {
 	base := exchange.Target{Origin: parse(t, "https://example.com")}
 	for _, location := range []string{"/robots.txt", "robots.txt", "https://example.com:443/robots.txt", "/x/../robots.txt#y", "#"} {
@@ -104,8 +104,8 @@ func TestFollowCanonical(t *testing.T) {
 	}
 }
 
-// What follow returns can stand in a request line whatever came in, and where the standard library reads the reference
-// too, both agree on the host.
+// For any Location, follow's result is valid in a request line. If the standard library accepts the reference, too,
+// both have the same host.
 func FuzzFollow(f *testing.F) {
 	for _, seed := range []string{"/x", "//h/y", "https://a.b:1/c?d#e", "../\xff \\x", "a:b", "?", "https://[::1]/"} {
 		f.Add(seed)
@@ -129,7 +129,7 @@ func FuzzFollow(f *testing.F) {
 			return
 		}
 		if _, isAddress := got.Origin.Addr(); isAddress {
-			return // which has more spellings than the standard library reads
+			return // addresses have more spellings than the standard library accepts
 		}
 		if want := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."); isASCII(want) && !strings.Contains(want, ":") && got.Origin.Host() != want {
 			t.Fatalf("%q: host %q, want %q", location, got.Origin.Host(), want)

@@ -17,7 +17,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// fetchMany fetches n times at once, each giving its body back when it is done, and tells what went wrong.
+// fetchMany makes n concurrent fetches. Each must have the wanted row; its body is recycled.
 func fetchMany(t *testing.T, f *Fetcher, n int, want row) {
 	t.Helper()
 	var wait sync.WaitGroup
@@ -34,17 +34,17 @@ func fetchMany(t *testing.T, f *Fetcher, n int, want row) {
 	allBack(t, f)
 }
 
-// allBack fails the test if anything that the budget lends is still lent.
+// allBack fails the test if memory of the budget is still lent.
 func allBack(t *testing.T, f *Fetcher) {
 	t.Helper()
 	for _, s := range []*store{f.memory.large, f.memory.whole} {
 		if made, free := s.made.Load(), len(s.free); made != int64(free) {
-			t.Errorf("of %d slices of %d bytes %d came back", made, s.size, free)
+			t.Errorf("of %d slices of %d bytes %d were returned", made, s.size, free)
 		}
 	}
 }
 
-// Bodies that outgrow what was lent them never wait for each other: with any number of them the budget suffices.
+// Growing bodies do not deadlock: the budget suffices for any number of them.
 func TestBodyBudgetIsNoDeadlock(t *testing.T) {
 	noLeaks(t)
 	const many = 12
@@ -61,7 +61,7 @@ func TestBodyBudgetIsNoDeadlock(t *testing.T) {
 	fetchMany(t, newFetcher(t, cfg), many, answers(200, body))
 }
 
-// Coded bodies need memory twice, and a decoder of the few there are: neither may be held while waiting for the other.
+// Coded bodies need memory twice, and one of few decoders. Waiting for one while holding the other must not deadlock.
 func TestDecodeIsNoDeadlock(t *testing.T) {
 	noLeaks(t)
 	noise := make([]byte, 90_000)
@@ -77,7 +77,7 @@ func TestDecodeIsNoDeadlock(t *testing.T) {
 	}
 }
 
-// A length that is only announced takes nothing of the budget: else a few silent servers would starve all others.
+// An announced length takes no memory of the budget. Otherwise a few silent servers would block all others.
 func TestAnnouncedLengthTakesNoBudget(t *testing.T) {
 	noLeaks(t)
 	body := strings.Repeat("Disallow: /x\n", 7000)
@@ -154,7 +154,7 @@ func TestBodyBudgetHolds(t *testing.T) {
 			}
 		}
 	})
-	// Bodies are kept as long as others need not wait for ever.
+	// As many bodies are kept as possible without blocking the others.
 	kept := make(chan *exchange.Response, cap(m.whole.free)-1)
 	keep := func(r *exchange.Response) {
 		for {
@@ -166,7 +166,7 @@ func TestBodyBudgetHolds(t *testing.T) {
 			select {
 			case old := <-kept:
 				old.Reset()
-			default: // others were quicker
+			default: // another goroutine has taken it
 			}
 		}
 	}
@@ -189,31 +189,31 @@ func TestBodyBudgetHolds(t *testing.T) {
 	watcher.Wait()
 	watch()
 	allBack(t, f)
-	// Everything else of an exchange and of its server in this process is small, but there are a thousand of each.
-	const beside = many * (smallBody + middleBody + 30<<10)
+	// Other memory of an exchange and of its server in this process is small, but there are a thousand of each.
+	const other = many * (smallBody + middleBody + 30<<10)
 	t.Logf("lent at most %d KB, the heap grew by at most %d KB; the budget is %d KB", most>>10, peak>>10, cfg.BodyBudget>>10)
 	if most > cfg.BodyBudget {
 		t.Errorf("%d bytes were lent of a budget of %d", most, cfg.BodyBudget)
 	}
 	if most < cfg.BodyBudget/2 {
-		t.Errorf("%d bytes were lent of a budget of %d: that proves nothing", most, cfg.BodyBudget)
+		t.Errorf("%d bytes were lent of a budget of %d: too few to test it", most, cfg.BodyBudget)
 	}
-	if int64(peak) > cfg.BodyBudget+beside {
-		t.Errorf("the heap grew by %d bytes, with a budget of %d and %d beside it", peak, cfg.BodyBudget, beside)
+	if int64(peak) > cfg.BodyBudget+other {
+		t.Errorf("the heap grew by %d bytes, with a budget of %d and %d of other memory", peak, cfg.BodyBudget, other)
 	}
 	if held := m.large.made.Load()*int64(m.large.size) + m.whole.made.Load()*int64(m.whole.size); held > cfg.BodyBudget {
 		t.Errorf("%d bytes are held for a budget of %d", held, cfg.BodyBudget)
 	}
 }
 
-// Memory grows by what has arrived: nothing before the first byte, whatever the head announces, and never more than the
-// next size.
+// A body's memory grows with the received bytes: none before the first byte, whatever the head announces, then one
+// size at a time.
 func TestBodyMemoryFollowsBytes(t *testing.T) {
 	cfg := testConfig(netip.AddrPort{})
 	cfg.MaxBody = 512_000
 	f := newFetcher(t, cfg)
 	m := f.memory
-	// The pools count what they lend: it comes back, or is dropped by the collector, which this test does not wait for.
+	// Count the pools' allocations. Memory returns to the pools, or the garbage collector frees it.
 	var small, middle int
 	count := func(n *int, made func() any) func() any {
 		return func() any {
@@ -235,7 +235,7 @@ func TestBodyMemoryFollowsBytes(t *testing.T) {
 	one, two, three, four = [4]int{1}, [4]int{1, 1}, [4]int{1, 1, 1}, [4]int{1, 1, 1, 1}
 	arrived := 0
 	src := readerFunc(func(p []byte) (int, error) {
-		// Before the byte number `arrived` is handed out there is no more memory than the bytes before it need.
+		// Before this read there is only the memory that `arrived` bytes need.
 		switch {
 		case arrived == 0:
 			check(arrived, none)
@@ -255,7 +255,7 @@ func TestBodyMemoryFollowsBytes(t *testing.T) {
 		arrived += n
 		return n, nil
 	})
-	transfer := frame(bufio.NewReaderSize(src, 16), 300_000) // a buffer that holds back nothing to speak of
+	transfer := frame(bufio.NewReaderSize(src, 16), 300_000) // a buffer too small to matter
 	body, cut, err := m.collect(t.Context(), &transfer, cfg.MaxBody, time.Now().Add(time.Minute))
 	if err != nil || cut || len(body) != 300_000 {
 		t.Errorf("got %d bytes, cut %v, %v", len(body), cut, err)

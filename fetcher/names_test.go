@@ -20,12 +20,12 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// changing is a Resolver whose answers change: a host's first look-up brings the first of its answers, and so on; the last
-// one stays. An answer is a list of addresses, "" that there is no such name.
+// changing is a Resolver whose answers change. A host's first look-up returns its first answer, and so on; the last
+// answer stays. An answer is a list of addresses; "" means no such name.
 type changing struct {
 	mu      sync.Mutex
 	answers map[string][]string
-	asked   []string // for which hosts, in order
+	asked   []string // hosts, in order
 }
 
 func (c *changing) Lookup(_ context.Context, host string, _ time.Duration) resolve.Answer {
@@ -46,8 +46,8 @@ func (c *changing) Lookup(_ context.Context, host string, _ time.Duration) resol
 	return answer
 }
 
-// dials puts a fake network under a Fetcher, in which an address stands for what its server does, and records what is
-// dialled, as addresses with their ports where those are not 80.
+// dials gives a Fetcher a fake network, in which an address stands for its server's behaviour. It records the dialled
+// addresses, with ports other than 80.
 func dials(t *testing.T, f *Fetcher) *[]string {
 	t.Helper()
 	var dialled []string
@@ -76,9 +76,9 @@ func dials(t *testing.T, f *Fetcher) *[]string {
 	return &dialled
 }
 
-// TestChangingNames: whatever a name's answers become from one look-up to the next, each is judged before it is dialled, and
-// what is dialled is what was judged. An origin's first exchange, its redirects, its further addresses, its other scheme and
-// its later tries have a look-up each.
+// TestChangingNames has names whose answers change between look-ups. Each address is checked before it is dialled,
+// and only a checked address is dialled. An origin's first exchange, its redirect hops, further addresses, other
+// scheme and retries have a look-up each.
 func TestChangingNames(t *testing.T) {
 	const (
 		good     = "9.0.0.1"
@@ -110,7 +110,7 @@ func TestChangingNames(t *testing.T) {
 				t.Errorf("%s: the row is %+v", name, r)
 			}
 			if strings.HasPrefix(dialled, fails) && want == "answered" && (r.Status != 503 || r.Cause != exchange.CausePrivateAddress || r.Attempts != len(*got) || r.FetchedAt.IsZero()) {
-				t.Errorf("%s: what was found before is lost: %+v", name, r)
+				t.Errorf("%s: the earlier answer is lost: %+v", name, r)
 			}
 			if len(resolver.asked) != len(asked) {
 				t.Errorf("%s: %d exchanges with %d look-ups: %v", name, len(asked), len(resolver.asked), resolver.asked)
@@ -121,7 +121,7 @@ func TestChangingNames(t *testing.T) {
 	one := func(answers ...string) []string { return answers }
 	const a = "http://a.com"
 
-	// As they are.
+	// One answer.
 	f("public", a, one(good), nil, good, "answered")
 	for _, private := range []string{"127.0.0.1", "10.0.0.1", "192.168.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "255.255.255.255",
 		"::", "::1", "::ffff:127.0.0.1", "::ffff:0.0.0.0", "64:ff9b::7f00:1", "fe80::1", "fd00::1"} {
@@ -130,27 +130,27 @@ func TestChangingNames(t *testing.T) {
 		f(private+" last", a, one(good+" "+private), nil, good, "answered")
 	}
 	f("a thousand private ones", a, one(strings.Repeat("10.0.0.1 ", 1000)), nil, "", blocked)
-	f("a public one behind them", a, one(strings.Repeat("10.0.0.1 ", 1000)+good), nil, good, "answered")
+	f("a public one after them", a, one(strings.Repeat("10.0.0.1 ", 1000)+good), nil, good, "answered")
 	f("redirected to a private one", a, one(redirect), one("127.0.0.1"), redirect, blocked)
 	f("redirected to mixed ones", a, one(redirect), one("127.0.0.1 "+good), redirect+" "+good, "answered")
 
-	// As they become.
+	// Changing answers.
 	f("after the only look-up", a, one(good, "127.0.0.1"), nil, good, "answered")
 	f("at the redirect", a, one(onward, "127.0.0.1"), nil, onward, blocked)
 	f("at the redirect, to public ones", a, one(onward, good, "127.0.0.1"), nil, onward+" "+good, "answered")
 	f("at the redirect's further address", a, one(redirect), one(refuses+" "+good, "127.0.0.1 10.0.0.1"), redirect+" "+refuses, "connect_refused")
 	f("at the further address", a, one(refuses+" "+good, "127.0.0.1 10.0.0.1"), nil, refuses, "connect_refused")
 	f("at the further address, mixed", a, one(refuses+" "+good, "10.0.0.1 "+refuses+" "+good), nil, refuses+" "+good, "answered")
-	f("at the later try after 503", a, one(fails, "127.0.0.1"), nil, fails, "answered")
-	f("at the second later try", a, one(fails, fails, "127.0.0.1"), nil, fails+" "+fails, "answered")
-	f("at the later try after silence", a, one(silent, "127.0.0.1"), nil, silent, blocked)
-	f("at the later try, to public ones", a, one(silent, good, "127.0.0.1"), nil, silent+" "+good, "answered")
+	f("at the retry after 503", a, one(fails, "127.0.0.1"), nil, fails, "answered")
+	f("at the second retry", a, one(fails, fails, "127.0.0.1"), nil, fails+" "+fails, "answered")
+	f("at the retry after silence", a, one(silent, "127.0.0.1"), nil, silent, blocked)
+	f("at the retry, to public ones", a, one(silent, good, "127.0.0.1"), nil, silent+" "+good, "answered")
 	f("at the other scheme", "a.com", one(refuses, "127.0.0.1"), nil, refuses+":443", "connect_refused")
 	f("at the other scheme, to public ones", "a.com", one(refuses, good, "127.0.0.1"), nil, refuses+":443 "+good, "answered")
 	f("to nothing", a, one(fails, ""), nil, fails, "dns_not_found")
 }
 
-// TestCheckedIsDialled: between the look-up and the dial, and as long as that waits, a name may become what it likes.
+// TestCheckedIsDialled has a name that changes between look-up and dialling. The checked address is dialled.
 func TestCheckedIsDialled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig(netip.AddrPort{})
@@ -165,14 +165,14 @@ func TestCheckedIsDialled(t *testing.T) {
 		if x.Lookup.Addr != netip.MustParseAddr("9.0.0.1") || !x.Lookup.Until.After(time.Now()) {
 			t.Fatalf("got %+v", x.Lookup)
 		}
-		time.Sleep(time.Until(x.Lookup.Until) - time.Second) // its turn comes when the answer only just counts
+		time.Sleep(time.Until(x.Lookup.Until) - time.Second) // the answer is about to expire
 		if next := f.Do(t.Context(), &x); next.Again || x.Response.Outcome != exchange.Answered || x.Response.Remote.String() != "9.0.0.1:80" {
 			t.Errorf("got %+v, %+v", x.Response, next)
 		}
 		if fmt.Sprint(*dialled, resolver.asked) != "[9.0.0.1] [a.com]" {
 			t.Errorf("dialled %v after look-ups of %v", *dialled, resolver.asked)
 		}
-		// It no longer counts: whoever asks anew is told of what the name has become, and dials nothing.
+		// The answer has expired. A new look-up gets the changed answer, and nothing is dialled.
 		time.Sleep(time.Minute)
 		x.Lookup = f.Resolve(t.Context(), x.Target, 0)
 		if x.Lookup.Outcome != exchange.BlockedAddress || x.Lookup.Addr.IsValid() {
@@ -182,17 +182,17 @@ func TestCheckedIsDialled(t *testing.T) {
 		if x.Response.Outcome != exchange.BlockedAddress || len(*dialled) != 1 {
 			t.Errorf("renewed: got %v, dialled %v", x.Response.Outcome, *dialled)
 		}
-		// Nor does a look-up count whose address slipped past the judge.
+		// Do refuses a Lookup with a private address.
 		x.Lookup = exchange.Lookup{Addr: netip.MustParseAddr("127.0.0.1")}
 		f.Do(t.Context(), &x)
 		if x.Response.Outcome != exchange.BlockedAddress || len(*dialled) != 1 {
-			t.Errorf("unjudged: got %v, dialled %v", x.Response.Outcome, *dialled)
+			t.Errorf("unchecked: got %v, dialled %v", x.Response.Outcome, *dialled)
 		}
 	})
 }
 
-// TestNamesAsked tells what a resolver is asked for: IDNA ASCII in lower case, however a list or a redirect spells it; and
-// nothing where a name is none.
+// TestNamesAsked checks the names in look-ups: IDNA ASCII in lower case, for any spelling in a list or a redirect.
+// Invalid names are not looked up.
 func TestNamesAsked(t *testing.T) {
 	f := func(entry, location, asked string) {
 		t.Helper()
@@ -236,7 +236,7 @@ func TestNamesAsked(t *testing.T) {
 	}
 }
 
-// TestLocalNames: names that this machine knows itself go to no server, and are judged like all others.
+// TestLocalNames checks that local names reach no server, and that their addresses are checked like all others.
 func TestLocalNames(t *testing.T) {
 	noLeaks(t)
 	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -246,7 +246,7 @@ func TestLocalNames(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string
 	started := make(chan struct{})
-	// The server says of every name that it is a public address: 9.0.0.9.
+	// The server has a public address for every name: 9.0.0.9.
 	server := &dns.Server{PacketConn: packets, NotifyStartedFunc: func() { close(started) }, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
 		mu.Lock()
 		asked = append(asked, q.Question[0].Name)
@@ -300,7 +300,7 @@ func TestLocalNames(t *testing.T) {
 	f("http://inside.example", true, "", "10.0.0.1", answered)
 	f("http://outside.example", false, "", "9.0.0.1", answered)
 	f("http://mixed.example", false, "", "9.0.0.2", answered)
-	f("http://fake.localhost", false, "", "9.0.0.3", answered) // by whoever owns this machine
+	f("http://fake.localhost", false, "", "9.0.0.3", answered) // by the hosts file
 	f("http://other.example", false, "other.example.", "9.0.0.9", answered)
 	f("http://localhost.example", false, "localhost.example.", "9.0.0.9", answered)
 	f("http://notlocalhost", false, "notlocalhost.", "9.0.0.9", answered)

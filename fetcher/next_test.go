@@ -10,10 +10,10 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// An origin's life is written as a script: what each exchange ended with, and what the policy said. The words are an
-// outcome's text, no_port (we could not connect for want of our own), unreachable, a status, or a status and a location as
-// `301>/x`; a slash behind it says that the host may have another address. In what the policy said, `@1` begins at the
-// second address, and `#1` is the second of an attempt.
+// An origin's exchanges are a script: the result of each, and the policy's decisions. A result is an outcome's text,
+// no_port (this machine had no port left), unreachable, a status, or a status and a location as `301>/x`. A slash
+// after it means that the host may have another address. In decisions, `@1` begins at the second address, and `#1` is
+// the second address of an attempt.
 func TestNext(t *testing.T) {
 	base := policy{maxRedirects: 5, retries: 2, retryAfter: time.Minute, maxRetryAfter: 10 * time.Minute, first: origin.HTTPS}
 	outcomes := map[string]exchange.Outcome{}
@@ -92,7 +92,7 @@ func TestNext(t *testing.T) {
 	f("a.com", "404", "done", "answered 404 https://a.com 0")
 	f("a.com", "404+5m", "done", "answered 404 https://a.com 0")
 	f("a.com", "408", "done", "answered 408 https://a.com 0")
-	// Failures that will not pass.
+	// Final failures.
 	f("a.com", "dns_not_found", "done", "dns_not_found 0 https://a.com 0")
 	f("a.com", "blocked_address", "done", "blocked_address 0 https://a.com 0")
 	f("a.com", "opted_out", "done", "opted_out 0 https://a.com 0")
@@ -109,9 +109,9 @@ func TestNext(t *testing.T) {
 	f("a.com", "connect_refused 200", "0s:"+s+" done", "answered 200 https://a.com 0", httpFirst)
 	f("a.com:8080", "connect_refused 200", "0s:http://a.com:8080/robots.txt done", "answered 200 http://a.com:8080 0")
 	f("a.com", "tls_failed 301>https://a.com/robots.txt tls_failed", "0s:"+h+" 0s:"+s+" done", "tls_failed 0 http://a.com 1")
-	// No other scheme once a status came: not after a redirect either.
+	// No other scheme once a status came, even a redirect's.
 	f("a.com", "301>https://b.com/robots.txt connect_refused", "0s:https://b.com/robots.txt done", "connect_refused 0 https://a.com 1")
-	// Later tries.
+	// Retries.
 	f("https://a.com", "503 503 503", "1m0s:"+s+" 2m0s:"+s+" done", "answered 503 https://a.com 0")
 	f("https://a.com", "503 200", "1m0s:"+s+" done", "answered 200 https://a.com 0")
 	f("https://a.com", "429 429 429", "1m0s:"+s+" 2m0s:"+s+" done", "answered 429 https://a.com 0")
@@ -145,7 +145,8 @@ func TestNext(t *testing.T) {
 	f("https://a.com", "timeout blocked_address", "1m0s:"+s+" done", "blocked_address 0 https://a.com 0")
 	f("https://a.com", "301>/x blocked_address", "0s:https://a.com/x done", "blocked_address 0 https://a.com 1")
 	f("https://a.com", "301>/x 503 301>/x blocked_address", "0s:https://a.com/x 1m0s:"+s+" 0s:https://a.com/x done", "answered 503 https://a.com 0")
-	// Later tries of an entry without a scheme: by the one a status came from, else by the one that may pass, else in turn.
+	// Retries of an entry without a scheme: by the scheme that a status came by, else by the one with a transient
+	// failure, else in turn.
 	f("a.com", "503 timeout 200", "1m0s:"+s+" 2m0s:"+s+" done", "answered 200 https://a.com 0")
 	f("a.com", "timeout 503 timeout 200", "0s:"+h+" 1m0s:"+h+" 2m0s:"+h+" done", "answered 200 http://a.com 0")
 	f("a.com", "timeout 503 timeout timeout", "0s:"+h+" 1m0s:"+h+" 2m0s:"+h+" done", "timeout 0 http://a.com 0")
@@ -160,7 +161,7 @@ func TestNext(t *testing.T) {
 	f("a.com", "dns_failed tls_failed connect_refused", "1m0s:"+s+" 0s:"+h+" done", "tls_failed 0 https://a.com 0")
 	f("a.com", "dns_timeout timeout reset timeout", "1m0s:"+s+" 0s:"+h+" 2m0s:"+h+" done", "timeout 0 https://a.com 0")
 	f("a.com", "timeout timeout", "0s:"+h+" done", "timeout 0 https://a.com 0", retries(0))
-	// Another address of the host, at once where nobody is at the one.
+	// Another address of the host, at once if one is refused or unreachable.
 	f("https://a.com", "connect_refused/ 200", "0s:"+s+"#1 done", "answered 200 https://a.com 0")
 	f("https://a.com", "unreachable/ unreachable/ 200", "0s:"+s+"#1 0s:"+s+"#2 done", "answered 200 https://a.com 0")
 	f("https://a.com", "connect_refused/ connect_refused", "0s:"+s+"#1 done", "connect_refused 0 https://a.com 0")
@@ -168,12 +169,12 @@ func TestNext(t *testing.T) {
 	f("https://a.com", "unreachable/ connect_refused/ unreachable", "0s:"+s+"#1 0s:"+s+"#2 done", "connect_refused 0 https://a.com 0")
 	f("https://a.com", "unreachable/ unreachable", "0s:"+s+"#1 done", "connect_failed 0 https://a.com 0")
 	f("https://a.com", "connect_refused/ tls_failed", "0s:"+s+"#1 done", "tls_failed 0 https://a.com 0")
-	f("https://a.com", "connect_failed/", "done", "connect_failed 0 https://a.com 0") // for another reason, which may be ours
-	f("https://a.com", "tls_failed/", "done", "tls_failed 0 https://a.com 0")         // somebody is there
-	// The other scheme begins at the first, or where the connection was taken.
+	f("https://a.com", "connect_failed/", "done", "connect_failed 0 https://a.com 0") // for another reason
+	f("https://a.com", "tls_failed/", "done", "tls_failed 0 https://a.com 0")         // connected
+	// The other scheme begins at the first address, or at the one that took the connection.
 	f("a.com", "connect_refused/ connect_refused connect_refused/ 200", "0s:"+s+"#1 0s:"+h+" 0s:"+h+"#1 done", "answered 200 http://a.com 0")
 	f("a.com", "connect_refused/ tls_failed 200", "0s:"+s+"#1 0s:"+h+"@1 done", "answered 200 http://a.com 0")
-	// A time-out is no more than a refusal as long as there is another address, and the first of them to count after the last.
+	// Before another address a time-out counts like a refusal. After the last address it takes precedence.
 	f("https://a.com", "connect_timeout/ connect_timeout/ 200", "0s:"+s+"#1 0s:"+s+"#2 done", "answered 200 https://a.com 0")
 	f("https://a.com", "connect_timeout/ connect_refused/ 200", "0s:"+s+"#1 0s:"+s+"#2 done", "answered 200 https://a.com 0", retries(0))
 	f("a.com", "connect_timeout/ 200", "0s:"+s+"#1 done", "answered 200 https://a.com 0")
@@ -188,7 +189,7 @@ func TestNext(t *testing.T) {
 	f("https://a.com", "connect_refused/ connect_timeout 200", "0s:"+s+"#1 1m0s:"+s+" done", "answered 200 https://a.com 0")
 	f("https://a.com", "connect_refused/ 503 connect_timeout/ 503 200", "0s:"+s+"#1 1m0s:"+s+"@1 0s:"+s+"@1#1 2m0s:"+s+"@2 done", "answered 200 https://a.com 0")
 	f("https://a.com", "timeout/ 200", "1m0s:"+s+" done", "answered 200 https://a.com 0") // connected
-	// Behind a redirect: the addresses are the target's, and a later try begins at the origin's first.
+	// After a redirect the addresses are the target's, and a retry begins at the origin's first.
 	f("https://a.com", "connect_refused/ 301>/x connect_refused/ 200", "0s:"+s+"#1 0s:https://a.com/x 0s:https://a.com/x#1 done", "answered 200 https://a.com 1")
 	f("https://a.com", "301>http://b.com/ connect_refused/ connect_refused", "0s:http://b.com/ 0s:http://b.com/#1 done", "connect_refused 0 https://a.com 1")
 	f("https://a.com", "301>http://b.com/ connect_timeout/ 200", "0s:http://b.com/ 0s:http://b.com/#1 done", "answered 200 https://a.com 1", retries(0))
@@ -205,7 +206,7 @@ func TestNext(t *testing.T) {
 	f("https://a.com", "301", "done", "redirect_invalid 301 https://a.com 0")
 	f("https://a.com", "301>ftp://a.com/", "done", "redirect_invalid 301 https://a.com 0")
 	f("https://a.com", "301>https://u@b.com/", "done", "redirect_invalid 301 https://a.com 0")
-	// A later try begins at the origin again, and may walk the same way.
+	// A retry begins at the origin again, and may follow the same redirects.
 	f("https://a.com", "301>/1 503 301>/1 200", "0s:https://a.com/1 1m0s:"+s+" 0s:https://a.com/1 done", "answered 200 https://a.com 1")
 	f("a.com", "301>https://b.com/robots.txt dns_timeout 301>https://b.com/robots.txt dns_not_found", "0s:https://b.com/robots.txt 1m0s:"+s+" 0s:https://b.com/robots.txt done", "dns_not_found 0 https://a.com 1")
 }

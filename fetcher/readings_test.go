@@ -17,16 +17,15 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// reading is a response that may be read in more than one way, and how we read it.
+// reading is a response that allows more than one reading, and ours.
 type reading struct {
 	name    string
 	wire    string
 	want    row
-	differs string // the row of docs/divergences.md that says where curl reads it otherwise; "" where it does not
+	differs string // the row of docs/divergences.md about curl's other reading; "" if curl reads the same
 }
 
-// readings is every choice that a reader of HTTP/1 has, as far as sites of the web leave one. A response ends with its
-// connection.
+// readings lists every choice of a reader of HTTP/1 that matters on the web. A response ends with its connection.
 func readings() []reading {
 	const (
 		two  = "Content-Length: 2\r\n\r\nab"
@@ -58,12 +57,12 @@ func readings() []reading {
 	filler := "X: 0123456789012345678901234567\r\n"
 
 	return []reading{
-		{"a part that nobody asked for", "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 10-11/100\r\n" + two, answers(206, "ab"), ""},
+		{"a part without a request for it", "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 10-11/100\r\n" + two, answers(206, "ab"), ""},
 		// The status line.
 		{"plain", okHead + two, ab, ""},
 		{"no reason phrase", "HTTP/1.1 200\r\n" + two, ab, ""},
 		{"an empty reason phrase", "HTTP/1.1 200 \r\n" + two, ab, ""},
-		{"no space behind the status", "HTTP/1.1 200OK\r\n" + two, ab, ""},
+		{"no space after the status", "HTTP/1.1 200OK\r\n" + two, ab, ""},
 		{"two spaces before the status", "HTTP/1.1  200 OK\r\n" + two, ab, ""},
 		{"a tab before the status", "HTTP/1.1\t200 OK\r\n" + two, notHTTP, ""},
 		{"lower case", "http/1.1 200 OK\r\n" + two, ab, ""},
@@ -116,8 +115,8 @@ func readings() []reading {
 		{"ten interim responses", strings.Repeat("HTTP/1.1 100 x\r\n\r\n", 10) + okHead + two, ab, ""},
 		{"eleven interim responses", strings.Repeat("HTTP/1.1 100 x\r\n\r\n", 11) + okHead + two, bad(exchange.CauseTooManyInterim, 0), "more than ten interim responses"},
 		{"an interim response with a body", "HTTP/1.1 100 x\r\nContent-Length: 2\r\n\r\nxy" + okHead + two, notHTTP, ""},
-		{"nothing behind 100", "HTTP/1.1 100 x\r\n\r\n", beforeHead, ""},
-		{"nothing behind 103", "HTTP/1.1 103 x\r\nLink: </x>\r\n\r\n", beforeHead, ""},
+		{"nothing after 100", "HTTP/1.1 100 x\r\n\r\n", beforeHead, ""},
+		{"nothing after 103", "HTTP/1.1 103 x\r\nLink: </x>\r\n\r\n", beforeHead, ""},
 
 		// Lines.
 		{"bare line ends", "HTTP/1.1 200 OK\nContent-Length: 2\n\nabc", ab, ""},
@@ -177,7 +176,7 @@ func readings() []reading {
 		{"chunked twice", okHead + "Transfer-Encoding: chunked, chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", ab, ""},
 		{"identity, chunked", okHead + "Transfer-Encoding: identity, chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", ab, ""},
 		{"chunked and a parameter", okHead + "Transfer-Encoding: chunked;q=1\r\n\r\n2\r\nab\r\n0\r\n\r\n", badTransfer, ""},
-		{"chunked behind a vertical tab", okHead + "Transfer-Encoding: \x0bchunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", badTransfer, ""},
+		{"chunked after a vertical tab", okHead + "Transfer-Encoding: \x0bchunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", badTransfer, ""},
 		{"gzip, chunked", okHead + "Transfer-Encoding: gzip, chunked\r\n\r\n" + strconv.FormatInt(int64(len(gz)), 16) + "\r\n" + gz + "\r\n0\r\n\r\n", badTransfer, "a Transfer-Encoding of gzip"},
 		{"gzip as transfer coding", okHead + "Transfer-Encoding: gzip\r\n\r\n" + gz, badTransfer, "a Transfer-Encoding of gzip"},
 		{"an unknown transfer coding", okHead + "Transfer-Encoding: x\r\n" + two, badTransfer, ""},
@@ -187,7 +186,7 @@ func readings() []reading {
 		// Chunks.
 		{"chunk extensions", chks + "2;a=b\r\nab\r\n0;x\r\n\r\n", ab, ""},
 		{"a line end in a chunk extension", chks + "2;a=\"\n\"\r\nab\r\n0\r\n\r\n", inBody, ""},
-		{"spaces behind a chunk's size", chks + "2  \r\nab\r\n0\r\n\r\n", ab, ""},
+		{"spaces after a chunk's size", chks + "2  \r\nab\r\n0\r\n\r\n", ab, ""},
 		{"a space before a chunk's size", chks + " 2\r\nab\r\n0\r\n\r\n", badChunk, ""},
 		{"chunks with bare line ends", chks + "2\nab\n0\n\n", ab, ""},
 		{"a chunk's size in upper case", chks + "000A\r\n0123456789\r\n000\r\n\r\n", answers(200, "0123456789"), ""},
@@ -197,9 +196,9 @@ func readings() []reading {
 		{"a negative chunk", chks + "-2\r\nab\r\n0\r\n\r\n", badChunk, ""},
 		{"a chunk's size in C", chks + "0x2\r\nab\r\n0\r\n\r\n", badChunk, ""},
 		{"trailers", chks + "2\r\nab\r\n0\r\nX: y\r\nZ: z\r\n\r\n", ab, ""},
-		{"no end behind the last chunk", chks + "2\r\nab\r\n0\r\n", ab, "nothing behind the last chunk"},
+		{"no end after the last chunk", chks + "2\r\nab\r\n0\r\n", ab, "nothing behind the last chunk"},
 		{"no last chunk", chks + "2\r\nab\r\n", inBody, ""},
-		{"no line end behind a chunk", chks + "2\r\nab0\r\n\r\n", badChunk, ""},
+		{"no line end after a chunk", chks + "2\r\nab0\r\n\r\n", badChunk, ""},
 		{"a chunk longer than it says", chks + "2\r\nabcd\r\n0\r\n\r\n", badChunk, ""},
 		{"no chunks but the last", chks + "0\r\n\r\n", answers(200, ""), ""},
 		{"no chunks at all", chks, inBody, ""},
@@ -235,7 +234,7 @@ func readings() []reading {
 		{"deflate, then gzip in another line", okHead + "Content-Encoding: deflate\r\n" + coded("gzip", string(encoders["gzip"]([]byte(zl))))[len(okHead):], answers(200, file), ""},
 		{"gzip, then nothing in another line", okHead + "Content-Encoding: gzip\r\n" + coded("", gz)[len(okHead):], answers(200, file), ""},
 		{"gzip, then identity in another line", okHead + "content-encoding: gzip\r\n" + coded("identity", gz)[len(okHead):], answers(200, file), ""},
-		{"gzip told twice", okHead + "Content-Encoding: gzip\r\n" + coded("gzip", gz)[len(okHead):], corrupt, ""},
+		{"gzip named twice", okHead + "Content-Encoding: gzip\r\n" + coded("gzip", gz)[len(okHead):], corrupt, ""},
 		{"gzip, folded", okHead + "Content-Encoding:\r\n gzip\r\n" + "Content-Length: " + strconv.Itoa(len(gz)) + "\r\n\r\n" + gz, answers(200, file), "a folded Content-Encoding"},
 		{"gzip, a space before the colon", okHead + "Content-Encoding : gzip\r\n" + "Content-Length: " + strconv.Itoa(len(gz)) + "\r\n\r\n" + gz, answers(200, file), "white space before the colon of Content-Encoding"},
 		{"three codings", coded("gzip, gzip, gzip", gz), nested, ""},
@@ -275,10 +274,10 @@ func readings() []reading {
 	}
 }
 
-// curlVersion is the one that the column `differs` and docs/divergences.md are about.
+// curlVersion is the version that `differs` and docs/divergences.md describe.
 const curlVersion = "7.88"
 
-// TestReadings holds each reading against what we say, and against curl where this machine has one.
+// TestReadings checks each reading, and compares it with curl if this machine has it.
 func TestReadings(t *testing.T) {
 	noLeaks(t)
 	cases := readings()
@@ -293,7 +292,7 @@ func TestReadings(t *testing.T) {
 			}
 			_, _ = io.WriteString(conn, cases[i].wire)
 		}
-		// To close outright could reset the connection before the client has read all.
+		// Closing outright could reset the connection before the client has read all.
 		_ = conn.(*net.TCPConn).CloseWrite()
 		_, _ = io.Copy(io.Discard, conn)
 	})
@@ -315,11 +314,11 @@ func TestReadings(t *testing.T) {
 			hosts[i] = host(i)
 		}
 		version, said := askCurl(t, addr, hosts)
-		otherwise := 0
-		complain := t.Errorf
+		wrong := 0
+		report := t.Errorf
 		if !strings.HasPrefix(version, "curl "+curlVersion+".") {
-			// Versions of curl differ too. What another one reads otherwise is told and no failure, unless that is much.
-			complain = t.Logf
+			// Versions of curl differ. Differences of another version are only logged, unless there are many.
+			report = t.Logf
 			t.Logf("SKIPPED: differences of this curl, which is not %s, are no failures", curlVersion)
 		}
 		for i, said := range said {
@@ -330,18 +329,18 @@ func TestReadings(t *testing.T) {
 				same = ours.status == said.status && (ours.status/100 != 2 || ours.body == said.body)
 			}
 			if c := cases[i]; same != (c.differs == "") {
-				otherwise++
-				complain("%s: the same as curl: %v; ours %v (%v) %d %.80q, curl's exit %d, status %d, %.80q", c.name, same,
+				wrong++
+				report("%s: the same as curl: %v; ours %v (%v) %d %.80q, curl's exit %d, status %d, %.80q", c.name, same,
 					ours.outcome, ours.cause, ours.status, ours.body, said.exit, said.status, said.body)
 			}
 		}
-		if otherwise > len(cases)/10 {
-			t.Errorf("%d of %d responses are not read as the table says", otherwise, len(cases))
+		if wrong > len(cases)/10 {
+			t.Errorf("for %d of %d responses the table is wrong about curl", wrong, len(cases))
 		}
 	})
 }
 
-// documented fails the test unless docs/divergences.md has exactly the rows that the readings name.
+// documented fails the test unless docs/divergences.md has exactly the rows named by the readings.
 func documented(t *testing.T, cases []reading) {
 	document, err := os.ReadFile("../docs/divergences.md")
 	if err != nil {
@@ -368,30 +367,30 @@ func documented(t *testing.T, cases []reading) {
 	}
 	for name, shown := range rows {
 		if !shown {
-			t.Errorf("no reading shows %q, which docs/divergences.md has a row about", name)
+			t.Errorf("docs/divergences.md has a row %q, but there is no reading for it", name)
 		}
 	}
 }
 
-// curled is what curl made of a response.
+// curled is curl's result for a response.
 type curled struct {
 	exit, status int
 	body         string
 }
 
-// askCurl asks each host for its file by curl, in the words that we ask in. It decodes what comes coded, as we do.
+// askCurl requests each host's file by curl, with the fields of our requests. curl decodes codings, as we do.
 func askCurl(t *testing.T, addr netip.AddrPort, hosts []string) (version string, answers []curled) {
 	t.Helper()
 	curl, err := exec.LookPath("curl")
 	if err != nil {
 		t.Skip("SKIPPED: curl is not on PATH, so nothing was compared with it")
 	}
-	told, err := exec.Command(curl, "--version").Output()
+	features, err := exec.Command(curl, "--version").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, feature := range []string{"HTTP2", "brotli", "libz", "zstd"} {
-		if !bytes.Contains(told, []byte(feature)) {
+		if !bytes.Contains(features, []byte(feature)) {
 			t.Skipf("SKIPPED: this curl has no %s, so nothing was compared with it", feature)
 		}
 	}
@@ -404,7 +403,7 @@ func askCurl(t *testing.T, addr netip.AddrPort, hosts []string) (version string,
 		command := exec.Command(curl, "-q", "--config", "-", "--silent", "--http1.1", "--compressed", "--noproxy", "*", "--max-time", "20",
 			"--header", "Accept-Encoding: identity", "--header", "Connection: close", "--connect-to", "::"+addr.String(), "--write-out", "%{exitcode} %{http_code}\n")
 		command.Stdin, command.Stdout = &config, &out
-		_ = command.Run() // it ends as the last transfer did; some failures end it before that, and then the rest is asked by another
+		_ = command.Run() // the error is the last transfer's; some failures end curl early, and then it runs again for the rest
 		if out.Len() == 0 {
 			t.Fatalf("curl has answered %d of %d times", len(answers), len(hosts))
 		}
@@ -421,7 +420,7 @@ func askCurl(t *testing.T, addr netip.AddrPort, hosts []string) (version string,
 			answers = append(answers, said)
 		}
 	}
-	version, _, _ = strings.Cut(string(told), "\n")
+	version, _, _ = strings.Cut(string(features), "\n")
 	t.Logf("%d responses were compared with %.60s", len(hosts), version)
 	return version, answers
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// TestReplayCostsNothing holds that replaying costs no memory; the race detector's pools forget what they are given.
-func TestReplayCostsNothing(t *testing.T) {
+// TestReplayAllocatesLittle needs pools that keep their elements, which those of the race detector do not.
+func TestReplayAllocatesLittle(t *testing.T) {
 	fetch := replayer(t, 1000)
 	target, _ := ParseTarget("http://example.com/robots.txt")
 	var r exchange.Response

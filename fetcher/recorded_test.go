@@ -10,7 +10,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// replayer returns a Fetcher for what was recorded.
+// replayer returns a Fetcher for replays.
 func replayer(tb testing.TB, maxBody int) *Fetcher {
 	tb.Helper()
 	f, err := New(Config{UserAgent: "test", MaxBody: maxBody, MaxRedirects: 2, Resolver: noDNS{}})
@@ -20,15 +20,15 @@ func replayer(tb testing.TB, maxBody int) *Fetcher {
 	return f
 }
 
-// TestReplay tells what is read of a recorded answer: outcome, status, version, body (with `…` where it was cut), and the
-// target that follows.
+// TestReplay is the table of recorded answers: outcome, status, version, body (with `…` if it was cut), and the next
+// target.
 func TestReplay(t *testing.T) {
 	fetch := replayer(t, 60)
 	f := func(block string, ending Ending, want string) {
 		t.Helper()
 		target, ok := ParseTarget("https://example.com/robots.txt")
 		if !ok {
-			t.Fatal("the target cannot be asked")
+			t.Fatal("the target is invalid")
 		}
 		var r exchange.Response
 		x := exchange.Exchange{Origin: target.Origin, Target: target, Response: &r}
@@ -63,20 +63,21 @@ func TestReplay(t *testing.T) {
 	f("HTTP/1.1 204 No Content\r\n\r\nx\n", Whole, `answered 204 HTTP/1.1 ""`)
 	f("HTTP/1.1 404 Not Found\r\nContent-Length: 100\r\n\r\n", CutOff, `answered 404 HTTP/1.1`)
 
-	// What was undone before it was recorded leaves fields behind, or takes them along.
+	// Codings undone before the recording, with or without their fields.
 	f(ok("X-Crawl-Content-Encoding: gzip\r\nX-Crawl-Content-Length: 5\r\nContent-Length: 9\r\n", "Allow: /\n"), Whole, `answered 200 HTTP/1.1 "Allow: /\n"`)
 	f(ok("Content-Length: 4\r\n", "Allow: /\n"), Whole, `answered 200 HTTP/1.1 "Allow: /\n"`)
 	f(ok("Transfer-Encoding: chunked\r\n", "3\r\nAll\r\n6\r\now: /\n\r\n0\r\n\r\n"), Whole, `answered 200 HTTP/1.1 "Allow: /\n"`)
 	f(ok("Content-Encoding: gzip\r\n", string(encoders["gzip"]([]byte("Allow: /\n")))), Whole, `answered 200 HTTP/1.1 "Allow: /\n"`)
 	f(ok("Content-Encoding: gzip\r\n", "Allow: /a\nAllow: /b\n"), Whole, `bad_encoding 200 HTTP/1.1`)
 
-	// Where the coding ends too early, it is the coding's fault if the length says that this is all, else the connection's.
+	// If a coding ends early, it is corrupt if the body has its length or last chunk; otherwise the connection was
+	// closed early.
 	f(ok("Content-Encoding: gzip\r\nContent-Length: 24\r\n", packed[:24]), Whole, `bad_encoding 200 HTTP/1.1`)
 	f(ok("Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n", "18\r\n"+packed[:24]+"\r\n0\r\n\r\n"), Whole, `bad_encoding 200 HTTP/1.1`)
 	f(ok("Content-Encoding: gzip\r\n", packed[:24]), Whole, `closed_early 200 HTTP/1.1`)
 	f(ok("Content-Encoding: gzip\r\nContent-Length: 25\r\n", packed[:24]), Whole, `closed_early 200 HTTP/1.1`)
 
-	// What was cut is cut, and what failed fails.
+	// Cut recordings, and recorded failures.
 	f(ok("", strings.Repeat("a\n", 31)), Whole, `answered 200 HTTP/1.1 "`+strings.Repeat(`a\n`, 30)+`"…`)
 	f(ok("", "Allow: /\nDisallow: /a"), CutOff, `answered 200 HTTP/1.1 "Allow: /\n"…`)
 	f(ok("Content-Length: 100\r\n", "Allow: /\nDis"), CutOff, `answered 200 HTTP/1.1 "Allow: /\n"…`)
@@ -102,8 +103,8 @@ func TestReplay(t *testing.T) {
 	f("HTTP/1.1 301 Moved\r\n\r\n", Whole, `redirect_invalid 301 HTTP/1.1`)
 }
 
-// TestReplayUndone tells what is read of answers whose codings a crawler has undone, and left the fields that name them: the body as it
-// is. What is coded is decoded all the same, and what is broken is broken.
+// TestReplayUndone has answers whose codings a crawler has undone without removing their fields: the body is read as
+// it is. A body that is still coded is decoded, and a corrupt one is an error.
 func TestReplayUndone(t *testing.T) {
 	fetch := replayer(t, 1000)
 	body := strings.Repeat("# Überblick\nAllow: /\n", 5)
@@ -150,15 +151,15 @@ func TestReplayUndone(t *testing.T) {
 		f(coding+"Content-Length: 9\r\n", body, "answered whole")
 		f(coding+"Transfer-Encoding: chunked\r\n", body, "answered whole")
 		f(coding+"X-Long: "+strings.Repeat("y", 10_000)+"\r\n", body, "answered whole")
-		f(coding+"X-Long: "+strings.Repeat("y", readBuffer-len("HTTP/1.1 200 OK\r\n")-len(coding)-len("X-Long: \r\n\r\n")-1)+"\r\n", body, "answered whole") // one byte of it is in the buffer
+		f(coding+"X-Long: "+strings.Repeat("y", readBuffer-len("HTTP/1.1 200 OK\r\n")-len(coding)-len("X-Long: \r\n\r\n")-1)+"\r\n", body, "answered whole") // one byte of the body is in the buffer
 		f(coding, "", `answered ""`)
 		f(coding+"Content-Length: 999\r\n", body, "closed_early", Disconnected)
 		f(coding, packed, "answered whole")
 		f(coding+fmt.Sprintf("Content-Length: %d\r\n", len(packed)), packed, "answered whole")
 		f(coding+fmt.Sprintf("Content-Length: %d\r\n", len(packed)+1), packed, "closed_early")
-		f(coding+"Transfer-Encoding: chunked\r\n", packed, "answered whole") // the chunks alone are undone
+		f(coding+"Transfer-Encoding: chunked\r\n", packed, "answered whole") // only the chunks are undone
 		f(coding+"Transfer-Encoding: chunked\r\n", chunked(packed), "answered whole")
-		f(coding+"Transfer-Encoding: chunked\r\n", chunked(body), "bad_encoding") // as it was on the wire
+		f(coding+"Transfer-Encoding: chunked\r\n", chunked(body), "bad_encoding") // corrupt on the wire
 		f(coding, packed[:len(packed)/2], "closed_early")
 		f(coding+fmt.Sprintf("Content-Length: %d\r\n", len(packed)), packed[:1], "closed_early")
 	}
@@ -167,7 +168,7 @@ func TestReplayUndone(t *testing.T) {
 	f("Content-Length: 999\r\n", body, "closed_early")
 }
 
-// TestReplayHops follows recorded redirects to an answer that is there, and to one that is not.
+// TestReplayHops follows recorded redirects to a recorded answer, and to one that was not recorded.
 func TestReplayHops(t *testing.T) {
 	fetch := replayer(t, 1000)
 	target, _ := ParseTarget("http://example.com/robots.txt")
@@ -191,7 +192,7 @@ func TestReplayHops(t *testing.T) {
 	r.Reset()
 }
 
-// TestReplayKeepsNothing holds that a Response of a recording does not view it.
+// TestReplayKeepsNothing checks that a replayed Response has no view of the recording.
 func TestReplayKeepsNothing(t *testing.T) {
 	fetch := replayer(t, 1000)
 	target, _ := ParseTarget("http://example.com/robots.txt")

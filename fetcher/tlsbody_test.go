@@ -13,8 +13,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// corked is a connection that gathers what is written and sends it all at once, so that the last bytes of a body and
-// the alert behind them arrive together: crypto/tls then returns both from one Read.
+// corked is a connection that holds written bytes and sends them at once. So a body's last bytes and the alert after
+// them arrive together, and crypto/tls returns both from one Read.
 type corked struct {
 	net.Conn
 	held bytes.Buffer
@@ -29,8 +29,8 @@ func (c *corked) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A body is whole when its framing says so, however the connection ends behind it; and where only the end tells, an
-// orderly one.
+// A body is complete when its framing says so, however the connection ends afterwards. Without framing it is complete
+// when the connection ends between two records.
 func TestBodyOverTLS(t *testing.T) {
 	noLeaks(t)
 	ca := newAuthority(t)
@@ -83,10 +83,10 @@ func TestBodyOverTLS(t *testing.T) {
 			f("short of its length", okHead+"Content-Length: "+strconv.Itoa(len(body)+1)+"\r\n\r\n"+body, notified, short)
 			f("without the last chunk", okHead+"Transfer-Encoding: chunked\r\n\r\n"+strings.TrimSuffix(chunks, "0\r\n\r\n"), notified, short)
 			torn := func(_ *tls.Conn, c *corked) { c.held.Truncate(c.held.Len() - 3) }
-			if size >= 4_000 { // else the head is in the same record
+			if size >= 4_000 { // smaller bodies share a record with the head
 				f("until close, within a record", okHead+"\r\n"+body, torn, short)
 			}
-			// A broken record behind the body is none of the body's.
+			// A broken record after the body does not matter.
 			broken := func(_ *tls.Conn, c *corked) { c.held.WriteString("\x15\x03\x03\x00\x02\x02\x50") }
 			f("by length, then a broken alert", okHead+length+body, broken, whole)
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// parsed is a server's chain as a handshake yields it.
+// parsed returns a server's chain as a handshake returns it.
 func parsed(t testing.TB, certificate tls.Certificate) (chain []*x509.Certificate) {
 	t.Helper()
 	for _, der := range certificate.Certificate {
@@ -34,9 +34,8 @@ func parsed(t testing.TB, certificate tls.Certificate) (chain []*x509.Certificat
 	return chain
 }
 
-// What was remembered changes no answer: each chain is judged alike by a verifier that has seen all others, and by one
-// that has seen none.
-func TestVerifierRemembers(t *testing.T) {
+// Cached issuers change no result: an empty verifier, and one that has seen the other chains, agree on each chain.
+func TestVerifierCaches(t *testing.T) {
 	root := newAuthority(t)
 	issuer := root.issuer(t, "issuer", nil)
 	deep := issuer.issuer(t, "deep issuer", nil)
@@ -67,7 +66,7 @@ func TestVerifierRemembers(t *testing.T) {
 			}
 		}
 		if n := len(*warm.known.Load()); n != 2 {
-			t.Fatalf("%d issuers are remembered", n)
+			t.Fatalf("%d issuers are cached", n)
 		}
 		chain := parsed(t, f.chain)
 		if cold, got := newVerifier(root.pool()).verify("example.com", chain), warm.verify("example.com", chain); cold != f.want || got != f.want {
@@ -76,14 +75,14 @@ func TestVerifierRemembers(t *testing.T) {
 	}
 }
 
-// below is an authority that signs with a server's certificate of its own, which allows it nothing.
+// below returns an authority that signs with a server's certificate, which is not allowed to sign.
 func below(t *testing.T, above *authority, edit func(*x509.Certificate)) *authority {
 	certificate := above.certificate(t, "example.com", edit)
 	return &authority{cert: parsed(t, certificate)[0], key: certificate.PrivateKey.(*ecdsa.PrivateKey), above: certificate.Certificate}
 }
 
-// A remembered issuer spares the way to a root, but only to servers that sent all of it.
-func TestVerifierSparesWhatIsAbove(t *testing.T) {
+// A cached issuer replaces the chain to the root only for servers that send the whole chain.
+func TestVerifierNeedsWholeChain(t *testing.T) {
 	root := newAuthority(t)
 	issuer := root.issuer(t, "issuer", nil)
 	deep := issuer.issuer(t, "deep issuer", nil)
@@ -98,15 +97,15 @@ func TestVerifierSparesWhatIsAbove(t *testing.T) {
 	other := parsed(t, newAuthority(t).issuer(t, "other", nil).certificate(t, "example.com", nil))
 	for _, round := range []string{"before", "after"} {
 		f("without its issuer, "+round, one[:1], exchange.No)
-		f("without what is above its issuer, "+round, three[:2], exchange.No)
+		f("without the certificate above its issuer, "+round, three[:2], exchange.No)
 		f("with another issuer, "+round, []*x509.Certificate{one[0], other[1]}, exchange.No)
 		f("whole, "+round, one, exchange.Yes)
 		f("deep, whole, "+round, three, exchange.Yes)
 		f("out of order, "+round, []*x509.Certificate{three[0], three[2], three[1]}, exchange.Yes)
 		f("with the root, "+round, append(one[:2:2], root.cert), exchange.Yes)
-		f("with another behind, "+round, append(three[:3:3], other[1]), exchange.Yes)
+		f("with another one at the end, "+round, append(three[:3:3], other[1]), exchange.Yes)
 	}
-	v.roots = x509.NewCertPool() // so that only what is remembered can say yes
+	v.roots = x509.NewCertPool() // from now on only cached issuers lead to Yes
 	f("whole, without roots", one, exchange.Yes)
 	f("deep, without roots", three, exchange.Yes)
 	f("broken off, without roots", three[:2], exchange.No)
@@ -118,27 +117,27 @@ func TestVerifierSparesWhatIsAbove(t *testing.T) {
 	f("long, without roots", long, exchange.No)
 }
 
-// An issuer is not remembered where what is above it says something about names or policies: the next certificate may
-// not be one of those.
-func TestVerifierForgets(t *testing.T) {
-	f := func(name string, remembered int, authority func(root *authority) *authority) {
+// An issuer is not cached if a certificate above it constrains names or policies: the next certificate may violate
+// them.
+func TestVerifierDoesNotCacheConstraints(t *testing.T) {
+	f := func(name string, cached int, authority func(root *authority) *authority) {
 		t.Helper()
 		root := newAuthority(t)
 		v := newVerifier(root.pool())
 		if got := v.verify("example.com", parsed(t, authority(root).certificate(t, "example.com", nil))); got != exchange.Yes {
 			t.Errorf("%s: got %v", name, got)
 		}
-		if n := len(*v.known.Load()); n != remembered {
-			t.Errorf("%s: %d issuers are remembered", name, n)
+		if n := len(*v.known.Load()); n != cached {
+			t.Errorf("%s: %d issuers are cached", name, n)
 		}
 	}
 	permit := func(c *x509.Certificate) { c.PermittedDNSDomains = []string{"example.com"} }
-	f("nothing said", 1, func(root *authority) *authority { return root.issuer(t, "a", nil).issuer(t, "b", nil) })
+	f("no constraints", 1, func(root *authority) *authority { return root.issuer(t, "a", nil).issuer(t, "b", nil) })
 	f("the issuer's own names", 1, func(root *authority) *authority { return root.issuer(t, "a", permit) })
 	f("names above", 0, func(root *authority) *authority { return root.issuer(t, "a", permit).issuer(t, "b", nil) })
 	f("signed by the root", 0, func(root *authority) *authority { return root })
 
-	// The issuer's own constraint goes on to count.
+	// The issuer's own constraint still counts.
 	root := newAuthority(t)
 	issuer := root.issuer(t, "a", permit)
 	v := newVerifier(root.pool())
@@ -151,7 +150,7 @@ func TestVerifierForgets(t *testing.T) {
 	}
 }
 
-// What is remembered ends with the certificates above it.
+// A cached issuer expires with the certificates above it.
 func TestVerifierExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := newAuthority(t)
@@ -186,15 +185,15 @@ func TestVerifierIsBounded(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	if v.known.Load() != &full {
-		t.Error("one more issuer was remembered")
+		t.Error("one more issuer was cached")
 	}
 	full["7"].until = time.Now() // room for another
 	if v.verify("example.com", parsed(t, root.issuer(t, "a", nil).certificate(t, "example.com", nil))); len(*v.known.Load()) != maxIssuers || v.known.Load() == &full {
-		t.Error("an issuer that has expired keeps its place")
+		t.Error("an expired issuer was not removed")
 	}
 }
 
-// Where the system has no roots nothing is known of any certificate. It shows only in a process that begins so.
+// Without roots of the system every certificate is Unknown. The test needs a new process, because roots are read once.
 func TestMachineWithoutRoots(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("elsewhere roots are found in other places")
@@ -218,7 +217,7 @@ func TestMachineWithoutRoots(t *testing.T) {
 	}
 }
 
-// Many exchanges learn and ask at once.
+// Concurrent exchanges share the cache.
 func TestVerifierConcurrently(t *testing.T) {
 	root := newAuthority(t)
 	v := newVerifier(root.pool())
@@ -238,11 +237,11 @@ func TestVerifierConcurrently(t *testing.T) {
 	}
 	wait.Wait()
 	if n := len(*v.known.Load()); n != 8 {
-		t.Errorf("%d issuers are remembered", n)
+		t.Errorf("%d issuers are cached", n)
 	}
 }
 
-// counted is a connection that counts what is sent over it.
+// counted is a connection that counts its writes.
 type counted struct {
 	net.Conn
 	writes *int
@@ -254,8 +253,8 @@ func (c *counted) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// The request leaves together with the end of the handshake.
-func TestRequestBehindHandshake(t *testing.T) {
+// The request is sent together with the end of the handshake.
+func TestRequestWithHandshake(t *testing.T) {
 	cert := newAuthority(t).certificate(t, "example.com", nil)
 	for version, want := range map[uint16]int{tls.VersionTLS13: 2, tls.VersionTLS12: 3} {
 		synctest.Test(t, func(t *testing.T) {
@@ -278,8 +277,7 @@ func TestRequestBehindHandshake(t *testing.T) {
 	}
 }
 
-// failing is a connection on which a write fails although it arrives, as it does where the other end has answered and is
-// gone.
+// failing is a connection whose writes arrive but return an error, as if the server had answered and closed.
 type failing struct {
 	net.Conn
 	after int // writes
@@ -294,7 +292,7 @@ func (f *failing) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// An answer that came before the request could be sent is an answer over TLS too.
+// An answer that came before the request could be sent is valid over TLS, too.
 func TestAnswerBeforeRequestOverTLS(t *testing.T) {
 	cert := newAuthority(t).certificate(t, "example.com", nil)
 	for version, handshake := range map[uint16]int{tls.VersionTLS13: 1, tls.VersionTLS12: 2} {
@@ -315,7 +313,7 @@ func TestAnswerBeforeRequestOverTLS(t *testing.T) {
 	}
 }
 
-// A server that we refuse is told why.
+// A failed handshake sends the server an alert.
 func TestAlertIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig(netip.MustParseAddrPort("127.0.0.1:1"))

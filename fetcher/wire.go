@@ -493,9 +493,9 @@ func (w *wire) enlarge() {
 // any other. It moves the body's received bytes to back.
 func (w *wire) shrink() {
 	if w.large != nil {
-		beyond, _ := w.large.Peek(w.large.Buffered())
-		behind, _ := w.small.Peek(w.small.Buffered())
-		w.back.Reset(append(bytes.Clone(beyond), behind...))
+		first, _ := w.large.Peek(w.large.Buffered())
+		second, _ := w.small.Peek(w.small.Buffered())
+		w.back.Reset(append(bytes.Clone(first), second...))
 		w.small.Reset(io.MultiReader(&w.back, w.src))
 		w.br, w.fields = w.small, nil
 	}

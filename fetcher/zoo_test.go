@@ -171,9 +171,9 @@ func TestZoo(t *testing.T) {
 	}
 	f("gzip in gzip", coded("gzip, gzip", encoders["gzip"](encoders["gzip"]([]byte(file)))), answers(200, file))
 	packed := encoders["gzip"]([]byte(file))
-	f("gzip and zeros behind it", coded("gzip", append(packed[:len(packed):len(packed)], make([]byte, 500)...)), answers(200, file))
-	f("gzip and a line end behind it", coded("gzip", append(packed[:len(packed):len(packed)], "\r\n"...)), answers(200, file))
-	f("gzip and a page behind it", coded("gzip", append(packed[:len(packed):len(packed)], "<html>"...)), answers(200, file))
+	f("gzip and zeros after it", coded("gzip", append(packed[:len(packed):len(packed)], make([]byte, 500)...)), answers(200, file))
+	f("gzip and a line end after it", coded("gzip", append(packed[:len(packed):len(packed)], "\r\n"...)), answers(200, file))
+	f("gzip and a page after it", coded("gzip", append(packed[:len(packed):len(packed)], "<html>"...)), answers(200, file))
 	f("gzip and the beginning of another member", coded("gzip", append(packed[:len(packed):len(packed)], packed[:5]...)), row{exchange.BadEncoding, exchange.CauseCorruptCoding, 200, ""})
 	f("gzip with a wrong sum", coded("gzip", append(packed[:len(packed)-5:len(packed)-5], 1, 2, 3, 4, 5)), row{exchange.BadEncoding, exchange.CauseCorruptCoding, 200, ""})
 	f("three codings", coded("gzip, gzip, gzip", nil), answers(200, ""))
