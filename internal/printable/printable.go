@@ -1,16 +1,16 @@
-// Package printable answers one question: what may a person's terminal be shown? Names, header fields, keys, values and error
-// texts come from whoever wanted us to read them. A terminal obeys some characters instead of showing them, shows others in
-// another order or not at all, and takes a line end for the end of what we said. Here such a character becomes an escape,
-// which says what it was. What else a text needs depends on where it goes:
+// Package printable answers one question: what may a terminal show? Names, header fields, keys, values and error
+// texts are hostile input. A terminal executes some characters instead of showing them, and shows others in another
+// order or not at all. A line end in a text can fake a line of ours. This package replaces such characters by escapes
+// with their numbers. The function depends on the output:
 //
-//	Text, Line        prose: several lines, or one
-//	Clip              the same in one line of bounded length
+//	Text, Line        prose of several lines, or of one
+//	Clip              one line of bounded length
 //	AppendJSON        a string in JSON
-//	EscapeJSON        JSON that somebody else has written
-//	Writer            lines of a log, whoever writes them
+//	EscapeJSON        JSON from another encoder
+//	Writer            lines of a log
 //
-// What is kept in a dataset is not changed: escaping belongs to display. A sink that writes for machines keeps texts whole,
-// and is safe because of the escapes of its own format.
+// Datasets keep texts unchanged: escaping belongs to display. Sinks for machines are safe by the escapes of their own
+// formats.
 package printable
 
 import (
@@ -22,9 +22,9 @@ import (
 	"unicode/utf8"
 )
 
-// Rune reports whether a rune shows as itself on a terminal. Format characters (bidirectional controls, joiners), what
-// Unicode calls private or unassigned, and letters and marks that are made not to be seen do not; nor does what stands for
-// bytes that are no UTF-8.
+// Rune reports whether a terminal shows a rune as itself. It is false for format characters (bidirectional controls,
+// joiners), private and unassigned characters, invisible letters and marks, and U+FFFD, which stands for invalid
+// UTF-8.
 func Rune(r rune) bool {
 	if r < utf8.RuneSelf {
 		return ' ' <= r && r <= '~'
@@ -32,7 +32,8 @@ func Rune(r rune) bool {
 	return r != unicode.ReplacementChar && unicode.IsPrint(r) && !unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 
-// Plain reports whether a text is shown as itself by terminals and in JSON. It may say no of one that is.
+// Plain reports whether a text surely needs no escapes on terminals and in JSON. It may be false for other texts
+// without escapes.
 func Plain[T string | []byte](s T) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
@@ -42,8 +43,8 @@ func Plain[T string | []byte](s T) bool {
 	return true
 }
 
-// Text makes text of any origin safe for a terminal: whatever could move a cursor, colour, hide or reverse text, or pile up
-// marks on the lines above, is shown as an escape. Line ends stay.
+// Text makes any text safe for a terminal: it escapes characters that could move the cursor, colour, hide or reverse
+// text, or stack marks over the lines above. Line ends stay.
 func Text(s string) string {
 	if Plain(s) {
 		return s
@@ -60,19 +61,19 @@ func Text(s string) string {
 	return b.String()
 }
 
-// marks counts those that pile up on a letter.
+// marks counts the combining marks on a letter.
 type marks int
 
-// show reports whether the next rune of a text shows as itself, and not over the lines above.
+// show reports whether the next rune of a text shows as itself, and does not stack too many marks on a letter.
 func (m *marks) show(r rune) bool {
-	const most = 3 // no language is known to need more
+	const most = 3 // no known language needs more
 	if *m++; !unicode.IsMark(r) {
 		*m = 0
 	}
 	return *m <= most && Rune(r)
 }
 
-// escape spells a character as its number.
+// escape returns the escape of a character.
 func escape(r rune) string {
 	if r > 0xFFFF {
 		return fmt.Sprintf("\\U%08x", r)
@@ -83,7 +84,7 @@ func escape(r rune) string {
 // Line is Text in one line.
 func Line(s string) string { return Text(strings.ReplaceAll(s, "\n", `\n`)) }
 
-// Clip is Line of at most so many bytes of a text, before they are escaped; an ellipsis stands for the rest.
+// Clip is Line of a text's first bytes: at most `most`, counted before escaping. An ellipsis stands for the rest.
 func Clip(s string, most int) string {
 	if len(s) <= most {
 		return Line(s)
@@ -91,7 +92,7 @@ func Clip(s string, most int) string {
 	return Line(Head(s, most)) + "…"
 }
 
-// Head returns at most n bytes of s as valid UTF-8, no sequence torn.
+// Head returns at most n bytes of s as valid UTF-8, without splitting a sequence.
 func Head(s string, n int) string {
 	if len(s) > n {
 		for back := n; n > 0 && n > back-utf8.UTFMax && !utf8.RuneStart(s[n]); {
@@ -102,8 +103,8 @@ func Head(s string, n int) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// AppendJSON appends a JSON string of characters that show as themselves. A reader of JSON finds the text unchanged, but that
-// U+FFFD stands for what is no UTF-8.
+// AppendJSON appends a JSON string of characters that show as themselves. It decodes to the same text, with U+FFFD in
+// place of invalid UTF-8.
 func AppendJSON[T string | []byte](b []byte, s T) []byte {
 	b = append(b, '"')
 	if Plain(s) {
@@ -126,8 +127,8 @@ func AppendJSON[T string | []byte](b []byte, s T) []byte {
 	return append(b, '"')
 }
 
-// EscapeJSON appends JSON with an escape for whatever a terminal might obey: encoding/json leaves DEL, C1 controls and
-// characters that reverse or hide text as they are. Line ends stay: in JSON they are between the tokens.
+// EscapeJSON appends JSON with escapes for characters that are unsafe on a terminal: encoding/json does not escape
+// DEL, C1 controls, and characters that reverse or hide text. Line ends stay, because they separate tokens of JSON.
 func EscapeJSON[T string | []byte](b []byte, json T) []byte {
 	var m marks
 	for _, r := range string(json) {
@@ -156,8 +157,8 @@ func appendUnit(b []byte, r rune) []byte {
 	return append(b, '\\', 'u', digits[r>>12&15], digits[r>>8&15], digits[r>>4&15], digits[r&15])
 }
 
-// Writer escapes what is written through it, as EscapeJSON does, so that it must be JSON or text in which a backslash and a
-// number mean a character. What is written at once must be whole lines.
+// Writer escapes written text like EscapeJSON. So the text must be JSON, or a format with the same escapes. Each
+// Write must have whole lines.
 type Writer struct {
 	To  io.Writer
 	buf []byte

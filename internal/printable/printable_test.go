@@ -44,7 +44,7 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
-// jsonIs holds that a reader of JSON finds a text, but that U+FFFD stands for what is no UTF-8.
+// jsonIs checks that JSON decodes to a text, with U+FFFD in place of invalid UTF-8.
 func jsonIs(t *testing.T, what string, data []byte, want string) {
 	t.Helper()
 	var got string
