@@ -122,7 +122,7 @@ func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Pa
 		target.Skip = skip(begin)
 		return exchange.Next{Again: true, After: after, Target: target}
 	}
-	// The other scheme is tried once, in a retry at the earliest if the name did not resolve before.
+	// The other scheme is tried once: in the first round, or in a retry if the name did not resolve before.
 	if fallback && scheme == first && seen.Outcome.FallsBack() && *failure(past, other(scheme)) == (exchange.Failure{}) {
 		return again(other(scheme), 0)
 	}
@@ -155,8 +155,8 @@ const (
 	// maxAddresses bounds the addresses of a host that an attempt tries at each hop.
 	maxAddresses = 3
 	// The index of an attempt's first address grows with each attempt, because only Resolve knows the number of
-	// addresses. It is kept modulo allRounds, a multiple of 1, 2 and 3, so that it means the same address whichever
-	// their number.
+	// addresses. It is kept modulo allRounds, a multiple of 1, 2 and 3, so that it means the same address for
+	// each of these numbers.
 	allRounds = 6
 )
 

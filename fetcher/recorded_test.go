@@ -151,7 +151,7 @@ func TestReplayUndone(t *testing.T) {
 		f(coding+"Content-Length: 9\r\n", body, "answered whole")
 		f(coding+"Transfer-Encoding: chunked\r\n", body, "answered whole")
 		f(coding+"X-Long: "+strings.Repeat("y", 10_000)+"\r\n", body, "answered whole")
-		f(coding+"X-Long: "+strings.Repeat("y", readBuffer-len("HTTP/1.1 200 OK\r\n")-len(coding)-len("X-Long: \r\n\r\n")-1)+"\r\n", body, "answered whole") // one byte of the body is in the buffer
+		f(coding+"X-Long: "+strings.Repeat("y", readBuffer-len("HTTP/1.1 200 OK\r\n")-len(coding)-len("X-Long: \r\n\r\n")-1)+"\r\n", body, "answered whole") // one body byte is in the buffer
 		f(coding, "", `answered ""`)
 		f(coding+"Content-Length: 999\r\n", body, "closed_early", Disconnected)
 		f(coding, packed, "answered whole")

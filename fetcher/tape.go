@@ -50,7 +50,7 @@ type tapeBudget struct {
 const (
 	freeTape  = 16 << 10  // bytes of each tape outside the budget; nearly every answer fits
 	tapeRoom  = 256 << 10 // bytes of a tape beyond twice a body: for heads, and the overhead of chunks
-	allTapes  = 256 << 20 // the budget, at least: it is also four times tapeLimit or more
+	allTapes  = 256 << 20 // the budget in bytes; more if that is less than four times tapeLimit
 	tapeSteps = 64 << 10  // bytes taken from the budget at once
 )
 

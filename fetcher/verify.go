@@ -111,7 +111,7 @@ func (v *verifier) cached(leaf *x509.Certificate, tail []*x509.Certificate) *iss
 	if known == nil || !time.Now().Before(known.until) {
 		return nil
 	}
-	// A full verification never puts two certificates with the same key into a chain.
+	// A full verification leaves out a certificate that has the key of one above it.
 	for _, above := range append(slices.Clip(tail), known.root) {
 		if bytes.Equal(above.RawSubjectPublicKeyInfo, leaf.RawSubjectPublicKeyInfo) {
 			return nil

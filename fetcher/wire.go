@@ -325,7 +325,7 @@ func (w *wire) handshake(x *exchange.Exchange) error {
 type gathered struct {
 	net.Conn
 	held   []byte
-	awaits *wire // its heard is called at the handshake's first byte; nil after the handshake, since TLS messages are no answer
+	awaits *wire // heard is called at the handshake's first byte; nil after it, since TLS messages are no answer
 }
 
 // Write implements io.Writer.

@@ -37,7 +37,7 @@ type ServerStats struct {
 	Unheard   uint64  // questions given up without an answer
 	TCP       uint64  // questions repeated by TCP, because the answer was truncated
 	Rate      float64 // most questions a second: its share of Options.Rate, less while it refuses too many; +Inf: no limit
-	Down      bool    // it answered neither several questions in a row nor a probe about the root; it is asked only now and then
+	Down      bool    // it answered neither several questions in a row nor a probe; it is asked only now and then
 }
 
 // counters are the source of Stats.

@@ -101,7 +101,7 @@ func (f Failure) Transient() bool {
 type Lookup struct {
 	Addr    netip.Addr    // to dial; with an Outcome invalid, or the last address dialled if that is the Target's Unmet
 	More    bool          // another address is known to follow Addr
-	Outcome Outcome       // dns_not_found, dns_failed, dns_timeout, blocked_address, opted_out, a Target's Unmet; 0: Addr is valid
+	Outcome Outcome       // one of dns_…, blocked_address, opted_out, or a Target's Unmet; 0: Addr is valid
 	Cause   Cause         // the detail of Outcome
 	Took    time.Duration // 0 from a cache
 	Until   time.Time     // when the answer expires; zero: never (an address literal)
