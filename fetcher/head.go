@@ -5,7 +5,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"sync"
 	"time"
+
+	"github.com/valyala/fasthttp"
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
@@ -72,6 +75,47 @@ func (w *wire) peekHead() ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// larges holds the buffers of big heads.
+var larges = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, maxHead) }}
+
+// enlarge puts a large buffer in front of the small one, whose bytes it reads first.
+func (w *wire) enlarge() {
+	w.large = larges.Get().(*bufio.Reader)
+	w.large.Reset(w.small)
+	w.br = w.large
+}
+
+// shrink drops the memory of a big head once the head is read, so that a slow body after it holds no more memory than
+// any other. It moves the body's received bytes to back.
+func (w *wire) shrink() {
+	if w.large != nil {
+		first, _ := w.large.Peek(w.large.Buffered())
+		second, _ := w.small.Peek(w.small.Buffered())
+		w.back.Reset(append(bytes.Clone(first), second...))
+		w.small.Reset(io.MultiReader(&w.back, w.src))
+		w.br, w.fields = w.small, nil
+	}
+	w.dropLarge()
+}
+
+func (w *wire) dropLarge() {
+	if w.large != nil {
+		w.large.Reset(nil)
+		larges.Put(w.large)
+		w.large = nil
+	}
+	if w.grew {
+		w.res, w.grew = newHead(), false
+	}
+}
+
+// newHead returns an empty response head.
+func newHead() *fasthttp.ResponseHeader {
+	head := new(fasthttp.ResponseHeader)
+	head.SetNoDefaultContentType(true)
+	return head
 }
 
 // headScanner finds the end of a head in a buffer that grows.
