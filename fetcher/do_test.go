@@ -194,7 +194,7 @@ func TestBodyBudget(t *testing.T) {
 		}
 		held = append(held, r)
 	}
-	f.cfg.Timeout = 300 * time.Millisecond
+	f.cfg.Timeout = 2 * time.Second
 	r, _ := fetch(t, f, "http://example.com")
 	if got, want := rowOf(r), (row{exchange.Timeout, exchange.CauseNoLocalResource, 200, ""}); got != want {
 		t.Errorf("over the budget: got %v (%v)", got.outcome, got.cause)

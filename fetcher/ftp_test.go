@@ -282,7 +282,7 @@ func TestFTPTransfersAreBounded(t *testing.T) {
 		t.Errorf("%d transfers are counted after the last", len(f.ftpData))
 	}
 
-	cfg.Timeout, cfg.Retries = 300*time.Millisecond, 0
+	cfg.Timeout, cfg.Retries = 2*time.Second, 0
 	f = newFetcher(t, cfg)
 	f.ftpData <- struct{}{}
 	f.ftpData <- struct{}{}

@@ -77,7 +77,7 @@ func TestTape(t *testing.T) {
 			cfg := testConfig(serve(t, handle))
 			cfg.MaxBody = 20
 			if ending == TimedOut {
-				cfg.Timeout = time.Second
+				cfg.Timeout = 2 * time.Second
 			}
 			var tapes recordings
 			cfg.Record = tapes.add

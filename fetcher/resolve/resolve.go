@@ -35,17 +35,17 @@ import (
 type Options struct {
 	Total      time.Duration // bound of one look-up, without its waits for Rate; 10s
 	First      time.Duration // wait before a question is sent again; each further wait is half as long again; 400ms
-	Rate       float64       // questions a second in all, shared evenly among the servers; 0: no limit
+	Rate       float64       // questions a second to all servers, shared evenly; less to one that refuses too many; 0: no limit
 	MaxSockets int           // open at a time, TCP included, but three at least for each server; 64
 	CacheSize  int           // cached names; 16384
 	IPv4, IPv6 bool          // ask for this family only; not both
 	Hosts      string        // path of the hosts file; "" is /etc/hosts, "-" none
-	Log        *slog.Logger  // logs servers that stop answering, answer again, refuse too much or fail with EDNS; nil: no log
+	Log        *slog.Logger  // for servers that stop answering, answer again, refuse too much or fail with EDNS; nil: none
 }
 
 // Answer is the result of a look-up: addresses, or the outcome that says why there are none.
 type Answer struct {
-	Addrs   []netip.Addr     // at most maxAddrs from a server, in an order that depends on them and the name; shared, read only
+	Addrs   []netip.Addr     // at most maxAddrs from a server, in an order fixed for the name; shared, read only
 	Outcome exchange.Outcome // dns_not_found, dns_failed, dns_timeout; 0 if there are Addrs
 	Cause   exchange.Cause
 	Took    time.Duration // without waits for Rate; 0 from the cache and for local names
