@@ -16,7 +16,6 @@ import (
 // port does, and what is answered over HTTP. Steps left out are in order.
 type Behaviour struct {
 	Name  string
-	Kind  string  // what it is about: a heading of kinds
 	Share float64 // of all hosts, 0 to 1; 0: only where a name or the configuration asks for it
 	Does  string  // what happens, for readers
 	Ends  string  // how a scan that knows no scheme, with a later try, ends it, for readers
@@ -113,20 +112,28 @@ var behavioursByName = func() map[string]*Behaviour {
 	return m
 }()
 
-// WriteTable writes the table as Markdown, as the package's README shows it.
-func WriteTable(out io.Writer) error {
+// WriteBehaviours writes the behaviours as Markdown, a list for each kind. A behaviour without an end is answered with
+// status 200 and the whole body.
+func WriteBehaviours(out io.Writer) error {
 	var b strings.Builder
-	b.WriteString("| behaviour | share | what happens | how a scan ends |\n|---|---|---|---|\n")
-	for i := range behaviours {
-		row := &behaviours[i]
-		share := "–"
-		if row.Share > 0 {
-			share = strconv.FormatFloat(row.Share*100, 'g', 4, 64) + " %"
+	for _, k := range kinds {
+		fmt.Fprintf(&b, "\n### %s\n\n", k.name)
+		for i := range k.rows {
+			row := &k.rows[i]
+			fmt.Fprintf(&b, "- `%s`", row.Name)
+			if row.Share > 0 {
+				fmt.Fprintf(&b, " (%s %%)", strconv.FormatFloat(row.Share*100, 'g', 4, 64))
+			}
+			fmt.Fprintf(&b, ": %s", row.Does)
+			if row.Ends != "answered 200" {
+				fmt.Fprintf(&b, " → %s", row.Ends)
+			}
+			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", row.Name, share, row.Does, row.Ends)
 	}
+	b.WriteByte('\n')
 	if _, err := io.WriteString(out, b.String()); err != nil {
-		return fmt.Errorf("cannot write the table: %w", err)
+		return fmt.Errorf("cannot write the behaviours: %w", err)
 	}
 	return nil
 }
@@ -154,8 +161,8 @@ var kinds = []struct {
 	{"TLS", tlsRows},
 	{"Statuses", statusRows},
 	{"Redirects", redirectRows},
-	{"Broken off", brokenRows},
-	{"Once failing, then well", flakyRows},
+	{"Broken connections", brokenRows},
+	{"Failing at first", flakyRows},
 	{"Codings", codingRows},
 	{"Heads", headRows},
 }
@@ -163,10 +170,7 @@ var kinds = []struct {
 // behaviours is the whole table in its order, which decides, with the shares, which host behaves how.
 var behaviours = func() (all []Behaviour) {
 	for _, k := range kinds {
-		for _, row := range k.rows {
-			row.Kind = k.name
-			all = append(all, row)
-		}
+		all = append(all, k.rows...)
 	}
 	return all
 }()

@@ -19,7 +19,7 @@ var statusRows = []Behaviour{
 	{Name: "error-502", Share: 0.0004, Does: "502", Ends: "answered 502", reply: status(502)},
 	{Name: "error-503", Share: 0.0004, Does: "503", Ends: "answered 503", reply: status(503)},
 	{Name: "retry-after", Share: 0.0002, Does: "503, Retry-After: 1", Ends: "answered 503", slows: true, reply: status(503, "Retry-After: 1\r\n")},
-	{Name: "throttling", Does: "429, Retry-After: 1, while its address has more than 50 requests a second", Ends: "answered 200", limits: true, slows: true,
+	{Name: "throttling", Does: "429, Retry-After: 1, while its address gets more than 50 requests a second", Ends: "answered 200", limits: true, slows: true,
 		reply: func(a *ask) reply {
 			if a.rushed {
 				return status(429, "Retry-After: 1\r\n")(a)
@@ -29,60 +29,60 @@ var statusRows = []Behaviour{
 }
 
 var headRows = []Behaviour{
-	{Name: "bare-lf", Share: 0.0003, Does: "the head's lines end with LF alone", Ends: "answered 200",
+	{Name: "bare-lf", Share: 0.0003, Does: "head lines that end in LF alone", Ends: "answered 200",
 		reply: answers("HTTP/1.1 200 OK\nContent-Type: text/plain\nContent-Length: {length}\n\n", "User-agent: *\nDisallow: /b\n")},
 	{Name: "no-reason", Share: 0.0003, Does: "a status line without a reason phrase", Ends: "answered 200",
 		reply: answers("HTTP/1.1 200\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n", "User-agent: *\nDisallow: /n\n")},
 	{Name: "early-hints", Share: 0.0003, Does: "103, then 200", Ends: "answered 200",
 		reply: answers("HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n", "User-agent: *\nDisallow: /h\n")},
-	{Name: "same-lengths", Does: "Content-Length twice, equal", Ends: "answered 200",
+	{Name: "same-lengths", Does: "two equal Content-Lengths", Ends: "answered 200",
 		reply: answers("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n", "User-agent: *\nDisallow: /l\n")},
-	{Name: "two-lengths", Does: "Content-Length twice, different", Ends: "bad_response",
+	{Name: "two-lengths", Does: "two different Content-Lengths", Ends: "bad_response",
 		reply: says(sized("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nContent-Length: 12\r\nConnection: close\r\n\r\n", "User-agent: *\nDisallow: /l\n"), 200, badOutcome)},
 	{Name: "negative-length", Does: "Content-Length: -1", Ends: "bad_response",
 		reply: says("HTTP/1.1 200 OK\r\nContent-Length: -1\r\nConnection: close\r\n\r\nUser-agent: *\n", 200, badOutcome)},
-	{Name: "bad-chunk", Does: "a chunk size that is no number", Ends: "bad_response",
+	{Name: "bad-chunk", Does: "a chunk size that is not a number", Ends: "bad_response",
 		reply: says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\nzz\r\nUser-agent: *\r\n0\r\n\r\n", 200, badOutcome)},
 	{Name: "negative-chunk", Does: "a chunk size of -5", Ends: "bad_response",
 		reply: says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n-5\r\nUser-agent: *\r\n0\r\n\r\n", 200, badOutcome)},
 	{Name: "huge-chunk", Does: "a chunk size of 72 bits", Ends: "bad_response",
 		reply: says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\nffffffffffffffffff\r\nUser-agent: *\r\n", 200, badOutcome)},
-	{Name: "long-chunk", Does: "a chunk that is longer than its size says", Ends: "bad_response",
+	{Name: "long-chunk", Does: "a chunk longer than its size", Ends: "bad_response",
 		reply: says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n4\r\nUser-agent: *\r\n0\r\n\r\n", 200, badOutcome)},
-	{Name: "endless-extension", Does: "a chunk extension without end", Ends: "bad_response",
+	{Name: "endless-extension", Does: "an endless chunk extension", Ends: "bad_response",
 		reply: func(*ask) reply {
 			return reply{status: 200, raw: []byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\ne;"), loop: []byte(strings.Repeat("x", 4096)), yields: []exchange.Outcome{badOutcome}}
 		}},
-	{Name: "endless-extensions", Does: "chunks of a byte with extensions of a kilobyte, without end", Ends: "bad_response",
+	{Name: "endless-extensions", Does: "endless one-byte chunks, each with 1 kB of extension", Ends: "bad_response",
 		reply: func(*ask) reply {
 			return reply{status: 200, raw: []byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"), loop: []byte("1;" + strings.Repeat("x", 1024) + "\r\n#\r\n"), yields: []exchange.Outcome{badOutcome}}
 		}},
-	{Name: "huge-length", Does: "a Content-Length of 2^63", Ends: "bad_response",
+	{Name: "huge-length", Does: "Content-Length 2^63", Ends: "bad_response",
 		reply: says("HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775808\r\nConnection: close\r\n\r\nUser-agent: *\n", 200, badOutcome)},
-	{Name: "transfer-unknown", Does: "a Transfer-Encoding of gzip", Ends: "bad_encoding",
+	{Name: "transfer-unknown", Does: "Transfer-Encoding: gzip", Ends: "bad_encoding",
 		reply: says("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\nConnection: close\r\n\r\nUser-agent: *\n", 200, codingOutcome)},
-	{Name: "not-found-two-lengths", Does: "404, Content-Length twice, different", Ends: "bad_response",
+	{Name: "not-found-two-lengths", Does: "404, two different Content-Lengths", Ends: "bad_response",
 		reply: says("HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\nContent-Length: 12\r\nConnection: close\r\n\r\nno\n", 404, badOutcome)},
-	{Name: "status-101", Does: "101, though nobody asked for another protocol", Ends: "bad_response",
+	{Name: "status-101", Does: "101, unasked", Ends: "bad_response",
 		reply: says("HTTP/1.1 101 Switching Protocols\r\nUpgrade: chat\r\nConnection: upgrade\r\n\r\n", 101, badOutcome)},
 	{Name: "status-600", Does: "status 600", Ends: "bad_response",
 		reply: says("HTTP/1.1 600 Beyond\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", 600, badOutcome)},
-	{Name: "status-20", Does: "a status of two digits", Ends: "bad_response", reply: says("HTTP/1.1 20 OK\r\nConnection: close\r\n\r\n", 0, badOutcome)},
-	{Name: "http2", Does: "HTTP/2 without being asked for it", Ends: "bad_response",
+	{Name: "status-20", Does: "a two-digit status", Ends: "bad_response", reply: says("HTTP/1.1 20 OK\r\nConnection: close\r\n\r\n", 0, badOutcome)},
+	{Name: "http2", Does: "HTTP/2, unasked", Ends: "bad_response",
 		reply: says("\x00\x00\x12\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x80\x00\x04\x00\x01\x00\x00\x00\x05\x00\xff\xff\xff", 0, badOutcome, earlyOutcome)},
-	{Name: "endless-line-ends", Does: "empty lines without end where the head should begin", Ends: "bad_response",
+	{Name: "endless-line-ends", Does: "endless empty lines before the head", Ends: "bad_response",
 		reply: func(*ask) reply {
 			return reply{raw: []byte{}, loop: []byte(strings.Repeat("\r\n", 512)), yields: []exchange.Outcome{badOutcome}}
 		}},
-	{Name: "endless-1xx", Does: "102 without end", Ends: "bad_response",
+	{Name: "endless-1xx", Does: "endless 102 responses", Ends: "bad_response",
 		reply: func(*ask) reply {
 			return reply{raw: []byte{}, loop: []byte("HTTP/1.1 102 Processing\r\n\r\n"), yields: []exchange.Outcome{badOutcome}}
 		}},
-	{Name: "endless-head", Does: "header lines without end", Ends: "header_too_large",
+	{Name: "endless-head", Does: "endless header lines", Ends: "header_too_large",
 		reply: func(*ask) reply {
 			return reply{raw: []byte("HTTP/1.1 200 OK\r\n"), loop: []byte("X-More: and-more-and-more-and-more\r\n"), yields: []exchange.Outcome{tooLargeOutcome}}
 		}},
-	{Name: "endless-line", Does: "one header line without end", Ends: "header_too_large",
+	{Name: "endless-line", Does: "one endless header line", Ends: "header_too_large",
 		reply: func(*ask) reply {
 			return reply{raw: []byte("HTTP/1.1 200 OK\r\nX-Long: "), loop: []byte(strings.Repeat("x", 4096)), yields: []exchange.Outcome{tooLargeOutcome}}
 		}},
@@ -94,5 +94,5 @@ var headRows = []Behaviour{
 		reply: says("HTTP/1.1 999 Request denied\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", 999, badOutcome)},
 	{Name: "ssh", Share: 0.0001, Does: "an SSH banner", Ends: "bad_response", reply: says("SSH-2.0-OpenSSH_9.6\r\n", 0, badOutcome, earlyOutcome)},
 	{Name: "http09", Does: "a body without a head", Ends: "bad_response", reply: says("User-agent: *\r\nDisallow:\r\n\r\n", 0, badOutcome)},
-	{Name: "binary", Does: "bytes that are no text", Ends: "bad_response", reply: says("\x00\x01\x02\xff\xfe\x15\x03\x01\x00\r\n\r\n", 0, badOutcome, earlyOutcome)},
+	{Name: "binary", Does: "bytes that are not text", Ends: "bad_response", reply: says("\x00\x01\x02\xff\xfe\x15\x03\x01\x00\r\n\r\n", 0, badOutcome, earlyOutcome)},
 }

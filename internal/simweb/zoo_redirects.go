@@ -32,30 +32,30 @@ func toHTTPS(a *ask) reply {
 }
 
 var redirectRows = []Behaviour{
-	{Name: "to-https", Share: 0.03, Does: "http is redirected to https", Ends: "answered 200 (1 hop from http)",
+	{Name: "to-https", Share: 0.03, Does: "http redirects to https", Ends: "answered 200 (1 hop from http)",
 		reply: toHTTPS},
-	{Name: "to-www", Share: 0.05, Does: "the bare name is redirected to www.", Ends: "answered 200, 1 hop",
+	{Name: "to-www", Share: 0.05, Does: "the bare name redirects to www.", Ends: "answered 200, 1 hop",
 		reply: func(a *ask) reply {
 			if strings.HasPrefix(a.host, "www.") {
 				return a.ok()
 			}
 			return a.redirect(a.url(a.scheme, "www."+a.host, "/robots.txt"))
 		}},
-	{Name: "to-bare", Share: 0.01, Does: "www. is redirected to the bare name", Ends: "answered 200 (1 hop from www.)",
+	{Name: "to-bare", Share: 0.01, Does: "www. redirects to the bare name", Ends: "answered 200 (1 hop from www.)",
 		reply: func(a *ask) reply {
 			if bare, ok := strings.CutPrefix(a.host, "www."); ok {
 				return a.redirect(a.url(a.scheme, bare, "/robots.txt"))
 			}
 			return a.ok()
 		}},
-	{Name: "to-http", Share: 0.001, Does: "https is redirected to http", Ends: "answered 200 by http, 1 hop",
+	{Name: "to-http", Share: 0.001, Does: "https redirects to http", Ends: "answered 200 by http, 1 hop",
 		reply: func(a *ask) reply {
 			if a.scheme == origin.HTTPS {
 				return a.redirect(a.url(origin.HTTP, a.host, "/robots.txt"))
 			}
 			return a.ok()
 		}},
-	{Name: "to-other", Share: 0.01, Does: "redirected to one of a hundred other hosts", Ends: "answered 200, 1 hop",
+	{Name: "to-other", Share: 0.01, Does: "redirects to one of a hundred other hosts", Ends: "answered 200, 1 hop",
 		reply: func(a *ask) reply {
 			n := strconv.FormatUint(a.draw(streamDetail)%100, 10)
 			return a.redirect(a.url(a.scheme, "site-"+n+landingSuffix, "/robots.txt"))
@@ -97,8 +97,8 @@ var redirectRows = []Behaviour{
 	{Name: "redirect-fragment", Does: "redirects to a URL with a fragment", Ends: "answered 200, 1 hop",
 		reply: once("/robots.txt?hop=1#top")},
 	{Name: "redirect-relative", Does: "redirects to a path relative to its own", Ends: "answered 200, 1 hop", reply: once("./a/../robots.txt?hop=1")},
-	{Name: "redirect-query", Does: "redirects to another query alone", Ends: "answered 200, 1 hop", reply: once("?hop=1")},
-	{Name: "redirect-crlf", Does: "redirects to a URL with an escaped CR LF and a header behind it", Ends: "answered 200, 1 hop",
+	{Name: "redirect-query", Does: "redirects to a query alone", Ends: "answered 200, 1 hop", reply: once("?hop=1")},
+	{Name: "redirect-crlf", Does: "redirects to a URL with an escaped CR LF and a header field", Ends: "answered 200, 1 hop",
 		reply: func(a *ask) reply {
 			const injected = "/robots.txt?%0d%0aSet-Cookie:%20a=b"
 			if a.path == injected {
@@ -129,7 +129,7 @@ var redirectRows = []Behaviour{
 			}
 			return a.redirect(a.url(other, a.host, "/robots.txt?hop="+strconv.Itoa(hop+1)))
 		}},
-	{Name: "redirect-port", Does: "redirects to another port of its own", Ends: "answered 200, 1 hop",
+	{Name: "redirect-port", Does: "redirects to another port, same scheme", Ends: "answered 200, 1 hop",
 		reply: func(a *ask) reply {
 			if a.hop() > 0 {
 				return a.ok()
@@ -137,8 +137,8 @@ var redirectRows = []Behaviour{
 			a.port = a.w.tlsPort // url then spells the port of the scheme
 			return a.redirect(a.url(a.scheme, a.host, "/robots.txt?hop=1"))
 		}},
-	{Name: "redirect-private", Does: "redirects to an address of loopback, where nobody listens", Ends: "connect_refused, 1 hop; blocked_address without --allow-private",
+	{Name: "redirect-private", Does: "redirects to a loopback address without a listener", Ends: "connect_refused, 1 hop; blocked_address without --allow-private",
 		reply: func(a *ask) reply { return a.redirect("http://" + a.w.lie().String() + "/robots.txt") }},
-	{Name: "redirect-private-name", Does: "redirects to a name with such an address", Ends: "connect_refused, 1 hop; blocked_address without --allow-private",
+	{Name: "redirect-private-name", Does: "redirects to a name of such an address", Ends: "connect_refused, 1 hop; blocked_address without --allow-private",
 		reply: func(a *ask) reply { return a.redirect("http://dns-private" + zooSuffix + "/robots.txt") }},
 }

@@ -67,7 +67,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return nil
 	})
 	f.IntVar(&o.names, "names", 0, "print `N` made-up hosts as rank,host and end")
-	f.BoolVar(&o.behaviours, "behaviours", false, "print the table of behaviours and end")
+	f.BoolVar(&o.behaviours, "behaviours", false, "print the list of behaviours and end")
 	f.StringVar(&o.list, "list", "", "with --truth: the list of hosts, a line each, or rank,host; - for standard input")
 	f.StringVar(&o.truth, "truth", "", "write what a scan of --list finds, as JSON lines, and end; - for standard output")
 	f.StringVar(&o.ca, "ca", "", "write the authority's certificate to this `FILE`")
@@ -112,7 +112,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	case o.names > 0:
 		return printNames(stdout, o)
 	case o.behaviours:
-		return simweb.WriteTable(stdout)
+		return simweb.WriteBehaviours(stdout)
 	}
 	web, err := simweb.Start(ctx, o.web)
 	if err != nil {

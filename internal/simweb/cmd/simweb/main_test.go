@@ -30,7 +30,7 @@ func TestNamesAndTable(t *testing.T) {
 	if len(names) != 20 || !strings.HasPrefix(names[19], "20,") {
 		t.Errorf("names: %q", names)
 	}
-	if table := output(t.Context(), t, "--behaviours"); !strings.Contains(table, "| `reset-head` |") {
+	if table := output(t.Context(), t, "--behaviours"); !strings.Contains(table, "- `reset-head` (0.1 %): reset after the request → reset\n") {
 		t.Errorf("table: %.200q", table)
 	}
 }
