@@ -63,41 +63,40 @@ const opening = `# Metrics
 
 <!-- Written by ` + "`go test ./internal/metrics -update`" + ` from the table in internal/metrics. Do not edit. -->
 
-A scan can be watched while it runs. It counts the same whether anybody looks or not: a metric is read when it is asked for.
+A scan counts whether anything reads the metrics or not.
 
-**By HTTP**, for a Prometheus that scrapes it:
+**By HTTP**, for Prometheus:
 
-` + "```" + `
+` + "`" + `` + "`" + `` + "`" + `
 bulkscan scan list.csv -o out --metrics-addr 127.0.0.1:9464
 curl http://127.0.0.1:9464/metrics
-` + "```" + `
+` + "`" + `` + "`" + `` + "`" + `
 
-The address is taken before anything is asked; one that is in use is an error. With port 0 the system chooses, and the log
-says what. Whoever reaches the address may read it: there is no password, and there is no way to change anything. The server
-takes eight connections at a time, and ends with the scan. Beside what follows, the page has the client library's metrics of the Go runtime (` + "`go_…`" + `) and of the process
-(` + "`process_…`" + `: processor time, memory, open files).
+The address is bound before the scan begins; one in use is an error. With port 0 the system chooses, and the log names the
+port. There is no password: anyone who reaches the address may read it, and can change nothing. The server accepts eight
+connections at a time and ends with the scan. The page adds the Go runtime's and the process's own metrics (` + "`" + `go_…` + "`" + `,
+` + "`" + `process_…` + "`" + `).
 
-**By file**, for the textfile collector of a node_exporter, where scans come and go:
+**By file**, for the textfile collector of node_exporter:
 
-` + "```" + `
+` + "`" + `` + "`" + `` + "`" + `
 bulkscan scan list.csv -o out --metrics-file /var/lib/node_exporter/textfile/bulkscan.prom
-` + "```" + `
+` + "`" + `` + "`" + `` + "`" + `
 
-It is replaced as a whole, at the start, every 15 s, and at the end, and stays there: it then says how the scan ended. Two scans at
-a time need two files, and then their metrics collide, since a node_exporter knows no scan from another; use the page for that. A
-file that cannot be written is warned about, and the scan goes on. Runtime and process are left out, because a node_exporter has
-metrics of these names itself and would refuse the file.
+The file is replaced atomically at the start, every 15 s and at the end, and then says how the scan ended. A file that
+cannot be written is only warned about. It has no ` + "`" + `go_…` + "`" + ` and ` + "`" + `process_…` + "`" + ` metrics, since node_exporter has its own. Two
+scans on a machine would collide in node_exporter even with two files; use HTTP for that.
 
-Names are promises: there may be more one day, but none changes its meaning. No label takes its values from what sites or name
-servers send. Counters begin at zero with each run, also of a scan that resumes; ` + "`rate()`" + ` and ` + "`increase()`" + ` know that.
+Names are promises: new ones may come, none changes its meaning. No label value comes from sites or name servers.
+Counters begin at zero with each run, also when a scan resumes; ` + "`" + `rate()` + "`" + ` and ` + "`" + `increase()` + "`" + ` handle that.
 
-## What there is
+## Metrics
 `
 
 const closing = `
-## Questions and alarms
+## Queries and alerts
 
-How many origins a second, which share of them answered, and how long it will take (in hours, once the list is read):
+Origins a second, the share of them answered, and the hours left once the list is read:
 
 ` + "```" + `
 rate(bulkscan_origins_kept_total[5m])
@@ -105,14 +104,14 @@ sum without (outcome) (rate(bulkscan_outcomes_total{outcome="answered"}[5m])) / 
 (bulkscan_origins_fed_total - bulkscan_origins_kept_total) / rate(bulkscan_origins_kept_total[15m]) / 3600
 ` + "```" + `
 
-Of look-ups, how many the cache spares, and how long those take that it does not, for 99 of 100:
+The share of look-ups answered from the cache, and the 99th percentile of the others' duration:
 
 ` + "```" + `
 rate(bulkscan_dns_cache_hits_total[5m]) / rate(bulkscan_dns_lookups_total[5m])
 histogram_quantile(0.99, rate(bulkscan_dns_lookup_duration_seconds_bucket[5m]))
 ` + "```" + `
 
-Alarms, as rules of a Prometheus: names get lost, a name server keeps silent, nothing is finished any more.
+Alerts: names get lost, a name server is silent, no origin gets done.
 
 ` + "```yaml" + `
 groups:
@@ -121,7 +120,7 @@ groups:
       - alert: BulkscanLosesNames
         expr: sum without (outcome) (rate(bulkscan_outcomes_total{outcome=~"dns_failed|dns_timeout"}[15m])) > 0.02 * rate(bulkscan_origins_kept_total[15m])
         for: 15m
-        annotations: {summary: "More than 2 % of the origins end for want of a name server: lower --dns-rate, or name others by --resolver."}
+        annotations: {summary: "More than 2 % of origins fail at a name server: lower --dns-rate, or name others by --resolver."}
       - alert: BulkscanNameServerDown
         expr: bulkscan_dns_server_up == 0
         for: 5m
@@ -130,8 +129,7 @@ groups:
         for: 15m
 ` + "```" + `
 
-A scan that was killed has no page any more, which Prometheus knows as ` + "`up == 0`" + `; its file goes on saying that it runs, and
-grows old:
+A killed scan has no page any more (` + "`" + `up == 0` + "`" + `); its file says that it runs, and grows old:
 
 ` + "```" + `
 time() - node_textfile_mtime_seconds{file=~".*bulkscan.prom"} > 120 and on (instance) bulkscan_scan_state{state="running"} == 1
