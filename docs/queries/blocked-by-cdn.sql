@@ -1,7 +1,7 @@
--- Do sites behind one delivery network block a crawler more often than those behind another?
--- Definition: all of those that site_tokens has; the token may be any.
+-- Do sites behind some delivery networks block a crawler more often than others?
+-- Definition: all six in site_tokens; any token.
 -- Over: sites with rules, by the network that answered; for rfc_effective sites that answered.
--- Caveat: networks are told by header fields, and one that hides itself counts as none.
+-- Caveat: networks are recognised by header fields; a hidden one counts as none.
 SELECT coalesce(cdn, 'none') AS cdn, count(*) FILTER (conditional) AS sites, count(*) FILTER (answered) AS sites_answered,
   count(*) FILTER (mention) AS mention, count(*) FILTER (explicit_root) AS explicit_root, count(*) FILTER ("full") AS "full",
   count(*) FILTER ("any") AS "any", count(*) FILTER (dpi_all) AS dpi_all, count(*) FILTER (rfc_effective) AS rfc_effective,

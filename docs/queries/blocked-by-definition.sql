@@ -1,7 +1,7 @@
 -- What share of sites block each token, under each of the six definitions?
--- Definition: all six, a row each; docs/definitions.md says what they mean.
+-- Definition: all six, a row each.
 -- Over: sites with rules (access conditional); for rfc_effective sites that answered with a status.
--- Caveat: tokens that are no product tokens, such as MJ12bot, can be named by nobody, and count by `*` alone.
+-- Caveat: tokens that are not product tokens, such as MJ12bot, cannot be named and count by `*` alone.
 SELECT token, operator, purpose, definition, blocking, "of", share
 FROM token_shares
 WHERE scan_date = latest() AND known AND segment_kind = 'all'

@@ -1,7 +1,7 @@
 -- Under which top-level domains are AI crawlers blocked most?
--- Definition: full; put another in its place.
+-- Definition: full; replace it by another.
 -- Over: sites with rules of each public suffix (com, co.uk).
--- Caveat: suffixes with fewer than 30 sites with rules are left out; hosts without a suffix are in none.
+-- Caveat: suffixes with fewer than 30 sites with rules, and hosts without a suffix, are left out.
 SELECT segment_value AS tld, token, blocking, "of", share
 FROM token_shares
 WHERE scan_date = latest() AND token IN ('GPTBot', 'ClaudeBot', 'CCBot', 'Google-Extended')

@@ -1,7 +1,7 @@
--- Which AI tokens are blocked together? A row a pair; a token with itself is how many sites block it at all.
+-- Which AI tokens are blocked together? (a row a pair; a token with itself: sites that block it)
 -- Definition: full, by name or by `*`.
 -- Over: counts of sites with rules; share is of those that block the first.
--- Caveat: sites that block everybody are in every pair. Pairs that no site blocks together have no row.
+-- Caveat: sites that block all crawlers are in every pair. Pairs that no site blocks have no row.
 SELECT token, other, sites, sites / max(sites) OVER (PARTITION BY token) AS share
 FROM (SELECT token, other, CAST(sum(sites) AS BIGINT) AS sites
   FROM (SELECT token, unnest(ai) AS other, sites FROM (SELECT ai, unnest(ai) AS token, sites

@@ -1,7 +1,7 @@
--- Cloudflare Radar's "AI user agents found in robots.txt": who is named, and is it disallowed fully or partially?
+-- Cloudflare Radar's "AI user agents found in robots.txt": which are named, and fully or partially disallowed?
 -- Definition: the verdict of the agent's own group.
 -- Over: counts of sites with rules among the first 10000, as Radar has the first 10000 domains.
--- Caveat: Radar reads lines, we the verdict of the group: with an exception for one path, Disallow: / is partial in both.
+-- Caveat: Radar reads lines, bulkscan the group's verdict; Disallow: / with an exception is partial in both.
 SELECT token, count(*) AS named, count(*) FILTER (verdict = 'blocked') AS fully, count(*) FILTER (verdict = 'partial') AS partially,
   count(*) FILTER (verdict = 'allowed') AS allowed
 FROM verdicts

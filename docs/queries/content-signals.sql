@@ -1,7 +1,7 @@
--- Which Content-Signals do sites give, and to whom: the whole file, `*`, or agents by name?
--- Definition: none; of a group the first valid record counts, of a file all that stand before any group.
+-- Which Content-Signals do sites give to the whole file, `*`, or agents by name?
+-- Definition: none; the first valid record of a group counts, and all before any group.
 -- Over: counts of sites; a site may be in several scopes.
--- Caveat: rows of schema version 1 do not say in which group a line stands; there the scope file has those of groups too.
+-- Caveat: schema version 1 does not tell a line's group; there the scope file includes those of groups.
 SELECT scope, signal, count(DISTINCT (scan_id, seq)) AS sites
 FROM (SELECT scan_id, seq, CASE token WHEN '*' THEN '*' ELSE 'named' END AS scope, unnest(string_split(content_signal, ', ')) AS signal
   FROM verdicts WHERE scan_date = latest() AND via IN ('own', 'star') AND NOT lenient AND content_signal IS NOT NULL

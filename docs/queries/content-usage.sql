@@ -1,4 +1,4 @@
--- What do Content-Usage records (IETF AIPREF) say of the home page, to `*` and to agents by name?
+-- What do Content-Usage records (IETF AIPREF) say of the home page, to `*` and to named agents?
 -- Definition: none; what the group's records say about /.
 -- Over: counts of sites; a site may be in both scopes.
 -- Caveat: schema version 1 has no such column: its rows are not counted.

@@ -1,4 +1,4 @@
--- The Data Provenance Initiative's "Consent in Crisis": how many sites shut out crawlers that gather training data, over time?
+-- The Data Provenance Initiative's "Consent in Crisis": how many sites deny training crawlers everything, over time?
 -- Definition: dpi_all.
 -- Over: sites with rules on each date.
 -- Caveat: the study weighs sites by their tokens in a corpus, and takes monthly snapshots of an archive.

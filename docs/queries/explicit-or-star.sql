@@ -1,7 +1,7 @@
--- Of the sites that block a token entirely, how many do so by its name, by the name that it falls back to, and by `*`?
+-- Of the sites that block a token entirely, how many do so by its name, by its fallback's, and by `*`?
 -- Definition: full; the three add up to it.
 -- Over: counts of sites with rules.
--- Caveat: a group that names the token and blocks it counts as own even where `*` blocks everybody anyway.
+-- Caveat: a group that names and blocks the token counts as own even if `*` blocks everything too.
 SELECT token, CAST(sum(sites) FILTER (via IS NULL) AS BIGINT) AS blocking,
   count(*) FILTER (via = 'own') AS own, count(*) FILTER (via = 'fallback') AS fallback, blocking - own - fallback AS star
 FROM (SELECT token, NULL AS via, 0 AS sites FROM tokens

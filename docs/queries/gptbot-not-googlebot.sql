@@ -1,7 +1,7 @@
--- How many sites block GPTBot and let Googlebot in: no AI training, but search?
+-- How many sites block GPTBot but not Googlebot?
 -- Definition: full, by name or by `*`.
 -- Over: sites with rules.
--- Caveat: Googlebot may be restricted on these sites, only not blocked; list_contains(partial, 'Googlebot') says so.
+-- Caveat: Googlebot may still be partly denied: list_contains(partial, 'Googlebot').
 SELECT count(*) AS sites, count(*) FILTER (list_contains(blocked, 'GPTBot')) AS gptbot,
   count(*) FILTER (list_contains(blocked, 'Googlebot')) AS googlebot,
   count(*) FILTER (list_contains(blocked, 'GPTBot') AND NOT list_contains(blocked, 'Googlebot')) AS only_gptbot,

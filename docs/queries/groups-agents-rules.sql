@@ -1,7 +1,7 @@
 -- How many groups, agents and rules do files have?
--- Definition: none; rules are allow and disallow lines, empty ones too.
+-- Definition: none; rules are allow and disallow lines, empty ones included.
 -- Over: sites with rules. Percentiles are values that occur.
--- Caveat: a file that has only sitemaps has no group.
+-- Caveat: a file with only sitemaps has no group.
 SELECT measure.name AS measure, measure.of[1] AS p10, measure.of[2] AS p25, measure.of[3] AS p50, measure.of[4] AS p75,
   measure.of[5] AS p90, measure.of[6] AS p99, measure.of[7] AS most
 FROM (SELECT unnest([

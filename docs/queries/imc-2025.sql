@@ -1,7 +1,7 @@
 -- Liu et al., IMC 2025: how many sites disallow AI crawlers by name, fully or in part, over time?
--- Definition: full and any, by the agent's own group: "explicit" in the study.
+-- Definition: full and any, by the agent's own group ("explicit" in the study).
 -- Over: sites with rules on each date.
--- Caveat: the study follows 24 crawlers on 40,455 sites of archived files; put its list in place of the category.
+-- Caveat: the study follows 24 crawlers on 40,455 sites of archived files; replace the category by its list.
 SELECT scan_date, any_value(sites) AS sites, count(*) AS naming, count(*) FILTER (fully) AS fully, count(*) FILTER (fully OR partly) AS fully_or_partially,
   fully_or_partially / any_value(sites) AS share
 FROM (SELECT scan_date, bool_or(verdict = 'blocked') AS fully, bool_or(verdict = 'partial') AS partly

@@ -1,5 +1,5 @@
 -- How are the scores of the check robots.txt distributed?
--- Definition: none; docs/CHECKS.md has the steps and their weights.
+-- Definition: none; see docs/CHECKS.md.
 -- Over: sites that were asked.
 -- Caveat: an answer that is not 2xx fails the check, though it may allow everything.
 SELECT score, check_status, count(*) AS sites, count(*) / sum(count(*)) OVER () AS share

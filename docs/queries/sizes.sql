@@ -1,7 +1,7 @@
 -- How large are robots.txt files?
 -- Definition: none.
 -- Over: sites that answered with status 200 and a whole answer.
--- Caveat: of larger files 500 KiB are kept, unless --max-body says otherwise: bytes are those kept, and whatever was cut is in the last class.
+-- Caveat: files are cut at 500 KiB, or --max-body: bytes are those kept, and cut files are in the last class.
 SELECT CASE WHEN truncated OR body_bytes > 512000 THEN 'above 500 KiB' WHEN body_bytes = 0 THEN 'empty' WHEN body_bytes < 100 THEN 'below 100 B'
     WHEN body_bytes < 1024 THEN 'below 1 KiB' WHEN body_bytes < 10240 THEN 'below 10 KiB'
     WHEN body_bytes < 102400 THEN 'below 100 KiB' ELSE 'up to 500 KiB' END AS size,

@@ -1,6 +1,6 @@
--- What is wrong in files: how many have lines that are no records, unknown keys, typos, no group above a rule, a BOM, HTML?
--- Definition: none; docs/CHECKS.md says what each kind is.
--- Over: sites with rules; lines are of all of them.
+-- What is wrong in files: invalid lines, unknown keys, typos, orphan rules, a BOM, HTML?
+-- Definition: none; see docs/CHECKS.md.
+-- Over: sites with rules, and all their lines.
 -- Caveat: an HTML page is full of invalid lines; invalid_no_html leaves such pages out.
 SELECT fault.kind AS kind, fault.sites AS sites, fault.sites / nullif(total, 0) AS share, CAST(fault.lines AS BIGINT) AS lines
 FROM (SELECT count(*) AS total, unnest([

@@ -1,7 +1,7 @@
--- From the scan before to the newest: how many sites began to block a crawler, ceased to, or changed otherwise?
--- Definition: full; blocked and open are of sites with rules, the others are what the server's answer means.
--- Over: sites of both dates, and those of one (absent in the other), by host, port and requested scheme.
--- Caveat: a site that is in the list of only one date is absent, not gone; of several rows of a date the last fetched counts.
+-- From the previous scan to the newest: how many sites began or ceased to block a crawler, or changed otherwise?
+-- Definition: full; blocked and open are of sites with rules, the others by the server's answer.
+-- Over: sites of both dates, or of one (absent in the other), by host, port and requested scheme.
+-- Caveat: a site listed on only one date is absent, not gone; of several rows of a date the last fetched counts.
 SELECT coalesce(earlier, 'absent') AS before, coalesce(later, 'absent') AS after, count(*) AS sites
 FROM (SELECT arg_max(state, fetched) FILTER (scan_date < latest()) AS earlier, arg_max(state, fetched) FILTER (scan_date = latest()) AS later
   FROM (SELECT scan_date, host, port, requested, coalesce(fetched_at, '-infinity') AS fetched, CASE WHEN access <> 'conditional' THEN access

@@ -1,7 +1,7 @@
--- Which agents do files name that the registry does not know?
--- Definition: mention ranks them; explicit_root and full stand beside it.
+-- Which agents that the registry does not know do files name?
+-- Definition: mention ranks them; explicit_root and full are shown, too.
 -- Over: counts of sites with rules.
--- Caveat: names are product tokens in lower case, so that several crawlers may share one. Of several scans of a date, full is of those that name it.
+-- Caveat: names are product tokens in lower case, which several crawlers may share. Of several scans of a date, full is of those that name it.
 SELECT token, CAST(sum(mention) AS BIGINT) AS mention, CAST(sum(explicit_root) AS BIGINT) AS explicit_root, CAST(sum("full") AS BIGINT) AS "full"
 FROM token_stats
 WHERE scan_date = latest() AND NOT known AND segment_kind = 'all'

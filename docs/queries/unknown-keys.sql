@@ -1,4 +1,4 @@
--- Which keys do files have that nobody has defined, and which old ones live on?
+-- Which undefined and which obsolete keys do files have?
 -- Definition: none.
 -- Over: counts of sites and lines in evidence.
 -- Caveat: evidence keeps 32 lines a site and kind, and none of these kinds for HTML pages.

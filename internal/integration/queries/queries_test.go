@@ -394,7 +394,9 @@ func TestReadme(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(readmeAbout)
 	for _, q := range load(t) {
-		fmt.Fprintf(&b, "| [%s](%s.sql) | %s | %s |\n", q.Name, q.Name, cell(q.Question), cell(strings.TrimSuffix(q.Definition, ".")))
+		brief, _, _ := strings.Cut(q.Definition, ";") // the file has the rest
+		brief, _, _ = strings.Cut(strings.TrimSuffix(brief, "."), ". ")
+		fmt.Fprintf(&b, "| [%s](%s.sql) | %s | %s |\n", q.Name, q.Name, cell(q.Question), cell(brief))
 	}
 	golden(t, filepath.Join(folder, "README.md"), b.String())
 }
@@ -405,18 +407,17 @@ const readmeAbout = `# Queries
 
 <!-- Generated from the comments of the queries: go test ./internal/integration/queries -run TestReadme -update -->
 
-Each file is one analysis: a SELECT over the views of a dataset. It opens with the question, the definition of "blocks" that it
-uses ([definitions.md](../definitions.md)), what it is a share of, and where care is needed.
+Each file is one analysis: a SELECT over the [views](../dataset.md#views-for-analyses) of a dataset. It opens with the
+question, the [definition](../definitions.md) of "blocks", the denominator, and caveats.
 
 	cd OUT && duckdb -cmd '.read views.sql' < FOLDER-OF-QUERIES/blocked-by-definition.sql
 
-Analyses are of the newest date that there was when ` + "`views.sql`" + ` was read. To ask another one, before the query:
+Analyses are of the newest date when ` + "`views.sql`" + ` was read. For another, before the query:
 
 	SET VARIABLE bulkscan_date = DATE '2026-11-21';
 
-What the queries build on, the tables as views and what is made of them (` + "`site_tokens`, `site_blocks`, `blocked_sets`, `token_shares`, `rollups`" + `),
-is told in [dataset.md](../dataset.md#views-for-analyses); [cookbook.md](../cookbook.md) goes from a dataset to a plot. Every answer is held against a count
-by other means when bulkscan is tested, and at a million sites each takes less than a second on two processors (` + "`make compare BENCH=Queries`" + `).
+Tests count every answer by other means. At a million sites each query takes less than a second on two processors
+(` + "`make compare BENCH=Queries`" + `).
 
 | query | question | definition |
 |---|---|---|
