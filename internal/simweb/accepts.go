@@ -7,19 +7,18 @@ import (
 	"unique"
 )
 
-// This file keeps when connections came, to which address and for which host, and says how hard the busiest of them were
-// pressed: what a scanner's promises about its pace are held against. Nothing of it costs anything unless
-// Config.RecordAccepts asks for it.
+// This file records when connections came, at which address and for which host, to test a scanner's rates. It costs
+// nothing unless Config.RecordAccepts is set.
 
 const (
-	// maxRecorded bounds the connections that are kept, of the whole web: 12 MB of them, and the names of their hosts,
-	// about 80 bytes each. Those that come after are counted as missed.
+	// maxRecorded bounds the recorded connections of the whole web: 12 MB, and about 80 bytes for each host name. Later
+	// connections are counted as missed.
 	maxRecorded = 1 << 19
 
-	maxHostName = 253 // bytes of a name that is kept (RFC 1035 §2.3.4); the record of a longer one has no host
+	maxHostName = 253 // bytes of a recorded name (RFC 1035 §2.3.4); a connection for a longer one has no host
 )
 
-// ledger holds the connections kept, in the order in which they came.
+// ledger holds the recorded connections in their order.
 type ledger struct {
 	begun time.Time
 
@@ -29,13 +28,13 @@ type ledger struct {
 }
 
 type acceptRow struct {
-	at    time.Duration // since the web began, by the clock that nobody sets
+	at    time.Duration // since the web began, by the monotonic clock
 	place *place
-	host  unique.Handle[string] // the zero value until the client has said whom it wants
+	host  unique.Handle[string] // zero until the request names it
 }
 
-// note keeps that a connection came now, and returns its number; -1 where it is not kept. The time is taken within the
-// lock, so that the rows are in its order.
+// note records a connection and returns its number, or -1 if the ledger is full. The time is taken under the lock, so
+// that rows are in order of time.
 func (l *ledger) note(at *place) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,7 +46,7 @@ func (l *ledger) note(at *place) int {
 	return len(l.rows) - 1
 }
 
-// name keeps for whom a connection was.
+// name records a connection's host.
 func (l *ledger) name(row int, host string) {
 	if row < 0 || len(host) > maxHostName {
 		return
@@ -58,8 +57,8 @@ func (l *ledger) name(row int, host string) {
 	l.mu.Unlock()
 }
 
-// Accepts returns when connections to an address were taken, in order, where Config.RecordAccepts asks for it. Of the
-// whole web the first 524,288 connections are kept.
+// Accepts returns when connections to an address were accepted, in order, if Config.RecordAccepts is set. The first
+// 524,288 connections of the web are recorded.
 func (w *Web) Accepts(addr netip.Addr) []time.Time {
 	p := w.places[addr]
 	if p == nil {
@@ -76,7 +75,7 @@ func (w *Web) Accepts(addr netip.Addr) []time.Time {
 	return all
 }
 
-// Busiest returns the most connections that an address took within any window of that length.
+// Busiest returns the most connections that an address accepted within any window of that length.
 func (w *Web) Busiest(addr netip.Addr, window time.Duration) int {
 	var b busiest
 	for _, t := range w.Accepts(addr) {
@@ -85,7 +84,7 @@ func (w *Web) Busiest(addr netip.Addr, window time.Duration) int {
 	return b.most
 }
 
-// busiest finds the most instants within any window. They are added in order, with the window always the same.
+// busiest finds the most instants within any window. Instants are added in order, always with the same window.
 type busiest struct {
 	recent []time.Duration // within one window before the last instant
 	most   int
@@ -100,32 +99,31 @@ func (b *busiest) add(at, window time.Duration) {
 	b.most = max(b.most, len(b.recent))
 }
 
-// Load is how hard an address or a host was pressed.
+// Load describes the connections of an address or a host.
 type Load struct {
 	Name       string    `json:"name"`         // the address, or the host
 	Total      int       `json:"total"`        // connections
 	Second     int       `json:"busiest_1s"`   // the most of them within any second
-	TenSeconds int       `json:"busiest_10s"`  // and within any ten
+	TenSeconds int       `json:"busiest_10s"`  // likewise within any ten
 	First      time.Time `json:"first_accept"` // when the first was accepted
 	Last       time.Time `json:"last_accept"`  // and the last
 }
 
-// Record is what came to a web, boiled down to what a pace is judged by. All of it is counted where connections are
-// accepted; for whom one was is known once its client has sent a request, so that connections without a request count
-// for no host. The busiest of an interval is nil where nobody came.
+// Record summarises a web's connections, for tests of rates. Connections are counted when they are accepted, and for a
+// host when the client has sent a request. A busiest Load is nil without connections.
 type Record struct {
 	Connections int64 `json:"connections"`
 	MostOpen    int64 `json:"most_open"` // connections at once
-	Missed      int   `json:"missed"`    // connections that came after so many were kept that the rest does not know of them
+	Missed      int   `json:"missed"`    // connections not recorded, since the ledger was full
 
-	Hot          *Load `json:"hot_address"`         // HotAddr, nil where nobody came
-	Address      *Load `json:"busiest_address_1s"`  // of the other addresses, the one with the busiest second
-	AddressOfTen *Load `json:"busiest_address_10s"` // and the one with the busiest ten
-	Host         *Load `json:"busiest_host_1s"`     // of all hosts, the one with the busiest second
-	HostOfTen    *Load `json:"busiest_host_10s"`    // and again the one with the busiest ten
+	Hot          *Load `json:"hot_address"`         // of HotAddr, nil without connections
+	Address      *Load `json:"busiest_address_1s"`  // the other address with the busiest second
+	AddressOfTen *Load `json:"busiest_address_10s"` // likewise, ten seconds
+	Host         *Load `json:"busiest_host_1s"`     // the host with the busiest second
+	HostOfTen    *Load `json:"busiest_host_10s"`    // likewise, ten seconds
 }
 
-// Record returns what came so far, where Config.RecordAccepts asks for it.
+// Record returns the connections so far, if Config.RecordAccepts is set.
 func (w *Web) Record() Record {
 	r := Record{Connections: w.accepts.Load(), MostOpen: w.mostOpen.Load()}
 	w.ledger.mu.Lock()
@@ -150,7 +148,7 @@ func (w *Web) Record() Record {
 	return r
 }
 
-// runningLoad is a load with what its count needs until the last connection is added.
+// runningLoad is a Load with its windows.
 type runningLoad struct {
 	Load
 	second, ten busiest
@@ -179,8 +177,8 @@ func loadsBy[K comparable](l *ledger, key func(*acceptRow) (K, bool)) map[K]*run
 	return loads
 }
 
-// busier returns the loads with the busiest second and the busiest ten, where another is looked at. Of equals it is the
-// one whose name comes first, so that the same connections make the same record.
+// busier updates the loads with the busiest second and the busiest ten by another load. Among equals the first name
+// wins, so that the result does not depend on the order.
 func busier(second, ten, other *Load) (*Load, *Load) {
 	before := func(a int, x *Load, b int) bool { return a > b || a == b && other.Name < x.Name }
 	if second == nil || before(other.Second, second, second.Second) {

@@ -9,11 +9,11 @@ import (
 	"unique"
 )
 
-// TestRecord tells when connections came, by a clock of its own, and reads the busiest of them.
+// TestRecord records connections at given times of a fake clock, and compares the busiest.
 func TestRecord(t *testing.T) {
 	hot, one, other := netip.MustParseAddr("127.10.0.1"), netip.MustParseAddr("127.11.0.2"), netip.MustParseAddr("127.12.0.3")
 	type came struct {
-		after time.Duration // the one before
+		after time.Duration // since the one before
 		addr  netip.Addr
 		host  string
 	}
@@ -60,16 +60,16 @@ func TestRecord(t *testing.T) {
 
 		f(Record{})
 		f(Record{Hot: load(hotName, 1, 1, 1)}, came{0, hot, ""})
-		// A second that begins with one connection ends before the one a second later.
+		// A connection exactly a second later is outside the second.
 		f(Record{Hot: load(hotName, 2, 1, 2)}, came{0, hot, ""}, came{time.Second, hot, ""})
 		f(Record{Hot: load(hotName, 2, 2, 2)}, came{0, hot, ""}, came{time.Second - 1, hot, ""})
 		f(Record{Hot: load(hotName, 3, 1, 2)}, came{0, hot, ""}, came{5 * time.Second, hot, ""}, came{6 * time.Second, hot, ""})
 		// One address has the busiest second, another the busiest ten.
 		f(Record{Address: load(otherName, 2, 2, 2), AddressOfTen: load(oneName, 3, 1, 3)},
 			came{0, one, ""}, came{2 * time.Second, one, ""}, came{2 * time.Second, one, ""}, came{time.Second, other, ""}, came{0, other, ""})
-		// Of equals the first by name.
+		// Among equals, the first name.
 		f(Record{Address: load(oneName, 1, 1, 1), AddressOfTen: load(oneName, 1, 1, 1)}, came{0, other, ""}, came{0, one, ""})
-		// A host is counted over all its addresses, the hot one too; who never asked is no host's.
+		// A host counts over all its addresses, the hot one too; connections without a request have no host.
 		f(Record{Hot: load(hotName, 2, 2, 2), Address: load(oneName, 2, 2, 2), AddressOfTen: load(oneName, 2, 2, 2),
 			Host: load("a.test", 2, 2, 2), HostOfTen: load("a.test", 2, 2, 2)},
 			came{0, hot, "a.test"}, came{0, one, "a.test"}, came{0, hot, ""}, came{0, one, "b.test"})
@@ -77,7 +77,7 @@ func TestRecord(t *testing.T) {
 	})
 }
 
-// TestRecordIsBounded fills the ledger and knocks twice more.
+// TestRecordIsBounded fills the ledger, and connects twice more.
 func TestRecordIsBounded(t *testing.T) {
 	hot := netip.MustParseAddr("127.10.0.1")
 	p := &place{addr: hot}

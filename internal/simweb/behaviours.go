@@ -12,24 +12,24 @@ import (
 
 // Behaviour is one way in which a host of the simulated web behaves, from its name in the DNS to its last byte.
 //
-// A behaviour is told in four steps, each a column of the table: how the name resolves, where it leads, what the TLS
-// port does, and what is answered over HTTP. Steps left out are in order.
+// It has four steps: how the name resolves, what listens at the address, what the TLS port does, and the HTTP answer.
+// A zero step works as it should.
 type Behaviour struct {
 	Name  string
-	Share float64 // of all hosts, 0 to 1; 0: only where a name or the configuration asks for it
+	Share float64 // of all hosts, 0 to 1; 0: only by name or configuration
 	Does  string  // what happens, for readers
-	Ends  string  // how a scan that knows no scheme, with a later try, ends it, for readers
+	Ends  string  // how a scan without flags ends from an entry without a scheme, for readers
 
 	name   nameKind
 	place  placeKind
 	hello  helloKind
 	reply  func(*ask) reply // nil: (*ask).ok
-	counts bool             // the answer depends on how often the host was asked before
-	limits bool             // the answer depends on how often its address is asked
-	slows  bool             // a scanner asks the host's address more slowly thereafter
+	counts bool             // the answer depends on the number of earlier requests to the host
+	limits bool             // the answer depends on the rate of requests to its address
+	slows  bool             // a scanner lowers its rate at the host's address
 }
 
-// answer is what the behaviour answers to one request.
+// answer returns the answer to one request.
 func (b *Behaviour) answer(a *ask) reply {
 	if b.reply == nil {
 		return a.ok()
@@ -51,26 +51,26 @@ const (
 	nameAlias     // by two CNAME records
 	nameAliasLoop
 	nameSlow
-	nameLate          // later than a resolver waits before it asks again
-	nameLost          // the first question about it goes unanswered
-	nameWrongID       // before the answer comes a lie with another id
-	nameWrongQuestion // before the answer comes a lie to another question
+	nameLate          // later than a resolver waits before it repeats the question
+	nameLost          // the first question about it is lost
+	nameWrongID       // a forged answer with another id comes first
+	nameWrongQuestion // a forged answer to another question comes first
 	nameMany          // a thousand addresses, by TCP
-	nameChanging      // other addresses with each question, and no time to live
+	nameChanging      // another address for each question, TTL 0
 	nameZero          // 0.0.0.0
 	nameSix           // only AAAA
 	nameBesideHole    // two A: one is a black hole
 	nameSixBesideHole // A is a black hole, AAAA is not
 )
 
-// placeKind is what listens where the name leads.
+// placeKind is what listens at the host's address.
 type placeKind uint8
 
 const (
 	placeFull placeKind = iota
 	placePlainOnly
-	placeNobody
-	placeHole // nobody, and not even a refusal
+	placeVacant // no listener
+	placeHole   // a black hole: the first packet is lost
 )
 
 // helloKind is what the TLS port does with a client's hello.
@@ -89,19 +89,19 @@ const (
 	helloClose
 	helloAlert
 	helloPlain         // answers in plain HTTP
-	helloDrip          // shakes hands at a byte a second
-	helloStall         // the same behind most of a very long chain
-	helloGarbage       // answers bytes that are no TLS
-	helloOtherProtocol // has no protocol in common with who speaks HTTP/1.1
-	helloLongChain     // a hundred certificates
+	helloDrip          // writes a byte a second
+	helloStall         // likewise, after most of a very long chain
+	helloGarbage       // answers bytes that are not TLS
+	helloOtherProtocol // offers no HTTP by ALPN
+	helloLongChain     // sends a hundred certificates
 )
 
 const nameOK = "ok"
 
-// Behaviours returns the whole table, in its order. The first is ok, which takes the share that the others leave.
+// Behaviours returns the table in its order. The first is ok, which takes the share that the others leave.
 func Behaviours() []Behaviour { return slices.Clone(behaviours) }
 
-// behaviourNamed finds a behaviour; nil where there is none.
+// behaviourNamed returns a behaviour, or nil.
 func behaviourNamed(name string) *Behaviour { return behavioursByName[name] }
 
 var behavioursByName = func() map[string]*Behaviour {
@@ -148,9 +148,8 @@ const (
 	tooLargeOutcome = exchange.HeaderTooLarge
 )
 
-// kinds is the table, by what a behaviour is about; its rows are in the files zoo_*.go. Shares follow the wild: 85 % of
-// the hosts end with 200, 13 % with 404, 0.5 % with 403, 1 % in a time-out. Rows without a share are there for the zoo
-// alone: they exist where they are asked for by name.
+// kinds is the table, with its rows in the files zoo_*.go. Shares follow the real web: 85 % of the hosts end with 200,
+// 13 % with 404, 0.5 % with 403, 1 % in a time-out. Rows without a share exist only by name.
 var kinds = []struct {
 	name string
 	rows []Behaviour
@@ -167,7 +166,7 @@ var kinds = []struct {
 	{"Heads", headRows},
 }
 
-// behaviours is the whole table in its order, which decides, with the shares, which host behaves how.
+// behaviours is the table in its order. Order and shares decide which host gets which behaviour.
 var behaviours = func() (all []Behaviour) {
 	for _, k := range kinds {
 		all = append(all, k.rows...)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// How fast the web answers, client and server in one process as in the demonstration:
+// BenchmarkServePlain measures how fast the web answers, with the client in the same process as in the demonstration:
 //
 //	go test ./internal/simweb -run '^$' -bench 'Serve|Truth|Certificate' -benchtime 2s -cpuprofile cpu.out
 func BenchmarkServePlain(b *testing.B) { benchmarkServe(b, false) }

@@ -16,16 +16,16 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A pool holds the files that hosts serve. Each is made when it is first asked for, so that an idle web is small, and
-// kept, so that a busy one does not spend its time making files. What a file is like is planned beforehand: with the
-// plan made for all files together, even a property of one file in a thousand has the share that it should have.
+// bodyPool holds the files that hosts serve. A file is made at its first request, so that an idle web is small, and
+// kept, so that a busy one is fast. All files are planned together, so that even a property of one in a thousand has
+// its exact share.
 type bodyPool struct {
 	seed  uint64
 	plans []plan
 	made  []atomic.Pointer[[]byte]
 }
 
-// plan is what one file is to be like.
+// plan describes one file.
 type plan struct {
 	size  int
 	marks marks
@@ -55,15 +55,15 @@ const (
 	markBlockAll
 )
 
-// markShares are the properties as shares of all files, measured on real ones, and the least size in bytes that a file
-// needs to show them without outgrowing its place in the distribution of sizes. Exclusive ones come before.
+// markShares lists the properties with their shares of all files, measured on real ones, and the least size in bytes
+// that a file needs to have one and keep its planned size. Exclusive properties come first.
 var markShares = []struct {
 	mark    marks
 	share   float64
 	least   int
-	not     marks // never beside these
-	ofHTML  bool  // HTML pages have it too
-	ofWhich marks // only beside one of these; 0: any
+	not     marks // never with these
+	ofHTML  bool  // also in HTML pages
+	ofWhich marks // only with one of these; 0: any
 }{
 	{mark: markCR, share: 0.0014, least: 60, not: markHTML},
 	{mark: markCRLF, share: 0.34, not: markCR, ofHTML: true},
@@ -91,7 +91,7 @@ const (
 	maxCorpus    = 1 << 20 // files
 )
 
-// newBodyPool plans the files, or reads them.
+// newBodyPool plans the files, or reads the corpus.
 func newBodyPool(cfg Config) (*bodyPool, error) {
 	if cfg.Corpus != "" {
 		return readCorpus(cfg.Corpus)
@@ -121,12 +121,12 @@ func newBodyPool(cfg Config) (*bodyPool, error) {
 	return p, nil
 }
 
-// planHTML makes the large files pages: 12 % of the files hold 84 % of the bytes.
+// planHTML makes large files web pages: 12 % of the files hold 84 % of the bytes.
 func (p *bodyPool) planHTML() {
 	n := len(p.plans)
 	left := int(math.Round(htmlShare * float64(n)))
 	for i := n - 1; i >= 0 && left > 0; i-- {
-		// Of the largest tenth all but each seventh, then each ninth, down to the middle.
+		// Of the largest tenth all but every seventh, then every ninth down to the middle.
 		fromTop := n - 1 - i
 		if fromTop < n/10 && fromTop%7 != 3 || fromTop >= n/10 && fromTop%12 == 0 {
 			p.plans[i].marks |= markHTML
@@ -135,7 +135,7 @@ func (p *bodyPool) planHTML() {
 	}
 }
 
-// deal marks count of the files that fit, spread evenly over their sizes.
+// deal marks count of the fitting files, spread evenly over their sizes.
 func (p *bodyPool) deal(rng *rand.Rand, fit []int, count int, mark marks) {
 	if count = min(count, len(fit)); count == 0 {
 		return
@@ -146,7 +146,7 @@ func (p *bodyPool) deal(rng *rand.Rand, fit []int, count int, mark marks) {
 	}
 }
 
-// sizeAt is the size in bytes at a quantile. Half of all files are smaller than 327 bytes, and one in a thousand is
+// sizeAt returns the size in bytes at a quantile. Half of all files are smaller than 327 bytes; one in a thousand is
 // larger than what a scanner keeps.
 func sizeAt(u float64) int {
 	points := [...]struct{ u, size float64 }{
@@ -164,13 +164,13 @@ func sizeAt(u float64) int {
 
 func (p *bodyPool) len() int { return len(p.made) }
 
-// at returns a file, which nobody may change.
+// at returns a file, which must not be changed.
 func (p *bodyPool) at(i int) []byte {
 	if b := p.made[i].Load(); b != nil {
 		return *b
 	}
 	b := p.make(i)
-	// Two who make it at once make the same.
+	// Concurrent calls make the same file.
 	p.made[i].CompareAndSwap(nil, &b)
 	return *p.made[i].Load()
 }
@@ -199,7 +199,7 @@ func (p *bodyPool) make(i int) []byte {
 	return w.out
 }
 
-// readCorpus reads real files. They are others' bytes: what does not fit the bounds is an error, no surprise later.
+// readCorpus reads real files, within bounds.
 func readCorpus(path string) (*bodyPool, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -229,7 +229,7 @@ func readCorpus(path string) (*bodyPool, error) {
 			return nil, fmt.Errorf("cannot read the corpus: %w", err)
 		}
 		if n < 16 {
-			continue // answers that break off in the middle need a middle
+			continue // answers that end in the middle of the body need a body
 		}
 		bodies = append(bodies, b)
 	}
@@ -265,7 +265,7 @@ func (w *writer) line(parts ...string) {
 
 func (w *writer) pick(from []string) string { return from[w.rng.IntN(len(from))] }
 
-// aiToken is an AI crawler's name, with the share of the files that name any which name it.
+// aiToken is an AI crawler's name, with its share of the files that name any.
 type aiToken struct {
 	name  string
 	share float64
@@ -312,7 +312,7 @@ func (w *writer) path() string {
 	return s + "/"
 }
 
-// file writes a robots.txt file: what its marks ask for, and rules until it is as long as planned.
+// file writes a robots.txt file: its marks, then rules up to the planned size.
 func (w *writer) file() {
 	if w.plan.size < 27 && w.plan.marks&^(markCRLF|markBOM|markBlockAll) == 0 && !w.has(markBlockAll) {
 		w.line(w.pick([]string{"User-agent: *", "User-Agent: *\t", "# robots.txt", "User-agent: *" + w.eol + "Allow:"}))
@@ -361,7 +361,7 @@ func (w *writer) file() {
 	}
 }
 
-// star writes the group of everybody.
+// star writes the group of `*`.
 func (w *writer) star() {
 	w.line(w.pick([]string{"User-agent: *", "User-agent: *", "User-Agent: *", "user-agent: *"}))
 	if w.has(markDelay) {
@@ -395,7 +395,7 @@ func (w *writer) star() {
 	}
 }
 
-// ai writes what sites say to crawlers that feed models.
+// ai writes groups of AI crawlers.
 func (w *writer) ai() {
 	w.line()
 	style := w.rng.IntN(10)
@@ -409,7 +409,7 @@ func (w *writer) ai() {
 		w.line("User-agent: ", t.name)
 		switch {
 		case style < 3:
-			// One group of them all: the rules come at the end.
+			// One group of all names: the rules come at the end.
 		case style < 8:
 			w.line("Disallow: /")
 			w.line()
@@ -427,7 +427,7 @@ func (w *writer) ai() {
 	}
 }
 
-// managed writes a block as a delivery network writes it before its customers' own files.
+// managed writes a block as a delivery network puts it before its customers' files.
 func (w *writer) managed() {
 	w.line("# BEGIN Cloudflare Managed content")
 	w.line()
@@ -444,7 +444,7 @@ func (w *writer) managed() {
 	w.line()
 }
 
-// more writes what files grow by.
+// more writes another comment, rule or group.
 func (w *writer) more() {
 	switch r := w.rng.IntN(40); {
 	case r == 0 && w.room(120):
@@ -462,7 +462,7 @@ func (w *writer) more() {
 	}
 }
 
-// page writes a web page, as servers do that answer every path with one.
+// page writes a web page, as servers send that answer every path with one.
 func (w *writer) page() {
 	w.line("<!DOCTYPE html>")
 	w.line("<html lang=\"en\"><head><meta charset=\"utf-8\"><title>", w.pick(pathWords), "</title>")

@@ -8,12 +8,12 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// form is an answer that may break off behind any of its bytes.
+// form is an answer that can end after any of its bytes.
 type form struct {
 	answer     func() (raw []byte, body string)
 	head       int  // bytes of the head, with its empty line
-	more       int  // bytes at the end that a client need not wait for
-	untilClose bool // the end of the connection is the end of the body
+	more       int  // last bytes that a client does not need
+	untilClose bool // the connection's end is the body's end
 	coded      bool
 }
 
@@ -38,7 +38,7 @@ var (
 	untilCloseForm = form{head: len(untilCloseHead), untilClose: true, answer: func() ([]byte, string) {
 		return []byte(untilCloseHead + breaksFile), breaksFile
 	}}
-	// The length of what gzip makes of the file has two digits.
+	// The length of the coded file has two digits.
 	gzipForm = form{head: len(gzipHead + "Content-Length: 00\r\n\r\n"), coded: true, answer: func() ([]byte, string) {
 		return []byte(sized(gzipHead+"Content-Length: {length}\r\n\r\n", string(gzippedFile()))), breaksFile
 	}}
@@ -47,13 +47,12 @@ var (
 	}}
 )
 
-// breaks returns the answer that breaks off, one way or the other, behind the n-th byte where the host's first label is
-// at and that number, at17.reset-length.zoo.test, and else behind one that the host draws, where there is something left to
-// miss.
+// breaks answers with a form that ends after its n-th byte. A first label such as in at17.reset-length.zoo.test gives
+// n; otherwise n is drawn from the host, so that something is missing.
 func breaks(f *form, ends ending) func(*ask) reply {
 	return func(a *ask) reply {
 		raw, body := f.answer()
-		enough := len(raw) - f.more // bytes with which a client has everything
+		enough := len(raw) - f.more // bytes that a client needs
 		n, ok := a.breaksAt()
 		if !ok {
 			n = int(a.draw(streamDetail) % uint64(enough))
@@ -73,7 +72,7 @@ func breaks(f *form, ends ending) func(*ask) reply {
 				r.yields = []exchange.Outcome{resetOutcome}
 			}
 		case f.untilClose && n < len(raw) && (n == f.head || !f.coded):
-			// The close is the end. There is no telling a file that broke off from a whole one, but for its coding.
+			// The close is the body's end. Only a coding could tell a cut file from a whole one.
 			r.body = whole(string(raw[f.head:n]))
 		case n < enough && ends == endReset:
 			r.yields = []exchange.Outcome{resetOutcome}
@@ -84,7 +83,7 @@ func breaks(f *form, ends ending) func(*ask) reply {
 	}
 }
 
-// breaksAt is the number that the host's first label asks for.
+// breaksAt returns the number in the host's first label, if it is one for breaks.
 func (a *ask) breaksAt() (int, bool) {
 	label, _, _ := strings.Cut(a.host, ".")
 	text, ok := strings.CutPrefix(label, "at")

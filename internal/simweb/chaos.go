@@ -22,14 +22,12 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// Chaos is a bad network before a simulated web: a relay that loses, delays, slows down, cuts and swallows what passes it. What it
-// does to a connection follows from a seed, the host that the connection is for, and how many there were for that host before, so
-// that what a scan of the web finds through it can be judged: a row is either that of the undisturbed web, or the fault of a
-// connection explains it.
+// Chaos is a bad network in front of a simulated web: a relay that delays, slows, cuts and swallows bytes. The fault of
+// a connection follows from the seed, the host and the number of earlier connections for that host. So every row of a
+// scan through it can be checked: it is true, or a fault explains it.
 //
-// A relay of bytes loses no packets: whatever arrives is whole and in order. What lost packets come to, which is time, Latency
-// and Bandwidth stand for; a packet that never arrives is Blackhole, or a hole. Questions to the name server are packets, and are
-// lost as such.
+// A relay of bytes cannot lose single packets. Latency and Bandwidth stand for packets that are retransmitted,
+// Blackhole and Holes for packets that never arrive. Questions to the name server are packets, and are lost as such.
 type Chaos struct {
 	cfg   ChaosConfig
 	web   *Web
@@ -39,33 +37,32 @@ type Chaos struct {
 	closing context.Context
 	close   context.CancelFunc
 	running sync.WaitGroup
-	doors   []io.Closer
+	open    []io.Closer // listeners and sockets
 
 	mu    sync.Mutex
 	faced map[string][]Fault // by host, in the order of its connections
-	lost  map[string]int     // of those, the ones that were lost
-	asked map[string]int     // packets about a host
+	lost  map[string]int     // lost packets, by host
+	asked map[string]int     // packets, by host
 	holes map[netip.Addr]bool
 	stats ChaosStats
 }
 
-// ChaosConfig says how bad the network is. Shares are of connections, or of what they say they are of; the rest passes as it
-// comes.
+// ChaosConfig configures the bad network. Shares are of connections unless said otherwise; the rest is undisturbed.
 type ChaosConfig struct {
 	Seed uint64
 
-	Latency    float64       // that are delayed, both ways
-	MostDelay  time.Duration // by up to this; 0: 200 ms
-	Bandwidth  float64       // of which the answer passes at LeastBytes to 100 times as many a second
+	Latency    float64       // share delayed, both ways
+	MostDelay  time.Duration // the longest delay; 0: 200 ms
+	Bandwidth  float64       // share whose answers pass at LeastBytes a second, up to 100 times as many
 	LeastBytes int           // 0: 4096
-	Blackhole  float64       // of which nothing more passes after some bytes of the answer, and nobody is told
-	Reset      float64       // that are reset after some bytes of the answer
-	Close      float64       // that are closed after some bytes of the answer
-	Holes      float64       // addresses at which nobody takes a connection
-	Loss       float64       // packets to and from the name server that are lost
+	Blackhole  float64       // share that falls silent after some bytes of the answer
+	Reset      float64       // share reset after some bytes of the answer
+	Close      float64       // share closed after some bytes of the answer
+	Holes      float64       // share of addresses that are black holes
+	Loss       float64       // share of lost packets to and from the name server
 }
 
-// DefaultChaos is a network on which two connections of three are disturbed, one of three so that it fails.
+// DefaultChaos disturbs two connections of three, and makes one of three fail.
 func DefaultChaos(seed uint64) ChaosConfig {
 	return ChaosConfig{Seed: seed, Latency: 0.25, Bandwidth: 0.1, Blackhole: 0.06, Reset: 0.1, Close: 0.1, Holes: 0.05, Loss: 0.1}
 }
@@ -81,25 +78,25 @@ const (
 	FaultBlackhole
 	FaultReset
 	FaultClose
-	FaultHole    // no connection: the address is a hole
-	FaultLoss    // a question about the name was lost
-	FaultPackets // packets were lost, of whatever kind
+	FaultHole    // no connection: the address is a black hole
+	FaultLoss    // a packet about the name was lost
+	FaultPackets // packets of any kind were lost
 )
 
 var faultNames = [...]string{"none", "latency", "bandwidth", "blackhole", "reset", "close", "hole", "loss", "packets"}
 
-// String is the kind in a word.
+// String returns the kind in a word.
 func (k FaultKind) String() string { return faultNames[k] }
 
 // Fault is what happens to one connection.
 type Fault struct {
 	Kind  FaultKind
-	After int           // bytes of the answer that pass before
+	After int           // bytes of the answer before the fault
 	Delay time.Duration // each way
 	Rate  int           // bytes a second
 }
 
-// Explains returns the outcomes to which a fault may lead, beside that of the undisturbed web.
+// Explains returns the outcomes that a fault may cause, besides that of the undisturbed web.
 func (f Fault) Explains() []exchange.Outcome {
 	switch f.Kind {
 	case FaultBandwidth, FaultBlackhole:
@@ -107,14 +104,14 @@ func (f Fault) Explains() []exchange.Outcome {
 	case FaultReset:
 		return []exchange.Outcome{exchange.Reset}
 	case FaultClose:
-		// Where the end of the connection is the end of the body, nobody can tell it from a cut: such an answer is one.
+		// A cut body that the connection's end ends looks whole, so the outcome is answered.
 		return []exchange.Outcome{exchange.ClosedEarly, exchange.Answered}
 	case FaultHole:
 		return []exchange.Outcome{exchange.ConnectTimeout}
 	case FaultLoss:
 		return []exchange.Outcome{exchange.DNSTimeout}
 	case FaultPackets:
-		// A reset is a packet of which there is no second: whoever misses it waits.
+		// Without its reset packet, which is not repeated, a reset is a time-out.
 		return []exchange.Outcome{exchange.DNSTimeout, exchange.ConnectTimeout, exchange.Timeout}
 	}
 	return nil
@@ -122,12 +119,12 @@ func (f Fault) Explains() []exchange.Outcome {
 
 // ChaosStats are totals since the start.
 type ChaosStats struct {
-	Connections [len(faultNames)]int64 // by what was done to them; of holes, none
-	Packets     int64                  // to the name server, and back
-	Lost        int64                  // of them
+	Connections [len(faultNames)]int64 // by fault; none for holes
+	Packets     int64                  // to the name server and back
+	Lost        int64                  // of Packets
 }
 
-// FaultOf is what happens to the nth connection, from 0, for a host. It depends on nothing but that and the seed.
+// FaultOf returns the fault of the nth connection, from 0, for a host. It depends on these and the seed alone.
 func (c ChaosConfig) FaultOf(host string, nth int) Fault {
 	draw := func(stream uint64) uint64 {
 		return mix(xxhash.Sum64String(host) + mix(c.Seed+stream)*uint64(2*nth+1))
@@ -147,7 +144,7 @@ func (c ChaosConfig) FaultOf(host string, nth int) Fault {
 		case FaultBandwidth:
 			f.Rate = int(float64(c.leastBytes()) * (1 + 99*v*v))
 		default:
-			// As often among the first bytes, of a handshake or a head, as among the first ten thousand.
+			// Equally often at once, and within the first 100, 1,000 or 10,000 bytes: of handshake, head or body.
 			f.After = int(draw(3) % []uint64{1, 100, 1000, 10_000}[draw(4)%4])
 		}
 		return f
@@ -169,7 +166,7 @@ func (c ChaosConfig) leastBytes() int {
 	return 4096
 }
 
-// hole reports whether an address is one at which nobody takes a connection.
+// hole reports whether an address is a black hole.
 func (c ChaosConfig) hole(addr netip.Addr) bool {
 	return unit(mix(xxhash.Sum64(addr.AsSlice())+mix(c.Seed+5))) < c.Holes
 }
@@ -179,7 +176,7 @@ func (c ChaosConfig) loses(host string, nth int) bool {
 	return unit(mix(xxhash.Sum64String(host)+mix(c.Seed+6)*uint64(2*nth+1))) < c.Loss
 }
 
-// StartChaos puts a bad network before a web. It is closed by Close, before the web is.
+// StartChaos puts a bad network in front of a web. Close it before the web.
 func StartChaos(web *Web, cfg ChaosConfig) (*Chaos, error) {
 	c := &Chaos{cfg: cfg, web: web, faced: map[string][]Fault{}, lost: map[string]int{}, asked: map[string]int{}, holes: map[netip.Addr]bool{}}
 	c.closing, c.close = context.WithCancel(context.Background())
@@ -188,36 +185,36 @@ func StartChaos(web *Web, cfg ChaosConfig) (*Chaos, error) {
 		if lastErr = c.listen(); lastErr == nil {
 			return c, nil
 		}
-		for _, door := range c.doors {
-			_ = door.Close()
+		for _, s := range c.open {
+			_ = s.Close()
 		}
 		c.running.Wait()
-		c.doors, c.ports = nil, [2]uint16{}
+		c.open, c.ports = nil, [2]uint16{}
 	}
 	c.close()
 	return nil, fmt.Errorf("cannot listen for the bad network: %w", lastErr)
 }
 
-// listen opens two ports at each address where the web has any, and one for questions.
+// listen opens two ports at each address of the web, and one for questions.
 func (c *Chaos) listen() error {
 	for addr := range c.web.places {
 		for i, to := range []int{c.web.HTTPPort(), c.web.TLSPort()} {
 			if addr.Is4() && addr.As4()[1] == 8 && i == 1 {
-				continue // plain HTTP only: nobody is there
+				continue // plain HTTP only
 			}
 			lc := net.ListenConfig{KeepAlive: -1}
 			l, err := lc.Listen(context.Background(), "tcp", netip.AddrPortFrom(addr, c.ports[i]).String())
 			if err != nil {
 				return err
 			}
-			c.doors = append(c.doors, l)
+			c.open = append(c.open, l)
 			tcp := l.(*net.TCPListener)
 			c.ports[i] = tcp.Addr().(*net.TCPAddr).AddrPort().Port()
 			if c.cfg.hole(addr) && addr.Is4() && addr != c.web.HotAddr() {
 				filled, err := plug(tcp)
 				switch {
 				case err == nil:
-					c.doors = append(c.doors, filled)
+					c.open = append(c.open, filled)
 					c.holes[addr] = true
 					continue
 				case !errors.Is(err, errors.ErrUnsupported):
@@ -232,17 +229,17 @@ func (c *Chaos) listen() error {
 	if err != nil {
 		return err
 	}
-	c.doors = append(c.doors, packets)
+	c.open = append(c.open, packets)
 	c.names = packets.LocalAddr().(*net.UDPAddr).AddrPort()
 	if err := packets.SetReadBuffer(4 << 20); err != nil {
 		return err
 	}
-	// What does not fit into a packet is asked by TCP, which nobody disturbs.
+	// Truncated answers are asked for by TCP, which is undisturbed.
 	l, err := net.Listen("tcp4", c.names.String())
 	if err != nil {
 		return err
 	}
-	c.doors = append(c.doors, l)
+	c.open = append(c.open, l)
 	c.running.Go(func() { c.relayQuestions(packets) })
 	c.running.Go(func() {
 		for {
@@ -260,11 +257,11 @@ func (c *Chaos) listen() error {
 	return nil
 }
 
-// Close ends the network, and what passes it.
+// Close ends the network and its connections.
 func (c *Chaos) Close() {
 	c.close()
-	for _, door := range c.doors {
-		_ = door.Close()
+	for _, s := range c.open {
+		_ = s.Close()
 	}
 	c.running.Wait()
 }
@@ -284,8 +281,8 @@ func (c *Chaos) Stats() ChaosStats {
 	return c.stats
 }
 
-// Faced returns what has happened to the connections for a host so far, in their order: what FaultOf says; FaultHole where its
-// address is a hole, and FaultLoss where a question about it was lost.
+// Faced returns the faults of the connections for a host so far, in order. FaultHole follows if its address is a black
+// hole, and FaultLoss if a packet about it was lost.
 func (c *Chaos) Faced(host string) []Fault {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -327,12 +324,12 @@ func (c *Chaos) accept(l *net.TCPListener, target string, secure bool) {
 	}
 }
 
-// firstFlight reads what a client says first, and for which host it is; "" where it does not say.
+// firstFlight reads a client's first bytes, and the host that they name, or "".
 func firstFlight(client *net.TCPConn, secure bool) (flight []byte, host string) {
 	var heard bytes.Buffer
 	in := io.TeeReader(client, &heard)
 	if secure {
-		hello := tls.Server(deaf{client, in}, &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		hello := tls.Server(readOnly{client, in}, &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			if host, _ = splitHost(hello.ServerName); host == "" {
 				host = localHost(client)
 			}
@@ -348,16 +345,16 @@ func firstFlight(client *net.TCPConn, secure bool) (flight []byte, host string) 
 	return heard.Bytes(), host
 }
 
-// deaf is a connection to which nothing is written.
-type deaf struct {
+// readOnly is a connection that discards what is written.
+type readOnly struct {
 	net.Conn
 	in io.Reader
 }
 
-func (d deaf) Read(p []byte) (int, error)  { return d.in.Read(p) }
-func (d deaf) Write(p []byte) (int, error) { return len(p), nil }
+func (d readOnly) Read(p []byte) (int, error)  { return d.in.Read(p) }
+func (d readOnly) Write(p []byte) (int, error) { return len(p), nil }
 
-// pass carries a connection to the web and back, but for what befalls it.
+// pass relays a connection to the web and back, with its fault.
 func (c *Chaos) pass(client *net.TCPConn, target string, flight []byte, f Fault) {
 	conn, err := net.DialTimeout("tcp", target, 10*time.Second)
 	if err != nil {
@@ -376,12 +373,12 @@ func (c *Chaos) pass(client *net.TCPConn, target string, flight []byte, f Fault)
 			return
 		}
 		if _, how := c.carry(server, client, Fault{Delay: f.Delay}); errors.Is(how, errReset) {
-			_ = server.Close() // the client is gone, and wants nothing more
+			_ = server.Close() // the client is gone
 		} else {
 			_ = server.CloseWrite()
 		}
 	}()
-	defer func() { // only when both are done may the sockets be given up
+	defer func() { // both directions use the sockets
 		_ = client.Close()
 		_ = server.Close()
 		<-up
@@ -391,16 +388,17 @@ func (c *Chaos) pass(client *net.TCPConn, target string, flight []byte, f Fault)
 		_ = client.SetLinger(0)
 	case !whole && f.Kind == FaultBlackhole:
 		_ = server.Close()
-		swallow(client) // whatever is sent from now on meets silence
+		swallow(client) // the client gets no answer from now on
 	case whole, f.Kind == FaultClose:
 		_ = client.CloseWrite()
-		swallow(client) // which may still be sending: closing now would reset what is on its way to it
+		swallow(client) // the client may still send, and a close would reset bytes in flight to it
 	}
 }
 
 var errReset = errors.New("reset")
 
-// carry carries bytes one way until they end, as a fault lets them. It reports whether all of them came, and how they ended.
+// carry relays bytes one way until they end or the fault ends them. It reports whether all bytes passed, and how they
+// ended.
 func (c *Chaos) carry(to, from *net.TCPConn, f Fault) (whole bool, how error) {
 	cut := f.Kind == FaultBlackhole || f.Kind == FaultReset || f.Kind == FaultClose
 	left := f.After
@@ -413,20 +411,20 @@ func (c *Chaos) carry(to, from *net.TCPConn, f Fault) (whole bool, how error) {
 		data []byte
 		due  time.Time
 	}
-	// What is delayed goes through a line, so that the delay is one of time and not of bandwidth.
-	var line chan piece
+	// Delayed bytes wait in a queue, so that the delay does not limit the bandwidth.
+	var queue chan piece
 	var sent chan struct{}
 	if f.Delay > 0 {
-		line, sent = make(chan piece, 1024), make(chan struct{})
+		queue, sent = make(chan piece, 1024), make(chan struct{})
 		go func() {
 			defer close(sent)
-			for p := range line {
+			for p := range queue {
 				if !c.wait(time.Until(p.due)) || !write(to, p.data) {
 					_ = from.Close()
 				}
 			}
 		}()
-		defer func() { close(line); <-sent }()
+		defer func() { close(queue); <-sent }()
 	}
 	for {
 		n, err := from.Read(b)
@@ -438,7 +436,7 @@ func (c *Chaos) carry(to, from *net.TCPConn, f Fault) (whole bool, how error) {
 		switch {
 		case n == 0:
 		case f.Delay > 0:
-			line <- piece{bytes.Clone(b[:n]), time.Now().Add(f.Delay)}
+			queue <- piece{bytes.Clone(b[:n]), time.Now().Add(f.Delay)}
 		case !write(to, b[:n]) || f.Rate > 0 && !c.wait(time.Duration(n)*time.Second/time.Duration(f.Rate)):
 			return false, nil
 		}
@@ -451,10 +449,10 @@ func (c *Chaos) carry(to, from *net.TCPConn, f Fault) (whole bool, how error) {
 	}
 }
 
-// swallow reads until the other side has ended.
+// swallow reads until the other side ends.
 func swallow(conn *net.TCPConn) { _, _ = io.Copy(io.Discard, conn) }
 
-// wait waits, and reports whether the network still stands.
+// wait waits, and reports false if the network was closed.
 func (c *Chaos) wait(d time.Duration) bool {
 	if d <= 0 {
 		return c.closing.Err() == nil
@@ -477,8 +475,8 @@ func write(to io.Writer, b []byte) bool {
 	return err == nil
 }
 
-// relayQuestions carries questions to the name server and its answers back, each packet to a socket of its own, as far as they
-// are not lost.
+// relayQuestions relays questions to the name server, each through a socket of its own, and the answers back, unless
+// they are lost.
 func (c *Chaos) relayQuestions(packets *net.UDPConn) {
 	b := make([]byte, 64<<10)
 	for {
@@ -512,7 +510,7 @@ func (c *Chaos) relayQuestions(packets *net.UDPConn) {
 				return
 			}
 			answer := make([]byte, 64<<10)
-			for { // forged ones come before
+			for { // forged answers come first
 				n, err := server.Read(answer)
 				if err != nil {
 					return

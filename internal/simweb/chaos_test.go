@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// askAt asks a host by plain HTTP at an address, and returns all that came, how it ended and how long it took.
+// askAt asks a host by plain HTTP at an address, and returns the bytes received, the time taken, and the error.
 func askAt(t *testing.T, addr, host string) (answer []byte, took time.Duration, err error) {
 	t.Helper()
 	begun := time.Now()
@@ -31,7 +31,7 @@ func askAt(t *testing.T, addr, host string) (answer []byte, took time.Duration, 
 	return answer, time.Since(begun), err
 }
 
-// TestChaosFaults has each kind of fault do what it says, by itself, and an answer that is whole where none is.
+// TestChaosFaults checks the effect of each kind of fault by itself, and a whole answer without one.
 func TestChaosFaults(t *testing.T) {
 	const most = 400 * time.Millisecond
 	f := func(name string, cfg ChaosConfig, holds func(f Fault, whole, got []byte, took time.Duration, err error) bool) {
@@ -88,18 +88,18 @@ func TestChaosFaults(t *testing.T) {
 		return cut(f, whole, got) && err == nil
 	})
 	f("reset", ChaosConfig{Reset: 1}, func(f Fault, whole, got []byte, _ time.Duration, err error) bool {
-		// What had arrived before may be lost with it.
+		// A reset may also drop bytes that arrived before it.
 		return f.After >= len(whole) || bytes.HasPrefix(whole, got) && errors.Is(err, syscall.ECONNRESET)
 	})
 	if runtime.GOOS == "linux" {
 		f("holes", ChaosConfig{Holes: 1}, func(_ Fault, whole, got []byte, took time.Duration, err error) bool {
-			var dial net.Error // all addresses but the hot one are holes
+			var dial net.Error // all addresses but the hot one are black holes
 			return err == nil && bytes.Equal(got, whole) || errors.As(err, &dial) && dial.Timeout() && len(got) == 0
 		})
 	}
 }
 
-// TestChaosShares has faults come as often as they are to, and by the seed.
+// TestChaosShares checks that faults have their shares, and follow from the seed.
 func TestChaosShares(t *testing.T) {
 	cfg, n := DefaultChaos(3), 100_000
 	count := map[FaultKind]int{}
@@ -116,7 +116,7 @@ func TestChaosShares(t *testing.T) {
 	}
 	for kind, share := range map[FaultKind]float64{FaultLatency: cfg.Latency, FaultBandwidth: cfg.Bandwidth, FaultBlackhole: cfg.Blackhole, FaultReset: cfg.Reset, FaultClose: cfg.Close} {
 		if got := float64(count[kind]) / float64(n); got < 0.95*share || got > 1.05*share {
-			t.Errorf("%v comes to %.3f of the connections, want %.3f", kind, got, share)
+			t.Errorf("%v has %.3f of the connections, want %.3f", kind, got, share)
 		}
 	}
 	lost := 0
@@ -139,7 +139,7 @@ func TestChaosShares(t *testing.T) {
 	}
 }
 
-// TestChaosCloses has a network leave nothing behind, also in the middle of things.
+// TestChaosCloses closes a network in mid-connection, and finds no connection open.
 func TestChaosCloses(t *testing.T) {
 	web, err := Start(t.Context(), Config{Seed: 5, Addresses: 4, Bodies: 64, Only: []string{"silent"}})
 	if err != nil {
@@ -157,7 +157,7 @@ func TestChaosCloses(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if i%2 == 0 { // the others say nothing
+		if i%2 == 0 { // the others stay silent
 			fmt.Fprintf(c, "GET /robots.txt HTTP/1.1\r\nHost: h%d.test\r\n\r\n", i)
 		}
 		clients = append(clients, c)

@@ -18,13 +18,13 @@ type coding uint8
 
 const (
 	gzipped      coding = iota
-	deflated            // in a zlib wrapper, as RFC 9110 §8.4.1.2 means it
-	deflatedBare        // without, as some servers send it
+	deflated            // in a zlib wrapper (RFC 9110 §8.4.1.2)
+	deflatedBare        // without one, as some servers send it
 	brotlied
 	zstandard
 )
 
-// String is the coding's name in a header.
+// String returns the coding's name in a header.
 func (c coding) String() string {
 	switch c {
 	case gzipped:
@@ -37,7 +37,7 @@ func (c coding) String() string {
 	return "deflate"
 }
 
-// contentEncoding is the header line of a body's codings, in the order in which they were applied.
+// contentEncoding returns the header line of a body's codings, in the order in which they were applied.
 func contentEncoding(codings []coding) string {
 	if len(codings) == 0 {
 		return ""
@@ -49,10 +49,10 @@ func contentEncoding(codings []coding) string {
 	return "Content-Encoding: " + strings.Join(names, ", ") + "\r\n"
 }
 
-// gzips are kept because hosts in the everyday web send gzip; the other codings are for the few.
+// gzips are pooled, since ordinary hosts send gzip; the other codings are rare.
 var gzips = sync.Pool{New: func() any { z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed); return z }}
 
-// encoded is a body that ends, coded by one coding after the other.
+// encoded returns a finite body in the given codings, applied in order.
 func encoded(body content, codings ...coding) []byte {
 	var data []byte
 	for i, c := range codings {
@@ -64,7 +64,7 @@ func encoded(body content, codings ...coding) []byte {
 	return data
 }
 
-// encodedBy is a body in one coding. Memory does not fail to be written to, so that no error is looked at.
+// encodedBy returns a body in one coding. Writing to memory does not fail, so errors are ignored.
 func encodedBy(body content, c coding) []byte {
 	var b bytes.Buffer
 	var z io.WriteCloser

@@ -15,20 +15,20 @@ import (
 const (
 	nameTTL      = 300 // seconds
 	slowName     = 200 * time.Millisecond
-	lateName     = 600 * time.Millisecond // resolvers ask again after 250 to 500 ms
+	lateName     = 600 * time.Millisecond // resolvers repeat questions after 250 to 500 ms
 	manyNames    = 1000
-	aliasOfHosts = "edge.alias.test." // what aliased names end in
+	aliasOfHosts = "edge.alias.test." // suffix of alias targets
 	aliasHalf    = "half."
 )
 
-// nameServer answers every name over UDP and TCP, on one port.
+// nameServer answers questions over UDP and TCP on one port.
 type nameServer struct {
 	web      *Web
 	udp, tcp *dns.Server
 	addr     netip.AddrPort
 }
 
-// listenNames opens both sockets and begins to answer.
+// listenNames opens both sockets and starts to answer.
 func (w *Web) listenNames() (*nameServer, error) {
 	var lastErr error
 	for range 20 {
@@ -36,7 +36,7 @@ func (w *Web) listenNames() (*nameServer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot listen for DNS: %w", err)
 		}
-		// Bursts of a thousand questions must not be lost in the socket.
+		// The socket must hold bursts of a thousand questions.
 		if err := packets.SetReadBuffer(4 << 20); err != nil {
 			_ = packets.Close()
 			return nil, fmt.Errorf("cannot listen for DNS: %w", err)
@@ -84,14 +84,15 @@ func (s *nameServer) ServeDNS(out dns.ResponseWriter, q *dns.Msg) {
 	if m == nil || wait > 0 && !s.web.sleep(wait) {
 		return
 	}
-	if lie := s.web.lie(q, overUDP); lie != nil {
-		_ = out.WriteMsg(lie)
+	if forged := s.web.forged(q, overUDP); forged != nil {
+		_ = out.WriteMsg(forged)
 	}
-	_ = out.WriteMsg(m) // a client that is gone is no concern of ours
+	_ = out.WriteMsg(m) // fails only if the client is gone
 }
 
-// asked returns the host that a name in a question is about. The names behind an alias carry the host's own:
-// half.HOST.edge.alias.test.
+// asked returns the host that a question's name belongs to. Alias targets contain the host's name:
+// half.HOST.edge.alias.test. behind reports whether the name is an alias target, and inner is the name without its
+// suffix.
 func asked(name string) (host, inner string, behind bool) {
 	host = strings.ToLower(strings.TrimSuffix(name, "."))
 	inner, behind = strings.CutSuffix(host+".", "."+aliasOfHosts)
@@ -101,8 +102,8 @@ func asked(name string) (host, inner string, behind bool) {
 	return host, inner, behind
 }
 
-// lie is what comes before the answer to a question where somebody forges one; nil: nothing.
-func (w *Web) lie(q *dns.Msg, overUDP bool) *dns.Msg {
+// forged returns the forged answer sent before the true one, or nil.
+func (w *Web) forged(q *dns.Msg, overUDP bool) *dns.Msg {
 	host, _, _ := asked(q.Question[0].Name)
 	kind := w.world.behaviour(host).name
 	if !overUDP || kind != nameWrongID && kind != nameWrongQuestion {
@@ -115,11 +116,11 @@ func (w *Web) lie(q *dns.Msg, overUDP bool) *dns.Msg {
 	} else {
 		m.Question[0].Name = "forged.test."
 	}
-	m.Answer = []dns.RR{address(owner, nameTTL, w.world.lie())}
+	m.Answer = []dns.RR{address(owner, nameTTL, w.world.unused())}
 	return m
 }
 
-// answerName is the answer to a question, after a wait; nil: silence.
+// answerName returns the answer to a question, and how long to wait before it; nil: silence.
 func (w *Web) answerName(q *dns.Msg, overUDP bool) (*dns.Msg, time.Duration) {
 	question := q.Question[0]
 	host, inner, behind := asked(question.Name)
@@ -188,7 +189,7 @@ func (w *Web) answerName(q *dns.Msg, overUDP bool) (*dns.Msg, time.Duration) {
 		addrs = []netip.Addr{w.world.address(host, b)}
 	}
 	for _, addr := range addrs {
-		// What a host has no address of is answered with no data.
+		// A question of another type or class gets an empty answer.
 		if rr := address(owner, ttl, addr); rr.Header().Rrtype == question.Qtype && question.Qclass == dns.ClassINET {
 			m.Answer = append(m.Answer, rr)
 		}
@@ -209,14 +210,14 @@ func alias(owner, target string) dns.RR {
 	return &dns.CNAME{Hdr: dns.RR_Header{Name: owner, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: nameTTL}, Target: target}
 }
 
-// Name is how the simulated DNS answers for a host, told without asking it.
+// Name describes how the simulated DNS answers for a host.
 type Name struct {
-	Addr   netip.Addr // invalid where there is none; the first of several
-	Rcode  int        // of the DNS; 0 for an answer without an address as well
+	Addr   netip.Addr // the first of several; invalid: none
+	Rcode  int        // response code; also 0 for an answer without an address
 	Silent bool       // no answer comes
 }
 
-// Lookup tells how the DNS answers for a host.
+// Lookup returns how the DNS answers for a host, without asking it.
 func (w *Web) Lookup(host string) Name {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	b := w.world.behaviour(host)

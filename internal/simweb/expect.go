@@ -16,45 +16,45 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// Policy is what of a scanner's settings decides about the end of a scan.
+// Policy holds the scanner's settings that decide how a scan ends.
 type Policy struct {
-	HTTPFirst    bool  // entries without a scheme are begun by http instead of https
-	NoFallback   bool  // entries without a scheme are not tried by the other one
+	HTTPFirst    bool  // entries without a scheme begin with http instead of https
+	NoFallback   bool  // entries without a scheme do not try the other one
 	MaxRedirects int   // hops followed
 	MaxBody      int64 // decoded bytes kept
-	Retries      int   // later tries of what may pass
-	Attempts     bool  // the truth tells how many attempts are made: nobody asked before, and nothing but the hosts fails
+	Retries      int   // retries of transient failures
+	Attempts     bool  // the truth has the number of attempts: of a web not asked before, whose network never fails
 	StrictTLS    bool  // an unverifiable certificate is a failure
 	TrustCA      bool  // the scanner trusts the web's authority (CAPool)
-	Guarded      bool  // it dials no private address, such as those of all hosts here
+	Guarded      bool  // the scanner dials no private address, and all hosts here have one
 }
 
-// DefaultPolicy is that of a scan without flags, whose machine does not know the web's authority.
+// DefaultPolicy is the policy of a scan without flags, on a machine that does not know the web's authority.
 func DefaultPolicy() Policy { return Policy{MaxRedirects: 5, MaxBody: 512_000, Retries: 2} }
 
-// Expect is what a scan of an origin finds, in the words of the dataset's table `sites`. The web must not have been
-// asked for hosts that fail only at first (see Forget), and the scanner's time-outs must be longer than Config.Slow and
-// shorter than Config.Hold.
+// Expect is what a scan of an origin finds, in the words of the table `sites`. Hosts that fail at first must not have
+// been asked before (see Forget), and the scanner's time-outs must be longer than Config.Slow and shorter than
+// Config.Hold.
 type Expect struct {
-	Behaviour   string             // of the host that the list names
-	Outcomes    []exchange.Outcome // any of these; more than one where system or scanner may rightly choose
+	Behaviour   string             // of the listed host
+	Outcomes    []exchange.Outcome // any of these; several where system or scanner may choose
 	Status      int                // 0: none
-	Hops        int                // followed before the end, or before a URL came that had been asked
+	Hops        int                // redirects followed, up to the end or a loop
 	Truncated   bool
 	BodyHash    uint64 // xxh64 of the decoded bytes kept; 0: none
 	BodyBytes   int64  // decoded bytes kept
 	FinalScheme origin.Scheme
-	// TLSVerified is Unknown by http, and where no status came: what is kept of a handshake that led to nothing is the
-	// scanner's choice.
+	// TLSVerified is Unknown by http, and without a status: scanners may differ in what they keep of a failed
+	// handshake.
 	TLSVerified exchange.Tristate
 	// Access is what the first of Outcomes means for a crawler: conditional, full_allow, full_disallow or unknown.
 	Access   string
-	Attempts int // exchanges after which the first of Outcomes stands, without redirect hops
+	Attempts int // attempts up to the first of Outcomes
 
-	Answered origin.Origin // by which the row is known: the origin that answered, or that was tried first
+	Answered origin.Origin // the row's origin: the one that answered, or was tried first
 }
 
-// result is how one exchange or one attempt ends.
+// result is the end of an exchange or an attempt.
 type result struct {
 	outcomes  []exchange.Outcome
 	status    int
@@ -64,13 +64,13 @@ type result struct {
 	verified  exchange.Tristate
 	scheme    origin.Scheme
 	hops      int
-	anyStatus bool // an HTTP status came, of this exchange or of one before a redirect
+	anyStatus bool // a status came, of this exchange or of an earlier hop
 	asked     origin.Origin
 }
 
 func failed(outcomes ...exchange.Outcome) result { return result{outcomes: outcomes} }
 
-// walk is a scanner's way to one origin through the pure half of the web.
+// walk is a scan of one origin in the pure half of the web.
 type walk struct {
 	world *world
 	web   *Web
@@ -80,7 +80,7 @@ type walk struct {
 	attempts int
 }
 
-// Expect tells what a scan of an origin finds. It asks nothing and changes nothing.
+// Expect returns what a scan of an origin finds. It makes no requests and changes nothing.
 func (w *Web) Expect(o origin.Origin, p Policy) Expect {
 	wk := walk{world: w.world, web: w, p: p}
 	e := Expect{Behaviour: w.world.behaviour(o.Host()).Name}
@@ -97,7 +97,7 @@ func (w *Web) Expect(o origin.Origin, p Policy) Expect {
 	return e
 }
 
-// accessAfter is what an end means for a crawler (RFC 9309 §2.3.1), in the words of the dataset.
+// accessAfter returns what an outcome means for a crawler (RFC 9309 §2.3.1), in the words of the dataset.
 func accessAfter(outcome exchange.Outcome, status int) string {
 	switch {
 	case outcome == exchange.BlockedAddress, outcome == exchange.OptedOut, outcome == exchange.NotArchived:
@@ -112,7 +112,7 @@ func accessAfter(outcome exchange.Outcome, status int) string {
 	return "conditional"
 }
 
-// mayPass reports whether a later try may end otherwise.
+// mayPass reports whether a retry may end otherwise.
 func (r *result) mayPass() bool {
 	if r.outcomes[0] == exchange.Answered {
 		return r.status >= 500 || r.status == 429
@@ -120,9 +120,9 @@ func (r *result) mayPass() bool {
 	return r.outcomes[0].Transient()
 }
 
-// life is all attempts at an origin: one by its first scheme and, where no status came and the entry names none, one by the
-// other; then later tries of what may pass. They stay with a scheme by which a status came. Where none did, they are by
-// turns, and the row is the first scheme's.
+// life makes all attempts at an origin: one by the first scheme; one by the other, if no status came and the entry
+// names no scheme; then retries. Retries keep to a scheme by which a status came, and else alternate. Without a status
+// the row is the first scheme's.
 func (wk *walk) life(o origin.Origin) result {
 	schemes := []origin.Scheme{o.Scheme()}
 	if o.Scheme() == origin.Auto {
@@ -138,7 +138,7 @@ func (wk *walk) life(o origin.Origin) result {
 	}
 	for try := range wk.p.Retries {
 		answered := slices.IndexFunc(last, func(r result) bool { return r.anyStatus })
-		var of []int // the schemes for which it is worth it
+		var of []int // schemes worth a retry
 		for i := range last {
 			if last[i].mayPass() && (answered < 0 || answered == i) {
 				of = append(of, i)
@@ -158,7 +158,7 @@ func (wk *walk) life(o origin.Origin) result {
 	return last[0]
 }
 
-// attempt asks an origin by its scheme and follows redirects.
+// attempt asks an origin by its scheme, redirects included.
 func (wk *walk) attempt(o origin.Origin) result {
 	target := exchange.Target{Origin: o, Path: exchange.RobotsPath}
 	visited := []string{target.String()}
@@ -188,7 +188,7 @@ func (wk *walk) attempt(o origin.Origin) result {
 	}
 }
 
-// locate is where a Location leads.
+// locate returns the target of a Location.
 func locate(from exchange.Target, location string) (exchange.Target, error) {
 	base, err := url.Parse(from.String())
 	if err != nil {
@@ -207,7 +207,7 @@ func locate(from exchange.Target, location string) (exchange.Target, error) {
 	return exchange.Target{Origin: o, Path: path}, nil
 }
 
-// exchange asks one URL: name, connection, TLS, HTTP, each of which may end it.
+// exchange asks one URL. Name, connection, TLS or HTTP may end it.
 func (wk *walk) exchange(t exchange.Target) result {
 	w, host, scheme := wk.world, t.Origin.Host(), t.Origin.Scheme()
 	if scheme == origin.FTP {
@@ -215,7 +215,7 @@ func (wk *walk) exchange(t exchange.Target) result {
 	}
 	b := w.behaviour(host)
 	if addr, ok := t.Origin.Addr(); ok {
-		if slices.Contains(w.nobody, addr) && !wk.p.Guarded {
+		if slices.Contains(w.vacant, addr) && !wk.p.Guarded {
 			return failed(exchange.ConnectRefused)
 		}
 		if wk.web.places[addr] == nil {
@@ -285,7 +285,7 @@ func (wk *walk) exchange(t exchange.Target) result {
 	return r
 }
 
-// result is what a client makes of an answer that keeps at most so many bytes.
+// result returns what a client finds that keeps at most the given number of bytes.
 func (r *reply) result(most int64) result {
 	out := result{outcomes: r.yields, status: r.status, location: r.location}
 	if r.yields != nil {
@@ -294,7 +294,7 @@ func (r *reply) result(most int64) result {
 			sent = r.body.sentOfCut()
 		}
 		if int64(sent) > most {
-			// The client has what it wants before the answer goes wrong.
+			// The client has enough before the answer fails.
 			out.outcomes = nil
 		} else {
 			return out
@@ -307,7 +307,7 @@ func (r *reply) result(most int64) result {
 	return out
 }
 
-// outcomes is how a lookup ends that finds no address; nil where it finds one.
+// outcomes returns how a look-up without an address ends; nil: it finds one.
 func (k nameKind) outcomes() []exchange.Outcome {
 	switch k {
 	case nameMissing, nameNoAddress:
@@ -322,7 +322,7 @@ func (k nameKind) outcomes() []exchange.Outcome {
 	return nil
 }
 
-// outcomes is how a handshake ends that fails; nil where it does not.
+// outcomes returns how a failed handshake ends; nil: it succeeds.
 func (k helloKind) outcomes() []exchange.Outcome {
 	switch k {
 	case hello10Only, helloAlert, helloPlain, helloGarbage, helloOtherProtocol:
@@ -337,11 +337,11 @@ func (k helloKind) outcomes() []exchange.Outcome {
 	return nil
 }
 
-// verifies reports whether a certificate stands up to verification by one who trusts the authority.
+// verifies reports whether the certificate is valid for a client that trusts the authority.
 func (k helloKind) verifies() bool { return k == helloFine || k == hello12Only || k == helloLongChain }
 
 // Truth is a line of a truth file: what a scan finds for one line of a list, under the names of the table `sites`.
-// Where more than one outcome is right, Outcomes lists them all and Outcome is the first.
+// Outcomes lists all right outcomes, and Outcome is the first.
 type Truth struct {
 	Seq         int      `json:"seq"`
 	Input       string   `json:"input"`
@@ -359,12 +359,12 @@ type Truth struct {
 	BodyBytes   int64    `json:"body_bytes"`
 	Truncated   bool     `json:"truncated"`
 	Access      string   `json:"access"`             // where the outcome is Outcome
-	Attempts    *int     `json:"attempts,omitempty"` // where the policy asks for it and there is but one answer
-	BodyHash    int64    `json:"body_hash"`          // the 64 bits as the dataset has them, signed
+	Attempts    *int     `json:"attempts,omitempty"` // if Policy.Attempts is set and the number is certain
+	BodyHash    int64    `json:"body_hash"`          // signed, as in the dataset
 }
 
-// WriteTruth writes what a scan of a list finds, as a JSON line an entry. Entries that are no origin are left out, as
-// they are from the dataset; seq counts them.
+// WriteTruth writes what a scan of a list finds, as a JSON line an entry. As in the dataset, entries that are not
+// origins are left out, but counted in seq.
 func (w *Web) WriteTruth(out io.Writer, list iter.Seq[string], p Policy) error {
 	buffered := bufio.NewWriterSize(out, 64<<10)
 	encoder := json.NewEncoder(buffered)
@@ -393,8 +393,7 @@ func truth(seq int, input string, o origin.Origin, e Expect, attempts bool) Trut
 		BodyBytes: e.BodyBytes, Truncated: e.Truncated, BodyHash: int64(e.BodyHash), Access: e.Access,
 		Hops: e.Hops, FinalScheme: e.FinalScheme.String(),
 	}
-	// Where a host answers by the number, a request that was broken off, because the host was put off, counts there and is no
-	// attempt.
+	// At a host that counts requests, an exchange of a deferred host that was broken off counts too, but is no attempt.
 	if attempts && !behaviourNamed(e.Behaviour).counts {
 		t.Attempts = &e.Attempts
 	}

@@ -13,16 +13,15 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// TestFetcherFindsTheTruth lets bulkscan's own fetcher loose on one host of each behaviour and on a few hundred made-up
-// ones, without the pipeline's waiting, and compares with the truth. That is the same where whoever is silent is put off
-// first, as the pipeline does: only what comes when is not.
+// TestFetcherFindsTheTruth runs bulkscan's fetcher without the pipeline's waits on a host of each behaviour and on 200
+// made-up hosts, and compares with the truth. Deferring silent hosts, as the pipeline does, must not change the result.
 func TestFetcherFindsTheTruth(t *testing.T) {
 	t.Parallel()
-	f := func(p Policy, putOffAfter time.Duration) {
-		t.Run(fmt.Sprintf("%+v, patience %v", p, putOffAfter), func(t *testing.T) {
+	f := func(p Policy, deferAfter time.Duration) {
+		t.Run(fmt.Sprintf("%+v, patience %v", p, deferAfter), func(t *testing.T) {
 			t.Parallel()
 			w := testWeb(t, Config{Seed: 11})
-			putOff := 0
+			deferred := 0
 			var mu sync.Mutex
 			clients := newClients(t, w, p)
 			var all sync.WaitGroup
@@ -30,19 +29,19 @@ func TestFetcherFindsTheTruth(t *testing.T) {
 			one := func(entry string) {
 				o := mustOrigin(t, entry)
 				want := w.Expect(o, p)
-				if putOffAfter > 0 && behaviourNamed(want.Behaviour).counts {
-					return // an exchange that is put off may count where the host answers by the number
+				if deferAfter > 0 && behaviourNamed(want.Behaviour).counts {
+					return // a deferred exchange counts at a host that counts requests
 				}
 				if p.MaxBody < 1000 && want.Behaviour == "zstd-bomb" {
-					return // the bound is of coded bytes too, and of so few no block can be decoded
+					return // the bound is also on coded bytes, and 300 of them decode to nothing
 				}
 				wait := patienceFor(want)
 				client := clients(wait)
 				slots <- struct{}{}
 				all.Go(func() {
-					got, off := fetch(t, client, o, putOffAfter)
+					got, n := fetch(t, client, o, deferAfter)
 					mu.Lock()
-					putOff += off
+					deferred += n
 					mu.Unlock()
 					got.mustBe(t, fmt.Sprintf("%s %+v", entry, p), want)
 					<-slots
@@ -56,8 +55,8 @@ func TestFetcherFindsTheTruth(t *testing.T) {
 				one(host)
 			}
 			all.Wait()
-			if putOffAfter > 0 && putOff < 10 || putOffAfter == 0 && putOff > 0 {
-				t.Errorf("patience %v: %d look-ups and exchanges were put off", putOffAfter, putOff)
+			if deferAfter > 0 && deferred < 10 || deferAfter == 0 && deferred > 0 {
+				t.Errorf("patience %v: %d look-ups and exchanges were deferred", deferAfter, deferred)
 			}
 		})
 	}
@@ -82,10 +81,10 @@ func newFetcher(t *testing.T, w *Web, p Policy, wait patience) *fetcher.Fetcher 
 			t.Error(err)
 		}
 	})
-	// The fetcher's Timeout spans the whole exchange, so that it cannot be as short as a body's alone.
+	// The fetcher's Timeout is for the whole exchange, so it must be longer than a body's.
 	wait.body = max(wait.body, time.Second)
 	cfg := fetcher.Config{
-		Timeout: wait.body, ConnectTimeout: min(wait.dial, wait.body), TLSTimeout: min(wait.hands, wait.body), HeaderTimeout: min(wait.head, wait.body), MaxRedirects: p.MaxRedirects, Retries: p.Retries, MaxBody: int(p.MaxBody), UserAgent: "test",
+		Timeout: wait.body, ConnectTimeout: min(wait.dial, wait.body), TLSTimeout: min(wait.handshake, wait.body), HeaderTimeout: min(wait.head, wait.body), MaxRedirects: p.MaxRedirects, Retries: p.Retries, MaxBody: int(p.MaxBody), UserAgent: "test",
 		Scheme: origin.HTTPS, NoFallback: p.NoFallback, AllowPrivate: !p.Guarded, StrictTLS: p.StrictTLS, Resolver: resolver,
 	}
 	if p.HTTPFirst {
@@ -108,21 +107,21 @@ func newFetcher(t *testing.T, w *Web, p Policy, wait patience) *fetcher.Fetcher 
 	return f
 }
 
-// fetch asks until the fetcher is done. Patience is the name servers' and the hosts' until the first is put off.
-func fetch(t *testing.T, f *fetcher.Fetcher, o origin.Origin, patience time.Duration) (got zooRow, putOff int) {
+// fetch asks until the fetcher is done. The patience with name servers and hosts ends with the first deferral.
+func fetch(t *testing.T, f *fetcher.Fetcher, o origin.Origin, patience time.Duration) (got zooRow, deferred int) {
 	var r exchange.Response
 	x := exchange.Exchange{Origin: o, Target: f.First(o, exchange.Past{}), Response: &r}
 	for {
 		if x.Lookup = f.Resolve(t.Context(), x.Target, patience); x.Lookup.PutOff {
 			patience = 0
-			putOff++
+			deferred++
 			continue
 		}
 		x.Patience = patience
 		next := f.Do(t.Context(), &x)
 		if next.PutOff {
 			patience = 0
-			putOff++
+			deferred++
 		}
 		if !next.Again {
 			break
@@ -131,5 +130,5 @@ func fetch(t *testing.T, f *fetcher.Fetcher, o origin.Origin, patience time.Dura
 	}
 	got = zooRow{foundIn(&r), audit.AccessOf(r.Outcome, r.Status).String(), r.Attempts}
 	r.Reset()
-	return got, putOff
+	return got, deferred
 }

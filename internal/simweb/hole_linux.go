@@ -11,8 +11,8 @@ import (
 // blackHoles is the number of addresses where a client's first packet is lost.
 const blackHoles = 4
 
-// reserve keeps everybody on this machine from listening at an address: a socket is bound to it that does not listen itself.
-// Who knocks there is refused. The function returned ends it.
+// reserve binds a socket to an address without listening, so that connections are refused and no other program can
+// listen there until release.
 func reserve(at netip.AddrPort) (release func(), err error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -25,15 +25,15 @@ func reserve(at netip.AddrPort) (release func(), err error) {
 	return func() { _ = syscall.Close(fd) }, nil
 }
 
-// plug makes a black hole of a listener, without root: where the queue of connections that nobody accepts is full, Linux
-// drops whoever knocks (tcp_abort_on_overflow is 0 unless somebody asks for it). The queue is made as short as it gets,
-// and the connection returned fills it for as long as it is open.
+// plug makes a listener a black hole, without root. If the queue of unaccepted connections is full, Linux drops further
+// ones (unless tcp_abort_on_overflow is set). plug shortens the queue to the minimum; the returned connection fills it
+// while it is open.
 func plug(l *net.TCPListener) (net.Conn, error) {
 	raw, err := l.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	// Listening again sets the queue's length anew: there is room for one more than it says.
+	// Listening again sets the queue's length; it holds one more than the given number.
 	if err := raw.Control(func(fd uintptr) { err = syscall.Listen(int(fd), 0) }); err != nil {
 		return nil, err
 	}

@@ -8,13 +8,13 @@ import (
 	"net/netip"
 )
 
-// blackHoles is 0 where it is not known how to lose a client's first packet: hosts in a black hole take the connection
-// there and keep silent.
+// blackHoles is 0: how to lose a client's first packet is only known on Linux. Hosts in a black hole accept the
+// connection here and stay silent.
 const blackHoles = 0
 
 func plug(*net.TCPListener) (net.Conn, error) { return nil, errors.ErrUnsupported }
 
-// reserve sees that nobody listens at an address. Here nobody is kept from doing so later.
+// reserve checks that no program listens at an address. It cannot prevent that later.
 func reserve(at netip.AddrPort) (release func(), err error) {
 	l, err := net.Listen("tcp4", at.String())
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// The words of made-up host names. No concatenation of one of each list is another's (a test holds them to it).
+// The words of made-up host names. All concatenations of one of each list are distinct (TestNames).
 var (
 	nameFirst = strings.Fields("amber autumn bamboo bright cedar city clear cloud copper coral crystal daily delta early eastern ember falcon " +
 		"forest fresh garden gentle global golden grand granite green harbor hidden honey indigo iron island ivory jolly juniper kind lake " +
@@ -22,7 +22,7 @@ var (
 		"legal library living loans magazine market media models motors museum music network notes office outlet paints partners pets photos " +
 		"pixel portal post press printing radio realty recipes records report review school science shop sport store studio supply systems " +
 		"tech theater times tools tours toys trade travel tribune tutor ventures video vision voice watch weather weekly wiki wines works yoga")
-	// Endings by how common they are, in thousandths.
+	// Endings with their weights, in about thousandths.
 	nameEndings = []struct {
 		ending string
 		weight int
@@ -36,11 +36,11 @@ var (
 	nameSub = strings.Fields("www www www m blog shop api news mail cdn static support docs forum de en images login app test")
 )
 
-// Names yields n made-up host names, each once, with their ranks from 1: several of one registrable domain now and
-// then, country endings of one and two labels, internationalised names in their ASCII form. Another seed yields others.
+// Names yields n distinct made-up host names with ranks from 1. Some share a registrable domain; endings have one or
+// two labels; internationalised names are in ASCII form. Another seed yields other names.
 func (w *Web) Names(n int) iter.Seq2[int, string] { return Names(w.cfg.Seed, n) }
 
-// Names is the method of that name, for a web that need not run.
+// Names is Web.Names without a running web.
 func Names(seed uint64, n int) iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		rank := 0
@@ -52,7 +52,7 @@ func Names(seed uint64, n int) iter.Seq2[int, string] {
 				hosts += 1 + int(h>>8%4)
 			}
 			bare := h>>16%4 != 0
-			// Sub-domains are taken in the list's order from a drawn start, so that no two are alike.
+			// Subdomains are taken in the list's order from a drawn start, so that they differ.
 			distinct := nameSub[2:]
 			start := int(h >> 24 % uint64(len(distinct)))
 			for k := range hosts {
@@ -75,11 +75,11 @@ func Names(seed uint64, n int) iter.Seq2[int, string] {
 	}
 }
 
-// domainName is the i-th registrable domain.
+// domainName returns the i-th registrable domain.
 func domainName(seed, i uint64) string {
 	pairs := uint64(len(nameFirst) * len(nameSecond))
 	round := i / pairs
-	// A step that shares no factor with the number of pairs visits each pair once a round.
+	// A step coprime to the number of pairs visits each pair once a round.
 	step := mix(seed+5)%pairs | 1
 	for gcd(step, pairs) != 1 {
 		step += 2

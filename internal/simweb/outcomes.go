@@ -60,8 +60,8 @@ func WriteOutcomes(out io.Writer) error {
 	return nil
 }
 
-// WriteEnds writes as Markdown, for each outcome but answered, the behaviours that lead to it in a scan without flags. An
-// entry with https:// differs from the entry without a scheme.
+// WriteEnds writes as Markdown, for each outcome but answered, the behaviours that lead to it in a scan without flags.
+// An entry with https:// differs from the entry without a scheme.
 func (w *Web) WriteEnds(out io.Writer) error {
 	var leading [exchange.NumOutcomes][]string
 	for i := range behaviours {

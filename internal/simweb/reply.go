@@ -12,20 +12,20 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// ask is one HTTP request as far as an answer depends on it.
+// ask holds those parts of an HTTP request that an answer depends on.
 type ask struct {
 	w      *world
 	host   string // lower case, without port
-	port   uint16 // as the Host header says, 0 where it says none
+	port   uint16 // of the Host header, or 0
 	scheme origin.Scheme
 	path   string // with its query
-	nth    int    // number of this request to the host by this scheme, from 1; counted only where Behaviour.counts
-	rushed bool   // the address is asked too often; told only where Behaviour.limits
+	nth    int    // number of this request to the host by this scheme, from 1; set only where Behaviour.counts
+	rushed bool   // the address gets too many requests; set only where Behaviour.limits
 }
 
 func (a *ask) draw(stream uint64) uint64 { return a.w.draw(a.host, stream) }
 
-// hop is the number in a chain's path, /robots.txt?hop=N; 0 for any other path.
+// hop returns N of the path /robots.txt?hop=N, or 0.
 func (a *ask) hop() int {
 	_, n, ok := strings.Cut(a.path, "?hop=")
 	if !ok || len(n) > 4 {
@@ -38,7 +38,7 @@ func (a *ask) hop() int {
 	return i
 }
 
-// url is an absolute URL on this web. Who asked a port of ours by number, without --connect-to, is sent on by number.
+// url returns an absolute URL of this web. It names the web's own port if the request did so, without --connect-to.
 func (a *ask) url(scheme origin.Scheme, host, path string) string {
 	port := ""
 	if a.port != 0 && (a.port == a.w.httpPort || a.port == a.w.tlsPort) {
@@ -54,24 +54,24 @@ func (a *ask) url(scheme origin.Scheme, host, path string) string {
 	return scheme.String() + "://" + host + port + path
 }
 
-// reply is one answer, described once: the server sends it, and the truth reads off it what a client makes of it.
+// reply describes one answer. The server sends it, and Expect derives from it what a client finds.
 type reply struct {
 	wait    time.Duration // before the first byte
-	status  int           // that a client sees, 0 where it gets to see none
+	status  int           // that a client sees; 0: none
 	fields  string        // further header lines, each with its CR LF
 	body    content       // decoded
 	codings []coding      // in the order in which they are applied
 	framing framing
 	pause   time.Duration // between the dripPieces of the body
 
-	wire []byte // the coded body, where it is not to be made of body and codings anew
+	wire []byte // the coded body, if it is not made from body and codings
 
-	// raw stands in place of head and body where those cannot be said in the fields above, and loop is sent after it
-	// until the client goes.
+	// raw replaces head and body where the fields above cannot describe them. loop is sent after it until the client
+	// closes.
 	raw, loop []byte
 
-	cut  bool // only a part of the body is sent: half of it, at most cutBytes
-	sent int  // how much of the body is in raw, where that breaks off in it
+	cut  bool // only half of the body is sent, at most cutBytes
+	sent int  // bytes of the body in raw, if raw ends within it
 	ends ending
 
 	yields   []exchange.Outcome // how the exchange ends; nil: answered
@@ -91,8 +91,8 @@ type ending uint8
 const (
 	endClose ending = iota // in order
 	endReset               // with a TCP reset
-	endAbort               // closed in the middle: under TLS without its farewell
-	endHang                // silence until the client goes, or for Config.Hold
+	endAbort               // closed, under TLS without close_notify
+	endHang                // silence until the client closes, or for Config.Hold
 )
 
 const (
@@ -100,7 +100,7 @@ const (
 	dripPieces = 8
 )
 
-// content is a body: a block of bytes, over and over up to a total; a negative total never ends.
+// content is a body: a block of bytes, repeated up to a total; a negative total never ends.
 type content struct {
 	block []byte
 	total int64
@@ -110,7 +110,7 @@ func whole(s string) content { return content{block: []byte(s), total: int64(len
 
 func (c content) endless() bool { return c.total < 0 }
 
-// kept is what a client keeps that cuts bodies at most bytes and drops the unfinished last line of what it cut.
+// kept returns what a client keeps that cuts bodies at most bytes and drops the unfinished last line of a cut one.
 func (c content) kept(most int64) (kept []byte, truncated bool) {
 	if !c.endless() && c.total <= most {
 		if c.total == int64(len(c.block)) {
@@ -133,13 +133,13 @@ func (c content) upTo(n int64) []byte {
 	return out
 }
 
-// sentOfCut is how many bytes of a cut body are sent.
+// sentOfCut returns how many bytes of a cut body are sent.
 func (c content) sentOfCut() int { return min(len(c.block)/2, cutBytes) }
 
-// ok is the answer of a host that is well.
+// ok answers 200 with the host's file.
 func (a *ask) ok() reply { return reply{status: 200, body: a.w.body(a.host)} }
 
-// with returns an answer like ok, changed.
+// with answers like ok, with a change.
 func with(change func(a *ask, r *reply)) func(*ask) reply {
 	return func(a *ask) reply {
 		r := a.ok()
@@ -148,7 +148,7 @@ func with(change func(a *ask, r *reply)) func(*ask) reply {
 	}
 }
 
-// status returns an answer with a status that is no redirect, and a page that says so.
+// status answers with a status other than a redirect, and an error page.
 func status(code int, fields ...string) func(*ask) reply {
 	page := errorPage(code)
 	all := strings.Join(fields, "")
@@ -160,7 +160,7 @@ func errorPage(code int) content {
 	return whole("<!DOCTYPE html>\r\n<html><head><title>" + text + "</title></head>\r\n<body><h1>" + text + "</h1></body></html>\r\n")
 }
 
-// redirect returns the answer that sends on. A status is drawn from the host unless one is given.
+// redirect answers with a redirect, whose status is drawn from the host.
 func (a *ask) redirect(to string) reply {
 	codes := [...]int{301, 301, 301, 301, 301, 301, 302, 302, 302, 307, 308, 303}
 	return reply{
@@ -171,7 +171,7 @@ func (a *ask) redirect(to string) reply {
 	}
 }
 
-// chain is a way of n hops on one host, ending well.
+// chain redirects n times on one host, and then answers with the file.
 func chain(n int) func(*ask) reply {
 	return func(a *ask) reply {
 		hop := a.hop()
@@ -186,33 +186,33 @@ func chain(n int) func(*ask) reply {
 	}
 }
 
-// fails returns an answer that is none: nothing at all, then the given end.
+// fails sends nothing, and ends the connection as given.
 func fails(ends ending, yields ...exchange.Outcome) func(*ask) reply {
 	return func(*ask) reply { return reply{raw: []byte{}, ends: ends, yields: yields} }
 }
 
-// says returns an answer byte for byte, and what a client makes of it.
+// says answers with exactly these bytes, which a client reads as the given status and outcome.
 func says(raw string, status int, yields ...exchange.Outcome) func(*ask) reply {
 	return func(*ask) reply { return reply{raw: []byte(raw), status: status, yields: yields} }
 }
 
-// answers returns an answer byte for byte, head and body, that a tolerant client reads as an ordinary one.
+// answers sends exactly this head and body, which a tolerant client reads as an ordinary answer.
 func answers(head, body string) func(*ask) reply {
 	return answersAs(sized(head, body), body)
 }
 
-// answersAs is answers where the body goes over the wire in another form.
+// answersAs is answers with a body that is framed in raw.
 func answersAs(raw, body string) func(*ask) reply {
 	r := reply{raw: []byte(raw), status: 200, body: whole(body)}
 	return func(*ask) reply { return r }
 }
 
-// sized joins a head and a body, with the body's length where the head says {length}.
+// sized joins a head and a body, with the body's length for {length} in the head.
 func sized(head, body string) string {
 	return strings.ReplaceAll(head, "{length}", strconv.Itoa(len(body))) + body
 }
 
-// splitHost reads a Host header: the host in lower case without brackets and final dot, and the port or 0.
+// splitHost splits a Host header into the host, in lower case without brackets and final dot, and the port or 0.
 func splitHost(s string) (string, uint16) {
 	host, text := s, ""
 	if i := strings.LastIndexByte(s, ':'); i >= 0 && strings.IndexByte(s[i:], ']') < 0 {

@@ -32,20 +32,19 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// plainScanner is the plainest scanner that knows all outcomes: one blocking function after the other over real
-// sockets, sharing nothing with the code that tells the truth. What it finds is what Expect must have told.
+// plainScanner is the simplest scanner that knows all outcomes. It blocks, uses sockets, and shares no code with
+// Expect, which it must agree with.
 type plainScanner struct {
 	web    *Web
 	policy Policy
 	wait   patience
 }
 
-// patience is how long a scanner waits: for a name, before it asks about it again, for a connection, a handshake, a head
-// after it, and a body after that.
-type patience struct{ names, again, dial, hands, head, body time.Duration }
+// patience holds a scanner's time-outs: for a name, before a question is repeated, for a connection, then for
+// handshake, head and body.
+type patience struct{ names, again, dial, handshake, head, body time.Duration }
 
-// patienceFor is short where nothing is to come, so that there is nothing to wait for, and long everywhere else, where
-// a busy machine may take its time.
+// patienceFor returns time-outs that are short where the host stays silent, and else long enough for a busy machine.
 func patienceFor(e Expect) patience {
 	const long, short = 30 * time.Second, 150 * time.Millisecond
 	p := patience{long, long, long, long, long, long}
@@ -60,10 +59,10 @@ func patienceFor(e Expect) patience {
 		p.dial = short
 	}
 	if b.name == nameBesideHole || b.name == nameSixBesideHole {
-		p.dial = 2 * time.Second // until the other address is tried
+		p.dial = 2 * time.Second // then the other address is dialled
 	}
 	if b.hello == helloHang || b.hello == helloDrip || b.hello == helloStall {
-		p.hands = short
+		p.handshake = short
 	}
 	switch {
 	case !slices.Contains(e.Outcomes, exchange.Timeout):
@@ -75,7 +74,7 @@ func patienceFor(e Expect) patience {
 	return p
 }
 
-// found is what it found, or what Expect told, in a form that compares.
+// found is a scan's result in a comparable form.
 type found struct {
 	Outcome   exchange.Outcome
 	Status    int
@@ -87,7 +86,7 @@ type found struct {
 	Verified  exchange.Tristate
 }
 
-// same reports whether the scanner found what it ought to have found.
+// same reports whether the scanner found what Expect says.
 func (e Expect) same(f found) bool {
 	return slices.Contains(e.Outcomes, f.Outcome) && e.Status == f.Status && e.Hops == f.Hops &&
 		e.Truncated == f.Truncated && e.BodyBytes == f.Bytes && e.BodyHash == f.Hash &&
@@ -171,7 +170,7 @@ func (s *plainScanner) ask(at *url.URL) (f found, location string) {
 		return f, ""
 	}
 	defer raw.Close()
-	_ = raw.SetDeadline(time.Now().Add(s.wait.hands))
+	_ = raw.SetDeadline(time.Now().Add(s.wait.handshake))
 	conn := raw
 	if f.Scheme == origin.HTTPS {
 		secure := tls.Client(raw, &tls.Config{ServerName: at.Hostname(), InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
@@ -242,10 +241,10 @@ func (s *plainScanner) ask(at *url.URL) (f found, location string) {
 	return f, response.Header.Get("Location")
 }
 
-// wholeStatus is the beginning of a head whose status is known, whatever the rest is.
+// wholeStatus matches the beginning of a head with a usable status, whatever follows.
 var wholeStatus = regexp.MustCompile(`^HTTP/1\.[01] ([2-5]\d\d) `)
 
-// readHead reads up to an empty line, and with it.
+// readHead reads up to and including an empty line.
 func readHead(r *bufio.Reader) (string, error) {
 	var head strings.Builder
 	for {
@@ -261,12 +260,12 @@ func (s *plainScanner) read(response *http.Response, f *found) {
 	codings := strings.FieldsFunc(response.Header.Get("Content-Encoding"), func(r rune) bool { return r == ',' || r == ' ' })
 	most := s.policy.MaxBody + 1
 	if len(codings) > 0 {
-		most *= 2 // coding may make a short file longer
+		most *= 2 // a coding may lengthen a short file
 	}
 	all, err := io.ReadAll(io.LimitReader(response.Body, most))
 	unframed := response.ContentLength < 0 && response.TransferEncoding == nil
 	if unframed && errors.Is(err, io.ErrUnexpectedEOF) {
-		err = nil // closed without the farewell of TLS
+		err = nil // closed without close_notify
 	}
 	if err != nil && int64(len(all)) <= s.policy.MaxBody {
 		f.Outcome = classify(err, exchange.BadResponse)
@@ -341,7 +340,7 @@ func classify(err error, otherwise exchange.Outcome) exchange.Outcome {
 	return otherwise
 }
 
-// dial connects to the first two addresses of a host in turn: IPv6 comes where no IPv4 address takes the connection.
+// dial tries the first two addresses of a host in turn, IPv4 first, and IPv6 if no IPv4 address accepts.
 func (s *plainScanner) dial(host string, port uint16) (conn net.Conn, outcome exchange.Outcome, err error) {
 	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
 		addrs, missing := s.lookup(host, qtype)
@@ -380,7 +379,7 @@ func (s *plainScanner) lookup(host string, qtype uint16) (addrs []netip.Addr, ou
 	case answer.Rcode != dns.RcodeSuccess:
 		return nil, exchange.DNSFailed
 	}
-	// The addresses must hang on the name by an unbroken chain of aliases.
+	// An unbroken chain of aliases must lead to the addresses.
 	name := strings.ToLower(dns.Fqdn(host))
 	for _, rr := range answer.Answer {
 		if strings.ToLower(rr.Header().Name) != name {
@@ -403,8 +402,8 @@ func (s *plainScanner) lookup(host string, qtype uint16) (addrs []netip.Addr, ou
 	return addrs, 0
 }
 
-// question asks about a name by UDP, again and again if need be, and by TCP where the answer is truncated. It passes over
-// what is no answer to what it asked.
+// question asks about a name by UDP, repeatedly if necessary, and by TCP if the answer is truncated. It ignores answers
+// to other questions.
 func (s *plainScanner) question(host string, qtype uint16) (answer *dns.Msg, err error) {
 	q := new(dns.Msg).SetQuestion(dns.Fqdn(host), qtype)
 	conn, err := net.Dial("udp", s.web.DNSAddr().String())

@@ -14,12 +14,12 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// This file is the wire half of the simulated web, in the order of a connection's life: accepted, shaken hands with,
-// asked, answered, ended. It writes bytes itself, because what it is for is to write wrong ones.
+// This file serves connections, in the order of their life: accept, handshake, request, answer, end. It writes bytes
+// itself, since an HTTP library does not write wrong ones.
 
 const (
 	maxHead   = 16 << 10 // bytes of a request's head
-	smallBody = 32 << 10 // bytes of a body that is copied behind its head, for one write instead of two
+	smallBody = 32 << 10 // bytes of a body that is sent with its head in one write
 )
 
 var (
@@ -28,7 +28,7 @@ var (
 	tlsFail = []byte("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 16\r\nConnection: close\r\n\r\nwrong protocol.\n")
 )
 
-// accept takes a listener's connections until it is closed.
+// accept serves a listener's connections until it is closed.
 func (w *Web) accept(l *net.TCPListener, at *place, secure bool) {
 	defer w.running.Done()
 	for {
@@ -37,7 +37,7 @@ func (w *Web) accept(l *net.TCPListener, at *place, secure bool) {
 			if errors.Is(err, net.ErrClosed) || w.closed() {
 				return
 			}
-			// Out of files, or the client has gone again: neither ends a web.
+			// Out of files, or the client has closed: accept goes on.
 			w.sleep(5 * time.Millisecond)
 			continue
 		}
@@ -54,16 +54,16 @@ func (w *Web) accept(l *net.TCPListener, at *place, secure bool) {
 	}
 }
 
-// serve is a connection's life. Its row in the ledger is told for whom it was.
+// serve serves one connection, and adds the host to its row in the ledger.
 func (w *Web) serve(c *net.TCPConn, at *place, secure bool, row int) {
 	defer w.leave(c)
-	// One deadline bounds everything, the silence of silent hosts included.
+	// One deadline bounds the whole connection, silent hosts included.
 	if c.SetDeadline(time.Now().Add(w.cfg.Hold)) != nil {
 		return
 	}
 	l := line{web: w, tcp: c, conn: c, scheme: origin.HTTP}
 	if secure {
-		if !l.shakeHands() {
+		if !l.handshake() {
 			return
 		}
 	}
@@ -78,7 +78,7 @@ func (w *Web) serve(c *net.TCPConn, at *place, secure bool, row int) {
 		a.nth = w.count(a.host, a.scheme)
 	}
 	if b.limits {
-		a.rushed = at.crowded(time.Now())
+		a.rushed = at.overLimit(time.Now())
 	}
 	r := reply{status: 404, body: errorPage(404), fields: "Content-Type: text/html\r\n"}
 	if a.path == "/robots.txt" || strings.HasPrefix(a.path, "/robots.txt?") {
@@ -87,14 +87,14 @@ func (w *Web) serve(c *net.TCPConn, at *place, secure bool, row int) {
 	l.send(&a, &r)
 }
 
-// An address that limits its requests answers one each limitEvery, and limitBurst at once after a rest.
+// An address with a limit answers a request every limitEvery, and limitBurst at once after a pause.
 const (
 	limitEvery = 20 * time.Millisecond
 	limitBurst = 10
 )
 
-// crowded counts a request, and reports whether the address has answered too many lately to answer it.
-func (p *place) crowded(now time.Time) bool {
+// overLimit counts a request, and reports whether it exceeds the address's limit.
+func (p *place) overLimit(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.due.Sub(now) > (limitBurst-1)*limitEvery {
@@ -113,11 +113,11 @@ type line struct {
 	tcp    *net.TCPConn
 	conn   net.Conn // tcp, or the TLS connection over it
 	scheme origin.Scheme
-	host   string // by the client's hello, or ""
+	host   string // of the client's hello, or ""
 }
 
-// shakeHands does what the host's TLS port does, and reports whether there is a connection to go on with.
-func (l *line) shakeHands() bool {
+// handshake behaves as the host's TLS port, and reports whether a TLS connection was made.
+func (l *line) handshake() bool {
 	hello := &helloConn{TCPConn: l.tcp}
 	conn := tls.Server(hello, l.web.tls)
 	err := conn.Handshake()
@@ -129,7 +129,7 @@ func (l *line) shakeHands() bool {
 	var noTLS tls.RecordHeaderError
 	switch {
 	case errors.As(err, &noTLS) && hello.host == "":
-		// Plain HTTP on the TLS port: answered as ordinary servers do.
+		// Plain HTTP on the TLS port, answered as by ordinary servers.
 		l.drain()
 		l.write(tlsFail)
 	case hello.kind == helloPlain:
@@ -144,7 +144,7 @@ func (l *line) shakeHands() bool {
 	return false
 }
 
-// drain reads what the client has sent already, so that closing does not reset an answer on its way.
+// drain reads what the client has sent, so that closing does not reset an answer in flight.
 func (l *line) drain() {
 	var b [4096]byte
 	if l.tcp.SetReadDeadline(time.Now().Add(20*time.Millisecond)) == nil {
@@ -152,7 +152,7 @@ func (l *line) drain() {
 	}
 }
 
-// readAsk reads one request's head. It is tolerant: any method, lines ending in LF or CR LF, absolute targets.
+// readAsk reads a request's head. It accepts any method, lines that end in LF or CR LF, and absolute targets.
 func (l *line) readAsk() (ask, bool) {
 	pooled := heads.Get().(*[]byte)
 	defer heads.Put(pooled)
@@ -167,7 +167,7 @@ func (l *line) readAsk() (ask, bool) {
 		m, err := l.conn.Read(b[n:])
 		n += m
 		if n > 0 && b[0] == 0x16 && l.scheme == origin.HTTP {
-			l.write(tlsFail) // a hello on the plain port
+			l.write(tlsFail) // a TLS hello on the plain port
 			return ask{}, false
 		}
 		if m > 0 && headEnds(b[:n], n-m) {
@@ -179,7 +179,7 @@ func (l *line) readAsk() (ask, bool) {
 	}
 }
 
-// headEnds reports whether an empty line ends the head, where the first from bytes were looked at before.
+// headEnds reports whether b contains an empty line. The first from bytes were searched before.
 func headEnds(b []byte, from int) bool {
 	b = b[max(0, from-3):]
 	return bytes.Contains(b, []byte("\r\n\r\n")) || bytes.Contains(b, []byte("\n\n"))
@@ -218,7 +218,7 @@ func (l *line) parseAsk(head []byte) (ask, bool) {
 	return a, true
 }
 
-// send sends an answer as it is described, and ends the connection its way.
+// send sends an answer and ends the connection as it says.
 func (l *line) send(a *ask, r *reply) {
 	if r.wait > 0 && !l.web.sleep(r.wait) {
 		return
@@ -234,7 +234,7 @@ func (l *line) send(a *ask, r *reply) {
 	switch r.ends {
 	case endReset:
 		if r.cut || len(r.raw) > 0 {
-			// Systems other than Linux drop what is unread when a reset comes.
+			// Systems other than Linux drop unread bytes when a reset arrives.
 			l.web.sleep(20 * time.Millisecond)
 		}
 		l.reset()
@@ -242,7 +242,7 @@ func (l *line) send(a *ask, r *reply) {
 		l.hang()
 	case endClose:
 		if l.conn != net.Conn(l.tcp) {
-			l.conn.Close() // says farewell, which a body without a length needs
+			l.conn.Close() // sends close_notify, which a body without a length needs
 		}
 	}
 }
@@ -276,7 +276,7 @@ func (l *line) sendBytes(a *ask, r *reply, pooled *[]byte) bool {
 	return l.write(out) && l.write(data)
 }
 
-// encode returns the body as it goes over the wire but for its framing, or that it is too long to be held at once.
+// encode returns the coded body without framing, or reports that it is streamed, since it is too long for memory.
 func (r *reply) encode() (data []byte, streamed bool) {
 	switch {
 	case r.wire != nil:
@@ -289,7 +289,7 @@ func (r *reply) encode() (data []byte, streamed bool) {
 	return r.body.block, false
 }
 
-// servers are what answers call themselves, with the fields by which a delivery network is known.
+// servers are Server fields, with the fields that identify a delivery network.
 var servers = [...]string{
 	"Server: nginx\r\n", "Server: nginx\r\n", "Server: nginx/1.24.0\r\n", "Server: Apache\r\n", "Server: Apache/2.4.57 (Debian)\r\n",
 	"Server: cloudflare\r\nCF-RAY: 8f1b2c3d4e5f6a7b-FRA\r\n", "Server: cloudflare\r\nCF-RAY: 8f1b2c3d4e5f6a7c-AMS\r\n",
@@ -349,7 +349,7 @@ func chunked(data []byte) []byte {
 	return append(out, "0\r\n\r\n"...)
 }
 
-// stream sends a body that repeats its block.
+// stream sends a body block by block.
 func (l *line) stream(r *reply) bool {
 	block := r.body.block
 	if r.framing == byChunks {
@@ -366,7 +366,7 @@ func (l *line) stream(r *reply) bool {
 	return true
 }
 
-// writeForEver writes the same again and again until the client goes.
+// writeForEver repeats b until the client closes. It returns false.
 func (l *line) writeForEver(b []byte, pause time.Duration) bool {
 	for l.write(b) {
 		if pause > 0 && !l.web.sleep(pause) {
@@ -376,7 +376,7 @@ func (l *line) writeForEver(b []byte, pause time.Duration) bool {
 	return false
 }
 
-// drip writes in pieces.
+// drip writes b in dripPieces, with a pause before each.
 func (l *line) drip(b []byte, pause time.Duration) bool {
 	piece := len(b)/dripPieces + 1
 	for len(b) > 0 {
@@ -397,7 +397,7 @@ func (l *line) write(b []byte) bool {
 	return err == nil
 }
 
-// hang reads and says nothing until the client goes, or the connection's deadline comes.
+// hang reads and stays silent until the client closes or the connection's deadline passes.
 func (l *line) hang() {
 	var b [256]byte
 	for {

@@ -1,17 +1,17 @@
 // Package simweb answers one question: against which web? It is a simulated web of any number of hosts on loopback,
-// with its own names, addresses, certificates and misbehaviour, for demonstrations, tests and benchmarks that must
-// neither leave the machine nor need root.
+// with its own names, addresses, certificates and misbehaviour, for demonstrations, tests and benchmarks without
+// network or root. README.md says how to use it.
 //
-// Everything that a host does follows from a seed and its name, so that any list of hosts can be scanned, and what a
-// scan of it ought to find can be told without asking. The files are laid out by that:
+// Everything that a host does follows from a seed and its name. So any list of hosts can be scanned, and what a scan
+// must find is computed without requests. The files:
 //
-//   - behaviours.go is the table of what hosts do, with its rows in zoo_*.go; reply.go, coding.go and breaks.go are the
-//     vocabulary that they are written in; outcomes.go tells users of it;
-//   - world.go is the pure half: which behaviour, address and file a host has; bodies.go makes the files;
-//   - expect.go walks a scanner's way through the pure half, and writes down what it finds: the truth;
-//   - serve.go, tls.go and dns.go are the same on sockets, and accepts.go remembers who came when;
-//   - names.go makes lists of hosts up;
-//   - chaos.go is a bad network before all of it.
+//   - behaviours.go is the table of behaviours, with its rows in zoo_*.go, which are written with reply.go, coding.go and
+//     breaks.go; outcomes.go documents them;
+//   - world.go is the pure half: a host's behaviour, address and file; bodies.go makes the files;
+//   - expect.go computes the truth: what a scanner finds in the pure half;
+//   - serve.go, tls.go and dns.go serve it on sockets; accepts.go records connections;
+//   - names.go makes up lists of hosts;
+//   - chaos.go is a bad network in front of the web.
 package simweb
 
 import (
@@ -32,35 +32,35 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// Config says what a simulated web is like. The zero value is a good one.
+// Config configures a simulated web. The zero value is ready to use.
 type Config struct {
 	Seed uint64 // another seed is another web
 
 	Addresses int // loopback addresses that hosts share, 2 to 4096; 0: 512
 
-	HTTPPort, TLSPort, DNSPort int // 0: any that is free
+	HTTPPort, TLSPort, DNSPort int // 0: any free port
 
 	Hold time.Duration // how long silent hosts hold a connection at most; 0: 60 s
 	Slow time.Duration // the longest wait of slow hosts; 0: 1 s
 
 	HotShare float64 // share of the hosts that live at one address, HotAddr, besides those named *.hot.test
 
-	Only   []string           // behaviours to keep to, by their shares among each other
+	Only   []string           // the behaviours in use, by their relative shares
 	Shares map[string]float64 // shares by behaviour, instead of the table's; ok takes the rest
 	Force  map[string]string  // behaviours by host
 
-	Bodies  int     // distinct files made up, 64 to 65536; 0: 1024, about 11 kB each once all were asked for
+	Bodies  int     // made-up files, 64 to 65536; 0: 1024, about 11 kB of memory each once requested
 	AIShare float64 // share of the files that name an AI crawler's token; 0: 0.2, negative: none
 	Corpus  string  // path of a pack of real files to serve instead: zstd of (uint32 little-endian length, body)…
 
-	RecordAccepts bool // keep when each connection was taken, for Accepts, Busiest and Record
+	RecordAccepts bool // record when each connection was accepted, for Accepts, Busiest and Record
 
-	oneAddress bool // as on systems that route no other loopback address
+	oneAddress bool // as on systems that route 127.0.0.1 alone
 }
 
 const (
 	maxAddresses  = 4096
-	maxCounted    = 1 << 16 // flaky hosts remembered a shard
+	maxCounted    = 1 << 16 // counted hosts a shard
 	shards        = 64
 	portAttempts  = 20
 	defaultBodies = 1024
@@ -92,7 +92,7 @@ func (c *Config) fill() error {
 	)
 }
 
-// Web is a running simulated web. Its methods may be called at once from many goroutines.
+// Web is a running simulated web. Its methods may be called concurrently.
 type Web struct {
 	cfg       Config
 	world     *world
@@ -100,8 +100,8 @@ type Web struct {
 	tls       *tls.Config
 	names     *nameServer
 	listeners []*net.TCPListener
-	plugs     []net.Conn // what keeps black holes black
-	reserved  []func()   // what keeps others from where nobody is to be
+	plugs     []net.Conn // connections that fill the queues of black holes
+	reserved  []func()   // release the addresses without a listener
 	places    map[netip.Addr]*place
 	ledger    ledger
 
@@ -114,13 +114,13 @@ type Web struct {
 	counts  [shards]counts
 }
 
-// lives are open connections.
+// lives holds a shard of the open connections.
 type lives struct {
 	mu    sync.Mutex
 	conns map[*net.TCPConn]struct{} // nil once the web is closed
 }
 
-// counts are requests so far to hosts whose answers depend on it.
+// counts holds a shard of the request counts of hosts whose answers depend on them.
 type counts struct {
 	mu   sync.Mutex
 	seen map[countKey]uint8
@@ -128,18 +128,18 @@ type counts struct {
 
 type countKey struct {
 	host   uint64        // hash
-	scheme origin.Scheme // Auto: questions about its name
+	scheme origin.Scheme // Auto: DNS questions
 }
 
-// place is one address where somebody accepts.
+// place is an address with listeners.
 type place struct {
 	addr netip.Addr
 
 	mu  sync.Mutex
-	due time.Time // see crowded
+	due time.Time // see overLimit
 }
 
-// Start opens a simulated web. It is closed by Close, or when ctx ends.
+// Start starts a simulated web, until Close or the end of ctx.
 func Start(ctx context.Context, cfg Config) (*Web, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
@@ -174,13 +174,13 @@ func Start(ctx context.Context, cfg Config) (*Web, error) {
 	return w, nil
 }
 
-// Addresses of the simulated web, apart from each other and from 127.0.0.1, where other programs listen.
+// placeAt returns the i-th ordinary address. The addresses of the web avoid 127.0.0.1, where other programs listen:
 //
-//	127.7.0.1–4     a black hole
+//	127.7.0.1–4     black holes
 //	127.8.0.1–4     plain HTTP only
-//	127.9.0.1–4     nobody
-//	127.10.0.1 …    everybody else; the first is the hot one
-//	::1             hosts that have no other, where the system has IPv6
+//	127.9.0.1–4     no listener
+//	127.10.0.1 …    all other hosts; the first is the hot address
+//	::1             hosts with IPv6 only, where the system has it
 func placeAt(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(10 + i%190), byte(i / 190 * 7 % 250), byte(1 + i%250)})
 }
@@ -193,8 +193,7 @@ func placesFrom(second byte, n int) []netip.Addr {
 	return all
 }
 
-// routed reports whether the system takes an address for its own. Linux does so with all of 127.0.0.0/8, macOS with
-// 127.0.0.1 alone.
+// routed reports whether the system can listen at an address: on Linux any of 127.0.0.0/8, on macOS 127.0.0.1 alone.
 func routed(addr netip.Addr) bool {
 	l, err := net.Listen("tcp", netip.AddrPortFrom(addr, 0).String())
 	if err != nil {
@@ -211,7 +210,7 @@ func (w *Web) listen() error {
 		for i := 1; i < w.cfg.Addresses; i++ {
 			wd.ordinary = append(wd.ordinary, placeAt(i))
 		}
-		wd.holes, wd.plain, wd.nobody = placesFrom(7, blackHoles), placesFrom(8, 4), placesFrom(9, 4)
+		wd.holes, wd.plain, wd.vacant = placesFrom(7, blackHoles), placesFrom(8, 4), placesFrom(9, 4)
 	} else {
 		wd.single = true
 		wd.hot = netip.AddrFrom4([4]byte{127, 0, 0, 1})
@@ -225,11 +224,11 @@ func (w *Web) listen() error {
 			return nil
 		}
 		lastErr = err
-		w.closeDoors()
+		w.closeListeners()
 		w.running.Wait()
 		w.listeners, w.plugs, w.reserved = nil, nil, nil
 		if w.cfg.HTTPPort != 0 || w.cfg.TLSPort != 0 {
-			break // wished-for ports are not exchanged for others
+			break // configured ports have no alternative
 		}
 	}
 	return fmt.Errorf("cannot listen for the simulated web: %w", lastErr)
@@ -238,14 +237,14 @@ func (w *Web) listen() error {
 func (w *Web) listenAll() error {
 	wd := w.world
 	wd.httpPort, wd.tlsPort = uint16(w.cfg.HTTPPort), uint16(w.cfg.TLSPort)
-	type door struct {
+	type listener struct {
 		l      *net.TCPListener
 		addr   netip.Addr
 		secure bool
 	}
-	var doors []door
+	var listeners []listener
 	open := func(addr netip.Addr, port *uint16) (*net.TCPListener, error) {
-		// Keep-alive probes are two system calls a connection that lives for a millisecond.
+		// Without keep-alive: its two system calls matter to a connection of a millisecond.
 		lc := net.ListenConfig{KeepAlive: -1}
 		l, err := lc.Listen(context.Background(), "tcp", netip.AddrPortFrom(addr, *port).String())
 		if err != nil {
@@ -256,12 +255,12 @@ func (w *Web) listenAll() error {
 		*port = tcp.Addr().(*net.TCPAddr).AddrPort().Port()
 		return tcp, nil
 	}
-	welcome := func(addr netip.Addr, port *uint16, secure bool) error {
+	serve := func(addr netip.Addr, port *uint16, secure bool) error {
 		l, err := open(addr, port)
-		doors = append(doors, door{l, addr, secure})
+		listeners = append(listeners, listener{l, addr, secure})
 		return err
 	}
-	lose := func(addr netip.Addr, port *uint16) error {
+	makeHole := func(addr netip.Addr, port *uint16) error {
 		l, err := open(addr, port)
 		if err != nil {
 			return err
@@ -273,40 +272,40 @@ func (w *Web) listenAll() error {
 		w.plugs = append(w.plugs, c)
 		return nil
 	}
-	everybody := append([]netip.Addr{wd.hot}, wd.ordinary...)
+	served := append([]netip.Addr{wd.hot}, wd.ordinary...)
 	if wd.single {
-		everybody = everybody[:1]
+		served = served[:1]
 	}
 	if wd.six {
-		everybody = append(everybody, netip.IPv6Loopback())
+		served = append(served, netip.IPv6Loopback())
 	}
-	for _, addr := range everybody {
-		if err := errors.Join(welcome(addr, &wd.httpPort, false), welcome(addr, &wd.tlsPort, true)); err != nil {
+	for _, addr := range served {
+		if err := errors.Join(serve(addr, &wd.httpPort, false), serve(addr, &wd.tlsPort, true)); err != nil {
 			return err
 		}
 	}
 	for _, addr := range wd.plain {
-		if err := welcome(addr, &wd.httpPort, false); err != nil {
+		if err := serve(addr, &wd.httpPort, false); err != nil {
 			return err
 		}
 	}
 	for _, addr := range wd.holes {
-		if err := errors.Join(lose(addr, &wd.httpPort), lose(addr, &wd.tlsPort)); err != nil {
+		if err := errors.Join(makeHole(addr, &wd.httpPort), makeHole(addr, &wd.tlsPort)); err != nil {
 			return err
 		}
 	}
-	// Where nobody is to listen, nobody may, now or later: what dials 0.0.0.0 comes to 127.0.0.1.
-	quiet := map[netip.Addr][]uint16{}
+	// No other program may listen at the vacant addresses. A dial to 0.0.0.0 reaches 127.0.0.1.
+	vacant := map[netip.Addr][]uint16{}
 	if !wd.single {
-		quiet[netip.AddrFrom4([4]byte{127, 0, 0, 1})] = []uint16{wd.httpPort, wd.tlsPort}
+		vacant[netip.AddrFrom4([4]byte{127, 0, 0, 1})] = []uint16{wd.httpPort, wd.tlsPort}
 	}
 	for _, addr := range wd.plain {
-		quiet[addr] = []uint16{wd.tlsPort}
+		vacant[addr] = []uint16{wd.tlsPort}
 	}
-	for _, addr := range wd.nobody {
-		quiet[addr] = []uint16{wd.httpPort, wd.tlsPort}
+	for _, addr := range wd.vacant {
+		vacant[addr] = []uint16{wd.httpPort, wd.tlsPort}
 	}
-	for addr, ports := range quiet {
+	for addr, ports := range vacant {
 		for _, port := range ports {
 			release, err := reserve(netip.AddrPortFrom(addr, port))
 			if err != nil {
@@ -315,23 +314,23 @@ func (w *Web) listenAll() error {
 			w.reserved = append(w.reserved, release)
 		}
 	}
-	for _, d := range doors {
-		p := w.places[d.addr]
+	for _, l := range listeners {
+		p := w.places[l.addr]
 		if p == nil {
-			p = &place{addr: d.addr}
-			w.places[d.addr] = p
+			p = &place{addr: l.addr}
+			w.places[l.addr] = p
 		}
 		w.running.Add(1)
-		go w.accept(d.l, p, d.secure)
+		go w.accept(l.l, p, l.secure)
 	}
 	return nil
 }
 
-// Close ends the web: no socket and no goroutine of it is left when it returns. It may be called again.
+// Close ends the web. When it returns, no socket and no goroutine of the web is left. It may be called again.
 func (w *Web) Close() {
 	w.once.Do(func() {
 		close(w.done)
-		w.closeDoors()
+		w.closeListeners()
 		if w.names != nil {
 			w.names.close()
 		}
@@ -348,8 +347,8 @@ func (w *Web) Close() {
 	w.running.Wait()
 }
 
-// closeDoors closes what listens, so that whoever accepts there ends.
-func (w *Web) closeDoors() {
+// closeListeners closes all listeners, which ends their accept loops.
+func (w *Web) closeListeners() {
 	for _, l := range w.listeners {
 		_ = l.Close()
 	}
@@ -370,7 +369,7 @@ func (w *Web) closed() bool {
 	}
 }
 
-// sleep waits, and reports whether the web still stands.
+// sleep waits, and reports false if the web was closed.
 func (w *Web) sleep(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -382,7 +381,7 @@ func (w *Web) sleep(d time.Duration) bool {
 	}
 }
 
-// enter notes an open connection, and reports false when the web is closed.
+// enter registers an open connection, and reports false if the web is closed.
 func (w *Web) enter(c *net.TCPConn) bool {
 	s := w.livesOf(c)
 	s.mu.Lock()
@@ -408,7 +407,7 @@ func (w *Web) leave(c *net.TCPConn) {
 	w.running.Done()
 }
 
-// livesOf spreads connections over the shards by their client's port.
+// livesOf returns a connection's shard, by its client's port.
 func (w *Web) livesOf(c *net.TCPConn) *lives {
 	port := 0
 	if addr, ok := c.RemoteAddr().(*net.TCPAddr); ok {
@@ -434,7 +433,7 @@ func (w *Web) count(host string, scheme origin.Scheme) int {
 	return int(n)
 }
 
-// Forget makes every host as if it had never been asked: hosts that fail at first fail again.
+// Forget resets all counts: hosts that fail at first fail again.
 func (w *Web) Forget() {
 	for i := range w.counts {
 		s := &w.counts[i]
@@ -444,13 +443,13 @@ func (w *Web) Forget() {
 	}
 }
 
-// DNSAddr is where the name server listens, over UDP and TCP: the value of --resolver.
+// DNSAddr returns the name server's address for UDP and TCP, the value of --resolver.
 func (w *Web) DNSAddr() netip.AddrPort { return w.names.addr }
 
-// HTTPPort is the port of plain HTTP at every address.
+// HTTPPort returns the port of plain HTTP at every address.
 func (w *Web) HTTPPort() int { return int(w.world.httpPort) }
 
-// TLSPort is the port of HTTPS at every address.
+// TLSPort returns the port of HTTPS at every address.
 func (w *Web) TLSPort() int { return int(w.world.tlsPort) }
 
 // ConnectTo returns the values of --connect-to that lead ports 80 and 443 of every address here.
@@ -458,26 +457,26 @@ func (w *Web) ConnectTo() []string {
 	return []string{":80::" + strconv.Itoa(w.HTTPPort()), ":443::" + strconv.Itoa(w.TLSPort())}
 }
 
-// CAPool holds the authority that signed the certificates of hosts that are well.
+// CAPool returns a pool with the web's authority, which signs valid certificates.
 func (w *Web) CAPool() *x509.CertPool { return w.authority.pool }
 
-// CAPEM is that authority's certificate as PEM.
+// CAPEM returns that authority's certificate as PEM.
 func (w *Web) CAPEM() []byte { return w.authority.pem() }
 
-// SingleAddress reports whether the whole web lives at 127.0.0.1, because the system routes no other address of
-// 127.0.0.0/8 (macOS). Rates by address mean little then, and no connection can be refused: it is reset.
+// SingleAddress reports whether all hosts share 127.0.0.1, because the system routes no other address of 127.0.0.0/8
+// (macOS). Rates by address then mean little, and connections are reset instead of refused.
 func (w *Web) SingleAddress() bool { return w.world.single }
 
-// HotAddr is the address that the hosts of Config.HotShare and *.hot.test share.
+// HotAddr returns the address shared by the hosts of Config.HotShare and *.hot.test.
 func (w *Web) HotAddr() netip.Addr { return w.world.hot }
 
 // Stats are totals since the start.
 type Stats struct {
-	Accepts    int64 // connections taken
-	Handshakes int64 // TLS handshakes that ended well
-	Requests   int64 // heads read
-	Questions  int64 // of the DNS
-	Open       int64 // connections now
+	Accepts    int64 // connections accepted
+	Handshakes int64 // completed TLS handshakes
+	Requests   int64 // request heads read
+	Questions  int64 // DNS questions
+	Open       int64 // open connections
 }
 
 // Stats returns the totals so far.

@@ -32,9 +32,9 @@ import (
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestMain lets more tests run at a time than there are processors: most of them wait for time-outs.
+// TestMain runs more tests at a time than there are processors, since most of them wait for time-outs.
 func TestMain(m *testing.M) {
 	_ = flag.Set("test.parallel", "8")
 	os.Exit(m.Run())
@@ -53,7 +53,7 @@ func mustOrigin(t testing.TB, s string) origin.Origin {
 	return o
 }
 
-// check scans one origin over sockets and compares with the truth.
+// check scans one origin over sockets, and compares with the truth.
 func check(t *testing.T, w *Web, entry string, p Policy) {
 	t.Helper()
 	o := mustOrigin(t, entry)
@@ -64,8 +64,7 @@ func check(t *testing.T, w *Web, entry string, p Policy) {
 	}
 }
 
-// TestEveryBehaviour asks one host of each behaviour over real sockets, under several policies, and finds what the
-// truth says and what the table promises.
+// TestEveryBehaviour scans a host of each behaviour over sockets, under several policies, and compares with the truth.
 func TestEveryBehaviour(t *testing.T) {
 	t.Parallel()
 	policies := []Policy{
@@ -93,8 +92,8 @@ func TestEveryBehaviour(t *testing.T) {
 	}
 }
 
-// TestTableTells compares the column Ends, which readers believe, with the truth.
-func TestTableTells(t *testing.T) {
+// TestEndsAreTrue compares Behaviour.Ends, which is documentation, with the truth.
+func TestEndsAreTrue(t *testing.T) {
 	w := testWeb(t, Config{})
 	for _, b := range behaviours {
 		e := w.Expect(mustOrigin(t, b.Name+".zoo.test"), DefaultPolicy())
@@ -109,7 +108,7 @@ func TestTableTells(t *testing.T) {
 				t.Errorf("%s: the table says %q, the truth %v", b.Name, b.Ends, e.FinalScheme)
 			}
 		}
-		// What is told in brackets is of other entries.
+		// Brackets are about other entries.
 		if hops := regexp.MustCompile(`, (\d) hops?`).FindStringSubmatch(b.Ends); hops != nil && hops[1] != fmt.Sprint(e.Hops) || hops == nil && e.Hops > 0 && e.Outcomes[0] != exchange.RedirectLimit {
 			t.Errorf("%s: the table says %q, the truth %d hops", b.Name, b.Ends, e.Hops)
 		}
@@ -124,11 +123,11 @@ func TestTableIsSound(t *testing.T) {
 	for _, b := range Behaviours() {
 		sum += b.Share
 		if seen[b.Name] || !regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,30}$`).MatchString(b.Name) {
-			t.Errorf("%q is no name, or twice", b.Name)
+			t.Errorf("%q is not a valid name, or not the only one", b.Name)
 		}
 		seen[b.Name] = true
 		if b.Does == "" || b.Ends == "" {
-			t.Errorf("%s says nothing of itself", b.Name)
+			t.Errorf("%s has no description", b.Name)
 		}
 	}
 	if math.Abs(sum-1) > 1e-9 {
@@ -139,7 +138,7 @@ func TestTableIsSound(t *testing.T) {
 	}
 }
 
-// TestManyHosts scans made-up hosts as they come.
+// TestManyHosts scans made-up hosts.
 func TestManyHosts(t *testing.T) {
 	w := testWeb(t, Config{Seed: 3})
 	var all sync.WaitGroup
@@ -172,7 +171,7 @@ func TestDirectPorts(t *testing.T) {
 	f("ftp://ok.zoo.test", exchange.ConnectRefused, 0)
 }
 
-// TestOneAddress runs the web as it is on systems that route 127.0.0.1 alone.
+// TestOneAddress runs the web as on systems that route 127.0.0.1 alone.
 func TestOneAddress(t *testing.T) {
 	w := testWeb(t, Config{oneAddress: true})
 	if !w.SingleAddress() || w.Lookup("example.com").Addr != netip.AddrFrom4([4]byte{127, 0, 0, 1}) {
@@ -182,7 +181,7 @@ func TestOneAddress(t *testing.T) {
 		check(t, w, name+".zoo.test", DefaultPolicy())
 		check(t, w, "http://"+name+".zoo.test", DefaultPolicy())
 	}
-	// Nor does a scan of its hosts come to stand still for one of them that throttles its address.
+	// A host that throttles the only address would slow the whole scan.
 	for _, b := range w.world.chosen {
 		if b.slows {
 			t.Errorf("hosts are %s", b.Name)
@@ -190,18 +189,19 @@ func TestOneAddress(t *testing.T) {
 	}
 }
 
-// TestNobodyListens: where nobody is to listen, nobody else on the machine gets to either.
-func TestNobodyListens(t *testing.T) {
+// TestVacantAddresses checks that no program can listen at the vacant addresses, and that connections there are
+// refused.
+func TestVacantAddresses(t *testing.T) {
 	w := testWeb(t, Config{})
 	if runtime.GOOS != "linux" || w.SingleAddress() {
 		t.Skip("SKIPPED: only Linux keeps an address without a listener")
 	}
-	for _, addr := range append([]netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, w.world.nobody...) {
+	for _, addr := range append([]netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, w.world.vacant...) {
 		for _, port := range []int{w.HTTPPort(), w.TLSPort()} {
 			at := netip.AddrPortFrom(addr, uint16(port)).String()
 			if l, err := net.Listen("tcp4", at); err == nil {
 				_ = l.Close()
-				t.Errorf("somebody may listen at %s", at)
+				t.Errorf("another program can listen at %s", at)
 			}
 			if c, err := net.Dial("tcp4", at); !errors.Is(err, syscall.ECONNREFUSED) {
 				t.Errorf("%s: %v", at, err)
@@ -213,7 +213,7 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
-// TestWrongProtocol: each port answers the other's protocol as servers do.
+// TestWrongProtocol sends each port the other's protocol, which it answers with 400.
 func TestWrongProtocol(t *testing.T) {
 	w := testWeb(t, Config{})
 	f := func(port int, request string) {
@@ -255,7 +255,7 @@ func exchangeRaw(t *testing.T, w *Web, port int, request string) string {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-	_, _ = io.WriteString(c, request) // may be reset while it is on its way
+	_, _ = io.WriteString(c, request) // may be reset in flight
 	got, _ := io.ReadAll(c)
 	return string(got)
 }
@@ -276,7 +276,7 @@ func TestNameServer(t *testing.T) {
 			t.Errorf("%s %s: %d with %d records, want %d with %d", host, dns.TypeToString[qtype], m.Rcode, len(m.Answer), rcode, answers)
 		}
 		if a, ok := lastAddr(m); ok && answers <= 3 && !strings.HasSuffix(host, ".alias.test") && a != w.Lookup(host).Addr {
-			t.Errorf("%s: answered %v, told %v", host, a, w.Lookup(host).Addr)
+			t.Errorf("%s: answered %v, Lookup says %v", host, a, w.Lookup(host).Addr)
 		}
 	}
 	f("example.com", dns.TypeA, "udp", 0, 1)
@@ -303,11 +303,11 @@ func TestNameServer(t *testing.T) {
 	f("dns-private.zoo.test", dns.TypeA, "udp", 0, 1)
 	f("dns-late.zoo.test", dns.TypeA, "udp", 0, 1)
 	if !w.Lookup("dns-silent.zoo.test").Silent || w.Lookup("servfail.zoo.test").Rcode != dns.RcodeServerFailure {
-		t.Error("Lookup tells otherwise than the server answers")
+		t.Error("Lookup differs from the server's answers")
 	}
 }
 
-// TestForgedNames reads what comes to a question, packet by packet.
+// TestForgedNames reads the answers to a question, packet by packet.
 func TestForgedNames(t *testing.T) {
 	w := testWeb(t, Config{Addresses: 64})
 	ask := func(name string) (c *dns.Conn, q *dns.Msg) {
@@ -335,16 +335,16 @@ func TestForgedNames(t *testing.T) {
 	}
 	for _, name := range []string{"dns-wrong-id", "dns-wrong-question"} {
 		c, q := ask(name)
-		lie, said := next(c)
-		if lie.Id == q.Id && lie.Question[0] == q.Question[0] || said != w.world.lie() || w.places[said] != nil {
-			t.Errorf("%s: the lie is\n%v", name, lie)
+		forged, said := next(c)
+		if forged.Id == q.Id && forged.Question[0] == q.Question[0] || said != w.world.unused() || w.places[said] != nil {
+			t.Errorf("%s: the forged answer is\n%v", name, forged)
 		}
 		answer, addr := next(c)
 		if answer.Id != q.Id || answer.Question[0] != q.Question[0] || addr != w.Lookup(name+".zoo.test").Addr || w.places[addr] == nil {
 			t.Errorf("%s: the answer is\n%v", name, answer)
 		}
 	}
-	// The first question is lost, the second is not, and with Forget all is as before.
+	// The first question is lost, the second is not; Forget resets this.
 	for range 2 {
 		c, q := ask("dns-lost")
 		if err := c.WriteMsg(q); err != nil {
@@ -379,7 +379,7 @@ func lastAddr(m *dns.Msg) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// TestShares holds 20,000 hosts to the wild's figures.
+// TestShares compares 20,000 hosts with the real web's shares.
 func TestShares(t *testing.T) {
 	w := testWeb(t, Config{Seed: 1, Addresses: 512})
 	const n = 20_000
@@ -425,7 +425,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestFiles holds the made-up files to what real files measure.
+// TestFiles compares the made-up files with measurements of real ones.
 func TestFiles(t *testing.T) {
 	p, err := newBodyPool(Config{Seed: 1, Bodies: 4096, AIShare: 0.2})
 	if err != nil {
@@ -545,11 +545,11 @@ func golden(t *testing.T, name string, got []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what it was; see it with: go test ./internal/simweb -update && git diff", path)
+		t.Errorf("%s has changed; to see how: go test ./internal/simweb -update && git diff", path)
 	}
 }
 
-// TestTruthGolden keeps the truth of one host of each behaviour and of a few made-up ones.
+// TestTruthGolden compares the truth of a host of each behaviour, and of a few made-up hosts, with a golden file.
 func TestTruthGolden(t *testing.T) {
 	w := testWeb(t, Config{Seed: 1})
 	list := []string{"example.com", "https://example.com", "http://example.com", "www.example.com", "bücher.example", "not a host", " example.org ", "x.hot.test"}
@@ -594,7 +594,7 @@ func TestOutcomesDocument(t *testing.T) {
 	}
 }
 
-// generated holds what stands between two marks of a document against what belongs there.
+// generated compares the part between two marks of a document with what belongs there.
 func generated(t *testing.T, path, mark, want string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -605,7 +605,7 @@ func generated(t *testing.T, path, mark, want string) {
 	before, rest, ok := strings.Cut(string(text), begin)
 	old, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
-		t.Fatalf("%s has no place for the %s", path, mark)
+		t.Fatalf("%s has no marks for the %s", path, mark)
 	}
 	if *update && old != want {
 		if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
@@ -614,11 +614,11 @@ func generated(t *testing.T, path, mark, want string) {
 		old = want
 	}
 	if old != want {
-		t.Errorf("%s shows other %s; go test ./internal/simweb -update", path, mark)
+		t.Errorf("%s has outdated %s; go test ./internal/simweb -update", path, mark)
 	}
 }
 
-// TestClose leaves connections of all kinds behind and finds nothing of them after Close.
+// TestClose opens connections of all kinds, and finds none of them after Close.
 func TestClose(t *testing.T) {
 	before := runtime.NumGoroutine()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -658,7 +658,7 @@ func TestClose(t *testing.T) {
 	if _, err := net.Dial("tcp", netip.AddrPortFrom(w.HotAddr(), uint16(w.HTTPPort())).String()); err == nil {
 		t.Error("still listening")
 	}
-	// The runtime's own goroutines may still be ending.
+	// Goroutines may still be ending.
 	for i := 0; runtime.NumGoroutine() > before; i++ {
 		if i > 2000 {
 			b := make([]byte, 1<<16)
@@ -797,7 +797,7 @@ func TestCorpus(t *testing.T) {
 	f(pack(strings.Repeat("x", maxCorpusOne+1)), "exceeds the bounds")
 }
 
-// TestRealCorpus serves real files, where there are any.
+// TestRealCorpus serves real files, if the shared corpus exists.
 func TestRealCorpus(t *testing.T) {
 	w := testWeb(t, Config{Corpus: sharedtest.Path(t, "corpus", "modern-ai.bin.zst"), Only: []string{"ok", "ok-chunked", "ok-gzip", "close-body"}})
 	if n := w.world.bodies.len(); n < 1000 {
@@ -809,7 +809,7 @@ func TestRealCorpus(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	const n = 60_000 // more than there are pairs of words
+	const n = 60_000 // more than the pairs of words
 	seen := map[string]bool{}
 	domains := map[string]int{}
 	tlds := map[string]bool{}

@@ -16,32 +16,32 @@ import (
 	"time"
 )
 
-// authority makes certificates on the fly. All leaves share one key: making a key costs as much as a handshake.
+// authority issues certificates on demand. All leaves share one key, since making a key costs as much as a handshake.
 type authority struct {
-	key, leafKey   *ecdsa.PrivateKey
-	cert, stranger *x509.Certificate // stranger: of an authority that nobody knows, with the same key
-	pool           *x509.CertPool
-	born           time.Time
+	key, leafKey  *ecdsa.PrivateKey
+	cert, unknown *x509.Certificate // unknown: of an authority outside pool, with the same key
+	pool          *x509.CertPool
+	born          time.Time
 
 	mu    sync.RWMutex
 	cache map[leafName]*tls.Certificate
 }
 
-// leafName is what tells one certificate from another.
+// leafName identifies a certificate.
 type leafName struct {
 	host string
 	kind helloKind // helloFine, helloExpired, helloSelfSigned, helloUnknownCA, helloLongChain, helloStall
 }
 
 // maxLeaves bounds the cache of certificates, about 1.5 kB each. A full cache is emptied: a scan asks each host about
-// once, so that there is no better entry to keep.
+// once, so no entry is better than another.
 const maxLeaves = 4096
 
-// Some chains are longer than need be, by the authority's certificate over and over: one that clients take, and one of about
-// 200 kB, near to what they take at most.
+// chainLength lists chains padded with copies of the authority's certificate: one that clients accept, and one of about
+// 200 kB, near the most that they accept.
 var chainLength = map[helloKind]int{helloLongChain: 100, helloStall: 500}
 
-const stallAfter = 180_000 // bytes
+const stallAfter = 180_000 // bytes of the handshake that helloStall sends at once
 
 func newAuthority(now time.Time) (*authority, error) {
 	a := &authority{born: now, cache: map[leafName]*tls.Certificate{}, pool: x509.NewCertPool()}
@@ -55,7 +55,7 @@ func newAuthority(now time.Time) (*authority, error) {
 	if a.cert, err = a.root("simweb test authority"); err != nil {
 		return nil, err
 	}
-	if a.stranger, err = a.root("simweb stranger"); err != nil {
+	if a.unknown, err = a.root("simweb unknown authority"); err != nil {
 		return nil, err
 	}
 	a.pool.AddCert(a.cert)
@@ -79,12 +79,12 @@ func (a *authority) root(name string) (*x509.Certificate, error) {
 	return x509.ParseCertificate(der)
 }
 
-// pem is the authority's certificate as text.
+// pem returns the authority's certificate as PEM.
 func (a *authority) pem() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// leaf returns a host's certificate, of a kind.
+// leaf returns a host's certificate of the given kind.
 func (a *authority) leaf(host string, kind helloKind) (*tls.Certificate, error) {
 	name := leafName{host, kind}
 	a.mu.RLock()
@@ -114,7 +114,7 @@ func (a *authority) leaf(host string, kind helloKind) (*tls.Certificate, error) 
 	case helloSelfSigned:
 		issuer, key = template, a.leafKey
 	case helloUnknownCA:
-		issuer = a.stranger
+		issuer = a.unknown
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, issuer, a.leafKey.Public(), key)
 	if err != nil {
@@ -133,15 +133,15 @@ func (a *authority) leaf(host string, kind helloKind) (*tls.Certificate, error) 
 	return c, nil
 }
 
-// helloConn is a connection on the TLS port. It learns from the client's hello whom the client wants, and can be made
-// to swallow what the TLS library writes, for hosts that answer a hello with something else.
+// helloConn is a connection on the TLS port. The client's hello sets its host and kind. It can discard or delay what
+// the TLS library writes, for hosts that do not complete the handshake.
 type helloConn struct {
 	*net.TCPConn
 	host string
 	kind helloKind
 	mute bool
-	drip *Web // writes a byte a second, until this web ends
-	free int  // bytes that it writes at once before
+	drip *Web // if set, writes a byte a second until this web ends
+	free int  // bytes written at once before that
 }
 
 func (c *helloConn) Write(p []byte) (int, error) {
@@ -167,13 +167,13 @@ func (c *helloConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-var errNoHandshake = errors.New("this host shakes no hands")
+var errNoHandshake = errors.New("this host refuses the handshake")
 
-// tlsConfig is the server's side of TLS: everything hangs on the name in the hello.
+// tlsConfig returns the server's configuration, which depends on the name in the hello.
 func (w *Web) tlsConfig() *tls.Config {
 	base := &tls.Config{
 		MinVersion: tls.VersionTLS12,
-		// X25519 alone would do, and is a third cheaper than the hybrid that Go prefers: two cores serve and scan.
+		// X25519 is a third cheaper than the hybrid that Go prefers, and the same processors serve and scan.
 		CurvePreferences:       []tls.CurveID{tls.X25519, tls.CurveP256},
 		SessionTicketsDisabled: true,
 		NextProtos:             []string{"http/1.1"},
@@ -203,7 +203,7 @@ func (w *Web) tlsConfig() *tls.Config {
 		}
 		c.host, _ = splitHost(hello.ServerName)
 		if c.host == "" {
-			// A client that asks for an address sends no name (RFC 6066 §3).
+			// A client that dials an address sends no name (RFC 6066 §3).
 			c.host = localHost(c.TCPConn)
 		}
 		c.kind = w.world.behaviour(c.host).hello
@@ -230,7 +230,7 @@ func (w *Web) tlsConfig() *tls.Config {
 	return front
 }
 
-// localHost is the address that a client dialled, as a host.
+// localHost returns the address that the client dialled, as a host.
 func localHost(c *net.TCPConn) string {
 	if addr, ok := c.LocalAddr().(*net.TCPAddr); ok {
 		return addr.AddrPort().Addr().Unmap().String()

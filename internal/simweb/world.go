@@ -11,28 +11,28 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// world is the pure half of the simulated web: what a host is, told from the seed and its name alone. It holds no
-// socket and no state that asking changes, so that the server and the truth can both be read off it.
+// world is the pure half of the simulated web: it derives a host from the seed and its name alone. It has no socket and
+// no state that requests change, so the server and the truth share it.
 type world struct {
 	cfg    Config
-	single bool // the system routes only 127.0.0.1: there is no address without a listener
+	single bool // the system routes only 127.0.0.1, so every address has a listener
 
-	hot      netip.Addr   // where hot hosts live
-	ordinary []netip.Addr // where all others live
+	hot      netip.Addr   // of hot hosts
+	ordinary []netip.Addr // of other hosts
 	plain    []netip.Addr // with a listener for plain HTTP only
-	nobody   []netip.Addr // without any listener
-	holes    []netip.Addr // where a client's first packet is lost; none where the system does not do it
-	six      bool         // hosts of which only IPv6 is known live at ::1; else nobody is there
+	vacant   []netip.Addr // without a listener
+	holes    []netip.Addr // where a client's first packet is lost; empty where the system cannot do so
+	six      bool         // ::1 has listeners, for hosts with IPv6 only
 
 	httpPort, tlsPort uint16
 
-	chosen     []*Behaviour // those that a host may fall into, in the table's order
+	chosen     []*Behaviour // behaviours with a share, in the table's order
 	cumulative []float64    // upper ends of their shares, the last is 1
 
 	bodies *bodyPool
 }
 
-// The streams of a host's hash: each question draws on its own, so that its answer tells nothing about the others.
+// The streams of a host's hash. Each question has its own, so that answers are independent.
 const (
 	streamBehaviour = iota + 1
 	streamAddress
@@ -43,12 +43,12 @@ const (
 	streamDetail
 )
 
-// draw returns the host's 64 bits for one question.
+// draw returns the host's 64 bits for a stream.
 func (w *world) draw(host string, stream uint64) uint64 {
 	return mix(xxhash.Sum64String(host) + mix(w.cfg.Seed+stream))
 }
 
-// mix is the finaliser of splitmix64: every bit of x moves every bit of the result.
+// mix is the finaliser of splitmix64: every bit of x affects every bit of the result.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -59,14 +59,14 @@ func mix(x uint64) uint64 {
 // unit maps 64 bits to [0, 1).
 func unit(x uint64) float64 { return float64(x>>11) / (1 << 53) }
 
-// Suffixes of names that are asked for on purpose.
+// Suffixes of names with a special meaning.
 const (
 	zooSuffix     = ".zoo.test"     // reset-head.zoo.test, a7.reset-head.zoo.test: the behaviour of that name
-	landingSuffix = ".landing.test" // where redirects to other hosts land: always well
+	landingSuffix = ".landing.test" // targets of redirects to other hosts: always ok
 	hotSuffix     = ".hot.test"     // all at one address
 )
 
-// newWorld checks what the configuration says about behaviours, and adds up their shares.
+// newWorld checks the configured behaviours and adds up their shares.
 func newWorld(cfg Config) (*world, error) {
 	w := &world{cfg: cfg}
 	for name := range cfg.Shares {
@@ -82,7 +82,7 @@ func newWorld(cfg Config) (*world, error) {
 	only := map[string]bool{}
 	for _, name := range cfg.Only {
 		if behaviourNamed(name) == nil {
-			return nil, fmt.Errorf("cannot keep to it: no behaviour %q", name)
+			return nil, fmt.Errorf("cannot restrict the web: no behaviour %q", name)
 		}
 		only[name] = true
 	}
@@ -96,7 +96,7 @@ func newWorld(cfg Config) (*world, error) {
 			return nil, fmt.Errorf("cannot set the share of %q: %v is not from 0 to 1", b.Name, share)
 		case len(only) > 0 && !only[b.Name]:
 			share = 0
-		case !set && b.slows && cfg.oneAddress && len(only) == 0: // one such host would slow the whole web
+		case !set && b.slows && cfg.oneAddress && len(only) == 0: // one such host would slow all others
 		case !set:
 			share = b.Share
 		}
@@ -107,7 +107,7 @@ func newWorld(cfg Config) (*world, error) {
 		}
 	}
 	if len(only) > 0 {
-		// Behaviours that no host has of itself are wanted here, all alike.
+		// Only behaviours without a share: all get the same.
 		if sum == 0 {
 			for i := range behaviours {
 				if only[behaviours[i].Name] {
@@ -117,7 +117,7 @@ func newWorld(cfg Config) (*world, error) {
 			}
 		}
 	} else {
-		// What is taken from or given to others is given to or taken from the hosts that are simply well.
+		// ok takes what the other behaviours leave.
 		if rest < -1e-9 {
 			return nil, fmt.Errorf("cannot divide the hosts: shares add up to %.3f", 1-rest)
 		}
@@ -137,7 +137,7 @@ func newWorld(cfg Config) (*world, error) {
 	return w, nil
 }
 
-// behaviour says how a host behaves. The host is lower-case ASCII, as an origin's is.
+// behaviour returns a host's behaviour. The host is lower-case ASCII, like an origin's.
 func (w *world) behaviour(host string) *Behaviour {
 	if name, ok := w.cfg.Force[host]; ok {
 		return behaviourNamed(name)
@@ -148,11 +148,11 @@ func (w *world) behaviour(host string) *Behaviour {
 			return b
 		}
 	}
-	// Addresses have no name to redirect or to certify, and longer names would not survive a "www." put before them.
+	// Addresses have no name to redirect or certify, and longer names have no room for "www.".
 	if strings.HasSuffix(host, landingSuffix) || len(host) > 249 || isAddr(host) {
 		return &behaviours[0]
 	}
-	// A site and its www. are one site, so that a redirect between the two ends.
+	// A site and its www. share a behaviour, so that a redirect between them ends.
 	u := unit(w.draw(strings.TrimPrefix(host, "www."), streamBehaviour))
 	i := sort.SearchFloat64s(w.cumulative, u)
 	if i < len(w.cumulative)-1 && w.cumulative[i] == u {
@@ -161,7 +161,7 @@ func (w *world) behaviour(host string) *Behaviour {
 	return w.chosen[i]
 }
 
-// isAddr reports whether a host is an IP address. A name that ends in a digit is rare enough to be parsed.
+// isAddr reports whether a host is an IP address. Names that end in a digit are rare, so only these are parsed.
 func isAddr(host string) bool {
 	if host == "" {
 		return false
@@ -173,7 +173,7 @@ func isAddr(host string) bool {
 	return err == nil
 }
 
-// address is where a host lives, provided that its name resolves.
+// address returns a host's address, if its name resolves.
 func (w *world) address(host string, b *Behaviour) netip.Addr {
 	h := w.draw(host, streamAddress)
 	from := w.ordinary
@@ -182,8 +182,8 @@ func (w *world) address(host string, b *Behaviour) netip.Addr {
 		return netip.IPv6Loopback()
 	case b.name == nameZero:
 		return netip.IPv4Unspecified()
-	case b.place == placeNobody && !w.single:
-		from = w.nobody
+	case b.place == placeVacant && !w.single:
+		from = w.vacant
 	case b.place == placeHole && len(w.holes) > 0:
 		from = w.holes
 	case b.place == placePlainOnly && !w.single:
@@ -194,10 +194,10 @@ func (w *world) address(host string, b *Behaviour) netip.Addr {
 	return from[h%uint64(len(from))]
 }
 
-// lie is an address that a host is said to live at and does not: nobody is there.
-func (w *world) lie() netip.Addr { return placesFrom(9, 1)[0] }
+// unused returns an address without a listener, for forged answers.
+func (w *world) unused() netip.Addr { return placesFrom(9, 1)[0] }
 
-// beside are the addresses of a host that has a black hole, too, where there are any.
+// beside returns a host's address and, where they exist, a black hole.
 func (w *world) beside(host string, b *Behaviour) []netip.Addr {
 	addrs := []netip.Addr{w.address(host, b)}
 	if len(w.holes) > 0 {
@@ -206,7 +206,7 @@ func (w *world) beside(host string, b *Behaviour) []netip.Addr {
 	return addrs
 }
 
-// addresses are n addresses of a host that has several, in turn from one on. Of the hot ones it has none but the hot one.
+// addresses returns n addresses of a host with several, in turn from a given one on. A hot host has only the hot one.
 func (w *world) addresses(host string, b *Behaviour, from, n int) []netip.Addr {
 	first := w.address(host, b)
 	at := slices.Index(w.ordinary, first)
@@ -220,7 +220,7 @@ func (w *world) addresses(host string, b *Behaviour, from, n int) []netip.Addr {
 	return all
 }
 
-// body is the file that a host serves when it is well.
+// body returns a host's file.
 func (w *world) body(host string) content {
 	block := w.bodies.at(int(w.draw(host, streamBody) % uint64(w.bodies.len())))
 	return content{block: block, total: int64(len(block))}

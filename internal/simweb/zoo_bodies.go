@@ -110,7 +110,7 @@ var brokenRows = []Behaviour{
 			return reply{status: 200, raw: []byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\ne\r\nUser-agent: *\n\r\n"), ends: endAbort, yields: []exchange.Outcome{earlyOutcome}}
 		}},
 
-	// At any byte: see breaks.
+	// These end after any byte: see breaks.
 	{Name: "reset-length", Does: "reset after some byte, Content-Length", Ends: "reset", reply: breaks(&byLengthForm, endReset)},
 	{Name: "reset-chunked", Does: "reset after some byte, chunked", Ends: "reset", reply: breaks(&chunkedForm, endReset)},
 	{Name: "reset-gzip", Does: "reset after some byte, gzip", Ends: "reset", reply: breaks(&gzipForm, endReset)},
@@ -134,7 +134,7 @@ var flakyRows = []Behaviour{
 		reply: atFirst(fails(endReset, resetOutcome))},
 }
 
-// atFirst answers the first request by a scheme in another way than all others, which are well.
+// atFirst answers the first request by each scheme by first, and all others by the file.
 func atFirst(first func(*ask) reply) func(*ask) reply {
 	return func(a *ask) reply {
 		if a.nth == 1 {
@@ -144,7 +144,7 @@ func atFirst(first func(*ask) reply) func(*ask) reply {
 	}
 }
 
-// hugeBlock is what huge bodies repeat: lines of a file, so that a cut is told from a whole line.
+// hugeBlock is the block of huge bodies: lines of different lengths, so that a cut line differs from a whole one.
 var hugeBlock = func() []byte {
 	var b []byte
 	b = append(b, "User-agent: *\n"...)
@@ -156,7 +156,7 @@ var hugeBlock = func() []byte {
 	return b
 }()
 
-// utf16 writes ASCII as little-endian UTF-16 with its mark.
+// utf16 encodes ASCII as little-endian UTF-16 with a byte order mark.
 func utf16(s string) string {
 	b := []byte{0xff, 0xfe}
 	for i := 0; i < len(s); i++ {

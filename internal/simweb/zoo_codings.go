@@ -7,34 +7,34 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// Everybody asks for no coding; what these hosts send is coded all the same. What takes long to encode is encoded when it is
-// first asked for, not when the program starts.
+// These hosts send coded bodies although scanners ask for none. Slow encodings are made at the first request, not when
+// the program starts.
 
-// codedFile is what coded bodies decode to, where it is not the host's own file.
+// codedFile is the decoded body where it is not the host's own file.
 const codedFile = "User-agent: *\nDisallow: /coded/\n"
 
-// decodedBomb is what bombs decode to: the same line over and over, which every coding makes small.
+// decodedBomb is the decoded body of bombs: one line repeated, which every coding makes small.
 var decodedBomb = content{bytes.Repeat([]byte("Disallow: /page\n"), 1024), 40_000_000}
 
-// coded returns the answer of a host whose file is coded.
+// coded answers with the host's file, coded.
 func coded(codings ...coding) func(*ask) reply {
 	return with(func(_ *ask, r *reply) { r.codings = codings })
 }
 
-// wired returns an answer with a fixed body, as it goes over the wire and as it is when decoded.
-func wired(decoded content, wire func() []byte, codings ...coding) func(*ask) reply {
+// fixed answers with a fixed body, given decoded and as sent.
+func fixed(decoded content, wire func() []byte, codings ...coding) func(*ask) reply {
 	made := sync.OnceValue(wire)
 	return func(*ask) reply { return reply{status: 200, codings: codings, body: decoded, wire: made()} }
 }
 
-// bomb returns a coded body that is a thousand times as long as it looks.
+// bomb answers with a small coded body that decodes to decodedBomb.
 func bomb(c coding) func(*ask) reply {
-	return wired(decodedBomb, func() []byte { return encoded(decodedBomb, c) }, c)
+	return fixed(decodedBomb, func() []byte { return encoded(decodedBomb, c) }, c)
 }
 
-// spoilt returns a body that is no whole one of its coding.
-func spoilt(wire func() []byte, codings ...coding) func(*ask) reply {
-	good := wired(whole(codedFile), wire, codings...)
+// corrupt answers with a body that its coding cannot decode.
+func corrupt(wire func() []byte, codings ...coding) func(*ask) reply {
+	good := fixed(whole(codedFile), wire, codings...)
 	return func(a *ask) reply {
 		r := good(a)
 		r.yields = []exchange.Outcome{codingOutcome}
@@ -42,14 +42,14 @@ func spoilt(wire func() []byte, codings ...coding) func(*ask) reply {
 	}
 }
 
-// plainText returns text that claims to be coded, cutShort a coded body whose last bytes are missing though its length is
-// as announced.
+// plainText answers with text that is declared as coded.
 func plainText(c coding) func(*ask) reply {
-	return spoilt(func() []byte { return []byte(codedFile) }, c)
+	return corrupt(func() []byte { return []byte(codedFile) }, c)
 }
 
+// cutShort answers with a coded body whose last bytes are missing, and an announced length without them.
 func cutShort(c coding) func(*ask) reply {
-	return spoilt(func() []byte {
+	return corrupt(func() []byte {
 		b := encoded(whole(codedFile), c)
 		return b[:len(b)-3]
 	}, c)
@@ -65,9 +65,9 @@ var codingRows = []Behaviour{
 	{Name: "ok-zstd", Does: "200, Zstandard, unasked", Ends: "answered 200", reply: coded(zstandard)},
 	{Name: "ok-nested", Does: "200, Brotli within gzip", Ends: "answered 200", reply: coded(brotlied, gzipped)},
 	{Name: "nested-three", Does: "three nested codings", Ends: "bad_encoding",
-		reply: spoilt(func() []byte { return encoded(whole(codedFile), gzipped, gzipped, gzipped) }, gzipped, gzipped, gzipped)},
+		reply: corrupt(func() []byte { return encoded(whole(codedFile), gzipped, gzipped, gzipped) }, gzipped, gzipped, gzipped)},
 	{Name: "gzip-members", Does: "200, gzip in two members", Ends: "answered 200",
-		reply: wired(whole(codedFile+codedFile), func() []byte {
+		reply: fixed(whole(codedFile+codedFile), func() []byte {
 			b := encoded(whole(codedFile), gzipped)
 			return append(b[:len(b):len(b)], b...)
 		}, gzipped)},

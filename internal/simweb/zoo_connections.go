@@ -17,20 +17,20 @@ var nameRows = []Behaviour{
 	{Name: "dns-changing", Does: "another address for each question, TTL 0", Ends: "answered 200", name: nameChanging},
 	{Name: "dns-ipv6", Does: "no A, only AAAA: ::1", Ends: "answered 200", name: nameSix},
 	{Name: "dns-zero", Does: "the address is 0.0.0.0, with no listener", Ends: "connect_refused; blocked_address without --allow-private", name: nameZero,
-		hello: helloReset, reply: fails(endReset, resetOutcome)}, // the last two only where there is one address
-	{Name: "dns-private", Does: "the address is loopback, with no listener", Ends: "connect_refused; blocked_address without --allow-private", place: placeNobody,
+		hello: helloReset, reply: fails(endReset, resetOutcome)}, // hello and reply apply only where there is one address
+	{Name: "dns-private", Does: "the address is loopback, with no listener", Ends: "connect_refused; blocked_address without --allow-private", place: placeVacant,
 		hello: helloReset, reply: fails(endReset, resetOutcome)}, // as above
 	{Name: "alias-loop", Share: 0.0001, Does: "two CNAME records point at each other", Ends: "dns_failed or dns_not_found", name: nameAliasLoop},
 }
 
 var connectionRows = []Behaviour{
-	{Name: "refuse", Share: 0.003, Does: "no listener on either port", Ends: "connect_refused", place: placeNobody,
-		hello: helloReset, reply: fails(endReset, resetOutcome)}, // the last two only where there is one address
+	{Name: "refuse", Share: 0.003, Does: "no listener on either port", Ends: "connect_refused", place: placeVacant,
+		hello: helloReset, reply: fails(endReset, resetOutcome)}, // hello and reply apply only where there is one address
 	{Name: "http-only", Share: 0.02, Does: "no listener on the TLS port", Ends: "answered 200 by http", place: placePlainOnly, hello: helloReset},
 	{Name: "silent", Share: 0.0095, Does: "both ports accept and stay silent", Ends: "timeout", hello: helloHang,
 		reply: fails(endHang, timeoutOutcome)},
 	{Name: "black-hole", Does: "the first packet is lost on either port", Ends: "connect_timeout", place: placeHole,
-		hello: helloHang, reply: fails(endHang, timeoutOutcome)}, // the last two only where no packet can be lost
+		hello: helloHang, reply: fails(endHang, timeoutOutcome)}, // hello and reply apply only where black holes do not exist
 	{Name: "black-hole-beside", Does: "two A records, one of them a black hole; http redirects to https", Ends: "answered 200 (1 hop from http)", name: nameBesideHole,
 		reply: toHTTPS},
 	{Name: "black-hole-beside-ipv6", Does: "A is a black hole, AAAA is ::1; http redirects to https", Ends: "answered 200 (1 hop from http)", name: nameSixBesideHole,

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// once returns the answer that redirects to a place on its own host, with ?hop=1, and is well there.
+// once redirects to a URL of the same host with ?hop=1, and answers there with the file.
 func once(to string) func(*ask) reply {
 	return func(a *ask) reply {
 		if a.hop() > 0 {
@@ -18,12 +18,12 @@ func once(to string) func(*ask) reply {
 	}
 }
 
-// nowhere returns a redirect that nobody should follow.
-func nowhere(to string) func(*ask) reply {
+// invalid redirects to a URL that scanners must not follow.
+func invalid(to string) func(*ask) reply {
 	return says("HTTP/1.1 302 Found\r\nLocation: "+to+"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", 302, exchange.RedirectInvalid)
 }
 
-// toHTTPS redirects http to https, and is well there.
+// toHTTPS redirects http to https, and answers there with the file.
 func toHTTPS(a *ask) reply {
 	if a.scheme == origin.HTTP {
 		return a.redirect(a.url(origin.HTTPS, a.host, "/robots.txt"))
@@ -83,9 +83,9 @@ var redirectRows = []Behaviour{
 	{Name: "redirect-empty", Does: "301 with an empty Location", Ends: "redirect_invalid",
 		reply: says("HTTP/1.1 301 Moved Permanently\r\nLocation: \r\nContent-Length: 0\r\nConnection: close\r\n\r\n", 301, exchange.RedirectInvalid)},
 	{Name: "redirect-file", Share: 0.0002, Does: "redirects to file:", Ends: "redirect_invalid",
-		reply: nowhere("file:///etc/passwd")},
+		reply: invalid("file:///etc/passwd")},
 	{Name: "redirect-script", Does: "redirects to javascript:", Ends: "redirect_invalid",
-		reply: nowhere("javascript:alert(1)")},
+		reply: invalid("javascript:alert(1)")},
 	{Name: "redirect-schemeless", Does: "redirects to //host/path", Ends: "answered 200, 1 hop",
 		reply: func(a *ask) reply {
 			if a.hop() > 0 {
@@ -114,9 +114,9 @@ var redirectRows = []Behaviour{
 			}
 			return a.redirect(long)
 		}},
-	{Name: "redirect-too-long", Does: "redirects to a URL of 9 kB", Ends: "redirect_invalid", reply: nowhere("/robots.txt?" + strings.Repeat("x", 9000))},
-	{Name: "redirect-userinfo", Does: "redirects to a URL with user and password", Ends: "redirect_invalid", reply: nowhere("https://user:secret@example.com/robots.txt")},
-	{Name: "redirect-ftp", Does: "redirects to ftp:", Ends: "redirect_invalid", reply: nowhere("ftp://example.com/robots.txt")},
+	{Name: "redirect-too-long", Does: "redirects to a URL of 9 kB", Ends: "redirect_invalid", reply: invalid("/robots.txt?" + strings.Repeat("x", 9000))},
+	{Name: "redirect-userinfo", Does: "redirects to a URL with user and password", Ends: "redirect_invalid", reply: invalid("https://user:secret@example.com/robots.txt")},
+	{Name: "redirect-ftp", Does: "redirects to ftp:", Ends: "redirect_invalid", reply: invalid("ftp://example.com/robots.txt")},
 	{Name: "redirect-back", Does: "redirects to the other scheme, which redirects back", Ends: "answered 200, 2 hops",
 		reply: func(a *ask) reply {
 			hop := a.hop()
@@ -134,11 +134,11 @@ var redirectRows = []Behaviour{
 			if a.hop() > 0 {
 				return a.ok()
 			}
-			a.port = a.w.tlsPort // url then spells the port of the scheme
+			a.port = a.w.tlsPort // makes url name the scheme's port
 			return a.redirect(a.url(a.scheme, a.host, "/robots.txt?hop=1"))
 		}},
 	{Name: "redirect-private", Does: "redirects to a loopback address without a listener", Ends: "connect_refused, 1 hop; blocked_address without --allow-private",
-		reply: func(a *ask) reply { return a.redirect("http://" + a.w.lie().String() + "/robots.txt") }},
+		reply: func(a *ask) reply { return a.redirect("http://" + a.w.unused().String() + "/robots.txt") }},
 	{Name: "redirect-private-name", Does: "redirects to a name of such an address", Ends: "connect_refused, 1 hop; blocked_address without --allow-private",
 		reply: func(a *ask) reply { return a.redirect("http://dns-private" + zooSuffix + "/robots.txt") }},
 }

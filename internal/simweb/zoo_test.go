@@ -21,9 +21,9 @@ import (
 	"github.com/bulkscan/bulkscan/pipeline"
 )
 
-// TestZoo scans each animal as a whole scan does: names, schedule, fetcher, judge. Each is asked in the three ways in which a
-// list can name it, and leaves exactly one row, as the truth tells it; nobody waits for a time-out that is not the
-// animal's own; and when all is over nothing of anybody is left.
+// TestZoo scans a host of each behaviour with resolver, schedule, fetcher and audit, in the three forms of a list's
+// entry. Each has exactly one row, which is true, and ends by its own time-out; no goroutine, connection or file is
+// left.
 func TestZoo(t *testing.T) {
 	leavesNothing(t, func(t *testing.T, w *Web) {
 		p := Policy{MaxRedirects: 5, MaxBody: 512_000, Retries: 2, TrustCA: true}
@@ -38,11 +38,11 @@ func TestZoo(t *testing.T) {
 			for _, entry := range []string{host, "http://p." + host, "https://s." + host} {
 				want := w.Expect(mustOrigin(t, entry), p)
 				wait := patienceFor(want)
-				// A body's time is that of the whole exchange, which on a busy machine is not over at once.
+				// The body's time-out is that of the whole exchange, which takes time on a busy machine.
 				wait.body = max(wait.body, 3*time.Second)
-				switch { // so long that some of it comes
-				case b.hello == helloDrip && wait.hands < time.Second:
-					wait.hands = 2200 * time.Millisecond
+				switch { // long enough for some bytes to arrive
+				case b.hello == helloDrip && wait.handshake < time.Second:
+					wait.handshake = 2200 * time.Millisecond
 				case b.Name == "drip-head":
 					wait.head = 700 * time.Millisecond
 				}
@@ -52,7 +52,7 @@ func TestZoo(t *testing.T) {
 					defer func() { <-places }()
 					began := time.Now()
 					scanList(t, client, entry)[0].mustBe(t, entry, want)
-					if took := time.Since(began); took > 25*time.Second { // the time-outs that are none of the animal's are longer, all tries by them shorter
+					if took := time.Since(began); took > 25*time.Second { // other time-outs are longer, all attempts together shorter
 						t.Errorf("%s took %v", entry, took)
 					}
 				})
@@ -62,8 +62,8 @@ func TestZoo(t *testing.T) {
 	})
 }
 
-// TestBreaksAnywhere resets and closes answers behind each of their bytes, plain and by TLS. Outcome, status and body are
-// as the place says; what a whole of positions comes to is counted here by hand.
+// TestBreaksAnywhere ends answers after each of their bytes, plain and by TLS, and compares outcome, status and body
+// with the truth. The expected sequence of outcomes over all positions was counted by hand.
 func TestBreaksAnywhere(t *testing.T) {
 	leavesNothing(t, func(t *testing.T, w *Web) {
 		p := Policy{MaxRedirects: 5, MaxBody: 512_000, TrustCA: true}
@@ -76,7 +76,7 @@ func TestBreaksAnywhere(t *testing.T) {
 					entries = append(entries, fmt.Sprintf("%s://at%d.%s%s", scheme, n, name, zooSuffix))
 				}
 			}
-			var ends []string // of neighbours alike one
+			var ends []string // equal neighbours once
 			count := 0
 			end := func(text string) {
 				if len(ends) > 0 && ends[len(ends)-1] == text {
@@ -115,8 +115,8 @@ func TestBreaksAnywhere(t *testing.T) {
 	})
 }
 
-// TestThrottlingAddress scans 200 sites at one address that answers 50 requests a second and to all others 429, at a rate of
-// 400. Each ends with its own file, and the rate at the address has become one that it bears.
+// TestThrottlingAddress scans 200 sites at 400 requests a second, at an address that answers 50 a second and the others
+// with 429. Each ends with its file, and the rate has adapted to the address.
 func TestThrottlingAddress(t *testing.T) {
 	t.Parallel()
 	w := testWeb(t, Config{Addresses: 2, RecordAccepts: true})
@@ -137,18 +137,18 @@ func TestThrottlingAddress(t *testing.T) {
 	}
 	accepts := w.Accepts(w.world.ordinary[0])
 	if len(accepts) != attempts || throttled != uint64(attempts-n) || throttled < 3 {
-		t.Errorf("%d connections were accepted and %d throttled; the rows tell of %d attempts", len(accepts), throttled, attempts)
+		t.Errorf("%d connections were accepted and %d throttled; the rows have %d attempts", len(accepts), throttled, attempts)
 	}
-	// Of the last 150 none can come sooner on average than the limit, or more would have been throttled.
+	// Faster than the limit, more of the last 150 would have been throttled.
 	if took, least := accepts[len(accepts)-1].Sub(accepts[len(accepts)-150]), 149*limitEvery*9/10; took < least {
 		t.Errorf("the last 150 connections came within %v; want at least %v", took, least)
 	}
 }
 
-// leavesNothing does a test with a web, and fails it if thereafter goroutines of the scan, connections or files are left.
+// leavesNothing runs a test with a web, which fails if goroutines of the scan, connections or files remain.
 func leavesNothing(t *testing.T, do func(*testing.T, *Web)) {
 	t.Helper()
-	// The runtime opens its poller with the first socket, and keeps it.
+	// The runtime keeps the poller that it opens with the first socket.
 	if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
 		l.Close()
 	}
@@ -159,7 +159,7 @@ func leavesNothing(t *testing.T, do func(*testing.T, *Web)) {
 	}
 	defer w.Close()
 	t.Run("scan", func(t *testing.T) { do(t, w) })
-	// The web sees the end of connections a little later than who ended them.
+	// The web sees a connection's end a little later than the client.
 	gone := func(what string, left func() string) {
 		t.Helper()
 		for range 2000 {
@@ -168,7 +168,7 @@ func leavesNothing(t *testing.T, do func(*testing.T, *Web)) {
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
-		t.Errorf("%s are left: %s", what, left())
+		t.Errorf("%s remain: %s", what, left())
 	}
 	gone("connections", func() string {
 		if n := w.Stats().Open; n > 0 {
@@ -194,7 +194,7 @@ func leavesNothing(t *testing.T, do func(*testing.T, *Web)) {
 	})
 }
 
-// openFiles is how many files and sockets this process has open, 0 where the system does not tell.
+// openFiles returns the number of this process's open files and sockets, or 0 if the system does not tell.
 func openFiles() int {
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -203,7 +203,7 @@ func openFiles() int {
 	return len(files)
 }
 
-// newClients returns a function that makes a fetcher for each patience, once.
+// newClients returns a function that makes one fetcher for each patience.
 func newClients(t *testing.T, w *Web, p Policy) func(patience) *fetcher.Fetcher {
 	clients := map[patience]*fetcher.Fetcher{}
 	return func(wait patience) *fetcher.Fetcher {
@@ -214,7 +214,7 @@ func newClients(t *testing.T, w *Web, p Policy) func(patience) *fetcher.Fetcher 
 	}
 }
 
-// zooRow is what of a row the truth tells.
+// zooRow holds the parts of a row that the truth has.
 type zooRow struct {
 	found
 	access   string
@@ -223,7 +223,7 @@ type zooRow struct {
 
 func (r zooRow) mustBe(t *testing.T, entry string, want Expect) {
 	t.Helper()
-	// Which of several outcomes comes is sure with this scanner on this system.
+	// This scanner on Linux always finds the first of several outcomes.
 	exact := want
 	if runtime.GOOS == "linux" {
 		exact.Outcomes = want.Outcomes[:1]
@@ -233,18 +233,18 @@ func (r zooRow) mustBe(t *testing.T, entry string, want Expect) {
 	}
 }
 
-// scanList takes entries through a pipeline that puts nobody off, and returns their rows in order.
+// scanList scans entries by a pipeline that defers no host, and returns their rows in order.
 func scanList(t *testing.T, client *fetcher.Fetcher, entries ...string) []zooRow {
 	t.Helper()
 	rows, _ := scanListBy(t, pipeline.Config{Concurrency: 32}, client, entries...)
 	return rows
 }
 
-// scanListBy is scanList by rates of its own; it also returns how many exchanges were throttled.
+// scanListBy is scanList with its own rates. It also returns how many exchanges were throttled.
 func scanListBy(t *testing.T, cfg pipeline.Config, client *fetcher.Fetcher, entries ...string) (rows []zooRow, throttled uint64) {
 	t.Helper()
 	cfg.SpillDir = t.TempDir()
-	s := &zooShelf{rows: make([]zooRow, len(entries)), kept: make([]int, len(entries))}
+	s := &zooSink{rows: make([]zooRow, len(entries)), kept: make([]int, len(entries))}
 	list := &zooList{t: t, entries: entries}
 	run := pipeline.New(cfg, list, client, audit.New(tokens.Default()), s)
 	if err := run.Run(t.Context()); err != nil {
@@ -256,7 +256,7 @@ func scanListBy(t *testing.T, cfg pipeline.Config, client *fetcher.Fetcher, entr
 		}
 	}
 	if left, err := os.ReadDir(cfg.SpillDir); err != nil || len(left) > 0 {
-		t.Errorf("temporary files are left: %v %v", left, err)
+		t.Errorf("temporary files remain: %v %v", left, err)
 	}
 	return s.rows, run.Progress().Throttled.Load()
 }
@@ -277,22 +277,22 @@ func (l *zooList) Next() (pipeline.Entry, error) {
 	return pipeline.Entry{Seq: uint64(l.next - 1), Input: input, Origin: mustOrigin(l.t, input)}, nil
 }
 
-// zooShelf keeps rows.
-type zooShelf struct {
+// zooSink keeps rows.
+type zooSink struct {
 	rows []zooRow
 	kept []int
 }
 
-func (s *zooShelf) Add(site *audit.Site) error {
+func (s *zooSink) Add(site *audit.Site) error {
 	if site.Seq >= uint64(len(s.rows)) {
-		return errors.New("a row of nobody")
+		return errors.New("a row without an entry")
 	}
 	s.rows[site.Seq] = zooRow{foundIn(&site.Fetch), site.Report.Access.String(), site.Fetch.Attempts}
 	s.kept[site.Seq]++
 	return nil
 }
 
-// foundIn is what a response says, in a form that compares.
+// foundIn returns a response in a comparable form.
 func foundIn(r *exchange.Response) found {
 	f := found{
 		Outcome: r.Outcome, Status: r.Status, Hops: len(r.Hops), Truncated: r.Truncated, Bytes: int64(len(r.Body)),
@@ -304,8 +304,8 @@ func foundIn(r *exchange.Response) found {
 	return f
 }
 
-// TestZooIsWhole holds that what servers are known to do wrong lives here, and that something leads to each outcome.
-func TestZooIsWhole(t *testing.T) {
+// TestZooIsComplete checks that known misbehaviour of servers is in the table, and that every outcome has a behaviour.
+func TestZooIsComplete(t *testing.T) {
 	known := strings.Fields(`
 		endless-length endless-chunked endless endless-extension close-body close-chunk bad-chunk ok-gzip ok-br ok-zstd ok-deflate
 		ok-deflate-bare gzip-corrupt br-corrupt zstd-corrupt deflate-corrupt gzip-bomb br-bomb zstd-bomb deflate-bomb ok-nested
@@ -326,14 +326,14 @@ func TestZooIsWhole(t *testing.T) {
 		dns-private dns-changing`)
 	for _, name := range known {
 		if behaviourNamed(name) == nil {
-			t.Errorf("no %s", name)
+			t.Errorf("no behaviour %s", name)
 		}
 	}
 	if len(known) < 90 {
-		t.Errorf("%d animals", len(known))
+		t.Errorf("%d known behaviours", len(known))
 	}
 	w := testWeb(t, Config{})
-	seen := map[exchange.Outcome]bool{exchange.OptedOut: true, exchange.ConnectFailed: true, exchange.NotArchived: true} // no host brings these about
+	seen := map[exchange.Outcome]bool{exchange.OptedOut: true, exchange.ConnectFailed: true, exchange.NotArchived: true} // no host leads to these
 	for _, guarded := range []bool{false, true} {
 		p := DefaultPolicy()
 		p.Guarded = guarded

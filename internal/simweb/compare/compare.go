@@ -1,4 +1,4 @@
-// Package compare answers one question: did the scan find what there is? It holds a dataset against the truth file of a
+// Package compare answers one question: did the scan find what there is? It compares a dataset with the truth file of a
 // simulated web, row by row.
 package compare
 
@@ -19,12 +19,12 @@ import (
 type Result struct {
 	Rows     int            // in the dataset
 	Expected int            // in the truth file
-	Twice    int            // rows whose origin has another row
+	Twice    int            // further rows of an origin
 	Missing  int            // origins without a row
-	Unknown  int            // rows of origins that the truth does not know
+	Unknown  int            // rows of origins that are not in the truth file
 	Differ   int            // rows that differ in some column
-	Columns  map[string]int // in how many rows each column differs
-	Examples []string       // the first differences, in words
+	Columns  map[string]int // number of rows in which a column differs
+	Examples []string       // the first differences, described
 }
 
 // OK reports whether every origin has exactly one row, and each row is true.
@@ -32,7 +32,7 @@ func (r *Result) OK() bool {
 	return r.Rows == r.Expected && r.Twice+r.Missing+r.Unknown+r.Differ == 0
 }
 
-// String says it in a few lines.
+// String describes the result in a few lines.
 func (r *Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d rows of %d origins: %d twice, %d missing, %d unknown, %d differ from the truth", r.Rows, r.Expected, r.Twice, r.Missing, r.Unknown, r.Differ)
@@ -55,7 +55,7 @@ type key struct {
 	requested string
 }
 
-// site is what of a row is compared.
+// site holds the compared columns of a row.
 type site struct {
 	Host        string  `parquet:"host"`
 	Port        int32   `parquet:"port"`
@@ -73,7 +73,7 @@ type site struct {
 	Attempts    int32   `parquet:"attempts"`
 }
 
-// Compare holds a scan's committed rows against a truth file.
+// Compare compares a scan's committed rows with a truth file.
 func Compare(ctx context.Context, scan *sink.Scan, truth io.Reader) (*Result, error) {
 	expected, err := readTruth(truth)
 	if err != nil {
@@ -127,7 +127,7 @@ func readTruth(in io.Reader) (map[key]simweb.Truth, error) {
 	return expected, scanner.Err()
 }
 
-// compare holds one row against what is expected of it.
+// compare compares a row with the truth.
 func (r *Result) compare(row *site, want *simweb.Truth) {
 	var wrong []string
 	check := func(column string, same bool, got, wanted any) {
@@ -150,13 +150,13 @@ func (r *Result) compare(row *site, want *simweb.Truth) {
 	check("body_hash", row.BodyHash == want.BodyHash, row.BodyHash, want.BodyHash)
 	check("truncated", row.Truncated == want.Truncated, row.Truncated, want.Truncated)
 	check("hops", int(row.Hops) == want.Hops, row.Hops, want.Hops)
-	if row.Outcome == want.Outcome { // another may have another access, and come after more or fewer tries
+	if row.Outcome == want.Outcome { // another right outcome may have other access and attempts
 		check("access", row.Access == want.Access, row.Access, want.Access)
 		if want.Attempts != nil {
 			check("attempts", int(row.Attempts) == *want.Attempts, row.Attempts, *want.Attempts)
 		}
 	}
-	if want.Status != nil { // what is kept of a handshake that led to nothing is the scanner's choice
+	if want.Status != nil { // scanners may differ in what they keep of a failed handshake
 		check("tls_verified", same(row.TLSVerified, want.TLSVerified), show(row.TLSVerified), show(want.TLSVerified))
 	}
 	if len(wrong) > 0 {
@@ -167,7 +167,7 @@ func (r *Result) compare(row *site, want *simweb.Truth) {
 
 func (r *Result) example(format string, args ...any) { addExample(&r.Examples, format, args...) }
 
-// addExample tells of a difference, unless enough have been told.
+// addExample adds a description, up to maxExamples.
 func addExample(to *[]string, format string, args ...any) {
 	if len(*to) < maxExamples {
 		*to = append(*to, fmt.Sprintf(format, args...))

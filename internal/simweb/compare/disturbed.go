@@ -15,33 +15,33 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 )
 
-// Disturbance is what a scan through a bad network is held against.
+// Disturbance describes the web, the list and the faults of a scan through a bad network.
 type Disturbance struct {
 	Web    *simweb.Web
 	Policy simweb.Policy
 	Hosts  []string                         // the list
-	Faced  func(host string) []simweb.Fault // what the connections for a host met, in their order
-	Within time.Duration                    // an exchange and its look-up take no longer
+	Faced  func(host string) []simweb.Fault // faults of a host's connections, in order
+	Within time.Duration                    // the longest time of an exchange with its look-up
 }
 
-// DisturbedResult is what a comparison through a bad network found.
+// DisturbedResult is the result of Disturbed.
 type DisturbedResult struct {
 	Rows, Expected          int
 	Twice, Missing, Unknown int
-	True                    int                      // rows as the undisturbed web has them
-	Explained               map[simweb.FaultKind]int // others that a fault explains
-	Outcomes                map[string]int           // of those
-	Wrong                   int                      // that nothing explains
-	Late                    int                      // that took longer than they may
-	Examples                []string                 // the first of what is wrong, in words
+	True                    int                      // rows of the undisturbed web
+	Explained               map[simweb.FaultKind]int // other rows, explained by a fault
+	Outcomes                map[string]int           // of Explained
+	Wrong                   int                      // rows that no fault explains
+	Late                    int                      // rows that took too long
+	Examples                []string                 // the first errors, described
 }
 
-// OK reports whether every origin has exactly one row, and each row is true or explained, and was in time.
+// OK reports whether every origin has exactly one row, and each row is in time and true or explained.
 func (r *DisturbedResult) OK() bool {
 	return r.Rows == r.Expected && r.Twice+r.Missing+r.Unknown+r.Wrong+r.Late == 0
 }
 
-// String says it in a few lines.
+// String describes the result in a few lines.
 func (r *DisturbedResult) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d rows of %d origins: %d twice, %d missing, %d unknown, %d true, %d neither true nor explained, %d late",
@@ -55,7 +55,7 @@ func (r *DisturbedResult) String() string {
 	return b.String()
 }
 
-// Disturbed holds a scan's committed rows against an undisturbed web and what disturbed it.
+// Disturbed compares a scan's committed rows with the undisturbed web and the faults.
 func Disturbed(ctx context.Context, scan *sink.Scan, d Disturbance) (*DisturbedResult, error) {
 	expected := make(map[key]simweb.Expect, len(d.Hosts))
 	for _, host := range d.Hosts {
@@ -113,7 +113,7 @@ func Disturbed(ctx context.Context, scan *sink.Scan, d Disturbance) (*DisturbedR
 	return r, nil
 }
 
-// isTrue reports whether a row is that of the undisturbed web.
+// isTrue reports whether a row equals that of the undisturbed web.
 func isTrue(row *sink.SiteRow, want *simweb.Expect) bool {
 	return isAny(row.Outcome, want.Outcomes) && int(row.Status) == want.Status && row.BodyBytes == want.BodyBytes &&
 		row.BodyHash == int64(want.BodyHash) && row.Truncated == want.Truncated && (want.Hops < 0 || int(row.Hops) == want.Hops)
@@ -123,7 +123,7 @@ func isAny(text string, outcomes []exchange.Outcome) bool {
 	return slices.ContainsFunc(outcomes, func(o exchange.Outcome) bool { return o.String() == text })
 }
 
-// last is the host that was asked last.
+// last returns the host that was asked last.
 func last(row *sink.SiteRow) string {
 	if n := len(row.Redirects); n > 0 {
 		if u, err := url.Parse(row.Redirects[n-1].URL); err == nil {
@@ -133,8 +133,8 @@ func last(row *sink.SiteRow) string {
 	return row.Host
 }
 
-// explains finds the fault that explains a row. Of a host that nobody was led to it is that of the last connection, since that is
-// what a row tells of, unless there was none in the end.
+// explains returns the fault that explains a row. If no redirect leads to the host, only its last connection and the
+// faults without a connection count, since the row describes the last exchange.
 func (d *Disturbance) explains(row *sink.SiteRow, want *simweb.Expect) (simweb.FaultKind, bool) {
 	faults := d.Faced(last(row))
 	if last(row) == row.Host && want.Hops == 0 {
@@ -149,8 +149,8 @@ func (d *Disturbance) explains(row *sink.SiteRow, want *simweb.Expect) (simweb.F
 			continue
 		}
 		if row.Outcome == exchange.Answered.String() {
-			// Only where a body has no other end than the connection's. By TLS that would have to be announced, and so many
-			// servers do not that nobody insists on it between two records (crypto/tls, Conn.Read).
+			// Only a body that ends with the connection can be cut unnoticed, also by TLS: many servers omit
+			// close_notify, so crypto/tls does not require it between two records (Conn.Read).
 			if row.Status != int32(want.Status) || row.BodyBytes >= want.BodyBytes || !slices.Contains(endsWithConnection, want.Behaviour) {
 				continue
 			}
@@ -160,5 +160,5 @@ func (d *Disturbance) explains(row *sink.SiteRow, want *simweb.Expect) (simweb.F
 	return simweb.FaultNone, false
 }
 
-// endsWithConnection are the behaviours whose bodies have no other end.
+// endsWithConnection lists the behaviours whose bodies end with the connection.
 var endsWithConnection = []string{"ok-until-close", "ok-http10", "endless"}

@@ -1,10 +1,10 @@
-// Command simweb answers one question: what is it like out there, without going out? It runs the simulated web of
-// package simweb until it is interrupted, prints how to scan it, and writes lists of hosts and the truth about them.
+// Command simweb runs the simulated web of package simweb until it is interrupted, and prints the command that scans
+// it. It also writes lists of hosts and what a scan of them must find.
 //
-//	simweb --names 10000 > list.csv            made-up hosts with ranks
-//	simweb --list list.csv --truth truth.jsonl what a scan of them ought to find
-//	simweb                                     the web itself
-//	simweb --record-accepts accepts.json       and, when it ends, how hard its busiest addresses and hosts were pressed
+//	simweb --names 10000 > list.csv             made-up hosts with ranks
+//	simweb --list list.csv --truth truth.jsonl  what a scan of them must find
+//	simweb                                      the web
+//	simweb --record-accepts accepts.json        the web, and at its end the load of its busiest addresses and hosts
 package main
 
 import (
@@ -51,18 +51,18 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	o.policy = simweb.DefaultPolicy()
 	f := flag.NewFlagSet("simweb", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.Uint64Var(&o.web.Seed, "seed", 0, "another seed is another web")
-	f.IntVar(&o.web.Addresses, "addresses", 0, "loopback addresses that hosts share (default 512)")
-	f.IntVar(&o.web.HTTPPort, "http-port", 0, "port of plain HTTP (default any)")
-	f.IntVar(&o.web.TLSPort, "tls-port", 0, "port of HTTPS (default any)")
-	f.IntVar(&o.web.DNSPort, "dns-port", 0, "port of the name server (default any)")
+	f.Uint64Var(&o.web.Seed, "seed", 0, "seed of the web: another seed makes another web")
+	f.IntVar(&o.web.Addresses, "addresses", 0, "number of loopback addresses that hosts share (default 512)")
+	f.IntVar(&o.web.HTTPPort, "http-port", 0, "port of plain HTTP (default any free port)")
+	f.IntVar(&o.web.TLSPort, "tls-port", 0, "port of HTTPS (default any free port)")
+	f.IntVar(&o.web.DNSPort, "dns-port", 0, "port of the name server (default any free port)")
 	f.DurationVar(&o.web.Hold, "hold", 0, "how long silent hosts hold a connection (default 1m0s)")
 	f.DurationVar(&o.web.Slow, "slow", 0, "the longest wait of slow hosts (default 1s)")
-	f.Float64Var(&o.web.HotShare, "hot-share", 0, "share of the hosts that live at one address, 0 to 1")
-	f.IntVar(&o.web.Bodies, "bodies", 0, "distinct files made up (default 1024)")
+	f.Float64Var(&o.web.HotShare, "hot-share", 0, "share of the hosts at one address, 0 to 1")
+	f.IntVar(&o.web.Bodies, "bodies", 0, "number of made-up files (default 1024)")
 	f.Float64Var(&o.web.AIShare, "ai-share", 0, "share of the files that name an AI crawler (default 0.2)")
 	f.StringVar(&o.web.Corpus, "corpus", "", "serve the real files of this pack, `FILE.bin.zst`")
-	f.Func("only", "keep to these behaviours, `NAME,…`", func(s string) error {
+	f.Func("only", "use only these behaviours, `NAME,…`", func(s string) error {
 		o.web.Only = strings.Split(s, ",")
 		return nil
 	})
@@ -71,16 +71,16 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.StringVar(&o.list, "list", "", "with --truth: the list of hosts, a line each, or rank,host; - for standard input")
 	f.StringVar(&o.truth, "truth", "", "write what a scan of --list finds, as JSON lines, and end; - for standard output")
 	f.StringVar(&o.ca, "ca", "", "write the authority's certificate to this `FILE`")
-	f.StringVar(&o.accepts, "record-accepts", "", "when the web ends, write to this `FILE` as JSON how many connections its busiest addresses and hosts took (of the first 524288)")
-	f.BoolVar(&o.json, "json", false, "print where the web listens as JSON")
-	f.IntVar(&o.policy.MaxRedirects, "max-redirects", o.policy.MaxRedirects, "the scanner's, for --truth")
-	f.Int64Var(&o.policy.MaxBody, "max-body", o.policy.MaxBody, "the scanner's, for --truth")
-	f.IntVar(&o.policy.Retries, "retries", o.policy.Retries, "the scanner's, for --truth")
-	f.BoolVar(&o.policy.NoFallback, "no-fallback", false, "the scanner's, for --truth")
-	f.BoolVar(&o.policy.StrictTLS, "strict-tls", false, "the scanner's, for --truth")
-	f.BoolVar(&o.policy.Attempts, "attempts", false, "tell how often hosts are asked, for --truth: of a web that nobody has asked before")
-	f.BoolVar(&o.policy.TrustCA, "trust-ca", false, "the scanner trusts the web's authority, for --truth")
-	scheme := f.String("scheme", "https", "the scanner's, for --truth")
+	f.StringVar(&o.accepts, "record-accepts", "", "when the web ends, write the connections of its busiest addresses and hosts to this `FILE` as JSON (of the first 524288)")
+	f.BoolVar(&o.json, "json", false, "print the web's addresses and ports as JSON")
+	f.IntVar(&o.policy.MaxRedirects, "max-redirects", o.policy.MaxRedirects, "for --truth: the scanner's setting")
+	f.Int64Var(&o.policy.MaxBody, "max-body", o.policy.MaxBody, "for --truth: the scanner's setting")
+	f.IntVar(&o.policy.Retries, "retries", o.policy.Retries, "for --truth: the scanner's setting")
+	f.BoolVar(&o.policy.NoFallback, "no-fallback", false, "for --truth: the scanner's setting")
+	f.BoolVar(&o.policy.StrictTLS, "strict-tls", false, "for --truth: the scanner's setting")
+	f.BoolVar(&o.policy.Attempts, "attempts", false, "for --truth: add the number of attempts, for a web that was not asked before")
+	f.BoolVar(&o.policy.TrustCA, "trust-ca", false, "for --truth: the scanner trusts the web's authority")
+	scheme := f.String("scheme", "https", "for --truth: the scanner's setting")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -92,7 +92,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	case "http":
 		o.policy.HTTPFirst = true
 	default:
-		return o, fmt.Errorf("cannot begin by scheme %q: https or http", *scheme)
+		return o, fmt.Errorf("cannot begin with scheme %q: https or http", *scheme)
 	}
 	if (o.list == "") != (o.truth == "") {
 		return o, errors.New("--list and --truth belong together")
@@ -129,7 +129,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	var record *os.File
 	if o.accepts != "" {
-		// It is opened now, so that nobody learns after a long run that there is no such folder.
+		// Opened now, so that a wrong path is an error before a long run.
 		if record, err = os.Create(o.accepts); err != nil {
 			return fmt.Errorf("cannot record the accepts: %w", err)
 		}
@@ -139,7 +139,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	<-ctx.Done()
-	web.Close() // nobody comes any more
+	web.Close() // no more connections
 	if record != nil {
 		if err := json.NewEncoder(record).Encode(web.Record()); err != nil {
 			return fmt.Errorf("cannot record the accepts: %w", err)
@@ -161,7 +161,7 @@ func printNames(stdout io.Writer, o options) error {
 	return nil
 }
 
-// announce says where the web is, and how to scan it.
+// announce prints where the web listens, and how to scan it.
 func announce(web *simweb.Web, o options, stdout io.Writer) error {
 	if o.json {
 		return json.NewEncoder(stdout).Encode(map[string]any{
@@ -209,8 +209,8 @@ func writeTruth(web *simweb.Web, o options, stdout io.Writer) (err error) {
 	return nil
 }
 
-// hosts yields a list's entries: a line each, or the second field of rank,host. Empty lines are yielded too, since
-// seq counts lines.
+// hosts yields a list's entries: a line each, or the second field of rank,host. It yields empty lines too, since seq
+// counts lines.
 func hosts(lines *bufio.Scanner) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for lines.Scan() {

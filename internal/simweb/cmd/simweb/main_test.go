@@ -60,7 +60,7 @@ func TestTruth(t *testing.T) {
 
 func TestAnnounce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // it says what it has to say before it waits
+	cancel() // the announcement comes before the wait
 	if got := output(ctx, t, "--addresses", "4"); !strings.Contains(got, "bulkscan scan LIST --resolver 127.0.0.1:") || !strings.Contains(got, " --connect-to :443::") {
 		t.Errorf("said %q", got)
 	}
@@ -73,7 +73,7 @@ func TestAnnounce(t *testing.T) {
 	}
 }
 
-// TestRecordAccepts interrupts a web that was visited and reads what it wrote of the visits.
+// TestRecordAccepts makes connections, interrupts the web, and reads its record.
 func TestRecordAccepts(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -130,7 +130,7 @@ func TestUsage(t *testing.T) {
 	}
 	f("belong together", "--truth", "-")
 	f("cannot understand", "example.com")
-	f("cannot begin by scheme", "--scheme", "gopher")
+	f("cannot begin with scheme", "--scheme", "gopher")
 	f("no behaviour", "--only", "ok,nonsense")
 	f("needs a web that runs", "--record-accepts", "a", "--list", "l", "--truth", "-")
 	f("needs a web that runs", "--record-accepts", "a", "--names", "3")
