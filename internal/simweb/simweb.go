@@ -11,7 +11,7 @@
 //   - expect.go computes the truth: what a scanner finds in the pure half;
 //   - serve.go, tls.go and dns.go serve it on sockets; accepts.go records connections;
 //   - names.go makes up lists of hosts;
-//   - chaos.go is a bad network in front of the web.
+//   - chaos.go and faults.go are a bad network in front of the web.
 package simweb
 
 import (
@@ -294,7 +294,25 @@ func (w *Web) listenAll() error {
 			return err
 		}
 	}
-	// No other program may listen at the vacant addresses. A dial to 0.0.0.0 reaches 127.0.0.1.
+	if err := w.reserveVacant(); err != nil {
+		return err
+	}
+	for _, l := range listeners {
+		p := w.places[l.addr]
+		if p == nil {
+			p = &place{addr: l.addr}
+			w.places[l.addr] = p
+		}
+		w.running.Add(1)
+		go w.accept(l.l, p, l.secure)
+	}
+	return nil
+}
+
+// reserveVacant keeps other programs from listening at the vacant addresses, and at 127.0.0.1, which a dial to 0.0.0.0
+// reaches.
+func (w *Web) reserveVacant() error {
+	wd := w.world
 	vacant := map[netip.Addr][]uint16{}
 	if !wd.single {
 		vacant[netip.AddrFrom4([4]byte{127, 0, 0, 1})] = []uint16{wd.httpPort, wd.tlsPort}
@@ -313,15 +331,6 @@ func (w *Web) listenAll() error {
 			}
 			w.reserved = append(w.reserved, release)
 		}
-	}
-	for _, l := range listeners {
-		p := w.places[l.addr]
-		if p == nil {
-			p = &place{addr: l.addr}
-			w.places[l.addr] = p
-		}
-		w.running.Add(1)
-		go w.accept(l.l, p, l.secure)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
-	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,8 +12,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -22,17 +19,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unicode/utf8"
-
-	"github.com/klauspost/compress/zstd"
-	"github.com/miekg/dns"
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
-	"github.com/bulkscan/bulkscan/internal/sharedtest"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestMain runs more tests at a time than there are processors, since most of them wait for time-outs.
 func TestMain(m *testing.M) {
@@ -89,52 +79,6 @@ func TestEveryBehaviour(t *testing.T) {
 			}
 			all.Wait()
 		})
-	}
-}
-
-// TestEndsAreTrue compares Behaviour.Ends, which is documentation, with the truth.
-func TestEndsAreTrue(t *testing.T) {
-	w := testWeb(t, Config{})
-	for _, b := range behaviours {
-		e := w.Expect(mustOrigin(t, b.Name+".zoo.test"), DefaultPolicy())
-		if !strings.Contains(b.Ends, e.Outcomes[0].String()) {
-			t.Errorf("%s: the table says %q, the truth %v", b.Name, b.Ends, e.Outcomes)
-		}
-		if e.Outcomes[0] == exchange.Answered {
-			if status := regexp.MustCompile(`answered (\d+)`).FindStringSubmatch(b.Ends); status != nil && status[1] != fmt.Sprint(e.Status) {
-				t.Errorf("%s: the table says %q, the truth %d", b.Name, b.Ends, e.Status)
-			}
-			if strings.Contains(b.Ends, "by http") != (e.FinalScheme == origin.HTTP) {
-				t.Errorf("%s: the table says %q, the truth %v", b.Name, b.Ends, e.FinalScheme)
-			}
-		}
-		// Brackets are about other entries.
-		if hops := regexp.MustCompile(`, (\d) hops?`).FindStringSubmatch(b.Ends); hops != nil && hops[1] != fmt.Sprint(e.Hops) || hops == nil && e.Hops > 0 && e.Outcomes[0] != exchange.RedirectLimit {
-			t.Errorf("%s: the table says %q, the truth %d hops", b.Name, b.Ends, e.Hops)
-		}
-		if strings.Contains(b.Ends, "truncated") != e.Truncated {
-			t.Errorf("%s: the table says %q, the truth %v", b.Name, b.Ends, e.Truncated)
-		}
-	}
-}
-
-func TestTableIsSound(t *testing.T) {
-	sum, seen := 0.0, map[string]bool{}
-	for _, b := range Behaviours() {
-		sum += b.Share
-		if seen[b.Name] || !regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,30}$`).MatchString(b.Name) {
-			t.Errorf("%q is not a valid name, or not the only one", b.Name)
-		}
-		seen[b.Name] = true
-		if b.Does == "" || b.Ends == "" {
-			t.Errorf("%s has no description", b.Name)
-		}
-	}
-	if math.Abs(sum-1) > 1e-9 {
-		t.Errorf("shares add up to %v", sum)
-	}
-	if behaviours[0].Name != nameOK {
-		t.Errorf("the first is %s", behaviours[0].Name)
 	}
 }
 
@@ -260,125 +204,6 @@ func exchangeRaw(t *testing.T, w *Web, port int, request string) string {
 	return string(got)
 }
 
-func TestNameServer(t *testing.T) {
-	w := testWeb(t, Config{Addresses: 64})
-	f := func(host string, qtype uint16, network string, rcode, answers int) {
-		t.Helper()
-		q := new(dns.Msg)
-		q.SetQuestion(dns.Fqdn(host), qtype)
-		client := dns.Client{Net: network, Timeout: 20 * time.Second}
-		m, _, err := client.Exchange(q, w.DNSAddr().String())
-		if err != nil {
-			t.Errorf("%s: %v", host, err)
-			return
-		}
-		if m.Rcode != rcode || len(m.Answer) != answers {
-			t.Errorf("%s %s: %d with %d records, want %d with %d", host, dns.TypeToString[qtype], m.Rcode, len(m.Answer), rcode, answers)
-		}
-		if a, ok := lastAddr(m); ok && answers <= 3 && !strings.HasSuffix(host, ".alias.test") && a != w.Lookup(host).Addr {
-			t.Errorf("%s: answered %v, Lookup says %v", host, a, w.Lookup(host).Addr)
-		}
-	}
-	f("example.com", dns.TypeA, "udp", 0, 1)
-	f("EXAMPLE.com", dns.TypeA, "tcp", 0, 1)
-	f("ok.zoo.test", dns.TypeAAAA, "udp", 0, 0)
-	f("ok.zoo.test", dns.TypeMX, "udp", 0, 0)
-	f("alias.zoo.test", dns.TypeA, "udp", 0, 3)
-	f("alias.zoo.test", dns.TypeAAAA, "udp", 0, 2)
-	f("alias.zoo.test.edge.alias.test", dns.TypeA, "udp", 0, 1)
-	f("half.alias.zoo.test.edge.alias.test", dns.TypeA, "udp", 0, 2)
-	f("alias-loop.zoo.test", dns.TypeA, "udp", 0, 3)
-	f("nxdomain.zoo.test", dns.TypeA, "udp", dns.RcodeNameError, 0)
-	f("nxdomain.zoo.test", dns.TypeAAAA, "udp", dns.RcodeNameError, 0)
-	f("servfail.zoo.test", dns.TypeA, "udp", dns.RcodeServerFailure, 0)
-	f("dns-refused.zoo.test", dns.TypeA, "udp", dns.RcodeRefused, 0)
-	f("no-address.zoo.test", dns.TypeA, "udp", 0, 0)
-	f("dns-truncated.zoo.test", dns.TypeA, "udp", 0, 0)
-	f("dns-truncated.zoo.test", dns.TypeA, "tcp", 0, 1)
-	f("dns-many.zoo.test", dns.TypeA, "udp", 0, 0)
-	f("dns-many.zoo.test", dns.TypeA, "tcp", 0, 1000)
-	f("dns-ipv6.zoo.test", dns.TypeA, "udp", 0, 0)
-	f("dns-ipv6.zoo.test", dns.TypeAAAA, "udp", 0, 1)
-	f("dns-zero.zoo.test", dns.TypeA, "udp", 0, 1)
-	f("dns-private.zoo.test", dns.TypeA, "udp", 0, 1)
-	f("dns-late.zoo.test", dns.TypeA, "udp", 0, 1)
-	if !w.Lookup("dns-silent.zoo.test").Silent || w.Lookup("servfail.zoo.test").Rcode != dns.RcodeServerFailure {
-		t.Error("Lookup differs from the server's answers")
-	}
-}
-
-// TestForgedNames reads the answers to a question, packet by packet.
-func TestForgedNames(t *testing.T) {
-	w := testWeb(t, Config{Addresses: 64})
-	ask := func(name string) (c *dns.Conn, q *dns.Msg) {
-		t.Helper()
-		conn, err := net.Dial("udp", w.DNSAddr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-		c, q = &dns.Conn{Conn: conn}, new(dns.Msg).SetQuestion(name+".zoo.test.", dns.TypeA)
-		if err := c.WriteMsg(q); err != nil {
-			t.Fatal(err)
-		}
-		return c, q
-	}
-	next := func(c *dns.Conn) (*dns.Msg, netip.Addr) {
-		t.Helper()
-		m, err := c.ReadMsg()
-		if err != nil {
-			t.Fatal(err)
-		}
-		addr, _ := lastAddr(m)
-		return m, addr
-	}
-	for _, name := range []string{"dns-wrong-id", "dns-wrong-question"} {
-		c, q := ask(name)
-		forged, said := next(c)
-		if forged.Id == q.Id && forged.Question[0] == q.Question[0] || said != w.world.unused() || w.places[said] != nil {
-			t.Errorf("%s: the forged answer is\n%v", name, forged)
-		}
-		answer, addr := next(c)
-		if answer.Id != q.Id || answer.Question[0] != q.Question[0] || addr != w.Lookup(name+".zoo.test").Addr || w.places[addr] == nil {
-			t.Errorf("%s: the answer is\n%v", name, answer)
-		}
-	}
-	// The first question is lost, the second is not; Forget resets this.
-	for range 2 {
-		c, q := ask("dns-lost")
-		if err := c.WriteMsg(q); err != nil {
-			t.Fatal(err)
-		}
-		if _, addr := next(c); addr != w.Lookup("dns-lost.zoo.test").Addr {
-			t.Errorf("dns-lost: %v", addr)
-		}
-		_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
-		if _, err := c.ReadMsg(); err == nil {
-			t.Error("dns-lost: both questions were answered")
-		}
-		w.Forget()
-	}
-	seen := map[netip.Addr]bool{}
-	for range 5 {
-		c, _ := ask("dns-changing")
-		m, addr := next(c)
-		if seen[addr] || w.places[addr] == nil || m.Answer[0].Header().Ttl != 0 {
-			t.Errorf("dns-changing: %v", m.Answer)
-		}
-		seen[addr] = true
-	}
-}
-
-func lastAddr(m *dns.Msg) (netip.Addr, bool) {
-	for _, rr := range m.Answer {
-		if a, ok := rr.(*dns.A); ok {
-			return netip.AddrFromSlice(a.A.To4())
-		}
-	}
-	return netip.Addr{}, false
-}
-
 // TestShares compares 20,000 hosts with the real web's shares.
 func TestShares(t *testing.T) {
 	w := testWeb(t, Config{Seed: 1, Addresses: 512})
@@ -425,81 +250,6 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestFiles compares the made-up files with measurements of real ones.
-func TestFiles(t *testing.T) {
-	p, err := newBodyPool(Config{Seed: 1, Bodies: 4096, AIShare: 0.2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var sizes []int
-	count := map[string]float64{}
-	total, html := 0, 0
-	distinct := map[string]bool{}
-	for i := range p.len() {
-		b := p.at(i)
-		sizes = append(sizes, len(b))
-		total += len(b)
-		distinct[string(b)] = true
-		add := func(key string, is bool) {
-			if is {
-				count[key] += 1 / float64(p.len())
-			}
-		}
-		isHTML := bytes.Contains(b[:min(len(b), 100)], []byte("<!DOCTYPE html"))
-		add("html", isHTML)
-		add("crlf", bytes.Contains(b, []byte("\r\n")))
-		add("cr", bytes.Contains(b, []byte("\r")) && !bytes.Contains(b, []byte("\n")))
-		add("bom", bytes.HasPrefix(b, []byte("\xef\xbb\xbf")))
-		add("nul", bytes.IndexByte(b, 0) >= 0)
-		add("latin", !utf8.Valid(b))
-		if isHTML {
-			html += len(b)
-			continue
-		}
-		lower := strings.ToLower(string(b))
-		wild, ai := false, false
-		for line := range strings.FieldsFuncSeq(lower, func(r rune) bool { return r == '\r' || r == '\n' }) {
-			wild = wild || strings.HasPrefix(line, "disallow: ") && strings.ContainsAny(line, "*$")
-			agent, ok := strings.CutPrefix(line, "user-agent: ")
-			ai = ai || ok && slices.ContainsFunc(aiTokens, func(t aiToken) bool { return strings.ToLower(t.name) == agent })
-		}
-		add("wildcard", wild)
-		add("ai", ai)
-		add("delay", strings.Contains(lower, "crawl-delay:"))
-		add("sitemap", strings.Contains(lower, "sitemap: http"))
-		add("managed", strings.Contains(lower, "cloudflare managed content"))
-	}
-	slices.Sort(sizes)
-	f := func(what string, got, want, within float64) {
-		t.Helper()
-		if math.Abs(got-want) > within {
-			t.Errorf("%s: %.4f, want %.4f ± %.4f", what, got, want, within)
-		}
-	}
-	at := func(q float64) float64 { return float64(sizes[int(q*float64(len(sizes)))]) }
-	f("p50", at(0.5), 327, 60)
-	f("p90", at(0.9), 9600, 1000)
-	f("p99", at(0.99), 178_000, 10_000)
-	if m := sizes[len(sizes)-1]; m < 1_000_000 || m > 3_700_300 {
-		t.Errorf("the largest is %d bytes", m)
-	}
-	f("html", count["html"], 0.12, 0.01)
-	f("html's bytes", float64(html)/float64(total), 0.84, 0.05)
-	f("crlf", count["crlf"], 0.34, 0.01)
-	f("cr", count["cr"], 0.0014, 0.0005)
-	f("bom", count["bom"], 0.018, 0.002)
-	f("nul", count["nul"], 0.0025, 0.0005)
-	f("latin", count["latin"], 0.011, 0.002)
-	f("wildcard", count["wildcard"], 0.31, 0.03)
-	f("delay", count["delay"], 0.125, 0.01)
-	f("sitemap", count["sitemap"], 0.48, 0.01)
-	f("ai", count["ai"], 0.2, 0.02)
-	f("managed", count["managed"], 0.03, 0.005)
-	if len(distinct) < p.len()*3/4 {
-		t.Errorf("only %d of %d differ", len(distinct), p.len())
-	}
-}
-
 func TestSameSeedSameWeb(t *testing.T) {
 	truthOf := func(seed uint64) string {
 		w := testWeb(t, Config{Seed: seed})
@@ -516,105 +266,6 @@ func TestSameSeedSameWeb(t *testing.T) {
 	}
 	if once == truthOf(6) {
 		t.Error("another seed made the same web")
-	}
-}
-
-func hostsOf(seed uint64, n int) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for _, host := range Names(seed, n) {
-			if !yield(host) {
-				return
-			}
-		}
-	}
-}
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s has changed; to see how: go test ./internal/simweb -update && git diff", path)
-	}
-}
-
-// TestTruthGolden compares the truth of a host of each behaviour, and of a few made-up hosts, with a golden file.
-func TestTruthGolden(t *testing.T) {
-	w := testWeb(t, Config{Seed: 1})
-	list := []string{"example.com", "https://example.com", "http://example.com", "www.example.com", "bücher.example", "not a host", " example.org ", "x.hot.test"}
-	for _, b := range behaviours {
-		list = append(list, b.Name+".zoo.test")
-	}
-	for _, host := range Names(1, 20) {
-		list = append(list, host)
-	}
-	var b bytes.Buffer
-	if err := w.WriteTruth(&b, slices.Values(list), DefaultPolicy()); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "truth.jsonl", b.Bytes())
-}
-
-// TestReadme compares the list of behaviours in README.md with the code.
-func TestReadme(t *testing.T) {
-	var list bytes.Buffer
-	if err := WriteBehaviours(&list); err != nil {
-		t.Fatal(err)
-	}
-	generated(t, "README.md", "behaviours", list.String())
-}
-
-// TestOutcomesDocument compares the generated parts of docs/outcomes.md with the code.
-func TestOutcomesDocument(t *testing.T) {
-	w := testWeb(t, Config{})
-	if w.SingleAddress() || len(w.world.holes) == 0 || !w.world.six {
-		t.Skip("SKIPPED: the document describes loopback behaviours that this system lacks")
-	}
-	var outcomes, ends bytes.Buffer
-	if err := errors.Join(WriteOutcomes(&outcomes), w.WriteEnds(&ends)); err != nil {
-		t.Fatal(err)
-	}
-	generated(t, "../../docs/outcomes.md", "outcomes", outcomes.String())
-	generated(t, "../../docs/outcomes.md", "behaviours", ends.String())
-	for o, m := range meanings {
-		if o > 0 && m.happened == "" {
-			t.Errorf("%v has no meaning", exchange.Outcome(o))
-		}
-	}
-}
-
-// generated compares the part between two marks of a document with what belongs there.
-func generated(t *testing.T, path, mark, want string) {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	begin, end := "<!-- "+mark+" -->\n", "<!-- /"+mark+" -->"
-	before, rest, ok := strings.Cut(string(text), begin)
-	old, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("%s has no marks for the %s", path, mark)
-	}
-	if *update && old != want {
-		if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		old = want
-	}
-	if old != want {
-		t.Errorf("%s has outdated %s; go test ./internal/simweb -update", path, mark)
 	}
 }
 
@@ -747,134 +398,5 @@ func TestConfig(t *testing.T) {
 	}
 	if got := share(Config{Shares: map[string]float64{"not-found": 0}}, "not-found"); got != 0 {
 		t.Errorf("%v are not found, want none", got)
-	}
-}
-
-func TestCorpus(t *testing.T) {
-	pack := func(bodies ...string) string {
-		var b bytes.Buffer
-		z, err := zstd.NewWriter(&b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, body := range bodies {
-			n := binary.LittleEndian.AppendUint32(nil, uint32(len(body)))
-			if _, err := z.Write(append(n, body...)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := z.Close(); err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(t.TempDir(), "pack.bin.zst")
-		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	w := testWeb(t, Config{Corpus: pack("User-agent: one\nDisallow: /\n", "", "User-agent: two\nDisallow: /\n"), Only: []string{"ok"}})
-	if got := w.world.bodies.len(); got != 2 {
-		t.Errorf("%d files, want 2", got)
-	}
-	check(t, w, "http://example.com", DefaultPolicy())
-	w.Close()
-	f := func(path, want string) {
-		t.Helper()
-		if _, err := readCorpus(path); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
-	}
-	f(pack(), "no file in it")
-	raw, err := os.ReadFile(pack("User-agent: one\nDisallow: /\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cut := filepath.Join(t.TempDir(), "cut")
-	if err := os.WriteFile(cut, raw[:len(raw)-6], 0o644); err != nil {
-		t.Fatal(err)
-	}
-	f(cut, "cannot read the corpus")
-	f(pack(strings.Repeat("x", maxCorpusOne+1)), "exceeds the bounds")
-}
-
-// TestRealCorpus serves real files, if the shared corpus exists.
-func TestRealCorpus(t *testing.T) {
-	w := testWeb(t, Config{Corpus: sharedtest.Path(t, "corpus", "modern-ai.bin.zst"), Only: []string{"ok", "ok-chunked", "ok-gzip", "close-body"}})
-	if n := w.world.bodies.len(); n < 1000 {
-		t.Errorf("%d files", n)
-	}
-	for _, host := range Names(0, 60) {
-		check(t, w, "http://"+host, DefaultPolicy())
-	}
-}
-
-func TestNames(t *testing.T) {
-	const n = 60_000 // more than the pairs of words
-	seen := map[string]bool{}
-	domains := map[string]int{}
-	tlds := map[string]bool{}
-	idn, last := 0, 0
-	for rank, host := range Names(1, n) {
-		if rank != last+1 {
-			t.Fatalf("rank %d after %d", rank, last)
-		}
-		last = rank
-		o, err := origin.Parse(host)
-		if err != nil || o.Host() != host {
-			t.Fatalf("%q: %v", host, err)
-		}
-		if seen[host] {
-			t.Fatalf("%q twice", host)
-		}
-		seen[host] = true
-		domains[o.RegistrableDomain()]++
-		tlds[host[strings.LastIndexByte(host, '.')+1:]] = true
-		if strings.Contains(host, "xn--") {
-			idn++
-		}
-	}
-	if last != n {
-		t.Errorf("%d names", last)
-	}
-	several := 0
-	for _, hosts := range domains {
-		if hosts > 1 {
-			several++
-		}
-	}
-	if several < len(domains)/20 || len(tlds) < 20 || idn < n/200 {
-		t.Errorf("%d domains, %d with several hosts, %d endings, %d internationalised", len(domains), several, len(tlds), idn)
-	}
-	if slices.Equal(slices.Collect(hostsOf(1, 50)), slices.Collect(hostsOf(2, 50))) {
-		t.Error("another seed made the same names")
-	}
-	pairs := map[string]bool{}
-	for _, a := range nameFirst {
-		for _, b := range nameSecond {
-			pairs[a+b] = true
-		}
-	}
-	if len(pairs) != len(nameFirst)*len(nameSecond) {
-		t.Error("two pairs of words make one name")
-	}
-}
-
-func TestKept(t *testing.T) {
-	f := func(body string, most int64, want string, truncated bool) {
-		t.Helper()
-		got, cut := whole(body).kept(most)
-		if string(got) != want || cut != truncated {
-			t.Errorf("%q cut at %d: %q %v, want %q %v", body, most, got, cut, want, truncated)
-		}
-	}
-	f("a\nb\nc", 5, "a\nb\nc", false)
-	f("a\nb\nc", 4, "a\nb\n", true)
-	f("a\nb\nc", 3, "a\n", true)
-	f("abc", 2, "", true)
-	if got, cut := (content{[]byte("ab\n"), 8}).kept(100); string(got) != "ab\nab\nab" || cut {
-		t.Errorf("%q %v", got, cut)
-	}
-	if got, cut := (content{[]byte("ab\n"), -1}).kept(5); string(got) != "ab\n" || !cut {
-		t.Errorf("%q %v", got, cut)
 	}
 }
