@@ -112,8 +112,8 @@ var behavioursByName = func() map[string]*Behaviour {
 	return m
 }()
 
-// WriteBehaviours writes the behaviours as Markdown, a list for each kind. A behaviour without an end is answered with
-// status 200 and the whole body.
+// WriteBehaviours writes the behaviours as Markdown, a list for each kind. It leaves out what most have in common: an
+// end as answered, with the described status or 200.
 func WriteBehaviours(out io.Writer) error {
 	var b strings.Builder
 	for _, k := range kinds {
@@ -125,8 +125,12 @@ func WriteBehaviours(out io.Writer) error {
 				fmt.Fprintf(&b, " (%s %%)", strconv.FormatFloat(row.Share*100, 'g', 4, 64))
 			}
 			fmt.Fprintf(&b, ": %s", row.Does)
-			if row.Ends != "answered 200" {
-				fmt.Fprintf(&b, " → %s", row.Ends)
+			ends := strings.TrimPrefix(row.Ends, "answered ")
+			if status, _, _ := strings.Cut(row.Does, ","); ends != status { // the description says it
+				ends = strings.TrimLeft(strings.TrimPrefix(ends, "200"), ", ")
+				if ends != "" {
+					fmt.Fprintf(&b, " → %s", ends)
+				}
 			}
 			b.WriteByte('\n')
 		}
