@@ -194,9 +194,9 @@ func TestKeys(t *testing.T) {
 	profile := func(text string) string { return "AWS_CONFIG_FILE=" + file(t, "[default]\n"+text) }
 	half := "AWS_SHARED_CREDENTIALS_FILE=" + file(t, "[default]\naws_secret_access_key = hush\n")
 	f("", "", profile("region = eu-west-1"))
-	f("", "its credential_process cannot be run", process)
-	f("", "its credential_process has failed: exit status 3", profile("credential_process = /bin/sh -c exit${IFS}3"))
-	f("", "or prints no credentials", profile("credential_process = /bin/echo hush"))
+	f("", "its credential_process: fork/exec", process)
+	f("", "its credential_process: exit status 3", profile("credential_process = /bin/sh -c exit${IFS}3"))
+	f("", "its credential_process: invalid character", profile("credential_process = /bin/echo hush"))
 	f("PROCESSKEY", "", profile("credential_process = /bin/cat "+file(t, `{"Version": 1, "AccessKeyId": "PROCESSKEY", "SecretAccessKey": "hush"}`)))
 	const role = "role_arn = arn:aws:iam::1:role/x\n"
 	const keyed = "\n[profile base]\naws_access_key_id = A\naws_secret_access_key = hush\n"
@@ -215,9 +215,9 @@ func TestKeys(t *testing.T) {
 	f("", "AWS_WEB_IDENTITY_TOKEN_FILE is set, and AWS_ROLE_ARN is not", "AWS_WEB_IDENTITY_TOKEN_FILE="+file(t, "token"))
 	f("", "SSO configuration but no sso_role_name", profile("sso_session = x"))
 	f("", "aws sso login", profile("sso_start_url = https://x.test\nsso_region = eu-west-1\nsso_account_id = 1\nsso_role_name = r"))
-	f("", "go together, and it has one of them", profile("aws_access_key_id = A"))
-	f("", "go together, and it has one of them", profile("region = eu-west-1"), half)
-	f("", "go together, and it has one of them", profile("aws_access_key_id = A"), half)
+	f("", "must both be set", profile("aws_access_key_id = A"))
+	f("", "it has only one of", profile("region = eu-west-1"), half)
+	f("", "must both be set", profile("aws_access_key_id = A"), half)
 	f("A", "", profile("aws_access_key_id = A\naws_secret_access_key = hush"), half)
 
 	// Nothing that stands in a file is told.

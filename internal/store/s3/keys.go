@@ -1,14 +1,12 @@
 package s3
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -17,7 +15,7 @@ import (
 	"gopkg.in/ini.v1"
 )
 
-// keys finds out as whom requests are signed: what the Config says, or else the first that there is of
+// keys finds the keys that sign requests: those of the Config, or else of the first source that exists:
 //
 //   - AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN;
 //   - a role by web identity (AWS_WEB_IDENTITY_TOKEN_FILE, AWS_ROLE_ARN), as in Kubernetes;
@@ -25,26 +23,26 @@ import (
 //     a session of `aws sso login`, or credential_process; keys in a file may be replaced while we run;
 //   - the role of the container or of the machine, unless AWS_EC2_METADATA_DISABLED is true.
 //
-// A source that is there and fails is an error: the next one would be another identity. Where there is none requests are
-// not signed, which is enough to read a public bucket. Who has once signed never goes on without, or as another: only the
-// source that had keys is asked for new ones.
+// A source that exists and fails is an error: the next one would be another identity. Without any source, requests are
+// not signed, which is enough to read a public bucket. Once a source has given keys, only that source is asked for new
+// ones, so a Store never changes its identity.
 type keys struct {
 	static  credentials.Value
 	source  *keySource   // the one that had keys
-	nothing atomic.Bool  // there are none
+	nothing atomic.Bool  // no source has keys
 	spent   atomic.Int64 // nanoseconds that finding them took
 }
 
 func (k *keys) anonymous() bool { return k.nothing.Load() }
 
-// keySource is one place where there may be keys.
+// keySource is one place that may have keys.
 type keySource struct {
 	what  string
 	from  credentials.Provider
-	named bool // so that having no keys is an error too
+	named bool // the settings name it, so that having no keys is an error too
 }
 
-// errNoKeys says that a source is there, and is none of keys.
+// errNoKeys is the error of a source without keys.
 var errNoKeys = errors.New("it has no keys, no session and no credential_process")
 
 // Retrieve implements credentials.Provider.
@@ -93,7 +91,7 @@ func (k *keys) RetrieveWithCredContext(cc *credentials.CredContext) (value crede
 // IsExpired implements credentials.Provider.
 func (k *keys) IsExpired() bool {
 	if k.nothing.Load() {
-		return false // what was not there is not looked for at every request
+		return false // looked for once, not for every request
 	}
 	return k.source == nil || k.source.from.IsExpired()
 }
@@ -112,22 +110,21 @@ func (s *keySource) absent(err error) bool {
 		return false
 	}
 	if _, ok := s.from.(*credentials.IAM); ok {
-		return !errors.Is(err, errBusy) // nobody at that address, or nobody who knows of a role
+		return !errors.Is(err, errBusy) // no server at that address, or one that knows of no role
 	}
 	return errors.Is(err, errNoKeys)
 }
 
-// passing reports whether a failure of a source may be gone the next time, as those on the way to a server may.
+// passing reports whether a retry may cure a failure of a source, as with failures on the way to a server.
 func passing(err error) bool {
 	_, network := errors.AsType[*url.Error](err)
 	return network || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// errBusy is a server of roles that is there and has no answer now.
+// errBusy is the error of a server of roles that cannot answer now.
 var errBusy = errors.New("its server is busy")
 
-// roleTransport makes errors of the answers by which a server says that it cannot answer now: the library would tell only
-// their text.
+// roleTransport turns a server's answer that it is busy into errBusy: the library's error would have only its text.
 type roleTransport struct{ http.RoundTripper }
 
 func (t roleTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -139,24 +136,24 @@ func (t roleTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// keySources are those that there may be here, in their order.
+// keySources returns the sources to try, in order.
 func keySources() []keySource {
 	set := func(name string) bool { return os.Getenv(name) != "" }
 	identity := set("AWS_WEB_IDENTITY_TOKEN_FILE")
 	container := set("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") || set("AWS_CONTAINER_CREDENTIALS_FULL_URI")
-	// What answers is on the same machine, or nearly so. A laptop has nobody at these addresses and should not wait.
+	// The server of a machine's role is on the same machine, or close. A laptop has none and should not wait for it.
 	role := &credentials.IAM{Client: &http.Client{Timeout: 2 * time.Second, Transport: roleTransport{http.DefaultTransport}}}
 	if identity || container {
 		role.Client.Timeout = 30 * time.Second
 	}
-	sources := []keySource{{what: "the environment", from: environmentKeys{}}}
+	sources := []keySource{{what: "the environment", from: &environmentKeys{}}}
 	if identity {
 		sources = append(sources, keySource{"the web identity in AWS_WEB_IDENTITY_TOKEN_FILE", webIdentity{role}, true})
 	}
 	name := profileName()
-	sources = append(sources, keySource{fmt.Sprintf("the profile %s (AWS_PROFILE)", clip(name)), &profileKeys{name: name}, set("AWS_PROFILE")})
+	sources = append(sources, keySource{fmt.Sprintf("the profile %s (AWS_PROFILE)", clip(name)), &profileKeys{credentials.FileAWSCredentials{Profile: name}}, set("AWS_PROFILE")})
 	switch {
-	case identity: // the library asks for nothing else then
+	case identity: // role, then, asks for the web identity only
 	case container:
 		sources = append(sources, keySource{"the container's role (AWS_CONTAINER_CREDENTIALS_…)", role, true})
 	case !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true"):
@@ -165,8 +162,8 @@ func keySources() []keySource {
 	return sources
 }
 
-// webIdentity is a role by web identity, which two variables name together. The library would leave it to a server far away
-// to tell that one of them is missing.
+// webIdentity is a role by web identity, which two variables name together. The library would send a request although
+// one of them is missing.
 type webIdentity struct{ *credentials.IAM }
 
 // RetrieveWithCredContext implements credentials.Provider.
@@ -178,16 +175,12 @@ func (w webIdentity) RetrieveWithCredContext(cc *credentials.CredContext) (crede
 }
 
 // environmentKeys are the keys in the variables of the process, which never change.
-type environmentKeys struct{}
+type environmentKeys struct{ credentials.EnvAWS }
 
-func (environmentKeys) IsExpired() bool { return false }
-
-// Retrieve implements credentials.Provider.
-func (e environmentKeys) Retrieve() (credentials.Value, error) { return e.RetrieveWithCredContext(nil) }
-
-// RetrieveWithCredContext implements credentials.Provider.
-func (environmentKeys) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
-	value, err := (&credentials.EnvAWS{}).RetrieveWithCredContext(nil)
+// RetrieveWithCredContext implements credentials.Provider. The library leaves requests unsigned where one of two variables
+// is missing.
+func (e *environmentKeys) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
+	value, err := e.EnvAWS.RetrieveWithCredContext(cc)
 	switch {
 	case err != nil:
 		return value, err
@@ -201,75 +194,44 @@ func (environmentKeys) RetrieveWithCredContext(*credentials.CredContext) (creden
 	return value, nil
 }
 
-// notFollowed are settings of a profile by which the AWS tools get keys where we do not.
+// notFollowed are settings of a profile by which the AWS tools get keys. The library ignores them.
 var notFollowed = []string{"role_arn", "source_profile", "credential_source", "web_identity_token_file", "login_session"}
 
-// profileKeys are those of a profile in the files of the AWS tools. The files are read here first, so that no text of
-// theirs gets into an error, and so that a profile that says nothing of keys can be told from one that fails.
-type profileKeys struct {
-	name    string
-	library credentials.FileAWSCredentials
-	session bool // keys are the library's, with an end; else they stand in a file, which is read each time
-}
-
-// IsExpired implements credentials.Provider.
-func (p *profileKeys) IsExpired() bool { return !p.session || p.library.IsExpired() }
-
-// Retrieve implements credentials.Provider.
-func (p *profileKeys) Retrieve() (credentials.Value, error) { return p.RetrieveWithCredContext(nil) }
+// profileKeys are those of a profile, as the library reads it from the files of the AWS tools. The files are read here
+// first, for three reasons: the library's errors quote their text; a profile that says nothing of keys must differ from one
+// that fails; and a profile that takes its rights from elsewhere must not sign with other keys.
+type profileKeys struct{ credentials.FileAWSCredentials }
 
 // RetrieveWithCredContext implements credentials.Provider.
 func (p *profileKeys) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	var none credentials.Value
-	p.session = false
 	config, shared := toolFiles()
 	ofConfig, errConfig := readTools(config, ini.LoadOptions{})
 	ofShared, errShared := readTools(shared, ini.LoadOptions{})
 	if err := errors.Join(errConfig, errShared); err != nil {
 		return none, err
 	}
-	in, beside := profileIn(ofConfig, p.name), sectionOf(ofShared, p.name)
-	value := func(name string) string { return cmp.Or(beside.Key(name).String(), in.Key(name).String()) }
-	// A pair of keys goes together: half a one in the second file is not completed from the first.
-	id, secret := beside.Key("aws_access_key_id").String(), beside.Key("aws_secret_access_key").String()
-	token := beside.Key("aws_session_token").String()
-	if first, second := in.Key("aws_access_key_id").String(), in.Key("aws_secret_access_key").String(); (id == "" || secret == "") && first != "" && second != "" || id == "" && secret == "" {
-		id, secret, token = first, second, in.Key("aws_session_token").String()
+	inConfig, inShared := profileIn(ofConfig, p.Profile), sectionOf(ofShared, p.Profile)
+	if inConfig.Name() == noSection && inShared.Name() == noSection {
+		return none, errNoKeys
 	}
+	has := func(name string) bool { return inShared.Key(name).String() != "" || inConfig.Key(name).String() != "" }
 	for _, name := range notFollowed {
-		if value(name) != "" {
+		if has(name) {
 			return none, fmt.Errorf("it takes its rights from elsewhere (%s), which is not followed: put credential_process = aws configure export-credentials --profile NAME into the profile that you name", name)
 		}
 	}
+	value, err := p.FileAWSCredentials.RetrieveWithCredContext(cc)
 	switch {
-	case id != "" && secret != "":
-		return credentials.Value{AccessKeyID: id, SecretAccessKey: secret, SessionToken: token, SignerType: credentials.SignatureV4}, nil
-	case id != "" || secret != "":
-		return none, errors.New("aws_access_key_id and aws_secret_access_key go together, and it has one of them")
-	case cmp.Or(value("sso_session"), value("sso_start_url"), value("sso_account_id"), value("sso_region"), value("sso_role_name")) != "":
-		p.library.Profile, p.session = p.name, true
-		return p.library.RetrieveWithCredContext(cc)
-	case value("credential_process") != "":
-		p.library.Profile, p.session = p.name, true
-		found, err := p.library.RetrieveWithCredContext(cc)
-		if err == nil && found.Expiration.IsZero() {
-			p.library.SetExpiration(time.Now().Add(24*time.Hour), 0) // keys that do not end need not be asked for at every request
-		}
-		return found, processFailure(err)
+	case err != nil && has("credential_process") && !has("sso_role_name"):
+		return none, fmt.Errorf("its credential_process: %w", err)
+	case err != nil:
+		return none, err
+	case value.AccessKeyID == "" && (has("aws_access_key_id") || has("aws_secret_access_key")):
+		return none, errors.New("it has only one of aws_access_key_id and aws_secret_access_key") // of which the library drops one
+	case value.Expiration.IsZero() && !has("aws_access_key_id"):
+		// Keys of a credential_process that do not end. The library would run it for every request.
+		p.SetExpiration(time.Now().Add(24*time.Hour), 0)
 	}
-	return none, errNoKeys
-}
-
-// processFailure tells why a credential_process has given no keys, without what it has printed.
-func processFailure(err error) error {
-	if err == nil {
-		return nil
-	}
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return fmt.Errorf("its credential_process has failed: %v", exit.ProcessState)
-	}
-	if start, ok := errors.AsType[*exec.Error](err); ok {
-		return fmt.Errorf("its credential_process cannot be run: %w", start.Err)
-	}
-	return errors.New("its credential_process cannot be run, or prints no credentials")
+	return value, nil
 }

@@ -49,6 +49,27 @@ func TestKeysRenewed(t *testing.T) {
 	f("renewed", false, "ROLEKEY")
 }
 
+// TestKeysReadAgain shows that keys in a file are read for every request, since a tool may replace them, and that a
+// credential_process whose keys do not end runs once.
+func TestKeysReadAgain(t *testing.T) {
+	f := func(again bool, text string) {
+		t.Helper()
+		environment(t, "AWS_CONFIG_FILE="+file(t, "[default]\n"+text))
+		k := &keys{}
+		value, err := k.RetrieveWithCredContext(nil)
+		if value.AccessKeyID != "A" || k.IsExpired() != again {
+			t.Errorf("%q: key %q, read again %v: %v", text, value.AccessKeyID, k.IsExpired(), err)
+		}
+	}
+	printed := func(text string) string {
+		return "credential_process = /bin/cat " + file(t, `{"Version": 1, "AccessKeyId": "A", "SecretAccessKey": "hush"`+text+`}`)
+	}
+	f(true, "aws_access_key_id = A\naws_secret_access_key = hush")
+	f(false, printed(""))
+	f(false, printed(`, "Expiration": "2100-01-01T00:00:00Z"`))
+	f(true, printed(`, "Expiration": "2001-01-01T00:00:00Z"`))
+}
+
 // TestMachineRole shows what an answer of the machine's server of roles means: that there is no role, or that it should be
 // asked again.
 func TestMachineRole(t *testing.T) {
