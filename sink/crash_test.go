@@ -99,7 +99,10 @@ func TestKilledAtEveryStep(t *testing.T) {
 	var wait sync.WaitGroup
 	turns := make(chan struct{}, 16)
 	stride := 1
-	if raceEnabled {
+	switch {
+	case testing.Short():
+		stride = 7
+	case raceEnabled:
 		stride = 4 // each run takes ten times as long
 	}
 	for n := 1; n <= steps; n += stride {
@@ -299,7 +302,11 @@ func TestKilledWhileRestarting(t *testing.T) {
 	}
 	options := crashOptions
 	options.Restart = true
-	for n := 1; ; n++ {
+	stride := 1
+	if testing.Short() {
+		stride = 3
+	}
+	for n := 1; ; n += stride {
 		over := false
 		for _, effect := range []bool{false, true} {
 			dir := newDir(t)
@@ -350,6 +357,10 @@ func TestKilledWhileRestarting(t *testing.T) {
 func TestRestartIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	sites := typicalSites(t, crashSites)
+	stride := 1
+	if testing.Short() {
+		stride = 5
+	}
 	for _, compacted := range []bool{false, true} {
 		disk := storetest.NewDisk()
 		dirOn := func(disk *storetest.Disk) *store.Dir {
@@ -368,7 +379,7 @@ func TestRestartIsAllOrNothing(t *testing.T) {
 		}
 		want := readScan(t, mustReadScan(t, whole, crashOptions.ScanID))
 		outcomes := map[string]int{}
-		for n, over := 1, false; !over; n++ {
+		for n, over := 1, false; !over; n += stride {
 			for _, effect := range []bool{false, true} {
 				dir := dirOn(disk.Restart(storetest.Nothing))
 				options := crashOptions
@@ -421,7 +432,7 @@ func TestRestartIsAllOrNothing(t *testing.T) {
 			}
 		}
 		t.Logf("compacted %v: %v", compacted, outcomes)
-		if outcomes["whole"] < 5 || outcomes["nothing"] < 20 {
+		if outcomes["whole"] < 5/stride || outcomes["nothing"] < 20/stride {
 			t.Errorf("the test saw too little: %v", outcomes)
 		}
 	}

@@ -574,8 +574,8 @@ func TestVerifyWhileScanning(t *testing.T) {
 		manifestName("a"), commitName("a", "0", 0), partName(TableSites, "2026-11-21", "a", "0", 0), partName(TableSites, "2026-11-21", "a", "0", 1),
 		fileRecordName("a", TableRecordStats), StatsName(TableTokenStats, "2026-11-21", "a"), StatsName(TableRecordStats, "2026-11-21", "a"), "token_stats/",
 	} {
-		if raceEnabled && i%3 > 0 {
-			continue // each takes ten times as long
+		if raceEnabled && i%3 > 0 || testing.Short() && i%4 > 0 {
+			continue // the race detector makes each take ten times as long; short mode takes a sample
 		}
 		for what, do := range map[string]func(dir *store.Dir){
 			"a scan":                           func(dir *store.Dir) { writeSites(t, dir, "newcomer", typicalSites(t, 5)...) },
