@@ -62,7 +62,7 @@ func TestTheRateInAllHoldsTheReaderBack(t *testing.T) {
 	}
 }
 
-// A round through the deferred file that stands still because every tray is out is no reason to put off the next.
+// A round through the deferred file that stands still because every slot is out is no reason to put off the next.
 func TestBusyTraysDoNotPutOffTheDeferred(t *testing.T) {
 	const n = 2000
 	hs := append(hosts(n, "h%d.busy.example"), hosts(40, "h%d.slow.example")...)
@@ -83,7 +83,7 @@ func TestBusyTraysDoNotPutOffTheDeferred(t *testing.T) {
 	if err != nil || len(s.sites) != len(hs) {
 		t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
 	}
-	// 40 slow ones on two trays take 300 s, the busy address 20 s more at the worst.
+	// 40 slow ones on two slots take 300 s, the busy address 20 s more at the worst.
 	if took > 400*time.Second {
 		t.Errorf("took %v; want some 320 s", took)
 	}

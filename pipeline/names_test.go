@@ -202,7 +202,7 @@ func TestNoNameIsPutOffForNothing(t *testing.T) {
 		checkNames(t, w, s, n, 1, err)
 	}
 	f("the list fits", 300, Config{Concurrency: 300, Patience: DefaultPatience}, 0)
-	f("one name, one tray", 1, Config{Concurrency: 1, Patience: DefaultPatience}, 0)
+	f("one name, one slot", 1, Config{Concurrency: 1, Patience: DefaultPatience}, 0)
 	f("the list comes slowly", 300, Config{Concurrency: 100, Patience: DefaultPatience}, 500*time.Millisecond)
 	f("few resolvers, and the list comes slowly", 30, Config{Concurrency: 3, Patience: DefaultPatience}, 5*time.Second)
 	f("no patience is set", 1000, Config{Concurrency: 20}, 0)
@@ -263,7 +263,7 @@ func TestSilentNamesAndSilentHosts(t *testing.T) {
 		if ratio := float64(with) / float64(without); ratio > 1.3 {
 			t.Errorf("all were asked after %v, without the silent after %v: %.2f times; want at most 1.3", with, without, ratio)
 		}
-		// The dead hosts have all trays, for 15 s by each scheme.
+		// The dead hosts have all slots, for 15 s by each scheme.
 		if bound := with + 2*timeout*n/25/concurrency*11/10 + 10*time.Second; dead > bound {
 			t.Errorf("the silent hosts were asked for the last time after %v; want at most %v", dead, bound)
 		}
@@ -301,7 +301,7 @@ func TestDeferredNamesAreSpilled(t *testing.T) {
 	}
 }
 
-// With one tray, and with four, silent names hold up nobody either.
+// With one slot, and with four, silent names hold up nobody either.
 func TestSilentNamesWithFewTrays(t *testing.T) {
 	f := func(concurrency int) {
 		t.Helper()
@@ -315,12 +315,12 @@ func TestSilentNamesWithFewTrays(t *testing.T) {
 		}
 		without, _ := run(0)
 		with, all := run(6)
-		t.Logf("%d trays: all others were asked after %v, everything done after %v, without the silent %v", concurrency, with, all, without)
+		t.Logf("%d slots: all others were asked after %v, everything done after %v, without the silent %v", concurrency, with, all, without)
 		if ratio := float64(with) / float64(without); ratio > 1.3 {
-			t.Errorf("%d trays: all others were asked after %v, without the silent after %v: %.2f times; want at most 1.3", concurrency, with, without, ratio)
+			t.Errorf("%d slots: all others were asked after %v, without the silent after %v: %.2f times; want at most 1.3", concurrency, with, without, ratio)
 		}
 		if all > with+2*resolveTotal {
-			t.Errorf("%d trays: everything was done after %v, %v after all others", concurrency, all, all-with)
+			t.Errorf("%d slots: everything was done after %v, %v after all others", concurrency, all, all-with)
 		}
 	}
 	f(1)
@@ -361,7 +361,7 @@ func TestSilentNamesDoNotHoldUpHops(t *testing.T) {
 	t.Logf("the slowest hop took %v", slowest)
 }
 
-// Where trays are scarce, no more newcomers are looked up ahead of them because some names are slow to be answered, and none
+// Where slots are scarce, no more newcomers are looked up ahead of them because some names are slow to be answered, and none
 // waits longer because the resolver that holds it looks up a silent name for somebody else.
 func TestNewcomersDoNotPileUp(t *testing.T) {
 	const n, concurrency = 2000, 20
@@ -411,7 +411,7 @@ func TestNewcomersDoNotPileUp(t *testing.T) {
 		t.Errorf("a newcomer waited for %v with its address; want at most %v", longest, most)
 	}
 	// What is in the channel to the schedule, those that the resolvers hold, and those that were overdue; of them there are
-	// more at first, until trays are scarce.
+	// more at first, until slots are scarce.
 	if most := 64 + 4*concurrency; ahead > most {
 		t.Errorf("%d newcomers had been looked up and were not asked; want at most %d", ahead, most)
 	}
@@ -429,7 +429,7 @@ func TestDeferredNamesGetOnWhileTheListGoesOn(t *testing.T) {
 		}
 		return quick(host)
 	}), &shelf{}
-	// There are trays for everybody, so that look-ups are what is scarce.
+	// There are slots for everybody, so that look-ups are what is scarce.
 	_, err := scan(t, Config{Concurrency: 2000, Resolvers: 64, SilentLookups: places, Patience: DefaultPatience}, w, &list{hosts: hosts(n, "h%d.example.com")}, s, nil)
 	checkNames(t, w, s, n, 2, err)
 	var last time.Duration
@@ -781,13 +781,13 @@ func TestEndedLookupsAreNotCounted(t *testing.T) {
 		}
 		return quick(host)
 	})
-	f("no tray is free", 300, Config{Concurrency: 20}, 5*time.Second, func(host string) time.Duration {
+	f("no slot is free", 300, Config{Concurrency: 20}, 5*time.Second, func(host string) time.Duration {
 		if number(host)%3 != 0 {
 			return 900 * time.Millisecond
 		}
 		return quick(host)
 	})
-	f("no tray is free for those that were put off", 100, Config{Concurrency: 3, Resolvers: 60, SilentLookups: 50, Patience: DefaultPatience}, 12*time.Second, func(host string) time.Duration {
+	f("no slot is free for those that were put off", 100, Config{Concurrency: 3, Resolvers: 60, SilentLookups: 50, Patience: DefaultPatience}, 12*time.Second, func(host string) time.Duration {
 		if number(host)%5 == 0 {
 			return 3 * time.Second
 		}

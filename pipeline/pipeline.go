@@ -1,22 +1,23 @@
 // Package pipeline answers one question: when? It takes origins from a source through the stages resolve, schedule,
-// ask, judge and keep, and owns all waiting between them: rates, redirect hops, later tries, back-pressure, the end.
+// ask, judge and keep, and owns all waiting between them: rates, redirect hops, retries, back-pressure, the end.
 //
-// The package is laid out as an origin travels:
+// The files, as an origin travels:
 //
-//	pipeline.go  what a run is made of, and its stages in order
-//	record.go    an origin that waits: 128 bytes and no body
-//	resolve.go   the look-ups under way, and those that take too long
+//	pipeline.go  a run, and its stages in order
+//	record.go    an origin that waits
 //	schedule.go  who is asked next: one goroutine, queues by host, by address and in all
-//	rate.go      the fixed-size tables that remember when a key was last asked
-//	throttle.go  addresses that say they are asked too often
-//	gate.go      where an exchange starts, and its rates are kept to the moment
-//	events.go    what happens at which time
-//	defer.go     who is put off, so that the silent do not hold up the rest
-//	spill.go     where waiters go that memory does not hold
-//	tray.go      an origin that is being asked
+//	level.go     one kind of rate: its queues, and when each key was last asked
+//	throttle.go  addresses that answer that they are asked too often
+//	events.go    what is due at which time
+//	lookups.go   look-ups under way, overdue, and in full
+//	deferral.go  slow hosts and names, which must not hold up the others
+//	refill.go    records that memory has no room for: out and back
+//	spill.go     the file that they wait in
+//	slot.go      an origin that is being asked
+//	limiter.go   where an exchange starts, and its rates are enforced
+//	stall.go     the process's own pauses, which are no host's failure
 //	replay.go    a run whose answers are there already
-//	standstill.go  what the process's own pauses must not be taken for
-//	progress.go  the counters that a display polls
+//	progress.go  counters for a display
 package pipeline
 
 import (
@@ -27,7 +28,6 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -47,25 +47,25 @@ type Entry struct {
 }
 
 // Source yields the list. Next returns io.EOF at its end; any other error ends the list there: everything before it is
-// asked and kept, and Run returns the error. Run waits for a Next that blocks, also after Stop: who stops a run should
-// wake it, and the error with which it then ends is no failure. Next is called from one goroutine.
+// asked and kept, and Run returns the error. Run waits for a Next that blocks, also after Stop. After Stop, unblock Next; its
+// error is ignored. Next is called from one goroutine.
 type Source interface {
 	Next() (Entry, error)
 }
 
-// Fetcher performs single exchanges. Its methods are called from many goroutines, and none of them waits for a rate.
+// Fetcher performs single exchanges. Its methods are called from many goroutines; none of them waits for a rate.
 type Fetcher interface {
 	// First is what to ask of an origin that begins an attempt.
 	First(o origin.Origin, past exchange.Past) exchange.Target
-	// Resolve finds the address to dial for a target. A failure is data in the Lookup. Where no name server has answered
-	// within patience, it may put the name off; 0: it takes all the time that it needs.
+	// Resolve finds the address to dial for a target. A failure is data in the Lookup. If no name server answers within
+	// patience, the Lookup may say that it was deferred; with 0, Resolve takes all the time that it needs.
 	Resolve(ctx context.Context, t exchange.Target, patience time.Duration) exchange.Lookup
-	// Do performs one exchange, fills x.Response, updates x.Past and says what comes next. A failing origin is data. Where
-	// x.Patience runs out, it puts the host off.
+	// Do performs one exchange, fills x.Response, updates x.Past and says what comes next. A failing origin is data. If
+	// x.Patience runs out, the exchange is deferred.
 	Do(ctx context.Context, x *exchange.Exchange) exchange.Next
 }
 
-// Judge says what a site's answer amounts to. It is called from several goroutines, each with a Site of its own.
+// Judge judges a site's answer. It is called from several goroutines, each with a Site of its own.
 type Judge interface {
 	Judge(*audit.Site)
 }
@@ -76,41 +76,38 @@ type Sink interface {
 	Add(*audit.Site) error
 }
 
-// Config is what a run may be told. Zero rates mean no limit.
+// Config configures a run. Zero rates mean no limit.
 type Config struct {
-	Concurrency int // exchanges in flight, and with it trays; at least 1
-	Resolvers   int // names looked up at once, and newcomers ahead of the trays; 0 is DefaultResolvers, or Concurrency where that is less
+	Concurrency int // exchanges in flight, and so slots; at least 1
+	Resolvers   int // look-ups under way, and newcomers that wait for slots; 0 is DefaultResolvers, or Concurrency if that is less
 
-	// SilentLookups bounds the look-ups beside those: of names that have been silent for longer than others take, and of those
-	// that were put off and are looked up with all their time. One costs a goroutine, for as long as it lasts, and what the
-	// fetcher needs for it. 0 is DefaultSilentLookups.
+	// SilentLookups bounds the look-ups beside those: of names that are silent for longer than others, and of names that were
+	// deferred and are looked up with all the time that the Fetcher takes. Each costs a goroutine. 0 is DefaultSilentLookups.
 	SilentLookups int
 
 	HostRate float64 // exchanges a second to one host name
 	IPRate   float64 // exchanges a second to one IPv4 address, or IPv6 network of /64
 	Rate     float64 // exchanges a second in all
 
-	// Patience is how long a host may be silent while others want its place: before it takes the connection, before the
-	// first byte of TLS, and before the first byte of a response. Who is silent for longer is put off, once, until there
-	// are places to spare, and then has the whole time of the fetcher's time-outs: how it ends is the same, only when is
-	// not. What was broken off counts as an exchange for the rates, and in Progress.PutOff, but is no attempt and uses up
-	// no retry. Patience is longer than this where answers take long, and endless where a place is free for everybody. 0:
-	// nobody is put off. DefaultPatience is for long lists.
+	// Patience is how long a host may be silent while others want its slot: before it takes the connection, before the first
+	// byte of TLS, and before the first byte of a response. A host that is silent for longer is deferred, once, until slots
+	// are free, and then has all the time of the Fetcher's time-outs: how it ends is the same, only when differs. A
+	// deferred exchange counts for the rates and in Progress.PutOff, but is no attempt and no retry. Patience is longer
+	// where answers take long, and endless while slots are free. 0: no host is deferred. DefaultPatience is for long lists.
 	//
-	// It is also how long the name servers of a name may be silent while others want to be looked up, or while a newcomer waits
-	// with its address for the resolver to be done. What was broken off counts in Progress.NamesPutOff, and leaves nothing in
-	// the row; it happens once to an origin, whatever names it leads to. With 0 that newcomer waits too.
+	// Patience is also how long the name servers of a name may be silent while others want to be looked up. A deferred look-up
+	// counts in Progress.NamesPutOff and leaves nothing in the row; it happens once to an origin, whatever names it leads to.
 	Patience time.Duration
 
-	// Skip reports whether an entry is already kept by an earlier run of the same scan; nil skips nothing.
+	// Skip reports whether an earlier run of the same scan has kept an entry; nil skips nothing.
 	Skip func(seq uint64) bool
 
-	// MaxWaiting bounds the origins that wait in memory; 0 is DefaultMaxWaiting. What exceeds it goes to a file in
-	// SpillDir ("" is the system's folder for temporary files) that is gone with the process.
+	// MaxWaiting bounds the origins that wait in memory; 0 is DefaultMaxWaiting. More than that wait in a file in SpillDir
+	// ("" is the system's folder for temporary files), which does not outlive the process.
 	MaxWaiting int
 	SpillDir   string
 
-	// Drain bounds how long exchanges in flight may go on after Stop; 0 is DefaultDrain.
+	// Drain bounds how long exchanges in flight may continue after Stop; 0 is DefaultDrain.
 	Drain time.Duration
 }
 
@@ -129,18 +126,18 @@ var ErrStopped = errors.New("stopped before the end of the list")
 
 // Pipeline is one run. It is made by New and used once.
 type Pipeline struct {
-	cfg    Config
-	source Source
-	fetch  Fetcher
-	judge  Judge
-	sink   Sink
-	replay Archive // of a run that asks nobody; else nil
+	cfg     Config
+	source  Source
+	fetcher Fetcher
+	judge   Judge
+	sink    Sink
+	archive Archive // of a replay; else nil
 
-	woken func() // called by whoever was woken to ask; the tests' place for the lags of a busy machine
+	woken func() // called by a worker that starts to run; tests use it to simulate a busy machine
 
 	progress Progress
 	stopOnce sync.Once
-	stop     chan struct{} // closed by Stop, and by whatever ends the run early
+	stop     chan struct{} // closed by Stop, and by an error that ends the run early
 }
 
 // New makes a run of its stages.
@@ -158,50 +155,58 @@ func New(cfg Config, source Source, fetch Fetcher, judge Judge, sink Sink) *Pipe
 	if cfg.Drain <= 0 {
 		cfg.Drain = DefaultDrain
 	}
-	return &Pipeline{cfg: cfg, source: source, fetch: fetch, judge: judge, sink: sink, stop: make(chan struct{})}
+	return &Pipeline{cfg: cfg, source: source, fetcher: fetch, judge: judge, sink: sink, stop: make(chan struct{})}
 }
 
 // Progress returns the run's counters, which may be read at any time.
 func (p *Pipeline) Progress() *Progress { return &p.progress }
 
-// Stop ends the run in good order: no further origin is asked, what is being asked is finished within Config.Drain and
-// kept, and who waits is dropped (a resumed run asks them again). It may be called from any goroutine, more than once.
+// Stop ends the run in order: no further origin is asked, exchanges in flight may end within Config.Drain and are kept, and
+// waiting origins are dropped (a resumed run asks them again). It may be called from any goroutine, more than once.
 func (p *Pipeline) Stop() { p.stopOnce.Do(func() { close(p.stop) }) }
 
 // Run takes the whole list through the stages and returns when the last origin is kept. It returns nil at the list's
 // end, ErrStopped after Stop, the context's error when the context ended (exchanges in flight are then cut off and not
 // kept), and otherwise what ended the run: an error of the source or of the sink, wrapped.
-func (p *Pipeline) Run(ctx context.Context) error { return p.newRun(ctx).through() }
-
-// through is what Run does.
-func (r *run) through() error {
-	if r.replay != nil {
-		return r.throughReplay()
+func (p *Pipeline) Run(ctx context.Context) error {
+	r := p.newRun(ctx)
+	if p.archive != nil {
+		r.startReplay(p.archive)
+	} else {
+		r.start()
 	}
+	return r.wait()
+}
+
+// start starts the stages.
+func (r *run) start() {
 	r.stage("feed", 1, r.feed)
-	r.startResolvers()
-	r.stage("schedule", 1, r.schedule)
+	r.stage("schedule", 1, r.schedule) // which starts the resolvers
 	r.stage("ask", r.cfg.Concurrency, r.ask)
 	r.stage("judge", judges(), r.judge)
 	r.stage("keep", 1, r.keep)
-	r.stage("watch", 1, r.watchStandstills)
-	return r.end()
+	r.stage("watch", 1, r.watchStalls)
 }
 
 // run is what the stages of one Run share: the channels between them.
 //
-//	feed ─fresh─► resolve ─resolved─► schedule ─asking─► ask ─judging─► judge ─keeping─► keep
-//	                 ▲  ├────renewed─────►│  ▲             │               │ ▲              │
-//	                 │  └───unanswered───►│  └────home─────┴─────home──────┘ └────sites─────┘
-//	                 └───────renew────────┘
+//	feed ─fresh─► schedule ─asking─► ask ─judging─► judge ─keeping─► keep
+//	                │  ▲  ▲           │               │ ▲              │
+//	        requests│  │  └─returned──┴───returned────┘ └────sites─────┘
+//	                ▼  │answers
+//	               resolve
 //
-// For a look-up with all its time, of a record that was put off, the schedule starts a goroutine, which sends it back as found.
-//
-// Trays travel from the schedule to the judge and home again, sites from the judge to the keeper and back. The channels
-// that carry trays hold all there are, so that passing one on never blocks; what blocks, when everything is busy, is the
-// feed.
+// Slots travel from the schedule to the judge and back, sites from the judge to the keeper and back. The channels that carry
+// slots or look-ups have room for all of them, so that passing one on never blocks. When everything is busy, the feed blocks.
 type run struct {
-	*Pipeline
+	cfg      *Config
+	source   Source
+	fetcher  Fetcher
+	auditor  Judge
+	sink     Sink
+	progress *Progress
+	woken    func()
+
 	group  *errgroup.Group
 	ctx    context.Context // ends all work at once
 	cancel context.CancelCauseFunc
@@ -209,32 +214,24 @@ type run struct {
 
 	lookups    context.Context // of look-ups: ends at Stop too
 	endLookups context.CancelFunc
-	resolving  context.Context // has the label of the stage
-	places     []place         // of resolvers
-	bearable   atomic.Int64    // patience with look-ups that begin now; 0: they have all their time
-	holding    atomic.Int64    // the same where the resolver holds a newcomer
 
-	lookingWhole atomic.Int64 // look-ups under way that are not those of resolvers
+	fresh    chan record // from the list
+	fed      chan uint64 // the number of records fed, once, at the feed's end
+	requests chan request
+	answers  chan answer
 
-	fresh      chan record      // from the list
-	renew      chan record      // from the schedule: hops, later tries, answers past their time
-	resolved   chan record      // newcomers
-	renewed    chan record      // records of renew
-	unanswered chan record      // of both kinds, where the look-up was put off
-	found      chan wholeAnswer // of those that were put off
-	fed        chan uint64      // the number of records fed, once, at the feed's end
+	stalls stalls
 
-	still standstill
+	limiter  *limiter
+	asking   chan *slot
+	judging  chan *slot
+	returned chan *slot
+	keeping  chan *audit.Site
+	sites    chan *audit.Site // free ones
+	judges   sync.WaitGroup
 
-	gate    *gate
-	trays   *trays
-	asking  chan *tray
-	judging chan *tray
-	home    chan *tray
-	keeping chan *audit.Site
-	sites   chan *audit.Site // free ones
-	judges  sync.WaitGroup
-
+	stop  <-chan struct{}
+	halt  func()        // Stop
 	ended chan struct{} // closed when no record is left
 
 	failOnce sync.Once
@@ -245,41 +242,25 @@ func (p *Pipeline) newRun(ctx context.Context) *run {
 	ctx, cancel := context.WithCancelCause(ctx)
 	n := p.cfg.Concurrency
 	r := &run{
-		Pipeline: p,
-		group:    new(errgroup.Group),
-		ctx:      ctx,
-		cancel:   cancel,
-		begun:    time.Now(),
+		cfg: &p.cfg, source: p.source, fetcher: p.fetcher, auditor: p.judge, sink: p.sink, progress: &p.progress, woken: p.woken,
+		group: new(errgroup.Group), ctx: ctx, cancel: cancel, begun: time.Now(),
 		fresh:    make(chan record, 64),
-		renew:    make(chan record, 64), // so that a resolver finds one there, although the schedule is busy
-		resolved: make(chan record, 64),
-		renewed:  make(chan record, 64),
-
-		unanswered: make(chan record, 64),
-		found:      make(chan wholeAnswer),
-
-		fed:     make(chan uint64, 1),
-		gate:    newGate(&p.cfg),
-		trays:   newTrays(n),
-		asking:  make(chan *tray, n),
-		judging: make(chan *tray, n),
-		home:    make(chan *tray, n),
-		ended:   make(chan struct{}),
+		fed:      make(chan uint64, 1),
+		requests: make(chan request, p.cfg.Resolvers+p.cfg.SilentLookups),
+		answers:  make(chan answer, 64),
+		limiter:  newLimiter(&p.cfg),
+		asking:   make(chan *slot, n),
+		judging:  make(chan *slot, n),
+		returned: make(chan *slot, n),
+		stop:     p.stop,
+		halt:     p.Stop,
+		ended:    make(chan struct{}),
 	}
-	r.still.told = func(stood time.Duration) {
-		r.progress.Standstills.Add(1)
-		r.progress.stood.Add(int64(stood))
+	r.stalls.told = func(lasted time.Duration) {
+		r.progress.Stalls.Add(1)
+		r.progress.stalled.Add(int64(lasted))
 	}
 	r.lookups, r.endLookups = context.WithCancel(ctx)
-	r.resolving = r.labelled("resolve")
-	r.places = make([]place, p.cfg.Resolvers+p.cfg.SilentLookups)
-	for i := range r.places {
-		r.places[i].state.Store(placeVacant)
-	}
-	if p.cfg.SilentLookups < p.cfg.Resolvers {
-		r.bearable.Store(int64(p.cfg.Patience)) // or the first look-ups could take all places before the schedule looks at them
-	}
-	r.holding.Store(int64(p.cfg.Patience))
 	// Each judge holds one site and the keeper another; a few more keep them from waiting for each other.
 	sites := 4*judges() + 4
 	r.keeping, r.sites = make(chan *audit.Site, sites), make(chan *audit.Site, sites)
@@ -304,14 +285,13 @@ func (r *run) stage(name string, n int, work func() error) {
 	}
 }
 
-// labelled is the run's context with a stage's label, so that whoever sets another for a part of the work can set the
-// stage's again.
+// labelled is the run's context with a stage's label. The fetcher sets labels for parts of its work, and then the stage's again.
 func (r *run) labelled(stage string) context.Context {
 	return pprof.WithLabels(r.ctx, pprof.Labels("stage", stage))
 }
 
-// end waits for every stage, and says how the run ended.
-func (r *run) end() error {
+// wait waits for every stage, and says how the run ended.
+func (r *run) wait() error {
 	err := r.group.Wait()
 	cause := context.Cause(r.ctx)
 	r.cancel(nil)
@@ -327,7 +307,7 @@ func (r *run) end() error {
 	}
 	select {
 	case <-r.stop:
-		// The feed may have been stopped between two entries, with all that it had fed kept.
+		// The feed may have stopped between two entries, with all that it had fed kept.
 		if !r.progress.listDone.Load() {
 			return ErrStopped
 		}
@@ -336,13 +316,13 @@ func (r *run) end() error {
 	return nil
 }
 
-// fail ends the run for an error of ours: the feed stops, later stages go on draining.
+// fail ends the run for an error of ours: the feed stops, later stages drain.
 func (r *run) fail(err error) {
 	r.note(err)
-	r.Stop()
+	r.halt()
 }
 
-// note keeps the error with which the run will end. The first counts.
+// note keeps the error that Run will return. The first counts.
 func (r *run) note(err error) { r.failOnce.Do(func() { r.failure = err }) }
 
 // feed reads the list until its end or Stop.
@@ -351,7 +331,7 @@ func (r *run) feed() error {
 	defer func() { r.fed <- n }()
 	r.list(func(entry Entry) bool {
 		rec := newRecord(entry)
-		rec.scheme = r.fetch.First(entry.Origin, exchange.Past{}).Origin.Scheme()
+		rec.scheme = r.fetcher.First(entry.Origin, exchange.Past{}).Origin.Scheme()
 		select {
 		case r.fresh <- rec:
 			n++
@@ -365,8 +345,8 @@ func (r *run) feed() error {
 	return nil
 }
 
-// list reads the list until its end or Stop, and hands on what no earlier run has kept, until that is wanted no more.
-func (r *run) list(handOn func(Entry) bool) {
+// list reads the list until its end or Stop, and passes on the entries that no earlier run has kept, until pass reports false.
+func (r *run) list(pass func(Entry) bool) {
 	for {
 		select {
 		case <-r.stop:
@@ -382,9 +362,9 @@ func (r *run) list(handOn func(Entry) bool) {
 		}
 		if err != nil {
 			select {
-			case <-r.stop: // who stops a run may have closed its list to wake us
+			case <-r.stop: // the list may have been closed to unblock Next
 			default:
-				// No reason to stop: what was read is asked and kept, and then the error is told.
+				// What was read is asked and kept; then Run returns the error.
 				r.note(fmt.Errorf("cannot read the list: %w", err))
 			}
 			return
@@ -393,7 +373,7 @@ func (r *run) list(handOn func(Entry) bool) {
 			r.progress.Skipped.Add(1)
 			continue
 		}
-		if !handOn(entry) {
+		if !pass(entry) {
 			return
 		}
 	}
@@ -408,53 +388,53 @@ func (r *run) ask() error {
 		}
 		t.begin(r.begun)
 		if t.record.failed.Outcome == 0 {
-			r.enter(&t.tokens)
+			r.waitForStart(&t.tokens)
 		}
-		began, past, stood := time.Now(), t.exchange.Past, r.stood()
-		t.next = r.fetch.Do(ctx, &t.exchange)
-		stood = min(r.stood()-stood, time.Since(began)) // of what was noticed only now, some may lie before
+		began, past, stalled := time.Now(), t.exchange.Past, r.stalled()
+		t.next = r.fetcher.Do(ctx, &t.exchange)
+		stalled = min(r.stalled()-stalled, time.Since(began)) // a stall that is noticed only now may have begun before
 		switch {
-		case stood > 0:
-			forgive(&t.response.Timing, stood)
-			t.exchange.Past.Spent = max(0, t.exchange.Past.Spent-stood)
+		case stalled > 0:
+			forgive(&t.response.Timing, stalled)
+			t.exchange.Past.Spent = max(0, t.exchange.Past.Spent-stalled)
 		case t.response.Outcome == exchange.Answered:
 			t.answered = time.Since(began)
 		}
 		switch {
 		case r.ctx.Err() != nil:
-			t.state = trayDropped // cut off: the failure is ours, not the origin's
-			r.home <- t
-		case stood > 0 && t.record.failed.Outcome == 0 && spoils(&t.response, t.next) && t.record.spoil():
-			t.askOnceMore(past)
+			t.state = slotDropped // cut off: the failure is ours, not the origin's
+			r.returned <- t
+		case stalled > 0 && t.record.failed.Outcome == 0 && spoils(&t.response, t.next) && t.record.spoil():
+			t.repeat(past)
 			r.progress.Spoilt.Add(1)
-			r.home <- t
+			r.returned <- t
 		case t.next.Again:
 			r.progress.again(&t.exchange, t.next)
-			t.state = trayAgain
-			r.home <- t
+			t.state = slotAgain
+			r.returned <- t
 		default:
-			t.state = trayDone
+			t.state = slotDone
 			r.judging <- t
 		}
 	}
 	return nil
 }
 
-// judge says what the answers amount to. It is a stage of its own so that as many goroutines compute as there are
-// processors, whatever the number of exchanges in flight, and so that the memory which judging grows is theirs alone.
+// judge judges the answers. As many goroutines do so as there are processors, whatever the number of exchanges in flight; memory
+// that grows with large files is theirs alone.
 func (r *run) judge() error {
 	defer r.judges.Done()
 	for t := range r.judging {
 		site := <-r.sites
 		t.handOver(site)
-		r.home <- t
-		r.Pipeline.judge.Judge(site)
+		r.returned <- t
+		r.auditor.Judge(site)
 		r.keeping <- site
 	}
 	return nil
 }
 
-// keep hands the sites to the sink, one after the other. After an error it only takes them off the judges' hands.
+// keep hands the sites to the sink, one after the other. After an error it only receives them.
 func (r *run) keep() error {
 	var failed bool
 	for site := range r.keeping {

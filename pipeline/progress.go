@@ -32,22 +32,22 @@ type Progress struct {
 
 	NamesPutOff atomic.Uint64 // look-ups broken off because no name server answered; each is made again later
 
-	Standstills atomic.Uint64 // of the process, that were noticed
-	Spoilt      atomic.Uint64 // exchanges and look-ups that one of them may have spoilt; each is made again
+	Stalls atomic.Uint64 // of the process, that were noticed
+	Spoilt atomic.Uint64 // exchanges and look-ups that one of them may have spoilt; each is made again
 
 	Bytes    atomic.Uint64 // decoded bytes of bodies kept
 	Outcomes [exchange.NumOutcomes]atomic.Uint64
 	Statuses [6]atomic.Uint64 // of kept origins, by hundreds; 0: none came
 
 	listDone atomic.Bool
-	stood    atomic.Int64 // nanoseconds, see Stood
+	stalled  atomic.Int64 // nanoseconds, see Stalled
 }
 
 // ListDone reports whether the list has been read to its end, so that Fed is the number of origins there are.
 func (p *Progress) ListDone() bool { return p.listDone.Load() }
 
-// Stood is for how long the process has stood still in all, as far as that was noticed.
-func (p *Progress) Stood() time.Duration { return time.Duration(p.stood.Load()) }
+// Stalled is for how long the process has stalled still in all, as far as that was noticed.
+func (p *Progress) Stalled() time.Duration { return time.Duration(p.stalled.Load()) }
 
 // again counts an exchange after which its origin is asked again.
 func (p *Progress) again(x *exchange.Exchange, next exchange.Next) {

@@ -9,8 +9,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// record is an origin that waits: for an address, for its turn, for a later try. There may be hundreds of thousands,
-// so it is 128 bytes with its link, and holds no body, no buffer and no goroutine.
+// record is an origin that waits: for an address, for its turn, for a retry. There may be hundreds of thousands, so a record
+// takes 136 bytes at most and holds no body, no buffer and no goroutine.
 type record struct {
 	seq    uint64
 	origin origin.Origin // as listed
@@ -22,34 +22,34 @@ type record struct {
 	spent time.Duration   // in exchanges so far
 
 	addr  [16]byte // to dial, IPv4 mapped; all zero where there is none
-	until uint32   // when addr must be asked again, in seconds since the run began; 0: never
+	until uint32   // when addr expires, in seconds since the run began; 0: never
 	dns   uint32   // how long the look-up took, in microseconds
 
 	next ref // the record behind this one in a queue
 
 	scheme   origin.Scheme // by which the current attempt begins, or began
-	waited   uint8         // see exchange.Target
 	attempts uint8
 	later    uint8
 	https    exchange.Failure
 	http     exchange.Failure
 	failed   exchange.Failure // of the look-up
+	skip     uint8            // Target.Skip
+	waited   uint8            // Target.Waited
+	unmet    exchange.Outcome // Target.Unmet
+	spoilt   uint8            // exchanges that a stall has spoilt, at most maxSpoilt
 	flags    flags
-	skip     uint8 // in the lower bits the addresses of the host to pass over, see exchange.Target; in the upper see spoil
 }
 
-// flags are what is either so or not so of a record.
+// flags are the yes-or-no facts of a record.
 type flags uint8
 
 const (
-	abroad   flags = 1 << iota // the schedule has sent it to be resolved again and counts on its return
-	more                       // another address is known to stand behind addr
-	refused                    // with unmet, in two bits Target.Unmet: unmet alone is connect_failed, this alone connect_timeout,
-	unmet                      // and both are connect_refused
-	deferred                   // its last exchange ran out of time: it is asked when nobody else wants a tray
-	putOff                     // it was put off once, and is not again
-	unheard                    // no name server has answered its last look-up: the next has all its time
-	quiet                      // a look-up of it was put off once, and none is again: all that follow have all their time
+	resolving       flags = 1 << iota // it is being resolved again; the schedule counts on its return
+	moreAddresses                     // the host is known to have another address behind addr
+	hostDeferred                      // its last exchange ran out of time: it waits in the hosts' line (see deferral)
+	hostWasDeferred                   // its exchange was deferred once, and is not deferred again
+	nameDeferred                      // no name server has answered its last look-up: it waits in the names' line
+	nameWasDeferred                   // its look-up was deferred once: all that follow are in full (see lookups)
 )
 
 func (r *record) is(f flags) bool { return r.flags&f != 0 }
@@ -74,27 +74,16 @@ func (r *record) target() exchange.Target {
 	if r.trail != nil {
 		t = r.trail.Target
 	}
-	t.Skip, t.Waited = r.skip&skipMask, r.waited
-	switch r.flags & (refused | unmet) {
-	case refused | unmet:
-		t.Unmet = exchange.ConnectRefused
-	case unmet:
-		t.Unmet = exchange.ConnectFailed
-	case refused:
-		t.Unmet = exchange.ConnectTimeout
-	}
+	t.Skip, t.Waited, t.Unmet = r.skip, r.waited, r.unmet
 	return t
 }
 
-// skipMask has the bits of record.skip that are Target.Skip, which is below 32.
-const skipMask = 1<<5 - 1
-
-// spoil counts an exchange that a standstill has spoilt, and reports whether there may be another: maxSpoilt times it does.
+// spoil counts an exchange that a stall has spoilt, and reports whether it may be made again.
 func (r *record) spoil() bool {
-	if r.skip>>5 == maxSpoilt {
+	if r.spoilt == maxSpoilt {
 		return false
 	}
-	r.skip += skipMask + 1
+	r.spoilt++
 	return true
 }
 
@@ -108,30 +97,27 @@ func (r *record) past() exchange.Past {
 func (r *record) setNext(past exchange.Past, target exchange.Target) {
 	r.trail, r.spent, r.scheme, r.attempts, r.later = past.Trail, past.Spent, past.Scheme, past.Attempts, past.Later
 	if r.trail == nil {
-		r.scheme = target.Origin.Scheme() // also before the first attempt, of which the Past knows none
+		r.scheme = target.Origin.Scheme() // the Past of an origin that made no attempt yet has none
 	}
 	r.https, r.http = past.HTTPS, past.HTTP
-	r.skip, r.waited = r.skip&^skipMask|target.Skip&skipMask, target.Waited
-	r.set(unmet, target.Unmet == exchange.ConnectFailed || target.Unmet == exchange.ConnectRefused)
-	r.set(refused, target.Unmet == exchange.ConnectTimeout || target.Unmet == exchange.ConnectRefused)
+	r.skip, r.waited, r.unmet = target.Skip, target.Waited, target.Unmet
 	r.addr, r.until, r.dns, r.failed = [16]byte{}, 0, 0, exchange.Failure{}
 }
 
-// setLookup notes what a look-up has brought. One that was put off has brought nothing: the address that was asked again is
-// still known.
+// setLookup notes what a look-up has found. A deferred look-up has found nothing: an address that was to be renewed stays known.
 func (r *record) setLookup(l exchange.Lookup, begun time.Time) {
 	if l.PutOff {
-		r.set(unheard|quiet, true)
+		r.set(nameDeferred|nameWasDeferred, true)
 		return
 	}
 	r.addr, r.until = [16]byte{}, 0
-	r.set(more, l.More)
-	r.set(unheard, silent(&l))
+	r.set(moreAddresses, l.More)
+	r.set(nameDeferred, silent(&l))
 	if l.Addr.IsValid() {
 		r.addr = l.Addr.As16()
 	}
 	if !l.Until.IsZero() {
-		until := (l.Until.Sub(begun) + time.Second - 1) / time.Second // up, or a short time would be none
+		until := (l.Until.Sub(begun) + time.Second - 1) / time.Second // rounded up: 0 would be never
 		r.until = uint32(min(max(1, until), math.MaxUint32))
 	}
 	r.dns = uint32(min(l.Took, time.Hour) / time.Microsecond)
@@ -139,7 +125,7 @@ func (r *record) setLookup(l exchange.Lookup, begun time.Time) {
 }
 
 func (r *record) lookup(begun time.Time) exchange.Lookup {
-	l := exchange.Lookup{More: r.is(more), Outcome: r.failed.Outcome, Cause: r.failed.Cause, Took: time.Duration(r.dns) * time.Microsecond}
+	l := exchange.Lookup{More: r.is(moreAddresses), Outcome: r.failed.Outcome, Cause: r.failed.Cause, Took: time.Duration(r.dns) * time.Microsecond}
 	if r.addr != ([16]byte{}) {
 		l.Addr = netip.AddrFrom16(r.addr).Unmap()
 	}
@@ -149,12 +135,12 @@ func (r *record) lookup(begun time.Time) exchange.Lookup {
 	return l
 }
 
-// slab holds the records that wait, in blocks, so that growing never copies and a ref stays good.
+// slab holds the waiting records in blocks: growing copies nothing, and a ref stays valid.
 type slab struct {
 	blocks [][]record
-	free   ref // head of the list of freed records, linked by next
+	free   ref // head of the free list, linked by next
 	used   int
-	fresh  ref // the lowest ref never given out
+	fresh  ref // the lowest ref never used
 }
 
 const slabBlock = 1024

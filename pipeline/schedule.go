@@ -5,33 +5,43 @@ import (
 	"time"
 )
 
-// schedule is the stage that says who is asked next. One goroutine owns everything below, so nothing here is locked.
+// schedule is the stage that says who is asked next. One goroutine owns everything below, so nothing in it is locked.
 //
-// A record with an address passes the levels in order: by host, by address, in all. At each it passes at once where
-// its key is due and nobody waits; else it joins the key's queue. A record past the last level takes a tray, and
-// spends a token at every level at that moment: tokens are never reserved for later, so a queue behind a slow host
-// leaves the address that it shares with others alone, and a queue behind a busy address costs nobody else a thing.
+// A record with an address passes the levels in order: by host, by address, in all. It passes a level at once if its key is due
+// and the key's queue is empty; otherwise it joins the queue. A record that has passed the last level takes a slot and spends a
+// token at every level at that moment. Tokens are never reserved, so a queue behind a slow host does not hold up the address
+// that the host shares with others.
 //
-// While a record waits at a later level, its keys at the earlier ones are claimed: at most one record a host stands
-// in the queues by address. Every step is O(1), however long a queue is.
+// While a record waits at a later level, its keys at the earlier levels are claimed: at most one record of a host waits in the
+// queues by address. Every step is O(1), however long a queue is.
 //
-// What is sent off at its time may start late, and then the next is too early: see gate.
+// An exchange that is sent in time may start late, and the next one would be too early: see limiter.
 type schedule struct {
-	*run
+	cfg      *Config
+	progress *Progress
+	begun    time.Time
+	now      time.Duration // since the run began, at the last look
+
+	in  incoming
+	out outgoing
+	end ending
+
+	slots   *slots
+	limiter *limiter
 	levels  [numLevels]*level // nil where there is no limit
 	records *slab
 	events  events
-	now     time.Duration // since the run began, at the last look
 
-	renewals fifo            // records to be resolved (again), in turn, by the resolvers
-	renewing int             // how many
-	whole    fifo            // the same by goroutines of their own: records that are quiet
-	abroad   int             // of both, how many are being resolved
-	turns    map[uint64]turn // by seq: the turns of records whose address is asked again
+	lookups   lookups
+	renewals  fifo            // records to be resolved again
+	renewing  int             // how many
+	inFull    fifo            // records to be resolved again in full
+	resolving int             // records of both that are being resolved
+	turns     map[uint64]turn // by seq: the turns of records whose address is renewed
+
+	deferral deferral
 	spill    *spill
 	rounds   rounds
-	slow     deferral
-	watch    watch
 
 	fedAll   bool
 	fedCount uint64
@@ -41,92 +51,118 @@ type schedule struct {
 	late     <-chan time.Time // fires when draining has taken too long
 }
 
-func (r *run) schedule() error {
-	s := &schedule{run: r, records: newSlab(), turns: make(map[uint64]turn), spill: newSpill(r.cfg.SpillDir)}
-	for l, lane := range r.gate.lanes {
-		s.levels[l] = newLevel(lane)
-	}
-	s.watch.places, s.watch.next = r.cfg.Resolvers, watchEvery
-	defer s.spill.close()
-	defer r.finish()
+// incoming is what the schedule receives. A channel that is not to be received from any more becomes nil.
+type incoming struct {
+	fresh    <-chan record // from the list
+	fed      <-chan uint64 // the number of records fed, once
+	answers  <-chan answer // of look-ups
+	returned <-chan *slot
+	stop     <-chan struct{} // Stop
+	done     <-chan struct{} // the run's context
+}
 
+// outgoing is where the schedule sends slots. It has room for all of them.
+type outgoing struct {
+	asking chan<- *slot
+}
+
+// ending is how the schedule ends other work.
+type ending struct {
+	lookups func()      // at Stop: look-ups under way return at once
+	work    func(error) // when the drain is over: exchanges in flight are cut off
+	run     func(error) // on an error of ours: as Stop, and the run returns the error
+}
+
+func (r *run) newSchedule() *schedule {
+	s := &schedule{
+		cfg: r.cfg, progress: r.progress, begun: r.begun,
+		in:      incoming{r.fresh, r.fed, r.answers, r.returned, r.stop, r.ctx.Done()},
+		out:     outgoing{r.asking},
+		end:     ending{r.endLookups, r.cancel, r.fail},
+		slots:   newSlots(r.cfg.Concurrency),
+		limiter: r.limiter,
+		records: newSlab(), turns: make(map[uint64]turn), spill: newSpill(r.cfg.SpillDir),
+		lookups: lookups{requests: r.requests, newOne: r.startResolver, next: watchEvery},
+	}
+	if r.cfg.SilentLookups < r.cfg.Resolvers {
+		s.lookups.patience = r.cfg.Patience // or the first look-ups could use all credit before watchLookups runs
+	}
+	for l, limit := range r.limiter.limits {
+		s.levels[l] = newLevel(limit)
+	}
+	return s
+}
+
+// schedule is the stage.
+func (r *run) schedule() error {
+	s := r.newSchedule()
+	s.loop()
+	s.spill.close()
+	r.finish()
+	return nil
+}
+
+// loop does what is due, and then waits for the next thing to happen, until no record is left.
+func (s *schedule) loop() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for !s.finished() {
 		s.look()
-		s.watchResolvers()
+		s.watchLookups()
 		s.serve()
 		s.unspill()
 		s.recall()
+		s.startLookups()
 		s.publish()
+		if s.admit() {
+			continue
+		}
 		timer.Reset(s.untilNext())
 
-		// What cannot be taken now has a nil channel: newcomers wait while no tray is free, records to be resolved
-		// wait for a resolver. Trays always come home. Who was put off needs none.
-		var newcomers, renewed, unanswered chan record
-		var found chan wholeAnswer
-		if !s.stopping {
-			unanswered = r.unanswered
+		fresh, answers := s.in.fresh, s.in.answers
+		if !s.creditForNewcomer() {
+			fresh = nil
 		}
-		if !s.trays.empty() && !s.stopping {
-			renewed = r.renewed
-			if s.watch.whole > 0 {
-				found = r.found
-			}
-			if !s.backlogged() {
-				newcomers = r.resolved
-			}
+		if s.stopping {
+			answers = nil
 		}
-		renew, first := s.renewal()
-
 		select {
-		case rec := <-newcomers:
+		case rec := <-fresh:
 			s.look()
-			s.arrive(rec)
-		case rec := <-renewed:
+			s.lookups.start(rec, lookupAsking, s.now)
+		case a := <-answers:
 			s.look()
-			s.arrive(rec)
-		case a := <-found:
+			s.lookedUp(a)
+		case t := <-s.in.returned:
 			s.look()
-			s.findAtLast(a)
-		case rec := <-unanswered:
-			s.look()
-			s.unheardOf(rec)
-		case renew <- first:
-			s.records.take(s.renewals.pop(s.records))
-			s.renewing--
-			s.abroad++
-		case t := <-r.home:
-			s.look()
-			s.comeHome(t)
+			s.takeBack(t)
 		case <-timer.C:
-		case s.fedCount = <-r.fed:
+		case s.fedCount = <-s.in.fed:
 			s.fedAll = true
-			s.watch.next = 0
-		case <-s.stopped():
-			s.stopping = true
-			s.endLookups()
-			s.late = time.After(r.cfg.Drain)
+			s.lookups.next = 0
+		case <-s.in.stop:
+			s.in.stop, s.stopping = nil, true
+			s.end.lookups()
+			s.late = time.After(s.cfg.Drain)
 		case <-s.late:
-			r.cancel(errDrain)
-		case <-r.aborted(s.stopping):
-			s.stopping = true
+			s.end.work(errDrain)
+		case <-s.in.done:
+			s.in.done, s.stopping = nil, true
 		}
 	}
 	s.publish()
-	return nil
 }
 
-// errDrain is what cuts off exchanges that outlast the drain. It is no failure of the run: their origins are asked
-// again by the next one.
+// errDrain cuts off exchanges that outlast the drain. It is no failure of the run: the next run asks their origins again.
 var errDrain = errors.New("exchanges in flight took longer than the drain")
 
-// finish lets the other stages end. Every tray is home, so nothing is in their channels and nobody sends any more; the
-// judges may still be at work on what the last trays brought.
+// finish lets the other stages end. Every slot is free, so their channels are empty and nothing more is sent; the judges may
+// still be at work on the last answers.
 func (r *run) finish() {
 	r.progress.Waiting.Store(0)
 	r.progress.Lookups.Store(0)
 	close(r.ended)
+	close(r.requests)
 	close(r.asking)
 	close(r.judging)
 	r.judges.Wait()
@@ -155,36 +191,18 @@ func (s *schedule) key(level int, rec *record) key {
 
 func (s *schedule) look() { s.now = time.Since(s.begun) }
 
-// finished reports whether no record is left, or, when the run is being stopped, no tray is out.
+// finished reports whether no record is left, or, when the run is being stopped, no slot is in use.
 func (s *schedule) finished() bool {
-	if !s.trays.allHome() {
-		return false
-	}
-	return s.stopping || s.fedAll && s.over == s.fedCount
+	return s.slots.allFree() && (s.stopping || s.fedAll && s.over == s.fedCount)
 }
 
-func (s *schedule) stopped() <-chan struct{} {
-	if s.stopping {
-		return nil
-	}
-	return s.stop
-}
-
-// aborted is the end of the context, until it has been seen.
-func (r *run) aborted(seen bool) <-chan struct{} {
-	if seen {
-		return nil
-	}
-	return r.ctx.Done()
-}
-
-// untilNext is how long nothing happens by itself.
+// untilNext is how long until something is due.
 func (s *schedule) untilNext() time.Duration {
 	switch {
 	case s.stopping:
 		return time.Hour
-	case s.trays.empty():
-		return s.untilWatch() // what else is due needs a tray; one that comes home wakes us
+	case s.slots.empty():
+		return s.untilWatch() // everything else that is due needs a slot
 	}
 	if s.mayUnspill() {
 		return 0
@@ -194,38 +212,6 @@ func (s *schedule) untilNext() time.Duration {
 		next = max(0, s.events[0].at-s.now)
 	}
 	return min(next, s.untilLull(), s.untilWatch())
-}
-
-// arrive takes a record that the resolvers have an answer for.
-func (s *schedule) arrive(rec record) {
-	s.backFrom(&rec)
-	s.heardOf(&rec)
-	s.goOn(rec)
-}
-
-// findAtLast takes a record whose name was looked up with all its time.
-func (s *schedule) findAtLast(a wholeAnswer) {
-	s.watch.whole--
-	if a.rec.is(abroad) {
-		s.backFrom(&a.rec)
-	} else {
-		s.slow.names.out--
-	}
-	if a.unmoved {
-		s.regainTurn(a.rec)
-		return
-	}
-	s.goOn(a.rec)
-}
-
-// backFrom notes that the resolvers are done with a record.
-func (s *schedule) backFrom(rec *record) {
-	if !rec.is(abroad) {
-		s.watch.arrived++
-		return
-	}
-	rec.set(abroad, false)
-	s.abroad--
 }
 
 // goOn takes a record that has been resolved.
@@ -241,15 +227,18 @@ func (s *schedule) goOn(rec record) {
 	s.pass(rec, 0)
 }
 
-// backlogged reports whether so many wait for the rate in all that more would only grow old: the list is read no
-// further then, and nobody comes back from the deferred file.
+// backlogged reports whether the queue for the rate in all is so long that the addresses of more records would expire in it. Then
+// the list is read no further, and no deferred record is recalled.
 func (s *schedule) backlogged() bool {
 	return s.levels[inAll] != nil && int(s.levels[inAll].queues[0].length) >= min(maxBacklog, 1+s.cfg.MaxWaiting/2)
 }
 
-const maxBacklog = 256
+const (
+	maxBacklog = 256
+	crowdedFor = 5 * time.Millisecond // until a crowded key is looked at again
+)
 
-// pass takes a record through the levels from the given one on; the keys of the levels before are its own then.
+// pass takes a record through the levels from the given one on. It holds the keys of the levels before.
 func (s *schedule) pass(rec record, from int) {
 	for l, level := range s.levels {
 		switch {
@@ -265,8 +254,8 @@ func (s *schedule) pass(rec record, from int) {
 			continue
 		}
 		if from == 0 && s.crowded(l, s.key(l, &rec)) {
-			if rec.is(deferred) {
-				s.slow.hosts.out--
+			if rec.is(hostDeferred) {
+				s.deferral.hosts.out--
 			}
 			s.putAside(rec, 0)
 			return
@@ -284,8 +273,8 @@ func (s *schedule) pass(rec record, from int) {
 	s.dispatch(rec)
 }
 
-// stepBack lets a record that is past a level wait there once more, before the others. While it stood at a later level,
-// an exchange of its key has started late, or one of another key that shares the slot has come between.
+// stepBack lets a record that has passed a level wait there once more, before the others: meanwhile an exchange of its key has
+// started late, or one of another key that shares the cell has started.
 func (s *schedule) stepBack(rec record, l int) {
 	for k, level := range s.levels {
 		if level == nil {
@@ -305,14 +294,14 @@ func (s *schedule) stepBack(rec record, l int) {
 	}
 }
 
-// crowded reports whether a newcomer to a key's queue must be spilled. A queue may be as long as there are places left
-// in memory: then one busy address takes half of them, two take a third each, and a queue that is short, because it
-// moves, finds a place at any time (the dynamic threshold of shared-memory switches, Choudhury and Hahne 1998).
+// crowded reports whether a newcomer to a key's queue must be spilled. A queue may be as long as there are places left in
+// memory: one busy address takes half of them, two take a third each, and a short queue always finds a place (the dynamic
+// threshold of shared-memory switches, Choudhury and Hahne 1998).
 func (s *schedule) crowded(l int, at key) bool {
 	return int(s.levels[l].queues[at].length) >= s.cfg.MaxWaiting-s.waiting()
 }
 
-// arm makes the event for a key where somebody waits whom nothing else will serve. No key ever has two.
+// arm makes the event for a key whose queue nothing else will serve. A key never has two.
 func (s *schedule) arm(l int, at key) {
 	level := s.levels[l]
 	q, ok := level.queues[at]
@@ -324,10 +313,10 @@ func (s *schedule) arm(l int, at key) {
 	s.events.push(event{at: level.next(at), what: uint64(at), level: uint8(l)})
 }
 
-// dispatch gives a record a tray and has it asked; it spends a token at every level. A record whose look-up failed
-// asks nobody, and spends none.
+// dispatch gives a record a slot and sends it to be asked. That spends a token at every level. A record whose look-up failed
+// makes no request and spends none.
 func (s *schedule) dispatch(rec record) {
-	t := s.trays.take()
+	t := s.slots.take()
 	t.record = rec
 	t.patience = s.patience(&rec)
 	if rec.failed.Outcome == 0 {
@@ -340,52 +329,56 @@ func (s *schedule) dispatch(rec record) {
 			t.tokens[l] = level.spend(at, s.now)
 			s.release(l, at)
 		}
+		s.limiter.sent(&t.tokens)
 	}
-	s.asking <- t
+	s.out.asking <- t
 }
 
-// serve lets everybody pass whose time has come, as long as there are trays.
+// serve handles the events that are due, as long as there are slots.
 func (s *schedule) serve() {
-	for !s.stopping && len(s.events) > 0 && s.events[0].at <= s.now && !s.trays.empty() {
+	for !s.stopping && len(s.events) > 0 && s.events[0].at <= s.now && !s.slots.empty() {
 		e := s.events.pop()
 		switch e.level {
 		case wake:
-			s.slow.asleep--
-			if i := ref(e.what); s.lineOf(s.records.at(i).flags) != nil {
-				rec := s.records.take(i)
-				s.enqueue(s.lineOf(rec.flags), rec)
-			} else {
-				s.resolveAgain(i)
-			}
-			continue
-		case round:
-			continue // it has woken the loop, which is all it is for
+			s.wakeUp(ref(e.what))
+		case round: // unspill follows
+		default:
+			s.serveKey(int(e.level), key(e.what))
 		}
-		s.serveKey(int(e.level), key(e.what))
 	}
 }
 
-// serveKey gives the key's turn to the first in its queue.
+// wakeUp takes a record whose time has come.
+func (s *schedule) wakeUp(i ref) {
+	s.deferral.asleep--
+	if l := s.lineOf(s.records.at(i).flags); l != nil {
+		s.enqueue(l, s.records.take(i))
+		return
+	}
+	s.resolveAgain(i)
+}
+
+// serveKey gives the key's turn to the first record of its queue.
 func (s *schedule) serveKey(l int, at key) {
 	level := s.levels[l]
 	q := level.queues[at]
 	q.armed = false
 	level.put(at, q)
-	for s.outdatedFirst(&q) && q.ahead < level.ahead {
+	for s.expiredFirst(&q) && q.ahead < level.ahead {
 		s.renewInTurn(s.records.take(level.popOut(at, s.records)), l, at)
 		q = level.queues[at]
 	}
 	switch {
 	case q.claimed || q.length == 0:
 	case level.next(at) > s.now:
-		s.arm(l, at) // somebody passed since the event was made
-	case level.lane.crowded(at):
-		level.delay(at, s.now+level.lane.pause)
+		s.arm(l, at) // another record passed since the event was made
+	case level.limit.crowded(at):
+		level.delay(at, s.now+crowdedFor)
 		s.arm(l, at)
-	case q.back.head != 0 || q.first() != nil && !s.outdatedFirst(&q):
+	case q.back.head != 0 || q.first() != nil && !s.expiredFirst(&q):
 		s.pass(s.records.take(level.pop(at, s.records)), l+1)
 	}
-	// Else all whose turn is near are out; one that comes back arms the key.
+	// Else all whose turn is near are being resolved; one that returns arms the key.
 }
 
 // release ends a claim.
@@ -394,84 +387,70 @@ func (s *schedule) release(l int, at key) {
 	s.arm(l, at)
 }
 
-// comeHome takes a tray back and looks at why it came.
-func (s *schedule) comeHome(t *tray) {
+// takeBack takes a slot from the workers or the judges. Slots are always received; deferred records hold none.
+func (s *schedule) takeBack(t *slot) {
 	rec, state, next, past := t.record, t.state, t.next, t.exchange.Past
-	late := ranOut(t.response.Outcome) && (next.PutOff || next.Target.Unmet == 0) // else another of its addresses is next
-	s.slow.pace.keep(t.answered)
+	outOfTime := ranOut(t.response.Outcome) && (next.PutOff || next.Target.Unmet == 0) // else another address is next
+	s.deferral.pace.keep(t.answered)
 	if next.Throttled {
 		s.progress.Throttled.Add(1)
 		s.levels[byAddress].throttled(t.tokens[byAddress].key, t.sent, s.now)
 	}
-	s.trays.giveBack(t)
-	if rec.is(deferred) {
-		s.slow.hosts.out--
+	s.slots.put(t)
+	if rec.is(hostDeferred) {
+		s.deferral.hosts.out--
 	}
-	if state != trayAgain || s.stopping {
+	if state != slotAgain || s.stopping {
 		s.over++
 		return
 	}
 	rec.setNext(past, next.Target)
-	rec.set(deferred, late)
-	rec.set(putOff, rec.is(putOff) || next.PutOff)
-	if s.waiting() >= s.cfg.MaxWaiting && next.After > 0 {
+	rec.set(hostDeferred, outOfTime)
+	rec.set(hostWasDeferred, rec.is(hostWasDeferred) || next.PutOff)
+	switch l := s.lineOf(rec.flags); {
+	case next.After > 0 && s.waiting() >= s.cfg.MaxWaiting:
 		s.putAside(rec, s.now+next.After)
-		return
-	}
-	if next.After > 0 {
-		s.slow.asleep++
+	case next.After > 0:
+		s.deferral.asleep++
 		s.events.push(event{at: s.now + next.After, what: uint64(s.records.put(rec)), level: wake})
-		return
-	}
-	if l := s.lineOf(rec.flags); l != nil {
+	case l != nil:
 		s.enqueue(l, rec)
-		return
+	default:
+		s.resolveAgain(s.records.put(rec))
 	}
-	s.resolveAgain(s.records.put(rec))
 }
 
-// resolveAgain puts a record behind those that are to be resolved.
+// resolveAgain queues a record for a look-up.
 func (s *schedule) resolveAgain(i ref) {
-	if s.records.at(i).is(quiet) {
-		s.whole.push(i, s.records)
+	if s.records.at(i).is(nameWasDeferred) {
+		s.inFull.push(i, s.records)
 		return
 	}
 	s.renewals.push(i, s.records)
 	s.renewing++
 }
 
-// renewal is the channel to the resolvers and the record that goes first, or nil where none waits.
-func (s *schedule) renewal() (chan record, record) {
-	if s.renewals.head == 0 || s.stopping {
-		return nil, record{}
-	}
-	rec := *s.records.at(s.renewals.head)
-	rec.next = 0
-	rec.set(abroad, true)
-	return s.renew, rec
-}
-
-// outdated reports whether a record's address must be asked again before it is dialled.
-func (s *schedule) outdated(rec *record) bool {
+// expired reports whether a record's address must be resolved again before it is dialled.
+func (s *schedule) expired(rec *record) bool {
 	return rec.until != 0 && time.Duration(rec.until)*time.Second <= s.now && rec.failed.Outcome == 0
 }
 
-// outdatedFirst reports whether the first of a key's line is outdated.
-func (s *schedule) outdatedFirst(q *queue) bool {
+// expiredFirst reports whether the address of the first record in a key's queue has expired.
+func (s *schedule) expiredFirst(q *queue) bool {
 	line := q.first()
-	return line != nil && s.outdated(s.records.at(line.head))
+	return line != nil && s.expired(s.records.at(line.head))
 }
 
-// turn is the turn that a record was near when its address proved too old: at a level, which is not claimed meanwhile, with
-// the levels before it claimed.
+// turn is the turn that a record was near when its address expired: at a level that is not claimed meanwhile, with the keys of the
+// levels before it claimed.
 type turn struct {
 	level int
 	keys  [numLevels]key // up to that level's
 }
 
-// renewInTurn sends a record whose turn is near to the resolvers. Others take theirs meanwhile; when it is back, it goes
-// before them. It keeps its turn because a queue that lasts longer than answers live would never move otherwise; others
-// go on because a rate must not sink to a look-up at a time.
+// renewInTurn has the address of a record resolved again shortly before its turn. The record keeps its turn, because a queue that
+// lasts longer than addresses live would never move otherwise. The records behind it go on meanwhile, because a rate must not sink
+// to one look-up at a time.
 func (s *schedule) renewInTurn(rec record, l int, at key) {
 	t := turn{level: l}
 	t.keys[l] = at
@@ -484,25 +463,24 @@ func (s *schedule) renewInTurn(rec record, l int, at key) {
 	s.resolveAgain(s.records.put(rec))
 }
 
-// takeTurn goes on with a record whose address was asked again: it is the next at its level if the address is as it
-// was, and queues at the new one if it is not. The answer counts for this turn, however short its time.
+// takeTurn takes a record whose address was renewed: it is the next at its level if the address is the same, and queues at the new
+// one otherwise. The answer counts for this turn, however soon it expires.
 func (s *schedule) takeTurn(rec record) {
 	t := s.turns[rec.seq]
 	delete(s.turns, rec.seq)
 	failed := rec.failed.Outcome != 0
 	moved := t.level >= byAddress && s.levels[byAddress] != nil && s.key(byAddress, &rec) != t.keys[byAddress]
-	if !failed && !moved {
-		s.levels[t.level].pushBack(t.keys[t.level], s.records.put(rec), s.records)
-		s.arm(t.level, t.keys[t.level])
-		return
-	}
-	if failed {
+	switch {
+	case failed:
 		s.loseTurn(t, byHost)
 		s.dispatch(rec)
-		return
+	case moved:
+		s.loseTurn(t, byAddress)
+		s.pass(rec, byAddress)
+	default:
+		s.levels[t.level].pushBack(t.keys[t.level], s.records.put(rec), s.records)
+		s.arm(t.level, t.keys[t.level])
 	}
-	s.loseTurn(t, byAddress)
-	s.pass(rec, byAddress)
 }
 
 // loseTurn gives up a turn, and the keys of the levels before it from the given one on.
@@ -516,8 +494,8 @@ func (s *schedule) loseTurn(t turn, from int) {
 	}
 }
 
-// regainTurn takes a record that lost its turn because its name was silent, and whose address proved to be as it was. It goes
-// before the others at that address, as soon as its host is free, and the answer counts for this turn, however short its time.
+// regainTurn takes a record that lost its turn because its name was silent, and whose address is the same. It goes before the others
+// at that address, as soon as its host is free. The answer counts for this turn, however soon it expires.
 func (s *schedule) regainTurn(rec record) {
 	host, address := s.levels[byHost], s.levels[byAddress]
 	if address == nil || host != nil && !host.free(s.key(byHost, &rec), s.now) || s.waiting() >= s.cfg.MaxWaiting {
@@ -532,108 +510,21 @@ func (s *schedule) regainTurn(rec record) {
 	s.arm(byAddress, at)
 }
 
-// putAside spills a record that memory has no room for, until due at least.
-func (s *schedule) putAside(rec record, due time.Duration) {
-	h := spillHeader{due: due, host: noKey, address: noKey, flags: rec.flags & lineFlags}
-	if l := s.lineOf(rec.flags); l != nil {
-		l.spilled++
-	}
-	if s.levels[byHost] != nil {
-		h.host = s.key(byHost, &rec)
-	}
-	if s.levels[byAddress] != nil && rec.addr != [16]byte{} {
-		h.address = s.key(byAddress, &rec)
-	}
-	if err := s.spill.put(rec, h); err != nil {
-		s.fail(err)
-	}
-}
-
-// rounds is where the schedule stands in going through the spilled records. A round looks at each once, a few at a time
-// because the loop has others to serve: who still finds no room goes to the file's end. Rounds take at most a tenth of
-// the time.
-type rounds struct {
-	left  int           // records that this round has still to look at
-	took  time.Duration // of the loop, so far; a round that stands still takes nothing
-	pause time.Duration // until when the next must wait
-}
-
-// mayUnspill reports whether there is reason to look at spilled records now.
-func (s *schedule) mayUnspill() bool {
-	return s.spill.count() > 0 && (s.rounds.left > 0 || s.now >= s.rounds.pause) && !s.stopping && !s.trays.empty() && !s.backlogged() &&
-		s.waiting() < s.cfg.MaxWaiting && s.roomForSpilled()
-}
-
-// roomForSpilled reports whether some of the spilled records may find room: those that wait in no line, or those of a line
-// that is not full. A round is not begun for the one place that somebody has left.
-func (s *schedule) roomForSpilled() bool {
-	hosts, names := &s.slow.hosts, &s.slow.names
-	room := s.short
-	if s.rounds.left > 0 {
-		room = func(l *line) bool { return !s.full(l) }
-	}
-	return s.spill.count() > hosts.spilled+names.spilled || hosts.spilled > 0 && room(hosts) || names.spilled > 0 && room(names)
-}
-
-// unspill brings spilled records back where there is room for them.
-func (s *schedule) unspill() {
-	if !s.mayUnspill() {
-		return
-	}
-	if s.rounds.left == 0 {
-		s.rounds.left, s.rounds.took = s.spill.count(), 0
-	}
-	begun := s.now
-	for n := min(s.rounds.left, 256); n > 0; n-- {
-		s.rounds.left--
-		rec, ok, err := s.spill.get(s.admits)
-		if err != nil {
-			s.fail(err)
-			return
-		}
-		switch l := s.lineOf(rec.flags); {
-		case !ok:
-		case l != nil:
-			l.spilled--
-			s.enqueue(l, rec)
-		default:
-			s.resolveAgain(s.records.put(rec))
-		}
-	}
-	s.look()
-	s.rounds.took += s.now - begun
-	if s.rounds.left == 0 {
-		s.rounds.pause = s.now + max(100*time.Millisecond, 10*s.rounds.took)
-		s.events.push(event{at: s.rounds.pause, level: round})
-	}
-}
-
-// admits reports whether a spilled record is due and finds room.
-func (s *schedule) admits(h spillHeader) bool {
-	if h.due > s.now || s.waiting() >= s.cfg.MaxWaiting {
-		return false
-	}
-	if l := s.lineOf(h.flags); l != nil {
-		return !s.full(l)
-	}
-	return (h.host == noKey || !s.crowded(byHost, h.host)) &&
-		(h.address == noKey || !s.crowded(byAddress, h.address))
-}
-
 // waiting is how many records wait in memory.
-func (s *schedule) waiting() int { return s.records.used + s.abroad }
+func (s *schedule) waiting() int { return s.records.used + s.resolving }
 
 // publish shows how many wait.
 func (s *schedule) publish() {
-	names := &s.slow.names
+	names := &s.deferral.names
 	s.progress.Waiting.Store(int64(s.waiting() + names.out))
 	s.progress.Spilled.Store(int64(s.spill.count()))
-	s.progress.Deferred.Store(int64(s.slow.hosts.all() + names.all()))
+	s.progress.Deferred.Store(int64(s.deferral.hosts.all() + names.all()))
 	s.progress.DeferredNames.Store(int64(names.all()))
-	s.progress.Asleep.Store(int64(s.slow.asleep))
+	s.progress.Asleep.Store(int64(s.deferral.asleep))
+	s.progress.Lookups.Store(int64(s.lookups.underWay()))
 }
 
-// fifo is a list of waiting records linked through the slab.
+// fifo is a list of waiting records, linked through the slab.
 type fifo struct{ head, tail ref }
 
 func (f *fifo) push(i ref, records *slab) {

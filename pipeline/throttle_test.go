@@ -14,7 +14,7 @@ import (
 func TestThrottled(t *testing.T) {
 	f := func(name string, rate float64, script string) {
 		t.Helper()
-		level := newLevel(newGate(&Config{IPRate: rate}).lanes[byAddress])
+		level := newLevel(newLimiter(&Config{IPRate: rate}).limits[byAddress])
 		const k, other = key(7), key(8)
 		parse := func(text string) time.Duration {
 			d, err := time.ParseDuration(text)
@@ -52,7 +52,7 @@ func TestThrottled(t *testing.T) {
 
 // Each address is slowed by itself, and no more than there is room for at once.
 func TestThrottledIsBounded(t *testing.T) {
-	level := newLevel(newGate(&Config{IPRate: 10}).lanes[byAddress])
+	level := newLevel(newLimiter(&Config{IPRate: 10}).limits[byAddress])
 	for k := range key(maxSlowed + 1000) {
 		level.throttled(k, 0, time.Second)
 		if level.intervalOf(k, time.Second) == level.interval {
@@ -191,7 +191,7 @@ func TestABurstOfComplaintsDoublesOnce(t *testing.T) {
 }
 
 // On a busy machine, too, the exchanges of a slowed address start an interval apart, but for the lateness that may be made good.
-func TestTheGateKeepsTheSlowerRate(t *testing.T) {
+func TestTheLimiterKeepsTheSlowerRate(t *testing.T) {
 	f := func(rate float64, interval time.Duration) {
 		t.Helper()
 		w := &web{latency: time.Millisecond, woken: newLags(2).upTo(150 * time.Millisecond), address: func(string) string { return "10.1.1.1" }}
@@ -200,7 +200,7 @@ func TestTheGateKeepsTheSlowerRate(t *testing.T) {
 		if _, err := scan(t, Config{Concurrency: 4, IPRate: rate}, w, &list{hosts: hosts(100, "h%d.example.com")}, s, nil); err != nil {
 			t.Fatal(err)
 		}
-		slack := newGate(&Config{IPRate: rate}).lanes[byAddress].slack
+		slack := newLimiter(&Config{IPRate: rate}).limits[byAddress].slack
 		for i := 20; i < len(w.asked); i++ {
 			if gap := w.asked[i].at - w.asked[i-1].at; gap < interval-slack {
 				t.Errorf("%v/s: exchange %d started %v after the one before; want at least %v", rate, i, gap, interval-slack)

@@ -144,7 +144,7 @@ var table = described([]metric{
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Spoilt.Load())) }},
 	{name: "bulkscan_standstills_total", kind: counter,
 		help: "Stalls of this process of more than a second: stopped, frozen or starved.",
-		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Standstills.Load())) }},
+		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Stalls.Load())) }},
 
 	{section: "Names",
 		name: "bulkscan_dns_lookups_in_flight", kind: gauge,

@@ -81,7 +81,7 @@ func (d *Display) Stalls(ctx context.Context, log *slog.Logger) {
 			alive = false
 		case <-ticker.C:
 		}
-		if stood := d.Progress.Stood(); stood > told {
+		if stood := d.Progress.Stalled(); stood > told {
 			log.Warn("this process stood still; hosts that it kept waiting are asked again", "for", (stood - told).Round(100*time.Millisecond))
 			told = stood
 		}

@@ -13,13 +13,13 @@ type judgeFunc func(*audit.Site)
 
 func (f judgeFunc) Judge(s *audit.Site) { f(s) }
 
-// standStill makes it so that the process has stood still for that long until now, and a beat more at most.
-func (r *run) standStill(d time.Duration) {
+// stallFor makes it so that the process has stalled still for that long until now, and a beat more at most.
+func (r *run) stallFor(d time.Duration) {
 	time.Sleep(d)
-	r.still.beat.Add(-int64(d + beatEvery))
+	r.stalls.beat.Add(-int64(d + beatEvery))
 }
 
-// What an exchange or a look-up came to in which the process stood still counts only if that has nothing to do with it; and who
+// What an exchange or a look-up came to in which the process stalled still counts only if that has nothing to do with it; and who
 // stands still all the time gets to an end.
 func TestStandstill(t *testing.T) {
 	const timeoutOf = 2 * time.Second
@@ -43,7 +43,7 @@ func TestStandstill(t *testing.T) {
 						return exchange.Lookup{}, false
 					}
 					left--
-					r.standStill(timeoutOf)
+					r.stallFor(timeoutOf)
 					return lookup, true
 				}
 			}
@@ -55,7 +55,7 @@ func TestStandstill(t *testing.T) {
 					return exchange.Done
 				}
 				left--
-				r.standStill(timeoutOf)
+				r.stallFor(timeoutOf)
 				x.Response.Outcome, x.Response.Status = ends.Outcome, ends.Status
 				x.Response.Timing.TTFB += timeoutOf
 				x.Past.Spent += timeoutOf
@@ -67,19 +67,20 @@ func TestStandstill(t *testing.T) {
 			judge := judgeFunc(func(site *audit.Site) { judged = site.Fetch })
 			p := New(Config{Concurrency: 4, SpillDir: t.TempDir()}, &list{hosts: []string{"a.example.com"}}, w, judge, s)
 			r = p.newRun(t.Context())
-			if err := r.through(); err != nil || len(s.sites) != 1 {
+			r.start()
+			if err := r.wait(); err != nil || len(s.sites) != 1 {
 				t.Fatalf("%s: kept %d origins, error %v", name, len(s.sites), err)
 			}
 			k := s.sites[0]
-			if stood := min(times, max(want.asked, want.lookups)); p.progress.Stood()/(timeoutOf+beatEvery) > time.Duration(stood) || p.progress.Stood() < time.Duration(stood)*timeoutOf || int(p.progress.Standstills.Load()) != stood {
-				t.Errorf("%s: %d standstills of %v, want %d", name, p.progress.Standstills.Load(), p.progress.Stood(), stood)
+			if stalled := min(times, max(want.asked, want.lookups)); p.progress.Stalled()/(timeoutOf+beatEvery) > time.Duration(stalled) || p.progress.Stalled() < time.Duration(stalled)*timeoutOf || int(p.progress.Stalls.Load()) != stalled {
+				t.Errorf("%s: %d stalls of %v, want %d", name, p.progress.Stalls.Load(), p.progress.Stalled(), stalled)
 			}
 			got := result{k.outcome, judged.Status, len(w.asked), w.lookups, k.attempts, p.progress.Spoilt.Load()}
 			if got != want {
 				t.Errorf("%s:\ngot  %+v\nwant %+v", name, got, want)
 			}
 			if total := judged.Timing.Total; total > time.Duration(max(1, k.attempts))*100*time.Millisecond {
-				t.Errorf("%s: it took %v, standstills left out", name, total)
+				t.Errorf("%s: it took %v, stalls left out", name, total)
 			}
 		})
 	}
@@ -116,12 +117,12 @@ func TestStandstill(t *testing.T) {
 	f("names have an end too", maxSpoilt+3, answered(200), done, silent, result{exchange.DNSTimeout, 0, 0, maxSpoilt + 1, 1, maxSpoilt})
 }
 
-// Of the times of an exchange, what may hold a standstill is not measured, and the rest is as it was.
+// Of the times of an exchange, what may hold a stall is not measured, and the rest is as it was.
 func TestForgive(t *testing.T) {
 	const s = time.Second
-	f := func(in exchange.Timing, stood time.Duration, want exchange.Timing) {
+	f := func(in exchange.Timing, stalled time.Duration, want exchange.Timing) {
 		t.Helper()
-		if forgive(&in, stood); in != want {
+		if forgive(&in, stalled); in != want {
 			t.Errorf("got %+v, want %+v", in, want)
 		}
 	}
@@ -130,21 +131,21 @@ func TestForgive(t *testing.T) {
 	f(exchange.Timing{Connect: s, Total: s}, 60*s, exchange.Timing{Connect: s})
 }
 
-// A late beat is a standstill only if it is very late, whoever notices; and it is one standstill, however many look.
+// A late beat is a stall only if it is very late, whoever notices; and it is one stall, however many look.
 func TestStandstillIsNoticedOnce(t *testing.T) {
 	f := func(late, want time.Duration) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			r := &run{begun: time.Now()}
 			told := 0
-			r.still.told = func(time.Duration) { told++ }
+			r.stalls.told = func(time.Duration) { told++ }
 			time.Sleep(late)
 			for range 3 {
-				if got := r.stood(); got != want {
-					t.Errorf("a beat that is %v late is a standstill of %v, want %v", late, got, want)
+				if got := r.stalled(); got != want {
+					t.Errorf("a beat that is %v late is a stall of %v, want %v", late, got, want)
 				}
 			}
-			r.still.note(time.Since(r.begun))
+			r.stalls.note(time.Since(r.begun))
 			if wantTold := min(1, int(want)); told != wantTold {
 				t.Errorf("told %d times, want %d", told, wantTold)
 			}
@@ -153,6 +154,6 @@ func TestStandstillIsNoticedOnce(t *testing.T) {
 	f(0, 0)
 	f(beatEvery, 0)
 	f(800*time.Millisecond, 0) // what a busy machine may do
-	f(beatEvery+stillAfter, 0)
+	f(beatEvery+stallAfter, 0)
 	f(time.Minute, time.Minute-beatEvery)
 }

@@ -61,19 +61,19 @@ func TestEveryPaceKeepsThePromises(t *testing.T) {
 }
 
 // tokensOf are the tokens of keys that nothing has slowed.
-func tokensOf(g *gate, keys [numLevels]key) *[numLevels]token {
+func tokensOf(g *limiter, keys [numLevels]key) *[numLevels]token {
 	var tokens [numLevels]token
-	for l, lane := range g.lanes {
-		if lane != nil {
-			tokens[l] = token{keys[l], lane.interval}
+	for l, limit := range g.limits {
+		if limit != nil {
+			tokens[l] = token{keys[l], limit.interval}
 		}
 	}
 	return &tokens
 }
 
-// Many goroutines press through the gate at once, each with a host, an address and the run to think of. What it lets
+// Many goroutines press through the limiter at once, each with a host, an address and the run to think of. What it lets
 // through is what the pace allows, for each of them, and it wastes little.
-func TestTheGateHoldsAgainstACrowd(t *testing.T) {
+func TestTheLimiterHoldsAgainstACrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Config{HostRate: 100, IPRate: 200, Rate: 300}
 		p := New(cfg, nil, nil, nil, nil)
@@ -86,7 +86,9 @@ func TestTheGateHoldsAgainstACrowd(t *testing.T) {
 			host, addr := i%6, i%2
 			all.Go(func() {
 				for range 50 {
-					r.enter(tokensOf(r.gate, [numLevels]key{byHost: key(host), byAddress: key(addr)}))
+					tokens := tokensOf(r.limiter, [numLevels]key{byHost: key(host), byAddress: key(addr)})
+					r.limiter.sent(tokens)
+					r.waitForStart(tokens)
 					at := time.Since(r.begun)
 					mu.Lock()
 					for _, k := range []string{fmt.Sprint("host ", host), fmt.Sprint("address ", addr), "all"} {
@@ -113,25 +115,29 @@ func TestTheGateHoldsAgainstACrowd(t *testing.T) {
 		if took := slices.Max(started["all"]); took > 11500*time.Millisecond {
 			t.Errorf("3000 took %v at 300/s; want some 10.3 s", took)
 		}
-		if n := r.gate.lanes[inAll].waiting.Load() + r.gate.lanes[byHost].waiting.Load() + r.gate.lanes[byAddress].waiting.Load(); n != 0 {
-			t.Errorf("%d still wait at the gate", n)
+		for l, limit := range r.limiter.limits {
+			for i := range limit.unstarted {
+				if n := limit.unstarted[i].Load(); n != 0 {
+					t.Errorf("level %d: %d exchanges have not started", l, n)
+				}
+			}
 		}
 		r.cancel(nil)
 	})
 }
 
 // Where somebody takes the run's start from under another who has looked, the other's start at its address is taken back.
-func TestTheGateTakesBackWhatCameToNothing(t *testing.T) {
-	g := newGate(&Config{IPRate: 10, Rate: 10})
+func TestTheLimiterTakesBackWhatCameToNothing(t *testing.T) {
+	g := newLimiter(&Config{IPRate: 10, Rate: 10})
 	const now = time.Hour
-	if _, wait := g.count(tokensOf(g, [numLevels]key{byAddress: 1}), now); wait > 0 {
+	if _, wait := g.take(tokensOf(g, [numLevels]key{byAddress: 1}), now); wait > 0 {
 		t.Fatalf("the first must wait %v", wait)
 	}
-	lane := g.lanes[inAll]
-	if level, wait := g.count(tokensOf(g, [numLevels]key{byAddress: 2}), now); level != inAll || wait != lane.interval-lane.slack {
-		t.Errorf("the second must wait %v at level %d; want %v at level %d", wait, level, lane.interval-lane.slack, inAll)
+	limit := g.limits[inAll]
+	if level, wait := g.take(tokensOf(g, [numLevels]key{byAddress: 2}), now); level != inAll || wait != limit.interval-limit.slack {
+		t.Errorf("the second must wait %v at level %d; want %v at level %d", wait, level, limit.interval-limit.slack, inAll)
 	}
-	if due := time.Duration(g.lanes[byAddress].slot(2).Load()); due > now {
+	if due := time.Duration(g.limits[byAddress].cell(2).Load()); due > now {
 		t.Errorf("the second's address is due at %v; want it as it was, due before %v", due, now)
 	}
 }

@@ -19,7 +19,7 @@ import (
 type level struct {
 	interval time.Duration // 0: no limit, except of what is slowed
 	slack    time.Duration
-	lane     *lane  // this level's at the gate
+	limit    *limit // this level's at the limiter
 	ahead    uint32 // how many of a queue may be out, or back, at once: those of a second
 	seed     maphash.Seed
 	mask     uint64
@@ -74,25 +74,25 @@ func (q *queue) popLine(records *slab) ref {
 }
 
 // slots of a table of keys, 8 MiB.
-const tableSlots = 1 << 20
+const tableCells = 1 << 20
 
 const (
 	maxAhead = 1024
 )
 
-// newLevel returns the level of a lane, nil where there is none.
-func newLevel(lane *lane) *level {
-	if lane == nil {
+// newLevel returns the level of a limit, nil where there is none.
+func newLevel(limit *limit) *level {
+	if limit == nil {
 		return nil
 	}
 	return &level{
-		lane:     lane,
-		interval: lane.interval,
-		slack:    lane.slack,
-		ahead:    uint32(min(maxAhead, 1+time.Second/max(1, lane.interval))),
+		limit:    limit,
+		interval: limit.interval,
+		slack:    limit.slack,
+		ahead:    uint32(min(maxAhead, 1+time.Second/max(1, limit.interval))),
 		seed:     maphash.MakeSeed(), // random, so that nobody can choose names that share a key
-		mask:     lane.mask,
-		due:      make([]time.Duration, len(lane.due)),
+		mask:     limit.mask,
+		due:      make([]time.Duration, len(limit.due)),
 		queues:   make(map[key]queue),
 		slowed:   make(map[key]slowed),
 	}
@@ -113,17 +113,17 @@ func networkOf(addr [16]byte) (network [16]byte) {
 }
 
 // slot is where the table has a key.
-func (l *level) slot(k key) *time.Duration { return &l.due[uint64(k)&l.mask] }
+func (l *level) cell(k key) *time.Duration { return &l.due[uint64(k)&l.mask] }
 
-// next is when the key's next turn is: when the schedule may send the next exchange off, and not before the gate would let
-// it start now, so that nobody waits at the gate with a tray who may as well wait here.
+// next is when the key's next turn is: when the schedule may send the next exchange off, and not before the limiter would let
+// it start now, so that nobody waits at the limiter with a slot who may as well wait here.
 func (l *level) next(k key) time.Duration {
-	return max(*l.slot(k), time.Duration(l.lane.slot(k).Load()))
+	return max(*l.cell(k), time.Duration(l.limit.cell(k).Load()))
 }
 
 // free reports whether a newcomer may pass at once.
 func (l *level) free(k key, now time.Duration) bool {
-	if l.next(k) > now || l.lane.crowded(k) {
+	if l.next(k) > now || l.limit.crowded(k) {
 		return false
 	}
 	_, waiting := l.queues[k]
@@ -229,13 +229,13 @@ func (l *level) spend(k key, now time.Duration) token {
 	if q, ok := l.queues[k]; ok && q.length+q.out > 0 {
 		now -= l.slack
 	}
-	due := l.slot(k)
+	due := l.cell(k)
 	*due = max(*due, now) + t.interval
 	return t
 }
 
 // delay puts a key's next turn off.
 func (l *level) delay(k key, until time.Duration) {
-	due := l.slot(k)
+	due := l.cell(k)
 	*due = max(*due, until)
 }

@@ -103,7 +103,7 @@ func TestSilentHostsDoNotHoldUpTheOthers(t *testing.T) {
 		if ratio := float64(with) / float64(without); ratio > 1.3 {
 			t.Errorf("with 6 %% dead, all were asked once after %v, without after %v: %.2f times; want at most 1.3", with, without, ratio)
 		}
-		// Then the dead have all trays: 3600 of them, 15 s by each scheme and for each later try.
+		// Then the dead have all slots: 3600 of them, 15 s by each scheme and for each later try.
 		passes := time.Duration(2+retries) * timeout * (n * 6 / 100) / concurrency
 		if bound := with + passes + passes/5 + 3*time.Minute; all > bound {
 			t.Errorf("%d later tries: done after %v; want at most %v", retries, all, bound)
@@ -162,7 +162,7 @@ func TestTheSlowAreNotTheDead(t *testing.T) {
 	every := func(takes time.Duration) func(string) time.Duration {
 		return func(string) time.Duration { return takes }
 	}
-	// Until the first answers come nobody knows how slow all are: what is put off meanwhile are the trays' number a few
+	// Until the first answers come nobody knows how slow all are: what is put off meanwhile are the slots' number a few
 	// times over. The bound is the time without patience, and that.
 	f("all at 4 s", every(4*time.Second), 4*concurrency, n/concurrency*4*time.Second+20*time.Second)
 	f("all at 10 s", every(10*time.Second), 8*concurrency, n/concurrency*10*time.Second+30*time.Second)
@@ -195,7 +195,7 @@ func TestNobodyIsPutOffForNothing(t *testing.T) {
 			t.Errorf("%s: kept %d, asked %d times, error %v; want %d of both", name, len(s.sites), len(w.asked), err, n)
 		}
 	}
-	f("the list fits into the trays", Config{Concurrency: n, Patience: DefaultPatience}, 0)
+	f("the list fits into the slots", Config{Concurrency: n, Patience: DefaultPatience}, 0)
 	f("the list comes slowly", Config{Concurrency: 100, Patience: DefaultPatience}, 500*time.Millisecond)
 	f("no patience is set", Config{Concurrency: 20}, 0)
 	f("patience is as long as the time-out", Config{Concurrency: 20, Patience: timeout}, 0)
@@ -212,7 +212,7 @@ func (l trickle) Next() (Entry, error) {
 	return l.list.Next()
 }
 
-// While a list goes on for ever, those who were put off get on too: one tray in deferredShare is theirs.
+// While a list goes on for ever, those who were put off get on too: one slot in deferredShare is theirs.
 func TestTheDeferredGetOnWhileTheListGoesOn(t *testing.T) {
 	const n, concurrency = 30000, 128
 	takes := func(host string) time.Duration {
@@ -233,7 +233,7 @@ func TestTheDeferredGetOnWhileTheListGoesOn(t *testing.T) {
 			again++
 		}
 	}
-	// Two trays for 8 s each, over and over.
+	// Two slots for 8 s each, over and over.
 	if want := int(last/(8*time.Second)) * concurrency / deferredShare; again < want*8/10 || again > want*13/10 {
 		t.Errorf("%d of those put off were asked again in the %v before the list's end; want about %d", again, last, want)
 	}

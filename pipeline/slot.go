@@ -1,0 +1,97 @@
+package pipeline
+
+import (
+	"time"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
+
+// slot carries one origin through one exchange. One goroutine holds it at a time; sending it on a channel passes it on. There
+// is a slot for each exchange in flight, so it is light: an answer is judged in an audit.Site, of which a few are enough.
+type slot struct {
+	response exchange.Response
+	exchange exchange.Exchange
+	record   record
+	next     exchange.Next
+	state    slotState
+	patience time.Duration    // see exchange.Exchange
+	answered time.Duration    // how long an exchange with an answer took
+	sent     time.Duration    // when the schedule sent it to be asked, since the run began
+	tokens   [numLevels]token // spent for it, for the limiter
+	domain   string           // of the record's origin, see audit.Site
+	tld      string
+}
+
+// slotState says why a slot was returned.
+type slotState uint8
+
+const (
+	slotDone    slotState = iota // its answer is with the judge
+	slotAgain                    // its origin is to be asked again
+	slotDropped                  // the run ended before its origin did
+)
+
+// begin prepares the slot for its record's next exchange.
+func (t *slot) begin(begun time.Time) {
+	t.response.Reset()
+	t.exchange = exchange.Exchange{
+		Origin:   t.record.origin,
+		Target:   t.record.target(),
+		Lookup:   t.record.lookup(begun),
+		Past:     t.record.past(),
+		Response: &t.response,
+		Patience: t.patience,
+	}
+	t.domain, t.tld = t.record.origin.RegistrableDomain(), t.record.origin.TLD()
+}
+
+// repeat undoes an exchange: its target is asked again, with the past that the origin had before it.
+func (t *slot) repeat(past exchange.Past) {
+	t.response.Reset()
+	t.exchange.Past, t.state = past, slotAgain
+	t.next = exchange.Next{Again: true, Target: t.exchange.Target}
+}
+
+// handOver moves the answer into a site, by an exchange of memory, and copies what the list says.
+func (t *slot) handOver(site *audit.Site) {
+	rec := &t.record
+	site.Fetch, t.response = t.response, site.Fetch
+	site.Seq, site.Input, site.Label, site.Rank = rec.seq, rec.input, rec.label, rec.rank
+	site.Origin, site.Domain, site.TLD = rec.origin, t.domain, t.tld
+}
+
+// slots is the free list: memory budget, back-pressure and leak detector in one. It is a stack, so that a run which needs few
+// slots touches few. Only the schedule uses it.
+type slots struct {
+	free []*slot
+	all  int
+}
+
+func newSlots(n int) *slots {
+	ts := &slots{free: make([]*slot, n), all: n}
+	block := make([]slot, n)
+	for i := range ts.free {
+		ts.free[i] = &block[i]
+	}
+	return ts
+}
+
+func (ts *slots) take() *slot {
+	t := ts.free[len(ts.free)-1]
+	ts.free = ts.free[:len(ts.free)-1]
+	return t
+}
+
+// put returns a slot to the free list. The slot keeps its memory, within the bounds of Response.Reset.
+func (ts *slots) put(t *slot) {
+	t.response.Reset()
+	t.record, t.exchange, t.next = record{}, exchange.Exchange{}, exchange.Next{}
+	t.patience, t.answered = 0, 0
+	t.domain, t.tld = "", ""
+	ts.free = append(ts.free, t)
+}
+
+func (ts *slots) left() int     { return len(ts.free) }
+func (ts *slots) empty() bool   { return len(ts.free) == 0 }
+func (ts *slots) allFree() bool { return len(ts.free) == ts.all }
