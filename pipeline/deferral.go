@@ -38,10 +38,12 @@ type line struct {
 	waiting fifo
 	length  int // of waiting
 	out     int // that have left it, and whose exchange or look-up has not ended
-	spilled int // in the spill file
+
+	spilled   chain // behind waiting
+	refilling bool  // from spilled, until the line is full
 }
 
-func (l *line) all() int { return l.length + l.out + l.spilled }
+func (l *line) all() int { return l.length + l.out + l.spilled.count }
 
 // pop takes the first record out of the line.
 func (l *line) pop(records *slab) ref {
@@ -119,12 +121,16 @@ func (s *schedule) lineOf(f flags) *line {
 	return nil
 }
 
-// enqueue puts a record at the end of its line, or spills it if the line is full.
+// enqueue puts a record at the end of its line, or spills it if the line is full or others were spilled.
 func (s *schedule) enqueue(l *line, rec record) {
-	if s.full(l) {
-		s.putAside(rec, 0)
+	if s.full(l) || l.spilled.count > 0 {
+		s.putAside(rec, spillHeader{})
 		return
 	}
+	s.push(l, rec)
+}
+
+func (s *schedule) push(l *line, rec record) {
 	l.waiting.push(s.records.put(rec), s.records)
 	l.length++
 }

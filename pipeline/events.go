@@ -2,19 +2,15 @@ package pipeline
 
 import "time"
 
-// event is something that becomes due: a key of a level whose next exchange may happen, or a record whose later try
-// has come.
+// event is something that becomes due: the next exchange of a level's key, or a record's retry.
 type event struct {
 	at    time.Duration // since the run began
 	what  uint64        // a key, or a ref where level is wake
 	level uint8
 }
 
-// The levels of events that are no level's: a record wakes, or the next round through the spilled records is due.
-const (
-	wake  = 255
-	round = 254
-)
+// wake is the level of events that are no level's: a record wakes up.
+const wake = 255
 
 // events is a heap of events, the earliest first. It is typed and four-ary: container/heap would box every event.
 type events []event

@@ -8,14 +8,13 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// level is one kind of rate: by host, by address, or in all. For each key it remembers when the next exchange is to be
-// sent off (the theoretical arrival time of GCRA, with no burst), in a table of fixed size: keys that share a slot delay
-// each other by an interval, which at 2²⁰ slots and 10,000 exchanges a second befalls about one in a hundred, and nobody
-// is ever early.
+// level is one kind of rate: by host, by address, or in all. For each key it remembers when the next exchange may be sent (the
+// theoretical arrival time of GCRA, with no burst), in a table of fixed size. Two keys that share a cell delay each other by an
+// interval: with 2²⁰ cells and 10,000 exchanges a second that happens to about one in a hundred. None is ever early.
 //
-// Queues exist only where somebody waits, and are kept by key, not by slot: a queue may last long, and must be nobody
-// else's. A queue is claimed while a record that has had its turn here waits at a later level: nobody else may pass
-// before it has been asked, so that the spacing at the earlier level holds.
+// Queues exist only where records wait, and are kept by key, not by cell, because a queue may last long. A queue is claimed while a
+// record that has had its turn here waits at a later level: no other record of the key may pass before that one has been asked, so
+// that the spacing at the earlier level holds.
 type level struct {
 	interval time.Duration // 0: no limit, except of what is slowed
 	slack    time.Duration
@@ -34,27 +33,26 @@ type token struct {
 	interval time.Duration
 }
 
-// key stands for a host or an address: a hash of it, of 64 bits, so that two that wait at once never share one. Its
-// low bits are its slot in the table.
+// key stands for a host or an address: a hash of 64 bits, so that two keys which wait at once are never the same. Its low bits are its
+// cell in the table.
 type key uint64
 
-// queue is a list of waiting records, linked through the slab: two lines, first in, first out, that take turns. In the
-// one stand newcomers, in the other those that have waited in a queue of an earlier level. The earlier queue stands
-// still while they do, so that one line for all would let a key with a long queue of its own pass only once in as long
-// as newcomers wait, however little it has had. Those whose turn is near and whose address is too old are out to have
-// it asked again; when they are back they go before the others.
+// queue is a list of waiting records, linked through the slab: two lines, first in, first out, that take turns. Newcomers are in one,
+// records that have waited in a queue of an earlier level in the other. That earlier queue does not move while they wait; with one line
+// for all, a key with a long queue of its own would pass only once for all newcomers before it. Records whose turn is near and whose
+// address has expired are out, to be resolved again; when they are back, they go before the others.
 type queue struct {
 	back        fifo
-	lines       [2]fifo // newcomers, and who has waited
+	lines       [2]fifo // newcomers, and those that have waited
 	length      uint32  // of all three
-	out         uint32  // of the lines, not back yet
-	ahead       uint32  // those that are out, and those that are back
-	waitersTurn bool    // to go before newcomers
+	out         uint32  // of the lines, and not back yet
+	ahead       uint32  // out, and back
+	waitersTurn bool    // before newcomers
 	claimed     bool
 	armed       bool // there is an event for it
 }
 
-// first is the line whose turn it is, nil where nobody stands in any.
+// first is the line whose turn it is, or nil if both are empty.
 func (q *queue) first() *fifo {
 	newcomers, waiters := &q.lines[0], &q.lines[1]
 	switch {
@@ -73,14 +71,12 @@ func (q *queue) popLine(records *slab) ref {
 	return line.pop(records)
 }
 
-// slots of a table of keys, 8 MiB.
+// The cells of a table of keys: 8 MiB.
 const tableCells = 1 << 20
 
-const (
-	maxAhead = 1024
-)
+const maxAhead = 1024
 
-// newLevel returns the level of a limit, nil where there is none.
+// newLevel returns the level of a limit, or nil.
 func newLevel(limit *limit) *level {
 	if limit == nil {
 		return nil
@@ -90,7 +86,7 @@ func newLevel(limit *limit) *level {
 		interval: limit.interval,
 		slack:    limit.slack,
 		ahead:    uint32(min(maxAhead, 1+time.Second/max(1, limit.interval))),
-		seed:     maphash.MakeSeed(), // random, so that nobody can choose names that share a key
+		seed:     maphash.MakeSeed(), // random, so that names cannot be chosen to share a key
 		mask:     limit.mask,
 		due:      make([]time.Duration, len(limit.due)),
 		queues:   make(map[key]queue),
@@ -101,9 +97,9 @@ func newLevel(limit *limit) *level {
 func (l *level) keyOf(b []byte) key       { return key(maphash.Bytes(l.seed, b)) }
 func (l *level) keyOfString(s string) key { return key(maphash.String(l.seed, s)) }
 
-// networkOf is what a rate by address is kept for. An IPv4 address stands for itself. An IPv6 address stands for its /64, the
-// least that one customer is given (RFC 6177), since a server may take any address of that. One that embeds an IPv4 address
-// stands for that, or all of IPv4 behind NAT64 were one network.
+// networkOf is what a rate by address is kept for. An IPv4 address stands for itself. An IPv6 address stands for its /64, the least that
+// one customer is given (RFC 6177), since a server may use any address of that. One that embeds an IPv4 address stands for the embedded
+// address; otherwise all of IPv4 behind NAT64 would be one network.
 func networkOf(addr [16]byte) (network [16]byte) {
 	if a := exchange.Carried(netip.AddrFrom16(addr)); a.Is4() {
 		return a.As16()
@@ -112,11 +108,11 @@ func networkOf(addr [16]byte) (network [16]byte) {
 	return network
 }
 
-// slot is where the table has a key.
+// cell is where the table has a key.
 func (l *level) cell(k key) *time.Duration { return &l.due[uint64(k)&l.mask] }
 
-// next is when the key's next turn is: when the schedule may send the next exchange off, and not before the limiter would let
-// it start now, so that nobody waits at the limiter with a slot who may as well wait here.
+// next is when the schedule may send the key's next exchange. That is not before the limiter would let it start now: a record waits here
+// rather than at the limiter with a slot.
 func (l *level) next(k key) time.Duration {
 	return max(*l.cell(k), time.Duration(l.limit.cell(k).Load()))
 }
@@ -140,7 +136,7 @@ func (l *level) claim(k key) {
 	l.queues[k] = q
 }
 
-// push puts a record at the end of its line: of the newcomers, or of those that have waited at an earlier level.
+// push puts a record at the end of the line of newcomers, or of records that have waited at an earlier level.
 func (l *level) push(k key, i ref, waited bool, records *slab) {
 	q := l.queues[k]
 	line := &q.lines[0]
@@ -185,7 +181,7 @@ func (l *level) pop(k key, records *slab) (i ref) {
 	return i
 }
 
-// popOut takes the first of its line, which is out from now on.
+// popOut takes the first of its line, to be resolved again: it is out from now on.
 func (l *level) popOut(k key, records *slab) ref {
 	q := l.queues[k]
 	i := q.popLine(records)
@@ -204,7 +200,7 @@ func (l *level) release(k key) {
 	}
 }
 
-// lose notes that a record which is out will not come back.
+// lose notes that a record which is out will not return to its turn.
 func (l *level) lose(k key) {
 	q := l.queues[k]
 	q.out--
@@ -212,7 +208,7 @@ func (l *level) lose(k key) {
 	l.put(k, q)
 }
 
-// put stores a queue, or forgets it where nothing is left of it.
+// put stores a queue, or deletes it if it is empty.
 func (l *level) put(k key, q queue) {
 	if q.length == 0 && q.out == 0 && !q.claimed && !q.armed {
 		delete(l.queues, k)
@@ -221,9 +217,9 @@ func (l *level) put(k key, q queue) {
 	l.queues[k] = q
 }
 
-// spend notes that an exchange is on its way, and returns its token. Where others wait for the key, a lateness of ours below slack does not
-// slow them down: the next is due an interval after this one was due. A key that nobody waits for gets no such credit,
-// so that newcomers to an idle key are spaced from the first.
+// spend notes that an exchange was sent, and returns its token. Where records wait for the key, a lateness below the slack does not slow them
+// down: the next is due an interval after this one was due. An idle key gets no such credit, so that newcomers to it are spaced from the
+// first.
 func (l *level) spend(k key, now time.Duration) token {
 	t := token{k, l.intervalOf(k, now)}
 	if q, ok := l.queues[k]; ok && q.length+q.out > 0 {
@@ -234,7 +230,7 @@ func (l *level) spend(k key, now time.Duration) token {
 	return t
 }
 
-// delay puts a key's next turn off.
+// delay delays a key's next turn.
 func (l *level) delay(k key, until time.Duration) {
 	due := l.cell(k)
 	*due = max(*due, until)

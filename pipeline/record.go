@@ -49,6 +49,7 @@ const (
 	hostDeferred                      // its last exchange ran out of time: it waits in the hosts' line (see deferral)
 	hostWasDeferred                   // its exchange was deferred once, and is not deferred again
 	nameDeferred                      // no name server has answered its last look-up: it waits in the names' line
+	refilled                          // it was read back from the spill file, and has its place in memory
 	nameWasDeferred                   // its look-up was deferred once: all that follow are in full (see lookups)
 )
 
@@ -102,6 +103,7 @@ func (r *record) setNext(past exchange.Past, target exchange.Target) {
 	r.https, r.http = past.HTTPS, past.HTTP
 	r.skip, r.waited, r.unmet = target.Skip, target.Waited, target.Unmet
 	r.addr, r.until, r.dns, r.failed = [16]byte{}, 0, 0, exchange.Failure{}
+	r.set(refilled, false)
 }
 
 // setLookup notes what a look-up has found. A deferred look-up has found nothing: an address that was to be renewed stays known.

@@ -39,9 +39,10 @@ type schedule struct {
 	resolving int             // records of both that are being resolved
 	turns     map[uint64]turn // by seq: the turns of records whose address is renewed
 
-	deferral deferral
-	spill    *spill
-	rounds   rounds
+	deferral  deferral
+	spill     *spill
+	calendar  *calendar
+	refilling bool // from the calendar, until memory is half in use
 
 	fedAll   bool
 	fedCount uint64
@@ -84,6 +85,7 @@ func (r *run) newSchedule() *schedule {
 		records: newSlab(), turns: make(map[uint64]turn), spill: newSpill(r.cfg.SpillDir),
 		lookups: lookups{requests: r.requests, newOne: r.startResolver, next: watchEvery},
 	}
+	s.calendar = newCalendar(s.spill)
 	if r.cfg.SilentLookups < r.cfg.Resolvers {
 		s.lookups.patience = r.cfg.Patience // or the first look-ups could use all credit before watchLookups runs
 	}
@@ -110,7 +112,7 @@ func (s *schedule) loop() {
 		s.look()
 		s.watchLookups()
 		s.serve()
-		s.unspill()
+		s.refill()
 		s.recall()
 		s.startLookups()
 		s.publish()
@@ -204,14 +206,14 @@ func (s *schedule) untilNext() time.Duration {
 	case s.slots.empty():
 		return s.untilWatch() // everything else that is due needs a slot
 	}
-	if s.mayUnspill() {
+	if s.mayRefill() {
 		return 0
 	}
 	next := time.Hour
 	if len(s.events) > 0 {
 		next = max(0, s.events[0].at-s.now)
 	}
-	return min(next, s.untilLull(), s.untilWatch())
+	return min(next, s.untilLull(), s.untilRefill(), s.untilWatch())
 }
 
 // goOn takes a record that has been resolved.
@@ -253,11 +255,8 @@ func (s *schedule) pass(rec record, from int) {
 		case level.free(s.key(l, &rec), s.now):
 			continue
 		}
-		if from == 0 && s.crowded(l, s.key(l, &rec)) {
-			if rec.is(hostDeferred) {
-				s.deferral.hosts.out--
-			}
-			s.putAside(rec, 0)
+		if at := s.key(l, &rec); from == 0 && s.crowded(l, at, &rec) {
+			s.putBehind(rec, l, at)
 			return
 		}
 		for k := range l {
@@ -292,13 +291,6 @@ func (s *schedule) stepBack(rec record, l int) {
 			s.release(k, at)
 		}
 	}
-}
-
-// crowded reports whether a newcomer to a key's queue must be spilled. A queue may be as long as there are places left in
-// memory: one busy address takes half of them, two take a third each, and a short queue always finds a place (the dynamic
-// threshold of shared-memory switches, Choudhury and Hahne 1998).
-func (s *schedule) crowded(l int, at key) bool {
-	return int(s.levels[l].queues[at].length) >= s.cfg.MaxWaiting-s.waiting()
 }
 
 // arm makes the event for a key whose queue nothing else will serve. A key never has two.
@@ -338,11 +330,9 @@ func (s *schedule) dispatch(rec record) {
 func (s *schedule) serve() {
 	for !s.stopping && len(s.events) > 0 && s.events[0].at <= s.now && !s.slots.empty() {
 		e := s.events.pop()
-		switch e.level {
-		case wake:
+		if e.level == wake {
 			s.wakeUp(ref(e.what))
-		case round: // unspill follows
-		default:
+		} else {
 			s.serveKey(int(e.level), key(e.what))
 		}
 	}
@@ -409,10 +399,9 @@ func (s *schedule) takeBack(t *slot) {
 	rec.set(hostWasDeferred, rec.is(hostWasDeferred) || next.PutOff)
 	switch l := s.lineOf(rec.flags); {
 	case next.After > 0 && s.waiting() >= s.cfg.MaxWaiting:
-		s.putAside(rec, s.now+next.After)
+		s.putAside(rec, spillHeader{due: s.now + next.After, asleep: true})
 	case next.After > 0:
-		s.deferral.asleep++
-		s.events.push(event{at: s.now + next.After, what: uint64(s.records.put(rec)), level: wake})
+		s.sleep(rec, s.now+next.After)
 	case l != nil:
 		s.enqueue(l, rec)
 	default:
@@ -517,7 +506,7 @@ func (s *schedule) waiting() int { return s.records.used + s.resolving }
 func (s *schedule) publish() {
 	names := &s.deferral.names
 	s.progress.Waiting.Store(int64(s.waiting() + names.out))
-	s.progress.Spilled.Store(int64(s.spill.count()))
+	s.progress.Spilled.Store(int64(s.calendar.count + s.deferral.hosts.spilled.count + names.spilled.count))
 	s.progress.Deferred.Store(int64(s.deferral.hosts.all() + names.all()))
 	s.progress.DeferredNames.Store(int64(names.all()))
 	s.progress.Asleep.Store(int64(s.deferral.asleep))

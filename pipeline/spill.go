@@ -1,11 +1,9 @@
 package pipeline
 
 import (
-	"bufio"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"time"
@@ -14,158 +12,286 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// spill is where a run defers records that memory has no room for: first in, first out, except that who may not come
-// back yet goes to the end. Each is a header that says whether it may, and the record as JSON, so that those which may
-// not are passed on without being parsed.
-//
-// It is two files: one is read while the other is written, and when the one is at its end they change places and the
-// other is cut to nothing. Both lose their names as soon as they are open, so that nothing is left of them whatever
-// happens to the process; a resumed run reads the list again.
+// spill is the file of the records that memory has no room for, in chunks of equal size. A chunk that has been read is used again,
+// so the file is as large as what it held at most. It has no name once it is open, so it does not outlive the process; a resumed
+// run reads the list again.
 type spill struct {
 	dir     string
-	from    *os.File
-	to      *os.File
-	in      *bufio.Reader // of from
-	out     *bufio.Writer // to to
-	unread  int           // records in from that are still to be read
-	written int           // records in to
-	buf     []byte
+	file    *os.File
+	size    int64
+	free    []int64 // offsets of chunks
+	written int64   // bytes in all
 }
 
-// spillHeader stands before each record: four little-endian numbers.
+const spillChunk = 16 << 10
+
+// spillHeader stands before each record.
 type spillHeader struct {
-	due     time.Duration // not before
-	host    key           // where the record queues: its keys by host and by address, noKey where not known
-	address key
-	length  uint32 // of the JSON
-	flags   flags  // lineFlags of the record: it queues nowhere, and waits in a line of the deferred
+	due    time.Duration // the estimated turn, or the time of a retry
+	key    key           // in whose queue it waits, or noKey
+	asleep bool          // it must not be asked before due
 }
 
 const (
-	spillHeaderSize = 8 + 8 + 8 + 4 + 1
+	spillHeaderSize = 8 + 8 + 1 + 4 // the last is the length of the JSON
 	noKey           = key(0)
 )
 
 func newSpill(dir string) *spill { return &spill{dir: dir} }
 
-// count is how many records it holds.
-func (s *spill) count() int { return s.unread + s.written }
-
 func (s *spill) close() {
-	for _, file := range []*os.File{s.from, s.to} {
-		if file != nil {
-			_ = file.Close() // it has no name: there is nothing to lose
-		}
+	if s.file != nil {
+		_ = s.file.Close() // it has no name: there is nothing to lose
 	}
 }
 
-// put appends a record. The header's length is filled in here.
-func (s *spill) put(rec record, h spillHeader) error {
-	if err := s.open(); err != nil {
-		return fmt.Errorf("cannot make the files of deferred origins: %w", err)
+// write keeps a chunk and returns its offset.
+func (s *spill) write(chunk []byte) (int64, error) {
+	if s.file == nil {
+		f, err := os.CreateTemp(s.dir, "bulkscan-spilled-*")
+		if err != nil {
+			return 0, fmt.Errorf("cannot make the file of waiting origins: %w", err)
+		}
+		_ = os.Remove(f.Name()) // where an open file cannot lose its name, it stays in the temporary folder
+		s.file = f
 	}
+	at := s.size
+	if n := len(s.free); n > 0 {
+		at, s.free = s.free[n-1], s.free[:n-1]
+	} else {
+		s.size += spillChunk
+	}
+	if _, err := s.file.WriteAt(chunk, at); err != nil {
+		return 0, fmt.Errorf("cannot write the file of waiting origins: %w", err)
+	}
+	s.written += int64(len(chunk))
+	return at, nil
+}
+
+// read appends a chunk to b, and frees it.
+func (s *spill) read(b []byte, at int64) ([]byte, error) {
+	n := len(b)
+	b = slices.Grow(b, spillChunk)[:n+spillChunk]
+	if _, err := s.file.ReadAt(b[n:], at); err != nil {
+		return nil, fmt.Errorf("cannot read the file of waiting origins: %w", err)
+	}
+	s.free = append(s.free, at)
+	return b, nil
+}
+
+// chain is a queue of spilled records, first in, first out. Its two ends are in memory, at most a chunk and a record each.
+type chain struct {
+	count  int
+	head   []byte // to be read
+	chunks []int64
+	tail   []byte // written last
+}
+
+// put appends a record.
+func (c *chain) put(s *spill, h spillHeader, rec record) error {
 	line, err := json.Marshal(rec.store())
 	if err != nil {
-		return fmt.Errorf("cannot defer %s: %w", rec.origin, err)
+		return fmt.Errorf("cannot spill %s: %w", rec.origin, err)
 	}
-	h.length = uint32(len(line))
-	return s.write(h, line)
+	return c.putLine(s, h, line)
 }
 
-func (s *spill) write(h spillHeader, line []byte) error {
-	var b [spillHeaderSize]byte
-	binary.LittleEndian.PutUint64(b[0:], uint64(h.due))
-	binary.LittleEndian.PutUint64(b[8:], uint64(h.host))
-	binary.LittleEndian.PutUint64(b[16:], uint64(h.address))
-	binary.LittleEndian.PutUint32(b[24:], h.length)
-	b[28] = byte(h.flags)
-	_, err := s.out.Write(b[:])
-	if err == nil {
-		_, err = s.out.Write(line)
+func (c *chain) putLine(s *spill, h spillHeader, line []byte) error {
+	c.tail = binary.LittleEndian.AppendUint64(c.tail, uint64(h.due))
+	c.tail = binary.LittleEndian.AppendUint64(c.tail, uint64(h.key))
+	asleep := byte(0)
+	if h.asleep {
+		asleep = 1
 	}
-	if err != nil {
-		return fmt.Errorf("cannot write the files of deferred origins: %w", err)
-	}
-	s.written++
-	return nil
-}
-
-// get looks at the record that was put first: it is taken out where admit says so, and goes to the end where not.
-func (s *spill) get(admit func(spillHeader) bool) (rec record, ok bool, err error) {
-	h, line, err := s.read()
-	if err == nil {
-		if !admit(h) {
-			return record{}, false, s.write(h, line)
-		}
-		rec, err = restore(line)
-	}
-	if err != nil {
-		return record{}, false, fmt.Errorf("cannot read the files of deferred origins: %w", err)
-	}
-	return rec, true, nil
-}
-
-// read takes the first header and its JSON, which is valid until the next read.
-func (s *spill) read() (h spillHeader, line []byte, err error) {
-	if s.unread == 0 {
-		if err := s.swap(); err != nil {
-			return h, nil, err
-		}
-	}
-	var b [spillHeaderSize]byte
-	if _, err := io.ReadFull(s.in, b[:]); err != nil {
-		return h, nil, err
-	}
-	h = spillHeader{
-		due:     time.Duration(binary.LittleEndian.Uint64(b[0:])),
-		host:    key(binary.LittleEndian.Uint64(b[8:])),
-		address: key(binary.LittleEndian.Uint64(b[16:])),
-		length:  binary.LittleEndian.Uint32(b[24:]),
-		flags:   flags(b[28]),
-	}
-	s.buf = slices.Grow(s.buf[:0], int(h.length))[:h.length]
-	if _, err := io.ReadFull(s.in, s.buf); err != nil {
-		return h, nil, err
-	}
-	s.unread--
-	return h, s.buf, nil
-}
-
-func (s *spill) open() error {
-	if s.from != nil {
-		return nil
-	}
-	for _, file := range []**os.File{&s.from, &s.to} {
-		f, err := os.CreateTemp(s.dir, "bulkscan-deferred-*")
+	c.tail = append(c.tail, asleep)
+	c.tail = binary.LittleEndian.AppendUint32(c.tail, uint32(len(line)))
+	c.tail = append(c.tail, line...)
+	c.count++
+	for len(c.tail) >= spillChunk {
+		at, err := s.write(c.tail[:spillChunk])
 		if err != nil {
 			return err
 		}
-		_ = os.Remove(f.Name()) // where an open file cannot lose its name, it stays in the temporary folder
-		*file = f
+		c.chunks = append(c.chunks, at)
+		c.tail = c.tail[:copy(c.tail, c.tail[spillChunk:])]
 	}
-	s.in, s.out = bufio.NewReaderSize(s.from, 64<<10), bufio.NewWriterSize(s.to, 64<<10)
 	return nil
 }
 
-// swap makes what was written what is read.
-func (s *spill) swap() error {
-	if err := s.out.Flush(); err != nil {
-		return err
+// get takes the first record.
+func (c *chain) get(s *spill) (spillHeader, record, error) {
+	h, line, err := c.getLine(s)
+	if err != nil {
+		return h, record{}, err
 	}
-	s.from, s.to = s.to, s.from
-	s.unread, s.written = s.written, 0
-	if _, err := s.from.Seek(0, io.SeekStart); err != nil {
-		return err
+	rec, err := restore(line)
+	return h, rec, err
+}
+
+// getLine takes the first record as it is stored; the line is valid until the next call.
+func (c *chain) getLine(s *spill) (h spillHeader, line []byte, err error) {
+	if err := c.fill(s, spillHeaderSize); err != nil {
+		return h, nil, err
 	}
-	if err := s.to.Truncate(0); err != nil {
-		return err
+	h.due = time.Duration(binary.LittleEndian.Uint64(c.head))
+	h.key = key(binary.LittleEndian.Uint64(c.head[8:]))
+	h.asleep = c.head[16] == 1
+	n := spillHeaderSize + int(binary.LittleEndian.Uint32(c.head[17:]))
+	if err := c.fill(s, n); err != nil {
+		return h, nil, err
 	}
-	if _, err := s.to.Seek(0, io.SeekStart); err != nil {
-		return err
+	line, c.head = c.head[spillHeaderSize:n], c.head[n:]
+	if c.count--; c.count == 0 {
+		c.head, c.tail = nil, nil
 	}
-	s.in.Reset(s.from)
-	s.out.Reset(s.to)
+	return h, line, nil
+}
+
+// fill reads until the head has n bytes.
+func (c *chain) fill(s *spill, n int) (err error) {
+	if len(c.head) >= n {
+		return nil
+	}
+	c.head = slices.Clone(c.head) // the line before is still in use
+	for len(c.head) < n && len(c.chunks) > 0 {
+		if c.head, err = s.read(c.head, c.chunks[0]); err != nil {
+			return err
+		}
+		c.chunks = c.chunks[1:]
+	}
+	if len(c.head) < n {
+		c.head, c.tail = append(c.head, c.tail...), nil
+	}
+	if len(c.head) < n {
+		return fmt.Errorf("the file of waiting origins ends within a record")
+	}
 	return nil
+}
+
+// calendar holds spilled records by the estimate of their turn, in buckets. A record is written once, and once more if its bucket holds
+// too many to be read at a time and is split.
+type calendar struct {
+	spill   *spill
+	buckets map[span]*bucket
+	split   map[int64]bool // wide spans that were split: what belongs to them goes into narrow ones
+	first   *bucket        // with the earliest record; nil: to be looked for
+	count   int
+	waiting map[key]int // records by the key in whose queue they wait
+}
+
+// span is the time that a bucket covers: the at-th of its width.
+type span struct {
+	width time.Duration
+	at    int64
+}
+
+const (
+	wideSpan   = 1024 * time.Second
+	narrowSpan = wideSpan / 64
+)
+
+type bucket struct {
+	chain
+	span     span
+	earliest time.Duration // of its records
+}
+
+func newCalendar(s *spill) *calendar {
+	return &calendar{spill: s, buckets: make(map[span]*bucket), split: make(map[int64]bool), waiting: make(map[key]int)}
+}
+
+// spanOf is the span of the bucket for a record that is due then.
+func (c *calendar) spanOf(due time.Duration) span {
+	if wide := int64(due / wideSpan); !c.split[wide] {
+		return span{wideSpan, wide}
+	}
+	return span{narrowSpan, int64(due / narrowSpan)}
+}
+
+// put keeps a record until its turn is near.
+func (c *calendar) put(h spillHeader, rec record) error {
+	line, err := json.Marshal(rec.store())
+	if err != nil {
+		return fmt.Errorf("cannot spill %s: %w", rec.origin, err)
+	}
+	if h.key != noKey {
+		c.waiting[h.key]++
+	}
+	c.count++
+	return c.putLine(h, line)
+}
+
+func (c *calendar) putLine(h spillHeader, line []byte) error {
+	at := c.spanOf(h.due)
+	b := c.buckets[at]
+	if b == nil {
+		b = &bucket{span: at, earliest: h.due}
+		c.buckets[at] = b
+	}
+	b.earliest = min(b.earliest, h.due)
+	if c.first != nil && b.earliest < c.first.earliest {
+		c.first = b
+	}
+	return b.chain.putLine(c.spill, h, line)
+}
+
+// next returns when the earliest record is due. There must be one.
+func (c *calendar) next() time.Duration {
+	if c.first == nil {
+		for _, b := range c.buckets {
+			if c.first == nil || b.earliest < c.first.earliest {
+				c.first = b
+			}
+		}
+	}
+	return c.first.earliest
+}
+
+// get takes a record out of the earliest bucket, which is split first if it is wide and holds more than most.
+func (c *calendar) get(most int) (spillHeader, record, error) {
+	c.next()
+	if b := c.first; b.span.width == wideSpan && b.count > most {
+		if err := c.splitUp(b); err != nil {
+			return spillHeader{}, record{}, err
+		}
+		c.next()
+	}
+	b := c.first
+	h, rec, err := b.chain.get(c.spill)
+	if err != nil {
+		return h, rec, err
+	}
+	c.count--
+	if h.key != noKey {
+		if c.waiting[h.key]--; c.waiting[h.key] == 0 {
+			delete(c.waiting, h.key)
+		}
+	}
+	if b.count == 0 {
+		c.drop(b)
+	}
+	return h, rec, nil
+}
+
+// splitUp writes a wide bucket's records into narrow ones.
+func (c *calendar) splitUp(b *bucket) error {
+	c.drop(b)
+	c.split[b.span.at] = true
+	for b.count > 0 {
+		h, line, err := b.getLine(c.spill)
+		if err != nil {
+			return err
+		}
+		if err := c.putLine(h, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *calendar) drop(b *bucket) {
+	delete(c.buckets, b.span)
+	c.first = nil
 }
 
 // stored is a record as the file has it. Its address is left out: by the time it comes back, it is asked again.
