@@ -8,32 +8,32 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// Progress is what a run counts. A display polls it; no stage knows the display. All counters may be read at any time,
-// and no two of them are consistent with each other while the run goes on.
+// Progress is what a run counts, for displays to poll. All counters may be read at any time; no two of them are consistent with each
+// other while the run goes on.
 type Progress struct {
 	Fed     atomic.Uint64 // origins taken from the list
 	Skipped atomic.Uint64 // origins of the list that an earlier run has kept
 	Kept    atomic.Uint64 // origins in the sink
 
-	Waiting atomic.Int64 // origins that wait in memory: for a turn, an address, a later try
-	Spilled atomic.Int64 // origins that wait in the deferred file
+	Waiting atomic.Int64 // origins that wait in memory: for a turn, an address, a retry
+	Spilled atomic.Int64 // origins that wait in the spill file
 
-	// Of both: origins that were put off or ran out of time, until the exchange that follows has ended, or where it was for
-	// their names the look-up; and origins in memory whose time has not come, of a later try or a Retry-After.
-	Deferred, Asleep atomic.Int64
-
+	// Of both: origins that were deferred or ran out of time, until the next exchange, or look-up, has ended.
+	Deferred      atomic.Int64
 	DeferredNames atomic.Int64 // of Deferred, those whose names no server has answered
-	Lookups       atomic.Int64 // look-ups under way, a tenth of a second ago at most
+	Asleep        atomic.Int64 // origins in memory that wait for the time of a retry
+
+	Lookups atomic.Int64 // look-ups under way
 
 	Redirects atomic.Uint64 // exchanges that led to another hop
 	Retries   atomic.Uint64 // exchanges that led to another attempt, or to another address of the host
-	Throttled atomic.Uint64 // exchanges by which an address said that it is asked too often: each slows it down
-	PutOff    atomic.Uint64 // exchanges broken off because the host was silent; each is made again later
+	Throttled atomic.Uint64 // exchanges that an address answered with: too many requests
+	PutOff    atomic.Uint64 // deferred exchanges, of silent hosts; each is made again later
 
-	NamesPutOff atomic.Uint64 // look-ups broken off because no name server answered; each is made again later
+	NamesPutOff atomic.Uint64 // deferred look-ups, of silent names; each is made again later
 
-	Stalls atomic.Uint64 // of the process, that were noticed
-	Spoilt atomic.Uint64 // exchanges and look-ups that one of them may have spoilt; each is made again
+	Stalls atomic.Uint64 // of the process
+	Spoilt atomic.Uint64 // exchanges and look-ups that a stall may have spoilt; each is made again
 
 	Bytes    atomic.Uint64 // decoded bytes of bodies kept
 	Outcomes [exchange.NumOutcomes]atomic.Uint64
@@ -41,12 +41,14 @@ type Progress struct {
 
 	listDone atomic.Bool
 	stalled  atomic.Int64 // nanoseconds, see Stalled
+
+	spillWritten atomic.Int64 // bytes, in all
 }
 
 // ListDone reports whether the list has been read to its end, so that Fed is the number of origins there are.
 func (p *Progress) ListDone() bool { return p.listDone.Load() }
 
-// Stalled is for how long the process has stalled still in all, as far as that was noticed.
+// Stalled is how long the process has stalled in all.
 func (p *Progress) Stalled() time.Duration { return time.Duration(p.stalled.Load()) }
 
 // again counts an exchange after which its origin is asked again.

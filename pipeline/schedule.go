@@ -507,6 +507,7 @@ func (s *schedule) publish() {
 	names := &s.deferral.names
 	s.progress.Waiting.Store(int64(s.waiting() + names.out))
 	s.progress.Spilled.Store(int64(s.calendar.count + s.deferral.hosts.spilled.count + names.spilled.count))
+	s.progress.spillWritten.Store(s.spill.written)
 	s.progress.Deferred.Store(int64(s.deferral.hosts.all() + names.all()))
 	s.progress.DeferredNames.Store(int64(names.all()))
 	s.progress.Asleep.Store(int64(s.deferral.asleep))
