@@ -112,7 +112,11 @@ func (l closedAfter) Next() (Entry, error) {
 // run: no origin twice, each once unless the run was stopped, no rate exceeded, and everything ends (synctest reports a
 // goroutine that is left or a deadlock).
 func TestRandomRuns(t *testing.T) {
-	for seed := range uint64(300) {
+	runs := uint64(300)
+	if testing.Short() {
+		runs = 60
+	}
+	for seed := range runs {
 		randomRun(t, seed)
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
