@@ -81,8 +81,8 @@ func newFetcher(t *testing.T, w *Web, p Policy, wait patience) *fetcher.Fetcher 
 			t.Error(err)
 		}
 	})
-	// The fetcher's Timeout is for the whole exchange, so it must be longer than a body's.
-	wait.body = max(wait.body, time.Second)
+	// The fetcher's Timeout is for the whole exchange, whose connection and head take time on a busy machine.
+	wait.body = max(wait.body, 3*time.Second)
 	cfg := fetcher.Config{
 		Timeout: wait.body, ConnectTimeout: min(wait.dial, wait.body), TLSTimeout: min(wait.handshake, wait.body), HeaderTimeout: min(wait.head, wait.body), MaxRedirects: p.MaxRedirects, Retries: p.Retries, MaxBody: int(p.MaxBody), UserAgent: "test",
 		Scheme: origin.HTTPS, NoFallback: p.NoFallback, AllowPrivate: !p.Guarded, StrictTLS: p.StrictTLS, Resolver: resolver,
