@@ -100,7 +100,7 @@ func (a *Auditor) Follow(s *Site, c Crawler) Following {
 	return s.following(s.Robots.Star(), ViaStar)
 }
 
-// following says which groups an agent of the file has; -1 is nobody.
+// following says which groups an agent of the file has; -1 is none.
 func (s *Site) following(agent int, via Via) Following {
 	if agent < 0 {
 		return Following{Via: ViaNone}
@@ -167,7 +167,7 @@ type Answer struct {
 	Record int // of the file, that decided; -1 where none did
 }
 
-// Tester decides URLs for some crawlers, one URL after the other. Each set of groups is asked once, whoever follows it.
+// Tester decides URLs for some crawlers, one URL after the other. Each set of groups is asked once, however many crawlers follow it.
 type Tester struct {
 	Site       *Site // as judged; it must stay
 	Crawlers   []Crawler

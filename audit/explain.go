@@ -337,7 +337,7 @@ func (out *Result) listVerdicts(s *Site) {
 	}
 }
 
-// tokenResult tells what a registry token may do; -1 stands for an agent that nobody names.
+// tokenResult tells what a registry token may do; -1 stands for an agent that no group names.
 func (a *Auditor) tokenResult(s *Site, id int) TokenResult {
 	t := tokens.Token{Name: "*"}
 	if id >= 0 {

@@ -50,7 +50,7 @@ type recordReader struct {
 	group     int
 	groupLine int // its first
 
-	// How many of them have met a valid record of the kind: whoever has one already need not be looked at again.
+	// How many of them have met a valid record of the kind. They need not be looked at again.
 	delayed, rated, visited, signalled int
 
 	invalidSitemaps, invalidExtensions int
@@ -287,7 +287,7 @@ func (r *recordReader) userAgent(i int) {
 	}
 }
 
-// agentOf returns the index and the name of the agent that a user-agent line of this value names, -1 for nobody. Agents are in
+// agentOf returns the index and the name of the agent that a user-agent line of this value names, -1 for none. Agents are in
 // the order of the lines that first name them, and most lines name somebody new.
 func (r *recordReader) agentOf(value []byte, line int) (agent int, name []byte) {
 	agent = len(r.agents)
@@ -306,7 +306,7 @@ func (r *recordReader) agentOf(value []byte, line int) (agent int, name []byte) 
 			facts.id, r.own[id] = int32(id), int32(agent)+1
 			return agent, name
 		}
-		r.strangers += min(len(name), MaxToken)
+		r.unknownOctets += min(len(name), MaxToken)
 	}
 	return agent, name
 }
@@ -336,7 +336,7 @@ func (r *recordReader) lenientToken(id int32, line int) int32 {
 }
 
 // The four methods below give a valid value to the agents listed so far in the record's group that have none of the kind
-// yet. Before any group such a record belongs to nobody. They report whether the value is valid.
+// yet. Before any group such a record belongs to no agent. They report whether the value is valid.
 
 func (r *recordReader) crawlDelay(rec *parser.Record) bool {
 	seconds, ok := parseDelay(rec.Value)

@@ -29,7 +29,7 @@ type Report struct {
 	Sitemaps [][]byte // the first MaxSitemaps valid ones
 	BodyHash uint64   // xxh64 of the body; 0 = no body
 
-	Star                    Decision // verdict of an agent that nobody names
+	Star                    Decision // verdict of an agent that no group names
 	Named, Blocked, Partial []uint16 // registry tokens, as indices into tokens.Registry.Tokens, ascending
 
 	Verdicts []Verdict  // rows of the table `verdicts`

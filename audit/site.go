@@ -9,7 +9,7 @@ import (
 )
 
 // Site is one row in the making: a list entry, what its exchange left, what its file says, and what we make of it.
-// The pipeline calls it a tray: it is reused, and one goroutine holds it at a time.
+// It is reused, and one goroutine holds it at a time.
 type Site struct {
 	Seq    uint64        // 0-based line over all inputs
 	Input  string        // as listed

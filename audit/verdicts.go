@@ -15,18 +15,18 @@ type scratch struct {
 	validAgent int // line of the first valid user-agent record, 0 for none
 	shown      [NumKinds]int
 
-	agents    []agentFacts // of the file's agents
-	usages    []groupUsage // of the current group
-	own       []int32      // by registry index: the agent of that name + 1, 0 for none
-	touched   []uint16     // registry tokens that the file names, and those that fall back to them
-	byToken   []int32      // by registry index: index into lenient + 1
-	lenient   []lenientToken
-	mentions  []mention
-	listed    []int32             // agents of the current group so far; ^k for the lenient token k
-	groups    []uint32            // of a lenient token
-	strangers int                 // octets of the names that the registry does not have
-	text      []byte              // those names in lower case
-	long      map[string]struct{} // those of them that were cut, or may have been
+	agents        []agentFacts // of the file's agents
+	usages        []groupUsage // of the current group
+	own           []int32      // by registry index: the agent of that name + 1, 0 for none
+	touched       []uint16     // registry tokens that the file names, and those that fall back to them
+	byToken       []int32      // by registry index: index into lenient + 1
+	lenient       []lenientToken
+	mentions      []mention
+	listed        []int32             // agents of the current group so far; ^k for the lenient token k
+	groups        []uint32            // of a lenient token
+	unknownOctets int                 // octets of the names that the registry does not have
+	text          []byte              // those names in lower case
+	long          map[string]struct{} // those of them that were cut, or may have been
 }
 
 func (c *scratch) reset() {
@@ -41,7 +41,7 @@ func (c *scratch) reset() {
 	}
 	clear(c.agents) // they have views
 	clear(c.lenient)
-	c.by, c.validAgent, c.strangers, c.shown, c.long = nil, 0, 0, [NumKinds]int{}, nil
+	c.by, c.validAgent, c.unknownOctets, c.shown, c.long = nil, 0, 0, [NumKinds]int{}, nil
 	c.agents, c.usages, c.mentions = trimmed(c.agents), trimmed(c.usages), trimmed(c.mentions)
 	c.listed, c.groups, c.text = trimmed(c.listed), trimmed(c.groups), trimmed(c.text)
 	c.touched, c.lenient = c.touched[:0], c.lenient[:0]
@@ -169,7 +169,7 @@ func (a *Auditor) named(s *Site, id int, second bool) (agent int, lenient bool) 
 // second reading knows better (`MJ` of `MJ12bot`).
 func (a *Auditor) agentRows(s *Site) {
 	r, c := &s.Report, s.Report.scratch
-	c.text = slices.Grow(c.text[:0], c.strangers) // at once, so that no slice of it moves
+	c.text = slices.Grow(c.text[:0], c.unknownOctets) // at once, so that no slice of it moves
 	for i := range c.agents {
 		if i == s.Robots.Star() || !c.agents[i].literal {
 			continue

@@ -37,7 +37,7 @@ func (a *app) checkCommand() *cobra.Command {
 evidence with line numbers, what the answer means for access, and for each AI crawler whether it is blocked, and why.
 
 Crawlers that the file names, or that follow one that it names, stand by operator, the most restricted first; the rest
-share their fates, and are listed by them. Whoever wants to read on programmatically uses --json, which has it all.
+share their fates, and are listed by them. --json has everything, for programs.
 
 An argument that names an existing file is read as one, - is standard input, and anything else is a site, which is asked
 over the network. A page of a site stands for it; the URL of a robots.txt that is not at the root is refused, since it
@@ -171,7 +171,7 @@ func (a *app) ask(ctx context.Context, f *fetchFlags, auditor *audit.Auditor, en
 		return err
 	}
 	defer closeFetch()
-	// One origin goes the way of all: the same pipeline, one tray, a list of one.
+	// One origin goes the way of all: the same pipeline, with one slot and a list of one.
 	one := &single{entry: entry, keep: keep}
 	var by pipeline.Fetcher = fetch
 	if f.observer != nil {

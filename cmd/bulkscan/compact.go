@@ -27,10 +27,10 @@ func (a *app) compactCommand() *cobra.Command {
 as they are: the same rows, in the same order, in the same row groups. OUT is a folder, or s3://BUCKET/PREFIX; without
 it, bulkscan-out.
 
-Whoever reads by the commit records (every command of bulkscan, views.sql) finds every row once at any moment, also who
-had listed the parts before. Whoever reads all files of a folder finds the rows of a merged part twice from the moment
-that it appears until what it replaces has been deleted: --grace, and some tenths of a second. A compaction that was
-killed has harmed nothing; the next one, or the next scan of that id, cleans up. While a scan is written it is refused.`,
+Readers that go by the commit records (every command of bulkscan, views.sql) find every row once at any moment, even if they
+listed the parts before. Readers of all files in a folder find the rows of a merged part twice, from the moment that it
+appears until the parts that it replaces are deleted: for --grace, and some tenths of a second. A killed compaction
+harms nothing; the next one, or the next scan of that id, cleans up. While a scan is written, compact is refused.`,
 		Example: `  bulkscan compact out
   bulkscan compact s3://bucket/surveys --scan-id 20261121-abcdef --grace 5m`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
@@ -76,7 +76,7 @@ func (a *app) compact(ctx context.Context, dir, scanID string, o sink.CompactOpt
 	for _, id := range ids {
 		done, err := sink.Compact(ctx, st, id, o)
 		if err != nil {
-			errs = append(errs, err) // one scan that is being written keeps nobody from the others
+			errs = append(errs, err) // the other scans are compacted all the same
 			continue
 		}
 		if all = append(all, done); asJSON {

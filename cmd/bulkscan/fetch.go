@@ -49,12 +49,12 @@ type fetchFlags struct {
 	optOut        string
 	tokens        string
 
-	record func(*fetcher.Recording) // is told of each exchange; nil: nobody
+	record func(*fetcher.Recording) // is told of each exchange; nil: none
 	roots  *x509.CertPool           // instead of caFile, for the built-in web
 	files  limits.Files             // what may be open; the zero value leaves it to the packages
 	names  time.Duration            // for one look-up; 0 leaves it to the resolver
 
-	log      *slog.Logger       // is told of name servers that fail and come back; nil: nobody
+	log      *slog.Logger       // is told of name servers that fail and come back; nil: none
 	observer *observer.Observer // of look-ups, for check; nil: none
 }
 
@@ -64,8 +64,8 @@ func (f *fetchFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.tlsTimeout, "tls-timeout", 0, "to finish the TLS handshake, within --timeout (0: no bound of its own)")
 	flags.DurationVar(&f.headerTimeout, "header-timeout", 0, "to send the response head, within --timeout (0: no bound of its own)")
 	flags.IntVar(&f.maxRedirects, "max-redirects", fetcher.DefaultMaxRedirects, "redirects followed, over all schemes and hosts")
-	flags.IntVar(&f.retries, "retries", fetcher.DefaultRetries, "later tries of 5xx and 429 answers and of transient failures")
-	flags.DurationVar(&f.retryAfter, "retry-after", fetcher.DefaultRetryAfter, "wait before the first later try, doubled for the next; 0s: at once")
+	flags.IntVar(&f.retries, "retries", fetcher.DefaultRetries, "retries of 5xx and 429 answers and of transient failures")
+	flags.DurationVar(&f.retryAfter, "retry-after", fetcher.DefaultRetryAfter, "wait before the first retry, doubled for the next; 0s: at once")
 	flags.DurationVar(&f.maxRetryAfter, "max-retry-after", fetcher.DefaultMaxRetryAfter, "obey a server's Retry-After up to this")
 	flags.IntVar(&f.maxBody, "max-body", 512000, "bytes of a decoded body that are kept")
 	flags.StringVar(&f.userAgent, "user-agent", "", "User-Agent header (default bulkscan/VERSION with where to learn more)")

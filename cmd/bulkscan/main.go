@@ -98,9 +98,9 @@ and writes the answers as Parquet.
   bulkscan scan top-1m.csv.zip -o out   the real thing; the same command again resumes
   bulkscan check example.com            one site, explained
   bulkscan test --robots robots.txt --agent GPTBot /private/x
-                                        may it, and which line decides
+                                        is it allowed, and by which rule
   bulkscan summary out                  the headline figures of a dataset
-  bulkscan reaudit out -o again         judge stored files anew, without asking anybody
+  bulkscan reaudit out -o again         re-evaluate stored files offline, and report differences
   bulkscan verify out                   whether every byte of it is what was written`,
 		SilenceUsage:      true,
 		SilenceErrors:     true,

@@ -19,14 +19,14 @@ import (
 
 // Where a dataset lies (a folder, or s3://BUCKET/PREFIX), and which of its scans a command is for.
 
-// checkPlace refuses, as an error of usage, what names no place for a dataset. It asks nobody.
+// checkPlace refuses, as an error of usage, what names no place for a dataset. It makes no network requests.
 func checkPlace(place string) error {
 	_, err := openPlace(place)
 	return err
 }
 
-// openPlace returns the store that a dataset is written to. It asks nobody yet: whether the place exists, and whether one
-// may write there, is seen at the first call.
+// openPlace returns the store that a dataset is written to. It makes no network requests yet: whether the place exists,
+// and whether one may write there, is seen at the first call.
 func openPlace(place string) (store.Store, error) {
 	switch scheme, _, ok := strings.Cut(place, "://"); {
 	case place == "":
@@ -172,7 +172,7 @@ func (a *app) scansOf(ctx context.Context, dir, scanID string) (store.Store, []s
 
 // readableScans reads the manifests of a dataset. One that is damaged is an error where it is the one that is asked for,
 // or where no other can be read; else it is named on standard error, and the others are returned. One of a later version is left
-// out only where another is asked for by its name: which one is meant, or whether all are, nobody knows otherwise.
+// out only where another is asked for by its name: else it may be the one that is meant.
 func (a *app) readableScans(ctx context.Context, st store.Store, scanID string) ([]*sink.Manifest, error) {
 	scans, err := sink.Scans(ctx, st)
 	damaged, ok := errors.AsType[*sink.DamagedScansError](err)

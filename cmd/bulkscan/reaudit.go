@@ -35,10 +35,10 @@ func (a *app) reauditCommand() *cobra.Command {
 	f := &reauditFlags{}
 	c := &cobra.Command{
 		Use:   "reaudit DIR -o DIR",
-		Short: "Judge a stored dataset again, without asking anybody",
+		Short: "Re-evaluate stored files offline, and report differences",
 		Long: `reaudit reads the stored bodies of a dataset, judges them with today's rules and today's registry of crawler tokens, and
 writes a dataset of its own: the same scans, dates, parts and rows, with all that was fetched as it was, and all that is
-judged made anew. Nobody is asked. Both places are folders, or s3://BUCKET/PREFIX.
+judged made anew. It makes no network requests. Both places are folders, or s3://BUCKET/PREFIX.
 
 In the end it says how many sites were judged again, and in how many of them which columns differ from what was stored.
 Where nothing has changed, nothing differs. A site whose body was not stored (HTML, no records, --tables without bodies)
@@ -137,7 +137,7 @@ func (a *app) reaudit(ctx context.Context, dir string, f *reauditFlags) (err err
 			}
 		}
 		if err != nil {
-			errs = append(errs, err) // one scan that cannot be judged keeps nobody from the others
+			errs = append(errs, err) // the other scans are judged all the same
 		}
 		if ctx.Err() != nil {
 			log.Info("interrupted; what was committed is kept, and the same command goes on", "scan", id)

@@ -62,12 +62,12 @@ type scanFlags struct {
 
 func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.out, "out", "o", defaultOut, "folder of the dataset, or s3://BUCKET/PREFIX; - writes a JSON line a site to standard output")
-	flags.StringVar(&f.format, "format", "auto", "form of the lists: auto, lines, csv, jsonl, parquet (docs/inputs.md); or warc: archives whose captures are judged, and nobody is asked (docs/archives.md)")
+	flags.StringVar(&f.format, "format", "auto", "form of the lists: auto, lines, csv, jsonl, parquet (docs/inputs.md); or warc: archives whose captures are judged, without network requests (docs/archives.md)")
 	flags.StringVar(&f.column, "column", "", "column of the hosts: its name in the header, or its number from 1; of JSON lines the key, or keys as in site.host")
 	flags.StringVar(&f.labelColumn, "label-column", "", "column to keep as label, and to divide the statistics by; named as in --column")
 	flags.Uint64Var(&f.limit, "limit", 0, "only the first N entries (0: all)")
 	flags.Float64Var(&f.sample, "sample", 0, "only this share of the hosts, the same ones in every run (0: all)")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "read the lists, say what would be done, ask nobody")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "read the lists, say what would be done, and make no network requests")
 	flags.StringVar(&f.scanID, "scan-id", "", "name of the scan; the same resumes (default: date and fingerprint of the lists; of a pipe with -o -, date and a random number)")
 	flags.BoolVar(&f.restart, "restart", false, "delete what this scan has written, and begin anew")
 	flags.BoolVar(&f.repair, "repair", false, "ask again what a complete scan has lost: sites whose commit records or files are missing or damaged (docs/resuming.md)")
@@ -76,7 +76,7 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.Float64Var(&f.hostRate, "host-rate", 1, "exchanges a second to one host (0: no limit)")
 	flags.Float64Var(&f.ipRate, "ip-rate", 10, "exchanges a second to one IPv4 address, or IPv6 network of /64 (0: no limit)")
 	flags.Float64Var(&f.rate, "rate", 0, "exchanges a second in all (0: no limit)")
-	flags.DurationVar(&f.patience, "patience", pipeline.DefaultPatience, "put off hosts, and names, that nothing is heard of for so long while others want their place; they get all their time later (0s: put nobody off)")
+	flags.DurationVar(&f.patience, "patience", pipeline.DefaultPatience, "hosts and names that stay silent for so long are deferred while others wait, and get all their time later (0s: none is)")
 	flags.StringSliceVar(&f.tables, "tables", sink.AllTables, "tables to write")
 	flags.IntVar(&f.partRows, "part-rows", sink.DefaultPartRows, "a part is closed at so many origins")
 	flags.DurationVar(&f.partAge, "part-age", sink.DefaultPartAge, "or at this age")
@@ -101,7 +101,7 @@ Lists are plain lines (hosts or URLs), CSV as Tranco, Umbrella, Majestic, CrUX a
 Parquet, also as .gz, .zst, .xz or .zip; no INPUT, or -, is standard input. The same command again resumes where it was interrupted.
 
 With --format warc the inputs are archives, such as Common Crawl's *-robotstxt-*.warc.gz: their captures are judged as if they
-came now, a row an origin, and nobody is asked.`,
+came now, a row an origin. No network requests are made.`,
 		Example: `  bulkscan scan tranco.csv.zip -o out
   zcat hosts.gz | bulkscan scan - -o - --limit 100
   bulkscan scan --format warc *-robotstxt-*.warc.gz -o out

@@ -134,7 +134,7 @@ func TestScanLeavesNothing(t *testing.T) {
 	signals := make(chan os.Signal, 100)
 	signal.Notify(signals, os.Interrupt)
 	defer signal.Stop(signals)
-	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 1, Bodies: 64, Slow: 100 * time.Millisecond, Hold: 3 * time.Second})
+	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 1, Bodies: 64, Slow: 100 * time.Millisecond, Hold: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

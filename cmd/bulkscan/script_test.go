@@ -51,7 +51,7 @@ type tests struct{ *testing.M }
 
 func (m tests) Run() int {
 	flag.Parse()
-	if testing.Short() {
+	if testing.Short() && !raceEnabled { // under the race detector each process takes ten times as long
 		_ = flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))) // the flag is there
 	}
 	return m.M.Run()

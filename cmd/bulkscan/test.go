@@ -99,7 +99,7 @@ What there is not is null: a line where no rule decides, a status where none cam
 
 // test is the tester. It reads as what happens: what was asked for, the robots.txt, the decisions, and how it ends.
 func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
-	// Whoever reads the rows may leave. That is an error of a write then, not the end of the process.
+	// A reader that leaves the pipe makes a write fail. It does not end the process.
 	signal.Ignore(syscall.SIGPIPE)
 	dialect, err := f.check(urls)
 	if err != nil {
@@ -125,7 +125,7 @@ func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 		a.note("the robots.txt is longer than --max-body %d; it is judged by its beginning", f.maxBody)
 	}
 
-	if robots.namesNobody() {
+	if robots.hasNoAgent() {
 		a.note("the robots.txt has no user-agent line, so that it disallows nothing; bulkscan check explains it")
 	}
 
@@ -152,7 +152,7 @@ func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 		err = flushErr
 	}
 	switch {
-	case errors.Is(err, syscall.EPIPE) && q.disallowed > 0: // whoever read has seen enough
+	case errors.Is(err, syscall.EPIPE) && q.disallowed > 0: // the reader has seen enough
 		return &exitError{code: exitThreshold}
 	case errors.Is(err, syscall.EPIPE):
 		return nil
@@ -341,9 +341,9 @@ func (r *inForce) speaksOf(url string) error {
 	return fmt.Errorf("%q is not of %s, whose robots.txt says nothing about other sites (RFC 9309 §2.3); name the URL's own site by --robots, or give a file", clipped(url), r.home)
 }
 
-// namesNobody reports whether a file that was found has no user-agent line, as those that are no robots.txt at all: HTML,
+// hasNoAgent reports whether a file that was found has no user-agent line, as those that are no robots.txt at all: HTML,
 // UTF-16, chance octets.
-func (r *inForce) namesNobody() bool {
+func (r *inForce) hasNoAgent() bool {
 	return r.site.Report.Access == parser.AccessConditional && len(bytes.TrimSpace(r.site.Fetch.Body)) > 0 && r.site.Report.Counts.Groups == 0
 }
 

@@ -144,12 +144,17 @@ func (j *Job) openSink(ctx context.Context) error {
 	}
 	o.Inputs = j.listed()
 	// In a folder this takes no time. In an object store a lock that another process has left takes its while to end.
+	told := make(chan struct{})
 	patience := time.AfterFunc(3*time.Second, func() {
+		defer close(told)
 		j.Log.Info("opening the dataset takes a while: another process may hold the scan's lock, or have been killed with it", "scan", j.scanID, "out", j.Out)
 	})
 	var err error
 	j.writer, err = sink.Open(ctx, j.Store, o)
-	if patience.Stop(); err != nil {
+	if !patience.Stop() {
+		<-told // the line is written before any other
+	}
+	if err != nil {
 		return err
 	}
 	if done := j.writer.DoneCount(); o.Repair {

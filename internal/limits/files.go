@@ -18,7 +18,7 @@ type Files struct {
 const (
 	// otherFiles are for the list, the parts of each table being written and being closed, the rejects, the lock, the
 	// deferred origins, certificates and whatever the system opens on the way: 20 at most were seen. Ten more are for
-	// whoever reads the metrics.
+	// readers of the metrics.
 	otherFiles = 48
 	// Below so many exchanges at once a scan of any list takes for ever.
 	leastConcurrency = 16

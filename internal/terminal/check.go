@@ -12,7 +12,7 @@ import (
 )
 
 // What check says to a person. The page goes from the answer to its grounds: the headline, the steps of the check, what
-// the file declares, noteworthy lines, crawlers by operator, and agents that nobody knows. It is made to fit into two
+// the file declares, noteworthy lines, crawlers by operator, and unknown agents. It is made to fit into two
 // screens: what is long is cut, and says how much more there is. crawlers.go has the crawlers, names.go the names.
 
 // shownRows is how many lines of a kind of evidence, and how many unknown agents, are shown without --all.

@@ -12,8 +12,8 @@ import (
 
 // The crawlers on check's page. Those of operators that the file speaks of have a row each: an operator's crawlers differ
 // in what they are for, and the most interesting fact of a file is often that it treats them differently. All others only
-// share a fate, and are listed by it. Then, whom else the file names: crawlers of other categories, and agents that nobody
-// knows.
+// share a fate, and are listed by it. Then what else the file names: crawlers of other categories, and unknown
+// agents.
 
 // shownUnnamed is how many crawlers of an operator have a row although the file names only others of it. Where there are
 // more they are counted, and stand by their fate.
@@ -58,7 +58,7 @@ func (x *explanation) operators(category string) (list []*operator, others []*au
 		if o == nil {
 			o = &operator{name: t.Operator}
 			list = append(list, o)
-			if known(t.Operator) { // else nobody says that these are of one operator
+			if known(t.Operator) { // else they may be of several operators
 				by[t.Operator] = o
 			}
 		}
@@ -99,7 +99,7 @@ func (o *operator) severity() (worst int) {
 	return worst
 }
 
-// sortName orders operators without regard to case, whoever is none behind all others.
+// sortName orders operators without regard to case, unknown ones last.
 func sortName(operator string) string {
 	if !known(operator) {
 		return "\U0010FFFF"
@@ -135,7 +135,7 @@ func (x *explanation) named(t *audit.TokenResult) bool {
 	return t.Via == audit.ViaOwn.String() || t.Via == audit.ViaFallback.String() || x.loose[t.Token] != nil
 }
 
-// known reports whether an operator is one: "unknown" is what the registry says where nobody tells.
+// known reports whether the registry knows an operator; otherwise it says "unknown".
 func known(operator string) bool { return operator != "" && operator != "unknown" }
 
 // byFate shows crawlers that only share a fate, the most frequent first. A fate that all share needs no names.

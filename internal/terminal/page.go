@@ -60,7 +60,7 @@ func (c *Color) String() string { return string(*c) }
 func (c *Color) Type() string   { return "when" }
 
 // Colored reports whether what is written to w has colours. A NO_COLOR that is empty counts as absent
-// (https://no-color.org), and whoever asks for colours on the command line has them.
+// (https://no-color.org), and --color on the command line wins.
 func (c Color) Colored(w io.Writer) bool {
 	if c != ColorAuto {
 		return c == ColorAlways

@@ -172,7 +172,7 @@ func (d *Display) log(ctx context.Context, log *slog.Logger) {
 }
 
 // DNSGroup is how the look-ups go on, in a few words: of names, how many the cache spared and how long the others took on
-// average; and only where there are any, those that were put off, and the servers that something is wrong with.
+// average; and only where there are any, those that were deferred, and the servers that something is wrong with.
 func DNSGroup(s *resolve.Stats) slog.Attr {
 	if s.Lookups == 0 {
 		return slog.Attr{} // which a log leaves out

@@ -113,7 +113,7 @@ func (r *Rows) newFollower(given string, c audit.Crawler, by audit.Following) fo
 }
 
 // span returns the first and last line of a group: from its first user-agent line to the last record that belongs to it.
-// What belongs to nobody (sitemaps, unknown keys) may stand within, but does not end it.
+// Records that belong to no group (sitemaps, unknown keys) may stand within it, but do not end it.
 func span(file *parser.File, group uint32) (first, last int) {
 	start, end := file.GroupRecords(group)
 	first = file.Record(start).Line
@@ -309,8 +309,8 @@ func appendURL(b []byte, url string) []byte {
 	return append(b, line(url)...)
 }
 
-// Widen makes the column of URLs wide enough for one, and leaves that as shown in the scratch. Whoever knows URLs before
-// their turn gives them, so that the column has its width from the start.
+// Widen makes the column of URLs wide enough for one, and leaves that as shown in the scratch. URLs that are
+// known before their turn are given first, so that the column has its width from the start.
 func (r *Rows) Widen(url string) {
 	r.row = appendURL(r.row[:0], url)
 	r.urlWidth = widened(r.urlWidth, r.row, maxURLColumn)
