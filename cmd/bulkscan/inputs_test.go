@@ -33,6 +33,7 @@ type listed struct {
 // lines, what --limit and --sample choose and --dry-run says, and that the same command resumes and --restart begins anew
 // are the same in all, but for what a form cannot hold.
 func TestEveryForm(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 1, Addresses: 4, Bodies: 64})
 	if err != nil {
