@@ -1,11 +1,11 @@
 package parser
 
-// Access is what an answer means for a crawler, before any rule is read (RFC 9309 §2.3.1).
+// Access says what an answer permits before any rule is read (RFC 9309 §2.3.1).
 type Access uint8
 
 // The kinds of access. The zero value is AccessUnknown.
 const (
-	AccessUnknown      Access = iota // we did not ask
+	AccessUnknown      Access = iota // no request was made
 	AccessConditional                // the file's rules decide
 	AccessFullAllow                  // no valid file exists: everything may be crawled
 	AccessFullDisallow               // the server failed: nothing may be crawled
@@ -24,8 +24,8 @@ func (a Access) String() string {
 	return "unknown"
 }
 
-// AccessFor says what a final HTTP status means: 2xx, the rules decide (RFC 9309 §2.3.1.1); 3xx, a redirect that could
-// not be followed, and every 4xx, no file exists (§2.3.1.2, §2.3.1.3); anything else is a failing server (§2.3.1.4).
+// AccessFor returns the access for a final HTTP status. 2xx: the rules decide (RFC 9309 §2.3.1.1). 3xx, a redirect
+// that could not be followed, and 4xx: no file exists (§2.3.1.2, §2.3.1.3). Any other: the server failed (§2.3.1.4).
 func AccessFor(status int) Access {
 	switch {
 	case status >= 200 && status <= 299:

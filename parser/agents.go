@@ -2,7 +2,7 @@ package parser
 
 // Agent is a name that user-agent lines give. The slices are views of the body.
 type Agent struct {
-	Name  []byte // the product token as first written, "*" for the wildcard; nothing of what follows it
+	Name  []byte // the product token as first written, without what follows it; "*" for the wildcard
 	Value []byte // the whole value in which it was first written
 	Line  int    // 1-based, where it was first written
 	Star  bool   // the wildcard
@@ -10,8 +10,8 @@ type Agent struct {
 
 // agents are the distinct names of a file with the groups of each.
 //
-// A hash table finds them. Before a hash is computed at all, one bit for (length, first letter) tells most names that are
-// not there, since a few hundred known tokens are looked up in files that name three.
+// A hash table finds names. A bit for each (length, first letter) rejects most absent names without a hash: a few
+// hundred known tokens are looked up in files that name three.
 type agents struct {
 	list    []agent
 	table   []uint32 // of the list, without the wildcard
@@ -22,7 +22,7 @@ type agents struct {
 	groups   []uint32 // of all agents, one agent after the other
 }
 
-// agent is one of them. Its groups are groups[from:from+count].
+// agent is one name. Its groups are groups[from:from+count].
 type agent struct {
 	hash        uint64 // 0 for the wildcard
 	name        uint32 // offset
@@ -33,7 +33,7 @@ type agent struct {
 	set         uint32 // index into surveys.sets + 1, 0 = not surveyed
 }
 
-// mention is a group naming an agent for the first time.
+// mention says that a group names an agent. Each pair occurs once.
 type mention struct{ agent, group uint32 }
 
 func (a *agents) reset() {
@@ -50,7 +50,7 @@ func (a *agents) trim() {
 	a.list, a.mentions, a.groups, a.table = trimmed(a.list), trimmed(a.mentions), trimmed(a.groups), trimmed(a.table)
 }
 
-// add notes that a user-agent line of the group has the value src[start:end].
+// add records that a user-agent line of the group has the value src[start:end].
 func (a *agents) add(f *File, start, end int, record, group uint32) {
 	size := nameLen(f.src[start:end], f.dialect)
 	if size == 0 {
@@ -85,14 +85,14 @@ func (a *agents) add(f *File, start, end int, record, group uint32) {
 	a.mentions = append(a.mentions, mention{uint32(i), group})
 }
 
-// AgentName returns the name that a user-agent line with this trimmed value gives in the dialect: `*`, or the leading
-// product token. It is empty if the line names nobody, and else a view of the value.
+// AgentName returns the name in a trimmed user-agent value: `*`, or the leading product token. The name is a view of
+// the value, and empty if the value has no name in the dialect.
 func AgentName(value []byte, d Dialect) []byte { return value[:nameLen(value, d)] }
 
-// LenientNames returns what somebody may have meant as a name by a user-agent value, since `MJ12bot`, `AI2Bot/1.0` and
-// `Screaming Frog SEO Spider` are no product tokens: the whole value; what stands before its first `/` or `;`; what stands
-// before its first white space. Each is trimmed, a view of the value, and empty where there is no such octet. They are to
-// be tried in this order against names that are known; no crawler is known to read names so.
+// LenientNames returns the names that a user-agent value may have meant where it is no product token, as `MJ12bot`,
+// `AI2Bot/1.0` and `Screaming Frog SEO Spider`: the whole value, the part before its first `/` or `;`, and the part
+// before its first white space. Each is trimmed, a view of the value, and empty where the value has no such octet. Try
+// them in this order against known names. No crawler is known to read names like this.
 func LenientNames(value []byte) (names [3][]byte) {
 	start, end := trim(value, 0, len(value))
 	names[0] = value[start:end]
@@ -108,10 +108,10 @@ func LenientNames(value []byte) (names [3][]byte) {
 	return names
 }
 
-// nameLen returns how many octets at the start of a user-agent value name somebody, 0 if it names nobody: the leading run
-// of letters, `-` and `_`, whatever stands behind it. So do Google's code and, in its authors' own tests of it, RFC 9309
-// (§2.2.1), whose grammar has nothing behind the product token. Google's code takes `*` with white space and anything
-// behind it for the wildcard, too.
+// nameLen returns the length of the name at the start of a user-agent value, 0 if there is none. A name is the leading
+// run of letters, `-` and `_`; the rest is ignored. Google's code does so, and so do the RFC's authors in their tests
+// (§2.2.1), though its grammar allows nothing after the product token. Google's code also accepts `*` followed by
+// white space and other text.
 func nameLen(value []byte, d Dialect) int {
 	if len(value) > 0 && value[0] == '*' {
 		if len(value) == 1 || d == Google && isSpace(value[1]) {
@@ -149,7 +149,7 @@ func lookup[T []byte | string](a *agents, src []byte, name T, hash uint64) (slot
 	}
 }
 
-// finish sorts the mentions by agent, in the order of groups, once all are known.
+// finish sorts the mentions by agent, keeping the order of groups. It is called once all mentions are known.
 func (a *agents) finish() {
 	from := uint32(0)
 	for i := range a.list {
@@ -171,8 +171,8 @@ func (a *agents) finish() {
 // presence returns the bit of a name's length and first letter in agents.present.
 func presence(size int, first byte) uint64 { return 1 << ((uint(size)*5 + uint(first|0x20)) & 63) }
 
-// hashName returns a keyed hash, not 0, of a name that is not empty. It does not tell the case of letters. It reads the name
-// in pieces of eight octets, the last of which overlaps the one before.
+// hashName returns a keyed hash, not 0, of a name that is not empty. The hash ignores the case of letters. The name is
+// read in pieces of eight octets; the last overlaps the one before it.
 func hashName[T []byte | string](name T) uint64 {
 	const fold = 0x2020202020202020
 	size := len(name)
@@ -198,8 +198,7 @@ func load4[T []byte | string](s T) uint64 {
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24
 }
 
-// Agents returns the number of distinct names, the wildcard included, that user-agent lines give. Case makes no
-// difference.
+// Agents returns the number of distinct names in user-agent lines, the wildcard included. Case is ignored.
 func (f *File) Agents() int { return len(f.names.list) }
 
 // Agent returns the i-th name, in order of first appearance.
@@ -212,7 +211,7 @@ func (f *File) Agent(i int) Agent {
 	}
 }
 
-// AgentLine returns the line that names the i-th agent first.
+// AgentLine returns the first line that names the i-th agent.
 func (f *File) AgentLine(i int) int { return int(f.records[f.names.list[i].record].line) }
 
 // AgentGroups returns the groups that name the i-th agent, in order; their rules are merged (RFC 9309 §2.2.1). The
@@ -230,8 +229,7 @@ func (f *File) Star() int {
 	return f.names.star
 }
 
-// Find returns the index of the agent whose name equals the token without regard to case, -1 if no user-agent line
-// gives it. `*` finds the wildcard.
+// Find returns the index of the agent whose name equals the token, ignoring case, or -1. `*` finds the wildcard.
 func (f *File) Find(token string) int {
 	if token == "*" {
 		return f.Star()

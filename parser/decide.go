@@ -5,38 +5,38 @@ import (
 	"slices"
 )
 
-// Decision says whether a path may be crawled, and why. It has four fields because no more are kept in registers: a fifth
-// made asking for 150 tokens half as slow again.
+// Decision says whether a path may be crawled, and why. It has four fields because the compiler keeps no more in
+// registers: with a fifth, decisions for 150 tokens took 1.5 times as long.
 type Decision struct {
 	Allow  bool
 	Line   int // 1-based line of the deciding rule; 0 where no rule decides, which allows
-	Record int // index of the deciding rule (File.Record), whose group is the one that decided; negative where no rule decides
+	Record int // index of the deciding rule (File.Record), which also tells the deciding group; negative where no rule decides
 	Agent  int // index of the agent whose groups were followed (File.Agent), -1 for none
 }
 
-// What Decision.Record is where no rule decides.
+// The values of Decision.Record where no rule decides.
 const (
 	noRule     = -1 // none matches
-	exemptRule = -2 // none may decide
+	exemptRule = -2 // none is consulted
 )
 
-// Exempt reports whether no rule may decide on the path: `/robots.txt` in the RFC dialect, which is always allowed.
+// Exempt reports whether the path is always allowed, whatever the rules say: `/robots.txt` in the RFC dialect.
 func (d Decision) Exempt() bool { return d.Record == exemptRule }
 
-// Decide says whether the token may crawl the path. The path begins with `/`, as AppendEscapedPath makes it of any URL; an
-// empty one is `/`, and any other is compared as it stands. The token is a product token (`ExampleBot`, not the whole
-// User-Agent field; AgentName takes it out of that), or `*` for whom no group names. Followed are the groups that name
-// it, else those of `*`, else none, which allows everything (RFC 9309 §2.2.1). One name is asked at a time: what a crawler
-// falls back to is its own affair.
+// Decide says whether the token may crawl the path. The path begins with `/`, as AppendEscapedPath writes it; an empty
+// path is `/`, and any other is compared as given. The token is a product token, or `*` for an agent that no group
+// names. AgentName extracts it from a User-Agent field. The rules are those of the groups that name the token, else
+// those of `*`; without either, everything is allowed (RFC 9309 §2.2.1). Decide tries one name: fallbacks of a crawler
+// are for the caller.
 //
-// To ask for many tokens about one path costs little more than to ask for the first: what a group decides is kept until
-// another path is asked about, and so is the answer for whom no group names.
+// Further tokens on the same path cost little: the decisions of each group, and of `*` for unnamed tokens, are kept
+// until the path changes.
 func (f *File) Decide(token string, path []byte) Decision {
 	f.ask(path)
 	if agent := f.Find(token); agent >= 0 {
 		return f.decideFor(agent)
 	}
-	// Most tokens that are asked for are named nowhere, so that the answer of `*` is kept whole.
+	// Most tokens that are asked about are named nowhere, so the decision of `*` is kept.
 	if q := &f.asked; !q.starKnown {
 		q.starKnown, q.star = true, Decision{Allow: true, Record: q.without(), Agent: -1}
 		if star := f.Star(); star >= 0 {
@@ -46,15 +46,15 @@ func (f *File) Decide(token string, path []byte) Decision {
 	return f.asked.star
 }
 
-// Allows reports whether the token may crawl the URL: Decide for those who have a URL, and no further questions. The URL may
-// be whole (`https://example.com/a`), without its scheme (`//example.com/a`), or a path (`/a`); octets above 0x7F are
-// escaped first, as user agents send them.
+// Allows reports whether the token may crawl the URL, as Decide does. The URL may be absolute
+// (`https://example.com/a`), without a scheme (`//example.com/a`), or a path (`/a`). Octets above 0x7F are escaped
+// first, as user agents do.
 func (f *File) Allows(token, url string) bool {
 	f.url = AppendEscapedPath(f.url[:0], url)
 	return f.Decide(token, f.url).Allow
 }
 
-// decideFor decides on the path in question by the groups that name the agent.
+// decideFor decides on the current path by the groups that name the agent.
 func (f *File) decideFor(agent int) Decision {
 	d := f.decideIn(f.AgentGroups(agent))
 	d.Agent = agent
@@ -62,14 +62,14 @@ func (f *File) decideFor(agent int) Decision {
 }
 
 // DecideIn says whether the merged rules of the groups allow the path. The longest pattern wins, counted in octets as
-// it is compared; allow wins a tie; of equals the first is named (RFC 9309 §2.2.2). An empty value is no rule. The groups
-// are given in ascending order, each once, as AgentGroups has them. Decision.Agent is -1.
+// it is compared. Allow wins a tie, and the first of equal rules is returned (RFC 9309 §2.2.2). An empty value is no
+// rule. The groups must be ascending and distinct, as AgentGroups returns them. Decision.Agent is -1.
 func (f *File) DecideIn(groups []uint32, path []byte) Decision {
 	f.ask(path)
 	return f.decideIn(groups)
 }
 
-// decideIn is DecideIn for the path in question.
+// decideIn is DecideIn for the current path.
 func (f *File) decideIn(groups []uint32) Decision {
 	var w winner
 	if !f.asked.exempt {
@@ -80,20 +80,20 @@ func (f *File) decideIn(groups []uint32) Decision {
 	return f.decision(&w)
 }
 
-// root is the path of a site's first page.
+// root is the path of a site's home page.
 var root = []byte("/")
 
-// question is the path that was asked about last, with what each group decides on it.
+// question is the current path, with the decision of each group on it.
 type question struct {
-	given, path []byte        // as asked, empty before the first question, and as it is compared
+	given, path []byte        // the path as given, empty before the first question, and as it is compared
 	exempt      bool          // no rule decides on this path
-	number      uint32        // of the question: what groups holds of others is void
-	groups      []groupWinner // by group, as far as asked
-	star        Decision      // of whom no group names, where starKnown
+	number      uint32        // of the question; entries of groups with another number are stale
+	groups      []groupWinner // by group, as far as computed
+	star        Decision      // the decision for tokens that no group names, if starKnown
 	starKnown   bool
 }
 
-// without is what Decision.Record is without a rule.
+// without returns the value of Decision.Record where no rule decides.
 func (q *question) without() int {
 	if q.exempt {
 		return exemptRule
@@ -106,12 +106,12 @@ type groupWinner struct {
 	winner winner
 }
 
-// ask makes the path the one in question.
+// ask makes the path the current one.
 func (f *File) ask(path []byte) {
 	if len(path) == 0 {
 		path = root
 	}
-	// The path that is asked about most is `/`: one octet, for which a call to compare takes as long as the rest of Decide.
+	// The most common path is `/`: one octet, for which a call to compare takes as long as the rest of Decide.
 	q := &f.asked
 	if len(path) == 1 && len(q.given) == 1 && q.given[0] == path[0] || string(q.given) == string(path) {
 		return
@@ -134,12 +134,12 @@ func (f *File) askAnew(path []byte) {
 	q.exempt, q.path = false, append(q.path[:0], path...)
 }
 
-// isRobots reports whether a normalised path is that of the file itself. RFC 9309 §2.2.2: "The /robots.txt URI is implicitly
-// allowed."
+// isRobots reports whether a normalised path is that of robots.txt. RFC 9309 §2.2.2: "The /robots.txt URI is
+// implicitly allowed."
 func isRobots(path []byte) bool { return string(path) == "/robots.txt" }
 
-// groupWinner returns what the group decides on the path in question. Each rule is tried once, however many agents
-// follow the group.
+// groupWinner returns the group's best rules for the current path. Each rule is tried once, however many agents share
+// the group.
 func (f *File) groupWinner(group uint32) *winner {
 	q := &f.asked
 	if len(q.groups) < len(f.groups) {
@@ -153,7 +153,7 @@ func (f *File) groupWinner(group uint32) *winner {
 	return &g.winner
 }
 
-// decision says what a winner means.
+// decision converts a winner.
 func (f *File) decision(w *winner) Decision {
 	d := Decision{Allow: w.allows(), Record: f.asked.without(), Agent: -1}
 	rule := w.allowRule
@@ -167,12 +167,13 @@ func (f *File) decision(w *winner) Decision {
 	return d
 }
 
-// winner is the best of either kind of rule: the lengths of the patterns, and the indices of their records + 1; 0 = none.
+// winner holds the best allow and the best disallow rule: the lengths of the patterns, and the indices of their
+// records + 1. 0 is none.
 type winner struct{ allow, disallow, allowRule, disallowRule uint32 }
 
 func (w *winner) allows() bool { return w.allow >= w.disallow }
 
-// join takes the better rules of another winner, whose rules stand further down.
+// join takes the better rules of another winner, whose rules are further down in the file.
 func (w *winner) join(o *winner) {
 	if o.allow > w.allow {
 		w.allow, w.allowRule = o.allow, o.allowRule
@@ -190,7 +191,7 @@ func (f *File) tryGroup(w *winner, group uint32, path []byte) {
 	}
 }
 
-// tryRule tries the record, if it is a rule.
+// tryRule tries the record if it is a rule.
 func (f *File) tryRule(w *winner, i int, path []byte) {
 	r := &f.records[i]
 	if r.kind == KeyAllow || r.kind == KeyDisallow {
@@ -198,7 +199,7 @@ func (f *File) tryRule(w *winner, i int, path []byte) {
 	}
 }
 
-// offer takes the i-th record, a rule that matches with the length, if it is better than what was found before.
+// offer takes the i-th record, a rule that matches with the length, if it beats the best rule so far.
 func (w *winner) offer(kind Key, length uint32, i int) {
 	switch {
 	case kind == KeyAllow && length > w.allow:
@@ -208,7 +209,7 @@ func (w *winner) offer(kind Key, length uint32, i int) {
 	}
 }
 
-// special holds the octets of a value that are not simply compared: wildcards, escapes, and what must be escaped.
+// special holds the octets that need more than comparison: wildcards, escapes, and octets to be escaped.
 var special = func() (is [256]bool) {
 	is['*'], is['$'], is['%'] = true, true, true
 	for c := 0x80; c <= 0xFF; c++ {
@@ -217,8 +218,8 @@ var special = func() (is [256]bool) {
 	return is
 }()
 
-// matchLen returns the length of the rule's normalised pattern if it matches the path, else 0. Most rules are decided
-// by the literal octets with which they begin, so that only the others are normalised at all.
+// matchLen returns the length of the rule's normalised pattern if it matches the path, else 0. The literal octets at
+// the start decide most rules, so that only the others are normalised.
 func (f *File) matchLen(r *record, path []byte) int {
 	value := f.src[r.value:r.end]
 	n := 0
@@ -244,7 +245,7 @@ func (f *File) matchLen(r *record, path []byte) int {
 	return 0
 }
 
-// needsNormal reports whether AppendPattern might change a value that ends like this.
+// needsNormal reports whether AppendPattern might change a value that ends with the tail.
 func (f *File) needsNormal(tail []byte) bool {
 	for _, c := range tail {
 		if special[c] && (c == '%' || c >= 0x80 || f.dialect == RFC) {
@@ -254,8 +255,8 @@ func (f *File) needsNormal(tail []byte) bool {
 	return false
 }
 
-// matchIndex tries an allow that does not match as its folder, see indexFolder. It returns the length of that pattern, 0
-// if it does not match; a path that does not end in `/` cannot match.
+// matchIndex tries the folder of an allow rule that does not match (see indexFolder). It returns the length of that
+// pattern, 0 if it does not match. A path that does not end in `/` cannot match.
 func (f *File) matchIndex(r *record, value, path []byte) int {
 	folder := f.indexFolder(r, value)
 	if folder == nil {
@@ -268,8 +269,8 @@ func (f *File) matchIndex(r *record, value, path []byte) int {
 	return 0
 }
 
-// indexFolder is a quirk of Google's code: an allow that does not match and whose last segment begins with `index.htm` is
-// tried once more as the folder alone, `/a/index.html` as `/a/$`. It returns the folder, nil for all other rules.
+// indexFolder returns the folder of an allow rule whose last segment begins with `index.htm`, nil for other rules.
+// Google's code tries the folder where the rule itself does not match: `/a/index.html` also matches as `/a/$`.
 func (f *File) indexFolder(r *record, value []byte) []byte {
 	if r.kind != KeyAllow || f.dialect != Google {
 		return nil

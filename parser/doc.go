@@ -1,39 +1,38 @@
-// Package parser answers one question: what does a robots.txt file say? RFC 9309, all of it, and nothing else. It needs
-// the standard library alone, and stands alone: any Go program may use it as its robots library.
+// Package parser answers one question: what does a robots.txt file say? It implements all of RFC 9309 and depends on the
+// standard library alone, so that any Go program can use it as its robots library.
 //
-// # Asking
+// # Deciding
 //
-// A [File] reads a body as groups of rules for agents. One File is used for one body after the other:
+// A [File] reads a body as groups of rules for agents. Reuse one File for many bodies:
 //
 //	var file parser.File
 //	file.Parse(body)
 //	if file.Allows("ExampleBot", "https://example.com/private/page") { … }
 //
-// Allows takes a URL as people write it: octets above 0x7F are escaped first, as user agents send them (`/é` is asked as
-// `/%C3%A9`), and escapes that are there are left as they are. [File.Decide] says the same of a path, which it takes as it
-// is given (see [AppendEscapedPath]), and with it the deciding line and whose group was followed. To ask about
-// hundreds of tokens costs little more than to ask about one. Before a file is asked at all, the HTTP status decides, see
-// [AccessFor].
+// Allows takes a URL as people write it. It escapes octets above 0x7F, as user agents do (`/é` becomes `/%C3%A9`), and
+// leaves existing escapes as they are. [File.Decide] takes a path as it is compared (see [AppendEscapedPath]). It also
+// returns the deciding line and the agent whose groups were followed. Further tokens on the same path cost little. Before
+// any rule is read, the HTTP status decides, see [AccessFor].
 //
-// # Looking closer
+// # Details
 //
-// [File.Record] gives every record as written, sitemaps and other extensions included; [File.Agent], whom user-agent lines
-// name; [File.AgentSurvey], whether what the file tells an agent amounts to a blocked, a partly blocked or an open site.
-// A [Scanner] reads lines, comments and blank ones too, that together are the body: for editors, checkers and teaching.
+// [File.Record] returns every record as written, sitemaps and other extensions included. [File.Agent] returns the names in
+// user-agent lines. [File.AgentSurvey] says whether the rules for an agent block the whole site, a part of it or nothing.
+// A [Scanner] returns every line, comments and blank lines included; its lines together are the body.
 //
-// # Two dialects
+// # Dialects
 //
-// [Google] is the default: it decides every case as Google's open-source matcher does, misspellings and quirks included,
-// for that is what a site gets. [RFC] is RFC 9309 without them.
+// [Google], the default, decides every case as Google's open-source matcher does, misspellings and quirks included.
+// [RFC] is RFC 9309 without them.
 //
-// # What may be relied on
+// # Guarantees
 //
-// No body can make the parser fail: what is no record is no record. Time and memory grow with the length of a body alone,
-// and what is kept of one is bounded besides (see [File.Complete]); no path and no pattern takes more than the product of
-// their lengths, and there is no backtracking. Once a File has met a body of as many records, names and groups as the
-// next one, nothing here allocates, unless Reset has given back what a freak needed.
+// Parsing never fails: a line that is no record is skipped. Time and memory grow with the length of the body alone, and
+// what a File keeps is bounded (see [File.Complete]). Matching takes at most the product of the lengths of path and
+// pattern, without backtracking. Once a File has read a body with as many records, names and groups as the next one,
+// nothing allocates, unless Reset has released the memory of an unusually large file.
 //
-// Results are views of the body or of the File: valid until its next Parse or Reset, and as long as the body is left
-// unchanged. A File belongs to one goroutine at a time, since asking uses what it remembers of the question before: who
-// keeps a File a site for many goroutines puts a mutex beside it.
+// Results are views of the body or of the File. They are valid until its next Parse or Reset, and while the body is
+// unchanged. A File may be used by one goroutine at a time, since questions use its scratch memory: guard a File that
+// goroutines share with a mutex.
 package parser

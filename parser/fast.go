@@ -9,7 +9,7 @@ import (
 // The loop below does for a body without NUL what splitLine does line by line, in a third of the time:
 //
 //   - A common key followed at once by its colon is known from the first eight octets, folded to lower case. Its line
-//     end is then looked for behind the colon only.
+//     end is then searched only after the colon.
 //   - The next `#` and the next `:` are looked for once, not once a line: most lines have none of their own.
 //   - What begins with an octet with which no key begins is unknown, or no record: HTML mostly.
 //   - A line is taken to end at LF, and a CR before that is dropped and counted. If the body has more CR than were
@@ -33,20 +33,21 @@ const (
 	sixOctets   = 1<<48 - 1
 )
 
-// readFast reads all lines. It reports whether all CR were parts of line ends; if not, what it read is void.
+// readFast reads all lines. It reports whether every CR belonged to a line end. If not, discard what it read.
 func (f *File) readFast() bool {
 	src, dialect := f.src, f.dialect
 	r := reader{File: f}
 	returns := 0 // CR that were dropped before LF
 	pos := bomLen(src)
-	hash, colon := -1, -1 // the next of them, where it is known
+	hash, colon := -1, -1 // offsets of the next ones, where known
 	var p parts
 	for pos < len(src) {
 		f.lines++
 		start, sep := pos, pos
 		key := KeyNone
 		if pos+16 <= len(src) {
-			// Folding takes 0x0D for `-`, which is a CR, and no lone CR is accepted; and 0x1A for `:`.
+			// Folding maps CR (0x0D) to `-` and 0x1A to `:`. Neither does harm: bodies with a lone CR are read again,
+			// and the colon is compared unfolded.
 			text := src[pos : pos+16]
 			switch first := binary.LittleEndian.Uint64(text) | eightSpaces; {
 			case first == eightDisallow:
@@ -141,8 +142,8 @@ func (f *File) readFast() bool {
 	return returns == bytes.Count(src, []byte{'\r'})
 }
 
-// afterBlanks returns the offset behind the spaces and tabs with which src[start:end] begins, by which pages are indented.
-// It may stop too early, at the end.
+// afterBlanks returns the offset of the first octet of src[start:end] that is no space or tab. HTML is indented by
+// them. It may stop up to seven octets too early near the end.
 func afterBlanks(src []byte, start, end int) int {
 	for start+8 <= end {
 		eight := binary.LittleEndian.Uint64(src[start:])

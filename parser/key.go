@@ -1,15 +1,15 @@
 package parser
 
-// Dialect says whose reading of the same text is wanted.
+// Dialect selects how a file is read.
 type Dialect uint8
 
 // The dialects. The zero value is Google.
 const (
-	Google Dialect = iota // what the running code of the largest crawler does, typos and quirks included
-	RFC                   // RFC 9309, as its authors' own tests read it, and no more
+	Google Dialect = iota // as Google's open-source matcher, typos and quirks included
+	RFC                   // RFC 9309, as its authors' tests read it
 )
 
-// known returns the dialect itself, Google for one that does not exist.
+// known returns the dialect, or Google for an invalid value.
 func (d Dialect) known() Dialect {
 	if d == RFC {
 		return RFC
@@ -37,9 +37,9 @@ const (
 	KeySitemap                  // sitemaps.org; also named by RFC 9309 §2.2.4
 	KeyCrawlDelay               // seconds between two requests
 	KeyRequestRate              // documents per time
-	KeyVisitTime                // hours in which to come
+	KeyVisitTime                // hours in which crawlers may visit
 	KeyHost                     // the preferred mirror (Yandex)
-	KeyCleanParam               // query parameters without meaning (Yandex)
+	KeyCleanParam               // query parameters to ignore (Yandex)
 	KeyContentSignal            // contentsignals.org
 	KeyIndexNowKey              // indexnow.org
 	KeyContentUsage             // IETF AIPREF
@@ -70,15 +70,15 @@ func (k Key) String() string {
 	return "unknown"
 }
 
-// Class is the standing of a key.
+// Class groups keys by their standing.
 type Class uint8
 
 // The classes. The zero value is ClassInvalid.
 const (
 	ClassInvalid   Class = iota // no key at all
 	ClassCore                   // user-agent, allow, disallow: they alone form groups
-	ClassExtension              // known records that others than RFC 9309 define
-	ClassLegacy                 // noindex and its like, which nobody supports any longer
+	ClassExtension              // records that other documents than RFC 9309 define
+	ClassLegacy                 // noindex and its like, which no crawler supports any longer
 	ClassUnknown                // anything else
 )
 
@@ -105,17 +105,17 @@ func (k Key) Class() Class {
 	return ClassUnknown
 }
 
-// Flags are further facts of a record.
+// Flags are further facts about a record.
 type Flags uint8
 
 // The flags.
 const (
-	FlagTypo    Flags = 1 << iota // read only thanks to a tolerance that no document promises
+	FlagTypo    Flags = 1 << iota // the key was accepted only by an undocumented tolerance
 	FlagOrphan                    // an allow or disallow before any user-agent line: ignored
-	FlagNoColon                   // white space stands where the colon should (always with FlagTypo)
+	FlagNoColon                   // white space in place of the colon (always with FlagTypo)
 )
 
-// tolerated are the misspellings that Google's code reads as a key. Like the right spellings they match as prefixes.
+// tolerated are the spellings that Google's code accepts as a key. They match as prefixes.
 var tolerated = [...]struct {
 	prefix string
 	key    Key
@@ -127,7 +127,7 @@ var tolerated = [...]struct {
 	{"sitemap", KeySitemap}, {"site-map", KeySitemap},
 }
 
-// startsKey holds the octets with which any known key, rightly or wrongly spelled, begins.
+// startsKey holds the first octets of all known keys and their misspellings.
 var startsKey = func() (is [256]bool) {
 	for _, name := range keyNames[KeyUserAgent:KeyUnknown] {
 		is[name[0]], is[name[0]-0x20] = true, true
@@ -135,7 +135,7 @@ var startsKey = func() (is [256]bool) {
 	return is
 }()
 
-// keyOf says what a trimmed, non-empty key means in the dialect.
+// keyOf returns the meaning of a trimmed, non-empty key in the dialect.
 func keyOf(key []byte, d Dialect) (Key, Flags) {
 	if !startsKey[key[0]] {
 		return KeyUnknown, 0
@@ -157,8 +157,8 @@ func keyOf(key []byte, d Dialect) (Key, Flags) {
 	return KeyUnknown, 0
 }
 
-// equalFold reports whether a equals b but for the case of ASCII letters. Unlike strings.EqualFold it knows no
-// Unicode folding: U+212A, the Kelvin sign, is no k.
+// equalFold reports whether a equals b, ignoring the case of ASCII letters. strings.EqualFold would also fold Unicode:
+// U+212A, the Kelvin sign, to k.
 func equalFold[A, B []byte | string](a A, b B) bool {
 	if len(a) != len(b) {
 		return false

@@ -2,12 +2,11 @@ package parser
 
 import "bytes"
 
-// Match reports whether the pattern of a rule matches the path, from its start and with regard to case: `*` stands for
-// zero or more octets, `$` at the very end for the end of the path, anything else for itself (RFC 9309 §2.2.2, §2.2.3).
-// Both are compared octet by octet: the pattern is what AppendPattern makes of a rule's value, the path what
-// AppendEscapedPath makes of a URL (in the RFC dialect it is normalised further, see File.Decide). It works in O(len(pattern) × len(path)) at most, allocates
-// nothing, and never backtracks: among the places where a piece between two `*` fits, the leftmost leaves most room
-// for the rest.
+// Match reports whether the pattern of a rule matches a prefix of the path, case included: `*` stands for any octets
+// or none, a final `$` for the end of the path, anything else for itself (RFC 9309 §2.2.2, §2.2.3). Octets are
+// compared as given. Write patterns with AppendPattern and paths with AppendEscapedPath; the RFC dialect normalises
+// paths further, see File.Decide. Match takes at most O(len(pattern) × len(path)), allocates nothing and never
+// backtracks: the leftmost place for each piece between two `*` leaves most room for the rest.
 func Match(pattern, path []byte) bool {
 	star := bytes.IndexByte(pattern, '*')
 	if star < 0 {
@@ -40,9 +39,9 @@ func Match(pattern, path []byte) bool {
 	return bytes.Contains(path, pattern)
 }
 
-// AppendPath appends the part of a URL that rules are matched against: from the first `/`, `?` or `;` behind the
-// authority to the fragment, which is dropped; a `/` is put before it where it is missing. A path alone is a URL too.
-// Octets are left as they are.
+// AppendPath appends the part of a URL that rules are matched against. It begins at the first `/`, `?` or `;` after
+// the authority and ends before the fragment. A missing leading `/` is added. The URL may be a path alone. Octets are
+// left as they are.
 func AppendPath(dst []byte, url string) []byte {
 	skip := 0
 	if len(url) >= 2 && url[:2] == "//" {
@@ -108,7 +107,7 @@ func escapeOctets(buf []byte, from int) []byte {
 	return buf
 }
 
-// indexPathStart returns the first offset from start on of `/`, `?` or `;`, or len(url).
+// indexPathStart returns the offset of the first `/`, `?` or `;` at or after start, or len(url).
 func indexPathStart(url string, start int) int {
 	for start < len(url) && url[start] != '/' && url[start] != '?' && url[start] != ';' {
 		start++
@@ -118,9 +117,9 @@ func indexPathStart(url string, start int) int {
 
 const upperHex = "0123456789ABCDEF"
 
-// AppendPattern appends a rule's value as it is compared in the dialect, the pattern that Match takes. Google's code writes octets above 0x7F as %XX and the digits
-// of %xx in upper case. RFC 9309 §2.2.2 moreover has escaped unreserved octets decoded, and by §2.2.3 a `$` that is no
-// end of path is the same as `%24`.
+// AppendPattern appends the pattern of a rule's value, as the dialect compares it and Match takes it. Google's code
+// escapes octets above 0x7F and writes escapes in upper case. The RFC dialect also decodes escaped unreserved octets
+// (RFC 9309 §2.2.2) and writes a `$` before the end as `%24` (§2.2.3).
 func AppendPattern(dst, value []byte, d Dialect) []byte {
 	for i := 0; i < len(value); i++ {
 		if value[i] == '$' && d == RFC && i+1 < len(value) {
@@ -132,8 +131,8 @@ func AppendPattern(dst, value []byte, d Dialect) []byte {
 	return dst
 }
 
-// appendNormalPath appends a path as the rfc dialect compares it. The octets that are special in patterns are escaped,
-// so that `%2A` and `%24` in a rule match them (RFC 9309 §2.2.3).
+// appendNormalPath appends a path as the RFC dialect compares it. It escapes the wildcards, so that `%2A` and `%24` in
+// a rule match them (RFC 9309 §2.2.3).
 func appendNormalPath(dst, path []byte) []byte {
 	for i := 0; i < len(path); i++ {
 		switch path[i] {

@@ -7,15 +7,15 @@ import (
 	"unsafe"
 )
 
-// This file is laid out in the order in which a body is read: the File and what it keeps, Parse, then what can be
-// asked. The other files: key.go, what a key means; scanner.go, the plain reading of a line; fast.go, the same for most
-// lines in less time; agents.go, who is named; table.go, the hash tables; match.go, patterns and paths; decide.go, which rule wins; survey.go, what
-// all rules amount to; access.go, what an HTTP status means before any of this.
+// This file follows the reading of a body: the File and what it keeps, Parse, then queries. Other files: key.go has
+// the keys; scanner.go reads a line exactly, fast.go most lines quickly; agents.go has the names, table.go the hash
+// tables; match.go has patterns and paths, decide.go chooses the winning rule, survey.go sums up all rules; access.go
+// reads the HTTP status.
 
-// File is what a robots.txt file means. The zero value is ready to Parse.
+// File is a parsed robots.txt file. The zero value is ready to Parse.
 //
-// All that it returns is a view of the body or of the File, valid until the next Parse or Reset; the body must stay
-// unchanged for as long. A File belongs to one goroutine at a time: asking uses scratch memory too.
+// Everything that it returns is a view of the body or of the File, valid until the next Parse or Reset. The body must
+// stay unchanged until then. A File may be used by one goroutine at a time: queries use its scratch memory.
 type File struct {
 	src     []byte
 	dialect Dialect
@@ -29,12 +29,12 @@ type File struct {
 	names   agents
 
 	scratch, path []byte // values and paths, normalised
-	url           []byte // the path of a URL that was asked about
+	url           []byte // scratch of Allows
 	asked         question
 	surveys       surveys
 }
 
-// record is a line of a body, as offsets into it. The key's text is found again when it is asked for.
+// record is a line of a body, as offsets into it. keyText finds the key's text again.
 type record struct {
 	key, value, end uint32 // the key's first octet; the trimmed value is src[value:end]
 	line            uint32
@@ -46,27 +46,27 @@ type record struct {
 // Record is a line that is neither blank nor comment. The slices are views of the body.
 type Record struct {
 	Line    int // 1-based
-	Group   int // index of the group that it stands in; -1 before the first user-agent line
+	Group   int // index of its group; -1 before the first user-agent line
 	Key     Key
 	Flags   Flags
-	KeyText []byte // as written, trimmed; of a line without separator, its whole text
-	Value   []byte // as written, trimmed, without comment; empty where there is none
+	KeyText []byte // as written, trimmed; the whole text of a line without separator
+	Value   []byte // as written, trimmed, without comment; may be empty
 }
 
 // Bounds of what a File keeps.
 const (
-	// maxRecords is how many records are kept: those of any body up to six megabytes, and twenty times what the longest
-	// known file has. It bounds the memory that a File can be made to take, to some 150 MB and six octets for each octet of the
-	// longest line.
+	// maxRecords bounds the records that are kept, and so the memory of a File: to about 150 MB, and six octets for
+	// each octet of the longest line. No body below six megabytes reaches it. It is twenty times the records of the
+	// longest known file.
 	maxRecords = 1 << 20
-	// maxNoise is how many records that are no known key are kept: HTML pages consist of them. All are counted.
+	// maxNoise bounds the records without a known key that are kept: HTML consists of them. All are counted.
 	maxNoise = 1 << 16
-	// keep is how many bytes Reset keeps of each slice that a File owns: enough for 99 files of 100.
+	// keep is how many bytes Reset keeps of each slice: enough for 99 of 100 files.
 	keep = 192 << 10
 )
 
-// Parse reads a body in the Google dialect. It cannot fail: what is no record is no record. Octets past 2 GiB are
-// ignored.
+// Parse reads a body in the Google dialect. It cannot fail: lines that are no records are skipped. Octets past 2 GiB
+// are ignored.
 func (f *File) Parse(src []byte) { f.ParseDialect(src, Google) }
 
 // ParseDialect is Parse in the given dialect.
@@ -79,12 +79,12 @@ func (f *File) ParseDialect(src []byte, d Dialect) {
 	f.readLines()
 	f.dropped = f.dropped || tooLong
 	if f.lines == 0 && len(src) > 0 {
-		f.lines = 1 // a byte order mark, and nothing else
+		f.lines = 1 // only a byte order mark
 	}
 	f.names.finish()
 }
 
-// begin forgets the body before and takes the new one.
+// begin forgets the previous body and takes the new one.
 func (f *File) begin(src []byte, d Dialect) {
 	f.src, f.dialect, f.lines = src, d, 0
 	f.bom, f.dropped = bomLen(src) == 3, false
@@ -95,8 +95,8 @@ func (f *File) begin(src []byte, d Dialect) {
 	f.surveys.reset()
 }
 
-// readLines appends a record for each line that is neither blank nor comment. Of a hundred files one has a NUL or a CR
-// without LF: it is read line by line with splitLine, the others by a loop with shortcuts.
+// readLines appends a record for each line that is neither blank nor comment. One file in a hundred has a NUL or a CR
+// without LF. It is read by splitLine, the others by readFast.
 func (f *File) readLines() {
 	if bytes.IndexByte(f.src, 0) < 0 && f.readFast() {
 		return
@@ -114,10 +114,10 @@ func (f *File) readLines() {
 	}
 }
 
-// reader appends records and sees where groups begin.
+// reader appends records and tracks where groups begin.
 type reader struct {
 	*File
-	closed bool // the current group's list of agents is complete
+	closed bool // a rule has ended the group's user-agent lines
 }
 
 // add appends the record of the current line, whose key begins at start and whose value is src[value:end].
@@ -154,8 +154,8 @@ func (f *File) keepsNoise() bool {
 	return f.counts[KeyNone]+f.counts[KeyUnknown] <= maxNoise && len(f.records) < maxRecords
 }
 
-// another appends a record, to be filled in where it stands. A literal to append would be built elsewhere field by field
-// and copied in larger pieces, for which the processor has to wait: a fifth of the time of Parse.
+// another appends a record for the caller to fill in place. Appending a literal makes a copy, for which the processor
+// stalls: a fifth of the time of Parse.
 func (f *File) another() *record {
 	n := len(f.records)
 	if n == cap(f.records) {
@@ -170,7 +170,7 @@ func (r *record) fill(key Key, flags Flags, start, value, end int, line uint32, 
 	r.line, r.group, r.kind, r.flags = line, int32(group), key, flags
 }
 
-// Reset forgets the body. It keeps memory for the next one, but gives back what grew for a freak.
+// Reset forgets the body. It keeps memory for the next one, but releases what an unusually large file needed.
 func (f *File) Reset() {
 	f.begin(nil, Google)
 	f.records, f.groups = trimmed(f.records), trimmed(f.groups)
@@ -180,7 +180,7 @@ func (f *File) Reset() {
 	f.surveys.trim()
 }
 
-// trimmed returns s without elements, and without its memory if that is above the bound.
+// trimmed returns s without elements, and without its memory if that exceeds keep.
 func trimmed[T any](s []T) []T {
 	var element T
 	if uintptr(cap(s))*unsafe.Sizeof(element) > keep {
@@ -189,16 +189,16 @@ func trimmed[T any](s []T) []T {
 	return s[:0]
 }
 
-// Lines returns the number of lines: a final line end begins no further line.
+// Lines returns the number of lines. A final line end begins no further line.
 func (f *File) Lines() int { return int(f.lines) }
 
-// HasBOM reports whether the body begins with a whole UTF-8 byte order mark. It is skipped, as a broken one is.
+// HasBOM reports whether the body begins with a whole UTF-8 byte order mark. Broken ones are skipped, too.
 func (f *File) HasBOM() bool { return f.bom }
 
-// Dialect returns the dialect in which the body was read.
+// Dialect returns the dialect of the last Parse.
 func (f *File) Dialect() Dialect { return f.dialect }
 
-// Count returns how many lines have the key, those included that Records had no room for.
+// Count returns how many lines have the key, including those that were not kept as records.
 func (f *File) Count(k Key) int {
 	if k < NumKeys {
 		return int(f.counts[k])
@@ -206,12 +206,12 @@ func (f *File) Count(k Key) int {
 	return 0
 }
 
-// Records returns the number of records. Every line that is neither blank nor comment is one, in order, but of lines
-// without a known key only the first 65,536 are kept, and 1,048,576 records in all (Count knows them all).
+// Records returns the number of records: lines that are neither blank nor comment, in order. At most 1,048,576 are
+// kept, and at most 65,536 of those without a known key. Count includes the others.
 func (f *File) Records() int { return len(f.records) }
 
-// Complete reports whether all octets were read and all records with a known key kept. If not, only the body's first
-// million of records take part in decisions, and no Survey is sure. Bodies of less than six megabytes are always complete.
+// Complete reports whether all octets were read and all records with a known key were kept. If not, decisions use only
+// the first million records, and every Survey is Limited. Bodies below six megabytes are always complete.
 func (f *File) Complete() bool { return !f.dropped }
 
 // Record returns the i-th record.
@@ -223,7 +223,7 @@ func (f *File) Record(i int) Record {
 	}
 }
 
-// The three methods below give parts of the i-th record, as Record does, for those who look at many and need few.
+// The three methods below return parts of the i-th record, for callers that look at many records and need few parts.
 
 // Kind returns the key and the flags of the i-th record.
 func (f *File) Kind(i int) (Key, Flags) {
@@ -243,7 +243,7 @@ func (f *File) Value(i int) []byte {
 	return f.src[r.value:r.end]
 }
 
-// keyText returns the key of a record as written. The separator is looked for again: few callers want the key.
+// keyText returns the key of a record as written. It searches the separator again, since few callers want the key.
 func (f *File) keyText(r *record) []byte {
 	start, end := int(r.key), int(r.key)
 	switch {
@@ -260,11 +260,11 @@ func (f *File) keyText(r *record) []byte {
 	return f.src[start:end]
 }
 
-// Groups returns the number of groups: runs of user-agent lines with what follows them (RFC 9309 §2.2.1), not merged.
+// Groups returns the number of groups: runs of user-agent lines and what follows them (RFC 9309 §2.2.1), not merged.
 func (f *File) Groups() int { return len(f.groups) }
 
-// GroupRecords returns the records of a group as the half-open range of their indices. The range begins with the
-// group's first user-agent line and ends before the next group's; lines that form no group stand in it too.
+// GroupRecords returns the half-open range of a group's records. It begins with the group's first user-agent line and
+// ends before the next group. Lines other than rules are included.
 func (f *File) GroupRecords(g uint32) (start, end int) {
 	start, end = int(f.groups[g]), len(f.records)
 	if int(g)+1 < len(f.groups) {

@@ -2,10 +2,11 @@ package parser
 
 import "bytes"
 
-// maxLine is how many bytes of a line Google's code reads: eight times the longest URL of an old browser, less one.
+// maxLine is how many bytes of a line Google's code reads: eight times 2,083, the longest URL of Internet Explorer,
+// less one.
 const maxLine = 2083*8 - 1
 
-// LineKind is what a line is, by its most telling property.
+// LineKind classifies a line.
 type LineKind uint8
 
 // The kinds of lines. The zero value is LineBlank.
@@ -32,7 +33,7 @@ func (k LineKind) String() string {
 // Line is one line of a body. The slices are views of the body.
 type Line struct {
 	Number     int // 1-based
-	Start, End int // offsets into the body; End is behind the line's terminator, and the next line's Start
+	Start, End int // offsets into the body; End is after the terminator, and the next line's Start
 	Kind       LineKind
 	Key        Key
 	Flags      Flags
@@ -40,8 +41,8 @@ type Line struct {
 	Value      []byte // trimmed, without the comment
 }
 
-// Scanner reads a body line by line: syntax, no meaning. Its lines partition the body, so that a file can be shown
-// with each line's kind beside it, and nothing is lost.
+// Scanner reads a body line by line, syntax only. Its lines partition the body, so that a caller can show a file with
+// the kind of each line.
 type Scanner struct {
 	src     []byte
 	pos     int
@@ -57,8 +58,7 @@ func NewScanner(src []byte, d Dialect) Scanner { return Scanner{src: src, dialec
 // Line returns the current line.
 func (s *Scanner) Line() Line { return s.line }
 
-// Next advances to the next line and reports whether there is one. A body ends with its last byte: behind a final
-// line end there is no further line.
+// Next advances to the next line and reports whether there is one. No line follows a final line end.
 func (s *Scanner) Next() bool {
 	if s.pos >= len(s.src) {
 		return false
@@ -83,7 +83,7 @@ func (s *Scanner) Next() bool {
 	return true
 }
 
-// kind says what the current line is, given its key, and notes an orphan.
+// kind classifies the current line by its key and marks orphans.
 func (s *Scanner) kind() LineKind {
 	l := &s.line
 	switch {
@@ -99,8 +99,8 @@ func (s *Scanner) kind() LineKind {
 	return [...]LineKind{LineInvalid, LineCore, LineExtension, LineLegacy, LineUnknown}[l.Key.Class()]
 }
 
-// bomLen returns how many bytes of a byte order mark the body begins with: 3 for a whole one, but Google's code skips
-// a broken one, of one or two bytes, as well.
+// bomLen returns the length of the byte order mark at the start: 3 for a whole one, 1 or 2 for a broken one, which
+// Google's code also skips.
 func bomLen(src []byte) int {
 	const bom = "\xEF\xBB\xBF"
 	n := 0
@@ -110,12 +110,12 @@ func bomLen(src []byte) int {
 	return n
 }
 
-// lineEnds finds line ends of all kinds. Each octet is looked at twice at most, whichever kind the body has.
+// lineEnds finds line ends of all kinds. It looks at each octet at most twice.
 type lineEnds struct {
-	lf, cr int // the next of them, where it is known: not before the line's start
+	lf, cr int // offsets of the next ones, where known: not before the line's start
 }
 
-// find returns the offset of the terminator (LF, CR LF or CR) of the line that starts at pos, and the offset behind it.
+// find returns the offset of the terminator (LF, CR LF or CR) of the line at pos, and the offset after it.
 func (e *lineEnds) find(src []byte, pos int) (end, behind int) {
 	if e.lf < pos || pos == 0 {
 		e.lf = next(src, pos, '\n')
@@ -139,17 +139,17 @@ func next(src []byte, pos int, c byte) int {
 	return len(src)
 }
 
-// parts is a line taken apart: offsets into the body.
+// parts is a line split into its parts: offsets into the body.
 type parts struct {
-	keyStart, keyEnd int // of an invalid line, its whole text
+	keyStart, keyEnd int // the whole text of an invalid line
 	value, end       int // value ≤ end; empty at the end of the text where there is none
 	key              Key
 	flags            Flags
-	blank, comment   bool // nothing but white space and comment; a comment stands in the line
+	blank, comment   bool // blank: nothing but white space and comment; comment: it has a comment
 }
 
-// splitLine takes the line src[start:end] apart: cut at a NUL, cut at a comment, trimmed, split at the separator. It
-// is the plain and exact reading; File.Parse has shortcuts for the shapes that most lines have.
+// splitLine splits the line src[start:end]: it cuts at a NUL and at a comment, trims, and splits at the separator.
+// This is the exact reading; readFast has shortcuts for the most common lines.
 func splitLine(src []byte, start, end int, d Dialect) (p parts) {
 	if d == Google && end-start > maxLine {
 		end = start + maxLine
@@ -173,7 +173,7 @@ func splitLine(src []byte, start, end int, d Dialect) (p parts) {
 	return p
 }
 
-// splitText takes the trimmed, non-empty text src[start:end] apart, whose first colon is at sep, -1 if it has none.
+// splitText splits the trimmed, non-empty text src[start:end]. Its first colon is at sep, -1 if it has none.
 func (p *parts) splitText(src []byte, start, end, sep int, d Dialect) {
 	p.keyStart, p.keyEnd, p.value, p.end = start, end, end, end
 	p.key, p.flags = KeyNone, 0
@@ -187,9 +187,8 @@ func (p *parts) splitText(src []byte, start, end, sep int, d Dialect) {
 	}
 }
 
-// splitAtBlank reads a line without a colon as Google's code does, and as RFC 9309's authors test it: where there are
-// exactly two words, the first is the key. That makes a record only of keys that mean something; any other pair of words
-// stays an invalid line.
+// splitAtBlank reads a line without a colon as Google's code and the RFC's authors' tests do: if it has exactly two
+// words, the first is the key. Only a known key makes a record; any other pair of words is an invalid line.
 func (p *parts) splitAtBlank(src []byte, d Dialect) {
 	first := indexBlank(src, p.keyStart, p.end)
 	if first == p.end {
@@ -220,7 +219,7 @@ func indexBlank(src []byte, start, end int) int {
 	return start
 }
 
-// trim drops ASCII white space at both ends of src[start:end]. Nothing else is white space here, not even U+00A0.
+// trim drops ASCII white space at both ends of src[start:end]. U+00A0 is no white space here.
 func trim(src []byte, start, end int) (int, int) {
 	for start < end && isSpace(src[start]) {
 		start++

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// SiteVerdict is what rules amount to for a whole site.
+// SiteVerdict is the effect of the rules on a whole site.
 type SiteVerdict uint8
 
 // String returns allowed, partial or blocked.
@@ -23,58 +23,58 @@ const (
 	SiteBlocked                    // everything is
 )
 
-// Survey is what the merged rules of some groups amount to.
+// Survey is the effect of the merged rules of some groups.
 type Survey struct {
 	Verdict         SiteVerdict
 	RootAllowed     bool // `/` is allowed
-	Limited         bool // a bound was reached before all was tried; Verdict is SitePartial
-	HasDisallowRoot bool // a disallow's value is just `/`
+	Limited         bool // a bound was reached before every path was tried; Verdict is SitePartial
+	HasDisallowRoot bool // the value of a disallow is `/`
 
-	// Of values with a `?` some surveys know nothing: there is an allow line without one, be it empty; there is a
-	// disallow line without one that is not empty.
+	// Some surveys ignore values with a `?`. PlainAllow: there is an allow line without one, perhaps empty.
+	// PlainDisallow: there is a disallow line without one that is not empty.
 	PlainAllow, PlainDisallow bool
 
 	NAllow, NDisallow int // rule lines, empty ones included
 }
 
-// maxSurveyWork is what all Surveys of one body may spend together on trying the paths that its rules name. A unit is a
-// nanosecond at most, by and large: a rule that is tried, 16 octets of its pattern, a third of a `*`. See tryNamed.
+// maxSurveyWork bounds what all Surveys of one body together spend on trying the paths that its rules name. A unit is
+// about a nanosecond: one tried rule, 16 octets of its pattern, or a third of a `*`. See tryNamed.
 const maxSurveyWork = 1 << 22
 
-// unlisted is a path that nobody writes into a file.
+// unlisted stands for a path that no file names.
 var unlisted = []byte("/dummy-testing-path-54321")
 
-// surveys is what was worked out of a body's groups so far. Agents that the same groups name share one survey.
+// surveys holds the surveys of a body's groups so far. Agents with the same groups share one survey.
 type surveys struct {
-	work       int64    // what may still be spent on this body
-	tallied    bool     // the next two are made
+	work       int64    // units left for this body
+	tallied    bool     // tallies and remarkable are filled
 	tallies    []tally  // by group
 	remarkable []uint32 // records other than plain rules
-	sets       []set    // of two groups and more that were surveyed
+	sets       []set    // surveyed sets of two or more groups
 	table      []uint32 // of the sets
 	trials     trials   // scratch: the rules of one set
 	patterns   []byte   // scratch: their patterns
 }
 
-// tally is what the rules of one group amount to by themselves.
+// tally sums up the rules of one group.
 type tally struct {
-	Survey                 // the counts, and what is found by looking for it once
+	Survey                 // the counts, and facts that one pass finds
 	root, unlisted  winner // of the two paths that every survey asks about
 	allow, disallow uint32 // rules that may match, see namesPath
-	denies          uint32 // disallows that match the path that they name, if rules decide on that
+	denies          uint32 // disallows that match the path that they name, unless that path is exempt
 	odd             uint32 // disallows that do not match it (rfc only: without its `*`, `/%4*1` names `/A`)
-	size            size   // known once it was asked for
+	size            size   // filled on first use
 	surveyed        bool
-	alone           Survey // of this group alone, if it was surveyed
+	alone           Survey // of this group alone, once surveyed
 }
 
-// size is what it costs to try rules: the weight of their wildcards (wildWeight), and the octets of all values.
+// size is the cost of trying rules: the weight of their wildcards (wildWeight), and the octets of all values.
 type size struct {
 	known        bool
 	wild, octets uint32
 }
 
-// set is some groups with their survey: File.names.groups[from:from+count].
+// set is a set of groups, File.names.groups[from:from+count], with its survey.
 type set struct {
 	hash        uint64
 	from, count uint32
@@ -93,8 +93,8 @@ func (s *surveys) trim() {
 	s.trials = trials{allow: trimmed(s.trials.allow), disallow: trimmed(s.trials.disallow)}
 }
 
-// AgentSurvey returns the Survey of the groups that name the i-th agent, see there. It belongs to the File, is not to be
-// changed, and is valid until the next Parse or Reset.
+// AgentSurvey returns the Survey of the groups that name the i-th agent. The File owns it: do not change it. It is
+// valid until the next Parse or Reset.
 func (f *File) AgentSurvey(i int) *Survey {
 	a := &f.names.list[i]
 	if a.count == 1 {
@@ -106,17 +106,16 @@ func (f *File) AgentSurvey(i int) *Survey {
 	return &f.surveys.sets[a.set-1].survey
 }
 
-// Survey says what the merged rules of the groups amount to: blocked if `/`, a path that nobody wrote, and every path
-// that the rules name are denied; allowed if none of them is; else partial. The path of a rule is its value as it is
-// compared, without a final `$` and without each `*`; in the RFC dialect `/robots.txt` is not among them, since no rule
-// decides on it. No groups allow everything. The groups are given in ascending order, each once, as AgentGroups has them.
+// Survey sums up the merged rules of the groups. The verdict is blocked if they deny `/`, an unlisted path, and every
+// path that they name; allowed if they deny none of these; else partial. A rule names its value as it is compared,
+// without a final `$` and without each `*`. In the RFC dialect `/robots.txt` is left out, since it is always allowed.
+// No groups allow everything. The groups must be ascending and distinct, as AgentGroups returns them.
 //
-// The first Survey of a body goes through all its groups; each further one only puts together what was found then, and
-// tries the paths that rules name where these could tell something else than `/`. What was surveyed once is kept.
+// The first Survey of a body reads all its groups. Further ones combine those results, and try the named paths only
+// where these could differ from `/`. Results are kept.
 //
-// All Surveys of one body together may spend some milliseconds on trying paths; one that finds nothing left for it is
-// Limited, and so is every Survey of a body that has more records than are kept (Complete). No file is known that needs so
-// much.
+// All Surveys of one body together may spend some milliseconds on trying paths. A Survey that exhausts this, or of a
+// body that is not Complete, is Limited. No known file needs so much.
 func (f *File) Survey(groups []uint32) Survey {
 	if len(groups) == 1 {
 		return *f.groupSurvey(groups)
@@ -124,7 +123,8 @@ func (f *File) Survey(groups []uint32) Survey {
 	return f.surveys.sets[f.setOf(groups, 0, false)].survey
 }
 
-// groupSurvey is Survey of a single group, as most agents have it: kept with the group, it takes no looking up.
+// groupSurvey is Survey for a single group, the most common case. The result is kept with the group, so that no
+// look-up is needed.
 func (f *File) groupSurvey(group []uint32) *Survey {
 	f.tallyGroups()
 	t := &f.surveys.tallies[group[0]]
@@ -135,8 +135,8 @@ func (f *File) groupSurvey(group []uint32) *Survey {
 	return &t.alone
 }
 
-// setOf returns the index of the set of these groups, which is surveyed if it is new. They are a part of names.groups
-// from there on, or else are copied to its end.
+// setOf returns the index of the set of these groups and surveys a new one. The groups are names.groups from the given
+// offset on if kept is true, else they are copied to its end.
 func (f *File) setOf(groups []uint32, from uint32, kept bool) uint32 {
 	s := &f.surveys
 	if 2*len(s.sets) >= len(s.table) {
@@ -171,7 +171,7 @@ func hashGroups(groups []uint32) uint64 {
 	return h | 1<<63
 }
 
-// survey works a Survey out, where it is to stand: copied, it would have to be waited for.
+// survey fills in a Survey in place, to avoid a copy.
 func (f *File) survey(groups []uint32, s *Survey) {
 	f.tallyGroups()
 	t := &tally{}
@@ -196,22 +196,22 @@ func (f *File) survey(groups []uint32, s *Survey) {
 	case !s.RootAllowed:
 		s.Verdict = SiteBlocked
 	case t.denies > 0:
-		s.Verdict = SitePartial // a disallow matches the path that it names, and nothing overrules it
+		s.Verdict = SitePartial // a disallow matches the path that it names, and no rule overrides it
 	default:
 		s.Verdict = SiteAllowed
 	}
 }
 
-// Remarkable returns the indices of all records but plain rules, in order: of those that are no rules, and of rules that
-// stand in no group, that are misspelled, or whose value matches nothing although it is not empty. In typical files four
-// records of five are plain rules, and need not be looked at one by one. The slice belongs to the File and is valid until
+// Remarkable returns the indices of all records except plain rules, in order. These are records that are no rules, and
+// rules without a group, with a misspelled key, or with a non-empty value that matches nothing. Four of five records
+// of typical files are plain rules, which need no look of their own. The slice belongs to the File and is valid until
 // the next Parse or Reset.
 func (f *File) Remarkable() []uint32 {
 	f.tallyGroups()
 	return f.surveys.remarkable
 }
 
-// tallyGroups goes through all records once and says what each group amounts to, and which records are no plain rules.
+// tallyGroups reads all records once. It fills in the tally of each group and the remarkable records.
 func (f *File) tallyGroups() {
 	s := &f.surveys
 	if s.tallied {
@@ -228,7 +228,7 @@ func (f *File) tallyGroups() {
 	}
 }
 
-// tallyGroup goes through the records of a group. Ordinary rules, as most are, are told by their second octet and only
+// tallyGroup reads the records of a group. The second octet identifies ordinary rules, the majority, which are only
 // counted.
 func (f *File) tallyGroup(t *tally, g uint32) {
 	s := &f.surveys
@@ -265,7 +265,7 @@ func (f *File) tallyGroup(t *tally, g uint32) {
 	t.NDisallow, t.disallow, t.denies = t.NDisallow+int(disallow), t.disallow+disallow, t.denies+disallow
 }
 
-// orphans returns how many records stand before the first group.
+// orphans returns the number of records before the first group.
 func (f *File) orphans() int {
 	if len(f.groups) == 0 {
 		return len(f.records)
@@ -319,11 +319,11 @@ func (f *File) tallyRule(t *tally, r *record, i int) (plain bool) {
 	return true
 }
 
-// Most rules match neither of the two paths that every survey asks about. The two functions below know most of them, of those
-// that name a path and are no lone `/`, by an octet or two.
+// Most rules match neither of the two paths of every survey. The two functions below exclude most of them by an octet
+// or two. They expect a value that names a path and is longer than `/`.
 
-// mayMatchRoot reports whether a rule might match `/`: nothing stands behind its `/` that is not a wildcard, or it is an
-// index.html (see indexFolder).
+// mayMatchRoot reports whether a rule might match `/`: only wildcards follow its `/`, or it is an index.html (see
+// indexFolder).
 func mayMatchRoot(kind Key, value []byte) bool {
 	if value[0] == '*' {
 		return len(value) == 1 || value[1] == '/' || special[value[1]]
@@ -337,7 +337,7 @@ func mayMatchRoot(kind Key, value []byte) bool {
 	return false
 }
 
-// mayMatchUnlisted reports whether a rule might match the path that nobody wrote.
+// mayMatchUnlisted reports whether a rule might match the unlisted path.
 func mayMatchUnlisted(value []byte) bool {
 	if value[0] == '*' {
 		return len(value) == 1 || special[value[1]] || inUnlisted[value[1]]
@@ -351,18 +351,18 @@ func mayMatchUnlisted(value []byte) bool {
 	return value[1] == '%'
 }
 
-// What the second octet of a rule whose first is `/` tells about it.
+// The meaning of a rule's second octet where the first is `/`.
 const (
 	ordinary  = iota // it matches neither of the two paths
-	odd              // it has to be tried
-	starThird        // it is `*`: the third octet tells
-	nameThird        // it is that of the unlisted path: the third octet tells
+	odd              // the rule must be tried
+	starThird        // the octet is `*`: the third octet decides
+	nameThird        // the octet is that of the unlisted path: the third octet decides
 )
 
-// octets tell most rules apart by what is behind their `/`, as mayMatchRoot and mayMatchUnlisted do.
+// octets tabulates mayMatchRoot and mayMatchUnlisted by the octets after the `/`.
 var octets = func() (tell struct {
 	second [2][256]uint8 // by kind, from KeyAllow on
-	third  [4][256]uint8 // by what the second octet tells
+	third  [4][256]uint8 // by the meaning of the second octet
 }) {
 	mayMatch := func(kind Key, value ...byte) bool { return mayMatchRoot(kind, value) || mayMatchUnlisted(value) }
 	for c := range 256 {
@@ -392,7 +392,7 @@ var inUnlisted = func() (is [256]bool) {
 
 func isPlain(value []byte) bool { return bytes.IndexByte(value, '?') < 0 }
 
-// join adds the tally of a group that stands further down.
+// join adds the tally of a group further down in the file.
 func (t *tally) join(o *tally) {
 	t.NAllow += o.NAllow
 	t.NDisallow += o.NDisallow
@@ -407,9 +407,9 @@ func (t *tally) join(o *tally) {
 	t.unlisted.join(&o.unlisted)
 }
 
-// tryNamed tries the paths that the rules name until one is decided otherwise than the root. The rules that could
-// bring that about are tried first: a mix, if there is one, mostly shows at once, and only if the first path shows none
-// are the rules made ready for many more.
+// tryNamed tries the paths that the rules name until one is decided otherwise than the root. Rules that could cause
+// that are tried first, so that a partial block mostly shows at once. Only if the first path shows none are the rules
+// prepared for many trials.
 func (f *File) tryNamed(groups []uint32, t *tally, rootAllowed bool) (v SiteVerdict, limited bool) {
 	order := [...]Key{KeyAllow, KeyDisallow}
 	if rootAllowed {
@@ -442,7 +442,7 @@ func (f *File) tryNamed(groups []uint32, t *tally, rootAllowed bool) (v SiteVerd
 						return SitePartial, true
 					}
 					if kind == order[0] && f.unopposed(groups, r, path) {
-						return SitePartial, false // decided as its kind says, and so not as the root
+						return SitePartial, false // decided as its kind says, so otherwise than the root
 					}
 					w := f.winner(groups, path)
 					allows = w.allows()
@@ -471,7 +471,8 @@ func (f *File) tryNamed(groups []uint32, t *tally, rootAllowed bool) (v SiteVerd
 	return SiteBlocked, false
 }
 
-// sizeOf returns the size of all rules of the groups; of small groups it is estimated, since whatever they cost is little. It reports whether there was work left to find it out.
+// sizeOf returns the size of all rules of the groups, estimated for small groups, whose cost is little. It reports
+// whether enough work was left to measure them.
 func (f *File) sizeOf(groups []uint32) (all size, ok bool) {
 	for _, g := range groups {
 		start, end := f.GroupRecords(g)
@@ -493,7 +494,7 @@ func (f *File) sizeOf(groups []uint32) (all size, ok bool) {
 	return all, true
 }
 
-// span returns how many octets the records take in the body, from the first one's value to the last one's end.
+// span returns the length in the body from the first record's value to the last record's end.
 func (f *File) span(start, end int) uint32 { return f.records[end-1].end - f.records[start].value }
 
 // measure returns the size of the rules among the records.
@@ -508,9 +509,9 @@ func (f *File) measure(start, end int) size {
 	return s
 }
 
-// wildWeight says how dear a pattern is that goes through a path in search of what stands between its `*`: 0 without one,
-// else in eighths of a nanosecond for each octet of the path. Pieces of 16 octets and more are compared in several steps; for
-// those of 64 and more bytes.Index reckons with a hash, and where that is the same compares all.
+// wildWeight returns the cost of a pattern's wildcards, in eighths of a nanosecond for each octet of a path: 0 without
+// a `*`. Pieces of 16 octets and more are compared in several steps. From 64 octets on, bytes.Index uses a hash, and
+// compares the whole piece where the hashes are equal.
 func wildWeight(pattern []byte) (weight uint32) {
 	for {
 		star := bytes.IndexByte(pattern, '*')
@@ -533,7 +534,7 @@ func wildWeight(pattern []byte) (weight uint32) {
 	}
 }
 
-// charge takes units of work from what is left, and reports whether that sufficed.
+// charge subtracts units of work and reports whether they were available.
 func (f *File) charge(units ...int) bool {
 	for _, n := range units {
 		f.surveys.work -= int64(n)
@@ -541,13 +542,13 @@ func (f *File) charge(units ...int) bool {
 	return f.surveys.work >= 0
 }
 
-// trialCost is what the length of a path adds to the cost of trying rules against it, whose wildcards weigh so much: those go
-// through the path in search of their pieces, the others compare its beginning.
+// trialCost returns what the length of a path adds to the cost of trying the rules. Wildcards of the given weight
+// search the whole path; other rules compare its beginning.
 func trialCost(rules, wild int, path []byte) int {
 	return saturated(rules, len(path)/64) + saturated(wild, len(path)/8) + len(path)
 }
 
-// saturated returns the product, or what exhausts any allowance where that does not fit.
+// saturated returns the product, or more than any allowance where it does not fit.
 func saturated(a, b int) int {
 	if a > 0 && b > 2*maxSurveyWork/a {
 		return 2 * maxSurveyWork
@@ -555,8 +556,8 @@ func saturated(a, b int) int {
 	return a * b
 }
 
-// unopposed reports whether the rule decides on the path, which it names itself, because no rule of the other kind matches
-// that is as long: mostly so, and found with few trials, since one kind of rules is rare in most files.
+// unopposed reports whether the rule decides on the path that it names, because no rule of the other kind matches with
+// as great a length. Most rules are unopposed, and few trials show it, since most files have few rules of one kind.
 func (f *File) unopposed(groups []uint32, of *record, path []byte) bool {
 	length := f.matchLen(of, path)
 	if of.kind == KeyAllow {
@@ -582,20 +583,20 @@ func (f *File) winner(groups []uint32, path []byte) (w winner) {
 	return w
 }
 
-// trials are rules made ready to be tried against many paths: normalised once, and without those that match nothing.
+// trials are rules prepared for many paths: normalised once, without those that match nothing.
 type trials struct {
 	allow, disallow []trial
-	fixed           int // units that it costs to try all of them, but for trialCost
+	fixed           int // units to try all of them, without trialCost
 	wild            int // weight of their wildcards
 }
 
-// trial is a pattern, patterns[from:to], in which runs of `*` are one. Its length counts all of them.
+// trial is a pattern, patterns[from:to], in which runs of `*` are merged. Its length is that of the unmerged pattern.
 type trial struct {
 	from, to, length uint32
 	literal          bool // it has neither `*` nor a final `$`
 }
 
-// makeTrials makes the rules of the groups ready.
+// makeTrials prepares the rules of the groups.
 func (f *File) makeTrials(groups []uint32) {
 	s := &f.surveys
 	s.patterns = s.patterns[:0]
@@ -620,7 +621,7 @@ func (f *File) makeTrials(groups []uint32) {
 	}
 }
 
-// addTrial adds the pattern at the end of s.patterns, whose runs of `*` it makes one.
+// addTrial adds the pattern at the end of s.patterns and merges its runs of `*`.
 func (s *surveys) addTrial(kind Key, from int) {
 	length := uint32(len(s.patterns) - from)
 	to, stars := from, 0
@@ -644,8 +645,7 @@ func (s *surveys) addTrial(kind Key, from int) {
 	*of = append(*of, trial{uint32(from), uint32(to), length, stars == 0 && s.patterns[to-1] != '$'})
 }
 
-// allows reports whether the rules allow the path, which is likely to fare as expected: first tried are those that could
-// bring the other about.
+// allows reports whether the rules allow the path. It tries the rules first that could contradict the expected answer.
 func (t *trials) allows(path, patterns []byte, expected bool) bool {
 	if expected {
 		disallow := longest(t.disallow, path, patterns, 1)
@@ -655,7 +655,7 @@ func (t *trials) allows(path, patterns []byte, expected bool) bool {
 	return longest(t.disallow, path, patterns, allow+1) == 0
 }
 
-// longest returns the length of the longest pattern that matches the path, of those that are at least so long; 0 if none
+// longest returns the length of the longest pattern of at least the given length that matches the path, 0 if none
 // does.
 func longest(list []trial, path, patterns []byte, least uint32) (length uint32) {
 	for i := range list {
@@ -665,7 +665,7 @@ func longest(list []trial, path, patterns []byte, least uint32) (length uint32) 
 		}
 		pattern := patterns[t.from:t.to]
 		if t.literal {
-			// The last octet tells most rules apart.
+			// The last octet rejects most rules.
 			if len(pattern) > len(path) || pattern[len(pattern)-1] != path[len(pattern)-1] || !bytes.HasPrefix(path, pattern) {
 				continue
 			}
@@ -677,11 +677,11 @@ func longest(list []trial, path, patterns []byte, least uint32) (length uint32) 
 	return length
 }
 
-// rulePath returns the path that a rule names, as it is compared, valid until the next one; nil if it names none. In the rfc
-// dialect `/robots.txt` is not named by a rule, since no rule decides on it.
+// rulePath returns the path that a rule names, as it is compared, or nil. It is valid until the next call. In the RFC
+// dialect no rule names `/robots.txt`, since it is always allowed.
 func (f *File) rulePath(r *record) []byte {
 	if value := f.src[r.value:r.end]; f.dialect == Google && isLiteral(value) {
-		return value // most values are paths as they stand
+		return value // most values are paths already
 	}
 	path, ok := appendRulePath(f.path[:0], f.src[r.value:r.end], f.dialect)
 	f.path = path
@@ -689,7 +689,7 @@ func (f *File) rulePath(r *record) []byte {
 		return nil
 	}
 	if f.dialect == RFC {
-		// Without its `*` a value may have an escape that it had not before: `/%4*1`.
+		// Without its `*` a value may contain a new escape: `/%4*1`.
 		from := len(path)
 		f.path = appendNormalPath(path, path)
 		path = f.path[from:]
@@ -700,7 +700,7 @@ func (f *File) rulePath(r *record) []byte {
 	return path
 }
 
-// isLiteral reports whether a value is a path as it stands, with nothing to normalise, and no wildcard.
+// isLiteral reports whether a value is a path that needs no normalising and has no wildcard.
 func isLiteral(value []byte) bool {
 	for _, c := range value {
 		if special[c] {
@@ -710,11 +710,11 @@ func isLiteral(value []byte) bool {
 	return len(value) > 0 && value[0] == '/'
 }
 
-// namesPath reports whether a value names a path. One that begins with neither `/` nor `*` matches nothing.
+// namesPath reports whether a value names a path. A value that begins with neither `/` nor `*` matches nothing.
 func namesPath(value []byte) bool { return len(value) > 0 && (value[0] == '/' || value[0] == '*') }
 
-// appendRulePath appends the path that a rule's value names: the value as it is compared without a final `$`, each `*`
-// left out, a `/` put before it where it is missing. It reports whether there is one.
+// appendRulePath appends the path that a rule's value names: its pattern without a final `$` and without each `*`. A
+// missing leading `/` is added. It reports whether the value names a path.
 func appendRulePath(dst, value []byte, d Dialect) ([]byte, bool) {
 	if !namesPath(value) {
 		return dst, false

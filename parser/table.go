@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// Hash tables of indices: of names in agents.go, of sets of groups in survey.go. A table is a slice of index + 1, 0 where
-// it is free, with open addressing; its length is a power of two, and at most half of it is taken. The hashes are keyed
-// by a secret of the process, so that no file can be built whose entries all fall into one place.
+// Hash tables of indices, for names (agents.go) and sets of groups (survey.go). They use open addressing. A slot holds
+// index + 1, or 0 if free. The length is a power of two, and at most half of the slots are taken. Hashes are keyed by
+// a secret of the process, so that no file can force collisions.
 
 const minTable = 32
 
 var secret = maphash.Bytes(maphash.MakeSeed(), []byte("robots.txt"))
 
-// rebuilt returns the table in the given length with n entries, in the memory of the old one if it suffices. An entry
-// whose hash is 0 stands in no table.
+// rebuilt returns a table of the given length with n entries, in the memory of the old one if that suffices. Entries
+// whose hash is 0 are left out.
 func rebuilt(table []uint32, length, n int, hash func(i int) uint64) []uint32 {
 	table = slices.Grow(table[:0], length)[:length]
 	clear(table)

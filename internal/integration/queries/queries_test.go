@@ -2,6 +2,7 @@ package queries
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -64,7 +65,7 @@ func write(t *testing.T, s Survey) (dir string, st store.Store) {
 // TestAnswersOfMadeFiles holds the answer to every query against a plain count, on files that are made of pieces.
 func TestAnswersOfMadeFiles(t *testing.T) {
 	needDuckDB(t)
-	compare(t, Survey{Sites: 2500, Dates: dates, Parts: 800})
+	compare(t, "made", Survey{Sites: 2500, Dates: dates, Parts: 800})
 }
 
 // TestAnswersOfRealFiles is the same on files of the web.
@@ -72,7 +73,7 @@ func TestAnswersOfRealFiles(t *testing.T) {
 	bodies := slices.Concat(sharedtest.Bodies(t, "modern-ai"), sharedtest.Bodies(t, "typical12k")[:2000], sharedtest.Bodies(t, "mix12k")[:100])
 	needDuckDB(t)
 	rand.New(rand.NewPCG(2, 9309)).Shuffle(len(bodies), func(i, j int) { bodies[i], bodies[j] = bodies[j], bodies[i] })
-	compare(t, Survey{Sites: 3000, Dates: dates[1:], Bodies: bodies})
+	compare(t, "real", Survey{Sites: 3000, Dates: dates[1:], Bodies: bodies})
 }
 
 // TestSeveralScansOfADate shows that scans of one date are counted together, a site that is in both once where sites are followed,
@@ -90,21 +91,22 @@ func TestSeveralScansOfADate(t *testing.T) {
 		t.Fatal(err)
 	}
 	compareAnswers(t, answers[0], plain["explicit-or-star"](readSurvey(t, st)))
+	goldenAnswers(t, "one-of-two", answers)
 	for _, date := range second.Dates {
 		if err := report.Stats(t.Context(), st, "second-"+date, report.Options{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	compareDataset(t, dir, st)
+	compareDataset(t, "several", dir, st)
 }
 
-func compare(t *testing.T, s Survey) {
+func compare(t *testing.T, name string, s Survey) {
 	t.Helper()
 	dir, st := write(t, s)
-	compareDataset(t, dir, st)
+	compareDataset(t, name, dir, st)
 }
 
-func compareDataset(t *testing.T, dir string, st store.Store) {
+func compareDataset(t *testing.T, name, dir string, st store.Store) {
 	t.Helper()
 	all := load(t)
 	rows := readSurvey(t, st)
@@ -125,11 +127,11 @@ func compareDataset(t *testing.T, dir string, st store.Store) {
 		compareAnswers(t, a, count(rows))
 	}
 	goldenColumns(t, answers)
-	compareViews(t, dir, rows)
+	goldenAnswers(t, name, append(answers, compareViews(t, dir, rows)...))
 }
 
 // compareViews holds what views say of every token against plain counts: queries ask some of them about one token only.
-func compareViews(t *testing.T, dir string, w *survey) {
+func compareViews(t *testing.T, dir string, w *survey) []Answer {
 	t.Helper()
 	views := []Query{
 		{Name: "tokens", SQL: "SELECT * REPLACE (array_to_string(fallback, ' ') AS fallback) FROM tokens ORDER BY token"},
@@ -188,6 +190,7 @@ func compareViews(t *testing.T, dir string, w *survey) {
 		}
 		compareAnswers(t, a, ordered(want[a.Name], by...))
 	}
+	return answers
 }
 
 // compareAnswers compares what DuckDB answers with what was counted, in order, and says where both say little: one and the
@@ -261,6 +264,64 @@ func goldenColumns(t *testing.T, answers []Answer) {
 		}
 	}
 	golden(t, "testdata/columns.txt", b.String())
+}
+
+// goldenAnswers holds answers against testdata/NAME.golden, which has the first rows of each, their number and a hash of them all.
+func goldenAnswers(t *testing.T, name string, answers []Answer) {
+	t.Helper()
+	const shown = 8
+	var b strings.Builder
+	for _, a := range answers {
+		if a.Error != "" {
+			t.Errorf("%s: %s", a.Name, a.Error)
+			continue
+		}
+		hash := sha256.New()
+		rows := make([]string, len(a.Rows))
+		for i, row := range a.Rows {
+			rows[i] = line(t, row)
+			fmt.Fprintln(hash, rows[i])
+		}
+		fmt.Fprintf(&b, "%s: %d rows, %x\n", a.Name, len(rows), hash.Sum(nil)[:8])
+		for _, row := range rows[:min(shown, len(rows))] {
+			fmt.Fprintf(&b, "\t%s\n", row)
+		}
+		for i, column := range a.Columns {
+			if !slices.ContainsFunc(a.Rows, func(row []any) bool { return !empty(row[i]) }) {
+				t.Errorf("%s: the column %s is empty in every row", a.Name, column)
+			}
+		}
+	}
+	golden(t, "testdata/"+name+".golden", b.String())
+}
+
+// line writes a row as JSON. Fractions have 6 significant digits: processors differ in the last digits of math.Exp.
+func line(t *testing.T, row []any) string {
+	t.Helper()
+	row = slices.Clone(row)
+	for i, value := range row {
+		if number, ok := value.(json.Number); ok && strings.ContainsAny(number.String(), ".e") {
+			f, err := number.Float64()
+			if err != nil {
+				t.Fatal(err)
+			}
+			row[i] = json.Number(strconv.FormatFloat(f, 'g', 6, 64))
+		}
+	}
+	text, err := json.Marshal(row)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// empty reports whether a value is null, zero or the empty string.
+func empty(value any) bool {
+	switch fmt.Sprint(value) {
+	case "<nil>", "", "0", "false":
+		return true
+	}
+	return false
 }
 
 func golden(t *testing.T, path, text string) {
