@@ -1,10 +1,9 @@
-// Package archive answers one question: what is kept of the exchanges themselves? It writes each exchange of a scan into
-// WARC files (package warc), which are published with the parts of the dataset.
+// Package archive answers one question: what is kept of the exchanges themselves? It writes the exchanges of a scan
+// into WARC files (package warc), which are published with the parts of the dataset.
 //
-// An exchange is written when it has taken place, the row that it leads to later: so when a part of the dataset is cut,
-// all exchanges that led to its rows are in the files that are cut with it, or before. What those files have besides are
-// exchanges of origins that are not done yet. A scan that is killed loses the files of the parts that it loses, and asks
-// again.
+// An exchange is written when it ends, before the row that it leads to. So when a part is cut, the exchanges of its
+// rows are in the files cut with it or earlier. These files may also hold exchanges of unfinished origins. A killed
+// scan loses the files of its lost parts and requests those origins again.
 package archive
 
 import (
@@ -27,36 +26,37 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 )
 
-// MaxBytes is the size at which a file is ended and the next begun, as the WARC standard recommends.
+// MaxBytes is the size at which the next file is begun, as the WARC standard recommends.
 const MaxBytes = 1 << 30
 
-// Archive writes the exchanges of one scan. Record may be called from many goroutines; it is a sink.Beside.
+// Archive writes the exchanges of one scan. It implements sink.Beside. Record is safe for concurrent use.
 type Archive struct {
 	store    store.Store
 	maxBytes int64
-	prefix   string // of the scan's files
+	prefix   string // of the names of the scan's files
 
-	ctx    context.Context // of all writing; ends with GiveUp
+	ctx    context.Context // of all writing; ended by GiveUp
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
-	begun  bool // and not closed
+	begun  bool // until Close
 	writer *warc.Writer
 	part   int
-	open   *file   // that is written; nil before the first exchange of a file
-	full   []*file // of the present part, before it
-	err    error   // the first; nothing is written after it
+	open   *file   // the file being written; nil before its first exchange
+	full   []*file // earlier files of the current part
+	err    error   // the first error; nothing is written after it
 
-	cut map[*file]struct{} // files that are cut and not published yet
+	cut map[*file]struct{} // files that are cut but not published
 }
 
-// file is one WARC file in the making.
+// file is a WARC file being written.
 type file struct {
 	draft  store.Draft
 	buffer *bufio.Writer
 }
 
-// New returns an Archive in a store. software is what writes it, for who reads it. A file ends at maxBytes; 0 is MaxBytes.
+// New returns an Archive in a store. software is the name of the program for readers of the files. A file ends at
+// maxBytes; 0 is MaxBytes.
 func New(st store.Store, software string, maxBytes int64) *Archive {
 	if maxBytes == 0 {
 		maxBytes = MaxBytes
@@ -81,7 +81,7 @@ func (a *Archive) Begin(ctx context.Context, of sink.BesideScan) error {
 	return nil
 }
 
-// claim makes the files of this scan's name this scan's: another dataset may have a scan of the same name.
+// claim reserves the scan's file names for this scan: another dataset may have a scan of the same name.
 func (a *Archive) claim(ctx context.Context, of sink.BesideScan) error {
 	name := "scan-" + of.ID + "-" + of.Shard + ".txt"
 	claim := []byte("archive of scan " + of.ID + ", started at " + of.StartedAt.UTC().Format(time.RFC3339Nano) + "\n")
@@ -103,7 +103,7 @@ func (a *Archive) claim(ctx context.Context, of sink.BesideScan) error {
 	return nil
 }
 
-// read returns up to n bytes of an object, and one more if there are more.
+// read returns the first n bytes of an object, and one more if there are more.
 func (a *Archive) read(ctx context.Context, name string, n int) (_ []byte, err error) {
 	object, err := a.store.Open(ctx, name)
 	if err != nil {
@@ -113,7 +113,7 @@ func (a *Archive) read(ctx context.Context, name string, n int) (_ []byte, err e
 	return io.ReadAll(io.NewSectionReader(object, 0, int64(n)+1))
 }
 
-// clear deletes what does not count: drafts, and files of parts that were lost.
+// clear deletes drafts and the files of lost parts.
 func (a *Archive) clear(ctx context.Context, counts func(part int) bool) error {
 	ours := func(name string) bool { _, is := a.partOf(name); return is }
 	if err := a.store.Sweep(ctx, a.prefix, ours); err != nil {
@@ -136,12 +136,12 @@ func (a *Archive) clear(ctx context.Context, counts func(part int) bool) error {
 	return nil
 }
 
-// name is a file's: that of its part and its number in it.
+// name returns the name of a file from its part and its number in the part.
 func (a *Archive) name(part, number int) string {
 	return a.prefix + strconv.Itoa(part) + "-" + strconv.Itoa(number) + ".warc.gz"
 }
 
-// partOf reads a name; is says whether it is one of this scan's.
+// partOf returns the part in a name and whether the name is this scan's.
 func (a *Archive) partOf(name string) (part int, is bool) {
 	rest, is := strings.CutPrefix(name, a.prefix)
 	rest, packed := strings.CutSuffix(rest, ".warc.gz")
@@ -154,7 +154,7 @@ func (a *Archive) partOf(name string) (part int, is bool) {
 	return part, err == nil && err2 == nil && a.name(part, number) == name
 }
 
-// Record writes an exchange. Its error is that of the next Cut.
+// Record writes an exchange. Cut returns its error.
 func (a *Archive) Record(rec *fetcher.Recording) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -190,12 +190,12 @@ func (a *Archive) write(rec *fetcher.Recording) error {
 	return nil
 }
 
-// truncations are the words of the standard for how a recording ends.
+// truncations maps the ends of recordings to the standard's terms.
 var truncations = [...]warc.Truncation{
 	fetcher.Whole: warc.Whole, fetcher.CutOff: warc.CutAtLength, fetcher.TimedOut: warc.CutAtTime, fetcher.Disconnected: warc.CutByDisconnect,
 }
 
-// protocols are the values of WARC-Protocol.
+// protocols returns the values of WARC-Protocol.
 func protocols(rec *fetcher.Recording) []string {
 	list := []string{"http/1.1"}
 	if bytes.HasPrefix(rec.Response, []byte("HTTP/1.0")) {
@@ -211,7 +211,7 @@ var tlsNames = map[uint16]string{
 	tls.VersionTLS10: "tls/1.0", tls.VersionTLS11: "tls/1.1", tls.VersionTLS12: "tls/1.2", tls.VersionTLS13: "tls/1.3",
 }
 
-// begin begins the present part's next file.
+// begin starts the part's next file.
 func (a *Archive) begin() error {
 	name := a.name(a.part, len(a.full))
 	draft, err := a.store.Create(a.ctx, name)
@@ -252,11 +252,11 @@ func (a *Archive) Cut(part int) (publish func(ctx context.Context) error) {
 	}
 }
 
-// GiveUp ends the waiting for the store: what is not published yet is not written any further. It waits for nobody, so that it may
-// be called while a Record or a Cut does. Close is still to be called.
+// GiveUp ends all waiting for the store: unpublished files are written no further. It does not block and is safe to
+// call during Record and Cut. Close must still be called.
 func (a *Archive) GiveUp() { a.cancel() }
 
-// Close drops what is not published. Record does nothing afterwards.
+// Close drops unpublished files. Later calls of Record do nothing.
 func (a *Archive) Close() error {
 	a.cancel()
 	a.mu.Lock()

@@ -12,81 +12,81 @@ import (
 	"github.com/bulkscan/bulkscan/internal/warc"
 )
 
-// ahead reads archives before they are wanted, as most of the work is to unpack them: as many at a time as there are
-// processors, and hands out what stands in them in the order of the archives.
+// ahead unpacks archives before they are needed, since unpacking is most of the work. It has a worker for each processor
+// and returns the content in the order of the archives.
 //
-//	archives 0, n, 2n …   ─► lane 0 ─batches─┐
-//	archives 1, n+1 …     ─► lane 1 ─batches─┼─► next, one archive after the other
-//	archives n-1 …        ─► lane n-1 ───────┘
+//	archives 0, n, 2n …   ─► worker 0 ─batches─┐
+//	archives 1, n+1 …     ─► worker 1 ─batches─┼─► next, one archive after the other
+//	archives n-1 …        ─► worker n-1 ───────┘
 //
-// A lane has batchesEach batches. One that has filled them waits until those before it are done with.
+// A worker has batchesEach batches. When all are full, it waits until next has used one.
 type ahead struct {
-	lanes  []*lane
-	cancel context.CancelFunc
-	group  sync.WaitGroup
+	workers []*worker
+	cancel  context.CancelFunc
+	group   sync.WaitGroup
 
 	number int    // of the archive whose batches come next
-	begun  bool   // a batch of it has come
-	batch  *batch // that is handed out; nil: the next is to come
-	item   int    // of batch
+	begun  bool   // one of its batches was received
+	batch  *batch // the current one; nil before the next is received
+	item   int    // index in batch
 }
 
-// lane reads every n-th archive.
-type lane struct {
+// worker reads every n-th archive.
+type worker struct {
 	filled, free chan *batch
 	records      *warc.Reader
 	seed         maphash.Seed
 	url          []byte
 	packed       bool   // of the archive
 	size         int64  // the same
-	wired        bool   // what is read was written as it was on the wire
-	batch        *batch // that is filled
+	wired        bool   // the archive holds what was received on the wire
+	batch        *batch // the one being filled
 }
 
-// batch is some of what stands in an archive, in its order. The last of an archive has its end.
+// batch is a part of an archive's items, in order. The last batch of an archive has its end.
 type batch struct {
 	items  []item
-	memory []byte // of what the items view, the last block of it
-	kept   int    // bytes in all
+	memory []byte // of the items' bytes; the last block is being filled
+	kept   int    // bytes in all blocks
 	packed bool   // of the archive, as size
 	size   int64  // in bytes
 	ended  bool
 	err    error // with which it ended; nil: all is read
 }
 
-// item is one record of an archive, or a stretch of it that is none.
+// item is one record of an archive, or a stretch that could not be read.
 type item struct {
 	capture capture
-	reason  string // that it is no capture
+	reason  string // why it is no capture
 	uri     []byte
-	key     uint64 // of the capture's target
-	at      place  // in the archive of that number
+	key     uint64 // hash of the capture's target
+	at      place  // in that archive
 	offset  int64
-	broken  warc.Broken // of a stretch that is no record, which has a Reason
+	broken  warc.Broken // a stretch that could not be read, if it has a Reason
 }
 
 const (
 	batchesEach = 4
 	batchItems  = 64
-	batchBytes  = 256 << 10 // after which a batch is full; what one grew beyond twice that is dropped
+	batchBytes  = 256 << 10 // size of a full batch; memory beyond twice that is released
 )
 
-// newAhead begins to read. close ends it.
+// newAhead starts reading. Call close to end it.
 func newAhead(ctx context.Context, paths []string, maxBlock int, seed maphash.Seed) *ahead {
 	ctx, cancel := context.WithCancel(ctx)
 	a := &ahead{cancel: cancel}
-	lanes := min(len(paths), runtime.GOMAXPROCS(0))
-	for first := range lanes {
-		l := &lane{filled: make(chan *batch, batchesEach), free: make(chan *batch, batchesEach), records: warc.NewReader(maxBlock), seed: seed}
+	workers := min(len(paths), runtime.GOMAXPROCS(0))
+	for first := range workers {
+		l := &worker{filled: make(chan *batch, batchesEach), free: make(chan *batch, batchesEach), records: warc.NewReader(maxBlock), seed: seed}
 		l.records.Broken = func(b warc.Broken) error { return l.add(ctx, item{broken: b}) }
 		for range batchesEach {
 			l.free <- &batch{items: make([]item, 0, batchItems)}
 		}
-		a.lanes = append(a.lanes, l)
+		a.workers = append(a.workers, l)
 		a.group.Go(func() {
-			for number := first; number < len(paths); number += lanes {
+			for number := first; number < len(paths); number += workers {
 				if l.read(ctx, paths[number], number) != nil {
-					return // nobody reads on behind an archive that cannot be read
+					return // nothing is read after an archive that fails
 				}
 			}
 		})
@@ -94,13 +94,13 @@ func newAhead(ctx context.Context, paths []string, maxBlock int, seed maphash.Se
 	return a
 }
 
-// next returns the next item of the archive that is read, or nil at its end, with the error that ended it; the next call is
-// of the archive behind it. The item is valid until then. fresh is the first batch of an archive, when it comes.
+// next returns the next item of the current archive, or nil at its end with the error that ended it; then the next
+// archive is current. An item is valid until the next call. fresh is the first batch of an archive, when it arrives.
 func (a *ahead) next(ctx context.Context) (it *item, fresh *batch, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
-	l := a.lanes[a.number%len(a.lanes)]
+	l := a.workers[a.number%len(a.workers)]
 	if a.batch != nil && a.item == len(a.batch.items) {
 		ended, err := a.batch.ended, a.batch.err
 		a.batch.reset()
@@ -131,14 +131,14 @@ func (a *ahead) next(ctx context.Context) (it *item, fresh *batch, err error) {
 	return &a.batch.items[a.item-1], nil, nil
 }
 
-// close ends the reading, and waits until all archives are closed.
+// close ends the reading and waits until all archives are closed.
 func (a *ahead) close() {
 	a.cancel()
 	a.group.Wait()
 }
 
-// read reads one archive. Its error, but for that of the context, is in the archive's last batch too.
-func (l *lane) read(ctx context.Context, path string, number int) error {
+// read reads one archive. Its error is also in the archive's last batch, except for that of the context.
+func (l *worker) read(ctx context.Context, path string, number int) error {
 	file, size, err := openFile(path)
 	if err == nil {
 		err = l.records.Reset(watched{ctx, file}, size, 0)
@@ -164,8 +164,8 @@ func (l *lane) read(ctx context.Context, path string, number int) error {
 	return err
 }
 
-// item makes an item of a record, whose memory is the record's.
-func (l *lane) item(rec *warc.Record, number int) item {
+// item converts a record. The item views the record's memory.
+func (l *worker) item(rec *warc.Record, number int) item {
 	if rec.Type == warc.Info {
 		l.wired = ours(rec.Block)
 	}
@@ -177,13 +177,13 @@ func (l *lane) item(rec *warc.Record, number int) item {
 		it.at = newPlace(number, rec, it.capture.settled, l.wired)
 	}
 	if !it.capture.settled || it.capture.target.Path != "" {
-		it.capture.recorded.Block = nil // what is wanted of it is looked up, if anything
+		it.capture.recorded.Block = nil // blocks that are needed are looked up later
 	}
 	return it
 }
 
-// add puts a copy of an item into the batch, and passes on one that is full.
-func (l *lane) add(ctx context.Context, it item) error {
+// add copies an item into the batch and sends a full one.
+func (l *worker) add(ctx context.Context, it item) error {
 	if err := l.take(ctx); err != nil {
 		return err
 	}
@@ -197,8 +197,8 @@ func (l *lane) add(ctx context.Context, it item) error {
 	return nil
 }
 
-// take makes sure that there is a batch to fill.
-func (l *lane) take(ctx context.Context) error {
+// take receives a batch to fill, unless there is one.
+func (l *worker) take(ctx context.Context) error {
 	if l.batch != nil {
 		return nil
 	}
@@ -211,13 +211,13 @@ func (l *lane) take(ctx context.Context) error {
 	}
 }
 
-// pass hands on the batch. There is room for all of them.
-func (l *lane) pass() {
+// pass sends the batch. The channel has room for all batches, so this does not block.
+func (l *worker) pass() {
 	l.filled <- l.batch
 	l.batch = nil
 }
 
-// keep copies bytes into the batch's memory. Growing it moves nothing: views keep what they view.
+// keep copies bytes into the batch's memory. Growing adds a block, so that earlier views stay valid.
 func (b *batch) keep(data []byte) []byte {
 	if data == nil {
 		return nil
@@ -231,7 +231,7 @@ func (b *batch) keep(data []byte) []byte {
 	return b.memory[from:len(b.memory):len(b.memory)]
 }
 
-// reset makes the batch ready to be filled.
+// reset empties the batch for reuse.
 func (b *batch) reset() {
 	clear(b.items)
 	memory := b.memory[:0]
@@ -241,7 +241,7 @@ func (b *batch) reset() {
 	*b = batch{items: b.items[:0], memory: memory}
 }
 
-// keyOf is the hash of a target's URL, which is spelled out in url.
+// keyOf returns the hash of a target's URL, which it writes into url.
 func keyOf(seed maphash.Seed, t exchange.Target, url []byte) (uint64, []byte) {
 	url = t.AppendTo(url[:0])
 	return maphash.Bytes(seed, url), url

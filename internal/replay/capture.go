@@ -11,15 +11,15 @@ import (
 	"github.com/bulkscan/bulkscan/internal/warc"
 )
 
-// capture is a record of an answer. Its bytes are those of the record.
+// capture is the record of a response. It views the record's bytes.
 type capture struct {
 	target   exchange.Target
 	recorded fetcher.Recorded
-	settled  bool // by its status, an origin's robots.txt is there, or is not; a request that took too long says neither
+	settled  bool // the status says whether robots.txt exists
 }
 
-// ours reports whether a warcinfo is of an archive that bulkscan has written. Of such it is known that no coding was undone; of
-// others it is not, whatever the standard asks for.
+// ours reports whether bulkscan wrote the archive of a warcinfo. Such archives keep content codings, as the standard
+// asks; others may not.
 func ours(info []byte) bool {
 	for line := range bytes.Lines(info[:min(len(info), 4<<10)]) {
 		if name, value, _ := bytes.Cut(line, []byte{':'}); bytes.EqualFold(name, []byte("software")) {
@@ -29,10 +29,10 @@ func ours(info []byte) bool {
 	return false
 }
 
-// skipRecord is the reason to pass over what is no capture, and was not meant to be one.
+// skipRecord is the reason for records that were not meant to be captures.
 const skipRecord = "no capture"
 
-// readCapture takes a record apart, or says why it is no capture; of what was asked the target is told even so.
+// readCapture parses a record. It returns the reason if the record is no capture, with the target where it is known.
 func readCapture(rec *warc.Record) (c capture, reason string) {
 	if rec.Type != warc.Response && rec.Type != warc.Revisit {
 		return c, skipRecord
@@ -52,7 +52,7 @@ func readCapture(rec *warc.Record) (c capture, reason string) {
 		c.recorded.Ending = fetcher.CutOff
 	}
 	if len(rec.IP) <= len("0000:0000:0000:0000:0000:ffff:255.255.255.255") {
-		c.recorded.Addr, _ = netip.ParseAddr(string(rec.IP)) // what is none is unknown
+		c.recorded.Addr, _ = netip.ParseAddr(string(rec.IP)) // an invalid address counts as unknown
 	}
 	for _, protocol := range rec.Protocols {
 		switch string(protocol) {
@@ -76,10 +76,10 @@ func readCapture(rec *warc.Record) (c capture, reason string) {
 	return c, ""
 }
 
-// answers are the types of blocks that are answers to a request; those of others are of name servers, or FTP.
+// answers are the block types of HTTP responses. Other responses are those of name servers or FTP.
 var answers = map[string]bool{"application/http": true, "application/octet-stream": true /* what is no HTTP */, "": true}
 
-// endings is what follows from a truncation for an answer: one that a scan would not have had whole has failed.
+// endings maps truncations: a response that a scan would not have received whole has failed.
 var endings = [...]fetcher.Ending{
 	warc.Whole: fetcher.Whole, warc.CutAtLength: fetcher.CutOff, warc.CutUnspecified: fetcher.CutOff,
 	warc.CutAtTime: fetcher.TimedOut, warc.CutByDisconnect: fetcher.Disconnected,
@@ -90,9 +90,9 @@ var tlsVersions = map[string]uint16{
 	"tls/1.0": tls.VersionTLS10, "tls/1.1": tls.VersionTLS11, "tls/1.2": tls.VersionTLS12, "tls/1.3": tls.VersionTLS13,
 }
 
-// statusOf returns the status that a response begins with, nil for what begins otherwise.
+// statusOf returns the status at the start of a response, or nil.
 func statusOf(block []byte) []byte {
-	const name = "HTTP/" // in either case, as the fetcher reads it
+	const name = "HTTP/" // case is ignored, as in the fetcher
 	line := block[:min(len(block), 32)]
 	if len(line) < len(name) || !bytes.EqualFold(line[:len(name)], []byte(name)) {
 		return nil

@@ -19,10 +19,10 @@ type place uint64
 const (
 	placeFileBits   = 20
 	placeOffsetBits = 42
-	placeNowhere    = 1<<placeOffsetBits - 1 // the offset of what is not found again
+	placeNowhere    = 1<<placeOffsetBits - 1 // the offset of captures that cannot be read again
 )
 
-// maxIndex bounds how deep in a gzip member a record may be that is found again: looking for it reads those before it.
+// maxIndex bounds the index in a gzip member of a capture that is read again: the records before it must be read, too.
 const maxIndex = 63
 
 func newPlace(file int, rec *warc.Record, settled, wired bool) place {
@@ -46,21 +46,21 @@ func (p place) file() int       { return int(p >> placeOffsetBits & (1<<placeFil
 func (p place) offset() int64   { return int64(p & placeNowhere) }
 func (p place) reachable() bool { return p.offset() != placeNowhere }
 
-// waiting is an origin whose capture does not settle it: a redirect, or a failure after which a later try may be recorded.
+// waiting is an origin whose capture does not settle it: a redirect, or a failure for which a retry may be recorded.
 type waiting struct {
 	key uint64
 	seq uint64
 	at  place
 }
 
-// key is the hash by which a URL's capture is found, keyed anew for each Reader. Of 34 million captures, two share one
-// with a probability of 1 in 30,000; whoever looks one up compares the URL.
+// key is the hash that identifies a URL's capture, keyed anew for each Reader. Among 34 million captures two share a
+// hash with a probability of 1 in 30,000. After a look-up the URL is compared.
 func (r *Reader) key(t exchange.Target) (key uint64) {
 	key, r.url = keyOf(r.seed, t, r.url)
 	return key
 }
 
-// drain hands out an origin that was waiting.
+// drain returns the next origin that was waiting.
 func (r *Reader) drain() (entry inputs.Entry, found bool, err error) {
 	if r.drained == len(r.waiting) {
 		return entry, false, io.EOF
@@ -74,7 +74,7 @@ func (r *Reader) drain() (entry inputs.Entry, found bool, err error) {
 	if c == nil {
 		return entry, false, &inputs.Error{File: r.paths[w.at.file()], Err: errors.New("it has changed while it was read")}
 	}
-	if r.captures[w.key] != w.at { // a later one settles it, or is a later failure
+	if r.captures[w.key] != w.at { // a later capture settles it, or is a later failure
 		r.stats.Duplicates++
 		return entry, false, r.rejectLine(w.at.file(), w.seq-r.firsts[w.at.file()]+1, uri, "another capture of the same file counts")
 	}
@@ -82,7 +82,7 @@ func (r *Reader) drain() (entry inputs.Entry, found bool, err error) {
 	return entry, true, r.follow(r.replay(c))
 }
 
-// follow goes on from a capture to those of what it leads to, as far as they are there.
+// follow follows redirects from a capture to recorded targets, as far as there are any.
 func (r *Reader) follow(next exchange.Next) error {
 	for next.Again {
 		x := &r.exchange
@@ -104,7 +104,7 @@ func (r *Reader) follow(next exchange.Next) error {
 	return nil
 }
 
-// find reads the capture at a place again, nil where another one stands there.
+// find reads the capture at a place again. It returns nil if another capture is there.
 func (r *Reader) find(at place, key uint64) (*capture, []byte, error) {
 	file, err := r.again.open(r.paths, at.file())
 	if err == nil {
@@ -129,21 +129,21 @@ func (r *Reader) find(at place, key uint64) (*capture, []byte, error) {
 	return nil, nil, nil
 }
 
-// lookup reads single records of any archive.
+// lookup reads single records of all archives.
 type lookup struct {
 	records *warc.Reader
 	files   map[int]*os.File
 	sizes   map[int]int64
 }
 
-// openFiles is how many archives are open at once for looking up.
+// openFiles bounds the archives that are open at once for look-ups.
 const openFiles = 32
 
 func newLookup(maxBlock int) lookup {
 	return lookup{records: warc.NewLookup(maxBlock), files: map[int]*os.File{}, sizes: map[int]int64{}}
 }
 
-// open returns an archive that can be read.
+// open returns an open archive.
 func (l *lookup) open(paths []string, number int) (*os.File, error) {
 	if file := l.files[number]; file != nil {
 		return file, nil
@@ -161,7 +161,7 @@ func (l *lookup) open(paths []string, number int) (*os.File, error) {
 	return file, nil
 }
 
-// close closes what is open.
+// close closes all open archives.
 func (l *lookup) close() error {
 	var errs []error
 	for number, file := range l.files {

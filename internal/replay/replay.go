@@ -1,14 +1,12 @@
-// Package replay answers one question: what have exchanges left that took place already? It reads archives of captured
-// robots.txt files (package warc) and hands out each as an entry with its answer, as if it had been asked for now.
+// Package replay answers one question: what did past exchanges leave? It reads archives of captured robots.txt files
+// (package warc) and returns each origin as an entry with its answer, as a scan would.
 //
-// A row an origin. An archive has a capture for each exchange: a redirect is one, and where it leads another, a later try
-// is a third. An origin's row is made of the first capture of its /robots.txt that settles it, by an answer of 2xx or
-// 4xx (but 408 and 429: the server tired of the request, or of so many, and a later one may fare better); where there is
-// none, of the last one, from which redirects are followed to captures of what they lead to, wherever in the archives those
-// stand. So the archives are read twice where they must be: what settles is handed out as it comes, and the others, with what
-// they lead to, are looked up at the end, by where they stand.
+// An origin gets one row, but an archive has a capture for each exchange: for each redirect hop and each retry. The row is
+// made of the first capture of its /robots.txt with a status of 2xx or 4xx, which settles it. 408 and 429 do not: a retry
+// may succeed. If none settles it, the last capture counts. Its redirects are followed to captures anywhere in the
+// archives. Next returns settled origins at once and the others at the end, for which it reads their captures again.
 //
-// replay.go walks over the archives, which ahead.go reads; capture.go reads one capture; hops.go looks captures up again.
+// replay.go goes through the archives, which ahead.go reads; capture.go parses a capture; hops.go reads captures again.
 package replay
 
 import (
@@ -28,7 +26,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// Options say what of the archives is wanted.
+// Options say which captures to replay.
 type Options struct {
 	MaxBody int     // of the Fetcher, in bytes
 	Limit   uint64  // see inputs.Options, as the others
@@ -38,15 +36,16 @@ type Options struct {
 
 // Bounds.
 const (
-	maxCaptures  = 1 << 26 // of which the place is known
-	captureBytes = 38      // at most, of the table of places for each: 23 right before it grows
+	maxCaptures  = 1 << 26 // captures whose place is kept
+	captureBytes = 38      // bytes a capture takes in the table of places: 23 before it grows, 38 after
 	maxFiles     = 1 << placeFileBits
 )
 
-// Reader reads archives one after the other. It is a pipeline.Archive but for the type of its entries. It is not safe for
-// concurrent use, but for Progress.
+// Reader reads archives in order. It is a pipeline.Archive except for the type of its entries. Only Progress is safe
+// for concurrent use.
 //
-// Entry.Seq is the number of the capture's record over all archives: each record counts, and each stretch that is none.
+// Entry.Seq is the number of the capture's record over all archives. Each record counts, and so does each stretch that
+// could not be read.
 type Reader struct {
 	ctx   context.Context
 	paths []string
@@ -54,30 +53,30 @@ type Reader struct {
 	opt   Options
 
 	archives *ahead // nil before the first Next
-	number   int    // of the archive that is read, in paths
+	number   int    // of the current archive, in paths
 	line     uint64 // records of it so far
 	size     int64
 	firsts   []uint64 // by archive, the Seq of its first record
 
 	seed     maphash.Seed
 	captures map[uint64]place // by hash of the URL
-	waiting  []waiting        // in the order of Seq; not yet handed out
-	drained  int              // of waiting
+	waiting  []waiting        // in the order of Seq
+	drained  int              // how many of waiting were returned
 	again    lookup
 
 	exchange exchange.Exchange
-	response exchange.Response // of the entry that Next has returned last
+	response exchange.Response // of the entry that Next returned last
 	url      []byte
 	stats    inputs.Stats
 	unsound  Unsound
 	read     atomic.Int64
-	before   int64 // bytes of the files that are read
+	before   int64 // bytes of the archives before the current one
 	total    int64
 	err      error
 }
 
-// Open prepares to read archives in the order given. Each is looked at, so that a missing one is told now. fetch reads the
-// answers: its MaxBody and MaxRedirects are those of the rows. Close the Reader after use.
+// Open prepares to read archives in the given order. It checks that each exists. fetch parses responses and bounds
+// bodies and redirects. Close the Reader after use.
 func Open(ctx context.Context, paths []string, fetch *fetcher.Fetcher, opt Options) (*Reader, error) {
 	if len(paths) > maxFiles {
 		return nil, fmt.Errorf("cannot read %d archives at once: at most %d", len(paths), maxFiles)
@@ -96,10 +95,10 @@ func Open(ctx context.Context, paths []string, fetch *fetcher.Fetcher, opt Optio
 	return r, nil
 }
 
-// maxHead is what is kept of a response's head besides its body; the fetcher reads no longer one.
+// maxHead is how much of a response's head is kept, as much as the fetcher reads.
 const maxHead = 64 << 10
 
-// lookAt returns the size of a file that can be an archive.
+// lookAt returns the size of a file and an error if it cannot be an archive.
 func lookAt(path string) (size int64, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -120,7 +119,7 @@ func lookAt(path string) (size int64, err error) {
 	if err != nil && err != io.EOF {
 		return 0, err
 	}
-	if n >= 4 && head[0]&0xf0 == 0x50 { // archives of zstd begin with a frame to be skipped, of any number, that has their dictionary (RFC 8878 §3.1.2)
+	if n >= 4 && head[0]&0xf0 == 0x50 { // zstd archives begin with a skippable frame, which holds their dictionary (RFC 8878 §3.1.2)
 		head[0] = 0x50
 	}
 	for magic, name := range map[string]string{"\x28\xb5\x2f\xfd": "zstd", "\x50\x2a\x4d\x18": "zstd with a dictionary", "\xfd7zXZ\x00": "xz", "BZh": "bzip2", "PK\x03\x04": "zip"} {
@@ -131,7 +130,7 @@ func lookAt(path string) (size int64, err error) {
 	return info.Size(), nil
 }
 
-// plain drops the operation and the path of an error, which our message names already.
+// plain removes the operation and the path, which our message has already.
 func plain(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
@@ -139,8 +138,8 @@ func plain(err error) error {
 	return err
 }
 
-// Next returns the next entry, or io.EOF after the last, or an *inputs.Error, or the error of Options.Reject or of the
-// context. After an error it returns the same error again.
+// Next returns the next entry, or io.EOF after the last. Other errors are an *inputs.Error, or that of Options.Reject
+// or of the context; they are returned again by later calls.
 func (r *Reader) Next() (inputs.Entry, error) {
 	for r.err == nil {
 		if r.opt.Limit > 0 && r.stats.Entries >= r.opt.Limit {
@@ -164,12 +163,12 @@ func (r *Reader) Next() (inputs.Entry, error) {
 	return inputs.Entry{}, r.err
 }
 
-// Recall exchanges r's memory for the Response of the entry that Next has returned last.
+// Recall swaps r's memory for the Response of the entry that Next returned last.
 func (r *Reader) Recall(response *exchange.Response) {
 	*response, r.response = r.response, *response
 }
 
-// step takes one item of an archive, or its beginning or end; found reports whether it is an entry.
+// step processes one item, or the beginning or end of an archive. found reports whether it is an entry.
 func (r *Reader) step() (entry inputs.Entry, found bool, err error) {
 	if r.archives == nil {
 		r.archives = newAhead(r.ctx, r.paths, maxHead+r.opt.MaxBody+1, r.seed)
@@ -201,7 +200,7 @@ func (r *Reader) step() (entry inputs.Entry, found bool, err error) {
 	}
 	r.read.Store(r.before + it.offset)
 	capture, reason := &it.capture, it.reason
-	if capture.target.Path != "" && reason != "" { // of no origin's robots.txt, whatever it is
+	if capture.target.Path != "" && reason != "" { // no robots.txt of an origin
 		reason = skipRecord
 	}
 	switch {
@@ -216,7 +215,7 @@ func (r *Reader) step() (entry inputs.Entry, found bool, err error) {
 	if !known && len(r.captures) == maxCaptures {
 		return entry, false, r.failed(fmt.Errorf("more than %d captures: read the archives in several scans", maxCaptures))
 	}
-	// In one place are those of one gzip member, of which the first is found again.
+	// Captures in one gzip member share a place. A look-up finds the first of them.
 	if known && (at.settled() || !capture.settled && at == ours) {
 		if capture.target.Path != "" {
 			r.stats.Skipped++
@@ -225,7 +224,7 @@ func (r *Reader) step() (entry inputs.Entry, found bool, err error) {
 		return entry, false, r.duplicate(it.uri)
 	}
 	r.captures[key] = ours
-	if capture.target.Path != "" { // somebody may lead there
+	if capture.target.Path != "" { // a redirect may lead here
 		r.stats.Skipped++
 		return entry, false, nil
 	}
@@ -244,7 +243,7 @@ func (r *Reader) step() (entry inputs.Entry, found bool, err error) {
 	return r.entry(seq, it.uri, capture), true, nil
 }
 
-// replay makes r.response what a capture left.
+// replay fills r.response from a capture.
 func (r *Reader) replay(c *capture) exchange.Next {
 	r.exchange = exchange.Exchange{Origin: c.target.Origin, Target: c.target, Response: &r.response}
 	return r.fetch.Replay(r.ctx, &r.exchange, &c.recorded)
@@ -254,12 +253,12 @@ func (r *Reader) entry(seq uint64, uri []byte, c *capture) inputs.Entry {
 	return inputs.Entry{Seq: seq, Input: clip(uri), Origin: c.target.Origin}
 }
 
-// clip is what stands in a row for a URI: its beginning, in UTF-8.
+// clip returns the start of a URI for a row, in UTF-8.
 func clip(uri []byte) string {
 	return strings.ToValidUTF8(string(uri[:min(len(uri), inputs.MaxInput)]), "")
 }
 
-// count counts a record, and returns its Seq.
+// count counts a record and returns its Seq.
 func (r *Reader) count() uint64 {
 	seq := r.stats.Lines
 	r.stats.Lines++
@@ -309,7 +308,7 @@ func openFile(path string) (*os.File, int64, error) {
 	return file, info.Size(), nil
 }
 
-// failed dresses an error with the archive that it is of; the end of the context, and what Reject says, stay what they are.
+// failed adds the archive's name to an error, except to those of the context and of Reject.
 func (r *Reader) failed(err error) error {
 	if r.ctx.Err() != nil && errors.Is(err, r.ctx.Err()) {
 		return err
@@ -317,7 +316,7 @@ func (r *Reader) failed(err error) error {
 	return &inputs.Error{File: r.paths[min(r.number, len(r.paths)-1)], Err: plain(err)}
 }
 
-// watched is a file that can be read until the context ends.
+// watched is a file that is readable until the context ends.
 type watched struct {
 	ctx  context.Context
 	file *os.File
@@ -330,7 +329,7 @@ func (w watched) ReadAt(p []byte, at int64) (int, error) {
 	return w.file.ReadAt(p, at)
 }
 
-// Stats returns what was met so far: a record is a line.
+// Stats returns the counts so far. A record counts as a line.
 func (r *Reader) Stats() inputs.Stats {
 	s := r.stats
 	s.Files = slices.Clone(s.Files)
@@ -338,19 +337,19 @@ func (r *Reader) Stats() inputs.Stats {
 	return s
 }
 
-// Unsound tells of gzip members that were found to be damaged after records of them had been handed out, so that entries
-// may be wrong. Each of them is a reject too.
+// Unsound counts the gzip members whose damage was found after records of them had been returned. Their entries may be
+// wrong. Each member is also a reject.
 type Unsound struct {
 	Members int
-	File    string // of the first one
-	Offset  int64  // the same
+	File    string // of the first member
+	Offset  int64  // of the first member
 }
 
-// Unsound returns what was met of this so far.
+// Unsound returns the counts so far.
 func (r *Reader) Unsound() Unsound { return r.unsound }
 
-// Progress returns how many bytes of the archives have been read, and how many there are. It may be called at any time
-// from any goroutine.
+// Progress returns how many bytes of the archives have been read, and how many there are. It is safe for concurrent
+// use.
 func (r *Reader) Progress() (read, total int64) { return r.read.Load(), r.total }
 
 // Close closes the archives. Next returns an error afterwards.

@@ -265,7 +265,7 @@ func TestUndone(t *testing.T) {
 	f("of somebody", [][]string{append([]string{info("Nutch 1.6 (CC), not bulkscan/1")}, texts("a")...)}, "a "+good, "a "+good)
 	f("ours", [][]string{append([]string{info("bulkscan/1.0")}, texts("a")...)}, "a "+bad, "a "+bad)
 	files, want := [][]string{append([]string{info("bulkscan/1.0")}, texts("a")...)}, []string{"a " + bad}
-	for i := range runtime.GOMAXPROCS(0) { // so that some follows it in its lane
+	for i := range runtime.GOMAXPROCS(0) { // so that some follows it in its worker
 		host := fmt.Sprintf("b%d", i)
 		files, want = append(files, texts(host)), append(want, host+" "+good)
 	}

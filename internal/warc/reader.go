@@ -11,40 +11,40 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// Reader reads the records of one file after the other. Its memory is its own: what Next returns is valid until the next
-// call. The zero value is not usable; it is not safe for concurrent use.
+// Reader reads the records of one file after the other. Next returns views of its memory, valid until the next call. The
+// zero value is not usable. A Reader is not safe for concurrent use.
 //
 //	file ─► raw ─► gzip ─► text ─► head, block
 //	          └─────────────┘ of a plain file
 //
-// A file's first bytes decide whether its records are in gzip members. A member may hold several records, but no record
-// lies in two members.
+// The first bytes of a file decide whether its records are in gzip members. A member may hold several records, but a
+// record lies in one member.
 //
-// What is broken is told to Broken and passed over. In a plain file reading goes on at the next line that begins a
-// record; among gzip members at the next bytes that begin a member which begins with a record. Those may also be what
-// some server sent, which is why nothing but damage leads there: a record that is merely long is read to its end.
+// Broken receives damage, which is then skipped. Reading continues at the next line that begins a record. In a packed
+// file it continues at the next member that begins with a record. A server may have sent such bytes in a body, so only
+// damage leads to this search: the reader skips the rest of a long record by its length.
 //
-// A member's checksum stands behind its last record. That record is handed out once the checksum holds; those before it
-// are handed out unchecked, as a member may be larger than memory, and Broken is told how many they are.
+// The checksum of a member follows its last record. Next returns that record once the checksum is right. It returns
+// earlier ones unchecked, since a member may be larger than memory, and Broken receives their number.
 type Reader struct {
 	// MaxBlock is how many bytes of a block are kept.
 	MaxBlock int
-	// Broken is told of each stretch of the file that is not read. Nil: nobody wants to know. Its error ends the reading.
+	// Broken, if not nil, receives each stretch of the file that is not read. Its error ends the reading.
 	Broken func(Broken) error
 
 	src     source
 	raw     *bufio.Reader
 	gzip    *gzip.Reader
-	text    *bufio.Reader // of the present member; raw where the file is plain
+	text    *bufio.Reader // of the current member; raw in a plain file
 	inflate *bufio.Reader // text of members
-	probe   bytes.Reader  // of what may be a member
+	probe   bytes.Reader  // of a candidate for a member
 	trial   *gzip.Reader  // of probe
 
 	packed bool  // records are in gzip members
-	inside bool  // text is at a record, or at the end of the member
+	inside bool  // text is within a member, at a record or at the end
 	member int64 // offset of the member
-	index  int   // of the next record in it
-	handed int   // records of it that were handed out
+	index  int   // of the next record in the member
+	handed int   // records of the member that Next has returned
 
 	head  []byte
 	block []byte
@@ -55,11 +55,11 @@ type Reader struct {
 // Broken is a stretch of a file that is not read.
 type Broken struct {
 	Offset int64 // of its first byte
-	Bytes  int64 // at least so many of the file; the rest of it may have been read as records
+	Bytes  int64 // of the file, at least; records may have been read from the rest
 	Reason string
 
-	// Records is how many records of the stretch were handed out before it was known to be damaged: those of a gzip member,
-	// whose checksum comes last. Any of them may be wrong.
+	// Records is how many records of the stretch Next returned before the damage was found. Any of them may be wrong.
+	// They are those of a gzip member, whose checksum comes last.
 	Records int
 }
 
@@ -67,15 +67,15 @@ const (
 	rawBuffer    = 256 << 10
 	lookupBuffer = MaxHead
 	textBuffer   = MaxHead
-	maxBlank     = 256      // bytes of line ends between records, which are four
-	trialBytes   = 4 << 10  // of what may be a member, in which its first record must begin
-	keptBlock    = 64 << 10 // what a block's memory may be beyond which it is dropped, unless MaxBlock is less
+	maxBlank     = 256      // bytes of line ends between records; four are usual
+	trialBytes   = 4 << 10  // of a candidate for a member, within which its first record must begin
+	keptBlock    = 64 << 10 // larger memory of a block is released, unless MaxBlock is smaller still
 )
 
 // NewReader returns a Reader that keeps up to maxBlock bytes of each block. Reset gives it a file.
 func NewReader(maxBlock int) *Reader { return newReader(maxBlock, rawBuffer) }
 
-// NewLookup returns a Reader for single records here and there: it reads less of a file at once.
+// NewLookup returns a Reader for single records: it reads less of a file at once.
 func NewLookup(maxBlock int) *Reader { return newReader(maxBlock, lookupBuffer) }
 
 func newReader(maxBlock, buffer int) *Reader {
@@ -89,8 +89,8 @@ func newReader(maxBlock, buffer int) *Reader {
 	}
 }
 
-// Reset begins to read a file of a size, from an offset on at which a record or its gzip member begins. An error of the
-// file is returned, and again by Next.
+// Reset starts reading a file of the given size at an offset where a record or its gzip member begins. Next returns an
+// error of the file again.
 func (r *Reader) Reset(file io.ReaderAt, size, from int64) error {
 	r.src, r.err = source{file: file, size: size}, nil
 	r.seek(from)
@@ -101,7 +101,7 @@ func (r *Reader) Reset(file io.ReaderAt, size, from int64) error {
 	}
 	r.packed = bytes.HasPrefix(first, gzipMagic[:2])
 	if first, _ = r.raw.Peek(len(versionOne)); !r.packed && !bytes.Equal(first, versionOne) {
-		// The first record is damaged, or blank lines come before it. What comes first behind it decides.
+		// Damage or blank lines come before the first record. What begins first after them decides.
 		member, err := r.findMember(from + 1)
 		if err == nil {
 			var line int64
@@ -121,10 +121,10 @@ func (r *Reader) Reset(file io.ReaderAt, size, from int64) error {
 // Packed reports whether the file's records are in gzip members.
 func (r *Reader) Packed() bool { return r.packed }
 
-// gzipMagic begins a member: its magic, and deflate, the only method that there is (RFC 1952 §2.3.1).
+// gzipMagic begins a member: the magic number, and deflate, the only method (RFC 1952 §2.3.1).
 var gzipMagic = []byte("\x1f\x8b\x08")
 
-// Next returns the next record, or io.EOF behind the last. Other errors are of the file, or of Broken.
+// Next returns the next record, or io.EOF after the last. Other errors are those of the file or of Broken.
 func (r *Reader) Next() (*Record, error) {
 	for r.err == nil {
 		rec, err := r.next()
@@ -182,8 +182,8 @@ func (r *Reader) next() (*Record, error) {
 	return &r.rec, nil
 }
 
-// readBehind looks at what stands in a member behind a record, before that is handed out: the member's end, whose
-// checksum is compared, or another record. Anything else means that the length of the block is wrong, or the block.
+// readBehind checks what follows a record in its member before Next returns the record: another record, or the
+// member's end, whose checksum is compared. Otherwise the block or its length is wrong.
 func (r *Reader) readBehind() error {
 	if ended, err := r.skipBlank(); err != nil || ended {
 		return err
@@ -215,7 +215,7 @@ func (r *Reader) open() error {
 	return nil
 }
 
-// skipBlank passes over the line ends between records, and reports whether the file or the member ends there.
+// skipBlank skips the line ends between records. It reports whether the file or the member ends there.
 func (r *Reader) skipBlank() (ended bool, err error) {
 	for range maxBlank {
 		next, err := r.text.Peek(1)
@@ -237,7 +237,7 @@ func (r *Reader) skipBlank() (ended bool, err error) {
 	return true, &damage{"no record where one should begin"}
 }
 
-// readHead reads a record's head, and takes it off text.
+// readHead reads a record's head and removes it from text.
 func (r *Reader) readHead() error {
 	seen := 0
 	for {
@@ -259,7 +259,8 @@ func (r *Reader) readHead() error {
 	}
 }
 
-// headEnd returns the length of a head with its empty line, 0 where that is not there yet; up to seen it was not.
+// headEnd returns the length of a head with its empty line, 0 if that is missing. The first seen bytes hold no empty
+// line.
 func headEnd(b []byte, seen int) int {
 	for at := max(0, seen-3); ; {
 		i := bytes.IndexByte(b[at:], '\n')
@@ -276,13 +277,13 @@ func headEnd(b []byte, seen int) int {
 	}
 }
 
-// readBlock reads what is kept of a block, and passes over the rest.
+// readBlock reads the kept part of a block and skips the rest.
 func (r *Reader) readBlock() error {
 	kept := int(min(r.rec.Length, int64(r.MaxBlock)))
 	if cap(r.block) > keptBlock && kept <= keptBlock {
 		r.block = nil
 	}
-	// A length is only a claim: memory is taken as the bytes come.
+	// The length may be false: memory grows with the bytes that arrive.
 	r.block = r.block[:0]
 	for len(r.block) < kept {
 		r.block = slices.Grow(r.block, min(kept-len(r.block), keptBlock))
@@ -295,7 +296,7 @@ func (r *Reader) readBlock() error {
 	r.rec.Block = r.block
 	rest := r.rec.Length - int64(kept)
 	if !r.packed {
-		// The end of a plain file's record need not be looked for.
+		// A seek past the rest suffices in a plain file.
 		if r.offset()+rest > r.src.size {
 			return r.wrong(io.ErrUnexpectedEOF)
 		}
@@ -311,7 +312,7 @@ func (r *Reader) readBlock() error {
 	return r.wrong(err)
 }
 
-// recover tells of damage, and goes to where reading can go on.
+// recover reports damage and moves to where reading can continue.
 func (r *Reader) recover(d *damage) error {
 	from := r.member
 	to, err := r.findMember(from + 1)
@@ -323,7 +324,7 @@ func (r *Reader) recover(d *damage) error {
 	}
 	if r.Broken != nil {
 		broken := Broken{Offset: from, Bytes: to - from, Reason: d.reason}
-		if r.packed { // no checksum holds the records of a plain file together
+		if r.packed { // no checksum covers several records of a plain file
 			broken.Records = r.handed
 		}
 		if err := r.Broken(broken); err != nil {
@@ -335,8 +336,7 @@ func (r *Reader) recover(d *damage) error {
 	return nil
 }
 
-// findMember returns the first offset at which a gzip member begins whose text begins with a record, the file's end where
-// there is none.
+// findMember returns the first offset where a gzip member begins whose text begins with a record, or the file's end.
 func (r *Reader) findMember(from int64) (int64, error) {
 	return r.find(from, gzipMagic, func(b []byte) bool {
 		r.probe.Reset(b)
@@ -355,8 +355,8 @@ func (r *Reader) findRecord(from int64) (int64, error) {
 	return min(at+1, r.src.size), err
 }
 
-// find returns the first offset at which the file has a sign, and behind it what the test takes; the file's end where
-// there is none. The test sees the sign and what follows, up to trialBytes.
+// find returns the first offset of a sign that, with what follows it, passes the test, or the file's end. The test
+// receives up to trialBytes.
 func (r *Reader) find(from int64, sign []byte, test func([]byte) bool) (int64, error) {
 	r.seek(from)
 	for {
@@ -364,7 +364,7 @@ func (r *Reader) find(from int64, sign []byte, test func([]byte) bool) (int64, e
 		if r.src.err != nil {
 			return 0, r.wrong(err)
 		}
-		// A sign near the end of the window is looked at in the next, which shows what follows.
+		// A sign near the end of the window is tested in the next window, which has what follows it.
 		last := err == io.EOF
 		limit := len(window)
 		if !last {
@@ -391,7 +391,7 @@ func (r *Reader) find(from int64, sign []byte, test func([]byte) bool) (int64, e
 	}
 }
 
-// offset returns where in the file the next byte of raw stands.
+// offset returns the file's offset of the next byte of raw.
 func (r *Reader) offset() int64 { return r.src.at - int64(r.raw.Buffered()) }
 
 func (r *Reader) seek(to int64) {
@@ -399,7 +399,7 @@ func (r *Reader) seek(to int64) {
 	r.raw.Reset(&r.src)
 }
 
-// wrong tells an error of the file from one of what is in it, which is damage.
+// wrong separates errors of the file from damage of its content.
 func (r *Reader) wrong(err error) error {
 	switch {
 	case err == nil:
@@ -414,7 +414,7 @@ func (r *Reader) wrong(err error) error {
 	return &damage{"a gzip member is damaged"}
 }
 
-// source is a file from an offset on. It remembers what is wrong with the file, so that nobody takes it for damage.
+// source reads a file from an offset on. It keeps errors of the file, so that they are not taken for damage.
 type source struct {
 	file     io.ReaderAt
 	at, size int64

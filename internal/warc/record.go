@@ -4,8 +4,8 @@ import (
 	"bytes"
 )
 
-// readHead parses a record's head, which ends at its empty line. It returns what is wrong with it, "" for nothing.
-// Fields that come again, and lines that are none, are passed over.
+// readHead parses a record's head, which ends with its empty line. It returns what is wrong with it, or "". Repeated
+// fields and lines that are no fields are skipped.
 func (r *Record) readHead(head []byte) (wrong string) {
 	version, rest, _ := bytes.Cut(head, []byte{'\n'})
 	if version = bytes.TrimRight(version, "\r "); len(version) != len("WARC/1.0") || !bytes.HasPrefix(version, versionOne) {
@@ -17,7 +17,7 @@ func (r *Record) readHead(head []byte) (wrong string) {
 		line, rest, _ = bytes.Cut(rest, []byte{'\n'})
 		colon := bytes.IndexByte(line, ':')
 		if colon <= 0 || line[0] == ' ' || line[0] == '\t' {
-			continue // the end, a folded line, or rubbish
+			continue // the end, a folded line, or no field
 		}
 		name, value := line[:colon], bytes.TrimSpace(line[colon+1:])
 		if !is(name, "content-length") {
@@ -39,7 +39,7 @@ func (r *Record) readHead(head []byte) (wrong string) {
 
 var versionOne = []byte("WARC/1.")
 
-// field takes one field of a head.
+// field stores one field of a head.
 func (r *Record) field(name, value []byte) {
 	once := func(to *[]byte) {
 		if *to == nil {
@@ -52,7 +52,7 @@ func (r *Record) field(name, value []byte) {
 			r.Type = typeOf(value)
 		}
 	case is(name, "warc-target-uri"):
-		// Some writers put it in angle brackets, as the grammar of WARC 1.0 has it.
+		// Some writers add angle brackets, as in the grammar of WARC 1.0.
 		if len(value) > 2 && value[0] == '<' && value[len(value)-1] == '>' {
 			value = value[1 : len(value)-1]
 		}
@@ -99,7 +99,7 @@ func truncationOf(value []byte) Truncation {
 	return CutUnspecified
 }
 
-// is reports whether b is a word, which is given in lower case, in any case.
+// is reports whether b equals a lower-case word, ignoring case.
 func is(b []byte, word string) bool {
 	if len(b) != len(word) {
 		return false
@@ -116,7 +116,7 @@ func is(b []byte, word string) bool {
 	return true
 }
 
-// number reads a length; -1 is none, or one that no file has.
+// number reads a length. It returns -1 for none, or for more than any file has.
 func number(b []byte) int64 {
 	if len(b) == 0 || len(b) > 18 {
 		return -1

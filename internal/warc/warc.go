@@ -1,9 +1,9 @@
-// Package warc answers one question: what stands in an archive of exchanges? It reads and writes WARC files (ISO 28500,
-// versions 1.0 and 1.1), as crawlers publish them: one record after the other, each in a gzip member of its own, or
-// plain. What the exchanges mean, and what HTTP is, it does not know.
+// Package warc answers one question: what does an archive of exchanges contain? It reads and writes WARC files (ISO
+// 28500, versions 1.0 and 1.1) as crawlers publish them: records in gzip members of their own, or plain. It does not
+// interpret the exchanges, and it knows no HTTP.
 //
-// record.go is what a record says of itself, and reads it; reader.go goes from record to record, past what is broken;
-// writer.go writes files that other tools read.
+// record.go parses the head of a record; reader.go reads files and skips damage; writer.go writes files for other
+// tools.
 package warc
 
 import "time"
@@ -11,16 +11,16 @@ import "time"
 // Bounds of what is read, in bytes.
 const (
 	MaxHead = 64 << 10 // of a record's head; a longer one is broken
-	MaxSkip = 1 << 30  // of a block, behind what is kept of it; a gzip member may be a bomb
-	MaxURI  = 8 << 10  // of WARC-Target-URI; a longer one is as none
+	MaxSkip = 1 << 30  // of a block, after the kept part; a gzip member may be a bomb
+	MaxURI  = 8 << 10  // of WARC-Target-URI; a longer one counts as missing
 )
 
-// Type is what a record is of.
+// Type is the type of a record.
 type Type uint8
 
 // The types of records (WARC 1.1 §6).
 const (
-	Other Type = iota // a type of no interest, or of another standard
+	Other Type = iota // any other type
 	Info
 	Request
 	Response
@@ -44,7 +44,7 @@ func (t Type) String() string {
 	return typeNames[Other]
 }
 
-// Truncation is why a block ends before its exchange did (WARC 1.1 §5.13).
+// Truncation is why a block is incomplete (WARC 1.1 §5.13).
 type Truncation uint8
 
 // The reasons of a truncation.
@@ -53,7 +53,7 @@ const (
 	CutAtLength                       // the crawler keeps no more
 	CutAtTime                         // it took too long
 	CutByDisconnect                   // the connection ended
-	CutUnspecified                    // for another reason, or for none that is given
+	CutUnspecified                    // for another reason, or no reason is given
 )
 
 var truncationNames = [...]string{CutAtLength: "length", CutAtTime: "time", CutByDisconnect: "disconnect", CutUnspecified: "unspecified"}
@@ -68,9 +68,9 @@ func (t Truncation) String() string {
 
 // Record is one record. Its byte slices are views of the Reader's memory, valid until the next call of its methods.
 type Record struct {
-	Offset int64 // in the file: of the gzip member, or in a plain file of the record itself
+	Offset int64 // in the file: of the gzip member, or of the record in a plain file
 	Index  int   // from 0, in that member
-	Length int64 // of its block, as the head says; Block is shorter where that is more than the Reader keeps
+	Length int64 // of its block, as the head says; Block is shorter if the Reader keeps less
 
 	Type        Type
 	Truncated   Truncation
@@ -79,14 +79,14 @@ type Record struct {
 	IP          []byte // of the server
 	Protocols   [][]byte
 	ID          []byte
-	Concurrent  []byte // the first of the records of the same exchange
+	Concurrent  []byte // the first record of the same exchange
 	Block       []byte
 
 	date  []byte
-	lists [4][]byte // what Protocols views
+	lists [4][]byte // memory of Protocols
 }
 
-// Date returns when the exchange took place, the zero time where the record does not say so in the standard's form.
+// Date returns when the exchange took place, or the zero time if the record has no date in the standard's form.
 func (r *Record) Date() time.Time {
 	var t time.Time
 	if len(r.date) > 64 || t.UnmarshalText(r.date) != nil {

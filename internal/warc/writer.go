@@ -13,26 +13,26 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// Exchange is what is written of one exchange. The Writer keeps none of its bytes.
+// Exchange is one exchange to be written. The Writer keeps none of its bytes.
 type Exchange struct {
 	URI       string // that was asked, absolute and ASCII, without line ends
 	Date      time.Time
 	IP        netip.Addr // invalid: unknown
 	Protocols []string   // as in "http/1.1", "tls/1.3"; without line ends
-	Request   []byte     // as sent, head and body; nil: nothing was sent
-	Response  []byte     // as received, head and body; nil: nothing came
-	Payload   int        // where in Response the body begins; its length where none came
+	Request   []byte     // as sent, head and body; nil if nothing was sent
+	Response  []byte     // as received, head and body; nil if nothing was received
+	Payload   int        // offset of the body in Response; its length if there is no body
 	NoHTTP    bool       // Response is no HTTP response, or has no whole head
 	Truncated Truncation // of Response
 	Metadata  []byte     // fields about the exchange, a line each; nil: none
 }
 
-// Writer writes the records of exchanges to files of WARC 1.1, each in a gzip member of its own. Its errors are those of the file.
-// The zero value is not usable; it is not safe for concurrent use.
+// Writer writes exchanges to WARC 1.1 files, each record in a gzip member of its own. Its errors are those of the
+// file. The zero value is not usable. A Writer is not safe for concurrent use.
 //
-// The same exchanges in the same order give the same bytes: a record's id is a hash of what it holds and where it stands.
+// The same exchanges in the same order give the same bytes: a record's id is a hash of its content and place.
 type Writer struct {
-	Software string // that writes, in the warcinfo of each file; without line ends
+	Software string // for the warcinfo of each file; without line ends
 
 	out   io.Writer
 	size  int64
@@ -50,15 +50,14 @@ type id [16]byte
 // NewWriter returns a Writer. Begin gives it a file.
 func NewWriter(software string) *Writer {
 	w := &Writer{Software: software}
-	w.gzip, _ = gzip.NewWriterLevel(nil, level) // which fails for levels that there are not
+	w.gzip, _ = gzip.NewWriterLevel(nil, level) // the error is for unknown levels only
 	return w
 }
 
-// level of compression: what is behind it costs twice the time for a few per cent of the size.
+// level of compression. Higher levels take twice the time and save a few per cent.
 const level = 5
 
-// Begin begins a file of a name, which its ids depend on: it should be unique. It writes the file's warcinfo, which says
-// who has written it.
+// Begin starts a file and writes its warcinfo. Record ids depend on the name, which should be unique.
 func (w *Writer) Begin(out io.Writer, name string, at time.Time) error {
 	w.out, w.size, w.count, w.name, w.info = out, 0, 0, name, id{}
 	block := []byte("software: " + w.Software + "\r\nformat: WARC File Format 1.1\r\n" +
@@ -69,10 +68,10 @@ func (w *Writer) Begin(out io.Writer, name string, at time.Time) error {
 	return w.end("application/warc-fields", block)
 }
 
-// Size is how many bytes the file has so far.
+// Size returns the size of the file so far, in bytes.
 func (w *Writer) Size() int64 { return w.size }
 
-// Write writes an exchange's request, response and metadata, as far as there are any.
+// Write writes the request, response and metadata of an exchange, where present.
 func (w *Writer) Write(x *Exchange) error {
 	var request, response id
 	var requestSum, responseSum [sha1.Size]byte
@@ -115,7 +114,7 @@ func (w *Writer) Write(x *Exchange) error {
 	return w.end("application/warc-fields", x.Metadata)
 }
 
-// begin begins the head of a record of an exchange; other is the exchange's other record.
+// begin starts the head of a record; other is the id of the exchange's other record.
 func (w *Writer) begin(t Type, own id, x *Exchange, other id) {
 	w.start(t, own, x.Date)
 	w.field("WARC-Target-URI", x.URI)
@@ -163,7 +162,7 @@ func (w *Writer) digest(name string, sum [sha1.Size]byte) {
 	w.head = append(w.head, "\r\n"...)
 }
 
-// id makes the id of the file's next record.
+// id returns the id of the file's next record.
 func (w *Writer) id(t Type, uri string, at time.Time, block [sha1.Size]byte) (u id) {
 	w.count++
 	w.head = append(append(w.head[:0], w.name...), 0)
@@ -177,7 +176,7 @@ func (w *Writer) id(t Type, uri string, at time.Time, block [sha1.Size]byte) (u 
 	return u
 }
 
-// end ends the head, and writes the record.
+// end completes the head and writes the record.
 func (w *Writer) end(contentType string, block []byte) error {
 	w.field("Content-Type", contentType)
 	w.head = append(w.head, "Content-Length: "...)
@@ -193,7 +192,7 @@ func (w *Writer) end(contentType string, block []byte) error {
 
 var recordEnd = []byte("\r\n\r\n")
 
-// counted is a Writer's file, and counts its bytes.
+// counted counts the bytes of a Writer's file.
 type counted Writer
 
 func (c *counted) Write(p []byte) (int, error) {
