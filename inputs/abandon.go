@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// abandonable returns a reader of r whose Read returns when ctx ends, although r may block for ever, as a terminal
-// does. One goroutine reads ahead by one buffer; after the end of ctx it lasts until r returns.
+// abandonable returns a reader of r whose Read returns when ctx ends, even if r blocks forever, as a terminal does. A
+// goroutine reads ahead by one buffer. After the end of ctx it lives until r returns.
 func abandonable(ctx context.Context, r io.Reader) io.Reader {
 	a := &abandoning{ctx: ctx, chunks: make(chan chunk), free: make(chan []byte, 2)}
 	for range cap(a.free) {

@@ -8,13 +8,13 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// seen is a set of origins, each known by a 128-bit hash of its key (host, port, requested scheme): 16 bytes a slot
-// in open-addressing tables that are between 7/12 and 7/8 full, which is 18 to 28 bytes an origin, whatever the
-// length of its name. Where they would take more than three quarters of limit, they are written to a temporary file and
-// begun anew, and the last quarter becomes a filter that tells most origins that are not in the file: see spilled.
+// seen is a set of origins, held as 128-bit hashes of host, port and requested scheme. Open-addressing tables with slots
+// of 16 bytes are between 7/12 and 7/8 full: 18 to 28 bytes an origin, whatever the length of its name. When they would
+// exceed three quarters of limit, they are written to a temporary file and emptied. The last quarter becomes a filter that
+// excludes most origins that are not in the file, see spilled.
 //
-// The hash is keyed anew for each set, so that nobody can write a list whose entries collide; two different origins
-// of a billion share a hash with a probability of about 10⁻²¹. The zero value is an empty set without a limit.
+// Each set has its own hash key, so that no list can be written whose entries collide. Two of a billion origins share a
+// hash with a probability of about 10⁻²¹. The zero value is an empty set without a limit.
 type seen struct {
 	limit int64  // bytes of memory; 0 is none
 	dir   string // of the temporary file; "" is the system's
@@ -25,12 +25,12 @@ type seen struct {
 	disk   *spilled
 }
 
-// DefaultDedupeMemory is what knowing duplicates takes at most where Options do not say otherwise: that of about 21 million
-// origins. Those beyond take 16 bytes each on disk.
+// DefaultDedupeMemory is the memory for finding duplicates where Options do not set it: that of about 21 million
+// origins. Further origins take 16 bytes each on disk.
 const DefaultDedupeMemory = 512 << 20
 
-// tables is how many parts the set has. Each grows on its own, so that no growth stalls the reader for long or needs
-// the whole set twice.
+// tables is how many parts the set has. Each grows on its own, so that growing neither stalls the reader nor needs the
+// memory of the set twice.
 const tables = 256
 
 type table struct {
@@ -43,13 +43,13 @@ type slot struct{ hi, lo uint64 }
 
 const slotBytes = 16
 
-// add puts an origin into the set and reports whether it was not there before. An error is one of the temporary file.
+// add adds an origin and reports whether it is new. An error is one of the temporary file.
 func (s *seen) add(o origin.Origin) (bool, error) {
 	if s.tables == nil {
 		s.tables = new([tables]table)
 		s.keys = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 	}
-	// Port and scheme are mixed in by multiplication with odd constants; the sums stay as uniform as the hashes are.
+	// Multiplication with odd constants mixes in port and scheme; the sums stay uniform.
 	mark := uint64(o.Port())<<8 | uint64(o.Scheme())
 	key := slot{
 		hi: maphash.String(s.keys[0], o.Host()) + mark*0x9e3779b97f4a7c15,
@@ -82,7 +82,7 @@ func (s *seen) add(o origin.Origin) (bool, error) {
 	return true, nil
 }
 
-// room makes a full table larger, or all of them empty.
+// room enlarges a full table, or writes all tables to disk and empties them.
 func (s *seen) room(t *table) error {
 	more := int64(t.grown()-len(t.slots)) * slotBytes
 	if s.limit > 0 && t.used > 0 && s.held+more > s.limit*3/4 {
@@ -111,7 +111,7 @@ func (s *seen) unkept(err error) error {
 	return fmt.Errorf("cannot keep what the lists have named so far beyond %d MiB of memory: %w; make room for temporary files, or set TMPDIR to where there is", s.limit>>20, err)
 }
 
-// bytes is the memory that the set holds, and diskBytes what it has written.
+// bytes returns the memory of the set, and diskBytes the size of its file.
 func (s *seen) bytes() int64 {
 	if s.disk == nil {
 		return s.held
@@ -126,7 +126,7 @@ func (s *seen) diskBytes() int64 {
 	return s.disk.at
 }
 
-// close gives memory and file back.
+// close releases memory and file.
 func (s *seen) close() {
 	if s.disk != nil {
 		s.disk.close()
@@ -134,11 +134,11 @@ func (s *seen) close() {
 	*s = seen{}
 }
 
-// table is the number of the part that a hash belongs to.
+// table returns the number of the part that has a hash.
 func (k slot) table() uint64 { return k.lo % tables }
 
-// home is where a hash belongs among n. The high word of the product spreads hi over any number, not just powers of two,
-// and keeps its order.
+// home returns the preferred slot of a hash among n. The high word of the product spreads hi over any number, not only
+// powers of two, and keeps its order.
 func (k slot) home(n int) int {
 	home, _ := bits.Mul64(k.hi, uint64(n))
 	return int(home)
@@ -146,7 +146,7 @@ func (k slot) home(n int) int {
 
 func (t *table) full() bool { return t.used*8 >= len(t.slots)*7 }
 
-// find returns where the key is, or where it belongs.
+// find returns the slot of the key, or the free slot for it.
 func (t *table) find(key slot) int {
 	for i := key.home(len(t.slots)); ; i++ {
 		if i == len(t.slots) {
@@ -158,7 +158,7 @@ func (t *table) find(key slot) int {
 	}
 }
 
-// grown is how many slots the table will have when it has grown.
+// grown returns the number of slots after growing.
 func (t *table) grown() int { return max(64, len(t.slots)+len(t.slots)/2) }
 
 func (t *table) grow() {

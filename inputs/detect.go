@@ -14,7 +14,7 @@ import (
 // Format is the form of a list, the values of the flag --format.
 type Format uint8
 
-// The formats. WARC is known by name so that it can be refused with a remedy.
+// The formats. WARC is named only to be refused with a remedy.
 const (
 	Auto Format = iota
 	Lines
@@ -52,22 +52,22 @@ type layout struct {
 	bom    int  // bytes of the byte order mark
 	eol    byte // what ends a line
 
-	// For CSV: columns from 0, -1 for none.
+	// For CSV. Columns count from 0; -1 is none.
 	delimiter      byte
 	separator      bool // the first line is `sep=;`, as spreadsheets write it
-	header         bool // the next line names the columns
+	header         bool // the next line has the names of the columns
 	names          []string
 	host, fallback int // fallback stands in for an empty host cell
 	rank, label    int
-	width          int // cells that must be cut
+	width          int // cells that must be split off
 
 	// For JSON lines.
 	paths [jsonWanted]jsonPath
 
-	empty bool // no line but blanks and comments in the head
+	empty bool // the head has only blank lines and comments
 }
 
-// layoutError says why a layout could not be found, and what to do.
+// layoutError says why no layout was found, and what to do.
 type layoutError struct{ text, remedy string }
 
 func (e *layoutError) Error() string { return e.text }
@@ -75,17 +75,17 @@ func (e *layoutError) Error() string { return e.text }
 // Remedy says what to do.
 func (e *layoutError) Remedy() string { return e.remedy }
 
-// sampleLines is how many lines decide on a layout.
+// sampleLines is how many lines determine the layout.
 const sampleLines = 200
 
-// hostNames are the names of columns that hold hosts, the most telling first: an origin says more than a domain does.
+// hostNames are the usual names of host columns, the most specific first: an origin has more than a domain.
 var hostNames = []string{"origin", "url", "domain", "host", "hostname", "fqdn", "website", "site", "domain_name", "root_domain", "host_name", "homepage"}
 
-// rankNames are the names of columns that hold a rank.
+// rankNames are the usual names of rank columns.
 var rankNames = []string{"rank", "globalrank", "global_rank", "popularity_rank", "tranco_rank", "alexa_rank"}
 
-// detect finds out how a stream is to be read, from its first bytes; whole says that they are all. What is ambiguous
-// is an error that asks for a column: a list that is silently read in a wrong way costs a scan.
+// detect determines how to read a stream from its first bytes; whole says that there are no others. An ambiguous list
+// is an error that asks for a column, since reading the wrong column would waste a scan.
 func detect(head []byte, whole bool, opt Options) (layout, error) {
 	l := layout{format: Lines, eol: '\n', host: -1, fallback: -1, rank: -1, label: -1}
 	if bytes.HasPrefix(head, []byte("\xef\xbb\xbf")) {
@@ -95,7 +95,7 @@ func detect(head []byte, whole bool, opt Options) (layout, error) {
 	if n := bytes.Count(head, []byte{0}); n > len(head)/20 {
 		return l, &layoutError{"it is binary data, or UTF-16 without a byte order mark", "convert it to UTF-8 text"}
 	}
-	// A text with carriage returns and no line feed at all was written by an old Macintosh.
+	// Text with CR and without LF was written by an old Macintosh.
 	if bytes.IndexByte(head, '\n') < 0 && bytes.IndexByte(head[:max(0, len(head)-1)], '\r') >= 0 {
 		l.eol = '\r'
 	}
@@ -162,7 +162,7 @@ func allQuoted(lines [][]byte) bool {
 	return true
 }
 
-// separatorLine returns x of a line `sep=x`, else 0.
+// separatorLine returns x of a line `sep=x`, or 0.
 func separatorLine(line []byte) byte {
 	if len(line) == 5 && bytes.EqualFold(line[:4], []byte("sep=")) && strings.IndexByte(",;|\t", line[4]) >= 0 {
 		return line[4]
@@ -170,11 +170,11 @@ func separatorLine(line []byte) byte {
 	return 0
 }
 
-// delimiters are what may separate cells; on a tie the first wins.
+// delimiters are the possible separators of cells. On a tie the first wins.
 const delimiters = "\t,;"
 
-// headerDelimiter returns what separates the first line's cells where one of them is a name that we know for hosts,
-// a comma where it is the only cell, 0 where the line is no such header.
+// headerDelimiter returns the delimiter of a header, which has a cell with a usual name of a host column. It returns a
+// comma if that is the only cell, and 0 if the line is no such header.
 func headerDelimiter(line []byte) byte {
 	for _, d := range []byte(delimiters) {
 		for _, cell := range strings.Split(string(line), string(d)) {
@@ -189,7 +189,7 @@ func headerDelimiter(line []byte) byte {
 	return 0
 }
 
-// findDelimiter returns what separates the cells of most lines, 0 where nothing does.
+// findDelimiter returns the delimiter of most lines, or 0.
 func findDelimiter(lines [][]byte, visible func([]byte) []byte) byte {
 	var best byte
 	most := 0
@@ -210,7 +210,7 @@ func findDelimiter(lines [][]byte, visible func([]byte) []byte) byte {
 	return best
 }
 
-// outsideQuotes returns the line with quoted parts taken out.
+// outsideQuotes returns the line without its quoted parts.
 func outsideQuotes(line []byte) []byte {
 	if bytes.IndexByte(line, '"') < 0 {
 		return line
@@ -224,8 +224,8 @@ func outsideQuotes(line []byte) []byte {
 	return out
 }
 
-// outsidePaths is outsideQuotes without the path of a URL at the start of the line, where commas and semicolons
-// separate nothing.
+// outsidePaths is outsideQuotes without the path of a URL at the start of the line: commas and semicolons in a path
+// are no delimiters.
 func outsidePaths(line []byte) []byte {
 	line = outsideQuotes(line)
 	scheme := bytes.Index(line, []byte("://"))
@@ -266,13 +266,13 @@ func (l *layout) detectCSV(lines [][]byte, opt Options) error {
 	return nil
 }
 
-// rows cuts the sampled lines into cells.
+// rows splits the sampled lines into cells.
 func (l *layout) rows(lines [][]byte) [][]string {
 	rows := make([][]string, 0, len(lines))
 	for i, line := range lines {
 		var c record
 		if c.split(line, l.delimiter, 1<<10) != "" && i > 0 {
-			continue // it will be a reject; but the first row stays the first
+			continue // the line will be a reject; the first row stays the first
 		}
 		row := make([]string, len(c.cells))
 		for i := range c.cells {
@@ -283,7 +283,7 @@ func (l *layout) rows(lines [][]byte) [][]string {
 	return rows
 }
 
-// weight says what the cells of a column look like, below the first row.
+// weight counts the kinds of cells of a column, without the first row.
 type weight struct{ filled, names, addresses, numbers int }
 
 // holdsNames reports whether most filled cells are host names, or URLs.
@@ -294,7 +294,7 @@ func (w weight) holdsAddresses() bool { return w.addresses > 0 && w.addresses*10
 
 func (w weight) holdsNumbers() bool { return w.numbers > 0 && w.numbers == w.filled }
 
-// weigh looks at every row but the first, which may be a header; at the first too where it is alone.
+// weigh counts all rows but the first, which may be a header. A single row is counted.
 func weigh(rows [][]string) []weight {
 	width := 0
 	for _, row := range rows {
@@ -327,7 +327,7 @@ func (w *weight) weigh(cell string) {
 		return
 	}
 	if addr, isAddress := o.Addr(); isAddress {
-		// A score of 0.75 is an address as browsers read it, but no column of addresses is spelled so.
+		// Browsers read 0.75 as an address, but no column of addresses has such spellings.
 		if addr.Is6() || strings.Contains(cell, o.Host()) {
 			w.addresses++
 		}
@@ -336,8 +336,8 @@ func (w *weight) weigh(cell string) {
 	}
 }
 
-// findHeader decides whether the first row names the columns: it holds neither hosts nor numbers, and either a name
-// that we know, or something that differs from what stands below it.
+// findHeader decides whether the first row is a header. A header has neither hosts nor numbers. It has a usual name,
+// or a cell unlike those below it.
 func (l *layout) findHeader(rows [][]string, columns []weight, opt Options) {
 	known := false
 	var first weight
@@ -356,8 +356,7 @@ func (l *layout) findHeader(rows [][]string, columns []weight, opt Options) {
 	}
 }
 
-// findHost finds the column of the hosts: the one that was asked for, the one whose name we know, or the only one that
-// holds host names.
+// findHost finds the host column: the requested one, one with a usual name, or the only one with host names.
 func (l *layout) findHost(rows [][]string, columns []weight, opt Options) (err error) {
 	if opt.Column != "" {
 		l.host, err = l.column(opt.Column, len(columns), "--column")
@@ -382,7 +381,7 @@ func (l *layout) findHost(rows [][]string, columns []weight, opt Options) (err e
 	switch {
 	case len(names) == 1:
 		l.host = names[0]
-		// zgrab2's `IP, DOMAIN, TAG`: the address stands for lines without a domain.
+		// zgrab2 writes `IP, DOMAIN, TAG`: the address replaces a missing domain.
 		if len(addresses) == 1 && addresses[0] == l.host-1 && !l.header {
 			l.fallback = addresses[0]
 		}
@@ -407,7 +406,7 @@ func (l *layout) findLabel(width int, opt Options) (err error) {
 	return err
 }
 
-// findRank takes the column that is named so, or, without a header, a column of numbers before the hosts.
+// findRank takes the column with a usual name. Without a header it takes a column of numbers before the hosts.
 func (l *layout) findRank(columns []weight) {
 	if l.header {
 		for _, want := range rankNames {
@@ -478,7 +477,7 @@ func (l *layout) columnName(column int) string {
 	return strconv.Itoa(column + 1)
 }
 
-// normalName makes spellings of one column name equal.
+// normalName returns one spelling for all spellings of a column name.
 func normalName(name string) string {
 	if len(name) > 200 {
 		return ""
@@ -487,7 +486,7 @@ func normalName(name string) string {
 	return strings.NewReplacer(" ", "_", "-", "_").Replace(name)
 }
 
-// String says in words how lines are read.
+// String describes the layout in words.
 func (l *layout) String() string {
 	if l.empty {
 		return "empty"

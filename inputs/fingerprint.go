@@ -11,21 +11,20 @@ import (
 	"sync/atomic"
 )
 
-// Fingerprint names lists by their contents in their order, whatever the files are called: a list that was moved is
-// the same list.
+// Fingerprint identifies lists by their contents and order, whatever the names of the files.
 type Fingerprint [sha256.Size]byte
 
 // String returns 64 hexadecimal digits.
 func (f Fingerprint) String() string { return hex.EncodeToString(f[:]) }
 
-// FingerprintOf reads the files as they lie (compressed ones stay so) and returns the SHA-256 of their SHA-256 sums.
-// Standard input cannot be read twice: Spool it and name the file.
+// FingerprintOf returns the SHA-256 of the files' SHA-256 sums. Compressed files are hashed as they are. Standard
+// input cannot be read twice: copy it with Spool and name the file.
 func FingerprintOf(ctx context.Context, paths []string) (Fingerprint, error) {
 	all, _, err := Fingerprints(ctx, paths)
 	return all, err
 }
 
-// Fingerprints reads the files once, and returns what FingerprintOf gives for all of them together, and for each alone.
+// Fingerprints reads the files once. It returns FingerprintOf all of them, and of each.
 func Fingerprints(ctx context.Context, paths []string) (all Fingerprint, each []Fingerprint, err error) {
 	together := sha256.New()
 	for _, path := range paths {
@@ -60,10 +59,9 @@ func sumFile(ctx context.Context, path string) (sum []byte, err error) {
 	return hash.Sum(nil), nil
 }
 
-// Spool copies what can be read only once (standard input) into a new file in dir, as it comes, and returns the file's
-// path and its fingerprint, the one that FingerprintOf gives for that path alone. The file is the caller's, who removes it;
-// none is left after an error. A read that blocks is given up when ctx ends; it then lasts in the background until r
-// returns.
+// Spool copies r, which can be read only once, to a new file in dir. It returns the file's path and fingerprint, as
+// FingerprintOf returns it for that path. The caller removes the file; after an error there is none. Spool returns
+// when ctx ends, even if a read blocks; that read continues in the background until r returns.
 func Spool(ctx context.Context, r io.Reader, dir string) (path string, f Fingerprint, err error) {
 	file, err := os.CreateTemp(dir, "bulkscan-stdin-*")
 	if err != nil {

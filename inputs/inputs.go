@@ -1,15 +1,13 @@
-// Package inputs answers one question: who is on the list? It reads lists of sites as they are found in the wild
-// (plain lines, the rank lists that researchers use, CSV of any shape, JSON lines, compressed or not) and hands out
-// one origin at a time.
+// Package inputs answers one question: who is on the list? It reads lists of sites in all usual forms (plain lines,
+// rank lists, CSV, JSON lines, compressed or not) and returns one origin at a time.
 //
-// The package is laid out as a byte travels: source.go opens files, archives and compressions; lines.go cuts their
-// bytes into bounded lines; detect.go decides what the lines are (layout); record.go takes one line apart, and json.go
-// one that is JSON; table.go takes rows of tables instead; dedupe.go knows what was seen, with the help of spill.go where
-// that is too much for memory; and this file, the Reader, walks over it all and counts. fingerprint.go stands
-// apart: it names a list by its contents, so that a scan can be resumed.
+// The files follow the bytes: source.go opens files, archives and compressions; lines.go splits them into bounded
+// lines; detect.go determines their layout; record.go parses a line, json.go one of JSON; table.go reads rows of
+// tables instead; dedupe.go finds duplicates, with spill.go for what exceeds memory. The Reader in this file connects
+// them and counts. fingerprint.go identifies a list by its contents, so that a scan can be resumed.
 //
-// Every physical line, be it blank, a comment, a header or broken, advances Entry.Seq by one. A line is either an
-// entry, a reject, skipped (blank, comment, header) or left out by sampling, and the Stats say how many were what.
+// Every physical line advances Entry.Seq by one, be it blank, a comment, a header or broken. A line is an entry, a
+// reject, skipped (blank, comment, header) or left out by sampling. Stats counts each.
 package inputs
 
 import (
@@ -27,9 +25,9 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// Bounds of what is read and repeated, in bytes.
+// Bounds in bytes.
 const (
-	MaxLine  = 64 << 10 // a longer line is a reject
+	MaxLine  = 64 << 10 // of a line; a longer one is a reject
 	MaxInput = 500      // of Entry.Input
 	MaxLabel = 200      // of Entry.Label
 	MaxText  = 256      // of Reject.Text
@@ -37,52 +35,52 @@ const (
 
 // Entry is one origin of a list.
 type Entry struct {
-	// Seq is the 0-based number of the entry's line over all inputs. Skipped and rejected lines count, so that it
-	// names the same line in every run over the same inputs.
+	// Seq is the 0-based number of the entry's line over all inputs. Skipped and rejected lines count, so that Seq
+	// names the same line in every run.
 	Seq uint64
-	// Input is what the list says, without white space around it: a line, or the cell that holds the host. It is
-	// valid UTF-8, cut at MaxInput bytes.
+	// Input is the line, or the cell with the host, without white space around it. It is valid UTF-8, cut at MaxInput
+	// bytes.
 	Input  string
 	Origin origin.Origin
 	Rank   int64  // 0 where the list has none
 	Label  string // "" where the list has none; valid UTF-8, cut at MaxLabel bytes
 }
 
-// Reject is a line that gives no origin.
+// Reject is a line without an origin.
 type Reject struct {
-	Input  string // the file; a member of an archive is `list.zip:member.csv`
+	Input  string // the file; `list.zip:member.csv` for a member of an archive
 	Line   uint64 // 1-based, in that file
-	Text   string // the line as it stands, cut at MaxText bytes; may hold any bytes
+	Text   string // the line as it is, cut at MaxText bytes; may hold any bytes
 	Reason string
 }
 
 // Options say how to read. The zero value detects everything and takes every entry.
 type Options struct {
 	Format Format // Auto by default
-	// Column and LabelColumn name the column of the hosts and of a label: by the header's name (case does not
-	// matter) or by a 1-based number. For JSON lines they are keys. Empty: the hosts' column is found, no label.
+	// Column and LabelColumn name the columns of hosts and labels, by the header's name (ignoring case) or a 1-based
+	// number; for JSON lines by keys. Empty: the host column is detected, and there are no labels.
 	Column, LabelColumn string
 	// Limit ends the list after so many entries; 0 is no limit.
 	Limit uint64
-	// Sample, between 0 and 1, keeps that share of the hosts, chosen by a hash of the host alone: the same hosts in
-	// every run and every list. 0 and 1 keep all.
+	// Sample, between 0 and 1, keeps that share of the hosts. A hash of the host chooses: the same hosts in every run
+	// and every list. 0 and 1 keep all.
 	Sample float64
-	// Reject is told each line that gives no origin, in order, from within Next; its error ends the reading. Nil:
-	// nobody wants to know.
+	// Reject, if not nil, receives each line without an origin, in order, during Next. Its error ends the reading.
 	Reject func(Reject) error
-	// Stdin is what "-" stands for.
+	// Stdin is the input "-".
 	Stdin io.Reader
-	// Parquet opens a Parquet file of that size, which stays open for as long as the Table is used. Nil: such files are
+	// Parquet opens a Parquet file of the given size, which stays open while the Table is used. If nil, such files are
 	// refused.
 	Parquet func(file io.ReaderAt, size int64) (Table, error)
-	// DedupeMemory is how many bytes knowing duplicates may take; origins beyond are known by a temporary file. 0 is
-	// DefaultDedupeMemory. Less than a MiB is not enough to be kept to.
+	// DedupeMemory bounds the memory for finding duplicates, in bytes. Further origins are kept in a temporary file. 0
+	// is DefaultDedupeMemory. Less than a MiB is exceeded.
 	DedupeMemory int64
-	// TempDir is where temporary files are made; "" is the system's folder. They have no names: nothing is left of them.
+	// TempDir is the folder for temporary files; "" is the system's. The files have no names, so that none is left
+	// over.
 	TempDir string
 }
 
-// Stats is what a Reader met so far. Lines = Entries + Rejects + Skipped + LeftOut, but for the line at which an
+// Stats counts what a Reader has read. Lines = Entries + Rejects + Skipped + LeftOut, except for the line at which an
 // error or the limit ended the reading.
 type Stats struct {
 	Lines       uint64
@@ -92,22 +90,22 @@ type Stats struct {
 	Skipped     uint64 // blank lines, comments, headers
 	LeftOut     uint64 // by Options.Sample
 	DedupeBytes int64  // memory held to know duplicates
-	DedupeDisk  int64  // bytes of a temporary file for the same end
+	DedupeDisk  int64  // bytes of the temporary file for finding duplicates
 	Files       []FileStats
 }
 
-// FileStats is what is known of one file, or of one member of an archive.
+// FileStats describes one file, or one member of an archive.
 type FileStats struct {
 	Name        string
-	Compression string // "gzip", "zip+gzip" …; "" for none
-	Layout      string // how its lines are read, in words: `csv (comma), header, host in column 3 "Domain"`
+	Compression string // "gzip", "zip+gzip" …; "" if none
+	Layout      string // in words: `csv (comma), header, host in column 3 "Domain"`
 	Lines       uint64
 }
 
-// Error is a failure to read a list. Entries before it have been delivered.
+// Error is a failure to read a list. Next has returned all entries before it.
 type Error struct {
 	File   string
-	Line   uint64 // 1-based; 0 where it is no matter of a line
+	Line   uint64 // 1-based; 0 if the error concerns no line
 	Err    error
 	Remedy string // what to do about it
 }
@@ -129,30 +127,30 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Reader reads lists one after the other. It is not safe for concurrent use, but for Progress.
+// Reader reads lists in order. Only Progress is safe for concurrent use.
 type Reader struct {
 	opt   Options
 	src   source
 	lines lineReader
-	table Table // instead of lines; else nil
+	table Table // in place of lines, if not nil
 	take  record
 	seen  seen
 
 	open   bool // a stream is being read
 	name   string
 	layout layout
-	line   uint64 // lines read of the present file
+	line   uint64 // lines read of the current file
 	stats  Stats
 	labels map[string]string
 	err    error
 }
 
-// maxLabels bounds how many labels are remembered to be shared between entries.
+// maxLabels bounds the labels that are kept for sharing between entries.
 const maxLabels = 4096
 
-// Open prepares to read the files in the order given; "-" is opt.Stdin. Every regular file is looked at, so that a
-// missing file, a folder or a format that cannot be read is told now and not after hours of scanning. An empty list
-// is no error: it has no entries. Close the Reader after use.
+// Open prepares to read the files in the given order; "-" is opt.Stdin. It checks every regular file, so that a
+// missing file, a folder or an unreadable format fails now, not after hours of scanning. An empty list is no error.
+// Close the Reader after use.
 func Open(ctx context.Context, paths []string, opt Options) (*Reader, error) {
 	if err := opt.check(); err != nil {
 		return nil, err
@@ -190,7 +188,7 @@ func (o Options) check() error {
 	return nil
 }
 
-// lookAhead detects the first stream of each file that can be opened twice, and forgets what it found.
+// lookAhead detects the first stream of each file that can be opened twice, as a check.
 func (r *Reader) lookAhead(ctx context.Context, paths []string) error {
 	for _, path := range paths {
 		if path == "-" {
@@ -218,8 +216,8 @@ func (r *Reader) lookAhead(ctx context.Context, paths []string) error {
 	return nil
 }
 
-// Next returns the next entry, or io.EOF after the last, or an *Error, or the error of Options.Reject or of the
-// context. After an error it returns the same error again.
+// Next returns the next entry, or io.EOF after the last. Other errors are an *Error, or that of Options.Reject or of
+// the context; they are returned again by later calls.
 func (r *Reader) Next() (Entry, error) {
 	for r.err == nil {
 		entry, ok, err := r.step()
@@ -284,7 +282,8 @@ func (r *Reader) step() (Entry, bool, error) {
 	return entry, true, nil
 }
 
-// advance takes the next line or row, valid until the next, and says why it is no entry, or returns io.EOF behind the last.
+// advance reads the next line or row, valid until the next call. It returns why the line is no entry, or io.EOF after
+// the last.
 func (r *Reader) advance() (line []byte, reason string, err error) {
 	if r.table != nil {
 		return r.nextRow()
@@ -294,18 +293,18 @@ func (r *Reader) advance() (line []byte, reason string, err error) {
 		return nil, "", err
 	}
 	if long {
-		r.take.started = true // were it the header, the next line is not
+		r.take.started = true // a row that could be a header was read
 		return line, "line is longer than 64 KiB", nil
 	}
 	return line, r.take.read(line, &r.layout), nil
 }
 
-// entry makes an Entry of the record just read, or says why it is none.
+// entry makes an Entry of the record, or returns why it is none.
 func (r *Reader) entry() (Entry, string) {
 	if addressRange(r.take.host) {
 		return Entry{}, "an address range is no origin"
 	}
-	// The one allocation of an entry: the origin's host is a part of this string.
+	// The only allocation of an entry: the origin's host is a part of this string.
 	text := string(r.take.host)
 	o, spelling, err := origin.ParseSpelling(text)
 	if err != nil {
@@ -315,7 +314,7 @@ func (r *Reader) entry() (Entry, string) {
 		return Entry{}, fmt.Sprintf("write the address in full: this would be read as %s", o.Host())
 	}
 	if len(text) > MaxInput {
-		// Do not let 64 KiB of path live as long as the origin does.
+		// Do not keep a path of up to 64 KiB alive with the origin.
 		text = strings.Clone(clip(text, MaxInput))
 		if o, err = origin.New(o.Scheme(), strings.Clone(o.Host()), o.Port()); err != nil {
 			return Entry{}, err.Error()
@@ -324,9 +323,9 @@ func (r *Reader) entry() (Entry, string) {
 	return Entry{Input: text, Origin: o, Rank: r.take.rank, Label: r.label(r.take.label)}, ""
 }
 
-// misread reports whether an entry that browsers read as an IPv4 address is rather a rank, a price, a date or a padded
-// address, and would have us ask somebody whom the list does not name. What leads to nobody in public stays an entry,
-// so that its row says that the address was blocked; but for numbers too small to be other than counts.
+// misread reports whether an entry is a number, price, date or padded address that browsers would read as an IPv4
+// address. Such an entry would cause requests to a host that is not on the list. Entries with private addresses stay, so
+// that their rows say that the address was blocked. Numbers below 2²⁴ (0.x.x.x) are misread, too: they are counts.
 func misread(o origin.Origin, spelling origin.Spelling) bool {
 	if spelling == origin.Full {
 		return false
@@ -360,7 +359,7 @@ func (r *Reader) reject(line []byte, reason string) error {
 	return r.opt.Reject(Reject{Input: r.name, Line: r.line, Text: string(line), Reason: reason})
 }
 
-// nextStream opens the next file or member, detects what it is, and makes it the present one.
+// nextStream opens the next file or member and detects what it is.
 func (r *Reader) nextStream() error {
 	stream, err := r.src.next()
 	if err != nil {
@@ -395,7 +394,7 @@ func (r *Reader) beginLines(stream stream) error {
 	return nil
 }
 
-// Stats returns what was met so far.
+// Stats returns the counts so far.
 func (r *Reader) Stats() Stats {
 	s := r.stats
 	s.Files = append([]FileStats(nil), s.Files...)
@@ -403,8 +402,8 @@ func (r *Reader) Stats() Stats {
 	return s
 }
 
-// Progress returns how many bytes of the files, as they lie on disk, have been read, and how many there are: 0 where
-// that is not known. It may be called at any time from any goroutine.
+// Progress returns how many bytes of the files have been read, compressed ones as they are on disk, and how many there
+// are: 0 if unknown. It is safe for concurrent use.
 func (r *Reader) Progress() (read, total int64) { return r.src.read.Load(), r.src.total }
 
 // Close closes the files. Next returns an error afterwards.
@@ -418,11 +417,11 @@ func (r *Reader) Close() error {
 
 // Sampled reports whether a host belongs to the share of Options.Sample.
 func Sampled(host string, share float64) bool {
-	// 53 bits are what a float64 holds exactly.
+	// A float64 holds 53 bits exactly.
 	return float64(xxhash.Sum64String(host)>>11) < share*(1<<53)
 }
 
-// clip cuts valid UTF-8 at n bytes without breaking a rune.
+// clip cuts valid UTF-8 to at most n bytes, between runes.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s

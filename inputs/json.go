@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// This file reads JSON lines. The few values that are wanted are found in one walk over the line, which checks all of it:
-// to make a map of each line, as encoding/json does, takes five times as long, and no line needs it.
+// This file reads JSON lines. One walk over a line checks all of it and finds the few values needed. Making a map of
+// each line, as encoding/json does, takes five times as long.
 
 // maxJSONDepth bounds the recursion of the walk.
 const maxJSONDepth = 500
 
-// The values that are wanted of a line.
+// The values that are read from a line.
 const (
 	jsonHost = iota
 	jsonRank
@@ -23,21 +23,21 @@ const (
 	jsonWanted
 )
 
-// jsonPath is the keys that lead to a value, from the outside in; none is wanted where it is empty.
+// jsonPath is the keys that lead to a value, outermost first. Empty: the value is not wanted.
 type jsonPath []string
 
 func (p jsonPath) String() string { return strings.Join(p, ".") }
 
-// jsonWalk goes over one line.
+// jsonWalk is the walk over one line.
 type jsonWalk struct {
 	line  []byte
 	at    int
 	paths *[jsonWanted]jsonPath
-	found [jsonWanted][]byte // as they stand in the line
+	found [jsonWanted][]byte // as written in the line
 }
 
-// walkJSON finds the values at the paths of an object, or reports that the line is none, by the rules of RFC 8259. Of a key
-// that is there twice the last counts.
+// walkJSON finds the values at the paths of an object. It reports false if the line is no object by RFC 8259. The last
+// of equal keys counts.
 func walkJSON(line []byte, paths *[jsonWanted]jsonPath) (found [jsonWanted][]byte, ok bool) {
 	w := jsonWalk{line: line, paths: paths}
 	w.space()
@@ -75,7 +75,7 @@ func (w *jsonWalk) space() {
 	}
 }
 
-// value passes over a value that lies so deep. The first depth keys of the paths in on lead to it.
+// value skips a value at a depth. The first depth keys of the paths in on lead to it.
 func (w *jsonWalk) value(on uint8, depth int) bool {
 	if depth > maxJSONDepth {
 		return false
@@ -141,7 +141,7 @@ func (w *jsonWalk) object(on uint8, depth int) bool {
 	}
 }
 
-// under returns which of the paths go on with a key, and forgets what an earlier key of that name led to.
+// under returns which of the paths continue with a key. It drops the values of an earlier, equal key.
 func (w *jsonWalk) under(key []byte, on uint8, depth int) (under uint8) {
 	if bytes.IndexByte(key, '\\') >= 0 {
 		key = unescapeJSON(key)
@@ -182,7 +182,7 @@ func (w *jsonWalk) array(depth int) bool {
 	}
 }
 
-// text passes over a string, and returns it with its quotes and escapes.
+// text skips a string and returns it with its quotes and escapes.
 func (w *jsonWalk) text() (raw []byte, ok bool) {
 	from := w.at
 	if w.peek() != '"' {
@@ -204,7 +204,7 @@ func (w *jsonWalk) text() (raw []byte, ok bool) {
 	return nil, false
 }
 
-// escape passes over what follows a backslash, but for its last byte.
+// escape skips an escape after its backslash, except its last byte.
 func (w *jsonWalk) escape() bool {
 	switch w.peek() {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
@@ -224,7 +224,7 @@ func (w *jsonWalk) escape() bool {
 	return false
 }
 
-// number passes over `-`, an integer without leading zeros, a fraction and an exponent.
+// number skips a number: `-`, an integer without leading zeros, a fraction and an exponent.
 func (w *jsonWalk) number() bool {
 	if w.peek() == '-' {
 		w.at++
@@ -265,7 +265,7 @@ func (w *jsonWalk) word(word string) bool {
 	return true
 }
 
-// readJSON takes one JSON object a line, or a bare JSON string.
+// readJSON reads a line with an object or a string.
 func (c *record) readJSON(line []byte, l *layout) string {
 	text := trimSpace(line)
 	if text[0] == '"' {
@@ -289,7 +289,7 @@ func (c *record) readJSON(line []byte, l *layout) string {
 	return ""
 }
 
-// jsonCell returns what a cell of a table would hold: a text, a number's digits or a truth, nothing of all else.
+// jsonCell returns the text of a string, number or boolean, and nil for other values.
 func jsonCell(raw []byte) []byte {
 	if len(raw) > 0 && (raw[0] == 't' || raw[0] == 'f' || raw[0] == '-') {
 		return raw
@@ -298,7 +298,7 @@ func jsonCell(raw []byte) []byte {
 	return text
 }
 
-// jsonText returns a string's text, or the digits of a number that is not negative.
+// jsonText returns the text of a string, or the digits of a number that is not negative.
 func jsonText(raw []byte) ([]byte, bool) {
 	switch {
 	case len(raw) > 0 && raw[0] >= '0' && raw[0] <= '9':
@@ -316,14 +316,14 @@ func jsonText(raw []byte) ([]byte, bool) {
 	return trimSpace(unescapeJSON(raw)), true
 }
 
-// unescapeJSON returns the text of a string that has escapes, and has been found to be one.
+// unescapeJSON returns the text of a valid string with escapes.
 func unescapeJSON(raw []byte) []byte {
 	var s string
-	_ = json.Unmarshal(raw, &s) // halves of surrogates become U+FFFD
+	_ = json.Unmarshal(raw, &s) // lone surrogates become U+FFFD
 	return []byte(s)
 }
 
-// detectJSON chooses the keys by the first objects.
+// detectJSON chooses the keys from the sampled objects.
 func (l *layout) detectJSON(lines [][]byte, opt Options) error {
 	l.format = JSONL
 	paths, err := objectPaths(lines)
@@ -363,7 +363,7 @@ func (l *layout) detectJSON(lines [][]byte, opt Options) error {
 	return nil
 }
 
-// listPaths names keys for a message.
+// listPaths lists keys for a message.
 func listPaths(paths []jsonPath) string {
 	var b strings.Builder
 	for i, p := range paths {
@@ -379,15 +379,15 @@ func listPaths(paths []jsonPath) string {
 	return b.String()
 }
 
-// What is looked at of the first objects.
+// Bounds on what is read of the sampled objects.
 const (
 	maxPaths      = 1000
 	maxNestedKeys = 6
 	maxKey        = 200 // bytes
 )
 
-// objectPaths returns the paths to what is neither an object nor an array in the sampled objects, the shortest first and
-// maxPaths of them.
+// objectPaths returns the paths to values that are neither objects nor arrays in the sampled lines, the shortest
+// first, at most maxPaths.
 func objectPaths(lines [][]byte) ([]jsonPath, error) {
 	seen := map[string]bool{}
 	var paths []jsonPath
@@ -426,5 +426,5 @@ func objectPaths(lines [][]byte) ([]jsonPath, error) {
 	slices.SortFunc(paths, func(a, b jsonPath) int {
 		return cmp.Or(cmp.Compare(len(a), len(b)), slices.Compare(a, b))
 	})
-	return paths[:min(len(paths), maxPaths)], nil // which are the same in every run: only sorted can they be cut
+	return paths[:min(len(paths), maxPaths)], nil // sorted, so that every run keeps the same paths
 }

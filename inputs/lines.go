@@ -5,10 +5,10 @@ import (
 	"io"
 )
 
-// headBytes is how much of a stream the detection looks at.
+// headBytes is how much of a stream the detection reads.
 const headBytes = 64 << 10
 
-// lineReader cuts a stream into lines of at most MaxLine bytes, in one buffer of fixed size.
+// lineReader splits a stream into lines of at most MaxLine bytes, in one buffer of fixed size.
 //
 //	buf: |  given out  |  to be searched                |  free  |
 //	     0             r         scanned (no eol before)  w      len(buf)
@@ -29,8 +29,8 @@ func (l *lineReader) reset(src io.Reader) {
 	*l = lineReader{src: src, buf: l.buf, eol: '\n'}
 }
 
-// peek returns the first bytes of the stream, headBytes where it has so many, and never more, however they come: a layout
-// must not depend on that. An error is one of reading; bytes before it hide it until next comes there.
+// peek returns the first bytes of the stream, and exactly headBytes if there are as many, so that the layout does not
+// depend on how reads split them. Bytes before an error of reading hide it; next returns it.
 func (l *lineReader) peek() ([]byte, error) {
 	for l.w-l.r < headBytes && l.err == nil {
 		l.fill()
@@ -41,17 +41,17 @@ func (l *lineReader) peek() ([]byte, error) {
 	return l.buf[l.r:min(l.w, l.r+headBytes)], nil
 }
 
-// ended reports whether peek has seen all of the stream.
+// ended reports whether peek has returned the whole stream.
 func (l *lineReader) ended() bool { return l.err != nil && l.w-l.r <= headBytes }
 
-// begin skips the byte order mark and sets what ends a line.
+// begin skips the byte order mark and sets the end of lines.
 func (l *lineReader) begin(bom int, eol byte) {
 	l.r += bom
 	l.scanned = l.r
 	l.eol = eol
 }
 
-// fill reads once, after making room.
+// fill makes room and reads once.
 func (l *lineReader) fill() {
 	if l.r > 0 {
 		copy(l.buf, l.buf[l.r:l.w])
@@ -74,8 +74,8 @@ func (l *lineReader) fill() {
 }
 
 // next returns the next line without its end, valid until the next call. Of a line that is too long it returns the
-// beginning, and long. What stands before an error without a line end is not returned: half a line may be another
-// site's name.
+// beginning, and long. Text before an error is dropped unless a line end follows it: half a line may be another site's
+// name.
 func (l *lineReader) next() (line []byte, long bool, err error) {
 	for {
 		if i := bytes.IndexByte(l.buf[l.scanned:l.w], l.eol); i >= 0 {
@@ -110,7 +110,7 @@ func (l *lineReader) trim(line []byte) ([]byte, bool, error) {
 	return line, false, nil
 }
 
-// discard drops the rest of a line. An error of reading is left for the next call.
+// discard drops the rest of a line. The next call returns an error of reading.
 func (l *lineReader) discard() error {
 	for {
 		if i := bytes.IndexByte(l.buf[l.scanned:l.w], l.eol); i >= 0 {

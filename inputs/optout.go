@@ -12,16 +12,16 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// OptOut is the set of hosts and domains that are never contacted, and of ranges of addresses. A range holds for hosts that
-// are addresses, and for whatever address is dialled; a single address is a range of one.
+// OptOut is a set of hosts, domains and address ranges that are never contacted. A range covers hosts that are
+// addresses, and all dialled addresses. A single address is a range of one.
 type OptOut struct {
 	hosts  map[string]struct{}
 	ranges map[netip.Prefix]struct{}
-	bits   []int // lengths of the ranges' prefixes, each once
+	bits   []int // distinct prefix lengths of the ranges
 }
 
-// ReadOptOut reads one host, domain or address range a line; blank lines and # comments are skipped. An entry that could be
-// honoured only in part is an error: the sites of this list have asked to be left alone.
+// ReadOptOut reads one host, domain or address range per line; blank lines and # comments are skipped. An entry that
+// could only be honoured in part is an error, since these sites have asked not to be contacted.
 func ReadOptOut(path string) (*OptOut, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -45,7 +45,7 @@ func ReadOptOut(path string) (*OptOut, error) {
 	return list, nil
 }
 
-// add takes one entry; its error says what to write instead.
+// add adds one entry. Its error says what to write instead.
 func (s *OptOut) add(entry string) error {
 	if prefix, err := netip.ParsePrefix(entry); err == nil && !prefix.Addr().Is4In6() {
 		s.addRange(prefix.Masked())
@@ -90,7 +90,7 @@ func (s *OptOut) Covers(addr netip.Addr) bool {
 	return false
 }
 
-// Contains reports whether a host or a domain above it is in the set, or an address in one of its ranges.
+// Contains reports whether the set has a host, a domain above it, or a range with the host's address.
 func (s *OptOut) Contains(host string) bool {
 	if len(s.ranges) > 0 {
 		if addr, err := netip.ParseAddr(host); err == nil {

@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// skipLine is the reason of a line that is neither an entry nor broken.
+// skipLine is the reason for lines that are neither entries nor broken.
 const skipLine = "skip"
 
-// record is what one line says: views of the line or of scratch memory, valid until the next read.
+// record is the content of one line: views of the line or of scratch memory, valid until the next read.
 type record struct {
 	host, label []byte
 	rank        int64
@@ -20,10 +20,10 @@ type record struct {
 	scratch []byte
 }
 
-// begin makes the record ready for another stream.
+// begin prepares for another stream.
 func (c *record) begin() { c.started = false }
 
-// read takes a line apart as the layout says. It returns "" where host is set, skipLine, or why the line is rejected.
+// read parses a line by the layout. It returns "" if host is set, skipLine, or why the line is rejected.
 func (c *record) read(line []byte, l *layout) (reason string) {
 	c.host, c.label, c.rank = nil, nil, 0
 	if text := trimSpace(line); len(text) == 0 || text[0] == '#' {
@@ -51,8 +51,8 @@ func (c *record) read(line []byte, l *layout) (reason string) {
 	return c.readPlain(line)
 }
 
-// readPlain takes the whole line, but for a comment that stands apart by white space: `example.com # why`. A `#`
-// without the space is a URL's fragment.
+// readPlain reads the whole line, without a comment after white space: `example.com # why`. A `#` without the space
+// begins a URL's fragment.
 func (c *record) readPlain(line []byte) string {
 	for i := 1; i < len(line); i++ {
 		j := bytes.IndexByte(line[i:], '#')
@@ -88,7 +88,7 @@ func (c *record) readCSV(line []byte, l *layout) string {
 	return ""
 }
 
-// cell returns a column's cell without white space around it, nil where there is none.
+// cell returns a column's cell without white space around it, or nil.
 func (c *record) cell(column int) []byte {
 	if column < 0 || column >= len(c.cells) {
 		return nil
@@ -96,8 +96,8 @@ func (c *record) cell(column int) []byte {
 	return trimSpace(c.cells[column])
 }
 
-// split cuts the first n cells of a line (RFC 4180 §2; but a record is one line, so that a lost quote cannot swallow
-// the rest of a file).
+// split splits off the first n cells of a line (RFC 4180 §2). A record is one line, so that a missing quote cannot
+// swallow the rest of a file.
 func (c *record) split(line []byte, delimiter byte, n int) (reason string) {
 	c.cells = c.cells[:0]
 	if bytes.IndexByte(line, '"') >= 0 {
@@ -116,7 +116,7 @@ func (c *record) split(line []byte, delimiter byte, n int) (reason string) {
 }
 
 func (c *record) splitQuoted(line []byte, delimiter byte, n int) (reason string) {
-	// Unescaped cells are never longer than the line, so that scratch does not move under earlier cells.
+	// Unescaped cells are never longer than the line, so scratch does not move under earlier cells.
 	if cap(c.scratch) < len(line) {
 		c.scratch = make([]byte, 0, len(line))
 	}
@@ -163,7 +163,7 @@ func (c *record) splitQuoted(line []byte, delimiter byte, n int) (reason string)
 	return ""
 }
 
-// number reads a positive decimal, 0 for anything else.
+// number reads a positive decimal; it returns 0 for anything else.
 func number(b []byte) int64 {
 	if len(b) == 0 || len(b) > 18 {
 		return 0
@@ -178,8 +178,8 @@ func number(b []byte) int64 {
 	return n
 }
 
-// addressRange reports whether text is `192.0.2.0/24`, or `192.0.2/24` for short, which would otherwise be read as an
-// address with a path.
+// addressRange reports whether text is `192.0.2.0/24`, or the short form `192.0.2/24`, which would otherwise be read
+// as an address with a path.
 func addressRange(text []byte) bool {
 	i := bytes.IndexByte(text, '/')
 	if i < 0 || len(text)-i > 4 || len(text)-i < 2 || i > len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255") {

@@ -22,14 +22,14 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
-// Bounds against archives that are made to exhaust us. Decompression is streaming, so that only windows count.
+// Bounds against hostile archives. Decompression is streaming, so only its window takes memory.
 const (
 	maxWindow  = 128 << 20 // of zstd and xz; what `zstd --long` and `xz -9` need at most
 	maxNesting = 3         // compressions around one list
 	maxMembers = 10_000    // files in a zip
 )
 
-// stream is decompressed text, or a table, which is read at any place.
+// stream is decompressed text, or a table with random access.
 type stream struct {
 	io.Reader
 	table       io.ReaderAt // nil of text
@@ -38,7 +38,7 @@ type stream struct {
 	compression string
 }
 
-// source opens the inputs one after the other, and the members of archives one after the other.
+// source opens the inputs in order, and the members of archives in order.
 type source struct {
 	ctx   context.Context
 	paths []string
@@ -47,11 +47,11 @@ type source struct {
 
 	archive string // the zip whose members are being read
 	members []*zip.File
-	closers []func() error // of the present file, in the order of opening
+	closers []func() error // of the current file, in the order of opening
 
 	read  atomic.Int64
 	total int64
-	ended int64 // what read is once the table that is open has been read: not all columns of it are
+	ended int64 // bytes counted as read once the current table is done: not all its columns are read
 }
 
 func (s *source) init(ctx context.Context, paths []string, opt Options) {
@@ -61,7 +61,7 @@ func (s *source) init(ctx context.Context, paths []string, opt Options) {
 // next opens the next stream, or returns io.EOF.
 func (s *source) next() (stream, error) {
 	if len(s.members) > 0 {
-		// Only the archive itself, which was opened first, stays open from member to member.
+		// Only the archive itself, which was opened first, stays open between members.
 		if err := s.closeDownTo(1); err != nil {
 			return stream{}, damaged(s.archive, 0, err)
 		}
@@ -111,7 +111,7 @@ func (s *source) Close() error {
 	return s.closeDownTo(0)
 }
 
-// closeDownTo closes the last opened first, and keeps the first n open.
+// closeDownTo closes in reverse order, and keeps the first n open.
 func (s *source) closeDownTo(n int) error {
 	var first error
 	for i := len(s.closers) - 1; i >= n; i-- {
@@ -123,7 +123,7 @@ func (s *source) closeDownTo(n int) error {
 	return first
 }
 
-// watch counts what is read, and ends with the context.
+// watch counts the bytes read and fails when the context ends.
 func (s *source) watch(r io.Reader) io.Reader { return &watched{ctx: s.ctx, r: r, n: &s.read} }
 
 type watched struct {
@@ -141,7 +141,7 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decode peels compressions off until text is left.
+// decode removes compressions until text or a table is left.
 func (s *source) decode(in stream) (stream, error) {
 	for depth := 0; ; depth++ {
 		buffered := bufio.NewReaderSize(in.Reader, 64<<10)
@@ -173,8 +173,7 @@ func (s *source) decode(in stream) (stream, error) {
 	}
 }
 
-// damaged dresses an error of reading with its place (line 0: before the first) and its remedy; the end of the context
-// stays what it is.
+// damaged adds place (line 0: before the first) and remedy to an error of reading, except to that of the context.
 func damaged(name string, line uint64, err error) error {
 	if e, ok := errors.AsType[remedied](err); ok {
 		return &Error{File: name, Line: line, Err: err, Remedy: e.Remedy()}
@@ -188,7 +187,7 @@ func damaged(name string, line uint64, err error) error {
 	return &Error{File: name, Line: line, Err: err, Remedy: "the file is cut off or damaged: fetch it again"}
 }
 
-// remedied is an error that says itself what to do about it.
+// remedied is an error that has a remedy.
 type remedied interface {
 	error
 	Remedy() string
@@ -217,7 +216,7 @@ func (s *source) unpack(kind string, r *bufio.Reader) (io.Reader, error) {
 	}
 }
 
-// openArchive lists the members of a zip that may hold data, and opens the first.
+// openArchive lists the data members of a zip and opens the first.
 func (s *source) openArchive(name string, file *os.File) (stream, error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -248,7 +247,7 @@ func (s *source) openArchive(name string, file *os.File) (stream, error) {
 }
 
 func (s *source) openMember(member *zip.File) (stream, error) {
-	// A member's name comes from the archive's maker: it must not carry control bytes into a message.
+	// The archive's author chose the member's name: it must not carry control bytes into a message.
 	quoted := strconv.Quote(clip(strings.ToValidUTF8(member.Name, "\uFFFD"), 200))
 	name := s.archive + ":" + quoted[1:len(quoted)-1]
 	if member.Flags&1 != 0 {
@@ -262,7 +261,7 @@ func (s *source) openMember(member *zip.File) (stream, error) {
 	return s.decode(stream{Reader: r, name: name, compression: "zip"})
 }
 
-// isData reports whether a member of a zip is a list rather than a folder, a note or what an operating system left.
+// isData reports whether a member of a zip is a list, not a folder, a note or a file of the operating system.
 func isData(member *zip.File) bool {
 	base := path.Base(member.Name)
 	if !member.Mode().IsRegular() || strings.HasSuffix(member.Name, "/") || strings.HasPrefix(base, ".") || strings.HasPrefix(member.Name, "__MACOSX/") {
@@ -281,7 +280,7 @@ func isData(member *zip.File) bool {
 	return true
 }
 
-// readerAt counts, and ends with the context, what a zip reads of its file.
+// readerAt is watch for the random access of zip.
 type readerAt struct {
 	ctx  context.Context
 	file *os.File
@@ -297,13 +296,13 @@ func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// isTable reports whether a file that begins so is Parquet's. Behind its name comes what cannot be in a text: a list may
-// begin with PAR1S.EXAMPLE.
+// isTable reports whether a file that begins with head is Parquet. The bytes after the magic cannot be text: a list
+// may begin with PAR1S.EXAMPLE.
 func isTable(head string) bool {
 	return len(head) > 4 && head[:4] == "PAR1" && head[4] < ' ' && !isSpace(head[4])
 }
 
-// headOf returns the first bytes of a file that can be read at any place, "" of one that cannot.
+// headOf returns the first bytes of a file with random access, "" for others.
 func headOf(file *os.File) string {
 	var head [5]byte
 	if _, err := file.ReadAt(head[:], 0); err != nil {
@@ -312,11 +311,10 @@ func headOf(file *os.File) string {
 	return string(head[:])
 }
 
-// maxTable bounds a table that is copied so that it can be read at any place: what a small archive unpacks to may have no
-// end.
+// maxTable bounds a table that is copied for random access: a small archive may unpack to any size.
 const maxTable = 64 << 30
 
-// copyTable copies a table that comes as a stream into a temporary file.
+// copyTable copies a table from a stream to a temporary file.
 func (s *source) copyTable(in stream) (stream, error) {
 	file, err := scratch(s.dir)
 	if err != nil {
@@ -339,7 +337,7 @@ func (s *source) copyTable(in stream) (stream, error) {
 
 const temporaryRemedy = "make room for temporary files, or set TMPDIR to where there is"
 
-// scratchWriter tells errors of writing from those of reading.
+// scratchWriter separates errors of writing from those of reading.
 type scratchWriter struct{ file *os.File }
 
 func (w scratchWriter) Write(b []byte) (int, error) {
@@ -357,12 +355,12 @@ func (e *scratchError) Error() string {
 }
 func (e *scratchError) Unwrap() error { return e.err }
 
-// problem is a kind of file that is no list, with its remedy.
+// problem is a kind of file that is no list, with a remedy.
 type problem struct{ text, remedy string }
 
 func (p *problem) Error() string { return p.text }
 
-// magic names the compression or encoding that the first bytes tell, "" for text, or says why they are no list.
+// magic returns the compression or encoding of the first bytes, "" for text, or why they are no list.
 func magic(head []byte) (kind string, _ *problem) {
 	if isTable(string(head[:min(len(head), 5)])) {
 		return kindTable, nil
@@ -375,10 +373,10 @@ func magic(head []byte) (kind string, _ *problem) {
 	return "", nil
 }
 
-// kindTable is the kind of what is not unpacked, and read at any place.
+// kindTable is the kind of files that are not unpacked, but need random access.
 const kindTable = "parquet"
 
-// magics is read from top to bottom; the first match counts.
+// magics are tried in order.
 var magics = []struct {
 	offset  int
 	bytes   string
@@ -405,7 +403,7 @@ var magics = []struct {
 	{257, "ustar", "", &problem{"it is a tar archive", "unpack it and name the files"}},
 }
 
-// rereadable reports whether a path is a regular file, which can be looked at twice, and its size.
+// rereadable reports whether a path is a regular file, which can be opened twice, and its size.
 func rereadable(name string) (bool, int64, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -420,7 +418,7 @@ func rereadable(name string) (bool, int64, error) {
 	return true, info.Size(), nil
 }
 
-// plainPathError drops the operation and the path, which our message names already.
+// plainPathError removes the operation and the path, which our message has already.
 func plainPathError(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err

@@ -13,16 +13,16 @@ import (
 	"sort"
 )
 
-// spilled is the part of a set of hashes that memory has no room for: runs in a temporary file, each of which has the 256
-// tables one behind the other, sorted. A hash is asked for in two steps.
+// spilled is the part of a set of hashes that exceeds memory: runs in a temporary file. A run has the 256 tables one after
+// the other, sorted. A look-up has two steps.
 //
-//	filter ── no ──► it is not there (a few nanoseconds; 99 of 100 new hashes as long as there are 10 bits for each)
+//	filter ── no ──► absent (a few nanoseconds; 99 of 100 new hashes, if there are 10 bits for each)
 //	   │
-//	  maybe ──► one block of each run, where the hash must be: hashes are spread evenly, so that their rank follows from
-//	            their value, but for some places
+//	  maybe ──► one block of each run, where the hash must be: hashes are uniform, so that a hash's value gives its rank
+//	            to within a few places
 //
-// Memory is the filter, of a size that does not change, and a KiB a run. The fuller the filter is, the more often the file
-// is looked at; the answer is right all the same.
+// Memory is the filter, whose size is fixed, and a KiB a run. A fuller filter causes more reads of the file, but no wrong
+// answer.
 type spilled struct {
 	file   *os.File
 	filter []filterBlock
@@ -33,7 +33,7 @@ type spilled struct {
 	block  []byte
 }
 
-// filterBlock is 512 bits, which are in one line of the processor's cache. A hash sets six of them.
+// filterBlock is 512 bits in one cache line. A hash sets six of them.
 type filterBlock [8]uint64
 
 // run is where each table of a run begins, in hashes, and where the run begins, in bytes.
@@ -42,8 +42,8 @@ type run struct {
 	begins [tables + 1]uint32
 }
 
-// blockSlots is how many hashes are read at once. The rank of a hash among n differs from what its value says by
-// √n/2 at most in two of three cases: of the 70,000 of a table this block has four times that on either side.
+// blockSlots is how many hashes are read at once. In two of three cases, a hash's rank among n is within √n/2 of the
+// rank by value. For the 70,000 hashes of a table, a block extends four times as far on either side.
 const blockSlots = 1024
 
 func newSpilled(dir string, filterBytes int64) (*spilled, error) {
@@ -59,8 +59,8 @@ func newSpilled(dir string, filterBytes int64) (*spilled, error) {
 	}, nil
 }
 
-// scratch makes a temporary file that has no name, so that nothing is left of it whatever happens to the process. Where an
-// open file cannot lose its name, it stays in the temporary folder.
+// scratch makes a temporary file without a name, so that none is left over if the process dies. Systems that cannot
+// unlink an open file keep it in the temporary folder.
 func scratch(dir string) (*os.File, error) {
 	file, err := os.CreateTemp(dir, "bulkscan-list-*")
 	if err != nil {
@@ -70,7 +70,7 @@ func scratch(dir string) (*os.File, error) {
 	return file, nil
 }
 
-// write appends a run of what is in the tables.
+// write appends a run with the content of the tables.
 func (s *spilled) write(all *[tables]table) error {
 	r := run{at: s.at}
 	s.out.Reset(io.NewOffsetWriter(s.file, s.at))
@@ -104,7 +104,7 @@ func (s *spilled) write(all *[tables]table) error {
 
 func (k slot) compare(o slot) int { return cmp.Or(cmp.Compare(k.hi, o.hi), cmp.Compare(k.lo, o.lo)) }
 
-// bits is a hash's block of the filter, and which bits it sets there.
+// bits returns a hash's block of the filter, and the bits that it sets there.
 func (s *spilled) bits(key slot) (*filterBlock, filterBlock) {
 	at, _ := bits.Mul64(key.hi, uint64(len(s.filter)))
 	var words filterBlock
@@ -114,7 +114,7 @@ func (s *spilled) bits(key slot) (*filterBlock, filterBlock) {
 	return &s.filter[at], words
 }
 
-// has reports whether a hash was written.
+// has reports whether a hash is in a run.
 func (s *spilled) has(key slot) (bool, error) {
 	block, words := s.bits(key)
 	for i, word := range words {
@@ -130,17 +130,17 @@ func (s *spilled) has(key slot) (bool, error) {
 	return false, nil
 }
 
-// runHas looks at the block of a run where the hash must be, or at those beside it.
+// runHas reads the block of a run where the hash must be, and its neighbours if needed.
 func (s *spilled) runHas(r *run, key slot) (bool, error) {
 	begin, end := int(r.begins[key.table()]), int(r.begins[key.table()+1])
 	n := end - begin
 	at := min(max(0, key.home(n)-blockSlots/2), max(0, n-blockSlots))
-	for way := 0; n > 0; { // -1 once it has gone to a block before, 1 to one behind
+	for way := 0; n > 0; { // direction: -1 after a step to the block before, 1 to the one after
 		size := min(blockSlots, n-at)
 		b := s.block[:size*slotBytes]
 		if _, err := s.file.ReadAt(b, r.at+int64(begin+at)*slotBytes); err != nil {
 			if errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF // somebody has cut the file
+				err = io.ErrUnexpectedEOF // the file was truncated
 			}
 			return false, fmt.Errorf("cannot read a temporary file: %w", err)
 		}
@@ -162,9 +162,9 @@ func slotAt(b []byte, i int) slot {
 	return slot{binary.LittleEndian.Uint64(b[i*slotBytes:]), binary.LittleEndian.Uint64(b[i*slotBytes+8:])}
 }
 
-// bytes is the memory that is held.
+// bytes returns the memory used.
 func (s *spilled) bytes() int64 {
 	return int64(len(s.filter))*64 + int64(cap(s.sorted))*slotBytes + int64(len(s.runs))*4*(tables+3) + int64(len(s.block)+s.out.Size())
 }
 
-func (s *spilled) close() { _ = s.file.Close() } // it has no name: there is nothing to lose
+func (s *spilled) close() { _ = s.file.Close() } // the file has no name and is not needed any more

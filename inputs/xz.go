@@ -9,25 +9,25 @@ import (
 	"math"
 )
 
-// xzGuard passes an xz file on, and looks at the header of every block before it does: the library makes a dictionary of
-// the size that a block asks for, up to 4 GiB, and each block and each stream of a file may ask for another one. To find
-// the headers it follows the file from part to part (The .xz File Format 1.2.1; of LZMA2 the chunks' lengths):
+// xzGuard passes an xz file on and checks the header of every block first. The library allocates the dictionary that a
+// block asks for, up to 4 GiB, and every block and stream of a file may ask for another one. To find the headers, xzGuard
+// follows the file from part to part (The .xz File Format 1.2.1; within LZMA2, the lengths of chunks):
 //
 //	stream header │ block header │ chunk … │ padding, check │ block header … │ index │ footer │ padding │ stream header …
 type xzGuard struct {
 	r    *bufio.Reader
 	part func(*xzGuard) error // looks at the next part
-	pass int64                // bytes that have been looked at
+	pass int64                // bytes that are checked and may be passed on
 
 	check  int64  // bytes of a block's check
-	length int64  // bytes of the block or the index, which are filled up to a multiple of four
-	sizes  uint64 // numbers of the index that are still to come
+	length int64  // length of the block or the index, padded to a multiple of four
+	sizes  uint64 // numbers of the index still to come
 }
 
 func newXZGuard(r *bufio.Reader) *xzGuard { return &xzGuard{r: r, part: (*xzGuard).stream} }
 
 var (
-	errDictionary = fmt.Errorf("its dictionary is larger than %d MiB", maxWindow>>20) // what would take too much memory
+	errDictionary = fmt.Errorf("its dictionary is larger than %d MiB", maxWindow>>20) // exceeds the memory bound
 	errXZ         = errors.New("the parts of the xz file do not fit together")
 )
 
@@ -43,8 +43,8 @@ func (g *xzGuard) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// peek looks at the next bytes. Fewer come at the end of the file only, and are passed on: that it is cut off is for the
-// library to say.
+// peek returns the next n bytes. At the end of the file there may be fewer. They are passed on, since the library
+// reports truncation.
 func (g *xzGuard) peek(n int) (b []byte, whole bool, err error) {
 	b, err = g.r.Peek(n)
 	if err == io.EOF && len(b) > 0 {
@@ -116,8 +116,8 @@ func xzDictionary(b []byte) (size int64, ok bool) {
 			rest = rest[n:]
 		}
 	}
-	// LZMA2 is the last of the filters. One before it, for machine code, does not occur in lists, and is refused here as
-	// the library does.
+	// LZMA2 is the last filter. Filters for machine code before it do not occur in lists; they are refused here, as by
+	// the library.
 	const lzma2 = 0x21
 	if flags&3 != 0 || len(rest) < 3 || rest[0] != lzma2 || rest[1] != 1 {
 		return 0, false
@@ -129,8 +129,8 @@ func xzDictionary(b []byte) (size int64, ok bool) {
 	return int64(2|code&1) << (code/2 + 11), true
 }
 
-// chunk looks at one chunk of LZMA2: control, two bytes of the length before compression (or of the only one), two of that
-// after it, and maybe one of properties.
+// chunk checks one chunk of LZMA2: control byte, two bytes of the uncompressed length, two of the compressed length if
+// it is compressed, and perhaps one of properties.
 func (g *xzGuard) chunk() error {
 	b, whole, err := g.peek(1)
 	if !whole {
@@ -191,7 +191,7 @@ func (g *xzGuard) indexSize() error {
 	return err
 }
 
-// varint looks at a number of the index. Where the file ends in it, the index is damaged.
+// varint reads a number of the index. If the file ends within it, the index is damaged.
 func (g *xzGuard) varint() (uint64, error) {
 	b, _, err := g.peek(9)
 	if err != nil {
