@@ -18,20 +18,20 @@ import (
 
 // Dir is a Store in a local directory: an object is a file under its name.
 //
-// How a file comes to be: a temporary name in the folder where it will lie (`.part.parquet.ABCDEF.tmp`), write, fsync,
-// close, rename, fsync of the folder. A rename is atomic but durable only with the folder; and without the fsync of the
-// file before it, a file system may keep the new name and lose the bytes. Names that begin with a dot are hidden from
-// List, and query engines that read a folder skip them.
+// A file is written under a temporary name in its final folder (`.part.parquet.ABCDEF.tmp`), then synced, closed and
+// renamed, and its folder is synced. A rename is atomic, but durable only with the folder. Without the sync of the file, a
+// file system may keep the new name and lose the bytes. Names that begin with a dot are hidden from List and skipped by
+// query engines that read a folder.
 type Dir struct {
 	root    string
 	disk    Disk
-	durable sync.Map // paths of folders below root that this Dir has made durable in their parents
+	durable sync.Map // paths of folders below root whose names this Dir has made durable
 }
 
-// NewDir returns the Store in the directory root, which is made when the first object needs it.
+// NewDir returns the Store in the directory root, which the first object creates.
 func NewDir(root string) (*Dir, error) { return NewDirOn(system{}, root) }
 
-// NewDirOn is NewDir on a disk of one's own.
+// NewDirOn is NewDir on a given disk.
 func NewDirOn(disk Disk, root string) (*Dir, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
@@ -62,9 +62,9 @@ func (d *Dir) Put(ctx context.Context, name string, data []byte) error {
 	return errors.Join(draft.Publish(ctx), draft.Discard())
 }
 
-// CreateIfAbsent implements Store. A hard link fails when the name is taken, and shows the complete file when it is
-// not. Where a file system has no hard links (exFAT, some network mounts), an empty file claims the name first, and
-// the complete one is renamed over it: whoever reads between the two, or after a crash there, finds an empty object.
+// CreateIfAbsent implements Store. A hard link fails if the name exists, and otherwise shows the complete file. File
+// systems without hard links (exFAT, some network mounts) get an empty file first, over which the complete one is
+// renamed. A reader between the two steps, or after a crash there, finds an empty object.
 func (d *Dir) CreateIfAbsent(ctx context.Context, name string, data []byte) error {
 	draft, err := d.write(ctx, name, data)
 	if err != nil {
@@ -72,7 +72,7 @@ func (d *Dir) CreateIfAbsent(ctx context.Context, name string, data []byte) erro
 	}
 	err = d.disk.Link(draft.temp, draft.final)
 	if errors.Is(err, fs.ErrExist) && d.same(draft.temp, draft.final) {
-		err = nil // the answer to the link was lost, and the network file system asked again
+		err = nil // the answer to the link was lost, and the network file system repeated it
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		var claim DiskFile
@@ -95,7 +95,7 @@ func (d *Dir) same(a, b string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(one, other)
 }
 
-// write makes a sealed draft of data.
+// write writes data to a sealed draft.
 func (d *Dir) write(ctx context.Context, name string, data []byte) (*dirDraft, error) {
 	draft, err := d.create(ctx, name)
 	if err != nil {
@@ -245,8 +245,8 @@ func (d *Dir) List(ctx context.Context, prefix string) iter.Seq2[Entry, error] {
 	}
 }
 
-// walk collects the files whose names begin with prefix and whose last element passes keep, ordered by name. Entered, if
-// not nil, is told the paths of the folders in which it looks.
+// walk collects the files whose names begin with prefix and whose last element passes keep, ordered by name. entered,
+// if not nil, receives the paths of the folders read.
 func (d *Dir) walk(ctx context.Context, prefix string, entered func(path string), keep func(base string) bool) ([]Entry, error) {
 	folder := ""
 	if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
@@ -255,12 +255,12 @@ func (d *Dir) walk(ctx context.Context, prefix string, entered func(path string)
 			return nil, err
 		}
 	}
-	start := filepath.Join(d.root, filepath.FromSlash(folder)) // which may be a link to where the folder lies
+	start := filepath.Join(d.root, filepath.FromSlash(folder)) // may be a link to the folder
 	var entries []Entry
 	err := d.disk.Walk(start, func(path string, file fs.DirEntry, err error) error {
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
-				return ctx.Err() // nothing there yet, or deleted while we look
+				return ctx.Err() // nothing there yet, or deleted during the walk
 			}
 			return err
 		}
@@ -292,7 +292,7 @@ func (d *Dir) walk(ctx context.Context, prefix string, entered func(path string)
 		}
 		shown := name
 		if file.Name()[0] == '.' {
-			// A draft is listed, for those who want drafts, by the name that it would get.
+			// If drafts are wanted, list each by its final name.
 			shown = name[:len(name)-len(file.Name())] + file.Name()[1:]
 		}
 		if !file.Type().IsRegular() || !strings.HasPrefix(shown, prefix) || !keep(file.Name()) {
@@ -328,7 +328,7 @@ func (d *Dir) Delete(ctx context.Context, name string) error {
 	if err := d.disk.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot delete %s: %w", name, err)
 	}
-	// Also where it was gone: who removed it may have been killed before that was durable.
+	// Sync even if the file was missing: the process that removed it may have died before its own sync.
 	if err := d.disk.SyncFolder(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot delete %s: %w", name, err)
 	}
@@ -342,12 +342,11 @@ func (d *Dir) Sweep(ctx context.Context, prefix string, ours func(name string) b
 		_, ok := draftOf(base)
 		return ok
 	})
-	// A process that died between a rename and the fsync behind it left a name that everybody sees and a loss of power
-	// takes away again.
+	// A process that died between a rename and its fsync left a visible name that a power loss can remove.
 	for _, folder := range folders {
 		if err == nil {
 			if err = d.disk.SyncFolder(folder); errors.Is(err, fs.ErrNotExist) {
-				err = nil // somebody else's, and gone meanwhile
+				err = nil // another process's, deleted meanwhile
 			}
 		}
 	}
@@ -367,13 +366,13 @@ func (d *Dir) Sweep(ctx context.Context, prefix string, ours func(name string) b
 	return nil
 }
 
-// randomName is how many random characters stand in a temporary name.
+// randomName is how many random characters a temporary name has.
 const randomName = 8
 
-// tempName is a temporary name of a file: `.`, its name, `.ABCDEFGH.tmp`.
+// tempName returns a temporary name of a file: `.`, its name, `.ABCDEFGH.tmp`.
 func tempName(base string) string { return "." + base + "." + rand.Text()[:randomName] + tempSuffix }
 
-// draftOf is the name whose temporary name base is; ok is false where it is none.
+// draftOf returns the final name for a temporary name; ok is false for other names.
 func draftOf(base string) (final string, ok bool) {
 	end := len(base) - len(tempSuffix) - randomName - 1
 	if end < 2 || base[0] != '.' || base[end] != '.' || !strings.HasSuffix(base, tempSuffix) {
@@ -382,9 +381,8 @@ func draftOf(base string) (final string, ok bool) {
 	return base[1:end], true
 }
 
-// makeFolder makes a folder and its parents, each made durable in its own parent: a file in a folder whose name was
-// lost is lost too. A folder that is there already may be so only in memory, since whoever made it was killed, or has not
-// come so far yet: it is made durable too, once.
+// makeFolder makes a folder and its parents durable, since a file is lost with the name of its folder. An existing
+// folder is synced, too, once: the process that made it may have died before it could.
 func (d *Dir) makeFolder(path string) error {
 	info, err := d.disk.Stat(path)
 	there := err == nil
@@ -408,7 +406,7 @@ func (d *Dir) makeFolder(path string) error {
 	}
 	err = d.disk.SyncFolder(parent)
 	if there && len(path) <= len(d.root) {
-		err = nil // root and what is above are the user's, who may have folders there that we may not open
+		err = nil // root and the folders above it are the user's and may be unreadable
 	}
 	if err != nil {
 		return err
@@ -417,8 +415,8 @@ func (d *Dir) makeFolder(path string) error {
 	return nil
 }
 
-// Lock implements Store by a lock of the operating system on a file of that name, which ends with the process: a file
-// that a killed process left is no lock.
+// Lock implements Store by a lock of the operating system on a file of that name. The lock ends with the process: a
+// file that a killed process left locks nothing.
 func (d *Dir) Lock(ctx context.Context, name string, holder []byte) (Unlocker, error) {
 	path, err := d.path(name)
 	if err != nil {

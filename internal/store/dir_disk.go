@@ -9,29 +9,28 @@ import (
 	"path/filepath"
 )
 
-// Disk is what a Dir asks of the operating system, call by call: paths are absolute, errors are the system's. There is
-// one real disk. It is an interface because what matters most about it cannot be had from a real one in a test: which
-// call fails, when it is full, and what a loss of power leaves of calls that were not synced (storetest.Disk).
+// Disk is the calls of a Dir to the operating system. Paths are absolute, errors are the system's. Tests replace the
+// one real disk, since it cannot fail a chosen call, be full, or lose unsynced changes at will (storetest.Disk).
 type Disk interface {
 	// Create makes a new file for writing; fs.ErrExist where the path has one.
 	Create(path string) (DiskFile, error)
 	// Open opens a file for reading.
 	Open(path string) (DiskFile, error)
 	Stat(path string) (fs.FileInfo, error)
-	// Walk is filepath.WalkDir, but for a root that is a link, which it follows.
+	// Walk is filepath.WalkDir, except that it follows a root that is a link.
 	Walk(root string, visit fs.WalkDirFunc) error
 
 	Mkdir(path string) error
 	// Link gives a file a second name; fs.ErrExist where the name is taken.
 	Link(path, second string) error
-	// Rename replaces what the new name had.
+	// Rename replaces a file with the new name.
 	Rename(path, to string) error
 	Remove(path string) error
-	// SyncFolder makes durable which names a folder has. Where that cannot be done it does nothing.
+	// SyncFolder makes the names in a folder durable, if the system can.
 	SyncFolder(path string) error
 
-	// Lock takes the lock of the file of that path without waiting, and makes holder the file's content. Where somebody
-	// else has it the error is a *HeldError with what the file says.
+	// Lock locks the file of that path without waiting and writes holder to it. If the lock is held, the error is a
+	// *HeldError with the file's content.
 	Lock(path string, holder []byte) (Unlocker, error)
 }
 
@@ -98,8 +97,8 @@ func (system) Lock(path string, holder []byte) (Unlocker, error) {
 			held.Holder, err = io.ReadAll(io.LimitReader(file, MaxHolder))
 			return nil, errors.Join(held, err, file.Close())
 		}
-		// Whoever held it before may have removed the file between our opening and our locking: then we hold a lock on
-		// a file that nobody else will ever open, which is none.
+		// The previous holder may have removed the file between our opening and our locking. A lock on that file
+		// excludes no other process.
 		ours, err1 := file.Stat()
 		there, err2 := os.Stat(path)
 		if err1 == nil && err2 == nil && os.SameFile(ours, there) {
@@ -127,7 +126,7 @@ func (l *dirLock) Unlock() error {
 	if l.file == nil {
 		return nil
 	}
-	// Removed while it is still held, so that nobody's new lock file is removed instead.
+	// Remove while locked, so that no new lock file is removed instead.
 	err := os.Remove(l.path)
 	closed := l.file.Close()
 	l.file = nil
@@ -135,7 +134,7 @@ func (l *dirLock) Unlock() error {
 		err = os.Remove(l.path) // Windows removes no open file
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		err = nil // with the folder that it lay in
+		err = nil // the file was removed with its folder
 	}
 	if err = errors.Join(err, closed); err != nil {
 		return fmt.Errorf("cannot unlock: %w", err)

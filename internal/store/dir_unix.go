@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock takes the exclusive lock of an open file, and reports false where somebody else holds it.
+// tryLock takes the exclusive lock of an open file. It reports false if another process holds it.
 func tryLock(file *os.File) (bool, error) {
 	for {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -25,8 +25,8 @@ func tryLock(file *os.File) (bool, error) {
 	}
 }
 
-// syncFolder makes a folder's names durable. A file system that cannot do so says EINVAL or ENOTSUP, as some network
-// mounts do: there a rename is as durable as it gets.
+// syncFolder makes a folder's names durable. File systems that cannot, such as some network mounts, return EINVAL or
+// ENOTSUP. There a rename is as durable as possible.
 func syncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {

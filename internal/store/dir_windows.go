@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// tryLock takes the exclusive lock of an open file, and reports false where somebody else holds it. Windows locks
-// ranges of bytes, and forbids others to read them: the range lies far behind what the file says about its holder.
+// tryLock takes the exclusive lock of an open file. It reports false if another process holds it. Windows locks byte
+// ranges and denies reading them, so the range is far after the text about the holder.
 func tryLock(file *os.File) (bool, error) {
 	at := &windows.Overlapped{OffsetHigh: 1 << 20}
 	err := windows.LockFileEx(windows.Handle(file.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, at)
@@ -18,5 +18,5 @@ func tryLock(file *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// syncFolder does nothing: Windows cannot flush a folder, and NTFS journals renames itself.
+// syncFolder does nothing: Windows cannot flush a folder, and NTFS journals renames.
 func syncFolder(string) error { return nil }

@@ -1,6 +1,6 @@
-// Package store answers one question: where do bytes lie? A Store keeps named objects: the files of a dataset. The
-// local directory (Dir) is one; an object store (package s3) is another. What each of them promises stands at the
-// interface, and storetest.Run checks it.
+// Package store answers one question: where do bytes lie? A Store keeps named objects: the files of a dataset. Dir is
+// a Store in a local directory, package s3 one in an object store. The interface has their promises, which
+// storetest.Run checks.
 package store
 
 import (
@@ -16,100 +16,100 @@ import (
 
 // The errors that a Store's methods wrap.
 var (
-	// ErrNotExist: there is no object of that name. It is fs.ErrNotExist, so that both spellings work.
+	// ErrNotExist: no object has the name. It is fs.ErrNotExist.
 	ErrNotExist = fs.ErrNotExist
-	// ErrExist: CreateIfAbsent found an object of that name, and left it as it was.
+	// ErrExist: CreateIfAbsent found an object of that name and did not change it.
 	ErrExist = fs.ErrExist
-	// ErrName: the name is none that a Store takes (see CheckName).
+	// ErrName: the name is not valid (see CheckName).
 	ErrName = errors.New("not a valid object name")
-	// ErrChanged: an object that is being read was replaced or deleted, and the Store has its bytes no more.
+	// ErrChanged: an object was replaced or deleted while it was read, and its bytes are gone.
 	ErrChanged = errors.New("replaced or deleted while it was being read")
-	// ErrUnavailable: a remote has not answered, or not well, for longer than it was worth waiting.
+	// ErrUnavailable: a remote store has failed for longer than the Store waits.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrLockLost: a Lock of this Store has passed to somebody else, and nothing is written through it any more.
+	// ErrLockLost: another process has taken a Lock of this Store, which refuses all further writes.
 	ErrLockLost = errors.New("the lock has passed to another process")
 )
 
 // Store keeps objects: names with bytes.
 //
 // Names. A name is a slash-separated relative path that passes CheckName; every method refuses others with ErrName.
-// Folders are no objects: they exist by their objects, and nobody creates or deletes them.
+// Folders are no objects: a folder exists while objects are in it.
 //
-// Whole or not at all. An object that can be opened or listed is complete: its bytes are those of one Put, one
-// CreateIfAbsent or one published Draft, never a part of them and never a mixture, whenever a process or the machine
-// dies. A reader that has opened an object goes on reading the same bytes while the name is replaced or deleted; or, where
-// the place cannot keep them, as an object store does not, its reads fail with ErrChanged. It never reads other bytes.
+// Atomic. An object that can be opened or listed is complete, even if the process or the machine dies: its bytes are
+// those of one Put, one CreateIfAbsent or one published Draft, never a part or a mixture. An open object keeps its bytes
+// while the name is replaced or deleted. A place that cannot keep them, such as an object store, fails further reads with
+// ErrChanged, and never returns other bytes.
 //
-// Durable when said. When Put, CreateIfAbsent, Draft.Publish or Delete returns nil, what it did survives a loss of
-// power. Two such calls, one after the other, survive in that order: the second is never seen without the first. That
-// is what makes a commit record that was written after its files mean that the files are there.
+// Durable. When Put, CreateIfAbsent, Draft.Publish or Delete returns nil, its effect survives a power loss. Effects of
+// successive calls survive in order: the second is never seen without the first. So a commit record written after its
+// files proves that the files exist.
 //
-// Who may call. All methods may be called from several goroutines, and by several processes on one place; a Draft is
-// for one goroutine at a time. Contexts bound the waiting for a remote; that of Create and Open goes with what they
-// return. A call that fails because of its context, or because a remote did not answer, may or may not have had its
-// effect, but never half of it.
+// Concurrent. All methods may be called from several goroutines, and by several processes on one place. A Draft is for
+// one goroutine at a time. Contexts bound the waiting for a remote; the context of Create and Open also bounds what they
+// return. A call that fails because of its context, or because a remote did not answer, has its whole effect or none.
 //
-// Who is alone. A Lock keeps two processes apart as long as each calls the Store that gave it the Lock. Where the system
-// itself cannot end a Lock with its process, the Lock is a lease that its holder renews; once it has passed to somebody
-// else, every method that changes something fails with ErrLockLost, so that who was stopped for longer than the lease
-// does not go on where another has begun. One request may have been on its way already, and is heard later than that: a
-// CreateIfAbsent where nothing of that name has been created since, a Put where nothing was put there since its holder
-// looked, a Delete in any case, a Publish unless its draft was swept. Its caller is told ErrLockLost, if it lives. Who
-// takes a Lease therefore fences: it creates what the late one would create, before it reads what there is, and gives no
-// name again that the late one may delete.
+// Exclusive. A Lock excludes other processes that call Lock, for the Store that returned it. Where the system cannot end a
+// Lock with its process, it is a lease that its holder renews. Once another process has taken it, every method that
+// changes something fails with ErrLockLost, so that a process that was stopped for longer than the lease cannot continue.
+// A request already in flight may still take effect later:
+//
+//   - a CreateIfAbsent, if the name has not been created since;
+//   - a Put, if the name has not been put since its holder looked;
+//   - a Delete, in any case;
+//   - a Publish, unless its draft was swept.
+//
+// Its caller receives ErrLockLost, if it is alive. The next holder of a Lease therefore fences: before it reads, it
+// creates every name that a late request could create, and it never reuses a name that a late request could delete.
 type Store interface {
-	// Put makes data the content of the name, whatever it was before. It keeps no reference to data.
+	// Put makes data the content of the name, replacing an earlier object. It keeps no reference to data.
 	Put(ctx context.Context, name string, data []byte) error
 
-	// CreateIfAbsent makes data the content of the name unless it has one; then it changes nothing and returns an
-	// error that wraps ErrExist. Of several callers at once exactly one succeeds.
+	// CreateIfAbsent makes data the content of the name. If the name exists, it changes nothing and the error wraps
+	// ErrExist. Of concurrent calls exactly one succeeds.
 	CreateIfAbsent(ctx context.Context, name string, data []byte) error
 
-	// Create begins an object that is too big for memory, or that must not appear before others do. Nothing shows
-	// under the name until Draft.Publish.
+	// Create begins an object that exceeds memory, or that must appear after others. Draft.Publish makes it visible.
 	Create(ctx context.Context, name string) (Draft, error)
 
-	// Open opens an object for reading at any place. A missing one is ErrNotExist.
+	// Open opens an object for random access. The error for a missing one is ErrNotExist.
 	Open(ctx context.Context, name string) (Object, error)
 
-	// List yields the objects whose names begin with prefix, in the order of their names, and ends after the first
-	// error. Drafts are not listed, nor are locks. The prefix need not end at a slash; "" is everything.
+	// List yields the objects whose names begin with prefix, ordered by name, and ends after the first error. It omits
+	// drafts and locks. The prefix may end within an element; "" lists all.
 	List(ctx context.Context, prefix string) iter.Seq2[Entry, error]
 
-	// Delete removes the object. A missing one is no error.
+	// Delete removes the object. A missing object is no error.
 	Delete(ctx context.Context, name string) error
 
-	// Sweep removes what drafts of dead processes left behind, of names that begin with prefix and that ours reports
-	// true for. The caller must know that nobody else has drafts of these names: it holds the lock of what it sweeps. A
-	// prefix alone seldom knows: names that go on differently may be somebody else's. It also makes durable what the
-	// dead had published, created or deleted there, and were killed before they could: whoever resumes relies on it.
+	// Sweep removes drafts of dead processes, of names that begin with prefix and for which ours is true. The caller
+	// must hold the lock of these names, so that no other process has drafts of them. ours is needed because a prefix
+	// alone may include names of others. Sweep also makes durable what a dead process published, created or deleted
+	// there but did not sync: a resumed scan relies on it.
 	Sweep(ctx context.Context, prefix string, ours func(name string) bool) error
 
-	// Lock takes the exclusive right that goes by the name, and writes holder (at most MaxHolder bytes) where others
-	// can read it. The name's last element is `lock` or ends in `.lock` (see IsLock). It ends with Unlock, or with the
-	// process, however that dies; a lease ends some time after the process (s3 says when). While somebody else holds
-	// it, in this process or another, the error is a *HeldError. Lock does not wait for a holder to finish; at most it
-	// waits until it can tell a living one from a dead one.
+	// Lock takes the exclusive right to the name, and writes holder (at most MaxHolder bytes) for others to read. The
+	// last element of the name is `lock` or ends in `.lock` (see IsLock). The lock ends with Unlock or with the
+	// process; a lease ends some time after the process (see s3). If it is held, in this process or another, the error
+	// is a *HeldError. Lock does not wait for a holder to finish. It may wait until it can tell whether the holder is
+	// alive.
 	Lock(ctx context.Context, name string, holder []byte) (Unlocker, error)
 }
 
-// Unpublished is what a Store is too whose Drafts outlive their process where nobody sees them.
+// Unpublished is implemented by Stores whose drafts outlive their process, invisibly.
 type Unpublished interface {
-	// Unpublished yields the Drafts of names that begin with prefix that were neither published nor discarded, those of the
-	// living and those of the dead, by the names that they would have; Modified is when they were begun. It ends after the
-	// first error: fs.ErrPermission where reading alone gives no right to know, errors.ErrUnsupported where the place has
-	// no such list.
+	// Unpublished yields drafts that were neither published nor discarded, of living and dead processes, by their
+	// final names, if these begin with prefix. Modified is when a draft was begun. It ends after the first error:
+	// fs.ErrPermission if the right to read is not enough, errors.ErrUnsupported if the store has no such list.
 	Unpublished(ctx context.Context, prefix string) iter.Seq2[Entry, error]
 }
 
-// Draft is an object in the making. After Create: any number of Writes, then Seal, then Publish; or Discard at any
-// time before Publish has succeeded. Seal and Publish are apart so that several drafts can be made durable first and
-// then appear in an order that readers may rely on.
+// Draft is an object being written. Call Write any number of times, then Seal, then Publish; or Discard before Publish
+// has succeeded. Sealing several drafts before publishing them makes them appear in a reliable order.
 type Draft interface {
 	io.Writer
-	// Seal ends the writing and makes the bytes durable, still under no name. A sealed Draft takes no more Writes.
+	// Seal ends the writing and makes the bytes durable, without a name. A sealed Draft accepts no Write.
 	Seal() error
-	// Publish makes the sealed Draft the content of its name, replacing what was there.
+	// Publish makes the sealed Draft the content of its name, replacing an earlier object.
 	Publish(ctx context.Context) error
 	// Discard drops the Draft. After Publish it does nothing.
 	Discard() error
@@ -119,53 +119,54 @@ type Draft interface {
 type Object interface {
 	io.ReaderAt
 	io.Closer
-	// Size is the number of bytes.
+	// Size returns the number of bytes.
 	Size() int64
 }
 
-// Entry is one line of a List.
+// Entry describes one object of a List.
 type Entry struct {
 	Name     string
 	Size     int64
 	Modified time.Time
 }
 
-// Unlocker gives a Lock back. Unlock may be called more than once.
+// Unlocker releases a Lock. Unlock may be called more than once.
 type Unlocker interface{ Unlock() error }
 
 // Lease is the Unlocker of a Lock that is a lease.
 type Lease interface {
 	Unlocker
-	// Late reports whether a request of an earlier holder may still be on its way: one that died, or did not hear an answer.
+	// Late reports whether a request of an earlier holder may still arrive: one of a dead holder, or one without an
+	// answer.
 	Late() bool
-	// Fenced says that such a request can do no harm any more. Until it is called, who has the Lock next is told too.
+	// Fenced says that such a request can do no harm any more. Until then, Late is true for the next holder, too.
 	Fenced()
 }
 
-// IsLock reports whether a name is one for Lock: its last element is `lock` or ends in `.lock`. List shows no such names,
-// and they are no objects' names.
+// IsLock reports whether a name is one for Lock: its last element is `lock` or ends in `.lock`. No object has such a
+// name, and List omits them.
 func IsLock(name string) bool {
 	base := name[strings.LastIndexByte(name, '/')+1:]
 	return base == "lock" || strings.HasSuffix(base, ".lock")
 }
 
-// MaxHolder bounds what a lock says about its holder, in bytes.
+// MaxHolder bounds the text about the holder in a lock, in bytes.
 const MaxHolder = 4096
 
-// HeldError says that somebody else holds a Lock.
+// HeldError says that the Lock is held.
 type HeldError struct {
 	Name   string
-	Holder []byte // what the holder wrote; may be empty
+	Holder []byte // the holder's text; may be empty
 }
 
 func (e *HeldError) Error() string { return fmt.Sprintf("%s is held: %s", e.Name, e.Holder) }
 
-// maxName bounds an object's name, in bytes: what S3 takes at most.
+// maxName bounds an object's name, in bytes, as S3 does.
 const maxName = 1024
 
-// CheckName reports, as an error that wraps ErrName, why a name cannot be an object's: it must be valid in every
-// Store, so it is 1 to 1,024 bytes of printable ASCII without backslash, a relative path without empty elements, and
-// none of its elements begins with a dot (such names are the drafts').
+// CheckName returns an error that wraps ErrName if a name is not valid in every Store. A valid name is a relative path
+// of 1 to 1,024 bytes of printable ASCII without backslash. No element is empty or begins with a dot (drafts have such
+// names).
 func CheckName(name string) error {
 	if name == "" || len(name) > maxName {
 		return fmt.Errorf("%w: %d bytes", ErrName, len(name))

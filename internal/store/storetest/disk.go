@@ -17,21 +17,20 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 )
 
-// Disk is a store.Disk in memory that can do what a real one does only once in a while: fail at a chosen call, be full,
-// and lose power, after which only that is there which had been synced, or a part of the rest, in an order of its own.
+// Disk is a store.Disk in memory that fails at a chosen call, is full, or loses power. After a power loss it has what was
+// synced, and any part of the rest, in any order.
 //
-// What is durable follows POSIX, read in the way that helps a program least. The bytes of a file are durable when Sync has
-// returned, and before that any prefix of them may be, or nothing, or a file of that length full of zeros. That a folder
-// has, or no longer has, a name is durable when SyncFolder of that folder has returned; before that each creation, link,
-// rename and removal in it may be durable or not, whatever became of those before it. A Sync that fails has lost the
-// bytes: a later one that succeeds does not bring them back.
+// Durability follows POSIX, read to the disadvantage of the program. A file's bytes are durable after Sync. Before it, a
+// prefix of them may be durable, or nothing, or as many zeros. A folder's names are durable after SyncFolder of the folder.
+// Before it, each creation, link, rename and removal in it may be durable or not, independently of earlier ones. A Sync
+// that fails has lost the bytes: a later Sync does not bring them back.
 type Disk struct {
-	// Fail, if not nil, is asked before every call, with its number from 1 on, and may make it fail without effect: but a
-	// write that fails has written half.
+	// Fail, if not nil, is called before every call with its number, from 1 on, and may make it fail. A failed call
+	// has no effect, except that a failed write writes half.
 	Fail func(n int, c Call) error
-	// Room, if not 0, bounds what is there: the bytes of all files, and entry bytes for each file and folder.
+	// Room, if not 0, bounds the bytes of all files, plus entry bytes for each file and folder.
 	Room int
-	// NoLinks makes Link fail, as it does on file systems that have none.
+	// NoLinks makes Link fail, as on file systems without hard links.
 	NoLinks bool
 
 	mu      sync.Mutex
@@ -39,7 +38,7 @@ type Disk struct {
 	calls   []Call
 	changes int
 	cutAt   int  // the change that is the last, from 1 on; 0 is none
-	effect  bool // whether the last change still has its effect
+	effect  bool // the last change still has its effect
 	off     bool
 	locks   map[string][]byte
 }
@@ -55,21 +54,21 @@ func (c Call) Changes() bool {
 	return !slices.Contains([]string{"open", "stat", "walk", "read", "close"}, c.Op)
 }
 
-// entry is what a file or folder takes of a Disk's Room beside its bytes.
+// entry is the share of Room that a file or folder takes besides its bytes.
 const entry = 256
 
 // node is a file or a folder.
 type node struct {
 	folder bool
 
-	data, durable []byte // of a file: what everybody reads, and what a loss of power leaves for certain
+	data, durable []byte // of a file: as read, and as certain to survive a power loss
 	lost          bool   // a Sync has failed
 
 	names, durableNames map[string]*node // of a folder
 	pending             []rename         // since the last SyncFolder
 }
 
-// rename is one change of a folder's names: what loses its name, and what gets one; either may be "".
+// rename is a change of a folder's names: the name removed and the name added; either may be "".
 type rename struct {
 	from, to string
 	node     *node
@@ -82,7 +81,7 @@ func newFolder() *node {
 func (r rename) apply(names map[string]*node) {
 	if r.from != "" {
 		if names[r.from] != r.node {
-			return // it did not get that name, or not durably
+			return // the name was not added, or not durably
 		}
 		delete(names, r.from)
 	}
@@ -91,7 +90,7 @@ func (r rename) apply(names map[string]*node) {
 	}
 }
 
-// change makes a change of a folder's names, for everybody to see.
+// change applies a visible change to a folder's names.
 func (n *node) change(r rename) {
 	r.apply(n.names)
 	n.pending = append(n.pending, r)
@@ -100,8 +99,7 @@ func (n *node) change(r rename) {
 // NewDisk returns an empty Disk.
 func NewDisk() *Disk { return &Disk{root: newFolder(), locks: map[string][]byte{}} }
 
-// CutAt makes the n-th call that changes something (from 1 on) the last; with effect it is done but its caller never
-// learns so.
+// CutAt makes the n-th change (from 1 on) the last. With effect, it is made but returns an error.
 func (d *Disk) CutAt(n int, effect bool) { d.cutAt, d.effect = n, effect }
 
 // Calls returns the calls so far.
@@ -111,22 +109,22 @@ func (d *Disk) Calls() []Call {
 	return slices.Clone(d.calls)
 }
 
-// Off reports whether the chosen call was reached.
+// Off reports whether the change of CutAt was reached.
 func (d *Disk) Off() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.off
 }
 
-// Loss is what is lost when a Disk's user ends.
+// Loss is what is lost when the process or the power ends.
 type Loss int
 
-// The losses. Scrambled and all above are that with another seed.
+// The losses. Values above Scrambled are Scrambled with another seed.
 const (
-	Nothing   Loss = iota // the process was killed: the system still writes what it knows
-	Unsynced              // all that was not synced
-	Contents              // the bytes that were not synced; all names are there
-	Scrambled             // each name and each file's bytes, or not
+	Nothing   Loss = iota // the process was killed: the system still writes everything
+	Unsynced              // everything that was not synced
+	Contents              // bytes that were not synced; names are kept
+	Scrambled             // a random choice of unsynced names and bytes
 )
 
 func (l Loss) String() string {
@@ -136,7 +134,7 @@ func (l Loss) String() string {
 	return fmt.Sprintf("scrambled with seed %d", l-Scrambled)
 }
 
-// Restart ends all use of the Disk and returns the one that is there afterwards.
+// Restart ends all use of the Disk and returns the Disk that is left.
 func (d *Disk) Restart(loss Loss) *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -170,14 +168,14 @@ func (d *Disk) Files() map[string]string {
 	return all
 }
 
-// survival copies what a loss leaves.
+// survival copies what survives a loss.
 type survival struct {
 	loss   Loss
 	random *rand.Rand
-	nodes  map[*node]*node // a file with two names stays one
+	nodes  map[*node]*node // a file with two names is copied once
 }
 
-// alive copies a node with all that the next loss of power may take.
+// alive copies a node with its unsynced changes.
 func (s *survival) alive(n *node) *node {
 	if n == nil {
 		return nil
@@ -200,7 +198,7 @@ func (s *survival) alive(n *node) *node {
 	return kept
 }
 
-// of copies what is left of a node when power is lost.
+// of copies what a power loss leaves of a node.
 func (s *survival) of(n *node) *node {
 	if kept := s.nodes[n]; kept != nil {
 		return kept
@@ -218,7 +216,7 @@ func (s *survival) of(n *node) *node {
 			r.apply(names)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(names)) { // in order, for the same dice every time
+	for _, name := range slices.Sorted(maps.Keys(names)) { // sorted, so that a seed gives the same choices
 		kept.names[name] = s.of(names[name])
 		kept.durableNames[name] = kept.names[name]
 	}
@@ -284,7 +282,7 @@ func (d *Disk) find(path string) *node {
 	return n
 }
 
-// elements yields the names of which a path consists.
+// elements yields the elements of a path.
 func elements(path string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		rest := filepath.ToSlash(filepath.Clean(path))[len(filepath.VolumeName(path)):]
@@ -308,7 +306,7 @@ func (d *Disk) parent(path string) (*node, string, error) {
 	return folder, filepath.Base(path), nil
 }
 
-// named is what a path leads to, and the name of it in its folder.
+// named returns the node of a path, its folder and its name there.
 func (d *Disk) named(path string) (folder *node, name string, n *node, err error) {
 	folder, name, err = d.parent(path)
 	if err == nil && folder.names[name] == nil {
@@ -331,7 +329,7 @@ func used(n *node) int {
 	return sum
 }
 
-// add gives a new node a name.
+// add adds a node under a path.
 func (d *Disk) add(path string, n *node) error {
 	folder, name, err := d.parent(path)
 	switch {
@@ -362,7 +360,7 @@ func (d *Disk) Open(path string) (store.DiskFile, error) {
 		if n = d.find(path); n == nil {
 			return syscall.ENOENT
 		}
-		// Who has a file open reads on in what it was; nothing here changes the bytes of a file that has its final name.
+		// An open file stays readable: no call changes the bytes of a file with its final name.
 		return nil
 	})
 	if err != nil {
@@ -600,7 +598,7 @@ func (f *diskFile) Stat() (info fs.FileInfo, err error) {
 	return info, err
 }
 
-// info is what a Disk says of a node.
+// info describes a node.
 type info struct {
 	name   string
 	size   int64

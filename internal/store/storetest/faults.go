@@ -9,33 +9,32 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 )
 
-// ErrCrashed is what every call of a crashed Faults returns.
+// ErrCrashed is the error of every call after a crash.
 var ErrCrashed = errors.New("storetest: the process is dead")
 
-// Faults is a Store whose user can be killed at any step: from the step chosen on, no call has an effect any more, as if
-// the process had ended there. What it did before stays in the Store behind it, drafts that were not published too.
-// Locks end with it, by Kill.
+// Faults is a Store that simulates the death of its process at any step: later calls have no effect. The Store behind
+// it keeps earlier effects, unpublished drafts included. Kill releases the locks.
 type Faults struct {
 	store.Store
 
-	// Fail, if not nil, is asked before every step, and before every open and list, and may make it fail without effect.
+	// Fail, if not nil, is called before every step, open and list, and may make it fail without effect.
 	Fail func(Step) error
-	// Lose, if not nil, is asked after every step that went well, and may make its caller believe that it failed, as when a
-	// remote's answer is lost.
+	// Lose, if not nil, is called after every successful step and may return an error for it, as when a remote's
+	// answer is lost.
 	Lose func(Step) error
 
 	mu     sync.Mutex
 	steps  []Step
 	dieAt  int  // the step that is the last, 1-based; 0 is none
-	effect bool // whether the last step still has its effect
+	effect bool // the last step still has its effect
 	dead   bool
 	locks  []store.Unlocker
 }
 
-// Step is one call that changes something, or for Fail one that opens an object or lists some.
+// Step is one call that changes something; for Fail also an open or a list.
 type Step struct{ Op, Name string }
 
-// CrashAt makes the n-th step (1-based) the last; with effect it is done but its caller never learns so.
+// CrashAt makes the n-th step (1-based) the last. With effect, it is done but returns an error.
 func (f *Faults) CrashAt(n int, effect bool) { f.dieAt, f.effect = n, effect }
 
 // Steps returns the steps so far.
@@ -45,14 +44,14 @@ func (f *Faults) Steps() []Step {
 	return append([]Step(nil), f.steps...)
 }
 
-// Crashed reports whether the chosen step was reached.
+// Crashed reports whether the step of CrashAt was reached.
 func (f *Faults) Crashed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.dead
 }
 
-// Kill ends what ends with a process: its locks.
+// Kill releases the locks, as the end of a process does.
 func (f *Faults) Kill() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,7 +92,7 @@ func (f *Faults) do(op, name string, step func() error) error {
 	return err
 }
 
-// look is asked before what changes nothing.
+// look checks for a failure before a call that changes nothing.
 func (f *Faults) look(op, name string) error {
 	if f.Crashed() {
 		return ErrCrashed

@@ -30,14 +30,14 @@ type Gateway struct {
 // Bucket is the bucket that a Gateway begins with.
 const Bucket = "dataset"
 
-// gatewayTool is where `make .bin/versitygw` puts the server.
+// gatewayTool is where `make .bin/versitygw` installs the server.
 const gatewayTool = ".bin/versitygw"
 
-// demandGateway is the variable with which a test fails, rather than being skipped, where the server is not there.
+// demandGateway is the variable that makes a missing server fail the test, not skip it.
 const demandGateway = "BULKSCAN_TEST_S3"
 
-// StartGateway starts a Gateway with one bucket, which ends with the test. Where the server is not installed the test is
-// skipped; with BULKSCAN_TEST_S3=required, as continuous integration has it, it fails.
+// StartGateway starts a Gateway with one bucket, until the end of the test. If the server is not installed, the test
+// is skipped; with BULKSCAN_TEST_S3=required, as in continuous integration, it fails.
 func StartGateway(tb testing.TB) *Gateway {
 	tb.Helper()
 	tool := findUp(gatewayTool)
@@ -54,7 +54,7 @@ func StartGateway(tb testing.TB) *Gateway {
 			tb.Fatal(err)
 		}
 	}
-	// A port that was free a moment ago may be so no more: then the server says so and ends, and another is tried.
+	// Another process may take a free port first: then the server ends, and the next port is tried.
 	for range 5 {
 		g.address = freeAddress(tb)
 		g.URL = "http://" + g.address
@@ -101,7 +101,7 @@ func (g *Gateway) start() bool {
 	return false
 }
 
-// Environment is what leads bulkscan, and other tools that know S3, to the Gateway.
+// Environment returns the variables that lead bulkscan and other S3 tools to the Gateway.
 func (g *Gateway) Environment() map[string]string {
 	return map[string]string{
 		"AWS_ENDPOINT_URL_S3": g.URL, "AWS_REGION": "us-east-1",
@@ -141,7 +141,7 @@ func findUp(name string) string {
 	}
 }
 
-// lockedBuffer keeps what a process says.
+// lockedBuffer keeps the output of a process.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

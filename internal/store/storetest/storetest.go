@@ -1,5 +1,5 @@
-// Package storetest answers one question: does a Store keep its promises? Run checks an implementation against what
-// package store says, Faults kills its user between any two steps, and Disk is a disk that loses power, fails and fills up.
+// Package storetest answers one question: does a Store keep its promises? Run checks an implementation against the
+// interface. Faults ends the process between any two steps. Disk is a disk that loses power, fails and fills up.
 package storetest
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 )
 
-// Run checks an implementation. open returns a Store on a place of its own, empty the first time; called again in the
-// same test it returns another Store on the same place, as another process would.
+// Run checks an implementation. Each call of open's result returns another Store on the same place, as another process
+// would. The place is empty at first and belongs to one test.
 func Run(t *testing.T, open func(t *testing.T) func() store.Store) {
 	for _, test := range []struct {
 		name string
@@ -55,7 +55,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// content is what the Store says of an object; "absent" where there is none.
+// content returns the content of an object, or "absent".
 func content(t *testing.T, s store.Store, name string) string {
 	t.Helper()
 	data, err := store.ReadAll(background, s, name, 64<<20)
@@ -233,7 +233,7 @@ func testDiscard(t *testing.T, open func() store.Store) {
 	}
 }
 
-// testSweep shows that drafts of the dead go, and nothing else.
+// testSweep checks that Sweep removes drafts of dead processes only.
 func testSweep(t *testing.T, open func() store.Store) {
 	dead, s := open(), open()
 	for _, name := range []string{"t/part-a-0-1", "t/part-a-1-1", "t/part-b-0-1", "u/part-a-0-1"} {
@@ -276,7 +276,7 @@ func testList(t *testing.T, open func() store.Store) {
 	s := open()
 	wantNames(t, s, "")
 	wantNames(t, s, "nowhere/")
-	// No name is another's folder: that is a file and a folder of one name.
+	// No name is another's folder: it would be a file and a folder.
 	all := []string{"_scans/x/manifest.json", "a-b/c", "a/b-1", "a/bc", "b"}
 	for _, i := range []int{3, 0, 4, 2, 1} {
 		must(t, s.Put(background, all[i], []byte(all[i])))
@@ -305,7 +305,7 @@ func testList(t *testing.T, open func() store.Store) {
 		if err != nil {
 			t.Error(err)
 		}
-		break // a List may be left early
+		break // a List may be ended early
 	}
 }
 
@@ -339,8 +339,8 @@ func testReaders(t *testing.T, open func() store.Store) {
 	}
 }
 
-// testBigReaders shows that who reads an object of many pieces, while it is replaced and deleted, reads its bytes or is told
-// that they are gone, and is never given another's.
+// testBigReaders checks that a reader of a large object, replaced and deleted meanwhile, gets its bytes or ErrChanged,
+// and never other bytes.
 func testBigReaders(t *testing.T, open func() store.Store) {
 	s, other := open(), open()
 	const size = 6 << 20
@@ -439,7 +439,7 @@ func testLock(t *testing.T, open func() store.Store) {
 	must(t, held.Unlock())
 }
 
-// testLockRace has many take the lock, hold it for a moment and give it back: never two at once.
+// testLockRace checks that of many concurrent holders never two hold the lock at once.
 func testLockRace(t *testing.T, open func() store.Store) {
 	var inside, turns atomic.Int32
 	var wait sync.WaitGroup
