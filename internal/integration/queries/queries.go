@@ -1,6 +1,7 @@
-// Package queries answers one question: do the queries of docs/queries answer what they say, and how fast? It reads them, has
-// DuckDB run them, and makes datasets to run them on (survey.go). Its tests count every answer a second time, in plain
-// loops over the rows; BenchmarkQueries in bench measures them on a million sites.
+// Package queries answers one question: do the queries of docs/queries answer what they say, and how fast? It loads
+// the queries, runs them in DuckDB, and makes datasets for them (survey.go). Its tests compare every answer with a
+// golden file, and the headline figures with plain loops over the rows; BenchmarkQueries in bench measures the
+// queries on a million sites.
 package queries
 
 import (
@@ -16,8 +17,8 @@ import (
 	"strings"
 )
 
-// Query is a file of docs/queries. It opens with a comment of four parts: the question, and what begins with "Definition:",
-// "Over:" and "Caveat:".
+// Query is a file of docs/queries. It begins with a comment of four lines: the question, "Definition:", "Over:" and
+// "Caveat:".
 type Query struct {
 	Name       string // of the file, without .sql
 	Question   string
@@ -27,7 +28,7 @@ type Query struct {
 	SQL        string // the whole file
 }
 
-// Load reads the queries of a folder, in the order of their names.
+// Load reads the queries of a folder, ordered by name.
 func Load(dir string) ([]Query, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.sql"))
 	if err != nil {
@@ -51,7 +52,7 @@ func Load(dir string) ([]Query, error) {
 	return all, nil
 }
 
-// parse takes the comment apart.
+// parse reads the comment.
 func (q *Query) parse() error {
 	parts := []struct {
 		prefix string
@@ -74,17 +75,17 @@ func (q *Query) parse() error {
 	return nil
 }
 
-// Answer is what DuckDB makes of a query.
+// Answer is the result of a query.
 type Answer struct {
 	Name    string
 	Columns []string
 	Types   []string
-	Rows    [][]any   // as JSON has them: nil, bool, string, json.Number; a BIGINT is a string
+	Rows    [][]any   // as in JSON: nil, bool, string, json.Number; a BIGINT is a string
 	Millis  []float64 `json:"ms"`
 	Error   string
 }
 
-// Ready says what is missing for Ask.
+// Ready returns an error that says what Ask needs and is missing.
 func Ready(tools string) error {
 	if _, err := exec.LookPath("node"); err != nil {
 		return fmt.Errorf("cannot ask DuckDB: %w", err)
@@ -95,8 +96,8 @@ func Ready(tools string) error {
 	return nil
 }
 
-// Ask has DuckDB, which lies with its programs in the folder tools (internal/integration/duckdb), run each query so many times on a
-// dataset with so many threads. What is wrong with one query stands in its answer.
+// Ask runs each query in DuckDB on a dataset, the given number of times with the given number of threads. tools is the
+// folder with DuckDB (internal/integration/duckdb). An Answer has the error of its query.
 func Ask(ctx context.Context, tools, dataset string, all []Query, threads, runs int) ([]Answer, error) {
 	type statement struct {
 		Name string `json:"name"`

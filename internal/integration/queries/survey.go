@@ -20,17 +20,17 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 )
 
-// This file makes datasets to ask: the same list scanned on several dates, without a network. What sites answer is drawn in
-// about the shares that surveys report, the files are real ones or made of pieces (madeBodies), and from one date to the next
-// some sites begin to turn AI crawlers away, some cease, and some are gone. Judging and keeping are the program's own.
+// This file makes datasets for queries: the same list scanned on several dates, without a network. Outcomes have about
+// the shares that surveys report. Files are real or made of pieces (madeBodies). From date to date, some sites begin
+// to block AI crawlers, some stop, and some disappear. audit and sink do the rest, as in a scan.
 
-// Survey says what is to be made. The same Survey makes the same rows.
+// Survey describes a dataset. The same Survey makes the same rows.
 type Survey struct {
-	Name   string // what the names of scans begin with; "survey" if empty
+	Name   string // the prefix of scan names; "survey" if empty
 	Sites  int
-	After  time.Duration // when scans begin, after midnight
+	After  time.Duration // start of the scans, after midnight
 	Dates  []string      // of the scans, YYYY-MM-DD, ascending; at least one
-	Bodies [][]byte      // files to draw from, besides made ones
+	Bodies [][]byte      // real files to draw from, besides made ones
 	Parts  int           // origins a part; 0 is the sink's default
 	Tables []string      // nil is all
 
@@ -38,20 +38,20 @@ type Survey struct {
 	Statistics func(ctx context.Context, st store.Store, scanID string) error
 }
 
-// site is what the dates have in common for one entry of the list.
+// site is the facts of one list entry that hold for all dates.
 type site struct {
 	host   string
 	rank   int64
 	label  string
 	cdn    string
-	status int // 0: it never answers, by outcome
+	status int // 0: no answer, see fails
 	fails  exchange.Outcome
 	body   []byte
-	own    bool // the file has a line of its own, so that it is like no other's
-	begins int  // the date from which on it turns AI crawlers away by a block of its own; len(Dates): never
-	ends   int  // the date from which on it does not any more
-	gone   int  // the date from which on its name does not exist
-	hops   int  // 0 none, 1 to a host below, 2 to another domain, 3 down to http, 4 to another path
+	own    bool // the file has a line of its own, so that it equals no other
+	begins int  // index of the first date with its own block of AI crawlers; len(Dates): never
+	ends   int  // index of the first date without that block again
+	gone   int  // index of the first date on which its name does not exist
+	hops   int  // redirects: 0 none, 1 to a subdomain, 2 to another domain, 3 to http, 4 to another path
 }
 
 var (
@@ -61,7 +61,7 @@ var (
 	words  = []string{"north", "river", "data", "kite", "market", "stone", "blue", "open", "garden", "press", "cloud", "forge", "paper", "city", "green"}
 )
 
-// outcomes are how sites answer, in about the shares that scans of large lists find, of a thousand.
+// outcomes have about the shares of large scans, in thousandths.
 var outcomes = []struct {
 	of      int
 	status  int
@@ -87,7 +87,7 @@ var outcomes = []struct {
 	{1, 0, exchange.OptedOut},
 }
 
-// draw makes what is to be known of one entry, always the same.
+// draw returns the facts of one entry, the same at every call.
 func (s *Survey) draw(seq int, made [][]byte) site {
 	rng := rand.New(rand.NewPCG(uint64(seq), 9309))
 	d := site{begins: len(s.Dates), ends: len(s.Dates), gone: len(s.Dates)}
@@ -138,7 +138,7 @@ func (s *Survey) draw(seq int, made [][]byte) site {
 	return d
 }
 
-// Write scans the list once for each date, into scans that are named after them, with their statistics.
+// Write writes a scan of the list for each date, with statistics. Scans are named after their dates.
 func (s *Survey) Write(ctx context.Context, st store.Store) error {
 	made := madeBodies()
 	for i := range s.Dates {
@@ -184,7 +184,7 @@ func (s *Survey) scan(ctx context.Context, st store.Store, date int, made [][]by
 	return errors.Join(w.Complete(ctx), w.Close(ctx))
 }
 
-// answer fills in what a site leaves at a date. The body is made in the memory that is given, and that is returned.
+// answer fills in a site's answer on a date. It makes the body in the given memory, which it returns.
 func (d *site) answer(row *audit.Site, date int, at time.Time, memory []byte) []byte {
 	f := &row.Fetch
 	rng := rand.New(rand.NewPCG(row.Seq, uint64(date)))
@@ -233,10 +233,10 @@ func (d *site) answer(row *audit.Site, date int, at time.Time, memory []byte) []
 	return memory
 }
 
-// maxBody is kept of a body, a little more than scan keeps if it is not told otherwise: some files are larger than that and whole.
+// maxBody bounds the kept body. It is above the default of a scan, so that some files exceed that and are whole.
 const maxBody = 520_000
 
-// redirect lets a site answer at another place than it was asked at.
+// redirect adds the site's redirects.
 func (d *site) redirect(row *audit.Site) {
 	f := &row.Fetch
 	to := func(scheme origin.Scheme, host string) {
@@ -259,12 +259,12 @@ func (d *site) redirect(row *audit.Site) {
 	}
 }
 
-// isPage reports whether a body begins as HTML does: nothing is added to it.
+// isPage reports whether a body begins like HTML. Nothing is added to such a body.
 func isPage(body []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n\ufeff"), []byte("<"))
 }
 
-// turnedAway is the block that sites begin to have: of their own, and as a delivery network manages it.
+// turnedAway is the block of AI crawlers: a site's own, and one that a delivery network manages.
 var turnedAway = map[bool]string{
 	false: "\nUser-agent: GPTBot\nUser-agent: ClaudeBot\nUser-agent: CCBot\nUser-agent: Google-Extended\nDisallow: /\n",
 	true: `
@@ -300,8 +300,8 @@ Disallow: /
 `,
 }
 
-// madeBodies are files made of pieces, each of which something counts, so that no analysis of them is trivial: 400 files
-// of one to five pieces.
+// madeBodies returns 400 files of one to five pieces, and the whole files. Each piece affects some query, so that no
+// answer is trivial.
 func madeBodies() [][]byte {
 	rng := rand.New(rand.NewPCG(1, 9309))
 	all := make([][]byte, 400)
@@ -352,7 +352,7 @@ var pieces = []string{
 	"User-agent: \xff\xfe\nDisallow: /caf\xe9\n",
 }
 
-// whole are files that are something as a whole.
+// whole returns files that are special as a whole.
 func whole() [][]byte {
 	page := "<!DOCTYPE html><html><head><title>Not here</title></head><body>User-agent: *\nDisallow: /\n</body></html>\n"
 	return [][]byte{
