@@ -8,24 +8,24 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 )
 
-// This file counts, for a summary, which tokens are blocked by one definition. stats.go counts all definitions of all
-// tokens in all segments at once, from what sites do not say; here each site is asked which of its tokens it blocks, so that
-// it can be told too why, and how many sites block one of several.
+// This file counts, for a summary, the sites that block tokens by one definition. stats.go counts all definitions in
+// all segments at once, from what sites do not say. Here each site lists the tokens that it blocks, so that reasons
+// can be counted, and sites that block one of several tokens.
 
-// Selection says which tokens a summary is about. Empty fields do not restrict; case is no matter.
+// Selection chooses the tokens of a summary. Empty fields do not restrict; case is ignored.
 type Selection struct {
 	Category string `json:"category"`
 	Operator string `json:"operator"`
 	Purpose  string `json:"purpose"`
 }
 
-// Takes reports whether a token is among them.
+// Takes reports whether a token is selected.
 func (s Selection) Takes(t *tokens.Token) bool {
 	takes := func(want, value string) bool { return want == "" || strings.EqualFold(want, value) }
 	return takes(s.Category, t.Category) && takes(s.Operator, t.Operator) && takes(s.Purpose, t.Purpose)
 }
 
-// Blocking is how many sites block the selected tokens, by one definition.
+// Blocking counts the sites that block the selected tokens, by one definition.
 type Blocking struct {
 	Definition string `json:"definition"`
 	Question   string `json:"question"`
@@ -33,29 +33,28 @@ type Blocking struct {
 	Sites      int64  `json:"sites"`       // the denominator: what all shares are of
 	Selection
 	Selected int `json:"tokens_selected"`
-	Blocked  int `json:"tokens_blocked"` // of them, by one site at least
+	Blocked  int `json:"tokens_blocked"` // of them, blocked by at least one site
 
 	AtLeastOne  int64        `json:"at_least_one"`       // sites that block one of the tokens
 	NameOne     int64        `json:"name_at_least_one"`  // sites with a file that names one
-	StarBlocks  int64        `json:"block_whoever_else"` // sites with a file that denies everything to agents that it does not name
+	StarBlocks  int64        `json:"block_whoever_else"` // sites whose file denies everything to agents that it does not name
 	ByPurpose   []Sum        `json:"by_purpose"`         // the greatest first
 	ByOperator  []Sum        `json:"by_operator"`        // the greatest first
 	MostBlocked []TokenCount `json:"most_blocked"`       // the greatest first
 
-	// The selected tokens that files name by the lenient reading only, the greatest first; nil where the scan has no verdicts.
-	// No definition counts such sites.
+	// The selected tokens that files name only by the lenient reading, the most common first; nil if the scan has no
+	// verdicts. No definition counts such sites.
 	Lenient []LenientCount `json:"lenient"`
 }
 
-// LenientCount is how many sites have a file that names a token by the lenient reading only: the column lenient of
-// token_stats.
+// LenientCount is how many sites name a token only by the lenient reading: the column lenient of token_stats.
 type LenientCount struct {
 	Token string  `json:"token"`
 	Sites int64   `json:"sites"`
 	Share float64 `json:"share"` // of the sites that have a file, whatever the definition
 }
 
-// Sum is how many sites block at least one of the selected tokens with a value: the strictest counts.
+// Sum is how many sites block at least one of the selected tokens with a value.
 type Sum struct {
 	Value  string  `json:"value"`
 	Tokens int     `json:"tokens"` // selected tokens that have the value
@@ -63,7 +62,7 @@ type Sum struct {
 	Share  float64 `json:"share"`
 }
 
-// TokenCount is how many sites block a token, and why: the four reasons sum up to Sites.
+// TokenCount is how many sites block a token, and why. The four reasons add up to Sites.
 type TokenCount struct {
 	Token    string  `json:"token"`
 	Category string  `json:"category"`
@@ -73,7 +72,7 @@ type TokenCount struct {
 	Share    float64 `json:"share"`
 
 	ViaOwn      int64 `json:"via_own"`      // a group names it
-	ViaFallback int64 `json:"via_fallback"` // a group names a crawler whose group it follows
+	ViaFallback int64 `json:"via_fallback"` // a group names a crawler that it falls back to
 	ViaStar     int64 `json:"via_star"`     // the group of `*`
 	ViaHTTP     int64 `json:"via_http"`     // no file: the server fails, which forbids everything
 
@@ -81,7 +80,7 @@ type TokenCount struct {
 	Partial int64 `json:"partial"` // sites whose file denies it something, but not everything
 }
 
-// blocker counts what sites do to the selected tokens.
+// blocker counts how sites treat the selected tokens.
 type blocker struct {
 	registry *tokens.Registry
 	index    tokenIndex
@@ -94,33 +93,33 @@ type blocker struct {
 	purposes  groups
 	operators groups
 
-	// Where no token is named, all that heed `*` are blocked, or none is: most sites have the same long list. Its sites are
-	// counted here, and one by one only what else there is.
+	// On most sites no token is named, and all tokens that heed `*` are blocked, or none. These sites are counted here
+	// as one; only other facts are counted per site.
 	usual      []int32
 	usualSites int64
 
-	now        int64 // the number of the site, so that what others did need not be cleared
+	now        int64 // the number of the site, so that marks of earlier sites need no clearing
 	names      bool  // it names a token of the registry
 	blocks     bool  // it blocks one of the selected tokens
-	weight     int64 // of the site: as many as it stands for
-	atLeastOne int64 // sites that do
+	weight     int64 // of the site: how many sites it stands for
+	atLeastOne int64 // sites that block one of the selected tokens
 	nameOne    int64
 	starBlocks int64
-	failing    int64 // sites that answered and have access full_disallow: to whoever obeys they forbid everything
+	failing    int64 // sites that answered and have access full_disallow: they forbid everything
 }
 
-// tokenTally is what sites say of a token.
+// tokenTally counts the sites of a token.
 type tokenTally struct {
 	selected          bool
-	purpose, operator int32 // places in groups
+	purpose, operator int32 // indexes in groups
 
 	own, fallback, star int64 // sites that block it, by reason
 	named, partial      int64
-	lenient             int64 // sites that name it by the lenient reading only
+	lenient             int64 // sites that name it only by the lenient reading
 
-	// The last sites that named it, had rows of verdicts for it, were counted as partly blocking it, and as blocking it.
+	// The last sites that named it, had verdicts for it, were counted as partly blocking it, and as blocking it.
 	namedAt, ruledAt, partialAt, blockedAt int64
-	traced                                 bool // the scan says something of it
+	traced                                 bool // the scan has data of it
 }
 
 func newBlocker(o *SummaryOptions, by *Definition, foreign bool) *blocker {
@@ -134,9 +133,9 @@ func newBlocker(o *SummaryOptions, by *Definition, foreign bool) *blocker {
 	return b
 }
 
-// again returns a blocker for another pass, nil where one was enough. By dpi_all whoever has no rule inherits, also a token that
-// a scan by another registry did not look for, and which sites block one of several is right only without such: which
-// they are, is known at the end of a pass.
+// again returns a blocker for another pass, or nil if one pass was enough. By dpi_all any token without a rule
+// inherits from `*`, even one that a scan by another registry did not look for. Such tokens must not count among
+// several, and they are known only at the end of a pass.
 func (b *blocker) again(o *SummaryOptions) *blocker {
 	untraced := func(id int32) bool { return !b.tokens[id].traced }
 	if !b.foreign || b.by.Name != "dpi_all" || !slices.ContainsFunc(b.chosen, untraced) {
@@ -147,7 +146,7 @@ func (b *blocker) again(o *SummaryOptions) *blocker {
 	return next
 }
 
-// site counts a site; its verdicts are there if the scan has any, with the columns that the definition needs.
+// site counts a site. verdicts holds its rows if the scan has any, with the columns that the definition needs.
 func (b *blocker) site(r *summaryColumns, verdicts []verdictColumns) {
 	b.failing += one(r.Status != 0 && r.Access == "full_disallow")
 	if r.Access != "conditional" {
@@ -183,7 +182,7 @@ func (b *blocker) site(r *summaryColumns, verdicts []verdictColumns) {
 	b.atLeastOne += one(b.blocks)
 }
 
-// lists notes what the lists of a site say, whatever the definition.
+// lists records the lists of a site, which no definition changes.
 func (b *blocker) lists(r *summaryColumns) {
 	nameOne := false
 	for _, id := range r.Named {
@@ -217,7 +216,7 @@ func (b *blocker) lists(r *summaryColumns) {
 	}
 }
 
-// leniently counts the tokens that the file names by the lenient reading only.
+// leniently counts the tokens that the file names only by the lenient reading.
 func (b *blocker) leniently(verdicts []verdictColumns) {
 	for i := range verdicts {
 		if v := &verdicts[i]; v.Lenient && v.id != noToken {
@@ -250,12 +249,12 @@ func (b *blocker) all(ids []int32) {
 	}
 }
 
-// countUsual counts the sites that had the usual list.
+// countUsual counts the sites with the usual list.
 func (b *blocker) countUsual() {
 	b.weight = b.usualSites
 	b.all(b.usual)
 	b.weight, b.usualSites = 1, 0
-	b.now++ // whoever comes next is another site
+	b.now++ // the next site has another number
 }
 
 // explicitly counts the tokens whose own group denies them `/`.
@@ -267,8 +266,8 @@ func (b *blocker) explicitly(verdicts []verdictColumns) {
 	}
 }
 
-// asTheDPIReads counts the tokens whose rows read `all`, and where that of `*` does, those that have none: any unlisted
-// agent inherits, also one that does not heed `*`.
+// asTheDPIReads counts the tokens whose rows read `all`. If the row of `*` does, it also counts all tokens without
+// rows: any unlisted agent inherits, even one that does not heed `*`.
 func (b *blocker) asTheDPIReads(verdicts []verdictColumns) {
 	inherit := false
 	for i := range verdicts {
@@ -294,11 +293,11 @@ func (b *blocker) asTheDPIReads(verdicts []verdictColumns) {
 	}
 }
 
-// block counts that the site blocks a token, and why.
+// block counts that the site blocks a token, by reason.
 func (b *blocker) block(id int32) {
 	t := &b.tokens[id]
 	if !t.selected || t.blockedAt == b.now {
-		return // of a token that a list of ours would not name twice
+		return // the token is in the list twice
 	}
 	t.blockedAt = b.now
 	switch {
@@ -314,7 +313,7 @@ func (b *blocker) block(id int32) {
 	b.blocks = true
 }
 
-// follows reports whether the site names a crawler whose group a token follows where none names it.
+// follows reports whether the site names a crawler that a token falls back to.
 func (b *blocker) follows(id int32) bool {
 	for _, next := range b.registry.Tokens[id].Chain {
 		if b.tokens[next].namedAt == b.now {
@@ -324,7 +323,7 @@ func (b *blocker) follows(id int32) bool {
 	return false
 }
 
-// finish makes of the counts what a Summary has of them.
+// finish converts the counts for a Summary.
 func (b *blocker) finish(s *Summary, top int) Blocking {
 	b.now++
 	b.names = false
@@ -340,7 +339,7 @@ func (b *blocker) finish(s *Summary, top int) Blocking {
 	for _, id := range b.chosen {
 		t, token := &b.tokens[id], &b.registry.Tokens[id]
 		if b.foreign && !t.traced {
-			continue // the scan did not know it: see stats.go
+			continue // the scan did not know it, see stats.go
 		}
 		all.Selected++
 		b.purposes.values[t.purpose].Tokens++
@@ -388,7 +387,7 @@ type groups struct {
 	at     []int64 // the last site counted
 }
 
-// place returns the place of a value, which is made where it is new.
+// place returns the index of a value and adds a new value.
 func (g *groups) place(value string) int32 {
 	i := slices.IndexFunc(g.values, func(s Sum) bool { return s.Value == value })
 	if i < 0 {
@@ -398,7 +397,7 @@ func (g *groups) place(value string) int32 {
 	return int32(i)
 }
 
-// count counts the site at hand for a value, once.
+// count counts the current site for a value, once.
 func (g *groups) count(place int32, b *blocker) {
 	if g.at[place] != b.now {
 		g.at[place] = b.now
@@ -406,7 +405,8 @@ func (g *groups) count(place int32, b *blocker) {
 	}
 }
 
-// sums lists the values of which a site blocks a token, the greatest first; failing is sites that block all.
+// sums lists the values and the number of sites that block one of their tokens, the greatest first. failing sites
+// block all.
 func (g *groups) sums(failing, of int64) []Sum {
 	list := []Sum{}
 	for _, sum := range g.values {

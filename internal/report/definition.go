@@ -2,19 +2,19 @@ package report
 
 import "strings"
 
-// Definition is one of the meanings of "this site blocks that crawler" that docs/definitions.md has. Its name is a column
-// of token_stats.
+// Definition is one meaning of "this site blocks that crawler" in docs/definitions.md. Its name is a column of
+// token_stats.
 type Definition struct {
 	Name     string
-	Question string // that it answers of a site and a crawler, as docs/definitions.md has it
+	Question string // about a site and a crawler, as in docs/definitions.md
 	Over     string // the column of token_stats that is its denominator: `sites` or `sites_answered`
 
-	// Verdicts says that the table verdicts is read for it; the others need no more than sites.
+	// Verdicts says that the definition needs the table verdicts; the others need only sites.
 	Verdicts bool
 }
 
-// Full is the definition where none is asked for. Of the six it says most plainly what the word promises, whoever the file
-// names and however it is written: nothing is left to the crawler. It is also what the column `blocked` of sites lists.
+// Full is the default definition. It is the plainest meaning of the word: whatever names the file uses, nothing is
+// left to the crawler. The column `blocked` of sites lists it, too.
 const Full = "full"
 
 // Definitions returns all, in the order of docs/definitions.md.
@@ -38,7 +38,7 @@ func DefinitionNames() []string {
 	return names
 }
 
-// DefinitionNamed returns the definition of that name, in any case.
+// DefinitionNamed returns the definition of that name, ignoring case.
 func DefinitionNamed(name string) (d Definition, ok bool) {
 	for _, d := range Definitions() {
 		if strings.EqualFold(d.Name, name) {

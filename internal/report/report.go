@@ -1,6 +1,6 @@
 // Package report answers one question: what do runs tell? It computes the statistics of a scan from its committed
-// parts (stats.go) and its headline figures (summary.go). It reads datasets through package sink, in one pass and
-// bounded memory, however many sites there are and whatever they call their crawlers.
+// parts (stats.go) and its headline figures (summary.go). It reads datasets through package sink. Its memory is
+// bounded, whatever the number of sites and of the agents that they name.
 package report
 
 import (
@@ -34,7 +34,7 @@ func eachOf(rows *sink.Cursor, do func()) error {
 // tokenIndex finds registry tokens by their names.
 type tokenIndex map[string]int32
 
-// noToken is the index of what the registry does not have.
+// noToken is the index of tokens that the registry does not have.
 const noToken = -1
 
 func newTokenIndex(registry *tokens.Registry) tokenIndex {
@@ -52,8 +52,8 @@ func (t tokenIndex) index(name string) int32 {
 	return noToken
 }
 
-// window counts by keys that strangers choose, exactly and in bounded memory: it keeps the keys whose hash lies in a
-// range, and narrows the range when they become too many. What lies beyond is left to another pass over the data.
+// window counts by keys of unknown number, exactly and in bounded memory. It keeps the keys whose hash lies in a
+// range, and narrows the range when there are too many. Further passes over the data count the others.
 type window[V any] struct {
 	low, high uint64 // of the hashes kept, inclusive
 	limit     int    // keys kept at most
@@ -64,7 +64,7 @@ func newWindow[V any](limit int) *window[V] {
 	return &window[V]{high: math.MaxUint64, limit: limit, values: map[string]*V{}}
 }
 
-// at returns the value of a key, which is made where it is new, or nil where the key is not for this pass.
+// at returns the value of a key and adds a new key. It returns nil if the key is left to another pass.
 func (w *window[V]) at(key string) *V {
 	if v, ok := w.values[key]; ok {
 		return v
@@ -81,7 +81,7 @@ func (w *window[V]) at(key string) *V {
 	return v
 }
 
-// atBytes is at without a copy of a key that is known.
+// atBytes is at without a copy of a known key.
 func (w *window[V]) atBytes(key []byte) *V {
 	if v, ok := w.values[string(key)]; ok {
 		return v
@@ -99,8 +99,8 @@ func (w *window[V]) narrow(high uint64) {
 	}
 }
 
-// merge adds the values of another window, which began where this one did. The range of both together is the one that a
-// single window would have come to: the widest, of those that halving leads to, whose keys are not too many.
+// merge adds the values of another window with the same start. The merged range is the one of a single window over the
+// same keys: the widest that halving yields whose keys are not too many.
 func (w *window[V]) merge(o *window[V], add func(into, from *V)) {
 	if o.high < w.high {
 		w.narrow(o.high)
@@ -112,13 +112,13 @@ func (w *window[V]) merge(o *window[V], add func(into, from *V)) {
 	}
 }
 
-// follow makes the window ready for the pass that another, which was merged with it, has advanced to.
+// follow moves the window to the pass that the merged window has advanced to.
 func (w *window[V]) follow(o *window[V]) {
 	w.low, w.high = o.low, o.high
 	clear(w.values)
 }
 
-// advance goes on to the hashes beyond, and reports false when all keys have had their pass.
+// advance moves to the next range. It returns false after the last.
 func (w *window[V]) advance() bool {
 	if w.high == math.MaxUint64 {
 		return false

@@ -22,12 +22,12 @@ import (
 
 // This file computes the tables token_stats and record_stats. How token_stats counts:
 //
-// Rows of sites and of verdicts are read side by side: a commit holds both in the same order. Per site only the tokens
-// are touched that it says something about: those in the lists of sites, and those with a row of verdicts. A token
-// without a row follows `*` or nobody, so its counts by `*` are the segment's counts by `*` less the sites where it has
-// a row (tally.star… below). That makes the cost of a site what its file costs, not what the registry costs.
+// Rows of sites and verdicts are read together: a commit has both in the same order. A site touches only the tokens that
+// it says something about: those in its lists, and those with a row of verdicts. A token without a row follows `*` or no
+// group. Its counts by `*` are therefore the segment's counts by `*`, less the sites where it has a row (tally.starRule,
+// starDPI, starEffect). So the cost of a site depends on its file, not on the size of the registry.
 //
-// What counts as what:
+// The columns:
 //
 //	sites           access is conditional; all counts but rfc_effective and unreachable are over these
 //	mention         own, strict row (rows marked lenient stand outside of all definitions)
@@ -40,25 +40,25 @@ import (
 //	unreachable     rows that we asked, from which no HTTP status came
 //	via_star        no row of its own, there is a group of `*`, and the token heeds it
 //
-// Parts are read side by side, each by one of a few workers, which count for themselves. What they counted is added up in
-// the end, and sums do not depend on who counted what: the tables are the same however a scan was cut into parts.
+// A few workers read parts concurrently and count for themselves. Their counts are added at the end, so that the tables
+// do not depend on how a scan was cut into parts.
 //
-// A registry other than the scan's cannot say of a token what the scan did not look for. Such a token has left no trace
-// in the lists of sites and in verdicts, and zeros would be a false statement: it gets no row (see foreign).
+// The lists of sites and the verdicts have no trace of a token that the scan's registry did not have. If the statistics
+// use a registry with such a token, it gets no row: zeros would be false (see foreign).
 
 // Options of Stats and Summarize.
 type Options struct {
 	Registry    *tokens.Registry // nil is tokens.Default()
 	ToolVersion string
 
-	// Log is told what a reader of the result must know and cannot see in it: that the registry is not the scan's, that
-	// segments are missing. nil is nobody.
+	// Log receives warnings that a reader of the result needs: the registry is not the scan's, or segments are
+	// missing. nil discards them.
 	Log *slog.Logger
 
-	limit int // keys of strangers in memory at most; 0 is maxKeys. Tests set it.
+	limit int // keys of unknown agents in memory; 0 is maxKeys. Tests set it.
 }
 
-// withDefaults fills in what was not given.
+// withDefaults fills in missing options.
 func (o Options) withDefaults() Options {
 	if o.Registry == nil {
 		o.Registry = tokens.Default()
@@ -72,8 +72,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// foreign reports whether the registry is not the one that the scan was judged by, or not all of a scan that was judged again,
-// and warns of what follows from it.
+// foreign reports whether the registry differs from that of the scan, or of a part of a scan that was judged again. It
+// logs a warning with the effect.
 func (o *Options) foreign(scan *sink.Scan, effect string) bool {
 	m := scan.Manifest
 	if m.RegistryVersion == o.Registry.Version {
@@ -89,24 +89,23 @@ func (o *Options) foreign(scan *sink.Scan, effect string) bool {
 	return true
 }
 
-// maxKeys bounds what a worker counts at once of agents and keys that are not ours: 32 MB at most.
+// maxKeys bounds the unknown agents and keys that a worker counts at once: 32 MB at most.
 const maxKeys = 1 << 17
 
-// maxWorkers bounds how many parts are read at once: each worker has counts of its own.
+// maxWorkers bounds the parts that are read at once: each worker has counts of its own.
 const maxWorkers = 4
 
-// maxLabels bounds the label segments. Labels are the user's own; a list with more of them is not divided into
-// segments but keyed, and gets none.
+// maxLabels bounds the label segments. A list with more labels uses them as keys, not as segments, and gets none.
 const maxLabels = 1000
 
-// maxTLDs bounds the segments of top-level domains. The DNS root has some 1,450, and bulkscan writes no others; a
-// dataset that has more was made by somebody else, and gets none, for which of them come first depends on its parts.
+// maxTLDs bounds the segments of top-level domains. The DNS root has some 1,450, and bulkscan writes no others. A
+// dataset with more was written by another program and gets none, since the order of its parts would choose them.
 const maxTLDs = 2000
 
-// Stats computes the tables token_stats and record_stats of a scan from its committed parts, and writes each as one
-// file, which replaces the one before. A scan that was written without the tables that one needs (sites and verdicts,
-// or evidence) does not get that one; without all three the error is sink.ErrNoTable. The scan's lock is held: its
-// sink.Writer has it, others take it by sink.LockStats.
+// Stats computes the tables token_stats and record_stats of a scan from its committed parts, and replaces the file of
+// each. token_stats needs the tables sites and verdicts, record_stats needs evidence. A table that lacks what it needs
+// is left out; if both do, the error is sink.ErrNoTable. The caller holds the scan's lock, by its sink.Writer or
+// sink.LockStats.
 func Stats(ctx context.Context, st store.Store, scanID string, o Options) error {
 	o = o.withDefaults()
 	scan, err := sink.ReadScan(ctx, st, scanID)
@@ -177,12 +176,12 @@ func writeTokenStats(ctx context.Context, st store.Store, scan *sink.Scan, o *Op
 	})
 }
 
-// workersFor is how many workers read a scan.
+// workersFor returns the number of workers for a scan.
 func workersFor(scan *sink.Scan) int {
 	return max(1, min(maxWorkers, runtime.GOMAXPROCS(0), len(scan.Commits)))
 }
 
-// countParts reads all committed parts once, each by one of the workers, and returns the first of them, with the counts
+// countParts reads all committed parts once, each by one of the workers. It returns the first worker, with the counts
 // of all.
 func countParts(ctx context.Context, scan *sink.Scan, workers []*counter, first bool) (*counter, error) {
 	for _, c := range workers {
@@ -200,8 +199,8 @@ func countParts(ctx context.Context, scan *sink.Scan, workers []*counter, first 
 	return workers[0], nil
 }
 
-// eachCommit calls do for every commit, from so many goroutines at once, which are numbered, and returns their first
-// error, after which no further commit is begun.
+// eachCommit calls do for every commit, from so many numbered goroutines. It returns the first error and begins no
+// commit after it.
 func eachCommit(ctx context.Context, scan *sink.Scan, workers int, do func(ctx context.Context, worker int, commit *sink.Commit) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -261,7 +260,7 @@ type verdictColumns struct {
 	DPI         string
 	Lenient     bool
 
-	id int32 // of Token in the registry, noToken for strangers
+	id int32 // of Token in the registry, noToken for unknown agents
 }
 
 func (v *verdictColumns) fields() []sink.Field {
@@ -274,7 +273,7 @@ func (v *verdictColumns) fields() []sink.Field {
 	)
 }
 
-// lenientFields are those that tell which tokens a file names leniently.
+// lenientFields are the columns that lenient names need.
 func (v *verdictColumns) lenientFields() []sink.Field {
 	return []sink.Field{
 		{Name: "seq", Into: &v.Seq},
@@ -284,15 +283,15 @@ func (v *verdictColumns) lenientFields() []sink.Field {
 	}
 }
 
-// verdictReader reads verdicts beside the sites that they are of: a commit holds both in the same order.
+// verdictReader reads verdicts together with sites: a commit has both in the same order.
 type verdictReader struct {
 	tokens tokenIndex
-	row    verdictColumns   // what the verdicts' cursor sets
-	rows   []verdictColumns // of the site at hand
+	row    verdictColumns   // set by the cursor of verdicts
+	rows   []verdictColumns // of the current site
 }
 
-// read calls do for each site of a commit, when the fields of both are set to it, and closes the cursors. seq is where that
-// of sites sets the number of its row.
+// read calls do for each site of a commit, with the fields of both tables set, and closes the cursors. seq is where
+// the cursor of sites stores the row's number.
 func (r *verdictReader) read(commit *sink.Commit, sites *sink.Cursor, seq *int64, verdicts *sink.Cursor, do func()) error {
 	more := verdicts.Next()
 	err := eachOf(sites, func() {
@@ -314,22 +313,22 @@ func (r *verdictReader) read(commit *sink.Commit, sites *sink.Cursor, seq *int64
 	return errors.Join(err, verdicts.Close())
 }
 
-// answered reports whether an HTTP status came.
+// answered reports whether there was an HTTP status.
 func (s *siteColumns) answered() bool { return s.Status != 0 }
 
-// unreachable reports whether we asked and no HTTP status came.
+// unreachable reports whether requests were made and there was no HTTP status.
 func (s *siteColumns) unreachable() bool {
 	return !s.answered() && s.Access != "unknown"
 }
 
-// segment is a set of sites: its totals, and what it says of each registry token.
+// segment is a set of sites: its totals, and its counts of each registry token.
 type segment struct {
 	kind, value string
 
 	all, answered, sites, unreachable int64
 	failing                           int64 // answered, access full_disallow
 
-	star     effect // sites by what their group of `*` does
+	star     effect // sites by the effect of their group of `*`
 	starDPI  int64
 	starRule int64 // sites that have a group of `*`
 
@@ -351,16 +350,16 @@ func (e *effect) count(verdict string, answered bool) {
 	}
 }
 
-// tally is what a segment says of one token.
+// tally is a segment's counts of one token.
 type tally struct {
 	own, fallback     int64 // sites with such a row
-	lenient           int64 // sites that name it by the lenient reading only
+	lenient           int64 // sites that name it only by the lenient reading
 	explicitRoot, dpi int64 // of the rows
 	effect            effect
-	starRule, starDPI int64 // sites with a row, by what the group of `*` says there
+	starRule, starDPI int64 // sites with a row, by the effect of `*` there
 	starEffect        effect
 
-	known    bool // of strangers: a token that another registry knows
+	known    bool // of unknown agents: another registry has the token
 	category string
 }
 
@@ -386,7 +385,7 @@ func (t *tally) row(v *verdictColumns, star *starFacts) {
 	t.starEffect.count(star.verdict, star.answered)
 }
 
-// starFacts is what the group of `*` does on one site.
+// starFacts is the effect of `*` on one site.
 type starFacts struct {
 	rule, dpi, answered bool
 	verdict             string
@@ -428,7 +427,7 @@ func (c *counter) newSegment(kind, value string) *segment {
 	return &segment{kind: kind, value: value, tokens: make([]tally, len(c.registry.Tokens))}
 }
 
-// commit reads the sites of one part, each with its verdicts.
+// commit reads the sites of one part with their verdicts.
 func (c *counter) commit(ctx context.Context, scan *sink.Scan, commit *sink.Commit) error {
 	site := siteColumns{}
 	sites, err := sink.OpenCursor(ctx, scan, commit, sink.TableSites, site.fields(c.tokens.index)...)
@@ -442,7 +441,7 @@ func (c *counter) commit(ctx context.Context, scan *sink.Scan, commit *sink.Comm
 	return c.read(commit, sites, &site.Seq, verdicts, func() { c.site(&site) })
 }
 
-// site counts a site with its verdicts, which are in c.rows.
+// site counts a site. Its verdicts are in c.rows.
 func (c *counter) site(s *siteColumns) {
 	star := starFacts{answered: s.answered(), verdict: s.StarVerdict}
 	for i := range c.rows {
@@ -502,12 +501,12 @@ func (c *counter) siteIn(g *segment, s *siteColumns, star *starFacts) {
 	}
 }
 
-// namesStrictly reports whether the site at hand has an own row of a token that is not marked lenient.
+// namesStrictly reports whether the current site has a strict own row of a token.
 func (c *counter) namesStrictly(token string) bool {
 	return slices.ContainsFunc(c.rows, func(v verdictColumns) bool { return v.Via == "own" && !v.Lenient && v.Token == token })
 }
 
-// siteStrangers counts the agents of a site that the registry does not have.
+// siteStrangers counts the agents of a site that are not in the registry.
 func (c *counter) siteStrangers(star *starFacts) {
 	for i := range c.rows {
 		v := &c.rows[i]
@@ -528,7 +527,7 @@ func (c *counter) siteStrangers(star *starFacts) {
 	}
 }
 
-// segmentsOf returns the segments of a site; after the first pass only the whole.
+// segmentsOf returns the segments of a site; after the first pass only that of all sites.
 func (c *counter) segmentsOf(s *siteColumns) []*segment {
 	c.selected = append(c.selected[:0], c.total)
 	if !c.first {
@@ -548,7 +547,7 @@ func (c *counter) segmentsOf(s *siteColumns) []*segment {
 	return c.selected
 }
 
-// named is the segments of a kind by their values; none where they are more than most.
+// named holds the segments of a kind by value, or none if there are more than most.
 type named struct {
 	kind    string
 	most    int
@@ -560,7 +559,7 @@ func newNamed(kind string, most int) named {
 	return named{kind: kind, most: most, all: map[string]*segment{}}
 }
 
-// in returns the segment of that value, nil where there is none.
+// in returns the segment of a value, or nil.
 func (c *counter) in(n *named, value string) *segment {
 	if value == "" || n.tooMany {
 		return nil
@@ -579,7 +578,7 @@ func (c *counter) in(n *named, value string) *segment {
 	return g
 }
 
-// merge adds what another worker has counted in this pass.
+// merge adds the counts of another worker in this pass.
 func (c *counter) merge(o *counter) {
 	c.total.add(o.total)
 	for i, g := range o.ranks {
@@ -607,7 +606,7 @@ func (c *counter) mergeNamed(n, o *named) {
 	}
 }
 
-// rank returns the segment of a bucket, which is made with all below it.
+// rank returns the segment of a bucket and adds it, with all below it.
 func (c *counter) rank(bucket int) *segment {
 	for len(c.ranks) <= bucket {
 		c.ranks = append(c.ranks, c.newSegment("rank", strconv.FormatInt(rankLimit(len(c.ranks)), 10)))
@@ -615,7 +614,7 @@ func (c *counter) rank(bucket int) *segment {
 	return c.ranks[bucket]
 }
 
-// warn says which segments are missing.
+// warn logs which segments are missing.
 func (c *counter) warn(log *slog.Logger) {
 	if c.labels.tooMany {
 		log.Warn("token_stats has no segments by label", "because", fmt.Sprintf("the list has more than %d distinct labels", maxLabels),
@@ -627,7 +626,7 @@ func (c *counter) warn(log *slog.Logger) {
 	}
 }
 
-// rankLimit is the last rank of a bucket: 1,000, 10,000 and so on.
+// rankLimit returns the last rank of a bucket: 1,000, 10,000 and so on.
 func rankLimit(bucket int) int64 {
 	limit := int64(1000)
 	for range bucket {
@@ -636,10 +635,10 @@ func rankLimit(bucket int) int64 {
 	return limit
 }
 
-// lastBucket holds all ranks that no power of ten in an int64 bounds more narrowly.
+// lastBucket holds the ranks above the greatest power of ten that is a bound.
 const lastBucket = 15
 
-// rankBucket is the first bucket that a rank belongs to.
+// rankBucket returns the first bucket of a rank.
 func rankBucket(rank int64) int {
 	bucket := 0
 	for bucket < lastBucket && rank > rankLimit(bucket) {
@@ -678,8 +677,8 @@ func (c *counter) registryRows(add func(sink.TokenStatsRow) error) error {
 	return nil
 }
 
-// strangerRows adds a row for each agent of this pass that the registry does not have. Where it has no row on a site,
-// its verdict there is that of an agent that nobody names.
+// strangerRows adds a row for each agent of this pass that is not in the registry. On sites without a row of the
+// agent, its verdict is that of an unnamed agent.
 func (c *counter) strangerRows(add func(sink.TokenStatsRow) error) error {
 	for _, name := range slices.Sorted(maps.Keys(c.strangers.values)) {
 		t := c.strangers.values[name]
@@ -698,7 +697,7 @@ func (c *counter) strangerRows(add func(sink.TokenStatsRow) error) error {
 	return nil
 }
 
-// row is what does not depend on how the verdicts of a token are known.
+// row fills in the columns that do not depend on how verdicts are counted.
 func (g *segment) row(t *tally, heedsStar bool) sink.TokenStatsRow {
 	row := sink.TokenStatsRow{
 		SegmentKind: g.kind, SegmentValue: g.value,
@@ -716,7 +715,7 @@ func (g *segment) row(t *tally, heedsStar bool) sink.TokenStatsRow {
 	return row
 }
 
-// verdicts is the rest: what follows from the verdicts of the token in the segment.
+// verdicts fills in the other columns, from the verdicts of the token in the segment.
 func (e effect) verdicts(row *sink.TokenStatsRow, g *segment) {
 	row.Full, row.Partial, row.Any = e.full, e.partial, e.full+e.partial
 	row.RFCEffective = e.fullAnswered + g.failing
@@ -765,7 +764,7 @@ func (e *evidenceColumns) fields() []sink.Field {
 	return []sink.Field{{Name: "seq", Into: &e.Seq}, {Name: "kind", Into: &e.Kind}, {Name: "key", Into: &e.Key}}
 }
 
-// recordTally counts a key.
+// recordTally counts one key.
 type recordTally struct {
 	sites, lines int64
 	last         int64 // seq of the last site counted, + 1
@@ -809,8 +808,8 @@ func writeRecordStats(ctx context.Context, st store.Store, scan *sink.Scan, o *O
 	})
 }
 
-// recordCounter counts keys by kind of evidence, each under its kind, a NUL, and itself in lower case. The kinds that have
-// one key or two, sitemap and orphan, are left out; so are lines without a key, which are no records.
+// recordCounter counts keys by kind of evidence. A map key is the kind, a NUL, and the key in lower case. The kinds
+// sitemap and orphan, which have one or two keys, are left out, and so are lines without a key.
 type recordCounter struct {
 	*window[recordTally]
 	key []byte // scratch

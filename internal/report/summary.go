@@ -17,28 +17,28 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 )
 
-// This file counts the headline figures of a scan: of all that is committed when it begins, complete or not. token_stats is
-// not asked: it may be missing, of another registry, or of fewer sites than there are by now. What is read is one pass over
-// the columns of sites in summaryColumns, and beside it, where the scan has the table, those of verdicts that tell lenient names
-// or that the definition needs. blocking.go has what concerns tokens.
+// This file counts the headline figures of a scan over all its commits, complete or not. It does not use token_stats,
+// which may be missing, outdated or of another registry. It makes one pass over the columns of sites in
+// summaryColumns. Where the scan has verdicts, it reads the columns for lenient names and for the definition together
+// with them. blocking.go counts tokens.
 
-// Summary is a scan's headline figures. Its JSON is a promise to programs, which docs/summary.md describes field by field.
+// Summary is the headline figures of a scan. Programs rely on its JSON; docs/summary.md describes each field.
 type Summary struct {
 	ScanID          string      `json:"scan_id"`
 	ScanDate        string      `json:"scan_date"`
 	State           string      `json:"state"`
 	StartedAt       time.Time   `json:"started_at"`
 	FinishedAt      *time.Time  `json:"finished_at"`
-	ListRead        *int64      `json:"list_lines_read"` // at least; nil of complete scans
+	ListRead        *int64      `json:"list_lines_read"` // at least; nil for complete scans
 	SchemaVersion   int         `json:"schema_version"`
 	ToolVersion     string      `json:"tool_version"`
 	RegistryVersion string      `json:"registry_version"`
-	OtherScans      []OtherScan `json:"other_scans"` // the caller's: a summary reads one scan
+	OtherScans      []OtherScan `json:"other_scans"` // set by the caller: a summary reads one scan
 
-	Lost []sink.Total `json:"lost"` // totals that a complete scan had, and its commits do not come to
+	Lost []sink.Total `json:"lost"` // totals of a complete scan that its commits do not reach
 
 	Rows       int64 `json:"rows"`
-	Asked      int64 `json:"asked"`       // not opted out, not a refused address, not missing in an archive
+	Asked      int64 `json:"asked"`       // not opted out, not refused by address, not missing in an archive
 	Answered   int64 `json:"answered"`    // with an HTTP status
 	WithFile   int64 `json:"conditional"` // a file decides: the denominator of most definitions
 	WithRules  int64 `json:"with_rules"`  // of them, with an allow or disallow line
@@ -54,10 +54,10 @@ type Summary struct {
 	Statuses      []Count  `json:"statuses"`
 	Access        []Count  `json:"access"`
 	Checks        []Count  `json:"check_status"`
-	MeanScore     *float64 `json:"mean_score"` // of rows asked; nil of none
+	MeanScore     *float64 `json:"mean_score"` // of asked rows; nil without any
 	Scores        []Bin    `json:"scores"`
 
-	MedianMillis *float64 `json:"median_ms"` // total_ms of answered rows, within 2 %; nil of none
+	MedianMillis *float64 `json:"median_ms"` // total_ms of answered rows, within 2 %; nil without any
 	P99Millis    *float64 `json:"p99_ms"`
 
 	BodyBytes    int64 `json:"body_bytes"`    // decoded
@@ -65,7 +65,7 @@ type Summary struct {
 	Parts        int   `json:"parts"`
 }
 
-// OtherScan is a scan that lies in the same dataset.
+// OtherScan is another scan of the same dataset.
 type OtherScan struct {
 	ScanID   string `json:"scan_id"`
 	ScanDate string `json:"scan_date"`
@@ -78,19 +78,19 @@ type Count struct {
 	Rows  int64  `json:"rows"`
 }
 
-// Bin is how many rows have a value from From to below To; that of the last one may be To.
+// Bin is how many rows have a value from From to below To. The last bin includes To.
 type Bin struct {
 	From float64 `json:"from"`
 	To   float64 `json:"to"`
 	Rows int64   `json:"rows"`
 }
 
-// Complete reports whether the scan has come to its end.
+// Complete reports whether the scan is finished.
 func (s *Summary) Complete() bool { return s.State == string(sink.Complete) }
 
 // summaryColumns are the columns of sites that a summary needs.
 type summaryColumns struct {
-	Seq               int64 // set only where verdicts are read beside sites
+	Seq               int64 // set only if verdicts are read together with sites
 	Outcome           string
 	Status            int32
 	Hops              int32
@@ -131,7 +131,7 @@ func (s *summaryColumns) fields(index func(token string) int32) []sink.Field {
 	}
 }
 
-// SummaryOptions says what a summary is asked.
+// SummaryOptions are the options of Summarize.
 type SummaryOptions struct {
 	Options
 	Definition string // one of DefinitionNames; "" is Full
@@ -139,8 +139,9 @@ type SummaryOptions struct {
 	Top        int // tokens listed at most; 0 is all
 }
 
-// Summarize reads the committed parts of a scan, complete or not, in one pass, or in two (see again). It takes no lock and
-// writes nothing. A scan without the table sites, or without verdicts where the definition needs it, is sink.ErrNoTable.
+// Summarize reads the committed parts of a scan, complete or not, in one or two passes (see again). It takes no lock
+// and writes nothing. If the scan lacks the table sites, or verdicts where the definition needs them, the error is
+// sink.ErrNoTable.
 func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOptions) (*Summary, error) {
 	o.Options = o.withDefaults()
 	definition, ok := DefinitionNamed(cmp.Or(o.Definition, Full))
@@ -179,7 +180,7 @@ func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOpti
 	return g.s, nil
 }
 
-// summaryOf is what the records of a scan say.
+// summaryOf fills in what the scan's records say.
 func summaryOf(scan *sink.Scan) (*Summary, error) {
 	m := scan.Manifest
 	s := &Summary{
@@ -197,7 +198,7 @@ func summaryOf(scan *sink.Scan) (*Summary, error) {
 	if s.Complete() {
 		return s, nil
 	}
-	// How long the list is, nobody has noted before its end. The last line of it that is done says how far it has been read.
+	// The length of the list is known only at its end. Until then, its last finished line says how far it was read.
 	lines := int64(0)
 	for i := range scan.Commits {
 		done, err := scan.Commits[i].Bitmap()
@@ -212,7 +213,7 @@ func summaryOf(scan *sink.Scan) (*Summary, error) {
 	return s, nil
 }
 
-// needs reports, as an error, that the scan was written without a table that a summary by this definition reads.
+// needs returns an error if the scan lacks a table that a summary by this definition needs.
 func needs(scan *sink.Scan, d *Definition) error {
 	if !scan.Has(sink.TableSites) {
 		return fmt.Errorf("table %s: %w", sink.TableSites, sink.ErrNoTable)
@@ -229,14 +230,14 @@ func needs(scan *sink.Scan, d *Definition) error {
 	return fmt.Errorf("by %s: table %s: %w; without it there are %s", d.Name, sink.TableVerdicts, sink.ErrNoTable, strings.Join(others, ", "))
 }
 
-// gatherer makes a Summary row by row.
+// gatherer builds a Summary row by row.
 type gatherer struct {
 	s       *Summary
 	blocker *blocker
 	columns summaryColumns
 
 	outcomes, access, checks map[string]int64
-	statuses                 [maxStatus + 1]int64 // the last for what is no status
+	statuses                 [maxStatus + 1]int64 // the last is for invalid statuses
 	scores                   [scoreBins]int64
 	score                    int64 // the sum, in units of 1/scoreUnit
 	latency                  histogram
@@ -245,8 +246,8 @@ type gatherer struct {
 const (
 	maxStatus = 1000
 	scoreBins = 10
-	// Scores are summed up as whole numbers, so that the mean does not depend on the order of parts: their shares of a whole
-	// check have a few digits, and the sum of nine thousand million fits.
+	// Scores are added as whole numbers, so that the mean does not depend on the order of parts. Scores have few
+	// digits, and the sum of nine thousand million fits.
 	scoreUnit = 1e9
 )
 
@@ -254,7 +255,7 @@ func newGatherer(s *Summary, b *blocker) *gatherer {
 	return &gatherer{s: s, blocker: b, outcomes: map[string]int64{}, access: map[string]int64{}, checks: map[string]int64{}}
 }
 
-// sites reads the sites alone.
+// sites reads sites without verdicts.
 func (g *gatherer) sites(ctx context.Context, scan *sink.Scan) error {
 	for rows, err := range sink.Cursors(ctx, scan, sink.TableSites, g.columns.fields(g.blocker.index.index)...) {
 		if err == nil {
@@ -267,7 +268,7 @@ func (g *gatherer) sites(ctx context.Context, scan *sink.Scan) error {
 	return nil
 }
 
-// sitesAndVerdicts reads each site with its rows of verdicts.
+// sitesAndVerdicts reads each site with its verdicts.
 func (g *gatherer) sitesAndVerdicts(ctx context.Context, scan *sink.Scan) error {
 	beside := verdictReader{tokens: g.blocker.index}
 	columns := beside.row.lenientFields()
@@ -282,7 +283,7 @@ func (g *gatherer) sitesAndVerdicts(ctx context.Context, scan *sink.Scan) error 
 		if err != nil {
 			return err
 		}
-		rows, err, _ := verdicts() // as many as there are of sites: one a commit
+		rows, err, _ := verdicts() // both tables have one file a commit
 		if err != nil {
 			return errors.Join(err, sites.Close())
 		}
@@ -294,7 +295,7 @@ func (g *gatherer) sitesAndVerdicts(ctx context.Context, scan *sink.Scan) error 
 	return nil
 }
 
-// row counts the site that the columns are set to.
+// row counts the current site.
 func (g *gatherer) row(verdicts []verdictColumns) {
 	s, r := g.s, &g.columns
 	s.Rows++
@@ -305,7 +306,7 @@ func (g *gatherer) row(verdicts []verdictColumns) {
 		s.Asked++
 		count(g.checks, r.CheckStatus)
 		g.rated(r.Score)
-		s.Redirected += one(r.Hops > 0) // others have led to what nobody asked
+		s.Redirected += one(r.Hops > 0) // rows that were not asked have no redirects that count
 	}
 	if r.Status != 0 {
 		s.Answered++
@@ -322,7 +323,7 @@ func (g *gatherer) row(verdicts []verdictColumns) {
 	g.blocker.site(r, verdicts)
 }
 
-// rated counts a score, if it is one: a dataset is a file like any other.
+// rated counts a valid score: any program may have written the dataset.
 func (g *gatherer) rated(score float64) {
 	if score >= 0 && score <= 1 {
 		g.scores[min(int(score*scoreBins), scoreBins-1)]++
@@ -330,7 +331,7 @@ func (g *gatherer) rated(score float64) {
 	}
 }
 
-// statusPlace is where a status is counted.
+// statusPlace returns the index of a status.
 func statusPlace(status int32) int {
 	if status > 0 && status < maxStatus {
 		return int(status)
@@ -358,7 +359,7 @@ func (g *gatherer) finish(top int) {
 	s.Blocking = g.blocker.finish(s, top)
 }
 
-// finishStatuses lists the statuses, and their classes by the first digit.
+// finishStatuses lists the statuses and their classes.
 func (g *gatherer) finishStatuses() {
 	statuses, classes := map[string]int64{}, map[string]int64{}
 	for status, n := range g.statuses {
@@ -376,7 +377,7 @@ func (g *gatherer) finishStatuses() {
 	slices.SortFunc(g.s.StatusClasses, func(a, b Count) int { return cmp.Compare(a.Value, b.Value) })
 }
 
-// StatusClass is the class of an HTTP status, `2xx` and so on; `other` of a number that is none.
+// StatusClass returns the class of an HTTP status, `2xx` and so on, or `other`.
 func StatusClass(status int) string {
 	if status < 100 || status > 599 {
 		return other
@@ -391,10 +392,10 @@ func one(b bool) int64 {
 	return 0
 }
 
-// maxValues bounds the values that are told apart: our own are a few dozen, but a dataset is a file like any other.
+// maxValues bounds the distinct values. bulkscan writes a few dozen, but any program may have written the dataset.
 const maxValues = 2000
 
-// other is where further values are counted.
+// other counts further values.
 const other = "other"
 
 func count(counts map[string]int64, value string) {
@@ -436,7 +437,7 @@ func (h *histogram) add(v float64) {
 	h.total++
 }
 
-// quantile returns the value below which the share q of all lies: the middle of its bucket; 0 where there are none.
+// quantile returns the value below which a share q of all lies: the middle of its bucket, or 0 without values.
 func (h *histogram) quantile(q float64) float64 {
 	rank := int64(math.Ceil(q * float64(h.total)))
 	for bucket, n := range h.counts {
