@@ -1,8 +1,8 @@
 // Package tokens answers one question: whose token is this? It is a table of the crawlers that robots.txt files name:
-// who runs them, what for, which other names they follow, and where and by whom that is documented.
+// their operators, purposes and fallbacks, and the pages that document these.
 //
-// The table is the text file tokens.txt, embedded; it says itself how it is written. A user's own rows in the same
-// format can be laid over it, see Load.
+// The table is the embedded text file tokens.txt, whose head describes its format. Load adds a user's own rows in the
+// same format.
 package tokens
 
 import (
@@ -19,36 +19,36 @@ import (
 	"unicode/utf8"
 )
 
-// Token is one crawler's name as robots.txt files spell it, and what is known of it.
+// Token is a crawler's name in robots.txt files, with its facts.
 type Token struct {
 	Name     string   // as its operator spells it
-	Aliases  []string // other spellings, which only a lenient reading finds
-	Category string   // search, ai, seo, social; "custom" for a user's row that says nothing
-	Operator string   // who runs it; "unknown" where nobody says
+	Aliases  []string // other spellings, which only the lenient reading finds
+	Category string   // search, ai, seo, social; "custom" for a user's row without one
+	Operator string   // the crawler's operator; "unknown" if no page says
 	Purpose  string   // training, search, user-fetch, agent, data-provider, ads, preview, platform, seo, other
 
-	// ProductToken reports whether Name fits RFC 9309 §2.2.1, letters, `-` and `_`. A name that does not is never
-	// matched by a strict reading.
+	// ProductToken reports whether Name fits RFC 9309 §2.2.1: letters, `-` and `_`. The strict reading never matches
+	// other names.
 	ProductToken bool
-	HeedsStar    bool     // follows the group of `*` when none names it
-	Fallback     []string // the names it follows, in order, when no group names it
+	HeedsStar    bool     // follows the group of `*` if no group names it
+	Fallback     []string // the names it follows, in order, if no group names it
 	Chain        []int    // Fallback as indices into Registry.Tokens
 
-	Source     string // URL of the page that documents all this
-	SourceKind string // whose page that is: operator, third-party; unverified where no copy of it was read
-	Checked    string // YYYY-MM-DD, the date of the copy that was read; empty where the copy tells none
+	Source     string // URL of the page that documents these facts
+	SourceKind string // the author of that page: operator or third-party; unverified if no copy of it was read
+	Checked    string // YYYY-MM-DD, the date of the copy that was read; empty if the copy has none
 }
 
-// The kinds of a source. Rows are compared with stored copies of pages, not with pages as they are today, so that a date is
-// always that of a copy. "Read" means that the copy names the token: the page itself, its operator's translation, or what an
-// archive of the page quotes. A date is one that the copy or the archive tells; a copy without one leaves the date empty.
+// The kinds of a source. Rows are compared with stored copies of pages, so a date is that of a copy, as the copy or
+// its archive states it. A copy without a date leaves the date empty. "Read" means that the copy names the token: the
+// page itself, its operator's translation, or an archive's quotation.
 const (
-	SourceOperator   = "operator"    // a page of the operator's, read
-	SourceThirdParty = "third-party" // a page of somebody else's, such as a list, read
-	SourceUnverified = "unverified"  // no copy that names the token was found; the page is where the row comes from
+	SourceOperator   = "operator"    // a page of the operator, read
+	SourceThirdParty = "third-party" // a page of another author, such as a list, read
+	SourceUnverified = "unverified"  // no copy that names the token was found; the row comes from that page
 )
 
-// Registry is a set of tokens. It does not change once it is made and may be shared among goroutines.
+// Registry is an immutable set of tokens. It is safe for concurrent use.
 type Registry struct {
 	Version string
 	Tokens  []Token
@@ -56,7 +56,7 @@ type Registry struct {
 	index index
 }
 
-// Bounds of what is read.
+// Bounds of a registry file.
 const (
 	maxFile   = 1 << 20 // bytes of a file
 	maxTokens = 1 << 14 // rows; audit keeps indices in 16 bits
@@ -78,12 +78,11 @@ var defaultRegistry = sync.OnceValue(func() *Registry {
 	panic("tokens: the embedded table is broken: " + err.Error())
 })
 
-// Default returns the registry that the program is shipped with.
+// Default returns the registry of the program.
 func Default() *Registry { return defaultRegistry() }
 
-// Load returns the default registry with the rows of r laid over it: a row with a known name takes the place of that
-// row, another is added behind the last. The version tells such registries apart: the default's, and eight hexadecimal
-// digits of a hash of the rows. Errors name the line.
+// Load returns the default registry with the rows of r added. A row replaces one of the same name. The version of the
+// result is the default's, and eight hexadecimal digits of a hash of the rows. Errors name the line.
 func Load(r io.Reader) (*Registry, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
@@ -106,7 +105,7 @@ func Load(r io.Reader) (*Registry, error) {
 		}
 	}
 	hash := fnv.New32a()
-	_, _ = hash.Write(text) // a hash takes all
+	_, _ = hash.Write(text) // a hash returns no error
 	reg, err := build(fmt.Sprintf("%s+%08x", base.Version, hash.Sum32()), all)
 	if err != nil {
 		return nil, fmt.Errorf("cannot use tokens: %w", err)
@@ -114,7 +113,7 @@ func Load(r io.Reader) (*Registry, error) {
 	return reg, nil
 }
 
-// Lookup returns the index of the token with this name, without regard to case, or -1.
+// Lookup returns the index of the token with this name, ignoring case, or -1.
 func (r *Registry) Lookup(name string) int {
 	if i, alias := find(&r.index, name); !alias {
 		return i
@@ -122,8 +121,8 @@ func (r *Registry) Lookup(name string) int {
 	return -1
 }
 
-// LookupAlias returns the index of the token that has this alias, without regard to case, or -1. A token's own name is
-// no alias of it.
+// LookupAlias returns the index of the token with this alias, ignoring case, or -1. A token's own name is not its
+// alias.
 func (r *Registry) LookupAlias(name string) int {
 	if i, alias := find(&r.index, name); alias {
 		return i
@@ -131,7 +130,7 @@ func (r *Registry) LookupAlias(name string) int {
 	return -1
 }
 
-// LookupBytes is Lookup of octets; it allocates nothing.
+// LookupBytes is Lookup for octets; it allocates nothing.
 func (r *Registry) LookupBytes(name []byte) int {
 	if i, alias := find(&r.index, name); !alias {
 		return i
@@ -139,11 +138,11 @@ func (r *Registry) LookupBytes(name []byte) int {
 	return -1
 }
 
-// Find returns the index of the token that has this name or alias, without regard to case, and whether it is an alias; -1
-// and false if there is none. It allocates nothing, and costs little more than a comparison.
+// Find returns the index of the token with this name or alias, ignoring case, and whether it is an alias; -1 and false
+// if there is none. It allocates nothing and costs little more than a comparison.
 func (r *Registry) Find(name []byte) (i int, alias bool) { return find(&r.index, name) }
 
-// Field is a property by which tokens are chosen.
+// Field is a property for choosing tokens.
 type Field func(*Token) string
 
 // Category is a Field.
@@ -155,7 +154,7 @@ func Operator(t *Token) string { return t.Operator }
 // Purpose is a Field.
 func Purpose(t *Token) string { return t.Purpose }
 
-// Values returns the values that the registry has for a field, sorted without regard to case.
+// Values returns the registry's values of a field, sorted, ignoring case.
 func (r *Registry) Values(field Field) []string {
 	var values []string
 	for i := range r.Tokens {
@@ -189,8 +188,8 @@ func (r *Registry) Named(names []string) ([]Token, error) {
 	return list, nil
 }
 
-// similar returns the names of tokens that somebody may have meant: those that contain the name, or are contained in it,
-// or begin like it, or are its operator's; at most ten.
+// similar returns at most ten names of tokens that may have been meant: those that contain the name, are contained in
+// it, begin like it, or have it as their operator.
 func (r *Registry) similar(name string) (like []string) {
 	const begins, most = 4, 10
 	name = strings.ToLower(name)
@@ -208,8 +207,8 @@ func (r *Registry) similar(name string) (like []string) {
 	return like[:min(len(like), most)]
 }
 
-// index finds names and aliases, which differ from each other: a hash table with open addressing, at most a quarter full. It
-// is small, so that it stays in the nearest cache while files are judged, and most names that are not there meet a free slot.
+// index finds names and aliases, which are distinct. It is a hash table with open addressing, at most a quarter full.
+// It stays in the first-level cache while files are judged, and most absent names meet a free slot.
 type index struct {
 	keys     []key
 	slots    []uint32 // index into keys + 1, 0 = free; their number is a power of two
@@ -219,7 +218,7 @@ type index struct {
 
 // key is a name or an alias.
 type key struct {
-	spelled, lower string // as it is in the table, as most files write it; and in lower case
+	spelled, lower string // as in the table, the most common spelling, and in lower case
 	token          int32
 	alias          bool
 }
@@ -233,7 +232,7 @@ func newIndex(keys int) index {
 	return index{slots: make([]uint32, size), shortest: maxName}
 }
 
-// add puts a name into the index and reports whether it was not there before.
+// add adds a name and reports whether it is new.
 func (x *index) add(name string, token int, alias bool) bool {
 	if i, _ := find(x, name); i >= 0 {
 		return false
@@ -262,7 +261,7 @@ func find[T string | []byte](x *index, name T) (token int, alias bool) {
 	}
 }
 
-// hash does not tell the case of letters. It is no secret: whoever wants to fill a place has to bring a registry.
+// hash ignores the case of letters. It is not keyed: only the user's own registry could cause collisions.
 func hash[T string | []byte](name T) uint {
 	n := len(name)
 	h := uint(n)
@@ -274,7 +273,7 @@ func hash[T string | []byte](name T) uint {
 	return h ^ h>>7
 }
 
-// equalFold reports whether name is the key but for the case of ASCII letters.
+// equalFold reports whether name is the key, ignoring the case of ASCII letters.
 func equalFold[T string | []byte](name T, key string) bool {
 	for i := range len(name) {
 		if lower(name[i]) != key[i] {
@@ -291,7 +290,7 @@ func lower(c byte) byte {
 	return c
 }
 
-// fold returns a name as the index has it: lower case in ASCII, all else as it is.
+// fold returns a name in the index's form: ASCII letters in lower case.
 func fold(name string) string {
 	b := []byte(name)
 	for i := range b {
@@ -303,7 +302,7 @@ func fold(name string) string {
 // IsProductToken reports whether s is a product token as RFC 9309 §2.2.1 defines it.
 func IsProductToken[T string | []byte](s T) bool { return len(s) > 0 && ProductTokenLen(s) == len(s) }
 
-// ProductTokenLen returns how many octets at the start of s a product token may consist of.
+// ProductTokenLen returns how many octets at the start of s form a product token.
 func ProductTokenLen[T string | []byte](s T) int {
 	for i := range len(s) {
 		if c := lower(s[i]); (c < 'a' || c > 'z') && c != '-' && c != '_' {
@@ -313,7 +312,7 @@ func ProductTokenLen[T string | []byte](s T) int {
 	return len(s)
 }
 
-// build checks the rows against each other and makes the registry of them.
+// build checks the rows against each other and returns their registry.
 func build(version string, rows []Token) (*Registry, error) {
 	if len(rows) > maxTokens {
 		return nil, fmt.Errorf("more than %d tokens", maxTokens)
@@ -352,7 +351,7 @@ func build(version string, rows []Token) (*Registry, error) {
 	return reg, reg.acyclic()
 }
 
-// acyclic reports the first token that is, over any number of steps, its own fallback.
+// acyclic returns an error for the first token that is its own fallback, over any number of steps.
 func (r *Registry) acyclic() error {
 	const fresh, open, done = 0, 1, 2
 	state := make([]uint8, len(r.Tokens))
@@ -383,13 +382,13 @@ func (r *Registry) acyclic() error {
 	return nil
 }
 
-// table is what a file says, before it is checked against other rows.
+// table is the content of a file, not yet checked against other rows.
 type table struct {
 	version string
 	tokens  []Token
 }
 
-// read parses a file. The header says which columns there are; `name` must be, anything else may be left out.
+// read parses a file. Its header names the columns; only `name` is required.
 func read(r io.Reader) (table, error) {
 	var out table
 	var header []string
@@ -445,7 +444,7 @@ func checkHeader(header []string) error {
 	return nil
 }
 
-// row makes a Token of one line's fields.
+// row makes a Token from a line's fields.
 func row(header, fields []string) (Token, error) {
 	if len(fields) != len(header) {
 		return Token{}, fmt.Errorf("%d fields under %d columns", len(fields), len(header))
@@ -511,7 +510,7 @@ func checkText(s string, most int) error {
 	return nil
 }
 
-// split cuts s at each separator and trims the pieces.
+// split splits s at each separator and trims the pieces.
 func split(s, separator string) []string {
 	pieces := strings.Split(s, separator)
 	for i := range pieces {
@@ -520,7 +519,7 @@ func split(s, separator string) []string {
 	return pieces
 }
 
-// clip bounds what an error repeats of its input.
+// clip bounds the input that an error repeats.
 func clip(s string) string {
 	if len(s) > 80 {
 		return strings.ToValidUTF8(s[:80], "") + "…"
