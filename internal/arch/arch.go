@@ -1,6 +1,6 @@
-// Package arch answers one question: who may know whom? It holds the project's arrows (which room imports which) and
-// doors (which room uses which library) as two tables, and its test holds the source against them. ARCHITECTURE.md says
-// why they are as they are; whoever changes a table changes that page too.
+// Package arch answers one question: which package may import which? It has two tables: arrows (which room imports
+// which) and doors (which room uses which library). Its test compares them with the source. ARCHITECTURE.md has the
+// reasons: change it with the tables.
 package arch
 
 import (
@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// Module is the path that our packages begin with.
+// Module is the path of this module.
 const Module = "github.com/bulkscan/bulkscan"
 
-// MaxChain is how many arrows may follow one another among rooms. Commands (package main), which wire the rooms and
-// which nobody imports, are not counted.
+// MaxChain bounds the length of a chain of arrows among rooms. Commands (package main), which no room imports, are not
+// counted.
 const MaxChain = 5
 
 // anything is the row of a command, which wires the rooms.
 var anything = []string{"*"}
 
-// arrows is every package of the module and what of ours it may import. Tests may import more.
+// arrows lists every package of the module and the packages of the module that it may import. Tests may import more.
 var arrows = map[string][]string{
 	"cmd/bulkscan": anything,
 
@@ -60,8 +60,8 @@ var arrows = map[string][]string{
 	"internal/simweb/cmd/simweb":   anything,
 }
 
-// doors is every library outside the standard one, and the rooms through which it is reached. A library stands for the
-// packages below it, unless one of them has a row of its own.
+// doors lists every library outside the standard one, and the rooms that may import it. A row covers the packages
+// below the library, unless one has a row of its own.
 var doors = map[string][]string{
 	"github.com/spf13/cobra":        {"cmd/bulkscan"},
 	"github.com/spf13/pflag":        {"cmd/bulkscan"},
@@ -88,20 +88,20 @@ var doors = map[string][]string{
 	"github.com/ulikunitz/xz":             {"inputs"},
 	"golang.org/x/text/encoding/unicode":  {"inputs"},
 	"golang.org/x/net/publicsuffix":       {"internal/origin"},
-	"golang.org/x/net/idna":               {"internal/origin", "internal/simweb"}, // the simulated web has names of its own to spell
+	"golang.org/x/net/idna":               {"internal/origin", "internal/simweb"}, // the simulated web spells names of its own
 	"golang.org/x/sys":                    {"internal/terminal", "internal/store", "internal/hostiletest"},
 	"github.com/klauspost/compress":       {"fetcher", "inputs", "sink", "internal/simweb", "internal/sharedtest", "internal/warc"},
 	"github.com/cespare/xxhash/v2":        {"audit", "inputs", "internal/report", "internal/simweb"},
 }
 
-// Package is what the tables are held against: one package as `go list -json` describes it.
+// Package is one package as `go list -json` describes it.
 type Package struct {
 	ImportPath string
 	Name       string
 	Imports    []string
 }
 
-// Problems returns what is not as the tables say, each as one line that says which way the arrow should run.
+// Problems returns the differences from the tables. Each is one line with the correct direction of the arrow.
 func Problems(packages []Package) []string {
 	var problems []string
 	seen := map[string]bool{}
@@ -126,7 +126,7 @@ func Problems(packages []Package) []string {
 	return problems
 }
 
-// check holds one package against both tables.
+// check compares one package with both tables.
 func check(p Package) []string {
 	room := roomOf(p.ImportPath)
 	allowed, ok := arrows[room]
@@ -165,7 +165,7 @@ func advice(room, other string, allowed []string) string {
 	return "it may import " + strings.Join(slices.Sorted(slices.Values(allowed)), ", ")
 }
 
-// door returns the longest row of doors that a path is in.
+// door returns the longest row of doors that covers a path.
 func door(path string) (library string, rooms []string) {
 	for name, through := range doors {
 		if len(name) > len(library) && (path == name || strings.HasPrefix(path, name+"/")) {
@@ -177,7 +177,7 @@ func door(path string) (library string, rooms []string) {
 
 func roomOf(path string) string { return strings.TrimPrefix(path, Module+"/") }
 
-// ours returns which of our rooms a package imports.
+// ours returns the rooms that a package imports.
 func ours(p Package) []string {
 	var rooms []string
 	for _, path := range p.Imports {
@@ -188,14 +188,14 @@ func ours(p Package) []string {
 	return rooms
 }
 
-// isLibrary reports whether an import is neither ours nor the standard library's, whose paths have no dot in their first
-// element.
+// isLibrary reports whether an import is neither of this module nor of the standard library, whose paths have no dot
+// in their first element.
 func isLibrary(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
 	return strings.Contains(first, ".") && !strings.HasPrefix(path, Module+"/")
 }
 
-// longest returns the longest chain of arrows. A circle, which Go refuses anyway, ends a chain where it closes.
+// longest returns the longest chain of arrows. A cycle, which Go refuses anyway, ends a chain where it closes.
 func longest(graph map[string][]string) []string {
 	var best, trail []string
 	var walk func(room string)

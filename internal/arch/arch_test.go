@@ -12,14 +12,14 @@ import (
 	"testing"
 )
 
-// TestArchitecture holds the source, as the go command sees it, against the tables in arch.go.
+// TestArchitecture compares the source, as the go command sees it, with the tables in arch.go.
 func TestArchitecture(t *testing.T) {
 	for _, problem := range Problems(packages(t)) {
 		t.Error(problem)
 	}
 }
 
-// packages lists what is in the module. A folder that does not compile at this moment is still listed, with its imports.
+// packages lists the packages of the module, including those that do not compile.
 func packages(t *testing.T) []Package {
 	t.Helper()
 	watchFolders(t)
@@ -43,8 +43,8 @@ func packages(t *testing.T) []Package {
 	}
 }
 
-// watchFolders opens every folder of the module. The go command keeps a test's result until a file or folder that the
-// test itself opened has changed, and does not see what its child processes read.
+// watchFolders opens every folder of the module. The go command caches a test's result until a file or folder that the
+// test itself opened changes; it does not see what child processes read.
 func watchFolders(t *testing.T) {
 	t.Helper()
 	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
@@ -58,7 +58,7 @@ func watchFolders(t *testing.T) {
 	}
 }
 
-// TestProblems shows that each rule can be broken, and what it then says.
+// TestProblems checks the message for each broken rule.
 func TestProblems(t *testing.T) {
 	f := func(room, imports, want string) {
 		t.Helper()
@@ -85,11 +85,11 @@ func TestProblems(t *testing.T) {
 	f("internal/exchange", "~/audit", "internal/exchange must not import audit: the arrow runs from audit to internal/exchange")
 	f("kitchen", "fmt", "kitchen is in no table")
 
-	// A name that begins alike is another library.
+	// A library whose name begins with that of another has its own door.
 	f("fetcher", "github.com/valyala/fasthttpx", "no door leads there")
 }
 
-// TestLongest shows that a chain is found, and one that goes in a circle is not followed for ever.
+// TestLongest checks that a chain is found, and that a cycle ends it.
 func TestLongest(t *testing.T) {
 	f := func(arrows map[string][]string, want string) {
 		t.Helper()

@@ -1,6 +1,6 @@
-// Package hostiletest answers one question: what would a site have us print, if it could choose? It has texts that do harm when
-// they are shown, logged or opened as they are, and a look at what was printed instead. Tests put the texts wherever a stranger
-// chooses one: names, response heads, files, certificates, error texts.
+// Package hostiletest answers one question: what would a hostile site have us print? It has texts that do harm when they are
+// shown, logged or opened unescaped, and a check of what was printed. Tests put the texts wherever a site chooses one: names,
+// response heads, files, certificates, error texts.
 package hostiletest
 
 import (
@@ -17,7 +17,7 @@ type Text struct {
 	Text string
 }
 
-// Mark is the word that each text has behind what is hostile in it, so that a test sees whether it is still told of.
+// Mark follows the hostile part of each text. Tests look for it to see that the text was reported.
 const Mark = "MARK"
 
 // Texts are the hostile texts, the long ones last. All but those that Binary reports are valid UTF-8.
@@ -66,15 +66,15 @@ func Texts() []Text {
 	}
 }
 
-// Robots is a robots.txt whose every field tries something: to colour, to clear the screen, to reverse the reading order, to
-// end a string, to ring.
+// Robots is a robots.txt with control sequences in every field: to colour, to clear the screen, to reverse the reading
+// order, to end a string, to ring.
 const Robots = "User-agent: evil\x1b[31mbot\nDisallow: /\x1b]0;owned\x07\n\nUser-agent: *\nDisallow: /\u202egnp.exe\n" +
 	"Sitemap: https://a.test/\x1b[2J\u2066x\nUn\x00known: \x00\u009b31mvalue\nLicense: \u202eevil\nContent-Signal: ai-train=no\x9b\n"
 
-// Binary reports whether a text is no valid UTF-8.
+// Binary reports whether a text is invalid UTF-8.
 func (t Text) Binary() bool { return !utf8.ValidString(t.Text) }
 
-// All is all texts in one, as far as they fit into a line: the line ends of each are kept, the long ones are left out.
+// All joins the texts that fit into a line. Line ends are kept, and the long texts are left out.
 func All() string {
 	var b strings.Builder
 	for _, t := range Texts() {
@@ -90,8 +90,8 @@ func Lines() string {
 	return strings.NewReplacer("\n", "", "\r", "", "\x00", "").Replace(All())
 }
 
-// Check holds what was printed against what may be: valid UTF-8, in lines of at most so many bytes, of which a terminal shows
-// every character in its place.
+// Check checks what was printed: valid UTF-8, in lines of bounded length, of which a terminal shows every character in
+// its place.
 func Check(tb testing.TB, what string, printed []byte, longest int) {
 	tb.Helper()
 	for line := range strings.Lines(string(printed)) {
@@ -106,7 +106,7 @@ func Check(tb testing.TB, what string, printed []byte, longest int) {
 	}
 }
 
-// find names what must not be in a line. It is told otherwise than by those who escape, so that both cannot be wrong in the same
+// find names what must not be in a line. It shares no code with the escaping, so that both cannot be wrong in the same
 // way.
 func find(line string) string {
 	if !utf8.ValidString(line) {

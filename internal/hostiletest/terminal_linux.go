@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Terminal returns both ends of a terminal of so many columns: what is written to the terminal can be read from
-// the master.
+// Terminal returns both ends of a terminal with so many columns. Text written to the terminal can be read from the
+// master.
 func Terminal(tb testing.TB, width int) (master, terminal *os.File) {
 	tb.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

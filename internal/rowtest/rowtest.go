@@ -1,6 +1,6 @@
-// Package rowtest answers one question: what may stand in a row? It makes rows of any struct, such as those of the sink's
-// tables, whose columns hold all that is hard to keep: nothing, zeros, the ends of every type's range, empty and long lists
-// and texts, and runs of absent values of every length. Tests write them, and read them back through several readers.
+// Package rowtest answers one question: which values can a row have? It makes rows of any struct, such as those of the
+// sink's tables, with values that are hard to store: none, zeros, the bounds of every type, empty and long lists and
+// texts, and runs of absent values of every length. Tests write them and read them back with several readers.
 package rowtest
 
 import (
@@ -11,9 +11,8 @@ import (
 	"strings"
 )
 
-// Rows makes n rows, the same at every call. Each column changes its habits every 192 rows, three words of 64: it is
-// absent, present, now one and now the other, or present in a single run. Beginning with the first row, and until all have
-// come, it goes through its special values.
+// Rows returns n rows, the same at every call. Every 192 rows, three words of 64, a column changes its pattern:
+// absent, present, alternating, or present in a single run. The first values present are its special values.
 func Rows[T any](n int) []T {
 	rows := make([]T, n)
 	all := reflect.ValueOf(rows)
@@ -39,7 +38,7 @@ func Rows[T any](n int) []T {
 
 const period = 192
 
-// habit draws which rows of a period have a value.
+// habit returns which rows of a period have a value.
 func habit(rng *rand.Rand) func(row int) bool {
 	start, length := rng.IntN(64), 1+rng.IntN(64)
 	switch rng.IntN(5) {
@@ -49,16 +48,16 @@ func habit(rng *rand.Rand) func(row int) bool {
 		return func(int) bool { return true }
 	case 2:
 		return func(int) bool { return rng.IntN(2) == 0 }
-	case 3: // as many values as there were absent ones before, in each word
+	case 3: // in each word, as many values as absent ones before
 		return func(row int) bool { return row%64 >= start && row%64 < 2*start }
 	}
 	return func(row int) bool { return row >= start && row < start+length }
 }
 
-// texts are hard to keep, or easily taken for nothing. All are valid UTF-8, which is what the sink makes of others.
+// texts are hard to store, or easily lost. All are valid UTF-8, as the sink makes them.
 var texts = []string{"", " ", "\x00", "a\x00b", "\ufffd", "\ufeff\ufffe", "null", "NULL", "NaN", "0", "ÿ", "例え.テスト", "\u202e\u0301", "\U0010ffff", "line\nbreak\r\n", `"quoted", 'twice'`, strings.Repeat("€", 682), strings.Repeat("x", 2048)}
 
-// specials are values of a type that Rows begins with.
+// specials are the first values of a type in Rows.
 func specials(t reflect.Type) (all []any) {
 	switch t.Kind() {
 	case reflect.String:
@@ -86,7 +85,7 @@ func specials(t reflect.Type) (all []any) {
 		if t.Elem().Kind() == reflect.Uint8 {
 			return append(all, []byte{}, []byte{0}, []byte("\xff\xfe not UTF-8"), []byte(strings.Repeat("Disallow: /\n", 1000)))
 		}
-		// No element, one of nothing, and more than a thousand, of which the first are special themselves.
+		// Lists with no element, one zero, and more than a thousand, of which the first are special.
 		for _, n := range []int{0, 1, 2, 1100} {
 			list := reflect.MakeSlice(t, n, n)
 			for k := 1; k < n; k++ {
@@ -101,8 +100,8 @@ func specials(t reflect.Type) (all []any) {
 	return all
 }
 
-// element makes the k-th element of a list: the k-th special value of its type, as long as there are any, of a struct that of
-// each field.
+// element returns the k-th element of a list: the k-th special value of its type, while there are any. The fields of a
+// struct each have theirs.
 func element(k int, t reflect.Type) reflect.Value {
 	v := reflect.New(t).Elem()
 	if t.Kind() == reflect.Struct {
@@ -119,7 +118,7 @@ func element(k int, t reflect.Type) reflect.Value {
 	return v
 }
 
-// draw makes a value of a type, seldom its zero.
+// draw returns a random value of a type, rarely zero.
 func draw(rng *rand.Rand, t reflect.Type) any {
 	switch t.Kind() {
 	case reflect.String:

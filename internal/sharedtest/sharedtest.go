@@ -1,5 +1,5 @@
-// Package sharedtest finds the optional folder ../shared beside the project: real bodies, conformance cases and lists
-// that are not part of it. Tests and benchmarks that use it run where it is, and say aloud where it is not.
+// Package sharedtest finds the optional folder ../shared next to the project: real bodies, conformance cases and lists
+// that are not part of it. Tests and benchmarks that need an absent file are skipped and say so.
 package sharedtest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Path returns the path of a file or folder in ../shared, and skips the test where it is absent.
+// Path returns the path of a file or folder in ../shared. It skips the test if that is absent.
 func Path(tb testing.TB, elem ...string) string {
 	tb.Helper()
 	_, here, _, _ := runtime.Caller(0)
@@ -28,7 +28,7 @@ func Path(tb testing.TB, elem ...string) string {
 	return path
 }
 
-// Unpacked reads a file in ../shared that is compressed with zstd.
+// Unpacked reads a zstd-compressed file in ../shared.
 func Unpacked(tb testing.TB, elem ...string) []byte {
 	tb.Helper()
 	file, err := os.Open(Path(tb, elem...))
@@ -61,8 +61,8 @@ func Bodies(tb testing.TB, name string) [][]byte {
 	return bodies
 }
 
-// Try runs what is written for tests, this package's functions, in a program: what would skip a test comes back as an
-// AbsentError, and what would fail it as its error.
+// Try runs functions for tests, such as those of this package, in a program. A skipped test becomes an AbsentError, a
+// failed one its error.
 func Try(read func(testing.TB)) (err error) {
 	defer func() {
 		switch failure := recover().(type) {
@@ -79,10 +79,10 @@ func Try(read func(testing.TB)) (err error) {
 	return nil
 }
 
-// notTest is as much of a test as internal/sharedtest needs.
+// notTest implements the methods of testing.TB that this package needs.
 type notTest struct{ testing.TB }
 
-// AbsentError says what of ../shared is not here.
+// AbsentError says what is missing in ../shared.
 type AbsentError string
 
 type fatalError struct{ error }
