@@ -1,11 +1,12 @@
-// ask.mjs answers one question: what does DuckDB answer, and how fast? It opens a dataset by its views.sql and runs what it
-// is given, so that a test or a benchmark in another language can hold the answers against its own.
+// ask.mjs answers one question: what does DuckDB answer, and how fast? It opens a dataset by its views.sql and runs
+// the requested queries, so that a test or benchmark in another language can use DuckDB.
 //
 //	node ask.mjs DIR < REQUEST
 //
-// REQUEST is a JSON object: threads, how many DuckDB may use; runs, how often each query is run; queries, a list of name and
-// sql, each one or several statements of which the last one's answer counts. For each comes a line of JSON: name, columns,
-// types, rows as JSON (a BIGINT is a string), and ms, the time of each run from the first to the last row; or name and error.
+// REQUEST is a JSON object: threads, the bound for DuckDB; runs, how often each query is run; queries, a list of name
+// and sql. The answer to a sql of several statements is that of the last. The output has a line of JSON for each
+// query: name, columns, types, rows as JSON (a BIGINT is a string), and ms, the time of each run from the first to the
+// last row; or name and error.
 
 import { readFileSync } from "node:fs";
 import { sep } from "node:path";

@@ -1,6 +1,6 @@
-// check.mjs answers one question: do others read what we wrote? It opens a dataset with DuckDB, as an analyst would, and
-// holds it against the promises in schema.mjs, against the scan's own commit records, against the queries that
-// docs/definitions.md offers and, where there is one, against a file of what each site must have come to.
+// check.mjs answers one question: does another program read what we wrote? It opens a dataset with DuckDB. It compares
+// the dataset with the promises in schema.mjs, with the scan's commit records and with the queries of
+// docs/definitions.md. With TRUTH it also compares each site with its expected result.
 //
 //	npm install && node check.mjs DIR [TRUTH]
 //
@@ -17,14 +17,14 @@ import { pipeline } from "node:stream/promises";
 import { DuckDBInstance } from "@duckdb/node-api";
 import { columnsOf, tables, words } from "./schema.mjs";
 
-const MOST_SHOWN = 20; // differences shown a check; all are counted
+const MOST_SHOWN = 20; // differences shown per check; all are counted
 
-// What docs/definitions.md must have a query for: columns of token_stats that depend on a token, those of them that it
-// asks otherwise of agents that the registry does not have, and those that are the same for all.
+// What docs/definitions.md must have a query for: columns of token_stats that depend on a token, those with another
+// query for agents outside of the registry, and those that are equal for all tokens.
 const byToken = ["mention", "explicit_root", "full", "any", "partial", "dpi_all", "rfc_effective", "lenient"];
 const byStranger = ["full", "any", "rfc_effective"];
 const bySite = ["sites_all", "sites_answered", "sites", "unreachable"];
-// The tokens that the page has as its examples, in whose place all others are put.
+// The example tokens of the page, which are replaced by all others.
 const exampleToken = "'GPTBot'";
 const exampleStranger = "'ia_archiver'";
 
@@ -42,14 +42,14 @@ const name = (text) => `"${text.replaceAll('"', '""')}"`;
 
 let failures = 0;
 
-// fail reports one difference. What it shows may come from hostile sites, so it is escaped.
+// fail reports one difference. Its text may come from hostile sites, so it is escaped.
 function fail(text) {
   failures++;
   const escaped = text.replace(/[^\x20-\x7e]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
   console.error(`FAIL  ${escaped}`);
 }
 
-// none fails once for each row of a query that must have no rows.
+// none fails for each row of a query that must have no rows.
 async function none(what, sql) {
   const found = await rows(`SELECT *, count(*) OVER () AS "of" FROM (${sql}) LIMIT ${MOST_SHOWN}`);
   for (const { of, ...row } of found) fail(`${what}: ${JSON.stringify(row)}`);
@@ -85,7 +85,7 @@ async function main() {
   if (truth) await checkTruth(scans);
 }
 
-// readScans reads every manifest with its commits, without those that a compaction has replaced.
+// readScans reads every manifest with its commits, except those that a compaction replaced.
 function readScans() {
   const root = join(dir, "_scans");
   const scans = existsSync(root) ? readdirSync(root).map((id) => readScan(root, id)) : [];
@@ -108,8 +108,8 @@ function readScan(root, id) {
   return { id, manifest, commits: commits.filter((c) => !replaced.has(key(c))) };
 }
 
-// openTable makes a view of one table over all its partitions, and compares its columns with what is promised. It
-// reports whether the table can be looked into further.
+// openTable makes a view of one table over all its partitions and compares its columns with the promised ones. It
+// reports whether further checks can use the table.
 async function openTable(table, scans) {
   const folder = join(dir, table);
   if (!existsSync(folder)) {
@@ -131,7 +131,7 @@ async function openTable(table, scans) {
     `${table.padEnd(13)}${String(await value(`SELECT count(*) FROM ${table}`)).padStart(9)} rows` +
       `${String(have.size - 2).padStart(4)} columns${added.length > 0 ? `, not yet promised: ${added.join(", ")}` : ""}`,
   );
-  // What follows asks for columns by name, and would only say again that one is missing.
+  // Later checks use columns by name and would only repeat that one is missing.
   return columnsOf(table).every((c) => have.has(c.name));
 }
 
@@ -144,8 +144,8 @@ async function checkNulls(table) {
   }
 }
 
-// checkFilters asks for values that a table has, the rarest and the commonest of each column: what leaves row groups out by
-// their minimum and maximum must find as many as who reads them all.
+// checkFilters filters by the rarest and the commonest value of each column. A reader that skips row groups by minimum
+// and maximum must find as many rows as one that reads all.
 async function checkFilters(table) {
   const kept = ["VARCHAR", "BIGINT", "INTEGER", "BOOLEAN", "TIMESTAMP WITH TIME ZONE"];
   for (const { name: column, type } of columnsOf(table).filter((c) => kept.includes(c.type))) {
@@ -176,7 +176,7 @@ async function checkWords(table) {
   }
 }
 
-// checkParts holds the files against the commit records: same names, bytes, hashes and rows, and nothing besides.
+// checkParts compares the files with the commit records: the same names, bytes, hashes and rows, and no other files.
 async function checkParts(scans) {
   const committed = new Map();
   for (const { id, manifest, commits } of scans) {
@@ -212,7 +212,7 @@ async function checkParts(scans) {
   console.log(`${committed.size} files of ${scans.reduce((n, s) => n + s.commits.length, 0)} commits, ${scans.length} scans`);
 }
 
-// checkViews reads the dataset by its own views.sql, from its folder and from elsewhere: every committed row, once.
+// checkViews reads the dataset by its views.sql, from its folder and from another one: every committed row, once.
 async function checkViews(scans, present) {
   const sql = readFileSync(join(dir, "views.sql"), "utf8");
   const here = process.cwd();
@@ -251,7 +251,7 @@ async function checkFile(file) {
   if (have !== file.rows) fail(`${file.name}: ${have} rows, committed ${file.rows}`);
 }
 
-// checkKeys: a site is one row a scan, by its line in the list and by its stable key.
+// checkKeys: a site is one row per scan, by its line in the list and by its stable key.
 async function checkKeys() {
   await none("sites: a seq has more than one row",
     `SELECT scan_id, seq, count(*) AS rows FROM sites GROUP BY ALL HAVING count(*) > 1`);
@@ -259,7 +259,7 @@ async function checkKeys() {
     `SELECT scan_id, host, port, requested, count(*) AS rows FROM sites GROUP BY ALL HAVING count(*) > 1`);
 }
 
-// checkRelations: what one table says must fit what the others say. Parts of one commit have one file name.
+// checkRelations: the tables must agree with each other. Parts of one commit have one file name.
 async function checkRelations(present) {
   const part = (t) => `regexp_extract(${t}.filename, 'part-[^/]*$')`;
   for (const table of ["verdicts", "evidence"].filter((t) => present.includes(t))) {
@@ -300,7 +300,7 @@ async function checkRelations(present) {
        list_has_any(blocked, partial)`);
 }
 
-// readDefinitions takes the queries out of docs/definitions.md. Each begins with a comment that names its column.
+// readDefinitions reads the queries of docs/definitions.md. Each begins with a comment that names its column.
 function readDefinitions() {
   const page = readFileSync(new URL("../../../docs/definitions.md", import.meta.url), "utf8");
   const queries = { token: new Map(), stranger: new Map(), site: new Map() };
@@ -319,7 +319,7 @@ function readDefinitions() {
     const want = [...columns].sort().join(" ");
     if (have !== want) fail(`docs/definitions.md: it has queries by ${kind} for ${have}, not for ${want}`);
   }
-  // What is counted for everybody in the same way is counted for strangers too.
+  // Columns with one query for all tokens apply to unknown agents, too.
   for (const [column, sql] of queries.token) {
     if (!queries.stranger.has(column) && column !== "partial") {
       queries.stranger.set(column, sql.replaceAll(exampleToken, exampleStranger));
@@ -328,7 +328,7 @@ function readDefinitions() {
   return queries;
 }
 
-// checkDefinitions counts every column of token_stats by the queries of docs/definitions.md, for every token.
+// checkDefinitions computes every column of token_stats by the queries of docs/definitions.md, for every token.
 async function checkDefinitions(scans) {
   const queries = readDefinitions();
   for (const { id, commits } of scans) {
@@ -339,7 +339,8 @@ async function checkDefinitions(scans) {
       continue;
     }
     if (new Set(stats.map((row) => row.token)).size !== stats.length) fail(`token_stats: a token of scan ${id} has two rows`);
-    // The queries read files; this many of them would take minutes, so they get the scan's files as tables.
+    // The queries read files. So many of them would take minutes, so the scan's files are loaded as
+    // tables.
     for (const table of ["sites", "verdicts"]) {
       const files = commits.flatMap((c) => c.files).filter((f) => f.table === table).map((f) => literal(join(dir, f.name)));
       await db.run(`CREATE OR REPLACE TEMP TABLE scan_${table} AS
@@ -368,7 +369,7 @@ async function checkDefinitions(scans) {
   }
 }
 
-// checkAsPrinted runs each query as it stands, for a scan, in the dataset's folder.
+// checkAsPrinted runs each query unchanged, for one scan, in the dataset's folder.
 async function checkAsPrinted(queries, stats, id) {
   await db.run(`SET file_search_path = ${literal(dir)}`);
   for (const [of, example] of [[queries.token, exampleToken], [queries.stranger, exampleStranger], [queries.site, exampleToken]]) {
@@ -381,7 +382,7 @@ async function checkAsPrinted(queries, stats, id) {
   await db.run("RESET file_search_path");
 }
 
-// checkTruth compares every site with what it must have come to, column by column.
+// checkTruth compares every site with its expected result, column by column.
 async function checkTruth(scans) {
   if (scans.length !== 1) return fail(`${dir}: a truth file belongs to one scan, here are ${scans.length}`);
   const types = {
@@ -391,7 +392,7 @@ async function checkTruth(scans) {
     access: "VARCHAR", attempts: "INTEGER",
   };
   const columns = Object.entries(types).map(([k, t]) => `${k}: ${literal(t)}`).join(", ");
-  // The columns are typed by hand: guessed, a 64-bit hash might come out rounded.
+  // The column types are explicit: with guessed types a 64-bit hash might be rounded.
   await db.run(`CREATE TABLE truth AS SELECT * REPLACE (coalesce(outcomes, CASE json_type(outcome)
       WHEN 'ARRAY' THEN from_json(outcome, '["VARCHAR"]') ELSE [outcome->>'$'] END) AS outcomes)
     FROM read_json(${literal(truth)}, format = 'newline_delimited', columns = {${columns}})`);
@@ -406,7 +407,7 @@ async function checkTruth(scans) {
   await none("a site of the truth has no row", `SELECT ${key.map((c) => `t.${c}`)} FROM truth t ANTI JOIN sites s ON ${on}`);
   await none("a row is of no site of the truth", `SELECT ${key.map((c) => `s.${c}`)} FROM sites s ANTI JOIN truth t ON ${on}`);
 
-  // null in the truth means none for a status, and anything goes for what the scanner may choose.
+  // null means no status in the column status, and any value in other columns.
   const differs = {
     outcomes: ["s.outcome", "NOT list_contains(t.outcomes, s.outcome)"],
     status: ["s.status", "s.status IS DISTINCT FROM t.status"],
@@ -418,7 +419,7 @@ async function checkTruth(scans) {
     body_bytes: ["s.body_bytes", "s.body_bytes <> t.body_bytes"],
     body_hash: ["s.body_hash", "s.body_hash <> t.body_hash"],
     truncated: ["s.truncated", "s.truncated <> t.truncated"],
-    // Of the first outcome alone: another may have another access, and come after more or fewer tries.
+    // Only for the first outcome: another may have another access, and more or fewer retries.
     access: ["s.access", "s.outcome = t.outcomes[1] AND s.access <> t.access"],
     attempts: ["s.attempts", "s.outcome = t.outcomes[1] AND s.attempts <> t.attempts"],
   };

@@ -1,11 +1,10 @@
-// killed.mjs answers one question: is a scan that was killed what it would have been? It scans the simulated web, kills
-// the scan with SIGKILL as soon as some parts are committed, gives the same command again, several times, and at last lets
-// it end. After each kill it asks views.sql for what counts: every committed row, once.
+// killed.mjs answers one question: is a killed scan, once resumed, complete and correct? It scans the simulated web
+// and kills the scan with SIGKILL when some parts are committed, several times. Then it lets the scan finish. After
+// each kill it reads views.sql: every committed row, once.
 //
 //	node killed.mjs DIR BULKSCAN SIMWEB
 //
-// DIR gets the dataset, and beside it list.txt and truth.jsonl, for check.mjs to hold one against the other. The exit code
-// is 1 where anything is otherwise than it must be.
+// DIR gets the dataset, and list.txt and truth.jsonl for check.mjs. The exit code is 1 if anything is wrong.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -23,8 +22,8 @@ if (!simweb) {
 const HOSTS = 2000;
 const PART = 50; // hosts of a part
 const KILLS = 4;
-const PARTS = 5; // that a scan commits before it is killed
-// What hosts do here is the same however often they are asked: those that were lost by a kill are asked again.
+const PARTS = 5; // commits before each kill
+// These hosts answer the same every time: a resumed scan requests lost sites again.
 const BEHAVIOURS = [
   "ok", "ok-chunked", "ok-gzip", "empty", "html", "utf16", "http-only", "not-found", "forbidden", "gone", "tls-expired",
   "tls-12", "legal", "bare-lf", "nxdomain", "no-address", "refuse",
@@ -67,14 +66,14 @@ async function scans({ resolver, connect_to }) {
   if (rows !== HOSTS) throw new Error(`${rows} rows in the end, of ${HOSTS} hosts`);
 }
 
-// committed is how many commit records there are; an empty one is a name that was claimed.
+// committed returns the number of commit records. An empty record is a claimed name.
 function committed() {
   if (!existsSync(commits)) return 0;
   return readdirSync(commits).filter((file) => file.endsWith(".json") && statSync(join(commits, file)).size > 0).length;
 }
 
-// counted is how many rows of sites count by the dataset's own views, each of another line of the list, and as many as the
-// commit records say; and no other table has rows of a site that is not among them.
+// counted returns the number of rows of sites by the dataset's views. Each row must be of another line of the list,
+// their number that of the commit records, and no other table may have rows of other sites.
 async function counted() {
   const db = await (await DuckDBInstance.create(":memory:")).connect();
   await db.run(`SET VARIABLE bulkscan = '${(dir + sep).replaceAll("'", "''")}'`);
@@ -87,7 +86,7 @@ async function counted() {
   return Number(rows);
 }
 
-// ended waits for a process that must go well.
+// ended waits for a process that must succeed.
 async function ended(child) {
   const [code, signal] = await once(child, "exit");
   if (code !== 0) throw new Error(`${child.spawnargs.slice(0, 2).join(" ")} ended with ${code ?? signal}`);

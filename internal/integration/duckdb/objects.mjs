@@ -1,11 +1,11 @@
-// objects.mjs answers one question: does the views.sql of a dataset in an object store lead there? DuckDB reads s3://
-// through its extension httpfs, which is fetched from the network; so this asks what DuckDB would ask, and does not ask it.
+// objects.mjs answers one question: does the views.sql of a dataset in an object store lead there? DuckDB's extension
+// httpfs, which reads s3://, must be downloaded, so this checks the paths that DuckDB would read without reading them.
 //
 //	node objects.mjs FOLDER PLACE
 //
-// FOLDER is where the server keeps the objects of PLACE, s3://BUCKET/PREFIX, as files. The exit code is 1 where the views
-// would read anything else than the dataset's own records and tables at PLACE, or name files that are not there. What the
-// views answer is for check.mjs, which reads FOLDER by them.
+// FOLDER is where the server keeps the objects of PLACE, s3://BUCKET/PREFIX, as files. The exit code is 1 if the views
+// would read anything other than the dataset's records and tables at PLACE, or name files that are missing. check.mjs
+// reads FOLDER and checks the answers of the views.
 
 import { existsSync, readFileSync } from "node:fs";
 import { join, sep } from "node:path";
@@ -31,7 +31,7 @@ await paths();
 if (wrong === 0) console.log(`DuckDB: views.sql leads to ${root} and nowhere else`);
 process.exit(wrong > 0 ? 1 : 0);
 
-// connect opens a DuckDB that fetches nothing, and is told that the dataset is there.
+// connect opens a DuckDB without downloads and sets the dataset's place.
 async function connect(at) {
   const db = await (await DuckDBInstance.create(":memory:")).connect();
   await db.run("SET autoinstall_known_extensions = false");
@@ -40,7 +40,7 @@ async function connect(at) {
   return db;
 }
 
-// patterns lets DuckDB work out what each function that reads is called with, and holds it against what there is to read.
+// patterns has DuckDB evaluate the arguments of each reading function and compares them with the expected paths.
 async function patterns() {
   const db = await connect(root);
   const calls = [...sql.matchAll(/\b(read_json|read_parquet|glob)\((regexp_replace\([^\n]*?, 'g'\) \|\| '[^'\n]*')/g)];
@@ -63,13 +63,13 @@ async function patterns() {
   for (const pattern of want) if (!read.has(pattern)) fail(`does not read ${pattern}`);
 }
 
-// refused shows that DuckDB itself understands the first of them as a place in an object store.
+// refused checks that DuckDB itself takes the first path for one in an object store.
 async function refused() {
   const error = await (await connect(root)).run(sql).then(() => "it reads them without its extension", String);
   if (!error.includes(`${root}_scans/*/commits/*.json`) || !error.includes("httpfs")) fail(`DuckDB says ${error}`);
 }
 
-// paths shows that the files which count, by the records as they lie there, are named at the place and are there.
+// paths checks that the files of the commit records are named at the place and exist.
 async function paths() {
   const db = await connect(folder + sep);
   await db.run(sql);

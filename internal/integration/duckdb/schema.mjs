@@ -1,8 +1,8 @@
-// The tables that bulkscan promises, written a second time and by hand, in DuckDB's words. This is what notebooks and
-// scripts rely on: a column that is renamed, retyped or dropped must be noticed by somebody who does not share the
-// writer's code. Columns may be added freely; only those here are promised.
+// The tables that bulkscan promises, written again by hand, in DuckDB's types. Notebooks and scripts rely on them:
+// this list notices a renamed, retyped or dropped column, and shares no code with the writer. Columns may be added;
+// only those listed are promised.
 //
-// A question mark after a type says that the column may be null; every other column never is.
+// A question mark after a type means that the column may be null; no other column is.
 
 export const tables = {
   sites: `
@@ -45,7 +45,7 @@ export const tables = {
   record_stats: `kind VARCHAR, key VARCHAR, sites BIGINT, lines BIGINT`,
 };
 
-// Words that columns may hold, and no others.
+// The only words that these columns may hold.
 export const words = {
   sites: {
     requested: ["https", "http", "ftp", "auto"],

@@ -1,7 +1,7 @@
-// summary.mjs answers one question: does `bulkscan summary` say what an analyst would count? It asks for the summary of a
-// scan by each definition of blocking and of several selections of tokens, and counts the same in SQL, through views.sql:
-// who blocks a token by the sentences of docs/definitions.md, why, and how many sites block one of several; and all that
-// does not depend on tokens.
+// summary.mjs answers one question: does `bulkscan summary` agree with SQL? It computes summaries of a scan by each
+// definition of blocking, for several selections of tokens, and counts the same in SQL through views.sql: the sites
+// that block a token by docs/definitions.md, the reasons, the sites that block one of several tokens, and everything
+// that does not depend on tokens.
 //
 //	node summary.mjs DIR BULKSCAN
 //
@@ -41,8 +41,8 @@ function near(what, got, want, by) {
   if (got === null || want === null ? got !== want : Math.abs(got - want) > by * Math.max(Math.abs(want), 1e-9)) fail(`${what}: the summary has ${got}, DuckDB ${want}`);
 }
 
-// A pair is a site and a token that it blocks, by a definition. `own` is the row of verdicts of a token that is named, or
-// reached by fallback; `star` that of *.
+// A pair is a site and a token that it blocks, by a definition. `own` is the row of verdicts of a token that is named
+// or reached by fallback; `star` is that of *.
 const PAIRS = {
   mention: "SELECT seq, token FROM own WHERE via = 'own'",
   explicit_root: "SELECT seq, token FROM own WHERE via = 'own' AND NOT root_allowed",
@@ -80,7 +80,7 @@ async function main() {
   }
 }
 
-// sites compares what does not depend on tokens.
+// sites compares the figures that do not depend on tokens.
 async function sites(got) {
   const want = await one(`SELECT count(*) AS rows, count(*) FILTER (access <> 'unknown') AS asked, count(status) AS answered,
     count(*) FILTER (access = 'conditional') AS conditional, count(*) FILTER (access = 'conditional' AND n_allow + n_disallow > 0) AS with_rules,
@@ -107,7 +107,7 @@ async function sites(got) {
   near("p99_ms", got.p99_ms, p99, 0.025);
 }
 
-// blocking compares what a definition makes of some tokens.
+// blocking compares the figures of a definition for some tokens.
 async function blocking(definition, got) {
   const about = `by ${definition}, ${[got.category, got.operator, got.purpose].filter((x) => x) || "all tokens"}`;
   const takes = ["category", "operator", "purpose"].filter((f) => got[f]).map((f) => `lower(${f}) = ${literal(got[f].toLowerCase())}`);

@@ -1,10 +1,10 @@
-// views.mjs answers one question: does a query see every row once while the dataset is changed under it? It compacts a
-// dataset step by step, into ever larger parts, and meanwhile counts and sums up through views.sql, again and again.
+// views.mjs answers one question: does a query see every row once while the dataset changes? It compacts a dataset
+// step by step into larger parts. Meanwhile it counts and adds up through views.sql, again and again.
 //
 //	node views.mjs DIR BULKSCAN
 //
-// A query may fail because a file that it was about to read has been deleted, if it took longer than the grace; it must
-// say so, and is asked again. What it may not do is to answer with other rows.
+// A query may fail because a file was deleted before the query read it, if it took longer than the grace. The error
+// must say so, and the query is repeated. A query must never return other rows.
 //
 // Luck decides what these queries meet. So it shows first what must hold for them: a view lists the records once, however
 // its folder is called the names of files are found in it, a snapshot holds while commits come in and says when files
@@ -29,7 +29,7 @@ const QUERIES = [
   "SELECT count(*), sum(octet_length(body)), count(DISTINCT body_hash) FROM bodies",
   "SELECT count(*), count(DISTINCT v.seq) FROM sites s JOIN verdicts v USING (scan_id, seq)",
 ];
-// Each step merges what the one before has made.
+// Each step merges the parts of the step before.
 const STEPS = [["1", "0s"], ["2", "200ms"], ["4", "1s"], ["64", "0s"]]; // --part-mb, --grace
 
 let wrong = 0;
@@ -45,7 +45,7 @@ const want = new Map();
 for (const sql of QUERIES) want.set(sql, await ask(sql));
 await listings();
 await moved();
-// The records as they were, for between().
+// The records before compaction, for between().
 const records = mkdtempSync(join(tmpdir(), "views-"));
 cpSync(join(dir, "_scans"), join(records, "_scans"), { recursive: true });
 
@@ -76,7 +76,7 @@ if ((await parts()) !== 1) fail("the dataset was not compacted into one part");
 await between().finally(() => rmSync(records, { recursive: true }));
 process.exit(wrong > 0 ? 1 : 0);
 
-// opened is a connection that has read the views of a dataset, under the name that is given.
+// opened returns a connection that has read the views of a dataset, under the given name.
 async function opened(at, views = join(dir, "views.sql")) {
   const db = await (await DuckDBInstance.create(":memory:")).connect();
   await db.run(`SET VARIABLE bulkscan = ${quoted(at)}`);
@@ -84,20 +84,20 @@ async function opened(at, views = join(dir, "views.sql")) {
   return db;
 }
 
-// listings holds the plan of each table's view against what it may list and read: its records twice, before its files and after them,
-// so that a compaction between is noticed. Anything else would show another moment.
+// listings checks the plan of each table's view. It may list the records twice, before and after its files, so that it
+// notices a compaction in between. Any other listing would show another moment.
 async function listings() {
   for (const [view] of await rows("SELECT DISTINCT \"table\" FROM bulkscan_files")) {
     const plan = await ask(`EXPLAIN (FORMAT json) SELECT count(*) FROM ${view}`);
     const scans = plan.match(/"name\W+READ_JSON/g)?.length ?? 0;
     if (scans !== 2) fail(`a query of ${view} lists records ${scans} times`);
   }
-  // A view that kept DuckDB from leaving out columns would take a hundred times as long.
+  // A view that kept DuckDB from skipping columns would take a hundred times as long.
   const columns = await ask("EXPLAIN (FORMAT json) SELECT max(s.host), max(v.token) FROM sites s JOIN verdicts v USING (scan_id, seq)");
   for (const column of ["sitemaps", "partial", "content_signal"]) if (columns.includes(column)) fail(`a query that does not ask for ${column} reads it`);
 }
 
-// moved asks a copy whose folder has a name like a pattern, under several spellings of it, and changes that copy.
+// moved queries and changes a copy whose folder name looks like a pattern, under several spellings.
 async function moved() {
   const folder = mkdtempSync(join(tmpdir(), "views-"));
   try {
@@ -118,7 +118,7 @@ async function moved() {
   }
 }
 
-// snapshot shows that all views answer by the files that were taken hold of, while a commit comes in.
+// snapshot checks that all views keep their files while a commit is added.
 async function snapshot(at, copy) {
   const [both] = QUERIES.slice(-1);
   const commits = join(at, "_scans", readdirSync(join(at, "_scans"))[0], "commits");
@@ -152,8 +152,8 @@ async function unrecorded(at, copy) {
   if ((await rows(sql, copy)).length !== 2) fail("statistics with a record are not there once");
 }
 
-// between shows that a query fails whose first look at the records was before everything that was merged above, and whose other looks are after it,
-// also where none of the rows that it asks for is in a file that it still finds.
+// between checks that a query fails if it lists the records before and after the merges above, even if the rows that
+// it needs are in a file that still exists.
 async function between() {
   const copy = await opened(dir + sep);
   const view = async (name) => (await rows(`SELECT sql FROM duckdb_views() WHERE view_name = '${name}'`, copy))[0][0];
@@ -169,7 +169,7 @@ async function between() {
     const answer = await ask(sql, copy).catch(String);
     if (!/have gone: a compaction/.test(answer)) fail(`${sql}, of files merged meanwhile: ${answer}`);
   }
-  // A restart of the only scan leaves no file that counts.
+  // After a restart of the only scan, no file counts.
   await copy.run("CREATE OR REPLACE VIEW bulkscan_commits AS SELECT * FROM before_commits WHERE false");
   const answer = await ask("SELECT count(*) FROM sites", copy).catch(String);
   if (!/have gone/.test(answer)) fail(`all files were taken out meanwhile: ${answer}`);

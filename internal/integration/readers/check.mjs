@@ -1,13 +1,12 @@
-// check.mjs answers one question: do all readers find the same in a dataset, to the last bit of the last value? It has every
-// file of every table read row by row, by the readers of readers.mjs, and holds each value against what was written, where
-// that is known, and otherwise against what the first reader finds; the types of every column against `bulkscan schema`; and
-// the partitions against the scans' dates.
+// check.mjs answers one question: do all readers find the same values in a dataset, bit by bit? The readers of
+// readers.mjs read every file of every table row by row. Each value must be the written one, where that is known, else
+// that of the first reader. Column types must be those of `bulkscan schema`, and partitions the scans' dates.
 //
 //	npm install && node check.mjs SCHEMA DIR [--rows FOLDER] [--lines FILE]
 //
-// SCHEMA is what `bulkscan schema --json` prints. FOLDER has a file TABLE.jsonl for each table, which has all its rows in their
-// order, each a list of values as readers.mjs spells them; they must have in them what is hard to read. FILE is what
-// `bulkscan scan -o -` printed of what DIR is of: objects with the columns of sites, and of verdicts in a list.
+// SCHEMA is the output of `bulkscan schema --json`. FOLDER has a file TABLE.jsonl for each table with all its rows in
+// order, each a list of values as readers.mjs spells them; values that are hard to read must be among them. FILE is
+// the output of `bulkscan scan -o -` for the scan in DIR: objects with the columns of sites, and a list of verdicts.
 //
 // Every difference is one line on standard error; the exit code is 1 where there was any.
 
@@ -27,7 +26,7 @@ if (positionals.length !== 2) {
 
 let failures = 0;
 
-// fail reports one difference. What it shows may come from hostile sites, so it is escaped and cut.
+// fail reports one difference. Its text may come from hostile sites, so it is escaped and cut.
 function fail(text) {
   if (++failures > MOST_SHOWN) return;
   console.error(`FAIL  ${text.slice(0, 2000).replace(/[^\x20-\x7e]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`)}`);
@@ -44,7 +43,7 @@ if (values === 0) fail("no value was read");
 console.log(`${failures === 0 ? "all readers find the same" : `${failures} differences`}: ${values} values in ${files} files (${await versions()})`);
 process.exit(failures === 0 ? 0 : 1);
 
-// readScan returns the files of a scan in the order of its commits, without those that a compaction has replaced.
+// readScan returns the files of a scan in the order of its commits, except those that a compaction replaced.
 function readScan(folder) {
   const { scan_date: date, scan_id: id } = JSON.parse(readFileSync(join(folder, "manifest.json"), "utf8"));
   const read = (part) => {
@@ -54,14 +53,14 @@ function readScan(folder) {
   const commits = read("commits");
   const key = (c) => `${c.shard}-${c.n}`;
   const replaced = new Set(commits.flatMap((c) => (c.replaces ?? []).map(key)));
-  // A compacted part stands where the first of those stood that it was made of.
+  // A compacted part takes the place of the first of its sources.
   const place = (c) => Math.min(...(c.replaces ?? [c]).map((r) => r.n));
   const parts = commits.filter((c) => !replaced.has(key(c))).sort((a, b) => place(a) - place(b));
   return { id, date, files: [...parts.flatMap((c) => c.files), ...read("files").map((record) => record.file)] };
 }
 
-// readLines reads JSON lines of sites. Whole numbers become text before they are parsed, which would round large ones: no
-// column's name stands before a colon within a string, as quotes are escaped there.
+// readLines reads JSON lines of sites. It turns whole numbers into text first, since JSON.parse would round large
+// ones. This cannot change a string: quotes within strings are escaped, so no column name and colon occur there.
 function readLines(path) {
   const whole = typesOf.sites.concat(typesOf.verdicts).filter((c) => c.type === "int64").map((c) => c.name);
   const number = new RegExp(`("(?:${whole.join("|")})":)(-?\\d+)`, "g");
@@ -110,7 +109,7 @@ async function checkTable(table) {
   console.log(`${table.padEnd(13)}${String(at).padStart(8)} rows in ${of.length} files`);
 }
 
-// checkTypes holds the types that a reader sees against those that are promised, in order.
+// checkTypes compares a reader's types with the promised ones, in order.
 function checkTypes(where, columns, types, allNullable) {
   const want = columns.map((c) => [c.name, c.type + (c.nullable && !allNullable ? "?" : "")].join(" "));
   const have = types.map((column) => column.join(" "));
@@ -119,8 +118,8 @@ function checkTypes(where, columns, types, allNullable) {
   for (const text of have.filter((text) => /uint/i.test(text))) fail(`${where}: an unsigned type: ${text}`);
 }
 
-// checkFilters asks for values that a file has: a reader that leaves out row groups or pages by their minimum and maximum must find as
-// many rows as there are.
+// checkFilters filters by values of a file. A reader that skips row groups or pages by minimum and maximum must find
+// as many rows as there are.
 async function checkFilters(path, reader, columns, rows) {
   for (const [i, column] of columns.entries()) {
     if (!["string", "int32", "int64", "bool", "timestamp(ms, UTC)"].includes(column.type)) continue;
@@ -133,7 +132,7 @@ async function checkFilters(path, reader, columns, rows) {
   }
 }
 
-// compare holds rows against those that there must be, value by value.
+// compare compares rows with the expected ones, value by value.
 function compare(where, columns, rows, want, by) {
   for (let n = 0; n < Math.min(rows.length, want.length); n++) {
     columns.forEach(({ name }, i) => {
@@ -144,7 +143,7 @@ function compare(where, columns, rows, want, by) {
   if (rows.length !== want.length) fail(`${where}: ${rows.length} rows, ${by} are ${want.length}`);
 }
 
-// linesOf returns the printed rows of the sites that a file has, in the file's order.
+// linesOf returns the printed rows of a file's sites, in the file's order.
 function linesOf(table, columns, rows, where) {
   const at = columns.findIndex((c) => c.name === "seq");
   const order = [...new Set(rows.map((row) => row[at]))];
@@ -156,7 +155,7 @@ function linesOf(table, columns, rows, where) {
   });
 }
 
-// checkHard shows that what was written has in it what is hard to read, or a comparison would show little.
+// checkHard checks that values which are hard to read are present, since other values prove little.
 function checkHard(table, columns, rows) {
   const flat = (value) => (value !== null && typeof value === "object" ? Object.values(value).flatMap(flat) : [value]);
   columns.forEach(({ name, type, nullable }, i) => {
@@ -166,7 +165,7 @@ function checkHard(table, columns, rows) {
     must(nullable === all.includes(null), nullable ? "no null" : "a null");
     if (type.startsWith("list")) must(all.some((list) => list.length === 0) && all.some((list) => list.length > 1000), "no empty list, or no long one");
     if (type.startsWith("list<struct")) must(all.some((list) => list.length > 1 && new Set(list.map((e) => JSON.stringify(e))).size > 1), "no list of several structs");
-    // An optional text or number that is empty or 0 is null by promise.
+    // An optional text or number that is empty or 0 is stored as null.
     if (/string/.test(type)) for (const text of [...(nullable ? [] : [""]), "\0", "\ufffd", "\ufeff\ufffe", "\u{10ffff}", "ÿ"]) must(texts.has(text), `no ${JSON.stringify(text)}`);
     if (type === "int64" && name !== "seq") for (const end of ["-9223372036854775808", "9223372036854775807"]) must(texts.has(end), `no ${end}`);
     if (type === "int32") for (const end of [-2147483648, 2147483647]) must(texts.has(end), `no ${end}`);
@@ -176,7 +175,7 @@ function checkHard(table, columns, rows) {
   });
 }
 
-// checkHive shows that the folders of a table are a column of dates.
+// checkHive checks that the folders of a table become a column of dates.
 async function checkHive(table) {
   const folders = readdirSync(join(dir, table)).map((name) => basename(name).replace(/^scan_date=/, "")).sort();
   const dates = [...new Set(scans.map((scan) => scan.date))].sort();

@@ -1,5 +1,5 @@
-// Three readers of Parquet that share no code with each other or with us: DuckDB (C++), Polars (Rust) and hyparquet
-// (JavaScript). Each is asked in the same two ways:
+// Three readers of Parquet that share no code: DuckDB (C++), Polars (Rust) and hyparquet (JavaScript). Each has the
+// same functions:
 //
 //	types(path)        the columns of a file, as [[name, type]], in the words of `bulkscan schema`
 //	rows(path, columns) its rows, each a list of values, in the order of the file
@@ -7,9 +7,9 @@
 //	                   minimum and maximum
 //	hive(pattern)      what the partitions of a table's files are: [type, the distinct values]
 //
-// A value is spelled so that none of a reader's own habits can hide a difference: 64-bit integers and timestamps (in
-// milliseconds) as decimal text, since a number of JavaScript has 53 bits; bytes in hexadecimal; structs as objects; absent is
-// null. What a reader has to be told for that is what a user has to know of it: docs/dataset.md has it in words.
+// Values are spelled so that a reader's habits cannot hide a difference: 64-bit integers and timestamps (in
+// milliseconds) as decimal text, since JavaScript numbers have 53 bits; bytes in hexadecimal; structs as objects;
+// absent values as null. Users need the same settings for these readers: docs/dataset.md describes them.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -19,15 +19,15 @@ import { asyncBufferFromFile, parquetMetadataAsync, parquetQuery, parquetReadObj
 import { compressors } from "hyparquet-compressors";
 import pl from "nodejs-polars";
 
-// DuckDB is installed beside the checks that are its own.
+// DuckDB is installed with the checks in ../duckdb.
 const { DuckDBInstance } = createRequire(new URL("../duckdb/check.mjs", import.meta.url))("@duckdb/node-api");
 
-// elementOf returns the type of a list's elements, undefined for what is no list.
+// elementOf returns the element type of a list, undefined for other types.
 const elementOf = (type) => type.match(/^list<(.*)>$/)?.[1];
-// fieldsOf returns the fields of a struct, undefined for what is none. No field of ours is a struct or a list.
+// fieldsOf returns the fields of a struct, undefined for other types. No field is a struct or a list.
 const fieldsOf = (type) => type.match(/^struct<(.*)>$/)?.[1].split(", ").map((field) => field.split(" "));
 
-// spelled spells a value that a reader has handed out, by plain, which spells what is neither list nor struct.
+// spelled spells a reader's value; plain spells values that are neither lists nor structs.
 function spelled(value, type, plain) {
   if (value === null || value === undefined) return null;
   const element = elementOf(type);
@@ -37,7 +37,7 @@ function spelled(value, type, plain) {
   return plain(value, type);
 }
 
-// hyparquet hands out what stands in the file, and nothing else: 64-bit integers as BigInt.
+// hyparquet returns the stored values: 64-bit integers as BigInt.
 export const hyparquet = {
   name: "hyparquet",
 
@@ -71,7 +71,7 @@ export const hyparquet = {
 
   async rows(path, columns) {
     const file = await asyncBufferFromFile(path);
-    const metadata = await parquetMetadataAsync(file); // whose bounds are texts for it, whatever they are of
+    const metadata = await parquetMetadataAsync(file); // it reads all bounds as texts
     const rows = await parquetReadObjects({ file, metadata, compressors, utf8: false, parsers });
     const plain = (value, type) => {
       if (type === "binary") return Buffer.from(value).toString("hex");
@@ -82,11 +82,11 @@ export const hyparquet = {
   },
 };
 
-// The decoder that hyparquet has by itself drops a U+FEFF at the beginning of a text, and repairs what is no UTF-8.
+// hyparquet's default decoder drops a U+FEFF at the start of a text and repairs invalid UTF-8.
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const parsers = { stringFromBytes: (bytes) => bytes && decoder.decode(bytes), timestampFromMilliseconds: (millis) => millis };
 
-// physical is how our types stand in a file: the physical type, the older and the newer word for what it means.
+// physical maps the types in a file to ours: physical type, converted type and logical type.
 const physical = {
   BOOLEAN: "bool", FLOAT: "float", DOUBLE: "double", BYTE_ARRAY: "binary",
   "BYTE_ARRAY UTF8 STRING": "string",
@@ -95,7 +95,7 @@ const physical = {
   "INT64 TIMESTAMP_MILLIS TIMESTAMP true MILLIS": "timestamp(ms, UTC)",
 };
 
-// Polars knows no columns that may not be null, so its types have no question marks.
+// Polars has no columns that forbid null, so its types have no question marks.
 export const polars = {
   name: "Polars",
 
@@ -109,14 +109,14 @@ export const polars = {
       if (type.variant === "Struct") return `struct<${type.fields.map((f) => `${f.name} ${nameOf(f.dtype)}`).join(", ")}>`;
       return names[text] ?? text;
     };
-    // Of bytes nodejs-polars cannot tell the type; Polars can, in the file that it writes of them.
+    // nodejs-polars cannot return the type of bytes; a file that Polars writes has it.
     if (hasBytes(path)) return rewritten(path, async (copy) => (await hyparquet.types(copy)).map(([name, type]) => [name, type.replace("?", "").replace(/^INT64$/, "int64")]));
     return Object.entries(pl.readParquet(path).schema).map(([name, type]) => [name, nameOf(type)]);
   },
 
   async rows(path, columns) {
     if (hasBytes(path)) return rewritten(path, (copy) => hyparquet.rows(copy, columns));
-    // What nodejs-polars hands out as numbers is cut to 53 bits, but not as text.
+    // nodejs-polars returns numbers cut to 53 bits, but whole texts.
     const exact = { int64: (c) => c.cast(pl.Utf8), "timestamp(ms, UTC)": (c) => c.cast(pl.Int64).cast(pl.Utf8) };
     const frame = pl.readParquet(path).select(...columns.map(({ name, type }) => (exact[type] ?? ((c) => c))(pl.col(name)).alias(name)));
     return frame.toRecords().map((row) => columns.map(({ name, type }) => spelled(row[name], type, (value) => value)));
@@ -140,7 +140,7 @@ export const polars = {
 // hasBytes reports whether a file is of the one table that has a column of bytes.
 const hasBytes = (path) => path.includes("/bodies/");
 
-// rewritten has Polars read a file and write it again, in its own way, and what it has written looked at.
+// rewritten has Polars read and write a file, and reads the result.
 async function rewritten(path, look) {
   const folder = mkdtempSync(join(tmpdir(), "readers-"));
   try {
@@ -156,7 +156,7 @@ const db = await (await DuckDBInstance.create(":memory:")).connect();
 const literal = (text) => `'${text.replaceAll("'", "''")}'`;
 const quoted = (name) => `"${name}"`;
 
-// DuckDB knows no columns that may not be null either.
+// DuckDB has no columns that forbid null, either.
 export const duckdb = {
   name: "DuckDB",
 
@@ -175,7 +175,7 @@ export const duckdb = {
   },
 
   async rows(path, columns) {
-    // Its binding for Node drops a U+FEFF at the beginning of a text, so none may stand there.
+    // DuckDB's Node binding drops a U+FEFF at the start of a text, so none may be there.
     const exact = {
       int64: (c) => `${c}::VARCHAR`, "timestamp(ms, UTC)": (c) => `epoch_ms(${c})::VARCHAR`, binary: (c) => `lower(hex(${c}))`, string: (c) => `'=' || ${c}`,
     };
@@ -205,7 +205,7 @@ async function answer(sql) {
   return (await db.runAndReadAll(sql)).getRowsJson();
 }
 
-// versions says who has read.
+// versions lists the readers and their versions.
 export async function versions() {
   const [[duck]] = await answer("SELECT version()");
   const { dependencies } = createRequire(import.meta.url)("./package.json");

@@ -1,10 +1,10 @@
-// check.mjs answers one question: do others read the archives that we wrote? It opens what `bulkscan scan --warc-out DIR`
-// has left with warcio, as an archivist would, and holds every record against what it says of itself.
+// check.mjs answers one question: does another program read our archives? It opens the output of `bulkscan scan
+// --warc-out DIR` with warcio, as an archivist would, and checks every record against its own fields.
 //
 //	npm install && node check.mjs DIR [LEAST]
 //
-// There must be LEAST responses (1) or more. Every difference is one line on standard error; the exit code is 1 where there
-// was any.
+// There must be at least LEAST responses (default 1). Every difference is one line on standard error; the exit code is
+// 1 if there was any.
 
 import { createHash } from "node:crypto";
 import { createReadStream, readdirSync, statSync } from "node:fs";
@@ -25,7 +25,7 @@ function hold(is, where, what) {
   if (++wrong <= MOST_SHOWN) console.error(`${where}: ${what}`);
 }
 
-// base32 spells bytes as digests are spelled (RFC 4648 §6); a SHA-1 needs no padding.
+// base32 spells bytes as in digests (RFC 4648 §6); a SHA-1 needs no padding.
 function base32(bytes) {
   let bits = "";
   for (const byte of bytes) bits += byte.toString(2).padStart(8, "0");
@@ -37,7 +37,7 @@ const uuid = /^<urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-
 const ids = new Set();
 const counts = { files: 0, warcinfo: 0, request: 0, response: 0, truncated: 0, http: 0, redirects: 0 };
 
-// readFile holds the records of one file against each other and against their digests.
+// readFile checks the records of one file against each other and their digests.
 async function readFile(path) {
   let info, request, n = 0;
   let before = -1;
@@ -85,8 +85,8 @@ async function readFile(path) {
   hold(info !== undefined, path, "no warcinfo");
 }
 
-// readAnswers reads the responses as HTTP, which is what most who read archives want of them. warcio takes every response
-// for HTTP: of one that is none, as its Content-Type says, it complains that it is too small, and goes on.
+// readAnswers reads the responses as HTTP, as most readers of archives do. warcio takes every response for HTTP. Of
+// others, as their Content-Type says, it complains that they are too small, and continues.
 async function readAnswers(path) {
   let read = 0;
   for await (const record of new WARCParser(createReadStream(path))) {
