@@ -87,7 +87,6 @@ integration: build internal/integration/duckdb/node_modules internal/integration
 	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$kept/hard" --rows "$$kept/hard-rows"; \
 	bin/bulkscan compact "$$kept/hard"; \
 	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$kept/hard" --rows "$$kept/hard-rows"; \
-	node internal/integration/duckdb/versions.mjs <(bin/bulkscan schema --json) sink/testdata/versions "$$dir"; \
 	node internal/integration/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
 	node internal/integration/duckdb/summary.mjs "$$dir" bin/bulkscan; \
 	node internal/integration/duckdb/views.mjs "$$dir" bin/bulkscan; \

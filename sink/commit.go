@@ -52,7 +52,7 @@ type Commit struct {
 	// takes out the commits that it replaces, whose scan is being deleted, or which are damaged or lost.
 	Void Void `json:"void,omitempty"`
 
-	Sum string `json:"sum,omitempty"` // see sealRecord; "" in records of older versions
+	Sum string `json:"sum,omitempty"` // see sealRecord
 }
 
 // Void is why a record has no part.
@@ -82,15 +82,7 @@ type File struct {
 	Rows   int64  `json:"rows"`
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
-	Groups int    `json:"row_groups,omitempty"` // 0 in records of before it was noted
-}
-
-// groups is how many row groups the file has, or about as many where that was not noted.
-func (f *File) groups() int {
-	if f.Groups > 0 {
-		return f.Groups
-	}
-	return int((f.Rows + groupRows - 1) / groupRows)
+	Groups int    `json:"row_groups,omitempty"`
 }
 
 // Bitmap returns the finished seq.

@@ -193,7 +193,7 @@ func (c *compaction) plan(commits []Commit) [][]Commit {
 		merged += ofMerged
 		groups = append(groups, make([]int, len(commits[i].Files)-min(len(groups), len(commits[i].Files)))...)
 		for k := range commits[i].Files {
-			groups[k] += commits[i].Files[k].groups()
+			groups[k] += commits[i].Files[k].Groups
 		}
 	}
 	end(len(commits))
@@ -203,7 +203,7 @@ func (c *compaction) plan(commits []Commit) [][]Commit {
 // tooMany reports whether files would have too many row groups with those of others behind them.
 func tooMany(groups []int, files []File) bool {
 	for k := range min(len(groups), len(files)) {
-		if groups[k]+files[k].groups() > maxGroups {
+		if groups[k]+files[k].Groups > maxGroups {
 			return true
 		}
 	}
@@ -229,8 +229,7 @@ func alike(a, b *Commit) bool {
 		slices.EqualFunc(a.Files, b.Files, func(x, y File) bool { return x.Table == y.Table })
 }
 
-// mergeOrHalve makes one part of a run of commits, or of each half of it where that would be too large: the number of row
-// groups in parts of versions before is only guessed.
+// mergeOrHalve makes one part of a run of commits, or of each half of it where the footer would be too large.
 func (c *compaction) mergeOrHalve(ctx context.Context, run []Commit) (begun bool, err error) {
 	if len(run) < 2 {
 		return false, nil

@@ -78,8 +78,7 @@ func TestManyRowGroups(t *testing.T) {
 	}
 }
 
-// TestCompactHalves shows that what would be too large for one file is merged in pieces: records of versions before do not
-// say how many row groups there are.
+// TestCompactHalves shows that what would be too large for one file is merged in pieces.
 func TestCompactHalves(t *testing.T) {
 	dir := newDir(t)
 	if err := scanAll(dir, typicalSites(t, crashSites)); err != nil {

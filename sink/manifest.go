@@ -35,7 +35,7 @@ type Manifest struct {
 	Restarting bool `json:"restarting,omitempty"`
 	// Repairing says that the scan was complete, has lost something, and asks that again; until it is complete again.
 	Repairing bool   `json:"repairing,omitempty"`
-	Sum       string `json:"sum,omitempty"` // see sealRecord; "" in manifests of older versions
+	Sum       string `json:"sum,omitempty"` // see sealRecord
 }
 
 // RejudgedScan is a scan whose stored bodies are judged again.
@@ -79,7 +79,7 @@ type Setting struct {
 // Input is one list, and what tells it from others.
 type Input struct {
 	Name        string `json:"name"`
-	Bytes       int64  `json:"bytes,omitempty"` // 0 in manifests of before it was noted
+	Bytes       int64  `json:"bytes,omitempty"` // 0 where it is not known
 	Fingerprint string `json:"fingerprint"`
 }
 

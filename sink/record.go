@@ -19,9 +19,6 @@ import (
 // change of a byte in them is noticed. A record is indented JSON whose last field is `sum`: the SHA-256, in hex, of the
 // record as it would stand without that field. What the bytes say is not asked before they are known to be those that
 // were written.
-//
-// Records of versions before had no sum. They are read, and their form is all that can be checked: they must be, byte
-// for byte, what those versions wrote.
 
 const (
 	sumOpens  = ",\n  \"sum\": \""
@@ -52,11 +49,11 @@ func sumOf(unsealed []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// openRecord checks a record's bytes and reads them into record, whose field sum is left empty where there was none.
+// openRecord checks a record's bytes and reads them into record.
 func openRecord(data []byte, record any, sum *string) error {
 	at := len(data) - len(sumOpens) - sumLength - len(sumCloses)
 	if at < 0 || !bytes.HasPrefix(data[at:], []byte(sumOpens)) || !bytes.HasSuffix(data, []byte(sumCloses)) {
-		return openUnsealed(data, record, sum)
+		return fmt.Errorf("%w: it does not end with a sum", errRecord)
 	}
 	written := data[at+len(sumOpens) : at+len(sumOpens)+sumLength]
 	unsealed := append(bytes.Clone(data[:at]), "\n}"...)
@@ -72,31 +69,11 @@ func openRecord(data []byte, record any, sum *string) error {
 	return nil
 }
 
-// openUnsealed reads a record of a version that wrote no sums.
-func openUnsealed(data []byte, record any, sum *string) error {
-	if err := json.Unmarshal(data, record); err != nil {
-		return fmt.Errorf("%w: %w", errRecord, err)
-	}
-	if *sum != "" {
-		return errSum
-	}
-	for _, marshal := range []func() ([]byte, error){
-		func() ([]byte, error) { return json.Marshal(record) },
-		func() ([]byte, error) { return json.MarshalIndent(record, "", "  ") },
-	} {
-		if again, err := marshal(); err == nil && bytes.Equal(append(again, '\n'), data) {
-			return nil
-		}
-	}
-	return fmt.Errorf("%w: it has no sum, and is not as a version without sums wrote it", errRecord)
-}
-
 // FileRecord is the hash of a file that no commit names and that may be replaced: the statistics of a scan, its rejects.
 type FileRecord struct {
 	ScanID string `json:"scan_id"`
 	File   File   `json:"file"`
-	// Sites are those that the commits had from which a table was computed; nil for rejects, and in records of before it
-	// was noted. The sites of a scan become more and never others, so the number says whether the table is up to date.
+	// Sites are those that the commits had from which a table was computed; nil for rejects. The sites of a scan become more and never others, so the number says whether the table is up to date.
 	Sites *int64 `json:"sites,omitempty"`
 	// Earlier are the hashes of what the file may still be: the record is written first, and its writer may have died
 	// before the file appeared.
@@ -153,7 +130,7 @@ func readFileRecord(ctx context.Context, st store.Store, scanID, table string) (
 	if err := openRecord(data, r, &r.Sum); err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", name, err)
 	}
-	if r.ScanID != scanID || r.File.Table != table || r.Sum == "" {
+	if r.ScanID != scanID || r.File.Table != table {
 		return nil, fmt.Errorf("cannot read %s: %w: it calls itself %.80q of scan %.80q", name, errRecord, r.File.Table, r.ScanID)
 	}
 	return r, nil

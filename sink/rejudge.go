@@ -12,7 +12,6 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -380,7 +379,7 @@ func writing(err error) error {
 func (r *rejudging) fill(ctx context.Context, p *part, c *Commit, n int, whole bool) error {
 	copied := map[string]bool{}
 	for _, table := range r.writer.options.Tables {
-		copied[table] = whole && (table == TableBodies || c.SchemaVersion == SchemaVersion)
+		copied[table] = whole
 	}
 	copied[TableSites] = copied[TableSites] && c.RegistryVersion == r.options.Registry.Version
 	for _, table := range r.writer.options.Tables {
@@ -429,7 +428,7 @@ func (r *rejudging) attempt(ctx context.Context, p *part, c *Commit, n int, whol
 	if err := r.begin(p, c, n, copied); err != nil {
 		return 0, &writeError{err}
 	}
-	again := newRejudgement(p, r.source.Manifest.SchemaVersion, copied)
+	again := newRejudgement(p, copied)
 	site := new(audit.Site)
 	for rows := int64(0); ; rows++ {
 		more, err := stored.next()
@@ -545,21 +544,15 @@ type rejudgement struct {
 	verdicts []VerdictRow // of the site, as judged now
 	evidence []EvidenceRow
 
-	columns       []judgedColumn
-	newerVerdicts []int // fields of columns that what is stored does not have
-	newerEvidence []int
-	seen          map[string]int
+	columns []judgedColumn
+	seen    map[string]int
 
 	copied map[string]bool // tables that are not written
 	fresh  SiteRow         // where sites are not
 }
 
-func newRejudgement(p *part, version int, copied map[string]bool) *rejudgement {
-	return &rejudgement{
-		part: p, came: newRejudged(),
-		columns: judgedColumns(version), newerVerdicts: newerFields[VerdictRow](version), newerEvidence: newerFields[EvidenceRow](version),
-		seen: map[string]int{}, copied: copied,
-	}
+func newRejudgement(p *part, copied map[string]bool) *rejudgement {
+	return &rejudgement{part: p, came: newRejudged(), columns: judgedColumns(), seen: map[string]int{}, copied: copied}
 }
 
 // add adds a site that has been judged, or one whose rows stay what they were. The error is *mustWrite where a row differs in a
@@ -750,7 +743,7 @@ func (r *rejudgement) compareVerdicts(was, is []VerdictRow) (same bool) {
 	d := &r.came.Verdicts
 	same = true
 	both := func(was, is *VerdictRow) {
-		if !r.verdictDiffers(was, is) {
+		if !verdictDiffers(was, is) {
 			return
 		}
 		same = false
@@ -786,10 +779,7 @@ func (r *rejudgement) compareVerdicts(was, is []VerdictRow) (same bool) {
 	return false
 }
 
-func (r *rejudgement) verdictDiffers(was, is *VerdictRow) bool {
-	if len(r.newerVerdicts) > 0 {
-		was, is = without(was, r.newerVerdicts), without(is, r.newerVerdicts)
-	}
+func verdictDiffers(was, is *VerdictRow) bool {
 	a, b := *was, *is
 	same := sameValue(a.CrawlDelay, b.CrawlDelay) && sameValue(a.VisitFrom, b.VisitFrom) && sameValue(a.VisitTo, b.VisitTo)
 	a.CrawlDelay, a.VisitFrom, a.VisitTo = nil, nil, nil
@@ -801,13 +791,7 @@ func sameValue[T comparable](a, b *T) bool { return (a == nil) == (b == nil) && 
 
 // compareEvidence is compareVerdicts for evidence.
 func (r *rejudgement) compareEvidence(was, is []EvidenceRow) (same bool) {
-	old := func(e EvidenceRow) EvidenceRow {
-		if len(r.newerEvidence) > 0 {
-			return *without(&e, r.newerEvidence)
-		}
-		return e
-	}
-	for len(was) > 0 && len(is) > 0 && old(was[0]) == old(is[0]) {
+	for len(was) > 0 && len(is) > 0 && was[0] == is[0] {
 		was, is = was[1:], is[1:]
 	}
 	if len(was)+len(is) == 0 {
@@ -815,10 +799,10 @@ func (r *rejudgement) compareEvidence(was, is []EvidenceRow) (same bool) {
 	}
 	left := map[EvidenceRow]int64{}
 	for i := range was {
-		left[old(was[i])]++
+		left[was[i]]++
 	}
 	for i := range is {
-		left[old(is[i])]--
+		left[is[i]]--
 	}
 	for e, n := range left {
 		if n == 0 {
@@ -832,32 +816,6 @@ func (r *rejudgement) compareEvidence(was, is []EvidenceRow) (same bool) {
 	return false
 }
 
-// newerFields are the fields of columns that came after a schema version.
-func newerFields[T any](version int) (fields []int) {
-	row := reflect.TypeFor[T]()
-	for i := range row.NumField() {
-		if isNewer(row.Field(i), version) {
-			fields = append(fields, i)
-		}
-	}
-	return fields
-}
-
-func isNewer(field reflect.StructField, version int) bool {
-	since, err := strconv.Atoi(field.Tag.Get("since"))
-	return err == nil && since > version
-}
-
-// without is a copy of a row without some columns.
-func without[T any](row *T, fields []int) *T {
-	copied := *row
-	value := reflect.ValueOf(&copied).Elem()
-	for _, i := range fields {
-		value.Field(i).SetZero()
-	}
-	return &copied
-}
-
 // judgedColumn is a column of sites that is judged.
 type judgedColumn struct {
 	name    string
@@ -868,13 +826,13 @@ type judgedColumn struct {
 // by numbers.
 var notCompared = []string{"registry_version", "named", "blocked", "partial"}
 
-// judgedColumns are those that sites of a schema version have, but for those above.
-func judgedColumns(version int) (columns []judgedColumn) {
+// judgedColumns are those of sites, but for those above.
+func judgedColumns() (columns []judgedColumn) {
 	row := reflect.TypeFor[SiteRow]()
 	for i := range row.NumField() {
 		field := row.Field(i)
 		c := judgedColumn{name: columnName(field)}
-		if field.Tag.Get("judged") == "" || isNewer(field, version) || slices.Contains(notCompared, c.name) {
+		if field.Tag.Get("judged") == "" || slices.Contains(notCompared, c.name) {
 			continue
 		}
 		switch reflect.New(field.Type).Interface().(type) {
@@ -925,7 +883,7 @@ func copyRejects(ctx context.Context, source *Scan, to store.Store) error {
 	id := source.Manifest.ScanID
 	record, err := readFileRecord(ctx, source.store, id, fileRejects)
 	recorded := err == nil
-	if err != nil && !errors.Is(err, store.ErrNotExist) { // versions before wrote none
+	if err != nil && !errors.Is(err, store.ErrNotExist) {
 		return err
 	}
 	object, err := source.store.Open(ctx, rejectsName(id))

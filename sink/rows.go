@@ -2,7 +2,7 @@ package sink
 
 // This file is the schema: one struct a table, one field a column, in the order of the columns. The tags say all there
 // is to say about a column, once: `parquet` its name and how it is written, `about` its meaning in one line, `example` what
-// may stand in it (lists and structs as JSON), `since` which schema version brought it, where that is not the first, and
+// may stand in it (lists and structs as JSON), and
 // `stats` that its minimum and maximum a page are worth computing: somebody filters by it, and its values of a page lie
 // together. Those of a dictionary do not: each page has about all of them. In tables without lists only numbers may have
 // it, since flat.go bounds no texts; `judged` that a column of sites is made by the judgement, and made anew where stored
@@ -23,7 +23,7 @@ package sink
 
 // SchemaVersion is the version of all tables, in the metadata of every file. It grows when a column is added or a
 // meaning changes.
-const SchemaVersion = 3
+const SchemaVersion = 1
 
 // The bounds of what is stored, in bytes of valid UTF-8 after repair. What is longer is cut at a character's end.
 const (
@@ -72,7 +72,7 @@ type SiteRow struct {
 	LastModified    string   `parquet:"last_modified,optional,plain" about:"response field Last-Modified, at most 500 bytes" example:"Sat, 21 Nov 2026 04:05:06 GMT"`
 	CacheControl    string   `parquet:"cache_control,optional,dict" about:"response field Cache-Control, at most 500 bytes" example:"max-age=3600"`
 	XRobotsTag      string   `parquet:"x_robots_tag,optional,dict" about:"response field X-Robots-Tag, at most 500 bytes" example:"noai"`
-	UsageHeader     string   `parquet:"content_usage_header,optional,dict" about:"response field Content-Usage, which speaks of the file itself, not of the site; at most 500 bytes" example:"search=y" since:"2"`
+	UsageHeader     string   `parquet:"content_usage_header,optional,dict" about:"response field Content-Usage, which speaks of the file itself, not of the site; at most 500 bytes" example:"search=y"`
 	TLSVersion      string   `parquet:"tls_version,optional,dict" about:"TLS 1.0 to TLS 1.3; null on plain connections" example:"TLS 1.3"`
 	TLSVerified     *bool    `parquet:"tls_verified,optional" about:"whether the certificate could be verified; null without TLS, and where this machine has no roots to tell" example:"true"`
 	DNSMillis       float32  `parquet:"dns_ms,optional" about:"milliseconds, as in all columns of times to three digits, for the DNS answer of the last exchange; null from a cache" example:"15.5"`
@@ -143,11 +143,11 @@ type VerdictRow struct {
 	HasDisallowRoot bool     `parquet:"has_disallow_root" about:"its group has Disallow: /" example:"true"`
 	DPI             string   `parquet:"dpi,dict" about:"reading of the Data Provenance Initiative: all, some, none" example:"all"`
 	CrawlDelay      *float64 `parquet:"crawl_delay,optional" about:"seconds, of its group" example:"10"`
-	RequestRate     float64  `parquet:"request_rate,optional" about:"requests a second by the Request-rate of its group" example:"0.2" since:"2"`
-	VisitFrom       *int32   `parquet:"visit_from,optional" about:"beginning of the Visit-time of its group, in minutes after midnight UTC" example:"0" since:"2"`
-	VisitTo         *int32   `parquet:"visit_to,optional" about:"end of it, 1440 for 2400; before visit_from if midnight lies between" example:"525" since:"2"`
+	RequestRate     float64  `parquet:"request_rate,optional" about:"requests a second by the Request-rate of its group" example:"0.2"`
+	VisitFrom       *int32   `parquet:"visit_from,optional" about:"beginning of the Visit-time of its group, in minutes after midnight UTC" example:"0"`
+	VisitTo         *int32   `parquet:"visit_to,optional" about:"end of it, 1440 for 2400; before visit_from if midnight lies between" example:"525"`
 	ContentSignal   string   `parquet:"content_signal,optional,dict" about:"the first valid Content-Signal of its group, in the form that sites has it" example:"ai-train=no"`
-	ContentUsage    string   `parquet:"content_usage,optional,dict" about:"what the Content-Usage lines of its group say about /, such as train-ai=n, search=y, whether or not it may be fetched (root_allowed)" example:"train-ai=n, search=y" since:"2"`
+	ContentUsage    string   `parquet:"content_usage,optional,dict" about:"what the Content-Usage lines of its group say about /, such as train-ai=n, search=y, whether or not it may be fetched (root_allowed)" example:"train-ai=n, search=y"`
 	Line            int32    `parquet:"line,optional,delta" about:"1-based line of the group" example:"12"`
 	Lenient         bool     `parquet:"lenient" about:"named only by a name that is no RFC 9309 product token; outside all definitions of blocking" example:"false"`
 	Limited         bool     `parquet:"limited" about:"the bound of work was reached before every path was tried that the rules name: the verdict is partial; all other columns hold (in files of over a million records, for those that were kept)" example:"false"`
@@ -158,7 +158,7 @@ type EvidenceRow struct {
 	Origin    string `parquet:"origin,delta" about:"as in sites" example:"https://www.example.co.uk"`
 	Seq       int64  `parquet:"seq,delta" stats:"y" about:"as in sites" example:"41"`
 	Line      int32  `parquet:"line,delta" about:"1-based line of the file" example:"7"`
-	GroupLine int32  `parquet:"group_line,optional,delta" about:"where the group begins in which it stands; null before any group: it speaks of the whole file" example:"5" since:"2"`
+	GroupLine int32  `parquet:"group_line,optional,delta" about:"where the group begins in which it stands; null before any group: it speaks of the whole file" example:"5"`
 	Kind      string `parquet:"kind,dict" about:"sitemap, extension, signal, usage, license, legacy, unknown, orphan, invalid, typo" example:"unknown"`
 	Key       string `parquet:"key,dict" about:"key of the line, at most 100 bytes" example:"users-agent"`
 	Value     string `parquet:"value,delta" about:"value of the line, at most 500 bytes" example:"GPTBot"`
@@ -193,7 +193,7 @@ type TokenStatsRow struct {
 	ViaOwn        int64  `parquet:"via_own" about:"sites where it follows its own group" example:"178"`
 	ViaStar       int64  `parquet:"via_star" about:"sites where it follows the group *" example:"612"`
 	ViaFallback   int64  `parquet:"via_fallback" about:"sites where it follows the group of a later name of its chain" example:"0"`
-	Lenient       int64  `parquet:"lenient" about:"sites whose file names it by the lenient reading only: a lenient row of verdicts, and no own one that is not lenient. In no definition of blocking, nor in mention; of a token that is no RFC 9309 product token it has all sites that name it" example:"9" since:"3"`
+	Lenient       int64  `parquet:"lenient" about:"sites whose file names it by the lenient reading only: a lenient row of verdicts, and no own one that is not lenient. In no definition of blocking, nor in mention; of a token that is no RFC 9309 product token it has all sites that name it" example:"9"`
 }
 
 // RecordStatsRow is a row of the table record_stats: one key in the files of a scan.

@@ -1,12 +1,10 @@
 package sink
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -30,15 +28,13 @@ type Table struct {
 
 // Column describes a column. Type is one of string, bool, int32, int64, float, double, binary, timestamp(ms, UTC),
 // list<…> and struct<name type, …>; a question mark at its end says that it may be null, as Nullable does. Example is
-// a value as text: lists and structs as JSON, bytes quoted as in Go. Since is the schema version that brought the column:
-// files of older versions do not have it, and readers find it null, or a zero where it may not be null.
+// a value as text: lists and structs as JSON, bytes quoted as in Go.
 type Column struct {
 	Name     string `json:"name"`
 	Type     string `json:"type"`
 	Nullable bool   `json:"nullable"`
 	Meaning  string `json:"meaning"`
 	Example  string `json:"example"`
-	Since    int    `json:"since"`
 }
 
 // tables is every table with its row, in reading order.
@@ -67,13 +63,9 @@ func columnsOf(row reflect.Type) []Column {
 	columns := make([]Column, 0, row.NumField())
 	for i := range row.NumField() {
 		field := row.Field(i)
-		since, err := strconv.Atoi(cmp.Or(field.Tag.Get("since"), "1"))
-		if err != nil {
-			panic(fmt.Sprintf("sink: column %s: %v", columnName(field), err)) // the tags are constants: a test reads them all
-		}
 		columns = append(columns, Column{
 			Name: columnName(field), Type: columnType(field), Nullable: hasOption(field, "optional"),
-			Meaning: field.Tag.Get("about"), Example: field.Tag.Get("example"), Since: since,
+			Meaning: field.Tag.Get("about"), Example: field.Tag.Get("example"),
 		})
 	}
 	return columns
@@ -138,17 +130,13 @@ func WriteSchema(w io.Writer) error {
 
 Schema version %d. Files are Parquet (data pages v1, zstd), partitioned by `+"`scan_date`"+`, and hold in their metadata
 `+"`schema_version`, `tool_version`, `registry_version` and `scan_id`"+`. There are no unsigned types. Strings are valid UTF-8
-(U+FFFD for what is not), bounded as stated, and unescaped. A question mark marks what may be null. Columns are only ever added;
-behind the meaning stands since which schema version, where that is not the first. Readers that go by name may read files of
-all versions together (in DuckDB with `+"`union_by_name = true`"+`).
+(U+FFFD for what is not), bounded as stated, and unescaped. A question mark marks what may be null. Columns are only ever
+added: readers should go by name (in DuckDB with `+"`union_by_name = true`"+`).
 `, SchemaVersion)
 	for _, table := range Schema() {
 		fmt.Fprintf(&b, "\n## `%s`\n\n%s\n\n| column | type | meaning | example |\n|---|---|---|---|\n", table.Name, table.About)
 		for _, c := range table.Columns {
 			meaning := strings.ReplaceAll(c.Meaning, "*", "`*`")
-			if c.Since > 1 {
-				meaning += fmt.Sprintf(" (since %d)", c.Since)
-			}
 			fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` |\n", c.Name, strings.NewReplacer("<", "\\<", "*", "\\*").Replace(c.Type), meaning,
 				strings.NewReplacer("\n", `\n`, "|", `\|`).Replace(c.Example))
 		}
@@ -171,11 +159,7 @@ func PrintSchema(w io.Writer, width int, names ...string) error {
 		wrap(&b, table.About, 2, width)
 		for _, c := range table.Columns {
 			fmt.Fprintf(&b, "\n  %-22s %s\n", c.Name, c.Type)
-			meaning := c.Meaning
-			if c.Since > 1 {
-				meaning += fmt.Sprintf(" (since schema version %d)", c.Since)
-			}
-			wrap(&b, meaning, 6, width)
+			wrap(&b, c.Meaning, 6, width)
 			wrap(&b, "e.g. "+strings.ReplaceAll(c.Example, "\n", `\n`), 6, width)
 		}
 	}

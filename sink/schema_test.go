@@ -20,9 +20,6 @@ func TestExamples(t *testing.T) {
 			if err := checkExample(field, c.Example); err != nil {
 				t.Errorf("%s.%s: the example %q: %v", table.name, c.Name, c.Example, err)
 			}
-			if c.Since < 1 || c.Since > SchemaVersion {
-				t.Errorf("%s.%s: since version %d", table.name, c.Name, c.Since)
-			}
 			if c.Nullable != strings.HasSuffix(c.Type, "?") {
 				t.Errorf("%s.%s: nullable %v, type %s", table.name, c.Name, c.Nullable, c.Type)
 			}

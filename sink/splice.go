@@ -24,7 +24,7 @@ import (
 //
 // and only the offset indexes and the footer say where something lies. So the pages are copied as they stand, one file's
 // behind the other's, and those two are written anew with all places moved. The row groups, their order, bounds,
-// statistics and checksums stay what they were, but for column indexes of versions before that were not true (tail.go).
+// statistics and checksums stay what they were.
 //
 // parquet-go copies row groups too (Writer.WriteRowGroup), but only where every column is encoded as it would encode it
 // now: a group in which one dictionary had become too big is decoded and written again, a hundred times slower, and

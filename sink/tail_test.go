@@ -164,8 +164,7 @@ func boundsOf[T any](t *testing.T, name string, want ...string) {
 	}
 }
 
-// TestBoundsOfScans shows the same of whole scans, of merged parts, and of what is merged of parts of old versions, whose own
-// bounds are not true.
+// TestBoundsOfScans shows the same of whole scans and of merged parts.
 func TestBoundsOfScans(t *testing.T) {
 	dir := smallDataset(t)
 	if n := trueBounds(t, dir); n != 14 {
@@ -174,85 +173,5 @@ func TestBoundsOfScans(t *testing.T) {
 	mustCompact(t, dir, CompactOptions{})
 	if n := trueBounds(t, dir); n != 6 {
 		t.Errorf("%d files", n)
-	}
-	for _, old := range oldScans {
-		dir := withOldScans(t)
-		scan := mustReadScan(t, dir, old.scanID)
-		for _, f := range scan.Commits[0].Files {
-			lies, _ := falseBounds(t, dir, f.Name)
-			if len(lies) == 0 {
-				t.Errorf("%s: nothing is wrong with its bounds, so that there is nothing to mend", f.Name)
-			}
-		}
-		secondPart(t, dir, scan)
-		if _, err := Compact(t.Context(), dir, old.scanID, CompactOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range mustReadScan(t, dir, old.scanID).Commits[0].Files {
-			lies, indexed := falseBounds(t, dir, f.Name)
-			if len(lies) > 0 || f.Table != TableBodies && !slices.Contains(indexed, "seq") {
-				t.Errorf("%s: merged: bounds of %q, false are %q", f.Name, indexed, lies)
-			}
-		}
-	}
-}
-
-// TestVerifyMisleading shows that Verify tells what versions before have said of their columns and was not so, that it is
-// no damage, and that merging the parts mends it.
-func TestVerifyMisleading(t *testing.T) {
-	dir := withOldScans(t)
-	scan := mustReadScan(t, dir, oldScans[1].scanID)
-	secondPart(t, dir, scan)
-	verify := func() (misleading []string) {
-		t.Helper()
-		found, err := Verify(t.Context(), dir, VerifyOptions{ScanID: scan.Manifest.ScanID, Report: func(f Finding) {
-			if f.Kind == Misleading {
-				misleading = append(misleading, f.String())
-			}
-			// The part that is there twice has the seq of the first.
-			if f.Kind == Damaged && !strings.Contains(f.What, "seq") && !strings.Contains(f.What, "sites that are not in its commit") {
-				t.Error(f)
-			}
-		}})
-		if err != nil || found.Misleading != len(misleading) {
-			t.Errorf("%+v, %v", found, err)
-		}
-		return misleading
-	}
-	lines := verify()
-	if len(lines) != 2*len(AllTables) {
-		t.Errorf("%q", lines)
-	}
-	for _, line := range lines {
-		if !strings.Contains(line, "column chunks with page bounds that are none: an older version wrote it so") {
-			t.Error(line)
-		}
-	}
-	if _, err := Compact(t.Context(), dir, scan.Manifest.ScanID, CompactOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if lines := verify(); len(lines) > 0 {
-		t.Errorf("merged: %q", lines)
-	}
-
-	// A writer of parquet-go that is used again; and statistics as they were written for a while.
-	var file bytes.Buffer
-	w := newParquetWriter[RecordStatsRow](&file, minPageBytes, nil)
-	for range 2 {
-		file.Reset()
-		w.Reset(&file)
-		if _, err := w.Write([]RecordStatsRow{{Kind: "typo"}}); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	footer := openBytes(t, file.Bytes()).Metadata()
-	footer.RowGroups[0].Columns[1].MetaData.Statistics.MinValue = []byte("b")
-	footer.RowGroups[0].Columns[1].MetaData.Statistics.MaxValue = []byte("a")
-	p := &pageReader{}
-	if p.promises(footer); len(p.findings) != 1 || !strings.HasPrefix(p.findings[0].What, "4 column chunks without the name of their column, 2 column chunks with page bounds that are none, 1 column chunks with a minimum above their maximum: ") {
-		t.Errorf("%v", p.findings)
 	}
 }

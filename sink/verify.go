@@ -2,7 +2,6 @@ package sink
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -53,11 +52,6 @@ const (
 	// Leftover: a file that no commit names, or an upload that was not completed, as a process leaves that was killed.
 	// Records do not lead to it, and the next run deletes it; whoever reads all files of a folder reads it too.
 	Leftover FindingKind = "leftover"
-	// Unsummed: a record or file of a version that wrote no sums, of which only the form could be checked.
-	Unsummed FindingKind = "unsummed"
-	// Misleading: a file is as an older version wrote it, and says of its columns what is not so. Bulkscan reads it right;
-	// readers that go by it may leave out rows, or refuse the file.
-	Misleading FindingKind = "misleading"
 	// Newer: a later version of bulkscan wrote it, and only its bytes were verified.
 	Newer FindingKind = "newer"
 )
@@ -79,10 +73,7 @@ type Verified struct {
 	Bytes     int64 `json:"bytes"` // of these files
 	Damaged   int   `json:"damaged"`
 	Leftovers int   `json:"leftovers"`
-	Unsummed  int   `json:"unsummed"`
-
-	Misleading int `json:"misleading"`
-	Newer      int `json:"newer"`
+	Newer     int   `json:"newer"`
 }
 
 // VerifyOptions say what is verified.
@@ -172,10 +163,6 @@ func (v *verifier) report(f Finding) {
 		v.done.Damaged++
 	case Leftover:
 		v.done.Leftovers++
-	case Unsummed:
-		v.done.Unsummed++
-	case Misleading:
-		v.done.Misleading++
 	case Newer:
 		v.done.Newer++
 	}
@@ -307,9 +294,6 @@ func (v *verifier) manifest(ctx context.Context, id string, s *verifiedScan) err
 		if m.SchemaVersion > SchemaVersion {
 			v.report(newer(name, m.SchemaVersion))
 		}
-		if m.Sum == "" {
-			v.report(Finding{Kind: Unsummed, File: name, What: "a manifest of a version that wrote no sums"})
-		}
 	case errors.Is(err, store.ErrNotExist):
 		v.report(damaged(name, "it is missing, and the scan has other records"))
 	case ctx.Err() != nil:
@@ -359,9 +343,6 @@ func (v *verifier) commitReader(ctx context.Context, unreadable map[string]bool,
 			}
 			return c, nil
 		case err == nil:
-			if c.Sum == "" && aloud {
-				v.report(Finding{Kind: Unsummed, File: name, What: "a commit of a version that wrote no sums"})
-			}
 			return c, nil
 		case errors.Is(err, store.ErrNotExist), errors.Is(err, store.ErrChanged), ctx.Err() != nil:
 			return nil, err
@@ -764,10 +745,8 @@ func (v *verifier) again(ctx context.Context, id string) error {
 func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 	base := path.Base(name)
 	if id, ok := strings.CutSuffix(base, ".jsonl"); ok && strings.HasPrefix(name, "_rejects/") {
-		if s := v.scans[id]; s != nil || v.options.ScanID == "" {
-			return Finding{Kind: Unsummed, File: name, What: "rejects of which nothing has noted the hash"}, true
-		}
-		return Finding{}, false
+		s := v.scans[id]
+		return s.unrecorded(name), s != nil || v.options.ScanID == ""
 	}
 	if !strings.HasSuffix(base, ".parquet") {
 		return Finding{Kind: Leftover, File: name, What: "it is no file of bulkscan; who reads all files of the folder may stumble over it"}, v.options.ScanID == ""
@@ -779,7 +758,7 @@ func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 		} else if m != nil && name != StatsName(table, m.ScanDate, id) {
 			return damaged(name, "statistics in a partition that is not the scan's"), true
 		}
-		return Finding{Kind: Unsummed, File: name, What: "statistics of which nothing has noted the hash"}, true
+		return v.scans[id].unrecorded(name), true
 	}
 	id, shard, n, _ := splitPart(base)
 	s := v.scans[id]
@@ -802,6 +781,14 @@ func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 		return Finding{Kind: Leftover, File: name, What: "no commit names it: the scan was killed before it had committed it, or is about to"}, true
 	}
 	return damaged(name, "no commit names it"), true
+}
+
+// unrecorded is what rejects or statistics are that have no record, which is written after the first file of the name.
+func (s *verifiedScan) unrecorded(name string) Finding {
+	if s != nil && s.manifest != nil && s.manifest.State == Running {
+		return Finding{Kind: Leftover, File: name, What: "no record has its hash: its writer was killed before it had noted it, or is about to"}
+	}
+	return damaged(name, "no record has its hash")
 }
 
 // unpublished reports what was uploaded and has no name, where the store keeps such things and tells of them: it costs
@@ -946,7 +933,7 @@ type pageReader struct {
 
 const (
 	maxPageHeader = 64 << 10
-	maxGroupRows  = 1 << 20 // of any version
+	maxGroupRows  = 1 << 20
 )
 
 // read checks the footer, and the pages in the order in which they lie. It ends at the first thing that makes no sense,
@@ -991,41 +978,7 @@ func (p *pageReader) read(scanID string) error {
 	if rows != footer.NumRows {
 		p.findings = append(p.findings, differs(p.file.Name, "rows of its row groups", footer.NumRows, rows))
 	}
-	p.promises(footer)
 	return nil
-}
-
-// promises looks for what versions before said of columns and was not so (see tail.go).
-func (p *pageReader) promises(footer *format.FileMetaData) {
-	paths := leafPaths(footer.Schema)
-	var names, bounds, order int
-	for i := range footer.RowGroups {
-		for j := range footer.RowGroups[i].Columns {
-			c := &footer.RowGroups[i].Columns[j]
-			m := &c.MetaData
-			if j >= len(paths) || !slices.Equal(m.PathInSchema, paths[j]) {
-				names++
-			}
-			if c.ColumnIndexLength > 0 && j > 0 && !hasBounds(m) && m.Statistics.NullCount < m.NumValues {
-				bounds++
-			}
-			if m.Type == format.ByteArray && bytes.Compare(m.Statistics.MinValue, m.Statistics.MaxValue) > 0 {
-				order++
-			}
-		}
-	}
-	var what []string
-	for _, count := range []struct {
-		n    int
-		what string
-	}{{names, "without the name of their column"}, {bounds, "with page bounds that are none"}, {order, "with a minimum above their maximum"}} {
-		if count.n > 0 {
-			what = append(what, fmt.Sprintf("%d column chunks %s", count.n, count.what))
-		}
-	}
-	if len(what) > 0 {
-		p.findings = append(p.findings, Finding{Kind: Misleading, File: p.file.Name, What: strings.Join(what, ", ") + ": an older version wrote it so, and readers other than bulkscan may miss rows, or refuse it"})
-	}
 }
 
 // metadata checks what the footer says of the file as a whole.

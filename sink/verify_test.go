@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -359,7 +358,21 @@ func TestVerifyFinds(t *testing.T) {
 		name := scan + "commits/0-1.json"
 		data := bytes.Replace(read(t, dir, name), []byte(`"rows": 4`), []byte(`"rows":  3`), 1)
 		write(t, dir, name, append(data[:bytes.Index(data, []byte(",\n  \"sum\""))], "\n}\n"...))
-	}, "damaged: "+scan+"commits/0-1.json: it is damaged: it has no sum")
+	}, "damaged: "+scan+"commits/0-1.json: it is damaged: it does not end with a sum")
+	f("records of rejects and statistics deleted, of a scan that does not say it had them", func(t *testing.T, dir *store.Dir) {
+		m, err := ReadManifest(t.Context(), dir, crashOptions.ScanID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Recorded = nil
+		if err := m.write(t.Context(), dir); err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range recordedFiles {
+			remove(t, dir, fileRecordName(crashOptions.ScanID, file))
+		}
+	}, "damaged: "+rejectsName(crashOptions.ScanID)+": no record has its hash", "damaged: "+StatsName(TableTokenStats, "2026-11-21", crashOptions.ScanID)+": no record has its hash",
+		"damaged: "+StatsName(TableRecordStats, "2026-11-21", crashOptions.ScanID)+": no record has its hash")
 	f("commit of no JSON", func(t *testing.T, dir *store.Dir) { write(t, dir, scan+"commits/0-1.json", []byte("{]")) },
 		"damaged: "+scan+"commits/0-1.json: it is damaged")
 	f("commit renamed", func(t *testing.T, dir *store.Dir) {
@@ -454,49 +467,6 @@ func bitmapOf(t testing.TB, seqs ...uint64) []byte {
 		t.Fatal(err)
 	}
 	return data
-}
-
-// TestVerifyOldRecords shows that datasets of versions that wrote no sums are read and verified, and said to be so.
-func TestVerifyOldRecords(t *testing.T) {
-	dir := smallDataset(t)
-	ctx := t.Context()
-	put := func(name string, record any, err error, indent string) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := json.Marshal(record)
-		if indent != "" {
-			data, err = json.MarshalIndent(record, "", indent)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := dir.Put(ctx, name, append(data, '\n')); err != nil {
-			t.Fatal(err)
-		}
-	}
-	m, err := ReadManifest(ctx, dir, crashOptions.ScanID)
-	m.Sum, m.Recorded = "", nil
-	put(manifestName(crashOptions.ScanID), m, err, "  ")
-	commits, err := Commits(ctx, dir, crashOptions.ScanID)
-	for i := range commits {
-		commits[i].Sum = ""
-		put(commits[i].name(), &commits[i], err, "")
-	}
-	for _, table := range recordedFiles {
-		remove(t, dir, fileRecordName(crashOptions.ScanID, table))
-	}
-	lines, v := findings(t, dir)
-	if v.Damaged != 0 || v.Unsummed != 1+3+3 || v.Leftovers != 0 {
-		t.Errorf("%+v\n%s", v, strings.Join(lines, "\n"))
-	}
-	// They are resumed, compacted and read like others.
-	mustCompact(t, dir, CompactOptions{})
-	w := mustOpen(t, dir, crashOptions)
-	if w.DoneCount() != crashSites {
-		t.Errorf("%d done", w.DoneCount())
-	}
 }
 
 // TestVerifyWhileCompacting verifies again and again while a dataset is compacted: nothing is ever damaged.

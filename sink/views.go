@@ -98,14 +98,14 @@ WHERE getvariable('bulkscan_snapshot') IS NULL
 UNION ALL
 SELECT *, NULL FROM (` + viewsHeld + `) WHERE NOT ends_with("table", '_stats');
 `
-	// Versions before wrote statistics without a record. %[1]s are the sources, joined.
 	viewsStatistics = `
--- Every file of statistics; what of it is unknown is NULL.
+-- Every file of statistics.
 CREATE OR REPLACE VIEW bulkscan_statistics AS
-SELECT * EXCLUDE (recorded), ` + viewsAt + ` || name AS path, NULL AS fence FROM (
-%[1]s)
+SELECT *, ` + viewsAt + ` || name AS path, NULL AS fence FROM (
+  SELECT scan_id, unnest(file)
+  FROM read_json(` + viewsGlob + ` || '_scans/*/files/*_stats.json', columns = {
+    scan_id: 'VARCHAR', file: '` + viewsFile + `'}))
 WHERE getvariable('bulkscan_snapshot') IS NULL
-QUALIFY recorded OR NOT bool_or(recorded) OVER (PARTITION BY scan_id, "table")
 UNION ALL
 SELECT *, NULL FROM (` + viewsHeld + `) WHERE ends_with("table", '_stats');
 `
@@ -115,21 +115,14 @@ SELECT *, NULL FROM (` + viewsHeld + `) WHERE ends_with("table", '_stats');
 CREATE OR REPLACE VIEW bulkscan_files AS
 %[1]s;
 `
-	viewsRecorded = `  SELECT scan_id, unnest(file), true AS recorded
-  FROM read_json(` + viewsGlob + ` || '_scans/*/files/*_stats.json', columns = {
-    scan_id: 'VARCHAR', file: '` + viewsFile + `'})`
-	// %[1]s is the table.
-	viewsUnrecorded = `  SELECT regexp_extract(file, 'part-([^/\\]+)[.]parquet$', 1) AS scan_id, '%[1]s' AS "table", ` + viewsName + ` AS name,
-    NULL::BIGINT AS rows, NULL::BIGINT AS bytes, NULL::VARCHAR AS sha256, false AS recorded
-  FROM glob(` + viewsGlob + ` || '%[1]s/*/part-*.parquet')`
 	viewsName = `replace(regexp_extract(file, '[^/\\]+[/\\][^/\\]+[/\\][^/\\]+$'), '\', '/')`
-	// %[1]s is the table, %[2]s its columns, %[3]s the view of its files, %[4]s columns that older versions do not have.
+	// %[1]s is the table, %[2]s its columns, %[3]s the view of its files.
 	viewsTable = `
 CREATE OR REPLACE VIEW %[1]s AS
 SELECT %[2]s
 FROM (SELECT scan_id AS bulkscan_scan, name AS bulkscan_file, fence AS bulkscan_fence FROM %[3]s WHERE "table" = '%[1]s') AS counted
 LEFT JOIN (SELECT * EXCLUDE (file), ` + viewsName + ` AS bulkscan_file
-  FROM read_parquet(` + viewsGlob + ` || '%[1]s/*/*.parquet', hive_partitioning = true, union_by_name = true, filename = 'file')%[4]s) AS rows
+  FROM read_parquet(` + viewsGlob + ` || '%[1]s/*/*.parquet', hive_partitioning = true, union_by_name = true, filename = 'file')) AS rows
   ON rows.bulkscan_file = CASE WHEN (
     SELECT CASE WHEN count(*) <> count(file) THEN error('files of %[1]s have gone: ask again, or run bulkscan verify')
       WHEN count(*) = 0 OR any_value(now.fence) IS DISTINCT FROM counted.bulkscan_fence
@@ -161,12 +154,12 @@ SELECT * FROM (VALUES
 // writeViews writes views.sql of the tables that have committed files, unless it says so already. A nil registry is the one
 // that stands there.
 func writeViews(ctx context.Context, st store.Store, registry *tokens.Registry) error {
-	with, noted, err := tablesWithFiles(ctx, st)
+	with, err := tablesWithFiles(ctx, st)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", ViewsName, err)
 	}
 	before, err := store.ReadAll(ctx, st, ViewsName, maxViews)
-	data := viewsOf(with, noted, registryView(registry, before))
+	data := viewsOf(with, registryView(registry, before))
 	if err == nil && bytes.Equal(before, data) {
 		return nil
 	}
@@ -183,13 +176,12 @@ func writeViews(ctx context.Context, st store.Store, registry *tokens.Registry) 
 // putViews is how often views are tried to be written. A scan sweeps twice in its life.
 const putViews = 5
 
-// tablesWithFiles returns the tables that a view can be made of: a file lies there, and of those that commits name there
-// are records. With noted, statistics have records too.
-func tablesWithFiles(ctx context.Context, st store.Store) (with []string, noted bool, err error) {
-	committed := false
+// tablesWithFiles returns the tables that a view can be made of: there are records of their files, and a file lies there.
+func tablesWithFiles(ctx context.Context, st store.Store) (with []string, err error) {
+	var committed, noted bool // records of parts, and of statistics
 	for entry, err := range st.List(ctx, scansFolder) {
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		switch folder, base := path.Split(entry.Name); {
 		case entry.Size == 0:
@@ -200,12 +192,12 @@ func tablesWithFiles(ctx context.Context, st store.Store) (with []string, noted 
 		}
 	}
 	for _, table := range tables {
-		if !committed && !isStatistics(table.name) {
+		if isStatistics(table.name) && !noted || !isStatistics(table.name) && !committed {
 			continue
 		}
 		for entry, err := range st.List(ctx, table.name+"/") {
 			if err != nil {
-				return nil, false, err
+				return nil, err
 			}
 			if strings.HasSuffix(entry.Name, ".parquet") {
 				with = append(with, table.name)
@@ -213,34 +205,23 @@ func tablesWithFiles(ctx context.Context, st store.Store) (with []string, noted 
 			}
 		}
 	}
-	return with, noted, nil
+	return with, nil
 }
 
 func isStatistics(table string) bool { return table == TableTokenStats || table == TableRecordStats }
 
-// viewsOf is the views of some tables; noted is whether there are records of statistics.
-func viewsOf(with []string, noted bool, registry string) []byte {
+// viewsOf is the views of some tables.
+func viewsOf(with []string, registry string) []byte {
 	var b strings.Builder
 	b.WriteString(viewsAbout)
-	var counting, statistics []string
-	if noted {
-		statistics = append(statistics, viewsRecorded)
-	}
-	committed := false
-	for _, table := range with {
-		if isStatistics(table) {
-			statistics = append(statistics, fmt.Sprintf(viewsUnrecorded, table))
-		} else {
-			committed = true
-		}
-	}
-	if committed {
+	var counting []string
+	if slices.ContainsFunc(with, func(table string) bool { return !isStatistics(table) }) {
 		fmt.Fprintf(&b, viewsCommits, maxCommit)
 		b.WriteString(viewsParts)
 		counting = append(counting, "SELECT * EXCLUDE (fence) FROM bulkscan_parts")
 	}
-	if len(statistics) > 0 {
-		fmt.Fprintf(&b, viewsStatistics, strings.Join(statistics, "\n  UNION ALL\n"))
+	if slices.ContainsFunc(with, isStatistics) {
+		b.WriteString(viewsStatistics)
 		counting = append(counting, "SELECT * EXCLUDE (fence) FROM bulkscan_statistics")
 	}
 	if len(counting) > 0 {
@@ -254,7 +235,7 @@ func viewsOf(with []string, noted bool, registry string) []byte {
 		if isStatistics(table) {
 			files = "bulkscan_statistics"
 		}
-		fmt.Fprintf(&b, viewsTable, table, columns, files, laterColumns(table))
+		fmt.Fprintf(&b, viewsTable, table, columns, files)
 	}
 	if len(with) > 0 {
 		b.WriteString(registry)
@@ -262,33 +243,6 @@ func viewsOf(with []string, noted bool, registry string) []byte {
 	}
 	text := b.String()
 	return []byte(text + viewsSum + sumOf([]byte(text)) + "\n")
-}
-
-// duckTypes is how DuckDB calls the types of columns.
-var duckTypes = map[string]string{
-	"string": "VARCHAR", "bool": "BOOLEAN", "int32": "INTEGER", "int64": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
-	"list<string>": "VARCHAR[]", "timestamp(ms, UTC)": "TIMESTAMPTZ",
-}
-
-// laterColumns gives a view the columns that came after the first version of a table: where all files are older, DuckDB would
-// not know of them.
-func laterColumns(table string) string {
-	later := ""
-	for _, t := range tables {
-		if t.name != table {
-			continue
-		}
-		for _, c := range columnsOf(t.row) {
-			if c.Since == 1 {
-				continue
-			}
-			later += fmt.Sprintf("NULL::%s AS %s, ", duckTypes[strings.TrimSuffix(c.Type, "?")], c.Name)
-		}
-	}
-	if later == "" {
-		return ""
-	}
-	return "\n  UNION ALL BY NAME SELECT " + later + "NULL::VARCHAR AS bulkscan_file WHERE false"
 }
 
 // writeAnalyses writes the views that are made of the tables, as far as there are these.

@@ -107,8 +107,7 @@ func TestViewsKeepTheRegistry(t *testing.T) {
 
 // TestViewsListOnce shows that each kind of record is listed in one place, and that a table asks twice which files count, to
 // see that nothing was replaced between: each time once, for two listings would show two moments, of which one may have the
-// parts that a compaction has replaced and the other the part that has their rows. And that statistics are found which no
-// record names, as versions before wrote them.
+// parts that a compaction has replaced and the other the part that has their rows.
 func TestViewsListOnce(t *testing.T) {
 	dir := newDir(t)
 	writeSites(t, dir, "v", typicalSite(t, 1))
@@ -129,13 +128,10 @@ func TestViewsListOnce(t *testing.T) {
 	f("FROM bulkscan_parts WHERE \"table\" = 'sites'", 2+1) // and the view of scans
 	f("FROM bulkscan_parts WHERE \"table\" = 'verdicts'", 2)
 	f("FROM bulkscan_statistics WHERE \"table\" = 'record_stats'", 2)
-	f("part-*.parquet", 1)
 	// Beside a CTE that it materializes, DuckDB reads all columns.
 	f("MATERIALIZED", 0)
 	f("\nWITH ", 0)
 	f(fmt.Sprint(maxCommit), 1) // what our readers read, DuckDB reads
-	f("NULL::INTEGER AS group_line, ", 1)
-	f("NULL:: ", 0) // a column that came later, of a type that duckTypes does not have
 	if err := dir.Delete(t.Context(), fileRecordName("v", TableRecordStats)); err != nil {
 		t.Fatal(err)
 	}
@@ -143,9 +139,8 @@ func TestViewsListOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	f("_scans/*/files/", 0)
-	f("part-*.parquet", 1)
-	if got := viewsIn(t, dir); !slices.Contains(got, TableRecordStats) {
-		t.Errorf("views of %q", got)
+	if got := viewsIn(t, dir); slices.Contains(got, TableRecordStats) {
+		t.Errorf("views of %q, and no record names such a file", got)
 	}
 }
 
@@ -190,19 +185,19 @@ func TestRecords(t *testing.T) {
 	whole := string(sealed)
 	const open = `{"scan_id":"s","file":{"table":"t","name":"","rows":0,"bytes":0,"sha256":""}`
 	f(whole, "<nil>")
-	f(open+"}\n", "<nil>") // as versions without sums wrote them
+	f(open+"}\n", "it does not end with a sum")
 	f(strings.Replace(whole, `"s"`, `"S"`, 1), "its sum is not that of its bytes")
 	f(strings.Replace(whole, r.Sum, strings.Repeat("0", len(r.Sum)), 1), "its sum is not that of its bytes")
-	f(strings.Replace(whole, `"sum"`, `"sun"`, 1), "it has no sum")
-	f(strings.TrimSuffix(whole, "\n"), "its sum is not that of its bytes")
-	f(whole+"\n", "its sum is not that of its bytes")
-	f(open+"} \n", "it has no sum")
-	f(open+`,"sum":"x"}`+"\n", "its sum is not that of its bytes")
-	f(open+`,"more":1}`+"\n", "it has no sum")
-	f("", "unexpected end")
-	f("null\n", "it has no sum")
-	f("[]\n", "cannot unmarshal")
-	f(whole[:len(whole)/2], "unexpected end")
+	f(strings.Replace(whole, `"sum"`, `"sun"`, 1), "it does not end with a sum")
+	f(strings.TrimSuffix(whole, "\n"), "it does not end with a sum")
+	f(whole+"\n", "it does not end with a sum")
+	f(open+"} \n", "it does not end with a sum")
+	f(open+`,"sum":"x"}`+"\n", "it does not end with a sum")
+	f(open+`,"more":1}`+"\n", "it does not end with a sum")
+	f("", "it does not end with a sum")
+	f("null\n", "it does not end with a sum")
+	f("[]\n", "it does not end with a sum")
+	f(whole[:len(whole)/2], "it does not end with a sum")
 }
 
 // sweptStore is a folder in which another process sweeps just before views that are being written get their name.

@@ -19,7 +19,7 @@ func (a *app) statsCommand() *cobra.Command {
 		Short: "Compute the statistics tables of a dataset again",
 		Long: `stats computes token_stats and record_stats of one scan from what is committed, and replaces the ones before. A scan
 does this itself when it is complete; stats is for a scan that was interrupted and will not be resumed, for another
---tokens, and for datasets of older versions. While the scan is written or compacted it is refused: bulkscan summary counts
+--tokens. While the scan is written or compacted it is refused: bulkscan summary counts
 at any time, and writes nothing.`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {

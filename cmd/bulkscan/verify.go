@@ -29,8 +29,8 @@ without gaps, no site in two commits; size, SHA-256, footer, and the length and 
 of each; totals of complete scans; and what lies there that no record names. OUT is a folder, or s3://BUCKET/PREFIX;
 without it, bulkscan-out.
 
-Each finding is a line: its kind (damaged, leftover of a killed process, unsummed by an older version, misleading for other
-readers as an older version wrote it, newer than this bulkscan knows), the file, what is wrong, what was expected and what was found. The exit code is 4 if anything is damaged, 0 otherwise. A dataset that is
+Each finding is a line: its kind (damaged, leftover of a killed process, newer than this bulkscan knows), the file, what is
+wrong, what was expected and what was found. The exit code is 4 if anything is damaged, 0 otherwise. A dataset that is
 being written may be verified.`,
 		Example: `  bulkscan verify out
   bulkscan verify s3://bucket/surveys --scan-id 20261121-abcdef
@@ -75,8 +75,8 @@ func (a *app) verify(ctx context.Context, st store.Store, dir, scanID string, as
 	if asJSON {
 		object(found)
 	} else {
-		fmt.Fprintf(out, "%d scans, %d parts, %d files, %d rows, %.1f MB: %d damaged, %d leftovers, %d unsummed, %d misleading",
-			found.Scans, found.Parts, found.Files, found.Rows, float64(found.Bytes)/1e6, found.Damaged, found.Leftovers, found.Unsummed, found.Misleading)
+		fmt.Fprintf(out, "%d scans, %d parts, %d files, %d rows, %.1f MB: %d damaged, %d leftovers",
+			found.Scans, found.Parts, found.Files, found.Rows, float64(found.Bytes)/1e6, found.Damaged, found.Leftovers)
 		if found.Newer > 0 {
 			fmt.Fprintf(out, ", %d newer", found.Newer)
 		}

@@ -8,11 +8,8 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
 	"github.com/bulkscan/bulkscan/internal/printable"
-	"github.com/bulkscan/bulkscan/internal/report"
-	"github.com/bulkscan/bulkscan/internal/store"
 )
 
 // shownOn returns what a terminal of so many columns has to show of what is written to it.
@@ -137,29 +134,4 @@ func TestSummaryOnTerminals(t *testing.T) {
 	f("120-columns", 120, map[string]string{"LC_ALL": "de_DE.utf8", "LANG": "C"})
 	f("80-columns-ascii", 80, map[string]string{"LC_CTYPE": "C", "LANG": "en_US.UTF-8"})
 	f("60-columns-ascii", 60, nil)
-}
-
-// TestSummaryOfDatasetOnTerminal is the page of a dataset that an older version wrote.
-func TestSummaryOfDatasetOnTerminal(t *testing.T) {
-	t.Setenv("LC_ALL", "C.UTF-8")
-	versions, err := store.NewDir("../../sink/testdata/versions")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := report.Summarize(t.Context(), versions, "schema-1", report.SummaryOptions{
-		Options: report.Options{Registry: tokens.Default()}, Definition: report.Full, Selection: report.Selection{Category: "ai"}, Top: 20,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := shownOn(t, 80, func(terminal *os.File) {
-		if err := Summary(terminal, s, ColorNever); err != nil {
-			t.Error(err)
-		}
-	})
-	for _, want := range []string{"Scan schema-1, 2026-11-16, ", "Sites: 40 listed", "  have rules", "█"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
-	}
 }

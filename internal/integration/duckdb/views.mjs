@@ -112,7 +112,6 @@ async function moved() {
     }
     const copy = await opened(at + sep);
     await snapshot(at, copy);
-    await unrecorded(at, copy);
   } finally {
     rmSync(folder, { recursive: true });
   }
@@ -139,17 +138,6 @@ async function snapshot(at, copy) {
   if (!/files of sites have gone/.test(error)) fail(`a file of the snapshot has gone: ${error}`);
   renameSync(held, path);
   await copy.run("RESET VARIABLE bulkscan_snapshot");
-}
-
-// unrecorded shows statistics as versions before wrote them: with no record beside them, for some scans or for all.
-async function unrecorded(at, copy) {
-  const sql = "SELECT scan_id, count(*), sum(sites) FROM token_stats GROUP BY ALL ORDER BY ALL";
-  const all = await ask(sql, copy);
-  const [[path]] = await rows("SELECT path FROM bulkscan_files WHERE \"table\" = 'token_stats'", copy);
-  cpSync(path, join(dirname(path), "part-of-before.parquet"));
-  const [mine, other] = [JSON.parse(all)[0], (await rows(sql, copy)).find(([scan]) => scan === "of-before")];
-  if (!other || other.slice(1).join() !== mine.slice(1).join()) fail(`statistics without a record: ${other}, not ${mine}`);
-  if ((await rows(sql, copy)).length !== 2) fail("statistics with a record are not there once");
 }
 
 // between checks that a query fails if it lists the records before and after the merges above, even if the rows that

@@ -284,47 +284,6 @@ func TestQueriesAreShort(t *testing.T) {
 	}
 }
 
-// TestOldVersion checks that every query runs on a dataset of the first schema version alone.
-func TestOldVersion(t *testing.T) {
-	needDuckDB(t)
-	const id, other, otherDate = "schema-1", "schema-2", "2026-11-17"
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("../../../sink/testdata/versions")); err != nil {
-		t.Fatal(err)
-	}
-	for _, pattern := range []string{"_scans/" + other, "*/scan_date=" + otherDate} {
-		paths, err := filepath.Glob(filepath.Join(dir, pattern))
-		if err != nil || len(paths) == 0 {
-			t.Fatalf("%s: nothing there: %v", pattern, err)
-		}
-		for _, path := range paths {
-			if err := os.RemoveAll(path); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	st, err := store.NewDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := report.Stats(t.Context(), st, id, report.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	answers, err := Ask(t.Context(), tools, dir, load(t), 2, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := 0
-	for _, a := range answers {
-		if rows += len(a.Rows); a.Error != "" {
-			t.Errorf("%s: %s", a.Name, a.Error)
-		}
-	}
-	if rows == 0 {
-		t.Error("no query has an answer")
-	}
-}
-
 // TestCookbook runs all SQL of docs/cookbook.md, in order, in a folder of its own, since it writes files.
 func TestCookbook(t *testing.T) {
 	needDuckDB(t)
