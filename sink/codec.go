@@ -22,21 +22,13 @@ func (c *codec) Encode(dst, src []byte) ([]byte, error) {
 	return c.encoder.EncodeAll(src, dst[:0]), nil
 }
 
-// compression is the codec of every file.
-var compression = sync.OnceValue(func() compress.Codec { return newCodec(kzstd.SpeedDefault) })
-
-// hastyCompression is the codec of flat tables. It takes less than two thirds of the time for texts that hardly repeat, which
-// are most of what verdicts and evidence have to compress, and makes 5 % more of them; and its tables are a quarter of a
-// megabyte and not more than one, so that what a writer has in the caches stays there.
-var hastyCompression = sync.OnceValue(func() compress.Codec { return newCodec(kzstd.SpeedFastest) })
-
-// newCodec makes a codec. Two encoders are enough: one goroutine fills a part while another seals one.
-func newCodec(level kzstd.EncoderLevel) *codec {
+// compression is the codec of every file. Two encoders are enough: one goroutine fills a part while another seals one.
+var compression = sync.OnceValue(func() compress.Codec {
 	encoder, err := kzstd.NewWriter(nil,
-		kzstd.WithEncoderLevel(level), kzstd.WithEncoderConcurrency(2), kzstd.WithWindowSize(1<<20),
+		kzstd.WithEncoderConcurrency(2), kzstd.WithWindowSize(1<<20),
 		kzstd.WithLowerEncoderMem(true), kzstd.WithZeroFrames(true), kzstd.WithEncoderCRC(false))
 	if err != nil {
 		panic(fmt.Sprintf("sink: %v", err)) // the options are constants: they are right, or a test has failed
 	}
 	return &codec{encoder: encoder}
-}
+})

@@ -8,8 +8,8 @@ import (
 
 // This file keeps nulls null. parquet-go v0.32.0 finds the runs of values in an optional column 64 rows at a time, and
 // where a run of y values begins at row y of the 64 and none follow, it takes the other rows to be values too
-// (writeRowsFuncOfOptional compares the bits behind y with 1<<y - 1, which should be 1<<(64-y) - 1): their nulls become
-// zeros and empty strings. Batches in which a column looks so are halved until none does; two rows never do.
+// (writeRowsFuncOfOptional, which https://github.com/parquet-go/parquet-go/pull/523 has brought back, compares the bits behind y
+// with 1<<y - 1, which should be 1<<(64-y) - 1): their nulls become zeros and empty strings. Batches in which a column looks so are halved until none does; two rows never do.
 
 // optional is a column whose null is its type's zero.
 type optional struct {

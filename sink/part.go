@@ -16,7 +16,6 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/format"
 )
 
 // This file is one part: a Parquet file a table, filled together and sealed together. A Writer has two, so that one is
@@ -274,15 +273,9 @@ func (d *digest) Write(b []byte) (int, error) {
 func newTable[T any](name string, batch, page int, metadata map[string]string) *table[T] {
 	t := &table[T]{name: name, batch: make([]T, 0, batch)}
 	t.out.hash = sha256.New()
-	// Both write nowhere until begin says where to.
-	if row := reflect.TypeFor[T](); isFlat(row) {
-		w := newFlatWriter[T](io.Discard, page, metadata)
-		t.writer = &tailedWriter[T]{rowWriter: w, footer: func() *format.FileMetaData { return &w.footer }}
-	} else {
-		w := newParquetWriter[T](io.Discard, page, metadata)
-		t.writer = &tailedWriter[T]{rowWriter: w, footer: func() *format.FileMetaData { return w.File().Metadata() }}
-		t.nulls = optionalsOf(row)
-	}
+	t.nulls = optionalsOf(reflect.TypeFor[T]())
+	// It writes nowhere until begin says where to.
+	t.writer = &tailedWriter[T]{GenericWriter: newParquetWriter[T](io.Discard, page, metadata)}
 	return t
 }
 

@@ -243,7 +243,7 @@ func TestRoundTrip(t *testing.T) {
 	equal(t, "bodies", bodies, []BodyRow{{math.MinInt64 + 7, typical.Fetch.Body}, {-1, extreme.Fetch.Body}})
 
 	metadata(t, dir, "sites/scan_date=2026-11-21/part-round-trip-0-0.parquet", map[string]string{
-		"schema_version": "3", "tool_version": "test", "registry_version": version, "scan_id": "round-trip"})
+		"schema_version": "1", "tool_version": "test", "registry_version": version, "scan_id": "round-trip"})
 }
 
 func typicalRegistry(t *testing.T) *tokens.Registry {

@@ -4,8 +4,7 @@ package sink
 // is to say about a column, once: `parquet` its name and how it is written, `about` its meaning in one line, `example` what
 // may stand in it (lists and structs as JSON), and
 // `stats` that its minimum and maximum a page are worth computing: somebody filters by it, and its values of a page lie
-// together. Those of a dictionary do not: each page has about all of them. In tables without lists only numbers may have
-// it, since flat.go bounds no texts; `judged` that a column of sites is made by the judgement, and made anew where stored
+// together. Those of a dictionary do not: each page has about all of them; `judged` that a column of sites is made by the judgement, and made anew where stored
 // bodies are judged again (rejudge.go), which carries over all others. Schema, the Parquet writers, the readers, the JSON lines and docs/SCHEMA.md are all made
 // from the tags.
 //

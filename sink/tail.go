@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 )
@@ -17,8 +18,8 @@ import (
 //
 // A column index says between which bounds the values of each page are, and readers leave out pages by it. For columns
 // whose bounds it is told not to compute, parquet-go writes one all the same, in which they are zero or empty: who looks
-// for anything else finds no page. Such an index is left out. What tells it from a true one is that its chunk has no
-// minimum either.
+// for anything else finds no page (https://github.com/parquet-go/parquet-go/issues/314 has the like). Such an index is left
+// out. What tells it from a true one is that its chunk has no minimum either.
 //
 // The first column is another trap. parquet-go reads the column indexes of a file only if its first column has one, and
 // else says of all columns that they have indexes of no pages, in which no value is found. No first column of ours is worth
@@ -89,7 +90,8 @@ func chunksOf(footer *format.FileMetaData) func(yield func(int, *format.ColumnCh
 	}
 }
 
-// nameChunks says of each column chunk which column of the schema it belongs to.
+// nameChunks says of each column chunk which column of the schema it belongs to: a writer that is used again forgets it
+// (https://github.com/parquet-go/parquet-go/issues/602).
 func nameChunks(footer *format.FileMetaData) error {
 	paths := leafPaths(footer.Schema)
 	for i := range footer.RowGroups {
@@ -179,9 +181,8 @@ func widestBounds(of format.Type, offsets []byte) ([]byte, error) {
 // tailedWriter is a Parquet writer whose files end with writeTail. It holds back what the writer writes at the end of a
 // file: some MB at most, of hostile sites.
 type tailedWriter[T any] struct {
-	rowWriter[T]
-	footer func() *format.FileMetaData // that the writer has written
-	out    heldWriter
+	*parquet.GenericWriter[T]
+	out heldWriter
 }
 
 // heldWriter counts what it writes on, and keeps it instead once it holds.
@@ -204,7 +205,7 @@ func (h *heldWriter) Write(b []byte) (int, error) {
 func (t *tailedWriter[T]) Reset(w io.Writer) {
 	t.out.out, t.out.at, t.out.holds = w, 0, false
 	t.out.held.Reset()
-	t.rowWriter.Reset(&t.out)
+	t.GenericWriter.Reset(&t.out)
 }
 
 // Close ends the file.
@@ -213,12 +214,12 @@ func (t *tailedWriter[T]) Close() error {
 		return err
 	}
 	t.out.holds = true
-	if err := t.rowWriter.Close(); err != nil {
+	if err := t.GenericWriter.Close(); err != nil {
 		return err
 	}
 	// Pages may be in it that the writer had still buffered.
 	held, from := t.out.held.Bytes(), t.out.at
-	footer := *t.footer()
+	footer := *t.File().Metadata()
 	footer.RowGroups = slices.Clone(footer.RowGroups)
 	end, err := endOfPages(&footer, from+int64(len(held)))
 	if err != nil {
