@@ -51,7 +51,7 @@ func FuzzParquet(f *testing.F) {
 		}
 		defer closeReader(t, r)
 		entries, err := readAll(r)
-		table, problem := sink.OpenForeign(bytes.NewReader(content), int64(len(content)))
+		table, problem := sink.OpenList(bytes.NewReader(content), int64(len(content)))
 		if problem != nil {
 			if err == nil || len(entries)+len(rejects) > 0 {
 				t.Fatalf("%d entries of what is no table (%v), %v", len(entries), problem, err)

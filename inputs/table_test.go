@@ -17,7 +17,7 @@ import (
 )
 
 // openParquet is how a scan opens Parquet files.
-func openParquet(file io.ReaderAt, size int64) (Table, error) { return sink.OpenForeign(file, size) }
+func openParquet(file io.ReaderAt, size int64) (Table, error) { return sink.OpenList(file, size) }
 
 // parquetOf returns rows as a Parquet file.
 func parquetOf[T any](t testing.TB, rows []T, options ...parquet.WriterOption) []byte {

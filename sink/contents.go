@@ -9,9 +9,8 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// This file says what a page's bytes become when they are decoded. Runs and deltas are a few bytes that stand for as many
-// values as they say, and texts that share prefixes for as many bytes: the Parquet reader makes room for whatever that is.
-// So a guard counts first, in pages that have been inflated within their bound.
+// This file counts what a page becomes when it is decoded. Runs and differences are a few bytes that stand for as many values
+// as they say, and texts that share prefixes for as many bytes: parquet-go makes room for whatever that is.
 
 // shape is what the schema says of a column's values.
 type shape struct {
@@ -71,7 +70,8 @@ var errContents = errors.New("its values make no sense")
 // check reports whether a data page of so many values, nulls included, decodes to no more than these, and to no more bytes
 // than most.
 func (s shape) check(page []byte, encoding format.Encoding, values, most int64) error {
-	for _, level := range [...]int{s.repetition, s.definition} {
+	var levels [2][]byte
+	for i, level := range [...]int{s.repetition, s.definition} {
 		if level == 0 {
 			continue
 		}
@@ -79,19 +79,44 @@ func (s shape) check(page []byte, encoding format.Encoding, values, most int64) 
 			return fmt.Errorf("%w: levels that are longer than the page", errContents)
 		}
 		end := 4 + binary.LittleEndian.Uint32(page)
-		if err := checkRuns(page[4:end], bits.Len(uint(level)), values); err != nil {
-			return err
-		}
-		page = page[end:]
+		levels[i], page = page[4:end], page[end:]
 	}
+	if err := s.checkLevels(levels[0], levels[1], values); err != nil {
+		return err
+	}
+	return s.checkValues(page, encoding, values, most)
+}
+
+func (s shape) checkLevels(repetition, definition []byte, values int64) error {
+	_, err := checkRuns(repetition, bits.Len(uint(s.repetition)), values)
+	if err == nil {
+		_, err = checkRuns(definition, bits.Len(uint(s.definition)), values)
+	}
+	return err
+}
+
+// plainDictionary is what writers of Parquet 1.0 say for both Plain, in a dictionary's page, and RLEDictionary, in others.
+const plainDictionary format.Encoding = 2
+
+func (s shape) checkValues(page []byte, encoding format.Encoding, values, most int64) error {
 	switch encoding {
-	case format.Plain:
+	case format.Plain, format.ByteStreamSplit:
 		return nil
-	case format.RLEDictionary:
+	case format.RLE: // truths, in bits, behind their length
+		if s.physical != format.Boolean || len(page) < 4 {
+			break
+		}
+		_, err := checkRuns(page[4:], 1, values)
+		return err
+	case format.RLEDictionary, plainDictionary:
 		if len(page) == 0 {
 			return nil
 		}
-		return checkRuns(page[1:], int(page[0]), values)
+		count, err := checkRuns(page[1:], int(page[0]), values)
+		if err == nil && s.definition == 0 && count < uint64(values) {
+			err = fmt.Errorf("%w: %d, of %d", errContents, count, values)
+		}
+		return err
 	case format.DeltaBinaryPacked:
 		_, err := eachDelta(page, values, func(int32) {})
 		return err
@@ -100,17 +125,16 @@ func (s shape) check(page []byte, encoding format.Encoding, values, most int64) 
 	case format.DeltaByteArray:
 		return checkTexts(page, values, most, true)
 	}
-	return fmt.Errorf("%w: bulkscan does not write %v", errContents, encoding)
+	return fmt.Errorf("%w: its values are encoded as %v", ErrUnsupported, encoding)
 }
 
 // checkRuns counts the values of the encoding of levels and indexes: what is packed bit by bit has eight at a time, the last
 // of which may be too many.
-func checkRuns(runs []byte, width int, values int64) error {
-	count := uint64(0)
+func checkRuns(runs []byte, width int, values int64) (count uint64, err error) {
 	for len(runs) > 0 {
 		head, n := binary.Uvarint(runs)
 		if n <= 0 || width > 32 {
-			return fmt.Errorf("%w: a run without a length", errContents)
+			return 0, fmt.Errorf("%w: a run without a length", errContents)
 		}
 		runs = runs[n:]
 		length, size := head>>1, uint64(width+7)/8
@@ -118,14 +142,14 @@ func checkRuns(runs []byte, width int, values int64) error {
 			length, size = length*8, length*uint64(width)
 		}
 		if head>>1 > uint64(values) || size > uint64(len(runs)) {
-			return fmt.Errorf("%w: a run of %d values, of %d", errContents, length, values)
+			return 0, fmt.Errorf("%w: a run of %d values, of %d", errContents, length, values)
 		}
 		if count += length; count > uint64(values)+7 {
-			return fmt.Errorf("%w: more than %d", errContents, values)
+			return 0, fmt.Errorf("%w: more than %d", errContents, values)
 		}
 		runs = runs[size:]
 	}
-	return nil
+	return count, nil
 }
 
 // checkTexts counts the bytes of texts whose lengths go before them, or those of what they share with the one before and of

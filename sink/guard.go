@@ -1,40 +1,171 @@
 package sink
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"slices"
 	"sync"
 
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// This file stands between the Parquet reader and the pages. The reader makes room for as many bytes and values as a
-// page's header says, and inflates a page to whatever length it has, so that a small hostile file could ask for more
-// memory than there is. A guard follows the headers of the pages, and within them those of the zstd frame's blocks, while
-// the reader reads them, and gives out no byte before all headers up to it have been found to be sound. Behind the last
-// block of a page it also counts what the page's values become: see contents.go.
-
-// What a page may be. Those that bulkscan writes end at 512 KiB before compression, or with the row that goes beyond.
+// This file checks pages before parquet-go decodes them: those of datasets and of lists, which may be downloads. The library
+// makes room for what a page's header says, and inflates a page to whatever length it has.
+//
+// The bound. A page is read in as many bytes as its chunk has in the file. Its header says how long it is before compression,
+// at most maxPage, and it is inflated no further. It says how many values it has, at most maxPageValues and no more than its
+// chunk has. What its runs, differences and shared prefixes stand for is counted, too (contents.go). So of each column that is
+// read, a page takes at most three times maxPage: compressed, inflated, decoded.
 const (
-	maxPage       = 64 << 20        // bytes before compression
+	maxPage       = 128 << 20       // bytes before compression: bulkscan writes up to 512 KiB and a row, DuckDB up to 100 MB
 	maxBodiesPage = 1<<30 + maxPage // the same of bodies, each as long as --max-body allows
-	maxPageValues = 1 << 22         // entries: those of a list may be more than the rows
-	maxHeader     = 4 << 10         // bytes of a page's header; ours take 30, and bounds of texts some more
-	frameHeader   = zstd.HeaderMaxSize
+	maxPageValues = 1 << 24         // nulls and the entries of lists included
+	maxPageHeader = 16 << 20        // bytes of a page's header: ours take 30; it may repeat the least and the greatest text
+	walkerBuffer  = 64 << 10
 )
 
-var errPage = errors.New("damaged Parquet file: a page's header makes no sense")
+var errPage = errors.New("damaged Parquet file")
 
-// guard reads a file whose chunks it watches.
-type guard struct {
-	*tailed
-	mu     sync.Mutex
-	chunks []guardedChunk // in the order of their places
+// pageWalker goes through the pages of one column chunk, and checks each.
+type pageWalker struct {
+	in     *bufio.Reader // at the next page's header
+	at     int64         // of it in the file, also where it makes no sense
+	end    int64         // of the chunk
+	codec  format.CompressionCodec
+	shape  shape
+	most   int64 // bytes of a page before compression
+	values int64 // that are left to be in the pages
+	err    error // of the last page
+}
 
-	packed, raw []byte // a page, before and after it is inflated
+// pageRoom is the memory for a page, before and after it is inflated. Walkers may share it.
+type pageRoom struct{ packed, raw []byte }
+
+func newPageWalker(in *bufio.Reader, c *format.ColumnChunk, s shape, at, end int64) *pageWalker {
+	m := &c.MetaData
+	w := &pageWalker{in: in, at: at, end: end, codec: m.Codec, shape: s, most: maxPage, values: m.NumValues}
+	if len(m.PathInSchema) == 1 && m.PathInSchema[0] == "body" {
+		w.most = maxBodiesPage
+	}
+	return w
+}
+
+// next checks the next page, which ends at w.at then. It returns the page's header, and how long that is.
+func (w *pageWalker) next(room *pageRoom) (h *format.PageHeader, n int, err error) {
+	if w.err != nil {
+		return nil, 0, w.err
+	}
+	begins := w.at
+	defer func() {
+		if w.err = err; err != nil {
+			w.at = begins
+		}
+	}()
+	fail := func(err error) (*format.PageHeader, int, error) {
+		return nil, 0, fmt.Errorf("%w: page at %d: %w", errPage, begins, err)
+	}
+	if h, n, err = w.header(); err != nil {
+		return fail(err)
+	}
+	size, raw, values := int64(h.CompressedPageSize), int64(h.UncompressedPageSize), int64(0)
+	switch {
+	case h.Type == format.DataPage && h.DataPageHeader.Valid:
+		values = int64(h.DataPageHeader.V.NumValues)
+	case h.Type == format.DataPageV2 && h.DataPageHeaderV2.Valid:
+		values = int64(h.DataPageHeaderV2.V.NumValues)
+	case h.Type == format.DictionaryPage && h.DictionaryPageHeader.Valid:
+		if d := h.DictionaryPageHeader.V; d.NumValues < 0 || int64(d.NumValues) > raw {
+			return fail(fmt.Errorf("it says that it has %d values", d.NumValues))
+		}
+	default:
+		return fail(fmt.Errorf("it is of type %v", h.Type))
+	}
+	switch {
+	case values < 0 || values > maxPageValues || values > w.values:
+		return fail(fmt.Errorf("it says that it has %d values, of %d", values, w.values))
+	case size < 0 || size > w.end-w.at:
+		return fail(fmt.Errorf("its length of %d bytes is not within its column", size))
+	case raw < 0 || raw > w.most:
+		return fail(fmt.Errorf("it says that it has %d bytes before compression", raw))
+	}
+	w.values -= values
+	room.packed = slices.Grow(room.packed[:0], int(size))[:size]
+	if _, err := io.ReadFull(w.in, room.packed); err != nil {
+		return nil, 0, err
+	}
+	w.at += size
+	if found := crc32.ChecksumIEEE(room.packed); h.CRC != 0 && found != uint32(h.CRC) {
+		return fail(fmt.Errorf("checksum: expected %08x, found %08x", uint32(h.CRC), found))
+	}
+	if err := w.contents(h, room); err != nil {
+		return fail(err)
+	}
+	return h, n, nil
+}
+
+// header reads a page's header. Most are short.
+func (w *pageWalker) header() (*format.PageHeader, int, error) {
+	for most := int64(256); ; most *= 16 {
+		most = min(most, w.end-w.at, maxPageHeader)
+		w.in = bufio.NewReaderSize(w.in, int(most)) // the same, unless that is too small
+		b, err := w.in.Peek(int(most))
+		if err != nil {
+			return nil, 0, err
+		}
+		n, err := thriftLength(b)
+		if err != nil && most < min(maxPageHeader, w.end-w.at) {
+			continue
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		h, err := decodePageHeader(b[:n])
+		if err != nil {
+			return nil, 0, err
+		}
+		w.at += int64(n)
+		_, err = w.in.Discard(n)
+		return h, n, err
+	}
+}
+
+// contents inflates a page, and checks what it becomes when it is decoded.
+func (w *pageWalker) contents(h *format.PageHeader, room *pageRoom) (err error) {
+	packed, raw := room.packed, int64(h.UncompressedPageSize)
+	if h.Type == format.DataPageV2 {
+		d := &h.DataPageHeaderV2.V
+		repeated, defined := int64(d.RepetitionLevelsByteLength), int64(d.DefinitionLevelsByteLength)
+		if repeated < 0 || defined < 0 || repeated+defined > min(int64(len(packed)), raw) {
+			return fmt.Errorf("%w: levels that are longer than the page", errContents)
+		}
+		if err := w.shape.checkLevels(packed[:repeated], packed[repeated:][:defined], int64(d.NumValues)); err != nil {
+			return err
+		}
+		packed, raw = packed[repeated+defined:], raw-repeated-defined
+		if d.IsCompressed.Valid && !d.IsCompressed.V {
+			return w.shape.checkValues(packed, d.Encoding, int64(d.NumValues), w.most)
+		}
+	}
+	if room.raw, err = inflate(w.codec, room.raw, packed, int(raw)); err != nil {
+		return err
+	}
+	switch h.Type {
+	case format.DataPage:
+		d := &h.DataPageHeader.V
+		return w.shape.check(room.raw, d.Encoding, int64(d.NumValues), w.most)
+	case format.DataPageV2:
+		return w.shape.checkValues(room.raw, h.DataPageHeaderV2.V.Encoding, int64(h.DataPageHeaderV2.V.NumValues), w.most)
+	}
+	return nil // a dictionary becomes no more than it is
 }
 
 // inflater gives up a page that becomes longer than the room for it.
@@ -46,25 +177,65 @@ var inflater = sync.OnceValue(func() *zstd.Decoder {
 	return d
 })
 
-// guardedChunk is how far a column chunk has been looked at.
+// inflate returns a page that says that it has so many bytes, in the memory of another where that is enough. It takes no more
+// memory than that, whatever the page becomes.
+func inflate(codec format.CompressionCodec, to, packed []byte, raw int) (_ []byte, err error) {
+	if codec == format.Uncompressed {
+		if len(packed) != raw {
+			err = fmt.Errorf("it has %d bytes, and says %d", len(packed), raw)
+		}
+		return append(to[:0], packed...), err
+	}
+	to = slices.Grow(to[:0], raw)[:raw]
+	if raw == 0 {
+		return to, nil
+	}
+	n := 0
+	var in io.Reader
+	switch codec {
+	case format.Snappy:
+		if n, err = snappy.DecodedLen(packed); err == nil && n == raw {
+			_, err = snappy.Decode(to, packed)
+		}
+	case format.Zstd:
+		var out []byte
+		out, err = inflater().DecodeAll(packed, to[:0:raw])
+		n = len(out)
+	case format.Gzip:
+		in, err = gzip.NewReader(bytes.NewReader(packed))
+	case format.Brotli:
+		in = brotli.NewReader(bytes.NewReader(packed))
+	default:
+		err = fmt.Errorf("%w: it is compressed by %v", ErrUnsupported, codec)
+	}
+	if in != nil && err == nil {
+		if n, err = io.ReadFull(in, to); err == nil {
+			var more [1]byte
+			if m, _ := io.ReadFull(in, more[:]); m > 0 {
+				n += m
+			}
+		}
+	}
+	if err == nil && n != raw {
+		err = fmt.Errorf("it has %d bytes before compression or more, and says %d", n, raw)
+	}
+	return to, err
+}
+
+// guard reads a file, and gives out no byte of a page before the page has been checked.
+type guard struct {
+	*tailed
+	mu     sync.Mutex
+	chunks []guardedChunk // in the order of their places
+	room   pageRoom
+}
+
+// guardedChunk is a column chunk, and how far it has been checked.
 type guardedChunk struct {
-	first, end int64
-	data       int64 // where its data pages begin
-	codec      format.CompressionCodec
+	of         *format.ColumnChunk
 	shape      shape
-	most       int64 // bytes of a page before compression
-	values     int64 // that are left to be in its pages
-
-	next  int64 // the header that is looked at next
-	page  int64 // end of the page that next lies in; 0 where it is a page's header
-	body  int64 // where that page's bytes begin
-	raw   int64 // how many they are before compression
-	head  format.DataPageHeader
-	inert bool // they are a dictionary: they become no more than they are
-	block bool // next is a block's header, not the frame's
-	sum   bool // the frame ends with a checksum
-
-	inflated int64 // bytes before compression of the frame's blocks so far, at most: short frames do not say how long they are
+	first, end int64
+	walker     *pageWalker // nil before the first page
 }
 
 // newGuard makes a guard of the chunks that a footer names.
@@ -75,27 +246,20 @@ func newGuard(t *tailed, footer *format.FileMetaData, footerAt int64) (*guard, e
 		return nil, err
 	}
 	for i := range footer.RowGroups {
-		if n := footer.RowGroups[i].NumRows; n < 0 || n > maxGroupRows {
-			return nil, fmt.Errorf("%w: a row group of %d rows", errFooter, n)
+		group := &footer.RowGroups[i]
+		if group.NumRows < 0 || len(group.Columns) != len(shapes) {
+			return nil, fmt.Errorf("%w: row group %d has %d columns and %d rows", errFooter, i, len(group.Columns), group.NumRows)
 		}
-		if n := len(footer.RowGroups[i].Columns); n != len(shapes) {
-			return nil, fmt.Errorf("%w: a row group of %d columns, not %d", errFooter, n, len(shapes))
+		if group.NumRows == 0 {
+			continue // some writers leave a group that is empty without any place in the file
 		}
-		for j := range footer.RowGroups[i].Columns {
-			c := &footer.RowGroups[i].Columns[j]
+		for j := range group.Columns {
+			c := &group.Columns[j]
 			first, length, err := chunkBytes(c, footerAt)
 			if err != nil {
 				return nil, fmt.Errorf("%w: row group %d, column %d: %w", errFooter, i, j, err)
 			}
-			m := &c.MetaData
-			if m.Codec != format.Zstd && m.Codec != format.Uncompressed {
-				return nil, fmt.Errorf("%w: bulkscan does not compress by %v", errFooter, m.Codec)
-			}
-			most := int64(maxPage)
-			if len(m.PathInSchema) == 1 && m.PathInSchema[0] == "body" {
-				most = maxBodiesPage
-			}
-			g.chunks = append(g.chunks, guardedChunk{first: first, end: first + length, data: m.DataPageOffset, codec: m.Codec, shape: shapes[j], most: most, values: m.NumValues, next: first})
+			g.chunks = append(g.chunks, guardedChunk{of: c, shape: shapes[j], first: first, end: first + length})
 		}
 	}
 	slices.SortFunc(g.chunks, func(a, b guardedChunk) int { return int(min(1, max(-1, a.first-b.first))) })
@@ -119,165 +283,42 @@ func (g *guard) ReadAt(p []byte, at int64) (int, error) {
 		return 1
 	})
 	for ; i < len(g.chunks) && g.chunks[i].first < end; i++ {
-		c := &g.chunks[i]
-		for c.next < min(end, c.end) {
-			if err := g.look(c, p[:n], at); err != nil {
-				return 0, err
-			}
+		if bad, err := g.check(&g.chunks[i], end); err != nil {
+			return int(max(0, bad-at)), err
 		}
 	}
 	return n, err
 }
 
-// look checks the next header of a chunk. Of p, which was read at that place, it takes what is there.
-func (g *guard) look(c *guardedChunk, p []byte, at int64) error {
-	header := func(most int64) ([]byte, error) {
-		limit := c.end
-		if c.page != 0 {
-			limit = c.page
-		}
-		most = min(most, limit-c.next)
-		if c.next >= at && c.next+most <= at+int64(len(p)) {
-			return p[c.next-at : c.next-at+most], nil
-		}
-		b := make([]byte, most)
-		_, err := io.ReadFull(io.NewSectionReader(g.tailed, c.next, most), b)
-		return b, err
+// check checks the pages of a chunk that begin before a place. With an error comes where the page begins.
+func (g *guard) check(c *guardedChunk, until int64) (bad int64, err error) {
+	if c.walker == nil {
+		in := bufio.NewReaderSize(io.NewSectionReader(g.tailed, c.first, c.end-c.first), walkerBuffer)
+		c.walker = newPageWalker(in, c.of, c.shape, c.first, c.end)
 	}
-	switch {
-	case c.page == 0:
-		b, err := header(maxHeader)
-		if err != nil {
-			return err
+	for w := c.walker; w.at < min(until, c.end); {
+		if _, _, err := w.next(&g.room); err != nil {
+			return w.at, err
 		}
-		if err := c.pageHeader(b); err != nil || c.page != 0 {
-			return err
+		if w.at == c.end {
+			w.in = nil
 		}
-		return g.contents(c)
-	case !c.block:
-		b, err := header(frameHeader)
-		if err != nil {
-			return err
-		}
-		return c.frameHeader(b)
 	}
-	b, err := header(3)
-	if err != nil {
-		return err
-	}
-	if err := c.blockHeader(b); err != nil || c.page != 0 {
-		return err
-	}
-	return g.contents(c)
+	return 0, nil
 }
 
-// contents checks what the page becomes that ends where the chunk's next begins.
-func (g *guard) contents(c *guardedChunk) error {
-	if c.inert {
-		return nil
+// thriftLength is how many of the bytes are one struct.
+func thriftLength(b []byte) (int, error) {
+	w := thriftWalk{b: b, perStruct: metadataStruct, room: thriftSlack}
+	w.structure(thriftDepth)
+	if w.bad {
+		return 0, errors.New("its header makes no sense")
 	}
-	page := slices.Grow(g.packed[:0], int(c.next-c.body))[:c.next-c.body]
-	g.packed = page
-	if _, err := io.ReadFull(io.NewSectionReader(g.tailed, c.body, c.next-c.body), page); err != nil {
-		return err
-	}
-	if c.codec == format.Zstd && len(page) > 0 {
-		raw, err := inflater().DecodeAll(page, slices.Grow(g.raw[:0], int(c.raw)))
-		if err != nil {
-			return fmt.Errorf("%w: page at %d: %w", errPage, c.body, err)
-		}
-		page, g.raw = raw, raw
-	}
-	if err := c.shape.check(page, c.head.Encoding, int64(c.head.NumValues), c.most); err != nil {
-		return fmt.Errorf("%w: page at %d: %w", errPage, c.body, err)
-	}
-	return nil
+	return w.at, nil
 }
 
-func (c *guardedChunk) pageHeader(b []byte) error {
-	n, err := thriftLength(b)
-	if err != nil {
-		return fmt.Errorf("%w: page at %d", errPage, c.next)
-	}
-	h, err := decodePageHeader(b[:n])
-	if err != nil {
-		return fmt.Errorf("%w: page at %d: %w", errPage, c.next, err)
-	}
-	values := int64(0)
-	switch {
-	case h.Type == format.DataPage && h.DataPageHeader.Valid:
-		values, c.inert, c.head = int64(h.DataPageHeader.V.NumValues), false, h.DataPageHeader.V
-	case h.Type == format.DictionaryPage && h.DictionaryPageHeader.Valid:
-		values, c.inert = int64(h.DictionaryPageHeader.V.NumValues), true
-	default:
-		return fmt.Errorf("%w: page at %d: bulkscan writes no %v", errPage, c.next, h.Type)
-	}
-	body := c.next + int64(n)
-	size := int64(h.CompressedPageSize)
-	raw := int64(h.UncompressedPageSize)
-	switch {
-	case values < 0 || values > maxPageValues || !c.inert && values > c.values:
-		return fmt.Errorf("%w: page at %d: it says that it has %d values, of %d", errPage, c.next, values, c.values)
-	case size < 0 || size > c.end-body:
-		return fmt.Errorf("%w: page at %d: its length of %d bytes is not within its column", errPage, c.next, size)
-	case raw < 0 || raw > c.most:
-		return fmt.Errorf("%w: page at %d: it says that it has %d bytes before compression", errPage, c.next, raw)
-	case c.next < c.data && body+size != c.data:
-		return fmt.Errorf("%w: page at %d: its column's data does not begin behind it", errPage, c.next)
-	}
-	if !c.inert {
-		c.values -= values
-	}
-	c.next, c.body, c.raw = body+size, body, raw
-	if c.codec == format.Zstd && size > 0 {
-		c.next, c.page, c.block = body, body+size, false
-	}
-	return nil
-}
-
-func (c *guardedChunk) frameHeader(b []byte) error {
-	var h zstd.Header
-	if err := h.Decode(b); err != nil || h.Skippable || h.HasFCS && h.FrameContentSize != uint64(c.raw) {
-		return fmt.Errorf("%w: frame at %d: %d bytes before compression, not %d", errPage, c.next, h.FrameContentSize, c.raw)
-	}
-	c.next += int64(h.HeaderSize)
-	c.block, c.sum, c.inflated = true, h.HasCheckSum, 0
-	return nil
-}
-
-func (c *guardedChunk) blockHeader(b []byte) error {
-	const (
-		repeated   = 1 // a block of one byte, which stands for many
-		compressed = 2
-		maxBlock   = 128 << 10
-	)
-	if len(b) < 3 {
-		return fmt.Errorf("%w: a block at %d ends with its page", errPage, c.next)
-	}
-	head := int64(b[0]) | int64(b[1])<<8 | int64(b[2])<<16
-	size := head >> 3
-	switch head >> 1 & 3 {
-	case repeated:
-		c.inflated += size
-		size = 1
-	case compressed:
-		c.inflated += maxBlock
-	default:
-		c.inflated += size
-	}
-	if c.inflated > c.most+maxBlock {
-		return fmt.Errorf("%w: the blocks at %d are too many", errPage, c.next)
-	}
-	c.next += 3 + size
-	last := head&1 == 1
-	if last && c.sum {
-		c.next += 4
-	}
-	if c.next > c.page || last != (c.next == c.page) {
-		return fmt.Errorf("%w: the blocks of a page end at %d, not at %d", errPage, c.next, c.page)
-	}
-	if last {
-		c.page, c.block = 0, false
-	}
-	return nil
+func decodePageHeader(encoded []byte) (header *format.PageHeader, err error) {
+	defer rescue(&err)
+	header = &format.PageHeader{}
+	return header, thrift.Unmarshal(new(thrift.CompactProtocol), encoded, header)
 }

@@ -175,5 +175,5 @@ func TestHostileContents(t *testing.T) {
 	f("levels of many runs", TableSites, "label", format.Plain, 1<<20, levels(bytes.Repeat(run(1<<20), 4096)))
 	f("indexes of many runs", TableVerdicts, "token", format.RLEDictionary, 1<<20, append([]byte{8}, bytes.Repeat(run(1<<20), 4096)...))
 	f("indexes of 33 bits", TableVerdicts, "token", format.RLEDictionary, 3, append([]byte{33}, run(3)...))
-	f("an encoding that is not ours", TableSites, "seq", format.ByteStreamSplit, 3, make([]byte, 24))
+	f("an encoding that there is not", TableSites, "seq", 77, 3, make([]byte, 24))
 }

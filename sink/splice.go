@@ -144,7 +144,11 @@ func endOfPages(footer *format.FileMetaData, limit int64) (int64, error) {
 	end := int64(len(magic))
 	for i := range footer.RowGroups {
 		for j := range footer.RowGroups[i].Columns {
-			first, length, err := chunkBytes(&footer.RowGroups[i].Columns[j], limit)
+			c := &footer.RowGroups[i].Columns[j]
+			first, length, err := chunkBytes(c, limit)
+			if err == nil && (c.FilePath != "" || c.MetaData.BloomFilterOffset != 0 || c.MetaData.IndexPageOffset != 0) {
+				err = errors.New("it has parts that bulkscan does not write")
+			}
 			if err != nil {
 				return 0, fmt.Errorf("row group %d, column %d: %w", i, j, err)
 			}
@@ -160,9 +164,6 @@ func chunkBytes(c *format.ColumnChunk, limit int64) (first, length int64, err er
 	first, length = m.DataPageOffset, m.TotalCompressedSize
 	if m.DictionaryPageOffset != 0 {
 		first = min(first, m.DictionaryPageOffset)
-	}
-	if c.FilePath != "" || m.BloomFilterOffset != 0 || m.IndexPageOffset != 0 {
-		return 0, 0, errors.New("it has parts that bulkscan does not write")
 	}
 	if first < int64(len(magic)) || length < 0 || length > limit || first > limit-length {
 		return 0, 0, fmt.Errorf("its %d bytes from %d on are not within the file", length, first)

@@ -21,8 +21,6 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/klauspost/compress/zstd"
-	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 )
 
@@ -927,19 +925,16 @@ type pageReader struct {
 	sum      hash.Hash
 	in       *bufio.Reader // of all bytes, which pass through sum
 	at       int64         // of in
-	zstd     *zstd.Decoder
+	room     pageRoom
 	findings []Finding
 }
 
-const (
-	maxPageHeader = 64 << 10
-	maxGroupRows  = 1 << 20
-)
+const maxGroupRows = 1 << 20
 
 // read checks the footer, and the pages in the order in which they lie. It ends at the first thing that makes no sense,
 // since what follows makes none either.
 func (p *pageReader) read(scanID string) error {
-	p.in = bufio.NewReaderSize(io.TeeReader(io.NewSectionReader(p.object, 0, p.object.Size()), p.sum), 2*maxPageHeader)
+	p.in = bufio.NewReaderSize(io.TeeReader(io.NewSectionReader(p.object, 0, p.object.Size()), p.sum), walkerBuffer)
 	_, encoded, err := openTail(p.object)
 	if err != nil {
 		return err
@@ -960,6 +955,10 @@ func (p *pageReader) read(scanID string) error {
 		return fmt.Errorf("it begins with %q, not %s", head, magic)
 	}
 	p.metadata(footer, scanID)
+	shapes, err := shapesOf(footer.Schema)
+	if err != nil {
+		return err
+	}
 	limit := p.object.Size() - 8 - int64(len(encoded))
 	var rows int64
 	for i := range footer.RowGroups {
@@ -967,10 +966,13 @@ func (p *pageReader) read(scanID string) error {
 		if group.NumRows < 0 || group.NumRows > maxGroupRows {
 			return fmt.Errorf("row group %d says that it has %d rows", i, group.NumRows)
 		}
+		if len(group.Columns) != len(shapes) {
+			return fmt.Errorf("row group %d has %d columns, not %d", i, len(group.Columns), len(shapes))
+		}
 		rows += group.NumRows
 		for j := range group.Columns {
 			chunk := &group.Columns[j]
-			if err := p.chunk(chunk, limit, group.NumRows); err != nil {
+			if err := p.chunk(chunk, shapes[j], limit, group.NumRows); err != nil {
 				return fmt.Errorf("row group %d, column %s: %w", i, strings.Join(chunk.MetaData.PathInSchema, "."), err)
 			}
 		}
@@ -998,7 +1000,7 @@ func (p *pageReader) metadata(footer *format.FileMetaData, scanID string) {
 
 // chunk checks the pages of a column chunk: where they lie, their lengths, their checksums, and that they are in all as
 // long, and have as many values, as the footer says.
-func (p *pageReader) chunk(c *format.ColumnChunk, limit, rows int64) error {
+func (p *pageReader) chunk(c *format.ColumnChunk, of shape, limit, rows int64) error {
 	m := &c.MetaData
 	first, length, err := chunkBytes(c, limit)
 	if err != nil {
@@ -1013,19 +1015,29 @@ func (p *pageReader) chunk(c *format.ColumnChunk, limit, rows int64) error {
 	if m.Codec != format.Zstd && m.Codec != format.Uncompressed {
 		return fmt.Errorf("codec %v, which bulkscan does not write", m.Codec)
 	}
+	w := newPageWalker(p.in, c, of, p.at, first+length)
 	var values, raw int64
-	for end := first + length; p.at < end; {
+	for w.at < w.end {
 		if err := p.ctx.Err(); err != nil {
 			return err
 		}
-		begins := p.at
-		n, size, err := p.page(m.Codec, end)
-		if err != nil {
-			return fmt.Errorf("page at %d: %w", begins, err)
+		h, n, err := w.next(&p.room)
+		if p.in = w.in; err != nil {
+			return err
 		}
-		values += n
-		raw += size
+		switch h.Type {
+		case format.DataPage:
+			values += int64(h.DataPageHeader.V.NumValues)
+		case format.DictionaryPage:
+		default:
+			return fmt.Errorf("page before %d is of type %v, which bulkscan does not write", w.at, h.Type)
+		}
+		if h.CRC == 0 && crc32.ChecksumIEEE(p.room.packed) != 0 {
+			return fmt.Errorf("page before %d has no checksum", w.at)
+		}
+		raw += int64(h.UncompressedPageSize) + int64(n)
 	}
+	p.at = w.at
 	if values != m.NumValues {
 		return fmt.Errorf("%d values in its pages, %d by the footer", values, m.NumValues)
 	}
@@ -1036,72 +1048,6 @@ func (p *pageReader) chunk(c *format.ColumnChunk, limit, rows int64) error {
 		return fmt.Errorf("%d values for %d rows", values, rows)
 	}
 	return nil
-}
-
-// page checks one page, and returns how many values it has and how long it is, with its header, before compression.
-func (p *pageReader) page(codec format.CompressionCodec, end int64) (values, raw int64, err error) {
-	peeked, err := p.in.Peek(int(min(maxPageHeader, end-p.at)))
-	if err != nil {
-		return 0, 0, err
-	}
-	n, err := thriftLength(peeked)
-	if err != nil {
-		return 0, 0, err
-	}
-	header, err := decodePageHeader(peeked[:n])
-	if err != nil {
-		return 0, 0, err
-	}
-	if err := p.skip(int64(n)); err != nil {
-		return 0, 0, err
-	}
-	size, inflated := int64(header.CompressedPageSize), int64(header.UncompressedPageSize)
-	if size < 0 || inflated < 0 || size > end-p.at {
-		return 0, 0, fmt.Errorf("its length of %d bytes is not within its column", size)
-	}
-	switch {
-	case header.Type == format.DataPage && header.DataPageHeader.Valid:
-		values = int64(header.DataPageHeader.V.NumValues)
-	case header.Type != format.DictionaryPage || !header.DictionaryPageHeader.Valid:
-		return 0, 0, fmt.Errorf("it is of type %v, which bulkscan does not write", header.Type)
-	}
-	if values < 0 {
-		return 0, 0, fmt.Errorf("it says that it has %d values", values)
-	}
-	checksum := crc32.NewIEEE()
-	body := io.TeeReader(io.LimitReader(p.in, size), checksum)
-	found, wrong := p.inflate(codec, body, inflated)
-	if _, err := io.Copy(io.Discard, body); err != nil {
-		return 0, 0, err
-	}
-	p.at += size
-	if is := checksum.Sum32(); is != uint32(header.CRC) {
-		return 0, 0, fmt.Errorf("checksum: expected %08x, found %08x", uint32(header.CRC), is)
-	}
-	if wrong != nil {
-		return 0, 0, wrong
-	}
-	if found != inflated {
-		return 0, 0, fmt.Errorf("it has %d bytes before compression, not %d", found, inflated)
-	}
-	return values, inflated + int64(n), nil
-}
-
-// inflate counts the bytes of a page before compression, and stops where they are more than expected.
-func (p *pageReader) inflate(codec format.CompressionCodec, body io.Reader, expected int64) (int64, error) {
-	if codec == format.Uncompressed {
-		return io.Copy(io.Discard, body)
-	}
-	if p.zstd == nil {
-		var err error
-		p.zstd, err = zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(16<<20))
-		if err != nil {
-			return 0, err
-		}
-	} else if err := p.zstd.Reset(body); err != nil {
-		return 0, err
-	}
-	return io.Copy(io.Discard, io.LimitReader(p.zstd, expected+1))
 }
 
 // skip reads on without looking.
@@ -1116,25 +1062,6 @@ func (p *pageReader) skip(n int64) error {
 
 // rest reads what is left, so that the hash is that of all bytes.
 func (p *pageReader) rest() error {
-	if p.zstd != nil {
-		p.zstd.Close()
-	}
 	_, err := io.Copy(io.Discard, p.in)
 	return err
-}
-
-// thriftLength is how many of the bytes are one struct.
-func thriftLength(b []byte) (int, error) {
-	w := thriftWalk{b: b, perStruct: metadataStruct, room: thriftSlack}
-	w.structure(thriftDepth)
-	if w.bad {
-		return 0, errors.New("its header makes no sense")
-	}
-	return w.at, nil
-}
-
-func decodePageHeader(encoded []byte) (header *format.PageHeader, err error) {
-	defer rescue(&err)
-	header = &format.PageHeader{}
-	return header, thrift.Unmarshal(new(thrift.CompactProtocol), encoded, header)
 }

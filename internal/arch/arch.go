@@ -84,7 +84,6 @@ var doors = map[string][]string{
 
 	"github.com/parquet-go/parquet-go":    {"sink"},
 	"github.com/RoaringBitmap/roaring/v2": {"sink"},
-	"github.com/pierrec/lz4/v4":           {"sink"}, // pages of lists
 	"github.com/ulikunitz/xz":             {"inputs"},
 	"golang.org/x/text/encoding/unicode":  {"inputs"},
 	"golang.org/x/net/publicsuffix":       {"internal/origin"},

@@ -86,7 +86,7 @@ func (j *Job) openReader(ctx context.Context) error {
 		}
 		return j.unspooled(err)
 	}
-	o.Parquet = func(file io.ReaderAt, size int64) (inputs.Table, error) { return sink.OpenForeign(file, size) }
+	o.Parquet = func(file io.ReaderAt, size int64) (inputs.Table, error) { return sink.OpenList(file, size) }
 	list, err := inputs.Open(ctx, j.paths, o)
 	if err == nil {
 		j.reader = list

@@ -1,0 +1,312 @@
+package sink
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// ErrUnsupported is of a Parquet file that is sound, and that bulkscan does not read.
+var ErrUnsupported error = unsupportedError("bulkscan cannot read it")
+
+type unsupportedError string
+
+func (e unsupportedError) Error() string { return string(e) }
+
+// Remedy says what to do about it.
+func (e unsupportedError) Remedy() string {
+	return "write it anew without encryption, with snappy or zstd, in the encodings of Parquet 1.0"
+}
+
+// List reads some columns of a Parquet file that anybody may have written, row after row. What its pages take is bounded as
+// guard.go says. It is not safe for concurrent use.
+type List struct {
+	file    *parquet.File
+	columns []listColumn
+
+	selected []*listReader
+	group    int   // that is begun next
+	left     int64 // rows of the one before it
+	row      int64 // rows begun
+}
+
+// listColumn is what the schema says of a column.
+type listColumn struct {
+	name     string
+	holds    string
+	unsigned bool
+}
+
+// What a column holds that can be read.
+const (
+	HoldsText    = "text"
+	HoldsNumbers = "numbers"
+	HoldsTruths  = "truths" // true and false
+)
+
+const (
+	maxListColumns = 10_000
+	maxListName    = 200 // bytes of a column's name that are kept
+)
+
+// OpenList reads the footer of a file of that size. The file stays the caller's, who closes it after the last use.
+func OpenList(file io.ReaderAt, size int64) (_ *List, err error) {
+	defer rescue(&err)
+	f, err := openFile(readerOnly{file, size})
+	if err != nil {
+		return nil, err
+	}
+	l := &List{file: f}
+	paths := f.Schema().Columns()
+	if len(paths) > maxListColumns {
+		return nil, fmt.Errorf("%w: it has %d columns", ErrUnsupported, len(paths))
+	}
+	for _, e := range f.Metadata().Schema {
+		if e.NumChildren.V > 0 || len(l.columns) == len(paths) {
+			continue
+		}
+		path := paths[len(l.columns)]
+		name := strings.Join(path, ".")
+		c := listColumn{name: strings.Clone(name[:min(len(name), maxListName)])}
+		c.holds, c.unsigned = holds(&e)
+		if leaf, ok := f.Schema().Lookup(path...); !ok || leaf.MaxRepetitionLevel > 0 {
+			c.holds = "lists"
+		}
+		l.columns = append(l.columns, c)
+	}
+	return l, nil
+}
+
+// readerOnly is a file that its owner closes.
+type readerOnly struct {
+	io.ReaderAt
+	size int64
+}
+
+func (r readerOnly) Size() int64  { return r.size }
+func (r readerOnly) Close() error { return nil }
+
+// holds says what a column holds. What is neither text nor a number can be named, and not read.
+func holds(e *format.SchemaElement) (what string, unsigned bool) {
+	annotated := e.ConvertedType.Valid
+	kind := e.ConvertedType.V
+	if annotated && kind == deprecated.Decimal {
+		return "decimals", false
+	}
+	switch e.Type.V {
+	case format.ByteArray:
+		return HoldsText, false
+	case format.FixedLenByteArray:
+		if annotated || e.LogicalType.Value != nil || e.TypeLength.V <= 0 {
+			return "binary data", false
+		}
+		return HoldsText, false
+	case format.Int32, format.Int64:
+		switch {
+		case !annotated, kind >= deprecated.Int8 && kind <= deprecated.Int64:
+			if !annotated && e.LogicalType.Value != nil {
+				return "dates or times", false // INTEGER has a converted type too
+			}
+			return HoldsNumbers, false
+		case kind >= deprecated.Uint8 && kind <= deprecated.Uint64:
+			return HoldsNumbers, true
+		}
+		return "dates or times", false
+	case format.Float, format.Double:
+		return HoldsNumbers, false
+	case format.Boolean:
+		return HoldsTruths, false
+	}
+	return "binary data", false
+}
+
+// Columns returns how many columns there are, those inside of structs included.
+func (l *List) Columns() int { return len(l.columns) }
+
+// Column returns a column's name, which is `struct.field` inside of a struct, and what it holds: HoldsText, HoldsNumbers,
+// HoldsTruths, or in words something that Select refuses.
+func (l *List) Column(i int) (name, holds string) { return l.columns[i].name, l.columns[i].holds }
+
+// Select chooses the columns that Next reads, before the first Next.
+func (l *List) Select(columns ...int) error {
+	l.selected = l.selected[:0]
+	for _, i := range columns {
+		c := &l.columns[i]
+		switch c.holds {
+		case HoldsText, HoldsNumbers, HoldsTruths:
+		default:
+			return fmt.Errorf("%w: column %q holds %s", ErrUnsupported, c.name, c.holds)
+		}
+		for j := range l.file.Metadata().RowGroups {
+			chunk := &l.file.Metadata().RowGroups[j].Columns[i]
+			switch m := &chunk.MetaData; {
+			case m.Codec == format.LZO, m.Codec == format.Lz4Raw: // parquet-go misreads dictionaries in LZ4_RAW
+				return fmt.Errorf("%w: column %q is compressed by %v", ErrUnsupported, c.name, m.Codec)
+			case chunk.FilePath != "":
+				return fmt.Errorf("%w: the values of column %q are in another file", ErrUnsupported, c.name)
+			case chunk.CryptoMetadata.Value != nil:
+				return fmt.Errorf("%w: column %q is encrypted", ErrUnsupported, c.name)
+			}
+		}
+		l.selected = append(l.selected, &listReader{column: c, index: i})
+	}
+	return nil
+}
+
+// Next goes on to the next row, and returns io.EOF behind the last. An error is one of the file: of reading it, of damage,
+// or ErrUnsupported.
+func (l *List) Next() (err error) {
+	defer rescue(&err)
+	groups := l.file.RowGroups()
+	for l.left == 0 {
+		if l.group == len(groups) {
+			return io.EOF
+		}
+		group := groups[l.group]
+		l.group++
+		if l.left = group.NumRows(); l.left == 0 {
+			continue
+		}
+		for _, r := range l.selected {
+			chunk := group.ColumnChunks()[r.index]
+			if n := chunk.NumValues(); n != l.left {
+				return fmt.Errorf("%w: row group %d, column %q: %d values, in %d rows", errFooter, l.group-1, r.column.name, n, l.left)
+			}
+			if r.pages != nil {
+				if err := r.pages.Close(); err != nil {
+					return err
+				}
+			}
+			r.pages = chunk.Pages()
+			r.have, r.at = r.have[:0], 0
+		}
+	}
+	l.left--
+	l.row++
+	for _, r := range l.selected {
+		if err := r.next(); err != nil {
+			return fmt.Errorf("row %d, column %q: %w", l.row, r.column.name, err)
+		}
+	}
+	return nil
+}
+
+// Text returns the present row's value of the i-th of the selected columns, ok with a value and not null. A number is
+// spelled in decimal digits. The bytes may be anything, and are valid until the next Next.
+func (l *List) Text(i int) (value []byte, ok bool) {
+	r := l.selected[i]
+	return r.value, r.ok
+}
+
+// listReader goes through the values of one column.
+type listReader struct {
+	column *listColumn
+	index  int
+
+	pages  parquet.Pages
+	page   parquet.Page
+	values parquet.ValueReader // of the page; nil before the first
+	have   []parquet.Value     // that have been read; their bytes are the page's
+	at     int                 // in have
+
+	text  []byte
+	value []byte
+	ok    bool
+}
+
+// valuesAtOnce is how many values are asked for at a time.
+const valuesAtOnce = 1024
+
+// next reads the next value.
+func (r *listReader) next() error {
+	for r.at == len(r.have) {
+		if err := r.more(); err != nil {
+			return err
+		}
+	}
+	v := r.have[r.at]
+	r.at++
+	r.value, r.ok = r.spell(v), !v.IsNull()
+	return nil
+}
+
+// more reads values of the page, or of the next one.
+func (r *listReader) more() error {
+	r.have, r.at = r.have[:0], 0
+	if r.values != nil {
+		if cap(r.have) == 0 {
+			r.have = make([]parquet.Value, 0, valuesAtOnce)
+		}
+		n, err := r.values.ReadValues(r.have[:valuesAtOnce])
+		if r.have = r.have[:n]; err == nil && n == 0 {
+			return io.ErrNoProgress
+		}
+		if err != nil {
+			r.values = nil
+		}
+		if n > 0 || err != nil && !errors.Is(err, io.EOF) {
+			return errNotEOF(err)
+		}
+	}
+	if r.page != nil {
+		parquet.Release(r.page)
+	}
+	var err error
+	if r.page, err = r.pages.ReadPage(); err != nil {
+		if r.page = nil; errors.Is(err, io.EOF) {
+			err = fmt.Errorf("%w: its values are missing", errPage)
+		}
+		return err
+	}
+	r.values = r.page.Values()
+	return nil
+}
+
+func errNotEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// spell returns the text of a value: a number's digits.
+func (r *listReader) spell(v parquet.Value) []byte {
+	text := r.text[:0]
+	switch v.Kind() {
+	case parquet.ByteArray, parquet.FixedLenByteArray:
+		return v.ByteArray()
+	case parquet.Boolean:
+		text = strconv.AppendBool(text, v.Boolean())
+	case parquet.Int32:
+		if text = strconv.AppendInt(text, int64(v.Int32()), 10); r.column.unsigned {
+			text = strconv.AppendUint(text[:0], uint64(v.Uint32()), 10)
+		}
+	case parquet.Int64:
+		if text = strconv.AppendInt(text, v.Int64(), 10); r.column.unsigned {
+			text = strconv.AppendUint(text[:0], v.Uint64(), 10)
+		}
+	case parquet.Float:
+		text = appendFloat(text, float64(v.Float()), 32)
+	case parquet.Double:
+		text = appendFloat(text, v.Double(), 64)
+	default: // null
+		return nil
+	}
+	r.text = text
+	return text
+}
+
+// appendFloat spells a number of so many bits in as few digits as tell it, and one that is whole without an exponent.
+func appendFloat(b []byte, v float64, bits int) []byte {
+	if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+		return strconv.AppendFloat(b, v, 'f', -1, 64)
+	}
+	return strconv.AppendFloat(b, v, 'g', -1, bits)
+}
