@@ -20,7 +20,7 @@ import (
 // The bodies are those of ../shared/corpus, or generated ones where it is absent. Lines is the yardstick: a loop that
 // does nothing but look for line ends with bytes.IndexByte.
 
-// corpora returns the packs of bodies that are here, by name.
+// corpora returns the available packs of bodies, by name.
 func corpora(b *testing.B) map[string][][]byte {
 	packs := map[string][][]byte{"generated": generated(2000)}
 	if _, err := os.Stat(filepath.Join("..", "..", "shared", "corpus")); err == nil {
@@ -72,8 +72,8 @@ func BenchmarkLines(b *testing.B) {
 	forEachPack(b, func(bodies [][]byte) { lines += countLines(bodies) })
 }
 
-// BenchmarkParseOfLines runs Parse and the yardstick in turns and reports the rate of the one as a share of the other's,
-// by the best time of each: a figure that a busy machine changes least.
+// BenchmarkParseOfLines runs Parse and the yardstick in turns. It reports the ratio of their best times, which a busy
+// machine changes least.
 func BenchmarkParseOfLines(b *testing.B) {
 	var file parser.File
 	for name, bodies := range corpora(b) {
@@ -103,7 +103,7 @@ func BenchmarkParse(b *testing.B) {
 	})
 }
 
-// BenchmarkParseDecide asks every file for 150 tokens and `/`, and reports the time of it all for each token of each file.
+// BenchmarkParseDecide asks every file about 150 tokens and `/`. It reports the time per token and file.
 func BenchmarkParseDecide(b *testing.B) {
 	tokens := someTokens()
 	for name, bodies := range corpora(b) {
@@ -128,7 +128,7 @@ func BenchmarkParseDecide(b *testing.B) {
 	}
 }
 
-// someTokens returns 150 product tokens, a few of which files name.
+// someTokens returns 150 product tokens, of which files name a few.
 func someTokens() []string {
 	tokens := make([]string, 150)
 	for i := range tokens {
@@ -151,7 +151,7 @@ func BenchmarkParseSurvey(b *testing.B) {
 	})
 }
 
-// hostile are bodies of 500 KiB that are made to be expensive.
+// hostile are bodies of 500 KiB that are expensive to process.
 func hostile() map[string][]byte {
 	const size = 512000
 	fill := func(head, line string) []byte {
@@ -205,9 +205,9 @@ func hostile() map[string][]byte {
 	}
 }
 
-// BenchmarkHostile parses bodies that are made to be expensive, and then asks for 150 tokens and all agents that the
-// body names, each about a path of its own making: `/`, and one of 200 octets. It reports the milliseconds of one parse,
-// of all agents for `/`, of all agents for the long path, and of all agents' surveys.
+// BenchmarkHostile parses expensive bodies. Then it asks about 150 tokens and all agents of the body, with two paths:
+// `/`, and one of 200 octets made for the body. It reports the milliseconds of one parse, of all agents for each path,
+// and of all agents' surveys.
 func BenchmarkHostile(b *testing.B) {
 	long := []byte("/" + strings.Repeat("a", 199))
 	for name, body := range hostile() {
@@ -247,8 +247,8 @@ func BenchmarkHostile(b *testing.B) {
 	}
 }
 
-// generated returns n bodies of the shapes that real files have: a few hundred octets mostly, now and then many thousands;
-// of ten rules nine disallow; of three files one has CR LF, and a few have only CR, a byte order mark, misspellings.
+// generated returns n bodies like real files: mostly a few hundred octets, some many thousands; nine of ten rules
+// disallow; a third of the files have CR LF; a few have only CR, a byte order mark or misspellings.
 func generated(n int) [][]byte {
 	r := rand.New(rand.NewPCG(9309, 1))
 	words := []string{"wp-admin", "search", "private", "images", "*?q=", "cgi-bin", "*.php$", "a%2fb", "tag", "caf\u00e9"}

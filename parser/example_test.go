@@ -19,7 +19,7 @@ func Example() {
 	// true
 }
 
-// Whoever has to say why asks for the decision.
+// Decide also returns the reason.
 func ExampleFile_Decide() {
 	var file parser.File
 	file.Parse([]byte("User-agent: *\nDisallow: /private/\n\nUser-agent: GPTBot\nDisallow: /\n"))
@@ -39,7 +39,7 @@ func ExampleFile_Decide() {
 	// ExampleBot follows *: allowed true
 }
 
-// A crawler with a fallback, as its operator documents it, asks for the first of its names that a group gives.
+// A crawler with documented fallbacks uses the first of its names that is in the file.
 func ExampleFile_Find() {
 	var file parser.File
 	file.Parse([]byte("User-agent: googlebot\nDisallow: /photos/\n\nUser-agent: *\nDisallow: /\n"))
@@ -56,7 +56,7 @@ func ExampleFile_Find() {
 	// Googlebot false true
 }
 
-// What the file amounts to for each agent that it names, in one walk.
+// The verdict on the whole site for each agent that the file names.
 func ExampleFile_AgentSurvey() {
 	var file parser.File
 	file.Parse([]byte("User-agent: GPTBot\nUser-agent: CCBot\nDisallow: /\n\nUser-agent: *\nDisallow: /search\n\nUser-agent: bingbot\n"))

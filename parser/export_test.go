@@ -2,11 +2,10 @@ package parser
 
 import "reflect"
 
-// What tests outside of the package need to see.
+// What tests in package parser_test need.
 var AppendRulePath = func(dst, value []byte) ([]byte, bool) { return appendRulePath(dst, value, Google) }
 
-// Owned returns how many bytes a File owns in all its slices, those that it has not now included, and the most that one
-// of them takes.
+// Owned returns how many bytes all slices of a File have, unused capacity included, and how many the largest has.
 func Owned(f *File) (sum, most int) {
 	var walk func(v reflect.Value)
 	walk = func(v reflect.Value) {

@@ -15,7 +15,7 @@ import (
 //
 //	go test -run '^$' -fuzz FuzzParse -fuzztime 60s ./parser
 
-// seeds are bodies with something unusual each.
+// seeds are bodies, each with something unusual.
 var seeds = []string{
 	"",
 	"User-agent: *\nDisallow: /\n",
@@ -28,7 +28,7 @@ var seeds = []string{
 	"Useragent: b\nSITE-MAP: x\nAllowed: /a/index.htm\nDisallow: *a*b*$\nlicense: x\nHost: y\nclean-param: z",
 }
 
-// checkScan checks what the Scanner promises: its lines partition the body, and their texts are parts of them.
+// checkScan checks that the Scanner's lines partition the body, and that their texts are parts of them.
 func checkScan(t *testing.T, body []byte, d parser.Dialect) {
 	t.Helper()
 	scanner := parser.NewScanner(body, d)
@@ -66,8 +66,8 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// checkParse checks that a File reads by its shortcuts the records that the Scanner sees, that what it tells of groups
-// and agents is in range and agrees, and that a File which was used before tells the same.
+// checkParse checks that a File has the records that the Scanner sees, that its groups and agents are in range and
+// consistent, and that a reused File gives the same results.
 func checkParse(t *testing.T, used *parser.File, body []byte, d parser.Dialect) {
 	t.Helper()
 	var file parser.File
@@ -111,7 +111,7 @@ func checkParse(t *testing.T, used *parser.File, body []byte, d parser.Dialect) 
 	}
 }
 
-// told is all that a File tells of a body.
+// told writes everything that a File says about a body.
 func told(file *parser.File) string {
 	var b strings.Builder
 	fmt.Fprint(&b, file.Lines(), file.HasBOM(), file.Dialect(), file.Star(), file.Complete(), "\n")
@@ -144,7 +144,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzTokens compares the names that are read from user-agent values with those that a plain reading finds.
+// FuzzTokens compares the names in user-agent values with those of the reference.
 func FuzzTokens(f *testing.F) {
 	for _, value := range []string{"", "*", "* x", "*x", "a", "A-b_C/1.0 (x)", "2bot", "MJ12bot", "AI2Bot/1.0; x", "Screaming Frog SEO Spider", "a;b/c d", "/x", "\u212A"} {
 		f.Add(value)
@@ -164,7 +164,7 @@ func FuzzTokens(f *testing.F) {
 	})
 }
 
-// TestParseCorpus is FuzzScan and FuzzParse over real bodies, a part of them.
+// TestParseCorpus is FuzzScan and FuzzParse over some real bodies.
 func TestParseCorpus(t *testing.T) {
 	var used parser.File
 	for i, body := range sharedtest.Bodies(t, "mix12k") {
@@ -208,7 +208,7 @@ func FuzzDecide(f *testing.F) {
 		for _, d := range []parser.Dialect{parser.Google, parser.RFC} {
 			var file parser.File
 			file.ParseDialect([]byte(body), d)
-			// What one question leaves behind must not change the answer to the next.
+			// One question must not change the answer to the next.
 			for _, agent := range []string{agent, "a", "nobody", agent} {
 				for _, path := range []string{path, "/", path} {
 					checkDecide(t, &file, body, agent, path, d)
@@ -218,7 +218,7 @@ func FuzzDecide(f *testing.F) {
 	})
 }
 
-// checkDecide compares a decision, and whose rule made it, with the reference.
+// checkDecide compares a decision and its rule with the reference.
 func checkDecide(t *testing.T, file *parser.File, body, agent, path string, d parser.Dialect) {
 	t.Helper()
 	got := file.Decide(agent, []byte(path))
@@ -240,7 +240,7 @@ func checkDecide(t *testing.T, file *parser.File, body, agent, path string, d pa
 	}
 }
 
-// slowSurvey tries every path, and counts, without shortcuts.
+// slowSurvey tries every path, without shortcuts.
 func slowSurvey(file *parser.File, groups []uint32) (s parser.Survey) {
 	paths := [][]byte{[]byte("/"), []byte("/dummy-testing-path-54321")}
 	for _, g := range groups {

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// TestRecords shows what a File keeps of each line: line, group, key, flags, texts.
+// TestRecords checks what a File keeps of each line: line, group, key, flags, texts.
 func TestRecords(t *testing.T) {
 	f := func(d parser.Dialect, body string, want ...string) {
 		t.Helper()
@@ -58,7 +58,7 @@ func TestRecords(t *testing.T) {
 		`8 -1 license "License" "l"`, `9 -1 revisit-after "Revisit-After" "r"`, `10 -1 domain "Domain" "d"`)
 }
 
-// TestLineKinds shows the Scanner's view, and the number of lines.
+// TestLineKinds checks the Scanner's kinds of lines, and the number of lines.
 func TestLineKinds(t *testing.T) {
 	f := func(body string, want ...parser.LineKind) {
 		t.Helper()
@@ -83,7 +83,7 @@ func TestLineKinds(t *testing.T) {
 	f("Sitemap: a\nNoindex: /\nFoo: bar\nfoo", parser.LineExtension, parser.LineLegacy, parser.LineUnknown, parser.LineInvalid)
 }
 
-// TestAgents shows who is named, by which groups.
+// TestAgents checks the names and their groups.
 func TestAgents(t *testing.T) {
 	f := func(d parser.Dialect, body string, want ...string) {
 		t.Helper()
@@ -113,7 +113,7 @@ func TestAgents(t *testing.T) {
 	f(parser.Google, "user-agent: a_b\nuser-agent: a-b\nuser-agent: K", `a_b "a_b" 1 [0]`, `a-b "a-b" 2 [0]`, `K "K" 3 [0]`)
 }
 
-// TestManyAgents fills the table of names many times over.
+// TestManyAgents makes the table of names grow many times.
 func TestManyAgents(t *testing.T) {
 	const n = 20000
 	var body []byte
@@ -139,7 +139,7 @@ func TestManyAgents(t *testing.T) {
 	}
 }
 
-// TestSurvey shows what files amount to for `a`.
+// TestSurvey checks the verdict on files for `a`.
 func TestSurvey(t *testing.T) {
 	f := func(rules string, want parser.SiteVerdict, rootAllowed bool, nAllow, nDisallow int) {
 		t.Helper()
@@ -188,7 +188,7 @@ func TestSurvey(t *testing.T) {
 	g("disallow: disallow:/?a", false, false, false)
 }
 
-// TestSurveyRFCRobots: no rule decides on /robots.txt in the rfc dialect, so that none names it.
+// TestSurveyRFCRobots: in the RFC dialect /robots.txt is always allowed, so no rule names it.
 func TestSurveyRFCRobots(t *testing.T) {
 	f := func(d parser.Dialect, rules string, want parser.SiteVerdict) {
 		t.Helper()
@@ -207,13 +207,13 @@ func TestSurveyRFCRobots(t *testing.T) {
 	f(parser.RFC, "disallow: /%e*9", parser.SiteAllowed)
 	f(parser.RFC, "disallow: /$\ndisallow: /dummy\ndisallow: /%4*1", parser.SitePartial)
 	f(parser.Google, "disallow: /$\ndisallow: /dummy\ndisallow: /%4*1", parser.SiteBlocked)
-	// With stars it may match other paths, too, and overrule or be overruled there.
+	// With `*` it may match other paths, too, and override a rule or be overridden there.
 	f(parser.RFC, "disallow: *robots.txt**\nallow: /xrobots.txt", parser.SitePartial)
 	f(parser.RFC, "disallow: /\ndisallow: /xrobots.txt\nallow: *robots.txt**", parser.SitePartial)
 	f(parser.RFC, "disallow: /xrobots.txt\nallow: *robots.txt**", parser.SiteAllowed)
 }
 
-// TestRFCRobotsEscaped: both sides are normalised, so that the file's own path may be spelled with escapes.
+// TestRFCRobotsEscaped: both sides are normalised, so /robots.txt may be spelled with escapes.
 func TestRFCRobotsEscaped(t *testing.T) {
 	var file parser.File
 	file.ParseDialect([]byte("user-agent: *\ndisallow: /"), parser.RFC)
@@ -224,7 +224,7 @@ func TestRFCRobotsEscaped(t *testing.T) {
 	}
 }
 
-// TestSurveyBound: 47,000 rules of which no path decides otherwise than `/` end at the bound, and say so.
+// TestSurveyBound: 47,000 rules, none of whose paths differs from `/`, reach the bound, and the Survey is Limited.
 func TestSurveyBound(t *testing.T) {
 	body := []byte("user-agent: a\ndisallow: /\n")
 	for i := range 23500 {
@@ -236,7 +236,7 @@ func TestSurveyBound(t *testing.T) {
 	if s.Verdict != parser.SitePartial || !s.Limited || s.NAllow != 23500 || s.NDisallow != 23501 {
 		t.Errorf("%+v", s)
 	}
-	// The mix is among the paths that are tried first.
+	// The deciding path is among the first that are tried.
 	file.Parse(append(body, "allow: /0/x\n"...))
 	if s := file.Survey(file.AgentGroups(0)); s.Verdict != parser.SitePartial {
 		t.Errorf("%+v", s)
@@ -248,7 +248,7 @@ func TestSurveyBound(t *testing.T) {
 	}
 }
 
-// TestSurveyVisits: a crowd that shares many rules ends at the bound too.
+// TestSurveyVisits: many agents that share many rules reach the bound, too.
 func TestSurveyVisits(t *testing.T) {
 	const agents, rules = 2000, 10000
 	var body []byte
@@ -275,7 +275,7 @@ func TestSurveyVisits(t *testing.T) {
 	}
 }
 
-// TestSurveyLongPaths: what a long path costs is charged too, whether it is the first that is tried or not.
+// TestSurveyLongPaths: the cost of a long path is charged, whether it is tried first or later.
 func TestSurveyLongPaths(t *testing.T) {
 	f := func(d parser.Dialect, rules string) {
 		t.Helper()
@@ -304,7 +304,7 @@ func TestSurveyLongPaths(t *testing.T) {
 	f(parser.RFC, "disallow:/robots.txt\nallow:/robots.txt"+strings.Repeat("*", 450000)+"\n")
 }
 
-// TestAppendRulePath shows the path that a value names; "" where it names none.
+// TestAppendRulePath checks the path that a value names; "" for none.
 func TestAppendRulePath(t *testing.T) {
 	f := func(value, want string) {
 		t.Helper()
@@ -326,7 +326,7 @@ func TestAppendRulePath(t *testing.T) {
 	f("/é%c3", "/%C3%A9%C3")
 }
 
-// TestAppendPath shows the path of a URL, as given and escaped.
+// TestAppendPath checks the path of a URL, as given and escaped.
 func TestAppendPath(t *testing.T) {
 	f := func(url, want, escaped string) {
 		t.Helper()
@@ -348,7 +348,7 @@ func TestAppendPath(t *testing.T) {
 	f("mailto:a@b", "/", "/")
 }
 
-// TestAllowsEscapes holds what the package comment says of octets above 0x7F and of escapes in a URL.
+// TestAllowsEscapes checks the package comment on octets above 0x7F and escapes in a URL.
 func TestAllowsEscapes(t *testing.T) {
 	f := func(d parser.Dialect, rule, url string, want bool) {
 		t.Helper()
@@ -366,7 +366,7 @@ func TestAllowsEscapes(t *testing.T) {
 	}
 }
 
-// TestNoise: of lines that mean nothing a bounded number is kept, all are counted, and what follows is read.
+// TestNoise: lines without a known key are kept up to a bound, and all are counted; later lines are read.
 func TestNoise(t *testing.T) {
 	body := append(bytes.Repeat([]byte("<p>\na:b\n"), 50000), "User-agent: a\nDisallow: /x\n"...)
 	var file parser.File
@@ -379,7 +379,7 @@ func TestNoise(t *testing.T) {
 	}
 }
 
-// TestResetGivesBack: what grew for a freak is given back, of whatever kind the freak was.
+// TestResetGivesBack: Reset releases the memory of unusually large files of every kind.
 func TestResetGivesBack(t *testing.T) {
 	f := func(name, body string) {
 		t.Helper()
@@ -393,7 +393,7 @@ func TestResetGivesBack(t *testing.T) {
 			file.Decide("nobody", bytes.Repeat([]byte("/"), 1<<20))
 		}
 		if _, most := parser.Owned(&file); most <= parser.Keep {
-			t.Errorf("%s is no freak: %d bytes", name, most)
+			t.Errorf("%s is not unusually large: %d bytes", name, most)
 		}
 		file.Reset()
 		if sum, most := parser.Owned(&file); most > parser.Keep || sum > 1<<20 {
@@ -417,7 +417,7 @@ func TestResetGivesBack(t *testing.T) {
 	f("sets of groups", together.String())
 }
 
-// TestComplete: a million records are kept, and who has more gets no sure survey.
+// TestComplete: a million records are kept; a file with more has only Limited surveys.
 func TestComplete(t *testing.T) {
 	body := append([]byte("user-agent: a\n"), bytes.Repeat([]byte("allow:/\n"), parser.MaxRecords-1)...)
 	f := func(body []byte, records, allow int, complete bool) {
@@ -434,7 +434,7 @@ func TestComplete(t *testing.T) {
 	f(append(body, "user-agent: b\nfoo: bar\nallow /\n"...), parser.MaxRecords, parser.MaxRecords, false)
 }
 
-// TestSurveyIsShared: what agents of the same groups amount to is worked out once, so that no crowd uses the work up.
+// TestSurveyIsShared: agents with the same groups share one survey, so that many agents do not exhaust the work.
 func TestSurveyIsShared(t *testing.T) {
 	var body []byte
 	for i := range 1000 {
@@ -456,7 +456,7 @@ func TestSurveyIsShared(t *testing.T) {
 	}
 }
 
-// TestReset: a File forgets the body before, and is like new.
+// TestReset: after Reset a File is like a new one.
 func TestReset(t *testing.T) {
 	var file parser.File
 	check := func(when string) {
@@ -479,7 +479,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestSurveyAfterPanic: to ask for a group that is not there is a mistake that leaves no trace.
+// TestSurveyAfterPanic: a panic over a group that does not exist leaves no trace.
 func TestSurveyAfterPanic(t *testing.T) {
 	var file parser.File
 	file.Parse([]byte("user-agent: a\ndisallow: /\nuser-agent: b\nallow: /"))
@@ -498,7 +498,7 @@ func TestSurveyAfterPanic(t *testing.T) {
 	}
 }
 
-// TestUnknownDialect is read as Google's.
+// TestUnknownDialect: an unknown dialect is read as Google's.
 func TestUnknownDialect(t *testing.T) {
 	var file parser.File
 	file.ParseDialect([]byte("useragent: a\ndisalow: /index.html"), parser.Dialect(7))
@@ -508,7 +508,7 @@ func TestUnknownDialect(t *testing.T) {
 	}
 }
 
-// TestStarIsNotStale: the kept answer of `*` is that of this body and this path.
+// TestStarIsNotStale: the kept decision of `*` is that of the current body and path.
 func TestStarIsNotStale(t *testing.T) {
 	var file parser.File
 	f := func(path string, want bool) {
@@ -526,7 +526,7 @@ func TestStarIsNotStale(t *testing.T) {
 	f("/b", false)
 }
 
-// TestNoAllocations: once a File has met bodies as large, nothing allocates, whatever the body.
+// TestNoAllocations: a File that has read bodies as large allocates nothing.
 func TestNoAllocations(t *testing.T) {
 	bodies := generated(200)
 	for _, seed := range seeds {

@@ -10,11 +10,11 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// What may be done to a body without another answer: its line ends, the case of keys and names, comments and blank lines, and
-// the order of groups. Each property is tried on the bodies of the vectors, on seeds, on generated bodies, and, where
-// they are, on some real ones.
+// Changes to a body that must not change the answers: line ends, the case of keys and names, comments and blank lines,
+// and the order of groups. Each is tried on the bodies of the vectors, on seeds, on generated bodies, and on real ones
+// if available.
 
-// eachBody calls check with each body, freed of line ends other than LF, in each dialect.
+// eachBody calls check with each body, its line ends converted to LF, in each dialect.
 func eachBody(t *testing.T, check func(t *testing.T, body []byte, d parser.Dialect)) {
 	var bodies [][]byte
 	for _, v := range readVectors(t) {
@@ -50,13 +50,13 @@ func checkAll(t *testing.T, bodies [][]byte, check func(t *testing.T, body []byt
 	}
 }
 
-// askers are who ask in properties, besides the first agents that a body names.
+// askers are agents to ask about, besides the first that a body names.
 var askers = []string{"Googlebot", "gptbot", "a", "B", "foo", "nobody", "*"}
 
-// asked are the paths that they ask for, besides the paths of a body's first rules.
+// asked are paths to ask about, besides those of a body's first rules.
 var asked = [][]byte{[]byte("/"), []byte("/x"), []byte("/private/index.html"), []byte("/robots.txt"), []byte("/a%62?c=*$")}
 
-// asks calls visit with agents and paths that matter to the file.
+// asks calls visit with agents and paths that are relevant to the file.
 func asks(file *parser.File, visit func(agent string, path []byte)) {
 	agents, paths := askers, asked
 	for i := range min(file.Agents(), 4) {
@@ -76,7 +76,7 @@ func asks(file *parser.File, visit func(agent string, path []byte)) {
 	}
 }
 
-// sameDecisions checks that two files answer alike; line gives the number in the second of a line of the first.
+// sameDecisions checks that two files give the same decisions; line converts line numbers of the first to the second.
 func sameDecisions(t *testing.T, was, is *parser.File, line func(int) int) {
 	t.Helper()
 	asks(was, func(agent string, path []byte) {
@@ -87,8 +87,8 @@ func sameDecisions(t *testing.T, was, is *parser.File, line func(int) int) {
 	})
 }
 
-// sameRecords checks that two files have the same records. line as in sameDecisions, text tells whether two keys or
-// agents' names are the same.
+// sameRecords checks that two files have the same records. line is as in sameDecisions; text compares two keys or
+// names.
 func sameRecords(t *testing.T, was, is *parser.File, line func(int) int, text func(a, b []byte) bool) {
 	t.Helper()
 	if was.Records() != is.Records() || was.Groups() != is.Groups() || was.Agents() != is.Agents() {
@@ -124,7 +124,7 @@ func scanned(body []byte, d parser.Dialect) (lines []parser.Line) {
 	return lines
 }
 
-// TestLineEndsDoNotMatter: LF, CR LF and CR are the same.
+// TestLineEndsDoNotMatter: LF, CR LF and CR are equivalent.
 func TestLineEndsDoNotMatter(t *testing.T) {
 	eachBody(t, func(t *testing.T, body []byte, d parser.Dialect) {
 		var was, is parser.File
@@ -152,7 +152,7 @@ func TestLineEndsDoNotMatter(t *testing.T) {
 	})
 }
 
-// recased returns the body with the ASCII letters of keys and of whole user-agent lines in the other case.
+// recased returns the body with the other case of the ASCII letters in keys and user-agent lines.
 func recased(body []byte, d parser.Dialect, convert func(byte) byte) []byte {
 	body = bytes.Clone(body)
 	for _, l := range scanned(body, d) {
@@ -198,7 +198,7 @@ func lowered(text []byte) []byte {
 	return out
 }
 
-// TestCaseDoesNotMatter: keys and agents' names are the same in any case, in the file and of who asks.
+// TestCaseDoesNotMatter: the case of keys and names does not matter, in the file or in questions.
 func TestCaseDoesNotMatter(t *testing.T) {
 	eachBody(t, func(t *testing.T, body []byte, d parser.Dialect) {
 		var was, is parser.File
@@ -220,8 +220,8 @@ func TestCaseDoesNotMatter(t *testing.T) {
 	})
 }
 
-// TestCommentsDoNotMatter: a comment at the end of every line changes nothing, comments and blank lines between them
-// change the numbers of lines.
+// TestCommentsDoNotMatter: comments at the end of lines change nothing; comments and blank lines between lines change
+// only line numbers.
 func TestCommentsDoNotMatter(t *testing.T) {
 	eachBody(t, func(t *testing.T, body []byte, d parser.Dialect) {
 		var was, is parser.File
@@ -263,7 +263,7 @@ type chunk struct {
 	first int
 }
 
-// chunks returns what stands before the first group, and each group.
+// chunks returns the text before the first group, and each group.
 func chunks(body []byte, file *parser.File) (all []chunk) {
 	all = append(all, chunk{first: 1})
 	next := 0
@@ -282,18 +282,18 @@ func chunks(body []byte, file *parser.File) (all []chunk) {
 	return all
 }
 
-// TestOrderOfGroupsDoesNotMatter: whole groups may be moved. What stands before the first stays there, being in none; and the
-// last group, which may have no rules, gets an empty one: it would else be one with the group behind it.
+// TestOrderOfGroupsDoesNotMatter: whole groups may be moved. Text before the first stays there, since it is in no
+// group. A last group without rules gets an empty rule, or it would join the group after it.
 func TestOrderOfGroupsDoesNotMatter(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 21))
 	shuffled := 0
 	eachBody(t, func(t *testing.T, body []byte, d parser.Dialect) {
 		var was, is parser.File
 		was.ParseDialect(body, d)
-		if was.Groups() < 2 || body[0] == 0xEF { // a mark has its place
+		if was.Groups() < 2 || body[0] == 0xEF { // a byte order mark must stay first
 			return
 		}
-		distinct := true // no agent is in two groups: then the deciding line is the same too
+		distinct := true // no agent is in two groups, so that the deciding line is the same, too
 		for i := range was.Agents() {
 			distinct = distinct && len(was.AgentGroups(i)) == 1
 		}
@@ -325,7 +325,7 @@ func TestOrderOfGroupsDoesNotMatter(t *testing.T) {
 	}
 }
 
-// answers writes all that a file answers.
+// answers writes all answers of a file.
 func answers(file *parser.File) string {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, file.Dialect(), file.Lines(), file.HasBOM(), file.Records(), file.Groups(), file.Agents(), file.Star(), file.Complete())
@@ -354,14 +354,14 @@ func answers(file *parser.File) string {
 	return b.String()
 }
 
-// TestFilesForget: a File that has read other bodies, and answered about them, answers like a new one.
+// TestFilesForget: a reused File answers like a new one.
 func TestFilesForget(t *testing.T) {
 	var used parser.File
 	eachBody(t, func(t *testing.T, body []byte, d parser.Dialect) {
 		var fresh parser.File
 		fresh.ParseDialect(body, d)
 		want := answers(&fresh)
-		used.ParseDialect(body, d) // after the body before, in whatever dialect, or the same body
+		used.ParseDialect(body, d) // after another body, in another dialect or not, or the same body
 		if got := answers(&used); got != want {
 			t.Errorf("used:\n%s\nfresh:\n%s", got, want)
 		}
@@ -377,7 +377,7 @@ func TestFilesForget(t *testing.T) {
 	})
 }
 
-// TestOrderOfQuestionsDoesNotMatter: what a File keeps of one question changes no other answer.
+// TestOrderOfQuestionsDoesNotMatter: no question changes the answer to another.
 func TestOrderOfQuestionsDoesNotMatter(t *testing.T) {
 	type question struct {
 		agent, path string

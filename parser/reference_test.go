@@ -7,11 +7,11 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// The reference: the same answers by the plainest means, octet by octet and with strings, sharing no code with the
-// package. For the Google dialect it follows Google's code in what it does, one pass for one agent and one path.
+// The reference computes the same answers by the plainest means, octet by octet and with strings, sharing no code with
+// the package. In the Google dialect it follows Google's code: one pass for one agent and one path.
 
-// slowMatch is what patterns mean, by recursion: a `*` matches nothing, or one octet more. What was found out once about
-// the rest of a pattern and the rest of a path is remembered, or it would take for ever.
+// slowMatch matches by recursion: a `*` matches nothing, or one octet more. It remembers results for each rest of
+// pattern and path, since it would take exponential time otherwise.
 func slowMatch(pattern, path string) bool {
 	known := map[[2]int]bool{}
 	var match func(pattern, path string) bool
@@ -36,7 +36,7 @@ func slowMatch(pattern, path string) bool {
 	return match(pattern, path)
 }
 
-// slowLines returns the lines of a body as they are read: without mark, cut, without NUL and comment, trimmed.
+// slowLines returns the lines of a body as they are read: without mark, truncated, without NUL and comment, trimmed.
 func slowLines(body string, d parser.Dialect) (lines []string) {
 	for _, octet := range []string{"\xEF", "\xBB", "\xBF"} {
 		rest, ok := strings.CutPrefix(body, octet)
@@ -103,7 +103,7 @@ func slowLower(s string) string {
 
 const slowUnreserved = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
 
-// slowNormal normalises a value, or the path of the rfc dialect.
+// slowNormal normalises a value, or a path of the RFC dialect.
 func slowNormal(s string, d parser.Dialect, isPath bool) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -144,7 +144,7 @@ func slowRulePath(value string, d parser.Dialect) string {
 	return path
 }
 
-// slowName returns the name in a user-agent value, "" for nobody.
+// slowName returns the name in a user-agent value, "" for none.
 func slowName(value string, d parser.Dialect) string {
 	run := value[:len(value)-len(strings.TrimLeft(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_"))]
 	rest := strings.TrimPrefix(value, "*")
@@ -155,7 +155,7 @@ func slowName(value string, d parser.Dialect) string {
 	return slowLower(run)
 }
 
-// slowLenient returns the names of the second reading.
+// slowLenient returns the names of the lenient reading.
 func slowLenient(value string) (names [3]string) {
 	const space = " \t\n\v\f\r"
 	value = strings.Trim(value, space)

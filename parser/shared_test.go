@@ -46,7 +46,7 @@ type conformanceCase struct {
 	GoogleSpecific bool `json:"google_specific"`
 }
 
-// rfcExempt are cases that are not marked as Google's own, and yet expect what RFC 9309 does not say.
+// rfcExempt lists cases that are not marked as Google's own, but expect more than RFC 9309 says.
 var rfcExempt = map[string]string{
 	"ID_Encoding#3":                   "§2.2.2 normalises both sides: an unescaped octet of the URL equals its escape in the rule",
 	"ID_Encoding#5":                   "§2.2.2 normalises both sides",
@@ -60,7 +60,7 @@ var rfcExempt = map[string]string{
 	"stress/860237#1.10":              "§2.2.2 allows /robots.txt",
 }
 
-// TestConformance runs Google's own tests, in both dialects.
+// TestConformance runs Google's own tests in both dialects.
 func TestConformance(t *testing.T) {
 	var file parser.File
 	n, exempt := 0, 0
@@ -84,7 +84,7 @@ func TestConformance(t *testing.T) {
 		case reason == "":
 			check(parser.RFC)
 		default:
-			// An exemption must be needed: the dialect has to differ here.
+			// An exemption must be needed: the dialects must differ here.
 			exempt++
 			file.ParseDialect(body, parser.RFC)
 			if file.Decide(c.Agent, path).Allow == (c.Expected == "allowed") {
@@ -100,7 +100,7 @@ func TestConformance(t *testing.T) {
 	t.Logf("%d decisions, %d exempt", n, exempt)
 }
 
-// TestConformanceUnits runs Google's own tests of functions.
+// TestConformanceUnits runs Google's own unit tests of functions.
 func TestConformanceUnits(t *testing.T) {
 	type unit struct {
 		Kind, In string

@@ -14,13 +14,13 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// A vector is a block of testdata/vectors, see the README there.
+// A vector is a block of testdata/vectors, see README.md there.
 type vector struct {
 	name, cite string
 	dialects   []parser.Dialect
 	body       []byte
-	kinds      []string // of all lines; nil where the block does not say
-	ends       []int    // of all lines; nil where the block does not say
+	kinds      []string // of all lines; nil if the block has none
+	ends       []int    // of all lines; nil if the block has none
 	questions  []question
 }
 
@@ -133,7 +133,7 @@ func (v *vector) read(head, body string) (err error) {
 	return nil
 }
 
-// TestVectors asks every question of testdata/vectors, in each dialect that its block is for, and looks at the lines.
+// TestVectors asks every question of testdata/vectors in each dialect of its block, and checks the lines.
 func TestVectors(t *testing.T) {
 	vectors := readVectors(t)
 	var file parser.File
@@ -156,7 +156,7 @@ func TestVectors(t *testing.T) {
 	t.Logf("%d blocks; in either dialect %d answers, %d of them with the group, %d kinds of lines", len(vectors), questions, groups, lines)
 }
 
-// ask compares the answer to one question, and that of the plain reference.
+// ask compares the answer to one question with the vector, and the reference's, too.
 func (v *vector) ask(t *testing.T, file *parser.File, q question) {
 	t.Helper()
 	path := parser.AppendPath(nil, q.url)
@@ -164,7 +164,7 @@ func (v *vector) ask(t *testing.T, file *parser.File, q question) {
 	if got.Allow != q.allow || q.line >= 0 && got.Line != q.line {
 		t.Errorf("%s\n%v: %s on %.60s: allow = %v by line %d, want %v by line %d", v.cite, file.Dialect(), q.agent, q.url, got.Allow, got.Line, q.allow, q.line)
 	}
-	if len(v.body) < 1<<12 && len(path) < 100 && q.agent != "" { // the reference takes its time, and knows no empty name
+	if len(v.body) < 1<<12 && len(path) < 100 && q.agent != "" { // the reference is slow, and takes no empty name
 		allow, line := slowDecide(string(v.body), q.agent, string(path), file.Dialect())
 		if allow != q.allow || q.line >= 0 && line != q.line {
 			t.Errorf("%s\n%v: %s on %.60s: the reference says %v by line %d", v.cite, file.Dialect(), q.agent, q.url, allow, line)
@@ -181,8 +181,7 @@ func (v *vector) ask(t *testing.T, file *parser.File, q question) {
 
 var lineEnd = regexp.MustCompile("(\r\n|\n|\r)$")
 
-// checkLines compares the kinds and ends of lines. Whatever they are, the lines partition the body, and what they say
-// lies in them.
+// checkLines compares the kinds and ends of lines. Lines must always partition the body and contain their texts.
 func (v *vector) checkLines(t *testing.T, d parser.Dialect) {
 	t.Helper()
 	var kinds []string
