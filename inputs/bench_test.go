@@ -36,7 +36,7 @@ func readList(tb testing.TB, content []byte, path string, opt Options) int {
 	}
 }
 
-// TestAllocations: an entry costs the string of its input and nothing else.
+// TestAllocations checks that an entry costs one allocation, the string of its input.
 func TestAllocations(t *testing.T) {
 	const n = 50_000
 	for name, content := range map[string][]byte{
@@ -50,7 +50,7 @@ func TestAllocations(t *testing.T) {
 				t.Fatalf("%s: %d entries", name, got)
 			}
 		}) / n
-		if per > 1.25 { // the set of seen origins grows in a few thousand steps
+		if per > 1.25 { // growing the set of seen origins costs a few thousand
 			t.Errorf("%s: %.2f allocations an entry", name, per)
 		}
 	}

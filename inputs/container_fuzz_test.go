@@ -35,9 +35,9 @@ func FuzzParquet(f *testing.F) {
 	f.Add(parquetOf(f, rows[:0]))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		if !isTable(string(content[:min(len(content), 5)])) {
-			return // which is another target's
+			return // another target's input
 		}
-		const most = 10_000 // a few bytes stand for as many rows as they say
+		const most = 10_000 // a few bytes can stand for as many rows as they claim
 		var rejects []Reject
 		opt := Options{Format: Parquet, Parquet: openParquet, Stdin: bytes.NewReader(content), TempDir: t.TempDir(), Reject: func(r Reject) error {
 			if rejects = append(rejects, r); len(rejects) == most {
@@ -114,7 +114,7 @@ func FuzzContainer(f *testing.F) {
 		const most = 4 << 20
 		kind, _ := magic(content)
 		if kind == "" || kind == kindTable {
-			return // which are other targets'
+			return // another target's input
 		}
 		var got []string
 		r, err := Open(t.Context(), []string{"-"}, Options{Format: Lines, Stdin: bytes.NewReader(content), Reject: func(r Reject) error {
@@ -142,7 +142,7 @@ func FuzzContainer(f *testing.F) {
 		plain, ok := unpackPlainly(kind, content, most)
 		inner, _ := magic(plain)
 		if !ok || inner != "" || bytes.ContainsAny(plain, "\x00#") || bytes.HasPrefix(plain, []byte("\xef\xbb\xbf")) || len(r.stats.Files) == 0 || r.layout.eol == '\r' {
-			return // it is damaged, or is more than lines
+			return // it is damaged, or exceeds the lines read
 		}
 		if n := countLines(plain, '\n'); s.Lines != n {
 			t.Fatalf("%d lines, and %d of what the library unpacks", s.Lines, n)
@@ -164,7 +164,7 @@ func FuzzContainer(f *testing.F) {
 	})
 }
 
-// unpackPlainly unpacks by the library alone; ok is false of what is damaged, or has no end.
+// unpackPlainly unpacks with the library alone; ok is false for damaged or endless input.
 func unpackPlainly(kind string, content []byte, most int64) (plain []byte, ok bool) {
 	var r io.Reader
 	var err error
@@ -187,7 +187,7 @@ func unpackPlainly(kind string, content []byte, most int64) (plain []byte, ok bo
 	case "bzip2":
 		r = bzip2.NewReader(bytes.NewReader(content))
 	default:
-		return nil, false // UTF-16 has no plainer reading
+		return nil, false // no other decoder of UTF-16 to compare with
 	}
 	if err != nil {
 		return nil, false

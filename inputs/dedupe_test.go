@@ -13,7 +13,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// TestSeen compares the set with a map, and its memory with what its comment and docs/inputs.md promise.
+// TestSeen compares the set with a map, and its memory with the figures in its comment and docs/inputs.md.
 func TestSeen(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var set seen
@@ -34,7 +34,7 @@ func TestSeen(t *testing.T) {
 	}
 }
 
-// TestSeenCapacity holds how many origins README.md and docs/inputs.md say there is memory for.
+// TestSeenCapacity checks the number of origins that README.md and docs/inputs.md promise for the default memory.
 func TestSeenCapacity(t *testing.T) {
 	var part table
 	for int64(tables*part.grown()*slotBytes) <= DefaultDedupeMemory*3/4 {
@@ -46,7 +46,7 @@ func TestSeenCapacity(t *testing.T) {
 	}
 }
 
-// TestTable fills one part with keys that crowd at its beginning, where probing has most to do.
+// TestTable fills a part with keys clustered at its beginning, the worst case for probing.
 func TestTable(t *testing.T) {
 	var part table
 	for i := range uint64(1000) {
@@ -68,8 +68,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestSeenOnDisk gives the set so little memory that it writes many runs, and compares it with a map again: exact, and
-// within its bound.
+// TestSeenOnDisk bounds the set's memory so that it writes many runs. It compares the set with a map, and its memory
+// with the bound.
 func TestSeenOnDisk(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	const limit = 1 << 20
@@ -91,7 +91,7 @@ func TestSeenOnDisk(t *testing.T) {
 	if len(set.disk.runs) < 3 || set.diskBytes() < int64(len(plain)-limit/slotBytes)*slotBytes {
 		t.Errorf("%d runs of %d bytes, of %d origins", len(set.disk.runs), set.diskBytes(), len(plain))
 	}
-	// Beyond the limit there are only the buffers of the file.
+	// Only the buffers of the file may exceed the limit.
 	if extra := int64(set.disk.out.Size() + len(set.disk.block) + cap(set.disk.sorted)*slotBytes + len(set.disk.runs)*4*(tables+3)); most > limit+extra {
 		t.Errorf("%d bytes are held, of %d and %d for the file", most, limit, extra)
 	}
@@ -101,7 +101,8 @@ func TestSeenOnDisk(t *testing.T) {
 	set.close()
 }
 
-// TestDuplicatesOnDisk reads a list twice with little memory: the first of each host counts, in order, and nothing is left.
+// TestDuplicatesOnDisk reads a list twice with little memory. The first entry of each host counts, in order, and no
+// file is left.
 func TestDuplicatesOnDisk(t *testing.T) {
 	const n = 120_000
 	path := listFile(t, "list", bigList(n, "host-%d-%x.example\n"))
@@ -131,11 +132,11 @@ func TestDuplicatesOnDisk(t *testing.T) {
 	}
 }
 
-// TestRuns looks for hashes in runs where they lie evenly, where they crowd, and between those that are there.
+// TestRuns looks up hashes that are uniform, clustered, or between those in a run.
 func TestRuns(t *testing.T) {
 	f := func(n int, hi func(i uint64) uint64) {
 		t.Helper()
-		s, err := newSpilled(t.TempDir(), 64) // a filter that tells nothing apart
+		s, err := newSpilled(t.TempDir(), 64) // a filter that excludes nothing
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,14 +167,14 @@ func TestRuns(t *testing.T) {
 	f(5000, func(uint64) uint64 { return 1 << 63 })          // all in one place
 }
 
-// TestSeenDiskFull says what could not be kept, and what to do.
+// TestSeenDiskFull checks the error for a full disk and its remedy.
 func TestSeenDiskFull(t *testing.T) {
 	full := func(dir string) error {
 		set := seen{limit: 1 << 20, dir: dir}
 		defer set.close()
 		for i := range 100_000 {
 			if i == 60_000 && set.disk != nil {
-				_ = set.disk.file.Close() // as a disk that has gone
+				_ = set.disk.file.Close() // like a removed disk
 			}
 			o, err := origin.New(origin.Auto, "host-"+strconv.Itoa(i)+".example", 0)
 			if err != nil {

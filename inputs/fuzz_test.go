@@ -85,7 +85,7 @@ func fuzz(f *testing.F, opt Options) {
 	})
 }
 
-// countLines is the plainest count of lines; a last one without an end counts.
+// countLines counts lines; a last line without an end counts.
 func countLines(content []byte, eol byte) uint64 {
 	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
 	n := bytes.Count(content, []byte{eol})

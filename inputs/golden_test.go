@@ -12,8 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestLists reads each file of testdata/lists, detecting what it is, and compares all that comes out of it with a golden
-// file beside it.
+// TestLists reads each file of testdata/lists, detecting its format, and compares the result with a golden file.
 func TestLists(t *testing.T) {
 	paths, err := filepath.Glob("testdata/lists/*")
 	if err != nil || len(paths) == 0 {
@@ -42,7 +41,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// transcript tells in words all that reading a file gives.
+// transcript describes everything that reading a file gives.
 func transcript(t *testing.T, path string) []byte {
 	var b bytes.Buffer
 	var rejects []string

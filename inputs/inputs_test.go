@@ -51,7 +51,7 @@ func listFile(t testing.TB, name string, content []byte) string {
 	return path
 }
 
-// origins reads inputs and returns the entries as `seq:origin`, separated by spaces, with rejects as `!line`.
+// origins returns the entries of inputs as `seq:origin`, separated by spaces, with rejects as `!line`.
 func origins(t testing.TB, opt Options, paths ...string) (string, Stats, error) {
 	t.Helper()
 	var b strings.Builder
@@ -80,7 +80,7 @@ func origins(t testing.TB, opt Options, paths ...string) (string, Stats, error) 
 	}
 }
 
-// packed returns text in a compression.
+// packed returns compressed text.
 func packed(t testing.TB, compression, text string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -171,7 +171,7 @@ func TestZip(t *testing.T) {
 	if err != nil || len(entries) != 3 || entries[2].Origin.Host() != "example.net" || entries[2].Seq != 2 {
 		t.Errorf("%+v, %v", entries, err)
 	}
-	// Each line of the same archive, given again, is a duplicate; a member's name cannot reach a terminal raw.
+	// A line of the same archive, read again, is a duplicate. A member's name cannot reach a terminal unescaped.
 	if len(rejects) != 5 || rejects[0].Line != 2 || rejects[0].Input != path+`:b/plain\x1b[2J.txt` {
 		t.Errorf("%+v", rejects)
 	}
@@ -180,7 +180,7 @@ func TestZip(t *testing.T) {
 	}
 }
 
-// TestDamage cuts and breaks archives: what stands whole before the damage is delivered, and half a line never.
+// TestDamage truncates and corrupts archives: Next returns whole lines before the damage, and never half a line.
 func TestDamage(t *testing.T) {
 	const all = 80_000
 	var text strings.Builder
@@ -217,7 +217,7 @@ func TestDamage(t *testing.T) {
 		if compression != "zip" { // a cut zip has no directory: see TestErrors
 			f("cut."+compression, content[:len(content)/2], all)
 		}
-		// Deflate has no checksum inside a stream: what follows flipped bits may be read as text for a while.
+		// Deflate has no checksum within a stream: text after flipped bits may be read for a while.
 		broken := bytes.Clone(content)
 		for i := range 64 {
 			broken[len(broken)/2+i] ^= 0x5a
@@ -339,7 +339,8 @@ func TestOptions(t *testing.T) {
 	f("\n\n\n", Options{}, "")
 }
 
-// TestMisread: a number that browsers would read as somebody's address is no entry, unless the guard refuses the address.
+// TestMisread: a number that browsers would read as a public address is a reject; one of a private address is an
+// entry.
 func TestMisread(t *testing.T) {
 	f := func(content string, opt Options, want string) {
 		t.Helper()
@@ -359,13 +360,13 @@ func TestMisread(t *testing.T) {
 	f("11.21,example.org\n12.5,example.com\n", Options{Column: "1"}, "!1 !2")
 	// Ranges, in full and for short.
 	f("203.0/16\n203.0.113/24\n10/8\n8.8.8.0/24\n", Options{}, "!1 !2 !3 !4")
-	// Numbers too small for an address are ranks, even where the guard would refuse what they stand for.
+	// Numbers too small for an address are ranks, even where the address would be private.
 	f("0\n7\n16777215\n0177\n", Options{}, "!1 !2 !3 !4")
-	// Nobody in public: entries, whose rows will say that the address is blocked.
+	// Private addresses are entries, whose rows will say that the address is blocked.
 	f("127.1\n0x7f.2\n017700000003\n2130706436\nhttp://10.9\n192.168.001.001\n", Options{},
 		"0:127.0.0.1 1:127.0.0.2 2:127.0.0.3 3:127.0.0.4 4:http://10.0.0.9 5:192.168.1.1")
 	f("169.254.43518\n100.64.1\n0xac.16.1\n0xe0.1\n240.1\n", Options{}, "0:169.254.169.254 1:100.64.0.1 2:172.16.0.1 3:224.0.0.1 4:240.0.0.1")
-	// Four decimal numbers are an address, however they are encoded.
+	// Four decimal numbers are an address, in any encoding.
 	f("8.8.8.8\n1.1.1.1.\nhttp://%39.9.9.9/1.2\n４.4.4.4\n[::ffff:8.8.4.4]\n8.8.8.7/x\n", Options{},
 		"0:8.8.8.8 1:1.1.1.1 2:http://9.9.9.9 3:4.4.4.4 4:8.8.4.4 5:8.8.8.7")
 
@@ -397,7 +398,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestSample: the share is of hosts, the same in every run, list and spelling, and a larger share holds the smaller.
+// TestSample: the sample is the same in every run, list and spelling, and a larger share includes a smaller one.
 func TestSample(t *testing.T) {
 	var list, reversed strings.Builder
 	for i := range 20_000 {
@@ -468,7 +469,7 @@ func TestLongLines(t *testing.T) {
 	}
 }
 
-// TestBomb unpacks a line of 64 MiB from 64 KiB of gzip: one reject, and no memory for it.
+// TestBomb unpacks a line of 64 MiB from 64 KiB of gzip: it is one reject and takes no memory.
 func TestBomb(t *testing.T) {
 	path := listFile(t, "bomb.gz", packed(t, "gzip", "a.example\n"+strings.Repeat("x", 64<<20)+"\nb.example\n"))
 	var before, after runtime.MemStats
@@ -529,7 +530,7 @@ func TestContext(t *testing.T) {
 	if _, err := readAll(r); err != context.Canceled {
 		t.Errorf("after the end of the context: %v", err)
 	}
-	// A terminal that says nothing does not hold us.
+	// A silent terminal does not block the reading.
 	silent, w := io.Pipe()
 	defer w.Close()
 	r, err = Open(ctx, []string{"-"}, Options{Stdin: silent})
@@ -606,7 +607,7 @@ func TestFingerprint(t *testing.T) {
 func TestSpool(t *testing.T) {
 	dir := t.TempDir()
 	content := packed(t, "gzip", strings.Repeat("a.example\n", 100_000)+"b.example")
-	paths := map[string]bool{} // whoever reads the same input has a copy of his own
+	paths := map[string]bool{} // each copy has a path of its own
 	for range 2 {
 		path, f, err := Spool(t.Context(), iotest.HalfReader(bytes.NewReader(content)), dir)
 		if err != nil {
@@ -641,7 +642,7 @@ func TestSpool(t *testing.T) {
 	}
 }
 
-// TestXZGuard finds the dictionary of every block of every stream, wherever the file is cut into reads.
+// TestXZGuard finds the dictionary of every block of every stream, for any division into reads.
 func TestXZGuard(t *testing.T) {
 	blocks, err := os.ReadFile("testdata/lists/blocks.txt.xz") // xz -1 --block-size=256
 	if err != nil {
@@ -662,14 +663,14 @@ func TestXZGuard(t *testing.T) {
 	f(own, nil)
 	f(several, nil)
 	for n := range len(several) - 1 {
-		// That it is cut off is for the library to say.
+		// The library reports the truncation.
 		if got, err := io.ReadAll(newXZGuard(bufio.NewReaderSize(bytes.NewReader(several[:n]), 4<<10))); err != nil || len(got) != n {
 			if !errors.Is(err, errXZ) { // in a number of the index
 				t.Fatalf("cut at %d: %d bytes, %v", n, len(got), err)
 			}
 		}
 	}
-	// The second block, and a later stream, ask for 3 GiB.
+	// The second block, and a later stream, claim 3 GiB.
 	header := blocks[12 : 12+int(blocks[12]+1)*4]
 	property := bytes.Index(header, []byte{0x21, 1}) + 2
 	first := bytes.Index(blocks, header[:2])

@@ -17,7 +17,7 @@ func TestJSONLines(t *testing.T) {
 			t.Errorf("%q: %s, %v, want %s", content, got, err, want)
 		}
 	}
-	// Keys known by name, at the top or below, and keys that are asked for.
+	// Usual keys, at the top or below, and chosen keys.
 	f(`{"domain":"a.example","x":{"url":"b.example"}}`, Options{}, "0:a.example")
 	f(`{"site":{"host":"a.example","n":[1,{"host":"x"}]}}`, Options{}, "0:a.example")
 	f(`{"site":{"host":"a.example","alias":"b.example"}}`, Options{Column: "site.alias"}, "0:b.example")
@@ -27,7 +27,7 @@ func TestJSONLines(t *testing.T) {
 	f(`{"host":"a.ex\u0061mple\/x"}`, Options{}, "0:a.example")
 	f("{\"host\":null}\r\n{\"host\":\"a.example\"}\n\n{}\n[]\n{\"host\":\"b.example\"}x\n{\"host\":{\"x\":1}}\n\"c.example\"", Options{Format: JSONL},
 		"!1 1:a.example !4 !5 !6 !7 7:c.example")
-	// Of a key that is there twice the last counts, whatever it is.
+	// The last of equal keys counts, whatever its value.
 	f("{\"host\":\"a.example\",\"host\":\"b.example\"}\n{\"host\":\"c.example\",\"host\":1.5e}\n{\"host\":\"c.example\",\"host\":[]}", Options{}, "0:b.example !2 !3")
 	f("{\"s\":{\"host\":\"a.example\"}}\n{\"s\":{\"host\":\"b.example\"},\"s\":{}}", Options{}, "0:a.example !2")
 	f(`{"host":"a.example","deep":`+strings.Repeat("[", maxJSONDepth+1)+strings.Repeat("]", maxJSONDepth+1)+"}\n", Options{}, "!1")
@@ -49,7 +49,7 @@ func TestJSONLines(t *testing.T) {
 	}
 }
 
-// TestJSONKeys: of more keys than are looked at, the same are looked at each time: those at the top first.
+// TestJSONKeys: if there are too many keys, every run looks at the same ones, those at the top first.
 func TestJSONKeys(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`{"links":{`)
@@ -65,9 +65,9 @@ func TestJSONKeys(t *testing.T) {
 	}
 }
 
-// TestDetectionAnyChunks: what a list is found to be does not depend on how its bytes come.
+// TestDetectionAnyChunks: the detected layout does not depend on how reads divide the bytes.
 func TestDetectionAnyChunks(t *testing.T) {
-	far := strings.Repeat(`{"domain":"a.example","x":"`+strings.Repeat("x", 1000)+"\"}\n", 66) // some more than is looked at
+	far := strings.Repeat(`{"domain":"a.example","x":"`+strings.Repeat("x", 1000)+"\"}\n", 66) // more than detection reads
 	content := far + `{"url":"b.example","domain":"c.example"}` + "\n"
 	want, _, err := origins(t, Options{}, listFile(t, "list", []byte(content)))
 	if err != nil || !strings.HasSuffix(want, " 66:c.example") {
@@ -81,7 +81,7 @@ func TestDetectionAnyChunks(t *testing.T) {
 	}
 }
 
-// inChunks is a text that comes so many bytes at a time.
+// inChunks is a text that is read so many bytes at a time.
 type inChunks struct {
 	rest string
 	n    int
@@ -96,7 +96,7 @@ func (r *inChunks) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestJSONLabels: a label is what a cell of a table would hold.
+// TestJSONLabels: labels are converted like cells of a table.
 func TestJSONLabels(t *testing.T) {
 	f := func(value, want string) {
 		t.Helper()
@@ -132,7 +132,7 @@ func FuzzJSONWalk(f *testing.F) {
 	paths := [jsonWanted]jsonPath{jsonHost: {"a"}, jsonRank: {"a", "b"}, jsonLabel: {"r"}}
 	f.Fuzz(func(t *testing.T, line string) {
 		if !utf8.ValidString(line) || strings.Count(line, "[")+strings.Count(line, "{") > maxJSONDepth {
-			return // which are rejected before, or otherwise than by encoding/json
+			return // rejected earlier, or not by the rules of encoding/json
 		}
 		found, ok := walkJSON([]byte(line), &paths)
 		object, isObject := plainObject([]byte(line))
@@ -161,7 +161,7 @@ func FuzzJSONWalk(f *testing.F) {
 	})
 }
 
-// plainObject reads the first level of an object as encoding/json does.
+// plainObject reads the first level of an object with encoding/json.
 func plainObject(line []byte) (object map[string]json.RawMessage, ok bool) {
 	err := json.Unmarshal(line, &object)
 	return object, err == nil && object != nil

@@ -7,8 +7,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 )
 
-// TestRealList reads a list that was merged from a dozen sources of the wild. Its hosts are distinct and in lower case, so
-// that every line is an entry: even names that DNS may not know (`www.example.com_443`) are names.
+// TestRealList reads a list that was merged from a dozen public sources. Its hosts are distinct and in lower case, so
+// every line is an entry, even names that DNS may not know (`www.example.com_443`).
 func TestRealList(t *testing.T) {
 	path := sharedtest.Path(t, "lists", "merged-origins.csv.zst")
 	var rejects []Reject
