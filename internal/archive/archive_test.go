@@ -35,7 +35,7 @@ func newPlace(t *testing.T) place {
 
 var started = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// begin begins the archive of scan s, of which so many parts count.
+// begin begins the archive of scan s, of which the given number of parts count.
 func (p place) begin(parts int, maxBytes int64) *Archive {
 	p.t.Helper()
 	a := New(p.dir, "test/1", maxBytes)
@@ -46,7 +46,7 @@ func (p place) begin(parts int, maxBytes int64) *Archive {
 	return a
 }
 
-// files are the names of the archives there, with the targets of their responses.
+// files lists the archives and the targets of their responses.
 func (p place) files() (list []string) {
 	p.t.Helper()
 	for entry, err := range p.dir.List(p.t.Context(), "part-") {
@@ -85,7 +85,7 @@ func (p place) want(what string, want ...string) {
 	}
 }
 
-// record writes an exchange with a host.
+// record records an exchange with a host.
 func record(t *testing.T, a *Archive, host, response string) {
 	t.Helper()
 	target, ok := fetcher.ParseTarget("https://" + host + "/robots.txt")
@@ -98,7 +98,7 @@ func record(t *testing.T, a *Archive, host, response string) {
 
 const answer = "HTTP/1.1 200 OK\r\n\r\nUser-agent: *\n"
 
-// TestParts holds that exchanges are published with the part that is cut behind them, and no others.
+// TestParts checks that exchanges are published with the next part that is cut, and no others.
 func TestParts(t *testing.T) {
 	p := newPlace(t)
 	a := p.begin(0, 0)
@@ -127,7 +127,7 @@ func TestParts(t *testing.T) {
 	}
 	p.want("closed", "part-s-0-0-0.warc.gz: a/robots.txt b/robots.txt", "part-s-0-1-0.warc.gz: c/robots.txt")
 
-	// The second part was lost before it was committed: its exchanges take place again.
+	// The second part was lost before its commit: its exchanges are repeated.
 	a = p.begin(1, 0)
 	p.want("resumed", "part-s-0-0-0.warc.gz: a/robots.txt b/robots.txt")
 	record(t, a, "c", answer)
@@ -140,7 +140,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestRolled holds that files end at their size.
+// TestRolled checks that files end at their size.
 func TestRolled(t *testing.T) {
 	p := newPlace(t)
 	a := p.begin(0, 2500)
@@ -163,7 +163,7 @@ func TestRolled(t *testing.T) {
 	}
 }
 
-// TestOthers holds that what is not this scan's stays, and that another dataset's scan of the same name is told apart.
+// TestOthers checks that files of other scans stay, and that a scan of the same name in another dataset is an error.
 func TestOthers(t *testing.T) {
 	p := newPlace(t)
 	for _, name := range []string{"part-s-0-5-0.warc.gz", "part-s-0-5-0.warc.gz.bak", "part-s-1-5-0.warc.gz", "part-s-0-0-5-0.warc.gz", "part-s-0-05-0.warc.gz", "notes.txt"} {
@@ -199,7 +199,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// TestFailure holds that what could not be written fails the part, and all behind it.
+// TestFailure checks that a failed write fails the part and all later ones.
 func TestFailure(t *testing.T) {
 	p := newPlace(t)
 	full := errors.New("full")
@@ -231,7 +231,7 @@ type failing struct {
 
 func (f failing) Create(context.Context, string) (store.Draft, error) { return nil, f.err }
 
-// TestManyAtOnce records from many goroutines while parts are cut: each exchange is in one file.
+// TestManyAtOnce records from many goroutines while parts are cut: each exchange is in exactly one file.
 func TestManyAtOnce(t *testing.T) {
 	p := newPlace(t)
 	a := p.begin(0, 4000)
@@ -271,7 +271,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// silent is a store that does not answer whoever begins an object, until he gives up.
+// silent is a store whose Create does not return until its context ends.
 type silent struct {
 	*store.Dir
 	asked chan struct{}
@@ -283,8 +283,8 @@ func (s silent) Create(ctx context.Context, _ string) (store.Draft, error) {
 	return nil, ctx.Err()
 }
 
-// TestGiveUp holds that who records and who cuts need not wait for a silent store any longer than somebody wants, and that nothing
-// is said to be published then.
+// TestGiveUp checks that GiveUp ends the waiting of Record and Cut for a silent store, and that nothing is reported as
+// published.
 func TestGiveUp(t *testing.T) {
 	p := newPlace(t)
 	st := silent{p.dir, make(chan struct{})}

@@ -70,14 +70,14 @@ func write(tb testing.TB, texts ...string) string {
 	return path
 }
 
-// read returns the entries of archives, a line each, and the rejects.
+// read returns the entries of archives, one a line, and the rejects.
 func read(tb testing.TB, opt Options, paths ...string) (rows, rejects []string, stats inputs.Stats) {
 	tb.Helper()
 	rows, rejects, r := readAll(tb, opt, paths...)
 	return rows, rejects, r.Stats()
 }
 
-// readAll is read, and returns the Reader, which is closed.
+// readAll is read, and also returns the closed Reader.
 func readAll(tb testing.TB, opt Options, paths ...string) (rows, rejects []string, r *Reader) {
 	tb.Helper()
 	opt.MaxBody = 1000
@@ -134,7 +134,7 @@ func equal(tb testing.TB, what string, got []string, want ...string) {
 	}
 }
 
-// TestOnlyCapturesOfRobots tells what of an archive is an entry, what is passed over, and what is a reject.
+// TestOnlyCapturesOfRobots checks which records are entries, skipped, or rejects.
 func TestOnlyCapturesOfRobots(t *testing.T) {
 	const a = "https://a.example/robots.txt"
 	rows, rejects, stats := read(t, Options{}, write(t,
@@ -169,7 +169,7 @@ func TestOnlyCapturesOfRobots(t *testing.T) {
 	}
 }
 
-// TestHops tells which rows redirects and failures give.
+// TestHops checks the rows of redirects and failures.
 func TestHops(t *testing.T) {
 	f := func(what string, files [][]string, want ...string) {
 		t.Helper()
@@ -231,8 +231,8 @@ func TestHops(t *testing.T) {
 		`0 http://a.example answered 200 301→https://a.example/robots.txt "A\n"`)
 }
 
-// TestUndone tells whose word for a body's coding counts: that of an archive which is ours, where nothing is ever undone, and that
-// of nobody else; directly, behind a redirect, and in files that are put together of several.
+// TestUndone checks that a body is decoded only in archives of bulkscan, which keep content codings: directly, after a
+// redirect, and in concatenated files. In other archives the crawler may have decoded it, whatever its header says.
 func TestUndone(t *testing.T) {
 	info := func(software string) string {
 		return record("warcinfo", "", "Content-Type: application/warc-fields\r\n", "format: x\r\nSoftware:  "+software+"\r\n")
@@ -261,11 +261,11 @@ func TestUndone(t *testing.T) {
 		}
 		equal(t, what, rows, want...)
 	}
-	f("of nobody", [][]string{texts("a")}, "a "+good, "a "+good)
-	f("of somebody", [][]string{append([]string{info("Nutch 1.6 (CC), not bulkscan/1")}, texts("a")...)}, "a "+good, "a "+good)
+	f("without a warcinfo", [][]string{texts("a")}, "a "+good, "a "+good)
+	f("of another crawler", [][]string{append([]string{info("Nutch 1.6 (CC), not bulkscan/1")}, texts("a")...)}, "a "+good, "a "+good)
 	f("ours", [][]string{append([]string{info("bulkscan/1.0")}, texts("a")...)}, "a "+bad, "a "+bad)
 	files, want := [][]string{append([]string{info("bulkscan/1.0")}, texts("a")...)}, []string{"a " + bad}
-	for i := range runtime.GOMAXPROCS(0) { // so that some follows it in its worker
+	for i := range runtime.GOMAXPROCS(0) { // so that each worker has another archive after it
 		host := fmt.Sprintf("b%d", i)
 		files, want = append(files, texts(host)), append(want, host+" "+good)
 	}
@@ -274,7 +274,7 @@ func TestUndone(t *testing.T) {
 		"a "+good, "b "+bad, "c "+good, "a "+good, "b "+bad, "c "+good)
 }
 
-// TestDeepInAMember holds that an archive which is one gzip member is read, but for what would have to be found again.
+// TestDeepInAMember reads an archive in one gzip member. Records that must be found again may be too deep in it.
 func TestDeepInAMember(t *testing.T) {
 	var all strings.Builder
 	for i := range 100 {
@@ -291,7 +291,7 @@ func TestDeepInAMember(t *testing.T) {
 	equal(t, "rejects", rejects, `0:101 http://0.example/robots.txt: a redirect or failure so deep in a gzip member of many records is not found again`)
 }
 
-// TestDamage holds that what is broken costs itself alone, and is told with its place.
+// TestDamage checks that damage costs only the damaged record, and is reported with its place.
 func TestDamage(t *testing.T) {
 	path := write(t, answer("https://a.example/robots.txt", "200 A\n"), answer("https://b.example/robots.txt", "200 B\n"), answer("http://a.example/robots.txt", "301 https://a.example/robots.txt"))
 	raw, err := os.ReadFile(path)
@@ -311,7 +311,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestUnsound holds that damage is told, with its place, of which records have become entries before it was found.
+// TestUnsound checks that damage after returned records is reported with its place.
 func TestUnsound(t *testing.T) {
 	sound := write(t, answer("https://a.example/robots.txt", "200 A\n"))
 	many := write(t, answer("https://b.example/robots.txt", "200 B\n"), answer("https://c.example/robots.txt", "200 C\n")+
@@ -337,7 +337,7 @@ func TestUnsound(t *testing.T) {
 	}
 }
 
-// TestAnyOrder holds that the rows do not depend on where in which archive the captures stand.
+// TestAnyOrder checks that rows do not depend on the places of captures.
 func TestAnyOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	var texts []string
@@ -378,8 +378,8 @@ func TestAnyOrder(t *testing.T) {
 	}
 }
 
-// TestManyArchives reads more archives than are read at once, some of them without anything, in their order; and one that is
-// gone when its turn comes.
+// TestManyArchives reads more archives than workers in order, some of them empty, and one that is deleted before its
+// turn.
 func TestManyArchives(t *testing.T) {
 	var paths, want []string
 	seq := 0
@@ -439,7 +439,7 @@ func TestLimitAndSample(t *testing.T) {
 	}
 }
 
-// TestErrors holds what ends the reading, and how it is told.
+// TestErrors checks what ends the reading, and the messages.
 func TestErrors(t *testing.T) {
 	f := func(path, want string) {
 		t.Helper()

@@ -20,7 +20,7 @@ func read(tb testing.TB, file []byte, maxBlock int) (list []found) {
 	return readWith(tb, NewReader(maxBlock), file)
 }
 
-// readWith is read, by a Reader that may have read other files.
+// readWith is read, with a Reader that may have read other files.
 func readWith(tb testing.TB, r *Reader, file []byte) (list []found) {
 	tb.Helper()
 	r.Broken = func(b Broken) error {
@@ -74,8 +74,8 @@ func appendInt(b []byte, n int) []byte {
 	return append(b, byte('0'+n%10))
 }
 
-// TestReader tells, of small files, which records are found: by the last letter of their URI, with what is kept of their
-// blocks; and `!` for damage.
+// TestReader checks which records are found in small files: the last letter of their URI, the kept part of their
+// blocks, and `!` for damage.
 func TestReader(t *testing.T) {
 	a, b, c := record("response", "http://x/a", "first"), record("request", "http://x/b", "second!"), record("response", "http://x/c", "")
 	damaged := func(file []byte, at int) []byte {
@@ -144,12 +144,12 @@ func TestReader(t *testing.T) {
 	f("a long URI", packed(record("response", "http://x/"+strings.Repeat("a", MaxURI), "first")), "=first")
 	f("a long block", packed(record("response", "http://x/a", strings.Repeat("0123456789", 100_000)), b), "a=012345 b=second")
 	f("plain, a long block", []byte(record("response", "http://x/a", strings.Repeat("0123456789", 100_000))+b), "a=012345 b=second")
-	// What a server sent is no record, whatever it looks like.
+	// Records within a server's response are not records.
 	f("a file in a block", packed(record("response", "http://x/a", string(packed(b)))), "a=\x1f\x8b\b\x00\x00\x00")
 	f("plain, a record in a block", []byte(record("response", "http://x/a", "\r\n\r\n"+b)+c), "a=\r\n\r\nWA c=")
 }
 
-// TestRecord holds what is read of a head.
+// TestRecord checks the fields that are read from a head.
 func TestRecord(t *testing.T) {
 	file := packed(record("Response", "https://example.com/robots.txt", "HTTP", "warc-date: 2024-05-18T12:34:56Z", "WARC-IP-Address: 192.0.2.7",
 		"WARC-Truncated: disconnect", "Content-Type: application/http; msgtype=response", "WARC-Protocol: h2", "WARC-Protocol: tls/1.3", "no field", " folded: x",
@@ -183,7 +183,7 @@ func TestRecord(t *testing.T) {
 	f(strings.Repeat("2", 100), "0001-01-01T00:00:00Z")
 }
 
-// TestFrom reads one record from where another reading has found it.
+// TestFrom reads one record from an offset found earlier.
 func TestFrom(t *testing.T) {
 	a, b := record("response", "http://x/a", "first"), record("response", "http://x/b", "second")
 	for _, file := range [][]byte{packed(a, b), []byte(a + b)} {
@@ -201,7 +201,7 @@ func TestFrom(t *testing.T) {
 	}
 }
 
-// TestBrokenFile holds errors of the file, and of who is told, apart from damage.
+// TestBrokenFile checks that errors of the file, and of the function Broken, are not taken for damage.
 func TestBrokenFile(t *testing.T) {
 	file := packed(record("response", "http://x/a", "first"), record("response", "http://x/b", "second"))
 	gone := errors.New("gone")
@@ -236,7 +236,7 @@ func TestBrokenFile(t *testing.T) {
 	}
 }
 
-// failing is a file that cannot be read from a place on.
+// failing is a file that cannot be read after an offset.
 type failing struct {
 	io.ReaderAt
 	from int64
@@ -250,8 +250,8 @@ func (f failing) ReadAt(p []byte, at int64) (int, error) {
 	return f.ReaderAt.ReadAt(p[:min(int64(len(p)), f.from-at)], at)
 }
 
-// TestFlipped changes a byte at each place of a file: whatever that breaks, the reference breaks in the same way, and
-// never more than the record that the byte is in.
+// TestFlipped changes each byte of a file. The reference must find the same damage, and it must stay within the byte's
+// record.
 func TestFlipped(t *testing.T) {
 	var texts []string
 	for i := range 4 {
@@ -278,8 +278,8 @@ func TestFlipped(t *testing.T) {
 	}
 }
 
-// TestFlippedBits flips each bit of an archive. A record that is handed out is one of the original's, byte by byte; or its
-// gzip member has more records, and is said to be damaged behind it.
+// TestFlippedBits flips each bit of an archive. Each record returned equals one of the original, byte by byte, or its
+// gzip member has more records and is reported as damaged after it.
 func TestFlippedBits(t *testing.T) {
 	single := archive(t, [][]byte{
 		[]byte("User-agent: *\nDisallow: /wp-admin/\nAllow: /wp-admin/admin-ajax.php\n\nSitemap: https://site.example/wp-sitemap.xml\n"),
@@ -294,7 +294,7 @@ func TestFlippedBits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Compared without their offsets: the member that is broken is not among them, and the others stay where they are.
+	// Offsets are left out: the broken member is missing, and the others keep their places.
 	original := map[string]bool{}
 	for _, x := range read(t, single, 4000) {
 		original[x.Text] = true
@@ -326,7 +326,8 @@ func TestFlippedBits(t *testing.T) {
 	}
 }
 
-// FuzzReader holds the Reader against the reference. The text is cut into members at each `|`, and a byte is flipped.
+// FuzzReader compares the Reader with the reference. The text is split into members at each `|`, and a byte is
+// flipped.
 func FuzzReader(f *testing.F) {
 	seeds, err := filepath.Glob("testdata/*.warc")
 	if err != nil || len(seeds) == 0 {
@@ -356,7 +357,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// TestNoAllocations holds that going from record to record costs no memory.
+// TestNoAllocations checks that going from record to record allocates nothing.
 func TestNoAllocations(t *testing.T) {
 	var texts []string
 	for i := range 200 {
@@ -383,7 +384,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// TestWriter reads back what was written, whatever it is, and finds the same bytes written twice.
+// TestWriter reads back what was written. The same exchanges give the same bytes.
 func TestWriter(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var list []Exchange

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// This file reads archives the plainest way: all of a file in memory, members unpacked by the standard library, heads
-// taken apart as text. It says what a Reader must find, damage included.
+// This file reads archives the plainest way: the whole file in memory, members unpacked by the standard library, heads
+// split as text. It defines what a Reader must find, damage included.
 
-// found is what is compared of a record or of damage.
+// found is the compared part of a record or of damage.
 type found struct {
 	Offset, Bytes int64 // Bytes: of damage, else 0
-	Records       int   // of damage, those handed out before it
+	Records       int   // of damage: records returned before it was found
 	Text          string
 }
 
@@ -23,7 +23,7 @@ func describe(r *Record) found {
 	return found{Offset: r.Offset, Text: fmt.Sprintf("%s %q %q %q %s %d %q", r.Type, r.TargetURI, r.IP, r.date, r.Truncated, r.Length, r.Block)}
 }
 
-// slowRead returns what stands in a file, in its order.
+// slowRead returns the records and damage of a file, in order.
 func slowRead(file []byte, maxBlock int) (list []found) {
 	packed := bytes.HasPrefix(file, []byte("\x1f\x8b"))
 	if !packed && !bytes.HasPrefix(file, []byte("WARC/1.")) {
@@ -39,7 +39,7 @@ func slowRead(file []byte, maxBlock int) (list []found) {
 			at += size
 			continue
 		}
-		if !packed { // line ends before the broken record are none of it
+		if !packed { // line ends before the broken record are not part of it
 			for blank := 0; blank < maxBlank && at < len(file) && (file[at] == '\r' || file[at] == '\n'); blank++ {
 				at++
 			}
@@ -74,7 +74,7 @@ func slowMember(file []byte, at, maxBlock int) (list []found, size int, ok bool)
 		}
 		for _, r := range records {
 			r.Offset = int64(at)
-			// A record is handed out when another follows it, or the member's end, which is as it should be.
+			// A record is returned if another one or a valid end of the member follows.
 			blank := 0
 			for rest := string(text[pos+size:]); blank < len(rest) && (rest[blank] == '\r' || rest[blank] == '\n'); blank++ {
 			}
@@ -88,8 +88,8 @@ func slowMember(file []byte, at, maxBlock int) (list []found, size int, ok bool)
 	return list, len(file) - at - src.Len(), err == nil
 }
 
-// slowRecord reads the record at an offset of a text, with the line ends before it and those behind it; there is none
-// where only line ends are left.
+// slowRecord reads the record at an offset of a text, with the line ends around it. There is none if only line ends
+// are left.
 func slowRecord(text []byte, at, maxBlock int) (list []found, size int, ok bool) {
 	begin := at
 	for at < len(text) && (text[at] == '\r' || text[at] == '\n') {
@@ -184,7 +184,7 @@ func lower(s string) string {
 	}, s)
 }
 
-// slowNext returns where reading goes on.
+// slowNext returns where reading continues.
 func slowNext(file []byte, from int, packed bool) int {
 	for at := from; at < len(file); at++ {
 		if !packed {
