@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// TestFoldersAreMadeDurable shows that a folder which was there already is synced like a new one, once, and again
-// after it was deleted.
+// TestFoldersAreMadeDurable checks that an existing folder is synced like a new one, once, and again after it was
+// deleted.
 func TestFoldersAreMadeDurable(t *testing.T) {
 	dir, err := NewDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	folders := []string{filepath.Join(dir.root, "a"), filepath.Join(dir.root, "a", "b")}
-	if err := os.MkdirAll(folders[1], 0o777); err != nil { // by a process that was killed before it could sync them
+	if err := os.MkdirAll(folders[1], 0o777); err != nil { // by a process that was killed before its sync
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -35,7 +35,7 @@ func TestFoldersAreMadeDurable(t *testing.T) {
 	}
 }
 
-// forgetful is a disk that makes links and says that the name is taken, as NFS does where an answer is lost.
+// forgetful is a disk whose Link succeeds but reports that the name exists, as NFS does if an answer is lost.
 type forgetful struct{ system }
 
 func (d forgetful) Link(path, second string) error {
@@ -45,7 +45,7 @@ func (d forgetful) Link(path, second string) error {
 	return fs.ErrExist
 }
 
-// TestLinkMadeTwice shows that an object which was created is told from one that was there.
+// TestLinkMadeTwice checks that such a link counts as success, and a name of another file as existing.
 func TestLinkMadeTwice(t *testing.T) {
 	dir, err := NewDirOn(forgetful{}, t.TempDir())
 	if err != nil {
@@ -59,7 +59,7 @@ func TestLinkMadeTwice(t *testing.T) {
 	}
 }
 
-// TestSyncWhereItCannotBe shows that a file system without fsync of folders is no error.
+// TestSyncWhereItCannotBe checks that a file system without fsync of folders causes no error.
 func TestSyncWhereItCannotBe(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("/proc is such a file system")

@@ -25,7 +25,7 @@ func TestDir(t *testing.T) {
 	})
 }
 
-// TestDirInMemory holds the disk of the tests to what the real one does.
+// TestDirInMemory checks that the tests' disk behaves like the real one.
 func TestDirInMemory(t *testing.T) {
 	for _, links := range []bool{true, false} {
 		t.Run(fmt.Sprintf("links %v", links), func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestDirInMemory(t *testing.T) {
 	}
 }
 
-// TestDirLeavesNothing shows that temporary names and locks do not stay behind.
+// TestDirLeavesNothing checks that no temporary names and locks are left.
 func TestDirLeavesNothing(t *testing.T) {
 	root := t.TempDir()
 	dir, err := store.NewDir(root)
@@ -81,7 +81,7 @@ func TestDirLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestDirStaleLock shows that the file of a process that died is no lock.
+// TestDirStaleLock checks that the lock file of a dead process locks nothing.
 func TestDirStaleLock(t *testing.T) {
 	root := t.TempDir()
 	if err := os.WriteFile(filepath.Join(root, "lock"), []byte(`{"pid":1}`), 0o666); err != nil {
@@ -103,8 +103,8 @@ func TestDirStaleLock(t *testing.T) {
 	}
 }
 
-// TestDirAfterTheDead shows that what a process was killed over becomes durable with whoever goes on: names that it gave,
-// and names that it removed.
+// TestDirAfterTheDead checks that changes of a killed process become durable with the next one: names added and names
+// removed.
 func TestDirAfterTheDead(t *testing.T) {
 	f := func(op string, dying func(*store.Dir) error, next func(*store.Dir) error, want string) {
 		t.Helper()
@@ -128,7 +128,7 @@ func TestDirAfterTheDead(t *testing.T) {
 			return nil
 		}
 		if err := dying(dir()); err == nil {
-			t.Errorf("%s: nobody was killed", op)
+			t.Errorf("%s: no process was killed", op)
 		}
 		disk = disk.Restart(storetest.Nothing)
 		if err := next(dir()); err != nil {
@@ -158,7 +158,7 @@ func TestDirAfterTheDead(t *testing.T) {
 	f("remove", remove, put, "a/new")
 }
 
-// TestDirNoPlace shows errors that say what could not be done.
+// TestDirNoPlace checks that errors name what failed.
 func TestDirNoPlace(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o666); err != nil {
@@ -176,7 +176,7 @@ func TestDirNoPlace(t *testing.T) {
 	}
 }
 
-// TestDirLinks shows that a dataset, or a folder of it, may lie elsewhere behind a symbolic link.
+// TestDirLinks checks that a dataset, or a folder of it, may be behind a symbolic link.
 func TestDirLinks(t *testing.T) {
 	place, elsewhere := t.TempDir(), t.TempDir()
 	root := filepath.Join(place, "link")

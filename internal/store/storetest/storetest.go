@@ -452,7 +452,7 @@ func testLockRace(t *testing.T, open func() store.Store) {
 				var held *store.HeldError
 				if errors.As(err, &held) {
 					if time.Now().After(deadline) {
-						t.Error("nobody gets the lock")
+						t.Error("no caller gets the lock")
 						return
 					}
 					continue
