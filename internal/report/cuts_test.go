@@ -12,10 +12,10 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 )
 
-// TestStatsHoweverCut writes the same sites in many ways: in parts of other sizes, in another order, by several shards, with
-// writers that are killed and resume, and merged afterwards. Both tables must be the same, row by row, in the same order.
+// TestStatsHoweverCut writes the same sites in many ways: other part sizes, another order, several shards, killed and
+// resumed writers, merged parts. Both tables must have the same rows in the same order.
 func TestStatsHoweverCut(t *testing.T) {
-	// Agents and keys that nobody knows, more than the smaller limit below, so that they take several passes.
+	// More unknown agents and keys than the smaller limit below, so that they take several passes.
 	bodies := generatedBodies(600)
 	random := rand.New(rand.NewPCG(40, 40))
 	for i := range bodies {
@@ -74,7 +74,7 @@ func TestStatsHoweverCut(t *testing.T) {
 	}
 }
 
-// differ returns the first index at which two slices differ, -1 where they do not.
+// differ returns the first index at which two slices differ, or -1.
 func differ[T comparable](a, b []T) int {
 	for i := range max(len(a), len(b)) {
 		if i >= len(a) || i >= len(b) || a[i] != b[i] {
@@ -84,7 +84,7 @@ func differ[T comparable](a, b []T) int {
 	return -1
 }
 
-// cut is how sites are cut into parts.
+// cut is a way to write sites in parts.
 type cut struct {
 	rows   int    // of a part
 	shards int    // which write one after the other
@@ -92,7 +92,7 @@ type cut struct {
 	kill   bool   // writers are killed twice, and resume
 }
 
-// written writes sites through the sink.
+// written writes sites with the sink.
 func written(t *testing.T, sites []*audit.Site, c cut) store.Store {
 	t.Helper()
 	dir, err := store.NewDir(t.TempDir())
@@ -132,7 +132,7 @@ func written(t *testing.T, sites []*audit.Site, c cut) store.Store {
 				}
 			}
 			if kills > 0 {
-				err = w.Abort() // what is not committed is lost
+				err = w.Abort() // uncommitted rows are lost
 			} else {
 				err = w.Close(context.Background())
 			}

@@ -18,20 +18,20 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 )
 
-// definitions are the columns of token_stats that say that a site blocks a token, in the order of docs/definitions.md.
+// definitions are the columns of token_stats that count blocking sites, in the order of docs/definitions.md.
 var definitions = []string{"mention", "explicit_root", "full", "any", "dpi_all", "rfc_effective"}
 
 func definitionsOf(r *sink.TokenStatsRow) []int64 {
 	return []int64{r.Mention, r.ExplicitRoot, r.Full, r.Any, r.DPIAll, r.RFCEffective}
 }
 
-// example is a file on docs/definitions.md, and what the table behind it says of each agent.
+// example is a file in docs/definitions.md, with the table after it.
 type example struct {
 	text string
 	want map[string][]string // "yes" or "no" by definition
 }
 
-// readExamples reads the blocks of text of docs/definitions.md, each with the table that follows it.
+// readExamples reads the text blocks of docs/definitions.md, each with the table after it.
 func readExamples(t *testing.T) []example {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/definitions.md")
@@ -56,8 +56,8 @@ func readExamples(t *testing.T) []example {
 	return examples
 }
 
-// TestDefinitionsPage judges every example of docs/definitions.md and compares what token_stats says of it with the table
-// behind it. An example is a file, or else the head of an answer without one.
+// TestDefinitionsPage judges every example of docs/definitions.md and compares token_stats with the table after it. An
+// example is a file, or the head of an answer without one.
 func TestDefinitionsPage(t *testing.T) {
 	examples := readExamples(t)
 	dir, err := store.NewDir(t.TempDir())
@@ -121,8 +121,8 @@ func TestDefinitionsPage(t *testing.T) {
 			}
 		}
 	}
-	// The page must show how each differs from each. An explicit denial of / mentions the token and denies something; what
-	// is full is any.
+	// The page must separate each pair of definitions, except where one implies the other: an explicit denial of /
+	// mentions the token and denies something; a full block is also any.
 	implied := map[[2]string]bool{{"explicit_root", "mention"}: true, {"explicit_root", "any"}: true, {"full", "any"}: true, {"full", "rfc_effective"}: true}
 	for _, a := range definitions {
 		for _, b := range definitions {

@@ -22,12 +22,11 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 )
 
-// This file counts both statistics tables a second time, in the plainest way: site by site and token by token, from the
-// judged sites in memory, each column by the sentence that defines it. It shares nothing with stats.go, which counts
-// from files, by what sites do not say, and in passes. What a file's groups amount to it asks the parser, where the
-// parser can tell, and not the rows that audit made of it.
+// This file counts both statistics tables again in the plainest way: site by site and token by token, from the judged
+// sites in memory, each column by its definition. It shares nothing with stats.go. Where the parser can say what a
+// file's groups amount to, this file asks the parser and not audit's rows.
 
-// answers are the ways in which sites of the plain tests answer, by turns. A body belongs to those with a status of 200.
+// answers are the answers of the test sites, in rotation. Only those with status 200 have a body.
 var answers = []struct {
 	outcome exchange.Outcome
 	status  int
@@ -60,14 +59,14 @@ var answers = []struct {
 	{exchange.Answered, 200},
 	{exchange.Reset, 0},
 	{exchange.Answered, 200},
-	{exchange.ClosedEarly, 200}, // the head came, the body did not
+	{exchange.ClosedEarly, 200}, // the head arrived, the body did not
 	{exchange.Answered, 200},
 	{exchange.Answered, 429},
 	{exchange.Answered, 200},
 }
 
-// judged makes a judged site of each body: with the answers by turns, and with ranks, labels and top-level domains in
-// other rhythms, so that every segment has some of all.
+// judged returns a judged site for each body. Answers, ranks, labels and top-level domains rotate with different
+// periods, so that every segment has some of all.
 func judged(t *testing.T, bodies [][]byte) []*audit.Site {
 	t.Helper()
 	tlds := []string{"com", "org", "de", "com", "co.uk", "", "net"}
@@ -96,7 +95,7 @@ func judged(t *testing.T, bodies [][]byte) []*audit.Site {
 	return sites
 }
 
-// statsKey is what tells the rows of token_stats apart.
+// statsKey identifies a row of token_stats.
 type statsKey struct{ token, kind, value string }
 
 func keyOf(r *sink.TokenStatsRow) statsKey { return statsKey{r.Token, r.SegmentKind, r.SegmentValue} }
@@ -166,7 +165,7 @@ func plainTokenStats(sites []*audit.Site) map[statsKey]*sink.TokenStatsRow {
 	return want
 }
 
-// otherAgents returns the rows of a site that are of agents outside of the registry.
+// otherAgents returns the rows of a site for agents outside of the registry.
 func otherAgents(s *audit.Site) map[string]*audit.Verdict {
 	rows := map[string]*audit.Verdict{}
 	for i := range s.Report.Verdicts {
@@ -177,7 +176,7 @@ func otherAgents(s *audit.Site) map[string]*audit.Verdict {
 	return rows
 }
 
-// addCounts adds the counts of a row to those of another, but for Any, which is a sum itself.
+// addCounts adds the counts of a row to another, except for Any, which is itself a sum.
 func addCounts(sum, r *sink.TokenStatsRow) {
 	sum.SitesAll += r.SitesAll
 	sum.SitesAnswered += r.SitesAnswered
@@ -202,7 +201,7 @@ func when(condition bool) int64 {
 	return 0
 }
 
-// plainSite counts what does not depend on a token.
+// plainSite counts the columns that do not depend on a token.
 func plainSite(s *audit.Site) sink.TokenStatsRow {
 	answered := s.Fetch.Status != 0
 	return sink.TokenStatsRow{
@@ -245,9 +244,9 @@ func plainToken(s *audit.Site, t *tokens.Token, id uint16) sink.TokenStatsRow {
 	return row
 }
 
-// plainlyLenient reports whether a user-agent line means the token although the strict reading of its value, its leading letters,
-// `-` and `_`, is no name of the registry: the whole value is a name or an alias, or else what stands before its first `/` or
-// `;`, or else what stands before its first white space.
+// plainlyLenient reports whether a user-agent line means the token by the lenient reading only. The strict name, its
+// leading letters, `-` and `_`, must not be in the registry. The lenient names are the whole value, else the part
+// before its first `/` or `;`, else the part before its first white space.
 func plainlyLenient(f *parser.File, t *tokens.Token) bool {
 	for i := range f.Records() {
 		r := f.Record(i)
@@ -269,7 +268,7 @@ func plainlyLenient(f *parser.File, t *tokens.Token) bool {
 	return false
 }
 
-// plainAgent counts one site for an agent that the registry does not have: by its row, or for whom nobody names.
+// plainAgent counts one site for an agent outside of the registry: by its row, or as an unnamed agent.
 func plainAgent(s *audit.Site, named *audit.Verdict) sink.TokenStatsRow {
 	row := plainSite(s)
 	if row.Sites == 0 {
@@ -291,8 +290,8 @@ func plainAgent(s *audit.Site, named *audit.Verdict) sink.TokenStatsRow {
 	return row
 }
 
-// plainDPI reads an agent's groups as the Data Provenance Initiative does: without the rules that have a question mark,
-// a disallow of `/` is there, and no allow.
+// plainDPI reads an agent's groups as the Data Provenance Initiative does: among rules without a question mark there
+// is a disallow of `/` and no allow.
 func plainDPI(f *parser.File, agent int) bool {
 	if agent < 0 {
 		return false
@@ -348,7 +347,7 @@ func validKey(raw []byte) string {
 	return key
 }
 
-// comparePlainly writes the sites through the sink, in parts, and compares what Stats makes of the parts.
+// comparePlainly writes the sites with the sink, in parts, and compares the result of Stats.
 func comparePlainly(t *testing.T, bodies [][]byte, limits ...int) {
 	t.Helper()
 	sites := judged(t, bodies)
@@ -383,7 +382,7 @@ func comparePlainly(t *testing.T, bodies [][]byte, limits ...int) {
 	}
 }
 
-// compareRows compares a file of statistics with the rows that it should have, in any order.
+// compareRows compares a file of statistics with the expected rows, in any order.
 func compareRows[K comparable, T comparable](t *testing.T, st store.Store, table string, want map[K]*T, key func(*T) K) {
 	t.Helper()
 	left := maps.Clone(want)
@@ -416,17 +415,17 @@ func compareRows[K comparable, T comparable](t *testing.T, st store.Store, table
 	t.Logf("%s: %d rows compared", table, len(want))
 }
 
-// expectAll fails where the sites could not tell a wrong count from a right one: each column must count something, and no
-// two definitions of blocking may agree on every token.
+// expectAll fails if the sites could not reveal a wrong count: each column must count something, and no two
+// definitions of blocking may agree on every token.
 func expectAll(t *testing.T, want map[statsKey]*sink.TokenStatsRow) {
 	t.Helper()
 	columns := []string{"Mention", "ExplicitRoot", "Full", "Partial", "Any", "DPIAll", "RFCEffective", "Unreachable", "ViaOwn", "ViaStar", "ViaFallback", "Lenient"}
 	differ := map[[2]string]bool{}
 	counted := map[string]bool{}
-	kinds, strangers := map[string]bool{}, 0
+	kinds, unknown := map[string]bool{}, 0
 	for _, row := range want {
 		kinds[row.SegmentKind] = true
-		strangers += int(when(!row.Known))
+		unknown += int(when(!row.Known))
 		fields := reflect.ValueOf(*row)
 		for i, a := range columns {
 			n := fields.FieldByName(a).Int()
@@ -446,26 +445,26 @@ func expectAll(t *testing.T, want map[statsKey]*sink.TokenStatsRow) {
 			}
 		}
 	}
-	if len(kinds) != 4 || strangers < 3 {
-		t.Errorf("kinds of segments %v, %d agents that are not in the registry", slices.Sorted(maps.Keys(kinds)), strangers)
+	if len(kinds) != 4 || unknown < 3 {
+		t.Errorf("kinds of segments %v, %d agents that are not in the registry", slices.Sorted(maps.Keys(kinds)), unknown)
 	}
 }
 
-// TestTokenStatsPlainly compares both tables, row by row and column by column, with a plain count over generated files.
+// TestTokenStatsPlainly compares both tables with a plain count over generated files.
 func TestTokenStatsPlainly(t *testing.T) {
 	comparePlainly(t, generatedBodies(900), 0, 5)
 }
 
-// TestTokenStatsOfRealFiles is the same over 3,000 files of the web.
+// TestTokenStatsOfRealFiles does so over 3,000 real files.
 func TestTokenStatsOfRealFiles(t *testing.T) {
 	bodies := slices.Concat(sharedtest.Bodies(t, "modern-ai"), sharedtest.Bodies(t, "typical12k")[:1899])
-	// The packs are mixed, so that each part and segment has of all of them.
+	// The packs are mixed, so that each part and segment has bodies of all.
 	random := rand.New(rand.NewPCG(1, 3000))
 	random.Shuffle(len(bodies), func(i, j int) { bodies[i], bodies[j] = bodies[j], bodies[i] })
 	comparePlainly(t, bodies, 0)
 }
 
-// generatedBodies makes files of a few lines out of what tells the definitions apart.
+// generatedBodies makes files of a few lines that differ by definition.
 func generatedBodies(n int) [][]byte {
 	agents := []string{
 		"*", "*", "*", "GPTBot", "gptbot", "ClaudeBot", "CCBot/2.0", "Googlebot", "Googlebot-News", "GoogleOther", "Applebot",

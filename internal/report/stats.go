@@ -163,14 +163,14 @@ func writeTokenStats(ctx context.Context, st store.Store, scan *sink.Scan, o *Op
 					return err
 				}
 			}
-			if err := c.strangerRows(add); err != nil {
+			if err := c.unknownRows(add); err != nil {
 				return err
 			}
-			if !c.strangers.advance() {
+			if !c.unknown.advance() {
 				return nil
 			}
 			for _, w := range workers[1:] {
-				w.strangers.follow(c.strangers)
+				w.unknown.follow(c.unknown)
 			}
 		}
 	})
@@ -405,13 +405,13 @@ type counter struct {
 	labels   named
 	selected []*segment
 
-	strangers *window[tally]
+	unknown *window[tally]
 }
 
 func newCounter(o *Options, foreign bool) *counter {
 	return &counter{
 		verdictReader: verdictReader{tokens: newTokenIndex(o.Registry)},
-		registry:      o.Registry, foreign: foreign, strangers: newWindow[tally](o.limit),
+		registry:      o.Registry, foreign: foreign, unknown: newWindow[tally](o.limit),
 	}
 }
 
@@ -466,7 +466,7 @@ func (c *counter) site(s *siteColumns) {
 		}
 	}
 	if conditional {
-		c.siteStrangers(&star)
+		c.siteUnknown(&star)
 	}
 }
 
@@ -506,14 +506,14 @@ func (c *counter) namesStrictly(token string) bool {
 	return slices.ContainsFunc(c.rows, func(v verdictColumns) bool { return v.Via == "own" && !v.Lenient && v.Token == token })
 }
 
-// siteStrangers counts the agents of a site that are not in the registry.
-func (c *counter) siteStrangers(star *starFacts) {
+// siteUnknown counts the agents of a site that are not in the registry.
+func (c *counter) siteUnknown(star *starFacts) {
 	for i := range c.rows {
 		v := &c.rows[i]
 		if v.Token == "*" || v.id != noToken {
 			continue
 		}
-		if t := c.strangers.at(v.Token); t != nil {
+		if t := c.unknown.at(v.Token); t != nil {
 			if v.Lenient {
 				t.lenient += one(!c.namesStrictly(v.Token))
 			} else {
@@ -586,7 +586,7 @@ func (c *counter) merge(o *counter) {
 	}
 	c.mergeNamed(&c.tlds, &o.tlds)
 	c.mergeNamed(&c.labels, &o.labels)
-	c.strangers.merge(o.strangers, func(t, from *tally) {
+	c.unknown.merge(o.unknown, func(t, from *tally) {
 		t.add(from)
 		if from.known && !t.known {
 			t.known, t.category = true, from.category
@@ -677,11 +677,11 @@ func (c *counter) registryRows(add func(sink.TokenStatsRow) error) error {
 	return nil
 }
 
-// strangerRows adds a row for each agent of this pass that is not in the registry. On sites without a row of the
+// unknownRows adds a row for each agent of this pass that is not in the registry. On sites without a row of the
 // agent, its verdict is that of an unnamed agent.
-func (c *counter) strangerRows(add func(sink.TokenStatsRow) error) error {
-	for _, name := range slices.Sorted(maps.Keys(c.strangers.values)) {
-		t := c.strangers.values[name]
+func (c *counter) unknownRows(add func(sink.TokenStatsRow) error) error {
+	for _, name := range slices.Sorted(maps.Keys(c.unknown.values)) {
+		t := c.unknown.values[name]
 		row := c.total.row(t, true)
 		row.Token, row.Known, row.Category = name, t.known, t.category
 		e := effect{

@@ -48,7 +48,7 @@ func verdict(token string, id int, via audit.Via, d audit.Decision, root bool, d
 	return audit.Verdict{Token: []byte(token), ID: id, Via: via, Decision: d, RootAllowed: root, DPI: dpi}
 }
 
-// lenient is a row of verdicts that only the lenient reading has found.
+// lenient is a row of verdicts that only the lenient reading found.
 func lenient(token string, id int) audit.Verdict {
 	v := verdict(token, id, audit.ViaOwn, audit.Blocked, false, audit.DPIAll)
 	v.Lenient = true
@@ -59,7 +59,7 @@ func lenient(token string, id int) audit.Verdict {
 //
 //	seq rank   host       label  answer
 //	0   1      a.com      x      200: GPTBot own, blocked, / denied, dpi all; no *
-//	1   500    b.com      x      200: * blocked, dpi all; nobody named
+//	1   500    b.com      x      200: * blocked, dpi all; no token named
 //	2   5000   c.org             200: * partial, dpi some; GPTBot own allowed, and leniently too; Googlebot own partial, so News by
 //	                             fallback, which is named leniently
 //	3   1001   d.org      y      200: mybot own blocked, / denied, dpi all; * allowed, dpi none; GPTBot named leniently only
@@ -184,10 +184,11 @@ func statsOf[T any](t *testing.T, st store.Store, table string, o Options) []T {
 	return rows
 }
 
-// TestManySegments shows that a dataset with more labels or top-level domains than are counted apart does not fill the
-// memory, and that whoever asked is told what is missing.
+// TestManySegments checks that many labels or top-level domains do not fill the memory, and that a warning says what
+// is missing.
 func TestManySegments(t *testing.T) {
-	// Each label and top-level domain has two sites. Wanted are the sites in segments by label and by tld.
+	// Each label and top-level domain has two sites. The arguments are the expected sites in segments by label and by
+	// tld.
 	f := func(labels, tlds int, wantByLabel, wantByTLD int64, wantWarnings ...string) {
 		t.Helper()
 		dir, err := store.NewDir(t.TempDir())
@@ -252,15 +253,15 @@ func logger(w io.Writer) *slog.Logger {
 	}}))
 }
 
-// TestForeignRegistry computes the statistics of a scan with another registry than it was judged by: nothing is said of
-// tokens that the scan did not know, and a warning says so.
+// TestForeignRegistry computes statistics with another registry than the scan's: tokens that the scan did not know
+// have no rows, and a warning says so.
 func TestForeignRegistry(t *testing.T) {
 	st := dataset(t)
 	other := registry()
 	other.Version = "other"
 	other.Tokens = append(other.Tokens[google:],
-		tokens.Token{Name: "NewBot", Category: "ai", Operator: "Newcomer", HeedsStar: true}, // which `*` blocks on two sites: no list says so
-		tokens.Token{Name: "MyBot", Category: "ai", HeedsStar: true},                        // which a site names: the scan took it for a stranger
+		tokens.Token{Name: "NewBot", Category: "ai", Operator: "Newcomer", HeedsStar: true}, // `*` blocks it on two sites, but no list says so
+		tokens.Token{Name: "MyBot", Category: "ai", HeedsStar: true},                        // a site names it: the scan took it for an unknown agent
 	)
 	var log bytes.Buffer
 	got := []string{}
@@ -271,7 +272,7 @@ func TestForeignRegistry(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"GPTBot true mention 2 full 3 partial 0 lenient 1", // known to the scan alone
+		"GPTBot true mention 2 full 3 partial 0 lenient 1", // only the scan knows it
 		"Googlebot true mention 1 full 2 partial 1 lenient 0",
 		"Googlebot-News true mention 0 full 2 partial 1 lenient 1",
 		"mybot false mention 1 full 3 partial 1 lenient 0",
@@ -297,7 +298,7 @@ func TestForeignRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A failing server blocks everybody, but of whom the scan knew nothing there is no figure.
+	// A failing server blocks all tokens, but tokens unknown to the scan have no figure.
 	listed := []string{}
 	for _, c := range s.Blocking.MostBlocked {
 		listed = append(listed, fmt.Sprint(c.Token, " ", c.Sites))
@@ -306,7 +307,7 @@ func TestForeignRegistry(t *testing.T) {
 		t.Errorf("the summary has %v of %d tokens, want %v", listed, s.Blocking.Selected, want)
 	}
 	warned("missing among those that are counted")
-	// Nor is it among those that inherit by dpi_all.
+	// Nor do they inherit by dpi_all.
 	for operator, want := range map[string]string{"": "2 block one of 2: [{search 2 2 0.4}]", "Newcomer": "0 block one of 0: []"} {
 		s, err := Summarize(t.Context(), st, "hand", SummaryOptions{Options: Options{Registry: other, Log: logger(&log)}, Definition: "dpi_all", Selection: Selection{Operator: operator}})
 		if err != nil {
@@ -322,7 +323,7 @@ func TestForeignRegistry(t *testing.T) {
 	}
 }
 
-// TestTokenStats compares every count with one made by hand from the table above.
+// TestTokenStats compares every count with one by hand from the table above.
 func TestTokenStats(t *testing.T) {
 	st := dataset(t)
 	rows := map[string]sink.TokenStatsRow{}
@@ -400,7 +401,7 @@ func TestTokenStats(t *testing.T) {
 	}
 }
 
-// TestStatsInPasses shows that the bound on agents and keys in memory changes nothing but the order of rows.
+// TestStatsInPasses checks that the bound on agents and keys in memory changes only the order of rows.
 func TestStatsInPasses(t *testing.T) {
 	st := dataset(t)
 	byText := func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }
@@ -483,7 +484,7 @@ func TestRankBuckets(t *testing.T) {
 	f(1<<63-1, 1_000_000_000_000_000_000)
 }
 
-// TestNoTables shows what happens to scans that were written without some tables.
+// TestNoTables checks the result for scans without some tables.
 func TestNoTables(t *testing.T) {
 	f := func(want string, tables ...string) {
 		t.Helper()
@@ -555,8 +556,8 @@ func TestHistogram(t *testing.T) {
 	}
 }
 
-// TestPartlyForeignRegistry computes the statistics of a scan that was judged again by another registry, but for the sites whose
-// bodies were not stored: of tokens that nobody looked for there, nothing is said rather than that nobody blocks them.
+// TestPartlyForeignRegistry computes statistics of a scan that was judged again by another registry, except for sites
+// without stored bodies. Tokens that were not looked for there have no row, not a row of zeros.
 func TestPartlyForeignRegistry(t *testing.T) {
 	other, err := tokens.Load(strings.NewReader("version 1\nname | aliases | category | purpose | operator | * | fallback | source | checked\n" +
 		"NewBot | | ai | training | Me | yes | | https://example.org | 2026-01-01\n"))

@@ -270,10 +270,10 @@ func (g *gatherer) sites(ctx context.Context, scan *sink.Scan) error {
 
 // sitesAndVerdicts reads each site with its verdicts.
 func (g *gatherer) sitesAndVerdicts(ctx context.Context, scan *sink.Scan) error {
-	beside := verdictReader{tokens: g.blocker.index}
-	columns := beside.row.lenientFields()
+	reader := verdictReader{tokens: g.blocker.index}
+	columns := reader.row.lenientFields()
 	if g.blocker.by.Verdicts {
-		columns = beside.row.fields()
+		columns = reader.row.fields()
 	}
 	verdicts, stop := iter.Pull2(sink.Cursors(ctx, scan, sink.TableVerdicts, columns...))
 	defer stop()
@@ -287,7 +287,7 @@ func (g *gatherer) sitesAndVerdicts(ctx context.Context, scan *sink.Scan) error 
 		if err != nil {
 			return errors.Join(err, sites.Close())
 		}
-		if err := beside.read(&scan.Commits[part], sites, &g.columns.Seq, rows, func() { g.row(beside.rows) }); err != nil {
+		if err := reader.read(&scan.Commits[part], sites, &g.columns.Seq, rows, func() { g.row(reader.rows) }); err != nil {
 			return err
 		}
 		part++

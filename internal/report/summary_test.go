@@ -37,13 +37,13 @@ func summaryBy(t *testing.T, st store.Store, definition string, about Selection,
 	return s
 }
 
-// TestSummary compares the whole of a summary with a file.
+// TestSummary compares a whole summary with a golden file.
 func TestSummary(t *testing.T) {
 	s := summaryBy(t, dataset(t), "", Selection{}, 0)
 	if s.DatasetBytes == 0 || s.StartedAt.IsZero() || s.FinishedAt == nil {
 		t.Errorf("%+v", s)
 	}
-	// What differs from run to run is fixed for the file.
+	// Values that change from run to run are fixed.
 	s.StartedAt = time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)
 	finished := s.StartedAt.Add(83 * time.Second)
 	s.FinishedAt, s.DatasetBytes = &finished, 123_456
@@ -54,7 +54,7 @@ func TestSummary(t *testing.T) {
 	golden(t, "testdata/summary.json", append(data, '\n'))
 }
 
-// TestSummaryByHand compares what each definition makes of the nine sites of dataset with counts made by hand.
+// TestSummaryByHand compares each definition's counts of the nine sites of dataset with counts by hand.
 func TestSummaryByHand(t *testing.T) {
 	st := dataset(t)
 	f := func(definition string, about Selection, top int, want string) {
@@ -69,7 +69,7 @@ func TestSummaryByHand(t *testing.T) {
 		}
 	}
 	everything := Selection{}
-	// Sites = own group + that of another + `*` + failing server.
+	// Sites = own group + group of a fallback + `*` + failing server.
 	f("mention", everything, 0, "2/5: GPTBot 2=2+0+0+0; Googlebot 1=1+0+0+0")
 	f("explicit_root", everything, 0, "2/5: GPTBot 1=1+0+0+0; Googlebot 1=1+0+0+0")
 	f("full", everything, 0, "3/5: GPTBot 3=1+0+2+0; Googlebot 2=0+0+2+0; Googlebot-News 2=0+0+2+0")
@@ -93,7 +93,7 @@ func TestSummaryAgrees(t *testing.T) {
 	agree(t, judged(t, generatedBodies(900)))
 }
 
-// TestSummaryAgreesOnRealFiles is the same over 3,000 files of the web.
+// TestSummaryAgreesOnRealFiles does so with 3,000 real files.
 func TestSummaryAgreesOnRealFiles(t *testing.T) {
 	bodies := slices.Concat(sharedtest.Bodies(t, "modern-ai"), sharedtest.Bodies(t, "typical12k")[:1899])
 	random := rand.New(rand.NewPCG(2, 3000))
@@ -101,8 +101,8 @@ func TestSummaryAgreesOnRealFiles(t *testing.T) {
 	agree(t, judged(t, bodies))
 }
 
-// agree holds summaries by every definition against token_stats, and against a plain count over the judged sites, of every
-// token: however the scan was cut.
+// agree compares summaries by every definition with token_stats, and with a plain count over the judged sites, for
+// several ways of cutting the scan.
 func agree(t *testing.T, sites []*audit.Site) {
 	t.Helper()
 	plain, nameOne, starBlocks := plainBlockings(sites)
@@ -135,7 +135,7 @@ func agree(t *testing.T, sites []*audit.Site) {
 	}
 }
 
-// agreesWithStats compares one definition, by its place in definitionsOf, with the rows of token_stats.
+// agreesWithStats compares one definition, by its index in definitionsOf, with token_stats.
 func agreesWithStats(t *testing.T, s *Summary, stats map[string]sink.TokenStatsRow, definition int) {
 	t.Helper()
 	b := &s.Blocking
@@ -171,15 +171,15 @@ func agreesWithStats(t *testing.T, s *Summary, stats map[string]sink.TokenStatsR
 	}
 }
 
-// plainBlocking is what a definition makes of sites, counted plainly.
+// plainBlocking is the plain count of one definition.
 type plainBlocking struct {
 	tokens              []TokenCount // by registry index, with sites and reasons
 	purposes, operators map[string]int64
 	atLeastOne          int64
 }
 
-// plainBlockings counts every definition, in the order of definitionsOf, site by site and token by token; and how many sites
-// name a token of the registry, and block whom they do not name.
+// plainBlockings counts every definition, in the order of definitionsOf, site by site and token by token. It also
+// returns how many sites name a token of the registry, and how many block unnamed agents.
 func plainBlockings(sites []*audit.Site) (all []plainBlocking, nameOne, starBlocks int64) {
 	registry := tokens.Default().Tokens
 	for range DefinitionNames() {
@@ -260,7 +260,7 @@ func agreesWithPlainCount(t *testing.T, b *Blocking, want *plainBlocking) {
 	sums("operator", b.ByOperator, want.operators)
 }
 
-// agreesOnSites counts what does not depend on tokens.
+// agreesOnSites compares the figures that do not depend on tokens.
 func agreesOnSites(t *testing.T, s *Summary, sites []*audit.Site) {
 	t.Helper()
 	want := Summary{}
@@ -323,7 +323,7 @@ func rules(f *parser.File) bool {
 	return false
 }
 
-// TestSummaryHostile has rows that bulkscan would not write: what is no value is counted as none, what is there twice once.
+// TestSummaryHostile has rows that bulkscan would not write: invalid values count as none, duplicates once.
 func TestSummaryHostile(t *testing.T) {
 	by, _ := DefinitionNamed("any")
 	o := SummaryOptions{Options: Options{Registry: registry()}}
@@ -336,12 +336,12 @@ func TestSummaryHostile(t *testing.T) {
 		}
 		g.row(nil)
 	}
-	// Blocked and partly so at once, which is the usual list first, and then not.
+	// Blocked and partly blocked at once, first as the usual list, then not.
 	for _, partial := range [][]int32{nil, {google}, {google}, nil} {
 		g.columns = summaryColumns{Outcome: other, Access: "conditional", Blocked: []int32{google, noToken, google}, Partial: partial, Score: -1, Hops: 1}
 		g.row(nil)
 	}
-	for i := range 3 * maxValues { // nobody asked these, or what they redirect to
+	for i := range 3 * maxValues { // not asked, and yet with a redirect
 		g.columns = summaryColumns{Outcome: strconv.Itoa(i), Access: "unknown", Hops: 1}
 		g.row(nil)
 	}
@@ -371,7 +371,7 @@ func TestSummaryHostile(t *testing.T) {
 	}
 }
 
-// TestSummaryOfNothing has a scan without a row: shares and means of nothing are told as such.
+// TestSummaryOfNothing summarizes a scan without rows: shares and means are nil or 0.
 func TestSummaryOfNothing(t *testing.T) {
 	dir, err := store.NewDir(t.TempDir())
 	if err != nil {
@@ -399,7 +399,7 @@ func TestSummaryOfNothing(t *testing.T) {
 	}
 }
 
-// TestSummaryOfRunning says of a scan that is not complete how far the list has been read.
+// TestSummaryOfRunning checks how far a summary of an incomplete scan says that the list was read.
 func TestSummaryOfRunning(t *testing.T) {
 	sites := judged(t, generatedBodies(40))
 	st := written(t, slices.DeleteFunc(sites, func(s *audit.Site) bool { return s.Seq%3 == 1 }), cut{rows: 7, shards: 2})
@@ -415,7 +415,7 @@ func TestSummaryOfRunning(t *testing.T) {
 	}
 }
 
-// TestSummaryWithout has what is said of scans that lack a table.
+// TestSummaryWithout checks the errors for scans that lack a table.
 func TestSummaryWithout(t *testing.T) {
 	f := func(definition, want string, tables ...string) {
 		t.Helper()
@@ -443,8 +443,8 @@ func TestSummaryWithout(t *testing.T) {
 	f("full", "table sites", "verdicts")
 }
 
-// TestSummaryOnlyReads shows that a summary takes no lock and changes nothing, so that it is to be had of a dataset that may
-// only be read, and of a scan that is being written; and that it does not ask the statistics, which may be old.
+// TestSummaryOnlyReads checks that a summary takes no lock and writes nothing, so that it works on a read-only dataset
+// and a running scan, and that it does not use the statistics, which may be outdated.
 func TestSummaryOnlyReads(t *testing.T) {
 	watched := &storetest.Faults{Store: dataset(t)}
 	for _, definition := range DefinitionNames() {
@@ -455,7 +455,7 @@ func TestSummaryOnlyReads(t *testing.T) {
 	}
 }
 
-// TestDefinitions compares the definitions with the table on docs/definitions.md.
+// TestDefinitions compares the definitions with the table in docs/definitions.md.
 func TestDefinitions(t *testing.T) {
 	page, err := os.ReadFile("../../docs/definitions.md")
 	if err != nil {
@@ -474,7 +474,7 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// TestSummaryDocument has docs/summary.md describe each field of the JSON, and no other.
+// TestSummaryDocument checks that docs/summary.md describes each field of the JSON, and no other.
 func TestSummaryDocument(t *testing.T) {
 	page, err := os.ReadFile("../../docs/summary.md")
 	if err != nil {
@@ -490,7 +490,7 @@ func TestSummaryDocument(t *testing.T) {
 	}
 }
 
-// fieldNames lists the JSON names of a struct's fields in their order, those within with a dot.
+// fieldNames lists the JSON names of a struct's fields in order, nested ones with a dot.
 func fieldNames(of reflect.Type, before string) (names []string) {
 	for field := range of.Fields() {
 		kind := field.Type
