@@ -16,8 +16,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 )
 
-// This file goes from the file to the code: first what the table must hold and how its rows must be (faults), then how it
-// is looked up and what may be laid over it, then how it agrees with the lists in ../shared.
+// This file follows the path from file to code: rules for the table and its rows (faults), then look-ups and added
+// rows, then agreement with the lists in ../shared.
 
 // named are the tokens of the check `robots.txt` 1.0.0, by its three lists.
 const named = `APIs-Google AdsBot-Google Applebot Applebot-Extended Baiduspider BingPreview DuckDuckBot Google-CloudVertexBot
@@ -41,8 +41,8 @@ func TestDefaultHoldsTheTokensOfTheCheck(t *testing.T) {
 	}
 }
 
-// faults returns what is wrong with a registry file: what building it refuses, or else whatever a row may not be in the
-// one that the program is shipped with. Dates are compared with the file's version, never with the clock.
+// faults returns what is wrong with a registry file: the error of building it, or the rules that a row of the
+// program's own registry breaks. Dates are compared with the file's version, never with the clock.
 func faults(text string) (found []string) {
 	fault := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	rows, err := read(strings.NewReader(text))
@@ -82,7 +82,7 @@ func faults(text string) (found []string) {
 		if !known("training search user-fetch agent data-provider ads preview platform seo other", row.Purpose) {
 			fault("%s: purpose %q", row.Name, row.Purpose)
 		}
-		// A name or alias whose leading token is another token's name would be read strictly as that one.
+		// The strict reading would take a name or alias whose leading token is another token's name for that token.
 		for _, name := range append([]string{row.Name}, row.Aliases...) {
 			if i := reg.Lookup(name[:ProductTokenLen(name)]); i >= 0 && reg.Tokens[i].Name != row.Name {
 				fault("%s: %q is read as %s", row.Name, name, reg.Tokens[i].Name)
@@ -94,7 +94,7 @@ func faults(text string) (found []string) {
 			}
 		}
 	}
-	// A user's own file may leave fields empty, and has its rows in any order. Here sorted rows make short diffs.
+	// A user's file may leave fields empty and have any order. Here sorted rows make short diffs.
 	var header []string
 	before := ""
 	for line := range strings.Lines(text) {
@@ -122,14 +122,14 @@ func faults(text string) (found []string) {
 	return found
 }
 
-// thirdParties are the beginnings of pages about the crawlers of others, and the only ones of rows marked third-party. Such a
-// page may say that there is a crawler and what for, but what a crawler follows is its operator's to say.
+// thirdParties are the prefixes of pages by other authors, the only ones for rows marked third-party. Such a page may
+// state that a crawler exists and its purpose, but only its operator can state what it follows.
 var thirdParties = []string{
 	"github.com/ai-robots-txt/", "github.com/monperrus/", "raw.githubusercontent.com/ai-robots-txt/",
 	"raw.githubusercontent.com/monperrus/", "knownagents.com/", "darkvisitors.com/", "datadome.co/", "crawlerpolicy.com/", "imho.alex-kunz.com/",
 }
 
-// The lists of which ../shared has copies.
+// The lists with copies in ../shared.
 const (
 	aiRobotsList      = "github.com/ai-robots-txt/ai.robots.txt/blob/main/robots.json"
 	crawlerUserAgents = "github.com/monperrus/crawler-user-agents/blob/master/crawler-user-agents.json"
@@ -339,7 +339,7 @@ func TestLoad(t *testing.T) {
 	}
 	f("HouseBot", "custom", "us", true, "")
 	f("House Bot 2", "custom", "unknown", false, "HouseBot,Googlebot")
-	f("GPTBot", "ai", "somebody else", true, "") // takes the place of the known row
+	f("GPTBot", "ai", "somebody else", true, "") // replaces the known row
 	if reg.Lookup("gptbot") != base.Lookup("gptbot") {
 		t.Error("a replaced row must keep its index")
 	}
@@ -379,7 +379,7 @@ func TestLoadRefuses(t *testing.T) {
 	f("name\n"+strings.Repeat("# comment\n", 200_000), "more than 1048576 bytes")
 }
 
-// Whatever a user's file says, it is refused or makes a registry that holds together.
+// Any user's file is refused, or makes a consistent registry.
 func FuzzLoad(f *testing.F) {
 	f.Add("name|aliases|fallback\nHouseBot|House, Maison|GPTBot")
 	f.Add("version 1\nname\nx\n# y\nGPTBot")
@@ -402,11 +402,11 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// The tests from here on hold the table against lists that others keep. Where it is to differ it says why: an exception is a
-// finding that is known, by its key, and its reason; one that is found no more must go.
+// The tests from here on compare the table with lists by others. An exception is a known difference, by its key, with
+// its reason. An exception that is found no more must go.
 type exceptions map[string]string
 
-// report fails the test for each finding that is no exception, and for each exception that was not found.
+// report fails the test for each finding without an exception, and for each exception that was not found.
 func (known exceptions) report(t *testing.T, found map[string]string) {
 	t.Helper()
 	for key, what := range found {
@@ -476,7 +476,7 @@ func TestAIRobotsListIsCovered(t *testing.T) {
 
 var markdownLink = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 
-// statedOperator is what a list says of an operator, without the link, and `unknown` for what is unclear.
+// statedOperator returns a list's operator without the link, and `unknown` if it is unclear.
 func statedOperator(s string) string {
 	s = strings.TrimSuffix(strings.TrimSpace(markdownLink.ReplaceAllString(s, "$1")), ".")
 	if strings.EqualFold(s, "Unclear at this time") || strings.EqualFold(s, "unknown") {
@@ -485,7 +485,7 @@ func statedOperator(s string) string {
 	return s
 }
 
-// sameOperator reports whether a list names our operator: alone, or at the start of a sentence; or, where it names none, in
+// sameOperator reports whether a list names our operator: alone, at the start of a sentence, or, if it names none, in
 // its description.
 func sameOperator(list robots, ours string) bool {
 	stated := statedOperator(list.Operator)
@@ -551,8 +551,8 @@ func TestOperatorsAgreeWithAIRobotsList(t *testing.T) {
 	justified.report(t, found)
 }
 
-// purposes says which purposes are meant where a list's function says this. The first phrase that is part of it decides; a
-// function without any of them is `other`.
+// purposes maps phrases in a list's function to purposes. The first phrase that occurs decides; a function without any
+// is `other`.
 var purposes = []struct{ phrase, purposes string }{
 	{"undocumented", "any"},
 	{"unclear", "any"},
@@ -643,7 +643,7 @@ func TestCrawlerUserAgentsAreCovered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// An entry is covered if it recognizes a user agent that consists of one of our names and a version.
+		// An entry is covered if it matches a user agent that consists of one of our names and a version.
 		covers := func(name string) bool { return len(pattern.FindString(name+"/1.0")) >= len(name) }
 		if !slices.ContainsFunc(Default().Tokens, func(row Token) bool {
 			return covers(row.Name) || slices.ContainsFunc(row.Aliases, covers)
@@ -657,7 +657,7 @@ func TestCrawlerUserAgentsAreCovered(t *testing.T) {
 	leftOut.report(t, found)
 }
 
-// The merged list says too how Google's parser reads each token, which is our strict reading.
+// The merged list also says how Google's parser reads each token, which is our strict reading.
 func TestMergedListIsCovered(t *testing.T) {
 	for _, row := range shared[[]struct {
 		Token   string
@@ -679,7 +679,7 @@ func TestMergedListIsCovered(t *testing.T) {
 	}
 }
 
-// A row whose source is one of the lists of which ../shared has a copy is in that copy.
+// A row whose source is a list with a copy in ../shared must be in that copy.
 func TestThirdPartyRowsAreInTheirLists(t *testing.T) {
 	robotsList := shared[map[string]robots](t, "ai-robots-txt.robots.json")
 	entries := shared[[]struct {
@@ -712,8 +712,8 @@ func TestThirdPartyRowsAreInTheirLists(t *testing.T) {
 	}
 }
 
-// leftOut returns the names in leftout.txt, as the strict reading has them: the product token at the beginning, or the whole
-// name where there is none; in lower case.
+// leftOut returns the names in leftout.txt as the strict reading has them, in lower case: the leading product token,
+// or the whole name if there is none.
 func leftOut(t *testing.T) map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile("leftout.txt")
