@@ -22,11 +22,11 @@ const MOST_SHOWN = 20; // differences shown per check; all are counted
 // What docs/definitions.md must have a query for: columns of token_stats that depend on a token, those with another
 // query for agents outside of the registry, and those that are equal for all tokens.
 const byToken = ["mention", "explicit_root", "full", "any", "partial", "dpi_all", "rfc_effective", "lenient"];
-const byStranger = ["full", "any", "rfc_effective"];
+const byUnknown = ["full", "any", "rfc_effective"];
 const bySite = ["sites_all", "sites_answered", "sites", "unreachable"];
 // The example tokens of the page, which are replaced by all others.
 const exampleToken = "'GPTBot'";
-const exampleStranger = "'ia_archiver'";
+const exampleUnknown = "'ia_archiver'";
 
 const [dir, truth, ...rest] = process.argv.slice(2);
 if (!dir || rest.length > 0) {
@@ -303,26 +303,26 @@ async function checkRelations(present) {
 // readDefinitions reads the queries of docs/definitions.md. Each begins with a comment that names its column.
 function readDefinitions() {
   const page = readFileSync(new URL("../../../docs/definitions.md", import.meta.url), "utf8");
-  const queries = { token: new Map(), stranger: new Map(), site: new Map() };
+  const queries = { token: new Map(), unknown: new Map(), site: new Map() };
   for (const [, block] of page.matchAll(/^```sql\n([^]*?)^```$/gm)) {
-    const [, column, ofStrangers, sql] = block.match(/^-- (\w+)(, of agents that the registry does not have)?\n([^]*)$/) ?? [];
-    const kind = ofStrangers ? "stranger" : bySite.includes(column) ? "site" : "token";
-    const example = { token: exampleToken, stranger: exampleStranger, site: "" }[kind];
+    const [, column, ofUnknown, sql] = block.match(/^-- (\w+)(, of agents that the registry does not have)?\n([^]*)$/) ?? [];
+    const kind = ofUnknown ? "unknown" : bySite.includes(column) ? "site" : "token";
+    const example = { token: exampleToken, unknown: exampleUnknown, site: "" }[kind];
     if (!sql || queries[kind].has(column) || !sql.includes(example)) {
       fail(`docs/definitions.md: a query that says of no column, or again, or not of ${example}: ${block}`);
       continue;
     }
     queries[kind].set(column, sql);
   }
-  for (const [kind, columns] of Object.entries({ token: byToken, stranger: byStranger, site: bySite })) {
+  for (const [kind, columns] of Object.entries({ token: byToken, unknown: byUnknown, site: bySite })) {
     const have = [...queries[kind].keys()].sort().join(" ");
     const want = [...columns].sort().join(" ");
     if (have !== want) fail(`docs/definitions.md: it has queries by ${kind} for ${have}, not for ${want}`);
   }
   // Columns with one query for all tokens apply to unknown agents, too.
   for (const [column, sql] of queries.token) {
-    if (!queries.stranger.has(column) && column !== "partial") {
-      queries.stranger.set(column, sql.replaceAll(exampleToken, exampleStranger));
+    if (!queries.unknown.has(column) && column !== "partial") {
+      queries.unknown.set(column, sql.replaceAll(exampleToken, exampleUnknown));
     }
   }
   return queries;
@@ -357,7 +357,7 @@ async function checkDefinitions(scans) {
       for (const row of stats) compare(row, column, counted);
     }
     for (const row of stats) {
-      const [of, example] = row.known ? [queries.token, exampleToken] : [queries.stranger, exampleStranger];
+      const [of, example] = row.known ? [queries.token, exampleToken] : [queries.unknown, exampleUnknown];
       for (const [column, sql] of of) compare(row, column, await count(sql.replaceAll(example, literal(row.token))));
       compare(row, "any", String(Number(row.full) + Number(row.partial)));
     }
@@ -372,7 +372,7 @@ async function checkDefinitions(scans) {
 // checkAsPrinted runs each query unchanged, for one scan, in the dataset's folder.
 async function checkAsPrinted(queries, stats, id) {
   await db.run(`SET file_search_path = ${literal(dir)}`);
-  for (const [of, example] of [[queries.token, exampleToken], [queries.stranger, exampleStranger], [queries.site, exampleToken]]) {
+  for (const [of, example] of [[queries.token, exampleToken], [queries.unknown, exampleUnknown], [queries.site, exampleToken]]) {
     const row = stats.find((r) => literal(r.token) === example);
     for (const [column, sql] of row ? of : []) {
       const counted = await value(sql.replaceAll("SCAN-ID", id));
