@@ -9,8 +9,8 @@ import (
 
 // This file follows the reading of a body: the File and what it keeps, Parse, then queries. Other files: key.go has
 // the keys; scanner.go reads a line exactly, fast.go most lines quickly; agents.go has the names, table.go the hash
-// tables; match.go has patterns and paths, decide.go chooses the winning rule, survey.go sums up all rules; access.go
-// reads the HTTP status.
+// tables; match.go has patterns and paths, decide.go chooses the winning rule, survey.go and trials.go sum up all
+// rules; access.go reads the HTTP status.
 
 // File is a parsed robots.txt file. The zero value is ready to Parse.
 //
