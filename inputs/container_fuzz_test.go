@@ -18,8 +18,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 )
 
-// FuzzParquet holds what is read of a table against the table itself: each row is an entry or a reject, in order, with the
-// row's number, as long as the table can be read.
+// FuzzParquet compares the entries and rejects of a table with the table itself: each row is one or the other, in order, with
+// the row's number, while the table can be read.
 //
 //	go test -run - -fuzz FuzzParquet -fuzztime 10s -fuzzminimizetime 10x ./inputs
 func FuzzParquet(f *testing.F) {
@@ -91,8 +91,8 @@ func FuzzParquet(f *testing.F) {
 	})
 }
 
-// FuzzContainer holds compressions of any bytes against their libraries: what these unpack is what lines are cut of, but that
-// half a line before an error is none. A bomb is cut at a few MiB.
+// FuzzContainer compares the unpacking of any bytes with the compression libraries: lines are cut from what these unpack, and
+// half a line before an error is no line. A bomb is cut at a few MiB.
 //
 //	go test -run - -fuzz FuzzContainer -fuzztime 10s ./inputs
 func FuzzContainer(f *testing.F) {

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// One target a format: whatever the bytes are, nothing panics, every line is accounted for, and what is accepted is
-// what origin.Parse says of it. For example:
+// There is one target for each format. Whatever the bytes are, nothing panics, every line is counted, and each entry is what
+// origin.Parse makes of its text. For example:
 //
 //	go test -run - -fuzz FuzzCSV -fuzztime 10s ./inputs
 

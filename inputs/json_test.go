@@ -119,7 +119,7 @@ func TestJSONLabels(t *testing.T) {
 	f(`["y"]`, "")
 }
 
-// FuzzJSONWalk holds the walk against encoding/json: what is an object, and what stands at a path of it.
+// FuzzJSONWalk compares the walk with encoding/json: which lines are objects, and the values at their paths.
 //
 //	go test -run - -fuzz FuzzJSONWalk -fuzztime 10s ./inputs
 func FuzzJSONWalk(f *testing.F) {

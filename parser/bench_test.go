@@ -17,8 +17,8 @@ import (
 
 // go test -run '^$' -bench . -benchtime 1s ./parser
 //
-// The bodies are those of ../shared/corpus, or generated ones where it is absent. Lines is the yardstick: a loop that
-// does nothing but look for line ends with bytes.IndexByte.
+// The bodies are those of ../shared/corpus, or generated if that is absent. The yardstick, Lines, is a loop that only
+// searches line ends with bytes.IndexByte.
 
 // corpora returns the available packs of bodies, by name.
 func corpora(b *testing.B) map[string][][]byte {

@@ -6,16 +6,16 @@ import (
 	"math/bits"
 )
 
-// The loop below does for a body without NUL what splitLine does line by line, in a third of the time:
+// The loop below reads a body without NUL as splitLine does, in a third of the time:
 //
-//   - A common key followed at once by its colon is known from the first eight octets, folded to lower case. Its line
-//     end is then searched only after the colon.
-//   - The next `#` and the next `:` are looked for once, not once a line: most lines have none of their own.
-//   - What begins with an octet with which no key begins is unknown, or no record: HTML mostly.
-//   - A line is taken to end at LF, and a CR before that is dropped and counted. If the body has more CR than were
-//     dropped, some stood alone and were line ends: the loop reports that, and the body is read again the plain way.
+//   - The first eight octets, folded to lower case, identify a common key that its colon follows at once. The line end is
+//     then searched only after the colon.
+//   - The next `#` and the next `:` are searched once for many lines: most lines have neither.
+//   - A line whose first octet begins no key is unknown or no record. Most such lines are HTML.
+//   - A line is taken to end at LF, and a CR before it is dropped and counted. If the body has more CR than were dropped,
+//     some were line ends by themselves. The loop reports this, and the body is read again by splitLine.
 //
-// Everything else goes to splitText. That both ways read alike is what FuzzParse tests.
+// splitText handles all other lines. FuzzParse tests that both ways give the same records.
 
 // The beginnings of common keys as eight octets, little-endian.
 var (

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// The fuzz targets run their seeds with every `go test`; to search further:
+// Every `go test` runs the seeds of the fuzz targets. To search further:
 //
 //	go test -run '^$' -fuzz FuzzParse -fuzztime 60s ./parser
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestTry sees that what is absent is told from what cannot be read.
+// TestTry checks that absent files and unreadable files give different errors.
 func TestTry(t *testing.T) {
 	if err := Try(func(tb testing.TB) { tb.Helper() }); err != nil {
 		t.Errorf("nothing went wrong, and yet: %v", err)
