@@ -224,7 +224,7 @@ func (a *app) readFile(arg string, limit int) (body []byte, isFile bool, err err
 	in := a.stdin
 	if arg != "-" {
 		info, err := os.Stat(arg)
-		if err != nil || isURL(arg) {
+		if err != nil || strings.Contains(arg, "://") {
 			return nil, false, nil // no file: an origin, then
 		}
 		if info.IsDir() {

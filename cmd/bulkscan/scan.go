@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"net/url"
 	"os"
 	"runtime/pprof"
 	"slices"
@@ -418,10 +417,4 @@ func (a *app) describe(ctx context.Context, f *scanFlags, j *job.Job) error {
 	}
 	fmt.Fprintf(w, "\nthe dataset would go to %s\n", terminal.Line(f.out))
 	return w.Flush()
-}
-
-// isURL reports whether an argument is an address rather than the name of a file.
-func isURL(arg string) bool {
-	u, err := url.Parse(arg)
-	return err == nil && u.Scheme != "" && u.Host != ""
 }

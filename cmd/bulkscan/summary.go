@@ -102,15 +102,11 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 	if err := f.filter.check(o.Registry); err != nil {
 		return err
 	}
-	return a.summarize(ctx, dir, f, report.SummaryOptions{Options: o, Definition: definition.Name, Selection: f.filter.Selection, Top: f.top})
-}
-
-func (a *app) summarize(ctx context.Context, dir string, f *summaryFlags, o report.SummaryOptions) error {
 	st, scans, err := a.openScan(ctx, dir, f.choice)
 	if err != nil {
 		return err
 	}
-	s, err := report.Summarize(ctx, st, scans.chosen.ScanID, o)
+	s, err := report.Summarize(ctx, st, scans.chosen.ScanID, report.SummaryOptions{Options: o, Definition: definition.Name, Selection: f.filter.Selection, Top: f.top})
 	if err != nil {
 		return err
 	}
