@@ -33,9 +33,9 @@ type Options struct {
 	Fetch    *fetcher.Fetcher
 	Pipeline pipeline.Config // Job sets Skip
 
-	Store   store.Store      // of the dataset; nil: a JSON line a site goes to Stdout instead
-	Out     string           // the name of Store, for the log
-	Stdout  io.Writer        //
+	Store   store.Store // of the dataset; nil: a JSON line a site goes to Stdout instead
+	Out     string      // the name of Store, for the log
+	Stdout  io.Writer
 	Sink    sink.Options     // Job sets ScanID and Date where they are empty, and Inputs
 	Archive *archive.Archive // of the exchanges; nil: none
 	Begun   time.Time
