@@ -191,7 +191,7 @@ func TestFurtherAddressesAreGuarded(t *testing.T) {
 	}
 }
 
-// Patience runs out only while the host has sent nothing. The exchange is then deferred and does not count.
+// Patience runs out if the host is silent or too slow. The exchange is then deferred and does not count.
 func TestPatience(t *testing.T) {
 	const patience, total = 1500 * time.Millisecond, 15 * time.Second
 	cert := newAuthority(t).certificate(t, "example.com", nil)
@@ -255,7 +255,9 @@ func TestPatience(t *testing.T) {
 	}
 	const plain, secure, file = "http://example.com", "https://example.com", "ftp://example.com"
 	deferred := func(c exchange.Cause) string { return "deferred: " + c.String() }
+	took := func(n int) time.Duration { return time.Duration(n) * time.Second / slowPace }
 	connect, shake, head := deferred(exchange.CauseConnectTimeout), deferred(exchange.CauseTLSTimeout), deferred(exchange.CauseHeadTimeout)
+	body := deferred(exchange.CauseBodyTimeout)
 	f("answers", plain, time.Second, later(time.Second, 0, whole, fine), "answered", 2*time.Second)
 	f("no connection", plain, time.Hour, silent, connect, patience)
 	f("no byte", plain, time.Second, silent, head, time.Second+patience)
@@ -265,16 +267,21 @@ func TestPatience(t *testing.T) {
 	// If another address is known, it is tried next, and the host is not deferred.
 	f("no connection, and another address", plain, time.Hour, silent, "connect_timeout", 2*time.Second)
 	f("no byte, and another address", plain, time.Second, silent, head, time.Second+patience)
-	// After the first byte the host has the rest of the time.
+	// After its first byte a host has its patience once more, and what its bytes take at slowPace.
 	f("a slow handshake", secure, 0, over(time.Second, later(0, 0, whole, fine)), "answered", 2*time.Second)
 	f("a handshake that stops after a byte", secure, 0, func(conn net.Conn) {
 		_, _ = conn.Read(make([]byte, 4096))
 		_, _ = conn.Write([]byte{22})
 		silent(conn)
-	}, "timeout", total)
-	f("a dripping head", plain, 0, later(0, time.Second, 1, fine), "timeout", total)
-	f("a late body", plain, 0, inTwo(okHead+"Content-Length: 1\r\n\r\n", 5*time.Second, "x"), "answered", 6*time.Second)
-	f("a late end of the head", plain, 0, inTwo("HTTP/1.1 2", 5*time.Second, fine[10:]), "answered", 6*time.Second)
+	}, shake, patience+took(1))
+	f("a dripping head", plain, 0, later(0, time.Second, 1, fine), head, time.Second+patience+2*took(1))
+	f("a dripping head, quick enough", plain, 0, later(0, time.Second, slowPace, fine[:len(fine)-2]+"X: "+strings.Repeat("x", 10*slowPace)+"\r\n\r\n"), "answered", 11*time.Second)
+	const long = okHead + "Content-Length: 1000\r\n\r\n"
+	f("a dripping body", plain, 0, later(0, time.Second, len(long), long+strings.Repeat("x", 1000)), body, time.Second+patience+2*took(len(long)))
+	f("a dripping body after TLS", secure, 0, over(0, later(0, time.Second, len(long), long+strings.Repeat("x", 1000))), body, time.Second+patience+2*took(len(long)))
+	f("a late body", plain, 0, inTwo(okHead+"Content-Length: 1\r\n\r\n", time.Second, "x"), "answered", 2*time.Second)
+	f("a body that is too late", plain, 0, inTwo(okHead, 5*time.Second, "Content-Length: 0\r\n\r\n"), head, time.Second+patience+took(len(okHead)))
+	f("a late end of the head", plain, 0, inTwo("HTTP/1.1 2", time.Second, fine[10:]), "answered", 2*time.Second)
 	// Time-outs that are shorter than patience also defer the host.
 	f("short connect time-out", plain, time.Hour, silent, connect, time.Second, func(c *Config) { c.ConnectTimeout = time.Second })
 	f("as long", plain, time.Hour, silent, connect, patience, func(c *Config) { c.ConnectTimeout = patience })

@@ -27,9 +27,6 @@ func (w *wire) readHead() (first time.Time, err error) {
 	if _, err := w.br.Peek(1); err != nil {
 		return first, err
 	}
-	if err := w.heard(); err != nil {
-		return first, err
-	}
 	first = time.Now()
 	for range maxInterim + 1 {
 		w.headBegins()

@@ -47,8 +47,10 @@ type wire struct {
 	connectFor time.Duration // how long connecting to the target may take
 	passesOver bool          // a time-out leads to the host's next address, and does not defer the host
 
-	cut      bool      // a time-out defers the host: there is patience, and the host was silent in this stage
+	cut      bool      // a time-out defers the host: there is patience, and the host was silent or slow in this stage
 	end      time.Time // of the stage, without patience
+	until    time.Time // when patience ends the stage before that; zero before the host's first byte in it
+	paced    paced     // what the answer is read through
 	raw      net.Conn
 	flights  gathered // between raw and TLS
 	conn     net.Conn // raw, or TLS over it
@@ -92,7 +94,7 @@ func (f *Fetcher) release(w *wire) {
 	}
 	w.back.Reset(nil)
 	w.src, w.br, w.raw, w.conn, w.complete, w.hints, w.body, w.fields = nil, nil, nil, nil, false, hints{}, framing{}, nil
-	w.patience, w.cut = 0, false
+	w.patience, w.cut, w.paced = 0, false, paced{}
 	w.replay = replay{}
 	if w.tape != nil {
 		w.tape.reset()
@@ -172,6 +174,8 @@ func (w *wire) ask(ctx context.Context, x *exchange.Exchange) (stage, error) {
 
 // readFrom begins to read an answer from src, through the tape if there is one.
 func (w *wire) readFrom(src io.Reader) {
+	w.paced = paced{src, w}
+	src = &w.paced
 	if w.tape != nil {
 		w.tape.src, src = src, w.tape
 	}
@@ -193,7 +197,7 @@ func (w *wire) within(d time.Duration) time.Time {
 // patience if it is earlier. A host that is silent until either is deferred: with patience, even a silence until the
 // stage's own end is no result.
 func (w *wire) listen(end time.Time) time.Time {
-	w.cut, w.end = w.patience > 0, end
+	w.cut, w.end, w.until = w.patience > 0, end, time.Time{}
 	if w.cut {
 		if at := time.Now().Add(w.patience); at.Before(end) {
 			return at
@@ -209,6 +213,40 @@ func (w *wire) heard() error {
 	}
 	w.cut = false
 	return w.raw.SetDeadline(w.end)
+}
+
+// slowPace is the bytes a second that a host must send while it has a patience. A host that is slower is deferred.
+const slowPace = 1 << 10
+
+// received notes n bytes of the host. They give it the time that they take at slowPace, and the first of a stage its
+// patience once more. When that reaches the end of the stage, the host has the rest of its time.
+func (w *wire) received(n int) error {
+	if !w.cut {
+		return nil
+	}
+	if w.until.IsZero() {
+		w.until = time.Now().Add(w.patience)
+	}
+	w.until = w.until.Add(time.Duration(n) * time.Second / slowPace)
+	if w.until.Before(w.end) {
+		return w.raw.SetDeadline(w.until)
+	}
+	return w.heard()
+}
+
+// paced is a source of an answer that notes what the host has sent.
+type paced struct {
+	src  io.Reader
+	wire *wire
+}
+
+// Read implements io.Reader.
+func (p *paced) Read(b []byte) (int, error) {
+	n, err := p.src.Read(b)
+	if n > 0 && err == nil {
+		err = p.wire.received(n)
+	}
+	return n, err
 }
 
 // dial connects to the Response's Remote.
@@ -324,7 +362,7 @@ func (w *wire) handshake(x *exchange.Exchange) error {
 type gathered struct {
 	net.Conn
 	held   []byte
-	awaits *wire // heard is called at the handshake's first byte; nil after it, since TLS messages are no answer
+	awaits *wire // notes what the host sends in the handshake; nil after it, since TLS messages are no answer
 }
 
 // Write implements io.Writer.
@@ -340,7 +378,7 @@ func (g *gathered) Read(p []byte) (int, error) {
 	}
 	n, err := g.Conn.Read(p)
 	if n > 0 && g.awaits != nil {
-		if err := g.awaits.heard(); err != nil {
+		if err := g.awaits.received(n); err != nil {
 			return n, err
 		}
 	}
@@ -422,7 +460,8 @@ func (w *wire) keepHead(r *exchange.Response) error {
 
 // readBody reads the body of a 2xx response into the Response.
 func (w *wire) readBody(ctx context.Context, r *exchange.Response) (err error) {
-	if w.f.cfg.HeaderTimeout < w.f.cfg.Timeout {
+	w.end = w.deadline
+	if w.f.cfg.HeaderTimeout < w.f.cfg.Timeout && !w.cut {
 		if err := w.raw.SetReadDeadline(w.deadline); err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ type Progress struct {
 	Redirects atomic.Uint64 // exchanges that led to another hop
 	Retries   atomic.Uint64 // exchanges that led to another attempt, or to another address of the host
 	Throttled atomic.Uint64 // exchanges that an address answered with: too many requests
-	PutOff    atomic.Uint64 // deferred exchanges, of silent hosts; each is made again later
+	PutOff    atomic.Uint64 // deferred exchanges, of silent or slow hosts; each is made again later
 
 	NamesPutOff atomic.Uint64 // deferred look-ups, of silent names; each is made again later
 

@@ -120,8 +120,9 @@ type Exchange struct {
 	Response *Response     // overwritten by the exchange; has the same owner as the Exchange
 
 	// Patience bounds the host's silence: before it takes the connection, then before the first byte of TLS, and then
-	// between the request and the response's first byte. A host that is silent for longer, or until a time-out, is
-	// deferred (see Next). 0: only the time-outs count.
+	// between the request and the response's first byte. After a first byte the host has as long once more, and a second
+	// for each KiB that it sends. A host that is silent or slow for longer, or until a time-out, is deferred (see Next).
+	// 0: only the time-outs count.
 	Patience time.Duration
 }
 
