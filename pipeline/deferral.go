@@ -39,8 +39,7 @@ type line struct {
 	length  int // of waiting
 	out     int // that have left it, and whose exchange or look-up has not ended
 
-	spilled   chain // behind waiting
-	refilling bool  // from spilled, until the line is full
+	spilled chain // behind waiting
 }
 
 func (l *line) all() int { return l.length + l.out + l.spilled.count }
@@ -76,7 +75,7 @@ const (
 	// The window of the names' line changes by one in so many of those places at a time, so that look-ups in full neither start
 	// nor end all at once.
 	widenShare = 32
-	// One place in memory in so many is for each line.
+	// One place in memory in so many is for each line, and for records that must not be asked before a time.
 	lineShare = 4
 	// The weight of a tempo: exchanges, or look-ups.
 	paceWeight = 256
@@ -124,7 +123,7 @@ func (s *schedule) lineOf(f flags) *line {
 // enqueue puts a record at the end of its line, or spills it if the line is full or others were spilled.
 func (s *schedule) enqueue(l *line, rec record) {
 	if s.full(l) || l.spilled.count > 0 {
-		s.putAside(rec, spillHeader{})
+		s.check(l.spilled.put(s.spill, 0, rec))
 		return
 	}
 	s.push(l, rec)
@@ -135,9 +134,7 @@ func (s *schedule) push(l *line, rec record) {
 	l.length++
 }
 
-func (s *schedule) lineBound() int     { return max(1, s.cfg.MaxWaiting/lineShare) }
-func (s *schedule) full(l *line) bool  { return l.length >= s.lineBound() }
-func (s *schedule) short(l *line) bool { return l.length <= s.lineBound()/2 }
+func (s *schedule) full(l *line) bool { return l.length >= s.part(lineShare) }
 
 // deferName takes a record whose look-up was deferred. A record that was near its turn loses it, because the queue must not wait
 // (see regainTurn). One that was deferred for its host makes room for the next.
@@ -191,7 +188,7 @@ func (s *schedule) mayRecall() bool {
 		return false
 	case d.hosts.out < max(1, s.slots.all/deferredShare):
 		return true
-	case s.fedAll && s.fedCount-s.over <= uint64(d.hosts.all()+d.names.all()+d.asleep):
+	case s.fedAll && s.fedCount-s.over <= uint64(d.hosts.all()+d.names.all()+d.asleep+s.sleepers.held):
 		return d.hosts.out < 4*s.slots.all // some of them will queue for their turn
 	default:
 		return d.hosts.out < s.slots.all/2 && d.lull && s.now-d.lullBegan >= lullLasts

@@ -24,7 +24,9 @@ type level struct {
 	mask     uint64
 	due      []time.Duration // since the run began
 	queues   map[key]queue
-	slowed   map[key]slowed // see throttled
+	slowed   map[key]slowed        // see throttled
+	tails    map[key]time.Duration // the latest estimates of spilled records' turns
+	swept    time.Duration         // when those that had passed were forgotten
 }
 
 // token is what an exchange spends at a level: the key's next exchange starts an interval later.
@@ -91,6 +93,7 @@ func newLevel(limit *limit) *level {
 		due:      make([]time.Duration, len(limit.due)),
 		queues:   make(map[key]queue),
 		slowed:   make(map[key]slowed),
+		tails:    make(map[key]time.Duration),
 	}
 }
 

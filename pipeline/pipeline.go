@@ -5,14 +5,17 @@
 //
 //	pipeline.go  a run, and its stages in order
 //	record.go    an origin that waits
-//	schedule.go  who is asked next: one goroutine, queues by host, by address and in all
+//	schedule.go  who is asked next: one goroutine, and what it receives
+//	turns.go     how a record gets its turn: by host, by address, in all
 //	level.go     one kind of rate: its queues, and when each key was last asked
 //	throttle.go  addresses that answer that they are asked too often
 //	events.go    what is due at which time
 //	lookups.go   look-ups under way, overdue, and in full
 //	deferral.go  slow hosts and names, which must not hold up the others
 //	refill.go    records that memory has no room for: out and back
-//	spill.go     the file that they wait in
+//	calendar.go  what they wait in until a time
+//	spill.go     the file that they lie in
+//	stored.go    how the file has a record
 //	slot.go      an origin that is being asked
 //	limiter.go   where an exchange starts, and its rates are enforced
 //	stall.go     the process's own pauses, which are no host's failure

@@ -179,3 +179,26 @@ func (s *slab) take(i ref) record {
 	r.next = 0
 	return r
 }
+
+// fifo is a list of waiting records, linked through the slab.
+type fifo struct{ head, tail ref }
+
+func (f *fifo) push(i ref, records *slab) {
+	records.at(i).next = 0
+	if f.tail == 0 {
+		f.head = i
+	} else {
+		records.at(f.tail).next = i
+	}
+	f.tail = i
+}
+
+func (f *fifo) pop(records *slab) ref {
+	i := f.head
+	p := records.at(i)
+	f.head, p.next = p.next, 0
+	if f.head == 0 {
+		f.tail = 0
+	}
+	return i
+}

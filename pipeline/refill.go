@@ -2,114 +2,199 @@ package pipeline
 
 import "time"
 
+// What the schedule spills, and when it comes back. MaxWaiting is shared out: each line of deferred records has a fourth,
+// as have the records that must not be asked before a time, and queues have the rest.
+//
+// A newcomer that finds its queue crowded is spilled with an estimate of its turn, which is after all of its key that
+// were spilled before. It comes back shortly before that, and then stays in memory, unless its key has become much slower
+// since: such a key must not take the places of others. Where memory is nearly empty, records come back earlier, since an
+// estimate may be too late: others of the key may need no exchange.
+
 const (
-	// A record is read back so long before its turn, if there is room: it must be resolved again.
-	refillLead = 10 * time.Second
-	// Records are read back so many at a time; the loop has others to serve.
+	// Spilled records are read so long before their turn, so that they are resolved by then.
+	refillLead = 2 * time.Second
+	// The loop reads or moves so many records before it serves others.
 	refillAtOnce = 256
+
+	// A bucket is as wide as one in so many parts of the time until it begins. Buckets of sleepers are read after their end, so
+	// they are narrower.
+	laterShare    = 4
+	sleepersShare = 16
+	// Estimates of turns that have passed are forgotten so often, where there are many.
+	sweepEvery = time.Second
+
+	// Of MaxWaiting, as one in so many:
+	splitShare   = 16 // a bucket with more records is split
+	partShare    = 32 // what a part of it holds
+	emptyShare   = 16 // with fewer records in queues, buckets are read before their time
+	filledShare  = 8  // until there are so many
+	reserveShare = 4  // while spilled records are due, newcomers that have to queue leave them the places beyond
+	queueShare   = 2  // with more records in queues, no bucket is read
+	againShare   = 4  // a queue so long, which takes againAfter at least, is that of a key which has become slower
+	againAfter   = time.Minute
 )
 
-// putAside spills a record that memory has no room for: one of a line behind the line, any other until its turn is near. A retry is not
-// asked before due; others wait in the queue of a key at a level, or in none.
-func (s *schedule) putAside(rec record, h spillHeader) {
-	rec.set(refilled, false)
-	var err error
-	if l := s.lineOf(rec.flags); l != nil && !h.asleep {
-		err = l.spilled.put(s.spill, h, rec)
-	} else {
-		h.due = max(h.due, s.now)
-		err = s.calendar.put(h, rec)
+// part is one in so many of MaxWaiting, at least one.
+func (s *schedule) part(share int) int { return max(1, s.cfg.MaxWaiting/share) }
+
+// queued is how many records wait in queues, or are on their way there.
+func (s *schedule) queued() int {
+	return s.waiting() - s.deferral.hosts.length - s.deferral.names.length - s.deferral.asleep
+}
+
+// crowded reports whether a newcomer to a key's queue must be spilled. A queue may be as long as there are places left
+// in memory: then one busy address takes half of them, two take a third each, and a queue that is short, because it
+// moves, finds a place at any time (the dynamic threshold of shared-memory switches, Choudhury and Hahne 1998). Newcomers
+// do not go before records of their key that are spilled, nor do they take the places of spilled records that are due.
+func (s *schedule) crowded(l int, at key, rec *record) bool {
+	length := int(s.levels[l].queues[at].length)
+	switch {
+	case rec.is(hostDeferred):
+		return false // there are few
+	case rec.is(refilled):
+		return length >= s.part(againShare) && time.Duration(length)*s.levels[l].intervalOf(at, s.now) >= againAfter
 	}
+	return length >= s.cfg.MaxWaiting-s.waiting() ||
+		s.later.held > 0 && s.levels[l].tails[at] > s.now+refillLead ||
+		s.overdue && s.queued() >= s.part(reserveShare)
+}
+
+// spillTurn spills a record that would wait at a level, until shortly before its turn there.
+func (s *schedule) spillTurn(rec record, l int) {
+	if s.later.held == 0 {
+		for _, level := range s.levels {
+			if level != nil {
+				clear(level.tails)
+			}
+		}
+	}
+	turn := s.levels[l].estimate(s.key(l, &rec), s.now, s.cfg.MaxWaiting)
+	s.check(s.later.put(s.spill, turn, s.now, rec))
+}
+
+// estimate is when the turn of a record will be that is spilled now. Of keys beyond a number it remembers none: their records
+// come back too early, and wait in memory.
+func (l *level) estimate(k key, now time.Duration, maxTails int) time.Duration {
+	interval := l.intervalOf(k, now)
+	turn := max(now, l.next(k)+time.Duration(l.queues[k].length)*interval, l.tails[k]) + interval
+	if len(l.tails) >= maxTails && now >= l.swept+sweepEvery {
+		l.swept = now
+		for other, tail := range l.tails {
+			if tail <= now {
+				delete(l.tails, other)
+			}
+		}
+	}
+	if _, known := l.tails[k]; known || len(l.tails) < maxTails {
+		l.tails[k] = turn
+	}
+	return turn
+}
+
+// mayRefill reports whether there is something to do for refill.
+func (s *schedule) mayRefill() bool {
+	if s.stopping || s.slots.empty() || s.backlogged() {
+		return false
+	}
+	return s.later.splitting != nil || s.sleepers.splitting != nil ||
+		s.mayReadTurns() || s.mayReadSleepers() || s.mayReadLine(&s.deferral.hosts) || s.mayReadLine(&s.deferral.names)
+}
+
+// refill brings spilled records back where there is room for them.
+func (s *schedule) refill() {
+	first := s.later.first()
+	s.overdue = first != nil && first.from <= s.now+refillLead
+	switch queued := s.queued(); {
+	case queued < s.part(emptyShare):
+		s.refilling = true
+	case queued >= s.part(filledShare):
+		s.refilling = false
+	}
+	if !s.mayRefill() {
+		return
+	}
+	s.readTurns()
+	s.readSleepers()
+	s.readLine(&s.deferral.hosts)
+	s.readLine(&s.deferral.names)
+	s.look()
+}
+
+// mayReadTurns reports whether the next records that wait for their turn may come back: they are due, or memory is nearly
+// empty. Newcomers leave places for them, and those that are asked soon make room.
+func (s *schedule) mayReadTurns() bool {
+	first := s.later.first()
+	return first != nil && (s.refilling || first.from <= s.now+refillLead) && s.queued() < s.part(queueShare) && s.waiting() < s.cfg.MaxWaiting
+}
+
+func (s *schedule) readTurns() {
+	s.read(&s.later, s.mayReadTurns, func(rec record) {
+		rec.set(refilled, true)
+		s.resolveAgain(s.records.put(rec))
+	})
+}
+
+// mayReadSleepers reports whether the next records that must not be asked before a time may come back. All of a bucket come
+// after its end, so that none takes a place in memory before its time.
+func (s *schedule) mayReadSleepers() bool {
+	first := s.sleepers.first()
+	return first != nil && first.to <= s.now && s.waiting() < s.cfg.MaxWaiting
+}
+
+func (s *schedule) readSleepers() {
+	s.read(&s.sleepers, s.mayReadSleepers, func(rec record) { s.resume(rec) })
+}
+
+// read takes records out of the first buckets of a calendar as long as may says so, or splits a bucket that is too large.
+func (s *schedule) read(c *calendar, may func() bool, take func(record)) {
+	if c.splitting != nil {
+		s.check(c.move(refillAtOnce, s.spill, s.now))
+		return
+	}
+	for n := 0; n < refillAtOnce && may(); n++ {
+		if c.first().count > s.part(splitShare) && c.split(s.part(partShare)) {
+			return
+		}
+		rec, ok, err := c.get(s.spill)
+		if s.check(err); err != nil {
+			return
+		}
+		if ok {
+			take(rec)
+		}
+	}
+}
+
+func (s *schedule) mayReadLine(l *line) bool {
+	return l.spilled.count > 0 && !s.full(l) && s.waiting() < s.cfg.MaxWaiting
+}
+
+// readLine brings the next records of a line back.
+func (s *schedule) readLine(l *line) {
+	for n := 0; n < refillAtOnce && s.mayReadLine(l); n++ {
+		_, rec, err := l.spilled.get(s.spill)
+		if s.check(err); err != nil {
+			return
+		}
+		s.push(l, rec)
+	}
+}
+
+// check ends the run for an error of the file.
+func (s *schedule) check(err error) {
 	if err != nil {
 		s.end.run(err)
 	}
 }
 
-// putBehind spills a newcomer to a key's queue until the queue, and the records that were spilled before, have been served.
-func (s *schedule) putBehind(rec record, l int, at key) {
-	level := s.levels[l]
-	before := int(level.queues[at].length) + s.calendar.waiting[at]
-	s.putAside(rec, spillHeader{due: s.now + time.Duration(before)*level.intervalOf(at, s.now), key: at})
-}
-
-// crowded reports whether a newcomer to a key's queue must be spilled: because earlier ones were, or because the queue is as long as there
-// are places left in memory. One busy address takes half of them, two take a third each, and a short queue always finds a place (the
-// dynamic threshold of shared-memory switches, Choudhury and Hahne 1998).
-func (s *schedule) crowded(l int, at key, rec *record) bool {
-	if rec.is(refilled) || rec.is(hostDeferred) {
-		return false // it has had its place in memory before
-	}
-	return s.calendar.waiting[at] > 0 || int(s.levels[l].queues[at].length) >= s.cfg.MaxWaiting-s.waiting()
-}
-
-// mayRefill reports whether spilled records may be read back: those of a line that is short, or those whose turn is near, or any while
-// memory is mostly free. From a quarter in use it is filled up to a half, so that reading neither stops nor starts for one place.
-func (s *schedule) mayRefill() bool {
-	if s.stopping || s.slots.empty() || s.backlogged() || s.waiting() >= s.cfg.MaxWaiting {
-		return false
-	}
-	return s.lineToRefill() != nil || s.mayReadCalendar()
-}
-
-func (s *schedule) mayReadCalendar() bool {
-	used, most := s.waiting(), s.cfg.MaxWaiting
-	switch {
-	case s.calendar.count == 0 || used >= max(1, most/2):
-		s.refilling = false
-	case used < max(1, most/4):
-		s.refilling = true
-	}
-	return s.refilling || s.calendar.count > 0 && used < max(1, most/4*3) && s.calendar.next() <= s.now+refillLead
-}
-
-// lineToRefill is a line that is short and has spilled records, or nil.
-func (s *schedule) lineToRefill() *line {
-	for _, l := range []*line{&s.deferral.hosts, &s.deferral.names} {
-		if l.spilled.count > 0 && (s.short(l) || l.refilling && !s.full(l)) {
-			l.refilling = true
-			return l
-		}
-		l.refilling = false
-	}
-	return nil
-}
-
-// refill reads spilled records back.
-func (s *schedule) refill() {
-	for n := 0; n < refillAtOnce && s.mayRefill(); n++ {
-		if l := s.lineToRefill(); l != nil {
-			_, rec, err := l.spilled.get(s.spill)
-			if err != nil {
-				s.end.run(err)
-				return
-			}
-			s.push(l, rec)
-			continue
-		}
-		h, rec, err := s.calendar.get(max(1, s.cfg.MaxWaiting/8))
-		if err != nil {
-			s.end.run(err)
-			return
-		}
-		if h.asleep {
-			s.sleep(rec, h.due)
-			continue
-		}
-		rec.set(refilled, true)
-		s.resolveAgain(s.records.put(rec))
-	}
-}
-
-// sleep lets a record wait in memory until due.
-func (s *schedule) sleep(rec record, due time.Duration) {
-	s.deferral.asleep++
-	s.events.push(event{at: due, what: uint64(s.records.put(rec)), level: wake})
-}
-
-// untilRefill is how long until a spilled record's turn is near.
+// untilRefill is how long no bucket is due.
 func (s *schedule) untilRefill() time.Duration {
-	if s.calendar.count == 0 || s.backlogged() || s.waiting() >= max(1, s.cfg.MaxWaiting/4*3) {
-		return time.Hour
+	next := time.Hour
+	if first := s.later.first(); first != nil && first.from > s.now+refillLead {
+		next = min(next, first.from-refillLead-s.now)
 	}
-	return max(0, s.calendar.next()-refillLead-s.now)
+	if first := s.sleepers.first(); first != nil && first.to > s.now {
+		next = min(next, first.to-s.now)
+	}
+	return next
 }

@@ -1,7 +1,7 @@
 package pipeline
 
 import (
-	"fmt"
+	"errors"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -9,59 +9,76 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// TestCalendar puts records and takes them in random order, and compares with a list of what is inside. Each comes out once, with its
-// header; none comes out before one that is due in an earlier span; the counts by key are those of what is inside.
+// Whatever is put into a calendar, whenever it is read and split, each record comes out once, no sooner than the bucket of
+// its time, and buckets are disjoint and in order. No record is written more than twice.
 func TestCalendar(t *testing.T) {
-	f := func(seed uint64) {
-		dice := rand.New(rand.NewPCG(seed, 1))
-		s := newSpill(t.TempDir())
-		defer s.close()
-		c := newCalendar(s)
-		inside := map[int64]spillHeader{}
-		horizon := []time.Duration{time.Second, time.Minute, time.Hour, 200 * time.Hour}[dice.IntN(4)]
-		most := 1 + dice.IntN(50)
-		o, _ := origin.Parse("example.com")
-		for i := int64(0); i < 2000 || len(inside) > 0; i++ {
-			if i < 2000 && dice.IntN(3) > 0 {
-				h := spillHeader{due: time.Duration(dice.Int64N(int64(horizon))), key: key(dice.IntN(5)), asleep: dice.IntN(2) == 0}
-				if err := c.put(h, record{origin: o, rank: i}); err != nil {
+	for seed := range uint64(40) {
+		rnd := rand.New(rand.NewPCG(seed, 4))
+		file, c := newSpill(t.TempDir()), &calendar{share: laterShare}
+		o, _ := origin.Parse("a.example.com")
+		var now time.Duration
+		times := map[uint64]time.Duration{}
+		out := map[uint64]bool{}
+		most := []int{1, 3, 50, 1000}[rnd.IntN(4)]
+		moved := 0
+		get := func() {
+			if c.splitting != nil {
+				before := c.splitting.count
+				if err := c.move(most, file, now); err != nil {
 					t.Fatal(err)
 				}
-				inside[i] = h
-				continue
-			}
-			if len(inside) == 0 {
-				continue
-			}
-			next := c.next()
-			h, rec, err := c.get(most)
-			if err != nil || inside[rec.rank] != h {
-				t.Fatalf("seed %d: record %d came out with %+v, error %v; want %+v", seed, rec.rank, h, err, inside[rec.rank])
-			}
-			delete(inside, rec.rank)
-			byKey := map[key]int{}
-			for _, other := range inside {
-				if other.key != noKey {
-					byKey[other.key]++
+				moved += before
+				if c.splitting != nil {
+					moved -= c.splitting.count
 				}
-				if other.due < next || other.due+wideSpan < h.due {
-					t.Fatalf("seed %d: one due at %v came out at %v, before one due at %v", seed, h.due, next, other.due)
+				return
+			}
+			first := c.first()
+			if first.count > most && c.split(most) {
+				return
+			}
+			rec, ok, err := c.get(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ok {
+				return
+			}
+			if at := times[rec.seq]; out[rec.seq] || at < first.from || at >= first.to {
+				t.Fatalf("seed %d: record %d for %v came from %v to %v, again: %v", seed, rec.seq, times[rec.seq], first.from, first.to, out[rec.seq])
+			}
+			out[rec.seq] = true
+		}
+		for range 3000 {
+			now += time.Duration(rnd.IntN(1000)) * time.Millisecond
+			if rnd.IntN(3) > 0 {
+				rec := record{seq: uint64(len(times)), origin: o}
+				at := now + time.Duration(rnd.ExpFloat64()*float64([]time.Duration{time.Second, time.Minute, 24 * time.Hour}[rnd.IntN(3)]))
+				times[rec.seq] = at
+				if err := c.put(file, at, now, rec); err != nil {
+					t.Fatal(err)
+				}
+			} else if c.held > 0 {
+				get()
+			}
+			for i := 1; i < len(c.buckets); i++ {
+				if a, b := c.buckets[i-1], c.buckets[i]; a.from >= a.to || a.to > b.from {
+					t.Fatalf("seed %d: a bucket from %v to %v, and one from %v", seed, a.from, a.to, b.from)
 				}
 			}
-			if c.count != len(inside) || fmt.Sprint(byKey) != fmt.Sprint(c.waiting) {
-				t.Fatalf("seed %d: %d inside, by key %v; want %d, %v", seed, c.count, c.waiting, len(inside), byKey)
+			if c.held != len(times)-len(out) || len(c.buckets) > 150+maxParts*4 {
+				t.Fatalf("seed %d: holds %d of %d in %d buckets", seed, c.held, len(times)-len(out), len(c.buckets))
 			}
 		}
-		if len(c.buckets) > 0 {
-			t.Errorf("seed %d: %d buckets are left", seed, len(c.buckets))
+		for steps := 0; c.held > 0 || c.splitting != nil; steps++ {
+			if get(); steps > 100_000 {
+				t.Fatalf("seed %d: %d never come out", seed, c.held)
+			}
 		}
-	}
-	seeds := uint64(40)
-	if testing.Short() {
-		seeds = 8
-	}
-	for seed := range seeds {
-		f(seed)
+		if len(out) != len(times) || moved > len(times) || file.size != int64(len(file.free))*spillChunk {
+			t.Fatalf("seed %d: %d of %d came out, %d were moved, %d pages are left", seed, len(out), len(times), moved, file.size/spillChunk-int64(len(file.free)))
+		}
+		file.close()
 	}
 }
 
@@ -79,7 +96,7 @@ func TestSpilledRecordsAreWrittenTwiceAtMost(t *testing.T) {
 		p.Stop()
 	}
 	_, err := scan(t, Config{Concurrency: 100, IPRate: 10, MaxWaiting: maxWaiting}, w, &list{hosts: hosts(n, "h%d.example.com")}, s, during)
-	if err != ErrStopped || len(s.sites) < 390 {
+	if !errors.Is(err, ErrStopped) || len(s.sites) < 390 {
 		t.Fatalf("kept %d, error %v", len(s.sites), err)
 	}
 	t.Logf("%d names on one address: %d spilled after 40 s, %.1f MB written, %.0f bytes each", n, spilled, float64(written)/1e6, float64(written)/float64(spilled))

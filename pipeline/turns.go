@@ -1,0 +1,241 @@
+package pipeline
+
+import "time"
+
+// How a record gets its turn.
+//
+// A record with an address passes the levels in order: by host, by address, in all. It passes a level at once if its key is due
+// and the key's queue is empty; otherwise it joins the queue. A record that has passed the last level takes a slot and spends a
+// token at every level at that moment. Tokens are never reserved, so a queue behind a slow host does not hold up the address
+// that the host shares with others.
+//
+// While a record waits at a later level, its keys at the earlier levels are claimed: at most one record of a host waits in the
+// queues by address. Every step is O(1), however long a queue is.
+//
+// An exchange that is sent in time may start late, and the next one would be too early: see limiter.
+
+// The levels, in the order in which records pass them.
+const (
+	byHost = iota
+	byAddress
+	inAll
+	numLevels
+)
+
+// key finds a record's key at a level.
+func (s *schedule) key(level int, rec *record) key {
+	switch level {
+	case byHost:
+		return s.levels[level].keyOfString(rec.target().Origin.Host())
+	case byAddress:
+		network := networkOf(rec.addr)
+		return s.levels[level].keyOf(network[:])
+	}
+	return 0
+}
+
+// backlogged reports whether the queue for the rate in all is so long that the addresses of more records would expire in it. Then
+// the list is read no further, and no deferred record is recalled.
+func (s *schedule) backlogged() bool {
+	return s.levels[inAll] != nil && int(s.levels[inAll].queues[0].length) >= min(maxBacklog, 1+s.cfg.MaxWaiting/2)
+}
+
+const (
+	maxBacklog = 256
+	crowdedFor = 5 * time.Millisecond // until a crowded key is looked at again
+)
+
+// pass takes a record through the levels from the given one on. It holds the keys of the levels before.
+func (s *schedule) pass(rec record, from int) {
+	for l, level := range s.levels {
+		switch {
+		case level == nil:
+			continue
+		case l < from:
+			if at := s.key(l, &rec); level.next(at) > s.now {
+				s.stepBack(rec, l)
+				return
+			}
+			continue
+		case level.free(s.key(l, &rec), s.now):
+			continue
+		}
+		if from == 0 && s.crowded(l, s.key(l, &rec), &rec) {
+			s.spillTurn(rec, l)
+			return
+		}
+		for k := range l {
+			if s.levels[k] != nil {
+				s.levels[k].claim(s.key(k, &rec))
+			}
+		}
+		at := s.key(l, &rec)
+		s.levels[l].push(at, s.records.put(rec), from > 0, s.records)
+		s.arm(l, at)
+		return
+	}
+	s.dispatch(rec)
+}
+
+// stepBack lets a record that has passed a level wait there once more, before the others: meanwhile an exchange of its key has
+// started late, or one of another key that shares the cell has started.
+func (s *schedule) stepBack(rec record, l int) {
+	for k, level := range s.levels {
+		if level == nil {
+			continue
+		}
+		at := s.key(k, &rec)
+		switch {
+		case k < l:
+			level.claim(at)
+		case k == l:
+			level.release(at)
+			level.pushFirst(at, s.records.put(rec), s.records)
+			s.arm(k, at)
+		default:
+			s.release(k, at)
+		}
+	}
+}
+
+// arm makes the event for a key whose queue nothing else will serve. A key never has two.
+func (s *schedule) arm(l int, at key) {
+	level := s.levels[l]
+	q, ok := level.queues[at]
+	if !ok || q.armed || q.claimed || q.length == 0 {
+		return
+	}
+	q.armed = true
+	level.queues[at] = q
+	s.events.push(event{at: level.next(at), what: uint64(at), level: uint8(l)})
+}
+
+// dispatch gives a record a slot and sends it to be asked. That spends a token at every level. A record whose look-up failed
+// makes no request and spends none.
+func (s *schedule) dispatch(rec record) {
+	t := s.slots.take()
+	t.record = rec
+	t.patience = s.patience(&rec)
+	if rec.failed.Outcome == 0 {
+		t.sent = s.now
+		for l, level := range s.levels {
+			if level == nil {
+				continue
+			}
+			at := s.key(l, &rec)
+			t.tokens[l] = level.spend(at, s.now)
+			s.release(l, at)
+		}
+		s.limiter.sent(&t.tokens)
+	}
+	s.out.asking <- t
+}
+
+// serveKey gives the key's turn to the first record of its queue.
+func (s *schedule) serveKey(l int, at key) {
+	level := s.levels[l]
+	q := level.queues[at]
+	q.armed = false
+	level.put(at, q)
+	for s.expiredFirst(&q) && q.ahead < level.ahead {
+		s.renewInTurn(s.records.take(level.popOut(at, s.records)), l, at)
+		q = level.queues[at]
+	}
+	switch {
+	case q.claimed || q.length == 0:
+	case level.next(at) > s.now:
+		s.arm(l, at) // another record passed since the event was made
+	case level.limit.crowded(at):
+		level.delay(at, s.now+crowdedFor)
+		s.arm(l, at)
+	case q.back.head != 0 || q.first() != nil && !s.expiredFirst(&q):
+		s.pass(s.records.take(level.pop(at, s.records)), l+1)
+	}
+	// Else all whose turn is near are being resolved; one that returns arms the key.
+}
+
+// release ends a claim.
+func (s *schedule) release(l int, at key) {
+	s.levels[l].release(at)
+	s.arm(l, at)
+}
+
+// expired reports whether a record's address must be resolved again before it is dialled.
+func (s *schedule) expired(rec *record) bool {
+	return rec.until != 0 && time.Duration(rec.until)*time.Second <= s.now && rec.failed.Outcome == 0
+}
+
+// expiredFirst reports whether the address of the first record in a key's queue has expired.
+func (s *schedule) expiredFirst(q *queue) bool {
+	line := q.first()
+	return line != nil && s.expired(s.records.at(line.head))
+}
+
+// turn is the turn that a record was near when its address expired: at a level that is not claimed meanwhile, with the keys of the
+// levels before it claimed.
+type turn struct {
+	level int
+	keys  [numLevels]key // up to that level's
+}
+
+// renewInTurn has the address of a record resolved again shortly before its turn. The record keeps its turn, because a queue that
+// lasts longer than addresses live would never move otherwise. The records behind it go on meanwhile, because a rate must not sink
+// to one look-up at a time.
+func (s *schedule) renewInTurn(rec record, l int, at key) {
+	t := turn{level: l}
+	t.keys[l] = at
+	for k := range l {
+		if s.levels[k] != nil {
+			t.keys[k] = s.key(k, &rec)
+		}
+	}
+	s.turns[rec.seq] = t
+	s.resolveAgain(s.records.put(rec))
+}
+
+// takeTurn takes a record whose address was renewed: it is the next at its level if the address is the same, and queues at the new
+// one otherwise. The answer counts for this turn, however soon it expires.
+func (s *schedule) takeTurn(rec record) {
+	t := s.turns[rec.seq]
+	delete(s.turns, rec.seq)
+	failed := rec.failed.Outcome != 0
+	moved := t.level >= byAddress && s.levels[byAddress] != nil && s.key(byAddress, &rec) != t.keys[byAddress]
+	switch {
+	case failed:
+		s.loseTurn(t, byHost)
+		s.dispatch(rec)
+	case moved:
+		s.loseTurn(t, byAddress)
+		s.pass(rec, byAddress)
+	default:
+		s.levels[t.level].pushBack(t.keys[t.level], s.records.put(rec), s.records)
+		s.arm(t.level, t.keys[t.level])
+	}
+}
+
+// loseTurn gives up a turn, and the keys of the levels before it from the given one on.
+func (s *schedule) loseTurn(t turn, from int) {
+	s.levels[t.level].lose(t.keys[t.level])
+	s.arm(t.level, t.keys[t.level])
+	for l := from; l < t.level; l++ {
+		if s.levels[l] != nil {
+			s.release(l, t.keys[l])
+		}
+	}
+}
+
+// regainTurn takes a record that lost its turn because its name was silent, and whose address is the same. It goes before the others
+// at that address, as soon as its host is free. The answer counts for this turn, however soon it expires.
+func (s *schedule) regainTurn(rec record) {
+	host, address := s.levels[byHost], s.levels[byAddress]
+	if address == nil || host != nil && !host.free(s.key(byHost, &rec), s.now) || s.waiting() >= s.cfg.MaxWaiting {
+		s.pass(rec, 0)
+		return
+	}
+	if host != nil {
+		host.claim(s.key(byHost, &rec))
+	}
+	at := s.key(byAddress, &rec)
+	address.pushFirst(at, s.records.put(rec), s.records)
+	s.arm(byAddress, at)
+}
