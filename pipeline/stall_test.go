@@ -21,7 +21,7 @@ func (r *run) stallFor(d time.Duration) {
 
 // What an exchange or a look-up came to in which the process stalled still counts only if that has nothing to do with it; and who
 // stands still all the time gets to an end.
-func TestStandstill(t *testing.T) {
+func TestStall(t *testing.T) {
 	const timeoutOf = 2 * time.Second
 	type result struct {
 		kept           exchange.Outcome
@@ -132,7 +132,7 @@ func TestForgive(t *testing.T) {
 }
 
 // A late beat is a stall only if it is very late, whoever notices; and it is one stall, however many look.
-func TestStandstillIsNoticedOnce(t *testing.T) {
+func TestStallIsNoticedOnce(t *testing.T) {
 	f := func(late, want time.Duration) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
