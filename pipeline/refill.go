@@ -20,6 +20,8 @@ const (
 	// they are narrower.
 	laterShare    = 4
 	sleepersShare = 16
+	// Estimates are no later than 36 years, so that no sum overflows.
+	farthest = time.Duration(1 << 60)
 	// Estimates of turns that have passed are forgotten so often, where there are many.
 	sweepEvery = time.Second
 
@@ -75,8 +77,9 @@ func (s *schedule) spillTurn(rec record, l int) {
 // estimate is when the turn of a record will be that is spilled now. Of keys beyond a number it remembers none: their records
 // come back too early, and wait in memory.
 func (l *level) estimate(k key, now time.Duration, maxTails int) time.Duration {
-	interval := l.intervalOf(k, now)
-	turn := max(now, l.next(k)+time.Duration(l.queues[k].length)*interval, l.tails[k]) + interval
+	length := time.Duration(l.queues[k].length)
+	interval := min(l.intervalOf(k, now), farthest/(1+length))
+	turn := min(farthest, max(now, l.next(k)+length*interval, l.tails[k])+interval)
 	if len(l.tails) >= maxTails && now >= l.swept+sweepEvery {
 		l.swept = now
 		for other, tail := range l.tails {

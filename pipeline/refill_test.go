@@ -129,3 +129,23 @@ func TestASlowedAddressHoldsUpNoSpilledRecords(t *testing.T) {
 		t.Errorf("took %v; want at most %v", took, most)
 	}
 }
+
+// The slowest rate makes no estimate overflow, nor a bucket that a calendar cannot keep.
+func TestEstimatesAreBounded(t *testing.T) {
+	level, c, file := newLevel(newLimiter(&Config{IPRate: 1e-12}).limits[byAddress]), &calendar{share: laterShare}, newSpill(t.TempDir())
+	level.queues[1] = queue{length: 1 << 18}
+	var last time.Duration
+	for range 1000 {
+		turn := level.estimate(1, time.Second, 10)
+		if turn < last || turn > farthest {
+			t.Fatalf("estimated %v after %v", turn, last)
+		}
+		last = turn
+		if err := c.put(file, turn, time.Second, record{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(c.buckets) > 10 || c.held != 1000 || c.buckets[0].from >= c.buckets[0].to {
+		t.Errorf("%d records in %d buckets", c.held, len(c.buckets))
+	}
+}
