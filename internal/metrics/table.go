@@ -137,7 +137,7 @@ var table = described([]metric{
 		help: "Answers of 429, or of 503 with a Retry-After, an origin's last included; each lowers the rate of its address.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Throttled.Load())) }},
 	{name: "bulkscan_exchanges_put_off_total", kind: counter,
-		help: "Exchanges broken off because the host was silent for --patience; each is repeated later.",
+		help: "Exchanges broken off because the host was silent for --patience, or sent too slowly; each is repeated later.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.PutOff.Load())) }},
 	{name: "bulkscan_exchanges_spoilt_total", kind: counter,
 		help: "Exchanges and look-ups that a stall of this process may have spoilt; each is repeated.",
