@@ -111,7 +111,7 @@ func zoo(t *testing.T, each int) string {
 // held are the goroutines and files of this process, but for the simulated web's, by what they do.
 func held(t *testing.T) (goroutines, files []string) {
 	t.Helper()
-	buf := make([]byte, 1<<20)
+	buf := make([]byte, 16<<20) // the simulated web alone has more than one MiB of stacks, and one that is cut off does not tell whose it is
 	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
 		if !strings.Contains(stack, "internal/simweb") && !strings.Contains(stack, "miekg/dns") && !strings.Contains(stack, "tRunner") {
 			goroutines = append(goroutines, stack)
