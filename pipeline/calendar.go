@@ -43,7 +43,7 @@ func (c *calendar) get(file *spill) (rec record, ok bool, err error) {
 		return record{}, false, nil
 	}
 	c.held--
-	_, rec, err = b.chain.get(file)
+	_, rec, err = b.get(file)
 	return rec, true, err
 }
 

@@ -106,9 +106,6 @@ func (s *schedule) patience(rec *record) time.Duration {
 // ranOut reports whether an exchange ended because it ran out of time, or was deferred.
 func ranOut(o exchange.Outcome) bool { return o == exchange.Timeout || o == exchange.ConnectTimeout }
 
-// lineFlags say in which line a record waits.
-const lineFlags = hostDeferred | nameDeferred
-
 // lineOf is the line that a record with these flags waits in, or nil.
 func (s *schedule) lineOf(f flags) *line {
 	switch {

@@ -57,7 +57,9 @@ func (c *Color) Set(value string) error {
 }
 
 func (c *Color) String() string { return string(*c) }
-func (c *Color) Type() string   { return "when" }
+
+// Type is what help calls the value.
+func (c *Color) Type() string { return "when" }
 
 // Colored reports whether what is written to w has colours. A NO_COLOR that is empty counts as absent
 // (https://no-color.org), and --color on the command line wins.
