@@ -239,7 +239,7 @@ func TestPatience(t *testing.T) {
 				before, began := x.Past, time.Now()
 				next := fetcher.Do(t.Context(), &x)
 				got := x.Response.Outcome.String()
-				if next.PutOff {
+				if next.Deferred {
 					got = "deferred: " + x.Response.Cause.String()
 					if !next.Again || next.After != 0 || next.Target != x.Target || x.Past != before {
 						t.Errorf("deferred with %+v, past %+v", next, x.Past)

@@ -247,8 +247,8 @@ func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target, patience time.
 	if !isLiteral {
 		answer = f.cfg.Resolver.Lookup(ctx, host, patience)
 	}
-	if answer.PutOff {
-		return exchange.Lookup{PutOff: true}
+	if answer.Deferred {
+		return exchange.Lookup{Deferred: true}
 	}
 	var found [maxAddresses]netip.Addr
 	addrs, lookup := f.allowed(found[:0], answer)
@@ -259,8 +259,8 @@ func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target, patience time.
 	}
 	if resolver != nil && begin+tried >= len(addrs) {
 		answer = resolver.LookupIPv6(ctx, host, patience)
-		if answer.PutOff {
-			return exchange.Lookup{PutOff: true}
+		if answer.Deferred {
+			return exchange.Lookup{Deferred: true}
 		}
 		both, further := f.allowed(addrs, answer)
 		lookup.Took += answer.Took
@@ -329,7 +329,7 @@ func (f *Fetcher) allowed(addrs []netip.Addr, answer resolve.Answer) ([]netip.Ad
 
 // refusal returns why an address must not be dialled; 0 if it may be.
 func (f *Fetcher) refusal(addr netip.Addr) exchange.Cause {
-	inner := exchange.Carried(addr)
+	inner := exchange.Embedded(addr)
 	switch {
 	case f.cfg.OptOutAddr != nil && (f.cfg.OptOutAddr(addr) || inner != addr && f.cfg.OptOutAddr(inner)):
 		return exchange.CauseOptOutAddress
@@ -399,7 +399,7 @@ func (f *Fetcher) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 	}
 	if hints.deferred {
 		x.Past = before
-		return exchange.Next{Again: true, PutOff: true, Target: x.Target}
+		return exchange.Next{Again: true, Deferred: true, Target: x.Target}
 	}
 	if r.Outcome.Asked() {
 		past.Spent += x.Lookup.Took + time.Since(began)

@@ -37,7 +37,7 @@ func public(addr netip.Addr) bool {
 	if !addr.IsValid() || addr.Zone() != "" {
 		return false
 	}
-	addr = exchange.Carried(addr)
+	addr = exchange.Embedded(addr)
 	if addr.Is6() && !globalIPv6.Contains(addr) {
 		return false
 	}

@@ -330,7 +330,7 @@ func misread(o origin.Origin, spelling origin.Spelling) bool {
 	if spelling == origin.Full {
 		return false
 	}
-	return !o.NoPublic() || spelling == origin.Number && strings.HasPrefix(o.Host(), "0.")
+	return !o.IsSpecial() || spelling == origin.Number && strings.HasPrefix(o.Host(), "0.")
 }
 
 // label returns the label as a string that equal labels share.

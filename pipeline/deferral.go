@@ -136,7 +136,7 @@ func (s *schedule) full(l *line) bool { return l.length >= s.part(lineShare) }
 // deferName takes a record whose look-up was deferred. A record that was near its turn loses it, because the queue must not wait
 // (see regainTurn). One that was deferred for its host makes room for the next.
 func (s *schedule) deferName(rec record) {
-	s.progress.NamesPutOff.Add(1)
+	s.progress.DeferredLookups.Add(1)
 	if rec.is(resolving) {
 		rec.set(resolving, false)
 		s.resolving--

@@ -141,7 +141,7 @@ func TestTheSlowAreNotTheDead(t *testing.T) {
 			for p.Progress().Kept.Load() < n {
 				time.Sleep(time.Second)
 			}
-			putOff = p.Progress().PutOff.Load()
+			putOff = p.Progress().DeferredExchanges.Load()
 		})
 		if err != nil || len(s.sites) != n {
 			t.Fatalf("%s: kept %d of %d, error %v", name, len(s.sites), n, err)

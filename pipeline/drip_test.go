@@ -113,8 +113,8 @@ func TestDrippingHostsDoNotHoldUpTheOthers(t *testing.T) {
 			}
 		}
 		t.Logf("patience %v: the last healthy host was answered after %v, all after %v; %d exchanges were deferred",
-			patience, l.healthy, time.Since(l.begun), p.Progress().PutOff.Load())
-		return l.healthy, p.Progress().PutOff.Load()
+			patience, l.healthy, time.Since(l.begun), p.Progress().DeferredExchanges.Load())
+		return l.healthy, p.Progress().DeferredExchanges.Load()
 	}
 	without, none := f(0)
 	with, deferrals := f(150 * time.Millisecond)

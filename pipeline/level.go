@@ -104,7 +104,7 @@ func (l *level) keyOfString(s string) key { return key(maphash.String(l.seed, s)
 // one customer is given (RFC 6177), since a server may use any address of that. One that embeds an IPv4 address stands for the embedded
 // address; otherwise all of IPv4 behind NAT64 would be one network.
 func networkOf(addr [16]byte) (network [16]byte) {
-	if a := exchange.Carried(netip.AddrFrom16(addr)); a.Is4() {
+	if a := exchange.Embedded(netip.AddrFrom16(addr)); a.Is4() {
 		return a.As16()
 	}
 	copy(network[:8], addr[:8])

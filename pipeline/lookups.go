@@ -62,7 +62,7 @@ func (r *run) resolve() error {
 		if r.lookups.Err() != nil {
 			continue // cut off: the failure is ours, not the origin's
 		}
-		a := answer{rec: q.rec, ticket: q.ticket, inFull: q.inFull, deferred: lookup.PutOff}
+		a := answer{rec: q.rec, ticket: q.ticket, inFull: q.inFull, deferred: lookup.Deferred}
 		if lookup.Took > 0 && !silent(&lookup) {
 			a.took = time.Since(began)
 		}
@@ -86,7 +86,7 @@ func (r *run) startResolver() {
 }
 
 // silent reports whether no name server has answered.
-func silent(l *exchange.Lookup) bool { return l.PutOff || l.Outcome == exchange.DNSTimeout }
+func silent(l *exchange.Lookup) bool { return l.Deferred || l.Outcome == exchange.DNSTimeout }
 
 // lookups is what the schedule knows about look-ups. Nothing in it is shared with the resolvers.
 type lookups struct {

@@ -162,7 +162,7 @@ func TestSlowNameServersAreNotSilent(t *testing.T) {
 				for p.Progress().Kept.Load() < n {
 					time.Sleep(time.Second)
 				}
-				putOff = p.Progress().NamesPutOff.Load()
+				putOff = p.Progress().DeferredLookups.Load()
 			})
 			checkNames(t, w, s, n, 2, err)
 			if putOff != uint64(w.lookups-n) {
@@ -529,7 +529,7 @@ func (w *rated) Resolve(_ context.Context, t exchange.Target, patience time.Dura
 		if !until.Before(end) {
 			time.Sleep(time.Until(end))
 			if patience > 0 {
-				return exchange.Lookup{PutOff: true}
+				return exchange.Lookup{Deferred: true}
 			}
 			return exchange.Lookup{Outcome: exchange.DNSTimeout, Took: time.Since(began) - waited}
 		}
@@ -575,7 +575,7 @@ func TestTheRateOfQuestionsIsNotWasted(t *testing.T) {
 			p := New(Config{Concurrency: 1000, Patience: DefaultPatience, SpillDir: t.TempDir()}, &list{hosts: hosts(n, "h%d.example.com")}, w, noJudge{}, s)
 			err := p.Run(t.Context())
 			_, last = w.asks()
-			putOff, during := p.Progress().NamesPutOff.Load(), 0
+			putOff, during := p.Progress().DeferredLookups.Load(), 0
 			for _, at := range w.whole {
 				if at > 2*time.Second && at < last-resolveTotal {
 					during++
@@ -836,7 +836,7 @@ func TestNoPatience(t *testing.T) {
 		for p.Progress().Kept.Load() < n {
 			time.Sleep(time.Second)
 		}
-		if putOff := p.Progress().NamesPutOff.Load(); putOff != 0 {
+		if putOff := p.Progress().DeferredLookups.Load(); putOff != 0 {
 			t.Errorf("%d names were put off; want none", putOff)
 		}
 	})

@@ -94,12 +94,12 @@ type Config struct {
 
 	// Patience is how long a host may be silent, or send too slowly, while others want its slot: see exchange.Exchange. A host
 	// that takes longer is deferred, once, until slots are free, and then has all the time of the Fetcher's time-outs: how it
-	// ends is the same, only when differs. A deferred exchange counts for the rates and in Progress.PutOff, but is no attempt
+	// ends is the same, only when differs. A deferred exchange counts for the rates and in Progress.DeferredExchanges, but is no attempt
 	// and no retry. Patience is longer where answers take long, and endless while slots are free. 0: no host is deferred.
 	// DefaultPatience is for long lists.
 	//
 	// Patience is also how long the name servers of a name may be silent while others want to be looked up. A deferred look-up
-	// counts in Progress.NamesPutOff and leaves nothing in the row; it happens once to an origin, whatever names it leads to.
+	// counts in Progress.DeferredLookups and leaves nothing in the row; it happens once to an origin, whatever names it leads to.
 	Patience time.Duration
 
 	// Skip reports whether an earlier run of the same scan has kept an entry; nil skips nothing.

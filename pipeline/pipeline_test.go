@@ -119,7 +119,7 @@ func (w *web) Resolve(ctx context.Context, t exchange.Target, patience time.Dura
 	w.lookups++
 	switch {
 	case putOff:
-		return exchange.Lookup{PutOff: true}
+		return exchange.Lookup{Deferred: true}
 	case takes > resolveTotal:
 		return exchange.Lookup{Outcome: exchange.DNSTimeout, Cause: exchange.CauseDNSTimeout, Took: time.Since(began)}
 	}
@@ -176,7 +176,7 @@ func (w *web) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 	w.flying--
 	if silent {
 		x.Response.Outcome = exchange.Timeout
-		return exchange.Next{Again: true, PutOff: true, Target: x.Target}
+		return exchange.Next{Again: true, Deferred: true, Target: x.Target}
 	}
 	x.Past.Attempts++
 	if x.Lookup.Outcome != 0 {

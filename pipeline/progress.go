@@ -25,12 +25,12 @@ type Progress struct {
 
 	Lookups atomic.Int64 // look-ups under way
 
-	Redirects atomic.Uint64 // exchanges that led to another hop
-	Retries   atomic.Uint64 // exchanges that led to another attempt, or to another address of the host
-	Throttled atomic.Uint64 // exchanges that an address answered with: too many requests
-	PutOff    atomic.Uint64 // deferred exchanges, of silent or slow hosts; each is made again later
+	Redirects         atomic.Uint64 // exchanges that led to another hop
+	Retries           atomic.Uint64 // exchanges that led to another attempt, or to another address of the host
+	Throttled         atomic.Uint64 // exchanges that an address answered with: too many requests
+	DeferredExchanges atomic.Uint64 // deferred exchanges, of silent or slow hosts; each is made again later
 
-	NamesPutOff atomic.Uint64 // deferred look-ups, of silent names; each is made again later
+	DeferredLookups atomic.Uint64 // deferred look-ups, of silent names; each is made again later
 
 	Stalls atomic.Uint64 // of the process
 	Spoilt atomic.Uint64 // exchanges and look-ups that a stall may have spoilt; each is made again
@@ -54,8 +54,8 @@ func (p *Progress) Stalled() time.Duration { return time.Duration(p.stalled.Load
 // again counts an exchange after which its origin is asked again.
 func (p *Progress) again(x *exchange.Exchange, next exchange.Next) {
 	switch {
-	case next.PutOff:
-		p.PutOff.Add(1)
+	case next.Deferred:
+		p.DeferredExchanges.Add(1)
 	case x.Past.Trail != nil && next.Target.Unmet == 0:
 		p.Redirects.Add(1)
 	default:

@@ -108,7 +108,7 @@ func (r *record) setNext(past exchange.Past, target exchange.Target) {
 
 // setLookup notes what a look-up has found. A deferred look-up has found nothing: an address that was to be renewed stays known.
 func (r *record) setLookup(l exchange.Lookup, begun time.Time) {
-	if l.PutOff {
+	if l.Deferred {
 		r.set(nameDeferred|nameWasDeferred, true)
 		return
 	}

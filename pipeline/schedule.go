@@ -239,7 +239,7 @@ func (s *schedule) sleep(rec record, due time.Duration) {
 // takeBack takes a slot from the workers or the judges. Slots are always received; deferred records hold none.
 func (s *schedule) takeBack(t *slot) {
 	rec, state, next, past := t.record, t.state, t.next, t.exchange.Past
-	outOfTime := ranOut(t.response.Outcome) && (next.PutOff || next.Target.Unmet == 0) // else another address is next
+	outOfTime := ranOut(t.response.Outcome) && (next.Deferred || next.Target.Unmet == 0) // else another address is next
 	s.deferral.pace.keep(t.answered)
 	if next.Throttled {
 		s.progress.Throttled.Add(1)
@@ -255,7 +255,7 @@ func (s *schedule) takeBack(t *slot) {
 	}
 	rec.setNext(past, next.Target)
 	rec.set(hostDeferred, outOfTime)
-	rec.set(hostWasDeferred, rec.is(hostWasDeferred) || next.PutOff)
+	rec.set(hostWasDeferred, rec.is(hostWasDeferred) || next.Deferred)
 	switch {
 	case next.After > 0 && (s.waiting() >= s.cfg.MaxWaiting || s.deferral.asleep >= s.part(lineShare)):
 		s.check(s.sleepers.put(s.spill, s.now+next.After, s.now, rec))

@@ -82,7 +82,7 @@ func (s *stalls) missed(now time.Duration) time.Duration {
 // on us, which it may say in many ways.
 func spoils(r *exchange.Response, next exchange.Next) bool {
 	switch {
-	case next.PutOff, r.Outcome.Transient():
+	case next.Deferred, r.Outcome.Transient():
 		return true
 	case r.Outcome == exchange.TLSFailed, r.Outcome == exchange.ConnectFailed:
 		return true
@@ -111,7 +111,7 @@ func (r *run) lookUp(t exchange.Target, patience time.Duration) exchange.Lookup 
 			return lookup
 		}
 		lookup.Took = 0 // unknown
-		if !lookup.PutOff && !lookup.Outcome.Transient() || tries == maxSpoilt || r.lookups.Err() != nil {
+		if !lookup.Deferred && !lookup.Outcome.Transient() || tries == maxSpoilt || r.lookups.Err() != nil {
 			return lookup
 		}
 		r.progress.Spoilt.Add(1)

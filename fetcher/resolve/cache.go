@@ -92,7 +92,7 @@ func (f *flight) wait(ctx context.Context, patience time.Duration) (answer Answe
 				left -= min(time.Since(time.Unix(0, asked)), time.Since(began))
 			}
 			if left <= 0 {
-				return Answer{PutOff: true}, true
+				return Answer{Deferred: true}, true
 			}
 			timer.Reset(left)
 		case <-ctx.Done():

@@ -762,7 +762,7 @@ func TestManySilent(t *testing.T) {
 func TestHostilePatience(t *testing.T) {
 	noLeaks(t)
 	const patience = 100 * time.Millisecond
-	deferred := tell(Answer{PutOff: true})
+	deferred := tell(Answer{Deferred: true})
 	f := func(name, want string, script script) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
@@ -770,13 +770,13 @@ func TestHostilePatience(t *testing.T) {
 			r := newResolver(t, quick(long), hostile(t, script).addr)
 			began := time.Now()
 			got := r.Lookup(t.Context(), "a.com", patience)
-			if took := time.Since(began); took > patience+5*time.Second || got.PutOff && took < patience {
+			if took := time.Since(began); took > patience+5*time.Second || got.Deferred && took < patience {
 				t.Errorf("took %v", took)
 			}
-			if got.PutOff != (want == deferred) || !got.PutOff && !is(got, want) {
-				t.Errorf("got %s, deferred: %v; want %s", tell(got), got.PutOff, want)
+			if got.Deferred != (want == deferred) || !got.Deferred && !is(got, want) {
+				t.Errorf("got %s, deferred: %v; want %s", tell(got), got.Deferred, want)
 			}
-			if got.PutOff && (got.Outcome != 0 || got.Cause != 0 || got.Addrs != nil || !got.Until.IsZero() || got.Alias != "") {
+			if got.Deferred && (got.Outcome != 0 || got.Cause != 0 || got.Addrs != nil || !got.Until.IsZero() || got.Alias != "") {
 				t.Errorf("deferred with %+v", got)
 			}
 		})
@@ -798,13 +798,13 @@ func TestHostilePatience(t *testing.T) {
 	// A deferred look-up has asked. The next one, with all its time, gets the late answer.
 	server := hostile(t, turns(quiet, quiet, quiet, quiet, says("a.com. 60 A "+good)))
 	r := newResolver(t, quick(long), server.addr)
-	if got := r.Lookup(t.Context(), "a.com", 10*time.Millisecond); !got.PutOff {
+	if got := r.Lookup(t.Context(), "a.com", 10*time.Millisecond); !got.Deferred {
 		t.Errorf("at first: got %s", tell(got))
 	}
 	if got := r.Lookup(t.Context(), "a.com", 0); !is(got, "["+good+"]") {
 		t.Errorf("later: got %s", tell(got))
 	}
-	if n := r.Stats().PutOff; n != 1 {
+	if n := r.Stats().Deferred; n != 1 {
 		t.Errorf("%d look-ups are counted as deferred", n)
 	}
 }

@@ -162,7 +162,7 @@ func TestPatience(t *testing.T) {
 		<-release
 		zone("a.com. 60 A 192.0.2.1")(w, q)
 	}))
-	if got := r.Lookup(t.Context(), "a.com", 10*time.Millisecond); !got.PutOff || got.Outcome != 0 || got.Addrs != nil {
+	if got := r.Lookup(t.Context(), "a.com", 10*time.Millisecond); !got.Deferred || got.Outcome != 0 || got.Addrs != nil {
 		t.Errorf("the impatient leader got %+v", got)
 	}
 	patient := make(chan Answer)
@@ -170,14 +170,14 @@ func TestPatience(t *testing.T) {
 	for questions.Load() < 2 {
 		time.Sleep(time.Millisecond)
 	}
-	if got := r.Lookup(t.Context(), "a.com", 10*time.Millisecond); !got.PutOff {
+	if got := r.Lookup(t.Context(), "a.com", 10*time.Millisecond); !got.Deferred {
 		t.Errorf("the impatient follower got %+v", got)
 	}
 	close(release)
 	if got := tell(<-patient); got != "[192.0.2.1]" {
 		t.Errorf("the patient leader got %s", got)
 	}
-	if s := r.Stats(); s.PutOff != 2 || s.Lookups != 3 {
+	if s := r.Stats(); s.Deferred != 2 || s.Lookups != 3 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -51,9 +51,9 @@ type Answer struct {
 	Took    time.Duration // without waits for Rate; 0 from the cache and for local names
 	Until   time.Time     // when the answer expires; zero: never
 
-	PutOff bool           // deferred: no server answered within the caller's patience; nothing else is set
-	Server netip.AddrPort // that answered or refused last; invalid if none did, and for local names
-	Alias  string         // the name at the end of the chain of aliases; "" without aliases
+	Deferred bool           // deferred: no server answered within the caller's patience; nothing else is set
+	Server   netip.AddrPort // that answered or refused last; invalid if none did, and for local names
+	Alias    string         // the name at the end of the chain of aliases; "" without aliases
 }
 
 // Resolver looks names up. It is safe for use by many goroutines. It has a goroutine for each open socket. They end
@@ -221,13 +221,13 @@ func (r *Resolver) find(ctx context.Context, key, host string, patience time.Dur
 	}
 	answer = r.ask(ctx, f, host, patience, questions)
 	// An answer that this caller's ctx or patience cut off is not valid for followers.
-	r.cache.finish(f, answer, ctx.Err() == nil && !answer.PutOff)
+	r.cache.finish(f, answer, ctx.Err() == nil && !answer.Deferred)
 	return r.countDeferred(answer)
 }
 
 // countDeferred counts an answer if it is deferred, and returns it.
 func (r *Resolver) countDeferred(answer Answer) Answer {
-	if answer.PutOff {
+	if answer.Deferred {
 		r.counters.deferred.Add(1)
 	}
 	return answer
@@ -248,7 +248,7 @@ func (r *Resolver) ask(ctx context.Context, f *flight, host string, patience tim
 		r.counters.count(took)
 	}
 	if answer.Outcome == exchange.DNSTimeout && !l.patient && ctx.Err() == nil {
-		return Answer{PutOff: true}
+		return Answer{Deferred: true}
 	}
 	answer.Took = took
 	return answer

@@ -47,7 +47,7 @@ func TestRefusalBesideSilence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for range 4 { // the first server is random
-				if got := newResolver(t, opts, server, good).Lookup(t.Context(), "a.com", 60*time.Millisecond); !got.PutOff {
+				if got := newResolver(t, opts, server, good).Lookup(t.Context(), "a.com", 60*time.Millisecond); !got.Deferred {
 					t.Errorf("patience ran out: got %s", tell(got))
 				}
 				if got := tell(newResolver(t, opts, server, good).Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
@@ -259,7 +259,7 @@ func TestQueueForTCP(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if s := r.Stats(); s.PutOff != 0 || s.Servers[0].Failures != 0 {
+	if s := r.Stats(); s.Deferred != 0 || s.Servers[0].Failures != 0 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -11,7 +11,7 @@ type Stats struct {
 	Lookups   uint64 // without those of local names
 	CacheHits uint64 // look-ups answered from the cache
 	Shared    uint64 // look-ups answered by another look-up of the same name in flight
-	PutOff    uint64 // look-ups deferred because no server answered within the caller's patience
+	Deferred  uint64 // look-ups deferred because no server answered within the caller's patience
 	Strangers uint64 // packets that answered no question in flight: late, forged or invalid
 	Servers   []ServerStats
 
@@ -62,7 +62,7 @@ func (c *counters) count(took time.Duration) {
 func (r *Resolver) Stats() Stats {
 	c := &r.counters
 	s := Stats{
-		Lookups: c.lookups.Load(), CacheHits: c.cacheHits.Load(), Shared: c.shared.Load(), PutOff: c.deferred.Load(),
+		Lookups: c.lookups.Load(), CacheHits: c.cacheHits.Load(), Shared: c.shared.Load(), Deferred: c.deferred.Load(),
 		Strangers: c.unexpected.Load(), TookSum: time.Duration(c.tookSum.Load()),
 	}
 	for i := range c.took {

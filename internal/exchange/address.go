@@ -7,9 +7,9 @@ var (
 	sixToFour = netip.MustParsePrefix("2002::/16")    // RFC 3056 §2
 )
 
-// Carried returns the IPv4 address embedded in an IPv6 address whose packets go there: IPv4-mapped, NAT64's
+// Embedded returns the IPv4 address embedded in an IPv6 address whose packets go there: IPv4-mapped, NAT64's
 // well-known prefix, 6to4. It returns any other address unchanged.
-func Carried(addr netip.Addr) netip.Addr {
+func Embedded(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap()
 	if !addr.Is6() {
 		return addr

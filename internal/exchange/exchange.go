@@ -106,9 +106,9 @@ type Lookup struct {
 	Took    time.Duration // 0 from a cache
 	Until   time.Time     // when the answer expires; zero: never (an address literal)
 
-	// PutOff says that the look-up is deferred: no name server answered within the patience. It must be made again,
+	// Deferred says that the look-up is deferred: no name server answered within the patience. It must be made again,
 	// with all its time. Nothing else is set.
-	PutOff bool
+	Deferred bool
 }
 
 // Exchange is one request: what to ask, the origin's state, and where the answer goes.

@@ -22,7 +22,7 @@ import (
 // example returns a scan in which every metric has a value.
 func example() *Scan {
 	names := resolve.Stats{
-		Lookups: 100, CacheHits: 40, Shared: 3, PutOff: 2, Strangers: 1,
+		Lookups: 100, CacheHits: 40, Shared: 3, Deferred: 2, Strangers: 1,
 		Servers: []resolve.ServerStats{
 			{Addr: netip.MustParseAddrPort("192.0.2.53:53"), Questions: 60, Answers: 50, Failures: 4, Unheard: 10, TCP: 5, Rate: 250},
 			{Addr: netip.MustParseAddrPort("[2001:db8::53]:53"), Questions: 6, Unheard: 6, Down: true, Rate: math.Inf(1)},

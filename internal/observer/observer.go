@@ -53,7 +53,7 @@ func (r *Resolver) LookupIPv6(ctx context.Context, host string, patience time.Du
 // Answered notes an answer; six tells that it is to the question for IPv6 addresses. Of several about one host, as each hop
 // and retry brings one, the last counts that did not come from the cache.
 func (o *Observer) Answered(host string, answer resolve.Answer, six bool) {
-	if answer.PutOff {
+	if answer.Deferred {
 		return
 	}
 	o.mu.Lock()

@@ -408,9 +408,9 @@ var (
 	reserved = netip.MustParsePrefix("240.0.0.0/4")
 )
 
-// NoPublic reports whether the host is an IPv4 address outside of the public Internet: one of this network, this
+// IsSpecial reports whether the host is an IPv4 address outside of the public Internet: one of this network, this
 // machine, a private network or link, a group, or reserved (RFC 6890). The fetcher refuses all of them, and more.
-func (o Origin) NoPublic() bool {
+func (o Origin) IsSpecial() bool {
 	addr, ok := o.Addr()
 	return ok && addr.Is4() && (addr.As4()[0] == 0 || addr.IsLoopback() || addr.IsPrivate() || addr.IsLinkLocalUnicast() ||
 		addr.IsMulticast() || shared.Contains(addr) || reserved.Contains(addr))

@@ -131,8 +131,8 @@ func TestSpelling(t *testing.T) {
 	f := func(in string, want Spelling, noPublic bool) {
 		t.Helper()
 		o, got, err := ParseSpelling(in)
-		if err != nil || got != want || o.NoPublic() != noPublic {
-			t.Errorf("ParseSpelling(%q) = %v, %d, %v, not public %v; want %d, %v", in, o, got, err, o.NoPublic(), want, noPublic)
+		if err != nil || got != want || o.IsSpecial() != noPublic {
+			t.Errorf("ParseSpelling(%q) = %v, %d, %v, not public %v; want %d, %v", in, o, got, err, o.IsSpecial(), want, noPublic)
 		}
 	}
 	f("example.com", Full, false)

@@ -112,14 +112,14 @@ func fetch(t *testing.T, f *fetcher.Fetcher, o origin.Origin, patience time.Dura
 	var r exchange.Response
 	x := exchange.Exchange{Origin: o, Target: f.First(o, exchange.Past{}), Response: &r}
 	for {
-		if x.Lookup = f.Resolve(t.Context(), x.Target, patience); x.Lookup.PutOff {
+		if x.Lookup = f.Resolve(t.Context(), x.Target, patience); x.Lookup.Deferred {
 			patience = 0
 			deferred++
 			continue
 		}
 		x.Patience = patience
 		next := f.Do(t.Context(), &x)
-		if next.PutOff {
+		if next.Deferred {
 			patience = 0
 			deferred++
 		}

@@ -185,8 +185,8 @@ func DNSGroup(s *resolve.Stats) slog.Attr {
 	if asked > 0 {
 		attrs = append(attrs, "mean_ms", math.Round(10*s.TookSum.Seconds()*1000/float64(asked))/10)
 	}
-	if s.PutOff > 0 {
-		attrs = append(attrs, "put_off", s.PutOff)
+	if s.Deferred > 0 {
+		attrs = append(attrs, "put_off", s.Deferred)
 	}
 	if t := troubles(s.Servers); t != "" {
 		attrs = append(attrs, "servers", t)
