@@ -58,7 +58,7 @@ fmt: .bin/golangci-lint ## format the source
 
 .PHONY: generate
 generate: ## write the generated documents anew
-	go test ./sink -run '^TestSchemaDocument$$' -update
+	go test ./sink/schema -run '^TestSchemaDocument$$' -update
 	go test ./audit -run 'Docs' -update
 	go test ./internal/metrics -run '^TestDocument$$' -update
 	go test ./internal/simweb -run '^(TestReadme|TestOutcomesDocument)$$' -update

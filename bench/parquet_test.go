@@ -22,6 +22,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // judgedSites makes sites that have answered with these files in turn, and judges them.
@@ -113,13 +114,13 @@ func TestArrowReads(t *testing.T) {
 	sites := judgedSites(t, [][]byte{
 		[]byte("User-agent: GPTBot\nDisallow: /\n\nSitemap: https://a.example/s.xml\n"), []byte("User-agent: *\nDisallow: /a\nCrawl-delay: 1\n"), {},
 	}, 300)
-	want := map[string]int{sink.TableSites: len(sites), sink.TableBodies: 2} // an empty file has none
+	want := map[string]int{schema.Sites: len(sites), schema.Bodies: 2} // an empty file has none
 	for i := range sites {
-		want[sink.TableVerdicts] += len(sites[i].Report.Verdicts)
-		want[sink.TableEvidence] += len(sites[i].Report.Evidence)
+		want[schema.Verdicts] += len(sites[i].Report.Verdicts)
+		want[schema.Evidence] += len(sites[i].Report.Evidence)
 	}
-	dir := write(t, sites, len(sites), sink.AllTables...)
-	for _, table := range sink.AllTables {
+	dir := write(t, sites, len(sites), schema.AllTables...)
+	for _, table := range schema.AllTables {
 		path, _ := fileOf(t, dir, table)
 		if got := readArrow(t, path); int(got.NumRows()) != want[table] || got.NumCols() < 2 {
 			t.Errorf("%s: %d rows of %d columns, want %d rows", table, got.NumRows(), got.NumCols(), want[table])
@@ -134,7 +135,7 @@ func TestArrowReads(t *testing.T) {
 //	make compare BENCH=Parquet TIME=3x COUNT=6
 func BenchmarkParquet(b *testing.B) {
 	sites, n := judgedSites(b, sharedtest.Bodies(b, "typical12k"), 4000), scaled(100_000)
-	for _, table := range []string{sink.TableSites, sink.TableVerdicts, sink.TableEvidence} {
+	for _, table := range []string{schema.Sites, schema.Verdicts, schema.Evidence} {
 		path, ours := fileOf(b, write(b, sites, n, table), table)
 		rows := readArrow(b, path)
 		// measure runs what writes the table once.

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // BenchmarkQueries has DuckDB run each query of docs/queries with two threads on two scans of a million sites each, made
@@ -40,7 +40,7 @@ func BenchmarkQueries(b *testing.B) {
 	survey := queries.Survey{
 		Sites: scaled(1_000_000), Dates: []string{"2026-10-21", "2026-11-21"},
 		Bodies: slices.Concat(sharedtest.Bodies(b, "typical12k"), sharedtest.Bodies(b, "modern-ai"), sharedtest.Bodies(b, "mix12k")[:300]),
-		Tables: []string{sink.TableSites, sink.TableVerdicts, sink.TableEvidence}, // no query reads bodies
+		Tables: []string{schema.Sites, schema.Verdicts, schema.Evidence}, // no query reads bodies
 		Statistics: func(ctx context.Context, st store.Store, id string) error {
 			return report.Stats(ctx, st, id, report.Options{})
 		},

@@ -15,7 +15,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/ulikunitz/xz"
 
-	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // FuzzParquet compares the entries and rejects of a table with the table itself: each row is one or the other, in order, with
@@ -51,7 +51,7 @@ func FuzzParquet(f *testing.F) {
 		}
 		defer closeReader(t, r)
 		entries, err := readAll(r)
-		table, problem := sink.OpenList(bytes.NewReader(content), int64(len(content)))
+		table, problem := table.OpenList(bytes.NewReader(content), int64(len(content)))
 		if problem != nil {
 			if err == nil || len(entries)+len(rejects) > 0 {
 				t.Fatalf("%d entries of what is no table (%v), %v", len(entries), problem, err)

@@ -20,7 +20,7 @@ type seen struct {
 	dir   string // of the temporary file; "" is the system's
 
 	keys   [2]maphash.Seed
-	tables *[tables]table
+	tables *[tables]hashTable
 	held   int64 // bytes of the tables
 	disk   *spilled
 }
@@ -33,7 +33,7 @@ const DefaultDedupeMemory = 512 << 20
 // memory of the set twice.
 const tables = 256
 
-type table struct {
+type hashTable struct {
 	slots []slot
 	used  int
 }
@@ -46,7 +46,7 @@ const slotBytes = 16
 // add adds an origin and reports whether it is new. An error is one of the temporary file.
 func (s *seen) add(o origin.Origin) (bool, error) {
 	if s.tables == nil {
-		s.tables = new([tables]table)
+		s.tables = new([tables]hashTable)
 		s.keys = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 	}
 	// Multiplication with odd constants mixes in port and scheme; the sums stay uniform.
@@ -83,7 +83,7 @@ func (s *seen) add(o origin.Origin) (bool, error) {
 }
 
 // room enlarges a full table, or writes all tables to disk and empties them.
-func (s *seen) room(t *table) error {
+func (s *seen) room(t *hashTable) error {
 	more := int64(t.grown()-len(t.slots)) * slotBytes
 	if s.limit > 0 && t.used > 0 && s.held+more > s.limit*3/4 {
 		if s.disk == nil {
@@ -144,10 +144,10 @@ func (k slot) home(n int) int {
 	return int(home)
 }
 
-func (t *table) full() bool { return t.used*8 >= len(t.slots)*7 }
+func (t *hashTable) full() bool { return t.used*8 >= len(t.slots)*7 }
 
 // find returns the slot of the key, or the free slot for it.
-func (t *table) find(key slot) int {
+func (t *hashTable) find(key slot) int {
 	for i := key.home(len(t.slots)); ; i++ {
 		if i == len(t.slots) {
 			i = 0
@@ -159,9 +159,9 @@ func (t *table) find(key slot) int {
 }
 
 // grown returns the number of slots after growing.
-func (t *table) grown() int { return max(64, len(t.slots)+len(t.slots)/2) }
+func (t *hashTable) grown() int { return max(64, len(t.slots)+len(t.slots)/2) }
 
-func (t *table) grow() {
+func (t *hashTable) grow() {
 	old := t.slots
 	t.slots = make([]slot, t.grown())
 	for _, key := range old {

@@ -36,7 +36,7 @@ func TestSeen(t *testing.T) {
 
 // TestSeenCapacity checks the number of origins that README.md and docs/inputs.md promise for the default memory.
 func TestSeenCapacity(t *testing.T) {
-	var part table
+	var part hashTable
 	for int64(tables*part.grown()*slotBytes) <= DefaultDedupeMemory*3/4 {
 		part.slots = make([]slot, part.grown())
 	}
@@ -48,7 +48,7 @@ func TestSeenCapacity(t *testing.T) {
 
 // TestTable fills a part with keys clustered at its beginning, the worst case for probing.
 func TestTable(t *testing.T) {
-	var part table
+	var part hashTable
 	for i := range uint64(1000) {
 		if part.full() {
 			part.grow()
@@ -142,7 +142,7 @@ func TestRuns(t *testing.T) {
 		}
 		defer s.close()
 		s.filter[0] = filterBlock{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
-		var all [tables]table
+		var all [tables]hashTable
 		for i := range uint64(n) {
 			all[7].slots = append(all[7].slots, slot{hi: hi(i), lo: 7 + 256*2*i})
 		}

@@ -71,7 +71,7 @@ func scratch(dir string) (*os.File, error) {
 }
 
 // write appends a run with the content of the tables.
-func (s *spilled) write(all *[tables]table) error {
+func (s *spilled) write(all *[tables]hashTable) error {
 	r := run{at: s.at}
 	s.out.Reset(io.NewOffsetWriter(s.file, s.at))
 	for i := range all {

@@ -13,11 +13,11 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
-	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // openParquet is how a scan opens Parquet files.
-func openParquet(file io.ReaderAt, size int64) (Table, error) { return sink.OpenList(file, size) }
+func openParquet(file io.ReaderAt, size int64) (Table, error) { return table.OpenList(file, size) }
 
 // parquetOf returns rows as a Parquet file.
 func parquetOf[T any](t testing.TB, rows []T, options ...parquet.WriterOption) []byte {

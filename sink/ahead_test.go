@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // far is a Store that is far away: every Open takes its time. It counts what is open.
@@ -24,7 +27,7 @@ type far struct {
 }
 
 func (f *far) Open(ctx context.Context, name string) (store.Object, error) {
-	if f.add(1, 0) <= readAtOnce && f.first != nil {
+	if f.add(1, 0) <= commit.ReadAtOnce && f.first != nil {
 		f.first.Done()
 		f.first.Wait()
 	}
@@ -73,7 +76,7 @@ func partsOf(tb testing.TB, parts int) *store.Dir {
 	tb.Helper()
 	dir := newDir(tb)
 	o := crashOptions
-	o.PartRows, o.Tables = 1, []string{TableSites}
+	o.PartRows, o.Tables = 1, []string{schema.Sites}
 	w := mustOpen(tb, dir, o)
 	for seq := range uint64(parts) {
 		if err := w.Add(typicalSite(tb, seq)); err != nil {
@@ -91,8 +94,8 @@ func partsOf(tb testing.TB, parts int) *store.Dir {
 func TestAhead(t *testing.T) {
 	const parts = 40
 	dir := partsOf(t, parts)
-	rows := func(s *Scan, each func(seq int64) bool) error {
-		for row, err := range Rows[SiteRow](t.Context(), s, TableSites) {
+	rows := func(s *commit.Scan, each func(seq int64) bool) error {
+		for row, err := range Rows[schema.SiteRow](t.Context(), s, schema.Sites) {
 			if err != nil {
 				return err
 			}
@@ -102,9 +105,9 @@ func TestAhead(t *testing.T) {
 		}
 		return nil
 	}
-	cursors := func(s *Scan, each func(seq int64) bool) error {
+	cursors := func(s *commit.Scan, each func(seq int64) bool) error {
 		var seq int64
-		for cursor, err := range Cursors(t.Context(), s, TableSites, Field{Name: "seq", Into: &seq}) {
+		for cursor, err := range Cursors(t.Context(), s, schema.Sites, table.Field{Name: "seq", Into: &seq}) {
 			if err != nil {
 				return err
 			}
@@ -119,29 +122,29 @@ func TestAhead(t *testing.T) {
 		}
 		return nil
 	}
-	f := func(what string, read func(*Scan, func(int64) bool) error, stop int, fails string) {
+	f := func(what string, read func(*commit.Scan, func(int64) bool) error, stop int, fails string) {
 		t.Helper()
 		// together returns a store whose first Opens wait for each other: it hangs where they come one after the other.
 		together := func() *far {
 			st := &far{Store: dir, fails: fails, first: &sync.WaitGroup{}}
-			st.first.Add(readAtOnce)
+			st.first.Add(commit.ReadAtOnce)
 			return st
 		}
 		tidy := func(st *far, of string) {
 			t.Helper()
-			if st.open != 0 || st.opening != 0 || st.most < readAtOnce || st.most > readAtOnce+1 { // one is being read
+			if st.open != 0 || st.opening != 0 || st.most < commit.ReadAtOnce || st.most > commit.ReadAtOnce+1 { // one is being read
 				t.Errorf("%s, %s: %d are open, %d being opened; %d were at once", what, of, st.open, st.opening, st.most)
 			}
 		}
 		st := together()
-		commits, err := Commits(t.Context(), st, crashOptions.ScanID)
+		commits, err := commit.Commits(t.Context(), st, crashOptions.ScanID)
 		if err != nil || len(commits) != parts {
 			t.Fatal(len(commits), err)
 		}
 		tidy(st, "records")
 		scan := mustReadScan(t, dir, crashOptions.ScanID)
 		st = together()
-		scan.store = st
+		scan.Store = st
 		var got, want []int64
 		err = read(scan, func(seq int64) bool {
 			got = append(got, seq)
@@ -157,11 +160,11 @@ func TestAhead(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 		tidy(st, "files")
-		if most := min(parts, stop+readAtOnce); st.asked > most {
+		if most := min(parts, stop+commit.ReadAtOnce); st.asked > most {
 			t.Errorf("%s: %d files were opened, of which at most %d may have been of use", what, st.asked, most)
 		}
 	}
-	for name, read := range map[string]func(*Scan, func(int64) bool) error{"rows": rows, "cursors": cursors} {
+	for name, read := range map[string]func(*commit.Scan, func(int64) bool) error{"rows": rows, "cursors": cursors} {
 		f(name, read, parts, "")
 		f(name+", the first", read, 1, "")
 		f(name+", some", read, 12, "")
@@ -174,10 +177,10 @@ func TestAhead(t *testing.T) {
 //	go test ./sink -run '^$' -bench Far
 func BenchmarkFar(b *testing.B) {
 	scan := mustReadScan(b, partsOf(b, 200), crashOptions.ScanID)
-	scan.store = &far{Store: scan.store, takes: 20 * time.Millisecond}
+	scan.Store = &far{Store: scan.Store, takes: 20 * time.Millisecond}
 	for b.Loop() {
 		var seq, n int64
-		for cursor, err := range Cursors(b.Context(), scan, TableSites, Field{Name: "seq", Into: &seq}) {
+		for cursor, err := range Cursors(b.Context(), scan, schema.Sites, table.Field{Name: "seq", Into: &seq}) {
 			if err != nil {
 				b.Fatal(err)
 			}

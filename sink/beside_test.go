@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
 )
 
 // beside notes what a Writer asks of it.
@@ -36,7 +38,7 @@ func (b *beside) Begin(_ context.Context, of BesideScan) error {
 func (b *beside) Cut(part int) func(context.Context) error {
 	b.note("cut %d", part)
 	return func(ctx context.Context) error {
-		commits, err := Commits(ctx, b.dir, b.of.ID)
+		commits, err := commit.Commits(ctx, b.dir, b.of.ID)
 		if err != nil {
 			b.t.Error(err)
 		}
@@ -90,7 +92,7 @@ func TestBeside(t *testing.T) {
 		t.Errorf("resumed as %+v of %+v", again.of, first.of)
 	}
 	// Parts whose rows a compaction has count as before.
-	if _, err := Compact(t.Context(), dir, "s", CompactOptions{}); err != nil {
+	if _, err := compact.Scan(t.Context(), dir, "s", compact.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	compacted := &beside{}
@@ -165,21 +167,23 @@ func TestBesideARestart(t *testing.T) {
 
 // TestCounts tells, of a shard's history, which parts count.
 func TestCounts(t *testing.T) {
-	f := func(h history, want ...bool) {
+	f := func(h commit.History, want ...bool) {
 		t.Helper()
 		for part := range want {
-			if h.counts("0", part) != want[part] {
+			if h.Counts("0", part) != want[part] {
 				t.Errorf("part %d counts: %v", part, !want[part])
 			}
 		}
 	}
-	of := func(n int, why Void) Commit { return Commit{Shard: "0", N: n, Void: why} }
-	f(history{}, false)
-	f(history{current: []Commit{of(0, ""), of(1, ""), {Shard: "1", N: 7}}}, true, true, false)
-	f(history{current: []Commit{of(0, ""), of(2, "")}, void: []Commit{of(1, TakenOver)}}, true, false, true, false)
-	f(history{current: []Commit{of(3, "")}, void: []Commit{of(2, Restarted)}}, false, false, false, true, false)
-	takesOut := Commit{Shard: compactedShard, N: 1, Void: Restarted, Replaces: []Replaced{{Shard: "0", N: 1}, {Shard: compactedShard}}} // 0 was missing
-	f(history{void: []Commit{takesOut}}, false, false, false)
-	f(history{current: []Commit{of(2, ""), {Shard: compactedShard, N: 2, Replaces: []Replaced{{Shard: "0", N: 3}}}}, void: []Commit{takesOut}}, false, false, true, true, false)
-	f(history{current: []Commit{{Shard: compactedShard, Replaces: []Replaced{{Shard: "0", N: 0}, {Shard: "0", N: 1}}}}}, true, true, false)
+	of := func(n int, why commit.Tombstone) commit.Commit {
+		return commit.Commit{Shard: "0", N: n, Tombstone: why}
+	}
+	f(commit.History{}, false)
+	f(commit.History{Current: []commit.Commit{of(0, ""), of(1, ""), {Shard: "1", N: 7}}}, true, true, false)
+	f(commit.History{Current: []commit.Commit{of(0, ""), of(2, "")}, Tombstones: []commit.Commit{of(1, commit.TakenOver)}}, true, false, true, false)
+	f(commit.History{Current: []commit.Commit{of(3, "")}, Tombstones: []commit.Commit{of(2, commit.Restarted)}}, false, false, false, true, false)
+	takesOut := commit.Commit{Shard: commit.CompactedShard, N: 1, Tombstone: commit.Restarted, Replaces: []commit.Replaced{{Shard: "0", N: 1}, {Shard: commit.CompactedShard}}} // 0 was missing
+	f(commit.History{Tombstones: []commit.Commit{takesOut}}, false, false, false)
+	f(commit.History{Current: []commit.Commit{of(2, ""), {Shard: commit.CompactedShard, N: 2, Replaces: []commit.Replaced{{Shard: "0", N: 3}}}}, Tombstones: []commit.Commit{takesOut}}, false, false, true, true, false)
+	f(commit.History{Current: []commit.Commit{{Shard: commit.CompactedShard, Replaces: []commit.Replaced{{Shard: "0", N: 0}, {Shard: "0", N: 1}}}}}, true, true, false)
 }

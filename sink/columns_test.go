@@ -6,27 +6,30 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/rowtest"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // TestEveryColumn writes rows of every table whose columns hold all that is hard to keep, over more than one row group,
 // and reads them back.
 func TestEveryColumn(t *testing.T) {
-	rows, few := groupRows+3000, 9000
+	rows, few := table.GroupRows+3000, 9000
 	if raceEnabled {
 		rows, few = 3000, 1500 // the detector has nothing to see here, and makes each row thirty times as dear
 	}
-	everyColumn(t, TableSites, rowtest.Rows[SiteRow](few))
-	everyColumn(t, TableVerdicts, rowtest.Rows[VerdictRow](rows))
-	everyColumn(t, TableEvidence, rowtest.Rows[EvidenceRow](rows))
-	everyColumn(t, TableBodies, rowtest.Rows[BodyRow](few))
-	everyColumn(t, TableTokenStats, rowtest.Rows[TokenStatsRow](few))
-	everyColumn(t, TableRecordStats, rowtest.Rows[RecordStatsRow](few))
+	everyColumn(t, schema.Sites, rowtest.Rows[schema.SiteRow](few))
+	everyColumn(t, schema.Verdicts, rowtest.Rows[schema.VerdictRow](rows))
+	everyColumn(t, schema.Evidence, rowtest.Rows[schema.EvidenceRow](rows))
+	everyColumn(t, schema.Bodies, rowtest.Rows[schema.BodyRow](few))
+	everyColumn(t, schema.TokenStats, rowtest.Rows[schema.TokenStatsRow](few))
+	everyColumn(t, schema.RecordStats, rowtest.Rows[schema.RecordStatsRow](few))
 }
 
 func everyColumn[T any](t *testing.T, table string, rows []T) {
 	t.Helper()
 	dir := newDir(t)
-	w, err := CreateTable[T](t.Context(), dir, &Scan{Manifest: &Manifest{ScanID: "every"}}, table, table, "test")
+	w, err := CreateTable[T](t.Context(), dir, &commit.Scan{Manifest: &commit.Manifest{ScanID: "every"}}, table, table, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,12 +49,12 @@ func everyColumn[T any](t *testing.T, table string, rows []T) {
 }
 
 // compareRows reads a file and compares it with the rows that it should have, column by column.
-func compareRows[T any](t *testing.T, st store.Store, table string, rows []T) {
+func compareRows[T any](t *testing.T, st store.Store, tableName string, rows []T) {
 	t.Helper()
 	n := 0
 	row := reflect.TypeFor[T]()
 	wrong := make([]int, row.NumField())
-	for got, err := range FileRows[T](t.Context(), st, table) {
+	for got, err := range table.FileRows[T](t.Context(), st, tableName) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,17 +65,17 @@ func compareRows[T any](t *testing.T, st store.Store, table string, rows []T) {
 				continue
 			}
 			if wrong[i]++; wrong[i] == 1 {
-				t.Errorf("%s.%s, row %d: %+v, want %+v", table, columnName(row.Field(i)), n, a, b)
+				t.Errorf("%s.%s, row %d: %+v, want %+v", tableName, schema.ColumnName(row.Field(i)), n, a, b)
 			}
 		}
 		n++
 	}
 	if n != len(rows) {
-		t.Errorf("%s: %d rows, want %d", table, n, len(rows))
+		t.Errorf("%s: %d rows, want %d", tableName, n, len(rows))
 	}
 	for i, n := range wrong {
 		if n > 0 {
-			t.Errorf("%s.%s: %d rows differ", table, columnName(row.Field(i)), n)
+			t.Errorf("%s.%s: %d rows differ", tableName, schema.ColumnName(row.Field(i)), n)
 		}
 	}
 }

@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // TestMissingCommits takes commit records away, and shows that neither a scan nor a compaction goes on without them, which
@@ -36,24 +39,24 @@ func TestMissingCommits(t *testing.T) {
 			}
 		}
 		record := func(n int) string {
-			return filepath.Join(dir.Root(), filepath.FromSlash(commitName(crashOptions.ScanID, "0", n)))
+			return filepath.Join(dir.Root(), filepath.FromSlash(commit.CommitName(crashOptions.ScanID, "0", n)))
 		}
 		aside := func(n int) string { return filepath.Join(hidden, filepath.Base(record(n))) }
 		move(record, aside)
 		before := parts()
 		_, err := Open(t.Context(), dir, crashOptions)
 		if want == "" {
-			if lost, ok := errors.AsType[*LostError](err); !ok || len(lost.Records) > 0 || !slices.Contains(lost.Totals, Total{"rows", 20, 16}) {
+			if lost, ok := errors.AsType[*commit.LostError](err); !ok || len(lost.Records) > 0 || !slices.Contains(lost.Totals, commit.Total{What: "rows", Expected: 20, Found: 16}) {
 				t.Errorf("without the records %v: %v", gone, err)
 			}
 			return
 		}
-		_, errCompact := Compact(t.Context(), dir, crashOptions.ScanID, CompactOptions{})
+		_, errCompact := compact.Scan(t.Context(), dir, crashOptions.ScanID, compact.Options{})
 		for _, err := range []error{err, errCompact} {
 			if err == nil || !strings.Contains(err.Error(), "_scans/crash-1/commits/"+want) || !strings.Contains(err.Error(), "put back") || !strings.Contains(err.Error(), "--restart") {
 				t.Errorf("without the records %v: %v, want %q and a remedy", gone, err, want)
 			}
-			if _, ok := errors.AsType[*StoreError](err); ok {
+			if _, ok := errors.AsType[*commit.StoreError](err); ok {
 				t.Errorf("%v is said to be resumable", err)
 			}
 		}
@@ -69,7 +72,7 @@ func TestMissingCommits(t *testing.T) {
 		if err := scanAll(dir, sites); err != nil {
 			t.Fatal(err)
 		}
-		if rows := readAll[SiteRow](t, dir, crashOptions.ScanID, TableSites); len(rows) != len(sites) {
+		if rows := readAll[schema.SiteRow](t, dir, crashOptions.ScanID, schema.Sites); len(rows) != len(sites) {
 			t.Errorf("%d sites", len(rows))
 		}
 		move(record, aside)
@@ -93,15 +96,15 @@ func TestMissingCommits(t *testing.T) {
 	if err := scanAll(dir, typicalSites(t, crashSites)); err != nil {
 		t.Fatal(err)
 	}
-	mustCompact(t, dir, CompactOptions{})
+	mustCompact(t, dir, compact.Options{})
 	if err := scanAll(dir, typicalSites(t, 2*crashSites)); err != nil {
 		t.Error(err)
 	}
-	mustCompact(t, dir, CompactOptions{})
-	if rows := readAll[SiteRow](t, dir, crashOptions.ScanID, TableSites); len(rows) != 2*crashSites {
+	mustCompact(t, dir, compact.Options{})
+	if rows := readAll[schema.SiteRow](t, dir, crashOptions.ScanID, schema.Sites); len(rows) != 2*crashSites {
 		t.Errorf("%d sites", len(rows))
 	}
-	if _, err := store.ReadAll(t.Context(), dir, commitName(crashOptions.ScanID, "0", 0), 1); !errors.Is(err, store.ErrNotExist) {
+	if _, err := store.ReadAll(t.Context(), dir, commit.CommitName(crashOptions.ScanID, "0", 0), 1); !errors.Is(err, store.ErrNotExist) {
 		t.Errorf("the merged records are still there: %v", err)
 	}
 }

@@ -10,6 +10,9 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // The parts of BenchmarkCompact: ten million sites as a scan leaves them.
@@ -42,7 +45,7 @@ func manyParts(b *testing.B, folder string, tables ...string) *store.Dir {
 	if err := w.Close(ctx); err != nil {
 		b.Fatal(err)
 	}
-	commits, err := Commits(ctx, dir, o.ScanID)
+	commits, err := commit.Commits(ctx, dir, o.ScanID)
 	if err != nil || len(commits) != 1 {
 		b.Fatal(len(commits), err)
 	}
@@ -51,7 +54,7 @@ func manyParts(b *testing.B, folder string, tables ...string) *store.Dir {
 		c := first
 		c.N, c.Files = n, nil
 		for _, f := range first.Files {
-			name := partName(f.Table, o.Date, o.ScanID, c.Shard, n)
+			name := commit.PartName(f.Table, o.Date, o.ScanID, c.Shard, n)
 			copyFile(b, filepath.Join(folder, f.Name), filepath.Join(folder, name))
 			f.Name = name
 			c.Files = append(c.Files, f)
@@ -61,7 +64,7 @@ func manyParts(b *testing.B, folder string, tables ...string) *store.Dir {
 		if c.Finished, err = finished.ToBytes(); err != nil {
 			b.Fatal(err)
 		}
-		if err := c.write(ctx, dir); err != nil {
+		if err := c.Write(ctx, dir); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -95,9 +98,9 @@ func BenchmarkCompact(b *testing.B) {
 		name   string
 		tables []string
 	}{
-		{"sites", []string{TableSites}},
-		{"sites+verdicts", []string{TableSites, TableVerdicts}},
-		{"all", AllTables},
+		{"sites", []string{schema.Sites}},
+		{"sites+verdicts", []string{schema.Sites, schema.Verdicts}},
+		{"all", schema.AllTables},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			var rows, bytes int64
@@ -109,7 +112,7 @@ func BenchmarkCompact(b *testing.B) {
 				}
 				dir := manyParts(b, folder, bench.tables...)
 				b.StartTimer()
-				done, err := Compact(context.Background(), dir, "many", CompactOptions{})
+				done, err := compact.Scan(context.Background(), dir, "many", compact.Options{})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -17,25 +17,29 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // rowsOf is every row of a scan, table by table, in the order in which they are read.
 type rowsOf struct {
-	Sites    []SiteRow
-	Verdicts []VerdictRow
-	Evidence []EvidenceRow
-	Bodies   []BodyRow
+	Sites    []schema.SiteRow
+	Verdicts []schema.VerdictRow
+	Evidence []schema.EvidenceRow
+	Bodies   []schema.BodyRow
 }
 
-func readScan(t testing.TB, scan *Scan) rowsOf {
+func readScan(t testing.TB, scan *commit.Scan) rowsOf {
 	t.Helper()
 	return rowsOf{
-		collect[SiteRow](t, scan, TableSites), collect[VerdictRow](t, scan, TableVerdicts),
-		collect[EvidenceRow](t, scan, TableEvidence), collect[BodyRow](t, scan, TableBodies),
+		collect[schema.SiteRow](t, scan, schema.Sites), collect[schema.VerdictRow](t, scan, schema.Verdicts),
+		collect[schema.EvidenceRow](t, scan, schema.Evidence), collect[schema.BodyRow](t, scan, schema.Bodies),
 	}
 }
 
-func collect[T any](t testing.TB, scan *Scan, table string) []T {
+func collect[T any](t testing.TB, scan *commit.Scan, table string) []T {
 	t.Helper()
 	var rows []T
 	for row, err := range Rows[T](context.Background(), scan, table) {
@@ -47,18 +51,18 @@ func collect[T any](t testing.TB, scan *Scan, table string) []T {
 	return rows
 }
 
-func mustReadScan(t testing.TB, st store.Store, scanID string) *Scan {
+func mustReadScan(t testing.TB, st store.Store, scanID string) *commit.Scan {
 	t.Helper()
-	scan, err := ReadScan(context.Background(), st, scanID)
+	scan, err := commit.ReadScan(context.Background(), st, scanID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return scan
 }
 
-func mustCompact(t testing.TB, st store.Store, o CompactOptions) *Compacted {
+func mustCompact(t testing.TB, st store.Store, o compact.Options) *compact.Result {
 	t.Helper()
-	done, err := Compact(context.Background(), st, crashOptions.ScanID, o)
+	done, err := compact.Scan(context.Background(), st, crashOptions.ScanID, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,12 +78,12 @@ func typicalSites(t testing.TB, n int) []*audit.Site {
 }
 
 // cursorSeqs reads a column with cursors, as the statistics do.
-func cursorSeqs(t testing.TB, scan *Scan, table string) []int64 {
+func cursorSeqs(t testing.TB, scan *commit.Scan, tableName string) []int64 {
 	t.Helper()
 	var all []int64
 	for i := range scan.Commits {
 		var seq int64
-		c, err := OpenCursor(context.Background(), scan, &scan.Commits[i], table, Field{Name: "seq", Into: &seq})
+		c, err := OpenCursor(context.Background(), scan, &scan.Commits[i], tableName, table.Field{Name: "seq", Into: &seq})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,20 +106,20 @@ func TestCompact(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := mustReadScan(t, dir, crashOptions.ScanID)
-	want, seqs := readScan(t, before), cursorSeqs(t, before, TableVerdicts)
+	want, seqs := readScan(t, before), cursorSeqs(t, before, schema.Verdicts)
 
-	size := before.Commits[0].bytes()
-	done := mustCompact(t, dir, CompactOptions{PartBytes: 3 * size}) // 4+4+4, 4+2
+	size := before.Commits[0].Bytes()
+	done := mustCompact(t, dir, compact.Options{PartBytes: 3 * size}) // 4+4+4, 4+2
 	if done.PartsBefore != 5 || done.PartsAfter != 2 {
 		t.Errorf("compacted: %+v", done)
 	}
 	noOrphans(t, dir)
-	check := func(scan *Scan, want rowsOf, wantSeqs []int64) {
+	check := func(scan *commit.Scan, want rowsOf, wantSeqs []int64) {
 		t.Helper()
 		if got := readScan(t, scan); !reflect.DeepEqual(got, want) {
 			t.Errorf("other rows than before: %d sites, want %d", len(got.Sites), len(want.Sites))
 		}
-		if got := cursorSeqs(t, scan, TableVerdicts); !slices.Equal(got, wantSeqs) {
+		if got := cursorSeqs(t, scan, schema.Verdicts); !slices.Equal(got, wantSeqs) {
 			t.Errorf("verdicts of seq %v, want %v", got, wantSeqs)
 		}
 	}
@@ -124,7 +128,7 @@ func TestCompact(t *testing.T) {
 	check(before, want, seqs) // whose files are gone
 
 	watched := &storetest.Faults{Store: dir}
-	if again := mustCompact(t, watched, CompactOptions{PartBytes: 3 * size}); again.PartsAfter != 2 || again.PartsBefore != 2 {
+	if again := mustCompact(t, watched, compact.Options{PartBytes: 3 * size}); again.PartsAfter != 2 || again.PartsBefore != 2 {
 		t.Errorf("compacted again: %+v", again)
 	}
 	for _, step := range watched.Steps() {
@@ -145,11 +149,11 @@ func TestCompact(t *testing.T) {
 	if got := readScan(t, after); len(got.Sites) != len(sites) || !reflect.DeepEqual(got.Sites[:18], want.Sites) {
 		t.Errorf("%d sites", len(got.Sites))
 	}
-	want, seqs = readScan(t, after), cursorSeqs(t, after, TableVerdicts)
-	mustCompact(t, dir, CompactOptions{})
+	want, seqs = readScan(t, after), cursorSeqs(t, after, schema.Verdicts)
+	mustCompact(t, dir, compact.Options{})
 	noOrphans(t, dir)
 	whole := mustReadScan(t, dir, crashOptions.ScanID)
-	if len(whole.Commits) != 1 || whole.Manifest.Counts.Parts != 1 || whole.Manifest.Counts.Rows != 31 || whole.Manifest.Counts.Bytes != whole.Commits[0].bytes() {
+	if len(whole.Commits) != 1 || whole.Manifest.Counts.Parts != 1 || whole.Manifest.Counts.Rows != 31 || whole.Manifest.Counts.Bytes != whole.Commits[0].Bytes() {
 		t.Errorf("%d commits, counts %+v", len(whole.Commits), whole.Manifest.Counts)
 	}
 	check(whole, want, seqs)
@@ -174,27 +178,27 @@ func TestCompactCopiesPages(t *testing.T) {
 		pages [][]byte
 		stats []string
 	}
-	groups := func(table string) (all []group) {
+	groups := func(tableName string) (all []group) {
 		scan := mustReadScan(t, dir, crashOptions.ScanID)
 		for _, c := range scan.Commits {
-			file, _ := c.File(table)
+			file, _ := c.File(tableName)
 			object, err := dir.Open(t.Context(), file.Name)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer object.Close()
-			_, encoded, err := openTail(object)
+			_, encoded, err := table.OpenTail(object)
 			if err != nil {
 				t.Fatal(err)
 			}
-			footer, err := decodeFooter(encoded)
+			footer, err := table.DecodeFooter(encoded)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, g := range footer.RowGroups {
 				one := group{rows: g.NumRows}
 				for _, chunk := range g.Columns {
-					first, length, err := chunkBytes(&chunk, object.Size())
+					first, length, err := table.ChunkBytes(&chunk, object.Size())
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -218,11 +222,11 @@ func TestCompactCopiesPages(t *testing.T) {
 		return all
 	}
 	want := map[string][]group{}
-	for _, table := range AllTables {
+	for _, table := range schema.AllTables {
 		want[table] = groups(table)
 	}
-	mustCompact(t, dir, CompactOptions{})
-	for _, table := range AllTables {
+	mustCompact(t, dir, compact.Options{})
+	for _, table := range schema.AllTables {
 		if got := groups(table); len(got) != 3 || !reflect.DeepEqual(got, want[table]) {
 			t.Errorf("%s: %d row groups, which differ", table, len(got))
 		}
@@ -245,20 +249,20 @@ func TestCompactIsKilledAtEveryStep(t *testing.T) {
 	}
 	whole := &storetest.Faults{Store: start(t)}
 	want = readScan(t, mustReadScan(t, whole.Store, crashOptions.ScanID))
-	mustCompact(t, whole, CompactOptions{})
+	mustCompact(t, whole, compact.Options{})
 	steps = len(whole.Steps())
 	kill := func(t *testing.T, n int, effect bool) {
 		dir := start(t)
 		before := mustReadScan(t, dir, crashOptions.ScanID)
 		dying := &storetest.Faults{Store: dir}
 		dying.CrashAt(n, effect)
-		if _, err := Compact(t.Context(), dying, crashOptions.ScanID, CompactOptions{}); err == nil && n < steps {
+		if _, err := compact.Scan(t.Context(), dying, crashOptions.ScanID, compact.Options{}); err == nil && n < steps {
 			t.Fatal("the crash went unnoticed")
 		}
 		if err := dying.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		for _, scan := range []*Scan{before, mustReadScan(t, dir, crashOptions.ScanID)} {
+		for _, scan := range []*commit.Scan{before, mustReadScan(t, dir, crashOptions.ScanID)} {
 			if got := readScan(t, scan); !reflect.DeepEqual(got, want) {
 				t.Errorf("%d sites, %d verdicts, not the rows of before", len(got.Sites), len(got.Verdicts))
 			}
@@ -271,7 +275,7 @@ func TestCompactIsKilledAtEveryStep(t *testing.T) {
 			}
 			everySiteOnce(t, dir)
 		}
-		mustCompact(t, dir, CompactOptions{})
+		mustCompact(t, dir, compact.Options{})
 		noOrphans(t, dir)
 		scan := mustReadScan(t, dir, crashOptions.ScanID)
 		if got := readScan(t, scan); len(scan.Commits) != 1 || !reflect.DeepEqual(got.Sites[:len(want.Sites)], want.Sites) || n%2 == 1 && !reflect.DeepEqual(got, want) {
@@ -304,7 +308,7 @@ func TestCompactIsKilledAtEveryStep(t *testing.T) {
 func TestCompactIsAlone(t *testing.T) {
 	dir := newDir(t)
 	w := mustOpen(t, dir, crashOptions)
-	if _, err := Compact(t.Context(), dir, crashOptions.ScanID, CompactOptions{}); !isHeld(err, "being written") {
+	if _, err := compact.Scan(t.Context(), dir, crashOptions.ScanID, compact.Options{}); !isHeld(err, "being written") {
 		t.Errorf("Compact while a scan runs: %v", err)
 	}
 	if err := finish(w, typicalSites(t, crashSites)); err != nil {
@@ -317,23 +321,23 @@ func TestCompactIsAlone(t *testing.T) {
 			if _, err := Open(t.Context(), dir, crashOptions); !isHeld(err, "being compacted") {
 				t.Errorf("Open while it is compacted: %v", err)
 			}
-			if _, err := Compact(t.Context(), dir, crashOptions.ScanID, CompactOptions{}); !isHeld(err, "being compacted") {
+			if _, err := compact.Scan(t.Context(), dir, crashOptions.ScanID, compact.Options{}); !isHeld(err, "being compacted") {
 				t.Errorf("Compact while it is compacted: %v", err)
 			}
 		}
 		return nil
 	}}
-	mustCompact(t, watched, CompactOptions{})
+	mustCompact(t, watched, compact.Options{})
 	if !tried {
 		t.Error("nothing was published")
 	}
-	if _, err := Compact(t.Context(), dir, "another", CompactOptions{}); !errors.Is(err, store.ErrNotExist) {
+	if _, err := compact.Scan(t.Context(), dir, "another", compact.Options{}); !errors.Is(err, store.ErrNotExist) {
 		t.Errorf("Compact of no scan: %v", err)
 	}
 }
 
 func isHeld(err error, says string) bool {
-	_, held := errors.AsType[*HeldError](err)
+	_, held := errors.AsType[*commit.HeldError](err)
 	return held && strings.Contains(err.Error(), says)
 }
 
@@ -343,18 +347,18 @@ func TestCompactRefusesDamage(t *testing.T) {
 	if err := scanAll(dir, typicalSites(t, crashSites)); err != nil {
 		t.Fatal(err)
 	}
-	commits, err := Commits(t.Context(), dir, crashOptions.ScanID)
+	commits, err := commit.Commits(t.Context(), dir, crashOptions.ScanID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, _ := commits[1].File(TableVerdicts)
+	file, _ := commits[1].File(schema.Verdicts)
 	flip(t, filepath.Join(dir.Root(), file.Name), 1000)
-	_, err = Compact(t.Context(), dir, crashOptions.ScanID, CompactOptions{})
+	_, err = compact.Scan(t.Context(), dir, crashOptions.ScanID, compact.Options{})
 	if err == nil || !strings.Contains(err.Error(), file.Name) || !strings.Contains(err.Error(), "sha256") {
 		t.Errorf("Compact: %v", err)
 	}
 	noOrphans(t, dir)
-	if after, err := Commits(t.Context(), dir, crashOptions.ScanID); err != nil || !reflect.DeepEqual(after, commits) {
+	if after, err := commit.Commits(t.Context(), dir, crashOptions.ScanID); err != nil || !reflect.DeepEqual(after, commits) {
 		t.Errorf("%d commits, %v", len(after), err)
 	}
 }
@@ -372,17 +376,17 @@ func TestCompactGoesOn(t *testing.T) {
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	commits, err := Commits(t.Context(), dir, "o")
+	commits, err := commit.Commits(t.Context(), dir, "o")
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, _ := commits[3].File(TableSites)
+	file, _ := commits[3].File(schema.Sites)
 	flip(t, filepath.Join(dir.Root(), file.Name), 100)
-	_, err = Compact(t.Context(), dir, "o", CompactOptions{PartBytes: 2 * commits[0].bytes() * 11 / 10, Grace: 50 * time.Millisecond})
+	_, err = compact.Scan(t.Context(), dir, "o", compact.Options{PartBytes: 2 * commits[0].Bytes() * 11 / 10, Grace: 50 * time.Millisecond})
 	if err == nil || !strings.Contains(err.Error(), file.Name) {
 		t.Errorf("Compact: %v", err)
 	}
-	after, err := Commits(t.Context(), dir, "o")
+	after, err := commit.Commits(t.Context(), dir, "o")
 	if err != nil || len(after) != 5 { // the damaged part and the one before it are as they were
 		t.Errorf("%d commits, %v", len(after), err)
 	}
@@ -399,7 +403,7 @@ func TestCompactUnderReaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := mustReadScan(t, dir, crashOptions.ScanID)
-	want := cursorSeqs(t, before, TableSites)
+	want := cursorSeqs(t, before, schema.Sites)
 	over := make(chan struct{})
 	var readers sync.WaitGroup
 	for i := range 3 {
@@ -409,7 +413,7 @@ func TestCompactUnderReaders(t *testing.T) {
 				if i > 0 {
 					scan = mustReadScan(t, dir, crashOptions.ScanID)
 				}
-				if got := cursorSeqs(t, scan, TableSites); !slices.Equal(got, want) {
+				if got := cursorSeqs(t, scan, schema.Sites); !slices.Equal(got, want) {
 					t.Errorf("reader %d, time %d: %d sites", i, n, len(got))
 				}
 				select {
@@ -420,13 +424,13 @@ func TestCompactUnderReaders(t *testing.T) {
 			}
 		})
 	}
-	size := before.Commits[0].bytes()
+	size := before.Commits[0].Bytes()
 	for parts := int64(2); parts <= 16; parts *= 2 {
-		mustCompact(t, dir, CompactOptions{PartBytes: parts * size, Grace: time.Millisecond})
+		mustCompact(t, dir, compact.Options{PartBytes: parts * size, Grace: time.Millisecond})
 	}
 	close(over)
 	readers.Wait()
-	if commits, err := Commits(t.Context(), dir, crashOptions.ScanID); err != nil || len(commits) != 1 {
+	if commits, err := commit.Commits(t.Context(), dir, crashOptions.ScanID); err != nil || len(commits) != 1 {
 		t.Errorf("%d commits, %v", len(commits), err)
 	}
 }
@@ -467,7 +471,7 @@ func (o *forgotten) ReadAt(p []byte, at int64) (int, error) {
 func TestCompactWhileAFileIsRead(t *testing.T) {
 	options := crashOptions
 	options.PartRows = 500
-	for _, table := range []string{TableSites, TableVerdicts} {
+	for _, table := range []string{schema.Sites, schema.Verdicts} {
 		for _, cursors := range []bool{true, false} {
 			for n := int64(1); ; n += 3 {
 				dir := newDir(t)
@@ -480,7 +484,7 @@ func TestCompactWhileAFileIsRead(t *testing.T) {
 				st.reads.Store(0)
 				st.onRead = func(i int64) {
 					if i == n {
-						mustCompact(t, dir, CompactOptions{})
+						mustCompact(t, dir, compact.Options{})
 					}
 				}
 				var seqs []int64
@@ -497,7 +501,7 @@ func TestCompactWhileAFileIsRead(t *testing.T) {
 				want := make([]int64, 0, 4*700)
 				for seq := range int64(700) {
 					want = append(want, seq)
-					if table == TableVerdicts {
+					if table == schema.Verdicts {
 						want = append(want, seq, seq, seq)
 					}
 				}

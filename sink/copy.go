@@ -12,6 +12,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/parser"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // This file turns a site into rows. A row outlives the tray that it is made from until its batch is written, so every
@@ -26,7 +27,7 @@ type copier struct {
 
 	bytes  slab[byte]
 	lists  slab[string]
-	hops   slab[HopRow]
+	hops   slab[schema.HopRow]
 	floats slab[float64]
 	ints   slab[int32]
 }
@@ -35,9 +36,9 @@ type copier struct {
 type tokenText struct{ name, category string }
 
 func newCopier(scanID string, registry *tokens.Registry) copier {
-	c := copier{scanID: scanID, registryVersion: bounded(registry.Version, maxVersion)}
+	c := copier{scanID: scanID, registryVersion: schema.Bounded(registry.Version, schema.MaxVersion)}
 	for _, t := range registry.Tokens {
-		c.tokens = append(c.tokens, tokenText{bounded(t.Name, MaxToken), bounded(t.Category, MaxToken)})
+		c.tokens = append(c.tokens, tokenText{schema.Bounded(t.Name, schema.MaxToken), schema.Bounded(t.Category, schema.MaxToken)})
 	}
 	return c
 }
@@ -92,7 +93,7 @@ func (c *copier) text(raw []byte, limit int) string {
 	}
 	room := min(limit, 3*len(raw))
 	kept := c.bytes.take(room)
-	n := len(appendValid(kept[:0], raw, room))
+	n := len(schema.AppendValid(kept[:0], raw, room))
 	c.bytes.giveBack(room - n)
 	return unsafe.String(unsafe.SliceData(kept), n)
 }
@@ -103,26 +104,6 @@ func (c *copier) ours(s string, limit int) string {
 		return s
 	}
 	return c.text(unsafe.Slice(unsafe.StringData(s), len(s)), limit)
-}
-
-// appendValid appends raw as valid UTF-8: U+FFFD for each byte that is part of no character. It ends before limit
-// bytes are exceeded, never within a character; and a last character that stands unfinished at the end of a raw text
-// of limit bytes or more was cut by somebody before us, and is dropped.
-func appendValid(b, raw []byte, limit int) []byte {
-	cut := len(raw) >= limit
-	start := len(b)
-	for len(raw) > 0 {
-		r, size := utf8.DecodeRune(raw)
-		if r == utf8.RuneError && size == 1 && cut && !utf8.FullRune(raw) {
-			break
-		}
-		if len(b)-start+utf8.RuneLen(r) > limit {
-			break
-		}
-		b = utf8.AppendRune(b, r)
-		raw = raw[size:]
-	}
-	return b
 }
 
 // maxOrigin is longer than any origin's text: scheme, brackets, a host of 253 bytes and a port.
@@ -138,8 +119,8 @@ func (c *copier) origin(o origin.Origin) string {
 func (c *copier) target(t exchange.Target) string {
 	room := maxOrigin + len(exchange.RobotsPath) + len(t.Path)
 	text := t.AppendTo(c.bytes.take(room)[:0])
-	if len(text) > MaxURL || !utf8.Valid(text) {
-		return c.text(text, MaxURL)
+	if len(text) > schema.MaxURL || !utf8.Valid(text) {
+		return c.text(text, schema.MaxURL)
 	}
 	c.bytes.giveBack(room - len(text))
 	return unsafe.String(unsafe.SliceData(text), len(text))
@@ -201,37 +182,37 @@ func lastingTruth(b *bool) *bool {
 }
 
 // site fills a row of the table sites.
-func (c *copier) site(row *SiteRow, k key, s *audit.Site) {
+func (c *copier) site(row *schema.SiteRow, k key, s *audit.Site) {
 	f, r := &s.Fetch, &s.Report
-	*row = SiteRow{
+	*row = schema.SiteRow{
 		ScanID:    c.scanID,
 		Seq:       k.seq,
-		Input:     c.ours(s.Input, MaxInput),
+		Input:     c.ours(s.Input, schema.MaxInput),
 		Host:      k.host,
 		Port:      k.port,
 		Requested: k.requested,
 		Origin:    k.origin,
 		Rank:      k.rank,
-		Label:     c.ours(s.Label, MaxLabel),
+		Label:     c.ours(s.Label, schema.MaxLabel),
 		Domain:    c.ours(s.Domain, 255),
 		TLD:       k.tld,
 
 		Outcome:   f.Outcome.String(),
-		Error:     c.ours(f.Cause.String(), MaxError),
+		Error:     c.ours(f.Cause.String(), schema.MaxError),
 		Status:    clamp(f.Status),
 		Hops:      clamp(len(f.Hops)),
 		Redirects: c.redirects(f.Hops),
 		Attempts:  clamp(f.Attempts),
 
 		HTTPVersion:  c.ours(f.Proto, 16),
-		Server:       c.text(f.Fields.Server, MaxField),
-		ContentType:  c.text(f.Fields.ContentType, MaxField),
+		Server:       c.text(f.Fields.Server, schema.MaxField),
+		ContentType:  c.text(f.Fields.ContentType, schema.MaxField),
 		CDN:          c.ours(f.Fields.CDN, 64),
-		ETag:         c.text(f.Fields.ETag, MaxField),
-		LastModified: c.text(f.Fields.LastModified, MaxField),
-		CacheControl: c.text(f.Fields.CacheControl, MaxField),
-		XRobotsTag:   c.text(f.Fields.XRobotsTag, MaxField),
-		UsageHeader:  c.text(f.Fields.ContentUsage, MaxField),
+		ETag:         c.text(f.Fields.ETag, schema.MaxField),
+		LastModified: c.text(f.Fields.LastModified, schema.MaxField),
+		CacheControl: c.text(f.Fields.CacheControl, schema.MaxField),
+		XRobotsTag:   c.text(f.Fields.XRobotsTag, schema.MaxField),
+		UsageHeader:  c.text(f.Fields.ContentUsage, schema.MaxField),
 		TLSVersion:   tlsName(f.TLSVersion),
 
 		DNSMillis:     millis(f.Timing.DNS),
@@ -258,7 +239,7 @@ func (c *copier) site(row *SiteRow, k key, s *audit.Site) {
 }
 
 // judgement sets the columns of a row of sites that are tagged as judged, and no others.
-func (c *copier) judgement(row *SiteRow, r *audit.Report) {
+func (c *copier) judgement(row *schema.SiteRow, r *audit.Report) {
 	row.RegistryVersion = c.registryVersion
 	row.Access, row.AccessSource = r.Access.String(), audit.AccessSource
 	row.CheckStatus, row.Score = r.Status.String(), r.Score
@@ -273,9 +254,9 @@ func (c *copier) judgement(row *SiteRow, r *audit.Report) {
 	row.HasBOM, row.IsHTML, row.ValidUTF8, row.ManagedBlock = r.HasBOM, r.IsHTML, truth(r.ValidUTF8), r.ManagedBlock
 	row.CrawlDelay = c.float(r.CrawlDelay, r.HasCrawlDelay)
 	row.ContentSignal = c.signal(r.ContentSignal)
-	row.ContentUsage = c.text(r.ContentUsage, MaxField)
-	row.License = c.text(r.License, MaxURL)
-	row.Sitemaps = c.texts(r.Sitemaps[:min(len(r.Sitemaps), audit.MaxSitemaps)], MaxURL)
+	row.ContentUsage = c.text(r.ContentUsage, schema.MaxField)
+	row.License = c.text(r.License, schema.MaxURL)
+	row.Sitemaps = c.texts(r.Sitemaps[:min(len(r.Sitemaps), audit.MaxSitemaps)], schema.MaxURL)
 	row.StarVerdict = starVerdict(r)
 	row.Named, row.Blocked, row.Partial = c.names(r.Named), nil, nil
 	if r.Access == parser.AccessConditional {
@@ -293,8 +274,8 @@ func starVerdict(r *audit.Report) string {
 }
 
 // verdict fills a row of the table verdicts.
-func (c *copier) verdict(row *VerdictRow, k key, v *audit.Verdict) {
-	*row = VerdictRow{
+func (c *copier) verdict(row *schema.VerdictRow, k key, v *audit.Verdict) {
+	*row = schema.VerdictRow{
 		Origin: k.origin, Host: k.host, Port: k.port, Requested: k.requested, Seq: k.seq, Rank: k.rank, TLD: k.tld,
 
 		Verdict:         v.Decision.String(),
@@ -317,7 +298,7 @@ func (c *copier) verdict(row *VerdictRow, k key, v *audit.Verdict) {
 	if v.ID >= 0 && v.ID < len(c.tokens) {
 		row.Known, row.Token, row.Category = true, c.tokens[v.ID].name, c.tokens[v.ID].category
 	} else {
-		row.Token = c.text(v.Token, MaxToken)
+		row.Token = c.text(v.Token, schema.MaxToken)
 	}
 }
 
@@ -328,21 +309,21 @@ func (c *copier) signal(raw []byte) string {
 		return ""
 	}
 	kept := c.bytes.take(room)
-	n := min(len(audit.AppendSignal(kept[:0], raw)), MaxField)
+	n := min(len(audit.AppendSignal(kept[:0], raw)), schema.MaxField)
 	c.bytes.giveBack(room - n)
 	return unsafe.String(unsafe.SliceData(kept), n)
 }
 
 // evidence fills a row of the table evidence.
-func (c *copier) evidence(row *EvidenceRow, k key, e *audit.Evidence) {
-	*row = EvidenceRow{
+func (c *copier) evidence(row *schema.EvidenceRow, k key, e *audit.Evidence) {
+	*row = schema.EvidenceRow{
 		Origin:    k.origin,
 		Seq:       k.seq,
 		Line:      clamp(e.Line),
 		GroupLine: clamp(e.GroupLine),
 		Kind:      e.Kind.String(),
-		Key:       c.text(e.Key, MaxKey),
-		Value:     c.text(e.Value, MaxValue),
+		Key:       c.text(e.Key, schema.MaxKey),
+		Value:     c.text(e.Value, schema.MaxValue),
 	}
 }
 
@@ -367,11 +348,11 @@ func (c *copier) names(ids []uint16) []string {
 	return list[:n]
 }
 
-func (c *copier) redirects(hops []exchange.Hop) []HopRow {
-	hops = hops[:min(len(hops), MaxHops)]
+func (c *copier) redirects(hops []exchange.Hop) []schema.HopRow {
+	hops = hops[:min(len(hops), schema.MaxHops)]
 	list := c.hops.take(len(hops))
 	for i, hop := range hops {
-		list[i] = HopRow{Status: clamp(hop.Status), URL: c.ours(hop.URL, MaxURL)}
+		list[i] = schema.HopRow{Status: clamp(hop.Status), URL: c.ours(hop.URL, schema.MaxURL)}
 	}
 	return list
 }
@@ -402,7 +383,7 @@ func (c *copier) integer(n int, has bool) *int32 {
 	return &kept[0]
 }
 
-func clamp(n int) int32 { return int32(max(-maxInt32, min(n, maxInt32))) }
+func clamp(n int) int32 { return int32(max(-schema.MaxInt32, min(n, schema.MaxInt32))) }
 
 // millis rounds a duration to nine significant bits, three digits: nobody measures a network more exactly, and the bits
 // behind them, which no compression takes away, were a tenth of the dataset.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // BenchmarkCorpus keeps sites with real bodies, judged beforehand, and says what a million of them would weigh.
@@ -23,7 +25,7 @@ func BenchmarkCorpus(b *testing.B) {
 		audit.Judge(s)
 		sites[i] = s
 	}
-	for _, tables := range [][]string{{TableSites}, {TableSites, TableVerdicts}, AllTables} {
+	for _, tables := range [][]string{{schema.Sites}, {schema.Sites, schema.Verdicts}, schema.AllTables} {
 		b.Run(fmt.Sprint(tables), func(b *testing.B) {
 			before := heap()
 			dir := newDir(b)
@@ -43,11 +45,11 @@ func BenchmarkCorpus(b *testing.B) {
 			b.StopTimer()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "sites/s")
 			b.ReportMetric(heap()-before, "MB-kept")
-			commits, err := Commits(b.Context(), dir, "corpus")
+			commits, err := commit.Commits(b.Context(), dir, "corpus")
 			if err != nil {
 				b.Fatal(err)
 			}
-			counts := countCommits(commits)
+			counts := commit.CountCommits(commits)
 			b.ReportMetric(float64(counts.Bytes)/float64(b.N), "MB/million")
 		})
 	}

@@ -17,6 +17,9 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // RaceEnabled is raceEnabled for the tests outside of the package.
@@ -129,7 +132,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 // noOrphans checks that commits name the parts that lie there, and nothing lies beside.
 func noOrphans(t *testing.T, dir *store.Dir) {
 	t.Helper()
-	commits, err := Commits(t.Context(), dir, crashOptions.ScanID)
+	commits, err := commit.Commits(t.Context(), dir, crashOptions.ScanID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,30 +177,30 @@ func everySiteOnce(t *testing.T, st store.Store) {
 		}
 	}
 	seqs := map[int64]int{}
-	for _, row := range readAll[SiteRow](t, st, crashOptions.ScanID, TableSites) {
+	for _, row := range readAll[schema.SiteRow](t, st, crashOptions.ScanID, schema.Sites) {
 		seqs[row.Seq]++
 	}
 	count(seqs, 1)
 	clear(seqs)
-	for _, row := range readAll[VerdictRow](t, st, crashOptions.ScanID, TableVerdicts) {
+	for _, row := range readAll[schema.VerdictRow](t, st, crashOptions.ScanID, schema.Verdicts) {
 		seqs[row.Seq]++
 	}
 	count(seqs, 4)
 	clear(seqs)
-	for _, row := range readAll[EvidenceRow](t, st, crashOptions.ScanID, TableEvidence) {
+	for _, row := range readAll[schema.EvidenceRow](t, st, crashOptions.ScanID, schema.Evidence) {
 		seqs[row.Seq]++
 	}
 	count(seqs, 3)
 	hashes := map[int64]int{}
-	for _, row := range readAll[BodyRow](t, st, crashOptions.ScanID, TableBodies) {
+	for _, row := range readAll[schema.BodyRow](t, st, crashOptions.ScanID, schema.Bodies) {
 		hashes[row.BodyHash]++
 	}
 	count(hashes, 1)
-	m, err := ReadManifest(context.Background(), st, crashOptions.ScanID)
+	m, err := commit.ReadManifest(context.Background(), st, crashOptions.ScanID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.State != Complete || m.Counts.Rows != crashSites || m.Counts.Files[TableVerdicts] != 4*crashSites || m.FinishedAt == nil {
+	if m.State != commit.Complete || m.Counts.Rows != crashSites || m.Counts.Files[schema.Verdicts] != 4*crashSites || m.FinishedAt == nil {
 		t.Errorf("manifest %+v, counts %+v", m, m.Counts)
 	}
 }
@@ -232,7 +235,7 @@ func TestErrorSticks(t *testing.T) {
 			if err := w.Add(typicalSite(t, 1002)); err == nil {
 				t.Error("Add after Close")
 			}
-			if commits, err := Commits(t.Context(), dir, crashOptions.ScanID); err != nil || len(commits) > 0 {
+			if commits, err := commit.Commits(t.Context(), dir, crashOptions.ScanID); err != nil || len(commits) > 0 {
 				t.Errorf("%d commits, %v", len(commits), err)
 			}
 			after := mustOpen(t, dir, crashOptions)
@@ -287,7 +290,7 @@ func TestAbort(t *testing.T) {
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	commits, err := Commits(t.Context(), dir, crashOptions.ScanID)
+	commits, err := commit.Commits(t.Context(), dir, crashOptions.ScanID)
 	if err != nil || len(commits) != 2 || commits[1].N != 1 {
 		t.Errorf("%+v, %v", commits, err)
 	}
@@ -321,15 +324,15 @@ func TestKilledWhileRestarting(t *testing.T) {
 			if err := dying.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			m, err := ReadManifest(t.Context(), dir, options.ScanID)
+			m, err := commit.ReadManifest(t.Context(), dir, options.ScanID)
 			if err != nil && !errors.Is(err, store.ErrNotExist) {
 				t.Fatal(err)
 			}
-			commits, err := Commits(t.Context(), dir, options.ScanID)
+			commits, err := commit.Commits(t.Context(), dir, options.ScanID)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if m != nil && m.State == Complete && len(commits) != m.Counts.Parts {
+			if m != nil && m.State == commit.Complete && len(commits) != m.Counts.Parts {
 				t.Errorf("killed at %v: complete, with %d commits of %d", step, len(commits), m.Counts.Parts)
 			}
 			if m == nil && len(commits) > 0 {
@@ -373,7 +376,7 @@ func TestRestartIsAllOrNothing(t *testing.T) {
 		whole := dirOn(disk)
 		smallDatasetIn(t, whole)
 		if compacted { // all but a later part
-			mustCompact(t, whole, CompactOptions{})
+			mustCompact(t, whole, compact.Options{})
 			sites = typicalSites(t, crashSites+1)
 			scanWithStats(t, whole, crashOptions, sites...)
 		}
@@ -393,7 +396,7 @@ func TestRestartIsAllOrNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 				outcome := "nothing"
-				if _, err := ReadManifest(t.Context(), dir, options.ScanID); err == nil {
+				if _, err := commit.ReadManifest(t.Context(), dir, options.ScanID); err == nil {
 					switch got := readScan(t, mustReadScan(t, dir, options.ScanID)); {
 					case reflect.DeepEqual(got, want):
 						outcome = "whole"
@@ -402,9 +405,9 @@ func TestRestartIsAllOrNothing(t *testing.T) {
 					}
 				}
 				outcomes[outcome]++
-				for _, table := range []string{TableTokenStats, TableRecordStats} {
-					_, errRecord := readFileRecord(t.Context(), dir, options.ScanID, table)
-					_, errFile := store.ReadAll(t.Context(), dir, StatsName(table, crashOptions.Date, options.ScanID), 1<<20)
+				for _, table := range []string{schema.TokenStats, schema.RecordStats} {
+					_, errRecord := commit.ReadFileRecord(t.Context(), dir, options.ScanID, table)
+					_, errFile := store.ReadAll(t.Context(), dir, commit.StatsName(table, crashOptions.Date, options.ScanID), 1<<20)
 					if errFile == nil && outcome == "nothing" || errRecord == nil && errFile != nil {
 						t.Errorf("killed at %v: %s: record %v, file %v, of the scan %s", step, table, errRecord, errFile, outcome)
 					}
@@ -455,7 +458,7 @@ func TestStoreError(t *testing.T) {
 				t.Errorf("%v: Add says %v, and Close %v", cause, err, closed)
 			}
 		}
-		broken, ok := errors.AsType[*StoreError](err)
+		broken, ok := errors.AsType[*commit.StoreError](err)
 		if ok != (want != "") || !errors.Is(err, cause) {
 			t.Errorf("%v: %v", cause, err)
 		}
@@ -472,7 +475,7 @@ func TestStoreError(t *testing.T) {
 	// A server that refuses, or is silent, has said what to do; and what has passed to another process is not to be resumed.
 	says := func(err error, want string) {
 		t.Helper()
-		if got := BrokenOff("s", err).Error(); got != want {
+		if got := commit.BrokenOff("s", err).Error(); got != want {
 			t.Errorf("%v: %q, want %q", err, got, want)
 		}
 	}
@@ -481,7 +484,7 @@ func TestStoreError(t *testing.T) {
 	says(refused, refused.Error()+resumes)
 	says(silent, silent.Error()+resumes)
 	says(lost, lost.Error())
-	if got := (&StoreError{ScanID: "s", Err: lost}).Error(); got != lost.Error()+"; everything committed is kept, and that one goes on with scan s" {
+	if got := (&commit.StoreError{ScanID: "s", Err: lost}).Error(); got != lost.Error()+"; everything committed is kept, and that one goes on with scan s" {
 		t.Error(got)
 	}
 	// When a scan is opened, anything else may be damage, which no command mends by being given again.

@@ -14,6 +14,9 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // picked is one column of each kind, as Rows reads them. The last is a column that no file has.
@@ -33,7 +36,7 @@ type picked struct {
 }
 
 // pick reads the same by a Cursor.
-func pick(ctx context.Context, scan *Scan, c *Commit) (rows []picked, err error) {
+func pick(ctx context.Context, scan *commit.Scan, c *commit.Commit) (rows []picked, err error) {
 	var row picked
 	var texts []string
 	var named, sitemaps []int32
@@ -41,12 +44,12 @@ func pick(ctx context.Context, scan *Scan, c *Commit) (rows []picked, err error)
 		texts = append(texts, text)
 		return int32(len(texts) - 1)
 	}
-	cursor, err := OpenCursor(ctx, scan, c, TableSites,
-		Field{Name: "seq", Into: &row.Seq}, Field{Name: "rank", Into: &row.Rank}, Field{Name: "label", Into: &row.Label},
-		Field{Name: "host", Into: &row.Host}, Field{Name: "status", Into: &row.Status}, Field{Name: "total_ms", Into: &row.Total},
-		Field{Name: "score", Into: &row.Score}, Field{Name: "truncated", Into: &row.Truncated}, Field{Name: "has_bom", Into: &row.HasBOM},
-		Field{Name: "named", Into: &named, Index: index}, Field{Name: "sitemaps", Into: &sitemaps, Index: index},
-		Field{Name: "future", Into: &row.Future})
+	cursor, err := OpenCursor(ctx, scan, c, schema.Sites,
+		table.Field{Name: "seq", Into: &row.Seq}, table.Field{Name: "rank", Into: &row.Rank}, table.Field{Name: "label", Into: &row.Label},
+		table.Field{Name: "host", Into: &row.Host}, table.Field{Name: "status", Into: &row.Status}, table.Field{Name: "total_ms", Into: &row.Total},
+		table.Field{Name: "score", Into: &row.Score}, table.Field{Name: "truncated", Into: &row.Truncated}, table.Field{Name: "has_bom", Into: &row.HasBOM},
+		table.Field{Name: "named", Into: &named, Index: index}, table.Field{Name: "sitemaps", Into: &sitemaps, Index: index},
+		table.Field{Name: "future", Into: &row.Future})
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +92,7 @@ func TestCursor(t *testing.T) {
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	scan, err := ReadScan(t.Context(), dir, "c")
+	scan, err := commit.ReadScan(t.Context(), dir, "c")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +101,7 @@ func TestCursor(t *testing.T) {
 	}
 	for i := range scan.Commits {
 		var want []picked
-		for row, err := range CommitRows[picked](t.Context(), scan, &scan.Commits[i], TableSites) {
+		for row, err := range CommitRows[picked](t.Context(), scan, &scan.Commits[i], schema.Sites) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,13 +121,13 @@ func TestCursor(t *testing.T) {
 			}
 		}
 	}
-	first, _ := scan.Commits[0].File(TableSites)
+	first, _ := scan.Commits[0].File(schema.Sites)
 	object, err := dir.Open(t.Context(), first.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer object.Close()
-	file, err := openFile(object)
+	file, err := table.OpenFile(object)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,12 +147,12 @@ func TestCursorManyAgents(t *testing.T) {
 		s.Report.Verdicts = append(s.Report.Verdicts, audit.Verdict{ID: -1, Token: []byte(want[i])})
 	}
 	writeSites(t, dir, "many", s)
-	scan, err := ReadScan(t.Context(), dir, "many")
+	scan, err := commit.ReadScan(t.Context(), dir, "many")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var token string
-	cursor, err := OpenCursor(t.Context(), scan, &scan.Commits[0], TableVerdicts, Field{Name: "token", Into: &token})
+	cursor, err := OpenCursor(t.Context(), scan, &scan.Commits[0], schema.Verdicts, table.Field{Name: "token", Into: &token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,21 +174,21 @@ func TestCursorReadsWholeRows(t *testing.T) {
 	writeSites(t, dir, "whole", append(judgedSites(t, 200), typicalSite(t, 200), deadSite(t, 201))...)
 	scan := mustReadScan(t, dir, "whole")
 	want := readScan(t, scan)
-	wholeRows(t, scan, TableSites, want.Sites)
-	wholeRows(t, scan, TableVerdicts, want.Verdicts)
-	wholeRows(t, scan, TableEvidence, want.Evidence)
-	wholeRows(t, scan, TableBodies, want.Bodies)
+	wholeRows(t, scan, schema.Sites, want.Sites)
+	wholeRows(t, scan, schema.Verdicts, want.Verdicts)
+	wholeRows(t, scan, schema.Evidence, want.Evidence)
+	wholeRows(t, scan, schema.Bodies, want.Bodies)
 }
 
-func wholeRows[T any](t *testing.T, scan *Scan, table string, want []T) {
+func wholeRows[T any](t *testing.T, scan *commit.Scan, table string, want []T) {
 	t.Helper()
 	rows, err := openAhead[T](t.Context(), scan, &scan.Commits[0], table, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := 0
-	for more := rows.has; more || n == 0 && table == TableSites; n++ {
-		if table == TableSites {
+	for more := rows.has; more || n == 0 && table == schema.Sites; n++ {
+		if table == schema.Sites {
 			if more, err = rows.next(); !more {
 				break
 			}
@@ -193,7 +196,7 @@ func wholeRows[T any](t *testing.T, scan *Scan, table string, want []T) {
 		if got, want := fmt.Sprintf("%+v", spelled(rows.row)), fmt.Sprintf("%+v", spelled(want[n])); got != want {
 			t.Fatalf("%s, row %d:\n%s\n%s", table, n, got, want)
 		}
-		if table != TableSites {
+		if table != schema.Sites {
 			more, err = rows.next()
 		}
 	}
@@ -218,13 +221,13 @@ func spelled(row any) (fields []any) {
 func TestCursorErrors(t *testing.T) {
 	dir := newDir(t)
 	writeSites(t, dir, "e", typicalSite(t, 1), typicalSite(t, 2))
-	scan, err := ReadScan(t.Context(), dir, "e")
+	scan, err := commit.ReadScan(t.Context(), dir, "e")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := func(want string, fields ...Field) {
+	f := func(want string, fields ...table.Field) {
 		t.Helper()
-		_, err := OpenCursor(t.Context(), scan, &scan.Commits[0], TableSites, fields...)
+		_, err := OpenCursor(t.Context(), scan, &scan.Commits[0], schema.Sites, fields...)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
@@ -232,22 +235,22 @@ func TestCursorErrors(t *testing.T) {
 	var number int32
 	var list []int32
 	index := func(string) int32 { return 0 }
-	f("column seq cannot be read into a *int32", Field{Name: "seq", Into: &number})
-	f("column host cannot be read into a *int32", Field{Name: "host", Into: &number})
-	f("column host cannot be read into a *[]int32", Field{Name: "host", Into: &list, Index: index})
-	f("column named cannot be read into a *string", Field{Name: "named", Into: new(string)})
-	f("column named cannot be read into a *[]int32", Field{Name: "named", Into: &list})
-	f("column redirects.url cannot be read into a *[]int32", Field{Name: "redirects.url", Into: &list})
-	f("columns of its own", Field{Name: "redirects.urls", Into: new([]string)})
-	f("Index is for lists", Field{Name: "host", Into: new(string), Index: index})
-	f("columns of its own", Field{Name: "redirects", Into: &list, Index: index})
-	f("cannot be read into a uint8", Field{Name: "seq", Into: uint8(0)})
-	_, err = OpenCursor(t.Context(), scan, &Commit{}, TableSites)
-	if !errors.Is(err, ErrNoTable) {
+	f("column seq cannot be read into a *int32", table.Field{Name: "seq", Into: &number})
+	f("column host cannot be read into a *int32", table.Field{Name: "host", Into: &number})
+	f("column host cannot be read into a *[]int32", table.Field{Name: "host", Into: &list, Index: index})
+	f("column named cannot be read into a *string", table.Field{Name: "named", Into: new(string)})
+	f("column named cannot be read into a *[]int32", table.Field{Name: "named", Into: &list})
+	f("column redirects.url cannot be read into a *[]int32", table.Field{Name: "redirects.url", Into: &list})
+	f("columns of its own", table.Field{Name: "redirects.urls", Into: new([]string)})
+	f("Index is for lists", table.Field{Name: "host", Into: new(string), Index: index})
+	f("columns of its own", table.Field{Name: "redirects", Into: &list, Index: index})
+	f("cannot be read into a uint8", table.Field{Name: "seq", Into: uint8(0)})
+	_, err = OpenCursor(t.Context(), scan, &commit.Commit{}, schema.Sites)
+	if !errors.Is(err, commit.ErrNoTable) {
 		t.Errorf("error %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
-	cursor, err := OpenCursor(ended, scan, &scan.Commits[0], TableSites, Field{Name: "host", Into: new(string)})
+	cursor, err := OpenCursor(ended, scan, &scan.Commits[0], schema.Sites, table.Field{Name: "host", Into: new(string)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,11 +269,11 @@ func TestCursorErrors(t *testing.T) {
 func TestDamagedFiles(t *testing.T) {
 	dir := newDir(t)
 	writeSites(t, dir, "x", typicalSite(t, 1), deadSite(t, 2), typicalSite(t, 3))
-	scan, err := ReadScan(t.Context(), dir, "x")
+	scan, err := commit.ReadScan(t.Context(), dir, "x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	sites, _ := scan.Commits[0].File(TableSites)
+	sites, _ := scan.Commits[0].File(schema.Sites)
 	name := filepath.Join(dir.Root(), filepath.FromSlash(sites.Name))
 	whole, err := os.ReadFile(name)
 	if err != nil {
@@ -296,7 +299,7 @@ func TestDamagedFiles(t *testing.T) {
 			return
 		}
 		n := 0
-		for _, err := range CommitRows[SiteRow](t.Context(), scan, &scan.Commits[0], TableSites) {
+		for _, err := range CommitRows[schema.SiteRow](t.Context(), scan, &scan.Commits[0], schema.Sites) {
 			if n++; err != nil {
 				failed++
 			}
@@ -341,7 +344,7 @@ func BenchmarkRows(b *testing.B) {
 	}
 	for b.Loop() {
 		rows := 0
-		for _, err := range Rows[row](b.Context(), scan, TableSites) {
+		for _, err := range Rows[row](b.Context(), scan, schema.Sites) {
 			if rows++; err != nil {
 				b.Fatal(err)
 			}
@@ -353,9 +356,9 @@ func BenchmarkRows(b *testing.B) {
 const benchRows = 20_000
 
 // manyRows is a scan whose sites block a hundred tokens.
-func manyRows(tb testing.TB) *Scan {
+func manyRows(tb testing.TB) *commit.Scan {
 	dir := newDir(tb)
-	w := mustOpen(tb, dir, Options{ScanID: "b", Tables: []string{TableSites}})
+	w := mustOpen(tb, dir, Options{ScanID: "b", Tables: []string{schema.Sites}})
 	s := typicalSite(tb, 1)
 	for id := range uint16(100) {
 		s.Report.Blocked = append(s.Report.Blocked, id)
@@ -369,21 +372,21 @@ func manyRows(tb testing.TB) *Scan {
 	if err := w.Close(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}
-	scan, err := ReadScan(tb.Context(), store.Store(dir), "b")
+	scan, err := commit.ReadScan(tb.Context(), store.Store(dir), "b")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return scan
 }
 
-func sumCursor(ctx context.Context, scan *Scan) (rows int, err error) {
+func sumCursor(ctx context.Context, scan *commit.Scan) (rows int, err error) {
 	var seq int64
 	var access string
 	var named, blocked []int32
 	index := func(string) int32 { return 1 }
-	cursor, err := OpenCursor(ctx, scan, &scan.Commits[0], TableSites,
-		Field{Name: "seq", Into: &seq}, Field{Name: "access", Into: &access},
-		Field{Name: "named", Into: &named, Index: index}, Field{Name: "blocked", Into: &blocked, Index: index})
+	cursor, err := OpenCursor(ctx, scan, &scan.Commits[0], schema.Sites,
+		table.Field{Name: "seq", Into: &seq}, table.Field{Name: "access", Into: &access},
+		table.Field{Name: "named", Into: &named, Index: index}, table.Field{Name: "blocked", Into: &blocked, Index: index})
 	if err != nil {
 		return 0, err
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/parquet-go/parquet-go/format"
 )
 
@@ -25,7 +26,7 @@ func flip(t testing.TB, path string, at int) {
 func decodeOffsetsInto(t testing.TB, encoded []byte, places *[]string, first int64) error {
 	t.Helper()
 	var offsets format.OffsetIndex
-	if err := decodeOffsets(encoded, &offsets); err != nil {
+	if err := table.DecodeOffsets(encoded, &offsets); err != nil {
 		return err
 	}
 	for _, at := range offsets.PageLocations {

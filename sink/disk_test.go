@@ -29,6 +29,11 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store/s3"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/sink/views"
 )
 
 // This file writes whole scans, with rejects and statistics, on disks that lose power, fail and fill up, and resumes
@@ -75,13 +80,13 @@ func scanDisk(st store.Store, sites []*audit.Site, partRows int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Abort()) }() // nothing, once it is closed
-	rejects, err := sink.OpenRejects(ctx, st, diskScan)
+	rejects, err := commit.OpenRejects(ctx, st, diskScan)
 	if err != nil {
 		return err
 	}
 	gather := func() error {
 		for _, line := range []int64{7, 9} {
-			if err := rejects.Add(sink.Reject{Input: "list", Line: line, Text: "a b", Reason: "not a host name"}); err != nil {
+			if err := rejects.Add(commit.Reject{Input: "list", Line: line, Text: "a b", Reason: "not a host name"}); err != nil {
 				return err
 			}
 		}
@@ -141,7 +146,7 @@ func TestFlushTooLate(t *testing.T) {
 		if err := w.Abort(); err != nil {
 			t.Error(err)
 		}
-		if commits, err := sink.Commits(t.Context(), dir, diskScan); err != nil || len(commits) > 0 {
+		if commits, err := commit.Commits(t.Context(), dir, diskScan); err != nil || len(commits) > 0 {
 			t.Fatalf("%d commits, %v", len(commits), err)
 		}
 	}
@@ -150,26 +155,26 @@ func TestFlushTooLate(t *testing.T) {
 // contents are the rows of all that a scan leaves, by table, in an order that does not depend on how it was cut.
 func contents(st store.Store) (map[string][]string, error) {
 	ctx := context.Background()
-	scan, err := sink.ReadScan(ctx, st, diskScan)
+	scan, err := commit.ReadScan(ctx, st, diskScan)
 	if err != nil {
 		return nil, err
 	}
 	all := map[string][]string{}
 	// What is committed must be readable whatever the state is, and only what is complete has the rest.
 	err = errors.Join(
-		tableRows[sink.SiteRow](all, scan, sink.TableSites), tableRows[sink.VerdictRow](all, scan, sink.TableVerdicts),
-		tableRows[sink.EvidenceRow](all, scan, sink.TableEvidence), tableRows[sink.BodyRow](all, scan, sink.TableBodies))
-	all[sink.TableBodies] = slices.Compact(all[sink.TableBodies]) // each once a part
-	if err != nil || scan.Manifest.State != sink.Complete {
+		tableRows[schema.SiteRow](all, scan, schema.Sites), tableRows[schema.VerdictRow](all, scan, schema.Verdicts),
+		tableRows[schema.EvidenceRow](all, scan, schema.Evidence), tableRows[schema.BodyRow](all, scan, schema.Bodies))
+	all[schema.Bodies] = slices.Compact(all[schema.Bodies]) // each once a part
+	if err != nil || scan.Manifest.State != commit.Complete {
 		return all, err
 	}
-	all["rows"] = []string{fmt.Sprint(scan.Manifest.Counts.Rows, scan.Manifest.Counts.Files[sink.TableVerdicts])}
+	all["rows"] = []string{fmt.Sprint(scan.Manifest.Counts.Rows, scan.Manifest.Counts.Files[schema.Verdicts])}
 	rejects, err := store.ReadAll(ctx, st, "_rejects/"+diskScan+".jsonl", 1<<20)
 	all["rejects"] = []string{string(rejects)}
-	return all, errors.Join(err, statsRows[sink.TokenStatsRow](all, scan, st, sink.TableTokenStats), statsRows[sink.RecordStatsRow](all, scan, st, sink.TableRecordStats))
+	return all, errors.Join(err, statsRows[schema.TokenStatsRow](all, scan, st, schema.TokenStats), statsRows[schema.RecordStatsRow](all, scan, st, schema.RecordStats))
 }
 
-func tableRows[T any](all map[string][]string, scan *sink.Scan, table string) error {
+func tableRows[T any](all map[string][]string, scan *commit.Scan, table string) error {
 	for row, err := range sink.Rows[T](context.Background(), scan, table) {
 		if err != nil {
 			return err
@@ -182,16 +187,16 @@ func tableRows[T any](all map[string][]string, scan *sink.Scan, table string) er
 	return nil
 }
 
-func statsRows[T any](all map[string][]string, scan *sink.Scan, st store.Store, table string) error {
-	for row, err := range sink.FileRows[T](context.Background(), st, sink.StatsName(table, scan.Manifest.ScanDate, diskScan)) {
+func statsRows[T any](all map[string][]string, scan *commit.Scan, st store.Store, tableName string) error {
+	for row, err := range table.FileRows[T](context.Background(), st, commit.StatsName(tableName, scan.Manifest.ScanDate, diskScan)) {
 		if err != nil {
 			return err
 		}
-		if err := appendRow(all, table, row); err != nil {
+		if err := appendRow(all, tableName, row); err != nil {
 			return err
 		}
 	}
-	slices.Sort(all[table])
+	slices.Sort(all[tableName])
 	return nil
 }
 
@@ -215,7 +220,7 @@ func difference(got, want map[string][]string) string {
 
 // leftovers are files of a complete scan that no commit names, temporary names among them.
 func leftovers(disk *storetest.Disk, st store.Store) ([]string, error) {
-	commits, err := sink.Commits(context.Background(), st, diskScan)
+	commits, err := commit.Commits(context.Background(), st, diskScan)
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +238,7 @@ func leftovers(disk *storetest.Disk, st store.Store) ([]string, error) {
 		name := strings.TrimPrefix(strings.ReplaceAll(p, `\`, "/"), "/data/out/")
 		table, _, _ := strings.Cut(name, "/")
 		info, err := entry.Info()
-		if path.Base(name)[0] == '.' || slices.Contains(sink.AllTables, table) && !named[name] || info.Size() == 0 {
+		if path.Base(name)[0] == '.' || slices.Contains(schema.AllTables, table) && !named[name] || info.Size() == 0 {
 			left = append(left, name)
 		}
 		return err
@@ -253,8 +258,8 @@ func undisturbed(t *testing.T, sites []*audit.Site) (want map[string][]string, c
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(want[sink.TableSites]) != diskSites || len(want[sink.TableBodies]) < 3 || len(want[sink.TableTokenStats]) == 0 || len(want[sink.TableRecordStats]) == 0 || want["rejects"][0] == "" {
-		t.Fatalf("too little to compare with: %d sites, %d bodies", len(want[sink.TableSites]), len(want[sink.TableBodies]))
+	if len(want[schema.Sites]) != diskSites || len(want[schema.Bodies]) < 3 || len(want[schema.TokenStats]) == 0 || len(want[schema.RecordStats]) == 0 || want["rejects"][0] == "" {
+		t.Fatalf("too little to compare with: %d sites, %d bodies", len(want[schema.Sites]), len(want[schema.Bodies]))
 	}
 	return want, calls
 }
@@ -294,7 +299,7 @@ func left(t *testing.T, disk *storetest.Disk, sites []*audit.Site, want map[stri
 
 // whole checks the files of all commits by their hashes.
 func whole(disk *storetest.Disk, st store.Store) error {
-	commits, err := sink.Commits(context.Background(), st, diskScan)
+	commits, err := commit.Commits(context.Background(), st, diskScan)
 	if err != nil {
 		return err
 	}
@@ -413,7 +418,7 @@ var onComplete = map[string]func(st store.Store) error{
 		return w.Close(context.Background())
 	},
 	"compact": func(st store.Store) error {
-		done, err := sink.Compact(context.Background(), st, diskScan, sink.CompactOptions{})
+		done, err := compact.Scan(context.Background(), st, diskScan, compact.Options{})
 		if err == nil && done.PartsAfter != 1 {
 			err = fmt.Errorf("there are %d parts", done.PartsAfter)
 		}
@@ -493,7 +498,7 @@ func last(d *storetest.Disk) storetest.Call {
 // writtenAgain reports whether a file is written again where it differs, and so where it cannot be read: the views, and
 // records of single files.
 func writtenAgain(name string) bool {
-	return path.Base(name) == sink.ViewsName || strings.Contains(name, "/files/")
+	return path.Base(name) == views.Name || strings.Contains(name, "/files/")
 }
 
 var errBroken = errors.New("input/output error")

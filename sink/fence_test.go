@@ -10,6 +10,10 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/verify"
 )
 
 // leased is a Dir whose locks are leases that somebody has lost: a request of theirs may still arrive.
@@ -40,7 +44,7 @@ func (l *lateLease) Late() bool { return l.l.late }
 func (l *lateLease) Fenced()    { l.l.late = false }
 
 // TestFence shows that a commit which arrives after the lock has passed to another process counts where that has not looked
-// yet, and is refused afterwards; that numbers go on behind it; and that nobody takes a void record for a part.
+// yet, and is refused afterwards; that numbers go on behind it; and that nobody takes a tombstone for a part.
 func TestFence(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		for _, restart := range []bool{true, false} {
@@ -58,7 +62,7 @@ func TestFence(t *testing.T) {
 					t.Fatal(err)
 				}
 				// The last commit has not arrived yet.
-				record := filepath.Join(dir.Root(), commitName(options.ScanID, "0", 1))
+				record := filepath.Join(dir.Root(), commit.CommitName(options.ScanID, "0", 1))
 				late, err := os.ReadFile(record)
 				if err == nil {
 					err = os.Remove(record)
@@ -67,12 +71,12 @@ func TestFence(t *testing.T) {
 					t.Fatal(err)
 				}
 				arrive := func() error {
-					return dir.CreateIfAbsent(t.Context(), commitName(options.ScanID, "0", 1), late)
+					return dir.CreateIfAbsent(t.Context(), commit.CommitName(options.ScanID, "0", 1), late)
 				}
 				st := &leased{Dir: dir, late: true}
 				if early {
 					st.onCreate = func(name string) {
-						if name == commitName(options.ScanID, "0", 1) {
+						if name == commit.CommitName(options.ScanID, "0", 1) {
 							st.onCreate = nil
 							if err := arrive(); err != nil {
 								t.Error(err)
@@ -98,12 +102,12 @@ func TestFence(t *testing.T) {
 				}
 				for range 2 { // also when it has been compacted
 					everySiteOnce(t, dir)
-					found, err := Verify(t.Context(), dir, VerifyOptions{Report: func(f Finding) { t.Error(f) }})
+					found, err := verify.Dataset(t.Context(), dir, verify.Options{Report: func(f verify.Finding) { t.Error(f) }})
 					if err != nil || found.Scans != 1 {
 						t.Errorf("%+v, %v", found, err)
 					}
 					st.late = true
-					if _, err := Compact(t.Context(), st, options.ScanID, CompactOptions{}); err != nil {
+					if _, err := compact.Scan(t.Context(), st, options.ScanID, compact.Options{}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -122,7 +126,7 @@ func TestFenceOfNewShard(t *testing.T) {
 				sites := typicalSites(t, crashSites)
 				options := crashOptions
 				options.Shard = "3"
-				name := commitName(options.ScanID, "3", 0)
+				name := commit.CommitName(options.ScanID, "3", 0)
 				w := mustOpen(t, dir, options)
 				for _, s := range sites[:4] {
 					if err := w.Add(s); err != nil {
@@ -143,7 +147,7 @@ func TestFenceOfNewShard(t *testing.T) {
 				}
 				st := &leased{Dir: dir, late: true}
 				if then == "compacted" { // which leaves nothing to fence to who comes next
-					mustCompact(t, st, CompactOptions{})
+					mustCompact(t, st, compact.Options{})
 				}
 				options.Shard, options.Restart = next, then == "restarted"
 				w = mustOpen(t, st, options)
@@ -156,10 +160,10 @@ func TestFenceOfNewShard(t *testing.T) {
 				everySiteOnce(t, dir)
 				left := 0
 				if next == "0" && then != "restarted" {
-					left = len(AllTables)
+					left = len(schema.AllTables)
 				}
-				found, err := Verify(t.Context(), dir, VerifyOptions{Report: func(f Finding) {
-					if f.Kind != Leftover || left == 0 || !strings.Contains(f.What, "its writer had lost the lock") {
+				found, err := verify.Dataset(t.Context(), dir, verify.Options{Report: func(f verify.Finding) {
+					if f.Kind != verify.Leftover || left == 0 || !strings.Contains(f.What, "its writer had lost the lock") {
 						t.Error(f)
 					}
 				}})
@@ -186,17 +190,17 @@ func TestRestartKeepsNumbers(t *testing.T) {
 		if err := finish(w, sites); err != nil {
 			t.Fatal(err)
 		}
-		past, err := readHistory(t.Context(), dir, options.ScanID)
-		if err != nil || len(past.current) != 3 || past.current[0].N != 3*n || len(past.void) != n {
-			t.Errorf("restarted %d times: %d commits from %+v on, %d void records, %v", n, len(past.current), past.current[0].key(), len(past.void), err)
+		past, err := commit.ReadHistory(t.Context(), dir, options.ScanID)
+		if err != nil || len(past.Current) != 3 || past.Current[0].N != 3*n || len(past.Tombstones) != n {
+			t.Errorf("restarted %d times: %d commits from %+v on, %d tombstones, %v", n, len(past.Current), past.Current[0].Key(), len(past.Tombstones), err)
 		}
 		if n > 0 {
-			if took := past.void[n-1].Replaces; len(took) != 2+n || took[0].N != 3*n-3 {
+			if took := past.Tombstones[n-1].Replaces; len(took) != 2+n || took[0].N != 3*n-3 {
 				t.Errorf("restarted %d times: it took out %+v", n, took)
 			}
 		}
 		if n == 1 { // and what is compacted goes in the same way
-			mustCompact(t, dir, CompactOptions{})
+			mustCompact(t, dir, compact.Options{})
 		}
 		everySiteOnce(t, dir)
 		if lines, _ := findings(t, dir); len(lines) > 0 {

@@ -3,21 +3,26 @@ package sink
 import (
 	"reflect"
 	"testing"
+
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // groupsIn counts the row groups of a commit's file, as its footer says.
-func groupsIn(t *testing.T, scan *Scan, file File) int {
+func groupsIn(t *testing.T, scan *commit.Scan, file schema.File) int {
 	t.Helper()
-	object, err := scan.store.Open(t.Context(), file.Name)
+	object, err := scan.Store.Open(t.Context(), file.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer object.Close()
-	_, encoded, err := openTail(object)
+	_, encoded, err := table.OpenTail(object)
 	if err != nil {
 		t.Fatal(err)
 	}
-	footer, err := decodeFooter(encoded)
+	footer, err := table.DecodeFooter(encoded)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +37,7 @@ func TestManyRowGroups(t *testing.T) {
 	}
 	dir := newDir(t)
 	const sites = 5 * partGroups * batchRows
-	w := mustOpen(t, dir, Options{ScanID: "g", Date: "2026-11-21", ToolVersion: "test", PartRows: sites, Tables: []string{TableSites, TableVerdicts}, groupBytes: 1})
+	w := mustOpen(t, dir, Options{ScanID: "g", Date: "2026-11-21", ToolVersion: "test", PartRows: sites, Tables: []string{schema.Sites, schema.Verdicts}, groupBytes: 1})
 	s := deadSite(t, 0)
 	for i := range uint64(sites) {
 		s.Seq = i
@@ -69,11 +74,11 @@ func TestManyRowGroups(t *testing.T) {
 		}
 	}
 	f("written", 5, partGroups)
-	if done, err := Compact(t.Context(), dir, "g", CompactOptions{}); err != nil || done.PartsAfter != 2 {
+	if done, err := compact.Scan(t.Context(), dir, "g", compact.Options{}); err != nil || done.PartsAfter != 2 {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	f("compacted", 2, maxGroups)
-	if done, err := Compact(t.Context(), dir, "g", CompactOptions{}); err != nil || done.PartsBefore != 2 || done.PartsAfter != 2 {
+	f("compacted", 2, compact.MaxGroups)
+	if done, err := compact.Scan(t.Context(), dir, "g", compact.Options{}); err != nil || done.PartsBefore != 2 || done.PartsAfter != 2 {
 		t.Errorf("again: %+v, %v", done, err)
 	}
 }
@@ -86,7 +91,7 @@ func TestCompactHalves(t *testing.T) {
 	}
 	want := readScan(t, mustReadScan(t, dir, crashOptions.ScanID))
 	before := len(mustReadScan(t, dir, crashOptions.ScanID).Commits)
-	whole, err := Compact(t.Context(), dir, crashOptions.ScanID, CompactOptions{mostFooter: 14 << 10})
+	whole, err := compact.Scan(t.Context(), dir, crashOptions.ScanID, compact.Options{MostFooter: 14 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}

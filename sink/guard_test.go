@@ -9,6 +9,9 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go/encoding/delta"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
@@ -23,8 +26,8 @@ func replacePages(t *testing.T, path, column string, codec format.CompressionCod
 		t.Fatal(err)
 	}
 	at := len(data) - 8 - int(binary.LittleEndian.Uint32(data[len(data)-8:]))
-	footer, err := decodeFooter(data[at : len(data)-8])
-	if err != nil {
+	footer := &format.FileMetaData{}
+	if err := thrift.Unmarshal(new(thrift.CompactProtocol), data[at:len(data)-8], footer); err != nil {
 		t.Fatal(err)
 	}
 	data = bytes.Clone(data[:at])
@@ -45,21 +48,21 @@ func replacePages(t *testing.T, path, column string, codec format.CompressionCod
 		t.Fatal(err)
 	}
 	data = binary.LittleEndian.AppendUint32(append(data, encoded...), uint32(len(encoded)))
-	if err := os.WriteFile(path, append(data, magic...), 0o666); err != nil {
+	if err := os.WriteFile(path, append(data, "PAR1"...), 0o666); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // readHostile sees that readers of a column refuse its page, and take little memory until then.
-func readHostile(t *testing.T, what, table, column string, codec format.CompressionCodec, header format.PageHeader, page []byte) {
+func readHostile(t *testing.T, what, tableName, column string, codec format.CompressionCodec, header format.PageHeader, page []byte) {
 	t.Helper()
 	dir := newDir(t)
 	writeSites(t, dir, "s", typicalSites(t, 3)...)
-	commits, err := Commits(t.Context(), dir, "s")
+	commits, err := commit.Commits(t.Context(), dir, "s")
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, _ := commits[0].File(table)
+	file, _ := commits[0].File(tableName)
 	replacePages(t, filepath.Join(dir.Root(), file.Name), column, codec, header, page)
 	scan := mustReadScan(t, dir, "s")
 
@@ -67,27 +70,27 @@ func readHostile(t *testing.T, what, table, column string, codec format.Compress
 	runtime.ReadMemStats(&before)
 	var number int64
 	var text string
-	field := Field{Name: column, Into: &number}
+	field := table.Field{Name: column, Into: &number}
 	if column == "label" || column == "origin" || column == "token" {
 		field.Into = &text
 	}
-	cursor, err := OpenCursor(t.Context(), scan, &scan.Commits[0], table, field)
+	cursor, err := OpenCursor(t.Context(), scan, &scan.Commits[0], tableName, field)
 	if err == nil {
 		for cursor.Next() {
 		}
 		err = errors.Join(cursor.Err(), cursor.Close())
 	}
-	if !errors.Is(err, errPage) {
+	if !errors.Is(err, table.ErrPage) {
 		t.Errorf("%s: a cursor says %v", what, err)
 	}
-	if table == TableSites {
-		for _, err = range Rows[SiteRow](t.Context(), scan, table) {
+	if tableName == schema.Sites {
+		for _, err = range Rows[schema.SiteRow](t.Context(), scan, tableName) {
 		}
 	} else {
-		for _, err = range Rows[VerdictRow](t.Context(), scan, table) {
+		for _, err = range Rows[schema.VerdictRow](t.Context(), scan, tableName) {
 		}
 	}
-	if !errors.Is(err, errPage) {
+	if !errors.Is(err, table.ErrPage) {
 		t.Errorf("%s: Rows says %v", what, err)
 	}
 	runtime.ReadMemStats(&after)
@@ -109,7 +112,7 @@ func TestHostilePages(t *testing.T) {
 	nulls := append(binary.LittleEndian.AppendUint32(nil, 6), append(binary.AppendUvarint(nil, values<<1), 0)...)
 	f := func(what, column string, codec format.CompressionCodec, compressed, raw, values int32, page []byte) {
 		t.Helper()
-		readHostile(t, what, TableSites, column, codec, format.PageHeader{
+		readHostile(t, what, schema.Sites, column, codec, format.PageHeader{
 			Type: format.DataPage, CompressedPageSize: compressed, UncompressedPageSize: raw,
 			DataPageHeader: thrift.New(format.DataPageHeader{NumValues: values, Encoding: format.Plain, DefinitionLevelEncoding: format.RLE}),
 		}, page)
@@ -164,16 +167,16 @@ func TestHostileContents(t *testing.T) {
 	}
 
 	const bits = format.DeltaBinaryPacked
-	f("differences beyond the values", TableSites, "seq", bits, 3, numbers(128, 4, 1<<28, 0))
-	f("differences that are missing", TableSites, "seq", bits, 1<<10, numbers(128, 4, 1<<10, 0))
-	f("no mini-blocks", TableSites, "seq", bits, 3, numbers(128, 0, 3, 0))
-	f("a width of 255 bits", TableSites, "seq", bits, 3, append(numbers(128, 4, 3, 0, 0, 255<<7|0x7f), make([]byte, 4096)...))
-	f("2 GB of prefixes", TableVerdicts, "origin", format.DeltaByteArray, 1900, texts(1900, 1<<20))
-	f("4 GB of prefixes, which 32 bits cannot count", TableVerdicts, "origin", format.DeltaByteArray, 4097, texts(4097, 1<<20))
-	f("a negative length", TableVerdicts, "origin", format.DeltaByteArray, 2, append(lengths([]int32{0, -5}), lengths([]int32{3, 3})...))
-	f("levels of a long run", TableSites, "label", format.Plain, 3, levels(run(1<<31-1)))
-	f("levels of many runs", TableSites, "label", format.Plain, 1<<20, levels(bytes.Repeat(run(1<<20), 4096)))
-	f("indexes of many runs", TableVerdicts, "token", format.RLEDictionary, 1<<20, append([]byte{8}, bytes.Repeat(run(1<<20), 4096)...))
-	f("indexes of 33 bits", TableVerdicts, "token", format.RLEDictionary, 3, append([]byte{33}, run(3)...))
-	f("an encoding that there is not", TableSites, "seq", 77, 3, make([]byte, 24))
+	f("differences beyond the values", schema.Sites, "seq", bits, 3, numbers(128, 4, 1<<28, 0))
+	f("differences that are missing", schema.Sites, "seq", bits, 1<<10, numbers(128, 4, 1<<10, 0))
+	f("no mini-blocks", schema.Sites, "seq", bits, 3, numbers(128, 0, 3, 0))
+	f("a width of 255 bits", schema.Sites, "seq", bits, 3, append(numbers(128, 4, 3, 0, 0, 255<<7|0x7f), make([]byte, 4096)...))
+	f("2 GB of prefixes", schema.Verdicts, "origin", format.DeltaByteArray, 1900, texts(1900, 1<<20))
+	f("4 GB of prefixes, which 32 bits cannot count", schema.Verdicts, "origin", format.DeltaByteArray, 4097, texts(4097, 1<<20))
+	f("a negative length", schema.Verdicts, "origin", format.DeltaByteArray, 2, append(lengths([]int32{0, -5}), lengths([]int32{3, 3})...))
+	f("levels of a long run", schema.Sites, "label", format.Plain, 3, levels(run(1<<31-1)))
+	f("levels of many runs", schema.Sites, "label", format.Plain, 1<<20, levels(bytes.Repeat(run(1<<20), 4096)))
+	f("indexes of many runs", schema.Verdicts, "token", format.RLEDictionary, 1<<20, append([]byte{8}, bytes.Repeat(run(1<<20), 4096)...))
+	f("indexes of 33 bits", schema.Verdicts, "token", format.RLEDictionary, 3, append([]byte{33}, run(3)...))
+	f("an encoding that there is not", schema.Sites, "seq", 77, 3, make([]byte, 24))
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/printable"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // JSONLines is the sink of `-o -`: a JSON object a site on one line, with the columns of sites by their names, and
@@ -26,8 +28,8 @@ type JSONLines struct {
 	copier  copier
 	out     *bufio.Writer
 	line    []byte
-	site    SiteRow
-	verdict VerdictRow
+	site    schema.SiteRow
+	verdict schema.VerdictRow
 	closed  bool
 	err     error
 	flusher *time.Timer
@@ -51,8 +53,8 @@ func NewJSONLines(w io.Writer, o Options) *JSONLines {
 }
 
 var (
-	siteFields    = jsonFieldsOf(reflect.TypeFor[SiteRow]())
-	verdictFields = jsonFieldsOf(reflect.TypeFor[VerdictRow](), "origin", "host", "port", "requested", "seq", "rank", "tld")
+	siteFields    = jsonFieldsOf(reflect.TypeFor[schema.SiteRow]())
+	verdictFields = jsonFieldsOf(reflect.TypeFor[schema.VerdictRow](), "origin", "host", "port", "requested", "seq", "rank", "tld")
 )
 
 // Add writes a site's line.
@@ -60,7 +62,7 @@ func (j *JSONLines) Add(s *audit.Site) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed {
-		return errClosed
+		return commit.ErrClosed
 	}
 	if j.err != nil {
 		return j.err
@@ -142,14 +144,14 @@ func jsonFieldsOf(row reflect.Type, without ...string) []jsonField {
 	var fields []jsonField
 	for i := range row.NumField() {
 		f := row.Field(i)
-		if slices.Contains(without, columnName(f)) {
+		if slices.Contains(without, schema.ColumnName(f)) {
 			continue
 		}
 		field := jsonField{
-			label:     strconv.Quote(columnName(f)) + ":",
+			label:     strconv.Quote(schema.ColumnName(f)) + ":",
 			index:     i,
-			optional:  hasOption(f, "optional"),
-			timestamp: hasOption(f, "timestamp(millisecond)"),
+			optional:  schema.HasOption(f, "optional"),
+			timestamp: schema.HasOption(f, "timestamp(millisecond)"),
 		}
 		if f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct {
 			field.fields = jsonFieldsOf(f.Type.Elem())

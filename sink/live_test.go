@@ -10,22 +10,25 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // busy is a dataset into which a commit comes before each listing of its records.
 type busy struct {
 	store.Store
 	t    *testing.T
-	next Commit
+	next commit.Commit
 }
 
 func (b *busy) List(ctx context.Context, prefix string) iter.Seq2[store.Entry, error] {
-	if prefix == commitsFolder(b.next.ScanID) {
+	if prefix == commit.CommitsFolder(b.next.ScanID) {
 		if b.next.N++; b.next.N > 20 {
 			return func(yield func(store.Entry, error) bool) { yield(store.Entry{}, errors.New("listed too often")) }
 		}
 		b.next.Rows, b.next.Finished = 1, bitmapOf(b.t, uint64(1000+b.next.N))
-		if err := b.next.write(b.t.Context(), b.Store); err != nil {
+		if err := b.next.Write(b.t.Context(), b.Store); err != nil {
 			b.t.Error(err)
 		}
 	}
@@ -37,12 +40,12 @@ func (b *busy) List(ctx context.Context, prefix string) iter.Seq2[store.Entry, e
 func TestCommitsOfABusyScan(t *testing.T) {
 	dir := newDir(t)
 	writeSites(t, dir, "a", typicalSites(t, 5)...)
-	first, err := Commits(t.Context(), dir, "a")
+	first, err := commit.Commits(t.Context(), dir, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &busy{Store: dir, t: t, next: first[0]}
-	commits, err := Commits(t.Context(), b, "a")
+	commits, err := commit.Commits(t.Context(), b, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +61,7 @@ type counting struct {
 }
 
 func (c *counting) Open(ctx context.Context, name string) (store.Object, error) {
-	if strings.HasPrefix(name, scansFolder) {
+	if strings.HasPrefix(name, schema.ScansFolder) {
 		c.opened.Add(1)
 	}
 	return c.Store.Open(ctx, name)
@@ -80,13 +83,13 @@ func TestReopeningReadsRecordsOnce(t *testing.T) {
 	}
 	c := &counting{Store: dir}
 	old := mustReadScan(t, c, "o")
-	want := cursorSeqs(t, old, TableSites)
-	for _, size := range []int64{3 * old.Commits[0].bytes(), DefaultPartBytes} {
-		if _, err := Compact(t.Context(), dir, "o", CompactOptions{PartBytes: size}); err != nil {
+	want := cursorSeqs(t, old, schema.Sites)
+	for _, size := range []int64{3 * old.Commits[0].Bytes(), compact.DefaultPartBytes} {
+		if _, err := compact.Scan(t.Context(), dir, "o", compact.Options{PartBytes: size}); err != nil {
 			t.Fatal(err)
 		}
 		c.opened.Store(0)
-		if got := cursorSeqs(t, old, TableSites); !slices.Equal(got, want) {
+		if got := cursorSeqs(t, old, schema.Sites); !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
 		if n, records := c.opened.Load(), int64(len(mustReadScan(t, dir, "o").Commits)); n > 2*records {

@@ -11,6 +11,10 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // newerPlaces are where a later version of bulkscan tells of itself, in a scan of which everything else is known.
@@ -20,22 +24,22 @@ var newerPlaces = []struct {
 	file string // that a finding names
 }{
 	{"manifest", func(t *testing.T, dir *store.Dir) {
-		m, err := ReadManifest(t.Context(), dir, crashOptions.ScanID)
+		m, err := commit.ReadManifest(t.Context(), dir, crashOptions.ScanID)
 		if err != nil {
 			t.Fatal(err)
 		}
 		m.SchemaVersion++
-		if err := m.write(t.Context(), dir); err != nil {
+		if err := m.Write(t.Context(), dir); err != nil {
 			t.Fatal(err)
 		}
-	}, manifestName(crashOptions.ScanID)},
-	{"commit", func(t *testing.T, dir *store.Dir) { newerCommit(t, dir, func(c *Commit) { c.SchemaVersion++ }) }, crashCommit(1)},
+	}, commit.ManifestName(crashOptions.ScanID)},
+	{"commit", func(t *testing.T, dir *store.Dir) { newerCommit(t, dir, func(c *commit.Commit) { c.SchemaVersion++ }) }, crashCommit(1)},
 	{"footer", func(t *testing.T, dir *store.Dir) {
-		newerCommit(t, dir, func(c *Commit) {
+		newerCommit(t, dir, func(c *commit.Commit) {
 			for i := range c.Files {
 				f := &c.Files[i]
-				metadata := map[string]string{metaSchema: fmt.Sprint(SchemaVersion + 1), metaScan: crashOptions.ScanID}
-				draft, file, err := splice(t.Context(), dir, dir, f.Name, []File{*f}, maxFooter, metadata)
+				metadata := map[string]string{table.MetaSchema: fmt.Sprint(schema.Version + 1), table.MetaScan: crashOptions.ScanID}
+				draft, file, err := table.Concat(t.Context(), dir, dir, f.Name, []schema.File{*f}, table.MaxFooter, metadata)
 				if err == nil {
 					err = errors.Join(draft.Publish(t.Context()), draft.Discard())
 				}
@@ -46,27 +50,27 @@ var newerPlaces = []struct {
 			}
 		})
 		// The totals are those of these files.
-		m, err := ReadManifest(t.Context(), dir, crashOptions.ScanID)
-		commits, errCommits := Commits(t.Context(), dir, crashOptions.ScanID)
+		m, err := commit.ReadManifest(t.Context(), dir, crashOptions.ScanID)
+		commits, errCommits := commit.Commits(t.Context(), dir, crashOptions.ScanID)
 		if err := errors.Join(err, errCommits); err != nil {
 			t.Fatal(err)
 		}
-		m.Counts = countCommits(commits)
-		if err := m.write(t.Context(), dir); err != nil {
+		m.Counts = commit.CountCommits(commits)
+		if err := m.Write(t.Context(), dir); err != nil {
 			t.Fatal(err)
 		}
-	}, crashPart(TableSites, 1)},
+	}, crashPart(schema.Sites, 1)},
 }
 
 // newerCommit changes the second of three commits, and seals it again.
-func newerCommit(t *testing.T, dir *store.Dir, change func(*Commit)) {
+func newerCommit(t *testing.T, dir *store.Dir, change func(*commit.Commit)) {
 	t.Helper()
-	c, err := readCommit(t.Context(), dir, crashOptions.ScanID, crashCommit(1))
+	c, err := commit.ReadCommit(t.Context(), dir, crashOptions.ScanID, crashCommit(1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	change(c)
-	data, err := sealRecord(c, &c.Sum)
+	data, err := commit.SealRecord(c, &c.Sum)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir.Root(), crashCommit(1)), data, 0o666)
 	}
@@ -86,11 +90,11 @@ func TestNewer(t *testing.T) {
 			place.age(t, dir)
 			before := objects(t, dir)
 			read := func(id string) error {
-				scan, err := ReadScan(t.Context(), dir, id)
+				scan, err := commit.ReadScan(t.Context(), dir, id)
 				if err != nil {
 					return err
 				}
-				for _, err = range Rows[SiteRow](t.Context(), scan, TableSites) {
+				for _, err = range Rows[schema.SiteRow](t.Context(), scan, schema.Sites) {
 					if err != nil {
 						return err
 					}
@@ -98,13 +102,13 @@ func TestNewer(t *testing.T) {
 				return nil
 			}
 			rejudge := func(id string) error {
-				scan, err := ReadScan(t.Context(), dir, id)
+				scan, err := commit.ReadScan(t.Context(), dir, id)
 				if err == nil {
 					_, err = Rejudge(t.Context(), scan, newDir(t), asToday())
 				}
 				return err
 			}
-			_, errCompact := Compact(t.Context(), dir, crashOptions.ScanID, CompactOptions{})
+			_, errCompact := compact.Scan(t.Context(), dir, crashOptions.ScanID, compact.Options{})
 			told := map[string]error{"read": read(crashOptions.ScanID), "compact": errCompact, "rejudge": rejudge(crashOptions.ScanID)}
 			if place.name != "footer" { // which they do not read
 				_, told["scan"] = Open(t.Context(), dir, crashOptions)
@@ -116,7 +120,7 @@ func TestNewer(t *testing.T) {
 				_, told["restart"] = Open(t.Context(), dir, restart)
 			}
 			for what, err := range told {
-				if newer, ok := errors.AsType[*NewerError](err); !ok || newer.Version != SchemaVersion+1 || !strings.Contains(err.Error(), "use a newer bulkscan") {
+				if newer, ok := errors.AsType[*schema.NewerError](err); !ok || newer.Version != schema.Version+1 || !strings.Contains(err.Error(), "use a newer bulkscan") {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
@@ -125,19 +129,19 @@ func TestNewer(t *testing.T) {
 			}
 			lines, v := findings(t, dir)
 			if v.Damaged > 0 || v.Newer == 0 || !slices.ContainsFunc(lines, func(l string) bool {
-				return strings.HasPrefix(l, fmt.Sprintf("newer: %s: it is of schema version %d", place.file, SchemaVersion+1))
+				return strings.HasPrefix(l, fmt.Sprintf("newer: %s: it is of schema version %d", place.file, schema.Version+1))
 			}) {
 				t.Errorf("%+v\n%s", v, strings.Join(lines, "\n"))
 			}
 			if err := read("fine"); err != nil {
 				t.Error(err)
 			}
-			if _, err := Compact(t.Context(), dir, "fine", CompactOptions{}); err != nil {
+			if _, err := compact.Scan(t.Context(), dir, "fine", compact.Options{}); err != nil {
 				t.Error(err)
 			}
 			// Its bytes are verified all the same.
-			flip(t, filepath.Join(dir.Root(), crashPart(TableSites, 1)), 300)
-			remove(t, dir, partName(TableSites, "2026-11-21", "fine", "0", 0))
+			flip(t, filepath.Join(dir.Root(), crashPart(schema.Sites, 1)), 300)
+			remove(t, dir, commit.PartName(schema.Sites, "2026-11-21", "fine", "0", 0))
 			if lines, v := findings(t, dir); v.Damaged < 2 {
 				t.Errorf("%+v\n%s", v, strings.Join(lines, "\n"))
 			}

@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/parquet-go/parquet-go"
 )
 
@@ -33,7 +36,7 @@ func TestNullsStayNull(t *testing.T) {
 		Seq   int64   `parquet:"seq"`
 		Label *string `parquet:"label,optional"`
 	}
-	for _, r := range readAll[row](t, dir, "nulls", TableSites) {
+	for _, r := range readAll[row](t, dir, "nulls", schema.Sites) {
 		text, has := want[r.Seq]
 		if (r.Label != nil) != has || has && *r.Label != text {
 			t.Errorf("row %d of its batch of %d: label null %v, want null %v", r.Seq%batchRows, r.Seq/batchRows, r.Label == nil, !has)
@@ -45,17 +48,17 @@ func TestNullsStayNull(t *testing.T) {
 // TestNullsAtGroupEnd does the same behind the end of a row group, which need not be where 64 rows end.
 func TestNullsAtGroupEnd(t *testing.T) {
 	for _, y := range []int{1, 2, 15, 31} {
-		rows := make([]TokenStatsRow, groupRows+128)
+		rows := make([]schema.TokenStatsRow, table.GroupRows+128)
 		for i := range y {
-			rows[groupRows+y+i].Category = "value"
+			rows[table.GroupRows+y+i].Category = "value"
 		}
 		dir := newDir(t)
-		w, err := CreateTable[TokenStatsRow](t.Context(), dir, &Scan{Manifest: &Manifest{ScanID: "nulls"}}, "file", TableTokenStats, "test")
+		w, err := CreateTable[schema.TokenStatsRow](t.Context(), dir, &commit.Scan{Manifest: &commit.Manifest{ScanID: "nulls"}}, "file", schema.TokenStats, "test")
 		if err != nil {
 			t.Fatal(err)
 		}
-		const before = groupRows - 32 // the last batch begins in one group and ends in the next
-		for _, piece := range [][]TokenStatsRow{rows[:before], rows[before:]} {
+		const before = table.GroupRows - 32 // the last batch begins in one group and ends in the next
+		for _, piece := range [][]schema.TokenStatsRow{rows[:before], rows[before:]} {
 			if err := w.Write(piece); err != nil {
 				t.Fatal(err)
 			}
@@ -67,12 +70,12 @@ func TestNullsAtGroupEnd(t *testing.T) {
 			Category *string `parquet:"category,optional"`
 		}
 		n := 0
-		for got, err := range FileRows[row](t.Context(), dir, "file") {
+		for got, err := range table.FileRows[row](t.Context(), dir, "file") {
 			if err != nil {
 				t.Fatal(err)
 			}
 			if want := rows[n].Category; (got.Category != nil) != (want != "") {
-				t.Errorf("y = %d, row %d of its group: null %v, want null %v", y, n-groupRows, got.Category == nil, want == "")
+				t.Errorf("y = %d, row %d of its group: null %v, want null %v", y, n-table.GroupRows, got.Category == nil, want == "")
 				break
 			}
 			n++
@@ -85,7 +88,7 @@ func TestNullsAtGroupEnd(t *testing.T) {
 func fillInRuns(r *rand.Rand, row reflect.Value, run []int) {
 	for i := range row.NumField() {
 		field := row.Field(i)
-		if hasOption(row.Type().Field(i), "optional") && field.Kind() != reflect.Pointer {
+		if schema.HasOption(row.Type().Field(i), "optional") && field.Kind() != reflect.Pointer {
 			if run[i] == 0 {
 				run[i] = (1 + r.IntN(40)) * (1 - 2*r.IntN(2))
 			}
@@ -119,7 +122,7 @@ func fillInRuns(r *rand.Rand, row reflect.Value, run []int) {
 }
 
 // nullsOf writes random rows in random pieces and holds each optional column's levels, page by page, against them.
-func nullsOf[T any](t *testing.T, table string, seed uint64) {
+func nullsOf[T any](t *testing.T, tableName string, seed uint64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 9))
 	dir := newDir(t)
@@ -128,7 +131,7 @@ func nullsOf[T any](t *testing.T, table string, seed uint64) {
 	for i := range rows {
 		fillInRuns(r, reflect.ValueOf(&rows[i]).Elem(), run)
 	}
-	w, err := CreateTable[T](t.Context(), dir, &Scan{Manifest: &Manifest{ScanID: "nulls"}}, "file", table, "test")
+	w, err := CreateTable[T](t.Context(), dir, &commit.Scan{Manifest: &commit.Manifest{ScanID: "nulls"}}, "file", tableName, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,16 +150,16 @@ func nullsOf[T any](t *testing.T, table string, seed uint64) {
 		t.Fatal(err)
 	}
 	defer object.Close()
-	file, err := openFile(object)
+	file, err := table.OpenFile(object)
 	if err != nil {
 		t.Fatal(err)
 	}
 	row := reflect.TypeFor[T]()
 	for i := range row.NumField() {
-		if !hasOption(row.Field(i), "optional") {
+		if !schema.HasOption(row.Field(i), "optional") {
 			continue
 		}
-		name, at := columnName(row.Field(i)), 0
+		name, at := schema.ColumnName(row.Field(i)), 0
 		for _, group := range file.RowGroups() {
 			pages := group.ColumnChunks()[file.Root().Column(name).Index()].Pages()
 			for {
@@ -168,7 +171,7 @@ func nullsOf[T any](t *testing.T, table string, seed uint64) {
 				}
 				for _, level := range page.DefinitionLevels() {
 					if there := !reflect.ValueOf(rows[at]).Field(i).IsZero(); (level == 1) != there {
-						t.Fatalf("seed %d, %s.%s, row %d: level %d, the row has a value: %v", seed, table, name, at, level, there)
+						t.Fatalf("seed %d, %s.%s, row %d: level %d, the row has a value: %v", seed, tableName, name, at, level, there)
 					}
 					at++
 				}
@@ -179,7 +182,7 @@ func nullsOf[T any](t *testing.T, table string, seed uint64) {
 			}
 		}
 		if at != len(rows) {
-			t.Errorf("seed %d, %s.%s: %d of %d rows", seed, table, name, at, len(rows))
+			t.Errorf("seed %d, %s.%s: %d of %d rows", seed, tableName, name, at, len(rows))
 		}
 	}
 }
@@ -187,9 +190,9 @@ func nullsOf[T any](t *testing.T, table string, seed uint64) {
 // TestNullsOfEveryTable is TestNullsStayNull for all optional columns, in runs of any length.
 func TestNullsOfEveryTable(t *testing.T) {
 	for seed := range uint64(4) {
-		nullsOf[SiteRow](t, TableSites, seed)
-		nullsOf[VerdictRow](t, TableVerdicts, seed)
-		nullsOf[EvidenceRow](t, TableEvidence, seed)
-		nullsOf[TokenStatsRow](t, TableTokenStats, seed)
+		nullsOf[schema.SiteRow](t, schema.Sites, seed)
+		nullsOf[schema.VerdictRow](t, schema.Verdicts, seed)
+		nullsOf[schema.EvidenceRow](t, schema.Evidence, seed)
+		nullsOf[schema.TokenStatsRow](t, schema.TokenStats, seed)
 	}
 }

@@ -3,34 +3,26 @@ package sink
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
-	"hash"
-	"io"
-	"reflect"
 	"slices"
 	"strconv"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/parquet-go/parquet-go"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // This file is one part: a Parquet file a table, filled together and sealed together. A Writer has two, so that one is
 // filled while the other is sealed.
 
 const (
-	batchRows    = 128       // rows of sites handed to parquet-go at once: fewer than 64 cost time, and each batch allocates twice
-	detailRows   = 512       // the same for verdicts and evidence
-	batchBytes   = 1 << 20   // copied bytes after which a batch is written early
-	groupRows    = 65536     // rows of a row group at most
-	groupBytes   = 48 << 20  // raw bytes after which a row group is ended early, so that hostile sites cost no memory
-	pageBytes    = 512 << 10 // raw bytes of a page at most; every column of every table has a buffer of that size
-	minPageBytes = 4 << 10
-	partGroups   = 256     // row groups of a file after which a part is full: its footer grows with them
-	dictionaries = 1 << 20 // bytes of a column's dictionary, beyond which it goes on plain
+	batchRows  = 128      // rows of sites handed to parquet-go at once: fewer than 64 cost time, and each batch allocates twice
+	detailRows = 512      // the same for verdicts and evidence
+	batchBytes = 1 << 20  // copied bytes after which a batch is written early
+	groupBytes = 48 << 20 // raw bytes after which a row group is ended early, so that hostile sites cost no memory
+	partGroups = 256      // row groups of a file after which a part is full: its footer grows with them
 )
 
 // part is a set of open files. Between begin and discard or seal it belongs to whoever holds it.
@@ -41,27 +33,27 @@ type part struct {
 	weight int      // raw bytes in the open row groups
 	limit  int      // of weight: groupBytes
 
-	sites    *table[SiteRow]
-	verdicts *table[VerdictRow]
-	evidence *table[EvidenceRow]
-	bodies   *table[BodyRow]
+	sites    *table.Writer[schema.SiteRow]
+	verdicts *table.Writer[schema.VerdictRow]
+	evidence *table.Writer[schema.EvidenceRow]
+	bodies   *table.Writer[schema.BodyRow]
 	hashes   map[uint64]struct{} // of the bodies that it has
-	rejudged *Rejudged           // of a part that is made of a stored one
+	rejudged *commit.Rejudged    // of a part that is made of a stored one
 
 	files []file // the tables above that are written, in the order of publishing: sites last
 }
 
 // file is a table without its row type.
 type file interface {
-	tableName() string
-	rowGroups() int
-	begin(ctx context.Context, st store.Store, name string) error
-	flush() error
-	endGroup() error
-	seal() error
-	publish(ctx context.Context) error
-	discard() error
-	describe() File
+	TableName() string
+	RowGroups() int
+	Begin(ctx context.Context, st store.Store, name string) error
+	Flush() error
+	EndGroup() error
+	Seal() error
+	Publish(ctx context.Context) error
+	Discard() error
+	Describe() schema.File
 }
 
 func newPart(o *Options) *part {
@@ -72,18 +64,18 @@ func newPart(o *Options) *part {
 		limit:  cmp.Or(o.groupBytes, groupBytes),
 	}
 	metadata := o.metadata()
-	page := max(minPageBytes, min(16*o.PartRows, pageBytes))
-	if slices.Contains(o.Tables, TableBodies) {
-		p.bodies = newTable[BodyRow](TableBodies, 1, page, metadata)
+	page := max(table.MinPageBytes, min(16*o.PartRows, table.PageBytes))
+	if slices.Contains(o.Tables, schema.Bodies) {
+		p.bodies = table.NewWriter[schema.BodyRow](schema.Bodies, 1, page, metadata)
 	}
-	if slices.Contains(o.Tables, TableEvidence) {
-		p.evidence = newTable[EvidenceRow](TableEvidence, detailRows, page, metadata)
+	if slices.Contains(o.Tables, schema.Evidence) {
+		p.evidence = table.NewWriter[schema.EvidenceRow](schema.Evidence, detailRows, page, metadata)
 	}
-	if slices.Contains(o.Tables, TableVerdicts) {
-		p.verdicts = newTable[VerdictRow](TableVerdicts, detailRows, page, metadata)
+	if slices.Contains(o.Tables, schema.Verdicts) {
+		p.verdicts = table.NewWriter[schema.VerdictRow](schema.Verdicts, detailRows, page, metadata)
 	}
-	if slices.Contains(o.Tables, TableSites) {
-		p.sites = newTable[SiteRow](TableSites, batchRows, page, metadata)
+	if slices.Contains(o.Tables, schema.Sites) {
+		p.sites = table.NewWriter[schema.SiteRow](schema.Sites, batchRows, page, metadata)
 	}
 	p.files = p.tables()
 	return p
@@ -112,7 +104,7 @@ func (p *part) begin(ctx context.Context, st store.Store, o *Options, n int) err
 	p.seqs = p.seqs[:0]
 	clear(p.hashes)
 	for _, f := range p.files {
-		if err := f.begin(ctx, st, partName(f.tableName(), o.Date, o.ScanID, o.Shard, n)); err != nil {
+		if err := f.Begin(ctx, st, commit.PartName(f.TableName(), o.Date, o.ScanID, o.Shard, n)); err != nil {
 			return errors.Join(err, p.discard())
 		}
 	}
@@ -124,7 +116,7 @@ func (p *part) add(s *audit.Site) error {
 	k := p.copier.key(s)
 	if p.verdicts != nil {
 		for i := range s.Report.Verdicts {
-			row, err := p.verdicts.next()
+			row, err := p.verdicts.Next()
 			if err != nil {
 				return err
 			}
@@ -133,7 +125,7 @@ func (p *part) add(s *audit.Site) error {
 	}
 	if p.evidence != nil {
 		for i := range s.Report.Evidence {
-			row, err := p.evidence.next()
+			row, err := p.evidence.Next()
 			if err != nil {
 				return err
 			}
@@ -146,7 +138,7 @@ func (p *part) add(s *audit.Site) error {
 		}
 	}
 	if p.sites != nil {
-		row, err := p.sites.next()
+		row, err := p.sites.Next()
 		if err != nil {
 			return err
 		}
@@ -167,7 +159,7 @@ func (p *part) added(seq uint64) error {
 
 // full reports whether a file has as many row groups as it may have.
 func (p *part) full() bool {
-	return slices.ContainsFunc(p.files, func(f file) bool { return f.rowGroups() >= partGroups })
+	return slices.ContainsFunc(p.files, func(f file) bool { return f.RowGroups() >= partGroups })
 }
 
 // keepsBody reports whether the table bodies keeps a site's body: a file of robots records. HTML and other texts that
@@ -182,19 +174,19 @@ func (p *part) addBody(s *audit.Site) error {
 		return nil
 	}
 	p.hashes[s.Report.BodyHash] = struct{}{}
-	row, err := p.bodies.next()
+	row, err := p.bodies.Next()
 	if err != nil {
 		return err
 	}
-	*row = BodyRow{BodyHash: int64(s.Report.BodyHash), Body: s.Fetch.Body}
+	*row = schema.BodyRow{BodyHash: int64(s.Report.BodyHash), Body: s.Fetch.Body}
 	p.weight += len(s.Fetch.Body)
-	return p.bodies.flush()
+	return p.bodies.Flush()
 }
 
 // flush writes the batches, after which the rows' memory is free again.
 func (p *part) flush() error {
 	for _, f := range p.files {
-		if err := f.flush(); err != nil {
+		if err := f.Flush(); err != nil {
 			return err
 		}
 	}
@@ -205,7 +197,7 @@ func (p *part) flush() error {
 	}
 	p.weight = 0
 	for _, f := range p.files {
-		if err := f.endGroup(); err != nil {
+		if err := f.EndGroup(); err != nil {
 			return err
 		}
 	}
@@ -213,21 +205,21 @@ func (p *part) flush() error {
 }
 
 // seal makes the part's files durable and gives them their names, sites last.
-func (p *part) seal(ctx context.Context) ([]File, error) {
+func (p *part) seal(ctx context.Context) ([]schema.File, error) {
 	if err := p.flush(); err != nil {
 		return nil, err
 	}
 	for _, f := range p.files {
-		if err := f.seal(); err != nil {
+		if err := f.Seal(); err != nil {
 			return nil, err
 		}
 	}
-	files := make([]File, 0, len(p.files))
+	files := make([]schema.File, 0, len(p.files))
 	for _, f := range p.files {
-		if err := f.publish(ctx); err != nil {
+		if err := f.Publish(ctx); err != nil {
 			return nil, err
 		}
-		files = append(files, f.describe())
+		files = append(files, f.Describe())
 	}
 	return files, nil
 }
@@ -236,194 +228,18 @@ func (p *part) seal(ctx context.Context) ([]File, error) {
 func (p *part) discard() error {
 	var errs []error
 	for _, f := range p.files {
-		errs = append(errs, f.discard())
+		errs = append(errs, f.Discard())
 	}
 	p.copier.reset()
 	p.seqs = p.seqs[:0]
 	return errors.Join(errs...)
 }
 
-// table is one Parquet file of a part, and the writer that makes one file after the other.
-type table[T any] struct {
-	name   string
-	writer *tailedWriter[T]
-	out    digest
-	batch  []T // at most its capacity; written by flush
-	nulls  []optional
-	rows   int64
-	group  int // rows of the row group that is being written
-	groups int // row groups, with that one
-}
-
-// digest is where a Parquet writer writes to: the draft, with its size and hash on the way.
-type digest struct {
-	name  string
-	draft store.Draft
-	hash  hash.Hash
-	size  int64
-}
-
-func (d *digest) Write(b []byte) (int, error) {
-	n, err := d.draft.Write(b)
-	d.hash.Write(b[:n])
-	d.size += int64(n)
-	return n, err
-}
-
-func newTable[T any](name string, batch, page int, metadata map[string]string) *table[T] {
-	t := &table[T]{name: name, batch: make([]T, 0, batch)}
-	t.out.hash = sha256.New()
-	t.nulls = optionalsOf(reflect.TypeFor[T]())
-	// It writes nowhere until begin says where to.
-	t.writer = &tailedWriter[T]{GenericWriter: newParquetWriter[T](io.Discard, page, metadata)}
-	return t
-}
-
-func (t *table[T]) tableName() string { return t.name }
-
-func (t *table[T]) rowGroups() int { return t.groups }
-
-func (t *table[T]) begin(ctx context.Context, st store.Store, name string) error {
-	draft, err := st.Create(ctx, name)
-	if err != nil {
-		return err
-	}
-	t.out.name, t.out.draft, t.out.size = name, draft, 0
-	t.out.hash.Reset()
-	t.rows, t.group, t.groups, t.batch = 0, 0, 0, t.batch[:0]
-	t.writer.Reset(&t.out)
-	return nil
-}
-
-// next returns the row to fill next, to be filled before anything else is called.
-func (t *table[T]) next() (*T, error) {
-	if len(t.batch) == cap(t.batch) {
-		if err := t.flush(); err != nil {
-			return nil, err
-		}
-	}
-	t.batch = t.batch[:len(t.batch)+1]
-	return &t.batch[len(t.batch)-1], nil
-}
-
-func (t *table[T]) flush() error {
-	if len(t.batch) == 0 {
-		return nil
-	}
-	err := t.write(t.batch)
-	t.batch = t.batch[:0]
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", t.out.name, err)
-	}
-	return nil
-}
-
-// write hands rows to the Parquet writer, up to the end of each row group apart: the writer would cut them there by
-// itself, and where it cuts decides which nulls it keeps.
-func (t *table[T]) write(rows []T) error {
-	for len(rows) > 0 {
-		if t.group == groupRows {
-			t.group = 0
-		}
-		if t.group == 0 {
-			t.groups++
-		}
-		n := min(len(rows), groupRows-t.group)
-		if err := t.writePieces(rows[:n]); err != nil {
-			return err
-		}
-		t.group += n
-		rows = rows[n:]
-	}
-	return nil
-}
-
-// writePieces writes rows of one row group in pieces whose nulls the writer keeps.
-func (t *table[T]) writePieces(rows []T) error {
-	if len(rows) > 2 && misread(rows, t.nulls) {
-		if err := t.writePieces(rows[:len(rows)/2]); err != nil {
-			return err
-		}
-		return t.writePieces(rows[len(rows)/2:])
-	}
-	n, err := t.writer.Write(rows)
-	t.rows += int64(n)
-	return err
-}
-
-func (t *table[T]) endGroup() error {
-	t.group = 0
-	if err := t.writer.Flush(); err != nil {
-		return fmt.Errorf("cannot write %s: %w", t.out.name, err)
-	}
-	return nil
-}
-
-func (t *table[T]) seal() error {
-	if err := t.writer.Close(); err != nil {
-		return fmt.Errorf("cannot write %s: %w", t.out.name, err)
-	}
-	return t.out.draft.Seal()
-}
-
-func (t *table[T]) publish(ctx context.Context) error { return t.out.draft.Publish(ctx) }
-
-func (t *table[T]) discard() error {
-	t.batch = t.batch[:0]
-	if t.out.draft == nil {
-		return nil
-	}
-	err := t.out.draft.Discard()
-	t.out.draft = nil
-	return err
-}
-
-func (t *table[T]) describe() File {
-	return File{Table: t.name, Name: t.out.name, Rows: t.rows, Bytes: t.out.size, SHA256: hex.EncodeToString(t.out.hash.Sum(nil)), Groups: t.groups}
-}
-
-// newParquetWriter returns a writer of a table's rows with the settings of the dataset: data pages v1 (v2 leaves the
-// levels of lists uncompressed, 25 bytes a row), zstd, bounded row groups and dictionaries, and minimum and maximum
-// only of the columns that somebody filters by, as computing them took a third of the time.
-func newParquetWriter[T any](w io.Writer, page int, metadata map[string]string) *parquet.GenericWriter[T] {
-	options := []parquet.WriterOption{
-		parquet.DataPageVersion(1),
-		parquet.Compression(compression()),
-		parquet.PageBufferSize(page),
-		parquet.WriteBufferSize(256 << 10),
-		parquet.MaxRowsPerRowGroup(groupRows),
-		parquet.DictionaryMaxBytes(dictionaries),
-		parquet.CreatedBy("bulkscan", metadata[metaTool], "parquet-go"),
-	}
-	for key, value := range metadata {
-		options = append(options, parquet.KeyValueMetadata(key, value))
-	}
-	filtered := map[string]bool{}
-	row := reflect.TypeFor[T]()
-	for i := range row.NumField() {
-		filtered[columnName(row.Field(i))] = row.Field(i).Tag.Get("stats") != ""
-	}
-	for _, path := range parquet.SchemaOf(new(T)).Columns() {
-		if !filtered[path[0]] {
-			options = append(options, parquet.SkipPageBounds(path...), parquet.SkipPageStatistics(path...))
-		}
-	}
-	return parquet.NewGenericWriter[T](w, options...)
-}
-
-// The keys of a file's metadata.
-const (
-	metaSchema   = "schema_version"
-	metaTool     = "tool_version"
-	metaRegistry = "registry_version"
-	metaScan     = "scan_id"
-)
-
 func (o *Options) metadata() map[string]string {
 	return map[string]string{
-		metaSchema:   strconv.Itoa(SchemaVersion),
-		metaTool:     o.ToolVersion,
-		metaRegistry: o.Registry.Version,
-		metaScan:     o.ScanID,
+		table.MetaSchema:   strconv.Itoa(schema.Version),
+		table.MetaTool:     o.ToolVersion,
+		table.MetaRegistry: o.Registry.Version,
+		table.MetaScan:     o.ScanID,
 	}
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/rowtest"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // TestHardDataset writes a scan in parts of several row groups, whose rows have in every column all that is hard to keep, and
@@ -33,8 +35,8 @@ func TestHardDataset(t *testing.T) {
 		t.Fatal(err)
 	}
 	const parts, sitesEach = 3, 400
-	sites, verdicts := rowtest.Rows[SiteRow](parts*sitesEach), rowtest.Rows[VerdictRow](3*parts*sitesEach)
-	evidence, bodies := rowtest.Rows[EvidenceRow](3*parts*sitesEach), rowtest.Rows[BodyRow](parts*sitesEach)
+	sites, verdicts := rowtest.Rows[schema.SiteRow](parts*sitesEach), rowtest.Rows[schema.VerdictRow](3*parts*sitesEach)
+	evidence, bodies := rowtest.Rows[schema.EvidenceRow](3*parts*sitesEach), rowtest.Rows[schema.BodyRow](parts*sitesEach)
 	for i := range sites {
 		sites[i].Seq = int64(i)
 		if i == len(sites)-1 {
@@ -45,9 +47,9 @@ func TestHardDataset(t *testing.T) {
 			verdicts[3*i+k].Seq, evidence[3*i+k].Seq = sites[i].Seq, sites[i].Seq
 		}
 	}
-	tokenStats, recordStats := rowtest.Rows[TokenStatsRow](2000), rowtest.Rows[RecordStatsRow](2000)
+	tokenStats, recordStats := rowtest.Rows[schema.TokenStatsRow](2000), rowtest.Rows[schema.RecordStatsRow](2000)
 
-	w := mustOpen(t, st, Options{ScanID: "hard", Date: "2026-11-21", Tables: AllTables})
+	w := mustOpen(t, st, Options{ScanID: "hard", Date: "2026-11-21", Tables: schema.AllTables})
 	for n := range parts {
 		w.mu.Lock()
 		if err := w.begin(); err != nil {
@@ -57,15 +59,15 @@ func TestHardDataset(t *testing.T) {
 		for _, half := range []int{2 * n, 2*n + 1} { // each a row group
 			from, to := half*sitesEach/2, (half+1)*sitesEach/2
 			for _, err := range []error{
-				p.sites.write(sites[from:to]), p.verdicts.write(verdicts[3*from : 3*to]),
-				p.evidence.write(evidence[3*from : 3*to]), p.bodies.write(bodies[from:to]),
+				p.sites.Write(sites[from:to]), p.verdicts.Write(verdicts[3*from : 3*to]),
+				p.evidence.Write(evidence[3*from : 3*to]), p.bodies.Write(bodies[from:to]),
 			} {
 				if err != nil {
 					t.Fatal(err)
 				}
 			}
 			for _, f := range p.files {
-				if err := f.endGroup(); err != nil {
+				if err := f.EndGroup(); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -79,8 +81,8 @@ func TestHardDataset(t *testing.T) {
 	if err := w.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	writeStats(t, st, "hard", TableTokenStats, tokenStats...)
-	writeStats(t, st, "hard", TableRecordStats, recordStats...)
+	writeStats(t, st, "hard", schema.TokenStats, tokenStats...)
+	writeStats(t, st, "hard", schema.RecordStats, recordStats...)
 	if err := w.Complete(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -88,25 +90,25 @@ func TestHardDataset(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	writePlain(t, rowsDir, TableSites, sites)
-	writePlain(t, rowsDir, TableVerdicts, verdicts)
-	writePlain(t, rowsDir, TableEvidence, evidence)
-	writePlain(t, rowsDir, TableBodies, bodies)
-	writePlain(t, rowsDir, TableTokenStats, tokenStats)
-	writePlain(t, rowsDir, TableRecordStats, recordStats)
+	writePlain(t, rowsDir, schema.Sites, sites)
+	writePlain(t, rowsDir, schema.Verdicts, verdicts)
+	writePlain(t, rowsDir, schema.Evidence, evidence)
+	writePlain(t, rowsDir, schema.Bodies, bodies)
+	writePlain(t, rowsDir, schema.TokenStats, tokenStats)
+	writePlain(t, rowsDir, schema.RecordStats, recordStats)
 	check := func() {
 		t.Helper()
 		scan := mustReadScan(t, st, "hard")
-		sameRows(t, collect[SiteRow](t, scan, TableSites), sites)
-		sameRows(t, collect[VerdictRow](t, scan, TableVerdicts), verdicts)
-		sameRows(t, collect[EvidenceRow](t, scan, TableEvidence), evidence)
-		sameRows(t, collect[BodyRow](t, scan, TableBodies), bodies)
+		sameRows(t, collect[schema.SiteRow](t, scan, schema.Sites), sites)
+		sameRows(t, collect[schema.VerdictRow](t, scan, schema.Verdicts), verdicts)
+		sameRows(t, collect[schema.EvidenceRow](t, scan, schema.Evidence), evidence)
+		sameRows(t, collect[schema.BodyRow](t, scan, schema.Bodies), bodies)
 	}
 	check()
 	if kept != "" {
 		return // whoever wants it merged merges it
 	}
-	if _, err := Compact(context.Background(), st, "hard", CompactOptions{}); err != nil {
+	if _, err := compact.Scan(context.Background(), st, "hard", compact.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	check()
@@ -149,7 +151,7 @@ func writePlain[T any](t *testing.T, dir, table string, rows []T) {
 		list := make([]any, row.NumField())
 		for i := range list {
 			field := reflect.ValueOf(rows[n]).Field(i)
-			if !hasOption(row.Field(i), "optional") || !field.IsZero() {
+			if !schema.HasOption(row.Field(i), "optional") || !field.IsZero() {
 				list[i] = plainValue(field)
 			}
 		}
@@ -182,7 +184,7 @@ func plainValue(v reflect.Value) any {
 	case reflect.Struct:
 		fields := map[string]any{}
 		for i := range v.NumField() {
-			fields[columnName(v.Type().Field(i))] = plainValue(v.Field(i))
+			fields[schema.ColumnName(v.Type().Field(i))] = plainValue(v.Field(i))
 		}
 		return fields
 	}

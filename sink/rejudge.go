@@ -23,6 +23,9 @@ import (
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/parser"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // This file makes a scan of a stored one: its sites with their facts as they are, and what was judged of them judged anew.
@@ -55,26 +58,6 @@ type RejudgeOptions struct {
 // maxRejudged bounds how many parts are made at a time: each has buffers of its own.
 const maxRejudged = 8
 
-// Rejudged is what judging a part, or a scan, again came to. Differences are those to what was stored, in columns that it had.
-type Rejudged struct {
-	Bodies   int64            `json:"bodies"`            // sites judged by their body
-	Answers  int64            `json:"without_body"`      // sites judged by what needs none: their status, or that there is no answer
-	Carried  map[string]int64 `json:"carried,omitempty"` // sites whose judgement stayed, by why (see CarriedHTML …)
-	Sites    int64            `json:"sites_differ"`      // sites of which any row differs
-	Columns  map[string]int64 `json:"columns,omitempty"` // sites that differ, by column of the table sites
-	Verdicts Difference       `json:"verdicts"`
-	Evidence Difference       `json:"evidence"`
-
-	// Other are the sites of Carried that have groups and were judged by another registry: by this one more may be named or blocked.
-	Other int64 `json:"stayed_by_other_registry,omitempty"`
-
-	// By kind: what checks and verdicts were and are, such as "pass to warn", and the kinds of evidence. What is no word of
-	// ours is "other".
-	Checks    map[string]int64      `json:"check_status,omitempty"`
-	Decisions map[string]int64      `json:"verdict,omitempty"`
-	Kinds     map[string]Difference `json:"evidence_kinds,omitempty"`
-}
-
 // The words between which Checks and Decisions tell of changes, and the kinds of evidence.
 var (
 	checkWords    = []string{audit.Pass.String(), audit.Warn.String(), audit.Fail.String()}
@@ -101,68 +84,17 @@ func change(was, is string, words []string) string {
 	return word(was, words) + " to " + word(is, words)
 }
 
-// Difference is how rows of a table differ: those of verdicts by their token; those of evidence appear and vanish only.
-type Difference struct {
-	Changed  int64 `json:"changed"`
-	Appeared int64 `json:"appeared"`
-	Vanished int64 `json:"vanished"`
-}
-
-// Judged is how many sites were judged again.
-func (r *Rejudged) Judged() int64 { return r.Bodies + r.Answers }
-
-// Stayed is how many sites were not.
-func (r *Rejudged) Stayed() (n int64) {
-	for _, many := range r.Carried {
-		n += many
-	}
-	return n
-}
-
-// and returns the sum; nil is nothing.
-func (r *Rejudged) and(o *Rejudged) *Rejudged {
-	if r == nil || o == nil {
-		if r == nil {
-			return o
-		}
-		return r
-	}
-	sum := newRejudged()
-	for _, one := range []*Rejudged{r, o} {
-		sum.Bodies, sum.Answers, sum.Sites = sum.Bodies+one.Bodies, sum.Answers+one.Answers, sum.Sites+one.Sites
-		sum.Other += one.Other
-		sum.Verdicts, sum.Evidence = sum.Verdicts.and(one.Verdicts), sum.Evidence.and(one.Evidence)
-		for _, counts := range [...][2]map[string]int64{{sum.Carried, one.Carried}, {sum.Columns, one.Columns}, {sum.Checks, one.Checks}, {sum.Decisions, one.Decisions}} {
-			for key, n := range counts[1] {
-				counts[0][key] += n
-			}
-		}
-		for kind, d := range one.Kinds {
-			sum.Kinds[kind] = sum.Kinds[kind].and(d)
-		}
-	}
-	return sum
-}
-
-func newRejudged() *Rejudged {
-	return &Rejudged{Carried: map[string]int64{}, Columns: map[string]int64{}, Checks: map[string]int64{}, Decisions: map[string]int64{}, Kinds: map[string]Difference{}}
-}
-
-func (d Difference) and(o Difference) Difference {
-	return Difference{d.Changed + o.Changed, d.Appeared + o.Appeared, d.Vanished + o.Vanished}
-}
-
 // Rejudge makes a scan of the same name in another dataset of a stored one, or goes on with one that was broken off. It
 // returns what all runs of it came to.
 //
 // The errors to tell apart: *HeldError where another process writes it; *ChangedError where what is there was made of
 // other sites, by another registry or by another version; *StoreError where it cannot be written; *DamagedPartError, perhaps
 // several, where stored parts or the rejects are damaged: all others have been made then, and the scan is not complete.
-func Rejudge(ctx context.Context, source *Scan, to store.Store, o RejudgeOptions) (_ *Rejudged, err error) {
+func Rejudge(ctx context.Context, source *commit.Scan, to store.Store, o RejudgeOptions) (_ *commit.Rejudged, err error) {
 	if err := o.complete(source); err != nil {
 		return nil, err
 	}
-	was, err := source.identity()
+	was, err := identityOf(source)
 	if err != nil {
 		return nil, err
 	}
@@ -188,14 +120,14 @@ func Rejudge(ctx context.Context, source *Scan, to store.Store, o RejudgeOptions
 		return nil, err
 	}
 	switch err := copyRejects(ctx, source, to); {
-	case errors.Is(err, errRecord):
-		r.damaged = append(r.damaged, &DamagedPartError{rejectsName(m.ScanID), err})
+	case errors.Is(err, commit.ErrRecord):
+		r.damaged = append(r.damaged, &DamagedPartError{commit.RejectsName(m.ScanID), err})
 	case err != nil:
-		return nil, BrokenOff(m.ScanID, err)
+		return nil, commit.BrokenOff(m.ScanID, err)
 	}
 	if o.Finish != nil {
 		if err := o.Finish(w.ctx); err != nil {
-			return nil, BrokenOff(m.ScanID, err)
+			return nil, commit.BrokenOff(m.ScanID, err)
 		}
 	}
 	total, err := r.total(ctx)
@@ -205,17 +137,17 @@ func Rejudge(ctx context.Context, source *Scan, to store.Store, o RejudgeOptions
 	if len(r.damaged) > 0 {
 		return total, errors.Join(r.damaged...)
 	}
-	if m.State != Complete {
+	if m.State != commit.Complete {
 		return total, w.Close(ctx)
 	}
 	if err := w.Complete(ctx); err != nil {
-		return nil, BrokenOff(m.ScanID, err)
+		return nil, commit.BrokenOff(m.ScanID, err)
 	}
 	return total, w.Close(ctx)
 }
 
 // complete fills in defaults, and refuses scans that cannot be judged again.
-func (o *RejudgeOptions) complete(source *Scan) error {
+func (o *RejudgeOptions) complete(source *commit.Scan) error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("cannot judge scan %s again: %w", source.Manifest.ScanID, fmt.Errorf(format, args...))
 	}
@@ -234,21 +166,21 @@ func (o *RejudgeOptions) complete(source *Scan) error {
 		return fail("%w", err)
 	case m.Restarting:
 		return fail("it is being begun anew")
-	case !source.Has(TableSites):
-		return fail("%w: %s", ErrNoTable, TableSites)
+	case !source.Has(schema.Sites):
+		return fail("%w: %s", commit.ErrNoTable, schema.Sites)
 	}
 	return nil
 }
 
-// identity is what the scan is that is judged again.
-func (s *Scan) identity() (*RejudgedScan, error) {
+// identityOf is what the scan is that is judged again.
+func identityOf(s *commit.Scan) (*commit.RejudgedScan, error) {
 	m := s.Manifest
-	all, err := sitesOf(s.Commits)
+	all, err := commit.SitesOf(s.Commits)
 	if err != nil {
 		return nil, err
 	}
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%s %s %s %d ", m.ScanID, m.StartedAt.UTC().Format(time.RFC3339Nano), m.Rejudged.fingerprint(), m.SchemaVersion)
+	fmt.Fprintf(sum, "%s %s %s %d ", m.ScanID, m.StartedAt.UTC().Format(time.RFC3339Nano), m.Rejudged.Identity(), m.SchemaVersion)
 	// The numbers themselves: how a bitmap is written depends on how it came to be.
 	var numbers [512]uint64
 	var bytes []byte
@@ -263,7 +195,7 @@ func (s *Scan) identity() (*RejudgedScan, error) {
 		}
 		sum.Write(bytes)
 	}
-	return &RejudgedScan{
+	return &commit.RejudgedScan{
 		Fingerprint: hex.EncodeToString(sum.Sum(nil))[:32], State: m.State, Rows: int64(all.GetCardinality()), StartedAt: m.StartedAt,
 		SchemaVersion: m.SchemaVersion, ToolVersion: m.ToolVersion, RegistryVersion: m.RegistryVersion,
 	}, nil
@@ -272,7 +204,7 @@ func (s *Scan) identity() (*RejudgedScan, error) {
 // rejudging is one run of Rejudge.
 type rejudging struct {
 	options RejudgeOptions
-	source  *Scan
+	source  *commit.Scan
 	writer  *Writer
 	spare   chan *part // parts that are not in use
 	damaged []error    // of the parts that are left out; appended to in the order of parts
@@ -319,7 +251,7 @@ func (r *rejudging) run(ctx context.Context) error {
 
 // remake makes the part of that number of a stored one, and commits it after the one before. An error is the run's. A stored
 // part that is damaged is none: it is left out.
-func (r *rejudging) remake(ctx context.Context, c *Commit, n int, whole bool, before <-chan struct{}) error {
+func (r *rejudging) remake(ctx context.Context, c *commit.Commit, n int, whole bool, before <-chan struct{}) error {
 	w := r.writer
 	var p *part
 	select {
@@ -340,10 +272,10 @@ func (r *rejudging) remake(ctx context.Context, c *Commit, n int, whole bool, be
 		r.spare <- p
 		return err
 	}
-	r.damaged = append(r.damaged, &DamagedPartError{c.name(), err})
-	void, err := voidRecord(w.options.void(LeftOut), w.options.Shard, n)
+	r.damaged = append(r.damaged, &DamagedPartError{c.Name(), err})
+	tombstone, err := commit.NewTombstone(w.options.tombstone(commit.LeftOut), w.options.Shard, n)
 	if err == nil {
-		err = void.write(w.ctx, w.store)
+		err = tombstone.Write(w.ctx, w.store)
 	}
 	err = errors.Join(err, p.discard())
 	r.spare <- p
@@ -352,36 +284,22 @@ func (r *rejudging) remake(ctx context.Context, c *Commit, n int, whole bool, be
 
 // fatal reports whether what went wrong with a part is nothing that is wrong with what is stored of it.
 func (r *rejudging) fatal(ctx context.Context, err error) bool {
-	_, certain := remedyFor(err)
+	_, certain := commit.RemedyFor(err)
 	_, spilling := errors.AsType[*spillError](err)
-	_, writing := errors.AsType[*writeError](err)
-	_, newer := errors.AsType[*NewerError](err)
+	_, writing := errors.AsType[*table.WriteError](err)
+	_, newer := errors.AsType[*schema.NewerError](err)
 	return certain || spilling || writing || newer || ctx.Err() != nil || errors.Is(err, store.ErrLockLost)
-}
-
-// writeError is an error of what is being made.
-type writeError struct{ err error }
-
-func (e *writeError) Error() string { return e.err.Error() }
-func (e *writeError) Unwrap() error { return e.err }
-
-// writing makes an error a *writeError.
-func writing(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &writeError{err}
 }
 
 // fill makes a part, up to its commit. It supposes that no row of a table differs from what is stored, so that the table's
 // pages can be copied as they lie, until it finds otherwise: then it begins anew, and writes that table. Where all rows differ it
 // finds it at the first; and the bodies never do.
-func (r *rejudging) fill(ctx context.Context, p *part, c *Commit, n int, whole bool) error {
+func (r *rejudging) fill(ctx context.Context, p *part, c *commit.Commit, n int, whole bool) error {
 	copied := map[string]bool{}
 	for _, table := range r.writer.options.Tables {
 		copied[table] = whole
 	}
-	copied[TableSites] = copied[TableSites] && c.RegistryVersion == r.options.Registry.Version
+	copied[schema.Sites] = copied[schema.Sites] && c.RegistryVersion == r.options.Registry.Version
 	for _, table := range r.writer.options.Tables {
 		if copied[table] {
 			continue // who copies it looks at each byte
@@ -405,7 +323,7 @@ func (r *rejudging) fill(ctx context.Context, p *part, c *Commit, n int, whole b
 			return errors.Join(err, p.discard())
 		}
 		if err := p.discard(); err != nil {
-			return &writeError{err}
+			return table.Writing(err)
 		}
 	}
 }
@@ -416,8 +334,8 @@ type mustWrite struct{ table string }
 func (e *mustWrite) Error() string { return e.table + " cannot be copied" }
 
 // attempt is fill with some tables copied. It returns how many sites it has added.
-func (r *rejudging) attempt(ctx context.Context, p *part, c *Commit, n int, whole bool, copied map[string]bool) (sites int64, err error) {
-	stored, err := openStored(ctx, r.source, c, p.copier.tokens, !copied[TableSites])
+func (r *rejudging) attempt(ctx context.Context, p *part, c *commit.Commit, n int, whole bool, copied map[string]bool) (sites int64, err error) {
+	stored, err := openStored(ctx, r.source, c, p.copier.tokens, !copied[schema.Sites])
 	if err != nil {
 		return 0, err
 	}
@@ -426,7 +344,7 @@ func (r *rejudging) attempt(ctx context.Context, p *part, c *Commit, n int, whol
 		stored.bodies.hold = r.options.holdBytes
 	}
 	if err := r.begin(p, c, n, copied); err != nil {
-		return 0, &writeError{err}
+		return 0, table.Writing(err)
 	}
 	again := newRejudgement(p, copied)
 	site := new(audit.Site)
@@ -437,7 +355,7 @@ func (r *rejudging) attempt(ctx context.Context, p *part, c *Commit, n int, whol
 		}
 		if !more {
 			if rows != c.Rows {
-				return sites, fmt.Errorf("cannot read %s: it has %d rows, its commit says %d sites", stored.sites.cursor.name, rows, c.Rows)
+				return sites, fmt.Errorf("cannot read %s: it has %d rows, its commit says %d sites", stored.sites.cursor.Name(), rows, c.Rows)
 			}
 			return sites, r.end(p, again.came)
 		}
@@ -452,7 +370,7 @@ func (r *rejudging) attempt(ctx context.Context, p *part, c *Commit, n int, whol
 		if carried == "" {
 			r.options.Judge(site)
 			if is, was := int64(site.Report.BodyHash), stored.sites.row.BodyHash; is != was {
-				return sites, fmt.Errorf("cannot read %s: the body that is called %d has the hash %d", stored.bodies.rows.cursor.name, was, is)
+				return sites, fmt.Errorf("cannot read %s: the body that is called %d has the hash %d", stored.bodies.rows.cursor.Name(), was, is)
 			}
 		}
 		if err := again.add(stored, site, carried); err != nil {
@@ -464,28 +382,28 @@ func (r *rejudging) attempt(ctx context.Context, p *part, c *Commit, n int, whol
 }
 
 // begin opens a part's files.
-func (r *rejudging) begin(p *part, c *Commit, n int, copied map[string]bool) error {
+func (r *rejudging) begin(p *part, c *commit.Commit, n int, copied map[string]bool) error {
 	w := r.writer
 	p.rejudged = nil
 	p.files = p.tables()
 	for i, f := range p.files {
-		if source, ok := c.File(f.tableName()); ok && copied[f.tableName()] {
-			p.files[i] = &copiedFile{from: r.source.store, source: source, metadata: w.options.metadata()}
+		if source, ok := c.File(f.TableName()); ok && copied[f.TableName()] {
+			p.files[i] = &copiedFile{from: r.source.Store, source: source, metadata: w.options.metadata()}
 		}
 	}
 	return p.begin(w.ctx, w.store, &w.options, n)
 }
 
 // end writes what is left to be written, and copies what is to be copied.
-func (r *rejudging) end(p *part, came *Rejudged) error {
+func (r *rejudging) end(p *part, came *commit.Rejudged) error {
 	p.rejudged = came
 	if err := p.flush(); err != nil {
-		return &writeError{err}
+		return table.Writing(err)
 	}
 	for _, f := range p.files {
 		if f, ok := f.(*copiedFile); ok {
 			err := f.copy()
-			_, ours := errors.AsType[*writeError](err)
+			_, ours := errors.AsType[*table.WriteError](err)
 			if !ours && (errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrChanged)) {
 				return &mustWrite{f.source.Table} // a compaction has taken it away; its rows are elsewhere
 			}
@@ -500,35 +418,35 @@ func (r *rejudging) end(p *part, came *Rejudged) error {
 // copiedFile is a part's file whose pages are those of a stored one.
 type copiedFile struct {
 	from     store.Store
-	source   File
+	source   schema.File
 	metadata map[string]string
 
 	ctx   context.Context // of begin
 	to    store.Store
 	name  string
 	draft store.Draft // nil before copy
-	file  File
+	file  schema.File
 }
 
-func (f *copiedFile) begin(ctx context.Context, st store.Store, name string) error {
+func (f *copiedFile) Begin(ctx context.Context, st store.Store, name string) error {
 	f.ctx, f.to, f.name = ctx, st, name
 	return nil
 }
 
 func (f *copiedFile) copy() (err error) {
-	f.draft, f.file, err = splice(f.ctx, f.from, f.to, f.name, []File{f.source}, maxFooter, f.metadata)
+	f.draft, f.file, err = table.Concat(f.ctx, f.from, f.to, f.name, []schema.File{f.source}, table.MaxFooter, f.metadata)
 	return err
 }
 
-func (f *copiedFile) tableName() string                 { return f.source.Table }
-func (f *copiedFile) rowGroups() int                    { return 0 } // it has as many as before
-func (f *copiedFile) flush() error                      { return nil }
-func (f *copiedFile) endGroup() error                   { return nil }
-func (f *copiedFile) seal() error                       { return nil } // it is
-func (f *copiedFile) publish(ctx context.Context) error { return f.draft.Publish(ctx) }
-func (f *copiedFile) describe() File                    { return f.file }
+func (f *copiedFile) TableName() string                 { return f.source.Table }
+func (f *copiedFile) RowGroups() int                    { return 0 } // it has as many as before
+func (f *copiedFile) Flush() error                      { return nil }
+func (f *copiedFile) EndGroup() error                   { return nil }
+func (f *copiedFile) Seal() error                       { return nil } // it is
+func (f *copiedFile) Publish(ctx context.Context) error { return f.draft.Publish(ctx) }
+func (f *copiedFile) Describe() schema.File             { return f.file }
 
-func (f *copiedFile) discard() error {
+func (f *copiedFile) Discard() error {
 	if f.draft == nil {
 		return nil
 	}
@@ -540,19 +458,19 @@ func (f *copiedFile) discard() error {
 // rejudgement adds the sites of a stored part to one that is being made, and counts in what they differ.
 type rejudgement struct {
 	part     *part
-	came     *Rejudged
-	verdicts []VerdictRow // of the site, as judged now
-	evidence []EvidenceRow
+	came     *commit.Rejudged
+	verdicts []schema.VerdictRow // of the site, as judged now
+	evidence []schema.EvidenceRow
 
 	columns []judgedColumn
 	seen    map[string]int
 
 	copied map[string]bool // tables that are not written
-	fresh  SiteRow         // where sites are not
+	fresh  schema.SiteRow  // where sites are not
 }
 
 func newRejudgement(p *part, copied map[string]bool) *rejudgement {
-	return &rejudgement{part: p, came: newRejudged(), columns: judgedColumns(), seen: map[string]int{}, copied: copied}
+	return &rejudgement{part: p, came: commit.NewRejudged(), columns: judgedColumns(), seen: map[string]int{}, copied: copied}
 }
 
 // add adds a site that has been judged, or one whose rows stay what they were. The error is *mustWrite where a row differs in a
@@ -564,10 +482,10 @@ func (r *rejudgement) add(stored *storedPart, s *audit.Site, carried string) err
 	if carried == "" {
 		verdicts, evidence = r.rows(keyOf(row), s)
 	}
-	if !r.copied[TableSites] {
+	if !r.copied[schema.Sites] {
 		var err error
-		if made, err = p.sites.next(); err != nil {
-			return &writeError{err}
+		if made, err = p.sites.Next(); err != nil {
+			return table.Writing(err)
 		}
 		r.carry(made, row)
 	}
@@ -581,29 +499,29 @@ func (r *rejudgement) add(stored *storedPart, s *audit.Site, carried string) err
 		if row.NGroups > 0 && row.RegistryVersion != p.copier.registryVersion {
 			r.came.Other++
 		}
-		if !r.copied[TableSites] {
+		if !r.copied[schema.Sites] {
 			r.carryJudgement(made, row, stored)
 		}
 	}
 	if err := r.addRows(verdicts, evidence, s); err != nil {
-		return &writeError{err}
+		return table.Writing(err)
 	}
 	if err := p.added(uint64(row.Seq)); err != nil {
-		return &writeError{err}
+		return table.Writing(err)
 	}
 	return nil
 }
 
 // carry makes a row of another with all of its facts.
-func (r *rejudgement) carry(made, row *SiteRow) {
+func (r *rejudgement) carry(made, row *schema.SiteRow) {
 	*made = *row
 	made.Redirects = r.part.copier.hops.copy(row.Redirects)
 	made.TLSVerified = lastingTruth(row.TLSVerified)
-	r.part.weight += row.texts()
+	r.part.weight += textsOf(row)
 }
 
 // carryJudgement sets what was judged, too.
-func (r *rejudgement) carryJudgement(made, row *SiteRow, stored *storedPart) {
+func (r *rejudgement) carryJudgement(made, row *schema.SiteRow, stored *storedPart) {
 	lists := &r.part.copier.lists
 	names := func(numbers []int32) []string {
 		list := lists.take(len(numbers))
@@ -614,29 +532,29 @@ func (r *rejudgement) carryJudgement(made, row *SiteRow, stored *storedPart) {
 	}
 	made.Named, made.Blocked, made.Partial = names(stored.named), names(stored.blocked), names(stored.partial)
 	made.Sitemaps, made.CrawlDelay, made.ValidUTF8 = lists.copy(row.Sitemaps), cloned(row.CrawlDelay), lastingTruth(row.ValidUTF8)
-	r.part.weight += row.judgedTexts()
+	r.part.weight += judgedTextsOf(row)
 }
 
 // addRows adds a site's rows of the other tables that are written.
-func (r *rejudgement) addRows(verdicts []VerdictRow, evidence []EvidenceRow, s *audit.Site) error {
+func (r *rejudgement) addRows(verdicts []schema.VerdictRow, evidence []schema.EvidenceRow, s *audit.Site) error {
 	p := r.part
-	if p.bodies != nil && !r.copied[TableBodies] && len(s.Fetch.Body) > 0 {
+	if p.bodies != nil && !r.copied[schema.Bodies] && len(s.Fetch.Body) > 0 {
 		if err := p.addBody(s); err != nil {
 			return err
 		}
 	}
-	if !r.copied[TableVerdicts] {
+	if !r.copied[schema.Verdicts] {
 		for i := range verdicts {
-			next, err := p.verdicts.next()
+			next, err := p.verdicts.Next()
 			if err != nil {
 				return err
 			}
 			*next = verdicts[i]
 		}
 	}
-	if !r.copied[TableEvidence] {
+	if !r.copied[schema.Evidence] {
 		for i := range evidence {
-			next, err := p.evidence.next()
+			next, err := p.evidence.Next()
 			if err != nil {
 				return err
 			}
@@ -655,7 +573,7 @@ func (s *slab[T]) copy(list []T) []T {
 }
 
 // rows makes the site's rows of the other tables, which last until the copier is reset.
-func (r *rejudgement) rows(k key, s *audit.Site) ([]VerdictRow, []EvidenceRow) {
+func (r *rejudgement) rows(k key, s *audit.Site) ([]schema.VerdictRow, []schema.EvidenceRow) {
 	p := r.part
 	r.verdicts, r.evidence = r.verdicts[:0], r.evidence[:0]
 	if p.verdicts != nil {
@@ -676,7 +594,7 @@ func (r *rejudgement) rows(k key, s *audit.Site) ([]VerdictRow, []EvidenceRow) {
 }
 
 // compare counts in what a site's rows differ from those that were stored. It returns a table that is copied and should not be.
-func (r *rejudgement) compare(stored *storedPart, is *SiteRow, verdicts []VerdictRow, evidence []EvidenceRow, s *audit.Site) (table string) {
+func (r *rejudgement) compare(stored *storedPart, is *schema.SiteRow, verdicts []schema.VerdictRow, evidence []schema.EvidenceRow, s *audit.Site) (table string) {
 	was, report := &stored.sites.row, &s.Report
 	if len(s.Fetch.Body) > 0 {
 		r.came.Bodies++
@@ -716,12 +634,12 @@ func (r *rejudgement) compare(stored *storedPart, is *SiteRow, verdicts []Verdic
 		r.came.Sites++
 	}
 	switch {
-	case r.copied[TableSites] && (sites || was.RegistryVersion != is.RegistryVersion):
-		return TableSites
-	case r.copied[TableVerdicts] && !sameVerdicts:
-		return TableVerdicts
-	case r.copied[TableEvidence] && !sameEvidence:
-		return TableEvidence
+	case r.copied[schema.Sites] && (sites || was.RegistryVersion != is.RegistryVersion):
+		return schema.Sites
+	case r.copied[schema.Verdicts] && !sameVerdicts:
+		return schema.Verdicts
+	case r.copied[schema.Evidence] && !sameEvidence:
+		return schema.Evidence
 	}
 	return ""
 }
@@ -739,10 +657,10 @@ func sameNumbers(was []int32, is []uint16) bool {
 }
 
 // compareVerdicts counts in what a site's rows differ, and reports whether they are the same, in the same order.
-func (r *rejudgement) compareVerdicts(was, is []VerdictRow) (same bool) {
+func (r *rejudgement) compareVerdicts(was, is []schema.VerdictRow) (same bool) {
 	d := &r.came.Verdicts
 	same = true
-	both := func(was, is *VerdictRow) {
+	both := func(was, is *schema.VerdictRow) {
 		if !verdictDiffers(was, is) {
 			return
 		}
@@ -779,7 +697,7 @@ func (r *rejudgement) compareVerdicts(was, is []VerdictRow) (same bool) {
 	return false
 }
 
-func verdictDiffers(was, is *VerdictRow) bool {
+func verdictDiffers(was, is *schema.VerdictRow) bool {
 	a, b := *was, *is
 	same := sameValue(a.CrawlDelay, b.CrawlDelay) && sameValue(a.VisitFrom, b.VisitFrom) && sameValue(a.VisitTo, b.VisitTo)
 	a.CrawlDelay, a.VisitFrom, a.VisitTo = nil, nil, nil
@@ -790,14 +708,14 @@ func verdictDiffers(was, is *VerdictRow) bool {
 func sameValue[T comparable](a, b *T) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
 
 // compareEvidence is compareVerdicts for evidence.
-func (r *rejudgement) compareEvidence(was, is []EvidenceRow) (same bool) {
+func (r *rejudgement) compareEvidence(was, is []schema.EvidenceRow) (same bool) {
 	for len(was) > 0 && len(is) > 0 && was[0] == is[0] {
 		was, is = was[1:], is[1:]
 	}
 	if len(was)+len(is) == 0 {
 		return true
 	}
-	left := map[EvidenceRow]int64{}
+	left := map[schema.EvidenceRow]int64{}
 	for i := range was {
 		left[was[i]]++
 	}
@@ -808,10 +726,10 @@ func (r *rejudgement) compareEvidence(was, is []EvidenceRow) (same bool) {
 		if n == 0 {
 			continue
 		}
-		d := Difference{Appeared: max(0, -n), Vanished: max(0, n)}
-		r.came.Evidence = r.came.Evidence.and(d)
+		d := commit.Difference{Appeared: max(0, -n), Vanished: max(0, n)}
+		r.came.Evidence = r.came.Evidence.And(d)
 		kind := word(e.Kind, kindWords)
-		r.came.Kinds[kind] = r.came.Kinds[kind].and(d)
+		r.came.Kinds[kind] = r.came.Kinds[kind].And(d)
 	}
 	return false
 }
@@ -819,7 +737,7 @@ func (r *rejudgement) compareEvidence(was, is []EvidenceRow) (same bool) {
 // judgedColumn is a column of sites that is judged.
 type judgedColumn struct {
 	name    string
-	differs func(a, b *SiteRow) bool
+	differs func(a, b *schema.SiteRow) bool
 }
 
 // notCompared are the version of the registry, which is a reason to differ and no difference, and the lists that are compared
@@ -828,10 +746,10 @@ var notCompared = []string{"registry_version", "named", "blocked", "partial"}
 
 // judgedColumns are those of sites, but for those above.
 func judgedColumns() (columns []judgedColumn) {
-	row := reflect.TypeFor[SiteRow]()
+	row := reflect.TypeFor[schema.SiteRow]()
 	for i := range row.NumField() {
 		field := row.Field(i)
-		c := judgedColumn{name: columnName(field)}
+		c := judgedColumn{name: schema.ColumnName(field)}
 		if field.Tag.Get("judged") == "" || slices.Contains(notCompared, c.name) {
 			continue
 		}
@@ -859,52 +777,52 @@ func judgedColumns() (columns []judgedColumn) {
 }
 
 // differing compares the field at an offset.
-func differing[T any](offset uintptr, same func(a, b *T) bool) func(a, b *SiteRow) bool {
-	return func(a, b *SiteRow) bool {
+func differing[T any](offset uintptr, same func(a, b *T) bool) func(a, b *schema.SiteRow) bool {
+	return func(a, b *schema.SiteRow) bool {
 		return !same((*T)(unsafe.Add(unsafe.Pointer(a), offset)), (*T)(unsafe.Add(unsafe.Pointer(b), offset)))
 	}
 }
 
 // total is what all runs came to: each commit says it of its part.
-func (r *rejudging) total(ctx context.Context) (*Rejudged, error) {
-	commits, err := Commits(ctx, r.writer.store, r.source.Manifest.ScanID)
+func (r *rejudging) total(ctx context.Context) (*commit.Rejudged, error) {
+	commits, err := commit.Commits(ctx, r.writer.store, r.source.Manifest.ScanID)
 	if err != nil {
 		return nil, err
 	}
-	total := &Rejudged{}
+	total := &commit.Rejudged{}
 	for i := range commits {
-		total = total.and(commits[i].Rejudged)
+		total = total.And(commits[i].Rejudged)
 	}
 	return total, nil
 }
 
 // copyRejects copies the lines that were no origins. The error is errRecord where they are not what was written.
-func copyRejects(ctx context.Context, source *Scan, to store.Store) error {
+func copyRejects(ctx context.Context, source *commit.Scan, to store.Store) error {
 	id := source.Manifest.ScanID
-	record, err := readFileRecord(ctx, source.store, id, fileRejects)
+	record, err := commit.ReadFileRecord(ctx, source.Store, id, commit.FileRejects)
 	recorded := err == nil
 	if err != nil && !errors.Is(err, store.ErrNotExist) {
 		return err
 	}
-	object, err := source.store.Open(ctx, rejectsName(id))
+	object, err := source.Store.Open(ctx, commit.RejectsName(id))
 	if errors.Is(err, store.ErrNotExist) && !recorded {
 		return nil
 	}
 	if errors.Is(err, store.ErrNotExist) {
-		return fmt.Errorf("%w: %s has its hash, and it is missing", errRecord, fileRecordName(id, fileRejects))
+		return fmt.Errorf("%w: %s has its hash, and it is missing", commit.ErrRecord, commit.FileRecordName(id, commit.FileRejects))
 	}
 	if err != nil {
 		return err
 	}
 	defer object.Close()
-	rejects, err := OpenRejects(ctx, to, id)
+	rejects, err := commit.OpenRejects(ctx, to, id)
 	if err != nil {
 		return err
 	}
-	err = rejects.copy(io.NewSectionReader(object, 0, object.Size()))
+	err = rejects.Copy(io.NewSectionReader(object, 0, object.Size()))
 	if err == nil && recorded {
-		if found := hex.EncodeToString(rejects.hash.Sum(nil)); found != record.File.SHA256 && !slices.Contains(record.Earlier, found) {
-			err = fmt.Errorf("%w: %w", errRecord, &damagedError{what: "sha256", expected: record.File.SHA256, found: found})
+		if found := hex.EncodeToString(rejects.Hash.Sum(nil)); found != record.File.SHA256 && !slices.Contains(record.Earlier, found) {
+			err = fmt.Errorf("%w: %w", commit.ErrRecord, &schema.DamagedError{What: "sha256", Expected: record.File.SHA256, Found: found})
 		}
 	}
 	if err != nil {
@@ -913,8 +831,8 @@ func copyRejects(ctx context.Context, source *Scan, to store.Store) error {
 	return rejects.Close(ctx)
 }
 
-// Print says in some lines what judging a scan again came to.
-func (r *Rejudged) Print(w io.Writer, scanID string) error {
+// PrintRejudged says in some lines what judging a scan again came to.
+func PrintRejudged(w io.Writer, r *commit.Rejudged, scanID string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "scan %s: %d sites judged again, %d of them by a stored body\n", scanID, r.Judged(), r.Bodies)
 	if n := r.Stayed(); n > 0 {
@@ -931,7 +849,7 @@ func (r *Rejudged) Print(w io.Writer, scanID string) error {
 		b.WriteString("  no differences\n")
 	} else {
 		fmt.Fprintf(&b, "  %d sites differ\n", r.Sites)
-		for _, column := range columnsOf(reflect.TypeFor[SiteRow]()) {
+		for _, column := range schema.ColumnsOf(reflect.TypeFor[schema.SiteRow]()) {
 			if n := r.Columns[column.Name]; n > 0 {
 				fmt.Fprintf(&b, "    sites.%s: %d\n", column.Name, n)
 			}
@@ -942,7 +860,7 @@ func (r *Rejudged) Print(w io.Writer, scanID string) error {
 		byKind(&b, "of verdict", r.Decisions)
 		fmt.Fprintf(&b, "    evidence: %d rows appeared, %d vanished\n", e.Appeared, e.Vanished)
 		for _, kind := range append(kindWords, otherWord) {
-			if d := r.Kinds[kind]; d != (Difference{}) {
+			if d := r.Kinds[kind]; d != (commit.Difference{}) {
 				fmt.Fprintf(&b, "      %s: %d appeared, %d vanished\n", kind, d.Appeared, d.Vanished)
 			}
 		}

@@ -20,6 +20,10 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/rowtest"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/verify"
 	"github.com/cespare/xxhash/v2"
 )
 
@@ -69,7 +73,7 @@ func judgedSites(t testing.TB, n int) []*audit.Site {
 }
 
 // storedScan writes sites as a scan, in parts.
-func storedScan(t testing.TB, st store.Store, o Options, sites []*audit.Site) *Scan {
+func storedScan(t testing.TB, st store.Store, o Options, sites []*audit.Site) *commit.Scan {
 	t.Helper()
 	w := mustOpen(t, st, o)
 	for _, s := range sites {
@@ -93,7 +97,7 @@ func byRegistry(registry *tokens.Registry) RejudgeOptions {
 	return RejudgeOptions{Judge: audit.New(registry).Judge, Registry: registry, ToolVersion: "test", Workers: 3}
 }
 
-func mustRejudge(t testing.TB, source *Scan, to store.Store, o RejudgeOptions) *Rejudged {
+func mustRejudge(t testing.TB, source *commit.Scan, to store.Store, o RejudgeOptions) *commit.Rejudged {
 	t.Helper()
 	came, err := Rejudge(context.Background(), source, to, o)
 	if err != nil {
@@ -102,20 +106,20 @@ func mustRejudge(t testing.TB, source *Scan, to store.Store, o RejudgeOptions) *
 	return came
 }
 
-var storedOptions = Options{ScanID: "stored", Date: "2026-11-01", PartRows: 40, ToolVersion: "test", Config: []Setting{{Name: "max-body", Value: "1"}}, Inputs: []Input{{Name: "list", Fingerprint: "f"}}}
+var storedOptions = Options{ScanID: "stored", Date: "2026-11-01", PartRows: 40, ToolVersion: "test", Config: []commit.Setting{{Name: "max-body", Value: "1"}}, Inputs: []commit.Input{{Name: "list", Fingerprint: "f"}}}
 
 // TestRejudgeUnchanged judges again what the same code and registry have judged: every column of every table is what it was,
 // however the scan was cut, merged, broken off or kept in memory.
 func TestRejudgeUnchanged(t *testing.T) {
 	sites := judgedSites(t, 400)
-	f := func(what string, prepare func(t *testing.T, from *store.Dir), run func(t *testing.T, source *Scan, to store.Store) *Rejudged) {
+	f := func(what string, prepare func(t *testing.T, from *store.Dir), run func(t *testing.T, source *commit.Scan, to store.Store) *commit.Rejudged) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			from, to := newDir(t), newDir(t)
 			storedScan(t, from, storedOptions, sites)
-			rejects, err := OpenRejects(t.Context(), from, "stored")
+			rejects, err := commit.OpenRejects(t.Context(), from, "stored")
 			if err == nil {
-				err = rejects.Add(Reject{Input: "list", Line: 3, Text: "not a host", Reason: "no"})
+				err = rejects.Add(commit.Reject{Input: "list", Line: 3, Text: "not a host", Reason: "no"})
 			}
 			if err := errors.Join(err, rejects.Close(t.Context())); err != nil {
 				t.Fatal(err)
@@ -129,14 +133,14 @@ func TestRejudgeUnchanged(t *testing.T) {
 			if !reflect.DeepEqual(want, got) {
 				t.Error("other rows")
 			}
-			if came.Sites != 0 || len(came.Columns) > 0 || came.Verdicts != (Difference{}) || came.Evidence != (Difference{}) {
+			if came.Sites != 0 || len(came.Columns) > 0 || came.Verdicts != (commit.Difference{}) || came.Evidence != (commit.Difference{}) {
 				t.Errorf("differences: %+v", came)
 			}
 			if came.Judged()+came.Stayed() != int64(len(sites)) || came.Bodies < 100 || came.Answers < 100 || came.Carried[CarriedHTML] < 10 || came.Carried[CarriedNoRecords] < 10 {
 				t.Errorf("came to %+v", came)
 			}
 			m, was := made.Manifest, source.Manifest
-			if m.State != Complete || m.ScanDate != was.ScanDate || !reflect.DeepEqual(m.Config, was.Config) || !reflect.DeepEqual(m.Inputs, was.Inputs) || m.Rejudged.StartedAt != was.StartedAt {
+			if m.State != commit.Complete || m.ScanDate != was.ScanDate || !reflect.DeepEqual(m.Config, was.Config) || !reflect.DeepEqual(m.Inputs, was.Inputs) || m.Rejudged.StartedAt != was.StartedAt {
 				t.Errorf("manifest %+v", m)
 			}
 			for _, dir := range []store.Store{from, to} {
@@ -148,15 +152,15 @@ func TestRejudgeUnchanged(t *testing.T) {
 		})
 	}
 	nothing := func(*testing.T, *store.Dir) {}
-	atOnce := func(t *testing.T, source *Scan, to store.Store) *Rejudged {
+	atOnce := func(t *testing.T, source *commit.Scan, to store.Store) *commit.Rejudged {
 		return mustRejudge(t, source, to, asToday())
 	}
 	compacted := func(t *testing.T, from *store.Dir) {
-		if _, err := Compact(t.Context(), from, "stored", CompactOptions{PartBytes: 100_000}); err != nil {
+		if _, err := compact.Scan(t.Context(), from, "stored", compact.Options{PartBytes: 100_000}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	broken := func(t *testing.T, source *Scan, to store.Store) {
+	broken := func(t *testing.T, source *commit.Scan, to store.Store) {
 		for _, after := range []int64{60, 150} {
 			ctx, cancel := context.WithCancel(t.Context())
 			o := asToday()
@@ -177,61 +181,61 @@ func TestRejudgeUnchanged(t *testing.T) {
 
 	f("at once", nothing, atOnce)
 	f("compacted", compacted, atOnce)
-	f("bodies in a file", nothing, func(t *testing.T, source *Scan, to store.Store) *Rejudged {
+	f("bodies in a file", nothing, func(t *testing.T, source *commit.Scan, to store.Store) *commit.Rejudged {
 		o := asToday()
 		o.holdBytes = 100
 		return mustRejudge(t, source, to, o)
 	})
-	f("many row groups", nothing, func(t *testing.T, source *Scan, to store.Store) *Rejudged {
+	f("many row groups", nothing, func(t *testing.T, source *commit.Scan, to store.Store) *commit.Rejudged {
 		o := asToday()
 		o.groupBytes = 3000
 		return mustRejudge(t, source, to, o)
 	})
-	f("broken off", nothing, func(t *testing.T, source *Scan, to store.Store) *Rejudged {
+	f("broken off", nothing, func(t *testing.T, source *commit.Scan, to store.Store) *commit.Rejudged {
 		broken(t, source, to)
-		made, err := ReadScan(t.Context(), to, "stored")
-		if err != nil || made.Manifest.State != Running || len(made.Commits) == 0 || len(made.Commits) == len(source.Commits) {
+		made, err := commit.ReadScan(t.Context(), to, "stored")
+		if err != nil || made.Manifest.State != commit.Running || len(made.Commits) == 0 || len(made.Commits) == len(source.Commits) {
 			t.Fatalf("broken off with %d commits, %v", len(made.Commits), err)
 		}
 		left := int64(-1)
 		o := asToday()
 		o.Opened = func(sites int64) { left = sites }
 		defer func() {
-			if kept := countCommits(made.Commits).Rows; left != 400-kept {
+			if kept := commit.CountCommits(made.Commits).Rows; left != 400-kept {
 				t.Errorf("%d sites left, %d kept", left, kept)
 			}
 		}()
 		return mustRejudge(t, source, to, o)
 	})
-	f("broken off, then compacted", nothing, func(t *testing.T, source *Scan, to store.Store) *Rejudged {
+	f("broken off, then compacted", nothing, func(t *testing.T, source *commit.Scan, to store.Store) *commit.Rejudged {
 		broken(t, source, to)
-		if _, err := Compact(t.Context(), source.store, "stored", CompactOptions{}); err != nil {
+		if _, err := compact.Scan(t.Context(), source.Store, "stored", compact.Options{}); err != nil {
 			t.Fatal(err)
 		}
-		*source = *mustReadScan(t, source.store, "stored") // a single part, some of whose sites are done
+		*source = *mustReadScan(t, source.Store, "stored") // a single part, some of whose sites are done
 		return mustRejudge(t, source, to, asToday())
 	})
-	f("compacted while it is read", nothing, func(t *testing.T, source *Scan, to store.Store) *Rejudged {
-		if _, err := Compact(t.Context(), source.store, "stored", CompactOptions{}); err != nil {
+	f("compacted while it is read", nothing, func(t *testing.T, source *commit.Scan, to store.Store) *commit.Rejudged {
+		if _, err := compact.Scan(t.Context(), source.Store, "stored", compact.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		return mustRejudge(t, source, to, asToday()) // which has listed the parts before
 	})
-	f("again, when all is done", nothing, func(t *testing.T, source *Scan, to store.Store) *Rejudged {
+	f("again, when all is done", nothing, func(t *testing.T, source *commit.Scan, to store.Store) *commit.Rejudged {
 		mustRejudge(t, source, to, asToday())
 		return mustRejudge(t, source, to, asToday())
 	})
 }
 
 // sortedBodies are the distinct bodies: how often one is there depends on how a scan was cut.
-func sortedBodies(rows []BodyRow) []BodyRow {
-	slices.SortFunc(rows, func(a, b BodyRow) int { return cmp.Compare(a.BodyHash, b.BodyHash) })
-	return slices.CompactFunc(rows, func(a, b BodyRow) bool { return a.BodyHash == b.BodyHash && string(a.Body) == string(b.Body) })
+func sortedBodies(rows []schema.BodyRow) []schema.BodyRow {
+	slices.SortFunc(rows, func(a, b schema.BodyRow) int { return cmp.Compare(a.BodyHash, b.BodyHash) })
+	return slices.CompactFunc(rows, func(a, b schema.BodyRow) bool { return a.BodyHash == b.BodyHash && string(a.Body) == string(b.Body) })
 }
 
 func soundDataset(t *testing.T, st store.Store) {
 	t.Helper()
-	found, err := Verify(t.Context(), st, VerifyOptions{Report: func(f Finding) { t.Error(f.String()) }})
+	found, err := verify.Dataset(t.Context(), st, verify.Options{Report: func(f verify.Finding) { t.Error(f.String()) }})
 	if err != nil || found.Damaged+found.Leftovers > 0 {
 		t.Errorf("%+v, %v", found, err)
 	}
@@ -265,7 +269,7 @@ func TestRejudgeWithAnotherRegistry(t *testing.T) {
 	got := readScan(t, mustReadScan(t, to, "stored"))
 	carried, otherRegistry := map[int64]bool{}, int64(0)
 	for i := range want.Sites {
-		if was.Sites[i].IsHTML || was.Sites[i].BodyHash != 0 && !slices.ContainsFunc(was.Bodies, func(b BodyRow) bool { return b.BodyHash == was.Sites[i].BodyHash }) {
+		if was.Sites[i].IsHTML || was.Sites[i].BodyHash != 0 && !slices.ContainsFunc(was.Bodies, func(b schema.BodyRow) bool { return b.BodyHash == was.Sites[i].BodyHash }) {
 			carried[was.Sites[i].Seq] = true
 			if was.Sites[i].NGroups > 0 {
 				otherRegistry++
@@ -284,20 +288,20 @@ func TestRejudgeWithAnotherRegistry(t *testing.T) {
 		t.Errorf("%d carried over, want %d", n, len(carried))
 	}
 
-	expected := newRejudged()
+	expected := commit.NewRejudged()
 	expected.Bodies, expected.Answers, expected.Carried, expected.Other = came.Bodies, came.Answers, came.Carried, otherRegistry
 	differing := map[int64]bool{}
 	count := func(n *int64, seq int64) { *n++; differing[seq] = true }
 	for i := range was.Sites {
 		a, b := reflect.ValueOf(was.Sites[i]), reflect.ValueOf(got.Sites[i])
 		for k := range a.NumField() {
-			if name := columnName(a.Type().Field(k)); name != "registry_version" && !reflect.DeepEqual(a.Field(k).Interface(), b.Field(k).Interface()) {
+			if name := schema.ColumnName(a.Type().Field(k)); name != "registry_version" && !reflect.DeepEqual(a.Field(k).Interface(), b.Field(k).Interface()) {
 				expected.Columns[name]++
 				differing[was.Sites[i].Seq] = true
 			}
 		}
 	}
-	rows := map[string]VerdictRow{}
+	rows := map[string]schema.VerdictRow{}
 	for _, v := range was.Verdicts {
 		rows[fmt.Sprint(v.Seq, v.Token)] = v
 	}
@@ -327,11 +331,11 @@ func TestRejudgeWithAnotherRegistry(t *testing.T) {
 }
 
 // onlyFacts is a row without what is judged; onlyJudged has nothing else.
-func onlyFacts(row SiteRow) SiteRow { return withoutColumns(row, true) }
+func onlyFacts(row schema.SiteRow) schema.SiteRow { return withoutColumns(row, true) }
 
-func onlyJudged(row SiteRow) SiteRow { return withoutColumns(row, false) }
+func onlyJudged(row schema.SiteRow) schema.SiteRow { return withoutColumns(row, false) }
 
-func withoutColumns(row SiteRow, judged bool) SiteRow {
+func withoutColumns(row schema.SiteRow, judged bool) schema.SiteRow {
 	value := reflect.ValueOf(&row).Elem()
 	for i := range value.NumField() {
 		if (value.Type().Field(i).Tag.Get("judged") != "") == judged {
@@ -346,13 +350,13 @@ func TestJudgedColumns(t *testing.T) {
 	s := typicalSite(t, 1)
 	s.Report = audit.Report{}
 	c := newCopier("s", tokens.Default())
-	for i, before := range rowtest.Rows[SiteRow](40) {
+	for i, before := range rowtest.Rows[schema.SiteRow](40) {
 		got := before
 		c.judgement(&got, &s.Report)
 		if !reflect.DeepEqual(onlyFacts(got), onlyFacts(before)) {
 			t.Fatalf("row %d: a fact has changed", i)
 		}
-		var nothing SiteRow
+		var nothing schema.SiteRow
 		c.judgement(&nothing, &s.Report)
 		if !reflect.DeepEqual(onlyJudged(got), onlyJudged(nothing)) {
 			t.Fatalf("row %d: what was judged before shows\n%+v\n%+v", i, onlyJudged(got), onlyJudged(nothing))
@@ -363,7 +367,7 @@ func TestJudgedColumns(t *testing.T) {
 // TestRejudgeTables judges scans again that were written without some tables.
 func TestRejudgeTables(t *testing.T) {
 	sites := judgedSites(t, 120)
-	f := func(tables ...string) *Rejudged {
+	f := func(tables ...string) *commit.Rejudged {
 		t.Helper()
 		from, to := newDir(t), newDir(t)
 		o := storedOptions
@@ -374,21 +378,21 @@ func TestRejudgeTables(t *testing.T) {
 		if !reflect.DeepEqual(made.Manifest.Tables, tables) || came.Sites != 0 || came.Judged()+came.Stayed() != 120 {
 			t.Errorf("%v: %+v", tables, came)
 		}
-		if !reflect.DeepEqual(collect[SiteRow](t, source, TableSites), collect[SiteRow](t, made, TableSites)) {
+		if !reflect.DeepEqual(collect[schema.SiteRow](t, source, schema.Sites), collect[schema.SiteRow](t, made, schema.Sites)) {
 			t.Errorf("%v: other sites", tables)
 		}
 		soundDataset(t, to)
 		return came
 	}
-	f(TableSites, TableBodies)
-	f(TableSites, TableEvidence, TableBodies)
-	if came := f(TableSites, TableVerdicts); came.Bodies != 0 || came.Carried[CarriedNotStored] == 0 || came.Answers == 0 {
+	f(schema.Sites, schema.Bodies)
+	f(schema.Sites, schema.Evidence, schema.Bodies)
+	if came := f(schema.Sites, schema.Verdicts); came.Bodies != 0 || came.Carried[CarriedNotStored] == 0 || came.Answers == 0 {
 		t.Errorf("without bodies: %+v", came)
 	}
 	o := storedOptions
-	o.Tables = []string{TableVerdicts, TableBodies}
+	o.Tables = []string{schema.Verdicts, schema.Bodies}
 	source := storedScan(t, newDir(t), o, sites)
-	if _, err := Rejudge(t.Context(), source, newDir(t), asToday()); !errors.Is(err, ErrNoTable) {
+	if _, err := Rejudge(t.Context(), source, newDir(t), asToday()); !errors.Is(err, commit.ErrNoTable) {
 		t.Errorf("without sites: %v", err)
 	}
 }
@@ -431,17 +435,17 @@ func TestRejudgeByOtherRules(t *testing.T) {
 	if n := o.Done.Load(); n != 80 {
 		t.Errorf("%d sites counted as made", n)
 	}
-	want := newRejudged()
+	want := commit.NewRejudged()
 	want.Bodies, want.Answers, want.Carried, want.Sites = came.Bodies, came.Answers, came.Carried, 3
 	want.Columns["check_status"], want.Columns["score"], want.Checks["pass to warn"] = 1, 1, 1
 	want.Verdicts.Changed, want.Decisions["partial to blocked"] = 1, 1
-	want.Evidence = Difference{Appeared: 1, Vanished: 1}
-	want.Kinds[kind], want.Kinds["typo"] = Difference{Vanished: 1}, Difference{Appeared: 1}
+	want.Evidence = commit.Difference{Appeared: 1, Vanished: 1}
+	want.Kinds[kind], want.Kinds["typo"] = commit.Difference{Vanished: 1}, commit.Difference{Appeared: 1}
 	if !reflect.DeepEqual(came, want) {
 		t.Errorf("came to %+v, want %+v", came, want)
 	}
 	var text strings.Builder
-	if err := came.Print(&text, "stored"); err != nil {
+	if err := PrintRejudged(&text, came, "stored"); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{"3 sites differ", "sites.check_status: 1", "of check_status, pass to warn: 1", "of verdict, partial to blocked: 1", "typo: 1 appeared, 0 vanished"} {
@@ -472,7 +476,7 @@ func TestRejudgeUnfinished(t *testing.T) {
 		if s.Seq == 90 { // the third part is open, so that two are committed
 			mustRejudge(t, mustReadScan(t, from, "stored"), to, asToday())
 			made := mustReadScan(t, to, "stored")
-			if n := len(readScan(t, made).Sites); n != 80 || made.Manifest.State != Running || made.Manifest.Rejudged.State != Running {
+			if n := len(readScan(t, made).Sites); n != 80 || made.Manifest.State != commit.Running || made.Manifest.Rejudged.State != commit.Running {
 				t.Errorf("%d sites of a scan that is %s", n, made.Manifest.State)
 			}
 			soundDataset(t, to)
@@ -482,7 +486,7 @@ func TestRejudgeUnfinished(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Rejudge(t.Context(), mustReadScan(t, from, "stored"), to, asToday())
-	if _, ok := errors.AsType[*ChangedError](err); !ok {
+	if _, ok := errors.AsType[*commit.ChangedError](err); !ok {
 		t.Errorf("goes on with more sites: %v", err)
 	}
 }
@@ -492,10 +496,10 @@ func TestRejudgeRefuses(t *testing.T) {
 	from, to := newDir(t), newDir(t)
 	source := storedScan(t, from, storedOptions, judgedSites(t, 100))
 	mustRejudge(t, source, to, asToday())
-	f := func(what string, source *Scan, to store.Store, o RejudgeOptions) {
+	f := func(what string, source *commit.Scan, to store.Store, o RejudgeOptions) {
 		t.Helper()
 		_, err := Rejudge(t.Context(), source, to, o)
-		if changed, ok := errors.AsType[*ChangedError](err); !ok || changed.What != what {
+		if changed, ok := errors.AsType[*commit.ChangedError](err); !ok || changed.What != what {
 			t.Errorf("error %v, want one of %s", err, what)
 		}
 	}
@@ -512,7 +516,7 @@ func TestRejudgeRefuses(t *testing.T) {
 	f("the version of bulkscan", source, to, newer)
 
 	// What cannot be made again is not deleted, nor what is read.
-	f = func(what string, source *Scan, to store.Store, o RejudgeOptions) {
+	f = func(what string, source *commit.Scan, to store.Store, o RejudgeOptions) {
 		t.Helper()
 		o.Restart = true
 		if _, err := Rejudge(t.Context(), source, to, o); err == nil || !strings.Contains(err.Error(), "is not deleted") {
@@ -539,7 +543,7 @@ func TestRejudgeRefuses(t *testing.T) {
 	held := storedScan(t, newDir(t), Options{ScanID: "held"}, judgedSites(t, 3))
 	if _, err := Rejudge(t.Context(), held, to, asToday()); err == nil {
 		t.Error("made what another process writes")
-	} else if _, ok := errors.AsType[*HeldError](err); !ok {
+	} else if _, ok := errors.AsType[*commit.HeldError](err); !ok {
 		t.Errorf("error %v", err)
 	}
 	if err := w.Abort(); err != nil {
@@ -574,7 +578,7 @@ func TestRejudgeDamaged(t *testing.T) {
 			return
 		}
 		made := mustReadScan(t, to, "stored")
-		if came.Judged()+came.Stayed() != 160 || len(made.Commits) != 4 || made.Manifest.State != Running {
+		if came.Judged()+came.Stayed() != 160 || len(made.Commits) != 4 || made.Manifest.State != commit.Running {
 			t.Errorf("%s: %d parts of the others, %+v", want, len(made.Commits), came)
 		}
 		soundDataset(t, to)
@@ -598,7 +602,7 @@ func TestRejudgeDamaged(t *testing.T) {
 	f("it has no body ", func(_ *testing.T, sites []*audit.Site) { first(sites).Report.Counts.Records = 0 }, nil)
 	flip := func(table string) func(t *testing.T, from *store.Dir) {
 		return func(t *testing.T, from *store.Dir) {
-			name := partName(table, "2026-11-01", "stored", "0", 1)
+			name := commit.PartName(table, "2026-11-01", "stored", "0", 1)
 			data, err := os.ReadFile(filepath.Join(from.Root(), name))
 			if err != nil {
 				t.Fatal(err)
@@ -609,11 +613,11 @@ func TestRejudgeDamaged(t *testing.T) {
 			}
 		}
 	}
-	f("bodies/scan_date=2026-11-01/part-stored-0-1.parquet", nil, flip(TableBodies))
-	f("sites/scan_date=2026-11-01/part-stored-0-1.parquet", nil, flip(TableSites))
-	f("verdicts/scan_date=2026-11-01/part-stored-0-1.parquet", nil, flip(TableVerdicts))
+	f("bodies/scan_date=2026-11-01/part-stored-0-1.parquet", nil, flip(schema.Bodies))
+	f("sites/scan_date=2026-11-01/part-stored-0-1.parquet", nil, flip(schema.Sites))
+	f("verdicts/scan_date=2026-11-01/part-stored-0-1.parquet", nil, flip(schema.Verdicts))
 	f("evidence/scan_date=2026-11-01/part-stored-0-1.parquet", nil, func(t *testing.T, from *store.Dir) {
-		if err := from.Delete(t.Context(), partName(TableEvidence, "2026-11-01", "stored", "0", 1)); err != nil {
+		if err := from.Delete(t.Context(), commit.PartName(schema.Evidence, "2026-11-01", "stored", "0", 1)); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -627,7 +631,7 @@ func TestBodiesOfParts(t *testing.T) {
 	next, truncated, dropped, repeated := 0, 0, map[string]int{}, 0
 	for i := range source.Commits {
 		c := &source.Commits[i]
-		var want []BodyRow
+		var want []schema.BodyRow
 		seen := map[uint64]bool{}
 		for _, s := range sites[next : next+int(c.Rows)] {
 			body, hash := s.Fetch.Body, s.Report.BodyHash
@@ -642,7 +646,7 @@ func TestBodiesOfParts(t *testing.T) {
 				repeated++
 			default:
 				seen[hash] = true
-				want = append(want, BodyRow{int64(hash), body})
+				want = append(want, schema.BodyRow{BodyHash: int64(hash), Body: body})
 				if s.Fetch.Truncated {
 					truncated++
 				}
@@ -652,14 +656,14 @@ func TestBodiesOfParts(t *testing.T) {
 			}
 		}
 		next += int(c.Rows)
-		var got []BodyRow
-		for row, err := range CommitRows[BodyRow](t.Context(), source, c, TableBodies) {
+		var got []schema.BodyRow
+		for row, err := range CommitRows[schema.BodyRow](t.Context(), source, c, schema.Bodies) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			got = append(got, *row)
 		}
-		if !slices.EqualFunc(got, want, func(a, b BodyRow) bool { return a.BodyHash == b.BodyHash && string(a.Body) == string(b.Body) }) {
+		if !slices.EqualFunc(got, want, func(a, b schema.BodyRow) bool { return a.BodyHash == b.BodyHash && string(a.Body) == string(b.Body) }) {
 			t.Errorf("part %d has %d bodies, want %d, or others", i, len(got), len(want))
 		}
 	}
@@ -679,7 +683,7 @@ func TestRejudgeDamagedFacts(t *testing.T) {
 		t.Helper()
 		from, to := newDir(t), newDir(t)
 		source := storedScan(t, from, storedOptions, judgedSites(t, 60))
-		name := filepath.Join(from.Root(), source.Commits[0].Files[slices.IndexFunc(source.Commits[0].Files, func(f File) bool { return f.Table == table })].Name)
+		name := filepath.Join(from.Root(), source.Commits[0].Files[slices.IndexFunc(source.Commits[0].Files, func(f schema.File) bool { return f.Table == table })].Name)
 		data, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -693,13 +697,13 @@ func TestRejudgeDamagedFacts(t *testing.T) {
 		if damaged, ok := errors.AsType[*DamagedPartError](err); !ok || !strings.Contains(damaged.Error(), "sha256: expected ") {
 			t.Errorf("%s.%s: error %v", table, column, err)
 		}
-		if made := mustReadScan(t, to, "stored"); len(made.Commits) != 1 || made.Manifest.State != Running {
+		if made := mustReadScan(t, to, "stored"); len(made.Commits) != 1 || made.Manifest.State != commit.Running {
 			t.Errorf("%s.%s: %d parts, %s", table, column, len(made.Commits), made.Manifest.State)
 		}
 	}
-	f(TableSites, "cdn")       // all of it is written
-	f(TableEvidence, "value")  // is compared, and written as of the first row that differs
-	f(TableVerdicts, "lenien") // the same
+	f(schema.Sites, "cdn")       // all of it is written
+	f(schema.Evidence, "value")  // is compared, and written as of the first row that differs
+	f(schema.Verdicts, "lenien") // the same
 }
 
 // TestRejudgeMissing refuses a scan of which records are missing: what is made of the others would be called complete.
@@ -708,14 +712,14 @@ func TestRejudgeMissing(t *testing.T) {
 		t.Helper()
 		from := newDir(t)
 		storedScan(t, from, storedOptions, judgedSites(t, 200))
-		if err := from.Delete(t.Context(), commitName("stored", "0", n)); err != nil {
+		if err := from.Delete(t.Context(), commit.CommitName("stored", "0", n)); err != nil {
 			t.Fatal(err)
 		}
 		to := newDir(t)
 		if _, err := Rejudge(t.Context(), mustReadScan(t, from, "stored"), to, asToday()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
-		if scans, err := Scans(t.Context(), to); err != nil || len(scans) != 0 {
+		if scans, err := commit.Scans(t.Context(), to); err != nil || len(scans) != 0 {
 			t.Errorf("%d scans begun, %v", len(scans), err)
 		}
 	}
@@ -729,11 +733,11 @@ func TestRejudgeDamagedRejects(t *testing.T) {
 		t.Helper()
 		from, to := newDir(t), newDir(t)
 		source := storedScan(t, from, storedOptions, judgedSites(t, 50))
-		rejects, err := OpenRejects(t.Context(), from, "stored")
+		rejects, err := commit.OpenRejects(t.Context(), from, "stored")
 		if err == nil {
-			err = rejects.Add(Reject{Input: "list", Line: 3, Text: "not a host", Reason: "no"})
+			err = rejects.Add(commit.Reject{Input: "list", Line: 3, Text: "not a host", Reason: "no"})
 		}
-		name := filepath.Join(from.Root(), rejectsName("stored"))
+		name := filepath.Join(from.Root(), commit.RejectsName("stored"))
 		if err := errors.Join(err, rejects.Close(t.Context())); err != nil {
 			t.Fatal(err)
 		}
@@ -745,10 +749,10 @@ func TestRejudgeDamagedRejects(t *testing.T) {
 		if damaged, ok := errors.AsType[*DamagedPartError](err); !ok || damaged.Part != "_rejects/stored.jsonl" || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
-		if _, err := os.Stat(filepath.Join(to.Root(), rejectsName("stored"))); !errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(filepath.Join(to.Root(), commit.RejectsName("stored"))); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("rejects: %v", err)
 		}
-		if m := mustReadScan(t, to, "stored").Manifest; m.State != Running {
+		if m := mustReadScan(t, to, "stored").Manifest; m.State != commit.Running {
 			t.Errorf("the scan is %s", m.State)
 		}
 		if err := os.WriteFile(name, sound, 0o644); err != nil {
@@ -778,12 +782,12 @@ func TestRejudgedByOtherRegistry(t *testing.T) {
 		t.Fatal("no page has rules")
 	}
 	from, once, twice, back := newDir(t), newDir(t), newDir(t), newDir(t)
-	f := func(source *Scan, to store.Store, registry *tokens.Registry, want int64) *Scan {
+	f := func(source *commit.Scan, to store.Store, registry *tokens.Registry, want int64) *commit.Scan {
 		t.Helper()
 		came := mustRejudge(t, source, to, byRegistry(registry))
 		made := mustReadScan(t, to, "stored")
 		var text strings.Builder
-		if err := came.Print(&text, "stored"); err != nil || strings.Contains(text.String(), "another registry") != (want > 0) {
+		if err := PrintRejudged(&text, came, "stored"); err != nil || strings.Contains(text.String(), "another registry") != (want > 0) {
 			t.Errorf("%v, printed\n%s", err, &text)
 		}
 		if came.Other != want || made.ByOtherRegistry() != want || came.Carried[CarriedHTML] <= withGroups {
@@ -793,7 +797,7 @@ func TestRejudgedByOtherRegistry(t *testing.T) {
 	}
 	source := storedScan(t, from, storedOptions, sites)
 	made := f(source, once, registry, withGroups)
-	if _, err := Compact(t.Context(), once, "stored", CompactOptions{}); err != nil {
+	if _, err := compact.Scan(t.Context(), once, "stored", compact.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if again := mustRejudge(t, source, once, byRegistry(registry)); mustReadScan(t, once, "stored").ByOtherRegistry() != withGroups || again.Other != withGroups || again.Sites == 0 {
@@ -806,9 +810,9 @@ func TestRejudgedByOtherRegistry(t *testing.T) {
 // TestPrintHostile prints words of commits that somebody else has made as what they are.
 func TestPrintHostile(t *testing.T) {
 	const hostile = "\x1b]0;x\x07\nscan t: no differences"
-	r := &Rejudged{Sites: 1, Carried: map[string]int64{hostile: 1}, Checks: map[string]int64{hostile: 1}, Decisions: map[string]int64{hostile + strings.Repeat("x", 1000): 1}}
+	r := &commit.Rejudged{Sites: 1, Carried: map[string]int64{hostile: 1}, Checks: map[string]int64{hostile: 1}, Decisions: map[string]int64{hostile + strings.Repeat("x", 1000): 1}}
 	var b strings.Builder
-	if err := r.Print(&b, "s"); err != nil || strings.ContainsAny(b.String(), "\x1b\x07") || strings.Contains(b.String(), "\nscan t") || b.Len() > 1000 {
+	if err := PrintRejudged(&b, r, "s"); err != nil || strings.ContainsAny(b.String(), "\x1b\x07") || strings.Contains(b.String(), "\nscan t") || b.Len() > 1000 {
 		t.Errorf("%v\n%q", err, b.String())
 	}
 }
@@ -817,7 +821,7 @@ func TestPrintHostile(t *testing.T) {
 func TestRestoreWhatIsNotKnown(t *testing.T) {
 	f := func(outcome, source string, seq int64, want string) {
 		t.Helper()
-		p := &storedPart{sites: &aheadRows[SiteRow]{row: SiteRow{Seq: seq, Outcome: outcome, AccessSource: source}}}
+		p := &storedPart{sites: &aheadRows[schema.SiteRow]{row: schema.SiteRow{Seq: seq, Outcome: outcome, AccessSource: source}}}
 		if carried, err := p.restore(new(audit.Site)); carried != want || err != nil {
 			t.Errorf("%s, %s, %d: %q, %v; want %q", outcome, source, seq, carried, err, want)
 		}
@@ -874,7 +878,7 @@ func TestRejudgeCannotWrite(t *testing.T) {
 func TestStoredBodiesAreForgotten(t *testing.T) {
 	from := newDir(t)
 	storedScan(t, from, storedOptions, judgedSites(t, 300))
-	if _, err := Compact(t.Context(), from, "stored", CompactOptions{}); err != nil {
+	if _, err := compact.Scan(t.Context(), from, "stored", compact.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	source := mustReadScan(t, from, "stored")
@@ -907,11 +911,11 @@ func TestStoredBodiesAreForgotten(t *testing.T) {
 // TestRowsDiffer shows that rows differ by columns that are pointers, too, and by each column of evidence.
 func TestRowsDiffer(t *testing.T) {
 	from, same := int32(60), int32(60)
-	is := VerdictRow{Token: "*", VisitFrom: &from}
-	if !verdictDiffers(&VerdictRow{Token: "*"}, &is) || verdictDiffers(&VerdictRow{Token: "*", VisitFrom: &same}, &is) {
+	is := schema.VerdictRow{Token: "*", VisitFrom: &from}
+	if !verdictDiffers(&schema.VerdictRow{Token: "*"}, &is) || verdictDiffers(&schema.VerdictRow{Token: "*", VisitFrom: &same}, &is) {
 		t.Error("verdicts are compared by other things than their values")
 	}
-	if newRejudgement(nil, nil).compareEvidence([]EvidenceRow{{Line: 1}}, []EvidenceRow{{Line: 1, GroupLine: 1}}) {
+	if newRejudgement(nil, nil).compareEvidence([]schema.EvidenceRow{{Line: 1}}, []schema.EvidenceRow{{Line: 1, GroupLine: 1}}) {
 		t.Error("evidence of another group is the same")
 	}
 }

@@ -2,17 +2,17 @@ package sink
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"path"
 	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/verify"
 )
 
 // This file makes a scan that has lost something one that may go on (Options.Repair): its sites that no sound commit has are
@@ -27,12 +27,12 @@ import (
 // IntactError says that a scan that was to be repaired has lost nothing.
 type IntactError struct {
 	ScanID string
-	State  State
+	State  commit.State
 	Sites  uint64
 }
 
 func (e *IntactError) Error() string {
-	if e.State == Complete {
+	if e.State == commit.Complete {
 		return fmt.Sprintf("nothing of scan %s is missing: all its %d sites are there", e.ScanID, e.Sites)
 	}
 	return fmt.Sprintf("nothing to repair: scan %s is not complete, and nothing that it has committed is missing; the same command without --repair goes on with it", e.ScanID)
@@ -43,13 +43,13 @@ const maxLost = 100_000
 
 // repair takes out of the scan what cannot be believed. The scan's lock is held. The error is an *IntactError where there is
 // nothing to repair.
-func repair(ctx context.Context, st store.Store, lock store.Unlocker, o *Options, m *Manifest) error {
+func repair(ctx context.Context, st store.Store, lock store.Unlocker, o *Options, m *commit.Manifest) error {
 	fail := func(err error) error { return fmt.Errorf("cannot repair scan %s: %w", o.ScanID, err) }
-	used, _ := usedNumbers(ctx, st, o.ScanID)
-	if _, err := fence(ctx, st, lock, o.void(TakenOver), m.ScanDate, used, o.Shard, compactedShard); err != nil {
+	used, _ := commit.UsedNumbers(ctx, st, o.ScanID)
+	if _, err := commit.Fence(ctx, st, lock, o.tombstone(commit.TakenOver), m.ScanDate, used, o.Shard, commit.CompactedShard); err != nil {
 		return fail(err)
 	}
-	r := &repairing{store: st, options: o, manifest: m, lost: map[commitKey]bool{}}
+	r := &repairing{store: st, options: o, manifest: m, lost: map[commit.Key]bool{}}
 	if err := r.find(ctx); err != nil {
 		return fail(err)
 	}
@@ -60,10 +60,10 @@ func repair(ctx context.Context, st store.Store, lock store.Unlocker, o *Options
 	case m.Repairing || r.stale:
 		return nil
 	default:
-		sites, _ := sitesOf(r.past.current)
+		sites, _ := commit.SitesOf(r.past.Current)
 		return &IntactError{ScanID: o.ScanID, State: m.State, Sites: sites.GetCardinality()}
 	}
-	if _, err := takeOut(ctx, st, o.void(Repaired), r.past, r.lost); err != nil {
+	if _, err := commit.TakeOut(ctx, st, o.tombstone(commit.Repaired), r.past, r.lost); err != nil {
 		return fail(err)
 	}
 	for _, name := range r.unreadable {
@@ -78,20 +78,20 @@ func repair(ctx context.Context, st store.Store, lock store.Unlocker, o *Options
 type repairing struct {
 	store    store.Store
 	options  *Options
-	manifest *Manifest
+	manifest *commit.Manifest
 
-	past       *history           // of the records that can be read
-	unreadable []string           // names of those that cannot
-	lost       map[commitKey]bool // commits that are not believed, and numbers of those that are missing
-	stale      bool               // totals, statistics or rejects are not those of the commits
+	past       *commit.History     // of the records that can be read
+	unreadable []string            // names of those that cannot
+	lost       map[commit.Key]bool // commits that are not believed, and numbers of those that are missing
+	stale      bool                // totals, statistics or rejects are not those of the commits
 }
 
 // find says what is lost.
 func (r *repairing) find(ctx context.Context) (err error) {
-	var unreadable []commitKey
-	r.past, err = gatherHistory(ctx, r.store, r.options.ScanID, func(name string, c *Commit, err error) (*Commit, error) {
-		key, ok := commitKeyOf(name)
-		if !errors.Is(err, errRecord) || !ok {
+	var unreadable []commit.Key
+	r.past, err = commit.GatherHistory(ctx, r.store, r.options.ScanID, func(name string, c *commit.Commit, err error) (*commit.Commit, error) {
+		key, ok := commit.KeyOf(name)
+		if !errors.Is(err, commit.ErrRecord) || !ok {
 			return c, err
 		}
 		unreadable, r.unreadable = append(unreadable, key), append(r.unreadable, name)
@@ -106,14 +106,14 @@ func (r *repairing) find(ctx context.Context) (err error) {
 	for _, key := range unreadable {
 		r.lost[key] = true
 	}
-	if r.manifest.State == Complete {
+	if r.manifest.State == commit.Complete {
 		if err := errors.Join(r.unseen(ctx), r.check(ctx)); err != nil {
 			return err
 		}
 	}
-	for _, g := range r.past.gaps(slices.Collect(maps.Keys(r.lost))...) {
-		for n := g.from; n < g.until && len(r.lost) <= maxLost; n++ {
-			r.lost[commitKey{g.shard, n}] = true
+	for _, g := range r.past.Gaps(slices.Collect(maps.Keys(r.lost))...) {
+		for n := g.From; n < g.Until && len(r.lost) <= maxLost; n++ {
+			r.lost[commit.Key{Shard: g.Shard, N: n}] = true
 		}
 	}
 	return nil
@@ -122,13 +122,13 @@ func (r *repairing) find(ctx context.Context) (err error) {
 // distrust looks for commits whose files are not what they say, or whose sites another has.
 func (r *repairing) distrust(ctx context.Context) error {
 	all := roaring64.New()
-	for i := range r.past.current {
-		c := &r.past.current[i]
+	for i := range r.past.Current {
+		c := &r.past.Current[i]
 		seqs, err := c.Bitmap()
-		sound := err == nil && !seqs.Intersects(all) && len(misnamed(c, r.manifest)) == 0
+		sound := err == nil && !seqs.Intersects(all) && len(verify.Misnamed(c, r.manifest)) == 0
 		for k := 0; sound && k < len(c.Files); k++ {
-			err := holdAgainst(ctx, r.store, c.Files[k])
-			_, damaged := errors.AsType[*damagedError](err)
+			err := commit.HoldAgainst(ctx, r.store, c.Files[k])
+			_, damaged := errors.AsType[*schema.DamagedError](err)
 			if sound = err == nil; err != nil && !damaged && !errors.Is(err, store.ErrNotExist) {
 				return fmt.Errorf("cannot read %s: %w", c.Files[k].Name, err) // it may be read later
 			}
@@ -137,9 +137,9 @@ func (r *repairing) distrust(ctx context.Context) error {
 			all.Or(seqs)
 			continue
 		}
-		r.lost[c.key()] = true
+		r.lost[c.Key()] = true
 		for _, replaced := range c.Replaces { // whose rows are in these files, if anywhere
-			r.lost[commitKey{replaced.Shard, replaced.N}] = true
+			r.lost[commit.Key{Shard: replaced.Shard, N: replaced.N}] = true
 		}
 	}
 	return nil
@@ -148,32 +148,32 @@ func (r *repairing) distrust(ctx context.Context) error {
 // unseen adds the numbers of the last commits of a complete scan, of which only their files or the totals tell, so that they are
 // not given again.
 func (r *repairing) unseen(ctx context.Context) error {
-	known := r.past.stale()
-	for _, commits := range [][]Commit{r.past.current, r.past.replaced, r.past.void} {
+	known := r.past.Stale()
+	for _, commits := range [][]commit.Commit{r.past.Current, r.past.Replaced, r.past.Tombstones} {
 		for i := range commits {
-			known[commits[i].key()] = true
+			known[commits[i].Key()] = true
 		}
 	}
-	files, err := partFiles(ctx, r.store, r.options.ScanID, r.manifest.ScanDate)
+	files, err := commit.PartFiles(ctx, r.store, r.options.ScanID, r.manifest.ScanDate)
 	if err != nil {
 		return err
 	}
 	for _, entry := range files {
-		if shard, n, _ := shardOf(r.options.ScanID, path.Base(entry.Name)); !known[commitKey{shard, n}] {
-			r.lost[commitKey{shard, n}] = true
+		if shard, n, _ := commit.ShardOf(r.options.ScanID, path.Base(entry.Name)); !known[commit.Key{Shard: shard, N: n}] {
+			r.lost[commit.Key{Shard: shard, N: n}] = true
 		}
 	}
 	if r.manifest.Counts == nil {
 		return nil
 	}
-	next := r.past.next(r.options.Shard)
+	next := r.past.Next(r.options.Shard)
 	for key := range r.lost {
-		if key.shard == r.options.Shard {
-			next = max(next, key.n+1)
+		if key.Shard == r.options.Shard {
+			next = max(next, key.N+1)
 		}
 	}
-	for n := len(r.past.current) + len(r.lost); n < r.manifest.Counts.Parts && len(r.lost) <= maxLost; n++ {
-		r.lost[commitKey{r.options.Shard, next}] = true
+	for n := len(r.past.Current) + len(r.lost); n < r.manifest.Counts.Parts && len(r.lost) <= maxLost; n++ {
+		r.lost[commit.Key{Shard: r.options.Shard, N: next}] = true
 		next++
 	}
 	return nil
@@ -181,65 +181,19 @@ func (r *repairing) unseen(ctx context.Context) error {
 
 // check says whether what goes by the commits goes by those that there are.
 func (r *repairing) check(ctx context.Context) error {
-	r.stale = len(r.manifest.unaccounted(r.past.current)) > 0
-	v := &verifier{store: r.store, committed: map[string]bool{}}
-	for _, table := range recordedFiles {
-		_, findings, err := v.recordAndFile(ctx, r.options.ScanID, table, r.manifest)
+	r.stale = len(r.manifest.Unaccounted(r.past.Current)) > 0
+	for _, table := range commit.RecordedFiles {
+		sound, err := verify.RecordedIsSound(ctx, r.store, r.options.ScanID, table, r.manifest)
 		if err != nil {
 			return err
 		}
-		r.stale = r.stale || !sound(findings)
+		r.stale = r.stale || !sound
 	}
 	return nil
 }
 
 // last is the greatest of the numbers that are missing.
 func (r *repairing) last() string {
-	key := slices.MaxFunc(slices.Collect(maps.Keys(r.lost)), commitKey.compare)
-	return commitName(r.options.ScanID, key.shard, key.n)
-}
-
-// takeOut creates a record of no part that takes the place of others, so that none of them counts any more, from one moment to the
-// next. The record stays, so that numbers go on behind those that it took out: a name that was given again would show a reader
-// who has opened the scan before rows of the scan after; and where the lock is a lease, a deletion that is late might hit it.
-func takeOut(ctx context.Context, st store.Store, like Commit, past *history, keys map[commitKey]bool) (*Commit, error) {
-	n := past.next(compactedShard)
-	for key := range keys {
-		if key.shard == compactedShard {
-			n = max(n, key.n+1)
-		}
-	}
-	record, err := voidRecord(like, compactedShard, n)
-	if err != nil {
-		return nil, err
-	}
-	for _, key := range slices.SortedFunc(maps.Keys(keys), commitKey.compare) {
-		record.Replaces = append(record.Replaces, Replaced{Shard: key.shard, N: key.n})
-	}
-	if slices.Contains(past.claimed, record.name()) { // by a process that died
-		if err := st.Delete(ctx, record.name()); err != nil {
-			return nil, err
-		}
-	}
-	return record, record.write(ctx, st)
-}
-
-// holdAgainst holds a file's bytes against its record; the error is a *damagedError where they are others.
-func holdAgainst(ctx context.Context, st store.Store, file File) error {
-	object, err := st.Open(ctx, file.Name)
-	if err != nil {
-		return err
-	}
-	defer object.Close()
-	if object.Size() != file.Bytes {
-		return &damagedError{what: "bytes", expected: fmt.Sprint(file.Bytes), found: fmt.Sprint(object.Size())}
-	}
-	sum := sha256.New()
-	if _, err = io.CopyBuffer(sum, io.NewSectionReader(object, 0, object.Size()), make([]byte, 1<<20)); err != nil {
-		return err
-	}
-	if found := hex.EncodeToString(sum.Sum(nil)); found != file.SHA256 {
-		return &damagedError{what: "sha256", expected: file.SHA256, found: found}
-	}
-	return nil
+	key := slices.MaxFunc(slices.Collect(maps.Keys(r.lost)), commit.Key.Compare)
+	return commit.CommitName(r.options.ScanID, key.Shard, key.N)
 }

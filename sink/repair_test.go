@@ -12,6 +12,9 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // repairOptions are those of a scan of crashSites that is repaired.
@@ -49,7 +52,7 @@ var losses = []struct {
 	{"last record", 8, true, false, func(t *testing.T, dir *store.Dir) { remove(t, dir, crashCommit(2)) }},
 	{"last record and its files", 8, true, false, func(t *testing.T, dir *store.Dir) {
 		remove(t, dir, crashCommit(2))
-		for _, table := range AllTables {
+		for _, table := range schema.AllTables {
 			remove(t, dir, crashPart(table, 2))
 		}
 	}},
@@ -65,18 +68,20 @@ var losses = []struct {
 	}},
 	{"everything but the manifest", 0, true, false, func(t *testing.T, dir *store.Dir) {
 		for name := range objects(t, dir) {
-			if name != manifestName(crashOptions.ScanID) {
+			if name != commit.ManifestName(crashOptions.ScanID) {
 				remove(t, dir, name)
 			}
 		}
 	}},
-	{"a file", 6, false, false, func(t *testing.T, dir *store.Dir) { remove(t, dir, crashPart(TableBodies, 1)) }},
+	{"a file", 6, false, false, func(t *testing.T, dir *store.Dir) { remove(t, dir, crashPart(schema.Bodies, 1)) }},
 	{"all files of a table", 0, false, false, func(t *testing.T, dir *store.Dir) {
 		for n := range 3 {
-			remove(t, dir, crashPart(TableVerdicts, n))
+			remove(t, dir, crashPart(schema.Verdicts, n))
 		}
 	}},
-	{"bytes of a file", 6, false, true, func(t *testing.T, dir *store.Dir) { flip(t, filepath.Join(dir.Root(), crashPart(TableSites, 0)), 200) }},
+	{"bytes of a file", 6, false, true, func(t *testing.T, dir *store.Dir) {
+		flip(t, filepath.Join(dir.Root(), crashPart(schema.Sites, 0)), 200)
+	}},
 	{"bytes of a record", 6, true, false, func(t *testing.T, dir *store.Dir) { flip(t, filepath.Join(dir.Root(), crashCommit(1)), 40) }},
 	{"bytes of the last record", 8, true, false, func(t *testing.T, dir *store.Dir) { flip(t, filepath.Join(dir.Root(), crashCommit(2)), 40) }},
 	{"all bytes of a record", 6, true, false, func(t *testing.T, dir *store.Dir) {
@@ -89,12 +94,12 @@ var losses = []struct {
 		remove(t, dir, crashCommit(0))
 	}},
 	{"a record, and a file is there twice", 8, true, false, func(t *testing.T, dir *store.Dir) {
-		copyObject(t, dir, crashPart(TableSites, 1), crashPart(TableSites, 6))
+		copyObject(t, dir, crashPart(schema.Sites, 1), crashPart(schema.Sites, 6))
 		remove(t, dir, crashCommit(2))
 	}},
 	{"one of its two merged parts", 2, true, false, func(t *testing.T, dir *store.Dir) {
 		compactTwo(t, dir)
-		remove(t, dir, commitName(crashOptions.ScanID, compactedShard, 0))
+		remove(t, dir, commit.CommitName(crashOptions.ScanID, commit.CompactedShard, 0))
 	}},
 	{"the part beside a merged one", 8, true, false, func(t *testing.T, dir *store.Dir) {
 		compactTwo(t, dir)
@@ -102,13 +107,13 @@ var losses = []struct {
 	}},
 	{"a file of a merged part", 2, false, false, func(t *testing.T, dir *store.Dir) {
 		compactTwo(t, dir)
-		remove(t, dir, partName(TableEvidence, crashOptions.Date, crashOptions.ScanID, compactedShard, 0))
+		remove(t, dir, commit.PartName(schema.Evidence, crashOptions.Date, crashOptions.ScanID, commit.CompactedShard, 0))
 	}},
 }
 
-func crashCommit(n int) string { return commitName(crashOptions.ScanID, "0", n) }
+func crashCommit(n int) string { return commit.CommitName(crashOptions.ScanID, "0", n) }
 func crashPart(table string, n int) string {
-	return partName(table, crashOptions.Date, crashOptions.ScanID, "0", n)
+	return commit.PartName(table, crashOptions.Date, crashOptions.ScanID, "0", n)
 }
 
 func copyObject(t *testing.T, dir *store.Dir, from, to string) {
@@ -125,8 +130,8 @@ func copyObject(t *testing.T, dir *store.Dir, from, to string) {
 // compactTwo merges the first two of three parts, and leaves the third.
 func compactTwo(t *testing.T, dir *store.Dir) {
 	t.Helper()
-	size := mustReadScan(t, dir, crashOptions.ScanID).Commits[0].bytes()
-	if done := mustCompact(t, dir, CompactOptions{PartBytes: 2*size + 100}); done.PartsAfter != 2 {
+	size := mustReadScan(t, dir, crashOptions.ScanID).Commits[0].Bytes()
+	if done := mustCompact(t, dir, compact.Options{PartBytes: 2*size + 100}); done.PartsAfter != 2 {
 		t.Fatalf("%+v", done)
 	}
 }
@@ -143,7 +148,7 @@ func TestLost(t *testing.T) {
 			loss.damage(t, dir)
 			before := objects(t, dir)
 
-			_, errCompact := Compact(t.Context(), dir, crashOptions.ScanID, CompactOptions{})
+			_, errCompact := compact.Scan(t.Context(), dir, crashOptions.ScanID, compact.Options{})
 			errOpen := errors.New("--repair")
 			if !loss.silent {
 				_, errOpen = Open(t.Context(), dir, crashOptions)
@@ -154,7 +159,7 @@ func TestLost(t *testing.T) {
 				}
 			}
 			// What cannot be read is no part of what was written, so that its readers fail by themselves.
-			scan, err := ReadScan(t.Context(), dir, crashOptions.ScanID)
+			scan, err := commit.ReadScan(t.Context(), dir, crashOptions.ScanID)
 			if loss.records && err == nil && (scan.Lost() == nil || scan.Whole() == nil) {
 				t.Error("the reader is not told")
 			}
@@ -187,11 +192,11 @@ func TestLost(t *testing.T) {
 				t.Errorf("repaired: %q", lines)
 			}
 			repaired := mustReadScan(t, dir, crashOptions.ScanID)
-			if m := repaired.Manifest; m.State != Complete || m.Repairing || m.Counts.Rows != want.Rows || !reflect.DeepEqual(m.Counts.Files, want.Files) {
+			if m := repaired.Manifest; m.State != commit.Complete || m.Repairing || m.Counts.Rows != want.Rows || !reflect.DeepEqual(m.Counts.Files, want.Files) {
 				t.Errorf("%+v, counts %+v, want %+v", m, m.Counts, want)
 			}
 			var seqs []int64
-			for _, row := range collect[SiteRow](t, repaired, TableSites) {
+			for _, row := range collect[schema.SiteRow](t, repaired, schema.Sites) {
 				seqs = append(seqs, row.Seq)
 			}
 			if slices.Sort(seqs); len(seqs) != len(sites) || seqs[0] != 0 || seqs[len(seqs)-1] != int64(len(sites)-1) || len(slices.Compact(seqs)) != len(sites) {
@@ -203,7 +208,7 @@ func TestLost(t *testing.T) {
 					t.Errorf("%s is another record than before", name)
 				}
 			}
-			mustCompact(t, dir, CompactOptions{})
+			mustCompact(t, dir, compact.Options{})
 			if lines, _ := findings(t, dir); len(lines) > 0 {
 				t.Errorf("merged: %q", lines)
 			}
@@ -238,19 +243,19 @@ func TestRepairRefuses(t *testing.T) {
 		}
 	}
 	f("nothing of scan crash-1 is missing: all its 10 sites are there", func(*store.Dir) {})
-	f("nothing to repair: there is no scan crash-1; --scan-id names the one that is meant", func(dir *store.Dir) { remove(t, dir, manifestName(crashOptions.ScanID)) })
-	f(manifestRemedy, func(dir *store.Dir) { flip(t, filepath.Join(dir.Root(), manifestName(crashOptions.ScanID)), 40) })
+	f("nothing to repair: there is no scan crash-1; --scan-id names the one that is meant", func(dir *store.Dir) { remove(t, dir, commit.ManifestName(crashOptions.ScanID)) })
+	f(commit.ManifestRemedy, func(dir *store.Dir) { flip(t, filepath.Join(dir.Root(), commit.ManifestName(crashOptions.ScanID)), 40) })
 	f("nothing to repair: scan crash-1 is not complete, and nothing that it has committed is missing; the same command without --repair goes on with it", func(dir *store.Dir) {
 		if err := mustOpen(t, dir, crashOptions).Abort(); err != nil {
 			t.Fatal(err)
 		}
 	})
 	f("more than 100000 parts are missing by their numbers, up to _scans/crash-1/commits/0-1000000.json", func(dir *store.Dir) {
-		copyObject(t, dir, crashPart(TableSites, 1), crashPart(TableSites, 1_000_000))
+		copyObject(t, dir, crashPart(schema.Sites, 1), crashPart(schema.Sites, 1_000_000))
 	})
 	f(`--tables was "sites,verdicts,evidence,bodies" and is now "sites"`, func(dir *store.Dir) {
 		remove(t, dir, crashCommit(1))
-		o.Tables = []string{TableSites}
+		o.Tables = []string{schema.Sites}
 	})
 }
 
@@ -312,7 +317,7 @@ func TestRepairIsKilledAtEveryStep(t *testing.T) {
 					t.Fatalf("%v: %v", step, err)
 				}
 				lines, v := findings(t, dir)
-				if rows := readAll[SiteRow](t, dir, crashOptions.ScanID, TableSites); len(lines) > 0 || len(rows) != len(sites) || v.Parts == 0 {
+				if rows := readAll[schema.SiteRow](t, dir, crashOptions.ScanID, schema.Sites); len(lines) > 0 || len(rows) != len(sites) || v.Parts == 0 {
 					t.Errorf("%v: %d sites, %q", step, len(rows), lines)
 				}
 			})
@@ -328,17 +333,17 @@ func TestCompactKeepsWhatIsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := objects(t, dir)
-	mustCompact(t, dir, CompactOptions{})
+	mustCompact(t, dir, compact.Options{})
 	for name, data := range old {
-		if name != manifestName(crashOptions.ScanID) {
+		if name != commit.ManifestName(crashOptions.ScanID) {
 			if err := os.WriteFile(filepath.Join(dir.Root(), name), []byte(data), 0o666); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	remove(t, dir, partName(TableSites, crashOptions.Date, crashOptions.ScanID, compactedShard, 0))
+	remove(t, dir, commit.PartName(schema.Sites, crashOptions.Date, crashOptions.ScanID, commit.CompactedShard, 0))
 	before := objects(t, dir)
-	if _, err := Compact(t.Context(), dir, crashOptions.ScanID, CompactOptions{}); err == nil || !strings.Contains(err.Error(), "1 committed files are missing") {
+	if _, err := compact.Scan(t.Context(), dir, crashOptions.ScanID, compact.Options{}); err == nil || !strings.Contains(err.Error(), "1 committed files are missing") {
 		t.Errorf("%v", err)
 	}
 	if _, err := Open(t.Context(), dir, crashOptions); err == nil || !strings.Contains(err.Error(), "1 committed files are missing") {
@@ -348,8 +353,8 @@ func TestCompactKeepsWhatIsLeft(t *testing.T) {
 		t.Errorf("%d objects are left of %d", len(after), len(before))
 	}
 	// Without the record of the merged part, the parts before count again.
-	remove(t, dir, commitName(crashOptions.ScanID, compactedShard, 0))
-	if scan := mustReadScan(t, dir, crashOptions.ScanID); scan.Commits[0].Shard != "0" || len(readAll[SiteRow](t, dir, crashOptions.ScanID, TableSites)) != crashSites {
+	remove(t, dir, commit.CommitName(crashOptions.ScanID, commit.CompactedShard, 0))
+	if scan := mustReadScan(t, dir, crashOptions.ScanID); scan.Commits[0].Shard != "0" || len(readAll[schema.SiteRow](t, dir, crashOptions.ScanID, schema.Sites)) != crashSites {
 		t.Errorf("%d commits", len(scan.Commits))
 	}
 }
@@ -362,15 +367,15 @@ func TestCompactedTotals(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := mustReadScan(t, dir, crashOptions.ScanID)
-	manifests := []*Manifest{first.Manifest}
+	manifests := []*commit.Manifest{first.Manifest}
 	for parts := int64(2); parts <= 6; parts += 2 {
-		mustCompact(t, dir, CompactOptions{PartBytes: parts * first.Commits[0].bytes()})
+		mustCompact(t, dir, compact.Options{PartBytes: parts * first.Commits[0].Bytes()})
 		now := mustReadScan(t, dir, crashOptions.ScanID)
 		if manifests = append(manifests, now.Manifest); now.Manifest.Counts.Parts != len(now.Commits) {
 			t.Errorf("%d parts, counted %d", len(now.Commits), now.Manifest.Counts.Parts)
 		}
 		for _, m := range manifests {
-			if wrong := m.unaccounted(now.Commits); wrong != nil {
+			if wrong := m.Unaccounted(now.Commits); wrong != nil {
 				t.Errorf("%d parts, counted %d: %v", len(now.Commits), m.Counts.Parts, wrong)
 			}
 		}
@@ -379,7 +384,7 @@ func TestCompactedTotals(t *testing.T) {
 	for parts, want := range map[int]int{0: 1, len(now.Commits): 0, 6: 0, 7: 1} {
 		m, counts := *now.Manifest, *now.Manifest.Counts
 		m.Counts, counts.Parts = &counts, parts
-		if wrong := m.unaccounted(now.Commits); len(wrong) != want {
+		if wrong := m.Unaccounted(now.Commits); len(wrong) != want {
 			t.Errorf("%d parts: %v", parts, wrong)
 		}
 	}
@@ -403,7 +408,7 @@ func TestRepairTakesOver(t *testing.T) {
 	if lines, _ := findings(t, dir); len(lines) > 0 {
 		t.Errorf("%q", lines)
 	}
-	if rows := readAll[SiteRow](t, dir, crashOptions.ScanID, TableSites); len(rows) != crashSites {
+	if rows := readAll[schema.SiteRow](t, dir, crashOptions.ScanID, schema.Sites); len(rows) != crashSites {
 		t.Errorf("%d sites", len(rows))
 	}
 }
@@ -422,8 +427,8 @@ func TestRejudgeMakesLostAgain(t *testing.T) {
 		}
 		mustRejudge()
 		want := mustReadScan(t, to, "stored").Manifest.Counts
-		remove(t, to, commitName("stored", "0", n))
-		_, err := Compact(t.Context(), to, "stored", CompactOptions{})
+		remove(t, to, commit.CommitName("stored", "0", n))
+		_, err := compact.Scan(t.Context(), to, "stored", compact.Options{})
 		if err == nil || !strings.Contains(err.Error(), "made again by the same bulkscan reaudit") {
 			t.Errorf("part %d: %v", n, err)
 		}

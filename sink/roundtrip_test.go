@@ -16,6 +16,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/parser"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/parquet-go/parquet-go"
 )
 
@@ -38,25 +40,10 @@ func golden(t *testing.T, path string, got []byte) {
 	}
 }
 
-func TestSchemaDocument(t *testing.T) {
-	var b strings.Builder
-	if err := WriteSchema(&b); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "../docs/SCHEMA.md", []byte(b.String()))
-	for _, table := range Schema() {
-		for _, c := range table.Columns {
-			if c.Name == "" || c.Meaning == "" || strings.Contains(c.Type, "uint") {
-				t.Errorf("%s: column %+v", table.Name, c)
-			}
-		}
-	}
-}
-
 // TestParquetSchema pins the physical and logical types of every column as parquet-go writes them.
 func TestParquetSchema(t *testing.T) {
 	var b strings.Builder
-	for _, row := range []any{SiteRow{}, HopRow{}, VerdictRow{}, EvidenceRow{}, BodyRow{}, TokenStatsRow{}, RecordStatsRow{}} {
+	for _, row := range []any{schema.SiteRow{}, schema.HopRow{}, schema.VerdictRow{}, schema.EvidenceRow{}, schema.BodyRow{}, schema.TokenStatsRow{}, schema.RecordStatsRow{}} {
 		b.WriteString(parquet.SchemaOf(row).String())
 		b.WriteString("\n")
 	}
@@ -81,7 +68,7 @@ func writeSites(t *testing.T, st store.Store, scanID string, sites ...*audit.Sit
 
 func readAll[T any](t *testing.T, st store.Store, scanID, table string) []T {
 	t.Helper()
-	scan, err := ReadScan(context.Background(), st, scanID)
+	scan, err := commit.ReadScan(context.Background(), st, scanID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,18 +121,18 @@ func TestRoundTrip(t *testing.T) {
 	writeSites(t, dir, "round-trip", typical, dead, extreme)
 	version := typicalVersion(t)
 
-	sites := readAll[SiteRow](t, dir, "round-trip", TableSites)
+	sites := readAll[schema.SiteRow](t, dir, "round-trip", schema.Sites)
 	if len(sites) != 3 {
 		t.Fatalf("%d sites", len(sites))
 	}
 	zero := 0.0
 	host := "www7.example.co.uk"
-	want := SiteRow{
+	want := schema.SiteRow{
 		ScanID: "round-trip", RegistryVersion: version, Seq: 7, Input: host, Host: host, Port: 443, Requested: "auto",
 		Origin: "https://" + host, Rank: 8, Label: "news", Domain: "example.co.uk", TLD: "uk",
 		FetchedAt: time.Date(2026, 11, 21, 4, 5, 6, 796e6, time.UTC).UnixMilli(),
 		Outcome:   "answered", Status: 200, Hops: 1, FinalURL: "https://" + host + "/static/robots.txt",
-		Redirects: []HopRow{{301, "https://" + host + "/static/robots.txt"}}, Attempts: 1, RemoteIP: "192.0.2.7",
+		Redirects: []schema.HopRow{{Status: 301, URL: "https://" + host + "/static/robots.txt"}}, Attempts: 1, RemoteIP: "192.0.2.7",
 		HTTPVersion: "HTTP/1.1", Server: "nginx", ContentType: "text/plain; charset=utf-8", CDN: "cloudflare",
 		ETag: string(typical.Fetch.Fields.ETag), LastModified: "Sat, 21 Nov 2026 04:05:06 GMT", CacheControl: "max-age=3600", XRobotsTag: "noai", UsageHeader: "search=y",
 		TLSVersion: "TLS 1.3", TLSVerified: &yes,
@@ -168,10 +155,10 @@ func TestRoundTrip(t *testing.T) {
 		}
 	}
 
-	equal(t, "dead", sites[1], SiteRow{
+	equal(t, "dead", sites[1], schema.SiteRow{
 		ScanID: "round-trip", RegistryVersion: version, Seq: 8, Input: "http://dead.invalid:8080/", Host: "dead.invalid", Port: 8080, Requested: "http",
 		Origin: "http://dead.invalid:8080", Domain: "dead.invalid", Outcome: "dns_not_found", Error: "the name does not exist (NXDOMAIN)",
-		Redirects: []HopRow{}, Attempts: 2, Access: "full_disallow", AccessSource: "fresh", CheckStatus: "fail",
+		Redirects: []schema.HopRow{}, Attempts: 2, Access: "full_disallow", AccessSource: "fresh", CheckStatus: "fail",
 		StepFetch: "fail", StepCoreSyntax: "skipped", StepExtensions: "skipped", Sitemaps: []string{}, StarVerdict: "allowed",
 		Named: []string{}, Blocked: []string{}, Partial: []string{},
 	})
@@ -182,16 +169,16 @@ func TestRoundTrip(t *testing.T) {
 		t.Helper()
 		equal(t, "extreme "+name, got, want)
 	}
-	f("input", x.Input, "x\ufffd"+strings.Repeat("y", MaxInput-4))
+	f("input", x.Input, "x\ufffd"+strings.Repeat("y", schema.MaxInput-4))
 	f("label", x.Label, "\ufffd")
 	f("rank", x.Rank, int64(math.MaxInt64))
 	f("host", x.Host, "2001:db8::1")
 	f("origin", x.Origin, "ftp://[2001:db8::1]:65535")
 	f("domain", x.Domain+x.TLD, "")
 	f("hops", x.Hops, int32(50))
-	f("redirects", len(x.Redirects), MaxHops)
-	f("redirect", x.Redirects[MaxHops-1], HopRow{999, "http://h/" + repaired})
-	f("final_url", len(x.FinalURL), MaxURL)
+	f("redirects", len(x.Redirects), schema.MaxHops)
+	f("redirect", x.Redirects[schema.MaxHops-1], schema.HopRow{Status: 999, URL: "http://h/" + repaired})
+	f("final_url", len(x.FinalURL), schema.MaxURL)
 	f("server", x.Server, repaired)
 	f("content_type", x.ContentType, strings.Repeat("€", 166))
 	f("etag", x.ETag, "\ufffd")
@@ -207,40 +194,40 @@ func TestRoundTrip(t *testing.T) {
 	f("body_hash", x.BodyHash, int64(-1))
 	f("named", x.Named, want.Named)
 
-	verdicts := readAll[VerdictRow](t, dir, "round-trip", TableVerdicts)
+	verdicts := readAll[schema.VerdictRow](t, dir, "round-trip", schema.Verdicts)
 	if len(verdicts) != 4+1+5 {
 		t.Fatalf("%d verdicts", len(verdicts))
 	}
-	base := VerdictRow{Origin: "https://" + host, Host: host, Port: 443, Requested: "auto", Seq: 7, Rank: 8, TLD: "uk"}
-	row := func(change func(*VerdictRow)) VerdictRow { r := base; change(&r); return r }
+	base := schema.VerdictRow{Origin: "https://" + host, Host: host, Port: 443, Requested: "auto", Seq: 7, Rank: 8, TLD: "uk"}
+	row := func(change func(*schema.VerdictRow)) schema.VerdictRow { r := base; change(&r); return r }
 	delay, from, to := 2.5, int32(0), int32(525)
-	equal(t, "verdict 0", verdicts[0], row(func(r *VerdictRow) {
+	equal(t, "verdict 0", verdicts[0], row(func(r *schema.VerdictRow) {
 		r.Token, r.Known, r.Category, r.Verdict, r.Via, r.NDisallow, r.HasDisallowRoot, r.DPI, r.Line, r.ContentSignal = "GPTBot", true, "ai", "blocked", "own", 1, true, "all", 1, "ai-train=no"
 	}))
-	equal(t, "verdict 1", verdicts[1], row(func(r *VerdictRow) {
+	equal(t, "verdict 1", verdicts[1], row(func(r *schema.VerdictRow) {
 		r.Token, r.Known, r.Category, r.Verdict, r.Via, r.RootAllowed, r.NAllow, r.NDisallow, r.DPI, r.CrawlDelay, r.Line, r.Limited = "Googlebot", true, "search", "partial", "own", true, 2, 3, "some", &delay, 4, true
 		r.RequestRate, r.VisitFrom, r.VisitTo, r.ContentUsage = 0.2, &from, &to, "train-ai=n, search=y"
 	}))
-	equal(t, "verdict 2", verdicts[2], row(func(r *VerdictRow) {
+	equal(t, "verdict 2", verdicts[2], row(func(r *schema.VerdictRow) {
 		r.Token, r.Verdict, r.Via, r.RootAllowed, r.DPI, r.Line, r.Lenient = "mybot", "allowed", "own", true, "none", 9, true
 	}))
-	equal(t, "verdict 3", verdicts[3], row(func(r *VerdictRow) {
+	equal(t, "verdict 3", verdicts[3], row(func(r *schema.VerdictRow) {
 		r.Token, r.Verdict, r.Via, r.RootAllowed, r.NDisallow, r.DPI, r.Line = "*", "partial", "star", true, 1, "some", 12
 	}))
-	equal(t, "verdict 4", verdicts[4], VerdictRow{Origin: "http://dead.invalid:8080", Host: "dead.invalid", Port: 8080, Requested: "http", Seq: 8, Token: "*", Verdict: "blocked", Via: "http", DPI: "none"})
-	equal(t, "verdict 9", verdicts[9], VerdictRow{Origin: x.Origin, Host: x.Host, Port: 65535, Requested: "ftp", Seq: 9, Rank: math.MaxInt64, Token: repaired,
-		Verdict: "allowed", Via: "none", DPI: "none", ContentSignal: ("search=no" + strings.Repeat(", a=b", 200))[:MaxField]})
+	equal(t, "verdict 4", verdicts[4], schema.VerdictRow{Origin: "http://dead.invalid:8080", Host: "dead.invalid", Port: 8080, Requested: "http", Seq: 8, Token: "*", Verdict: "blocked", Via: "http", DPI: "none"})
+	equal(t, "verdict 9", verdicts[9], schema.VerdictRow{Origin: x.Origin, Host: x.Host, Port: 65535, Requested: "ftp", Seq: 9, Rank: math.MaxInt64, Token: repaired,
+		Verdict: "allowed", Via: "none", DPI: "none", ContentSignal: ("search=no" + strings.Repeat(", a=b", 200))[:schema.MaxField]})
 
-	evidence := readAll[EvidenceRow](t, dir, "round-trip", TableEvidence)
+	evidence := readAll[schema.EvidenceRow](t, dir, "round-trip", schema.Evidence)
 	if len(evidence) != 7 {
 		t.Fatalf("%d rows of evidence", len(evidence))
 	}
-	equal(t, "evidence 0", evidence[0], EvidenceRow{"https://" + host, 7, 3, 0, "sitemap", "Sitemap", "https://" + host + "/sitemap.xml"})
-	equal(t, "evidence 1", evidence[1], EvidenceRow{"https://" + host, 7, 7, 5, "unknown", "users-agent", "x"})
-	equal(t, "evidence 6", evidence[6], EvidenceRow{x.Origin, 9, math.MaxInt32, math.MaxInt32, "invalid", strings.Repeat("€", 33), repaired})
+	equal(t, "evidence 0", evidence[0], schema.EvidenceRow{Origin: "https://" + host, Seq: 7, Line: 3, GroupLine: 0, Kind: "sitemap", Key: "Sitemap", Value: "https://" + host + "/sitemap.xml"})
+	equal(t, "evidence 1", evidence[1], schema.EvidenceRow{Origin: "https://" + host, Seq: 7, Line: 7, GroupLine: 5, Kind: "unknown", Key: "users-agent", Value: "x"})
+	equal(t, "evidence 6", evidence[6], schema.EvidenceRow{Origin: x.Origin, Seq: 9, Line: math.MaxInt32, GroupLine: math.MaxInt32, Kind: "invalid", Key: strings.Repeat("€", 33), Value: repaired})
 
-	bodies := readAll[BodyRow](t, dir, "round-trip", TableBodies)
-	equal(t, "bodies", bodies, []BodyRow{{math.MinInt64 + 7, typical.Fetch.Body}, {-1, extreme.Fetch.Body}})
+	bodies := readAll[schema.BodyRow](t, dir, "round-trip", schema.Bodies)
+	equal(t, "bodies", bodies, []schema.BodyRow{{BodyHash: math.MinInt64 + 7, Body: typical.Fetch.Body}, {BodyHash: -1, Body: extreme.Fetch.Body}})
 
 	metadata(t, dir, "sites/scan_date=2026-11-21/part-round-trip-0-0.parquet", map[string]string{
 		"schema_version": "1", "tool_version": "test", "registry_version": version, "scan_id": "round-trip"})
@@ -295,7 +282,7 @@ func TestBodiesOnce(t *testing.T) {
 	sites[4].Report.BodyHash = 0
 	writeSites(t, dir, "bodies", sites...)
 	var hashes []int64
-	for _, row := range readAll[BodyRow](t, dir, "bodies", TableBodies) {
+	for _, row := range readAll[schema.BodyRow](t, dir, "bodies", schema.Bodies) {
 		hashes = append(hashes, row.BodyHash)
 	}
 	equal(t, "hashes", hashes, []int64{math.MinInt64, math.MinInt64 + 5})
@@ -305,7 +292,7 @@ func TestBodiesOnce(t *testing.T) {
 func TestStarVerdict(t *testing.T) {
 	f := func(access parser.Access, star audit.Decision, want string) {
 		t.Helper()
-		var row SiteRow
+		var row schema.SiteRow
 		c := newCopier("s", tokens.Default())
 		s := &audit.Site{Origin: mustOrigin(t, "example.com")}
 		s.Report.Access, s.Report.Star = access, star

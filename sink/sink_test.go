@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 func newDir(tb testing.TB) *store.Dir {
@@ -77,10 +78,10 @@ func BenchmarkAdd(b *testing.B) {
 		name   string
 		tables []string
 	}{
-		{"sites", []string{TableSites}},
-		{"sites+verdicts", []string{TableSites, TableVerdicts}},
-		{"sites+verdicts+evidence", []string{TableSites, TableVerdicts, TableEvidence}},
-		{"all", AllTables},
+		{"sites", []string{schema.Sites}},
+		{"sites+verdicts", []string{schema.Sites, schema.Verdicts}},
+		{"sites+verdicts+evidence", []string{schema.Sites, schema.Verdicts, schema.Evidence}},
+		{"all", schema.AllTables},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			w := mustOpen(b, newDir(b), Options{ScanID: "bench", Tables: bench.tables})

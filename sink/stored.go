@@ -12,6 +12,9 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // This file reads a stored part as what it was made of: site after site its row, its rows of the other tables, and its
@@ -20,15 +23,15 @@ import (
 
 // storedPart reads the tables of a commit side by side.
 type storedPart struct {
-	sites    *aheadRows[SiteRow]
-	verdicts *aheadRows[VerdictRow] // nil where the scan has no such table; so are the next two
-	evidence *aheadRows[EvidenceRow]
+	sites    *aheadRows[schema.SiteRow]
+	verdicts *aheadRows[schema.VerdictRow] // nil where the scan has no such table; so are the next two
+	evidence *aheadRows[schema.EvidenceRow]
 	bodies   *storedBodies
 
 	// Of the site. What rows of the other tables repeat of that of sites is taken from there.
 	named, blocked, partial []int32 // as names numbers them; the row's own lists are empty
-	oldVerdicts             []VerdictRow
-	oldEvidence             []EvidenceRow
+	oldVerdicts             []schema.VerdictRow
+	oldEvidence             []schema.EvidenceRow
 
 	names numbered
 }
@@ -71,7 +74,7 @@ func (e *DamagedPartError) Error() string { return fmt.Sprintf("%s: %v", e.Part,
 func (e *DamagedPartError) Unwrap() error { return e.Err }
 
 // openStored opens the files of a commit. Of the facts in sites only those are read that a judgement needs, unless all are wanted.
-func openStored(ctx context.Context, s *Scan, c *Commit, known []tokenText, facts bool) (_ *storedPart, err error) {
+func openStored(ctx context.Context, s *commit.Scan, c *commit.Commit, known []tokenText, facts bool) (_ *storedPart, err error) {
 	p := &storedPart{names: numbered{numbers: map[string]int32{}}}
 	for _, token := range known {
 		p.names.number(token.name)
@@ -82,29 +85,29 @@ func openStored(ctx context.Context, s *Scan, c *Commit, known []tokenText, fact
 		}
 	}()
 	lists := map[string]*[]int32{"named": &p.named, "blocked": &p.blocked, "partial": &p.partial}
-	p.sites, err = openAhead[SiteRow](ctx, s, c, TableSites, func(f reflect.StructField, whole Field) (Field, bool) {
+	p.sites, err = openAhead[schema.SiteRow](ctx, s, c, schema.Sites, func(f reflect.StructField, whole table.Field) (table.Field, bool) {
 		if list, ok := lists[whole.Name]; ok {
-			return Field{Name: whole.Name, Into: list, Index: p.names.number}, true
+			return table.Field{Name: whole.Name, Into: list, Index: p.names.number}, true
 		}
 		return whole, facts || f.Tag.Get("judged") != "" || slices.Contains(factsOfAll, whole.Name) || slices.Contains(factsToJudge, whole.Name)
 	})
 	if err != nil {
 		return nil, err
 	}
-	notOfSite := func(_ reflect.StructField, whole Field) (Field, bool) {
+	notOfSite := func(_ reflect.StructField, whole table.Field) (table.Field, bool) {
 		return whole, !slices.Contains(factsOfAll, whole.Name)
 	}
-	if s.Has(TableVerdicts) {
-		if p.verdicts, err = openAhead[VerdictRow](ctx, s, c, TableVerdicts, notOfSite); err != nil {
+	if s.Has(schema.Verdicts) {
+		if p.verdicts, err = openAhead[schema.VerdictRow](ctx, s, c, schema.Verdicts, notOfSite); err != nil {
 			return nil, err
 		}
 	}
-	if s.Has(TableEvidence) {
-		if p.evidence, err = openAhead[EvidenceRow](ctx, s, c, TableEvidence, notOfSite); err != nil {
+	if s.Has(schema.Evidence) {
+		if p.evidence, err = openAhead[schema.EvidenceRow](ctx, s, c, schema.Evidence, notOfSite); err != nil {
 			return nil, err
 		}
 	}
-	if s.Has(TableBodies) {
+	if s.Has(schema.Bodies) {
 		p.bodies, err = openBodies(ctx, s, c)
 	}
 	return p, err
@@ -112,12 +115,12 @@ func openStored(ctx context.Context, s *Scan, c *Commit, known []tokenText, fact
 
 // unharmed holds the bytes of a commit's file against the record: what is damaged and can be read all the same, such as a
 // footer that calls a column otherwise, would come to stand in a file with a hash of its own.
-func unharmed(ctx context.Context, s *Scan, c *Commit, table string) error {
+func unharmed(ctx context.Context, s *commit.Scan, c *commit.Commit, table string) error {
 	file, ok := c.File(table)
 	if !ok {
 		return nil // who opens it says so
 	}
-	err := holdAgainst(ctx, s.store, file)
+	err := commit.HoldAgainst(ctx, s.Store, file)
 	// It is missing, which who opens it says, or a compaction has copied it, which has looked.
 	if err != nil && !errors.Is(err, store.ErrNotExist) && !errors.Is(err, store.ErrChanged) {
 		return fmt.Errorf("cannot read %s: %w", file.Name, err)
@@ -146,14 +149,14 @@ func (p *storedPart) next() (more bool, err error) {
 		return false, errors.Join(err, p.atEnd(err))
 	}
 	if p.names.over {
-		return false, fmt.Errorf("cannot read %s: its lists have more names than the %d that any registry may have", p.sites.cursor.name, maxNames)
+		return false, fmt.Errorf("cannot read %s: its lists have more names than the %d that any registry may have", p.sites.cursor.Name(), maxNames)
 	}
 	k := keyOf(&p.sites.row)
 	seq := k.seq
 	p.oldVerdicts, p.oldEvidence = p.oldVerdicts[:0], p.oldEvidence[:0]
 	for v := p.verdicts; v != nil && v.has && v.row.Seq == seq; {
 		if len(p.oldVerdicts) == maxSiteRows {
-			return false, fmt.Errorf("cannot read %s: seq %d has more than %d rows", v.cursor.name, seq, maxSiteRows)
+			return false, fmt.Errorf("cannot read %s: seq %d has more than %d rows", v.cursor.Name(), seq, maxSiteRows)
 		}
 		row := v.row
 		row.Origin, row.Host, row.Port, row.Requested, row.Rank, row.TLD = k.origin, k.host, k.port, k.requested, k.rank, k.tld
@@ -165,7 +168,7 @@ func (p *storedPart) next() (more bool, err error) {
 	}
 	for e := p.evidence; e != nil && e.has && e.row.Seq == seq; {
 		if len(p.oldEvidence) == maxSiteRows {
-			return false, fmt.Errorf("cannot read %s: seq %d has more than %d rows", e.cursor.name, seq, maxSiteRows)
+			return false, fmt.Errorf("cannot read %s: seq %d has more than %d rows", e.cursor.Name(), seq, maxSiteRows)
 		}
 		row := e.row
 		row.Origin = k.origin
@@ -183,15 +186,15 @@ func (p *storedPart) atEnd(err error) error {
 	case err != nil:
 		return nil
 	case p.verdicts != nil && p.verdicts.has:
-		return fmt.Errorf("cannot read %s: a row of seq %d stands where no site of the part has it", p.verdicts.cursor.name, p.verdicts.row.Seq)
+		return fmt.Errorf("cannot read %s: a row of seq %d stands where no site of the part has it", p.verdicts.cursor.Name(), p.verdicts.row.Seq)
 	case p.evidence != nil && p.evidence.has:
-		return fmt.Errorf("cannot read %s: a row of seq %d stands where no site of the part has it", p.evidence.cursor.name, p.evidence.row.Seq)
+		return fmt.Errorf("cannot read %s: a row of seq %d stands where no site of the part has it", p.evidence.cursor.Name(), p.evidence.row.Seq)
 	}
 	return nil
 }
 
 // keyOf is what the rows of a site share, by its row of sites.
-func keyOf(row *SiteRow) key {
+func keyOf(row *schema.SiteRow) key {
 	return key{origin: row.Origin, host: row.Host, requested: row.Requested, tld: row.TLD, port: row.Port, seq: row.Seq, rank: row.Rank}
 }
 
@@ -205,41 +208,41 @@ func cloned[T any](p *T) *T {
 
 // aheadRows reads whole rows of a commit's file by a Cursor, and has the one that comes next.
 type aheadRows[T any] struct {
-	cursor *Cursor
+	cursor *table.Cursor
 	row    T // its lists, and what it points to, stay until the next
 	has    bool
 
 	// A list of structs is read as lists of their fields.
 	statuses []int32
 	urls     []string
-	hops     *[]HopRow
+	hops     *[]schema.HopRow
 }
 
 // openAhead opens a file and, but for sites, goes to its first row. How a column is read, and whether, may be said; lists of
 // structs are left out or read whole.
-func openAhead[T any](ctx context.Context, s *Scan, c *Commit, table string, how func(reflect.StructField, Field) (Field, bool)) (_ *aheadRows[T], err error) {
+func openAhead[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string, how func(reflect.StructField, table.Field) (table.Field, bool)) (_ *aheadRows[T], err error) {
 	a := &aheadRows[T]{}
 	row := reflect.ValueOf(&a.row).Elem()
-	var fields []Field
+	var fields []table.Field
 	for i := range row.NumField() {
-		field, wanted := Field{Name: columnName(row.Type().Field(i)), Into: row.Field(i).Addr().Interface()}, true
+		field, wanted := table.Field{Name: schema.ColumnName(row.Type().Field(i)), Into: row.Field(i).Addr().Interface()}, true
 		if how != nil {
 			field, wanted = how(row.Type().Field(i), field)
 		}
 		if !wanted {
 			continue
 		}
-		if hops, ok := field.Into.(*[]HopRow); ok {
+		if hops, ok := field.Into.(*[]schema.HopRow); ok {
 			a.hops = hops
-			fields = append(fields, Field{Name: field.Name + ".status", Into: &a.statuses}, Field{Name: field.Name + ".url", Into: &a.urls})
+			fields = append(fields, table.Field{Name: field.Name + ".status", Into: &a.statuses}, table.Field{Name: field.Name + ".url", Into: &a.urls})
 			continue
 		}
 		fields = append(fields, field)
 	}
-	if a.cursor, err = OpenCursor(ctx, s, c, table, fields...); err != nil {
+	if a.cursor, err = OpenCursor(ctx, s, c, tableName, fields...); err != nil {
 		return nil, err
 	}
-	if table == TableSites {
+	if tableName == schema.Sites {
 		return a, nil
 	}
 	if _, err = a.next(); err != nil {
@@ -254,11 +257,11 @@ func (a *aheadRows[T]) next() (bool, error) {
 	}
 	if a.hops != nil {
 		if len(a.statuses) != len(a.urls) {
-			return false, fmt.Errorf("cannot read %s: row %d has redirects without status or URL", a.cursor.name, a.cursor.row)
+			return false, fmt.Errorf("cannot read %s: row %d has redirects without status or URL", a.cursor.Name(), a.cursor.Row())
 		}
 		*a.hops = (*a.hops)[:0]
 		for i, url := range a.urls {
-			*a.hops = append(*a.hops, HopRow{a.statuses[i], url})
+			*a.hops = append(*a.hops, schema.HopRow{Status: a.statuses[i], URL: url})
 		}
 	}
 	return true, nil
@@ -273,7 +276,7 @@ func (a *aheadRows[T]) close() error {
 
 // storedBodies finds the bodies of a part's sites, which ask for them in their order.
 type storedBodies struct {
-	rows  *aheadRows[BodyRow]
+	rows  *aheadRows[schema.BodyRow]
 	again map[int64]int // of the hashes that several sites have: how many of them are still to come
 	kept  map[int64]keptBody
 	held  int // bytes of those that are kept in memory
@@ -294,19 +297,19 @@ type keptBody struct {
 // holdBodies is how many bytes of bodies that come again are kept in memory.
 const holdBodies = 64 << 20
 
-func openBodies(ctx context.Context, s *Scan, c *Commit) (_ *storedBodies, err error) {
+func openBodies(ctx context.Context, s *commit.Scan, c *commit.Commit) (_ *storedBodies, err error) {
 	b := &storedBodies{kept: map[int64]keptBody{}, hold: holdBodies}
 	if b.again, err = repeatedHashes(ctx, s, c); err != nil {
 		return nil, err
 	}
-	b.rows, err = openAhead[BodyRow](ctx, s, c, TableBodies, nil)
+	b.rows, err = openAhead[schema.BodyRow](ctx, s, c, schema.Bodies, nil)
 	return b, err
 }
 
 // repeatedHashes are the hashes that several sites of a part have, and how many.
-func repeatedHashes(ctx context.Context, s *Scan, c *Commit) (map[int64]int, error) {
+func repeatedHashes(ctx context.Context, s *commit.Scan, c *commit.Commit) (map[int64]int, error) {
 	var hash int64
-	rows, err := OpenCursor(ctx, s, c, TableSites, Field{Name: "body_hash", Into: &hash})
+	rows, err := OpenCursor(ctx, s, c, schema.Sites, table.Field{Name: "body_hash", Into: &hash})
 	if err != nil {
 		return nil, err
 	}
@@ -468,7 +471,7 @@ func (p *storedPart) restore(s *audit.Site) (carried string, err error) {
 	case found:
 		s.Fetch.Body = body
 	case must:
-		return "", fmt.Errorf("cannot read %s: it has no body %d, which seq %d (%.100q) has", p.bodies.rows.cursor.name, row.BodyHash, row.Seq, row.Host)
+		return "", fmt.Errorf("cannot read %s: it has no body %d, which seq %d (%.100q) has", p.bodies.rows.cursor.Name(), row.BodyHash, row.Seq, row.Host)
 	case row.IsHTML:
 		return CarriedHTML, nil
 	default:
@@ -477,8 +480,8 @@ func (p *storedPart) restore(s *audit.Site) (carried string, err error) {
 	return "", nil
 }
 
-// texts is how many bytes of texts a row holds.
-func (r *SiteRow) texts() int {
+// textsOf is how many bytes of texts a row holds.
+func textsOf(r *schema.SiteRow) int {
 	n := len(r.Input) + len(r.Host) + len(r.Origin) + len(r.Label) + len(r.Domain) + len(r.Error) + len(r.FinalURL) + len(r.Server) +
 		len(r.ContentType) + len(r.ETag) + len(r.LastModified) + len(r.CacheControl) + len(r.XRobotsTag) + len(r.UsageHeader)
 	for i := range r.Redirects {
@@ -487,8 +490,8 @@ func (r *SiteRow) texts() int {
 	return n
 }
 
-// judgedTexts is how many bytes of texts a row's judgement holds.
-func (r *SiteRow) judgedTexts() int {
+// judgedTextsOf is how many bytes of texts a row's judgement holds.
+func judgedTextsOf(r *schema.SiteRow) int {
 	n := len(r.ContentSignal) + len(r.ContentUsage) + len(r.License)
 	for _, s := range r.Sitemaps {
 		n += len(s)

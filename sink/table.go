@@ -8,43 +8,47 @@ import (
 	"strconv"
 
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/sink/views"
 )
 
 // TableWriter writes one file of a table outside of the parts: what is computed from a scan.
 type TableWriter[T any] struct {
-	table  *table[T]
+	table  *table.Writer[T]
 	store  store.Store
-	record FileRecord
+	record commit.FileRecord
 }
 
 // LockStats takes a scan's lock for tables that are computed from it (see CreateTable): nothing is committed meanwhile, so
 // that they are of the whole scan, and nobody else writes them or takes their drafts for those of the dead. Who has a Writer of
 // the scan has the lock. The error is a *HeldError where another process has it.
 func LockStats(ctx context.Context, st store.Store, scanID string) (store.Unlocker, error) {
-	lock, _, err := lockScan(ctx, st, scanID, doingStats)
+	lock, _, err := commit.LockScan(ctx, st, scanID, commit.DoingStats)
 	return lock, err
 }
 
 // CreateTable begins the file of a table that is computed from a whole scan (see StatsName): from all of its Commits, with the
 // scan's lock held since before they were read (see LockStats). It appears at Close, replacing the one before.
-func CreateTable[T any](ctx context.Context, st store.Store, scan *Scan, name, table, toolVersion string) (*TableWriter[T], error) {
+func CreateTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, name, tableName, toolVersion string) (*TableWriter[T], error) {
 	m := scan.Manifest
-	t := newTable[T](table, detailRows, pageBytes, map[string]string{
-		metaSchema:   strconv.Itoa(SchemaVersion),
-		metaTool:     toolVersion,
-		metaRegistry: m.RegistryVersion,
-		metaScan:     m.ScanID,
+	t := table.NewWriter[T](tableName, detailRows, table.PageBytes, map[string]string{
+		table.MetaSchema:   strconv.Itoa(schema.Version),
+		table.MetaTool:     toolVersion,
+		table.MetaRegistry: m.RegistryVersion,
+		table.MetaScan:     m.ScanID,
 	})
-	if err := t.begin(ctx, st, name); err != nil {
+	if err := t.Begin(ctx, st, name); err != nil {
 		return nil, err
 	}
-	sites := countCommits(scan.Commits).Rows
-	return &TableWriter[T]{t, st, FileRecord{ScanID: m.ScanID, Sites: &sites}}, nil
+	sites := commit.CountCommits(scan.Commits).Rows
+	return &TableWriter[T]{t, st, commit.FileRecord{ScanID: m.ScanID, Sites: &sites}}, nil
 }
 
 // Add writes a row.
 func (w *TableWriter[T]) Add(row T) error {
-	next, err := w.table.next()
+	next, err := w.table.Next()
 	if err != nil {
 		return err
 	}
@@ -54,12 +58,12 @@ func (w *TableWriter[T]) Add(row T) error {
 
 // Write writes rows, which it does not keep.
 func (w *TableWriter[T]) Write(rows []T) error {
-	if err := w.table.flush(); err != nil {
+	if err := w.table.Flush(); err != nil {
 		return err
 	}
 	for piece := range slices.Chunk(rows, detailRows) {
-		if err := w.table.write(piece); err != nil {
-			return fmt.Errorf("cannot write %s: %w", w.table.out.name, err)
+		if err := w.table.Write(piece); err != nil {
+			return fmt.Errorf("cannot write %s: %w", w.table.Out.Name, err)
 		}
 	}
 	return nil
@@ -67,19 +71,19 @@ func (w *TableWriter[T]) Write(rows []T) error {
 
 // Close publishes the file, and notes beside the scan's manifest its hash, and how many sites it is of.
 func (w *TableWriter[T]) Close(ctx context.Context) error {
-	err := w.table.flush()
+	err := w.table.Flush()
 	if err == nil {
-		err = w.table.seal()
+		err = w.table.Seal()
 	}
 	if err == nil {
-		w.record.File = w.table.describe()
-		err = publishRecorded(ctx, w.store, w.record, w.table.publish)
+		w.record.File = w.table.Describe()
+		err = commit.PublishRecorded(ctx, w.store, w.record, w.table.Publish)
 	}
 	if err == nil {
-		err = writeViews(ctx, w.store, nil)
+		err = views.Write(ctx, w.store, nil)
 	}
-	return errors.Join(err, w.table.discard())
+	return errors.Join(err, w.table.Discard())
 }
 
 // Discard drops the file. After Close it does nothing.
-func (w *TableWriter[T]) Discard() error { return w.table.discard() }
+func (w *TableWriter[T]) Discard() error { return w.table.Discard() }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
 )
 
 // TestStatsAreAlone shows that nobody computes statistics of a scan while somebody else writes it, merges it or computes them
@@ -22,7 +24,7 @@ func TestStatsAreAlone(t *testing.T) {
 		if _, err := Open(t.Context(), dir, crashOptions); !isHeld(err, want) {
 			t.Errorf("Open: %v", err)
 		}
-		if _, err := Compact(t.Context(), dir, crashOptions.ScanID, CompactOptions{}); !isHeld(err, want) {
+		if _, err := compact.Scan(t.Context(), dir, crashOptions.ScanID, compact.Options{}); !isHeld(err, want) {
 			t.Errorf("Compact: %v", err)
 		}
 	}
@@ -37,7 +39,7 @@ func TestStatsAreAlone(t *testing.T) {
 		}
 		return nil
 	}}
-	mustCompact(t, merging, CompactOptions{})
+	mustCompact(t, merging, compact.Options{})
 	for range 2 {
 		lock, err := LockStats(t.Context(), dir, crashOptions.ScanID)
 		if err != nil {
@@ -75,8 +77,8 @@ func TestStatsOfNoScan(t *testing.T) {
 	if _, err := Open(t.Context(), dying, restarted); !errors.Is(err, storetest.ErrCrashed) {
 		t.Fatal(err)
 	}
-	for _, doing := range []string{doingStats, doingCompact} {
-		if _, _, err := lockScan(t.Context(), dir, crashOptions.ScanID, doing); err == nil || !strings.Contains(err.Error(), "scan crash-1 is being begun anew") {
+	for _, doing := range []string{commit.DoingStats, commit.DoingCompact} {
+		if _, _, err := commit.LockScan(t.Context(), dir, crashOptions.ScanID, doing); err == nil || !strings.Contains(err.Error(), "scan crash-1 is being begun anew") {
 			t.Errorf("%s of a restart that was broken off: %v", doing, err)
 		}
 	}

@@ -12,6 +12,9 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/rowtest"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/parquet-go/parquet-go"
 )
 
@@ -114,12 +117,12 @@ func trueBounds(t testing.TB, st store.Store) (files int) {
 // TestBounds shows of every table that whoever leaves out pages by its bounds finds every value, and that the columns which
 // are worth bounds have some.
 func TestBounds(t *testing.T) {
-	boundsOf[SiteRow](t, TableSites, "scan_id")
-	boundsOf[VerdictRow](t, TableVerdicts, "origin")
-	boundsOf[EvidenceRow](t, TableEvidence, "origin")
-	boundsOf[BodyRow](t, TableBodies)
-	boundsOf[TokenStatsRow](t, TableTokenStats)
-	boundsOf[RecordStatsRow](t, TableRecordStats)
+	boundsOf[schema.SiteRow](t, schema.Sites, "scan_id")
+	boundsOf[schema.VerdictRow](t, schema.Verdicts, "origin")
+	boundsOf[schema.EvidenceRow](t, schema.Evidence, "origin")
+	boundsOf[schema.BodyRow](t, schema.Bodies)
+	boundsOf[schema.TokenStatsRow](t, schema.TokenStats)
+	boundsOf[schema.RecordStatsRow](t, schema.RecordStats)
 }
 
 // boundsOf writes a file of many pages and two row groups, another with the same writer, and none of whose rows there is one.
@@ -129,25 +132,25 @@ func boundsOf[T any](t *testing.T, name string, want ...string) {
 	row := reflect.TypeFor[T]()
 	for i := range row.NumField() {
 		if row.Field(i).Tag.Get("stats") != "" {
-			want = append(want, columnName(row.Field(i)))
+			want = append(want, schema.ColumnName(row.Field(i)))
 		}
 	}
-	w := newTable[T](name, detailRows, minPageBytes, map[string]string{metaTool: "test"})
+	w := table.NewWriter[T](name, detailRows, table.MinPageBytes, map[string]string{table.MetaTool: "test"})
 	rows := rowtest.Rows[T](3000)
 	for _, n := range []int{3000, 1000, 0} {
 		file := fmt.Sprintf("%s/%d", name, n)
-		err := w.begin(t.Context(), dir, file)
+		err := w.Begin(t.Context(), dir, file)
 		if err == nil {
-			err = w.write(rows[:n/3])
+			err = w.Write(rows[:n/3])
 		}
 		if err == nil {
-			err = errors.Join(w.endGroup(), w.write(rows[n/3:n]), w.seal(), w.publish(t.Context()))
+			err = errors.Join(w.EndGroup(), w.Write(rows[n/3:n]), w.Seal(), w.Publish(t.Context()))
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		size := w.out.size
-		if err := w.discard(); err != nil {
+		size := w.Out.Size
+		if err := w.Discard(); err != nil {
 			t.Fatal(err)
 		}
 		compareRows(t, dir, file, rows[:n])
@@ -170,7 +173,7 @@ func TestBoundsOfScans(t *testing.T) {
 	if n := trueBounds(t, dir); n != 14 {
 		t.Errorf("%d files", n)
 	}
-	mustCompact(t, dir, CompactOptions{})
+	mustCompact(t, dir, compact.Options{})
 	if n := trueBounds(t, dir); n != 6 {
 		t.Errorf("%d files", n)
 	}

@@ -18,6 +18,12 @@ import (
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/sink/verify"
+	"github.com/bulkscan/bulkscan/sink/views"
 )
 
 // smallDataset writes a complete scan with a file of every kind: three parts, statistics, a reject, the views.
@@ -31,11 +37,11 @@ func smallDataset(t testing.TB) *store.Dir {
 func smallDatasetIn(t testing.TB, dir store.Store) {
 	t.Helper()
 	ctx := context.Background()
-	rejects, err := OpenRejects(ctx, dir, crashOptions.ScanID)
+	rejects, err := commit.OpenRejects(ctx, dir, crashOptions.ScanID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := rejects.Add(Reject{Input: "list", Line: 1, Text: "…", Reason: "no host"}); err != nil {
+	if err := rejects.Add(commit.Reject{Input: "list", Line: 1, Text: "…", Reason: "no host"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := rejects.Close(ctx); err != nil {
@@ -59,8 +65,8 @@ func scanWithStats(t testing.TB, st store.Store, o Options, sites ...*audit.Site
 	if err := w.Flush(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	writeStats(t, st, o.ScanID, TableTokenStats, TokenStatsRow{Token: "GPTBot", SegmentKind: "all"})
-	writeStats(t, st, o.ScanID, TableRecordStats, RecordStatsRow{Kind: "typo", Key: "dissallow", Sites: 1, Lines: 1})
+	writeStats(t, st, o.ScanID, schema.TokenStats, schema.TokenStatsRow{Token: "GPTBot", SegmentKind: "all"})
+	writeStats(t, st, o.ScanID, schema.RecordStats, schema.RecordStatsRow{Kind: "typo", Key: "dissallow", Sites: 1, Lines: 1})
 	if err := w.Complete(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -74,9 +80,9 @@ func writeStats[T any](t testing.TB, st store.Store, scanID, table string, rows 
 	writeStatsOf(t, st, mustReadScan(t, st, scanID), table, rows...)
 }
 
-func writeStatsOf[T any](t testing.TB, st store.Store, scan *Scan, table string, rows ...T) {
+func writeStatsOf[T any](t testing.TB, st store.Store, scan *commit.Scan, table string, rows ...T) {
 	t.Helper()
-	w, err := CreateTable[T](context.Background(), st, scan, StatsName(table, scan.Manifest.ScanDate, scan.Manifest.ScanID), table, "test")
+	w, err := CreateTable[T](context.Background(), st, scan, commit.StatsName(table, scan.Manifest.ScanDate, scan.Manifest.ScanID), table, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,9 +97,9 @@ func writeStatsOf[T any](t testing.TB, st store.Store, scan *Scan, table string,
 }
 
 // findings verifies a dataset and returns every finding as its line.
-func findings(t testing.TB, st store.Store) (lines []string, v *Verified) {
+func findings(t testing.TB, st store.Store) (lines []string, v *verify.Totals) {
 	t.Helper()
-	v, err := Verify(context.Background(), st, VerifyOptions{Report: func(f Finding) { lines = append(lines, f.String()) }})
+	v, err := verify.Dataset(context.Background(), st, verify.Options{Report: func(f verify.Finding) { lines = append(lines, f.String()) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,9 +117,9 @@ func TestVerifySound(t *testing.T) {
 		}
 	}
 	f(0)
-	mustCompact(t, dir, CompactOptions{PartBytes: 1 << 17})
+	mustCompact(t, dir, compact.Options{PartBytes: 1 << 17})
 	f(0)
-	mustCompact(t, dir, CompactOptions{})
+	mustCompact(t, dir, compact.Options{})
 	f(0)
 	w := mustOpen(t, dir, crashOptions)
 	for seq := uint64(100); seq < 106; seq++ {
@@ -126,11 +132,11 @@ func TestVerifySound(t *testing.T) {
 	}
 	f(0)
 	// A part whose commit is not there yet is no damage.
-	commits, err := Commits(t.Context(), dir, crashOptions.ScanID)
+	commits, err := commit.Commits(t.Context(), dir, crashOptions.ScanID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	remove(t, dir, commits[len(commits)-1].name())
+	remove(t, dir, commits[len(commits)-1].Name())
 	f(4)
 }
 
@@ -164,18 +170,18 @@ func (*memoryObject) Close() error { return nil }
 func TestVerifyFindsEveryFlip(t *testing.T) {
 	dir := smallDataset(t)
 	ctx := t.Context()
-	commits, err := Commits(ctx, dir, crashOptions.ScanID)
+	commits, err := commit.Commits(ctx, dir, crashOptions.ScanID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := map[string]File{}
+	files := map[string]schema.File{}
 	for _, c := range commits[len(commits)-1:] { // the last part has two sites only
 		for _, f := range c.Files {
 			files[f.Name] = f
 		}
 	}
-	for _, table := range recordedFiles {
-		record, err := readFileRecord(ctx, dir, crashOptions.ScanID, table)
+	for _, table := range commit.RecordedFiles {
+		record, err := commit.ReadFileRecord(ctx, dir, crashOptions.ScanID, table)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,32 +189,27 @@ func TestVerifyFindsEveryFlip(t *testing.T) {
 	}
 	// check is what Verify asks of one file.
 	check := func(st store.Store, name string) (found bool) {
-		v := &verifier{store: st, options: VerifyOptions{Report: func(f Finding) { found = found || f.Kind == Damaged && f.File == name }}}
-		f, isFile := files[name]
-		var wrong []Finding
 		var err error
-		switch {
-		case isFile && f.Table == fileRejects:
-			wrong, err = v.rejects(ctx, f)
+		switch f, isFile := files[name]; {
 		case isFile:
-			wrong, err = v.parquet(ctx, f, crashOptions.ScanID)
-		case name == ViewsName:
-			err = v.views(ctx)
+			wrong, err := verify.File(ctx, st, f, crashOptions.ScanID)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			return len(wrong) > 0 && wrong[0].File == name
+		case name == views.Name:
+			data, err := store.ReadAll(ctx, st, name, views.MaxBytes)
+			return err != nil || !views.Sound(data)
 		case strings.HasSuffix(name, "/manifest.json"):
-			err = v.manifest(ctx, crashOptions.ScanID, &verifiedScan{})
+			_, err = commit.ReadAnyManifest(ctx, st, crashOptions.ScanID)
 		case strings.Contains(name, "/commits/"):
-			c, readErr := readCommit(ctx, v.store, crashOptions.ScanID, name)
-			_, err = v.commitReader(ctx, map[string]bool{}, true)(name, c, readErr)
+			_, err = commit.ReadCommit(ctx, st, crashOptions.ScanID, name)
 		case strings.Contains(name, "/files/"):
-			v.committed = map[string]bool{}
-			err = v.recorded(ctx, crashOptions.ScanID, strings.TrimSuffix(filepath.Base(name), ".json"), &verifiedScan{})
+			_, err = commit.ReadFileRecord(ctx, st, crashOptions.ScanID, strings.TrimSuffix(filepath.Base(name), ".json"))
 		default:
 			t.Fatalf("%s: nothing verifies it", name)
 		}
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		return found || len(wrong) > 0 && wrong[0].File == name
+		return err != nil
 	}
 	var names []string
 	for entry, err := range dir.List(ctx, "") {
@@ -269,7 +270,9 @@ func TestVerifyFindsEveryFlip(t *testing.T) {
 // TestVerifyFinds damages a dataset in ways that are not a changed byte. Each line begins with what a finding must say.
 func TestVerifyFinds(t *testing.T) {
 	const scan = "_scans/crash-1/"
-	part := func(table string, n int) string { return partName(table, "2026-11-21", crashOptions.ScanID, "0", n) }
+	part := func(table string, n int) string {
+		return commit.PartName(table, "2026-11-21", crashOptions.ScanID, "0", n)
+	}
 	path := func(dir *store.Dir, name string) string { return filepath.Join(dir.Root(), filepath.FromSlash(name)) }
 	read := func(t *testing.T, dir *store.Dir, name string) []byte {
 		data, err := os.ReadFile(path(dir, name))
@@ -287,14 +290,14 @@ func TestVerifyFinds(t *testing.T) {
 		}
 	}
 	// edit changes a commit and seals it again, as somebody would who knows how.
-	edit := func(t *testing.T, dir *store.Dir, n int, change func(*Commit)) {
-		name := commitName(crashOptions.ScanID, "0", n)
-		c, err := readCommit(t.Context(), dir, crashOptions.ScanID, name)
+	edit := func(t *testing.T, dir *store.Dir, n int, change func(*commit.Commit)) {
+		name := commit.CommitName(crashOptions.ScanID, "0", n)
+		c, err := commit.ReadCommit(t.Context(), dir, crashOptions.ScanID, name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		change(c)
-		data, err := sealRecord(c, &c.Sum)
+		data, err := commit.SealRecord(c, &c.Sum)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -337,8 +340,8 @@ func TestVerifyFinds(t *testing.T) {
 	f("part added", func(t *testing.T, dir *store.Dir) { write(t, dir, part("sites", 7), read(t, dir, part("sites", 1))) },
 		"damaged: "+part("sites", 7)+": no commit names it")
 	f("part of another scan added", func(t *testing.T, dir *store.Dir) {
-		write(t, dir, partName("sites", "2026-11-21", "nobody", "0", 7), read(t, dir, part("sites", 1)))
-	}, "damaged: "+partName("sites", "2026-11-21", "nobody", "0", 7)+": no commit names it, and it belongs to no scan")
+		write(t, dir, commit.PartName("sites", "2026-11-21", "nobody", "0", 7), read(t, dir, part("sites", 1)))
+	}, "damaged: "+commit.PartName("sites", "2026-11-21", "nobody", "0", 7)+": no commit names it, and it belongs to no scan")
 	f("file of another name added", func(t *testing.T, dir *store.Dir) {
 		write(t, dir, "verdicts/copy.parquet", read(t, dir, part("verdicts", 1)))
 	}, "damaged: verdicts/copy.parquet: no commit names it, and it belongs to no scan")
@@ -360,43 +363,43 @@ func TestVerifyFinds(t *testing.T) {
 		write(t, dir, name, append(data[:bytes.Index(data, []byte(",\n  \"sum\""))], "\n}\n"...))
 	}, "damaged: "+scan+"commits/0-1.json: it is damaged: it does not end with a sum")
 	f("records of rejects and statistics deleted, of a scan that does not say it had them", func(t *testing.T, dir *store.Dir) {
-		m, err := ReadManifest(t.Context(), dir, crashOptions.ScanID)
+		m, err := commit.ReadManifest(t.Context(), dir, crashOptions.ScanID)
 		if err != nil {
 			t.Fatal(err)
 		}
 		m.Recorded = nil
-		if err := m.write(t.Context(), dir); err != nil {
+		if err := m.Write(t.Context(), dir); err != nil {
 			t.Fatal(err)
 		}
-		for _, file := range recordedFiles {
-			remove(t, dir, fileRecordName(crashOptions.ScanID, file))
+		for _, file := range commit.RecordedFiles {
+			remove(t, dir, commit.FileRecordName(crashOptions.ScanID, file))
 		}
-	}, "damaged: "+rejectsName(crashOptions.ScanID)+": no record has its hash", "damaged: "+StatsName(TableTokenStats, "2026-11-21", crashOptions.ScanID)+": no record has its hash",
-		"damaged: "+StatsName(TableRecordStats, "2026-11-21", crashOptions.ScanID)+": no record has its hash")
+	}, "damaged: "+commit.RejectsName(crashOptions.ScanID)+": no record has its hash", "damaged: "+commit.StatsName(schema.TokenStats, "2026-11-21", crashOptions.ScanID)+": no record has its hash",
+		"damaged: "+commit.StatsName(schema.RecordStats, "2026-11-21", crashOptions.ScanID)+": no record has its hash")
 	f("commit of no JSON", func(t *testing.T, dir *store.Dir) { write(t, dir, scan+"commits/0-1.json", []byte("{]")) },
 		"damaged: "+scan+"commits/0-1.json: it is damaged")
 	f("commit renamed", func(t *testing.T, dir *store.Dir) {
 		write(t, dir, scan+"commits/0-3.json", read(t, dir, scan+"commits/0-1.json"))
 	}, "damaged: "+scan+`commits/0-3.json: it is damaged: it calls itself "_scans/crash-1/commits/0-1.json"`)
 	f("site twice", func(t *testing.T, dir *store.Dir) {
-		edit(t, dir, 1, func(c *Commit) { c.Finished = bitmapOf(t, 0, 5, 6, 7) })
+		edit(t, dir, 1, func(c *commit.Commit) { c.Finished = bitmapOf(t, 0, 5, 6, 7) })
 	}, "damaged: "+scan+"commits/0-1.json: 1 of its sites are in commits before it too, the first is seq 0",
 		"damaged: "+part("sites", 1)+": its seq are not those of its commit: 1 rows too many, 1 sites without a row",
 		"damaged: "+part("verdicts", 1)+": 4 rows of sites that are not in its commit", "damaged: "+part("evidence", 1))
 	f("bitmap of another size", func(t *testing.T, dir *store.Dir) {
-		edit(t, dir, 1, func(c *Commit) { c.Finished = bitmapOf(t, 4, 5) })
+		edit(t, dir, 1, func(c *commit.Commit) { c.Finished = bitmapOf(t, 4, 5) })
 	}, "damaged: "+scan+"commits/0-1.json: it has 2 entries for 4 rows")
 	f("hash of another file", func(t *testing.T, dir *store.Dir) {
-		edit(t, dir, 1, func(c *Commit) { c.Files[3].SHA256 = strings.Repeat("0", 64) })
+		edit(t, dir, 1, func(c *commit.Commit) { c.Files[3].SHA256 = strings.Repeat("0", 64) })
 	}, "damaged: "+part("sites", 1)+": sha256: expected 0000000000000000000000000000000000000000000000000000000000000000, found ")
-	f("rows of a file", func(t *testing.T, dir *store.Dir) { edit(t, dir, 1, func(c *Commit) { c.Files[2].Rows++ }) },
+	f("rows of a file", func(t *testing.T, dir *store.Dir) { edit(t, dir, 1, func(c *commit.Commit) { c.Files[2].Rows++ }) },
 		"damaged: "+part("verdicts", 1)+": rows: expected 17, found 16")
 	f("file of another place", func(t *testing.T, dir *store.Dir) {
-		edit(t, dir, 1, func(c *Commit) { c.Files[3].Name = "sites/elsewhere.parquet" })
+		edit(t, dir, 1, func(c *commit.Commit) { c.Files[3].Name = "sites/elsewhere.parquet" })
 		write(t, dir, "sites/elsewhere.parquet", read(t, dir, part("sites", 1)))
 		remove(t, dir, part("sites", 1))
 	}, "damaged: "+scan+"commits/0-1.json: name of the file of sites: expected "+part("sites", 1)+", found sites/elsewhere.parquet")
-	f("table left out", func(t *testing.T, dir *store.Dir) { edit(t, dir, 1, func(c *Commit) { c.Files = c.Files[1:] }) },
+	f("table left out", func(t *testing.T, dir *store.Dir) { edit(t, dir, 1, func(c *commit.Commit) { c.Files = c.Files[1:] }) },
 		"damaged: "+scan+"commits/0-1.json: tables: expected bodies,evidence,sites,verdicts, found evidence,verdicts,sites")
 	f("manifest deleted", func(t *testing.T, dir *store.Dir) { remove(t, dir, scan+"manifest.json") },
 		"damaged: "+scan+"manifest.json: it is missing")
@@ -404,18 +407,20 @@ func TestVerifyFinds(t *testing.T) {
 		write(t, dir, scan+"manifest.json", bytes.Replace(read(t, dir, scan+"manifest.json"), []byte("complete"), []byte("running"), 1))
 	}, "damaged: "+scan+"manifest.json: it is damaged: its sum")
 	f("statistics replaced", func(t *testing.T, dir *store.Dir) {
-		write(t, dir, StatsName("token_stats", "2026-11-21", "crash-1"), read(t, dir, StatsName("record_stats", "2026-11-21", "crash-1")))
-	}, "damaged: "+StatsName("token_stats", "2026-11-21", "crash-1"))
-	f("statistics deleted", func(t *testing.T, dir *store.Dir) { remove(t, dir, StatsName("token_stats", "2026-11-21", "crash-1")) },
-		"damaged: "+StatsName("token_stats", "2026-11-21", "crash-1")+": it is missing")
+		write(t, dir, commit.StatsName("token_stats", "2026-11-21", "crash-1"), read(t, dir, commit.StatsName("record_stats", "2026-11-21", "crash-1")))
+	}, "damaged: "+commit.StatsName("token_stats", "2026-11-21", "crash-1"))
+	f("statistics deleted", func(t *testing.T, dir *store.Dir) {
+		remove(t, dir, commit.StatsName("token_stats", "2026-11-21", "crash-1"))
+	},
+		"damaged: "+commit.StatsName("token_stats", "2026-11-21", "crash-1")+": it is missing")
 	f("rejects deleted", func(t *testing.T, dir *store.Dir) { remove(t, dir, "_rejects/crash-1.jsonl") },
 		"damaged: _rejects/crash-1.jsonl: it is missing")
 	f("record of statistics deleted", func(t *testing.T, dir *store.Dir) { remove(t, dir, scan+"files/token_stats.json") },
 		"damaged: "+scan+"files/token_stats.json: it is missing, and was there when the scan became complete")
 	f("record and statistics deleted, after a compaction", func(t *testing.T, dir *store.Dir) {
-		mustCompact(t, dir, CompactOptions{})
+		mustCompact(t, dir, compact.Options{})
 		remove(t, dir, scan+"files/record_stats.json")
-		remove(t, dir, StatsName("record_stats", "2026-11-21", "crash-1"))
+		remove(t, dir, commit.StatsName("record_stats", "2026-11-21", "crash-1"))
 	}, "damaged: "+scan+"files/record_stats.json: it is missing, and was there when the scan became complete")
 	f("record and rejects deleted", func(t *testing.T, dir *store.Dir) {
 		remove(t, dir, scan+"files/rejects.json")
@@ -424,12 +429,12 @@ func TestVerifyFinds(t *testing.T) {
 	f("statistics of a part of the sites", func(t *testing.T, dir *store.Dir) {
 		early := mustReadScan(t, dir, "crash-1")
 		scanWithStats(t, dir, crashOptions, typicalSites(t, crashSites+2)...)
-		writeStatsOf(t, dir, early, TableTokenStats, TokenStatsRow{Token: "GPTBot", SegmentKind: "all"})
-	}, "damaged: "+StatsName("token_stats", "2026-11-21", "crash-1")+": it is not of all sites, and bulkscan stats computes it anew: expected 12, found 10")
+		writeStatsOf(t, dir, early, schema.TokenStats, schema.TokenStatsRow{Token: "GPTBot", SegmentKind: "all"})
+	}, "damaged: "+commit.StatsName("token_stats", "2026-11-21", "crash-1")+": it is not of all sites, and bulkscan stats computes it anew: expected 12, found 10")
 	f("views changed", func(t *testing.T, dir *store.Dir) {
-		write(t, dir, ViewsName, append(read(t, dir, ViewsName), "DROP TABLE x;\n"...))
+		write(t, dir, views.Name, append(read(t, dir, views.Name), "DROP TABLE x;\n"...))
 	}, "damaged: views.sql: it is not as bulkscan wrote it")
-	f("views deleted", func(t *testing.T, dir *store.Dir) { remove(t, dir, ViewsName) },
+	f("views deleted", func(t *testing.T, dir *store.Dir) { remove(t, dir, views.Name) },
 		"damaged: views.sql: it is missing; any scan, stats or compact writes it anew")
 }
 
@@ -455,7 +460,7 @@ func TestVerifyForeignFiles(t *testing.T) {
 	if v.Leftovers != len(names) || v.Damaged != 0 {
 		t.Errorf("%+v\n%s", v, strings.Join(lines, "\n"))
 	}
-	if v, err := Verify(t.Context(), dir, VerifyOptions{ScanID: crashOptions.ScanID}); err != nil || v.Leftovers != 0 {
+	if v, err := verify.Dataset(t.Context(), dir, verify.Options{ScanID: crashOptions.ScanID}); err != nil || v.Leftovers != 0 {
 		t.Errorf("%+v, %v", v, err)
 	}
 }
@@ -489,12 +494,12 @@ func TestVerifyWhileCompacting(t *testing.T) {
 			}
 		}
 	})
-	commits, err := Commits(t.Context(), dir, crashOptions.ScanID)
+	commits, err := commit.Commits(t.Context(), dir, crashOptions.ScanID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for parts := int64(2); parts <= 10; parts += 2 {
-		mustCompact(t, dir, CompactOptions{PartBytes: parts * commits[0].bytes()})
+		mustCompact(t, dir, compact.Options{PartBytes: parts * commits[0].Bytes()})
 	}
 	close(over)
 	wait.Wait()
@@ -540,9 +545,9 @@ func TestVerifyWhileScanning(t *testing.T) {
 		scanWithStats(t, dir, o, typicalSites(t, 4)...)
 	}
 	for i, before := range []string{
-		"sites/", "bodies/", "_rejects/", scansFolder, commitsFolder("a"), fileRecordName("a", TableTokenStats),
-		manifestName("a"), commitName("a", "0", 0), partName(TableSites, "2026-11-21", "a", "0", 0), partName(TableSites, "2026-11-21", "a", "0", 1),
-		fileRecordName("a", TableRecordStats), StatsName(TableTokenStats, "2026-11-21", "a"), StatsName(TableRecordStats, "2026-11-21", "a"), "token_stats/",
+		"sites/", "bodies/", "_rejects/", schema.ScansFolder, commit.CommitsFolder("a"), commit.FileRecordName("a", schema.TokenStats),
+		commit.ManifestName("a"), commit.CommitName("a", "0", 0), commit.PartName(schema.Sites, "2026-11-21", "a", "0", 0), commit.PartName(schema.Sites, "2026-11-21", "a", "0", 1),
+		commit.FileRecordName("a", schema.RecordStats), commit.StatsName(schema.TokenStats, "2026-11-21", "a"), commit.StatsName(schema.RecordStats, "2026-11-21", "a"), "token_stats/",
 	} {
 		if raceEnabled && i%3 > 0 || testing.Short() && i%4 > 0 {
 			continue // the race detector makes each take ten times as long; short mode takes a sample
@@ -550,9 +555,11 @@ func TestVerifyWhileScanning(t *testing.T) {
 		for what, do := range map[string]func(dir *store.Dir){
 			"a scan":                           func(dir *store.Dir) { writeSites(t, dir, "newcomer", typicalSites(t, 5)...) },
 			"more of a scan that was complete": func(dir *store.Dir) { scanWithStats(t, dir, options, typicalSites(t, 9)...) },
-			"statistics":                       func(dir *store.Dir) { writeStats(t, dir, "a", TableTokenStats, TokenStatsRow{Token: "*"}) },
-			"a restart":                        func(dir *store.Dir) { restart(dir, options.Date) },
-			"a restart on another day":         func(dir *store.Dir) { restart(dir, "2026-11-22", TableSites, TableVerdicts) },
+			"statistics": func(dir *store.Dir) {
+				writeStats(t, dir, "a", schema.TokenStats, schema.TokenStatsRow{Token: "*"})
+			},
+			"a restart":                func(dir *store.Dir) { restart(dir, options.Date) },
+			"a restart on another day": func(dir *store.Dir) { restart(dir, "2026-11-22", schema.Sites, schema.Verdicts) },
 		} {
 			dir := newDir(t)
 			scanWithStats(t, dir, options, typicalSites(t, 5)...)
@@ -567,7 +574,7 @@ func TestVerifyWhileScanning(t *testing.T) {
 
 // TestVerifyInterruptedBegunAnew shows the same of a scan that was not complete, and is begun anew on another day.
 func TestVerifyInterruptedBegunAnew(t *testing.T) {
-	for _, before := range []string{commitsFolder("a"), commitName("a", "0", 0), fileRecordName("a", TableTokenStats)} {
+	for _, before := range []string{commit.CommitsFolder("a"), commit.CommitName("a", "0", 0), commit.FileRecordName("a", schema.TokenStats)} {
 		dir := newDir(t)
 		options := Options{ScanID: "a", Date: "2026-11-21", ToolVersion: "test", PartRows: 3}
 		w := mustOpen(t, dir, options)
@@ -596,7 +603,7 @@ func FuzzVerifyParquet(f *testing.F) {
 		f.Fatal(err)
 	}
 	for seq := range uint64(2) {
-		w, err := Open(context.Background(), dir, Options{ScanID: fmt.Sprint(seq), Tables: []string{TableEvidence}})
+		w, err := Open(context.Background(), dir, Options{ScanID: fmt.Sprint(seq), Tables: []string{schema.Evidence}})
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -615,26 +622,26 @@ func FuzzVerifyParquet(f *testing.F) {
 		}
 	}
 	// A footer whose first list says that it has two thousand million entries.
-	huge := append([]byte(magic), 0x15, 2, 0x29, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07)
-	f.Add(append(binary.LittleEndian.AppendUint32(huge, 9), magic...))
+	huge := append([]byte(table.Magic), 0x15, 2, 0x29, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07)
+	f.Add(append(binary.LittleEndian.AppendUint32(huge, 9), table.Magic...))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		file := File{Table: TableEvidence, Name: "x", Bytes: int64(len(data)), Rows: 3}
-		v := &verifier{store: &changed{dir, "x", data}}
+		file := schema.File{Table: schema.Evidence, Name: "x", Bytes: int64(len(data)), Rows: 3}
+		st := &changed{dir, "x", data}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if found, err := v.parquet(context.Background(), file, "0"); err != nil || len(found) == 0 {
+		if found, err := verify.File(context.Background(), st, file, "0"); err != nil || len(found) == 0 {
 			t.Errorf("%v, %v", found, err) // the hash at least is another
 		}
 		runtime.ReadMemStats(&after)
 		if took := after.TotalAlloc - before.TotalAlloc; took > 64<<20+100*uint64(len(data)) {
 			t.Errorf("%d bytes of memory for a file of %d", took, len(data))
 		}
-		for _, err := range FileRows[EvidenceRow](context.Background(), v.store, "x") {
+		for _, err := range table.FileRows[schema.EvidenceRow](context.Background(), st, "x") {
 			if err != nil {
 				break
 			}
 		}
-		draft, _, err := splice(context.Background(), v.store, v.store, "y", []File{file}, maxFooter, nil)
+		draft, _, err := table.Concat(context.Background(), st, st, "y", []schema.File{file}, table.MaxFooter, nil)
 		if err == nil {
 			t.Error("copied although its hash is another")
 			_ = draft.Discard()

@@ -12,16 +12,20 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/views"
 )
 
 // viewsIn is which tables views.sql has views of.
 func viewsIn(t *testing.T, st store.Store) []string {
 	t.Helper()
-	data, err := store.ReadAll(t.Context(), st, ViewsName, maxViews)
+	data, err := store.ReadAll(t.Context(), st, views.Name, views.MaxBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !soundViews(data) {
+	if !views.Sound(data) {
 		t.Error("its sum is wrong")
 	}
 	var names []string
@@ -41,7 +45,7 @@ func TestViews(t *testing.T) {
 			t.Errorf("views of %q, want %q", got, want)
 		}
 	}
-	o := Options{ScanID: "v", Date: "2026-11-21", Tables: []string{TableSites, TableEvidence}}
+	o := Options{ScanID: "v", Date: "2026-11-21", Tables: []string{schema.Sites, schema.Evidence}}
 	w := mustOpen(t, dir, o)
 	f()
 	if err := w.Add(typicalSite(t, 1)); err != nil {
@@ -51,7 +55,7 @@ func TestViews(t *testing.T) {
 		t.Fatal(err)
 	}
 	f("bulkscan_commits", "bulkscan_parts", "bulkscan_files", "sites", "evidence", "tokens", "scans", "site_blocks", "blocked_sets")
-	writeStats(t, dir, "v", TableRecordStats, RecordStatsRow{Kind: "typo", Key: "x"})
+	writeStats(t, dir, "v", schema.RecordStats, schema.RecordStatsRow{Kind: "typo", Key: "x"})
 	f("bulkscan_commits", "bulkscan_parts", "bulkscan_statistics", "bulkscan_files", "sites", "evidence", "record_stats", "tokens", "scans", "site_blocks", "blocked_sets")
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -60,7 +64,7 @@ func TestViews(t *testing.T) {
 	if err := mustOpen(t, watched, o).Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if slices.ContainsFunc(watched.Steps(), func(s storetest.Step) bool { return s.Name == ViewsName && s.Op != "sweep" }) {
+	if slices.ContainsFunc(watched.Steps(), func(s storetest.Step) bool { return s.Name == views.Name && s.Op != "sweep" }) {
 		t.Error("the views were written again, as they were")
 	}
 	o.Restart = true
@@ -78,7 +82,7 @@ func TestViewsKeepTheRegistry(t *testing.T) {
 	}
 	f := func(when string, want int) {
 		t.Helper()
-		data, err := store.ReadAll(t.Context(), dir, ViewsName, maxViews)
+		data, err := store.ReadAll(t.Context(), dir, views.Name, views.MaxBytes)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,9 +99,9 @@ func TestViewsKeepTheRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	f("scanned", 1)
-	writeStats(t, dir, "own", TableRecordStats, RecordStatsRow{Kind: "typo", Key: "x"})
+	writeStats(t, dir, "own", schema.RecordStats, schema.RecordStatsRow{Kind: "typo", Key: "x"})
 	f("counted", 1)
-	if merged, err := Compact(t.Context(), dir, "own", CompactOptions{}); err != nil || merged.PartsAfter != 1 {
+	if merged, err := compact.Scan(t.Context(), dir, "own", compact.Options{}); err != nil || merged.PartsAfter != 1 {
 		t.Fatalf("%+v, %v", merged, err)
 	}
 	f("merged", 1)
@@ -111,10 +115,10 @@ func TestViewsKeepTheRegistry(t *testing.T) {
 func TestViewsListOnce(t *testing.T) {
 	dir := newDir(t)
 	writeSites(t, dir, "v", typicalSite(t, 1))
-	writeStats(t, dir, "v", TableRecordStats, RecordStatsRow{Kind: "typo", Key: "x"})
+	writeStats(t, dir, "v", schema.RecordStats, schema.RecordStatsRow{Kind: "typo", Key: "x"})
 	f := func(text string, want int) {
 		t.Helper()
-		data, err := store.ReadAll(t.Context(), dir, ViewsName, maxViews)
+		data, err := store.ReadAll(t.Context(), dir, views.Name, views.MaxBytes)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,15 +135,15 @@ func TestViewsListOnce(t *testing.T) {
 	// Beside a CTE that it materializes, DuckDB reads all columns.
 	f("MATERIALIZED", 0)
 	f("\nWITH ", 0)
-	f(fmt.Sprint(maxCommit), 1) // what our readers read, DuckDB reads
-	if err := dir.Delete(t.Context(), fileRecordName("v", TableRecordStats)); err != nil {
+	f(fmt.Sprint(schema.MaxCommit), 1) // what our readers read, DuckDB reads
+	if err := dir.Delete(t.Context(), commit.FileRecordName("v", schema.RecordStats)); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeViews(t.Context(), dir, nil); err != nil {
+	if err := views.Write(t.Context(), dir, nil); err != nil {
 		t.Fatal(err)
 	}
 	f("_scans/*/files/", 0)
-	if got := viewsIn(t, dir); slices.Contains(got, TableRecordStats) {
+	if got := viewsIn(t, dir); slices.Contains(got, schema.RecordStats) {
 		t.Errorf("views of %q, and no record names such a file", got)
 	}
 }
@@ -150,16 +154,16 @@ func TestScansBesideDamaged(t *testing.T) {
 	for i := range 4 {
 		writeSites(t, dir, fmt.Sprintf("s%d", i), typicalSite(t, 1))
 	}
-	flip(t, dir.Root()+"/"+manifestName("s1"), 40)
-	if err := dir.Put(t.Context(), manifestName("s3"), nil); err != nil {
+	flip(t, dir.Root()+"/"+commit.ManifestName("s1"), 40)
+	if err := dir.Put(t.Context(), commit.ManifestName("s3"), nil); err != nil {
 		t.Fatal(err)
 	}
-	scans, err := Scans(t.Context(), dir)
-	damaged, ok := errors.AsType[*DamagedScansError](err)
+	scans, err := commit.Scans(t.Context(), dir)
+	damaged, ok := errors.AsType[*commit.DamagedScansError](err)
 	if !ok || len(damaged.Scans) != 2 || damaged.Scans[0].ScanID != "s1" || damaged.Scans[1].ScanID != "s3" {
 		t.Fatalf("%v", err)
 	}
-	if !strings.Contains(err.Error(), "2 of the scans cannot be read") || !strings.Contains(err.Error(), "manifest of scan s1") || !errors.Is(err, errRecord) {
+	if !strings.Contains(err.Error(), "2 of the scans cannot be read") || !strings.Contains(err.Error(), "manifest of scan s1") || !errors.Is(err, commit.ErrRecord) {
 		t.Errorf("%v", err)
 	}
 	if len(scans) != 2 || scans[0].ScanID != "s0" || scans[1].ScanID != "s2" {
@@ -171,14 +175,14 @@ func TestScansBesideDamaged(t *testing.T) {
 func TestRecords(t *testing.T) {
 	f := func(data, want string) {
 		t.Helper()
-		r := FileRecord{}
-		err := openRecord([]byte(data), &r, &r.Sum)
+		r := commit.FileRecord{}
+		err := commit.OpenRecord([]byte(data), &r, &r.Sum)
 		if got := fmt.Sprint(err); !strings.Contains(got, want) {
 			t.Errorf("%q: %s, want %s", data, got, want)
 		}
 	}
-	r := FileRecord{ScanID: "s", File: File{Table: "t"}}
-	sealed, err := sealRecord(&r, &r.Sum)
+	r := commit.FileRecord{ScanID: "s", File: schema.File{Table: "t"}}
+	sealed, err := commit.SealRecord(&r, &r.Sum)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +211,7 @@ type sweptStore struct {
 }
 
 func (s *sweptStore) Put(ctx context.Context, name string, data []byte) error {
-	if name != ViewsName || s.sweeps == 0 {
+	if name != views.Name || s.sweeps == 0 {
 		return s.Dir.Put(ctx, name, data)
 	}
 	s.sweeps--
@@ -216,7 +220,7 @@ func (s *sweptStore) Put(ctx context.Context, name string, data []byte) error {
 		return err
 	}
 	_, err = draft.Write(data)
-	err = errors.Join(err, draft.Seal(), sweepFiles(ctx, s.Dir, ViewsName))
+	err = errors.Join(err, draft.Seal(), commit.SweepFiles(ctx, s.Dir, views.Name))
 	return errors.Join(err, draft.Publish(ctx), draft.Discard())
 }
 
@@ -229,7 +233,7 @@ func TestViewsAreSwept(t *testing.T) {
 	}
 	f := func(name string, sweep func()) {
 		t.Helper()
-		draft, err := dir.Create(t.Context(), ViewsName)
+		draft, err := dir.Create(t.Context(), views.Name)
 		if err == nil {
 			err = draft.Seal()
 		}
@@ -241,13 +245,13 @@ func TestViewsAreSwept(t *testing.T) {
 			t.Errorf("%s left a draft of the views: %v", name, err)
 		}
 	}
-	f("compact", func() { mustCompact(t, dir, CompactOptions{}) })
+	f("compact", func() { mustCompact(t, dir, compact.Options{}) })
 	f("open", func() { mustOpen(t, dir, crashOptions) })
 	swept := &sweptStore{Dir: newDir(t), sweeps: 2}
-	if err := writeViews(t.Context(), swept, nil); err != nil || swept.sweeps != 0 {
+	if err := views.Write(t.Context(), swept, nil); err != nil || swept.sweeps != 0 {
 		t.Errorf("%v, and %d sweeps are left", err, swept.sweeps)
 	}
-	if data, err := store.ReadAll(t.Context(), swept, ViewsName, maxViews); err != nil || !soundViews(data) {
+	if data, err := store.ReadAll(t.Context(), swept, views.Name, views.MaxBytes); err != nil || !views.Sound(data) {
 		t.Errorf("%v", err)
 	}
 }

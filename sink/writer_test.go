@@ -20,6 +20,10 @@ import (
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/views"
 )
 
 // TestOneWriter shows that a scan has one writer at a time, and that the error names it.
@@ -27,14 +31,14 @@ func TestOneWriter(t *testing.T) {
 	dir := newDir(t)
 	w := mustOpen(t, dir, Options{ScanID: "one"})
 	_, err := Open(t.Context(), dir, Options{ScanID: "one"})
-	held, ok := errors.AsType[*HeldError](err)
+	held, ok := errors.AsType[*commit.HeldError](err)
 	if !ok || held.Holder.PID != os.Getpid() || held.Holder.StartedAt.IsZero() {
 		t.Fatalf("the second Open: %v", err)
 	}
 	if host, _ := os.Hostname(); !strings.Contains(err.Error(), host) {
 		t.Errorf("the error names no host: %v", err)
 	}
-	if err := (&HeldError{ScanID: "one"}); strings.Contains(err.Error(), "0001") {
+	if err := (&commit.HeldError{ScanID: "one"}); strings.Contains(err.Error(), "0001") {
 		t.Errorf("nobody is said to hold it: %v", err)
 	}
 	mustOpen(t, dir, Options{ScanID: "two"})
@@ -48,9 +52,9 @@ func TestOneWriter(t *testing.T) {
 func TestResume(t *testing.T) {
 	base := func() Options {
 		return Options{
-			ScanID: "r", Date: "2026-11-20", ToolVersion: "1", Tables: []string{TableSites},
-			Config: []Setting{{"max-body", "512000", true}, {"concurrency", "1000", false}},
-			Inputs: []Input{{"top.csv", 10, "abc"}, {"more.csv", 0, "def"}},
+			ScanID: "r", Date: "2026-11-20", ToolVersion: "1", Tables: []string{schema.Sites},
+			Config: []commit.Setting{{Name: "max-body", Value: "512000", Answers: true}, {Name: "concurrency", Value: "1000", Answers: false}},
+			Inputs: []commit.Input{{Name: "top.csv", Bytes: 10, Fingerprint: "abc"}, {Name: "more.csv", Bytes: 0, Fingerprint: "def"}},
 		}
 	}
 	f := func(change func(*Options), want string) {
@@ -79,7 +83,7 @@ func TestResume(t *testing.T) {
 			}
 			return
 		}
-		if _, ok := errors.AsType[*ChangedError](err); !ok || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--restart") || !strings.Contains(err.Error(), "--scan-id") {
+		if _, ok := errors.AsType[*commit.ChangedError](err); !ok || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--restart") || !strings.Contains(err.Error(), "--scan-id") {
 			t.Errorf("want an error with %q and the remedy, got %v", want, err)
 		}
 		o.Restart = true
@@ -92,7 +96,7 @@ func TestResume(t *testing.T) {
 			t.Errorf("restarted with %d done", w.DoneCount())
 		}
 		for entry := range dir.List(t.Context(), "") {
-			if !slices.Contains([]string{manifestName("r"), commitName("r", compactedShard, 0), ViewsName}, entry.Name) {
+			if !slices.Contains([]string{commit.ManifestName("r"), commit.CommitName("r", commit.CompactedShard, 0), views.Name}, entry.Name) {
 				t.Errorf("left by --restart: %s", entry.Name)
 			}
 		}
@@ -105,17 +109,21 @@ func TestResume(t *testing.T) {
 	f(func(o *Options) { o.Config[1].Value = "10" }, "")
 	f(func(o *Options) { o.ToolVersion = "2" }, "")
 	f(func(o *Options) { o.Inputs[0].Name = "moved/top.csv" }, "")
-	f(func(o *Options) { o.Config = append(o.Config, Setting{"progress", "none", false}) }, "")
+	f(func(o *Options) {
+		o.Config = append(o.Config, commit.Setting{Name: "progress", Value: "none", Answers: false})
+	}, "")
 	f(func(o *Options) { o.Config[0].Value = "1000" }, `--max-body was "512000" and is now "1000"`)
 	f(func(o *Options) { o.Config = o.Config[1:] }, `--max-body was "512000" and is now ""`)
-	f(func(o *Options) { o.Config = append(o.Config, Setting{"strict-tls", "true", true}) }, "--strict-tls")
+	f(func(o *Options) {
+		o.Config = append(o.Config, commit.Setting{Name: "strict-tls", Value: "true", Answers: true})
+	}, "--strict-tls")
 	f(func(o *Options) { o.Inputs[0].Bytes = 11 }, "")
-	f(func(o *Options) { o.Tables = []string{TableSites} }, "")
+	f(func(o *Options) { o.Tables = []string{schema.Sites} }, "")
 	f(func(o *Options) { o.Inputs[1].Fingerprint = "xyz" }, `the fingerprint of input more.csv was "def (more.csv)" and is now "xyz (more.csv)"`)
-	f(func(o *Options) { o.Inputs[0] = Input{"bottom.csv", 11, "cba"} }, `the fingerprint of input bottom.csv was "abc (top.csv, 10 bytes)" and is now "cba (bottom.csv, 11 bytes)"`)
+	f(func(o *Options) { o.Inputs[0] = commit.Input{Name: "bottom.csv", Bytes: 11, Fingerprint: "cba"} }, `the fingerprint of input bottom.csv was "abc (top.csv, 10 bytes)" and is now "cba (bottom.csv, 11 bytes)"`)
 	f(func(o *Options) { slices.Reverse(o.Inputs) }, `the fingerprint of input more.csv was "abc (top.csv, 10 bytes)"`)
 	f(func(o *Options) { o.Inputs = o.Inputs[:1] }, `the number of inputs was "2 (top.csv, more.csv)" and is now "1 (top.csv)"`)
-	f(func(o *Options) { o.Tables = []string{TableSites, TableVerdicts} }, "--tables")
+	f(func(o *Options) { o.Tables = []string{schema.Sites, schema.Verdicts} }, "--tables")
 	f(func(o *Options) { r := *typicalRegistry(t); r.Version = "other"; o.Registry = &r }, "the token registry")
 }
 
@@ -131,13 +139,13 @@ func TestRestartLeavesOthers(t *testing.T) {
 		if err := w.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		for _, table := range []string{TableTokenStats, TableRecordStats} {
-			if err := dir.Put(t.Context(), StatsName(table, "2026-11-21", id), nil); err != nil {
+		for _, table := range []string{schema.TokenStats, schema.RecordStats} {
+			if err := dir.Put(t.Context(), commit.StatsName(table, "2026-11-21", id), nil); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := dir.Put(t.Context(), rejectsName("a-0"), nil); err != nil {
+	if err := dir.Put(t.Context(), commit.RejectsName("a-0"), nil); err != nil {
 		t.Fatal(err)
 	}
 	w := mustOpen(t, dir, Options{ScanID: "a-0", Restart: true})
@@ -154,12 +162,12 @@ func TestRestartLeavesOthers(t *testing.T) {
 			t.Errorf("left: %s", entry.Name)
 		}
 	}
-	want := map[string]int{"_scans": 2 + 2 + 2, "sites": 2, "verdicts": 2, "evidence": 2, "bodies": 2, "token_stats": 2, "record_stats": 2, ViewsName: 1}
+	want := map[string]int{"_scans": 2 + 2 + 2, "sites": 2, "verdicts": 2, "evidence": 2, "bodies": 2, "token_stats": 2, "record_stats": 2, views.Name: 1}
 	if !reflect.DeepEqual(left, want) {
 		t.Errorf("left %v, want %v", left, want)
 	}
 	for _, id := range []string{"a", "a-0-1"} {
-		if rows := readAll[SiteRow](t, dir, id, TableSites); len(rows) != 1 {
+		if rows := readAll[schema.SiteRow](t, dir, id, schema.Sites); len(rows) != 1 {
 			t.Errorf("scan %s has %d rows", id, len(rows))
 		}
 	}
@@ -181,7 +189,7 @@ func TestShards(t *testing.T) {
 		}
 	}
 	// A file of shard 1 without a commit stays when shard 10 resumes, and goes when shard 1 does.
-	orphan := partName(TableSites, "2026-11-21", "s", "1", 7)
+	orphan := commit.PartName(schema.Sites, "2026-11-21", "s", "1", 7)
 	if err := dir.Put(t.Context(), orphan, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +205,7 @@ func TestShards(t *testing.T) {
 			t.Errorf("after shard %s the file is there: %v", step.shard, err == nil)
 		}
 	}
-	if rows := readAll[SiteRow](t, dir, "s", TableSites); len(rows) != 3 {
+	if rows := readAll[schema.SiteRow](t, dir, "s", schema.Sites); len(rows) != 3 {
 		t.Errorf("%d rows", len(rows))
 	}
 }
@@ -206,18 +214,18 @@ func TestShards(t *testing.T) {
 func TestDamageIsNoticed(t *testing.T) {
 	dir := newDir(t)
 	writeSites(t, dir, "d", typicalSite(t, 1))
-	name := filepath.Join(dir.Root(), partName(TableSites, "2026-11-21", "d", "0", 0))
+	name := filepath.Join(dir.Root(), commit.PartName(schema.Sites, "2026-11-21", "d", "0", 0))
 	if err := os.Truncate(name, 100); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(t.Context(), dir, Options{ScanID: "d"}); err == nil || !strings.Contains(err.Error(), "verify") {
 		t.Errorf("Open on a cut file: %v", err)
 	}
-	scan, err := ReadScan(t.Context(), dir, "d")
+	scan, err := commit.ReadScan(t.Context(), dir, "d")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, err = range Rows[SiteRow](t.Context(), scan, TableSites) {
+	for _, err = range Rows[schema.SiteRow](t.Context(), scan, schema.Sites) {
 	}
 	if err == nil {
 		t.Error("a cut file was read")
@@ -228,7 +236,7 @@ func TestDamageIsNoticed(t *testing.T) {
 	if _, err := Open(t.Context(), dir, Options{ScanID: "d"}); err == nil {
 		t.Error("Open without a committed file")
 	}
-	commit := filepath.Join(dir.Root(), commitName("d", "0", 0))
+	commit := filepath.Join(dir.Root(), commit.CommitName("d", "0", 0))
 	if err := os.WriteFile(commit, []byte("{"), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +257,7 @@ func TestDamageIsNoticed(t *testing.T) {
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if rows := readAll[SiteRow](t, dir, "d", TableSites); len(rows) != 1 {
+	if rows := readAll[schema.SiteRow](t, dir, "d", schema.Sites); len(rows) != 1 {
 		t.Errorf("%d rows", len(rows))
 	}
 }
@@ -265,7 +273,7 @@ func TestPartAge(t *testing.T) {
 		commits := func(want int) {
 			t.Helper()
 			synctest.Wait()
-			got, err := Commits(t.Context(), dir, "age")
+			got, err := commit.Commits(t.Context(), dir, "age")
 			if err != nil || len(got) != want {
 				t.Fatalf("after %v %d commits, want %d (%v)", time.Now(), len(got), want, err)
 			}
@@ -292,7 +300,7 @@ type silentStore struct{ *store.Dir }
 
 func (s silentStore) Create(ctx context.Context, name string) (store.Draft, error) {
 	draft, err := s.Dir.Create(ctx, name)
-	if _, _, _, ok := splitPart(path.Base(name)); !ok || err != nil {
+	if _, _, _, ok := commit.SplitPart(path.Base(name)); !ok || err != nil {
 		return draft, err
 	}
 	return silentDraft{draft}, nil
@@ -360,7 +368,7 @@ func TestGiveUp(t *testing.T) {
 	}
 	f("given up", 1, given, context.Canceled)
 	f("given up, with a part open", 4, given, context.Canceled)
-	f("aborted", 1, (*Writer).Abort, errClosed)
+	f("aborted", 1, (*Writer).Abort, commit.ErrClosed)
 }
 
 func TestOptions(t *testing.T) {
@@ -395,11 +403,11 @@ func TestScans(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 	})
-	all, err := Scans(t.Context(), dir)
+	all, err := commit.Scans(t.Context(), dir)
 	if err != nil || len(all) != 2 || all[0].ScanID != "b" || all[1].ScanID != "a" {
 		t.Errorf("%v, %v", all, err)
 	}
-	if _, err := ReadScan(t.Context(), dir, "c"); !errors.Is(err, store.ErrNotExist) {
+	if _, err := commit.ReadScan(t.Context(), dir, "c"); !errors.Is(err, store.ErrNotExist) {
 		t.Errorf("a scan that is not there: %v", err)
 	}
 }
@@ -408,7 +416,7 @@ func TestScans(t *testing.T) {
 // than a batch.
 func TestHugeSites(t *testing.T) {
 	dir := newDir(t)
-	w := mustOpen(t, dir, Options{ScanID: "huge", Tables: []string{TableSites, TableBodies}})
+	w := mustOpen(t, dir, Options{ScanID: "huge", Tables: []string{schema.Sites, schema.Bodies}})
 	site := typicalSite(t, 1)
 	site.Fetch.Body = bytes.Repeat([]byte("Disallow: /x\n"), 1<<20)
 	for i := range uint64(5) {
@@ -420,15 +428,15 @@ func TestHugeSites(t *testing.T) {
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := readAll[BodyRow](t, dir, "huge", TableBodies); len(got) != 5 || !bytes.Equal(got[4].Body, site.Fetch.Body) {
+	if got := readAll[schema.BodyRow](t, dir, "huge", schema.Bodies); len(got) != 5 || !bytes.Equal(got[4].Body, site.Fetch.Body) {
 		t.Errorf("%d bodies", len(got))
 	}
-	commits, err := Commits(t.Context(), dir, "huge")
+	commits, err := commit.Commits(t.Context(), dir, "huge")
 	if err != nil || len(commits) != 1 {
 		t.Fatalf("%d commits, %v", len(commits), err)
 	}
 	// Four of them are more than groupBytes.
-	if bodies, ok := commits[0].File(TableBodies); !ok || bodies.Groups != 2 {
+	if bodies, ok := commits[0].File(schema.Bodies); !ok || bodies.Groups != 2 {
 		t.Errorf("%d row groups of bodies", bodies.Groups)
 	}
 	if w.open != nil {
@@ -464,7 +472,7 @@ func TestJSONLines(t *testing.T) {
 	if len(lines) != 3 {
 		t.Fatalf("%d lines", len(lines))
 	}
-	schema := Schema()
+	schema := schema.Tables()
 	for i, line := range lines {
 		var object map[string]any
 		if err := json.Unmarshal([]byte(line), &object); err != nil {
@@ -534,13 +542,13 @@ func TestJSONLinesError(t *testing.T) {
 
 func TestRejects(t *testing.T) {
 	dir := newDir(t)
-	r, err := OpenRejects(t.Context(), dir, "x")
+	r, err := commit.OpenRejects(t.Context(), dir, "x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, reject := range []Reject{
-		{"top.csv", 7, "http://user@host/", "user info is not allowed"},
-		{"top.csv", 8, "a\xff\x00\x1b]0;x\a\"\\\u009b" + strings.Repeat("€", 1000), "not a host name"},
+	for _, reject := range []commit.Reject{
+		{Input: "top.csv", Line: 7, Text: "http://user@host/", Reason: "user info is not allowed"},
+		{Input: "top.csv", Line: 8, Text: "a\xff\x00\x1b]0;x\a\"\\\u009b" + strings.Repeat("€", 1000), Reason: "not a host name"},
 	} {
 		if err := r.Add(reject); err != nil {
 			t.Fatal(err)
@@ -557,7 +565,7 @@ func TestRejects(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(r.Discard(), r.Add(Reject{})); !errors.Is(err, errClosed) {
+	if err := errors.Join(r.Discard(), r.Add(commit.Reject{})); !errors.Is(err, commit.ErrClosed) {
 		t.Errorf("a line after Close: %v", err)
 	}
 	data, err := store.ReadAll(t.Context(), dir, "_rejects/x.jsonl", 1<<20)
@@ -565,14 +573,14 @@ func TestRejects(t *testing.T) {
 		t.Fatal(err)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
-	var first, second Reject
+	var first, second commit.Reject
 	if err := errors.Join(decoder.Decode(&first), decoder.Decode(&second)); err != nil {
 		t.Fatal(err)
 	}
-	if want := (Reject{"top.csv", 7, "http://user@host/", "user info is not allowed"}); first != want {
+	if want := (commit.Reject{Input: "top.csv", Line: 7, Text: "http://user@host/", Reason: "user info is not allowed"}); first != want {
 		t.Errorf("%+v", first)
 	}
-	if !strings.HasPrefix(second.Text, "a\ufffd\x00\x1b]0;x\a\"\\\u009b€€") || len(second.Text) > MaxReject || len(second.Text) < MaxReject-3 {
+	if !strings.HasPrefix(second.Text, "a\ufffd\x00\x1b]0;x\a\"\\\u009b€€") || len(second.Text) > schema.MaxReject || len(second.Text) < schema.MaxReject-3 {
 		t.Errorf("%q", second.Text)
 	}
 	if bytes.ContainsAny(data, "\x1b\x00\a\u009b") {
@@ -631,7 +639,7 @@ func TestOpenContext(t *testing.T) {
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if rows := readAll[SiteRow](t, dir, "ctx", TableSites); len(rows) != 1 {
+	if rows := readAll[schema.SiteRow](t, dir, "ctx", schema.Sites); len(rows) != 1 {
 		t.Errorf("%d rows", len(rows))
 	}
 }
@@ -650,8 +658,8 @@ func TestRestartKnowsItsOwn(t *testing.T) {
 			if err := w.Close(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			for _, table := range []string{TableTokenStats, TableRecordStats} {
-				if err := dir.Put(t.Context(), StatsName(table, "2026-11-21", id), nil); err != nil {
+			for _, table := range []string{schema.TokenStats, schema.RecordStats} {
+				if err := dir.Put(t.Context(), commit.StatsName(table, "2026-11-21", id), nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -662,11 +670,11 @@ func TestRestartKnowsItsOwn(t *testing.T) {
 			if id == restarted {
 				want = 0
 			}
-			if rows := readAll[SiteRow](t, dir, id, TableSites); len(rows) != want {
+			if rows := readAll[schema.SiteRow](t, dir, id, schema.Sites); len(rows) != want {
 				t.Errorf("restarted %s: scan %s has %d rows", restarted, id, len(rows))
 			}
-			for _, table := range []string{TableTokenStats, TableRecordStats} {
-				_, err := store.ReadAll(t.Context(), dir, StatsName(table, "2026-11-21", id), 1)
+			for _, table := range []string{schema.TokenStats, schema.RecordStats} {
+				_, err := store.ReadAll(t.Context(), dir, commit.StatsName(table, "2026-11-21", id), 1)
 				if (err == nil) != (want == 1) {
 					t.Errorf("restarted %s: %s of scan %s: %v", restarted, table, id, err)
 				}
@@ -693,7 +701,7 @@ func TestReaderAcrossRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	var err error
-	for row, wrong := range Rows[SiteRow](t.Context(), old, TableSites) {
+	for row, wrong := range Rows[schema.SiteRow](t.Context(), old, schema.Sites) {
 		if err = wrong; err == nil {
 			t.Errorf("seq %d", row.Seq)
 		}
@@ -712,13 +720,13 @@ func TestOpenWithoutManifest(t *testing.T) {
 			t.Fatal(err)
 		}
 		if compacted {
-			mustCompact(t, dir, CompactOptions{})
+			mustCompact(t, dir, compact.Options{})
 		}
-		remove(t, dir, manifestName(crashOptions.ScanID))
+		remove(t, dir, commit.ManifestName(crashOptions.ScanID))
 		watched := &storetest.Faults{Store: dir}
 		_, err := Open(t.Context(), watched, crashOptions)
 		const says = "cannot resume scan crash-1: _scans/crash-1/manifest.json is missing, and there are "
-		if err == nil || !strings.HasPrefix(err.Error(), says) || !strings.HasSuffix(err.Error(), manifestRemedy) {
+		if err == nil || !strings.HasPrefix(err.Error(), says) || !strings.HasSuffix(err.Error(), commit.ManifestRemedy) {
 			t.Fatalf("%v", err)
 		}
 		if slices.ContainsFunc(watched.Steps(), func(s storetest.Step) bool { return s.Op != "lock" && s.Op != "unlock" }) {
@@ -738,7 +746,7 @@ func TestOpenNamesRemedy(t *testing.T) {
 	o := crashOptions
 	o.Restart = true
 	for name, remedy := range map[string]string{
-		manifestName(crashOptions.ScanID): manifestRemedy, commitName(crashOptions.ScanID, "0", 4): damageRemedy,
+		commit.ManifestName(crashOptions.ScanID): commit.ManifestRemedy, commit.CommitName(crashOptions.ScanID, "0", 4): commit.DamageRemedy,
 	} {
 		dir := newDir(t)
 		for range 2 {
@@ -754,7 +762,7 @@ func TestOpenNamesRemedy(t *testing.T) {
 		if err := finish(mustOpen(t, dir, o), typicalSites(t, crashSites)); err != nil {
 			t.Error(err)
 		}
-		if past, err := readHistory(t.Context(), dir, o.ScanID); err != nil || len(past.current) != 3 || past.current[0].N != 6 || len(past.void) != 2 {
+		if past, err := commit.ReadHistory(t.Context(), dir, o.ScanID); err != nil || len(past.Current) != 3 || past.Current[0].N != 6 || len(past.Tombstones) != 2 {
 			t.Errorf("%s, begun anew: %+v, %v", name, past, err)
 		}
 		if lines, _ := findings(t, dir); len(lines) > 0 {
@@ -775,7 +783,7 @@ func TestOpenSweepsAllShards(t *testing.T) {
 	writeSites(t, dir, crashOptions.ScanID, typicalSites(t, 3)...)
 	f := func(what string, do func()) {
 		t.Helper()
-		late, err := dir.Create(t.Context(), partName(TableSites, crashOptions.Date, crashOptions.ScanID, "7", 0))
+		late, err := dir.Create(t.Context(), commit.PartName(schema.Sites, crashOptions.Date, crashOptions.ScanID, "7", 0))
 		if err == nil {
 			err = late.Seal()
 		}
@@ -787,7 +795,7 @@ func TestOpenSweepsAllShards(t *testing.T) {
 			t.Errorf("%s: a late part of another shard: %v", what, err)
 		}
 	}
-	f("compact", func() { mustCompact(t, dir, CompactOptions{}) })
+	f("compact", func() { mustCompact(t, dir, compact.Options{}) })
 	var w *Writer
 	f("open", func() { w = mustOpen(t, dir, crashOptions) })
 	f("complete", func() {
@@ -805,12 +813,12 @@ func TestOpenLeavesOthersDrafts(t *testing.T) {
 	if err := other.Add(typicalSite(t, 1)); err != nil {
 		t.Fatal(err)
 	}
-	rejects, err := OpenRejects(t.Context(), dir, "a.jsonl")
+	rejects, err := commit.OpenRejects(t.Context(), dir, "a.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustOpen(t, dir, Options{ScanID: "a", Date: "2026-11-21"})
-	if ours, err := OpenRejects(t.Context(), dir, "a"); err != nil {
+	if ours, err := commit.OpenRejects(t.Context(), dir, "a"); err != nil {
 		t.Fatal(err)
 	} else if err := ours.Discard(); err != nil {
 		t.Fatal(err)
@@ -821,7 +829,7 @@ func TestOpenLeavesOthersDrafts(t *testing.T) {
 	if err := rejects.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if rows := readAll[SiteRow](t, dir, "a-0", TableSites); len(rows) != 1 {
+	if rows := readAll[schema.SiteRow](t, dir, "a-0", schema.Sites); len(rows) != 1 {
 		t.Errorf("%d rows", len(rows))
 	}
 }
@@ -830,7 +838,7 @@ func TestOpenLeavesOthersDrafts(t *testing.T) {
 func TestBitmapDamaged(t *testing.T) {
 	f := func(finished ...byte) {
 		t.Helper()
-		c := Commit{ScanID: "x", Shard: "0", Finished: finished}
+		c := commit.Commit{ScanID: "x", Shard: "0", Finished: finished}
 		if b, err := c.Bitmap(); err == nil {
 			t.Errorf("% x is a bitmap of %d", finished, b.GetCardinality())
 		}
@@ -843,7 +851,7 @@ func TestBitmapDamaged(t *testing.T) {
 	f(0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f)
 	f(1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x3a, 0x30, 0, 0, 0xff, 0xff, 0xff, 0xff)
 	f(1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x3b, 0x30, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
-	c := Commit{ScanID: "x", Shard: "0", Rows: -1}
+	c := commit.Commit{ScanID: "x", Shard: "0", Rows: -1}
 	var err error
 	if c.Finished, err = roaring64.BitmapOf(1, 2, 1<<40).ToBytes(); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,8 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/simweb"
 	"github.com/bulkscan/bulkscan/internal/warc"
-	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // TestArchiveIsJudgedAlike scans all of the zoo with --warc-out, kills the scan on the way and resumes it, and judges what it
@@ -124,12 +125,12 @@ func TestKilledReplayResumes(t *testing.T) {
 func answeredSites(t *testing.T, out string) map[string]string {
 	t.Helper()
 	dir := mustPlace(t, out)
-	scan, err := sink.ReadScan(t.Context(), dir, "s")
+	scan, err := commit.ReadScan(t.Context(), dir, "s")
 	if err != nil {
 		t.Fatal(err)
 	}
 	sites := map[string]string{}
-	each(t, scan, sink.TableSites, func(r *sink.SiteRow) {
+	each(t, scan, schema.Sites, func(r *schema.SiteRow) {
 		if r.Status == 0 {
 			return
 		}
@@ -148,7 +149,7 @@ func answeredSites(t *testing.T, out string) map[string]string {
 func archived(t *testing.T, out, kept string) {
 	t.Helper()
 	dir := mustPlace(t, out)
-	list, err := sink.Commits(t.Context(), dir, "s")
+	list, err := commit.Commits(t.Context(), dir, "s")
 	if err != nil {
 		t.Fatal(err)
 	}

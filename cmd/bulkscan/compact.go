@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkscan/bulkscan/internal/terminal"
-	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
 )
 
 // defaultGrace lets what was replaced stay for readers that have just listed it: a query of DuckDB is mostly done by then.
@@ -42,18 +43,18 @@ harms nothing; the next one, or the next scan of that id, cleans up. While a sca
 				return usagef("--grace %v: at least 0s", grace)
 			}
 			return a.interruptible(c.Context(), func(ctx context.Context) error {
-				return a.compact(ctx, placeOf(args), scanID, sink.CompactOptions{PartBytes: partMB << 20, Grace: grace}, asJSON)
+				return a.compact(ctx, placeOf(args), scanID, compact.Options{PartBytes: partMB << 20, Grace: grace}, asJSON)
 			})
 		},
 	}
 	c.Flags().StringVar(&scanID, "scan-id", "", "only this scan (default: all)")
-	c.Flags().Int64Var(&partMB, "part-mb", sink.DefaultPartBytes>>20, "size of a merged part at most, in MiB of all its tables together")
+	c.Flags().Int64Var(&partMB, "part-mb", compact.DefaultPartBytes>>20, "size of a merged part at most, in MiB of all its tables together")
 	c.Flags().DurationVar(&grace, "grace", defaultGrace, "how long replaced files stay for readers that have listed them")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
 
-func (a *app) compact(ctx context.Context, dir, scanID string, o sink.CompactOptions, asJSON bool) error {
+func (a *app) compact(ctx context.Context, dir, scanID string, o compact.Options, asJSON bool) error {
 	st, ids, err := a.scansOf(ctx, dir, scanID)
 	if err != nil {
 		return err
@@ -63,7 +64,7 @@ func (a *app) compact(ctx context.Context, dir, scanID string, o sink.CompactOpt
 	}
 	// Of all that are asked for: who gives this command every night should not have some merged and others not.
 	for _, id := range ids {
-		scan, err := sink.ReadScan(ctx, st, id)
+		scan, err := commit.ReadScan(ctx, st, id)
 		if err == nil && scan.Lost() != nil {
 			err = scan.Lost()
 		}
@@ -71,10 +72,10 @@ func (a *app) compact(ctx context.Context, dir, scanID string, o sink.CompactOpt
 			return fmt.Errorf("cannot compact scan %s, and nothing has been changed: %w%s", id, err, othersBy(ids))
 		}
 	}
-	all := []*sink.Compacted{}
+	all := []*compact.Result{}
 	var errs []error
 	for _, id := range ids {
-		done, err := sink.Compact(ctx, st, id, o)
+		done, err := compact.Scan(ctx, st, id, o)
 		if err != nil {
 			errs = append(errs, err) // the other scans are compacted all the same
 			continue

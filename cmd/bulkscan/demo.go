@@ -22,6 +22,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
 )
 
 // demoFlags are the flags of demo.
@@ -124,9 +125,9 @@ func mayHoldDemo(ctx context.Context, out string) error {
 	if err != nil {
 		return err
 	}
-	scans, err := sink.Scans(ctx, st)
+	scans, err := commit.Scans(ctx, st)
 	var ids []string
-	if damaged, ok := errors.AsType[*sink.DamagedScansError](err); ok {
+	if damaged, ok := errors.AsType[*commit.DamagedScansError](err); ok {
 		for _, scan := range damaged.Scans {
 			ids = append(ids, scan.ScanID)
 		}
@@ -160,7 +161,7 @@ func holdAgainst(ctx context.Context, dir, truth string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	scan, err := sink.ReadScan(ctx, st, demoScan)
+	scan, err := commit.ReadScan(ctx, st, demoScan)
 	if err != nil {
 		return "", err
 	}
@@ -204,8 +205,8 @@ func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) *scanFlags {
 	return s
 }
 
-func demoSettings(s *scanFlags) []sink.Setting {
-	return []sink.Setting{
+func demoSettings(s *scanFlags) []commit.Setting {
+	return []commit.Setting{
 		{Name: "resolver", Value: strings.Join(s.resolver, ",")},
 		{Name: "connect-to", Value: strings.Join(s.connectTo, " ")},
 		{Name: "timeout", Value: s.timeout.String()},

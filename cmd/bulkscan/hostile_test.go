@@ -27,7 +27,8 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
-	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // hostileSite is a site whose every text wants to do harm: what a terminal, a log, a table or a program makes of it is looked at
@@ -225,13 +226,13 @@ func TestHostileScan(t *testing.T) {
 	}
 
 	st := mustPlace(t, out)
-	scan, err := sink.ReadScan(t.Context(), st, "s")
+	scan, err := commit.ReadScan(t.Context(), st, "s")
 	if err != nil {
 		t.Fatal(err)
 	}
 	texts := hostiletest.Texts()
 	servers, hosts := map[string]bool{}, 0
-	each(t, scan, sink.TableSites, func(r *sink.SiteRow) {
+	each(t, scan, schema.Sites, func(r *schema.SiteRow) {
 		mustBeUTF8(t, "sites", reflect.ValueOf(*r))
 		servers[r.Server] = true
 		hosts++
@@ -256,9 +257,9 @@ func TestHostileScan(t *testing.T) {
 			t.Errorf("no site has the server %q (%s)", want, h.Name)
 		}
 	}
-	each(t, scan, sink.TableVerdicts, func(r *sink.VerdictRow) { mustBeUTF8(t, "verdicts", reflect.ValueOf(*r)) })
+	each(t, scan, schema.Verdicts, func(r *schema.VerdictRow) { mustBeUTF8(t, "verdicts", reflect.ValueOf(*r)) })
 	evidence := 0
-	each(t, scan, sink.TableEvidence, func(r *sink.EvidenceRow) {
+	each(t, scan, schema.Evidence, func(r *schema.EvidenceRow) {
 		mustBeUTF8(t, "evidence", reflect.ValueOf(*r))
 		evidence += strings.Count(r.Value, hostiletest.Mark)
 	})

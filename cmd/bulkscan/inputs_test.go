@@ -19,7 +19,9 @@ import (
 	"github.com/ulikunitz/xz"
 
 	"github.com/bulkscan/bulkscan/internal/simweb"
-	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // listed is a row of a list, as every form has it.
@@ -217,15 +219,15 @@ func inUTF16(text string) []byte {
 }
 
 // sitesOf returns the table sites, ordered by seq.
-func sitesOf(t *testing.T, out string) []sink.SiteRow {
+func sitesOf(t *testing.T, out string) []schema.SiteRow {
 	t.Helper()
-	scan, err := sink.ReadScan(t.Context(), mustPlace(t, out), "s")
+	scan, err := commit.ReadScan(t.Context(), mustPlace(t, out), "s")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rows []sink.SiteRow
-	each(t, scan, sink.TableSites, func(r *sink.SiteRow) { rows = append(rows, *r) })
-	slices.SortFunc(rows, func(a, b sink.SiteRow) int { return int(a.Seq - b.Seq) })
+	var rows []schema.SiteRow
+	each(t, scan, schema.Sites, func(r *schema.SiteRow) { rows = append(rows, *r) })
+	slices.SortFunc(rows, func(a, b schema.SiteRow) int { return int(a.Seq - b.Seq) })
 	return rows
 }
 
@@ -242,12 +244,12 @@ func hostsOf(t *testing.T, out string) string {
 func labelsOf(t *testing.T, out string) string {
 	t.Helper()
 	st := mustPlace(t, out)
-	scan, err := sink.ReadScan(t.Context(), st, "s")
+	scan, err := commit.ReadScan(t.Context(), st, "s")
 	if err != nil {
 		t.Fatal(err)
 	}
 	labels := map[string]int64{}
-	for r, err := range sink.FileRows[sink.TokenStatsRow](t.Context(), st, sink.StatsName(sink.TableTokenStats, scan.Manifest.ScanDate, "s")) {
+	for r, err := range table.FileRows[schema.TokenStatsRow](t.Context(), st, commit.StatsName(schema.TokenStats, scan.Manifest.ScanDate, "s")) {
 		if err != nil {
 			t.Fatal(err)
 		}

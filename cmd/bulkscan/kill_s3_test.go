@@ -20,7 +20,8 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
-	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/verify"
 )
 
 // TestKilledOnS3 takes a scan whose dataset is in an object store through some deaths, and holds it against an undisturbed
@@ -212,7 +213,7 @@ func TestCompactionKilledOnS3(t *testing.T) {
 		_ = p.cmd.Wait() // it was killed
 		st := mustPlace(t, place(i))
 		same(t, snapshotOf(t, st), want, when[i])
-		found, err := sink.Verify(t.Context(), st, sink.VerifyOptions{ScanID: "s"})
+		found, err := verify.Dataset(t.Context(), st, verify.Options{ScanID: "s"})
 		if err != nil || found.Damaged > 0 {
 			t.Errorf("%s: %+v, %v", when[i], found, err)
 		}
@@ -231,7 +232,7 @@ func TestCompactionKilledOnS3(t *testing.T) {
 		st := mustPlace(t, place(i))
 		same(t, snapshotOf(t, st), want, when[i]+", and done again")
 		clean(t, place(i))
-		if commits, err := sink.Commits(t.Context(), st, "s"); err != nil || len(commits) != 1 {
+		if commits, err := commit.Commits(t.Context(), st, "s"); err != nil || len(commits) != 1 {
 			t.Errorf("%s, and done again: %d parts, %v", when[i], len(commits), err)
 		}
 	}

@@ -20,7 +20,10 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/simweb"
 	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/sink/views"
 )
 
 // This file kills bulkscan, as a process of its own, at random moments, some tens of times on the way through one scan,
@@ -88,11 +91,11 @@ func snapshot(t *testing.T, out string) map[string][]string {
 
 func snapshotOf(t *testing.T, st store.Store) map[string][]string {
 	t.Helper()
-	scan, err := sink.ReadScan(t.Context(), st, "s")
+	scan, err := commit.ReadScan(t.Context(), st, "s")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if scan.Manifest.State != sink.Complete {
+	if scan.Manifest.State != commit.Complete {
 		t.Errorf("the scan is %s", scan.Manifest.State)
 	}
 	all := map[string][]string{}
@@ -103,20 +106,20 @@ func snapshotOf(t *testing.T, st store.Store) map[string][]string {
 		}
 		all[table] = append(all[table], string(text))
 	}
-	each(t, scan, sink.TableSites, func(r *sink.SiteRow) {
+	each(t, scan, schema.Sites, func(r *schema.SiteRow) {
 		row := *r
 		row.FetchedAt, row.DNSMillis, row.ConnectMillis, row.TLSMillis, row.TTFBMillis, row.TotalMillis = 0, 0, 0, 0, 0, 0
-		add(sink.TableSites, &row)
+		add(schema.Sites, &row)
 	})
-	each(t, scan, sink.TableVerdicts, func(r *sink.VerdictRow) { add(sink.TableVerdicts, r) })
-	each(t, scan, sink.TableEvidence, func(r *sink.EvidenceRow) { add(sink.TableEvidence, r) })
-	each(t, scan, sink.TableBodies, func(r *sink.BodyRow) { add(sink.TableBodies, r) })
-	eachOf(t, st, sink.StatsName(sink.TableTokenStats, scan.Manifest.ScanDate, "s"), func(r *sink.TokenStatsRow) { add(sink.TableTokenStats, r) })
-	eachOf(t, st, sink.StatsName(sink.TableRecordStats, scan.Manifest.ScanDate, "s"), func(r *sink.RecordStatsRow) { add(sink.TableRecordStats, r) })
+	each(t, scan, schema.Verdicts, func(r *schema.VerdictRow) { add(schema.Verdicts, r) })
+	each(t, scan, schema.Evidence, func(r *schema.EvidenceRow) { add(schema.Evidence, r) })
+	each(t, scan, schema.Bodies, func(r *schema.BodyRow) { add(schema.Bodies, r) })
+	eachOf(t, st, commit.StatsName(schema.TokenStats, scan.Manifest.ScanDate, "s"), func(r *schema.TokenStatsRow) { add(schema.TokenStats, r) })
+	eachOf(t, st, commit.StatsName(schema.RecordStats, scan.Manifest.ScanDate, "s"), func(r *schema.RecordStatsRow) { add(schema.RecordStats, r) })
 	for _, rows := range all {
 		slices.Sort(rows)
 	}
-	all[sink.TableBodies] = slices.Compact(all[sink.TableBodies]) // each distinct body once a part
+	all[schema.Bodies] = slices.Compact(all[schema.Bodies]) // each distinct body once a part
 	rejects, err := store.ReadAll(t.Context(), st, "_rejects/s.jsonl", 1<<20)
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +130,7 @@ func snapshotOf(t *testing.T, st store.Store) map[string][]string {
 
 func eachOf[T any](t *testing.T, st store.Store, name string, f func(*T)) {
 	t.Helper()
-	for row, err := range sink.FileRows[T](t.Context(), st, name) {
+	for row, err := range table.FileRows[T](t.Context(), st, name) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +169,7 @@ func same(t *testing.T, got, want map[string][]string, when string) {
 func tidy(t *testing.T, out string) {
 	t.Helper()
 	dir := mustPlace(t, out)
-	scan, err := sink.ReadScan(t.Context(), dir, "s")
+	scan, err := commit.ReadScan(t.Context(), dir, "s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,10 +185,10 @@ func tidy(t *testing.T, out string) {
 		}
 		name, err := filepath.Rel(out, path)
 		table, _, _ := strings.Cut(filepath.ToSlash(name), "/")
-		if strings.HasPrefix(name, "."+sink.ViewsName) {
+		if strings.HasPrefix(name, "."+views.Name) {
 			return nil // the views are every scan's, so that nobody may take a draft of them for that of a dead process
 		}
-		if entry.Name()[0] == '.' || entry.Name() == "lock" || slices.Contains(sink.AllTables, table) && !named[filepath.ToSlash(name)] {
+		if entry.Name()[0] == '.' || entry.Name() == "lock" || slices.Contains(schema.AllTables, table) && !named[filepath.ToSlash(name)] {
 			t.Errorf("left: %s", name)
 		}
 		return err
@@ -199,7 +202,7 @@ func tidy(t *testing.T, out string) {
 func committed(t *testing.T, out string) map[uint64]bool {
 	t.Helper()
 	dir := mustPlace(t, out)
-	commits, err := sink.Commits(t.Context(), dir, "s")
+	commits, err := commit.Commits(t.Context(), dir, "s")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/s3"
 	"github.com/bulkscan/bulkscan/internal/terminal"
-	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // Where a dataset lies (a folder, or s3://BUCKET/PREFIX), and which of its scans a command is for.
@@ -90,8 +91,8 @@ func (c *scanChoice) check() error {
 
 // found is the scan that is meant, and the others that the dataset has, the latest start last.
 type found struct {
-	chosen *sink.Manifest
-	others []*sink.Manifest
+	chosen *commit.Manifest
+	others []*commit.Manifest
 }
 
 // openScan finds a scan of a dataset.
@@ -173,14 +174,14 @@ func (a *app) scansOf(ctx context.Context, dir, scanID string) (store.Store, []s
 // readableScans reads the manifests of a dataset. One that is damaged is an error where it is the one that is asked for,
 // or where no other can be read; else it is named on standard error, and the others are returned. One of a later version is left
 // out only where another is asked for by its name: else it may be the one that is meant.
-func (a *app) readableScans(ctx context.Context, st store.Store, scanID string) ([]*sink.Manifest, error) {
-	scans, err := sink.Scans(ctx, st)
-	damaged, ok := errors.AsType[*sink.DamagedScansError](err)
+func (a *app) readableScans(ctx context.Context, st store.Store, scanID string) ([]*commit.Manifest, error) {
+	scans, err := commit.Scans(ctx, st)
+	damaged, ok := errors.AsType[*commit.DamagedScansError](err)
 	if !ok {
 		return scans, err
 	}
 	for _, s := range damaged.Scans {
-		_, newer := errors.AsType[*sink.NewerError](s.Err)
+		_, newer := errors.AsType[*schema.NewerError](s.Err)
 		switch {
 		case s.ScanID == scanID:
 			return nil, s.Err

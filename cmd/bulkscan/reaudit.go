@@ -18,6 +18,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // reauditFlags are the flags of reaudit.
@@ -82,7 +84,7 @@ func (f *reauditFlags) check(dir string) error {
 		return usagef("-o %s is the dataset that is read, or lies within it; what is judged again goes to another place", clipped(f.out))
 	}
 	if f.scanID != "" {
-		if err := sink.CheckScanID(f.scanID); err != nil {
+		if err := commit.CheckScanID(f.scanID); err != nil {
 			return usagef("--scan-id: %w", err)
 		}
 	}
@@ -91,10 +93,10 @@ func (f *reauditFlags) check(dir string) error {
 
 // reaudited is what --json prints of a scan.
 type reaudited struct {
-	ScanID string         `json:"scan_id"`
-	From   reauditedBy    `json:"from"`
-	To     reauditedBy    `json:"to"`
-	Came   *sink.Rejudged `json:"came"`
+	ScanID string           `json:"scan_id"`
+	From   reauditedBy      `json:"from"`
+	To     reauditedBy      `json:"to"`
+	Came   *commit.Rejudged `json:"came"`
 }
 
 // reauditedBy is who has judged.
@@ -131,7 +133,7 @@ func (a *app) reaudit(ctx context.Context, dir string, f *reauditFlags) (err err
 		done, err := a.reauditScan(ctx, from, to, id, f, registry, log)
 		if done != nil {
 			if all = append(all, *done); !f.asJSON {
-				if err := done.Came.Print(a.stdout, id); err != nil {
+				if err := sink.PrintRejudged(a.stdout, done.Came, id); err != nil {
 					return err
 				}
 			}
@@ -152,15 +154,15 @@ func (a *app) reaudit(ctx context.Context, dir string, f *reauditFlags) (err err
 
 // reauditScan judges one scan again, and computes its statistics.
 func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, f *reauditFlags, registry *tokens.Registry, log *slog.Logger) (*reaudited, error) {
-	source, err := sink.ReadScan(ctx, from, id)
+	source, err := commit.ReadScan(ctx, from, id)
 	if err != nil {
 		return nil, err
 	}
 	m := source.Manifest
-	if m.State != sink.Complete {
+	if m.State != commit.Complete {
 		log.Warn("the scan is not complete: what is committed is judged again", "scan", id)
 	}
-	if !source.Has(sink.TableBodies) {
+	if !source.Has(schema.Bodies) {
 		log.Warn("the scan was written without bodies: answers that had one keep their judgement", "scan", id)
 	}
 	var done, total atomic.Int64
@@ -179,7 +181,7 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 		Done: &done,
 		Finish: func(ctx context.Context) error {
 			err := report.Stats(ctx, to, id, report.Options{Registry: registry, ToolVersion: toolVersion(), Log: log})
-			if errors.Is(err, sink.ErrNoTable) {
+			if errors.Is(err, commit.ErrNoTable) {
 				return nil
 			}
 			return err
@@ -199,7 +201,7 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 	}, reauditError(err, id, f.out)
 }
 
-func sumRows(s *sink.Scan) (n int64) {
+func sumRows(s *commit.Scan) (n int64) {
 	for i := range s.Commits {
 		n += s.Commits[i].Rows
 	}
@@ -208,16 +210,16 @@ func sumRows(s *sink.Scan) (n int64) {
 
 // reauditError says of an error what is to be done about it here.
 func reauditError(err error, id, out string) error {
-	if changed, ok := errors.AsType[*sink.ChangedError](err); ok {
+	if changed, ok := errors.AsType[*commit.ChangedError](err); ok {
 		return fmt.Errorf("cannot go on with scan %s in %s: %s was %.100q and is now %.100q; begin it anew with --restart, or give another -o",
 			id, clipped(out), changed.What, changed.Was, changed.Now)
 	}
 	if _, ok := errors.AsType[*sink.DamagedPartError](err); ok {
 		return &exitError{exitDamaged, errors.Join(err, fmt.Errorf("scan %s: what is damaged is left out, and all else has been judged again (see bulkscan verify)", id))}
 	}
-	if held, ok := errors.AsType[*sink.HeldError](err); ok {
+	if held, ok := errors.AsType[*commit.HeldError](err); ok {
 		who := "another process"
-		if held.Holder != (sink.Holder{}) { // it may be about to say who it is
+		if held.Holder != (commit.Holder{}) { // it may be about to say who it is
 			who = fmt.Sprintf("process %d on %.100q", held.Holder.PID, held.Holder.Host)
 		}
 		return fmt.Errorf("in %s, scan %s is being written by %s; wait for it, or give another -o", clipped(out), id, who)

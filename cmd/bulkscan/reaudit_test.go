@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // TestReauditKilledAtManyMoments takes a scan that is judged again through some deaths: at any moment, and while files get
@@ -65,10 +65,10 @@ func TestReauditKilledAtManyMoments(t *testing.T) {
 				t.Fatalf("kill %d: seq %d was committed, and is no more", n, seq)
 			}
 		}
-		if len(now) > 0 && len(now) < len(want[sink.TableSites]) {
+		if len(now) > 0 && len(now) < len(want[schema.Sites]) {
 			midway++
 		}
-		if len(now) == len(want[sink.TableSites]) { // the next begins anew
+		if len(now) == len(want[schema.Sites]) { // the next begins anew
 			start(t, "reaudit", out, "-o", again).exits(t, 0)
 			same(t, snapshot(t, again), want, "gone on with to the end")
 			tidy(t, again)

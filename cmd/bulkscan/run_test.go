@@ -19,6 +19,9 @@ import (
 	"github.com/bulkscan/bulkscan/internal/simweb/compare"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // world is a simulated web with a list of its hosts and the truth about them.
@@ -155,7 +158,7 @@ func mustPlace(t *testing.T, place string) store.Store {
 }
 
 // holds compares a dataset with the truth: one row an origin, and each as the web says it behaved.
-func (w *world) holds(t *testing.T, out string) *sink.Scan {
+func (w *world) holds(t *testing.T, out string) *commit.Scan {
 	t.Helper()
 	scan, err := latest(t.Context(), out)
 	if err != nil {
@@ -165,7 +168,7 @@ func (w *world) holds(t *testing.T, out string) *sink.Scan {
 	return scan
 }
 
-func mustBeTrue(t *testing.T, scan *sink.Scan, truth string) {
+func mustBeTrue(t *testing.T, scan *commit.Scan, truth string) {
 	t.Helper()
 	file, err := os.Open(truth)
 	if err != nil {
@@ -179,7 +182,7 @@ func mustBeTrue(t *testing.T, scan *sink.Scan, truth string) {
 	if !result.OK() || result.Rows == 0 {
 		t.Error(result)
 	}
-	if scan.Manifest.State != sink.Complete {
+	if scan.Manifest.State != commit.Complete {
 		t.Errorf("the scan is %s, not complete", scan.Manifest.State)
 	}
 }
@@ -216,7 +219,7 @@ func TestScanFindsTheTruth(t *testing.T) {
 }
 
 // consistent holds the tables of a scan against each other.
-func consistent(t *testing.T, out string, scan *sink.Scan) {
+func consistent(t *testing.T, out string, scan *commit.Scan) {
 	t.Helper()
 	type site struct {
 		sitemaps, unknown     int32
@@ -230,7 +233,7 @@ func consistent(t *testing.T, out string, scan *sink.Scan) {
 	sites, hashes := map[int64]*site{}, map[int64]bool{}
 	var conditional, answered int64
 	blocked := map[string]int64{}
-	each(t, scan, sink.TableSites, func(r *sink.SiteRow) {
+	each(t, scan, schema.Sites, func(r *schema.SiteRow) {
 		sites[r.Seq] = &site{sitemaps: r.NSitemaps, unknown: r.NUnknown, html: r.IsHTML, access: r.Access, starVerdict: r.StarVerdict, named: len(r.Named), hash: r.BodyHash}
 		if r.Access == "conditional" {
 			conditional++
@@ -246,7 +249,7 @@ func consistent(t *testing.T, out string, scan *sink.Scan) {
 			hashes[r.BodyHash] = false
 		}
 	})
-	each(t, scan, sink.TableVerdicts, func(r *sink.VerdictRow) {
+	each(t, scan, schema.Verdicts, func(r *schema.VerdictRow) {
 		s := sites[r.Seq]
 		if s == nil {
 			t.Fatalf("a verdict of seq %d, which has no site", r.Seq)
@@ -258,7 +261,7 @@ func consistent(t *testing.T, out string, scan *sink.Scan) {
 			}
 		}
 	})
-	each(t, scan, sink.TableEvidence, func(r *sink.EvidenceRow) {
+	each(t, scan, schema.Evidence, func(r *schema.EvidenceRow) {
 		s := sites[r.Seq]
 		if s == nil {
 			t.Fatalf("evidence of seq %d, which has no site", r.Seq)
@@ -270,7 +273,7 @@ func consistent(t *testing.T, out string, scan *sink.Scan) {
 			s.unknownRows++
 		}
 	})
-	each(t, scan, sink.TableBodies, func(r *sink.BodyRow) {
+	each(t, scan, schema.Bodies, func(r *schema.BodyRow) {
 		if _, known := hashes[r.BodyHash]; !known {
 			t.Errorf("a body %x of no site", r.BodyHash)
 		}
@@ -297,12 +300,12 @@ func consistent(t *testing.T, out string, scan *sink.Scan) {
 }
 
 // statistics holds the table token_stats against counts of the table sites.
-func statistics(t *testing.T, out string, scan *sink.Scan, all, answered, conditional int64, blocked map[string]int64) {
+func statistics(t *testing.T, out string, scan *commit.Scan, all, answered, conditional int64, blocked map[string]int64) {
 	t.Helper()
 	st := mustPlace(t, out)
 	rows := 0
-	name := sink.StatsName(sink.TableTokenStats, scan.Manifest.ScanDate, scan.Manifest.ScanID)
-	for r, err := range sink.FileRows[sink.TokenStatsRow](t.Context(), st, name) {
+	name := commit.StatsName(schema.TokenStats, scan.Manifest.ScanDate, scan.Manifest.ScanID)
+	for r, err := range table.FileRows[schema.TokenStatsRow](t.Context(), st, name) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -322,7 +325,7 @@ func statistics(t *testing.T, out string, scan *sink.Scan, all, answered, condit
 	}
 }
 
-func each[T any](t *testing.T, scan *sink.Scan, table string, f func(*T)) {
+func each[T any](t *testing.T, scan *commit.Scan, table string, f func(*T)) {
 	t.Helper()
 	n := 0
 	for row, err := range sink.Rows[T](context.Background(), scan, table) {
@@ -380,7 +383,7 @@ func TestInterruptKeepsWhatIsFinished(t *testing.T) {
 		for _, c := range scan.Commits {
 			rows += c.Rows
 		}
-		if rows != asked() || scan.Manifest.State != sink.Running {
+		if rows != asked() || scan.Manifest.State != commit.Running {
 			t.Errorf("%d rows are kept of %d hosts asked, and the scan is %s", rows, asked(), scan.Manifest.State)
 		}
 	}

@@ -26,6 +26,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/pipeline"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // scanFlags are the flags of scan.
@@ -76,7 +78,7 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.Float64Var(&f.ipRate, "ip-rate", 10, "exchanges a second to one IPv4 address, or IPv6 network of /64 (0: no limit)")
 	flags.Float64Var(&f.rate, "rate", 0, "exchanges a second in all (0: no limit)")
 	flags.DurationVar(&f.patience, "patience", pipeline.DefaultPatience, "hosts and names that stay silent for so long are deferred while others wait, and get all their time later (0s: none is)")
-	flags.StringSliceVar(&f.tables, "tables", sink.AllTables, "tables to write")
+	flags.StringSliceVar(&f.tables, "tables", schema.AllTables, "tables to write")
 	flags.IntVar(&f.partRows, "part-rows", sink.DefaultPartRows, "a part is closed at so many origins")
 	flags.DurationVar(&f.partAge, "part-age", sink.DefaultPartAge, "or at this age")
 	flags.StringVar(&f.progress, "progress", "auto", "auto, bar, log or none")
@@ -115,11 +117,11 @@ came now, a row an origin. No network requests are made.`,
 }
 
 // settings lists the flags as given, for the manifest.
-func settings(flags *pflag.FlagSet) []sink.Setting {
-	var list []sink.Setting
+func settings(flags *pflag.FlagSet) []commit.Setting {
+	var list []commit.Setting
 	flags.VisitAll(func(f *pflag.Flag) {
 		if !ofThisRun[f.Name] {
-			list = append(list, sink.Setting{Name: f.Name, Value: f.Value.String(), Answers: changesAnswers[f.Name]})
+			list = append(list, commit.Setting{Name: f.Name, Value: f.Value.String(), Answers: changesAnswers[f.Name]})
 		}
 	})
 	return list
@@ -140,7 +142,7 @@ var changesAnswers = map[string]bool{
 }
 
 // scan is the main job. It reads as what happens: the lists, the dataset, the run, and how it ends.
-func (a *app) scan(ctx context.Context, f *scanFlags, config []sink.Setting, paths []string) (err error) {
+func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, paths []string) (err error) {
 	log, err := newLogger(terminal.BesideBar(a.stderr, f.progress), f.logFormat, f.logLevel)
 	if err != nil {
 		return err
@@ -212,7 +214,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []sink.Setting, pat
 		return a.describe(ctx, f, j)
 	}
 	p, err := j.Run(ctx)
-	if intact, ok := errors.AsType[*sink.IntactError](err); ok && intact.State == sink.Complete {
+	if intact, ok := errors.AsType[*sink.IntactError](err); ok && intact.State == commit.Complete {
 		log.Info("nothing to repair", "scan", intact.ScanID, "already_kept", intact.Sites)
 		return nil
 	}
@@ -288,7 +290,7 @@ func (f *scanFlags) check() error {
 		}
 	}
 	if f.scanID != "" {
-		if err := sink.CheckScanID(f.scanID); err != nil {
+		if err := commit.CheckScanID(f.scanID); err != nil {
 			return usagef("--scan-id: %w", err)
 		}
 	}
@@ -300,8 +302,8 @@ func (f *scanFlags) check() error {
 		return usagef("--column, --label-column: archives have no columns (--format warc)")
 	}
 	for i, table := range f.tables {
-		if !slices.Contains(sink.AllTables, table) || slices.Contains(f.tables[:i], table) {
-			return usagef("--tables %q: of %s, each at most once", strings.Join(f.tables, ","), strings.Join(sink.AllTables, ", "))
+		if !slices.Contains(schema.AllTables, table) || slices.Contains(f.tables[:i], table) {
+			return usagef("--tables %q: of %s, each at most once", strings.Join(f.tables, ","), strings.Join(schema.AllTables, ", "))
 		}
 	}
 	if f.date != "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkscan/bulkscan/internal/terminal"
-	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // schemaWidth is how wide the description of the tables is: it is read on terminals, and in pagers.
@@ -17,7 +17,7 @@ const schemaWidth = 100
 func (a *app) schemaCommand() *cobra.Command {
 	var asJSON, asMarkdown bool
 	var names []string
-	for _, table := range sink.Schema() {
+	for _, table := range schema.Tables() {
 		names = append(names, table.Name)
 	}
 	c := &cobra.Command{
@@ -35,15 +35,15 @@ func (a *app) schemaCommand() *cobra.Command {
 				return usagef("--markdown prints all tables; leave %s out", strings.Join(args, " "))
 			}
 			if asJSON {
-				chosen := slices.DeleteFunc(sink.Schema(), func(t sink.Table) bool { return len(args) > 0 && !slices.Contains(args, t.Name) })
+				chosen := slices.DeleteFunc(schema.Tables(), func(t schema.Table) bool { return len(args) > 0 && !slices.Contains(args, t.Name) })
 				return terminal.WriteJSON(a.stdout, chosen)
 			}
 			w := bufio.NewWriter(a.stdout)
 			var err error
 			if asMarkdown {
-				err = sink.WriteSchema(w)
+				err = schema.WriteMarkdown(w)
 			} else {
-				err = sink.PrintSchema(w, schemaWidth, args...)
+				err = schema.Print(w, schemaWidth, args...)
 			}
 			if err != nil {
 				return err

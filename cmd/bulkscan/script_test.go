@@ -37,6 +37,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 var update = flag.Bool("update", false, "rewrite what scripts compare output to (cmp)")
@@ -299,11 +301,11 @@ func cmdLater(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: later MANIFEST")
 	}
 	text, _, ok := strings.Cut(ts.ReadFile(args[0]), ",\n  \"sum\": ")
-	was := fmt.Sprintf("\"schema_version\": %d,", sink.SchemaVersion)
+	was := fmt.Sprintf("\"schema_version\": %d,", schema.Version)
 	if !ok || !strings.Contains(text, was) {
 		ts.Fatalf("%s is no manifest", args[0])
 	}
-	text = strings.Replace(text, was, fmt.Sprintf("\"schema_version\": %d,", sink.SchemaVersion+1), 1)
+	text = strings.Replace(text, was, fmt.Sprintf("\"schema_version\": %d,", schema.Version+1), 1)
 	text = fmt.Sprintf("%s,\n  \"sum\": \"%x\"\n}\n", text, sha256.Sum256([]byte(text+"\n}")))
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o644))
 }
@@ -389,14 +391,14 @@ func cmdRows(ts *testscript.TestScript, neg bool, args []string) {
 	columns := strings.Split(args[2], ",")
 	var lines []string
 	switch args[1] {
-	case sink.TableSites:
-		lines, err = tableLines[sink.SiteRow](scan, args[1], columns)
-	case sink.TableVerdicts:
-		lines, err = tableLines[sink.VerdictRow](scan, args[1], columns)
-	case sink.TableEvidence:
-		lines, err = tableLines[sink.EvidenceRow](scan, args[1], columns)
-	case sink.TableBodies:
-		lines, err = tableLines[sink.BodyRow](scan, args[1], columns)
+	case schema.Sites:
+		lines, err = tableLines[schema.SiteRow](scan, args[1], columns)
+	case schema.Verdicts:
+		lines, err = tableLines[schema.VerdictRow](scan, args[1], columns)
+	case schema.Evidence:
+		lines, err = tableLines[schema.EvidenceRow](scan, args[1], columns)
+	case schema.Bodies:
+		lines, err = tableLines[schema.BodyRow](scan, args[1], columns)
 	default:
 		ts.Fatalf("no table %s", args[1])
 	}
@@ -407,23 +409,23 @@ func cmdRows(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // latest opens the scan of a dataset that started last.
-func latest(ctx context.Context, dir string) (*sink.Scan, error) {
+func latest(ctx context.Context, dir string) (*commit.Scan, error) {
 	st, err := store.NewDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	scans, err := sink.Scans(ctx, st)
+	scans, err := commit.Scans(ctx, st)
 	if err != nil {
 		return nil, err
 	}
 	if len(scans) == 0 {
 		return nil, fmt.Errorf("no scan in %s", dir)
 	}
-	return sink.ReadScan(ctx, st, scans[len(scans)-1].ScanID)
+	return commit.ReadScan(ctx, st, scans[len(scans)-1].ScanID)
 }
 
 // tableLines reads the rows of a table as lines.
-func tableLines[T any](scan *sink.Scan, table string, columns []string) ([]string, error) {
+func tableLines[T any](scan *commit.Scan, table string, columns []string) ([]string, error) {
 	type line struct {
 		seq  int64
 		text string

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/simweb"
-	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // TestStoppedScanGoesOn stops a scan by SIGSTOP for longer than all its time-outs, twice, with hundreds of exchanges and look-ups
@@ -89,7 +89,7 @@ func TestStoppedScanGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	each(t, scan, sink.TableSites, func(r *sink.SiteRow) {
+	each(t, scan, schema.Sites, func(r *schema.SiteRow) {
 		kind := strings.Split(r.Host, ".")[1]
 		if want, known := attempts[kind]; known && r.Attempts != want {
 			t.Errorf("%s: %d attempts, want %d", r.Origin, r.Attempts, want)

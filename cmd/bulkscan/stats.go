@@ -10,6 +10,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
 )
 
 func (a *app) statsCommand() *cobra.Command {
@@ -44,7 +45,7 @@ at any time, and writes nothing.`,
 // computeStats is report.Stats alone with the scan.
 func computeStats(ctx context.Context, st store.Store, scanID string, o report.Options) (err error) {
 	lock, err := sink.LockStats(ctx, st, scanID)
-	if held, ok := errors.AsType[*sink.HeldError](err); ok && held.Holder.Doing == "" {
+	if held, ok := errors.AsType[*commit.HeldError](err); ok && held.Holder.Doing == "" {
 		return fmt.Errorf("%w; it computes its statistics itself when it is complete, and bulkscan summary counts meanwhile", err)
 	}
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/terminal"
-	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/verify"
 )
 
 // defaultOut is where a scan writes, and where the commands look that may be called without a place.
@@ -55,7 +55,7 @@ func (a *app) verify(ctx context.Context, st store.Store, dir, scanID string, as
 		line, _ := json.Marshal(v)                                      // texts and numbers: it cannot fail
 		_, _ = out.Write(append(printable.EscapeJSON(nil, line), '\n')) // Flush has the error
 	}
-	found, err := sink.Verify(ctx, st, sink.VerifyOptions{ScanID: scanID, Report: func(f sink.Finding) {
+	found, err := verify.Dataset(ctx, st, verify.Options{ScanID: scanID, Report: func(f verify.Finding) {
 		if asJSON {
 			object(f)
 		} else {

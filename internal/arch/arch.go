@@ -30,19 +30,25 @@ var arrows = map[string][]string{
 	"parser":          {},
 	"audit":           {"audit/tokens", "parser", "internal/origin", "internal/exchange"},
 	"audit/tokens":    {},
-	"sink":            {"audit", "audit/tokens", "parser", "internal/origin", "internal/exchange", "internal/store", "internal/printable"},
+	"sink/schema":     {},
+	"sink/table":      {"sink/schema", "internal/store"},
+	"sink/commit":     {"sink/schema", "internal/store", "internal/printable"},
+	"sink/views":      {"sink/schema", "audit/tokens", "internal/store"},
+	"sink/verify":     {"sink/schema", "sink/table", "sink/commit", "sink/views", "internal/store"},
+	"sink/compact":    {"sink/schema", "sink/table", "sink/commit", "sink/views", "internal/store"},
+	"sink":            {"sink/schema", "sink/table", "sink/commit", "sink/views", "sink/verify", "audit", "audit/tokens", "parser", "internal/origin", "internal/exchange", "internal/store", "internal/printable"},
 	"pipeline":        {"audit", "internal/origin", "internal/exchange"},
 
 	"internal/warc":        {},
-	"internal/archive":     {"sink", "fetcher", "internal/store", "internal/warc"},
+	"internal/archive":     {"sink", "sink/schema", "sink/table", "sink/commit", "fetcher", "internal/store", "internal/warc"},
 	"internal/replay":      {"inputs", "fetcher", "internal/warc", "internal/exchange"},
 	"internal/origin":      {},
 	"internal/exchange":    {"internal/origin"},
 	"internal/store":       {},
 	"internal/printable":   {},
 	"internal/limits":      {},
-	"internal/job":         {"inputs", "fetcher", "pipeline", "audit", "sink", "internal/archive", "internal/replay", "internal/report", "internal/store", "internal/origin"},
-	"internal/report":      {"sink", "audit/tokens", "internal/store"},
+	"internal/job":         {"inputs", "fetcher", "pipeline", "audit", "sink", "sink/table", "sink/commit", "internal/archive", "internal/replay", "internal/report", "internal/store", "internal/origin"},
+	"internal/report":      {"sink", "sink/schema", "sink/table", "sink/commit", "audit/tokens", "internal/store"},
 	"internal/observer":    {"fetcher/resolve"},
 	"internal/terminal":    {"audit", "audit/tokens", "parser", "pipeline", "fetcher/resolve", "internal/exchange", "internal/observer", "internal/printable", "internal/report"},
 	"internal/metrics":     {"pipeline", "fetcher/resolve", "internal/exchange"},
@@ -55,8 +61,8 @@ var arrows = map[string][]string{
 	"internal/store/storetest": {"internal/store"},
 
 	"internal/simweb":              {"internal/origin", "internal/exchange"},
-	"internal/simweb/compare":      {"internal/simweb", "sink", "internal/origin", "internal/exchange"},
-	"internal/integration/queries": {"audit", "sink", "internal/store", "internal/origin", "internal/exchange"},
+	"internal/simweb/compare":      {"internal/simweb", "sink", "sink/schema", "sink/table", "sink/commit", "internal/origin", "internal/exchange"},
+	"internal/integration/queries": {"audit", "sink", "sink/schema", "sink/table", "sink/commit", "internal/store", "internal/origin", "internal/exchange"},
 	"internal/simweb/cmd/simweb":   anything,
 }
 
@@ -70,7 +76,7 @@ var doors = map[string][]string{
 
 	"github.com/valyala/fasthttp":   {"fetcher"},
 	"github.com/jlaffaye/ftp":       {"fetcher"},
-	"github.com/andybalholm/brotli": {"fetcher", "sink", "internal/simweb"}, // the first two decode, the last encodes
+	"github.com/andybalholm/brotli": {"fetcher", "sink/table", "internal/simweb"}, // the first two decode, the last encodes
 	"golang.org/x/sync/semaphore":   {"fetcher"},
 	"github.com/miekg/dns":          {"fetcher/resolve", "internal/simweb"},
 	"golang.org/x/time/rate":        {"fetcher/resolve"},
@@ -82,14 +88,14 @@ var doors = map[string][]string{
 	"github.com/minio/minio-go/v7":        {"internal/store/s3"},
 	"gopkg.in/ini.v1":                     {"internal/store/s3"},
 
-	"github.com/parquet-go/parquet-go":    {"sink"},
-	"github.com/RoaringBitmap/roaring/v2": {"sink"},
+	"github.com/parquet-go/parquet-go":    {"sink/table"},
+	"github.com/RoaringBitmap/roaring/v2": {"sink", "sink/commit", "sink/verify", "sink/compact"},
 	"github.com/ulikunitz/xz":             {"inputs"},
 	"golang.org/x/text/encoding/unicode":  {"inputs"},
 	"golang.org/x/net/publicsuffix":       {"internal/origin"},
 	"golang.org/x/net/idna":               {"internal/origin", "internal/simweb"}, // the simulated web spells names of its own
 	"golang.org/x/sys":                    {"internal/terminal", "internal/store", "internal/hostiletest"},
-	"github.com/klauspost/compress":       {"fetcher", "inputs", "sink", "internal/simweb", "internal/sharedtest", "internal/warc"},
+	"github.com/klauspost/compress":       {"fetcher", "inputs", "sink/table", "internal/simweb", "internal/sharedtest", "internal/warc"},
 	"github.com/cespare/xxhash/v2":        {"audit", "inputs", "internal/report", "internal/simweb"},
 }
 

@@ -79,7 +79,7 @@ func TestProblems(t *testing.T) {
 	f("fetcher", "golang.org/x/sync/errgroup", "the only door to golang.org/x/sync/errgroup is pipeline")
 	f("fetcher", "golang.org/x/sync/semaphore", "")
 	f("sink", "github.com/valyala/fasthttp", "the only door to github.com/valyala/fasthttp is fetcher")
-	f("sink", "github.com/parquet-go/parquet-go/compress/zstd", "")
+	f("sink/table", "github.com/parquet-go/parquet-go/compress/zstd", "")
 	f("internal/report", "github.com/parquet-go/parquet-go", "the only door to github.com/parquet-go/parquet-go is sink")
 	f("inputs", "golang.org/x/net/publicsuffix", "the only door to golang.org/x/net/publicsuffix is internal/origin")
 	f("internal/exchange", "~/audit", "internal/exchange must not import audit: the arrow runs from audit to internal/exchange")

@@ -22,6 +22,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/pipeline"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
 )
 
 // Options say what a scan reads, asks and writes.
@@ -57,7 +58,7 @@ type Job struct {
 	scanID       string
 
 	writer   *sink.Writer // nil without Store
-	rejects  *sink.Rejects
+	rejects  *commit.Rejects
 	lines    *sink.JSONLines // nil with Store
 	reader   listReader
 	archives *replay.Reader // which reader is where the lists are archives; else nil
@@ -164,8 +165,8 @@ func (j *Job) openSink(ctx context.Context) error {
 	} else {
 		j.Log.Info("scanning", "scan", j.scanID, "out", j.Out)
 	}
-	j.rejects, err = sink.OpenRejects(ctx, j.Store, j.scanID)
-	return sink.BrokenOff(j.scanID, err)
+	j.rejects, err = commit.OpenRejects(ctx, j.Store, j.scanID)
+	return commit.BrokenOff(j.scanID, err)
 }
 
 // run takes the lists through the pipeline, and ends the scan as it deserves.
@@ -195,9 +196,9 @@ func (j *Job) run(ctx context.Context) (*pipeline.Progress, error) {
 		// Whatever ended it, what was gathered is kept: also when it was a list that broke off.
 		commitErr := j.commit(committing, false)
 		if j.writer != nil && errors.Is(err, syscall.ENOSPC) { // the disk of temporary files may be another one
-			err = sink.BrokenOff(j.scanID, err)
+			err = commit.BrokenOff(j.scanID, err)
 		}
-		switch _, broken := errors.AsType[*sink.StoreError](err); {
+		switch _, broken := errors.AsType[*commit.StoreError](err); {
 		case broken: // which closing it only says again
 			return nil, j.unkept(err)
 		case j.Interrupted() && commitErr != nil: // not everything was kept
@@ -298,14 +299,14 @@ func (j *Job) commit(ctx context.Context, complete bool) error {
 	if closeErr != nil {
 		j.Log.Debug("closing failed too", "error", closeErr)
 	}
-	return sink.BrokenOff(j.scanID, err)
+	return commit.BrokenOff(j.scanID, err)
 }
 
 // complete makes the scan one whose list was read to its end, with its statistics. A scan that writes too few tables for any
 // statistics has none.
 func (j *Job) complete(ctx context.Context) error {
 	err := report.Stats(ctx, j.Store, j.scanID, report.Options{Registry: j.Sink.Registry, ToolVersion: j.Sink.ToolVersion, Log: j.Log})
-	if err != nil && !errors.Is(err, sink.ErrNoTable) {
+	if err != nil && !errors.Is(err, commit.ErrNoTable) {
 		return err
 	}
 	return j.writer.Complete(ctx)

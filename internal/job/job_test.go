@@ -13,6 +13,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // TestCommitGivesUpOnce shows that what was gathered is committed before the rejects are, and that a store which has been
@@ -36,14 +38,14 @@ func TestCommitGivesUpOnce(t *testing.T) {
 			}
 			return nil
 		}}
-		o := sink.Options{ScanID: "s", Date: "2026-11-21", Tables: []string{sink.TableSites}}
+		o := sink.Options{ScanID: "s", Date: "2026-11-21", Tables: []string{schema.Sites}}
 		j := New(Options{Log: slog.New(slog.DiscardHandler), Store: faulty})
 		j.scanID = "s"
 		if j.writer, err = sink.Open(t.Context(), faulty, o); err != nil {
 			t.Fatal(err)
 		}
 		defer j.Close()
-		if j.rejects, err = sink.OpenRejects(t.Context(), faulty, "s"); err != nil {
+		if j.rejects, err = commit.OpenRejects(t.Context(), faulty, "s"); err != nil {
 			t.Fatal(err)
 		}
 		host, err := origin.Parse("a.test")
@@ -52,11 +54,11 @@ func TestCommitGivesUpOnce(t *testing.T) {
 		}
 		site := &audit.Site{Input: "a.test", Origin: host, Fetch: exchange.Response{Outcome: exchange.DNSNotFound}}
 		audit.Judge(site)
-		if err := errors.Join(j.writer.Add(site), j.rejects.Add(sink.Reject{Input: "list", Line: 2, Text: "a b", Reason: "not a host name"})); err != nil {
+		if err := errors.Join(j.writer.Add(site), j.rejects.Add(commit.Reject{Input: "list", Line: 2, Text: "a b", Reason: "not a host name"})); err != nil {
 			t.Fatal(err)
 		}
 		err = j.commit(t.Context(), false)
-		if _, ok := errors.AsType[*sink.StoreError](err); ok != failed || (err != nil) != failed {
+		if _, ok := errors.AsType[*commit.StoreError](err); ok != failed || (err != nil) != failed {
 			t.Errorf("%s: %v", what, err)
 		}
 		for _, s := range then {
@@ -79,7 +81,7 @@ func TestCommitGivesUpOnce(t *testing.T) {
 		}
 	}
 	f("heard", func(storetest.Step) bool { return false }, 1, true)
-	f("silent at a part", func(s storetest.Step) bool { return s.Op == "publish" && strings.HasPrefix(s.Name, sink.TableSites) }, 0, false)
+	f("silent at a part", func(s storetest.Step) bool { return s.Op == "publish" && strings.HasPrefix(s.Name, schema.Sites) }, 0, false)
 	f("silent at the commit", func(s storetest.Step) bool { return strings.Contains(s.Name, "/commits/0-0") }, 0, false)
 	f("silent at the rejects", func(s storetest.Step) bool { return s.Op == "publish" && strings.HasPrefix(s.Name, "_rejects") }, 1, false)
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/replay"
 	"github.com/bulkscan/bulkscan/pipeline"
-	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // openLists fixes what is read, and the scan's name. Standard input is copied to a file first where a dataset is written, so
@@ -64,9 +65,9 @@ func isStream(path string) bool {
 }
 
 // listed is what the manifest says of the lists.
-func (j *Job) listed() (list []sink.Input) {
+func (j *Job) listed() (list []commit.Input) {
 	for i, fingerprint := range j.fingerprints {
-		in := sink.Input{Name: j.Lists[i], Fingerprint: fingerprint.String()}
+		in := commit.Input{Name: j.Lists[i], Fingerprint: fingerprint.String()}
 		if info, err := os.Stat(j.paths[i]); err == nil { // it is only for people
 			in.Bytes = info.Size()
 		}
@@ -86,7 +87,7 @@ func (j *Job) openReader(ctx context.Context) error {
 		}
 		return j.unspooled(err)
 	}
-	o.Parquet = func(file io.ReaderAt, size int64) (inputs.Table, error) { return sink.OpenList(file, size) }
+	o.Parquet = func(file io.ReaderAt, size int64) (inputs.Table, error) { return table.OpenList(file, size) }
 	list, err := inputs.Open(ctx, j.paths, o)
 	if err == nil {
 		j.reader = list
@@ -152,7 +153,7 @@ func (j *Job) reject(r inputs.Reject) error {
 	if j.rejects == nil {
 		return nil
 	}
-	return j.rejects.Add(sink.Reject{Input: r.Input, Line: int64(r.Line), Text: r.Text, Reason: r.Reason})
+	return j.rejects.Add(commit.Reject{Input: r.Input, Line: int64(r.Line), Text: r.Text, Reason: r.Reason})
 }
 
 // listReader reads lists, or archives.

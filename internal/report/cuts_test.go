@@ -10,6 +10,9 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // TestStatsHoweverCut writes the same sites in many ways: other part sizes, another order, several shards, killed and
@@ -26,15 +29,15 @@ func TestStatsHoweverCut(t *testing.T) {
 	}
 	sites := judged(t, bodies)
 	type tables struct {
-		tokens  []sink.TokenStatsRow
-		records []sink.RecordStatsRow
+		tokens  []schema.TokenStatsRow
+		records []schema.RecordStatsRow
 	}
 	statistics := func(st store.Store, limit int) (all tables) {
 		if err := Stats(t.Context(), st, "cut", Options{limit: limit}); err != nil {
 			t.Fatal(err)
 		}
-		all.tokens = fileRows[sink.TokenStatsRow](t, st, sink.StatsName(sink.TableTokenStats, "2026-11-21", "cut"))
-		all.records = fileRows[sink.RecordStatsRow](t, st, sink.StatsName(sink.TableRecordStats, "2026-11-21", "cut"))
+		all.tokens = fileRows[schema.TokenStatsRow](t, st, commit.StatsName(schema.TokenStats, "2026-11-21", "cut"))
+		all.records = fileRows[schema.RecordStatsRow](t, st, commit.StatsName(schema.RecordStats, "2026-11-21", "cut"))
 		return all
 	}
 	var want, wantInPasses tables
@@ -67,7 +70,7 @@ func TestStatsHoweverCut(t *testing.T) {
 		c := cut{rows: 1 + rng.IntN(200), shards: 1 + rng.IntN(4), seed: rng.Uint64(), kill: rng.IntN(2) == 0}
 		st := written(t, sites, c)
 		check(fmt.Sprintf("%+v", c), st)
-		if _, err := sink.Compact(t.Context(), st, "cut", sink.CompactOptions{PartBytes: int64(1 + rng.IntN(1<<20))}); err != nil {
+		if _, err := compact.Scan(t.Context(), st, "cut", compact.Options{PartBytes: int64(1 + rng.IntN(1<<20))}); err != nil {
 			t.Fatal(err)
 		}
 		check(fmt.Sprintf("%+v, compacted", c), st)

@@ -16,12 +16,13 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // definitions are the columns of token_stats that count blocking sites, in the order of docs/definitions.md.
 var definitions = []string{"mention", "explicit_root", "full", "any", "dpi_all", "rfc_effective"}
 
-func definitionsOf(r *sink.TokenStatsRow) []int64 {
+func definitionsOf(r *schema.TokenStatsRow) []int64 {
 	return []int64{r.Mention, r.ExplicitRoot, r.Full, r.Any, r.DPIAll, r.RFCEffective}
 }
 
@@ -94,7 +95,7 @@ func TestDefinitionsPage(t *testing.T) {
 	}
 
 	got := map[[2]string][]string{} // by label and token
-	for _, row := range statsOf[sink.TokenStatsRow](t, dir, sink.TableTokenStats, Options{}) {
+	for _, row := range statsOf[schema.TokenStatsRow](t, dir, schema.TokenStats, Options{}) {
 		var cells []string
 		for _, n := range definitionsOf(&row) {
 			cells = append(cells, []string{"no", "yes"}[min(n, 1)])

@@ -20,6 +20,9 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // This file counts both statistics tables again in the plainest way: site by site and token by token, from the judged
@@ -98,18 +101,18 @@ func judged(t *testing.T, bodies [][]byte) []*audit.Site {
 // statsKey identifies a row of token_stats.
 type statsKey struct{ token, kind, value string }
 
-func keyOf(r *sink.TokenStatsRow) statsKey { return statsKey{r.Token, r.SegmentKind, r.SegmentValue} }
+func keyOf(r *schema.TokenStatsRow) statsKey { return statsKey{r.Token, r.SegmentKind, r.SegmentValue} }
 
 // plainTokenStats counts every column for every registry token in every segment, and for every other agent over all.
-func plainTokenStats(sites []*audit.Site) map[statsKey]*sink.TokenStatsRow {
+func plainTokenStats(sites []*audit.Site) map[statsKey]*schema.TokenStatsRow {
 	registry := tokens.Default()
-	segments := map[[2]string][]sink.TokenStatsRow{} // by kind and value: a row a token
-	agents := map[string]*sink.TokenStatsRow{}
+	segments := map[[2]string][]schema.TokenStatsRow{} // by kind and value: a row a token
+	agents := map[string]*schema.TokenStatsRow{}
 	most := int64(0)
 	for _, s := range sites {
 		most = max(most, s.Rank)
 		for name := range otherAgents(s) {
-			agents[name] = &sink.TokenStatsRow{Token: name, SegmentKind: "all"}
+			agents[name] = &schema.TokenStatsRow{Token: name, SegmentKind: "all"}
 		}
 	}
 	for _, s := range sites {
@@ -127,7 +130,7 @@ func plainTokenStats(sites []*audit.Site) map[statsKey]*sink.TokenStatsRow {
 		}
 		for _, segment := range in {
 			if segments[segment] == nil {
-				segments[segment] = make([]sink.TokenStatsRow, len(registry.Tokens))
+				segments[segment] = make([]schema.TokenStatsRow, len(registry.Tokens))
 			}
 		}
 		for id := range registry.Tokens {
@@ -147,7 +150,7 @@ func plainTokenStats(sites []*audit.Site) map[statsKey]*sink.TokenStatsRow {
 		}
 	}
 
-	want := map[statsKey]*sink.TokenStatsRow{}
+	want := map[statsKey]*schema.TokenStatsRow{}
 	for segment, rows := range segments {
 		for id, t := range registry.Tokens {
 			r := &rows[id]
@@ -177,7 +180,7 @@ func otherAgents(s *audit.Site) map[string]*audit.Verdict {
 }
 
 // addCounts adds the counts of a row to another, except for Any, which is itself a sum.
-func addCounts(sum, r *sink.TokenStatsRow) {
+func addCounts(sum, r *schema.TokenStatsRow) {
 	sum.SitesAll += r.SitesAll
 	sum.SitesAnswered += r.SitesAnswered
 	sum.Sites += r.Sites
@@ -202,9 +205,9 @@ func when(condition bool) int64 {
 }
 
 // plainSite counts the columns that do not depend on a token.
-func plainSite(s *audit.Site) sink.TokenStatsRow {
+func plainSite(s *audit.Site) schema.TokenStatsRow {
 	answered := s.Fetch.Status != 0
-	return sink.TokenStatsRow{
+	return schema.TokenStatsRow{
 		SitesAll:      1,
 		SitesAnswered: when(answered),
 		Sites:         when(s.Report.Access == parser.AccessConditional),
@@ -214,7 +217,7 @@ func plainSite(s *audit.Site) sink.TokenStatsRow {
 }
 
 // plainToken counts one site for one registry token.
-func plainToken(s *audit.Site, t *tokens.Token, id uint16) sink.TokenStatsRow {
+func plainToken(s *audit.Site, t *tokens.Token, id uint16) schema.TokenStatsRow {
 	row := plainSite(s)
 	if row.Sites == 0 {
 		return row
@@ -269,7 +272,7 @@ func plainlyLenient(f *parser.File, t *tokens.Token) bool {
 }
 
 // plainAgent counts one site for an agent outside of the registry: by its row, or as an unnamed agent.
-func plainAgent(s *audit.Site, named *audit.Verdict) sink.TokenStatsRow {
+func plainAgent(s *audit.Site, named *audit.Verdict) schema.TokenStatsRow {
 	row := plainSite(s)
 	if row.Sites == 0 {
 		return row
@@ -314,8 +317,8 @@ func plainDPI(f *parser.File, agent int) bool {
 }
 
 // plainRecordStats counts keys by kind from the evidence of the sites.
-func plainRecordStats(sites []*audit.Site) map[[2]string]*sink.RecordStatsRow {
-	want := map[[2]string]*sink.RecordStatsRow{}
+func plainRecordStats(sites []*audit.Site) map[[2]string]*schema.RecordStatsRow {
+	want := map[[2]string]*schema.RecordStatsRow{}
 	for _, s := range sites {
 		here := map[[2]string]bool{}
 		for _, e := range s.Report.Evidence {
@@ -324,7 +327,7 @@ func plainRecordStats(sites []*audit.Site) map[[2]string]*sink.RecordStatsRow {
 			}
 			key := [2]string{e.Kind.String(), strings.ToLower(validKey(e.Key))}
 			if want[key] == nil {
-				want[key] = &sink.RecordStatsRow{Kind: key[0], Key: key[1]}
+				want[key] = &schema.RecordStatsRow{Kind: key[0], Key: key[1]}
 			}
 			want[key].Lines++
 			want[key].Sites += when(!here[key])
@@ -338,7 +341,7 @@ func plainRecordStats(sites []*audit.Site) map[[2]string]*sink.RecordStatsRow {
 func validKey(raw []byte) string {
 	key := ""
 	for _, r := range string(raw) {
-		if next := key + string(r); len(next) <= sink.MaxKey {
+		if next := key + string(r); len(next) <= schema.MaxKey {
 			key = next
 			continue
 		}
@@ -367,7 +370,7 @@ func comparePlainly(t *testing.T, bodies [][]byte, limits ...int) {
 	if err := w.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	scan, err := sink.ReadScan(t.Context(), dir, "plain")
+	scan, err := commit.ReadScan(t.Context(), dir, "plain")
 	if err != nil || len(scan.Commits) != 6 {
 		t.Fatalf("%d parts, want 6: %v", len(scan.Commits), err)
 	}
@@ -377,22 +380,22 @@ func comparePlainly(t *testing.T, bodies [][]byte, limits ...int) {
 		if err := Stats(t.Context(), dir, "plain", Options{limit: limit}); err != nil {
 			t.Fatal(err)
 		}
-		compareRows(t, dir, sink.TableTokenStats, wantTokens, keyOf)
-		compareRows(t, dir, sink.TableRecordStats, wantRecords, func(r *sink.RecordStatsRow) [2]string { return [2]string{r.Kind, r.Key} })
+		compareRows(t, dir, schema.TokenStats, wantTokens, keyOf)
+		compareRows(t, dir, schema.RecordStats, wantRecords, func(r *schema.RecordStatsRow) [2]string { return [2]string{r.Kind, r.Key} })
 	}
 }
 
 // compareRows compares a file of statistics with the expected rows, in any order.
-func compareRows[K comparable, T comparable](t *testing.T, st store.Store, table string, want map[K]*T, key func(*T) K) {
+func compareRows[K comparable, T comparable](t *testing.T, st store.Store, tableName string, want map[K]*T, key func(*T) K) {
 	t.Helper()
 	left := maps.Clone(want)
 	differences := 0
 	report := func(format string, args ...any) {
 		if differences++; differences <= 10 {
-			t.Errorf(table+": "+format, args...)
+			t.Errorf(tableName+": "+format, args...)
 		}
 	}
-	for row, err := range sink.FileRows[T](t.Context(), st, sink.StatsName(table, "2026-11-21", "plain")) {
+	for row, err := range table.FileRows[T](t.Context(), st, commit.StatsName(tableName, "2026-11-21", "plain")) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -410,14 +413,14 @@ func compareRows[K comparable, T comparable](t *testing.T, st store.Store, table
 		report("missing: %+v", *row)
 	}
 	if differences > 10 {
-		t.Errorf("%s: %d differences in all", table, differences)
+		t.Errorf("%s: %d differences in all", tableName, differences)
 	}
-	t.Logf("%s: %d rows compared", table, len(want))
+	t.Logf("%s: %d rows compared", tableName, len(want))
 }
 
 // expectAll fails if the sites could not reveal a wrong count: each column must count something, and no two
 // definitions of blocking may agree on every token.
-func expectAll(t *testing.T, want map[statsKey]*sink.TokenStatsRow) {
+func expectAll(t *testing.T, want map[statsKey]*schema.TokenStatsRow) {
 	t.Helper()
 	columns := []string{"Mention", "ExplicitRoot", "Full", "Partial", "Any", "DPIAll", "RFCEffective", "Unreachable", "ViaOwn", "ViaStar", "ViaFallback", "Lenient"}
 	differ := map[[2]string]bool{}

@@ -11,11 +11,13 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/cespare/xxhash/v2"
 )
 
 // eachRow calls do for each row of a table's file in a commit, when the fields are set to it.
-func eachRow(ctx context.Context, scan *sink.Scan, commit *sink.Commit, table string, fields []sink.Field, do func()) error {
+func eachRow(ctx context.Context, scan *commit.Scan, commit *commit.Commit, table string, fields []table.Field, do func()) error {
 	rows, err := sink.OpenCursor(ctx, scan, commit, table, fields...)
 	if err != nil {
 		return err
@@ -24,7 +26,7 @@ func eachRow(ctx context.Context, scan *sink.Scan, commit *sink.Commit, table st
 }
 
 // eachOf calls do for each row of an open file, and closes it.
-func eachOf(rows *sink.Cursor, do func()) error {
+func eachOf(rows *table.Cursor, do func()) error {
 	for rows.Next() {
 		do()
 	}

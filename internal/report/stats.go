@@ -18,6 +18,9 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // This file computes the tables token_stats and record_stats. How token_stats counts:
@@ -74,7 +77,7 @@ func (o Options) withDefaults() Options {
 
 // foreign reports whether the registry differs from that of the scan, or of a part of a scan that was judged again. It
 // logs a warning with the effect.
-func (o *Options) foreign(scan *sink.Scan, effect string) bool {
+func (o *Options) foreign(scan *commit.Scan, effect string) bool {
 	m := scan.Manifest
 	if m.RegistryVersion == o.Registry.Version {
 		sites := scan.ByOtherRegistry()
@@ -104,11 +107,11 @@ const maxTLDs = 2000
 
 // Stats computes the tables token_stats and record_stats of a scan from its committed parts, and replaces the file of
 // each. token_stats needs the tables sites and verdicts, record_stats needs evidence. A table that lacks what it needs
-// is left out; if both do, the error is sink.ErrNoTable. The caller holds the scan's lock, by its sink.Writer or
+// is left out; if both do, the error is commit.ErrNoTable. The caller holds the scan's lock, by its sink.Writer or
 // sink.LockStats.
 func Stats(ctx context.Context, st store.Store, scanID string, o Options) error {
 	o = o.withDefaults()
-	scan, err := sink.ReadScan(ctx, st, scanID)
+	scan, err := commit.ReadScan(ctx, st, scanID)
 	if err != nil {
 		return err
 	}
@@ -117,12 +120,12 @@ func Stats(ctx context.Context, st store.Store, scanID string, o Options) error 
 	}
 	errTokens := writeTokenStats(ctx, st, scan, &o)
 	errRecords := writeRecordStats(ctx, st, scan, &o)
-	if errors.Is(errTokens, sink.ErrNoTable) && errors.Is(errRecords, sink.ErrNoTable) {
+	if errors.Is(errTokens, commit.ErrNoTable) && errors.Is(errRecords, commit.ErrNoTable) {
 		return errTokens
 	}
 	var errs []error
 	for _, err := range []error{errTokens, errRecords} {
-		if !errors.Is(err, sink.ErrNoTable) {
+		if !errors.Is(err, commit.ErrNoTable) {
 			errs = append(errs, err)
 		}
 	}
@@ -130,8 +133,8 @@ func Stats(ctx context.Context, st store.Store, scanID string, o Options) error 
 }
 
 // writeTable publishes rows as the scan's file of a table.
-func writeTable[T any](ctx context.Context, st store.Store, scan *sink.Scan, o *Options, table string, fill func(add func(T) error) error) error {
-	name := sink.StatsName(table, scan.Manifest.ScanDate, scan.Manifest.ScanID)
+func writeTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, o *Options, table string, fill func(add func(T) error) error) error {
+	name := commit.StatsName(table, scan.Manifest.ScanDate, scan.Manifest.ScanID)
 	w, err := sink.CreateTable[T](ctx, st, scan, name, table, o.ToolVersion)
 	if err != nil {
 		return err
@@ -142,12 +145,12 @@ func writeTable[T any](ctx context.Context, st store.Store, scan *sink.Scan, o *
 	return w.Close(ctx)
 }
 
-func writeTokenStats(ctx context.Context, st store.Store, scan *sink.Scan, o *Options) error {
-	if !scan.Has(sink.TableSites) || !scan.Has(sink.TableVerdicts) {
-		return fmt.Errorf("cannot compute %s of scan %s: %w", sink.TableTokenStats, scan.Manifest.ScanID, sink.ErrNoTable)
+func writeTokenStats(ctx context.Context, st store.Store, scan *commit.Scan, o *Options) error {
+	if !scan.Has(schema.Sites) || !scan.Has(schema.Verdicts) {
+		return fmt.Errorf("cannot compute %s of scan %s: %w", schema.TokenStats, scan.Manifest.ScanID, commit.ErrNoTable)
 	}
 	foreign := o.foreign(scan, "tokens that the scan did not know, or says nothing of, have no row; those that only the scan knew count as unknown agents, which heed *")
-	return writeTable(ctx, st, scan, o, sink.TableTokenStats, func(add func(sink.TokenStatsRow) error) error {
+	return writeTable(ctx, st, scan, o, schema.TokenStats, func(add func(schema.TokenStatsRow) error) error {
 		var workers []*counter
 		for range workersFor(scan) {
 			workers = append(workers, newCounter(o, foreign))
@@ -155,7 +158,7 @@ func writeTokenStats(ctx context.Context, st store.Store, scan *sink.Scan, o *Op
 		for first := true; ; first = false {
 			c, err := countParts(ctx, scan, workers, first)
 			if err != nil {
-				return fmt.Errorf("cannot compute %s of scan %s: %w", sink.TableTokenStats, scan.Manifest.ScanID, err)
+				return fmt.Errorf("cannot compute %s of scan %s: %w", schema.TokenStats, scan.Manifest.ScanID, err)
 			}
 			if first {
 				c.warn(o.Log)
@@ -177,17 +180,17 @@ func writeTokenStats(ctx context.Context, st store.Store, scan *sink.Scan, o *Op
 }
 
 // workersFor returns the number of workers for a scan.
-func workersFor(scan *sink.Scan) int {
+func workersFor(scan *commit.Scan) int {
 	return max(1, min(maxWorkers, runtime.GOMAXPROCS(0), len(scan.Commits)))
 }
 
 // countParts reads all committed parts once, each by one of the workers. It returns the first worker, with the counts
 // of all.
-func countParts(ctx context.Context, scan *sink.Scan, workers []*counter, first bool) (*counter, error) {
+func countParts(ctx context.Context, scan *commit.Scan, workers []*counter, first bool) (*counter, error) {
 	for _, c := range workers {
 		c.beginPass(first)
 	}
-	err := eachCommit(ctx, scan, len(workers), func(ctx context.Context, worker int, commit *sink.Commit) error {
+	err := eachCommit(ctx, scan, len(workers), func(ctx context.Context, worker int, commit *commit.Commit) error {
 		return workers[worker].commit(ctx, scan, commit)
 	})
 	if err != nil {
@@ -201,7 +204,7 @@ func countParts(ctx context.Context, scan *sink.Scan, workers []*counter, first 
 
 // eachCommit calls do for every commit, from so many numbered goroutines. It returns the first error and begins no
 // commit after it.
-func eachCommit(ctx context.Context, scan *sink.Scan, workers int, do func(ctx context.Context, worker int, commit *sink.Commit) error) error {
+func eachCommit(ctx context.Context, scan *commit.Scan, workers int, do func(ctx context.Context, worker int, commit *commit.Commit) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next atomic.Int64
@@ -234,8 +237,8 @@ type siteColumns struct {
 	Partial     []int32
 }
 
-func (s *siteColumns) fields(index func(token string) int32) []sink.Field {
-	return []sink.Field{
+func (s *siteColumns) fields(index func(token string) int32) []table.Field {
+	return []table.Field{
 		{Name: "seq", Into: &s.Seq},
 		{Name: "rank", Into: &s.Rank},
 		{Name: "label", Into: &s.Label},
@@ -263,19 +266,19 @@ type verdictColumns struct {
 	id int32 // of Token in the registry, noToken for unknown agents
 }
 
-func (v *verdictColumns) fields() []sink.Field {
+func (v *verdictColumns) fields() []table.Field {
 	return append(v.lenientFields(),
-		sink.Field{Name: "category", Into: &v.Category},
-		sink.Field{Name: "verdict", Into: &v.Verdict},
-		sink.Field{Name: "via", Into: &v.Via},
-		sink.Field{Name: "root_allowed", Into: &v.RootAllowed},
-		sink.Field{Name: "dpi", Into: &v.DPI},
+		table.Field{Name: "category", Into: &v.Category},
+		table.Field{Name: "verdict", Into: &v.Verdict},
+		table.Field{Name: "via", Into: &v.Via},
+		table.Field{Name: "root_allowed", Into: &v.RootAllowed},
+		table.Field{Name: "dpi", Into: &v.DPI},
 	)
 }
 
 // lenientFields are the columns that lenient names need.
-func (v *verdictColumns) lenientFields() []sink.Field {
-	return []sink.Field{
+func (v *verdictColumns) lenientFields() []table.Field {
+	return []table.Field{
 		{Name: "seq", Into: &v.Seq},
 		{Name: "token", Into: &v.Token},
 		{Name: "known", Into: &v.Known},
@@ -292,7 +295,7 @@ type verdictReader struct {
 
 // read calls do for each site of a commit, with the fields of both tables set, and closes the cursors. seq is where
 // the cursor of sites stores the row's number.
-func (r *verdictReader) read(commit *sink.Commit, sites *sink.Cursor, seq *int64, verdicts *sink.Cursor, do func()) error {
+func (r *verdictReader) read(commit *commit.Commit, sites *table.Cursor, seq *int64, verdicts *table.Cursor, do func()) error {
 	more := verdicts.Next()
 	err := eachOf(sites, func() {
 		r.rows = r.rows[:0]
@@ -428,13 +431,13 @@ func (c *counter) newSegment(kind, value string) *segment {
 }
 
 // commit reads the sites of one part with their verdicts.
-func (c *counter) commit(ctx context.Context, scan *sink.Scan, commit *sink.Commit) error {
+func (c *counter) commit(ctx context.Context, scan *commit.Scan, commit *commit.Commit) error {
 	site := siteColumns{}
-	sites, err := sink.OpenCursor(ctx, scan, commit, sink.TableSites, site.fields(c.tokens.index)...)
+	sites, err := sink.OpenCursor(ctx, scan, commit, schema.Sites, site.fields(c.tokens.index)...)
 	if err != nil {
 		return err
 	}
-	verdicts, err := sink.OpenCursor(ctx, scan, commit, sink.TableVerdicts, c.row.fields()...)
+	verdicts, err := sink.OpenCursor(ctx, scan, commit, schema.Verdicts, c.row.fields()...)
 	if err != nil {
 		return errors.Join(err, sites.Close())
 	}
@@ -648,7 +651,7 @@ func rankBucket(rank int64) int {
 }
 
 // registryRows adds a row for each registry token in each segment.
-func (c *counter) registryRows(add func(sink.TokenStatsRow) error) error {
+func (c *counter) registryRows(add func(schema.TokenStatsRow) error) error {
 	segments := []*segment{c.total}
 	for i, g := range c.ranks {
 		if i > 0 {
@@ -679,7 +682,7 @@ func (c *counter) registryRows(add func(sink.TokenStatsRow) error) error {
 
 // unknownRows adds a row for each agent of this pass that is not in the registry. On sites without a row of the
 // agent, its verdict is that of an unnamed agent.
-func (c *counter) unknownRows(add func(sink.TokenStatsRow) error) error {
+func (c *counter) unknownRows(add func(schema.TokenStatsRow) error) error {
 	for _, name := range slices.Sorted(maps.Keys(c.unknown.values)) {
 		t := c.unknown.values[name]
 		row := c.total.row(t, true)
@@ -698,8 +701,8 @@ func (c *counter) unknownRows(add func(sink.TokenStatsRow) error) error {
 }
 
 // row fills in the columns that do not depend on how verdicts are counted.
-func (g *segment) row(t *tally, heedsStar bool) sink.TokenStatsRow {
-	row := sink.TokenStatsRow{
+func (g *segment) row(t *tally, heedsStar bool) schema.TokenStatsRow {
+	row := schema.TokenStatsRow{
 		SegmentKind: g.kind, SegmentValue: g.value,
 		SitesAll: g.all, SitesAnswered: g.answered, Sites: g.sites, Unreachable: g.unreachable,
 		Mention:      t.own,
@@ -716,7 +719,7 @@ func (g *segment) row(t *tally, heedsStar bool) sink.TokenStatsRow {
 }
 
 // verdicts fills in the other columns, from the verdicts of the token in the segment.
-func (e effect) verdicts(row *sink.TokenStatsRow, g *segment) {
+func (e effect) verdicts(row *schema.TokenStatsRow, g *segment) {
 	row.Full, row.Partial, row.Any = e.full, e.partial, e.full+e.partial
 	row.RFCEffective = e.fullAnswered + g.failing
 }
@@ -760,8 +763,8 @@ type evidenceColumns struct {
 	Kind, Key string
 }
 
-func (e *evidenceColumns) fields() []sink.Field {
-	return []sink.Field{{Name: "seq", Into: &e.Seq}, {Name: "kind", Into: &e.Kind}, {Name: "key", Into: &e.Key}}
+func (e *evidenceColumns) fields() []table.Field {
+	return []table.Field{{Name: "seq", Into: &e.Seq}, {Name: "kind", Into: &e.Kind}, {Name: "key", Into: &e.Key}}
 }
 
 // recordTally counts one key.
@@ -770,23 +773,23 @@ type recordTally struct {
 	last         int64 // seq of the last site counted, + 1
 }
 
-func writeRecordStats(ctx context.Context, st store.Store, scan *sink.Scan, o *Options) error {
-	if !scan.Has(sink.TableEvidence) {
-		return fmt.Errorf("cannot compute %s of scan %s: %w", sink.TableRecordStats, scan.Manifest.ScanID, sink.ErrNoTable)
+func writeRecordStats(ctx context.Context, st store.Store, scan *commit.Scan, o *Options) error {
+	if !scan.Has(schema.Evidence) {
+		return fmt.Errorf("cannot compute %s of scan %s: %w", schema.RecordStats, scan.Manifest.ScanID, commit.ErrNoTable)
 	}
-	return writeTable(ctx, st, scan, o, sink.TableRecordStats, func(add func(sink.RecordStatsRow) error) error {
+	return writeTable(ctx, st, scan, o, schema.RecordStats, func(add func(schema.RecordStatsRow) error) error {
 		workers := make([]recordCounter, workersFor(scan))
 		for i := range workers {
 			workers[i] = recordCounter{window: newWindow[recordTally](o.limit)}
 		}
 		keys := workers[0].window
 		for {
-			err := eachCommit(ctx, scan, len(workers), func(ctx context.Context, worker int, commit *sink.Commit) error {
+			err := eachCommit(ctx, scan, len(workers), func(ctx context.Context, worker int, commit *commit.Commit) error {
 				row := evidenceColumns{}
-				return eachRow(ctx, scan, commit, sink.TableEvidence, row.fields(), func() { workers[worker].count(&row) })
+				return eachRow(ctx, scan, commit, schema.Evidence, row.fields(), func() { workers[worker].count(&row) })
 			})
 			if err != nil {
-				return fmt.Errorf("cannot compute %s of scan %s: %w", sink.TableRecordStats, scan.Manifest.ScanID, err)
+				return fmt.Errorf("cannot compute %s of scan %s: %w", schema.RecordStats, scan.Manifest.ScanID, err)
 			}
 			for _, w := range workers[1:] {
 				keys.merge(w.window, func(t, from *recordTally) { t.sites, t.lines = t.sites+from.sites, t.lines+from.lines })
@@ -794,7 +797,7 @@ func writeRecordStats(ctx context.Context, st store.Store, scan *sink.Scan, o *O
 			for _, key := range slices.Sorted(maps.Keys(keys.values)) {
 				t := keys.values[key]
 				kind, name, _ := strings.Cut(key, "\x00")
-				if err := add(sink.RecordStatsRow{Kind: kind, Key: name, Sites: t.sites, Lines: t.lines}); err != nil {
+				if err := add(schema.RecordStatsRow{Kind: kind, Key: name, Sites: t.sites, Lines: t.lines}); err != nil {
 					return err
 				}
 			}

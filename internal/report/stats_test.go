@@ -22,6 +22,9 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -169,13 +172,13 @@ func stats[T any](t *testing.T, st store.Store, table string, limit int) []T {
 }
 
 // statsOf computes the statistics of the scan `hand` and returns the rows of a table.
-func statsOf[T any](t *testing.T, st store.Store, table string, o Options) []T {
+func statsOf[T any](t *testing.T, st store.Store, tableName string, o Options) []T {
 	t.Helper()
 	if err := Stats(t.Context(), st, "hand", o); err != nil {
 		t.Fatal(err)
 	}
 	var rows []T
-	for row, err := range sink.FileRows[T](t.Context(), st, sink.StatsName(table, "2026-11-21", "hand")) {
+	for row, err := range table.FileRows[T](t.Context(), st, commit.StatsName(tableName, "2026-11-21", "hand")) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +198,7 @@ func TestManySegments(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "hand", Date: "2026-11-21", Registry: registry(), Tables: []string{sink.TableSites, sink.TableVerdicts}})
+		w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "hand", Date: "2026-11-21", Registry: registry(), Tables: []string{schema.Sites, schema.Verdicts}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +224,7 @@ func TestManySegments(t *testing.T) {
 		}
 		var log bytes.Buffer
 		kinds := map[string]int64{}
-		for _, row := range statsOf[sink.TokenStatsRow](t, dir, sink.TableTokenStats, Options{Registry: registry(), Log: logger(&log)}) {
+		for _, row := range statsOf[schema.TokenStatsRow](t, dir, schema.TokenStats, Options{Registry: registry(), Log: logger(&log)}) {
 			if row.Token == "GPTBot" {
 				kinds[row.SegmentKind] += row.SitesAll
 			}
@@ -265,7 +268,7 @@ func TestForeignRegistry(t *testing.T) {
 	)
 	var log bytes.Buffer
 	got := []string{}
-	for _, r := range statsOf[sink.TokenStatsRow](t, st, sink.TableTokenStats, Options{Registry: other, Log: logger(&log)}) {
+	for _, r := range statsOf[schema.TokenStatsRow](t, st, schema.TokenStats, Options{Registry: other, Log: logger(&log)}) {
 		if r.SegmentKind == "all" {
 			got = append(got, fmt.Sprint(r.Token, " ", r.Known, " mention ", r.Mention, " full ", r.Full, " partial ", r.Partial, " lenient ", r.Lenient))
 		}
@@ -326,8 +329,8 @@ func TestForeignRegistry(t *testing.T) {
 // TestTokenStats compares every count with one by hand from the table above.
 func TestTokenStats(t *testing.T) {
 	st := dataset(t)
-	rows := map[string]sink.TokenStatsRow{}
-	all := stats[sink.TokenStatsRow](t, st, sink.TableTokenStats, 0)
+	rows := map[string]schema.TokenStatsRow{}
+	all := stats[schema.TokenStatsRow](t, st, schema.TokenStats, 0)
 	for _, r := range all {
 		rows[r.Token+" "+r.SegmentKind+" "+r.SegmentValue] = r
 	}
@@ -405,20 +408,20 @@ func TestTokenStats(t *testing.T) {
 func TestStatsInPasses(t *testing.T) {
 	st := dataset(t)
 	byText := func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }
-	tokenRows := func(limit int) []sink.TokenStatsRow {
-		rows := stats[sink.TokenStatsRow](t, st, sink.TableTokenStats, limit)
-		slices.SortFunc(rows, func(a, b sink.TokenStatsRow) int { return byText(a, b) })
+	tokenRows := func(limit int) []schema.TokenStatsRow {
+		rows := stats[schema.TokenStatsRow](t, st, schema.TokenStats, limit)
+		slices.SortFunc(rows, func(a, b schema.TokenStatsRow) int { return byText(a, b) })
 		return rows
 	}
-	recordRows := func(limit int) []sink.RecordStatsRow {
-		rows := stats[sink.RecordStatsRow](t, st, sink.TableRecordStats, limit)
-		slices.SortFunc(rows, func(a, b sink.RecordStatsRow) int { return byText(a, b) })
+	recordRows := func(limit int) []schema.RecordStatsRow {
+		rows := stats[schema.RecordStatsRow](t, st, schema.RecordStats, limit)
+		slices.SortFunc(rows, func(a, b schema.RecordStatsRow) int { return byText(a, b) })
 		return rows
 	}
 	if one, many := tokenRows(0), tokenRows(1); !reflect.DeepEqual(one, many) {
 		t.Errorf("in one pass %v\nin many %v", one, many)
 	}
-	want := []sink.RecordStatsRow{
+	want := []schema.RecordStatsRow{
 		{Kind: "extension", Key: "crawl-delay", Sites: 1, Lines: 1},
 		{Kind: "invalid", Key: "crawl-delay", Sites: 1, Lines: 1},
 		{Kind: "legacy", Key: "noindex", Sites: 1, Lines: 1},
@@ -513,9 +516,9 @@ func TestNoTables(t *testing.T) {
 		}
 	}
 	f("written record_stats token_stats")
-	f("written token_stats", sink.TableSites, sink.TableVerdicts)
-	f("written record_stats", sink.TableSites, sink.TableEvidence)
-	f("no such table", sink.TableSites)
+	f("written token_stats", schema.Sites, schema.Verdicts)
+	f("written record_stats", schema.Sites, schema.Evidence)
+	f("no such table", schema.Sites)
 }
 
 // golden compares got with a file, which -update writes.
@@ -587,7 +590,7 @@ func TestPartlyForeignRegistry(t *testing.T) {
 		if err := errors.Join(w.Complete(t.Context()), w.Close(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		source, err := sink.ReadScan(t.Context(), from, "hand")
+		source, err := commit.ReadScan(t.Context(), from, "hand")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -596,7 +599,7 @@ func TestPartlyForeignRegistry(t *testing.T) {
 		}
 		var log bytes.Buffer
 		row := false
-		for _, r := range statsOf[sink.TokenStatsRow](t, to, sink.TableTokenStats, Options{Registry: other, Log: logger(&log)}) {
+		for _, r := range statsOf[schema.TokenStatsRow](t, to, schema.TokenStats, Options{Registry: other, Log: logger(&log)}) {
 			row = row || r.Token == "NewBot" && r.SegmentKind == "all" && r.Full == 3
 			if r.Token == "NewBot" && !wantRow {
 				t.Errorf("%v: %+v", tables, r)
@@ -613,6 +616,6 @@ func TestPartlyForeignRegistry(t *testing.T) {
 			t.Errorf("%v: the summary has the new token", tables)
 		}
 	}
-	f([]string{sink.TableSites, sink.TableVerdicts, sink.TableBodies}, true)
-	f([]string{sink.TableSites, sink.TableVerdicts}, false)
+	f([]string{schema.Sites, schema.Verdicts, schema.Bodies}, true)
+	f([]string{schema.Sites, schema.Verdicts}, false)
 }

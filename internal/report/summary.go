@@ -15,6 +15,9 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // This file counts the headline figures of a scan over all its commits, complete or not. It does not use token_stats,
@@ -35,7 +38,7 @@ type Summary struct {
 	RegistryVersion string      `json:"registry_version"`
 	OtherScans      []OtherScan `json:"other_scans"` // set by the caller: a summary reads one scan
 
-	Lost []sink.Total `json:"lost"` // totals of a complete scan that its commits do not reach
+	Lost []commit.Total `json:"lost"` // totals of a complete scan that its commits do not reach
 
 	Rows       int64 `json:"rows"`
 	Asked      int64 `json:"asked"`       // not opted out, not refused by address, not missing in an archive
@@ -86,7 +89,7 @@ type Bin struct {
 }
 
 // Complete reports whether the scan is finished.
-func (s *Summary) Complete() bool { return s.State == string(sink.Complete) }
+func (s *Summary) Complete() bool { return s.State == string(commit.Complete) }
 
 // summaryColumns are the columns of sites that a summary needs.
 type summaryColumns struct {
@@ -109,8 +112,8 @@ type summaryColumns struct {
 	Partial           []int32
 }
 
-func (s *summaryColumns) fields(index func(token string) int32) []sink.Field {
-	return []sink.Field{
+func (s *summaryColumns) fields(index func(token string) int32) []table.Field {
+	return []table.Field{
 		{Name: "outcome", Into: &s.Outcome},
 		{Name: "status", Into: &s.Status},
 		{Name: "hops", Into: &s.Hops},
@@ -141,14 +144,14 @@ type SummaryOptions struct {
 
 // Summarize reads the committed parts of a scan, complete or not, in one or two passes (see again). It takes no lock
 // and writes nothing. If the scan lacks the table sites, or verdicts where the definition needs them, the error is
-// sink.ErrNoTable.
+// commit.ErrNoTable.
 func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOptions) (*Summary, error) {
 	o.Options = o.withDefaults()
 	definition, ok := DefinitionNamed(cmp.Or(o.Definition, Full))
 	if !ok {
 		return nil, fmt.Errorf("cannot summarize by %.40q: the definitions are %s", o.Definition, strings.Join(DefinitionNames(), ", "))
 	}
-	scan, err := sink.ReadScan(ctx, st, scanID)
+	scan, err := commit.ReadScan(ctx, st, scanID)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +167,7 @@ func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOpti
 	for b := newBlocker(&o, &definition, foreign); b != nil; b = b.again(&o) {
 		of := *s
 		g = newGatherer(&of, b)
-		if scan.Has(sink.TableVerdicts) {
+		if scan.Has(schema.Verdicts) {
 			err = g.sitesAndVerdicts(ctx, scan)
 		} else {
 			err = g.sites(ctx, scan)
@@ -174,18 +177,18 @@ func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOpti
 		}
 	}
 	g.finish(o.Top)
-	if !scan.Has(sink.TableVerdicts) {
+	if !scan.Has(schema.Verdicts) {
 		g.s.Blocking.Lenient = nil
 	}
 	return g.s, nil
 }
 
 // summaryOf fills in what the scan's records say.
-func summaryOf(scan *sink.Scan) (*Summary, error) {
+func summaryOf(scan *commit.Scan) (*Summary, error) {
 	m := scan.Manifest
 	s := &Summary{
 		ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State), StartedAt: m.StartedAt, FinishedAt: m.FinishedAt,
-		SchemaVersion: m.SchemaVersion, ToolVersion: m.ToolVersion, RegistryVersion: m.RegistryVersion, OtherScans: []OtherScan{}, Lost: []sink.Total{}, Parts: len(scan.Commits),
+		SchemaVersion: m.SchemaVersion, ToolVersion: m.ToolVersion, RegistryVersion: m.RegistryVersion, OtherScans: []OtherScan{}, Lost: []commit.Total{}, Parts: len(scan.Commits),
 	}
 	if lost := scan.Lost(); lost != nil {
 		s.Lost = lost.Totals
@@ -214,11 +217,11 @@ func summaryOf(scan *sink.Scan) (*Summary, error) {
 }
 
 // needs returns an error if the scan lacks a table that a summary by this definition needs.
-func needs(scan *sink.Scan, d *Definition) error {
-	if !scan.Has(sink.TableSites) {
-		return fmt.Errorf("table %s: %w", sink.TableSites, sink.ErrNoTable)
+func needs(scan *commit.Scan, d *Definition) error {
+	if !scan.Has(schema.Sites) {
+		return fmt.Errorf("table %s: %w", schema.Sites, commit.ErrNoTable)
 	}
-	if !d.Verdicts || scan.Has(sink.TableVerdicts) {
+	if !d.Verdicts || scan.Has(schema.Verdicts) {
 		return nil
 	}
 	var others []string
@@ -227,7 +230,7 @@ func needs(scan *sink.Scan, d *Definition) error {
 			others = append(others, other.Name)
 		}
 	}
-	return fmt.Errorf("by %s: table %s: %w; without it there are %s", d.Name, sink.TableVerdicts, sink.ErrNoTable, strings.Join(others, ", "))
+	return fmt.Errorf("by %s: table %s: %w; without it there are %s", d.Name, schema.Verdicts, commit.ErrNoTable, strings.Join(others, ", "))
 }
 
 // gatherer builds a Summary row by row.
@@ -256,8 +259,8 @@ func newGatherer(s *Summary, b *blocker) *gatherer {
 }
 
 // sites reads sites without verdicts.
-func (g *gatherer) sites(ctx context.Context, scan *sink.Scan) error {
-	for rows, err := range sink.Cursors(ctx, scan, sink.TableSites, g.columns.fields(g.blocker.index.index)...) {
+func (g *gatherer) sites(ctx context.Context, scan *commit.Scan) error {
+	for rows, err := range sink.Cursors(ctx, scan, schema.Sites, g.columns.fields(g.blocker.index.index)...) {
 		if err == nil {
 			err = eachOf(rows, func() { g.row(nil) })
 		}
@@ -269,17 +272,17 @@ func (g *gatherer) sites(ctx context.Context, scan *sink.Scan) error {
 }
 
 // sitesAndVerdicts reads each site with its verdicts.
-func (g *gatherer) sitesAndVerdicts(ctx context.Context, scan *sink.Scan) error {
+func (g *gatherer) sitesAndVerdicts(ctx context.Context, scan *commit.Scan) error {
 	reader := verdictReader{tokens: g.blocker.index}
 	columns := reader.row.lenientFields()
 	if g.blocker.by.Verdicts {
 		columns = reader.row.fields()
 	}
-	verdicts, stop := iter.Pull2(sink.Cursors(ctx, scan, sink.TableVerdicts, columns...))
+	verdicts, stop := iter.Pull2(sink.Cursors(ctx, scan, schema.Verdicts, columns...))
 	defer stop()
-	fields := append(g.columns.fields(g.blocker.index.index), sink.Field{Name: "seq", Into: &g.columns.Seq})
+	fields := append(g.columns.fields(g.blocker.index.index), table.Field{Name: "seq", Into: &g.columns.Seq})
 	part := 0
-	for sites, err := range sink.Cursors(ctx, scan, sink.TableSites, fields...) {
+	for sites, err := range sink.Cursors(ctx, scan, schema.Sites, fields...) {
 		if err != nil {
 			return err
 		}

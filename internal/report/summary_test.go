@@ -25,6 +25,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // summaryBy summarizes the scan `hand` with the small registry.
@@ -111,8 +113,8 @@ func agree(t *testing.T, sites []*audit.Site) {
 		if err := Stats(t.Context(), st, "cut", Options{}); err != nil {
 			t.Fatal(err)
 		}
-		stats := map[string]sink.TokenStatsRow{}
-		for _, row := range fileRows[sink.TokenStatsRow](t, st, sink.StatsName(sink.TableTokenStats, "2026-11-21", "cut")) {
+		stats := map[string]schema.TokenStatsRow{}
+		for _, row := range fileRows[schema.TokenStatsRow](t, st, commit.StatsName(schema.TokenStats, "2026-11-21", "cut")) {
 			if row.SegmentKind == "all" && row.Known {
 				stats[row.Token] = row
 			}
@@ -136,7 +138,7 @@ func agree(t *testing.T, sites []*audit.Site) {
 }
 
 // agreesWithStats compares one definition, by its index in definitionsOf, with token_stats.
-func agreesWithStats(t *testing.T, s *Summary, stats map[string]sink.TokenStatsRow, definition int) {
+func agreesWithStats(t *testing.T, s *Summary, stats map[string]schema.TokenStatsRow, definition int) {
 	t.Helper()
 	b := &s.Blocking
 	listed := map[string]TokenCount{}
@@ -218,7 +220,7 @@ func plainBlockings(sites []*audit.Site) (all []plainBlocking, nameOne, starBloc
 }
 
 // count counts a site that blocks the token, by the reason.
-func (c *TokenCount) count(row *sink.TokenStatsRow) {
+func (c *TokenCount) count(row *schema.TokenStatsRow) {
 	c.Sites++
 	switch {
 	case row.Sites == 0:
@@ -431,7 +433,7 @@ func TestSummaryWithout(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = Summarize(t.Context(), dir, "x", SummaryOptions{Definition: definition})
-		if want == "" && err != nil || want != "" && (!errors.Is(err, sink.ErrNoTable) || !strings.Contains(err.Error(), want)) {
+		if want == "" && err != nil || want != "" && (!errors.Is(err, commit.ErrNoTable) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s with %v: %v, want %q", definition, tables, err, want)
 		}
 	}

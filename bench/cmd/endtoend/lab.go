@@ -25,6 +25,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/simweb/compare"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // lab is what the experiments have in common.
@@ -90,7 +92,7 @@ type outcome struct {
 	webCPU    time.Duration
 	peak      int64  // most memory of the process, in bytes
 	live      []live // of each collection
-	scan      *sink.Scan
+	scan      *commit.Scan
 	came      simweb.Record
 	untrue    int // rows
 }
@@ -213,7 +215,7 @@ func (l *lab) scan(ctx context.Context, list string, flags ...string) (*outcome,
 	if err != nil {
 		return nil, err
 	}
-	o.scan, err = sink.ReadScan(ctx, st, "bench")
+	o.scan, err = commit.ReadScan(ctx, st, "bench")
 	return o, err
 }
 
@@ -290,13 +292,13 @@ func (l *lab) turns(ctx context.Context, t trial, suffix string, lists ...string
 }
 
 // spanOf is the time from the first to the last answer of the hosts with a suffix.
-func spanOf(ctx context.Context, scan *sink.Scan, suffix string) (time.Duration, error) {
+func spanOf(ctx context.Context, scan *commit.Scan, suffix string) (time.Duration, error) {
 	type row struct {
 		Host      string `parquet:"host"`
 		FetchedAt *int64 `parquet:"fetched_at,optional"` // milliseconds
 	}
 	first, last := int64(math.MaxInt64), int64(0)
-	for r, err := range sink.Rows[row](ctx, scan, sink.TableSites) {
+	for r, err := range sink.Rows[row](ctx, scan, schema.Sites) {
 		if err != nil {
 			return 0, err
 		}

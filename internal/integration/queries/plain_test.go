@@ -9,6 +9,8 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // This file counts the headline figures in plain loops over the rows: the sites that block a token, by definition, and the
@@ -23,22 +25,22 @@ type survey struct {
 
 // siteRows is a row of sites with its rows of verdicts.
 type siteRows struct {
-	sink.SiteRow
+	schema.SiteRow
 	date            string
 	blocked, partly map[string]bool
-	rows            map[string]*sink.VerdictRow // strict ones, by token; without `*`
-	star            *sink.VerdictRow            // nil if no request was made
+	rows            map[string]*schema.VerdictRow // strict ones, by token; without `*`
+	star            *schema.VerdictRow            // nil if no request was made
 }
 
 func readSurvey(t *testing.T, st store.Store) *survey {
 	t.Helper()
-	manifests, err := sink.Scans(t.Context(), st)
+	manifests, err := commit.Scans(t.Context(), st)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &survey{all: map[string][]*siteRows{}, tokens: tokens.Default().Tokens}
 	for _, m := range manifests {
-		scan, err := sink.ReadScan(t.Context(), st, m.ScanID)
+		scan, err := commit.ReadScan(t.Context(), st, m.ScanID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,15 +48,15 @@ func readSurvey(t *testing.T, st store.Store) *survey {
 			w.dates = append(w.dates, m.ScanDate)
 		}
 		bySeq := map[int64]*siteRows{}
-		for row, err := range sink.Rows[sink.SiteRow](t.Context(), scan, sink.TableSites) {
+		for row, err := range sink.Rows[schema.SiteRow](t.Context(), scan, schema.Sites) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &siteRows{SiteRow: *row, date: m.ScanDate, rows: map[string]*sink.VerdictRow{}, blocked: set(row.Blocked), partly: set(row.Partial)}
+			s := &siteRows{SiteRow: *row, date: m.ScanDate, rows: map[string]*schema.VerdictRow{}, blocked: set(row.Blocked), partly: set(row.Partial)}
 			bySeq[s.Seq] = s
 			w.all[s.date] = append(w.all[s.date], s)
 		}
-		for row, err := range sink.Rows[sink.VerdictRow](t.Context(), scan, sink.TableVerdicts) {
+		for row, err := range sink.Rows[schema.VerdictRow](t.Context(), scan, schema.Verdicts) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/simweb"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // Result is what a comparison found.
@@ -74,14 +76,14 @@ type site struct {
 }
 
 // Compare compares a scan's committed rows with a truth file.
-func Compare(ctx context.Context, scan *sink.Scan, truth io.Reader) (*Result, error) {
+func Compare(ctx context.Context, scan *commit.Scan, truth io.Reader) (*Result, error) {
 	expected, err := readTruth(truth)
 	if err != nil {
 		return nil, err
 	}
 	r := &Result{Expected: len(expected), Columns: map[string]int{}}
 	seen := make(map[key]bool, len(expected))
-	for row, err := range sink.Rows[site](ctx, scan, sink.TableSites) {
+	for row, err := range sink.Rows[site](ctx, scan, schema.Sites) {
 		if err != nil {
 			return nil, err
 		}

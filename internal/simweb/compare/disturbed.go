@@ -13,6 +13,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/simweb"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // Disturbance describes the web, the list and the faults of a scan through a bad network.
@@ -56,7 +58,7 @@ func (r *DisturbedResult) String() string {
 }
 
 // Disturbed compares a scan's committed rows with the undisturbed web and the faults.
-func Disturbed(ctx context.Context, scan *sink.Scan, d Disturbance) (*DisturbedResult, error) {
+func Disturbed(ctx context.Context, scan *commit.Scan, d Disturbance) (*DisturbedResult, error) {
 	expected := make(map[key]simweb.Expect, len(d.Hosts))
 	for _, host := range d.Hosts {
 		o, err := origin.Parse(host)
@@ -68,7 +70,7 @@ func Disturbed(ctx context.Context, scan *sink.Scan, d Disturbance) (*DisturbedR
 	r := &DisturbedResult{Expected: len(expected), Explained: map[simweb.FaultKind]int{}, Outcomes: map[string]int{}}
 	example := func(format string, args ...any) { addExample(&r.Examples, format, args...) }
 	seen := make(map[key]bool, len(expected))
-	for row, err := range sink.Rows[sink.SiteRow](ctx, scan, sink.TableSites) {
+	for row, err := range sink.Rows[schema.SiteRow](ctx, scan, schema.Sites) {
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +116,7 @@ func Disturbed(ctx context.Context, scan *sink.Scan, d Disturbance) (*DisturbedR
 }
 
 // isTrue reports whether a row equals that of the undisturbed web.
-func isTrue(row *sink.SiteRow, want *simweb.Expect) bool {
+func isTrue(row *schema.SiteRow, want *simweb.Expect) bool {
 	return isAny(row.Outcome, want.Outcomes) && int(row.Status) == want.Status && row.BodyBytes == want.BodyBytes &&
 		row.BodyHash == int64(want.BodyHash) && row.Truncated == want.Truncated && (want.Hops < 0 || int(row.Hops) == want.Hops)
 }
@@ -124,7 +126,7 @@ func isAny(text string, outcomes []exchange.Outcome) bool {
 }
 
 // last returns the host that was asked last.
-func last(row *sink.SiteRow) string {
+func last(row *schema.SiteRow) string {
 	if n := len(row.Redirects); n > 0 {
 		if u, err := url.Parse(row.Redirects[n-1].URL); err == nil {
 			return u.Hostname()
@@ -135,7 +137,7 @@ func last(row *sink.SiteRow) string {
 
 // explains returns the fault that explains a row. If no redirect leads to the host, only its last connection and the
 // faults without a connection count, since the row describes the last exchange.
-func (d *Disturbance) explains(row *sink.SiteRow, want *simweb.Expect) (simweb.FaultKind, bool) {
+func (d *Disturbance) explains(row *schema.SiteRow, want *simweb.Expect) (simweb.FaultKind, bool) {
 	faults := d.Faced(last(row))
 	if last(row) == row.Host && want.Hops == 0 {
 		connections := 0

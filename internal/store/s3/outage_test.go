@@ -23,6 +23,10 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/sink/verify"
 )
 
 // long says that each request fails in every way: LONG_TESTS=1 go test ./internal/store/s3
@@ -30,7 +34,7 @@ var long = os.Getenv("LONG_TESTS") != ""
 
 // openScan opens a small dataset.
 func openScan(s *Store, changes ...func(*sink.Options)) (*sink.Writer, error) {
-	o := sink.Options{ScanID: "s", Date: "2026-11-21", PartRows: 4, Tables: []string{sink.TableSites, sink.TableVerdicts}}
+	o := sink.Options{ScanID: "s", Date: "2026-11-21", PartRows: 4, Tables: []string{schema.Sites, schema.Verdicts}}
 	for _, change := range changes {
 		change(&o)
 	}
@@ -116,15 +120,15 @@ func surveyed(s *Store) error {
 
 // found are the rows of all tables of a survey, in an order that does not depend on how it was cut.
 func found(s *Store) (map[string][]string, error) {
-	scan, err := sink.ReadScan(context.Background(), s, "s")
+	scan, err := commit.ReadScan(context.Background(), s, "s")
 	if err != nil {
 		return nil, err
 	}
 	all := map[string][]string{}
 	err = errors.Join(
-		gather(all, sink.TableSites, sink.Rows[sink.SiteRow](context.Background(), scan, sink.TableSites)),
-		gather(all, sink.TableVerdicts, sink.Rows[sink.VerdictRow](context.Background(), scan, sink.TableVerdicts)),
-		gather(all, sink.TableTokenStats, sink.FileRows[sink.TokenStatsRow](context.Background(), s, sink.StatsName(sink.TableTokenStats, scan.Manifest.ScanDate, "s"))))
+		gather(all, schema.Sites, sink.Rows[schema.SiteRow](context.Background(), scan, schema.Sites)),
+		gather(all, schema.Verdicts, sink.Rows[schema.VerdictRow](context.Background(), scan, schema.Verdicts)),
+		gather(all, schema.TokenStats, table.FileRows[schema.TokenStatsRow](context.Background(), s, commit.StatsName(schema.TokenStats, scan.Manifest.ScanDate, "s"))))
 	return all, err
 }
 
@@ -165,13 +169,13 @@ func TestEveryRequestFails(t *testing.T) {
 	}
 	asks := calm.requests()
 	want, err := found(s)
-	if err != nil || len(want[sink.TableVerdicts]) < 10 || len(want[sink.TableTokenStats]) == 0 {
-		t.Fatalf("too little to compare with: %d verdicts, %v", len(want[sink.TableVerdicts]), err)
+	if err != nil || len(want[schema.Verdicts]) < 10 || len(want[schema.TokenStats]) == 0 {
+		t.Fatalf("too little to compare with: %d verdicts, %v", len(want[schema.Verdicts]), err)
 	}
 	whole := func(s *Store) error {
 		got, err := found(s)
 		if err == nil && !maps.EqualFunc(got, want, slices.Equal) {
-			err = fmt.Errorf("%d sites, %d verdicts that are not those of an undisturbed survey", len(got[sink.TableSites]), len(got[sink.TableVerdicts]))
+			err = fmt.Errorf("%d sites, %d verdicts that are not those of an undisturbed survey", len(got[schema.Sites]), len(got[schema.Verdicts]))
 		}
 		return errors.Join(err, complete(s))
 	}
@@ -294,23 +298,23 @@ func TestSpoolFolder(t *testing.T) {
 func complete(s *Store) error {
 	ctx := context.Background()
 	var errs []error
-	verified, err := sink.Verify(ctx, s, sink.VerifyOptions{Report: func(f sink.Finding) { errs = append(errs, errors.New(f.String())) }})
+	verified, err := verify.Dataset(ctx, s, verify.Options{Report: func(f verify.Finding) { errs = append(errs, errors.New(f.String())) }})
 	if err != nil {
 		return err
 	}
-	scan, err := sink.ReadScan(ctx, s, "s")
+	scan, err := commit.ReadScan(ctx, s, "s")
 	if err != nil {
 		return err
 	}
 	var hosts []string
-	for row, err := range sink.Rows[sink.SiteRow](ctx, scan, sink.TableSites) {
+	for row, err := range sink.Rows[schema.SiteRow](ctx, scan, schema.Sites) {
 		if err != nil {
 			return err
 		}
 		hosts = append(hosts, row.Host)
 	}
 	slices.Sort(hosts)
-	if want := "h0.test h1.test h2.test h3.test h4.test h5.test h6.test h7.test h8.test h9.test"; strings.Join(hosts, " ") != want || scan.Manifest.State != sink.Complete || verified.Scans != 1 {
+	if want := "h0.test h1.test h2.test h3.test h4.test h5.test h6.test h7.test h8.test h9.test"; strings.Join(hosts, " ") != want || scan.Manifest.State != commit.Complete || verified.Scans != 1 {
 		errs = append(errs, fmt.Errorf("%q, %s, %d scans", hosts, scan.Manifest.State, verified.Scans))
 	}
 	err = s.Sweep(ctx, "", func(name string) bool {

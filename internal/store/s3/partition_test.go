@@ -14,6 +14,9 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/verify"
 )
 
 // This file cuts the line of a writer, or leaves its last request on the way, for longer than its lease, and lets another
@@ -86,7 +89,7 @@ func TestTwoWriters(t *testing.T) {
 }
 
 func compacted(s *Store) error {
-	_, err := sink.Compact(context.Background(), s, "s", sink.CompactOptions{})
+	_, err := compact.Scan(context.Background(), s, "s", compact.Options{})
 	return err
 }
 
@@ -307,9 +310,9 @@ func TestVerifyTellsUploads(t *testing.T) {
 	f := func(what, scanID string, want int) {
 		t.Helper()
 		var told []string
-		found, err := sink.Verify(t.Context(), s, sink.VerifyOptions{ScanID: scanID, Report: func(f sink.Finding) {
+		found, err := verify.Dataset(t.Context(), s, verify.Options{ScanID: scanID, Report: func(f verify.Finding) {
 			told = append(told, f.String())
-			if day := begun.UTC().Format(time.DateOnly); f.Kind != sink.Leftover || f.File != name || !strings.Contains(f.What, "an upload begun at "+day) {
+			if day := begun.UTC().Format(time.DateOnly); f.Kind != verify.Leftover || f.File != name || !strings.Contains(f.What, "an upload begun at "+day) {
 				t.Errorf("%s: %s", what, f)
 			}
 		}})
@@ -410,7 +413,7 @@ func TestRecordsAtOnce(t *testing.T) {
 		}
 	}
 	s := open(t, g, "atonce", func(c *Config) { c.Endpoint, c.Stall = p.URL, time.Minute })
-	if commits, err := sink.Commits(t.Context(), s, "s"); err != nil || len(commits) != 10 || commits[9].N != 9 {
+	if commits, err := commit.Commits(t.Context(), s, "s"); err != nil || len(commits) != 10 || commits[9].N != 9 {
 		t.Errorf("%d commits, %v", len(commits), err)
 	}
 }

@@ -1,4 +1,4 @@
-package sink
+package schema
 
 import (
 	"fmt"
@@ -11,13 +11,19 @@ import (
 
 // The tables of a dataset, in reading order.
 const (
-	TableSites       = "sites"
-	TableVerdicts    = "verdicts"
-	TableEvidence    = "evidence"
-	TableBodies      = "bodies"
-	TableTokenStats  = "token_stats"
-	TableRecordStats = "record_stats"
+	Sites       = "sites"
+	Verdicts    = "verdicts"
+	Evidence    = "evidence"
+	Bodies      = "bodies"
+	TokenStats  = "token_stats"
+	RecordStats = "record_stats"
 )
+
+// AllTables are the tables that a scan writes.
+var AllTables = []string{Sites, Verdicts, Evidence, Bodies}
+
+// isStatistics reports whether a table is computed from a whole scan.
+func IsStatistics(table string) bool { return table == TokenStats || table == RecordStats }
 
 // Table describes a table.
 type Table struct {
@@ -42,42 +48,42 @@ var tables = []struct {
 	name, about string
 	row         reflect.Type
 }{
-	{TableSites, "A row a list entry.", reflect.TypeFor[SiteRow]()},
-	{TableVerdicts, "A row for each agent that a file names or that is reached by fallback, and one for `*`. The rows of a site stand together, in the order of sites.", reflect.TypeFor[VerdictRow]()},
-	{TableEvidence, "A row a noteworthy line: at most 32 a site and kind; totals stand in the n_ columns of sites.", reflect.TypeFor[EvidenceRow]()},
-	{TableBodies, "Each distinct body of robots records once a part; a compacted part has it once for each part that it was made of.", reflect.TypeFor[BodyRow]()},
-	{TableTokenStats, "A row a token and segment, computed from the committed parts: registry tokens in all segments, unknown agents in `all` only.", reflect.TypeFor[TokenStatsRow]()},
-	{TableRecordStats, "A row a key of unknown, extension and legacy records, computed from evidence.", reflect.TypeFor[RecordStatsRow]()},
+	{Sites, "A row a list entry.", reflect.TypeFor[SiteRow]()},
+	{Verdicts, "A row for each agent that a file names or that is reached by fallback, and one for `*`. The rows of a site stand together, in the order of sites.", reflect.TypeFor[VerdictRow]()},
+	{Evidence, "A row a noteworthy line: at most 32 a site and kind; totals stand in the n_ columns of sites.", reflect.TypeFor[EvidenceRow]()},
+	{Bodies, "Each distinct body of robots records once a part; a compacted part has it once for each part that it was made of.", reflect.TypeFor[BodyRow]()},
+	{TokenStats, "A row a token and segment, computed from the committed parts: registry tokens in all segments, unknown agents in `all` only.", reflect.TypeFor[TokenStatsRow]()},
+	{RecordStats, "A row a key of unknown, extension and legacy records, computed from evidence.", reflect.TypeFor[RecordStatsRow]()},
 }
 
-// Schema returns every table with its columns, in reading order.
-func Schema() []Table {
+// Tables returns every table with its columns, in reading order.
+func Tables() []Table {
 	all := make([]Table, 0, len(tables))
 	for _, t := range tables {
-		all = append(all, Table{Name: t.name, About: t.about, Columns: columnsOf(t.row)})
+		all = append(all, Table{Name: t.name, About: t.about, Columns: ColumnsOf(t.row)})
 	}
 	return all
 }
 
-func columnsOf(row reflect.Type) []Column {
+func ColumnsOf(row reflect.Type) []Column {
 	columns := make([]Column, 0, row.NumField())
 	for i := range row.NumField() {
 		field := row.Field(i)
 		columns = append(columns, Column{
-			Name: columnName(field), Type: columnType(field), Nullable: hasOption(field, "optional"),
+			Name: ColumnName(field), Type: columnType(field), Nullable: HasOption(field, "optional"),
 			Meaning: field.Tag.Get("about"), Example: field.Tag.Get("example"),
 		})
 	}
 	return columns
 }
 
-func columnName(field reflect.StructField) string {
+func ColumnName(field reflect.StructField) string {
 	name, _, _ := strings.Cut(field.Tag.Get("parquet"), ",")
 	return name
 }
 
 // hasOption reports whether the field's parquet tag has an option.
-func hasOption(field reflect.StructField, option string) bool {
+func HasOption(field reflect.StructField, option string) bool {
 	_, options, _ := strings.Cut(field.Tag.Get("parquet"), ",")
 	for o := range strings.SplitSeq(options, ",") {
 		if o == option {
@@ -89,10 +95,10 @@ func hasOption(field reflect.StructField, option string) bool {
 
 func columnType(field reflect.StructField) string {
 	text := typeName(field.Type)
-	if hasOption(field, "timestamp(millisecond)") {
+	if HasOption(field, "timestamp(millisecond)") {
 		text = "timestamp(ms, UTC)"
 	}
-	if hasOption(field, "optional") {
+	if HasOption(field, "optional") {
 		text += "?"
 	}
 	return text
@@ -114,26 +120,26 @@ func typeName(t reflect.Type) string {
 	case reflect.Struct:
 		var fields []string
 		for i := range t.NumField() {
-			fields = append(fields, columnName(t.Field(i))+" "+columnType(t.Field(i)))
+			fields = append(fields, ColumnName(t.Field(i))+" "+columnType(t.Field(i)))
 		}
 		return "struct<" + strings.Join(fields, ", ") + ">"
 	}
 	return t.Kind().String() // bool, int32, int64, string
 }
 
-// WriteSchema writes Schema as Markdown, the content of docs/SCHEMA.md.
-func WriteSchema(w io.Writer) error {
+// WriteMarkdown writes Tables as Markdown, the content of docs/SCHEMA.md.
+func WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Tables
 
-<!-- Generated from the struct tags in sink/rows.go: go test ./sink -run TestSchemaDocument -update -->
+<!-- Generated from the struct tags in sink/schema/rows.go: go test ./sink/schema -run TestSchemaDocument -update -->
 
 Schema version %d. Files are Parquet (data pages v1, zstd), partitioned by `+"`scan_date`"+`, and hold in their metadata
 `+"`schema_version`, `tool_version`, `registry_version` and `scan_id`"+`. There are no unsigned types. Strings are valid UTF-8
 (U+FFFD for what is not), bounded as stated, and unescaped. A question mark marks what may be null. Columns are only ever
 added: readers should go by name (in DuckDB with `+"`union_by_name = true`"+`).
-`, SchemaVersion)
-	for _, table := range Schema() {
+`, Version)
+	for _, table := range Tables() {
 		fmt.Fprintf(&b, "\n## `%s`\n\n%s\n\n| column | type | meaning | example |\n|---|---|---|---|\n", table.Name, table.About)
 		for _, c := range table.Columns {
 			meaning := strings.ReplaceAll(c.Meaning, "*", "`*`")
@@ -145,10 +151,10 @@ added: readers should go by name (in DuckDB with `+"`union_by_name = true`"+`).
 	return err
 }
 
-// PrintSchema writes Schema for a terminal of so many columns: of the tables of these names, or of all where none is named.
-func PrintSchema(w io.Writer, width int, names ...string) error {
+// Print writes Tables for a terminal of so many columns: of the tables of these names, or of all where none is named.
+func Print(w io.Writer, width int, names ...string) error {
 	var b strings.Builder
-	for _, table := range Schema() {
+	for _, table := range Tables() {
 		if len(names) > 0 && !slices.Contains(names, table.Name) {
 			continue
 		}

@@ -1,4 +1,4 @@
-package sink
+package table
 
 import (
 	"errors"
@@ -59,7 +59,7 @@ const (
 // OpenList reads the footer of a file of that size. The file stays the caller's, who closes it after the last use.
 func OpenList(file io.ReaderAt, size int64) (_ *List, err error) {
 	defer rescue(&err)
-	f, err := openFile(readerOnly{file, size})
+	f, err := OpenFile(readerOnly{file, size})
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +261,7 @@ func (r *listReader) more() error {
 	var err error
 	if r.page, err = r.pages.ReadPage(); err != nil {
 		if r.page = nil; errors.Is(err, io.EOF) {
-			err = fmt.Errorf("%w: its values are missing", errPage)
+			err = fmt.Errorf("%w: its values are missing", ErrPage)
 		}
 		return err
 	}

@@ -1,4 +1,5 @@
-package sink
+// Package compact answers one question: how do small parts become large ones? See Scan.
+package compact
 
 import (
 	"cmp"
@@ -15,6 +16,10 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/sink/views"
 )
 
 // This file merges small parts into large ones. A merged part is made as any part is: its files appear, sites last, and
@@ -25,8 +30,8 @@ import (
 // has replaced. Neither counts for any reader of records, and the next compaction, or scan of that id, deletes them.
 // docs/adr/0012-compaction.md tells what else was weighed.
 
-// CompactOptions say how parts are merged.
-type CompactOptions struct {
+// Options say how parts are merged.
+type Options struct {
 	// PartBytes is how large a merged part becomes at most, in bytes of all its tables together; 0 is 512 MiB. A part
 	// that is larger stays as it is.
 	PartBytes int64
@@ -36,7 +41,7 @@ type CompactOptions struct {
 	// Log is told of each merged part; nil is nobody.
 	Log *slog.Logger
 
-	mostFooter int // 0 is maxFooter; tests have smaller ones
+	MostFooter int // 0 is maxFooter; tests have smaller ones
 }
 
 // DefaultPartBytes is the size of merged parts.
@@ -49,10 +54,10 @@ const maxUnmerged = 8
 const maxMerged = 256
 
 // maxGroups is how many row groups a file of a merged part has at most, unless one of a single part has more.
-const maxGroups = 1024
+const MaxGroups = 1024
 
-// Compacted is what a compaction came to.
-type Compacted struct {
+// Result is what a compaction came to.
+type Result struct {
 	ScanID      string `json:"scan_id"`
 	PartsBefore int    `json:"parts_before"`
 	PartsAfter  int    `json:"parts_after"`
@@ -60,42 +65,42 @@ type Compacted struct {
 	Bytes       int64  `json:"bytes"` // of the merged parts' files
 }
 
-// Compact merges parts of a scan that stand next to each other, as many as make up PartBytes. It holds the scan's lock;
+// Scan merges parts of a scan that stand next to each other, as many as make up PartBytes. It holds the scan's lock;
 // the error is a *HeldError where another process writes the scan. Rows, their order, and their row groups stay. Done
 // again it finds nothing to do.
-func Compact(ctx context.Context, st store.Store, scanID string, o CompactOptions) (_ *Compacted, err error) {
+func Scan(ctx context.Context, st store.Store, scanID string, o Options) (_ *Result, err error) {
 	if o.PartBytes == 0 {
 		o.PartBytes = DefaultPartBytes
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	lock, manifest, err := lockScan(ctx, st, scanID, doingCompact)
+	lock, manifest, err := commit.LockScan(ctx, st, scanID, commit.DoingCompact)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	c := &compaction{store: st, lock: lock, options: o, manifest: manifest, done: Compacted{ScanID: scanID}}
+	c := &compaction{store: st, lock: lock, options: o, manifest: manifest, done: Result{ScanID: scanID}}
 	if err := c.run(ctx); err != nil {
 		return nil, fmt.Errorf("cannot compact scan %s: %w", scanID, err)
 	}
 	return &c.done, nil
 }
 
-// compaction is one run of Compact.
+// compaction is one run of Scan.
 type compaction struct {
 	store    store.Store
 	lock     store.Unlocker
-	options  CompactOptions
-	manifest *Manifest
+	options  Options
+	manifest *commit.Manifest
 	next     int       // number of the next merged part
 	waiting  []retired // replaced, and not yet deleted; the oldest first
-	done     Compacted
+	done     Result
 }
 
 // retired is what a merged part has replaced.
 type retired struct {
-	commits []Commit
+	commits []commit.Commit
 	since   time.Time
 }
 
@@ -104,7 +109,7 @@ func (c *compaction) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	runs := c.plan(past.current)
+	runs := c.plan(past.Current)
 	// A part that cannot be read keeps nobody from merging others, and what has been replaced is deleted in any case: who
 	// reads all files of a folder finds its rows twice.
 	var errs []error
@@ -126,7 +131,7 @@ func (c *compaction) run(ctx context.Context) error {
 	if err := c.deleteWhatIsDue(ctx, true); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	if err := sweepParts(ctx, c.store, c.done.ScanID, c.manifest.ScanDate); err != nil {
+	if err := commit.SweepParts(ctx, c.store, c.done.ScanID, c.manifest.ScanDate); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
 	if !doubtful { // else the totals could be those of parts that are not there after all
@@ -136,45 +141,45 @@ func (c *compaction) run(ctx context.Context) error {
 }
 
 // begin reads what there is, and finishes what a killed compaction has begun.
-func (c *compaction) begin(ctx context.Context) (*history, error) {
+func (c *compaction) begin(ctx context.Context) (*commit.History, error) {
 	id := c.done.ScanID
-	past, err := readHistory(ctx, c.store, id)
+	past, err := commit.ReadHistory(ctx, c.store, id)
 	if err != nil {
-		return nil, remedied(err, damageRemedy)
+		return nil, commit.Remedied(err, commit.DamageRemedy)
 	}
-	like := Commit{SchemaVersion: c.manifest.SchemaVersion, ToolVersion: c.manifest.ToolVersion, RegistryVersion: c.manifest.RegistryVersion, ScanID: id, Void: TakenOver}
-	if past, err = fence(ctx, c.store, c.lock, like, c.manifest.ScanDate, past, compactedShard); err != nil {
+	like := commit.Commit{SchemaVersion: c.manifest.SchemaVersion, ToolVersion: c.manifest.ToolVersion, RegistryVersion: c.manifest.RegistryVersion, ScanID: id, Tombstone: commit.TakenOver}
+	if past, err = commit.Fence(ctx, c.store, c.lock, like, c.manifest.ScanDate, past, commit.CompactedShard); err != nil {
 		return nil, err
 	}
-	if lost := past.lost(c.manifest); lost != nil {
+	if lost := past.Lost(c.manifest); lost != nil {
 		return nil, lost
 	}
-	if err := sweepFiles(ctx, c.store, ViewsName); err != nil {
+	if err := commit.SweepFiles(ctx, c.store, views.Name); err != nil {
 		return nil, err
 	}
 	// Which also makes durable what is seen there, before anything is deleted because of it.
-	err = c.store.Sweep(ctx, commitsFolder(id), func(name string) bool { return strings.HasPrefix(path.Base(name), compactedShard+"-") })
+	err = c.store.Sweep(ctx, commit.CommitsFolder(id), func(name string) bool { return strings.HasPrefix(path.Base(name), commit.CompactedShard+"-") })
 	if err != nil {
 		return nil, err
 	}
-	damaged, err := clearParts(ctx, c.store, id, c.manifest.ScanDate, past, []string{compactedShard})
+	damaged, err := commit.ClearParts(ctx, c.store, id, c.manifest.ScanDate, past, []string{commit.CompactedShard})
 	if err != nil {
 		return nil, err
 	}
 	if len(damaged) > 0 {
-		return nil, fmt.Errorf("%d committed files are missing or have another size, the first is %s; %s", len(damaged), damaged[0], damageRemedy)
+		return nil, fmt.Errorf("%d committed files are missing or have another size, the first is %s; %s", len(damaged), damaged[0], commit.DamageRemedy)
 	}
-	c.next = past.next(compactedShard)
-	c.done.PartsBefore = len(past.current)
-	c.done.PartsAfter = len(past.current)
+	c.next = past.Next(commit.CompactedShard)
+	c.done.PartsBefore = len(past.Current)
+	c.done.PartsAfter = len(past.Current)
 	return past, nil
 }
 
 // plan cuts the commits, in the order of their rows, into runs that become one part each. What a run may hold is
 // counted in what the scan wrote, which merging does not change: so no two runs of one plan fit together, and the next
 // plan has nothing to merge.
-func (c *compaction) plan(commits []Commit) [][]Commit {
-	var runs [][]Commit
+func (c *compaction) plan(commits []commit.Commit) [][]commit.Commit {
+	var runs [][]commit.Commit
 	var bytes int64
 	merged, begin := 0, 0
 	var groups []int // by file
@@ -185,7 +190,7 @@ func (c *compaction) plan(commits []Commit) [][]Commit {
 		bytes, merged, begin, groups = 0, 0, i, nil
 	}
 	for i := range commits {
-		ofBytes, ofMerged := commits[i].written()
+		ofBytes, ofMerged := commits[i].Written()
 		if i > begin && (bytes+ofBytes > c.options.PartBytes || merged+ofMerged > maxMerged || tooMany(groups, commits[i].Files) || !alike(&commits[begin], &commits[i])) {
 			end(i)
 		}
@@ -201,41 +206,28 @@ func (c *compaction) plan(commits []Commit) [][]Commit {
 }
 
 // tooMany reports whether files would have too many row groups with those of others behind them.
-func tooMany(groups []int, files []File) bool {
+func tooMany(groups []int, files []schema.File) bool {
 	for k := range min(len(groups), len(files)) {
-		if groups[k]+files[k].Groups > maxGroups {
+		if groups[k]+files[k].Groups > MaxGroups {
 			return true
 		}
 	}
 	return false
 }
 
-// written is how many bytes the files had in which a scan wrote the commit's rows, and how many parts they were.
-func (c *Commit) written() (bytes int64, parts int) {
-	if c.Shard != compactedShard {
-		return c.bytes(), 1
-	}
-	for _, r := range c.Replaces {
-		if r.Shard != compactedShard {
-			parts++
-		}
-	}
-	return c.MergedBytes, parts
-}
-
 // alike reports whether the files of two commits can be joined: the same tables, written by the same versions.
-func alike(a, b *Commit) bool {
+func alike(a, b *commit.Commit) bool {
 	return a.SchemaVersion == b.SchemaVersion && a.ToolVersion == b.ToolVersion && a.RegistryVersion == b.RegistryVersion &&
-		slices.EqualFunc(a.Files, b.Files, func(x, y File) bool { return x.Table == y.Table })
+		slices.EqualFunc(a.Files, b.Files, func(x, y schema.File) bool { return x.Table == y.Table })
 }
 
 // mergeOrHalve makes one part of a run of commits, or of each half of it where the footer would be too large.
-func (c *compaction) mergeOrHalve(ctx context.Context, run []Commit) (begun bool, err error) {
+func (c *compaction) mergeOrHalve(ctx context.Context, run []commit.Commit) (begun bool, err error) {
 	if len(run) < 2 {
 		return false, nil
 	}
 	begun, err = c.merge(ctx, run)
-	if begun || !errors.Is(err, errTooLarge) {
+	if begun || !errors.Is(err, table.ErrTooLarge) {
 		return begun, err
 	}
 	half := len(run) / 2
@@ -248,8 +240,8 @@ func (c *compaction) mergeOrHalve(ctx context.Context, run []Commit) (begun bool
 // merge makes one part of a run of commits. All its files are durable before the first of them appears, so that it is a
 // short moment in which they are seen beside those that they replace. From the first name on the merged part's number is
 // used, whatever an error says of it: begun reports that.
-func (c *compaction) merge(ctx context.Context, run []Commit) (begun bool, err error) {
-	commit, err := c.record(run)
+func (c *compaction) merge(ctx context.Context, run []commit.Commit) (begun bool, err error) {
+	record, err := c.record(run)
 	if err != nil {
 		return false, err
 	}
@@ -260,44 +252,44 @@ func (c *compaction) merge(ctx context.Context, run []Commit) (begun bool, err e
 		}
 	}()
 	for i, f := range run[0].Files {
-		sources := make([]File, 0, len(run))
+		sources := make([]schema.File, 0, len(run))
 		for k := range run {
 			sources = append(sources, run[k].Files[i])
 		}
-		name := partName(f.Table, c.manifest.ScanDate, commit.ScanID, compactedShard, commit.N)
-		draft, file, err := splice(ctx, c.store, c.store, name, sources, cmp.Or(c.options.mostFooter, maxFooter), nil)
+		name := commit.PartName(f.Table, c.manifest.ScanDate, record.ScanID, commit.CompactedShard, record.N)
+		draft, file, err := table.Concat(ctx, c.store, c.store, name, sources, cmp.Or(c.options.MostFooter, table.MaxFooter), nil)
 		if err != nil {
-			err = remedied(err, damageRemedy)
+			err = commit.Remedied(err, commit.DamageRemedy)
 			return false, err
 		}
 		drafts = append(drafts, draft)
-		commit.Files = append(commit.Files, file)
+		record.Files = append(record.Files, file)
 	}
 	for _, draft := range drafts {
 		if err := draft.Publish(ctx); err != nil {
 			return true, err
 		}
 	}
-	commit.CommittedAt = time.Now().UTC().Truncate(time.Millisecond)
-	if err := commit.write(ctx, c.store); err != nil {
+	record.CommittedAt = time.Now().UTC().Truncate(time.Millisecond)
+	if err := record.Write(ctx, c.store); err != nil {
 		return true, err
 	}
 	c.next++
 	c.waiting = append(c.waiting, retired{run, time.Now()})
 	c.done.PartsAfter -= len(run) - 1
-	c.done.Bytes += commit.bytes()
-	for _, f := range commit.Files {
+	c.done.Bytes += record.Bytes()
+	for _, f := range record.Files {
 		c.done.Rows += f.Rows
 	}
-	c.options.Log.Info("merged", "scan", commit.ScanID, "parts", len(run), "into", commit.key().String(), "sites", commit.Rows, "bytes", commit.bytes())
+	c.options.Log.Info("merged", "scan", record.ScanID, "parts", len(run), "into", record.Key().String(), "sites", record.Rows, "bytes", record.Bytes())
 	return true, nil
 }
 
 // record is the commit of a merged part, without its files.
-func (c *compaction) record(run []Commit) (*Commit, error) {
-	commit := &Commit{
+func (c *compaction) record(run []commit.Commit) (*commit.Commit, error) {
+	record := &commit.Commit{
 		SchemaVersion: run[0].SchemaVersion, ToolVersion: run[0].ToolVersion, RegistryVersion: run[0].RegistryVersion,
-		ScanID: c.done.ScanID, Shard: compactedShard, N: c.next,
+		ScanID: c.done.ScanID, Shard: commit.CompactedShard, N: c.next,
 	}
 	finished := roaring64.New()
 	at := make([]int64, len(run[0].Files)) // rows before, by file
@@ -308,31 +300,31 @@ func (c *compaction) record(run []Commit) (*Commit, error) {
 			return nil, err
 		}
 		finished.Or(seqs)
-		commit.Rows += from.Rows
-		commit.Rejudged = commit.Rejudged.and(from.Rejudged)
-		bytes, _ := from.written()
-		commit.MergedBytes += bytes
+		record.Rows += from.Rows
+		record.Rejudged = record.Rejudged.And(from.Rejudged)
+		bytes, _ := from.Written()
+		record.MergedBytes += bytes
 		for _, r := range from.Replaces {
-			moved := Replaced{Shard: r.Shard, N: r.N, First: slices.Clone(r.First), Rows: r.Rows}
+			moved := commit.Replaced{Shard: r.Shard, N: r.N, First: slices.Clone(r.First), Rows: r.Rows}
 			for k := range moved.First {
 				moved.First[k] += at[k]
 			}
-			commit.Replaces = append(commit.Replaces, moved)
+			record.Replaces = append(record.Replaces, moved)
 		}
-		replaced := Replaced{Shard: from.Shard, N: from.N, First: slices.Clone(at)}
+		replaced := commit.Replaced{Shard: from.Shard, N: from.N, First: slices.Clone(at)}
 		for k, f := range from.Files {
 			replaced.Rows = append(replaced.Rows, f.Rows)
 			at[k] += f.Rows
 		}
-		commit.Replaces = append(commit.Replaces, replaced)
+		record.Replaces = append(record.Replaces, replaced)
 	}
-	if n := finished.GetCardinality(); n != uint64(commit.Rows) {
-		return nil, fmt.Errorf("commits %s to %s have %d rows of %d sites; see bulkscan verify", run[0].name(), run[len(run)-1].name(), commit.Rows, n)
+	if n := finished.GetCardinality(); n != uint64(record.Rows) {
+		return nil, fmt.Errorf("commits %s to %s have %d rows of %d sites; see bulkscan verify", run[0].Name(), run[len(run)-1].Name(), record.Rows, n)
 	}
 	finished.RunOptimize()
 	var err error
-	commit.Finished, err = finished.ToBytes()
-	return commit, err
+	record.Finished, err = finished.ToBytes()
+	return record, err
 }
 
 // deleteWhatIsDue deletes what has been replaced for as long as the options say; at the end it waits for the rest.
@@ -359,7 +351,7 @@ func (c *compaction) deleteWhatIsDue(ctx context.Context, wait bool) error {
 
 // delete deletes replaced commits: the files first, sites before the others, since who reads all files of a folder finds
 // their rows twice; then the records, of which nobody takes notice any more.
-func (c *compaction) delete(ctx context.Context, commits []Commit) error {
+func (c *compaction) delete(ctx context.Context, commits []commit.Commit) error {
 	names := make([]string, len(commits))
 	for i := range len(commits[0].Files) {
 		for k := range commits {
@@ -371,7 +363,7 @@ func (c *compaction) delete(ctx context.Context, commits []Commit) error {
 		}
 	}
 	for k := range commits {
-		names[k] = commits[k].name()
+		names[k] = commits[k].Name()
 	}
 	return c.deleteAll(ctx, names)
 }
@@ -397,32 +389,29 @@ func (c *compaction) deleteAll(ctx context.Context, names []string) error {
 // end brings the views and the totals of the manifest up to date, where it has any: how many parts and bytes there are. Of rows it
 // has as many as before.
 func (c *compaction) end(ctx context.Context) error {
-	if err := writeViews(ctx, c.store, nil); err != nil {
+	if err := views.Write(ctx, c.store, nil); err != nil {
 		return err
 	}
 	if c.manifest.Counts == nil {
 		return nil
 	}
-	commits, err := Commits(ctx, c.store, c.done.ScanID)
+	commits, err := commit.Commits(ctx, c.store, c.done.ScanID)
 	if err != nil {
 		return err
 	}
-	if wrong := c.manifest.unaccounted(commits); len(wrong) > 0 {
-		return &LostError{Totals: wrong}
+	if wrong := c.manifest.Unaccounted(commits); len(wrong) > 0 {
+		return &commit.LostError{Totals: wrong}
 	}
-	counts := countCommits(commits)
+	counts := commit.CountCommits(commits)
 	if counts.Parts == c.manifest.Counts.Parts && counts.Bytes == c.manifest.Counts.Bytes {
 		return nil
 	}
 	c.manifest.Counts = counts
-	return c.manifest.write(ctx, c.store)
+	return c.manifest.Write(ctx, c.store)
 }
 
-// String is how a commit's record is called, without its folder.
-func (k commitKey) String() string { return fmt.Sprintf("%s-%d", k.shard, k.n) }
-
 // WriteTo prints what was done in one line.
-func (c *Compacted) WriteTo(w io.Writer) (int64, error) {
+func (c *Result) WriteTo(w io.Writer) (int64, error) {
 	var line strings.Builder
 	if c.PartsBefore == c.PartsAfter {
 		fmt.Fprintf(&line, "scan %s: %d parts, nothing to merge\n", c.ScanID, c.PartsBefore)

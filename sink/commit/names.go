@@ -1,4 +1,4 @@
-package sink
+package commit
 
 import (
 	"errors"
@@ -7,42 +7,41 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // This file is how things are called inside a dataset. A part's name is read from its right, so a scan id may contain
 // dashes and a shard may not.
 
-// scansFolder is the folder of all manifests and commits.
-const scansFolder = "_scans/"
-
-func scanFolder(scanID string) string    { return scansFolder + scanID + "/" }
-func manifestName(scanID string) string  { return scanFolder(scanID) + "manifest.json" }
-func lockName(scanID string) string      { return scanFolder(scanID) + "lock" }
-func commitsFolder(scanID string) string { return scanFolder(scanID) + "commits/" }
-func filesFolder(scanID string) string   { return scanFolder(scanID) + "files/" }
-func rejectsName(scanID string) string   { return "_rejects/" + scanID + ".jsonl" }
+func ScanFolder(scanID string) string    { return schema.ScansFolder + scanID + "/" }
+func ManifestName(scanID string) string  { return ScanFolder(scanID) + "manifest.json" }
+func lockName(scanID string) string      { return ScanFolder(scanID) + "lock" }
+func CommitsFolder(scanID string) string { return ScanFolder(scanID) + "commits/" }
+func FilesFolder(scanID string) string   { return ScanFolder(scanID) + "files/" }
+func RejectsName(scanID string) string   { return "_rejects/" + scanID + ".jsonl" }
 
 // fileRecordName is where the hash of a file stands that no commit names (see FileRecord).
-func fileRecordName(scanID, table string) string { return filesFolder(scanID) + table + ".json" }
+func FileRecordName(scanID, table string) string { return FilesFolder(scanID) + table + ".json" }
 
-func commitName(scanID, shard string, n int) string {
-	return commitsFolder(scanID) + shard + "-" + strconv.Itoa(n) + ".json"
+func CommitName(scanID, shard string, n int) string {
+	return CommitsFolder(scanID) + shard + "-" + strconv.Itoa(n) + ".json"
 }
 
-// commitKeyOf reads the name of a commit's record; ok is false for other names.
-func commitKeyOf(name string) (key commitKey, ok bool) {
+// KeyOf reads the name of a commit's record; ok is false for other names.
+func KeyOf(name string) (key Key, ok bool) {
 	stem, ok := strings.CutSuffix(path.Base(name), ".json")
 	i := strings.LastIndexByte(stem, '-')
 	if !ok || i < 0 {
-		return commitKey{}, false
+		return Key{}, false
 	}
 	n, err := strconv.Atoi(stem[i+1:])
-	return commitKey{stem[:i], n}, err == nil && n >= 0
+	return Key{stem[:i], n}, err == nil && n >= 0
 }
 
 func partitionFolder(table, date string) string { return table + "/scan_date=" + date + "/" }
 
-func partName(table, date, scanID, shard string, n int) string {
+func PartName(table, date, scanID, shard string, n int) string {
 	return partitionFolder(table, date) + "part-" + scanID + "-" + shard + "-" + strconv.Itoa(n) + ".parquet"
 }
 
@@ -53,10 +52,10 @@ func StatsName(table, date, scanID string) string {
 
 // compactedShard is the shard of the parts that compaction makes: it merges parts of any shards, and no scan may be cut
 // into shards of that name.
-const compactedShard = "compacted"
+const CompactedShard = "compacted"
 
 // splitPart reads a part's file name, without its folder; ok is false for other files.
-func splitPart(base string) (scanID, shard string, n int, ok bool) {
+func SplitPart(base string) (scanID, shard string, n int, ok bool) {
 	rest, ok1 := strings.CutPrefix(base, "part-")
 	rest, ok2 := strings.CutSuffix(rest, ".parquet")
 	i := strings.LastIndexByte(rest, '-')
@@ -80,7 +79,7 @@ var ErrScanID = errors.New("not a valid scan id")
 // CheckScanID reports, as an error that wraps ErrScanID, why a text cannot be a scan id: it must be 1 to 64 letters,
 // digits, dashes, underscores and dots, and begin with a letter or digit.
 func CheckScanID(id string) error {
-	if id == "" || len(id) > maxVersion || !alphanumeric(id[0]) {
+	if id == "" || len(id) > schema.MaxVersion || !alphanumeric(id[0]) {
 		return fmt.Errorf("%w: %.80q", ErrScanID, id)
 	}
 	for i := 0; i < len(id); i++ {
@@ -91,7 +90,7 @@ func CheckScanID(id string) error {
 	return nil
 }
 
-func checkShard(shard string) error {
+func CheckShard(shard string) error {
 	if shard == "" || len(shard) > 32 {
 		return fmt.Errorf("%w: shard %.80q", ErrScanID, shard)
 	}
@@ -100,7 +99,7 @@ func checkShard(shard string) error {
 			return fmt.Errorf("%w: shard %.80q", ErrScanID, shard)
 		}
 	}
-	if shard == compactedShard {
+	if shard == CompactedShard {
 		return fmt.Errorf("%w: shard %q is for what compaction writes", ErrScanID, shard)
 	}
 	return nil
@@ -110,7 +109,7 @@ func alphanumeric(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-func checkDate(date string) error {
+func CheckDate(date string) error {
 	if _, err := time.Parse(time.DateOnly, date); err != nil {
 		return fmt.Errorf("%.40q is no date of the form YYYY-MM-DD", date)
 	}

@@ -1,4 +1,4 @@
-package sink
+package commit
 
 import (
 	"bufio"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // Reject is an input line that is no origin.
@@ -33,7 +34,7 @@ type Rejects struct {
 	mu     sync.Mutex
 	draft  store.Draft
 	out    *bufio.Writer
-	hash   hash.Hash
+	Hash   hash.Hash
 	bytes  int64
 	line   []byte
 	count  int64
@@ -45,7 +46,7 @@ func OpenRejects(ctx context.Context, st store.Store, scanID string) (*Rejects, 
 	if err := CheckScanID(scanID); err != nil {
 		return nil, err
 	}
-	name := rejectsName(scanID)
+	name := RejectsName(scanID)
 	if err := st.Sweep(ctx, name, func(draft string) bool { return draft == name }); err != nil {
 		return nil, err
 	}
@@ -53,8 +54,8 @@ func OpenRejects(ctx context.Context, st store.Store, scanID string) (*Rejects, 
 	if err != nil {
 		return nil, err
 	}
-	r := &Rejects{store: st, scanID: scanID, draft: draft, hash: sha256.New()}
-	r.out = bufio.NewWriterSize(io.MultiWriter(draft, r.hash), 64<<10)
+	r := &Rejects{store: st, scanID: scanID, draft: draft, Hash: sha256.New()}
+	r.out = bufio.NewWriterSize(io.MultiWriter(draft, r.Hash), 64<<10)
 	return r, nil
 }
 
@@ -63,15 +64,15 @@ func (r *Rejects) Add(reject Reject) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return errClosed
+		return ErrClosed
 	}
 	r.count++
 	b := append(r.line[:0], `{"input":`...)
-	b = printable.AppendJSON(b, bounded(reject.Input, MaxInput))
+	b = printable.AppendJSON(b, schema.Bounded(reject.Input, schema.MaxInput))
 	b = fmt.Appendf(b, `,"line":%d,"text":`, reject.Line)
-	b = printable.AppendJSON(b, bounded(reject.Text, MaxReject))
+	b = printable.AppendJSON(b, schema.Bounded(reject.Text, schema.MaxReject))
 	b = append(b, `,"reason":`...)
-	b = printable.AppendJSON(b, bounded(reject.Reason, MaxReject))
+	b = printable.AppendJSON(b, schema.Bounded(reject.Reason, schema.MaxReject))
 	r.line = append(b, '}', '\n')
 	r.bytes += int64(len(r.line))
 	if _, err := r.out.Write(r.line); err != nil {
@@ -81,7 +82,7 @@ func (r *Rejects) Add(reject Reject) error {
 }
 
 // copy adds the lines of a file of rejects as they are.
-func (r *Rejects) copy(file io.Reader) error {
+func (r *Rejects) Copy(file io.Reader) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	lines := bufio.NewReaderSize(file, 64<<10)
@@ -103,9 +104,6 @@ func (r *Rejects) copy(file io.Reader) error {
 	}
 }
 
-// bounded is a string as valid UTF-8 of at most limit bytes.
-func bounded(s string, limit int) string { return string(appendValid(nil, []byte(s), limit)) }
-
 // Count is how many lines were added.
 func (r *Rejects) Count() int64 {
 	r.mu.Lock()
@@ -126,8 +124,8 @@ func (r *Rejects) Close(ctx context.Context) error {
 		err = r.draft.Seal()
 	}
 	if err == nil {
-		file := File{Table: fileRejects, Name: rejectsName(r.scanID), Rows: r.count, Bytes: r.bytes, SHA256: hex.EncodeToString(r.hash.Sum(nil))}
-		err = publishRecorded(ctx, r.store, FileRecord{ScanID: r.scanID, File: file}, r.draft.Publish)
+		file := schema.File{Table: FileRejects, Name: RejectsName(r.scanID), Rows: r.count, Bytes: r.bytes, SHA256: hex.EncodeToString(r.Hash.Sum(nil))}
+		err = PublishRecorded(ctx, r.store, FileRecord{ScanID: r.scanID, File: file}, r.draft.Publish)
 	}
 	return errors.Join(err, r.draft.Discard())
 }

@@ -1,4 +1,4 @@
-package sink
+package table
 
 import (
 	"io"
@@ -81,7 +81,7 @@ func TestShapes(t *testing.T) {
 			Deep []struct{ Deeper *int32 }
 		}
 	}
-	file := newParquetWriter[nested](io.Discard, minPageBytes, nil)
+	file := newParquetWriter[nested](io.Discard, MinPageBytes, nil)
 	if err := file.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package sink
+package table
 
 import (
 	"bufio"
@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 )
@@ -37,10 +38,10 @@ import (
 const maxIndexes = 64 << 20
 
 // errTooLarge says that the sources are too many for one file.
-var errTooLarge = errors.New("too large to be merged")
+var ErrTooLarge = errors.New("too large to be merged")
 
-// splicer makes one file out of several.
-type splicer struct {
+// concatenation makes one file out of several.
+type concatenation struct {
 	name string
 	out  *bufio.Writer // of the draft: indexes are small
 	hash hash.Hash
@@ -52,34 +53,34 @@ type splicer struct {
 	copy    []byte
 }
 
-func (s *splicer) Write(b []byte) (int, error) {
+func (s *concatenation) Write(b []byte) (int, error) {
 	n, err := s.out.Write(b)
 	s.hash.Write(b[:n])
 	s.size += int64(n)
-	return n, writing(err)
+	return n, Writing(err)
 }
 
 // splice writes a sealed draft of the rows of sources in a store, in their order, and describes it. All are files of one
 // table. The metadata is that of the first, unless another is given. The caller publishes or discards it. The error is
 // *writeError where it is of the draft.
-func splice(ctx context.Context, from, to store.Store, name string, sources []File, mostFooter int, metadata map[string]string) (store.Draft, File, error) {
+func Concat(ctx context.Context, from, to store.Store, name string, sources []schema.File, mostFooter int, metadata map[string]string) (store.Draft, schema.File, error) {
 	draft, err := to.Create(ctx, name)
 	if err != nil {
-		return nil, File{}, writing(err)
+		return nil, schema.File{}, Writing(err)
 	}
-	s := &splicer{name: name, out: bufio.NewWriterSize(draft, 256<<10), hash: sha256.New(), copy: make([]byte, 1<<20), most: mostFooter}
+	s := &concatenation{name: name, out: bufio.NewWriterSize(draft, 256<<10), hash: sha256.New(), copy: make([]byte, 1<<20), most: mostFooter}
 	err = s.join(ctx, from, sources, metadata)
 	if err == nil {
-		err = writing(draft.Seal())
+		err = Writing(draft.Seal())
 	}
 	if err != nil {
-		return nil, File{}, errors.Join(err, draft.Discard())
+		return nil, schema.File{}, errors.Join(err, draft.Discard())
 	}
-	return draft, File{Table: sources[0].Table, Name: name, Rows: s.footer.NumRows, Bytes: s.size, SHA256: hex.EncodeToString(s.hash.Sum(nil)), Groups: len(s.footer.RowGroups)}, nil
+	return draft, schema.File{Table: sources[0].Table, Name: name, Rows: s.footer.NumRows, Bytes: s.size, SHA256: hex.EncodeToString(s.hash.Sum(nil)), Groups: len(s.footer.RowGroups)}, nil
 }
 
-func (s *splicer) join(ctx context.Context, st store.Store, sources []File, metadata map[string]string) error {
-	if _, err := s.Write([]byte(magic)); err != nil {
+func (s *concatenation) join(ctx context.Context, st store.Store, sources []schema.File, metadata map[string]string) error {
+	if _, err := s.Write([]byte(Magic)); err != nil {
 		return err
 	}
 	for _, source := range sources {
@@ -100,20 +101,20 @@ func (s *splicer) join(ctx context.Context, st store.Store, sources []File, meta
 }
 
 // add copies a source's pages, and keeps what its footer and its indexes say of them.
-func (s *splicer) add(ctx context.Context, st store.Store, source File) error {
+func (s *concatenation) add(ctx context.Context, st store.Store, source schema.File) error {
 	object, err := st.Open(ctx, source.Name)
 	if err != nil {
 		return err
 	}
 	defer object.Close()
 	if object.Size() != source.Bytes {
-		return &damagedError{what: "bytes", expected: fmt.Sprint(source.Bytes), found: fmt.Sprint(object.Size())}
+		return &schema.DamagedError{What: "bytes", Expected: fmt.Sprint(source.Bytes), Found: fmt.Sprint(object.Size())}
 	}
-	tail, encoded, err := openTail(object)
+	tail, encoded, err := OpenTail(object)
 	if err != nil {
 		return err
 	}
-	footer, err := decodeFooter(encoded)
+	footer, err := DecodeFooter(encoded)
 	if err == nil {
 		err = checkFooter(footer)
 	}
@@ -121,7 +122,7 @@ func (s *splicer) add(ctx context.Context, st store.Store, source File) error {
 		return err
 	}
 	if footer.NumRows != source.Rows {
-		return &damagedError{what: "rows", expected: fmt.Sprint(source.Rows), found: fmt.Sprint(footer.NumRows)}
+		return &schema.DamagedError{What: "rows", Expected: fmt.Sprint(source.Rows), Found: fmt.Sprint(footer.NumRows)}
 	}
 	pagesEnd, err := endOfPages(footer, object.Size()-8-int64(len(encoded)))
 	if err != nil {
@@ -130,7 +131,7 @@ func (s *splicer) add(ctx context.Context, st store.Store, source File) error {
 	if err := s.sameTable(footer); err != nil {
 		return err
 	}
-	move := s.size - int64(len(magic))
+	move := s.size - int64(len(Magic))
 	indexes, err := s.copyPages(ctx, tail, pagesEnd, object.Size()-8-int64(len(encoded)), source)
 	if err != nil {
 		return err
@@ -141,11 +142,11 @@ func (s *splicer) add(ctx context.Context, st store.Store, source File) error {
 // endOfPages returns where the pages end, and checks that all lie between the first magic and there, and that nothing
 // does that this file does not know how to move.
 func endOfPages(footer *format.FileMetaData, limit int64) (int64, error) {
-	end := int64(len(magic))
+	end := int64(len(Magic))
 	for i := range footer.RowGroups {
 		for j := range footer.RowGroups[i].Columns {
 			c := &footer.RowGroups[i].Columns[j]
-			first, length, err := chunkBytes(c, limit)
+			first, length, err := ChunkBytes(c, limit)
 			if err == nil && (c.FilePath != "" || c.MetaData.BloomFilterOffset != 0 || c.MetaData.IndexPageOffset != 0) {
 				err = errors.New("it has parts that bulkscan does not write")
 			}
@@ -159,20 +160,20 @@ func endOfPages(footer *format.FileMetaData, limit int64) (int64, error) {
 }
 
 // chunkBytes is where the pages of a column chunk lie; limit is where the footer begins.
-func chunkBytes(c *format.ColumnChunk, limit int64) (first, length int64, err error) {
+func ChunkBytes(c *format.ColumnChunk, limit int64) (first, length int64, err error) {
 	m := &c.MetaData
 	first, length = m.DataPageOffset, m.TotalCompressedSize
 	if m.DictionaryPageOffset != 0 {
 		first = min(first, m.DictionaryPageOffset)
 	}
-	if first < int64(len(magic)) || length < 0 || length > limit || first > limit-length {
+	if first < int64(len(Magic)) || length < 0 || length > limit || first > limit-length {
 		return 0, 0, fmt.Errorf("its %d bytes from %d on are not within the file", length, first)
 	}
 	return first, length, nil
 }
 
 // sameTable checks that a source has the columns and the metadata of those before it.
-func (s *splicer) sameTable(footer *format.FileMetaData) error {
+func (s *concatenation) sameTable(footer *format.FileMetaData) error {
 	if s.footer.Schema == nil {
 		s.footer = *footer
 		s.footer.NumRows, s.footer.RowGroups = 0, nil
@@ -192,7 +193,7 @@ func (s *splicer) sameTable(footer *format.FileMetaData) error {
 }
 
 // copyPages copies the pages, which end at pagesEnd, and returns what lies between them and the footer.
-func (s *splicer) copyPages(ctx context.Context, object store.Object, pagesEnd, footerAt int64, source File) ([]byte, error) {
+func (s *concatenation) copyPages(ctx context.Context, object store.Object, pagesEnd, footerAt int64, source schema.File) ([]byte, error) {
 	if footerAt-pagesEnd > maxIndexes {
 		return nil, fmt.Errorf("its page indexes have %d bytes", footerAt-pagesEnd)
 	}
@@ -216,9 +217,9 @@ func (s *splicer) copyPages(ctx context.Context, object store.Object, pagesEnd, 
 		return nil
 	}
 	head, indexes := bytes.NewBuffer(nil), bytes.NewBuffer(make([]byte, 0, footerAt-pagesEnd))
-	err := read(int64(len(magic)), head)
+	err := read(int64(len(Magic)), head)
 	if err == nil {
-		err = read(pagesEnd-int64(len(magic)), s)
+		err = read(pagesEnd-int64(len(Magic)), s)
 	}
 	if err == nil {
 		err = read(footerAt-pagesEnd, indexes)
@@ -230,13 +231,13 @@ func (s *splicer) copyPages(ctx context.Context, object store.Object, pagesEnd, 
 		return nil, err
 	}
 	if found := hex.EncodeToString(sum.Sum(nil)); found != source.SHA256 {
-		return nil, &damagedError{what: "sha256", expected: source.SHA256, found: found}
+		return nil, &schema.DamagedError{What: "sha256", Expected: source.SHA256, Found: found}
 	}
 	return indexes.Bytes(), nil
 }
 
 // addGroups takes over the row groups of a source whose pages have been moved.
-func (s *splicer) addGroups(footer *format.FileMetaData, move int64, indexes []byte, indexesAt int64) error {
+func (s *concatenation) addGroups(footer *format.FileMetaData, move int64, indexes []byte, indexesAt int64) error {
 	index := func(at int64, length int32) ([]byte, error) {
 		first := at - indexesAt
 		if first < 0 || length < 0 || first > int64(len(indexes))-int64(length) {
@@ -260,7 +261,7 @@ func (s *splicer) addGroups(footer *format.FileMetaData, move int64, indexes []b
 				return err
 			}
 			var offsets format.OffsetIndex
-			if err := decodeOffsets(encoded, &offsets); err != nil {
+			if err := DecodeOffsets(encoded, &offsets); err != nil {
 				return err
 			}
 			for k := range offsets.PageLocations {
@@ -281,7 +282,7 @@ func (s *splicer) addGroups(footer *format.FileMetaData, move int64, indexes []b
 		group.FileOffset += move
 		group.Ordinal = int16(len(s.footer.RowGroups))
 		if int(group.Ordinal) != len(s.footer.RowGroups) {
-			return fmt.Errorf("%w: a file has 32,768 row groups at most", errTooLarge)
+			return fmt.Errorf("%w: a file has 32,768 row groups at most", ErrTooLarge)
 		}
 		s.footer.RowGroups = append(s.footer.RowGroups, group)
 		s.footer.NumRows += group.NumRows
@@ -289,7 +290,7 @@ func (s *splicer) addGroups(footer *format.FileMetaData, move int64, indexes []b
 	return nil
 }
 
-func decodeOffsets(encoded []byte, into *format.OffsetIndex) (err error) {
+func DecodeOffsets(encoded []byte, into *format.OffsetIndex) (err error) {
 	defer rescue(&err)
 	if err := checkThrift(encoded, locationStruct); err != nil {
 		return err
@@ -298,9 +299,9 @@ func decodeOffsets(encoded []byte, into *format.OffsetIndex) (err error) {
 }
 
 // finish writes what stands behind the pages.
-func (s *splicer) finish() error {
+func (s *concatenation) finish() error {
 	if err := writeTail(s, s.size, &s.footer, s.indexes, s.most); err != nil {
 		return err
 	}
-	return writing(s.out.Flush())
+	return Writing(s.out.Flush())
 }

@@ -1,4 +1,7 @@
-package sink
+// Package commit answers one question: what counts? It has the records beside the tables: a scan's manifest, the commits that make parts
+// count, the tombstones that take some out, and the rejects; the lock of a scan, what is missing of it (account.go), and the scan
+// opened for reading (scan.go). Names of files are in names.go.
+package commit
 
 import (
 	"bytes"
@@ -16,6 +19,7 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // This file is the records that make parts count. A commit is written after all of its part's files and never changed; a
@@ -23,23 +27,23 @@ import (
 // rows it holds: from then on those are history, whether or not their records and files are still there.
 //
 // Where a lock is a lease (store.Lease), the commit of a writer that has lost it may arrive at any later time. It would count,
-// though its sites have been asked again. So who takes the lock first creates a record of no part (a void one) under the
+// though its sites have been asked again. So who takes the lock first creates a tombstone, which is a record of no part, under the
 // number that such a commit would have: a shard commits one part at a time, so that there is one such number. Either the
-// void record is there first, and the late commit is refused; or the commit is, and it counts. Void records stay.
+// tombstone is there first, and the late commit is refused; or the commit is, and it counts. Tombstones stay.
 
 // Commit is the record that makes a part count: it is written after all of the part's files, and a file that no commit
 // names is none of the dataset.
 type Commit struct {
-	SchemaVersion   int       `json:"schema_version"`
-	ToolVersion     string    `json:"tool_version"`
-	RegistryVersion string    `json:"registry_version"`
-	ScanID          string    `json:"scan_id"`
-	Shard           string    `json:"shard"`
-	N               int       `json:"n"`
-	CommittedAt     time.Time `json:"committed_at"`
-	Rows            int64     `json:"rows"` // finished origins
-	Files           []File    `json:"files"`
-	Finished        []byte    `json:"finished_seq"` // bitmap of their seq: 64-bit Roaring, portable format
+	SchemaVersion   int           `json:"schema_version"`
+	ToolVersion     string        `json:"tool_version"`
+	RegistryVersion string        `json:"registry_version"`
+	ScanID          string        `json:"scan_id"`
+	Shard           string        `json:"shard"`
+	N               int           `json:"n"`
+	CommittedAt     time.Time     `json:"committed_at"`
+	Rows            int64         `json:"rows"` // finished origins
+	Files           []schema.File `json:"files"`
+	Finished        []byte        `json:"finished_seq"` // bitmap of their seq: 64-bit Roaring, portable format
 
 	// Of a compaction: the commits whose rows it holds, in the order of the rows, each before the one that had replaced
 	// it; and how many bytes the files of those that a scan wrote had together.
@@ -48,22 +52,22 @@ type Commit struct {
 
 	Rejudged *Rejudged `json:"judged_again,omitempty"` // of a part that was made of a stored one (see Rejudge)
 
-	// Void says why the record is that of no part: it keeps the number from a writer that has lost the scan's lock; or it
+	// Tombstone says why the record is that of no part: it keeps the number from a writer that has lost the scan's lock; or it
 	// takes out the commits that it replaces, whose scan is being deleted, or which are damaged or lost.
-	Void Void `json:"void,omitempty"`
+	Tombstone Tombstone `json:"tombstone,omitempty"`
 
 	Sum string `json:"sum,omitempty"` // see sealRecord
 }
 
-// Void is why a record has no part.
-type Void string
+// Tombstone is why a record has no part.
+type Tombstone string
 
-// The kinds of void records.
+// The kinds of tombstones.
 const (
-	TakenOver Void = "taken over"
-	LeftOut   Void = "left out"  // of the part that it would have been made of, which is damaged (see Rejudge)
-	Restarted Void = "restarted" // and the numbers before it are those of a scan that was deleted; or it is one that takes out
-	Repaired  Void = "repaired"  // it takes out what is damaged, and numbers that are missing; their sites are asked again
+	TakenOver Tombstone = "taken over"
+	LeftOut   Tombstone = "left out"  // of the part that it would have been made of, which is damaged (see Rejudge)
+	Restarted Tombstone = "restarted" // and the numbers before it are those of a scan that was deleted; or it is one that takes out
+	Repaired  Tombstone = "repaired"  // it takes out what is damaged, and numbers that are missing; their sites are asked again
 )
 
 // Replaced says where a compaction keeps the rows of a commit: in each of its Files, in their order, Rows[i] rows from
@@ -75,24 +79,14 @@ type Replaced struct {
 	Rows  []int64 `json:"rows"`
 }
 
-// File is one file of a commit.
-type File struct {
-	Table  string `json:"table"`
-	Name   string `json:"name"`
-	Rows   int64  `json:"rows"`
-	Bytes  int64  `json:"bytes"`
-	SHA256 string `json:"sha256"`
-	Groups int    `json:"row_groups,omitempty"`
-}
-
 // Bitmap returns the finished seq.
 func (c *Commit) Bitmap() (*roaring64.Bitmap, error) {
 	b, err := readBitmap(c.Finished)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the bitmap of commit %s: %w", c.name(), err)
+		return nil, fmt.Errorf("cannot read the bitmap of commit %s: %w", c.Name(), err)
 	}
 	if n := b.GetCardinality(); n != uint64(c.Rows) {
-		return nil, fmt.Errorf("cannot read the bitmap of commit %s: it has %d entries for %d rows", c.name(), n, c.Rows)
+		return nil, fmt.Errorf("cannot read the bitmap of commit %s: it has %d entries for %d rows", c.Name(), n, c.Rows)
 	}
 	return b, nil
 }
@@ -117,58 +111,56 @@ func readBitmap(data []byte) (b *roaring64.Bitmap, err error) {
 }
 
 // File returns the commit's file of a table; ok is false where it has none.
-func (c *Commit) File(table string) (file File, ok bool) {
-	i := slices.IndexFunc(c.Files, func(f File) bool { return f.Table == table })
+func (c *Commit) File(table string) (file schema.File, ok bool) {
+	i := slices.IndexFunc(c.Files, func(f schema.File) bool { return f.Table == table })
 	if i < 0 {
-		return File{}, false
+		return schema.File{}, false
 	}
 	return c.Files[i], true
 }
 
-func (c *Commit) name() string { return commitName(c.ScanID, c.Shard, c.N) }
+func (c *Commit) Name() string { return CommitName(c.ScanID, c.Shard, c.N) }
 
 // bytes is the size of all the commit's files.
-func (c *Commit) bytes() (n int64) {
+func (c *Commit) Bytes() (n int64) {
 	for _, f := range c.Files {
 		n += f.Bytes
 	}
 	return n
 }
 
-func (c *Commit) write(ctx context.Context, st store.Store) error {
-	data, err := sealRecord(c, &c.Sum)
+func (c *Commit) Write(ctx context.Context, st store.Store) error {
+	data, err := SealRecord(c, &c.Sum)
 	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", c.name(), err)
+		return fmt.Errorf("cannot write %s: %w", c.Name(), err)
 	}
-	return st.CreateIfAbsent(ctx, c.name(), data)
+	return st.CreateIfAbsent(ctx, c.Name(), data)
 }
-
-const maxCommit = 128 << 20
 
 // readCommit reads a record, and checks all that can be told from the record alone. That of a later version comes with a
 // *NewerError.
-func readCommit(ctx context.Context, st store.Store, scanID, name string) (*Commit, error) {
-	data, err := store.ReadAll(ctx, st, name, maxCommit)
+func ReadCommit(ctx context.Context, st store.Store, scanID, name string) (*Commit, error) {
+	data, err := store.ReadAll(ctx, st, name, schema.MaxCommit)
 	if err != nil {
 		return nil, err
 	}
 	c := &Commit{}
-	if err := openRecord(data, c, &c.Sum); err != nil {
+	if err := OpenRecord(data, c, &c.Sum); err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", name, err)
 	}
-	if c.name() != name || c.ScanID != scanID || checkShard(c.Shard) != nil && c.Shard != compactedShard {
-		return nil, fmt.Errorf("cannot read %s: %w: it calls itself %.200q", name, errRecord, c.name())
+	if c.Name() != name || c.ScanID != scanID || CheckShard(c.Shard) != nil && c.Shard != CompactedShard {
+		return nil, fmt.Errorf("cannot read %s: %w: it calls itself %.200q", name, ErrRecord, c.Name())
 	}
 	for _, f := range c.Files {
 		if err := store.CheckName(f.Name); err != nil {
 			return nil, fmt.Errorf("cannot read %s: %w", name, err)
 		}
 	}
-	takesOut := (c.Void == Restarted || c.Void == Repaired) && c.Shard == compactedShard
-	if c.Void != "" && (c.Rows != 0 || len(c.Files) > 0 || len(c.Replaces) > 0 && !takesOut) {
+	takesOut := (c.Tombstone == Restarted || c.Tombstone == Repaired) && c.Shard == CompactedShard
+	if c.Tombstone != "" && (c.Rows != 0 || len(c.Files) > 0 || len(c.Replaces) > 0 && !takesOut) {
 		return nil, fmt.Errorf("cannot read %s: it is of no part, and has one", name)
 	}
-	if c.Void == "" && (c.Shard == compactedShard) != (len(c.Replaces) > 0) {
+	if c.Tombstone == "" && (c.Shard == CompactedShard) != (len(c.Replaces) > 0) {
 		return nil, fmt.Errorf("cannot read %s: %d commits replaced", name, len(c.Replaces))
 	}
 	for _, r := range c.Replaces {
@@ -176,26 +168,26 @@ func readCommit(ctx context.Context, st store.Store, scanID, name string) (*Comm
 			return nil, fmt.Errorf("cannot read %s: it does not say where the rows of commit %.40q %d are", name, r.Shard, r.N)
 		}
 	}
-	if err := checkVersion(c.SchemaVersion); err != nil {
+	if err := schema.CheckVersion(c.SchemaVersion); err != nil {
 		return c, fmt.Errorf("cannot read %s: %w", name, err)
 	}
 	return c, nil
 }
 
 // history is every commit record of a scan.
-type history struct {
-	current  []Commit // those that count, in the order of their rows
-	replaced []Commit // those whose rows a compaction has, or that a restart or repair deletes; it was killed, or is about to
-	claimed  []string // empty records: names that were claimed by a process that died
-	void     []Commit // records of no part
+type History struct {
+	Current    []Commit // those that count, in the order of their rows
+	Replaced   []Commit // those whose rows a compaction has, or that a restart or repair deletes; it was killed, or is about to
+	Claimed    []string // empty records: names that were claimed by a process that died
+	Tombstones []Commit // records of no part
 }
 
 // replacement is where the rows of a commit are now; ok is false where no compaction has them.
-func (h *history) replacement(c *Commit) (by *Commit, where Replaced, ok bool) {
-	for i := range h.current {
-		for _, r := range h.current[i].Replaces {
+func (h *History) replacement(c *Commit) (by *Commit, where Replaced, ok bool) {
+	for i := range h.Current {
+		for _, r := range h.Current[i].Replaces {
 			if r.Shard == c.Shard && r.N == c.N {
-				return &h.current[i], r, true
+				return &h.Current[i], r, true
 			}
 		}
 	}
@@ -203,9 +195,9 @@ func (h *history) replacement(c *Commit) (by *Commit, where Replaced, ok bool) {
 }
 
 // next is the first number that no commit of a shard has ever had.
-func (h *history) next(shard string) int {
+func (h *History) Next(shard string) int {
 	next := 0
-	for _, commits := range [][]Commit{h.current, h.replaced, h.void} {
+	for _, commits := range [][]Commit{h.Current, h.Replaced, h.Tombstones} {
 		for i := range commits {
 			if commits[i].Shard == shard {
 				next = max(next, commits[i].N+1)
@@ -221,9 +213,9 @@ func (h *history) next(shard string) int {
 }
 
 // shards are those that any record is of or mentions, and the ones given, each once and in order.
-func (h *history) shards(and ...string) []string {
+func (h *History) shards(and ...string) []string {
 	shards := slices.Clone(and)
-	for _, commits := range [][]Commit{h.current, h.replaced, h.void} {
+	for _, commits := range [][]Commit{h.Current, h.Replaced, h.Tombstones} {
 		for i := range commits {
 			shards = append(shards, commits[i].Shard)
 			for _, r := range commits[i].Replaces {
@@ -238,19 +230,19 @@ func (h *history) shards(and ...string) []string {
 // Commits reads the commits of a scan that count, in the order of their rows: by shard and number, a compaction in the
 // place of what it replaced.
 func Commits(ctx context.Context, st store.Store, scanID string) ([]Commit, error) {
-	h, err := readHistory(ctx, st, scanID)
+	h, err := ReadHistory(ctx, st, scanID)
 	if err != nil {
 		return nil, err
 	}
-	return h.current, nil
+	return h.Current, nil
 }
 
 // readHistory reads every record of a scan.
-func readHistory(ctx context.Context, st store.Store, scanID string) (*history, error) {
+func ReadHistory(ctx context.Context, st store.Store, scanID string) (*History, error) {
 	if err := CheckScanID(scanID); err != nil {
 		return nil, err
 	}
-	h, err := gatherHistory(ctx, st, scanID, func(_ string, c *Commit, err error) (*Commit, error) { return c, err })
+	h, err := GatherHistory(ctx, st, scanID, func(_ string, c *Commit, err error) (*Commit, error) { return c, err })
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the commits of scan %s: %w", scanID, err)
 	}
@@ -262,7 +254,7 @@ func readHistory(ctx context.Context, st store.Store, scanID string) (*history, 
 // theirs, so a second listing shows it. Records that a scan has added in between are no reason to list again: that would
 // not end before the scan does. What was read of each record, or why it was not, goes through judge, one
 // after the other in the order of their names; a record that it returns as nil is left out.
-func gatherHistory(ctx context.Context, st store.Store, scanID string, judge func(name string, c *Commit, err error) (*Commit, error)) (*history, error) {
+func GatherHistory(ctx context.Context, st store.Store, scanID string, judge func(name string, c *Commit, err error) (*Commit, error)) (*History, error) {
 	type record struct {
 		size   int64
 		commit *Commit
@@ -271,7 +263,7 @@ func gatherHistory(ctx context.Context, st store.Store, scanID string, judge fun
 	var before []store.Entry
 	for {
 		var listed []store.Entry
-		for entry, err := range st.List(ctx, commitsFolder(scanID)) {
+		for entry, err := range st.List(ctx, CommitsFolder(scanID)) {
 			if err != nil {
 				return nil, err
 			}
@@ -308,13 +300,13 @@ func gatherHistory(ctx context.Context, st store.Store, scanID string, judge fun
 			before = []store.Entry{}
 		}
 	}
-	h := &history{}
+	h := &History{}
 	var commits []*Commit
 	for _, entry := range before {
 		if r := known[entry.Name]; r.commit != nil {
 			commits = append(commits, r.commit)
 		} else if entry.Size == 0 {
-			h.claimed = append(h.claimed, entry.Name)
+			h.Claimed = append(h.Claimed, entry.Name)
 		}
 	}
 	h.sort(commits)
@@ -330,7 +322,7 @@ func compactedBetween(before, listed []store.Entry) bool {
 	}
 	for _, entry := range listed {
 		size, ok := sizes[entry.Name]
-		if delete(sizes, entry.Name); strings.HasPrefix(path.Base(entry.Name), compactedShard+"-") && (!ok || size != entry.Size) {
+		if delete(sizes, entry.Name); strings.HasPrefix(path.Base(entry.Name), CompactedShard+"-") && (!ok || size != entry.Size) {
 			return true
 		}
 	}
@@ -346,49 +338,49 @@ type readResult struct {
 // readCommits reads records, some at a time, and yields them in their order.
 func readCommits(ctx context.Context, st store.Store, scanID string, entries []store.Entry) iter.Seq2[store.Entry, readResult] {
 	read := func(ctx context.Context, entry store.Entry) (r readResult) {
-		r.commit, r.err = readCommit(ctx, st, scanID, entry.Name)
+		r.commit, r.err = ReadCommit(ctx, st, scanID, entry.Name)
 		return r
 	}
-	return ahead(ctx, entries, read, func(readResult) {})
+	return Ahead(ctx, entries, read, func(readResult) {})
 }
 
 // commitKey is a commit's name within its scan.
-type commitKey struct {
-	shard string
-	n     int
+type Key struct {
+	Shard string
+	N     int
 }
 
-func (c *Commit) key() commitKey { return commitKey{c.Shard, c.N} }
+func (c *Commit) Key() Key { return Key{c.Shard, c.N} }
 
 // compare orders keys as parts are ordered: by shard and number.
-func (k commitKey) compare(other commitKey) int {
-	return cmp.Or(strings.Compare(k.shard, other.shard), cmp.Compare(k.n, other.n))
+func (k Key) Compare(other Key) int {
+	return cmp.Or(strings.Compare(k.Shard, other.Shard), cmp.Compare(k.N, other.N))
 }
 
 // counts reports whether there has been a commit of that number whose rows are those of the scan: also where a compaction has
 // them now, but not where a restart or repair has taken them out since.
-func (h *history) counts(shard string, n int) bool {
-	for i := range h.void {
-		v := &h.void[i]
-		if v.Shard == shard && (v.N == n || v.Void == Restarted && n < v.N) {
+func (h *History) Counts(shard string, n int) bool {
+	for i := range h.Tombstones {
+		v := &h.Tombstones[i]
+		if v.Shard == shard && (v.N == n || v.Tombstone == Restarted && n < v.N) {
 			return false
 		}
 		if slices.ContainsFunc(v.Replaces, func(r Replaced) bool {
-			return r.Shard == shard && (n == r.N || v.Void == Restarted && n < r.N)
+			return r.Shard == shard && (n == r.N || v.Tombstone == Restarted && n < r.N)
 		}) {
 			return false
 		}
 	}
-	return n < h.next(shard)
+	return n < h.Next(shard)
 }
 
 // stale is every commit whose rows a compaction has, or that a restart or repair has taken out, whether or not its record is still there.
-func (h *history) stale() map[commitKey]bool {
-	stale := map[commitKey]bool{}
-	for _, commits := range [][]Commit{h.current, h.replaced, h.void} {
+func (h *History) Stale() map[Key]bool {
+	stale := map[Key]bool{}
+	for _, commits := range [][]Commit{h.Current, h.Replaced, h.Tombstones} {
 		for i := range commits {
 			for _, r := range commits[i].Replaces {
-				stale[commitKey{r.Shard, r.N}] = true
+				stale[Key{r.Shard, r.N}] = true
 			}
 		}
 	}
@@ -397,88 +389,88 @@ func (h *history) stale() map[commitKey]bool {
 
 // gap is numbers from one on and before another that must have been those of commits, and are not.
 type gap struct {
-	shard       string
-	from, until int
+	Shard       string
+	From, Until int
 }
 
 // gaps are the records that must have been there: a shard numbers its commits without gaps. Some more are there for
 // certain, though they cannot be read.
-func (h *history) gaps(more ...commitKey) []gap {
+func (h *History) Gaps(more ...Key) []gap {
 	first := map[string]int{} // number that a shard has begun with: what was missing before a restart is not missed after it
-	var there []commitKey
-	for i := range h.void {
-		c := &h.void[i]
-		if c.Void == Restarted {
+	var there []Key
+	for i := range h.Tombstones {
+		c := &h.Tombstones[i]
+		if c.Tombstone == Restarted {
 			first[c.Shard] = max(first[c.Shard], c.N)
 			for _, r := range c.Replaces {
 				first[r.Shard] = max(first[r.Shard], r.N+1)
 			}
 		}
 	}
-	for _, commits := range [][]Commit{h.current, h.replaced, h.void} {
+	for _, commits := range [][]Commit{h.Current, h.Replaced, h.Tombstones} {
 		for i := range commits {
-			there = append(there, commits[i].key())
+			there = append(there, commits[i].Key())
 		}
 	}
-	there = slices.AppendSeq(append(there, more...), maps.Keys(h.stale()))
-	slices.SortFunc(there, commitKey.compare)
+	there = slices.AppendSeq(append(there, more...), maps.Keys(h.Stale()))
+	slices.SortFunc(there, Key.Compare)
 	var gaps []gap
 	shard, next := "", 0
 	for _, key := range there {
-		if key.shard != shard {
-			shard, next = key.shard, first[key.shard]
+		if key.Shard != shard {
+			shard, next = key.Shard, first[key.Shard]
 		}
-		if key.shard != compactedShard && key.n > next { // a killed compaction leaves gaps
-			gaps = append(gaps, gap{shard, next, key.n})
+		if key.Shard != CompactedShard && key.N > next { // a killed compaction leaves gaps
+			gaps = append(gaps, gap{shard, next, key.N})
 		}
-		next = max(next, key.n+1)
+		next = max(next, key.N+1)
 	}
 	return gaps
 }
 
 // missing says what is missing of a gap behind the first record of that name.
-func (g gap) missing() string {
-	if g.until-g.from > 1 {
-		return fmt.Sprintf("it is missing, and so are the %d behind it: its shard has later commits", g.until-g.from-1)
+func (g gap) Missing() string {
+	if g.Until-g.From > 1 {
+		return fmt.Sprintf("it is missing, and so are the %d behind it: its shard has later commits", g.Until-g.From-1)
 	}
 	return "it is missing: its shard has later commits"
 }
 
 // sort tells the commits that count from those whose rows others have.
-func (h *history) sort(commits []*Commit) {
+func (h *History) sort(commits []*Commit) {
 	for _, c := range commits {
-		if c.Void != "" {
-			h.void = append(h.void, *c)
+		if c.Tombstone != "" {
+			h.Tombstones = append(h.Tombstones, *c)
 		} else {
-			h.current = append(h.current, *c)
+			h.Current = append(h.Current, *c)
 		}
 	}
-	stale := h.stale()
-	h.current = h.current[:0]
+	stale := h.Stale()
+	h.Current = h.Current[:0]
 	for _, c := range commits {
 		switch {
-		case c.Void != "":
-		case stale[c.key()]:
-			h.replaced = append(h.replaced, *c)
+		case c.Tombstone != "":
+		case stale[c.Key()]:
+			h.Replaced = append(h.Replaced, *c)
 		default:
-			h.current = append(h.current, *c)
+			h.Current = append(h.Current, *c)
 		}
 	}
 	// A compaction stands where the first of its rows stood.
-	first := func(c *Commit) commitKey {
+	first := func(c *Commit) Key {
 		if len(c.Replaces) > 0 {
-			return commitKey{c.Replaces[0].Shard, c.Replaces[0].N}
+			return Key{c.Replaces[0].Shard, c.Replaces[0].N}
 		}
-		return c.key()
+		return c.Key()
 	}
-	slices.SortFunc(h.current, func(a, b Commit) int { return first(&a).compare(first(&b)) })
+	slices.SortFunc(h.Current, func(a, b Commit) int { return first(&a).Compare(first(&b)) })
 }
 
 // fence keeps what an earlier holder of the scan's lock may still have on its way from counting, where the lock is a
 // lease and there may be such a thing. The history is what was read with the lock held; it returns what there is now. The
 // shards are those that are given, those that have records, and those that have parts of that date ("" is any): of a shard's
 // first commit, which is sent when its files have their names, nothing else tells.
-func fence(ctx context.Context, st store.Store, lock store.Unlocker, like Commit, date string, past *history, shards ...string) (*history, error) {
+func Fence(ctx context.Context, st store.Store, lock store.Unlocker, like Commit, date string, past *History, shards ...string) (*History, error) {
 	lease, ok := lock.(store.Lease)
 	if !ok || !lease.Late() {
 		return past, nil
@@ -495,9 +487,9 @@ func fence(ctx context.Context, st store.Store, lock store.Unlocker, like Commit
 			if fenced[shard] {
 				continue
 			}
-			void, err := voidRecord(like, shard, past.next(shard))
+			tombstone, err := NewTombstone(like, shard, past.Next(shard))
 			if err == nil {
-				err = void.write(ctx, st)
+				err = tombstone.Write(ctx, st)
 			}
 			if errors.Is(err, store.ErrExist) {
 				arrived = true // which is the one that there may be
@@ -507,13 +499,13 @@ func fence(ctx context.Context, st store.Store, lock store.Unlocker, like Commit
 				return nil, err
 			}
 			fenced[shard] = true
-			past.void = append(past.void, *void)
+			past.Tombstones = append(past.Tombstones, *tombstone)
 		}
 		if !arrived {
 			lease.Fenced()
 			return past, nil
 		}
-		if past, err = readHistory(ctx, st, like.ScanID); err != nil {
+		if past, err = ReadHistory(ctx, st, like.ScanID); err != nil {
 			return nil, err
 		}
 	}
@@ -523,17 +515,26 @@ func fence(ctx context.Context, st store.Store, lock store.Unlocker, like Commit
 // fenceRounds bounds how often a record may arrive while a scan is taken over. Once is all that can be.
 const fenceRounds = 5
 
-// voidRecord is the record of no part that keeps a number.
-func voidRecord(like Commit, shard string, n int) (*Commit, error) {
+// NewTombstone is the record of no part that keeps a number.
+func NewTombstone(like Commit, shard string, n int) (*Commit, error) {
 	nothing, err := roaring64.New().ToBytes()
-	like.Shard, like.N, like.Files, like.Finished = shard, n, []File{}, nothing
+	like.Shard, like.N, like.Files, like.Finished = shard, n, []schema.File{}, nothing
 	like.CommittedAt = time.Now().UTC().Truncate(time.Millisecond)
 	return &like, err
 }
 
-// damagedError says what of a file is not as its commit says.
-type damagedError struct{ what, expected, found string }
-
-func (e *damagedError) Error() string {
-	return fmt.Sprintf("%s: expected %s, found %s", e.what, e.expected, e.found)
+// written is how many bytes the files had in which a scan wrote the commit's rows, and how many parts they were.
+func (c *Commit) Written() (bytes int64, parts int) {
+	if c.Shard != CompactedShard {
+		return c.Bytes(), 1
+	}
+	for _, r := range c.Replaces {
+		if r.Shard != CompactedShard {
+			parts++
+		}
+	}
+	return c.MergedBytes, parts
 }
+
+// String is how a commit's record is called, without its folder.
+func (k Key) String() string { return fmt.Sprintf("%s-%d", k.Shard, k.N) }

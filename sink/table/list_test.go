@@ -1,4 +1,4 @@
-package sink
+package table
 
 import (
 	"bytes"
@@ -328,7 +328,7 @@ func remade(t *testing.T, change func(*format.FileMetaData, *format.PageHeader))
 	if encoded, err = thrift.Marshal(new(thrift.CompactProtocol), footer); err != nil {
 		t.Fatal(err)
 	}
-	return append(binary.LittleEndian.AppendUint32(append(content, encoded...), uint32(len(encoded))), magic...)
+	return append(binary.LittleEndian.AppendUint32(append(content, encoded...), uint32(len(encoded))), Magic...)
 }
 
 // TestListHeaders asks for what no page of a list has, in headers that are sound otherwise.

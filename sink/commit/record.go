@@ -1,10 +1,9 @@
-package sink
+package commit
 
 import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // This file is how the records beside the tables (manifests, commits, hashes of other files) are written so that any
@@ -27,37 +27,32 @@ const (
 )
 
 // errRecord says that a record is not as it was written.
-var errRecord = errors.New("it is damaged")
+var ErrRecord = errors.New("it is damaged")
 
 // errSum is the errRecord of a record whose bytes have changed.
-var errSum = fmt.Errorf("%w: its sum is not that of its bytes", errRecord)
+var errSum = fmt.Errorf("%w: its sum is not that of its bytes", ErrRecord)
 
 // sealRecord returns the JSON of a record whose last field is sum, and sets that.
-func sealRecord(record any, sum *string) ([]byte, error) {
+func SealRecord(record any, sum *string) ([]byte, error) {
 	*sum = ""
 	data, err := json.MarshalIndent(record, "", "  ")
 	if err != nil {
 		return nil, err
 	}
-	*sum = sumOf(data)
+	*sum = schema.SumOf(data)
 	data = append(bytes.TrimSuffix(data, []byte("\n}")), sumOpens...)
 	return append(append(data, *sum...), sumCloses...), nil
 }
 
-func sumOf(unsealed []byte) string {
-	sum := sha256.Sum256(unsealed)
-	return hex.EncodeToString(sum[:])
-}
-
 // openRecord checks a record's bytes and reads them into record.
-func openRecord(data []byte, record any, sum *string) error {
+func OpenRecord(data []byte, record any, sum *string) error {
 	at := len(data) - len(sumOpens) - sumLength - len(sumCloses)
 	if at < 0 || !bytes.HasPrefix(data[at:], []byte(sumOpens)) || !bytes.HasSuffix(data, []byte(sumCloses)) {
-		return fmt.Errorf("%w: it does not end with a sum", errRecord)
+		return fmt.Errorf("%w: it does not end with a sum", ErrRecord)
 	}
 	written := data[at+len(sumOpens) : at+len(sumOpens)+sumLength]
 	unsealed := append(bytes.Clone(data[:at]), "\n}"...)
-	if sumOf(unsealed) != string(written) {
+	if schema.SumOf(unsealed) != string(written) {
 		return errSum
 	}
 	if err := json.Unmarshal(data, record); err != nil {
@@ -71,8 +66,8 @@ func openRecord(data []byte, record any, sum *string) error {
 
 // FileRecord is the hash of a file that no commit names and that may be replaced: the statistics of a scan, its rejects.
 type FileRecord struct {
-	ScanID string `json:"scan_id"`
-	File   File   `json:"file"`
+	ScanID string      `json:"scan_id"`
+	File   schema.File `json:"file"`
 	// Sites are those that the commits had from which a table was computed; nil for rejects. The sites of a scan become more and never others, so the number says whether the table is up to date.
 	Sites *int64 `json:"sites,omitempty"`
 	// Earlier are the hashes of what the file may still be: the record is written first, and its writer may have died
@@ -82,17 +77,17 @@ type FileRecord struct {
 }
 
 // fileRejects is what the record of the rejects calls its table.
-const fileRejects = "rejects"
+const FileRejects = "rejects"
 
 // recordedFiles are the files of a scan that have such a record.
-var recordedFiles = []string{fileRejects, TableTokenStats, TableRecordStats}
+var RecordedFiles = []string{FileRejects, schema.TokenStats, schema.RecordStats}
 
 const maxFileRecord = 1 << 20
 
 // publishRecorded publishes a sealed draft and writes the record of it: at every moment the file is one of those that its
 // record allows. The scan's lock is held: of two at once the file of one would stand beside the record of the other.
-func publishRecorded(ctx context.Context, st store.Store, record FileRecord, publish func(context.Context) error) error {
-	switch before, err := readFileRecord(ctx, st, record.ScanID, record.File.Table); {
+func PublishRecorded(ctx context.Context, st store.Store, record FileRecord, publish func(context.Context) error) error {
+	switch before, err := ReadFileRecord(ctx, st, record.ScanID, record.File.Table); {
 	case err == nil:
 		record.Earlier = append(before.Earlier, before.File.SHA256)
 	case !errors.Is(err, store.ErrNotExist) && ctx.Err() != nil:
@@ -111,8 +106,8 @@ func publishRecorded(ctx context.Context, st store.Store, record FileRecord, pub
 }
 
 func (r *FileRecord) write(ctx context.Context, st store.Store) error {
-	name := fileRecordName(r.ScanID, r.File.Table)
-	data, err := sealRecord(r, &r.Sum)
+	name := FileRecordName(r.ScanID, r.File.Table)
+	data, err := SealRecord(r, &r.Sum)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", name, err)
 	}
@@ -120,29 +115,29 @@ func (r *FileRecord) write(ctx context.Context, st store.Store) error {
 }
 
 // readFileRecord reads the record of a file; store.ErrNotExist where it has none.
-func readFileRecord(ctx context.Context, st store.Store, scanID, table string) (*FileRecord, error) {
-	name := fileRecordName(scanID, table)
+func ReadFileRecord(ctx context.Context, st store.Store, scanID, table string) (*FileRecord, error) {
+	name := FileRecordName(scanID, table)
 	data, err := store.ReadAll(ctx, st, name, maxFileRecord)
 	if err != nil {
 		return nil, err
 	}
 	r := &FileRecord{}
-	if err := openRecord(data, r, &r.Sum); err != nil {
+	if err := OpenRecord(data, r, &r.Sum); err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", name, err)
 	}
 	if r.ScanID != scanID || r.File.Table != table {
-		return nil, fmt.Errorf("cannot read %s: %w: it calls itself %.80q of scan %.80q", name, errRecord, r.File.Table, r.ScanID)
+		return nil, fmt.Errorf("cannot read %s: %w: it calls itself %.80q of scan %.80q", name, ErrRecord, r.File.Table, r.ScanID)
 	}
 	return r, nil
 }
 
 // listFileRecords are the files of a scan that have a record, as it calls them.
-func listFileRecords(ctx context.Context, st store.Store, scanID string) (recorded []string, err error) {
-	for entry, err := range st.List(ctx, filesFolder(scanID)) {
+func ListFileRecords(ctx context.Context, st store.Store, scanID string) (recorded []string, err error) {
+	for entry, err := range st.List(ctx, FilesFolder(scanID)) {
 		if err != nil {
 			return nil, err
 		}
-		if name := strings.TrimSuffix(path.Base(entry.Name), ".json"); slices.Contains(recordedFiles, name) {
+		if name := strings.TrimSuffix(path.Base(entry.Name), ".json"); slices.Contains(RecordedFiles, name) {
 			recorded = append(recorded, name)
 		}
 	}

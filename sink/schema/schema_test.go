@@ -1,8 +1,10 @@
-package sink
+package schema
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
+	"os"
 	"reflect"
 	"strconv"
 	"strings"
@@ -16,7 +18,7 @@ func TestExamples(t *testing.T) {
 	for _, table := range tables {
 		for i := range table.row.NumField() {
 			field := table.row.Field(i)
-			c := columnsOf(table.row)[i]
+			c := ColumnsOf(table.row)[i]
 			if err := checkExample(field, c.Example); err != nil {
 				t.Errorf("%s.%s: the example %q: %v", table.name, c.Name, c.Example, err)
 			}
@@ -36,7 +38,7 @@ func checkExample(field reflect.StructField, example string) error {
 	switch {
 	case example == "":
 		return fmt.Errorf("there is none")
-	case hasOption(field, "timestamp(millisecond)"):
+	case HasOption(field, "timestamp(millisecond)"):
 		_, err = time.Parse("2006-01-02T15:04:05.000Z07:00", example)
 		return err
 	}
@@ -77,7 +79,7 @@ func checkExample(field reflect.StructField, example string) error {
 			}
 			for i := range kind.Elem().NumField() {
 				inner := kind.Elem().Field(i)
-				if err := checkExample(inner, fmt.Sprint(fields[columnName(inner)])); err != nil {
+				if err := checkExample(inner, fmt.Sprint(fields[ColumnName(inner)])); err != nil {
 					return err
 				}
 			}
@@ -92,11 +94,11 @@ func checkExample(field reflect.StructField, example string) error {
 func TestPrintSchema(t *testing.T) {
 	for _, width := range []int{60, 100} {
 		var b strings.Builder
-		if err := PrintSchema(&b, width); err != nil {
+		if err := Print(&b, width); err != nil {
 			t.Fatal(err)
 		}
 		words := strings.Join(strings.Fields(b.String()), " ")
-		for _, table := range Schema() {
+		for _, table := range Tables() {
 			for _, c := range table.Columns {
 				if !strings.Contains(words, c.Name+" "+c.Type+" "+strings.Join(strings.Fields(c.Meaning), " ")) {
 					t.Errorf("%s.%s is not there, or without its meaning", table.Name, c.Name)
@@ -112,10 +114,35 @@ func TestPrintSchema(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	if err := PrintSchema(&b, 80, TableBodies); err != nil {
+	if err := Print(&b, 80, Bodies); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(b.String(), "BODIES\n") || strings.Contains(b.String(), "SITES") {
 		t.Errorf("only bodies was asked for:\n%s", b.String())
+	}
+}
+
+var update = flag.Bool("update", false, "write the document anew")
+
+func TestSchemaDocument(t *testing.T) {
+	var b strings.Builder
+	if err := WriteMarkdown(&b); err != nil {
+		t.Fatal(err)
+	}
+	const path = "../../docs/SCHEMA.md"
+	if *update {
+		if err := os.WriteFile(path, []byte(b.String()), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(path); err != nil || string(want) != b.String() {
+		t.Errorf("%s is not up to date; see what changed with git diff after go test -update. %v. Now:\n%s", path, err, b.String())
+	}
+	for _, table := range Tables() {
+		for _, c := range table.Columns {
+			if c.Name == "" || c.Meaning == "" || strings.Contains(c.Type, "uint") {
+				t.Errorf("%s: column %+v", table.Name, c)
+			}
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package sink
+package table
 
 import (
 	"bytes"
@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 	"strings"
 	"unsafe"
 
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding"
 )
@@ -35,13 +35,24 @@ type Field struct {
 	Index func(text string) int32 // of a list's texts: called once a dictionary entry, or once a value without one
 }
 
-// Cursor reads some columns of a table's file in one commit, row after row.
+// Place is where rows of a table are: so many rows of a file, from one on.
+type Place struct {
+	Object      store.Object
+	File        schema.File
+	First, Rows int64
+}
+
+// Opened is what became of opening a place.
+type Opened struct {
+	Place
+	Err error
+}
+
+// Cursor reads some columns of a table, row after row.
 type Cursor struct {
-	ctx    context.Context
-	scan   *Scan
-	commit *Commit
-	table  string
-	given  []Field
+	ctx   context.Context
+	again func() Opened
+	given []Field
 
 	name   string
 	object store.Object
@@ -53,65 +64,53 @@ type Cursor struct {
 	err    error
 }
 
-// OpenCursor opens the file. A column that the file does not have, as it was written before the column was added, is
-// always absent. A file with another number of rows than the commit says is an error, as is a table that the commit
-// does not have (ErrNoTable).
-func OpenCursor(ctx context.Context, s *Scan, c *Commit, table string, fields ...Field) (*Cursor, error) {
-	cursor := &Cursor{ctx: ctx, scan: s, commit: c, table: table, given: fields}
-	if err := cursor.open(s.openNow(ctx, c, table)); err != nil {
+// NewCursor reads what has been opened, and closes it. Where the file has gone or is another one since, again opens the place
+// that has the rows now; nil is nowhere. A column that the file does not have is always absent. A file with another number of rows than
+// its record says is an error.
+func NewCursor(ctx context.Context, at Opened, again func() Opened, fields ...Field) (*Cursor, error) {
+	c := &Cursor{ctx: ctx, again: again, given: fields}
+	if err := c.open(at); err != nil {
 		return nil, err
 	}
-	return cursor, nil
+	return c, nil
 }
 
-// Cursors opens the files of a table, commit after commit as Rows has them: OpenCursor for each, but that the next files are
-// being opened while one is read, which counts where each open asks a server. Who gets a Cursor closes it before the next.
-// The iteration ends after the first error.
-func Cursors(ctx context.Context, s *Scan, table string, fields ...Field) iter.Seq2[*Cursor, error] {
-	return func(yield func(*Cursor, error) bool) {
-		for c, first := range s.opened(ctx, table) {
-			cursor := &Cursor{ctx: ctx, scan: s, commit: c, table: table, given: fields}
-			if err := cursor.open(first); err != nil {
-				yield(nil, err)
-				return
-			}
-			if !yield(cursor, nil) {
-				return
-			}
-		}
-	}
-}
+// Name is the name of the file that is being read.
+func (c *Cursor) Name() string { return c.name }
+
+// Row is the number of the row that Next has set the variables to, from 1 on.
+func (c *Cursor) Row() int64 { return c.row }
 
 // open goes to the file that has been opened, or to the one that has the rows now.
-func (c *Cursor) open(at opened) error {
-	for was := ""; ; was, at = c.name, c.scan.openNow(c.ctx, c.commit, c.table) {
-		if at.err != nil {
-			return at.err
+func (c *Cursor) open(at Opened) error {
+	for was := ""; ; was, at = c.name, c.again() {
+		if at.Err != nil {
+			return at.Err
 		}
-		p := at.place
-		c.name, c.object = p.file.Name, p.object
+		p := at.Place
+		c.name, c.object = p.File.Name, p.Object
 		err := c.openAt(p)
 		if err == nil {
 			return nil
 		}
 		c.object = nil
-		closed := p.object.Close()
-		if !errors.Is(err, store.ErrChanged) || c.name == was {
+		closed := p.Object.Close()
+		if !errors.Is(err, store.ErrChanged) || c.name == was || c.again == nil {
 			return errors.Join(fmt.Errorf("cannot read %s: %w", c.name, err), closed)
 		}
 	}
 }
 
-func (c *Cursor) openAt(p place) (err error) {
+func (c *Cursor) openAt(p Place) (err error) {
 	defer rescue(&err)
-	file, err := openFile(c.object)
+	file, err := OpenFile(c.object)
 	if err != nil {
 		return err
 	}
-	if n := file.NumRows(); n != p.file.Rows {
-		return fmt.Errorf("it has %d rows, its commit says %d", n, p.file.Rows)
+	if n := file.NumRows(); n != p.File.Rows {
+		return fmt.Errorf("it has %d rows, its commit says %d", n, p.File.Rows)
 	}
-	if c.groups, err = groupsOf(file, p.first, p.rows); err != nil {
+	if c.groups, err = groupsOf(file, p.First, p.Rows); err != nil {
 		return err
 	}
 	c.fields = c.fields[:0]
@@ -129,10 +128,13 @@ func (c *Cursor) openAt(p place) (err error) {
 // what is deleted for those who read it.
 func (c *Cursor) reopen() error {
 	was := c.name
+	if c.again == nil {
+		return store.ErrChanged
+	}
 	if err := c.Close(); err != nil {
 		return err
 	}
-	if err := c.open(c.scan.openNow(c.ctx, c.commit, c.table)); err != nil {
+	if err := c.open(c.again()); err != nil {
 		return err
 	}
 	if c.name == was {

@@ -1,10 +1,11 @@
-package sink
+package commit
 
 import (
 	"fmt"
 	"strings"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // This file says whether the records of a scan account for all that it has committed. Two things tell of a loss: a shard
@@ -31,7 +32,7 @@ func (e *LostError) Error() string {
 	for _, t := range e.Totals {
 		what = append(what[:len(what):len(what)], fmt.Sprintf("%s: %d of %d", t.What, t.Found, t.Expected))
 	}
-	remedy := damageRemedy
+	remedy := DamageRemedy
 	if e.rejudged {
 		remedy = "put back what was there, see bulkscan verify; or have what is lost made again by the same bulkscan reaudit"
 	}
@@ -40,10 +41,10 @@ func (e *LostError) Error() string {
 
 // lost says what of a scan is missing; nil is nothing that its records tell of. Of a scan that is being written, only who holds
 // the lock can tell: a listing may have a record and not the one before.
-func (h *history) lost(m *Manifest) *LostError {
-	e := &LostError{Totals: m.unaccounted(h.current), rejudged: m.Rejudged != nil}
-	for _, g := range h.gaps() {
-		e.Records = append(e.Records, commitName(m.ScanID, g.shard, g.from)+": "+g.missing())
+func (h *History) Lost(m *Manifest) *LostError {
+	e := &LostError{Totals: m.Unaccounted(h.Current), rejudged: m.Rejudged != nil}
+	for _, g := range h.Gaps() {
+		e.Records = append(e.Records, CommitName(m.ScanID, g.Shard, g.From)+": "+g.Missing())
 	}
 	if len(e.Records)+len(e.Totals) == 0 {
 		return nil
@@ -52,11 +53,11 @@ func (h *history) lost(m *Manifest) *LostError {
 }
 
 // unaccounted holds the commits that count against the totals of a complete scan. Others have none.
-func (m *Manifest) unaccounted(commits []Commit) (wrong []Total) {
+func (m *Manifest) Unaccounted(commits []Commit) (wrong []Total) {
 	if m.State != Complete {
 		return nil
 	}
-	expected, found := m.Counts, countCommits(commits)
+	expected, found := m.Counts, CountCommits(commits)
 	if expected == nil {
 		expected = &Counts{}
 	}
@@ -66,17 +67,17 @@ func (m *Manifest) unaccounted(commits []Commit) (wrong []Total) {
 		}
 	}
 	// Each site counts once; what a damaged bitmap says is not known.
-	sites, _ := sitesOf(commits)
+	sites, _ := SitesOf(commits)
 	compare("rows", expected.Rows, int64(sites.GetCardinality()))
-	for _, table := range AllTables {
+	for _, table := range schema.AllTables {
 		compare("table_rows."+table, expected.Files[table], found.Files[table])
 	}
 	// Merging makes fewer parts of them, and the totals follow last: those of a compaction that was killed are older.
 	most, merged := 0, false
 	for i := range commits {
-		_, parts := commits[i].written()
+		_, parts := commits[i].Written()
 		most += parts
-		merged = merged || commits[i].Shard == compactedShard
+		merged = merged || commits[i].Shard == CompactedShard
 	}
 	if expected.Parts < found.Parts || expected.Parts > most {
 		compare("parts", int64(expected.Parts), int64(found.Parts))
@@ -88,7 +89,7 @@ func (m *Manifest) unaccounted(commits []Commit) (wrong []Total) {
 }
 
 // sitesOf unites the bitmaps of commits. With the error of the first that cannot be read come those of the others.
-func sitesOf(commits []Commit) (*roaring64.Bitmap, error) {
+func SitesOf(commits []Commit) (*roaring64.Bitmap, error) {
 	all := roaring64.New()
 	var first error
 	for i := range commits {
@@ -104,7 +105,7 @@ func sitesOf(commits []Commit) (*roaring64.Bitmap, error) {
 	return all, first
 }
 
-func countCommits(commits []Commit) *Counts {
+func CountCommits(commits []Commit) *Counts {
 	counts := &Counts{Parts: len(commits), Files: map[string]int64{}}
 	for _, c := range commits {
 		counts.Rows += c.Rows

@@ -1,4 +1,5 @@
-package sink
+// Package verify answers one question: is a dataset what its records say? See Dataset.
+package verify
 
 import (
 	"bufio"
@@ -9,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"hash/crc32"
 	"io"
 	"io/fs"
 	"maps"
@@ -21,7 +21,10 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/parquet-go/parquet-go/format"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/sink/views"
 )
 
 // This file holds a dataset against what its records say, from the outside in: the records themselves (sums, numbers
@@ -31,7 +34,7 @@ import (
 // Files are read in pieces, their bytes once and the seq of their rows again, and nothing is believed before it has been
 // checked: no length that a file gives for itself decides how much memory is taken.
 
-// Finding is one thing that Verify has to say of a file.
+// Finding is one thing that there is to say of a file.
 type Finding struct {
 	Kind     FindingKind `json:"kind"`
 	File     string      `json:"file"` // name of the object
@@ -62,8 +65,8 @@ func (f Finding) String() string {
 	return text
 }
 
-// Verified is what was looked at.
-type Verified struct {
+// Totals is what was looked at.
+type Totals struct {
 	Scans     int   `json:"scans"`
 	Parts     int   `json:"parts"`
 	Files     int   `json:"files"` // Parquet files and rejects
@@ -74,15 +77,15 @@ type Verified struct {
 	Newer     int   `json:"newer"`
 }
 
-// VerifyOptions say what is verified.
-type VerifyOptions struct {
+// Options say what is verified.
+type Options struct {
 	ScanID string        // "" is all scans, and what belongs to none
 	Report func(Finding) // is told of each finding as it is made; nil is nobody
 }
 
-// Verify holds a dataset against its records. What it finds are findings; an error is a store that cannot be read, or a
+// Dataset holds a dataset against its records. What it finds are findings; an error is a store that cannot be read, or a
 // context that has ended. A dataset that is being written may be verified: what is committed stays as it is.
-func Verify(ctx context.Context, st store.Store, o VerifyOptions) (*Verified, error) {
+func Dataset(ctx context.Context, st store.Store, o Options) (*Totals, error) {
 	v := &verifier{store: st, options: o, committed: map[string]bool{}, scans: map[string]*verifiedScan{}}
 	if err := v.run(ctx); err != nil {
 		return nil, fmt.Errorf("cannot verify the dataset: %w", err)
@@ -90,11 +93,11 @@ func Verify(ctx context.Context, st store.Store, o VerifyOptions) (*Verified, er
 	return &v.done, nil
 }
 
-// verifier is one run of Verify.
+// verifier is one run of Dataset.
 type verifier struct {
 	store   store.Store
-	options VerifyOptions
-	done    Verified
+	options Options
+	done    Totals
 
 	committed map[string]bool          // files that a commit or a record names
 	scans     map[string]*verifiedScan // by id
@@ -102,11 +105,11 @@ type verifier struct {
 
 // verifiedScan is what later checks need to know of a scan.
 type verifiedScan struct {
-	manifest   *Manifest // nil where it cannot be read
-	past       *history
-	stale      map[commitKey]bool // commits whose rows a compaction has
-	next       map[string]int     // by shard, of those that have been asked for: history.next
-	unreadable map[string]bool    // names of damaged records; what they named is not known
+	manifest   *commit.Manifest // nil where it cannot be read
+	past       *commit.History
+	stale      map[commit.Key]bool // commits whose rows a compaction has
+	next       map[string]int      // by shard, of those that have been asked for: history.next
+	unreadable map[string]bool     // names of damaged records; what they named is not known
 }
 
 // restarting reports whether what the scan had written is being deleted.
@@ -114,8 +117,8 @@ func (s *verifiedScan) restarting() bool { return s.manifest != nil && s.manifes
 
 // settled is the manifest by which the scan's files are named; nil where it cannot be read, or a later version wrote it, or while
 // the scan is begun anew: what it had written before may be of another date and other tables.
-func (s *verifiedScan) settled() *Manifest {
-	if s.restarting() || s.manifest != nil && s.manifest.SchemaVersion > SchemaVersion {
+func (s *verifiedScan) settled() *commit.Manifest {
+	if s.restarting() || s.manifest != nil && s.manifest.SchemaVersion > schema.Version {
 		return nil
 	}
 	return s.manifest
@@ -127,7 +130,7 @@ const whatRestarts = "its scan is begun anew, which was killed before it had del
 func (s *verifiedScan) nextOf(shard string) int {
 	n, ok := s.next[shard]
 	if !ok {
-		n = s.past.next(shard)
+		n = s.past.Next(shard)
 		s.next[shard] = n
 	}
 	return n
@@ -171,7 +174,7 @@ func (v *verifier) report(f Finding) {
 
 // newer is a finding of what a later version wrote.
 func newer(file string, version int) Finding {
-	return Finding{Kind: Newer, File: file, What: fmt.Sprintf("it is of schema version %d, and this bulkscan knows versions up to %d: only bytes are verified", version, SchemaVersion)}
+	return Finding{Kind: Newer, File: file, What: fmt.Sprintf("it is of schema version %d, and this bulkscan knows versions up to %d: only bytes are verified", version, schema.Version)}
 }
 
 // sound reports whether none of a file's findings is damage.
@@ -194,18 +197,18 @@ func differs(file, what string, expected, found any) Finding {
 // findScans lists every scan that has left anything in the folder of scans.
 func (v *verifier) findScans(ctx context.Context) ([]string, error) {
 	ids := map[string]bool{}
-	for entry, err := range v.store.List(ctx, scansFolder) {
+	for entry, err := range v.store.List(ctx, schema.ScansFolder) {
 		if err != nil {
 			return nil, err
 		}
-		id, rest, _ := strings.Cut(strings.TrimPrefix(entry.Name, scansFolder), "/")
+		id, rest, _ := strings.Cut(strings.TrimPrefix(entry.Name, schema.ScansFolder), "/")
 		if v.options.ScanID != "" && id != v.options.ScanID {
 			continue
 		}
 		base := path.Base(rest)
 		known := rest == "manifest.json" || rest == "commits/"+base && strings.HasSuffix(base, ".json") ||
-			rest == "files/"+base && slices.Contains(recordedFiles, strings.TrimSuffix(base, ".json"))
-		if CheckScanID(id) != nil || !known {
+			rest == "files/"+base && slices.Contains(commit.RecordedFiles, strings.TrimSuffix(base, ".json"))
+		if commit.CheckScanID(id) != nil || !known {
 			v.report(Finding{Kind: Leftover, File: entry.Name, What: "it is no record of bulkscan"})
 			continue
 		}
@@ -227,28 +230,28 @@ func (v *verifier) scan(ctx context.Context, id string) error {
 	}
 	// A compaction or a restart may take files away while they are verified. Then what there is instead is verified, and what
 	// was found wrong with those that are gone does not matter: no commit has the key of an earlier one.
-	checked, suspects := map[commitKey]bool{}, map[commitKey][]Finding{}
+	checked, suspects := map[commit.Key]bool{}, map[commit.Key][]Finding{}
 	for rounds := 0; ; rounds++ {
 		s.unreadable = map[string]bool{}
-		past, err := gatherHistory(ctx, v.store, id, v.commitReader(ctx, s.unreadable, rounds == 0))
+		past, err := commit.GatherHistory(ctx, v.store, id, v.commitReader(ctx, s.unreadable, rounds == 0))
 		if err != nil {
 			return err
 		}
 		s.past = past
 		fresh := 0
-		for i := range past.current {
-			c := &past.current[i]
-			if checked[c.key()] {
+		for i := range past.Current {
+			c := &past.Current[i]
+			if checked[c.Key()] {
 				continue
 			}
-			checked[c.key()] = true
+			checked[c.Key()] = true
 			fresh++
 			findings, err := v.commit(ctx, c)
 			if err != nil {
 				return err
 			}
 			if len(findings) > 0 {
-				suspects[c.key()] = findings
+				suspects[c.Key()] = findings
 			}
 		}
 		if len(suspects) > 0 && fresh > 0 {
@@ -262,8 +265,8 @@ func (v *verifier) scan(ctx context.Context, id string) error {
 		v.records(id, s)
 		break
 	}
-	for i := range s.past.current {
-		c := &s.past.current[i]
+	for i := range s.past.Current {
+		c := &s.past.Current[i]
 		v.done.Parts++
 		for _, f := range c.Files {
 			v.committed[f.Name] = true
@@ -271,11 +274,11 @@ func (v *verifier) scan(ctx context.Context, id string) error {
 			v.done.Rows += f.Rows
 			v.done.Bytes += f.Bytes
 		}
-		for _, f := range slices.Concat(misnamed(c, s.settled()), suspects[c.key()]) {
+		for _, f := range slices.Concat(Misnamed(c, s.settled()), suspects[c.Key()]) {
 			v.report(f)
 		}
 	}
-	for _, table := range recordedFiles {
+	for _, table := range commit.RecordedFiles {
 		if err := v.recorded(ctx, id, table, s); err != nil {
 			return err
 		}
@@ -284,12 +287,12 @@ func (v *verifier) scan(ctx context.Context, id string) error {
 }
 
 func (v *verifier) manifest(ctx context.Context, id string, s *verifiedScan) error {
-	name := manifestName(id)
-	m, err := readManifest(ctx, v.store, id)
+	name := commit.ManifestName(id)
+	m, err := commit.ReadAnyManifest(ctx, v.store, id)
 	switch {
 	case err == nil:
 		s.manifest = m
-		if m.SchemaVersion > SchemaVersion {
+		if m.SchemaVersion > schema.Version {
 			v.report(newer(name, m.SchemaVersion))
 		}
 	case errors.Is(err, store.ErrNotExist):
@@ -308,7 +311,7 @@ func (v *verifier) resumed(ctx context.Context, id string, s *verifiedScan) (boo
 	if s.manifest == nil {
 		return false, nil
 	}
-	now, err := readManifest(ctx, v.store, id)
+	now, err := commit.ReadAnyManifest(ctx, v.store, id)
 	if err != nil {
 		return false, ctx.Err() // it was there before: the next run says what is wrong with it
 	}
@@ -331,9 +334,9 @@ func cause(err error) string {
 }
 
 // commitReader judges records for gatherHistory: what is wrong with one is a finding, and it is left out.
-func (v *verifier) commitReader(ctx context.Context, unreadable map[string]bool, aloud bool) func(string, *Commit, error) (*Commit, error) {
-	return func(name string, c *Commit, err error) (*Commit, error) {
-		later, isLater := errors.AsType[*NewerError](err)
+func (v *verifier) commitReader(ctx context.Context, unreadable map[string]bool, aloud bool) func(string, *commit.Commit, error) (*commit.Commit, error) {
+	return func(name string, c *commit.Commit, err error) (*commit.Commit, error) {
+		later, isLater := errors.AsType[*schema.NewerError](err)
 		switch {
 		case isLater:
 			if aloud {
@@ -354,90 +357,90 @@ func (v *verifier) commitReader(ctx context.Context, unreadable map[string]bool,
 
 // records holds the records of a scan against each other.
 func (v *verifier) records(id string, s *verifiedScan) {
-	for _, name := range s.past.claimed {
+	for _, name := range s.past.Claimed {
 		v.report(Finding{Kind: Leftover, File: name, What: "an empty record: its writer was killed before it had committed anything"})
 	}
-	for i := range s.past.replaced {
+	for i := range s.past.Replaced {
 		what := "a compaction has its rows, or a repair has set it aside, and was killed before it had deleted it"
 		if s.restarting() {
 			what = whatRestarts
 		}
-		v.report(Finding{Kind: Leftover, File: s.past.replaced[i].name(), What: what})
+		v.report(Finding{Kind: Leftover, File: s.past.Replaced[i].Name(), What: what})
 	}
 	v.gaps(id, s.past, s.unreadable)
 	v.overlaps(s.past)
-	if m := s.settled(); m != nil && m.State == Complete && len(s.unreadable) == 0 {
+	if m := s.settled(); m != nil && m.State == commit.Complete && len(s.unreadable) == 0 {
 		v.counts(m, s.past)
 	}
 }
 
 // gaps reports commits that must have been there.
-func (v *verifier) gaps(id string, past *history, unreadable map[string]bool) {
-	var damaged []commitKey
+func (v *verifier) gaps(id string, past *commit.History, unreadable map[string]bool) {
+	var damaged []commit.Key
 	for name := range unreadable {
-		key, ok := commitKeyOf(name)
+		key, ok := commit.KeyOf(name)
 		if !ok {
 			continue
 		}
-		if key.shard == compactedShard {
+		if key.Shard == commit.CompactedShard {
 			return // it may have been in the place of any
 		}
 		damaged = append(damaged, key)
 	}
-	for _, gap := range past.gaps(damaged...) {
-		v.report(Finding{Kind: Damaged, File: commitName(id, gap.shard, gap.from), What: gap.missing()})
+	for _, gap := range past.Gaps(damaged...) {
+		v.report(Finding{Kind: Damaged, File: commit.CommitName(id, gap.Shard, gap.From), What: gap.Missing()})
 	}
 }
 
 // overlaps reports commits that hold the same site.
-func (v *verifier) overlaps(past *history) {
+func (v *verifier) overlaps(past *commit.History) {
 	all := roaring64.New()
-	for i := range past.current {
-		seqs, err := past.current[i].Bitmap()
+	for i := range past.Current {
+		seqs, err := past.Current[i].Bitmap()
 		if err != nil {
-			v.report(damaged(past.current[i].name(), cause(err)))
+			v.report(damaged(past.Current[i].Name(), cause(err)))
 			continue
 		}
 		if twice := roaring64.And(all, seqs); !twice.IsEmpty() {
-			v.report(damaged(past.current[i].name(), fmt.Sprintf("%d of its sites are in commits before it too, the first is seq %d", twice.GetCardinality(), twice.Minimum())))
+			v.report(damaged(past.Current[i].Name(), fmt.Sprintf("%d of its sites are in commits before it too, the first is seq %d", twice.GetCardinality(), twice.Minimum())))
 		}
 		all.Or(seqs)
 	}
 }
 
 // counts holds the commits against the totals of a complete scan.
-func (v *verifier) counts(m *Manifest, past *history) {
-	name := manifestName(m.ScanID)
+func (v *verifier) counts(m *commit.Manifest, past *commit.History) {
+	name := commit.ManifestName(m.ScanID)
 	if m.Counts == nil {
 		v.report(damaged(name, "a complete scan without counts"))
 		return
 	}
-	for _, t := range m.unaccounted(past.current) {
+	for _, t := range m.Unaccounted(past.Current) {
 		v.report(differs(name, "counts."+t.What, t.Expected, t.Found))
 	}
 }
 
 // misnamed holds the names of a commit's files against the scan's date and tables.
-func misnamed(c *Commit, m *Manifest) (findings []Finding) {
+func Misnamed(c *commit.Commit, m *commit.Manifest) (findings []Finding) {
 	if m == nil {
 		return nil
 	}
 	tables := make([]string, 0, len(c.Files))
 	for _, f := range c.Files {
 		tables = append(tables, f.Table)
-		if want := partName(f.Table, m.ScanDate, c.ScanID, c.Shard, c.N); f.Name != want {
-			findings = append(findings, differs(c.name(), "name of the file of "+f.Table, want, f.Name))
+		if want := commit.PartName(f.Table, m.ScanDate, c.ScanID, c.Shard, c.N); f.Name != want {
+			findings = append(findings, differs(c.Name(), "name of the file of "+f.Table, want, f.Name))
 		}
 	}
 	if want := slices.Sorted(slices.Values(m.Tables)); !slices.Equal(slices.Sorted(slices.Values(tables)), want) {
-		findings = append(findings, differs(c.name(), "tables", strings.Join(want, ","), strings.Join(tables, ",")))
+		findings = append(findings, differs(c.Name(), "tables", strings.Join(want, ","), strings.Join(tables, ",")))
 	}
 	return findings
 }
 
 // commit verifies one commit with its files.
-func (v *verifier) commit(ctx context.Context, c *Commit) (findings []Finding, err error) {
-	if c.SchemaVersion > SchemaVersion {
+func (v *verifier) commit(ctx context.Context, c *commit.Commit) (findings []Finding, err error) {
+	if c.SchemaVersion > schema.Version {
 		for _, f := range c.Files {
 			wrong, err := v.bytes(ctx, f)
 			if err != nil {
@@ -451,10 +454,10 @@ func (v *verifier) commit(ctx context.Context, c *Commit) (findings []Finding, e
 	if err != nil {
 		seqs = nil // overlaps reports it
 	}
-	var readable []File
+	var readable []schema.File
 	for _, f := range c.Files {
-		if f.Table == TableSites && f.Rows != c.Rows {
-			findings = append(findings, differs(c.name(), "rows of sites", c.Rows, f.Rows))
+		if f.Table == schema.Sites && f.Rows != c.Rows {
+			findings = append(findings, differs(c.Name(), "rows of sites", c.Rows, f.Rows))
 		}
 		wrong, err := v.parquet(ctx, f, c.ScanID)
 		if err != nil {
@@ -473,18 +476,18 @@ func (v *verifier) commit(ctx context.Context, c *Commit) (findings []Finding, e
 }
 
 // content holds the seq of all rows against the commit's bitmap, in files whose bytes are what they should be.
-func (v *verifier) content(ctx context.Context, c *Commit, readable []File, seqs *roaring64.Bitmap) (findings []Finding, err error) {
-	scan := &Scan{store: v.store}
-	file := func(table string) (File, bool) {
-		i := slices.IndexFunc(readable, func(f File) bool { return f.Table == table })
+func (v *verifier) content(ctx context.Context, c *commit.Commit, readable []schema.File, seqs *roaring64.Bitmap) (findings []Finding, err error) {
+	scan := &commit.Scan{Store: v.store}
+	file := func(table string) (schema.File, bool) {
+		i := slices.IndexFunc(readable, func(f schema.File) bool { return f.Table == table })
 		if i < 0 {
-			return File{}, false
+			return schema.File{}, false
 		}
 		return readable[i], true
 	}
-	each := func(table string, do func(seq int64)) error {
+	each := func(tableName string, do func(seq int64)) error {
 		var seq int64
-		rows, err := OpenCursor(ctx, scan, c, table, Field{Name: "seq", Into: &seq})
+		rows, err := openCursor(ctx, scan, c, tableName, table.Field{Name: "seq", Into: &seq})
 		if err != nil {
 			return err
 		}
@@ -493,18 +496,18 @@ func (v *verifier) content(ctx context.Context, c *Commit, readable []File, seqs
 		}
 		return errors.Join(rows.Err(), rows.Close())
 	}
-	failed := func(f File, err error) error {
+	failed := func(f schema.File, err error) error {
 		if ctx.Err() != nil {
 			return err
 		}
 		findings = append(findings, damaged(f.Name, cause(err)))
 		return nil
 	}
-	sites, hasSites := file(TableSites)
+	sites, hasSites := file(schema.Sites)
 	if hasSites {
 		left := seqs.Clone()
 		var strange int64
-		err := each(TableSites, func(seq int64) {
+		err := each(schema.Sites, func(seq int64) {
 			if !left.CheckedRemove(uint64(seq)) {
 				strange++
 			}
@@ -516,21 +519,21 @@ func (v *verifier) content(ctx context.Context, c *Commit, readable []File, seqs
 			findings = append(findings, damaged(sites.Name, fmt.Sprintf("its seq are not those of its commit: %d rows too many, %d sites without a row", strange, left.GetCardinality())))
 		}
 	}
-	for _, table := range []string{TableVerdicts, TableEvidence} {
-		f, ok := file(table)
+	for _, tableName := range []string{schema.Verdicts, schema.Evidence} {
+		f, ok := file(tableName)
 		if !ok {
 			continue
 		}
 		// The sites are read along, up to that of each row.
 		var strange int
 		at, inOrder := int64(-1), true
-		var along *Cursor
+		var along *table.Cursor
 		if hasSites {
-			if along, err = OpenCursor(ctx, scan, c, TableSites, Field{Name: "seq", Into: &at}); err != nil {
+			if along, err = openCursor(ctx, scan, c, schema.Sites, table.Field{Name: "seq", Into: &at}); err != nil {
 				return findings, failed(sites, err)
 			}
 		}
-		err := each(table, func(seq int64) {
+		err := each(tableName, func(seq int64) {
 			if !seqs.Contains(uint64(seq)) {
 				strange++
 				return
@@ -558,6 +561,15 @@ func (v *verifier) content(ctx context.Context, c *Commit, readable []File, seqs
 	return findings, nil
 }
 
+// openCursor opens the file of a table in a commit.
+func openCursor(ctx context.Context, s *commit.Scan, c *commit.Commit, name string, fields ...table.Field) (*table.Cursor, error) {
+	open := func() table.Opened {
+		at, err := s.Open(ctx, c, name)
+		return table.Opened{Place: table.Place(at), Err: err}
+	}
+	return table.NewCursor(ctx, open(), open, fields...)
+}
+
 // recorded verifies a file that has a record of its own. Both may be replaced while they are read, or go with a restart: what
 // is wrong with them is found again, or it does not matter.
 func (v *verifier) recorded(ctx context.Context, id, table string, s *verifiedScan) error {
@@ -571,7 +583,7 @@ func (v *verifier) recorded(ctx context.Context, id, table string, s *verifiedSc
 			if err != nil {
 				return err
 			}
-			if again, err := readFileRecord(ctx, v.store, id, table); resumed || err == nil && (record == nil || again.Sum != record.Sum) {
+			if again, err := commit.ReadFileRecord(ctx, v.store, id, table); resumed || err == nil && (record == nil || again.Sum != record.Sum) {
 				continue
 			}
 		}
@@ -588,9 +600,9 @@ func (v *verifier) recorded(ctx context.Context, id, table string, s *verifiedSc
 }
 
 // recordAndFile verifies such a record, which is nil where there is none that can be read, and its file.
-func (v *verifier) recordAndFile(ctx context.Context, id, table string, m *Manifest) (*FileRecord, []Finding, error) {
-	name := fileRecordName(id, table)
-	record, err := readFileRecord(ctx, v.store, id, table)
+func (v *verifier) recordAndFile(ctx context.Context, id, table string, m *commit.Manifest) (*commit.FileRecord, []Finding, error) {
+	name := commit.FileRecordName(id, table)
+	record, err := commit.ReadFileRecord(ctx, v.store, id, table)
 	switch {
 	case errors.Is(err, store.ErrNotExist) && m != nil && slices.Contains(m.Recorded, table):
 		v.committed[nameOfRecorded(id, table, m)] = true
@@ -614,11 +626,27 @@ func (v *verifier) recordAndFile(ctx context.Context, id, table string, m *Manif
 	return record, findings, err
 }
 
+// verifyFile verifies one file that a record names: Parquet, or rejects.
+func File(ctx context.Context, st store.Store, f schema.File, scanID string) ([]Finding, error) {
+	v := &verifier{store: st}
+	if f.Table == commit.FileRejects {
+		return v.rejects(ctx, f)
+	}
+	return v.parquet(ctx, f, scanID)
+}
+
+// recordedIsSound reports whether the file of rejects or statistics is what its record says, and the record what the manifest says.
+func RecordedIsSound(ctx context.Context, st store.Store, id, file string, m *commit.Manifest) (bool, error) {
+	v := &verifier{store: st, committed: map[string]bool{}}
+	_, findings, err := v.recordAndFile(ctx, id, file, m)
+	return sound(findings), err
+}
+
 // recordedFile verifies the file of a record.
-func (v *verifier) recordedFile(ctx context.Context, record *FileRecord) ([]Finding, error) {
+func (v *verifier) recordedFile(ctx context.Context, record *commit.FileRecord) ([]Finding, error) {
 	var findings []Finding
 	var err error
-	if record.File.Table == fileRejects {
+	if record.File.Table == commit.FileRejects {
 		findings, err = v.rejects(ctx, record.File)
 	} else {
 		findings, err = v.parquet(ctx, record.File, record.ScanID)
@@ -643,22 +671,22 @@ func (v *verifier) recordedFile(ctx context.Context, record *FileRecord) ([]Find
 	return findings, nil
 }
 
-func nameOfRecorded(id, table string, m *Manifest) string {
+func nameOfRecorded(id, table string, m *commit.Manifest) string {
 	switch {
-	case table == fileRejects:
-		return rejectsName(id)
+	case table == commit.FileRejects:
+		return commit.RejectsName(id)
 	case m == nil:
 		return ""
 	}
-	return StatsName(table, m.ScanDate, id)
+	return commit.StatsName(table, m.ScanDate, id)
 }
 
 // unnamed reports the files that no record names, and says why they may be there. Scans may have begun, committed and
 // ended since their records were read: what those say that have such files is read once more when all has been listed.
 func (v *verifier) unnamed(ctx context.Context) error {
 	prefixes := []string{"_rejects/"}
-	for _, table := range tables {
-		prefixes = append(prefixes, table.name+"/")
+	for _, table := range schema.Tables() {
+		prefixes = append(prefixes, table.Name+"/")
 	}
 	var names []string
 	for _, prefix := range prefixes {
@@ -673,7 +701,7 @@ func (v *verifier) unnamed(ctx context.Context) error {
 	}
 	again := map[string]bool{}
 	for _, name := range names {
-		if id := scanOf(name); !again[id] && CheckScanID(id) == nil && (v.options.ScanID == "" || v.options.ScanID == id) {
+		if id := scanOf(name); !again[id] && commit.CheckScanID(id) == nil && (v.options.ScanID == "" || v.options.ScanID == id) {
 			again[id] = true
 			if err := v.again(ctx, id); err != nil {
 				return err
@@ -697,16 +725,16 @@ func scanOf(name string) string {
 	switch folder, _, _ := strings.Cut(name, "/"); {
 	case folder == "_rejects":
 		return strings.TrimSuffix(base, ".jsonl")
-	case isStatistics(folder):
+	case schema.IsStatistics(folder):
 		return strings.TrimSuffix(strings.TrimPrefix(base, "part-"), ".parquet")
 	}
-	id, _, _, _ := splitPart(base)
+	id, _, _, _ := commit.SplitPart(base)
 	return id
 }
 
 // again reads what a scan's records name by now. What is wrong with them has been reported, or will be by the next run.
 func (v *verifier) again(ctx context.Context, id string) error {
-	manifest, err := readManifest(ctx, v.store, id)
+	manifest, err := commit.ReadAnyManifest(ctx, v.store, id)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -722,17 +750,17 @@ func (v *verifier) again(ctx context.Context, id string) error {
 		s.manifest = manifest
 	}
 	s.unreadable = map[string]bool{}
-	if s.past, err = gatherHistory(ctx, v.store, id, v.commitReader(ctx, s.unreadable, false)); err != nil {
+	if s.past, err = commit.GatherHistory(ctx, v.store, id, v.commitReader(ctx, s.unreadable, false)); err != nil {
 		return err
 	}
-	s.stale, s.next = s.past.stale(), map[string]int{}
-	for i := range s.past.current {
-		for _, f := range s.past.current[i].Files {
+	s.stale, s.next = s.past.Stale(), map[string]int{}
+	for i := range s.past.Current {
+		for _, f := range s.past.Current[i].Files {
 			v.committed[f.Name] = true
 		}
 	}
-	for _, table := range recordedFiles {
-		if record, err := readFileRecord(ctx, v.store, id, table); err == nil {
+	for _, table := range commit.RecordedFiles {
+		if record, err := commit.ReadFileRecord(ctx, v.store, id, table); err == nil {
 			v.committed[record.File.Name] = true
 		}
 	}
@@ -750,32 +778,32 @@ func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 		return Finding{Kind: Leftover, File: name, What: "it is no file of bulkscan; who reads all files of the folder may stumble over it"}, v.options.ScanID == ""
 	}
 	table, _, _ := strings.Cut(name, "/")
-	if id := scanOf(name); isStatistics(table) && v.scans[id] != nil && base == path.Base(StatsName("", "", id)) {
+	if id := scanOf(name); schema.IsStatistics(table) && v.scans[id] != nil && base == path.Base(commit.StatsName("", "", id)) {
 		if m := v.scans[id].manifest; v.scans[id].restarting() {
 			return Finding{Kind: Leftover, File: name, What: whatRestarts}, true
-		} else if m != nil && name != StatsName(table, m.ScanDate, id) {
+		} else if m != nil && name != commit.StatsName(table, m.ScanDate, id) {
 			return damaged(name, "statistics in a partition that is not the scan's"), true
 		}
 		return v.scans[id].unrecorded(name), true
 	}
-	id, shard, n, _ := splitPart(base)
+	id, shard, n, _ := commit.SplitPart(base)
 	s := v.scans[id]
 	switch {
 	case s == nil && v.options.ScanID != "":
 		return Finding{}, false
 	case s == nil || s.past == nil:
 		return damaged(name, "no commit names it, and it belongs to no scan"), true
-	case s.unreadable[commitName(id, shard, n)]:
+	case s.unreadable[commit.CommitName(id, shard, n)]:
 		return Finding{}, false // the record is reported
-	case s.restarting() && s.stale[commitKey{shard, n}]:
+	case s.restarting() && s.stale[commit.Key{Shard: shard, N: n}]:
 		return Finding{Kind: Leftover, File: name, What: whatRestarts}, true
-	case s.stale[commitKey{shard, n}]:
+	case s.stale[commit.Key{Shard: shard, N: n}]:
 		return Finding{Kind: Leftover, File: name, What: "a compaction has its rows, or a repair has set it aside, and was killed before it had deleted it, or is about to"}, true
-	case shard == compactedShard:
+	case shard == commit.CompactedShard:
 		return Finding{Kind: Leftover, File: name, What: "no commit names it: a compaction was killed before it had committed it, or is about to"}, true
-	case slices.ContainsFunc(s.past.void, func(c Commit) bool { return c.Shard == shard && c.N >= n }):
+	case slices.ContainsFunc(s.past.Tombstones, func(c commit.Commit) bool { return c.Shard == shard && c.N >= n }):
 		return Finding{Kind: Leftover, File: name, What: "no commit names it: its writer had lost the lock of the scan before it had committed it"}, true
-	case n >= s.nextOf(shard) && s.manifest != nil && s.manifest.State == Running:
+	case n >= s.nextOf(shard) && s.manifest != nil && s.manifest.State == commit.Running:
 		return Finding{Kind: Leftover, File: name, What: "no commit names it: the scan was killed before it had committed it, or is about to"}, true
 	}
 	return damaged(name, "no commit names it"), true
@@ -783,7 +811,7 @@ func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 
 // unrecorded is what rejects or statistics are that have no record, which is written after the first file of the name.
 func (s *verifiedScan) unrecorded(name string) Finding {
-	if s != nil && s.manifest != nil && s.manifest.State == Running {
+	if s != nil && s.manifest != nil && s.manifest.State == commit.Running {
 		return Finding{Kind: Leftover, File: name, What: "no record has its hash: its writer was killed before it had noted it, or is about to"}
 	}
 	return damaged(name, "no record has its hash")
@@ -811,24 +839,24 @@ func (v *verifier) unpublished(ctx context.Context) error {
 
 // views verifies the file of views, which ends with the hash of what stands before.
 func (v *verifier) views(ctx context.Context) error {
-	data, err := store.ReadAll(ctx, v.store, ViewsName, maxViews)
+	data, err := store.ReadAll(ctx, v.store, views.Name, views.MaxBytes)
 	switch {
 	case errors.Is(err, store.ErrNotExist):
 		if v.done.Parts > 0 { // a scan that has just begun writes them before its first part
-			v.report(damaged(ViewsName, "it is missing; any scan, stats or compact writes it anew"))
+			v.report(damaged(views.Name, "it is missing; any scan, stats or compact writes it anew"))
 		}
 	case ctx.Err() != nil:
 		return err
 	case err != nil:
-		v.report(damaged(ViewsName, cause(err)))
-	case !soundViews(data):
-		v.report(damaged(ViewsName, "it is not as bulkscan wrote it; any scan, stats or compact writes it anew"))
+		v.report(damaged(views.Name, cause(err)))
+	case !views.Sound(data):
+		v.report(damaged(views.Name, "it is not as bulkscan wrote it; any scan, stats or compact writes it anew"))
 	}
 	return nil
 }
 
 // bytes verifies no more of a file than that it is the one that was written.
-func (v *verifier) bytes(ctx context.Context, f File) ([]Finding, error) {
+func (v *verifier) bytes(ctx context.Context, f schema.File) ([]Finding, error) {
 	object, findings, err := v.openFile(ctx, f)
 	if object == nil {
 		return findings, err
@@ -842,7 +870,7 @@ func (v *verifier) bytes(ctx context.Context, f File) ([]Finding, error) {
 }
 
 // rejects verifies the file of rejected lines.
-func (v *verifier) rejects(ctx context.Context, f File) ([]Finding, error) {
+func (v *verifier) rejects(ctx context.Context, f schema.File) ([]Finding, error) {
 	object, findings, err := v.openFile(ctx, f)
 	if object == nil {
 		return findings, err
@@ -877,7 +905,7 @@ func (v *verifier) rejects(ctx context.Context, f File) ([]Finding, error) {
 }
 
 // openFile opens a file that a record names, of the size that it says; the object is nil where it is not so.
-func (v *verifier) openFile(ctx context.Context, f File) (store.Object, []Finding, error) {
+func (v *verifier) openFile(ctx context.Context, f schema.File) (store.Object, []Finding, error) {
 	object, err := v.store.Open(ctx, f.Name)
 	switch {
 	case errors.Is(err, store.ErrNotExist):
@@ -890,7 +918,7 @@ func (v *verifier) openFile(ctx context.Context, f File) (store.Object, []Findin
 	return object, nil, nil
 }
 
-func hashFinding(f File, sum hash.Hash) []Finding {
+func hashFinding(f schema.File, sum hash.Hash) []Finding {
 	if found := hex.EncodeToString(sum.Sum(nil)); found != f.SHA256 {
 		return []Finding{differs(f.Name, "sha256", f.SHA256, found)}
 	}
@@ -898,170 +926,22 @@ func hashFinding(f File, sum hash.Hash) []Finding {
 }
 
 // parquet verifies one Parquet file: its bytes against the record, and what it says of itself.
-func (v *verifier) parquet(ctx context.Context, f File, scanID string) ([]Finding, error) {
+func (v *verifier) parquet(ctx context.Context, f schema.File, scanID string) ([]Finding, error) {
 	object, findings, err := v.openFile(ctx, f)
 	if object == nil {
 		return findings, err
 	}
 	defer object.Close()
-	p := &pageReader{ctx: ctx, file: f, object: object, sum: sha256.New()}
-	if err := p.read(scanID); err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
+	problems, err := table.Check(ctx, object, f, scanID)
+	for _, p := range problems {
+		if p.Newer > 0 {
+			findings = append(findings, newer(f.Name, p.Newer))
+			continue
 		}
-		p.findings = append(p.findings, damaged(f.Name, err.Error()))
+		findings = append(findings, Finding{Kind: Damaged, File: f.Name, What: p.What, Expected: p.Expected, Found: p.Found})
 	}
-	if err := p.rest(); err != nil {
-		return append(p.findings, unreadable(f.Name, err)), ctx.Err()
-	}
-	return append(p.findings, hashFinding(f, p.sum)...), nil
-}
-
-// pageReader goes through a file from its first byte to its last, and through the pages on the way.
-type pageReader struct {
-	ctx      context.Context
-	file     File
-	object   store.Object
-	sum      hash.Hash
-	in       *bufio.Reader // of all bytes, which pass through sum
-	at       int64         // of in
-	room     pageRoom
-	findings []Finding
-}
-
-const maxGroupRows = 1 << 20
-
-// read checks the footer, and the pages in the order in which they lie. It ends at the first thing that makes no sense,
-// since what follows makes none either.
-func (p *pageReader) read(scanID string) error {
-	p.in = bufio.NewReaderSize(io.TeeReader(io.NewSectionReader(p.object, 0, p.object.Size()), p.sum), walkerBuffer)
-	_, encoded, err := openTail(p.object)
 	if err != nil {
-		return err
+		return append(findings, unreadable(f.Name, err)), ctx.Err()
 	}
-	footer, err := decodeFooter(encoded)
-	if err != nil {
-		return err
-	}
-	if later, ok := errors.AsType[*NewerError](checkFooter(footer)); ok {
-		p.findings = append(p.findings, newer(p.file.Name, later.Version))
-		return nil
-	}
-	head := make([]byte, len(magic))
-	if _, err := io.ReadFull(p.in, head); err != nil {
-		return err
-	}
-	if p.at += int64(len(head)); string(head) != magic {
-		return fmt.Errorf("it begins with %q, not %s", head, magic)
-	}
-	p.metadata(footer, scanID)
-	shapes, err := shapesOf(footer.Schema)
-	if err != nil {
-		return err
-	}
-	limit := p.object.Size() - 8 - int64(len(encoded))
-	var rows int64
-	for i := range footer.RowGroups {
-		group := &footer.RowGroups[i]
-		if group.NumRows < 0 || group.NumRows > maxGroupRows {
-			return fmt.Errorf("row group %d says that it has %d rows", i, group.NumRows)
-		}
-		if len(group.Columns) != len(shapes) {
-			return fmt.Errorf("row group %d has %d columns, not %d", i, len(group.Columns), len(shapes))
-		}
-		rows += group.NumRows
-		for j := range group.Columns {
-			chunk := &group.Columns[j]
-			if err := p.chunk(chunk, shapes[j], limit, group.NumRows); err != nil {
-				return fmt.Errorf("row group %d, column %s: %w", i, strings.Join(chunk.MetaData.PathInSchema, "."), err)
-			}
-		}
-	}
-	if rows != footer.NumRows {
-		p.findings = append(p.findings, differs(p.file.Name, "rows of its row groups", footer.NumRows, rows))
-	}
-	return nil
-}
-
-// metadata checks what the footer says of the file as a whole.
-func (p *pageReader) metadata(footer *format.FileMetaData, scanID string) {
-	if footer.NumRows != p.file.Rows {
-		p.findings = append(p.findings, differs(p.file.Name, "rows", p.file.Rows, footer.NumRows))
-	}
-	if n := len(footer.RowGroups); p.file.Groups != 0 && n != p.file.Groups {
-		p.findings = append(p.findings, differs(p.file.Name, "row groups", p.file.Groups, n))
-	}
-	for _, kv := range footer.KeyValueMetadata {
-		if kv.Key == metaScan && kv.Value != scanID {
-			p.findings = append(p.findings, differs(p.file.Name, "scan in its metadata", scanID, fmt.Sprintf("%.80q", kv.Value)))
-		}
-	}
-}
-
-// chunk checks the pages of a column chunk: where they lie, their lengths, their checksums, and that they are in all as
-// long, and have as many values, as the footer says.
-func (p *pageReader) chunk(c *format.ColumnChunk, of shape, limit, rows int64) error {
-	m := &c.MetaData
-	first, length, err := chunkBytes(c, limit)
-	if err != nil {
-		return err
-	}
-	if first < p.at {
-		return fmt.Errorf("its pages at %d lie within those before them", first)
-	}
-	if err := p.skip(first - p.at); err != nil {
-		return err
-	}
-	if m.Codec != format.Zstd && m.Codec != format.Uncompressed {
-		return fmt.Errorf("codec %v, which bulkscan does not write", m.Codec)
-	}
-	w := newPageWalker(p.in, c, of, p.at, first+length)
-	var values, raw int64
-	for w.at < w.end {
-		if err := p.ctx.Err(); err != nil {
-			return err
-		}
-		h, n, err := w.next(&p.room)
-		if p.in = w.in; err != nil {
-			return err
-		}
-		switch h.Type {
-		case format.DataPage:
-			values += int64(h.DataPageHeader.V.NumValues)
-		case format.DictionaryPage:
-		default:
-			return fmt.Errorf("page before %d is of type %v, which bulkscan does not write", w.at, h.Type)
-		}
-		if h.CRC == 0 && crc32.ChecksumIEEE(p.room.packed) != 0 {
-			return fmt.Errorf("page before %d has no checksum", w.at)
-		}
-		raw += int64(h.UncompressedPageSize) + int64(n)
-	}
-	p.at = w.at
-	if values != m.NumValues {
-		return fmt.Errorf("%d values in its pages, %d by the footer", values, m.NumValues)
-	}
-	if raw != m.TotalUncompressedSize {
-		return fmt.Errorf("%d bytes in its pages before compression, %d by the footer", raw, m.TotalUncompressedSize)
-	}
-	if values < rows {
-		return fmt.Errorf("%d values for %d rows", values, rows)
-	}
-	return nil
-}
-
-// skip reads on without looking.
-func (p *pageReader) skip(n int64) error {
-	skipped, err := io.CopyN(io.Discard, p.in, n)
-	p.at += skipped
-	if err != nil {
-		return err
-	}
-	return nil
-}
-
-// rest reads what is left, so that the hash is that of all bytes.
-func (p *pageReader) rest() error {
-	_, err := io.Copy(io.Discard, p.in)
-	return err
+	return findings, nil
 }

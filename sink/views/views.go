@@ -1,4 +1,5 @@
-package sink
+// Package views answers one question: how does DuckDB see a dataset? It writes views.sql.
+package views
 
 import (
 	"bytes"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // This file writes views.sql, with which DuckDB reads a dataset as our own readers do: the files that commits name, and
@@ -36,11 +38,11 @@ import (
 //
 // DuckDB refuses a view of files that do not exist, so there are views only of tables that have some.
 
-// ViewsName is the file of DuckDB views in the root of a dataset.
-const ViewsName = "views.sql"
+// Name is the file of DuckDB views in the root of a dataset.
+const Name = "views.sql"
 
 const (
-	maxViews   = 4 << 20 // the registry of tokens is in it
+	MaxBytes   = 4 << 20 // the registry of tokens is in it
 	viewsSum   = "-- sha256 of all lines above: "
 	viewsAt    = `coalesce(getvariable('bulkscan'), '')`
 	viewsGlob  = `regexp_replace(` + viewsAt + `, '([[*?])', '[\1]', 'g')` // for patterns: the place itself is none
@@ -153,12 +155,12 @@ SELECT * FROM (VALUES
 
 // writeViews writes views.sql of the tables that have committed files, unless it says so already. A nil registry is the one
 // that stands there.
-func writeViews(ctx context.Context, st store.Store, registry *tokens.Registry) error {
+func Write(ctx context.Context, st store.Store, registry *tokens.Registry) error {
 	with, err := tablesWithFiles(ctx, st)
 	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", ViewsName, err)
+		return fmt.Errorf("cannot write %s: %w", Name, err)
 	}
-	before, err := store.ReadAll(ctx, st, ViewsName, maxViews)
+	before, err := store.ReadAll(ctx, st, Name, MaxBytes)
 	data := viewsOf(with, registryView(registry, before))
 	if err == nil && bytes.Equal(before, data) {
 		return nil
@@ -166,7 +168,7 @@ func writeViews(ctx context.Context, st store.Store, registry *tokens.Registry) 
 	// Several scans write them, each under its own lock, and each sweeps what drafts of them it finds: ours may be among
 	// those. Then the store says that there is nothing to publish.
 	for range putViews {
-		if err = st.Put(ctx, ViewsName, data); !errors.Is(err, fs.ErrNotExist) {
+		if err = st.Put(ctx, Name, data); !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 	}
@@ -179,7 +181,7 @@ const putViews = 5
 // tablesWithFiles returns the tables that a view can be made of: there are records of their files, and a file lies there.
 func tablesWithFiles(ctx context.Context, st store.Store) (with []string, err error) {
 	var committed, noted bool // records of parts, and of statistics
-	for entry, err := range st.List(ctx, scansFolder) {
+	for entry, err := range st.List(ctx, schema.ScansFolder) {
 		if err != nil {
 			return nil, err
 		}
@@ -191,16 +193,16 @@ func tablesWithFiles(ctx context.Context, st store.Store) (with []string, err er
 			noted = true
 		}
 	}
-	for _, table := range tables {
-		if isStatistics(table.name) && !noted || !isStatistics(table.name) && !committed {
+	for _, table := range schema.Tables() {
+		if schema.IsStatistics(table.Name) && !noted || !schema.IsStatistics(table.Name) && !committed {
 			continue
 		}
-		for entry, err := range st.List(ctx, table.name+"/") {
+		for entry, err := range st.List(ctx, table.Name+"/") {
 			if err != nil {
 				return nil, err
 			}
 			if strings.HasSuffix(entry.Name, ".parquet") {
-				with = append(with, table.name)
+				with = append(with, table.Name)
 				break
 			}
 		}
@@ -208,19 +210,17 @@ func tablesWithFiles(ctx context.Context, st store.Store) (with []string, err er
 	return with, nil
 }
 
-func isStatistics(table string) bool { return table == TableTokenStats || table == TableRecordStats }
-
 // viewsOf is the views of some tables.
 func viewsOf(with []string, registry string) []byte {
 	var b strings.Builder
 	b.WriteString(viewsAbout)
 	var counting []string
-	if slices.ContainsFunc(with, func(table string) bool { return !isStatistics(table) }) {
-		fmt.Fprintf(&b, viewsCommits, maxCommit)
+	if slices.ContainsFunc(with, func(table string) bool { return !schema.IsStatistics(table) }) {
+		fmt.Fprintf(&b, viewsCommits, schema.MaxCommit)
 		b.WriteString(viewsParts)
 		counting = append(counting, "SELECT * EXCLUDE (fence) FROM bulkscan_parts")
 	}
-	if slices.ContainsFunc(with, isStatistics) {
+	if slices.ContainsFunc(with, schema.IsStatistics) {
 		b.WriteString(viewsStatistics)
 		counting = append(counting, "SELECT * EXCLUDE (fence) FROM bulkscan_statistics")
 	}
@@ -229,10 +229,10 @@ func viewsOf(with []string, registry string) []byte {
 	}
 	for _, table := range with {
 		columns, files := "bulkscan_scan AS scan_id, rows.* EXCLUDE (bulkscan_file)", "bulkscan_parts"
-		if table == TableSites {
+		if table == schema.Sites {
 			columns = "rows.* EXCLUDE (bulkscan_file)" // it has the scan's name
 		}
-		if isStatistics(table) {
+		if schema.IsStatistics(table) {
 			files = "bulkscan_statistics"
 		}
 		fmt.Fprintf(&b, viewsTable, table, columns, files)
@@ -242,7 +242,7 @@ func viewsOf(with []string, registry string) []byte {
 		writeAnalyses(&b, with)
 	}
 	text := b.String()
-	return []byte(text + viewsSum + sumOf([]byte(text)) + "\n")
+	return []byte(text + viewsSum + schema.SumOf([]byte(text)) + "\n")
 }
 
 // writeAnalyses writes the views that are made of the tables, as far as there are these.
@@ -261,7 +261,7 @@ func registryView(registry *tokens.Registry, before []byte) string {
 	if registry == nil {
 		_, rows, found := bytes.Cut(before, []byte(viewsRegistry))
 		rows, _, whole := bytes.Cut(rows, []byte("\n"+viewsRegistryEnd))
-		if found && whole && soundViews(before) {
+		if found && whole && Sound(before) {
 			return viewsRegistry + string(rows) + "\n" + viewsRegistryEnd
 		}
 		registry = tokens.Default()
@@ -283,7 +283,7 @@ func registryView(registry *tokens.Registry, before []byte) string {
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 // soundViews reports whether a file of views is as some version of bulkscan wrote it.
-func soundViews(data []byte) bool {
+func Sound(data []byte) bool {
 	at := bytes.LastIndex(data, []byte("\n"+viewsSum)) + 1
-	return at > 0 && string(data[at:]) == viewsSum+sumOf(data[:at])+"\n"
+	return at > 0 && string(data[at:]) == viewsSum+schema.SumOf(data[:at])+"\n"
 }

@@ -1,12 +1,14 @@
-package sink
+package table
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 )
@@ -16,9 +18,9 @@ import (
 // process. Here every length is held against the bytes that are there first.
 
 const (
-	magic     = "PAR1"
+	Magic     = "PAR1"
 	tailBytes = 64 << 10 // of a file read at once: most footers fit
-	maxFooter = 16 << 20 // bytes of a footer: that of a compacted part of a thousand row groups takes a tenth
+	MaxFooter = 16 << 20 // bytes of a footer: that of a compacted part of a thousand row groups takes a tenth
 )
 
 var errFooter = errors.New("damaged Parquet file: its footer cannot be read")
@@ -42,9 +44,9 @@ func (t *tailed) ReadAt(p []byte, at int64) (int, error) {
 }
 
 // openTail reads a file's footer, and checks that it can be decoded in an amount of memory that goes with its length.
-func openTail(object store.Object) (t *tailed, footer []byte, err error) {
+func OpenTail(object store.Object) (t *tailed, footer []byte, err error) {
 	size := object.Size()
-	if size < int64(len(magic)+8) {
+	if size < int64(len(Magic)+8) {
 		return nil, nil, fmt.Errorf("%w: the file has %d bytes", errFooter, size)
 	}
 	t = &tailed{Object: object, at: max(0, size-tailBytes)}
@@ -53,11 +55,11 @@ func openTail(object store.Object) (t *tailed, footer []byte, err error) {
 	}
 	end := t.tail[len(t.tail)-8:]
 	length := int64(binary.LittleEndian.Uint32(end))
-	if string(end[4:]) != magic {
-		return nil, nil, fmt.Errorf("%w: it ends with %q, not %s", errFooter, end[4:], magic)
+	if string(end[4:]) != Magic {
+		return nil, nil, fmt.Errorf("%w: it ends with %q, not %s", errFooter, end[4:], Magic)
 	}
 	begins := size - 8 - length
-	if length > maxFooter || begins < int64(len(magic)) {
+	if length > MaxFooter || begins < int64(len(Magic)) {
 		return nil, nil, fmt.Errorf("%w: it says that it has %d bytes, in a file of %d", errFooter, length, size)
 	}
 	if begins < t.at {
@@ -80,7 +82,7 @@ func (t *tailed) read(size int64) error {
 }
 
 // decodeFooter reads a footer that openTail has checked.
-func decodeFooter(footer []byte) (m *format.FileMetaData, err error) {
+func DecodeFooter(footer []byte) (m *format.FileMetaData, err error) {
 	defer rescue(&err)
 	m = &format.FileMetaData{}
 	if err := thrift.Unmarshal(new(thrift.CompactProtocol), footer, m); err != nil {
@@ -223,4 +225,14 @@ func (w *thriftWalk) list(depth int) {
 	for ; n > 0 && !w.bad; n-- {
 		w.value(kind, depth-1)
 	}
+}
+
+// checkFooter looks for the version in a table's own metadata.
+func checkFooter(footer *format.FileMetaData) error {
+	for _, kv := range footer.KeyValueMetadata {
+		if version, err := strconv.Atoi(kv.Value); kv.Key == MetaSchema && err == nil {
+			return schema.CheckVersion(version)
+		}
+	}
+	return nil
 }

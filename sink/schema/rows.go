@@ -1,4 +1,6 @@
-package sink
+// Package schema answers one question: what is a row? It has a struct a table, whose tags say all there is to say of a column, and
+// makes descriptions and documents of them.
+package schema
 
 // This file is the schema: one struct a table, one field a column, in the order of the columns. The tags say all there
 // is to say about a column, once: `parquet` its name and how it is written, `about` its meaning in one line, `example` what
@@ -20,9 +22,9 @@ package sink
 //
 // Versions. Columns are only ever added, at the end of their struct or where they read best: readers go by name.
 
-// SchemaVersion is the version of all tables, in the metadata of every file. It grows when a column is added or a
+// Version is the version of all tables, in the metadata of every file. It grows when a column is added or a
 // meaning changes.
-const SchemaVersion = 1
+const Version = 1
 
 // The bounds of what is stored, in bytes of valid UTF-8 after repair. What is longer is cut at a character's end.
 const (
@@ -36,8 +38,8 @@ const (
 	MaxValue   = 500  // evidence.value
 	MaxReject  = 500  // text of a rejected input line
 	MaxHops    = 20   // entries of sites.redirects
-	maxInt32   = 1<<31 - 1
-	maxVersion = 64 // scan ids, versions
+	MaxInt32   = 1<<31 - 1
+	MaxVersion = 64 // scan ids, versions
 )
 
 // SiteRow is a row of the table sites: what one list entry came to.

@@ -1,4 +1,4 @@
-package sink
+package table
 
 import (
 	"bytes"
@@ -68,10 +68,10 @@ func writeTail(w io.Writer, at int64, footer *format.FileMetaData, indexes []enc
 		return err
 	}
 	if len(encoded) > most {
-		return fmt.Errorf("%w: its footer would have %d bytes, more than %d", errTooLarge, len(encoded), most)
+		return fmt.Errorf("%w: its footer would have %d bytes, more than %d", ErrTooLarge, len(encoded), most)
 	}
 	encoded = binary.LittleEndian.AppendUint32(encoded, uint32(len(encoded)))
-	_, _, err = write(append(encoded, magic...))
+	_, _, err = write(append(encoded, Magic...))
 	return err
 }
 
@@ -168,7 +168,7 @@ func widestBounds(of format.Type, offsets []byte) ([]byte, error) {
 		return nil, fmt.Errorf("the first column is of type %v, whose widest bounds nobody has written down", of)
 	}
 	var pages format.OffsetIndex
-	if err := decodeOffsets(offsets, &pages); err != nil {
+	if err := DecodeOffsets(offsets, &pages); err != nil {
 		return nil, err
 	}
 	n := len(pages.PageLocations)
@@ -246,5 +246,5 @@ func (t *tailedWriter[T]) Close() error {
 			indexes = append(indexes, encodedIndexes{piece(c.ColumnIndexOffset, c.ColumnIndexLength), piece(c.OffsetIndexOffset, c.OffsetIndexLength)})
 		}
 	}
-	return writeTail(t.out.out, end, &footer, indexes, maxFooter)
+	return writeTail(t.out.out, end, &footer, indexes, MaxFooter)
 }

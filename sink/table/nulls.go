@@ -1,6 +1,7 @@
-package sink
+package table
 
 import (
+	"github.com/bulkscan/bulkscan/sink/schema"
 	"math/bits"
 	"reflect"
 	"unsafe"
@@ -21,7 +22,7 @@ type optional struct {
 func optionalsOf(row reflect.Type) []optional {
 	var all []optional
 	for i := range row.NumField() {
-		if field := row.Field(i); hasOption(field, "optional") && field.Type.Kind() != reflect.Pointer {
+		if field := row.Field(i); schema.HasOption(field, "optional") && field.Type.Kind() != reflect.Pointer {
 			all = append(all, optional{field.Offset, field.Type.Kind()})
 		}
 	}

@@ -1,4 +1,4 @@
-package sink
+package table
 
 import (
 	"bufio"
@@ -33,7 +33,7 @@ const (
 	walkerBuffer  = 64 << 10
 )
 
-var errPage = errors.New("damaged Parquet file")
+var ErrPage = errors.New("damaged Parquet file")
 
 // pageWalker goes through the pages of one column chunk, and checks each.
 type pageWalker struct {
@@ -71,7 +71,7 @@ func (w *pageWalker) next(room *pageRoom) (h *format.PageHeader, n int, err erro
 		}
 	}()
 	fail := func(err error) (*format.PageHeader, int, error) {
-		return nil, 0, fmt.Errorf("%w: page at %d: %w", errPage, begins, err)
+		return nil, 0, fmt.Errorf("%w: page at %d: %w", ErrPage, begins, err)
 	}
 	if h, n, err = w.header(); err != nil {
 		return fail(err)
@@ -255,7 +255,7 @@ func newGuard(t *tailed, footer *format.FileMetaData, footerAt int64) (*guard, e
 		}
 		for j := range group.Columns {
 			c := &group.Columns[j]
-			first, length, err := chunkBytes(c, footerAt)
+			first, length, err := ChunkBytes(c, footerAt)
 			if err != nil {
 				return nil, fmt.Errorf("%w: row group %d, column %d: %w", errFooter, i, j, err)
 			}

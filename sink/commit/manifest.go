@@ -1,0 +1,152 @@
+package commit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/schema"
+)
+
+// Manifest says what a scan is: written when it starts, compared when it resumes, completed at its end.
+type Manifest struct {
+	SchemaVersion   int        `json:"schema_version"`
+	ScanID          string     `json:"scan_id"`
+	State           State      `json:"state"`
+	ScanDate        string     `json:"scan_date"` // partition of all its parts
+	StartedAt       time.Time  `json:"started_at"`
+	ResumedAt       *time.Time `json:"resumed_at,omitempty"` // the last time
+	FinishedAt      *time.Time `json:"finished_at,omitempty"`
+	ToolVersion     string     `json:"tool_version"`
+	RegistryVersion string     `json:"registry_version"`
+	Tables          []string   `json:"tables"`
+	Config          []Setting  `json:"config"`
+	Inputs          []Input    `json:"inputs"`
+	Counts          *Counts    `json:"counts,omitempty"` // once complete
+	// Recorded are the tables, and the rejects, that had a record of their own when the scan became complete (see FileRecord):
+	// that one has been deleted would not show otherwise.
+	Recorded []string `json:"recorded_files,omitempty"`
+	// Rejudged is the scan whose stored bodies were judged again; nil where sites were asked.
+	Rejudged *RejudgedScan `json:"judged_again,omitempty"`
+	// Restarting says that what the scan had written before is being deleted. Whoever opens it goes on with that.
+	Restarting bool `json:"restarting,omitempty"`
+	// Repairing says that the scan was complete, has lost something, and asks that again; until it is complete again.
+	Repairing bool   `json:"repairing,omitempty"`
+	Sum       string `json:"sum,omitempty"` // see sealRecord
+}
+
+// RejudgedScan is a scan whose stored bodies are judged again.
+type RejudgedScan struct {
+	// Fingerprint tells which sites of which scan they are. It stays what it is when parts are merged.
+	Fingerprint     string    `json:"fingerprint"`
+	State           State     `json:"state"`
+	Rows            int64     `json:"rows"`
+	StartedAt       time.Time `json:"started_at"`
+	SchemaVersion   int       `json:"schema_version"`
+	ToolVersion     string    `json:"tool_version"`
+	RegistryVersion string    `json:"registry_version"`
+}
+
+// Identity is the fingerprint, "" where there is none.
+func (r *RejudgedScan) Identity() string {
+	if r == nil {
+		return ""
+	}
+	return r.Fingerprint
+}
+
+// State is how far a scan is.
+type State string
+
+// The states.
+const (
+	Running  State = "running"
+	Complete State = "complete"
+)
+
+// Setting is one value of a scan's configuration, as given.
+type Setting struct {
+	Name  string `json:"name"` // as the flag is spelled, without dashes
+	Value string `json:"value"`
+	// Answers says that another value would give other rows (a body limit, a user agent), so that a scan cannot be
+	// resumed with it. Concurrency, rates and progress are not so.
+	Answers bool `json:"changes_answers,omitempty"`
+}
+
+// Input is one list, and what tells it from others.
+type Input struct {
+	Name        string `json:"name"`
+	Bytes       int64  `json:"bytes,omitempty"` // 0 where it is not known
+	Fingerprint string `json:"fingerprint"`
+}
+
+// String is how an Input is told from another in an error.
+func (in Input) String() string {
+	if in.Bytes == 0 {
+		return fmt.Sprintf("%s (%.200s)", in.Fingerprint, in.Name)
+	}
+	return fmt.Sprintf("%s (%.200s, %d bytes)", in.Fingerprint, in.Name, in.Bytes)
+}
+
+// Counts are a complete scan's totals.
+type Counts struct {
+	Rows  int64            `json:"rows"`  // finished origins
+	Parts int              `json:"parts"` // commits
+	Bytes int64            `json:"bytes"` // of all files
+	Files map[string]int64 `json:"table_rows"`
+}
+
+// ChangedError says that a scan cannot be resumed, because what would change its answers has changed.
+type ChangedError struct {
+	ScanID string
+	What   string // "input", "--max-body", "the token registry" …
+	Was    string
+	Now    string
+}
+
+func (e *ChangedError) Error() string {
+	return fmt.Sprintf("cannot resume scan %s: %s was %q and is now %q; begin it anew with --restart, or give another --scan-id",
+		e.ScanID, e.What, e.Was, e.Now)
+}
+
+const maxManifest = 64 << 20
+
+// ReadManifest reads a scan's manifest; store.ErrNotExist where there is no such scan, *NewerError where a later version wrote it.
+func ReadManifest(ctx context.Context, st store.Store, scanID string) (*Manifest, error) {
+	m, err := ReadAnyManifest(ctx, st, scanID)
+	if err != nil {
+		return nil, err
+	}
+	if err := schema.CheckVersion(m.SchemaVersion); err != nil {
+		return nil, fmt.Errorf("cannot read the manifest of scan %s: %w", scanID, err)
+	}
+	return m, nil
+}
+
+// ReadAnyManifest is ReadManifest of any version.
+func ReadAnyManifest(ctx context.Context, st store.Store, scanID string) (*Manifest, error) {
+	if err := CheckScanID(scanID); err != nil {
+		return nil, err
+	}
+	data, err := store.ReadAll(ctx, st, ManifestName(scanID), maxManifest)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the manifest of scan %s: %w", scanID, err)
+	}
+	m := &Manifest{}
+	if err := OpenRecord(data, m, &m.Sum); err != nil {
+		return nil, fmt.Errorf("cannot read the manifest of scan %s: %w", scanID, err)
+	}
+	if m.ScanID != scanID || CheckDate(m.ScanDate) != nil {
+		return nil, fmt.Errorf("cannot read the manifest of scan %s: %w: it names scan %.80q, date %.40q", scanID, ErrRecord, m.ScanID, m.ScanDate)
+	}
+	return m, nil
+}
+
+func (m *Manifest) Write(ctx context.Context, st store.Store) error {
+	data, err := SealRecord(m, &m.Sum)
+	if err != nil {
+		return fmt.Errorf("cannot write the manifest of scan %s: %w", m.ScanID, err)
+	}
+	return st.Put(ctx, ManifestName(m.ScanID), data)
+}

@@ -1,0 +1,153 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+)
+
+// newManifest is the manifest of a scan that starts now.
+func newManifest(o *Options, now time.Time) *commit.Manifest {
+	return &commit.Manifest{
+		SchemaVersion: schema.Version, ScanID: o.ScanID, State: commit.Running, ScanDate: o.Date, StartedAt: now,
+		ToolVersion: o.ToolVersion, RegistryVersion: o.Registry.Version,
+		Tables: o.Tables, Config: o.Config, Inputs: o.Inputs, Rejudged: o.rejudged,
+	}
+}
+
+// resume checks that a scan may go on as o says, and updates what may change. The date stays that of the first start.
+func resume(m *commit.Manifest, o *Options, now time.Time) error {
+	changed := func(what, was, is string) error {
+		if was == is {
+			return nil
+		}
+		return &commit.ChangedError{ScanID: m.ScanID, What: what, Was: was, Now: is}
+	}
+	errs := []error{
+		changed("what is judged again", m.Rejudged.Identity(), o.rejudged.Identity()),
+		changed("the schema version", fmt.Sprint(m.SchemaVersion), fmt.Sprint(schema.Version)),
+		changed("the token registry", m.RegistryVersion, o.Registry.Version),
+		changed("the version of bulkscan", judgedBy(m, o), o.ToolVersion),
+		changed("--tables", tableSet(m.Tables), tableSet(o.Tables)),
+	}
+	if len(m.Inputs) != len(o.Inputs) {
+		errs = append(errs, changed("the number of inputs", inputNames(m.Inputs), inputNames(o.Inputs)))
+	}
+	for i := range min(len(m.Inputs), len(o.Inputs)) {
+		// A list may be moved or renamed; what counts is what it says.
+		if m.Inputs[i].Fingerprint != o.Inputs[i].Fingerprint {
+			errs = append(errs, changed(fmt.Sprintf("the fingerprint of input %.200s", o.Inputs[i].Name), m.Inputs[i].String(), o.Inputs[i].String()))
+		}
+	}
+	errs = append(errs, changedSettings(m.Config, o.Config, changed))
+	if err := first(errs); err != nil {
+		return err
+	}
+	m.ToolVersion, m.Config, m.Inputs, m.Rejudged = o.ToolVersion, o.Config, o.Inputs, o.rejudged
+	m.ResumedAt = &now
+	return nil
+}
+
+// judgedBy is the version that a scan may go on with. One whose sites are asked may go on with any; where stored ones are judged
+// again, what differs would be by the rules of two, and those of one would not be told.
+func judgedBy(m *commit.Manifest, o *Options) string {
+	if o.rejudged == nil {
+		return o.ToolVersion
+	}
+	return m.ToolVersion
+}
+
+// tableSet lists tables in the order of AllTables: in which order they were asked for changes nothing.
+func tableSet(tables []string) string {
+	var in []string
+	for _, table := range schema.AllTables {
+		if slices.Contains(tables, table) {
+			in = append(in, table)
+		}
+	}
+	return strings.Join(in, ",")
+}
+
+// inputNames says how many inputs there are, and which are the first.
+func inputNames(inputs []commit.Input) string {
+	const shown = 5
+	names := make([]string, 0, shown+1)
+	for i, in := range inputs {
+		if i == shown {
+			names = append(names, "…")
+			break
+		}
+		names = append(names, fmt.Sprintf("%.200s", in.Name))
+	}
+	return fmt.Sprintf("%d (%s)", len(inputs), strings.Join(names, ", "))
+}
+
+// changedSettings compares the settings that change answers; one that only one side has counts as "" on the other.
+func changedSettings(was, now []commit.Setting, changed func(what, was, is string) error) error {
+	value := func(settings []commit.Setting, name string) string {
+		for _, s := range settings {
+			if s.Name == name {
+				return s.Value
+			}
+		}
+		return ""
+	}
+	for _, s := range slices.Concat(was, now) {
+		if s.Answers {
+			if err := changed("--"+s.Name, value(was, s.Name), value(now, s.Name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func first(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loadManifest reads the manifest of the scan to write, or begins one.
+func loadManifest(ctx context.Context, st store.Store, o *Options, now time.Time) (*commit.Manifest, error) {
+	m, err := commit.ReadManifest(ctx, st, o.ScanID)
+	if _, newer := errors.AsType[*schema.NewerError](err); newer {
+		return nil, err // also where it is to be begun anew: nobody knows what else belongs to it
+	}
+	switch {
+	case o.Repair && errors.Is(err, store.ErrNotExist):
+		return nil, fmt.Errorf("nothing to repair: there is no scan %s; --scan-id names the one that is meant", o.ScanID)
+	case o.Repair && err == nil && m.Restarting:
+		return nil, fmt.Errorf("nothing to repair: scan %s is being begun anew, and that was broken off; the same command without --repair goes on with it", o.ScanID)
+	case errors.Is(err, store.ErrNotExist) && !o.Restart:
+		return newManifest(o, now), nil
+	}
+	if o.Restart || err == nil && m.Restarting {
+		// Of those that are judged again only what was made by that is deleted: nobody could ask the sites of another scan again, which
+		// may be the one that is read.
+		if err == nil && o.rejudged != nil && (m.Rejudged == nil || m.StartedAt.Equal(o.rejudged.StartedAt)) {
+			return nil, fmt.Errorf("cannot judge scan %s again into this dataset: the scan of that name there is not one that can be made again, and is not deleted; give another place", o.ScanID)
+		}
+		// A manifest that cannot be read goes like the rest.
+		m = newManifest(o, now)
+		m.Restarting = true
+		return m, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := resume(m, o, now); err != nil {
+		return nil, err
+	}
+	return m, nil
+}

@@ -1,0 +1,18 @@
+package schema
+
+import "fmt"
+
+// NewerError says that a manifest, a commit or a table was written with a later Version. What it holds may mean something
+// else than it did, so that nothing is computed of it and nothing is written beside it.
+type NewerError struct{ Version int }
+
+func (e *NewerError) Error() string {
+	return fmt.Sprintf("it is of schema version %d, and this bulkscan knows versions up to %d: use a newer bulkscan", e.Version, Version)
+}
+
+func CheckVersion(version int) error {
+	if version > Version {
+		return &NewerError{version}
+	}
+	return nil
+}

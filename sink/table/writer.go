@@ -1,0 +1,215 @@
+// Package table answers one question: how do rows become Parquet and come back? It writes files of a table (writer.go), reads
+// them by rows (reader.go), by columns (cursor.go), or whatever anybody has written as a list (list.go), puts files
+// one behind the other (concat.go), and checks them (check.go). Before parquet-go decodes a page, guard.go has checked it.
+package table
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+	"reflect"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/parquet-go/parquet-go"
+)
+
+const (
+	GroupRows    = 65536 // rows of a row group at most
+	MinPageBytes = 4 << 10
+	PageBytes    = 512 << 10 // raw bytes of a page at most; every column of every table has a buffer of that size
+	dictionaries = 1 << 20   // bytes of a column's dictionary, beyond which it goes on plain
+)
+
+// fileWriter writes one Parquet file of a table. The writer makes one file after the other.
+type Writer[T any] struct {
+	name   string
+	writer *tailedWriter[T]
+	Out    digest
+	batch  []T // at most its capacity; written by flush
+	nulls  []optional
+	rows   int64
+	group  int // rows of the row group that is being written
+	groups int // row groups, with that one
+}
+
+// digest is where a Parquet writer writes to: the draft, with its size and hash on the way.
+type digest struct {
+	Name  string
+	draft store.Draft
+	hash  hash.Hash
+	Size  int64
+}
+
+func (d *digest) Write(b []byte) (int, error) {
+	n, err := d.draft.Write(b)
+	d.hash.Write(b[:n])
+	d.Size += int64(n)
+	return n, err
+}
+
+func NewWriter[T any](name string, batch, page int, metadata map[string]string) *Writer[T] {
+	t := &Writer[T]{name: name, batch: make([]T, 0, batch)}
+	t.Out.hash = sha256.New()
+	t.nulls = optionalsOf(reflect.TypeFor[T]())
+	// It writes nowhere until begin says where to.
+	t.writer = &tailedWriter[T]{GenericWriter: newParquetWriter[T](io.Discard, page, metadata)}
+	return t
+}
+
+func (t *Writer[T]) TableName() string { return t.name }
+
+func (t *Writer[T]) RowGroups() int { return t.groups }
+
+func (t *Writer[T]) Begin(ctx context.Context, st store.Store, name string) error {
+	draft, err := st.Create(ctx, name)
+	if err != nil {
+		return err
+	}
+	t.Out.Name, t.Out.draft, t.Out.Size = name, draft, 0
+	t.Out.hash.Reset()
+	t.rows, t.group, t.groups, t.batch = 0, 0, 0, t.batch[:0]
+	t.writer.Reset(&t.Out)
+	return nil
+}
+
+// next returns the row to fill next, to be filled before anything else is called.
+func (t *Writer[T]) Next() (*T, error) {
+	if len(t.batch) == cap(t.batch) {
+		if err := t.Flush(); err != nil {
+			return nil, err
+		}
+	}
+	t.batch = t.batch[:len(t.batch)+1]
+	return &t.batch[len(t.batch)-1], nil
+}
+
+func (t *Writer[T]) Flush() error {
+	if len(t.batch) == 0 {
+		return nil
+	}
+	err := t.Write(t.batch)
+	t.batch = t.batch[:0]
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", t.Out.Name, err)
+	}
+	return nil
+}
+
+// write hands rows to the Parquet writer, up to the end of each row group apart: the writer would cut them there by
+// itself, and where it cuts decides which nulls it keeps.
+func (t *Writer[T]) Write(rows []T) error {
+	for len(rows) > 0 {
+		if t.group == GroupRows {
+			t.group = 0
+		}
+		if t.group == 0 {
+			t.groups++
+		}
+		n := min(len(rows), GroupRows-t.group)
+		if err := t.writePieces(rows[:n]); err != nil {
+			return err
+		}
+		t.group += n
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// writePieces writes rows of one row group in pieces whose nulls the writer keeps.
+func (t *Writer[T]) writePieces(rows []T) error {
+	if len(rows) > 2 && misread(rows, t.nulls) {
+		if err := t.writePieces(rows[:len(rows)/2]); err != nil {
+			return err
+		}
+		return t.writePieces(rows[len(rows)/2:])
+	}
+	n, err := t.writer.Write(rows)
+	t.rows += int64(n)
+	return err
+}
+
+func (t *Writer[T]) EndGroup() error {
+	t.group = 0
+	if err := t.writer.Flush(); err != nil {
+		return fmt.Errorf("cannot write %s: %w", t.Out.Name, err)
+	}
+	return nil
+}
+
+func (t *Writer[T]) Seal() error {
+	if err := t.writer.Close(); err != nil {
+		return fmt.Errorf("cannot write %s: %w", t.Out.Name, err)
+	}
+	return t.Out.draft.Seal()
+}
+
+func (t *Writer[T]) Publish(ctx context.Context) error { return t.Out.draft.Publish(ctx) }
+
+func (t *Writer[T]) Discard() error {
+	t.batch = t.batch[:0]
+	if t.Out.draft == nil {
+		return nil
+	}
+	err := t.Out.draft.Discard()
+	t.Out.draft = nil
+	return err
+}
+
+func (t *Writer[T]) Describe() schema.File {
+	return schema.File{Table: t.name, Name: t.Out.Name, Rows: t.rows, Bytes: t.Out.Size, SHA256: hex.EncodeToString(t.Out.hash.Sum(nil)), Groups: t.groups}
+}
+
+// newParquetWriter returns a writer of a table's rows with the settings of the dataset: data pages v1 (v2 leaves the
+// levels of lists uncompressed, 25 bytes a row), zstd, bounded row groups and dictionaries, and minimum and maximum
+// only of the columns that somebody filters by, as computing them took a third of the time.
+func newParquetWriter[T any](w io.Writer, page int, metadata map[string]string) *parquet.GenericWriter[T] {
+	options := []parquet.WriterOption{
+		parquet.DataPageVersion(1),
+		parquet.Compression(compression()),
+		parquet.PageBufferSize(page),
+		parquet.WriteBufferSize(256 << 10),
+		parquet.MaxRowsPerRowGroup(GroupRows),
+		parquet.DictionaryMaxBytes(dictionaries),
+		parquet.CreatedBy("bulkscan", metadata[MetaTool], "parquet-go"),
+	}
+	for key, value := range metadata {
+		options = append(options, parquet.KeyValueMetadata(key, value))
+	}
+	filtered := map[string]bool{}
+	row := reflect.TypeFor[T]()
+	for i := range row.NumField() {
+		filtered[schema.ColumnName(row.Field(i))] = row.Field(i).Tag.Get("stats") != ""
+	}
+	for _, path := range parquet.SchemaOf(new(T)).Columns() {
+		if !filtered[path[0]] {
+			options = append(options, parquet.SkipPageBounds(path...), parquet.SkipPageStatistics(path...))
+		}
+	}
+	return parquet.NewGenericWriter[T](w, options...)
+}
+
+// The keys of a file's metadata.
+const (
+	MetaSchema   = "schema_version"
+	MetaTool     = "tool_version"
+	MetaRegistry = "registry_version"
+	MetaScan     = "scan_id"
+)
+
+// writeError is an error of what is being made.
+type WriteError struct{ err error }
+
+func (e *WriteError) Error() string { return e.err.Error() }
+func (e *WriteError) Unwrap() error { return e.err }
+
+// Writing makes an error a *writeError.
+func Writing(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &WriteError{err}
+}
