@@ -49,7 +49,7 @@ type Options struct {
 	Inputs  []commit.Input   // for the manifest
 	Restart bool             // delete what the scan has written before, and begin anew
 	Repair  bool             // take out what of it is damaged or lost, so that it is asked again (see repair.go)
-	Beside  Beside           // nil: nothing is kept beside the tables
+	Sidecar Sidecar          // nil: nothing is kept beside the tables
 
 	rejudged   *commit.RejudgedScan // what the scan is made of; nil where sites are asked
 	groupBytes int                  // 0 is the constant; tests have smaller ones
@@ -98,19 +98,19 @@ func (o *Options) complete(now time.Time) error {
 	return nil
 }
 
-// Beside keeps what belongs to a scan and stands in no table, and commits it with the parts: what it has when a part is
+// Sidecar keeps what belongs to a scan and stands in no table, and commits it with the parts: what it has when a part is
 // cut is published before the part is committed.
-type Beside interface {
+type Sidecar interface {
 	// Begin is called once, with the scan's lock held, before the first Add. What was published with parts that do not
 	// count is to be deleted.
-	Begin(ctx context.Context, of BesideScan) error
+	Begin(ctx context.Context, of SidecarScan) error
 	// Cut ends what is kept with the part of that number, whose rows have all been added. What it returns publishes it, and
 	// is called once, in the order of the parts, or not at all.
 	Cut(part int) (publish func(ctx context.Context) error)
 }
 
-// BesideScan is the scan that something is kept beside.
-type BesideScan struct {
+// SidecarScan is the scan that something is kept beside.
+type SidecarScan struct {
 	ID, Shard string
 	StartedAt time.Time // tells it from others of that name; a resumed scan's is that of its first run
 	Restarted bool      // what an earlier one of that name has left is to be deleted
@@ -246,11 +246,11 @@ func (o *Options) remedy() string {
 func (w *Writer) announce(ctx context.Context, past *commit.History) error {
 	o, m := &w.options, w.manifest
 	restarted := m.Restarting
-	m.Restarting = restarted && o.Beside != nil
-	if err := m.Write(ctx, w.store); err != nil || o.Beside == nil {
+	m.Restarting = restarted && o.Sidecar != nil
+	if err := m.Write(ctx, w.store); err != nil || o.Sidecar == nil {
 		return err
 	}
-	err := o.Beside.Begin(ctx, BesideScan{
+	err := o.Sidecar.Begin(ctx, SidecarScan{
 		ID: o.ScanID, Shard: o.Shard, StartedAt: m.StartedAt, Restarted: restarted, Next: w.next,
 		Counts: func(part int) bool { return past.Counts(o.Shard, part) },
 	})
@@ -477,8 +477,8 @@ func (w *Writer) roll() {
 	w.open = nil
 	w.age.Stop()
 	publish := func(context.Context) error { return nil }
-	if w.options.Beside != nil {
-		publish = w.options.Beside.Cut(p.n)
+	if w.options.Sidecar != nil {
+		publish = w.options.Sidecar.Cut(p.n)
 	}
 	go func() {
 		if err := w.seal(p, publish); err != nil {

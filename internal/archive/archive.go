@@ -29,7 +29,7 @@ import (
 // MaxBytes is the size at which the next file is begun, as the WARC standard recommends.
 const MaxBytes = 1 << 30
 
-// Archive writes the exchanges of one scan. It implements sink.Beside. Record is safe for concurrent use.
+// Archive writes the exchanges of one scan. It implements sink.Sidecar. Record is safe for concurrent use.
 type Archive struct {
 	store    store.Store
 	maxBytes int64
@@ -66,8 +66,8 @@ func New(st store.Store, software string, maxBytes int64) *Archive {
 	return a
 }
 
-// Begin implements sink.Beside.
-func (a *Archive) Begin(ctx context.Context, of sink.BesideScan) error {
+// Begin implements sink.Sidecar.
+func (a *Archive) Begin(ctx context.Context, of sink.SidecarScan) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.prefix, a.part = "part-"+of.ID+"-"+of.Shard+"-", of.Next
@@ -82,7 +82,7 @@ func (a *Archive) Begin(ctx context.Context, of sink.BesideScan) error {
 }
 
 // claim reserves the scan's file names for this scan: another dataset may have a scan of the same name.
-func (a *Archive) claim(ctx context.Context, of sink.BesideScan) error {
+func (a *Archive) claim(ctx context.Context, of sink.SidecarScan) error {
 	name := "scan-" + of.ID + "-" + of.Shard + ".txt"
 	claim := []byte("archive of scan " + of.ID + ", started at " + of.StartedAt.UTC().Format(time.RFC3339Nano) + "\n")
 	err := a.store.Sweep(ctx, name, func(found string) bool { return found == name })
@@ -223,7 +223,7 @@ func (a *Archive) begin() error {
 	return a.writer.Begin(a.open.buffer, path.Base(name), time.Now())
 }
 
-// Cut implements sink.Beside.
+// Cut implements sink.Sidecar.
 func (a *Archive) Cut(part int) (publish func(ctx context.Context) error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -39,7 +39,7 @@ var started = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func (p place) begin(parts int, maxBytes int64) *Archive {
 	p.t.Helper()
 	a := New(p.dir, "test/1", maxBytes)
-	err := a.Begin(p.t.Context(), sink.BesideScan{ID: "s", Shard: "0", StartedAt: started, Next: parts, Counts: func(n int) bool { return n < parts }})
+	err := a.Begin(p.t.Context(), sink.SidecarScan{ID: "s", Shard: "0", StartedAt: started, Next: parts, Counts: func(n int) bool { return n < parts }})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestOthers(t *testing.T) {
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	of := sink.BesideScan{ID: "s", Shard: "0", StartedAt: started.Add(time.Second), Counts: func(int) bool { return false }}
+	of := sink.SidecarScan{ID: "s", Shard: "0", StartedAt: started.Add(time.Second), Counts: func(int) bool { return false }}
 	if err := New(p.dir, "test/1", 0).Begin(t.Context(), of); err == nil || !strings.Contains(err.Error(), "a scan s of another dataset has its archive there") {
 		t.Errorf("the scan of another dataset: %v", err)
 	}
@@ -204,7 +204,7 @@ func TestFailure(t *testing.T) {
 	p := newPlace(t)
 	full := errors.New("full")
 	a := New(failing{p.dir, full}, "test/1", 0)
-	if err := a.Begin(t.Context(), sink.BesideScan{ID: "s", Shard: "0", StartedAt: started, Counts: func(int) bool { return true }}); err != nil {
+	if err := a.Begin(t.Context(), sink.SidecarScan{ID: "s", Shard: "0", StartedAt: started, Counts: func(int) bool { return true }}); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.Cut(0)(t.Context()); err != nil {
@@ -289,7 +289,7 @@ func TestGiveUp(t *testing.T) {
 	p := newPlace(t)
 	st := silent{p.dir, make(chan struct{})}
 	a := New(st, "test/1", 0)
-	if err := a.Begin(t.Context(), sink.BesideScan{ID: "s", Shard: "0", StartedAt: started, Counts: func(int) bool { return false }}); err != nil {
+	if err := a.Begin(t.Context(), sink.SidecarScan{ID: "s", Shard: "0", StartedAt: started, Counts: func(int) bool { return false }}); err != nil {
 		t.Fatal(err)
 	}
 	recorded := make(chan struct{})

@@ -137,7 +137,7 @@ func (j *Job) openSink(ctx context.Context) error {
 	o := j.Sink
 	o.ScanID, o.Date = j.scanID, j.date()
 	if j.Archive != nil {
-		o.Beside = j.Archive
+		o.Sidecar = j.Archive
 	}
 	if j.Store == nil {
 		j.lines = sink.NewJSONLines(j.Stdout, o)

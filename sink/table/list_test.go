@@ -401,7 +401,7 @@ func TestListRefuses(t *testing.T) {
 
 // Whatever the bytes are, nothing panics, and no more rows come than the footer says.
 //
-//	go test -run - -fuzz FuzzList -fuzztime 10s -fuzzminimizetime 10x ./sink
+//	go test -run - -fuzz FuzzList -fuzztime 10s -fuzzminimizetime 10x ./sink/table
 func FuzzList(f *testing.F) {
 	type row struct {
 		Rank *int64 `parquet:"rank,optional"`

@@ -16,7 +16,7 @@ import (
 type beside struct {
 	t    *testing.T
 	dir  *store.Dir
-	of   BesideScan
+	of   SidecarScan
 	said []string
 	fail error // of publishing
 	kill error // of beginning
@@ -26,7 +26,7 @@ func (b *beside) note(format string, args ...any) {
 	b.said = append(b.said, fmt.Sprintf(format, args...))
 }
 
-func (b *beside) Begin(_ context.Context, of BesideScan) error {
+func (b *beside) Begin(_ context.Context, of SidecarScan) error {
 	b.of = of
 	if b.kill != nil {
 		return b.kill
@@ -54,7 +54,7 @@ func TestBeside(t *testing.T) {
 	run := func(b *beside, restart bool, from, to uint64) error {
 		t.Helper()
 		b.t, b.dir = t, dir
-		w, err := Open(t.Context(), dir, Options{ScanID: "s", PartRows: 2, Beside: b, Restart: restart})
+		w, err := Open(t.Context(), dir, Options{ScanID: "s", PartRows: 2, Sidecar: b, Restart: restart})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +120,7 @@ func TestBesideARestart(t *testing.T) {
 				if lease {
 					st = &leased{Dir: dir}
 				}
-				return Open(t.Context(), st, Options{ScanID: "s", PartRows: 1, Beside: b, Restart: restart})
+				return Open(t.Context(), st, Options{ScanID: "s", PartRows: 1, Sidecar: b, Restart: restart})
 			}
 			keep := func(b *beside, sites uint64) {
 				t.Helper()
