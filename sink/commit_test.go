@@ -39,7 +39,7 @@ func TestMissingCommits(t *testing.T) {
 			}
 		}
 		record := func(n int) string {
-			return filepath.Join(dir.Root(), filepath.FromSlash(commit.CommitName(crashOptions.ScanID, "0", n)))
+			return filepath.Join(dir.Root(), filepath.FromSlash(commit.RecordName(crashOptions.ScanID, "0", n)))
 		}
 		aside := func(n int) string { return filepath.Join(hidden, filepath.Base(record(n))) }
 		move(record, aside)
@@ -104,7 +104,7 @@ func TestMissingCommits(t *testing.T) {
 	if rows := readAll[schema.SiteRow](t, dir, crashOptions.ScanID, schema.Sites); len(rows) != 2*crashSites {
 		t.Errorf("%d sites", len(rows))
 	}
-	if _, err := store.ReadAll(t.Context(), dir, commit.CommitName(crashOptions.ScanID, "0", 0), 1); !errors.Is(err, store.ErrNotExist) {
+	if _, err := store.ReadAll(t.Context(), dir, commit.RecordName(crashOptions.ScanID, "0", 0), 1); !errors.Is(err, store.ErrNotExist) {
 		t.Errorf("the merged records are still there: %v", err)
 	}
 }

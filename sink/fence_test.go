@@ -62,7 +62,7 @@ func TestFence(t *testing.T) {
 					t.Fatal(err)
 				}
 				// The last commit has not arrived yet.
-				record := filepath.Join(dir.Root(), commit.CommitName(options.ScanID, "0", 1))
+				record := filepath.Join(dir.Root(), commit.RecordName(options.ScanID, "0", 1))
 				late, err := os.ReadFile(record)
 				if err == nil {
 					err = os.Remove(record)
@@ -71,12 +71,12 @@ func TestFence(t *testing.T) {
 					t.Fatal(err)
 				}
 				arrive := func() error {
-					return dir.CreateIfAbsent(t.Context(), commit.CommitName(options.ScanID, "0", 1), late)
+					return dir.CreateIfAbsent(t.Context(), commit.RecordName(options.ScanID, "0", 1), late)
 				}
 				st := &leased{Dir: dir, late: true}
 				if early {
 					st.onCreate = func(name string) {
-						if name == commit.CommitName(options.ScanID, "0", 1) {
+						if name == commit.RecordName(options.ScanID, "0", 1) {
 							st.onCreate = nil
 							if err := arrive(); err != nil {
 								t.Error(err)
@@ -126,7 +126,7 @@ func TestFenceOfNewShard(t *testing.T) {
 				sites := typicalSites(t, crashSites)
 				options := crashOptions
 				options.Shard = "3"
-				name := commit.CommitName(options.ScanID, "3", 0)
+				name := commit.RecordName(options.ScanID, "3", 0)
 				w := mustOpen(t, dir, options)
 				for _, s := range sites[:4] {
 					if err := w.Add(s); err != nil {

@@ -712,7 +712,7 @@ func TestRejudgeMissing(t *testing.T) {
 		t.Helper()
 		from := newDir(t)
 		storedScan(t, from, storedOptions, judgedSites(t, 200))
-		if err := from.Delete(t.Context(), commit.CommitName("stored", "0", n)); err != nil {
+		if err := from.Delete(t.Context(), commit.RecordName("stored", "0", n)); err != nil {
 			t.Fatal(err)
 		}
 		to := newDir(t)

@@ -195,5 +195,5 @@ func (r *repairing) check(ctx context.Context) error {
 // last is the greatest of the numbers that are missing.
 func (r *repairing) last() string {
 	key := slices.MaxFunc(slices.Collect(maps.Keys(r.lost)), commit.Key.Compare)
-	return commit.CommitName(r.options.ScanID, key.Shard, key.N)
+	return commit.RecordName(r.options.ScanID, key.Shard, key.N)
 }

@@ -99,7 +99,7 @@ var losses = []struct {
 	}},
 	{"one of its two merged parts", 2, true, false, func(t *testing.T, dir *store.Dir) {
 		compactTwo(t, dir)
-		remove(t, dir, commit.CommitName(crashOptions.ScanID, commit.CompactedShard, 0))
+		remove(t, dir, commit.RecordName(crashOptions.ScanID, commit.CompactedShard, 0))
 	}},
 	{"the part beside a merged one", 8, true, false, func(t *testing.T, dir *store.Dir) {
 		compactTwo(t, dir)
@@ -111,7 +111,7 @@ var losses = []struct {
 	}},
 }
 
-func crashCommit(n int) string { return commit.CommitName(crashOptions.ScanID, "0", n) }
+func crashCommit(n int) string { return commit.RecordName(crashOptions.ScanID, "0", n) }
 func crashPart(table string, n int) string {
 	return commit.PartName(table, crashOptions.Date, crashOptions.ScanID, "0", n)
 }
@@ -353,7 +353,7 @@ func TestCompactKeepsWhatIsLeft(t *testing.T) {
 		t.Errorf("%d objects are left of %d", len(after), len(before))
 	}
 	// Without the record of the merged part, the parts before count again.
-	remove(t, dir, commit.CommitName(crashOptions.ScanID, commit.CompactedShard, 0))
+	remove(t, dir, commit.RecordName(crashOptions.ScanID, commit.CompactedShard, 0))
 	if scan := mustReadScan(t, dir, crashOptions.ScanID); scan.Commits[0].Shard != "0" || len(readAll[schema.SiteRow](t, dir, crashOptions.ScanID, schema.Sites)) != crashSites {
 		t.Errorf("%d commits", len(scan.Commits))
 	}
@@ -427,7 +427,7 @@ func TestRejudgeMakesLostAgain(t *testing.T) {
 		}
 		mustRejudge()
 		want := mustReadScan(t, to, "stored").Manifest.Counts
-		remove(t, to, commit.CommitName("stored", "0", n))
+		remove(t, to, commit.RecordName("stored", "0", n))
 		_, err := compact.Scan(t.Context(), to, "stored", compact.Options{})
 		if err == nil || !strings.Contains(err.Error(), "made again by the same bulkscan reaudit") {
 			t.Errorf("part %d: %v", n, err)

@@ -291,7 +291,7 @@ func TestVerifyFinds(t *testing.T) {
 	}
 	// edit changes a commit and seals it again, as somebody would who knows how.
 	edit := func(t *testing.T, dir *store.Dir, n int, change func(*commit.Commit)) {
-		name := commit.CommitName(crashOptions.ScanID, "0", n)
+		name := commit.RecordName(crashOptions.ScanID, "0", n)
 		c, err := commit.ReadCommit(t.Context(), dir, crashOptions.ScanID, name)
 		if err != nil {
 			t.Fatal(err)
@@ -546,7 +546,7 @@ func TestVerifyWhileScanning(t *testing.T) {
 	}
 	for i, before := range []string{
 		"sites/", "bodies/", "_rejects/", schema.ScansFolder, commit.CommitsFolder("a"), commit.FileRecordName("a", schema.TokenStats),
-		commit.ManifestName("a"), commit.CommitName("a", "0", 0), commit.PartName(schema.Sites, "2026-11-21", "a", "0", 0), commit.PartName(schema.Sites, "2026-11-21", "a", "0", 1),
+		commit.ManifestName("a"), commit.RecordName("a", "0", 0), commit.PartName(schema.Sites, "2026-11-21", "a", "0", 0), commit.PartName(schema.Sites, "2026-11-21", "a", "0", 1),
 		commit.FileRecordName("a", schema.RecordStats), commit.StatsName(schema.TokenStats, "2026-11-21", "a"), commit.StatsName(schema.RecordStats, "2026-11-21", "a"), "token_stats/",
 	} {
 		if raceEnabled && i%3 > 0 || testing.Short() && i%4 > 0 {
@@ -574,7 +574,7 @@ func TestVerifyWhileScanning(t *testing.T) {
 
 // TestVerifyInterruptedBegunAnew shows the same of a scan that was not complete, and is begun anew on another day.
 func TestVerifyInterruptedBegunAnew(t *testing.T) {
-	for _, before := range []string{commit.CommitsFolder("a"), commit.CommitName("a", "0", 0), commit.FileRecordName("a", schema.TokenStats)} {
+	for _, before := range []string{commit.CommitsFolder("a"), commit.RecordName("a", "0", 0), commit.FileRecordName("a", schema.TokenStats)} {
 		dir := newDir(t)
 		options := Options{ScanID: "a", Date: "2026-11-21", ToolVersion: "test", PartRows: 3}
 		w := mustOpen(t, dir, options)

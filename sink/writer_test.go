@@ -96,7 +96,7 @@ func TestResume(t *testing.T) {
 			t.Errorf("restarted with %d done", w.DoneCount())
 		}
 		for entry := range dir.List(t.Context(), "") {
-			if !slices.Contains([]string{commit.ManifestName("r"), commit.CommitName("r", commit.CompactedShard, 0), views.Name}, entry.Name) {
+			if !slices.Contains([]string{commit.ManifestName("r"), commit.RecordName("r", commit.CompactedShard, 0), views.Name}, entry.Name) {
 				t.Errorf("left by --restart: %s", entry.Name)
 			}
 		}
@@ -236,7 +236,7 @@ func TestDamageIsNoticed(t *testing.T) {
 	if _, err := Open(t.Context(), dir, Options{ScanID: "d"}); err == nil {
 		t.Error("Open without a committed file")
 	}
-	commit := filepath.Join(dir.Root(), commit.CommitName("d", "0", 0))
+	commit := filepath.Join(dir.Root(), commit.RecordName("d", "0", 0))
 	if err := os.WriteFile(commit, []byte("{"), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -746,7 +746,7 @@ func TestOpenNamesRemedy(t *testing.T) {
 	o := crashOptions
 	o.Restart = true
 	for name, remedy := range map[string]string{
-		commit.ManifestName(crashOptions.ScanID): commit.ManifestRemedy, commit.CommitName(crashOptions.ScanID, "0", 4): commit.DamageRemedy,
+		commit.ManifestName(crashOptions.ScanID): commit.ManifestRemedy, commit.RecordName(crashOptions.ScanID, "0", 4): commit.DamageRemedy,
 	} {
 		dir := newDir(t)
 		for range 2 {

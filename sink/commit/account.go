@@ -39,12 +39,12 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("some of what it had committed is lost (%s); %s", strings.Join(what, "; "), remedy)
 }
 
-// lost says what of a scan is missing; nil is nothing that its records tell of. Of a scan that is being written, only who holds
+// Lost says what of a scan is missing; nil is nothing that its records tell of. Of a scan that is being written, only who holds
 // the lock can tell: a listing may have a record and not the one before.
 func (h *History) Lost(m *Manifest) *LostError {
 	e := &LostError{Totals: m.Unaccounted(h.Current), rejudged: m.Rejudged != nil}
 	for _, g := range h.Gaps() {
-		e.Records = append(e.Records, CommitName(m.ScanID, g.Shard, g.From)+": "+g.Missing())
+		e.Records = append(e.Records, RecordName(m.ScanID, g.Shard, g.From)+": "+g.Missing())
 	}
 	if len(e.Records)+len(e.Totals) == 0 {
 		return nil
@@ -52,7 +52,7 @@ func (h *History) Lost(m *Manifest) *LostError {
 	return e
 }
 
-// unaccounted holds the commits that count against the totals of a complete scan. Others have none.
+// Unaccounted holds the commits that count against the totals of a complete scan. Others have none.
 func (m *Manifest) Unaccounted(commits []Commit) (wrong []Total) {
 	if m.State != Complete {
 		return nil
@@ -88,7 +88,7 @@ func (m *Manifest) Unaccounted(commits []Commit) (wrong []Total) {
 	return wrong
 }
 
-// sitesOf unites the bitmaps of commits. With the error of the first that cannot be read come those of the others.
+// SitesOf unites the bitmaps of commits. With the error of the first that cannot be read come those of the others.
 func SitesOf(commits []Commit) (*roaring64.Bitmap, error) {
 	all := roaring64.New()
 	var first error
@@ -105,6 +105,7 @@ func SitesOf(commits []Commit) (*roaring64.Bitmap, error) {
 	return all, first
 }
 
+// CountCommits adds up what commits hold.
 func CountCommits(commits []Commit) *Counts {
 	counts := &Counts{Parts: len(commits), Files: map[string]int64{}}
 	for _, c := range commits {

@@ -119,9 +119,10 @@ func (c *Commit) File(table string) (file schema.File, ok bool) {
 	return c.Files[i], true
 }
 
-func (c *Commit) Name() string { return CommitName(c.ScanID, c.Shard, c.N) }
+// Name is the name of the commit's record in the dataset.
+func (c *Commit) Name() string { return RecordName(c.ScanID, c.Shard, c.N) }
 
-// bytes is the size of all the commit's files.
+// Bytes is the size of all the commit's files.
 func (c *Commit) Bytes() (n int64) {
 	for _, f := range c.Files {
 		n += f.Bytes
@@ -137,7 +138,7 @@ func (c *Commit) Write(ctx context.Context, st store.Store) error {
 	return st.CreateIfAbsent(ctx, c.Name(), data)
 }
 
-// readCommit reads a record, and checks all that can be told from the record alone. That of a later version comes with a
+// ReadCommit reads a record, and checks all that can be told from the record alone. That of a later version comes with a
 // *NewerError.
 func ReadCommit(ctx context.Context, st store.Store, scanID, name string) (*Commit, error) {
 	data, err := store.ReadAll(ctx, st, name, schema.MaxCommit)
@@ -174,7 +175,7 @@ func ReadCommit(ctx context.Context, st store.Store, scanID, name string) (*Comm
 	return c, nil
 }
 
-// history is every commit record of a scan.
+// History is every commit record of a scan.
 type History struct {
 	Current    []Commit // those that count, in the order of their rows
 	Replaced   []Commit // those whose rows a compaction has, or that a restart or repair deletes; it was killed, or is about to
@@ -194,7 +195,7 @@ func (h *History) replacement(c *Commit) (by *Commit, where Replaced, ok bool) {
 	return nil, Replaced{}, false
 }
 
-// next is the first number that no commit of a shard has ever had.
+// Next is the first number that no commit of a shard has ever had.
 func (h *History) Next(shard string) int {
 	next := 0
 	for _, commits := range [][]Commit{h.Current, h.Replaced, h.Tombstones} {
@@ -237,7 +238,7 @@ func Commits(ctx context.Context, st store.Store, scanID string) ([]Commit, erro
 	return h.Current, nil
 }
 
-// readHistory reads every record of a scan.
+// ReadHistory reads every record of a scan.
 func ReadHistory(ctx context.Context, st store.Store, scanID string) (*History, error) {
 	if err := CheckScanID(scanID); err != nil {
 		return nil, err
@@ -249,7 +250,7 @@ func ReadHistory(ctx context.Context, st store.Store, scanID string) (*History, 
 	return h, nil
 }
 
-// gatherHistory lists the records until no compaction shows, and reads each once. A listing that runs while a compaction
+// GatherHistory lists the records until no compaction shows, and reads each once. A listing that runs while a compaction
 // replaces records may show neither the old ones nor the new one: the new one had its name before the old ones lost
 // theirs, so a second listing shows it. Records that a scan has added in between are no reason to list again: that would
 // not end before the scan does. What was read of each record, or why it was not, goes through judge, one
@@ -344,20 +345,21 @@ func readCommits(ctx context.Context, st store.Store, scanID string, entries []s
 	return Ahead(ctx, entries, read, func(readResult) {})
 }
 
-// commitKey is a commit's name within its scan.
+// Key is a commit's name within its scan.
 type Key struct {
 	Shard string
 	N     int
 }
 
+// Key returns the commit's key.
 func (c *Commit) Key() Key { return Key{c.Shard, c.N} }
 
-// compare orders keys as parts are ordered: by shard and number.
+// Compare orders keys as parts are ordered: by shard and number.
 func (k Key) Compare(other Key) int {
 	return cmp.Or(strings.Compare(k.Shard, other.Shard), cmp.Compare(k.N, other.N))
 }
 
-// counts reports whether there has been a commit of that number whose rows are those of the scan: also where a compaction has
+// Counts reports whether there has been a commit of that number whose rows are those of the scan: also where a compaction has
 // them now, but not where a restart or repair has taken them out since.
 func (h *History) Counts(shard string, n int) bool {
 	for i := range h.Tombstones {
@@ -374,7 +376,7 @@ func (h *History) Counts(shard string, n int) bool {
 	return n < h.Next(shard)
 }
 
-// stale is every commit whose rows a compaction has, or that a restart or repair has taken out, whether or not its record is still there.
+// Stale is every commit whose rows a compaction has, or that a restart or repair has taken out, whether or not its record is still there.
 func (h *History) Stale() map[Key]bool {
 	stale := map[Key]bool{}
 	for _, commits := range [][]Commit{h.Current, h.Replaced, h.Tombstones} {
@@ -387,15 +389,15 @@ func (h *History) Stale() map[Key]bool {
 	return stale
 }
 
-// gap is numbers from one on and before another that must have been those of commits, and are not.
-type gap struct {
+// Gap is numbers from one on and before another that must have been those of commits, and are not.
+type Gap struct {
 	Shard       string
 	From, Until int
 }
 
-// gaps are the records that must have been there: a shard numbers its commits without gaps. Some more are there for
+// Gaps are the records that must have been there: a shard numbers its commits without gaps. Some more are there for
 // certain, though they cannot be read.
-func (h *History) Gaps(more ...Key) []gap {
+func (h *History) Gaps(more ...Key) []Gap {
 	first := map[string]int{} // number that a shard has begun with: what was missing before a restart is not missed after it
 	var there []Key
 	for i := range h.Tombstones {
@@ -414,22 +416,22 @@ func (h *History) Gaps(more ...Key) []gap {
 	}
 	there = slices.AppendSeq(append(there, more...), maps.Keys(h.Stale()))
 	slices.SortFunc(there, Key.Compare)
-	var gaps []gap
+	var gaps []Gap
 	shard, next := "", 0
 	for _, key := range there {
 		if key.Shard != shard {
 			shard, next = key.Shard, first[key.Shard]
 		}
 		if key.Shard != CompactedShard && key.N > next { // a killed compaction leaves gaps
-			gaps = append(gaps, gap{shard, next, key.N})
+			gaps = append(gaps, Gap{shard, next, key.N})
 		}
 		next = max(next, key.N+1)
 	}
 	return gaps
 }
 
-// missing says what is missing of a gap behind the first record of that name.
-func (g gap) Missing() string {
+// Missing says what is missing of a gap behind the first record of that name.
+func (g Gap) Missing() string {
 	if g.Until-g.From > 1 {
 		return fmt.Sprintf("it is missing, and so are the %d behind it: its shard has later commits", g.Until-g.From-1)
 	}
@@ -466,7 +468,7 @@ func (h *History) sort(commits []*Commit) {
 	slices.SortFunc(h.Current, func(a, b Commit) int { return first(&a).Compare(first(&b)) })
 }
 
-// fence keeps what an earlier holder of the scan's lock may still have on its way from counting, where the lock is a
+// Fence keeps what an earlier holder of the scan's lock may still have on its way from counting, where the lock is a
 // lease and there may be such a thing. The history is what was read with the lock held; it returns what there is now. The
 // shards are those that are given, those that have records, and those that have parts of that date ("" is any): of a shard's
 // first commit, which is sent when its files have their names, nothing else tells.
@@ -523,7 +525,7 @@ func NewTombstone(like Commit, shard string, n int) (*Commit, error) {
 	return &like, err
 }
 
-// written is how many bytes the files had in which a scan wrote the commit's rows, and how many parts they were.
+// Written is how many bytes the files had in which a scan wrote the commit's rows, and how many parts they were.
 func (c *Commit) Written() (bytes int64, parts int) {
 	if c.Shard != CompactedShard {
 		return c.Bytes(), 1

@@ -70,7 +70,7 @@ func BrokenOff(scanID string, err error) error {
 	return &StoreError{ScanID: scanID, Err: err}
 }
 
-// remedyFor says what to do about an error of the operating system before a scan is resumed, and whether an error is for
+// RemedyFor says what to do about an error of the operating system before a scan is resumed, and whether an error is for
 // certain one of the store's. What a server refuses or does not answer names its remedy itself.
 func RemedyFor(err error) (remedy string, certain bool) {
 	switch {
@@ -100,7 +100,7 @@ const (
 	DoingStats   = "stats"
 )
 
-// lockScan takes the lock of a scan that is there, to do something else with it than to scan, and reads its manifest.
+// LockScan takes the lock of a scan that is there, to do something else with it than to scan, and reads its manifest.
 func LockScan(ctx context.Context, st store.Store, scanID, doing string) (store.Unlocker, *Manifest, error) {
 	// Before the lock, which would make a folder for a scan that is none.
 	if _, err := ReadManifest(ctx, st, scanID); err != nil {
@@ -120,6 +120,7 @@ func LockScan(ctx context.Context, st store.Store, scanID, doing string) (store.
 	return lock, m, nil
 }
 
+// TakeLock locks a scan for one process, which the lock names. A HeldError says which other process has it.
 func TakeLock(ctx context.Context, st store.Store, scanID, doing string, now time.Time) (store.Unlocker, error) {
 	host, _ := os.Hostname() // a lock without a host still says the process
 	text, err := json.Marshal(Holder{PID: os.Getpid(), Host: host, StartedAt: now, Doing: doing})
@@ -139,7 +140,7 @@ func TakeLock(ctx context.Context, st store.Store, scanID, doing string, now tim
 	return lock, nil
 }
 
-// remedied says what to do about a record, or a file, that is not as it was written.
+// Remedied says what to do about a record, or a file, that is not as it was written.
 func Remedied(err error, remedy string) error {
 	if _, damaged := errors.AsType[*schema.DamagedError](err); damaged || errors.Is(err, ErrRecord) {
 		return fmt.Errorf("%w; %s", err, remedy)

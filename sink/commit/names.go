@@ -14,17 +14,28 @@ import (
 // This file is how things are called inside a dataset. A part's name is read from its right, so a scan id may contain
 // dashes and a shard may not.
 
-func ScanFolder(scanID string) string    { return schema.ScansFolder + scanID + "/" }
-func ManifestName(scanID string) string  { return ScanFolder(scanID) + "manifest.json" }
-func lockName(scanID string) string      { return ScanFolder(scanID) + "lock" }
-func CommitsFolder(scanID string) string { return ScanFolder(scanID) + "commits/" }
-func FilesFolder(scanID string) string   { return ScanFolder(scanID) + "files/" }
-func RejectsName(scanID string) string   { return "_rejects/" + scanID + ".jsonl" }
+// ScanFolder is the folder of a scan's records.
+func ScanFolder(scanID string) string { return schema.ScansFolder + scanID + "/" }
 
-// fileRecordName is where the hash of a file stands that no commit names (see FileRecord).
+// ManifestName is the name of a scan's manifest.
+func ManifestName(scanID string) string { return ScanFolder(scanID) + "manifest.json" }
+
+func lockName(scanID string) string { return ScanFolder(scanID) + "lock" }
+
+// CommitsFolder is the folder of a scan's commits.
+func CommitsFolder(scanID string) string { return ScanFolder(scanID) + "commits/" }
+
+// FilesFolder is the folder of the records of files that may be replaced.
+func FilesFolder(scanID string) string { return ScanFolder(scanID) + "files/" }
+
+// RejectsName is the name of a scan's rejected lines.
+func RejectsName(scanID string) string { return "_rejects/" + scanID + ".jsonl" }
+
+// FileRecordName is where the hash of a file stands that no commit names (see FileRecord).
 func FileRecordName(scanID, table string) string { return FilesFolder(scanID) + table + ".json" }
 
-func CommitName(scanID, shard string, n int) string {
+// RecordName is the name of a commit's record.
+func RecordName(scanID, shard string, n int) string {
 	return CommitsFolder(scanID) + shard + "-" + strconv.Itoa(n) + ".json"
 }
 
@@ -41,6 +52,7 @@ func KeyOf(name string) (key Key, ok bool) {
 
 func partitionFolder(table, date string) string { return table + "/scan_date=" + date + "/" }
 
+// PartName is the name of a part's file of a table.
 func PartName(table, date, scanID, shard string, n int) string {
 	return partitionFolder(table, date) + "part-" + scanID + "-" + shard + "-" + strconv.Itoa(n) + ".parquet"
 }
@@ -50,11 +62,11 @@ func StatsName(table, date, scanID string) string {
 	return partitionFolder(table, date) + "part-" + scanID + ".parquet"
 }
 
-// compactedShard is the shard of the parts that compaction makes: it merges parts of any shards, and no scan may be cut
+// CompactedShard is the shard of the parts that compaction makes: it merges parts of any shards, and no scan may be cut
 // into shards of that name.
 const CompactedShard = "compacted"
 
-// splitPart reads a part's file name, without its folder; ok is false for other files.
+// SplitPart reads a part's file name, without its folder; ok is false for other files.
 func SplitPart(base string) (scanID, shard string, n int, ok bool) {
 	rest, ok1 := strings.CutPrefix(base, "part-")
 	rest, ok2 := strings.CutSuffix(rest, ".parquet")
@@ -90,6 +102,7 @@ func CheckScanID(id string) error {
 	return nil
 }
 
+// CheckShard returns an error if a shard cannot be part of a file's name.
 func CheckShard(shard string) error {
 	if shard == "" || len(shard) > 32 {
 		return fmt.Errorf("%w: shard %.80q", ErrScanID, shard)
@@ -109,6 +122,7 @@ func alphanumeric(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
+// CheckDate returns an error unless a date has the form YYYY-MM-DD.
 func CheckDate(date string) error {
 	if _, err := time.Parse(time.DateOnly, date); err != nil {
 		return fmt.Errorf("%.40q is no date of the form YYYY-MM-DD", date)

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// sweepAndList removes what drafts of these objects have left behind, and lists the objects.
+// SweepAndList removes what drafts of these objects have left behind, and lists the objects.
 func SweepAndList(ctx context.Context, st store.Store, prefix string, ours func(name string) bool) (names []string, err error) {
 	if err := st.Sweep(ctx, prefix, ours); err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func SweepAndList(ctx context.Context, st store.Store, prefix string, ours func(
 	return names, nil
 }
 
-// usedNumbers is a scan's history as far as it can be told from the names of records too, where they cannot be read: which
+// UsedNumbers is a scan's history as far as it can be told from the names of records too, where they cannot be read: which
 // shards there are, and which numbers they have had. Parts are the last numbers, by shard, that files have. Whatever is wrong
 // with the store is seen by who deletes there.
 func UsedNumbers(ctx context.Context, st store.Store, scanID string) (past *History, parts map[string]int) {
@@ -74,16 +74,16 @@ func partNumbers(ctx context.Context, st store.Store, scanID, date string) (map[
 	return parts, nil
 }
 
-// shardOf reads the name of a part's file; ok is false where it is none of that scan's.
+// ShardOf reads the name of a part's file; ok is false where it is none of that scan's.
 func ShardOf(scanID, base string) (shard string, n int, ok bool) {
 	id, shard, n, ok := SplitPart(base)
 	return shard, n, ok && id == scanID && (shard == CompactedShard || CheckShard(shard) == nil)
 }
 
-// everything is for folders that are one scan's alone.
+// Everything is for folders that are one scan's alone.
 func Everything(string) bool { return true }
 
-// sweepFiles removes what drafts of these files have left behind. There is none in the making, but of the views: who
+// SweepFiles removes what drafts of these files have left behind. There is none in the making, but of the views: who
 // writes those minds (see writeViews).
 func SweepFiles(ctx context.Context, st store.Store, files ...string) error {
 	for _, file := range files {
@@ -94,7 +94,7 @@ func SweepFiles(ctx context.Context, st store.Store, files ...string) error {
 	return nil
 }
 
-// sweepParts removes what drafts of a scan's parts have left behind, of all its shards: one that appeared late, of a shard
+// SweepParts removes what drafts of a scan's parts have left behind, of all its shards: one that appeared late, of a shard
 // that nobody writes any more, would stay. There is none in the making, since the lock is that of all shards.
 func SweepParts(ctx context.Context, st store.Store, scanID, date string) error {
 	ours := func(name string) bool {
@@ -109,7 +109,7 @@ func SweepParts(ctx context.Context, st store.Store, scanID, date string) error 
 	return nil
 }
 
-// partFiles lists the files of a scan's parts in the partition of a date, table after table.
+// PartFiles lists the files of a scan's parts in the partition of a date, table after table.
 func PartFiles(ctx context.Context, st store.Store, scanID, date string) (files []store.Entry, err error) {
 	for _, table := range schema.AllTables {
 		for entry, err := range st.List(ctx, partitionFolder(table, date)+"part-"+scanID+"-") {
@@ -124,7 +124,7 @@ func PartFiles(ctx context.Context, st store.Store, scanID, date string) (files 
 	return files, nil
 }
 
-// clearParts deletes what died with its process: all drafts, the parts and claimed records of these shards that no commit
+// ClearParts deletes what died with its process: all drafts, the parts and claimed records of these shards that no commit
 // names, and the parts and records of any shard whose rows a compaction has. The scan's lock is held. Where files of the commits
 // that count are missing or have another size, it deletes nothing but drafts, and returns them in the order of their names: what
 // has been replaced may be all that is left.
@@ -177,4 +177,5 @@ func ClearParts(ctx context.Context, st store.Store, scanID, date string, past *
 	return nil, nil
 }
 
+// ErrClosed is what reading a closed scan returns.
 var ErrClosed = errors.New("the dataset is closed")

@@ -26,13 +26,13 @@ const (
 	sumLength = 2 * sha256.Size
 )
 
-// errRecord says that a record is not as it was written.
+// ErrRecord says that a record is not as it was written.
 var ErrRecord = errors.New("it is damaged")
 
 // errSum is the errRecord of a record whose bytes have changed.
 var errSum = fmt.Errorf("%w: its sum is not that of its bytes", ErrRecord)
 
-// sealRecord returns the JSON of a record whose last field is sum, and sets that.
+// SealRecord returns the JSON of a record whose last field is sum, and sets that.
 func SealRecord(record any, sum *string) ([]byte, error) {
 	*sum = ""
 	data, err := json.MarshalIndent(record, "", "  ")
@@ -44,7 +44,7 @@ func SealRecord(record any, sum *string) ([]byte, error) {
 	return append(append(data, *sum...), sumCloses...), nil
 }
 
-// openRecord checks a record's bytes and reads them into record.
+// OpenRecord checks a record's bytes and reads them into record.
 func OpenRecord(data []byte, record any, sum *string) error {
 	at := len(data) - len(sumOpens) - sumLength - len(sumCloses)
 	if at < 0 || !bytes.HasPrefix(data[at:], []byte(sumOpens)) || !bytes.HasSuffix(data, []byte(sumCloses)) {
@@ -76,15 +76,15 @@ type FileRecord struct {
 	Sum     string   `json:"sum,omitempty"` // see sealRecord
 }
 
-// fileRejects is what the record of the rejects calls its table.
+// FileRejects is what the record of the rejects calls its table.
 const FileRejects = "rejects"
 
-// recordedFiles are the files of a scan that have such a record.
+// RecordedFiles are the files of a scan that have such a record.
 var RecordedFiles = []string{FileRejects, schema.TokenStats, schema.RecordStats}
 
 const maxFileRecord = 1 << 20
 
-// publishRecorded publishes a sealed draft and writes the record of it: at every moment the file is one of those that its
+// PublishRecorded publishes a sealed draft and writes the record of it: at every moment the file is one of those that its
 // record allows. The scan's lock is held: of two at once the file of one would stand beside the record of the other.
 func PublishRecorded(ctx context.Context, st store.Store, record FileRecord, publish func(context.Context) error) error {
 	switch before, err := ReadFileRecord(ctx, st, record.ScanID, record.File.Table); {
@@ -114,7 +114,7 @@ func (r *FileRecord) write(ctx context.Context, st store.Store) error {
 	return st.Put(ctx, name, data)
 }
 
-// readFileRecord reads the record of a file; store.ErrNotExist where it has none.
+// ReadFileRecord reads the record of a file; store.ErrNotExist where it has none.
 func ReadFileRecord(ctx context.Context, st store.Store, scanID, table string) (*FileRecord, error) {
 	name := FileRecordName(scanID, table)
 	data, err := store.ReadAll(ctx, st, name, maxFileRecord)
@@ -131,7 +131,7 @@ func ReadFileRecord(ctx context.Context, st store.Store, scanID, table string) (
 	return r, nil
 }
 
-// listFileRecords are the files of a scan that have a record, as it calls them.
+// ListFileRecords are the files of a scan that have a record, as it calls them.
 func ListFileRecords(ctx context.Context, st store.Store, scanID string) (recorded []string, err error) {
 	for entry, err := range st.List(ctx, FilesFolder(scanID)) {
 		if err != nil {

@@ -81,7 +81,7 @@ func (r *Rejects) Add(reject Reject) error {
 	return nil
 }
 
-// copy adds the lines of a file of rejects as they are.
+// Copy adds the lines of a file of rejects as they are.
 func (r *Rejects) Copy(file io.Reader) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -38,7 +38,7 @@ func (r *Rejudged) Stayed() (n int64) {
 	return n
 }
 
-// and returns the sum; nil is nothing.
+// And returns the sum; nil is nothing.
 func (r *Rejudged) And(o *Rejudged) *Rejudged {
 	if r == nil || o == nil {
 		if r == nil {
@@ -63,10 +63,12 @@ func (r *Rejudged) And(o *Rejudged) *Rejudged {
 	return sum
 }
 
+// NewRejudged returns counts of zero.
 func NewRejudged() *Rejudged {
 	return &Rejudged{Carried: map[string]int64{}, Columns: map[string]int64{}, Checks: map[string]int64{}, Decisions: map[string]int64{}, Kinds: map[string]Difference{}}
 }
 
+// And returns the sum of both.
 func (d Difference) And(o Difference) Difference {
 	return Difference{d.Changed + o.Changed, d.Appeared + o.Appeared, d.Vanished + o.Vanished}
 }

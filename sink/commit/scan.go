@@ -174,11 +174,11 @@ type Place struct {
 	First, Rows int64
 }
 
-// readAtOnce is how many records or files are read at a time, or wait to be read with what came with opening them: each
+// ReadAtOnce is how many records or files are read at a time, or wait to be read with what came with opening them: each
 // may wait for a server.
 const ReadAtOnce = 8
 
-// ahead reads each of some things, and yields what it has read in their order. While one is being looked at the next ones
+// Ahead reads each of some things, and yields what it has read in their order. While one is being looked at the next ones
 // are read. What has been read and is not asked for any more goes to drop. The context of a reading lasts until the end.
 func Ahead[T, R any](ctx context.Context, items []T, read func(context.Context, T) R, drop func(R)) iter.Seq2[T, R] {
 	return func(yield func(T, R) bool) {
@@ -206,7 +206,7 @@ func Ahead[T, R any](ctx context.Context, items []T, read func(context.Context, 
 	}
 }
 
-// open opens the file of a table in a commit. Where a compaction has taken the file away since the commits were read,
+// Open opens the file of a table in a commit. Where a compaction has taken the file away since the commits were read,
 // its rows are in the compacted file: whole row groups, in the same order.
 func (s *Scan) Open(ctx context.Context, c *Commit, table string) (Place, error) {
 	file, ok := c.File(table)

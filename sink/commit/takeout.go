@@ -13,7 +13,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// takeOut creates a record of no part that takes the place of others, so that none of them counts any more, from one moment to the
+// TakeOut creates a record of no part that takes the place of others, so that none of them counts any more, from one moment to the
 // next. The record stays, so that numbers go on behind those that it took out: a name that was given again would show a reader
 // who has opened the scan before rows of the scan after; and where the lock is a lease, a deletion that is late might hit it.
 func TakeOut(ctx context.Context, st store.Store, like Commit, past *History, keys map[Key]bool) (*Commit, error) {
@@ -38,7 +38,7 @@ func TakeOut(ctx context.Context, st store.Store, like Commit, past *History, ke
 	return record, record.Write(ctx, st)
 }
 
-// holdAgainst holds a file's bytes against its record; the error is a *damagedError where they are others.
+// HoldAgainst holds a file's bytes against its record; the error is a *damagedError where they are others.
 func HoldAgainst(ctx context.Context, st store.Store, file schema.File) error {
 	object, err := st.Open(ctx, file.Name)
 	if err != nil {

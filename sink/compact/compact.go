@@ -53,7 +53,7 @@ const maxUnmerged = 8
 // maxMerged is how many parts become one: each brings row groups of its own, which the footer lists.
 const maxMerged = 256
 
-// maxGroups is how many row groups a file of a merged part has at most, unless one of a single part has more.
+// MaxGroups is how many row groups a file of a merged part has at most, unless one of a single part has more.
 const MaxGroups = 1024
 
 // Result is what a compaction came to.

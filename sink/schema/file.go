@@ -28,7 +28,7 @@ type File struct {
 	Groups int    `json:"row_groups,omitempty"`
 }
 
-// damagedError says what of a file is not as its commit says.
+// DamagedError says what of a file is not as its commit says.
 type DamagedError struct{ What, Expected, Found string }
 
 func (e *DamagedError) Error() string {

@@ -10,6 +10,7 @@ func (e *NewerError) Error() string {
 	return fmt.Sprintf("it is of schema version %d, and this bulkscan knows versions up to %d: use a newer bulkscan", e.Version, Version)
 }
 
+// CheckVersion returns a NewerError for a later schema version.
 func CheckVersion(version int) error {
 	if version > Version {
 		return &NewerError{version}

@@ -22,7 +22,7 @@ const (
 // AllTables are the tables that a scan writes.
 var AllTables = []string{Sites, Verdicts, Evidence, Bodies}
 
-// isStatistics reports whether a table is computed from a whole scan.
+// IsStatistics reports whether a table is computed from a whole scan.
 func IsStatistics(table string) bool { return table == TokenStats || table == RecordStats }
 
 // Table describes a table.
@@ -65,6 +65,7 @@ func Tables() []Table {
 	return all
 }
 
+// ColumnsOf describes the columns of a row's struct, by its tags.
 func ColumnsOf(row reflect.Type) []Column {
 	columns := make([]Column, 0, row.NumField())
 	for i := range row.NumField() {
@@ -77,12 +78,13 @@ func ColumnsOf(row reflect.Type) []Column {
 	return columns
 }
 
+// ColumnName is the column that a field is written to.
 func ColumnName(field reflect.StructField) string {
 	name, _, _ := strings.Cut(field.Tag.Get("parquet"), ",")
 	return name
 }
 
-// hasOption reports whether the field's parquet tag has an option.
+// HasOption reports whether the field's parquet tag has an option.
 func HasOption(field reflect.StructField, option string) bool {
 	_, options, _ := strings.Cut(field.Tag.Get("parquet"), ",")
 	for o := range strings.SplitSeq(options, ",") {

@@ -2,10 +2,10 @@ package schema
 
 import "unicode/utf8"
 
-// bounded is a string as valid UTF-8 of at most limit bytes.
+// Bounded is a string as valid UTF-8 of at most limit bytes.
 func Bounded(s string, limit int) string { return string(AppendValid(nil, []byte(s), limit)) }
 
-// appendValid appends raw as valid UTF-8: U+FFFD for each byte that is part of no character. It ends before limit
+// AppendValid appends raw as valid UTF-8: U+FFFD for each byte that is part of no character. It ends before limit
 // bytes are exceeded, never within a character; and a last character that stands unfinished at the end of a raw text
 // of limit bytes or more was cut by somebody before us, and is dropped.
 func AppendValid(b, raw []byte, limit int) []byte {

@@ -37,7 +37,7 @@ import (
 // maxIndexes bounds the page indexes of one source that are held in memory, in bytes: those of a part take 100 KB.
 const maxIndexes = 64 << 20
 
-// errTooLarge says that the sources are too many for one file.
+// ErrTooLarge says that the sources are too many for one file.
 var ErrTooLarge = errors.New("too large to be merged")
 
 // concatenation makes one file out of several.
@@ -60,7 +60,7 @@ func (s *concatenation) Write(b []byte) (int, error) {
 	return n, Writing(err)
 }
 
-// splice writes a sealed draft of the rows of sources in a store, in their order, and describes it. All are files of one
+// Concat writes a sealed draft of the rows of sources in a store, in their order, and describes it. All are files of one
 // table. The metadata is that of the first, unless another is given. The caller publishes or discards it. The error is
 // *writeError where it is of the draft.
 func Concat(ctx context.Context, from, to store.Store, name string, sources []schema.File, mostFooter int, metadata map[string]string) (store.Draft, schema.File, error) {
@@ -159,7 +159,7 @@ func endOfPages(footer *format.FileMetaData, limit int64) (int64, error) {
 	return end, nil
 }
 
-// chunkBytes is where the pages of a column chunk lie; limit is where the footer begins.
+// ChunkBytes is where the pages of a column chunk lie; limit is where the footer begins.
 func ChunkBytes(c *format.ColumnChunk, limit int64) (first, length int64, err error) {
 	m := &c.MetaData
 	first, length = m.DataPageOffset, m.TotalCompressedSize
@@ -290,6 +290,7 @@ func (s *concatenation) addGroups(footer *format.FileMetaData, move int64, index
 	return nil
 }
 
+// DecodeOffsets decodes an offset index, within bounds that go with its length.
 func DecodeOffsets(encoded []byte, into *format.OffsetIndex) (err error) {
 	defer rescue(&err)
 	if err := checkThrift(encoded, locationStruct); err != nil {

@@ -18,21 +18,24 @@ import (
 // process. Here every length is held against the bytes that are there first.
 
 const (
+	// Magic begins and ends a Parquet file.
 	Magic     = "PAR1"
 	tailBytes = 64 << 10 // of a file read at once: most footers fit
-	MaxFooter = 16 << 20 // bytes of a footer: that of a compacted part of a thousand row groups takes a tenth
+	// MaxFooter bounds a footer in bytes: that of a compacted part of a thousand row groups takes a tenth.
+	MaxFooter = 16 << 20
 )
 
 var errFooter = errors.New("damaged Parquet file: its footer cannot be read")
 
-// tailed is an object whose last bytes are in memory, so that a footer is fetched once.
-type tailed struct {
+// Tailed is an object whose last bytes are in memory, so that a footer is fetched once.
+type Tailed struct {
 	store.Object
 	at   int64 // where tail begins
 	tail []byte
 }
 
-func (t *tailed) ReadAt(p []byte, at int64) (int, error) {
+// ReadAt implements io.ReaderAt.
+func (t *Tailed) ReadAt(p []byte, at int64) (int, error) {
 	if at < t.at || at > t.Size() {
 		return t.Object.ReadAt(p, at)
 	}
@@ -43,13 +46,13 @@ func (t *tailed) ReadAt(p []byte, at int64) (int, error) {
 	return n, nil
 }
 
-// openTail reads a file's footer, and checks that it can be decoded in an amount of memory that goes with its length.
-func OpenTail(object store.Object) (t *tailed, footer []byte, err error) {
+// OpenTail reads a file's footer, and checks that it can be decoded in an amount of memory that goes with its length.
+func OpenTail(object store.Object) (t *Tailed, footer []byte, err error) {
 	size := object.Size()
 	if size < int64(len(Magic)+8) {
 		return nil, nil, fmt.Errorf("%w: the file has %d bytes", errFooter, size)
 	}
-	t = &tailed{Object: object, at: max(0, size-tailBytes)}
+	t = &Tailed{Object: object, at: max(0, size-tailBytes)}
 	if err := t.read(size); err != nil {
 		return nil, nil, err
 	}
@@ -75,13 +78,13 @@ func OpenTail(object store.Object) (t *tailed, footer []byte, err error) {
 	return t, footer, nil
 }
 
-func (t *tailed) read(size int64) error {
+func (t *Tailed) read(size int64) error {
 	t.tail = make([]byte, size-t.at)
 	_, err := io.ReadFull(io.NewSectionReader(t.Object, t.at, size-t.at), t.tail)
 	return err
 }
 
-// decodeFooter reads a footer that openTail has checked.
+// DecodeFooter reads a footer that openTail has checked.
 func DecodeFooter(footer []byte) (m *format.FileMetaData, err error) {
 	defer rescue(&err)
 	m = &format.FileMetaData{}

@@ -33,6 +33,7 @@ const (
 	walkerBuffer  = 64 << 10
 )
 
+// ErrPage is wrapped by the errors of pages that are not as Parquet has them.
 var ErrPage = errors.New("damaged Parquet file")
 
 // pageWalker goes through the pages of one column chunk, and checks each.
@@ -224,7 +225,7 @@ func inflate(codec format.CompressionCodec, to, packed []byte, raw int) (_ []byt
 
 // guard reads a file, and gives out no byte of a page before the page has been checked.
 type guard struct {
-	*tailed
+	*Tailed
 	mu     sync.Mutex
 	chunks []guardedChunk // in the order of their places
 	room   pageRoom
@@ -239,8 +240,8 @@ type guardedChunk struct {
 }
 
 // newGuard makes a guard of the chunks that a footer names.
-func newGuard(t *tailed, footer *format.FileMetaData, footerAt int64) (*guard, error) {
-	g := &guard{tailed: t}
+func newGuard(t *Tailed, footer *format.FileMetaData, footerAt int64) (*guard, error) {
+	g := &guard{Tailed: t}
 	shapes, err := shapesOf(footer.Schema)
 	if err != nil {
 		return nil, err
@@ -272,7 +273,7 @@ func newGuard(t *tailed, footer *format.FileMetaData, footerAt int64) (*guard, e
 }
 
 func (g *guard) ReadAt(p []byte, at int64) (int, error) {
-	n, err := g.tailed.ReadAt(p, at)
+	n, err := g.Tailed.ReadAt(p, at)
 	end := at + int64(n)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -293,7 +294,7 @@ func (g *guard) ReadAt(p []byte, at int64) (int, error) {
 // check checks the pages of a chunk that begin before a place. With an error comes where the page begins.
 func (g *guard) check(c *guardedChunk, until int64) (bad int64, err error) {
 	if c.walker == nil {
-		in := bufio.NewReaderSize(io.NewSectionReader(g.tailed, c.first, c.end-c.first), walkerBuffer)
+		in := bufio.NewReaderSize(io.NewSectionReader(g.Tailed, c.first, c.end-c.first), walkerBuffer)
 		c.walker = newPageWalker(in, c.of, c.shape, c.first, c.end)
 	}
 	for w := c.walker; w.at < min(until, c.end); {

@@ -28,7 +28,7 @@ func FileRows[T any](ctx context.Context, st store.Store, name string) iter.Seq2
 
 const readRowsAtOnce = 256
 
-// readRows calls yield for rows of a file, from first on and at most so many, until that says stop. The Parquet reader
+// ReadRows calls yield for rows of a file, from first on and at most so many, until that says stop. The Parquet reader
 // panics on some damaged files; for whoever reads a dataset that is an error like others.
 func ReadRows[T any](ctx context.Context, object store.Object, first, rows int64, yield func(*T, error) bool) (err error) {
 	reader, err := openReader[T](object, first)
@@ -78,6 +78,7 @@ func openReader[T any](object store.Object, first int64) (_ *parquet.GenericRead
 	return reader, nil
 }
 
+// OpenFile opens a Parquet file whose footer has been checked.
 func OpenFile(object store.Object) (*parquet.File, error) {
 	t, encoded, err := OpenTail(object)
 	if err != nil {

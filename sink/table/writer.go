@@ -18,13 +18,16 @@ import (
 )
 
 const (
-	GroupRows    = 65536 // rows of a row group at most
+	// GroupRows bounds the rows of a row group.
+	GroupRows = 65536
+	// MinPageBytes is the least size of a page's buffer.
 	MinPageBytes = 4 << 10
-	PageBytes    = 512 << 10 // raw bytes of a page at most; every column of every table has a buffer of that size
-	dictionaries = 1 << 20   // bytes of a column's dictionary, beyond which it goes on plain
+	// PageBytes bounds the raw bytes of a page. Every column of every table has a buffer of that size.
+	PageBytes    = 512 << 10
+	dictionaries = 1 << 20 // bytes of a column's dictionary, beyond which it goes on plain
 )
 
-// fileWriter writes one Parquet file of a table. The writer makes one file after the other.
+// Writer writes one Parquet file of a table. The writer makes one file after the other.
 type Writer[T any] struct {
 	name   string
 	writer *tailedWriter[T]
@@ -51,19 +54,22 @@ func (d *digest) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// NewWriter returns a writer of a table, which buffers batch rows and pages of so many bytes. It writes nowhere before Begin.
 func NewWriter[T any](name string, batch, page int, metadata map[string]string) *Writer[T] {
 	t := &Writer[T]{name: name, batch: make([]T, 0, batch)}
 	t.Out.hash = sha256.New()
 	t.nulls = optionalsOf(reflect.TypeFor[T]())
-	// It writes nowhere until begin says where to.
 	t.writer = &tailedWriter[T]{GenericWriter: newParquetWriter[T](io.Discard, page, metadata)}
 	return t
 }
 
+// TableName is the name of the table.
 func (t *Writer[T]) TableName() string { return t.name }
 
+// RowGroups is how many row groups the file has so far.
 func (t *Writer[T]) RowGroups() int { return t.groups }
 
+// Begin begins a file as a draft in a store.
 func (t *Writer[T]) Begin(ctx context.Context, st store.Store, name string) error {
 	draft, err := st.Create(ctx, name)
 	if err != nil {
@@ -76,7 +82,7 @@ func (t *Writer[T]) Begin(ctx context.Context, st store.Store, name string) erro
 	return nil
 }
 
-// next returns the row to fill next, to be filled before anything else is called.
+// Next returns the row to fill next, to be filled before anything else is called.
 func (t *Writer[T]) Next() (*T, error) {
 	if len(t.batch) == cap(t.batch) {
 		if err := t.Flush(); err != nil {
@@ -87,6 +93,7 @@ func (t *Writer[T]) Next() (*T, error) {
 	return &t.batch[len(t.batch)-1], nil
 }
 
+// Flush hands the buffered rows to the Parquet writer.
 func (t *Writer[T]) Flush() error {
 	if len(t.batch) == 0 {
 		return nil
@@ -99,7 +106,7 @@ func (t *Writer[T]) Flush() error {
 	return nil
 }
 
-// write hands rows to the Parquet writer, up to the end of each row group apart: the writer would cut them there by
+// Write hands rows to the Parquet writer, up to the end of each row group apart: the writer would cut them there by
 // itself, and where it cuts decides which nulls it keeps.
 func (t *Writer[T]) Write(rows []T) error {
 	for len(rows) > 0 {
@@ -132,6 +139,7 @@ func (t *Writer[T]) writePieces(rows []T) error {
 	return err
 }
 
+// EndGroup ends the row group.
 func (t *Writer[T]) EndGroup() error {
 	t.group = 0
 	if err := t.writer.Flush(); err != nil {
@@ -140,6 +148,7 @@ func (t *Writer[T]) EndGroup() error {
 	return nil
 }
 
+// Seal writes the footer and makes the draft durable.
 func (t *Writer[T]) Seal() error {
 	if err := t.writer.Close(); err != nil {
 		return fmt.Errorf("cannot write %s: %w", t.Out.Name, err)
@@ -147,8 +156,10 @@ func (t *Writer[T]) Seal() error {
 	return t.Out.draft.Seal()
 }
 
+// Publish gives the sealed draft its name.
 func (t *Writer[T]) Publish(ctx context.Context) error { return t.Out.draft.Publish(ctx) }
 
+// Discard deletes the draft, if there is one, and the buffered rows.
 func (t *Writer[T]) Discard() error {
 	t.batch = t.batch[:0]
 	if t.Out.draft == nil {
@@ -159,6 +170,7 @@ func (t *Writer[T]) Discard() error {
 	return err
 }
 
+// Describe is what a commit says of the sealed file.
 func (t *Writer[T]) Describe() schema.File {
 	return schema.File{Table: t.name, Name: t.Out.Name, Rows: t.rows, Bytes: t.Out.Size, SHA256: hex.EncodeToString(t.Out.hash.Sum(nil)), Groups: t.groups}
 }
@@ -200,7 +212,7 @@ const (
 	MetaScan     = "scan_id"
 )
 
-// writeError is an error of what is being made.
+// WriteError is an error of what is being made.
 type WriteError struct{ err error }
 
 func (e *WriteError) Error() string { return e.err.Error() }

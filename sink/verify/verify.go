@@ -388,7 +388,7 @@ func (v *verifier) gaps(id string, past *commit.History, unreadable map[string]b
 		damaged = append(damaged, key)
 	}
 	for _, gap := range past.Gaps(damaged...) {
-		v.report(Finding{Kind: Damaged, File: commit.CommitName(id, gap.Shard, gap.From), What: gap.Missing()})
+		v.report(Finding{Kind: Damaged, File: commit.RecordName(id, gap.Shard, gap.From), What: gap.Missing()})
 	}
 }
 
@@ -420,7 +420,7 @@ func (v *verifier) counts(m *commit.Manifest, past *commit.History) {
 	}
 }
 
-// misnamed holds the names of a commit's files against the scan's date and tables.
+// Misnamed holds the names of a commit's files against the scan's date and tables.
 func Misnamed(c *commit.Commit, m *commit.Manifest) (findings []Finding) {
 	if m == nil {
 		return nil
@@ -626,7 +626,7 @@ func (v *verifier) recordAndFile(ctx context.Context, id, table string, m *commi
 	return record, findings, err
 }
 
-// verifyFile verifies one file that a record names: Parquet, or rejects.
+// File verifies one file that a record names: Parquet, or rejects.
 func File(ctx context.Context, st store.Store, f schema.File, scanID string) ([]Finding, error) {
 	v := &verifier{store: st}
 	if f.Table == commit.FileRejects {
@@ -635,7 +635,7 @@ func File(ctx context.Context, st store.Store, f schema.File, scanID string) ([]
 	return v.parquet(ctx, f, scanID)
 }
 
-// recordedIsSound reports whether the file of rejects or statistics is what its record says, and the record what the manifest says.
+// RecordedIsSound reports whether the file of rejects or statistics is what its record says, and the record what the manifest says.
 func RecordedIsSound(ctx context.Context, st store.Store, id, file string, m *commit.Manifest) (bool, error) {
 	v := &verifier{store: st, committed: map[string]bool{}}
 	_, findings, err := v.recordAndFile(ctx, id, file, m)
@@ -793,7 +793,7 @@ func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 		return Finding{}, false
 	case s == nil || s.past == nil:
 		return damaged(name, "no commit names it, and it belongs to no scan"), true
-	case s.unreadable[commit.CommitName(id, shard, n)]:
+	case s.unreadable[commit.RecordName(id, shard, n)]:
 		return Finding{}, false // the record is reported
 	case s.restarting() && s.stale[commit.Key{Shard: shard, N: n}]:
 		return Finding{Kind: Leftover, File: name, What: whatRestarts}, true

@@ -42,7 +42,8 @@ import (
 const Name = "views.sql"
 
 const (
-	MaxBytes   = 4 << 20 // the registry of tokens is in it
+	// MaxBytes bounds views.sql, which has the registry of tokens in it.
+	MaxBytes   = 4 << 20
 	viewsSum   = "-- sha256 of all lines above: "
 	viewsAt    = `coalesce(getvariable('bulkscan'), '')`
 	viewsGlob  = `regexp_replace(` + viewsAt + `, '([[*?])', '[\1]', 'g')` // for patterns: the place itself is none
@@ -153,7 +154,7 @@ SELECT * FROM (VALUES
 `
 )
 
-// writeViews writes views.sql of the tables that have committed files, unless it says so already. A nil registry is the one
+// Write writes views.sql of the tables that have committed files, unless it says so already. A nil registry is the one
 // that stands there.
 func Write(ctx context.Context, st store.Store, registry *tokens.Registry) error {
 	with, err := tablesWithFiles(ctx, st)
@@ -282,7 +283,7 @@ func registryView(registry *tokens.Registry, before []byte) string {
 // quoted is a text as SQL spells it.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
-// soundViews reports whether a file of views is as some version of bulkscan wrote it.
+// Sound reports whether a file of views is as some version of bulkscan wrote it.
 func Sound(data []byte) bool {
 	at := bytes.LastIndex(data, []byte("\n"+viewsSum)) + 1
 	return at > 0 && string(data[at:]) == viewsSum+schema.SumOf(data[:at])+"\n"
