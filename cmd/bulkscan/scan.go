@@ -77,7 +77,7 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.Float64Var(&f.hostRate, "host-rate", 1, "exchanges a second to one host (0: no limit)")
 	flags.Float64Var(&f.ipRate, "ip-rate", 10, "exchanges a second to one IPv4 address, or IPv6 network of /64 (0: no limit)")
 	flags.Float64Var(&f.rate, "rate", 0, "exchanges a second in all (0: no limit)")
-	flags.DurationVar(&f.patience, "patience", pipeline.DefaultPatience, "hosts and names that stay silent for so long are deferred while others wait, and get all their time later (0s: none is)")
+	flags.DurationVar(&f.patience, "patience", pipeline.DefaultPatience, "hosts and names that stay silent for so long, or hosts that send less than 1 KiB a second after it, are deferred while others wait, and get all their time later (0s: none is)")
 	flags.StringSliceVar(&f.tables, "tables", schema.AllTables, "tables to write")
 	flags.IntVar(&f.partRows, "part-rows", sink.DefaultPartRows, "a part is closed at so many origins")
 	flags.DurationVar(&f.partAge, "part-age", sink.DefaultPartAge, "or at this age")
