@@ -32,7 +32,7 @@ func TestZoo(t *testing.T) {
 		}
 		clients := newClients(t, w, p)
 		var all sync.WaitGroup
-		places := make(chan struct{}, 192)
+		places := make(chan struct{}, 64)
 		for _, b := range behaviours {
 			host := b.Name + zooSuffix
 			for _, entry := range []string{host, "http://p." + host, "https://s." + host} {
