@@ -56,7 +56,6 @@ async function patterns() {
     `${root}_scans/*/commits/*.json`,
     `${root}_scans/*/files/*_stats.json`,
     ...[...tables, ...statistics].map((table) => `${root}${table}/*/*.parquet`),
-    ...statistics.map((table) => `${root}${table}/*/part-*.parquet`),
   ]);
   if (tables.length === 0 || statistics.length === 0) fail(`${folder}: too little to look at`);
   for (const pattern of read) if (!want.has(pattern)) fail(`reads ${pattern}`);
