@@ -94,7 +94,8 @@ func readHostile(t *testing.T, what, tableName, column string, codec format.Comp
 		t.Errorf("%s: Rows says %v", what, err)
 	}
 	runtime.ReadMemStats(&after)
-	if n := (after.TotalAlloc - before.TotalAlloc) >> 20; n > 32 {
+	// What a page says, or becomes, is 256 MiB and more. The race detector empties the pools of buffers, hence the room.
+	if n := (after.TotalAlloc - before.TotalAlloc) >> 20; n > 64 {
 		t.Errorf("%s: %d MB were allocated", what, n)
 	}
 }
