@@ -24,15 +24,17 @@ func late(after time.Duration, handle dns.HandlerFunc) dns.HandlerFunc {
 	}
 }
 
-// closedPort returns an address whose UDP port is closed.
+// closedPort returns an address whose UDP port refuses datagrams. A socket that is connected to another peer holds the port,
+// so that no other process takes it during the test.
 func closedPort(t *testing.T) string {
 	t.Helper()
-	closed, err := net.ListenPacket("udp", "127.0.0.1:0")
+	peer := serve(t, silence)
+	reserved, err := net.Dial("udp", peer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closed.Close()
-	return closed.LocalAddr().String()
+	t.Cleanup(func() { _ = reserved.Close() })
+	return reserved.LocalAddr().String()
 }
 
 // A server that refuses or is unreachable does not end a look-up that another server may still answer, neither when
@@ -71,14 +73,19 @@ func TestRefusalNamesTheServer(t *testing.T) {
 
 // A name server that restarts loses no name.
 func TestServerRestarts(t *testing.T) {
-	addr := closedPort(t)
+	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := packets.LocalAddr().String()
+	_ = packets.Close()
 	r := newResolver(t, Options{First: 20 * time.Millisecond}, addr)
 	answer := make(chan Answer)
 	go func() { answer <- r.Lookup(t.Context(), "a.com", 0) }()
 	for r.Stats().Servers[0].Questions < 3 {
 		time.Sleep(time.Millisecond)
 	}
-	packets, err := net.ListenPacket("udp", addr)
+	packets, err = net.ListenPacket("udp", addr)
 	if err != nil {
 		t.Skip("SKIPPED: the port is in use")
 	}
