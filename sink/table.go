@@ -25,8 +25,18 @@ type TableWriter[T any] struct {
 // that they are of the whole scan, and nobody else writes them or takes their drafts for those of the dead. Who has a Writer of
 // the scan has the lock. The error is a *HeldError where another process has it.
 func LockStats(ctx context.Context, st store.Store, scanID string) (store.Unlocker, error) {
-	lock, _, err := commit.LockScan(ctx, st, scanID, commit.DoingStats)
-	return lock, err
+	lock, m, err := commit.LockScan(ctx, st, scanID, commit.DoingStats)
+	if err != nil {
+		return nil, err
+	}
+	// A killed process may have left drafts of them.
+	err = errors.Join(
+		commit.SweepFiles(ctx, st, commit.StatsName(schema.TokenStats, m.ScanDate, scanID), commit.StatsName(schema.RecordStats, m.ScanDate, scanID)),
+		st.Sweep(ctx, commit.FilesFolder(scanID), commit.Everything))
+	if err != nil {
+		return nil, errors.Join(err, lock.Unlock())
+	}
+	return lock, nil
 }
 
 // CreateTable begins the file of a table that is computed from a whole scan (see StatsName): from all of its Commits, with the

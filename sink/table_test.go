@@ -3,6 +3,7 @@ package sink
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // TestStatsAreAlone shows that nobody computes statistics of a scan while somebody else writes it, merges it or computes them
@@ -85,4 +87,37 @@ func TestStatsOfNoScan(t *testing.T) {
 	if err := mustOpen(t, dir, crashOptions).Close(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestDraftsOfKilledCommands shows that compact and stats remove the drafts that such a command left when it was killed.
+func TestDraftsOfKilledCommands(t *testing.T) {
+	dir := smallDataset(t)
+	id := crashOptions.ScanID
+	m := mustReadScan(t, dir, id).Manifest
+	f := func(name string, sweep func() error) {
+		t.Helper()
+		folder, base := filepath.Split(filepath.Join(dir.Root(), name))
+		draft := filepath.Join(folder, "."+base+".ABCDEFGH.tmp")
+		if err := errors.Join(os.MkdirAll(folder, 0o777), os.WriteFile(draft, []byte("{"), 0o666), sweep()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(draft); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", draft, err)
+		}
+	}
+	merge := func() error {
+		_, err := compact.Scan(t.Context(), dir, id, compact.Options{})
+		return err
+	}
+	count := func() error {
+		lock, err := LockStats(t.Context(), dir, id)
+		if err != nil {
+			return err
+		}
+		return lock.Unlock()
+	}
+	f(commit.ManifestName(id), merge)
+	f(commit.RecordName(id, commit.CompactedShard, 0), merge)
+	f(commit.StatsName(schema.TokenStats, m.ScanDate, id), count)
+	f(commit.FileRecordName(id, schema.RecordStats), count)
 }

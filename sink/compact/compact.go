@@ -154,7 +154,7 @@ func (c *compaction) begin(ctx context.Context) (*commit.History, error) {
 	if lost := past.Lost(c.manifest); lost != nil {
 		return nil, lost
 	}
-	if err := commit.SweepFiles(ctx, c.store, views.Name); err != nil {
+	if err := commit.SweepFiles(ctx, c.store, views.Name, commit.ManifestName(id)); err != nil {
 		return nil, err
 	}
 	// Which also makes durable what is seen there, before anything is deleted because of it.
