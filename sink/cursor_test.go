@@ -168,56 +168,6 @@ func TestCursorManyAgents(t *testing.T) {
 	}
 }
 
-// TestCursorReadsWholeRows reads every column of every table by a Cursor, and by Rows: lists, lists of structs and pointers too.
-func TestCursorReadsWholeRows(t *testing.T) {
-	dir := newDir(t)
-	writeSites(t, dir, "whole", append(judgedSites(t, 200), typicalSite(t, 200), deadSite(t, 201))...)
-	scan := mustReadScan(t, dir, "whole")
-	want := readScan(t, scan)
-	wholeRows(t, scan, schema.Sites, want.Sites)
-	wholeRows(t, scan, schema.Verdicts, want.Verdicts)
-	wholeRows(t, scan, schema.Evidence, want.Evidence)
-	wholeRows(t, scan, schema.Bodies, want.Bodies)
-}
-
-func wholeRows[T any](t *testing.T, scan *commit.Scan, table string, want []T) {
-	t.Helper()
-	rows, err := openAhead[T](t.Context(), scan, &scan.Commits[0], table, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for more := rows.has; more || n == 0 && table == schema.Sites; n++ {
-		if table == schema.Sites {
-			if more, err = rows.next(); !more {
-				break
-			}
-		}
-		if got, want := fmt.Sprintf("%+v", spelled(rows.row)), fmt.Sprintf("%+v", spelled(want[n])); got != want {
-			t.Fatalf("%s, row %d:\n%s\n%s", table, n, got, want)
-		}
-		if table != schema.Sites {
-			more, err = rows.next()
-		}
-	}
-	if err := errors.Join(err, rows.close()); err != nil || n != len(want) {
-		t.Errorf("%s: %d rows, want %d, %v", table, n, len(want), err)
-	}
-}
-
-// spelled is a row's fields, with what pointers point to.
-func spelled(row any) (fields []any) {
-	value := reflect.ValueOf(row)
-	for i := range value.NumField() {
-		field := value.Field(i)
-		if field.Kind() == reflect.Pointer && !field.IsNil() {
-			field = field.Elem()
-		}
-		fields = append(fields, field.Interface())
-	}
-	return fields
-}
-
 func TestCursorErrors(t *testing.T) {
 	dir := newDir(t)
 	writeSites(t, dir, "e", typicalSite(t, 1), typicalSite(t, 2))

@@ -1,103 +1,13 @@
 package sink
 
-import (
-	"fmt"
-	"net/netip"
-	"testing"
-	"time"
+import "github.com/bulkscan/bulkscan/internal/sitetest"
 
-	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/internal/exchange"
-	"github.com/bulkscan/bulkscan/internal/origin"
-	"github.com/bulkscan/bulkscan/parser"
+// The sites that tests keep.
+var (
+	mustOrigin  = sitetest.Origin
+	setOrigin   = sitetest.SetOrigin
+	tokenID     = sitetest.TokenID
+	typicalSite = sitetest.Typical
+	deadSite    = sitetest.Dead
+	judgedSites = sitetest.Judged
 )
-
-func mustOrigin(tb testing.TB, text string) origin.Origin {
-	tb.Helper()
-	o, err := origin.Parse(text)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return o
-}
-
-// setOrigin makes a site that of an origin, with what the public suffix list says of it.
-func setOrigin(s *audit.Site, o origin.Origin) {
-	s.Origin, s.Domain, s.TLD = o, o.RegistrableDomain(), o.TLD()
-}
-
-func tokenID(tb testing.TB, name string) int {
-	tb.Helper()
-	id := tokens.Default().Lookup(name)
-	if id < 0 {
-		tb.Fatalf("the registry has no %s", name)
-	}
-	return id
-}
-
-// typicalSite is a site with every column filled.
-func typicalSite(tb testing.TB, seq uint64) *audit.Site {
-	host := fmt.Sprintf("www%d.example.co.uk", seq)
-	s := &audit.Site{
-		Seq: seq, Input: host, Label: "news", Rank: int64(seq) + 1,
-	}
-	setOrigin(s, mustOrigin(tb, host))
-	answered := s.Origin.As(origin.HTTPS)
-	s.Fetch = exchange.Response{
-		Outcome: exchange.Answered, Status: 200,
-		Answered:   answered,
-		Final:      exchange.Target{Origin: answered, Path: "/static/robots.txt"},
-		Hops:       []exchange.Hop{{Status: 301, URL: answered.String() + "/static/robots.txt"}},
-		Attempts:   1,
-		Remote:     netip.MustParseAddrPort("192.0.2.7:443"),
-		FetchedAt:  time.Date(2026, 11, 21, 4, 5, 6, 789e6, time.UTC).Add(time.Duration(seq) * time.Millisecond),
-		Timing:     exchange.Timing{DNS: 1500 * time.Microsecond, Connect: 20 * time.Millisecond, TLS: 30 * time.Millisecond, TTFB: 40 * time.Millisecond, Total: 100 * time.Millisecond},
-		TLSVersion: 0x0304, TLSVerified: exchange.Yes, Proto: "HTTP/1.1",
-		Fields: exchange.Fields{
-			Server: []byte("nginx"), ContentType: []byte("text/plain; charset=utf-8"), ETag: fmt.Appendf(nil, `"%x"`, seq*2654435761),
-			LastModified: []byte("Sat, 21 Nov 2026 04:05:06 GMT"), CacheControl: []byte("max-age=3600"), XRobotsTag: []byte("noai"), ContentUsage: []byte("search=y"), CDN: "cloudflare",
-		},
-		Body: fmt.Appendf(nil, "User-agent: GPTBot\nDisallow: /\n# %d\n", seq),
-	}
-	gptbot, googlebot := tokenID(tb, "GPTBot"), tokenID(tb, "Googlebot")
-	s.Report = audit.Report{
-		Access: parser.AccessConditional, Status: audit.Warn, Score: 0.75,
-		Steps:  [3]audit.Status{audit.Pass, audit.Warn, audit.Skipped},
-		Counts: audit.Counts{Lines: 1, Records: 1, Groups: 2, Agents: 3, Allow: 4, Disallow: 5, Sitemaps: 6, Extensions: 7, Legacy: 8, Unknown: 9, Orphan: 10, Invalid: 11, Typo: 12},
-		HasBOM: true, ValidUTF8: exchange.Yes, ManagedBlock: true,
-		CrawlDelay: 0, HasCrawlDelay: true,
-		ContentSignal: []byte("ai-train=no"), ContentUsage: []byte("train-ai=n"), License: []byte("https://example.com/license.xml"),
-		Sitemaps: [][]byte{[]byte("https://" + host + "/sitemap.xml"), []byte("https://" + host + "/news.xml")},
-		BodyHash: 1<<63 + seq,
-		Star:     audit.Partial,
-		Named:    []uint16{uint16(min(gptbot, googlebot)), uint16(max(gptbot, googlebot))},
-		Blocked:  []uint16{uint16(gptbot)},
-		Partial:  []uint16{uint16(googlebot)},
-		Verdicts: []audit.Verdict{
-			{Token: []byte("GPTBot"), ID: gptbot, Decision: audit.Blocked, Via: audit.ViaOwn, NDisallow: 1, HasDisallowRoot: true, DPI: audit.DPIAll, Line: 1, ContentSignal: []byte("ai-train=no")},
-			{Token: []byte("Googlebot"), ID: googlebot, Decision: audit.Partial, Via: audit.ViaOwn, RootAllowed: true, NAllow: 2, NDisallow: 3, DPI: audit.DPISome, CrawlDelay: 2.5, HasCrawlDelay: true, RequestRate: 0.2, Visit: audit.Hours{To: 525}, HasVisit: true, ContentUsage: audit.Preferences{TrainAI: audit.UseRefused, Search: audit.UseAllowed}, Line: 4, Limited: true},
-			{Token: []byte("mybot"), ID: -1, Decision: audit.Allowed, Via: audit.ViaOwn, RootAllowed: true, Line: 9, Lenient: true},
-			{Token: []byte("*"), ID: -1, Decision: audit.Partial, Via: audit.ViaStar, RootAllowed: true, NDisallow: 1, DPI: audit.DPISome, Line: 12},
-		},
-		Evidence: []audit.Evidence{
-			{Line: 3, Kind: audit.KindSitemap, Key: []byte("Sitemap"), Value: []byte("https://" + host + "/sitemap.xml")},
-			{Line: 7, GroupLine: 5, Kind: audit.KindUnknown, Key: []byte("users-agent"), Value: []byte("x")},
-			{Line: 8, Kind: audit.KindTypo, Key: []byte("dissallow"), Value: []byte("/a")},
-		},
-	}
-	return s
-}
-
-// deadSite is a site that never answered: every nullable column is null.
-func deadSite(tb testing.TB, seq uint64) *audit.Site {
-	s := &audit.Site{Seq: seq, Input: "http://dead.invalid:8080/"}
-	setOrigin(s, mustOrigin(tb, "http://dead.invalid:8080"))
-	s.Fetch = exchange.Response{Outcome: exchange.DNSNotFound, Cause: exchange.CauseNoSuchName, Answered: s.Origin, Final: exchange.Target{Origin: s.Origin}, Attempts: 2}
-	s.Report = audit.Report{Access: parser.AccessFullDisallow, Status: audit.Fail, Steps: [3]audit.Status{audit.Fail, audit.Skipped, audit.Skipped},
-		// Present although access is not conditional: the table must not say so.
-		Blocked:  []uint16{1},
-		Verdicts: []audit.Verdict{{Token: []byte("*"), ID: -1, Decision: audit.Blocked, Via: audit.ViaHTTP}},
-	}
-	return s
-}

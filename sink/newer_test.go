@@ -101,15 +101,8 @@ func TestNewer(t *testing.T) {
 				}
 				return nil
 			}
-			rejudge := func(id string) error {
-				scan, err := commit.ReadScan(t.Context(), dir, id)
-				if err == nil {
-					_, err = Rejudge(t.Context(), scan, newDir(t), asToday())
-				}
-				return err
-			}
 			_, errCompact := compact.Scan(t.Context(), dir, crashOptions.ScanID, compact.Options{})
-			told := map[string]error{"read": read(crashOptions.ScanID), "compact": errCompact, "rejudge": rejudge(crashOptions.ScanID)}
+			told := map[string]error{"read": read(crashOptions.ScanID), "compact": errCompact}
 			if place.name != "footer" { // which they do not read
 				_, told["scan"] = Open(t.Context(), dir, crashOptions)
 				_, told["repair"] = Open(t.Context(), dir, repairOptions())

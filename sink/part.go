@@ -133,7 +133,7 @@ func (p *part) add(s *audit.Site) error {
 		}
 	}
 	if p.bodies != nil && keepsBody(s) {
-		if err := p.addBody(s); err != nil {
+		if err := p.addBody(s.Report.BodyHash, s.Fetch.Body); err != nil {
 			return err
 		}
 	}
@@ -169,17 +169,17 @@ func keepsBody(s *audit.Site) bool {
 }
 
 // addBody writes a body at once: it is too big to be copied twice.
-func (p *part) addBody(s *audit.Site) error {
-	if _, has := p.hashes[s.Report.BodyHash]; has {
+func (p *part) addBody(hash uint64, body []byte) error {
+	if _, has := p.hashes[hash]; has {
 		return nil
 	}
-	p.hashes[s.Report.BodyHash] = struct{}{}
+	p.hashes[hash] = struct{}{}
 	row, err := p.bodies.Next()
 	if err != nil {
 		return err
 	}
-	*row = schema.BodyRow{BodyHash: int64(s.Report.BodyHash), Body: s.Fetch.Body}
-	p.weight += len(s.Fetch.Body)
+	*row = schema.BodyRow{BodyHash: int64(hash), Body: body}
+	p.weight += len(body)
 	return p.bodies.Flush()
 }
 

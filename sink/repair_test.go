@@ -412,32 +412,3 @@ func TestRepairTakesOver(t *testing.T) {
 		t.Errorf("%d sites", len(rows))
 	}
 }
-
-// TestRejudgeMakesLostAgain shows that what was made of stored sites, and is lost, is made of them again.
-func TestRejudgeMakesLostAgain(t *testing.T) {
-	from := newDir(t)
-	source := storedScan(t, from, storedOptions, judgedSites(t, 200))
-	for _, n := range []int{0, 2, 4} {
-		to := newDir(t)
-		mustRejudge := func() {
-			t.Helper()
-			if _, err := Rejudge(t.Context(), source, to, asToday()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		mustRejudge()
-		want := mustReadScan(t, to, "stored").Manifest.Counts
-		remove(t, to, commit.RecordName("stored", "0", n))
-		_, err := compact.Scan(t.Context(), to, "stored", compact.Options{})
-		if err == nil || !strings.Contains(err.Error(), "made again by the same bulkscan reaudit") {
-			t.Errorf("part %d: %v", n, err)
-		}
-		mustRejudge()
-		if lines, _ := findings(t, to); len(lines) > 0 {
-			t.Errorf("part %d: %q", n, lines)
-		}
-		if got := mustReadScan(t, to, "stored").Manifest.Counts; got.Rows != want.Rows || !reflect.DeepEqual(got.Files, want.Files) {
-			t.Errorf("part %d: %+v, want %+v", n, got, want)
-		}
-	}
-}

@@ -18,7 +18,7 @@ func newManifest(o *Options, now time.Time) *commit.Manifest {
 	return &commit.Manifest{
 		SchemaVersion: schema.Version, ScanID: o.ScanID, State: commit.Running, ScanDate: o.Date, StartedAt: now,
 		ToolVersion: o.ToolVersion, RegistryVersion: o.Registry.Version,
-		Tables: o.Tables, Config: o.Config, Inputs: o.Inputs, Rejudged: o.rejudged,
+		Tables: o.Tables, Config: o.Config, Inputs: o.Inputs, Rejudged: o.Source,
 	}
 }
 
@@ -31,7 +31,7 @@ func resume(m *commit.Manifest, o *Options, now time.Time) error {
 		return &commit.ChangedError{ScanID: m.ScanID, What: what, Was: was, Now: is}
 	}
 	errs := []error{
-		changed("what is judged again", m.Rejudged.Identity(), o.rejudged.Identity()),
+		changed("what is judged again", m.Rejudged.Identity(), o.Source.Identity()),
 		changed("the schema version", fmt.Sprint(m.SchemaVersion), fmt.Sprint(schema.Version)),
 		changed("the token registry", m.RegistryVersion, o.Registry.Version),
 		changed("the version of bulkscan", judgedBy(m, o), o.ToolVersion),
@@ -50,7 +50,7 @@ func resume(m *commit.Manifest, o *Options, now time.Time) error {
 	if err := first(errs); err != nil {
 		return err
 	}
-	m.ToolVersion, m.Config, m.Inputs, m.Rejudged = o.ToolVersion, o.Config, o.Inputs, o.rejudged
+	m.ToolVersion, m.Config, m.Inputs, m.Rejudged = o.ToolVersion, o.Config, o.Inputs, o.Source
 	m.ResumedAt = &now
 	return nil
 }
@@ -58,7 +58,7 @@ func resume(m *commit.Manifest, o *Options, now time.Time) error {
 // judgedBy is the version that a scan may go on with. One whose sites are asked may go on with any; where stored ones are judged
 // again, what differs would be by the rules of two, and those of one would not be told.
 func judgedBy(m *commit.Manifest, o *Options) string {
-	if o.rejudged == nil {
+	if o.Source == nil {
 		return o.ToolVersion
 	}
 	return m.ToolVersion
@@ -135,7 +135,7 @@ func loadManifest(ctx context.Context, st store.Store, o *Options, now time.Time
 	if o.Restart || err == nil && m.Restarting {
 		// Of those that are judged again only what was made by that is deleted: nobody could ask the sites of another scan again, which
 		// may be the one that is read.
-		if err == nil && o.rejudged != nil && (m.Rejudged == nil || m.StartedAt.Equal(o.rejudged.StartedAt)) {
+		if err == nil && o.Source != nil && (m.Rejudged == nil || m.StartedAt.Equal(o.Source.StartedAt)) {
 			return nil, fmt.Errorf("cannot judge scan %s again into this dataset: the scan of that name there is not one that can be made again, and is not deleted; give another place", o.ScanID)
 		}
 		// A manifest that cannot be read goes like the rest.

@@ -1,12 +1,9 @@
 // Package sink answers one question: what do we keep? It keeps judged sites as a dataset: tables in Parquet, written
 // in parts, each part committed as a whole; and it reads them back.
 //
-// The package is laid out as a site's way into the dataset is: rows.go is the schema and schema.go describes it;
-// copy.go turns a site into rows; part.go is a set of open files; this file decides when a part is full, seals it and
-// commits it; commit.go and manifest.go are the records beside the tables, record.go how they are sealed; read.go and
-// cursor.go read; rejudge.go makes a scan of a stored one, whose bodies it has judged again (stored.go reads
-// its parts); compact.go merges parts, whose pages splice.go copies; tail.go ends every file of a table; verify.go
-// holds all of it against the records; views.go writes the views for DuckDB; jsonl.go is the other sink, a JSON line a site.
+// copy.go turns a site into rows, part.go is a set of open files, and this file decides when a part is full, seals it and commits it.
+// resume.go and repair.go open a scan that is there. remade.go is how package reaudit writes. read.go reads; jsonl.go is the
+// other sink, a JSON line a site.
 //
 // What may be relied on. A file that a commit names is complete and stays as it is. A scan that is killed at any moment
 // loses at most one part, which was open or being sealed; what it left without a commit is deleted when the scan
@@ -45,14 +42,14 @@ type Options struct {
 	ToolVersion string
 	Registry    *tokens.Registry // that judged the sites; nil is tokens.Default()
 
-	Config  []commit.Setting // as given, for the manifest
-	Inputs  []commit.Input   // for the manifest
-	Restart bool             // delete what the scan has written before, and begin anew
-	Repair  bool             // take out what of it is damaged or lost, so that it is asked again (see repair.go)
-	Sidecar Sidecar          // nil: nothing is kept beside the tables
+	Config  []commit.Setting     // as given, for the manifest
+	Inputs  []commit.Input       // for the manifest
+	Restart bool                 // delete what the scan has written before, and begin anew
+	Repair  bool                 // take out what of it is damaged or lost, so that it is asked again (see repair.go)
+	Sidecar Sidecar              // nil: nothing is kept beside the tables
+	Source  *commit.RejudgedScan // the stored scan that this one is made of (see Remade); nil where sites are asked
 
-	rejudged   *commit.RejudgedScan // what the scan is made of; nil where sites are asked
-	groupBytes int                  // 0 is the constant; tests have smaller ones
+	groupBytes int // 0 is the constant; tests have smaller ones
 }
 
 // The defaults of Options.
@@ -199,7 +196,7 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 		return nil, err
 	}
 	if lost := past.Lost(manifest); lost != nil && !o.Repair { // before anything is deleted because no commit names it
-		if o.rejudged == nil {
+		if o.Source == nil {
 			return nil, fmt.Errorf("cannot resume scan %s: %w", o.ScanID, lost)
 		}
 		// What is made of stored sites is made of them again.
@@ -235,7 +232,7 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 
 // remedy is what to do about records and files of the scan that are damaged.
 func (o *Options) remedy() string {
-	if o.rejudged != nil {
+	if o.Source != nil {
 		return commit.ManifestRemedy // whose sites are not asked
 	}
 	return commit.DamageRemedy
@@ -394,6 +391,9 @@ func (w *Writer) ScanDate() string { return w.options.Date }
 
 // Done reports whether an earlier run of the scan has committed the origin of that line.
 func (w *Writer) Done(seq uint64) bool { return w.done.Contains(seq) }
+
+// DoneAmong returns how many of these lines an earlier run has committed.
+func (w *Writer) DoneAmong(seqs *roaring64.Bitmap) uint64 { return w.done.AndCardinality(seqs) }
 
 // DoneCount is how many origins earlier runs have committed.
 func (w *Writer) DoneCount() uint64 { return w.done.GetCardinality() }

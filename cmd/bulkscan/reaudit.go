@@ -17,8 +17,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/terminal"
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/reaudit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
@@ -133,7 +133,7 @@ func (a *app) reaudit(ctx context.Context, dir string, f *reauditFlags) (err err
 		done, err := a.reauditScan(ctx, from, to, id, f, registry, log)
 		if done != nil {
 			if all = append(all, *done); !f.asJSON {
-				if err := sink.PrintRejudged(a.stdout, done.Came, id); err != nil {
+				if err := reaudit.Print(a.stdout, done.Came, id); err != nil {
 					return err
 				}
 			}
@@ -172,7 +172,7 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 	drawn.Go(func() {
 		terminal.ShowCount(shown, f.progress, a.stderr, log, barSince(begun), func() (int64, int64) { return done.Load(), total.Load() })
 	})
-	came, err := sink.Rejudge(ctx, source, to, sink.RejudgeOptions{
+	came, err := reaudit.Scan(ctx, source, to, reaudit.Options{
 		Judge: audit.New(registry).Judge, Registry: registry, ToolVersion: toolVersion(), Restart: f.restart,
 		Opened: func(left int64) {
 			total.Store(left)
@@ -214,7 +214,7 @@ func reauditError(err error, id, out string) error {
 		return fmt.Errorf("cannot go on with scan %s in %s: %s was %.100q and is now %.100q; begin it anew with --restart, or give another -o",
 			id, clipped(out), changed.What, changed.Was, changed.Now)
 	}
-	if _, ok := errors.AsType[*sink.DamagedPartError](err); ok {
+	if _, ok := errors.AsType[*reaudit.DamagedPartError](err); ok {
 		return &exitError{exitDamaged, errors.Join(err, fmt.Errorf("scan %s: what is damaged is left out, and all else has been judged again (see bulkscan verify)", id))}
 	}
 	if held, ok := errors.AsType[*commit.HeldError](err); ok {

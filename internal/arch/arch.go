@@ -37,6 +37,7 @@ var arrows = map[string][]string{
 	"sink/verify":     {"sink/schema", "sink/table", "sink/commit", "sink/views", "internal/store"},
 	"sink/compact":    {"sink/schema", "sink/table", "sink/commit", "sink/views", "internal/store"},
 	"sink":            {"sink/schema", "sink/table", "sink/commit", "sink/views", "sink/verify", "audit", "audit/tokens", "parser", "internal/origin", "internal/exchange", "internal/store", "internal/printable"},
+	"sink/reaudit":    {"sink", "sink/schema", "sink/table", "sink/commit", "audit", "audit/tokens", "internal/exchange", "internal/store", "internal/printable"},
 	"pipeline":        {"audit", "internal/origin", "internal/exchange"},
 
 	"internal/warc":        {},
@@ -54,6 +55,7 @@ var arrows = map[string][]string{
 	"internal/metrics":     {"pipeline", "fetcher/resolve", "internal/exchange"},
 	"internal/sharedtest":  {},
 	"internal/rowtest":     {},
+	"internal/sitetest":    {"audit", "audit/tokens", "parser", "internal/origin", "internal/exchange"},
 	"internal/hostiletest": {},
 	"internal/arch":        {},
 

@@ -23,6 +23,7 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/reaudit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 )
@@ -594,7 +595,7 @@ func TestPartlyForeignRegistry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := sink.Rejudge(t.Context(), source, to, sink.RejudgeOptions{Judge: audit.New(other).Judge, Registry: other}); err != nil {
+		if _, err := reaudit.Scan(t.Context(), source, to, reaudit.Options{Judge: audit.New(other).Judge, Registry: other}); err != nil {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer

@@ -50,7 +50,7 @@ type Commit struct {
 	Replaces    []Replaced `json:"replaces,omitempty"`
 	MergedBytes int64      `json:"merged_bytes,omitempty"`
 
-	Rejudged *Rejudged `json:"judged_again,omitempty"` // of a part that was made of a stored one (see Rejudge)
+	Rejudged *Rejudged `json:"judged_again,omitempty"` // of a part that was made of a stored one (package reaudit)
 
 	// Tombstone says why the record is that of no part: it keeps the number from a writer that has lost the scan's lock; or it
 	// takes out the commits that it replaces, whose scan is being deleted, or which are damaged or lost.
@@ -65,7 +65,7 @@ type Tombstone string
 // The kinds of tombstones.
 const (
 	TakenOver Tombstone = "taken over"
-	LeftOut   Tombstone = "left out"  // of the part that it would have been made of, which is damaged (see Rejudge)
+	LeftOut   Tombstone = "left out"  // of the part that it would have been made of, which is damaged (package reaudit)
 	Restarted Tombstone = "restarted" // and the numbers before it are those of a scan that was deleted; or it is one that takes out
 	Repaired  Tombstone = "repaired"  // it takes out what is damaged, and numbers that are missing; their sites are asked again
 )

@@ -7,7 +7,7 @@ package schema
 // may stand in it (lists and structs as JSON), and
 // `stats` that its minimum and maximum a page are worth computing: somebody filters by it, and its values of a page lie
 // together. Those of a dictionary do not: each page has about all of them; `judged` that a column of sites is made by the judgement, and made anew where stored
-// bodies are judged again (rejudge.go), which carries over all others. Schema, the Parquet writers, the readers, the JSON lines and docs/SCHEMA.md are all made
+// bodies are judged again (sink/reaudit), which carries over all others. Schema, the Parquet writers, the readers, the JSON lines and docs/SCHEMA.md are all made
 // from the tags.
 //
 // Null. An `optional` column that is no pointer is null where the field is its type's zero: an absent rank is 0, an

@@ -1,4 +1,4 @@
-package sink
+package reaudit
 
 import (
 	"bytes"
@@ -17,63 +17,79 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/internal/exchange"
-	"github.com/bulkscan/bulkscan/internal/rowtest"
+	"github.com/bulkscan/bulkscan/internal/sitetest"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/sink/verify"
-	"github.com/cespare/xxhash/v2"
 )
 
-// bodiesOfAllKinds are what sites answer with, those whose body is not stored included.
-var bodiesOfAllKinds = []string{
-	"User-agent: *\nDisallow: /private/\nSitemap: https://example.com/s.xml\n",
-	"User-agent: GPTBot\nDisallow: /\nCrawl-delay: 2.5\nVisit-time: 0100-0200\n\nUser-agent: *\nAllow: /\nCrawl-delay: 3\nVisit-time: 0300-0400\nRequest-rate: 1/5\nnoindex: /x\n",
-	"User-agent: mybot\nDisallow: /\n\nUser-agent: Googlebot\nDisallow: /g\n",
-	"", // an answer without a body
-	"<!DOCTYPE html><html><body>User-agent: *\nDisallow: /\n</body></html>",                                                               // not stored
-	"<!-- ours -->\nUser-agent: *\nDisallow: /\nCrawl-delay: 7\nSitemap: https://example.com/a.xml\nSitemap: https://example.com/b.xml\n", // HTML too, and has rules
-	"<!-- theirs -->\nUser-agent: *\nCrawl-delay: 8\nSitemap: https://example.com/c.xml\n",
-	"# nothing but a comment\n", // not stored
-	"no record at all\n",        // not stored
-	"Sitemap: /relative\n",      // stored, and all it has is invalid
-	"\ufeffUser-agent: *\nDisallow: /a\xff\nUnknown: 1\nUser-agent: strange-bot\nDisallow:\n",
-	"User-agent: *\nContent-Signal: ai-train=no\nContent-Usage: train-ai=n\nLicense: https://example.com/l\nDisallow: /\nDisalow: /b\n",
+func newDir(tb testing.TB) *store.Dir {
+	tb.Helper()
+	dir, err := store.NewDir(tb.TempDir())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return dir
 }
 
-// judgedSites are sites of all kinds, as many as wanted, judged by the default registry. Bodies repeat, and some sites have one of
-// their own.
-func judgedSites(t testing.TB, n int) []*audit.Site {
-	sites := make([]*audit.Site, n)
-	for i := range n {
-		s := typicalSite(t, uint64(i))
-		body := bodiesOfAllKinds[i*7%len(bodiesOfAllKinds)]
-		if i%4 == 1 && body != "" {
-			body += fmt.Sprintf("# %d\n", i)
-		}
-		s.Fetch.Body = []byte(body)
-		s.Fetch.Truncated = i%5 == 0
-		s.Fetch.TLSVerified = exchange.Tristate(i % 3)
-		switch i % 11 {
-		case 3:
-			s = deadSite(t, uint64(i))
-		case 7:
-			s.Fetch.Status, s.Fetch.Body, s.Fetch.Hops = 404, nil, nil
-		case 8:
-			s.Fetch.Status, s.Fetch.Body = 503, nil
-		case 9:
-			s.Fetch.Outcome, s.Fetch.Status, s.Fetch.Body = exchange.OptedOut, 0, nil
-		}
-		audit.Judge(s)
-		sites[i] = s
+func mustOpen(tb testing.TB, st store.Store, o sink.Options) *sink.Writer {
+	tb.Helper()
+	w, err := sink.Open(context.Background(), st, o)
+	if err != nil {
+		tb.Fatal(err)
 	}
-	return sites
+	tb.Cleanup(func() { _ = w.Abort() })
+	return w
+}
+
+func mustReadScan(tb testing.TB, st store.Store, id string) *commit.Scan {
+	tb.Helper()
+	scan, err := commit.ReadScan(context.Background(), st, id)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return scan
+}
+
+// rowsOf are all rows of a scan.
+type rowsOf struct {
+	Sites    []schema.SiteRow
+	Verdicts []schema.VerdictRow
+	Evidence []schema.EvidenceRow
+	Bodies   []schema.BodyRow
+}
+
+func readScan(tb testing.TB, scan *commit.Scan) rowsOf {
+	tb.Helper()
+	return rowsOf{
+		collect[schema.SiteRow](tb, scan, schema.Sites), collect[schema.VerdictRow](tb, scan, schema.Verdicts),
+		collect[schema.EvidenceRow](tb, scan, schema.Evidence), collect[schema.BodyRow](tb, scan, schema.Bodies),
+	}
+}
+
+func collect[T any](tb testing.TB, scan *commit.Scan, table string) []T {
+	tb.Helper()
+	var rows []T
+	for row, err := range sink.Rows[T](context.Background(), scan, table) {
+		if err != nil {
+			tb.Fatal(err)
+		}
+		rows = append(rows, *row)
+	}
+	return rows
+}
+
+// hasBody reports whether a scan stores a site's body.
+func hasBody(s *audit.Site) bool {
+	return len(s.Fetch.Body) > 0 && !s.Report.IsHTML && s.Report.Counts.Records > 0
 }
 
 // storedScan writes sites as a scan, in parts.
-func storedScan(t testing.TB, st store.Store, o Options, sites []*audit.Site) *commit.Scan {
+func storedScan(t testing.TB, st store.Store, o sink.Options, sites []*audit.Site) *commit.Scan {
 	t.Helper()
 	w := mustOpen(t, st, o)
 	for _, s := range sites {
@@ -91,27 +107,27 @@ func storedScan(t testing.TB, st store.Store, o Options, sites []*audit.Site) *c
 }
 
 // asToday judges by the default registry.
-func asToday() RejudgeOptions { return byRegistry(tokens.Default()) }
+func asToday() Options { return byRegistry(tokens.Default()) }
 
-func byRegistry(registry *tokens.Registry) RejudgeOptions {
-	return RejudgeOptions{Judge: audit.New(registry).Judge, Registry: registry, ToolVersion: "test", Workers: 3}
+func byRegistry(registry *tokens.Registry) Options {
+	return Options{Judge: audit.New(registry).Judge, Registry: registry, ToolVersion: "test", Workers: 3}
 }
 
-func mustRejudge(t testing.TB, source *commit.Scan, to store.Store, o RejudgeOptions) *commit.Rejudged {
+func mustScan(t testing.TB, source *commit.Scan, to store.Store, o Options) *commit.Rejudged {
 	t.Helper()
-	came, err := Rejudge(context.Background(), source, to, o)
+	came, err := Scan(context.Background(), source, to, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return came
 }
 
-var storedOptions = Options{ScanID: "stored", Date: "2026-11-01", PartRows: 40, ToolVersion: "test", Config: []commit.Setting{{Name: "max-body", Value: "1"}}, Inputs: []commit.Input{{Name: "list", Fingerprint: "f"}}}
+var storedOptions = sink.Options{ScanID: "stored", Date: "2026-11-01", PartRows: 40, ToolVersion: "test", Config: []commit.Setting{{Name: "max-body", Value: "1"}}, Inputs: []commit.Input{{Name: "list", Fingerprint: "f"}}}
 
-// TestRejudgeUnchanged judges again what the same code and registry have judged: every column of every table is what it was,
+// TestUnchanged judges again what the same code and registry have judged: every column of every table is what it was,
 // however the scan was cut, merged, broken off or kept in memory.
-func TestRejudgeUnchanged(t *testing.T) {
-	sites := judgedSites(t, 400)
+func TestUnchanged(t *testing.T) {
+	sites := sitetest.Judged(t, 400)
 	f := func(what string, prepare func(t *testing.T, from *store.Dir), run func(t *testing.T, source *commit.Scan, to store.Store) *commit.Rejudged) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -153,7 +169,7 @@ func TestRejudgeUnchanged(t *testing.T) {
 	}
 	nothing := func(*testing.T, *store.Dir) {}
 	atOnce := func(t *testing.T, source *commit.Scan, to store.Store) *commit.Rejudged {
-		return mustRejudge(t, source, to, asToday())
+		return mustScan(t, source, to, asToday())
 	}
 	compacted := func(t *testing.T, from *store.Dir) {
 		if _, err := compact.Scan(t.Context(), from, "stored", compact.Options{PartBytes: 100_000}); err != nil {
@@ -172,7 +188,7 @@ func TestRejudgeUnchanged(t *testing.T) {
 				}
 				judge(s)
 			}
-			if _, err := Rejudge(ctx, source, to, o); !errors.Is(err, context.Canceled) {
+			if _, err := Scan(ctx, source, to, o); !errors.Is(err, context.Canceled) {
 				t.Fatalf("error %v", err)
 			}
 			cancel()
@@ -184,12 +200,7 @@ func TestRejudgeUnchanged(t *testing.T) {
 	f("bodies in a file", nothing, func(t *testing.T, source *commit.Scan, to store.Store) *commit.Rejudged {
 		o := asToday()
 		o.holdBytes = 100
-		return mustRejudge(t, source, to, o)
-	})
-	f("many row groups", nothing, func(t *testing.T, source *commit.Scan, to store.Store) *commit.Rejudged {
-		o := asToday()
-		o.groupBytes = 3000
-		return mustRejudge(t, source, to, o)
+		return mustScan(t, source, to, o)
 	})
 	f("broken off", nothing, func(t *testing.T, source *commit.Scan, to store.Store) *commit.Rejudged {
 		broken(t, source, to)
@@ -205,7 +216,7 @@ func TestRejudgeUnchanged(t *testing.T) {
 				t.Errorf("%d sites left, %d kept", left, kept)
 			}
 		}()
-		return mustRejudge(t, source, to, o)
+		return mustScan(t, source, to, o)
 	})
 	f("broken off, then compacted", nothing, func(t *testing.T, source *commit.Scan, to store.Store) *commit.Rejudged {
 		broken(t, source, to)
@@ -213,17 +224,17 @@ func TestRejudgeUnchanged(t *testing.T) {
 			t.Fatal(err)
 		}
 		*source = *mustReadScan(t, source.Store, "stored") // a single part, some of whose sites are done
-		return mustRejudge(t, source, to, asToday())
+		return mustScan(t, source, to, asToday())
 	})
 	f("compacted while it is read", nothing, func(t *testing.T, source *commit.Scan, to store.Store) *commit.Rejudged {
 		if _, err := compact.Scan(t.Context(), source.Store, "stored", compact.Options{}); err != nil {
 			t.Fatal(err)
 		}
-		return mustRejudge(t, source, to, asToday()) // which has listed the parts before
+		return mustScan(t, source, to, asToday()) // which has listed the parts before
 	})
 	f("again, when all is done", nothing, func(t *testing.T, source *commit.Scan, to store.Store) *commit.Rejudged {
-		mustRejudge(t, source, to, asToday())
-		return mustRejudge(t, source, to, asToday())
+		mustScan(t, source, to, asToday())
+		return mustScan(t, source, to, asToday())
 	})
 }
 
@@ -246,15 +257,15 @@ name   | aliases | category | purpose  | operator | *  | fallback  | source     
 MyBot  |         | ai       | training | Me       | no | Googlebot | https://example.org | 2026-01-01
 `
 
-// TestRejudgeWithAnotherRegistry shows that a scan judged again by another registry is what a scan that was judged by it would be, and
+// TestWithAnotherRegistry shows that a scan judged again by another registry is what a scan that was judged by it would be, and
 // that the differences are counted as they are.
-func TestRejudgeWithAnotherRegistry(t *testing.T) {
+func TestWithAnotherRegistry(t *testing.T) {
 	registry, err := tokens.Load(strings.NewReader(anotherRegistry))
 	if err != nil {
 		t.Fatal(err)
 	}
 	from, to, fresh := newDir(t), newDir(t), newDir(t)
-	sites := judgedSites(t, 300)
+	sites := sitetest.Judged(t, 300)
 	source := storedScan(t, from, storedOptions, sites)
 	was := readScan(t, source)
 	o := storedOptions
@@ -265,7 +276,7 @@ func TestRejudgeWithAnotherRegistry(t *testing.T) {
 	}
 	want := readScan(t, storedScan(t, fresh, o, sites))
 
-	came := mustRejudge(t, source, to, byRegistry(registry))
+	came := mustScan(t, source, to, byRegistry(registry))
 	got := readScan(t, mustReadScan(t, to, "stored"))
 	carried, otherRegistry := map[int64]bool{}, int64(0)
 	for i := range want.Sites {
@@ -330,50 +341,16 @@ func TestRejudgeWithAnotherRegistry(t *testing.T) {
 	}
 }
 
-// onlyFacts is a row without what is judged; onlyJudged has nothing else.
-func onlyFacts(row schema.SiteRow) schema.SiteRow { return withoutColumns(row, true) }
-
-func onlyJudged(row schema.SiteRow) schema.SiteRow { return withoutColumns(row, false) }
-
-func withoutColumns(row schema.SiteRow, judged bool) schema.SiteRow {
-	value := reflect.ValueOf(&row).Elem()
-	for i := range value.NumField() {
-		if (value.Type().Field(i).Tag.Get("judged") != "") == judged {
-			value.Field(i).SetZero()
-		}
-	}
-	return row
-}
-
-// TestJudgedColumns shows that a judgement sets exactly the columns that say so, whatever they held.
-func TestJudgedColumns(t *testing.T) {
-	s := typicalSite(t, 1)
-	s.Report = audit.Report{}
-	c := newCopier("s", tokens.Default())
-	for i, before := range rowtest.Rows[schema.SiteRow](40) {
-		got := before
-		c.judgement(&got, &s.Report)
-		if !reflect.DeepEqual(onlyFacts(got), onlyFacts(before)) {
-			t.Fatalf("row %d: a fact has changed", i)
-		}
-		var nothing schema.SiteRow
-		c.judgement(&nothing, &s.Report)
-		if !reflect.DeepEqual(onlyJudged(got), onlyJudged(nothing)) {
-			t.Fatalf("row %d: what was judged before shows\n%+v\n%+v", i, onlyJudged(got), onlyJudged(nothing))
-		}
-	}
-}
-
-// TestRejudgeTables judges scans again that were written without some tables.
-func TestRejudgeTables(t *testing.T) {
-	sites := judgedSites(t, 120)
+// TestTables judges scans again that were written without some tables.
+func TestTables(t *testing.T) {
+	sites := sitetest.Judged(t, 120)
 	f := func(tables ...string) *commit.Rejudged {
 		t.Helper()
 		from, to := newDir(t), newDir(t)
 		o := storedOptions
 		o.Tables = tables
 		source := storedScan(t, from, o, sites)
-		came := mustRejudge(t, source, to, asToday())
+		came := mustScan(t, source, to, asToday())
 		made := mustReadScan(t, to, "stored")
 		if !reflect.DeepEqual(made.Manifest.Tables, tables) || came.Sites != 0 || came.Judged()+came.Stayed() != 120 {
 			t.Errorf("%v: %+v", tables, came)
@@ -392,18 +369,18 @@ func TestRejudgeTables(t *testing.T) {
 	o := storedOptions
 	o.Tables = []string{schema.Verdicts, schema.Bodies}
 	source := storedScan(t, newDir(t), o, sites)
-	if _, err := Rejudge(t.Context(), source, newDir(t), asToday()); !errors.Is(err, commit.ErrNoTable) {
+	if _, err := Scan(t.Context(), source, newDir(t), asToday()); !errors.Is(err, commit.ErrNoTable) {
 		t.Errorf("without sites: %v", err)
 	}
 }
 
-// TestRejudgeByOtherRules judges by a judge that finds otherwise, late in a part, and counts each kind of change; what is written is
+// TestByOtherRules judges by a judge that finds otherwise, late in a part, and counts each kind of change; what is written is
 // what it found.
-func TestRejudgeByOtherRules(t *testing.T) {
-	sites := judgedSites(t, 80)
+func TestByOtherRules(t *testing.T) {
+	sites := sitetest.Judged(t, 80)
 	at := func(seq uint64, s *audit.Site) bool { return s.Seq == seq }
 	find := func(from int, ok func(s *audit.Site) bool) uint64 {
-		return uint64(from + slices.IndexFunc(sites[from:], func(s *audit.Site) bool { return keepsBody(s) && ok(s) }))
+		return uint64(from + slices.IndexFunc(sites[from:], func(s *audit.Site) bool { return hasBody(s) && ok(s) }))
 	}
 	check := find(70, func(s *audit.Site) bool { return s.Report.Status == audit.Pass })
 	star := find(30, func(s *audit.Site) bool {
@@ -431,7 +408,7 @@ func TestRejudgeByOtherRules(t *testing.T) {
 	source := storedScan(t, from, storedOptions, sites)
 	kind := sites[lines].Report.Evidence[0].Kind.String()
 	o.Done = new(atomic.Int64)
-	came := mustRejudge(t, source, to, o)
+	came := mustScan(t, source, to, o)
 	if n := o.Done.Load(); n != 80 {
 		t.Errorf("%d sites counted as made", n)
 	}
@@ -445,7 +422,7 @@ func TestRejudgeByOtherRules(t *testing.T) {
 		t.Errorf("came to %+v, want %+v", came, want)
 	}
 	var text strings.Builder
-	if err := PrintRejudged(&text, came, "stored"); err != nil {
+	if err := Print(&text, came, "stored"); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{"3 sites differ", "sites.check_status: 1", "of check_status, pass to warn: 1", "of verdict, partial to blocked: 1", "typo: 1 appeared, 0 vanished"} {
@@ -454,7 +431,7 @@ func TestRejudgeByOtherRules(t *testing.T) {
 		}
 	}
 	for _, s := range sites {
-		if s.Fetch.Body == nil || keepsBody(s) {
+		if s.Fetch.Body == nil || hasBody(s) {
 			o.Judge(s)
 		}
 	}
@@ -464,17 +441,17 @@ func TestRejudgeByOtherRules(t *testing.T) {
 	soundDataset(t, to)
 }
 
-// TestRejudgeUnfinished judges again what is committed of a scan that was interrupted, and does not call it complete.
-func TestRejudgeUnfinished(t *testing.T) {
+// TestUnfinished judges again what is committed of a scan that was interrupted, and does not call it complete.
+func TestUnfinished(t *testing.T) {
 	from, to := newDir(t), newDir(t)
-	sites := judgedSites(t, 100)
+	sites := sitetest.Judged(t, 100)
 	w := mustOpen(t, from, storedOptions)
 	for _, s := range sites {
 		if err := w.Add(s); err != nil {
 			t.Fatal(err)
 		}
 		if s.Seq == 90 { // the third part is open, so that two are committed
-			mustRejudge(t, mustReadScan(t, from, "stored"), to, asToday())
+			mustScan(t, mustReadScan(t, from, "stored"), to, asToday())
 			made := mustReadScan(t, to, "stored")
 			if n := len(readScan(t, made).Sites); n != 80 || made.Manifest.State != commit.Running || made.Manifest.Rejudged.State != commit.Running {
 				t.Errorf("%d sites of a scan that is %s", n, made.Manifest.State)
@@ -485,20 +462,20 @@ func TestRejudgeUnfinished(t *testing.T) {
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Rejudge(t.Context(), mustReadScan(t, from, "stored"), to, asToday())
+	_, err := Scan(t.Context(), mustReadScan(t, from, "stored"), to, asToday())
 	if _, ok := errors.AsType[*commit.ChangedError](err); !ok {
 		t.Errorf("goes on with more sites: %v", err)
 	}
 }
 
-// TestRejudgeRefuses goes on only with what was begun, alone.
-func TestRejudgeRefuses(t *testing.T) {
+// TestRefuses goes on only with what was begun, alone.
+func TestRefuses(t *testing.T) {
 	from, to := newDir(t), newDir(t)
-	source := storedScan(t, from, storedOptions, judgedSites(t, 100))
-	mustRejudge(t, source, to, asToday())
-	f := func(what string, source *commit.Scan, to store.Store, o RejudgeOptions) {
+	source := storedScan(t, from, storedOptions, sitetest.Judged(t, 100))
+	mustScan(t, source, to, asToday())
+	f := func(what string, source *commit.Scan, to store.Store, o Options) {
 		t.Helper()
-		_, err := Rejudge(t.Context(), source, to, o)
+		_, err := Scan(t.Context(), source, to, o)
 		if changed, ok := errors.AsType[*commit.ChangedError](err); !ok || changed.What != what {
 			t.Errorf("error %v, want one of %s", err, what)
 		}
@@ -508,7 +485,7 @@ func TestRejudgeRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	f("the token registry", source, to, byRegistry(registry))
-	more := storedScan(t, newDir(t), storedOptions, judgedSites(t, 101))
+	more := storedScan(t, newDir(t), storedOptions, sitetest.Judged(t, 101))
 	f("what is judged again", more, to, asToday())
 	f("what is judged again", source, from, asToday()) // onto what was asked
 	newer := asToday()
@@ -516,32 +493,32 @@ func TestRejudgeRefuses(t *testing.T) {
 	f("the version of bulkscan", source, to, newer)
 
 	// What cannot be made again is not deleted, nor what is read.
-	f = func(what string, source *commit.Scan, to store.Store, o RejudgeOptions) {
+	f = func(what string, source *commit.Scan, to store.Store, o Options) {
 		t.Helper()
 		o.Restart = true
-		if _, err := Rejudge(t.Context(), source, to, o); err == nil || !strings.Contains(err.Error(), "is not deleted") {
+		if _, err := Scan(t.Context(), source, to, o); err == nil || !strings.Contains(err.Error(), "is not deleted") {
 			t.Errorf("%s: error %v", what, err)
 		}
 		soundDataset(t, to)
 	}
 	other := newDir(t)
-	storedScan(t, other, storedOptions, judgedSites(t, 30))
+	storedScan(t, other, storedOptions, sitetest.Judged(t, 30))
 	f("another scan of that name", source, other, asToday())
 	f("itself", source, from, asToday())
 	f("itself, judged again", mustReadScan(t, to, "stored"), to, asToday())
-	if _, err := Open(t.Context(), to, storedOptions); err == nil || !strings.Contains(err.Error(), "what is judged again") {
+	if _, err := sink.Open(t.Context(), to, storedOptions); err == nil || !strings.Contains(err.Error(), "what is judged again") {
 		t.Errorf("a scan goes on with what was judged again: %v", err)
 	}
 	o := byRegistry(registry)
 	o.Restart = true
-	if came := mustRejudge(t, more, to, o); came.Judged()+came.Stayed() != 101 {
+	if came := mustScan(t, more, to, o); came.Judged()+came.Stayed() != 101 {
 		t.Errorf("begun anew: %+v", came)
 	}
 	soundDataset(t, to)
 
-	w := mustOpen(t, to, Options{ScanID: "held"})
-	held := storedScan(t, newDir(t), Options{ScanID: "held"}, judgedSites(t, 3))
-	if _, err := Rejudge(t.Context(), held, to, asToday()); err == nil {
+	w := mustOpen(t, to, sink.Options{ScanID: "held"})
+	held := storedScan(t, newDir(t), sink.Options{ScanID: "held"}, sitetest.Judged(t, 3))
+	if _, err := Scan(t.Context(), held, to, asToday()); err == nil {
 		t.Error("made what another process writes")
 	} else if _, ok := errors.AsType[*commit.HeldError](err); !ok {
 		t.Errorf("error %v", err)
@@ -551,14 +528,14 @@ func TestRejudgeRefuses(t *testing.T) {
 	}
 }
 
-// TestRejudgeDamaged leaves out the parts that are damaged, says what is wrong with each, and makes all others; when
+// TestDamaged leaves out the parts that are damaged, says what is wrong with each, and makes all others; when
 // they have been put back, it makes those too.
-func TestRejudgeDamaged(t *testing.T) {
-	sites := judgedSites(t, 200) // five parts
+func TestDamaged(t *testing.T) {
+	sites := sitetest.Judged(t, 200) // five parts
 	f := func(want string, damage func(t *testing.T, sites []*audit.Site), break_ func(t *testing.T, from *store.Dir)) {
 		t.Helper()
 		from, to := newDir(t), newDir(t)
-		again := judgedSites(t, 200)
+		again := sitetest.Judged(t, 200)
 		if damage != nil {
 			damage(t, again[40:80])
 		}
@@ -568,7 +545,7 @@ func TestRejudgeDamaged(t *testing.T) {
 		}
 		o := asToday()
 		o.Done = new(atomic.Int64)
-		came, err := Rejudge(t.Context(), source, to, o)
+		came, err := Scan(t.Context(), source, to, o)
 		if n := o.Done.Load(); n != 160 {
 			t.Errorf("%s: %d sites counted as made", want, n)
 		}
@@ -584,7 +561,7 @@ func TestRejudgeDamaged(t *testing.T) {
 		soundDataset(t, to)
 		good := storedScan(t, newDir(t), storedOptions, sites)
 		good.Manifest.StartedAt = source.Manifest.StartedAt
-		if came := mustRejudge(t, good, to, asToday()); came.Judged()+came.Stayed() != 200 {
+		if came := mustScan(t, good, to, asToday()); came.Judged()+came.Stayed() != 200 {
 			t.Errorf("put back: %+v", came)
 		}
 		soundDataset(t, to)
@@ -594,7 +571,7 @@ func TestRejudgeDamaged(t *testing.T) {
 	}
 	first := func(sites []*audit.Site) *audit.Site {
 		i := slices.IndexFunc(sites, func(s *audit.Site) bool {
-			return keepsBody(s) && s.Report.Counts.Groups > 0 && strings.Contains(string(s.Fetch.Body), "# ")
+			return hasBody(s) && s.Report.Counts.Groups > 0 && strings.Contains(string(s.Fetch.Body), "# ")
 		})
 		return sites[i]
 	}
@@ -623,58 +600,9 @@ func TestRejudgeDamaged(t *testing.T) {
 	})
 }
 
-// TestBodiesOfParts shows that a part has each distinct body of its sites once, in the order in which the sites came, as it was kept; and
-// that HTML, bodies without a record and empty ones are in no part.
-func TestBodiesOfParts(t *testing.T) {
-	sites := judgedSites(t, 300)
-	source := storedScan(t, newDir(t), storedOptions, sites)
-	next, truncated, dropped, repeated := 0, 0, map[string]int{}, 0
-	for i := range source.Commits {
-		c := &source.Commits[i]
-		var want []schema.BodyRow
-		seen := map[uint64]bool{}
-		for _, s := range sites[next : next+int(c.Rows)] {
-			body, hash := s.Fetch.Body, s.Report.BodyHash
-			switch {
-			case len(body) == 0:
-				dropped["empty"]++
-			case s.Report.IsHTML:
-				dropped["html"]++
-			case s.Report.Counts.Records == 0:
-				dropped["no records"]++
-			case seen[hash]:
-				repeated++
-			default:
-				seen[hash] = true
-				want = append(want, schema.BodyRow{BodyHash: int64(hash), Body: body})
-				if s.Fetch.Truncated {
-					truncated++
-				}
-			}
-			if len(body) > 0 && hash != xxhash.Sum64(body) || len(body) == 0 && hash != 0 {
-				t.Errorf("seq %d: hash %x", s.Seq, hash)
-			}
-		}
-		next += int(c.Rows)
-		var got []schema.BodyRow
-		for row, err := range CommitRows[schema.BodyRow](t.Context(), source, c, schema.Bodies) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, *row)
-		}
-		if !slices.EqualFunc(got, want, func(a, b schema.BodyRow) bool { return a.BodyHash == b.BodyHash && string(a.Body) == string(b.Body) }) {
-			t.Errorf("part %d has %d bodies, want %d, or others", i, len(got), len(want))
-		}
-	}
-	if next != len(sites) || truncated == 0 || repeated == 0 || len(dropped) != 3 {
-		t.Errorf("the test looks at too little: %d sites, %d truncated, %d repeated, %v", next, truncated, repeated, dropped)
-	}
-}
-
-// TestRejudgeDamagedFacts shows that facts of a file that is damaged and can be read all the same, as its footer calls a column
+// TestDamagedFacts shows that facts of a file that is damaged and can be read all the same, as its footer calls a column
 // otherwise, are not carried over as if they were missing.
-func TestRejudgeDamagedFacts(t *testing.T) {
+func TestDamagedFacts(t *testing.T) {
 	registry, err := tokens.Load(strings.NewReader(anotherRegistry))
 	if err != nil {
 		t.Fatal(err)
@@ -682,7 +610,7 @@ func TestRejudgeDamagedFacts(t *testing.T) {
 	f := func(table, column string) {
 		t.Helper()
 		from, to := newDir(t), newDir(t)
-		source := storedScan(t, from, storedOptions, judgedSites(t, 60))
+		source := storedScan(t, from, storedOptions, sitetest.Judged(t, 60))
 		name := filepath.Join(from.Root(), source.Commits[0].Files[slices.IndexFunc(source.Commits[0].Files, func(f schema.File) bool { return f.Table == table })].Name)
 		data, err := os.ReadFile(name)
 		if err != nil {
@@ -693,7 +621,7 @@ func TestRejudgeDamagedFacts(t *testing.T) {
 		if err := os.WriteFile(name, data, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		_, err = Rejudge(t.Context(), source, to, byRegistry(registry))
+		_, err = Scan(t.Context(), source, to, byRegistry(registry))
 		if damaged, ok := errors.AsType[*DamagedPartError](err); !ok || !strings.Contains(damaged.Error(), "sha256: expected ") {
 			t.Errorf("%s.%s: error %v", table, column, err)
 		}
@@ -706,17 +634,17 @@ func TestRejudgeDamagedFacts(t *testing.T) {
 	f(schema.Verdicts, "lenien") // the same
 }
 
-// TestRejudgeMissing refuses a scan of which records are missing: what is made of the others would be called complete.
-func TestRejudgeMissing(t *testing.T) {
+// TestMissing refuses a scan of which records are missing: what is made of the others would be called complete.
+func TestMissing(t *testing.T) {
 	f := func(n int, want string) {
 		t.Helper()
 		from := newDir(t)
-		storedScan(t, from, storedOptions, judgedSites(t, 200))
+		storedScan(t, from, storedOptions, sitetest.Judged(t, 200))
 		if err := from.Delete(t.Context(), commit.RecordName("stored", "0", n)); err != nil {
 			t.Fatal(err)
 		}
 		to := newDir(t)
-		if _, err := Rejudge(t.Context(), mustReadScan(t, from, "stored"), to, asToday()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Scan(t.Context(), mustReadScan(t, from, "stored"), to, asToday()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 		if scans, err := commit.Scans(t.Context(), to); err != nil || len(scans) != 0 {
@@ -727,12 +655,12 @@ func TestRejudgeMissing(t *testing.T) {
 	f(4, "(rows: 160 of 200; ")
 }
 
-// TestRejudgeDamagedRejects does not give rejects that are not what was written a hash that says they are.
-func TestRejudgeDamagedRejects(t *testing.T) {
+// TestDamagedRejects does not give rejects that are not what was written a hash that says they are.
+func TestDamagedRejects(t *testing.T) {
 	f := func(want string, damage func(name string) error) {
 		t.Helper()
 		from, to := newDir(t), newDir(t)
-		source := storedScan(t, from, storedOptions, judgedSites(t, 50))
+		source := storedScan(t, from, storedOptions, sitetest.Judged(t, 50))
 		rejects, err := commit.OpenRejects(t.Context(), from, "stored")
 		if err == nil {
 			err = rejects.Add(commit.Reject{Input: "list", Line: 3, Text: "not a host", Reason: "no"})
@@ -745,7 +673,7 @@ func TestRejudgeDamagedRejects(t *testing.T) {
 		if err := errors.Join(err, damage(name)); err != nil {
 			t.Fatal(err)
 		}
-		_, err = Rejudge(t.Context(), source, to, asToday())
+		_, err = Scan(t.Context(), source, to, asToday())
 		if damaged, ok := errors.AsType[*DamagedPartError](err); !ok || damaged.Part != "_rejects/stored.jsonl" || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
@@ -758,21 +686,21 @@ func TestRejudgeDamagedRejects(t *testing.T) {
 		if err := os.WriteFile(name, sound, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		mustRejudge(t, source, to, asToday())
+		mustScan(t, source, to, asToday())
 		soundDataset(t, to)
 	}
 	f("sha256: expected ", func(name string) error { return os.WriteFile(name, []byte("{\"input\":\"other\"}\n"), 0o644) })
 	f("it is missing", os.Remove)
 }
 
-// TestRejudgedByOtherRegistry counts the sites that keep what another registry says of their groups, also where they were judged again
+// TestdByOtherRegistry counts the sites that keep what another registry says of their groups, also where they were judged again
 // before, and not those of which every registry says the same.
-func TestRejudgedByOtherRegistry(t *testing.T) {
+func TestByOtherRegistryBefore(t *testing.T) {
 	registry, err := tokens.Load(strings.NewReader(anotherRegistry))
 	if err != nil {
 		t.Fatal(err)
 	}
-	sites, withGroups := judgedSites(t, 60), int64(0)
+	sites, withGroups := sitetest.Judged(t, 60), int64(0)
 	for _, s := range sites {
 		if s.Report.IsHTML && s.Report.Counts.Groups > 0 {
 			withGroups++
@@ -784,10 +712,10 @@ func TestRejudgedByOtherRegistry(t *testing.T) {
 	from, once, twice, back := newDir(t), newDir(t), newDir(t), newDir(t)
 	f := func(source *commit.Scan, to store.Store, registry *tokens.Registry, want int64) *commit.Scan {
 		t.Helper()
-		came := mustRejudge(t, source, to, byRegistry(registry))
+		came := mustScan(t, source, to, byRegistry(registry))
 		made := mustReadScan(t, to, "stored")
 		var text strings.Builder
-		if err := PrintRejudged(&text, came, "stored"); err != nil || strings.Contains(text.String(), "another registry") != (want > 0) {
+		if err := Print(&text, came, "stored"); err != nil || strings.Contains(text.String(), "another registry") != (want > 0) {
 			t.Errorf("%v, printed\n%s", err, &text)
 		}
 		if came.Other != want || made.ByOtherRegistry() != want || came.Carried[CarriedHTML] <= withGroups {
@@ -800,7 +728,7 @@ func TestRejudgedByOtherRegistry(t *testing.T) {
 	if _, err := compact.Scan(t.Context(), once, "stored", compact.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if again := mustRejudge(t, source, once, byRegistry(registry)); mustReadScan(t, once, "stored").ByOtherRegistry() != withGroups || again.Other != withGroups || again.Sites == 0 {
+	if again := mustScan(t, source, once, byRegistry(registry)); mustReadScan(t, once, "stored").ByOtherRegistry() != withGroups || again.Other != withGroups || again.Sites == 0 {
 		t.Errorf("merged: %+v", again)
 	}
 	f(mustReadScan(t, once, "stored"), twice, registry, withGroups) // though it is by the same registry as before
@@ -812,7 +740,7 @@ func TestPrintHostile(t *testing.T) {
 	const hostile = "\x1b]0;x\x07\nscan t: no differences"
 	r := &commit.Rejudged{Sites: 1, Carried: map[string]int64{hostile: 1}, Checks: map[string]int64{hostile: 1}, Decisions: map[string]int64{hostile + strings.Repeat("x", 1000): 1}}
 	var b strings.Builder
-	if err := PrintRejudged(&b, r, "s"); err != nil || strings.ContainsAny(b.String(), "\x1b\x07") || strings.Contains(b.String(), "\nscan t") || b.Len() > 1000 {
+	if err := Print(&b, r, "s"); err != nil || strings.ContainsAny(b.String(), "\x1b\x07") || strings.Contains(b.String(), "\nscan t") || b.Len() > 1000 {
 		t.Errorf("%v\n%q", err, b.String())
 	}
 }
@@ -821,7 +749,7 @@ func TestPrintHostile(t *testing.T) {
 func TestRestoreWhatIsNotKnown(t *testing.T) {
 	f := func(outcome, source string, seq int64, want string) {
 		t.Helper()
-		p := &storedPart{sites: &aheadRows[schema.SiteRow]{row: schema.SiteRow{Seq: seq, Outcome: outcome, AccessSource: source}}}
+		p := &storedPart{now: sink.SiteRows{Site: schema.SiteRow{Seq: seq, Outcome: outcome, AccessSource: source}}}
 		if carried, err := p.restore(new(audit.Site)); carried != want || err != nil {
 			t.Errorf("%s, %s, %d: %q, %v; want %q", outcome, source, seq, carried, err, want)
 		}
@@ -851,22 +779,22 @@ type brokenDraft struct{ store.Draft }
 
 func (brokenDraft) Write([]byte) (int, error) { return 0, syscall.EIO }
 
-// TestRejudgeCannotWrite breaks off where what is made cannot be written, which is no damage of what is stored, whether its pages are
+// TestCannotWrite breaks off where what is made cannot be written, which is no damage of what is stored, whether its pages are
 // copied or written.
-func TestRejudgeCannotWrite(t *testing.T) {
-	source := storedScan(t, newDir(t), storedOptions, judgedSites(t, 100))
+func TestCannotWrite(t *testing.T) {
+	source := storedScan(t, newDir(t), storedOptions, sitetest.Judged(t, 100))
 	registry, err := tokens.Load(strings.NewReader(anotherRegistry))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := func(prefix string, o RejudgeOptions) {
+	f := func(prefix string, o Options) {
 		t.Helper()
 		to := newDir(t)
-		_, err := Rejudge(t.Context(), source, brokenStore{to, prefix}, o)
+		_, err := Scan(t.Context(), source, brokenStore{to, prefix}, o)
 		if _, damaged := errors.AsType[*DamagedPartError](err); damaged || !errors.Is(err, syscall.EIO) {
 			t.Errorf("%s: error %v", prefix, err)
 		}
-		mustRejudge(t, source, to, o)
+		mustScan(t, source, to, o)
 		soundDataset(t, to)
 	}
 	f("bodies/", asToday())
@@ -877,12 +805,12 @@ func TestRejudgeCannotWrite(t *testing.T) {
 // TestStoredBodiesAreForgotten reads a part that was merged of several, whose bodies come again in each: none is kept in the end.
 func TestStoredBodiesAreForgotten(t *testing.T) {
 	from := newDir(t)
-	storedScan(t, from, storedOptions, judgedSites(t, 300))
+	storedScan(t, from, storedOptions, sitetest.Judged(t, 300))
 	if _, err := compact.Scan(t.Context(), from, "stored", compact.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	source := mustReadScan(t, from, "stored")
-	p, err := openStored(t.Context(), source, &source.Commits[0], nil, false)
+	p, err := openStored(t.Context(), source, &source.Commits[0], false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -912,10 +840,132 @@ func TestStoredBodiesAreForgotten(t *testing.T) {
 func TestRowsDiffer(t *testing.T) {
 	from, same := int32(60), int32(60)
 	is := schema.VerdictRow{Token: "*", VisitFrom: &from}
-	if !verdictDiffers(&schema.VerdictRow{Token: "*"}, &is) || verdictDiffers(&schema.VerdictRow{Token: "*", VisitFrom: &same}, &is) {
+	if sameVerdict(&schema.VerdictRow{Token: "*"}, &is) || !sameVerdict(&schema.VerdictRow{Token: "*", VisitFrom: &same}, &is) {
 		t.Error("verdicts are compared by other things than their values")
 	}
-	if newRejudgement(nil, nil).compareEvidence([]schema.EvidenceRow{{Line: 1}}, []schema.EvidenceRow{{Line: 1, GroupLine: 1}}) {
-		t.Error("evidence of another group is the same")
+	came := commit.NewRejudged()
+	rows := func(e schema.EvidenceRow) *sink.SiteRows { return &sink.SiteRows{Evidence: []schema.EvidenceRow{e}} }
+	if newDifferences(came).count(rows(schema.EvidenceRow{Line: 1}), rows(schema.EvidenceRow{Line: 1, GroupLine: 1}), map[string]bool{schema.Evidence: true}) != schema.Evidence || came.Sites != 1 {
+		t.Errorf("evidence of another group is the same: %+v", came)
 	}
+}
+
+// TestRowsAreWhole shows that each column of each table is read as sink.Rows reads it: lists, lists of structs and pointers too.
+func TestRowsAreWhole(t *testing.T) {
+	scan := storedScan(t, newDir(t), sink.Options{ScanID: "whole"}, append(sitetest.Judged(t, 200), sitetest.Typical(t, 200), sitetest.Dead(t, 201)))
+	want := readScan(t, scan)
+	wholeRows(t, scan, schema.Sites, want.Sites)
+	wholeRows(t, scan, schema.Verdicts, want.Verdicts)
+	wholeRows(t, scan, schema.Evidence, want.Evidence)
+	wholeRows(t, scan, schema.Bodies, want.Bodies)
+}
+
+func wholeRows[T any](t *testing.T, scan *commit.Scan, table string, want []T) {
+	t.Helper()
+	rows, err := openAhead(t.Context(), scan, &scan.Commits[0], table, new(T), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for more := rows.has; more || n == 0 && table == schema.Sites; n++ {
+		if table == schema.Sites {
+			if more, err = rows.next(); !more {
+				break
+			}
+		}
+		if got, want := fmt.Sprintf("%+v", spelled(*rows.row)), fmt.Sprintf("%+v", spelled(want[n])); got != want {
+			t.Fatalf("%s, row %d:\n%s\n%s", table, n, got, want)
+		}
+		if table != schema.Sites {
+			more, err = rows.next()
+		}
+	}
+	if err := errors.Join(err, rows.close()); err != nil || n != len(want) {
+		t.Errorf("%s: %d rows, want %d, %v", table, n, len(want), err)
+	}
+}
+
+// spelled is a row's fields, with what pointers point to.
+func spelled(row any) (fields []any) {
+	value := reflect.ValueOf(row)
+	for i := range value.NumField() {
+		field := value.Field(i)
+		if field.Kind() == reflect.Pointer && !field.IsNil() {
+			field = field.Elem()
+		}
+		fields = append(fields, field.Interface())
+	}
+	return fields
+}
+
+// TestMakesLostAgain shows that what was made of stored sites, and is lost, is made of them again.
+func TestMakesLostAgain(t *testing.T) {
+	from := newDir(t)
+	source := storedScan(t, from, storedOptions, sitetest.Judged(t, 200))
+	for _, n := range []int{0, 2, 4} {
+		to := newDir(t)
+		mustScan(t, source, to, asToday())
+		want := mustReadScan(t, to, "stored").Manifest.Counts
+		if err := to.Delete(t.Context(), commit.RecordName("stored", "0", n)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := compact.Scan(t.Context(), to, "stored", compact.Options{})
+		if err == nil || !strings.Contains(err.Error(), "made again by the same bulkscan reaudit") {
+			t.Errorf("part %d: %v", n, err)
+		}
+		mustScan(t, source, to, asToday())
+		soundDataset(t, to)
+		if got := mustReadScan(t, to, "stored").Manifest.Counts; got.Rows != want.Rows || !reflect.DeepEqual(got.Files, want.Files) {
+			t.Errorf("part %d: %+v, want %+v", n, got, want)
+		}
+	}
+}
+
+// TestNewer refuses a stored scan whose manifest, commit or file a later version wrote, without a new scan of it.
+func TestNewer(t *testing.T) {
+	f := func(what string, age func(source *commit.Scan, c *commit.Commit) error) {
+		t.Helper()
+		from, to := newDir(t), newDir(t)
+		source := storedScan(t, from, storedOptions, sitetest.Judged(t, 100))
+		if err := age(source, &source.Commits[1]); err != nil {
+			t.Fatal(err)
+		}
+		source, err := commit.ReadScan(t.Context(), from, "stored")
+		if err == nil {
+			_, err = Scan(t.Context(), source, to, asToday())
+		}
+		if newer, ok := errors.AsType[*schema.NewerError](err); !ok || newer.Version != schema.Version+1 {
+			t.Errorf("%s: %v", what, err)
+		}
+		if scans, err := commit.Scans(t.Context(), to); err != nil || what != "file" && len(scans) > 0 {
+			t.Errorf("%s: %d scans begun, %v", what, len(scans), err)
+		}
+	}
+	put := func(source *commit.Scan, c *commit.Commit) error {
+		data, err := commit.SealRecord(c, &c.Sum)
+		return errors.Join(err, source.Store.Put(t.Context(), c.Name(), data))
+	}
+	f("manifest", func(source *commit.Scan, _ *commit.Commit) error {
+		source.Manifest.SchemaVersion++
+		return source.Manifest.Write(t.Context(), source.Store)
+	})
+	f("commit", func(source *commit.Scan, c *commit.Commit) error {
+		c.SchemaVersion++
+		return put(source, c)
+	})
+	f("file", func(source *commit.Scan, c *commit.Commit) error {
+		metadata := map[string]string{table.MetaSchema: fmt.Sprint(schema.Version + 1), table.MetaScan: "stored"}
+		f := &c.Files[slices.IndexFunc(c.Files, func(f schema.File) bool { return f.Table == schema.Sites })]
+		draft, file, err := table.Concat(t.Context(), source.Store, source.Store, f.Name, []schema.File{*f}, table.MaxFooter, metadata)
+		if err != nil {
+			return err
+		}
+		*f = file
+		if err := errors.Join(draft.Publish(t.Context()), draft.Discard(), put(source, c)); err != nil {
+			return err
+		}
+		commits, err := commit.Commits(t.Context(), source.Store, "stored")
+		source.Manifest.Counts = commit.CountCommits(commits)
+		return errors.Join(err, source.Manifest.Write(t.Context(), source.Store))
+	})
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package sink
+package reaudit
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
+	"github.com/bulkscan/bulkscan/internal/sitetest"
+	"github.com/bulkscan/bulkscan/sink"
 )
 
 // BenchmarkReaudit judges a stored scan of real bodies again: it reads all tables, judges, compares, and writes a dataset. What
@@ -22,10 +24,10 @@ import (
 //	repeated  the bodies of the corpus come again, four times a part; nothing differs
 //	registry  as distinct, by a registry that has one crawler more: nearly every row of sites differs, and some verdicts
 //
-//	go test ./sink -run '^$' -bench Reaudit -benchtime 3x
+//	go test ./sink/reaudit -run '^$' -bench Reaudit -benchtime 3x
 func BenchmarkReaudit(b *testing.B) {
 	bodies := sharedtest.Bodies(b, "typical12k")
-	const sites = 2 * DefaultPartRows
+	const sites = 2 * sink.DefaultPartRows
 	distinct := func(i int) []byte { return fmt.Appendf(nil, "%s\n# %d\n", bodies[i%len(bodies)], i) }
 	registry, err := tokens.Load(strings.NewReader(`version 1
 name   | aliases | category | purpose  | operator | *   | fallback | source              | checked
@@ -44,11 +46,12 @@ MyBot  |         | ai       | training | Me       | yes |          | https://exa
 		{"registry", distinct, registry},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
-			w := mustOpen(b, newDir(b), Options{ScanID: "stored"})
-			s := typicalSite(b, 0)
+			to := newDir(b)
+			w := mustOpen(b, to, sink.Options{ScanID: "stored"})
+			s := sitetest.Typical(b, 0)
 			var bytes int64
 			for i := range sites {
-				setOrigin(s, mustOrigin(b, fmt.Sprintf("host-%x.example%d.com", uint32(i)*2654435761, i%5000)))
+				sitetest.SetOrigin(s, sitetest.Origin(b, fmt.Sprintf("host-%x.example%d.com", uint32(i)*2654435761, i%5000)))
 				s.Seq, s.Rank, s.Input, s.Fetch.Body = uint64(i), int64(i), s.Origin.Host(), bench.body(i)
 				bytes += int64(len(s.Fetch.Body))
 				audit.Judge(s)
@@ -59,13 +62,13 @@ MyBot  |         | ai       | training | Me       | yes |          | https://exa
 			if err := w.Close(context.Background()); err != nil {
 				b.Fatal(err)
 			}
-			source := mustReadScan(b, w.store, "stored")
+			source := mustReadScan(b, to, "stored")
 			var spent time.Duration
 			b.SetBytes(bytes)
 			b.ResetTimer()
 			for range b.N {
 				begun := processorTime()
-				if came := mustRejudge(b, source, newDir(b), byRegistry(bench.registry)); (came.Sites != 0) != (bench.registry == registry) || came.Judged()+came.Stayed() != sites {
+				if came := mustScan(b, source, newDir(b), byRegistry(bench.registry)); (came.Sites != 0) != (bench.registry == registry) || came.Judged()+came.Stayed() != sites {
 					b.Fatalf("%+v", came)
 				}
 				spent += processorTime() - begun

@@ -1,4 +1,4 @@
-package sink
+package reaudit
 
 import (
 	"context"
@@ -7,11 +7,10 @@ import (
 	"os"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/exchange"
-	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
@@ -28,41 +27,11 @@ type storedPart struct {
 	evidence *aheadRows[schema.EvidenceRow]
 	bodies   *storedBodies
 
-	// Of the site. What rows of the other tables repeat of that of sites is taken from there.
-	named, blocked, partial []int32 // as names numbers them; the row's own lists are empty
-	oldVerdicts             []schema.VerdictRow
-	oldEvidence             []schema.EvidenceRow
-
-	names numbered
+	now sink.SiteRows // of the current site, until the next call of next
 }
 
-// numbered gives names numbers: those of the registry their own, and others further ones. The lists of sites are long, and mostly
-// compared.
-type numbered struct {
-	numbers map[string]int32
-	names   []string
-	over    bool // there were more names than any registry has
-}
-
-// Bounds of what is held of a stored part, which somebody else may have made: names in the lists of sites, and rows of one site.
-const (
-	maxNames    = 1 << 16
-	maxSiteRows = 1 << 20
-)
-
-func (n *numbered) number(name string) int32 {
-	number, ok := n.numbers[name]
-	if n.over = n.over || !ok && len(n.names) == maxNames; n.over {
-		return 0
-	}
-	if !ok {
-		number = int32(len(n.names))
-		name = strings.Clone(name)
-		n.numbers[name] = number
-		n.names = append(n.names, name)
-	}
-	return number
-}
+// maxSiteRows bounds the rows that one site may have in a table of a stored part, which may come from elsewhere.
+const maxSiteRows = 1 << 20
 
 // DamagedPartError says that what is stored of a part is not what a scan writes.
 type DamagedPartError struct {
@@ -73,37 +42,28 @@ type DamagedPartError struct {
 func (e *DamagedPartError) Error() string { return fmt.Sprintf("%s: %v", e.Part, e.Err) }
 func (e *DamagedPartError) Unwrap() error { return e.Err }
 
-// openStored opens the files of a commit. Of the facts in sites only those are read that a judgement needs, unless all are wanted.
-func openStored(ctx context.Context, s *commit.Scan, c *commit.Commit, known []tokenText, facts bool) (_ *storedPart, err error) {
-	p := &storedPart{names: numbered{numbers: map[string]int32{}}}
-	for _, token := range known {
-		p.names.number(token.name)
-	}
+// openStored opens the files of a commit. All columns of sites are read if facts, otherwise only those that a judgement needs.
+func openStored(ctx context.Context, s *commit.Scan, c *commit.Commit, facts bool) (_ *storedPart, err error) {
+	p := &storedPart{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())
 		}
 	}()
-	lists := map[string]*[]int32{"named": &p.named, "blocked": &p.blocked, "partial": &p.partial}
-	p.sites, err = openAhead[schema.SiteRow](ctx, s, c, schema.Sites, func(f reflect.StructField, whole table.Field) (table.Field, bool) {
-		if list, ok := lists[whole.Name]; ok {
-			return table.Field{Name: whole.Name, Into: list, Index: p.names.number}, true
-		}
-		return whole, facts || f.Tag.Get("judged") != "" || slices.Contains(factsOfAll, whole.Name) || slices.Contains(factsToJudge, whole.Name)
+	p.sites, err = openAhead(ctx, s, c, schema.Sites, &p.now.Site, func(f reflect.StructField, name string) bool {
+		return facts || f.Tag.Get("judged") != "" || slices.Contains(factsOfAll, name) || slices.Contains(factsToJudge, name)
 	})
 	if err != nil {
 		return nil, err
 	}
-	notOfSite := func(_ reflect.StructField, whole table.Field) (table.Field, bool) {
-		return whole, !slices.Contains(factsOfAll, whole.Name)
-	}
+	notOfSite := func(_ reflect.StructField, name string) bool { return !slices.Contains(factsOfAll, name) }
 	if s.Has(schema.Verdicts) {
-		if p.verdicts, err = openAhead[schema.VerdictRow](ctx, s, c, schema.Verdicts, notOfSite); err != nil {
+		if p.verdicts, err = openAhead(ctx, s, c, schema.Verdicts, new(schema.VerdictRow), notOfSite); err != nil {
 			return nil, err
 		}
 	}
 	if s.Has(schema.Evidence) {
-		if p.evidence, err = openAhead[schema.EvidenceRow](ctx, s, c, schema.Evidence, notOfSite); err != nil {
+		if p.evidence, err = openAhead(ctx, s, c, schema.Evidence, new(schema.EvidenceRow), notOfSite); err != nil {
 			return nil, err
 		}
 	}
@@ -111,21 +71,6 @@ func openStored(ctx context.Context, s *commit.Scan, c *commit.Commit, known []t
 		p.bodies, err = openBodies(ctx, s, c)
 	}
 	return p, err
-}
-
-// unharmed holds the bytes of a commit's file against the record: what is damaged and can be read all the same, such as a
-// footer that calls a column otherwise, would come to stand in a file with a hash of its own.
-func unharmed(ctx context.Context, s *commit.Scan, c *commit.Commit, table string) error {
-	file, ok := c.File(table)
-	if !ok {
-		return nil // who opens it says so
-	}
-	err := commit.HoldAgainst(ctx, s.Store, file)
-	// It is missing, which who opens it says, or a compaction has copied it, which has looked.
-	if err != nil && !errors.Is(err, store.ErrNotExist) && !errors.Is(err, store.ErrChanged) {
-		return fmt.Errorf("cannot read %s: %w", file.Name, err)
-	}
-	return nil
 }
 
 // factsOfAll are the columns of sites that rows of other tables repeat, but for seq, by which they are found; factsToJudge those by
@@ -143,36 +88,35 @@ func (p *storedPart) close() error {
 	return errors.Join(errs...)
 }
 
-// next goes on to the next site: its row is p.sites.row, until the next call.
+// rows returns the rows of the current site, valid until the next call of next.
+func (p *storedPart) rows() *sink.SiteRows { return &p.now }
+
+// next goes on to the next site.
 func (p *storedPart) next() (more bool, err error) {
 	if more, err = p.sites.next(); !more || err != nil {
 		return false, errors.Join(err, p.atEnd(err))
 	}
-	if p.names.over {
-		return false, fmt.Errorf("cannot read %s: its lists have more names than the %d that any registry may have", p.sites.cursor.Name(), maxNames)
-	}
-	k := keyOf(&p.sites.row)
-	seq := k.seq
-	p.oldVerdicts, p.oldEvidence = p.oldVerdicts[:0], p.oldEvidence[:0]
-	for v := p.verdicts; v != nil && v.has && v.row.Seq == seq; {
-		if len(p.oldVerdicts) == maxSiteRows {
-			return false, fmt.Errorf("cannot read %s: seq %d has more than %d rows", v.cursor.Name(), seq, maxSiteRows)
+	site := &p.now.Site
+	p.now.Verdicts, p.now.Evidence = p.now.Verdicts[:0], p.now.Evidence[:0]
+	for v := p.verdicts; v != nil && v.has && v.row.Seq == site.Seq; {
+		if len(p.now.Verdicts) == maxSiteRows {
+			return false, fmt.Errorf("cannot read %s: seq %d has more than %d rows", v.cursor.Name(), site.Seq, maxSiteRows)
 		}
-		row := v.row
-		row.Origin, row.Host, row.Port, row.Requested, row.Rank, row.TLD = k.origin, k.host, k.port, k.requested, k.rank, k.tld
+		row := *v.row
+		row.Origin, row.Host, row.Port, row.Requested, row.Rank, row.TLD = site.Origin, site.Host, site.Port, site.Requested, site.Rank, site.TLD
 		row.CrawlDelay, row.VisitFrom, row.VisitTo = cloned(row.CrawlDelay), cloned(row.VisitFrom), cloned(row.VisitTo)
-		p.oldVerdicts = append(p.oldVerdicts, row)
+		p.now.Verdicts = append(p.now.Verdicts, row)
 		if _, err := v.next(); err != nil {
 			return false, err
 		}
 	}
-	for e := p.evidence; e != nil && e.has && e.row.Seq == seq; {
-		if len(p.oldEvidence) == maxSiteRows {
-			return false, fmt.Errorf("cannot read %s: seq %d has more than %d rows", e.cursor.Name(), seq, maxSiteRows)
+	for e := p.evidence; e != nil && e.has && e.row.Seq == site.Seq; {
+		if len(p.now.Evidence) == maxSiteRows {
+			return false, fmt.Errorf("cannot read %s: seq %d has more than %d rows", e.cursor.Name(), site.Seq, maxSiteRows)
 		}
-		row := e.row
-		row.Origin = k.origin
-		p.oldEvidence = append(p.oldEvidence, row)
+		row := *e.row
+		row.Origin = site.Origin
+		p.now.Evidence = append(p.now.Evidence, row)
 		if _, err := e.next(); err != nil {
 			return false, err
 		}
@@ -193,11 +137,6 @@ func (p *storedPart) atEnd(err error) error {
 	return nil
 }
 
-// keyOf is what the rows of a site share, by its row of sites.
-func keyOf(row *schema.SiteRow) key {
-	return key{origin: row.Origin, host: row.Host, requested: row.Requested, tld: row.TLD, port: row.Port, seq: row.Seq, rank: row.Rank}
-}
-
 func cloned[T any](p *T) *T {
 	if p == nil {
 		return nil
@@ -206,10 +145,10 @@ func cloned[T any](p *T) *T {
 	return &value
 }
 
-// aheadRows reads whole rows of a commit's file by a Cursor, and has the one that comes next.
+// aheadRows reads the rows of a commit's file, one row ahead.
 type aheadRows[T any] struct {
 	cursor *table.Cursor
-	row    T // its lists, and what it points to, stay until the next
+	row    *T // its lists, and what it points to, are valid until next
 	has    bool
 
 	// A list of structs is read as lists of their fields.
@@ -218,18 +157,14 @@ type aheadRows[T any] struct {
 	hops     *[]schema.HopRow
 }
 
-// openAhead opens a file and, but for sites, goes to its first row. How a column is read, and whether, may be said; lists of
-// structs are left out or read whole.
-func openAhead[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string, how func(reflect.StructField, table.Field) (table.Field, bool)) (_ *aheadRows[T], err error) {
-	a := &aheadRows[T]{}
-	row := reflect.ValueOf(&a.row).Elem()
+// openAhead opens a file and, except for sites, reads its first row into row. Only wanted columns are read; nil is all.
+func openAhead[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string, row *T, wanted func(f reflect.StructField, column string) bool) (_ *aheadRows[T], err error) {
+	a := &aheadRows[T]{row: row}
+	value := reflect.ValueOf(row).Elem()
 	var fields []table.Field
-	for i := range row.NumField() {
-		field, wanted := table.Field{Name: schema.ColumnName(row.Type().Field(i)), Into: row.Field(i).Addr().Interface()}, true
-		if how != nil {
-			field, wanted = how(row.Type().Field(i), field)
-		}
-		if !wanted {
+	for i := range value.NumField() {
+		field := table.Field{Name: schema.ColumnName(value.Type().Field(i)), Into: value.Field(i).Addr().Interface()}
+		if wanted != nil && !wanted(value.Type().Field(i), field.Name) {
 			continue
 		}
 		if hops, ok := field.Into.(*[]schema.HopRow); ok {
@@ -239,7 +174,7 @@ func openAhead[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, tab
 		}
 		fields = append(fields, field)
 	}
-	if a.cursor, err = OpenCursor(ctx, s, c, tableName, fields...); err != nil {
+	if a.cursor, err = sink.OpenCursor(ctx, s, c, tableName, fields...); err != nil {
 		return nil, err
 	}
 	if tableName == schema.Sites {
@@ -302,14 +237,14 @@ func openBodies(ctx context.Context, s *commit.Scan, c *commit.Commit) (_ *store
 	if b.again, err = repeatedHashes(ctx, s, c); err != nil {
 		return nil, err
 	}
-	b.rows, err = openAhead[schema.BodyRow](ctx, s, c, schema.Bodies, nil)
+	b.rows, err = openAhead(ctx, s, c, schema.Bodies, new(schema.BodyRow), nil)
 	return b, err
 }
 
 // repeatedHashes are the hashes that several sites of a part have, and how many.
 func repeatedHashes(ctx context.Context, s *commit.Scan, c *commit.Commit) (map[int64]int, error) {
 	var hash int64
-	rows, err := OpenCursor(ctx, s, c, schema.Sites, table.Field{Name: "body_hash", Into: &hash})
+	rows, err := sink.OpenCursor(ctx, s, c, schema.Sites, table.Field{Name: "body_hash", Into: &hash})
 	if err != nil {
 		return nil, err
 	}
@@ -450,7 +385,7 @@ var outcomesByText = func() map[string]exchange.Outcome {
 // restore sets what a judgement needs of a site from its stored row and body. Where it cannot be judged, it returns why.
 // A body that must be there and is not, is an error.
 func (p *storedPart) restore(s *audit.Site) (carried string, err error) {
-	row := &p.sites.row
+	row := &p.now.Site
 	outcome, known := outcomesByText[row.Outcome]
 	if !known || row.Seq < 0 || row.AccessSource != audit.AccessSource {
 		return CarriedNotRead, nil
@@ -478,23 +413,4 @@ func (p *storedPart) restore(s *audit.Site) (carried string, err error) {
 		return CarriedNoRecords, nil
 	}
 	return "", nil
-}
-
-// textsOf is how many bytes of texts a row holds.
-func textsOf(r *schema.SiteRow) int {
-	n := len(r.Input) + len(r.Host) + len(r.Origin) + len(r.Label) + len(r.Domain) + len(r.Error) + len(r.FinalURL) + len(r.Server) +
-		len(r.ContentType) + len(r.ETag) + len(r.LastModified) + len(r.CacheControl) + len(r.XRobotsTag) + len(r.UsageHeader)
-	for i := range r.Redirects {
-		n += len(r.Redirects[i].URL)
-	}
-	return n
-}
-
-// judgedTextsOf is how many bytes of texts a row's judgement holds.
-func judgedTextsOf(r *schema.SiteRow) int {
-	n := len(r.ContentSignal) + len(r.ContentUsage) + len(r.License)
-	for _, s := range r.Sitemaps {
-		n += len(s)
-	}
-	return n
 }

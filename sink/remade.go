@@ -1,0 +1,263 @@
+package sink
+
+import (
+	"context"
+	"errors"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+)
+
+// This file lets package reaudit write a scan that is made of a stored one (Options.Source), part by part. Parts are filled at the
+// same time, and committed in the order of their numbers.
+
+// SiteRows are the rows of one site in the tables sites, verdicts and evidence.
+type SiteRows struct {
+	Site     schema.SiteRow
+	Verdicts []schema.VerdictRow
+	Evidence []schema.EvidenceRow
+}
+
+// Remade is a part that is made of a stored part. For each part: Begin; Judge and Add for each site; Finish; then Commit, LeaveOut
+// or Discard. After that it is ready for another part. One goroutine uses it at a time.
+type Remade struct {
+	writer *Writer
+	part   *part
+
+	// The tables whose rows are written. It is nil where the scan does not have the table, or its pages are copied.
+	sites    *table.Writer[schema.SiteRow]
+	verdicts *table.Writer[schema.VerdictRow]
+	evidence *table.Writer[schema.EvidenceRow]
+	bodies   *table.Writer[schema.BodyRow]
+}
+
+// NewRemade returns an empty part with buffers of its own.
+func (w *Writer) NewRemade() *Remade { return &Remade{writer: w, part: newPart(&w.options)} }
+
+// NextNumber returns the number of the next part. Each number must be committed or left out, in order, until the Writer fails.
+func (w *Writer) NextNumber() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.next++
+	return w.next - 1
+}
+
+// Err returns the first failure of the Writer, after which nothing is committed.
+func (w *Writer) Err() error { return w.failure() }
+
+// Fail makes the Writer fail, unless it has failed, and returns its first failure.
+func (w *Writer) Fail(err error) error { return w.setFailure(err) }
+
+// Begin opens the part's files. Those of the stored files given are copied page by page in Finish, instead of the rows that Add is given.
+func (r *Remade) Begin(n int, from store.Store, copied []schema.File) error {
+	w, p := r.writer, r.part
+	p.rejudged = nil
+	r.sites, r.verdicts, r.evidence, r.bodies = p.sites, p.verdicts, p.evidence, p.bodies
+	p.files = p.tables()
+	for i, f := range p.files {
+		for _, source := range copied {
+			if source.Table == f.TableName() {
+				p.files[i] = &copiedFile{from: from, source: source, metadata: w.options.metadata()}
+				r.copies(source.Table)
+			}
+		}
+	}
+	return table.Writing(p.begin(w.ctx, w.store, &w.options, n))
+}
+
+// copies notes that the rows of a table are not written.
+func (r *Remade) copies(tableName string) {
+	switch tableName {
+	case schema.Sites:
+		r.sites = nil
+	case schema.Verdicts:
+		r.verdicts = nil
+	case schema.Evidence:
+		r.evidence = nil
+	case schema.Bodies:
+		r.bodies = nil
+	}
+}
+
+// Judge sets the judged columns of rows.Site, and makes the other rows, from a site's report. The rows are valid until Add.
+func (r *Remade) Judge(rows *SiteRows, report *audit.Report) {
+	c, k := &r.part.copier, keyOf(&rows.Site)
+	c.judgement(&rows.Site, report)
+	rows.Verdicts, rows.Evidence = rows.Verdicts[:0], rows.Evidence[:0]
+	if r.part.verdicts != nil {
+		for i := range report.Verdicts {
+			rows.Verdicts = append(rows.Verdicts, schema.VerdictRow{})
+			c.verdict(&rows.Verdicts[i], k, &report.Verdicts[i])
+		}
+	}
+	if r.part.evidence != nil {
+		for i := range report.Evidence {
+			rows.Evidence = append(rows.Evidence, schema.EvidenceRow{})
+			c.evidence(&rows.Evidence[i], k, &report.Evidence[i])
+		}
+	}
+}
+
+// Add writes a site's rows and its body, if any, to the tables that are not copied. It copies the lists and what the pointers of
+// rows.Site point to. Texts, and what pointers of the other rows point to, must not change.
+func (r *Remade) Add(rows *SiteRows, body []byte) error {
+	p := r.part
+	if r.sites != nil {
+		row, err := r.sites.Next()
+		if err != nil {
+			return table.Writing(err)
+		}
+		p.copier.keep(row, &rows.Site)
+		p.weight += textsOf(row)
+	}
+	if r.bodies != nil && len(body) > 0 {
+		if err := p.addBody(uint64(rows.Site.BodyHash), body); err != nil {
+			return table.Writing(err)
+		}
+	}
+	for i := range rows.Verdicts {
+		if r.verdicts == nil {
+			break
+		}
+		row, err := r.verdicts.Next()
+		if err != nil {
+			return table.Writing(err)
+		}
+		*row = rows.Verdicts[i]
+	}
+	for i := range rows.Evidence {
+		if r.evidence == nil {
+			break
+		}
+		row, err := r.evidence.Next()
+		if err != nil {
+			return table.Writing(err)
+		}
+		*row = rows.Evidence[i]
+		p.weight += len(row.Value)
+	}
+	return table.Writing(p.added(uint64(rows.Site.Seq)))
+}
+
+// Finish writes what is buffered, and copies the pages of the copied files. gone names a table whose stored file a compaction has
+// replaced meanwhile: the part has to be made again with that table written.
+func (r *Remade) Finish() (gone string, err error) {
+	if err := r.part.flush(); err != nil {
+		return "", table.Writing(err)
+	}
+	for _, f := range r.part.files {
+		copied, ok := f.(*copiedFile)
+		if !ok {
+			continue
+		}
+		err := copied.copy()
+		_, ours := errors.AsType[*table.WriteError](err)
+		if !ours && (errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrChanged)) {
+			return copied.source.Table, nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// Commit commits the part, and notes what making it came to.
+func (r *Remade) Commit(came *commit.Rejudged) error {
+	r.part.rejudged = came
+	return r.writer.seal(r.part, func(context.Context) error { return nil })
+}
+
+// LeaveOut discards the part, and records that its number has no part because the stored part is damaged.
+func (r *Remade) LeaveOut(n int) error {
+	w := r.writer
+	tombstone, err := commit.NewTombstone(w.options.tombstone(commit.LeftOut), w.options.Shard, n)
+	if err == nil {
+		err = tombstone.Write(w.ctx, w.store)
+	}
+	return errors.Join(err, r.Discard())
+}
+
+// Discard drops the part's files, which have no name yet.
+func (r *Remade) Discard() error { return r.part.discard() }
+
+// keyOf returns what the rows of a site share.
+func keyOf(row *schema.SiteRow) key {
+	return key{origin: row.Origin, host: row.Host, requested: row.Requested, tld: row.TLD, port: row.Port, seq: row.Seq, rank: row.Rank}
+}
+
+// keep sets a row to another whose lists and pointers are valid for a moment only.
+func (c *copier) keep(row, from *schema.SiteRow) {
+	*row = *from
+	row.Redirects = c.hops.copy(from.Redirects)
+	row.Sitemaps, row.Named = c.lists.copy(from.Sitemaps), c.lists.copy(from.Named)
+	row.Blocked, row.Partial = c.lists.copy(from.Blocked), c.lists.copy(from.Partial)
+	row.TLSVerified, row.ValidUTF8 = lastingTruth(from.TLSVerified), lastingTruth(from.ValidUTF8)
+	if from.CrawlDelay != nil {
+		row.CrawlDelay = c.float(*from.CrawlDelay, true)
+	}
+}
+
+// copy copies a list into the slab.
+func (s *slab[T]) copy(list []T) []T {
+	kept := s.take(len(list))
+	copy(kept, list)
+	return kept
+}
+
+// textsOf returns how many bytes of text a row has.
+func textsOf(r *schema.SiteRow) int {
+	n := len(r.Input) + len(r.Host) + len(r.Origin) + len(r.Label) + len(r.Domain) + len(r.Error) + len(r.FinalURL) + len(r.Server) +
+		len(r.ContentType) + len(r.ETag) + len(r.LastModified) + len(r.CacheControl) + len(r.XRobotsTag) + len(r.UsageHeader) +
+		len(r.ContentSignal) + len(r.ContentUsage) + len(r.License)
+	for i := range r.Redirects {
+		n += len(r.Redirects[i].URL)
+	}
+	for _, s := range r.Sitemaps {
+		n += len(s)
+	}
+	return n
+}
+
+// copiedFile is a file of a part whose pages are those of a stored file.
+type copiedFile struct {
+	from     store.Store
+	source   schema.File
+	metadata map[string]string
+
+	ctx   context.Context // of Begin
+	to    store.Store
+	name  string
+	draft store.Draft // nil before copy
+	file  schema.File
+}
+
+func (f *copiedFile) Begin(ctx context.Context, st store.Store, name string) error {
+	f.ctx, f.to, f.name = ctx, st, name
+	return nil
+}
+
+func (f *copiedFile) copy() (err error) {
+	f.draft, f.file, err = table.Concat(f.ctx, f.from, f.to, f.name, []schema.File{f.source}, table.MaxFooter, f.metadata)
+	return err
+}
+
+func (f *copiedFile) TableName() string                 { return f.source.Table }
+func (f *copiedFile) RowGroups() int                    { return 0 } // it keeps those of its source
+func (f *copiedFile) Flush() error                      { return nil }
+func (f *copiedFile) EndGroup() error                   { return nil }
+func (f *copiedFile) Seal() error                       { return nil } // Concat has sealed it
+func (f *copiedFile) Publish(ctx context.Context) error { return f.draft.Publish(ctx) }
+func (f *copiedFile) Describe() schema.File             { return f.file }
+
+func (f *copiedFile) Discard() error {
+	if f.draft == nil {
+		return nil
+	}
+	err := f.draft.Discard()
+	f.draft = nil
+	return err
+}
