@@ -289,7 +289,7 @@ func TestCompactIsKilledAtEveryStep(t *testing.T) {
 	turns := make(chan struct{}, 16)
 	stride := 1
 	if testing.Short() {
-		stride = 3
+		stride = 7
 	}
 	for n := 1; n <= steps; n += stride {
 		for _, effect := range []bool{false, true} {

@@ -104,7 +104,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 	stride := 1
 	switch {
 	case testing.Short():
-		stride = 7
+		stride = 13
 	case raceEnabled:
 		stride = 4 // each run takes ten times as long
 	}
@@ -307,7 +307,7 @@ func TestKilledWhileRestarting(t *testing.T) {
 	options.Restart = true
 	stride := 1
 	if testing.Short() {
-		stride = 3
+		stride = 7
 	}
 	for n := 1; ; n += stride {
 		over := false
@@ -362,7 +362,7 @@ func TestRestartIsAllOrNothing(t *testing.T) {
 	sites := typicalSites(t, crashSites)
 	stride := 1
 	if testing.Short() {
-		stride = 5
+		stride = 11
 	}
 	for _, compacted := range []bool{false, true} {
 		disk := storetest.NewDisk()

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
-	"os"
 	"path"
 	"reflect"
 	"runtime"
@@ -353,7 +352,7 @@ func inTurns(n int, f func(n int)) {
 	case sink.RaceEnabled:
 		stride = 17
 	case testing.Short():
-		stride = 13
+		stride = 29
 	}
 	for i := 1; i <= n; i += stride {
 		turns <- struct{}{}
@@ -364,10 +363,6 @@ func inTurns(n int, f func(n int)) {
 	}
 	wait.Wait()
 }
-
-// long says that tests which kill, cut and fail at every step take every combination, and not every step with some of
-// them: LONG_TESTS=1 go test ./sink ./cmd/bulkscan
-var long = os.Getenv("LONG_TESTS") != ""
 
 // TestPowerLoss takes the power away after every call that changes something, with several ways of losing what was not yet
 // durable, the kindest of which is to be killed alone. What is committed is whole, and the same scan completes it.
@@ -383,12 +378,10 @@ func TestPowerLoss(t *testing.T) {
 	}
 	for _, links := range []bool{true, false} {
 		inTurns(changes+5, func(n int) { // without links a commit takes some calls more
-			all := []storetest.Loss{storetest.Unsynced, storetest.Nothing, storetest.Contents, storetest.Scrambled, storetest.Scrambled + 1}
-			if !long {
-				all = append(all[:2], all[2+n%3])
-			}
-			if !long && !links {
-				all = all[1:2] // a claim that nobody has filled is what a kill leaves
+			some := []storetest.Loss{storetest.Contents, storetest.Scrambled, storetest.Scrambled + 1}
+			all := []storetest.Loss{storetest.Nothing, storetest.Unsynced, some[n%3]}
+			if !links {
+				all = all[:1] // a claim that nobody has filled is what a kill leaves
 			}
 			disk := storetest.NewDisk()
 			disk.NoLinks = !links
@@ -397,7 +390,7 @@ func TestPowerLoss(t *testing.T) {
 			if err == nil && disk.Off() && n < changes-2 {
 				t.Errorf("change %d: the loss went unnoticed", n)
 			}
-			if !long && !links && !strings.Contains(last(disk).Path, "/commits") {
+			if !links && !strings.Contains(last(disk).Path, "/commits") {
 				return // where it is all the same
 			}
 			for loss, after := range losses(disk, all...) {
@@ -463,7 +456,7 @@ func TestPowerLossOnComplete(t *testing.T) {
 			}
 		})
 		inTurns(len(calls), func(n int) {
-			if !long && !calls[n-1].Changes() && n%7 != 0 {
+			if !calls[n-1].Changes() && n%7 != 0 {
 				return
 			}
 			disk := complete.Restart(storetest.Nothing)
@@ -525,7 +518,7 @@ func TestEveryCallFails(t *testing.T) {
 		failed := map[string]int{}
 		inTurns(len(targets), func(n int) {
 			target := targets[n-1]
-			if changes := (storetest.Call{Op: target.op}).Changes(); !long && (!changes && target.i%5 != 1 || lasting && target.i%3 != 1) {
+			if changes := (storetest.Call{Op: target.op}).Changes(); !changes && target.i%5 != 1 || lasting && target.i%3 != 1 {
 				return
 			}
 			disk := storetest.NewDisk()
@@ -560,10 +553,7 @@ func TestEveryCallFails(t *testing.T) {
 			default:
 				t.Errorf("%s: the scan did not fail", after)
 			}
-			if !long {
-				all = all[n%2 : n%2+1]
-			}
-			for loss, disk := range losses(disk, all...) {
+			for loss, disk := range losses(disk, all[n%2]) {
 				left(t, disk, sites, want, after+", "+loss.String())
 			}
 		})
@@ -624,11 +614,11 @@ func everyStepFails(t *testing.T, sites []*audit.Site, want map[string][]string,
 	}
 	var targets []target
 	for _, op := range slices.Sorted(maps.Keys(count)) {
-		if ops != nil && !long && !slices.Contains(ops, op) {
+		if ops != nil && !slices.Contains(ops, op) {
 			continue
 		}
 		for i := 1; i <= count[op]; i++ {
-			if long || i%stride == 1 {
+			if i%stride == 1 {
 				targets = append(targets, target{op, i, false})
 				if op != "open" && op != "list" {
 					targets = append(targets, target{op, i, true})

@@ -30,10 +30,7 @@ func TestKilledOnS3(t *testing.T) {
 	notShort(t)
 	g := startGateway(t)
 	t.Setenv("BULKSCAN_S3_LEASE", "1s")
-	kills, each := 6, 60 // and so many requests between two of them, on average
-	if long {
-		kills *= 10
-	}
+	const kills, each = 6, 60 // and so many requests between two of them, on average
 	w, _ := newKillWorld(t, kills*each*3/2)
 	folder := filepath.Dir(w.list)
 	flags := []string{"--part-rows", fmt.Sprint(killPart), "--concurrency", fmt.Sprint(killConcurrency), "--patience", "0s", "--retries", "0"}
@@ -187,9 +184,6 @@ func TestCompactionKilledOnS3(t *testing.T) {
 		}
 	}
 	kills := min(12, len(changes))
-	if long {
-		kills = len(changes)
-	}
 	if kills < 10 {
 		t.Fatalf("only %d requests change something", len(changes))
 	}

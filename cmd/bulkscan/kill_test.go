@@ -27,10 +27,7 @@ import (
 )
 
 // This file kills bulkscan, as a process of its own, at random moments, some tens of times on the way through one scan,
-// and holds what is there in the end against an undisturbed scan of the same list. LONG_TESTS=1 kills five times as often.
-
-// long says that tests take all the time that they can use: LONG_TESTS=1 go test ./sink ./cmd/bulkscan
-var long = os.Getenv("LONG_TESTS") != ""
+// and holds what is there in the end against an undisturbed scan of the same list.
 
 // The killed scan is cut into tiny parts, so that most moments are near the end of one.
 const (
@@ -267,10 +264,7 @@ func TestKilledAtManyMoments(t *testing.T) {
 	notShort(t)
 	t.Parallel()
 	kills, each := 60, 10 // and so many requests between two of them, on average
-	switch {
-	case long:
-		kills *= 5
-	case raceEnabled: // each process takes ten times as long
+	if raceEnabled {      // each process takes ten times as long
 		kills /= 5
 	}
 	w, asked := newKillWorld(t, kills*each*3/2)
@@ -413,7 +407,7 @@ func TestKilledAtManyMoments(t *testing.T) {
 			}
 			stage.start(place).exits(t, 0)
 			tidy(t, place)
-			if n%3 == 0 || long {
+			if n%3 == 0 {
 				w.scan(t, place, flags...).exits(t, 0)
 				same(t, snapshot(t, place), want, stage.name+", killed, done again, and scanned again")
 			} else if now := committed(t, place); !maps.Equal(now, done) {

@@ -21,10 +21,7 @@ func TestReauditKilledAtManyMoments(t *testing.T) {
 	notShort(t)
 	t.Parallel()
 	kills := 16
-	switch {
-	case long:
-		kills *= 5
-	case raceEnabled: // each process takes ten times as long
+	if raceEnabled { // each process takes ten times as long
 		kills /= 4
 	}
 	w, _ := newKillWorld(t, 40*killPart)

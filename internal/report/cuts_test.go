@@ -66,7 +66,11 @@ func TestStatsHoweverCut(t *testing.T) {
 		t.Fatalf("%d and %d rows: too few to compare", len(want.tokens), len(want.records))
 	}
 	rng := rand.New(rand.NewPCG(6, 2026))
-	for range 12 {
+	cuts := 12
+	if testing.Short() {
+		cuts = 3
+	}
+	for range cuts {
 		c := cut{rows: 1 + rng.IntN(200), shards: 1 + rng.IntN(4), seed: rng.Uint64(), kill: rng.IntN(2) == 0}
 		st := written(t, sites, c)
 		check(fmt.Sprintf("%+v", c), st)

@@ -278,6 +278,9 @@ func TestListBounds(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for i := range content {
+		if testing.Short() && i%5 > 0 {
+			continue
+		}
 		for _, flip := range []byte{0x01, 0xff} {
 			broken := bytes.Clone(content)
 			broken[i] ^= flip
