@@ -44,84 +44,84 @@ const (
 
 // SiteRow is a row of the table sites: what one list entry came to.
 type SiteRow struct {
-	ScanID          string   `parquet:"scan_id,dict" about:"the scan that wrote the row" example:"2026-11-21-5f3a9c"`
-	RegistryVersion string   `parquet:"registry_version,dict" judged:"y" about:"version of the token registry that judged it" example:"1"`
+	ScanID          string   `parquet:"scan_id,dict" about:"scan that wrote it" example:"2026-11-21-5f3a9c"`
+	RegistryVersion string   `parquet:"registry_version,dict" judged:"y" about:"token registry that judged it" example:"1"`
 	Seq             int64    `parquet:"seq,delta" stats:"y" about:"0-based line over all inputs" example:"41"`
-	Input           string   `parquet:"input,plain" about:"the entry as listed, at most 2,048 bytes" example:"www.example.co.uk"`
-	Host            string   `parquet:"host,plain" stats:"y" about:"host as listed, normalised; with port and requested the stable key of a site between scans" example:"www.example.co.uk"`
-	Port            int32    `parquet:"port" about:"port as listed, or the default" example:"443"`
-	Requested       string   `parquet:"requested,dict" about:"scheme as listed: https, http, ftp, or auto where the entry names none" example:"auto"`
-	Origin          string   `parquet:"origin,plain" about:"origin that answered, or was tried first; port only if not the default" example:"https://www.example.co.uk"`
-	Rank            int64    `parquet:"rank,optional,delta" stats:"y" about:"rank from the list" example:"42"`
-	Label           string   `parquet:"label,optional,dict" about:"label from the list, at most 200 bytes" example:"news"`
+	Input           string   `parquet:"input,plain" about:"entry as listed, at most 2,048 bytes" example:"www.example.co.uk"`
+	Host            string   `parquet:"host,plain" stats:"y" about:"as listed, normalised; with port and requested a site's key between scans" example:"www.example.co.uk"`
+	Port            int32    `parquet:"port" about:"as listed, or the default" example:"443"`
+	Requested       string   `parquet:"requested,dict" about:"scheme as listed: https, http, ftp; auto for none" example:"auto"`
+	Origin          string   `parquet:"origin,plain" about:"origin that answered, or was tried first, without default port" example:"https://www.example.co.uk"`
+	Rank            int64    `parquet:"rank,optional,delta" stats:"y" about:"from the list" example:"42"`
+	Label           string   `parquet:"label,optional,dict" about:"from the list, at most 200 bytes" example:"news"`
 	Domain          string   `parquet:"registrable_domain,optional,plain" about:"public suffix and one label" example:"example.co.uk"`
-	TLD             string   `parquet:"tld,optional,dict" about:"top-level domain by the public suffix list" example:"uk"`
+	TLD             string   `parquet:"tld,optional,dict" about:"by the public suffix list" example:"uk"`
 	FetchedAt       int64    `parquet:"fetched_at,optional,delta,timestamp(millisecond)" stats:"y" about:"time of the last attempt" example:"2026-11-21T04:05:06.789Z"`
 	Outcome         string   `parquet:"outcome,dict" about:"how the last exchange ended, docs/outcomes.md" example:"answered"`
-	Error           string   `parquet:"error,optional,dict" about:"detail of the outcome in our words, at most 200 bytes; beside a 5xx or 429 why it was not asked again" example:"the name does not exist (NXDOMAIN)"`
-	Status          int32    `parquet:"status,optional" stats:"y" about:"HTTP status of the last exchange; null where it ended without one, also behind a redirect" example:"200"`
+	Error           string   `parquet:"error,optional,dict" about:"detail of the outcome, or why a 5xx or 429 was not retried; at most 200 bytes" example:"the name does not exist (NXDOMAIN)"`
+	Status          int32    `parquet:"status,optional" stats:"y" about:"HTTP status of the last exchange; null if it ended without one" example:"200"`
 	Hops            int32    `parquet:"hops" about:"redirects followed" example:"1"`
-	FinalURL        string   `parquet:"final_url,optional,plain" about:"where the file was, if not at origin + /robots.txt; at most 2,048 bytes" example:"https://www.example.co.uk/static/robots.txt"`
-	Redirects       []HopRow `parquet:"redirects,list" about:"the redirects followed, in order, at most the first 20; their number is hops" example:"[{\"status\": 301, \"url\": \"https://www.example.co.uk/static/robots.txt\"}]"`
-	Attempts        int32    `parquet:"attempts" about:"exchanges; redirect hops, further addresses of a name and the first, short try of a silent host are not counted; a failed DNS question is one" example:"1"`
+	FinalURL        string   `parquet:"final_url,optional,plain" about:"where the file was, unless at origin + /robots.txt" example:"https://www.example.co.uk/static/robots.txt"`
+	Redirects       []HopRow `parquet:"redirects,list" about:"redirects in order, at most the first 20" example:"[{\"status\": 301, \"url\": \"https://www.example.co.uk/static/robots.txt\"}]"`
+	Attempts        int32    `parquet:"attempts" about:"exchanges and failed look-ups, without redirect hops, further addresses, deferred tries" example:"1"`
 	RemoteIP        string   `parquet:"remote_ip,optional,plain" about:"address dialled last" example:"192.0.2.7"`
 	HTTPVersion     string   `parquet:"http_version,optional,dict" about:"HTTP/1.1 or HTTP/1.0" example:"HTTP/1.1"`
-	Server          string   `parquet:"server,optional,dict" about:"response field Server, at most 500 bytes" example:"nginx"`
-	ContentType     string   `parquet:"content_type,optional,dict" about:"response field Content-Type, at most 500 bytes" example:"text/plain; charset=utf-8"`
-	CDN             string   `parquet:"cdn,optional,dict" about:"delivery network, told by header fields" example:"cloudflare"`
-	ETag            string   `parquet:"etag,optional,plain" about:"response field ETag, at most 500 bytes" example:"\"5f3a-62b1\""`
-	LastModified    string   `parquet:"last_modified,optional,plain" about:"response field Last-Modified, at most 500 bytes" example:"Sat, 21 Nov 2026 04:05:06 GMT"`
-	CacheControl    string   `parquet:"cache_control,optional,dict" about:"response field Cache-Control, at most 500 bytes" example:"max-age=3600"`
-	XRobotsTag      string   `parquet:"x_robots_tag,optional,dict" about:"response field X-Robots-Tag, at most 500 bytes" example:"noai"`
-	UsageHeader     string   `parquet:"content_usage_header,optional,dict" about:"response field Content-Usage, which speaks of the file itself, not of the site; at most 500 bytes" example:"search=y"`
-	TLSVersion      string   `parquet:"tls_version,optional,dict" about:"TLS 1.0 to TLS 1.3; null on plain connections" example:"TLS 1.3"`
-	TLSVerified     *bool    `parquet:"tls_verified,optional" about:"whether the certificate could be verified; null without TLS, and where this machine has no roots to tell" example:"true"`
-	DNSMillis       float32  `parquet:"dns_ms,optional" about:"milliseconds, as in all columns of times to three digits, for the DNS answer of the last exchange; null from a cache" example:"15.5"`
-	ConnectMillis   float32  `parquet:"connect_ms,optional" about:"milliseconds to connect in the last exchange" example:"40.25"`
-	TLSMillis       float32  `parquet:"tls_ms,optional" about:"milliseconds for the TLS handshake of the last exchange" example:"61"`
-	TTFBMillis      float32  `parquet:"ttfb_ms,optional" about:"milliseconds from the request to the first byte of the last response" example:"90.5"`
-	TotalMillis     float32  `parquet:"total_ms,optional" about:"milliseconds of all exchanges, without waiting; null where we never asked" example:"207"`
+	Server          string   `parquet:"server,optional,dict" about:"response field Server" example:"nginx"`
+	ContentType     string   `parquet:"content_type,optional,dict" about:"response field Content-Type" example:"text/plain; charset=utf-8"`
+	CDN             string   `parquet:"cdn,optional,dict" about:"delivery network, by response fields" example:"cloudflare"`
+	ETag            string   `parquet:"etag,optional,plain" about:"response field ETag" example:"\"5f3a-62b1\""`
+	LastModified    string   `parquet:"last_modified,optional,plain" about:"response field Last-Modified" example:"Sat, 21 Nov 2026 04:05:06 GMT"`
+	CacheControl    string   `parquet:"cache_control,optional,dict" about:"response field Cache-Control" example:"max-age=3600"`
+	XRobotsTag      string   `parquet:"x_robots_tag,optional,dict" about:"response field X-Robots-Tag" example:"noai"`
+	UsageHeader     string   `parquet:"content_usage_header,optional,dict" about:"response field Content-Usage, about the file itself" example:"search=y"`
+	TLSVersion      string   `parquet:"tls_version,optional,dict" about:"TLS 1.0 to 1.3; null without TLS" example:"TLS 1.3"`
+	TLSVerified     *bool    `parquet:"tls_verified,optional" about:"the certificate is valid; null without TLS or known roots" example:"true"`
+	DNSMillis       float32  `parquet:"dns_ms,optional" about:"milliseconds for the DNS answer; null from a cache" example:"15.5"`
+	ConnectMillis   float32  `parquet:"connect_ms,optional" about:"milliseconds to connect" example:"40.25"`
+	TLSMillis       float32  `parquet:"tls_ms,optional" about:"milliseconds for the TLS handshake" example:"61"`
+	TTFBMillis      float32  `parquet:"ttfb_ms,optional" about:"milliseconds from request to first byte" example:"90.5"`
+	TotalMillis     float32  `parquet:"total_ms,optional" about:"milliseconds of all exchanges, without waiting; null if never asked" example:"207"`
 	BodyBytes       int64    `parquet:"body_bytes" about:"decoded bytes kept" example:"1234"`
 	Truncated       bool     `parquet:"truncated" about:"the body was cut at the limit" example:"false"`
-	BodyHash        int64    `parquet:"body_hash" about:"xxh64 of the body as kept; 0 = no body; key of the table bodies" example:"-4265267296055464877"`
+	BodyHash        int64    `parquet:"body_hash" about:"xxh64 of the kept body, key of bodies; 0 without one" example:"-4265267296055464877"`
 	Access          string   `parquet:"access,dict" judged:"y" about:"conditional, full_allow, full_disallow, unknown (RFC 9309 §2.3.1)" example:"conditional"`
-	AccessSource    string   `parquet:"access_source,dict" judged:"y" about:"fresh: each scan asks anew, and uses no earlier answer; cached, stale and expired are reserved" example:"fresh"`
-	CheckStatus     string   `parquet:"check_status,dict" judged:"y" about:"of the check robots.txt 1.0.0: pass, warn, fail" example:"warn"`
+	AccessSource    string   `parquet:"access_source,dict" judged:"y" about:"fresh; other words are reserved" example:"fresh"`
+	CheckStatus     string   `parquet:"check_status,dict" judged:"y" about:"check robots.txt 1.0.0: pass, warn, fail" example:"warn"`
 	Score           float64  `parquet:"score" judged:"y" about:"of the check, 0 to 1" example:"0.85"`
 	StepFetch       string   `parquet:"step_fetch,dict" judged:"y" about:"pass, warn, fail, skipped" example:"pass"`
 	StepCoreSyntax  string   `parquet:"step_core_syntax,dict" judged:"y" about:"pass, warn, fail, skipped" example:"warn"`
 	StepExtensions  string   `parquet:"step_extensions,dict" judged:"y" about:"pass, warn, fail, skipped" example:"skipped"`
-	NLines          int32    `parquet:"n_lines" judged:"y" about:"lines of the file in force; this and all below but star_verdict are 0, false, null or empty unless access is conditional" example:"57"`
+	NLines          int32    `parquet:"n_lines" judged:"y" about:"lines of the file" example:"57"`
 	NGroups         int32    `parquet:"n_groups" judged:"y" about:"groups" example:"3"`
 	NAgents         int32    `parquet:"n_agents" judged:"y" about:"distinct agents named, * included" example:"5"`
 	NAllow          int32    `parquet:"n_allow" judged:"y" about:"allow lines" example:"2"`
 	NDisallow       int32    `parquet:"n_disallow" judged:"y" about:"disallow lines" example:"31"`
-	NSitemaps       int32    `parquet:"n_sitemaps" judged:"y" about:"sitemap lines with an absolute URL" example:"1"`
-	NExtensions     int32    `parquet:"n_extensions" judged:"y" about:"lines with a known extension key other than sitemap, and a value that it may have" example:"2"`
+	NSitemaps       int32    `parquet:"n_sitemaps" judged:"y" about:"sitemaps with an absolute URL" example:"1"`
+	NExtensions     int32    `parquet:"n_extensions" judged:"y" about:"valid lines with other known extensions" example:"2"`
 	NLegacy         int32    `parquet:"n_legacy" judged:"y" about:"lines with an unsupported legacy key" example:"1"`
 	NUnknown        int32    `parquet:"n_unknown" judged:"y" about:"lines with an unknown key" example:"0"`
-	NOrphan         int32    `parquet:"n_orphan" judged:"y" about:"rules before any user-agent line" example:"0"`
-	NInvalid        int32    `parquet:"n_invalid" judged:"y" about:"lines that are no record, or one with a value that its key cannot have (docs/CHECKS.md)" example:"1"`
-	NTypo           int32    `parquet:"n_typo" judged:"y" about:"misspelled records that were read all the same" example:"0"`
-	HasBOM          bool     `parquet:"has_bom" judged:"y" about:"the file begins with a whole UTF-8 byte order mark" example:"false"`
+	NOrphan         int32    `parquet:"n_orphan" judged:"y" about:"rules before any user-agent" example:"0"`
+	NInvalid        int32    `parquet:"n_invalid" judged:"y" about:"lines without a record, or with an invalid value (docs/CHECKS.md)" example:"1"`
+	NTypo           int32    `parquet:"n_typo" judged:"y" about:"misspelled records, read all the same" example:"0"`
+	HasBOM          bool     `parquet:"has_bom" judged:"y" about:"a whole UTF-8 byte order mark comes first" example:"false"`
 	IsHTML          bool     `parquet:"is_html" judged:"y" about:"the body is an HTML page" example:"false"`
-	ValidUTF8       *bool    `parquet:"valid_utf8,optional" judged:"y" about:"the body is valid UTF-8; null where there is none, or an empty one" example:"true"`
-	ManagedBlock    bool     `parquet:"managed_block" judged:"y" about:"it has a block that a CDN manages" example:"false"`
-	CrawlDelay      *float64 `parquet:"crawl_delay,optional" judged:"y" about:"seconds, of the group *" example:"10"`
-	ContentSignal   string   `parquet:"content_signal,optional,dict" judged:"y" about:"the first valid Content-Signal in one form for all that say the same: search, ai-input, ai-train, use, then other keys, such as search=yes, ai-train=no; at most 500 bytes" example:"search=yes, ai-train=no"`
-	ContentUsage    string   `parquet:"content_usage,optional,dict" judged:"y" about:"the first valid Content-Usage of the file, at most 500 bytes" example:"train-ai=n"`
-	License         string   `parquet:"license,optional,plain" judged:"y" about:"the first License that is an absolute URL, at most 2,048 bytes" example:"https://example.co.uk/license.xml"`
-	Sitemaps        []string `parquet:"sitemaps,list" judged:"y" parquet-element:",plain" about:"the first 100 sitemaps that are absolute URLs, each at most 2,048 bytes; their number is n_sitemaps" example:"[\"https://www.example.co.uk/sitemap.xml\"]"`
-	StarVerdict     string   `parquet:"star_verdict,dict" judged:"y" about:"verdict of an agent that nobody names: allowed, partial, blocked; unknown where access is" example:"partial"`
-	Named           []string `parquet:"named,list" judged:"y" parquet-element:",dict" about:"registry tokens that a group names" example:"[\"GPTBot\", \"Googlebot\"]"`
-	Blocked         []string `parquet:"blocked,list" judged:"y" parquet-element:",dict" about:"registry tokens whose verdict by the rules is blocked, by own group, fallback or *; empty unless access is conditional" example:"[\"GPTBot\"]"`
-	Partial         []string `parquet:"partial,list" judged:"y" parquet-element:",dict" about:"registry tokens whose verdict by the rules is partial; empty unless access is conditional" example:"[\"Googlebot\"]"`
+	ValidUTF8       *bool    `parquet:"valid_utf8,optional" judged:"y" about:"the body is valid UTF-8; null if empty or absent" example:"true"`
+	ManagedBlock    bool     `parquet:"managed_block" judged:"y" about:"a block that a CDN manages" example:"false"`
+	CrawlDelay      *float64 `parquet:"crawl_delay,optional" judged:"y" about:"seconds, of group *" example:"10"`
+	ContentSignal   string   `parquet:"content_signal,optional,dict" judged:"y" about:"first valid Content-Signal, normalised: search, ai-input, ai-train, use, other keys" example:"search=yes, ai-train=no"`
+	ContentUsage    string   `parquet:"content_usage,optional,dict" judged:"y" about:"first valid Content-Usage" example:"train-ai=n"`
+	License         string   `parquet:"license,optional,plain" judged:"y" about:"first License with an absolute URL" example:"https://example.co.uk/license.xml"`
+	Sitemaps        []string `parquet:"sitemaps,list" judged:"y" parquet-element:",plain" about:"first 100 sitemaps with an absolute URL" example:"[\"https://www.example.co.uk/sitemap.xml\"]"`
+	StarVerdict     string   `parquet:"star_verdict,dict" judged:"y" about:"of unnamed agents: allowed, partial, blocked; unknown as access" example:"partial"`
+	Named           []string `parquet:"named,list" judged:"y" parquet-element:",dict" about:"registry tokens that groups name" example:"[\"GPTBot\", \"Googlebot\"]"`
+	Blocked         []string `parquet:"blocked,list" judged:"y" parquet-element:",dict" about:"registry tokens that are blocked, also by fallback or *" example:"[\"GPTBot\"]"`
+	Partial         []string `parquet:"partial,list" judged:"y" parquet-element:",dict" about:"registry tokens that are partly blocked" example:"[\"Googlebot\"]"`
 }
 
 // HopRow is an element of SiteRow.Redirects.
 type HopRow struct {
-	Status int32  `parquet:"status" about:"status that sent us on" example:"301"`
-	URL    string `parquet:"url,plain" about:"absolute URL to which, at most 2,048 bytes" example:"https://www.example.co.uk/static/robots.txt"`
+	Status int32  `parquet:"status" about:"status that redirected" example:"301"`
+	URL    string `parquet:"url,plain" about:"absolute target, at most 2,048 bytes" example:"https://www.example.co.uk/static/robots.txt"`
 }
 
 // VerdictRow is a row of the table verdicts: what one agent may do on one site.
@@ -130,28 +130,28 @@ type VerdictRow struct {
 	Host            string   `parquet:"host,delta" about:"as in sites" example:"www.example.co.uk"`
 	Port            int32    `parquet:"port,delta" about:"as in sites" example:"443"`
 	Requested       string   `parquet:"requested,dict" about:"as in sites" example:"auto"`
-	Seq             int64    `parquet:"seq,delta" stats:"y" about:"as in sites; with scan_id of sites the key of a row there" example:"41"`
+	Seq             int64    `parquet:"seq,delta" stats:"y" about:"as in sites; with scan_id the key there" example:"41"`
 	Rank            int64    `parquet:"rank,optional,delta" stats:"y" about:"as in sites" example:"42"`
 	TLD             string   `parquet:"tld,optional,dict" about:"as in sites" example:"uk"`
-	Token           string   `parquet:"token,dict" about:"product token as the registry spells it, else in lower case; * for the wildcard; at most 200 bytes" example:"GPTBot"`
-	Known           bool     `parquet:"known" about:"the registry has the token" example:"true"`
-	Category        string   `parquet:"category,optional,dict" about:"category of a known token" example:"ai"`
+	Token           string   `parquet:"token,dict" about:"as the registry spells it, else lower case; * for the wildcard; at most 200 bytes" example:"GPTBot"`
+	Known           bool     `parquet:"known" about:"the registry has it" example:"true"`
+	Category        string   `parquet:"category,optional,dict" about:"of a known token" example:"ai"`
 	Verdict         string   `parquet:"verdict,dict" about:"allowed, partial, blocked" example:"blocked"`
-	Via             string   `parquet:"via,dict" about:"whose rules it follows: own, fallback, star, none; http where access is not conditional" example:"own"`
+	Via             string   `parquet:"via,dict" about:"whose group it follows: own, fallback, star, none; http unless access is conditional" example:"own"`
 	RootAllowed     bool     `parquet:"root_allowed" about:"/ may be fetched" example:"false"`
-	NAllow          int32    `parquet:"n_allow,dict" about:"allow lines of its group" example:"0"`
-	NDisallow       int32    `parquet:"n_disallow,dict" about:"disallow lines of its group" example:"1"`
-	HasDisallowRoot bool     `parquet:"has_disallow_root" about:"its group has Disallow: /" example:"true"`
-	DPI             string   `parquet:"dpi,dict" about:"reading of the Data Provenance Initiative: all, some, none" example:"all"`
-	CrawlDelay      *float64 `parquet:"crawl_delay,optional" about:"seconds, of its group" example:"10"`
-	RequestRate     float64  `parquet:"request_rate,optional" about:"requests a second by the Request-rate of its group" example:"0.2"`
-	VisitFrom       *int32   `parquet:"visit_from,optional" about:"beginning of the Visit-time of its group, in minutes after midnight UTC" example:"0"`
-	VisitTo         *int32   `parquet:"visit_to,optional" about:"end of it, 1440 for 2400; before visit_from if midnight lies between" example:"525"`
-	ContentSignal   string   `parquet:"content_signal,optional,dict" about:"the first valid Content-Signal of its group, in the form that sites has it" example:"ai-train=no"`
-	ContentUsage    string   `parquet:"content_usage,optional,dict" about:"what the Content-Usage lines of its group say about /, such as train-ai=n, search=y, whether or not it may be fetched (root_allowed)" example:"train-ai=n, search=y"`
+	NAllow          int32    `parquet:"n_allow,dict" about:"allow lines" example:"0"`
+	NDisallow       int32    `parquet:"n_disallow,dict" about:"disallow lines" example:"1"`
+	HasDisallowRoot bool     `parquet:"has_disallow_root" about:"has Disallow: /" example:"true"`
+	DPI             string   `parquet:"dpi,dict" about:"by the Data Provenance Initiative: all, some, none" example:"all"`
+	CrawlDelay      *float64 `parquet:"crawl_delay,optional" about:"seconds" example:"10"`
+	RequestRate     float64  `parquet:"request_rate,optional" about:"requests a second" example:"0.2"`
+	VisitFrom       *int32   `parquet:"visit_from,optional" about:"start of Visit-time, minutes after midnight UTC" example:"0"`
+	VisitTo         *int32   `parquet:"visit_to,optional" about:"end of Visit-time, at most 1440; less than visit_from across midnight" example:"525"`
+	ContentSignal   string   `parquet:"content_signal,optional,dict" about:"first valid Content-Signal, as in sites" example:"ai-train=no"`
+	ContentUsage    string   `parquet:"content_usage,optional,dict" about:"what Content-Usage says about /, even if / is disallowed" example:"train-ai=n, search=y"`
 	Line            int32    `parquet:"line,optional,delta" about:"1-based line of the group" example:"12"`
-	Lenient         bool     `parquet:"lenient" about:"named only by a name that is no RFC 9309 product token; outside all definitions of blocking" example:"false"`
-	Limited         bool     `parquet:"limited" about:"the bound of work was reached before every path was tried that the rules name: the verdict is partial; all other columns hold (in files of over a million records, for those that were kept)" example:"false"`
+	Lenient         bool     `parquet:"lenient" about:"named only by the lenient reading; in no definition of blocking" example:"false"`
+	Limited         bool     `parquet:"limited" about:"too many paths: the verdict is partial; other columns hold, of the first million records" example:"false"`
 }
 
 // EvidenceRow is a row of the table evidence: a noteworthy line.
@@ -159,48 +159,48 @@ type EvidenceRow struct {
 	Origin    string `parquet:"origin,delta" about:"as in sites" example:"https://www.example.co.uk"`
 	Seq       int64  `parquet:"seq,delta" stats:"y" about:"as in sites" example:"41"`
 	Line      int32  `parquet:"line,delta" about:"1-based line of the file" example:"7"`
-	GroupLine int32  `parquet:"group_line,optional,delta" about:"where the group begins in which it stands; null before any group: it speaks of the whole file" example:"5"`
+	GroupLine int32  `parquet:"group_line,optional,delta" about:"where its group begins; null before any group" example:"5"`
 	Kind      string `parquet:"kind,dict" about:"sitemap, extension, signal, usage, license, legacy, unknown, orphan, invalid, typo" example:"unknown"`
-	Key       string `parquet:"key,dict" about:"key of the line, at most 100 bytes" example:"users-agent"`
-	Value     string `parquet:"value,delta" about:"value of the line, at most 500 bytes" example:"GPTBot"`
+	Key       string `parquet:"key,dict" about:"at most 100 bytes" example:"users-agent"`
+	Value     string `parquet:"value,delta" about:"at most 500 bytes" example:"GPTBot"`
 }
 
 // BodyRow is a row of the table bodies: each distinct body of robots records once a part, no HTML.
 type BodyRow struct {
-	BodyHash int64  `parquet:"body_hash" about:"xxh64 of the body, as in sites" example:"-4265267296055464877"`
-	Body     []byte `parquet:"body,plain" about:"the body as kept, raw bytes" example:"User-agent: *\nDisallow: /private/\n"`
+	BodyHash int64  `parquet:"body_hash" about:"as in sites" example:"-4265267296055464877"`
+	Body     []byte `parquet:"body,plain" about:"raw bytes as kept" example:"User-agent: *\nDisallow: /private/\n"`
 }
 
 // TokenStatsRow is a row of the table token_stats: one token in one segment of a scan's sites.
 type TokenStatsRow struct {
 	Token         string `parquet:"token,plain" about:"as in verdicts" example:"GPTBot"`
-	Known         bool   `parquet:"known" about:"the registry has the token" example:"true"`
-	Category      string `parquet:"category,optional,dict" about:"category of a known token" example:"ai"`
+	Known         bool   `parquet:"known" about:"the registry has it" example:"true"`
+	Category      string `parquet:"category,optional,dict" about:"of a known token" example:"ai"`
 	Operator      string `parquet:"operator,optional,dict" about:"who runs the crawler" example:"OpenAI"`
 	Purpose       string `parquet:"purpose,optional,dict" about:"what it crawls for" example:"training"`
 	SegmentKind   string `parquet:"segment_kind,dict" about:"all, rank (cumulative), tld, label" example:"rank"`
 	SegmentValue  string `parquet:"segment_value,dict" about:"empty for all; 1000, 10000 … for rank" example:"1000"`
-	SitesAll      int64  `parquet:"sites_all" about:"rows of sites in the segment" example:"1000"`
-	SitesAnswered int64  `parquet:"sites_answered" about:"of them with an HTTP status" example:"961"`
-	Sites         int64  `parquet:"sites" about:"of them with access conditional" example:"849"`
-	Mention       int64  `parquet:"mention" about:"sites where a group names it" example:"178"`
-	ExplicitRoot  int64  `parquet:"explicit_root" about:"sites where its own group denies /" example:"147"`
-	Full          int64  `parquet:"full" about:"sites where its verdict is blocked" example:"160"`
-	Partial       int64  `parquet:"partial" about:"sites where its verdict is partial" example:"322"`
+	SitesAll      int64  `parquet:"sites_all" about:"all rows of sites" example:"1000"`
+	SitesAnswered int64  `parquet:"sites_answered" about:"sites with an HTTP status" example:"961"`
+	Sites         int64  `parquet:"sites" about:"sites with access conditional" example:"849"`
+	Mention       int64  `parquet:"mention" about:"sites that name it" example:"178"`
+	ExplicitRoot  int64  `parquet:"explicit_root" about:"sites whose own group for it denies /" example:"147"`
+	Full          int64  `parquet:"full" about:"sites where it is blocked" example:"160"`
+	Partial       int64  `parquet:"partial" about:"sites where it is partly blocked" example:"322"`
 	Any           int64  `parquet:"any" about:"full + partial" example:"482"`
-	DPIAll        int64  `parquet:"dpi_all" about:"sites where the Data Provenance Initiative reads its group, or else that of *, as all" example:"158"`
-	RFCEffective  int64  `parquet:"rfc_effective" about:"of sites_answered, those that block it with the meaning of the status applied" example:"171"`
-	Unreachable   int64  `parquet:"unreachable" about:"rows asked that gave no HTTP status" example:"39"`
+	DPIAll        int64  `parquet:"dpi_all" about:"sites whose group, or else *, the Data Provenance Initiative reads as all" example:"158"`
+	RFCEffective  int64  `parquet:"rfc_effective" about:"sites_answered that block it by rules or status" example:"171"`
+	Unreachable   int64  `parquet:"unreachable" about:"sites asked, without an HTTP status" example:"39"`
 	ViaOwn        int64  `parquet:"via_own" about:"sites where it follows its own group" example:"178"`
-	ViaStar       int64  `parquet:"via_star" about:"sites where it follows the group *" example:"612"`
-	ViaFallback   int64  `parquet:"via_fallback" about:"sites where it follows the group of a later name of its chain" example:"0"`
-	Lenient       int64  `parquet:"lenient" about:"sites whose file names it by the lenient reading only: a lenient row of verdicts, and no own one that is not lenient. In no definition of blocking, nor in mention; of a token that is no RFC 9309 product token it has all sites that name it" example:"9"`
+	ViaStar       int64  `parquet:"via_star" about:"sites where it follows *" example:"612"`
+	ViaFallback   int64  `parquet:"via_fallback" about:"sites where it follows its fallback's group" example:"0"`
+	Lenient       int64  `parquet:"lenient" about:"sites that name it by the lenient reading only" example:"9"`
 }
 
 // RecordStatsRow is a row of the table record_stats: one key in the files of a scan.
 type RecordStatsRow struct {
-	Kind  string `parquet:"kind,dict" about:"as in evidence: unknown, legacy, extension, signal, usage, license, invalid, typo" example:"legacy"`
-	Key   string `parquet:"key,plain" about:"as in evidence, in lower case; lines without a key are not counted" example:"noindex"`
-	Sites int64  `parquet:"sites" about:"sites with such a line in evidence" example:"812"`
-	Lines int64  `parquet:"lines" about:"lines in evidence, which keeps at most 32 a site and kind" example:"3071"`
+	Kind  string `parquet:"kind,dict" about:"as in evidence, without sitemap and orphan" example:"legacy"`
+	Key   string `parquet:"key,plain" about:"as in evidence, in lower case; never empty" example:"noindex"`
+	Sites int64  `parquet:"sites" about:"sites with such a line" example:"812"`
+	Lines int64  `parquet:"lines" about:"lines in evidence, at most 32 a site and kind" example:"3071"`
 }

@@ -48,12 +48,12 @@ var tables = []struct {
 	name, about string
 	row         reflect.Type
 }{
-	{Sites, "A row a list entry.", reflect.TypeFor[SiteRow]()},
-	{Verdicts, "A row for each agent that a file names or that is reached by fallback, and one for `*`. The rows of a site stand together, in the order of sites.", reflect.TypeFor[VerdictRow]()},
-	{Evidence, "A row a noteworthy line: at most 32 a site and kind; totals stand in the n_ columns of sites.", reflect.TypeFor[EvidenceRow]()},
-	{Bodies, "Each distinct body of robots records once a part; a compacted part has it once for each part that it was made of.", reflect.TypeFor[BodyRow]()},
-	{TokenStats, "A row a token and segment, computed from the committed parts: registry tokens in all segments, unknown agents in `all` only.", reflect.TypeFor[TokenStatsRow]()},
-	{RecordStats, "A row a key of unknown, extension and legacy records, computed from evidence.", reflect.TypeFor[RecordStatsRow]()},
+	{Sites, "A row a list entry. Response fields, content_signal and content_usage have at most 500 bytes, URLs 2,048. Milliseconds are of the last exchange, to three digits. From n_lines on, all but star_verdict are 0, false, null or empty unless access is conditional.", reflect.TypeFor[SiteRow]()},
+	{Verdicts, "A row for each agent that a file names or that falls back to a named one, and one for `*`. Rows of a site stand together, in the order of sites. Lines and values are of the group that it follows.", reflect.TypeFor[VerdictRow]()},
+	{Evidence, "A row a noteworthy line, at most 32 a site and kind; n_ columns of sites count all.", reflect.TypeFor[EvidenceRow]()},
+	{Bodies, "A row a distinct body of robots records and part; compaction keeps all rows.", reflect.TypeFor[BodyRow]()},
+	{TokenStats, "A row a token and segment; unknown agents in `all` only.", reflect.TypeFor[TokenStatsRow]()},
+	{RecordStats, "A row a key of records in evidence.", reflect.TypeFor[RecordStatsRow]()},
 }
 
 // Tables returns every table with its columns, in reading order.
@@ -136,10 +136,9 @@ func WriteMarkdown(w io.Writer) error {
 
 <!-- Generated from the struct tags in sink/schema/rows.go: go test ./sink/schema -run TestSchemaDocument -update -->
 
-Schema version %d. Files are Parquet (data pages v1, zstd), partitioned by `+"`scan_date`"+`, and hold in their metadata
-`+"`schema_version`, `tool_version`, `registry_version` and `scan_id`"+`. There are no unsigned types. Strings are valid UTF-8
-(U+FFFD for what is not), bounded as stated, and unescaped. A question mark marks what may be null. Columns are only ever
-added: readers should go by name (in DuckDB with `+"`union_by_name = true`"+`).
+Schema version %d. Files are Parquet, partitioned by `+"`scan_date`"+`, with the metadata `+"`schema_version`"+`,
+`+"`tool_version`, `registry_version` and `scan_id`"+`. Strings are valid UTF-8 (U+FFFD for what is not), unescaped. A `+"`?`"+`
+type may be null. Columns are only ever added: read them by name (in DuckDB with `+"`union_by_name = true`"+`).
 `, Version)
 	for _, table := range Tables() {
 		fmt.Fprintf(&b, "\n## `%s`\n\n%s\n\n| column | type | meaning | example |\n|---|---|---|---|\n", table.Name, table.About)
