@@ -63,8 +63,6 @@ const opening = `# Metrics
 
 <!-- Written by ` + "`go test ./internal/metrics -update`" + ` from the table in internal/metrics. Do not edit. -->
 
-A scan counts whether anything reads the metrics or not.
-
 **By HTTP**, for Prometheus:
 
 ` + "`" + `` + "`" + `` + "`" + `
@@ -72,10 +70,9 @@ bulkscan scan list.csv -o out --metrics-addr 127.0.0.1:9464
 curl http://127.0.0.1:9464/metrics
 ` + "`" + `` + "`" + `` + "`" + `
 
-The address is bound before the scan begins; one in use is an error. With port 0 the system chooses, and the log names the
-port. There is no password: anyone who reaches the address may read it, and can change nothing. The server accepts eight
-connections at a time and ends with the scan. The page adds the Go runtime's and the process's own metrics (` + "`" + `go_…` + "`" + `,
-` + "`" + `process_…` + "`" + `).
+The address is bound before the scan begins. With port 0 the system chooses, and the log names the port. There is no
+password: anyone who reaches the address may read it. The server accepts eight connections at a time and ends with the
+scan. It adds metrics of the Go runtime and the process.
 
 **By file**, for the textfile collector of node_exporter:
 
@@ -83,12 +80,11 @@ connections at a time and ends with the scan. The page adds the Go runtime's and
 bulkscan scan list.csv -o out --metrics-file /var/lib/node_exporter/textfile/bulkscan.prom
 ` + "`" + `` + "`" + `` + "`" + `
 
-The file is replaced atomically at the start, every 15 s and at the end, and then says how the scan ended. A file that
-cannot be written is only warned about. It has no ` + "`" + `go_…` + "`" + ` and ` + "`" + `process_…` + "`" + ` metrics, since node_exporter has its own. Two
-scans on a machine would collide in node_exporter even with two files; use HTTP for that.
+The file is replaced atomically at the start, every 15 s and at the end. If it cannot be written, the scan warns and goes
+on. node_exporter cannot tell apart two scans on a machine; use HTTP for that.
 
-Names are promises: new ones may come, none changes its meaning. No label value comes from sites or name servers.
-Counters begin at zero with each run, also when a scan resumes; ` + "`" + `rate()` + "`" + ` and ` + "`" + `increase()` + "`" + ` handle that.
+Names are promises: none changes its meaning. No label value comes from sites or name servers. Counters begin at zero
+with each run, also when a scan resumes.
 
 ## Metrics
 `
@@ -96,7 +92,7 @@ Counters begin at zero with each run, also when a scan resumes; ` + "`" + `rate(
 const closing = `
 ## Queries and alerts
 
-Origins a second, the share of them answered, and the hours left once the list is read:
+Origins a second, the share answered, and, once the list is read, the hours left:
 
 ` + "```" + `
 rate(bulkscan_origins_kept_total[5m])
@@ -104,14 +100,14 @@ sum without (outcome) (rate(bulkscan_outcomes_total{outcome="answered"}[5m])) / 
 (bulkscan_origins_fed_total - bulkscan_origins_kept_total) / rate(bulkscan_origins_kept_total[15m]) / 3600
 ` + "```" + `
 
-The share of look-ups answered from the cache, and the 99th percentile of the others' duration:
+The share of look-ups from the cache, and the others' 99th percentile:
 
 ` + "```" + `
 rate(bulkscan_dns_cache_hits_total[5m]) / rate(bulkscan_dns_lookups_total[5m])
 histogram_quantile(0.99, rate(bulkscan_dns_lookup_duration_seconds_bucket[5m]))
 ` + "```" + `
 
-Alerts: names get lost, a name server is silent, no origin gets done.
+Alerts:
 
 ` + "```yaml" + `
 groups:
@@ -120,7 +116,7 @@ groups:
       - alert: BulkscanLosesNames
         expr: sum without (outcome) (rate(bulkscan_outcomes_total{outcome=~"dns_failed|dns_timeout"}[15m])) > 0.02 * rate(bulkscan_origins_kept_total[15m])
         for: 15m
-        annotations: {summary: "More than 2 % of origins fail at a name server: lower --dns-rate, or name others by --resolver."}
+        annotations: {summary: "More than 2 % of origins fail at a name server: lower --dns-rate."}
       - alert: BulkscanNameServerDown
         expr: bulkscan_dns_server_up == 0
         for: 5m
@@ -129,7 +125,7 @@ groups:
         for: 15m
 ` + "```" + `
 
-A killed scan has no page any more (` + "`" + `up == 0` + "`" + `); its file says that it runs, and grows old:
+A killed scan leaves a file that grows old:
 
 ` + "```" + `
 time() - node_textfile_mtime_seconds{file=~".*bulkscan.prom"} > 120 and on (instance) bulkscan_scan_state{state="running"} == 1

@@ -37,27 +37,27 @@ const (
 var table = described([]metric{
 	{section: "The scan",
 		name: "bulkscan_build_info", kind: gauge, labels: []string{"version", "go_version"},
-		help: "Always 1; its labels say which bulkscan this is.",
+		help: "Always 1; names the version.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(1, valid(s.version), runtime.Version()) }},
 	{name: "bulkscan_scan_info", kind: gauge, labels: []string{"scan_id"},
-		help: "Always 1; its label names the scan. Absent until the lists are opened.",
+		help: "Always 1; names the scan, once lists are opened.",
 		read: func(s *snapshot, add func(float64, ...string)) {
 			if s.id != "" {
 				add(1, valid(s.id))
 			}
 		}},
 	{name: "bulkscan_scan_state", kind: gauge, labels: []string{"state"},
-		help: "1 for the scan's state, 0 for the others: running, complete, interrupted (the same command resumes) or failed.",
+		help: "1 for the scan's state, else 0: running, complete, interrupted, failed.",
 		read: func(s *snapshot, add func(float64, ...string)) {
 			for state := range numStates {
 				add(truth(s.state == state), state.String())
 			}
 		}},
 	{name: "bulkscan_scan_start_time_seconds", kind: gauge,
-		help: "When this run of the scan started, in seconds since 1970.",
+		help: "When this run started, in seconds since 1970.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(unix(s.start)) }},
 	{name: "bulkscan_scan_end_time_seconds", kind: gauge,
-		help: "When this run of the scan ended, in seconds since 1970. Absent while it runs.",
+		help: "When this run ended, in seconds since 1970. Absent while it runs.",
 		read: func(s *snapshot, add func(float64, ...string)) {
 			if !s.end.IsZero() {
 				add(unix(s.end))
@@ -66,17 +66,17 @@ var table = described([]metric{
 
 	{section: "The list",
 		name: "bulkscan_list_read_bytes_total", kind: counter,
-		help: "Bytes read of the lists, compressed where the files are.",
+		help: "Bytes read of the lists, as stored.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.read)) }},
 	{name: "bulkscan_list_size_bytes", kind: gauge,
-		help: "Bytes of all lists, likewise. Absent where unknown, as of standard input with -o -.",
+		help: "Bytes of all lists, as stored. Absent if unknown.",
 		read: func(s *snapshot, add func(float64, ...string)) {
 			if s.size > 0 {
 				add(float64(s.size))
 			}
 		}},
 	{name: "bulkscan_list_done", kind: gauge,
-		help: "1 once the lists are read to their end; bulkscan_origins_fed_total is then final.",
+		help: "1 once the lists are read to their end.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(truth(s.progress.ListDone())) }},
 
 	{section: "Origins",
@@ -84,20 +84,20 @@ var table = described([]metric{
 		help: "Origins taken from the list.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Fed.Load())) }},
 	{name: "bulkscan_origins_skipped_total", kind: counter,
-		help: "Origins of the list that an earlier run of the scan kept.",
+		help: "Origins that an earlier run of the scan kept.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Skipped.Load())) }},
 	{name: "bulkscan_origins_kept_total", kind: counter,
-		help: "Origins in the dataset, or written to standard output.",
+		help: "Origins in the dataset or on standard output.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Kept.Load())) }},
 	{name: "bulkscan_outcomes_total", kind: counter, labels: []string{"outcome"},
-		help: "Origins kept, by outcome (docs/outcomes.md); every outcome is present from the start.",
+		help: "Origins kept, by outcome (docs/outcomes.md).",
 		read: func(s *snapshot, add func(float64, ...string)) {
 			for _, outcome := range exchange.Outcomes() {
 				add(float64(s.progress.Outcomes[outcome].Load()), outcome.String())
 			}
 		}},
 	{name: "bulkscan_statuses_total", kind: counter, labels: []string{"class"},
-		help: "Origins kept, by the class of the last HTTP status: 1xx to 5xx, or none.",
+		help: "Origins kept, by class of the last HTTP status: 1xx to 5xx, or none.",
 		read: func(s *snapshot, add func(float64, ...string)) {
 			for class := range s.progress.Statuses {
 				name := "none"
@@ -108,22 +108,22 @@ var table = described([]metric{
 			}
 		}},
 	{name: "bulkscan_body_bytes_total", kind: counter,
-		help: "Bytes of the bodies kept, decoded.",
+		help: "Bytes of bodies kept, decoded.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Bytes.Load())) }},
 	{name: "bulkscan_origins_waiting", kind: gauge, labels: []string{"place"},
-		help: "Origins waiting for a turn, an address or a retry: in memory, or in the file for what memory does not hold.",
+		help: "Origins waiting for a turn, an address or a retry.",
 		read: func(s *snapshot, add func(float64, ...string)) {
 			add(float64(s.progress.Waiting.Load()), "memory")
 			add(float64(s.progress.Spilled.Load()), "file")
 		}},
 	{name: "bulkscan_origins_deferred", kind: gauge,
-		help: "Waiting origins that were silent or ran out of time, until the exchange or look-up that follows has ended.",
+		help: "Deferred origins whose next exchange or look-up has not ended.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Deferred.Load())) }},
 	{name: "bulkscan_origins_deferred_names", kind: gauge,
-		help: "Deferred origins whose names no name server has answered about yet.",
+		help: "Deferred origins without an answered name.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.DeferredNames.Load())) }},
 	{name: "bulkscan_origins_asleep", kind: gauge,
-		help: "Origins waiting in memory whose retry or Retry-After is not due yet.",
+		help: "Origins in memory whose retry is not due.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Asleep.Load())) }},
 
 	{section: "Exchanges",
@@ -131,45 +131,45 @@ var table = described([]metric{
 		help: "Exchanges followed by a redirect hop.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Redirects.Load())) }},
 	{name: "bulkscan_exchanges_retried_total", kind: counter,
-		help: "Exchanges followed by a retry, or by another address of the host.",
+		help: "Exchanges followed by a retry or another address.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Retries.Load())) }},
 	{name: "bulkscan_exchanges_throttled_total", kind: counter,
-		help: "Answers of 429, or of 503 with a Retry-After, an origin's last included; each lowers the rate of its address.",
+		help: "Answers of 429, or 503 with Retry-After.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Throttled.Load())) }},
 	{name: "bulkscan_exchanges_put_off_total", kind: counter,
-		help: "Exchanges broken off because the host was silent for --patience, or sent too slowly; each is repeated later.",
+		help: "Exchanges deferred: silent for --patience, or too slow.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.DeferredExchanges.Load())) }},
 	{name: "bulkscan_exchanges_spoilt_total", kind: counter,
-		help: "Exchanges and look-ups that a stall of this process may have spoilt; each is repeated.",
+		help: "Exchanges and look-ups repeated after a stall of this process.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Spoilt.Load())) }},
 	{name: "bulkscan_standstills_total", kind: counter,
-		help: "Stalls of this process of more than a second: stopped, frozen or starved.",
+		help: "Stalls of this process of more than a second.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Stalls.Load())) }},
 
 	{section: "Names",
 		name: "bulkscan_dns_lookups_in_flight", kind: gauge,
-		help: "Look-ups in flight, up to 0.1 s ago.",
+		help: "Look-ups in flight.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.Lookups.Load())) }},
 	{name: "bulkscan_dns_origins_put_off_total", kind: counter,
-		help: "Origins deferred because no name server answered soon; each is looked up again, with more time.",
+		help: "Origins deferred for silent names.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.progress.DeferredLookups.Load())) }},
 	{name: "bulkscan_dns_lookups_total", kind: counter,
-		help: "Look-ups of names, without those answered by this machine itself.",
+		help: "Look-ups, without those that this machine answers itself.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.names.Lookups)) }},
 	{name: "bulkscan_dns_cache_hits_total", kind: counter,
 		help: "Look-ups answered from the cache.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.names.CacheHits)) }},
 	{name: "bulkscan_dns_shared_lookups_total", kind: counter,
-		help: "Look-ups answered by another one in flight for the same name.",
+		help: "Look-ups answered by another in flight.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.names.Shared)) }},
 	{name: "bulkscan_dns_put_off_total", kind: counter,
-		help: "Look-ups broken off because no name server answered soon.",
+		help: "Look-ups deferred for silence.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.names.Deferred)) }},
 	{name: "bulkscan_dns_stray_packets_total", kind: counter,
-		help: "Packets that answer no question in flight: late, forged or malformed.",
+		help: "Packets that answer no question.",
 		read: func(s *snapshot, add func(float64, ...string)) { add(float64(s.names.Strangers)) }},
 	{name: "bulkscan_dns_lookup_duration_seconds",
-		help: "Duration of look-ups that asked name servers, without waits for --dns-rate.",
+		help: "Duration of look-ups, without waits for --dns-rate.",
 		histogram: func(d *prometheus.Desc, s *snapshot) prometheus.Metric {
 			// Buckets are cumulative.
 			buckets, count := make(map[float64]uint64, len(resolve.TookBounds)), uint64(0)
@@ -181,25 +181,25 @@ var table = described([]metric{
 			return prometheus.MustNewConstHistogram(d, count, s.names.TookSum.Seconds(), buckets)
 		}},
 	{name: "bulkscan_dns_questions_total", kind: counter, labels: byServer,
-		help: "Questions sent to a name server, repetitions included.",
+		help: "Questions sent, repetitions included.",
 		read: ofServers(func(s *resolve.ServerStats) float64 { return float64(s.Questions) })},
 	{name: "bulkscan_dns_answers_total", kind: counter, labels: byServer,
-		help: "Answers of a name server, failures included.",
+		help: "Answers, failures included.",
 		read: ofServers(func(s *resolve.ServerStats) float64 { return float64(s.Answers) })},
 	{name: "bulkscan_dns_failures_total", kind: counter, labels: byServer,
-		help: "SERVFAIL, REFUSED and malformed answers, and questions that failed by TCP.",
+		help: "SERVFAIL, REFUSED, malformed answers and failures of TCP.",
 		read: ofServers(func(s *resolve.ServerStats) float64 { return float64(s.Failures) })},
 	{name: "bulkscan_dns_unheard_total", kind: counter, labels: byServer,
-		help: "Questions given up without an answer.",
+		help: "Questions without an answer.",
 		read: ofServers(func(s *resolve.ServerStats) float64 { return float64(s.Unheard) })},
 	{name: "bulkscan_dns_tcp_questions_total", kind: counter, labels: byServer,
-		help: "Questions repeated by TCP, because the answer by UDP was truncated.",
+		help: "Questions repeated by TCP after a truncated answer.",
 		read: ofServers(func(s *resolve.ServerStats) float64 { return float64(s.TCP) })},
 	{name: "bulkscan_dns_server_rate", kind: gauge, labels: byServer,
-		help: "Most questions a second to a name server: its share of --dns-rate, or less after it refused questions that it answered later. +Inf: no limit.",
+		help: "Most questions a second, by --dns-rate or after refusals; +Inf: no limit.",
 		read: ofServers(func(s *resolve.ServerStats) float64 { return s.Rate })},
 	{name: "bulkscan_dns_server_up", kind: gauge, labels: byServer,
-		help: "0 while a name server is taken for down (several unanswered questions in a row, one about the root) and asked only now and then, else 1.",
+		help: "0 while a name server is down, else 1.",
 		read: ofServers(func(s *resolve.ServerStats) float64 { return truth(!s.Down) })},
 })
 
