@@ -1,14 +1,14 @@
-// Package schema answers one question: what is a row? It has a struct a table, whose tags say all there is to say of a column, and
-// makes descriptions and documents of them.
+// Package schema answers one question: what is a row? It has a struct a table, whose tags describe the columns, and makes
+// descriptions and documents of them.
 package schema
 
-// This file is the schema: one struct a table, one field a column, in the order of the columns. The tags say all there
-// is to say about a column, once: `parquet` its name and how it is written, `about` its meaning in one line, `example` what
-// may stand in it (lists and structs as JSON), and
-// `stats` that its minimum and maximum a page are worth computing: somebody filters by it, and its values of a page lie
-// together. Those of a dictionary do not: each page has about all of them; `judged` that a column of sites is made by the judgement, and made anew where stored
-// bodies are judged again (sink/reaudit), which carries over all others. Schema, the Parquet writers, the readers, the JSON lines and docs/SCHEMA.md are all made
-// from the tags.
+// This file is the schema: one struct a table, one field a column, in the order of the columns. What several columns
+// share, such as a bound, is in the description of their table (schema.go). The tags say the rest, once: `parquet` its
+// name and how it is written, `about` its meaning in one line, `example` what may stand in it (lists and structs as
+// JSON), and `stats` that its minimum and maximum a page are worth computing: somebody filters by it, and its values of
+// a page lie together. Those of a dictionary do not: each page has about all of them; `judged` that a column of sites
+// is made by the judgement, and made anew where stored bodies are judged again (sink/reaudit), which carries over all
+// others. Schema, the Parquet writers, the readers, the JSON lines and docs/SCHEMA.md are all made from the tags.
 //
 // Null. An `optional` column that is no pointer is null where the field is its type's zero: an absent rank is 0, an
 // absent header field is "". Where the zero is a value of its own (a crawl delay of 0), the field is a pointer.
