@@ -102,15 +102,6 @@ func TestTruthGolden(t *testing.T) {
 	golden(t, "truth.jsonl", b.Bytes())
 }
 
-// TestReadme compares the list of behaviours in README.md with the code.
-func TestReadme(t *testing.T) {
-	var list bytes.Buffer
-	if err := WriteBehaviours(&list); err != nil {
-		t.Fatal(err)
-	}
-	generated(t, "README.md", "behaviours", list.String())
-}
-
 // TestOutcomesDocument compares the generated parts of docs/outcomes.md with the code.
 func TestOutcomesDocument(t *testing.T) {
 	w := testWeb(t, Config{})
