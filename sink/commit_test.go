@@ -53,7 +53,7 @@ func TestMissingCommits(t *testing.T) {
 		}
 		_, errCompact := compact.Scan(t.Context(), dir, crashOptions.ScanID, compact.Options{})
 		for _, err := range []error{err, errCompact} {
-			if err == nil || !strings.Contains(err.Error(), "_scans/crash-1/commits/"+want) || !strings.Contains(err.Error(), "put back") || !strings.Contains(err.Error(), "--restart") {
+			if err == nil || !strings.Contains(err.Error(), "_scans/crash-1/commits/"+want) || !strings.Contains(err.Error(), "restore the files") || !strings.Contains(err.Error(), "--restart") {
 				t.Errorf("without the records %v: %v, want %q and a remedy", gone, err, want)
 			}
 			if _, ok := errors.AsType[*commit.StoreError](err); ok {

@@ -80,7 +80,7 @@ func TestStatsOfNoScan(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, doing := range []string{commit.DoingStats, commit.DoingCompact} {
-		if _, _, err := commit.LockScan(t.Context(), dir, crashOptions.ScanID, doing); err == nil || !strings.Contains(err.Error(), "scan crash-1 is being begun anew") {
+		if _, _, err := commit.LockScan(t.Context(), dir, crashOptions.ScanID, doing); err == nil || !strings.Contains(err.Error(), "scan crash-1 is being restarted") {
 			t.Errorf("%s of a restart that was broken off: %v", doing, err)
 		}
 	}

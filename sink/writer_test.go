@@ -706,7 +706,7 @@ func TestReaderAcrossRestart(t *testing.T) {
 			t.Errorf("seq %d", row.Seq)
 		}
 	}
-	if !errors.Is(err, store.ErrNotExist) || !strings.Contains(err.Error(), "its scan has been begun anew") {
+	if !errors.Is(err, store.ErrNotExist) || !strings.Contains(err.Error(), "the scan has been restarted") {
 		t.Errorf("the reader is told %v", err)
 	}
 }

@@ -8,23 +8,23 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// This file says whether the records of a scan account for all that it has committed. Two things tell of a loss: a shard
-// numbers its commits without gaps, and the manifest of a complete scan has its totals. Every command asks here before it
-// builds on a scan: whatever were computed, merged or written anew from the rest would pass for the whole.
+// This file checks whether the records of a scan account for everything that it committed. Two facts show a loss: a
+// shard numbers its commits without gaps, and the manifest of a complete scan has its totals. Every command checks this
+// before it builds on a scan, so that no result is computed from an incomplete one.
 
-// Total is a total in the manifest of a complete scan that its commits do not come to.
+// Total is a total of a complete scan's manifest that differs from the sum over its commits.
 type Total struct {
 	What     string `json:"what"` // its name among the counts of the manifest
 	Expected int64  `json:"expected"`
 	Found    int64  `json:"found"`
 }
 
-// LostError says what is missing of what a scan has committed.
+// LostError lists the committed data of a scan that is missing.
 type LostError struct {
-	Records []string // commit records that are missing, as far as others tell of them
+	Records []string // names of missing commit records that other records imply, each with a reason
 	Totals  []Total
 
-	rejudged bool // and were made of stored sites
+	rejudged bool // the scan came from re-evaluating stored sites
 }
 
 func (e *LostError) Error() string {
@@ -34,13 +34,13 @@ func (e *LostError) Error() string {
 	}
 	remedy := DamageRemedy
 	if e.rejudged {
-		remedy = "put back what was there, see bulkscan verify; or have what is lost made again by the same bulkscan reaudit"
+		remedy = "restore the files that bulkscan verify names; or make what is lost again by the same bulkscan reaudit"
 	}
-	return fmt.Sprintf("some of what it had committed is lost (%s); %s", strings.Join(what, "; "), remedy)
+	return fmt.Sprintf("some of its committed data is lost (%s); %s", strings.Join(what, "; "), remedy)
 }
 
-// Lost says what of a scan is missing; nil is nothing that its records tell of. Of a scan that is being written, only who holds
-// the lock can tell: a listing may have a record and not the one before.
+// Lost returns what is missing of a scan, or nil if its records show no loss. For a scan that is being written, only
+// the holder of the lock can tell: a listing may contain a record and lack the one before it.
 func (h *History) Lost(m *Manifest) *LostError {
 	e := &LostError{Totals: m.Unaccounted(h.Current), rejudged: m.Rejudged != nil}
 	for _, g := range h.Gaps() {
@@ -52,7 +52,7 @@ func (h *History) Lost(m *Manifest) *LostError {
 	return e
 }
 
-// Unaccounted holds the commits that count against the totals of a complete scan. Others have none.
+// Unaccounted compares the totals of a complete scan with its commits. An incomplete scan has no totals.
 func (m *Manifest) Unaccounted(commits []Commit) (wrong []Total) {
 	if m.State != Complete {
 		return nil
@@ -66,13 +66,13 @@ func (m *Manifest) Unaccounted(commits []Commit) (wrong []Total) {
 			wrong = append(wrong, Total{what, expected, found})
 		}
 	}
-	// Each site counts once; what a damaged bitmap says is not known.
+	// Each site counts once. A damaged bitmap is left out.
 	sites, _ := SitesOf(commits)
 	compare("rows", expected.Rows, int64(sites.GetCardinality()))
 	for _, table := range schema.AllTables {
 		compare("table_rows."+table, expected.Files[table], found.Files[table])
 	}
-	// Merging makes fewer parts of them, and the totals follow last: those of a compaction that was killed are older.
+	// A compaction decreases the number of parts and updates the totals last. If it was killed, the totals are older.
 	most, merged := 0, false
 	for i := range commits {
 		_, parts := commits[i].Written()
@@ -88,7 +88,7 @@ func (m *Manifest) Unaccounted(commits []Commit) (wrong []Total) {
 	return wrong
 }
 
-// SitesOf unites the bitmaps of commits. With the error of the first that cannot be read come those of the others.
+// SitesOf unites the bitmaps of commits. It skips bitmaps that it cannot read and returns the first such error.
 func SitesOf(commits []Commit) (*roaring64.Bitmap, error) {
 	all := roaring64.New()
 	var first error
@@ -105,7 +105,7 @@ func SitesOf(commits []Commit) (*roaring64.Bitmap, error) {
 	return all, first
 }
 
-// CountCommits adds up what commits hold.
+// CountCommits sums the rows, parts and bytes of commits.
 func CountCommits(commits []Commit) *Counts {
 	counts := &Counts{Parts: len(commits), Files: map[string]int64{}}
 	for _, c := range commits {

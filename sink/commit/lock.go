@@ -14,18 +14,19 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// HeldError says that another process writes the scan.
+// HeldError says that another process holds the scan's lock.
 type HeldError struct {
 	ScanID string
 	Holder Holder
 }
 
 // Holder is who holds a scan's lock, as it said itself.
+// Holder describes the process that holds a scan's lock, as that process wrote it.
 type Holder struct {
 	PID       int       `json:"pid"`
 	Host      string    `json:"host"`
 	StartedAt time.Time `json:"started_at"`
-	Doing     string    `json:"doing,omitempty"` // "compact", "stats"; "" is to scan
+	Doing     string    `json:"doing,omitempty"` // DoingCompact, DoingStats; "" for a scan
 }
 
 func (e *HeldError) Error() string {
@@ -43,8 +44,7 @@ func (e *HeldError) Error() string {
 		e.ScanID, what, e.Holder.PID, e.Holder.Host, e.Holder.StartedAt.Format(time.RFC3339), remedy)
 }
 
-// StoreError says that a scan broke off because its dataset could not be written, which is nothing that is wrong with the
-// dataset.
+// StoreError says that a scan ended because its dataset could not be written. The dataset itself is intact.
 type StoreError struct {
 	ScanID string
 	Err    error
@@ -60,8 +60,8 @@ func (e *StoreError) Error() string {
 
 func (e *StoreError) Unwrap() error { return e.Err }
 
-// BrokenOff makes an error a *StoreError where it is one for certain: that there is no room, or that one may not write.
-// What else goes wrong with a dataset may be damage, which is there to stay.
+// BrokenOff wraps an error in a *StoreError if the cause is certainly the store: a full disk, a missing permission, an
+// unavailable server. Any other error may mean damage, which a resumed scan does not mend.
 func BrokenOff(scanID string, err error) error {
 	_, is := errors.AsType[*StoreError](err)
 	if _, certain := RemedyFor(err); is || !certain || errors.Is(err, store.ErrLockLost) {
@@ -70,8 +70,8 @@ func BrokenOff(scanID string, err error) error {
 	return &StoreError{ScanID: scanID, Err: err}
 }
 
-// RemedyFor says what to do about an error of the operating system before a scan is resumed, and whether an error is for
-// certain one of the store's. What a server refuses or does not answer names its remedy itself.
+// RemedyFor returns what to do about an error of the operating system before resuming a scan, and whether the store
+// certainly caused the error. Errors of an object store name their own remedies.
 func RemedyFor(err error) (remedy string, certain bool) {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
@@ -87,22 +87,22 @@ func RemedyFor(err error) (remedy string, certain bool) {
 	return "", false
 }
 
-// What to do about records and files that are missing, or not as they were written; and about a manifest, without which
-// nothing tells of which lists the scan is.
+// Remedies for missing or damaged records and files. Without its manifest a scan cannot be repaired: nothing else says
+// which lists it is of.
 const (
-	DamageRemedy   = "put back what was there, see bulkscan verify; or have what is lost asked again by scan --repair; or begin the scan anew with --restart"
-	ManifestRemedy = "put back what was there, see bulkscan verify, or begin the scan anew with --restart"
+	DamageRemedy   = "restore the files that bulkscan verify names; or fetch the lost sites again by scan --repair; or begin the scan anew with --restart"
+	ManifestRemedy = "restore the files that bulkscan verify names, or begin the scan anew with --restart"
 )
 
-// What is done with the lock, but to scan.
+// What a process does with the lock if it does not scan.
 const (
 	DoingCompact = "compact"
 	DoingStats   = "stats"
 )
 
-// LockScan takes the lock of a scan that is there, to do something else with it than to scan, and reads its manifest.
+// LockScan takes the lock of an existing scan for another purpose than scanning, and reads its manifest.
 func LockScan(ctx context.Context, st store.Store, scanID, doing string) (store.Unlocker, *Manifest, error) {
-	// Before the lock, which would make a folder for a scan that is none.
+	// Checked before taking the lock, which would create a folder for a scan that does not exist.
 	if _, err := ReadManifest(ctx, st, scanID); err != nil {
 		return nil, nil, err
 	}
@@ -112,7 +112,7 @@ func LockScan(ctx context.Context, st store.Store, scanID, doing string) (store.
 	}
 	m, err := ReadManifest(ctx, st, scanID)
 	if err == nil && m.Restarting {
-		err = fmt.Errorf("scan %s is being begun anew, and that was broken off; give the command that scans it again", scanID)
+		err = fmt.Errorf("scan %s is being restarted, and the restart was interrupted; repeat the command that scans it", scanID)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, lock.Unlock())
@@ -120,7 +120,7 @@ func LockScan(ctx context.Context, st store.Store, scanID, doing string) (store.
 	return lock, m, nil
 }
 
-// TakeLock locks a scan for one process, which the lock names. A HeldError says which other process has it.
+// TakeLock locks a scan for this process. A *HeldError describes the process that holds it.
 func TakeLock(ctx context.Context, st store.Store, scanID, doing string, now time.Time) (store.Unlocker, error) {
 	host, _ := os.Hostname() // a lock without a host still says the process
 	text, err := json.Marshal(Holder{PID: os.Getpid(), Host: host, StartedAt: now, Doing: doing})
@@ -130,7 +130,7 @@ func TakeLock(ctx context.Context, st store.Store, scanID, doing string, now tim
 	lock, err := st.Lock(ctx, lockName(scanID), text)
 	if held, ok := errors.AsType[*store.HeldError](err); ok {
 		e := &HeldError{ScanID: scanID}
-		// Its holder may be about to write the text, so that it cannot be read: then the error names nobody.
+		// The holder may not have written the text yet. Then it cannot be read and the error names no process.
 		_ = json.Unmarshal(held.Holder, &e.Holder)
 		return nil, e
 	}
@@ -140,7 +140,7 @@ func TakeLock(ctx context.Context, st store.Store, scanID, doing string, now tim
 	return lock, nil
 }
 
-// Remedied says what to do about a record, or a file, that is not as it was written.
+// Remedied adds the remedy to an error about a damaged record or file.
 func Remedied(err error, remedy string) error {
 	if _, damaged := errors.AsType[*schema.DamagedError](err); damaged || errors.Is(err, ErrRecord) {
 		return fmt.Errorf("%w; %s", err, remedy)

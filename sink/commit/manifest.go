@@ -9,7 +9,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// Manifest says what a scan is: written when it starts, compared when it resumes, completed at its end.
+// Manifest describes a scan. It is written at the start, compared on resume, and completed at the end.
 type Manifest struct {
 	SchemaVersion   int        `json:"schema_version"`
 	ScanID          string     `json:"scan_id"`
@@ -24,21 +24,23 @@ type Manifest struct {
 	Config          []Setting  `json:"config"`
 	Inputs          []Input    `json:"inputs"`
 	Counts          *Counts    `json:"counts,omitempty"` // once complete
-	// Recorded are the tables, and the rejects, that had a record of their own when the scan became complete (see FileRecord):
-	// that one has been deleted would not show otherwise.
+	// Recorded lists the files (tables and rejects) that had a record of their own when the scan became complete (see
+	// FileRecord). It shows that such a file was deleted with its record.
 	Recorded []string `json:"recorded_files,omitempty"`
-	// Rejudged is the scan whose stored bodies were judged again; nil where sites were asked.
+	// Rejudged is the scan whose stored bodies were re-evaluated; nil if the sites were fetched.
 	Rejudged *RejudgedScan `json:"judged_again,omitempty"`
-	// Restarting says that what the scan had written before is being deleted. Whoever opens it goes on with that.
+	// Restarting says that the scan's earlier data is being deleted. The next process that opens the scan continues
+	// that.
 	Restarting bool `json:"restarting,omitempty"`
-	// Repairing says that the scan was complete, has lost something, and asks that again; until it is complete again.
+	// Repairing says that a complete scan has lost data and is fetching it again. It is cleared when the scan is
+	// complete again.
 	Repairing bool   `json:"repairing,omitempty"`
-	Sum       string `json:"sum,omitempty"` // see sealRecord
+	Sum       string `json:"sum,omitempty"` // see SealRecord
 }
 
-// RejudgedScan is a scan whose stored bodies are judged again.
+// RejudgedScan describes a scan whose stored bodies are re-evaluated.
 type RejudgedScan struct {
-	// Fingerprint tells which sites of which scan they are. It stays what it is when parts are merged.
+	// Fingerprint identifies the scan and its sites. Merging parts does not change it.
 	Fingerprint     string    `json:"fingerprint"`
 	State           State     `json:"state"`
 	Rows            int64     `json:"rows"`
@@ -48,7 +50,7 @@ type RejudgedScan struct {
 	RegistryVersion string    `json:"registry_version"`
 }
 
-// Identity is the fingerprint, "" where there is none.
+// Identity is the fingerprint, or "" for nil.
 func (r *RejudgedScan) Identity() string {
 	if r == nil {
 		return ""
@@ -69,19 +71,19 @@ const (
 type Setting struct {
 	Name  string `json:"name"` // as the flag is spelled, without dashes
 	Value string `json:"value"`
-	// Answers says that another value would give other rows (a body limit, a user agent), so that a scan cannot be
-	// resumed with it. Concurrency, rates and progress are not so.
+	// Answers says that another value would give other rows (a body limit, a user agent), so a scan cannot be
+	// resumed with it. It is false for concurrency, rates and progress.
 	Answers bool `json:"changes_answers,omitempty"`
 }
 
-// Input is one list, and what tells it from others.
+// Input describes one list and what identifies it.
 type Input struct {
 	Name        string `json:"name"`
-	Bytes       int64  `json:"bytes,omitempty"` // 0 where it is not known
+	Bytes       int64  `json:"bytes,omitempty"` // 0 if unknown
 	Fingerprint string `json:"fingerprint"`
 }
 
-// String is how an Input is told from another in an error.
+// String describes the list in an error.
 func (in Input) String() string {
 	if in.Bytes == 0 {
 		return fmt.Sprintf("%s (%.200s)", in.Fingerprint, in.Name)
@@ -97,7 +99,7 @@ type Counts struct {
 	Files map[string]int64 `json:"table_rows"`
 }
 
-// ChangedError says that a scan cannot be resumed, because what would change its answers has changed.
+// ChangedError says that a scan cannot be resumed because a setting that changes its answers has changed.
 type ChangedError struct {
 	ScanID string
 	What   string // "input", "--max-body", "the token registry" …
@@ -112,7 +114,8 @@ func (e *ChangedError) Error() string {
 
 const maxManifest = 64 << 20
 
-// ReadManifest reads a scan's manifest; store.ErrNotExist where there is no such scan, *NewerError where a later version wrote it.
+// ReadManifest reads a scan's manifest. The error is store.ErrNotExist if there is no such scan, and a
+// *schema.NewerError if a later version wrote it.
 func ReadManifest(ctx context.Context, st store.Store, scanID string) (*Manifest, error) {
 	m, err := ReadAnyManifest(ctx, st, scanID)
 	if err != nil {
@@ -124,7 +127,7 @@ func ReadManifest(ctx context.Context, st store.Store, scanID string) (*Manifest
 	return m, nil
 }
 
-// ReadAnyManifest is ReadManifest of any version.
+// ReadAnyManifest is ReadManifest for manifests of any version.
 func ReadAnyManifest(ctx context.Context, st store.Store, scanID string) (*Manifest, error) {
 	if err := CheckScanID(scanID); err != nil {
 		return nil, err

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// This file is how things are called inside a dataset. A part's name is read from its right, so a scan id may contain
-// dashes and a shard may not.
+// This file has the names inside a dataset. A part's name is read from its right, so a scan id may contain dashes and a
+// shard may not.
 
 // ScanFolder is the folder of a scan's records.
 func ScanFolder(scanID string) string { return schema.ScansFolder + scanID + "/" }
@@ -31,7 +31,7 @@ func FilesFolder(scanID string) string { return ScanFolder(scanID) + "files/" }
 // RejectsName is the name of a scan's rejected lines.
 func RejectsName(scanID string) string { return "_rejects/" + scanID + ".jsonl" }
 
-// FileRecordName is where the hash of a file stands that no commit names (see FileRecord).
+// FileRecordName is the name of the record with the hash of a file that no commit names (see FileRecord).
 func FileRecordName(scanID, table string) string { return FilesFolder(scanID) + table + ".json" }
 
 // RecordName is the name of a commit's record.
@@ -39,7 +39,7 @@ func RecordName(scanID, shard string, n int) string {
 	return CommitsFolder(scanID) + shard + "-" + strconv.Itoa(n) + ".json"
 }
 
-// KeyOf reads the name of a commit's record; ok is false for other names.
+// KeyOf reads the name of a commit's record; ok is false for any other name.
 func KeyOf(name string) (key Key, ok bool) {
 	stem, ok := strings.CutSuffix(path.Base(name), ".json")
 	i := strings.LastIndexByte(stem, '-')
@@ -57,13 +57,13 @@ func PartName(table, date, scanID, shard string, n int) string {
 	return partitionFolder(table, date) + "part-" + scanID + "-" + shard + "-" + strconv.Itoa(n) + ".parquet"
 }
 
-// StatsName is the name of a table that is computed from a whole scan (TableTokenStats, TableRecordStats).
+// StatsName is the name of a table that is computed from a whole scan (schema.TokenStats, schema.RecordStats).
 func StatsName(table, date, scanID string) string {
 	return partitionFolder(table, date) + "part-" + scanID + ".parquet"
 }
 
-// CompactedShard is the shard of the parts that compaction makes: it merges parts of any shards, and no scan may be cut
-// into shards of that name.
+// CompactedShard is the shard of the parts that a compaction writes. It merges parts of all shards; no shard of a scan
+// may have this name.
 const CompactedShard = "compacted"
 
 // SplitPart reads a part's file name, without its folder; ok is false for other files.
@@ -85,18 +85,18 @@ func SplitPart(base string) (scanID, shard string, n int, ok bool) {
 	return rest[:i], rest[i+1:], n, true
 }
 
-// ErrScanID says that a scan id or shard cannot be part of a file name.
-var ErrScanID = errors.New("not a valid scan id")
+// errScanID says that a scan id or shard cannot be part of a file name.
+var errScanID = errors.New("not a valid scan id")
 
-// CheckScanID reports, as an error that wraps ErrScanID, why a text cannot be a scan id: it must be 1 to 64 letters,
+// CheckScanID reports, as an error that wraps errScanID, why a text cannot be a scan id: it must be 1 to 64 letters,
 // digits, dashes, underscores and dots, and begin with a letter or digit.
 func CheckScanID(id string) error {
 	if id == "" || len(id) > schema.MaxVersion || !alphanumeric(id[0]) {
-		return fmt.Errorf("%w: %.80q", ErrScanID, id)
+		return fmt.Errorf("%w: %.80q", errScanID, id)
 	}
 	for i := 0; i < len(id); i++ {
 		if c := id[i]; !alphanumeric(c) && c != '-' && c != '_' && c != '.' {
-			return fmt.Errorf("%w: %.80q", ErrScanID, id)
+			return fmt.Errorf("%w: %.80q", errScanID, id)
 		}
 	}
 	return nil
@@ -105,15 +105,15 @@ func CheckScanID(id string) error {
 // CheckShard returns an error if a shard cannot be part of a file's name.
 func CheckShard(shard string) error {
 	if shard == "" || len(shard) > 32 {
-		return fmt.Errorf("%w: shard %.80q", ErrScanID, shard)
+		return fmt.Errorf("%w: shard %.80q", errScanID, shard)
 	}
 	for i := 0; i < len(shard); i++ {
 		if !alphanumeric(shard[i]) {
-			return fmt.Errorf("%w: shard %.80q", ErrScanID, shard)
+			return fmt.Errorf("%w: shard %.80q", errScanID, shard)
 		}
 	}
 	if shard == CompactedShard {
-		return fmt.Errorf("%w: shard %q is for what compaction writes", ErrScanID, shard)
+		return fmt.Errorf("%w: shard %q is for what compaction writes", errScanID, shard)
 	}
 	return nil
 }

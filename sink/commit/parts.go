@@ -12,7 +12,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// SweepAndList removes what drafts of these objects have left behind, and lists the objects.
+// SweepAndList removes leftover drafts of these objects and lists the objects.
 func SweepAndList(ctx context.Context, st store.Store, prefix string, ours func(name string) bool) (names []string, err error) {
 	if err := st.Sweep(ctx, prefix, ours); err != nil {
 		return nil, err
@@ -28,15 +28,15 @@ func SweepAndList(ctx context.Context, st store.Store, prefix string, ours func(
 	return names, nil
 }
 
-// UsedNumbers is a scan's history as far as it can be told from the names of records too, where they cannot be read: which
-// shards there are, and which numbers they have had. Parts are the last numbers, by shard, that files have. Whatever is wrong
-// with the store is seen by who deletes there.
+// UsedNumbers returns a scan's history for its deletion. Records that cannot be read count by their names: the history
+// has their shards and numbers. Parts are the last numbers, by shard, that files have. Errors of the store are left to
+// the deletion that follows.
 func UsedNumbers(ctx context.Context, st store.Store, scanID string) (past *History, parts map[string]int) {
 	past, err := GatherHistory(ctx, st, scanID, func(_ string, c *Commit, err error) (*Commit, error) {
 		if errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrChanged) || ctx.Err() != nil {
 			return nil, err
 		}
-		return c, nil // a damaged one is left out
+		return c, nil // nil for a damaged record
 	})
 	if err != nil {
 		past = &History{}
@@ -54,7 +54,8 @@ func UsedNumbers(ctx context.Context, st store.Store, scanID string) (past *Hist
 	return past, parts
 }
 
-// partNumbers returns the last numbers, by shard, that files of a scan's parts have, in the partition of a date; "" is any.
+// partNumbers returns, by shard, the last numbers that files of a scan's parts have in the partition of a date; "" is
+// every partition.
 func partNumbers(ctx context.Context, st store.Store, scanID, date string) (map[string]int, error) {
 	parts := map[string]int{}
 	for _, table := range schema.AllTables {
@@ -74,7 +75,7 @@ func partNumbers(ctx context.Context, st store.Store, scanID, date string) (map[
 	return parts, nil
 }
 
-// ShardOf reads the name of a part's file; ok is false where it is none of that scan's.
+// ShardOf reads the name of a part's file; ok is false if it is not a part of that scan.
 func ShardOf(scanID, base string) (shard string, n int, ok bool) {
 	id, shard, n, ok := SplitPart(base)
 	return shard, n, ok && id == scanID && (shard == CompactedShard || CheckShard(shard) == nil)
@@ -83,8 +84,8 @@ func ShardOf(scanID, base string) (shard string, n int, ok bool) {
 // Everything is for folders that are one scan's alone.
 func Everything(string) bool { return true }
 
-// SweepFiles removes what drafts of these files have left behind. There is none in the making, but of the views: who
-// writes those minds (see writeViews).
+// SweepFiles removes leftover drafts of these files. The caller holds the lock, so no other process is writing them.
+// The views are the exception, and their writer tolerates it (see views.Write).
 func SweepFiles(ctx context.Context, st store.Store, files ...string) error {
 	for _, file := range files {
 		if err := st.Sweep(ctx, file, func(name string) bool { return name == file }); err != nil {
@@ -94,8 +95,8 @@ func SweepFiles(ctx context.Context, st store.Store, files ...string) error {
 	return nil
 }
 
-// SweepParts removes what drafts of a scan's parts have left behind, of all its shards: one that appeared late, of a shard
-// that nobody writes any more, would stay. There is none in the making, since the lock is that of all shards.
+// SweepParts removes leftover drafts of a scan's parts, of all its shards: a late draft of a shard that is no longer
+// written would otherwise stay. The lock covers all shards, so no other process is writing drafts.
 func SweepParts(ctx context.Context, st store.Store, scanID, date string) error {
 	ours := func(name string) bool {
 		_, _, ok := ShardOf(scanID, path.Base(name))
@@ -124,10 +125,10 @@ func PartFiles(ctx context.Context, st store.Store, scanID, date string) (files 
 	return files, nil
 }
 
-// ClearParts deletes what died with its process: all drafts, the parts and claimed records of these shards that no commit
-// names, and the parts and records of any shard whose rows a compaction has. The scan's lock is held. Where files of the commits
-// that count are missing or have another size, it deletes nothing but drafts, and returns them in the order of their names: what
-// has been replaced may be all that is left.
+// ClearParts deletes what a killed process left: all drafts, the parts and claimed records of these shards that no
+// commit names, and the parts and records of any shard that a compaction replaced. The caller holds the scan's lock. If
+// files of current commits are missing or have another size, ClearParts deletes only drafts and returns the names of
+// these files, sorted: the replaced files may be the only copy left.
 func ClearParts(ctx context.Context, st store.Store, scanID, date string, past *History, shards []string) (damaged []string, err error) {
 	committed := map[string]int64{}
 	for i := range past.Current {

@@ -15,10 +15,9 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// This file is how the records beside the tables (manifests, commits, hashes of other files) are written so that any
-// change of a byte in them is noticed. A record is indented JSON whose last field is `sum`: the SHA-256, in hex, of the
-// record as it would stand without that field. What the bytes say is not asked before they are known to be those that
-// were written.
+// This file writes and reads the records beside the tables (manifests, commits, hashes of other files) so that a change
+// of any byte is noticed. A record is indented JSON whose last field is `sum`: the SHA-256, in hex, of the record
+// without that field. The sum is checked before the JSON is decoded.
 
 const (
 	sumOpens  = ",\n  \"sum\": \""
@@ -29,10 +28,10 @@ const (
 // ErrRecord says that a record is not as it was written.
 var ErrRecord = errors.New("it is damaged")
 
-// errSum is the errRecord of a record whose bytes have changed.
+// errSum is the ErrRecord of a record whose bytes have changed.
 var errSum = fmt.Errorf("%w: its sum is not that of its bytes", ErrRecord)
 
-// SealRecord returns the JSON of a record whose last field is sum, and sets that.
+// SealRecord sets sum, the last field of a record, and returns the record's JSON.
 func SealRecord(record any, sum *string) ([]byte, error) {
 	*sum = ""
 	data, err := json.MarshalIndent(record, "", "  ")
@@ -44,7 +43,7 @@ func SealRecord(record any, sum *string) ([]byte, error) {
 	return append(append(data, *sum...), sumCloses...), nil
 }
 
-// OpenRecord checks a record's bytes and reads them into record.
+// OpenRecord checks the sum of a record's bytes and decodes them into record.
 func OpenRecord(data []byte, record any, sum *string) error {
 	at := len(data) - len(sumOpens) - sumLength - len(sumCloses)
 	if at < 0 || !bytes.HasPrefix(data[at:], []byte(sumOpens)) || !bytes.HasSuffix(data, []byte(sumCloses)) {
@@ -64,28 +63,30 @@ func OpenRecord(data []byte, record any, sum *string) error {
 	return nil
 }
 
-// FileRecord is the hash of a file that no commit names and that may be replaced: the statistics of a scan, its rejects.
+// FileRecord has the hash of a file that no commit names and that may be replaced: the statistics of a scan, or its rejects.
 type FileRecord struct {
 	ScanID string      `json:"scan_id"`
 	File   schema.File `json:"file"`
-	// Sites are those that the commits had from which a table was computed; nil for rejects. The sites of a scan become more and never others, so the number says whether the table is up to date.
+	// Sites is the number of sites from which a table was computed; nil for rejects. A scan only gains sites, so
+	// the number tells whether the table is up to date.
 	Sites *int64 `json:"sites,omitempty"`
-	// Earlier are the hashes of what the file may still be: the record is written first, and its writer may have died
-	// before the file appeared.
+	// Earlier lists hashes that the file may still have: the record is written before the file is published, and the
+	// process may die in between.
 	Earlier []string `json:"earlier_sha256,omitempty"`
-	Sum     string   `json:"sum,omitempty"` // see sealRecord
+	Sum     string   `json:"sum,omitempty"` // see SealRecord
 }
 
-// FileRejects is what the record of the rejects calls its table.
+// FileRejects is the table name in the record of the rejects.
 const FileRejects = "rejects"
 
-// RecordedFiles are the files of a scan that have such a record.
+// RecordedFiles lists the files of a scan that have a FileRecord.
 var RecordedFiles = []string{FileRejects, schema.TokenStats, schema.RecordStats}
 
 const maxFileRecord = 1 << 20
 
-// PublishRecorded publishes a sealed draft and writes the record of it: at every moment the file is one of those that its
-// record allows. The scan's lock is held: of two at once the file of one would stand beside the record of the other.
+// PublishRecorded publishes a sealed draft and writes its record. At every moment the record allows the hash of the
+// published file. The caller holds the scan's lock: with two writers, the file of one could stand beside the record of
+// the other.
 func PublishRecorded(ctx context.Context, st store.Store, record FileRecord, publish func(context.Context) error) error {
 	switch before, err := ReadFileRecord(ctx, st, record.ScanID, record.File.Table); {
 	case err == nil:
@@ -114,7 +115,7 @@ func (r *FileRecord) write(ctx context.Context, st store.Store) error {
 	return st.Put(ctx, name, data)
 }
 
-// ReadFileRecord reads the record of a file; store.ErrNotExist where it has none.
+// ReadFileRecord reads the record of a file; the error is store.ErrNotExist if it has none.
 func ReadFileRecord(ctx context.Context, st store.Store, scanID, table string) (*FileRecord, error) {
 	name := FileRecordName(scanID, table)
 	data, err := store.ReadAll(ctx, st, name, maxFileRecord)
@@ -131,7 +132,7 @@ func ReadFileRecord(ctx context.Context, st store.Store, scanID, table string) (
 	return r, nil
 }
 
-// ListFileRecords are the files of a scan that have a record, as it calls them.
+// ListFileRecords returns the table names of a scan's files that have a record.
 func ListFileRecords(ctx context.Context, st store.Store, scanID string) (recorded []string, err error) {
 	for entry, err := range st.List(ctx, FilesFolder(scanID)) {
 		if err != nil {

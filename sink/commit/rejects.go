@@ -16,17 +16,17 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// Reject is an input line that is no origin.
+// Reject is an input line that is not an origin.
 type Reject struct {
 	Input  string `json:"input"`  // name of the list
 	Line   int64  `json:"line"`   // 1-based, in that list
 	Text   string `json:"text"`   // the line, at most MaxReject bytes
-	Reason string `json:"reason"` // ours
+	Reason string `json:"reason"` // bulkscan's own words
 }
 
-// Rejects writes _rejects/<scan-id>.jsonl: a JSON line a rejected input line. It appears at Close, replacing what an
-// earlier run of the scan wrote: a resumed scan reads its lists from their beginning. Its methods may be called from
-// several goroutines.
+// Rejects writes _rejects/<scan-id>.jsonl: one JSON line for each rejected input line. Close publishes the file and
+// replaces that of an earlier run: a resumed scan reads its lists from their beginning. Methods are safe for concurrent
+// use.
 type Rejects struct {
 	store  store.Store
 	scanID string
@@ -41,7 +41,7 @@ type Rejects struct {
 	closed bool
 }
 
-// OpenRejects begins the file. The Writer of the scan should be open: its lock covers this file too.
+// OpenRejects begins the file. The Writer of the scan should be open, since its lock covers this file, too.
 func OpenRejects(ctx context.Context, st store.Store, scanID string) (*Rejects, error) {
 	if err := CheckScanID(scanID); err != nil {
 		return nil, err
@@ -97,21 +97,21 @@ func (r *Rejects) Copy(file io.Reader) error {
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			return r.out.Flush() // whose hash is of all lines
+			return r.out.Flush() // so that Hash covers all lines
 		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
 			return fmt.Errorf("cannot read the rejects: %w", err)
 		}
 	}
 }
 
-// Count is how many lines were added.
+// Count is the number of added lines.
 func (r *Rejects) Count() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.count
 }
 
-// Close publishes the file, and notes its hash beside the scan's manifest. Closing again does nothing.
+// Close publishes the file and writes its record. Further calls do nothing.
 func (r *Rejects) Close(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,36 +1,39 @@
 package commit
 
-// Rejudged is what judging a part, or a scan, again came to. Differences are those to what was stored, in columns that it had.
+// Rejudged counts what re-evaluating a part or a scan changed. Differences compare the columns that the stored part
+// had.
 type Rejudged struct {
-	Bodies   int64            `json:"bodies"`            // sites judged by their body
-	Answers  int64            `json:"without_body"`      // sites judged by what needs none: their status, or that there is no answer
-	Carried  map[string]int64 `json:"carried,omitempty"` // sites whose judgement stayed, by why (see CarriedHTML …)
-	Sites    int64            `json:"sites_differ"`      // sites of which any row differs
-	Columns  map[string]int64 `json:"columns,omitempty"` // sites that differ, by column of the table sites
+	Bodies   int64            `json:"bodies"`            // sites evaluated by their body
+	Answers  int64            `json:"without_body"`      // sites evaluated without a body: by their status, or because there was no answer
+	Carried  map[string]int64 `json:"carried,omitempty"` // sites that kept their evaluation, by reason (sink.CarriedHTML, …)
+	Sites    int64            `json:"sites_differ"`      // sites with any differing row
+	Columns  map[string]int64 `json:"columns,omitempty"` // sites that differ, by column of table sites
 	Verdicts Difference       `json:"verdicts"`
 	Evidence Difference       `json:"evidence"`
 
-	// Other are the sites of Carried that have groups and were judged by another registry: by this one more may be named or blocked.
+	// Other counts the sites of Carried that have groups and were evaluated with another registry. This registry may
+	// name or block more of their agents.
 	Other int64 `json:"stayed_by_other_registry,omitempty"`
 
-	// By kind: what checks and verdicts were and are, such as "pass to warn", and the kinds of evidence. What is no word of
-	// ours is "other".
+	// By kind: old and new check statuses and verdicts, such as "pass to warn", and kinds of evidence. A word unknown
+	// to bulkscan counts as "other".
 	Checks    map[string]int64      `json:"check_status,omitempty"`
 	Decisions map[string]int64      `json:"verdict,omitempty"`
 	Kinds     map[string]Difference `json:"evidence_kinds,omitempty"`
 }
 
-// Difference is how rows of a table differ: those of verdicts by their token; those of evidence appear and vanish only.
+// Difference counts differing rows of a table. Rows of verdicts are compared by token. Rows of evidence only appear or
+// vanish.
 type Difference struct {
 	Changed  int64 `json:"changed"`
 	Appeared int64 `json:"appeared"`
 	Vanished int64 `json:"vanished"`
 }
 
-// Judged is how many sites were judged again.
+// Judged is the number of sites that were re-evaluated.
 func (r *Rejudged) Judged() int64 { return r.Bodies + r.Answers }
 
-// Stayed is how many sites were not.
+// Stayed is the number of sites that kept their evaluation.
 func (r *Rejudged) Stayed() (n int64) {
 	for _, many := range r.Carried {
 		n += many
@@ -38,7 +41,7 @@ func (r *Rejudged) Stayed() (n int64) {
 	return n
 }
 
-// And returns the sum; nil is nothing.
+// And returns the sum; nil counts as zero.
 func (r *Rejudged) And(o *Rejudged) *Rejudged {
 	if r == nil || o == nil {
 		if r == nil {

@@ -14,25 +14,26 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// Scan is one scan of a dataset, opened for reading: what had been committed when it was opened.
+// Scan is one scan of a dataset, opened for reading. It has what was committed when it was opened.
 type Scan struct {
 	Manifest *Manifest
 	Commits  []Commit // ordered by shard and number
 
 	Store store.Store
-	lost  *LostError // nil: its records tell of nothing that is missing
+	lost  *LostError // nil if the records show no loss
 	later later
 }
 
-// later is what a compaction has made of a scan's commits since they were read.
+// later caches a scan's history as it is now, for commits that a compaction replaced after they were read.
 type later struct {
 	mu     sync.Mutex
-	past   *History // nil before anybody has asked
-	number int      // of readings
+	past   *History // nil before the first reading
+	number int      // of the last reading
 }
 
-// after returns the history, read again unless that has been done after the reading of that number; and its own number.
-// Reading every record takes as long as there are records: what serves one commit serves the others that went with it.
+// after returns the history and the number of its reading. It reads again unless there was a reading after the given
+// number. Reading takes time proportional to the number of records, so one reading serves all commits that were
+// replaced together.
 func (l *later) after(ctx context.Context, st store.Store, scanID string, number int) (*History, int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,10 +47,10 @@ func (l *later) after(ctx context.Context, st store.Store, scanID string, number
 	return l.past, l.number, nil
 }
 
-// ErrNoTable says that the scan was written without a table.
+// ErrNoTable says that the scan was written without the requested table.
 var ErrNoTable = errors.New("the scan has no such table")
 
-// ReadScan opens a scan for reading, complete or not.
+// ReadScan opens a complete or incomplete scan for reading.
 func ReadScan(ctx context.Context, st store.Store, scanID string) (*Scan, error) {
 	manifest, err := ReadManifest(ctx, st, scanID)
 	for err == nil {
@@ -61,7 +62,7 @@ func ReadScan(ctx context.Context, st store.Store, scanID string) (*Scan, error)
 		if s.lost == nil {
 			return s, nil
 		}
-		// The scan may have been begun anew, or repaired, between one reading and the other.
+		// The scan may have been restarted or repaired between the two readings.
 		if manifest, err = ReadManifest(ctx, st, scanID); err != nil {
 			return nil, err
 		}
@@ -72,27 +73,28 @@ func ReadScan(ctx context.Context, st store.Store, scanID string) (*Scan, error)
 	return nil, err
 }
 
-// Lost says what is missing of a complete scan; nil is nothing. Readers may go on with the rest, and should say so.
+// Lost returns what is missing of a complete scan, or nil. Readers may continue with the rest, and should report the
+// loss.
 func (s *Scan) Lost() *LostError {
 	if s.Manifest.State != Complete {
-		return nil // it is being written, maybe
+		return nil // it may be being written
 	}
 	return s.lost
 }
 
-// Whole is an error, *LostError, where something is missing of a scan, complete or not. Of one that is not, that can be told while
-// it is not written.
+// Whole returns a *LostError if the scan, complete or not, has lost data. For an incomplete scan the answer is reliable
+// only while no process writes it.
 func (s *Scan) Whole() error {
 	if s.lost == nil {
-		return nil // and no *LostError
+		return nil // an untyped nil
 	}
 	return s.lost
 }
 
-// DamagedScansError names the scans of a dataset whose manifests cannot be read.
+// DamagedScansError lists the scans of a dataset whose manifests cannot be read.
 type DamagedScansError struct{ Scans []DamagedScan }
 
-// DamagedScan is one of them.
+// DamagedScan is a scan whose manifest cannot be read.
 type DamagedScan struct {
 	ScanID string
 	Err    error
@@ -102,7 +104,7 @@ func (e *DamagedScansError) Error() string {
 	return fmt.Sprintf("%d of the scans cannot be read, see bulkscan verify: %v", len(e.Scans), e.Unwrap()[0])
 }
 
-// Unwrap returns what is wrong with each.
+// Unwrap returns the error of each scan.
 func (e *DamagedScansError) Unwrap() []error {
 	errs := make([]error, 0, len(e.Scans))
 	for _, s := range e.Scans {
@@ -111,8 +113,8 @@ func (e *DamagedScansError) Unwrap() []error {
 	return errs
 }
 
-// Scans reads the manifests of a dataset, the latest start last. Where some are damaged, it returns the others with a
-// *DamagedScansError, and the caller decides whether they are enough.
+// Scans reads the manifests of a dataset, ordered by start. If some are damaged, it returns the others with a
+// *DamagedScansError, and the caller decides whether they suffice.
 func Scans(ctx context.Context, st store.Store) ([]*Manifest, error) {
 	ids, err := scanIDs(ctx, st)
 	if err != nil {
@@ -123,7 +125,7 @@ func Scans(ctx context.Context, st store.Store) ([]*Manifest, error) {
 	for _, id := range ids {
 		manifest, err := ReadManifest(ctx, st, id)
 		switch {
-		case errors.Is(err, store.ErrNotExist): // deleted since it was listed, by a restart
+		case errors.Is(err, store.ErrNotExist): // a restart deleted it after it was listed
 		case err != nil && ctx.Err() != nil:
 			return nil, err
 		case err != nil:
@@ -154,10 +156,11 @@ func scanIDs(ctx context.Context, st store.Store) ([]string, error) {
 	return ids, nil
 }
 
-// Has reports whether the scan was written with a table.
+// Has reports whether the scan was written with the table.
 func (s *Scan) Has(table string) bool { return slices.Contains(s.Manifest.Tables, table) }
 
-// ByOtherRegistry is how many sites of a scan that was judged again keep what another registry than the scan's says of their groups.
+// ByOtherRegistry counts the sites of a re-evaluated scan whose groups were evaluated with another registry than the
+// scan's.
 func (s *Scan) ByOtherRegistry() (sites int64) {
 	for i := range s.Commits {
 		if again := s.Commits[i].Rejudged; again != nil {
@@ -167,27 +170,27 @@ func (s *Scan) ByOtherRegistry() (sites int64) {
 	return sites
 }
 
-// Place is where a commit's rows of a table are: so many rows of a file, from one on.
+// Place says where a commit's rows of a table are: Rows rows of File, from row First on.
 type Place struct {
 	Object      store.Object
 	File        schema.File
 	First, Rows int64
 }
 
-// ReadAtOnce is how many records or files are read at a time, or wait to be read with what came with opening them: each
-// may wait for a server.
+// ReadAtOnce bounds how many records or files are read at a time, since each read may wait for a server. It also bounds
+// how many opened files wait to be read.
 const ReadAtOnce = 8
 
-// Ahead reads each of some things, and yields what it has read in their order. While one is being looked at the next ones
-// are read. What has been read and is not asked for any more goes to drop. The context of a reading lasts until the end.
+// Ahead calls read for each item, up to ReadAtOnce at a time, and yields the results in the order of the items. Results
+// that the caller does not take go to drop. The context of every read is cancelled at the end.
 func Ahead[T, R any](ctx context.Context, items []T, read func(context.Context, T) R, drop func(R)) iter.Seq2[T, R] {
 	return func(yield func(T, R) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		var results [ReadAtOnce]chan R // of those that have begun, in a ring
+		var results [ReadAtOnce]chan R // ring: one for each read that has begun
 		begun, taken := 0, 0
 		defer func() {
-			cancel() // nobody waits for a server that nothing is wanted from
+			cancel() // ends the reads whose results are not wanted
 			for ; taken < begun; taken++ {
 				drop(<-results[taken%ReadAtOnce])
 			}
@@ -206,8 +209,8 @@ func Ahead[T, R any](ctx context.Context, items []T, read func(context.Context, 
 	}
 }
 
-// Open opens the file of a table in a commit. Where a compaction has taken the file away since the commits were read,
-// its rows are in the compacted file: whole row groups, in the same order.
+// Open opens a commit's file of a table. If a compaction has deleted the file since the commits were read, its rows are
+// in the compacted file: whole row groups, in the same order.
 func (s *Scan) Open(ctx context.Context, c *Commit, table string) (Place, error) {
 	file, ok := c.File(table)
 	if !ok {
@@ -231,14 +234,14 @@ func (s *Scan) Open(ctx context.Context, c *Commit, table string) (Place, error)
 		}
 		if i < 0 || where.Rows[i] != rows || by.Files[i].Name == file.Name {
 			if fresh && !ok && past.Stale()[c.Key()] {
-				return Place{}, fmt.Errorf("%w: its scan has been begun anew, or repaired", err)
+				return Place{}, fmt.Errorf("%w: the scan has been restarted or repaired", err)
 			}
 			if fresh {
-				return Place{}, err // nothing has replaced it, the record makes no sense, or its file is missing too
+				return Place{}, err // nothing replaced it, the record is inconsistent, or the compacted file is missing, too
 			}
 			continue
 		}
-		// That one may be replaced in turn before it is opened.
+		// A further compaction may delete this file before it is opened.
 		file = by.Files[i]
 		if object, err = s.Store.Open(ctx, file.Name); err == nil {
 			return Place{Object: object, File: file, First: where.First[i], Rows: rows}, nil

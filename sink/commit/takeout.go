@@ -13,9 +13,9 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// TakeOut creates a record of no part that takes the place of others, so that none of them counts any more, from one moment to the
-// next. The record stays, so that numbers go on behind those that it took out: a name that was given again would show a reader
-// who has opened the scan before rows of the scan after; and where the lock is a lease, a deletion that is late might hit it.
+// TakeOut creates a tombstone that takes out other commits: from one moment to the next, none of them counts. The
+// tombstone stays, so later numbers follow those that it took out. A reused name would show rows of the new scan to a
+// reader that opened the old one, and a late deletion by an earlier holder of a lease might hit it.
 func TakeOut(ctx context.Context, st store.Store, like Commit, past *History, keys map[Key]bool) (*Commit, error) {
 	n := past.Next(CompactedShard)
 	for key := range keys {
@@ -30,7 +30,7 @@ func TakeOut(ctx context.Context, st store.Store, like Commit, past *History, ke
 	for _, key := range slices.SortedFunc(maps.Keys(keys), Key.Compare) {
 		record.Replaces = append(record.Replaces, Replaced{Shard: key.Shard, N: key.N})
 	}
-	if slices.Contains(past.Claimed, record.Name()) { // by a process that died
+	if slices.Contains(past.Claimed, record.Name()) { // a killed process claimed the name
 		if err := st.Delete(ctx, record.Name()); err != nil {
 			return nil, err
 		}
@@ -38,7 +38,7 @@ func TakeOut(ctx context.Context, st store.Store, like Commit, past *History, ke
 	return record, record.Write(ctx, st)
 }
 
-// HoldAgainst holds a file's bytes against its record; the error is a *damagedError where they are others.
+// HoldAgainst compares a file's bytes with its record. The error is a *schema.DamagedError if they differ.
 func HoldAgainst(ctx context.Context, st store.Store, file schema.File) error {
 	object, err := st.Open(ctx, file.Name)
 	if err != nil {

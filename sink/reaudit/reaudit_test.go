@@ -910,7 +910,7 @@ func TestMakesLostAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := compact.Scan(t.Context(), to, "stored", compact.Options{})
-		if err == nil || !strings.Contains(err.Error(), "made again by the same bulkscan reaudit") {
+		if err == nil || !strings.Contains(err.Error(), "again by the same bulkscan reaudit") {
 			t.Errorf("part %d: %v", n, err)
 		}
 		mustScan(t, source, to, asToday())
