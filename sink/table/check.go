@@ -17,16 +17,16 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// Problem is something of a file that is not as its record, or the file itself, says.
+// Problem is a difference between a file and its record, or a contradiction within the file.
 type Problem struct {
 	What            string
 	Expected, Found string
-	Newer           int // the schema version of a later bulkscan, which is the problem; only the bytes are checked then
+	Newer           int // not 0: a later bulkscan wrote the file with this schema version; only its bytes are checked
 }
 
-// Check goes through a file once, from its first byte to its last, and holds it against its record: footer, the places,
-// lengths and checksums of all pages, their values, and the hash of all bytes. No length that the file gives decides how much memory
-// is taken. An error is one of reading.
+// Check reads a file once, from its first byte to its last, and compares it with its record: the footer; the positions,
+// lengths and checksums of all pages; their values; and the hash of all bytes. No length in the file decides how much
+// memory is allocated. An error is one of reading.
 func Check(ctx context.Context, object store.Object, f schema.File, scanID string) ([]Problem, error) {
 	p := &pageReader{ctx: ctx, file: f, object: object, sum: sha256.New()}
 	if err := p.read(scanID); err != nil {
@@ -44,22 +44,22 @@ func Check(ctx context.Context, object store.Object, f schema.File, scanID strin
 	return p.problems, nil
 }
 
-// pageReader goes through a file from its first byte to its last, and through the pages on the way.
+// pageReader reads a file from its first byte to its last, and checks the pages.
 type pageReader struct {
 	ctx      context.Context
 	file     schema.File
 	object   store.Object
 	sum      hash.Hash
-	in       *bufio.Reader // of all bytes, which pass through sum
-	at       int64         // of in
+	in       *bufio.Reader // all bytes of the file; sum hashes what is read
+	at       int64         // position of in
 	room     pageRoom
 	problems []Problem
 }
 
 const maxGroupRows = 1 << 20
 
-// read checks the footer, and the pages in the order in which they lie. It ends at the first thing that makes no sense,
-// since what follows makes none either.
+// read checks the footer, and the pages in the order of their positions. It ends at the first inconsistency, since no
+// later position can be trusted.
 func (p *pageReader) read(scanID string) error {
 	p.in = bufio.NewReaderSize(io.TeeReader(io.NewSectionReader(p.object, 0, p.object.Size()), p.sum), walkerBuffer)
 	_, encoded, err := OpenTail(p.object)
@@ -110,7 +110,7 @@ func (p *pageReader) read(scanID string) error {
 	return nil
 }
 
-// metadata checks what the footer says of the file as a whole.
+// metadata checks the footer's statements on the whole file.
 func (p *pageReader) metadata(footer *format.FileMetaData, scanID string) {
 	if footer.NumRows != p.file.Rows {
 		p.differs("rows", p.file.Rows, footer.NumRows)
@@ -125,8 +125,8 @@ func (p *pageReader) metadata(footer *format.FileMetaData, scanID string) {
 	}
 }
 
-// chunk checks the pages of a column chunk: where they lie, their lengths, their checksums, and that they are in all as
-// long, and have as many values, as the footer says.
+// chunk checks the pages of a column chunk: positions, lengths and checksums, and that their total length and number of
+// values are those of the footer.
 func (p *pageReader) chunk(c *format.ColumnChunk, of shape, limit, rows int64) error {
 	m := &c.MetaData
 	first, length, err := ChunkBytes(c, limit)
@@ -177,7 +177,7 @@ func (p *pageReader) chunk(c *format.ColumnChunk, of shape, limit, rows int64) e
 	return nil
 }
 
-// skip reads on without looking.
+// skip reads n bytes that only count for the hash.
 func (p *pageReader) skip(n int64) error {
 	skipped, err := io.CopyN(io.Discard, p.in, n)
 	p.at += skipped
@@ -187,7 +187,7 @@ func (p *pageReader) skip(n int64) error {
 	return nil
 }
 
-// rest reads what is left, so that the hash is that of all bytes.
+// rest reads the remaining bytes, so that the hash covers all.
 func (p *pageReader) rest() error {
 	_, err := io.Copy(io.Discard, p.in)
 	return err

@@ -9,11 +9,11 @@ import (
 	"github.com/parquet-go/parquet-go/compress/zstd"
 )
 
-// codec compresses pages with zstd. It makes what parquet-go's codec makes of the same pages, in a fixed amount of
-// memory: that one keeps encoders in a pool, each with room for a window of 8 MB, and a run of many tables held up to
-// six of them. Pages are at most 1 MiB, so a window of that size forgets nothing.
+// codec compresses pages with zstd. Its output equals that of parquet-go's codec, in a fixed amount of memory:
+// parquet-go's codec pools encoders with an 8 MB window each, up to six in a run with many tables. Pages have at most 1
+// MiB, so a window of 1 MiB suffices.
 type codec struct {
-	zstd.Codec // the names, and reading
+	zstd.Codec // names and decoding
 	encoder    *kzstd.Encoder
 }
 
@@ -28,7 +28,7 @@ var compression = sync.OnceValue(func() compress.Codec {
 		kzstd.WithEncoderConcurrency(2), kzstd.WithWindowSize(1<<20),
 		kzstd.WithLowerEncoderMem(true), kzstd.WithZeroFrames(true), kzstd.WithEncoderCRC(false))
 	if err != nil {
-		panic(fmt.Sprintf("sink: %v", err)) // the options are constants: they are right, or a test has failed
+		panic(fmt.Sprintf("sink: %v", err)) // the options are constants
 	}
 	return &codec{encoder: encoder}
 })

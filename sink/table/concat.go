@@ -19,34 +19,34 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// This file joins Parquet files without looking into their pages. A file is
+// This file concatenates Parquet files without decoding their pages. A file is
 //
 //	PAR1 │ pages of all row groups │ column indexes │ offset indexes │ footer │ length PAR1
 //
-// and only the offset indexes and the footer say where something lies. So the pages are copied as they stand, one file's
-// behind the other's, and those two are written anew with all places moved. The row groups, their order, bounds,
-// statistics and checksums stay what they were.
+// Only the offset indexes and the footer contain positions. So the pages are copied unchanged, one file's after the
+// other's, and these two are written again with all positions moved. Row groups, their order, bounds, statistics and
+// checksums stay the same.
 //
-// parquet-go copies row groups too (Writer.WriteRowGroup), but only where every column is encoded as it would encode it
-// now: a group in which one dictionary had become too big is decoded and written again, a hundred times slower, and
-// which groups are so is for hostile sites to decide.
+// parquet-go copies row groups, too (Writer.WriteRowGroup), but only if every column has the encoding that the writer
+// would choose. It decodes and encodes a group whose dictionary became too big, a hundred times slower, and hostile
+// sites could decide which groups these are.
 //
-// Each source is read once, from its first to its last byte, and its hash is held against its commit's: what was damaged
-// does not get a new hash that hides it.
+// Each source is read once, from its first byte to its last, and its hash is compared with its commit's: damaged data
+// must not get a new hash that hides the damage.
 
-// maxIndexes bounds the page indexes of one source that are held in memory, in bytes: those of a part take 100 KB.
+// maxIndexes bounds the page indexes of one source in memory, in bytes. Those of a part take 100 KB.
 const maxIndexes = 64 << 20
 
-// ErrTooLarge says that the sources are too many for one file.
+// ErrTooLarge says that the sources do not fit into one file.
 var ErrTooLarge = errors.New("too large to be merged")
 
 // concatenation makes one file out of several.
 type concatenation struct {
 	name string
-	out  *bufio.Writer // of the draft: indexes are small
+	out  *bufio.Writer // to the draft; buffered, since indexes are short writes
 	hash hash.Hash
 	size int64
-	most int // bytes of the footer
+	most int // maximum bytes of the footer
 
 	footer  format.FileMetaData // of the first source, with the row groups of all
 	indexes []encodedIndexes    // by row group and column
@@ -60,9 +60,9 @@ func (s *concatenation) Write(b []byte) (int, error) {
 	return n, Writing(err)
 }
 
-// Concat writes a sealed draft of the rows of sources in a store, in their order, and describes it. All are files of one
-// table. The metadata is that of the first, unless another is given. The caller publishes or discards it. The error is
-// *writeError where it is of the draft.
+// Concat writes a sealed draft with the rows of sources, in their order, and describes it. All sources are files of one
+// table. The metadata is that of the first source, unless other metadata is given. The caller publishes or discards the
+// draft. The error is a *WriteError if the draft caused it.
 func Concat(ctx context.Context, from, to store.Store, name string, sources []schema.File, mostFooter int, metadata map[string]string) (store.Draft, schema.File, error) {
 	draft, err := to.Create(ctx, name)
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *concatenation) join(ctx context.Context, st store.Store, sources []sche
 	return nil
 }
 
-// add copies a source's pages, and keeps what its footer and its indexes say of them.
+// add copies a source's pages and keeps its row groups and indexes.
 func (s *concatenation) add(ctx context.Context, st store.Store, source schema.File) error {
 	object, err := st.Open(ctx, source.Name)
 	if err != nil {
@@ -139,8 +139,8 @@ func (s *concatenation) add(ctx context.Context, st store.Store, source schema.F
 	return s.addGroups(footer, move, indexes, pagesEnd)
 }
 
-// endOfPages returns where the pages end, and checks that all lie between the first magic and there, and that nothing
-// does that this file does not know how to move.
+// endOfPages returns the end of the last page. It checks that all pages lie between the first magic and limit, and that
+// the file has nothing that Concat cannot move.
 func endOfPages(footer *format.FileMetaData, limit int64) (int64, error) {
 	end := int64(len(Magic))
 	for i := range footer.RowGroups {
@@ -159,7 +159,7 @@ func endOfPages(footer *format.FileMetaData, limit int64) (int64, error) {
 	return end, nil
 }
 
-// ChunkBytes is where the pages of a column chunk lie; limit is where the footer begins.
+// ChunkBytes returns the position and length of a column chunk's pages; limit is where the footer begins.
 func ChunkBytes(c *format.ColumnChunk, limit int64) (first, length int64, err error) {
 	m := &c.MetaData
 	first, length = m.DataPageOffset, m.TotalCompressedSize
@@ -192,7 +192,7 @@ func (s *concatenation) sameTable(footer *format.FileMetaData) error {
 	return nil
 }
 
-// copyPages copies the pages, which end at pagesEnd, and returns what lies between them and the footer.
+// copyPages copies the pages, which end at pagesEnd, and returns the bytes between pagesEnd and the footer.
 func (s *concatenation) copyPages(ctx context.Context, object store.Object, pagesEnd, footerAt int64, source schema.File) ([]byte, error) {
 	if footerAt-pagesEnd > maxIndexes {
 		return nil, fmt.Errorf("its page indexes have %d bytes", footerAt-pagesEnd)
@@ -236,7 +236,7 @@ func (s *concatenation) copyPages(ctx context.Context, object store.Object, page
 	return indexes.Bytes(), nil
 }
 
-// addGroups takes over the row groups of a source whose pages have been moved.
+// addGroups adds the row groups of a source whose pages have been moved by move bytes.
 func (s *concatenation) addGroups(footer *format.FileMetaData, move int64, indexes []byte, indexesAt int64) error {
 	index := func(at int64, length int32) ([]byte, error) {
 		first := at - indexesAt
@@ -270,7 +270,7 @@ func (s *concatenation) addGroups(footer *format.FileMetaData, move int64, index
 			if encoded, err = thrift.Marshal(new(thrift.CompactProtocol), &offsets); err != nil {
 				return err
 			}
-			s.indexes = append(s.indexes, encodedIndexes{bytes.Clone(column), encoded}) // not the source's whole memory
+			s.indexes = append(s.indexes, encodedIndexes{bytes.Clone(column), encoded}) // a clone, so that the rest of indexes is freed
 			chunk.MetaData.DataPageOffset += move
 			if chunk.MetaData.DictionaryPageOffset != 0 {
 				chunk.MetaData.DictionaryPageOffset += move
@@ -290,7 +290,7 @@ func (s *concatenation) addGroups(footer *format.FileMetaData, move int64, index
 	return nil
 }
 
-// DecodeOffsets decodes an offset index, within bounds that go with its length.
+// DecodeOffsets decodes an offset index in memory proportional to its length.
 func DecodeOffsets(encoded []byte, into *format.OffsetIndex) (err error) {
 	defer rescue(&err)
 	if err := checkThrift(encoded, locationStruct); err != nil {
@@ -299,7 +299,7 @@ func DecodeOffsets(encoded []byte, into *format.OffsetIndex) (err error) {
 	return thrift.Unmarshal(new(thrift.CompactProtocol), encoded, into)
 }
 
-// finish writes what stands behind the pages.
+// finish writes the indexes and the footer.
 func (s *concatenation) finish() error {
 	if err := writeTail(s, s.size, &s.footer, s.indexes, s.most); err != nil {
 		return err

@@ -9,13 +9,13 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// This file counts what a page becomes when it is decoded. Runs and differences are a few bytes that stand for as many values
-// as they say, and texts that share prefixes for as many bytes: parquet-go makes room for whatever that is.
+// This file computes how large a page becomes when it is decoded. In runs, differences and shared prefixes a few bytes
+// can stand for any number of values or bytes, and parquet-go allocates memory for all of them.
 
-// shape is what the schema says of a column's values.
+// shape describes a column's values, as the schema has it.
 type shape struct {
 	physical   format.Type
-	repetition int // the most levels
+	repetition int // highest level
 	definition int
 }
 
@@ -27,7 +27,7 @@ func shapesOf(schema []format.SchemaElement) ([]shape, error) {
 	}
 	type open struct {
 		shape
-		children int32 // that are still to come
+		children int32 // not yet visited
 	}
 	var columns []shape
 	path := []open{{children: schema[0].NumChildren.V}}
@@ -67,8 +67,7 @@ func shapesOf(schema []format.SchemaElement) ([]shape, error) {
 
 var errContents = errors.New("its values make no sense")
 
-// check reports whether a data page of so many values, nulls included, decodes to no more than these, and to no more bytes
-// than most.
+// check reports an error if a data page decodes to more values than given, nulls included, or to more than most bytes.
 func (s shape) check(page []byte, encoding format.Encoding, values, most int64) error {
 	var levels [2][]byte
 	for i, level := range [...]int{s.repetition, s.definition} {
@@ -95,14 +94,15 @@ func (s shape) checkLevels(repetition, definition []byte, values int64) error {
 	return err
 }
 
-// plainDictionary is what writers of Parquet 1.0 say for both Plain, in a dictionary's page, and RLEDictionary, in others.
+// plainDictionary is the encoding that writers of Parquet 1.0 name where later ones name Plain (dictionary pages) or
+// RLEDictionary (data pages).
 const plainDictionary format.Encoding = 2
 
 func (s shape) checkValues(page []byte, encoding format.Encoding, values, most int64) error {
 	switch encoding {
 	case format.Plain, format.ByteStreamSplit:
 		return nil
-	case format.RLE: // truths, in bits, behind their length
+	case format.RLE: // booleans as bits, after their length
 		if s.physical != format.Boolean || len(page) < 4 {
 			break
 		}
@@ -128,8 +128,8 @@ func (s shape) checkValues(page []byte, encoding format.Encoding, values, most i
 	return fmt.Errorf("%w: its values are encoded as %v", ErrUnsupported, encoding)
 }
 
-// checkRuns counts the values of the encoding of levels and indexes: what is packed bit by bit has eight at a time, the last
-// of which may be too many.
+// checkRuns counts the values of the run-length encoding of levels and indexes. A bit-packed run has a multiple of
+// eight values, so the last one may exceed the number of values by up to seven.
 func checkRuns(runs []byte, width int, values int64) (count uint64, err error) {
 	for len(runs) > 0 {
 		head, n := binary.Uvarint(runs)
@@ -152,8 +152,8 @@ func checkRuns(runs []byte, width int, values int64) (count uint64, err error) {
 	return count, nil
 }
 
-// checkTexts counts the bytes of texts whose lengths go before them, or those of what they share with the one before and of
-// what follows.
+// checkTexts sums the lengths of texts. With prefixes, a text's length is the length that it shares with the text
+// before it, plus that of its suffix.
 func checkTexts(page []byte, values, most int64, prefixes bool) error {
 	total, negative := int64(0), false
 	add := func(length int32) {
@@ -175,8 +175,8 @@ func checkTexts(page []byte, values, most int64, prefixes bool) error {
 	return nil
 }
 
-// eachDelta calls f with the values of the delta encoding, as 32 bits each, and returns what stands behind them. It has
-// blocks of mini-blocks of differences, packed bit by bit above the least of their block.
+// eachDelta calls f with the values of the delta encoding, as 32 bits each, and returns the bytes after it. The
+// encoding has blocks of mini-blocks of differences, bit-packed relative to the minimum of their block.
 func eachDelta(b []byte, values int64, f func(int32)) (rest []byte, err error) {
 	var head [3]uint64 // values of a block, mini-blocks of a block, values
 	for i := range head {
@@ -222,7 +222,7 @@ func eachDelta(b []byte, values int64, f func(int32)) (rest []byte, err error) {
 	return b, nil
 }
 
-// packed returns the lower half of the i-th of values that are packed bit by bit.
+// packed returns the lower 32 bits of the i-th bit-packed value.
 func packed(b []byte, i uint64, width uint) uint32 {
 	at := i * uint64(width)
 	var word [8]byte

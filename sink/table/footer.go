@@ -13,21 +13,21 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// This file looks at a Parquet file's footer before the reader does. The reader makes room for as many entries as a list
-// says it has, so that one damaged byte, or a hostile file, could ask for more memory than there is, which ends the
-// process. Here every length is held against the bytes that are there first.
+// This file checks a Parquet file's footer before parquet-go decodes it. The library allocates as many entries as a
+// list claims to have: one damaged byte or a hostile file could ask for more memory than exists, which would end the
+// process. Here every length is first compared with the bytes that are there.
 
 const (
 	// Magic begins and ends a Parquet file.
 	Magic     = "PAR1"
-	tailBytes = 64 << 10 // of a file read at once: most footers fit
-	// MaxFooter bounds a footer in bytes: that of a compacted part of a thousand row groups takes a tenth.
+	tailBytes = 64 << 10 // read from the end of a file at once; most footers fit
+	// MaxFooter bounds a footer in bytes. The footer of a compacted part with a thousand row groups takes a tenth.
 	MaxFooter = 16 << 20
 )
 
 var errFooter = errors.New("damaged Parquet file: its footer cannot be read")
 
-// Tailed is an object whose last bytes are in memory, so that a footer is fetched once.
+// Tailed is an object whose last bytes are in memory, so that its footer is fetched once.
 type Tailed struct {
 	store.Object
 	at   int64 // where tail begins
@@ -46,7 +46,7 @@ func (t *Tailed) ReadAt(p []byte, at int64) (int, error) {
 	return n, nil
 }
 
-// OpenTail reads a file's footer, and checks that it can be decoded in an amount of memory that goes with its length.
+// OpenTail reads a file's footer and checks that decoding it takes memory proportional to its length.
 func OpenTail(object store.Object) (t *Tailed, footer []byte, err error) {
 	size := object.Size()
 	if size < int64(len(Magic)+8) {
@@ -84,7 +84,7 @@ func (t *Tailed) read(size int64) error {
 	return err
 }
 
-// DecodeFooter reads a footer that openTail has checked.
+// DecodeFooter reads a footer that OpenTail has checked.
 func DecodeFooter(footer []byte) (m *format.FileMetaData, err error) {
 	defer rescue(&err)
 	m = &format.FileMetaData{}
@@ -94,21 +94,22 @@ func DecodeFooter(footer []byte) (m *format.FileMetaData, err error) {
 	return m, nil
 }
 
-// How many bytes a struct in a list becomes in memory at most, by what is decoded.
+// Bytes in memory of a struct in a list, at most, by what is decoded.
 const (
-	metadataStruct = 512 // on average: a column chunk takes more, the others a fifth
-	locationStruct = 32  // a place of a page
+	metadataStruct = 512 // on average: a column chunk takes more, others a fifth
+	locationStruct = 32  // a page's position
 )
 
-// The amount of memory that a message may become: so many times its length, and some more.
+// Bounds of a message in memory: thriftRatio times its length plus thriftSlack bytes, and thriftDepth nested
+// structures.
 const (
 	thriftRatio = 32
 	thriftSlack = 1 << 20
 	thriftDepth = 16
 )
 
-// checkThrift walks over a message of the compact protocol and reports lengths that cannot be: a list has no more
-// entries than bytes follow, and all structs in lists have room in what the message may become.
+// checkThrift walks over a message of Thrift's compact protocol and reports impossible lengths: a list has no more
+// entries than bytes follow, and all structs in lists fit into the message's bound in memory.
 func checkThrift(b []byte, perStruct int) error {
 	w := thriftWalk{b: b, perStruct: perStruct, room: thriftRatio*len(b) + thriftSlack}
 	w.structure(thriftDepth)
@@ -118,7 +119,7 @@ func checkThrift(b []byte, perStruct int) error {
 	return nil
 }
 
-// thriftWalk goes through a message; bad is set for good where it makes no sense.
+// thriftWalk walks over a message; bad stays set after the first inconsistency.
 type thriftWalk struct {
 	b               []byte
 	at              int
@@ -126,7 +127,7 @@ type thriftWalk struct {
 	bad             bool
 }
 
-// The types of the compact protocol.
+// Types of the compact protocol.
 const (
 	thriftStop = iota
 	thriftTrue
@@ -179,7 +180,7 @@ func (w *thriftWalk) structure(depth int) {
 		if head>>4 == 0 {
 			w.varint() // the field's number
 		}
-		// A field of truth has its value in its type.
+		// A boolean field has its value in its type.
 		if kind := head & 15; kind != thriftTrue && kind != thriftFalse {
 			w.value(kind, depth-1)
 		}
@@ -201,7 +202,7 @@ func (w *thriftWalk) value(kind byte, depth int) {
 		w.list(depth)
 	case thriftStructure:
 		w.structure(depth)
-	default: // maps too: no message of ours has one
+	default: // also maps, which no decoded message has
 		w.bad = true
 	}
 }
@@ -220,7 +221,7 @@ func (w *thriftWalk) list(depth int) {
 	if cost := w.perStruct; kind == thriftStructure {
 		w.room -= cost * int(n)
 	} else {
-		w.room -= 32 * int(n) // a text has a head of 24 bytes
+		w.room -= 32 * int(n) // a string header has 16 bytes, a slice header 24
 	}
 	if w.room < 0 {
 		w.bad = true
@@ -230,7 +231,7 @@ func (w *thriftWalk) list(depth int) {
 	}
 }
 
-// checkFooter looks for the version in a table's own metadata.
+// checkFooter returns a *schema.NewerError if a later bulkscan wrote the file.
 func checkFooter(footer *format.FileMetaData) error {
 	for _, kv := range footer.KeyValueMetadata {
 		if version, err := strconv.Atoi(kv.Value); kv.Key == MetaSchema && err == nil {

@@ -18,37 +18,38 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// This file checks pages before parquet-go decodes them: those of datasets and of lists, which may be downloads. The library
-// makes room for what a page's header says, and inflates a page to whatever length it has.
+// This file checks pages before parquet-go decodes them, in datasets and in lists, which may be downloads. The library
+// allocates as many values as a page's header claims, and inflates a page to any length.
 //
-// The bound. A page is read in as many bytes as its chunk has in the file. Its header says how long it is before compression,
-// at most maxPage, and it is inflated no further. It says how many values it has, at most maxPageValues and no more than its
-// chunk has. What its runs, differences and shared prefixes stand for is counted, too (contents.go). So of each column that is
-// read, a page takes at most three times maxPage: compressed, inflated, decoded.
+// The bound. A page is read with as many bytes as its chunk has in the file. Its header gives its length before
+// compression, at most maxPage, and it is inflated no further. Its header gives its number of values, at most
+// maxPageValues and at most those of its chunk. Runs, differences and shared prefixes count with what they decode to
+// (contents.go). So a page of each column that is read takes at most three times maxPage: compressed, inflated,
+// decoded.
 const (
 	maxPage       = 128 << 20       // bytes before compression: bulkscan writes up to 512 KiB and a row, DuckDB up to 100 MB
-	maxBodiesPage = 1<<30 + maxPage // the same of bodies, each as long as --max-body allows
-	maxPageValues = 1 << 24         // nulls and the entries of lists included
-	maxPageHeader = 16 << 20        // bytes of a page's header: ours take 30; it may repeat the least and the greatest text
+	maxBodiesPage = 1<<30 + maxPage // the same for bodies, each up to --max-body
+	maxPageValues = 1 << 24         // including nulls and entries of lists
+	maxPageHeader = 16 << 20        // bytes of a page's header: bulkscan's take 30; others may include the minimum and maximum text
 	walkerBuffer  = 64 << 10
 )
 
-// ErrPage is wrapped by the errors of pages that are not as Parquet has them.
+// ErrPage is wrapped by errors of invalid pages.
 var ErrPage = errors.New("damaged Parquet file")
 
-// pageWalker goes through the pages of one column chunk, and checks each.
+// pageWalker reads the pages of one column chunk and checks each.
 type pageWalker struct {
-	in     *bufio.Reader // at the next page's header
-	at     int64         // of it in the file, also where it makes no sense
+	in     *bufio.Reader // positioned at the next page's header
+	at     int64         // position of that header in the file; stays at the first invalid page
 	end    int64         // of the chunk
 	codec  format.CompressionCodec
 	shape  shape
-	most   int64 // bytes of a page before compression
-	values int64 // that are left to be in the pages
-	err    error // of the last page
+	most   int64 // maximum bytes of a page before compression
+	values int64 // of the chunk that are still to come
+	err    error // error of the last page; final
 }
 
-// pageRoom is the memory for a page, before and after it is inflated. Walkers may share it.
+// pageRoom is the memory for a page, compressed and inflated. Walkers may share it.
 type pageRoom struct{ packed, raw []byte }
 
 func newPageWalker(in *bufio.Reader, c *format.ColumnChunk, s shape, at, end int64) *pageWalker {
@@ -60,7 +61,7 @@ func newPageWalker(in *bufio.Reader, c *format.ColumnChunk, s shape, at, end int
 	return w
 }
 
-// next checks the next page, which ends at w.at then. It returns the page's header, and how long that is.
+// next checks the next page. It returns the page's header and the length of that header; w.at is then the page's end.
 func (w *pageWalker) next(room *pageRoom) (h *format.PageHeader, n int, err error) {
 	if w.err != nil {
 		return nil, 0, w.err
@@ -113,11 +114,11 @@ func (w *pageWalker) next(room *pageRoom) (h *format.PageHeader, n int, err erro
 	return h, n, nil
 }
 
-// header reads a page's header. Most are short.
+// header reads a page's header. It begins with 256 bytes, which suffice for most.
 func (w *pageWalker) header() (*format.PageHeader, int, error) {
 	for most := int64(256); ; most *= 16 {
 		most = min(most, w.end-w.at, maxPageHeader)
-		w.in = bufio.NewReaderSize(w.in, int(most)) // the same, unless that is too small
+		w.in = bufio.NewReaderSize(w.in, int(most)) // returns w.in itself if its buffer is large enough
 		b, err := w.in.Peek(int(most))
 		if err != nil {
 			return nil, 0, err
@@ -139,7 +140,7 @@ func (w *pageWalker) header() (*format.PageHeader, int, error) {
 	}
 }
 
-// contents inflates a page, and checks what it becomes when it is decoded.
+// contents inflates a page and checks how large it becomes when decoded.
 func (w *pageWalker) contents(h *format.PageHeader, room *pageRoom) (err error) {
 	packed, raw := room.packed, int64(h.UncompressedPageSize)
 	if h.Type == format.DataPageV2 {
@@ -166,10 +167,10 @@ func (w *pageWalker) contents(h *format.PageHeader, room *pageRoom) (err error) 
 	case format.DataPageV2:
 		return w.shape.checkValues(room.raw, h.DataPageHeaderV2.V.Encoding, int64(h.DataPageHeaderV2.V.NumValues), w.most)
 	}
-	return nil // a dictionary becomes no more than it is
+	return nil // a decoded dictionary is no larger than its page
 }
 
-// inflater gives up a page that becomes longer than the room for it.
+// inflater stops a page that becomes longer than the room for it.
 var inflater = sync.OnceValue(func() *zstd.Decoder {
 	d, err := zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderLowmem(true))
 	if err != nil {
@@ -178,8 +179,8 @@ var inflater = sync.OnceValue(func() *zstd.Decoder {
 	return d
 })
 
-// inflate returns a page that says that it has so many bytes, in the memory of another where that is enough. It takes no more
-// memory than that, whatever the page becomes.
+// inflate returns an inflated page of raw bytes, in the memory of to if that suffices. It allocates at most raw bytes,
+// whatever the page inflates to.
 func inflate(codec format.CompressionCodec, to, packed []byte, raw int) (_ []byte, err error) {
 	if codec == format.Uncompressed {
 		if len(packed) != raw {
@@ -223,15 +224,15 @@ func inflate(codec format.CompressionCodec, to, packed []byte, raw int) (_ []byt
 	return to, err
 }
 
-// guard reads a file, and gives out no byte of a page before the page has been checked.
+// guard reads a file, and returns no byte of a page before it has checked the page.
 type guard struct {
 	*Tailed
 	mu     sync.Mutex
-	chunks []guardedChunk // in the order of their places
+	chunks []guardedChunk // in the order of their positions
 	room   pageRoom
 }
 
-// guardedChunk is a column chunk, and how far it has been checked.
+// guardedChunk is a column chunk and the progress of its check.
 type guardedChunk struct {
 	of         *format.ColumnChunk
 	shape      shape
@@ -239,7 +240,7 @@ type guardedChunk struct {
 	walker     *pageWalker // nil before the first page
 }
 
-// newGuard makes a guard of the chunks that a footer names.
+// newGuard returns a guard for the chunks in a footer.
 func newGuard(t *Tailed, footer *format.FileMetaData, footerAt int64) (*guard, error) {
 	g := &guard{Tailed: t}
 	shapes, err := shapesOf(footer.Schema)
@@ -252,7 +253,7 @@ func newGuard(t *Tailed, footer *format.FileMetaData, footerAt int64) (*guard, e
 			return nil, fmt.Errorf("%w: row group %d has %d columns and %d rows", errFooter, i, len(group.Columns), group.NumRows)
 		}
 		if group.NumRows == 0 {
-			continue // some writers leave a group that is empty without any place in the file
+			continue // some writers give an empty group no positions
 		}
 		for j := range group.Columns {
 			c := &group.Columns[j]
@@ -291,7 +292,7 @@ func (g *guard) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// check checks the pages of a chunk that begin before a place. With an error comes where the page begins.
+// check checks the pages of a chunk that begin before until. On an error, bad is the position of the invalid page.
 func (g *guard) check(c *guardedChunk, until int64) (bad int64, err error) {
 	if c.walker == nil {
 		in := bufio.NewReaderSize(io.NewSectionReader(g.Tailed, c.first, c.end-c.first), walkerBuffer)
@@ -308,7 +309,7 @@ func (g *guard) check(c *guardedChunk, until int64) (bad int64, err error) {
 	return 0, nil
 }
 
-// thriftLength is how many of the bytes are one struct.
+// thriftLength returns the length of the struct at the beginning of b.
 func thriftLength(b []byte) (int, error) {
 	w := thriftWalk{b: b, perStruct: metadataStruct, room: thriftSlack}
 	w.structure(thriftDepth)

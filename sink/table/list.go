@@ -13,42 +13,42 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// ErrUnsupported is of a Parquet file that is sound, and that bulkscan does not read.
+// ErrUnsupported is the error of a valid Parquet file that bulkscan does not read.
 var ErrUnsupported error = unsupportedError("bulkscan cannot read it")
 
 type unsupportedError string
 
 func (e unsupportedError) Error() string { return string(e) }
 
-// Remedy says what to do about it.
+// Remedy says how to write a file that bulkscan reads.
 func (e unsupportedError) Remedy() string {
 	return "write it anew without encryption, with snappy or zstd, in the encodings of Parquet 1.0"
 }
 
-// List reads some columns of a Parquet file that anybody may have written, row after row. What its pages take is bounded as
-// guard.go says. It is not safe for concurrent use.
+// List reads some columns of a Parquet file of any writer, row after row. guard.go bounds the memory of its pages. It
+// is not safe for concurrent use.
 type List struct {
 	file    *parquet.File
 	columns []listColumn
 
 	selected []*listReader
-	group    int   // that is begun next
-	left     int64 // rows of the one before it
+	group    int   // the next row group
+	left     int64 // rows left in the current group
 	row      int64 // rows begun
 }
 
-// listColumn is what the schema says of a column.
+// listColumn describes a column, as the schema has it.
 type listColumn struct {
 	name     string
 	holds    string
 	unsigned bool
 }
 
-// What a column holds that can be read.
+// Contents of columns that can be read.
 const (
 	HoldsText    = "text"
 	HoldsNumbers = "numbers"
-	HoldsTruths  = "truths" // true and false
+	HoldsTruths  = "truths" // booleans
 )
 
 const (
@@ -56,7 +56,8 @@ const (
 	maxListName    = 200 // bytes of a column's name that are kept
 )
 
-// OpenList reads the footer of a file of that size. The file stays the caller's, who closes it after the last use.
+// OpenList reads the footer of a file of that size. The caller owns the file and closes it after the last use of the
+// List.
 func OpenList(file io.ReaderAt, size int64) (_ *List, err error) {
 	defer rescue(&err)
 	f, err := OpenFile(readerOnly{file, size})
@@ -84,7 +85,7 @@ func OpenList(file io.ReaderAt, size int64) (_ *List, err error) {
 	return l, nil
 }
 
-// readerOnly is a file that its owner closes.
+// readerOnly adapts a file to store.Object; Close leaves it open.
 type readerOnly struct {
 	io.ReaderAt
 	size int64
@@ -93,7 +94,7 @@ type readerOnly struct {
 func (r readerOnly) Size() int64  { return r.size }
 func (r readerOnly) Close() error { return nil }
 
-// holds says what a column holds. What is neither text nor a number can be named, and not read.
+// holds describes the contents of a column, in words if they cannot be read.
 func holds(e *format.SchemaElement) (what string, unsigned bool) {
 	annotated := e.ConvertedType.Valid
 	kind := e.ConvertedType.V
@@ -112,7 +113,7 @@ func holds(e *format.SchemaElement) (what string, unsigned bool) {
 		switch {
 		case !annotated, kind >= deprecated.Int8 && kind <= deprecated.Int64:
 			if !annotated && e.LogicalType.Value != nil {
-				return "dates or times", false // INTEGER has a converted type too
+				return "dates or times", false // INTEGER always has a converted type, too
 			}
 			return HoldsNumbers, false
 		case kind >= deprecated.Uint8 && kind <= deprecated.Uint64:
@@ -127,11 +128,11 @@ func holds(e *format.SchemaElement) (what string, unsigned bool) {
 	return "binary data", false
 }
 
-// Columns returns how many columns there are, those inside of structs included.
+// Columns returns the number of columns, including those inside structs.
 func (l *List) Columns() int { return len(l.columns) }
 
-// Column returns a column's name, which is `struct.field` inside of a struct, and what it holds: HoldsText, HoldsNumbers,
-// HoldsTruths, or in words something that Select refuses.
+// Column returns a column's name, which is `struct.field` inside a struct, and its contents: HoldsText, HoldsNumbers,
+// HoldsTruths, or words for contents that Select refuses.
 func (l *List) Column(i int) (name, holds string) { return l.columns[i].name, l.columns[i].holds }
 
 // Select chooses the columns that Next reads, before the first Next.
@@ -160,8 +161,8 @@ func (l *List) Select(columns ...int) error {
 	return nil
 }
 
-// Next goes on to the next row, and returns io.EOF behind the last. An error is one of the file: of reading it, of damage,
-// or ErrUnsupported.
+// Next advances to the next row, and returns io.EOF after the last. Other errors are of reading or of damage, or
+// ErrUnsupported.
 func (l *List) Next() (err error) {
 	defer rescue(&err)
 	groups := l.file.RowGroups()
@@ -198,14 +199,14 @@ func (l *List) Next() (err error) {
 	return nil
 }
 
-// Text returns the present row's value of the i-th of the selected columns, ok with a value and not null. A number is
-// spelled in decimal digits. The bytes may be anything, and are valid until the next Next.
+// Text returns the current row's value of the i-th selected column; ok is false for null. A number is spelled in
+// decimal digits. The bytes are arbitrary and valid until the next call of Next.
 func (l *List) Text(i int) (value []byte, ok bool) {
 	r := l.selected[i]
 	return r.value, r.ok
 }
 
-// listReader goes through the values of one column.
+// listReader reads the values of one column.
 type listReader struct {
 	column *listColumn
 	index  int
@@ -213,15 +214,15 @@ type listReader struct {
 	pages  parquet.Pages
 	page   parquet.Page
 	values parquet.ValueReader // of the page; nil before the first
-	have   []parquet.Value     // that have been read; their bytes are the page's
-	at     int                 // in have
+	have   []parquet.Value     // read ahead; their bytes belong to the page
+	at     int                 // next one in have
 
 	text  []byte
 	value []byte
 	ok    bool
 }
 
-// valuesAtOnce is how many values are asked for at a time.
+// valuesAtOnce is the number of values requested at a time.
 const valuesAtOnce = 1024
 
 // next reads the next value.
@@ -237,7 +238,7 @@ func (r *listReader) next() error {
 	return nil
 }
 
-// more reads values of the page, or of the next one.
+// more reads further values of this page or the next.
 func (r *listReader) more() error {
 	r.have, r.at = r.have[:0], 0
 	if r.values != nil {
@@ -303,7 +304,8 @@ func (r *listReader) spell(v parquet.Value) []byte {
 	return text
 }
 
-// appendFloat spells a number of so many bits in as few digits as tell it, and one that is whole without an exponent.
+// appendFloat spells a number of the given bits with the fewest digits that identify it. A whole number has no
+// exponent.
 func appendFloat(b []byte, v float64, bits int) []byte {
 	if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
 		return strconv.AppendFloat(b, v, 'f', -1, 64)

@@ -7,10 +7,11 @@ import (
 	"unsafe"
 )
 
-// This file keeps nulls null. parquet-go v0.32.0 finds the runs of values in an optional column 64 rows at a time, and
-// where a run of y values begins at row y of the 64 and none follow, it takes the other rows to be values too
-// (writeRowsFuncOfOptional, which https://github.com/parquet-go/parquet-go/pull/523 has brought back, compares the bits behind y
-// with 1<<y - 1, which should be 1<<(64-y) - 1): their nulls become zeros and empty strings. Batches in which a column looks so are halved until none does; two rows never do.
+// This file keeps nulls null. parquet-go v0.32.0 finds the runs of values in an optional column 64 rows at a time. If a
+// run of y values begins at row y of the 64 and no value follows, it takes the remaining rows for values, and their
+// nulls become zeros and empty strings. The cause is writeRowsFuncOfOptional, which compares the bits after y with 1<<y
+// - 1 instead of 1<<(64-y) - 1; https://github.com/parquet-go/parquet-go/pull/523 brought it back. Batches with such a
+// column are halved until none is left. Two rows are never affected.
 
 // optional is a column whose null is its type's zero.
 type optional struct {
@@ -18,7 +19,8 @@ type optional struct {
 	kind   reflect.Kind
 }
 
-// optionalsOf lists the columns of a row that parquet-go writes by runs: pointers it writes one by one.
+// optionalsOf lists the columns of a row that parquet-go writes in runs. It writes pointers one by one, so they are not
+// affected.
 func optionalsOf(row reflect.Type) []optional {
 	var all []optional
 	for i := range row.NumField() {
@@ -29,8 +31,8 @@ func optionalsOf(row reflect.Type) []optional {
 	return all
 }
 
-// values returns which of n rows, from a first one on and 64 at most, have a value in the column. It has a loop for each
-// kind, as this is done for every row.
+// values returns a bit for each of n rows, at most 64, that has a value in the column. It has one loop for each kind,
+// since it runs for every row.
 func (o optional) values(first unsafe.Pointer, size uintptr, n int) (has uint64) {
 	field := unsafe.Add(first, o.offset)
 	switch o.kind {
@@ -49,9 +51,9 @@ func (o optional) values(first unsafe.Pointer, size uintptr, n int) (has uint64)
 }
 
 func valuesOf[T any](field unsafe.Pointer, size uintptr, n int, isValue func(*T) bool) (has uint64) {
-	offset := uintptr(0) // not a pointer: behind the last row it would be one to whatever lies there
+	offset := uintptr(0) // not a pointer: after the last row it would point outside of the slice
 	for range n {
-		// Without a branch, which nobody would foresee.
+		// Branch-free, since whether a value is null is not predictable.
 		var bit uint64
 		if isValue((*T)(unsafe.Add(field, offset))) {
 			bit = 1 << 63
@@ -62,7 +64,7 @@ func valuesOf[T any](field unsafe.Pointer, size uintptr, n int, isValue func(*T)
 	return has >> (-n & 63)
 }
 
-// misread reports whether parquet-go would lose nulls of the rows.
+// misread reports whether parquet-go would lose nulls of these rows.
 func misread[T any](rows []T, columns []optional) bool {
 	for _, column := range columns {
 		for word := 0; word < len(rows); word += 64 {
@@ -74,9 +76,9 @@ func misread[T any](rows []T, columns []optional) bool {
 	return false
 }
 
-// losesNulls reports whether a run of y values begins at bit y of the 64, y from 1 to 31, with none behind it.
+// losesNulls reports whether a run of y values begins at bit y of the 64, y from 1 to 31, and no value follows.
 func losesNulls(values uint64) bool {
-	y := bits.LeadingZeros64(values) // of what is behind the last run
+	y := bits.LeadingZeros64(values) // bits after the last run
 	end := 64 - y
 	return end > 0 && end < 64 && end%2 == 0 && values>>(end/2) == 1<<(end/2)-1 && values>>(end/2-1)&1 == 0
 }

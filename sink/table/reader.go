@@ -12,7 +12,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// FileRows yields the rows of one Parquet file of the dataset, as Rows does.
+// FileRows yields the rows of one Parquet file. A row is valid until the next; its strings stay valid.
 func FileRows[T any](ctx context.Context, st store.Store, name string) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		object, err := st.Open(ctx, name)
@@ -28,14 +28,14 @@ func FileRows[T any](ctx context.Context, st store.Store, name string) iter.Seq2
 
 const readRowsAtOnce = 256
 
-// ReadRows calls yield for rows of a file, from first on and at most so many, until that says stop. The Parquet reader
-// panics on some damaged files; for whoever reads a dataset that is an error like others.
+// ReadRows calls yield for at most rows rows of a file, from row first on, until yield returns false. parquet-go panics
+// on some damaged files; ReadRows returns such a panic as an error.
 func ReadRows[T any](ctx context.Context, object store.Object, first, rows int64, yield func(*T, error) bool) (err error) {
 	reader, err := openReader[T](object, first)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = reader.Close() }() // it only reads: what went wrong has been told
+	defer func() { _ = reader.Close() }() // it only reads: the read has returned any error
 	batch := make([]T, readRowsAtOnce)
 	for rows > 0 {
 		if err := ctx.Err(); err != nil {
@@ -78,7 +78,7 @@ func openReader[T any](object store.Object, first int64) (_ *parquet.GenericRead
 	return reader, nil
 }
 
-// OpenFile opens a Parquet file whose footer has been checked.
+// OpenFile checks the footer of a Parquet file and opens it.
 func OpenFile(object store.Object) (*parquet.File, error) {
 	t, encoded, err := OpenTail(object)
 	if err != nil {

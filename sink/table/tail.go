@@ -13,29 +13,30 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// This file writes what stands behind the pages of a Parquet file: column indexes, offset indexes, footer. All files of a
-// dataset end here, those of parts and statistics as well as merged ones, so that what they say of their pages is true.
+// This file writes the end of a Parquet file: column indexes, offset indexes, footer. All files of a dataset use it,
+// those of parts and statistics as well as merged ones, so that their statements on pages are true.
 //
-// A column index says between which bounds the values of each page are, and readers leave out pages by it. For columns
-// whose bounds it is told not to compute, parquet-go writes one all the same, in which they are zero or empty: who looks
-// for anything else finds no page (https://github.com/parquet-go/parquet-go/issues/314 has the like). Such an index is left
-// out. What tells it from a true one is that its chunk has no minimum either.
+// A column index has the bounds of the values of each page, and readers skip pages by it. For columns without bounds
+// parquet-go writes an index, too, whose bounds are zero or empty: a reader that looks for any other value skips every
+// page (similar: https://github.com/parquet-go/parquet-go/issues/314). Such an index is left out. Its chunk has no
+// minimum, which distinguishes it.
 //
-// The first column is another trap. parquet-go reads the column indexes of a file only if its first column has one, and
-// else says of all columns that they have indexes of no pages, in which no value is found. No first column of ours is worth
-// bounds; where others have some it gets an index that is true of all values, and leaves out no page.
+// parquet-go reads the column indexes of a file only if the first column has one. Otherwise it returns indexes without
+// pages for all columns, and finds no value in them. The first columns of bulkscan's tables have no bounds. So if
+// another column has some, the first one gets an index that includes all values.
 
-// encodedIndexes are the page indexes of a column chunk, as they are written.
+// encodedIndexes are the page indexes of a column chunk, encoded.
 type encodedIndexes struct {
-	bounds  []byte // column index; none is nil
-	offsets []byte // offset index, with the places that the pages have
+	bounds  []byte // column index, or nil
+	offsets []byte // offset index, with the final positions of the pages
 }
 
-// hasBounds reports whether the bounds of a chunk's pages are those of their values, where it has any.
+// hasBounds reports whether the column index of a chunk has true bounds.
 func hasBounds(m *format.ColumnMetaData) bool { return m.Statistics.MinValue != nil }
 
-// writeTail writes what stands behind the pages, which end at that place, and puts its own places into the footer. The
-// indexes are in the order of row groups and columns. It returns errTooLarge where the footer would be longer than most.
+// writeTail writes the end of a file whose pages end at position at, and sets the positions of the indexes in the
+// footer. The indexes are in the order of row groups and columns. It returns ErrTooLarge if the footer exceeds most
+// bytes.
 func writeTail(w io.Writer, at int64, footer *format.FileMetaData, indexes []encodedIndexes, most int) error {
 	if err := nameChunks(footer); err != nil {
 		return err
@@ -90,7 +91,7 @@ func chunksOf(footer *format.FileMetaData) func(yield func(int, *format.ColumnCh
 	}
 }
 
-// nameChunks says of each column chunk which column of the schema it belongs to: a writer that is used again forgets it
+// nameChunks sets the column path of each column chunk: a reused parquet-go writer leaves it out
 // (https://github.com/parquet-go/parquet-go/issues/602).
 func nameChunks(footer *format.FileMetaData) error {
 	paths := leafPaths(footer.Schema)
@@ -106,13 +107,13 @@ func nameChunks(footer *format.FileMetaData) error {
 	return nil
 }
 
-// maxNesting is how deep the columns of a schema lie: those of lists of structs, three below the table's own.
+// maxNesting bounds the depth of columns in a schema. Lists of structs are the deepest, three below the table.
 const maxNesting = 16
 
-// leafPaths are the columns of a schema, of each the names that lead to it; nil where the schema makes no sense.
+// leafPaths returns the paths of a schema's columns, or nil if the schema is invalid.
 func leafPaths(schema []format.SchemaElement) (paths [][]string) {
-	var path []string // of the groups that are open, the table as a whole first
-	var left []int32  // how many more elements each of them has
+	var path []string // names of the open groups, beginning with the table
+	var left []int32  // elements left in each of them
 	for _, element := range schema {
 		path = append(path, element.Name)
 		if n := element.NumChildren.V; n > 0 {
@@ -133,7 +134,7 @@ func leafPaths(schema []format.SchemaElement) (paths [][]string) {
 	return paths
 }
 
-// completeBounds leaves the column indexes that are true, and gives the first column some where others have one.
+// completeBounds removes false column indexes, and adds one for the first column if another column has one.
 func completeBounds(footer *format.FileMetaData, indexes []encodedIndexes) error {
 	has := false
 	for k, c := range chunksOf(footer) {
@@ -145,7 +146,7 @@ func completeBounds(footer *format.FileMetaData, indexes []encodedIndexes) error
 	if !has {
 		return nil
 	}
-	k := 0 // the first column's
+	k := 0 // index of the first column's chunk
 	for i := range footer.RowGroups {
 		if first := &footer.RowGroups[i].Columns[0]; indexes[k].bounds == nil {
 			var err error
@@ -158,14 +159,14 @@ func completeBounds(footer *format.FileMetaData, indexes []encodedIndexes) error
 	return nil
 }
 
-// highest is above every text that a first column with widest bounds has: scan ids and origins, which are ASCII. Bounds must
-// be UTF-8 themselves.
+// highest sorts after every text of the first columns, scan ids and origins, which are ASCII. Bounds must be valid
+// UTF-8.
 const highest = "\U0010FFFF"
 
-// widestBounds is the column index of a chunk of texts, of which none is null.
+// widestBounds returns a column index that includes all texts. The column has no nulls.
 func widestBounds(of format.Type, offsets []byte) ([]byte, error) {
 	if of != format.ByteArray {
-		return nil, fmt.Errorf("the first column is of type %v, whose widest bounds nobody has written down", of)
+		return nil, fmt.Errorf("the first column is of type %v, for which there are no widest bounds", of)
 	}
 	var pages format.OffsetIndex
 	if err := DecodeOffsets(offsets, &pages); err != nil {
@@ -178,14 +179,14 @@ func widestBounds(of format.Type, offsets []byte) ([]byte, error) {
 	})
 }
 
-// tailedWriter is a Parquet writer whose files end with writeTail. It holds back what the writer writes at the end of a
-// file: some MB at most, of hostile sites.
+// tailedWriter is a Parquet writer whose files end with writeTail. It holds back what parquet-go writes at the end of a
+// file: some MB at most, with hostile sites.
 type tailedWriter[T any] struct {
 	*parquet.GenericWriter[T]
 	out heldWriter
 }
 
-// heldWriter counts what it writes on, and keeps it instead once it holds.
+// heldWriter passes writes on and counts them; after holds is set, it keeps them in held.
 type heldWriter struct {
 	out   io.Writer
 	at    int64
@@ -210,14 +211,14 @@ func (t *tailedWriter[T]) Reset(w io.Writer) {
 
 // Close ends the file.
 func (t *tailedWriter[T]) Close() error {
-	if err := t.Flush(); err != nil { // so that what is held has no row group in it
+	if err := t.Flush(); err != nil { // so that held has no complete row group
 		return err
 	}
 	t.out.holds = true
 	if err := t.GenericWriter.Close(); err != nil {
 		return err
 	}
-	// Pages may be in it that the writer had still buffered.
+	// held may begin with pages that the writer had still buffered.
 	held, from := t.out.held.Bytes(), t.out.at
 	footer := *t.File().Metadata()
 	footer.RowGroups = slices.Clone(footer.RowGroups)
@@ -240,7 +241,7 @@ func (t *tailedWriter[T]) Close() error {
 	var indexes []encodedIndexes
 	for i := range footer.RowGroups {
 		group := &footer.RowGroups[i]
-		group.Columns = slices.Clone(group.Columns) // the writer's own
+		group.Columns = slices.Clone(group.Columns) // the originals belong to the writer
 		for j := range group.Columns {
 			c := &group.Columns[j]
 			indexes = append(indexes, encodedIndexes{piece(c.ColumnIndexOffset, c.ColumnIndexLength), piece(c.OffsetIndexOffset, c.OffsetIndexLength)})

@@ -1,6 +1,6 @@
-// Package table answers one question: how do rows become Parquet and come back? It writes files of a table (writer.go), reads
-// them by rows (reader.go), by columns (cursor.go), or whatever anybody has written as a list (list.go), puts files
-// one behind the other (concat.go), and checks them (check.go). Before parquet-go decodes a page, guard.go has checked it.
+// Package table answers one question: how do rows become Parquet and come back? It writes files of a table (writer.go);
+// reads them by rows (reader.go) or by columns (cursor.go); reads lists of any writer (list.go); concatenates files
+// (concat.go); and checks them (check.go). guard.go checks each page before parquet-go decodes it.
 package table
 
 import (
@@ -20,26 +20,26 @@ import (
 const (
 	// GroupRows bounds the rows of a row group.
 	GroupRows = 65536
-	// MinPageBytes is the least size of a page's buffer.
+	// MinPageBytes is the minimum size of a page's buffer.
 	MinPageBytes = 4 << 10
-	// PageBytes bounds the raw bytes of a page. Every column of every table has a buffer of that size.
+	// PageBytes bounds the raw bytes of a page. Every column of every table has a buffer of this size.
 	PageBytes    = 512 << 10
-	dictionaries = 1 << 20 // bytes of a column's dictionary, beyond which it goes on plain
+	dictionaries = 1 << 20 // bytes of a column's dictionary; larger ones are abandoned for plain encoding
 )
 
-// Writer writes one Parquet file of a table. The writer makes one file after the other.
+// Writer writes Parquet files of a table, one after the other.
 type Writer[T any] struct {
 	name   string
 	writer *tailedWriter[T]
 	Out    digest
-	batch  []T // at most its capacity; written by flush
+	batch  []T // fixed capacity; Flush writes it
 	nulls  []optional
 	rows   int64
-	group  int // rows of the row group that is being written
-	groups int // row groups, with that one
+	group  int // rows of the open row group
+	groups int // row groups, including the open one
 }
 
-// digest is where a Parquet writer writes to: the draft, with its size and hash on the way.
+// digest is the destination of a Parquet writer: the draft, with its size and hash.
 type digest struct {
 	Name  string
 	draft store.Draft
@@ -54,7 +54,7 @@ func (d *digest) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// NewWriter returns a writer of a table, which buffers batch rows and pages of so many bytes. It writes nowhere before Begin.
+// NewWriter returns a writer of a table that buffers batch rows, and pages of page bytes. Begin opens its first file.
 func NewWriter[T any](name string, batch, page int, metadata map[string]string) *Writer[T] {
 	t := &Writer[T]{name: name, batch: make([]T, 0, batch)}
 	t.Out.hash = sha256.New()
@@ -66,7 +66,7 @@ func NewWriter[T any](name string, batch, page int, metadata map[string]string) 
 // TableName is the name of the table.
 func (t *Writer[T]) TableName() string { return t.name }
 
-// RowGroups is how many row groups the file has so far.
+// RowGroups is the number of row groups of the file so far.
 func (t *Writer[T]) RowGroups() int { return t.groups }
 
 // Begin begins a file as a draft in a store.
@@ -82,7 +82,7 @@ func (t *Writer[T]) Begin(ctx context.Context, st store.Store, name string) erro
 	return nil
 }
 
-// Next returns the row to fill next, to be filled before anything else is called.
+// Next returns the next row. The caller fills it before it calls another method.
 func (t *Writer[T]) Next() (*T, error) {
 	if len(t.batch) == cap(t.batch) {
 		if err := t.Flush(); err != nil {
@@ -106,8 +106,8 @@ func (t *Writer[T]) Flush() error {
 	return nil
 }
 
-// Write hands rows to the Parquet writer, up to the end of each row group apart: the writer would cut them there by
-// itself, and where it cuts decides which nulls it keeps.
+// Write hands rows to the Parquet writer, each row group's separately. The writer would cut them there, too, and the
+// cut decides which nulls it would lose (see nulls.go).
 func (t *Writer[T]) Write(rows []T) error {
 	for len(rows) > 0 {
 		if t.group == GroupRows {
@@ -126,7 +126,7 @@ func (t *Writer[T]) Write(rows []T) error {
 	return nil
 }
 
-// writePieces writes rows of one row group in pieces whose nulls the writer keeps.
+// writePieces writes rows of one row group in pieces that keep their nulls (see nulls.go).
 func (t *Writer[T]) writePieces(rows []T) error {
 	if len(rows) > 2 && misread(rows, t.nulls) {
 		if err := t.writePieces(rows[:len(rows)/2]); err != nil {
@@ -170,14 +170,14 @@ func (t *Writer[T]) Discard() error {
 	return err
 }
 
-// Describe is what a commit says of the sealed file.
+// Describe returns the sealed file's entry for its commit.
 func (t *Writer[T]) Describe() schema.File {
 	return schema.File{Table: t.name, Name: t.Out.Name, Rows: t.rows, Bytes: t.Out.Size, SHA256: hex.EncodeToString(t.Out.hash.Sum(nil)), Groups: t.groups}
 }
 
 // newParquetWriter returns a writer of a table's rows with the settings of the dataset: data pages v1 (v2 leaves the
 // levels of lists uncompressed, 25 bytes a row), zstd, bounded row groups and dictionaries, and minimum and maximum
-// only of the columns that somebody filters by, as computing them took a third of the time.
+// only for the columns that queries filter by: computing them for all took a third of the time.
 func newParquetWriter[T any](w io.Writer, page int, metadata map[string]string) *parquet.GenericWriter[T] {
 	options := []parquet.WriterOption{
 		parquet.DataPageVersion(1),
@@ -204,7 +204,7 @@ func newParquetWriter[T any](w io.Writer, page int, metadata map[string]string) 
 	return parquet.NewGenericWriter[T](w, options...)
 }
 
-// The keys of a file's metadata.
+// Keys of a file's metadata.
 const (
 	MetaSchema   = "schema_version"
 	MetaTool     = "tool_version"
@@ -212,13 +212,13 @@ const (
 	MetaScan     = "scan_id"
 )
 
-// WriteError is an error of what is being made.
+// WriteError is an error of writing the output, as opposed to reading the sources.
 type WriteError struct{ err error }
 
 func (e *WriteError) Error() string { return e.err.Error() }
 func (e *WriteError) Unwrap() error { return e.err }
 
-// Writing makes an error a *writeError.
+// Writing wraps an error in a *WriteError; nil stays nil.
 func Writing(err error) error {
 	if err == nil {
 		return nil
