@@ -163,7 +163,7 @@ func TestFenceOfNewShard(t *testing.T) {
 					left = len(schema.AllTables)
 				}
 				found, err := verify.Dataset(t.Context(), dir, verify.Options{Report: func(f verify.Finding) {
-					if f.Kind != verify.Leftover || left == 0 || !strings.Contains(f.What, "its writer had lost the lock") {
+					if f.Kind != verify.Leftover || left == 0 || !strings.Contains(f.What, "its writer lost the lock") {
 						t.Error(f)
 					}
 				}})

@@ -383,7 +383,7 @@ func TestVerifyFinds(t *testing.T) {
 	}, "damaged: "+scan+`commits/0-3.json: it is damaged: it calls itself "_scans/crash-1/commits/0-1.json"`)
 	f("site twice", func(t *testing.T, dir *store.Dir) {
 		edit(t, dir, 1, func(c *commit.Commit) { c.Finished = bitmapOf(t, 0, 5, 6, 7) })
-	}, "damaged: "+scan+"commits/0-1.json: 1 of its sites are in commits before it too, the first is seq 0",
+	}, "damaged: "+scan+"commits/0-1.json: 1 of its sites are in earlier commits, too; the first is seq 0",
 		"damaged: "+part("sites", 1)+": its seq are not those of its commit: 1 rows too many, 1 sites without a row",
 		"damaged: "+part("verdicts", 1)+": 4 rows of sites that are not in its commit", "damaged: "+part("evidence", 1))
 	f("bitmap of another size", func(t *testing.T, dir *store.Dir) {
@@ -430,7 +430,7 @@ func TestVerifyFinds(t *testing.T) {
 		early := mustReadScan(t, dir, "crash-1")
 		scanWithStats(t, dir, crashOptions, typicalSites(t, crashSites+2)...)
 		writeStatsOf(t, dir, early, schema.TokenStats, schema.TokenStatsRow{Token: "GPTBot", SegmentKind: "all"})
-	}, "damaged: "+commit.StatsName("token_stats", "2026-11-21", "crash-1")+": it is not of all sites, and bulkscan stats computes it anew: expected 12, found 10")
+	}, "damaged: "+commit.StatsName("token_stats", "2026-11-21", "crash-1")+": it does not have all sites; bulkscan stats computes it anew: expected 12, found 10")
 	f("views changed", func(t *testing.T, dir *store.Dir) {
 		write(t, dir, views.Name, append(read(t, dir, views.Name), "DROP TABLE x;\n"...))
 	}, "damaged: views.sql: it is not as bulkscan wrote it")
@@ -453,7 +453,7 @@ func TestVerifyForeignFiles(t *testing.T) {
 	}
 	lines, v := findings(t, dir)
 	for _, name := range names {
-		if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "leftover: "+name+": it is no file of bulkscan") }) {
+		if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "leftover: "+name+": it is not a file of bulkscan") }) {
 			t.Errorf("%s is not named", name)
 		}
 	}

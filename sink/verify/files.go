@@ -1,0 +1,221 @@
+package verify
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"slices"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+)
+
+// File verifies one file that a record names: a Parquet file or the rejects.
+func File(ctx context.Context, st store.Store, f schema.File, scanID string) ([]Finding, error) {
+	v := &verifier{store: st}
+	if f.Table == commit.FileRejects {
+		return v.rejects(ctx, f)
+	}
+	return v.parquet(ctx, f, scanID)
+}
+
+// bytes verifies only the size and the hash of a file.
+func (v *verifier) bytes(ctx context.Context, f schema.File) ([]Finding, error) {
+	object, findings, err := v.openFile(ctx, f)
+	if object == nil {
+		return findings, err
+	}
+	defer object.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(object, 0, object.Size())); err != nil {
+		return []Finding{unreadable(f.Name, err)}, ctx.Err()
+	}
+	return hashFinding(f, sum), nil
+}
+
+// rejects verifies the file of rejected lines.
+func (v *verifier) rejects(ctx context.Context, f schema.File) ([]Finding, error) {
+	object, findings, err := v.openFile(ctx, f)
+	if object == nil {
+		return findings, err
+	}
+	defer object.Close()
+	sum := sha256.New()
+	lines := bufio.NewReaderSize(io.TeeReader(io.NewSectionReader(object, 0, object.Size()), sum), 64<<10)
+	var rows int64
+	for {
+		line, err := lines.ReadSlice('\n')
+		if len(line) > 0 && err == nil {
+			rows++
+			if !json.Valid(line) {
+				findings = append(findings, damaged(f.Name, fmt.Sprintf("line %d is no JSON", rows)))
+				break
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return append(findings, unreadable(f.Name, err)), ctx.Err()
+		}
+	}
+	if _, err := io.Copy(io.Discard, lines); err != nil {
+		return append(findings, unreadable(f.Name, err)), ctx.Err()
+	}
+	if rows != f.Rows && len(findings) == 0 {
+		findings = append(findings, differs(f.Name, "lines", f.Rows, rows))
+	}
+	return append(findings, hashFinding(f, sum)...), ctx.Err()
+}
+
+// openFile opens a file that a record names. The object is nil if the file is missing or has another size.
+func (v *verifier) openFile(ctx context.Context, f schema.File) (store.Object, []Finding, error) {
+	object, err := v.store.Open(ctx, f.Name)
+	switch {
+	case errors.Is(err, store.ErrNotExist):
+		return nil, []Finding{damaged(f.Name, "it is missing")}, nil
+	case err != nil:
+		return nil, []Finding{unreadable(f.Name, err)}, ctx.Err()
+	case object.Size() != f.Bytes:
+		return nil, []Finding{differs(f.Name, "bytes", f.Bytes, object.Size())}, object.Close()
+	}
+	return object, nil, nil
+}
+
+func hashFinding(f schema.File, sum hash.Hash) []Finding {
+	if found := hex.EncodeToString(sum.Sum(nil)); found != f.SHA256 {
+		return []Finding{differs(f.Name, "sha256", f.SHA256, found)}
+	}
+	return nil
+}
+
+// parquet verifies one Parquet file: its bytes by the record, and its structure.
+func (v *verifier) parquet(ctx context.Context, f schema.File, scanID string) ([]Finding, error) {
+	object, findings, err := v.openFile(ctx, f)
+	if object == nil {
+		return findings, err
+	}
+	defer object.Close()
+	problems, err := table.Check(ctx, object, f, scanID)
+	for _, p := range problems {
+		if p.Newer > 0 {
+			findings = append(findings, newer(f.Name, p.Newer))
+			continue
+		}
+		findings = append(findings, Finding{Kind: Damaged, File: f.Name, What: p.What, Expected: p.Expected, Found: p.Found})
+	}
+	if err != nil {
+		return append(findings, unreadable(f.Name, err)), ctx.Err()
+	}
+	return findings, nil
+}
+
+// RecordedIsSound reports whether the file of rejects or statistics matches its record, and the record the manifest.
+func RecordedIsSound(ctx context.Context, st store.Store, id, file string, m *commit.Manifest) (bool, error) {
+	v := &verifier{store: st, committed: map[string]bool{}}
+	_, findings, err := v.recordAndFile(ctx, id, file, m)
+	return sound(findings), err
+}
+
+// recorded verifies a file with a record of its own. A writer may replace both, or a restart may delete them, while
+// they are read. So it repeats the check if either has changed.
+func (v *verifier) recorded(ctx context.Context, id, table string, s *verifiedScan) error {
+	for retries := 0; ; retries++ {
+		record, findings, err := v.recordAndFile(ctx, id, table, s.settled())
+		if err != nil {
+			return err
+		}
+		if !sound(findings) && retries < 3 {
+			resumed, err := v.resumed(ctx, id, s)
+			if err != nil {
+				return err
+			}
+			if again, err := commit.ReadFileRecord(ctx, v.store, id, table); resumed || err == nil && (record == nil || again.Sum != record.Sum) {
+				continue
+			}
+		}
+		for _, f := range findings {
+			v.report(f)
+		}
+		if record != nil {
+			v.done.Files++
+			v.done.Rows += record.File.Rows
+			v.done.Bytes += record.File.Bytes
+		}
+		return nil
+	}
+}
+
+// recordAndFile verifies such a record and its file. The returned record is nil if there is none that can be read.
+func (v *verifier) recordAndFile(ctx context.Context, id, table string, m *commit.Manifest) (*commit.FileRecord, []Finding, error) {
+	name := commit.FileRecordName(id, table)
+	record, err := commit.ReadFileRecord(ctx, v.store, id, table)
+	switch {
+	case errors.Is(err, store.ErrNotExist) && m != nil && slices.Contains(m.Recorded, table):
+		v.committed[nameOfRecorded(id, table, m)] = true
+		return nil, []Finding{damaged(name, "it is missing, and was there when the scan became complete")}, nil
+	case errors.Is(err, store.ErrNotExist):
+		return nil, nil, nil // unnamed finds the file, if there is one
+	case ctx.Err() != nil:
+		return nil, nil, err
+	case err != nil:
+		v.committed[nameOfRecorded(id, table, m)] = true
+		return nil, []Finding{damaged(name, cause(err))}, nil
+	}
+	v.committed[record.File.Name] = true
+	if want := nameOfRecorded(id, table, m); m != nil && record.File.Name != want {
+		return record, []Finding{differs(name, "name of the file", want, record.File.Name)}, nil
+	}
+	findings, err := v.recordedFile(ctx, record)
+	if m != nil && m.Counts != nil && record.Sites != nil && *record.Sites != m.Counts.Rows {
+		findings = append(findings, differs(record.File.Name, "it does not have all sites; bulkscan stats computes it anew", m.Counts.Rows, *record.Sites))
+	}
+	return record, findings, err
+}
+
+// recordedFile verifies the file of a record. The file may still have an earlier hash that the record allows.
+func (v *verifier) recordedFile(ctx context.Context, record *commit.FileRecord) ([]Finding, error) {
+	var findings []Finding
+	var err error
+	if record.File.Table == commit.FileRejects {
+		findings, err = v.rejects(ctx, record.File)
+	} else {
+		findings, err = v.parquet(ctx, record.File, record.ScanID)
+	}
+	if err != nil || sound(findings) || len(record.Earlier) == 0 {
+		return findings, err
+	}
+	object, err := v.store.Open(ctx, record.File.Name)
+	if errors.Is(err, store.ErrNotExist) {
+		return findings, nil
+	} else if err != nil {
+		return findings, ctx.Err()
+	}
+	defer object.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(object, 0, object.Size())); err != nil {
+		return findings, ctx.Err()
+	}
+	if slices.Contains(record.Earlier, hex.EncodeToString(sum.Sum(nil))) {
+		return nil, nil
+	}
+	return findings, nil
+}
+
+func nameOfRecorded(id, table string, m *commit.Manifest) string {
+	switch {
+	case table == commit.FileRejects:
+		return commit.RejectsName(id)
+	case m == nil:
+		return ""
+	}
+	return commit.StatsName(table, m.ScanDate, id)
+}

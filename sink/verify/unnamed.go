@@ -1,0 +1,193 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/views"
+)
+
+// unnamed reports files that no record names, with the probable reason. Scans may begin, commit and end while the files
+// are listed, so the records of scans with such files are read again after the listing.
+func (v *verifier) unnamed(ctx context.Context) error {
+	prefixes := []string{"_rejects/"}
+	for _, table := range schema.Tables() {
+		prefixes = append(prefixes, table.Name+"/")
+	}
+	var names []string
+	for _, prefix := range prefixes {
+		for entry, err := range v.store.List(ctx, prefix) {
+			if err != nil {
+				return err
+			}
+			if !v.committed[entry.Name] {
+				names = append(names, entry.Name)
+			}
+		}
+	}
+	again := map[string]bool{}
+	for _, name := range names {
+		if id := scanOf(name); !again[id] && commit.CheckScanID(id) == nil && (v.options.ScanID == "" || v.options.ScanID == id) {
+			again[id] = true
+			if err := v.again(ctx, id); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range names {
+		if v.committed[name] {
+			continue
+		}
+		if f, ok := v.whyUnnamed(name); ok {
+			v.report(f)
+		}
+	}
+	return nil
+}
+
+// scanOf returns the scan id in a file's name. There may be no such scan.
+func scanOf(name string) string {
+	base := path.Base(name)
+	switch folder, _, _ := strings.Cut(name, "/"); {
+	case folder == "_rejects":
+		return strings.TrimSuffix(base, ".jsonl")
+	case schema.IsStatistics(folder):
+		return strings.TrimSuffix(strings.TrimPrefix(base, "part-"), ".parquet")
+	}
+	id, _, _, _ := commit.SplitPart(base)
+	return id
+}
+
+// again adds the files that a scan's records name by now. Errors in records have been reported, or the next run reports
+// them.
+func (v *verifier) again(ctx context.Context, id string) error {
+	manifest, err := commit.ReadAnyManifest(ctx, v.store, id)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	s := v.scans[id]
+	if s == nil {
+		if err != nil {
+			return nil // no scan of that id has begun
+		}
+		s = &verifiedScan{}
+		v.scans[id] = s
+	}
+	if err == nil {
+		s.manifest = manifest
+	}
+	s.unreadable = map[string]bool{}
+	if s.past, err = commit.GatherHistory(ctx, v.store, id, v.commitReader(ctx, s.unreadable, false)); err != nil {
+		return err
+	}
+	s.stale, s.next = s.past.Stale(), map[string]int{}
+	for i := range s.past.Current {
+		for _, f := range s.past.Current[i].Files {
+			v.committed[f.Name] = true
+		}
+	}
+	for _, table := range commit.RecordedFiles {
+		if record, err := commit.ReadFileRecord(ctx, v.store, id, table); err == nil {
+			v.committed[record.File.Name] = true
+		}
+	}
+	return ctx.Err()
+}
+
+// whyUnnamed explains a file that no record names; ok is false if it is not to be reported.
+func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
+	base := path.Base(name)
+	if id, ok := strings.CutSuffix(base, ".jsonl"); ok && strings.HasPrefix(name, "_rejects/") {
+		s := v.scans[id]
+		return s.unrecorded(name), s != nil || v.options.ScanID == ""
+	}
+	if !strings.HasSuffix(base, ".parquet") {
+		return Finding{Kind: Leftover, File: name, What: "it is not a file of bulkscan; programs that read the whole folder may fail on it"}, v.options.ScanID == ""
+	}
+	table, _, _ := strings.Cut(name, "/")
+	if id := scanOf(name); schema.IsStatistics(table) && v.scans[id] != nil && base == path.Base(commit.StatsName("", "", id)) {
+		if m := v.scans[id].manifest; v.scans[id].restarting() {
+			return Finding{Kind: Leftover, File: name, What: whatRestarts}, true
+		} else if m != nil && name != commit.StatsName(table, m.ScanDate, id) {
+			return damaged(name, "statistics in a partition that is not the scan's"), true
+		}
+		return v.scans[id].unrecorded(name), true
+	}
+	id, shard, n, _ := commit.SplitPart(base)
+	s := v.scans[id]
+	switch {
+	case s == nil && v.options.ScanID != "":
+		return Finding{}, false
+	case s == nil || s.past == nil:
+		return damaged(name, "no commit names it, and it belongs to no scan"), true
+	case s.unreadable[commit.RecordName(id, shard, n)]:
+		return Finding{}, false // the record is reported
+	case s.restarting() && s.stale[commit.Key{Shard: shard, N: n}]:
+		return Finding{Kind: Leftover, File: name, What: whatRestarts}, true
+	case s.stale[commit.Key{Shard: shard, N: n}]:
+		return Finding{Kind: Leftover, File: name, What: "a compaction or repair replaced it, and was killed before deleting it, or is about to delete it"}, true
+	case shard == commit.CompactedShard:
+		return Finding{Kind: Leftover, File: name, What: "no commit names it: a compaction was killed before committing it, or is about to"}, true
+	case slices.ContainsFunc(s.past.Tombstones, func(c commit.Commit) bool { return c.Shard == shard && c.N >= n }):
+		return Finding{Kind: Leftover, File: name, What: "no commit names it: its writer lost the lock of the scan before committing it"}, true
+	case n >= s.nextOf(shard) && s.manifest != nil && s.manifest.State == commit.Running:
+		return Finding{Kind: Leftover, File: name, What: "no commit names it: the scan was killed before committing it, or is about to"}, true
+	}
+	return damaged(name, "no commit names it"), true
+}
+
+// unrecorded returns a finding for rejects or statistics without a record. The record is written after the first file
+// of that name.
+func (s *verifiedScan) unrecorded(name string) Finding {
+	if s != nil && s.manifest != nil && s.manifest.State == commit.Running {
+		return Finding{Kind: Leftover, File: name, What: "no record has its hash: its writer was killed before writing the record, or is about to"}
+	}
+	return damaged(name, "no record has its hash")
+}
+
+// unpublished reports incomplete uploads, if the store has such and can list them. They take space, and no listing of
+// files shows them.
+func (v *verifier) unpublished(ctx context.Context) error {
+	place, ok := v.store.(store.Unpublished)
+	if !ok {
+		return nil
+	}
+	for draft, err := range place.Unpublished(ctx, "") {
+		switch {
+		case errors.Is(err, fs.ErrPermission), errors.Is(err, errors.ErrUnsupported):
+			return nil // some stores do not let a reader list uploads
+		case err != nil:
+			return err
+		case v.options.ScanID == "" || v.options.ScanID == scanOf(draft.Name):
+			v.report(Finding{Kind: Leftover, File: draft.Name, What: fmt.Sprintf("an upload begun at %s and not completed: its writer was killed or is still running; resuming the scan, or compact, aborts leftovers", draft.Modified.Format(time.RFC3339))})
+		}
+	}
+	return nil
+}
+
+// views verifies views.sql, which ends with the hash of the text before.
+func (v *verifier) views(ctx context.Context) error {
+	data, err := store.ReadAll(ctx, v.store, views.Name, views.MaxBytes)
+	switch {
+	case errors.Is(err, store.ErrNotExist):
+		if v.done.Parts > 0 { // a new scan writes the file before its first part
+			v.report(damaged(views.Name, "it is missing; any scan, stats or compact writes it anew"))
+		}
+	case ctx.Err() != nil:
+		return err
+	case err != nil:
+		v.report(damaged(views.Name, cause(err)))
+	case !views.Sound(data):
+		v.report(damaged(views.Name, "it is not as bulkscan wrote it; any scan, stats or compact writes it anew"))
+	}
+	return nil
+}
