@@ -22,41 +22,42 @@ import (
 	"github.com/bulkscan/bulkscan/sink/views"
 )
 
-// This file merges small parts into large ones. A merged part is made as any part is: its files appear, sites last, and
-// count from the moment that a commit record names them. That record names the commits that it replaces too, so that
-// one write takes them out and puts it in. What was replaced is deleted afterwards, files first.
+// A merged part is made as any part is: its files are published, sites last, and count once a commit record names them.
+// That record also names the commits that it replaces, so one write takes these out and puts the merged part in. The
+// replaced commits are deleted afterwards, files first.
 //
-// Killed at any moment, a compaction leaves either files that no commit names, or commits and files that another commit
-// has replaced. Neither counts for any reader of records, and the next compaction, or scan of that id, deletes them.
-// docs/adr/0012-compaction.md tells what else was weighed.
+// A compaction that is killed leaves either files that no commit names, or commits and files that another commit has
+// replaced. Readers of records ignore both, and the next compaction or scan of that id deletes them.
+// docs/adr/0012-compaction.md has the alternatives.
 
-// Options say how parts are merged.
+// Options say how to merge parts.
 type Options struct {
-	// PartBytes is how large a merged part becomes at most, in bytes of all its tables together; 0 is 512 MiB. A part
-	// that is larger stays as it is.
+	// PartBytes is the maximum size of a merged part, in bytes of all its tables together; 0 is 512 MiB. A larger part
+	// stays as it is.
 	PartBytes int64
-	// Grace is how long what was replaced stays, for readers that have listed it. Whoever reads all files of a folder,
-	// whatever the records say, finds rows twice meanwhile.
+	// Grace is how long replaced files stay for readers that have listed them. In the meantime, programs that read
+	// whole folders instead of records find rows twice.
 	Grace time.Duration
-	// Log is told of each merged part; nil is nobody.
+	// Log gets an entry for each merged part; may be nil.
 	Log *slog.Logger
 
-	MostFooter int // 0 is maxFooter; tests have smaller ones
+	MostFooter int // 0 is table.MaxFooter; tests set a smaller one
 }
 
-// DefaultPartBytes is the size of merged parts.
+// DefaultPartBytes is the default of Options.PartBytes.
 const DefaultPartBytes = 512 << 20
 
-// maxUnmerged is after how many runs of parts that cannot be merged a compaction gives up: then it is the store that fails.
+// maxUnmerged is the number of failed runs after which a compaction gives up, since the cause is then probably the
+// store.
 const maxUnmerged = 8
 
-// maxMerged is how many parts become one: each brings row groups of its own, which the footer lists.
+// maxMerged bounds how many parts become one, since the footer lists the row groups of each.
 const maxMerged = 256
 
-// MaxGroups is how many row groups a file of a merged part has at most, unless one of a single part has more.
+// MaxGroups bounds the row groups of a file of a merged part, unless a single part has more.
 const MaxGroups = 1024
 
-// Result is what a compaction came to.
+// Result counts what a compaction did.
 type Result struct {
 	ScanID      string `json:"scan_id"`
 	PartsBefore int    `json:"parts_before"`
@@ -65,9 +66,9 @@ type Result struct {
 	Bytes       int64  `json:"bytes"` // of the merged parts' files
 }
 
-// Scan merges parts of a scan that stand next to each other, as many as make up PartBytes. It holds the scan's lock;
-// the error is a *HeldError where another process writes the scan. Rows, their order, and their row groups stay. Done
-// again it finds nothing to do.
+// Scan merges adjacent parts of a scan into parts of up to PartBytes. It holds the scan's lock; the error is a
+// *commit.HeldError if another process holds it. Rows, their order and their row groups stay the same. A second
+// compaction finds nothing to merge.
 func Scan(ctx context.Context, st store.Store, scanID string, o Options) (_ *Result, err error) {
 	if o.PartBytes == 0 {
 		o.PartBytes = DefaultPartBytes
@@ -94,11 +95,11 @@ type compaction struct {
 	options  Options
 	manifest *commit.Manifest
 	next     int       // number of the next merged part
-	waiting  []retired // replaced, and not yet deleted; the oldest first
+	waiting  []retired // replaced but not yet deleted; oldest first
 	done     Result
 }
 
-// retired is what a merged part has replaced.
+// retired has the commits that a merged part replaced.
 type retired struct {
 	commits []commit.Commit
 	since   time.Time
@@ -110,10 +111,10 @@ func (c *compaction) run(ctx context.Context) error {
 		return err
 	}
 	runs := c.plan(past.Current)
-	// A part that cannot be read keeps nobody from merging others, and what has been replaced is deleted in any case: who
-	// reads all files of a folder finds its rows twice.
+	// If a part cannot be read, the others are still merged. Replaced files are deleted in any case, since programs
+	// that read whole folders find their rows twice.
 	var errs []error
-	var doubtful bool // whether a record has been written that may not be durable
+	var doubtful bool // a record was written that may not be durable
 	for _, run := range runs {
 		begun, err := c.mergeOrHalve(ctx, run)
 		if err != nil {
@@ -134,13 +135,13 @@ func (c *compaction) run(ctx context.Context) error {
 	if err := commit.SweepParts(ctx, c.store, c.done.ScanID, c.manifest.ScanDate); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	if !doubtful { // else the totals could be those of parts that are not there after all
+	if !doubtful { // else the totals could count a part that does not exist
 		errs = append(errs, c.end(ctx))
 	}
 	return errors.Join(errs...)
 }
 
-// begin reads what there is, and finishes what a killed compaction has begun.
+// begin reads the scan's history and deletes what a killed compaction left.
 func (c *compaction) begin(ctx context.Context) (*commit.History, error) {
 	id := c.done.ScanID
 	past, err := commit.ReadHistory(ctx, c.store, id)
@@ -157,7 +158,7 @@ func (c *compaction) begin(ctx context.Context) (*commit.History, error) {
 	if err := commit.SweepFiles(ctx, c.store, views.Name, commit.ManifestName(id)); err != nil {
 		return nil, err
 	}
-	// Which also makes durable what is seen there, before anything is deleted because of it.
+	// The sweep also makes listed records durable before anything is deleted because of them.
 	err = c.store.Sweep(ctx, commit.CommitsFolder(id), func(name string) bool { return strings.HasPrefix(path.Base(name), commit.CompactedShard+"-") })
 	if err != nil {
 		return nil, err
@@ -175,8 +176,8 @@ func (c *compaction) begin(ctx context.Context) (*commit.History, error) {
 	return past, nil
 }
 
-// plan cuts the commits, in the order of their rows, into runs that become one part each. What a run may hold is
-// counted in what the scan wrote, which merging does not change: so no two runs of one plan fit together, and the next
+// plan divides the commits, in the order of their rows, into runs that become one part each. The size of a run counts
+// the bytes that the scan wrote, which merging does not change. So no two runs of a plan fit together, and the next
 // plan has nothing to merge.
 func (c *compaction) plan(commits []commit.Commit) [][]commit.Commit {
 	var runs [][]commit.Commit
@@ -205,7 +206,7 @@ func (c *compaction) plan(commits []commit.Commit) [][]commit.Commit {
 	return runs
 }
 
-// tooMany reports whether files would have too many row groups with those of others behind them.
+// tooMany reports whether concatenated files would have too many row groups.
 func tooMany(groups []int, files []schema.File) bool {
 	for k := range min(len(groups), len(files)) {
 		if groups[k]+files[k].Groups > MaxGroups {
@@ -215,13 +216,13 @@ func tooMany(groups []int, files []schema.File) bool {
 	return false
 }
 
-// alike reports whether the files of two commits can be joined: the same tables, written by the same versions.
+// alike reports whether the files of two commits can be concatenated: same tables, same versions.
 func alike(a, b *commit.Commit) bool {
 	return a.SchemaVersion == b.SchemaVersion && a.ToolVersion == b.ToolVersion && a.RegistryVersion == b.RegistryVersion &&
 		slices.EqualFunc(a.Files, b.Files, func(x, y schema.File) bool { return x.Table == y.Table })
 }
 
-// mergeOrHalve makes one part of a run of commits, or of each half of it where the footer would be too large.
+// mergeOrHalve merges a run of commits into one part. If the footer would be too large, it merges each half.
 func (c *compaction) mergeOrHalve(ctx context.Context, run []commit.Commit) (begun bool, err error) {
 	if len(run) < 2 {
 		return false, nil
@@ -237,9 +238,9 @@ func (c *compaction) mergeOrHalve(ctx context.Context, run []commit.Commit) (beg
 	return c.mergeOrHalve(ctx, run[half:])
 }
 
-// merge makes one part of a run of commits. All its files are durable before the first of them appears, so that it is a
-// short moment in which they are seen beside those that they replace. From the first name on the merged part's number is
-// used, whatever an error says of it: begun reports that.
+// merge makes one part of a run of commits. All its files are durable before the first is published, so they coexist
+// with the replaced files only briefly. Once the first file is published, the merged part's number is used, even if an
+// error follows; begun reports that.
 func (c *compaction) merge(ctx context.Context, run []commit.Commit) (begun bool, err error) {
 	record, err := c.record(run)
 	if err != nil {
@@ -285,14 +286,14 @@ func (c *compaction) merge(ctx context.Context, run []commit.Commit) (begun bool
 	return true, nil
 }
 
-// record is the commit of a merged part, without its files.
+// record returns the commit of a merged part, without its files.
 func (c *compaction) record(run []commit.Commit) (*commit.Commit, error) {
 	record := &commit.Commit{
 		SchemaVersion: run[0].SchemaVersion, ToolVersion: run[0].ToolVersion, RegistryVersion: run[0].RegistryVersion,
 		ScanID: c.done.ScanID, Shard: commit.CompactedShard, N: c.next,
 	}
 	finished := roaring64.New()
-	at := make([]int64, len(run[0].Files)) // rows before, by file
+	at := make([]int64, len(run[0].Files)) // rows of earlier commits in the run, by file
 	for i := range run {
 		from := &run[i]
 		seqs, err := from.Bitmap()
@@ -327,7 +328,7 @@ func (c *compaction) record(run []commit.Commit) (*commit.Commit, error) {
 	return record, err
 }
 
-// deleteWhatIsDue deletes what has been replaced for as long as the options say; at the end it waits for the rest.
+// deleteWhatIsDue deletes replaced commits whose grace has ended. With wait, it waits for the grace of all.
 func (c *compaction) deleteWhatIsDue(ctx context.Context, wait bool) error {
 	for len(c.waiting) > 0 {
 		due := c.waiting[0].since.Add(c.options.Grace)
@@ -349,8 +350,8 @@ func (c *compaction) deleteWhatIsDue(ctx context.Context, wait bool) error {
 	return nil
 }
 
-// delete deletes replaced commits: the files first, sites before the others, since who reads all files of a folder finds
-// their rows twice; then the records, of which nobody takes notice any more.
+// delete deletes replaced commits. It begins with files, sites first, since programs that read whole folders find their
+// rows twice. The records, which no longer count, are last.
 func (c *compaction) delete(ctx context.Context, commits []commit.Commit) error {
 	names := make([]string, len(commits))
 	for i := range len(commits[0].Files) {
@@ -368,7 +369,7 @@ func (c *compaction) delete(ctx context.Context, commits []commit.Commit) error 
 	return c.deleteAll(ctx, names)
 }
 
-// deleteAtOnce is how many objects are deleted at a time: each waits for a disk or a server.
+// deleteAtOnce bounds how many objects are deleted at a time. Each deletion waits for a disk or a server.
 const deleteAtOnce = 8
 
 func (c *compaction) deleteAll(ctx context.Context, names []string) error {
@@ -386,8 +387,8 @@ func (c *compaction) deleteAll(ctx context.Context, names []string) error {
 	return errors.Join(errs...)
 }
 
-// end brings the views and the totals of the manifest up to date, where it has any: how many parts and bytes there are. Of rows it
-// has as many as before.
+// end updates the views, and the totals of parts and bytes in the manifest of a complete scan. The number of rows does
+// not change.
 func (c *compaction) end(ctx context.Context) error {
 	if err := views.Write(ctx, c.store, nil); err != nil {
 		return err
@@ -410,7 +411,7 @@ func (c *compaction) end(ctx context.Context) error {
 	return c.manifest.Write(ctx, c.store)
 }
 
-// WriteTo prints what was done in one line.
+// WriteTo prints the result in one line.
 func (c *Result) WriteTo(w io.Writer) (int64, error) {
 	var line strings.Builder
 	if c.PartsBefore == c.PartsAfter {

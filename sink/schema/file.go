@@ -9,16 +9,16 @@ import (
 // ScansFolder is the folder of all records of scans.
 const ScansFolder = "_scans/"
 
-// MaxCommit is how many bytes the record of a commit has at most.
+// MaxCommit bounds the record of a commit, in bytes.
 const MaxCommit = 128 << 20
 
-// SumOf is the SHA-256 of bytes, in hex.
+// SumOf returns the SHA-256 of data, in hex.
 func SumOf(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
 }
 
-// File is one file of a table, as the records have it.
+// File describes one file of a table in a record.
 type File struct {
 	Table  string `json:"table"`
 	Name   string `json:"name"`
@@ -28,7 +28,7 @@ type File struct {
 	Groups int    `json:"row_groups,omitempty"`
 }
 
-// DamagedError says what of a file is not as its commit says.
+// DamagedError says which property of a file differs from its record.
 type DamagedError struct{ What, Expected, Found string }
 
 func (e *DamagedError) Error() string {

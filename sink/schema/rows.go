@@ -1,32 +1,38 @@
-// Package schema answers one question: what is a row? It has a struct a table, whose tags describe the columns, and makes
-// descriptions and documents of them.
+// Package schema answers one question: what is a row? It has one struct for each table, whose tags describe the
+// columns, and derives descriptions and documents from them.
 package schema
 
-// This file is the schema: one struct a table, one field a column, in the order of the columns. What several columns
-// share, such as a bound, is in the description of their table (schema.go). The tags say the rest, once: `parquet` its
-// name and how it is written, `about` its meaning in one line, `example` what may stand in it (lists and structs as
-// JSON), and `stats` that its minimum and maximum a page are worth computing: somebody filters by it, and its values of
-// a page lie together. Those of a dictionary do not: each page has about all of them; `judged` that a column of sites
-// is made by the judgement, and made anew where stored bodies are judged again (sink/reaudit), which carries over all
-// others. Schema, the Parquet writers, the readers, the JSON lines and docs/SCHEMA.md are all made from the tags.
+// This file is the schema: one struct for each table, one field for each column, in the order of the columns. What several
+// columns share, such as a bound, is in the description of their table (schema.go). The tags have the rest:
 //
-// Null. An `optional` column that is no pointer is null where the field is its type's zero: an absent rank is 0, an
-// absent header field is "". Where the zero is a value of its own (a crawl delay of 0), the field is a pointer.
+//   - `parquet` is its name and encoding.
+//   - `about` is its meaning in one line.
+//   - `example` is a possible value; lists and structs are JSON.
+//   - `stats` asks for minimum and maximum of each page. It is for columns that queries filter by and whose equal
+//     values are close together. In dictionary columns each page has nearly all values, so it is useless there.
+//   - `judged` marks a column of sites that the evaluation sets. Re-evaluating stored bodies sets these again and
+//     copies all others.
 //
-// Encoding. `dict` where few values repeat, `plain` where they do not (host names, paths): looking distinct strings up
-// in a dictionary costs a fifth of the writer's time and saves nothing. `delta` where a number is near the one before it:
-// then zstd has an eighth of the bytes to go through, and leaves a quarter. Other numbers are plain: zstd finds what repeats.
-// The counts of verdicts have a dictionary, as they are small, few differ, and they repeat with the agents they are of: a byte for each
-// row, which zstd makes less of in a third of the time. A dictionary of lines is slower than their differences.
-// `delta` also where a text is mostly the one before it (the origin of verdicts, not of sites): then it is written once.
+// The Parquet writers, the readers, the JSON lines and docs/SCHEMA.md are all derived from the tags.
+//
+// Null. An `optional` column that is not a pointer is null if the field is its type's zero: an absent rank is 0, an
+// absent header field is "". If zero is a value of its own (a crawl delay of 0), the field is a pointer.
+//
+// Encoding. `dict` is for few values that repeat, `plain` for distinct ones (host names, paths): looking distinct
+// strings up in a dictionary costs a fifth of the writer's time and saves nothing. `delta` is for numbers close to the
+// one before: zstd then has an eighth of the bytes to compress and writes a quarter. It is also for texts that mostly
+// equal the one before (the origin of verdicts, not of sites), which it stores once. Other numbers are plain, since
+// zstd finds repetitions. The counts of verdicts have a dictionary: they are small, few, and repeat with their agents.
+// That takes a byte a row, which zstd compresses better in a third of the time. For line numbers, `delta` is faster
+// than a dictionary.
 //
 // Versions. Columns are only ever added, at the end of their struct or where they read best: readers go by name.
 
-// Version is the version of all tables, in the metadata of every file. It grows when a column is added or a
+// Version is the version of all tables, in the metadata of every file. It is incremented when a column is added or a
 // meaning changes.
 const Version = 1
 
-// The bounds of what is stored, in bytes of valid UTF-8 after repair. What is longer is cut at a character's end.
+// Bounds of stored texts, in bytes of valid UTF-8. Longer texts are cut at the end of a character.
 const (
 	MaxInput   = 2048 // sites.input
 	MaxLabel   = 200  // sites.label

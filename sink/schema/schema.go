@@ -33,8 +33,8 @@ type Table struct {
 }
 
 // Column describes a column. Type is one of string, bool, int32, int64, float, double, binary, timestamp(ms, UTC),
-// list<…> and struct<name type, …>; a question mark at its end says that it may be null, as Nullable does. Example is
-// a value as text: lists and structs as JSON, bytes quoted as in Go.
+// list<…> and struct<name type, …>; a question mark at its end says that the column may be null, as Nullable does.
+// Example is a value as text: lists and structs as JSON, bytes quoted as in Go.
 type Column struct {
 	Name     string `json:"name"`
 	Type     string `json:"type"`
@@ -43,7 +43,7 @@ type Column struct {
 	Example  string `json:"example"`
 }
 
-// tables is every table with its row, in reading order.
+// tables has every table with its row type, in reading order.
 var tables = []struct {
 	name, about string
 	row         reflect.Type
@@ -78,13 +78,13 @@ func ColumnsOf(row reflect.Type) []Column {
 	return columns
 }
 
-// ColumnName is the column that a field is written to.
+// ColumnName returns the column of a field.
 func ColumnName(field reflect.StructField) string {
 	name, _, _ := strings.Cut(field.Tag.Get("parquet"), ",")
 	return name
 }
 
-// HasOption reports whether the field's parquet tag has an option.
+// HasOption reports whether the field's parquet tag has the given option.
 func HasOption(field reflect.StructField, option string) bool {
 	_, options, _ := strings.Cut(field.Tag.Get("parquet"), ",")
 	for o := range strings.SplitSeq(options, ",") {
@@ -152,7 +152,7 @@ type may be null. Columns are only ever added: read them by name (in DuckDB with
 	return err
 }
 
-// Print writes Tables for a terminal of so many columns: of the tables of these names, or of all where none is named.
+// Print writes Tables for a terminal that is columns wide: the named tables, or all if none is named.
 func Print(w io.Writer, width int, names ...string) error {
 	var b strings.Builder
 	for _, table := range Tables() {

@@ -2,12 +2,12 @@ package schema
 
 import "unicode/utf8"
 
-// Bounded is a string as valid UTF-8 of at most limit bytes.
+// Bounded returns s as valid UTF-8 of at most limit bytes.
 func Bounded(s string, limit int) string { return string(AppendValid(nil, []byte(s), limit)) }
 
-// AppendValid appends raw as valid UTF-8: U+FFFD for each byte that is part of no character. It ends before limit
-// bytes are exceeded, never within a character; and a last character that stands unfinished at the end of a raw text
-// of limit bytes or more was cut by somebody before us, and is dropped.
+// AppendValid appends raw as valid UTF-8, with U+FFFD for each byte that is not part of a character. It appends at most
+// limit bytes and never cuts a character. If raw has limit bytes or more and ends in an incomplete character, that
+// character was cut earlier, and is dropped.
 func AppendValid(b, raw []byte, limit int) []byte {
 	cut := len(raw) >= limit
 	start := len(b)

@@ -17,36 +17,38 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// This file writes views.sql, with which DuckDB reads a dataset as our own readers do: the files that commits name, and
-// no others. The views hold no names of files. They read the commit records whenever they are asked, so that what a
-// running scan commits is seen at once, and what a compaction replaces is not seen twice.
+// With views.sql DuckDB reads a dataset as bulkscan does: only files that commits name. The views contain no file
+// names. They read the commit records in every query, so commits of a running scan are seen at once, and replaced parts
+// are not seen twice.
 //
-// Several listings make a query, and the dataset may change between them. The records are listed first: the FROM clause is
-// bound from left to right. A file that a record names was there before the record was, so the listing of the table's files,
-// which is the second, has it, unless a compaction has deleted it since. By then a record says what that has replaced. So
-// the records are looked at once more, last: if more has been replaced (fence), or a file is not there, the query fails
-// instead of missing rows. Grace (CompactOptions) makes this rare. That is asked in the condition of the join, once for
-// the files that count: behind the join nobody would ask, where all rows of a query are in files that have gone. It is a LEFT JOIN, which
-// DuckDB turns into an inner one, because of an inner one it would plan such a condition as a product of all rows and files. Each look lists the records once: two listings, one from
-// before a compaction and one from after it, would have neither the old parts nor the new one.
+// A query makes several listings, and the dataset may change between them. DuckDB binds the FROM clause from left to
+// right, so the records are listed first and the table's files second. A file is published before the record that names
+// it, so the second listing has the file, unless a compaction has deleted it since. By then a record says so. So the
+// records are read once more at the end. If more commits have been replaced (fence), or a file is missing, the query
+// fails instead of returning fewer rows. compact.Options.Grace makes this rare.
 //
-// No view has a CTE that DuckDB materializes: beside one it reads all columns of every file, which takes a hundred times as
-// long. What would be used twice is grouped or counted in a window instead.
+// This check is in the condition of the join and runs once for each file that counts. After the join it would not run
+// if all rows of a query were in deleted files. The join is a LEFT JOIN, which DuckDB turns into an inner one; written
+// as an inner join, DuckDB would plan the product of all rows and files. Each reading of the records lists them once:
+// two listings, one before a compaction and one after it, could lack both the old parts and the new one.
 //
-// Files are compared by the last three parts of their paths, which bulkscan gives them: before these DuckDB may write a
-// place otherwise than it was given.
+// No view has a CTE that DuckDB materializes: with one, DuckDB reads all columns of every file, which takes a hundred
+// times as long. Instead of using a subquery twice, the views group, or count in a window.
 //
-// DuckDB refuses a view of files that do not exist, so there are views only of tables that have some.
+// Files are compared by the last three parts of their paths, which bulkscan chooses. DuckDB may rewrite the part
+// before.
+//
+// DuckDB refuses a view of files that do not exist, so only tables with files have views.
 
-// Name is the file of DuckDB views in the root of a dataset.
+// Name is the name of views.sql, in the root of a dataset.
 const Name = "views.sql"
 
 const (
-	// MaxBytes bounds views.sql, which has the registry of tokens in it.
+	// MaxBytes bounds views.sql, which includes the registry of tokens.
 	MaxBytes   = 4 << 20
 	viewsSum   = "-- sha256 of all lines above: "
 	viewsAt    = `coalesce(getvariable('bulkscan'), '')`
-	viewsGlob  = `regexp_replace(` + viewsAt + `, '([[*?])', '[\1]', 'g')` // for patterns: the place itself is none
+	viewsGlob  = `regexp_replace(` + viewsAt + `, '([[*?])', '[\1]', 'g')` // escaped, since it becomes part of a glob pattern
 	viewsFile  = `STRUCT("table" VARCHAR, name VARCHAR, rows BIGINT, bytes BIGINT, sha256 VARCHAR)`
 	viewsAbout = `-- The tables of this dataset as DuckDB views: every committed row, once, also while a scan or a compaction runs.
 --
@@ -59,22 +61,22 @@ const (
 --   .read path/to/THIS-FOLDER/views.sql
 --
 -- A query sees in each view what was committed when it began; between two views of one query, or two queries, a running
--- scan may commit. To ask all of them about the same moment, take hold of the files that count, and let go afterwards:
+-- scan may commit. To query all of them at the same moment, take a snapshot of the files that count, and reset it afterwards:
 --
 --   SET VARIABLE bulkscan_snapshot = (SELECT list(f) FROM bulkscan_files AS f);
 --   RESET VARIABLE bulkscan_snapshot;
 --
--- Meanwhile bulkscan compact deletes files that are held, and queries fail that need them: take hold anew then.
+-- bulkscan compact deletes files of a snapshot, too. Queries that need them then fail: take a new snapshot.
 --
 -- Below are the commit records (bulkscan_commits), the files that count by them (bulkscan_parts, bulkscan_statistics, and
--- bulkscan_files, which is both), and the tables. Behind them are views for analyses, in which "blocks" has every meaning
--- that docs/definitions.md lists. docs/queries has the analyses.
+-- bulkscan_files, which is both), and the tables. After them come views for analyses, with every meaning of "blocks" that
+-- docs/definitions.md lists. docs/queries has the analyses.
 --
--- bulkscan writes this file anew when a table gets its first file. Changes to it are lost: put views of your own
+-- bulkscan writes this file again when a table gets its first file. Changes to it are lost: put views of your own
 -- elsewhere. Tables without a file have no view yet.
 `
 	viewsCommits = `
--- Every commit record. A compaction's names those that it has replaced.
+-- Every commit record. That of a compaction names the commits that it replaced.
 CREATE OR REPLACE VIEW bulkscan_commits AS
 SELECT scan_id, shard, n, committed_at, rows, files, replaces
 FROM read_json(` + viewsGlob + ` || '_scans/*/commits/*.json', maximum_object_size = %d, columns = {
@@ -85,8 +87,7 @@ FROM read_json(` + viewsGlob + ` || '_scans/*/commits/*.json', maximum_object_si
 	viewsHeld = `SELECT unnest(CAST(getvariable('bulkscan_snapshot') AS
   STRUCT(scan_id VARCHAR, "table" VARCHAR, name VARCHAR, rows BIGINT, bytes BIGINT, sha256 VARCHAR, path VARCHAR)[]), recursive := true)`
 	viewsParts = `
--- Every file that commits name and no compaction has replaced, and where it lies. A change of fence tells that more has been
--- replaced.
+-- Every file that commits name and no compaction has replaced, with its path. fence changes when more commits are replaced.
 CREATE OR REPLACE VIEW bulkscan_parts AS
 SELECT * EXCLUDE (fence), ` + viewsAt + ` || name AS path, fence
 FROM (SELECT scan_id, unnest(files, recursive := true), fence FROM (
@@ -112,9 +113,9 @@ WHERE getvariable('bulkscan_snapshot') IS NULL
 UNION ALL
 SELECT *, NULL FROM (` + viewsHeld + `) WHERE ends_with("table", '_stats');
 `
-	// %[1]s is all that counts, joined.
+	// %[1]s is the union of parts and statistics.
 	viewsFiles = `
--- Every file that counts, and where it lies.
+-- Every file that counts, with its path.
 CREATE OR REPLACE VIEW bulkscan_files AS
 %[1]s;
 `
@@ -137,16 +138,16 @@ WHERE rows.bulkscan_file IS NOT NULL;
 `
 )
 
-// The views that are made of the tables: above each stands which tables it needs.
+// The views for analyses. A line above each lists the tables that it needs.
 //
 //go:embed analyses.sql
 var viewsAnalyses string
 
-// What stands before and behind the registry of tokens.
+// The text before and after the registry of tokens.
 const (
 	viewsRegistry = `
--- The registry of tokens by which the scan was judged that wrote this file: who runs a crawler, what for, whether it heeds '*', and
--- whose group it follows where none names it.
+-- The registry of tokens of the scan that wrote this file: a crawler's operator and purpose, whether it heeds '*', and whose
+-- group it follows if no group names it.
 CREATE OR REPLACE VIEW tokens AS
 SELECT * FROM (VALUES
 `
@@ -154,8 +155,8 @@ SELECT * FROM (VALUES
 `
 )
 
-// Write writes views.sql of the tables that have committed files, unless it says so already. A nil registry is the one
-// that stands there.
+// Write writes views.sql for the tables that have committed files, unless it is up to date. A nil registry keeps the
+// one in the file.
 func Write(ctx context.Context, st store.Store, registry *tokens.Registry) error {
 	with, err := tablesWithFiles(ctx, st)
 	if err != nil {
@@ -166,8 +167,8 @@ func Write(ctx context.Context, st store.Store, registry *tokens.Registry) error
 	if err == nil && bytes.Equal(before, data) {
 		return nil
 	}
-	// Several scans write them, each under its own lock, and each sweeps what drafts of them it finds: ours may be among
-	// those. Then the store says that there is nothing to publish.
+	// Several scans may write the file, each under its own lock, and each sweeps drafts of it. So another scan may
+	// delete this draft. Then Put returns fs.ErrNotExist.
 	for range putViews {
 		if err = st.Put(ctx, Name, data); !errors.Is(err, fs.ErrNotExist) {
 			break
@@ -176,10 +177,11 @@ func Write(ctx context.Context, st store.Store, registry *tokens.Registry) error
 	return err
 }
 
-// putViews is how often views are tried to be written. A scan sweeps twice in its life.
+// putViews bounds the attempts to write the file. A scan sweeps its drafts twice.
 const putViews = 5
 
-// tablesWithFiles returns the tables that a view can be made of: there are records of their files, and a file lies there.
+// tablesWithFiles returns the tables for which a view is possible: they have a file, and there are records of such
+// files.
 func tablesWithFiles(ctx context.Context, st store.Store) (with []string, err error) {
 	var committed, noted bool // records of parts, and of statistics
 	for entry, err := range st.List(ctx, schema.ScansFolder) {
@@ -211,7 +213,7 @@ func tablesWithFiles(ctx context.Context, st store.Store) (with []string, err er
 	return with, nil
 }
 
-// viewsOf is the views of some tables.
+// viewsOf returns the text of views.sql for these tables.
 func viewsOf(with []string, registry string) []byte {
 	var b strings.Builder
 	b.WriteString(viewsAbout)
@@ -246,7 +248,7 @@ func viewsOf(with []string, registry string) []byte {
 	return []byte(text + viewsSum + schema.SumOf([]byte(text)) + "\n")
 }
 
-// writeAnalyses writes the views that are made of the tables, as far as there are these.
+// writeAnalyses writes the analysis views whose tables exist.
 func writeAnalyses(b *strings.Builder, with []string) {
 	for view := range strings.SplitSeq(viewsAnalyses, "\n-- needs: ") {
 		needs, view, _ := strings.Cut(strings.TrimPrefix(view, "-- needs: "), "\n")
@@ -256,8 +258,8 @@ func writeAnalyses(b *strings.Builder, with []string) {
 	}
 }
 
-// registryView is the view of a registry, or the one that views.sql has had so far: who only merges parts or computes
-// statistics does not know what the sites were judged by.
+// registryView returns the view of a registry. For a nil registry it keeps the view in the existing file: compact and
+// stats do not know the registry of the scan.
 func registryView(registry *tokens.Registry, before []byte) string {
 	if registry == nil {
 		_, rows, found := bytes.Cut(before, []byte(viewsRegistry))
@@ -272,7 +274,7 @@ func registryView(registry *tokens.Registry, before []byte) string {
 		t := &registry.Tokens[i]
 		fallback := make([]string, len(t.Chain))
 		for j, next := range t.Chain {
-			fallback[j] = quoted(registry.Tokens[next].Name) // a list may spell it otherwise
+			fallback[j] = quoted(registry.Tokens[next].Name) // the list's own spelling of the name may differ
 		}
 		rows[i] = fmt.Sprintf("(%s, %s, %s, %s, %t, CAST([%s] AS VARCHAR[]))",
 			quoted(t.Name), quoted(t.Category), quoted(t.Operator), quoted(t.Purpose), t.HeedsStar, strings.Join(fallback, ", "))
@@ -280,10 +282,10 @@ func registryView(registry *tokens.Registry, before []byte) string {
 	return viewsRegistry + strings.Join(rows, ",\n") + "\n" + viewsRegistryEnd
 }
 
-// quoted is a text as SQL spells it.
+// quoted returns a text as an SQL literal.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
-// Sound reports whether a file of views is as some version of bulkscan wrote it.
+// Sound reports whether views.sql is unchanged since some version of bulkscan wrote it.
 func Sound(data []byte) bool {
 	at := bytes.LastIndex(data, []byte("\n"+viewsSum)) + 1
 	return at > 0 && string(data[at:]) == viewsSum+schema.SumOf(data[:at])+"\n"
