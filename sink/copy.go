@@ -15,11 +15,11 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// This file turns a site into rows. A row outlives the tray that it is made from until its batch is written, so every
-// byte that the tray owns is copied, into slabs that are taken back as a whole after the write. Strings of the list and
-// of our own tables do not move and are not copied.
+// This file turns a site into rows. A row outlives the slot of its site until its batch is written. So bytes that the
+// slot owns are copied, into slabs that are freed as a whole after the write. Strings of the list and of bulkscan's own
+// tables are immutable and not copied.
 
-// copier makes rows whose memory lives until reset.
+// copier makes rows whose memory is valid until reset.
 type copier struct {
 	scanID          string
 	registryVersion string
@@ -32,7 +32,7 @@ type copier struct {
 	ints   slab[int32]
 }
 
-// tokenText is what rows say of a registry token, checked once for all rows.
+// tokenText has the texts of a registry token in rows, made valid once for all rows.
 type tokenText struct{ name, category string }
 
 func newCopier(scanID string, registry *tokens.Registry) copier {
@@ -43,7 +43,7 @@ func newCopier(scanID string, registry *tokens.Registry) copier {
 	return c
 }
 
-// reset takes back the memory of all rows made so far.
+// reset reuses the memory of all rows made so far.
 func (c *copier) reset() {
 	c.bytes.reset()
 	c.lists.reset()
@@ -52,13 +52,13 @@ func (c *copier) reset() {
 	c.ints.reset()
 }
 
-// slab hands out slices that stay where they are: when it is full it begins a new block, and the old one lives on
-// through what was handed out.
+// slab hands out slices that stay valid until reset. A full slab begins a new block; the old one lives as long as its
+// slices.
 type slab[T any] struct{ block []T }
 
 const (
-	slabStart = 256 << 10 // bytes of a first block
-	slabKeep  = 8 << 20   // bytes of a block that is kept for the next batch
+	slabStart = 256 << 10 // bytes of the first block
+	slabKeep  = 8 << 20   // maximum bytes of a block kept for the next batch
 )
 
 func (s *slab[T]) take(n int) []T {
@@ -81,7 +81,7 @@ func (s *slab[T]) reset() {
 	s.block = s.block[:0]
 }
 
-// text copies raw bytes as valid UTF-8 of at most limit bytes.
+// text copies raw as valid UTF-8 of at most limit bytes.
 func (c *copier) text(raw []byte, limit int) string {
 	if len(raw) == 0 {
 		return ""
@@ -98,7 +98,7 @@ func (c *copier) text(raw []byte, limit int) string {
 	return unsafe.String(unsafe.SliceData(kept), n)
 }
 
-// ours is text for a string that does not move: it is copied only if it must be changed.
+// ours is text for an immutable string, which is copied only if it must change.
 func (c *copier) ours(s string, limit int) string {
 	if len(s) <= limit && utf8.ValidString(s) {
 		return s
@@ -106,7 +106,7 @@ func (c *copier) ours(s string, limit int) string {
 	return c.text(unsafe.Slice(unsafe.StringData(s), len(s)), limit)
 }
 
-// maxOrigin is longer than any origin's text: scheme, brackets, a host of 253 bytes and a port.
+// maxOrigin exceeds the length of every origin: scheme, brackets, a host of 253 bytes, and a port.
 const maxOrigin = 300
 
 func (c *copier) origin(o origin.Origin) string {
@@ -127,13 +127,13 @@ func (c *copier) target(t exchange.Target) string {
 }
 
 func (c *copier) address(a netip.Addr) string {
-	const room = 64 // without a zone at most 45
+	const room = 64 // at most 45 without a zone
 	text := a.WithZone("").AppendTo(c.bytes.take(room)[:0])
 	c.bytes.giveBack(room - len(text))
 	return unsafe.String(unsafe.SliceData(text), len(text))
 }
 
-// key is what the rows of one site share.
+// key has the columns that all rows of a site share.
 type key struct {
 	origin, host, requested, tld string
 	port                         int32
@@ -156,10 +156,10 @@ func (c *copier) key(s *audit.Site) key {
 	}
 }
 
-// yes and no are what nullable columns of truth point to.
+// yes and no are the targets of nullable boolean columns.
 var yes, no = true, false
 
-// truth is a fact as a column has it, nil where it does not apply.
+// truth returns a fact for a nullable column, nil if it does not apply.
 func truth(t exchange.Tristate) *bool {
 	switch t {
 	case exchange.Yes:
@@ -170,7 +170,7 @@ func truth(t exchange.Tristate) *bool {
 	return nil
 }
 
-// lastingTruth is a fact of a column whose memory is used again.
+// lastingTruth returns the same value with a pointer that stays valid.
 func lastingTruth(b *bool) *bool {
 	switch {
 	case b == nil:
@@ -238,7 +238,7 @@ func (c *copier) site(row *schema.SiteRow, k key, s *audit.Site) {
 	row.TLSVerified = truth(f.TLSVerified)
 }
 
-// judgement sets the columns of a row of sites that are tagged as judged, and no others.
+// judgement sets exactly the columns of a row of sites that are tagged as judged.
 func (c *copier) judgement(row *schema.SiteRow, r *audit.Report) {
 	row.RegistryVersion = c.registryVersion
 	row.Access, row.AccessSource = r.Access.String(), audit.AccessSource
@@ -264,8 +264,8 @@ func (c *copier) judgement(row *schema.SiteRow, r *audit.Report) {
 	}
 }
 
-// starVerdict is the verdict of an agent that nobody names. Whom we did not ask allows nothing and blocks nothing that we
-// know of; the zero Decision would say that all is allowed.
+// starVerdict is the verdict of an agent that no group names. With unknown access it is "unknown": the zero Decision
+// would say that everything is allowed.
 func starVerdict(r *audit.Report) string {
 	if r.Access == parser.AccessUnknown {
 		return "unknown"
@@ -302,7 +302,7 @@ func (c *copier) verdict(row *schema.VerdictRow, k key, v *audit.Verdict) {
 	}
 }
 
-// signal writes what a Content-Signal says in its one form, which is ASCII.
+// signal writes a Content-Signal in its canonical form, which is ASCII.
 func (c *copier) signal(raw []byte) string {
 	room := 2 * len(raw)
 	if room == 0 {
@@ -335,7 +335,7 @@ func (c *copier) texts(raw [][]byte, limit int) []string {
 	return list
 }
 
-// names spells registry tokens. An index that the registry does not have is a fault of the caller, and left out.
+// names spells registry tokens. It leaves out indexes that the registry does not have.
 func (c *copier) names(ids []uint16) []string {
 	list := c.lists.take(len(ids))
 	n := 0
@@ -357,7 +357,7 @@ func (c *copier) redirects(hops []exchange.Hop) []schema.HopRow {
 	return list
 }
 
-// finite returns the number, 0 for what is none.
+// finite returns f, or 0 for NaN and infinities.
 func finite(f float64) float64 {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return 0
@@ -385,15 +385,15 @@ func (c *copier) integer(n int, has bool) *int32 {
 
 func clamp(n int) int32 { return int32(max(-schema.MaxInt32, min(n, schema.MaxInt32))) }
 
-// millis rounds a duration to nine significant bits, three digits: nobody measures a network more exactly, and the bits
-// behind them, which no compression takes away, were a tenth of the dataset.
+// millis rounds a duration to nine significant bits, three decimal digits: network measurements are not more exact, and
+// the further bits, which do not compress, were a tenth of the dataset.
 func millis(d time.Duration) float32 {
-	const kept, mantissa = 8, 23 // bits, without the first, which is not written
+	const kept, mantissa = 8, 23 // bits after the leading one, which is implicit
 	exact := math.Float32bits(float32(float64(d) / float64(time.Millisecond)))
 	return math.Float32frombits((exact + 1<<(mantissa-kept-1)) &^ (1<<(mantissa-kept) - 1))
 }
 
-// tlsName spells the version of a TLS connection as crypto/tls does, without dragging it in.
+// tlsName spells the version of a TLS connection like crypto/tls, which sink does not import.
 func tlsName(version uint16) string {
 	switch version {
 	case 0:

@@ -19,10 +19,10 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// JSONLines is the sink of `-o -`: a JSON object a site on one line, with the columns of sites by their names, and
-// `verdicts`, a list of objects with the columns of verdicts that are not already there. Absent values are null. Lines
-// are valid UTF-8, and whatever a terminal might obey (control characters, of the C1 block too, and characters that
-// reverse or hide text) is escaped. Lines appear at the latest a second after their site was added, whole.
+// JSONLines is the sink of `-o -`. It writes one JSON object for each site on one line: the columns of sites by name,
+// and `verdicts`, a list of objects with the remaining columns of verdicts. Absent values are null. Lines are valid
+// UTF-8. Characters that could affect a terminal are escaped: control characters, including the C1 block, and
+// characters that reverse or hide text. A line is written whole, at most one second after its site was added.
 type JSONLines struct {
 	mu      sync.Mutex
 	copier  copier
@@ -38,7 +38,7 @@ type JSONLines struct {
 const (
 	jsonBuffer = 64 << 10
 	jsonDelay  = time.Second
-	jsonKeep   = 1 << 20 // bytes of a line's memory that is kept
+	jsonKeep   = 1 << 20 // bytes of a line's buffer that are kept for reuse
 )
 
 // NewJSONLines returns a sink that writes to w. Of the options it uses ScanID and Registry.
@@ -84,7 +84,7 @@ func (j *JSONLines) Add(s *audit.Site) error {
 	b = append(b, "]}\n"...)
 	j.copier.reset()
 	if j.out.Available() < len(b) && j.out.Buffered() > 0 {
-		j.err = j.out.Flush() // whole lines only, so that a reader of a pipe never waits in the middle of one
+		j.err = j.out.Flush() // whole lines only, so that a reader of a pipe never waits for the rest of a line
 	}
 	if j.err == nil {
 		_, j.err = j.out.Write(b)
@@ -104,7 +104,7 @@ func (j *JSONLines) Add(s *audit.Site) error {
 	return nil
 }
 
-// flushLater writes what has been waiting.
+// flushLater writes the buffered lines.
 func (j *JSONLines) flushLater() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -130,16 +130,16 @@ func (j *JSONLines) Close(context.Context) error {
 	return j.err
 }
 
-// jsonField is how a column is written: `"name":`, and which field it is.
+// jsonField says how to write a column: its `"name":` and its field.
 type jsonField struct {
 	label     string
 	index     int
-	optional  bool // null at the type's zero
+	optional  bool // null if the field is zero
 	timestamp bool
-	fields    []jsonField // of a struct, or of a list's structs
+	fields    []jsonField // fields of a struct, or of the structs in a list
 }
 
-// jsonFieldsOf plans the columns of a row type, without some.
+// jsonFieldsOf returns the columns of a row type, except those in without.
 func jsonFieldsOf(row reflect.Type, without ...string) []jsonField {
 	var fields []jsonField
 	for i := range row.NumField() {
@@ -212,10 +212,10 @@ func appendField(b []byte, f *jsonField, v reflect.Value) []byte {
 		}
 		return append(b, ']')
 	}
-	panic("sink: a column of kind " + v.Kind().String()) // a row type that no test has seen
+	panic("sink: a column of kind " + v.Kind().String()) // a new kind in a row type; tests cover all kinds that exist
 }
 
-// appendJSONFloat spells a finite number; others, which JSON does not have, are null.
+// appendJSONFloat writes a finite number. JSON has no others, so they are null.
 func appendJSONFloat(b []byte, f float64) []byte {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return append(b, "null"...)

@@ -14,33 +14,32 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 )
 
-// This file is one part: a Parquet file a table, filled together and sealed together. A Writer has two, so that one is
-// filled while the other is sealed.
+// This file has the open files of one part, one Parquet file for each table. They are filled and sealed together.
 
 const (
-	batchRows  = 128      // rows of sites handed to parquet-go at once: fewer than 64 cost time, and each batch allocates twice
+	batchRows  = 128      // rows of sites passed to parquet-go at once: fewer than 64 cost time, and each batch allocates twice
 	detailRows = 512      // the same for verdicts and evidence
 	batchBytes = 1 << 20  // copied bytes after which a batch is written early
-	groupBytes = 48 << 20 // raw bytes after which a row group is ended early, so that hostile sites cost no memory
-	partGroups = 256      // row groups of a file after which a part is full: its footer grows with them
+	groupBytes = 48 << 20 // raw bytes after which a row group is ended early, which bounds memory for hostile sites
+	partGroups = 256      // row groups of a file after which a part is full, since its footer grows with them
 )
 
-// part is a set of open files. Between begin and discard or seal it belongs to whoever holds it.
+// part is a set of open files. Between begin and discard or seal it belongs to one goroutine.
 type part struct {
 	copier copier
-	n      int      // its number in its shard
+	n      int      // number of the part in its shard
 	seqs   []uint64 // of its rows
 	weight int      // raw bytes in the open row groups
-	limit  int      // of weight: groupBytes
+	limit  int      // maximum of weight
 
 	sites    *table.Writer[schema.SiteRow]
 	verdicts *table.Writer[schema.VerdictRow]
 	evidence *table.Writer[schema.EvidenceRow]
 	bodies   *table.Writer[schema.BodyRow]
-	hashes   map[uint64]struct{} // of the bodies that it has
-	rejudged *commit.Rejudged    // of a part that is made of a stored one
+	hashes   map[uint64]struct{} // hashes of the bodies already written
+	rejudged *commit.Rejudged    // set for a part made from a stored one
 
-	files []file // the tables above that are written, in the order of publishing: sites last
+	files []file // the tables to write, in the order of publishing: sites last
 }
 
 // file is a table without its row type.
@@ -81,7 +80,7 @@ func newPart(o *Options) *part {
 	return p
 }
 
-// tables are the part's tables, in the order of publishing.
+// tables returns the part's tables in the order of publishing.
 func (p *part) tables() (files []file) {
 	if p.bodies != nil {
 		files = append(files, p.bodies)
@@ -111,7 +110,7 @@ func (p *part) begin(ctx context.Context, st store.Store, o *Options, n int) err
 	return nil
 }
 
-// add copies a site's rows into the batches, and writes them when they are full.
+// add copies a site's rows into the batches and flushes full batches.
 func (p *part) add(s *audit.Site) error {
 	k := p.copier.key(s)
 	if p.verdicts != nil {
@@ -147,28 +146,28 @@ func (p *part) add(s *audit.Site) error {
 	return p.added(s.Seq)
 }
 
-// added ends the adding of a site.
+// added records a site whose rows have been added, and flushes if a batch is full.
 func (p *part) added(seq uint64) error {
 	p.seqs = append(p.seqs, seq)
-	// Bodies have been written already, and a few of them may weigh as much as a row group.
+	// Bodies are not batched, and a few of them may fill a row group.
 	if len(p.seqs)%batchRows == 0 || len(p.copier.bytes.block) > batchBytes || p.weight >= p.limit {
 		return p.flush()
 	}
 	return nil
 }
 
-// full reports whether a file has as many row groups as it may have.
+// full reports whether a file has reached partGroups.
 func (p *part) full() bool {
 	return slices.ContainsFunc(p.files, func(f file) bool { return f.RowGroups() >= partGroups })
 }
 
-// keepsBody reports whether the table bodies keeps a site's body: a file of robots records. HTML and other texts that
-// servers send for missing files would be most of the bytes.
+// keepsBody reports whether the table bodies keeps a site's body, which must have robots records. HTML and other texts
+// that servers send for missing files would be most of the bytes.
 func keepsBody(s *audit.Site) bool {
 	return s.Report.BodyHash != 0 && len(s.Fetch.Body) > 0 && !s.Report.IsHTML && s.Report.Counts.Records > 0
 }
 
-// addBody writes a body at once: it is too big to be copied twice.
+// addBody writes a body at once, which saves a copy.
 func (p *part) addBody(hash uint64, body []byte) error {
 	if _, has := p.hashes[hash]; has {
 		return nil
@@ -183,7 +182,7 @@ func (p *part) addBody(hash uint64, body []byte) error {
 	return p.bodies.Flush()
 }
 
-// flush writes the batches, after which the rows' memory is free again.
+// flush writes the batches and frees the rows' memory.
 func (p *part) flush() error {
 	for _, f := range p.files {
 		if err := f.Flush(); err != nil {
@@ -204,7 +203,7 @@ func (p *part) flush() error {
 	return nil
 }
 
-// seal makes the part's files durable and gives them their names, sites last.
+// seal makes the part's files durable and publishes them, sites last.
 func (p *part) seal(ctx context.Context) ([]schema.File, error) {
 	if err := p.flush(); err != nil {
 		return nil, err
@@ -224,7 +223,7 @@ func (p *part) seal(ctx context.Context) ([]schema.File, error) {
 	return files, nil
 }
 
-// discard drops the files that have no name yet, and the rows in memory.
+// discard drops unpublished files and the rows in memory.
 func (p *part) discard() error {
 	var errs []error
 	for _, f := range p.files {

@@ -11,9 +11,9 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 )
 
-// Rows yields the rows of a committed table, part after part, in the order in which they were written. T is the
-// table's row type, or a struct with some of its columns, which are then all that is read. A row is valid until the
-// next; its strings stay. The iteration ends after the first error; a table that the scan does not have is ErrNoTable.
+// Rows yields the rows of a committed table, part after part, in the order of writing. T is the table's row type, or a
+// struct with some of its columns; only these are read. A row is valid until the next; its strings stay valid. The
+// iteration ends after the first error, which is commit.ErrNoTable if the scan does not have the table.
 func Rows[T any](ctx context.Context, s *commit.Scan, table string) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		if !s.Has(table) {
@@ -28,20 +28,20 @@ func Rows[T any](ctx context.Context, s *commit.Scan, table string) iter.Seq2[*T
 	}
 }
 
-// CommitRows yields the rows of a table's file in one commit of the scan, as Rows does.
+// CommitRows yields the rows of a table's file in one commit of the scan, like Rows.
 func CommitRows[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, table string) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) { commitRows(ctx, s, c, table, openNow(ctx, s, c, table), yield) }
 }
 
-// OpenCursor opens the file of a table in a commit. A table that the commit does not have is ErrNoTable.
+// OpenCursor opens a commit's file of a table. The error is commit.ErrNoTable if the commit does not have the table.
 func OpenCursor(ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string, fields ...table.Field) (*table.Cursor, error) {
 	again := func() table.Opened { return openNow(ctx, s, c, tableName) }
 	return table.NewCursor(ctx, again(), again, fields...)
 }
 
-// Cursors opens the files of a table, commit after commit as Rows has them: OpenCursor for each, but that the next files are
-// being opened while one is read, which counts where each open asks a server. Who gets a Cursor closes it before the next.
-// The iteration ends after the first error.
+// Cursors opens the files of a table like OpenCursor, commit after commit in the order of Rows. It opens the next files
+// while one is read, which matters if each open asks a server. The caller closes each Cursor before the next. The
+// iteration ends after the first error.
 func Cursors(ctx context.Context, s *commit.Scan, tableName string, fields ...table.Field) iter.Seq2[*table.Cursor, error] {
 	return func(yield func(*table.Cursor, error) bool) {
 		for c, first := range opened(ctx, s, tableName) {
@@ -53,8 +53,8 @@ func Cursors(ctx context.Context, s *commit.Scan, tableName string, fields ...ta
 	}
 }
 
-// commitRows yields the rows of a file that has been opened, and closes it. It returns whether there may be more of others:
-// not after an error, nor where yield says so.
+// commitRows yields the rows of an opened file and closes it. more is false after an error, and if yield returned
+// false.
 func commitRows[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string, at table.Opened, yield func(*T, error) bool) (more bool) {
 	var n int64 // rows so far
 	for was := ""; ; at = openNow(ctx, s, c, tableName) {
@@ -68,12 +68,12 @@ func commitRows[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, ta
 			stopped = !yield(row, err)
 			return !stopped
 		})
-		_ = p.Object.Close() // it was only read: what went wrong has been told
+		_ = p.Object.Close() // opened for reading; errors of reading were returned
 		if stopped {
 			return false
 		}
 		if errors.Is(err, store.ErrChanged) && p.File.Name != was {
-			was = p.File.Name // a compaction has put the rows elsewhere while they were read
+			was = p.File.Name // a compaction moved the rows while they were read
 			continue
 		}
 		if err == nil && n != p.Rows {
@@ -86,13 +86,13 @@ func commitRows[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, ta
 	}
 }
 
-// openNow is open in one value.
+// openNow opens a commit's file of a table.
 func openNow(ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string) table.Opened {
 	at, err := s.Open(ctx, c, tableName)
 	return table.Opened{Place: table.Place(at), Err: err}
 }
 
-// opened opens the files of a table, some ahead of the one that is yielded, which its receiver closes.
+// opened yields the opened files of a table and opens some ahead. The receiver closes each.
 func opened(ctx context.Context, s *commit.Scan, tableName string) iter.Seq2[*commit.Commit, table.Opened] {
 	commits := make([]*commit.Commit, 0, len(s.Commits))
 	for i := range s.Commits {
@@ -101,7 +101,7 @@ func opened(ctx context.Context, s *commit.Scan, tableName string) iter.Seq2[*co
 	open := func(ctx context.Context, c *commit.Commit) table.Opened { return openNow(ctx, s, c, tableName) }
 	return commit.Ahead(ctx, commits, open, func(o table.Opened) {
 		if o.Err == nil {
-			_ = o.Object.Close() // nobody has read it
+			_ = o.Object.Close() // not read
 		}
 	})
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/bulkscan/bulkscan/sink/verify"
 )
 
-// This file makes a scan that has lost something one that may go on (Options.Repair): its sites that no sound commit has are
-// asked again, and then it is complete again.
+// This file prepares a scan that has lost data for continuation (Options.Repair). Sites without a sound commit are
+// fetched again, and then the scan is complete again.
 //
-// A commit is not believed if its record cannot be read, if a file of it is missing or has other bytes, or if a commit before it
-// has one of its sites. One record of no part takes out all of these, together with the numbers of the records that are missing
-// (see takeOut). From that moment the scan has what is sound, and those numbers are not given again. Killed before it, a repair
-// has changed nothing; killed after it, the same command finds the rest still missing. What it has taken out is deleted
-// afterwards, as what a compaction has replaced.
+// A commit is distrusted if its record cannot be read, if one of its files is missing or has other bytes, or if an
+// earlier commit has one of its sites. One tombstone takes out all of these, and the numbers of missing records, which
+// are not reused (see commit.TakeOut). From then on the scan has only sound data. A repair that is killed before the
+// tombstone has changed nothing. If it is killed afterwards, the same command finds the rest still missing. The files
+// of commits that were taken out are deleted later, like those that a compaction replaced.
 
-// IntactError says that a scan that was to be repaired has lost nothing.
+// IntactError says that there is nothing to repair.
 type IntactError struct {
 	ScanID string
 	State  commit.State
@@ -33,15 +33,16 @@ type IntactError struct {
 
 func (e *IntactError) Error() string {
 	if e.State == commit.Complete {
-		return fmt.Sprintf("nothing of scan %s is missing: all its %d sites are there", e.ScanID, e.Sites)
+		return fmt.Sprintf("nothing to repair: scan %s has all its %d sites", e.ScanID, e.Sites)
 	}
-	return fmt.Sprintf("nothing to repair: scan %s is not complete, and nothing that it has committed is missing; the same command without --repair goes on with it", e.ScanID)
+	return fmt.Sprintf("nothing to repair: scan %s is not complete and has lost nothing; the same command without --repair continues it", e.ScanID)
 }
 
-// maxLost bounds how many numbers of parts one record takes out: a record that was copied to a far number would lead to more.
+// maxLost bounds the numbers that one tombstone takes out. A stray record with a far number would otherwise imply any
+// number of missing parts.
 const maxLost = 100_000
 
-// repair takes out of the scan what cannot be believed. The scan's lock is held. The error is an *IntactError where there is
+// repair takes distrusted commits out of the scan. The scan's lock is held. The error is an *IntactError if there is
 // nothing to repair.
 func repair(ctx context.Context, st store.Store, lock store.Unlocker, o *Options, m *commit.Manifest) error {
 	fail := func(err error) error { return fmt.Errorf("cannot repair scan %s: %w", o.ScanID, err) }
@@ -55,7 +56,7 @@ func repair(ctx context.Context, st store.Store, lock store.Unlocker, o *Options
 	}
 	switch {
 	case len(r.lost) > maxLost:
-		return fail(fmt.Errorf("more than %d parts are missing by their numbers, up to %s; move records and files away that do not belong there", maxLost, r.last()))
+		return fail(fmt.Errorf("more than %d part numbers are missing, up to %s; move stray records and files away", maxLost, r.last()))
 	case len(r.lost) > 0:
 	case m.Repairing || r.stale:
 		return nil
@@ -80,13 +81,13 @@ type repairing struct {
 	options  *Options
 	manifest *commit.Manifest
 
-	past       *commit.History     // of the records that can be read
-	unreadable []string            // names of those that cannot
-	lost       map[commit.Key]bool // commits that are not believed, and numbers of those that are missing
-	stale      bool                // totals, statistics or rejects are not those of the commits
+	past       *commit.History     // the readable records
+	unreadable []string            // names of unreadable records
+	lost       map[commit.Key]bool // distrusted commits and missing numbers
+	stale      bool                // totals, statistics or rejects do not match the commits
 }
 
-// find says what is lost.
+// find sets past, unreadable, lost and stale.
 func (r *repairing) find(ctx context.Context) (err error) {
 	var unreadable []commit.Key
 	r.past, err = commit.GatherHistory(ctx, r.store, r.options.ScanID, func(name string, c *commit.Commit, err error) (*commit.Commit, error) {
@@ -119,7 +120,7 @@ func (r *repairing) find(ctx context.Context) (err error) {
 	return nil
 }
 
-// distrust looks for commits whose files are not what they say, or whose sites another has.
+// distrust finds commits whose files do not match their records, or whose sites another commit has.
 func (r *repairing) distrust(ctx context.Context) error {
 	all := roaring64.New()
 	for i := range r.past.Current {
@@ -130,7 +131,7 @@ func (r *repairing) distrust(ctx context.Context) error {
 			err := commit.HoldAgainst(ctx, r.store, c.Files[k])
 			_, damaged := errors.AsType[*schema.DamagedError](err)
 			if sound = err == nil; err != nil && !damaged && !errors.Is(err, store.ErrNotExist) {
-				return fmt.Errorf("cannot read %s: %w", c.Files[k].Name, err) // it may be read later
+				return fmt.Errorf("cannot read %s: %w", c.Files[k].Name, err) // perhaps temporary, so not damage
 			}
 		}
 		if sound {
@@ -138,15 +139,15 @@ func (r *repairing) distrust(ctx context.Context) error {
 			continue
 		}
 		r.lost[c.Key()] = true
-		for _, replaced := range c.Replaces { // whose rows are in these files, if anywhere
+		for _, replaced := range c.Replaces { // their rows were in these files
 			r.lost[commit.Key{Shard: replaced.Shard, N: replaced.N}] = true
 		}
 	}
 	return nil
 }
 
-// unseen adds the numbers of the last commits of a complete scan, of which only their files or the totals tell, so that they are
-// not given again.
+// unseen adds the numbers of a complete scan's last commits if only their files or the totals show them, so that these
+// numbers are not reused.
 func (r *repairing) unseen(ctx context.Context) error {
 	known := r.past.Stale()
 	for _, commits := range [][]commit.Commit{r.past.Current, r.past.Replaced, r.past.Tombstones} {
@@ -179,7 +180,7 @@ func (r *repairing) unseen(ctx context.Context) error {
 	return nil
 }
 
-// check says whether what goes by the commits goes by those that there are.
+// check sets stale if totals, statistics or rejects do not match the commits.
 func (r *repairing) check(ctx context.Context) error {
 	r.stale = len(r.manifest.Unaccounted(r.past.Current)) > 0
 	for _, table := range commit.RecordedFiles {
@@ -192,7 +193,7 @@ func (r *repairing) check(ctx context.Context) error {
 	return nil
 }
 
-// last is the greatest of the numbers that are missing.
+// last returns the record name of the highest lost number.
 func (r *repairing) last() string {
 	key := slices.MaxFunc(slices.Collect(maps.Keys(r.lost)), commit.Key.Compare)
 	return commit.RecordName(r.options.ScanID, key.Shard, key.N)

@@ -242,15 +242,15 @@ func TestRepairRefuses(t *testing.T) {
 			t.Errorf("%s: something has changed", want)
 		}
 	}
-	f("nothing of scan crash-1 is missing: all its 10 sites are there", func(*store.Dir) {})
-	f("nothing to repair: there is no scan crash-1; --scan-id names the one that is meant", func(dir *store.Dir) { remove(t, dir, commit.ManifestName(crashOptions.ScanID)) })
+	f("nothing to repair: scan crash-1 has all its 10 sites", func(*store.Dir) {})
+	f("nothing to repair: there is no scan crash-1; name the scan with --scan-id", func(dir *store.Dir) { remove(t, dir, commit.ManifestName(crashOptions.ScanID)) })
 	f(commit.ManifestRemedy, func(dir *store.Dir) { flip(t, filepath.Join(dir.Root(), commit.ManifestName(crashOptions.ScanID)), 40) })
-	f("nothing to repair: scan crash-1 is not complete, and nothing that it has committed is missing; the same command without --repair goes on with it", func(dir *store.Dir) {
+	f("nothing to repair: scan crash-1 is not complete and has lost nothing; the same command without --repair continues it", func(dir *store.Dir) {
 		if err := mustOpen(t, dir, crashOptions).Abort(); err != nil {
 			t.Fatal(err)
 		}
 	})
-	f("more than 100000 parts are missing by their numbers, up to _scans/crash-1/commits/0-1000000.json", func(dir *store.Dir) {
+	f("more than 100000 part numbers are missing, up to _scans/crash-1/commits/0-1000000.json", func(dir *store.Dir) {
 		copyObject(t, dir, crashPart(schema.Sites, 1), crashPart(schema.Sites, 1_000_000))
 	})
 	f(`--tables was "sites,verdicts,evidence,bodies" and is now "sites"`, func(dir *store.Dir) {

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// newManifest is the manifest of a scan that starts now.
+// newManifest returns the manifest of a new scan.
 func newManifest(o *Options, now time.Time) *commit.Manifest {
 	return &commit.Manifest{
 		SchemaVersion: schema.Version, ScanID: o.ScanID, State: commit.Running, ScanDate: o.Date, StartedAt: now,
@@ -22,7 +22,8 @@ func newManifest(o *Options, now time.Time) *commit.Manifest {
 	}
 }
 
-// resume checks that a scan may go on as o says, and updates what may change. The date stays that of the first start.
+// resume checks that a scan may be resumed with these options, and updates the manifest. The date stays that of the
+// first start.
 func resume(m *commit.Manifest, o *Options, now time.Time) error {
 	changed := func(what, was, is string) error {
 		if was == is {
@@ -41,7 +42,7 @@ func resume(m *commit.Manifest, o *Options, now time.Time) error {
 		errs = append(errs, changed("the number of inputs", inputNames(m.Inputs), inputNames(o.Inputs)))
 	}
 	for i := range min(len(m.Inputs), len(o.Inputs)) {
-		// A list may be moved or renamed; what counts is what it says.
+		// A list may be moved or renamed; only its content counts.
 		if m.Inputs[i].Fingerprint != o.Inputs[i].Fingerprint {
 			errs = append(errs, changed(fmt.Sprintf("the fingerprint of input %.200s", o.Inputs[i].Name), m.Inputs[i].String(), o.Inputs[i].String()))
 		}
@@ -55,8 +56,8 @@ func resume(m *commit.Manifest, o *Options, now time.Time) error {
 	return nil
 }
 
-// judgedBy is the version that a scan may go on with. One whose sites are asked may go on with any; where stored ones are judged
-// again, what differs would be by the rules of two, and those of one would not be told.
+// judgedBy returns the version with which the scan may be resumed. A scan that fetches sites may change its version. A
+// scan of stored sites may not: its differences would mix the rules of two versions.
 func judgedBy(m *commit.Manifest, o *Options) string {
 	if o.Source == nil {
 		return o.ToolVersion
@@ -64,7 +65,7 @@ func judgedBy(m *commit.Manifest, o *Options) string {
 	return m.ToolVersion
 }
 
-// tableSet lists tables in the order of AllTables: in which order they were asked for changes nothing.
+// tableSet lists tables in the order of schema.AllTables, since the order in the options does not matter.
 func tableSet(tables []string) string {
 	var in []string
 	for _, table := range schema.AllTables {
@@ -75,7 +76,7 @@ func tableSet(tables []string) string {
 	return strings.Join(in, ",")
 }
 
-// inputNames says how many inputs there are, and which are the first.
+// inputNames returns the number of inputs and the names of the first five.
 func inputNames(inputs []commit.Input) string {
 	const shown = 5
 	names := make([]string, 0, shown+1)
@@ -89,7 +90,7 @@ func inputNames(inputs []commit.Input) string {
 	return fmt.Sprintf("%d (%s)", len(inputs), strings.Join(names, ", "))
 }
 
-// changedSettings compares the settings that change answers; one that only one side has counts as "" on the other.
+// changedSettings compares the settings that change answers. A setting that only one side has is "" on the other.
 func changedSettings(was, now []commit.Setting, changed func(what, was, is string) error) error {
 	value := func(settings []commit.Setting, name string) string {
 		for _, s := range settings {
@@ -118,27 +119,27 @@ func first(errs []error) error {
 	return nil
 }
 
-// loadManifest reads the manifest of the scan to write, or begins one.
+// loadManifest reads the manifest of the scan, or returns a new one.
 func loadManifest(ctx context.Context, st store.Store, o *Options, now time.Time) (*commit.Manifest, error) {
 	m, err := commit.ReadManifest(ctx, st, o.ScanID)
 	if _, newer := errors.AsType[*schema.NewerError](err); newer {
-		return nil, err // also where it is to be begun anew: nobody knows what else belongs to it
+		return nil, err // even for a restart: a later version may have data that this one does not know
 	}
 	switch {
 	case o.Repair && errors.Is(err, store.ErrNotExist):
-		return nil, fmt.Errorf("nothing to repair: there is no scan %s; --scan-id names the one that is meant", o.ScanID)
+		return nil, fmt.Errorf("nothing to repair: there is no scan %s; name the scan with --scan-id", o.ScanID)
 	case o.Repair && err == nil && m.Restarting:
-		return nil, fmt.Errorf("nothing to repair: scan %s is being begun anew, and that was broken off; the same command without --repair goes on with it", o.ScanID)
+		return nil, fmt.Errorf("nothing to repair: scan %s is being restarted, and the restart was interrupted; the same command without --repair continues it", o.ScanID)
 	case errors.Is(err, store.ErrNotExist) && !o.Restart:
 		return newManifest(o, now), nil
 	}
 	if o.Restart || err == nil && m.Restarting {
-		// Of those that are judged again only what was made by that is deleted: nobody could ask the sites of another scan again, which
-		// may be the one that is read.
+		// A restart may delete only a scan that can be made again from the same stored one. Any other scan, which
+		// may be the stored one itself, would be lost.
 		if err == nil && o.Source != nil && (m.Rejudged == nil || m.StartedAt.Equal(o.Source.StartedAt)) {
 			return nil, fmt.Errorf("cannot judge scan %s again into this dataset: the scan of that name there is not one that can be made again, and is not deleted; give another place", o.ScanID)
 		}
-		// A manifest that cannot be read goes like the rest.
+		// An unreadable manifest is replaced like the rest.
 		m = newManifest(o, now)
 		m.Restarting = true
 		return m, nil

@@ -14,16 +14,16 @@ import (
 	"github.com/bulkscan/bulkscan/sink/views"
 )
 
-// TableWriter writes one file of a table outside of the parts: what is computed from a scan.
+// TableWriter writes one file of a table that is computed from a whole scan.
 type TableWriter[T any] struct {
 	table  *table.Writer[T]
 	store  store.Store
 	record commit.FileRecord
 }
 
-// LockStats takes a scan's lock for tables that are computed from it (see CreateTable): nothing is committed meanwhile, so
-// that they are of the whole scan, and nobody else writes them or takes their drafts for those of the dead. Who has a Writer of
-// the scan has the lock. The error is a *HeldError where another process has it.
+// LockStats takes a scan's lock for computing statistics (see CreateTable). While it is held, no commit is added, so
+// the statistics cover the whole scan, and no other process writes them or sweeps their drafts. The caller does not
+// need it if it has a Writer of the scan. The error is a *commit.HeldError if another process has the lock.
 func LockStats(ctx context.Context, st store.Store, scanID string) (store.Unlocker, error) {
 	lock, m, err := commit.LockScan(ctx, st, scanID, commit.DoingStats)
 	if err != nil {
@@ -32,15 +32,16 @@ func LockStats(ctx context.Context, st store.Store, scanID string) (store.Unlock
 	// A killed process may have left drafts of them.
 	err = errors.Join(
 		commit.SweepFiles(ctx, st, commit.StatsName(schema.TokenStats, m.ScanDate, scanID), commit.StatsName(schema.RecordStats, m.ScanDate, scanID)),
-		st.Sweep(ctx, commit.FilesFolder(scanID), commit.Everything))
+		st.Sweep(ctx, commit.FilesFolder(scanID), everything))
 	if err != nil {
 		return nil, errors.Join(err, lock.Unlock())
 	}
 	return lock, nil
 }
 
-// CreateTable begins the file of a table that is computed from a whole scan (see StatsName): from all of its Commits, with the
-// scan's lock held since before they were read (see LockStats). It appears at Close, replacing the one before.
+// CreateTable begins the file of a table that is computed from a whole scan (see commit.StatsName). The caller has held
+// the scan's lock since before it read the commits (see LockStats). Close publishes the file and replaces an earlier
+// one.
 func CreateTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, name, tableName, toolVersion string) (*TableWriter[T], error) {
 	m := scan.Manifest
 	t := table.NewWriter[T](tableName, detailRows, table.PageBytes, map[string]string{
@@ -66,7 +67,7 @@ func (w *TableWriter[T]) Add(row T) error {
 	return nil
 }
 
-// Write writes rows, which it does not keep.
+// Write writes rows and does not retain them.
 func (w *TableWriter[T]) Write(rows []T) error {
 	if err := w.table.Flush(); err != nil {
 		return err
@@ -79,7 +80,7 @@ func (w *TableWriter[T]) Write(rows []T) error {
 	return nil
 }
 
-// Close publishes the file, and notes beside the scan's manifest its hash, and how many sites it is of.
+// Close publishes the file and writes its record with its hash and number of sites.
 func (w *TableWriter[T]) Close(ctx context.Context) error {
 	err := w.table.Flush()
 	if err == nil {

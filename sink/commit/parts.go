@@ -81,9 +81,6 @@ func ShardOf(scanID, base string) (shard string, n int, ok bool) {
 	return shard, n, ok && id == scanID && (shard == CompactedShard || CheckShard(shard) == nil)
 }
 
-// Everything is for folders that are one scan's alone.
-func Everything(string) bool { return true }
-
 // SweepFiles removes leftover drafts of these files. The caller holds the lock, so no other process is writing them.
 // The views are the exception, and their writer tolerates it (see views.Write).
 func SweepFiles(ctx context.Context, st store.Store, files ...string) error {

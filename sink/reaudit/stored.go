@@ -16,14 +16,14 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 )
 
-// This file reads a stored part as what it was made of: site after site its row, its rows of the other tables, and its
-// body. All tables of a part are in the order of its sites, and a body stands where the first site has it, so that they are
-// read side by side. Only bodies that a later site has too are kept until then.
+// This file reads a stored part site by site: the site's row, its rows of the other tables, and its body. All tables of
+// a part are in the order of its sites, and a body is at its first site. So the tables are read side by side, and only
+// bodies of several sites are kept.
 
 // storedPart reads the tables of a commit side by side.
 type storedPart struct {
 	sites    *aheadRows[schema.SiteRow]
-	verdicts *aheadRows[schema.VerdictRow] // nil where the scan has no such table; so are the next two
+	verdicts *aheadRows[schema.VerdictRow] // nil if the scan has no such table, like the next two
 	evidence *aheadRows[schema.EvidenceRow]
 	bodies   *storedBodies
 
@@ -33,9 +33,9 @@ type storedPart struct {
 // maxSiteRows bounds the rows that one site may have in a table of a stored part, which may come from elsewhere.
 const maxSiteRows = 1 << 20
 
-// DamagedPartError says that what is stored of a part is not what a scan writes.
+// DamagedPartError says that a stored part is not as a scan writes it.
 type DamagedPartError struct {
-	Part string // its commit record, or the file of rejects
+	Part string // name of its commit record, or of the file of rejects
 	Err  error
 }
 
@@ -73,8 +73,8 @@ func openStored(ctx context.Context, s *commit.Scan, c *commit.Commit, facts boo
 	return p, err
 }
 
-// factsOfAll are the columns of sites that rows of other tables repeat, but for seq, by which they are found; factsToJudge those by
-// which a site is judged.
+// factsOfAll are the columns of sites that other tables repeat, except seq, which links the rows. factsToJudge are the
+// columns that a judgement needs.
 var (
 	factsOfAll   = []string{"origin", "host", "port", "requested", "rank", "tld"}
 	factsToJudge = []string{"seq", "outcome", "status", "truncated", "body_hash"}
@@ -91,7 +91,7 @@ func (p *storedPart) close() error {
 // rows returns the rows of the current site, valid until the next call of next.
 func (p *storedPart) rows() *sink.SiteRows { return &p.now }
 
-// next goes on to the next site.
+// next advances to the next site.
 func (p *storedPart) next() (more bool, err error) {
 	if more, err = p.sites.next(); !more || err != nil {
 		return false, errors.Join(err, p.atEnd(err))
@@ -124,7 +124,7 @@ func (p *storedPart) next() (more bool, err error) {
 	return true, nil
 }
 
-// atEnd reports rows that are of no site.
+// atEnd reports rows that belong to no site.
 func (p *storedPart) atEnd(err error) error {
 	switch {
 	case err != nil:
@@ -209,16 +209,16 @@ func (a *aheadRows[T]) close() error {
 	return a.cursor.Close()
 }
 
-// storedBodies finds the bodies of a part's sites, which ask for them in their order.
+// storedBodies finds the bodies of a part's sites, which are requested in the order of the sites.
 type storedBodies struct {
 	rows  *aheadRows[schema.BodyRow]
-	again map[int64]int // of the hashes that several sites have: how many of them are still to come
+	again map[int64]int // by hash of several sites: how many of these sites are still to come
 	kept  map[int64]keptBody
-	held  int // bytes of those that are kept in memory
-	hold  int // how many that may be; what is beyond goes to a file
+	held  int // bytes of the bodies in memory
+	hold  int // maximum of held; further bodies go to a file
 
-	spill *os.File // nil before the first
-	end   int64    // of what has been written to it
+	spill *os.File // nil before its first body
+	end   int64    // its size
 	read  []byte
 }
 
@@ -229,7 +229,7 @@ type keptBody struct {
 	length int
 }
 
-// holdBodies is how many bytes of bodies that come again are kept in memory.
+// holdBodies bounds the bytes of repeated bodies in memory.
 const holdBodies = 64 << 20
 
 func openBodies(ctx context.Context, s *commit.Scan, c *commit.Commit) (_ *storedBodies, err error) {
@@ -241,7 +241,7 @@ func openBodies(ctx context.Context, s *commit.Scan, c *commit.Commit) (_ *store
 	return b, err
 }
 
-// repeatedHashes are the hashes that several sites of a part have, and how many.
+// repeatedHashes returns the hashes that several sites of a part have, with the number of these sites.
 func repeatedHashes(ctx context.Context, s *commit.Scan, c *commit.Commit) (map[int64]int, error) {
 	var hash int64
 	rows, err := sink.OpenCursor(ctx, s, c, schema.Sites, table.Field{Name: "body_hash", Into: &hash})
@@ -267,8 +267,8 @@ func repeatedHashes(ctx context.Context, s *commit.Scan, c *commit.Commit) (map[
 	return again, nil
 }
 
-// find returns the body of a hash, which nobody may change, and which stays until the next call. It reads on for one that is
-// not where the next body stands only if it must be somewhere.
+// find returns the body of a hash, read-only and valid until the next call. If the body is not the next one, find
+// searches further only if must is set.
 func (b *storedBodies) find(hash int64, must bool) (body []byte, found bool, err error) {
 	left, several := b.again[hash]
 	if several {
@@ -282,7 +282,7 @@ func (b *storedBodies) find(hash int64, must bool) (body []byte, found bool, err
 					return nil, false, err
 				}
 			} else {
-				b.drop(hash) // a merged part has it again
+				b.drop(hash) // a merged part may repeat it
 			}
 			_, err := b.rows.next()
 			return body, err == nil, err
@@ -302,7 +302,7 @@ func (b *storedBodies) find(hash int64, must bool) (body []byte, found bool, err
 	}
 }
 
-// keep keeps a body that is asked for later.
+// keep keeps a body that a later site needs.
 func (b *storedBodies) keep(hash int64, body []byte) error {
 	if _, has := b.kept[hash]; has {
 		return nil
@@ -317,7 +317,7 @@ func (b *storedBodies) keep(hash int64, body []byte) error {
 		if err != nil {
 			return &spillError{err}
 		}
-		_ = os.Remove(file.Name()) // it loses its name where an open file can; elsewhere close removes it
+		_ = os.Remove(file.Name()) // on systems that cannot remove an open file, close removes it
 		b.spill = file
 	}
 	if _, err := b.spill.WriteAt(body, b.end); err != nil {
@@ -328,7 +328,7 @@ func (b *storedBodies) keep(hash int64, body []byte) error {
 	return nil
 }
 
-// take returns a kept body, for the last time or not.
+// take returns a kept body. If again is false, it forgets the body.
 func (b *storedBodies) take(hash int64, kept keptBody, again bool) ([]byte, bool, error) {
 	if !again {
 		b.drop(hash)
@@ -343,13 +343,13 @@ func (b *storedBodies) take(hash int64, kept keptBody, again bool) ([]byte, bool
 	return b.read, true, nil
 }
 
-// drop forgets a body that is not asked for any more, if it was kept.
+// drop forgets a kept body that no later site needs.
 func (b *storedBodies) drop(hash int64) {
 	b.held -= len(b.kept[hash].body)
 	delete(b.kept, hash)
 }
 
-// spillError says that the temporary file of bodies failed, which is nothing that is wrong with what is stored.
+// spillError says that the temporary file of bodies failed. The stored part is intact.
 type spillError struct{ err error }
 
 func (e *spillError) Error() string {
@@ -366,12 +366,12 @@ func (b *storedBodies) close() error {
 	return err
 }
 
-// Why the old judgement of a site stays: the reasons of Rejudged.Carried.
+// Reasons why a site keeps its old judgement, the keys of commit.Rejudged.Carried.
 const (
 	CarriedHTML      = "html"       // bodies of HTML are not stored
-	CarriedNoRecords = "no_records" // nor are bodies without records
+	CarriedNoRecords = "no_records" // bodies without records are not stored
 	CarriedNotStored = "not_stored" // the scan was written without bodies
-	CarriedNotRead   = "not_read"   // the row says what this version does not know
+	CarriedNotRead   = "not_read"   // the row has a value that this version does not know
 )
 
 var outcomesByText = func() map[string]exchange.Outcome {
@@ -382,8 +382,8 @@ var outcomesByText = func() map[string]exchange.Outcome {
 	return all
 }()
 
-// restore sets what a judgement needs of a site from its stored row and body. Where it cannot be judged, it returns why.
-// A body that must be there and is not, is an error.
+// restore sets the parts of a site that a judgement needs, from its stored row and body. If the site cannot be judged,
+// it returns the reason. A missing body that should be stored is an error.
 func (p *storedPart) restore(s *audit.Site) (carried string, err error) {
 	row := &p.now.Site
 	outcome, known := outcomesByText[row.Outcome]

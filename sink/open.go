@@ -1,0 +1,147 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/views"
+)
+
+// Open takes the scan's lock, begins or compares its manifest, deletes files of its shard without a commit, and returns
+// a Writer. Cancelling the context ends the opening, but not the Writer, which keeps only its values.
+//
+// Errors to distinguish: *commit.HeldError if another process writes the scan, *commit.ChangedError if it cannot be
+// resumed, *commit.LostError if data is missing, *IntactError if there is nothing to repair, *commit.StoreError if the
+// store is full or not writable.
+func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error) {
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	if err := o.complete(now); err != nil {
+		return nil, fmt.Errorf("cannot open the dataset: %w", err)
+	}
+	lock, err := commit.TakeLock(ctx, st, o.ScanID, "", now)
+	if err != nil {
+		return nil, commit.BrokenOff(o.ScanID, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(commit.BrokenOff(o.ScanID, err), lock.Unlock())
+		}
+	}()
+	manifest, err := loadManifest(ctx, st, &o, now)
+	if err != nil {
+		return nil, commit.Remedied(err, commit.ManifestRemedy)
+	}
+	if manifest.Restarting {
+		if err := deleteScan(ctx, st, lock, &o, manifest); err != nil {
+			return nil, err
+		}
+	}
+	o.Date = manifest.ScanDate
+	if o.Repair {
+		if err := repair(ctx, st, lock, &o, manifest); err != nil {
+			return nil, err
+		}
+	}
+	past, err := takeOver(ctx, st, lock, &o, manifest)
+	if err != nil {
+		return nil, err
+	}
+	if err := cleanShard(ctx, st, &o, past); err != nil {
+		return nil, err
+	}
+	w := &Writer{store: st, options: o, manifest: manifest, lock: lock, next: past.Next(o.Shard), spare: make(chan *part, 1)}
+	if w.done, err = commit.SitesOf(past.Current); err != nil {
+		return nil, fmt.Errorf("%w; %s", err, o.remedy())
+	}
+	if manifest.Counts != nil {
+		w.lost = max(0, manifest.Counts.Rows-int64(w.done.GetCardinality()))
+	}
+	manifest.State, manifest.FinishedAt, manifest.Counts, manifest.Recorded = commit.Running, nil, nil, nil
+	manifest.Repairing = manifest.Repairing || o.Repair
+	if err := w.announce(ctx, past); err != nil {
+		return nil, err
+	}
+	if err := views.Write(ctx, st, o.Registry); err != nil {
+		return nil, err
+	}
+	w.ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	w.spare <- nil
+	return w, nil
+}
+
+// takeOver reads the scan's history, prevents late commits of an earlier lock holder, and checks that nothing is lost.
+func takeOver(ctx context.Context, st store.Store, lock store.Unlocker, o *Options, manifest *commit.Manifest) (*commit.History, error) {
+	past, err := commit.ReadHistory(ctx, st, o.ScanID)
+	if err != nil {
+		return nil, commit.Remedied(err, o.remedy())
+	}
+	if manifest.ResumedAt == nil && !manifest.Restarting { // the manifest is new
+		if n := len(past.Current) + len(past.Replaced); n > 0 {
+			return nil, fmt.Errorf("cannot resume scan %s: %s is missing, and there are %d commits; %s", o.ScanID, commit.ManifestName(o.ScanID), n, commit.ManifestRemedy)
+		}
+		if lease, ok := lock.(store.Lease); ok {
+			lease.Fenced() // without a manifest there was no earlier writer
+		}
+	}
+	if past, err = commit.Fence(ctx, st, lock, o.tombstone(commit.TakenOver), o.Date, past, o.Shard, commit.CompactedShard); err != nil {
+		return nil, err
+	}
+	if lost := past.Lost(manifest); lost != nil && !o.Repair { // checked before files without a commit are deleted
+		if o.Source == nil {
+			return nil, fmt.Errorf("cannot resume scan %s: %w", o.ScanID, lost)
+		}
+		// Lost parts that were made from stored sites are made from these again.
+		if err := repair(ctx, st, lock, o, manifest); err != nil {
+			return nil, err
+		}
+		if past, err = commit.ReadHistory(ctx, st, o.ScanID); err != nil {
+			return nil, err
+		}
+	}
+	return past, nil
+}
+
+// announce writes the manifest of the running scan and begins the Sidecar. Begin needs the start of the scan, so it
+// follows. A restart stays marked in the manifest until Begin has returned, in case the process is killed.
+func (w *Writer) announce(ctx context.Context, past *commit.History) error {
+	o, m := &w.options, w.manifest
+	restarted := m.Restarting
+	m.Restarting = restarted && o.Sidecar != nil
+	if err := m.Write(ctx, w.store); err != nil || o.Sidecar == nil {
+		return err
+	}
+	err := o.Sidecar.Begin(ctx, SidecarScan{
+		ID: o.ScanID, Shard: o.Shard, StartedAt: m.StartedAt, Restarted: restarted, Next: w.next,
+		Counts: func(part int) bool { return past.Counts(o.Shard, part) },
+	})
+	if err != nil || !restarted {
+		return err
+	}
+	m.Restarting = false
+	return m.Write(ctx, w.store)
+}
+
+// cleanShard deletes files of this shard without a commit, and leftovers of a compaction. It checks that committed
+// files exist: resuming a damaged dataset would hide the damage.
+func cleanShard(ctx context.Context, st store.Store, o *Options, past *commit.History) error {
+	fail := func(err error) error { return fmt.Errorf("cannot resume scan %s: %w", o.ScanID, err) }
+	if err := st.Sweep(ctx, commit.ScanFolder(o.ScanID), everything); err != nil {
+		return fail(err)
+	}
+	if err := commit.SweepFiles(ctx, st, commit.StatsName(schema.TokenStats, o.Date, o.ScanID), commit.StatsName(schema.RecordStats, o.Date, o.ScanID), views.Name); err != nil {
+		return fail(err)
+	}
+	damaged, err := commit.ClearParts(ctx, st, o.ScanID, o.Date, past, []string{o.Shard, commit.CompactedShard})
+	if err != nil {
+		return fail(err)
+	}
+	if len(damaged) > 0 {
+		return fail(fmt.Errorf("%d committed files are missing or have another size, the first is %s; %s", len(damaged), damaged[0], o.remedy()))
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+)
+
+// deleteScan deletes a scan's data except its new manifest. The manifest is written first and marks the restart: if the
+// process is killed here, the next one that opens the scan continues the deletion. At every moment either the old scan
+// counts, perhaps without its statistics, or nothing of it. One tombstone takes out all commits at once, and stays.
+func deleteScan(ctx context.Context, st store.Store, lock store.Unlocker, o *Options, m *commit.Manifest) error {
+	fail := func(err error) error { return fmt.Errorf("cannot restart scan %s: %w", o.ScanID, err) }
+	if err := m.Write(ctx, st); err != nil {
+		return fail(err)
+	}
+	lease, leased := lock.(store.Lease)
+	late := leased && lease.Late() // Fence resets it
+	past, parts := commit.UsedNumbers(ctx, st, o.ScanID)
+	past, err := commit.Fence(ctx, st, lock, o.tombstone(commit.Restarted), "", past, o.Shard, commit.CompactedShard)
+	if err != nil {
+		return fail(err)
+	}
+	if late {
+		if err := blockPartNumbers(ctx, st, o, past, parts); err != nil {
+			return fail(err)
+		}
+	}
+	if err := removeStats(ctx, st, o); err != nil {
+		return fail(err)
+	}
+	records, err := takeOutAll(ctx, st, o, past)
+	if err != nil {
+		return fail(err)
+	}
+	for _, table := range schema.AllTables {
+		err := removeAll(ctx, st, table+"/", func(name string) bool {
+			id, _, _, ok := commit.SplitPart(path.Base(name))
+			return ok && id == o.ScanID
+		})
+		if err != nil {
+			return fail(err)
+		}
+	}
+	if err := removeAll(ctx, st, commit.FilesFolder(o.ScanID), everything); err != nil {
+		return fail(err)
+	}
+	for _, name := range append(records, commit.RejectsName(o.ScanID)) {
+		if err := st.Delete(ctx, name); err != nil {
+			return fail(err)
+		}
+	}
+	return nil
+}
+
+// blockPartNumbers creates tombstones under the numbers of parts without a record, since a late commit may have one of them.
+func blockPartNumbers(ctx context.Context, st store.Store, o *Options, past *commit.History, parts map[string]int) error {
+	for shard, last := range parts {
+		for past.Next(shard) <= last+1 {
+			tombstone, err := commit.NewTombstone(o.tombstone(commit.Restarted), shard, past.Next(shard))
+			if err == nil {
+				err = tombstone.Write(ctx, st)
+			}
+			if err != nil && !errors.Is(err, store.ErrExist) {
+				return err
+			}
+			past.Tombstones = append(past.Tombstones, *tombstone)
+		}
+	}
+	return nil
+}
+
+// removeStats deletes the statistics of a scan. They have records and files of their own, and are deleted while the
+// commits still count.
+func removeStats(ctx context.Context, st store.Store, o *Options) error {
+	for _, table := range []string{schema.TokenStats, schema.RecordStats} {
+		record := commit.FileRecordName(o.ScanID, table)
+		err := removeAll(ctx, st, record, func(name string) bool { return name == record })
+		if err == nil {
+			// The names of statistics have no shard and no number, so another scan's id may end like both.
+			err = removeAll(ctx, st, table+"/", func(name string) bool { return path.Base(name) == path.Base(commit.StatsName(table, "", o.ScanID)) })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeAll deletes these objects and their drafts.
+func removeAll(ctx context.Context, st store.Store, prefix string, ours func(name string) bool) error {
+	names, err := commit.SweepAndList(ctx, st, prefix, ours)
+	for _, name := range names {
+		if err == nil {
+			err = st.Delete(ctx, name)
+		}
+	}
+	return err
+}
+
+// everything selects all objects of a folder that belongs to one scan.
+func everything(string) bool { return true }
+
+// takeOutAll takes out all commits of a scan that is restarted. It returns the names of all records except tombstones,
+// for deletion.
+func takeOutAll(ctx context.Context, st store.Store, o *Options, past *commit.History) (records []string, err error) {
+	keeps := map[string]bool{}
+	for i := range past.Tombstones {
+		keeps[past.Tombstones[i].Name()] = true
+	}
+	names, err := commit.SweepAndList(ctx, st, commit.CommitsFolder(o.ScanID), everything)
+	if err != nil {
+		return nil, err
+	}
+	counts := past.Stale() // includes the commits that compactions replaced
+	for _, name := range names {
+		if keeps[name] {
+			continue
+		}
+		records = append(records, name)
+		// Any other name is not that of a record.
+		if key, ok := commit.KeyOf(name); ok {
+			counts[key] = true
+		}
+	}
+	for key := range (&commit.History{Tombstones: past.Tombstones}).Stale() { // already taken out by earlier restarts and repairs
+		delete(counts, key)
+	}
+	if len(counts) == 0 {
+		return records, nil
+	}
+	record, err := commit.TakeOut(ctx, st, o.tombstone(commit.Restarted), past, counts)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(records, func(name string) bool { return name == record.Name() }), nil
+}
