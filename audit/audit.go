@@ -11,21 +11,20 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// The files of this package, in the order in which a site is judged: audit.go, the list of stages and access; body.go,
-// what a body is as a whole; records.go, its lines: counts, evidence, what belongs to agents; signals.go, the values of
-// extension records; check.go, the scored check; verdicts.go, what each token may do; crawlers.go, the same for crawlers
-// that are asked for. explain.go says it all to people.
+// The files of this package, in the order in which a site is judged: audit.go has the stages and access; body.go the
+// body as a whole; records.go its lines with counts, evidence and the values for each agent; signals.go and usage.go
+// the values of extension records; check.go the scored check; verdicts.go the verdict of each token; crawlers.go the
+// same for given crawlers. explain.go renders all of it as texts.
 
-// Auditor judges sites against a registry of tokens. It may be shared among goroutines: all that changes lies in the
-// Site.
+// Auditor judges sites by a registry of tokens. It is safe for concurrent use: everything that changes is in the Site.
 type Auditor struct {
 	reg       *tokens.Registry
-	names     [][]byte   // Tokens[i].Name
+	names     [][]byte   // the names in reg.Tokens
 	heeding   []uint16   // tokens that follow `*` when no group names them, ascending
-	followers [][]uint16 // by token: itself, and those that fall back to it
+	followers [][]uint16 // by token: itself and the tokens that fall back to it
 }
 
-// New returns an Auditor that knows the registry's tokens.
+// New returns an Auditor for a registry.
 func New(reg *tokens.Registry) *Auditor {
 	a := &Auditor{reg: reg, names: make([][]byte, len(reg.Tokens)), followers: make([][]uint16, len(reg.Tokens))}
 	for i, t := range reg.Tokens {
@@ -40,7 +39,7 @@ func New(reg *tokens.Registry) *Auditor {
 	return a
 }
 
-// Registry returns the tokens that the Auditor knows.
+// Registry returns the Auditor's registry.
 func (a *Auditor) Registry() *tokens.Registry { return a.reg }
 
 var standard = sync.OnceValue(func() *Auditor { return New(tokens.Default()) })
@@ -48,15 +47,16 @@ var standard = sync.OnceValue(func() *Auditor { return New(tokens.Default()) })
 // Judge is Auditor.Judge with the default registry.
 func Judge(s *Site) { standard().Judge(s) }
 
-// Judge reads the site's answer and fills Robots and Report, completely and from nothing else than Fetch. It cannot
-// fail, and once the Site has met answers as large, it does not allocate.
+// Judge reads the site's answer and sets all of Robots and Report, from Fetch alone. It cannot fail. It does not
+// allocate once the Site has held an answer of that size.
 //
-// With access `conditional` the Report tells of the file in force. Otherwise there is none: the counts are zero, no
-// token is named or blocked by rules, and Verdicts holds the one row that the status decides, `*` by ViaHTTP; not even
+// With access `conditional` the Report describes the file in force. Otherwise there is no such file: the counts are
+// zero, no token is named or blocked by rules, and Verdicts has the single row that the status decides, `*` with
+// ViaHTTP. If access is unknown, it has no row. BodyHash is always that of Fetch.Body.
 // that where we did not ask, for then nothing is known. BodyHash is always that of Fetch.Body.
 func (a *Auditor) Judge(s *Site) {
 	r := &s.Report
-	if r.scratch == nil || r.scratch.by != nil { // not just reset
+	if r.scratch == nil || r.scratch.by != nil { // not reset since the last Judge
 		r.Reset()
 	}
 	r.scratch.by = a
@@ -81,9 +81,9 @@ func (a *Auditor) Judge(s *Site) {
 	}
 }
 
-// AccessOf says what an outcome means for access. An answer means what RFC 9309 §2.3.1 says of its status. Redirects
-// that lead nowhere are no file (§2.3.1.2); other failures are a failing server (§2.3.1.4); whom we did not ask, we
-// know nothing of.
+// AccessOf returns the access that an outcome implies. For an answer, RFC 9309 §2.3.1 decides by its status. Redirects
+// that lead nowhere count as no file (§2.3.1.2), other failures as a failing server (§2.3.1.4). If no request was made,
+// access is unknown.
 func AccessOf(outcome exchange.Outcome, status int) parser.Access {
 	switch {
 	case !outcome.Asked():
@@ -96,7 +96,7 @@ func AccessOf(outcome exchange.Outcome, status int) parser.Access {
 	return parser.AccessFullDisallow
 }
 
-// describe notes what a body is as a whole.
+// describe sets the properties of the whole body.
 func (r *Report) describe(body []byte, f *parser.File) {
 	r.HasBOM = f.HasBOM()
 	r.IsHTML = isHTML(body)
@@ -111,7 +111,7 @@ func (r *Report) describe(body []byte, f *parser.File) {
 	r.ManagedBlock = hasManagedBlock(body)
 }
 
-// hashOf returns the xxh64 of a body, 0 for none. A body whose hash is 0 gets 1: the column's 0 means that there is no
+// hashOf returns the xxh64 of a body, 0 for no body. A body whose hash is 0 gets 1, since 0 in the column means no
 // body.
 func hashOf(body []byte) uint64 {
 	if len(body) == 0 {

@@ -5,19 +5,19 @@ import (
 	"encoding/binary"
 )
 
-// sniffed are the beginnings by which browsers tell HTML (WHATWG MIME Sniffing §7.1), in lower case. All but the
+// sniffed are the prefixes by which browsers recognize HTML (WHATWG MIME Sniffing §7.1), in lower case. All except the
 // comment must be followed by white space or `>`.
 var sniffed = [...]string{
 	"<!doctype html", "<html", "<head", "<script", "<iframe", "<h1", "<div", "<font", "<table", "<a", "<style",
 	"<title", "<b", "<body", "<br", "<p", "<meta", "<link", "<!--",
 }
 
-// isHTML reports whether a body is an HTML page: what it begins with says so, whatever its Content-Type. An XML
-// declaration is read past.
+// isHTML reports whether a body is an HTML page. Its beginning decides, whatever its Content-Type. An XML declaration
+// is skipped.
 func isHTML(body []byte) bool {
 	body = bytes.TrimPrefix(body, []byte("\xEF\xBB\xBF"))
 	if len(body) == 0 || body[0] > '<' {
-		return false // a letter: almost every robots.txt
+		return false // almost every robots.txt begins with a letter
 	}
 	body = bytes.TrimLeft(body[:min(len(body), 1024)], " \t\r\n\f")
 	if hasPrefixFold(body, "<?xml") {
@@ -39,7 +39,7 @@ func isHTML(body []byte) bool {
 	return false
 }
 
-// isASCII reports whether no octet is above 0x7F. It looks at 32 octets at a time, and most bodies are ASCII.
+// isASCII reports whether no octet is above 0x7F. It checks 32 octets at a time, since most bodies are ASCII.
 func isASCII(b []byte) bool {
 	high := uint64(0)
 	for ; len(b) >= 32; b = b[32:] {
@@ -53,8 +53,8 @@ func isASCII(b []byte) bool {
 
 const managedBegin = "begin cloudflare managed content"
 
-// hasManagedBlock reports whether a delivery network wrote a part of the file: such a part begins with a comment that
-// says so. Its end is not asked for, since a file may have been cut.
+// hasManagedBlock reports whether a delivery network wrote a part of the file. Such a part begins with a known comment.
+// Its end is not checked, since a file may have been cut.
 func hasManagedBlock(body []byte) bool {
 	for {
 		i := bytes.IndexByte(body, '#')
@@ -70,12 +70,12 @@ func hasManagedBlock(body []byte) bool {
 	}
 }
 
-// hasPrefixFold reports whether b begins with the lower-case ASCII prefix, without regard to case.
+// hasPrefixFold reports whether b begins with the lower-case ASCII prefix, ignoring case.
 func hasPrefixFold(b []byte, prefix string) bool {
 	return len(b) >= len(prefix) && equalFold(b[:len(prefix)], prefix)
 }
 
-// equalFold reports whether b is the lower-case ASCII text but for case.
+// equalFold reports whether b is the lower-case ASCII text, ignoring case.
 func equalFold(b []byte, text string) bool {
 	if len(b) != len(text) {
 		return false

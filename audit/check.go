@@ -6,7 +6,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// The identity of the check, as `check --json` and docs/CHECKS.md say it.
+// Identity of the check in `check --json` and docs/CHECKS.md.
 const (
 	CheckID          = "robots.txt"
 	CheckVersion     = "1.0.0"
@@ -30,7 +30,7 @@ const (
 	numSteps
 )
 
-// steps say what each step is called, where it is specified, and what it counts for the score.
+// steps has the name, specification and weight of each step.
 var steps = [numSteps]struct {
 	id, title, cite string
 	weight          float64
@@ -40,8 +40,8 @@ var steps = [numSteps]struct {
 	StepExtensions: {"extensions", "Classify extension records", "RFC 9309 §2.2.4", 0.25},
 }
 
-// runCheck fills Steps, Score and Status. The first two steps are required: if one fails, the check fails and the steps
-// behind it are skipped. The last one never fails.
+// runCheck sets Steps, Score and Status. The first two steps are required: if one fails, the check fails and the later
+// steps are skipped. The last step never fails.
 func runCheck(s *Site) {
 	r := &s.Report
 	r.Status, r.Score, r.Steps = Fail, 0, [numSteps]Status{}
@@ -65,12 +65,12 @@ func runCheck(s *Site) {
 	r.Score += steps[StepExtensions].weight
 }
 
-// hasFile reports whether the exchange brought a file.
+// hasFile reports whether the exchange returned a file.
 func (s *Site) hasFile() bool {
 	return s.IsFile || s.Fetch.Outcome == exchange.Answered && s.Fetch.Status >= 200 && s.Fetch.Status <= 299
 }
 
-// explainStep says in one sentence for people why a step ended as it did.
+// explainStep explains the result of a step in one sentence.
 func (s *Site) explainStep(step int) string {
 	switch {
 	case s.Report.Steps[step] == Skipped:

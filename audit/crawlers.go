@@ -9,24 +9,24 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// This file decides for single crawlers: who is meant by a name, which groups of a file that crawler follows, and what it
-// may fetch. Judge decides the same for the whole registry, by the same rules (Auditor.follows).
+// This file decides for single crawlers: which crawler a name means, which groups of a file it follows, and which URLs
+// it may fetch. Judge does the same for the whole registry, by the same rules (Auditor.follows).
 
-// Crawler is a crawler that is asked for.
+// Crawler is a crawler chosen by name.
 type Crawler struct {
-	Token string // as the registry spells it, else a product token; "*" is a crawler that no group names
-	id    int    // index into the registry; -1 for one that is judged without it
+	Token string // as the registry spells it, or another product token; "*" is any crawler that no group names
+	id    int    // index into the registry; -1 for none
 }
 
-// What is wrong with the name of a crawler.
+// Errors of Auditor.Crawler.
 var (
-	ErrUnknownCrawler = errors.New("nobody of this name is known")
+	ErrUnknownCrawler = errors.New("no crawler of this name is known")
 	ErrBrowser        = errors.New("a browser's User-Agent begins like this, and no known crawler is named in it")
 	ErrNoProductToken = errors.New("no product token")
 )
 
-// Crawler returns the crawler that a name means: "*", a name or an alias of the registry, a product token, or a whole
-// User-Agent string that names one of these. With literal every name is a product token and nothing else.
+// Crawler returns the crawler that a name means: "*", a name or alias in the registry, a product token, or a whole
+// User-Agent string that names one of these. With literal, every name is taken for a product token.
 func (a *Auditor) Crawler(name string, literal bool) (Crawler, error) {
 	if name == "*" {
 		return Crawler{Token: name, id: -1}, nil
@@ -54,9 +54,9 @@ func (a *Auditor) Crawler(name string, literal bool) (Crawler, error) {
 	return Crawler{Token: token, id: -1}, nil
 }
 
-// namedIn returns the token of the registry that a User-Agent string names, -1 for none. It stands at the beginning, or,
-// in a string that begins as those of browsers do, at the beginning of one of the parts into which brackets and `;` divide
-// it. Names in URLs and prose (`not Googlebot`) are not who asks.
+// namedIn returns the registry token that a User-Agent string names, -1 for none. The token is at the beginning of the
+// string. If the string begins like a browser's, the token may also be at the beginning of a part; brackets and `;`
+// separate parts. Names in URLs and prose (`not Googlebot`) do not count.
 func (a *Auditor) namedIn(agent string, browser bool) int {
 	for part := range strings.FieldsFuncSeq(agent, func(r rune) bool { return r == ';' || r == '(' || r == ')' }) {
 		for _, name := range parser.LenientNames([]byte(part)) {
@@ -71,15 +71,15 @@ func (a *Auditor) namedIn(agent string, browser bool) int {
 	return -1
 }
 
-// Following is whose rules a crawler follows in the file of a site.
+// Following says whose rules a crawler follows on a site.
 type Following struct {
-	Via     Via      // ViaHTTP where the status of the answer decides
-	Name    string   // by which the file names the groups: the whole value of the line where the reading is lenient
+	Via     Via      // ViaHTTP if the status of the answer decides
+	Name    string   // name in the file; the whole value of the line if Lenient
 	Lenient bool     // only the second reading finds the name
-	Groups  []uint32 // ascending; empty where no group applies
+	Groups  []uint32 // ascending; empty if no group applies
 }
 
-// Follow says whose rules a crawler follows on a site that this Auditor has judged. The names of the registry that are no
+// Follow returns whose rules a crawler follows on a site that this Auditor has judged. Registry names that are not
 // product tokens, which no group can name by RFC 9309 §2.2.1, are found by the second reading.
 func (a *Auditor) Follow(s *Site, c Crawler) Following {
 	if s.Report.Access != parser.AccessConditional {
@@ -100,7 +100,7 @@ func (a *Auditor) Follow(s *Site, c Crawler) Following {
 	return s.following(s.Robots.Star(), ViaStar)
 }
 
-// following says which groups an agent of the file has; -1 is none.
+// following returns the groups of an agent of the file; -1 has none.
 func (s *Site) following(agent int, via Via) Following {
 	if agent < 0 {
 		return Following{Via: ViaNone}
@@ -108,7 +108,7 @@ func (s *Site) following(agent int, via Via) Following {
 	return Following{Via: via, Name: string(s.Robots.Agent(agent).Name), Groups: s.Robots.AgentGroups(agent)}
 }
 
-// leniently says which groups name the k-th of the tokens that only the second reading finds.
+// leniently returns the groups of the k-th token that only the second reading finds.
 func (s *Site) leniently(k int, via Via) Following {
 	f := Following{Via: via, Lenient: true, Groups: slices.Clone(s.lenientGroups(k))}
 	for i, end := s.Robots.GroupRecords(f.Groups[0]); i < end; i++ {
@@ -119,8 +119,8 @@ func (s *Site) leniently(k int, via Via) Following {
 	return f
 }
 
-// CheckURL refuses what is neither a URL nor a path. To guess would be to judge another path: `private/x` may be a
-// host and a path, or a path that lost its first octet.
+// CheckURL rejects text that is neither a URL nor a path. bulkscan does not guess: `private/x` may be a host and a
+// path, or a path without its first octet.
 func CheckURL(url string) error {
 	scheme, rest, whole := strings.Cut(url, "://")
 	switch {
@@ -147,10 +147,10 @@ func isScheme(s string) bool {
 	return s != ""
 }
 
-// Reason says why a URL may be fetched or not. It is the stable text of `test --json`.
+// Reason says why a URL is allowed or not. It is the stable text of `test --json`.
 type Reason string
 
-// The reasons.
+// Values of Reason.
 const (
 	ReasonRule        Reason = "rule"           // a line of the file decides
 	ReasonNoRule      Reason = "no_rule"        // no line of the groups matches
@@ -160,22 +160,23 @@ const (
 	ReasonUnavailable Reason = "unavailable"    // the server failed
 )
 
-// Answer says whether a crawler may fetch a URL, and why.
+// Answer says whether a crawler may fetch a URL, and the reason.
 type Answer struct {
 	Allow  bool
 	Reason Reason
-	Record int // of the file, that decided; -1 where none did
+	Record int // index of the deciding record in the file; -1 for none
 }
 
-// Tester decides URLs for some crawlers, one URL after the other. Each set of groups is asked once, however many crawlers follow it.
+// Tester decides URLs for some crawlers, one URL after the other. It evaluates each distinct set of groups once,
+// however many crawlers follow it.
 type Tester struct {
-	Site       *Site // as judged; it must stay
+	Site       *Site // judged, and unchanged while the Tester is used
 	Crawlers   []Crawler
-	Followings []Following // of the crawlers, in their order
+	Followings []Following // in the order of the crawlers
 
-	policy    []int // of each following, index into groups; -1 where no group applies
+	policy    []int // by following: index into groups; -1 if no group applies
 	groups    [][]uint32
-	decisions []parser.Decision // on the current URL, of each of groups
+	decisions []parser.Decision // for the current URL, by group set
 	path      []byte
 }
 
@@ -198,8 +199,8 @@ func (a *Auditor) Tester(s *Site, crawlers []Crawler) *Tester {
 	return t
 }
 
-// Decide takes up a URL, whose answers are then to be had, and returns the path that rules are compared with; it is valid
-// until the next call.
+// Decide evaluates a URL for all crawlers; Answer then returns the results. It returns the path that rules are compared
+// with, valid until the next call.
 func (t *Tester) Decide(url string) (path []byte) {
 	t.path = parser.AppendEscapedPath(t.path[:0], url)
 	for i, groups := range t.groups {
@@ -208,7 +209,7 @@ func (t *Tester) Decide(url string) (path []byte) {
 	return t.path
 }
 
-// Answer says how the current URL fares with the i-th crawler.
+// Answer returns the result of the current URL for the i-th crawler.
 func (t *Tester) Answer(i int) Answer {
 	policy := t.policy[i]
 	switch {

@@ -8,8 +8,8 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// Result says all that was made of a site, to people and programs. It owns its memory; all strings are valid UTF-8, but
-// not escaped: what a site wrote may contain control characters.
+// Result has everything that Judge made of a site, for people and programs. It owns its memory. All strings are valid
+// UTF-8 but not escaped: texts from the site may contain control characters.
 type Result struct {
 	Check       string  `json:"check"`
 	Version     string  `json:"version"`
@@ -26,10 +26,10 @@ type Result struct {
 
 	Origin             string `json:"origin,omitempty"`
 	FinalURL           string `json:"final_url,omitempty"`
-	Outcome            string `json:"outcome,omitempty"` // absent, as the status, of what was read from a file
+	Outcome            string `json:"outcome,omitempty"` // absent, like the status, for a local file
 	Error              string `json:"error,omitempty"`
 	HTTPStatus         int    `json:"http_status,omitempty"`
-	XRobotsTag         string `json:"x_robots_tag,omitempty"` // response fields, which speak of the file itself
+	XRobotsTag         string `json:"x_robots_tag,omitempty"` // response fields on the file itself
 	ContentUsageHeader string `json:"content_usage_header,omitempty"`
 	Access             string `json:"access"`
 	AccessSource       string `json:"access_source"`
@@ -46,7 +46,7 @@ type Result struct {
 	Counts       CountsResult `json:"counts"`
 	HasBOM       bool         `json:"has_bom"`
 	IsHTML       bool         `json:"is_html"`
-	ValidUTF8    *bool        `json:"valid_utf8,omitempty"` // absent where there is no body, or an empty one
+	ValidUTF8    *bool        `json:"valid_utf8,omitempty"` // absent for no body or an empty one
 	ManagedBlock bool         `json:"managed_block"`
 
 	Evidence      []EvidenceResult `json:"evidence"`
@@ -66,10 +66,10 @@ type Result struct {
 // RedirectResult is a redirect that was followed.
 type RedirectResult struct {
 	Status int    `json:"status"`
-	URL    string `json:"url"` // to which, absolute
+	URL    string `json:"url"` // target, absolute
 }
 
-// StepResult is how one step ended.
+// StepResult is the result of one step.
 type StepResult struct {
 	ID      string  `json:"id"`
 	Title   string  `json:"title"`
@@ -99,13 +99,13 @@ type CountsResult struct {
 // EvidenceResult is a noteworthy line.
 type EvidenceResult struct {
 	Line      int    `json:"line"`
-	GroupLine int    `json:"group_line,omitempty"` // where its group begins; absent before any group
+	GroupLine int    `json:"group_line,omitempty"` // first line of its group; absent before any group
 	Kind      string `json:"kind"`
 	Key       string `json:"key"`
 	Value     string `json:"value"`
 }
 
-// AgentResult is somebody whom the file names.
+// AgentResult is an agent that the file names.
 type AgentResult struct {
 	Line     int    `json:"line"`
 	Token    string `json:"token"`
@@ -120,29 +120,29 @@ type SignalResult struct {
 	Scope string            `json:"scope"` // group, or file: before any group
 	Pairs map[string]string `json:"pairs"`
 
-	Agents []string `json:"agents,omitempty"` // whom it speaks to, as far as the scope is group; at most MaxEvidenceRows
+	Agents []string `json:"agents,omitempty"` // agents to which it applies, with scope group; at most MaxEvidenceRows
 }
 
-// UsageResult is a valid Content-Usage record; the preferences are y, n, or empty where nothing is stated.
+// UsageResult is a valid Content-Usage record; the preferences are y, n, or empty if not stated.
 type UsageResult struct {
 	Line    int    `json:"line"`
 	Path    string `json:"path,omitempty"`
 	TrainAI string `json:"train_ai,omitempty"`
 	Search  string `json:"search,omitempty"`
 
-	Scope  string   `json:"scope"`            // as that of a SignalResult
-	Agents []string `json:"agents,omitempty"` // as those of a SignalResult
+	Scope  string   `json:"scope"`            // as in SignalResult
+	Agents []string `json:"agents,omitempty"` // as in SignalResult
 }
 
-// TokenResult is what one token of the registry may do, whether the file names it or not.
+// TokenResult is the verdict of one registry token, whether the file names it or not.
 type TokenResult struct {
 	Token       string `json:"token"`
 	Category    string `json:"category,omitempty"`
 	Operator    string `json:"operator,omitempty"`
 	Purpose     string `json:"purpose,omitempty"`
-	Verdict     string `json:"verdict"` // allowed, partial, blocked; unknown where we did not ask
+	Verdict     string `json:"verdict"` // allowed, partial, blocked; unknown if access is unknown
 	Via         string `json:"via"`
-	Follows     string `json:"follows,omitempty"` // the name whose groups it follows
+	Follows     string `json:"follows,omitempty"` // name whose groups it follows
 	Line        int    `json:"line,omitempty"`
 	RootAllowed bool   `json:"root_allowed"`
 	Limited     bool   `json:"limited,omitempty"`
@@ -160,8 +160,8 @@ type VerdictResult struct {
 	HasDisallowRoot bool     `json:"has_disallow_root"`
 	DPI             string   `json:"dpi"`
 	CrawlDelay      *float64 `json:"crawl_delay,omitempty"`
-	RequestRate     float64  `json:"request_rate,omitempty"` // requests a second
-	VisitFrom       *int     `json:"visit_from,omitempty"`   // minutes after midnight UTC, as visit_to
+	RequestRate     float64  `json:"request_rate,omitempty"` // requests per second
+	VisitFrom       *int     `json:"visit_from,omitempty"`   // minutes after midnight UTC, like visit_to
 	VisitTo         *int     `json:"visit_to,omitempty"`
 	ContentSignal   string   `json:"content_signal,omitempty"`
 	ContentUsage    string   `json:"content_usage,omitempty"` // for `/`
@@ -170,7 +170,7 @@ type VerdictResult struct {
 	Limited         bool     `json:"limited,omitempty"`
 }
 
-// Explain says what Judge made of the site. A site that was not judged yet is judged with the default registry.
+// Explain returns Judge's result for the site. A site that has not been judged is judged with the default registry.
 func Explain(s *Site) Result {
 	if s.Report.scratch == nil || s.Report.scratch.by == nil {
 		Judge(s)
@@ -184,10 +184,10 @@ func Explain(s *Site) Result {
 	return out
 }
 
-// clean returns what a site wrote as valid UTF-8.
+// clean returns text from a site as valid UTF-8.
 func clean(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
 
-// identify tells which check it is, and what the exchange left.
+// identify sets the check's identity and the facts of the exchange.
 func (out *Result) identify(s *Site) {
 	f, r := &s.Fetch, &s.Report
 	out.Check, out.Version, out.Suite, out.Title = CheckID, CheckVersion, CheckSuite, CheckTitle
@@ -231,7 +231,7 @@ func (out *Result) explainSteps(s *Site) {
 	}
 }
 
-// listLines tells of evidence, agents and sitemaps. Lists are never null in JSON.
+// listLines sets evidence, agents and sitemaps. Lists are never null in JSON.
 func (out *Result) listLines(s *Site) {
 	reg, r := s.Report.scratch.by.reg, &s.Report
 	out.Evidence, out.Sitemaps = []EvidenceResult{}, []string{}
@@ -254,7 +254,7 @@ func (out *Result) listLines(s *Site) {
 	}
 }
 
-// listSignals tells of usage preferences, at most MaxEvidenceRows of each kind.
+// listSignals sets usage preferences, at most MaxEvidenceRows of each kind.
 func (out *Result) listSignals(s *Site) {
 	out.Signals, out.Usages, out.Licenses = []SignalResult{}, []UsageResult{}, []string{}
 	for i := range s.Robots.Records() {
@@ -292,8 +292,8 @@ func usageResult(s *Site, i int, u *Usage) UsageResult {
 	return usage
 }
 
-// scope says to whom a usage preference speaks: to the agents that its group has listed before it, or, before any group,
-// to everybody.
+// scope returns to which agents a usage preference applies: to those that its group lists before it, or, before any
+// group, to all.
 func scope(s *Site, i int) (scope string, agents []string) {
 	rec := s.Robots.Record(i)
 	if rec.Group < 0 {
@@ -308,7 +308,7 @@ func scope(s *Site, i int) (scope string, agents []string) {
 	return "group", agents
 }
 
-// listVerdicts tells of the rows, and of every token that the registry knows.
+// listVerdicts sets the rows of verdicts and the verdict of every registry token.
 func (out *Result) listVerdicts(s *Site) {
 	a, r := s.Report.scratch.by, &s.Report
 	out.RegistryVersion, out.Verdicts = a.reg.Version, []VerdictResult{}
@@ -337,7 +337,7 @@ func (out *Result) listVerdicts(s *Site) {
 	}
 }
 
-// tokenResult tells what a registry token may do; -1 stands for an agent that no group names.
+// tokenResult returns the verdict of a registry token; -1 is an agent that no group names.
 func (a *Auditor) tokenResult(s *Site, id int) TokenResult {
 	t := tokens.Token{Name: "*"}
 	if id >= 0 {

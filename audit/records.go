@@ -7,20 +7,20 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// agentFacts are what is known of one of a file's agents besides its rules.
+// agentFacts are facts about an agent of the file, besides its rules.
 type agentFacts struct {
 	belongings
-	id      int32 // index into the registry, -1 where unknown
-	alias   int32 // index of the token of which the name is another spelling, -1 for none
-	literal bool  // some line names it that no second reading takes for a registry token
+	id      int32 // index into the registry, -1 if unknown
+	alias   int32 // index of the token of which the name is an alias, -1 for none
+	literal bool  // named by a line that the second reading assigns to no registry token
 }
 
-// belongings are what extension records say to an agent, of those that stand behind its line in a group that names it: of
-// each kind the first valid one, and of Content-Usage what all of them come to.
+// belongings are the values of extension records for an agent. Records count that follow the agent's line in a group
+// that names it. The first valid record of each kind counts; Content-Usage combines all.
 type belongings struct {
 	signal   []byte
 	delay    float64
-	rate     float64 // 0 where there is none
+	rate     float64 // 0 for none
 	usage    rootUsage
 	visit    Hours
 	hasDelay bool
@@ -30,33 +30,33 @@ type belongings struct {
 // lenientToken is a registry token that only the second reading finds in a file.
 type lenientToken struct {
 	id   int32
-	line int   // of its first mention
-	last int32 // its last mention, index into scratch.mentions + 1
+	line int   // first mention
+	last int32 // index of its last mention in scratch.mentions + 1
 	belongings
 }
 
-// mention is a group naming a lenient token.
+// mention is a group that names a lenient token.
 type mention struct {
 	group  uint32
-	before int32 // the token's mention before this, index + 1; 0 for none
+	before int32 // index of the token's previous mention + 1; 0 for none
 }
 
-// recordReader goes once through the records of a file.
+// recordReader reads the records of a file once.
 type recordReader struct {
 	*Site
 	reg *tokens.Registry
 	*scratch
 
 	group     int
-	groupLine int // its first
+	groupLine int // first line of the group
 
-	// How many of them have met a valid record of the kind. They need not be looked at again.
+	// By kind: how many of listed have met a valid record. Later records of the kind do not concern them.
 	delayed, rated, visited, signalled int
 
 	invalidSitemaps, invalidExtensions int
 }
 
-// readRecords makes counts, evidence and facts of the agents out of the file's lines.
+// readRecords derives counts, evidence and facts of the agents from the file's lines.
 func (a *Auditor) readRecords(s *Site) {
 	c := s.Report.scratch
 	if len(c.own) != len(a.reg.Tokens) {
@@ -69,7 +69,7 @@ func (a *Auditor) readRecords(s *Site) {
 		case key == parser.KeyUserAgent && flags == 0:
 			r.userAgent(i)
 		case key == parser.KeyNone && !r.shows(KindInvalid), key == parser.KeyUnknown && !r.shows(KindUnknown):
-			// Counted, and no more: HTML pages consist of such lines.
+			// Only counted, since HTML pages consist of such lines.
 		default:
 			rec := s.Robots.Record(i)
 			r.read(i, &rec)
@@ -82,7 +82,7 @@ func (a *Auditor) readRecords(s *Site) {
 // isRuleValue reports whether a value is a path, a wildcard, or empty: anything else matches nothing.
 func isRuleValue(value []byte) bool { return len(value) == 0 || value[0] == '/' || value[0] == '*' }
 
-// count fills the totals that the parser keeps; read has counted what depends on values.
+// count sets the totals that the parser keeps. read counts those that depend on values.
 func (r *recordReader) count() {
 	f, n := &r.Robots, &r.Report.Counts
 	n.Lines, n.Groups, n.Agents = f.Lines(), f.Groups(), f.Agents()
@@ -101,7 +101,7 @@ func (r *recordReader) count() {
 	n.Extensions -= r.invalidExtensions
 }
 
-// The keys of either class; sitemaps are counted apart.
+// Keys by class. Sitemaps are counted separately.
 var (
 	extensionKeys = keysOf(parser.ClassExtension, parser.KeySitemap)
 	legacyKeys    = keysOf(parser.ClassLegacy, parser.KeyNone)
@@ -116,7 +116,7 @@ func keysOf(class parser.Class, but parser.Key) (keys []parser.Key) {
 	return keys
 }
 
-// read takes one record for what it shows and for whom it belongs to.
+// read processes one record: its counts, its evidence and the agents that it concerns.
 func (r *recordReader) read(i int, rec *parser.Record) {
 	r.enter(rec.Line, rec.Group)
 	if rec.Flags&parser.FlagTypo != 0 {
@@ -155,7 +155,7 @@ func (r *recordReader) read(i int, rec *parser.Record) {
 	}
 }
 
-// extension shows an extension record by its kind, or as invalid if its value is none that the key may have.
+// extension shows an extension record under its kind, or as invalid if its value is not valid for the key.
 func (r *recordReader) extension(kind Kind, rec *parser.Record, valid bool) {
 	if !valid {
 		r.invalidExtensions++
@@ -164,7 +164,7 @@ func (r *recordReader) extension(kind Kind, rec *parser.Record, valid bool) {
 	r.show(kind, rec)
 }
 
-// sitemap keeps the addresses of sitemaps. What is no absolute URL is not resolved: no document says against what.
+// sitemap keeps the addresses of sitemaps. Relative URLs are not resolved, since no specification names their base.
 func (r *recordReader) sitemap(rec *parser.Record) {
 	if !isAbsoluteURL(rec.Value) {
 		r.invalidSitemaps++
@@ -187,7 +187,7 @@ func (r *recordReader) license(rec *parser.Record) (valid bool) {
 	return true
 }
 
-// show keeps a row of evidence, within bounds. HTML pages show no invalid and unknown lines: they consist of them.
+// show keeps a row of evidence, within bounds. HTML pages consist of invalid and unknown lines, so these are left out.
 func (r *recordReader) show(kind Kind, rec *parser.Record) {
 	if !r.shows(kind) {
 		return
@@ -195,19 +195,19 @@ func (r *recordReader) show(kind Kind, rec *parser.Record) {
 	r.shown[kind]++
 	key, value := rec.KeyText, rec.Value
 	if rec.Key == parser.KeyNone {
-		key, value = nil, rec.KeyText // a line without a key: all of it is value
+		key, value = nil, rec.KeyText // a line without a key is all value
 	}
 	r.Report.Evidence = append(r.Report.Evidence, Evidence{
 		Line: rec.Line, GroupLine: r.groupLine, Kind: kind, Key: cut(key, MaxEvidenceKey), Value: cut(value, MaxEvidenceValue),
 	})
 }
 
-// shows reports whether a further row of the kind is kept.
+// shows reports whether another row of the kind may be kept.
 func (r *recordReader) shows(kind Kind) bool {
 	return r.shown[kind] < MaxEvidenceRows && !(r.Report.IsHTML && (kind == KindInvalid || kind == KindUnknown))
 }
 
-// cut returns at most n bytes of b, no UTF-8 sequence torn.
+// cut returns at most n bytes of b and does not cut a UTF-8 sequence.
 func cut(b []byte, n int) []byte {
 	if len(b) <= n {
 		return b
@@ -223,7 +223,7 @@ func cut(b []byte, n int) []byte {
 	return b[:n]
 }
 
-// rule shows an orphan, or a value that matches nothing: it begins with neither `/` nor `*`.
+// rule shows an orphan, or a value that matches nothing since it begins with neither `/` nor `*`.
 func (r *recordReader) rule(rec *parser.Record) {
 	switch {
 	case rec.Flags&parser.FlagOrphan != 0:
@@ -235,7 +235,8 @@ func (r *recordReader) rule(rec *parser.Record) {
 	}
 }
 
-// enter ends the group before, if the line begins another: groups begin with a user-agent line, and all those are read.
+// enter ends the current group if the line begins another. Groups begin with a user-agent line, and all of these are
+// read.
 func (r *recordReader) enter(line, group int) {
 	if group != r.group {
 		r.endGroup()
@@ -243,14 +244,14 @@ func (r *recordReader) enter(line, group int) {
 	}
 }
 
-// userAgent notes whom the line names, by either reading, and whether its value has a valid shape.
+// userAgent records the agent that the line names, by either reading, and whether its value is valid.
 func (r *recordReader) userAgent(i int) {
 	line, group := r.Robots.Place(i)
 	r.enter(line, group)
 	value := r.Robots.Value(i)
 	agent, name := r.agentOf(value, line)
 	whole := len(name) == len(value) && len(name) > 0
-	known, isAlias := -1, false // of the whole value; a product token's name is looked up by agentOf
+	known, isAlias := -1, false // for the whole value; agentOf looks up product tokens
 	if !whole {
 		known, isAlias = r.reg.Find(value)
 	}
@@ -276,7 +277,7 @@ func (r *recordReader) userAgent(i int) {
 		r.listed = append(r.listed, int32(agent))
 		r.agents[agent].literal = r.agents[agent].literal || lenient < 0
 		if id := r.agents[agent].id; id >= 0 && r.byToken[id] > 0 {
-			r.listed = append(r.listed, ^(r.byToken[id] - 1)) // by the second reading, too, the line names the token
+			r.listed = append(r.listed, ^(r.byToken[id] - 1)) // the second reading assigns the line to the token, too
 		}
 	}
 	if lenient >= 0 {
@@ -287,8 +288,8 @@ func (r *recordReader) userAgent(i int) {
 	}
 }
 
-// agentOf returns the index and the name of the agent that a user-agent line of this value names, -1 for none. Agents are in
-// the order of the lines that first name them, and most lines name somebody new.
+// agentOf returns the index and the name of the agent that a user-agent line of this value names, -1 for none. Agents
+// are in the order of their first lines, and most lines name a new agent.
 func (r *recordReader) agentOf(value []byte, line int) (agent int, name []byte) {
 	agent = len(r.agents)
 	if agent == r.Robots.Agents() || r.Robots.AgentLine(agent) != line {
@@ -311,8 +312,8 @@ func (r *recordReader) agentOf(value []byte, line int) (agent int, name []byte) 
 	return agent, name
 }
 
-// secondReading returns the registry token that the beginning of a value means although the strict reading knows none, or
-// -1. The whole value, which comes first, was looked up before.
+// secondReading returns the registry token that the beginning of a value means if the strict reading finds none, or -1.
+// The whole value, which has priority, was looked up before.
 func (r *recordReader) secondReading(value []byte) int {
 	names := parser.LenientNames(value)
 	for _, name := range names[1:] {
@@ -323,7 +324,7 @@ func (r *recordReader) secondReading(value []byte) int {
 	return -1
 }
 
-// lenientToken returns the index of the registry token in scratch.lenient, where it is put if it is new.
+// lenientToken returns the index of the registry token in scratch.lenient. It adds a new token.
 func (r *recordReader) lenientToken(id int32, line int) int32 {
 	if r.byToken[id] == 0 {
 		r.lenient = append(r.lenient, lenientToken{id: id, line: line})
@@ -335,8 +336,8 @@ func (r *recordReader) lenientToken(id int32, line int) int32 {
 	return r.byToken[id] - 1
 }
 
-// The four methods below give a valid value to the agents listed so far in the record's group that have none of the kind
-// yet. Before any group such a record belongs to no agent. They report whether the value is valid.
+// The four methods below assign a valid value to the agents of the record's group so far that have no value of the kind
+// yet. A record before any group belongs to no agent. They report whether the value is valid.
 
 func (r *recordReader) crawlDelay(rec *parser.Record) bool {
 	seconds, ok := parseDelay(rec.Value)
@@ -392,21 +393,21 @@ func (r *recordReader) contentSignal(rec *parser.Record) bool {
 	return true
 }
 
-// since returns the agents listed since the last valid record of a kind, and notes that all have met one now.
+// since returns the agents listed since the last valid record of a kind, and sets met to all listed agents.
 func (r *recordReader) since(met *int) []int32 {
 	agents := r.listed[*met:]
 	*met = len(r.listed)
 	return agents
 }
 
-// groupUsage is what a Content-Usage record says about `/`, and to how many of the agents of its group: the first.
+// groupUsage is the statement of a Content-Usage record on `/`. It applies to the first listed agents of its group.
 type groupUsage struct {
 	listed int
 	rootUsage
 }
 
-// contentUsage notes what the record says to its group. All records of a group count, not the first one only, so that they
-// are handed out when the group ends.
+// contentUsage records a statement for the current group. All records of a group count, so the statements are applied
+// when the group ends.
 func (r *recordReader) contentUsage(rec *parser.Record) bool {
 	usage, ok := ParseUsage(rec.Value)
 	if !ok {
@@ -421,7 +422,7 @@ func (r *recordReader) contentUsage(rec *parser.Record) bool {
 	return true
 }
 
-// endGroup hands out the usages of the group, each to the agents listed before it, and begins another.
+// endGroup applies the usages of the group, each to the agents listed before it, and begins another group.
 func (r *recordReader) endGroup() {
 	var all rootUsage
 	left := len(r.usages)

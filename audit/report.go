@@ -7,8 +7,8 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// Report is what Judge makes of a site. All byte slices are views of the site's body, valid until the Site is Reset;
-// they are raw bytes of the network.
+// Report is Judge's result for a site. All byte slices are views of the site's body, valid until the Site is Reset.
+// They are raw bytes from the network.
 type Report struct {
 	Access parser.Access
 
@@ -19,12 +19,12 @@ type Report struct {
 	Counts Counts
 
 	HasBOM, IsHTML, ManagedBlock bool
-	ValidUTF8                    exchange.Tristate // Unknown: there is no body, or an empty one
+	ValidUTF8                    exchange.Tristate // Unknown for no body or an empty one
 
-	CrawlDelay    float64 // seconds, of `*`
+	CrawlDelay    float64 // seconds, for `*`
 	HasCrawlDelay bool
 
-	ContentSignal, ContentUsage, License []byte // the first of each; nil where absent
+	ContentSignal, ContentUsage, License []byte // the first valid value of each; nil for none
 
 	Sitemaps [][]byte // the first MaxSitemaps valid ones
 	BodyHash uint64   // xxh64 of the body; 0 = no body
@@ -41,27 +41,28 @@ type Report struct {
 // MaxSitemaps bounds Report.Sitemaps; the number in the file is Counts.Sitemaps.
 const MaxSitemaps = 100
 
-// Counts are a file's totals, however many rows of evidence are kept.
+// Counts are a file's totals, independent of the bounds on evidence.
 type Counts struct {
 	Lines           int
-	Records         int // lines with a key, whichever
+	Records         int // lines with any key
 	Groups          int
-	Agents          int // distinct names, `*` included
-	Allow, Disallow int // lines, empty and orphaned ones included
+	Agents          int // distinct names, including `*`
+	Allow, Disallow int // lines, including empty and orphaned ones
 
-	// Lines by kind of evidence. Each is counted once, but in Typo beside its kind: an extension record whose value its
-	// key cannot have is Invalid, and no Extension or Sitemap. Signals, usages and licenses are among Extensions.
+	// Lines by kind of evidence. Each line is counted once, except that Typo is counted in addition. An extension
+	// record with an invalid value is Invalid, and not Extension or Sitemap. Extension includes signals, usages and
+	// licenses.
 	Sitemaps, Extensions, Legacy, Unknown, Orphan, Invalid, Typo int
 }
 
-// AccessSource is the value of the dataset's column `access_source` in every row: each scan asks every site anew, and
-// judges no earlier answer.
+// AccessSource is the value of the column `access_source` in every row: each scan fetches every site and uses no
+// earlier answer.
 const AccessSource = "fresh"
 
 // Status is how a check or one of its steps ended.
 type Status uint8
 
-// The statuses. The zero value is Skipped.
+// Values of Status. The zero value is Skipped.
 const (
 	Skipped Status = iota
 	Pass
@@ -74,10 +75,10 @@ func (s Status) String() string {
 	return [...]string{"skipped", "pass", "warn", "fail"}[s&3]
 }
 
-// Decision is a verdict in the words that surveys use.
+// Decision is a verdict in the words of surveys.
 type Decision uint8
 
-// The decisions. The zero value is Allowed.
+// Values of Decision. The zero value is Allowed.
 const (
 	Allowed Decision = iota
 	Partial
@@ -89,14 +90,14 @@ func (d Decision) String() string {
 	return [...]string{"allowed", "partial", "blocked", "?"}[d&3]
 }
 
-// Via says whose rules a token follows.
+// Via says why a token follows its group.
 type Via uint8
 
-// The ways. The zero value is ViaNone: no group applies, everything is allowed.
+// Values of Via. The zero value is ViaNone: no group applies, everything is allowed.
 const (
 	ViaNone     Via = iota
 	ViaOwn          // a group names it
-	ViaFallback     // a group names a later name of its chain
+	ViaFallback     // a group names one of its fallbacks
 	ViaStar         // the group of `*`
 	ViaHTTP         // access is not conditional: the status decides
 )
@@ -116,10 +117,10 @@ func (v Via) String() string {
 	return "none"
 }
 
-// DPI is the Data Provenance Initiative's reading of a group.
+// DPI is the Data Provenance Initiative's classification of a group's rules.
 type DPI uint8
 
-// The readings. The zero value is DPINone.
+// Values of DPI. The zero value is DPINone.
 const (
 	DPINone DPI = iota
 	DPISome
@@ -133,8 +134,8 @@ func (d DPI) String() string {
 
 // Verdict is one row of the table `verdicts`: what one agent may do on the site.
 type Verdict struct {
-	Token           []byte // lower case where the registry does not know it, else as it spells it; "*" for the wildcard
-	ID              int    // index into tokens.Registry.Tokens, -1 where unknown (and for "*")
+	Token           []byte // as the registry spells it; lower case if unknown; "*" for the wildcard
+	ID              int    // index into tokens.Registry.Tokens, -1 if unknown and for "*"
 	Decision        Decision
 	Via             Via
 	DPI             DPI
@@ -145,19 +146,19 @@ type Verdict struct {
 	HasCrawlDelay   bool
 	NAllow          int
 	NDisallow       int
-	Line            int     // 1-based, of the group's first user-agent line that names it
+	Line            int     // 1-based, of the first user-agent line that names it
 	CrawlDelay      float64 // seconds
-	RequestRate     float64 // requests a second; 0 where absent
-	ContentSignal   []byte  // nil where absent
+	RequestRate     float64 // requests per second; 0 for none
+	ContentSignal   []byte  // nil for none
 	Visit           Hours
 	HasVisit        bool
 	ContentUsage    Preferences // for `/`
 }
 
-// Kind is what an evidence row shows.
+// Kind is the kind of an evidence row.
 type Kind uint8
 
-// The kinds of evidence, in the order in which documents list them.
+// Kinds of evidence, in the order of the documents.
 const (
 	KindSitemap Kind = iota
 	KindExtension
@@ -180,7 +181,7 @@ func (k Kind) String() string {
 	return "?"
 }
 
-// Meaning says which lines are of this kind, as a phrase for documents.
+// Meaning describes the lines of this kind, as a phrase for documents.
 func (k Kind) Meaning() string {
 	if k < NumKinds {
 		return kindMeanings[k]
@@ -208,29 +209,29 @@ var kindMeanings = [NumKinds]string{
 // Evidence is one row of the table `evidence`: a noteworthy line.
 type Evidence struct {
 	Line      int // 1-based
-	GroupLine int // of the first user-agent line of the group in which the line stands; 0 before any group: file scope
+	GroupLine int // first user-agent line of the group with this line; 0 before any group (file scope)
 	Kind      Kind
 	Key       []byte
 	Value     []byte // at most MaxEvidenceValue bytes
 }
 
-// Bounds of the evidence that is kept.
+// Bounds of kept evidence.
 const (
 	MaxEvidenceKey   = 100 // bytes of a key
 	MaxEvidenceValue = 500 // bytes of a value
-	MaxEvidenceRows  = 32  // rows an origin and kind
+	MaxEvidenceRows  = 32  // rows of one kind for an origin
 )
 
 // MaxToken bounds Verdict.Token, in bytes.
 const MaxToken = 200
 
-// Reset makes the Report ready for another site, keeping its memory up to a bound.
+// Reset prepares the Report for another site. It keeps its memory up to a bound.
 func (r *Report) Reset() {
 	if r.scratch == nil {
 		r.scratch = new(scratch)
 	}
 	r.scratch.reset()
-	// Views are cleared, so that they keep no body alive.
+	// Views are cleared so that they do not keep a body in memory.
 	clear(r.Sitemaps)
 	clear(r.Verdicts)
 	clear(r.Evidence)
@@ -242,10 +243,10 @@ func (r *Report) Reset() {
 	}
 }
 
-// keepBytes is how much memory Reset keeps of each slice whose length a site decides.
+// keepBytes bounds the memory that Reset keeps for each slice whose length depends on the site.
 const keepBytes = 256 << 10
 
-// trimmed returns s without elements; nothing of it if its memory is above keepBytes.
+// trimmed returns s with length 0, or nil if its memory exceeds keepBytes.
 func trimmed[T any](s []T) []T {
 	var element T
 	if uintptr(cap(s))*unsafe.Sizeof(element) > keepBytes {

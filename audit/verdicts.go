@@ -6,31 +6,31 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// This file says what each token may do. The parser surveys each set of groups once, whoever they name; a registry token
-// follows an agent of the file, and so one of the few sets.
+// This file computes the verdict of each token. The parser surveys each distinct set of groups once, and each registry
+// token follows one of these few sets.
 
-// scratch is what Judge needs beside the Report, in memory that is used again.
+// scratch is Judge's working memory, kept for reuse.
 type scratch struct {
 	by         *Auditor
 	validAgent int // line of the first valid user-agent record, 0 for none
 	shown      [NumKinds]int
 
-	agents        []agentFacts // of the file's agents
-	usages        []groupUsage // of the current group
-	own           []int32      // by registry index: the agent of that name + 1, 0 for none
-	touched       []uint16     // registry tokens that the file names, and those that fall back to them
+	agents        []agentFacts // by agent of the file
+	usages        []groupUsage // in the current group
+	own           []int32      // by registry index: index of the agent with that name + 1, 0 for none
+	touched       []uint16     // registry tokens that the file names, and tokens that fall back to them
 	byToken       []int32      // by registry index: index into lenient + 1
 	lenient       []lenientToken
 	mentions      []mention
-	listed        []int32             // agents of the current group so far; ^k for the lenient token k
-	groups        []uint32            // of a lenient token
-	unknownOctets int                 // octets of the names that the registry does not have
-	text          []byte              // those names in lower case
-	long          map[string]struct{} // those of them that were cut, or may have been
+	listed        []int32             // agents of the current group so far; ^k for lenient token k
+	groups        []uint32            // groups of a lenient token
+	unknownOctets int                 // octets of all unknown agents' names
+	text          []byte              // these names in lower case
+	long          map[string]struct{} // those with MaxToken octets, which may have been cut
 }
 
 func (c *scratch) reset() {
-	// What is looked up by token is undone one by one: few tokens of many are named.
+	// Entries by token are cleared one by one, since a file names few tokens of many.
 	for i := range c.agents {
 		if id := c.agents[i].id; id >= 0 {
 			c.own[id] = 0
@@ -39,7 +39,7 @@ func (c *scratch) reset() {
 	for i := range c.lenient {
 		c.byToken[c.lenient[i].id] = 0
 	}
-	clear(c.agents) // they have views
+	clear(c.agents) // they contain views
 	clear(c.lenient)
 	c.by, c.validAgent, c.unknownOctets, c.shown, c.long = nil, 0, 0, [NumKinds]int{}, nil
 	c.agents, c.usages, c.mentions = trimmed(c.agents), trimmed(c.usages), trimmed(c.mentions)
@@ -47,7 +47,7 @@ func (c *scratch) reset() {
 	c.touched, c.lenient = c.touched[:0], c.lenient[:0]
 }
 
-// judgeByStatus makes the only verdict where no rules decide. Of whom we did not ask, there is none.
+// judgeByStatus sets the single verdict of a site whose status decides. If access is unknown, there is none.
 func (r *Report) judgeByStatus() {
 	v := Verdict{Token: star, ID: -1, Via: ViaHTTP}
 	switch r.Access {
@@ -64,8 +64,8 @@ func (r *Report) judgeByStatus() {
 
 var star = []byte("*")
 
-// judgeTokens makes the verdicts by rules, in this order: rows for `*`, for the agents named, for registry tokens that reach
-// one by fallback, and for those that only the second reading finds; and the lists of registry tokens.
+// judgeTokens makes the verdicts by rules and the lists of registry tokens. The rows are in this order: `*`, agents
+// that the file names, registry tokens with a fallback that it names, and tokens that only the second reading finds.
 func (a *Auditor) judgeTokens(s *Site) {
 	a.starRow(s)
 	a.agentRows(s)
@@ -85,9 +85,9 @@ func (a *Auditor) starRow(s *Site) {
 	s.Report.CrawlDelay, s.Report.HasCrawlDelay = v.CrawlDelay, v.HasCrawlDelay
 }
 
-// registryTokens makes the lists of registry tokens, and adds the rows of fallbacks. One by one it looks only at tokens that
-// the file names and at those that fall back to them. All others fare as `*` does, or are allowed: where that matters they
-// are copied into their list, so that a site costs what its file says, not what the registry holds.
+// registryTokens makes the lists of registry tokens and adds the rows of fallbacks. It visits only tokens that the file
+// names, and tokens that fall back to these. All others follow `*` or are allowed, and are copied into a list as a
+// whole if needed. So the cost of a site depends on its file, not on the size of the registry.
 func (a *Auditor) registryTokens(s *Site) {
 	r, c := &s.Report, s.Report.scratch
 	for i := range c.agents {
@@ -137,9 +137,9 @@ func (a *Auditor) registryTokens(s *Site) {
 	}
 }
 
-// follows returns the agent whose groups a registry token follows, and why: the token itself, then its fallbacks, then
-// `*` if it heeds that; -1 and ViaNone for nobody. With second, names that are no product tokens also count where only the
-// second reading finds them: then lenient is true, and agent an index into scratch.lenient.
+// follows returns the agent whose groups a registry token follows: that of the token itself, of the first of its
+// fallbacks, or `*` if the token heeds it. It returns -1 and ViaNone for none. With second, it also finds names that
+// are not product tokens by the second reading. Then lenient is true, and agent is an index into scratch.lenient.
 func (a *Auditor) follows(s *Site, id int, second bool) (agent int, via Via, lenient bool) {
 	if agent, lenient = a.named(s, id, second); agent >= 0 {
 		return agent, ViaOwn, lenient
@@ -156,7 +156,7 @@ func (a *Auditor) follows(s *Site, id int, second bool) (agent int, via Via, len
 	return -1, ViaNone, false
 }
 
-// named returns the agent that has the name of a registry token, as follows does; -1 for nobody.
+// named returns the agent with the name of a registry token, with the results of follows; -1 for none.
 func (a *Auditor) named(s *Site, id int, second bool) (agent int, lenient bool) {
 	c := s.Report.scratch
 	if own := c.own[id]; own > 0 || !second || a.reg.Tokens[id].ProductToken {
@@ -165,11 +165,11 @@ func (a *Auditor) named(s *Site, id int, second bool) (agent int, lenient bool) 
 	return int(c.byToken[id]) - 1, true
 }
 
-// agentRows adds a row for each agent that the file names, but for the wildcard, and for fragments of names that the
-// second reading knows better (`MJ` of `MJ12bot`).
+// agentRows adds a row for each agent that the file names, except the wildcard, and except fragments of names that the
+// second reading knows in full (`MJ` of `MJ12bot`).
 func (a *Auditor) agentRows(s *Site) {
 	r, c := &s.Report, s.Report.scratch
-	c.text = slices.Grow(c.text[:0], c.unknownOctets) // at once, so that no slice of it moves
+	c.text = slices.Grow(c.text[:0], c.unknownOctets) // in one step, so that slices of it stay valid
 	for i := range c.agents {
 		if i == s.Robots.Star() || !c.agents[i].literal {
 			continue
@@ -191,8 +191,9 @@ func (a *Auditor) agentRows(s *Site) {
 	}
 }
 
-// firstOf reports whether a name as long as is kept comes for the first time. Names that are alike as far as they are kept
-// would be one token with several rows: the first stands for all. Only freaks name such, so the set is made for them.
+// firstOf reports whether this name of MaxToken octets is new. Longer names are cut, and names with an equal beginning
+// would be one token with several rows; the first represents all. Such names are rare, so the set is made only for
+// them.
 func (c *scratch) firstOf(token []byte) bool {
 	if _, seen := c.long[string(token)]; seen {
 		return false
@@ -204,7 +205,7 @@ func (c *scratch) firstOf(token []byte) bool {
 	return true
 }
 
-// lowerCase returns a copy of an agent's name in lower case, at most MaxToken bytes of it.
+// lowerCase returns a copy of an agent's name in lower case, cut to MaxToken bytes.
 func (c *scratch) lowerCase(name []byte) []byte {
 	from := len(c.text)
 	c.text = append(c.text, name[:min(len(name), MaxToken)]...)
@@ -217,8 +218,8 @@ func (c *scratch) lowerCase(name []byte) []byte {
 	return token
 }
 
-// lenientRows adds a row for each registry token that only the second reading finds. It follows the groups of all lines
-// that the second reading takes for it, and of those that name it strictly.
+// lenientRows adds a row for each registry token that only the second reading finds. The token follows the groups of
+// lenientGroups.
 func (a *Auditor) lenientRows(s *Site) {
 	r, c := &s.Report, s.Report.scratch
 	for k := range c.lenient {
@@ -233,8 +234,8 @@ func (a *Auditor) lenientRows(s *Site) {
 	}
 }
 
-// lenientGroups returns the groups of all lines that the second reading takes for the k-th lenient token, and of those
-// that name it strictly; ascending, and valid until the next call.
+// lenientGroups returns the groups with a line that the second reading assigns to the k-th lenient token, or that names
+// it strictly. They are ascending and valid until the next call.
 func (s *Site) lenientGroups(k int) []uint32 {
 	c := s.Report.scratch
 	t := &c.lenient[k]
@@ -250,14 +251,14 @@ func (s *Site) lenientGroups(k int) []uint32 {
 	return c.groups
 }
 
-// another appends a row of verdicts, to be filled in where it stands.
+// another appends a zero row of verdicts and returns it.
 func (r *Report) another() *Verdict {
 	r.Verdicts = another(r.Verdicts)
 	return &r.Verdicts[len(r.Verdicts)-1]
 }
 
-// another returns s with a further element, its type's zero, which is made where it stands: a literal to append would be
-// copied, and waited for.
+// another returns s with one more element, which is zero. It is made in place, which avoids a copy of the large
+// element.
 func another[T any](s []T) []T {
 	if len(s) == cap(s) {
 		s = slices.Grow(s, 1)
@@ -268,8 +269,7 @@ func another[T any](s []T) []T {
 	return s
 }
 
-// fill says what an agent's groups amount to, all that does not depend on who follows them; of no agent, -1, that
-// everything is allowed.
+// fill sets the fields that depend only on an agent's groups. Agent -1 is allowed everything.
 func (s *Site) fill(v *Verdict, agent int) {
 	if agent < 0 {
 		v.RootAllowed = true
@@ -288,8 +288,8 @@ func (v *Verdict) fill(p *parser.Survey, b *belongings) {
 	v.ContentSignal, v.ContentUsage = b.signal, b.usage.Preferences
 }
 
-// dpiOf reads rules as the Data Provenance Initiative does. Its parser drops values with a `?`; then a lone `/` among
-// the disallows and no allow line at all is "all", any other disallow that is not empty "some".
+// dpiOf classifies rules like the Data Provenance Initiative. Its parser drops values with a `?`. Then a single
+// disallow `/` without any allow line is "all", and any other disallow that is not empty is "some".
 func dpiOf(p *parser.Survey) DPI {
 	switch {
 	case p.HasDisallowRoot && !p.PlainAllow:
