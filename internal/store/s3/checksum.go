@@ -7,16 +7,16 @@ import (
 	"hash"
 )
 
-// newChecksum counts what is uploaded. The server refuses bytes that do not have the sum that they are announced with, so
-// that nothing which was changed on the way is kept.
+// newChecksum computes the checksum of an upload. The server refuses bytes with another checksum than announced, so
+// bytes corrupted in transit are not kept.
 func newChecksum() hash.Hash { return md5.New() }
 
-// announced is a checksum as a request has it.
+// announced returns a checksum as requests send it.
 func announced(sum hash.Hash) string { return base64.StdEncoding.EncodeToString(sum.Sum(nil)) }
 
-// etagOf is the ETag that most servers give an object of these bytes that came in one piece.
+// etagOf returns the ETag that most servers give an object of these bytes that was uploaded in one request.
 func etagOf(data []byte) string {
 	sum := newChecksum()
-	_, _ = sum.Write(data) // which never fails
+	_, _ = sum.Write(data) // never fails
 	return hex.EncodeToString(sum.Sum(nil))
 }

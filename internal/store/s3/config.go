@@ -24,32 +24,32 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 )
 
-// Which server is asked, as whom, and how patiently.
+// This file says which server is used, with which settings.
 
-// Config says where a Store is. Its zero values are the defaults; Bucket has none.
+// Config says where a Store is. Zero values are defaults; Bucket is required.
 type Config struct {
 	Bucket string
-	Prefix string // what the names of all objects begin with, without slashes at its ends; "" is the whole bucket
+	Prefix string // prefix of all keys, without slashes at its ends; "" is the whole bucket
 
 	Endpoint string // of the server, as https://HOST:PORT; "" is Amazon's
-	Region   string // "" asks the server
-	Style    Style  // of addresses
-	CAFile   string // PEM file of authorities to trust instead of the system's
+	Region   string // "" gets it from the server
+	Style    Style  // style of addresses
+	CAFile   string // PEM file of authorities that replace the system's
 
-	AccessKey, SecretKey, SessionToken string // "": what the environment, the files of the AWS tools, or the machine's role say
+	AccessKey, SecretKey, SessionToken string // "": from the environment, the files of the AWS tools, or the machine's role
 
 	Spool    string        // folder of temporary files; "" is the system's (TMPDIR)
-	PartSize int64         // bytes that are uploaded at once, 5 MiB at least; 0 is 16 MiB. An object has 10,000 parts at most
-	Patience time.Duration // for how long a failing call is tried again; 0 is 3 minutes
-	Stall    time.Duration // after which a connection on which nothing moves is given up; 0 is 30 s
-	Lease    time.Duration // for how long a lock outlives its holder; 0 is 30 s; from a second to an hour
+	PartSize int64         // bytes of a part, at least 5 MiB; 0 is 16 MiB. An object has at most 10,000 parts
+	Patience time.Duration // how long a failing call is repeated; 0 is 3 minutes
+	Stall    time.Duration // how long a connection may be idle before it is closed; 0 is 30 s
+	Lease    time.Duration // how long a lock outlives its holder: 1 s to 1 h; 0 is 30 s
 
-	firstPatience time.Duration // the same as Patience, while the server has never answered
-	discardTime   time.Duration // for how long it is tried to discard a draft, and to give back a lock; 0 is 10 s
-	page          int           // entries in one answer to a listing; 0 leaves it to the server
+	firstPatience time.Duration // Patience until the server has answered once
+	discardTime   time.Duration // time limit for discarding a draft or releasing a lock; 0 is 10 s
+	page          int           // entries in one page of a listing; 0 is the server's default
 }
 
-// The defaults of Config.
+// Defaults of Config.
 const (
 	DefaultPartSize = 16 << 20
 	DefaultPatience = 3 * time.Minute
@@ -57,12 +57,12 @@ const (
 	DefaultLease    = 30 * time.Second
 )
 
-const minPartSize = 5 << 20 // S3 takes no smaller ones, but for the last
+const minPartSize = 5 << 20 // the minimum of S3, except for the last part
 
-// Style says how a bucket is addressed.
+// Style is the form of a bucket's address.
 type Style int
 
-// The styles.
+// Values of Style.
 const (
 	Auto    Style = iota // virtual at Amazon, Google and Alibaba, path everywhere else
 	Path                 // https://HOST/BUCKET/KEY
@@ -71,7 +71,7 @@ const (
 
 var styles = map[string]Style{"": Auto, "auto": Auto, "path": Path, "virtual": Virtual}
 
-// String is the place as it is written.
+// String returns s3://BUCKET/PREFIX.
 func (c Config) String() string {
 	return "s3://" + c.Bucket + "/" + c.Prefix
 }
@@ -84,7 +84,7 @@ func (c Config) server() string {
 	return c.Endpoint
 }
 
-// complete fills in defaults and checks the rest.
+// complete sets defaults and checks the Config.
 func (c *Config) complete() error {
 	if err := s3utils.CheckValidBucketNameStrict(c.Bucket); err != nil {
 		return fmt.Errorf("bucket %q: %w", clip(c.Bucket), err)
@@ -126,7 +126,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// ParsePlace reads s3://BUCKET/PREFIX. It never repeats what may be a secret.
+// ParsePlace parses s3://BUCKET/PREFIX. Its errors never repeat text that may be a secret.
 func ParsePlace(place string) (bucket, prefix string, err error) {
 	rest, ok := strings.CutPrefix(place, "s3://")
 	if !ok {
@@ -148,8 +148,8 @@ func ParsePlace(place string) (bucket, prefix string, err error) {
 	return bucket, prefix, c.complete()
 }
 
-// FromEnvironment returns the Config of a place written s3://BUCKET/PREFIX, with the settings that the AWS tools take from
-// the environment and from their files:
+// FromEnvironment returns the Config of a place s3://BUCKET/PREFIX, with the settings that the AWS tools take from the
+// environment and from their files:
 //
 //	server   AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, endpoint_url of the profile; none of them where
 //	         AWS_IGNORE_CONFIGURED_ENDPOINT_URLS, or ignore_configured_endpoint_urls of the profile, is true
@@ -158,8 +158,8 @@ func ParsePlace(place string) (bucket, prefix string, err error) {
 //	trust    AWS_CA_BUNDLE, ca_bundle of the profile
 //	lease    BULKSCAN_S3_LEASE, a duration
 //
-// The profile is AWS_PROFILE, which must be there, or else default, in AWS_CONFIG_FILE, or else ~/.aws/config. Who asks is
-// found later, when the first request is signed.
+// The profile is AWS_PROFILE, which must exist, or else default, in AWS_CONFIG_FILE, or else ~/.aws/config. Credentials
+// are found later, for the first signed request.
 func FromEnvironment(place string) (Config, error) {
 	var c Config
 	var err error
@@ -188,7 +188,7 @@ func FromEnvironment(place string) (Config, error) {
 	return c, nil
 }
 
-// server is the address of the server in the form https://HOST:PORT; "" where none is set.
+// server returns the address of the server as https://HOST:PORT, or "" if none is set.
 func (p *profile) server() (string, error) {
 	if strings.EqualFold(cmp.Or(os.Getenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"), p.ignore), "true") {
 		return "", nil
@@ -204,7 +204,7 @@ func (p *profile) server() (string, error) {
 	return "", nil
 }
 
-// checkEndpoint brings the address of a server into the form https://HOST:PORT.
+// checkEndpoint returns the address of a server as https://HOST:PORT.
 func checkEndpoint(setting, text string) (string, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -216,11 +216,11 @@ func checkEndpoint(setting, text string) (string, error) {
 	return u.Scheme + "://" + u.Host, nil
 }
 
-// profile is what the configuration file of the AWS tools says about servers.
+// profile has the settings of the AWS tools' configuration file about servers.
 type profile struct{ region, endpoint, ignore, style, caFile string }
 
-// readProfile reads the profile. A file that is not there says nothing; one that cannot be read is an error, and so is a
-// profile that AWS_PROFILE names and neither file has.
+// readProfile reads the profile. A missing file is empty. An unreadable file is an error, and so is a profile that
+// AWS_PROFILE names and neither file has.
 func readProfile() (p profile, err error) {
 	config, shared := toolFiles()
 	lenient := ini.LoadOptions{AllowNestedValues: true, SkipUnrecognizableLines: true}
@@ -250,20 +250,20 @@ func readProfile() (p profile, err error) {
 	return p, nil
 }
 
-// profileName is the profile that counts.
+// profileName returns the name of the profile in use.
 func profileName() string { return cmp.Or(os.Getenv("AWS_PROFILE"), "default") }
 
-// toolFiles are the paths of the files of the AWS tools: what profiles are, and their keys. "" is a file that is nowhere.
+// toolFiles returns the paths of the AWS tools' files: the configuration, and the credentials. "" is no file.
 func toolFiles() (config, shared string) {
 	config, shared = os.Getenv("AWS_CONFIG_FILE"), os.Getenv("AWS_SHARED_CREDENTIALS_FILE")
-	if home, err := os.UserHomeDir(); err == nil { // who has no home has no files there
+	if home, err := os.UserHomeDir(); err == nil { // without a home there are no such files
 		config = cmp.Or(config, filepath.Join(home, ".aws", "config"))
 		shared = cmp.Or(shared, filepath.Join(home, ".aws", "credentials"))
 	}
 	return config, shared
 }
 
-// readTools reads a file of the AWS tools; one that is not there is empty. An error tells nothing that stands in it.
+// readTools reads a file of the AWS tools. A missing file is empty. Errors do not quote its text.
 func readTools(path string, o ini.LoadOptions) (*ini.File, error) {
 	if path == "" {
 		return ini.Empty(), nil
@@ -282,7 +282,7 @@ func readTools(path string, o ini.LoadOptions) (*ini.File, error) {
 	return file, nil
 }
 
-// lineOf says in which line the reading has failed, where the library knows it.
+// lineOf returns the line of a syntax error, if the library knows it.
 func lineOf(text []byte, err error) string {
 	var line string
 	if e, ok := errors.AsType[ini.ErrDelimiterNotFound](err); ok {
@@ -301,7 +301,7 @@ func lineOf(text []byte, err error) string {
 	return ""
 }
 
-// noSection is the name of a section that is not there, which is empty.
+// noSection is the name of a section that does not exist, and is thus empty.
 const noSection = "DEFAULT"
 
 // sectionOf returns a section of a file.
@@ -312,7 +312,7 @@ func sectionOf(file *ini.File, name string) *ini.Section {
 	return ini.Empty().Section(noSection)
 }
 
-// profileIn returns the section of a profile in the file that says what profiles are.
+// profileIn returns the section of a profile in the configuration file.
 func profileIn(file *ini.File, name string) *ini.Section {
 	section := sectionOf(file, "profile "+name)
 	if section.Name() == noSection && name == "default" {
@@ -321,7 +321,7 @@ func profileIn(file *ini.File, name string) *ini.Section {
 	return section
 }
 
-// nested returns a setting of a group of settings, which stand indented below the group's name.
+// nested returns a setting of a group, which is indented below the group's name.
 func nested(section *ini.Section, group, name string) string {
 	for _, line := range section.Key(group).NestedValues() {
 		if key, value, ok := strings.Cut(line, "="); ok && strings.TrimSpace(key) == name {
@@ -331,7 +331,7 @@ func nested(section *ini.Section, group, name string) string {
 	return ""
 }
 
-// client returns the client of the library, which tries everything once: trying again is this package's matter.
+// client returns the library's client without its retries, since this package has its own.
 func (c *Config) client() (minio.Core, *keys, error) {
 	endpoint := c.Endpoint
 	if endpoint == "" {
@@ -356,7 +356,8 @@ func (c *Config) client() (minio.Core, *keys, error) {
 	return *client, keys, nil
 }
 
-// connections bounds those to the server: uploads, some reads, and what renews a lock, which must not wait for them.
+// connections bounds the connections to the server: uploads, some reads, and the renewal of a lock, which must not wait
+// for them.
 const connections = uploadsAtOnce + 12
 
 func (c *Config) transport() (*http.Transport, error) {
@@ -386,12 +387,12 @@ func (c *Config) transport() (*http.Transport, error) {
 		MaxConnsPerHost:     connections,
 		MaxIdleConnsPerHost: connections,
 		IdleConnTimeout:     c.Stall / 2,
-		DisableCompression:  true, // bytes as they are stored
+		DisableCompression:  true, // stored bytes are read unchanged
 	}, nil
 }
 
-// movingConn is a connection that ends when nothing moves on it, in either direction, for so long. A slow transfer may
-// take what it takes.
+// movingConn is a connection that is closed if no byte moves in either direction for a time. A slow transfer may take
+// any time.
 type movingConn struct {
 	net.Conn
 	stall time.Duration
@@ -405,7 +406,7 @@ func (c *movingConn) Read(b []byte) (int, error) {
 }
 
 func (c *movingConn) Write(b []byte) (int, error) {
-	// The reader of the same connection has been waiting for the answer since before the request: its time begins anew.
+	// A write restarts the time of the reader, which has been waiting for the answer since before the request.
 	if err := c.SetDeadline(time.Now().Add(c.stall)); err != nil {
 		return 0, err
 	}

@@ -19,25 +19,25 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 )
 
-// An object in the making is a multipart upload. Its bytes gather in a temporary file, the spool; whenever that has a
-// part's size it is uploaded and its space given back, while the next one fills. Seal uploads what is left: all bytes are
-// with the server then, and under no name. Publish completes the upload, which is one small request, and the object
-// appears. What a killed process leaves is an upload without a name, which Sweep aborts.
+// A draft is a multipart upload. Its bytes go to a temporary file, the spool. When the spool has the size of a part, it
+// is uploaded and freed while the next one fills. Seal uploads the rest: then all bytes are on the server, without a
+// name. Publish completes the upload by one small request, and the object appears. A killed process leaves an upload
+// without a name, which Sweep aborts.
 //
-// So a Store takes the space of one part for each draft that is being written, and for each upload that goes on; and of
-// memory, only what a connection takes.
+// So a Store takes the disk space of one part for each open draft and for each upload in progress. In memory it takes
+// only what connections take.
 
-// uploadsAtOnce bounds the parts that a Store uploads at the same time. Who has a further one waits.
+// uploadsAtOnce bounds the parts that a Store uploads at the same time. Further ones wait.
 const uploadsAtOnce = 4
 
-// maxParts is how many an upload may have.
+// maxParts bounds the parts of an upload, as S3 does.
 const maxParts = 10_000
 
 // Create implements store.Store.
 func (s *Store) Create(ctx context.Context, name string) (store.Draft, error) {
 	key, err := s.key(name)
 	if err == nil {
-		err = s.stillOurs(ctx)
+		err = s.checkLocks(ctx)
 	}
 	if err == nil {
 		err = ctx.Err()
@@ -49,26 +49,26 @@ func (s *Store) Create(ctx context.Context, name string) (store.Draft, error) {
 	return &draft{s: s, ctx: ctx, cancel: cancel, name: name, key: key, mark: newMark()}, nil
 }
 
-// draft implements store.Draft. Its states: written to; sealed, when the spool is gone; ended, when nothing is left to do.
+// draft implements store.Draft. Its states are: being written; sealed, without a spool; ended.
 type draft struct {
 	s      *Store
-	ctx    context.Context // of all uploading, which goes on between the calls
+	ctx    context.Context // for all uploads, which continue between calls
 	cancel context.CancelFunc
 	name   string
 	key    string
 	mark   string
 
-	spool  *spool // that is being filled; nil when there is none
+	spool  *spool // being filled; nil for none
 	upload string // id; "" before the first part
-	next   int    // number of the last part that was begun
-	size   int64  // of the parts that were begun
+	next   int    // number of the last part begun
+	size   int64  // total bytes of the parts begun
 	sealed bool
 	ended  bool
 
 	uploads sync.WaitGroup
 	mu      sync.Mutex
 	parts   []minio.CompletePart
-	err     error // the first of any upload
+	err     error // first error of any upload
 }
 
 // Write implements io.Writer. It may wait for an upload.
@@ -92,7 +92,7 @@ func (d *draft) Write(p []byte) (n int, err error) {
 	return n, d.s.explain("write", d.name, err)
 }
 
-// ship begins to upload the spool, as soon as there is a place, and leaves none.
+// ship takes the spool and begins to upload it once a slot is free.
 func (d *draft) ship() error {
 	if err := d.failure(); err != nil {
 		return err
@@ -125,13 +125,13 @@ func (d *draft) ship() error {
 			d.parts = append(d.parts, done)
 		} else if d.err == nil {
 			d.err = err
-			d.cancel() // the others are of no use any more
+			d.cancel() // the other uploads are useless
 		}
 	})
 	return nil
 }
 
-// begin makes the upload. Where the answer is lost a second one is made, and Sweep finds the first.
+// begin makes the upload. If the answer is lost, a retry makes a second one, and Sweep finds the first.
 func (d *draft) begin() error {
 	return d.s.try(d.ctx, 0, func(ctx context.Context) (err error) {
 		d.upload, err = d.s.client.NewMultipartUpload(ctx, d.s.cfg.Bucket, d.key, minio.PutObjectOptions{UserMetadata: map[string]string{markName: d.mark}})
@@ -173,7 +173,7 @@ func (d *draft) Seal() error {
 	return d.s.explain("write", d.name, cmp.Or(d.failure(), err))
 }
 
-// rest ships what has not been; an empty object has one part, which is empty.
+// rest ships the remaining bytes. An empty object has one empty part.
 func (d *draft) rest() (err error) {
 	if d.spool == nil && d.next == 0 {
 		if d.spool, err = newSpool(d.s.cfg.Spool); err != nil {
@@ -194,13 +194,13 @@ func (d *draft) Publish(ctx context.Context) error {
 	err := d.complete(ctx)
 	if err == nil {
 		d.end()
-		err = d.s.stillOurs(ctx)
+		err = d.s.checkLocks(ctx)
 	}
 	return d.s.explain("publish", d.name, err)
 }
 
-// complete makes the upload the object, and looks at what has become of it: of a completion whose answer was lost the
-// next try learns only that there is no such upload, and some servers call it done whatever else lies under the name.
+// complete turns the upload into the object and checks the result. If the answer to a completion was lost, a retry is
+// told only that the upload does not exist; and some servers report success whatever object has the name.
 func (d *draft) complete(ctx context.Context) error {
 	slices.SortFunc(d.parts, func(a, b minio.CompletePart) int { return a.PartNumber - b.PartNumber })
 	var made minio.UploadInfo
@@ -221,7 +221,7 @@ func (d *draft) complete(ctx context.Context) error {
 	case mark != d.mark && (mark != "" || made.ETag == "" || made.ETag != info.ETag): // some servers keep no marks
 		return errAborted
 	case info.Size != d.size:
-		return &permanent{fmt.Errorf("the server has made an object of %d bytes out of %d", info.Size, d.size)}
+		return &permanent{fmt.Errorf("the server made an object of %d bytes from %d bytes", info.Size, d.size)}
 	}
 	return nil
 }
@@ -239,8 +239,8 @@ func (d *draft) Discard() error {
 		d.spool = nil
 	}
 	if d.upload != "" && !d.s.silent.Load() {
-		// Also where the context has ended; but what cannot be aborted soon, Sweep will. Of several drafts that a silent
-		// server keeps from ending, the first has waited for all.
+		// Also after the context has ended. Sweep aborts what cannot be aborted soon. If the server does not answer,
+		// only the first of several drafts waits.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), d.s.cfg.discardTime)
 		defer cancel()
 		abortErr := d.s.abort(ctx, d.key, d.upload)
@@ -256,11 +256,11 @@ func (d *draft) end() {
 	d.cancel()
 }
 
-// spool is a temporary file with one part. It has no name once it is open, where the system allows that, so that it ends
-// with the process.
+// spool is a temporary file with one part. If the system allows it, its name is removed while it is open, so that it
+// ends with the process.
 type spool struct {
 	file *os.File
-	left bool // the name is still there
+	left bool // the name could not be removed
 	size int64
 	sum  hash.Hash
 }
@@ -276,14 +276,14 @@ func newSpool(folder string) (*spool, error) {
 func (p *spool) Write(b []byte) (int, error) {
 	n, err := p.file.Write(b)
 	p.size += int64(n)
-	_, _ = p.sum.Write(b[:n]) // which never fails
+	_, _ = p.sum.Write(b[:n]) // never fails
 	if err != nil {
 		err = &permanent{&spoolError{filepath.Dir(p.file.Name()), err}}
 	}
 	return n, err
 }
 
-// spoolError is a failure of the folder of temporary files.
+// spoolError is a failure in the folder of temporary files.
 type spoolError struct {
 	folder string
 	err    error
@@ -300,8 +300,7 @@ func (e *spoolError) missing() bool {
 	return errors.Is(e.err, fs.ErrNotExist) || errors.Is(e.err, syscall.ENOTDIR)
 }
 
-// Unwrap returns the error of the system, but that there is no such folder: to callers that means that there is no such
-// object.
+// Unwrap returns the error of the system, except fs.ErrNotExist, which callers would take for a missing object.
 func (e *spoolError) Unwrap() error {
 	if e.missing() {
 		return nil

@@ -426,7 +426,7 @@ func TestReplacedWhileOpened(t *testing.T) {
 	if data, err := f(1); err != nil || data != "not empty any more" {
 		t.Errorf("there is %q: %v", data, err)
 	}
-	if _, err := f(1000); err == nil || !strings.Contains(err.Error(), "no end of an object that is not empty") || errors.Is(err, store.ErrUnavailable) {
+	if _, err := f(1000); err == nil || !strings.Contains(err.Error(), "no bytes of an object that is not empty") || errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("a server that never has an end: %v", err)
 	}
 }

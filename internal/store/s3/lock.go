@@ -15,46 +15,46 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 )
 
-// A server of objects knows nothing of processes, so a Lock is a lease: an object that its holder writes anew five times
-// in each lease. Every write of it is conditional (If-None-Match when there is none, If-Match with the ETag of the one it
-// replaces otherwise), so that of several who would take it one succeeds.
+// An object server knows nothing of processes, so a Lock is a lease: an object that its holder rewrites five times in
+// each lease. Every write is conditional: If-None-Match if the object does not exist, or If-Match with the ETag of the
+// version that it replaces. So only one of several concurrent writers succeeds.
 //
-// Who finds it held watches it. As soon as it is written anew its holder lives, and Lock fails with a *HeldError: after a
-// fifth of the lease at the latest. When it has not been written anew for a lease, by the server's clock (its Date against
-// the object's Last-Modified) and while it was being watched for longer than the holder takes to write it, its holder is
-// dead, and it is taken over. No clock of a client's is compared with another's. Where the server's clocks disagree with
-// each other, the watching alone decides, after a whole lease.
+// Lock watches an object that it finds held. If the object is rewritten, its holder is alive, and Lock fails with a
+// *HeldError, after at most a fifth of the lease. The holder counts as dead if two conditions hold. By the server's
+// clock, the object is older than a lease (Date against Last-Modified). And it has been watched for longer than the
+// holder needs to rewrite it. Then Lock takes it over. Clocks of two clients are never compared. If the server's clocks
+// disagree with each other, only watching counts, for a whole lease.
 //
-// What is promised. Two processes never both believe that they hold the lock, as long as neither stands still between
-// looking at the clock and sending a request for longer than a third of it: whoever has not renewed it in time asks the
-// server before it changes anything, at each try, and learns there that it has lost. What it had sent before may arrive at
-// any later time: when the process was stopped right there (a suspended machine), when the line was, or when the process
-// is dead. Nothing is taken back, since the next holder may have seen it and built on it. Instead the next holder is told
-// (Late), and makes it harmless: an upload is swept, so that the server refuses to complete it; a record is refused where
-// the next holder has created one of that name first; a Put is refused where the next holder has put something since; and
-// what a late Delete may hit is given no second time. Who has lost the lock is told so, once its request is answered.
+// Guarantee. Two processes never both believe that they hold the lock, as long as neither is stopped for longer than a
+// third of a lease between checking the clock and sending a request. A process that has not renewed its lease in time
+// asks the server before every attempt to change something, and learns there that it has lost the lock. A request that
+// it sent earlier may arrive at any later time, because the process was stopped (a suspended machine), the network was
+// down, or the process has died. Its effect is never undone, since the next holder may have built on it. Instead the
+// next holder learns of the possibility (Late) and makes the request harmless. It sweeps uploads, so that the server
+// refuses to complete them. It creates records that a late request could create. A late Put is refused if the next
+// holder has written the object since. Names that a late Delete could hit are never reused. The former holder gets
+// ErrLockLost with the answer to its request.
 //
-// Unlock leaves the object, with a word that says that it is free: to delete it could hit the lock of somebody who has
-// just taken it.
+// Unlock leaves the object with a text that marks it as free: deleting it could hit the lock of the next holder.
 
 const (
 	beatsInLease = 5
-	lockHeader   = "bulkscan lock 1 " // then the holder's mark, the number of this writing, and the lease in milliseconds
+	lockHeader   = "bulkscan lock 1 " // followed by the holder's mark, the number of this write, and the lease in milliseconds
 	minLease     = time.Second
 	maxLease     = time.Hour
 	clockStep    = 2 * time.Second // Date and Last-Modified are whole seconds
-	// Some servers keep ETags apart from bytes, and answer for a moment with the ETag of a new object and the bytes of the
-	// one before. An ETag that is the MD5 of the bytes is theirs; another one (of an encrypted bucket) is believed when
-	// both have stayed for so long.
+	// Some servers store ETags apart from bytes. For a moment they return the ETag of a new object with the bytes of
+	// the old one. An ETag that is the MD5 of the bytes belongs to them. Any other ETag (in an encrypted bucket) is
+	// trusted once both have stayed the same for this time.
 	tornTime = time.Second
 )
 
-// lockText is what stands in the object.
+// lockText is the content of the object.
 type lockText struct {
 	mark   string
 	number int
-	lease  time.Duration // 0: it is free
-	late   bool          // it is free, and a request of who held it may still be on its way: the lease is written as -1
+	lease  time.Duration // 0: the lock is free
+	late   bool          // the lock is free, and a request of its last holder may still arrive; the lease is written as -1
 	holder []byte
 }
 
@@ -66,8 +66,8 @@ func (l lockText) bytes() []byte {
 	return append(fmt.Appendf(nil, "%s%s %d %d\n", lockHeader, l.mark, l.number, milliseconds), l.holder...)
 }
 
-// readLockText reads what stands in the object. Other text is the lock of a local folder that was copied here: it has a
-// holder, who is dead.
+// readLockText parses the content of the object. Any other text is the lock of a local folder that was copied here, and
+// its holder is dead.
 func readLockText(data []byte) lockText {
 	line, holder, _ := bytes.Cut(data, []byte("\n"))
 	var l lockText
@@ -91,10 +91,10 @@ type lease struct {
 	key  string
 	late atomic.Bool // see Late
 
-	busy   chan struct{} // full through each renewal, which changes what follows
+	busy   chan struct{} // full during a renewal; guards the fields below
 	text   lockText
 	etag   string
-	sure   time.Time // when the request was sent by which the server has last confirmed it
+	sure   time.Time // when the last request that the server confirmed was sent
 	lost   bool
 	freed  bool
 	cancel context.CancelFunc
@@ -107,8 +107,8 @@ func (l *lease) Late() bool { return l.late.Load() }
 // Fenced implements store.Lease.
 func (l *lease) Fenced() { l.late.Store(false) }
 
-// Lock implements store.Store. It takes a fifth of the holder's lease to be refused, and somewhat more than a lease to
-// take over from a dead one.
+// Lock implements store.Store. A refusal takes up to a fifth of the holder's lease, a takeover from a dead holder
+// somewhat more than a lease.
 func (s *Store) Lock(ctx context.Context, name string, holder []byte) (store.Unlocker, error) {
 	key, err := s.key(name)
 	if err == nil && (!store.IsLock(name) || len(holder) > store.MaxHolder) {
@@ -134,10 +134,10 @@ func (s *Store) Lock(ctx context.Context, name string, holder []byte) (store.Unl
 	return l, nil
 }
 
-// take gets the lock, or a *HeldError.
+// take acquires the lock or returns a *HeldError.
 func (l *lease) take(ctx context.Context) error {
 	for r := l.s.newRetries(); ; {
-		l.late.Store(true) // without a lock nobody knows who had one
+		l.late.Store(true) // without a lock object, earlier holders are unknown
 		err := l.write(ctx, "")
 		if err == nil {
 			return l.prove(ctx)
@@ -156,14 +156,14 @@ func (l *lease) take(ctx context.Context) error {
 		if !refused(err) && !missing(err) {
 			return err
 		}
-		// It was deleted meanwhile, or somebody else was faster.
+		// The object was deleted in the meantime, or another process was faster.
 		if err := r.again(ctx, errContended); err != nil {
 			return err
 		}
 	}
 }
 
-// write puts the lock's text in the place of the object with that ETag, or of none.
+// write replaces the object with that ETag by the lock's text. With "", it creates the object.
 func (l *lease) write(ctx context.Context, etag string) error {
 	l.text.number++
 	p := payloadOf(l.text.bytes())
@@ -187,7 +187,7 @@ func (l *lease) write(ctx context.Context, etag string) error {
 		if !refused(err) {
 			return err
 		}
-		// What is there may be of a try of ours whose answer was lost: of this writing, or of an earlier one.
+		// The object may be from an earlier attempt whose answer was lost, of this write or an earlier one.
 		there, readErr := l.read(ctx)
 		switch {
 		case missing(readErr):
@@ -207,15 +207,15 @@ func (l *lease) write(ctx context.Context, etag string) error {
 	}
 }
 
-// prove makes sure, once, that the server refuses where a condition does not hold: otherwise there is no lock, and it is
-// given back.
+// prove tests once that the server refuses a write whose condition does not hold. If it does not, there can be no lock,
+// and the lock is released.
 func (l *lease) prove(ctx context.Context) (err error) {
 	if l.s.conditional.Load() {
 		return nil
 	}
 	defer func() {
 		if err != nil {
-			_ = l.free() // of two failures, the first tells more; and the lease ends
+			_ = l.free() // the first error says more, and the lease ends by itself
 		}
 	}()
 	var none, other minio.PutObjectOptions
@@ -228,7 +228,7 @@ func (l *lease) prove(ctx context.Context) (err error) {
 			return err
 		})
 		if err == nil {
-			return &permanent{errors.New("the server ignores conditions (If-None-Match, If-Match), so that nothing keeps two writers apart there; write to a local folder and copy it")}
+			return &permanent{errors.New("the server ignores conditions (If-None-Match, If-Match), so a second writer cannot be excluded; write to a local folder and copy it")}
 		}
 		if !refused(err) {
 			return err
@@ -238,12 +238,12 @@ func (l *lease) prove(ctx context.Context) (err error) {
 	return nil
 }
 
-// lockState is a lock's object as it was at one moment.
+// lockState is a lock's object at one moment.
 type lockState struct {
 	etag  string
 	text  lockText
-	age   time.Duration // since it was written, by the server's clock
-	whole bool          // the ETag is that of the text
+	age   time.Duration // since the last write, by the server's clock
+	whole bool          // the ETag belongs to the text
 }
 
 func (l *lease) read(ctx context.Context) (state lockState, err error) {
@@ -266,11 +266,11 @@ func (l *lease) read(ctx context.Context) (state lockState, err error) {
 	return state, err
 }
 
-// watch waits until the lock can be taken, and returns the object that is to be replaced. Where its holder
-// lives, the error is a *HeldError; where there is none any more, it is that of a missing object.
+// watch waits until the lock can be taken, and returns the state to replace. The error is a *HeldError if its holder is
+// alive, and that of a missing object if the object was deleted.
 func (l *lease) watch(ctx context.Context) (lockState, error) {
 	var seen lockState
-	var since time.Time // seen is so
+	var since time.Time // since when seen is unchanged
 	for {
 		now, err := l.read(ctx)
 		if err != nil {
@@ -295,8 +295,8 @@ func (l *lease) watch(ctx context.Context) (lockState, error) {
 	}
 }
 
-// held says who holds a lock that was just written anew. The bytes may still be those of the one before: they are read until
-// they are the ETag's, or have had the time to become so.
+// held returns a *HeldError for a lock that was just rewritten. The bytes may still be the old ones. So they are read
+// until they match the ETag, or until tornTime has passed.
 func (l *lease) held(ctx context.Context, now lockState) error {
 	for seen := time.Now(); !now.whole && time.Since(seen) < tornTime; {
 		err := sleep(ctx, tornTime/20)
@@ -310,7 +310,7 @@ func (l *lease) held(ctx context.Context, now lockState) error {
 	return &store.HeldError{Name: l.name, Holder: now.text.holder}
 }
 
-// beat renews the lease until it is given back or lost.
+// beat renews the lease until it is released or lost.
 func (l *lease) beat(ctx context.Context) {
 	defer close(l.ended)
 	beats := time.NewTicker(l.s.cfg.Lease / beatsInLease)
@@ -321,7 +321,7 @@ func (l *lease) beat(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		// Whatever else fails, the next beat tries again; and who wants to write asks before.
+		// After any other error the next beat tries again. Changes call checkLocks first.
 		once, cancel := context.WithTimeout(ctx, l.s.cfg.Lease)
 		err := l.renew(once, 0)
 		cancel()
@@ -331,7 +331,8 @@ func (l *lease) beat(ctx context.Context) {
 	}
 }
 
-// renew asks the server whether the lease is still ours, unless it has said so within the time given.
+// renew renews the lease, unless the server confirmed it within the given time. The error is ErrLockLost if another
+// process has it.
 func (l *lease) renew(ctx context.Context, within time.Duration) error {
 	select {
 	case l.busy <- struct{}{}:
@@ -353,8 +354,8 @@ func (l *lease) renew(ctx context.Context, within time.Duration) error {
 	return err
 }
 
-// stillOurs makes sure that no lock of the Store has passed to somebody else, so that it may change something.
-func (s *Store) stillOurs(ctx context.Context) error {
+// checkLocks checks that the Store still holds all its locks, so that it may change something.
+func (s *Store) checkLocks(ctx context.Context) error {
 	s.mu.Lock()
 	held := make([]*lease, 0, len(s.leases))
 	for l := range s.leases {
@@ -396,16 +397,16 @@ func (l *lease) Unlock() error {
 	return l.s.explain("unlock", l.name, err)
 }
 
-// free writes that nobody holds the lock.
+// free marks the lock as free.
 func (l *lease) free() error {
 	ctx, cancel := context.WithTimeout(context.Background(), l.s.cfg.discardTime)
 	defer cancel()
 	sure := elapsed(l.sure) < l.text.lease
-	l.text.lease, l.text.late = 0, l.late.Load() || l.s.unheard.Load()
+	l.text.lease, l.text.late = 0, l.late.Load() || l.s.unanswered.Load()
 	err := l.write(ctx, l.etag)
 	if refused(err) || missing(err) {
 		if sure {
-			return nil // nobody could take it before a try of ours, whose answer was lost, gave it back
+			return nil // the lease was valid, so an earlier attempt, whose answer was lost, released it
 		}
 		return store.ErrLockLost
 	}

@@ -269,7 +269,7 @@ func TestUnheard(t *testing.T) {
 			}
 			return gone
 		})
-		s := open(t, g, "unheard", func(c *Config) { c.Endpoint = p.URL })
+		s := open(t, g, "unanswered", func(c *Config) { c.Endpoint = p.URL })
 		if err := s.Put(t.Context(), name, []byte("what was there")); err != nil {
 			t.Fatal(err)
 		}

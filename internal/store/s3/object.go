@@ -16,15 +16,15 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 )
 
-// An object is read in blocks, of which some are kept: who reads a Parquet file asks for a few bytes here and a few there,
-// and comes back. Opening fetches the end of the object, where a Parquet file says what it has; of a small object that is
-// all. Every further request names the ETag that the first one saw, so that no two blocks are of different objects.
+// An object is read in blocks, some of which are kept: readers of Parquet files read a few bytes at many positions,
+// some repeatedly. Opening fetches the end of the object, which has the footer of a Parquet file, or all of a small
+// object. Every further request names the ETag of the first answer, so all blocks are of the same object.
 
 const (
 	tailSize   = 64 << 10
 	blockSize  = 1 << 20
-	maxBlocks  = 24 // kept of one object
-	maxAhead   = 8  // fetched by one request at most, where blocks are read one after the other
+	maxBlocks  = 24 // blocks kept for one object
+	maxAhead   = 8  // maximum blocks in one request, for sequential reads
 	rangeError = "InvalidRange"
 )
 
@@ -63,13 +63,13 @@ func (s *Store) open(ctx context.Context, name, key string) (*object, error) {
 	return o, nil
 }
 
-// errReplaced is an object that had no last bytes, being empty, and has some a moment later.
-var errReplaced = errors.New("the server has no end of an object that is not empty")
+// errReplaced is the error of an object that was empty at first, and not empty a moment later.
+var errReplaced = errors.New("the server returns no bytes of an object that is not empty")
 
-// maxReplaced is how often that may be because the object was replaced meanwhile.
+// maxReplaced bounds how often this may happen because the object was replaced in the meantime.
 const maxReplaced = 3
 
-// openOnce asks for the last bytes of the object.
+// openOnce requests the last bytes of the object.
 func (o *object) openOnce(ctx context.Context) error {
 	var options minio.GetObjectOptions
 	if err := options.SetRange(0, -tailSize); err != nil {
@@ -77,7 +77,7 @@ func (o *object) openOnce(ctx context.Context) error {
 	}
 	body, info, header, err := o.s.client.GetObject(ctx, o.s.cfg.Bucket, o.key, options)
 	if answer := answerOf(err); answer.Code == rangeError || answer.StatusCode == http.StatusRequestedRangeNotSatisfiable {
-		// An empty one has none. Its ETag is of no use: there is nothing more to read.
+		// An empty object has no last bytes. Its ETag is not needed, since nothing more is read.
 		info, err := o.s.client.StatObject(ctx, o.s.cfg.Bucket, o.key, minio.StatObjectOptions{})
 		if err == nil && info.Size != 0 {
 			err = errReplaced
@@ -99,12 +99,12 @@ func (o *object) openOnce(ctx context.Context) error {
 	return drain(body, o.tail)
 }
 
-// place reads which bytes an answer has, and of how many: from start to the end.
+// place returns the position and total length of an answer's bytes, which reach to the end of the object.
 func place(header http.Header, length int64) (start, size int64, err error) {
 	text := header.Get("Content-Range")
 	if text == "" {
 		if length < 0 || length > tailSize {
-			return 0, 0, &permanent{fmt.Errorf("the server does not know of ranges: it sends all %d bytes", length)}
+			return 0, 0, &permanent{fmt.Errorf("the server ignores ranges and sends all %d bytes", length)}
 		}
 		return 0, length, nil
 	}
@@ -122,24 +122,24 @@ func place(header http.Header, length int64) (start, size int64, err error) {
 // object implements store.Object.
 type object struct {
 	s      *Store
-	ctx    context.Context // of Open
+	ctx    context.Context // from Open
 	cancel context.CancelFunc
 	name   string
 	key    string
 	etag   string
 	size   int64
-	tail   []byte // the last bytes
+	tail   []byte // last bytes of the object
 
 	mu     sync.Mutex
 	blocks map[int64]*block // by number
-	used   []int64          // their numbers, the last used last
-	next   int64            // the block behind those that were fetched last
-	ahead  int64            // how many they were
+	used   []int64          // their numbers, most recently used last
+	next   int64            // the block after the last fetched ones
+	ahead  int64            // how many blocks the last request fetched
 }
 
-// block is some of the object's bytes, at blockSize times its number.
+// block has the object's bytes from position blockSize times its number.
 type block struct {
-	done chan struct{} // closed when the others are set
+	done chan struct{} // closed when the other fields are set
 	data []byte
 	err  error
 }
@@ -176,7 +176,7 @@ func (o *object) ReadAt(p []byte, offset int64) (n int, err error) {
 	return n, nil
 }
 
-// block returns a block's bytes, once somebody has fetched it.
+// block returns a block's bytes. It fetches the block, or waits for another reader that does.
 func (o *object) block(number int64) ([]byte, error) {
 	if err := o.ctx.Err(); err != nil {
 		return nil, err
@@ -198,14 +198,14 @@ func (o *object) block(number int64) ([]byte, error) {
 	return b.data, b.err
 }
 
-// touch makes a block the one that was used last. The lock is held.
+// touch marks a block as the most recently used. The lock is held.
 func (o *object) touch(number int64) {
 	if i := slices.Index(o.used, number); i >= 0 {
 		o.used = append(slices.Delete(o.used, i, i+1), number)
 	}
 }
 
-// plan makes room for a block, and for some behind it where blocks have been read one after the other. The lock is held.
+// plan makes room for a block and, for sequential reads, for some after it. The lock is held.
 func (o *object) plan(number int64) []*block {
 	if number != o.next {
 		o.ahead = 0
@@ -223,24 +223,24 @@ func (o *object) plan(number int64) []*block {
 	}
 	o.next = number + int64(len(fetch))
 	for len(o.used) > maxBlocks {
-		delete(o.blocks, o.used[0]) // who waits for it still holds it
+		delete(o.blocks, o.used[0]) // its waiting readers keep a reference
 		o.used = o.used[1:]
 	}
 	return fetch
 }
 
-// fetch reads blocks in one request.
+// fetch reads blocks by one request.
 func (o *object) fetch(number int64, blocks []*block) {
 	start := number * blockSize
 	end := min(start+int64(len(blocks))*blockSize, o.size)
-	// Each has memory of its own, so that one that is kept keeps no others.
+	// Each block has memory of its own, so that a kept block does not keep others.
 	data := make([][]byte, len(blocks))
 	for i := range data {
 		data[i] = make([]byte, min(blockSize, end-start-int64(i)*blockSize))
 	}
 	err := o.read(data, start, end)
 	if err != nil {
-		// Another reader may try again; ErrChanged will stay.
+		// Another reader may try again. ErrChanged is final.
 		o.mu.Lock()
 		for i := range blocks {
 			delete(o.blocks, number+int64(i))

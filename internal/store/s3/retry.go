@@ -16,20 +16,20 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 )
 
-// Which answers are asked for again, for how long, and how what went wrong is told.
+// This file says which requests are repeated, for how long, and how errors are explained.
 
 const (
 	firstPause = 100 * time.Millisecond // before the second try; doubled for each further one
 	maxPause   = 10 * time.Second
-	slowest    = 64 << 10 // bytes a second that a transfer makes at least
+	slowest    = 64 << 10 // minimum rate of a transfer in bytes per second
 )
 
-// retries bounds the tries of one call in time, counted from the first that failed; where the server has never answered,
-// from the beginning of the first.
+// retries bounds the time for retries of one call, counted from the first failure. If the server has never answered, it
+// counts from the beginning of the first attempt.
 type retries struct {
 	s     *Store
-	since time.Time // from which on time counts; zero: there was no failure after the last progress
-	spent int64     // what keys had spent by then
+	since time.Time // start of the time; zero if there was no failure since the last progress
+	spent int64     // keys.spent at that time
 	pause time.Duration
 	tries int
 	moved bool // another region was tried
@@ -43,35 +43,35 @@ func (s *Store) newRetries() *retries {
 	return r
 }
 
-// begin lets time count from now on.
+// begin starts the time.
 func (r *retries) begin() { r.since, r.spent = time.Now(), r.s.keys.spent.Load() }
 
-// elapsed is how long the call has been tried. Finding out who asks is no matter of the server: at a prompt of a
-// credential_process somebody may have to type.
+// elapsed returns the time of the retries, without the time for finding credentials: a credential_process may wait for
+// input.
 func (r *retries) elapsed() time.Duration {
 	return time.Since(r.since) - time.Duration(r.s.keys.spent.Load()-r.spent)
 }
 
-// heard notes that the server has answered.
-func (s *Store) heard() {
+// answered records that the server has answered.
+func (s *Store) answered() {
 	s.reached.Store(true)
 	s.silent.Store(false)
 }
 
-// progress forgets the failures so far.
+// progress resets the time after a success.
 func (r *retries) progress() {
-	r.s.heard()
+	r.s.answered()
 	r.since, r.pause = time.Time{}, 0
 }
 
-// again waits before the next try, or returns the error that ends the trying.
+// again waits before the next attempt, or returns the final error.
 func (r *retries) again(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	answer := answerOf(err)
 	if answer.StatusCode != 0 {
-		r.s.heard()
+		r.s.answered()
 	}
 	if !transient(err) && !r.elsewhere(answer) {
 		return err
@@ -81,9 +81,9 @@ func (r *retries) again(ctx context.Context, err error) error {
 	}
 	patience := r.s.cfg.Patience
 	if !r.s.reached.Load() {
-		patience = min(patience, r.s.cfg.firstPatience) // a wrong address should be told soon
+		patience = min(patience, r.s.cfg.firstPatience) // report a wrong address soon
 	}
-	// Half of each pause is left to chance, so that many who failed together do not come back together.
+	// Half of each pause is random, so that processes that failed together do not retry together.
 	r.pause = min(max(firstPause, 2*r.pause), maxPause)
 	pause := r.pause/2 + rand.N(r.pause/2)
 	if after := r.elapsed(); after+pause > patience {
@@ -92,7 +92,7 @@ func (r *retries) again(ctx context.Context, err error) error {
 	return sleep(ctx, pause)
 }
 
-// sleep waits, but not for longer than the context lasts.
+// sleep waits for d or until the context ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	wait := time.NewTimer(d)
 	defer wait.Stop()
@@ -104,7 +104,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// elsewhere reports, once, that the server has named the region to ask in, which the client then knows.
+// elsewhere reports, once per call, that the server has named the right region, which the client now knows.
 func (r *retries) elsewhere(answer minio.ErrorResponse) bool {
 	if r.moved || r.s.cfg.Region != "" || answer.Region == "" {
 		return false
@@ -113,7 +113,7 @@ func (r *retries) elsewhere(answer minio.ErrorResponse) bool {
 	return r.moved
 }
 
-// try calls ask until it succeeds, fails for good, or patience or the context ends. Each try has time for size bytes.
+// try calls ask until it succeeds or fails for good, or until patience or the context ends. Each attempt has time for size bytes.
 func (s *Store) try(ctx context.Context, size int, ask func(ctx context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (s *Store) try(ctx context.Context, size int, ask func(ctx context.Context)
 		err := ask(once)
 		cancel()
 		if err == nil {
-			s.heard()
+			s.answered()
 			return nil
 		}
 		if err := r.again(ctx, err); err != nil {
@@ -132,23 +132,23 @@ func (s *Store) try(ctx context.Context, size int, ask func(ctx context.Context)
 	}
 }
 
-// change is try for what changes an object that has a name. Trying may go on for longer than a lease, so the lock is looked
-// at before each try.
+// change is try for requests that change an object. Retries may last longer than a lease, so the locks are checked
+// before each attempt.
 func (s *Store) change(ctx context.Context, size int, ask func(ctx context.Context) error) error {
 	return s.try(ctx, size, func(ctx context.Context) error {
-		if err := s.stillOurs(ctx); err != nil {
+		if err := s.checkLocks(ctx); err != nil {
 			return err
 		}
 		err := ask(ctx)
 		if err != nil && (answerOf(err).StatusCode == 0 || transient(err)) {
-			s.unheard.Store(true) // it may have its effect at any later time
+			s.unanswered.Store(true) // it may take effect at any later time
 		}
 		return err
 	})
 }
 
-// timeFor is how long one try may take that transfers so many bytes. A server that has never answered has no more than
-// is waited for it in all: it may be one that takes connections and says nothing.
+// timeFor returns the time for one attempt that transfers size bytes. For a server that has never answered, the total
+// patience bounds it: the server may accept connections and never answer.
 func (s *Store) timeFor(size int) time.Duration {
 	enough := 2*s.cfg.Stall + time.Duration(size)*time.Second/slowest
 	if !s.reached.Load() {
@@ -157,9 +157,9 @@ func (s *Store) timeFor(size int) time.Duration {
 	return enough
 }
 
-// givenUp says that patience has ended.
+// givenUp is the last error after patience has ended.
 type givenUp struct {
-	err   error // of the last try
+	err   error // of the last attempt
 	tries int
 	after time.Duration
 }
@@ -167,21 +167,21 @@ type givenUp struct {
 func (e *givenUp) Error() string   { return e.err.Error() }
 func (e *givenUp) Unwrap() []error { return []error{e.err, store.ErrUnavailable} }
 
-// answerOf is what the server said; zero where it said nothing.
+// answerOf returns the server's error response, or zero for none.
 func answerOf(err error) minio.ErrorResponse {
 	answer, _ := errors.AsType[minio.ErrorResponse](err)
 	return answer
 }
 
-// transient reports whether asking again may help. What the server has refused it will refuse again; all but everything
-// else, from a reset to an answer that breaks off, may be gone the next time.
+// transient reports whether a retry may help. A refusal is final. Nearly everything else, from a connection reset to a
+// truncated answer, may be temporary.
 func transient(err error) bool {
 	answer := answerOf(err)
 	switch answer.Code {
 	case "RequestTimeout", "RequestTimeoutException", "SlowDown", "SlowDownRead", "SlowDownWrite", "Throttling", "ThrottlingException", "RequestLimitExceeded", "BandwidthLimitExceeded", "TooManyRequests",
-		"OperationAborted", "ConditionalRequestConflict", // two at once; the server asks to try again
-		"BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch", // changed on the way
-		minio.InternalError, "ServiceUnavailable": // 5xx, but for those that are told behind a 200
+		"OperationAborted", "ConditionalRequestConflict", // concurrent requests; the server asks for a retry
+		"BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch", // corrupted in transit
+		minio.InternalError, "ServiceUnavailable": // 5xx, also if reported in a body with status 200
 		return true
 	case minio.NotImplemented:
 		return false
@@ -210,7 +210,7 @@ func transient(err error) bool {
 	return true
 }
 
-// permanent is an error of our own that no further try will cure.
+// permanent is an error of this package that no retry mends.
 type permanent struct{ error }
 
 func (e *permanent) Unwrap() error { return e.error }
@@ -235,7 +235,7 @@ func aborted(err error) bool { return answerOf(err).Code == minio.NoSuchUpload }
 
 var errAborted = &permanent{errors.New("its upload was aborted, by another process that writes the same or by a rule of the bucket")}
 
-// failure is an error that says what could not be done where, why, and what may help.
+// failure is an error with the operation, the place, the cause, and a remedy if one is known.
 type failure struct {
 	text string
 	err  error
@@ -244,7 +244,7 @@ type failure struct {
 func (f *failure) Error() string { return f.text }
 func (f *failure) Unwrap() error { return f.err }
 
-// Is lets those who ask for errors of the system find what they mean.
+// Is maps the server's refusals to errors of the system.
 func (f *failure) Is(target error) bool {
 	switch status := answerOf(f.err).StatusCode; target {
 	case fs.ErrPermission:
@@ -255,7 +255,7 @@ func (f *failure) Is(target error) bool {
 	return false
 }
 
-// explain makes the error that a method returns; nil stays nil.
+// explain returns the error of a method as a failure; nil stays nil.
 func (s *Store) explain(verb, name string, err error) error {
 	if err == nil {
 		return nil
@@ -269,7 +269,7 @@ func (s *Store) explain(verb, name string, err error) error {
 	return &failure{fmt.Sprintf("cannot %s s3://%s/%s%s: %s", verb, s.cfg.Bucket, s.root, name, s.why(err)), err}
 }
 
-// why tells a cause, and a remedy where one is known. What a server says is its own: bounded here, escaped where shown.
+// why returns a cause, and a remedy if one is known. Text of the server is bounded here and escaped when shown.
 func (s *Store) why(err error) string {
 	text := clip(err.Error())
 	answer := answerOf(err)
@@ -313,7 +313,7 @@ func (s *Store) remedy(answer minio.ErrorResponse) string {
 	case http.StatusMovedPermanently, http.StatusTemporaryRedirect:
 		return "set AWS_REGION to the bucket's region"
 	case http.StatusNotImplemented:
-		return "the server does not know this request of S3"
+		return "the server does not support this S3 request"
 	}
 	return ""
 }

@@ -1,17 +1,17 @@
-// Package s3 answers one question: how does an object store keep what package store promises? A Store is a prefix in a
-// bucket of a server that speaks S3: an object's key is the prefix and its name.
+// Package s3 answers one question: how does an object store keep the promises of package store? A Store is a prefix in
+// a bucket of an S3 server: an object's key is the prefix and its name.
 //
-// The package is laid out as a question's way to the server is: config.go says which server, and as whom; this file has
-// the calls that are one request; draft.go uploads what is too big for one; object.go reads; lock.go keeps writers apart;
-// retry.go asks again, and says what went wrong.
+// config.go and keys.go say which server and which credentials; this file has the calls that are a single request;
+// draft.go uploads large objects; object.go reads; lock.go excludes other writers; retry.go repeats requests and
+// explains errors.
 //
-// What it asks of the server. Reads see the last write (strong consistency), listings are ordered by bytes, and a PUT
-// with If-None-Match or If-Match is refused with 412 where its condition does not hold. Whether the last is so is tried
-// at the first Lock: a server that ignores conditions cannot keep two writers apart, and is refused.
+// Requirements on the server. Reads see the last write (strong consistency). Listings are ordered by bytes. A PUT with
+// If-None-Match or If-Match is refused with 412 if its condition does not hold. The first Lock tests this: a server
+// that ignores conditions cannot exclude a second writer and is rejected.
 //
-// What a lost answer does. A request may have had its effect though its answer never came, and is asked again all the
-// same. Whatever may then find its own effect in its way carries a mark, by which it knows itself: two CreateIfAbsent of
-// one name never both succeed, and none fails because of itself.
+// Lost answers. A request whose answer was lost may have had its effect, and is repeated. A retry may then meet the
+// effect of its own first attempt. Writes for which this matters carry a mark by which the retry recognizes it. So two
+// CreateIfAbsent of one name never both succeed, and none fails because of its own retry.
 package s3
 
 import (
@@ -38,13 +38,13 @@ type Store struct {
 	cfg    Config
 	client minio.Core
 	keys   *keys
-	root   string        // what every key begins with: "" or a path with a slash at its end
-	slots  chan struct{} // one for each upload of a part that may go on at once
+	root   string        // prefix of every key: "" or a path that ends with a slash
+	slots  chan struct{} // one for each concurrent upload of a part
 
-	reached     atomic.Bool // whether the server has ever answered
-	silent      atomic.Bool // whether it has answered nothing since a draft could not be discarded
-	unheard     atomic.Bool // whether a change was asked for whose answer never came
-	conditional atomic.Bool // whether it was seen to honour conditions
+	reached     atomic.Bool // the server has answered at least once
+	silent      atomic.Bool // a draft could not be discarded, and no answer has arrived since
+	unanswered  atomic.Bool // the answer to some change was lost
+	conditional atomic.Bool // the server was seen to honour conditions
 
 	mu     sync.Mutex
 	leases map[*lease]struct{} // held by this Store
@@ -55,7 +55,8 @@ var (
 	_ store.Unpublished = (*Store)(nil)
 )
 
-// New returns the Store that cfg describes. It asks nobody: a wrong name or a missing right is seen at the first call.
+// New returns the Store that cfg describes. It makes no network requests: the first call reports a wrong name or a
+// missing permission.
 func New(cfg Config) (*Store, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
@@ -72,10 +73,10 @@ func New(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// String is the place as it is written: s3://BUCKET/PREFIX.
+// String returns s3://BUCKET/PREFIX.
 func (s *Store) String() string { return s.cfg.String() }
 
-// key is where an object lies in the bucket.
+// key returns the key of an object in the bucket.
 func (s *Store) key(name string) (string, error) {
 	if err := store.CheckName(name); err != nil {
 		return "", err
@@ -89,29 +90,29 @@ func (s *Store) key(name string) (string, error) {
 // maxKey bounds a key, in bytes.
 const maxKey = 1024
 
-// The metadata that tells whose write an object is.
+// Metadata with the mark of the write that made an object.
 const (
 	markName   = "Bulkscan-Write"
 	markHeader = "X-Amz-Meta-" + markName
 )
 
-// newMark is unique to a write, also among processes.
+// newMark returns a mark that is unique to a write, across processes.
 func newMark() string { return rand.Text() }
 
-// payload is what a PUT sends, and its checksum as announced.
+// payload is the body of a PUT with its checksum.
 type payload struct {
 	data []byte
 	sum  string
 }
 
-// payloadOf copies data: a request that is given up may still read from it for a moment.
+// payloadOf copies data, since an abandoned request may still read from it for a moment.
 func payloadOf(data []byte) payload {
 	sum := newChecksum()
-	_, _ = sum.Write(data) // which never fails
+	_, _ = sum.Write(data) // never fails
 	return payload{bytes.Clone(data), announced(sum)}
 }
 
-// putOnce asks the server once to take an object.
+// putOnce sends one PUT.
 func (s *Store) putOnce(ctx context.Context, key string, p payload, o minio.PutObjectOptions) (etag string, err error) {
 	info, err := s.client.PutObject(ctx, s.cfg.Bucket, key, bytes.NewReader(p.data), int64(len(p.data)), p.sum, "", o)
 	return info.ETag, err
@@ -124,7 +125,7 @@ func (s *Store) Put(ctx context.Context, name string, data []byte) error {
 		err = s.put(ctx, key, payloadOf(data))
 	}
 	if err == nil {
-		err = s.stillOurs(ctx)
+		err = s.checkLocks(ctx)
 	}
 	return s.explain("write", name, err)
 }
@@ -139,8 +140,8 @@ func (s *Store) put(ctx context.Context, key string, p payload) error {
 	})
 }
 
-// replace is put for who holds a lock. It looks what is there and replaces just that: a request that arrives after the
-// lock has passed to another holder, who has written since, is refused.
+// replace is put while a lock is held. It replaces exactly the version that it has seen. If the next holder of the lock
+// has written since, the server refuses a late request.
 func (s *Store) replace(ctx context.Context, key string, p payload) error {
 	mark := newMark()
 	for r := s.newRetries(); ; {
@@ -151,7 +152,7 @@ func (s *Store) replace(ctx context.Context, key string, p payload) error {
 		case err != nil:
 			return err
 		case info.Metadata.Get(markHeader) == mark:
-			return nil // an earlier try, whose answer was lost
+			return nil // written by an earlier attempt whose answer was lost
 		default:
 			o.SetMatchETag(info.ETag)
 		}
@@ -162,8 +163,9 @@ func (s *Store) replace(ctx context.Context, key string, p payload) error {
 		if !refused(err) && !missing(err) {
 			return err
 		}
-		// It was written meanwhile: by a try of ours, by what an earlier holder had sent, or by who has the lock now.
-		if err := s.stillOurs(ctx); err != nil {
+		// It was written in the meantime: by an earlier attempt, by a late request of an earlier holder, or by the
+		// current holder.
+		if err := s.checkLocks(ctx); err != nil {
 			return err
 		}
 		if err := r.again(ctx, errContended); err != nil {
@@ -172,8 +174,8 @@ func (s *Store) replace(ctx context.Context, key string, p payload) error {
 	}
 }
 
-// errContended is why something is tried again that had been written between looking at it and replacing it.
-var errContended = errors.New("it is written by somebody else at every try")
+// errContended is the error of a write that another writer has preceded at every attempt.
+var errContended = errors.New("another process writes it at every attempt")
 
 // CreateIfAbsent implements store.Store by a conditional PUT.
 func (s *Store) CreateIfAbsent(ctx context.Context, name string, data []byte) error {
@@ -182,9 +184,9 @@ func (s *Store) CreateIfAbsent(ctx context.Context, name string, data []byte) er
 		err = s.createIfAbsent(ctx, key, payloadOf(data))
 	}
 	if err == nil || errors.Is(err, store.ErrExist) {
-		// It may have been long on its way, and who has the lock now may have read the record already or have put its own
-		// there. So it stays as it is, and this process ends.
-		err = cmp.Or(s.stillOurs(ctx), err)
+		// The request may have been late. The next holder may have read this record, or created its own. So the
+		// record stays, and this process ends.
+		err = cmp.Or(s.checkLocks(ctx), err)
 	}
 	return s.explain("create", name, err)
 }
@@ -200,7 +202,7 @@ func (s *Store) createIfAbsent(ctx context.Context, key string, p payload) error
 	if !refused(err) {
 		return err
 	}
-	// Somebody has created it, which may have been ourselves: a try whose answer was lost.
+	// It exists, perhaps because of an earlier attempt whose answer was lost.
 	info, err := s.stat(ctx, key)
 	switch {
 	case err == nil && info.Metadata.Get(markHeader) == mark:
@@ -211,7 +213,7 @@ func (s *Store) createIfAbsent(ctx context.Context, key string, p payload) error
 	return store.ErrExist
 }
 
-// stat asks for an object's head.
+// stat requests an object's metadata.
 func (s *Store) stat(ctx context.Context, key string) (info minio.ObjectInfo, err error) {
 	err = s.try(ctx, 0, func(ctx context.Context) error {
 		info, err = s.client.StatObject(ctx, s.cfg.Bucket, key, minio.StatObjectOptions{})
@@ -227,7 +229,7 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 		err = s.change(ctx, 0, func(ctx context.Context) error { return s.removeOnce(ctx, key) })
 	}
 	if err == nil || missing(err) {
-		err = s.stillOurs(ctx)
+		err = s.checkLocks(ctx)
 	}
 	return s.explain("delete", name, err)
 }
@@ -236,8 +238,7 @@ func (s *Store) removeOnce(ctx context.Context, key string) error {
 	return s.client.RemoveObject(ctx, s.cfg.Bucket, key, minio.RemoveObjectOptions{})
 }
 
-// List implements store.Store. A listing comes in pages; where one of them fails, it goes on after the last name that was
-// yielded.
+// List implements store.Store. If a page of a listing fails, it continues after the last yielded name.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		fail := func(err error) { yield(store.Entry{}, s.explain("list", prefix, err)) }
@@ -268,7 +269,8 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Entry, 
 	}
 }
 
-// listFrom calls each for every object behind the key last, until it returns false. A page has as long as any answer.
+// listFrom calls each for every object after the key last, until it returns false. Each page has the time of one
+// request.
 func (s *Store) listFrom(parent context.Context, prefix, last string, each func(minio.ObjectInfo) bool) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
@@ -277,7 +279,7 @@ func (s *Store) listFrom(parent context.Context, prefix, last string, each func(
 	owner := false
 	o := minio.ListObjectsOptions{Prefix: s.root + prefix, Recursive: true, StartAfter: last, MaxKeys: s.cfg.page, FetchOwner: &owner}
 	for object := range s.client.ListObjectsIter(ctx, s.cfg.Bucket, o) {
-		page.Stop() // what the caller does with it is not the server's time
+		page.Stop() // the caller's time does not count
 		if object.Err != nil {
 			return object.Err
 		}
@@ -286,10 +288,10 @@ func (s *Store) listFrom(parent context.Context, prefix, last string, each func(
 		}
 		page.Reset(s.timeFor(0))
 	}
-	return ctx.Err() // of which the library says nothing
+	return ctx.Err() // the library does not return it
 }
 
-// entry is what List says of an object; ok is false where it is none of the Store's, but somebody else's or a lock.
+// entry returns the List entry of an object; ok is false for locks and for objects that do not belong to the Store.
 func (s *Store) entry(object minio.ObjectInfo) (entry store.Entry, ok bool) {
 	name, ok := strings.CutPrefix(object.Key, s.root)
 	if !ok || store.CheckName(name) != nil || store.IsLock(name) {
@@ -298,7 +300,7 @@ func (s *Store) entry(object minio.ObjectInfo) (entry store.Entry, ok bool) {
 	return store.Entry{Name: name, Size: object.Size, Modified: object.LastModified.UTC()}, true
 }
 
-// checkPrefix refuses what no name begins with.
+// checkPrefix refuses text that cannot begin a name.
 func checkPrefix(prefix string) error {
 	if prefix == "" {
 		return nil
@@ -306,11 +308,11 @@ func checkPrefix(prefix string) error {
 	return store.CheckName(strings.TrimSuffix(prefix, "/"))
 }
 
-// Sweep implements store.Store: it aborts uploads that were begun and not completed.
+// Sweep implements store.Store. It aborts incomplete uploads.
 func (s *Store) Sweep(ctx context.Context, prefix string, ours func(name string) bool) error {
 	err := checkPrefix(prefix)
 	if err == nil {
-		err = s.stillOurs(ctx)
+		err = s.checkLocks(ctx)
 	}
 	if err == nil {
 		err = s.sweep(ctx, prefix, ours)
@@ -330,8 +332,8 @@ func (s *Store) sweep(ctx context.Context, prefix string, ours func(name string)
 			if !ok || !ours(name) {
 				continue
 			}
-			if err := s.stillOurs(ctx); err != nil {
-				return err // it may be a draft of who has the lock now
+			if err := s.checkLocks(ctx); err != nil {
+				return err // it may be a draft of the current holder
 			}
 			if err := s.abort(ctx, upload.Key, upload.UploadID); err != nil {
 				return err
@@ -344,8 +346,8 @@ func (s *Store) sweep(ctx context.Context, prefix string, ours func(name string)
 	}
 }
 
-// uploadName is the object that an upload is of; ok is false where it is none of the Store's with that prefix: some servers
-// take the prefix for a folder.
+// uploadName returns the name of the object of an upload. ok is false if the upload is not of this Store with that
+// prefix: some servers match prefixes as folders.
 func (s *Store) uploadName(upload minio.ObjectMultipartInfo, prefix string) (name string, ok bool) {
 	name, ok = strings.CutPrefix(upload.Key, s.root)
 	return name, ok && strings.HasPrefix(name, prefix) && store.CheckName(name) == nil
@@ -372,8 +374,8 @@ func (s *Store) Unpublished(ctx context.Context, prefix string) iter.Seq2[store.
 	}
 }
 
-// listUploads lists what was begun and not completed. It is not whole where a server lists in pages that begin behind a
-// key only, so that further uploads of the same key may be missing.
+// listUploads lists incomplete uploads. whole is false if the server can begin a page only after a key, so that further
+// uploads of the same key may be missing.
 func (s *Store) listUploads(ctx context.Context, prefix string) (uploads []minio.ObjectMultipartInfo, whole bool, err error) {
 	whole = true
 	for key, id := "", ""; ; {
@@ -383,7 +385,7 @@ func (s *Store) listUploads(ctx context.Context, prefix string) (uploads []minio
 			return err
 		})
 		if id != "" && answerOf(err).Code == minio.InvalidArgument {
-			id, whole = "", false // a server that does not know its own mark
+			id, whole = "", false // the server does not accept its own upload marker
 			continue
 		}
 		if err != nil {
@@ -400,7 +402,7 @@ func (s *Store) listUploads(ctx context.Context, prefix string) (uploads []minio
 	}
 }
 
-// abort ends an upload; one that is not there any more has ended.
+// abort aborts an upload. A missing upload is no error.
 func (s *Store) abort(ctx context.Context, key, upload string) error {
 	err := s.try(ctx, 0, func(ctx context.Context) error {
 		return s.client.AbortMultipartUpload(ctx, s.cfg.Bucket, key, upload)
@@ -411,7 +413,7 @@ func (s *Store) abort(ctx context.Context, key, upload string) error {
 	return err
 }
 
-// drain reads all of a body, of which the server has said that it has size bytes.
+// drain fills into from a body. A shorter body is an error.
 func drain(body io.Reader, into []byte) error {
 	if _, err := io.ReadFull(body, into); err != nil {
 		if errors.Is(err, io.EOF) {
@@ -422,8 +424,8 @@ func drain(body io.Reader, into []byte) error {
 	return nil
 }
 
-// elapsed is how long ago t was, by the clock that goes on while the machine sleeps or by the one that cannot be set,
-// whichever says more.
+// elapsed returns the time since t: the longer of monotonic and wall-clock time. The former may stop while the machine
+// sleeps; the latter may be set.
 func elapsed(t time.Time) time.Duration {
 	now := time.Now()
 	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))
