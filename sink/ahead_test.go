@@ -15,15 +15,15 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 )
 
-// far is a Store that is far away: every Open takes its time. It counts what is open.
+// far is a Store with slow Opens. It counts open objects.
 type far struct {
 	store.Store
 	takes time.Duration
-	fails string          // the end of a name whose Open fails
-	first *sync.WaitGroup // if not nil, what the first Opens wait for: that there are so many of them
+	fails string          // suffix of names whose Open fails
+	first *sync.WaitGroup // if not nil, the first Opens wait for each other by it
 
 	mu                         sync.Mutex
-	opening, open, most, asked int // at this moment, at most of both together, and in all
+	opening, open, most, asked int // opening and open now; maximum of their sum; Opens in total
 }
 
 func (f *far) Open(ctx context.Context, name string) (store.Object, error) {
@@ -51,7 +51,7 @@ func (f *far) Open(ctx context.Context, name string) (store.Object, error) {
 
 var errFar = errors.New("the server has no time")
 
-// add counts, and returns how often Open has been called.
+// add updates the counts and returns the number of Opens so far.
 func (f *far) add(opening, open int) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -71,7 +71,7 @@ func (c *counted) Close() error {
 	return c.Object.Close()
 }
 
-// partsOf is a folder with a scan of so many parts, with a site each.
+// partsOf returns a folder with a scan of so many parts of one site each.
 func partsOf(tb testing.TB, parts int) *store.Dir {
 	tb.Helper()
 	dir := newDir(tb)
@@ -89,8 +89,8 @@ func partsOf(tb testing.TB, parts int) *store.Dir {
 	return dir
 }
 
-// TestAhead shows that records and files are opened eight at a time while rows come in their order; that no more than that
-// wait to be read, and none is left open, whether all is read, an error comes, or the reader has enough.
+// TestAhead shows that records and files are opened eight at a time while rows come in their order, and that no more
+// wait to be read. No file is left open, whether all rows are read, an error occurs, or the reader stops.
 func TestAhead(t *testing.T) {
 	const parts = 40
 	dir := partsOf(t, parts)
@@ -124,7 +124,7 @@ func TestAhead(t *testing.T) {
 	}
 	f := func(what string, read func(*commit.Scan, func(int64) bool) error, stop int, fails string) {
 		t.Helper()
-		// together returns a store whose first Opens wait for each other: it hangs where they come one after the other.
+		// together returns a store whose first Opens wait for each other. It hangs if they are sequential.
 		together := func() *far {
 			st := &far{Store: dir, fails: fails, first: &sync.WaitGroup{}}
 			st.first.Add(commit.ReadAtOnce)
@@ -132,7 +132,7 @@ func TestAhead(t *testing.T) {
 		}
 		tidy := func(st *far, of string) {
 			t.Helper()
-			if st.open != 0 || st.opening != 0 || st.most < commit.ReadAtOnce || st.most > commit.ReadAtOnce+1 { // one is being read
+			if st.open != 0 || st.opening != 0 || st.most < commit.ReadAtOnce || st.most > commit.ReadAtOnce+1 { // plus the one being read
 				t.Errorf("%s, %s: %d are open, %d being opened; %d were at once", what, of, st.open, st.opening, st.most)
 			}
 		}

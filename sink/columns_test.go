@@ -11,12 +11,12 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 )
 
-// TestEveryColumn writes rows of every table whose columns hold all that is hard to keep, over more than one row group,
-// and reads them back.
+// TestEveryColumn writes rows of every table with values that are hard to keep in every column, over more than one row
+// group, and reads them back.
 func TestEveryColumn(t *testing.T) {
 	rows, few := table.GroupRows+3000, 9000
 	if raceEnabled {
-		rows, few = 3000, 1500 // the detector has nothing to see here, and makes each row thirty times as dear
+		rows, few = 3000, 1500 // the race detector finds nothing here and makes each row thirty times slower
 	}
 	everyColumn(t, schema.Sites, rowtest.Rows[schema.SiteRow](few))
 	everyColumn(t, schema.Verdicts, rowtest.Rows[schema.VerdictRow](rows))
@@ -33,7 +33,7 @@ func everyColumn[T any](t *testing.T, table string, rows []T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Row by row and many at once, so that batches begin anywhere in a group.
+	// Single rows and batches, so that batches begin at any row of a group.
 	for i := range 777 {
 		if err := w.Add(rows[i]); err != nil {
 			t.Fatal(err)
@@ -48,7 +48,7 @@ func everyColumn[T any](t *testing.T, table string, rows []T) {
 	compareRows(t, dir, table, rows)
 }
 
-// compareRows reads a file and compares it with the rows that it should have, column by column.
+// compareRows reads a file and compares it with the expected rows, column by column.
 func compareRows[T any](t *testing.T, st store.Store, tableName string, rows []T) {
 	t.Helper()
 	n := 0
@@ -80,7 +80,7 @@ func compareRows[T any](t *testing.T, st store.Store, tableName string, rows []T
 	}
 }
 
-// same reports whether two columns of a row are equal; a list that is not there is an empty one.
+// same reports whether two columns of a row are equal; a nil list equals an empty one.
 func same(a, b reflect.Value) bool {
 	if a.Kind() == reflect.Slice && a.Len() == 0 && b.Len() == 0 {
 		return true

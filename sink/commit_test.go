@@ -14,13 +14,14 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// TestMissingCommits takes commit records away, and shows that neither a scan nor a compaction goes on without them, which
-// would delete their parts; that Verify names them; and that the scan can be begun anew, or goes on once they are back.
+// TestMissingCommits removes commit records and shows that neither a scan nor a compaction continues without them,
+// since both would delete their parts. It shows that Verify names them, that the scan can be restarted, and that it
+// continues once the records are back.
 func TestMissingCommits(t *testing.T) {
 	f := func(want string, gone ...int) {
 		t.Helper()
 		dir := newDir(t)
-		sites := typicalSites(t, 23) // five full parts and a rest
+		sites := typicalSites(t, 23) // five full parts and a partial one
 		if err := scanAll(dir, sites[:20]); err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +68,8 @@ func TestMissingCommits(t *testing.T) {
 		if !strings.Contains(strings.Join(lines, "\n"), "damaged: _scans/crash-1/commits/"+want) {
 			t.Errorf("without the records %v: %q, want %q", gone, lines, want)
 		}
-		// Back again, also under the lock that was refused; and begun anew without them.
+		// The records are restored, and the scan continues, also under the lock that was refused. Then it is restarted
+		// without them.
 		move(aside, record)
 		if err := scanAll(dir, sites); err != nil {
 			t.Fatal(err)
@@ -89,9 +91,9 @@ func TestMissingCommits(t *testing.T) {
 	f("0-2.json: it is missing: its shard has later commits", 2)
 	f("0-1.json: it is missing, and so are the 2 behind it: its shard has later commits", 1, 2, 3)
 	f("0-0.json: it is missing: its shard has later commits", 0, 3)
-	f("", 4) // the last one: only the totals of a complete scan tell
+	f("", 4) // the last record: only the totals of a complete scan show the loss
 
-	// What a compaction has merged is not missing.
+	// Records that a compaction has merged are not missing.
 	dir := newDir(t)
 	if err := scanAll(dir, typicalSites(t, crashSites)); err != nil {
 		t.Fatal(err)

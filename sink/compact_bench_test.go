@@ -15,14 +15,14 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// The parts of BenchmarkCompact: ten million sites as a scan leaves them.
+// The parts of BenchmarkCompact: ten million sites as a scan writes them.
 const (
 	benchParts    = 200
 	benchPartRows = 50_000
 )
 
 // manyParts writes one part of benchPartRows sites, and copies of it under the names of all others, each with a commit
-// of its own seq.
+// for its own seq.
 func manyParts(b *testing.B, folder string, tables ...string) *store.Dir {
 	b.Helper()
 	ctx := context.Background()
@@ -90,7 +90,7 @@ func copyFile(b *testing.B, from, to string) {
 	}
 }
 
-// BenchmarkCompact merges ten million sites in 200 parts. BULKSCAN_BENCH_KEEP is a folder in which the dataset stays.
+// BenchmarkCompact merges ten million sites in 200 parts. BULKSCAN_BENCH_KEEP names a folder for the dataset, which is kept.
 //
 //	go test ./sink -run '^$' -bench Compact -benchtime 1x
 func BenchmarkCompact(b *testing.B) {

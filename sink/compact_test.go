@@ -23,7 +23,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 )
 
-// rowsOf is every row of a scan, table by table, in the order in which they are read.
+// rowsOf returns every row of a scan, by table, in the order of reading.
 type rowsOf struct {
 	Sites    []schema.SiteRow
 	Verdicts []schema.VerdictRow
@@ -77,7 +77,7 @@ func typicalSites(t testing.TB, n int) []*audit.Site {
 	return sites
 }
 
-// cursorSeqs reads a column with cursors, as the statistics do.
+// cursorSeqs reads a column with cursors, like the statistics.
 func cursorSeqs(t testing.TB, scan *commit.Scan, tableName string) []int64 {
 	t.Helper()
 	var all []int64
@@ -97,12 +97,13 @@ func cursorSeqs(t testing.TB, scan *commit.Scan, tableName string) []int64 {
 	return all
 }
 
-// TestCompact shows that merged parts have the rows of what they replace, in the same order; that who had listed the
-// parts before reads the same rows after; that doing it again changes nothing; and that the scan goes on.
+// TestCompact shows that merged parts have the rows of the replaced parts in the same order, that readers which listed
+// the replaced parts read the same rows afterwards, that a second compaction changes nothing, and that the scan
+// continues.
 func TestCompact(t *testing.T) {
 	dir := newDir(t)
 	sites := typicalSites(t, 31)
-	if err := scanAll(dir, sites[:18]); err != nil { // four full parts and a rest
+	if err := scanAll(dir, sites[:18]); err != nil { // four full parts and a partial one
 		t.Fatal(err)
 	}
 	before := mustReadScan(t, dir, crashOptions.ScanID)
@@ -125,7 +126,7 @@ func TestCompact(t *testing.T) {
 	}
 	between := mustReadScan(t, dir, crashOptions.ScanID)
 	check(between, want, seqs)
-	check(before, want, seqs) // whose files are gone
+	check(before, want, seqs) // its files are deleted
 
 	watched := &storetest.Faults{Store: dir}
 	if again := mustCompact(t, watched, compact.Options{PartBytes: 3 * size}); again.PartsAfter != 2 || again.PartsBefore != 2 {
@@ -137,7 +138,7 @@ func TestCompact(t *testing.T) {
 		}
 	}
 
-	// The scan goes on behind what was merged, under numbers of its own.
+	// The scan continues after the merged parts, with numbers of its own.
 	w := mustOpen(t, dir, crashOptions)
 	if n := w.DoneCount(); n != 18 {
 		t.Errorf("%d done", n)
@@ -158,7 +159,7 @@ func TestCompact(t *testing.T) {
 	}
 	check(whole, want, seqs)
 	check(after, want, seqs)
-	if got := readScan(t, between); !reflect.DeepEqual(got.Sites, want.Sites[:18]) { // merged twice since it was listed
+	if got := readScan(t, between); !reflect.DeepEqual(got.Sites, want.Sites[:18]) { // merged twice since the listing
 		t.Errorf("%d sites", len(got.Sites))
 	}
 	if got := readScan(t, before); !reflect.DeepEqual(got.Sites, want.Sites[:18]) {
@@ -166,8 +167,8 @@ func TestCompact(t *testing.T) {
 	}
 }
 
-// TestCompactCopiesPages shows that a merged file has the sources' row groups as they are: the pages byte by byte, their
-// bounds, and indexes that lead to the same pages.
+// TestCompactCopiesPages shows that a merged file has the row groups of its sources unchanged: the same bytes of pages,
+// the same bounds, and indexes that lead to the same pages.
 func TestCompactCopiesPages(t *testing.T) {
 	dir := newDir(t)
 	if err := scanAll(dir, typicalSites(t, crashSites)); err != nil {
@@ -233,9 +234,8 @@ func TestCompactCopiesPages(t *testing.T) {
 	}
 }
 
-// TestCompactIsKilledAtEveryStep kills a compaction before and after each call that changes something. Whatever it
-// leaves, readers find the same rows; and so they do after the next compaction, or the next start of the scan, has
-// cleaned up.
+// TestCompactIsKilledAtEveryStep kills a compaction before and after each call that changes something. Readers then
+// find the same rows, also after the next compaction or the next start of the scan has cleaned up.
 func TestCompactIsKilledAtEveryStep(t *testing.T) {
 	sites := typicalSites(t, crashSites)
 	var steps int
@@ -267,7 +267,7 @@ func TestCompactIsKilledAtEveryStep(t *testing.T) {
 				t.Errorf("%d sites, %d verdicts, not the rows of before", len(got.Sites), len(got.Verdicts))
 			}
 		}
-		if n%2 == 0 { // half of them are cleaned up by the scan
+		if n%2 == 0 { // in half of the cases the scan cleans up
 			w := mustOpen(t, dir, crashOptions)
 			noOrphans(t, dir)
 			if err := finish(w, sites); err != nil {
@@ -304,7 +304,7 @@ func TestCompactIsKilledAtEveryStep(t *testing.T) {
 	t.Logf("%d steps", steps)
 }
 
-// TestCompactIsAlone shows that a scan is not compacted while it is written, nor written while it is compacted.
+// TestCompactIsAlone shows that compacting and writing a scan exclude each other.
 func TestCompactIsAlone(t *testing.T) {
 	dir := newDir(t)
 	w := mustOpen(t, dir, crashOptions)
@@ -341,7 +341,7 @@ func isHeld(err error, says string) bool {
 	return held && strings.Contains(err.Error(), says)
 }
 
-// TestCompactRefusesDamage shows that a damaged part is not merged: a new hash would hide it.
+// TestCompactRefusesDamage shows that a damaged part is not merged, since a new hash would hide the damage.
 func TestCompactRefusesDamage(t *testing.T) {
 	dir := newDir(t)
 	if err := scanAll(dir, typicalSites(t, crashSites)); err != nil {
@@ -363,8 +363,8 @@ func TestCompactRefusesDamage(t *testing.T) {
 	}
 }
 
-// TestCompactGoesOn shows that a damaged part keeps nobody from merging the others, and that what these have replaced is
-// deleted all the same.
+// TestCompactGoesOn shows that the other parts are merged despite a damaged one, and that the parts that they replace
+// are deleted.
 func TestCompactGoesOn(t *testing.T) {
 	dir := newDir(t)
 	w := mustOpen(t, dir, Options{ScanID: "o", Date: "2026-11-21", ToolVersion: "test", PartRows: 4})
@@ -387,7 +387,7 @@ func TestCompactGoesOn(t *testing.T) {
 		t.Errorf("Compact: %v", err)
 	}
 	after, err := commit.Commits(t.Context(), dir, "o")
-	if err != nil || len(after) != 5 { // the damaged part and the one before it are as they were
+	if err != nil || len(after) != 5 { // the damaged part and the one before it are unchanged
 		t.Errorf("%d commits, %v", len(after), err)
 	}
 	if lines, v := findings(t, dir); v.Leftovers > 0 || slices.ContainsFunc(lines, func(line string) bool { return !strings.Contains(line, file.Name) }) {
@@ -395,8 +395,8 @@ func TestCompactGoesOn(t *testing.T) {
 	}
 }
 
-// TestCompactUnderReaders reads a dataset again and again while it is compacted in many steps: every reader finds every
-// row once, whether it lists the commits now or has listed them before.
+// TestCompactUnderReaders reads a dataset repeatedly while it is compacted in many steps. Every reader finds every row
+// once, whether it listed the commits before or during the compaction.
 func TestCompactUnderReaders(t *testing.T) {
 	dir := newDir(t)
 	if err := scanAll(dir, typicalSites(t, 60)); err != nil { // 15 parts
@@ -435,7 +435,7 @@ func TestCompactUnderReaders(t *testing.T) {
 	}
 }
 
-// forgetful is a store that does not keep what is deleted for those who read it, as an object store does not.
+// forgetful is a store that, like an object store, does not keep deleted objects for their readers.
 type forgetful struct {
 	*store.Dir
 	reads  atomic.Int64
@@ -466,8 +466,8 @@ func (o *forgotten) ReadAt(p []byte, at int64) (int, error) {
 	return o.Object.ReadAt(p, at)
 }
 
-// TestCompactWhileAFileIsRead compacts a dataset at each read of a reader, of a store whose deleted objects cannot be
-// read on: the reader goes on in the merged part, at the row where it was.
+// TestCompactWhileAFileIsRead compacts a dataset at each read of a reader, in a store whose deleted objects cannot be
+// read further. The reader continues in the merged part, at its current row.
 func TestCompactWhileAFileIsRead(t *testing.T) {
 	options := crashOptions
 	options.PartRows = 500

@@ -12,7 +12,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// BenchmarkCorpus keeps sites with real bodies, judged beforehand, and says what a million of them would weigh.
+// BenchmarkCorpus keeps sites with real bodies, judged in advance, and reports the extrapolated size of a million
+// sites.
 //
 //	go test ./sink -run '^$' -bench Corpus -benchtime 200000x -benchmem
 func BenchmarkCorpus(b *testing.B) {

@@ -22,15 +22,15 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// RaceEnabled is raceEnabled for the tests outside of the package.
+// RaceEnabled exports raceEnabled to tests outside of the package.
 const RaceEnabled = raceEnabled
 
-// crashOptions make two full parts and a rest of crashSites.
+// crashOptions divide crashSites into two full parts and a partial one.
 var crashOptions = Options{ScanID: "crash-1", Date: "2026-11-21", PartRows: 4}
 
 const crashSites = 10
 
-// scanAll writes what is not done yet, and completes the scan.
+// scanAll writes the sites that are not done yet and completes the scan.
 func scanAll(st store.Store, sites []*audit.Site) error {
 	w, err := Open(context.Background(), st, crashOptions)
 	if err != nil {
@@ -55,8 +55,8 @@ func finish(w *Writer, sites []*audit.Site) error {
 	return w.Close(ctx)
 }
 
-// TestKilledAtEveryStep kills a scan before and after each call that changes something, resumes it, and finds every
-// site exactly once, no file that no commit names, and no temporary name.
+// TestKilledAtEveryStep kills a scan before and after each call that changes something, and resumes it. It finds every
+// site exactly once, no file without a commit, and no temporary name.
 func TestKilledAtEveryStep(t *testing.T) {
 	var sites []*audit.Site
 	for seq := range uint64(crashSites) {
@@ -71,7 +71,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 		t.Fatalf("%d steps: the test sees too few", steps)
 	}
 	var mu sync.Mutex
-	lost := map[uint64]int{} // by how many sites were committed: runs
+	lost := map[uint64]int{} // number of runs, by lost sites
 	kill := func(t *testing.T, n int, effect bool) {
 		dir := newDir(t)
 		dying := &storetest.Faults{Store: dir}
@@ -98,7 +98,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 			t.Logf("killed at %v", dying.Steps()[len(dying.Steps())-1])
 		}
 	}
-	// Most of the time goes into waiting for fsync, so many runs wait together.
+	// Most of the time is spent waiting for fsync, so many runs are concurrent.
 	var wait sync.WaitGroup
 	turns := make(chan struct{}, 16)
 	stride := 1
@@ -106,7 +106,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 	case testing.Short():
 		stride = 13
 	case raceEnabled:
-		stride = 4 // each run takes ten times as long
+		stride = 4 // each run takes ten times longer
 	}
 	for n := 1; n <= steps; n += stride {
 		for _, effect := range []bool{false, true} {
@@ -129,7 +129,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// noOrphans checks that commits name the parts that lie there, and nothing lies beside.
+// noOrphans checks that commits name exactly the existing files.
 func noOrphans(t *testing.T, dir *store.Dir) {
 	t.Helper()
 	commits, err := commit.Commits(t.Context(), dir, crashOptions.ScanID)
@@ -205,8 +205,8 @@ func everySiteOnce(t *testing.T, st store.Store) {
 	}
 }
 
-// TestErrorSticks lets one step fail and shows that the failure is returned from then on, that nothing is committed
-// after it, and that the scan resumes.
+// TestErrorSticks lets one step fail. All later calls return that failure, nothing is committed after it, and the scan
+// can be resumed.
 func TestErrorSticks(t *testing.T) {
 	broken := errors.New("disk full")
 	for _, step := range []string{"create", "write", "seal", "publish", "create-if-absent"} {
@@ -247,7 +247,7 @@ func TestErrorSticks(t *testing.T) {
 	}
 }
 
-// TestAbort shows that an aborted Writer keeps what was committed and nothing of the open part.
+// TestAbort shows that an aborted Writer keeps committed parts and nothing of the open part.
 func TestAbort(t *testing.T) {
 	dir := newDir(t)
 	w := mustOpen(t, dir, crashOptions)
@@ -275,7 +275,7 @@ func TestAbort(t *testing.T) {
 	if want := map[uint64]bool{0: false, 1: true, 2: true, 3: false, 4: false}; !maps.Equal(done, want) {
 		t.Errorf("done %v", done)
 	}
-	// Numbers go on, and a cancelled Flush gives up.
+	// Numbers continue, and a cancelled Flush abandons the part.
 	add(w, 4)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -296,8 +296,8 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// TestKilledWhileRestarting kills a restart before and after each of its steps. Whatever it leaves, the manifest does
-// not call a scan complete whose commits are not all there, and restarting again gives the whole scan.
+// TestKilledWhileRestarting kills a restart before and after each of its steps. The manifest never calls a scan
+// complete whose commits are incomplete, and restarting again gives the whole scan.
 func TestKilledWhileRestarting(t *testing.T) {
 	var sites []*audit.Site
 	for seq := range uint64(crashSites) {
@@ -354,9 +354,9 @@ func TestKilledWhileRestarting(t *testing.T) {
 	}
 }
 
-// TestRestartIsAllOrNothing kills a restart before and after each of its steps, on another day than the scan's. Whatever is
-// left, readers find the whole scan or nothing of it, no statistics without the sites that they are of, and Verify no damage;
-// and the same command, or the one before it, goes on.
+// TestRestartIsAllOrNothing kills a restart before and after each of its steps, on another day than the scan's. Readers
+// then find the whole scan or nothing of it, and no statistics without their sites. Verify finds no damage. The same
+// command, or the command without --restart, continues.
 func TestRestartIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	sites := typicalSites(t, crashSites)
@@ -375,7 +375,7 @@ func TestRestartIsAllOrNothing(t *testing.T) {
 		}
 		whole := dirOn(disk)
 		smallDatasetIn(t, whole)
-		if compacted { // all but a later part
+		if compacted { // all except a later part
 			mustCompact(t, whole, compact.Options{})
 			sites = typicalSites(t, crashSites+1)
 			scanWithStats(t, whole, crashOptions, sites...)
@@ -441,7 +441,8 @@ func TestRestartIsAllOrNothing(t *testing.T) {
 	}
 }
 
-// TestStoreError shows what is said of a dataset that could not be written: what failed, what to do, that it goes on.
+// TestStoreError shows the error for a dataset that could not be written: the cause, the remedy, and that the scan can
+// be resumed.
 func TestStoreError(t *testing.T) {
 	f := func(cause error, opening bool, want string) {
 		t.Helper()
@@ -472,7 +473,8 @@ func TestStoreError(t *testing.T) {
 		f(syscall.EROFS, opening, "make it writable: ")
 		f(syscall.EACCES, opening, "make it writable: ")
 	}
-	// A server that refuses, or is silent, has said what to do; and what has passed to another process is not to be resumed.
+	// Errors of a server name their remedies themselves. A scan whose lock has passed to another process is not to be
+	// resumed.
 	says := func(err error, want string) {
 		t.Helper()
 		if got := commit.BrokenOff("s", err).Error(); got != want {
@@ -487,7 +489,7 @@ func TestStoreError(t *testing.T) {
 	if got := (&commit.StoreError{ScanID: "s", Err: lost}).Error(); got != lost.Error()+"; everything committed is kept, and that one goes on with scan s" {
 		t.Error(got)
 	}
-	// When a scan is opened, anything else may be damage, which no command mends by being given again.
+	// On opening a scan, any other error may be damage, which repeating the command does not mend.
 	broken := errors.New("broken")
 	f(broken, true, "")
 	failing := &storetest.Faults{Store: newDir(t), Fail: func(s storetest.Step) error {

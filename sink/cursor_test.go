@@ -19,7 +19,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 )
 
-// picked is one column of each kind, as Rows reads them. The last is a column that no file has.
+// picked has one column of each kind for Rows. No file has the last column.
 type picked struct {
 	Seq       int64    `parquet:"seq"`
 	Rank      int64    `parquet:"rank,optional"`
@@ -35,7 +35,7 @@ type picked struct {
 	Future    int64    `parquet:"future,optional"`
 }
 
-// pick reads the same by a Cursor.
+// pick reads the same columns by a Cursor.
 func pick(ctx context.Context, scan *commit.Scan, c *commit.Commit) (rows []picked, err error) {
 	var row picked
 	var texts []string
@@ -66,8 +66,8 @@ func pick(ctx context.Context, scan *commit.Scan, c *commit.Commit) (rows []pick
 	return rows, errors.Join(cursor.Err(), cursor.Close())
 }
 
-// TestCursor reads columns of every kind, null and not, over many pages and several row groups, and finds what Rows
-// finds.
+// TestCursor reads columns of every kind, with and without nulls, over many pages and several row groups, and compares
+// them with Rows.
 func TestCursor(t *testing.T) {
 	dir := newDir(t)
 	w := mustOpen(t, dir, Options{ScanID: "c", PartRows: 1200})
@@ -82,7 +82,7 @@ func TestCursor(t *testing.T) {
 		}
 		s := site(t, seq)
 		if s.Fetch.Body != nil {
-			s.Fetch.Body, s.Report.BodyHash = big, seq+1 // 120 kB that are kept apart: 48 MB end a row group
+			s.Fetch.Body, s.Report.BodyHash = big, seq+1 // 120 kB of distinct bodies: 48 MB end a row group
 		}
 		s.Fetch.Truncated = seq%7 == 0
 		if err := w.Add(s); err != nil {
@@ -136,7 +136,7 @@ func TestCursor(t *testing.T) {
 	}
 }
 
-// TestCursorManyAgents reads a column whose dictionary was given up in the middle of a file.
+// TestCursorManyAgents reads a column whose dictionary was abandoned in the middle of a file.
 func TestCursorManyAgents(t *testing.T) {
 	dir := newDir(t)
 	s := typicalSite(t, 1)
@@ -215,7 +215,7 @@ func TestCursorErrors(t *testing.T) {
 	f("it has 2 rows, its commit says -1")
 }
 
-// TestDamagedFiles changes a file byte by byte: reading it gives rows or an error, and never more rows than it had.
+// TestDamagedFiles changes a file byte by byte. Reading it returns rows or an error, and never more rows than it had.
 func TestDamagedFiles(t *testing.T) {
 	dir := newDir(t)
 	writeSites(t, dir, "x", typicalSite(t, 1), deadSite(t, 2), typicalSite(t, 3))
@@ -245,7 +245,7 @@ func TestDamagedFiles(t *testing.T) {
 			t.Errorf("%d rows and no error", len(rows))
 		}
 		if raceEnabled {
-			// Pointer checks come with the race detector, and make some of parquet-go's panics fatal.
+			// The race detector enables pointer checks, which make some of parquet-go's panics fatal.
 			return
 		}
 		n := 0
@@ -270,7 +270,7 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
-// BenchmarkCursor reads columns of a part as the statistics do: numbers, texts, lists. Compare with BenchmarkRows.
+// BenchmarkCursor reads columns of a part like the statistics: numbers, texts, lists. Compare with BenchmarkRows.
 //
 //	go test ./sink -run '^$' -bench 'Cursor|Rows' -benchmem
 func BenchmarkCursor(b *testing.B) {
@@ -283,7 +283,7 @@ func BenchmarkCursor(b *testing.B) {
 	b.ReportMetric(float64(b.N)*benchRows/b.Elapsed().Seconds(), "rows/s")
 }
 
-// BenchmarkRows is BenchmarkCursor by Rows.
+// BenchmarkRows is BenchmarkCursor with Rows.
 func BenchmarkRows(b *testing.B) {
 	scan := manyRows(b)
 	type row struct {
@@ -305,7 +305,7 @@ func BenchmarkRows(b *testing.B) {
 
 const benchRows = 20_000
 
-// manyRows is a scan whose sites block a hundred tokens.
+// manyRows returns a scan whose sites block a hundred tokens each.
 func manyRows(tb testing.TB) *commit.Scan {
 	dir := newDir(tb)
 	w := mustOpen(tb, dir, Options{ScanID: "b", Tables: []string{schema.Sites}})
@@ -346,7 +346,7 @@ func sumCursor(ctx context.Context, scan *commit.Scan) (rows int, err error) {
 	return rows, errors.Join(cursor.Err(), cursor.Close())
 }
 
-// TestCursorAllocatesNothing shows that a row costs no allocation, however long its lists: only pages do.
+// TestCursorAllocatesNothing shows that a row needs no allocation, however long its lists; only pages do.
 func TestCursorAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

@@ -22,7 +22,7 @@ func flip(t testing.TB, path string, at int) {
 	}
 }
 
-// decodeOffsetsInto appends where an offset index says that pages are, from the first on.
+// decodeOffsetsInto appends the positions of pages in an offset index.
 func decodeOffsetsInto(t testing.TB, encoded []byte, places *[]string, first int64) error {
 	t.Helper()
 	var offsets format.OffsetIndex

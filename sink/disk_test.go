@@ -36,15 +36,15 @@ import (
 )
 
 // This file writes whole scans, with rejects and statistics, on disks that lose power, fail and fill up, and resumes
-// them. What is there in the end must be what an undisturbed scan leaves, row by row.
+// them. The final dataset must equal that of an undisturbed scan, row by row.
 
 const (
 	diskScan  = "disk-1"
-	diskSites = 10 // two full parts and a rest
+	diskSites = 10 // two full parts and a partial one
 	diskRows  = 4
 )
 
-// diskList are the judged sites of the scan. Two have the same body, one has none, one did not answer.
+// diskList returns the judged sites of the scan. Two have the same body, one has none, one did not answer.
 func diskList(t *testing.T) []*audit.Site {
 	t.Helper()
 	var sites []*audit.Site
@@ -70,15 +70,15 @@ func diskList(t *testing.T) []*audit.Site {
 	return sites
 }
 
-// scanDisk scans the list as the command does: resuming, keeping what was gathered when something fails, with rejects
-// and statistics.
+// scanDisk scans the list like the command: it resumes, keeps completed sites on a failure, and writes rejects and
+// statistics.
 func scanDisk(st store.Store, sites []*audit.Site, partRows int) (err error) {
 	ctx := context.Background()
 	w, err := sink.Open(ctx, st, sink.Options{ScanID: diskScan, Date: "2026-11-21", PartRows: partRows})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.Abort()) }() // nothing, once it is closed
+	defer func() { err = errors.Join(err, w.Abort()) }() // does nothing after Close
 	rejects, err := commit.OpenRejects(ctx, st, diskScan)
 	if err != nil {
 		return err
@@ -123,8 +123,8 @@ func dirOn(t *testing.T, disk *storetest.Disk) *store.Dir {
 	return dir
 }
 
-// TestFlushTooLate shows that a Flush whose context has ended commits nothing, however fast the disk is. With one processor
-// nothing that Flush starts runs before it waits.
+// TestFlushTooLate shows that a Flush whose context has ended commits nothing, however fast the disk is. With one
+// processor, goroutines that Flush starts run only once it waits.
 func TestFlushTooLate(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	sites := diskList(t)
@@ -151,7 +151,7 @@ func TestFlushTooLate(t *testing.T) {
 	}
 }
 
-// contents are the rows of all that a scan leaves, by table, in an order that does not depend on how it was cut.
+// contents returns the rows of a scan by table, in an order that does not depend on the division into parts.
 func contents(st store.Store) (map[string][]string, error) {
 	ctx := context.Background()
 	scan, err := commit.ReadScan(ctx, st, diskScan)
@@ -159,11 +159,11 @@ func contents(st store.Store) (map[string][]string, error) {
 		return nil, err
 	}
 	all := map[string][]string{}
-	// What is committed must be readable whatever the state is, and only what is complete has the rest.
+	// Committed tables must be readable in every state. The other tables exist only if the scan is complete.
 	err = errors.Join(
 		tableRows[schema.SiteRow](all, scan, schema.Sites), tableRows[schema.VerdictRow](all, scan, schema.Verdicts),
 		tableRows[schema.EvidenceRow](all, scan, schema.Evidence), tableRows[schema.BodyRow](all, scan, schema.Bodies))
-	all[schema.Bodies] = slices.Compact(all[schema.Bodies]) // each once a part
+	all[schema.Bodies] = slices.Compact(all[schema.Bodies]) // once for each part
 	if err != nil || scan.Manifest.State != commit.Complete {
 		return all, err
 	}
@@ -205,7 +205,7 @@ func appendRow(all map[string][]string, table string, row any) error {
 	return err
 }
 
-// difference says in which tables two contents differ; "" where in none.
+// difference names the tables in which two contents differ, or returns "".
 func difference(got, want map[string][]string) string {
 	var texts []string
 	for table := range want {
@@ -217,7 +217,7 @@ func difference(got, want map[string][]string) string {
 	return strings.Join(texts, "; ")
 }
 
-// leftovers are files of a complete scan that no commit names, temporary names among them.
+// leftovers returns files of a complete scan that no commit names, including temporary ones.
 func leftovers(disk *storetest.Disk, st store.Store) ([]string, error) {
 	commits, err := commit.Commits(context.Background(), st, diskScan)
 	if err != nil {
@@ -245,7 +245,7 @@ func leftovers(disk *storetest.Disk, st store.Store) ([]string, error) {
 	return left, err
 }
 
-// undisturbed is what a scan without accidents leaves, and what calls it made.
+// undisturbed returns the result of a scan without accidents, and its calls.
 func undisturbed(t *testing.T, sites []*audit.Site) (want map[string][]string, calls []storetest.Call) {
 	t.Helper()
 	disk := storetest.NewDisk()
@@ -263,15 +263,15 @@ func undisturbed(t *testing.T, sites []*audit.Site) (want map[string][]string, c
 	return want, calls
 }
 
-// left checks what an accident has left: that each file which a commit names is there, with its bytes, and that those who
-// resume find what an undisturbed scan leaves; also when all that is not durable goes with another loss of power.
+// left checks the state after an accident: each file that a commit names exists with its bytes, and a resumed scan
+// gives the undisturbed result, also after another power loss.
 func left(t *testing.T, disk *storetest.Disk, sites []*audit.Site, want map[string][]string, after string) {
 	t.Helper()
 	dir := dirOn(t, disk)
 	if err := whole(disk, dir); err != nil {
 		t.Errorf("%s: what is committed cannot be read: %v", after, err)
 	}
-	// In one part, so that files which the accident left without a commit are not just written over.
+	// In one part, so that files without a commit are not merely overwritten.
 	if err := scanDisk(dir, sites, 10*diskRows); err != nil {
 		t.Errorf("%s: cannot resume: %v", after, err)
 		return
@@ -296,7 +296,7 @@ func left(t *testing.T, disk *storetest.Disk, sites []*audit.Site, want map[stri
 	}
 }
 
-// whole checks the files of all commits by their hashes.
+// whole checks the hashes of all committed files.
 func whole(disk *storetest.Disk, st store.Store) error {
 	commits, err := commit.Commits(context.Background(), st, diskScan)
 	if err != nil {
@@ -324,7 +324,7 @@ func whole(disk *storetest.Disk, st store.Store) error {
 	return nil
 }
 
-// losses returns what is left of a disk after each of the losses, once where several leave the same.
+// losses returns the remaining disk after each kind of loss, without duplicates.
 func losses(disk *storetest.Disk, all ...storetest.Loss) iter.Seq2[storetest.Loss, *storetest.Disk] {
 	return func(yield func(storetest.Loss, *storetest.Disk) bool) {
 		var before []map[string]string
@@ -342,8 +342,8 @@ func losses(disk *storetest.Disk, all ...storetest.Loss) iter.Seq2[storetest.Los
 	}
 }
 
-// inTurns calls f with every number from 1 to n, as many at a time as there are processors. In short mode, and under the
-// race detector, which makes each call ten times as long, it takes a sample.
+// inTurns calls f with every number from 1 to n, one call per processor at a time. In short mode it takes a sample, and
+// also under the race detector, which makes each call ten times slower.
 func inTurns(n int, f func(n int)) {
 	var wait sync.WaitGroup
 	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
@@ -401,7 +401,7 @@ func TestPowerLoss(t *testing.T) {
 	t.Logf("%d changes", changes)
 }
 
-// onComplete are what is done to a scan that is complete, with an accident at every step.
+// onComplete has operations on a complete scan, with an accident at every step.
 var onComplete = map[string]func(st store.Store) error{
 	"restart": func(st store.Store) error {
 		w, err := sink.Open(context.Background(), st, sink.Options{ScanID: diskScan, Date: "2026-11-21", Restart: true})
@@ -419,8 +419,8 @@ var onComplete = map[string]func(st store.Store) error{
 	},
 }
 
-// TestPowerLossOnComplete takes the power away while a complete scan begins anew, or is compacted, and lets each call of that
-// fail. Whatever is left, no commit names what is not there, and the same scan, resumed, gives the same rows.
+// TestPowerLossOnComplete cuts the power while a complete scan is restarted or compacted, and lets each call of that
+// fail. No commit names a missing file, and the same scan, resumed, gives the same rows.
 func TestPowerLossOnComplete(t *testing.T) {
 	t.Parallel()
 	sites := diskList(t)
@@ -477,7 +477,7 @@ func TestPowerLossOnComplete(t *testing.T) {
 	}
 }
 
-// last is the last call that changed something.
+// last returns the last call that changed something.
 func last(d *storetest.Disk) storetest.Call {
 	calls := d.Calls()
 	for i := len(calls) - 1; i >= 0; i-- {
@@ -488,21 +488,21 @@ func last(d *storetest.Disk) storetest.Call {
 	return storetest.Call{}
 }
 
-// writtenAgain reports whether a file is written again where it differs, and so where it cannot be read: the views, and
-// records of single files.
+// writtenAgain reports whether a file is rewritten if it differs, and so if it cannot be read: views.sql, and records
+// of single files.
 func writtenAgain(name string) bool {
 	return path.Base(name) == views.Name || strings.Contains(name, "/files/")
 }
 
 var errBroken = errors.New("input/output error")
 
-// TestEveryCallFails lets each single call of the disk fail: that call alone, and from there on all of its kind. The scan
-// ends with that error; what is committed is whole, and the same scan completes it.
+// TestEveryCallFails lets each call of the disk fail: only that call, or it and all later calls of its kind. The scan
+// ends with that error, committed data is intact, and the same scan completes it.
 func TestEveryCallFails(t *testing.T) {
 	t.Parallel()
 	sites := diskList(t)
 	want, calls := undisturbed(t, sites)
-	// The i-th call of its kind: which call is the n-th of all depends on who seals how fast.
+	// The i-th call of its kind, since the order of all calls depends on timing.
 	type target struct {
 		op string
 		i  int
@@ -547,8 +547,8 @@ func TestEveryCallFails(t *testing.T) {
 			case err != nil:
 				t.Errorf("%s: the error is %v", after, err)
 			case at.Op == "stat", at.Op == "link", at.Op == "close" && path.Base(at.Path)[0] != '.', at.Op == "":
-				// There is a way around: a folder is made that is there, a record is claimed instead, what was only
-				// read is closed anyway. Or the scan had one call less this time.
+				// The scan may tolerate the failure: the folder exists, a record is claimed instead, or the file was
+				// only read. Or the scan had one call less this time.
 			case (at.Op == "open" || at.Op == "read" || at.Op == "stat") && writtenAgain(at.Path):
 			default:
 				t.Errorf("%s: the scan did not fail", after)
@@ -566,8 +566,8 @@ func TestEveryCallFails(t *testing.T) {
 	}
 }
 
-// TestEveryStepFails lets each single step of a store fail, without its effect or with it: the answer to a PUT may be lost.
-// Whichever store it is, the scan ends with that error, and the same scan completes it.
+// TestEveryStepFails lets each step of a store fail, with or without its effect, since the answer to a PUT may be lost.
+// In every store the scan ends with that error, and the same scan completes it.
 func TestEveryStepFails(t *testing.T) {
 	t.Parallel()
 	sites := diskList(t)
@@ -580,7 +580,7 @@ func TestEveryStepFails(t *testing.T) {
 		t.Parallel()
 		gateway := storetest.StartGateway(t)
 		everyStepFails(t, sites, want, 20, []string{"put", "create-if-absent", "publish", "lock", "delete"}, func(n int) store.Store {
-			// The tests of package s3 let each single request fail; here it is whole steps, and fewer of them.
+			// The tests of package s3 let each request fail. This one lets whole steps fail, and fewer of them.
 			remote, err := s3.New(s3.Config{
 				Endpoint: gateway.URL, Bucket: storetest.Bucket, Prefix: fmt.Sprintf("n%d", n), Region: "us-east-1",
 				AccessKey: gateway.Access, SecretKey: gateway.Secret, Spool: t.TempDir(), Lease: 2 * time.Second, Patience: 20 * time.Second,
@@ -593,7 +593,7 @@ func TestEveryStepFails(t *testing.T) {
 	})
 }
 
-// everyStepFails lets the first step of each kind fail, and every stride-th after it; of these kinds, nil is all.
+// everyStepFails lets the first step of each kind in ops fail, and every stride-th after it; nil is all kinds.
 func everyStepFails(t *testing.T, sites []*audit.Site, want map[string][]string, stride int, ops []string, place func(n int) store.Store) {
 	t.Helper()
 	var mu sync.Mutex
@@ -665,14 +665,14 @@ func everyStepFails(t *testing.T, sites []*audit.Site, want map[string][]string,
 	t.Logf("%d of %v", len(targets), count)
 }
 
-// TestDiskFills gives a scan less room than it needs, from none to nearly enough. It ends with an error that says so;
-// with room again the same scan completes.
+// TestDiskFills gives a scan less room than it needs, from none to nearly enough. The scan ends with an error that says
+// so. With more room, the same scan completes.
 func TestDiskFills(t *testing.T) {
 	t.Parallel()
 	sites := diskList(t)
 	want, _ := undisturbed(t, sites)
 	const step = 2000
-	// One disk that grows, with the same scan again each time.
+	// One growing disk, and the same scan again each time.
 	enough := 0
 	for disk := storetest.NewDisk(); ; enough += step {
 		disk.Room = enough + step

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/verify"
 )
 
-// leased is a Dir whose locks are leases that somebody has lost: a request of theirs may still arrive.
+// leased is a Dir whose locks are leases that an earlier holder has lost. A request of that holder may still arrive.
 type leased struct {
 	*store.Dir
 	late     bool
@@ -43,8 +43,8 @@ type lateLease struct {
 func (l *lateLease) Late() bool { return l.l.late }
 func (l *lateLease) Fenced()    { l.l.late = false }
 
-// TestFence shows that a commit which arrives after the lock has passed to another process counts where that has not looked
-// yet, and is refused afterwards; that numbers go on behind it; and that nobody takes a tombstone for a part.
+// TestFence shows that a commit which arrives after the lock has passed counts if the new holder has not looked yet,
+// and is refused afterwards. It shows that later numbers follow it, and that a tombstone is never taken for a part.
 func TestFence(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		for _, restart := range []bool{true, false} {
@@ -61,7 +61,7 @@ func TestFence(t *testing.T) {
 				if err := w.Close(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				// The last commit has not arrived yet.
+				// The late commit has not arrived yet.
 				record := filepath.Join(dir.Root(), commit.RecordName(options.ScanID, "0", 1))
 				late, err := os.ReadFile(record)
 				if err == nil {
@@ -100,7 +100,7 @@ func TestFence(t *testing.T) {
 				if err := finish(w, sites); err != nil {
 					t.Fatal(err)
 				}
-				for range 2 { // also when it has been compacted
+				for range 2 { // also after a compaction
 					everySiteOnce(t, dir)
 					found, err := verify.Dataset(t.Context(), dir, verify.Options{Report: func(f verify.Finding) { t.Error(f) }})
 					if err != nil || found.Scans != 1 {
@@ -116,8 +116,8 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// TestFenceOfNewShard shows the same of a shard that has never committed, of which no record tells: its parts do. They stay
-// until that shard is written again, or all is begun anew, and verify tells of them.
+// TestFenceOfNewShard shows the same for a shard without records, which only its parts show. They stay until the shard
+// is written again or the scan is restarted, and Verify reports them.
 func TestFenceOfNewShard(t *testing.T) {
 	for _, then := range []string{"resumed", "restarted", "compacted"} {
 		for _, next := range []string{"0", "3"} {
@@ -136,7 +136,7 @@ func TestFenceOfNewShard(t *testing.T) {
 				if err := w.Close(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				// The commit has not arrived yet.
+				// The late commit has not arrived yet.
 				record := filepath.Join(dir.Root(), name)
 				late, err := os.ReadFile(record)
 				if err == nil {
@@ -146,7 +146,7 @@ func TestFenceOfNewShard(t *testing.T) {
 					t.Fatal(err)
 				}
 				st := &leased{Dir: dir, late: true}
-				if then == "compacted" { // which leaves nothing to fence to who comes next
+				if then == "compacted" { // the next holder then has nothing to fence
 					mustCompact(t, st, compact.Options{})
 				}
 				options.Shard, options.Restart = next, then == "restarted"
@@ -175,8 +175,8 @@ func TestFenceOfNewShard(t *testing.T) {
 	}
 }
 
-// TestRestartKeepsNumbers shows that the record that took a scan's commits out stays, so that numbers go on behind those; and
-// that nobody minds it, also when it happens again: each names what it took out itself, however often there was a restart.
+// TestRestartKeepsNumbers shows that the tombstone of a restart stays, so that later numbers follow those that it took
+// out. It harms nothing, also after further restarts: each tombstone names what it took out itself.
 func TestRestartKeepsNumbers(t *testing.T) {
 	dir := newDir(t)
 	sites := typicalSites(t, crashSites)
@@ -199,7 +199,7 @@ func TestRestartKeepsNumbers(t *testing.T) {
 				t.Errorf("restarted %d times: it took out %+v", n, took)
 			}
 		}
-		if n == 1 { // and what is compacted goes in the same way
+		if n == 1 { // the same for compacted parts
 			mustCompact(t, dir, compact.Options{})
 		}
 		everySiteOnce(t, dir)

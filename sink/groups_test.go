@@ -10,7 +10,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 )
 
-// groupsIn counts the row groups of a commit's file, as its footer says.
+// groupsIn returns the number of row groups in the footer of a commit's file.
 func groupsIn(t *testing.T, scan *commit.Scan, file schema.File) int {
 	t.Helper()
 	object, err := scan.Store.Open(t.Context(), file.Name)
@@ -29,8 +29,8 @@ func groupsIn(t *testing.T, scan *commit.Scan, file schema.File) int {
 	return len(footer.RowGroups)
 }
 
-// TestManyRowGroups shows that sites which end row groups early, as long bodies do, lead to no footer that is too long to
-// be read: their parts are full earlier, and are merged as far as they fit.
+// TestManyRowGroups shows that sites which end row groups early, such as those with long bodies, do not make a footer
+// too long to be read. Their parts are full earlier, and are merged as far as possible.
 func TestManyRowGroups(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		t.Skip("SKIPPED in short mode, and under the race detector, which finds nothing there: it writes 160,000 sites one after the other")
@@ -83,7 +83,7 @@ func TestManyRowGroups(t *testing.T) {
 	}
 }
 
-// TestCompactHalves shows that what would be too large for one file is merged in pieces.
+// TestCompactHalves shows that parts which would be too large for one file are merged into several.
 func TestCompactHalves(t *testing.T) {
 	dir := newDir(t)
 	if err := scanAll(dir, typicalSites(t, crashSites)); err != nil {

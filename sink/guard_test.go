@@ -18,7 +18,8 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// replacePages gives a column of a file one page, with the header and the bytes given, behind all others.
+// replacePages replaces the pages of a file's column by one page at the end of the file, with the given header and
+// bytes.
 func replacePages(t *testing.T, path, column string, codec format.CompressionCodec, header format.PageHeader, page []byte) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -53,7 +54,7 @@ func replacePages(t *testing.T, path, column string, codec format.CompressionCod
 	}
 }
 
-// readHostile sees that readers of a column refuse its page, and take little memory until then.
+// readHostile checks that readers of a column refuse its page, and allocate little memory before that.
 func readHostile(t *testing.T, what, tableName, column string, codec format.CompressionCodec, header format.PageHeader, page []byte) {
 	t.Helper()
 	dir := newDir(t)
@@ -94,14 +95,15 @@ func readHostile(t *testing.T, what, tableName, column string, codec format.Comp
 		t.Errorf("%s: Rows says %v", what, err)
 	}
 	runtime.ReadMemStats(&after)
-	// What a page says, or becomes, is 256 MiB and more. The race detector empties the pools of buffers, hence the room.
+	// The page claims, or inflates to, at least 256 MiB. The bound has room for the race detector, which empties pools
+	// of buffers.
 	if n := (after.TotalAlloc - before.TotalAlloc) >> 20; n > 64 {
 		t.Errorf("%s: %d MB were allocated", what, n)
 	}
 }
 
-// TestHostilePages gives small files to readers whose pages say that they are long, or become long when they are inflated:
-// readers refuse them, and take little memory until then.
+// TestHostilePages reads small files whose pages claim to be long, or become long when inflated. Readers refuse them
+// and allocate little memory before that.
 func TestHostilePages(t *testing.T) {
 	encoder, err := zstd.NewWriter(nil)
 	if err != nil {
@@ -131,7 +133,7 @@ func TestHostilePages(t *testing.T) {
 	f("half a frame", "seq", format.Zstd, 100, 256, 3, bomb[:100])
 }
 
-// TestHostileContents gives readers pages whose headers are sound, and whose values would become far more than they are.
+// TestHostileContents reads pages with valid headers whose values would become far larger than the pages.
 func TestHostileContents(t *testing.T) {
 	f := func(what, table, column string, encoding format.Encoding, values int, page []byte) {
 		t.Helper()
@@ -153,7 +155,7 @@ func TestHostileContents(t *testing.T) {
 		}
 		return b
 	}
-	// Texts that are each as long as the first.
+	// Texts that each repeat the length of the first.
 	texts := func(n int, length int32) []byte {
 		prefixes, suffixes := make([]int32, n), make([]int32, n)
 		suffixes[0] = length

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// busy is a dataset into which a commit comes before each listing of its records.
+// busy is a dataset that gets a commit before each listing of its records.
 type busy struct {
 	store.Store
 	t    *testing.T
@@ -35,8 +35,8 @@ func (b *busy) List(ctx context.Context, prefix string) iter.Seq2[store.Entry, e
 	return b.Store.List(ctx, prefix)
 }
 
-// TestCommitsOfABusyScan shows that reading ends while commits come in faster than they are listed, and sees those that
-// were there when it began.
+// TestCommitsOfABusyScan shows that reading ends although commits arrive faster than listings, and sees all commits
+// that existed at the beginning.
 func TestCommitsOfABusyScan(t *testing.T) {
 	dir := newDir(t)
 	writeSites(t, dir, "a", typicalSites(t, 5)...)
@@ -54,7 +54,7 @@ func TestCommitsOfABusyScan(t *testing.T) {
 	}
 }
 
-// counting counts how often commit records are opened.
+// counting counts Opens of commit records.
 type counting struct {
 	store.Store
 	opened atomic.Int64
@@ -67,8 +67,8 @@ func (c *counting) Open(ctx context.Context, name string) (store.Object, error) 
 	return c.Store.Open(ctx, name)
 }
 
-// TestReopeningReadsRecordsOnce shows that a reader whose files a compaction has merged looks the records up once, not once
-// for each of its parts, and again after another compaction.
+// TestReopeningReadsRecordsOnce shows that a reader whose files a compaction has merged reads the records once, not
+// once for each part, and again after another compaction.
 func TestReopeningReadsRecordsOnce(t *testing.T) {
 	dir := newDir(t)
 	const parts = 24

@@ -17,11 +17,11 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 )
 
-// newerPlaces are where a later version of bulkscan tells of itself, in a scan of which everything else is known.
+// newerPlaces are the files in which a later version of bulkscan shows itself; the rest of the scan is known.
 var newerPlaces = []struct {
 	name string
 	age  func(t *testing.T, dir *store.Dir)
-	file string // that a finding names
+	file string // file that a finding names
 }{
 	{"manifest", func(t *testing.T, dir *store.Dir) {
 		m, err := commit.ReadManifest(t.Context(), dir, crashOptions.ScanID)
@@ -49,7 +49,7 @@ var newerPlaces = []struct {
 				*f = file
 			}
 		})
-		// The totals are those of these files.
+		// The totals match these files.
 		m, err := commit.ReadManifest(t.Context(), dir, crashOptions.ScanID)
 		commits, errCommits := commit.Commits(t.Context(), dir, crashOptions.ScanID)
 		if err := errors.Join(err, errCommits); err != nil {
@@ -62,7 +62,7 @@ var newerPlaces = []struct {
 	}, crashPart(schema.Sites, 1)},
 }
 
-// newerCommit changes the second of three commits, and seals it again.
+// newerCommit changes the second of three commits and seals it again.
 func newerCommit(t *testing.T, dir *store.Dir, change func(*commit.Commit)) {
 	t.Helper()
 	c, err := commit.ReadCommit(t.Context(), dir, crashOptions.ScanID, crashCommit(1))
@@ -79,8 +79,8 @@ func newerCommit(t *testing.T, dir *store.Dir, change func(*commit.Commit)) {
 	}
 }
 
-// TestNewer shows that what a later version has written is read, merged, repaired and begun anew by nobody, and that Verify says
-// what it is, and still finds what is wrong with its bytes, and with another scan.
+// TestNewer shows that data of a later version is never read, merged, repaired or restarted. It shows that Verify
+// reports it, and still finds damage of its bytes and of another scan.
 func TestNewer(t *testing.T) {
 	for _, place := range newerPlaces {
 		t.Run(place.name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestNewer(t *testing.T) {
 			if _, err := compact.Scan(t.Context(), dir, "fine", compact.Options{}); err != nil {
 				t.Error(err)
 			}
-			// Its bytes are verified all the same.
+			// Its bytes are still verified.
 			flip(t, filepath.Join(dir.Root(), crashPart(schema.Sites, 1)), 300)
 			remove(t, dir, commit.PartName(schema.Sites, "2026-11-21", "fine", "0", 0))
 			if lines, v := findings(t, dir); v.Damaged < 2 {

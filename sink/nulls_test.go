@@ -45,7 +45,7 @@ func TestNullsStayNull(t *testing.T) {
 	}
 }
 
-// TestNullsAtGroupEnd does the same behind the end of a row group, which need not be where 64 rows end.
+// TestNullsAtGroupEnd does the same after the end of a row group, which is not always a multiple of 64 rows.
 func TestNullsAtGroupEnd(t *testing.T) {
 	for _, y := range []int{1, 2, 15, 31} {
 		rows := make([]schema.TokenStatsRow, table.GroupRows+128)
@@ -83,8 +83,9 @@ func TestNullsAtGroupEnd(t *testing.T) {
 	}
 }
 
-// fillInRuns fills a row at random. Columns that may be absent are so for runs of rows, which is what the writer of
-// optional values has to get right; run is what is left of them, by column: present where positive.
+// fillInRuns fills a row at random. Optional columns are absent or present for runs of rows, which parquet-go's writer
+// of optional values must handle. run has the rows left in the current run, by column; it is positive for present
+// values.
 func fillInRuns(r *rand.Rand, row reflect.Value, run []int) {
 	for i := range row.NumField() {
 		field := row.Field(i)
@@ -121,7 +122,7 @@ func fillInRuns(r *rand.Rand, row reflect.Value, run []int) {
 	}
 }
 
-// nullsOf writes random rows in random pieces and holds each optional column's levels, page by page, against them.
+// nullsOf writes random rows in random batches and compares each optional column's levels with them, page by page.
 func nullsOf[T any](t *testing.T, tableName string, seed uint64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 9))

@@ -18,9 +18,9 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// TestHardDataset writes a scan in parts of several row groups, whose rows have in every column all that is hard to keep, and
-// finds it right before and after its parts are merged. What it has written is for other readers too: READERS_DATASET=DIR
-// keeps the dataset in DIR, and in DIR-rows the rows of each table, as internal/integration/readers/check.mjs wants them.
+// TestHardDataset writes a scan in parts of several row groups, with values that are hard to keep in every column. It
+// checks them before and after the parts are merged. With READERS_DATASET=DIR it keeps the dataset in DIR for other
+// readers, and the rows of each table in DIR-rows, for internal/integration/readers/check.mjs.
 func TestHardDataset(t *testing.T) {
 	dir, rowsDir := t.TempDir(), t.TempDir()
 	kept := os.Getenv("READERS_DATASET")
@@ -106,7 +106,7 @@ func TestHardDataset(t *testing.T) {
 	}
 	check()
 	if kept != "" {
-		return // whoever wants it merged merges it
+		return // the other readers' test merges it itself
 	}
 	if _, err := compact.Scan(context.Background(), st, "hard", compact.Options{}); err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestHardDataset(t *testing.T) {
 	check()
 }
 
-// times are the ends of what other readers take for a time, and times within them.
+// times are the limits of other readers' timestamps, and times within them.
 func times(i int, millis int64) int64 {
 	const first, last = -62135596800000, 253402300799999 // of the years 1 and 9999
 	if ends := []int64{first, last, -1, 0, 1}; i < len(ends) {
@@ -139,8 +139,8 @@ func sameRows[T any](t *testing.T, got, want []T) {
 	}
 }
 
-// writePlain writes rows as lists of values in JSON, which no reader of ours has had in hands: 64-bit integers as text, bytes in
-// hexadecimal, null for what is absent.
+// writePlain writes rows as JSON lists for comparison with other readers: 64-bit integers as text, bytes in
+// hexadecimal, null for absent values. It uses no reader of bulkscan.
 func writePlain[T any](t *testing.T, dir, table string, rows []T) {
 	t.Helper()
 	var out bytes.Buffer
@@ -171,7 +171,7 @@ func plainValue(v reflect.Value) any {
 	case reflect.Int64:
 		return strconv.FormatInt(v.Int(), 10)
 	case reflect.Float32:
-		return v.Float() // as a double, which has it exactly
+		return v.Float() // a double represents it exactly
 	case reflect.Slice:
 		if v.Type().Elem().Kind() == reflect.Uint8 {
 			return hex.EncodeToString(v.Bytes())

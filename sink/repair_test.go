@@ -17,14 +17,14 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// repairOptions are those of a scan of crashSites that is repaired.
+// repairOptions are the options for repairing a scan of crashSites.
 func repairOptions() Options {
 	o := crashOptions
 	o.Repair = true
 	return o
 }
 
-// objects are all files of a dataset but locks, with their bytes.
+// objects returns all files of a dataset except locks, with their bytes.
 func objects(t *testing.T, dir *store.Dir) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -41,12 +41,12 @@ func objects(t *testing.T, dir *store.Dir) map[string]string {
 	return all
 }
 
-// losses are ways in which a complete scan of three parts loses something. Left is how many of its sites are left.
+// losses are ways in which a complete scan of three parts loses data. Left is the number of remaining sites.
 var losses = []struct {
 	name    string
 	left    int
-	records bool // the records tell of it, and not only the files
-	silent  bool // nor does the size of a file, which is all that a scan looks at when it goes on
+	records bool // the records show the loss, not only the files
+	silent  bool // the sizes of files, which a resumed scan checks, do not show the loss
 	damage  func(t *testing.T, dir *store.Dir)
 }{
 	{"last record", 8, true, false, func(t *testing.T, dir *store.Dir) { remove(t, dir, crashCommit(2)) }},
@@ -127,7 +127,7 @@ func copyObject(t *testing.T, dir *store.Dir, from, to string) {
 	}
 }
 
-// compactTwo merges the first two of three parts, and leaves the third.
+// compactTwo merges the first two of three parts.
 func compactTwo(t *testing.T, dir *store.Dir) {
 	t.Helper()
 	size := mustReadScan(t, dir, crashOptions.ScanID).Commits[0].Bytes()
@@ -136,8 +136,8 @@ func compactTwo(t *testing.T, dir *store.Dir) {
 	}
 }
 
-// TestLost shows for each way to lose something that no command takes the rest for the whole or changes anything; and that a
-// repair brings back what is missing, asks for nothing else, and leaves a dataset in which nothing is wrong.
+// TestLost shows for each kind of loss that no command takes the rest for the whole scan or changes anything. A repair
+// restores the missing sites, fetches no others, and leaves a sound dataset.
 func TestLost(t *testing.T) {
 	sites := typicalSites(t, crashSites)
 	for _, loss := range losses {
@@ -158,7 +158,7 @@ func TestLost(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			// What cannot be read is no part of what was written, so that its readers fail by themselves.
+			// Readers of unreadable data fail without a check of completeness.
 			scan, err := commit.ReadScan(t.Context(), dir, crashOptions.ScanID)
 			if loss.records && err == nil && (scan.Lost() == nil || scan.Whole() == nil) {
 				t.Error("the reader is not told")
@@ -177,7 +177,7 @@ func TestLost(t *testing.T) {
 			if err := w.Abort(); err != nil {
 				t.Fatal(err)
 			}
-			// Broken off, it goes on with the same command, or with that of the scan.
+			// An interrupted repair is continued by the same command, or by that of the scan.
 			for _, o := range []Options{repairOptions(), crashOptions} {
 				w := mustOpen(t, dir, o)
 				if got := w.DoneCount(); got != uint64(loss.left) {
@@ -187,7 +187,7 @@ func TestLost(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			smallDatasetIn(t, dir) // to its end
+			smallDatasetIn(t, dir) // completes the scan
 			if lines, v := findings(t, dir); len(lines) > 0 || v.Files == 0 {
 				t.Errorf("repaired: %q", lines)
 			}
@@ -202,7 +202,7 @@ func TestLost(t *testing.T) {
 			if slices.Sort(seqs); len(seqs) != len(sites) || seqs[0] != 0 || seqs[len(seqs)-1] != int64(len(sites)-1) || len(slices.Compact(seqs)) != len(sites) {
 				t.Errorf("sites %v", seqs)
 			}
-			// Names that parts have had are not given again.
+			// Names of earlier parts are not reused.
 			for name, data := range objects(t, dir) {
 				if was := before[name]; slices.Contains([]string{crashCommit(0), crashCommit(1), crashCommit(2)}, name) && was != data {
 					t.Errorf("%s is another record than before", name)
@@ -224,7 +224,7 @@ func isIntact(err error) bool {
 	return ok
 }
 
-// TestRepairRefuses shows what is not repaired, and what is said of it.
+// TestRepairRefuses shows which scans are not repaired, with which errors.
 func TestRepairRefuses(t *testing.T) {
 	sites, o := typicalSites(t, crashSites), repairOptions()
 	f := func(want string, damage func(dir *store.Dir)) {
@@ -259,8 +259,8 @@ func TestRepairRefuses(t *testing.T) {
 	})
 }
 
-// TestRepairIsKilledAtEveryStep kills a repair before and after each call that changes something. Whatever it leaves, the same
-// command brings all sites back, once.
+// TestRepairIsKilledAtEveryStep kills a repair before and after each call that changes something. The same command then
+// restores all sites, each once.
 func TestRepairIsKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
 	sites := typicalSites(t, crashSites)
@@ -294,7 +294,7 @@ func TestRepairIsKilledAtEveryStep(t *testing.T) {
 	case testing.Short():
 		stride = 23
 	case raceEnabled:
-		stride = 3 // each run takes ten times as long
+		stride = 3 // each run takes ten times longer
 	}
 	for i, step := range steps {
 		n := i + 1
@@ -325,8 +325,8 @@ func TestRepairIsKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// TestCompactKeepsWhatIsLeft shows that a compaction which was killed before it had deleted what it replaced, and has lost its
-// merged part, deletes nothing of the rest.
+// TestCompactKeepsWhatIsLeft shows that nothing is deleted if a compaction was killed before it deleted the replaced
+// parts, and its merged part was lost.
 func TestCompactKeepsWhatIsLeft(t *testing.T) {
 	dir := newDir(t)
 	if err := scanAll(dir, typicalSites(t, crashSites)); err != nil {
@@ -352,15 +352,15 @@ func TestCompactKeepsWhatIsLeft(t *testing.T) {
 	if after := objects(t, dir); !reflect.DeepEqual(after, before) {
 		t.Errorf("%d objects are left of %d", len(after), len(before))
 	}
-	// Without the record of the merged part, the parts before count again.
+	// Without the record of the merged part, the replaced parts count again.
 	remove(t, dir, commit.RecordName(crashOptions.ScanID, commit.CompactedShard, 0))
 	if scan := mustReadScan(t, dir, crashOptions.ScanID); scan.Commits[0].Shard != "0" || len(readAll[schema.SiteRow](t, dir, crashOptions.ScanID, schema.Sites)) != crashSites {
 		t.Errorf("%d commits", len(scan.Commits))
 	}
 }
 
-// TestCompactedTotals shows that the totals of a scan hold however much of it has been merged, and a compaction that was killed
-// before it had written them too.
+// TestCompactedTotals shows that the totals of a scan hold however much of it has been merged, also if a compaction was
+// killed before it wrote the totals.
 func TestCompactedTotals(t *testing.T) {
 	dir := newDir(t)
 	if err := scanAll(dir, typicalSites(t, 24)); err != nil { // six parts
@@ -390,8 +390,8 @@ func TestCompactedTotals(t *testing.T) {
 	}
 }
 
-// TestRepairTakesOver shows that a scan is repaired also where its lock is a lease, and a request of another holder may still be
-// on its way.
+// TestRepairTakesOver shows that a scan is also repaired if its lock is a lease and a request of an earlier holder may
+// still arrive.
 func TestRepairTakesOver(t *testing.T) {
 	dir := smallDataset(t)
 	remove(t, dir, crashCommit(0))

@@ -82,7 +82,7 @@ func readAll[T any](t *testing.T, st store.Store, scanID, table string) []T {
 	return rows
 }
 
-// extremeSite is what a hostile host and list can make of a site.
+// extremeSite returns a site with extreme values from a hostile host and list.
 func extremeSite(t *testing.T, seq uint64) *audit.Site {
 	s := typicalSite(t, seq)
 	bad := []byte("a\xff\x00\x1b[31m\u202e\xe2\x82")
@@ -113,8 +113,8 @@ func extremeSite(t *testing.T, seq uint64) *audit.Site {
 	return s
 }
 
-// TestRoundTrip writes sites with every column filled, with every nullable column null, and with what hostile hosts
-// send, and reads all tables back. What is expected of a site is spelled by hand, column by column.
+// TestRoundTrip writes sites with every column filled, with every nullable column null, and with values from hostile
+// hosts, and reads all tables back. The expected rows are literals.
 func TestRoundTrip(t *testing.T) {
 	dir := newDir(t)
 	typical, dead, extreme := typicalSite(t, 7), deadSite(t, 8), extremeSite(t, 9)
@@ -269,7 +269,7 @@ func metadata(t *testing.T, st store.Store, name string, want map[string]string)
 	}
 }
 
-// TestBodiesOnce shows which bodies are kept: each distinct one once a part, and those of robots records only.
+// TestBodiesOnce shows which bodies are kept: each distinct one once per part, and only those with robots records.
 func TestBodiesOnce(t *testing.T) {
 	dir := newDir(t)
 	var sites []*audit.Site
@@ -288,7 +288,7 @@ func TestBodiesOnce(t *testing.T) {
 	equal(t, "hashes", hashes, []int64{math.MinInt64, math.MinInt64 + 5})
 }
 
-// Whom we did not ask allows nothing that we know of.
+// With unknown access, nothing is known to be allowed.
 func TestStarVerdict(t *testing.T) {
 	f := func(access parser.Access, star audit.Decision, want string) {
 		t.Helper()

@@ -12,21 +12,21 @@ import (
 	"github.com/bulkscan/bulkscan/sink/compact"
 )
 
-// beside notes what a Writer asks of it.
-type beside struct {
+// recorder is a Sidecar that records the Writer's calls.
+type recorder struct {
 	t    *testing.T
 	dir  *store.Dir
 	of   SidecarScan
 	said []string
-	fail error // of publishing
-	kill error // of beginning
+	fail error // error of publishing
+	kill error // error of Begin
 }
 
-func (b *beside) note(format string, args ...any) {
+func (b *recorder) note(format string, args ...any) {
 	b.said = append(b.said, fmt.Sprintf(format, args...))
 }
 
-func (b *beside) Begin(_ context.Context, of SidecarScan) error {
+func (b *recorder) Begin(_ context.Context, of SidecarScan) error {
 	b.of = of
 	if b.kill != nil {
 		return b.kill
@@ -35,7 +35,7 @@ func (b *beside) Begin(_ context.Context, of SidecarScan) error {
 	return nil
 }
 
-func (b *beside) Cut(part int) func(context.Context) error {
+func (b *recorder) Cut(part int) func(context.Context) error {
 	b.note("cut %d", part)
 	return func(ctx context.Context) error {
 		commits, err := commit.Commits(ctx, b.dir, b.of.ID)
@@ -47,11 +47,11 @@ func (b *beside) Cut(part int) func(context.Context) error {
 	}
 }
 
-// TestBeside holds what is kept beside the tables against the commits: it is published before them, and what fails to be
-// published leaves no commit.
-func TestBeside(t *testing.T) {
+// TestSidecar compares the published data with the commits: it is published before them, and a part whose data cannot
+// be published is not committed.
+func TestSidecar(t *testing.T) {
 	dir := newDir(t)
-	run := func(b *beside, restart bool, from, to uint64) error {
+	run := func(b *recorder, restart bool, from, to uint64) error {
 		t.Helper()
 		b.t, b.dir = t, dir
 		w, err := Open(t.Context(), dir, Options{ScanID: "s", PartRows: 2, Sidecar: b, Restart: restart})
@@ -68,7 +68,7 @@ func TestBeside(t *testing.T) {
 		}
 		return w.Close(t.Context())
 	}
-	f := func(b *beside, restart bool, from, to uint64, wantErr error, want ...string) {
+	f := func(b *recorder, restart bool, from, to uint64, wantErr error, want ...string) {
 		t.Helper()
 		if err := run(b, restart, from, to); !errors.Is(err, wantErr) {
 			t.Errorf("%v, want %v", err, wantErr)
@@ -78,10 +78,10 @@ func TestBeside(t *testing.T) {
 		}
 	}
 	full := errors.New("full")
-	first := &beside{}
+	first := &recorder{}
 	f(first, false, 0, 2, nil, "begin s 0 from 0", "cut 0", "publish 0 after 0 commits", "cut 1", "publish 1 after 1 commits")
-	f(&beside{fail: full}, false, 2, 3, full, "begin s 0 from 2", "cut 2", "publish 2 after 2 commits")
-	again := &beside{}
+	f(&recorder{fail: full}, false, 2, 3, full, "begin s 0 from 2", "cut 2", "publish 2 after 2 commits")
+	again := &recorder{}
 	f(again, false, 2, 3, nil, "begin s 0 from 2", "cut 2", "publish 2 after 2 commits")
 	for part, want := range []bool{true, true, false, false} {
 		if again.of.Counts(part) != want {
@@ -91,30 +91,30 @@ func TestBeside(t *testing.T) {
 	if !again.of.StartedAt.Equal(first.of.StartedAt) || first.of.StartedAt.IsZero() || again.of.Restarted {
 		t.Errorf("resumed as %+v of %+v", again.of, first.of)
 	}
-	// Parts whose rows a compaction has count as before.
+	// Parts that a compaction merged still count.
 	if _, err := compact.Scan(t.Context(), dir, "s", compact.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	compacted := &beside{}
+	compacted := &recorder{}
 	f(compacted, false, 0, 0, nil, "begin s 0 from 3")
 	if !compacted.of.Counts(0) || !compacted.of.Counts(2) || compacted.of.Counts(3) {
 		t.Error("compaction changed which parts count")
 	}
-	time.Sleep(2 * time.Millisecond) // a manifest's times are no finer than that
-	anew := &beside{}
+	time.Sleep(2 * time.Millisecond) // a manifest has times in milliseconds
+	anew := &recorder{}
 	f(anew, true, 0, 0, nil, "begin s 0 from 3")
 	if anew.of.Counts(0) || !anew.of.Restarted || anew.of.StartedAt.Equal(first.of.StartedAt) {
 		t.Errorf("begun anew as %+v", anew.of)
 	}
 }
 
-// TestBesideARestart holds that a restart is one until what is kept beside the scan has heard of it, whoever goes on with it; and
-// that none of the parts before it count, behind which the numbers go on.
-func TestBesideARestart(t *testing.T) {
+// TestSidecarRestart shows that a restart stays one until Begin has succeeded, also if another process continues it,
+// and that no earlier part counts. Later numbers follow the earlier ones.
+func TestSidecarRestart(t *testing.T) {
 	for _, lease := range []bool{false, true} {
 		t.Run(fmt.Sprintf("lease %v", lease), func(t *testing.T) {
 			dir, killed := newDir(t), errors.New("killed")
-			open := func(b *beside, restart bool) (*Writer, error) {
+			open := func(b *recorder, restart bool) (*Writer, error) {
 				b.t, b.dir = t, dir
 				var st store.Store = dir
 				if lease {
@@ -122,7 +122,7 @@ func TestBesideARestart(t *testing.T) {
 				}
 				return Open(t.Context(), st, Options{ScanID: "s", PartRows: 1, Sidecar: b, Restart: restart})
 			}
-			keep := func(b *beside, sites uint64) {
+			keep := func(b *recorder, sites uint64) {
 				t.Helper()
 				w, err := open(b, false)
 				for seq := uint64(0); err == nil && seq < sites; seq++ {
@@ -137,13 +137,13 @@ func TestBesideARestart(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			keep(&beside{}, 3)
-			for _, restart := range []bool{true, false} { // a restart that was killed, and who went on with it too
-				if _, err := open(&beside{kill: killed}, restart); !errors.Is(err, killed) {
+			keep(&recorder{}, 3)
+			for _, restart := range []bool{true, false} { // a restart that was killed, also when it was continued
+				if _, err := open(&recorder{kill: killed}, restart); !errors.Is(err, killed) {
 					t.Fatal(err)
 				}
 			}
-			anew, resumed := &beside{}, &beside{}
+			anew, resumed := &recorder{}, &recorder{}
 			keep(anew, 2)
 			const next = 3
 			if !anew.of.Restarted || anew.of.Next != next {
@@ -165,7 +165,7 @@ func TestBesideARestart(t *testing.T) {
 	}
 }
 
-// TestCounts tells, of a shard's history, which parts count.
+// TestCounts shows which parts of a shard count, by its history.
 func TestCounts(t *testing.T) {
 	f := func(h commit.History, want ...bool) {
 		t.Helper()

@@ -33,7 +33,7 @@ func mustOpen(tb testing.TB, st store.Store, o Options) *Writer {
 	return w
 }
 
-// TestAddAllocatesNothing counts what keeping a site costs once a part's memory has grown.
+// TestAddAllocatesNothing counts allocations for a site once a part's memory has grown.
 func TestAddAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector empties pools at random")
@@ -50,7 +50,7 @@ func TestAddAllocatesNothing(t *testing.T) {
 		}
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection empties the pools of parquet-go
-	for range 6 * partRows {                         // both parts grow
+	for range 6 * partRows {                         // the part's memory grows
 		add()
 	}
 	if n := testing.AllocsPerRun(partRows/2, add); n != 0 {

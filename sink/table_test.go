@@ -14,8 +14,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// TestStatsAreAlone shows that nobody computes statistics of a scan while somebody else writes it, merges it or computes them
-// too, nor begins any of that meanwhile; and that it is over with the lock.
+// TestStatsAreAlone shows that computing statistics of a scan excludes writing, merging and other computations of
+// statistics, until the lock is released.
 func TestStatsAreAlone(t *testing.T) {
 	dir := newDir(t)
 	alone := func(want string) {
@@ -57,8 +57,8 @@ func TestStatsAreAlone(t *testing.T) {
 	}
 }
 
-// TestStatsOfNoScan shows that there are no statistics of a scan that is none, or that is being begun anew, and that whoever
-// asks leaves neither a folder nor a lock.
+// TestStatsOfNoScan shows that there are no statistics of a missing scan, or of one that is being restarted, and that
+// the attempt leaves neither a folder nor a lock.
 func TestStatsOfNoScan(t *testing.T) {
 	dir := newDir(t)
 	if _, err := LockStats(t.Context(), dir, "none"); !errors.Is(err, store.ErrNotExist) {

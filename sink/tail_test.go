@@ -18,8 +18,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// falseBounds reads a file as one who leaves out pages by its column indexes, and row groups by their statistics, and says
-// of which columns these do not hold all values, or whose chunks have other names; and which columns have an index.
+// falseBounds reads a file like a reader that skips pages by column indexes and row groups by statistics. It returns
+// the columns whose bounds do not include all values or whose chunks have other names, and the columns with an index.
 func falseBounds(t testing.TB, st store.Store, name string) (lies, indexed []string) {
 	t.Helper()
 	data, err := store.ReadAll(t.Context(), st, name, 64<<20)
@@ -52,7 +52,7 @@ func falseBounds(t testing.TB, st store.Store, name string) (lies, indexed []str
 	return lies, indexed
 }
 
-// falseChunk holds the values of a chunk against its bounds, and those of its pages where it has an index.
+// falseChunk compares the values of a chunk with its bounds, and with those of its pages if it has an index.
 func falseChunk(t testing.TB, chunk parquet.ColumnChunk, index parquet.ColumnIndex, least, most []byte) string {
 	t.Helper()
 	kind := chunk.Type()
@@ -97,7 +97,7 @@ func falseChunk(t testing.TB, chunk parquet.ColumnChunk, index parquet.ColumnInd
 	return ""
 }
 
-// trueBounds checks all Parquet files of a dataset, and returns how many there are.
+// trueBounds checks all Parquet files of a dataset and returns their number.
 func trueBounds(t testing.TB, st store.Store) (files int) {
 	t.Helper()
 	for entry, err := range st.List(t.Context(), "") {
@@ -114,8 +114,8 @@ func trueBounds(t testing.TB, st store.Store) (files int) {
 	return files
 }
 
-// TestBounds shows of every table that whoever leaves out pages by its bounds finds every value, and that the columns which
-// are worth bounds have some.
+// TestBounds shows for every table that a reader which skips pages by their bounds finds every value, and that the
+// columns with `stats` have bounds.
 func TestBounds(t *testing.T) {
 	boundsOf[schema.SiteRow](t, schema.Sites, "scan_id")
 	boundsOf[schema.VerdictRow](t, schema.Verdicts, "origin")
@@ -125,7 +125,8 @@ func TestBounds(t *testing.T) {
 	boundsOf[schema.RecordStatsRow](t, schema.RecordStats)
 }
 
-// boundsOf writes a file of many pages and two row groups, another with the same writer, and none of whose rows there is one.
+// boundsOf writes three files with one writer: one of many pages and two row groups, a further one, and one without
+// rows.
 func boundsOf[T any](t *testing.T, name string, want ...string) {
 	t.Helper()
 	dir := newDir(t)
@@ -167,7 +168,7 @@ func boundsOf[T any](t *testing.T, name string, want ...string) {
 	}
 }
 
-// TestBoundsOfScans shows the same of whole scans and of merged parts.
+// TestBoundsOfScans shows the same for whole scans and merged parts.
 func TestBoundsOfScans(t *testing.T) {
 	dir := smallDataset(t)
 	if n := trueBounds(t, dir); n != 14 {

@@ -26,7 +26,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/views"
 )
 
-// smallDataset writes a complete scan with a file of every kind: three parts, statistics, a reject, the views.
+// smallDataset writes a complete scan with a file of every kind: three parts, statistics, a reject, views.sql.
 func smallDataset(t testing.TB) *store.Dir {
 	t.Helper()
 	dir := newDir(t)
@@ -50,7 +50,7 @@ func smallDatasetIn(t testing.TB, dir store.Store) {
 	scanWithStats(t, dir, crashOptions, typicalSites(t, crashSites)...)
 }
 
-// scanWithStats scans as the command does: the statistics are those of a scan that is not complete yet.
+// scanWithStats scans like the command, which computes statistics before the scan is complete.
 func scanWithStats(t testing.TB, st store.Store, o Options, sites ...*audit.Site) {
 	t.Helper()
 	w := mustOpen(t, st, o)
@@ -106,7 +106,7 @@ func findings(t testing.TB, st store.Store) (lines []string, v *verify.Totals) {
 	return lines, v
 }
 
-// TestVerifySound shows that nothing is found in what bulkscan writes, complete or not, compacted or not.
+// TestVerifySound shows that Verify finds nothing in datasets that bulkscan wrote, complete or not, compacted or not.
 func TestVerifySound(t *testing.T) {
 	dir := smallDataset(t)
 	f := func(leftovers int) {
@@ -131,7 +131,7 @@ func TestVerifySound(t *testing.T) {
 		t.Fatal(err)
 	}
 	f(0)
-	// A part whose commit is not there yet is no damage.
+	// A part without a commit yet is no damage.
 	commits, err := commit.Commits(t.Context(), dir, crashOptions.ScanID)
 	if err != nil {
 		t.Fatal(err)
@@ -165,8 +165,8 @@ type memoryObject struct{ *bytes.Reader }
 
 func (*memoryObject) Close() error { return nil }
 
-// TestVerifyFindsEveryFlip changes each bit of one byte after the other in all files of a dataset, and looks whether the
-// check that belongs to the file finds it; and now and then whether the whole of Verify names the file.
+// TestVerifyFindsEveryFlip changes one bit of each byte in all files of a dataset. The check of the file must find each
+// change. For a sample, all of Verify must name the file.
 func TestVerifyFindsEveryFlip(t *testing.T) {
 	dir := smallDataset(t)
 	ctx := t.Context()
@@ -187,7 +187,7 @@ func TestVerifyFindsEveryFlip(t *testing.T) {
 		}
 		files[record.File.Name] = record.File
 	}
-	// check is what Verify asks of one file.
+	// check runs Verify's check of one file.
 	check := func(st store.Store, name string) (found bool) {
 		var err error
 		switch f, isFile := files[name]; {
@@ -239,9 +239,9 @@ func TestVerifyFindsEveryFlip(t *testing.T) {
 		var wait sync.WaitGroup
 		turns := make(chan struct{}, runtime.GOMAXPROCS(0))
 		for at := 0; at < len(data); at += stride {
-			changes := []byte{1 << (at % 8)} // of neighbouring bytes each another bit
+			changes := []byte{1 << (at % 8)} // another bit in each of eight neighbouring bytes
 			if !strings.HasSuffix(name, ".parquet") && stride == 1 {
-				changes = []byte{1, 2, 4, 8, 16, 32, 64, 128, 255} // the case of a letter, a digit, what ends a text
+				changes = []byte{1, 2, 4, 8, 16, 32, 64, 128, 255} // includes the case of a letter, a digit, the end of a text
 			}
 			whole := samples.IntN(400) == 0
 			turns <- struct{}{}
@@ -267,7 +267,8 @@ func TestVerifyFindsEveryFlip(t *testing.T) {
 	t.Logf("%d bytes of %d files", total, len(names))
 }
 
-// TestVerifyFinds damages a dataset in ways that are not a changed byte. Each line begins with what a finding must say.
+// TestVerifyFinds damages a dataset in other ways than by changing a byte. Each text is the beginning of an expected
+// finding.
 func TestVerifyFinds(t *testing.T) {
 	const scan = "_scans/crash-1/"
 	part := func(table string, n int) string {
@@ -289,7 +290,7 @@ func TestVerifyFinds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// edit changes a commit and seals it again, as somebody would who knows how.
+	// edit changes a commit and seals it again, as a manipulation would.
 	edit := func(t *testing.T, dir *store.Dir, n int, change func(*commit.Commit)) {
 		name := commit.RecordName(crashOptions.ScanID, "0", n)
 		c, err := commit.ReadCommit(t.Context(), dir, crashOptions.ScanID, name)
@@ -438,8 +439,8 @@ func TestVerifyFinds(t *testing.T) {
 		"damaged: views.sql: it is missing; any scan, stats or compact writes it anew")
 }
 
-// TestVerifyForeignFiles shows that whatever lies in the folders of tables and is none of ours is named, and is no damage of what
-// is. It is not looked for where one scan is asked for.
+// TestVerifyForeignFiles shows that foreign files in the folders of tables are reported, and not as damage. They are
+// not reported if one scan is verified.
 func TestVerifyForeignFiles(t *testing.T) {
 	dir := smallDataset(t)
 	names := []string{
@@ -474,7 +475,7 @@ func bitmapOf(t testing.TB, seqs ...uint64) []byte {
 	return data
 }
 
-// TestVerifyWhileCompacting verifies again and again while a dataset is compacted: nothing is ever damaged.
+// TestVerifyWhileCompacting verifies repeatedly while a dataset is compacted, and never finds damage.
 func TestVerifyWhileCompacting(t *testing.T) {
 	dir := newDir(t)
 	if err := scanAll(dir, typicalSites(t, 40)); err != nil {
@@ -505,7 +506,7 @@ func TestVerifyWhileCompacting(t *testing.T) {
 	wait.Wait()
 }
 
-// changing is a store in which something happens once, before a listing of a prefix or before an object is opened.
+// changing is a store that calls a function once, before a listing of a prefix or before an object is opened.
 type changing struct {
 	store.Store
 	before string
@@ -534,8 +535,8 @@ func (c *changing) Open(ctx context.Context, name string) (store.Object, error) 
 	return c.Store.Open(ctx, name)
 }
 
-// TestVerifyWhileScanning shows that a sound dataset stays one while scans begin in it, anew too, commit, and end, whatever
-// of it has been read by then.
+// TestVerifyWhileScanning shows that Verify finds no damage while scans begin, restart, commit and end in a sound
+// dataset, at any point of its reading.
 func TestVerifyWhileScanning(t *testing.T) {
 	t.Parallel()
 	options := Options{ScanID: "a", Date: "2026-11-21", ToolVersion: "test", PartRows: 3}
@@ -550,7 +551,7 @@ func TestVerifyWhileScanning(t *testing.T) {
 		commit.FileRecordName("a", schema.RecordStats), commit.StatsName(schema.TokenStats, "2026-11-21", "a"), commit.StatsName(schema.RecordStats, "2026-11-21", "a"), "token_stats/",
 	} {
 		if raceEnabled && i%3 > 0 || testing.Short() && i%4 > 0 {
-			continue // the race detector makes each take ten times as long; short mode takes a sample
+			continue // a sample, in short mode and under the race detector, which makes each case ten times slower
 		}
 		for what, do := range map[string]func(dir *store.Dir){
 			"a scan":                           func(dir *store.Dir) { writeSites(t, dir, "newcomer", typicalSites(t, 5)...) },
@@ -572,8 +573,8 @@ func TestVerifyWhileScanning(t *testing.T) {
 	}
 }
 
-// TestVerifyInterruptedBegunAnew shows the same of a scan that was not complete, and is begun anew on another day.
-func TestVerifyInterruptedBegunAnew(t *testing.T) {
+// TestVerifyInterruptedRestart shows the same for an incomplete scan that is restarted on another day.
+func TestVerifyInterruptedRestart(t *testing.T) {
 	for _, before := range []string{commit.CommitsFolder("a"), commit.RecordName("a", "0", 0), commit.FileRecordName("a", schema.TokenStats)} {
 		dir := newDir(t)
 		options := Options{ScanID: "a", Date: "2026-11-21", ToolVersion: "test", PartRows: 3}
@@ -594,7 +595,7 @@ func TestVerifyInterruptedBegunAnew(t *testing.T) {
 	}
 }
 
-// FuzzVerifyParquet gives hostile files to the code that reads pages: it must end, without a panic, in little memory.
+// FuzzVerifyParquet checks hostile files: the code that reads pages must end without a panic, in little memory.
 //
 //	go test ./sink -run '^$' -fuzz FuzzVerifyParquet -fuzztime 10s
 func FuzzVerifyParquet(f *testing.F) {
@@ -621,7 +622,7 @@ func FuzzVerifyParquet(f *testing.F) {
 			f.Add(data)
 		}
 	}
-	// A footer whose first list says that it has two thousand million entries.
+	// A footer whose first list claims two thousand million entries.
 	huge := append([]byte(table.Magic), 0x15, 2, 0x29, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07)
 	f.Add(append(binary.LittleEndian.AppendUint32(huge, 9), table.Magic...))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -630,7 +631,7 @@ func FuzzVerifyParquet(f *testing.F) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		if found, err := verify.File(context.Background(), st, file, "0"); err != nil || len(found) == 0 {
-			t.Errorf("%v, %v", found, err) // the hash at least is another
+			t.Errorf("%v, %v", found, err) // at least the hash differs
 		}
 		runtime.ReadMemStats(&after)
 		if took := after.TotalAlloc - before.TotalAlloc; took > 64<<20+100*uint64(len(data)) {

@@ -18,7 +18,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/views"
 )
 
-// viewsIn is which tables views.sql has views of.
+// viewsIn returns the tables with views in views.sql.
 func viewsIn(t *testing.T, st store.Store) []string {
 	t.Helper()
 	data, err := store.ReadAll(t.Context(), st, views.Name, views.MaxBytes)
@@ -35,8 +35,8 @@ func viewsIn(t *testing.T, st store.Store) []string {
 	return names
 }
 
-// TestViews shows that views.sql is there from the start of a scan, and has the tables that have files: DuckDB refuses
-// views of files that do not exist. What it makes of them is for internal/integration/duckdb to show.
+// TestViews shows that views.sql exists from the start of a scan and has views of the tables with files, since DuckDB
+// refuses views of missing files. internal/integration/duckdb tests the views themselves.
 func TestViews(t *testing.T) {
 	dir := newDir(t)
 	f := func(want ...string) {
@@ -72,8 +72,8 @@ func TestViews(t *testing.T) {
 	f()
 }
 
-// TestViewsKeepTheRegistry shows that views.sql has the tokens by which sites were judged, also after statistics were computed
-// and parts merged by somebody who does not know them; whatever a user calls his tokens.
+// TestViewsKeepTheRegistry shows that views.sql keeps the tokens of the scan when statistics are computed or parts are
+// merged without them, whatever the names of the tokens.
 func TestViewsKeepTheRegistry(t *testing.T) {
 	dir := newDir(t)
 	registry, err := tokens.Load(strings.NewReader("name | category | purpose | operator | * | fallback\nit's-mine | custom | other | O'Neill | yes | gptbot\n"))
@@ -109,9 +109,9 @@ func TestViewsKeepTheRegistry(t *testing.T) {
 	f("scanned by the registry of the program", 0)
 }
 
-// TestViewsListOnce shows that each kind of record is listed in one place, and that a table asks twice which files count, to
-// see that nothing was replaced between: each time once, for two listings would show two moments, of which one may have the
-// parts that a compaction has replaced and the other the part that has their rows.
+// TestViewsListOnce shows that each kind of record is listed in one place. A table's view reads the counted files
+// twice, to notice replaced commits in between, and each time by one listing. Two listings could show two moments: one
+// the replaced parts, the other the merged part.
 func TestViewsListOnce(t *testing.T) {
 	dir := newDir(t)
 	writeSites(t, dir, "v", typicalSite(t, 1))
@@ -129,13 +129,13 @@ func TestViewsListOnce(t *testing.T) {
 	f("_scans/*/commits/", 1)
 	f("FROM bulkscan_commits", 1)
 	f("_scans/*/files/", 1)
-	f("FROM bulkscan_parts WHERE \"table\" = 'sites'", 2+1) // and the view of scans
+	f("FROM bulkscan_parts WHERE \"table\" = 'sites'", 2+1) // plus the view of scans
 	f("FROM bulkscan_parts WHERE \"table\" = 'verdicts'", 2)
 	f("FROM bulkscan_statistics WHERE \"table\" = 'record_stats'", 2)
-	// Beside a CTE that it materializes, DuckDB reads all columns.
+	// With a materialized CTE, DuckDB reads all columns.
 	f("MATERIALIZED", 0)
 	f("\nWITH ", 0)
-	f(fmt.Sprint(schema.MaxCommit), 1) // what our readers read, DuckDB reads
+	f(fmt.Sprint(schema.MaxCommit), 1) // DuckDB has the bound of bulkscan's readers
 	if err := dir.Delete(t.Context(), commit.FileRecordName("v", schema.RecordStats)); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestViewsListOnce(t *testing.T) {
 	}
 }
 
-// TestScansBesideDamaged shows that a damaged manifest keeps nobody from the other scans, and is named.
+// TestScansBesideDamaged shows that Scans returns the other scans despite a damaged manifest, and names the damaged one.
 func TestScansBesideDamaged(t *testing.T) {
 	dir := newDir(t)
 	for i := range 4 {
@@ -171,7 +171,7 @@ func TestScansBesideDamaged(t *testing.T) {
 	}
 }
 
-// TestRecords shows what of a record is noticed that no sum tells: that it has none, and is none.
+// TestRecords shows that files without a sum, or with other content than a record, are refused.
 func TestRecords(t *testing.T) {
 	f := func(data, want string) {
 		t.Helper()
@@ -204,7 +204,7 @@ func TestRecords(t *testing.T) {
 	f(whole[:len(whole)/2], "it does not end with a sum")
 }
 
-// sweptStore is a folder in which another process sweeps just before views that are being written get their name.
+// sweptStore is a folder in which another process sweeps just before a draft of views.sql is published.
 type sweptStore struct {
 	*store.Dir
 	sweeps int
@@ -224,11 +224,11 @@ func (s *sweptStore) Put(ctx context.Context, name string, data []byte) error {
 	return errors.Join(err, draft.Publish(ctx), draft.Discard())
 }
 
-// TestViewsAreSwept shows that a scan removes drafts of the views which dead processes have left, and that a living one
-// whose draft goes with them writes them all the same.
+// TestViewsAreSwept shows that a scan removes drafts of views.sql that dead processes left, and that a living process
+// whose draft was swept still writes the file.
 func TestViewsAreSwept(t *testing.T) {
 	dir := newDir(t)
-	if err := scanAll(dir, typicalSites(t, crashSites)); err != nil { // so that there is something to be in views
+	if err := scanAll(dir, typicalSites(t, crashSites)); err != nil { // so that there are files for views
 		t.Fatal(err)
 	}
 	f := func(name string, sweep func()) {

@@ -48,7 +48,7 @@ func TestOneWriter(t *testing.T) {
 	mustOpen(t, dir, Options{ScanID: "one"})
 }
 
-// TestResume shows what may differ when a scan resumes, and what is refused by name.
+// TestResume shows which settings may differ when a scan is resumed, and which are refused by name.
 func TestResume(t *testing.T) {
 	base := func() Options {
 		return Options{
@@ -128,7 +128,7 @@ func TestResume(t *testing.T) {
 }
 
 // TestRestartLeavesOthers shows that --restart deletes the files of its scan, whatever their table and date, and no
-// others, though their names begin alike.
+// others, even with a common prefix.
 func TestRestartLeavesOthers(t *testing.T) {
 	dir := newDir(t)
 	for _, id := range []string{"a", "a-0", "a-0-1"} {
@@ -173,7 +173,7 @@ func TestRestartLeavesOthers(t *testing.T) {
 	}
 }
 
-// TestShards shows that two shards of one scan keep apart, and that resuming one leaves the other's files.
+// TestShards shows that two shards of a scan are independent, and that resuming one keeps the other's files.
 func TestShards(t *testing.T) {
 	dir := newDir(t)
 	for i, shard := range []string{"0", "1", "10"} {
@@ -188,7 +188,7 @@ func TestShards(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A file of shard 1 without a commit stays when shard 10 resumes, and goes when shard 1 does.
+	// A file of shard 1 without a commit stays when shard 10 is resumed, and is deleted when shard 1 is.
 	orphan := commit.PartName(schema.Sites, "2026-11-21", "s", "1", 7)
 	if err := dir.Put(t.Context(), orphan, nil); err != nil {
 		t.Fatal(err)
@@ -210,7 +210,7 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// TestDamageIsNoticed shows that a scan does not resume on top of committed files that are gone or cut.
+// TestDamageIsNoticed shows that a scan with missing or truncated committed files is not resumed.
 func TestDamageIsNoticed(t *testing.T) {
 	dir := newDir(t)
 	writeSites(t, dir, "d", typicalSite(t, 1))
@@ -243,7 +243,7 @@ func TestDamageIsNoticed(t *testing.T) {
 	if _, err := Open(t.Context(), dir, Options{ScanID: "d"}); err == nil {
 		t.Error("Open with a broken commit")
 	}
-	// An empty record is a claim of a process that died: it never counted.
+	// An empty record is the claim of a killed process. It never counted.
 	if err := os.WriteFile(commit, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestDamageIsNoticed(t *testing.T) {
 	}
 }
 
-// TestPartAge shows that an idle scan commits its part when it is old enough, and that the age begins with a row.
+// TestPartAge shows that an idle scan commits its part at PartAge, counted from the part's first row.
 func TestPartAge(t *testing.T) {
 	dir := newDir(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -295,7 +295,7 @@ func TestPartAge(t *testing.T) {
 	})
 }
 
-// silentStore is a folder that says nothing when a part is to be published.
+// silentStore is a folder that does not answer when a part is published.
 type silentStore struct{ *store.Dir }
 
 func (s silentStore) Create(ctx context.Context, name string) (store.Draft, error) {
@@ -313,11 +313,11 @@ func (silentDraft) Publish(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// TestGiveUp shows that nothing waits for a silent store any more once it is given up: not an Add that waits while the
-// part before is being sealed, of which there is never more than one, nor whatever comes later; and that the scan's lock is given back.
+// TestGiveUp shows that nothing waits for a silent store after GiveUp: neither an Add that waits for the previous part,
+// of which there is at most one, nor any later call. It shows that the lock is released.
 func TestGiveUp(t *testing.T) {
 	sites := typicalSites(t, 4)
-	writeSites(t, newDir(t), "before", sites[0]) // what all writers share is made outside of bubbles
+	writeSites(t, newDir(t), "before", sites[0]) // initializes shared state outside of synctest bubbles
 	f := func(what string, partRows int, giveUp func(w *Writer) error, then error) {
 		t.Helper()
 		dir := newDir(t)
@@ -394,7 +394,7 @@ func TestOptions(t *testing.T) {
 	f(func(o *Options) { o.PartRows = -1 })
 }
 
-// TestScans lists the scans of a dataset by their start.
+// TestScans lists the scans of a dataset in the order of their starts.
 func TestScans(t *testing.T) {
 	dir := newDir(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -412,7 +412,7 @@ func TestScans(t *testing.T) {
 	}
 }
 
-// TestHugeSites shows that sites of many megabytes end a row group early rather than fill memory, also where they are fewer
+// TestHugeSites shows that sites of many megabytes end a row group early and do not fill memory, even if they are fewer
 // than a batch.
 func TestHugeSites(t *testing.T) {
 	dir := newDir(t)
@@ -435,7 +435,7 @@ func TestHugeSites(t *testing.T) {
 	if err != nil || len(commits) != 1 {
 		t.Fatalf("%d commits, %v", len(commits), err)
 	}
-	// Four of them are more than groupBytes.
+	// Four of them exceed groupBytes.
 	if bodies, ok := commits[0].File(schema.Bodies); !ok || bodies.Groups != 2 {
 		t.Errorf("%d row groups of bodies", bodies.Groups)
 	}
@@ -444,8 +444,8 @@ func TestHugeSites(t *testing.T) {
 	}
 }
 
-// TestJSONLines shows that a line has the columns of sites and the rest of those of verdicts, that all values survive,
-// and that no line shows anything that a terminal would obey.
+// TestJSONLines shows that a line has the columns of sites and the remaining columns of verdicts, that all values
+// survive, and that no line affects a terminal.
 func TestJSONLines(t *testing.T) {
 	var out bytes.Buffer
 	j := NewJSONLines(&out, Options{ScanID: "json"})
@@ -588,7 +588,7 @@ func TestRejects(t *testing.T) {
 	}
 }
 
-// FuzzText compares the repair of texts with the standard library's, and checks the bounds.
+// FuzzText compares the repair of texts with that of the standard library, and checks the bounds.
 func FuzzText(f *testing.F) {
 	f.Add([]byte("plain"), 10)
 	f.Add([]byte("a\xffb\xe2\x82"), 4)
@@ -604,7 +604,7 @@ func FuzzText(f *testing.F) {
 			t.Fatalf("text(%q, %d) = %q", raw, limit, got)
 		}
 		var whole strings.Builder
-		for _, r := range string(raw) { // a range yields U+FFFD for each byte of no character
+		for _, r := range string(raw) { // range yields U+FFFD for each invalid byte
 			whole.WriteRune(r)
 		}
 		want := whole.String()
@@ -624,7 +624,7 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// TestOpenContext shows that the context of Open may end without ending the Writer.
+// TestOpenContext shows that ending the context of Open does not end the Writer.
 func TestOpenContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := newDir(t)
@@ -644,8 +644,8 @@ func TestOpenContext(t *testing.T) {
 	}
 }
 
-// TestRestartKnowsItsOwn shows that --restart tells its scan's files from those of scans whose names continue its own,
-// or that its own continues: `sites/…/part-a-0-0.parquet` is a part of scan a, though scan a-0-0 calls its statistics so.
+// TestRestartKnowsItsOwn shows that --restart distinguishes its scan's files from those of scans with similar ids:
+// `sites/…/part-a-0-0.parquet` is a part of scan a, although scan a-0-0 names its statistics so.
 func TestRestartKnowsItsOwn(t *testing.T) {
 	ids := []string{"a", "a-0", "a-0-0", "a-0-1"}
 	for _, restarted := range ids {
@@ -683,8 +683,8 @@ func TestRestartKnowsItsOwn(t *testing.T) {
 	}
 }
 
-// TestReaderAcrossRestart shows that whoever has opened a scan before it is begun anew reads no row of what is written then,
-// and is told.
+// TestReaderAcrossRestart shows that a reader which opened a scan before its restart reads no row of the new scan, and
+// gets an error that says so.
 func TestReaderAcrossRestart(t *testing.T) {
 	dir := newDir(t)
 	sites := typicalSites(t, crashSites)
@@ -711,8 +711,8 @@ func TestReaderAcrossRestart(t *testing.T) {
 	}
 }
 
-// TestOpenWithoutManifest shows that commits without a manifest are not taken for those of the scan that is given: nobody
-// knows of which list they are.
+// TestOpenWithoutManifest shows that commits without a manifest are not counted for the given scan, since their lists
+// are unknown.
 func TestOpenWithoutManifest(t *testing.T) {
 	for _, compacted := range []bool{false, true} {
 		dir := newDir(t)
@@ -740,8 +740,8 @@ func TestOpenWithoutManifest(t *testing.T) {
 	}
 }
 
-// TestOpenNamesRemedy shows that a scan which cannot go on because of a damaged record says what to do, and that what it says
-// helps; also where the scan had been begun anew before, whose numbers are not given again.
+// TestOpenNamesRemedy shows that a scan with a damaged record names a remedy, and that the remedy helps. The same holds
+// after an earlier restart, whose numbers are not reused.
 func TestOpenNamesRemedy(t *testing.T) {
 	o := crashOptions
 	o.Restart = true
@@ -769,15 +769,15 @@ func TestOpenNamesRemedy(t *testing.T) {
 			t.Errorf("%s, begun anew: %q", name, lines)
 		}
 	}
-	// What is no damage has no such remedy.
+	// Other errors have no such remedy.
 	silent := &storetest.Faults{Store: newDir(t), Fail: func(s storetest.Step) error { return store.ErrUnavailable }}
 	if _, err := Open(t.Context(), silent, crashOptions); err == nil || strings.Contains(err.Error(), "--restart") {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestOpenSweepsAllShards shows that a part of another shard cannot appear any more once a scan has been opened: nobody would
-// commit it, or delete it.
+// TestOpenSweepsAllShards shows that after a scan has been opened, no late part of another shard can appear, since no
+// process would commit or delete it.
 func TestOpenSweepsAllShards(t *testing.T) {
 	dir := newDir(t)
 	writeSites(t, dir, crashOptions.ScanID, typicalSites(t, 3)...)
@@ -805,8 +805,8 @@ func TestOpenSweepsAllShards(t *testing.T) {
 	})
 }
 
-// TestOpenLeavesOthersDrafts shows that a scan which opens takes nothing from another that is being written, though
-// the names of its drafts begin alike.
+// TestOpenLeavesOthersDrafts shows that opening a scan removes no drafts of another scan that is being written, even
+// with a common prefix.
 func TestOpenLeavesOthersDrafts(t *testing.T) {
 	dir := newDir(t)
 	other := mustOpen(t, dir, Options{ScanID: "a-0", Date: "2026-11-21"})
@@ -834,7 +834,7 @@ func TestOpenLeavesOthersDrafts(t *testing.T) {
 	}
 }
 
-// TestBitmapDamaged shows that no bitmap takes more memory than its bytes can fill.
+// TestBitmapDamaged shows that a bitmap takes memory in proportion to its bytes.
 func TestBitmapDamaged(t *testing.T) {
 	f := func(finished ...byte) {
 		t.Helper()

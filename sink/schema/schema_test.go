@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// TestExamples shows that the example of every column can stand in it.
+// TestExamples shows that the example of every column is a valid value.
 func TestExamples(t *testing.T) {
 	for _, table := range tables {
 		for i := range table.row.NumField() {
@@ -57,7 +57,7 @@ func checkExample(field reflect.StructField, example string) error {
 		_, err = strconv.ParseFloat(example, 64)
 	case reflect.Slice:
 		if kind.Elem().Kind() == reflect.Uint8 {
-			return nil // any text is bytes
+			return nil // any text is valid
 		}
 		var elements []any
 		if err := json.Unmarshal([]byte(example), &elements); err != nil {
@@ -90,7 +90,7 @@ func checkExample(field reflect.StructField, example string) error {
 	return err
 }
 
-// TestPrintSchema shows that the description fits a terminal, and that no column is left out.
+// TestPrintSchema shows that the description fits a terminal and lists all columns.
 func TestPrintSchema(t *testing.T) {
 	for _, width := range []int{60, 100} {
 		var b strings.Builder
@@ -107,7 +107,7 @@ func TestPrintSchema(t *testing.T) {
 		}
 		for line := range strings.Lines(b.String()) {
 			line = strings.TrimSuffix(line, "\n")
-			// A long word cannot be broken, and a type is not.
+			// A long word cannot be broken, and types are not broken.
 			if utf8.RuneCountInString(line) > width && strings.Count(strings.TrimSpace(line), " ") > 0 && !strings.Contains(line, "list<struct") {
 				t.Errorf("a line of %d characters on a terminal of %d: %q", utf8.RuneCountInString(line), width, line)
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// TestDeltas decodes numbers that parquet-go has encoded, and finds what stands behind them.
+// TestDeltas decodes numbers that parquet-go has encoded, and returns the bytes after them.
 func TestDeltas(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -51,7 +51,7 @@ func TestDeltas(t *testing.T) {
 	}
 }
 
-// TestShapes holds what a schema says of columns against parquet-go, and refuses what is no tree.
+// TestShapes compares the shapes of columns with parquet-go's, and refuses a schema that is not a tree.
 func TestShapes(t *testing.T) {
 	f := func(schema *parquet.Schema, elements []format.SchemaElement) {
 		t.Helper()

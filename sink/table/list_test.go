@@ -22,7 +22,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// listRow has a column of each kind that can be read, and in each encoding that is written for it.
+// listRow has a column of each readable kind, in each encoding that parquet-go writes for it.
 type listRow struct {
 	Plain    string   `parquet:"plain,plain"`
 	Dict     string   `parquet:"dict,dict"`
@@ -45,7 +45,7 @@ type listRow struct {
 	List []string `parquet:"list,list"`
 }
 
-// listRows makes rows whose values are as awkward as they can be, and nulls in stretches and alone.
+// listRows returns rows with awkward values, with single nulls and runs of nulls.
 func listRows(n int) []listRow {
 	random := rand.New(rand.NewPCG(7, uint64(n)))
 	rows := make([]listRow, n)
@@ -86,10 +86,10 @@ func writeList[T any](t testing.TB, rows []T, options ...parquet.WriterOption) [
 	return b.Bytes()
 }
 
-// mostCells is where readList stops: a few bytes stand for as many rows as they say.
+// mostCells bounds readList, since a few bytes may claim any number of rows.
 const mostCells = 50_000
 
-// readList reads all columns that can be read as lines of cells, a null as "∅".
+// readList reads all readable columns as lines of cells; null is "∅".
 func readList(content []byte) (names []string, cells [][]string, err error) {
 	f, err := OpenList(bytes.NewReader(content), int64(len(content)))
 	if err != nil {
@@ -125,7 +125,7 @@ func readList(content []byte) (names []string, cells [][]string, err error) {
 	}
 }
 
-// TestList writes rows in every compression and both kinds of pages, short ones, and reads them back.
+// TestList writes rows with every compression and both versions of pages, in short pages, and reads them back.
 func TestList(t *testing.T) {
 	rows := listRows(1200)
 	f := func(codec compress.Codec, version, pageBytes int) {
@@ -174,8 +174,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestListFiles reads what other writers have written (the files that the format's own project keeps for this end, as
-// they come with the Parquet library) and compares every value with what the library says of it.
+// TestListFiles reads files of other writers (the test files of the Parquet project, from the library's module) and
+// compares every value with the library's.
 func TestListFiles(t *testing.T) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/parquet-go/parquet-go").Output()
 	if err != nil {
@@ -188,7 +188,7 @@ func TestListFiles(t *testing.T) {
 	compared := 0
 	for _, path := range paths {
 		if filepath.Base(path) == "lz4_raw_compressed_larger.parquet" {
-			continue // the library makes empty texts of its dictionary's
+			continue // the library returns empty texts for its dictionary
 		}
 		content, err := os.ReadFile(path)
 		if err != nil {
@@ -272,7 +272,7 @@ func libraryColumn(content []byte, name string) (cells []string, err error) {
 	return cells, nil
 }
 
-// TestListBounds breaks files at every place, and asks them for more memory than there is.
+// TestListBounds damages files at every position, and lets them claim more memory than exists.
 func TestListBounds(t *testing.T) {
 	content := writeList(t, listRows(8), parquet.Compression(&parquet.Snappy))
 	var before, after runtime.MemStats
@@ -284,7 +284,7 @@ func TestListBounds(t *testing.T) {
 		for _, flip := range []byte{0x01, 0xff} {
 			broken := bytes.Clone(content)
 			broken[i] ^= flip
-			_, _, _ = readList(broken) // a value may be another one now
+			_, _, _ = readList(broken) // a changed value is fine
 		}
 	}
 	runtime.ReadMemStats(&after)
@@ -298,7 +298,7 @@ func TestListBounds(t *testing.T) {
 	}
 }
 
-// remade is a file of one page of ten hosts, of which footer and page header are changed.
+// remade returns a file with one page of ten hosts, whose footer and page header were changed.
 func remade(t *testing.T, change func(*format.FileMetaData, *format.PageHeader)) []byte {
 	t.Helper()
 	type host struct {
@@ -334,7 +334,7 @@ func remade(t *testing.T, change func(*format.FileMetaData, *format.PageHeader))
 	return append(binary.LittleEndian.AppendUint32(append(content, encoded...), uint32(len(encoded))), Magic...)
 }
 
-// TestListHeaders asks for what no page of a list has, in headers that are sound otherwise.
+// TestListHeaders tries values that no page of a list has, in otherwise valid headers.
 func TestListHeaders(t *testing.T) {
 	f := func(change func(*format.FileMetaData, *format.PageHeader), rows int, want string) {
 		t.Helper()
@@ -365,7 +365,7 @@ func TestListHeaders(t *testing.T) {
 		m := &footer.RowGroups[0].Columns[0].MetaData
 		m.DataPageOffset, m.DictionaryPageOffset = 1<<40, 0
 	}, 0, "not within the file")
-	f(func(footer *format.FileMetaData, _ *format.PageHeader) { // a group without rows has no place in the file
+	f(func(footer *format.FileMetaData, _ *format.PageHeader) { // a group without rows has no position
 		full := footer.RowGroups[0]
 		empty := format.RowGroup{Columns: []format.ColumnChunk{{MetaData: format.ColumnMetaData{Type: format.ByteArray}}}}
 		footer.RowGroups = []format.RowGroup{empty, full, empty}
@@ -373,7 +373,7 @@ func TestListHeaders(t *testing.T) {
 	f(func(footer *format.FileMetaData, _ *format.PageHeader) { footer.RowGroups[0].Columns = nil }, 0, "has 0 columns")
 }
 
-// TestListRefuses says in words what is not read.
+// TestListRefuses checks the errors for what List does not read.
 func TestListRefuses(t *testing.T) {
 	f := func(content []byte, want string) {
 		t.Helper()
@@ -402,7 +402,7 @@ func TestListRefuses(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, nothing panics, and no more rows come than the footer says.
+// Whatever the bytes are, nothing panics, and there are no more rows than in the footer.
 //
 //	go test -run - -fuzz FuzzList -fuzztime 10s -fuzzminimizetime 10x ./sink/table
 func FuzzList(f *testing.F) {
