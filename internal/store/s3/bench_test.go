@@ -7,7 +7,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 )
 
-// The gateway is on the same machine, and takes most of the time:
+// The gateway runs on the same machine and takes most of the time:
 //
 //	go test ./internal/store/s3 -run '^$' -bench . -benchmem
 

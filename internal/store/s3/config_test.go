@@ -42,12 +42,12 @@ func TestParsePlace(t *testing.T) {
 	f("s3://key:hush@bucket/a", "", "", "do not belong there")
 }
 
-// environment sets variables, and takes away all others that the AWS tools know.
+// environment sets variables and unsets all others that the AWS tools read.
 func environment(t *testing.T, variables ...string) {
 	t.Helper()
 	for _, variable := range os.Environ() {
 		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "AWS_") || strings.HasPrefix(name, "BULKSCAN_") {
-			t.Setenv(name, "") // remembers what it was
+			t.Setenv(name, "") // restores the old value after the test
 			if err := os.Unsetenv(name); err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +60,7 @@ func environment(t *testing.T, variables ...string) {
 	}
 }
 
-// file writes a file, and returns its path.
+// file writes a file and returns its path.
 func file(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
@@ -152,7 +152,7 @@ func TestFromEnvironment(t *testing.T) {
 	f(Config{}, "file cannot be read as an ini file", "AWS_CONFIG_FILE="+file(t, "[hush"))
 }
 
-// TestKeys shows whose keys sign, in which order they are looked for, and that who has named a source gets no other.
+// TestKeys shows which keys sign, in which order their sources are tried, and that a named source excludes all others.
 func TestKeys(t *testing.T) {
 	config := "AWS_CONFIG_FILE=" + file(t, toolConfig)
 	shared := "AWS_SHARED_CREDENTIALS_FILE=" + file(t, "[default]\naws_access_key_id = FILEKEY\naws_secret_access_key = hush\n\n[other]\naws_access_key_id = OTHERKEY\naws_secret_access_key = hush\naws_session_token = TOKEN\n")
@@ -190,7 +190,7 @@ func TestKeys(t *testing.T) {
 	f("", "no credentials from the web identity", shared, "AWS_WEB_IDENTITY_TOKEN_FILE=/not/there", "AWS_ROLE_ARN=arn")
 	f("", "no credentials from the container's role", "AWS_CONTAINER_CREDENTIALS_FULL_URI=http://192.0.2.1/")
 
-	// A profile that nobody has named may say nothing of keys; but what it says holds.
+	// The default profile may have no keys; but its settings count.
 	profile := func(text string) string { return "AWS_CONFIG_FILE=" + file(t, "[default]\n"+text) }
 	half := "AWS_SHARED_CREDENTIALS_FILE=" + file(t, "[default]\naws_secret_access_key = hush\n")
 	f("", "", profile("region = eu-west-1"))
@@ -210,7 +210,7 @@ func TestKeys(t *testing.T) {
 	f("", "it takes its rights from elsewhere (source_profile)", profile("source_profile = base"+keyed))
 	f("", "it takes its rights from elsewhere (credential_source)", profile("credential_source = Environment"))
 	f("", "it takes its rights from elsewhere (login_session)", profile("login_session = arn:aws:iam::1:user/x"))
-	f("BOTH", "", profile(role), "AWS_ACCESS_KEY_ID=BOTH", "AWS_SECRET_ACCESS_KEY=hush") // which come first
+	f("BOTH", "", profile(role), "AWS_ACCESS_KEY_ID=BOTH", "AWS_SECRET_ACCESS_KEY=hush") // the environment comes first
 	f("", "no credentials from the web identity", profile(role), "AWS_WEB_IDENTITY_TOKEN_FILE=/not/there")
 	f("", "AWS_WEB_IDENTITY_TOKEN_FILE is set, and AWS_ROLE_ARN is not", "AWS_WEB_IDENTITY_TOKEN_FILE="+file(t, "token"))
 	f("", "SSO configuration but no sso_role_name", profile("sso_session = x"))
@@ -220,7 +220,7 @@ func TestKeys(t *testing.T) {
 	f("", "must both be set", profile("aws_access_key_id = A"), half)
 	f("A", "", profile("aws_access_key_id = A\naws_secret_access_key = hush"), half)
 
-	// Nothing that stands in a file is told.
+	// Errors never quote a file.
 	f("", "file cannot be read as an ini file (line 3)", "AWS_SHARED_CREDENTIALS_FILE="+file(t, "[default]\naws_access_key_id = A\nhush\n"))
 	f("", "file cannot be read as an ini file (line 2)", "AWS_SHARED_CREDENTIALS_FILE="+file(t, "[default]\n= hush\n"))
 	f("", "file cannot be read as an ini file", "AWS_SHARED_CREDENTIALS_FILE="+file(t, "[default]\naws_secret_access_key = `hush\n"))

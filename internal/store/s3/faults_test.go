@@ -22,8 +22,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 )
 
-// harmed leads to a server behind a proxy that does this harm. Only silence is waited for, and it costs what is waited;
-// where there is none a busy machine may take its time.
+// harmed returns a Store behind a proxy that does this harm. Only for silence is the time limit short, since each
+// silence costs it. Otherwise it is long, for busy machines.
 func harmed(p *proxy, f fault) func(*Config) {
 	return func(c *Config) {
 		c.Endpoint, c.PartSize, c.Patience, c.Stall = p.URL, minPartSize, time.Minute, time.Minute
@@ -33,7 +33,7 @@ func harmed(p *proxy, f fault) func(*Config) {
 	}
 }
 
-// big is content that takes two parts to upload and several blocks to read.
+// big is content with two parts for uploads and several blocks for reads.
 var big = func() []byte {
 	data := make([]byte, minPartSize+minPartSize/2)
 	for i := range data {
@@ -42,7 +42,7 @@ var big = func() []byte {
 	return data
 }()
 
-// operation is one thing that a Store does, on a place that has been prepared, and what must be so afterwards.
+// operation is a call of a Store on a prepared place, with its expected result.
 type operation struct {
 	name    string
 	prepare func(t *testing.T, s *Store)
@@ -158,7 +158,7 @@ func operations() []operation {
 	}
 }
 
-// holds reports what is not as it must be: other objects, other content, or an upload that nobody will complete.
+// holds reports differences from the expected objects and contents, and incomplete uploads.
 func (o *operation) holds(s *Store) error {
 	ctx := context.Background()
 	var errs []error
@@ -179,9 +179,9 @@ func (o *operation) holds(s *Store) error {
 	return errors.Join(errs...)
 }
 
-// TestFaults does each operation over and over, each time with another of its requests harmed in another way. It must be
-// survived, with the right result. Only bytes that were changed on the way may be reported instead: where the signature
-// covers them, the server takes them for a forgery, and that is not asked again.
+// TestFaults repeats each operation, each time with another of its requests harmed in another way. The operation must
+// succeed with the right result. Only corrupted bytes may be reported as an error: if the signature covers them, the
+// server takes them for a forgery, which is not repeated.
 func TestFaults(t *testing.T) {
 	waits(t)
 	g := storetest.StartGateway(t)
@@ -211,7 +211,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// together calls f for each number below n, some at once: most of the time they wait.
+// together calls f for each number below n, several at a time, since most of their time is waiting.
 func together(n, atOnce int, f func(int)) {
 	var all sync.WaitGroup
 	places := make(chan struct{}, atOnce)
@@ -225,7 +225,7 @@ func together(n, atOnce int, f func(int)) {
 	all.Wait()
 }
 
-// countRequests is how many requests an operation takes when nothing happens.
+// countRequests returns the number of requests of an undisturbed operation.
 func countRequests(t *testing.T, g *storetest.Gateway, o *operation, prefix string) int {
 	direct := open(t, g, prefix, nil)
 	if o.prepare != nil {
@@ -241,7 +241,7 @@ func countRequests(t *testing.T, g *storetest.Gateway, o *operation, prefix stri
 	return len(p.requests())
 }
 
-// TestFaultySuite holds the whole contract through a line that fails now and then.
+// TestFaultySuite runs storetest over a connection that fails now and then.
 func TestFaultySuite(t *testing.T) {
 	waits(t)
 	g := storetest.StartGateway(t)
@@ -253,8 +253,8 @@ func TestFaultySuite(t *testing.T) {
 	})
 }
 
-// TestGivesUp shows that no operation goes on for ever, that its error says what was tried where, and that nothing wrong
-// shows.
+// TestGivesUp shows that every operation ends, that its error names the operation and the server, and that no object is
+// wrong.
 func TestGivesUp(t *testing.T) {
 	waits(t)
 	g := storetest.StartGateway(t)
@@ -304,7 +304,7 @@ func everything(t *testing.T, s *Store) []string {
 	return all
 }
 
-// TestRefusedAtOnce shows that what is forbidden or wrong is not asked twice, and what the error advises.
+// TestRefusedAtOnce shows that refused requests are not repeated, and what their errors advise.
 func TestRefusedAtOnce(t *testing.T) {
 	g := storetest.StartGateway(t)
 	f := func(what string, change func(*Config), kind error, advice string) {
@@ -331,8 +331,8 @@ func TestRefusedAtOnce(t *testing.T) {
 	f("wrong region", func(c *Config) { c.Region = "eu-central-1" }, nil, "set AWS_REGION")
 }
 
-// TestNobodyThere shows that a wrong address is told soon, where no answer has ever come.
-func TestNobodyThere(t *testing.T) {
+// TestNoServer shows that a wrong address is reported soon if there has never been an answer.
+func TestNoServer(t *testing.T) {
 	cfg := Config{Bucket: "dataset", Endpoint: "http://127.0.0.1:1", AccessKey: "a", SecretKey: "b", Patience: time.Hour, firstPatience: 300 * time.Millisecond}
 	s, err := New(cfg)
 	if err != nil {
@@ -344,10 +344,10 @@ func TestNobodyThere(t *testing.T) {
 	}
 }
 
-// TestNobodySpeaks shows the same of a server that takes connections and says nothing, whatever is asked first.
-func TestNobodySpeaks(t *testing.T) {
+// TestSilentServer shows the same for a server that accepts connections and never answers, for each first request.
+func TestSilentServer(t *testing.T) {
 	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // what is read to its end notices when the client leaves
+		_, _ = io.Copy(io.Discard, r.Body) // a handler that has read the body notices when the client leaves
 		<-r.Context().Done()
 	}))
 	defer silent.Close()
@@ -373,8 +373,8 @@ func TestNobodySpeaks(t *testing.T) {
 	})
 }
 
-// TestFailureBehindOK shows that an upload is completed though the server first says 200, and then, while it puts the
-// parts together, that it has failed.
+// TestFailureBehindOK shows that an upload is completed although the server first answers 200 and then reports a
+// failure in the body.
 func TestFailureBehindOK(t *testing.T) {
 	g := storetest.StartGateway(t)
 	p := newProxy(t, g, once(0, none))
@@ -401,8 +401,8 @@ func TestFailureBehindOK(t *testing.T) {
 	}
 }
 
-// TestReplacedWhileOpened shows that an empty object that is replaced while it is opened is opened again, and that a server
-// that never has an end of an object is found out.
+// TestReplacedWhileOpened shows that an empty object that is replaced while it is opened is opened again, and that Open
+// fails on a server that never returns an object's last bytes.
 func TestReplacedWhileOpened(t *testing.T) {
 	g := storetest.StartGateway(t)
 	p := newProxy(t, g, once(0, none))
@@ -431,7 +431,7 @@ func TestReplacedWhileOpened(t *testing.T) {
 	}
 }
 
-// TestTrust shows that who names authorities trusts those, and no others.
+// TestTrust shows that the authorities of CAFile replace all others.
 func TestTrust(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
@@ -452,8 +452,8 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// TestDiscardWhileSilent shows that of several drafts which a silent server keeps from ending one has waited for all, so that
-// who gives up a scan does not wait for each; and that the next one is tried again as soon as something was heard.
+// TestDiscardWhileSilent shows that with a silent server only the first of several discarded drafts waits, so that
+// giving up a scan is not delayed by each. After the next answer, Discard aborts uploads again.
 func TestDiscardWhileSilent(t *testing.T) {
 	waits(t)
 	g := storetest.StartGateway(t)
@@ -504,7 +504,7 @@ func TestDiscardWhileSilent(t *testing.T) {
 	}
 }
 
-// TestInterrupted shows that a context ends the waiting for a server that says nothing.
+// TestInterrupted shows that a context ends waiting for a silent server.
 func TestInterrupted(t *testing.T) {
 	waits(t)
 	g := storetest.StartGateway(t)

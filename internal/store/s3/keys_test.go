@@ -12,8 +12,8 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// TestKeysRenewed shows that keys that have ended are renewed where they came from, and that a failure there is one that
-// is tried again: never does a process that has signed go on without signing, or as another.
+// TestKeysRenewed shows that expired keys are renewed from the same source, and that a failure there is retried: a
+// process that has signed requests never continues unsigned or as another identity.
 func TestKeysRenewed(t *testing.T) {
 	busy := false
 	role := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -70,8 +70,8 @@ func TestKeysReadAgain(t *testing.T) {
 	f(true, printed(`, "Expiration": "2001-01-01T00:00:00Z"`))
 }
 
-// TestMachineRole shows what an answer of the machine's server of roles means: that there is no role, or that it should be
-// asked again.
+// TestMachineRole shows whether an answer of the machine's role server means that there is no role, or that a retry may
+// help.
 func TestMachineRole(t *testing.T) {
 	f := func(status int, absent bool) {
 		t.Helper()
@@ -95,14 +95,14 @@ func TestMachineRole(t *testing.T) {
 	}
 }
 
-// TestKeysTakeTheirTime shows that what finding out who asks takes does not count as the server's time.
+// TestKeysTakeTheirTime shows that the time for finding credentials does not count against the server's patience.
 func TestKeysTakeTheirTime(t *testing.T) {
 	s, err := New(Config{Bucket: "dataset", Endpoint: "http://127.0.0.1:1", AccessKey: "a", SecretKey: "b"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := s.newRetries()
-	s.keys.spent.Add(int64(time.Hour)) // somebody looked for the second factor
+	s.keys.spent.Add(int64(time.Hour)) // a user entered the second factor
 	if elapsed := r.elapsed(); elapsed > 0 {
 		t.Errorf("%v have passed", elapsed)
 	}

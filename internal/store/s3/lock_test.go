@@ -21,7 +21,7 @@ func openLeased(tb testing.TB, g *storetest.Gateway, prefix string) *Store {
 	return open(tb, g, prefix, func(c *Config) { c.Lease = testLease })
 }
 
-// hold takes a lock and, like a process that was killed or stopped, never renews it.
+// hold takes a lock and never renews it, like a killed or stopped process.
 func hold(t *testing.T, s *Store, name string) *lease {
 	t.Helper()
 	lock, err := s.Lock(t.Context(), name, []byte("the first"))
@@ -34,8 +34,8 @@ func hold(t *testing.T, s *Store, name string) *lease {
 	return l
 }
 
-// TestTakeOver shows that the lock of a dead process is taken over, not before its lease has ended and not much after,
-// and by one of those who want it.
+// TestTakeOver shows that the lock of a dead process is taken over by exactly one process, not before its lease has
+// ended and not much later.
 func TestTakeOver(t *testing.T) {
 	g := storetest.StartGateway(t)
 	hold(t, openLeased(t, g, "taken"), "x/lock")
@@ -71,7 +71,7 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// TestHeld shows that a lock is kept for much longer than its lease by one who lives, and that others are told so soon.
+// TestHeld shows that a living holder keeps a lock for much longer than its lease, and that others are refused soon.
 func TestHeld(t *testing.T) {
 	g := storetest.StartGateway(t)
 	s := openLeased(t, g, "held")
@@ -94,7 +94,8 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestLost shows that who has lost a lock changes nothing any more, and that giving it back does not hurt who has it.
+// TestLost shows that a Store changes nothing after it has lost a lock, and that its Unlock does not affect the new
+// holder.
 func TestLost(t *testing.T) {
 	g := storetest.StartGateway(t)
 	ctx := t.Context()
@@ -143,8 +144,9 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestLateRecord shows that a record which reached the server after its writer had lost the lock stays, since who has the
-// lock may have seen it, and that its writer learns so; and that it is refused where the next holder has created one.
+// TestLateRecord shows that a record which arrives after its writer has lost the lock stays, since the new holder may
+// have read it, and that the writer gets ErrLockLost. If the new holder has created a record of that name, the late one
+// is refused.
 func TestLateRecord(t *testing.T) {
 	waits(t)
 	g := storetest.StartGateway(t)
@@ -153,7 +155,7 @@ func TestLateRecord(t *testing.T) {
 	p := newProxy(t, g, once(0, none))
 	p.before = func(r *http.Request) {
 		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/commit") {
-			// The request has left, and arrives when another holds the lock.
+			// The request was sent, and arrives when another process holds the lock.
 			var err error
 			if taken, err = other.Lock(t.Context(), "x/lock", nil); err != nil {
 				t.Error(err)
@@ -176,9 +178,9 @@ func TestLateRecord(t *testing.T) {
 	}
 }
 
-// TestLateTry shows that what is tried again is not, once the lock has been lost; and that a record whose first try was
-// heard stays.
-func TestLateTry(t *testing.T) {
+// TestLateRetry shows that a request is not repeated once the lock has been lost, and that a record stays if the server
+// received its first attempt.
+func TestLateRetry(t *testing.T) {
 	waits(t)
 	g := storetest.StartGateway(t)
 	f := func(what string, first fault, call func(s *Store) error, after string) {
@@ -224,7 +226,7 @@ func TestLateTry(t *testing.T) {
 	f("create-heard", drop, func(s *Store) error { return s.CreateIfAbsent(t.Context(), "here", nil) }, "{here 0 ")
 }
 
-// TestSwept shows that a draft which the next holder of the lock has swept does not appear.
+// TestSwept shows that a draft that the next holder of the lock has swept is never published.
 func TestSwept(t *testing.T) {
 	g := storetest.StartGateway(t)
 	s, other := openLeased(t, g, "swept"), openLeased(t, g, "swept")
@@ -252,9 +254,9 @@ func TestSwept(t *testing.T) {
 	}
 }
 
-// TestUnheard shows that a completion whose answer was lost is known as our own, on a server that has forgotten the upload
-// by the next try; and that one which has never been is none, whatever lies under the name.
-func TestUnheard(t *testing.T) {
+// TestLostCompletion shows that a completion whose answer was lost is recognized on a server that has forgotten the
+// upload by the retry. A completion that never happened is not, whatever object has the name.
+func TestLostCompletion(t *testing.T) {
 	waits(t)
 	g := storetest.StartGateway(t)
 	f := func(name string, first fault, published bool) {
@@ -291,8 +293,8 @@ func TestUnheard(t *testing.T) {
 	f("not acted", reset, false)
 }
 
-// TestDeafServer shows that a server which ignores conditions gives no lock.
-func TestDeafServer(t *testing.T) {
+// TestServerIgnoresConditions shows that a server which ignores conditions gives no lock.
+func TestServerIgnoresConditions(t *testing.T) {
 	deaf := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("ETag", `"0123456789abcdef0123456789abcdef"`)
@@ -307,8 +309,8 @@ func TestDeafServer(t *testing.T) {
 	}
 }
 
-// TestTornLock shows that a lock is said to be held by who holds it, also where the server answers for a while with the new
-// ETag and the bytes of the one before.
+// TestTornLock shows that a HeldError names the current holder, even if the server returns the new ETag with the old
+// bytes for a while.
 func TestTornLock(t *testing.T) {
 	first := lockText{mark: "A", number: 1, lease: testLease, holder: []byte("the first")}.bytes()
 	second := lockText{mark: "B", number: 1, lease: testLease, holder: []byte("the second")}.bytes()
@@ -323,7 +325,7 @@ func TestTornLock(t *testing.T) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			reads++ // the first is of the writing that is refused, the second is what is watched
+			reads++ // the first is of the refused write, the second of watch
 			tag, data := etagOf(second), second
 			switch {
 			case reads <= 2:
@@ -351,10 +353,10 @@ func TestTornLock(t *testing.T) {
 	f(0, false, "the second")
 	f(3, false, "the second")
 	f(3, true, "the second")
-	f(1000, false, "the first") // it has had its time
+	f(1000, false, "the first") // tornTime has passed
 }
 
-// TestLockText shows what is made of a lock's object, whoever wrote it.
+// TestLockText shows how the content of a lock's object is read, for any writer.
 func TestLockText(t *testing.T) {
 	f := func(text, mark string, number int, lease time.Duration, holder string) {
 		t.Helper()

@@ -38,7 +38,7 @@ func openScan(s *Store, changes ...func(*sink.Options)) (*sink.Writer, error) {
 	return sink.Open(context.Background(), s, o)
 }
 
-// scanned writes a small dataset, or what is missing of it.
+// scanned writes a small dataset, or completes it.
 func scanned(s *Store) error {
 	w, err := openScan(s)
 	if err != nil {
@@ -47,12 +47,12 @@ func scanned(s *Store) error {
 	return addSites(w)
 }
 
-// addSites writes what is missing, and completes the scan.
+// addSites writes the missing sites and completes the scan.
 func addSites(w *sink.Writer) (err error) {
 	ctx := context.Background()
 	defer func() {
 		if err != nil {
-			_ = w.Abort() // of the failures, the first tells more
+			_ = w.Abort() // the first error says more
 		}
 	}()
 	if err := addMissing(w); err != nil {
@@ -64,7 +64,7 @@ func addSites(w *sink.Writer) (err error) {
 	return w.Close(ctx)
 }
 
-// addMissing writes what is missing: every other host has answered.
+// addMissing writes the missing sites. Every other host has answered.
 func addMissing(w *sink.Writer) error {
 	for seq := range uint64(10) {
 		if w.Done(seq) {
@@ -87,15 +87,14 @@ func addMissing(w *sink.Writer) error {
 	return nil
 }
 
-// surveyed writes a small dataset as the commands do, or what is missing of it: the scan with its statistics, and a
-// compaction.
+// surveyed writes a small dataset like the commands, or completes it: the scan with its statistics, and a compaction.
 func surveyed(s *Store) error {
 	ctx := context.Background()
 	w, err := openScan(s, func(o *sink.Options) { o.PartRows = 5 })
 	if err != nil {
 		return err
 	}
-	defer func() { _ = w.Abort() }() // nothing, once it is closed; and of the failures the first tells more
+	defer func() { _ = w.Abort() }() // does nothing after Close; the first error says more
 	err = addMissing(w)
 	if err == nil {
 		err = w.Flush(ctx)
@@ -115,7 +114,7 @@ func surveyed(s *Store) error {
 	return err
 }
 
-// found are the rows of all tables of a survey, in an order that does not depend on how it was cut.
+// found returns the rows of all tables of a survey, in an order that does not depend on the division into parts.
 func found(s *Store) (map[string][]string, error) {
 	scan, err := commit.ReadScan(context.Background(), s, "s")
 	if err != nil {
@@ -144,15 +143,14 @@ func gather[T any](all map[string][]string, table string, rows iter.Seq2[*T, err
 	return nil
 }
 
-// TestEveryRequestFails makes a survey over and over, with other requests of it failing each time, until each single one has.
-// Where the next try is heard, nothing is noticed. Where all fail from one on, because the line has broken or a right was
-// taken away, the survey ends with an error that says so; and the same commands, over a good line, make the dataset that an
-// undisturbed survey makes, with nothing left over. Of what only looks, some requests stand for all that are made between
-// the same two changes.
+// TestEveryRequestFails repeats a survey with other failing requests each time, until each request has failed. If a
+// retry succeeds, the survey succeeds. If all requests fail from one on, because of the network or a lost permission,
+// the survey ends with an error that says so. The same commands then complete it with the rows of an undisturbed
+// survey, and without leftovers. Of the requests that only read, a sample fails between two changes.
 func TestEveryRequestFails(t *testing.T) {
 	waits(t)
 	g := storetest.StartGateway(t)
-	// In pages as long as the server likes, and with a lock that is not renewed meanwhile: each run asks the same.
+	// Pages of default length, and a lock that is not renewed meanwhile: each run sends the same requests.
 	quiet := func(p *proxy, f fault) func(*Config) {
 		return func(c *Config) {
 			harmed(p, f)(c)
@@ -212,7 +210,7 @@ func TestEveryRequestFails(t *testing.T) {
 			}
 			targets = append(targets, target{i + 1, harms[len(targets)%len(harms)]})
 		}
-		together(len(targets), 24, func(i int) { // most wait for the lease of the dead
+		together(len(targets), 24, func(i int) { // most wait for the lease of a dead process
 			at, asked := targets[i], 0
 			p := newProxy(t, g, func(*http.Request) fault {
 				if asked++; asked >= at.n {
@@ -250,8 +248,8 @@ func TestEveryRequestFails(t *testing.T) {
 	})
 }
 
-// TestSpoolFolder shows what is said of a folder of temporary files that cannot be used, that it is not taken for an object
-// that is not there, and that the same command goes on once it can be. A full one is for cmd/bulkscan to show.
+// TestSpoolFolder shows the errors for an unusable folder of temporary files, that they are not taken for a missing
+// object, and that the same command continues once the folder is usable. cmd/bulkscan tests a full one.
 func TestSpoolFolder(t *testing.T) {
 	g := storetest.StartGateway(t)
 	f := func(what, folder, want string, mend func() error) {
@@ -283,7 +281,7 @@ func TestSpoolFolder(t *testing.T) {
 	f("closed", closed, "no temporary file in "+closed+" (TMPDIR says where)", func() error { return os.Chmod(closed, 0o700) })
 }
 
-// complete reports what is not as it must be in a dataset that scanned has made whole.
+// complete reports problems of a dataset that scanned has completed.
 func complete(s *Store) error {
 	ctx := context.Background()
 	var errs []error

@@ -19,11 +19,11 @@ import (
 	"github.com/bulkscan/bulkscan/sink/verify"
 )
 
-// This file cuts the line of a writer, or leaves its last request on the way, for longer than its lease, and lets another
-// writer take over meanwhile. Both live, and the first is heard again.
+// This file cuts the connection of a writer, or delays its last request, for longer than its lease, while another
+// writer takes over. Both are alive, and the first one's requests arrive again.
 
-// partitioned returns a Store behind a line that is cut as soon as the request that last names has been heard, and before
-// its answer; mend makes it good again.
+// partitioned returns a Store whose connection is cut after the server has received the request that last selects, and
+// before its answer. mend restores it.
 func partitioned(t *testing.T, g *storetest.Gateway, prefix, last string) (s *Store, cut <-chan struct{}, mend func()) {
 	var broken, was atomic.Bool
 	done := make(chan struct{})
@@ -50,8 +50,8 @@ func partitioned(t *testing.T, g *storetest.Gateway, prefix, last string) (s *St
 	return s, done, func() { broken.Store(false) }
 }
 
-// TestTwoWriters shows that a record which was heard counts for whoever takes over, and stays though its writer was not
-// answered: that one learns that it has lost the lock, whatever it was doing, and takes nothing away.
+// TestTwoWriters shows that a record without an answer counts for the next holder and stays. Its writer learns that it
+// has lost the lock, whatever it was doing, and removes nothing.
 func TestTwoWriters(t *testing.T) {
 	waits(t)
 	g := storetest.StartGateway(t)
@@ -93,8 +93,8 @@ func compacted(s *Store) error {
 	return err
 }
 
-// TestLateCommit shows what becomes of a commit that arrives when its writer has died and another has taken over: it
-// is refused, and the scan goes on and ends whole.
+// TestLateCommit shows that a commit which arrives after its writer has died and another has taken over is refused, and
+// that the scan continues and is completed.
 func TestLateCommit(t *testing.T) {
 	waits(t)
 	g := storetest.StartGateway(t)
@@ -146,8 +146,8 @@ func TestLateCommit(t *testing.T) {
 	f("compaction", "/commits/compacted-0.json", scanned, compacted, false)
 }
 
-// TestLatePutDelete shows that a Put which arrives when another has put something is refused, and that its caller, and that
-// of whatever else is late, learns of the lost lock, also where the server has heard it.
+// TestLatePutDelete shows that a late Put is refused if another process has put something since. Its caller gets
+// ErrLockLost, like that of any late request, even if the server has applied it.
 func TestLatePutDelete(t *testing.T) {
 	waits(t)
 	g := storetest.StartGateway(t)
@@ -213,7 +213,7 @@ func TestLatePutDelete(t *testing.T) {
 	}, firsts)
 }
 
-// TestLate shows of which holders the next one is told that something of theirs may still be on its way.
+// TestLate shows after which holders the next one is told that a request may still arrive.
 func TestLate(t *testing.T) {
 	waits(t)
 	g := storetest.StartGateway(t)
@@ -241,7 +241,7 @@ func TestLate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f(true, store.Lease.Unlock) // nobody knows who was there before, and has not been told otherwise
+	f(true, store.Lease.Unlock) // earlier holders are unknown, and Fenced was not called
 	f(true, func(l store.Lease) error {
 		l.Fenced()
 		return l.Unlock()
@@ -252,17 +252,16 @@ func TestLate(t *testing.T) {
 	})
 	f(false, func(l store.Lease) error {
 		next = drop
-		err := s.Delete(t.Context(), "a") // asked again, but what became of the first try?
+		err := s.Delete(t.Context(), "a") // repeated, but the first attempt may still take effect
 		return errors.Join(err, l.Unlock())
 	})
 	f(true, func(l store.Lease) error {
-		l.(*lease).cancel() // it dies
+		l.(*lease).cancel() // the process dies
 		return nil
 	})
 }
 
-// TestLeakedUpload shows that an upload whose beginning was heard and not answered does not outlast the scan or the
-// compaction that has begun it.
+// TestLeakedUpload shows that an upload whose id never arrived is aborted by the scan or compaction that began it.
 func TestLeakedUpload(t *testing.T) {
 	g := storetest.StartGateway(t)
 	n := 0
@@ -283,8 +282,8 @@ func TestLeakedUpload(t *testing.T) {
 	}
 }
 
-// TestVerifyTellsUploads shows that verify tells of an upload that was left over, once, as no damage; that who may not list
-// them verifies the rest; and that the same scan aborts it.
+// TestVerifyTellsUploads shows that verify reports a leftover upload once, and not as damage, that it works without
+// permission to list uploads, and that the same scan aborts the upload.
 func TestVerifyTellsUploads(t *testing.T) {
 	g := storetest.StartGateway(t)
 	answer := none
@@ -331,7 +330,7 @@ func TestVerifyTellsUploads(t *testing.T) {
 	f("scanned again", "", 0)
 }
 
-// answering is a Store whose server answers so.
+// answering returns a Store whose server gives this answer.
 func answering(t *testing.T, answer http.HandlerFunc) *Store {
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
@@ -342,8 +341,8 @@ func answering(t *testing.T, answer http.HandlerFunc) *Store {
 	return s
 }
 
-// TestContended shows that a server which refuses a write for an object that it does not have is asked with pauses, and not
-// for ever.
+// TestContended shows that retries pause and end if a server refuses a write because of an object that it does not
+// have.
 func TestContended(t *testing.T) {
 	waits(t)
 	var asked atomic.Int64
@@ -365,7 +364,8 @@ func TestContended(t *testing.T) {
 	}
 }
 
-// TestListStrays shows that what a server lists beside what it was asked for is not listed: it could be deleted for it.
+// TestListStrays shows that List omits objects outside of the prefix that a server returns, since a caller might delete
+// them.
 func TestListStrays(t *testing.T) {
 	s := answering(t, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `<ListBucketResult><IsTruncated>false</IsTruncated>`)

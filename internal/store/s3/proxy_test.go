@@ -14,7 +14,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 )
 
-// fault is what may happen to a request between client and server.
+// fault is a kind of harm to a request between client and server.
 type fault string
 
 const (
@@ -33,7 +33,7 @@ const (
 
 var faults = []fault{reset, busy, internal, drop, cut, stall, mute, flip}
 
-// proxy stands between client and server and does harm.
+// proxy forwards requests between client and server, and harms some.
 type proxy struct {
 	*httptest.Server
 	gateway *storetest.Gateway
@@ -52,7 +52,7 @@ func newProxy(t *testing.T, g *storetest.Gateway, next func(r *http.Request) fau
 	return p
 }
 
-// requests is what the proxy has seen.
+// requests returns the requests that the proxy has seen.
 func (p *proxy) requests() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,8 +88,8 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		return
 	case flip:
-		// The middle of what is sent piece by piece, each with its signature, may be a signature; a little behind the first
-		// is not.
+		// The middle of a body that is sent in signed chunks may be in a signature. A position shortly after the first
+		// signature is not.
 		if at := bytes.Index(body, []byte("\r\n")) + 3; at < len(body) {
 			body[at] ^= 1
 		}
@@ -144,7 +144,7 @@ type heldBody struct {
 
 func (*heldBody) Close() error { return nil }
 
-// forward asks the server as the client did, which has signed the name that it asked by.
+// forward repeats the client's request with the host name that the client has signed.
 func (p *proxy) forward(r *http.Request, body []byte) (*http.Response, error) {
 	out, err := http.NewRequest(r.Method, p.gateway.URL+r.URL.RequestURI(), bytes.NewReader(body))
 	if err != nil {
@@ -164,7 +164,7 @@ func (p *proxy) forward(r *http.Request, body []byte) (*http.Response, error) {
 	return answer, nil
 }
 
-// once harms the n-th request (1-based) of those that it is asked about.
+// once harms the n-th request (1-based).
 func once(n int, f fault) func(*http.Request) fault {
 	asked := 0
 	return func(*http.Request) fault {
@@ -182,6 +182,6 @@ func sometimes(seed uint64, n int) func(*http.Request) fault {
 		if random.IntN(n) > 0 {
 			return none
 		}
-		return faults[random.IntN(5)] // not the last three: silence takes time, and what was changed is not survived
+		return faults[random.IntN(5)] // except the last three: silence takes time, and corruption is not always survived
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 )
 
-// open returns a Store on a Gateway. change may alter its settings.
+// open returns a Store on a Gateway. change may change its settings.
 func open(tb testing.TB, g *storetest.Gateway, prefix string, change func(*Config)) *Store {
 	tb.Helper()
 	cfg := Config{
@@ -38,7 +38,8 @@ func open(tb testing.TB, g *storetest.Gateway, prefix string, change func(*Confi
 	return s
 }
 
-// waits skips a test in short mode: it waits for leases to end, or lets many requests fail. TestS3 runs the whole suite there.
+// waits skips a test in short mode because it waits for leases to end, or lets many requests fail. TestS3 runs the
+// whole suite there.
 func waits(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -53,7 +54,7 @@ func TestS3(t *testing.T) {
 	})
 }
 
-// write makes an object of a draft.
+// write makes an object by a draft.
 func write(t *testing.T, s *Store, name string, content []byte) {
 	t.Helper()
 	draft, err := s.Create(t.Context(), name)
@@ -71,7 +72,7 @@ func write(t *testing.T, s *Store, name string, content []byte) {
 	}
 }
 
-// TestDraftSizes shows that objects of all sizes around that of a part arrive whole, in as many pieces as they need.
+// TestDraftSizes shows that objects of sizes around multiples of a part arrive whole, in the expected number of parts.
 func TestDraftSizes(t *testing.T) {
 	g := storetest.StartGateway(t)
 	p := newProxy(t, g, once(0, none))
@@ -123,8 +124,8 @@ func TestDraftSizes(t *testing.T) {
 	}
 }
 
-// TestSpoolIsBounded shows that who writes faster than the server takes waits, with one part filled and as many on their
-// way as may be.
+// TestSpoolIsBounded shows that a writer that is faster than the server waits, with one full part and uploadsAtOnce in
+// progress.
 func TestSpoolIsBounded(t *testing.T) {
 	g := storetest.StartGateway(t)
 	var accepted, onTheirWay, most atomic.Int64
@@ -139,7 +140,7 @@ func TestSpoolIsBounded(t *testing.T) {
 	})
 	p.before = func(r *http.Request) {
 		if strings.Contains(r.URL.RawQuery, "partNumber=") {
-			<-full // nothing is taken before all that may be under way are
+			<-full // no upload is accepted before all that may be in flight are there
 			most.Store(max(most.Load(), onTheirWay.Load()))
 			onTheirWay.Add(-1)
 		}
@@ -154,7 +155,7 @@ func TestSpoolIsBounded(t *testing.T) {
 		select {
 		case <-full:
 		default:
-			// The last part that was filled waits for a place; no byte goes beyond it.
+			// The last full part waits for a slot, and no further byte is written.
 			if n := accepted.Load(); n > (uploadsAtOnce+1)*minPartSize {
 				t.Fatalf("%d bytes were taken before any was stored", n)
 			}
@@ -173,7 +174,7 @@ func TestSpoolIsBounded(t *testing.T) {
 	}
 }
 
-// TestReading shows how many requests reading takes, and that every byte is the right one.
+// TestReading shows the number of requests for reading, and that every byte is right.
 func TestReading(t *testing.T) {
 	g := storetest.StartGateway(t)
 	p := newProxy(t, g, once(0, none))
@@ -223,12 +224,12 @@ func TestReading(t *testing.T) {
 			at(o, i, 64<<10)
 		}
 	})
-	f("big", len(content), 1+30, func(o store.Object) { // backwards nothing can be foreseen
+	f("big", len(content), 1+30, func(o store.Object) { // no read-ahead for backward reads
 		for i := 30; i >= 0; i-- {
 			at(o, i<<20, 100)
 		}
 	})
-	f("big", len(content), 3, func(o store.Object) { // many who want the same ask once
+	f("big", len(content), 3, func(o store.Object) { // concurrent readers of a block cause one request
 		var all sync.WaitGroup
 		for i := range 16 {
 			all.Go(func() { at(o, 20<<20+i*1000, 2<<20-20000) })
@@ -253,7 +254,7 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// TestChanged shows that who reads an object that is replaced or deleted learns so, and reads nothing of another one.
+// TestChanged shows that reading a replaced or deleted object fails with ErrChanged and never returns bytes of another object.
 func TestChanged(t *testing.T) {
 	g := storetest.StartGateway(t)
 	s := open(t, g, "changed", nil)
@@ -283,7 +284,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestForeign shows that what else lies in the bucket is no object of the Store, and that its prefix is a folder.
+// TestForeign shows that other objects in the bucket are not objects of the Store, and that its prefix is a folder.
 func TestForeign(t *testing.T) {
 	g := storetest.StartGateway(t)
 	s := open(t, g, "mine", nil)
@@ -303,7 +304,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestOpenEmpty shows how an empty object is told from none on a server that has no last bytes of it.
+// TestOpenEmpty shows that an empty object differs from a missing one on a server that returns no last bytes of it.
 func TestOpenEmpty(t *testing.T) {
 	const noRange = "<Error><Code>InvalidRange</Code></Error>"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
