@@ -14,7 +14,7 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// generated returns bodies with everything that Judge looks at, in random order.
+// generated returns bodies with everything that Judge reads, in random order.
 func generated(n int) [][]byte {
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(from []string) string { return from[random.IntN(len(from))] }
@@ -47,7 +47,7 @@ func generated(n int) [][]byte {
 	return append(bodies, nil, []byte("<!doctype html>\n<p>Not found"))
 }
 
-// judgeAll judges the bodies one after the other in the same Site, as a tray is used.
+// judgeAll judges the bodies one after the other in the same Site, as a slot does.
 func judgeAll(a *Auditor, s *Site, bodies [][]byte) {
 	for i, body := range bodies {
 		s.Reset()
@@ -63,8 +63,8 @@ func TestJudgeAllocatesNothing(t *testing.T) {
 	f := func(name string, bodies func(*testing.T) [][]byte) {
 		t.Run(name, func(t *testing.T) {
 			a, s, all := New(tokens.Default()), new(Site), bodies(t)
-			// A collection allocates, too. None begins, and the average over three passes leaves out what one still does that is
-			// under way.
+			// A collection allocates, too. No new one begins, and the average over three passes hides the rest of a
+			// running one.
 			defer debug.SetGCPercent(debug.SetGCPercent(-1))
 			judgeAll(a, s, all) // warm
 			if n := testing.AllocsPerRun(3, func() { judgeAll(a, s, all) }); n != 0 {
@@ -107,8 +107,8 @@ func BenchmarkJudge(b *testing.B) {
 	f("modern-ai", func() [][]byte { return sharedtest.Bodies(b, "modern-ai") })
 }
 
-// BenchmarkJudgeOfParse runs Judge, parsing included, and Parse alone in turns over the same bodies, and reports the time of
-// the one as a multiple of the other's, by the best of each: a figure that a busy machine changes least.
+// BenchmarkJudgeOfParse runs Judge (with parsing) and Parse alone in turns over the same bodies. It reports the best
+// time of Judge as a multiple of the best time of Parse, which a busy machine changes least.
 //
 // go test -run '^$' -bench JudgeOfParse -benchtime 2s -count 3 ./audit
 func BenchmarkJudgeOfParse(b *testing.B) {
@@ -125,7 +125,7 @@ func BenchmarkJudgeOfParse(b *testing.B) {
 				middle := time.Now()
 				for _, body := range bodies {
 					s.Fetch.Outcome, s.Fetch.Status, s.Fetch.Body = exchange.Answered, 200, body
-					a.Judge(s) // makes the Site ready itself
+					a.Judge(s) // Judge resets the Site itself
 				}
 				parse, judge = min(parse, middle.Sub(start)), min(judge, time.Since(middle))
 			}

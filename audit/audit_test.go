@@ -13,7 +13,7 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// answered returns a judged site whose answer has the status 200 and the body.
+// answered returns a judged site with status 200 and the body.
 func answered(body string) *Site {
 	s := new(Site)
 	s.Fetch.Outcome, s.Fetch.Status, s.Fetch.Body = exchange.Answered, 200, []byte(body)
@@ -75,7 +75,7 @@ func TestAccess(t *testing.T) {
 		exchange.BadResponse, exchange.BadEncoding, exchange.HeaderTooLarge,
 	} {
 		f(outcome, 0, parser.AccessFullDisallow)
-		f(outcome, 200, parser.AccessFullDisallow) // the status came, the body did not
+		f(outcome, 200, parser.AccessFullDisallow) // the status arrived, the body did not
 	}
 }
 
@@ -158,7 +158,7 @@ func TestEvidence(t *testing.T) {
 	f("Crawl-delay: 5s | Request-rate: 5 | Visit-time: 6-8", "1 invalid Crawl-delay=5s; 2 invalid Request-rate=5; 3 invalid Visit-time=6-8")
 	f("Content-Signal: search=maybe | Content-Usage: train-ai= | License: /l.xml", "1 invalid Content-Signal=search=maybe; 2 invalid Content-Usage=train-ai=; 3 invalid License=/l.xml")
 	f("Crawl-delay: | Content-Usage: | Sitemap:", "1 invalid Crawl-delay=; 2 invalid Content-Usage=; 3 invalid Sitemap=")
-	f("Host: | Clean-param: | IndexNow-Key:", "1 extension Host=; 2 extension Clean-param=; 3 extension IndexNow-Key=") // no shape is known
+	f("Host: | Clean-param: | IndexNow-Key:", "1 extension Host=; 2 extension Clean-param=; 3 extension IndexNow-Key=") // no syntax is known
 	f("IndexNow-Key: x | Revisit-after: 1 | Domain: a", "1 extension IndexNow-Key=x; 2 extension Revisit-after=1; 3 extension Domain=a")
 	f("ua: * | Content-Signal: search=yes", "2 signal Content-Signal=search=yes")
 	f("Content-Signal: search=yes", "1 signal Content-Signal=search=yes")
@@ -167,7 +167,7 @@ func TestEvidence(t *testing.T) {
 	f("noindex: /a | nofollow: /b | NOARCHIVE: /c", "1 legacy noindex=/a; 2 legacy nofollow=/b; 3 legacy NOARCHIVE=/c")
 	f("foo: bar | users-agent: x | diallow: /", "1 unknown foo=bar; 2 unknown users-agent=x; 3 unknown diallow=/")
 	f("d: /x | ua: * | d: /y", "1 orphan Disallow=/x")
-	f("d: x | ua: *", "1 orphan Disallow=x") // one row a line
+	f("d: x | ua: *", "1 orphan Disallow=x") // one row for each line
 	f("ua: * | d: x | a: http://a/", "2 invalid Disallow=x; 3 invalid Allow=http://a/")
 	f("ua: * | d: | a: *x", "") // empty values and those of `*` are valid
 	f("some text here", "1 invalid =some text here")
@@ -175,7 +175,7 @@ func TestEvidence(t *testing.T) {
 	f("ua: MJ12bot", "")
 	f("ua: * | dissallow: /x", "2 typo dissallow=/x")
 	f("ua: * | disallow /x", "2 typo disallow=/x")
-	f("ua: * | disallows: x", "2 typo disallows=x; 2 invalid disallows=x") // a typo stands beside the kind
+	f("ua: * | disallows: x", "2 typo disallows=x; 2 invalid disallows=x") // Typo counts in addition to the kind
 	f("sitemaps: https://a/", "1 typo sitemaps=https://a/; 1 sitemap sitemaps=https://a/")
 	f("useragent: *", "1 typo useragent=*")
 }
@@ -245,7 +245,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// One octet that is not UTF-8 is found wherever it stands.
+// One octet that is not UTF-8 is found at every position.
 func TestInvalidUTF8IsFound(t *testing.T) {
 	for length := range 100 {
 		for at := range length {
@@ -256,7 +256,7 @@ func TestInvalidUTF8IsFound(t *testing.T) {
 			}
 		}
 		want := exchange.Yes
-		if length == 0 { // what is not there is neither
+		if length == 0 { // an empty body is neither
 			want = exchange.Unknown
 		}
 		if r := answered(strings.Repeat("a", length)).Report; r.ValidUTF8 != want {
@@ -336,14 +336,14 @@ func TestVerdictRows(t *testing.T) {
 	f("ua: * | d: / | ua: a", "* blocked star @1; a allowed own @3")
 	f("ua: GPTBot/1.0 | d: /", "* allowed none; GPTBot blocked own @1")
 
-	// Who reaches a group by fallback has a row of its own.
+	// A token that reaches a group by fallback has a row of its own.
 	googlebot := "Applebot partial fallback @1; Google-InspectionTool partial fallback @1; Googlebot-Image partial fallback @1; " +
 		"Googlebot-News partial fallback @1; Googlebot-Video partial fallback @1; KagiBot partial fallback @1; Google-CloudVertexBot partial fallback @1"
 	f("ua: Googlebot | d: /x", "* allowed none; Googlebot partial own @1; "+googlebot)
 	f("ua: msnbot | d: / | ua: bingbot | d:", "* allowed none; msnbot blocked own @1; bingbot allowed own @3")
 	f("ua: msnbot | d: /", "* allowed none; msnbot blocked own @1; bingbot blocked fallback @1")
 
-	// The second reading: what the file means, although Google's code reads a fragment.
+	// The second reading finds the meant token where Google's code reads a fragment.
 	f("ua: MJ12bot | d: /", "* allowed none; MJ12bot blocked own @1 lenient")
 	f("ua: mj12BOT/v1.4 | d: /", "* allowed none; MJ12bot blocked own @1 lenient")
 	f("ua: MJ12bot; x | d: /", "* allowed none; MJ12bot blocked own @1 lenient")
@@ -362,7 +362,7 @@ func TestVerdictRows(t *testing.T) {
 	f("ua: * | d: /x | ua: *foo | d: / | ua: *", "* partial star @1")
 }
 
-// A token has one row a site, also where names are alike up to the bound.
+// A token has one row for a site, even if long names are equal up to the bound.
 func TestLongNames(t *testing.T) {
 	long := strings.Repeat("x", MaxToken)
 	f := func(want int, names ...string) {
@@ -386,7 +386,7 @@ func TestLongNames(t *testing.T) {
 	f(3, long[1:], long)
 }
 
-// named, blocked and partial are sets of registry tokens; `rest` stands for all that heed `*` and are not listed.
+// named, blocked and partial are sets of registry tokens; `rest` is all tokens that heed `*` and are not listed.
 func TestTokenLists(t *testing.T) {
 	reg := tokens.Default()
 	names := func(list []uint16) string {
@@ -427,7 +427,7 @@ func TestTokenLists(t *testing.T) {
 	f("ua: * | d: /", "", "rest", "")
 	f("ua: * | d: /x", "", "", "rest")
 	f("ua: * | d: /x | ua: GPTBot | d: /", "GPTBot", "GPTBot", "rest")
-	f("ua: MJ12bot | d: /", "", "", "") // a lenient match is outside of the lists
+	f("ua: MJ12bot | d: /", "", "", "") // the lists have no lenient matches
 	f("ua: AdsBot-Google | d: /", "AdsBot-Google", "AdsBot-Google", "")
 
 	// Four tokens of Google ignore `*` and must be named.
@@ -462,7 +462,7 @@ func TestVerdictByStatus(t *testing.T) {
 	f(exchange.OptedOut, 0, "", Allowed)
 }
 
-// Beside the verdict stand the facts from which every published definition can be worked out.
+// A row has the facts from which every published definition can be computed.
 func TestVerdictFacts(t *testing.T) {
 	f := func(text string, rootAllowed bool, nAllow, nDisallow int, hasRoot bool, dpi DPI) {
 		t.Helper()
@@ -526,7 +526,7 @@ func TestBelongings(t *testing.T) {
 	f("ua: a | d: / | ua: b | crawl-delay: 2", "b delay 2")
 	f("ua: a | d: / | ua: a | crawl-delay: 2 | d: / | ua: a | crawl-delay: 9", "a delay 2") // over all of its groups
 	f("ua: MJ12bot | crawl-delay: 4", "MJ12bot delay 4")
-	f("ua: Slurp | crawl-delay: 2 | ua: Yahoo! Slurp", "Slurp delay 2; Slurp delay 2") // by the second reading, too, the first line names it
+	f("ua: Slurp | crawl-delay: 2 | ua: Yahoo! Slurp", "Slurp delay 2; Slurp delay 2") // the second reading assigns the first line to it, too
 	f("ua: Yahoo! Slurp | crawl-delay: 2 | ua: Slurp | crawl-delay: 3 | request-rate: 1/1", "Slurp delay 3 rate 1; Slurp delay 2 rate 1")
 	f("ua: Slurp | Content-Usage: search=n | d: | ua: Yahoo! Slurp | Content-Usage: train-ai=n", "Slurp usage search=n; Slurp usage train-ai=n, search=n")
 
@@ -543,7 +543,7 @@ func TestBelongings(t *testing.T) {
 	f("ua: a | Content-Signal: search=no | ua: b | Content-Signal: search=yes", "a signal search=no; b signal search=yes")
 	f("Content-Signal: search=yes | ua: *", "")
 
-	// Of all Content-Usage records the longest path that matches `/` wins, and `n` wins a tie.
+	// The longest path of all Content-Usage records that matches `/` wins, and `n` wins a tie.
 	f("ua: * | Content-Usage: train-ai=n", "* usage train-ai=n")
 	f("ua: * | Content-Usage: search=y,train-ai=n", "* usage train-ai=n, search=y")
 	f("ua: * | Content-Usage: other=y", "")
@@ -597,7 +597,7 @@ func TestReportValues(t *testing.T) {
 		t.Error("the crawl delay of another agent counts for `*`")
 	}
 
-	// The response field speaks of the file itself (draft-ietf-aipref-attach §2), not of the site.
+	// The response field is about the file itself (draft-ietf-aipref-attach §2), not about the site.
 	s := new(Site)
 	s.Fetch.Outcome, s.Fetch.Status, s.Fetch.Fields.ContentUsage = exchange.Answered, 200, []byte("train-ai=n")
 	if Judge(s); s.Report.ContentUsage != nil {
@@ -624,8 +624,8 @@ func TestOwnRegistry(t *testing.T) {
 	}
 }
 
-// A file that names ever other combinations of large groups is judged within the bound, known tokens exactly. Where no
-// path has to be tried there is nothing to bound.
+// A file with many combinations of large groups is judged within the bound, and known tokens exactly. Rules that
+// need no path to be tried are not bounded.
 func TestSurveyBudget(t *testing.T) {
 	f := func(shared string, mayBeLimited bool) {
 		t.Helper()
@@ -708,7 +708,7 @@ func TestWhomCrawlersFollow(t *testing.T) {
 	f("AdsBot-Google", "", "none", 0)
 }
 
-// An Auditor is shared, a Site is not, and what a Site judged before leaves no trace.
+// Goroutines may share an Auditor, not a Site. Earlier judgements of a Site do not affect later ones.
 func TestSharedAuditor(t *testing.T) {
 	a, bodies := New(tokens.Default()), generated(100)
 	want := make([]string, len(bodies))

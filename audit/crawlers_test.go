@@ -9,7 +9,7 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// Who is meant by a name that a user gives.
+// Which crawler a user's name means.
 func TestCrawler(t *testing.T) {
 	f := func(name string, literal bool, want string, known bool, wrong error) {
 		t.Helper()
@@ -33,8 +33,8 @@ func TestCrawler(t *testing.T) {
 	f("", false, "", false, ErrNoProductToken)
 }
 
-// Whose groups a crawler follows, and what it may fetch: own groups, those of a fallback, those of `*`, or what the second
-// reading finds.
+// Which groups a crawler follows, and what it may fetch: its own groups, those of a fallback, those of `*`, or those of
+// the second reading.
 func TestTester(t *testing.T) {
 	f := func(s *Site, name string, literal bool, url, want string) {
 		t.Helper()
@@ -61,7 +61,7 @@ func TestTester(t *testing.T) {
 	f(file(robots), "AdsBot-Google", false, "/all", "none  false [] true no_group")
 	f(file("ua: a | d: /"), "b", false, "/", "none  false [] true no_group")
 
-	// What is decided without rules.
+	// Decisions without rules.
 	strict := file("ua: * | d: /")
 	strict.Dialect = parser.RFC
 	f(strict, "a", false, "/robots.txt", "star * false [0] true always_allowed")

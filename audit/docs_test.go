@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// golden compares what was made with a file, or rewrites the file.
+// golden compares a text with a file, or rewrites the file.
 func golden(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {
@@ -35,7 +35,7 @@ func TestDocs(t *testing.T) {
 	golden(t, filepath.Join("..", "docs", "CHECKS.md"), checksDocument())
 }
 
-// conditions are when each step passes and warns.
+// conditions describes when each step passes and warns.
 var conditions = [numSteps]string{
 	StepFetch: `- **Passes:** An answer came, its final status is 2xx, and no more redirects were needed than are followed. A body that was cut at the size limit passes.`,
 	StepCoreSyntax: "- **Passes:** There is a valid group, with or without rules: a line whose key is spelled `user-agent`, colon included, and " +

@@ -21,11 +21,11 @@ import (
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 )
 
-// What Judge makes of all real bodies is frozen in testdata/frozen.txt as counts: a section a corpus, a fact a line, so
-// that a change of any definition shows as a diff that can be read. This file is laid out in that order: the test, how
-// sites are counted site by site and row by row, how the counts become lines, how two files are compared.
+// testdata/frozen.txt has counts of Judge's results for all real bodies, a section for each corpus and a line for each
+// fact, so that every change of a definition shows as a readable diff. This file has, in this order: the test, the
+// counts by site and row, their lines, and the comparison of two files.
 
-// refreeze is a flag of its own, since nobody should freeze new counts in passing, together with other golden files.
+// refreeze is a flag of its own, so that -update of other golden files does not freeze new counts.
 var refreeze = flag.Bool("refreeze", false, "rewrite testdata/frozen.txt, whose diff has to be read and explained")
 
 const frozenPath = "testdata/frozen.txt"
@@ -63,16 +63,16 @@ func TestFrozen(t *testing.T) {
 		"rewrites the file; then read its whole diff, and explain it in the commit.", frozenPath, firstDifferences(string(want), got))
 }
 
-// census is what is counted of a corpus.
+// census has the counts of a corpus.
 type census struct {
 	facts  map[string]int
-	lists  map[string]map[string]int // what has many values: the commonest are named
+	lists  map[string]map[string]int // facts with many values; the most frequent are listed
 	tokens []tokenCounts             // by registry index
 }
 
-// tokenCounts are the sites of a corpus by what they tell a registry token: as HTTP Archive, the Data Provenance
-// Initiative and others count (mention is also `named`, full is `blocked`), and the rows that say so without naming it
-// by its own token.
+// tokenCounts are numbers of sites by their statement on a registry token, with the definitions of HTTP Archive, the
+// Data Provenance Initiative and others (mention is also `named`, full is `blocked`), and numbers of rows for the token
+// under another name.
 type tokenCounts struct {
 	mention, explicitRoot, full, partial, any, dpiAll, rfcEffective int
 	fallback, lenient                                               int // rows
@@ -84,7 +84,7 @@ func newCensus() *census {
 	}
 }
 
-// list counts one of many values.
+// list counts one value of a fact with many.
 func (c *census) list(what, value string) {
 	if c.lists[what] == nil {
 		c.lists[what] = map[string]int{}
@@ -114,7 +114,7 @@ func countAll(bodies [][]byte) *census {
 	return parts[0]
 }
 
-// countSite counts what becomes a row of the table `sites`, and then its rows elsewhere.
+// countSite counts the site's row of the table `sites`, and then its rows of other tables.
 func (c *census) countSite(s *Site) {
 	r := &s.Report
 	c.facts["sites"]++
@@ -154,7 +154,7 @@ func (c *census) countSite(s *Site) {
 	c.countTokens(s)
 }
 
-// countEvidence counts rows of the table `evidence`, and in how many sites which unknown key is among them.
+// countEvidence counts rows of the table `evidence`, and the sites with each unknown key.
 func (c *census) countEvidence(r *Report) {
 	keys := map[string]bool{}
 	for _, e := range r.Evidence {
@@ -168,8 +168,8 @@ func (c *census) countEvidence(r *Report) {
 	}
 }
 
-// readableKey is a key in lower case, if it consists of words; binary bodies and pictures made of letters have other
-// "keys", which are counted as one.
+// readableKey returns a key in lower case if it consists of words. Other keys, of binary bodies and text graphics,
+// count as one.
 func readableKey(key []byte) string {
 	noise := func(c rune) bool {
 		return c < 0x80 && !strings.ContainsRune(" -_./", c) && !unicode.In(c, unicode.L, unicode.Nd)
@@ -223,7 +223,7 @@ func (c *census) countRow(v *Verdict) {
 	c.facts["rows of "+who+", total n_disallow"] += v.NDisallow
 }
 
-// countTokens counts for every registry token what the lists and rows amount to.
+// countTokens counts the site for every registry token by the lists and rows.
 func (c *census) countTokens(s *Site) {
 	for id, d := range reportedDefinitions(s) {
 		t := &c.tokens[id]
@@ -254,7 +254,7 @@ func one(holds bool) int {
 	return 0
 }
 
-// join adds what another census of the same corpus counted.
+// join adds another census of the same corpus.
 func (c *census) join(o *census) {
 	for name, n := range o.facts {
 		c.facts[name] += n
@@ -289,8 +289,8 @@ func (c *census) lines() (lines []string) {
 	return lines
 }
 
-// tokenLines has a line for each token that some body speaks of. All others fare as anybody who heeds `*`, or ignores
-// it.
+// tokenLines has a line for each token that some body affects. All other tokens have the counts of any token that
+// heeds, or ignores, `*`.
 func (c *census) tokenLines() (lines []string) {
 	reg := tokens.Default()
 	for id, n := range c.tokens {
@@ -317,7 +317,7 @@ func (c *census) tokenLines() (lines []string) {
 	return lines
 }
 
-// top returns the thirty commonest names with their counts, and how many there are in all.
+// top returns the thirty most frequent names with their counts, and the number of all.
 func top(what string, counts map[string]int) (lines []string) {
 	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
@@ -329,7 +329,7 @@ func top(what string, counts map[string]int) (lines []string) {
 	return append(lines, fmt.Sprintf("%s, different ones: %d", what, len(names)))
 }
 
-// firstDifferences names the facts that differ, each with its section, up to a number that can be read at once.
+// firstDifferences returns the first differing facts with their sections.
 func firstDifferences(want, got string) string {
 	read := func(text string) (order []string, facts map[string]string) {
 		section := ""

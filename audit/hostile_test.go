@@ -10,13 +10,13 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// Bodies that are made to be expensive to judge, each as long as a body may be, or a share of that.
+// Bodies that are expensive to judge, each of the maximum length or a share of it.
 
 const longest = 512_000 // bytes of a body, by default
 
-// hostileBodies build a body of about so many bytes each.
+// hostileBodies has functions that return a body of about the given size.
 var hostileBodies = map[string]func(size int) string{
-	// As many rules in one group as fit, which 1,774 agents follow; and the same so that the rules must be tried.
+	// As many rules as fit into one group, which 1,774 agents follow; and the same with rules that must be tried.
 	"rules-of-a-crowd": func(size int) string {
 		return crowd(size) + repeated(size*94/100, func(i int) string { return fmt.Sprintf("allow:/%x\n", i) })
 	},
@@ -29,7 +29,7 @@ var hostileBodies = map[string]func(size int) string{
 	"wildcards-that-disagree": func(size int) string {
 		return crowd(size) + "disallow: /*\n" + repeated(size*94/100, func(i int) string { return fmt.Sprintf("allow: /*a*a*a*%x\ndisallow: /*a*a*a*%x*\n", i, i) })
 	},
-	// Long pieces between wildcards; the latter two are such that a search by hashes meets the same hash everywhere.
+	// Long pieces between wildcards. In the last two, a search by hashes finds the same hash at every position.
 	"long-pieces": func(size int) string {
 		a := strings.Repeat("a", 4000)
 		return "user-agent: *\ndisallow: /\nallow: /" + a + "\n" +
@@ -97,7 +97,7 @@ var hostileBodies = map[string]func(size int) string{
 	"noise": func(size int) string { return repeated(size, func(int) string { return "a b c\nx:\n" }) },
 }
 
-// crowd are 1,774 agents, among them the registry's, in a body of that size; fewer in smaller ones.
+// crowd returns 1,774 agents, including the registry's; fewer for smaller bodies.
 func crowd(size int) string {
 	var b strings.Builder
 	for i := 0; i < 1774*size/longest; i++ {
@@ -110,7 +110,7 @@ func crowd(size int) string {
 	return b.String()
 }
 
-// word is a product token that differs from those of other numbers.
+// word returns a distinct product token for each number.
 func word(i int) string {
 	return "x" + strings.Map(func(c rune) rune { return 'a' + c - '0' }, fmt.Sprint(i))
 }
@@ -123,10 +123,10 @@ func repeated(size int, piece func(i int) string) string {
 	return b.String()
 }
 
-// BenchmarkJudgeHostile judges bodies that are made to be expensive, an eighth, a half and the whole of what a body may
-// have. The mark is 20 milliseconds for a whole one, all registry tokens included; and from an eighth to the whole time
-// may grow about as the size does. Some bodies exhaust the allowance of work (parser.File.Survey), the verdicts that come
-// then are limited, and their part is reported.
+// BenchmarkJudgeHostile judges bodies that are expensive to judge, of an eighth, half and all of the maximum size. The
+// target is 20 milliseconds for a whole one, including all registry tokens. From an eighth to the whole, time may grow
+// about linearly. Some bodies exhaust the allowance of work (parser.File.Survey). Further verdicts are then limited,
+// and the benchmark reports their share.
 //
 // go test -run '^$' -bench JudgeHostile -benchtime 20x ./audit
 func BenchmarkJudgeHostile(b *testing.B) {
@@ -154,8 +154,8 @@ func BenchmarkJudgeHostile(b *testing.B) {
 	}
 }
 
-// What cannot be worked out within the bound is said to be limited, and partial; what can be told without trying rules one
-// by one is told all the same, whether `/` is allowed above all.
+// A verdict that exceeds the bound is limited, and partial. Facts that need no rules to be tried are still exact, above
+// all whether `/` is allowed.
 func TestLimitedSaysSo(t *testing.T) {
 	f := func(name string, mayBeLimited bool) {
 		t.Helper()

@@ -9,8 +9,8 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// TestOutcomesDocument holds the table of docs/outcomes.md against the code: each outcome has one row, which says what
-// access follows, and whether the origin is tried again and by the other scheme.
+// TestOutcomesDocument compares the table of docs/outcomes.md with the code: each outcome has one row with its access,
+// and whether the origin is retried, also with the other scheme.
 func TestOutcomesDocument(t *testing.T) {
 	text, err := os.ReadFile("../docs/outcomes.md")
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package audit
 
-// underRace thins the corpora out where everything costs ten times as much.
+// underRace says that tests take a sample of the corpora, since the race detector makes them ten times slower.
 const underRace = true

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// This file is the reference's reading of a body: lines, records, groups, names.
+// This file has the reference's reading of a body: lines, records, groups, names.
 
-// plainRecord is a line with a key that matters to agents.
+// plainRecord is a line with a key that concerns agents.
 type plainRecord struct {
 	line  int    // 1-based
-	key   string // as it is spelled rightly
+	key   string // correctly spelled
 	value string // without comment, trimmed
 }
 
@@ -34,7 +34,7 @@ func plainRecords(body string) (records []plainRecord) {
 	return records
 }
 
-// plainLines drops a byte order mark, or as much as there is of one, and cuts the body at LF, CR LF and CR.
+// plainLines drops a byte order mark, complete or cut, and splits the body at LF, CR LF and CR.
 func plainLines(body string) []string {
 	for _, octet := range []string{"\xEF", "\xBB", "\xBF"} {
 		if !strings.HasPrefix(body, octet) {
@@ -47,7 +47,7 @@ func plainLines(body string) []string {
 	return strings.Split(body, "\n")
 }
 
-// plainSplit parts key and value at the first colon; where there is none, exactly two words are key and value.
+// plainSplit splits a line into key and value at the first colon. Without a colon, exactly two words are key and value.
 func plainSplit(line string) (key, value string, ok bool) {
 	if strings.Contains(line, ":") {
 		return strings.Cut(line, ":")
@@ -59,17 +59,17 @@ func plainSplit(line string) (key, value string, ok bool) {
 	return words[0], words[1], true
 }
 
-// plainKeys are the spellings that are read as a key, also with more behind them (`allowed`, `user-agents`).
+// plainKeys are the spellings that are read as a key, also as a prefix (`allowed`, `user-agents`).
 var plainKeys = map[string][]string{
 	"user-agent": {"user-agent", "useragent", "user agent"},
 	"allow":      {"allow"},
 	"disallow":   {"disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"},
 }
 
-// plainExtensions are the records that belong to agents; nobody reads other spellings.
+// plainExtensions are the records that belong to agents. They have one spelling each.
 var plainExtensions = []string{"crawl-delay", "request-rate", "visit-time", "content-signal", "content-usage"}
 
-// plainKey returns what a key means, "" for nothing that matters to agents.
+// plainKey returns the meaning of a key, or "" if it does not concern agents.
 func plainKey(text string) string {
 	const longest = len("content-signal")
 	text = plainLower(text[:min(len(text), longest+1)])
@@ -86,7 +86,7 @@ func plainKey(text string) string {
 	return ""
 }
 
-// plainLower changes the case of ASCII letters and of nothing else.
+// plainLower changes only the case of ASCII letters.
 func plainLower(text string) string {
 	b := []byte(text)
 	for i, c := range b {
@@ -97,15 +97,15 @@ func plainLower(text string) string {
 	return string(b)
 }
 
-// plainGroup is user-agent lines in a row, the rules behind them, and the extension records behind the first of them.
+// plainGroup is a run of user-agent lines with the rules after them, and the extension records after the first of them.
 type plainGroup struct {
 	agents []plainRecord
 	rules  []plainRecord
 	said   []plainRecord
 }
 
-// plainGroups makes groups of records. What stands before any user-agent line belongs to none. Extensions neither begin
-// nor end a group, nor its list of agents.
+// plainGroups groups records. Records before any user-agent line belong to no group. Extensions neither begin nor end a
+// group or its list of agents.
 func plainGroups(records []plainRecord) (groups []plainGroup) {
 	listing := false // further user-agent lines belong to the last group
 	for _, r := range records {
@@ -130,8 +130,8 @@ func plainGroups(records []plainRecord) (groups []plainGroup) {
 	return groups
 }
 
-// plainName is whom a user-agent value names: `*`, which may have white space and anything behind it, or the letters,
-// `-` and `_` that it begins with, in lower case; "" for nobody.
+// plainName returns the name in a user-agent value: `*`, which may be followed by white space and any text; or the
+// letters, `-` and `_` at its beginning, in lower case; or "".
 func plainName(value string) string {
 	if rest, ok := strings.CutPrefix(value, "*"); ok {
 		if rest == "" || strings.ContainsRune(asciiSpace, rune(rest[0])) {
@@ -144,8 +144,8 @@ func plainName(value string) string {
 	return strings.TrimSuffix(name, behind)
 }
 
-// plainMeant are the names that somebody may have meant by a value, in the order in which they are tried: all of it,
-// what stands before a `/` or `;`, what stands before white space. All in lower case.
+// plainMeant returns the names that a value may mean, in the order of trying, in lower case: all of it, the part before
+// a `/` or `;`, and the part before white space.
 func plainMeant(value string) []string {
 	names := []string{plainLower(value)}
 	for _, separators := range []string{"/;", asciiSpace} {

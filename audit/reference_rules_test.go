@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// This file is the reference's reading of rules: patterns, which of them wins, what all of them amount to.
+// This file has the reference's reading of rules: patterns, the winning pattern, and the verdict.
 
-// plainRules are the merged rules of some groups, and what was found out of them.
+// plainRules are the merged rules of some groups, with cached results.
 type plainRules struct {
 	lines   []plainRecord
-	byStart map[string][]plainPattern // by what stands before the first `*` and a final `$`
+	byStart map[string][]plainPattern // by the octets before the first `*` and a final `$`
 	longest int                       // octets of the longest such start
 
 	verdict Decision
-	surely  bool // verdict was worked out
+	surely  bool // verdict is set
 }
 
-// plainPattern is a rule's value as it is compared.
+// plainPattern is a rule's normalized value.
 type plainPattern struct {
 	allow bool
 	text  string
@@ -31,8 +31,8 @@ func newPlainRules(lines []plainRecord) *plainRules {
 		}
 		text := plainNormal(line.value)
 		r.add(line.key == "allow", text)
-		// Google's code tries an allow of `…/index.htm…` that does not match once more as its folder alone. That
-		// pattern is the shorter of the two: it makes no difference to have it where the other matches.
+		// Google's code tries an allow of `…/index.htm…` that does not match again as its folder. That pattern is
+		// the shorter one, so adding it makes no difference if the other matches.
 		if slash := strings.LastIndex(text, "/"); line.key == "allow" && slash >= 0 && strings.HasPrefix(text[slash:], "/index.htm") {
 			r.add(true, text[:slash]+"/$")
 		}
@@ -46,8 +46,8 @@ func (r *plainRules) add(allow bool, text string) {
 	r.longest = max(r.longest, len(start))
 }
 
-// plainNamesPath reports whether a value is a path at all. An empty one says nothing, and one that begins with neither
-// `/` nor `*` matches nothing.
+// plainNamesPath reports whether a value is a path. An empty value states nothing, and one that begins with neither `/`
+// nor `*` matches nothing.
 func plainNamesPath(value string) bool {
 	return strings.HasPrefix(value, "/") || strings.HasPrefix(value, "*")
 }
@@ -71,11 +71,11 @@ func plainNormal(value string) string {
 	return b.String()
 }
 
-// denies reports whether the rules deny the path: the longest pattern that matches is a disallow, and no allow is as
-// long.
+// denies reports whether the rules deny the path: the longest matching pattern is a disallow, and no matching allow has
+// its length.
 func (r *plainRules) denies(path string) bool {
 	allow, disallow := 0, 0
-	// No other pattern can match than one whose octets before the first `*` are the path's own.
+	// Only patterns whose octets before the first `*` are those of the path can match.
 	for n := range min(len(path), r.longest) + 1 {
 		for _, pattern := range r.byStart[path[:n]] {
 			switch {
@@ -90,10 +90,10 @@ func (r *plainRules) denies(path string) bool {
 	return disallow > allow
 }
 
-// plainMatch reports whether a pattern matches a path: `*` stands for any octets, or none; `$` at the very end for the
-// end of the path; anything else for itself; and behind the pattern's end the path may go on.
+// plainMatch reports whether a pattern matches a path. `*` matches any octets, or none; `$` at the end matches the end
+// of the path; any other octet matches itself. The path may continue after the pattern's end.
 func plainMatch(pattern, path string) bool {
-	ends := make([]bool, len(path)+1) // ends[i]: the pattern, as far as it was read, matches all of path[:i]
+	ends := make([]bool, len(path)+1) // ends[i]: the pattern so far matches all of path[:i]
 	ends[0] = true
 	for k, c := range []byte(pattern) {
 		switch {
@@ -113,8 +113,8 @@ func plainMatch(pattern, path string) bool {
 	return slices.Contains(ends, true)
 }
 
-// decision is blocked if `/`, a path that nobody wrote and each path that a rule names are denied, allowed if none of
-// them is, else partial. It is known at the first two paths that fare differently.
+// decision is blocked if the rules deny `/`, a path that no rule names, and each path that a rule names. It is allowed
+// if they deny none of these, else partial. The first two paths with different results decide.
 func (r *plainRules) decision() Decision {
 	if !r.surely {
 		r.verdict, r.surely = r.tryPaths(), true
@@ -147,7 +147,7 @@ func (r *plainRules) tryPaths() Decision {
 	return Allowed
 }
 
-// plainPath is the path that a rule names: its value as it is compared, without a final `$` and without each `*`.
+// plainPath returns the path that a rule names: its normalized value without a final `$` and without any `*`.
 func plainPath(value string) string {
 	path := strings.ReplaceAll(strings.TrimSuffix(plainNormal(value), "$"), "*", "")
 	if !strings.HasPrefix(path, "/") {
@@ -156,7 +156,7 @@ func plainPath(value string) string {
 	return path
 }
 
-// count returns how many lines of the key have a value that fits.
+// count returns the number of lines with the key and a value that fits.
 func (r *plainRules) count(key string, fits func(value string) bool) (n int) {
 	for _, line := range r.lines {
 		if line.key == key && fits(line.value) {
@@ -171,8 +171,8 @@ func rootValue(value string) bool             { return value == "/" }
 func valueWithoutQuery(value string) bool     { return !strings.Contains(value, "?") }
 func someValueWithoutQuery(value string) bool { return value != "" && valueWithoutQuery(value) }
 
-// dpi reads the rules as the Data Provenance Initiative does: values with a `?` are dropped; `/` among the disallows
-// and not one allow, be it empty, is "all"; else any disallow with a value is "some".
+// dpi classifies the rules like the Data Provenance Initiative: values with a `?` are dropped; a disallow `/` without
+// any allow line, even an empty one, is "all"; otherwise any disallow with a value is "some".
 func (r *plainRules) dpi() DPI {
 	switch {
 	case r.count("disallow", rootValue) > 0 && r.count("allow", valueWithoutQuery) == 0:

@@ -10,32 +10,32 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// This file is the reference's judgement of a site: whom each user-agent line names, whom a crawler follows, what the
-// status means, the six published definitions, and the lists and rows of a Report.
+// This file has the reference's judgement of a site: the agents that user-agent lines name, the groups that a crawler
+// follows, access by status, the six published definitions, and the lists and rows of a Report.
 
-// plainSite is what there is to judge.
+// plainSite is a site to judge.
 type plainSite struct {
 	access     parser.Access
 	statusCame bool
 	plainFile  // empty unless access is conditional
 }
 
-// plainFile is a body as its groups, and who is named where.
+// plainFile has the groups of a body, and the agents that they name.
 type plainFile struct {
 	groups []plainGroup
 	named  map[string]*plainAgent // by the name in lower case
 	meant  map[int]*plainAgent    // by the index of a registry token that only the second reading finds
-	order  []string               // of named, as they come in the body
+	order  []string               // keys of named in the order of the body
 }
 
-// plainAgent is somebody whom groups name.
+// plainAgent is an agent that groups name.
 type plainAgent struct {
-	line   int          // of the first user-agent line that does
-	lines  map[int]bool // all of them
+	line   int          // first user-agent line that names it
+	lines  map[int]bool // all lines that name it
 	groups []int        // ascending
-	itself bool         // one of its lines means nobody else by the second reading
+	itself bool         // one of its lines has no other meaning by the second reading
 
-	rules *plainRules // of the groups; worked out when they are asked for
+	rules *plainRules // of the groups; computed on demand
 }
 
 func newPlainAgent(line int) *plainAgent { return &plainAgent{line: line, lines: map[int]bool{}} }
@@ -47,13 +47,13 @@ func (a *plainAgent) namedIn(group, line int) {
 	}
 }
 
-// plainCrawler is a row of the registry as it is needed here.
+// plainCrawler is a row of the registry.
 type plainCrawler struct {
-	names     []string // its own, then those that it falls back to; in lower case
+	names     []string // its own name, then its fallbacks; in lower case
 	heedsStar bool
 }
 
-// plainRegistry is the registry: the crawlers, and which of them has a name or alias in lower case.
+// plainRegistry is the registry: the crawlers, and the crawler of each name or alias in lower case.
 var plainRegistry = sync.OnceValue(func() (reg struct {
 	crawlers    []plainCrawler
 	name, alias map[string]int
@@ -86,8 +86,8 @@ func newPlainFile(body string) plainFile {
 	return p
 }
 
-// readAgent notes whom a user-agent line names, strictly and by the second reading. That is asked only where the strict
-// one finds neither the wildcard nor a token that the registry knows.
+// readAgent records the agent of a user-agent line, strictly and by the second reading. The second reading applies only
+// if the strict one finds neither the wildcard nor a registry token.
 func (p *plainFile) readAgent(group int, r plainRecord) {
 	name, id := plainName(r.value), -1
 	if _, known := plainRegistry().name[name]; !known && name != "*" {
@@ -109,7 +109,7 @@ func (p *plainFile) readAgent(group int, r plainRecord) {
 	}
 }
 
-// plainMeaning is the second reading: the registry token that was meant, -1 for none.
+// plainMeaning is the second reading. It returns the registry token that is meant, -1 for none.
 func plainMeaning(value string) int {
 	for _, name := range plainMeant(value) {
 		if id, ok := plainRegistry().name[name]; ok {
@@ -122,7 +122,7 @@ func plainMeaning(value string) int {
 	return -1
 }
 
-// rulesOf returns the merged rules of the groups that an agent follows; for nobody, none.
+// rulesOf returns the merged rules of an agent's groups; no rules for a nil agent.
 func (p *plainFile) rulesOf(a *plainAgent) *plainRules {
 	if a == nil {
 		return newPlainRules(nil)
@@ -137,8 +137,8 @@ func (p *plainFile) rulesOf(a *plainAgent) *plainRules {
 	return a.rules
 }
 
-// followed returns the agent whose groups a crawler follows: the first of its names that has one, else `*` if it heeds
-// that, else nobody.
+// followed returns the agent whose groups a crawler follows: that of its first name with a group, else `*` if it heeds
+// that, else nil.
 func (p *plainFile) followed(c plainCrawler) (agent *plainAgent, via Via) {
 	for i, name := range c.names {
 		if agent = p.named[name]; agent != nil {
@@ -154,7 +154,7 @@ func (p *plainFile) followed(c plainCrawler) (agent *plainAgent, via Via) {
 	return nil, ViaNone
 }
 
-// newPlainSite says what an exchange means for access, and reads the body.
+// newPlainSite returns the access of an exchange, and reads the body.
 func newPlainSite(f *exchange.Response) plainSite {
 	p := plainSite{access: plainAccess(f.Outcome, f.Status), statusCame: f.Status != 0}
 	if p.access == parser.AccessConditional {
@@ -163,8 +163,8 @@ func newPlainSite(f *exchange.Response) plainSite {
 	return p
 }
 
-// plainAccess: nothing is known of whom we did not ask. A 2xx has rules; a 4xx, and redirects that lead to no file,
-// mean that there is none; all else is a failing server.
+// plainAccess: without a request, access is unknown. A 2xx has rules. A 4xx, and redirects that lead to no file, mean
+// that there is no file. All else is a failing server.
 func plainAccess(outcome exchange.Outcome, status int) parser.Access {
 	switch outcome {
 	case 0, exchange.OptedOut, exchange.BlockedAddress, exchange.NotArchived:
@@ -182,7 +182,7 @@ func plainAccess(outcome exchange.Outcome, status int) parser.Access {
 	return parser.AccessFullDisallow
 }
 
-// verdict is what a crawler's rules amount to; none allow all.
+// verdict returns the verdict of a crawler's rules. No rules allow everything.
 func (p *plainSite) verdict(c plainCrawler) Decision {
 	agent, _ := p.followed(c)
 	return p.rulesOf(agent).decision()
@@ -190,26 +190,25 @@ func (p *plainSite) verdict(c plainCrawler) Decision {
 
 // The six published definitions of "the site blocks this crawler".
 
-// mention: the site's file speaks of the crawler at all. A group names it, whatever stands in it, be it nothing.
-// Whoever is only reached by a fallback or by `*` is not mentioned. (HTTP Archive's Web Almanac counts so.)
+// mention: a group of the site's file names the crawler, whatever its rules. A crawler with rules only by a fallback or
+// by `*` is not mentioned. (HTTP Archive's Web Almanac counts so.)
 func (p *plainSite) mention(c plainCrawler) bool { return p.named[c.names[0]] != nil }
 
-// explicitRoot: the site names the crawler and denies it the first page. What else it may fetch does not matter, nor
-// does a `/` that `*` is denied.
+// explicitRoot: the site names the crawler and denies it `/`. Its other paths do not count, nor do rules of `*`.
 func (p *plainSite) explicitRoot(c plainCrawler) bool {
 	own := p.named[c.names[0]]
 	return own != nil && p.rulesOf(own).denies("/")
 }
 
-// full: the rules that the crawler follows, own, fallback's or those of `*`, leave it nothing.
+// full: the rules that the crawler follows (its own, a fallback's, or those of `*`) deny it everything.
 func (p *plainSite) full(c plainCrawler) bool { return p.verdict(c) == Blocked }
 
-// any: those rules deny it something, or everything.
+// any: these rules deny it something or everything.
 func (p *plainSite) any(c plainCrawler) bool { return p.verdict(c) != Allowed }
 
-// dpiAll: the Data Provenance Initiative's `all`. Its parser knows no matching: `/` must stand among the disallows as
-// it is, and no allow line beside it, not even an empty one, once all values with a `?` are dropped. Who has no group
-// of its own or of a fallback inherits that of `*`, even a crawler that says it ignores `*`.
+// dpiAll: `all` of the Data Provenance Initiative. Its parser does not match patterns. A disallow must be literally
+// `/`, and there must be no allow line, not even an empty one, once values with a `?` are dropped. A crawler without a
+// group of its own or of a fallback inherits that of `*`, even if it ignores `*`.
 func (p *plainSite) dpiAll(c plainCrawler) bool {
 	agent, via := p.followed(c)
 	if via == ViaNone {
@@ -218,20 +217,20 @@ func (p *plainSite) dpiAll(c plainCrawler) bool {
 	return p.rulesOf(agent).dpi() == DPIAll
 }
 
-// rfcEffective: a crawler that obeys RFC 9309 fetches nothing there: the rules say so, or the server fails and that
-// forbids everybody everything. Only sites from which an HTTP status came are asked: a dead name has no policy.
+// rfcEffective: a crawler that obeys RFC 9309 fetches nothing: by the rules, or because the server fails, which forbids
+// everything to all. Only sites with an HTTP status count, since a dead name has no policy.
 func (p *plainSite) rfcEffective(c plainCrawler) bool {
 	return p.statusCame && (p.access == parser.AccessFullDisallow || p.full(c))
 }
 
-// definitions are the answers of all six.
+// definitions are the results of all six.
 type definitions struct{ mention, explicitRoot, full, any, dpiAll, rfcEffective bool }
 
 func (p *plainSite) definitions(c plainCrawler) definitions {
 	return definitions{p.mention(c), p.explicitRoot(c), p.full(c), p.any(c), p.dpiAll(c), p.rfcEffective(c)}
 }
 
-// verdictRow is what is compared of a row of the table `verdicts`.
+// verdictRow has the compared columns of the table `verdicts`.
 type verdictRow struct {
 	token           string
 	id              int
@@ -247,7 +246,7 @@ type verdictRow struct {
 	plainValues
 }
 
-// row is that of an agent, which may be nobody.
+// row returns the row of an agent, which may be nil.
 func (p *plainSite) row(token string, id int, agent *plainAgent, via Via) verdictRow {
 	rules := p.rulesOf(agent)
 	v := verdictRow{
@@ -261,8 +260,8 @@ func (p *plainSite) row(token string, id int, agent *plainAgent, via Via) verdic
 	return v
 }
 
-// rows are those that the site has: of `*` always, if anything is known of it; of each agent that is named; of each
-// registry token that reaches one by fallback; and of each that only the second reading finds.
+// rows returns the rows of the site: of `*`, if its access is known; of each agent that is named; of each registry
+// token that reaches one by fallback; and of each token that only the second reading finds.
 func (p *plainSite) rows() (rows []verdictRow) {
 	switch p.access {
 	case parser.AccessUnknown:
@@ -282,7 +281,7 @@ func (p *plainSite) rows() (rows []verdictRow) {
 		}
 	}
 	for id, agent := range p.meant {
-		// Whoever reads so reads the lines, too, that name the token strictly.
+		// The second reading includes the lines that name the token strictly.
 		all := *agent
 		if own := p.named[plainRegistry().crawlers[id].names[0]]; own != nil {
 			all.groups = slices.Concat(agent.groups, own.groups)
@@ -298,9 +297,9 @@ func (p *plainSite) rows() (rows []verdictRow) {
 	return rows
 }
 
-// namedRows are those of agents that the file names, in the spelling of the registry or in lower case, cut to a bound:
-// of names that are alike up to it, the first has the row. Who is only a fragment of a name that the second reading
-// knows has none.
+// namedRows returns the rows of agents that the file names, in the spelling of the registry or in lower case, cut to a
+// bound. Among names that are equal up to the bound, the first has the row. A fragment of a name that the second
+// reading knows has none.
 func (p *plainSite) namedRows() (rows []verdictRow) {
 	cut := map[string]bool{}
 	for _, name := range p.order {

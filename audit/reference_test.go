@@ -18,13 +18,12 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// The reference says a second time, as plainly as possible, what a body means for crawlers. It shares no code with
-// parser and audit, and takes from them only the types of results and the registry's rows.
+// The reference computes a second time, as plainly as possible, what a body means for crawlers. It shares no code with
+// parser and audit, except types of results and the registry's rows.
 //
-// reference_lines_test.go reads lines, records, groups and names; reference_rules_test.go tries rules;
-// reference_values_test.go reads what else files say to agents; reference_site_test.go says what follows for a site. In
-// this file are the tests that compare all of it with Judge: case by case, on files that chance made up, and on all
-// real bodies.
+// reference_lines_test.go reads lines, records, groups and names; reference_rules_test.go matches rules;
+// reference_values_test.go reads extension records of agents; reference_site_test.go judges a site. This file has the
+// tests that compare all of it with Judge: on single cases, on random files, and on all real bodies.
 
 // corpora are the packs of real bodies.
 var corpora = []string{"mix12k", "typical12k", "modern-ai"}
@@ -40,8 +39,8 @@ func reportedRows(r *Report) (rows []verdictRow) {
 	return rows
 }
 
-// reportedDefinitions works the six definitions out of a Report for every registry token, as queries do: from its
-// lists, and from the token's row or, where there is none, from that of `*`.
+// reportedDefinitions computes the six definitions from a Report for every registry token, like queries do: from its
+// lists, and from the token's row or, if there is none, from that of `*`.
 func reportedDefinitions(s *Site) []definitions {
 	r, all := &s.Report, make([]definitions, len(tokens.Default().Tokens))
 	set := func(list []uint16, mark func(*definitions)) {
@@ -65,7 +64,7 @@ func reportedDefinitions(s *Site) []definitions {
 	return all
 }
 
-// differences judges the site and compares everything with the reference. It returns "" where all agrees.
+// differences judges the site and compares everything with the reference. It returns "" if they agree.
 func differences(s *Site) string {
 	Judge(s)
 	var text strings.Builder
@@ -98,7 +97,7 @@ func differences(s *Site) string {
 	return text.String()
 }
 
-// compareRows compares rows, whose order is not promised.
+// compareRows compares rows in any order.
 func compareRows(got, want []verdictRow, differ func(what string, got, want any)) {
 	byToken := func(a, b verdictRow) int {
 		return cmp.Or(strings.Compare(a.token, b.token), strings.Compare(fmt.Sprint(a.lenient), fmt.Sprint(b.lenient)))
@@ -123,7 +122,7 @@ func compareRows(got, want []verdictRow, differ func(what string, got, want any)
 	}
 }
 
-// answer makes the site one that answered with the body.
+// answer sets the site's answer to the body.
 func answer(s *Site, body []byte) {
 	s.Reset()
 	s.Fetch.Outcome, s.Fetch.Status, s.Fetch.Body = exchange.Answered, 200, body
@@ -141,8 +140,8 @@ func compare(t *testing.T, s *Site, body []byte) (agree bool) {
 	return false
 }
 
-// shortest drops lines from a body as long as Judge and the reference still differ, and returns what is left, and how
-// they differ.
+// shortest drops lines from a body as long as Judge and the reference still differ. It returns the rest and the
+// differences.
 func shortest(body []byte) (least []byte, text string) {
 	s := new(Site)
 	differ := func(lines [][]byte) bool {
@@ -164,7 +163,7 @@ func shortest(body []byte) (least []byte, text string) {
 	return least, differences(s)
 }
 
-// TestDefinitions says of small files what each definition makes of them, in the order in which they are listed above.
+// TestDefinitions has the result of each definition for small files, in the order above.
 func TestDefinitions(t *testing.T) {
 	f := func(text, token string, want definitions) {
 		t.Helper()
@@ -199,7 +198,7 @@ func TestDefinitions(t *testing.T) {
 	f("ua: GPTBot | d: | ua: CCBot | d: /", "GPTBot", named) // an empty rule ends the list of agents
 	f("ua: GPTBot | x: y | ua: CCBot | d: /", "GPTBot", all) // an unknown record does not
 
-	// What amounts to a block for one definition does not for another.
+	// Cases in which definitions differ.
 	f("ua: GPTBot | d: / | a: /robots.txt", "GPTBot", root)
 	f("ua: GPTBot | d: / | a:", "GPTBot", allButDPI)
 	f("ua: GPTBot | a: | d: /", "GPTBot", allButDPI)
@@ -222,7 +221,7 @@ func TestDefinitions(t *testing.T) {
 	f("ua: GPTBot | d: /*a*b | a: /ab*** | d: acb", "GPTBot", named) // and names no path
 	f("ua: GPTBot | d: https://example.com/", "GPTBot", named)
 
-	// A query string hides a rule from the Data Provenance Initiative, and from nobody else.
+	// A query string hides a rule only from the Data Provenance Initiative.
 	f("ua: GPTBot | d: / | a: /?x", "GPTBot", definitions{mention: true, explicitRoot: true, any: true, dpiAll: true})
 	f("ua: GPTBot | a: / | d: /*?", "GPTBot", partly)
 	f("ua: GPTBot | d: /? | d: /", "GPTBot", all)
@@ -234,7 +233,7 @@ func TestDefinitions(t *testing.T) {
 	f("ua: GPTBot | d: / | a: /index.php", "GPTBot", root)
 	f("ua: GPTBot | d: /index.html", "GPTBot", partly)
 
-	// Tokens that ignore `*`: only the Data Provenance Initiative has them inherit.
+	// Tokens that ignore `*` inherit its rules only by the Data Provenance Initiative.
 	f("ua: * | d: /", "AdsBot-Google", definitions{dpiAll: true})
 	f("ua: * | d: /x", "AdsBot-Google", nothing)
 	f("ua: * | d: / | a:", "AdsBot-Google", nothing)
@@ -243,7 +242,7 @@ func TestDefinitions(t *testing.T) {
 	f("ua: * | ua: AdsBot-Google | d: /", "AdsBot-Google", all)
 	f("ua: Googlebot | d: /", "AdsBot-Google", nothing)
 
-	// Fallbacks: a chain's first name that has a group.
+	// Fallbacks: the first name of the chain with a group.
 	f("ua: Googlebot | d: /", "Googlebot-News", byOther)
 	f("ua: Googlebot | d: /x | ua: * | d: /", "Googlebot-News", someByOther)
 	f("ua: Googlebot | ua: * | d: / | ua: Googlebot-News", "Googlebot-News", named)
@@ -252,7 +251,7 @@ func TestDefinitions(t *testing.T) {
 	f("ua: msnbot | d: / | ua: *", "bingbot", byOther)
 	f("ua: Googlebot | d: / | ua: *", "Applebot", byOther)
 
-	// Names that a strict reading does not know stand outside: `*` is followed.
+	// Names that the strict reading does not find do not count: `*` is followed.
 	f("ua: MJ12bot | d: /", "MJ12bot", nothing)
 	f("ua: MJ12bot | d: | ua: * | d: /", "MJ12bot", byOther)
 	f("ua: MJ12bot/1.4 | d: / | ua: *", "MJ12bot", nothing)
@@ -269,7 +268,7 @@ func TestDefinitions(t *testing.T) {
 	f("ua: XGPTBot | d: /", "GPTBot", nothing)
 	f("ua: * GPTBot | d: /", "GPTBot", byOther)
 
-	// Lines as files have them.
+	// Lines as in real files.
 	f("\xEF\xBB\xBFUser-agent: GPTBot\nDisallow: /", "GPTBot", all)
 	f("\xEF\xBBUser-agent: GPTBot\nDisallow: /", "GPTBot", all)
 	f("\xEF\xBB\xBF\xEF\xBB\xBFUser-agent: GPTBot\nDisallow: /", "GPTBot", nothing)
@@ -299,8 +298,8 @@ func TestDefinitions(t *testing.T) {
 	f("User-agent : GPTBot\n\tDISALLOW\t:\t/\t", "GPTBot", all)
 }
 
-// TestDefinitionsByStatus says what answers mean that are no file: the row of `*` as `verdict via`, and what each
-// definition makes of it for GPTBot.
+// TestDefinitionsByStatus checks answers without a file: the row of `*` as `verdict via`, and the result of each
+// definition for GPTBot.
 func TestDefinitionsByStatus(t *testing.T) {
 	f := func(outcome exchange.Outcome, status int, star string, want definitions) {
 		t.Helper()
@@ -318,7 +317,7 @@ func TestDefinitionsByStatus(t *testing.T) {
 			t.Errorf("%v %d: %s, want %s", outcome, status, got, star)
 		}
 		for id, got := range reportedDefinitions(s) {
-			// Of a file in force only GPTBot is told anything; without one, everybody fares alike.
+			// A file in force names only GPTBot. Without one, all crawlers have the same verdict.
 			want := want
 			if want.mention && tokens.Default().Tokens[id].Name != "GPTBot" {
 				want = definitions{}
@@ -343,8 +342,8 @@ func TestDefinitionsByStatus(t *testing.T) {
 	f(exchange.RedirectLimit, 301, "allowed http", nothing)
 	f(exchange.RedirectInvalid, 302, "allowed http", nothing)
 
-	// Who cannot be reached is blocked and has no policy; an answer that broke off behind its status has one. Whom we
-	// did not ask, we know nothing of.
+	// An unreachable site blocks and has no policy. An answer that broke off after its status has a policy. Without a
+	// request nothing is known.
 	for _, outcome := range exchange.Outcomes() {
 		switch {
 		case !outcome.Asked():
@@ -357,7 +356,7 @@ func TestDefinitionsByStatus(t *testing.T) {
 	f(0, 0, "no row", nothing)
 }
 
-// TestDefinitionsOnInventions compares files made up of what is hard to read, line by line.
+// TestDefinitionsOnInventions compares random files of lines that are hard to read.
 func TestDefinitionsOnInventions(t *testing.T) {
 	chance := rand.New(rand.NewPCG(9309, 1))
 	one := func(of ...string) string { return of[chance.IntN(len(of))] }
@@ -403,7 +402,7 @@ func TestDefinitionsOnInventions(t *testing.T) {
 	}
 }
 
-// TestDefinitionsOnCorpora compares every token and every row of all real bodies; a tenth of them if time is short.
+// TestDefinitionsOnCorpora compares every token and every row of all real bodies, or of a tenth of them in short mode.
 func TestDefinitionsOnCorpora(t *testing.T) {
 	for _, corpus := range corpora {
 		t.Run(corpus, func(t *testing.T) {

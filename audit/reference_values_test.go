@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// This file is the reference's reading of the extension records that belong to agents. Each belongs to the agents that
-// its group has named so far, and of those that an agent gets the first with a valid value counts; of Content-Usage all
-// that speak of `/` count.
+// This file has the reference's reading of the extension records that belong to agents. Each belongs to the agents that
+// its group has named so far. The first valid record of an agent counts; of Content-Usage all that concern `/` count.
 
-// plainValues are what such records say to an agent; zero values where they say nothing.
+// plainValues are the values of such records for an agent; zero for none.
 type plainValues struct {
 	delay, rate           float64
 	hasDelay              bool
@@ -20,7 +19,7 @@ type plainValues struct {
 	usage                 string
 }
 
-// values of an agent; for nobody, none.
+// values returns the values of an agent; zero values for a nil agent.
 func (p *plainFile) values(a *plainAgent) (v plainValues) {
 	if a == nil {
 		return v
@@ -44,16 +43,16 @@ func (p *plainFile) values(a *plainAgent) (v plainValues) {
 	return v
 }
 
-// plainUsage is a Content-Usage value: a path, and the preferences that it states.
+// plainUsage is a Content-Usage value: a path and its preferences.
 type plainUsage struct {
 	path string
 	said map[string]string // train-ai and search; y, n
 }
 
-// usageMember is a member of the dictionaries that the reference knows, which have no lists and no texts.
+// usageMember is a member of a dictionary. The reference does not know lists and strings.
 var usageMember = regexp.MustCompile(`^([a-z*][a-z0-9_.*-]*)(?:=([A-Za-z*][A-Za-z0-9_-]*))?$`)
 
-// readPlainUsage reads what files have; of the keys that mean something the last member counts.
+// readPlainUsage reads a value. The last member of each known key counts.
 func readPlainUsage(value string) (u plainUsage, ok bool) {
 	u.said = map[string]string{}
 	if strings.HasPrefix(value, "/") {
@@ -72,7 +71,7 @@ func readPlainUsage(value string) (u plainUsage, ok bool) {
 	return u, true
 }
 
-// strongest says what usages come to: those with the longest path count, and of these whoever refuses.
+// strongest combines usages: those with the longest path count, and a refusal among these wins.
 func strongest(usages []plainUsage) string {
 	longest := 0
 	for _, u := range usages {
@@ -120,10 +119,10 @@ var (
 	delayShape  = regexp.MustCompile(`^(\d{1,9}\.?\d*|\.\d+)$`)
 	rateShape   = regexp.MustCompile(`^(\d{1,9})[ \t]*/[ \t]*(\d{1,9})([smhSMH]?)(?:[ \t]+(.+))?$`)
 	visitShape  = regexp.MustCompile(`^(\d\d)(\d\d)[ \t]*-[ \t]*(\d\d)(\d\d)$`)
-	signalShape = regexp.MustCompile(`^([!-:<>-~]+)[ \t]*=[ \t]*([!-:<>-~]+)$`) // visible, but for ; and =
+	signalShape = regexp.MustCompile(`^([!-:<>-~]+)[ \t]*=[ \t]*([!-:<>-~]+)$`) // visible ASCII except ; and =
 )
 
-// plainDelay: a decimal number of seconds that is not negative.
+// plainDelay reads a decimal number of seconds without sign.
 func plainDelay(value string) (seconds float64, ok bool) {
 	if !delayShape.MatchString(value) || len(value) > 40 {
 		return 0, false
@@ -132,8 +131,8 @@ func plainDelay(value string) (seconds float64, ok bool) {
 	return seconds, err == nil
 }
 
-// plainRate: documents in so many seconds, minutes or hours; the hours of the day to which that is limited, if any,
-// must be some.
+// plainRate reads a number of documents in a number of seconds, minutes or hours. If hours of the day follow, they must
+// be valid.
 func plainRate(value string) (rate float64, ok bool) {
 	m := rateShape.FindStringSubmatch(value)
 	if m == nil {
@@ -148,7 +147,8 @@ func plainRate(value string) (rate float64, ok bool) {
 	return float64(documents) / float64(time), true
 }
 
-// plainVisit: two times of the day, in minutes after midnight; 2400 is its end, and as a beginning the next day's.
+// plainVisit reads two times of day, in minutes after midnight. 2400 is the end of the day, and as a start the
+// beginning of the next.
 func plainVisit(value string) (from, until int, ok bool) {
 	m := visitShape.FindStringSubmatch(value)
 	if m == nil {
@@ -162,7 +162,7 @@ func plainVisit(value string) (from, until int, ok bool) {
 	return from % 1440, until, n[2] < 60 && n[4] < 60 && from <= 1440 && until <= 1440
 }
 
-// plainSignal: at least one pair is what it should be. Of known keys only some values are; other keys may have any.
+// plainSignal reports whether at least one pair is valid. Known keys have fixed values, other keys any.
 func plainSignal(value string) bool {
 	for pair := range strings.SplitSeq(plainLower(value), ",") {
 		m := signalShape.FindStringSubmatch(strings.TrimSpace(pair))

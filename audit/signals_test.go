@@ -47,7 +47,7 @@ func TestCrawlDelayValues(t *testing.T) {
 }
 
 func TestRequestRates(t *testing.T) {
-	f := func(value string, want float64) { // 0 for what is none
+	f := func(value string, want float64) { // 0 for an invalid value
 		t.Helper()
 		if got, ok := parseRate([]byte(value)); got != want || ok != (want > 0) {
 			t.Errorf("%q: %v %v, want %v", value, got, ok, want)
@@ -177,7 +177,7 @@ func TestContentSignalValues(t *testing.T) {
 	f("", "")
 }
 
-// What says the same has one form.
+// Equal meanings have one form.
 func TestAppendSignal(t *testing.T) {
 	f := func(value, want string) {
 		t.Helper()
@@ -215,8 +215,8 @@ func TestContentUsageValues(t *testing.T) {
 	f("train-ai=n, train-ai=y", "", UseAllowed, Unstated, true) // RFC 9651 §4.2.2: the last wins
 	f("train-ai=n, train-ai=1", "", Unstated, Unstated, true)
 	f("train-ai", "", Unstated, Unstated, true)       // a true boolean, no token
-	f("train-ai=N", "", Unstated, Unstated, true)     // tokens have case
-	f("train-ai=\"n\"", "", Unstated, Unstated, true) // a string is no token
+	f("train-ai=N", "", Unstated, Unstated, true)     // tokens are case-sensitive
+	f("train-ai=\"n\"", "", Unstated, Unstated, true) // a string is not a token
 	f("train-ai=nn", "", Unstated, Unstated, true)
 	f("other=(1 -2.5 \"s\" tok/x :YQ==: ?1 @123 %\"x\");q=?0, search=n", "", Unstated, UseRefused, true)
 	f("", "", Unstated, Unstated, false)
@@ -249,10 +249,10 @@ func TestContentUsageValues(t *testing.T) {
 	f("a=123456789012.123", "", Unstated, Unstated, true)
 	f("a=1234567890123.1", "", Unstated, Unstated, false)
 	f("a=@1.5", "", Unstated, Unstated, false)
-	f("\ta=1", "", Unstated, Unstated, false) // only spaces stand around a Dictionary
+	f("\ta=1", "", Unstated, Unstated, false) // only spaces may surround a Dictionary
 }
 
-// dictionary is the grammar of a Dictionary (RFC 9651 §3), written down as such.
+// dictionary is the grammar of a Dictionary (RFC 9651 §3) as a regular expression.
 var dictionary = func() *regexp.Regexp {
 	key := `[a-z*][a-z0-9_.*-]*`
 	bare := `(?:-?(?:[0-9]{1,12}\.[0-9]{1,3}|[0-9]{1,15})` + // Decimal, Integer
@@ -264,11 +264,11 @@ var dictionary = func() *regexp.Regexp {
 	item := bare + parameters
 	inner := `\( *(?:` + item + `(?: +` + item + `)*)? *\)` + parameters
 	member := key + `(?:=(?:` + item + `|` + inner + `)|` + parameters + `)`
-	return regexp.MustCompile(`^ *(?:` + member + `(?:[ \t]*,[ \t]*` + member + `)*[ \t]*)?$`) // the last white space is of the algorithm in §4.2.2
+	return regexp.MustCompile(`^ *(?:` + member + `(?:[ \t]*,[ \t]*` + member + `)*[ \t]*)?$`) // the algorithm in §4.2.2 allows the last white space
 }()
 
-// A value is a Content-Usage exactly if it has the form that the drafts and RFC 9651 give it, and what it says is what its
-// last members say.
+// A value is a Content-Usage exactly if it has the syntax of the drafts and of RFC 9651, and the last member of each
+// key decides.
 func FuzzUsage(f *testing.F) {
 	for _, seed := range []string{
 		"train-ai=n", "/ai-ok/ train-ai=y", "train-ai=y, search=n", "/a/b \t train-ai=n;x=\"y\\\\\"", "a=(1 -2.5 \"s\" t/x :YQ==: ?1 @1);q=?0 , b",

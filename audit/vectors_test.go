@@ -78,7 +78,7 @@ func TestNameVectors(t *testing.T) {
 	t.Logf("%d values", n)
 }
 
-// reading tells whom the one user-agent line of a file names, as names.txt says it.
+// reading describes the agent of a file's single user-agent line, in the form of names.txt.
 func reading(s *audit.Site) string {
 	got := []string{}
 	for _, v := range s.Report.Verdicts {
@@ -100,7 +100,7 @@ func reading(s *audit.Site) string {
 	return strings.Join(got, " and ")
 }
 
-// crawlerBlock is a block of crawlers.txt while its header is read.
+// crawlerBlock is a block of crawlers.txt whose header is being read.
 type crawlerBlock struct {
 	*testing.T
 	cite string
@@ -109,7 +109,7 @@ type crawlerBlock struct {
 	reg  *tokens.Registry
 }
 
-// TestCrawlerVectors asks every question of crawlers.txt.
+// TestCrawlerVectors checks every line of crawlers.txt.
 func TestCrawlerVectors(t *testing.T) {
 	own, err := tokens.Load(strings.NewReader(readVectors(t, "registry.txt")))
 	if err != nil {
@@ -129,7 +129,7 @@ func TestCrawlerVectors(t *testing.T) {
 	t.Logf("%d blocks, %d questions", len(blocks), questions)
 }
 
-// ask goes through the fields of a header and returns the number of its questions.
+// ask checks the fields of a header and returns their number.
 func (b *crawlerBlock) ask(head string) (n int) {
 	question := map[string]string{}
 	for line := range strings.Lines(head) {
@@ -190,7 +190,7 @@ func (b *crawlerBlock) same(what string, got []string, list string) {
 	}
 }
 
-// answer compares what a crawler may do, and why.
+// answer compares a crawler's verdict and its reason.
 func (b *crawlerBlock) answer(q map[string]string, verdict string) {
 	b.Helper()
 	got := b.follow(q["agent"], q["lenient"] == "yes")
@@ -208,7 +208,7 @@ func (b *crawlerBlock) answer(q map[string]string, verdict string) {
 	}
 }
 
-// follow returns what the crawler may do: by its lenient row, as a registry token, by its row, or as anybody else.
+// follow returns the crawler's verdict: by its lenient row, as a registry token, by its row, or by that of `*`.
 func (b *crawlerBlock) follow(agent string, lenient bool) audit.TokenResult {
 	if id := b.reg.Lookup(agent); id >= 0 && !lenient {
 		return b.all.Tokens[id]
