@@ -2,17 +2,13 @@ package storetest
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"maps"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/bulkscan/bulkscan/internal/store"
 )
@@ -116,40 +112,6 @@ func (d *Disk) Off() bool {
 	return d.off
 }
 
-// Loss is what is lost when the process or the power ends.
-type Loss int
-
-// The losses. Values above Scrambled are Scrambled with another seed.
-const (
-	Nothing   Loss = iota // the process was killed: the system still writes everything
-	Unsynced              // everything that was not synced
-	Contents              // bytes that were not synced; names are kept
-	Scrambled             // a random choice of unsynced names and bytes
-)
-
-func (l Loss) String() string {
-	if l < Scrambled {
-		return [...]string{"nothing lost", "all lost that was not synced", "bytes lost, names kept"}[l]
-	}
-	return fmt.Sprintf("scrambled with seed %d", l-Scrambled)
-}
-
-// Restart ends all use of the Disk and returns the Disk that is left.
-func (d *Disk) Restart(loss Loss) *Disk {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.off = true
-	after := NewDisk()
-	after.Room, after.NoLinks = d.Room, d.NoLinks
-	s := &survival{loss: loss, random: rand.New(rand.NewPCG(uint64(loss), 1)), nodes: map[*node]*node{}}
-	if loss == Nothing {
-		after.root = s.alive(d.root)
-	} else {
-		after.root = s.of(d.root)
-	}
-	return after
-}
-
 // Files returns the contents of all files by path, as a process sees them.
 func (d *Disk) Files() map[string]string {
 	d.mu.Lock()
@@ -166,77 +128,6 @@ func (d *Disk) Files() map[string]string {
 	}
 	look("", d.root)
 	return all
-}
-
-// survival copies what survives a loss.
-type survival struct {
-	loss   Loss
-	random *rand.Rand
-	nodes  map[*node]*node // a file with two names is copied once
-}
-
-// alive copies a node with its unsynced changes.
-func (s *survival) alive(n *node) *node {
-	if n == nil {
-		return nil
-	}
-	if kept := s.nodes[n]; kept != nil {
-		return kept
-	}
-	kept := newFolder()
-	s.nodes[n] = kept
-	kept.folder, kept.data, kept.durable, kept.lost = n.folder, slices.Clone(n.data), n.durable, n.lost
-	for name, child := range n.names {
-		kept.names[name] = s.alive(child)
-	}
-	for name, child := range n.durableNames {
-		kept.durableNames[name] = s.alive(child)
-	}
-	for _, r := range n.pending {
-		kept.pending = append(kept.pending, rename{r.from, r.to, s.alive(r.node)})
-	}
-	return kept
-}
-
-// of copies what a power loss leaves of a node.
-func (s *survival) of(n *node) *node {
-	if kept := s.nodes[n]; kept != nil {
-		return kept
-	}
-	kept := newFolder()
-	s.nodes[n] = kept
-	if !n.folder {
-		kept.folder, kept.data = false, slices.Clone(s.bytes(n))
-		kept.durable = kept.data
-		return kept
-	}
-	names := maps.Clone(n.durableNames)
-	for _, r := range n.pending {
-		if s.loss == Contents || s.loss >= Scrambled && s.random.IntN(2) == 0 {
-			r.apply(names)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(names)) { // sorted, so that a seed gives the same choices
-		kept.names[name] = s.of(names[name])
-		kept.durableNames[name] = kept.names[name]
-	}
-	return kept
-}
-
-func (s *survival) bytes(n *node) []byte {
-	if s.loss < Scrambled {
-		return n.durable
-	}
-	switch s.random.IntN(4) {
-	case 0:
-		return n.durable
-	case 1:
-		return n.data[:max(len(n.durable), s.random.IntN(len(n.data)+1))]
-	case 2:
-		return append(slices.Clone(n.durable), make([]byte, len(n.data)-len(n.durable))...)
-	default:
-		return n.data
-	}
 }
 
 // do performs a call, unless the power is off.
@@ -525,98 +416,4 @@ func (l *diskLock) Unlock() error {
 		}
 		return nil
 	})
-}
-
-// diskFile is an open file.
-type diskFile struct {
-	d    *Disk
-	path string
-	node *node
-}
-
-func (f *diskFile) Write(p []byte) (n int, err error) {
-	n = len(p)
-	full := false
-	err = f.d.do("write", f.path, func() error {
-		for n > 0 && !f.d.room(n) {
-			n /= 2
-		}
-		f.node.data = append(f.node.data, p[:n]...)
-		if full = n < len(p); full {
-			return syscall.ENOSPC
-		}
-		return nil
-	})
-	if err == nil || full {
-		return n, err
-	}
-	f.d.mu.Lock()
-	defer f.d.mu.Unlock()
-	if f.d.off {
-		return 0, err
-	}
-	f.node.data = append(f.node.data, p[:len(p)/2]...)
-	return len(p) / 2, err
-}
-
-func (f *diskFile) Sync() error {
-	err := f.d.do("sync", f.path, func() error {
-		if !f.node.lost {
-			f.node.durable = slices.Clone(f.node.data)
-		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, ErrCrashed) {
-		f.d.mu.Lock()
-		defer f.d.mu.Unlock()
-		f.node.lost = true
-	}
-	return err
-}
-
-func (f *diskFile) ReadAt(p []byte, offset int64) (n int, err error) {
-	var read int
-	err = f.d.do("read", f.path, func() error {
-		if offset < int64(len(f.node.data)) {
-			read = copy(p, f.node.data[offset:])
-		}
-		return nil
-	})
-	if err == nil && read < len(p) {
-		return read, io.EOF
-	}
-	return read, err
-}
-
-func (f *diskFile) Close() error { return f.d.do("close", f.path, func() error { return nil }) }
-
-func (f *diskFile) Stat() (info fs.FileInfo, err error) {
-	err = f.d.do("stat", f.path, func() error {
-		info = infoOf(f.path, f.node)
-		return nil
-	})
-	return info, err
-}
-
-// info describes a node.
-type info struct {
-	name   string
-	size   int64
-	folder bool
-}
-
-func infoOf(path string, n *node) fs.FileInfo {
-	return info{filepath.Base(path), int64(len(n.data)), n.folder}
-}
-
-func (i info) Name() string       { return i.name }
-func (i info) Size() int64        { return i.size }
-func (i info) ModTime() time.Time { return time.Now() }
-func (i info) IsDir() bool        { return i.folder }
-func (i info) Sys() any           { return nil }
-func (i info) Mode() fs.FileMode {
-	if i.folder {
-		return fs.ModeDir | 0o777
-	}
-	return 0o666
 }
