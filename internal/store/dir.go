@@ -290,30 +290,35 @@ func (d *Dir) walk(ctx context.Context, prefix string, entered func(path string)
 			}
 			return nil
 		}
-		shown := name
-		if file.Name()[0] == '.' {
-			// If drafts are wanted, list each by its final name.
-			shown = name[:len(name)-len(file.Name())] + file.Name()[1:]
+		entry, ok, err := entryOf(name, file, prefix, keep)
+		if ok {
+			entries = append(entries, entry)
 		}
-		if !file.Type().IsRegular() || !strings.HasPrefix(shown, prefix) || !keep(file.Name()) {
-			return nil
-		}
-		info, err := file.Info()
-		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil
-			}
-			return err
-		}
-		if IsLock(file.Name()) {
-			return nil
-		}
-		entries = append(entries, Entry{Name: name, Size: info.Size(), Modified: info.ModTime().Round(0).In(time.UTC)})
-		return nil
+		return err
 	})
 	// WalkDir orders by elements; names are ordered by bytes, and '-' comes before '/'.
 	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 	return entries, err
+}
+
+// entryOf returns the Entry of a file that walk found; ok is false if walk leaves the file out.
+func entryOf(name string, file fs.DirEntry, prefix string, keep func(base string) bool) (entry Entry, ok bool, err error) {
+	shown := name
+	if file.Name()[0] == '.' {
+		// If drafts are wanted, list each by its final name.
+		shown = name[:len(name)-len(file.Name())] + file.Name()[1:]
+	}
+	if !file.Type().IsRegular() || IsLock(file.Name()) || !strings.HasPrefix(shown, prefix) || !keep(file.Name()) {
+		return Entry{}, false, nil
+	}
+	info, err := file.Info()
+	if errors.Is(err, fs.ErrNotExist) {
+		return Entry{}, false, nil // deleted during the walk
+	}
+	if err != nil {
+		return Entry{}, false, err
+	}
+	return Entry{Name: name, Size: info.Size(), Modified: info.ModTime().Round(0).In(time.UTC)}, true, nil
 }
 
 // Delete implements Store.
