@@ -1,0 +1,92 @@
+package sink
+
+import (
+	"context"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/verify"
+)
+
+// smallDataset writes a complete scan with a file of every kind: three parts, statistics, a reject, views.sql.
+func smallDataset(t testing.TB) *store.Dir {
+	t.Helper()
+	dir := newDir(t)
+	smallDatasetIn(t, dir)
+	return dir
+}
+
+func smallDatasetIn(t testing.TB, dir store.Store) {
+	t.Helper()
+	ctx := context.Background()
+	rejects, err := commit.OpenRejects(ctx, dir, crashOptions.ScanID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rejects.Add(commit.Reject{Input: "list", Line: 1, Text: "…", Reason: "no host"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := rejects.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	scanWithStats(t, dir, crashOptions, typicalSites(t, crashSites)...)
+}
+
+// scanWithStats scans like the command, which computes statistics before the scan is complete.
+func scanWithStats(t testing.TB, st store.Store, o Options, sites ...*audit.Site) {
+	t.Helper()
+	w := mustOpen(t, st, o)
+	for _, s := range sites {
+		if w.Done(s.Seq) {
+			continue
+		}
+		if err := w.Add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	writeStats(t, st, o.ScanID, schema.TokenStats, schema.TokenStatsRow{Token: "GPTBot", SegmentKind: "all"})
+	writeStats(t, st, o.ScanID, schema.RecordStats, schema.RecordStatsRow{Kind: "typo", Key: "dissallow", Sites: 1, Lines: 1})
+	if err := w.Complete(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeStats[T any](t testing.TB, st store.Store, scanID, table string, rows ...T) {
+	t.Helper()
+	writeStatsOf(t, st, mustReadScan(t, st, scanID), table, rows...)
+}
+
+func writeStatsOf[T any](t testing.TB, st store.Store, scan *commit.Scan, table string, rows ...T) {
+	t.Helper()
+	w, err := CreateTable[T](context.Background(), st, scan, commit.StatsName(table, scan.Manifest.ScanDate, scan.Manifest.ScanID), table, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows {
+		if err := w.Add(row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// findings verifies a dataset and returns every finding as its line.
+func findings(t testing.TB, st store.Store) (lines []string, v *verify.Totals) {
+	t.Helper()
+	v, err := verify.Dataset(context.Background(), st, verify.Options{Report: func(f verify.Finding) { lines = append(lines, f.String()) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines, v
+}
