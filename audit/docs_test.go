@@ -37,11 +37,11 @@ func TestDocs(t *testing.T) {
 
 // conditions describes when each step passes and warns.
 var conditions = [numSteps]string{
-	StepFetch: `- **Passes:** An answer came, its final status is 2xx, and no more redirects were needed than are followed. A body that was cut at the size limit passes.`,
+	StepFetch: `- **Passes:** An answer arrived, its final status is 2xx, and the limit of redirects was not exceeded. A body that was cut at the size limit passes.`,
 	StepCoreSyntax: "- **Passes:** There is a valid group, with or without rules: a line whose key is spelled `user-agent`, colon included, and " +
 		"whose whole value is `*`, a product token (letters, `-`, `_`) or a name that the registry knows.",
 	StepExtensions: "- **Passes:** The records outside the core were classified. This step never fails.\n" +
-		"- **Warns:** A record is present that was never standard and that nobody supports any longer: `noindex`, `nofollow`, `noarchive`.",
+		"- **Warns:** A record is present that was never standard and is no longer supported: `noindex`, `nofollow`, `noarchive`.",
 }
 
 func checksDocument() string {
@@ -66,7 +66,7 @@ func checksDocument() string {
 	line("## Steps")
 	line("")
 	line("The steps run in this order. The score is the sum of the weights of those that pass or warn. When a required step")
-	line("fails, the check fails and the steps behind it are skipped; otherwise the check warns if a step does, and else passes.")
+	line("fails, the check fails and the later steps are skipped. Otherwise the check warns if a step warns, and passes if none does.")
 	for i, step := range steps {
 		required := ", required"
 		if i == StepExtensions {

@@ -192,18 +192,18 @@ func (k Kind) Meaning() string {
 var kindMeanings = [NumKinds]string{
 	KindSitemap:   "a `sitemap` record with an absolute URL",
 	KindExtension: "a known extension record that is none of the other kinds",
-	KindSignal:    "a `content-signal` record; before any group it speaks for the whole file",
+	KindSignal:    "a `content-signal` record; before any group it applies to the whole file",
 	KindUsage:     "a `content-usage` record",
 	KindLicense:   "a `license` record",
-	KindLegacy:    "a record that was never standard and that nobody supports any longer",
+	KindLegacy:    "a record that was never standard and is no longer supported",
 	KindUnknown:   "a record with an unknown key",
 	KindOrphan:    "a rule before any user-agent line, which is ignored",
 	KindInvalid: "a line without a key; a user-agent value that is neither `*` nor a product token nor a known name; a rule " +
-		"value that begins with neither `/` nor `*`; a `sitemap` or `license` that is no absolute URL; a `crawl-delay` that is " +
-		"not digits with a point at most (nine of them before it), a `request-rate` that is not as `1/5` or `10/1m 0600-0845`, a `visit-time` that is not as `0600-0845`; a " +
-		"`content-signal` without a pair that it may have; a `content-usage` that is no dictionary, or empty",
-	KindTypo: "a record that is read only because Google's code tolerates the spelling of its key; stands beside the " +
-		"record's own kind",
+		"value that begins with neither `/` nor `*`; a `sitemap` or `license` that is not an absolute URL; a `crawl-delay` that is " +
+		"not a decimal number (at most nine digits before the point); a `request-rate` that is not like `1/5` or `10/1m 0600-0845`; " +
+		"a `visit-time` that is not like `0600-0845`; a `content-signal` without a valid pair; a `content-usage` that is empty or not a dictionary",
+	KindTypo: "a record that is read only because Google's code tolerates the spelling of its key; counts in addition to " +
+		"the record's own kind",
 }
 
 // Evidence is one row of the table `evidence`: a noteworthy line.

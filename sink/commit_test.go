@@ -89,7 +89,7 @@ func TestMissingCommits(t *testing.T) {
 	}
 	f("0-0.json: it is missing: its shard has later commits", 0)
 	f("0-2.json: it is missing: its shard has later commits", 2)
-	f("0-1.json: it is missing, and so are the 2 behind it: its shard has later commits", 1, 2, 3)
+	f("0-1.json: it is missing, and so are the 2 after it: its shard has later commits", 1, 2, 3)
 	f("0-0.json: it is missing: its shard has later commits", 0, 3)
 	f("", 4) // the last record: only the totals of a complete scan show the loss
 

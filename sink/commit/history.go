@@ -257,7 +257,7 @@ func (h *History) Gaps(more ...Key) []Gap {
 // Missing describes the gap, as text that follows the name of its first record.
 func (g Gap) Missing() string {
 	if g.Until-g.From > 1 {
-		return fmt.Sprintf("it is missing, and so are the %d behind it: its shard has later commits", g.Until-g.From-1)
+		return fmt.Sprintf("it is missing, and so are the %d after it: its shard has later commits", g.Until-g.From-1)
 	}
 	return "it is missing: its shard has later commits"
 }

@@ -3,7 +3,7 @@ package schema
 import "fmt"
 
 // NewerError says that a manifest, a commit or a table has a later schema version than Version. Its values may have
-// other meanings, so bulkscan computes nothing from it and writes nothing beside it.
+// other meanings, so bulkscan computes nothing from it and adds nothing to it.
 type NewerError struct{ Version int }
 
 func (e *NewerError) Error() string {

@@ -241,7 +241,7 @@ func (s *concatenation) addGroups(footer *format.FileMetaData, move int64, index
 	index := func(at int64, length int32) ([]byte, error) {
 		first := at - indexesAt
 		if first < 0 || length < 0 || first > int64(len(indexes))-int64(length) {
-			return nil, fmt.Errorf("an index of %d bytes at %d is not behind the pages", length, at)
+			return nil, fmt.Errorf("an index of %d bytes at %d is not after the pages", length, at)
 		}
 		return indexes[first : first+int64(length)], nil
 	}

@@ -54,7 +54,7 @@ type Cursor struct {
 	groups []parquet.RowGroup // not yet begun
 	left   int64              // rows left in the current group
 	row    int64              // rows begun
-	told   int64              // rows that Next has returned
+	passed int64              // rows that Next has returned
 	fields []*fieldReader
 	err    error
 }
@@ -135,7 +135,7 @@ func (c *Cursor) reopen() error {
 	if c.name == was {
 		return store.ErrChanged // still the file that cannot be read
 	}
-	for c.row = 0; c.row < c.told; {
+	for c.row = 0; c.row < c.passed; {
 		if more, err := c.next(); !more || err != nil {
 			return cmp.Or(err, errEntries)
 		}
@@ -186,7 +186,7 @@ func (c *Cursor) Next() bool {
 	if !more || err != nil {
 		return false
 	}
-	c.told++
+	c.passed++
 	return true
 }
 
