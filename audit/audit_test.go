@@ -245,7 +245,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// One octet that is not UTF-8 is found at every position.
+// TestInvalidUTF8IsFound shows that one octet that is not UTF-8 is found at every position.
 func TestInvalidUTF8IsFound(t *testing.T) {
 	for length := range 100 {
 		for at := range length {
@@ -362,7 +362,7 @@ func TestVerdictRows(t *testing.T) {
 	f("ua: * | d: /x | ua: *foo | d: / | ua: *", "* partial star @1")
 }
 
-// A token has one row for a site, even if long names are equal up to the bound.
+// TestLongNames shows that a token has one row for a site, even if long names are equal up to the bound.
 func TestLongNames(t *testing.T) {
 	long := strings.Repeat("x", MaxToken)
 	f := func(want int, names ...string) {
@@ -386,7 +386,8 @@ func TestLongNames(t *testing.T) {
 	f(3, long[1:], long)
 }
 
-// named, blocked and partial are sets of registry tokens; `rest` is all tokens that heed `*` and are not listed.
+// TestTokenLists checks the lists. named, blocked and partial are sets of registry tokens; `rest` is all tokens that
+// heed `*` and are not listed.
 func TestTokenLists(t *testing.T) {
 	reg := tokens.Default()
 	names := func(list []uint16) string {
@@ -462,7 +463,7 @@ func TestVerdictByStatus(t *testing.T) {
 	f(exchange.OptedOut, 0, "", Allowed)
 }
 
-// A row has the facts from which every published definition can be computed.
+// TestVerdictFacts shows that a row has the facts from which every published definition can be computed.
 func TestVerdictFacts(t *testing.T) {
 	f := func(text string, rootAllowed bool, nAllow, nDisallow int, hasRoot bool, dpi DPI) {
 		t.Helper()
@@ -605,7 +606,7 @@ func TestReportValues(t *testing.T) {
 	}
 }
 
-// A user's own tokens are judged like any other.
+// TestOwnRegistry shows that a user's own tokens are judged like any other.
 func TestOwnRegistry(t *testing.T) {
 	reg, err := tokens.Load(strings.NewReader("name|fallback|*\nHouse-Bot|GPTBot|yes\nHermit||no\nHouse 9||yes"))
 	if err != nil {
@@ -624,8 +625,8 @@ func TestOwnRegistry(t *testing.T) {
 	}
 }
 
-// A file with many combinations of large groups is judged within the bound, and known tokens exactly. Rules that
-// need no path to be tried are not bounded.
+// TestSurveyBudget shows that a file with many combinations of large groups is judged within the bound, and known
+// tokens exactly. Rules that need no path to be tried are not bounded.
 func TestSurveyBudget(t *testing.T) {
 	f := func(shared string, mayBeLimited bool) {
 		t.Helper()
@@ -683,8 +684,9 @@ func TestDecisionsMatchTheParser(t *testing.T) {
 	f(parser.SiteBlocked, Blocked)
 }
 
-// The six crawlers of Google's specification against a file with groups for googlebot-news, `*` and googlebot.
-func TestWhomCrawlersFollow(t *testing.T) {
+// TestGroupsThatCrawlersFollow checks the six crawlers of Google's specification with groups for googlebot-news, `*`
+// and googlebot.
+func TestGroupsThatCrawlersFollow(t *testing.T) {
 	s := answered(lines("ua: googlebot-news | d: /1 | ua: * | d: /2 | ua: googlebot | d: /3"))
 	f := func(token, follows, via string, line int) {
 		t.Helper()
@@ -708,7 +710,8 @@ func TestWhomCrawlersFollow(t *testing.T) {
 	f("AdsBot-Google", "", "none", 0)
 }
 
-// Goroutines may share an Auditor, not a Site. Earlier judgements of a Site do not affect later ones.
+// TestSharedAuditor shows that goroutines may share an Auditor, and that earlier judgements of a Site do not affect
+// later ones.
 func TestSharedAuditor(t *testing.T) {
 	a, bodies := New(tokens.Default()), generated(100)
 	want := make([]string, len(bodies))

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// Which crawler a user's name means.
+// TestCrawler shows which crawler a user's name means.
 func TestCrawler(t *testing.T) {
 	f := func(name string, literal bool, want string, known bool, wrong error) {
 		t.Helper()
@@ -33,8 +33,8 @@ func TestCrawler(t *testing.T) {
 	f("", false, "", false, ErrNoProductToken)
 }
 
-// Which groups a crawler follows, and what it may fetch: its own groups, those of a fallback, those of `*`, or those of
-// the second reading.
+// TestTester shows which groups a crawler follows (its own, those of a fallback, those of `*`, or those of the second
+// reading), and what it may fetch.
 func TestTester(t *testing.T) {
 	f := func(s *Site, name string, literal bool, url, want string) {
 		t.Helper()

@@ -30,7 +30,7 @@ func golden(t *testing.T, path, got string) {
 	}
 }
 
-// docs/CHECKS.md is written by: go test ./audit -run Docs -update
+// TestDocs compares docs/CHECKS.md with the code. To write it: go test ./audit -run Docs -update
 func TestDocs(t *testing.T) {
 	golden(t, filepath.Join("..", "docs", "CHECKS.md"), checksDocument())
 }

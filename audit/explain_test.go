@@ -13,7 +13,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// The whole explanation of a file with a bit of everything, except tokens with the verdict of `*`.
+// TestExplainGolden explains a file with a bit of everything, except tokens with the verdict of `*`.
 func TestExplainGolden(t *testing.T) {
 	body, err := os.ReadFile(filepath.Join("testdata", "everything.txt"))
 	if err != nil {
@@ -64,7 +64,7 @@ func TestExplainWithoutFile(t *testing.T) {
 	f(exchange.OptedOut, 0, exchange.CauseOptOut, "opted_out", "unknown", "none")
 }
 
-// A local file has no status. If it was cut, it was cut at the limit.
+// TestExplainFile shows that a local file has no status, and that it was cut at the limit if it was cut.
 func TestExplainFile(t *testing.T) {
 	f := func(s *Site, message, outcome string, status int) {
 		t.Helper()
@@ -101,7 +101,8 @@ func TestExplainMessages(t *testing.T) {
 	f("ua: * | Sitemap: https://a/ | noindex: /", StepExtensions, "legacy records: 1")
 }
 
-// Texts of sites are valid UTF-8 in a Result, and Explain agrees with the Report on every token.
+// FuzzExplain shows that texts of sites are valid UTF-8 in a Result, and that Explain agrees with the Report on every
+// token.
 func FuzzExplain(f *testing.F) {
 	f.Add([]byte("User-agent: *\nDisallow: /\xff\n"))
 	f.Add([]byte("User-agent: MJ12bot\nUser-agent: Googlebot\nCrawl-delay: 1e5\nDisallow: /\nContent-Signal: a=b"))

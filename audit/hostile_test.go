@@ -154,9 +154,9 @@ func BenchmarkJudgeHostile(b *testing.B) {
 	}
 }
 
-// A verdict that exceeds the bound is limited, and partial. Facts that need no rules to be tried are still exact, above
-// all whether `/` is allowed.
-func TestLimitedSaysSo(t *testing.T) {
+// TestLimitedVerdicts shows that a verdict that exceeds the bound is limited, and partial. Facts that need no rules to
+// be tried are still exact, above all whether `/` is allowed.
+func TestLimitedVerdicts(t *testing.T) {
 	f := func(name string, mayBeLimited bool) {
 		t.Helper()
 		s := answered(hostileBodies[name](longest))

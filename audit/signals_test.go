@@ -177,7 +177,7 @@ func TestContentSignalValues(t *testing.T) {
 	f("", "")
 }
 
-// Equal meanings have one form.
+// TestAppendSignal shows that values with equal meanings have one form.
 func TestAppendSignal(t *testing.T) {
 	f := func(value, want string) {
 		t.Helper()
@@ -267,8 +267,8 @@ var dictionary = func() *regexp.Regexp {
 	return regexp.MustCompile(`^ *(?:` + member + `(?:[ \t]*,[ \t]*` + member + `)*[ \t]*)?$`) // the algorithm in §4.2.2 allows the last white space
 }()
 
-// A value is a Content-Usage exactly if it has the syntax of the drafts and of RFC 9651, and the last member of each
-// key decides.
+// FuzzUsage shows that a value is a Content-Usage exactly if it has the syntax of the drafts and of RFC 9651, and that
+// the last member of each key decides.
 func FuzzUsage(f *testing.F) {
 	for _, seed := range []string{
 		"train-ai=n", "/ai-ok/ train-ai=y", "train-ai=y, search=n", "/a/b \t train-ai=n;x=\"y\\\\\"", "a=(1 -2.5 \"s\" t/x :YQ==: ?1 @1);q=?0 , b",

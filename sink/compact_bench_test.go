@@ -90,7 +90,8 @@ func copyFile(b *testing.B, from, to string) {
 	}
 }
 
-// BenchmarkCompact merges ten million sites in 200 parts. BULKSCAN_BENCH_KEEP names a folder for the dataset, which is kept.
+// BenchmarkCompact merges ten million sites in 200 parts. BULKSCAN_BENCH_KEEP names a folder for the dataset, which is
+// kept.
 //
 //	go test ./sink -run '^$' -bench Compact -benchtime 1x
 func BenchmarkCompact(b *testing.B) {

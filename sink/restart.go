@@ -59,7 +59,8 @@ func deleteScan(ctx context.Context, st store.Store, lock store.Unlocker, o *Opt
 	return nil
 }
 
-// blockPartNumbers creates tombstones under the numbers of parts without a record, since a late commit may have one of them.
+// blockPartNumbers creates tombstones under the numbers of parts without a record, since a late commit may have one of
+// them.
 func blockPartNumbers(ctx context.Context, st store.Store, o *Options, past *commit.History, parts map[string]int) error {
 	for shard, last := range parts {
 		for past.Next(shard) <= last+1 {

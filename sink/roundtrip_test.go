@@ -288,7 +288,7 @@ func TestBodiesOnce(t *testing.T) {
 	equal(t, "hashes", hashes, []int64{math.MinInt64, math.MinInt64 + 5})
 }
 
-// With unknown access, nothing is known to be allowed.
+// TestStarVerdict shows that nothing is known to be allowed with unknown access.
 func TestStarVerdict(t *testing.T) {
 	f := func(access parser.Access, star audit.Decision, want string) {
 		t.Helper()

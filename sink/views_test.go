@@ -148,7 +148,8 @@ func TestViewsListOnce(t *testing.T) {
 	}
 }
 
-// TestScansBesideDamaged shows that Scans returns the other scans despite a damaged manifest, and names the damaged one.
+// TestScansBesideDamaged shows that Scans returns the other scans despite a damaged manifest, and names the damaged
+// one.
 func TestScansBesideDamaged(t *testing.T) {
 	dir := newDir(t)
 	for i := range 4 {

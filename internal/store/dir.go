@@ -19,9 +19,9 @@ import (
 // Dir is a Store in a local directory: an object is a file under its name.
 //
 // A file is written under a temporary name in its final folder (`.part.parquet.ABCDEF.tmp`), then synced, closed and
-// renamed, and its folder is synced. A rename is atomic, but durable only with the folder. Without the sync of the file, a
-// file system may keep the new name and lose the bytes. Names that begin with a dot are hidden from List and skipped by
-// query engines that read a folder.
+// renamed, and its folder is synced. A rename is atomic, but durable only with the folder. Without the sync of the
+// file, a file system may keep the new name and lose the bytes. Names that begin with a dot are hidden from List and
+// skipped by query engines that read a folder.
 type Dir struct {
 	root    string
 	disk    Disk

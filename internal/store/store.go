@@ -36,22 +36,23 @@ var (
 // Folders are no objects: a folder exists while objects are in it.
 //
 // Atomic. An object that can be opened or listed is complete, even if the process or the machine dies: its bytes are
-// those of one Put, one CreateIfAbsent or one published Draft, never a part or a mixture. An open object keeps its bytes
-// while the name is replaced or deleted. A place that cannot keep them, such as an object store, fails further reads with
-// ErrChanged, and never returns other bytes.
+// those of one Put, one CreateIfAbsent or one published Draft, never a part or a mixture. An open object keeps its
+// bytes while the name is replaced or deleted. A place that cannot keep them, such as an object store, fails further
+// reads with ErrChanged, and never returns other bytes.
 //
 // Durable. When Put, CreateIfAbsent, Draft.Publish or Delete returns nil, its effect survives a power loss. Effects of
 // successive calls survive in order: the second is never seen without the first. So a commit record written after its
 // files proves that the files exist.
 //
 // Concurrent. All methods may be called from several goroutines, and by several processes on one place. A Draft is for
-// one goroutine at a time. Contexts bound the waiting for a remote; the context of Create and Open also bounds what they
-// return. A call that fails because of its context, or because a remote did not answer, has its whole effect or none.
+// one goroutine at a time. Contexts bound the waiting for a remote; the context of Create and Open also bounds what
+// they return. A call that fails because of its context, or because a remote did not answer, has its whole effect or
+// none.
 //
-// Exclusive. A Lock excludes other processes that call Lock, for the Store that returned it. Where the system cannot end a
-// Lock with its process, it is a lease that its holder renews. Once another process has taken it, every method that
-// changes something fails with ErrLockLost, so that a process that was stopped for longer than the lease cannot continue.
-// A request already in flight may still take effect later:
+// Exclusive. A Lock excludes other processes that call Lock, for the Store that returned it. Where the system cannot
+// end a Lock with its process, it is a lease that its holder renews. Once another process has taken it, every method
+// that changes something fails with ErrLockLost, so that a process that was stopped for longer than the lease cannot
+// continue. A request already in flight may still take effect later:
 //
 //   - a CreateIfAbsent, if the name has not been created since;
 //   - a Put, if the name has not been put since its holder looked;

@@ -88,8 +88,8 @@ func SplitPart(base string) (scanID, shard string, n int, ok bool) {
 // errScanID says that a scan id or shard cannot be part of a file name.
 var errScanID = errors.New("not a valid scan id")
 
-// CheckScanID reports, as an error that wraps errScanID, why a text cannot be a scan id: it must be 1 to 64 letters,
-// digits, dashes, underscores and dots, and begin with a letter or digit.
+// CheckScanID returns an error if a text is not a valid scan id: 1 to 64 letters, digits, dashes, underscores and dots,
+// beginning with a letter or digit.
 func CheckScanID(id string) error {
 	if id == "" || len(id) > schema.MaxVersion || !alphanumeric(id[0]) {
 		return fmt.Errorf("%w: %.80q", errScanID, id)

@@ -28,9 +28,8 @@ func SweepAndList(ctx context.Context, st store.Store, prefix string, ours func(
 	return names, nil
 }
 
-// UsedNumbers returns a scan's history for its deletion. Records that cannot be read count by their names: the history
-// has their shards and numbers. Parts are the last numbers, by shard, that files have. Errors of the store are left to
-// the deletion that follows.
+// UsedNumbers returns a scan's history, with the numbers of unreadable records by their names, and the last numbers, by
+// shard, that files of parts have. Errors of the store are ignored: the deletion or repair that follows reports them.
 func UsedNumbers(ctx context.Context, st store.Store, scanID string) (past *History, parts map[string]int) {
 	past, err := GatherHistory(ctx, st, scanID, func(_ string, c *Commit, err error) (*Commit, error) {
 		if errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrChanged) || ctx.Err() != nil {

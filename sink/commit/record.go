@@ -63,7 +63,8 @@ func OpenRecord(data []byte, record any, sum *string) error {
 	return nil
 }
 
-// FileRecord has the hash of a file that no commit names and that may be replaced: the statistics of a scan, or its rejects.
+// FileRecord has the hash of a file that no commit names and that may be replaced: the statistics of a scan, or its
+// rejects.
 type FileRecord struct {
 	ScanID string      `json:"scan_id"`
 	File   schema.File `json:"file"`

@@ -402,7 +402,7 @@ func TestListRefuses(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, nothing panics, and there are no more rows than in the footer.
+// FuzzList checks that nothing panics, whatever the bytes are, and that there are no more rows than in the footer.
 //
 //	go test -run - -fuzz FuzzList -fuzztime 10s -fuzzminimizetime 10x ./sink/table
 func FuzzList(f *testing.F) {

@@ -177,8 +177,8 @@ func (w webIdentity) RetrieveWithCredContext(cc *credentials.CredContext) (crede
 // environmentKeys are the keys in the variables of the process, which never change.
 type environmentKeys struct{ credentials.EnvAWS }
 
-// RetrieveWithCredContext implements credentials.Provider. The library leaves requests unsigned where one of two variables
-// is missing.
+// RetrieveWithCredContext implements credentials.Provider. The library leaves requests unsigned where one of two
+// variables is missing.
 func (e *environmentKeys) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	value, err := e.EnvAWS.RetrieveWithCredContext(cc)
 	switch {
@@ -198,8 +198,8 @@ func (e *environmentKeys) RetrieveWithCredContext(cc *credentials.CredContext) (
 var notFollowed = []string{"role_arn", "source_profile", "credential_source", "web_identity_token_file", "login_session"}
 
 // profileKeys are those of a profile, as the library reads it from the files of the AWS tools. The files are read here
-// first, for three reasons: the library's errors quote their text; a profile that says nothing of keys must differ from one
-// that fails; and a profile that takes its rights from elsewhere must not sign with other keys.
+// first, for three reasons: the library's errors quote their text; a profile that says nothing of keys must differ from
+// one that fails; and a profile that takes its rights from elsewhere must not sign with other keys.
 type profileKeys struct{ credentials.FileAWSCredentials }
 
 // RetrieveWithCredContext implements credentials.Provider.

@@ -113,7 +113,8 @@ func (r *retries) elsewhere(answer minio.ErrorResponse) bool {
 	return r.moved
 }
 
-// try calls ask until it succeeds or fails for good, or until patience or the context ends. Each attempt has time for size bytes.
+// try calls ask until it succeeds or fails for good, or until patience or the context ends. Each attempt has time for
+// size bytes.
 func (s *Store) try(ctx context.Context, size int, ask func(ctx context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -254,7 +254,8 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// TestChanged shows that reading a replaced or deleted object fails with ErrChanged and never returns bytes of another object.
+// TestChanged shows that reading a replaced or deleted object fails with ErrChanged and never returns bytes of another
+// object.
 func TestChanged(t *testing.T) {
 	g := storetest.StartGateway(t)
 	s := open(t, g, "changed", nil)

@@ -13,13 +13,13 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 )
 
-// Disk is a store.Disk in memory that fails at a chosen call, is full, or loses power. After a power loss it has what was
-// synced, and any part of the rest, in any order.
+// Disk is a store.Disk in memory that fails at a chosen call, is full, or loses power. After a power loss it has what
+// was synced, and any part of the rest, in any order.
 //
-// Durability follows POSIX, read to the disadvantage of the program. A file's bytes are durable after Sync. Before it, a
-// prefix of them may be durable, or nothing, or as many zeros. A folder's names are durable after SyncFolder of the folder.
-// Before it, each creation, link, rename and removal in it may be durable or not, independently of earlier ones. A Sync
-// that fails has lost the bytes: a later Sync does not bring them back.
+// Durability follows POSIX, read to the disadvantage of the program. A file's bytes are durable after Sync. Before it,
+// a prefix of them may be durable, or nothing, or as many zeros. A folder's names are durable after SyncFolder of the
+// folder. Before it, each creation, link, rename and removal in it may be durable or not, independently of earlier
+// ones. A Sync that fails has lost the bytes: a later Sync does not bring them back.
 type Disk struct {
 	// Fail, if not nil, is called before every call with its number, from 1 on, and may make it fail. A failed call
 	// has no effect, except that a failed write writes half.
