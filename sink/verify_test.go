@@ -299,7 +299,7 @@ func TestVerifyFinds(t *testing.T) {
 		"damaged: "+scan+"commits/0-1.json: it is damaged")
 	f("commit renamed", func(t *testing.T, dir *store.Dir) {
 		write(t, dir, scan+"commits/0-3.json", read(t, dir, scan+"commits/0-1.json"))
-	}, "damaged: "+scan+`commits/0-3.json: it is damaged: it calls itself "_scans/crash-1/commits/0-1.json"`)
+	}, "damaged: "+scan+`commits/0-3.json: it is damaged: its content is that of "_scans/crash-1/commits/0-1.json"`)
 	f("site twice", func(t *testing.T, dir *store.Dir) {
 		edit(t, dir, 1, func(c *commit.Commit) { c.Finished = bitmapOf(t, 0, 5, 6, 7) })
 	}, "damaged: "+scan+"commits/0-1.json: 1 of its sites are in earlier commits, too; the first is seq 0",

@@ -141,7 +141,7 @@ func ReadCommit(ctx context.Context, st store.Store, scanID, name string) (*Comm
 		return nil, fmt.Errorf("cannot read %s: %w", name, err)
 	}
 	if c.Name() != name || c.ScanID != scanID || CheckShard(c.Shard) != nil && c.Shard != CompactedShard {
-		return nil, fmt.Errorf("cannot read %s: %w: it calls itself %.200q", name, ErrRecord, c.Name())
+		return nil, fmt.Errorf("cannot read %s: %w: its content is that of %.200q", name, ErrRecord, c.Name())
 	}
 	for _, f := range c.Files {
 		if err := store.CheckName(f.Name); err != nil {

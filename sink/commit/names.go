@@ -125,7 +125,7 @@ func alphanumeric(c byte) bool {
 // CheckDate returns an error unless a date has the form YYYY-MM-DD.
 func CheckDate(date string) error {
 	if _, err := time.Parse(time.DateOnly, date); err != nil {
-		return fmt.Errorf("%.40q is no date of the form YYYY-MM-DD", date)
+		return fmt.Errorf("%.40q is not a date of the form YYYY-MM-DD", date)
 	}
 	return nil
 }

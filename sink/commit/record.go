@@ -128,7 +128,7 @@ func ReadFileRecord(ctx context.Context, st store.Store, scanID, table string) (
 		return nil, fmt.Errorf("cannot read %s: %w", name, err)
 	}
 	if r.ScanID != scanID || r.File.Table != table {
-		return nil, fmt.Errorf("cannot read %s: %w: it calls itself %.80q of scan %.80q", name, ErrRecord, r.File.Table, r.ScanID)
+		return nil, fmt.Errorf("cannot read %s: %w: its content is that of %.80q of scan %.80q", name, ErrRecord, r.File.Table, r.ScanID)
 	}
 	return r, nil
 }

@@ -91,7 +91,7 @@ func (p *pageReader) read(scanID string) error {
 	for i := range footer.RowGroups {
 		group := &footer.RowGroups[i]
 		if group.NumRows < 0 || group.NumRows > maxGroupRows {
-			return fmt.Errorf("row group %d says that it has %d rows", i, group.NumRows)
+			return fmt.Errorf("row group %d claims %d rows", i, group.NumRows)
 		}
 		if len(group.Columns) != len(shapes) {
 			return fmt.Errorf("row group %d has %d columns, not %d", i, len(group.Columns), len(shapes))

@@ -21,7 +21,7 @@ type shape struct {
 
 // shapesOf returns the shapes of a schema's columns, in order.
 func shapesOf(schema []format.SchemaElement) ([]shape, error) {
-	errSchema := fmt.Errorf("%w: its schema is no tree", errFooter)
+	errSchema := fmt.Errorf("%w: its schema is not a tree", errFooter)
 	if len(schema) == 0 || schema[0].NumChildren.V < 0 {
 		return nil, errSchema
 	}
@@ -65,7 +65,7 @@ func shapesOf(schema []format.SchemaElement) ([]shape, error) {
 	return columns, nil
 }
 
-var errContents = errors.New("its values make no sense")
+var errContents = errors.New("its values are invalid")
 
 // check reports an error if a data page decodes to more values than given, nulls included, or to more than most bytes.
 func (s shape) check(page []byte, encoding format.Encoding, values, most int64) error {
@@ -114,7 +114,7 @@ func (s shape) checkValues(page []byte, encoding format.Encoding, values, most i
 		}
 		count, err := checkRuns(page[1:], int(page[0]), values)
 		if err == nil && s.definition == 0 && count < uint64(values) {
-			err = fmt.Errorf("%w: %d, of %d", errContents, count, values)
+			err = fmt.Errorf("%w: %d instead of %d", errContents, count, values)
 		}
 		return err
 	case format.DeltaBinaryPacked:
@@ -142,10 +142,10 @@ func checkRuns(runs []byte, width int, values int64) (count uint64, err error) {
 			length, size = length*8, length*uint64(width)
 		}
 		if head>>1 > uint64(values) || size > uint64(len(runs)) {
-			return 0, fmt.Errorf("%w: a run of %d values, of %d", errContents, length, values)
+			return 0, fmt.Errorf("%w: a run of %d values among %d", errContents, length, values)
 		}
 		if count += length; count > uint64(values)+7 {
-			return 0, fmt.Errorf("%w: more than %d", errContents, values)
+			return 0, fmt.Errorf("%w: more than the %d of its header", errContents, values)
 		}
 		runs = runs[size:]
 	}
@@ -182,13 +182,13 @@ func eachDelta(b []byte, values int64, f func(int32)) (rest []byte, err error) {
 	for i := range head {
 		v, n := binary.Uvarint(b)
 		if n <= 0 {
-			return nil, fmt.Errorf("%w: differences without a head", errContents)
+			return nil, fmt.Errorf("%w: differences without a header", errContents)
 		}
 		head[i], b = v, b[n:]
 	}
 	first, n := binary.Varint(b)
 	if n <= 0 || head[2] > uint64(values) || head[0] == 0 || head[0] > 1<<16 || head[1] == 0 || head[1] > head[0] {
-		return nil, fmt.Errorf("%w: %d differences, of %d", errContents, head[2], values)
+		return nil, fmt.Errorf("%w: %d differences among %d values", errContents, head[2], values)
 	}
 	b = b[n:]
 	if head[2] == 0 {

@@ -63,7 +63,7 @@ func OpenTail(object store.Object) (t *Tailed, footer []byte, err error) {
 	}
 	begins := size - 8 - length
 	if length > MaxFooter || begins < int64(len(Magic)) {
-		return nil, nil, fmt.Errorf("%w: it says that it has %d bytes, in a file of %d", errFooter, length, size)
+		return nil, nil, fmt.Errorf("%w: it claims %d bytes in a file of %d", errFooter, length, size)
 	}
 	if begins < t.at {
 		t.at = begins
@@ -114,7 +114,7 @@ func checkThrift(b []byte, perStruct int) error {
 	w := thriftWalk{b: b, perStruct: perStruct, room: thriftRatio*len(b) + thriftSlack}
 	w.structure(thriftDepth)
 	if w.bad || w.at != len(b) {
-		return fmt.Errorf("%w: byte %d of %d makes no sense", errFooter, w.at, len(b))
+		return fmt.Errorf("%w: byte %d of %d is invalid", errFooter, w.at, len(b))
 	}
 	return nil
 }

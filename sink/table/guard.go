@@ -86,18 +86,18 @@ func (w *pageWalker) next(room *pageRoom) (h *format.PageHeader, n int, err erro
 		values = int64(h.DataPageHeaderV2.V.NumValues)
 	case h.Type == format.DictionaryPage && h.DictionaryPageHeader.Valid:
 		if d := h.DictionaryPageHeader.V; d.NumValues < 0 || int64(d.NumValues) > raw {
-			return fail(fmt.Errorf("it says that it has %d values", d.NumValues))
+			return fail(fmt.Errorf("it claims %d values", d.NumValues))
 		}
 	default:
 		return fail(fmt.Errorf("it is of type %v", h.Type))
 	}
 	switch {
 	case values < 0 || values > maxPageValues || values > w.values:
-		return fail(fmt.Errorf("it says that it has %d values, of %d", values, w.values))
+		return fail(fmt.Errorf("it claims %d values, its column has %d left", values, w.values))
 	case size < 0 || size > w.end-w.at:
 		return fail(fmt.Errorf("its length of %d bytes is not within its column", size))
 	case raw < 0 || raw > w.most:
-		return fail(fmt.Errorf("it says that it has %d bytes before compression", raw))
+		return fail(fmt.Errorf("it claims %d bytes before compression", raw))
 	}
 	w.values -= values
 	room.packed = slices.Grow(room.packed[:0], int(size))[:size]
@@ -184,7 +184,7 @@ var inflater = sync.OnceValue(func() *zstd.Decoder {
 func inflate(codec format.CompressionCodec, to, packed []byte, raw int) (_ []byte, err error) {
 	if codec == format.Uncompressed {
 		if len(packed) != raw {
-			err = fmt.Errorf("it has %d bytes, and says %d", len(packed), raw)
+			err = fmt.Errorf("it has %d bytes and claims %d", len(packed), raw)
 		}
 		return append(to[:0], packed...), err
 	}
@@ -219,7 +219,7 @@ func inflate(codec format.CompressionCodec, to, packed []byte, raw int) (_ []byt
 		}
 	}
 	if err == nil && n != raw {
-		err = fmt.Errorf("it has %d bytes before compression or more, and says %d", n, raw)
+		err = fmt.Errorf("it inflates to at least %d bytes and claims %d", n, raw)
 	}
 	return to, err
 }
@@ -314,7 +314,7 @@ func thriftLength(b []byte) (int, error) {
 	w := thriftWalk{b: b, perStruct: metadataStruct, room: thriftSlack}
 	w.structure(thriftDepth)
 	if w.bad {
-		return 0, errors.New("its header makes no sense")
+		return 0, errors.New("its header is invalid")
 	}
 	return w.at, nil
 }

@@ -350,16 +350,16 @@ func TestListHeaders(t *testing.T) {
 		}
 	}
 	f(func(*format.FileMetaData, *format.PageHeader) {}, 10, "")
-	f(many(9), 0, "a run of 10 values, of 9")
-	f(many(1<<30), 0, "it says that it has 1073741824 values")
-	f(many(11), 0, "its values make no sense: 10, of 11")
+	f(many(9), 0, "a run of 10 values among 9")
+	f(many(1<<30), 0, "it claims 1073741824 values")
+	f(many(11), 0, "its values are invalid: 10 instead of 11")
 	f(func(footer *format.FileMetaData, _ *format.PageHeader) { footer.RowGroups[0].NumRows = 11 }, 0, "10 values, in 11 rows")
-	f(func(_ *format.FileMetaData, header *format.PageHeader) { header.DataPageHeader.V.NumValues = 11 }, 0, "11 values, of 10")
-	f(func(_ *format.FileMetaData, header *format.PageHeader) { header.DataPageHeader.V.NumValues = 9 }, 0, "a run of 10 values, of 9")
+	f(func(_ *format.FileMetaData, header *format.PageHeader) { header.DataPageHeader.V.NumValues = 11 }, 0, "it claims 11 values, its column has 10 left")
+	f(func(_ *format.FileMetaData, header *format.PageHeader) { header.DataPageHeader.V.NumValues = 9 }, 0, "a run of 10 values among 9")
 	f(func(_ *format.FileMetaData, header *format.PageHeader) {
 		header.UncompressedPageSize = maxPage + 1
-	}, 0, "it says that it has 134217729 bytes before compression")
-	f(func(_ *format.FileMetaData, header *format.PageHeader) { header.UncompressedPageSize++ }, 0, "it has 2 bytes, and says 3")
+	}, 0, "it claims 134217729 bytes before compression")
+	f(func(_ *format.FileMetaData, header *format.PageHeader) { header.UncompressedPageSize++ }, 0, "it has 2 bytes and claims 3")
 	f(func(_ *format.FileMetaData, header *format.PageHeader) { header.CompressedPageSize = 1 << 20 }, 0, "its length of 1048576 bytes is not within its column")
 	f(func(footer *format.FileMetaData, _ *format.PageHeader) {
 		m := &footer.RowGroups[0].Columns[0].MetaData

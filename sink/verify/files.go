@@ -56,7 +56,7 @@ func (v *verifier) rejects(ctx context.Context, f schema.File) ([]Finding, error
 		if len(line) > 0 && err == nil {
 			rows++
 			if !json.Valid(line) {
-				findings = append(findings, damaged(f.Name, fmt.Sprintf("line %d is no JSON", rows)))
+				findings = append(findings, damaged(f.Name, fmt.Sprintf("line %d is not JSON", rows)))
 				break
 			}
 		}

@@ -177,7 +177,7 @@ func FromEnvironment(place string) (Config, error) {
 	}
 	if text := os.Getenv("BULKSCAN_S3_LEASE"); text != "" {
 		if c.Lease, err = time.ParseDuration(text); err != nil || c.Lease < minLease || c.Lease > maxLease {
-			return c, fmt.Errorf("BULKSCAN_S3_LEASE: %q is no duration from %v to %v", clip(text), minLease, maxLease)
+			return c, fmt.Errorf("BULKSCAN_S3_LEASE: %q is not a duration from %v to %v", clip(text), minLease, maxLease)
 		}
 	}
 	style := cmp.Or(os.Getenv("BULKSCAN_S3_STYLE"), p.style)
@@ -211,7 +211,7 @@ func checkEndpoint(setting, text string) (string, error) {
 	case err != nil || u.User != nil:
 		return "", fmt.Errorf("the server (%s): want https://HOST:PORT without user and password", setting)
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "", strings.Trim(u.Path, "/") != "", u.RawQuery != "", u.Fragment != "":
-		return "", fmt.Errorf("the server (%s) %q: want https://HOST:PORT and nothing behind it", setting, clip(text))
+		return "", fmt.Errorf("the server (%s) %q: want https://HOST:PORT and nothing after it", setting, clip(text))
 	}
 	return u.Scheme + "://" + u.Host, nil
 }

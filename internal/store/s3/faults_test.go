@@ -339,7 +339,7 @@ func TestNoServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = s.Put(t.Context(), "a", nil)
-	if err == nil || !strings.Contains(err.Error(), "asked was http://127.0.0.1:1 (AWS_ENDPOINT_URL_S3, or endpoint_url of the profile, says which server)") {
+	if err == nil || !strings.Contains(err.Error(), "the server was http://127.0.0.1:1 (AWS_ENDPOINT_URL_S3, or endpoint_url of the profile, sets another)") {
 		t.Error(err)
 	}
 }

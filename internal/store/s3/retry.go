@@ -280,7 +280,7 @@ func (s *Store) why(err error) string {
 	if gave, ok := errors.AsType[*givenUp](err); ok {
 		text += fmt.Sprintf("; given up after %d tries in %v", gave.tries, gave.after.Round(100*time.Millisecond))
 		if answer.StatusCode == 0 {
-			text += fmt.Sprintf("; asked was %s (AWS_ENDPOINT_URL_S3, or endpoint_url of the profile, says which server)", s.cfg.server())
+			text += fmt.Sprintf("; the server was %s (AWS_ENDPOINT_URL_S3, or endpoint_url of the profile, sets another)", s.cfg.server())
 		}
 	}
 	if remedy := s.remedy(answer); remedy != "" {
