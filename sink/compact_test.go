@@ -304,8 +304,8 @@ func TestCompactIsKilledAtEveryStep(t *testing.T) {
 	t.Logf("%d steps", steps)
 }
 
-// TestCompactIsAlone shows that compacting and writing a scan exclude each other.
-func TestCompactIsAlone(t *testing.T) {
+// TestCompactExcludesWriters shows that compacting and writing a scan exclude each other.
+func TestCompactExcludesWriters(t *testing.T) {
 	dir := newDir(t)
 	w := mustOpen(t, dir, crashOptions)
 	if _, err := compact.Scan(t.Context(), dir, crashOptions.ScanID, compact.Options{}); !isHeld(err, "being written") {
@@ -363,9 +363,9 @@ func TestCompactRefusesDamage(t *testing.T) {
 	}
 }
 
-// TestCompactGoesOn shows that the other parts are merged despite a damaged one, and that the parts that they replace
-// are deleted.
-func TestCompactGoesOn(t *testing.T) {
+// TestCompactDespiteDamage shows that the other parts are merged despite a damaged one, and that the parts that they
+// replace are deleted.
+func TestCompactDespiteDamage(t *testing.T) {
 	dir := newDir(t)
 	w := mustOpen(t, dir, Options{ScanID: "o", Date: "2026-11-21", ToolVersion: "test", PartRows: 4})
 	for _, s := range typicalSites(t, 32) {

@@ -90,7 +90,7 @@ func TestFence(t *testing.T) {
 					t.Errorf("%d done, want %d", w.DoneCount(), want)
 				}
 				if st.late {
-					t.Error("the next to take the lock is told that something is late")
+					t.Error("the next holder is told of a late request")
 				}
 				if !early {
 					if err := arrive(); !errors.Is(err, store.ErrExist) {

@@ -31,7 +31,7 @@ func TestOneWriter(t *testing.T) {
 		t.Errorf("the error names no host: %v", err)
 	}
 	if err := (&commit.HeldError{ScanID: "one"}); strings.Contains(err.Error(), "0001") {
-		t.Errorf("nobody is said to hold it: %v", err)
+		t.Errorf("the error names no holder: %v", err)
 	}
 	mustOpen(t, dir, Options{ScanID: "two"})
 	if err := w.Close(t.Context()); err != nil {
@@ -297,9 +297,9 @@ func TestOpenContext(t *testing.T) {
 	}
 }
 
-// TestRestartKnowsItsOwn shows that --restart distinguishes its scan's files from those of scans with similar ids:
+// TestRestartWithSimilarIDs shows that --restart distinguishes its scan's files from those of scans with similar ids:
 // `sites/…/part-a-0-0.parquet` is a part of scan a, although scan a-0-0 names its statistics so.
-func TestRestartKnowsItsOwn(t *testing.T) {
+func TestRestartWithSimilarIDs(t *testing.T) {
 	ids := []string{"a", "a-0", "a-0-0", "a-0-1"}
 	for _, restarted := range ids {
 		dir := newDir(t)
@@ -360,7 +360,7 @@ func TestReaderAcrossRestart(t *testing.T) {
 		}
 	}
 	if !errors.Is(err, store.ErrNotExist) || !strings.Contains(err.Error(), "the scan has been restarted") {
-		t.Errorf("the reader is told %v", err)
+		t.Errorf("the reader gets %v", err)
 	}
 }
 

@@ -161,7 +161,7 @@ func TestLost(t *testing.T) {
 			// Readers of unreadable data fail without a check of completeness.
 			scan, err := commit.ReadScan(t.Context(), dir, crashOptions.ScanID)
 			if loss.records && err == nil && (scan.Lost() == nil || scan.Whole() == nil) {
-				t.Error("the reader is not told")
+				t.Error("the reader gets no error")
 			}
 			if after := objects(t, dir); !reflect.DeepEqual(after, before) {
 				t.Errorf("what was refused has changed something: %d objects, %d before", len(after), len(before))

@@ -306,7 +306,7 @@ func TestStarVerdict(t *testing.T) {
 	f(parser.AccessConditional, audit.Partial, "partial")
 }
 
-func TestOriginOfUnasked(t *testing.T) {
+func TestOriginWithoutRequest(t *testing.T) {
 	c := copier{}
 	s := &audit.Site{Origin: mustOrigin(t, "Example.com")}
 	if k := c.key(s); k.origin != "https://example.com" || k.requested != origin.Auto.String() {

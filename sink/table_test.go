@@ -14,9 +14,9 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// TestStatsAreAlone shows that computing statistics of a scan excludes writing, merging and other computations of
+// TestStatsExcludeOthers shows that computing statistics of a scan excludes writing, merging and other computations of
 // statistics, until the lock is released.
-func TestStatsAreAlone(t *testing.T) {
+func TestStatsExcludeOthers(t *testing.T) {
 	dir := newDir(t)
 	alone := func(want string) {
 		t.Helper()

@@ -148,9 +148,9 @@ func TestViewsListOnce(t *testing.T) {
 	}
 }
 
-// TestScansBesideDamaged shows that Scans returns the other scans despite a damaged manifest, and names the damaged
+// TestScansWithADamagedOne shows that Scans returns the other scans despite a damaged manifest, and names the damaged
 // one.
-func TestScansBesideDamaged(t *testing.T) {
+func TestScansWithADamagedOne(t *testing.T) {
 	dir := newDir(t)
 	for i := range 4 {
 		writeSites(t, dir, fmt.Sprintf("s%d", i), typicalSite(t, 1))

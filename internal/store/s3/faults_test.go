@@ -253,9 +253,9 @@ func TestFaultySuite(t *testing.T) {
 	})
 }
 
-// TestGivesUp shows that every operation ends, that its error names the operation and the server, and that no object is
-// wrong.
-func TestGivesUp(t *testing.T) {
+// TestEveryOperationEnds shows that every operation ends, that its error names the operation and the server, and that
+// no object is wrong.
+func TestEveryOperationEnds(t *testing.T) {
 	waits(t)
 	g := storetest.StartGateway(t)
 	all, harms := operations(), []fault{reset, busy, stall}
@@ -373,9 +373,9 @@ func TestSilentServer(t *testing.T) {
 	})
 }
 
-// TestFailureBehindOK shows that an upload is completed although the server first answers 200 and then reports a
+// TestFailureAfterOK shows that an upload is completed although the server first answers 200 and then reports a
 // failure in the body.
-func TestFailureBehindOK(t *testing.T) {
+func TestFailureAfterOK(t *testing.T) {
 	g := storetest.StartGateway(t)
 	p := newProxy(t, g, once(0, none))
 	for _, code := range []string{"InternalError", "ServiceUnavailable", "SlowDown"} {

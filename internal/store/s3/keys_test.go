@@ -91,12 +91,12 @@ func TestMachineRole(t *testing.T) {
 	f(http.StatusServiceUnavailable, false)
 	nobody := keySource{from: &credentials.IAM{Endpoint: "http://127.0.0.1:1", Client: http.DefaultClient}}
 	if _, err := nobody.keys(nil); err == nil || !nobody.absent(err) {
-		t.Errorf("nobody there: %v", err)
+		t.Errorf("no server: %v", err)
 	}
 }
 
-// TestKeysTakeTheirTime shows that the time for finding credentials does not count against the server's patience.
-func TestKeysTakeTheirTime(t *testing.T) {
+// TestTimeForKeysDoesNotCount shows that the time for finding credentials does not count against the server's patience.
+func TestTimeForKeysDoesNotCount(t *testing.T) {
 	s, err := New(Config{Bucket: "dataset", Endpoint: "http://127.0.0.1:1", AccessKey: "a", SecretKey: "b"})
 	if err != nil {
 		t.Fatal(err)

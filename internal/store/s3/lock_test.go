@@ -171,7 +171,7 @@ func TestLateRecord(t *testing.T) {
 		t.Errorf("there are %q", all)
 	}
 	if taken == nil {
-		t.Fatal("nobody took the lock")
+		t.Fatal("no process took the lock")
 	}
 	if err := taken.Unlock(); err != nil {
 		t.Error(err)

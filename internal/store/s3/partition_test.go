@@ -171,7 +171,7 @@ func TestLatePutDelete(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			} else if lease, ok := lock.(store.Lease); !ok || !lease.Late() {
-				t.Errorf("%s: the next holder is not told that something may be late", what)
+				t.Errorf("%s: the next holder is not told of a possible late request", what)
 			}
 			if puts == "" {
 				return
