@@ -6,7 +6,6 @@ import "github.com/bulkscan/bulkscan/internal/sitetest"
 var (
 	mustOrigin  = sitetest.Origin
 	setOrigin   = sitetest.SetOrigin
-	tokenID     = sitetest.TokenID
 	typicalSite = sitetest.Typical
 	deadSite    = sitetest.Dead
 	judgedSites = sitetest.Judged
