@@ -73,6 +73,7 @@ func (a *Auditor) Judge(s *Site) {
 		s.Robots.Reset()
 	}
 	r.BodyHash = hashOf(s.Fetch.Body)
+	r.Finding = findingOf(s)
 	runCheck(s)
 	if r.Access == parser.AccessConditional {
 		a.judgeTokens(s)
@@ -108,7 +109,13 @@ func (r *Report) describe(body []byte, f *parser.File) {
 	default:
 		r.ValidUTF8 = exchange.No
 	}
-	r.ManagedBlock = hasManagedBlock(body)
+	if manager := managedBy(body); manager >= 0 {
+		r.ManagedBy = managers[manager].name
+		r.ManagedBlock = r.ManagedBy == "cloudflare"
+	}
+	if r.IsHTML {
+		r.HTMLTitle = titleOf(body)
+	}
 }
 
 // hashOf returns the xxh64 of a body, 0 for no body. A body whose hash is 0 gets 1, since 0 in the column means no

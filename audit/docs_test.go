@@ -104,6 +104,28 @@ func checksDocument() string {
 	for k := Kind(0); k < NumKinds; k++ {
 		line("| `%v` | %s |", k, k.Meaning())
 	}
+	line("")
+	line("## Findings")
+	line("")
+	line("`finding` is what a survey counts a site as: the first of these that fits. It speaks of what this scan was shown, and `access`")
+	line("of what a crawler would make of the same answer.")
+	line("")
+	line("| finding | when |")
+	line("|---|---|")
+	for f := range NumFindings {
+		line("| `%v` | %s |", f, f.Meaning())
+	}
+	line("")
+	line("## Managed files")
+	line("")
+	line("`managed_by` is who wrote the file, or a block of it, in the site's place. A comment tells it that begins with the text below,")
+	line("upper or lower case. Of several the first in this table counts.")
+	line("")
+	line("| managed_by | comment |")
+	line("|---|---|")
+	for _, m := range managers {
+		line("| `%s` | `# %s` |", m.name, m.comment)
+	}
 	return b.String()
 }
 

@@ -31,6 +31,8 @@ type Result struct {
 	HTTPStatus         int    `json:"http_status,omitempty"`
 	XRobotsTag         string `json:"x_robots_tag,omitempty"` // response fields on the file itself
 	ContentUsageHeader string `json:"content_usage_header,omitempty"`
+	Finding            string `json:"finding"`
+	Challenge          string `json:"challenge,omitempty"`
 	Access             string `json:"access"`
 	AccessSource       string `json:"access_source"`
 
@@ -47,7 +49,9 @@ type Result struct {
 	HasBOM       bool         `json:"has_bom"`
 	IsHTML       bool         `json:"is_html"`
 	ValidUTF8    *bool        `json:"valid_utf8,omitempty"` // absent for no body or an empty one
+	HTMLTitle    string       `json:"html_title,omitempty"`
 	ManagedBlock bool         `json:"managed_block"`
+	ManagedBy    string       `json:"managed_by,omitempty"`
 
 	Evidence      []EvidenceResult `json:"evidence"`
 	KnownAgents   []AgentResult    `json:"known_agents"`
@@ -213,6 +217,8 @@ func (out *Result) identify(s *Site) {
 	out.BodyBytes, out.BodyHash, out.Truncated = len(f.Body), int64(r.BodyHash), f.Truncated
 	out.XRobotsTag, out.ContentUsageHeader = clean(f.Fields.XRobotsTag), clean(f.Fields.ContentUsage)
 	out.Access, out.AccessSource = r.Access.String(), AccessSource
+	out.Finding, out.Challenge = r.Finding.String(), f.Fields.Challenge
+	out.HTMLTitle, out.ManagedBy = clean(r.HTMLTitle), r.ManagedBy
 	out.HasBOM, out.IsHTML, out.ManagedBlock = r.HasBOM, r.IsHTML, r.ManagedBlock
 	if r.ValidUTF8 != exchange.Unknown {
 		valid := r.ValidUTF8 == exchange.Yes

@@ -10,7 +10,8 @@ import (
 // Report is Judge's result for a site. All byte slices are views of the site's body, valid until the Site is Reset.
 // They are raw bytes from the network.
 type Report struct {
-	Access parser.Access
+	Access  parser.Access
+	Finding Finding
 
 	Status Status           // of the check
 	Score  float64          // 0 to 1
@@ -18,8 +19,11 @@ type Report struct {
 
 	Counts Counts
 
-	HasBOM, IsHTML, ManagedBlock bool
-	ValidUTF8                    exchange.Tristate // Unknown for no body or an empty one
+	HasBOM, IsHTML bool
+	ManagedBlock   bool              // it has a block that a delivery network wrote
+	ManagedBy      string            // who wrote the file or a block of it; "" if no comment says so exactly
+	HTMLTitle      []byte            // of an HTML page; nil if there is none
+	ValidUTF8      exchange.Tristate // Unknown for no body or an empty one
 
 	CrawlDelay    float64 // seconds, for `*`
 	HasCrawlDelay bool

@@ -278,6 +278,21 @@ func TestFields(t *testing.T) {
 	f("X-Served-By: cache-fra-1\n", "fastly", nil)
 	f("X-CDN: Imperva\n", "imperva", nil)
 	f("Server: nginx\nVia: 1.1 varnish\n", "", nil)
+	challenge := func(fields, want string) {
+		t.Helper()
+		f(fields, "", func(r *exchange.Response) bool { return r.Fields.Challenge == want })
+	}
+	challenge("cf-mitigated: challenge\n", "cloudflare")
+	challenge("CF-Mitigated:  Challenge \n", "cloudflare")
+	challenge("cf-mitigated: block\n", "")
+	challenge("cf-mitigated: challenged\n", "")
+	challenge("x-amzn-waf-action: challenge\n", "aws-waf")
+	challenge("X-Amzn-Waf-Action: captcha\n", "aws-waf")
+	challenge("x-amzn-waf-action: block\n", "")
+	challenge("x-vercel-mitigated: challenge\n", "vercel")
+	challenge("x-vercel-mitigated: deny\n", "")
+	challenge("x-vercel-mitigated: deny\ncf-mitigated: challenge\n", "cloudflare")
+	challenge("Server: challenge\n", "")
 }
 
 func TestRetryAfter(t *testing.T) {
@@ -412,6 +427,9 @@ func TestThrottled(t *testing.T) {
 	}
 	f("429 Too Many Requests", true)
 	f("429 Too Many Requests\r\nRetry-After: 10", true)
+	f("429 Too Many Requests\r\ncf-mitigated: challenge", false)
+	f("503 Service Unavailable\r\nRetry-After: 10\r\nx-vercel-mitigated: challenge", false)
+	f("429 Too Many Requests\r\nx-vercel-mitigated: deny", true)
 	f("503 Service Unavailable\r\nRetry-After: 10", true)
 	f("503 Service Unavailable", false)
 	f("503 Service Unavailable\r\nRetry-After: 0", false)

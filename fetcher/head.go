@@ -389,6 +389,10 @@ func (w *wire) keepFields(r *exchange.Response, now time.Time) (h hints) {
 			}
 		case "Retry-After":
 			h.retryAfter = retryAfter(value, now)
+		case "Cf-Mitigated", "X-Amzn-Waf-Action", "X-Vercel-Mitigated":
+			if vendor := challengeOf(string(key), value); vendor != "" && r.Fields.Challenge == "" {
+				r.Fields.Challenge = vendor
+			}
 		}
 	}
 	if cdn < len(cdnNames) {

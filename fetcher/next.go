@@ -206,7 +206,8 @@ func unmetCause(o exchange.Outcome) exchange.Cause {
 // retryScheme returns the scheme of the next retry after an attempt by scheme ended with r; 0 if no retry can help.
 func (p *policy) retryScheme(past *exchange.Past, r *exchange.Response, scheme, first origin.Scheme, fallback bool) origin.Scheme {
 	last := exchange.Failure{Outcome: r.Outcome, Cause: r.Cause}
-	mayPass := last.Transient() || r.Outcome == exchange.Answered && (r.Status >= 500 || r.Status == fasthttp.StatusTooManyRequests)
+	// A retry would meet the same challenge.
+	mayPass := last.Transient() || r.Outcome == exchange.Answered && r.Fields.Challenge == "" && (r.Status >= 500 || r.Status == fasthttp.StatusTooManyRequests)
 	if !fallback || answered(past) {
 		// Once a status came by one scheme, which is the current one, retries keep to it.
 		if !mayPass {
@@ -225,9 +226,10 @@ func (p *policy) retryScheme(past *exchange.Past, r *exchange.Response, scheme, 
 }
 
 // throttles reports whether a response says that its address is asked too often: a 429 (RFC 6585 §4), or a 503 with a
-// Retry-After (RFC 9110 §15.6.4). A 503 without one means a broken server.
+// Retry-After (RFC 9110 §15.6.4). A 503 without one means a broken server. A challenge says nothing of how often its address
+// is asked, whatever its status.
 func throttles(r *exchange.Response, h hints) bool {
-	return r.Status == fasthttp.StatusTooManyRequests || r.Status == fasthttp.StatusServiceUnavailable && h.retryAfter > 0
+	return r.Fields.Challenge == "" && (r.Status == fasthttp.StatusTooManyRequests || r.Status == fasthttp.StatusServiceUnavailable && h.retryAfter > 0)
 }
 
 // answered reports whether a status ever came, by either scheme.

@@ -12,7 +12,7 @@ import (
 
 // An origin's exchanges are a script: the result of each, and the policy's decisions. A result is an outcome's text,
 // no_port (this machine had no port left), unreachable, a status, or a status and a location as `301>/x`. A slash
-// after it means that the host may have another address. In decisions, `@1` begins at the second address, and `#1` is
+// after it means that the host may have another address, a question mark after a status that it is a challenge. In decisions, `@1` begins at the second address, and `#1` is
 // the second address of an attempt.
 func TestNext(t *testing.T) {
 	base := policy{maxRedirects: 5, retries: 2, retryAfter: time.Minute, maxRetryAfter: 10 * time.Minute, first: origin.HTTPS}
@@ -48,6 +48,9 @@ func TestNext(t *testing.T) {
 			} else if step == "no_port" {
 				r.Outcome, r.Cause = exchange.ConnectFailed, exchange.CauseNoLocalResource
 			} else {
+				if step, ok = strings.CutSuffix(step, "?"); ok {
+					r.Fields.Challenge = "vercel"
+				}
 				_, _ = fmt.Sscanf(step, "%d", &r.Status)
 				_, h.location, _ = strings.Cut(step, ">")
 				if _, after, ok := strings.Cut(step, "+"); ok {
@@ -119,6 +122,9 @@ func TestNext(t *testing.T) {
 	f("https://a.com", "429+5m 429+1h 404", "5m0s:"+s+" 10m0s:"+s+" done", "answered 404 https://a.com 0")
 	f("https://a.com", "429+5m 200", "0s:"+s+" done", "answered 200 https://a.com 0", func(p *policy) { p.retryAfter, p.maxRetryAfter = 0, 0 })
 	f("https://a.com", "429", "done", "answered 429 https://a.com 0", retries(0))
+	f("a.com", "429?", "done", "answered 429 https://a.com 0")
+	f("https://a.com", "503?", "done", "answered 503 https://a.com 0")
+	f("https://a.com", "503 429?", "1m0s:"+s+" done", "answered 429 https://a.com 0")
 	f("a.com", "tls_failed 429 429 200", "0s:"+h+" 1m0s:"+h+" 2m0s:"+h+" done", "answered 200 http://a.com 0")
 	f("https://a.com", "301>https://b.com/robots.txt 429 301>https://b.com/robots.txt 200",
 		"0s:https://b.com/robots.txt 1m0s:"+s+" 0s:https://b.com/robots.txt done", "answered 200 https://a.com 1")

@@ -3,6 +3,7 @@ package sink
 import (
 	"math"
 	"net/netip"
+	"strings"
 	"time"
 	"unicode/utf8"
 	"unsafe"
@@ -208,6 +209,7 @@ func (c *copier) site(row *schema.SiteRow, k key, s *audit.Site) {
 		Server:       c.text(f.Fields.Server, schema.MaxField),
 		ContentType:  c.text(f.Fields.ContentType, schema.MaxField),
 		CDN:          c.ours(f.Fields.CDN, 64),
+		Challenge:    f.Fields.Challenge,
 		ETag:         c.text(f.Fields.ETag, schema.MaxField),
 		LastModified: c.text(f.Fields.LastModified, schema.MaxField),
 		CacheControl: c.text(f.Fields.CacheControl, schema.MaxField),
@@ -236,11 +238,13 @@ func (c *copier) site(row *schema.SiteRow, k key, s *audit.Site) {
 		row.RemoteIP = c.address(f.Remote.Addr().Unmap())
 	}
 	row.TLSVerified = truth(f.TLSVerified)
+	row.RedirectScope = redirectScope(s)
 }
 
 // judgement sets exactly the columns of a row of sites that are tagged as judged.
 func (c *copier) judgement(row *schema.SiteRow, r *audit.Report) {
 	row.RegistryVersion = c.registryVersion
+	row.Finding = r.Finding.String()
 	row.Access, row.AccessSource = r.Access.String(), audit.AccessSource
 	row.CheckStatus, row.Score = r.Status.String(), r.Score
 	row.StepFetch = r.Steps[audit.StepFetch].String()
@@ -252,6 +256,7 @@ func (c *copier) judgement(row *schema.SiteRow, r *audit.Report) {
 	row.NExtensions, row.NLegacy, row.NUnknown = clamp(n.Extensions), clamp(n.Legacy), clamp(n.Unknown)
 	row.NOrphan, row.NInvalid, row.NTypo = clamp(n.Orphan), clamp(n.Invalid), clamp(n.Typo)
 	row.HasBOM, row.IsHTML, row.ValidUTF8, row.ManagedBlock = r.HasBOM, r.IsHTML, truth(r.ValidUTF8), r.ManagedBlock
+	row.ManagedBy, row.HTMLTitle = r.ManagedBy, c.text(r.HTMLTitle, schema.MaxTitle)
 	row.CrawlDelay = c.float(r.CrawlDelay, r.HasCrawlDelay)
 	row.ContentSignal = c.signal(r.ContentSignal)
 	row.ContentUsage = c.text(r.ContentUsage, schema.MaxField)
@@ -346,6 +351,24 @@ func (c *copier) names(ids []uint16) []string {
 		}
 	}
 	return list[:n]
+}
+
+// redirectScope returns how far a site's redirects led, up to the last target that was asked.
+func redirectScope(s *audit.Site) string {
+	final := s.Fetch.Final.Origin
+	if len(s.Fetch.Hops) == 0 || !final.IsValid() {
+		return "none"
+	}
+	from, to := s.Origin.Host(), final.Host()
+	switch {
+	case from == to:
+		return "same_host"
+	case strings.TrimPrefix(from, "www.") == strings.TrimPrefix(to, "www."):
+		return "www"
+	case s.Domain != "" && s.Domain == final.RegistrableDomain():
+		return "same_domain"
+	}
+	return "other_domain"
 }
 
 func (c *copier) redirects(hops []exchange.Hop) []schema.HopRow {

@@ -133,10 +133,11 @@ func TestRoundTrip(t *testing.T) {
 		FetchedAt: time.Date(2026, 11, 21, 4, 5, 6, 796e6, time.UTC).UnixMilli(),
 		Outcome:   "answered", Status: 200, Hops: 1, FinalURL: "https://" + host + "/static/robots.txt",
 		Redirects: []schema.HopRow{{Status: 301, URL: "https://" + host + "/static/robots.txt"}}, Attempts: 1, RemoteIP: "192.0.2.7",
-		HTTPVersion: "HTTP/1.1", Server: "nginx", ContentType: "text/plain; charset=utf-8", CDN: "cloudflare",
+		HTTPVersion: "HTTP/1.1", Server: "nginx", ContentType: "text/plain; charset=utf-8", CDN: "cloudflare", Challenge: "vercel",
 		ETag: string(typical.Fetch.Fields.ETag), LastModified: "Sat, 21 Nov 2026 04:05:06 GMT", CacheControl: "max-age=3600", XRobotsTag: "noai", UsageHeader: "search=y",
 		TLSVersion: "TLS 1.3", TLSVerified: &yes,
 		DNSMillis: 1.5, ConnectMillis: 20, TLSMillis: 30, TTFBMillis: 40, TotalMillis: 100,
+		RedirectScope: "same_host", Finding: "rules", ManagedBy: "cloudflare", HTMLTitle: "a title",
 		BodyBytes: int64(len(typical.Fetch.Body)), BodyHash: math.MinInt64 + 7, Access: "conditional", AccessSource: "fresh",
 		CheckStatus: "warn", Score: 0.75, StepFetch: "pass", StepCoreSyntax: "warn", StepExtensions: "skipped",
 		NLines: 1, NGroups: 2, NAgents: 3, NAllow: 4, NDisallow: 5, NSitemaps: 6, NExtensions: 7, NLegacy: 8, NUnknown: 9, NOrphan: 10, NInvalid: 11, NTypo: 12,
@@ -158,7 +159,7 @@ func TestRoundTrip(t *testing.T) {
 	equal(t, "dead", sites[1], schema.SiteRow{
 		ScanID: "round-trip", RegistryVersion: version, Seq: 8, Input: "http://dead.invalid:8080/", Host: "dead.invalid", Port: 8080, Requested: "http",
 		Origin: "http://dead.invalid:8080", Domain: "dead.invalid", Outcome: "dns_not_found", Error: "the name does not exist (NXDOMAIN)",
-		Redirects: []schema.HopRow{}, Attempts: 2, Access: "full_disallow", AccessSource: "fresh", CheckStatus: "fail",
+		Redirects: []schema.HopRow{}, RedirectScope: "none", Attempts: 2, Finding: "unreachable", Access: "full_disallow", AccessSource: "fresh", CheckStatus: "fail",
 		StepFetch: "fail", StepCoreSyntax: "skipped", StepExtensions: "skipped", Sitemaps: []string{}, StarVerdict: "allowed",
 		Named: []string{}, Blocked: []string{}, Partial: []string{},
 	})

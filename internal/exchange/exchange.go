@@ -160,6 +160,10 @@ type Fields struct {
 
 	// CDN is the delivery network that answered, recognised by header fields; "" if unknown (interned, no view).
 	CDN string
+
+	// Challenge is whose bot challenge the response is, by a field that the vendor documents; "" if it is none (interned,
+	// no view).
+	Challenge string
 }
 
 // MaxField is how many bytes of a header field are kept at most.

@@ -163,6 +163,7 @@ var kinds = []struct {
 	{"Connections", connectionRows},
 	{"TLS", tlsRows},
 	{"Statuses", statusRows},
+	{"Challenges, and pages in the file's place", challengeRows},
 	{"Redirects", redirectRows},
 	{"Broken connections", brokenRows},
 	{"Failing at first", flakyRows},

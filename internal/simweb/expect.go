@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -48,7 +49,9 @@ type Expect struct {
 	// handshake.
 	TLSVerified exchange.Tristate
 	// Access is what the first of Outcomes means for a crawler: conditional, full_allow, full_disallow or unknown.
-	Access   string
+	Access string
+	// Finding is what a survey counts the site as if the first of Outcomes is its outcome.
+	Finding  string
 	Attempts int // attempts up to the first of Outcomes
 
 	Answered origin.Origin // the row's origin: the one that answered, or was tried first
@@ -66,6 +69,7 @@ type result struct {
 	hops      int
 	anyStatus bool // a status came, of this exchange or of an earlier hop
 	asked     origin.Origin
+	challenge string // of the last response
 }
 
 func failed(outcomes ...exchange.Outcome) result { return result{outcomes: outcomes} }
@@ -86,6 +90,7 @@ func (w *Web) Expect(o origin.Origin, p Policy) Expect {
 	e := Expect{Behaviour: w.world.behaviour(o.Host()).Name}
 	r := wk.life(o)
 	e.Answered, e.Attempts, e.Access = r.asked, wk.attempts, accessAfter(r.outcomes[0], r.status)
+	e.Finding = findingAfter(&r)
 	e.Outcomes, e.Status, e.Hops, e.Truncated = r.outcomes, r.status, r.hops, r.truncated
 	e.FinalScheme = r.scheme
 	if r.status != 0 {
@@ -112,10 +117,42 @@ func accessAfter(outcome exchange.Outcome, status int) string {
 	return "conditional"
 }
 
+// findingAfter returns what a survey counts an end as, in the words of the dataset. It reads the bodies of this web, which are
+// plainly one thing or another.
+func findingAfter(r *result) string {
+	outcome := r.outcomes[0]
+	switch body := string(r.body); {
+	case !outcome.Asked():
+		return "not_asked"
+	case r.challenge != "":
+		return "challenged"
+	case r.status == 429:
+		return "rate_limited"
+	case outcome == exchange.RedirectLimit, outcome == exchange.RedirectInvalid:
+		return "none"
+	case outcome != exchange.Answered:
+		return "unreachable"
+	case r.status >= 500:
+		return "server_error"
+	case r.status == 404, r.status == 410:
+		return "none"
+	case r.status >= 400:
+		return "refused"
+	case strings.HasPrefix(strings.TrimLeft(strings.TrimPrefix(body, "\ufeff"), " \t\r\n"), "<"), strings.HasPrefix(body, "GIF89a"):
+		return "html"
+	case anyRecord.MatchString(body):
+		return "rules"
+	}
+	return "no_rules"
+}
+
+// anyRecord finds a record with a known key, in the spellings that this web uses.
+var anyRecord = regexp.MustCompile(`(?im)(?:^|\r)[ \t\x00]*(?:\x{feff})?(?:user[ -]?agent|dis*all?ow|allow|sitemap|site-map|crawl-delay|content-signal|content-usage|license|host|clean-param|request-rate|visit-time)[ \t]*:`)
+
 // mayPass reports whether a retry may end otherwise.
 func (r *result) mayPass() bool {
 	if r.outcomes[0] == exchange.Answered {
-		return r.status >= 500 || r.status == 429
+		return r.challenge == "" && (r.status >= 500 || r.status == 429)
 	}
 	return r.outcomes[0].Transient()
 }
@@ -287,7 +324,7 @@ func (wk *walk) exchange(t exchange.Target) result {
 
 // result returns what a client finds that keeps at most the given number of bytes.
 func (r *reply) result(most int64) result {
-	out := result{outcomes: r.yields, status: r.status, location: r.location}
+	out := result{outcomes: r.yields, status: r.status, location: r.location, challenge: r.challenge}
 	if r.yields != nil {
 		sent := r.sent
 		if r.cut {
@@ -359,6 +396,7 @@ type Truth struct {
 	BodyBytes   int64    `json:"body_bytes"`
 	Truncated   bool     `json:"truncated"`
 	Access      string   `json:"access"`             // where the outcome is Outcome
+	Finding     string   `json:"finding"`            // likewise
 	Attempts    *int     `json:"attempts,omitempty"` // if Policy.Attempts is set and the number is certain
 	BodyHash    int64    `json:"body_hash"`          // signed, as in the dataset
 }
@@ -390,7 +428,7 @@ func truth(seq int, input string, o origin.Origin, e Expect, attempts bool) Trut
 	t := Truth{
 		Seq: seq, Input: input, Host: o.Host(), Port: int(o.Port()), Requested: o.Scheme().String(),
 		Origin: e.Answered.String(), Behaviour: e.Behaviour, Outcome: e.Outcomes[0].String(),
-		BodyBytes: e.BodyBytes, Truncated: e.Truncated, BodyHash: int64(e.BodyHash), Access: e.Access,
+		BodyBytes: e.BodyBytes, Truncated: e.Truncated, BodyHash: int64(e.BodyHash), Access: e.Access, Finding: e.Finding,
 		Hops: e.Hops, FinalScheme: e.FinalScheme.String(),
 	}
 	// At a host that counts requests, an exchange of a deferred host that was broken off counts too, but is no attempt.

@@ -76,6 +76,8 @@ type reply struct {
 
 	yields   []exchange.Outcome // how the exchange ends; nil: answered
 	location string
+
+	challenge string // whose bot challenge it is
 }
 
 type framing uint8
@@ -153,6 +155,16 @@ func status(code int, fields ...string) func(*ask) reply {
 	page := errorPage(code)
 	all := strings.Join(fields, "")
 	return func(*ask) reply { return reply{status: code, body: page, fields: "Content-Type: text/html\r\n" + all} }
+}
+
+// challenges answers with a vendor's challenge page.
+func challenges(vendor string, code int, fields ...string) func(*ask) reply {
+	answer := status(code, fields...)
+	return func(a *ask) reply {
+		r := answer(a)
+		r.challenge = vendor
+		return r
+	}
 }
 
 func errorPage(code int) content {

@@ -9,7 +9,7 @@ import (
 )
 
 var bodyRows = []Behaviour{
-	{Name: nameOK, Share: 0.4457, Does: "200, Content-Length", Ends: "answered 200"},
+	{Name: nameOK, Share: 0.4425, Does: "200, Content-Length", Ends: "answered 200"},
 	{Name: "ok-chunked", Share: 0.06, Does: "200, chunked, in uneven chunks", Ends: "answered 200",
 		reply: with(func(a *ask, r *reply) { r.framing = byChunks })},
 	{Name: "ok-until-close", Share: 0.02, Does: "200 without a length; the body ends with the connection", Ends: "answered 200",

@@ -28,6 +28,37 @@ var statusRows = []Behaviour{
 		}},
 }
 
+// challengeRows answer for the site without asking it. The field alone marks a challenge; a status of 429 or 503 beside it is no
+// wish to be asked more slowly.
+var challengeRows = []Behaviour{
+	{Name: "challenge-cloudflare", Share: 0.001, Does: "403, CF-Mitigated: challenge", Ends: "answered 403",
+		reply: challenges("cloudflare", 403, "Server: cloudflare\r\nCF-Mitigated: challenge\r\n")},
+	{Name: "challenge-429", Share: 0.0002, Does: "429, Retry-After: 1, cf-mitigated: Challenge", Ends: "answered 429",
+		reply: challenges("cloudflare", 429, "Retry-After: 1\r\ncf-mitigated: Challenge\r\n")},
+	{Name: "challenge-503", Share: 0.0002, Does: "503, Retry-After: 1, CF-Mitigated: challenge", Ends: "answered 503",
+		reply: challenges("cloudflare", 503, "Retry-After: 1\r\nCF-Mitigated: challenge\r\n")},
+	{Name: "challenge-aws", Share: 0.0004, Does: "202, x-amzn-waf-action: challenge", Ends: "answered 202",
+		reply: challenges("aws-waf", 202, "x-amzn-waf-action: challenge\r\n")},
+	{Name: "captcha-aws", Share: 0.0002, Does: "405, x-amzn-waf-action: captcha", Ends: "answered 405",
+		reply: challenges("aws-waf", 405, "x-amzn-waf-action: captcha\r\n")},
+	{Name: "challenge-vercel", Share: 0.0002, Does: "429, X-Vercel-Mitigated: challenge", Ends: "answered 429",
+		reply: challenges("vercel", 429, "Server: Vercel\r\nX-Vercel-Mitigated: challenge\r\n")},
+	{Name: "denied-vercel", Share: 0.0002, Does: "403, X-Vercel-Mitigated: deny, which is no challenge", Ends: "answered 403",
+		reply: status(403, "Server: Vercel\r\nX-Vercel-Mitigated: deny\r\n")},
+	{Name: "challenge-in-words", Share: 0.0002, Does: "403, a page that only says that it is a challenge", Ends: "answered 403",
+		reply: func(*ask) reply {
+			return reply{status: 403, fields: "Content-Type: text/html\r\n", body: whole("<!DOCTYPE html>\n<html><head><title>Just a moment...</title></head><body>challenge</body></html>\n")}
+		}},
+	{Name: "maintenance", Share: 0.0005, Does: "200, a maintenance page", Ends: "answered 200",
+		reply: func(*ask) reply {
+			return reply{status: 200, fields: "Content-Type: text/html\r\n", body: whole("<!DOCTYPE html>\n<html><head>\n<title>\n Down for maintenance </title></head><body>Back soon.</body></html>\n")}
+		}},
+	{Name: "picture", Share: 0.0001, Does: "200, a picture", Ends: "answered 200",
+		reply: func(*ask) reply {
+			return reply{status: 200, fields: "Content-Type: image/gif\r\n", body: whole("GIF89a\x01\x00\x01\x00\x80\x00\x00\xff\xff\xff\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;")}
+		}},
+}
+
 var headRows = []Behaviour{
 	{Name: "bare-lf", Share: 0.0003, Does: "head lines that end in LF alone", Ends: "answered 200",
 		reply: answers("HTTP/1.1 200 OK\nContent-Type: text/plain\nContent-Length: {length}\n\n", "User-agent: *\nDisallow: /b\n")},

@@ -60,16 +60,16 @@ func Typical(tb testing.TB, seq uint64) *audit.Site {
 		TLSVersion: 0x0304, TLSVerified: exchange.Yes, Proto: "HTTP/1.1",
 		Fields: exchange.Fields{
 			Server: []byte("nginx"), ContentType: []byte("text/plain; charset=utf-8"), ETag: fmt.Appendf(nil, `"%x"`, seq*2654435761),
-			LastModified: []byte("Sat, 21 Nov 2026 04:05:06 GMT"), CacheControl: []byte("max-age=3600"), XRobotsTag: []byte("noai"), ContentUsage: []byte("search=y"), CDN: "cloudflare",
+			LastModified: []byte("Sat, 21 Nov 2026 04:05:06 GMT"), CacheControl: []byte("max-age=3600"), XRobotsTag: []byte("noai"), ContentUsage: []byte("search=y"), CDN: "cloudflare", Challenge: "vercel",
 		},
 		Body: fmt.Appendf(nil, "User-agent: GPTBot\nDisallow: /\n# %d\n", seq),
 	}
 	gptbot, googlebot := TokenID(tb, "GPTBot"), TokenID(tb, "Googlebot")
 	s.Report = audit.Report{
-		Access: parser.AccessConditional, Status: audit.Warn, Score: 0.75,
+		Access: parser.AccessConditional, Finding: audit.FindingRules, Status: audit.Warn, Score: 0.75,
 		Steps:  [3]audit.Status{audit.Pass, audit.Warn, audit.Skipped},
 		Counts: audit.Counts{Lines: 1, Records: 1, Groups: 2, Agents: 3, Allow: 4, Disallow: 5, Sitemaps: 6, Extensions: 7, Legacy: 8, Unknown: 9, Orphan: 10, Invalid: 11, Typo: 12},
-		HasBOM: true, ValidUTF8: exchange.Yes, ManagedBlock: true,
+		HasBOM: true, ValidUTF8: exchange.Yes, ManagedBlock: true, ManagedBy: "cloudflare", HTMLTitle: []byte("a title"),
 		CrawlDelay: 0, HasCrawlDelay: true,
 		ContentSignal: []byte("ai-train=no"), ContentUsage: []byte("train-ai=n"), License: []byte("https://example.com/license.xml"),
 		Sitemaps: [][]byte{[]byte("https://" + host + "/sitemap.xml"), []byte("https://" + host + "/news.xml")},
@@ -98,7 +98,7 @@ func Dead(tb testing.TB, seq uint64) *audit.Site {
 	s := &audit.Site{Seq: seq, Input: "http://dead.invalid:8080/"}
 	SetOrigin(s, Origin(tb, "http://dead.invalid:8080"))
 	s.Fetch = exchange.Response{Outcome: exchange.DNSNotFound, Cause: exchange.CauseNoSuchName, Answered: s.Origin, Final: exchange.Target{Origin: s.Origin}, Attempts: 2}
-	s.Report = audit.Report{Access: parser.AccessFullDisallow, Status: audit.Fail, Steps: [3]audit.Status{audit.Fail, audit.Skipped, audit.Skipped},
+	s.Report = audit.Report{Access: parser.AccessFullDisallow, Finding: audit.FindingUnreachable, Status: audit.Fail, Steps: [3]audit.Status{audit.Fail, audit.Skipped, audit.Skipped},
 		// Present although access is not conditional: the table must not say so.
 		Blocked:  []uint16{1},
 		Verdicts: []audit.Verdict{{Token: []byte("*"), ID: -1, Decision: audit.Blocked, Via: audit.ViaHTTP}},
@@ -134,6 +134,9 @@ func Judged(t testing.TB, n int) []*audit.Site {
 		}
 		s.Fetch.Body = []byte(body)
 		s.Fetch.Truncated = i%5 == 0
+		if i%13 > 0 {
+			s.Fetch.Fields.Challenge = ""
+		}
 		s.Fetch.TLSVerified = exchange.Tristate(i % 3)
 		switch i % 11 {
 		case 3:

@@ -108,6 +108,14 @@ func (x *explanation) headline(arg string) {
 			x.fact("field", textf("%s: %s (of the file itself)", field.name, field.value))
 		}
 	}
+	finding := r.Finding
+	switch {
+	case r.Challenge != "":
+		finding += fmt.Sprintf(": a bot challenge of %s, not the site's answer", r.Challenge)
+	case r.HTMLTitle != "":
+		finding += fmt.Sprintf(": a page with the title %.200q", r.HTMLTitle)
+	}
+	x.fact("finding", text(finding))
 	x.fact("access", textf("%s (%s)", r.Access, x.accessWords()))
 	if r.Access == "conditional" {
 		x.fact("content", text(x.content()))
@@ -174,7 +182,7 @@ func (x *explanation) content() string {
 		{r.Truncated, "cut at --max-body"},
 		{r.HasBOM, "begins with a byte order mark"},
 		{r.ValidUTF8 != nil && !*r.ValidUTF8, "not UTF-8"},
-		{r.ManagedBlock, "in part managed by a CDN"},
+		{r.ManagedBy != "", "in part or as a whole written by " + r.ManagedBy},
 	} {
 		if fact.so {
 			parts = append(parts, fact.text)

@@ -77,7 +77,7 @@ func openStored(ctx context.Context, s *commit.Scan, c *commit.Commit, facts boo
 // columns that a judgement needs.
 var (
 	factsOfAll   = []string{"origin", "host", "port", "requested", "rank", "tld"}
-	factsToJudge = []string{"seq", "outcome", "status", "truncated", "body_hash"}
+	factsToJudge = []string{"seq", "outcome", "status", "truncated", "body_hash", "challenge"}
 )
 
 func (p *storedPart) close() error {
@@ -392,6 +392,7 @@ func (p *storedPart) restore(s *audit.Site) (carried string, err error) {
 	}
 	s.Seq = uint64(row.Seq)
 	s.Fetch.Outcome, s.Fetch.Status, s.Fetch.Truncated = outcome, int(row.Status), row.Truncated
+	s.Fetch.Fields.Challenge = row.Challenge
 	if row.BodyHash == 0 {
 		return "", nil
 	}

@@ -37,6 +37,7 @@ const (
 	MaxInput   = 2048 // sites.input
 	MaxLabel   = 200  // sites.label
 	MaxURL     = 2048 // sites.final_url, redirects.url, sitemaps, license
+	MaxTitle   = 200  // sites.html_title
 	MaxField   = 500  // header fields, content_signal, content_usage
 	MaxError   = 200  // sites.error
 	MaxToken   = 200  // verdicts.token
@@ -69,12 +70,14 @@ type SiteRow struct {
 	Hops            int32    `parquet:"hops" about:"redirects followed" example:"1"`
 	FinalURL        string   `parquet:"final_url,optional,plain" about:"where the file was, unless at origin + /robots.txt" example:"https://www.example.co.uk/static/robots.txt"`
 	Redirects       []HopRow `parquet:"redirects,list" about:"redirects in order, at most the first 20" example:"[{\"status\": 301, \"url\": \"https://www.example.co.uk/static/robots.txt\"}]"`
+	RedirectScope   string   `parquet:"redirect_scope,dict" about:"how far the redirects led: none, same_host, www (only a leading www. differs), same_domain (registrable_domain), other_domain" example:"same_host"`
 	Attempts        int32    `parquet:"attempts" about:"exchanges and failed look-ups, without redirect hops, further addresses, deferred tries" example:"1"`
 	RemoteIP        string   `parquet:"remote_ip,optional,plain" about:"address dialled last" example:"192.0.2.7"`
 	HTTPVersion     string   `parquet:"http_version,optional,dict" about:"HTTP/1.1 or HTTP/1.0" example:"HTTP/1.1"`
 	Server          string   `parquet:"server,optional,dict" about:"response field Server" example:"nginx"`
 	ContentType     string   `parquet:"content_type,optional,dict" about:"response field Content-Type" example:"text/plain; charset=utf-8"`
 	CDN             string   `parquet:"cdn,optional,dict" about:"delivery network, by response fields" example:"cloudflare"`
+	Challenge       string   `parquet:"challenge,optional,dict" about:"whose bot challenge the last response is, by a documented response field: cloudflare, aws-waf, vercel" example:"cloudflare"`
 	ETag            string   `parquet:"etag,optional,plain" about:"response field ETag" example:"\"5f3a-62b1\""`
 	LastModified    string   `parquet:"last_modified,optional,plain" about:"response field Last-Modified" example:"Sat, 21 Nov 2026 04:05:06 GMT"`
 	CacheControl    string   `parquet:"cache_control,optional,dict" about:"response field Cache-Control" example:"max-age=3600"`
@@ -90,6 +93,7 @@ type SiteRow struct {
 	BodyBytes       int64    `parquet:"body_bytes" about:"decoded bytes kept" example:"1234"`
 	Truncated       bool     `parquet:"truncated" about:"the body was cut at the limit" example:"false"`
 	BodyHash        int64    `parquet:"body_hash" about:"xxh64 of the kept body, key of bodies; 0 without one" example:"-4265267296055464877"`
+	Finding         string   `parquet:"finding,dict" judged:"y" about:"what was seen, in one word; surveys count by it, docs/CHECKS.md" example:"rules"`
 	Access          string   `parquet:"access,dict" judged:"y" about:"conditional, full_allow, full_disallow, unknown (RFC 9309 §2.3.1)" example:"conditional"`
 	AccessSource    string   `parquet:"access_source,dict" judged:"y" about:"fresh; other words are reserved" example:"fresh"`
 	CheckStatus     string   `parquet:"check_status,dict" judged:"y" about:"check robots.txt 1.0.0: pass, warn, fail" example:"warn"`
@@ -111,8 +115,10 @@ type SiteRow struct {
 	NTypo           int32    `parquet:"n_typo" judged:"y" about:"misspelled records, read all the same" example:"0"`
 	HasBOM          bool     `parquet:"has_bom" judged:"y" about:"a whole UTF-8 byte order mark comes first" example:"false"`
 	IsHTML          bool     `parquet:"is_html" judged:"y" about:"the body is an HTML page" example:"false"`
+	HTMLTitle       string   `parquet:"html_title,optional,plain" judged:"y" about:"title of an HTML page, at most 200 bytes, character references as they stand" example:"404 Not Found"`
 	ValidUTF8       *bool    `parquet:"valid_utf8,optional" judged:"y" about:"the body is valid UTF-8; null if empty or absent" example:"true"`
 	ManagedBlock    bool     `parquet:"managed_block" judged:"y" about:"a block that a CDN manages" example:"false"`
+	ManagedBy       string   `parquet:"managed_by,optional,dict" judged:"y" about:"who wrote the file or a block of it, by an exact comment, docs/CHECKS.md" example:"cloudflare"`
 	CrawlDelay      *float64 `parquet:"crawl_delay,optional" judged:"y" about:"seconds, of group *" example:"10"`
 	ContentSignal   string   `parquet:"content_signal,optional,dict" judged:"y" about:"first valid Content-Signal, normalised: search, ai-input, ai-train, use, other keys" example:"search=yes, ai-train=no"`
 	ContentUsage    string   `parquet:"content_usage,optional,dict" judged:"y" about:"first valid Content-Usage" example:"train-ai=n"`

@@ -72,6 +72,7 @@ type site struct {
 	Truncated   bool    `parquet:"truncated"`
 	BodyHash    int64   `parquet:"body_hash"`
 	Access      string  `parquet:"access"`
+	Finding     string  `parquet:"finding"`
 	Attempts    int32   `parquet:"attempts"`
 }
 
@@ -154,6 +155,7 @@ func (r *Result) compare(row *site, want *simweb.Truth) {
 	check("hops", int(row.Hops) == want.Hops, row.Hops, want.Hops)
 	if row.Outcome == want.Outcome { // another right outcome may have other access and attempts
 		check("access", row.Access == want.Access, row.Access, want.Access)
+		check("finding", row.Finding == want.Finding, row.Finding, want.Finding)
 		if want.Attempts != nil {
 			check("attempts", int(row.Attempts) == *want.Attempts, row.Attempts, *want.Attempts)
 		}

@@ -1,0 +1,105 @@
+package audit
+
+import (
+	"bytes"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+)
+
+// Finding is what a survey counts a site as: what was seen, in one word. It stands beside parser.Access, which is a
+// crawler's reading of the same answer.
+type Finding uint8
+
+// The findings, in the order in which they are decided: the first whose condition holds is the site's. The zero value is
+// FindingNotAsked.
+const (
+	FindingNotAsked Finding = iota
+	FindingChallenged
+	FindingRateLimited
+	FindingUnreachable
+	FindingServerError
+	FindingRefused
+	FindingNone
+	FindingHTML
+	FindingNoRules
+	FindingRules
+	NumFindings
+)
+
+var findings = [NumFindings]struct{ name, meaning string }{
+	FindingNotAsked:    {"not_asked", "the site was not asked: `opted_out`, `blocked_address`, `not_archived`"},
+	FindingChallenged:  {"challenged", "the last response is a bot challenge by a documented header field, whatever its status; `challenge` says whose"},
+	FindingRateLimited: {"rate_limited", "429, to the last retry"},
+	FindingUnreachable: {"unreachable", "no usable answer: another outcome than `answered` and `redirect_…`, or a status outside 200 to 599"},
+	FindingServerError: {"server_error", "5xx"},
+	FindingRefused:     {"refused", "4xx but 404 and 410"},
+	FindingNone:        {"none", "404, 410, too many redirects, or an invalid one: there is no file"},
+	FindingHTML:        {"html", "2xx with an HTML page, also one with rules in it, or with binary data that has no such record"},
+	FindingNoRules:     {"no_rules", "2xx with text in which no record has a known key, or with an empty body"},
+	FindingRules:       {"rules", "2xx with at least one record with a known key: of the core or a known extension, valid or not, and not legacy"},
+}
+
+// String returns the stable text of the dataset's column `finding`.
+func (f Finding) String() string {
+	if f < NumFindings {
+		return findings[f].name
+	}
+	return "?"
+}
+
+// Meaning says when a site has the finding, as a phrase for documents.
+func (f Finding) Meaning() string {
+	if f < NumFindings {
+		return findings[f].meaning
+	}
+	return ""
+}
+
+// findingOf decides a site's finding from its answer and what its body is. A file that was never fetched counts as one that
+// a site answered with.
+func findingOf(s *Site) Finding {
+	f, r := &s.Fetch, &s.Report
+	if !s.IsFile {
+		switch {
+		case !f.Outcome.Asked():
+			return FindingNotAsked
+		case f.HasStatus() && f.Fields.Challenge != "":
+			return FindingChallenged
+		case f.Status == 429:
+			return FindingRateLimited
+		case f.Outcome == exchange.RedirectLimit, f.Outcome == exchange.RedirectInvalid:
+			return FindingNone
+		case f.Outcome != exchange.Answered, f.Status < 200, f.Status > 599:
+			return FindingUnreachable
+		case f.Status >= 500:
+			return FindingServerError
+		case f.Status == 404, f.Status == 410, f.Status >= 300 && f.Status < 400:
+			return FindingNone
+		case f.Status >= 400:
+			return FindingRefused
+		}
+	}
+	switch {
+	case r.IsHTML:
+		return FindingHTML
+	case r.Counts.Records-r.Counts.Legacy-r.Counts.Unknown > 0: // also with a stray control character in the file
+		return FindingRules
+	case isBinary(f.Body):
+		return FindingHTML
+	}
+	return FindingNoRules
+}
+
+// isBinary reports whether a body is no text: it has a binary data byte among its first 1,445 (WHATWG MIME Sniffing §7.2), and
+// no mark of UTF-16 before it.
+func isBinary(body []byte) bool {
+	if bytes.HasPrefix(body, []byte("\xFE\xFF")) || bytes.HasPrefix(body, []byte("\xFF\xFE")) {
+		return false
+	}
+	for _, c := range body[:min(len(body), 1445)] {
+		if c <= 0x08 || c == 0x0B || c >= 0x0E && c <= 0x1A || c >= 0x1C && c <= 0x1F {
+			return true
+		}
+	}
+	return false
+}
