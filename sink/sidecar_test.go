@@ -164,26 +164,3 @@ func TestSidecarRestart(t *testing.T) {
 		})
 	}
 }
-
-// TestCounts shows which parts of a shard count, by its history.
-func TestCounts(t *testing.T) {
-	f := func(h commit.History, want ...bool) {
-		t.Helper()
-		for part := range want {
-			if h.Counts("0", part) != want[part] {
-				t.Errorf("part %d counts: %v", part, !want[part])
-			}
-		}
-	}
-	of := func(n int, why commit.Tombstone) commit.Commit {
-		return commit.Commit{Shard: "0", N: n, Tombstone: why}
-	}
-	f(commit.History{}, false)
-	f(commit.History{Current: []commit.Commit{of(0, ""), of(1, ""), {Shard: "1", N: 7}}}, true, true, false)
-	f(commit.History{Current: []commit.Commit{of(0, ""), of(2, "")}, Tombstones: []commit.Commit{of(1, commit.TakenOver)}}, true, false, true, false)
-	f(commit.History{Current: []commit.Commit{of(3, "")}, Tombstones: []commit.Commit{of(2, commit.Restarted)}}, false, false, false, true, false)
-	takesOut := commit.Commit{Shard: commit.CompactedShard, N: 1, Tombstone: commit.Restarted, Replaces: []commit.Replaced{{Shard: "0", N: 1}, {Shard: commit.CompactedShard}}} // 0 was missing
-	f(commit.History{Tombstones: []commit.Commit{takesOut}}, false, false, false)
-	f(commit.History{Current: []commit.Commit{of(2, ""), {Shard: commit.CompactedShard, N: 2, Replaces: []commit.Replaced{{Shard: "0", N: 3}}}}, Tombstones: []commit.Commit{takesOut}}, false, false, true, true, false)
-	f(commit.History{Current: []commit.Commit{{Shard: commit.CompactedShard, Replaces: []commit.Replaced{{Shard: "0", N: 0}, {Shard: "0", N: 1}}}}}, true, true, false)
-}

@@ -172,39 +172,6 @@ func TestScansWithADamagedOne(t *testing.T) {
 	}
 }
 
-// TestRecords shows that files without a sum, or with other content than a record, are refused.
-func TestRecords(t *testing.T) {
-	f := func(data, want string) {
-		t.Helper()
-		r := commit.FileRecord{}
-		err := commit.OpenRecord([]byte(data), &r, &r.Sum)
-		if got := fmt.Sprint(err); !strings.Contains(got, want) {
-			t.Errorf("%q: %s, want %s", data, got, want)
-		}
-	}
-	r := commit.FileRecord{ScanID: "s", File: schema.File{Table: "t"}}
-	sealed, err := commit.SealRecord(&r, &r.Sum)
-	if err != nil {
-		t.Fatal(err)
-	}
-	whole := string(sealed)
-	const open = `{"scan_id":"s","file":{"table":"t","name":"","rows":0,"bytes":0,"sha256":""}`
-	f(whole, "<nil>")
-	f(open+"}\n", "it does not end with a sum")
-	f(strings.Replace(whole, `"s"`, `"S"`, 1), "its sum is not that of its bytes")
-	f(strings.Replace(whole, r.Sum, strings.Repeat("0", len(r.Sum)), 1), "its sum is not that of its bytes")
-	f(strings.Replace(whole, `"sum"`, `"sun"`, 1), "it does not end with a sum")
-	f(strings.TrimSuffix(whole, "\n"), "it does not end with a sum")
-	f(whole+"\n", "it does not end with a sum")
-	f(open+"} \n", "it does not end with a sum")
-	f(open+`,"sum":"x"}`+"\n", "it does not end with a sum")
-	f(open+`,"more":1}`+"\n", "it does not end with a sum")
-	f("", "it does not end with a sum")
-	f("null\n", "it does not end with a sum")
-	f("[]\n", "it does not end with a sum")
-	f(whole[:len(whole)/2], "it does not end with a sum")
-}
-
 // sweptStore is a folder in which another process sweeps just before a draft of views.sql is published.
 type sweptStore struct {
 	*store.Dir

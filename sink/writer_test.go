@@ -12,7 +12,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
@@ -259,39 +258,4 @@ func FuzzText(f *testing.F) {
 			t.Fatalf("texts overlap: %q", second)
 		}
 	})
-}
-
-// TestBitmapDamaged shows that a bitmap takes memory in proportion to its bytes.
-func TestBitmapDamaged(t *testing.T) {
-	f := func(finished ...byte) {
-		t.Helper()
-		c := commit.Commit{ScanID: "x", Shard: "0", Finished: finished}
-		if b, err := c.Bitmap(); err == nil {
-			t.Errorf("% x is a bitmap of %d", finished, b.GetCardinality())
-		}
-	}
-	f()
-	f(1)
-	f(1, 0, 0, 0, 0, 0, 0, 0)
-	f(0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0, 0)
-	f(0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
-	f(0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f)
-	f(1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x3a, 0x30, 0, 0, 0xff, 0xff, 0xff, 0xff)
-	f(1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x3b, 0x30, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
-	c := commit.Commit{ScanID: "x", Shard: "0", Rows: -1}
-	var err error
-	if c.Finished, err = roaring64.BitmapOf(1, 2, 1<<40).ToBytes(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Bitmap(); err == nil {
-		t.Error("a bitmap of -1 rows")
-	}
-	c.Rows = 3
-	if _, err := c.Bitmap(); err != nil {
-		t.Error(err)
-	}
-	c.Finished = append(c.Finished, 0)
-	if _, err := c.Bitmap(); err == nil {
-		t.Error("a bitmap with a tail")
-	}
 }
