@@ -77,7 +77,7 @@ func ReadScan(ctx context.Context, st store.Store, scanID string) (*Scan, error)
 // loss.
 func (s *Scan) Lost() *LostError {
 	if s.Manifest.State != Complete {
-		return nil // it may be being written
+		return nil // another process may still write it
 	}
 	return s.lost
 }

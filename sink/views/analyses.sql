@@ -1,17 +1,17 @@
 -- needs: sites
--- The scans of the dataset, with their dates and how many sites they have so far.
+-- The scans of the dataset, with their dates and numbers of committed sites.
 CREATE OR REPLACE VIEW scans AS
 SELECT scan_id, CAST(regexp_extract(name, 'scan_date=([^/]+)/', 1) AS DATE) AS scan_date, CAST(sum(rows) AS BIGINT) AS sites, count(*) AS parts
 FROM bulkscan_parts WHERE "table" = 'sites' GROUP BY ALL;
 
 -- needs: sites
--- The date that analyses are of, as in WHERE scan_date = latest(): the newest that there was when this file was read. To ask
--- another one: SET VARIABLE bulkscan_date = DATE '2026-11-21'. Where a date has several scans, they are counted together.
+-- The date for analyses, as in WHERE scan_date = latest(): the newest date when this file was read. To use another one:
+-- SET VARIABLE bulkscan_date = DATE '2026-11-21'. Several scans of one date are counted together.
 SET VARIABLE bulkscan_date = (SELECT max(scan_date) FROM scans);
 CREATE OR REPLACE MACRO latest() AS CAST(getvariable('bulkscan_date') AS DATE);
 
 -- needs: sites
--- The segment of a rank: 1000 for the first thousand, 10000 for the other ranks up to ten thousand, and so on. NULL has none.
+-- The segment of a rank: 1000 for the first thousand, 10000 for the other ranks up to ten thousand, and so on. NULL has no segment.
 CREATE OR REPLACE MACRO rank_bucket(rank) AS CASE WHEN rank > 0 THEN CAST(greatest(1000, pow(10, length(CAST(rank - 1 AS VARCHAR)))) AS BIGINT) END;
 
 -- needs: sites
@@ -19,8 +19,8 @@ CREATE OR REPLACE MACRO rank_bucket(rank) AS CASE WHEN rank > 0 THEN CAST(greate
 CREATE OR REPLACE MACRO url_host(url) AS lower(regexp_extract(url, '(?i)^[a-z]+://(?:[^/\\?#]*@)?(\[[^\]]*\]|[^/\\:?#]*)', 1));
 
 -- needs: token_stats
--- The share of sites that block a token, by each of the six definitions and in each segment of token_stats: a row a date,
--- token, segment and definition. "of" is the definition's denominator: sites_answered for rfc_effective, else sites.
+-- The share of sites that block a token, by each of the six definitions and in each segment of token_stats: one row for
+-- each date, token, segment and definition. "of" is the definition's denominator: sites_answered for rfc_effective, else sites.
 CREATE OR REPLACE VIEW token_shares AS
 SELECT scan_date, token, known, category, operator, purpose, segment_kind, segment_value, definition.name AS definition,
   definition.blocking AS blocking, definition."of" AS "of", definition.blocking / nullif(definition."of", 0) AS share
@@ -37,7 +37,7 @@ FROM (SELECT scan_date, token, known, any_value(category) AS category, any_value
 
 -- needs: sites
 -- A row for each site and token of the registry that it blocks: the definition "full", with fallbacks and `*` expanded. via
--- is whose rules block it: own, fallback or star.
+-- says whose rules block it: own, fallback or star.
 CREATE OR REPLACE VIEW site_blocks AS
 SELECT s.* EXCLUDE (named), t.category, t.operator, t.purpose,
   CASE WHEN list_contains(s.named, s.token) THEN 'own' WHEN list_has_any(s.named, t.fallback) THEN 'fallback' ELSE 'star' END AS via
@@ -45,13 +45,13 @@ FROM (SELECT scan_date, scan_id, seq, host, port, requested, rank, tld, label, c
 JOIN tokens AS t USING (token);
 
 -- needs: sites
--- The distinct sets of tokens that sites block, and how many sites block just these: what is asked of pairs or numbers of
--- tokens is asked of some thousand sets instead of a million sites. Sites without rules are left out.
+-- The distinct sets of tokens that sites block, and the number of sites that block exactly this set. Queries on pairs or
+-- numbers of tokens then read some thousand sets instead of a million sites. Sites without rules are left out.
 CREATE OR REPLACE VIEW blocked_sets AS
 SELECT scan_date, blocked AS tokens, count(*) AS sites FROM sites WHERE access = 'conditional' GROUP BY ALL;
 
 -- needs: sites, verdicts
--- A row for each site and token of the registry, with every definition as a column of truth; conditional and answered say
+-- A row for each site and token of the registry, with every definition as a boolean column; conditional and answered say
 -- whether the site is in the denominator. A million sites make 200 million rows: name the token, as in WHERE token = 'GPTBot'.
 CREATE OR REPLACE VIEW site_tokens AS
 SELECT s.scan_date, s.scan_id, s.seq, s.host, s.port, s.requested, s.rank, s.tld, s.label, s.cdn, s.status, s.access,
@@ -71,15 +71,15 @@ LEFT JOIN (SELECT scan_id, seq, dpi FROM verdicts WHERE token = '*' AND dpi = 'a
   ON wildcard.scan_id = s.scan_id AND wildcard.seq = s.seq;
 
 -- needs: sites, verdicts
--- The tokens of each operator, purpose and category; heeding is how many of them heed '*'.
+-- The tokens of each operator, purpose and category; heeding is the number of those that heed '*'.
 CREATE OR REPLACE VIEW token_groups AS
 SELECT kind, value, token, heeds_star, count(*) FILTER (heeds_star) OVER (PARTITION BY kind, value) AS heeding
 FROM (SELECT token, heeds_star, unnest([{'kind': 'operator', 'value': operator}, {'kind': 'purpose', 'value': purpose},
   {'kind': 'category', 'value': category}], recursive := true) FROM tokens);
 
 -- needs: sites, verdicts
--- The distinct ways in which sites that name registry tokens treat them: a row a date, verdict of '*', and set of tokens with
--- their verdicts (told by hashes), with how many sites it has and one of them.
+-- The distinct ways in which sites that name registry tokens treat them: one row for each date, verdict of '*', and set of
+-- tokens with their verdicts (identified by hashes), with the number of its sites and one example.
 CREATE OR REPLACE VIEW named_sets AS
 SELECT scan_date, star_verdict, pattern, count(*) AS sites, arg_min(scan_id, seq) AS scan_id, min(seq) AS seq
 FROM (SELECT scan_date, scan_id, seq, {'blocked': bit_xor(hash(token)) FILTER (verdict = 'blocked'),
@@ -89,11 +89,11 @@ JOIN (SELECT scan_date, scan_id, seq, star_verdict FROM sites WHERE len(named) >
 GROUP BY scan_date, star_verdict, pattern;
 
 -- needs: sites, verdicts
--- The verdict of sites with rules on an operator, a purpose or a category as a whole: the strictest that any of its tokens
--- has. A row a date, kind, value and verdict, with how many sites have it.
+-- The verdict of sites with rules on an operator, a purpose or a category as a whole: the strictest verdict of its tokens.
+-- One row for each date, kind, value and verdict, with the number of sites.
 CREATE OR REPLACE VIEW rollups AS
 SELECT scan_date, kind, value, ['allowed', 'partial', 'blocked'][strictness] AS verdict, CAST(sum(sites) AS BIGINT) AS sites
--- First all sites as if none of the tokens were named: then those that heed '*' have its verdict.
+-- First all sites, as if they named none of the tokens: then the tokens that heed '*' have its verdict.
 FROM (SELECT scan_date, kind, value, CASE WHEN heeding > 0 THEN list_position(['allowed', 'partial', 'blocked'], star_verdict) ELSE 1 END AS strictness, sites
   FROM (SELECT scan_date, star_verdict, count(*) AS sites FROM sites WHERE access = 'conditional' GROUP BY ALL),
     (SELECT DISTINCT kind, value, heeding FROM token_groups)
