@@ -205,12 +205,12 @@ func (w *Writer) flush(ctx context.Context) error {
 	if w.open != nil {
 		w.roll()
 	}
-	w.rest()
+	w.awaitSealed()
 	return w.failure()
 }
 
-// rest waits until no part is being sealed. The lock is held, and no part is open.
-func (w *Writer) rest() {
+// awaitSealed waits until no part is being sealed. The lock is held, and no part is open.
+func (w *Writer) awaitSealed() {
 	w.spare <- <-w.spare
 }
 
@@ -282,7 +282,7 @@ func (w *Writer) Abort() error {
 		w.spare <- w.open
 		w.open = nil
 	}
-	w.rest()
+	w.awaitSealed()
 	return errors.Join(err, w.end())
 }
 

@@ -35,7 +35,7 @@ func Check(ctx context.Context, object store.Object, f schema.File, scanID strin
 		}
 		p.problems = append(p.problems, Problem{What: err.Error()})
 	}
-	if err := p.rest(); err != nil {
+	if err := p.hashRest(); err != nil {
 		return p.problems, err
 	}
 	if found := hex.EncodeToString(p.sum.Sum(nil)); found != f.SHA256 {
@@ -187,8 +187,8 @@ func (p *pageReader) skip(n int64) error {
 	return nil
 }
 
-// rest reads the remaining bytes, so that the hash covers all.
-func (p *pageReader) rest() error {
+// hashRest reads the remaining bytes, so that the hash covers all.
+func (p *pageReader) hashRest() error {
 	_, err := io.Copy(io.Discard, p.in)
 	return err
 }

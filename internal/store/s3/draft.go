@@ -168,13 +168,13 @@ func (d *draft) Seal() error {
 		return fmt.Errorf("cannot seal %s: %w", d.name, fs.ErrClosed)
 	}
 	d.sealed = true
-	err := d.rest()
+	err := d.shipRest()
 	d.uploads.Wait()
 	return d.s.explain("write", d.name, cmp.Or(d.failure(), err))
 }
 
-// rest ships the remaining bytes. An empty object has one empty part.
-func (d *draft) rest() (err error) {
+// shipRest ships the remaining bytes. An empty object has one empty part.
+func (d *draft) shipRest() (err error) {
 	if d.spool == nil && d.next == 0 {
 		if d.spool, err = newSpool(d.s.cfg.Spool); err != nil {
 			return err

@@ -73,7 +73,7 @@ func (r *retries) again(ctx context.Context, err error) error {
 	if answer.StatusCode != 0 {
 		r.s.answered()
 	}
-	if !transient(err) && !r.elsewhere(answer) {
+	if !transient(err) && !r.redirected(answer) {
 		return err
 	}
 	if r.tries++; r.since.IsZero() {
@@ -104,8 +104,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// elsewhere reports, once per call, that the server has named the right region, which the client now knows.
-func (r *retries) elsewhere(answer minio.ErrorResponse) bool {
+// redirected reports, once per call, that the server has named the right region, which the client now knows.
+func (r *retries) redirected(answer minio.ErrorResponse) bool {
 	if r.moved || r.s.cfg.Region != "" || answer.Region == "" {
 		return false
 	}
