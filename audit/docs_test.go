@@ -108,7 +108,7 @@ func checksDocument() string {
 	line("## Findings")
 	line("")
 	line("`finding` is what a survey counts a site as: the first of these that fits. It speaks of what this scan was shown, and `access`")
-	line("of what a crawler would make of the same answer.")
+	line("of what a crawler would make of the same answer. Shares of sites that block are of those with `rules`.")
 	line("")
 	line("| finding | when |")
 	line("|---|---|")

@@ -7,4 +7,4 @@ SELECT count(*) AS sites, count(*) FILTER (list_contains(blocked, 'GPTBot')) AS 
   count(*) FILTER (list_contains(blocked, 'GPTBot') AND NOT list_contains(blocked, 'Googlebot')) AS only_gptbot,
   only_gptbot / nullif(count(*), 0) AS share
 FROM sites
-WHERE scan_date = latest() AND access = 'conditional';
+WHERE scan_date = latest() AND finding = 'rules';

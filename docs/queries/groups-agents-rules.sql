@@ -9,5 +9,5 @@ FROM (SELECT unnest([
     {'name': 'groups', 'of': quantile_disc(n_groups, [0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1])},
     {'name': 'agents', 'of': quantile_disc(n_agents, [0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1])},
     {'name': 'rules', 'of': quantile_disc(n_allow + n_disallow, [0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1])}]) AS measure
-  FROM sites WHERE scan_date = latest() AND access = 'conditional')
+  FROM sites WHERE scan_date = latest() AND finding = 'rules')
 ORDER BY measure;

@@ -6,6 +6,6 @@ SELECT scan_date, any_value(sites) AS sites, count(*) AS naming, count(*) FILTER
   fully_or_partially / any_value(sites) AS share
 FROM (SELECT scan_date, bool_or(verdict = 'blocked') AS fully, bool_or(verdict = 'partial') AS partly
   FROM verdicts WHERE category = 'ai' AND via = 'own' AND NOT lenient GROUP BY scan_date, scan_id, seq)
-JOIN (SELECT scan_date, count(*) AS sites FROM sites WHERE access = 'conditional' GROUP BY scan_date) USING (scan_date)
+JOIN (SELECT scan_date, count(*) AS sites FROM sites WHERE finding = 'rules' GROUP BY scan_date) USING (scan_date)
 GROUP BY scan_date
 ORDER BY scan_date;

@@ -5,6 +5,6 @@
 SELECT coalesce(cdn, 'none') AS cdn, managed_block, count(*) AS sites,
   count(*) FILTER (list_contains(blocked, 'GPTBot')) AS blocking, blocking / count(*) AS share
 FROM sites
-WHERE scan_date = latest() AND access = 'conditional'
+WHERE scan_date = latest() AND finding = 'rules'
 GROUP BY ALL
 ORDER BY cdn, managed_block;

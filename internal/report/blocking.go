@@ -36,7 +36,7 @@ type Blocking struct {
 	Blocked  int `json:"tokens_blocked"` // of them, blocked by at least one site
 
 	AtLeastOne  int64        `json:"at_least_one"`       // sites that block one of the tokens
-	NameOne     int64        `json:"name_at_least_one"`  // sites with a file that names one
+	NameOne     int64        `json:"name_at_least_one"`  // sites whose file names one
 	StarBlocks  int64        `json:"block_whoever_else"` // sites whose file denies everything to agents that it does not name
 	ByPurpose   []Sum        `json:"by_purpose"`         // the greatest first
 	ByOperator  []Sum        `json:"by_operator"`        // the greatest first
@@ -51,7 +51,7 @@ type Blocking struct {
 type LenientCount struct {
 	Token string  `json:"token"`
 	Sites int64   `json:"sites"`
-	Share float64 `json:"share"` // of the sites that have a file, whatever the definition
+	Share float64 `json:"share"` // of the sites with rules, whatever the definition
 }
 
 // Sum is how many sites block at least one of the selected tokens with a value.
@@ -99,6 +99,7 @@ type blocker struct {
 	usualSites int64
 
 	now        int64 // the number of the site, so that marks of earlier sites need no clearing
+	rules      bool  // its finding is rules; others count by rfc_effective only
 	names      bool  // it names a token of the registry
 	blocks     bool  // it blocks one of the selected tokens
 	weight     int64 // of the site: how many sites it stands for
@@ -149,12 +150,13 @@ func (b *blocker) again(o *SummaryOptions) *blocker {
 // site counts a site. verdicts holds its rows if the scan has any, with the columns that the definition needs.
 func (b *blocker) site(r *summaryColumns, verdicts []verdictColumns) {
 	b.failing += one(r.Status != 0 && r.Access == "full_disallow")
-	if r.Access != "conditional" {
+	b.rules = r.Finding == "rules"
+	if !b.rules && (b.by.Name != "rfc_effective" || r.Access != "conditional") {
 		return
 	}
 	b.now++
 	b.names, b.blocks = false, false
-	b.starBlocks += one(r.StarVerdict == "blocked")
+	b.starBlocks += one(b.rules && r.StarVerdict == "blocked")
 	b.lists(r)
 	b.leniently(verdicts)
 	switch b.by.Name {
@@ -191,8 +193,8 @@ func (b *blocker) lists(r *summaryColumns) {
 		}
 		t := &b.tokens[id]
 		if t.selected && t.namedAt != b.now {
-			t.named++
-			nameOne = true
+			t.named += one(b.rules)
+			nameOne = b.rules
 		}
 		t.namedAt, t.traced, b.names = b.now, true, true
 	}
@@ -203,7 +205,7 @@ func (b *blocker) lists(r *summaryColumns) {
 		}
 		t := &b.tokens[id]
 		if t.partialAt != b.now {
-			t.partial++
+			t.partial += one(b.rules)
 		}
 		t.partialAt, t.traced = b.now, true
 	}
@@ -221,7 +223,7 @@ func (b *blocker) leniently(verdicts []verdictColumns) {
 	for i := range verdicts {
 		if v := &verdicts[i]; v.Lenient && v.id != noToken {
 			t := &b.tokens[v.id]
-			t.lenient += one(t.selected && t.namedAt != b.now)
+			t.lenient += one(b.rules && t.selected && t.namedAt != b.now)
 			t.traced = true
 		}
 	}
@@ -329,7 +331,7 @@ func (b *blocker) finish(s *Summary, top int) Blocking {
 	b.names = false
 	b.countUsual()
 	all := Blocking{
-		Definition: b.by.Name, Question: b.by.Question, Over: b.by.Over, Sites: s.WithFile, Selection: b.about,
+		Definition: b.by.Name, Question: b.by.Question, Over: b.by.Over, Sites: s.Rules, Selection: b.about,
 		AtLeastOne: b.atLeastOne, NameOne: b.nameOne, StarBlocks: b.starBlocks, MostBlocked: []TokenCount{}, Lenient: []LenientCount{},
 	}
 	failing := int64(0)
@@ -345,7 +347,7 @@ func (b *blocker) finish(s *Summary, top int) Blocking {
 		b.purposes.values[t.purpose].Tokens++
 		b.operators.values[t.operator].Tokens++
 		if t.lenient > 0 {
-			all.Lenient = append(all.Lenient, LenientCount{Token: token.Name, Sites: t.lenient, Share: share(t.lenient, s.WithFile)})
+			all.Lenient = append(all.Lenient, LenientCount{Token: token.Name, Sites: t.lenient, Share: share(t.lenient, s.Rules)})
 		}
 		sites := t.own + t.fallback + t.star + failing
 		if sites == 0 {

@@ -7,7 +7,7 @@ import "strings"
 type Definition struct {
 	Name     string
 	Question string // about a site and a crawler, as in docs/definitions.md
-	Over     string // the column of token_stats that is its denominator: `sites` or `sites_answered`
+	Over     string // the column of token_stats that is its denominator: `sites_rules` or `sites_answered`
 
 	// Verdicts says that the definition needs the table verdicts; the others need only sites.
 	Verdicts bool
@@ -20,11 +20,11 @@ const Full = "full"
 // Definitions returns all, in the order of docs/definitions.md.
 func Definitions() []Definition {
 	return []Definition{
-		{Name: "mention", Question: "does a group name the crawler?", Over: "sites"},
-		{Name: "explicit_root", Question: "does its own group deny it /?", Over: "sites", Verdicts: true},
-		{Name: Full, Question: "is everything denied to it, by whatever group it follows?", Over: "sites"},
-		{Name: "any", Question: "is something denied to it?", Over: "sites"},
-		{Name: "dpi_all", Question: `does the text of its group look like "all disallowed"?`, Over: "sites", Verdicts: true},
+		{Name: "mention", Question: "does a group name the crawler?", Over: "sites_rules"},
+		{Name: "explicit_root", Question: "does its own group deny it /?", Over: "sites_rules", Verdicts: true},
+		{Name: Full, Question: "is everything denied to it, by whatever group it follows?", Over: "sites_rules"},
+		{Name: "any", Question: "is something denied to it?", Over: "sites_rules"},
+		{Name: "dpi_all", Question: `does the text of its group look like "all disallowed"?`, Over: "sites_rules", Verdicts: true},
 		{Name: "rfc_effective", Question: "may an obedient crawler fetch nothing, the state of the server included?", Over: "sites_answered"},
 	}
 }

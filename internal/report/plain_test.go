@@ -91,6 +91,12 @@ func judged(t *testing.T, bodies [][]byte) []*audit.Site {
 		s.Fetch = exchange.Response{Outcome: a.outcome, Status: a.status, Answered: o.As(origin.HTTPS)}
 		if a.outcome == exchange.Answered && a.status == 200 {
 			s.Fetch.Body = body
+			if i%29 == 7 { // a page with rules, which are in force and are no finding
+				s.Fetch.Body = append([]byte("<!-- page -->\n"), body...)
+			}
+			if i%31 == 11 {
+				s.Fetch.Fields.Challenge = "vercel"
+			}
 		}
 		audit.Judge(s)
 		sites = append(sites, s)
@@ -134,15 +140,15 @@ func plainTokenStats(sites []*audit.Site) map[statsKey]*schema.TokenStatsRow {
 			}
 		}
 		for id := range registry.Tokens {
-			row := plainToken(s, &registry.Tokens[id], uint16(id))
+			row := onlyRules(plainToken(s, &registry.Tokens[id], uint16(id)))
 			for _, segment := range in {
 				addCounts(&segments[segment][id], &row)
 			}
 		}
-		here, unnamed := otherAgents(s), plainAgent(s, nil)
+		here, unnamed := otherAgents(s), onlyRules(plainAgent(s, nil))
 		for name, sum := range agents {
 			if v := here[name]; v != nil {
-				row := plainAgent(s, v)
+				row := onlyRules(plainAgent(s, v))
 				addCounts(sum, &row)
 			} else {
 				addCounts(sum, &unnamed)
@@ -184,6 +190,7 @@ func addCounts(sum, r *schema.TokenStatsRow) {
 	sum.SitesAll += r.SitesAll
 	sum.SitesAnswered += r.SitesAnswered
 	sum.Sites += r.Sites
+	sum.SitesRules += r.SitesRules
 	sum.Mention += r.Mention
 	sum.ExplicitRoot += r.ExplicitRoot
 	sum.Full += r.Full
@@ -211,9 +218,18 @@ func plainSite(s *audit.Site) schema.TokenStatsRow {
 		SitesAll:      1,
 		SitesAnswered: when(answered),
 		Sites:         when(s.Report.Access == parser.AccessConditional),
+		SitesRules:    when(s.Report.Finding == audit.FindingRules),
 		Unreachable:   when(!answered && s.Fetch.Outcome != exchange.BlockedAddress && s.Fetch.Outcome != exchange.OptedOut && s.Fetch.Outcome != exchange.NotArchived),
 		RFCEffective:  when(answered && s.Report.Access == parser.AccessFullDisallow),
 	}
+}
+
+// onlyRules leaves out the counts of a site whose finding is not rules, except that of rfc_effective.
+func onlyRules(row schema.TokenStatsRow) schema.TokenStatsRow {
+	if row.SitesRules == 0 {
+		return schema.TokenStatsRow{SitesAll: row.SitesAll, SitesAnswered: row.SitesAnswered, Sites: row.Sites, Unreachable: row.Unreachable, RFCEffective: row.RFCEffective}
+	}
+	return row
 }
 
 // plainToken counts one site for one registry token.

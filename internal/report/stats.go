@@ -203,6 +203,7 @@ type siteColumns struct {
 	Label, TLD  string
 	Status      int32
 	Access      string
+	Finding     string
 	StarVerdict string
 	Blocked     []int32 // registry indexes, noToken for others
 	Partial     []int32
@@ -216,6 +217,7 @@ func (s *siteColumns) fields(index func(token string) int32) []table.Field {
 		{Name: "tld", Into: &s.TLD},
 		{Name: "status", Into: &s.Status},
 		{Name: "access", Into: &s.Access},
+		{Name: "finding", Into: &s.Finding},
 		{Name: "star_verdict", Into: &s.StarVerdict},
 		{Name: "blocked", Into: &s.Blocked, Index: index},
 		{Name: "partial", Into: &s.Partial, Index: index},

@@ -94,6 +94,9 @@ func dataset(tb testing.TB) store.Store {
 			s.Fetch.Timing.Total = time.Duration(seq+1) * 10 * time.Millisecond
 		}
 		s.Report.Access = access
+		if access == parser.AccessConditional {
+			s.Report.Finding = audit.FindingRules
+		}
 		s.Report.Status, s.Report.Score = audit.Fail, 0
 		if status == 200 {
 			s.Report.Status, s.Report.Score = audit.Pass, 1

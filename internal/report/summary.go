@@ -43,8 +43,8 @@ type Summary struct {
 	Rows       int64 `json:"rows"`
 	Asked      int64 `json:"asked"`       // not opted out, not refused by address, not missing in an archive
 	Answered   int64 `json:"answered"`    // with an HTTP status
-	WithFile   int64 `json:"conditional"` // a file decides: the denominator of most definitions
-	WithRules  int64 `json:"with_rules"`  // of them, with an allow or disallow line
+	WithFile   int64 `json:"conditional"` // a file decides
+	Rules      int64 `json:"rules"`       // finding rules: the denominator of most definitions
 	Redirected int64 `json:"redirected"`  // of those asked
 	HTML       int64 `json:"html"`
 	Truncated  int64 `json:"truncated"`
@@ -52,6 +52,7 @@ type Summary struct {
 
 	Blocking Blocking `json:"blocking"`
 
+	Findings      []Count  `json:"findings"`
 	Outcomes      []Count  `json:"outcomes"`
 	StatusClasses []Count  `json:"status_classes"`
 	Statuses      []Count  `json:"statuses"`
@@ -93,23 +94,23 @@ func (s *Summary) Complete() bool { return s.State == string(commit.Complete) }
 
 // summaryColumns are the columns of sites that a summary needs.
 type summaryColumns struct {
-	Seq               int64 // set only if verdicts are read together with sites
-	Outcome           string
-	Status            int32
-	Hops              int32
-	TotalMillis       float32
-	BodyBytes         int64
-	Truncated         bool
-	Access            string
-	CheckStatus       string
-	Score             float64
-	NAllow, NDisallow int32
-	IsHTML            bool
-	Managed           bool
-	StarVerdict       string
-	Named             []int32 // registry indexes, noToken for others
-	Blocked           []int32
-	Partial           []int32
+	Seq         int64 // set only if verdicts are read together with sites
+	Outcome     string
+	Status      int32
+	Hops        int32
+	TotalMillis float32
+	BodyBytes   int64
+	Truncated   bool
+	Access      string
+	CheckStatus string
+	Score       float64
+	Finding     string
+	IsHTML      bool
+	Managed     bool
+	StarVerdict string
+	Named       []int32 // registry indexes, noToken for others
+	Blocked     []int32
+	Partial     []int32
 }
 
 func (s *summaryColumns) fields(index func(token string) int32) []table.Field {
@@ -123,8 +124,7 @@ func (s *summaryColumns) fields(index func(token string) int32) []table.Field {
 		{Name: "access", Into: &s.Access},
 		{Name: "check_status", Into: &s.CheckStatus},
 		{Name: "score", Into: &s.Score},
-		{Name: "n_allow", Into: &s.NAllow},
-		{Name: "n_disallow", Into: &s.NDisallow},
+		{Name: "finding", Into: &s.Finding},
 		{Name: "is_html", Into: &s.IsHTML},
 		{Name: "managed_block", Into: &s.Managed},
 		{Name: "star_verdict", Into: &s.StarVerdict},
@@ -239,11 +239,11 @@ type gatherer struct {
 	blocker *blocker
 	columns summaryColumns
 
-	outcomes, access, checks map[string]int64
-	statuses                 [maxStatus + 1]int64 // the last is for invalid statuses
-	scores                   [scoreBins]int64
-	score                    int64 // the sum, in units of 1/scoreUnit
-	latency                  histogram
+	findings, outcomes, access, checks map[string]int64
+	statuses                           [maxStatus + 1]int64 // the last is for invalid statuses
+	scores                             [scoreBins]int64
+	score                              int64 // the sum, in units of 1/scoreUnit
+	latency                            histogram
 }
 
 const (
@@ -255,7 +255,7 @@ const (
 )
 
 func newGatherer(s *Summary, b *blocker) *gatherer {
-	return &gatherer{s: s, blocker: b, outcomes: map[string]int64{}, access: map[string]int64{}, checks: map[string]int64{}}
+	return &gatherer{s: s, blocker: b, findings: map[string]int64{}, outcomes: map[string]int64{}, access: map[string]int64{}, checks: map[string]int64{}}
 }
 
 // sites reads sites without verdicts.
@@ -319,10 +319,9 @@ func (g *gatherer) row(verdicts []verdictColumns) {
 	s.Truncated += one(r.Truncated)
 	s.HTML += one(r.IsHTML)
 	s.Managed += one(r.Managed)
-	if r.Access == "conditional" {
-		s.WithFile++
-		s.WithRules += one(r.NAllow > 0 || r.NDisallow > 0)
-	}
+	s.WithFile += one(r.Access == "conditional")
+	s.Rules += one(r.Finding == "rules")
+	count(g.findings, r.Finding)
 	g.blocker.site(r, verdicts)
 }
 
@@ -344,6 +343,7 @@ func statusPlace(status int32) int {
 
 func (g *gatherer) finish(top int) {
 	s := g.s
+	s.Findings = ordered(g.findings)
 	s.Outcomes, s.Access, s.Checks = ordered(g.outcomes), ordered(g.access), ordered(g.checks)
 	g.finishStatuses()
 	rated := int64(0)

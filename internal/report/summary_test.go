@@ -148,8 +148,8 @@ func agreesWithStats(t *testing.T, s *Summary, stats map[string]schema.TokenStat
 	lenient := map[string]int64{}
 	for _, c := range b.Lenient {
 		lenient[c.Token] = c.Sites
-		if c.Sites == 0 || c.Share != float64(c.Sites)/float64(s.WithFile) {
-			t.Errorf("by %s: %+v of %d", b.Definition, c, s.WithFile)
+		if c.Sites == 0 || c.Share != float64(c.Sites)/float64(s.Rules) {
+			t.Errorf("by %s: %+v of %d", b.Definition, c, s.Rules)
 		}
 	}
 	if len(lenient) < 2 || !slices.IsSortedFunc(b.Lenient, func(a, b LenientCount) int { return cmp.Compare(b.Sites, a.Sites) }) {
@@ -160,7 +160,7 @@ func agreesWithStats(t *testing.T, s *Summary, stats map[string]schema.TokenStat
 	}
 	for token, row := range stats {
 		c := listed[token]
-		of := map[string]int64{"sites": row.Sites, "sites_answered": row.SitesAnswered}[b.Over]
+		of := map[string]int64{"sites_rules": row.SitesRules, "sites_answered": row.SitesAnswered}[b.Over]
 		if want := definitionsOf(&row)[definition]; c.Sites != want || b.Sites != of {
 			t.Errorf("by %s, %s: %d of %d, token_stats has %d of %d", b.Definition, token, c.Sites, b.Sites, want, of)
 		}
@@ -195,9 +195,10 @@ func plainBlockings(sites []*audit.Site) (all []plainBlocking, nameOne, starBloc
 		}
 		for id := range registry {
 			row := plainToken(site, &registry[id], uint16(id))
-			row.Any = row.Full + row.Partial
-			names = names || row.Mention > 0
-			for i, n := range definitionsOf(&row) {
+			counted := onlyRules(row)
+			counted.Any = counted.Full + counted.Partial
+			names = names || counted.Mention > 0
+			for i, n := range definitionsOf(&counted) {
 				if n > 0 {
 					all[i].tokens[id].count(&row)
 					purposes[i][registry[id].Purpose], operators[i][registry[id].Operator] = true, true
@@ -214,7 +215,7 @@ func plainBlockings(sites []*audit.Site) (all []plainBlocking, nameOne, starBloc
 			}
 		}
 		nameOne += when(names)
-		starBlocks += when(site.Report.Access == parser.AccessConditional && site.Report.Star == audit.Blocked)
+		starBlocks += when(site.Report.Finding == audit.FindingRules && site.Report.Star == audit.Blocked)
 	}
 	return all, nameOne, starBlocks
 }
@@ -266,7 +267,7 @@ func agreesWithPlainCount(t *testing.T, b *Blocking, want *plainBlocking) {
 func agreesOnSites(t *testing.T, s *Summary, sites []*audit.Site) {
 	t.Helper()
 	want := Summary{}
-	counts := map[string]map[string]int64{"outcome": {}, "status": {}, "class": {}, "access": {}, "check": {}}
+	counts := map[string]map[string]int64{"finding": {}, "outcome": {}, "status": {}, "class": {}, "access": {}, "check": {}}
 	scores, sum := make([]int64, 10), 0.0
 	for _, site := range sites {
 		r := &site.Report
@@ -285,18 +286,19 @@ func agreesOnSites(t *testing.T, s *Summary, sites []*audit.Site) {
 			counts["status"][status]++
 			counts["class"][status[:1]+"xx"]++
 		}
+		counts["finding"][r.Finding.String()]++
+		want.Rules += when(r.Finding == audit.FindingRules)
 		if r.Access == parser.AccessConditional {
 			want.WithFile++
-			want.WithRules += when(rules(&site.Robots))
 		}
 	}
-	if s.Rows != want.Rows || s.Asked != want.Asked || s.Answered != want.Answered || s.WithFile != want.WithFile || s.WithRules != want.WithRules || s.BodyBytes != want.BodyBytes {
+	if s.Rows != want.Rows || s.Asked != want.Asked || s.Answered != want.Answered || s.WithFile != want.WithFile || s.Rules != want.Rules || s.BodyBytes != want.BodyBytes {
 		t.Errorf("got %+v\nwant %+v", *s, want)
 	}
-	if want.WithRules == want.WithFile {
-		t.Error("no file is without rules")
+	if want.Rules == want.WithFile {
+		t.Error("each file has rules")
 	}
-	for name, list := range map[string][]Count{"outcome": s.Outcomes, "status": s.Statuses, "class": s.StatusClasses, "access": s.Access, "check": s.Checks} {
+	for name, list := range map[string][]Count{"finding": s.Findings, "outcome": s.Outcomes, "status": s.Statuses, "class": s.StatusClasses, "access": s.Access, "check": s.Checks} {
 		got := map[string]int64{}
 		for _, c := range list {
 			got[c.Value] = c.Rows
@@ -315,16 +317,6 @@ func agreesOnSites(t *testing.T, s *Summary, sites []*audit.Site) {
 	}
 }
 
-// rules reports whether a file has an allow or disallow line.
-func rules(f *parser.File) bool {
-	for i := range f.Records() {
-		if k := f.Record(i).Key; k == parser.KeyAllow || k == parser.KeyDisallow {
-			return true
-		}
-	}
-	return false
-}
-
 // TestSummaryHostile has rows that bulkscan would not write: invalid values count as none, duplicates once.
 func TestSummaryHostile(t *testing.T) {
 	by, _ := DefinitionNamed("any")
@@ -332,15 +324,15 @@ func TestSummaryHostile(t *testing.T) {
 	g := newGatherer(&Summary{}, newBlocker(&o, &by, false))
 	for i, score := range []float64{math.NaN(), math.Inf(1), -1, 1.5, 0.25, math.SmallestNonzeroFloat64} {
 		g.columns = summaryColumns{
-			Outcome: "outcome " + strconv.Itoa(i), Status: int32(math.MinInt32 + i), Access: "conditional", Score: score, TotalMillis: float32(math.Inf(1)),
-			Hops: -1, NAllow: -1, BodyBytes: math.MaxInt64,
+			Outcome: "outcome " + strconv.Itoa(i), Status: int32(math.MinInt32 + i), Access: "conditional", Finding: "rules", Score: score, TotalMillis: float32(math.Inf(1)),
+			Hops: -1, BodyBytes: math.MaxInt64,
 			Named: []int32{gpt, gpt, noToken}, Blocked: []int32{gpt, noToken, gpt}, Partial: []int32{gpt, gpt, noToken, gpt},
 		}
 		g.row(nil)
 	}
 	// Blocked and partly blocked at once, first as the usual list, then not.
 	for _, partial := range [][]int32{nil, {google}, {google}, nil} {
-		g.columns = summaryColumns{Outcome: other, Access: "conditional", Blocked: []int32{google, noToken, google}, Partial: partial, Score: -1, Hops: 1}
+		g.columns = summaryColumns{Outcome: other, Access: "conditional", Finding: "rules", Blocked: []int32{google, noToken, google}, Partial: partial, Score: -1, Hops: 1}
 		g.row(nil)
 	}
 	for i := range 3 * maxValues { // not asked, and yet with a redirect

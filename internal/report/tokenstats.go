@@ -26,14 +26,16 @@ import (
 //
 // The columns:
 //
-//	sites           access is conditional; all counts but rfc_effective and unreachable are over these
+//	sites           access is conditional
+//	sites_rules     finding is rules; all counts but rfc_effective and unreachable are over these
 //	mention         own, strict row (rows marked lenient stand outside of all definitions)
 //	lenient         a row marked lenient and no own, strict one: mention and lenient have no site in common
 //	explicit_root   own row, and / is denied
 //	full, partial   registry tokens: the lists `blocked`, `partial` of sites; other agents: their row, else star_verdict
 //	dpi_all         the token's own or fallback row reads `all`; without a row, that of `*` does: the Data Provenance
 //	                Initiative lets any unlisted agent inherit, so a token that ignores `*` inherits here too
-//	rfc_effective   over rows with an HTTP status: full, or access full_disallow, which forbids all agents everything
+//	rfc_effective   over rows with an HTTP status: access is conditional and the verdict as for full, or access
+//	                full_disallow, which forbids all agents everything
 //	unreachable     rows that we asked, from which no HTTP status came
 //	via_star        no row of its own, there is a group of `*`, and the token heeds it
 //
@@ -47,8 +49,8 @@ import (
 type segment struct {
 	kind, value string
 
-	all, answered, sites, unreachable int64
-	failing                           int64 // answered, access full_disallow
+	all, answered, sites, rules, unreachable int64
+	failing                                  int64 // answered, access full_disallow
 
 	star     effect // sites by the effect of their group of `*`
 	starDPI  int64
@@ -57,18 +59,17 @@ type segment struct {
 	tokens []tally // by registry index
 }
 
-// effect counts sites by a verdict.
+// effect counts sites by a verdict: full and partial over sites with finding rules, fullAnswered over all with access
+// conditional that answered.
 type effect struct{ full, fullAnswered, partial int64 }
 
-func (e *effect) count(verdict string, answered bool) {
+func (e *effect) count(verdict string, of *starFacts) {
 	switch verdict {
 	case "blocked":
-		e.full++
-		if answered {
-			e.fullAnswered++
-		}
+		e.full += one(of.rules)
+		e.fullAnswered += one(of.answered)
 	case "partial":
-		e.partial++
+		e.partial += one(of.rules)
 	}
 }
 
@@ -87,6 +88,10 @@ type tally struct {
 
 // row counts a row of verdicts of a site.
 func (t *tally) row(v *verdictColumns, star *starFacts) {
+	t.starEffect.count(star.verdict, star)
+	if !star.rules {
+		return
+	}
 	if v.Via == "own" {
 		t.own++
 		if !v.RootAllowed {
@@ -104,13 +109,13 @@ func (t *tally) row(v *verdictColumns, star *starFacts) {
 	if star.dpi {
 		t.starDPI++
 	}
-	t.starEffect.count(star.verdict, star.answered)
 }
 
-// starFacts is the effect of `*` on one site.
+// starFacts is the effect of `*` on one site, whose access is conditional.
 type starFacts struct {
-	rule, dpi, answered bool
-	verdict             string
+	rule, dpi       bool
+	rules, answered bool // of the site: finding rules, an HTTP status
+	verdict         string
 }
 
 // counter computes token_stats, pass by pass.
@@ -165,7 +170,7 @@ func (c *counter) commit(ctx context.Context, scan *commit.Scan, commit *commit.
 
 // site counts a site. Its verdicts are in c.rows.
 func (c *counter) site(s *siteColumns) {
-	star := starFacts{answered: s.answered(), verdict: s.StarVerdict}
+	star := starFacts{rules: s.Finding == "rules", answered: s.answered(), verdict: s.StarVerdict}
 	for i := range c.rows {
 		if v := &c.rows[i]; v.Token == "*" {
 			star.rule, star.dpi = v.Via == "star", v.DPI == "all"
@@ -192,31 +197,28 @@ func (c *counter) site(s *siteColumns) {
 	}
 }
 
-// siteIn counts a site whose rules decide, in one of its segments.
+// siteIn counts a site with access conditional in one of its segments.
 func (c *counter) siteIn(g *segment, s *siteColumns, star *starFacts) {
 	g.sites++
-	g.star.count(star.verdict, star.answered)
-	if star.rule {
-		g.starRule++
-	}
-	if star.dpi {
-		g.starDPI++
-	}
+	g.rules += one(star.rules)
+	g.star.count(star.verdict, star)
+	g.starRule += one(star.rules && star.rule)
+	g.starDPI += one(star.rules && star.dpi)
 	for _, id := range s.Blocked {
 		if id != noToken {
-			g.tokens[id].effect.count("blocked", star.answered)
+			g.tokens[id].effect.count("blocked", star)
 		}
 	}
 	for _, id := range s.Partial {
 		if id != noToken {
-			g.tokens[id].effect.count("partial", star.answered)
+			g.tokens[id].effect.count("partial", star)
 		}
 	}
 	for i := range c.rows {
 		switch v := &c.rows[i]; {
 		case v.id == noToken:
 		case v.Lenient:
-			g.tokens[v.id].lenient += one(!c.namesStrictly(v.Token))
+			g.tokens[v.id].lenient += one(star.rules && !c.namesStrictly(v.Token))
 		default:
 			g.tokens[v.id].row(v, star)
 		}
@@ -237,10 +239,10 @@ func (c *counter) siteUnknown(star *starFacts) {
 		}
 		if t := c.unknown.at(v.Token); t != nil {
 			if v.Lenient {
-				t.lenient += one(!c.namesStrictly(v.Token))
+				t.lenient += one(star.rules && !c.namesStrictly(v.Token))
 			} else {
 				t.row(v, star)
-				t.effect.count(v.Verdict, star.answered)
+				t.effect.count(v.Verdict, star)
 			}
 			if v.Known && !t.known {
 				t.known, t.category = true, strings.Clone(v.Category)
@@ -423,7 +425,7 @@ func (c *counter) unknownRows(add func(schema.TokenStatsRow) error) error {
 func (g *segment) row(t *tally, heedsStar bool) schema.TokenStatsRow {
 	row := schema.TokenStatsRow{
 		SegmentKind: g.kind, SegmentValue: g.value,
-		SitesAll: g.all, SitesAnswered: g.answered, Sites: g.sites, Unreachable: g.unreachable,
+		SitesAll: g.all, SitesAnswered: g.answered, Sites: g.sites, SitesRules: g.rules, Unreachable: g.unreachable,
 		Mention:      t.own,
 		ExplicitRoot: t.explicitRoot,
 		DPIAll:       t.dpi + g.starDPI - t.starDPI,
@@ -448,6 +450,7 @@ func (g *segment) add(o *segment) {
 	g.all += o.all
 	g.answered += o.answered
 	g.sites += o.sites
+	g.rules += o.rules
 	g.unreachable += o.unreachable
 	g.failing += o.failing
 	g.star.add(o.star)

@@ -22,6 +22,7 @@ func Summary(w io.Writer, s *report.Summary, when Color) error {
 	}
 	x.head()
 	x.sites()
+	x.findings()
 	x.blocking()
 	x.tokens()
 	x.lenient()
@@ -147,7 +148,7 @@ func (x *summaryPage) sites() {
 		name string
 		n    int64
 	}{
-		{"answered", s.Answered}, {"have a file", s.WithFile}, {"have rules", s.WithRules}, {"redirected", s.Redirected},
+		{"answered", s.Answered}, {"have a file", s.WithFile}, {"have rules", s.Rules}, {"redirected", s.Redirected},
 		{"HTML, not rules", s.HTML}, {"cut off", s.Truncated}, {"managed block", s.Managed},
 	} {
 		rows = append(rows, figure{name: r.name, n: r.n, of: s.Asked})
@@ -158,12 +159,17 @@ func (x *summaryPage) sites() {
 	})
 }
 
+// findings says what was seen, in the words of the column finding.
+func (x *summaryPage) findings() {
+	x.add(section{title: "What was seen", rows: counted(x.s.Findings, x.s.Rows, shownValues), of: "findings of all sites listed"})
+}
+
 // blocking says by which definition tokens are counted, and how many sites there are that have to do with any of them.
 func (x *summaryPage) blocking() {
 	b := &x.s.Blocking
 	of, rows := "sites that answered", []figure{{name: "block at least one", n: b.AtLeastOne, of: b.Sites}}
-	if b.Over == "sites" {
-		of = "sites that have a file"
+	if b.Over == "sites_rules" {
+		of = "sites that have rules"
 		rows = append(rows, figure{name: "name at least one", n: b.NameOne, of: b.Sites}, figure{name: "block all unnamed", n: b.StarBlocks, of: b.Sites})
 	}
 	x.add(section{
@@ -227,12 +233,12 @@ func (x *summaryPage) lenient() {
 	b := &x.s.Blocking
 	var rows []figure
 	for _, c := range b.Lenient[:min(len(b.Lenient), shownValues)] {
-		rows = append(rows, figure{name: c.Token, n: c.Sites, of: x.s.WithFile})
+		rows = append(rows, figure{name: c.Token, n: c.Sites, of: x.s.Rules})
 	}
 	full := wholeBar(rows)
 	s := section{
 		title: "Named by the lenient reading only", rows: rows, full: full,
-		of: "of the sites that have a file; a whole bar is " + roundPercent(full),
+		of: "of the sites that have rules; a whole bar is " + roundPercent(full),
 		about: "These files spell the name in a way that no crawler is known to match, such as AI2Bot, whose digit RFC 9309 does not " +
 			"allow in a product token. No definition counts the sites as naming the token.",
 	}

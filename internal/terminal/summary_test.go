@@ -28,7 +28,8 @@ func aSummary() *report.Summary {
 		SchemaVersion: 1, ToolVersion: "1.2.3", RegistryVersion: "2026.11.21",
 		OtherScans: []report.OtherScan{{ScanID: "first", ScanDate: "2026-08-01", State: "complete"}, {ScanID: "second", ScanDate: "2026-09-01", State: "running"},
 			{ScanID: "third", ScanDate: "2026-10-01", State: "complete"}, {ScanID: "fourth", ScanDate: "2026-11-01", State: "complete"}},
-		Rows: 1_000_000, Asked: 999_990, Answered: 923_456, WithFile: 712_345, WithRules: 701_002, Redirected: 401_234, HTML: 43_210, Truncated: 12, Managed: 0,
+		Rows: 1_000_000, Asked: 999_990, Answered: 923_456, WithFile: 712_345, Rules: 701_002, Redirected: 401_234, HTML: 43_210, Truncated: 12, Managed: 0,
+		Findings: []report.Count{{Value: "rules", Rows: 701_002}, {Value: "none", Rows: 180_000}, {Value: "unreachable", Rows: 76_534}, {Value: "challenged", Rows: 20_000}, {Value: "html", Rows: 11_343}, {Value: "refused", Rows: 11_111}, {Value: "not_asked", Rows: 10}},
 		Outcomes:      []report.Count{{Value: "answered", Rows: 923_456}, {Value: "dns_not_found", Rows: 60_000}, {Value: "timeout", Rows: 16_500}, {Value: "opted_out", Rows: 34}, {Value: "blocked_address", Rows: 10}},
 		StatusClasses: []report.Count{{Value: "2xx", Rows: 712_300}, {Value: "4xx", Rows: 190_000}, {Value: "5xx", Rows: 21_156}},
 		Statuses: []report.Count{{Value: "200", Rows: 712_290}, {Value: "404", Rows: 189_000}, {Value: "503", Rows: 21_156}, {Value: "403", Rows: 960}, {Value: "204", Rows: 10},
@@ -38,7 +39,7 @@ func aSummary() *report.Summary {
 		MeanScore: &mean, MedianMillis: &median, P99Millis: &p99,
 		BodyBytes: 4_321_098_765, DatasetBytes: 75_000_000, Parts: 20,
 		Blocking: report.Blocking{
-			Definition: "full", Question: "is everything denied to it, by whatever group it follows?", Over: "sites", Sites: 712_345,
+			Definition: "full", Question: "is everything denied to it, by whatever group it follows?", Over: "sites_rules", Sites: 712_345,
 			Selection: report.Selection{Category: "ai"}, Selected: 163, Blocked: 6, AtLeastOne: 130_000, NameOne: 141_000, StarBlocks: 14_000,
 			ByPurpose:  []report.Sum{{Value: "training", Tokens: 37, Sites: 128_000}, {Value: "search", Tokens: 28, Sites: 60_000}, {Value: "ads", Tokens: 1, Sites: 14_000}},
 			ByOperator: []report.Sum{{Value: "OpenAI", Tokens: 7, Sites: 119_000}, {Value: "Anthropic", Tokens: 5, Sites: 100_000}},
@@ -94,7 +95,7 @@ func TestSummaryPage(t *testing.T) {
 	s := aSummary()
 	lines := int64(120)
 	s.State, s.FinishedAt, s.ListRead, s.OtherScans = "running", nil, &lines, nil
-	s.Rows, s.Asked, s.Answered, s.WithFile, s.WithRules, s.Redirected, s.HTML, s.Truncated = 0, 0, 0, 0, 0, 0, 0, 0
+	s.Rows, s.Asked, s.Answered, s.WithFile, s.Rules, s.Redirected, s.HTML, s.Truncated = 0, 0, 0, 0, 0, 0, 0, 0
 	s.Outcomes, s.StatusClasses, s.Statuses, s.Access, s.Checks, s.MeanScore, s.MedianMillis, s.P99Millis = nil, nil, nil, nil, nil, nil, nil, nil
 	s.Blocking = report.Blocking{Definition: "rfc_effective", Question: "may it?", Over: "sites_answered", Selected: 163, Lenient: []report.LenientCount{}}
 	for i := range s.Scores {

@@ -195,13 +195,14 @@ type TokenStatsRow struct {
 	SitesAll      int64  `parquet:"sites_all" about:"all rows of sites" example:"1000"`
 	SitesAnswered int64  `parquet:"sites_answered" about:"sites with an HTTP status" example:"961"`
 	Sites         int64  `parquet:"sites" about:"sites with access conditional" example:"849"`
+	SitesRules    int64  `parquet:"sites_rules" about:"sites with finding rules" example:"841"`
 	Mention       int64  `parquet:"mention" about:"sites that name it" example:"178"`
 	ExplicitRoot  int64  `parquet:"explicit_root" about:"sites whose own group for it denies /" example:"147"`
 	Full          int64  `parquet:"full" about:"sites where it is blocked" example:"160"`
 	Partial       int64  `parquet:"partial" about:"sites where it is partly blocked" example:"322"`
 	Any           int64  `parquet:"any" about:"full + partial" example:"482"`
 	DPIAll        int64  `parquet:"dpi_all" about:"sites whose group, or else *, the Data Provenance Initiative reads as all" example:"158"`
-	RFCEffective  int64  `parquet:"rfc_effective" about:"sites_answered that block it by rules or status" example:"171"`
+	RFCEffective  int64  `parquet:"rfc_effective" about:"sites_answered that block it, by the rules of any access conditional or by status" example:"171"`
 	Unreachable   int64  `parquet:"unreachable" about:"sites asked, without an HTTP status" example:"39"`
 	ViaOwn        int64  `parquet:"via_own" about:"sites where it follows its own group" example:"178"`
 	ViaStar       int64  `parquet:"via_star" about:"sites where it follows *" example:"612"`

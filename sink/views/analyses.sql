@@ -20,18 +20,18 @@ CREATE OR REPLACE MACRO url_host(url) AS lower(regexp_extract(url, '(?i)^[a-z]+:
 
 -- needs: token_stats
 -- The share of sites that block a token, by each of the six definitions and in each segment of token_stats: one row for
--- each date, token, segment and definition. "of" is the definition's denominator: sites_answered for rfc_effective, else sites.
+-- each date, token, segment and definition. "of" is the definition's denominator: sites_answered for rfc_effective, else sites_rules.
 CREATE OR REPLACE VIEW token_shares AS
 SELECT scan_date, token, known, category, operator, purpose, segment_kind, segment_value, definition.name AS definition,
   definition.blocking AS blocking, definition."of" AS "of", definition.blocking / nullif(definition."of", 0) AS share
 FROM (SELECT scan_date, token, known, any_value(category) AS category, any_value(operator) AS operator, any_value(purpose) AS purpose,
     segment_kind, segment_value,
     unnest([
-      {'name': 'mention', 'blocking': CAST(sum(mention) AS BIGINT), 'of': CAST(sum(sites) AS BIGINT)},
-      {'name': 'explicit_root', 'blocking': CAST(sum(explicit_root) AS BIGINT), 'of': CAST(sum(sites) AS BIGINT)},
-      {'name': 'full', 'blocking': CAST(sum("full") AS BIGINT), 'of': CAST(sum(sites) AS BIGINT)},
-      {'name': 'any', 'blocking': CAST(sum("any") AS BIGINT), 'of': CAST(sum(sites) AS BIGINT)},
-      {'name': 'dpi_all', 'blocking': CAST(sum(dpi_all) AS BIGINT), 'of': CAST(sum(sites) AS BIGINT)},
+      {'name': 'mention', 'blocking': CAST(sum(mention) AS BIGINT), 'of': CAST(sum(sites_rules) AS BIGINT)},
+      {'name': 'explicit_root', 'blocking': CAST(sum(explicit_root) AS BIGINT), 'of': CAST(sum(sites_rules) AS BIGINT)},
+      {'name': 'full', 'blocking': CAST(sum("full") AS BIGINT), 'of': CAST(sum(sites_rules) AS BIGINT)},
+      {'name': 'any', 'blocking': CAST(sum("any") AS BIGINT), 'of': CAST(sum(sites_rules) AS BIGINT)},
+      {'name': 'dpi_all', 'blocking': CAST(sum(dpi_all) AS BIGINT), 'of': CAST(sum(sites_rules) AS BIGINT)},
       {'name': 'rfc_effective', 'blocking': CAST(sum(rfc_effective) AS BIGINT), 'of': CAST(sum(sites_answered) AS BIGINT)}]) AS definition
   FROM token_stats GROUP BY scan_date, token, known, segment_kind, segment_value);
 
@@ -41,29 +41,29 @@ FROM (SELECT scan_date, token, known, any_value(category) AS category, any_value
 CREATE OR REPLACE VIEW site_blocks AS
 SELECT s.* EXCLUDE (named), t.category, t.operator, t.purpose,
   CASE WHEN list_contains(s.named, s.token) THEN 'own' WHEN list_has_any(s.named, t.fallback) THEN 'fallback' ELSE 'star' END AS via
-FROM (SELECT scan_date, scan_id, seq, host, port, requested, rank, tld, label, cdn, named, unnest(blocked) AS token FROM sites) AS s
+FROM (SELECT scan_date, scan_id, seq, host, port, requested, rank, tld, label, cdn, named, unnest(blocked) AS token FROM sites WHERE finding = 'rules') AS s
 JOIN tokens AS t USING (token);
 
 -- needs: sites
 -- The distinct sets of tokens that sites block, and the number of sites that block exactly this set. Queries on pairs or
 -- numbers of tokens then read some thousand sets instead of a million sites. Sites without rules are left out.
 CREATE OR REPLACE VIEW blocked_sets AS
-SELECT scan_date, blocked AS tokens, count(*) AS sites FROM sites WHERE access = 'conditional' GROUP BY ALL;
+SELECT scan_date, blocked AS tokens, count(*) AS sites FROM sites WHERE finding = 'rules' GROUP BY ALL;
 
 -- needs: sites, verdicts
--- A row for each site and token of the registry, with every definition as a boolean column; conditional and answered say
+-- A row for each site and token of the registry, with every definition as a boolean column; rules and answered say
 -- whether the site is in the denominator. A million sites make 200 million rows: name the token, as in WHERE token = 'GPTBot'.
 CREATE OR REPLACE VIEW site_tokens AS
-SELECT s.scan_date, s.scan_id, s.seq, s.host, s.port, s.requested, s.rank, s.tld, s.label, s.cdn, s.status, s.access,
+SELECT s.scan_date, s.scan_id, s.seq, s.host, s.port, s.requested, s.rank, s.tld, s.label, s.cdn, s.status, s.access, s.finding,
   s.token, s.category, s.operator, s.purpose,
-  s.access = 'conditional' AS conditional, s.status IS NOT NULL AS answered,
-  conditional AND coalesce(v.via = 'own', false) AS mention,
-  conditional AND coalesce(v.via = 'own' AND NOT v.root_allowed, false) AS explicit_root,
-  conditional AND coalesce(v.verdict, star) = 'blocked' AS "full",
-  conditional AND coalesce(v.verdict, star) = 'partial' AS partial,
-  conditional AND coalesce(v.verdict, star) <> 'allowed' AS "any",
-  conditional AND coalesce(v.dpi, wildcard.dpi, '') = 'all' AS dpi_all,
-  answered AND ("full" OR s.access = 'full_disallow') AS rfc_effective
+  s.finding = 'rules' AS rules, s.status IS NOT NULL AS answered,
+  rules AND coalesce(v.via = 'own', false) AS mention,
+  rules AND coalesce(v.via = 'own' AND NOT v.root_allowed, false) AS explicit_root,
+  rules AND coalesce(v.verdict, star) = 'blocked' AS "full",
+  rules AND coalesce(v.verdict, star) = 'partial' AS partial,
+  rules AND coalesce(v.verdict, star) <> 'allowed' AS "any",
+  rules AND coalesce(v.dpi, wildcard.dpi, '') = 'all' AS dpi_all,
+  answered AND (s.access = 'conditional' AND coalesce(v.verdict, star) = 'blocked' OR s.access = 'full_disallow') AS rfc_effective
 FROM (SELECT s.*, t.*, CASE WHEN t.heeds_star THEN s.star_verdict ELSE 'allowed' END AS star FROM sites AS s, tokens AS t) AS s
 LEFT JOIN (SELECT scan_id, seq, token, via, verdict, root_allowed, dpi FROM verdicts WHERE NOT lenient AND token <> '*') AS v
   ON v.scan_id = s.scan_id AND v.seq = s.seq AND v.token = s.token
@@ -85,7 +85,7 @@ SELECT scan_date, star_verdict, pattern, count(*) AS sites, arg_min(scan_id, seq
 FROM (SELECT scan_date, scan_id, seq, {'blocked': bit_xor(hash(token)) FILTER (verdict = 'blocked'),
     'partial': bit_xor(hash(token)) FILTER (verdict = 'partial'), 'allowed': bit_xor(hash(token)) FILTER (verdict = 'allowed')} AS pattern
   FROM verdicts WHERE known AND NOT lenient GROUP BY scan_date, scan_id, seq)
-JOIN (SELECT scan_date, scan_id, seq, star_verdict FROM sites WHERE len(named) > 0) USING (scan_date, scan_id, seq)
+JOIN (SELECT scan_date, scan_id, seq, star_verdict FROM sites WHERE len(named) > 0 AND finding = 'rules') USING (scan_date, scan_id, seq)
 GROUP BY scan_date, star_verdict, pattern;
 
 -- needs: sites, verdicts
@@ -95,7 +95,7 @@ CREATE OR REPLACE VIEW rollups AS
 SELECT scan_date, kind, value, ['allowed', 'partial', 'blocked'][strictness] AS verdict, CAST(sum(sites) AS BIGINT) AS sites
 -- First all sites, as if they named none of the tokens: then the tokens that heed '*' have its verdict.
 FROM (SELECT scan_date, kind, value, CASE WHEN heeding > 0 THEN list_position(['allowed', 'partial', 'blocked'], star_verdict) ELSE 1 END AS strictness, sites
-  FROM (SELECT scan_date, star_verdict, count(*) AS sites FROM sites WHERE access = 'conditional' GROUP BY ALL),
+  FROM (SELECT scan_date, star_verdict, count(*) AS sites FROM sites WHERE finding = 'rules' GROUP BY ALL),
     (SELECT DISTINCT kind, value, heeding FROM token_groups)
   UNION ALL
   -- Then those that name one, or one's fallback, go from there to where they belong.

@@ -23,7 +23,7 @@ const MOST_SHOWN = 20; // differences shown per check; all are counted
 // query for agents outside of the registry, and those that are equal for all tokens.
 const byToken = ["mention", "explicit_root", "full", "any", "partial", "dpi_all", "rfc_effective", "lenient"];
 const byUnknown = ["full", "any", "rfc_effective"];
-const bySite = ["sites_all", "sites_answered", "sites", "unreachable"];
+const bySite = ["sites_all", "sites_answered", "sites", "sites_rules", "unreachable"];
 // The example tokens of the page, which are replaced by all others.
 const exampleToken = "'GPTBot'";
 const exampleUnknown = "'ia_archiver'";
@@ -298,6 +298,16 @@ async function checkRelations(present) {
        score NOT BETWEEN 0 AND 1 OR len(redirects) > hops OR len(sitemaps) > n_sitemaps OR
        (access <> 'conditional' AND (len(blocked) > 0 OR len(partial) > 0)) OR
        list_has_any(blocked, partial)`);
+  await none("sites: a finding that contradicts the answer",
+    `SELECT seq, finding, outcome, status, access, challenge, is_html, html_title, redirect_scope, hops FROM sites WHERE
+       (finding = 'challenged') <> (challenge IS NOT NULL AND access <> 'unknown') OR
+       (finding = 'not_asked') <> (access = 'unknown') OR
+       (finding IN ('rules', 'no_rules', 'html') AND (access <> 'conditional' OR challenge IS NOT NULL)) OR
+       (finding = 'rules' AND (is_html OR n_groups + n_allow + n_disallow + n_sitemaps + n_extensions + n_invalid = 0)) OR
+       (is_html AND finding NOT IN ('html', 'challenged')) OR (html_title IS NOT NULL AND NOT is_html) OR
+       (finding = 'rate_limited' AND status <> 429) OR (finding = 'server_error' AND status < 500) OR
+       (finding = 'refused' AND (access <> 'full_allow' OR status IN (404, 410, 429))) OR
+       (redirect_scope = 'none') <> (hops = 0)`);
 }
 
 // readDefinitions reads the queries of docs/definitions.md. Each begins with a comment that names its column.

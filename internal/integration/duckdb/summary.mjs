@@ -44,11 +44,11 @@ function near(what, got, want, by) {
 // A pair is a site and a token that it blocks, by a definition. `own` is the row of verdicts of a token that is named
 // or reached by fallback; `star` is that of *.
 const PAIRS = {
-  mention: "SELECT seq, token FROM own WHERE via = 'own'",
-  explicit_root: "SELECT seq, token FROM own WHERE via = 'own' AND NOT root_allowed",
-  full: "SELECT seq, unnest(blocked) AS token FROM s",
-  any: "SELECT DISTINCT seq, unnest(list_concat(blocked, partial)) AS token FROM s",
-  dpi_all: `SELECT star.seq, t.token FROM star CROSS JOIN known AS t LEFT JOIN own ON own.seq = star.seq AND own.token = t.token
+  mention: "SELECT seq, token FROM own JOIN ruled USING (seq) WHERE via = 'own'",
+  explicit_root: "SELECT seq, token FROM own JOIN ruled USING (seq) WHERE via = 'own' AND NOT root_allowed",
+  full: "SELECT seq, unnest(blocked) AS token FROM s WHERE finding = 'rules'",
+  any: "SELECT DISTINCT seq, unnest(list_concat(blocked, partial)) AS token FROM s WHERE finding = 'rules'",
+  dpi_all: `SELECT star.seq, t.token FROM star JOIN ruled USING (seq) CROSS JOIN known AS t LEFT JOIN own ON own.seq = star.seq AND own.token = t.token
     WHERE coalesce(own.dpi, star.dpi) = 'all'`,
   rfc_effective: `SELECT seq, token FROM s CROSS JOIN known WHERE access = 'full_disallow' AND status IS NOT NULL
     UNION ALL SELECT seq, unnest(blocked) FROM s WHERE status IS NOT NULL`,
@@ -65,6 +65,7 @@ async function main() {
   const plain = run("summary", dir, "--json");
   const scan = `scan_id = ${literal(plain.scan_id)}`;
   await db.run(`CREATE TEMP TABLE s AS SELECT * FROM sites WHERE ${scan}`);
+  await db.run("CREATE TEMP TABLE ruled AS SELECT seq FROM s WHERE finding = 'rules'");
   await db.run(`CREATE TEMP TABLE star AS SELECT * FROM verdicts WHERE ${scan} AND token = '*'`);
   await db.run(`CREATE TEMP TABLE own AS SELECT * FROM verdicts WHERE ${scan} AND known AND NOT lenient AND token <> '*'`);
   await db.run(`CREATE TEMP TABLE lenient AS SELECT seq, token FROM verdicts WHERE ${scan} AND known AND lenient`);
@@ -83,14 +84,14 @@ async function main() {
 // sites compares the figures that do not depend on tokens.
 async function sites(got) {
   const want = await one(`SELECT count(*) AS rows, count(*) FILTER (access <> 'unknown') AS asked, count(status) AS answered,
-    count(*) FILTER (access = 'conditional') AS conditional, count(*) FILTER (access = 'conditional' AND n_allow + n_disallow > 0) AS with_rules,
+    count(*) FILTER (access = 'conditional') AS conditional, count(*) FILTER (finding = 'rules') AS rules,
     count(*) FILTER (hops > 0 AND access <> 'unknown') AS redirected, count(*) FILTER (is_html) AS html, count(*) FILTER (truncated) AS truncated,
     count(*) FILTER (managed_block) AS managed_block, coalesce(sum(body_bytes), 0)::BIGINT AS body_bytes FROM s`);
   for (const [field, n] of Object.entries(want)) same(field, got[field], Number(n));
   const files = await one(`SELECT coalesce(sum(bytes), 0)::BIGINT AS bytes FROM bulkscan_files WHERE scan_id = ${literal(got.scan_id)} AND NOT ends_with("table", '_stats')`);
   same("dataset_bytes", got.dataset_bytes, Number(files.bytes));
   const counts = {
-    outcomes: ["outcome", "true"], access: ["access", "true"], check_status: ["check_status", "access <> 'unknown'"],
+    findings: ["finding", "true"], outcomes: ["outcome", "true"], access: ["access", "true"], check_status: ["check_status", "access <> 'unknown'"],
     statuses: ["status::VARCHAR", "status IS NOT NULL"], status_classes: ["(status // 100) || 'xx'", "status IS NOT NULL"],
   };
   for (const [field, [expression, where]] of Object.entries(counts)) {
@@ -115,12 +116,12 @@ async function blocking(definition, got) {
   await db.run(`CREATE OR REPLACE TEMP TABLE pairs AS SELECT seq, token, chosen.operator, chosen.purpose,
       CASE WHEN s.access <> 'conditional' THEN 'http' WHEN own.via IS NOT NULL THEN own.via ELSE 'star' END AS via
     FROM (${PAIRS[definition]}) JOIN chosen USING (token) JOIN s USING (seq) LEFT JOIN own USING (seq, token)`);
-  const whole = Number((await one(`SELECT count(*) AS n FROM s WHERE ${OVER[definition] ?? "access = 'conditional'"}`)).n);
+  const whole = Number((await one(`SELECT count(*) AS n FROM s WHERE ${OVER[definition] ?? "finding = 'rules'"}`)).n);
   const sum = await one(`SELECT (SELECT count(DISTINCT seq) FROM pairs) AS at_least_one,
-    (SELECT count(*) FROM s WHERE list_has_any(named, (SELECT coalesce(list(token), []) FROM chosen))) AS name_at_least_one,
-    (SELECT count(*) FROM s WHERE access = 'conditional' AND star_verdict = 'blocked') AS block_whoever_else,
+    (SELECT count(*) FROM s WHERE finding = 'rules' AND list_has_any(named, (SELECT coalesce(list(token), []) FROM chosen))) AS name_at_least_one,
+    (SELECT count(*) FROM s WHERE finding = 'rules' AND star_verdict = 'blocked') AS block_whoever_else,
     (SELECT count(*) FROM chosen) AS tokens_selected, (SELECT count(DISTINCT token) FROM pairs) AS tokens_blocked`);
-  same(`${about}: definition`, [got.definition, got.denominator, got.sites], [definition, OVER[definition] ? "sites_answered" : "sites", whole]);
+  same(`${about}: definition`, [got.definition, got.denominator, got.sites], [definition, OVER[definition] ? "sites_answered" : "sites_rules", whole]);
   for (const [field, n] of Object.entries(sum)) same(`${about}: ${field}`, got[field], Number(n));
   for (const property of ["purpose", "operator"]) {
     const found = await rows(`SELECT ${property} AS value, count(DISTINCT seq) AS sites, (SELECT count(*) FROM chosen c WHERE c.${property} = pairs.${property}) AS tokens
@@ -144,7 +145,7 @@ async function blocking(definition, got) {
     }
     same(`${about}: ${token}: ${definition} of token_stats`, have?.sites ?? 0, Number(stated));
   }
-  const leniently = await rows(`SELECT v.token, count(DISTINCT seq) AS sites, any_value(stats.lenient) AS stated FROM lenient AS v JOIN chosen USING (token)
+  const leniently = await rows(`SELECT v.token, count(DISTINCT seq) AS sites, any_value(stats.lenient) AS stated FROM lenient AS v JOIN ruled USING (seq) JOIN chosen USING (token)
     LEFT JOIN stats USING (token) ANTI JOIN (SELECT seq, token FROM own WHERE via = 'own') AS own USING (seq, token) GROUP BY ALL`);
   same(`${about}: lenient`, inOrder(got.lenient.map((t) => [t.token, t.sites, t.sites])), inOrder(leniently.map((t) => [t.token, Number(t.sites), Number(t.stated)])));
   if (listed.size > 0) fail(`${about}: ${[...listed.keys()]} are listed`);

@@ -85,8 +85,8 @@ func set(list []string) map[string]bool {
 func (w *survey) on(date string) []*siteRows { return w.all[date] }
 func (w *survey) latest() []*siteRows        { return w.on(w.dates[len(w.dates)-1]) }
 
-func (s *siteRows) conditional() bool { return s.Access == "conditional" }
-func (s *siteRows) answered() bool    { return s.Status != 0 }
+func (s *siteRows) ruled() bool    { return s.Finding == "rules" }
+func (s *siteRows) answered() bool { return s.Status != 0 }
 
 var definitions = []string{"any", "dpi_all", "explicit_root", "full", "mention", "rfc_effective"}
 
@@ -97,18 +97,18 @@ func (s *siteRows) blocks(definition, token string) bool {
 	case "rfc_effective":
 		return s.answered() && (s.Access == "full_disallow" || s.blocked[token])
 	case "mention":
-		return s.conditional() && row != nil && row.Via == "own"
+		return s.ruled() && row != nil && row.Via == "own"
 	case "explicit_root":
-		return s.conditional() && row != nil && row.Via == "own" && !row.RootAllowed
+		return s.ruled() && row != nil && row.Via == "own" && !row.RootAllowed
 	case "full":
-		return s.conditional() && s.blocked[token]
+		return s.ruled() && s.blocked[token]
 	case "any":
-		return s.conditional() && (s.blocked[token] || s.partly[token])
+		return s.ruled() && (s.blocked[token] || s.partly[token])
 	case "dpi_all":
 		if row == nil {
 			row = s.star
 		}
-		return s.conditional() && row != nil && row.DPI == "all"
+		return s.ruled() && row != nil && row.DPI == "all"
 	}
 	panic(definition)
 }
@@ -116,7 +116,7 @@ func (s *siteRows) blocks(definition, token string) bool {
 // shares counts the sites that block a token by a definition, and the denominator.
 func shares(rows []*siteRows, definition, token string) (blocking, of int64) {
 	for _, s := range rows {
-		if definition == "rfc_effective" && s.answered() || definition != "rfc_effective" && s.conditional() {
+		if definition == "rfc_effective" && s.answered() || definition != "rfc_effective" && s.ruled() {
 			of++
 		}
 		if s.blocks(definition, token) {
@@ -178,8 +178,8 @@ var plain = map[string]func(*survey) [][]any{
 		fetched := map[*string]int64{} // the last row of a date counts
 		for i, date := range w.dates[len(w.dates)-2:] {
 			for _, s := range w.on(date) {
-				state := s.Access
-				if s.conditional() {
+				state := s.Finding
+				if s.ruled() {
 					state = map[bool]string{true: "blocked", false: "open"}[s.blocked["GPTBot"]]
 				}
 				k := key{s.Host, s.Port, s.Requested}

@@ -99,7 +99,7 @@ func TestSeveralScansOfADate(t *testing.T) {
 // views are asked in addition to the queries, which use some of them for one token only.
 var views = []Query{
 	{Name: "tokens", SQL: "SELECT * REPLACE (array_to_string(fallback, ' ') AS fallback) FROM tokens ORDER BY token"},
-	{Name: "site_tokens", SQL: `SELECT token, scan_date, count(*), count(*) FILTER (conditional), count(*) FILTER (answered), count(*) FILTER (partial),
+	{Name: "site_tokens", SQL: `SELECT token, scan_date, count(*), count(*) FILTER (rules), count(*) FILTER (answered), count(*) FILTER (partial),
 		count(*) FILTER ("any"), count(*) FILTER (dpi_all), count(*) FILTER (explicit_root), count(*) FILTER ("full"), count(*) FILTER (mention), count(*) FILTER (rfc_effective)
 		FROM site_tokens GROUP BY token, scan_date ORDER BY token, scan_date`},
 	{Name: "site_blocks", SQL: "SELECT token, category, operator, purpose, via, count(*) FROM site_blocks WHERE scan_date = latest() GROUP BY ALL ORDER BY token, via"},
