@@ -67,9 +67,14 @@ func newDifferences(came *commit.Rejudged) *differences {
 	return d
 }
 
-// count counts a site. It returns a table of copied whose rows differ, also by their order: "" if there is none.
-func (d *differences) count(was, is *sink.SiteRows, copied map[string]bool) (table string) {
+// count counts a site that was judged. It returns a table of copied whose rows differ, also by their order: "" if there is none.
+func (d *differences) count(was, is *sink.SiteRows, site *audit.Site, copied map[string]bool) (table string) {
 	came, differs := d.came, false
+	if len(site.Fetch.Body) > 0 {
+		came.Bodies++
+	} else {
+		came.Answers++
+	}
 	a, b := reflect.ValueOf(&was.Site).Elem(), reflect.ValueOf(&is.Site).Elem()
 	for _, c := range d.columns {
 		if !sameValue(a.Field(c.index), b.Field(c.index)) {

@@ -338,31 +338,25 @@ func (m *making) attempt(ctx context.Context, p *sink.Remade, copied map[string]
 		if err != nil {
 			return came, "", err
 		}
-		was, rows := stored.rows(), judged
-		switch {
-		case !m.whole && m.writer.Done(uint64(was.Site.Seq)):
+		rows := stored.rows()
+		if !m.whole && m.writer.Done(uint64(rows.Site.Seq)) {
 			continue
-		case kept != "":
-			rows = was
+		}
+		if kept != "" {
 			came.Carried[kept]++
-			if was.Site.NGroups > 0 && was.Site.RegistryVersion != m.options.Registry.Version {
+			if rows.Site.NGroups > 0 && rows.Site.RegistryVersion != m.options.Registry.Version {
 				came.Other++
 			}
-		default:
-			m.options.Judge(site)
-			if hash := int64(site.Report.BodyHash); hash != was.Site.BodyHash {
-				return came, "", fmt.Errorf("cannot read %s: the body that is called %d has the hash %d", stored.bodies.rows.cursor.Name(), was.Site.BodyHash, hash)
+		} else {
+			if err := m.judge(stored, site); err != nil {
+				return came, "", err
 			}
-			rows.Site = was.Site
-			p.Judge(rows, &site.Report)
-			if len(site.Fetch.Body) > 0 {
-				came.Bodies++
-			} else {
-				came.Answers++
-			}
-			if name := diff.count(was, rows, copied); name != "" {
+			judged.Site = rows.Site
+			p.Judge(judged, &site.Report)
+			if name := diff.count(rows, judged, site, copied); name != "" {
 				return came, name, nil
 			}
+			rows = judged
 		}
 		if err := p.Add(rows, site.Fetch.Body); err != nil {
 			return came, "", err
@@ -370,6 +364,15 @@ func (m *making) attempt(ctx context.Context, p *sink.Remade, copied map[string]
 		m.options.Done.Add(1)
 		added++
 	}
+}
+
+// judge judges a restored site. A body with another hash than its row says is an error.
+func (m *making) judge(stored *storedPart, site *audit.Site) error {
+	m.options.Judge(site)
+	if hash, was := int64(site.Report.BodyHash), stored.now.Site.BodyHash; hash != was {
+		return fmt.Errorf("cannot read %s: the body that is called %d has the hash %d", stored.bodies.rows.cursor.Name(), was, hash)
+	}
+	return nil
 }
 
 // rest writes what is not in parts: the rejects, and what Finish computes.

@@ -845,7 +845,7 @@ func TestRowsDiffer(t *testing.T) {
 	}
 	came := commit.NewRejudged()
 	rows := func(e schema.EvidenceRow) *sink.SiteRows { return &sink.SiteRows{Evidence: []schema.EvidenceRow{e}} }
-	if newDifferences(came).count(rows(schema.EvidenceRow{Line: 1}), rows(schema.EvidenceRow{Line: 1, GroupLine: 1}), map[string]bool{schema.Evidence: true}) != schema.Evidence || came.Sites != 1 {
+	if newDifferences(came).count(rows(schema.EvidenceRow{Line: 1}), rows(schema.EvidenceRow{Line: 1, GroupLine: 1}), new(audit.Site), map[string]bool{schema.Evidence: true}) != schema.Evidence || came.Sites != 1 {
 		t.Errorf("evidence of another group is the same: %+v", came)
 	}
 }
