@@ -29,7 +29,7 @@ func aSummary() *report.Summary {
 		OtherScans: []report.OtherScan{{ScanID: "first", ScanDate: "2026-08-01", State: "complete"}, {ScanID: "second", ScanDate: "2026-09-01", State: "running"},
 			{ScanID: "third", ScanDate: "2026-10-01", State: "complete"}, {ScanID: "fourth", ScanDate: "2026-11-01", State: "complete"}},
 		Rows: 1_000_000, Asked: 999_990, Answered: 923_456, WithFile: 712_345, Rules: 701_002, Redirected: 401_234, HTML: 43_210, Truncated: 12, Managed: 0,
-		Findings: []report.Count{{Value: "rules", Rows: 701_002}, {Value: "none", Rows: 180_000}, {Value: "unreachable", Rows: 76_534}, {Value: "challenged", Rows: 20_000}, {Value: "html", Rows: 11_343}, {Value: "refused", Rows: 11_111}, {Value: "not_asked", Rows: 10}},
+		Findings:      []report.Count{{Value: "rules", Rows: 701_002}, {Value: "none", Rows: 180_000}, {Value: "unreachable", Rows: 76_534}, {Value: "challenged", Rows: 20_000}, {Value: "html", Rows: 11_343}, {Value: "refused", Rows: 11_111}, {Value: "not_asked", Rows: 10}},
 		Outcomes:      []report.Count{{Value: "answered", Rows: 923_456}, {Value: "dns_not_found", Rows: 60_000}, {Value: "timeout", Rows: 16_500}, {Value: "opted_out", Rows: 34}, {Value: "blocked_address", Rows: 10}},
 		StatusClasses: []report.Count{{Value: "2xx", Rows: 712_300}, {Value: "4xx", Rows: 190_000}, {Value: "5xx", Rows: 21_156}},
 		Statuses: []report.Count{{Value: "200", Rows: 712_290}, {Value: "404", Rows: 189_000}, {Value: "503", Rows: 21_156}, {Value: "403", Rows: 960}, {Value: "204", Rows: 10},
