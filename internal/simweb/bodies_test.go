@@ -13,6 +13,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 )
 
@@ -166,5 +168,28 @@ func TestKept(t *testing.T) {
 	}
 	if got, cut := (content{[]byte("ab\n"), -1}).kept(5); string(got) != "ab\n" || !cut {
 		t.Errorf("%q %v", got, cut)
+	}
+}
+
+// TestFindingsOfFiles compares what the truth says of made-up files with what a parser makes of them.
+func TestFindingsOfFiles(t *testing.T) {
+	for seed := range uint64(4) {
+		p, err := newBodyPool(Config{Seed: seed, Bodies: 3000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]int{}
+		for i := range p.plans {
+			body := p.at(i)
+			s := &audit.Site{Fetch: exchange.Response{Outcome: exchange.Answered, Status: 200, Body: body}}
+			audit.Judge(s)
+			got := findingAfter(&result{outcomes: []exchange.Outcome{exchange.Answered}, status: 200, body: body})
+			if seen[got]++; got != s.Report.Finding.String() {
+				t.Errorf("seed %d, file %d: %s, judged %v: %.200q", seed, i, got, s.Report.Finding, body)
+			}
+		}
+		if len(seen) != 3 {
+			t.Errorf("findings %v", seen)
+		}
 	}
 }

@@ -50,7 +50,8 @@ type Expect struct {
 	TLSVerified exchange.Tristate
 	// Access is what the first of Outcomes means for a crawler: conditional, full_allow, full_disallow or unknown.
 	Access string
-	// Finding is what a survey counts the site as if the first of Outcomes is its outcome.
+	// Finding is what a survey counts the site as if the first of Outcomes is its outcome. It is empty for a body of
+	// Config.Corpus, which only a parser can tell.
 	Finding  string
 	Attempts int // attempts up to the first of Outcomes
 
@@ -90,7 +91,9 @@ func (w *Web) Expect(o origin.Origin, p Policy) Expect {
 	e := Expect{Behaviour: w.world.behaviour(o.Host()).Name}
 	r := wk.life(o)
 	e.Answered, e.Attempts, e.Access = r.asked, wk.attempts, accessAfter(r.outcomes[0], r.status)
-	e.Finding = findingAfter(&r)
+	if e.Finding = findingAfter(&r); w.world.cfg.Corpus != "" && r.status/100 == 2 && e.Finding != "challenged" {
+		e.Finding = ""
+	}
 	e.Outcomes, e.Status, e.Hops, e.Truncated = r.outcomes, r.status, r.hops, r.truncated
 	e.FinalScheme = r.scheme
 	if r.status != 0 {
@@ -396,7 +399,7 @@ type Truth struct {
 	BodyBytes   int64    `json:"body_bytes"`
 	Truncated   bool     `json:"truncated"`
 	Access      string   `json:"access"`             // where the outcome is Outcome
-	Finding     string   `json:"finding"`            // likewise
+	Finding     string   `json:"finding,omitempty"`  // likewise; absent for a body of a corpus
 	Attempts    *int     `json:"attempts,omitempty"` // if Policy.Attempts is set and the number is certain
 	BodyHash    int64    `json:"body_hash"`          // signed, as in the dataset
 }
