@@ -26,11 +26,13 @@ type Options struct {
 	ToolVersion string
 	Registry    *tokens.Registry // with which the sites were judged; nil is tokens.Default()
 
-	Config  []commit.Setting // as given, for the manifest
-	Inputs  []commit.Input   // for the manifest
-	Restart bool             // delete the scan's earlier data and begin again
-	Repair  bool             // take out damaged and lost parts, so that their sites are fetched again (see repair.go)
-	Sidecar Sidecar          // may be nil
+	Observer commit.Observer
+	ListID   string           // which published list the inputs are; "" if unknown
+	Config   []commit.Setting // as given, for the manifest
+	Inputs   []commit.Input   // for the manifest
+	Restart  bool             // delete the scan's earlier data and begin again
+	Repair   bool             // take out damaged and lost parts, so that their sites are fetched again (see repair.go)
+	Sidecar  Sidecar          // may be nil
 
 	Source *commit.RejudgedScan // the stored scan whose sites are judged again (see Remade); nil if sites are fetched
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
@@ -18,6 +19,8 @@ func newManifest(o *Options, now time.Time) *commit.Manifest {
 	return &commit.Manifest{
 		SchemaVersion: schema.Version, ScanID: o.ScanID, State: commit.Running, ScanDate: o.Date, StartedAt: now,
 		ToolVersion: o.ToolVersion, RegistryVersion: o.Registry.Version,
+		Check:    commit.Check{ID: audit.CheckID, Version: audit.CheckVersion, Suite: audit.CheckSuite},
+		Observer: o.Observer, ListID: o.ListID,
 		Tables: o.Tables, Config: o.Config, Inputs: o.Inputs, Rejudged: o.Source,
 	}
 }
@@ -47,7 +50,8 @@ func resume(m *commit.Manifest, o *Options, now time.Time) error {
 			errs = append(errs, changed(fmt.Sprintf("the fingerprint of input %.200s", o.Inputs[i].Name), m.Inputs[i].String(), o.Inputs[i].String()))
 		}
 	}
-	errs = append(errs, changedSettings(m.Config, o.Config, changed))
+	errs = append(errs, changedSettings(m.Config, o.Config, changed),
+		changed("the observer", m.Observer.String(), o.Observer.String()), changed("--list-id", m.ListID, o.ListID))
 	if err := first(errs); err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func CreateTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, 
 		return nil, err
 	}
 	sites := commit.CountCommits(scan.Commits).Rows
-	return &TableWriter[T]{t, st, commit.FileRecord{ScanID: m.ScanID, Sites: &sites}}, nil
+	return &TableWriter[T]{t, st, commit.FileRecord{ScanID: m.ScanID, Observer: m.Observer.String(), Sites: &sites}}, nil
 }
 
 // Add writes a row.

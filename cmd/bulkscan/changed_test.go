@@ -69,6 +69,9 @@ func TestEveryFlagChanged(t *testing.T) {
 		"no-fallback":   {"true", `--no-fallback was "false" and is now "true"`},
 		"strict-tls":    {"true", `--strict-tls was "false" and is now "true"`},
 		"tls-min":       {"1.3", `--tls-min was "1.2" and is now "1.3"`},
+		"source-ip":     {"127.0.0.1", `the observer was "live bulkscan any https+http HTTP/1.1" and is now "live bulkscan ipv4 https+http HTTP/1.1"`},
+		"vantage":       {"elsewhere", `--vantage was "" and is now "elsewhere"`},
+		"list-id":       {"tranco-1", `--list-id was "" and is now "tranco-1"`},
 		"ipv4":          {"true", `--ipv4 was "false" and is now "true"`},
 		"ipv6":          {"true", `--ipv6 was "false" and is now "true"`},
 		"allow-private": {"false", `--allow-private was "true" and is now "false"`},
@@ -79,7 +82,7 @@ func TestEveryFlagChanged(t *testing.T) {
 	accepted := map[string]string{
 		"concurrency": "7", "host-rate": "9", "ip-rate": "9", "rate": "9", "dns-rate": "9", "patience": "3s",
 		"timeout": "9s", "connect-timeout": "2s", "tls-timeout": "3s", "header-timeout": "4s", "retries": "1", "retry-after": "1s", "max-retry-after": "2s",
-		"resolver": "127.0.0.1:1", "connect-to": "::192.0.2.1:9", "source-ip": "127.0.0.1", "ca-file": file("other.pem", string(web.CAPEM())),
+		"resolver": "127.0.0.1:1", "connect-to": "::192.0.2.1:9", "ca-file": file("other.pem", string(web.CAPEM())),
 		"opt-out": file("opt-out.txt", "nobody.example\n"), "date": "2020-01-01", "part-rows": "9", "part-age": "9s", "progress": "log", "log-format": "json",
 		"log-level": "debug", "max-error-rate": "0.9", "cpuprofile": "", "metrics-addr": "127.0.0.1:0", "metrics-file": filepath.Join(folder, "scan.prom"),
 		"warc-out": filepath.Join(folder, "archive"), "repair": "true",

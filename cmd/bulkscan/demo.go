@@ -188,6 +188,7 @@ func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) *scanFlags {
 	s.add(c.Flags())
 	s.fetchFlags.add(c.Flags())
 	s.out, s.scanID, s.restart, s.partRows, s.warcOut = f.out, demoScan, true, f.partRows, f.warcOut
+	s.vantage, s.listID = "simulated-web", fmt.Sprintf("demo-seed-%d", f.seed)
 	if terminal.Is(stderr) {
 		s.logLevel = "warn" // the bar says it all
 	}

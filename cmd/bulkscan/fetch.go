@@ -193,6 +193,21 @@ func (f *fetchFlags) fetcher() (*asker, func(), error) {
 	return &asker{fetch, resolver}, func() { _ = resolver.Close() }, nil
 }
 
+// family is which addresses are asked, as fetcher has it.
+func (f *fetchFlags) family() string {
+	only4, only6 := f.ipv4, f.ipv6
+	if ip, err := netip.ParseAddr(f.sourceIP); err == nil && !only4 && !only6 {
+		only4, only6 = ip.Unmap().Is4(), ip.Unmap().Is6()
+	}
+	switch {
+	case only4 == only6:
+		return "any"
+	case only4:
+		return "ipv4"
+	}
+	return "ipv6"
+}
+
 // tlsVersions are the values of --tls-min.
 var tlsVersions = map[string]uint16{"1.0": tls.VersionTLS10, "1.1": tls.VersionTLS11, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
 

@@ -42,6 +42,7 @@ type scanFlags struct {
 	dryRun              bool
 	scanID              string
 	restart, repair     bool
+	vantage, listID     string
 	date                string
 	concurrency         int
 	hostRate, ipRate    float64
@@ -69,7 +70,9 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.Uint64Var(&f.limit, "limit", 0, "only the first N entries (0: all)")
 	flags.Float64Var(&f.sample, "sample", 0, "only this share of the hosts, the same ones in every run (0: all)")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "read the lists, say what would be done, and make no network requests")
-	flags.StringVar(&f.scanID, "scan-id", "", "name of the scan; the same resumes (default: date and fingerprint of the lists; of a pipe with -o -, date and a random number)")
+	flags.StringVar(&f.scanID, "scan-id", "", "name of the scan; the same resumes (default: date and fingerprint of the lists and the observer; of a pipe with -o -, date and a random number)")
+	flags.StringVar(&f.vantage, "vantage", "", "where the scan asks from, as in frankfurt-1; scans of two vantages are never added up")
+	flags.StringVar(&f.listID, "list-id", "", "which published list it is, as in tranco-K2XYW; for the record and for citations")
 	flags.BoolVar(&f.restart, "restart", false, "delete what this scan has written, and begin anew")
 	flags.BoolVar(&f.repair, "repair", false, "ask again what a complete scan has lost: sites whose commit records or files are missing or damaged (docs/resuming.md)")
 	flags.StringVar(&f.date, "date", "", "partition scan_date, YYYY-MM-DD (default: today in UTC)")
@@ -138,7 +141,7 @@ var changesAnswers = map[string]bool{
 	"format": true, "column": true, "label-column": true, "limit": true, "sample": true,
 	"max-redirects": true, "max-body": true, "user-agent": true, "contact": true,
 	"scheme": true, "no-fallback": true, "strict-tls": true, "tls-min": true, "tokens": true,
-	"ipv4": true, "ipv6": true, "allow-private": true,
+	"ipv4": true, "ipv6": true, "allow-private": true, "vantage": true, "list-id": true,
 }
 
 // scan is the main job. It reads as what happens: the lists, the dataset, the run, and how it ends.
@@ -241,13 +244,35 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (job.Options, error) {
 		},
 		Sink: sink.Options{
 			ScanID: f.scanID, Date: f.date, Tables: f.tables, PartRows: f.partRows, PartAge: f.partAge,
-			ToolVersion: toolVersion(), Restart: f.restart, Repair: f.repair,
+			ToolVersion: toolVersion(), Restart: f.restart, Repair: f.repair, Observer: f.observed(format), ListID: f.listID,
 		},
 	}
 	if f.out != "-" {
 		o.Store, err = openPlace(f.out)
 	}
 	return o, err
+}
+
+// maxGivenName bounds what the user may call a vantage or a list, in bytes.
+const maxGivenName = 100
+
+// isName reports whether a vantage or a list may be called so: it becomes part of file names, queries and citations.
+func isName(text string) bool {
+	return len(text) <= maxGivenName && !strings.ContainsFunc(text, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._+:/-", r))
+	})
+}
+
+// observed is who sees the sites of the scan.
+func (f *scanFlags) observed(format inputs.Format) commit.Observer {
+	if format == inputs.WARC {
+		return commit.Observer{Source: commit.Archive, Vantage: f.vantage}
+	}
+	schemes := f.scheme
+	if other := map[string]string{"https": "http", "http": "https"}[f.scheme]; !f.noFallback {
+		schemes += "+" + other
+	}
+	return commit.Observer{Source: commit.Live, Product: commit.ProductOf(f.agent()), Family: f.family(), Scheme: schemes, HTTP: "HTTP/1.1", Vantage: f.vantage}
 }
 
 // check refuses values that no flag can tell by its type.
@@ -287,6 +312,11 @@ func (f *scanFlags) check() error {
 			return usagef("--warc-out: archives are committed with a dataset, and -o - writes none")
 		case f.format == inputs.WARC.String():
 			return usagef("--warc-out: with --format warc nobody is asked, and there is nothing to archive")
+		}
+	}
+	for _, name := range []struct{ flag, value string }{{"vantage", f.vantage}, {"list-id", f.listID}} {
+		if !isName(name.value) {
+			return usagef("--%s %q: letters, digits, and any of . _ + : / -, at most %d", name.flag, clipped(name.value), maxGivenName)
 		}
 	}
 	if f.scanID != "" {

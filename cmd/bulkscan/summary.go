@@ -111,7 +111,7 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 		return err
 	}
 	for _, m := range scans.others {
-		s.OtherScans = append(s.OtherScans, report.OtherScan{ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State)})
+		s.OtherScans = append(s.OtherScans, report.OtherScan{ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State), Observer: m.Observer.String()})
 	}
 	if f.json {
 		return terminal.WriteJSON(a.stdout, s)

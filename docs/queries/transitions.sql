@@ -6,7 +6,7 @@ SELECT coalesce(earlier, 'absent') AS before, coalesce(later, 'absent') AS after
 FROM (SELECT arg_max(state, fetched) FILTER (scan_date < latest()) AS earlier, arg_max(state, fetched) FILTER (scan_date = latest()) AS later
   FROM (SELECT scan_date, host, port, requested, coalesce(fetched_at, '-infinity') AS fetched, CASE WHEN finding <> 'rules' THEN finding
       WHEN list_contains(blocked, 'GPTBot') THEN 'blocked' ELSE 'open' END AS state
-    FROM sites WHERE scan_date IN (latest(), (SELECT max(scan_date) FROM scans WHERE scan_date < latest())))
+    FROM sites WHERE scan_date IN (latest(), (SELECT max(scan_date) FROM scans WHERE chosen AND scan_date < latest())))
   GROUP BY host, port, requested)
 GROUP BY ALL
 ORDER BY sites DESC, before, after;

@@ -2,6 +2,8 @@ package job
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -44,12 +46,18 @@ func (j *Job) openLists(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		j.fingerprints, mark = each, all.String()[:6]
+		j.fingerprints, mark = each, j.mark(all)
 	}
 	if j.scanID == "" {
 		j.scanID = fmt.Sprintf("%s-%s", strings.ReplaceAll(j.date(), "-", ""), mark)
 	}
 	return nil
+}
+
+// mark is what the scan's name has of its lists and its observer: another observer of the same lists makes another scan.
+func (j *Job) mark(lists inputs.Fingerprint) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s", lists, j.Sink.Observer, j.Sink.ListID))
+	return hex.EncodeToString(sum[:3])
 }
 
 func (j *Job) removeSpooled() {

@@ -36,6 +36,8 @@ type Summary struct {
 	SchemaVersion   int         `json:"schema_version"`
 	ToolVersion     string      `json:"tool_version"`
 	RegistryVersion string      `json:"registry_version"`
+	Observer        string      `json:"observer"` // who asked, and how: commit.Observer in one line
+	ListID          string      `json:"list_id"`
 	OtherScans      []OtherScan `json:"other_scans"` // set by the caller: a summary reads one scan
 
 	Lost []commit.Total `json:"lost"` // totals of a complete scan that its commits do not reach
@@ -74,6 +76,7 @@ type OtherScan struct {
 	ScanID   string `json:"scan_id"`
 	ScanDate string `json:"scan_date"`
 	State    string `json:"state"`
+	Observer string `json:"observer"`
 }
 
 // Count is how many rows have a value.
@@ -188,7 +191,7 @@ func summaryOf(scan *commit.Scan) (*Summary, error) {
 	m := scan.Manifest
 	s := &Summary{
 		ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State), StartedAt: m.StartedAt, FinishedAt: m.FinishedAt,
-		SchemaVersion: m.SchemaVersion, ToolVersion: m.ToolVersion, RegistryVersion: m.RegistryVersion, OtherScans: []OtherScan{}, Lost: []commit.Total{}, Parts: len(scan.Commits),
+		SchemaVersion: m.SchemaVersion, ToolVersion: m.ToolVersion, RegistryVersion: m.RegistryVersion, Observer: m.Observer.String(), ListID: m.ListID, OtherScans: []OtherScan{}, Lost: []commit.Total{}, Parts: len(scan.Commits),
 	}
 	if lost := scan.Lost(); lost != nil {
 		s.Lost = lost.Totals

@@ -87,6 +87,10 @@ func (x *summaryPage) head() {
 		line("so far", "%s sites, of a list of at least %s lines; the scan is being written, or was interrupted", number(s.Rows), number(*s.ListRead))
 	}
 	line("versions", "bulkscan %s, token registry %s", s.ToolVersion, s.RegistryVersion)
+	line("observer", "%s", s.Observer)
+	if s.ListID != "" {
+		line("list", "%s", s.ListID)
+	}
 	line("dataset", "%s in %s", bytesText(s.DatasetBytes), plural(s.Parts, "part"))
 	line("bodies", "%s, decoded", bytesText(s.BodyBytes))
 	if s.MedianMillis != nil && s.P99Millis != nil {
@@ -119,7 +123,10 @@ func (x *summaryPage) others() string {
 	for i := len(x.s.OtherScans) - 1; i >= 0 && len(names) < most; i-- {
 		o := x.s.OtherScans[i]
 		name := fmt.Sprintf("%s of %s", o.ScanID, o.ScanDate)
-		if o.State != "complete" {
+		switch {
+		case o.Observer != x.s.Observer:
+			name += " (by another observer)"
+		case o.State != "complete":
 			name += " (not complete)"
 		}
 		names = append(names, name)

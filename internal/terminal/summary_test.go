@@ -25,7 +25,7 @@ func aSummary() *report.Summary {
 	finished := begun.Add(3*time.Hour + 83*time.Second)
 	s := &report.Summary{
 		ScanID: "20261121-abcdef", ScanDate: "2026-11-21", State: "complete", StartedAt: begun, FinishedAt: &finished,
-		SchemaVersion: 1, ToolVersion: "1.2.3", RegistryVersion: "2026.11.21",
+		SchemaVersion: 1, ToolVersion: "1.2.3", RegistryVersion: "2026.11.21", Observer: "live bulkscan any https+http HTTP/1.1 from frankfurt", ListID: "tranco-K2XYW",
 		OtherScans: []report.OtherScan{{ScanID: "first", ScanDate: "2026-08-01", State: "complete"}, {ScanID: "second", ScanDate: "2026-09-01", State: "running"},
 			{ScanID: "third", ScanDate: "2026-10-01", State: "complete"}, {ScanID: "fourth", ScanDate: "2026-11-01", State: "complete"}},
 		Rows: 1_000_000, Asked: 999_990, Answered: 923_456, WithFile: 712_345, Rules: 701_002, Redirected: 401_234, HTML: 43_210, Truncated: 12, Managed: 0,

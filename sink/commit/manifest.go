@@ -20,6 +20,9 @@ type Manifest struct {
 	FinishedAt      *time.Time `json:"finished_at,omitempty"`
 	ToolVersion     string     `json:"tool_version"`
 	RegistryVersion string     `json:"registry_version"`
+	Check           Check      `json:"check"`
+	Observer        Observer   `json:"observer"`
+	ListID          string     `json:"list_id,omitempty"` // which published list, in the user's words
 	Tables          []string   `json:"tables"`
 	Config          []Setting  `json:"config"`
 	Inputs          []Input    `json:"inputs"`
@@ -36,6 +39,13 @@ type Manifest struct {
 	// complete again.
 	Repairing bool   `json:"repairing,omitempty"`
 	Sum       string `json:"sum,omitempty"` // see SealRecord
+}
+
+// Check identifies the check that scores the sites.
+type Check struct {
+	ID      string `json:"id"`
+	Version string `json:"version"`
+	Suite   string `json:"suite"`
 }
 
 // RejudgedScan describes a scan whose stored bodies are re-evaluated.

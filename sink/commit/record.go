@@ -66,8 +66,9 @@ func openRecord(data []byte, record any, sum *string) error {
 // FileRecord has the hash of a file that no commit names and that may be replaced: the statistics of a scan, or its
 // rejects.
 type FileRecord struct {
-	ScanID string      `json:"scan_id"`
-	File   schema.File `json:"file"`
+	ScanID   string      `json:"scan_id"`
+	Observer string      `json:"observer,omitempty"` // of statistics, see Observer.String
+	File     schema.File `json:"file"`
 	// Sites is the number of sites from which a table was computed; nil for rejects. A scan only gains sites, so
 	// the number tells whether the table is up to date.
 	Sites *int64 `json:"sites,omitempty"`

@@ -1,13 +1,20 @@
 -- needs: sites
--- The scans of the dataset, with their dates and numbers of committed sites.
+-- All scans of the dataset, with their dates, observers (who asked, and how) and numbers of committed sites. chosen says which of
+-- them the other views have: those of one observer.
 CREATE OR REPLACE VIEW scans AS
-SELECT scan_id, CAST(regexp_extract(name, 'scan_date=([^/]+)/', 1) AS DATE) AS scan_date, CAST(sum(rows) AS BIGINT) AS sites, count(*) AS parts
-FROM bulkscan_parts WHERE "table" = 'sites' GROUP BY ALL;
+SELECT scan_id, CAST(regexp_extract(name, 'scan_date=([^/]+)/', 1) AS DATE) AS scan_date, observer,
+  coalesce(observer = getvariable('bulkscan_observer'), true) AS chosen,
+  CAST(sum(rows) AS BIGINT) AS sites, count(*) AS parts, max(committed_at) AS last_commit
+FROM bulkscan_counted WHERE "table" = 'sites' GROUP BY ALL;
 
 -- needs: sites
--- The date for analyses, as in WHERE scan_date = latest(): the newest date when this file was read. To use another one:
--- SET VARIABLE bulkscan_date = DATE '2026-11-21'. Several scans of one date are counted together.
-SET VARIABLE bulkscan_date = (SELECT max(scan_date) FROM scans);
+-- The observer whose scans are chosen: that of the newest date when this file was read; of several the one that committed last.
+SET VARIABLE bulkscan_observer = (SELECT observer FROM scans ORDER BY scan_date DESC, last_commit DESC, scan_id DESC LIMIT 1);
+
+-- needs: sites
+-- The date for analyses, as in WHERE scan_date = latest(): the newest date of the chosen observer when this file was read. To
+-- use another one: SET VARIABLE bulkscan_date = DATE '2026-11-21'. Several scans of one date by one observer are counted together.
+SET VARIABLE bulkscan_date = (SELECT max(scan_date) FROM scans WHERE chosen);
 CREATE OR REPLACE MACRO latest() AS CAST(getvariable('bulkscan_date') AS DATE);
 
 -- needs: sites

@@ -68,6 +68,12 @@ const (
 --
 -- bulkscan compact deletes files of a snapshot, too. Queries that need them then fail: take a new snapshot.
 --
+-- The views have the scans of one observer only (who asked, from where, how): by default that of the newest date. The view
+-- scans lists all scans, and which of them are chosen. To choose another observer, or to add up all of them:
+--
+--   SET VARIABLE bulkscan_observer = (SELECT observer FROM scans WHERE scan_id = '20261121-abcdef');
+--   RESET VARIABLE bulkscan_observer;
+--
 -- Below are the commit records (bulkscan_commits), the files that count by them (bulkscan_parts, bulkscan_statistics, and
 -- bulkscan_files, which is both), and the tables. After them come views for analyses, with every meaning of "blocks" that
 -- docs/definitions.md lists. docs/queries has the analyses.
@@ -78,27 +84,32 @@ const (
 	viewsCommits = `
 -- Every commit record. That of a compaction names the commits that it replaced.
 CREATE OR REPLACE VIEW bulkscan_commits AS
-SELECT scan_id, shard, n, committed_at, rows, files, replaces
+SELECT scan_id, observer, shard, n, committed_at, rows, files, replaces
 FROM read_json(` + viewsGlob + ` || '_scans/*/commits/*.json', maximum_object_size = %d, columns = {
-  scan_id: 'VARCHAR', shard: 'VARCHAR', n: 'BIGINT', committed_at: 'TIMESTAMPTZ', rows: 'BIGINT',
+  scan_id: 'VARCHAR', observer: 'VARCHAR', shard: 'VARCHAR', n: 'BIGINT', committed_at: 'TIMESTAMPTZ', rows: 'BIGINT',
   files: '` + viewsFile + `[]',
   replaces: 'STRUCT(shard VARCHAR, n BIGINT)[]'});
 `
-	viewsHeld = `SELECT unnest(CAST(getvariable('bulkscan_snapshot') AS
+	// The observer of a record is the one chosen, if one is. It is in a variable, so that a query may choose another.
+	viewsChosen = `(getvariable('bulkscan_observer') IS NULL OR coalesce(observer, 'unknown') = getvariable('bulkscan_observer'))`
+	viewsHeld   = `SELECT unnest(CAST(getvariable('bulkscan_snapshot') AS
   STRUCT(scan_id VARCHAR, "table" VARCHAR, name VARCHAR, rows BIGINT, bytes BIGINT, sha256 VARCHAR, path VARCHAR)[]), recursive := true)`
 	viewsParts = `
--- Every file that commits name and no compaction has replaced, with its path. fence changes when more commits are replaced.
-CREATE OR REPLACE VIEW bulkscan_parts AS
-SELECT * EXCLUDE (fence), ` + viewsAt + ` || name AS path, fence
-FROM (SELECT scan_id, unnest(files, recursive := true), fence FROM (
-  SELECT scan_id, any_value(part.files) AS files, bool_or(part.replaced) AS replaced,
+-- Every file that commits of any observer name and no compaction has replaced. fence changes when more commits are replaced.
+CREATE OR REPLACE VIEW bulkscan_counted AS
+SELECT scan_id, coalesce(observer, 'unknown') AS observer, committed_at, unnest(files, recursive := true), fence FROM (
+  SELECT scan_id, any_value(observer) AS observer, any_value(part.committed_at) AS committed_at, any_value(part.files) AS files, bool_or(part.replaced) AS replaced,
     bit_xor(CASE WHEN bool_or(part.replaced) THEN hash(scan_id, part.shard, part.n) END) OVER () AS fence
-  FROM (SELECT scan_id, unnest(list_prepend({'shard': shard, 'n': n, 'files': files, 'replaced': false},
-      list_transform(replaces, r -> {'shard': r.shard, 'n': r.n, 'files': NULL, 'replaced': true}))) AS part
+  FROM (SELECT scan_id, observer, unnest(list_prepend({'shard': shard, 'n': n, 'committed_at': committed_at, 'files': files, 'replaced': false},
+      list_transform(replaces, r -> {'shard': r.shard, 'n': r.n, 'committed_at': NULL, 'files': NULL, 'replaced': true}))) AS part
     FROM bulkscan_commits)
   GROUP BY scan_id, part.shard, part.n)
-  WHERE NOT replaced)
-WHERE getvariable('bulkscan_snapshot') IS NULL
+WHERE NOT replaced;
+
+-- Of these, the files of the chosen observer, with their paths.
+CREATE OR REPLACE VIEW bulkscan_parts AS
+SELECT * EXCLUDE (observer, committed_at, fence), ` + viewsAt + ` || name AS path, fence
+FROM bulkscan_counted WHERE getvariable('bulkscan_snapshot') IS NULL AND ` + viewsChosen + `
 UNION ALL
 SELECT *, NULL FROM (` + viewsHeld + `) WHERE NOT ends_with("table", '_stats');
 `
@@ -107,8 +118,9 @@ SELECT *, NULL FROM (` + viewsHeld + `) WHERE NOT ends_with("table", '_stats');
 CREATE OR REPLACE VIEW bulkscan_statistics AS
 SELECT *, ` + viewsAt + ` || name AS path, NULL AS fence FROM (
   SELECT scan_id, unnest(file)
-  FROM read_json(` + viewsGlob + ` || '_scans/*/files/*_stats.json', columns = {
-    scan_id: 'VARCHAR', file: '` + viewsFile + `'}))
+  FROM (SELECT * FROM read_json(` + viewsGlob + ` || '_scans/*/files/*_stats.json', columns = {
+    scan_id: 'VARCHAR', observer: 'VARCHAR', file: '` + viewsFile + `'}))
+  WHERE ` + viewsChosen + `)
 WHERE getvariable('bulkscan_snapshot') IS NULL
 UNION ALL
 SELECT *, NULL FROM (` + viewsHeld + `) WHERE ends_with("table", '_stats');

@@ -146,8 +146,9 @@ async function between() {
   const copy = await opened(dir + sep);
   const view = async (name) => (await rows(`SELECT sql FROM duckdb_views() WHERE view_name = '${name}'`, copy))[0][0];
   await copy.run(`SET VARIABLE bulkscan_before = ${quoted(records + sep)}`);
-  const before = (sql) => sql.replaceAll("bulkscan_commits", "before_commits").replaceAll("bulkscan_parts", "before_parts").replaceAll("'bulkscan'", "'bulkscan_before'");
+  const before = (sql) => sql.replaceAll("bulkscan_commits", "before_commits").replaceAll("bulkscan_counted", "before_counted").replaceAll("bulkscan_parts", "before_parts").replaceAll("'bulkscan'", "'bulkscan_before'");
   await copy.run(before(await view("bulkscan_commits")));
+  await copy.run(before(await view("bulkscan_counted")));
   await copy.run(before(await view("bulkscan_parts")));
   for (const table of ["sites", "verdicts"]) {
     const first = (await view(table)).replace("FROM bulkscan_parts", "FROM before_parts");

@@ -19,6 +19,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
 )
 
 var update = flag.Bool("update", false, "write testdata and docs/queries/README.md")
@@ -94,6 +95,32 @@ func TestSeveralScansOfADate(t *testing.T) {
 		}
 	}
 	compareDataset(t, "several", dir, st)
+}
+
+// TestTwoObservers checks that the views have the scans of one observer: by default that of the newest date, of several
+// the one that committed last.
+func TestTwoObservers(t *testing.T) {
+	needDuckDB(t)
+	here := commit.Observer{Source: commit.Live, Product: "bulkscan", Vantage: "o'hare"}
+	dir, st := write(t, Survey{Name: "here", Sites: 300, Dates: dates, Observer: here})
+	there := Survey{Name: "there", Sites: 200, Dates: dates[1:2], Bodies: [][]byte{[]byte("User-agent: GPTBot\nDisallow: /\n")}, Observer: commit.Observer{Source: commit.Archive}}
+	there.Statistics = func(ctx context.Context, st store.Store, id string) error {
+		return report.Stats(ctx, st, id, report.Options{})
+	}
+	if err := there.Write(t.Context(), st); err != nil {
+		t.Fatal(err)
+	}
+	const counts = `SELECT (SELECT count(*) FROM sites) AS sites, (SELECT count(DISTINCT scan_date) FROM verdicts) AS dates,
+		(SELECT CAST(sum(sites_all) AS BIGINT) FROM token_stats WHERE token = 'GPTBot' AND segment_kind = 'all') AS counted, (SELECT string_agg(DISTINCT observer) FROM scans WHERE chosen) AS chosen,
+		(SELECT count(*) FROM scans) AS scans`
+	all := ask(t, dir, []Query{
+		{Name: "default", SQL: counts},
+		{Name: "chosen", SQL: "SET VARIABLE bulkscan_observer = (SELECT observer FROM scans WHERE scan_id = 'there-" + dates[1] + "'); " + counts},
+		{Name: "all", SQL: "RESET VARIABLE bulkscan_observer; " + strings.Replace(counts, "string_agg(DISTINCT observer)", "count(DISTINCT observer)", 1)},
+	})
+	compareAnswers(t, all[0], [][]any{{int64(900), int64(3), int64(900), here.String(), int64(4)}})
+	compareAnswers(t, all[1], [][]any{{int64(200), int64(1), int64(200), "archive", int64(4)}})
+	compareAnswers(t, all[2], [][]any{{int64(1100), int64(3), int64(1100), int64(2), int64(4)}})
 }
 
 // views are asked in addition to the queries, which use some of them for one token only.

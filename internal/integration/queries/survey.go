@@ -18,6 +18,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
 )
 
 // This file makes datasets for queries: the same list scanned on several dates, without a network. Outcomes have about
@@ -33,6 +34,8 @@ type Survey struct {
 	Bodies [][]byte      // real files to draw from, besides made ones
 	Parts  int           // origins a part; 0 is the sink's default
 	Tables []string      // nil is all
+
+	Observer commit.Observer
 
 	// Statistics computes the statistics of a scan whose sites are all committed, as report.Stats does.
 	Statistics func(ctx context.Context, st store.Store, scanID string) error
@@ -155,7 +158,7 @@ func (s *Survey) scan(ctx context.Context, st store.Store, date int, made [][]by
 		return err
 	}
 	id := cmp.Or(s.Name, "survey") + "-" + s.Dates[date]
-	w, err := sink.Open(ctx, st, sink.Options{ScanID: id, Date: s.Dates[date], PartRows: s.Parts, Tables: s.Tables, PartAge: time.Hour})
+	w, err := sink.Open(ctx, st, sink.Options{ScanID: id, Date: s.Dates[date], Observer: s.Observer, PartRows: s.Parts, Tables: s.Tables, PartAge: time.Hour})
 	if err != nil {
 		return err
 	}
