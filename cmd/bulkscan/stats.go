@@ -4,9 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
@@ -19,8 +26,8 @@ func (a *app) statsCommand() *cobra.Command {
 		Use:   "stats DIR",
 		Short: "Compute the statistics tables of a dataset again",
 		Long: `stats computes token_stats and record_stats of one scan from what is committed, and replaces the ones before. A scan
-does this itself when it is complete; stats is for a scan that was interrupted and will not be resumed, for another
---tokens. While the scan is written or compacted it is refused: bulkscan summary counts
+does this itself when it is complete; stats is for a scan that was interrupted and will not be resumed, and for other
+--tokens: with a list of names, token_stats has no rows but theirs. While the scan is written or compacted it is refused: bulkscan summary counts
 at any time, and writes nothing.`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -38,7 +45,7 @@ at any time, and writes nothing.`,
 		},
 	}
 	c.Flags().StringVar(&scanID, "scan-id", "", "the scan (default: that of the newest date; of several the one that started last)")
-	c.Flags().StringVar(&tokenFile, "tokens", "", "file of further crawler tokens, as the scan had it")
+	addCountedTokens(c.Flags(), &tokenFile)
 	return c
 }
 
@@ -55,9 +62,14 @@ func computeStats(ctx context.Context, st store.Store, scanID string, o report.O
 	return report.Stats(ctx, st, scanID, o)
 }
 
+// addCountedTokens adds --tokens to the flags of a command that counts.
+func addCountedTokens(flags *pflag.FlagSet, value *string) {
+	flags.StringVar(value, "tokens", "", "LIST or FILE: count only these tokens, names with commas between them or a file of them, one a line; a file in the registry's form adds its tokens to the registry, as scan --tokens does")
+}
+
 // reportOptions reads a dataset with the registry of --tokens, and warns on standard error.
-func (a *app) reportOptions(tokenFile string) (report.Options, error) {
-	registry, err := (&fetchFlags{tokens: tokenFile}).registry()
+func (a *app) reportOptions(counted string) (report.Options, error) {
+	registry, only, err := countedTokens(counted)
 	if err != nil {
 		return report.Options{}, err
 	}
@@ -65,5 +77,58 @@ func (a *app) reportOptions(tokenFile string) (report.Options, error) {
 	if err != nil {
 		return report.Options{}, err
 	}
-	return report.Options{Registry: registry, ToolVersion: toolVersion(), Log: log}, nil
+	return report.Options{Registry: registry, Only: only, ToolVersion: toolVersion(), Log: log}, nil
 }
+
+// maxNames bounds a file of names, in bytes.
+const maxNames = 1 << 20
+
+// countedTokens reads --tokens of a command that counts: the registry, and the tokens that count; nil is all.
+func countedTokens(value string) (*tokens.Registry, []string, error) {
+	if value == "" {
+		return tokens.Default(), nil, nil
+	}
+	from, names := "--tokens", strings.Split(value, ",")
+	if info, err := os.Stat(value); err == nil && !info.IsDir() {
+		file, err := os.Open(value)
+		if err != nil {
+			return nil, nil, usagef("--tokens: cannot read %s: %w", clipped(value), why(err))
+		}
+		text, err := io.ReadAll(io.LimitReader(file, maxNames+1))
+		switch err = errors.Join(err, file.Close()); {
+		case err != nil:
+			return nil, nil, usagef("--tokens: cannot read %s: %w", clipped(value), why(err))
+		case len(text) > maxNames:
+			return nil, nil, usagef("--tokens: %s is longer than %d bytes", clipped(value), maxNames)
+		}
+		names = strings.FieldsFunc(comments.ReplaceAllString(string(text), ""), func(r rune) bool { return r == '\n' || r == '\r' || r == ',' })
+		if len(names) > 0 && registryForm.MatchString(names[0]) {
+			registry, err := (&fetchFlags{tokens: value}).registry()
+			return registry, nil, err
+		}
+		from += " " + clipped(value)
+	} else if strings.ContainsAny(value, `/\`) || strings.HasSuffix(value, ".txt") {
+		return nil, nil, usagef("--tokens: cannot read %s: no such file", clipped(value))
+	}
+	for i := range names {
+		names[i] = strings.TrimSpace(names[i])
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
+	if len(names) == 0 {
+		return nil, nil, usagef("%s: no name in it", from)
+	}
+	list, err := tokens.Default().Named(names)
+	if err != nil {
+		return nil, nil, usagef("%s: %w", from, err)
+	}
+	var only []string
+	for i := range list {
+		only = append(only, list[i].Name)
+	}
+	return tokens.Default(), only, nil
+}
+
+var comments = regexp.MustCompile(`(?m)#.*$`)
+
+// registryForm matches the first line of a file in the registry's form: its version, or the names of its columns.
+var registryForm = regexp.MustCompile(`^\s*(version\s|name\s*(\||$))`)

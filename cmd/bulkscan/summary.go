@@ -18,8 +18,10 @@ type summaryFlags struct {
 	filter     tokenFilter
 	top        int
 	tokens     string
-	json       bool
-	color      terminal.Color
+
+	chosenCategory bool // --category is given: with --tokens the default does not hold
+	json           bool
+	color          terminal.Color
 }
 
 // defaultTop is how many tokens are listed.
@@ -40,18 +42,21 @@ nothing, so that it may be asked while the scan is written.
 What "blocks" means is for --definition to say:
 ` + definitionHelp() + `
 The default is full: of the six it says most plainly what the word promises, whomever the file names and however it is
-written. docs/definitions.md has examples of each, and who uses it. Shares are of the sites that have a file, but of the
-sites that answered by rfc_effective.
+written. docs/definitions.md has examples of each, and who uses it. Shares are of the sites that have rules, but of the
+sites that answered by rfc_effective. The number of sites that block at least one token grows with the registry: --tokens
+fixes the set of tokens.
 
 A bar is dark as far as sites name the token in a group of its own, and light where they block it by the group of * or
 of another crawler that it follows. Bars are drawn in blocks on terminals that show Unicode, and in ASCII elsewhere.
 --json has all figures; docs/summary.md describes every field.`,
 		Example: `  bulkscan summary out
   bulkscan summary out --definition rfc_effective --purpose training --top 5
+  bulkscan summary out --tokens GPTBot,ClaudeBot,CCBot
   bulkscan summary s3://bucket/surveys --date 2026-11-21 --category all
   bulkscan summary out --top 0 --json | jq -r '.blocking.most_blocked[] | [.token, .sites, .share] | @tsv'`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
+			f.chosenCategory = c.Flags().Changed("category")
 			return a.interruptible(c.Context(), func(ctx context.Context) error { return a.summary(ctx, args[0], f) })
 		},
 	}
@@ -61,7 +66,7 @@ of another crawler that it follows. Bars are drawn in blocks on terminals that s
 	c.Flags().StringVar(&f.filter.Operator, "operator", "", "only this operator's")
 	c.Flags().StringVar(&f.filter.Purpose, "purpose", "", "only tokens of this purpose: training, search, user-fetch …")
 	c.Flags().IntVar(&f.top, "top", f.top, "how many tokens are listed, those first that most sites block; 0 for all")
-	c.Flags().StringVar(&f.tokens, "tokens", "", "file of further crawler tokens, as the scan had it")
+	addCountedTokens(c.Flags(), &f.tokens)
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	addColor(c.Flags(), &f.color)
 	return c
@@ -96,7 +101,7 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 	if err != nil {
 		return err
 	}
-	if strings.EqualFold(f.filter.Category, everyCategory) {
+	if strings.EqualFold(f.filter.Category, everyCategory) || len(o.Only) > 0 && !f.chosenCategory {
 		f.filter.Category = ""
 	}
 	if err := f.filter.check(o.Registry); err != nil {

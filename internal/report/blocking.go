@@ -14,15 +14,16 @@ import (
 
 // Selection chooses the tokens of a summary. Empty fields do not restrict; case is ignored.
 type Selection struct {
-	Category string `json:"category"`
-	Operator string `json:"operator"`
-	Purpose  string `json:"purpose"`
+	Category string   `json:"category"`
+	Operator string   `json:"operator"`
+	Purpose  string   `json:"purpose"`
+	Tokens   []string `json:"tokens"` // as the registry spells them; empty is all
 }
 
 // Takes reports whether a token is selected.
 func (s Selection) Takes(t *tokens.Token) bool {
 	takes := func(want, value string) bool { return want == "" || strings.EqualFold(want, value) }
-	return takes(s.Category, t.Category) && takes(s.Operator, t.Operator) && takes(s.Purpose, t.Purpose)
+	return (len(s.Tokens) == 0 || slices.Contains(s.Tokens, t.Name)) && takes(s.Category, t.Category) && takes(s.Operator, t.Operator) && takes(s.Purpose, t.Purpose)
 }
 
 // Blocking counts the sites that block the selected tokens, by one definition.
@@ -35,12 +36,17 @@ type Blocking struct {
 	Selected int `json:"tokens_selected"`
 	Blocked  int `json:"tokens_blocked"` // of them, blocked by at least one site
 
-	AtLeastOne  int64        `json:"at_least_one"`       // sites that block one of the tokens
-	NameOne     int64        `json:"name_at_least_one"`  // sites whose file names one
-	StarBlocks  int64        `json:"block_whoever_else"` // sites whose file denies everything to agents that it does not name
-	ByPurpose   []Sum        `json:"by_purpose"`         // the greatest first
-	ByOperator  []Sum        `json:"by_operator"`        // the greatest first
-	MostBlocked []TokenCount `json:"most_blocked"`       // the greatest first
+	// Sites that block at least one of the tokens, a number that grows with the registry, and its parts.
+	AtLeastOne  int64        `json:"at_least_one"`
+	OneByName   int64        `json:"at_least_one_by_name"`     // by a group that names such a token
+	OneFallback int64        `json:"at_least_one_by_fallback"` // only by groups that name a crawler which tokens fall back to
+	OneByStar   int64        `json:"at_least_one_by_star"`     // only by the group of `*`
+	OneByHTTP   int64        `json:"at_least_one_by_http"`     // no file: the server fails
+	NameOne     int64        `json:"name_at_least_one"`        // sites whose file names one
+	StarBlocks  int64        `json:"block_whoever_else"`       // sites whose file denies everything to agents that it does not name
+	ByPurpose   []Sum        `json:"by_purpose"`               // the greatest first
+	ByOperator  []Sum        `json:"by_operator"`              // the greatest first
+	MostBlocked []TokenCount `json:"most_blocked"`             // the greatest first
 
 	// The selected tokens that files name only by the lenient reading, the most common first; nil if the scan has no
 	// verdicts. No definition counts such sites.
@@ -98,16 +104,26 @@ type blocker struct {
 	usual      []int32
 	usualSites int64
 
-	now        int64 // the number of the site, so that marks of earlier sites need no clearing
-	rules      bool  // its finding is rules; others count by rfc_effective only
-	names      bool  // it names a token of the registry
-	blocks     bool  // it blocks one of the selected tokens
-	weight     int64 // of the site: how many sites it stands for
-	atLeastOne int64 // sites that block one of the selected tokens
+	now        int64             // the number of the site, so that marks of earlier sites need no clearing
+	rules      bool              // its finding is rules; others count by rfc_effective only
+	names      bool              // it names a token of the registry
+	blocks     reach             // the nearest group by which it blocks one of the selected tokens
+	weight     int64             // of the site: how many sites it stands for
+	atLeastOne [blocksNone]int64 // sites that block one of the selected tokens
 	nameOne    int64
 	starBlocks int64
 	failing    int64 // sites that answered and have access full_disallow: they forbid everything
 }
+
+// reach says whose group blocks a token. A site counts by the first that it has.
+type reach uint8
+
+const (
+	blocksByName reach = iota
+	blocksByFallback
+	blocksByStar
+	blocksNone
+)
 
 // tokenTally counts the sites of a token.
 type tokenTally struct {
@@ -155,7 +171,7 @@ func (b *blocker) site(r *summaryColumns, verdicts []verdictColumns) {
 		return
 	}
 	b.now++
-	b.names, b.blocks = false, false
+	b.names, b.blocks = false, blocksNone
 	b.starBlocks += one(b.rules && r.StarVerdict == "blocked")
 	b.lists(r)
 	b.leniently(verdicts)
@@ -181,7 +197,9 @@ func (b *blocker) site(r *summaryColumns, verdicts []verdictColumns) {
 	case "dpi_all":
 		b.asTheDPIReads(verdicts)
 	}
-	b.atLeastOne += one(b.blocks)
+	if b.blocks != blocksNone {
+		b.atLeastOne[b.blocks]++
+	}
 }
 
 // lists records the lists of a site, which no definition changes.
@@ -231,13 +249,15 @@ func (b *blocker) leniently(verdicts []verdictColumns) {
 
 // each counts that the site blocks each token of a list.
 func (b *blocker) each(ids []int32) {
-	if !b.names && !b.blocks && len(ids) > 0 {
+	if !b.names && b.blocks == blocksNone && len(ids) > 0 {
 		if !slices.Equal(ids, b.usual) {
 			b.countUsual()
 			b.usual = append(b.usual[:0], ids...)
 		}
 		b.usualSites++
-		b.blocks = slices.ContainsFunc(ids, func(id int32) bool { return id != noToken && b.tokens[id].selected })
+		if slices.ContainsFunc(ids, func(id int32) bool { return id != noToken && b.tokens[id].selected }) {
+			b.blocks = blocksByStar
+		}
 		return
 	}
 	b.all(ids)
@@ -255,7 +275,7 @@ func (b *blocker) all(ids []int32) {
 func (b *blocker) countUsual() {
 	b.weight = b.usualSites
 	b.all(b.usual)
-	b.weight, b.usualSites = 1, 0
+	b.weight, b.usualSites, b.blocks = 1, 0, blocksNone
 	b.now++ // the next site has another number
 }
 
@@ -302,17 +322,20 @@ func (b *blocker) block(id int32) {
 		return // the token is in the list twice
 	}
 	t.blockedAt = b.now
+	by := blocksByStar
 	switch {
 	case t.namedAt == b.now:
 		t.own += b.weight
+		by = blocksByName
 	case b.names && b.follows(id):
 		t.fallback += b.weight
+		by = blocksByFallback
 	default:
 		t.star += b.weight
 	}
 	b.purposes.count(t.purpose, b)
 	b.operators.count(t.operator, b)
-	b.blocks = true
+	b.blocks = min(b.blocks, by)
 }
 
 // follows reports whether the site names a crawler that a token falls back to.
@@ -332,7 +355,7 @@ func (b *blocker) finish(s *Summary, top int) Blocking {
 	b.countUsual()
 	all := Blocking{
 		Definition: b.by.Name, Question: b.by.Question, Over: b.by.Over, Sites: s.Rules, Selection: b.about,
-		AtLeastOne: b.atLeastOne, NameOne: b.nameOne, StarBlocks: b.starBlocks, MostBlocked: []TokenCount{}, Lenient: []LenientCount{},
+		OneByName: b.atLeastOne[blocksByName], OneFallback: b.atLeastOne[blocksByFallback], OneByStar: b.atLeastOne[blocksByStar], NameOne: b.nameOne, StarBlocks: b.starBlocks, MostBlocked: []TokenCount{}, Lenient: []LenientCount{},
 	}
 	failing := int64(0)
 	if b.by.Name == "rfc_effective" {
@@ -361,8 +384,9 @@ func (b *blocker) finish(s *Summary, top int) Blocking {
 		})
 	}
 	if all.Selected > 0 {
-		all.AtLeastOne += failing
+		all.OneByHTTP = failing
 	}
+	all.AtLeastOne = all.OneByName + all.OneFallback + all.OneByStar + all.OneByHTTP
 	all.ByPurpose, all.ByOperator = b.purposes.sums(failing, all.Sites), b.operators.sums(failing, all.Sites)
 	slices.SortFunc(all.MostBlocked, func(a, b TokenCount) int {
 		return cmp.Or(cmp.Compare(b.Sites, a.Sites), cmp.Compare(b.Named, a.Named), cmp.Compare(a.Token, b.Token))

@@ -202,6 +202,21 @@ func addCounts(sum, r *schema.TokenStatsRow) {
 	sum.ViaStar += r.ViaStar
 	sum.ViaFallback += r.ViaFallback
 	sum.Lenient += r.Lenient
+	sum.FullViaOwn += r.FullViaOwn
+	sum.FullViaFallback += r.FullViaFallback
+	sum.FullViaStar += r.FullViaStar
+	sum.AnyViaOwn += r.AnyViaOwn
+	sum.AnyViaFallback += r.AnyViaFallback
+	sum.AnyViaStar += r.AnyViaStar
+	sum.AnsweredRules += r.AnsweredRules
+	sum.AnsweredNoRules += r.AnsweredNoRules
+	sum.AnsweredHTML += r.AnsweredHTML
+	sum.AnsweredNone += r.AnsweredNone
+	sum.AnsweredRefused += r.AnsweredRefused
+	sum.AnsweredChallenged += r.AnsweredChallenged
+	sum.AnsweredRateLimited += r.AnsweredRateLimited
+	sum.AnsweredServerError += r.AnsweredServerError
+	sum.AnsweredUnreachable += r.AnsweredUnreachable
 }
 
 func when(condition bool) int64 {
@@ -214,7 +229,7 @@ func when(condition bool) int64 {
 // plainSite counts the columns that do not depend on a token.
 func plainSite(s *audit.Site) schema.TokenStatsRow {
 	answered := s.Fetch.Status != 0
-	return schema.TokenStatsRow{
+	row := schema.TokenStatsRow{
 		SitesAll:      1,
 		SitesAnswered: when(answered),
 		Sites:         when(s.Report.Access == parser.AccessConditional),
@@ -222,12 +237,55 @@ func plainSite(s *audit.Site) schema.TokenStatsRow {
 		Unreachable:   when(!answered && s.Fetch.Outcome != exchange.BlockedAddress && s.Fetch.Outcome != exchange.OptedOut && s.Fetch.Outcome != exchange.NotArchived),
 		RFCEffective:  when(answered && s.Report.Access == parser.AccessFullDisallow),
 	}
+	if answered {
+		*answeredColumn(&row, s.Report.Finding) = 1
+	}
+	return row
+}
+
+// answeredColumn returns the column of answered sites with a finding.
+func answeredColumn(row *schema.TokenStatsRow, f audit.Finding) *int64 {
+	switch f {
+	case audit.FindingRules:
+		return &row.AnsweredRules
+	case audit.FindingNoRules:
+		return &row.AnsweredNoRules
+	case audit.FindingHTML:
+		return &row.AnsweredHTML
+	case audit.FindingNone:
+		return &row.AnsweredNone
+	case audit.FindingRefused:
+		return &row.AnsweredRefused
+	case audit.FindingChallenged:
+		return &row.AnsweredChallenged
+	case audit.FindingRateLimited:
+		return &row.AnsweredRateLimited
+	case audit.FindingServerError:
+		return &row.AnsweredServerError
+	case audit.FindingUnreachable:
+		return &row.AnsweredUnreachable
+	}
+	return new(int64)
+}
+
+// splitByRules fills in by whose rules the site blocks the agent.
+func splitByRules(row *schema.TokenStatsRow) {
+	blocked := row.Full + row.Partial
+	row.FullViaOwn, row.AnyViaOwn = row.ViaOwn*row.Full, row.ViaOwn*blocked
+	row.FullViaFallback, row.AnyViaFallback = row.ViaFallback*row.Full, row.ViaFallback*blocked
+	if row.ViaOwn+row.ViaFallback == 0 {
+		row.FullViaStar, row.AnyViaStar = row.Full, blocked
+	}
 }
 
 // onlyRules leaves out the counts of a site whose finding is not rules, except that of rfc_effective.
 func onlyRules(row schema.TokenStatsRow) schema.TokenStatsRow {
 	if row.SitesRules == 0 {
-		return schema.TokenStatsRow{SitesAll: row.SitesAll, SitesAnswered: row.SitesAnswered, Sites: row.Sites, Unreachable: row.Unreachable, RFCEffective: row.RFCEffective}
+		rest := schema.TokenStatsRow{SitesAll: row.SitesAll, SitesAnswered: row.SitesAnswered, Sites: row.Sites, Unreachable: row.Unreachable, RFCEffective: row.RFCEffective}
+		for f := range audit.NumFindings {
+			*answeredColumn(&rest, f) = *answeredColumn(&row, f)
+		}
+		return rest
 	}
 	return row
 }
@@ -260,6 +318,7 @@ func plainToken(s *audit.Site, t *tokens.Token, id uint16) schema.TokenStatsRow 
 	row.DPIAll = when(plainDPI(f, follows))
 	row.Full, row.Partial = when(slices.Contains(s.Report.Blocked, id)), when(slices.Contains(s.Report.Partial, id))
 	row.RFCEffective += row.Full * row.SitesAnswered
+	splitByRules(&row)
 	return row
 }
 
@@ -306,6 +365,7 @@ func plainAgent(s *audit.Site, named *audit.Verdict) schema.TokenStatsRow {
 	row.DPIAll = when(plainDPI(f, follows))
 	row.Full, row.Partial = when(verdict == audit.Blocked), when(verdict == audit.Partial)
 	row.RFCEffective += row.Full * row.SitesAnswered
+	splitByRules(&row)
 	return row
 }
 

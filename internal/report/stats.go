@@ -23,6 +23,7 @@ import (
 // Options of Stats and Summarize.
 type Options struct {
 	Registry    *tokens.Registry // nil is tokens.Default()
+	Only        []string         // the tokens that count; nil is all
 	ToolVersion string
 
 	// Log receives warnings that a reader of the result needs: the registry is not the scan's, or segments are
@@ -136,6 +137,9 @@ func writeTokenStats(ctx context.Context, st store.Store, scan *commit.Scan, o *
 				if err := c.registryRows(add); err != nil {
 					return err
 				}
+			}
+			if o.Only != nil {
+				return nil
 			}
 			if err := c.unknownRows(add); err != nil {
 				return err

@@ -150,6 +150,7 @@ type SummaryOptions struct {
 // commit.ErrNoTable.
 func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOptions) (*Summary, error) {
 	o.Options = o.withDefaults()
+	o.Selection.Tokens = append([]string{}, o.Only...)
 	definition, ok := DefinitionNamed(cmp.Or(o.Definition, Full))
 	if !ok {
 		return nil, fmt.Errorf("cannot summarize by %.40q: the definitions are %s", o.Definition, strings.Join(DefinitionNames(), ", "))

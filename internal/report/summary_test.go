@@ -178,6 +178,7 @@ type plainBlocking struct {
 	tokens              []TokenCount // by registry index, with sites and reasons
 	purposes, operators map[string]int64
 	atLeastOne          int64
+	nearest             TokenCount // sites by the first reason that they have
 }
 
 // plainBlockings counts every definition, in the order of definitionsOf, site by site and token by token. It also
@@ -190,6 +191,7 @@ func plainBlockings(sites []*audit.Site) (all []plainBlocking, nameOne, starBloc
 	for _, site := range sites {
 		names := false
 		purposes, operators := make([]map[string]bool, len(all)), make([]map[string]bool, len(all))
+		reasons := make([]TokenCount, len(all))
 		for i := range all {
 			purposes[i], operators[i] = map[string]bool{}, map[string]bool{}
 		}
@@ -201,12 +203,23 @@ func plainBlockings(sites []*audit.Site) (all []plainBlocking, nameOne, starBloc
 			for i, n := range definitionsOf(&counted) {
 				if n > 0 {
 					all[i].tokens[id].count(&row)
+					reasons[i].count(&row)
 					purposes[i][registry[id].Purpose], operators[i][registry[id].Operator] = true, true
 				}
 			}
 		}
 		for i := range all {
 			all[i].atLeastOne += when(len(purposes[i]) > 0)
+			switch r, n := &reasons[i], &all[i].nearest; {
+			case r.ViaOwn > 0:
+				n.ViaOwn++
+			case r.ViaFallback > 0:
+				n.ViaFallback++
+			case r.ViaStar > 0:
+				n.ViaStar++
+			case r.ViaHTTP > 0:
+				n.ViaHTTP++
+			}
 			for p := range purposes[i] {
 				all[i].purposes[p]++
 			}
@@ -240,6 +253,9 @@ func agreesWithPlainCount(t *testing.T, b *Blocking, want *plainBlocking) {
 	t.Helper()
 	if b.AtLeastOne != want.atLeastOne {
 		t.Errorf("by %s: %d sites block one, want %d", b.Definition, b.AtLeastOne, want.atLeastOne)
+	}
+	if n := want.nearest; b.OneByName != n.ViaOwn || b.OneFallback != n.ViaFallback || b.OneByStar != n.ViaStar || b.OneByHTTP != n.ViaHTTP {
+		t.Errorf("by %s: at least one by %d, %d, %d, %d, want %+v", b.Definition, b.OneByName, b.OneFallback, b.OneByStar, b.OneByHTTP, n)
 	}
 	for _, c := range b.MostBlocked {
 		w := &want.tokens[tokens.Default().Lookup(c.Token)]

@@ -38,6 +38,10 @@ import (
 //	                full_disallow, which forbids all agents everything
 //	unreachable     rows that we asked, from which no HTTP status came
 //	via_star        no row of its own, there is a group of `*`, and the token heeds it
+//	full_via_own    the own row is blocked; full_via_fallback likewise, and full_via_star is the rest of full. any_via_own
+//	                and so on also count partial
+//	answered_X      rows with an HTTP status and finding X. rfc_effective is full, over finding rules, and sites that fail or
+//	                whose other answers have rules
 //
 // A few workers read parts concurrently and count for themselves. Their counts are added at the end, so that the tables
 // do not depend on how a scan was cut into parts.
@@ -51,6 +55,7 @@ type segment struct {
 
 	all, answered, sites, rules, unreachable int64
 	failing                                  int64 // answered, access full_disallow
+	findings                                 [len(answeredFindings)]int64
 
 	star     effect // sites by the effect of their group of `*`
 	starDPI  int64
@@ -58,6 +63,9 @@ type segment struct {
 
 	tokens []tally // by registry index
 }
+
+// answeredFindings are the findings that an answered site can have, in the order of the columns answered_….
+var answeredFindings = [...]string{"rules", "no_rules", "html", "none", "refused", "challenged", "rate_limited", "server_error", "unreachable"}
 
 // effect counts sites by a verdict: full and partial over sites with finding rules, fullAnswered over all with access
 // conditional that answered.
@@ -78,9 +86,12 @@ type tally struct {
 	own, fallback     int64 // sites with such a row
 	lenient           int64 // sites that name it only by the lenient reading
 	explicitRoot, dpi int64 // of the rows
-	effect            effect
-	starRule, starDPI int64 // sites with a row, by the effect of `*` there
-	starEffect        effect
+
+	// Sites whose row blocks it, entirely and in part.
+	fullOwn, fullFallback, partialOwn, partialFallback int64
+	effect                                             effect
+	starRule, starDPI                                  int64 // sites with a row, by the effect of `*` there
+	starEffect                                         effect
 
 	known    bool // of unknown agents: another registry has the token
 	category string
@@ -92,13 +103,18 @@ func (t *tally) row(v *verdictColumns, star *starFacts) {
 	if !star.rules {
 		return
 	}
+	full, partial := one(v.Verdict == "blocked"), one(v.Verdict == "partial")
 	if v.Via == "own" {
 		t.own++
+		t.fullOwn += full
+		t.partialOwn += partial
 		if !v.RootAllowed {
 			t.explicitRoot++
 		}
 	} else {
 		t.fallback++
+		t.fullFallback += full
+		t.partialFallback += partial
 	}
 	if v.DPI == "all" {
 		t.dpi++
@@ -123,7 +139,8 @@ type counter struct {
 	verdictReader
 
 	registry *tokens.Registry
-	foreign  bool // the registry is not the scan's
+	only     []string // tokens that have rows; nil is all, and all unknown agents
+	foreign  bool     // the registry is not the scan's
 
 	first    bool // the pass that counts segments
 	total    *segment
@@ -138,7 +155,7 @@ type counter struct {
 func newCounter(o *Options, foreign bool) *counter {
 	return &counter{
 		verdictReader: verdictReader{tokens: newTokenIndex(o.Registry)},
-		registry:      o.Registry, foreign: foreign, unknown: newWindow[tally](o.limit),
+		registry:      o.Registry, only: o.Only, foreign: foreign, unknown: newWindow[tally](o.limit),
 	}
 }
 
@@ -182,6 +199,9 @@ func (c *counter) site(s *siteColumns) {
 		switch {
 		case s.answered():
 			g.answered++
+			if i := slices.Index(answeredFindings[:], s.Finding); i >= 0 {
+				g.findings[i]++
+			}
 		case s.unreachable():
 			g.unreachable++
 		}
@@ -385,10 +405,10 @@ func (c *counter) registryRows(add func(schema.TokenStatsRow) error) error {
 	}
 	for _, g := range segments {
 		for id := range c.registry.Tokens {
-			if c.foreign && c.total.tokens[id] == (tally{}) {
+			token := &c.registry.Tokens[id]
+			if c.foreign && c.total.tokens[id] == (tally{}) || c.only != nil && !slices.Contains(c.only, token.Name) {
 				continue
 			}
-			token := &c.registry.Tokens[id]
 			t := &g.tokens[id]
 			row := g.row(t, token.HeedsStar)
 			row.Token, row.Known, row.Category, row.Operator, row.Purpose = token.Name, true, token.Category, token.Operator, token.Purpose
@@ -432,6 +452,15 @@ func (g *segment) row(t *tally, heedsStar bool) schema.TokenStatsRow {
 		ViaOwn:       t.own,
 		ViaFallback:  t.fallback,
 		Lenient:      t.lenient,
+
+		FullViaOwn: t.fullOwn, FullViaFallback: t.fullFallback,
+		AnyViaOwn: t.fullOwn + t.partialOwn, AnyViaFallback: t.fullFallback + t.partialFallback,
+	}
+	for i, into := range []*int64{
+		&row.AnsweredRules, &row.AnsweredNoRules, &row.AnsweredHTML, &row.AnsweredNone, &row.AnsweredRefused,
+		&row.AnsweredChallenged, &row.AnsweredRateLimited, &row.AnsweredServerError, &row.AnsweredUnreachable,
+	} {
+		*into = g.findings[i]
 	}
 	if heedsStar {
 		row.ViaStar = g.starRule - t.starRule
@@ -442,6 +471,8 @@ func (g *segment) row(t *tally, heedsStar bool) schema.TokenStatsRow {
 // verdicts fills in the other columns, from the verdicts of the token in the segment.
 func (e effect) verdicts(row *schema.TokenStatsRow, g *segment) {
 	row.Full, row.Partial, row.Any = e.full, e.partial, e.full+e.partial
+	row.FullViaStar = row.Full - row.FullViaOwn - row.FullViaFallback
+	row.AnyViaStar = row.Any - row.AnyViaOwn - row.AnyViaFallback
 	row.RFCEffective = e.fullAnswered + g.failing
 }
 
@@ -453,6 +484,9 @@ func (g *segment) add(o *segment) {
 	g.rules += o.rules
 	g.unreachable += o.unreachable
 	g.failing += o.failing
+	for i := range g.findings {
+		g.findings[i] += o.findings[i]
+	}
 	g.star.add(o.star)
 	g.starDPI += o.starDPI
 	g.starRule += o.starRule
@@ -467,6 +501,10 @@ func (t *tally) add(o *tally) {
 	t.lenient += o.lenient
 	t.explicitRoot += o.explicitRoot
 	t.dpi += o.dpi
+	t.fullOwn += o.fullOwn
+	t.fullFallback += o.fullFallback
+	t.partialOwn += o.partialOwn
+	t.partialFallback += o.partialFallback
 	t.effect.add(o.effect)
 	t.starRule += o.starRule
 	t.starDPI += o.starDPI

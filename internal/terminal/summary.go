@@ -174,15 +174,32 @@ func (x *summaryPage) findings() {
 // blocking says by which definition tokens are counted, and how many sites there are that have to do with any of them.
 func (x *summaryPage) blocking() {
 	b := &x.s.Blocking
-	of, rows := "sites that answered", []figure{{name: "block at least one", n: b.AtLeastOne, of: b.Sites}}
+	of := "sites that answered"
 	if b.Over == "sites_rules" {
 		of = "sites that have rules"
-		rows = append(rows, figure{name: "name at least one", n: b.NameOne, of: b.Sites}, figure{name: "block all unnamed", n: b.StarBlocks, of: b.Sites})
+	}
+	var rows []figure
+	row := func(name string, n int64) { rows = append(rows, figure{name: name, n: n, of: b.Sites}) }
+	row("block at least one", b.AtLeastOne)
+	if b.AtLeastOne > 0 {
+		row("  by name", b.OneByName)
+		row("  only by *", b.OneByStar)
+	}
+	if b.OneFallback > 0 {
+		row("  only by a fallback", b.OneFallback)
+	}
+	if b.OneByHTTP > 0 {
+		row("  by a failing server", b.OneByHTTP)
+	}
+	if b.Over == "sites_rules" {
+		row("name at least one", b.NameOne)
+		row("block all unnamed", b.StarBlocks)
 	}
 	x.add(section{
 		title: fmt.Sprintf("Who blocks %s, by the definition %s", x.selected(), b.Definition),
-		about: fmt.Sprintf("%s Shares are of the %s %s.", upperFirst(b.Question), number(b.Sites), of),
-		rows:  rows,
+		about: fmt.Sprintf("%s Shares are of the %s %s; at least one is of %s in registry %s.",
+			upperFirst(b.Question), number(b.Sites), of, plural(b.Selected, "token"), x.s.RegistryVersion),
+		rows: rows,
 	})
 }
 
@@ -196,6 +213,9 @@ func (x *summaryPage) selected() string {
 		name = "AI tokens"
 	case b.Category != "":
 		of = append(of, "category "+b.Category)
+	}
+	if len(b.Tokens) > 0 {
+		name = "the tokens of --tokens"
 	}
 	if b.Purpose != "" {
 		of = append(of, "purpose "+b.Purpose)

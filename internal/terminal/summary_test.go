@@ -40,7 +40,7 @@ func aSummary() *report.Summary {
 		BodyBytes: 4_321_098_765, DatasetBytes: 75_000_000, Parts: 20,
 		Blocking: report.Blocking{
 			Definition: "full", Question: "is everything denied to it, by whatever group it follows?", Over: "sites_rules", Sites: 712_345,
-			Selection: report.Selection{Category: "ai"}, Selected: 163, Blocked: 6, AtLeastOne: 130_000, NameOne: 141_000, StarBlocks: 14_000,
+			Selection: report.Selection{Category: "ai"}, Selected: 163, Blocked: 6, AtLeastOne: 130_000, OneByName: 110_000, OneFallback: 700, OneByStar: 19_300, NameOne: 141_000, StarBlocks: 14_000,
 			ByPurpose:  []report.Sum{{Value: "training", Tokens: 37, Sites: 128_000}, {Value: "search", Tokens: 28, Sites: 60_000}, {Value: "ads", Tokens: 1, Sites: 14_000}},
 			ByOperator: []report.Sum{{Value: "OpenAI", Tokens: 7, Sites: 119_000}, {Value: "Anthropic", Tokens: 5, Sites: 100_000}},
 			MostBlocked: []report.TokenCount{

@@ -208,6 +208,22 @@ type TokenStatsRow struct {
 	ViaStar       int64  `parquet:"via_star" about:"sites where it follows *" example:"612"`
 	ViaFallback   int64  `parquet:"via_fallback" about:"sites where it follows its fallback's group" example:"0"`
 	Lenient       int64  `parquet:"lenient" about:"sites that name it by the lenient reading only" example:"9"`
+
+	FullViaOwn          int64 `parquet:"full_via_own" about:"of full: sites where it is blocked by its own group" example:"147"`
+	FullViaFallback     int64 `parquet:"full_via_fallback" about:"of full: sites where it is blocked by its fallback's group" example:"0"`
+	FullViaStar         int64 `parquet:"full_via_star" about:"of full: sites where it is blocked by *" example:"13"`
+	AnyViaOwn           int64 `parquet:"any_via_own" about:"of any: sites where it is blocked or partly blocked by its own group" example:"170"`
+	AnyViaFallback      int64 `parquet:"any_via_fallback" about:"of any: sites where it is blocked or partly blocked by its fallback's group" example:"0"`
+	AnyViaStar          int64 `parquet:"any_via_star" about:"of any: sites where it is blocked or partly blocked by *" example:"312"`
+	AnsweredRules       int64 `parquet:"answered_rules" about:"of sites_answered: finding rules" example:"841"`
+	AnsweredNoRules     int64 `parquet:"answered_no_rules" about:"of sites_answered: finding no_rules" example:"8"`
+	AnsweredHTML        int64 `parquet:"answered_html" about:"of sites_answered: finding html" example:"12"`
+	AnsweredNone        int64 `parquet:"answered_none" about:"of sites_answered: finding none" example:"71"`
+	AnsweredRefused     int64 `parquet:"answered_refused" about:"of sites_answered: finding refused" example:"9"`
+	AnsweredChallenged  int64 `parquet:"answered_challenged" about:"of sites_answered: finding challenged" example:"6"`
+	AnsweredRateLimited int64 `parquet:"answered_rate_limited" about:"of sites_answered: finding rate_limited" example:"4"`
+	AnsweredServerError int64 `parquet:"answered_server_error" about:"of sites_answered: finding server_error" example:"9"`
+	AnsweredUnreachable int64 `parquet:"answered_unreachable" about:"of sites_answered: finding unreachable" example:"1"`
 }
 
 // RecordStatsRow is a row of the table record_stats: one key in the files of a scan.

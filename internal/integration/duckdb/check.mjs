@@ -21,9 +21,9 @@ const MOST_SHOWN = 20; // differences shown per check; all are counted
 
 // What docs/definitions.md must have a query for: columns of token_stats that depend on a token, those with another
 // query for agents outside of the registry, and those that are equal for all tokens.
-const byToken = ["mention", "explicit_root", "full", "any", "partial", "dpi_all", "rfc_effective", "lenient"];
+const byToken = ["mention", "explicit_root", "full", "any", "partial", "dpi_all", "rfc_effective", "lenient", "full_via_own"];
 const byUnknown = ["full", "any", "rfc_effective"];
-const bySite = ["sites_all", "sites_answered", "sites", "sites_rules", "unreachable"];
+const bySite = ["sites_all", "sites_answered", "sites", "sites_rules", "unreachable", "answered_html"];
 // The example tokens of the page, which are replaced by all others.
 const exampleToken = "'GPTBot'";
 const exampleUnknown = "'ia_archiver'";
@@ -329,6 +329,19 @@ function readDefinitions() {
     const want = [...columns].sort().join(" ");
     if (have !== want) fail(`docs/definitions.md: it has queries by ${kind} for ${have}, not for ${want}`);
   }
+  // The page has one query for columns that differ in a word.
+  const own = queries.token.get("full_via_own");
+  if (own) {
+    for (const [kind, verdict] of [["full", "verdict = 'blocked'"], ["any", "verdict <> 'allowed'"]]) {
+      for (const via of ["own", "fallback"]) {
+        queries.token.set(`${kind}_via_${via}`, own.replace("via = 'own'", `via = '${via}'`).replace("verdict = 'blocked'", verdict));
+      }
+    }
+  }
+  const html = queries.site.get("answered_html");
+  for (const finding of html ? words.sites.finding.filter((f) => f !== "not_asked") : []) {
+    queries.site.set(`answered_${finding}`, html.replace("'html'", `'${finding}'`));
+  }
   // Columns with one query for all tokens apply to unknown agents, too.
   for (const [column, sql] of queries.token) {
     if (!queries.unknown.has(column) && column !== "partial") {
@@ -370,6 +383,7 @@ async function checkDefinitions(scans) {
       const [of, example] = row.known ? [queries.token, exampleToken] : [queries.unknown, exampleUnknown];
       for (const [column, sql] of of) compare(row, column, await count(sql.replaceAll(example, literal(row.token))));
       compare(row, "any", String(Number(row.full) + Number(row.partial)));
+      for (const kind of ["full", "any"]) compare(row, `${kind}_via_star`, String(row[kind] - row[`${kind}_via_own`] - row[`${kind}_via_fallback`]));
     }
     await checkAsPrinted(queries, stats, id);
     const unlike = (a, b) => stats.some((row) => row[a] !== row[b]);

@@ -40,7 +40,10 @@ export const tables = {
     segment_kind VARCHAR, segment_value VARCHAR, sites_all BIGINT, sites_answered BIGINT, sites BIGINT, sites_rules BIGINT,
     mention BIGINT, explicit_root BIGINT, full BIGINT, partial BIGINT, any BIGINT, dpi_all BIGINT,
     rfc_effective BIGINT, unreachable BIGINT, via_own BIGINT, via_star BIGINT, via_fallback BIGINT,
-    lenient BIGINT`,
+    lenient BIGINT, full_via_own BIGINT, full_via_fallback BIGINT, full_via_star BIGINT,
+    any_via_own BIGINT, any_via_fallback BIGINT, any_via_star BIGINT, answered_rules BIGINT, answered_no_rules BIGINT,
+    answered_html BIGINT, answered_none BIGINT, answered_refused BIGINT, answered_challenged BIGINT,
+    answered_rate_limited BIGINT, answered_server_error BIGINT, answered_unreachable BIGINT`,
 
   record_stats: `kind VARCHAR, key VARCHAR, sites BIGINT, lines BIGINT`,
 };

@@ -117,7 +117,9 @@ async function blocking(definition, got) {
       CASE WHEN s.access <> 'conditional' THEN 'http' WHEN own.via IS NOT NULL THEN own.via ELSE 'star' END AS via
     FROM (${PAIRS[definition]}) JOIN chosen USING (token) JOIN s USING (seq) LEFT JOIN own USING (seq, token)`);
   const whole = Number((await one(`SELECT count(*) AS n FROM s WHERE ${OVER[definition] ?? "finding = 'rules'"}`)).n);
+  const nearest = (via) => `(SELECT count(*) FROM (SELECT min(list_position(['own', 'fallback', 'star', 'http'], via)) AS nearest FROM pairs GROUP BY seq) WHERE nearest = ${via})`;
   const sum = await one(`SELECT (SELECT count(DISTINCT seq) FROM pairs) AS at_least_one,
+    ${nearest(1)} AS at_least_one_by_name, ${nearest(2)} AS at_least_one_by_fallback, ${nearest(3)} AS at_least_one_by_star, ${nearest(4)} AS at_least_one_by_http,
     (SELECT count(*) FROM s WHERE finding = 'rules' AND list_has_any(named, (SELECT coalesce(list(token), []) FROM chosen))) AS name_at_least_one,
     (SELECT count(*) FROM s WHERE finding = 'rules' AND star_verdict = 'blocked') AS block_whoever_else,
     (SELECT count(*) FROM chosen) AS tokens_selected, (SELECT count(DISTINCT token) FROM pairs) AS tokens_blocked`);
