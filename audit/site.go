@@ -17,6 +17,7 @@ type Site struct {
 	Rank   int64         // from the list; 0 for none
 	Origin origin.Origin // as listed; the scheme may be Auto
 	Domain string        // Origin's registrable domain; "" for none
+	ICANN  string        // Origin's registrable domain without companies' suffixes, where it differs; else ""
 	TLD    string        // Origin's top-level domain; "" for none
 
 	Dialect parser.Dialect // dialect in which Judge parses the file; a scan uses the zero value, Google
@@ -35,5 +36,5 @@ func (s *Site) Reset() {
 	s.Fetch.Reset()
 	s.IsFile, s.Dialect = false, 0
 	s.Seq, s.Input, s.Label, s.Rank = 0, "", "", 0
-	s.Origin, s.Domain, s.TLD = origin.Origin{}, "", ""
+	s.Origin, s.Domain, s.ICANN, s.TLD = origin.Origin{}, "", "", ""
 }

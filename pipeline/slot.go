@@ -20,6 +20,7 @@ type slot struct {
 	sent     time.Duration    // when the schedule sent it to be asked, since the run began
 	tokens   [numLevels]token // spent for it, for the limiter
 	domain   string           // of the record's origin, see audit.Site
+	icann    string
 	tld      string
 }
 
@@ -43,7 +44,7 @@ func (t *slot) begin(begun time.Time) {
 		Response: &t.response,
 		Patience: t.patience,
 	}
-	t.domain, t.tld = t.record.origin.RegistrableDomain(), t.record.origin.TLD()
+	t.domain, t.icann, t.tld = t.record.origin.RegistrableDomain(), t.record.origin.ICANNDomain(), t.record.origin.TLD()
 }
 
 // repeat undoes an exchange: its target is asked again, with the past that the origin had before it.
@@ -58,7 +59,7 @@ func (t *slot) handOver(site *audit.Site) {
 	rec := &t.record
 	site.Fetch, t.response = t.response, site.Fetch
 	site.Seq, site.Input, site.Label, site.Rank = rec.seq, rec.input, rec.label, rec.rank
-	site.Origin, site.Domain, site.TLD = rec.origin, t.domain, t.tld
+	site.Origin, site.Domain, site.ICANN, site.TLD = rec.origin, t.domain, t.icann, t.tld
 }
 
 // slots is the free list: memory budget, back-pressure and leak detector in one. It is a stack, so that a run which needs few
@@ -88,7 +89,7 @@ func (ts *slots) put(t *slot) {
 	t.response.Reset()
 	t.record, t.exchange, t.next = record{}, exchange.Exchange{}, exchange.Next{}
 	t.patience, t.answered = 0, 0
-	t.domain, t.tld = "", ""
+	t.domain, t.icann, t.tld = "", "", ""
 	ts.free = append(ts.free, t)
 }
 

@@ -196,6 +196,7 @@ func (c *copier) site(row *schema.SiteRow, k key, s *audit.Site) {
 		Rank:      k.rank,
 		Label:     c.ours(s.Label, schema.MaxLabel),
 		Domain:    c.ours(s.Domain, 255),
+		ICANN:     c.ours(s.ICANN, 255),
 		TLD:       k.tld,
 
 		Outcome:   f.Outcome.String(),

@@ -210,7 +210,7 @@ func (s *slab[T]) copy(list []T) []T {
 
 // textsOf returns how many bytes of text a row has.
 func textsOf(r *schema.SiteRow) int {
-	n := len(r.Input) + len(r.Host) + len(r.Origin) + len(r.Label) + len(r.Domain) + len(r.Error) + len(r.FinalURL) + len(r.Server) +
+	n := len(r.Input) + len(r.Host) + len(r.Origin) + len(r.Label) + len(r.Domain) + len(r.ICANN) + len(r.Error) + len(r.FinalURL) + len(r.Server) +
 		len(r.ContentType) + len(r.ETag) + len(r.LastModified) + len(r.CacheControl) + len(r.XRobotsTag) + len(r.UsageHeader) +
 		len(r.ContentSignal) + len(r.ContentUsage) + len(r.License) + len(r.HTMLTitle)
 	for i := range r.Redirects {

@@ -129,7 +129,7 @@ func TestRoundTrip(t *testing.T) {
 	host := "www7.example.co.uk"
 	want := schema.SiteRow{
 		ScanID: "round-trip", RegistryVersion: version, Seq: 7, Input: host, Host: host, Port: 443, Requested: "auto",
-		Origin: "https://" + host, Rank: 8, Label: "news", Domain: "example.co.uk", TLD: "uk",
+		Origin: "https://" + host, Rank: 8, Label: "news", Domain: "example.co.uk", ICANN: "co.uk", TLD: "uk",
 		FetchedAt: time.Date(2026, 11, 21, 4, 5, 6, 796e6, time.UTC).UnixMilli(),
 		Outcome:   "answered", Status: 200, Hops: 1, FinalURL: "https://" + host + "/static/robots.txt",
 		Redirects: []schema.HopRow{{Status: 301, URL: "https://" + host + "/static/robots.txt"}}, Attempts: 1, RemoteIP: "192.0.2.7",

@@ -54,9 +54,9 @@ func TestViews(t *testing.T) {
 	if err := w.Complete(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f("bulkscan_commits", "bulkscan_counted", "bulkscan_parts", "bulkscan_files", "sites", "evidence", "tokens", "scans", "site_blocks", "blocked_sets")
+	f("bulkscan_commits", "bulkscan_counted", "bulkscan_parts", "bulkscan_files", "sites", "evidence", "tokens", "scans", "site_blocks", "domains", "blocked_sets")
 	writeStats(t, dir, "v", schema.RecordStats, schema.RecordStatsRow{Kind: "typo", Key: "x"})
-	f("bulkscan_commits", "bulkscan_counted", "bulkscan_parts", "bulkscan_statistics", "bulkscan_files", "sites", "evidence", "record_stats", "tokens", "scans", "site_blocks", "blocked_sets")
+	f("bulkscan_commits", "bulkscan_counted", "bulkscan_parts", "bulkscan_statistics", "bulkscan_files", "sites", "evidence", "record_stats", "tokens", "scans", "site_blocks", "domains", "blocked_sets")
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

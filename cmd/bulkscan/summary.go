@@ -18,6 +18,7 @@ type summaryFlags struct {
 	filter     tokenFilter
 	top        int
 	tokens     string
+	sensitive  string
 
 	chosenCategory bool // --category is given: with --tokens the default does not hold
 	json           bool
@@ -52,6 +53,7 @@ of another crawler that it follows. Bars are drawn in blocks on terminals that s
 		Example: `  bulkscan summary out
   bulkscan summary out --definition rfc_effective --purpose training --top 5
   bulkscan summary out --tokens GPTBot,ClaudeBot,CCBot
+  bulkscan summary out --sensitivity GPTBot
   bulkscan summary s3://bucket/surveys --date 2026-11-21 --category all
   bulkscan summary out --top 0 --json | jq -r '.blocking.most_blocked[] | [.token, .sites, .share] | @tsv'`,
 		Args: usageArgs(cobra.ExactArgs(1)),
@@ -67,6 +69,7 @@ of another crawler that it follows. Bars are drawn in blocks on terminals that s
 	c.Flags().StringVar(&f.filter.Purpose, "purpose", "", "only tokens of this purpose: training, search, user-fetch …")
 	c.Flags().IntVar(&f.top, "top", f.top, "how many tokens are listed, those first that most sites block; 0 for all")
 	addCountedTokens(c.Flags(), &f.tokens)
+	c.Flags().StringVar(&f.sensitive, "sensitivity", "", "print instead how the share of sites that block this TOKEN depends on denominators, unseen sites, the unit and the dialect")
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	addColor(c.Flags(), &f.color)
 	return c
@@ -83,6 +86,18 @@ func definitionHelp() string {
 		fmt.Fprintf(&b, "  %-14s %s\n", d.Name, d.Question)
 	}
 	return b.String()
+}
+
+// sensitivityOf checks what --sensitivity is asked for: the definition, and the token as the registry spells it.
+func sensitivityOf(o *report.Options, definition report.Definition, token string) (by, name string, err error) {
+	if definition.Over != "sites_rules" {
+		return "", "", usagef("--sensitivity counts by %s; %s is over other sites", strings.Join(report.SensitivityDefinitions(), ", "), definition.Name)
+	}
+	list, err := o.Registry.Named([]string{token})
+	if err != nil {
+		return "", "", usagef("--sensitivity: %w", err)
+	}
+	return definition.Name, list[0].Name, nil
 }
 
 // summary checks what is asked, and answers.
@@ -107,11 +122,27 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 	if err := f.filter.check(o.Registry); err != nil {
 		return err
 	}
+	of := report.SummaryOptions{Options: o, Definition: definition.Name, Selection: f.filter.Selection, Top: f.top}
+	if f.sensitive != "" {
+		if of.Definition, f.sensitive, err = sensitivityOf(&o, definition, f.sensitive); err != nil {
+			return err
+		}
+	}
 	st, scans, err := a.openScan(ctx, dir, f.choice)
 	if err != nil {
 		return err
 	}
-	s, err := report.Summarize(ctx, st, scans.chosen.ScanID, report.SummaryOptions{Options: o, Definition: definition.Name, Selection: f.filter.Selection, Top: f.top})
+	if f.sensitive != "" {
+		s, err := report.SensitivityOf(ctx, st, scans.chosen.ScanID, f.sensitive, of)
+		if err != nil {
+			return err
+		}
+		if f.json {
+			return terminal.WriteJSON(a.stdout, s)
+		}
+		return terminal.Sensitivity(a.stdout, s, f.color)
+	}
+	s, err := report.Summarize(ctx, st, scans.chosen.ScanID, of)
 	if err != nil {
 		return err
 	}

@@ -368,6 +368,19 @@ func TestEqual(t *testing.T) {
 	f("[2001:db8:0::1]", "2001:0db8::1", true)
 }
 
+func TestICANNDomain(t *testing.T) {
+	for in, want := range map[string]string{
+		"a.b.example.co.uk": "", "example.com": "", "localhost": "", "a.b.unknowntld": "", "192.0.2.1": "", "[2001:db8::1]": "", "co.uk": "",
+		"me.github.io": "github.io", "a.me.github.io": "github.io", "github.io": "github.io",
+		"x.blogspot.com": "blogspot.com", "bucket.s3.dualstack.us-east-1.amazonaws.com": "amazonaws.com", "foo.uk.com": "uk.com",
+	} {
+		o, err := Parse(in)
+		if err != nil || o.ICANNDomain() != want {
+			t.Errorf("%q: %q, %v, want %q", in, o.ICANNDomain(), err, want)
+		}
+	}
+}
+
 func TestDomains(t *testing.T) {
 	f := func(in, registrable, tld string) {
 		t.Helper()

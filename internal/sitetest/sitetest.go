@@ -27,7 +27,7 @@ func Origin(tb testing.TB, text string) origin.Origin {
 
 // SetOrigin sets a site's origin, and what the public suffix list says of it.
 func SetOrigin(s *audit.Site, o origin.Origin) {
-	s.Origin, s.Domain, s.TLD = o, o.RegistrableDomain(), o.TLD()
+	s.Origin, s.Domain, s.ICANN, s.TLD = o, o.RegistrableDomain(), o.ICANNDomain(), o.TLD()
 }
 
 // TokenID returns the index of a token in the default registry.
@@ -47,6 +47,7 @@ func Typical(tb testing.TB, seq uint64) *audit.Site {
 		Seq: seq, Input: host, Label: "news", Rank: int64(seq) + 1,
 	}
 	SetOrigin(s, Origin(tb, host))
+	s.ICANN = "co.uk" // as if a company had listed it
 	answered := s.Origin.As(origin.HTTPS)
 	s.Fetch = exchange.Response{
 		Outcome: exchange.Answered, Status: 200,

@@ -62,6 +62,7 @@ type SiteRow struct {
 	Rank            int64    `parquet:"rank,optional,delta" stats:"y" about:"from the list" example:"42"`
 	Label           string   `parquet:"label,optional,dict" about:"from the list, at most 200 bytes" example:"news"`
 	Domain          string   `parquet:"registrable_domain,optional,plain" about:"public suffix and one label" example:"example.co.uk"`
+	ICANN           string   `parquet:"icann_domain,optional,plain" about:"registrable_domain where suffixes of companies, such as github.io, are none; null for hosts without such a suffix" example:"github.io"`
 	TLD             string   `parquet:"tld,optional,dict" about:"by the public suffix list" example:"uk"`
 	FetchedAt       int64    `parquet:"fetched_at,optional,delta,timestamp(millisecond)" stats:"y" about:"time of the last attempt" example:"2026-11-21T04:05:06.789Z"`
 	Outcome         string   `parquet:"outcome,dict" about:"how the last exchange ended, docs/outcomes.md" example:"answered"`

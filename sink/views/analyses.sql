@@ -52,6 +52,21 @@ FROM (SELECT scan_date, scan_id, seq, host, port, requested, rank, tld, label, c
 JOIN tokens AS t USING (token);
 
 -- needs: sites
+-- A row a registrable domain and scan: its apex if that is on the list, else www, else the site of the best rank. folded is the
+-- number of its sites, with_rules of those with rules; disagree says that these do not all block the same. A subdomain of a
+-- company's suffix, such as me.github.io, is a domain of its own; after SET VARIABLE bulkscan_private_suffixes = 'fold' all of
+-- github.io are one.
+CREATE OR REPLACE VIEW domains AS
+SELECT domain, folded, with_rules, disagree, * EXCLUDE (domain, folded, with_rules, disagree, policy)
+FROM (SELECT *, count(*) OVER w AS folded, count(*) FILTER (finding = 'rules') OVER w AS with_rules,
+    coalesce(min(policy) FILTER (finding = 'rules') OVER w <> max(policy) FILTER (finding = 'rules') OVER w, false) AS disagree
+  -- The hash is of a text: DuckDB's hashes of two lists can be equal where one is empty.
+  FROM (SELECT *, hash(concat_ws(';', star_verdict, array_to_string(blocked, ','), array_to_string(partial, ','))) AS policy, coalesce(CASE WHEN getvariable('bulkscan_private_suffixes') = 'fold' THEN icann_domain END, registrable_domain, host) AS domain FROM sites)
+  WINDOW w AS (PARTITION BY scan_date, scan_id, domain))
+QUALIFY row_number() OVER (PARTITION BY scan_date, scan_id, domain
+  ORDER BY CASE host WHEN domain THEN 0 WHEN 'www.' || domain THEN 1 ELSE 2 END, rank NULLS LAST, seq) = 1;
+
+-- needs: sites
 -- The distinct sets of tokens that sites block, and the number of sites that block exactly this set. Queries on pairs or
 -- numbers of tokens then read some thousand sets instead of a million sites. Sites without rules are left out.
 CREATE OR REPLACE VIEW blocked_sets AS

@@ -8,7 +8,7 @@ export const tables = {
   sites: `
     scan_id VARCHAR, registry_version VARCHAR, seq BIGINT, input VARCHAR,
     host VARCHAR, port INTEGER, requested VARCHAR, origin VARCHAR, rank BIGINT?, label VARCHAR?,
-    registrable_domain VARCHAR?, tld VARCHAR?, fetched_at TIMESTAMP WITH TIME ZONE?,
+    registrable_domain VARCHAR?, icann_domain VARCHAR?, tld VARCHAR?, fetched_at TIMESTAMP WITH TIME ZONE?,
     outcome VARCHAR, error VARCHAR?, status INTEGER?, hops INTEGER, final_url VARCHAR?,
     redirects STRUCT(status INTEGER; url VARCHAR)[], redirect_scope VARCHAR, attempts INTEGER, remote_ip VARCHAR?,
     http_version VARCHAR?, server VARCHAR?, content_type VARCHAR?, cdn VARCHAR?, challenge VARCHAR?, etag VARCHAR?,

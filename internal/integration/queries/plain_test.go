@@ -2,6 +2,7 @@ package queries
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -199,6 +200,40 @@ var plain = map[string]func(*survey) [][]any{
 			out = append(out, []any{pair[0], pair[1], n})
 		}
 		return ordered(out, ^2, 0, 1)
+	},
+	"domains": func(w *survey) [][]any {
+		type key struct{ scan, domain string }
+		domains := map[key][]*siteRows{}
+		for _, s := range w.latest() {
+			k := key{s.ScanID, cmp.Or(s.Domain, s.Host)}
+			domains[k] = append(domains[k], s)
+		}
+		var blocking, of, several, disagree int64
+		for k, sites := range domains {
+			best, policies := sites[0], map[string]bool{}
+			place := func(s *siteRows) int { return slices.Index([]string{k.domain, "www." + k.domain, s.Host}, s.Host) }
+			for _, s := range sites {
+				if cmp.Or(cmp.Compare(place(s), place(best)), cmp.Compare(cmp.Or(s.Rank, 1<<62), cmp.Or(best.Rank, 1<<62)), cmp.Compare(s.Seq, best.Seq)) < 0 {
+					best = s
+				}
+				if s.ruled() {
+					policies[fmt.Sprint(s.StarVerdict, s.Blocked, s.Partial)] = true
+				}
+			}
+			if best.ruled() {
+				of++
+				if best.blocked["GPTBot"] {
+					blocking++
+				}
+			}
+			if len(sites) > 1 {
+				several++
+			}
+			if len(policies) > 1 {
+				disagree++
+			}
+		}
+		return [][]any{{"GPTBot", blocking, of, share(blocking, of), int64(len(domains)), several, disagree}}
 	},
 	"site_tokens": func(w *survey) (out [][]any) {
 		for _, t := range w.tokens {

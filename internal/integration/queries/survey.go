@@ -138,6 +138,9 @@ func (s *Survey) draw(seq int, made [][]byte) site {
 	if d.status != 0 && rng.IntN(4) == 0 {
 		d.hops = []int{1, 1, 1, 1, 1, 4, 2, 3}[rng.IntN(8)]
 	}
+	if seq%12 == 11 { // a second site of a domain
+		d.host = []string{"www.", "shop."}[seq/12%2] + s.draw(seq-1, made).host
+	}
 	return d
 }
 
@@ -171,7 +174,7 @@ func (s *Survey) scan(ctx context.Context, st store.Store, date int, made [][]by
 		if row.Origin, err = origin.Parse(d.host); err != nil {
 			return errors.Join(err, w.Abort())
 		}
-		row.Domain, row.TLD = row.Origin.RegistrableDomain(), row.Origin.TLD()
+		row.Domain, row.ICANN, row.TLD = row.Origin.RegistrableDomain(), row.Origin.ICANNDomain(), row.Origin.TLD()
 		body = d.answer(row, date, at.Add(s.After+time.Duration(seq)*time.Millisecond), body)
 		audit.Judge(row)
 		if err := w.Add(row); err != nil {
