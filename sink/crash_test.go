@@ -104,7 +104,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 	stride := 1
 	switch {
 	case testing.Short():
-		stride = 13
+		stride = 31
 	case raceEnabled:
 		stride = 4 // each run takes ten times longer
 	}
@@ -307,7 +307,7 @@ func TestKilledWhileRestarting(t *testing.T) {
 	options.Restart = true
 	stride := 1
 	if testing.Short() {
-		stride = 7
+		stride = 13
 	}
 	for n := 1; ; n += stride {
 		over := false

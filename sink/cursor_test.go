@@ -230,7 +230,7 @@ func TestDamagedFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	stride := 29
-	if raceEnabled {
+	if raceEnabled || testing.Short() {
 		stride = 61
 	}
 	failed := 0

@@ -387,7 +387,11 @@ func TestEveryStepFails(t *testing.T) {
 	want, _ := undisturbed(t, sites)
 	t.Run("folder", func(t *testing.T) {
 		t.Parallel()
-		everyStepFails(t, sites, want, 3, nil, func(int) store.Store { return dirOn(t, storetest.NewDisk()) })
+		stride := 3
+		if testing.Short() {
+			stride = 17
+		}
+		everyStepFails(t, sites, want, stride, nil, func(int) store.Store { return dirOn(t, storetest.NewDisk()) })
 	})
 	t.Run("s3", func(t *testing.T) {
 		t.Parallel()

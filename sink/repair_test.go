@@ -292,7 +292,7 @@ func TestRepairIsKilledAtEveryStep(t *testing.T) {
 	stride := 1
 	switch {
 	case testing.Short():
-		stride = 23
+		stride = 53
 	case raceEnabled:
 		stride = 3 // each run takes ten times longer
 	}

@@ -88,7 +88,7 @@ func TestVerifyWhileScanning(t *testing.T) {
 		commit.ManifestName("a"), commit.RecordName("a", "0", 0), commit.PartName(schema.Sites, "2026-11-21", "a", "0", 0), commit.PartName(schema.Sites, "2026-11-21", "a", "0", 1),
 		commit.FileRecordName("a", schema.RecordStats), commit.StatsName(schema.TokenStats, "2026-11-21", "a"), commit.StatsName(schema.RecordStats, "2026-11-21", "a"), "token_stats/",
 	} {
-		if raceEnabled && i%3 > 0 || testing.Short() && i%4 > 0 {
+		if raceEnabled && i%3 > 0 || testing.Short() && i%6 > 0 {
 			continue // a sample, in short mode and under the race detector, which makes each case ten times slower
 		}
 		for what, do := range map[string]func(dir *store.Dir){
