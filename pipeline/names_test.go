@@ -72,7 +72,11 @@ func checkNames(t *testing.T, w *web, s *shelf, n, most int, err error) {
 // Six names of a hundred are silent. All others may take at most 1.3 times as long as if they were not, and the silent get
 // all their time in the end.
 func TestSilentNamesDoNotHoldUpTheOthers(t *testing.T) {
-	const n, concurrency = 60000, 1000
+	const concurrency = 1000
+	n := 60000
+	if testing.Short() {
+		n = 30000
+	}
 	f := func(percent, places int) (last, all time.Duration) {
 		t.Helper()
 		w, s := nameWeb(silentOf(percent)), &shelf{}
@@ -215,7 +219,10 @@ func TestNoNameIsPutOffForNothing(t *testing.T) {
 // Silent names and silent hosts in one list: each kind waits for what it needs, and neither for the other, also where the names
 // take much longer. Some hosts are silent and lose their names after that: then they wait for that.
 func TestSilentNamesAndSilentHosts(t *testing.T) {
-	const n, concurrency = 30000, 500
+	n, concurrency := 30000, 500
+	if testing.Short() {
+		n, concurrency = 12000, 200
+	}
 	f := func(percent, places int) (first, dead, all time.Duration) {
 		t.Helper()
 		kind := func(host string) (silentName, silentHost, lost bool) {
@@ -267,7 +274,7 @@ func TestSilentNamesAndSilentHosts(t *testing.T) {
 			t.Errorf("all were asked after %v, without the silent after %v: %.2f times; want at most 1.3", with, without, ratio)
 		}
 		// The dead hosts have all slots, for 15 s by each scheme.
-		if bound := with + 2*timeout*n/25/concurrency*11/10 + 10*time.Second; dead > bound {
+		if bound := with + 2*timeout*time.Duration(n)/25/time.Duration(concurrency)*11/10 + 10*time.Second; dead > bound {
 			t.Errorf("the silent hosts were asked for the last time after %v; want at most %v", dead, bound)
 		}
 		if all > last {
@@ -275,7 +282,7 @@ func TestSilentNamesAndSilentHosts(t *testing.T) {
 		}
 	}
 	check(DefaultSilentLookups, 2*time.Minute)
-	check(40, n/20/40*resolveTotal*12/10+time.Minute) // the names that are lost later are a fourth more
+	check(40, time.Duration(n/20/40)*resolveTotal*12/10+time.Minute) // the names that are lost later are a fourth more
 }
 
 // Names that were put off take no memory beyond their share: the rest is spilled, and comes back as what it was.
@@ -425,7 +432,11 @@ func TestNewcomersDoNotPileUp(t *testing.T) {
 
 // While a list goes on for ever, names that were put off get on too.
 func TestDeferredNamesGetOnWhileTheListGoesOn(t *testing.T) {
-	const n, places = 60000, 256
+	const places = 256
+	n := 60000
+	if testing.Short() {
+		n = 40000
+	}
 	w, s := nameWeb(func(host string) time.Duration {
 		if number(host)%100 < 6 {
 			return 8 * time.Second
@@ -611,7 +622,11 @@ func TestTheRateOfQuestionsIsNotWasted(t *testing.T) {
 // Who was put off when his turn at a busy address was near loses it once. Then he goes before the others there, and is not put
 // off again.
 func TestATurnIsNotLostTwice(t *testing.T) {
-	const n, crowd = 100000, 200
+	const crowd = 200
+	n := 100000
+	if testing.Short() {
+		n = 40000
+	}
 	f := func(name string, most int, slow func(i, sought int) bool, one func(i int) bool) (at map[int]time.Duration, last time.Duration) {
 		t.Helper()
 		w, s := nameWeb(nil), &shelf{}
@@ -717,7 +732,10 @@ func TestTheLineDoesNotWaitForTheLast(t *testing.T) {
 // Thousands of later tries that come at once after the last newcomer, some with names that have become silent, are not held up
 // by those either.
 func TestSilentNamesDoNotHoldUpLaterTries(t *testing.T) {
-	const n = 20000
+	n := 20000
+	if testing.Short() {
+		n = 10000
+	}
 	f := func(percent, places int) (last time.Duration) {
 		t.Helper()
 		w, s := nameWeb(nil), &shelf{}
