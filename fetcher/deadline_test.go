@@ -380,6 +380,10 @@ func TestDeadlineOfMemory(t *testing.T) {
 func TestDeadlinesUnderLoad(t *testing.T) {
 	noLeaks(t)
 	const each, timeout = 100, 300 * time.Millisecond
+	rounds := 3
+	if testing.Short() {
+		rounds = 1
+	}
 	ca := newAuthority(t)
 	drip := func(conn net.Conn) {
 		readRequest(conn)
@@ -404,7 +408,7 @@ func TestDeadlinesUnderLoad(t *testing.T) {
 		f := newFetcher(t, cfg)
 		for range each {
 			wait.Go(func() {
-				for range 3 {
+				for range rounds {
 					began := time.Now()
 					r, _ := fetch(t, f, entry)
 					late("exchange", began)
@@ -418,7 +422,7 @@ func TestDeadlinesUnderLoad(t *testing.T) {
 	}
 	for range each {
 		wait.Go(func() {
-			for range 3 {
+			for range rounds {
 				conn, err := net.Dial("tcp", coded.String())
 				if err != nil {
 					t.Error(err)
