@@ -77,6 +77,10 @@ func judgedAlike(t *testing.T, out, kept string, least int) {
 // killed, redirects included, which come last.
 func TestKilledReplayResumes(t *testing.T) {
 	t.Parallel()
+	n, rows := 6000, 200
+	if testing.Short() {
+		n, rows = 3000, 100 // as many parts
+	}
 	folder := t.TempDir()
 	path := filepath.Join(folder, "x.warc.gz")
 	file, err := os.Create(path)
@@ -85,10 +89,10 @@ func TestKilledReplayResumes(t *testing.T) {
 	}
 	w := warc.NewWriter("test")
 	err = w.Begin(file, "x.warc.gz", time.Unix(0, 0))
-	for i := 0; i < 6000 && err == nil; i++ {
+	for i := 0; i < n && err == nil; i++ {
 		host, head := fmt.Sprintf("https://%d.example", i), "HTTP/1.1 200 OK\r\n\r\n"
 		if i%3 == 0 {
-			head = fmt.Sprintf("HTTP/1.1 301 Moved\r\nLocation: https://%d.example/robots.txt\r\n\r\n", (i*7+1)%6000)
+			head = fmt.Sprintf("HTTP/1.1 301 Moved\r\nLocation: https://%d.example/robots.txt\r\n\r\n", (i*7+1)%n)
 		}
 		response := fmt.Appendf(nil, "%sUser-agent: *\nDisallow: /%d\nSitemap: https://x.example/s.xml\n", head, i%50)
 		err = w.Write(&warc.Exchange{URI: host + "/robots.txt", Date: time.Unix(int64(i), 0), Response: response, Payload: len(head)})
@@ -97,7 +101,7 @@ func TestKilledReplayResumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	replay := func(out string) *process {
-		return start(t, "scan", "--format", "warc", path, "-o", out, "--scan-id", "s", "--part-rows", "200", "--progress", "none")
+		return start(t, "scan", "--format", "warc", path, "-o", out, "--scan-id", "s", "--part-rows", fmt.Sprint(rows), "--progress", "none")
 	}
 	calm, out := filepath.Join(folder, "calm"), filepath.Join(folder, "out")
 	replay(calm).exits(t, 0)
@@ -112,8 +116,8 @@ func TestKilledReplayResumes(t *testing.T) {
 	}
 	p := replay(out)
 	p.exits(t, 0)
-	if had := len(committed(t, out)); had != 6000 {
-		t.Errorf("%d origins of 6000 are there", had)
+	if had := len(committed(t, out)); had != n {
+		t.Errorf("%d origins of %d are there", had, n)
 	}
 	same(t, snapshot(t, out), snapshot(t, calm), fmt.Sprintf("killed %d times", killed))
 	if killed == 0 {

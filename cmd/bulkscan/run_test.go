@@ -207,11 +207,15 @@ func fewWaits() map[string]float64 {
 // TestScanFindsTheTruth scans a web and looks at every row, and at how the tables hang together.
 func TestScanFindsTheTruth(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1500, simweb.Config{Seed: 1, Shares: fewWaits()})
+	n := 1500
+	if testing.Short() {
+		n = 800
+	}
+	w := newWorld(t, n, simweb.Config{Seed: 1, Shares: fewWaits()})
 	out := filepath.Join(t.TempDir(), "out")
 	p := w.scan(t, out, "--part-rows", "400")
 	p.exits(t, 0)
-	p.says(t, "kept=1500")
+	p.says(t, fmt.Sprintf("kept=%d", n))
 	if p.stdout.String() != "" {
 		t.Errorf("a scan that writes a dataset prints %q", &p.stdout)
 	}
@@ -343,7 +347,11 @@ func each[T any](t *testing.T, scan *commit.Scan, table string, f func(*T)) {
 // TestKilledScanResumes kills a scan at two moments. In the end there is one true row an origin.
 func TestKilledScanResumes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 900, simweb.Config{Seed: 2, Shares: fewWaits()})
+	n := 900
+	if testing.Short() {
+		n = 600
+	}
+	w := newWorld(t, n, simweb.Config{Seed: 2, Shares: fewWaits()})
 	out := filepath.Join(t.TempDir(), "out")
 	flags := []string{"--part-rows", "60", "--rate", "400"}
 	for _, enough := range []int{2, 6} {
@@ -423,14 +431,17 @@ func TestSecondInterruptAborts(t *testing.T) {
 func TestDemoIsTrue(t *testing.T) {
 	t.Parallel()
 	out := filepath.Join(t.TempDir(), "demo")
-	// The seed is one whose first hosts have no silent one among them, which would only cost time.
-	c := exec.Command("bulkscan", "demo", "--origins", "300", "--seed", "10", "-o", out)
+	origins := "300"
+	if testing.Short() {
+		origins = "150" // none of them keeps silent, which would cost all time-outs
+	}
+	c := exec.Command("bulkscan", "demo", "--origins", origins, "--seed", "10", "-o", out)
 	var stdout, stderr bytes.Buffer
 	c.Stdout, c.Stderr = &stdout, &stderr
 	if err := c.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, &stderr)
 	}
-	for _, text := range []string{"Scan demo", "complete", "Most blocked AI tokens", "300 origins in", "truth.jsonl"} {
+	for _, text := range []string{"Scan demo", "complete", "Most blocked AI tokens", origins + " origins in", "truth.jsonl"} {
 		if !strings.Contains(stdout.String(), text) {
 			t.Errorf("nothing of %q in\n%s", text, &stdout)
 		}

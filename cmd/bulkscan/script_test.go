@@ -63,6 +63,7 @@ func (m tests) Run() int {
 // which its environment leads: a plain `bulkscan scan list.txt` asks it, by names like `not-found.zoo.test`
 // (`go run ./internal/simweb/cmd/simweb --behaviours` lists them). README.md beside the scripts has their commands.
 func TestScript(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, scripts("script", setupScript))
 }
 
