@@ -189,6 +189,9 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 	})
 	hide()
 	drawn.Wait()
+	if err == nil && m.State == commit.Complete {
+		err = report.WriteReadme(ctx, to, report.Options{Registry: registry})
+	}
 	if came == nil {
 		return nil, reauditError(err, id, f.out)
 	}

@@ -59,7 +59,13 @@ func computeStats(ctx context.Context, st store.Store, scanID string, o report.O
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	return report.Stats(ctx, st, scanID, o)
+	if err := report.Stats(ctx, st, scanID, o); err != nil {
+		return err
+	}
+	if err := report.WriteReadme(ctx, st, o); !errors.Is(err, store.ErrNotExist) { // no scan is complete
+		return err
+	}
+	return nil
 }
 
 // addCountedTokens adds --tokens to the flags of a command that counts.

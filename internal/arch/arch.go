@@ -49,7 +49,7 @@ var arrows = map[string][]string{
 	"internal/printable":   {},
 	"internal/limits":      {},
 	"internal/job":         {"inputs", "fetcher", "pipeline", "audit", "sink", "sink/table", "sink/commit", "internal/archive", "internal/replay", "internal/report", "internal/store", "internal/origin"},
-	"internal/report":      {"sink", "sink/schema", "sink/table", "sink/commit", "audit", "audit/tokens", "parser", "internal/exchange", "internal/store"},
+	"internal/report":      {"sink", "sink/schema", "sink/table", "sink/commit", "audit", "audit/tokens", "parser", "internal/exchange", "internal/printable", "internal/store"},
 	"internal/observer":    {"fetcher/resolve"},
 	"internal/terminal":    {"audit", "audit/tokens", "parser", "pipeline", "fetcher/resolve", "internal/exchange", "internal/observer", "internal/printable", "internal/report"},
 	"internal/metrics":     {"pipeline", "fetcher/resolve", "internal/exchange"},
