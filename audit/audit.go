@@ -13,8 +13,8 @@ import (
 
 // The files of this package, in the order in which a site is judged: audit.go has the stages and access; body.go the
 // body as a whole; records.go its lines with counts, evidence and the values for each agent; signals.go and usage.go
-// the values of extension records; check.go the scored check; verdicts.go the verdict of each token; crawlers.go the
-// same for given crawlers. explain.go renders all of it as texts.
+// the values of extension records; check.go the scored check; verdicts.go the verdict of each token; advice.go what a site
+// might change; crawlers.go the verdicts of given crawlers. explain.go renders all of it as texts.
 
 // Auditor judges sites by a registry of tokens. It is safe for concurrent use: everything that changes is in the Site.
 type Auditor struct {
@@ -22,18 +22,30 @@ type Auditor struct {
 	names     [][]byte   // the names in reg.Tokens
 	heeding   []uint16   // tokens that follow `*` when no group names them, ascending
 	followers [][]uint16 // by token: itself and the tokens that fall back to it
+
+	sameOperator [][]uint16 // by token: the AI tokens of its operator that are product tokens, itself included; nil for others
 }
 
 // New returns an Auditor for a registry.
 func New(reg *tokens.Registry) *Auditor {
 	a := &Auditor{reg: reg, names: make([][]byte, len(reg.Tokens)), followers: make([][]uint16, len(reg.Tokens))}
+	a.sameOperator = make([][]uint16, len(reg.Tokens))
+	ai := map[string][]uint16{}
 	for i, t := range reg.Tokens {
+		if t.Category == "ai" && t.Operator != "unknown" && t.ProductToken {
+			ai[t.Operator] = append(ai[t.Operator], uint16(i))
+		}
 		a.names[i] = []byte(t.Name)
 		if t.HeedsStar {
 			a.heeding = append(a.heeding, uint16(i))
 		}
 		for _, of := range append([]int{i}, t.Chain...) {
 			a.followers[of] = append(a.followers[of], uint16(i))
+		}
+	}
+	for _, list := range ai {
+		for _, id := range list {
+			a.sameOperator[id] = list
 		}
 	}
 	return a
@@ -80,6 +92,7 @@ func (a *Auditor) Judge(s *Site) {
 	} else {
 		r.judgeByStatus()
 	}
+	a.advise(s)
 }
 
 // AccessOf returns the access that an outcome implies. For an answer, RFC 9309 §2.3.1 decides by its status. Redirects
@@ -101,10 +114,12 @@ func AccessOf(outcome exchange.Outcome, status int) parser.Access {
 func (r *Report) describe(body []byte, f *parser.File) {
 	r.HasBOM = f.HasBOM()
 	r.IsHTML = isHTML(body)
+	plain := isASCII(body)
+	r.scratch.advice.plainBytes = plain
 	switch {
 	case len(body) == 0:
 		r.ValidUTF8 = exchange.Unknown
-	case isASCII(body) || utf8.Valid(body):
+	case plain || utf8.Valid(body):
 		r.ValidUTF8 = exchange.Yes
 	default:
 		r.ValidUTF8 = exchange.No

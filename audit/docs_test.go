@@ -116,6 +116,17 @@ func checksDocument() string {
 		line("| `%v` | %s |", f, f.Meaning())
 	}
 	line("")
+	line("## Advice")
+	line("")
+	line("`check` and `sites.advice` say in which way an answer probably does not do what its author wanted. Advice changes neither the score nor")
+	line("a verdict. A bot challenge gets none. Advice on lines is given to answers whose finding is `%v`.", FindingRules)
+	line("")
+	line("| advice | given if | text | why |")
+	line("|---|---|---|---|")
+	for a := range NumAdvice {
+		line("| `%v` | %s | %s | %s |", a, advices[a].when, a.Text(), advices[a].why)
+	}
+	line("")
 	line("## Managed files")
 	line("")
 	line("`managed_by` is who wrote the file, or a block of it, in the site's place. A comment tells it that begins with the text below,")

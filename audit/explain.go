@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
@@ -45,6 +46,8 @@ type Result struct {
 	Score  float64      `json:"score"`
 	Steps  []StepResult `json:"steps"`
 
+	Advice []AdviceResult `json:"advice"` // in the order of the table
+
 	Counts       CountsResult `json:"counts"`
 	HasBOM       bool         `json:"has_bom"`
 	IsHTML       bool         `json:"is_html"`
@@ -81,6 +84,13 @@ type StepResult struct {
 	Weight  float64 `json:"weight"`
 	Status  string  `json:"status"`
 	Message string  `json:"message"`
+}
+
+// AdviceResult is an advice to the site's owner.
+type AdviceResult struct {
+	ID   string `json:"id"`
+	Text string `json:"text"`
+	Line int    `json:"line,omitempty"` // that shows it; absent where the whole answer does
 }
 
 // CountsResult are the file's totals; see Counts.
@@ -182,6 +192,7 @@ func Explain(s *Site) Result {
 	var out Result
 	out.identify(s)
 	out.explainSteps(s)
+	out.listAdvice(s)
 	out.listLines(s)
 	out.listSignals(s)
 	out.listVerdicts(s)
@@ -234,6 +245,23 @@ func (out *Result) explainSteps(s *Site) {
 			ID: step.id, Title: step.title, Cite: step.cite, Weight: step.weight,
 			Status: s.Report.Steps[i].String(), Message: s.explainStep(i),
 		})
+	}
+}
+
+// listAdvice sets the advice. It names the two crawlers of AdviceOperator.
+func (out *Result) listAdvice(s *Site) {
+	reg, notes := s.Report.scratch.by.reg, &s.Report.scratch.advice
+	out.Advice = []AdviceResult{}
+	for a := range s.Report.Advice.All() {
+		result := AdviceResult{ID: a.String(), Text: a.Text()}
+		if notes.set.Has(a) {
+			result.Line = int(notes.lines[a])
+		}
+		if a == AdviceOperator {
+			blocked, open := &reg.Tokens[notes.blocked], &reg.Tokens[notes.open]
+			result.Text += fmt.Sprintf(" Here, of %s: %s is blocked, %s is not.", blocked.Operator, blocked.Name, open.Name)
+		}
+		out.Advice = append(out.Advice, result)
 	}
 }
 

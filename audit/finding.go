@@ -1,8 +1,6 @@
 package audit
 
 import (
-	"bytes"
-
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
@@ -93,7 +91,7 @@ func findingOf(s *Site) Finding {
 // isBinary reports whether a body is no text: it has a binary data byte among its first 1,445 (WHATWG MIME Sniffing §7.2), and
 // no mark of UTF-16 before it.
 func isBinary(body []byte) bool {
-	if bytes.HasPrefix(body, []byte("\xFE\xFF")) || bytes.HasPrefix(body, []byte("\xFF\xFE")) {
+	if hasUTF16Mark(body) {
 		return false
 	}
 	for _, c := range body[:min(len(body), 1445)] {

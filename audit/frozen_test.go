@@ -126,6 +126,9 @@ func (c *census) countSite(s *Site) {
 		c.facts["step "+steps[i].id+" "+status.String()]++
 	}
 	c.facts["star_verdict "+r.Star.String()]++
+	for a := range r.Advice.All() {
+		c.facts["advice "+a.String()]++
+	}
 	for name, holds := range map[string]bool{
 		"has has_bom": r.HasBOM, "has is_html": r.IsHTML, "has valid_utf8": r.ValidUTF8 == exchange.Yes, "has managed_block": r.ManagedBlock,
 		"has crawl_delay": r.HasCrawlDelay, "has content_signal": r.ContentSignal != nil, "has content_usage": r.ContentUsage != nil,

@@ -68,7 +68,7 @@ func (a *Auditor) readRecords(s *Site) {
 		switch key, flags := s.Robots.Kind(i); {
 		case key == parser.KeyUserAgent && flags == 0:
 			r.userAgent(i)
-		case key == parser.KeyNone && !r.shows(KindInvalid), key == parser.KeyUnknown && !r.shows(KindUnknown):
+		case key == parser.KeyNone && !r.shows(KindInvalid), key == parser.KeyUnknown && r.Report.IsHTML:
 			// Only counted, since HTML pages consist of such lines.
 		default:
 			rec := s.Robots.Record(i)
@@ -122,6 +122,7 @@ func (r *recordReader) read(i int, rec *parser.Record) {
 	if rec.Flags&parser.FlagTypo != 0 {
 		r.Report.Counts.Typo++
 		r.show(KindTypo, rec)
+		r.adviseQuotes(rec)
 	}
 	switch rec.Key {
 	case parser.KeyUserAgent:
@@ -146,6 +147,10 @@ func (r *recordReader) read(i int, rec *parser.Record) {
 		r.show(KindInvalid, rec)
 	case parser.KeyUnknown:
 		r.show(KindUnknown, rec)
+		r.adviseQuotes(rec)
+	case parser.KeyNoindex:
+		r.show(KindLegacy, rec)
+		r.advice.note(AdviceNoindex, rec.Line)
 	default:
 		if rec.Key.Class() == parser.ClassLegacy {
 			r.show(KindLegacy, rec)
@@ -225,13 +230,30 @@ func cut(b []byte, n int) []byte {
 
 // rule shows an orphan, or a value that matches nothing since it begins with neither `/` nor `*`.
 func (r *recordReader) rule(rec *parser.Record) {
+	valid := isRuleValue(rec.Value)
+	if len(rec.Value) == 0 && r.advice.emptyFrom == 0 {
+		r.advice.emptyFrom = uint32(rec.Group + 1)
+	}
+	if !valid {
+		r.adviseQuotes(rec)
+		if isURL(rec.Value) {
+			r.advice.note(AdviceURLInRule, rec.Line)
+		}
+	}
 	switch {
 	case rec.Flags&parser.FlagOrphan != 0:
 		r.Report.Counts.Orphan++
 		r.show(KindOrphan, rec)
-	case !isRuleValue(rec.Value):
+	case !valid:
 		r.Report.Counts.Invalid++
 		r.show(KindInvalid, rec)
+	}
+}
+
+// adviseQuotes notes a record with quotation marks round its key or value.
+func (r *recordReader) adviseQuotes(rec *parser.Record) {
+	if isQuoted(rec) {
+		r.advice.note(AdviceQuotes, rec.Line)
 	}
 }
 
@@ -259,6 +281,7 @@ func (r *recordReader) userAgent(i int) {
 		r.Report.Counts.Invalid++
 		rec := r.Robots.Record(i)
 		r.show(KindInvalid, &rec)
+		r.adviseQuotes(&rec)
 	} else if _, flags := r.Robots.Kind(i); flags&parser.FlagTypo == 0 && r.validAgent == 0 {
 		r.validAgent = line
 	}

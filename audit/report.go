@@ -17,6 +17,8 @@ type Report struct {
 	Score  float64          // 0 to 1
 	Steps  [numSteps]Status // by Step
 
+	Advice AdviceSet // what the site might change
+
 	Counts Counts
 
 	HasBOM, IsHTML bool

@@ -14,6 +14,7 @@ type scratch struct {
 	by         *Auditor
 	validAgent int // line of the first valid user-agent record, 0 for none
 	shown      [NumKinds]int
+	advice     adviceNotes
 
 	agents        []agentFacts // by agent of the file
 	usages        []groupUsage // in the current group
@@ -42,6 +43,7 @@ func (c *scratch) reset() {
 	clear(c.agents) // they contain views
 	clear(c.lenient)
 	c.by, c.validAgent, c.unknownOctets, c.shown, c.long = nil, 0, 0, [NumKinds]int{}, nil
+	c.advice.set, c.advice.emptyFrom = 0, 0
 	c.agents, c.usages, c.mentions = trimmed(c.agents), trimmed(c.usages), trimmed(c.mentions)
 	c.listed, c.groups, c.text = trimmed(c.listed), trimmed(c.groups), trimmed(c.text)
 	c.touched, c.lenient = c.touched[:0], c.lenient[:0]

@@ -203,7 +203,7 @@ func (f *File) survey(groups []uint32, s *Survey) {
 }
 
 // Remarkable returns the indices of all records except plain rules, in order. These are records that are no rules, and
-// rules without a group, with a misspelled key, or with a non-empty value that matches nothing. Four of five records
+// rules without a group, with a misspelled key, or with a value that matches nothing, as an empty one. Four of five records
 // of typical files are plain rules, which need no look of their own. The slice belongs to the File and is valid until
 // the next Parse or Reset.
 func (f *File) Remarkable() []uint32 {
@@ -273,10 +273,9 @@ func (f *File) orphans() int {
 	return int(f.groups[0])
 }
 
-// tallyRule adds the i-th record, a rule, to its group's tally. It reports whether the value is empty or may match something.
+// tallyRule adds the i-th record, a rule, to its group's tally. It reports whether the value may match something.
 func (f *File) tallyRule(t *tally, r *record, i int) (plain bool) {
 	value := f.src[r.value:r.end]
-	named := namesPath(value)
 	if r.kind == KeyAllow {
 		t.NAllow++
 		t.PlainAllow = t.PlainAllow || isPlain(value)
@@ -284,8 +283,8 @@ func (f *File) tallyRule(t *tally, r *record, i int) (plain bool) {
 		t.NDisallow++
 		t.PlainDisallow = t.PlainDisallow || len(value) > 0 && isPlain(value)
 	}
-	if !named {
-		return len(value) == 0
+	if !namesPath(value) {
+		return false
 	}
 	switch {
 	case len(value) == 1 && value[0] == '/':

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/observer"
 )
 
-// What check says to a person. The page goes from the answer to its grounds: the headline, the steps of the check, what
-// the file declares, noteworthy lines, crawlers by operator, and unknown agents. It is made to fit into two
+// What check says to a person. The page goes from the answer to its grounds: the headline, the steps of the check,
+// advice, what the file declares, noteworthy lines, crawlers by operator, and unknown agents. It is made to fit into two
 // screens: what is long is cut, and says how much more there is. crawlers.go has the crawlers, names.go the names.
 
 // shownRows is how many lines of a kind of evidence, and how many unknown agents, are shown without --all.
@@ -52,6 +52,7 @@ func Check(w io.Writer, arg string, r *audit.Result, dns *observer.Result, o Che
 	}
 	x.headline(arg)
 	x.steps()
+	x.advice()
 	x.declared()
 	x.evidence()
 	for _, category := range x.categories {
@@ -233,6 +234,27 @@ func (x *explanation) steps() {
 	t := &table{indent: indent, wrap: true}
 	for _, s := range x.result.Steps {
 		t.add(styled(markStyles[s.Status], "%s", marks[s.Status]), text(s.ID), styled(dim, "%.2f", s.Weight), styled(markStyles[s.Status], "%s", s.Status), text(s.Message))
+	}
+	x.page.table(t)
+}
+
+// advice shows what the site might change, with the line that shows it, if one does.
+func (x *explanation) advice() {
+	if len(x.result.Advice) == 0 {
+		return
+	}
+	x.head("Advice")
+	t := &table{indent: indent, wrap: true}
+	numbered := slices.ContainsFunc(x.result.Advice, func(a audit.AdviceResult) bool { return a.Line > 0 })
+	for _, a := range x.result.Advice {
+		cells := []piece{text(a.ID), text(a.Text)}
+		switch {
+		case a.Line > 0:
+			cells = append([]piece{lineNumber(a.Line)}, cells...)
+		case numbered:
+			cells = append([]piece{{}}, cells...)
+		}
+		t.add(cells...)
 	}
 	x.page.table(t)
 }
