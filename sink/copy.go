@@ -268,6 +268,7 @@ func (c *copier) judgement(row *schema.SiteRow, r *audit.Report) {
 	if r.Access == parser.AccessConditional {
 		row.Blocked, row.Partial = c.names(r.Blocked), c.names(r.Partial)
 	}
+	row.Advice = c.advice(r.Advice)
 }
 
 // starVerdict is the verdict of an agent that no group names. With unknown access it is "unknown": the zero Decision
@@ -352,6 +353,17 @@ func (c *copier) names(ids []uint16) []string {
 		}
 	}
 	return list[:n]
+}
+
+// advice spells a set of advice.
+func (c *copier) advice(set audit.AdviceSet) []string {
+	list := c.lists.take(set.Len())
+	n := 0
+	for a := range set.All() {
+		list[n] = a.String()
+		n++
+	}
+	return list
 }
 
 // redirectScope returns how far a site's redirects led, up to the last target that was asked.

@@ -194,7 +194,7 @@ func (c *copier) keep(row, from *schema.SiteRow) {
 	*row = *from
 	row.Redirects = c.hops.copy(from.Redirects)
 	row.Sitemaps, row.Named = c.lists.copy(from.Sitemaps), c.lists.copy(from.Named)
-	row.Blocked, row.Partial = c.lists.copy(from.Blocked), c.lists.copy(from.Partial)
+	row.Blocked, row.Partial, row.Advice = c.lists.copy(from.Blocked), c.lists.copy(from.Partial), c.lists.copy(from.Advice)
 	row.TLSVerified, row.ValidUTF8 = lastingTruth(from.TLSVerified), lastingTruth(from.ValidUTF8)
 	if from.CrawlDelay != nil {
 		row.CrawlDelay = c.float(*from.CrawlDelay, true)

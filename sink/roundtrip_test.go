@@ -145,6 +145,7 @@ func TestRoundTrip(t *testing.T) {
 		ContentSignal: "ai-train=no", ContentUsage: "train-ai=n", License: "https://example.com/license.xml",
 		Sitemaps: []string{"https://" + host + "/sitemap.xml", "https://" + host + "/news.xml"}, StarVerdict: "partial",
 		Named: sites[0].Named, Blocked: []string{"GPTBot"}, Partial: []string{"Googlebot"},
+		Advice: []string{"noindex_in_robots", "x_robots_tag_of_robots"},
 	}
 	equal(t, "typical", sites[0], want)
 	if len(want.Named) != 2 || want.Named[0] == want.Named[1] {
@@ -161,7 +162,7 @@ func TestRoundTrip(t *testing.T) {
 		Origin: "http://dead.invalid:8080", Domain: "dead.invalid", Outcome: "dns_not_found", Error: "the name does not exist (NXDOMAIN)",
 		Redirects: []schema.HopRow{}, RedirectScope: "none", Attempts: 2, Finding: "unreachable", Access: "full_disallow", AccessSource: "fresh", CheckStatus: "fail",
 		StepFetch: "fail", StepCoreSyntax: "skipped", StepExtensions: "skipped", Sitemaps: []string{}, StarVerdict: "allowed",
-		Named: []string{}, Blocked: []string{}, Partial: []string{},
+		Named: []string{}, Blocked: []string{}, Partial: []string{}, Advice: []string{},
 	})
 
 	x := sites[2]

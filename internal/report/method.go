@@ -239,7 +239,9 @@ func citation(m *commit.Manifest) Section {
 	if m.Counts != nil {
 		sites = m.Counts.Rows
 	}
-	text := func(s string) string { return strings.NewReplacer("{", "", "}", "", `\`, "", "_", `\_`, "%", `\%`, "&", `\&`, "#", `\#`).Replace(s) }
+	text := func(s string) string {
+		return strings.NewReplacer("{", "", "}", "", `\`, "", "_", `\_`, "%", `\%`, "&", `\&`, "#", `\#`).Replace(s)
+	}
 	return Section{
 		Title: "How to cite",
 		Text:  []string{"Name the scan, its date, the list, the observer, and the versions of bulkscan and of the registry; with a share its definition and denominator. The authors are those who publish the dataset."},

@@ -79,6 +79,7 @@ func Typical(tb testing.TB, seq uint64) *audit.Site {
 		Named:    []uint16{uint16(min(gptbot, googlebot)), uint16(max(gptbot, googlebot))},
 		Blocked:  []uint16{uint16(gptbot)},
 		Partial:  []uint16{uint16(googlebot)},
+		Advice:   1<<audit.AdviceNoindex | 1<<audit.AdviceXRobotsTag,
 		Verdicts: []audit.Verdict{
 			{Token: []byte("GPTBot"), ID: gptbot, Decision: audit.Blocked, Via: audit.ViaOwn, NDisallow: 1, HasDisallowRoot: true, DPI: audit.DPIAll, Line: 1, ContentSignal: []byte("ai-train=no")},
 			{Token: []byte("Googlebot"), ID: googlebot, Decision: audit.Partial, Via: audit.ViaOwn, RootAllowed: true, NAllow: 2, NDisallow: 3, DPI: audit.DPISome, CrawlDelay: 2.5, HasCrawlDelay: true, RequestRate: 0.2, Visit: audit.Hours{To: 525}, HasVisit: true, ContentUsage: audit.Preferences{TrainAI: audit.UseRefused, Search: audit.UseAllowed}, Line: 4, Limited: true},

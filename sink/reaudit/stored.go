@@ -77,7 +77,7 @@ func openStored(ctx context.Context, s *commit.Scan, c *commit.Commit, facts boo
 // columns that a judgement needs.
 var (
 	factsOfAll   = []string{"origin", "host", "port", "requested", "rank", "tld"}
-	factsToJudge = []string{"seq", "outcome", "status", "truncated", "body_hash", "challenge"}
+	factsToJudge = []string{"seq", "outcome", "status", "truncated", "body_hash", "challenge", "x_robots_tag"}
 )
 
 func (p *storedPart) close() error {
@@ -393,6 +393,7 @@ func (p *storedPart) restore(s *audit.Site) (carried string, err error) {
 	s.Seq = uint64(row.Seq)
 	s.Fetch.Outcome, s.Fetch.Status, s.Fetch.Truncated = outcome, int(row.Status), row.Truncated
 	s.Fetch.Fields.Challenge = row.Challenge
+	s.Fetch.Fields.XRobotsTag = s.Fetch.Keep([]byte(row.XRobotsTag))
 	if row.BodyHash == 0 {
 		return "", nil
 	}

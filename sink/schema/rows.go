@@ -129,6 +129,7 @@ type SiteRow struct {
 	Named           []string `parquet:"named,list" judged:"y" parquet-element:",dict" about:"registry tokens that groups name" example:"[\"GPTBot\", \"Googlebot\"]"`
 	Blocked         []string `parquet:"blocked,list" judged:"y" parquet-element:",dict" about:"registry tokens that are blocked, also by fallback or *" example:"[\"GPTBot\"]"`
 	Partial         []string `parquet:"partial,list" judged:"y" parquet-element:",dict" about:"registry tokens that are partly blocked" example:"[\"Googlebot\"]"`
+	Advice          []string `parquet:"advice,list" judged:"y" parquet-element:",dict" about:"ids of advice to the site's owner, in the order of docs/CHECKS.md" example:"[\"noindex_in_robots\"]"`
 }
 
 // HopRow is an element of SiteRow.Redirects.
