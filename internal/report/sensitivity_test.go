@@ -42,8 +42,7 @@ func mixedSites(t *testing.T, n int) []*audit.Site {
 	typo := []byte("User-agent: GPTBot\nDissallow: /\nDisallow: /x\n") // Google reads the misspelt line, the RFC does not
 	var sites []*audit.Site
 	for i := range n {
-		host := fmt.Sprintf("d%d.example.com", i/3)
-		host = []string{"", "www.", "shop."}[i%3] + fmt.Sprintf("d%d.co.uk", i/3)
+		host := []string{"", "www.", "shop."}[i%3] + fmt.Sprintf("d%d.co.uk", i/3)
 		if random.IntN(20) == 0 {
 			host = fmt.Sprintf("192.0.2.%d", i%250)
 		}
