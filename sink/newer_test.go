@@ -13,6 +13,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 )
@@ -88,6 +89,9 @@ func TestNewer(t *testing.T) {
 			dir := smallDataset(t)
 			writeSites(t, dir, "fine", typicalSite(t, 1))
 			place.age(t, dir)
+			if err := index.Update(t.Context(), dir); err != nil { // as the later version would have left it
+				t.Fatal(err)
+			}
 			before := objects(t, dir)
 			read := func(id string) error {
 				scan, err := commit.ReadScan(t.Context(), dir, id)

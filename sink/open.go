@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/views"
 )
@@ -66,7 +67,7 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	if err := w.announce(ctx, past); err != nil {
 		return nil, err
 	}
-	if err := views.Write(ctx, st, o.Registry); err != nil {
+	if err := errors.Join(index.Update(ctx, st), views.Write(ctx, st, o.Registry)); err != nil {
 		return nil, err
 	}
 	w.ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -133,7 +134,7 @@ func cleanShard(ctx context.Context, st store.Store, o *Options, past *commit.Hi
 	if err := st.Sweep(ctx, commit.ScanFolder(o.ScanID), everything); err != nil {
 		return fail(err)
 	}
-	if err := commit.SweepFiles(ctx, st, commit.StatsName(schema.TokenStats, o.Date, o.ScanID), commit.StatsName(schema.RecordStats, o.Date, o.ScanID), views.Name); err != nil {
+	if err := commit.SweepFiles(ctx, st, commit.StatsName(schema.TokenStats, o.Date, o.ScanID), commit.StatsName(schema.RecordStats, o.Date, o.ScanID), views.Name, index.Name); err != nil {
 		return fail(err)
 	}
 	damaged, err := commit.ClearParts(ctx, st, o.ScanID, o.Date, past, []string{o.Shard, commit.CompactedShard})

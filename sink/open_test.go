@@ -14,6 +14,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/views"
 )
@@ -88,7 +89,7 @@ func TestResume(t *testing.T) {
 			t.Errorf("restarted with %d done", w.DoneCount())
 		}
 		for entry := range dir.List(t.Context(), "") {
-			if !slices.Contains([]string{commit.ManifestName("r"), commit.RecordName("r", commit.CompactedShard, 0), views.Name}, entry.Name) {
+			if !slices.Contains([]string{commit.ManifestName("r"), commit.RecordName("r", commit.CompactedShard, 0), views.Name, index.Name}, entry.Name) {
 				t.Errorf("left by --restart: %s", entry.Name)
 			}
 		}
@@ -154,7 +155,7 @@ func TestRestartLeavesOthers(t *testing.T) {
 			t.Errorf("left: %s", entry.Name)
 		}
 	}
-	want := map[string]int{"_scans": 2 + 2 + 2, "sites": 2, "verdicts": 2, "evidence": 2, "bodies": 2, "token_stats": 2, "record_stats": 2, views.Name: 1}
+	want := map[string]int{"_scans": 2 + 2 + 2 + 1, "sites": 2, "verdicts": 2, "evidence": 2, "bodies": 2, "token_stats": 2, "record_stats": 2, views.Name: 1}
 	if !reflect.DeepEqual(left, want) {
 		t.Errorf("left %v, want %v", left, want)
 	}

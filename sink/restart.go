@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
@@ -17,7 +18,7 @@ import (
 // counts, perhaps without its statistics, or nothing of it. One tombstone takes out all commits at once, and stays.
 func deleteScan(ctx context.Context, st store.Store, lock store.Unlocker, o *Options, m *commit.Manifest) error {
 	fail := func(err error) error { return fmt.Errorf("cannot restart scan %s: %w", o.ScanID, err) }
-	if err := m.Write(ctx, st); err != nil {
+	if err := errors.Join(m.Write(ctx, st), index.Update(ctx, st)); err != nil {
 		return fail(err)
 	}
 	lease, leased := lock.(store.Lease)

@@ -22,6 +22,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/views"
 )
@@ -229,7 +230,7 @@ func (w *Writer) Complete(ctx context.Context) error {
 	id, date := w.options.ScanID, w.options.Date
 	err := errors.Join(
 		commit.SweepParts(ctx, w.store, id, date),
-		commit.SweepFiles(ctx, w.store, commit.RejectsName(id), commit.StatsName(schema.TokenStats, date, id), commit.StatsName(schema.RecordStats, date, id), views.Name))
+		commit.SweepFiles(ctx, w.store, commit.RejectsName(id), commit.StatsName(schema.TokenStats, date, id), commit.StatsName(schema.RecordStats, date, id), views.Name, index.Name))
 	if err != nil {
 		return err
 	}
@@ -244,7 +245,10 @@ func (w *Writer) Complete(ctx context.Context) error {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	w.manifest.State, w.manifest.FinishedAt, w.manifest.Counts, w.manifest.Recorded = commit.Complete, &now, commit.CountCommits(commits), recorded
 	w.manifest.Repairing = false
-	return w.manifest.Write(ctx, w.store)
+	if err := w.manifest.Write(ctx, w.store); err != nil {
+		return err
+	}
+	return index.Update(ctx, w.store)
 }
 
 // Close commits the open part and releases the scan's lock. It does not mark the scan as complete: an interrupted scan

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/sink/views"
@@ -91,7 +92,7 @@ func (w *TableWriter[T]) Close(ctx context.Context) error {
 		err = commit.PublishRecorded(ctx, w.store, w.record, w.table.Publish)
 	}
 	if err == nil {
-		err = views.Write(ctx, w.store, nil)
+		err = errors.Join(index.Update(ctx, w.store), views.Write(ctx, w.store, nil))
 	}
 	return errors.Join(err, w.table.Discard())
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/sink/views"
@@ -197,8 +198,8 @@ func whole(disk *storetest.Disk, st store.Store) error {
 	return nil
 }
 
-// writtenAgain reports whether a file is rewritten if it differs, and so if it cannot be read: views.sql, and records
+// writtenAgain reports whether a file is rewritten if it differs, and so if it cannot be read: views.sql, the index, and records
 // of single files.
 func writtenAgain(name string) bool {
-	return path.Base(name) == views.Name || strings.Contains(name, "/files/")
+	return path.Base(name) == views.Name || strings.HasSuffix(name, index.Name) || strings.Contains(name, "/files/")
 }

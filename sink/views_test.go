@@ -54,9 +54,9 @@ func TestViews(t *testing.T) {
 	if err := w.Complete(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f("bulkscan_commits", "bulkscan_counted", "bulkscan_parts", "bulkscan_files", "sites", "evidence", "tokens", "scans", "site_blocks", "domains", "blocked_sets")
+	f("bulkscan_files", "sites", "evidence", "sites_live", "tokens", "scans", "site_blocks", "domains", "blocked_sets")
 	writeStats(t, dir, "v", schema.RecordStats, schema.RecordStatsRow{Kind: "typo", Key: "x"})
-	f("bulkscan_commits", "bulkscan_counted", "bulkscan_parts", "bulkscan_statistics", "bulkscan_files", "sites", "evidence", "record_stats", "tokens", "scans", "site_blocks", "domains", "blocked_sets")
+	f("bulkscan_files", "sites", "evidence", "record_stats", "sites_live", "tokens", "scans", "site_blocks", "domains", "blocked_sets")
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -107,45 +107,6 @@ func TestViewsKeepTheRegistry(t *testing.T) {
 	f("merged", 1)
 	writeSites(t, dir, "other", typicalSite(t, 1))
 	f("scanned by the registry of the program", 0)
-}
-
-// TestViewsListOnce shows that each kind of record is listed in one place. A table's view reads the counted files
-// twice, to notice replaced commits in between, and each time by one listing. Two listings could show two moments: one
-// the replaced parts, the other the merged part.
-func TestViewsListOnce(t *testing.T) {
-	dir := newDir(t)
-	writeSites(t, dir, "v", typicalSite(t, 1))
-	writeStats(t, dir, "v", schema.RecordStats, schema.RecordStatsRow{Kind: "typo", Key: "x"})
-	f := func(text string, want int) {
-		t.Helper()
-		data, err := store.ReadAll(t.Context(), dir, views.Name, views.MaxBytes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Count(string(data), text); got != want {
-			t.Errorf("%s stands there %d times, not %d", text, got, want)
-		}
-	}
-	f("_scans/*/commits/", 1)
-	f("FROM bulkscan_commits", 1)
-	f("_scans/*/files/", 1)
-	f("FROM bulkscan_parts WHERE \"table\" = 'sites'", 2)
-	f("FROM bulkscan_parts WHERE \"table\" = 'verdicts'", 2)
-	f("FROM bulkscan_statistics WHERE \"table\" = 'record_stats'", 2)
-	// With a materialized CTE, DuckDB reads all columns.
-	f("MATERIALIZED", 0)
-	f("\nWITH ", 0)
-	f(fmt.Sprint(schema.MaxCommit), 1) // DuckDB has the bound of bulkscan's readers
-	if err := dir.Delete(t.Context(), commit.FileRecordName("v", schema.RecordStats)); err != nil {
-		t.Fatal(err)
-	}
-	if err := views.Write(t.Context(), dir, nil); err != nil {
-		t.Fatal(err)
-	}
-	f("_scans/*/files/", 0)
-	if got := viewsIn(t, dir); slices.Contains(got, schema.RecordStats) {
-		t.Errorf("views of %q, and no record names such a file", got)
-	}
 }
 
 // TestScansWithADamagedOne shows that Scans returns the other scans despite a damaged manifest, and names the damaged

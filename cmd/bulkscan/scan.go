@@ -256,7 +256,7 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (job.Options, error) {
 // maxGivenName bounds what the user may call a vantage or a list, in bytes.
 const maxGivenName = 100
 
-// isName reports whether a vantage or a list may be called so: it becomes part of file names, queries and citations.
+// isName reports whether a vantage or a list may be called so: it becomes part of records, queries and citations.
 func isName(text string) bool {
 	return len(text) <= maxGivenName && !strings.ContainsFunc(text, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._+:/-", r))

@@ -17,6 +17,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/sink/views"
@@ -155,7 +156,7 @@ func (c *compaction) begin(ctx context.Context) (*commit.History, error) {
 	if lost := past.Lost(c.manifest); lost != nil {
 		return nil, lost
 	}
-	if err := commit.SweepFiles(ctx, c.store, views.Name, commit.ManifestName(id)); err != nil {
+	if err := commit.SweepFiles(ctx, c.store, views.Name, index.Name, commit.ManifestName(id)); err != nil {
 		return nil, err
 	}
 	// The sweep also makes listed records durable before anything is deleted because of them.
@@ -282,6 +283,9 @@ func (c *compaction) merge(ctx context.Context, run []commit.Commit) (begun bool
 	for _, f := range record.Files {
 		c.done.Rows += f.Rows
 	}
+	if err := index.Update(ctx, c.store); err != nil { // so that readers find the merged part before the others go
+		return true, err
+	}
 	c.options.Log.Info("merged", "scan", record.ScanID, "parts", len(run), "into", record.Key().String(), "sites", record.Rows, "bytes", record.Bytes())
 	return true, nil
 }
@@ -394,7 +398,7 @@ func (c *compaction) end(ctx context.Context) error {
 		return err
 	}
 	if c.manifest.Counts == nil {
-		return nil
+		return index.Update(ctx, c.store)
 	}
 	commits, err := commit.Commits(ctx, c.store, c.done.ScanID)
 	if err != nil {
@@ -404,11 +408,13 @@ func (c *compaction) end(ctx context.Context) error {
 		return &commit.LostError{Totals: wrong}
 	}
 	counts := commit.CountCommits(commits)
-	if counts.Parts == c.manifest.Counts.Parts && counts.Bytes == c.manifest.Counts.Bytes {
-		return nil
+	if counts.Parts != c.manifest.Counts.Parts || counts.Bytes != c.manifest.Counts.Bytes {
+		c.manifest.Counts = counts
+		if err := c.manifest.Write(ctx, c.store); err != nil {
+			return err
+		}
 	}
-	c.manifest.Counts = counts
-	return c.manifest.Write(ctx, c.store)
+	return index.Update(ctx, c.store)
 }
 
 // WriteTo prints the result in one line.

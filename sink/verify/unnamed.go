@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/views"
 )
@@ -188,6 +189,35 @@ func (v *verifier) views(ctx context.Context) error {
 		v.report(damaged(views.Name, cause(err)))
 	case !views.Sound(data):
 		v.report(damaged(views.Name, "it is not as bulkscan wrote it; any scan, stats or compact writes it anew"))
+	}
+	return nil
+}
+
+// index verifies the index, which every reader of views.sql opens. Of damaged records nobody can say what it should be. A
+// scan may be completed meanwhile: what differs is looked at again.
+func (v *verifier) index(ctx context.Context) error {
+	const again, pause = 5, 200 * time.Millisecond
+	for try := range again {
+		switch sound, err := index.Sound(ctx, v.store); {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, store.ErrNotExist):
+			if v.done.Parts > 0 {
+				v.report(damaged(index.Name, "it is missing; any scan, stats or compact writes it anew"))
+			}
+			return nil
+		case err != nil:
+			v.report(damaged(index.Name, cause(err)))
+			return nil
+		case sound, v.done.Damaged > 0, v.done.Newer > 0:
+			return nil
+		case try == again-1:
+			v.report(damaged(index.Name, "it is not what the records say; any scan, stats or compact writes it anew"))
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ package verify
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
@@ -139,7 +141,7 @@ func (v *verifier) run(ctx context.Context) error {
 		return err
 	}
 	if v.options.ScanID == "" {
-		return v.views(ctx)
+		return errors.Join(v.views(ctx), v.index(ctx))
 	}
 	return nil
 }
@@ -187,6 +189,9 @@ func (v *verifier) findScans(ctx context.Context) ([]string, error) {
 	for entry, err := range v.store.List(ctx, schema.ScansFolder) {
 		if err != nil {
 			return nil, err
+		}
+		if entry.Name == index.Name {
+			continue
 		}
 		id, rest, _ := strings.Cut(strings.TrimPrefix(entry.Name, schema.ScansFolder), "/")
 		if v.options.ScanID != "" && id != v.options.ScanID {

@@ -1,15 +1,10 @@
 -- needs: sites
--- All scans of the dataset, with their dates, observers (who asked, and how) and numbers of committed sites. chosen says which of
--- them the other views have: those of one observer.
+-- The complete scans of the dataset, with their dates, observers (who asked, and how) and numbers of sites. chosen says which
+-- of them the other views have: those of one observer.
 CREATE OR REPLACE VIEW scans AS
-SELECT scan_id, CAST(regexp_extract(name, 'scan_date=([^/]+)/', 1) AS DATE) AS scan_date, observer,
-  coalesce(observer = getvariable('bulkscan_observer'), true) AS chosen,
-  CAST(sum(rows) AS BIGINT) AS sites, count(*) AS parts, max(committed_at) AS last_commit
-FROM bulkscan_counted WHERE "table" = 'sites' GROUP BY ALL;
-
--- needs: sites
--- The observer whose scans are chosen: that of the newest date when this file was read; of several the one that committed last.
-SET VARIABLE bulkscan_observer = (SELECT observer FROM scans ORDER BY scan_date DESC, last_commit DESC, scan_id DESC LIMIT 1);
+SELECT scan_id, scan_date, observer, coalesce(observer = getvariable('bulkscan_observer'), true) AS chosen,
+  CAST(sum(rows) AS BIGINT) AS sites, count(*) AS parts, any_value(list_id) AS list_id, any_value(started_at) AS started_at, any_value(registry_version) AS registry_version
+FROM bulkscan_files WHERE "table" = 'sites' GROUP BY scan_id, scan_date, observer;
 
 -- needs: sites
 -- The date for analyses, as in WHERE scan_date = latest(): the newest date of the chosen observer when this file was read. To

@@ -17,26 +17,13 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// With views.sql DuckDB reads a dataset as bulkscan does: only files that commits name. The views contain no file
-// names. They read the commit records in every query, so commits of a running scan are seen at once, and replaced parts
-// are not seen twice.
+// With views.sql DuckDB reads a dataset as bulkscan does: only files that commits name. Loading it reads the index (see
+// package index) once, and puts the paths of the files into variables. The views read these paths. So what a session
+// sees is what was complete when it loaded views.sql, and each query opens only the files that it needs, also after ten
+// years of nights. A file that was deleted since makes a query fail. Variables end with the session: the views of a
+// reopened database file fail until views.sql is loaded again.
 //
-// A query makes several listings, and the dataset may change between them. DuckDB binds the FROM clause from left to
-// right, so the records are listed first and the table's files second. A file is published before the record that names
-// it, so the second listing has the file, unless a compaction has deleted it since. By then a record says so. So the
-// records are read once more at the end. If more commits have been replaced (fence), or a file is missing, the query
-// fails instead of returning fewer rows. compact.Options.Grace makes this rare.
-//
-// This check is in the condition of the join and runs once for each file that counts. After the join it would not run
-// if all rows of a query were in deleted files. The join is a LEFT JOIN, which DuckDB turns into an inner one; written
-// as an inner join, DuckDB would plan the product of all rows and files. Each reading of the records lists them once:
-// two listings, one before a compaction and one after it, could lack both the old parts and the new one.
-//
-// No view has a CTE that DuckDB materializes: with one, DuckDB reads all columns of every file, which takes a hundred
-// times as long. Instead of using a subquery twice, the views group, or count in a window.
-//
-// Files are compared by the last three parts of their paths, which bulkscan chooses. DuckDB may rewrite the part
-// before.
+// A table's view is bound to one file first, since DuckDB opens a file when a view is made, and expands all paths.
 //
 // DuckDB refuses a view of files that do not exist, so only tables with files have views.
 
@@ -48,9 +35,8 @@ const (
 	MaxBytes   = 4 << 20
 	viewsSum   = "-- sha256 of all lines above: "
 	viewsAt    = `coalesce(getvariable('bulkscan'), '')`
-	viewsGlob  = `regexp_replace(` + viewsAt + `, '([[*?])', '[\1]', 'g')` // escaped, since it becomes part of a glob pattern
-	viewsFile  = `STRUCT("table" VARCHAR, name VARCHAR, rows BIGINT, bytes BIGINT, sha256 VARCHAR)`
-	viewsAbout = `-- The tables of this dataset as DuckDB views: every committed row, once, also while a scan or a compaction runs.
+	viewsGlob  = `regexp_replace(` + viewsAt + `, '([[*?])', '[\1]', 'g')` // escaped, since paths are taken for patterns
+	viewsAbout = `-- The tables of this dataset as DuckDB views: every row of every complete scan, once.
 --
 --   cd THIS-FOLDER && duckdb -cmd '.read views.sql'
 --
@@ -60,13 +46,8 @@ const (
 --   SET VARIABLE bulkscan = 'path/to/THIS-FOLDER/';
 --   .read path/to/THIS-FOLDER/views.sql
 --
--- A query sees in each view what was committed when it began; between two views of one query, or two queries, a running
--- scan may commit. To query all of them at the same moment, take a snapshot of the files that count, and reset it afterwards:
---
---   SET VARIABLE bulkscan_snapshot = (SELECT list(f) FROM bulkscan_files AS f);
---   RESET VARIABLE bulkscan_snapshot;
---
--- bulkscan compact deletes files of a snapshot, too. Queries that need them then fail: take a new snapshot.
+-- The views show what was complete when this file was read: read it again for later scans, and in every session. bulkscan
+-- compact and --restart delete files; queries that need them fail until this file is read again.
 --
 -- The views have the scans of one observer only (who asked, from where, how): by default that of the newest date. The view
 -- scans lists all scans, and which of them are chosen. To choose another observer, or to add up all of them:
@@ -74,79 +55,71 @@ const (
 --   SET VARIABLE bulkscan_observer = (SELECT observer FROM scans WHERE scan_id = '20261121-abcdef');
 --   RESET VARIABLE bulkscan_observer;
 --
--- Below are the commit records (bulkscan_commits), the files that count by them (bulkscan_parts, bulkscan_statistics, and
--- bulkscan_files, which is both), and the tables. After them come views for analyses, with every meaning of "blocks" that
--- docs/definitions.md lists. docs/queries has the analyses.
+-- Below are the files that count (bulkscan_files), the scans, and the tables. sites_live has the sites of scans that are
+-- under way or were interrupted, as far as they were committed when this file was read. After the tables come views for
+-- analyses, with every meaning of "blocks" that docs/definitions.md lists. docs/queries has the analyses.
 --
 -- bulkscan writes this file again when a table gets its first file. Changes to it are lost: put views of your own
 -- elsewhere. Tables without a file have no view yet.
 `
-	viewsCommits = `
--- Every commit record. That of a compaction names the commits that it replaced.
-CREATE OR REPLACE VIEW bulkscan_commits AS
-SELECT scan_id, observer, shard, n, committed_at, rows, files, replaces
-FROM read_json(` + viewsGlob + ` || '_scans/*/commits/*.json', maximum_object_size = %d, columns = {
-  scan_id: 'VARCHAR', observer: 'VARCHAR', shard: 'VARCHAR', n: 'BIGINT', committed_at: 'TIMESTAMPTZ', rows: 'BIGINT',
-  files: '` + viewsFile + `[]',
-  replaces: 'STRUCT(shard VARCHAR, n BIGINT)[]'});
-`
-	// The observer of a record is the one chosen, if one is. It is in a variable, so that a query may choose another.
-	viewsChosen = `(getvariable('bulkscan_observer') IS NULL OR coalesce(observer, 'unknown') = getvariable('bulkscan_observer'))`
-	viewsHeld   = `SELECT unnest(CAST(getvariable('bulkscan_snapshot') AS
-  STRUCT(scan_id VARCHAR, "table" VARCHAR, name VARCHAR, rows BIGINT, bytes BIGINT, sha256 VARCHAR, path VARCHAR)[]), recursive := true)`
-	viewsParts = `
--- Every file that commits of any observer name and no compaction has replaced. fence changes when more commits are replaced.
-CREATE OR REPLACE VIEW bulkscan_counted AS
-SELECT scan_id, coalesce(observer, 'unknown') AS observer, committed_at, unnest(files, recursive := true), fence FROM (
-  SELECT scan_id, any_value(observer) AS observer, any_value(part.committed_at) AS committed_at, any_value(part.files) AS files, bool_or(part.replaced) AS replaced,
-    bit_xor(CASE WHEN bool_or(part.replaced) THEN hash(scan_id, part.shard, part.n) END) OVER () AS fence
-  FROM (SELECT scan_id, observer, unnest(list_prepend({'shard': shard, 'n': n, 'committed_at': committed_at, 'files': files, 'replaced': false},
-      list_transform(replaces, r -> {'shard': r.shard, 'n': r.n, 'committed_at': NULL, 'files': NULL, 'replaced': true}))) AS part
-    FROM bulkscan_commits)
-  GROUP BY scan_id, part.shard, part.n)
-WHERE NOT replaced;
-
--- Of these, the files of the chosen observer, with their paths.
-CREATE OR REPLACE VIEW bulkscan_parts AS
-SELECT * EXCLUDE (observer, committed_at, fence), ` + viewsAt + ` || name AS path, fence
-FROM bulkscan_counted WHERE getvariable('bulkscan_snapshot') IS NULL AND ` + viewsChosen + `
-UNION ALL
-SELECT *, NULL FROM (` + viewsHeld + `) WHERE NOT ends_with("table", '_stats');
-`
-	viewsStatistics = `
--- Every file of statistics.
-CREATE OR REPLACE VIEW bulkscan_statistics AS
-SELECT *, ` + viewsAt + ` || name AS path, NULL AS fence FROM (
-  SELECT scan_id, unnest(file)
-  FROM (SELECT * FROM read_json(` + viewsGlob + ` || '_scans/*/files/*_stats.json', columns = {
-    scan_id: 'VARCHAR', observer: 'VARCHAR', file: '` + viewsFile + `'}))
-  WHERE ` + viewsChosen + `)
-WHERE getvariable('bulkscan_snapshot') IS NULL
-UNION ALL
-SELECT *, NULL FROM (` + viewsHeld + `) WHERE ends_with("table", '_stats');
-`
-	// %[1]s is the union of parts and statistics.
+	// %[1]s is the list of tables with files.
 	viewsFiles = `
--- Every file that counts, with its path.
+-- Every file that counts, with its path. Other tools read the same list: docs/dataset.md.
 CREATE OR REPLACE VIEW bulkscan_files AS
-%[1]s;
+SELECT scan_id, CAST(scan_date AS DATE) AS scan_date, observer, list_id, started_at, registry_version, "table", schema_version, name, rows, bytes,
+  ` + viewsGlob + ` || name AS path
+FROM read_parquet(` + viewsGlob + ` || '_scans/index.parquet') WHERE complete;
+
+-- The observer whose scans are chosen: that of the newest date; of several the one whose scan started last.
+SET VARIABLE bulkscan_observer = (SELECT arg_max(observer, {'date': scan_date, 'started': started_at}) FROM bulkscan_files WHERE "table" = 'sites');
+
+-- The commit records of scans that are not complete, and the files that they name. Where there are none, records of another
+-- scan stand in for them, since DuckDB reads no list without a file.
+SET VARIABLE bulkscan_commits = (SELECT ` + viewsGlob + ` || CASE WHEN count(*) FILTER (NOT complete) > 0 THEN '_scans/*/commits/*.json' ELSE '_scans/index.parquet' END
+  FROM read_parquet(` + viewsGlob + ` || '_scans/index.parquet'));
+SET VARIABLE bulkscan_live = (SELECT list(DISTINCT regexp_replace(file, '[^/\\]+$', '') || '*.json') FROM glob(getvariable('bulkscan_commits'))
+  WHERE ends_with(file, '.json') AND regexp_extract(file, '([^/\\]+)[/\\]commits[/\\]', 1) NOT IN (SELECT scan_id FROM bulkscan_files));
+SET VARIABLE bulkscan_commits = coalesce(getvariable('bulkscan_live'),
+  (SELECT [` + viewsGlob + ` || '_scans/' || arg_max(scan_id, started_at) || '/commits/*.json'] FROM bulkscan_files));
+SET VARIABLE bulkscan_live_files = (SELECT list(` + viewsGlob + ` || name) FROM (
+  SELECT unnest(files, recursive := true) FROM (
+    SELECT scan_id, part.shard, part.n, any_value(part.files) AS files FROM (
+      SELECT scan_id, unnest(list_prepend({'shard': shard, 'n': n, 'files': files, 'replaced': false},
+        list_transform(replaces, r -> {'shard': r.shard, 'n': r.n, 'files': NULL, 'replaced': true}))) AS part
+      FROM read_json(getvariable('bulkscan_commits'), maximum_object_size = %[2]d, columns = {
+        scan_id: 'VARCHAR', shard: 'VARCHAR', n: 'BIGINT',
+        files: 'STRUCT("table" VARCHAR, name VARCHAR, rows BIGINT, bytes BIGINT, sha256 VARCHAR)[]',
+        replaces: 'STRUCT(shard VARCHAR, n BIGINT)[]'})
+      WHERE getvariable('bulkscan_live') IS NOT NULL)
+    GROUP BY scan_id, part.shard, part.n HAVING NOT bool_or(part.replaced)))
+  WHERE "table" = 'sites');
+
+-- The paths of each table: first of one file, which is enough to make the views.
+RESET VARIABLE bulkscan_paths;
+SET VARIABLE bulkscan_first = (SELECT map(list(t), list([coalesce(path, ` + viewsGlob + ` || t || '/*/*.parquet')]))
+  FROM (SELECT unnest([%[1]s]) AS t) LEFT JOIN (SELECT "table" AS t, arg_max(path, scan_date) AS path FROM bulkscan_files GROUP BY "table") USING (t));
 `
-	viewsName = `replace(regexp_extract(file, '[^/\\]+[/\\][^/\\]+[/\\][^/\\]+$'), '\', '/')`
-	// %[1]s is the table, %[2]s its columns, %[3]s the view of its files.
+	// %[1]s is the table, %[2]s its columns, %[3]s further arguments.
 	viewsTable = `
 CREATE OR REPLACE VIEW %[1]s AS
-SELECT %[2]s
-FROM (SELECT scan_id AS bulkscan_scan, name AS bulkscan_file, fence AS bulkscan_fence FROM %[3]s WHERE "table" = '%[1]s') AS counted
-LEFT JOIN (SELECT * EXCLUDE (file), ` + viewsName + ` AS bulkscan_file
-  FROM read_parquet(` + viewsGlob + ` || '%[1]s/*/*.parquet', hive_partitioning = true, union_by_name = true, filename = 'file')) AS rows
-  ON rows.bulkscan_file = CASE WHEN (
-    SELECT CASE WHEN count(*) <> count(file) THEN error('files of %[1]s have gone: ask again, or run bulkscan verify')
-      WHEN count(*) = 0 OR any_value(now.fence) IS DISTINCT FROM counted.bulkscan_fence
-        THEN error('files of %[1]s have gone: a compaction has replaced some; ask again') ELSE true END
-    FROM (SELECT name AS bulkscan_file, fence FROM %[3]s WHERE "table" = '%[1]s') AS now
-    LEFT JOIN (SELECT file, ` + viewsName + ` AS bulkscan_file
-      FROM glob(` + viewsGlob + ` || '%[1]s/*/*.parquet')) USING (bulkscan_file)) THEN counted.bulkscan_file END
-WHERE rows.bulkscan_file IS NOT NULL;
+SELECT %[2]s FROM read_parquet(coalesce(getvariable('bulkscan_paths')['%[1]s ' || coalesce(getvariable('bulkscan_observer'), '')],
+  getvariable('bulkscan_first')['%[1]s'], [error('no complete scan of this observer has files of %[1]s, or views.sql has to be read again')]), hive_partitioning = true%[3]s);
+CREATE OR REPLACE MACRO %[1]s_on(date) AS TABLE SELECT * FROM %[1]s WHERE scan_date = CAST(date AS DATE);
+`
+	viewsLive = `
+-- The sites of scans that are under way or were interrupted.
+CREATE OR REPLACE VIEW sites_live AS
+SELECT * FROM read_parquet(coalesce(getvariable('bulkscan_live_files'), getvariable('bulkscan_first')['sites'],
+  [error('no scan was under way when views.sql was read')]), hive_partitioning = true);
+`
+	viewsPaths = `
+-- From here on the views have all files: those of each observer, and under '' those of all.
+SET VARIABLE bulkscan_paths = (SELECT map(list(key), list(paths)) FROM (
+  SELECT "table" || ' ' || key AS key, list(path ORDER BY scan_date, name) AS paths
+  FROM (SELECT "table", observer AS key, path, scan_date, name FROM bulkscan_files UNION ALL SELECT "table", '', path, scan_date, name FROM bulkscan_files)
+  GROUP BY ALL));
+RESET VARIABLE bulkscan_first;
+RESET VARIABLE bulkscan_commits;
 `
 )
 
@@ -229,32 +202,26 @@ func tablesWithFiles(ctx context.Context, st store.Store) (with []string, err er
 func viewsOf(with []string, registry string) []byte {
 	var b strings.Builder
 	b.WriteString(viewsAbout)
-	var counting []string
-	if slices.ContainsFunc(with, func(table string) bool { return !schema.IsStatistics(table) }) {
-		fmt.Fprintf(&b, viewsCommits, schema.MaxCommit)
-		b.WriteString(viewsParts)
-		counting = append(counting, "SELECT * EXCLUDE (fence) FROM bulkscan_parts")
-	}
-	if slices.ContainsFunc(with, schema.IsStatistics) {
-		b.WriteString(viewsStatistics)
-		counting = append(counting, "SELECT * EXCLUDE (fence) FROM bulkscan_statistics")
-	}
-	if len(counting) > 0 {
-		fmt.Fprintf(&b, viewsFiles, strings.Join(counting, "\nUNION ALL\n"))
+	if len(with) > 0 {
+		fmt.Fprintf(&b, viewsFiles, "'"+strings.Join(with, "', '")+"'", schema.MaxCommit)
 	}
 	for _, table := range with {
-		columns, files := "bulkscan_scan AS scan_id, rows.* EXCLUDE (bulkscan_file)", "bulkscan_parts"
-		if table == schema.Sites {
-			columns = "rows.* EXCLUDE (bulkscan_file)" // it has the scan's name
+		columns, more := "*", ""
+		if table != schema.Sites { // which has the scan's name
+			columns, more = `regexp_extract(bulkscan_file, 'part-(.*)-[^-]+-[0-9]+\.parquet$', 1) AS scan_id, * EXCLUDE (bulkscan_file)`, ", filename = 'bulkscan_file'"
 		}
 		if schema.IsStatistics(table) {
-			files = "bulkscan_statistics"
+			columns = `regexp_extract(bulkscan_file, 'part-(.*)\.parquet$', 1) AS scan_id, * EXCLUDE (bulkscan_file)`
 		}
-		fmt.Fprintf(&b, viewsTable, table, columns, files)
+		fmt.Fprintf(&b, viewsTable, table, columns, more)
+	}
+	if slices.Contains(with, schema.Sites) {
+		b.WriteString(viewsLive)
 	}
 	if len(with) > 0 {
 		b.WriteString(registry)
 		writeAnalyses(&b, with)
+		b.WriteString(viewsPaths)
 	}
 	text := b.String()
 	return []byte(text + viewsSum + schema.SumOf([]byte(text)) + "\n")

@@ -1,0 +1,255 @@
+// Package index answers one question: which files does a reader open? It keeps a Parquet file that lists the committed
+// files of every complete scan, so that a reader of thousands of nights opens one file instead of thousands of records.
+//
+// The index is derived: Update makes it from the records, and reads only those of scans that have changed. It is
+// written when a scan is complete, and again before files that it names are deleted. A reader that loaded it earlier
+// may miss newer nights; if a file has been deleted since, its query fails.
+package index
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+)
+
+// Name is the name of the index in a dataset.
+const Name = schema.ScansFolder + "index.parquet"
+
+// Row is a file of a complete scan, or a scan that is not complete. The file is small, so its columns are not compressed.
+type Row struct {
+	Complete        bool   `parquet:"complete,uncompressed"`
+	ScanID          string `parquet:"scan_id,dict,uncompressed"`
+	ScanDate        string `parquet:"scan_date,dict,uncompressed"` // YYYY-MM-DD
+	Observer        string `parquet:"observer,dict,uncompressed"`
+	ListID          string `parquet:"list_id,dict,uncompressed"`
+	StartedAt       int64  `parquet:"started_at,timestamp(millisecond),uncompressed"`
+	RegistryVersion string `parquet:"registry_version,dict,uncompressed"`
+	Table           string `parquet:"table,dict,uncompressed"` // "" for a scan that is not complete, as is Name
+	SchemaVersion   int32  `parquet:"schema_version,uncompressed"`
+	Name            string `parquet:"name,plain,uncompressed"` // in the dataset
+	Rows            int64  `parquet:"rows,uncompressed"`
+	Bytes           int64  `parquet:"bytes,uncompressed"`
+	Records         int64  `parquet:"records,uncompressed"` // hash of the scan's list of records, by which Update sees changes
+}
+
+// attempts bounds how often an index is written again because another process has changed a scan meanwhile.
+const attempts = 5
+
+// Update writes the index unless it is up to date. Several processes may do so at the same time: each looks again after
+// it has written, so that the last one has seen the scans of all.
+func Update(ctx context.Context, st store.Store) error {
+	for range attempts {
+		records, err := recordsOf(ctx, st)
+		if err != nil {
+			return fmt.Errorf("cannot update %s: %w", Name, err)
+		}
+		before, unread := map[string][]Row{}, false
+		for row, err := range table.FileRows[Row](ctx, st, Name) {
+			if err != nil { // missing, damaged, or of an older version
+				clear(before)
+				unread = true
+				break
+			}
+			before[row.ScanID] = append(before[row.ScanID], *row)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		now, changed, err := next(ctx, st, records, before)
+		if err != nil {
+			return fmt.Errorf("cannot update %s: %w", Name, err)
+		}
+		if !changed && !unread {
+			return nil
+		}
+		data, err := encode(now)
+		if err != nil {
+			return fmt.Errorf("cannot update %s: %w", Name, err)
+		}
+		if err := st.Put(ctx, Name, data); err != nil && !errors.Is(err, fs.ErrNotExist) { // another scan may sweep the draft
+			return fmt.Errorf("cannot update %s: %w", Name, err)
+		}
+		// The next round finds nothing changed, unless another process has changed a scan.
+	}
+	return nil
+}
+
+// recordsOf returns for each scan a hash of the names, sizes and times of its records.
+func recordsOf(ctx context.Context, st store.Store) (map[string]int64, error) {
+	sums := map[string]*xxhash.Digest{}
+	var number [16]byte
+	for entry, err := range st.List(ctx, schema.ScansFolder) {
+		if err != nil {
+			return nil, err
+		}
+		id, rest, ok := strings.Cut(strings.TrimPrefix(entry.Name, schema.ScansFolder), "/")
+		if !ok || commit.CheckScanID(id) != nil {
+			continue
+		}
+		sum := sums[id]
+		if sum == nil {
+			sum = xxhash.New()
+			sums[id] = sum
+		}
+		binary.LittleEndian.PutUint64(number[:], uint64(entry.Size))
+		binary.LittleEndian.PutUint64(number[8:], uint64(entry.Modified.UnixNano()))
+		_, _ = sum.WriteString(rest)
+		_, _ = sum.Write(number[:])
+	}
+	records := make(map[string]int64, len(sums))
+	for id, sum := range sums {
+		records[id] = int64(sum.Sum64())
+	}
+	return records, nil
+}
+
+// next returns the rows of the index: those of the scans that have not changed, and those that the records of the others
+// say. changed is false if they are the same.
+func next(ctx context.Context, st store.Store, records map[string]int64, before map[string][]Row) (rows []Row, changed bool, err error) {
+	var others []string
+	for id, hash := range records {
+		if was := before[id]; len(was) > 0 && was[0].Records == hash {
+			rows = append(rows, was...)
+		} else {
+			others = append(others, id)
+		}
+	}
+	type read struct {
+		rows []Row
+		err  error
+	}
+	readScan := func(ctx context.Context, id string) read {
+		rows, err := rowsOf(ctx, st, id, records[id])
+		return read{rows, err}
+	}
+	for _, r := range commit.Ahead(ctx, others, readScan, func(read) {}) {
+		if r.err != nil {
+			return nil, false, r.err
+		}
+		rows = append(rows, r.rows...)
+	}
+	sortRows(rows)
+	var was []Row
+	for _, of := range before {
+		was = append(was, of...)
+	}
+	sortRows(was)
+	// Records that are only newer change nothing that a reader sees.
+	same := slices.EqualFunc(rows, was, func(a, b Row) bool {
+		a.Records = b.Records
+		return a == b
+	})
+	return rows, !same, nil
+}
+
+func sortRows(rows []Row) {
+	slices.SortFunc(rows, func(a, b Row) int {
+		return strings.Compare(a.ScanDate+" "+a.ScanID+" "+a.Name, b.ScanDate+" "+b.ScanID+" "+b.Name)
+	})
+}
+
+// rowsOf reads the records of a scan. One whose records are damaged, which verify reports, counts as not complete.
+func rowsOf(ctx context.Context, st store.Store, id string, records int64) ([]Row, error) {
+	incomplete := []Row{{ScanID: id, Records: records}}
+	m, err := commit.ReadManifest(ctx, st, id)
+	switch {
+	case err != nil && !isDamage(err):
+		return nil, err
+	case err != nil, m.State != commit.Complete, m.Restarting:
+		return incomplete, nil
+	}
+	like := Row{
+		Complete: true, ScanID: id, ScanDate: m.ScanDate, Observer: m.Observer.String(), ListID: m.ListID, StartedAt: m.StartedAt.UnixMilli(),
+		RegistryVersion: m.RegistryVersion, SchemaVersion: int32(m.SchemaVersion), Records: records,
+	}
+	var rows []Row
+	add := func(f schema.File) {
+		row := like
+		row.Table, row.Name, row.Rows, row.Bytes = f.Table, f.Name, f.Rows, f.Bytes
+		rows = append(rows, row)
+	}
+	commits, err := commit.Commits(ctx, st, id)
+	switch {
+	case err != nil && !isDamage(err):
+		return nil, err
+	case err != nil:
+		return incomplete, nil
+	}
+	for i := range commits {
+		for _, f := range commits[i].Files {
+			add(f)
+		}
+	}
+	for _, t := range schema.Tables() {
+		if !schema.IsStatistics(t.Name) {
+			continue
+		}
+		switch record, err := commit.ReadFileRecord(ctx, st, id, t.Name); {
+		case err == nil:
+			add(record.File)
+		case !isDamage(err):
+			return nil, err
+		}
+	}
+	if len(rows) == 0 { // of an empty list
+		like.Complete = false
+		rows = append(rows, like)
+	}
+	return rows, nil
+}
+
+// isDamage reports whether a record is missing, damaged, or of a later version, rather than unreadable for the moment.
+func isDamage(err error) bool {
+	_, newer := errors.AsType[*schema.NewerError](err)
+	_, damaged := errors.AsType[*schema.DamagedError](err)
+	return newer || damaged || errors.Is(err, commit.ErrRecord) || errors.Is(err, store.ErrNotExist)
+}
+
+// encode returns the index as a file.
+func encode(rows []Row) ([]byte, error) {
+	return table.Encode(rows, table.PageBytes, map[string]string{table.MetaSchema: strconv.Itoa(schema.Version)})
+}
+
+// maxIndex bounds the index in bytes: some ten thousand nights.
+const maxIndex = 256 << 20
+
+// Sound reports whether the index is what the records say, to the byte. It is not while a scan is being completed.
+func Sound(ctx context.Context, st store.Store) (bool, error) {
+	data, err := store.ReadAll(ctx, st, Name, maxIndex)
+	if err != nil {
+		return false, err
+	}
+	seen := map[string]int64{} // the hashes of records, which depend on times that a copy of the dataset does not keep
+	for row, err := range table.FileRows[Row](ctx, st, Name) {
+		if err != nil {
+			return false, ctx.Err()
+		}
+		seen[row.ScanID] = row.Records
+	}
+	records, err := recordsOf(ctx, st)
+	if err != nil {
+		return false, err
+	}
+	for id := range records {
+		records[id] = seen[id]
+	}
+	rows, _, err := next(ctx, st, records, nil)
+	if err != nil {
+		return false, err
+	}
+	want, err := encode(rows)
+	return bytes.Equal(data, want), err
+}

@@ -1,0 +1,131 @@
+package sink
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/index"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+)
+
+// indexed returns the files that the index names, by scan; a scan that is not complete has none.
+func indexed(t *testing.T, dir *store.Dir) map[string][]string {
+	t.Helper()
+	if sound, err := index.Sound(t.Context(), dir); err != nil || !sound {
+		t.Errorf("the index is not what the records say: %v", err)
+	}
+	named := map[string][]string{}
+	for row, err := range table.FileRows[index.Row](t.Context(), dir, index.Name) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !row.Complete {
+			named[row.ScanID] = nil
+			continue
+		}
+		if info, err := os.Stat(filepath.Join(dir.Root(), row.Name)); err != nil || info.Size() != row.Bytes {
+			t.Errorf("%s: %v", row.Name, err)
+		}
+		named[row.ScanID] = append(named[row.ScanID], row.Name)
+	}
+	return named
+}
+
+// TestIndex follows the index through the life of a dataset: it names exactly the files of complete scans, and every command
+// that changes these leaves it right.
+func TestIndex(t *testing.T) {
+	dir := newDir(t)
+	f := func(when string, scans map[string]int) {
+		t.Helper()
+		got := map[string]int{}
+		for id, names := range indexed(t, dir) {
+			got[id] = len(names)
+		}
+		if !maps.Equal(got, scans) {
+			t.Errorf("%s: %v, want %v", when, got, scans)
+		}
+	}
+	o := Options{ScanID: "a", Date: "2026-11-21", PartRows: 2, Observer: commit.Observer{Source: commit.Live, Vantage: "here"}, ListID: "list"}
+	w := mustOpen(t, dir, o)
+	f("begun", map[string]int{"a": 0})
+	for _, site := range typicalSites(t, 4) {
+		if err := w.Add(site); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f("under way", map[string]int{"a": 0})
+	if err := w.Complete(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f("complete", map[string]int{"a": 8})
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	writeStats(t, dir, "a", schema.TokenStats, schema.TokenStatsRow{Token: "GPTBot", SegmentKind: "all"})
+	f("counted", map[string]int{"a": 9})
+	writeSites(t, dir, "b", typicalSites(t, 3)...)
+	f("another scan", map[string]int{"a": 9, "b": 4})
+	if _, err := compact.Scan(t.Context(), dir, "a", compact.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	f("compacted", map[string]int{"a": 5, "b": 4})
+	for row, err := range table.FileRows[index.Row](t.Context(), dir, index.Name) {
+		if err != nil || row.ScanID == "a" && (row.Observer != "live from here" || row.ListID != "list" || row.ScanDate != "2026-11-21" || row.SchemaVersion != schema.Version) {
+			t.Errorf("%+v, %v", row, err)
+		}
+	}
+
+	// A lost or damaged index is made again, from the records.
+	if err := dir.Delete(t.Context(), index.Name); err != nil {
+		t.Fatal(err)
+	}
+	if lines, v := findings(t, dir); v.Damaged != 1 || !strings.Contains(lines[0], index.Name+": it is missing") {
+		t.Errorf("lost: %q", lines)
+	}
+	if _, err := compact.Scan(t.Context(), dir, "b", compact.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	f("made again", map[string]int{"a": 5, "b": 4})
+	flip(t, filepath.Join(dir.Root(), index.Name), 200)
+	if lines, v := findings(t, dir); v.Damaged != 1 || !strings.Contains(lines[0], index.Name) {
+		t.Errorf("damaged: %q", lines)
+	}
+	if err := index.Update(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+
+	o.Restart = true
+	w = mustOpen(t, dir, o)
+	f("begun anew", map[string]int{"a": 0, "b": 4})
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestIndexOfACopy shows that a copy of a dataset, whose records have other times, needs no other index.
+func TestIndexOfACopy(t *testing.T) {
+	dir := newDir(t)
+	writeSites(t, dir, "a", typicalSites(t, 3)...)
+	copied := newDir(t)
+	if err := os.CopyFS(filepath.Join(copied.Root(), "copy"), os.DirFS(dir.Root())); err != nil {
+		t.Fatal(err)
+	}
+	st, err := store.NewDir(filepath.Join(copied.Root(), "copy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines, v := findings(t, st); v.Damaged > 0 {
+		t.Errorf("%q", lines)
+	}
+	if got := indexed(t, st); !slices.Equal(slices.Sorted(maps.Keys(got)), []string{"a"}) {
+		t.Errorf("%v", got)
+	}
+}
