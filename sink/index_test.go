@@ -19,8 +19,8 @@ import (
 // indexed returns the files that the index names, by scan; a scan that is not complete has none.
 func indexed(t *testing.T, dir *store.Dir) map[string][]string {
 	t.Helper()
-	if sound, err := index.Sound(t.Context(), dir); err != nil || !sound {
-		t.Errorf("the index is not what the records say: %v", err)
+	if state, err := index.Check(t.Context(), dir); err != nil || state != index.Current {
+		t.Errorf("the index is not what the records say: state %d, %v", state, err)
 	}
 	named := map[string][]string{}
 	for row, err := range table.FileRows[index.Row](t.Context(), dir, index.Name) {

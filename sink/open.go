@@ -45,6 +45,9 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	o.Date = manifest.ScanDate
 	if o.Repair {
 		if err := repair(ctx, st, lock, &o, manifest); err != nil {
+			if _, intact := errors.AsType[*IntactError](err); intact { // the repair may have been killed before the index was written
+				err = errors.Join(err, index.Update(ctx, st))
+			}
 			return nil, err
 		}
 	}

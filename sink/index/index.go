@@ -121,7 +121,7 @@ func recordsOf(ctx context.Context, st store.Store) (map[string]int64, error) {
 func next(ctx context.Context, st store.Store, records map[string]int64, before map[string][]Row) (rows []Row, changed bool, err error) {
 	var others []string
 	for id, hash := range records {
-		if was := before[id]; len(was) > 0 && was[0].Records == hash {
+		if was := before[id]; len(was) > 0 && was[0].Records == hash && hash != 0 {
 			rows = append(rows, was...)
 		} else {
 			others = append(others, id)
@@ -218,6 +218,16 @@ func isDamage(err error) bool {
 	return newer || damaged || errors.Is(err, commit.ErrRecord) || errors.Is(err, store.ErrNotExist)
 }
 
+// unhashed returns rows by scan, without the hashes of records: then the records of every scan are read.
+func unhashed(rows []Row) map[string][]Row {
+	scans := map[string][]Row{}
+	for _, row := range rows {
+		row.Records = 0
+		scans[row.ScanID] = append(scans[row.ScanID], row)
+	}
+	return scans
+}
+
 // encode returns the index as a file.
 func encode(rows []Row) ([]byte, error) {
 	return table.Encode(rows, table.PageBytes, map[string]string{table.MetaSchema: strconv.Itoa(schema.Version)})
@@ -226,30 +236,42 @@ func encode(rows []Row) ([]byte, error) {
 // maxIndex bounds the index in bytes: some ten thousand nights.
 const maxIndex = 256 << 20
 
-// Sound reports whether the index is what the records say, to the byte. It is not while a scan is being completed.
-func Sound(ctx context.Context, st store.Store) (bool, error) {
+// State says how the index stands to the records.
+type State uint8
+
+// The states.
+const (
+	Current State = iota // it is what the records say
+	Older                // it is as it was written, and the records have changed since: a process was killed, or is about to write it
+	Damaged              // it is not as it was written
+)
+
+// Check compares the index with the records, to the byte. The error is store.ErrNotExist if there is none.
+func Check(ctx context.Context, st store.Store) (State, error) {
 	data, err := store.ReadAll(ctx, st, Name, maxIndex)
 	if err != nil {
-		return false, err
+		return Damaged, err
 	}
-	seen := map[string]int64{} // the hashes of records, which depend on times that a copy of the dataset does not keep
+	var written []Row
 	for row, err := range table.FileRows[Row](ctx, st, Name) {
 		if err != nil {
-			return false, ctx.Err()
+			return Damaged, ctx.Err()
 		}
-		seen[row.ScanID] = row.Records
+		written = append(written, *row)
+	}
+	if again, err := encode(written); err != nil || !bytes.Equal(again, data) {
+		return Damaged, err
 	}
 	records, err := recordsOf(ctx, st)
 	if err != nil {
-		return false, err
+		return Damaged, err
 	}
-	for id := range records {
-		records[id] = seen[id]
+	_, changed, err := next(ctx, st, records, unhashed(written))
+	switch {
+	case err != nil:
+		return Damaged, err
+	case changed:
+		return Older, nil
 	}
-	rows, _, err := next(ctx, st, records, nil)
-	if err != nil {
-		return false, err
-	}
-	want, err := encode(rows)
-	return bytes.Equal(data, want), err
+	return Current, nil
 }

@@ -193,31 +193,23 @@ func (v *verifier) views(ctx context.Context) error {
 	return nil
 }
 
-// index verifies the index, which every reader of views.sql opens. Of damaged records nobody can say what it should be. A
-// scan may be completed meanwhile: what differs is looked at again.
+// index verifies the index, which every reader of views.sql opens. Of damaged records nobody can say what it should be.
 func (v *verifier) index(ctx context.Context) error {
-	const again, pause = 5, 200 * time.Millisecond
-	for try := range again {
-		switch sound, err := index.Sound(ctx, v.store); {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.Is(err, store.ErrNotExist):
-			if v.done.Parts > 0 {
-				v.report(damaged(index.Name, "it is missing; any scan, stats or compact writes it anew"))
-			}
-			return nil
-		case err != nil:
-			v.report(damaged(index.Name, cause(err)))
-			return nil
-		case sound, v.done.Damaged > 0, v.done.Newer > 0:
-			return nil
-		case try == again-1:
-			v.report(damaged(index.Name, "it is not what the records say; any scan, stats or compact writes it anew"))
+	const again = "; any scan, stats or compact writes it anew"
+	state, err := index.Check(ctx, v.store)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, store.ErrNotExist):
+		if v.done.Parts > 0 {
+			v.report(damaged(index.Name, "it is missing"+again))
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+	case err != nil:
+		v.report(damaged(index.Name, cause(err)))
+	case state == index.Damaged:
+		v.report(damaged(index.Name, "it is not as bulkscan wrote it"+again))
+	case state == index.Older && v.done.Damaged+v.done.Newer == 0:
+		v.report(Finding{Kind: Leftover, File: index.Name, What: "it is older than the records: a scan or compaction was killed before writing it, or is about to" + again})
 	}
 	return nil
 }
