@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -291,6 +292,28 @@ func (r *verdictReader) read(commit *commit.Commit, sites *table.Cursor, seq *in
 		err = fmt.Errorf("part %s-%d: the verdicts of seq %d are not in the order of sites", commit.Shard, commit.N, r.row.Seq)
 	}
 	return errors.Join(err, verdicts.Close())
+}
+
+// together calls do for each site of a scan, like read. fields are the columns of sites, with seq, and columns those of
+// verdicts.
+func (r *verdictReader) together(ctx context.Context, scan *commit.Scan, fields []table.Field, seq *int64, columns []table.Field, do func()) error {
+	verdicts, stop := iter.Pull2(sink.Cursors(ctx, scan, schema.Verdicts, columns...))
+	defer stop()
+	part := 0
+	for sites, err := range sink.Cursors(ctx, scan, schema.Sites, fields...) {
+		if err != nil {
+			return err
+		}
+		rows, err, _ := verdicts() // both tables have one file a commit
+		if err != nil {
+			return errors.Join(err, sites.Close())
+		}
+		if err := r.read(&scan.Commits[part], sites, seq, rows, do); err != nil {
+			return err
+		}
+		part++
+	}
+	return nil
 }
 
 // answered reports whether there was an HTTP status.

@@ -3,9 +3,7 @@ package report
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -282,24 +280,8 @@ func (g *gatherer) sitesAndVerdicts(ctx context.Context, scan *commit.Scan) erro
 	if g.blocker.by.Verdicts {
 		columns = reader.row.fields()
 	}
-	verdicts, stop := iter.Pull2(sink.Cursors(ctx, scan, schema.Verdicts, columns...))
-	defer stop()
 	fields := append(g.columns.fields(g.blocker.index.index), table.Field{Name: "seq", Into: &g.columns.Seq})
-	part := 0
-	for sites, err := range sink.Cursors(ctx, scan, schema.Sites, fields...) {
-		if err != nil {
-			return err
-		}
-		rows, err, _ := verdicts() // both tables have one file a commit
-		if err != nil {
-			return errors.Join(err, sites.Close())
-		}
-		if err := reader.read(&scan.Commits[part], sites, &g.columns.Seq, rows, func() { g.row(reader.rows) }); err != nil {
-			return err
-		}
-		part++
-	}
-	return nil
+	return reader.together(ctx, scan, fields, &g.columns.Seq, columns, func() { g.row(reader.rows) })
 }
 
 // row counts the current site.
