@@ -100,6 +100,8 @@ and writes the answers as Parquet.
   bulkscan test --robots robots.txt --agent GPTBot /private/x
                                         is it allowed, and by which rule
   bulkscan summary out                  the headline figures of a dataset
+  bulkscan diff out 2026-11-20 2026-11-21
+                                        who began or ceased to block which crawler
   bulkscan reaudit out -o again         re-evaluate stored files offline, and report differences
   bulkscan verify out                   whether every byte of it is what was written`,
 		SilenceUsage:      true,
@@ -111,7 +113,7 @@ and writes the answers as Parquet.
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	root.AddCommand(a.scanCommand(), a.demoCommand(), a.checkCommand(), a.testCommand(), a.summaryCommand(), a.statsCommand(), a.verifyCommand(), a.compactCommand(), a.reauditCommand(), a.tokensCommand(), a.schemaCommand(), a.versionCommand())
+	root.AddCommand(a.scanCommand(), a.demoCommand(), a.checkCommand(), a.testCommand(), a.summaryCommand(), a.diffCommand(), a.statsCommand(), a.verifyCommand(), a.compactCommand(), a.reauditCommand(), a.tokensCommand(), a.schemaCommand(), a.versionCommand())
 	return root
 }
 

@@ -156,9 +156,8 @@ type SiteDiff struct {
 
 // Empty reports whether the scans say the same.
 func (d *Diff) Empty() bool {
-	same := func(p FindingPair) bool { return p.Before == p.After }
-	return d.Appeared+d.Vanished+d.OtherBody+d.OtherPolicy == 0 && len(d.Causes)+len(d.Tokens) == 0 &&
-		!slices.ContainsFunc(d.Findings, func(p FindingPair) bool { return !same(p) })
+	differs := func(p FindingPair) bool { return p.Before != p.After }
+	return d.Appeared+d.Vanished+d.OtherBody == 0 && len(d.Causes)+len(d.Tokens) == 0 && !slices.ContainsFunc(d.Findings, differs)
 }
 
 // comparison is what both scans share while they are read.
@@ -376,7 +375,13 @@ func DiffFindings() []audit.Finding {
 }
 
 // isGap reports whether a finding says nothing of the site's policy (docs/diff.md).
-func isGap(f audit.Finding) bool { return f <= audit.FindingServerError }
+func isGap(f audit.Finding) bool {
+	switch f {
+	case audit.FindingNotAsked, audit.FindingChallenged, audit.FindingRateLimited, audit.FindingUnreachable, audit.FindingServerError:
+		return true
+	}
+	return false
+}
 
 // describe is what is said of a scan.
 func (s *side) describe() DiffScan {

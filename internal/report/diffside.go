@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink"
@@ -74,7 +75,7 @@ type side struct {
 	cells   []byte // of the current site's policy
 	buffer  []byte
 	byName  map[string]audit.Finding
-	unknown string // a finding that this version does not have
+	unknown *string // a finding that this version does not have
 	picks   map[uint64]pick
 
 	sites, rules, repeated, folded, disagree int64
@@ -164,8 +165,8 @@ func (s *side) readSites(ctx context.Context, fields []table.Field, do func()) e
 
 // checked returns an error if a row had a finding of another version.
 func (s *side) checked(err error) error {
-	if err == nil && s.unknown != "" {
-		err = fmt.Errorf("scan %s has the finding %.40q, which this version does not know", s.scan.Manifest.ScanID, s.unknown)
+	if err == nil && s.unknown != nil {
+		err = fmt.Errorf("scan %s has the finding %.40q, which this version does not know", s.scan.Manifest.ScanID, *s.unknown)
 	}
 	return err
 }
@@ -190,8 +191,8 @@ func (s *side) pick(ctx context.Context) error {
 func (s *side) current() pick {
 	r := &s.row
 	finding, ok := s.byName[r.Finding]
-	if !ok {
-		s.unknown = r.Finding + " "
+	if !ok && s.unknown == nil {
+		s.unknown = new(strings.Clone(r.Finding))
 	}
 	return pick{seq: r.Seq, fetched: r.Fetched, body: r.BodyHash, finding: finding, https: s.archive && r.Requested == "https"}
 }

@@ -1,6 +1,7 @@
 // Package report answers one question: what do runs tell? It computes the statistics of a scan from its committed
-// parts (stats.go) and its headline figures (summary.go). It reads datasets through package sink. Its memory is
-// bounded, whatever the number of sites and of the agents that they name.
+// parts (stats.go) and its headline figures (summary.go), and compares two scans (diff.go). It reads datasets through
+// package sink. The memory of statistics and summaries is bounded, whatever the number of sites and of the agents that
+// they name.
 package report
 
 import (

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/sink/commit"
+)
+
+// diffFlags are the flags of diff.
+type diffFlags struct {
+	definition string
+	filter     tokenFilter
+	top        int
+	tokens     string
+	out        string
+	failOn     string
+	paired     bool
+
+	chosenCategory bool // --category is given: with --tokens the default does not hold
+	json           bool
+	color          terminal.Color
+}
+
+// failOnChanges is the value of --fail-on.
+const failOnChanges = "changes"
+
+func (a *app) diffCommand() *cobra.Command {
+	f := &diffFlags{definition: report.Full, filter: tokenFilter{report.Selection{Category: "ai"}}, top: defaultTop}
+	c := &cobra.Command{
+		Use:   "diff DIR FROM TO | diff OLD NEW",
+		Short: "Print what changed between two scans",
+		Long: `diff compares two scans site by site: which sites began or ceased to block which crawlers, and why; which appeared,
+vanished, or could not be seen. With a dataset, FROM and TO are scan ids, or dates: the last started complete scan of the
+date, and for FROM by the observer of TO. With two datasets, it compares the scans that summary prints. It takes no lock.
+
+Only a site with rules in both scans begins or ceases. A site that fails, refuses, or has no file any more is counted
+apart. The cause of a change is the site's policy, a block that its delivery network manages, or how the file was judged.
+docs/diff.md describes what counts, every field of --json, and the columns of -o.
+
+--paired is for two observers of one list: it counts other answers by delivery network, and calls none of them a change.`,
+		Example: `  bulkscan diff out 2026-11-20 2026-11-21
+  bulkscan diff out 2026-08-01 2026-11-01 --tokens GPTBot,ClaudeBot --definition any
+  bulkscan diff out-october out-november --operator OpenAI --json
+  bulkscan diff out 2026-11-20 2026-11-21 -o changes --fail-on changes
+  bulkscan diff out 20261121-5f3a9c 20261121-77ab01 --paired`,
+		Args: usageArgs(cobra.RangeArgs(2, 3)),
+		RunE: func(c *cobra.Command, args []string) error {
+			f.chosenCategory = c.Flags().Changed("category")
+			return a.interruptible(c.Context(), func(ctx context.Context) error { return a.diff(ctx, args, f) })
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.definition, "definition", f.definition, "what counts as blocked: "+strings.Join(report.SensitivityDefinitions(), ", "))
+	flags.StringVar(&f.filter.Category, "category", f.filter.Category, "only tokens of this category: ai, search, seo …; "+everyCategory+" for all of them")
+	flags.StringVar(&f.filter.Operator, "operator", "", "only this operator's")
+	flags.StringVar(&f.filter.Purpose, "purpose", "", "only tokens of this purpose: training, search, user-fetch …")
+	flags.IntVar(&f.top, "top", f.top, "how many tokens, operators and sites are listed; 0 for all")
+	addCountedTokens(flags, &f.tokens)
+	// Not --out: BULKSCAN_OUT is where scans go, and may be the dataset that is read.
+	flags.StringVarP(&f.out, "write", "o", "", "folder, or s3://BUCKET/PREFIX, that gets "+report.ChangesName+" and "+report.ChangedSitesName)
+	flags.StringVar(&f.failOn, "fail-on", "", failOnChanges+": exit with 3 if a site began or ceased to block a token")
+	flags.BoolVar(&f.paired, "paired", false, "the scans are of two observers of one list: count other answers, not changes")
+	flags.BoolVar(&f.json, "json", false, "print JSON")
+	addColor(flags, &f.color)
+	return c
+}
+
+// check refuses what cannot be meant.
+func (f *diffFlags) check(places []string) error {
+	definition, ok := report.DefinitionNamed(f.definition)
+	switch {
+	case !ok || !slices.Contains(report.SensitivityDefinitions(), definition.Name):
+		return usagef("--definition %q: one of %s", clipped(f.definition), strings.Join(report.SensitivityDefinitions(), ", "))
+	case f.top < 0:
+		return usagef("--top %d: at least 0", f.top)
+	case f.failOn != "" && f.failOn != failOnChanges:
+		return usagef("--fail-on %q: %s is the only value", clipped(f.failOn), failOnChanges)
+	case f.paired && (f.failOn != "" || f.out != ""):
+		return usagef("--paired counts no changes: it goes without --fail-on and -o")
+	}
+	if f.definition = definition.Name; f.paired {
+		f.definition = report.Full // policies are compared by verdicts, whatever blocks
+	}
+	if f.out == "" {
+		return nil
+	}
+	if err := checkPlace(f.out); err != nil {
+		return usagef("-o: %w", err)
+	}
+	for _, place := range places {
+		if store.Within(f.out, place) {
+			return usagef("-o %s is a dataset that is read, or lies within it; changes go to another place", clipped(f.out))
+		}
+	}
+	return nil
+}
+
+// diff checks what is asked, and answers.
+func (a *app) diff(ctx context.Context, args []string, f *diffFlags) error {
+	places := args
+	if len(args) == 3 {
+		places = args[:1]
+	}
+	if err := f.check(places); err != nil {
+		return err
+	}
+	o, err := a.reportOptions(f.tokens)
+	if err != nil {
+		return err
+	}
+	if strings.EqualFold(f.filter.Category, everyCategory) || len(o.Only) > 0 && !f.chosenCategory {
+		f.filter.Category = ""
+	}
+	if err := f.filter.check(o.Registry); err != nil {
+		return err
+	}
+	of := report.DiffOptions{Options: o, Definition: f.definition, Selection: f.filter.Selection, Top: f.top}
+	if f.out != "" {
+		if of.Out, err = openPlace(f.out); err != nil {
+			return err
+		}
+	}
+	from, to, err := a.twoScans(ctx, args)
+	if err != nil {
+		return err
+	}
+	if f.paired {
+		d, err := report.ComparePaired(ctx, from, to, of)
+		if err != nil {
+			return err
+		}
+		if f.json {
+			return terminal.WriteJSON(a.stdout, d)
+		}
+		return terminal.Paired(a.stdout, d, f.color)
+	}
+	d, err := report.Compare(ctx, from, to, of)
+	if err != nil {
+		return err
+	}
+	if f.json {
+		err = terminal.WriteJSON(a.stdout, d)
+	} else {
+		err = terminal.Diff(a.stdout, d, f.color)
+	}
+	if err == nil && f.failOn == failOnChanges && d.Changed > 0 {
+		return &exitError{code: exitThreshold}
+	}
+	return err
+}
+
+// twoScans finds the scans that are compared: of one dataset two that are named, or of two datasets their default scans.
+func (a *app) twoScans(ctx context.Context, args []string) (from, to report.ScanAt, err error) {
+	if len(args) == 2 {
+		for i, at := range []*report.ScanAt{&from, &to} {
+			st, scans, err := a.openScan(ctx, args[i], scanChoice{})
+			if err != nil {
+				return from, to, err
+			}
+			*at = report.ScanAt{Store: st, ScanID: scans.chosen.ScanID}
+		}
+		return from, to, nil
+	}
+	st, err := openDataset(args[0])
+	if err != nil {
+		return from, to, err
+	}
+	scans, err := a.readableScans(ctx, st, "")
+	if err != nil {
+		return from, to, err
+	}
+	if len(scans) == 0 {
+		return from, to, noScan(args[0])
+	}
+	later, err := scanNamed(scans, args[0], args[2], "")
+	if err != nil {
+		return from, to, err
+	}
+	earlier, err := scanNamed(scans, args[0], args[1], later.Observer.String())
+	if err != nil {
+		return from, to, err
+	}
+	return report.ScanAt{Store: st, ScanID: earlier.ScanID}, report.ScanAt{Store: st, ScanID: later.ScanID}, nil
+}
+
+// scanNamed returns the scan with this id, or the last started complete one of this date. An observer that is not empty
+// must have made the scan of a date. The scans are in the order of their start.
+func scanNamed(scans []*commit.Manifest, dir, name, observer string) (*commit.Manifest, error) {
+	var of *commit.Manifest
+	var known []string
+	for _, m := range scans {
+		if m.ScanID == name {
+			return m, nil
+		}
+		about := m.ScanID + " of " + m.ScanDate
+		switch {
+		case m.State != commit.Complete:
+			about += " (not complete)"
+		case observer != "" && m.Observer.String() != observer:
+			about += " (by another observer)"
+		case m.ScanDate == name:
+			of = m
+		}
+		known = append(known, about)
+	}
+	if of != nil {
+		return of, nil
+	}
+	kind := "scan " + clipped(name)
+	if _, err := time.Parse(time.DateOnly, name); err == nil {
+		kind = "complete scan of " + name
+		if observer != "" {
+			kind += " by the same observer"
+		}
+	}
+	return nil, fmt.Errorf("no %s in %s; there are %s", kind, clipped(dir), strings.Join(known, ", "))
+}
