@@ -13,7 +13,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 )
 
-// This file compares two scans. It reads the earlier one once into a table in memory, of some 100 bytes a site: what was
+// This file compares two scans. It reads the earlier one once into a table in memory, of less than 100 bytes a site: what was
 // seen, and the number of the site's policy. A policy is what the file makes of the selected tokens; many sites have the
 // same, and each distinct one is kept once. Then it reads the later scan twice: the first pass finds which row speaks for a
 // site, the second compares the row with the table. Where sites are listed, it reads the names of the earlier scan again,
@@ -51,8 +51,9 @@ type Diff struct {
 
 	Failed     []FailedCount `json:"failed"`
 	AtLeastOne SumDiff       `json:"at_least_one"`
-	Tokens     []TokenDiff   `json:"by_token"`    // those with changes, the most began and ceased first
-	Operators  []SumDiff     `json:"by_operator"` // likewise
+	Changing   int           `json:"tokens_changed"` // tokens with changes
+	Tokens     []TokenDiff   `json:"by_token"`       // of these, the most began and ceased first
+	Operators  []SumDiff     `json:"by_operator"`    // likewise
 	Causes     []CauseCount  `json:"causes"`
 
 	// Changed is how many sites began or ceased to block a token. Sites lists the best ranked of them.

@@ -290,6 +290,7 @@ func TestDiffPlainly(t *testing.T) {
 			t.Fatal(err)
 		}
 		f("the top", [][]SiteDiff{listed.Sites}, [][]SiteDiff{got.Sites[:3]})
+		f("tokens of the top", []int{len(listed.Tokens), listed.Changing}, []int{3, len(want.tokens)})
 		f("all sites", int64(len(got.Sites)), got.Changed)
 	}
 }

@@ -311,7 +311,7 @@ func (d *diffCounter) finish() *Diff {
 		}
 	}
 	d.sortSites()
-	all.Sites = d.sites
+	all.Sites, all.Changing = d.sites, len(all.Tokens)
 	if top := c.o.Top; top > 0 {
 		all.Tokens, all.Operators = all.Tokens[:min(top, len(all.Tokens))], all.Operators[:min(top, len(all.Operators))]
 	}

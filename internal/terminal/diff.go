@@ -216,6 +216,9 @@ func (x *diffPage) tokens(d *report.Diff) {
 		t.add(append(x.moves(c.Token, &c.Moves), short)...)
 	}
 	x.page.table(t)
+	if more := d.Changing - len(d.Tokens); more > 0 {
+		x.page.line(styled(dim, "  and %s more; --top 0 lists them", number(int64(more))))
+	}
 }
 
 func (x *diffPage) operators(d *report.Diff) {

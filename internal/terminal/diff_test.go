@@ -41,6 +41,7 @@ func aDiff() *report.Diff {
 		Compared: aComparison(), SameObserver: true, Definition: "full", Appeared: 500, Vanished: 1500, Unobserved: 40_000, Presence: 3200, Refusal: 410,
 		Failed:     []report.FailedCount{{Finding: "server_error", Before: 800, After: 910}, {Finding: "unreachable", After: 3}},
 		AtLeastOne: report.SumDiff{Tokens: 163, Moves: moves(700, 120, 130_000)},
+		Changing:   21,
 		Tokens: []report.TokenDiff{
 			{Token: "GPTBot", Operator: "OpenAI", Moves: moves(600, 110, 118_000), Tightened: 12, Loosened: 3},
 			{Token: "Google-CloudVertexBot", Operator: "Google", Moves: moves(2, 9, 14_000)},
