@@ -39,6 +39,7 @@ var arrows = map[string][]string{
 	"sink/compact":    {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "internal/store"},
 	"sink":            {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "sink/verify", "audit", "audit/tokens", "parser", "internal/origin", "internal/exchange", "internal/store", "internal/printable"},
 	"sink/reaudit":    {"sink", "sink/schema", "sink/table", "sink/commit", "audit", "audit/tokens", "internal/exchange", "internal/store", "internal/printable"},
+	"history":         {"sink", "sink/schema", "sink/table", "sink/commit", "internal/store"},
 	"pipeline":        {"audit", "internal/origin", "internal/exchange"},
 
 	"internal/warc":        {},
@@ -99,7 +100,7 @@ var doors = map[string][]string{
 	"golang.org/x/net/idna":               {"internal/origin", "internal/simweb"}, // the simulated web spells names of its own
 	"golang.org/x/sys":                    {"internal/terminal", "internal/store", "internal/hostiletest"},
 	"github.com/klauspost/compress":       {"fetcher", "inputs", "sink/table", "internal/simweb", "internal/sharedtest", "internal/warc"},
-	"github.com/cespare/xxhash/v2":        {"audit", "inputs", "internal/report", "internal/simweb", "sink/index"},
+	"github.com/cespare/xxhash/v2":        {"audit", "history", "inputs", "internal/report", "internal/simweb", "sink/index"},
 }
 
 // Package is one package as `go list -json` describes it.

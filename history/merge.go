@@ -1,0 +1,242 @@
+package history
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+)
+
+// Merger merges a night into the open episodes and gaps, and hands over what they become. It holds one site at a time.
+type Merger struct {
+	// Policy returns a policy by its id. It knows those of the open episodes, of the night, and of Rejudge.
+	Policy func(id int64) *Policy
+	// Rejudge judges a stored body by another judge. ok is false if the body is not stored, or the judge is not at hand.
+	Rejudge func(body int64, judge string) (policy int64, ok bool)
+
+	// These get the episodes and gaps in the order of sites. The argument is valid until they return.
+	OpenEpisode, ClosedEpisode func(*Episode) error
+	OpenGap, ClosedGap         func(*Gap) error
+}
+
+// Merged counts what a merge did.
+type Merged struct {
+	Date         Date
+	Observations int64            // sites that were observed
+	Causes       map[Cause]int64  // new episodes; under Judge, the remapped ones
+	Gaps         map[string]int64 // sites of which nothing was learned, by class
+}
+
+// ErrOrder says that an input of Merge is not sorted by site, or is not from before the night.
+var ErrOrder = errors.New("the ledger is not in order")
+
+// Merge merges the night of a date. The open episodes and gaps are those that the merge of the night before handed over;
+// night is as Arrange returns it; all are sorted by site. The first error of an input or a callback ends the merge.
+func (m *Merger) Merge(date Date, episodes iter.Seq2[*Episode, error], gaps iter.Seq2[*Gap, error], night []Observation) (Merged, error) {
+	run := merge{Merger: m, date: date, done: Merged{Date: date, Causes: map[Cause]int64{}, Gaps: map[string]int64{}}}
+	openEpisodes, stop := pull(episodes)
+	defer stop()
+	openGaps, stop := pull(gaps)
+	defer stop()
+	episode, err := openEpisodes()
+	if err != nil {
+		return run.done, err
+	}
+	gap, err := openGaps()
+	if err != nil {
+		return run.done, err
+	}
+	for last := (*int64)(nil); episode != nil || gap != nil || len(night) > 0; {
+		site := lowest(episode, gap, night)
+		if last != nil && site <= *last {
+			return run.done, fmt.Errorf("%w: site %d comes after site %d", ErrOrder, site, *last)
+		}
+		last = &site
+		var e *Episode
+		var g *Gap
+		var o *Observation
+		if episode != nil && episode.Site == site {
+			e = episode
+		}
+		if gap != nil && gap.Site == site {
+			g = gap
+		}
+		if len(night) > 0 && night[0].Site == site {
+			o, night = &night[0], night[1:]
+		}
+		if err := run.site(e, g, o); err != nil {
+			return run.done, err
+		}
+		if e != nil {
+			if episode, err = openEpisodes(); err != nil {
+				return run.done, err
+			}
+		}
+		if g != nil {
+			if gap, err = openGaps(); err != nil {
+				return run.done, err
+			}
+		}
+	}
+	return run.done, nil
+}
+
+// lowest returns the lowest site of the three inputs, of which one has a site.
+func lowest(e *Episode, g *Gap, night []Observation) int64 {
+	var site *int64
+	if e != nil {
+		site = &e.Site
+	}
+	if g != nil && (site == nil || g.Site < *site) {
+		site = &g.Site
+	}
+	if len(night) > 0 && (site == nil || night[0].Site < *site) {
+		site = &night[0].Site
+	}
+	return *site
+}
+
+// pull returns a function for the next row of a sequence; the row is nil at the end.
+func pull[T any](rows iter.Seq2[*T, error]) (next func() (*T, error), stop func()) {
+	pulled, stop := iter.Pull2(rows)
+	return func() (*T, error) {
+		row, err, _ := pulled()
+		return row, err
+	}, stop
+}
+
+// merge is one call of Merge.
+type merge struct {
+	*Merger
+	date Date
+	done Merged
+}
+
+// site merges the night into one site's open episode and gap. Each of the three may be nil.
+func (m *merge) site(e *Episode, g *Gap, o *Observation) error {
+	if e != nil && e.ValidTo >= m.date || g != nil && g.Last >= m.date {
+		return fmt.Errorf("%w: the night of %v has been merged", ErrOrder, m.date)
+	}
+	if class := gapOf(o); class != "" {
+		return m.unobserved(e, g, class, siteOf(e, g, o))
+	}
+	m.done.Observations++
+	if g != nil {
+		if err := m.ClosedGap(g); err != nil {
+			return err
+		}
+	}
+	if e == nil {
+		return m.open(o, First, 0)
+	}
+	cause := m.change(e, o)
+	if cause == "" {
+		e.extend(m.date, o)
+		return m.OpenEpisode(e)
+	}
+	if err := m.ClosedEpisode(e); err != nil {
+		return err
+	}
+	return m.open(o, cause, e.ValidTo)
+}
+
+// gapOf returns the class of the gap that a night is for a site, or "" if the site was observed.
+func gapOf(o *Observation) string {
+	switch {
+	case o == nil:
+		return Unlisted
+	case isGap(o.Finding):
+		return o.Finding
+	}
+	return ""
+}
+
+func siteOf(e *Episode, g *Gap, o *Observation) int64 {
+	switch {
+	case o != nil:
+		return o.Site
+	case e != nil:
+		return e.Site
+	}
+	return g.Site
+}
+
+// unobserved merges a night on which nothing was learned about a site. The episode stays open: a failure and an absence
+// say nothing of the policy.
+func (m *merge) unobserved(e *Episode, g *Gap, class string, site int64) error {
+	m.done.Gaps[class]++
+	if e != nil {
+		if class != Unlisted {
+			e.Pending++
+		}
+		if err := m.OpenEpisode(e); err != nil {
+			return err
+		}
+	}
+	if g != nil && g.Class == class {
+		g.Last = m.date
+		g.Nights++
+		return m.OpenGap(g)
+	}
+	if g != nil {
+		if err := m.ClosedGap(g); err != nil {
+			return err
+		}
+	}
+	return m.OpenGap(&Gap{Site: site, Class: class, First: m.date, Last: m.date, Nights: 1})
+}
+
+// change returns why the observation begins another episode, or "" if it belongs to this one. The first rule that applies
+// decides. The episode is remapped to the policy that tonight's judge gives to its last body, where that is known: so
+// two episodes that meet at a change are by the same judge.
+func (m *merge) change(e *Episode, o *Observation) Cause {
+	if e.Observer != o.From.Observer {
+		return ByObserver // two observers may be served different files
+	}
+	before := m.Policy(e.Policy)
+	if before.Class == o.Finding && (o.Finding != ClassRules || e.LastBody == o.Body) {
+		m.remap(e, o.Policy, o.From.Judge)
+		return ""
+	}
+	if e.Judge != o.From.Judge && e.LastBody != 0 { // without a body, all judges agree
+		id, ok := m.Rejudge(e.LastBody, o.From.Judge)
+		if !ok {
+			return UnknownJudge
+		}
+		m.remap(e, id, o.From.Judge)
+	}
+	if e.Policy == o.Policy {
+		return ""
+	}
+	return causeOf(m.Policy(e.Policy), m.Policy(o.Policy))
+}
+
+// remap gives the episode the policy that another judge says its body has.
+func (m *merge) remap(e *Episode, policy int64, judge string) {
+	if e.Policy != policy {
+		e.Policy, e.Remapped = policy, m.date
+		m.done.Causes[Judge]++
+	}
+	e.Judge = judge
+}
+
+// extend adds a night to an episode.
+func (e *Episode) extend(date Date, o *Observation) {
+	e.ValidTo, e.Judge = date, o.From.Judge
+	e.Observations++
+	e.Failures += e.Pending
+	e.Pending = 0
+	if e.LastBody != o.Body {
+		e.LastBody = o.Body
+		e.Bodies++
+	}
+}
+
+// open begins an episode.
+func (m *merge) open(o *Observation, cause Cause, previousLast Date) error {
+	m.done.Causes[cause]++
+	return m.OpenEpisode(&Episode{
+		Site: o.Site, Host: o.Host, Port: o.Port, Requested: o.Requested, Policy: o.Policy,
+		ValidFrom: m.date, PreviousLast: previousLast, ValidTo: m.date, Observations: 1,
+		Bodies: 1, LastBody: o.Body, Cause: cause, Observer: o.From.Observer, Judge: o.From.Judge,
+	})
+}

@@ -1,0 +1,71 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Arrange sorts a night's observations by site and keeps one a site: the one fetched last. It changes the slice and
+// returns a part of it.
+func Arrange(night []Observation) []Observation {
+	night, _ = keepOne(night, func(a, b *Observation) int {
+		return cmp.Or(cmp.Compare(a.FetchedAt, b.FetchedAt), cmp.Compare(a.Seq, b.Seq))
+	})
+	return night
+}
+
+// Fold does the same for the observations of one archive, whose captures of a host by https and by http have the same
+// Site and still their own Requested. A capture by https counts before one by http, and any before none. disagree is
+// the number of hosts whose two captures say different things.
+func Fold(archive []Observation) (sites []Observation, disagree int) {
+	rank := func(o *Observation) int {
+		switch {
+		case o.Finding == notAsked:
+			return 0
+		case o.Requested == "http":
+			return 1
+		}
+		return 2
+	}
+	sites, disagree = keepOne(archive, func(a, b *Observation) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.FetchedAt, b.FetchedAt), cmp.Compare(a.Seq, b.Seq))
+	})
+	for i := range sites {
+		if sites[i].Requested != "ftp" {
+			sites[i].Requested = "auto"
+		}
+	}
+	return sites, disagree
+}
+
+// FoldedKey returns the key in the ledger of a capture of an archive. Ordinary lists have entries without a scheme.
+// Captures have one, and count as the answer to such an entry.
+func FoldedKey(host string, port int32, requested string) (foldedPort int32, site int64) {
+	switch {
+	case requested == "http" && port == 80:
+		port, requested = 443, "auto" // the port of entries without scheme and port
+	case requested == "http", requested == "https":
+		requested = "auto"
+	}
+	return port, SiteID(host, port, requested)
+}
+
+// keepOne sorts by site and keeps the highest observation of each. disagree counts the sites that were requested by
+// https and by http, and have two observations that differ.
+func keepOne(night []Observation, compare func(a, b *Observation) int) (kept []Observation, disagree int) {
+	slices.SortFunc(night, func(a, b Observation) int { return cmp.Or(cmp.Compare(a.Site, b.Site), compare(&b, &a)) })
+	n := 0
+	for i := 0; i < len(night); {
+		best, differs := night[i], false
+		for ; i < len(night) && night[i].Site == best.Site; i++ {
+			o := &night[i]
+			differs = differs || o.Requested != best.Requested && !isGap(o.Finding) && !isGap(best.Finding) && o.Policy != best.Policy
+		}
+		if differs {
+			disagree++
+		}
+		night[n] = best
+		n++
+	}
+	return night[:n], disagree
+}

@@ -1,0 +1,93 @@
+package history
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// The classes of policies: the findings (audit.Finding) that are observations.
+const (
+	ClassRules   = "rules"
+	ClassNoRules = "no_rules"
+	ClassHTML    = "html"
+	ClassNone    = "none"
+	ClassRefused = "refused"
+)
+
+// Unlisted is the class of gaps of sites that were not on the list. The other classes are findings.
+const (
+	Unlisted = "unlisted"
+	notAsked = "not_asked"
+)
+
+// isGap reports whether a finding says nothing of the site's policy. An unknown word does not, either.
+func isGap(finding string) bool {
+	switch finding {
+	case ClassRules, ClassNoRules, ClassHTML, ClassNone, ClassRefused:
+		return false
+	}
+	return true
+}
+
+// Policy is a row of the table policies. It has the verdicts of `*` and of tokens with a group of their own only: with
+// the verdicts of all tokens, a registry that gains one token would change nearly every site's policy.
+type Policy struct {
+	ID            int64    `parquet:"policy_id" about:"hash of all other columns" example:"6151466271542271102"`
+	Class         string   `parquet:"class,dict" about:"finding: rules, no_rules, html, none, refused; all following columns are empty or null unless it is rules" example:"rules"`
+	StarVerdict   string   `parquet:"star_verdict,optional,dict" about:"as in sites" example:"partial"`
+	OwnBlocked    []string `parquet:"own_blocked,list" parquet-element:",dict" about:"registry tokens that a group of their own blocks, sorted" example:"[\"CCBot\", \"GPTBot\"]"`
+	OwnPartial    []string `parquet:"own_partial,list" parquet-element:",dict" about:"registry tokens that a group of their own blocks partly" example:"[\"Googlebot\"]"`
+	OwnAllowed    []string `parquet:"own_allowed,list" parquet-element:",dict" about:"registry tokens that a group of their own allows" example:"[]"`
+	ContentSignal string   `parquet:"content_signal,optional,plain" about:"as in sites" example:"search=yes, ai-train=no"`
+	ContentUsage  string   `parquet:"content_usage,optional,plain" about:"as in sites" example:"train-ai=n"`
+	License       string   `parquet:"license,optional,plain" about:"as in sites" example:"https://example.co.uk/license.xml"`
+	Managed       string   `parquet:"managed,optional,dict" about:"managed_by in sites" example:"cloudflare"`
+}
+
+// Canonical returns the policy with sorted lists, without what its class does not have, and with its id.
+func (p Policy) Canonical() Policy {
+	if p.Class != ClassRules {
+		p = Policy{Class: p.Class}
+	}
+	for _, list := range []*[]string{&p.OwnBlocked, &p.OwnPartial, &p.OwnAllowed} {
+		*list = slices.Compact(slices.Sorted(slices.Values(*list)))
+	}
+	p.ID = int64(xxhash.Sum64(p.content(nil)))
+	return p
+}
+
+// content appends the bytes of which the id is the hash. Each text and each list follows its length.
+func (p *Policy) content(b []byte) []byte {
+	text := func(s string) {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	text(p.Class)
+	text(p.StarVerdict)
+	for _, list := range [][]string{p.OwnBlocked, p.OwnPartial, p.OwnAllowed} {
+		b = binary.AppendUvarint(b, uint64(len(list)))
+		for _, token := range list {
+			text(token)
+		}
+	}
+	text(p.ContentSignal)
+	text(p.ContentUsage)
+	text(p.License)
+	text(p.Managed)
+	return b
+}
+
+// causeOf returns why one policy gave way to another.
+func causeOf(from, to *Policy) Cause {
+	switch {
+	case from.Class == ClassRefused || to.Class == ClassRefused:
+		return ByRefusal
+	case from.Class != to.Class:
+		return ByPresence
+	case from.Managed != to.Managed:
+		return ByManaged
+	}
+	return ByPolicy
+}
