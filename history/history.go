@@ -3,8 +3,8 @@
 // derived from the scans and can be deleted.
 //
 // policy.go says what a policy is. night.go makes one observation a site and night. merge.go merges a night into the
-// open episodes, by rules without I/O. read.go reads the observations of a scan. files.go has the ledger's files, and
-// ledger.go the two commands, Add and Rebuild.
+// open episodes, by rules without I/O. read.go reads the observations of a scan. ledger.go has Add and Rebuild, draft.go
+// the merge of files, and files.go the record and its tables.
 package history
 
 import (

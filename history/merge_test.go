@@ -137,6 +137,7 @@ func TestRules(t *testing.T) {
 	f("A1 C1/y", "first C 1..2 seen 2 remapped 2")
 	f("A1 C1/y C1/y A1", "first A 1..4 seen 4 remapped 4")
 	f("A1 B2 unreachable C2/y", "first A 1..1; policy C 2..4 after 1 seen 2 failed 1 remapped 4; unreachable 3..3 (1)")
+	f("E3 E4/y", "first E 1..2 seen 2 bodies 2")
 	// Rule 6: body and judge changed.
 	f("A1 C4/y", "first C 1..2 seen 2 bodies 2 remapped 2")
 	f("A1 A4/y", "first C 1..1 remapped 2; policy A 2..2 after 1")

@@ -9,7 +9,7 @@ import (
 // returns a part of it.
 func Arrange(night []Observation) []Observation {
 	night, _ = keepOne(night, func(a, b *Observation) int {
-		return cmp.Or(cmp.Compare(a.FetchedAt, b.FetchedAt), cmp.Compare(a.Seq, b.Seq))
+		return cmp.Or(cmp.Compare(a.FetchedAt, b.FetchedAt), cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Policy, b.Policy))
 	})
 	return night
 }
@@ -28,7 +28,7 @@ func Fold(archive []Observation) (sites []Observation, disagree int) {
 		return 2
 	}
 	sites, disagree = keepOne(archive, func(a, b *Observation) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.FetchedAt, b.FetchedAt), cmp.Compare(a.Seq, b.Seq))
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.FetchedAt, b.FetchedAt), cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Policy, b.Policy))
 	})
 	for i := range sites {
 		if sites[i].Requested != "ftp" {

@@ -138,7 +138,7 @@ func ReadCommit(ctx context.Context, st store.Store, scanID, name string) (*Comm
 		return nil, err
 	}
 	c := &Commit{}
-	if err := openRecord(data, c, &c.Sum); err != nil {
+	if err := OpenRecord(data, c, &c.Sum); err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", name, err)
 	}
 	if c.Name() != name || c.ScanID != scanID || CheckShard(c.Shard) != nil && c.Shard != CompactedShard {

@@ -147,7 +147,7 @@ func ReadAnyManifest(ctx context.Context, st store.Store, scanID string) (*Manif
 		return nil, fmt.Errorf("cannot read the manifest of scan %s: %w", scanID, err)
 	}
 	m := &Manifest{}
-	if err := openRecord(data, m, &m.Sum); err != nil {
+	if err := OpenRecord(data, m, &m.Sum); err != nil {
 		return nil, fmt.Errorf("cannot read the manifest of scan %s: %w", scanID, err)
 	}
 	if m.ScanID != scanID || CheckDate(m.ScanDate) != nil {

@@ -43,8 +43,8 @@ func SealRecord(record any, sum *string) ([]byte, error) {
 	return append(append(data, *sum...), sumCloses...), nil
 }
 
-// openRecord checks the sum of a record's bytes and decodes them into record.
-func openRecord(data []byte, record any, sum *string) error {
+// OpenRecord checks the sum of a record's bytes and decodes them into record.
+func OpenRecord(data []byte, record any, sum *string) error {
 	at := len(data) - len(sumOpens) - sumLength - len(sumCloses)
 	if at < 0 || !bytes.HasPrefix(data[at:], []byte(sumOpens)) || !bytes.HasSuffix(data, []byte(sumCloses)) {
 		return fmt.Errorf("%w: it does not end with a sum", ErrRecord)
@@ -125,7 +125,7 @@ func ReadFileRecord(ctx context.Context, st store.Store, scanID, table string) (
 		return nil, err
 	}
 	r := &FileRecord{}
-	if err := openRecord(data, r, &r.Sum); err != nil {
+	if err := OpenRecord(data, r, &r.Sum); err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", name, err)
 	}
 	if r.ScanID != scanID || r.File.Table != table {

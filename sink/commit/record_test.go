@@ -49,7 +49,7 @@ func TestRecords(t *testing.T) {
 	f := func(data, want string) {
 		t.Helper()
 		r := FileRecord{}
-		err := openRecord([]byte(data), &r, &r.Sum)
+		err := OpenRecord([]byte(data), &r, &r.Sum)
 		if got := fmt.Sprint(err); !strings.Contains(got, want) {
 			t.Errorf("%q: %s, want %s", data, got, want)
 		}

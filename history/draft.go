@@ -1,0 +1,269 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+)
+
+// draft is a ledger in the making. Each night reads the open rows of the night before and writes new ones; closed rows
+// of all nights go to one file a table.
+type draft struct {
+	ctx     context.Context
+	store   store.Store
+	options Options
+	run     string // in the names of its files
+	nights  int
+
+	ledger   Ledger // as it will be, without the closed rows of this run
+	policies map[int64]*Policy
+	gained   bool // there are policies that the ledger's file does not have
+
+	episodes, closedEpisodes output[Episode]
+	gaps, closedGaps         output[Gap]
+}
+
+// derive merges scans into a ledger, night after night, and replaces the record. A base without scans is an empty
+// ledger.
+func derive(ctx context.Context, st store.Store, o Options, base *Ledger, scans []MergedScan) (err error) {
+	present := base
+	if len(base.Scans) == 0 { // the present ledger is not read, but stays until the record is replaced
+		present, err = ReadLedger(ctx, st)
+		if errors.Is(err, store.ErrNotExist) || errors.Is(err, commit.ErrRecord) {
+			present, err = base, nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := sweep(ctx, st, present); err != nil {
+		return err
+	}
+	d := &draft{
+		ctx: ctx, store: st, options: o, run: newRun(), policies: map[int64]*Policy{},
+		ledger:         Ledger{SchemaVersion: schema.Version, ToolVersion: o.ToolVersion, Observer: base.Observer, Judges: base.Judges, Scans: slices.Clone(base.Scans), Files: slices.Clone(base.Files)},
+		episodes:       output[Episode]{table: History, tool: o.ToolVersion, open: true},
+		closedEpisodes: output[Episode]{table: History, tool: o.ToolVersion},
+		gaps:           output[Gap]{table: Gaps, tool: o.ToolVersion, open: true},
+		closedGaps:     output[Gap]{table: Gaps, tool: o.ToolVersion},
+	}
+	defer func() { err = errors.Join(err, d.discard()) }()
+	for p, err := range rowsOf[Policy](ctx, st, base.Files, Policies, false) {
+		if err != nil {
+			return err
+		}
+		known := *p
+		d.policies[p.ID] = &known
+	}
+	slices.SortFunc(scans, func(a, b MergedScan) int {
+		return cmp.Or(cmp.Compare(a.ScanDate, b.ScanDate), cmp.Compare(a.ScanID, b.ScanID))
+	})
+	for len(scans) > 0 {
+		n := 1
+		for n < len(scans) && scans[n].ScanDate == scans[0].ScanDate {
+			n++
+		}
+		if err := d.add(scans[:n]); err != nil {
+			return fmt.Errorf("cannot merge the night of %s into the history: %w", scans[0].ScanDate, err)
+		}
+		scans = scans[n:]
+	}
+	return d.finish()
+}
+
+// name returns the name of a file of this run.
+func (d *draft) name(table, kind string) string {
+	return fmt.Sprintf("%s%s/%s-%s-%d.parquet", Folder, table, kind, d.run, d.nights)
+}
+
+// add merges the scans of one date.
+func (d *draft) add(scans []MergedScan) error {
+	d.nights++
+	var opened []*commit.Scan
+	for _, s := range scans {
+		scan, err := commit.ReadScan(d.ctx, d.store, s.ScanID)
+		if err != nil {
+			return err
+		}
+		opened = append(opened, scan)
+	}
+	tonight, err := readNight(d.ctx, opened)
+	if err != nil {
+		return err
+	}
+	d.ledger.Scans = append(d.ledger.Scans, scans...)
+	again, err := d.judgeAgain(tonight)
+	if err != nil {
+		return err
+	}
+	judges := map[string]bool{}
+	done, err := d.merge(tonight, &Merger{
+		Rejudge: again,
+		OpenEpisode: func(e *Episode) error {
+			judges[e.Judge] = true
+			d.keep(tonight, e.Policy)
+			return d.episodes.add(d.ctx, d.store, d.name(History, "open"), e)
+		},
+		ClosedEpisode: func(e *Episode) error {
+			d.keep(tonight, e.Policy)
+			return d.closedEpisodes.add(d.ctx, d.store, d.name(History, "closed"), e)
+		},
+		OpenGap:   func(g *Gap) error { return d.gaps.add(d.ctx, d.store, d.name(Gaps, "open"), g) },
+		ClosedGap: func(g *Gap) error { return d.closedGaps.add(d.ctx, d.store, d.name(Gaps, "closed"), g) },
+	})
+	if err != nil {
+		return err
+	}
+	d.ledger.Judges = slices.Sorted(maps.Keys(judges))
+	if err := d.replaceOpen(); err != nil {
+		return err
+	}
+	if d.options.Progress != nil {
+		done.Disagree = tonight.disagree
+		d.options.Progress(done)
+	}
+	return nil
+}
+
+// merge merges a night with the open rows of the night before.
+func (d *draft) merge(tonight *night, m *Merger) (Merged, error) {
+	m.Policy = func(id int64) *Policy {
+		if p := d.policies[id]; p != nil {
+			return p
+		}
+		return tonight.policies[id]
+	}
+	return m.Merge(tonight.date,
+		rowsOf[Episode](d.ctx, d.store, d.ledger.Files, History, true),
+		rowsOf[Gap](d.ctx, d.store, d.ledger.Files, Gaps, true), tonight.sites)
+}
+
+// keep adds a policy of an episode to the table. Policies of rows that do not count are left out.
+func (d *draft) keep(tonight *night, id int64) {
+	if d.policies[id] == nil {
+		d.policies[id], d.gained = tonight.policies[id], true
+	}
+}
+
+// replaceOpen publishes the open rows of the night, in the place of those of the night before. Files of this run are
+// deleted at once: no record names them.
+func (d *draft) replaceOpen() error {
+	episodes, err := d.episodes.publish(d.ctx)
+	if err != nil {
+		return err
+	}
+	gaps, err := d.gaps.publish(d.ctx)
+	if err != nil {
+		return err
+	}
+	var kept []File
+	for _, f := range d.ledger.Files {
+		switch {
+		case !f.Open:
+			kept = append(kept, f)
+		case d.nights > 1:
+			if err := d.store.Delete(d.ctx, f.Name); err != nil {
+				return err
+			}
+		}
+	}
+	d.ledger.Files = slices.Concat(kept, episodes, gaps)
+	return nil
+}
+
+// judgeAgain judges the bodies that rule 6 asks for, and adds their policies to tonight's. A merge without output finds
+// them, since bodies cannot be looked up one by one.
+func (d *draft) judgeAgain(tonight *night) (again func(body int64, judge string) (int64, bool), err error) {
+	policies := map[int64]int64{} // by body
+	judge := d.options.Rejudge
+	again = func(body int64, by string) (int64, bool) {
+		id, ok := policies[body]
+		return id, ok && judge != nil && by == judge.Judge
+	}
+	if judge == nil || !tonight.judges[judge.Judge] || !slices.ContainsFunc(d.ledger.Judges, func(j string) bool { return j != judge.Judge }) {
+		return again, nil
+	}
+	wanted := map[int64]bool{}
+	_, err = d.merge(tonight, &Merger{
+		Rejudge: func(body int64, by string) (int64, bool) {
+			if by == judge.Judge {
+				wanted[body] = true
+			}
+			return 0, false
+		},
+		OpenEpisode: drop[Episode], ClosedEpisode: drop[Episode], OpenGap: drop[Gap], ClosedGap: drop[Gap],
+	})
+	for i := len(d.ledger.Scans) - 1; i >= 0 && err == nil && len(wanted) > 0; i-- {
+		err = d.findBodies(d.ledger.Scans[i].ScanID, wanted, func(hash int64, body []byte) {
+			policies[hash] = tonight.intern(judge.Policy(body))
+		})
+	}
+	return again, err
+}
+
+func drop[T any](*T) error { return nil }
+
+// findBodies calls found for each wanted body that a scan stores, and removes it from wanted. A scan that was pruned has
+// none.
+func (d *draft) findBodies(scanID string, wanted map[int64]bool, found func(hash int64, body []byte)) error {
+	scan, err := commit.ReadScan(d.ctx, d.store, scanID)
+	if errors.Is(err, store.ErrNotExist) || err == nil && !scan.Has(schema.Bodies) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for row, err := range sink.Rows[schema.BodyRow](d.ctx, scan, schema.Bodies) {
+		if err != nil {
+			return err
+		}
+		if wanted[row.BodyHash] {
+			delete(wanted, row.BodyHash)
+			found(row.BodyHash, row.Body)
+		}
+		if len(wanted) == 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// finish publishes the closed rows and the policies, and replaces the record.
+func (d *draft) finish() error {
+	episodes, err := d.closedEpisodes.publish(d.ctx)
+	if err != nil {
+		return err
+	}
+	gaps, err := d.closedGaps.publish(d.ctx)
+	if err != nil {
+		return err
+	}
+	d.ledger.Files = slices.Concat(d.ledger.Files, episodes, gaps)
+	if d.gained {
+		policies := output[Policy]{table: Policies, tool: d.options.ToolVersion}
+		for _, id := range slices.Sorted(maps.Keys(d.policies)) {
+			if err := policies.add(d.ctx, d.store, d.name(Policies, "all"), d.policies[id]); err != nil {
+				return errors.Join(err, policies.discard())
+			}
+		}
+		files, err := policies.publish(d.ctx)
+		if err != nil {
+			return err
+		}
+		d.ledger.Files = append(slices.DeleteFunc(d.ledger.Files, func(f File) bool { return f.Table == Policies }), files...)
+	}
+	return d.ledger.write(d.ctx, d.store)
+}
+
+// discard drops the files that were not published.
+func (d *draft) discard() error {
+	return errors.Join(d.episodes.discard(), d.closedEpisodes.discard(), d.gaps.discard(), d.closedGaps.discard())
+}

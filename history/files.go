@@ -1,0 +1,228 @@
+package history
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+)
+
+// Names in a dataset.
+const (
+	Folder     = "history/"
+	LedgerName = Folder + "_ledger.json"
+	lockName   = Folder + "lock"
+)
+
+// The tables of the ledger.
+const (
+	Policies = "policies"
+	History  = "history"
+	Gaps     = "gaps"
+)
+
+// Ledger is the record of the ledger. Only the files that it names count. A merge publishes its files first and then
+// replaces the record; it never reuses a name. So a killed merge leaves the earlier ledger, and files that the next
+// merge deletes. Files that a merge replaces stay until the next one, for readers of the record before.
+type Ledger struct {
+	SchemaVersion int             `json:"schema_version"`
+	ToolVersion   string          `json:"tool_version"`
+	Observer      commit.Observer `json:"observer"` // whose scans are merged, beside archives
+	Judges        []string        `json:"judges"`   // of the open episodes
+	Scans         []MergedScan    `json:"scans"`    // by date
+	Files         []File          `json:"files"`
+	Sum           string          `json:"sum,omitempty"` // see commit.SealRecord
+}
+
+// MergedScan is a scan of which the ledger has the observations.
+type MergedScan struct {
+	ScanID     string    `json:"scan_id"`
+	ScanDate   string    `json:"scan_date"`
+	FinishedAt time.Time `json:"finished_at"` // another time means that the scan was repaired or restarted
+}
+
+// File is a file of the ledger.
+type File struct {
+	schema.File
+	Open bool `json:"open,omitempty"` // its rows are open, and the next merge replaces it
+}
+
+// maxLedger bounds the record, in bytes.
+const maxLedger = 64 << 20
+
+// ReadLedger reads the record. The error is store.ErrNotExist if the dataset has no ledger.
+func ReadLedger(ctx context.Context, st store.Store) (*Ledger, error) {
+	l := &Ledger{}
+	data, err := store.ReadAll(ctx, st, LedgerName, maxLedger)
+	if err == nil {
+		err = commit.OpenRecord(data, l, &l.Sum)
+	}
+	if err == nil {
+		err = schema.CheckVersion(l.SchemaVersion)
+	}
+	for _, f := range l.Files {
+		if err == nil {
+			err = store.CheckName(f.Name)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", LedgerName, err)
+	}
+	return l, nil
+}
+
+func (l *Ledger) write(ctx context.Context, st store.Store) error {
+	data, err := commit.SealRecord(l, &l.Sum)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", LedgerName, err)
+	}
+	return st.Put(ctx, LedgerName, data)
+}
+
+// last is the date of the last night, "" without one.
+func (l *Ledger) last() string {
+	if len(l.Scans) == 0 {
+		return ""
+	}
+	return l.Scans[len(l.Scans)-1].ScanDate
+}
+
+// rowsOf yields the rows of the ledger's files of a table, closed or open.
+func rowsOf[T any](ctx context.Context, st store.Store, files []File, tableName string, open bool) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
+		for _, f := range files {
+			if f.Table != tableName || f.Open != open {
+				continue
+			}
+			if err := check(ctx, st, f.File); err != nil {
+				yield(nil, fmt.Errorf("%w; derive the ledger anew by history --rebuild", err))
+				return
+			}
+			for row, err := range table.FileRows[T](ctx, st, f.Name) {
+				if !yield(row, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// check compares a file's bytes with its record: an episode that is changed on disk would be merged night after night.
+func check(ctx context.Context, st store.Store, f schema.File) error {
+	object, err := st.Open(ctx, f.Name)
+	if err != nil {
+		return err
+	}
+	defer object.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(object, 0, object.Size())); err != nil {
+		return fmt.Errorf("cannot read %s: %w", f.Name, err)
+	}
+	if found := hex.EncodeToString(sum.Sum(nil)); found != f.SHA256 {
+		return fmt.Errorf("cannot read %s: %w", f.Name, &schema.DamagedError{What: "sha256", Expected: f.SHA256, Found: found})
+	}
+	return nil
+}
+
+// sweep deletes the files of the ledger's tables that the record does not name. The caller holds the lock.
+func sweep(ctx context.Context, st store.Store, l *Ledger) error {
+	named := map[string]bool{}
+	for _, f := range l.Files {
+		named[f.Name] = true
+	}
+	for _, t := range []string{Policies, History, Gaps} {
+		prefix := Folder + t + "/"
+		names, err := commit.SweepAndList(ctx, st, prefix, func(string) bool { return true })
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if named[name] {
+				continue
+			}
+			if err := st.Delete(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	return st.Sweep(ctx, LedgerName, func(name string) bool { return name == LedgerName })
+}
+
+const (
+	batchRows = 1024
+	pageBytes = 128 << 10
+)
+
+// output writes one file of a table. The file begins with its first row; without rows there is none.
+type output[T any] struct {
+	table, tool string
+	open        bool
+	writer      *table.Writer[T]
+	begun       bool
+}
+
+// add appends a row to the file, which has that name.
+func (w *output[T]) add(ctx context.Context, st store.Store, name string, row *T) error {
+	if w.writer == nil {
+		w.writer = table.NewWriter[T](w.table, batchRows, pageBytes, map[string]string{table.MetaSchema: strconv.Itoa(schema.Version), table.MetaTool: w.tool})
+	}
+	if !w.begun {
+		if err := w.writer.Begin(ctx, st, name); err != nil {
+			return err
+		}
+		w.begun = true
+	}
+	next, err := w.writer.Next()
+	if err != nil {
+		return err
+	}
+	*next = *row
+	return nil
+}
+
+// publish ends the file and returns its entry; none if it has no rows.
+func (w *output[T]) publish(ctx context.Context) ([]File, error) {
+	if !w.begun {
+		return nil, nil
+	}
+	err := w.writer.Flush()
+	if err == nil {
+		err = w.writer.Seal()
+	}
+	if err == nil {
+		err = w.writer.Publish(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.discard())
+	}
+	w.begun = false
+	return []File{{w.writer.Describe(), w.open}}, nil
+}
+
+// discard drops a file that was not published.
+func (w *output[T]) discard() error {
+	if !w.begun {
+		return nil
+	}
+	w.begun = false
+	return w.writer.Discard()
+}
+
+// newRun returns a part of names that no other merge has used: a late request of a dead process could delete a name
+// that is used again.
+func newRun() string {
+	var random [6]byte
+	_, _ = rand.Read(random[:]) // never fails
+	return hex.EncodeToString(random[:])
+}

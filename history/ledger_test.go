@@ -1,0 +1,468 @@
+package history
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/sitetest"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/store/storetest"
+	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+)
+
+var bot = commit.Observer{Source: commit.Live, Product: "bot"}
+
+// files are the bodies of scanned sites, by a letter.
+var testFiles = map[string]string{
+	"a": "User-agent: GPTBot\nDisallow: /\n",
+	"b": "User-agent: *\nDisallow: /private\n",
+	"c": "User-agent: GPTBot\nDisallow: /\n# more\n",
+	"e": "hello\n",
+}
+
+// scanned writes a complete scan. Each word is a site: its name, =, and a letter of testFiles, a status, or dead.
+func scanned(t testing.TB, st store.Store, id, date string, change func(*sink.Options), sites ...string) {
+	t.Helper()
+	o := sink.Options{ScanID: id, Date: date, Observer: bot, PartRows: 3}
+	if change != nil {
+		change(&o)
+	}
+	w, err := sink.Open(t.Context(), st, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, word := range sites {
+		name, what, _ := strings.Cut(word, "=")
+		s := sitetest.Typical(t, uint64(i))
+		sitetest.SetOrigin(s, sitetest.Origin(t, name))
+		s.Fetch.Hops, s.Fetch.Fields, s.Fetch.Body = nil, exchange.Fields{}, nil
+		if body, ok := testFiles[what]; ok {
+			s.Fetch.Body = []byte(body)
+		} else if what == "dead" {
+			s.Fetch.Outcome, s.Fetch.Status = exchange.ConnectTimeout, 0
+		} else if _, err := fmt.Sscan(what, &s.Fetch.Status); err != nil {
+			t.Fatal(err)
+		}
+		audit.Judge(s)
+		if err := w.Add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Complete(t.Context()), w.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newDir(t testing.TB) *store.Dir {
+	t.Helper()
+	dir, err := store.NewDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// contents returns the ledger as text: its rows in order, without names of files.
+func contents(t testing.TB, st store.Store) string {
+	t.Helper()
+	l, err := ReadLedger(t.Context(), st)
+	if errors.Is(err, store.ErrNotExist) {
+		return ""
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, open := range []bool{false, true} {
+		lines = append(lines, linesOf[Policy](t, st, l, Policies, open)...)
+		lines = append(lines, linesOf[Episode](t, st, l, History, open)...)
+		lines = append(lines, linesOf[Gap](t, st, l, Gaps, open)...)
+	}
+	return fmt.Sprintln(l.Observer, l.Judges, l.Scans) + strings.Join(lines, "\n")
+}
+
+func linesOf[T any](t testing.TB, st store.Store, l *Ledger, table string, open bool) (lines []string) {
+	t.Helper()
+	for row, err := range rowsOf[T](t.Context(), st, l.Files, table, open) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, fmt.Sprintf("%s %v %+v", table, open, *row))
+	}
+	return slices.Sorted(slices.Values(lines))
+}
+
+// story returns a host's episodes in order, as cause, class, first and last day of the month.
+func story(t testing.TB, st store.Store, host string) string {
+	t.Helper()
+	l, err := ReadLedger(t.Context(), st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	classes := map[int64]string{}
+	for p, err := range rowsOf[Policy](t.Context(), st, l.Files, Policies, false) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		classes[p.ID] = p.Class
+	}
+	var all []Episode
+	for _, open := range []bool{false, true} {
+		for e, err := range rowsOf[Episode](t.Context(), st, l.Files, History, open) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Host == host {
+				all = append(all, *e)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Episode) int { return cmp.Compare(a.ValidFrom, b.ValidFrom) })
+	var told []string
+	for _, e := range all {
+		told = append(told, fmt.Sprintf("%s %s %s-%s", e.Cause, classes[e.Policy], e.ValidFrom.String()[8:], e.ValidTo.String()[8:]))
+	}
+	return strings.Join(told, ", ")
+}
+
+func mustAdd(t testing.TB, st store.Store, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		if err := Add(t.Context(), st, id, Options{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func mustRebuild(t testing.TB, st store.Store, o Options) {
+	t.Helper()
+	if err := Rebuild(t.Context(), st, o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// manyNights writes random scans of nights 01 to nn. The third night has two scans, of which the second is n3x.
+func manyNights(t testing.TB, st store.Store, nights int) (ids []string) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(5, 5))
+	answers := []string{"a", "a", "a", "b", "c", "e", "404", "403", "503", "dead"}
+	state := []string{"a", "b", "c", "404", "a"}
+	for n := 1; n <= nights; n++ {
+		var sites []string
+		for i := range state {
+			if rng.IntN(3) == 0 {
+				state[i] = answers[rng.IntN(len(answers))]
+			}
+			if rng.IntN(6) > 0 {
+				sites = append(sites, fmt.Sprintf("h%d.example=%s", i, state[i]))
+			}
+		}
+		id, date := fmt.Sprint("n", n), fmt.Sprintf("2026-11-%02d", n)
+		scanned(t, st, id, date, nil, sites...)
+		ids = append(ids, id)
+		if n == 3 {
+			scanned(t, st, id+"x", date, nil, "h1.example=a", "other.example=b")
+			ids = append(ids, id+"x")
+		}
+	}
+	return ids
+}
+
+// TestAdd shows that adding scans one by one, in any order and some twice, gives what Rebuild gives.
+func TestAdd(t *testing.T) {
+	dir := newDir(t)
+	ids := manyNights(t, dir, 6)
+	mustRebuild(t, dir, Options{})
+	want := contents(t, dir)
+	if n := strings.Count(want, "\nhistory"); n < 8 {
+		t.Fatalf("%d episodes: the test sees too few:\n%s", n, want)
+	}
+	f := func(ids ...string) {
+		t.Helper()
+		if err := os.RemoveAll(filepath.Join(dir.Root(), "history")); err != nil {
+			t.Fatal(err)
+		}
+		// The ledger begins with one scan, as if the others had not been written yet.
+		if err := derive(t.Context(), dir, Options{}, &Ledger{Observer: bot}, scansOf(t, dir, ids[0])); err != nil {
+			t.Fatal(err)
+		}
+		mustAdd(t, dir, ids[1:]...)
+		if got := contents(t, dir); got != want {
+			t.Errorf("%v:\n got %s\nwant %s", ids, got, want)
+		}
+	}
+	f(ids...)
+	f("n1", "n3", "n2", "n3x", "n4", "n6", "n5")
+	f("n6", "n3x", "n1", "n3", "n5", "n4", "n2")
+	before, err := store.ReadAll(t.Context(), dir, LedgerName, maxLedger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustAdd(t, dir, "n6", "n1", "n3x")
+	if after, err := store.ReadAll(t.Context(), dir, LedgerName, maxLedger); err != nil || string(after) != string(before) {
+		t.Errorf("scans that were merged before change the ledger: %v", err)
+	}
+	// Without a ledger, the first scan brings all.
+	if err := os.RemoveAll(filepath.Join(dir.Root(), "history")); err != nil {
+		t.Fatal(err)
+	}
+	mustAdd(t, dir, "n2")
+	if got := contents(t, dir); got != want {
+		t.Errorf("without a ledger:\n got %s\nwant %s", got, want)
+	}
+	onlyNamed(t, dir)
+}
+
+func scansOf(t testing.TB, st store.Store, ids ...string) (scans []MergedScan) {
+	t.Helper()
+	for _, id := range ids {
+		m, err := commit.ReadManifest(t.Context(), st, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scans = append(scans, merged(m))
+	}
+	return scans
+}
+
+// onlyNamed fails if there are more files than the record names and than the next merge will delete.
+func onlyNamed(t testing.TB, dir *store.Dir) {
+	t.Helper()
+	l, err := ReadLedger(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sweep(t.Context(), dir, l); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	err = filepath.WalkDir(filepath.Join(dir.Root(), "history"), func(path string, entry os.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && !store.IsLock(path) && entry.Name() != "_ledger.json" {
+			names = append(names, entry.Name())
+		}
+		return err
+	})
+	if err != nil || len(names) != len(l.Files) {
+		t.Errorf("%d files, the ledger names %d: %q, %v", len(names), len(l.Files), names, err)
+	}
+}
+
+// TestKilledMerge kills a merge before and after each of its steps. The ledger is then that of before or of after, and
+// the next merge completes it and deletes what was left.
+func TestKilledMerge(t *testing.T) {
+	source := newDir(t)
+	manyNights(t, source, 5)
+	earlier := scansOf(t, source, "n1", "n2", "n3", "n3x", "n4")
+	f := func(what string, do func(store.Store) error) {
+		t.Helper()
+		at := func(n int, effect bool) (steps int, crashed bool) {
+			dir := newDir(t)
+			if err := os.CopyFS(dir.Root(), os.DirFS(source.Root())); err != nil {
+				t.Fatal(err)
+			}
+			if err := derive(t.Context(), dir, Options{}, &Ledger{Observer: bot}, slices.Clone(earlier)); err != nil {
+				t.Fatal(err)
+			}
+			before := contents(t, dir)
+			dying := &storetest.Faults{Store: dir}
+			dying.CrashAt(n, effect)
+			err := do(dying)
+			if crashed = dying.Crashed(); crashed != (err != nil) {
+				t.Errorf("%s: step %d: %v", what, n, err)
+			}
+			if err := dying.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			left := contents(t, dir)
+			if err := do(dir); err != nil {
+				t.Fatalf("%s, killed at step %d: %v", what, n, err)
+			}
+			if after := contents(t, dir); left != before && left != after || after == before {
+				t.Errorf("%s, killed at step %d: the ledger is neither that of before nor that of after:\n%s", what, n, left)
+			}
+			onlyNamed(t, dir)
+			return len(dying.Steps()), crashed
+		}
+		steps, _ := at(1<<30, false)
+		if steps < 15 {
+			t.Fatalf("%s: %d steps: the test sees too few", what, steps)
+		}
+		stride := 1
+		if testing.Short() {
+			stride = 7
+		}
+		for n := 1; n <= steps; n += stride {
+			for _, effect := range []bool{false, true} {
+				if _, crashed := at(n, effect); !crashed {
+					t.Errorf("%s: step %d was not reached", what, n)
+				}
+			}
+		}
+		t.Logf("%s: %d steps", what, steps)
+	}
+	f("Add", func(st store.Store) error { return Add(t.Context(), st, "n5", Options{}) })
+	f("Rebuild", func(st store.Store) error { return Rebuild(t.Context(), st, Options{}) })
+}
+
+// TestDamage shows what a merge says of files that are not as they were written, and that Rebuild does without them.
+func TestDamage(t *testing.T) {
+	f := func(want string, damage func(t *testing.T, root string, l *Ledger) error) {
+		t.Helper()
+		dir := newDir(t)
+		scanned(t, dir, "n1", "2026-11-01", nil, "a.example=a", "b.example=dead")
+		mustAdd(t, dir, "n1")
+		l, err := ReadLedger(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := damage(t, dir.Root(), l); err != nil {
+			t.Fatal(err)
+		}
+		scanned(t, dir, "n2", "2026-11-02", nil, "a.example=b")
+		if err := Add(t.Context(), dir, "n2", Options{}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--rebuild") {
+			t.Errorf("%v, want %q and a remedy", err, want)
+		}
+		mustRebuild(t, dir, Options{})
+		if got := story(t, dir, "a.example"); got != "first rules 01-01, policy rules 02-02" {
+			t.Errorf("after Rebuild: %s", got)
+		}
+		onlyNamed(t, dir)
+	}
+	for _, table := range []string{Policies, History, Gaps} {
+		file := func(root string, l *Ledger) string {
+			i := slices.IndexFunc(l.Files, func(f File) bool { return f.Table == table })
+			return filepath.Join(root, filepath.FromSlash(l.Files[i].Name))
+		}
+		f("sha256", func(t *testing.T, root string, l *Ledger) error {
+			data, err := os.ReadFile(file(root, l))
+			data[len(data)/2] ^= 1
+			return errors.Join(err, os.WriteFile(file(root, l), data, 0o600))
+		})
+		f("no such file", func(t *testing.T, root string, l *Ledger) error { return os.Remove(file(root, l)) })
+	}
+	f("it is damaged", func(t *testing.T, root string, l *Ledger) error {
+		name := filepath.Join(root, filepath.FromSlash(LedgerName))
+		data, err := os.ReadFile(name)
+		return errors.Join(err, os.WriteFile(name, []byte(strings.Replace(string(data), "2026", "2025", 1)), 0o600))
+	})
+}
+
+// TestObservers shows whose scans the ledger has.
+func TestObservers(t *testing.T) {
+	by := func(source, product string) func(*sink.Options) {
+		return func(o *sink.Options) { o.Observer = commit.Observer{Source: source, Product: product} }
+	}
+	dir := newDir(t)
+	scanned(t, dir, "old", "2026-11-01", by("archive", ""), "http://a.example=b", "https://a.example=a", "http://b.example=404")
+	scanned(t, dir, "other", "2026-11-02", by("live", "other"), "a.example=404", "b.example=403")
+	scanned(t, dir, "mine", "2026-11-03", by("live", "bot"), "a.example=a", "b.example=404")
+	scanned(t, dir, "new", "2026-11-05", by("archive", ""), "http://a.example=b")
+	var nights []Merged
+	mustRebuild(t, dir, Options{Progress: func(m Merged) { nights = append(nights, m) }})
+	for host, want := range map[string]string{
+		"a.example": "first rules 01-01, observer rules 03-03, observer rules 05-05",
+		"b.example": "first none 01-01, observer none 03-03",
+	} {
+		if got := story(t, dir, host); got != want {
+			t.Errorf("%s: %s, want %s", host, got, want)
+		}
+	}
+	if len(nights) != 3 || nights[0].Disagree != 1 || nights[0].Observations != 2 || nights[2].Gaps[Unlisted] != 1 {
+		t.Errorf("nights: %+v", nights)
+	}
+	if err := Add(t.Context(), dir, "other", Options{}); !errors.Is(err, ErrOtherObserver) {
+		t.Errorf("a scan by another observer: %v", err)
+	}
+	scanned(t, dir, "late", "2026-11-06", by("live", "other"), "a.example=404")
+	mustAdd(t, dir, "late")
+	if got, want := story(t, dir, "b.example"), "first none 01-01, observer refused 02-02"; got != want {
+		t.Errorf("after a scan by a new default observer: %s, want %s", got, want)
+	}
+
+	empty := newDir(t)
+	if err := Rebuild(t.Context(), empty, Options{}); !errors.Is(err, ErrNoScan) {
+		t.Errorf("without scans: %v", err)
+	}
+	if err := Add(t.Context(), empty, "none", Options{}); !errors.Is(err, store.ErrNotExist) {
+		t.Errorf("without the scan: %v", err)
+	}
+}
+
+// TestRejudge changes the judge in one night with a body, with and without a judge at hand.
+func TestRejudge(t *testing.T) {
+	dir := newDir(t)
+	newer := *tokens.Default()
+	newer.Version = "newer"
+	scanned(t, dir, "n1", "2026-11-01", nil, "same.example=a", "comment.example=a", "other.example=a", "gone.example=a")
+	scanned(t, dir, "n2", "2026-11-02", func(o *sink.Options) { o.Registry = &newer }, "same.example=a", "comment.example=c", "other.example=b", "gone.example=404")
+	f := func(o Options, want map[string]string) {
+		t.Helper()
+		mustRebuild(t, dir, o)
+		for host, want := range want {
+			if got := story(t, dir, host+".example"); got != want {
+				t.Errorf("%s: %s, want %s", host, got, want)
+			}
+		}
+	}
+	same := "first rules 01-02"
+	f(Options{}, map[string]string{"same": same, "comment": "first rules 01-01, unknown_judge rules 02-02", "other": "first rules 01-01, unknown_judge rules 02-02", "gone": "first rules 01-01, unknown_judge none 02-02"})
+	var judged []string
+	at := &Rejudge{Judge: "newer " + audit.CheckVersion, Policy: func(body []byte) Policy {
+		judged = append(judged, string(body))
+		return Policy{Class: ClassRules, StarVerdict: "allowed", OwnBlocked: []string{"GPTBot"}}
+	}}
+	f(Options{Rejudge: at}, map[string]string{"same": same, "comment": "first rules 01-02", "other": "first rules 01-01, policy rules 02-02", "gone": "first rules 01-01, presence none 02-02"})
+	if !slices.Equal(judged, []string{testFiles["a"]}) {
+		t.Errorf("judged again: %q", judged)
+	}
+}
+
+// TestLedgerJSON shows the record that readers open.
+func TestLedgerJSON(t *testing.T) {
+	dir := newDir(t)
+	scanned(t, dir, "n1", "2026-11-01", nil, "a.example=a", "b.example=dead")
+	mustAdd(t, dir, "n1")
+	data, err := store.ReadAll(t.Context(), dir, LedgerName, maxLedger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var record struct {
+		Scans []struct {
+			ScanID   string `json:"scan_id"`
+			ScanDate string `json:"scan_date"`
+		} `json:"scans"`
+		Files []struct {
+			Table, Name, SHA256 string
+			Rows, Bytes         int64
+			Open                bool
+		} `json:"files"`
+	}
+	if err := json.Unmarshal(data, &record); err != nil {
+		t.Fatal(err)
+	}
+	if len(record.Scans) != 1 || record.Scans[0].ScanID != "n1" || record.Scans[0].ScanDate != "2026-11-01" {
+		t.Errorf("scans %+v", record.Scans)
+	}
+	var got []string
+	for _, f := range record.Files {
+		if !strings.HasPrefix(f.Name, "history/"+f.Table+"/") || f.Bytes == 0 || len(f.SHA256) != 64 {
+			t.Errorf("file %+v", f)
+		}
+		got = append(got, fmt.Sprintf("%s %d %v", f.Table, f.Rows, f.Open))
+	}
+	if want := []string{"history 1 true", "gaps 1 true", "policies 1 false"}; !slices.Equal(got, want) {
+		t.Errorf("files %v, want %v", got, want)
+	}
+}
