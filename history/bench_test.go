@@ -1,0 +1,122 @@
+package history
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/sitetest"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/parser"
+	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/schema"
+)
+
+// BenchmarkMerge adds the second night of a million sites to the ledger, from reading the scan to the new record.
+//
+//	go test ./history -run '^$' -bench Merge -benchtime 3x
+func BenchmarkMerge(b *testing.B) {
+	sites := 1_000_000
+	if testing.Short() {
+		sites = 20_000
+	}
+	dir := newDir(b)
+	for n := range 2 {
+		writeNight(b, dir, n, sites)
+	}
+	ctx := b.Context()
+	if err := derive(ctx, dir, Options{}, &Ledger{Observer: bot}, scansOf(b, dir, "n0")); err != nil {
+		b.Fatal(err)
+	}
+	first, err := store.ReadAll(ctx, dir, LedgerName, maxLedger)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var done Merged
+	var peak uint64
+	for b.Loop() {
+		b.StopTimer()
+		if err := dir.Put(ctx, LedgerName, first); err != nil {
+			b.Fatal(err)
+		}
+		runtime.GC()
+		stop := watchHeap(&peak)
+		b.StartTimer()
+		if err := Add(ctx, dir, "n1", Options{Progress: func(m Merged) { done = m }}); err != nil {
+			b.Fatal(err)
+		}
+		stop()
+	}
+	l, err := ReadLedger(ctx, dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var bytes int64
+	for _, f := range l.Files {
+		bytes += f.Bytes
+	}
+	b.ReportMetric(float64(sites)*float64(b.N)/b.Elapsed().Seconds(), "sites/s")
+	b.ReportMetric(float64(peak)/1e6, "peak-MB")
+	b.ReportMetric(float64(bytes)/1e6, "ledger-MB")
+	b.ReportMetric(float64(done.Causes[ByPolicy]), "changes")
+}
+
+// watchHeap raises peak to the highest heap in use until stop is called.
+func watchHeap(peak *uint64) (stop func()) {
+	end := make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		for {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			*peak = max(*peak, m.HeapInuse+m.StackInuse)
+			select {
+			case <-end:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	})
+	return func() { close(end); done.Wait() }
+}
+
+// writeNight writes a scan with 2,000 policies. On every night but the first, 0.3 % of the sites have another policy, 3 %
+// fail, and 1 % are not listed.
+func writeNight(b *testing.B, st store.Store, n, sites int) {
+	rng := rand.New(rand.NewPCG(uint64(n), 1))
+	w, err := sink.Open(b.Context(), st, sink.Options{ScanID: fmt.Sprint("n", n), Date: fmt.Sprintf("2026-11-%02d", n+1), Observer: bot, Tables: []string{schema.Sites}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := sitetest.Typical(b, 0)
+	answer, report := s.Fetch, s.Report
+	for i := range sites {
+		unlike := func(perMille int) bool { return n > 0 && rng.IntN(1000) < perMille }
+		if unlike(10) {
+			continue
+		}
+		s.Seq, s.Fetch, s.Report = uint64(i), answer, report
+		sitetest.SetOrigin(s, sitetest.Origin(b, fmt.Sprintf("www.site-%d.example", i)))
+		policy := i * 7919 % 2000
+		if unlike(3) {
+			policy++
+		}
+		s.Report.BodyHash, s.Report.License = uint64(policy)+1, fmt.Appendf(nil, "https://example.com/%d", policy)
+		if unlike(30) {
+			s.Fetch.Outcome, s.Fetch.Status = exchange.Timeout, 0
+			s.Report = audit.Report{Access: parser.AccessFullDisallow, Finding: audit.FindingUnreachable}
+		}
+		if err := w.Add(s); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Complete(b.Context()), w.Close(b.Context())); err != nil {
+		b.Fatal(err)
+	}
+}
