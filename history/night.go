@@ -8,7 +8,7 @@ import (
 // Arrange sorts a night's observations by site and keeps one a site: the one fetched last. It changes the slice and
 // returns a part of it.
 func Arrange(night []Observation) []Observation {
-	night, _ = keepOne(night, func(a, b *Observation) int {
+	night, _ = keepOne(night, func(a, b Observation) int {
 		return cmp.Or(cmp.Compare(a.FetchedAt, b.FetchedAt), cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Policy, b.Policy))
 	})
 	return night
@@ -18,7 +18,7 @@ func Arrange(night []Observation) []Observation {
 // Site and still their own Requested. A capture by https counts before one by http, and any before none. disagree is
 // the number of hosts whose two captures say different things.
 func Fold(archive []Observation) (sites []Observation, disagree int) {
-	rank := func(o *Observation) int {
+	rank := func(o Observation) int {
 		switch {
 		case o.Finding == notAsked:
 			return 0
@@ -27,7 +27,7 @@ func Fold(archive []Observation) (sites []Observation, disagree int) {
 		}
 		return 2
 	}
-	sites, disagree = keepOne(archive, func(a, b *Observation) int {
+	sites, disagree = keepOne(archive, func(a, b Observation) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.FetchedAt, b.FetchedAt), cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Policy, b.Policy))
 	})
 	for i := range sites {
@@ -52,8 +52,13 @@ func FoldedKey(host string, port int32, requested string) (foldedPort int32, sit
 
 // keepOne sorts by site and keeps the highest observation of each. disagree counts the sites that were requested by
 // https and by http, and have two observations that differ.
-func keepOne(night []Observation, compare func(a, b *Observation) int) (kept []Observation, disagree int) {
-	slices.SortFunc(night, func(a, b Observation) int { return cmp.Or(cmp.Compare(a.Site, b.Site), compare(&b, &a)) })
+func keepOne(night []Observation, compare func(a, b Observation) int) (kept []Observation, disagree int) {
+	slices.SortFunc(night, func(a, b Observation) int {
+		if a.Site != b.Site {
+			return cmp.Compare(a.Site, b.Site)
+		}
+		return compare(b, a)
+	})
 	n := 0
 	for i := 0; i < len(night); {
 		best, differs := night[i], false
