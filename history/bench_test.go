@@ -26,7 +26,10 @@ func BenchmarkMerge(b *testing.B) {
 	if testing.Short() {
 		sites = 20_000
 	}
-	dir := newDir(b)
+	dir, err := store.NewDir(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
 	for n := range 2 {
 		writeNight(b, dir, n, sites)
 	}

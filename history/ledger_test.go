@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -66,13 +64,44 @@ func scanned(t testing.TB, st store.Store, id, date string, change func(*sink.Op
 	}
 }
 
-func newDir(t testing.TB) *store.Dir {
+// newDir returns an empty store in memory.
+func newDir(t testing.TB) store.Store {
 	t.Helper()
-	dir, err := store.NewDir(t.TempDir())
+	dir, err := store.NewDirOn(storetest.NewDisk(), "/data/out")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+func mustRead(t testing.TB, st store.Store, name string) []byte {
+	t.Helper()
+	data, err := store.ReadAll(t.Context(), st, name, maxLedger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func namesOf(t testing.TB, st store.Store, prefix string) (names []string) {
+	t.Helper()
+	for entry, err := range st.List(t.Context(), prefix) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, entry.Name)
+	}
+	return names
+}
+
+// forget deletes the ledger.
+func forget(t testing.TB, st store.Store) {
+	t.Helper()
+	for _, name := range namesOf(t, st, Folder) {
+		if err := st.Delete(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // contents returns the ledger as text: its rows in order, without names of files.
@@ -192,9 +221,7 @@ func TestAdd(t *testing.T) {
 	}
 	f := func(ids ...string) {
 		t.Helper()
-		if err := os.RemoveAll(filepath.Join(dir.Root(), "history")); err != nil {
-			t.Fatal(err)
-		}
+		forget(t, dir)
 		// The ledger begins with one scan, as if the others had not been written yet.
 		if err := derive(t.Context(), dir, Options{}, &Ledger{Observer: bot}, scansOf(t, dir, ids[0])); err != nil {
 			t.Fatal(err)
@@ -207,18 +234,13 @@ func TestAdd(t *testing.T) {
 	f(ids...)
 	f("n1", "n3", "n2", "n3x", "n4", "n6", "n5")
 	f("n6", "n3x", "n1", "n3", "n5", "n4", "n2")
-	before, err := store.ReadAll(t.Context(), dir, LedgerName, maxLedger)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := mustRead(t, dir, LedgerName)
 	mustAdd(t, dir, "n6", "n1", "n3x")
-	if after, err := store.ReadAll(t.Context(), dir, LedgerName, maxLedger); err != nil || string(after) != string(before) {
-		t.Errorf("scans that were merged before change the ledger: %v", err)
+	if after := mustRead(t, dir, LedgerName); string(after) != string(before) {
+		t.Errorf("scans that were merged before change the ledger:\n%s\nbefore:\n%s", after, before)
 	}
 	// Without a ledger, the first scan brings all.
-	if err := os.RemoveAll(filepath.Join(dir.Root(), "history")); err != nil {
-		t.Fatal(err)
-	}
+	forget(t, dir)
 	mustAdd(t, dir, "n2")
 	if got := contents(t, dir); got != want {
 		t.Errorf("without a ledger:\n got %s\nwant %s", got, want)
@@ -239,24 +261,17 @@ func scansOf(t testing.TB, st store.Store, ids ...string) (scans []MergedScan) {
 }
 
 // onlyNamed fails if there are more files than the record names and than the next merge will delete.
-func onlyNamed(t testing.TB, dir *store.Dir) {
+func onlyNamed(t testing.TB, st store.Store) {
 	t.Helper()
-	l, err := ReadLedger(t.Context(), dir)
+	l, err := ReadLedger(t.Context(), st)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := sweep(t.Context(), dir, l); err != nil {
+	if err := sweep(t.Context(), st, l); err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	err = filepath.WalkDir(filepath.Join(dir.Root(), "history"), func(path string, entry os.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() && !store.IsLock(path) && entry.Name() != "_ledger.json" {
-			names = append(names, entry.Name())
-		}
-		return err
-	})
-	if err != nil || len(names) != len(l.Files) {
-		t.Errorf("%d files, the ledger names %d: %q, %v", len(names), len(l.Files), names, err)
+	if names := namesOf(t, st, Folder); len(names) != len(l.Files)+1 {
+		t.Errorf("%q, the ledger names %d files", names, len(l.Files))
 	}
 }
 
@@ -274,10 +289,12 @@ func TestKilledMerge(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := contents(t, source)
-	copied := func(t *testing.T) *store.Dir {
+	copied := func(t *testing.T) store.Store {
 		dir := newDir(t)
-		if err := os.CopyFS(dir.Root(), os.DirFS(source.Root())); err != nil {
-			t.Fatal(err)
+		for _, name := range namesOf(t, source, "") {
+			if err := dir.Put(t.Context(), name, mustRead(t, source, name)); err != nil {
+				t.Fatal(err)
+			}
 		}
 		return dir
 	}
@@ -291,7 +308,6 @@ func TestKilledMerge(t *testing.T) {
 			t.Fatalf("%s: %d steps: the test sees too few", what, len(steps))
 		}
 		kill := func(t *testing.T, n int, effect bool) {
-			t.Parallel() // most of the time is spent waiting for fsync
 			dir := copied(t)
 			dying := &storetest.Faults{Store: dir}
 			dying.CrashAt(n, effect)
@@ -330,7 +346,7 @@ func TestKilledMerge(t *testing.T) {
 
 // TestDamage shows what a merge says of files that are not as they were written, and that Rebuild does without them.
 func TestDamage(t *testing.T) {
-	f := func(want string, damage func(t *testing.T, root string, l *Ledger) error) {
+	f := func(want string, damage func(st store.Store, l *Ledger) error) {
 		t.Helper()
 		dir := newDir(t)
 		scanned(t, dir, "n1", "2026-11-01", nil, "a.example=a", "b.example=dead")
@@ -339,7 +355,7 @@ func TestDamage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := damage(t, dir.Root(), l); err != nil {
+		if err := damage(dir, l); err != nil {
 			t.Fatal(err)
 		}
 		scanned(t, dir, "n2", "2026-11-02", nil, "a.example=b")
@@ -353,21 +369,18 @@ func TestDamage(t *testing.T) {
 		onlyNamed(t, dir)
 	}
 	for _, table := range []string{Policies, History, Gaps} {
-		file := func(root string, l *Ledger) string {
-			i := slices.IndexFunc(l.Files, func(f File) bool { return f.Table == table })
-			return filepath.Join(root, filepath.FromSlash(l.Files[i].Name))
+		file := func(l *Ledger) string {
+			return l.Files[slices.IndexFunc(l.Files, func(f File) bool { return f.Table == table })].Name
 		}
-		f("sha256", func(t *testing.T, root string, l *Ledger) error {
-			data, err := os.ReadFile(file(root, l))
+		f("sha256", func(st store.Store, l *Ledger) error {
+			data := mustRead(t, st, file(l))
 			data[len(data)/2] ^= 1
-			return errors.Join(err, os.WriteFile(file(root, l), data, 0o600))
+			return st.Put(t.Context(), file(l), data)
 		})
-		f("no such file", func(t *testing.T, root string, l *Ledger) error { return os.Remove(file(root, l)) })
+		f("no such file", func(st store.Store, l *Ledger) error { return st.Delete(t.Context(), file(l)) })
 	}
-	f("it is damaged", func(t *testing.T, root string, l *Ledger) error {
-		name := filepath.Join(root, filepath.FromSlash(LedgerName))
-		data, err := os.ReadFile(name)
-		return errors.Join(err, os.WriteFile(name, []byte(strings.Replace(string(data), "2026", "2025", 1)), 0o600))
+	f("it is damaged", func(st store.Store, l *Ledger) error {
+		return st.Put(t.Context(), LedgerName, []byte(strings.Replace(string(mustRead(t, st, LedgerName)), "2026", "2025", 1)))
 	})
 }
 
@@ -446,10 +459,6 @@ func TestLedgerJSON(t *testing.T) {
 	dir := newDir(t)
 	scanned(t, dir, "n1", "2026-11-01", nil, "a.example=a", "b.example=dead")
 	mustAdd(t, dir, "n1")
-	data, err := store.ReadAll(t.Context(), dir, LedgerName, maxLedger)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var record struct {
 		Scans []struct {
 			ScanID   string `json:"scan_id"`
@@ -461,7 +470,7 @@ func TestLedgerJSON(t *testing.T) {
 			Open                bool
 		} `json:"files"`
 	}
-	if err := json.Unmarshal(data, &record); err != nil {
+	if err := json.Unmarshal(mustRead(t, dir, LedgerName), &record); err != nil {
 		t.Fatal(err)
 	}
 	if len(record.Scans) != 1 || record.Scans[0].ScanID != "n1" || record.Scans[0].ScanDate != "2026-11-01" {
