@@ -487,3 +487,39 @@ func TestLedgerJSON(t *testing.T) {
 		t.Errorf("files %v, want %v", got, want)
 	}
 }
+
+// TestStories shows what is told of a host.
+func TestStories(t *testing.T) {
+	dir := newDir(t)
+	scanned(t, dir, "n1", "2026-11-01", nil, "a.example=a", "a.example:8080=404", "b.example=dead")
+	scanned(t, dir, "n2", "2026-11-02", nil, "a.example=dead")
+	scanned(t, dir, "n3", "2026-11-03", nil, "a.example=b")
+	mustRebuild(t, dir, Options{})
+	f := func(host string, want ...string) {
+		t.Helper()
+		stories, err := Stories(t.Context(), dir, host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, s := range stories {
+			for _, e := range s.Episodes {
+				got = append(got, fmt.Sprintf("%d %s: %s %v after %q: %s %s %q", s.Port, s.Requested, e.ValidFrom, e.Cause, e.PreviousLast, e.What.Class, e.What.StarVerdict, e.What.OwnBlocked))
+			}
+			for _, g := range s.Gaps {
+				got = append(got, fmt.Sprintf("%d %s: %s %s to %s", s.Port, s.Requested, g.Class, g.First, g.Last))
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s:\n got %q\nwant %q", host, got, want)
+		}
+	}
+	f("a.example",
+		`443 auto: 2026-11-01 first after "": rules allowed ["GPTBot"]`,
+		`443 auto: 2026-11-03 policy after "2026-11-01": rules partial []`,
+		`443 auto: unreachable 2026-11-02 to 2026-11-02`,
+		`8080 auto: 2026-11-01 first after "": none  []`,
+		`8080 auto: unlisted 2026-11-02 to 2026-11-03`)
+	f("b.example") // it was never observed
+	f("c.example")
+}

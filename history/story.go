@@ -1,0 +1,90 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"slices"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+)
+
+// Story is what the ledger has of one site.
+type Story struct {
+	Host      string
+	Port      int32
+	Requested string
+	Episodes  []Told // by date
+	Gaps      []Gap  // by date
+}
+
+// Told is an episode with its policy.
+type Told struct {
+	Episode
+	What Policy
+}
+
+// Stories returns the sites with a host, ordered by port and requested scheme. A site that was never observed is not
+// among them. It reads the whole ledger.
+func Stories(ctx context.Context, st store.Store, host string) ([]Story, error) {
+	l, err := ReadLedger(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	sites, wanted := map[int64]*Story{}, map[int64]Policy{}
+	err = everyRow(ctx, st, l, History, func(e *Episode) {
+		if e.Host != host {
+			return
+		}
+		if sites[e.Site] == nil {
+			sites[e.Site] = &Story{Host: e.Host, Port: e.Port, Requested: e.Requested}
+		}
+		sites[e.Site].Episodes = append(sites[e.Site].Episodes, Told{Episode: *e})
+		wanted[e.Policy] = Policy{}
+	})
+	if err != nil || len(sites) == 0 {
+		return nil, err
+	}
+	err = everyRow(ctx, st, l, Gaps, func(g *Gap) {
+		if s := sites[g.Site]; s != nil {
+			s.Gaps = append(s.Gaps, *g)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = everyRow(ctx, st, l, Policies, func(p *Policy) {
+		if _, ok := wanted[p.ID]; ok {
+			wanted[p.ID] = *p
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	var stories []Story
+	for _, s := range sites {
+		for i := range s.Episodes {
+			s.Episodes[i].What = wanted[s.Episodes[i].Policy]
+		}
+		slices.SortFunc(s.Episodes, func(a, b Told) int { return cmp.Compare(a.ValidFrom, b.ValidFrom) })
+		slices.SortFunc(s.Gaps, func(a, b Gap) int { return cmp.Compare(a.First, b.First) })
+		stories = append(stories, *s)
+	}
+	slices.SortFunc(stories, func(a, b Story) int {
+		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Requested, b.Requested))
+	})
+	return stories, nil
+}
+
+// everyRow calls do for each row of a table, closed or open.
+func everyRow[T any](ctx context.Context, st store.Store, l *Ledger, tableName string, do func(*T)) error {
+	for _, rows := range []iter.Seq2[*T, error]{rowsOf[T](ctx, st, l.Files, tableName, false), rowsOf[T](ctx, st, l.Files, tableName, true)} {
+		for row, err := range rows {
+			if err != nil {
+				return err
+			}
+			do(row)
+		}
+	}
+	return nil
+}
