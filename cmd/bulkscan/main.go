@@ -113,7 +113,7 @@ and writes the answers as Parquet.
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	root.AddCommand(a.scanCommand(), a.demoCommand(), a.checkCommand(), a.testCommand(), a.summaryCommand(), a.diffCommand(), a.statsCommand(), a.verifyCommand(), a.compactCommand(), a.reauditCommand(), a.tokensCommand(), a.schemaCommand(), a.versionCommand())
+	root.AddCommand(a.scanCommand(), a.demoCommand(), a.checkCommand(), a.testCommand(), a.summaryCommand(), a.diffCommand(), a.statsCommand(), a.verifyCommand(), a.compactCommand(), a.historyCommand(), a.reauditCommand(), a.tokensCommand(), a.schemaCommand(), a.versionCommand())
 	return root
 }
 
