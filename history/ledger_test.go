@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
@@ -344,6 +345,34 @@ func TestKilledMerge(t *testing.T) {
 	f("Rebuild", func(st store.Store) error { return Rebuild(context.Background(), st, Options{}) })
 }
 
+// TestScannedAgain restarts a scan that the ledger has: its earlier observations go.
+func TestScannedAgain(t *testing.T) {
+	dir := newDir(t)
+	scanned(t, dir, "n1", "2026-11-01", nil, "a.example=a")
+	scanned(t, dir, "n2", "2026-11-02", nil, "a.example=404")
+	mustAdd(t, dir, "n1", "n2")
+	if got, want := story(t, dir, "a.example"), "first rules 01-01, presence none 02-02"; got != want {
+		t.Fatalf("%s, want %s", got, want)
+	}
+	time.Sleep(2 * time.Millisecond) // finished_at is in milliseconds
+	scanned(t, dir, "n1", "2026-11-01", func(o *sink.Options) { o.Restart = true }, "a.example=404")
+	mustAdd(t, dir, "n1")
+	if got, want := story(t, dir, "a.example"), "first none 01-02"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	running := sink.Options{ScanID: "n3", Date: "2026-11-03", Observer: bot}
+	w, err := sink.Open(t.Context(), dir, running)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Add(t.Context(), dir, "n3", Options{}); err == nil || !strings.Contains(err.Error(), "not complete") {
+		t.Errorf("a running scan: %v", err)
+	}
+	if err := w.Abort(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestDamage shows what a merge says of files that are not as they were written, and that Rebuild does without them.
 func TestDamage(t *testing.T) {
 	f := func(want string, damage func(st store.Store, l *Ledger) error) {
@@ -522,4 +551,39 @@ func TestStories(t *testing.T) {
 		`8080 auto: unlisted 2026-11-02 to 2026-11-03`)
 	f("b.example") // it was never observed
 	f("c.example")
+}
+
+// lateStore is a store whose lock is a lease that a dead process may have had.
+type lateStore struct {
+	store.Store
+	steps []string
+}
+
+type lateLease struct {
+	store.Unlocker
+	st *lateStore
+}
+
+func (s *lateStore) Lock(ctx context.Context, name string, holder []byte) (store.Unlocker, error) {
+	lock, err := s.Store.Lock(ctx, name, holder)
+	return lateLease{lock, s}, err
+}
+
+func (s *lateStore) Put(ctx context.Context, name string, data []byte) error {
+	s.steps = append(s.steps, "put "+name)
+	return s.Store.Put(ctx, name, data)
+}
+
+func (l lateLease) Late() bool { return true }
+func (l lateLease) Fenced()    { l.st.steps = append(l.st.steps, "fenced") }
+
+// TestFence shows that a merge first replaces the record, so that a late request of a dead process cannot.
+func TestFence(t *testing.T) {
+	late := &lateStore{Store: newDir(t)}
+	scanned(t, late.Store, "n1", "2026-11-01", nil, "a.example=a")
+	mustAdd(t, late, "n1")
+	mustAdd(t, late, "n1")
+	if want := []string{"put " + LedgerName, "put " + LedgerName, "fenced"}; !slices.Equal(late.steps, want) {
+		t.Errorf("%q, want %q", late.steps, want)
+	}
 }
