@@ -34,11 +34,12 @@ function fail(text) {
 
 const schema = JSON.parse(readFileSync(schemaFile, "utf8"));
 const typesOf = Object.fromEntries(schema.map(({ name, columns }) => [name, columns.map((c) => ({ name: c.name, type: c.type.replace(/\?$/, ""), nullable: c.nullable }))]));
-const scans = readdirSync(join(dir, "_scans")).map((id) => readScan(join(dir, "_scans", id)));
+const scans = readdirSync(join(dir, "_scans"), { withFileTypes: true }).filter((entry) => entry.isDirectory()).map(({ name: id }) => readScan(join(dir, "_scans", id)));
 const lines = given.lines && readLines(given.lines);
 
 let values = 0, files = 0;
 for (const { name: table } of schema) await checkTable(table);
+await checkIndex();
 if (values === 0) fail("no value was read");
 console.log(`${failures === 0 ? "all readers find the same" : `${failures} differences`}: ${values} values in ${files} files (${await versions()})`);
 process.exit(failures === 0 ? 0 : 1);
@@ -73,6 +74,18 @@ function readLines(path) {
     rows.verdicts.set(site.seq, verdicts.map((v) => list({ ...site, ...v }, "verdicts")));
   }
   return rows;
+}
+
+// checkIndex reads the index with each reader. It must name the files of the scans, all of which are complete, and no others.
+async function checkIndex() {
+  const want = scans.flatMap((s) => s.files.filter((f) => f.table !== "rejects").map((f) => JSON.stringify([s.id, s.date, f.table, f.name, String(f.rows), String(f.bytes)]))).sort();
+  const columns = ["scan_id", "scan_date", "table", "name", "rows", "bytes"].map((name) => ({ name, type: /rows|bytes/.test(name) ? "int64" : "string" }));
+  for (const reader of [duckdb, polars, hyparquet]) {
+    const have = [];
+    for await (const row of await reader.rows(join(dir, "_scans", "index.parquet"), columns)) have.push(JSON.stringify(row));
+    have.sort();
+    if (JSON.stringify(have) !== JSON.stringify(want)) fail(`${reader.name}: the index names ${have.length} files, the records ${want.length}: ${have.find((row) => !want.includes(row)) ?? want.find((row) => !have.includes(row))}`);
+  }
 }
 
 // checkTable reads every file of a table.
