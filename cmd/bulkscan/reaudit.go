@@ -190,7 +190,7 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 	hide()
 	drawn.Wait()
 	if err == nil && m.State == commit.Complete {
-		err = report.WriteReadme(ctx, to, report.Options{Registry: registry})
+		err = report.WriteReadme(ctx, to)
 	}
 	if came == nil {
 		return nil, reauditError(err, id, f.out)

@@ -62,7 +62,7 @@ func computeStats(ctx context.Context, st store.Store, scanID string, o report.O
 	if err := report.Stats(ctx, st, scanID, o); err != nil {
 		return err
 	}
-	if err := report.WriteReadme(ctx, st, o); !errors.Is(err, store.ErrNotExist) { // no scan is complete
+	if err := report.WriteReadme(ctx, st); !errors.Is(err, store.ErrNotExist) { // no scan is complete
 		return err
 	}
 	return nil

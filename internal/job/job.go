@@ -312,7 +312,7 @@ func (j *Job) complete(ctx context.Context) error {
 	if err := j.writer.Complete(ctx); err != nil {
 		return err
 	}
-	if err := report.WriteReadme(ctx, j.Store, report.Options{Registry: j.Sink.Registry}); err != nil { // the scan is complete without it
+	if err := report.WriteReadme(ctx, j.Store); err != nil { // the scan is complete without it
 		j.Log.Warn("the dataset's README was not written", "error", err, "remedy", "bulkscan stats writes it")
 	}
 	return nil

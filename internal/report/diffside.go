@@ -8,9 +8,7 @@ import (
 	"strings"
 
 	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
-	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/cespare/xxhash/v2"
 )
@@ -152,15 +150,7 @@ func (s *side) readNames(ctx context.Context, do func()) error {
 }
 
 func (s *side) readSites(ctx context.Context, fields []table.Field, do func()) error {
-	for rows, err := range sink.Cursors(ctx, s.scan, schema.Sites, fields...) {
-		if err == nil {
-			err = eachOf(rows, do)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return s.checked(nil)
+	return s.checked(eachSite(ctx, s.scan, fields, do))
 }
 
 // checked returns an error if a row had a finding of another version.

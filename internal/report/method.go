@@ -13,6 +13,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // This file says how a dataset came about: who was asked, by whom, when, what the figures mean, what they do not say, and
@@ -39,7 +40,7 @@ type Section struct {
 }
 
 // WriteReadme writes the README of a dataset from its manifests and its newest complete scan, unless a person's is there.
-func WriteReadme(ctx context.Context, st store.Store, o Options) error {
+func WriteReadme(ctx context.Context, st store.Store) error {
 	before, err := store.ReadAll(ctx, st, ReadmeName, maxReadme)
 	if err == nil && !bytes.HasPrefix(before, []byte(readmeMark)) {
 		return nil
@@ -47,7 +48,7 @@ func WriteReadme(ctx context.Context, st store.Store, o Options) error {
 	if err != nil && !errors.Is(err, store.ErrNotExist) {
 		return fmt.Errorf("cannot write %s: %w", ReadmeName, err)
 	}
-	sections, err := Method(ctx, st, o)
+	sections, err := Method(ctx, st)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", ReadmeName, err)
 	}
@@ -66,7 +67,7 @@ func WriteReadme(ctx context.Context, st store.Store, o Options) error {
 }
 
 // Method describes a dataset. Its figures are of the newest complete scan. The error is store.ErrNotExist if there is none.
-func Method(ctx context.Context, st store.Store, o Options) ([]Section, error) {
+func Method(ctx context.Context, st store.Store) ([]Section, error) {
 	all, err := commit.Scans(ctx, st)
 	if damaged := (*commit.DamagedScansError)(nil); err != nil && !errors.As(err, &damaged) {
 		return nil, err
@@ -83,12 +84,11 @@ func Method(ctx context.Context, st store.Store, o Options) ([]Section, error) {
 	}
 	sections := []Section{aboutDataset(of), listOf(of), askedHow(of)}
 	if slices.Contains(of.Tables, schema.Sites) {
-		o.Log = nil // a warning about the registry has been given, or does not matter here
-		s, err := Summarize(ctx, st, of.ScanID, SummaryOptions{Options: o})
+		seen, err := coverage(ctx, st, of.ScanID)
 		if err != nil {
 			return nil, err
 		}
-		sections = append(sections, coverage(s))
+		sections = append(sections, seen)
 	}
 	return append(sections, meanings(), limits(), scansOf(all), citation(of)), nil
 }
@@ -176,19 +176,33 @@ func askedHow(m *commit.Manifest) Section {
 	return s
 }
 
-func coverage(s *Summary) Section {
+// coverage counts the findings of a scan's sites.
+func coverage(ctx context.Context, st store.Store, scanID string) (Section, error) {
+	c := Section{Title: "Coverage", Text: []string{"What was seen, in one word a site (`sites.finding`). Shares of who blocks are over sites with `rules` unless a figure says otherwise."}}
+	scan, err := commit.ReadScan(ctx, st, scanID)
+	if err != nil {
+		return c, err
+	}
+	var finding string
+	var status int32
+	var sites, answered int64
+	findings := map[string]int64{}
+	err = eachSite(ctx, scan, []table.Field{{Name: "finding", Into: &finding}, {Name: "status", Into: &status}}, func() {
+		sites++
+		answered += one(status != 0)
+		count(findings, finding)
+	})
 	percent := func(n int64) string {
-		if s.Rows == 0 {
+		if sites == 0 {
 			return "n/a"
 		}
-		return fmt.Sprintf("%.2f %%", 100*float64(n)/float64(s.Rows))
+		return fmt.Sprintf("%.2f %%", 100*float64(n)/float64(sites))
 	}
-	c := Section{Title: "Coverage", Text: []string{"What was seen, in one word a site (`sites.finding`). Shares of who blocks are over sites with `rules` unless a figure says otherwise."}}
-	c.Table = [][]string{{"finding", "sites", "of those listed"}, {"listed", fmt.Sprint(s.Rows), "100 %"}, {"answered with an HTTP status", fmt.Sprint(s.Answered), percent(s.Answered)}}
-	for _, f := range s.Findings {
+	c.Table = [][]string{{"finding", "sites", "of those listed"}, {"listed", fmt.Sprint(sites), "100 %"}, {"answered with an HTTP status", fmt.Sprint(answered), percent(answered)}}
+	for _, f := range ordered(findings) {
 		c.Table = append(c.Table, []string{code(f.Value), fmt.Sprint(f.Rows), percent(f.Rows)})
 	}
-	return c
+	return c, err
 }
 
 func meanings() Section {

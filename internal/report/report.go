@@ -13,6 +13,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/cespare/xxhash/v2"
 )
@@ -24,6 +25,19 @@ func eachRow(ctx context.Context, scan *commit.Scan, commit *commit.Commit, tabl
 		return err
 	}
 	return eachOf(rows, do)
+}
+
+// eachSite calls do for each row of the table sites, when the fields are set to it.
+func eachSite(ctx context.Context, scan *commit.Scan, fields []table.Field, do func()) error {
+	for rows, err := range sink.Cursors(ctx, scan, schema.Sites, fields...) {
+		if err == nil {
+			err = eachOf(rows, do)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // eachOf calls do for each row of an open file, and closes it.

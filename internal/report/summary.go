@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
@@ -262,15 +261,7 @@ func newGatherer(s *Summary, b *blocker) *gatherer {
 
 // sites reads sites without verdicts.
 func (g *gatherer) sites(ctx context.Context, scan *commit.Scan) error {
-	for rows, err := range sink.Cursors(ctx, scan, schema.Sites, g.columns.fields(g.blocker.index.index)...) {
-		if err == nil {
-			err = eachOf(rows, func() { g.row(nil) })
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return eachSite(ctx, scan, g.columns.fields(g.blocker.index.index), func() { g.row(nil) })
 }
 
 // sitesAndVerdicts reads each site with its verdicts.
