@@ -133,7 +133,7 @@ func TestRules(t *testing.T) {
 	f("F F", "first F 1..2 seen 2")
 	f("H1 H2", "first H 1..2 seen 2 bodies 2")
 	f("E1 E2", "first E 1..2 seen 2 bodies 2")
-	// Rule 5: the same body is the same episode, whoever judges it.
+	// Rule 5: a site that still serves the same file stays in its episode, even if another judge gives the file another policy.
 	f("A1 C1/y", "first C 1..2 seen 2 remapped 2")
 	f("A1 C1/y C1/y A1", "first A 1..4 seen 4 remapped 4")
 	f("A1 B2 unreachable C2/y", "first A 1..1; policy C 2..4 after 1 seen 2 failed 1 remapped 4; unreachable 3..3 (1)")

@@ -18,7 +18,10 @@ import (
 // counts, perhaps without its statistics, or nothing of it. One tombstone takes out all commits at once, and stays.
 func deleteScan(ctx context.Context, st store.Store, lock store.Unlocker, o *Options, m *commit.Manifest) error {
 	fail := func(err error) error { return fmt.Errorf("cannot restart scan %s: %w", o.ScanID, err) }
-	if err := errors.Join(m.Write(ctx, st), index.Update(ctx, st)); err != nil {
+	if err := m.Write(ctx, st); err != nil {
+		return fail(err)
+	}
+	if err := index.Update(ctx, st); err != nil { // before files that it names are deleted
 		return fail(err)
 	}
 	lease, leased := lock.(store.Lease)

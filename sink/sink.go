@@ -175,7 +175,7 @@ func (w *Writer) seal(p *part, publish func(context.Context) error) (err error) 
 	}
 	commit := commit.Commit{
 		SchemaVersion: schema.Version, ToolVersion: w.options.ToolVersion, RegistryVersion: w.options.Registry.Version,
-		ScanID: w.options.ScanID, Observer: w.manifest.Observer.String(), Shard: w.options.Shard, N: p.n,
+		ScanID: w.options.ScanID, Shard: w.options.Shard, N: p.n,
 		CommittedAt: time.Now().UTC().Truncate(time.Millisecond),
 		Rows:        int64(finished.GetCardinality()), Files: files, Finished: bitmap, Rejudged: p.rejudged,
 	}

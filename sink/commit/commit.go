@@ -29,7 +29,6 @@ type Commit struct {
 	ToolVersion     string        `json:"tool_version"`
 	RegistryVersion string        `json:"registry_version"`
 	ScanID          string        `json:"scan_id"`
-	Observer        string        `json:"observer,omitempty"` // see Observer.String
 	Shard           string        `json:"shard"`
 	N               int           `json:"n"`
 	CommittedAt     time.Time     `json:"committed_at"`

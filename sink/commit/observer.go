@@ -23,7 +23,7 @@ const (
 )
 
 // String names the observer in one line, as in `live bulkscan any https+http HTTP/1.1 from frankfurt`. Two observers are
-// the same if these are equal. Commits and the records of statistics have it.
+// the same if these are equal. The index and the records of statistics have it.
 func (o Observer) String() string {
 	words := []string{cmp.Or(o.Source, "unknown")}
 	for _, word := range []string{o.Product, o.Family, o.Scheme, o.HTTP} {

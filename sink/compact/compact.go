@@ -294,7 +294,7 @@ func (c *compaction) merge(ctx context.Context, run []commit.Commit) (begun bool
 func (c *compaction) record(run []commit.Commit) (*commit.Commit, error) {
 	record := &commit.Commit{
 		SchemaVersion: run[0].SchemaVersion, ToolVersion: run[0].ToolVersion, RegistryVersion: run[0].RegistryVersion,
-		ScanID: c.done.ScanID, Observer: run[0].Observer, Shard: commit.CompactedShard, N: c.next,
+		ScanID: c.done.ScanID, Shard: commit.CompactedShard, N: c.next,
 	}
 	finished := roaring64.New()
 	at := make([]int64, len(run[0].Files)) // rows of earlier commits in the run, by file
