@@ -18,23 +18,21 @@ import (
 // diffFlags are the flags of diff.
 type diffFlags struct {
 	definition string
-	filter     tokenFilter
+	filter     countedFilter
 	top        int
-	tokens     string
 	out        string
 	failOn     string
 	paired     bool
 
-	chosenCategory bool // --category is given: with --tokens the default does not hold
-	json           bool
-	color          terminal.Color
+	json  bool
+	color terminal.Color
 }
 
 // failOnChanges is the value of --fail-on.
 const failOnChanges = "changes"
 
 func (a *app) diffCommand() *cobra.Command {
-	f := &diffFlags{definition: report.Full, filter: tokenFilter{report.Selection{Category: "ai"}}, top: defaultTop}
+	f := &diffFlags{definition: report.Full, filter: newCountedFilter(), top: defaultTop}
 	c := &cobra.Command{
 		Use:   "diff DIR FROM TO | diff OLD NEW",
 		Short: "Print what changed between two scans",
@@ -54,17 +52,13 @@ docs/diff.md describes what counts, every field of --json, and the columns of -o
   bulkscan diff out 20261121-5f3a9c 20261121-77ab01 --paired`,
 		Args: usageArgs(cobra.RangeArgs(2, 3)),
 		RunE: func(c *cobra.Command, args []string) error {
-			f.chosenCategory = c.Flags().Changed("category")
 			return a.interruptible(c.Context(), func(ctx context.Context) error { return a.diff(ctx, args, f) })
 		},
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.definition, "definition", f.definition, "what counts as blocked: "+strings.Join(report.SensitivityDefinitions(), ", "))
-	flags.StringVar(&f.filter.Category, "category", f.filter.Category, "only tokens of this category: ai, search, seo …; "+everyCategory+" for all of them")
-	flags.StringVar(&f.filter.Operator, "operator", "", "only this operator's")
-	flags.StringVar(&f.filter.Purpose, "purpose", "", "only tokens of this purpose: training, search, user-fetch …")
+	f.filter.add(flags)
 	flags.IntVar(&f.top, "top", f.top, "how many tokens, operators and sites are listed; 0 for all")
-	addCountedTokens(flags, &f.tokens)
 	// Not --out: BULKSCAN_OUT is where scans go, and may be the dataset that is read.
 	flags.StringVarP(&f.out, "write", "o", "", "folder, or s3://BUCKET/PREFIX, that gets "+report.ChangesName+" and "+report.ChangedSitesName)
 	flags.StringVar(&f.failOn, "fail-on", "", failOnChanges+": exit with 3 if a site began or ceased to block a token")
@@ -113,14 +107,8 @@ func (a *app) diff(ctx context.Context, args []string, f *diffFlags) error {
 	if err := f.check(places); err != nil {
 		return err
 	}
-	o, err := a.reportOptions(f.tokens)
+	o, err := f.filter.options(a)
 	if err != nil {
-		return err
-	}
-	if strings.EqualFold(f.filter.Category, everyCategory) || len(o.Only) > 0 && !f.chosenCategory {
-		f.filter.Category = ""
-	}
-	if err := f.filter.check(o.Registry); err != nil {
 		return err
 	}
 	of := report.DiffOptions{Options: o, Definition: f.definition, Selection: f.filter.Selection, Top: f.top}

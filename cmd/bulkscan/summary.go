@@ -15,21 +15,16 @@ import (
 type summaryFlags struct {
 	choice     scanChoice
 	definition string
-	filter     tokenFilter
+	filter     countedFilter
 	top        int
-	tokens     string
 	sensitive  string
 
-	chosenCategory bool // --category is given: with --tokens the default does not hold
-	json           bool
-	color          terminal.Color
+	json  bool
+	color terminal.Color
 }
 
 // defaultTop is how many tokens are listed.
 const defaultTop = 20
-
-// everyCategory is the value of --category that does not restrict.
-const everyCategory = "all"
 
 func (a *app) summaryCommand() *cobra.Command {
 	f := newSummaryFlags()
@@ -58,17 +53,13 @@ of another crawler that it follows. Bars are drawn in blocks on terminals that s
   bulkscan summary out --top 0 --json | jq -r '.blocking.most_blocked[] | [.token, .sites, .share] | @tsv'`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			f.chosenCategory = c.Flags().Changed("category")
 			return a.interruptible(c.Context(), func(ctx context.Context) error { return a.summary(ctx, args[0], f) })
 		},
 	}
 	f.choice.add(c.Flags())
 	c.Flags().StringVar(&f.definition, "definition", f.definition, "what counts as blocked: "+strings.Join(report.DefinitionNames(), ", "))
-	c.Flags().StringVar(&f.filter.Category, "category", f.filter.Category, "only tokens of this category: ai, search, seo …; "+everyCategory+" for all of them")
-	c.Flags().StringVar(&f.filter.Operator, "operator", "", "only this operator's")
-	c.Flags().StringVar(&f.filter.Purpose, "purpose", "", "only tokens of this purpose: training, search, user-fetch …")
+	f.filter.add(c.Flags())
 	c.Flags().IntVar(&f.top, "top", f.top, "how many tokens are listed, those first that most sites block; 0 for all")
-	addCountedTokens(c.Flags(), &f.tokens)
 	c.Flags().StringVar(&f.sensitive, "sensitivity", "", "print instead how the share of sites that block this TOKEN depends on denominators, unseen sites, the unit and the dialect")
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	addColor(c.Flags(), &f.color)
@@ -76,7 +67,7 @@ of another crawler that it follows. Bars are drawn in blocks on terminals that s
 }
 
 func newSummaryFlags() *summaryFlags {
-	return &summaryFlags{definition: report.Full, filter: tokenFilter{report.Selection{Category: "ai"}}, top: defaultTop}
+	return &summaryFlags{definition: report.Full, filter: newCountedFilter(), top: defaultTop}
 }
 
 // definitionHelp lists the definitions.
@@ -112,14 +103,8 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 	if err := f.choice.check(); err != nil {
 		return err
 	}
-	o, err := a.reportOptions(f.tokens)
+	o, err := f.filter.options(a)
 	if err != nil {
-		return err
-	}
-	if strings.EqualFold(f.filter.Category, everyCategory) || len(o.Only) > 0 && !f.chosenCategory {
-		f.filter.Category = ""
-	}
-	if err := f.filter.check(o.Registry); err != nil {
 		return err
 	}
 	of := report.SummaryOptions{Options: o, Definition: definition.Name, Selection: f.filter.Selection, Top: f.top}

@@ -1,10 +1,15 @@
 package main
 
 import (
+	"errors"
+	"io"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/report"
@@ -15,6 +20,41 @@ import (
 
 // tokenFilter says which tokens are asked for.
 type tokenFilter struct{ report.Selection }
+
+// countedFilter says which tokens a command counts: by default those of AI crawlers, and all of --tokens.
+type countedFilter struct {
+	tokenFilter
+	tokens string         // --tokens
+	flags  *pflag.FlagSet // nil if nobody could give any
+}
+
+func newCountedFilter() countedFilter {
+	return countedFilter{tokenFilter: tokenFilter{report.Selection{Category: "ai"}}}
+}
+
+// everyCategory is the value of --category that does not restrict.
+const everyCategory = "all"
+
+func (f *countedFilter) add(flags *pflag.FlagSet) {
+	f.flags = flags
+	flags.StringVar(&f.Category, "category", f.Category, "only tokens of this category: ai, search, seo …; "+everyCategory+" for all of them")
+	flags.StringVar(&f.Operator, "operator", "", "only this operator's")
+	flags.StringVar(&f.Purpose, "purpose", "", "only tokens of this purpose: training, search, user-fetch …")
+	addCountedTokens(flags, &f.tokens)
+}
+
+// options checks what is asked for, and returns how a dataset is read.
+func (f *countedFilter) options(a *app) (report.Options, error) {
+	o, err := a.reportOptions(f.tokens)
+	if err != nil {
+		return o, err
+	}
+	given := f.flags != nil && f.flags.Changed("category")
+	if strings.EqualFold(f.Category, everyCategory) || len(o.Only) > 0 && !given {
+		f.Category = ""
+	}
+	return o, f.check(o.Registry)
+}
 
 func (a *app) tokensCommand() *cobra.Command {
 	var filter tokenFilter
@@ -93,3 +133,61 @@ func (f *tokenFilter) check(registry *tokens.Registry) error {
 	}
 	return nil
 }
+
+// addCountedTokens adds --tokens to the flags of a command that counts.
+func addCountedTokens(flags *pflag.FlagSet, value *string) {
+	flags.StringVar(value, "tokens", "", "LIST or FILE: count only these tokens, names with commas between them or a file of them, one a line; a file in the registry's form adds its tokens to the registry, as scan --tokens does")
+}
+
+// maxNames bounds a file of names, in bytes.
+const maxNames = 1 << 20
+
+// countedTokens reads --tokens of a command that counts: the registry, and the tokens that count; nil is all.
+func countedTokens(value string) (*tokens.Registry, []string, error) {
+	if value == "" {
+		return tokens.Default(), nil, nil
+	}
+	from, names := "--tokens", strings.Split(value, ",")
+	if info, err := os.Stat(value); err == nil && !info.IsDir() {
+		file, err := os.Open(value)
+		if err != nil {
+			return nil, nil, usagef("--tokens: cannot read %s: %w", clipped(value), why(err))
+		}
+		text, err := io.ReadAll(io.LimitReader(file, maxNames+1))
+		switch err = errors.Join(err, file.Close()); {
+		case err != nil:
+			return nil, nil, usagef("--tokens: cannot read %s: %w", clipped(value), why(err))
+		case len(text) > maxNames:
+			return nil, nil, usagef("--tokens: %s is longer than %d bytes", clipped(value), maxNames)
+		}
+		names = strings.FieldsFunc(comments.ReplaceAllString(string(text), ""), func(r rune) bool { return r == '\n' || r == '\r' || r == ',' })
+		if len(names) > 0 && registryForm.MatchString(names[0]) {
+			registry, err := (&fetchFlags{tokens: value}).registry()
+			return registry, nil, err
+		}
+		from += " " + clipped(value)
+	} else if strings.ContainsAny(value, `/\`) || strings.HasSuffix(value, ".txt") {
+		return nil, nil, usagef("--tokens: cannot read %s: no such file", clipped(value))
+	}
+	for i := range names {
+		names[i] = strings.TrimSpace(names[i])
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
+	if len(names) == 0 {
+		return nil, nil, usagef("%s: no name in it", from)
+	}
+	list, err := tokens.Default().Named(names)
+	if err != nil {
+		return nil, nil, usagef("%s: %w", from, err)
+	}
+	var only []string
+	for i := range list {
+		only = append(only, list[i].Name)
+	}
+	return tokens.Default(), only, nil
+}
+
+var comments = regexp.MustCompile(`(?m)#.*$`)
+
+// registryForm matches the first line of a file in the registry's form: its version, or the names of its columns.
+var registryForm = regexp.MustCompile(`^\s*(version\s|name\s*(\||$))`)
