@@ -45,6 +45,25 @@ func (f Finding) String() string {
 	return "?"
 }
 
+// FindingNamed returns the finding of a text; ok is false if this version has no such finding.
+func FindingNamed(text string) (f Finding, ok bool) {
+	for f = range NumFindings {
+		if findings[f].name == text {
+			return f, true
+		}
+	}
+	return 0, false
+}
+
+// IsGap reports whether a finding says nothing of the site's policy. The others are observations.
+func (f Finding) IsGap() bool {
+	switch f {
+	case FindingNotAsked, FindingChallenged, FindingRateLimited, FindingUnreachable, FindingServerError:
+		return true
+	}
+	return false
+}
+
 // Meaning says when a site has the finding, as a phrase for documents.
 func (f Finding) Meaning() string {
 	if f < NumFindings {

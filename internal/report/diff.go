@@ -375,15 +375,6 @@ func DiffFindings() []audit.Finding {
 	return list
 }
 
-// isGap reports whether a finding says nothing of the site's policy (docs/diff.md).
-func isGap(f audit.Finding) bool {
-	switch f {
-	case audit.FindingNotAsked, audit.FindingChallenged, audit.FindingRateLimited, audit.FindingUnreachable, audit.FindingServerError:
-		return true
-	}
-	return false
-}
-
 // describe is what is said of a scan.
 func (s *side) describe() DiffScan {
 	m := s.scan.Manifest

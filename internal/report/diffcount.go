@@ -89,13 +89,13 @@ func (d *diffCounter) site(before, after *siteState) error {
 	case before == nil:
 		d.appeared++
 		return d.list(siteAppeared, nil, after)
-	case isGap(before.finding) && isGap(after.finding):
+	case before.finding.IsGap() && after.finding.IsGap():
 		d.unobserved++
 		return nil
-	case isGap(before.finding):
+	case before.finding.IsGap():
 		d.failed[before.finding].Before++
 		return d.list(siteFailed, before, after)
-	case isGap(after.finding):
+	case after.finding.IsGap():
 		d.failed[after.finding].After++
 		return d.list(siteFailed, before, after)
 	case before.finding == after.finding:

@@ -72,7 +72,6 @@ type side struct {
 	row     diffColumns
 	cells   []byte // of the current site's policy
 	buffer  []byte
-	byName  map[string]audit.Finding
 	unknown *string // a finding that this version does not have
 	picks   map[uint64]pick
 
@@ -97,13 +96,10 @@ type diffColumns struct {
 func newSide(c *comparison, scan *commit.Scan, foreign bool) side {
 	s := side{
 		verdictReader: verdictReader{tokens: newTokenIndex(c.o.Registry)}, c: c, scan: scan, archive: scan.Manifest.Observer.Source == commit.Archive,
-		cells: make([]byte, len(c.chosen)), byName: map[string]audit.Finding{},
+		cells: make([]byte, len(c.chosen)),
 	}
 	if foreign {
 		s.traced = make([]bool, len(c.chosen))
-	}
-	for f := range audit.NumFindings {
-		s.byName[f.String()] = f
 	}
 	return s
 }
@@ -180,7 +176,7 @@ func (s *side) pick(ctx context.Context) error {
 // current is the pick of the current row.
 func (s *side) current() pick {
 	r := &s.row
-	finding, ok := s.byName[r.Finding]
+	finding, ok := audit.FindingNamed(r.Finding)
 	if !ok && s.unknown == nil {
 		s.unknown = new(strings.Clone(r.Finding))
 	}

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -19,9 +18,10 @@ import (
 )
 
 // This file counts one token's share again and again, each time with another choice that a survey has to make: which sites
-// are in the denominator, what is assumed of those that were not seen, what is one site, how files are read. It reads the
-// parts twice: the first pass counts, and finds the files that many sites have; the second counts the domains that have
-// each of them. Memory: some 100 bytes a registrable domain and 20 a distinct file.
+// are in the denominator, what is assumed of those that were not seen, what is one site, how files are read. It reads
+// the bodies, to judge them in the other dialect; then the sites, to count, and to find the files that many sites have; and
+// where there are such files the sites again, for the domains of each. Memory: some 100 bytes a registrable domain and 100 a
+// distinct file.
 
 // Sensitivity says how much one token's share depends on choices. Programs rely on its JSON.
 type Sensitivity struct {
@@ -115,10 +115,10 @@ func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o 
 	m := scan.Manifest
 	s := &sensitivity{
 		verdictReader: verdictReader{tokens: newTokenIndex(o.Registry)}, scan: scan, by: &definition, id: int32(id),
-		auditor: audit.New(o.Registry), domains: map[uint64]domainSite{}, files: map[int64]*sharedFile{},
+		auditor: audit.New(o.Registry), byRFC: map[int64]bool{}, domains: map[uint64]domainSite{}, files: map[int64]*sharedFile{},
 	}
-	for pass := range 2 {
-		if err := s.read(ctx, pass); err != nil {
+	for _, pass := range []func(context.Context) error{s.judgeBodies, s.countSites, s.countDomainsOfFiles} {
+		if err := pass(ctx); err != nil {
 			return nil, fail(err)
 		}
 	}
@@ -145,7 +145,7 @@ type sensitivity struct {
 		Managed                 bool
 		Named, Blocked, Partial []int32
 	}
-	byRFC map[int64]bool // by body hash, in the part that is read: whether the file blocks the token by the RFC
+	byRFC map[int64]bool // by body hash: whether the file blocks the token by the RFC
 
 	counts             [numChoices]struct{ sites, of int64 }
 	unobserved, unread int64
@@ -167,69 +167,52 @@ type sharedFile struct {
 	domains map[uint64]struct{} // in the second pass, of files that enough sites have; at most sharedBy
 }
 
-// read reads every part: sites, verdicts where the definition needs them, and in the first pass bodies.
-func (s *sensitivity) read(ctx context.Context, pass int) error {
-	r := &s.site
-	index := s.tokens.index
-	fields := []table.Field{
-		{Name: "seq", Into: &r.Seq}, {Name: "rank", Into: &r.Rank}, {Name: "host", Into: &r.Host}, {Name: "registrable_domain", Into: &r.Domain},
-		{Name: "status", Into: &r.Status}, {Name: "access", Into: &r.Access}, {Name: "finding", Into: &r.Finding},
-		{Name: "redirect_scope", Into: &r.Scope}, {Name: "managed_block", Into: &r.Managed}, {Name: "body_hash", Into: &r.BodyHash},
-		{Name: "named", Into: &r.Named, Index: index}, {Name: "blocked", Into: &r.Blocked, Index: index}, {Name: "partial", Into: &r.Partial, Index: index},
-	}
-	do := s.count
-	if pass == 1 {
-		do = s.domainsOfFiles
-		fields = []table.Field{{Name: "registrable_domain", Into: &r.Domain}, {Name: "host", Into: &r.Host}, {Name: "finding", Into: &r.Finding}, {Name: "body_hash", Into: &r.BodyHash}}
-		if !s.manyShare() {
-			return nil
-		}
-	}
-	for i := range s.scan.Commits {
-		c := &s.scan.Commits[i]
-		if pass == 0 && s.scan.Has(schema.Bodies) {
-			if err := s.judgeBodies(ctx, c); err != nil {
-				return err
-			}
-		}
-		sites, err := sink.OpenCursor(ctx, s.scan, c, schema.Sites, fields...)
-		if err != nil {
-			return err
-		}
-		if pass == 1 || !s.by.Verdicts {
-			s.rows = nil
-			if err := eachOf(sites, do); err != nil {
-				return err
-			}
-			continue
-		}
-		verdicts, err := sink.OpenCursor(ctx, s.scan, c, schema.Verdicts, s.row.fields()...)
-		if err != nil {
-			return errors.Join(err, sites.Close())
-		}
-		if err := s.verdictReader.read(c, sites, &r.Seq, verdicts, do); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// judgeBodies judges the files of a part by the RFC.
-func (s *sensitivity) judgeBodies(ctx context.Context, c *commit.Commit) error {
-	s.byRFC = map[int64]bool{}
-	if _, ok := c.File(schema.Bodies); !ok {
+// judgeBodies judges each distinct file by the RFC.
+func (s *sensitivity) judgeBodies(ctx context.Context) error {
+	if !s.scan.Has(schema.Bodies) {
 		return nil
 	}
 	site := &audit.Site{}
-	for row, err := range sink.CommitRows[schema.BodyRow](ctx, s.scan, c, schema.Bodies) {
+	for row, err := range sink.Rows[schema.BodyRow](ctx, s.scan, schema.Bodies) {
 		if err != nil {
 			return err
+		}
+		if _, known := s.byRFC[row.BodyHash]; known {
+			continue
 		}
 		site.Reset()
 		site.Fetch = exchange.Response{Outcome: exchange.Answered, Status: 200, Body: row.Body}
 		site.Dialect = parser.RFC
 		s.auditor.Judge(site)
 		s.byRFC[row.BodyHash] = s.blocksIn(&site.Report)
+	}
+	return nil
+}
+
+// countSites reads the sites, with their verdicts where the definition needs them.
+func (s *sensitivity) countSites(ctx context.Context) error {
+	r, index := &s.site, s.tokens.index
+	fields := []table.Field{
+		{Name: "seq", Into: &r.Seq}, {Name: "rank", Into: &r.Rank}, {Name: "host", Into: &r.Host}, {Name: "registrable_domain", Into: &r.Domain},
+		{Name: "status", Into: &r.Status}, {Name: "access", Into: &r.Access}, {Name: "finding", Into: &r.Finding},
+		{Name: "redirect_scope", Into: &r.Scope}, {Name: "managed_block", Into: &r.Managed}, {Name: "body_hash", Into: &r.BodyHash},
+		{Name: "named", Into: &r.Named, Index: index}, {Name: "blocked", Into: &r.Blocked, Index: index}, {Name: "partial", Into: &r.Partial, Index: index},
+	}
+	if s.by.Verdicts {
+		return s.together(ctx, s.scan, fields, &r.Seq, s.row.fields(), s.count)
+	}
+	return eachSite(ctx, s.scan, fields, s.count)
+}
+
+// countDomainsOfFiles reads the sites again if many share a file.
+func (s *sensitivity) countDomainsOfFiles(ctx context.Context) error {
+	for _, f := range s.files {
+		if f.sites >= sharedBy {
+			r := &s.site
+			return eachSite(ctx, s.scan, []table.Field{
+				{Name: "registrable_domain", Into: &r.Domain}, {Name: "host", Into: &r.Host}, {Name: "finding", Into: &r.Finding}, {Name: "body_hash", Into: &r.BodyHash},
+			}, s.domainsOfFiles)
+		}
 	}
 	return nil
 }
@@ -307,10 +290,10 @@ func (s *sensitivity) count() {
 	add(choiceSameDomain, rules && r.Scope != "other_domain", blocks)
 	add(choiceUnmanaged, rules && !r.Managed, blocks)
 	add(choiceRFC, rules, s.byRFC[r.BodyHash])
-	switch r.Finding {
-	case "not_asked", "challenged", "rate_limited", "unreachable", "server_error":
+	switch f, known := audit.FindingNamed(r.Finding); {
+	case known && f.IsGap():
 		s.unobserved++
-	case "refused", "html":
+	case f == audit.FindingRefused, f == audit.FindingHTML:
 		s.unread++
 	}
 	s.speak(rules, rules && blocks)
@@ -347,16 +330,6 @@ func (s *sensitivity) speak(rules, blocks bool) {
 	if !known || cmp.Or(cmp.Compare(now.class, before.class), cmp.Compare(now.rank, before.rank), cmp.Compare(now.seq, before.seq)) < 0 {
 		s.domains[key] = now
 	}
-}
-
-// manyShare reports whether a file may be one that many domains have.
-func (s *sensitivity) manyShare() bool {
-	for _, f := range s.files {
-		if f.sites >= sharedBy {
-			return true
-		}
-	}
-	return false
 }
 
 // domainsOfFiles counts the domains of the current site's file.
