@@ -193,7 +193,7 @@ func (b *blocker) site(r *summaryColumns, verdicts []verdictColumns) {
 			b.each(r.Blocked)
 		}
 	case "explicit_root":
-		b.explicitly(verdicts)
+		eachExplicit(verdicts, b.block)
 	case "dpi_all":
 		b.asTheDPIReads(verdicts)
 	}
@@ -279,33 +279,14 @@ func (b *blocker) countUsual() {
 	b.now++ // the next site has another number
 }
 
-// explicitly counts the tokens whose own group denies them `/`.
-func (b *blocker) explicitly(verdicts []verdictColumns) {
-	for i := range verdicts {
-		if v := &verdicts[i]; !v.Lenient && v.id != noToken && v.Via == "own" && !v.RootAllowed {
-			b.block(v.id)
-		}
-	}
-}
-
-// asTheDPIReads counts the tokens whose rows read `all`. If the row of `*` does, it also counts all tokens without
-// rows: any unlisted agent inherits, even one that does not heed `*`.
+// asTheDPIReads counts the tokens whose rows read `all`, and where that of `*` does all tokens without rows.
 func (b *blocker) asTheDPIReads(verdicts []verdictColumns) {
-	inherit := false
-	for i := range verdicts {
-		v := &verdicts[i]
-		all := v.DPI == "all"
-		switch {
-		case v.Lenient:
-		case v.Token == "*":
-			inherit = all
-		case v.id != noToken:
-			b.tokens[v.id].ruledAt, b.tokens[v.id].traced = b.now, true
-			if all {
-				b.block(v.id)
-			}
+	inherit := asTheDPIReads(verdicts, func(id int32, all bool) {
+		b.tokens[id].ruledAt, b.tokens[id].traced = b.now, true
+		if all {
+			b.block(id)
 		}
-	}
+	})
 	if inherit {
 		for _, id := range b.chosen {
 			if b.tokens[id].ruledAt != b.now {

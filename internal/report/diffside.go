@@ -269,11 +269,14 @@ func (s *side) state() siteState {
 func (s *side) policy() uint32 {
 	r := &s.row
 	clear(s.cells)
+	mark := func(id int32, bits byte) {
+		if place := s.place(id); place >= 0 {
+			s.cells[place] |= bits
+		}
+	}
 	set := func(ids []int32, bits byte) {
 		for _, id := range ids {
-			if place := s.place(id); place >= 0 {
-				s.cells[place] |= bits
-			}
+			mark(id, bits)
 		}
 	}
 	set(r.Named, namedBit)
@@ -292,34 +295,21 @@ func (s *side) policy() uint32 {
 		set(r.Blocked, blocksBit)
 		set(r.Partial, blocksBit)
 	case "explicit_root":
-		for i := range s.rows {
-			if v := &s.rows[i]; !v.Lenient && v.Via == "own" && !v.RootAllowed {
-				set([]int32{v.id}, blocksBit)
-			}
-		}
+		eachExplicit(s.rows, func(id int32) { mark(id, blocksBit) })
 	case "dpi_all":
-		s.asTheDPIReads()
+		s.markAsTheDPIReads()
 	}
 	return s.c.policies.id(s.cells)
 }
 
-// asTheDPIReads marks the tokens whose rows read `all`. Tokens without a row inherit from that of `*`.
-func (s *side) asTheDPIReads() {
+// markAsTheDPIReads marks the tokens whose rows read `all`. Tokens without a row inherit from that of `*`.
+func (s *side) markAsTheDPIReads() {
 	const hasRow = 16
-	inherit := false
-	for i := range s.rows {
-		v := &s.rows[i]
-		place := s.place(v.id)
-		switch {
-		case v.Lenient:
-		case v.Token == "*":
-			inherit = v.DPI == "all"
-		case place >= 0 && v.DPI == "all":
-			s.cells[place] |= hasRow | blocksBit
-		case place >= 0:
-			s.cells[place] |= hasRow
+	inherit := asTheDPIReads(s.rows, func(id int32, all bool) {
+		if place := s.place(id); place >= 0 {
+			s.cells[place] |= hasRow | byte(one(all))*blocksBit
 		}
-	}
+	})
 	for place, cell := range s.cells {
 		if inherit && cell&hasRow == 0 {
 			cell |= blocksBit

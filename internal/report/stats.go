@@ -316,6 +316,32 @@ func (r *verdictReader) together(ctx context.Context, scan *commit.Scan, fields 
 	return nil
 }
 
+// eachExplicit calls do for each registry token whose own group denies it `/`.
+func eachExplicit(verdicts []verdictColumns, do func(id int32)) {
+	for i := range verdicts {
+		if v := &verdicts[i]; !v.Lenient && v.id != noToken && v.Via == "own" && !v.RootAllowed {
+			do(v.id)
+		}
+	}
+}
+
+// asTheDPIReads calls ruled for each registry token with a row, and says whether the row reads `all`. inherit reports whether
+// that of `*` does: then all tokens without a row do, even those that do not heed it.
+func asTheDPIReads(verdicts []verdictColumns, ruled func(id int32, all bool)) (inherit bool) {
+	for i := range verdicts {
+		v := &verdicts[i]
+		all := v.DPI == "all"
+		switch {
+		case v.Lenient:
+		case v.Token == "*":
+			inherit = all
+		case v.id != noToken:
+			ruled(v.id, all)
+		}
+	}
+	return inherit
+}
+
 // answered reports whether there was an HTTP status.
 func (s *siteColumns) answered() bool { return s.Status != 0 }
 
