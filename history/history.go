@@ -7,11 +7,7 @@
 // the merge of files, and files.go the record and its tables.
 package history
 
-import (
-	"time"
-
-	"github.com/cespare/xxhash/v2"
-)
+import "time"
 
 // Date is a scan's date, in days since 1970-01-01. 0 is none.
 type Date int32
@@ -30,16 +26,6 @@ func (d Date) String() string {
 	return time.Unix(int64(d)*24*60*60, 0).UTC().Format(time.DateOnly)
 }
 
-// SiteID returns the id of a site, the key of the ledger. Of 100 million sites, two share an id with probability 0.03 %.
-func SiteID(host string, port int32, requested string) int64 {
-	var d xxhash.Digest
-	d.Reset()
-	_, _ = d.WriteString(host) // a hash has no errors
-	_, _ = d.Write([]byte{0, byte(port >> 8), byte(port)})
-	_, _ = d.WriteString(requested)
-	return int64(d.Sum64())
-}
-
 // Source says who made an observation, and who judged it. The observations of a scan share it.
 type Source struct {
 	Observer string // commit.Observer in one line
@@ -48,7 +34,7 @@ type Source struct {
 
 // Observation is what one night found at one site.
 type Observation struct {
-	Site      int64 // see SiteID
+	Site      int64 // see schema.SiteID
 	Host      string
 	Port      int32
 	Requested string

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // memory is a ledger without files.
@@ -179,7 +181,7 @@ func TestFold(t *testing.T) {
 			o.Requested, o.Finding, _ = strings.Cut(row, " ")
 			port := map[string]int32{"https": 443, "http": 80, "auto": 443}[o.Requested]
 			o.Host, o.FetchedAt = "example.com", int64(at)
-			o.Port, o.Site = FoldedKey(o.Host, port, o.Requested)
+			o.Port, o.Site = schema.FoldedKey(o.Host, port, o.Requested)
 			o.Policy = Policy{Class: o.Finding}.Canonical().ID
 			captures = append(captures, o)
 		}
@@ -187,7 +189,7 @@ func TestFold(t *testing.T) {
 		if len(folded) != 1 || folded[0].Finding != want || folded[0].Requested != "auto" || folded[0].Port != 443 || (disagree == 1) != disagrees {
 			t.Errorf("%v: %+v, %d disagree; want %s", rows, folded, disagree, want)
 		}
-		if site := SiteID("example.com", 443, "auto"); folded[0].Site != site {
+		if site := schema.SiteID("example.com", 443, "auto"); folded[0].Site != site {
 			t.Errorf("%v: site %d, want that of the list, %d", rows, folded[0].Site, site)
 		}
 	}
@@ -204,11 +206,11 @@ func TestFold(t *testing.T) {
 		requested string
 		want      int64
 	}{
-		{8080, "http", SiteID("h", 8080, "auto")},
-		{80, "https", SiteID("h", 80, "auto")},
-		{21, "ftp", SiteID("h", 21, "ftp")},
+		{8080, "http", schema.SiteID("h", 8080, "auto")},
+		{80, "https", schema.SiteID("h", 80, "auto")},
+		{21, "ftp", schema.SiteID("h", 21, "ftp")},
 	} {
-		if _, site := FoldedKey("h", key.port, key.requested); site != key.want {
+		if _, site := schema.FoldedKey("h", key.port, key.requested); site != key.want {
 			t.Errorf("%+v: site %d", key, site)
 		}
 	}

@@ -38,18 +38,6 @@ func Fold(archive []Observation) (sites []Observation, disagree int) {
 	return sites, disagree
 }
 
-// FoldedKey returns the key in the ledger of a capture of an archive. Ordinary lists have entries without a scheme.
-// Captures have one, and count as the answer to such an entry.
-func FoldedKey(host string, port int32, requested string) (foldedPort int32, site int64) {
-	switch {
-	case requested == "http" && port == 80:
-		port, requested = 443, "auto" // the port of entries without scheme and port
-	case requested == "http", requested == "https":
-		requested = "auto"
-	}
-	return port, SiteID(host, port, requested)
-}
-
 // keepOne sorts by site and keeps the highest observation of each. disagree counts the sites that were requested by
 // https and by http, and have two observations that differ.
 func keepOne(night []Observation, compare func(a, b Observation) int) (kept []Observation, disagree int) {

@@ -117,9 +117,9 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 			}
 			o := Observation{Host: strings.Clone(c.Host), Port: c.Port, Requested: word(c.Requested), Finding: word(c.Finding), Body: c.Body, From: from, FetchedAt: c.FetchedAt, Seq: c.Seq}
 			if archive {
-				o.Port, o.Site = FoldedKey(o.Host, o.Port, o.Requested)
+				o.Port, o.Site = schema.FoldedKey(o.Host, o.Port, o.Requested)
 			} else {
-				o.Site = SiteID(o.Host, o.Port, o.Requested)
+				o.Site = schema.SiteID(o.Host, o.Port, o.Requested)
 			}
 			if !isGap(o.Finding) {
 				o.Policy = n.intern(c.policy())

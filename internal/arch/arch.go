@@ -53,7 +53,7 @@ var arrows = map[string][]string{
 	"internal/job":         {"inputs", "fetcher", "pipeline", "audit", "sink", "sink/table", "sink/commit", "internal/archive", "internal/replay", "internal/report", "internal/store", "internal/origin"},
 	"internal/report":      {"sink", "sink/schema", "sink/table", "sink/commit", "audit", "audit/tokens", "parser", "internal/exchange", "internal/printable", "internal/store"},
 	"internal/observer":    {"fetcher/resolve"},
-	"internal/terminal":    {"audit", "audit/tokens", "parser", "pipeline", "fetcher/resolve", "internal/exchange", "internal/observer", "internal/printable", "internal/report"},
+	"internal/terminal":    {"history", "audit", "audit/tokens", "parser", "pipeline", "fetcher/resolve", "internal/exchange", "internal/observer", "internal/printable", "internal/report"},
 	"internal/metrics":     {"pipeline", "fetcher/resolve", "internal/exchange"},
 	"internal/sharedtest":  {},
 	"internal/rowtest":     {},
@@ -100,7 +100,7 @@ var doors = map[string][]string{
 	"golang.org/x/net/idna":               {"internal/origin", "internal/simweb"}, // the simulated web spells names of its own
 	"golang.org/x/sys":                    {"internal/terminal", "internal/store", "internal/hostiletest"},
 	"github.com/klauspost/compress":       {"fetcher", "inputs", "sink/table", "internal/simweb", "internal/sharedtest", "internal/warc"},
-	"github.com/cespare/xxhash/v2":        {"audit", "history", "inputs", "internal/report", "internal/simweb", "sink/index"},
+	"github.com/cespare/xxhash/v2":        {"audit", "history", "inputs", "internal/report", "internal/simweb", "sink/index", "sink/schema"},
 }
 
 // Package is one package as `go list -json` describes it.

@@ -174,7 +174,7 @@ type comparison struct {
 	before     side
 	after      side
 	states     []siteState
-	index      map[uint64]int32 // of states, by the site's key
+	index      map[int64]int32 // of states, by the site's key
 	findings   [audit.NumFindings][audit.NumFindings]int64
 	both       int64
 	rulesBoth  int64
@@ -227,7 +227,7 @@ func newComparison(ctx context.Context, from, to ScanAt, o *DiffOptions) (*compa
 	if !ok || definition.Over != "sites_rules" {
 		return nil, fmt.Errorf("cannot compare by %.40q: the definitions are %s", o.Definition, strings.Join(SensitivityDefinitions(), ", "))
 	}
-	c := &comparison{o: o, by: &definition, places: make([]int32, len(o.Registry.Tokens)), index: map[uint64]int32{}}
+	c := &comparison{o: o, by: &definition, places: make([]int32, len(o.Registry.Tokens)), index: map[int64]int32{}}
 	for id := range o.Registry.Tokens {
 		c.places[id] = noToken
 		if o.Selection.Takes(&o.Registry.Tokens[id]) {

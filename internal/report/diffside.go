@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/cespare/xxhash/v2"
 )
@@ -73,7 +74,7 @@ type side struct {
 	cells   []byte // of the current site's policy
 	buffer  []byte
 	unknown *string // a finding that this version does not have
-	picks   map[uint64]pick
+	picks   map[int64]pick
 
 	sites, rules, repeated, folded, disagree int64
 }
@@ -159,7 +160,7 @@ func (s *side) checked(err error) error {
 
 // pick finds the row that speaks for each site, and what the scan says of tokens.
 func (s *side) pick(ctx context.Context) error {
-	s.picks = map[uint64]pick{}
+	s.picks = map[int64]pick{}
 	fields := s.keyFields()
 	if s.traced != nil {
 		fields = append(fields, s.listFields()...)
@@ -198,28 +199,14 @@ func (s *side) speaks(before, now *pick) bool {
 	return now.seq > before.seq
 }
 
-// Ports of the two schemes that an archive's captures have. A site that is listed without a scheme has that of https.
-const (
-	httpPort  = 80
-	httpsPort = 443
-)
-
-// key identifies the current site in both scans, by a hash of its host, port and requested scheme. An archive has
-// captures by http and https, where a list has the host alone.
-func (s *side) key() uint64 {
+// key identifies the current site in both scans. An archive has captures by http and https, where a list has the host alone.
+func (s *side) key() int64 {
 	r := &s.row
-	requested, port := r.Requested, r.Port
-	if s.archive && (requested == "http" || requested == "https") {
-		if requested == "http" && port == httpPort {
-			port = httpsPort
-		}
-		requested = "auto"
+	if s.archive {
+		_, id := schema.FoldedKey(r.Host, r.Port, r.Requested)
+		return id
 	}
-	s.buffer = append(s.buffer[:0], r.Host...)
-	s.buffer = append(s.buffer, 0)
-	s.buffer = binary.LittleEndian.AppendUint32(s.buffer, uint32(port))
-	s.buffer = append(s.buffer, requested...)
-	return xxhash.Sum64(s.buffer)
+	return schema.SiteID(r.Host, r.Port, r.Requested)
 }
 
 // trace notes the tokens of which the current row says something.
