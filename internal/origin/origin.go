@@ -11,7 +11,6 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
-	"golang.org/x/net/publicsuffix"
 )
 
 // Scheme is the protocol by which a site is asked. The zero value is invalid.
@@ -444,63 +443,3 @@ func (o Origin) AppendHostTo(b []byte) []byte {
 
 // String is AppendTo as a string.
 func (o Origin) String() string { return string(o.AppendTo(nil)) }
-
-// RegistrableDomain returns the public suffix plus one label (`example.co.uk`); "" for addresses, bare suffixes and
-// single labels. The result is a part of Host; finding it allocates a little.
-func (o Origin) RegistrableDomain() string {
-	if _, isIP := o.Addr(); isIP || strings.IndexByte(o.host, '.') < 0 {
-		return ""
-	}
-	suffix, _ := publicsuffix.PublicSuffix(o.host)
-	if len(o.host) <= len(suffix) {
-		return ""
-	}
-	before := o.host[:len(o.host)-len(suffix)-1]
-	return o.host[strings.LastIndexByte(before, '.')+1:]
-}
-
-// ICANNDomain returns the registrable domain as if suffixes that companies have listed (`github.io`, `blogspot.co.uk`) were
-// none: `github.io` for `me.github.io` and for itself. It is "" for hosts without such a suffix. The result is a part of
-// Host.
-func (o Origin) ICANNDomain() string {
-	if _, isIP := o.Addr(); isIP {
-		return ""
-	}
-	suffix, _ := publicsuffix.PublicSuffix(o.host)
-	if isICANN(suffix) {
-		return ""
-	}
-	for !isICANN(suffix) {
-		_, parent, _ := strings.Cut(suffix, ".")
-		suffix, _ = publicsuffix.PublicSuffix(parent)
-	}
-	before := o.host[:len(o.host)-len(suffix)-1]
-	return o.host[strings.LastIndexByte(before, '.')+1:]
-}
-
-// isICANN reports whether a public suffix is one of ICANN's, or of an unknown top-level domain. The package must be asked
-// about the suffix itself: for dualstack.us-east-1.amazonaws.com it calls that of a company ICANN's.
-func isICANN(suffix string) bool {
-	if strings.IndexByte(suffix, '.') < 0 {
-		return true
-	}
-	_, icann := publicsuffix.PublicSuffix(suffix)
-	return icann
-}
-
-// TLD returns the last label if the public suffix list has it as a top-level domain of the DNS root, else "". The
-// result is a part of Host; finding it allocates a little.
-func (o Origin) TLD() string {
-	if _, isIP := o.Addr(); isIP {
-		return ""
-	}
-	tld := o.host[strings.LastIndexByte(o.host, '.')+1:]
-	if _, icann := publicsuffix.PublicSuffix(tld); icann {
-		return tld
-	}
-	// A few country codes (ck, er, np …) are listed only with a wildcard, as `*.ck`.
-	if _, icann := publicsuffix.PublicSuffix("-." + tld); icann {
-		return tld
-	}
-	return ""
-}
