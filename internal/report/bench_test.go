@@ -13,12 +13,9 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 )
 
-// BenchmarkReport reads a scan of 200,000 sites with real bodies, in four parts.
-//
-//	go test ./internal/report -run '^$' -bench Report -benchtime 1x -benchmem
-func BenchmarkReport(b *testing.B) {
-	const sites = 200_000
-	bodies := sharedtest.Bodies(b, "typical12k")
+// benchScan writes a scan of so many sites with these bodies.
+func benchScan(b *testing.B, sites int, body func(i int) []byte) store.Store {
+	b.Helper()
 	dir, err := store.NewDir(b.TempDir())
 	if err != nil {
 		b.Fatal(err)
@@ -34,7 +31,7 @@ func BenchmarkReport(b *testing.B) {
 			b.Fatal(err)
 		}
 		s.Seq, s.Rank, s.Input = uint64(i), int64(i)+1, s.Origin.Host()
-		s.Fetch.Outcome, s.Fetch.Status, s.Fetch.Body = exchange.Answered, 200, bodies[i%len(bodies)]
+		s.Fetch.Outcome, s.Fetch.Status, s.Fetch.Body = exchange.Answered, 200, body(i)
 		audit.Judge(s)
 		if err := w.Add(s); err != nil {
 			b.Fatal(err)
@@ -43,6 +40,16 @@ func BenchmarkReport(b *testing.B) {
 	if err := w.Close(context.Background()); err != nil {
 		b.Fatal(err)
 	}
+	return dir
+}
+
+// BenchmarkReport reads a scan of 200,000 sites with real bodies, in four parts.
+//
+//	go test ./internal/report -run '^$' -bench Report -benchtime 1x -benchmem
+func BenchmarkReport(b *testing.B) {
+	const sites = 200_000
+	bodies := sharedtest.Bodies(b, "typical12k")
+	dir := benchScan(b, sites, func(i int) []byte { return bodies[i%len(bodies)] })
 	perSite := func(b *testing.B) {
 		b.ReportMetric(float64(b.N)*sites/b.Elapsed().Seconds(), "sites/s")
 	}

@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -500,49 +499,23 @@ func TestDiffDocument(t *testing.T) {
 	}
 }
 
-// BenchmarkDiff compares two scans of BULKSCAN_DIFF_SITES sites, 100,000 by default, with real files. Three in a hundred sites
+// BenchmarkDiff compares two scans of a million sites, 100,000 with -short, with real files. Three in a hundred sites
 // have another file in the later scan.
 //
 //	go test ./internal/report -run '^$' -bench Diff -benchtime 1x -benchmem
 func BenchmarkDiff(b *testing.B) {
-	n := 100_000
-	if text := os.Getenv("BULKSCAN_DIFF_SITES"); text != "" {
-		var err error
-		if n, err = strconv.Atoi(text); err != nil {
-			b.Fatal(err)
-		}
+	n := 1_000_000
+	if testing.Short() {
+		n = 100_000
 	}
 	bodies := sharedtest.Bodies(b, "typical12k")
 	made := func(later int) ScanAt {
-		dir, err := store.NewDir(b.TempDir())
-		if err != nil {
-			b.Fatal(err)
-		}
-		w, err := sink.Open(b.Context(), dir, sink.Options{ScanID: "bench"})
-		if err != nil {
-			b.Fatal(err)
-		}
-		s := &audit.Site{}
-		for i := range n {
-			s.Reset()
-			if s.Origin, err = origin.Parse(fmt.Sprintf("host%d.com", i)); err != nil {
-				b.Fatal(err)
-			}
-			s.Seq, s.Rank, s.Input = uint64(i), int64(i)+1, s.Origin.Host()
-			body := bodies[i%len(bodies)]
+		return ScanAt{benchScan(b, n, func(i int) []byte {
 			if i%100 < 3*later {
-				body = bodies[(i+7)%len(bodies)]
+				i += 7
 			}
-			s.Fetch.Outcome, s.Fetch.Status, s.Fetch.Body = exchange.Answered, 200, body
-			audit.Judge(s)
-			if err := w.Add(s); err != nil {
-				b.Fatal(err)
-			}
-		}
-		if err := w.Close(context.Background()); err != nil {
-			b.Fatal(err)
-		}
-		return ScanAt{dir, "bench"}
+			return bodies[i%len(bodies)]
+		}), "bench"}
 	}
 	from, to := made(0), made(1)
 	for _, definition := range []string{Full, "dpi_all"} {

@@ -5,10 +5,8 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
-	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/sink/commit"
 )
@@ -112,15 +110,7 @@ func TestDiffPageHostile(t *testing.T) {
 		d.Causes[0].Cause, d.Failed[0].Finding, d.TokensUnknown[0], d.To.Lost[0].What = h.Text, h.Text, h.Text, h.Text
 		p.CDNs[0].CDN, p.CDNs[0].Rules, p.From.ScanID = h.Text, math.MinInt64, h.Text
 		for _, page := range []string{diffPageOf(t, d), pairedPageOf(t, p)} {
-			hostiletest.Check(t, h.Name, []byte(page), 500)
-			if n := strings.Count(page, "\n"); n > 400 {
-				t.Errorf("%s: the page has %d lines", h.Name, n)
-			}
-			for line := range strings.Lines(page) {
-				if line = strings.TrimSuffix(line, "\n"); columns(line) > pipeWidth || printable.Line(line) != line || !utf8.ValidString(line) {
-					t.Errorf("%s: a line of %d columns: %q", h.Name, columns(line), line)
-				}
-			}
+			harmless(t, h.Name, page, 400)
 		}
 		if t.Failed() {
 			return

@@ -124,6 +124,20 @@ func TestSummaryPage(t *testing.T) {
 	}
 }
 
+// harmless checks that a page with a hostile text has at most so many lines, and none that is too wide or not escaped.
+func harmless(t *testing.T, name, page string, lines int) {
+	t.Helper()
+	hostiletest.Check(t, name, []byte(page), 500)
+	if n := strings.Count(page, "\n"); n > lines {
+		t.Errorf("%s: the page has %d lines", name, n)
+	}
+	for line := range strings.Lines(page) {
+		if line = strings.TrimSuffix(line, "\n"); columns(line) > pipeWidth || printable.Line(line) != line || !utf8.ValidString(line) {
+			t.Errorf("%s: a line of %d columns: %q", name, columns(line), line)
+		}
+	}
+}
+
 // TestSummaryPageHostile has texts and numbers that no scan of ours would write.
 func TestSummaryPageHostile(t *testing.T) {
 	for _, h := range hostiletest.Texts() {
@@ -139,15 +153,7 @@ func TestSummaryPageHostile(t *testing.T) {
 		s.Blocking.MostBlocked[0].Token, s.Blocking.MostBlocked[0].Operator, s.Blocking.MostBlocked[0].Sites = h.Text, h.Text, math.MaxInt64
 		s.Blocking.Operator, s.Blocking.Lenient[0].Token = h.Text, h.Text
 		page := pageOf(t, s)
-		hostiletest.Check(t, h.Name, []byte(page), 500)
-		if n := strings.Count(page, "\n"); n > 200 {
-			t.Errorf("%s: the page has %d lines", h.Name, n)
-		}
-		for line := range strings.Lines(page) {
-			if line = strings.TrimSuffix(line, "\n"); columns(line) > pipeWidth || printable.Line(line) != line || !utf8.ValidString(line) {
-				t.Errorf("%s: a line of %d columns: %q", h.Name, columns(line), line)
-			}
-		}
+		harmless(t, h.Name, page, 200)
 		if t.Failed() {
 			return
 		}
