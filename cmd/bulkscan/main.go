@@ -168,8 +168,8 @@ func (a *app) interrupts(parent context.Context, stop func() bool) (ctx context.
 		select {
 		case <-ended:
 		case <-signals:
+			signal.Stop(signals) // a third one does what it does to any process, from the moment that the line is read
 			fmt.Fprintln(a.stderr, "\nbulkscan: aborted; what was committed is kept")
-			signal.Stop(signals) // a third one does what it does to any process
 			cancel()
 		}
 	}()
