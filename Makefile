@@ -76,7 +76,7 @@ generated: ## fail if a generated document is out of date
 integration: build internal/integration/duckdb/node_modules internal/integration/readers/node_modules internal/integration/warcio/node_modules .bin/versitygw ## scan the simulated web, also killed, read datasets and archive with DuckDB, Polars, hyparquet and warcio; try the experiments of bench, small
 	go -C bench test -count 1 ./...
 	@dir=$$(mktemp -d); killed=$$(mktemp -d); kept=$$(mktemp -d); trap 'rm -rf "$$dir" "$$killed" "$$kept"' EXIT; \
-	bin/bulkscan demo -o "$$dir" --warc-out "$$kept" --origins 2000 --part-rows 50; \
+	bin/bulkscan demo -o "$$dir" --warc-out "$$kept" --origins 2000 --part-rows 50 --no-compact; \
 	node internal/integration/warcio/check.mjs "$$kept" 1500; \
 	bin/bulkscan scan --format warc "$$kept"/*.warc.gz -o "$$kept/again" --scan-id again --progress none; \
 	bin/bulkscan verify "$$kept/again"; \

@@ -51,7 +51,7 @@ func BenchmarkMerge(b *testing.B) {
 		runtime.GC()
 		stop := watchHeap(&peak)
 		b.StartTimer()
-		if err := Add(ctx, dir, "n1", Options{Progress: func(m Merged) { done = m }}); err != nil {
+		if _, err := Update(ctx, dir, Options{Progress: func(m Merged) { done = m }}); err != nil {
 			b.Fatal(err)
 		}
 		stop()

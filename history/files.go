@@ -47,10 +47,19 @@ type Ledger struct {
 
 // MergedScan is a scan of which the ledger has the observations.
 type MergedScan struct {
-	ScanID     string    `json:"scan_id"`
-	ScanDate   string    `json:"scan_date"`
-	FinishedAt time.Time `json:"finished_at"` // another time means that the scan was repaired or restarted
+	ScanID     string          `json:"scan_id"`
+	ScanDate   string          `json:"scan_date"`
+	StartedAt  time.Time       `json:"started_at"`
+	FinishedAt time.Time       `json:"finished_at"` // another time means that the scan was repaired or restarted
+	Observer   commit.Observer `json:"observer"`
 }
+
+// same reports whether two entries are of one scan with the same rows.
+func (s MergedScan) same(other MergedScan) bool {
+	return s.ScanID == other.ScanID && s.FinishedAt.Equal(other.FinishedAt)
+}
+
+func (s MergedScan) isArchive() bool { return s.Observer.Source == commit.Archive }
 
 // File is a file of the ledger.
 type File struct {
@@ -105,7 +114,7 @@ func rowsOf[T any](ctx context.Context, st store.Store, files []File, tableName 
 			if f.Table != tableName || f.Open != open {
 				continue
 			}
-			if err := check(ctx, st, f.File); err != nil {
+			if err := checkFile(ctx, st, f.File); err != nil {
 				yield(nil, fmt.Errorf("%w; derive the ledger anew by history --rebuild", err))
 				return
 			}
@@ -118,8 +127,8 @@ func rowsOf[T any](ctx context.Context, st store.Store, files []File, tableName 
 	}
 }
 
-// check compares a file's bytes with its record: an episode that is changed on disk would be merged night after night.
-func check(ctx context.Context, st store.Store, f schema.File) error {
+// checkFile compares a file's bytes with its record: an episode that is changed on disk would be merged night after night.
+func checkFile(ctx context.Context, st store.Store, f schema.File) error {
 	object, err := st.Open(ctx, f.Name)
 	if err != nil {
 		return err

@@ -1,17 +1,22 @@
 package history
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// Options of Add and Rebuild.
+// Options of Update and Rebuild.
 type Options struct {
 	ToolVersion string
 	// Rejudge judges stored bodies again, where body and judge of a site changed in one night. Without it, or if it is
@@ -27,77 +32,140 @@ type Rejudge struct {
 	Policy func(body []byte) Policy
 }
 
-// ErrOtherObserver says that a scan is by another observer than the ledger's, and from before its last night.
-var ErrOtherObserver = errors.New("the ledger has the scans of another observer")
+// RejudgeBy returns the judge of this program with a registry.
+func RejudgeBy(registry *tokens.Registry) *Rejudge {
+	auditor := audit.New(registry)
+	return &Rejudge{Judge: judgeOf(registry.Version, audit.CheckVersion), Policy: func(body []byte) Policy {
+		var site audit.Site
+		site.Fetch.Outcome, site.Fetch.Status, site.Fetch.Body = exchange.Answered, 200, body
+		auditor.Judge(&site)
+		return PolicyOf(sink.Judged(&site.Report, registry))
+	}}
+}
+
+func judgeOf(registryVersion, checkVersion string) string {
+	return registryVersion + " " + checkVersion
+}
 
 // ErrNoScan says that a dataset has no complete scan.
 var ErrNoScan = errors.New("the dataset has no complete scan")
 
-// Rebuild derives the ledger from all complete scans of the default observer, which is that of the newest date, and of
-// archives. If the newest scan is of an archive, the newest live scan has the default observer.
-func Rebuild(ctx context.Context, st store.Store, o Options) error {
-	return locked(ctx, st, func() error { return rebuild(ctx, st, o) })
+// GoneError says that the ledger would have to be derived anew, and that some of its scans cannot be read any more.
+type GoneError struct{ ScanIDs []string }
+
+func (e *GoneError) Error() string {
+	return fmt.Sprintf("the history has to be derived anew, and %d of its scans are not complete any more, or gone; the first is %s; history --rebuild derives it from those that are left", len(e.ScanIDs), e.ScanIDs[0])
 }
 
-// Add merges one more complete scan. A scan that is merged already changes nothing. If the scan is not after the last
-// night, the ledger is derived anew from its scans and this one; if there is no ledger, or the scan brings a new default
-// observer, from all scans as Rebuild does.
-func Add(ctx context.Context, st store.Store, scanID string, o Options) error {
+// Updated says what Update did.
+type Updated struct {
+	Observer commit.Observer // whose scans the ledger has, beside archives
+	Anew     bool            // all nights were merged again, since a scan came before the last night or has changed
+	scans    []MergedScan
+}
+
+// Has reports whether the ledger has a scan.
+func (u *Updated) Has(scanID string) bool {
+	return slices.ContainsFunc(u.scans, func(s MergedScan) bool { return s.ScanID == scanID })
+}
+
+// Rebuild derives the ledger from all published scans that it follows (see follow.go).
+func Rebuild(ctx context.Context, st store.Store, o Options) error {
 	return locked(ctx, st, func() error {
-		m, err := commit.ReadManifest(ctx, st, scanID)
+		scans, err := published(ctx, st)
 		if err != nil {
 			return err
 		}
-		if m.State != commit.Complete {
-			return fmt.Errorf("cannot add scan %s to the history: it is not complete", scanID)
+		if len(scans) == 0 {
+			return fmt.Errorf("cannot derive the history: %w", ErrNoScan)
+		}
+		followed, observer := follow(scans)
+		return derive(ctx, st, o, &Ledger{Observer: observer}, followed)
+	})
+}
+
+// Update merges the published scans that the ledger follows and does not have. If one is not after the last night, or a
+// scan was repaired or begun anew since it was merged, all nights are merged again. A scan of the ledger that is not
+// there any more stays in it: then the error is a *GoneError if all nights would have to be merged again.
+func Update(ctx context.Context, st store.Store, o Options) (*Updated, error) {
+	u := &Updated{}
+	return u, locked(ctx, st, func() error {
+		scans, err := published(ctx, st)
+		damaged := (*commit.DamagedScansError)(nil)
+		if err != nil && !errors.As(err, &damaged) {
+			return err
 		}
 		ledger, err := ReadLedger(ctx, st)
 		if errors.Is(err, store.ErrNotExist) {
-			return rebuild(ctx, st, o)
+			ledger, err = &Ledger{}, nil
 		}
 		if err != nil {
 			return fmt.Errorf("%w; derive the ledger anew by history --rebuild", err)
 		}
-		now := merged(m)
-		same := func(s MergedScan) bool { return s.ScanID == scanID }
-		i := slices.IndexFunc(ledger.Scans, same)
-		switch {
-		case i >= 0 && ledger.Scans[i].FinishedAt.Equal(now.FinishedAt):
-			return nil
-		case !follows(m, ledger.Observer):
-			if m.ScanDate < ledger.last() && ledger.Observer.Source != commit.Archive {
-				return fmt.Errorf("cannot add scan %s to the history: %w: %s", scanID, ErrOtherObserver, ledger.Observer)
+		gone := &GoneError{}
+		for _, had := range ledger.Scans {
+			if !slices.ContainsFunc(scans, func(s MergedScan) bool { return s.ScanID == had.ScanID }) {
+				scans = append(scans, had)
+				gone.ScanIDs = append(gone.ScanIDs, had.ScanID)
 			}
-			return rebuild(ctx, st, o)
-		case i < 0 && m.ScanDate > ledger.last():
-			return derive(ctx, st, o, ledger, []MergedScan{now})
 		}
-		scans := append(slices.DeleteFunc(slices.Clone(ledger.Scans), same), now)
-		return derive(ctx, st, o, &Ledger{Observer: ledger.Observer}, scans)
+		u.scans, u.Observer = follow(scans)
+		if len(u.scans) >= len(ledger.Scans) && slices.EqualFunc(ledger.Scans, u.scans[:len(ledger.Scans)], MergedScan.same) {
+			added := u.scans[len(ledger.Scans):]
+			if len(added) == 0 {
+				return nil
+			}
+			if added[0].ScanDate > ledger.last() {
+				ledger.Observer = u.Observer
+				return derive(ctx, st, o, ledger, added)
+			}
+		}
+		if len(gone.ScanIDs) > 0 {
+			return gone
+		}
+		u.Anew = true
+		return derive(ctx, st, o, &Ledger{Observer: u.Observer}, u.scans)
 	})
 }
 
-func merged(m *commit.Manifest) MergedScan {
-	s := MergedScan{ScanID: m.ScanID, ScanDate: m.ScanDate}
-	if m.FinishedAt != nil {
-		s.FinishedAt = *m.FinishedAt
+// published returns the published scans of a dataset. With a *commit.DamagedScansError, those that can be read.
+func published(ctx context.Context, st store.Store) (scans []MergedScan, err error) {
+	manifests, err := commit.Scans(ctx, st)
+	for _, m := range manifests {
+		if !m.Published() || !slices.Contains(m.Tables, schema.Sites) {
+			continue
+		}
+		s := MergedScan{ScanID: m.ScanID, ScanDate: m.ScanDate, StartedAt: m.StartedAt, Observer: m.Observer}
+		if m.FinishedAt != nil {
+			s.FinishedAt = *m.FinishedAt
+		}
+		scans = append(scans, s)
 	}
-	return s
+	return scans, err
 }
 
-// follows reports whether the ledger of an observer has a scan.
-func follows(m *commit.Manifest, observer commit.Observer) bool {
-	return m.Observer == observer || m.Observer.Source == commit.Archive
-}
+// lockTime is how long another process is waited for that writes the ledger, and lockPause how often it is looked after.
+const (
+	lockTime  = time.Minute
+	lockPause = 100 * time.Millisecond
+)
 
 // locked holds the ledger's lock meanwhile.
 func locked(ctx context.Context, st store.Store, do func() error) error {
 	lock, err := st.Lock(ctx, lockName, nil)
-	if held, ok := errors.AsType[*store.HeldError](err); ok {
-		return fmt.Errorf("another process is writing the history: %w", held)
-	}
-	if err != nil {
-		return err
+	for begun := time.Now(); err != nil; lock, err = st.Lock(ctx, lockName, nil) {
+		held, ok := errors.AsType[*store.HeldError](err)
+		switch {
+		case !ok:
+			return err
+		case time.Since(begun) > lockTime:
+			return fmt.Errorf("another process is writing the history: %w", held)
+		}
+		select {
+		case <-time.After(lockPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	if lease, ok := lock.(store.Lease); ok && lease.Late() {
 		if err := fence(ctx, st, lease); err != nil {
@@ -121,37 +189,4 @@ func fence(ctx context.Context, st store.Store, lease store.Lease) error {
 		lease.Fenced()
 	}
 	return err
-}
-
-func rebuild(ctx context.Context, st store.Store, o Options) error {
-	manifests, err := commit.Scans(ctx, st)
-	if err != nil {
-		return err
-	}
-	manifests = slices.DeleteFunc(manifests, func(m *commit.Manifest) bool { return m.State != commit.Complete })
-	if len(manifests) == 0 {
-		return fmt.Errorf("cannot derive the history: %w", ErrNoScan)
-	}
-	slices.SortStableFunc(manifests, func(a, b *commit.Manifest) int { // stable: of one date, the scan that began last
-		return cmp.Or(compareLive(a, b), cmp.Compare(a.ScanDate, b.ScanDate))
-	})
-	observer := manifests[len(manifests)-1].Observer
-	var scans []MergedScan
-	for _, m := range manifests {
-		if follows(m, observer) {
-			scans = append(scans, merged(m))
-		}
-	}
-	return derive(ctx, st, o, &Ledger{Observer: observer}, scans)
-}
-
-// compareLive orders scans of archives before others.
-func compareLive(a, b *commit.Manifest) int {
-	rank := func(m *commit.Manifest) int {
-		if m.Observer.Source == commit.Archive {
-			return 0
-		}
-		return 1
-	}
-	return cmp.Compare(rank(a), rank(b))
 }

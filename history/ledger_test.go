@@ -20,6 +20,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/verify"
 )
 
 var bot = commit.Observer{Source: commit.Live, Product: "bot"}
@@ -138,10 +140,7 @@ func linesOf[T any](t testing.TB, st store.Store, l *Ledger, table string, open 
 // story returns a host's episodes in order, as cause, class, first and last day of the month.
 func story(t testing.TB, st store.Store, host string) string {
 	t.Helper()
-	l, err := ReadLedger(t.Context(), st)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := mustLedger(t, st)
 	classes := map[int64]string{}
 	for p, err := range rowsOf[Policy](t.Context(), st, l.Files, Policies, false) {
 		if err != nil {
@@ -168,10 +167,25 @@ func story(t testing.TB, st store.Store, host string) string {
 	return strings.Join(told, ", ")
 }
 
-func mustAdd(t testing.TB, st store.Store, ids ...string) {
+func mustUpdate(t testing.TB, st store.Store) *Updated {
+	t.Helper()
+	u, err := Update(t.Context(), st, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// publication sets the publication of scans.
+func publication(t testing.TB, st store.Store, p commit.Publication, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		if err := Add(t.Context(), st, id, Options{}); err != nil {
+		m, err := commit.ReadManifest(t.Context(), st, id)
+		if err == nil {
+			m.Publication = p
+			err = m.Write(t.Context(), st)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -211,10 +225,10 @@ func manyNights(t testing.TB, st store.Store, nights int) (ids []string) {
 	return ids
 }
 
-// TestAdd shows that adding scans one by one, in any order and some twice, gives what Rebuild gives.
-func TestAdd(t *testing.T) {
+// TestUpdate shows that publishing scans one by one, in any order, gives what Rebuild gives.
+func TestUpdate(t *testing.T) {
 	dir := newDir(t)
-	ids := manyNights(t, dir, 6)
+	all := manyNights(t, dir, 6)
 	mustRebuild(t, dir, Options{})
 	want := contents(t, dir)
 	if n := strings.Count(want, "\nhistory"); n < 8 {
@@ -223,51 +237,109 @@ func TestAdd(t *testing.T) {
 	f := func(ids ...string) {
 		t.Helper()
 		forget(t, dir)
-		// The ledger begins with one scan, as if the others had not been written yet.
-		if err := derive(t.Context(), dir, Options{}, &Ledger{Observer: bot}, scansOf(t, dir, ids[0])); err != nil {
-			t.Fatal(err)
+		publication(t, dir, commit.NotYet, all...)
+		last := ""
+		for _, id := range ids {
+			publication(t, dir, commit.ToAll, id)
+			u := mustUpdate(t, dir)
+			date := scansOf(t, dir, id)[0].ScanDate
+			if !u.Has(id) || u.Anew != (date <= last) {
+				t.Errorf("%v: %s: %+v", ids, id, u)
+			}
+			last = max(last, date)
 		}
-		mustAdd(t, dir, ids[1:]...)
 		if got := contents(t, dir); got != want {
 			t.Errorf("%v:\n got %s\nwant %s", ids, got, want)
 		}
 	}
-	f(ids...)
+	f(all...)
 	f("n1", "n3", "n2", "n3x", "n4", "n6", "n5")
 	f("n6", "n3x", "n1", "n3", "n5", "n4", "n2")
 	before := mustRead(t, dir, LedgerName)
-	mustAdd(t, dir, "n6", "n1", "n3x")
+	mustUpdate(t, dir)
 	if after := mustRead(t, dir, LedgerName); string(after) != string(before) {
 		t.Errorf("scans that were merged before change the ledger:\n%s\nbefore:\n%s", after, before)
 	}
-	// Without a ledger, the first scan brings all.
+	// Without a ledger, all come at once.
 	forget(t, dir)
-	mustAdd(t, dir, "n2")
+	mustUpdate(t, dir)
 	if got := contents(t, dir); got != want {
 		t.Errorf("without a ledger:\n got %s\nwant %s", got, want)
 	}
 	onlyNamed(t, dir)
-}
 
-func scansOf(t testing.TB, st store.Store, ids ...string) (scans []MergedScan) {
-	t.Helper()
-	for _, id := range ids {
-		m, err := commit.ReadManifest(t.Context(), st, id)
-		if err != nil {
+	// A scan that is gone stays in the ledger until all nights have to be merged again.
+	for _, name := range namesOf(t, dir, schema.ScansFolder+"n2/") {
+		if err := dir.Delete(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
-		scans = append(scans, merged(m))
 	}
-	return scans
+	scanned(t, dir, "n7", "2026-11-07", nil, "h1.example=a")
+	if u := mustUpdate(t, dir); !u.Has("n2") || !u.Has("n7") {
+		t.Errorf("%+v", u)
+	}
+	scanned(t, dir, "n0", "2026-10-31", nil, "h1.example=a")
+	before = mustRead(t, dir, LedgerName)
+	_, err := Update(t.Context(), dir, Options{})
+	if gone, ok := errors.AsType[*GoneError](err); !ok || !slices.Equal(gone.ScanIDs, []string{"n2"}) {
+		t.Errorf("an older night with a scan that is gone: %v", err)
+	}
+	if after := mustRead(t, dir, LedgerName); string(after) != string(before) {
+		t.Error("it changed the ledger")
+	}
+	mustRebuild(t, dir, Options{})
+	if u := mustUpdate(t, dir); u.Has("n2") || !u.Has("n0") {
+		t.Errorf("after Rebuild: %+v", u)
+	}
+}
+
+func scansOf(t testing.TB, st store.Store, ids ...string) []MergedScan {
+	t.Helper()
+	all, err := published(t.Context(), st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(s MergedScan) bool { return !slices.Contains(ids, s.ScanID) })
+}
+
+// TestFollow shows whose scans the ledger has. A word is a scan: the observer, and its day. The observer archive is one.
+func TestFollow(t *testing.T) {
+	f := func(scans, want, observer string) {
+		t.Helper()
+		var all []MergedScan
+		for i, word := range strings.Fields(scans) {
+			by, day, _ := strings.Cut(word, ".")
+			s := MergedScan{ScanID: word, ScanDate: "2026-11-" + day, StartedAt: time.Unix(int64(i), 0), Observer: commit.Observer{Source: commit.Live, Product: by}}
+			if by == commit.Archive {
+				s.Observer = commit.Observer{Source: by, Product: by}
+			}
+			all = append(all, s)
+		}
+		followed, by := follow(all)
+		var got []string
+		for _, s := range followed {
+			got = append(got, s.ScanID)
+		}
+		if strings.Join(got, " ") != want || by.Product != observer {
+			t.Errorf("%s: %v by %s, want %s by %s", scans, got, by.Product, want, observer)
+		}
+	}
+	f("a.01 a.02 a.03", "a.01 a.02 a.03", "a")
+	f("a.03 a.01 a.02", "a.01 a.02 a.03", "a")
+	f("a.01 a.02 b.03 b.04", "a.01 a.02 b.03 b.04", "b")      // another User-Agent from now on
+	f("a.01 b.02 a.03 b.04 a.05", "a.01 a.03 a.05", "a")      // another one beside it
+	f("a.01 b.01 a.02 b.02 b.03", "a.01 a.02", "a")           // whose night came first
+	f("a.01 b.01 a.02 b.02 b.03 b.09", "a.01 a.02 b.09", "b") // for it has ended
+	f("a.01 b.02 c.02 c.03", "a.01 b.02", "b")                // of two that succeed, the one that began first
+	f("archive.01 a.02 b.02 a.03 archive.04", "archive.01 a.02 a.03 archive.04", "a")
+	f("archive.01 archive.02", "archive.01 archive.02", "archive")
+	f("", "", "")
 }
 
 // onlyNamed fails if there are more files than the record names and than the next merge will delete.
 func onlyNamed(t testing.TB, st store.Store) {
 	t.Helper()
-	l, err := ReadLedger(t.Context(), st)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := mustLedger(t, st)
 	if err := sweep(t.Context(), st, l); err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +357,6 @@ func TestKilledMerge(t *testing.T) {
 		nights, stride = 4, 6
 	}
 	ids := manyNights(t, source, nights)
-	last := ids[len(ids)-1]
 	if err := derive(t.Context(), source, Options{}, &Ledger{Observer: bot}, scansOf(t, source, ids[:len(ids)-1]...)); err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +412,10 @@ func TestKilledMerge(t *testing.T) {
 			}
 		}
 	}
-	f("Add", func(st store.Store) error { return Add(context.Background(), st, last, Options{}) })
+	f("Update", func(st store.Store) error {
+		_, err := Update(context.Background(), st, Options{})
+		return err
+	})
 	f("Rebuild", func(st store.Store) error { return Rebuild(context.Background(), st, Options{}) })
 }
 
@@ -350,25 +424,23 @@ func TestScannedAgain(t *testing.T) {
 	dir := newDir(t)
 	scanned(t, dir, "n1", "2026-11-01", nil, "a.example=a")
 	scanned(t, dir, "n2", "2026-11-02", nil, "a.example=404")
-	mustAdd(t, dir, "n1", "n2")
+	mustUpdate(t, dir)
 	if got, want := story(t, dir, "a.example"), "first rules 01-01, presence none 02-02"; got != want {
 		t.Fatalf("%s, want %s", got, want)
 	}
-	time.Sleep(2 * time.Millisecond) // finished_at is in milliseconds
-	scanned(t, dir, "n1", "2026-11-01", func(o *sink.Options) { o.Restart = true }, "a.example=404")
-	mustAdd(t, dir, "n1")
-	if got, want := story(t, dir, "a.example"), "first none 01-02"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-	running := sink.Options{ScanID: "n3", Date: "2026-11-03", Observer: bot}
-	w, err := sink.Open(t.Context(), dir, running)
+	running, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "n3", Date: "2026-11-03", Observer: bot})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Add(t.Context(), dir, "n3", Options{}); err == nil || !strings.Contains(err.Error(), "not complete") {
-		t.Errorf("a running scan: %v", err)
+	time.Sleep(2 * time.Millisecond) // finished_at is in milliseconds
+	scanned(t, dir, "n1", "2026-11-01", func(o *sink.Options) { o.Restart = true }, "a.example=404")
+	if u := mustUpdate(t, dir); !u.Anew || u.Has("n3") {
+		t.Errorf("%+v", u)
 	}
-	if err := w.Abort(); err != nil {
+	if got, want := story(t, dir, "a.example"), "first none 01-02"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if err := running.Abort(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -379,21 +451,23 @@ func TestDamage(t *testing.T) {
 		t.Helper()
 		dir := newDir(t)
 		scanned(t, dir, "n1", "2026-11-01", nil, "a.example=a", "b.example=dead")
-		mustAdd(t, dir, "n1")
-		l, err := ReadLedger(t.Context(), dir)
-		if err != nil {
+		mustUpdate(t, dir)
+		if err := damage(dir, mustLedger(t, dir)); err != nil {
 			t.Fatal(err)
 		}
-		if err := damage(dir, l); err != nil {
-			t.Fatal(err)
+		if found := verified(t, dir); len(found) == 0 || !strings.HasPrefix(found[0], "damaged: "+Folder) || !strings.Contains(found[0], "--rebuild") {
+			t.Errorf("Verify: %q", found)
 		}
 		scanned(t, dir, "n2", "2026-11-02", nil, "a.example=b")
-		if err := Add(t.Context(), dir, "n2", Options{}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--rebuild") {
+		if _, err := Update(t.Context(), dir, Options{}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--rebuild") {
 			t.Errorf("%v, want %q and a remedy", err, want)
 		}
 		mustRebuild(t, dir, Options{})
 		if got := story(t, dir, "a.example"); got != "first rules 01-01, policy rules 02-02" {
 			t.Errorf("after Rebuild: %s", got)
+		}
+		if found := verified(t, dir); len(found) != 0 {
+			t.Errorf("Verify after Rebuild: %q", found)
 		}
 		onlyNamed(t, dir)
 	}
@@ -413,44 +487,91 @@ func TestDamage(t *testing.T) {
 	})
 }
 
-// TestObservers shows whose scans the ledger has.
+// verified returns what Verify reports.
+func verified(t testing.TB, st store.Store) (found []string) {
+	t.Helper()
+	if err := Verify(t.Context(), st, func(f verify.Finding) { found = append(found, f.String()) }); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// TestVerify shows what Verify says of ledgers that are as they were written.
+func TestVerify(t *testing.T) {
+	dir := newDir(t)
+	f := func(want ...string) {
+		t.Helper()
+		if found := verified(t, dir); !slices.Equal(found, want) {
+			t.Errorf("%q, want %q", found, want)
+		}
+	}
+	f()
+	scanned(t, dir, "n1", "2026-11-01", nil, "a.example=a", "b.example=dead")
+	mustUpdate(t, dir)
+	f()
+	scanned(t, dir, "n2", "2026-11-02", nil, "a.example=a")
+	scanned(t, dir, "beside", "2026-11-01", func(o *sink.Options) { o.Observer.Product = "other" }, "a.example=a")
+	f("leftover: history/_ledger.json: it does not have scan n2 as it is now: the scan was killed before merging it, or is about to; the next scan merges it")
+	mustUpdate(t, dir)
+	f()
+	newer := *mustLedger(t, dir)
+	newer.SchemaVersion = schema.Version + 1
+	data, err := commit.SealRecord(&newer, &newer.Sum)
+	if err := errors.Join(err, dir.Put(t.Context(), LedgerName, data)); err != nil {
+		t.Fatal(err)
+	}
+	if found := verified(t, dir); len(found) != 1 || !strings.HasPrefix(found[0], "newer: ") {
+		t.Errorf("a later version's: %q", found)
+	}
+}
+
+func mustLedger(t testing.TB, st store.Store) *Ledger {
+	t.Helper()
+	l, err := ReadLedger(t.Context(), st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestObservers merges nights of several observers.
 func TestObservers(t *testing.T) {
 	by := func(source, product string) func(*sink.Options) {
 		return func(o *sink.Options) { o.Observer = commit.Observer{Source: source, Product: product} }
 	}
 	dir := newDir(t)
 	scanned(t, dir, "old", "2026-11-01", by("archive", ""), "http://a.example=b", "https://a.example=a", "http://b.example=404")
-	scanned(t, dir, "other", "2026-11-02", by("live", "other"), "a.example=404", "b.example=403")
-	scanned(t, dir, "mine", "2026-11-03", by("live", "bot"), "a.example=a", "b.example=404")
+	scanned(t, dir, "mine", "2026-11-02", by("live", "bot"), "a.example=a", "b.example=404")
+	scanned(t, dir, "beside", "2026-11-02", by("live", "other"), "a.example=404", "b.example=403")
+	scanned(t, dir, "again", "2026-11-03", by("live", "bot"), "a.example=a", "b.example=404")
 	scanned(t, dir, "new", "2026-11-05", by("archive", ""), "http://a.example=b")
 	var nights []Merged
 	mustRebuild(t, dir, Options{Progress: func(m Merged) { nights = append(nights, m) }})
 	for host, want := range map[string]string{
-		"a.example": "first rules 01-01, observer rules 03-03, observer rules 05-05",
-		"b.example": "first none 01-01, observer none 03-03",
+		"a.example": "first rules 01-01, observer rules 02-03, observer rules 05-05",
+		"b.example": "first none 01-01, observer none 02-03",
 	} {
 		if got := story(t, dir, host); got != want {
 			t.Errorf("%s: %s, want %s", host, got, want)
 		}
 	}
-	if len(nights) != 3 || nights[0].Disagree != 1 || nights[0].Observations != 2 || nights[2].Gaps[Unlisted] != 1 {
+	if len(nights) != 4 || nights[0].Disagree != 1 || nights[0].Observations != 2 || nights[3].Gaps[Unlisted] != 1 {
 		t.Errorf("nights: %+v", nights)
 	}
-	if err := Add(t.Context(), dir, "other", Options{}); !errors.Is(err, ErrOtherObserver) {
-		t.Errorf("a scan by another observer: %v", err)
+	scanned(t, dir, "late", "2026-11-06", by("live", "renamed"), "b.example=403")
+	if u := mustUpdate(t, dir); u.Observer.Product != "renamed" || u.Anew || u.Has("beside") {
+		t.Errorf("%+v", u)
 	}
-	scanned(t, dir, "late", "2026-11-06", by("live", "other"), "a.example=404")
-	mustAdd(t, dir, "late")
-	if got, want := story(t, dir, "b.example"), "first none 01-01, observer refused 02-02"; got != want {
-		t.Errorf("after a scan by a new default observer: %s, want %s", got, want)
+	if got, want := story(t, dir, "b.example"), "first none 01-01, observer none 02-03, observer refused 06-06"; got != want {
+		t.Errorf("after a scan by a new observer: %s, want %s", got, want)
 	}
 
 	empty := newDir(t)
 	if err := Rebuild(t.Context(), empty, Options{}); !errors.Is(err, ErrNoScan) {
 		t.Errorf("without scans: %v", err)
 	}
-	if err := Add(t.Context(), empty, "none", Options{}); !errors.Is(err, store.ErrNotExist) {
-		t.Errorf("without the scan: %v", err)
+	if u := mustUpdate(t, empty); u.Has("none") {
+		t.Errorf("without scans: %+v", u)
 	}
 }
 
@@ -481,13 +602,14 @@ func TestRejudge(t *testing.T) {
 	if !slices.Equal(judged, []string{testFiles["a"]}) {
 		t.Errorf("judged again: %q", judged)
 	}
+	f(Options{Rejudge: RejudgeBy(&newer)}, map[string]string{"same": same, "comment": "first rules 01-02", "other": "first rules 01-01, policy rules 02-02", "gone": "first rules 01-01, presence none 02-02"})
 }
 
 // TestLedgerJSON shows the record that readers open.
 func TestLedgerJSON(t *testing.T) {
 	dir := newDir(t)
 	scanned(t, dir, "n1", "2026-11-01", nil, "a.example=a", "b.example=dead")
-	mustAdd(t, dir, "n1")
+	mustUpdate(t, dir)
 	var record struct {
 		Scans []struct {
 			ScanID   string `json:"scan_id"`
@@ -581,8 +703,8 @@ func (l lateLease) Fenced()    { l.st.steps = append(l.st.steps, "fenced") }
 func TestFence(t *testing.T) {
 	late := &lateStore{Store: newDir(t)}
 	scanned(t, late.Store, "n1", "2026-11-01", nil, "a.example=a")
-	mustAdd(t, late, "n1")
-	mustAdd(t, late, "n1")
+	mustUpdate(t, late)
+	mustUpdate(t, late)
 	if want := []string{"put " + LedgerName, "put " + LedgerName, "fenced"}; !slices.Equal(late.steps, want) {
 		t.Errorf("%q, want %q", late.steps, want)
 	}

@@ -46,38 +46,29 @@ func readNight(ctx context.Context, scans []*commit.Scan) (*night, error) {
 	return n, nil
 }
 
-// siteColumns are the columns of sites that the ledger needs.
-type siteColumns struct {
-	Host, Requested, Finding, Registry string
-	Port                               int32
-	Seq, FetchedAt, Body               int64
-	Star, Signal, Usage, License       string
-	Managed                            string
-	Named, Blocked, Partial            []string
-}
-
-func (c *siteColumns) fields() []table.Field {
+// columns are those of sites that the ledger needs.
+func columns(row *schema.SiteRow) []table.Field {
 	return []table.Field{
-		{Name: "host", Into: &c.Host}, {Name: "port", Into: &c.Port}, {Name: "requested", Into: &c.Requested},
-		{Name: "finding", Into: &c.Finding}, {Name: "registry_version", Into: &c.Registry},
-		{Name: "seq", Into: &c.Seq}, {Name: "fetched_at", Into: &c.FetchedAt}, {Name: "body_hash", Into: &c.Body},
-		{Name: "star_verdict", Into: &c.Star}, {Name: "content_signal", Into: &c.Signal}, {Name: "content_usage", Into: &c.Usage},
-		{Name: "license", Into: &c.License}, {Name: "managed_by", Into: &c.Managed},
-		{Name: "named", Into: &c.Named}, {Name: "blocked", Into: &c.Blocked}, {Name: "partial", Into: &c.Partial},
+		{Name: "host", Into: &row.Host}, {Name: "port", Into: &row.Port}, {Name: "requested", Into: &row.Requested},
+		{Name: "finding", Into: &row.Finding}, {Name: "registry_version", Into: &row.RegistryVersion},
+		{Name: "seq", Into: &row.Seq}, {Name: "fetched_at", Into: &row.FetchedAt}, {Name: "body_hash", Into: &row.BodyHash},
+		{Name: "star_verdict", Into: &row.StarVerdict}, {Name: "content_signal", Into: &row.ContentSignal}, {Name: "content_usage", Into: &row.ContentUsage},
+		{Name: "license", Into: &row.License}, {Name: "managed_by", Into: &row.ManagedBy},
+		{Name: "named", Into: &row.Named}, {Name: "blocked", Into: &row.Blocked}, {Name: "partial", Into: &row.Partial},
 	}
 }
 
-// policy returns the row's policy. Its texts share memory with the row.
-func (c *siteColumns) policy() Policy {
-	if c.Finding != ClassRules {
-		return Policy{Class: c.Finding}
+// PolicyOf returns the policy of a row of sites, without its id. Its texts share memory with the row.
+func PolicyOf(row *schema.SiteRow) Policy {
+	if row.Finding != ClassRules {
+		return Policy{Class: row.Finding}
 	}
-	p := Policy{Class: c.Finding, StarVerdict: c.Star, ContentSignal: c.Signal, ContentUsage: c.Usage, License: c.License, Managed: c.Managed}
-	for _, token := range c.Named {
+	p := Policy{Class: row.Finding, StarVerdict: row.StarVerdict, ContentSignal: row.ContentSignal, ContentUsage: row.ContentUsage, License: row.License, Managed: row.ManagedBy}
+	for _, token := range row.Named {
 		switch {
-		case slices.Contains(c.Blocked, token):
+		case slices.Contains(row.Blocked, token):
 			p.OwnBlocked = append(p.OwnBlocked, token)
-		case slices.Contains(c.Partial, token):
+		case slices.Contains(row.Partial, token):
 			p.OwnPartial = append(p.OwnPartial, token)
 		default:
 			p.OwnAllowed = append(p.OwnAllowed, token)
@@ -104,25 +95,25 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 		}
 		return words[text]
 	}
-	var c siteColumns
-	for cursor, err := range sink.Cursors(ctx, s, schema.Sites, c.fields()...) {
+	var row schema.SiteRow
+	for cursor, err := range sink.Cursors(ctx, s, schema.Sites, columns(&row)...) {
 		if err != nil {
 			return err
 		}
 		for cursor.Next() {
-			from := sources[c.Registry]
+			from := sources[row.RegistryVersion]
 			if from == nil {
-				from = &Source{Observer: observer, Judge: strings.Clone(c.Registry) + " " + s.Manifest.Check.Version}
-				sources[word(c.Registry)], n.judges[from.Judge] = from, true
+				from = &Source{Observer: observer, Judge: judgeOf(row.RegistryVersion, s.Manifest.Check.Version)}
+				sources[word(row.RegistryVersion)], n.judges[from.Judge] = from, true
 			}
-			o := Observation{Host: strings.Clone(c.Host), Port: c.Port, Requested: word(c.Requested), Finding: word(c.Finding), Body: c.Body, From: from, FetchedAt: c.FetchedAt, Seq: c.Seq}
+			o := Observation{Host: strings.Clone(row.Host), Port: row.Port, Requested: word(row.Requested), Finding: word(row.Finding), Body: row.BodyHash, From: from, FetchedAt: row.FetchedAt, Seq: row.Seq}
 			if archive {
 				o.Port, o.Site = schema.FoldedKey(o.Host, o.Port, o.Requested)
 			} else {
 				o.Site = schema.SiteID(o.Host, o.Port, o.Requested)
 			}
 			if !isGap(o.Finding) {
-				o.Policy = n.intern(c.policy())
+				o.Policy = n.intern(PolicyOf(&row))
 			}
 			n.sites = append(n.sites, o)
 		}

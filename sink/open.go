@@ -65,6 +65,7 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	if manifest.Counts != nil {
 		w.lost = max(0, manifest.Counts.Rows-int64(w.done.GetCardinality()))
 	}
+	w.begun, w.finished = w.next, manifest.FinishedAt
 	manifest.State, manifest.FinishedAt, manifest.Counts, manifest.Recorded = commit.Running, nil, nil, nil
 	manifest.Repairing = manifest.Repairing || o.Repair
 	if err := w.announce(ctx, past); err != nil {

@@ -34,6 +34,9 @@ type Options struct {
 	Repair   bool             // take out damaged and lost parts, so that their sites are fetched again (see repair.go)
 	Sidecar  Sidecar          // may be nil
 
+	// NoPublish keeps the complete scan out of the index, the views and the history, until it is completed without.
+	NoPublish bool
+
 	Source *commit.RejudgedScan // the stored scan whose sites are judged again (see Remade); nil if sites are fetched
 
 	groupBytes int // 0 is the constant; tests set smaller ones

@@ -35,6 +35,8 @@ type Writer struct {
 	lock     store.Unlocker
 	done     *roaring64.Bitmap // sites of earlier runs
 	lost     int64             // sites that the complete scan had and has lost
+	begun    int               // number of the first part
+	finished *time.Time        // when the scan was complete before
 
 	viewed bool // views.sql has the tables; used by seal only, which runs once at a time
 
@@ -217,7 +219,7 @@ func (w *Writer) awaitSealed() {
 
 // Complete commits the open part and marks the scan as complete in its manifest. At this point every line of the inputs
 // is a row or a reject, and rejects and statistics have been published. Leftover drafts are removed, including a remote
-// draft whose creation was never acknowledged.
+// draft whose creation was never acknowledged. The index has the scan from now on, unless Options.NoPublish is set.
 func (w *Writer) Complete(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -242,9 +244,15 @@ func (w *Writer) Complete(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	now := time.Now().UTC().Truncate(time.Millisecond)
-	w.manifest.State, w.manifest.FinishedAt, w.manifest.Counts, w.manifest.Recorded = commit.Complete, &now, commit.CountCommits(commits), recorded
-	w.manifest.Repairing = false
+	if w.finished == nil || w.next > w.begun || w.manifest.Repairing { // else its rows are those of before
+		now := time.Now().UTC().Truncate(time.Millisecond)
+		w.finished = &now
+	}
+	w.manifest.State, w.manifest.FinishedAt, w.manifest.Counts, w.manifest.Recorded = commit.Complete, w.finished, commit.CountCommits(commits), recorded
+	w.manifest.Repairing, w.manifest.Publication = false, commit.ToAll
+	if w.options.NoPublish {
+		w.manifest.Publication = commit.NotYet
+	}
 	if err := w.manifest.Write(ctx, w.store); err != nil {
 		return err
 	}

@@ -33,7 +33,8 @@ type demoFlags struct {
 	corpus  string
 	warcOut string
 
-	partRows int
+	partRows  int
+	noCompact bool
 }
 
 func (a *app) demoCommand() *cobra.Command {
@@ -51,6 +52,7 @@ network and no privileges.`,
 	c.Flags().IntVar(&f.origins, "origins", 20000, "hosts to make up and scan")
 	c.Flags().Uint64Var(&f.seed, "seed", 1, "another seed is another web")
 	c.Flags().IntVar(&f.partRows, "part-rows", sink.DefaultPartRows, "a part is closed at so many origins")
+	c.Flags().BoolVar(&f.noCompact, "no-compact", false, "at the end, leave the parts as they are")
 	c.Flags().StringVar(&f.corpus, "corpus", "", "pack of real robots.txt files to serve instead of made-up ones")
 	c.Flags().StringVar(&f.warcOut, "warc-out", "", "folder for an archive of every exchange, as scan writes it")
 	return c
@@ -187,7 +189,7 @@ func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) *scanFlags {
 	c := &cobra.Command{}
 	s.add(c.Flags())
 	s.fetchFlags.add(c.Flags())
-	s.out, s.scanID, s.restart, s.partRows, s.warcOut = f.out, demoScan, true, f.partRows, f.warcOut
+	s.out, s.scanID, s.restart, s.partRows, s.noCompact, s.warcOut = f.out, demoScan, true, f.partRows, f.noCompact, f.warcOut
 	s.vantage, s.listID = "simulated-web", fmt.Sprintf("demo-seed-%d", f.seed)
 	if terminal.Is(stderr) {
 		s.logLevel = "warn" // the bar says it all

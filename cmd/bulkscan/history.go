@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkscan/bulkscan/history"
+	"github.com/bulkscan/bulkscan/internal/job"
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/terminal"
@@ -15,6 +16,7 @@ import (
 
 func (a *app) historyCommand() *cobra.Command {
 	var rebuild bool
+	var tokenFile string
 	c := &cobra.Command{
 		Use:   "history OUT [HOST]",
 		Short: "Tell what a site's file said, night after night",
@@ -22,13 +24,17 @@ func (a *app) historyCommand() *cobra.Command {
 presence or refusal. A change lies between two nights; nights on which nothing was learned are named. OUT is a folder, or
 s3://BUCKET/PREFIX.
 
-It reads the ledger below OUT/history. --rebuild derives that from all complete scans of the observer of the newest
-date, and from archives.`,
+It reads the ledger below OUT/history, which a scan continues at its end. --rebuild derives it anew from all published
+scans. The ledger follows archives and one live observer (who asked, from where, how): another one succeeds when that has
+no more scans; one that scanned beside it, a week after.`,
 		Example: `  bulkscan history out --rebuild
   bulkscan history out www.example.com`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
 		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) == 1 && !rebuild {
+			switch {
+			case tokenFile != "" && !rebuild:
+				return usagef("--tokens: only --rebuild judges bodies")
+			case len(args) == 1 && !rebuild:
 				return usagef("name a HOST, or give --rebuild")
 			}
 			return a.interruptible(c.Context(), func(ctx context.Context) error {
@@ -37,7 +43,7 @@ date, and from archives.`,
 					return err
 				}
 				if rebuild {
-					if err := a.rebuildHistory(ctx, st, args[0]); err != nil {
+					if err := a.rebuildHistory(ctx, st, args[0], tokenFile); err != nil {
 						return err
 					}
 				}
@@ -49,17 +55,20 @@ date, and from archives.`,
 		},
 	}
 	c.Flags().BoolVar(&rebuild, "rebuild", false, "derive the ledger anew from the scans")
+	c.Flags().StringVar(&tokenFile, "tokens", "", "with --rebuild: file of further crawler tokens, as the scans had")
 	return c
 }
 
-func (a *app) rebuildHistory(ctx context.Context, st store.Store, dir string) error {
+func (a *app) rebuildHistory(ctx context.Context, st store.Store, dir, tokenFile string) error {
 	log, err := newLogger(a.stderr, "text", "info")
 	if err != nil {
 		return err
 	}
-	err = history.Rebuild(ctx, st, history.Options{ToolVersion: toolVersion(), Progress: func(m history.Merged) {
-		log.Info("night merged", "date", m.Date, "observed", m.Observations, "causes", m.Causes, "gaps", m.Gaps, "archive_disagreements", m.Disagree)
-	}})
+	registry, err := (&fetchFlags{tokens: tokenFile}).registry()
+	if err != nil {
+		return err
+	}
+	err = history.Rebuild(ctx, st, job.HistoryOptions(registry, toolVersion(), log))
 	if errors.Is(err, history.ErrNoScan) {
 		return noScan(dir)
 	}

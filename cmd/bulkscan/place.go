@@ -73,7 +73,7 @@ func openDataset(place string) (store.Store, error) {
 }
 
 // scanChoice says which scan of a dataset is meant: empty fields do not restrict, and of several it is that of the newest date, as
-// latest() in views.sql has it, and of that date the one that started last.
+// latest() in views.sql has it, and of that date the one that started last. One that is not published is meant only where no other is.
 type scanChoice struct{ id, date string }
 
 func (c *scanChoice) add(flags *pflag.FlagSet) {
@@ -112,8 +112,7 @@ func (a *app) openScan(ctx context.Context, dir string, choice scanChoice) (stor
 	at := -1
 	for i, scan := range scans {
 		known = append(known, fmt.Sprintf("%s of %s", scan.ScanID, scan.ScanDate))
-		if (choice.id == "" || choice.id == scan.ScanID) && (choice.date == "" || choice.date == scan.ScanDate) &&
-			(at < 0 || scan.ScanDate >= scans[at].ScanDate) {
+		if (choice.id == "" || choice.id == scan.ScanID) && (choice.date == "" || choice.date == scan.ScanDate) && (at < 0 || comesBefore(scan, scans[at])) {
 			at = i
 		}
 	}
@@ -125,6 +124,14 @@ func (a *app) openScan(ctx context.Context, dir string, choice scanChoice) (stor
 		return nil, nil, fmt.Errorf("no scan %s in %s; there are %s", wanted, dir, strings.Join(known, ", "))
 	}
 	return st, &found{chosen: scans[at], others: slices.Concat(scans[:at], scans[at+1:])}, nil
+}
+
+// comesBefore reports whether a scan is meant rather than one that started earlier.
+func comesBefore(later, earlier *commit.Manifest) bool {
+	if later.Pending() != earlier.Pending() {
+		return earlier.Pending()
+	}
+	return later.ScanDate >= earlier.ScanDate
 }
 
 // placeOf is where the dataset is: as given, or where a scan writes by default.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/job"
 	"github.com/bulkscan/bulkscan/internal/limits"
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
@@ -190,7 +191,7 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 	hide()
 	drawn.Wait()
 	if err == nil && m.State == commit.Complete {
-		err = report.WriteReadme(ctx, to)
+		err = job.Publish(ctx, to, id, job.Publishing{Registry: registry, ToolVersion: toolVersion(), Log: log})
 	}
 	if came == nil {
 		return nil, reauditError(err, id, f.out)

@@ -58,6 +58,8 @@ type scanFlags struct {
 	metricsAddr         string
 	metricsFile         string
 	warcOut             string
+	noCompact           bool
+	noPublish           bool
 
 	filesEach int // files that an exchange takes, where its server is in this process too; 0 is 1
 }
@@ -91,6 +93,8 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.metricsAddr, "metrics-addr", "", "HOST:PORT at which a Prometheus may read how the scan goes on (docs/METRICS.md)")
 	flags.StringVar(&f.metricsFile, "metrics-file", "", "file that says the same to a node_exporter's textfile collector, every 15 s and at the end")
 	flags.StringVar(&f.warcOut, "warc-out", "", "folder, or s3://BUCKET/PREFIX, for an archive of every exchange in WARC files (docs/archives.md)")
+	flags.BoolVar(&f.noCompact, "no-compact", false, "at the end, leave the parts as they are: bulkscan compact merges them")
+	flags.BoolVar(&f.noPublish, "no-publish", false, "at the end, leave the scan out of index, views and history: the same command without it publishes")
 	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "file for a profile of the processor, by stage: go tool pprof -tags FILE")
 }
 
@@ -133,6 +137,7 @@ func settings(flags *pflag.FlagSet) []commit.Setting {
 // ofThisRun are the flags that are no settings of a scan: they say what this run of it does, or where on this machine.
 var ofThisRun = map[string]bool{
 	"help": true, "restart": true, "repair": true, "out": true, "cpuprofile": true, "metrics-addr": true, "metrics-file": true, "warc-out": true,
+	"no-compact": true, "no-publish": true,
 }
 
 // changesAnswers are the flags with which another value may give other rows, so that a scan cannot be resumed with it.
@@ -244,8 +249,9 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (job.Options, error) {
 		},
 		Sink: sink.Options{
 			ScanID: f.scanID, Date: f.date, Tables: f.tables, PartRows: f.partRows, PartAge: f.partAge,
-			ToolVersion: toolVersion(), Restart: f.restart, Repair: f.repair, Observer: f.observed(format), ListID: f.listID,
+			ToolVersion: toolVersion(), Restart: f.restart, Repair: f.repair, Observer: f.observed(format), ListID: f.listID, NoPublish: f.noPublish,
 		},
+		Compact: !f.noCompact,
 	}
 	if f.out != "-" {
 		o.Store, err = openPlace(f.out)
@@ -296,6 +302,8 @@ func (f *scanFlags) check() error {
 		return usagef("--restart: there is no dataset to begin anew with -o -")
 	case f.repair && f.out == "-":
 		return usagef("--repair: there is no dataset to repair with -o -")
+	case (f.noCompact || f.noPublish) && f.out == "-":
+		return usagef("--no-compact, --no-publish: there is no dataset with -o -")
 	case f.repair && f.restart:
 		return usagef("--repair asks again what a scan has lost, and --restart deletes it and begins anew: give one of them")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkscan/bulkscan/history"
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/terminal"
@@ -26,7 +27,7 @@ func (a *app) verifyCommand() *cobra.Command {
 		Short: "Hold a dataset against its commit records",
 		Long: `verify reads every file of a dataset and holds it against what its records say: sums of the records, numbers
 without gaps, no site in two commits; size, SHA-256, footer, and the length and checksum of each page; rows, and the seq
-of each; totals of complete scans; and what lies there that no record names. OUT is a folder, or s3://BUCKET/PREFIX;
+of each; totals of complete scans; the history; and what lies there that no record names. OUT is a folder, or s3://BUCKET/PREFIX;
 without it, bulkscan-out.
 
 Each finding is a line: its kind (damaged, leftover of a killed process, newer than this bulkscan knows), the file, what is
@@ -55,14 +56,21 @@ func (a *app) verify(ctx context.Context, st store.Store, dir, scanID string, as
 		line, _ := json.Marshal(v)                                      // texts and numbers: it cannot fail
 		_, _ = out.Write(append(printable.EscapeJSON(nil, line), '\n')) // Flush has the error
 	}
-	found, err := verify.Dataset(ctx, st, verify.Options{ScanID: scanID, Report: func(f verify.Finding) {
+	report := func(f verify.Finding) {
 		if asJSON {
 			object(f)
 		} else {
 			fmt.Fprintln(out, terminal.Line(f.String()))
 		}
 		_ = out.Flush() // the next one may be long in coming; the last Flush has the error
-	}})
+	}
+	found, err := verify.Dataset(ctx, st, verify.Options{ScanID: scanID, Report: report})
+	if err == nil && scanID == "" {
+		err = history.Verify(ctx, st, func(f verify.Finding) {
+			found.Count(f)
+			report(f)
+		})
+	}
 	if errors.Is(err, store.ErrNotExist) && scanID != "" {
 		err = noSuchScan(scanID, dir)
 	}

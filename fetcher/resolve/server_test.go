@@ -191,6 +191,7 @@ func TestRateIsKept(t *testing.T) {
 		}))
 	}
 	r := newResolver(t, Options{Rate: perSecond, First: 30 * time.Millisecond, Total: 400 * time.Millisecond}, addrs...)
+	begun := time.Now()
 	var all sync.WaitGroup
 	for i := range 120 {
 		all.Go(func() { r.Lookup(t.Context(), fmt.Sprintf("%c%d.example", "uts"[i%3], i), 0) })
@@ -203,12 +204,11 @@ func TestRateIsKept(t *testing.T) {
 		if len(at) < 60 {
 			t.Errorf("server %d was asked %d times", i, len(at))
 		}
-		// Within any time no more questions arrive than rate and burst allow. The slack of 0.3 s is for late arrivals.
-		for from := range at {
-			for to := from; to < len(at); to++ {
-				if allowed := perSecond/servers/10 + 1 + perSecond/servers*(at[to].Sub(at[from]).Seconds()+0.3); float64(to-from+1) > allowed {
-					t.Fatalf("server %d was asked %d times in %v", i, to-from+1, at[to].Sub(at[from]))
-				}
+		// At any time no more questions have arrived than rate and burst allow. A busy machine sees some of them late, so
+		// that the time between two says nothing.
+		for n, when := range at {
+			if allowed := perSecond/servers/10 + 1 + perSecond/servers*when.Sub(begun).Seconds(); float64(n+1) > allowed {
+				t.Fatalf("server %d was asked %d times in the first %v", i, n+1, when.Sub(begun))
 			}
 		}
 	}

@@ -39,7 +39,7 @@ var arrows = map[string][]string{
 	"sink/compact":    {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "internal/store"},
 	"sink":            {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "sink/verify", "audit", "audit/tokens", "parser", "internal/origin", "internal/exchange", "internal/store", "internal/printable"},
 	"sink/reaudit":    {"sink", "sink/schema", "sink/table", "sink/commit", "audit", "audit/tokens", "internal/exchange", "internal/store", "internal/printable"},
-	"history":         {"sink", "sink/schema", "sink/table", "sink/commit", "internal/store"},
+	"history":         {"audit", "audit/tokens", "internal/exchange", "sink", "sink/schema", "sink/table", "sink/commit", "sink/verify", "internal/store"},
 	"pipeline":        {"audit", "internal/origin", "internal/exchange"},
 
 	"internal/warc":        {},
@@ -50,7 +50,7 @@ var arrows = map[string][]string{
 	"internal/store":       {},
 	"internal/printable":   {},
 	"internal/limits":      {},
-	"internal/job":         {"inputs", "fetcher", "pipeline", "audit", "sink", "sink/table", "sink/commit", "internal/archive", "internal/replay", "internal/report", "internal/store", "internal/origin"},
+	"internal/job":         {"inputs", "fetcher", "pipeline", "audit", "audit/tokens", "sink", "sink/table", "sink/schema", "sink/commit", "sink/views", "sink/compact", "history", "internal/archive", "internal/replay", "internal/report", "internal/store", "internal/origin"},
 	"internal/report":      {"sink", "sink/schema", "sink/table", "sink/commit", "audit", "audit/tokens", "parser", "internal/exchange", "internal/printable", "internal/store"},
 	"internal/observer":    {"fetcher/resolve"},
 	"internal/terminal":    {"history", "audit", "audit/tokens", "parser", "pipeline", "fetcher/resolve", "internal/exchange", "internal/observer", "internal/printable", "internal/report"},

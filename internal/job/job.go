@@ -38,6 +38,7 @@ type Options struct {
 	Out     string      // the name of Store, for the log
 	Stdout  io.Writer
 	Sink    sink.Options     // Job sets ScanID and Date where they are empty, and Inputs
+	Compact bool             // at the end, merge the parts
 	Archive *archive.Archive // of the exchanges; nil: none
 	Begun   time.Time
 	Log     *slog.Logger
@@ -212,6 +213,12 @@ func (j *Job) run(ctx context.Context) (*pipeline.Progress, error) {
 	if err != nil {
 		return nil, j.ended(err)
 	}
+	if j.writer != nil {
+		o := Publishing{Compact: j.Compact, Registry: j.Sink.Registry, ToolVersion: j.Sink.ToolVersion, Log: j.Log}
+		if err := Publish(ctx, j.Store, j.scanID, o); err != nil {
+			return nil, err
+		}
+	}
 	return p.Progress(), nil
 }
 
@@ -309,11 +316,5 @@ func (j *Job) complete(ctx context.Context) error {
 	if err != nil && !errors.Is(err, commit.ErrNoTable) {
 		return err
 	}
-	if err := j.writer.Complete(ctx); err != nil {
-		return err
-	}
-	if err := report.WriteReadme(ctx, j.Store); err != nil { // the scan is complete without it
-		j.Log.Warn("the dataset's README was not written", "error", err, "remedy", "bulkscan stats writes it")
-	}
-	return nil
+	return j.writer.Complete(ctx)
 }

@@ -66,7 +66,7 @@ func WriteReadme(ctx context.Context, st store.Store) error {
 	return nil
 }
 
-// Method describes a dataset. Its figures are of the newest complete scan. The error is store.ErrNotExist if there is none.
+// Method describes a dataset. Its figures are of the newest published scan. The error is store.ErrNotExist if there is none.
 func Method(ctx context.Context, st store.Store) ([]Section, error) {
 	all, err := commit.Scans(ctx, st)
 	if damaged := (*commit.DamagedScansError)(nil); err != nil && !errors.As(err, &damaged) {
@@ -75,12 +75,12 @@ func Method(ctx context.Context, st store.Store) ([]Section, error) {
 	slices.SortStableFunc(all, func(a, b *commit.Manifest) int { return strings.Compare(a.ScanDate, b.ScanDate) }) // of a date the last started is last
 	var of *commit.Manifest
 	for _, m := range all {
-		if m.State == commit.Complete {
+		if m.Published() {
 			of = m
 		}
 	}
 	if of == nil {
-		return nil, fmt.Errorf("no scan is complete: %w", store.ErrNotExist)
+		return nil, fmt.Errorf("no scan is published: %w", store.ErrNotExist)
 	}
 	sections := []Section{aboutDataset(of), listOf(of), askedHow(of)}
 	if slices.Contains(of.Tables, schema.Sites) {

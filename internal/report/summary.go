@@ -27,6 +27,7 @@ type Summary struct {
 	ScanID          string      `json:"scan_id"`
 	ScanDate        string      `json:"scan_date"`
 	State           string      `json:"state"`
+	Pending         bool        `json:"pending"` // complete, and not published
 	StartedAt       time.Time   `json:"started_at"`
 	FinishedAt      *time.Time  `json:"finished_at"`
 	ListRead        *int64      `json:"list_lines_read"` // at least; nil for complete scans
@@ -188,7 +189,7 @@ func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOpti
 func summaryOf(scan *commit.Scan) (*Summary, error) {
 	m := scan.Manifest
 	s := &Summary{
-		ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State), StartedAt: m.StartedAt, FinishedAt: m.FinishedAt,
+		ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State), Pending: m.Pending(), StartedAt: m.StartedAt, FinishedAt: m.FinishedAt,
 		SchemaVersion: m.SchemaVersion, ToolVersion: m.ToolVersion, RegistryVersion: m.RegistryVersion, Observer: m.Observer.String(), ListID: m.ListID, OtherScans: []OtherScan{}, Lost: []commit.Total{}, Parts: len(scan.Commits),
 	}
 	if lost := scan.Lost(); lost != nil {

@@ -49,7 +49,11 @@ func check(t *testing.T, w *Web, entry string, p Policy) {
 	o := mustOrigin(t, entry)
 	want := w.Expect(o, p)
 	s := plainScanner{web: w, policy: p, wait: patienceFor(want)}
-	if got := s.scan(o); !want.same(got) {
+	got := s.scan(o)
+	if !want.same(got) { // on a busy machine an answer may come too late
+		got = s.scan(o)
+	}
+	if !want.same(got) {
 		t.Errorf("%s %+v:\nfound %+v\nwant  %+v", entry, p, got, want)
 	}
 }

@@ -72,8 +72,11 @@ func (x *summaryPage) head() {
 	s := x.s
 	x.lost()
 	state := styled(green, "complete")
-	if !s.Complete() {
+	switch {
+	case !s.Complete():
 		state = styled(yellow, "not complete")
+	case s.Pending:
+		state = styled(yellow, "complete, not published")
 	}
 	x.page.line(styled(bold, "Scan %s, %s, ", s.ScanID, s.ScanDate), state)
 	t := &table{indent: indent, wrap: true}

@@ -27,6 +27,8 @@ type Manifest struct {
 	Config          []Setting  `json:"config"`
 	Inputs          []Input    `json:"inputs"`
 	Counts          *Counts    `json:"counts,omitempty"` // once complete
+	// Publication says whether the index, the views and the history have the scan once it is complete.
+	Publication Publication `json:"publication,omitempty"`
 	// Recorded lists the files (tables and rejects) that had a record of their own when the scan became complete (see
 	// FileRecord). It shows that such a file was deleted with its record.
 	Recorded []string `json:"recorded_files,omitempty"`
@@ -76,6 +78,23 @@ const (
 	Running  State = "running"
 	Complete State = "complete"
 )
+
+// Publication is whether readers get a scan.
+type Publication string
+
+// The publications.
+const (
+	NotYet Publication = "pending"
+	ToAll  Publication = "published"
+)
+
+// Published reports whether readers get the scan: it is complete, and nobody has asked to wait.
+func (m *Manifest) Published() bool {
+	return m.State == Complete && !m.Restarting && m.Publication != NotYet
+}
+
+// Pending reports whether the scan is complete and waits for being published.
+func (m *Manifest) Pending() bool { return m.State == Complete && m.Publication == NotYet }
 
 // Setting is one value of a scan's configuration, as given.
 type Setting struct {

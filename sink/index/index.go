@@ -1,8 +1,8 @@
 // Package index answers one question: which files does a reader open? It keeps a Parquet file that lists the committed
-// files of every complete scan, so that a reader of thousands of nights opens one file instead of thousands of records.
+// files of every published scan (see commit.Publication), so that a reader of thousands of nights opens one file instead of thousands of records.
 //
 // The index is derived: Update makes it from the records, and reads only those of scans that have changed. It is
-// written when a scan is complete, and again before files that it names are deleted. A reader that loaded it earlier
+// written when a scan is published, and again before files that it names are deleted. A reader that loaded it earlier
 // may miss newer nights; if a file has been deleted since, its query fails.
 package index
 
@@ -28,7 +28,7 @@ import (
 // Name is the name of the index in a dataset.
 const Name = schema.ScansFolder + "index.parquet"
 
-// Row is a file of a complete scan, or a scan that is not complete. The file is small, so its columns are not compressed.
+// Row is a file of a published scan, or a scan that is not. The file is small, so its columns are not compressed.
 type Row struct {
 	Complete        bool   `parquet:"complete,uncompressed"`
 	ScanID          string `parquet:"scan_id,dict,uncompressed"`
@@ -168,7 +168,7 @@ func rowsOf(ctx context.Context, st store.Store, id string, records int64) ([]Ro
 	switch {
 	case err != nil && !isDamage(err):
 		return nil, err
-	case err != nil, m.State != commit.Complete, m.Restarting:
+	case err != nil, !m.Published():
 		return incomplete, nil
 	}
 	like := Row{

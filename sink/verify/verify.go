@@ -146,15 +146,20 @@ func (v *verifier) run(ctx context.Context) error {
 	return nil
 }
 
-func (v *verifier) report(f Finding) {
+// Count counts a finding.
+func (t *Totals) Count(f Finding) {
 	switch f.Kind {
 	case Damaged:
-		v.done.Damaged++
+		t.Damaged++
 	case Leftover:
-		v.done.Leftovers++
+		t.Leftovers++
 	case Newer:
-		v.done.Newer++
+		t.Newer++
 	}
+}
+
+func (v *verifier) report(f Finding) {
+	v.done.Count(f)
 	if v.options.Report != nil {
 		v.options.Report(f)
 	}

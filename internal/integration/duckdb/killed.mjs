@@ -43,7 +43,7 @@ try {
 
 async function scans({ resolver, connect_to }) {
   const args = [
-    "scan", list, "-o", dir, "--scan-id", "killed", "--part-rows", String(PART), "--resolver", resolver,
+    "scan", list, "-o", dir, "--scan-id", "killed", "--part-rows", String(PART), "--no-compact", "--resolver", resolver,
     ...connect_to.flatMap((to) => ["--connect-to", to]), "--ca-file", ca, "--allow-private", "--retries", "0",
     "--host-rate", "0", "--ip-rate", "0", "--dns-rate", "0", "--concurrency", "50", "--progress", "none", "--log-level", "warn",
   ];

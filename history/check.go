@@ -1,0 +1,72 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/verify"
+)
+
+// Verify compares the ledger with its record and with the published scans, and reports the differences. Without a ledger
+// there is nothing to compare.
+func Verify(ctx context.Context, st store.Store, report func(verify.Finding)) error {
+	for retries := 0; ; retries++ {
+		ledger, findings, err := check(ctx, st)
+		if err != nil {
+			return err
+		}
+		if len(findings) > 0 && retries < 3 { // a merge may have replaced the files meanwhile
+			if now, err := ReadLedger(ctx, st); err == nil && ledger != nil && now.Sum != ledger.Sum {
+				continue
+			}
+		}
+		for _, f := range findings {
+			report(f)
+		}
+		return nil
+	}
+}
+
+const remedy = "; bulkscan history --rebuild derives it anew"
+
+func check(ctx context.Context, st store.Store) (*Ledger, []verify.Finding, error) {
+	ledger, err := ReadLedger(ctx, st)
+	newer, isNewer := errors.AsType[*schema.NewerError](err)
+	switch {
+	case ctx.Err() != nil:
+		return nil, nil, ctx.Err()
+	case errors.Is(err, store.ErrNotExist):
+		return nil, nil, nil
+	case isNewer:
+		return nil, []verify.Finding{{Kind: verify.Newer, File: LedgerName, What: newer.Error()}}, nil
+	case err != nil:
+		return nil, []verify.Finding{{Kind: verify.Damaged, File: LedgerName, What: strings.TrimPrefix(err.Error(), "cannot read "+LedgerName+": ") + remedy}}, nil
+	}
+	var findings []verify.Finding
+	for _, f := range ledger.Files {
+		found, err := verify.File(ctx, st, f.File, "")
+		if err != nil {
+			return ledger, nil, err
+		}
+		for _, f := range found {
+			f.What += remedy
+			findings = append(findings, f)
+		}
+	}
+	scans, err := published(ctx, st)
+	if damaged := (*commit.DamagedScansError)(nil); errors.As(err, &damaged) { // which is reported without the history
+		return ledger, findings, nil
+	}
+	followed, _ := follow(scans)
+	for _, s := range followed {
+		if !slices.ContainsFunc(ledger.Scans, s.same) {
+			findings = append(findings, verify.Finding{Kind: verify.Leftover, File: LedgerName, What: "it does not have scan " + s.ScanID + " as it is now: the scan was killed before merging it, or is about to; the next scan merges it"})
+		}
+	}
+	return ledger, findings, err
+}

@@ -1,0 +1,99 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bulkscan/bulkscan/sink/commit"
+)
+
+// The ledger follows one live observer at a time, and every archive. Scans of other observers stay outside. An observer
+// is followed as long as it has later scans. After its last one, an observer that has no scan up to that date succeeds
+// at once: a new User-Agent, for example. One that has scanned beside it succeeds after a week, since the followed
+// observer's night may only be late. Of several the one succeeds that began first. So the scans of another night rarely
+// change what the ledger has of earlier ones.
+
+// successionDays is that week.
+const successionDays = 7
+
+// follow returns which of these scans the ledger has, in the order in which it merges them, and the live observer that
+// it follows at the end; without live scans, the archives' one.
+func follow(scans []MergedScan) (followed []MergedScan, observer commit.Observer) {
+	scans = slices.Clone(scans)
+	slices.SortFunc(scans, func(a, b MergedScan) int {
+		return cmp.Or(strings.Compare(a.ScanDate, b.ScanDate), strings.Compare(a.ScanID, b.ScanID))
+	})
+	reigns := map[commit.Observer]*reign{}
+	for _, s := range scans {
+		if s.isArchive() {
+			continue
+		}
+		if reigns[s.Observer] == nil {
+			reigns[s.Observer] = &reign{observer: s.Observer, first: s.ScanDate}
+		}
+		reigns[s.Observer].last = s.ScanDate
+	}
+	var current *reign
+	for len(scans) > 0 {
+		n := 1
+		for n < len(scans) && scans[n].ScanDate == scans[0].ScanDate {
+			n++
+		}
+		tonight, date := scans[:n], scans[0].ScanDate
+		if current == nil || current.last < date {
+			if next := successor(tonight, reigns, current); next != nil {
+				current = next
+			}
+		}
+		for _, s := range tonight {
+			if s.isArchive() || reigns[s.Observer] == current {
+				followed, observer = append(followed, s), s.Observer
+			}
+		}
+		scans = scans[n:]
+	}
+	if current != nil {
+		observer = current.observer
+	}
+	return followed, observer
+}
+
+// reign is when a live observer has scans.
+type reign struct {
+	observer    commit.Observer
+	first, last string // dates
+}
+
+// successor returns which of a night's observers follows one that has no more scans, nil for none.
+func successor(tonight []MergedScan, reigns map[commit.Observer]*reign, before *reign) *reign {
+	var next *reign
+	var rank int
+	var started time.Time
+	for _, s := range tonight {
+		if s.isArchive() {
+			continue
+		}
+		r, its := reigns[s.Observer], 0
+		switch {
+		case before == nil, r.first > before.last:
+			its = 2
+		case daysBetween(before.last, s.ScanDate) >= successionDays:
+			its = 1
+		}
+		if its > rank || its == rank && next != nil && s.StartedAt.Before(started) {
+			next, rank, started = r, its, s.StartedAt
+		}
+	}
+	return next
+}
+
+func daysBetween(from, to string) int {
+	a, errA := ParseDate(from)
+	b, errB := ParseDate(to)
+	if errA != nil || errB != nil { // which manifests do not have
+		return 0
+	}
+	return int(b - a)
+}

@@ -1,0 +1,86 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/history"
+	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/views"
+)
+
+// Publishing says how a complete scan is handed to readers.
+type Publishing struct {
+	Compact     bool // merge its parts first
+	Registry    *tokens.Registry
+	ToolVersion string
+	Log         *slog.Logger
+}
+
+// Publish hands a complete scan to readers: it merges the scan's parts, and the scan into the history, and writes the views
+// and the README. All but the parts is derived from what is published, so that the next scan's Publish does what a killed
+// process leaves undone. Of a scan whose publication is pending only the parts are merged.
+//
+// An error does not harm the scan. Every step is tried, unless the context ends.
+func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) error {
+	m, err := commit.ReadManifest(ctx, st, scanID)
+	if err != nil {
+		return err
+	}
+	if o.Compact && m.Counts != nil && m.Counts.Parts > 1 {
+		if _, err := compact.Scan(ctx, st, scanID, compact.Options{Log: o.Log}); err != nil {
+			if ctx.Err() != nil {
+				return unpublished(scanID, err)
+			}
+			o.Log.Warn("the parts of the scan were not merged", "scan", scanID, "error", err, "remedy", "bulkscan compact merges them")
+		}
+	}
+	if !m.Published() {
+		o.Log.Info("the scan is complete, and not published: readers do not find it", "scan", scanID, "remedy", "the same command without --no-publish publishes it")
+		return nil
+	}
+	// The index has it since it is complete.
+	err = errors.Join(mergeHistory(ctx, st, m, o), views.Write(ctx, st, o.Registry))
+	if readmeErr := report.WriteReadme(ctx, st); readmeErr != nil {
+		o.Log.Warn("the dataset's README was not written", "error", readmeErr, "remedy", "bulkscan stats writes it")
+	}
+	if err != nil {
+		return unpublished(scanID, err)
+	}
+	return nil
+}
+
+// unpublished is the error of a scan that is complete and was not published, or not everywhere.
+func unpublished(scanID string, err error) error {
+	return fmt.Errorf("scan %s is complete, but was not published in full (the next scan publishes it, too): %w", scanID, err)
+}
+
+// mergeHistory merges the scan into the history, and earlier ones that it lacks.
+func mergeHistory(ctx context.Context, st store.Store, m *commit.Manifest, o Publishing) error {
+	updated, err := history.Update(ctx, st, HistoryOptions(o.Registry, o.ToolVersion, o.Log))
+	if err != nil {
+		return err
+	}
+	if updated.Anew {
+		o.Log.Info("the history was derived anew: a scan came before its last night, or has changed")
+	}
+	if !updated.Has(m.ScanID) && slices.Contains(m.Tables, schema.Sites) {
+		o.Log.Info("the history follows another observer, and the scan stays outside it", "scan", m.ScanID, "observer", updated.Observer)
+	}
+	return nil
+}
+
+// HistoryOptions are those of every merge: bodies are judged again by the registry at hand, and each night is logged.
+func HistoryOptions(registry *tokens.Registry, toolVersion string, log *slog.Logger) history.Options {
+	return history.Options{ToolVersion: toolVersion, Rejudge: history.RejudgeBy(registry), Progress: func(m history.Merged) {
+		log.Info("night merged into the history", "date", m.Date, "observed", m.Observations, "causes", m.Causes, "gaps", m.Gaps, "archive_disagreements", m.Disagree)
+	}}
+}
