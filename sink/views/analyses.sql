@@ -62,6 +62,37 @@ QUALIFY row_number() OVER (PARTITION BY scan_date, scan_id, domain
   ORDER BY CASE host WHEN domain THEN 0 WHEN 'www.' || domain THEN 1 ELSE 2 END, rank NULLS LAST, seq) = 1;
 
 -- needs: sites
+-- Until when a crawler may use a good answer (access conditional or full_allow): 24 hours, which max-age may shorten.
+CREATE OR REPLACE MACRO fresh_until(fetched_at, cache_control) AS
+  fetched_at + to_seconds(least(86400, coalesce(TRY_CAST(regexp_extract(lower(cache_control), '(?:^|[, ])max-age *= *"?([0-9]+)', 1) AS BIGINT), 86400)));
+
+-- needs: sites
+-- What a crawler that keeps files had to do on a date: the sites of that night, each with its access, the answer that decides
+-- (as_of), and why. fresh: the answer of the night. stale: the night failed, and the last good answer is at most 30 days old.
+-- expired: there is none, and the failures of the last 60 days began 30 days ago: everything is allowed.
+CREATE OR REPLACE MACRO access_as_crawled(date) AS TABLE
+WITH rows_of AS (SELECT scan_date, host, port, requested, fetched_at, seq, access, star_verdict, named, blocked, partial FROM sites WHERE access <> 'unknown'
+  AND scan_date BETWEEN CAST(date AS DATE) - 60 AND CAST(date AS DATE)),
+tonight AS (SELECT * FROM rows_of WHERE scan_date = CAST(date AS DATE) QUALIFY row_number() OVER (PARTITION BY host, port, requested ORDER BY fetched_at DESC NULLS LAST, seq DESC) = 1),
+failed AS (SELECT host, port, requested FROM tonight WHERE access = 'full_disallow'),
+-- One row a night of the sites that failed, also before.
+earlier AS (SELECT * FROM rows_of SEMI JOIN failed USING (host, port, requested)
+  QUALIFY row_number() OVER (PARTITION BY scan_date, host, port, requested ORDER BY fetched_at DESC NULLS LAST, seq DESC) = 1),
+good AS (SELECT host, port, requested, max(scan_date) AS as_of, arg_max({'access': access, 'star_verdict': star_verdict, 'named': named, 'blocked': blocked, 'partial': partial}, scan_date) AS answer
+  FROM earlier WHERE access <> 'full_disallow' GROUP BY ALL),
+failing AS (SELECT host, port, requested, any_value(g.as_of) AS as_of, any_value(g.answer) AS answer, min(e.scan_date) FILTER (g.as_of IS NULL OR e.scan_date > g.as_of) AS since
+  FROM earlier AS e LEFT JOIN good AS g USING (host, port, requested) GROUP BY ALL)
+SELECT host, port, requested, CASE source WHEN 'fresh' THEN t.access WHEN 'stale' THEN answer.access ELSE 'full_allow' END AS access, source,
+  CASE source WHEN 'fresh' THEN scan_date WHEN 'stale' THEN as_of END AS as_of, since AS failing_since,
+  CASE source WHEN 'fresh' THEN t.star_verdict WHEN 'stale' THEN answer.star_verdict ELSE 'allowed' END AS star_verdict,
+  CASE source WHEN 'fresh' THEN t.named WHEN 'stale' THEN answer.named ELSE [] END AS named,
+  CASE source WHEN 'fresh' THEN t.blocked WHEN 'stale' THEN answer.blocked ELSE [] END AS blocked,
+  CASE source WHEN 'fresh' THEN t.partial WHEN 'stale' THEN answer.partial ELSE [] END AS partial
+FROM (SELECT t.*, f.as_of, f.answer, f.since, CASE WHEN t.access <> 'full_disallow' THEN 'fresh' WHEN f.as_of >= t.scan_date - 30 THEN 'stale'
+      WHEN f.since <= t.scan_date - 30 THEN 'expired' ELSE 'fresh' END AS source
+  FROM tonight AS t LEFT JOIN failing AS f USING (host, port, requested)) AS t;
+
+-- needs: sites
 -- The distinct sets of tokens that sites block, and the number of sites that block exactly this set. Queries on pairs or
 -- numbers of tokens then read some thousand sets instead of a million sites. Sites without rules are left out.
 CREATE OR REPLACE VIEW blocked_sets AS
