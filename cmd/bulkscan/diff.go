@@ -2,17 +2,21 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // diffFlags are the flags of diff.
@@ -23,6 +27,7 @@ type diffFlags struct {
 	out        string
 	failOn     string
 	paired     bool
+	panel      string
 
 	json  bool
 	color terminal.Color
@@ -62,6 +67,7 @@ docs/diff.md describes what counts, every field of --json, and the columns of -o
 	// Not --out: BULKSCAN_OUT is where scans go, and may be the dataset that is read.
 	flags.StringVarP(&f.out, "write", "o", "", "folder, or s3://BUCKET/PREFIX, that gets "+report.ChangesName+" and "+report.ChangedSitesName)
 	flags.StringVar(&f.failOn, "fail-on", "", failOnChanges+": exit with 3 if a site began or ceased to block a token")
+	flags.StringVar(&f.panel, "panel", "", "list of hosts, in any form that scan reads: only their sites are compared")
 	flags.BoolVar(&f.paired, "paired", false, "the scans are of two observers of one list: count other answers, not changes")
 	flags.BoolVar(&f.json, "json", false, "print JSON")
 	addColor(flags, &f.color)
@@ -117,6 +123,11 @@ func (a *app) diff(ctx context.Context, args []string, f *diffFlags) error {
 			return err
 		}
 	}
+	if f.panel != "" {
+		if of.Panel, err = readPanel(ctx, f.panel); err != nil {
+			return err
+		}
+	}
 	from, to, err := a.twoScans(ctx, args)
 	if err != nil {
 		return err
@@ -144,6 +155,37 @@ func (a *app) diff(ctx context.Context, args []string, f *diffFlags) error {
 		return &exitError{code: exitThreshold}
 	}
 	return err
+}
+
+// readPanel reads a list of hosts. A host counts once, whatever the scheme and port of its entries.
+func readPanel(ctx context.Context, path string) (*report.Panel, error) {
+	if path == "-" {
+		return nil, usagef("--panel: name a file; standard input cannot be read twice")
+	}
+	fingerprint, err := inputs.FingerprintOf(ctx, []string{path})
+	if err != nil {
+		return nil, fmt.Errorf("--panel: %w", err)
+	}
+	list, err := inputs.Open(ctx, []string{path}, inputs.Options{Parquet: func(file io.ReaderAt, size int64) (inputs.Table, error) { return table.OpenList(file, size) }})
+	if err != nil {
+		return nil, fmt.Errorf("--panel: %w", err)
+	}
+	defer list.Close()
+	hosts := map[string]bool{}
+	for {
+		entry, err := list.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--panel: %w", err)
+		}
+		hosts[entry.Origin.Host()] = true
+	}
+	if len(hosts) == 0 {
+		return nil, fmt.Errorf("--panel %s has no host", clipped(path))
+	}
+	return report.NewPanel(path, fingerprint.String(), hosts), nil
 }
 
 // twoScans finds the scans that are compared: of one dataset two that are named, or of two datasets their default scans.

@@ -33,6 +33,7 @@ type DiffOptions struct {
 	Definition string // one of SensitivityDefinitions; "" is Full
 	Selection  Selection
 	Top        int         // tokens, operators and sites listed at most; 0 is all
+	Panel      *Panel      // only sites of its hosts; nil: all
 	Out        store.Store // Compare writes ChangesName and ChangedSitesName here; nil writes nothing
 }
 
@@ -66,6 +67,7 @@ type Compared struct {
 	From DiffScan `json:"from"`
 	To   DiffScan `json:"to"`
 
+	Panel *Panel `json:"panel"` // null without one
 	Selection
 	TokensCompared int      `json:"tokens_compared"`
 	TokensUnknown  []string `json:"tokens_unknown"` // selected, but one of the scans says nothing of them
@@ -75,6 +77,20 @@ type Compared struct {
 	OtherBody   int64         `json:"other_body"`   // of those
 	OtherPolicy int64         `json:"other_policy"` // of those: another verdict for a token
 	Findings    []FindingPair `json:"findings"`
+}
+
+// Panel is a fixed list of hosts: figures of several dates then have the same frame.
+type Panel struct {
+	List        string `json:"list"`        // name of the file
+	Fingerprint string `json:"fingerprint"` // of its bytes, as in manifests
+	Hosts       int    `json:"hosts"`       // distinct ones
+
+	has map[string]bool
+}
+
+// NewPanel returns the panel of these hosts.
+func NewPanel(list, fingerprint string, hosts map[string]bool) *Panel {
+	return &Panel{list, fingerprint, len(hosts), hosts}
 }
 
 // DiffScan is one of the two scans.
@@ -348,7 +364,7 @@ func (c *comparison) vanished(ctx context.Context, out *diffFiles) error {
 // compareds are the fields that all results have.
 func (c *comparison) compareds() Compared {
 	d := Compared{
-		From: c.before.describe(), To: c.after.describe(), Selection: c.o.Selection, TokensCompared: len(c.compared), TokensUnknown: []string{},
+		From: c.before.describe(), To: c.after.describe(), Panel: c.o.Panel, Selection: c.o.Selection, TokensCompared: len(c.compared), TokensUnknown: []string{},
 		Both: c.both, RulesBoth: c.rulesBoth, OtherBody: c.otherBody, OtherPolicy: c.rulesOther, Findings: []FindingPair{},
 	}
 	for place, id := range c.chosen {

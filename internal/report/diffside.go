@@ -131,14 +131,14 @@ func (s *side) read(ctx context.Context, do func()) error {
 		table.Field{Name: "n_orphan", Into: &r.Orphan}, table.Field{Name: "n_invalid", Into: &r.Invalid}, table.Field{Name: "n_typo", Into: &r.Typo},
 		table.Field{Name: "sitemaps", Into: &r.Sitemaps},
 	)
-	all := func() {
+	all := s.inPanel(func() {
 		s.trace()
 		do()
-	}
+	})
 	if s.c.by.Verdicts {
 		return s.checked(s.together(ctx, s.scan, fields, &r.Seq, s.verdictReader.row.fields(), all))
 	}
-	return s.readSites(ctx, fields, all)
+	return s.checked(eachSite(ctx, s.scan, fields, all))
 }
 
 // readNames calls do for each row, with the columns of keyFields set.
@@ -147,7 +147,20 @@ func (s *side) readNames(ctx context.Context, do func()) error {
 }
 
 func (s *side) readSites(ctx context.Context, fields []table.Field, do func()) error {
-	return s.checked(eachSite(ctx, s.scan, fields, do))
+	return s.checked(eachSite(ctx, s.scan, fields, s.inPanel(do)))
+}
+
+// inPanel returns what calls do for sites of the panel.
+func (s *side) inPanel(do func()) func() {
+	panel := s.c.o.Panel
+	if panel == nil {
+		return do
+	}
+	return func() {
+		if panel.has[s.row.Host] {
+			do()
+		}
+	}
 }
 
 // checked returns an error if a row had a finding of another version.

@@ -503,6 +503,9 @@ func TestSummaryDocument(t *testing.T) {
 // fieldNames lists the JSON names of a struct's fields in order, nested ones with a dot.
 func fieldNames(of reflect.Type, before string) (names []string) {
 	for field := range of.Fields() {
+		if !field.IsExported() {
+			continue
+		}
 		kind := field.Type
 		for kind.Kind() == reflect.Pointer || kind.Kind() == reflect.Slice {
 			kind = kind.Elem()

@@ -68,6 +68,9 @@ type diffPage struct {
 func (x *diffPage) head(from, to string, more ...piece) {
 	c := x.c
 	x.page.line(styled(bold, "Scan %s of %s and scan %s of %s", c.From.ScanID, c.From.ScanDate, c.To.ScanID, c.To.ScanDate))
+	if c.Panel != nil {
+		x.page.line(textf("only the %s of %s", plural(c.Panel.Hosts, "host"), c.Panel.List))
+	}
 	t := &table{indent: indent, wrap: true}
 	for i, s := range []*report.DiffScan{&c.From, &c.To} {
 		about := []string{plural(int(s.Sites), "site") + ", " + number(s.Rules) + " with rules"}
