@@ -35,7 +35,7 @@ func TestArchiveIsJudgedAlike(t *testing.T) {
 	}
 	folder := t.TempDir()
 	out, kept := filepath.Join(folder, "out"), filepath.Join(folder, "kept")
-	flags := []string{"--warc-out", kept, "--part-rows", "40", "--concurrency", "100"}
+	flags := []string{"--warc-out", kept, "--part-rows", "40", "--no-compact", "--concurrency", "100"}
 	first := w.scan(t, out, flags...)
 	first.await(t, "commits", func() bool { return commits(out) >= 3 })
 	first.signal(t, syscall.SIGKILL)

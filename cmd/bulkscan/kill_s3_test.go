@@ -150,7 +150,7 @@ func TestCompactionKilledOnS3(t *testing.T) {
 	t.Setenv("BULKSCAN_S3_LEASE", "1s")
 	w, _ := newKillWorld(t, 8*killPart)
 	const whole = "s3://" + storetest.Bucket + "/whole"
-	w.scan(t, whole, "--part-rows", fmt.Sprint(killPart), "--concurrency", fmt.Sprint(killConcurrency), "--patience", "0s", "--retries", "0").exits(t, 0)
+	w.scan(t, whole, "--part-rows", fmt.Sprint(killPart), "--no-compact", "--concurrency", fmt.Sprint(killConcurrency), "--patience", "0s", "--retries", "0").exits(t, 0)
 	want := snapshotOf(t, mustPlace(t, whole))
 	copied := func(place string) {
 		t.Helper()
