@@ -37,7 +37,7 @@ func BenchmarkMerge(b *testing.B) {
 	if err := derive(ctx, dir, Options{}, &Ledger{Observer: bot}, scansOf(b, dir, "n0")); err != nil {
 		b.Fatal(err)
 	}
-	first, err := store.ReadAll(ctx, dir, LedgerName, maxLedger)
+	first, err := store.ReadAll(ctx, dir, LedgerName, schema.MaxLedger)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -153,9 +153,15 @@ func (d *draft) keep(tonight *night, id int64) {
 	}
 }
 
-// replaceOpen publishes the open rows of the night, in the place of those of the night before. Files of this run are
-// deleted at once: no record names them.
+// replaceOpen publishes the open rows of the night, in the place of those of the night before. A file without rows is
+// published, too: readers need one of each table. Files of this run are deleted at once: no record names them.
 func (d *draft) replaceOpen() error {
+	if err := d.episodes.begin(d.ctx, d.store, d.name(History, "open")); err != nil {
+		return err
+	}
+	if err := d.gaps.begin(d.ctx, d.store, d.name(Gaps, "open")); err != nil {
+		return err
+	}
 	episodes, err := d.episodes.publish(d.ctx)
 	if err != nil {
 		return err
@@ -247,8 +253,11 @@ func (d *draft) finish() error {
 		return err
 	}
 	d.ledger.Files = slices.Concat(d.ledger.Files, episodes, gaps)
-	if d.gained {
+	if isPolicies := func(f File) bool { return f.Table == Policies }; d.gained || !slices.ContainsFunc(d.ledger.Files, isPolicies) {
 		policies := output[Policy]{table: Policies, tool: d.options.ToolVersion}
+		if err := policies.begin(d.ctx, d.store, d.name(Policies, "all")); err != nil {
+			return err
+		}
 		for _, id := range slices.Sorted(maps.Keys(d.policies)) {
 			if err := policies.add(d.ctx, d.store, d.name(Policies, "all"), d.policies[id]); err != nil {
 				return errors.Join(err, policies.discard())
@@ -258,7 +267,7 @@ func (d *draft) finish() error {
 		if err != nil {
 			return err
 		}
-		d.ledger.Files = append(slices.DeleteFunc(d.ledger.Files, func(f File) bool { return f.Table == Policies }), files...)
+		d.ledger.Files = append(slices.DeleteFunc(d.ledger.Files, isPolicies), files...)
 	}
 	return d.ledger.write(d.ctx, d.store)
 }

@@ -21,7 +21,7 @@ import (
 // Names in a dataset.
 const (
 	Folder     = "history/"
-	LedgerName = Folder + "_ledger.json"
+	LedgerName = schema.LedgerName
 	lockName   = Folder + "lock"
 )
 
@@ -67,13 +67,10 @@ type File struct {
 	Open bool `json:"open,omitempty"` // its rows are open, and the next merge replaces it
 }
 
-// maxLedger bounds the record, in bytes.
-const maxLedger = 64 << 20
-
 // ReadLedger reads the record. The error is store.ErrNotExist if the dataset has no ledger.
 func ReadLedger(ctx context.Context, st store.Store) (*Ledger, error) {
 	l := &Ledger{}
-	data, err := store.ReadAll(ctx, st, LedgerName, maxLedger)
+	data, err := store.ReadAll(ctx, st, LedgerName, schema.MaxLedger)
 	if err == nil {
 		err = commit.OpenRecord(data, l, &l.Sum)
 	}
@@ -173,7 +170,7 @@ const (
 	pageBytes = 128 << 10
 )
 
-// output writes one file of a table. The file begins with its first row; without rows there is none.
+// output writes one file of a table. The file begins with its first row, or by begin.
 type output[T any] struct {
 	table, tool string
 	open        bool
@@ -181,16 +178,25 @@ type output[T any] struct {
 	begun       bool
 }
 
-// add appends a row to the file, which has that name.
-func (w *output[T]) add(ctx context.Context, st store.Store, name string, row *T) error {
+// begin begins the file, which has that name, unless it has begun.
+func (w *output[T]) begin(ctx context.Context, st store.Store, name string) error {
+	if w.begun {
+		return nil
+	}
 	if w.writer == nil {
 		w.writer = table.NewWriter[T](w.table, batchRows, pageBytes, map[string]string{table.MetaSchema: strconv.Itoa(schema.Version), table.MetaTool: w.tool})
 	}
-	if !w.begun {
-		if err := w.writer.Begin(ctx, st, name); err != nil {
-			return err
-		}
-		w.begun = true
+	if err := w.writer.Begin(ctx, st, name); err != nil {
+		return err
+	}
+	w.begun = true
+	return nil
+}
+
+// add appends a row to the file of that name.
+func (w *output[T]) add(ctx context.Context, st store.Store, name string, row *T) error {
+	if err := w.begin(ctx, st, name); err != nil {
+		return err
 	}
 	next, err := w.writer.Next()
 	if err != nil {
@@ -200,7 +206,7 @@ func (w *output[T]) add(ctx context.Context, st store.Store, name string, row *T
 	return nil
 }
 
-// publish ends the file and returns its entry; none if it has no rows.
+// publish ends the file and returns its entry; none if it has not begun.
 func (w *output[T]) publish(ctx context.Context) ([]File, error) {
 	if !w.begun {
 		return nil, nil

@@ -178,7 +178,7 @@ func locked(ctx context.Context, st store.Store, do func() error) error {
 // fence makes a late Put of an earlier lock holder fail, by replacing the record with itself. Other late requests are of
 // names that are never used again. Without a record, the lease stays unfenced until the next time.
 func fence(ctx context.Context, st store.Store, lease store.Lease) error {
-	data, err := store.ReadAll(ctx, st, LedgerName, maxLedger)
+	data, err := store.ReadAll(ctx, st, LedgerName, schema.MaxLedger)
 	if errors.Is(err, store.ErrNotExist) {
 		return nil
 	}

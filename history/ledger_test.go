@@ -79,7 +79,7 @@ func newDir(t testing.TB) store.Store {
 
 func mustRead(t testing.TB, st store.Store, name string) []byte {
 	t.Helper()
-	data, err := store.ReadAll(t.Context(), st, name, maxLedger)
+	data, err := store.ReadAll(t.Context(), st, name, schema.MaxLedger)
 	if err != nil {
 		t.Fatal(err)
 	}

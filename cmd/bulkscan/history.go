@@ -12,6 +12,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/sink/views"
 )
 
 func (a *app) historyCommand() *cobra.Command {
@@ -72,7 +73,10 @@ func (a *app) rebuildHistory(ctx context.Context, st store.Store, dir, tokenFile
 	if errors.Is(err, history.ErrNoScan) {
 		return noScan(dir)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return views.Write(ctx, st, nil)
 }
 
 func (a *app) tellHistory(ctx context.Context, st store.Store, dir, entry string) error {

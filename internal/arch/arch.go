@@ -66,7 +66,7 @@ var arrows = map[string][]string{
 
 	"internal/simweb":              {"internal/origin", "internal/exchange"},
 	"internal/simweb/compare":      {"internal/simweb", "sink", "sink/schema", "sink/table", "sink/commit", "internal/origin", "internal/exchange"},
-	"internal/integration/queries": {"audit", "sink", "sink/schema", "sink/table", "sink/commit", "internal/store", "internal/origin", "internal/exchange"},
+	"internal/integration/queries": {"audit", "audit/tokens", "history", "sink", "sink/schema", "sink/table", "sink/commit", "internal/store", "internal/origin", "internal/exchange"},
 	"internal/simweb/cmd/simweb":   anything,
 }
 

@@ -9,6 +9,12 @@ import (
 // ScansFolder is the folder of all records of scans.
 const ScansFolder = "_scans/"
 
+// LedgerName is the name of the record of the ledger: see package history.
+const LedgerName = "history/_ledger.json"
+
+// MaxLedger bounds that record, in bytes.
+const MaxLedger = 64 << 20
+
 // MaxCommit bounds the record of a commit, in bytes.
 const MaxCommit = 128 << 20
 

@@ -121,12 +121,39 @@ SET VARIABLE bulkscan_paths = (SELECT map(list(key), list(paths)) FROM (
 RESET VARIABLE bulkscan_first;
 RESET VARIABLE bulkscan_commits;
 `
+	viewsLedger = `
+-- The history of policies: episodes, policies and gaps, from the files that the ledger's record names (docs/history.md). It has
+-- the scans of the observer of the newest date, and of archives, whichever observer is chosen above. nights has its dates.
+SET VARIABLE bulkscan_ledger_record = (SELECT {'scans': scans, 'files': files} FROM read_json(` + viewsGlob + ` || '` + schema.LedgerName + `', maximum_object_size = %[1]d,
+  columns = {scans: 'STRUCT(scan_id VARCHAR, scan_date DATE)[]', files: 'STRUCT("table" VARCHAR, name VARCHAR)[]'}));
+SET VARIABLE bulkscan_nights = (SELECT list(DISTINCT s.scan_date ORDER BY s.scan_date) FROM (SELECT unnest(getvariable('bulkscan_ledger_record').scans) AS s));
+SET VARIABLE bulkscan_ledger_files = (SELECT map(list(t), list(paths)) FROM (
+  SELECT f."table" AS t, list(` + viewsGlob + ` || f.name ORDER BY f.name) AS paths FROM (SELECT unnest(getvariable('bulkscan_ledger_record').files) AS f) GROUP BY t));
+RESET VARIABLE bulkscan_ledger_record;
+
+CREATE OR REPLACE VIEW nights AS
+SELECT unnest(coalesce(getvariable('bulkscan_nights'), [error('views.sql has to be read again')])) AS night;
+
+-- As above, each view is first of one file.
+SET VARIABLE bulkscan_ledger = (SELECT map(map_keys(files), list_transform(map_values(files), f -> f[:1])) FROM (SELECT getvariable('bulkscan_ledger_files') AS files));
+`
+	viewsLedgerTable = `CREATE OR REPLACE VIEW %[1]s AS
+SELECT * FROM read_parquet(coalesce(getvariable('bulkscan_ledger')['%[1]s'], [error('views.sql has to be read again')]));
+`
+	viewsLedgerEnd = `SET VARIABLE bulkscan_ledger = getvariable('bulkscan_ledger_files');
+RESET VARIABLE bulkscan_ledger_files;
+`
 )
 
 // The views for analyses. A line above each lists the tables that it needs.
 //
 //go:embed analyses.sql
 var viewsAnalyses string
+
+// The macros of the ledger, in the same form.
+//
+//go:embed history.sql
+var viewsHistory string
 
 // The text before and after the registry of tokens.
 const (
@@ -140,15 +167,19 @@ SELECT * FROM (VALUES
 `
 )
 
-// Write writes views.sql for the tables that have committed files, unless it is up to date. A nil registry keeps the
+// Write writes views.sql for the tables that have committed files, and for the ledger if there is one, unless it is up to date. A nil registry keeps the
 // one in the file.
 func Write(ctx context.Context, st store.Store, registry *tokens.Registry) error {
 	with, err := tablesWithFiles(ctx, st)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", Name, err)
 	}
+	ledger, err := hasLedger(ctx, st)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", Name, err)
+	}
 	before, err := store.ReadAll(ctx, st, Name, MaxBytes)
-	data := viewsOf(with, registryView(registry, before))
+	data := viewsOf(with, ledger, registryView(registry, before))
 	if err == nil && bytes.Equal(before, data) {
 		return nil
 	}
@@ -198,8 +229,21 @@ func tablesWithFiles(ctx context.Context, st store.Store) (with []string, err er
 	return with, nil
 }
 
+// hasLedger reports whether the dataset has a ledger. Its record names a file of each of its tables.
+func hasLedger(ctx context.Context, st store.Store) (bool, error) {
+	for entry, err := range st.List(ctx, schema.LedgerName) {
+		if err != nil {
+			return false, err
+		}
+		if entry.Name == schema.LedgerName {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 // viewsOf returns the text of views.sql for these tables.
-func viewsOf(with []string, registry string) []byte {
+func viewsOf(with []string, ledger bool, registry string) []byte {
 	var b strings.Builder
 	b.WriteString(viewsAbout)
 	if len(with) > 0 {
@@ -220,16 +264,25 @@ func viewsOf(with []string, registry string) []byte {
 	}
 	if len(with) > 0 {
 		b.WriteString(registry)
-		writeAnalyses(&b, with)
+		writeAnalyses(&b, viewsAnalyses, with)
 		b.WriteString(viewsPaths)
+	}
+	if ledger && slices.Contains(with, schema.Sites) {
+		// At the end: if the ledger is deleted, reading views.sql fails here, and the views above are complete.
+		fmt.Fprintf(&b, viewsLedger, schema.MaxLedger)
+		for _, table := range []string{"policies", "history", "gaps"} {
+			fmt.Fprintf(&b, viewsLedgerTable, table)
+		}
+		b.WriteString(viewsLedgerEnd)
+		writeAnalyses(&b, viewsHistory, with)
 	}
 	text := b.String()
 	return []byte(text + viewsSum + schema.SumOf([]byte(text)) + "\n")
 }
 
-// writeAnalyses writes the analysis views whose tables exist.
-func writeAnalyses(b *strings.Builder, with []string) {
-	for view := range strings.SplitSeq(viewsAnalyses, "\n-- needs: ") {
+// writeAnalyses writes the views whose tables exist.
+func writeAnalyses(b *strings.Builder, all string, with []string) {
+	for view := range strings.SplitSeq(all, "\n-- needs: ") {
 		needs, view, _ := strings.Cut(strings.TrimPrefix(view, "-- needs: "), "\n")
 		if !slices.ContainsFunc(strings.Split(needs, ", "), func(table string) bool { return !slices.Contains(with, table) }) {
 			b.WriteString("\n" + strings.TrimSuffix(view, "\n") + "\n")

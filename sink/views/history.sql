@@ -1,0 +1,163 @@
+-- needs: sites
+-- The tokens that a registry has, by its version: that of a judge is the first word of the column judge in history. A version
+-- whose statistics are gone is not listed; what its judge says counts then as if it knew every token.
+CREATE OR REPLACE VIEW registry_tokens AS
+SELECT CAST(NULL AS VARCHAR) AS registry_version, CAST(NULL AS VARCHAR) AS token WHERE false;
+
+-- needs: token_stats
+SET VARIABLE bulkscan_registries = (SELECT map(list(scan_id), list(registry_version)) FROM (
+  SELECT registry_version, arg_max(scan_id, scan_date) AS scan_id FROM bulkscan_files WHERE "table" = 'token_stats' GROUP BY registry_version));
+SET VARIABLE bulkscan_registry_files = (SELECT list(path) FROM bulkscan_files WHERE "table" = 'token_stats' AND map_contains(getvariable('bulkscan_registries'), scan_id));
+CREATE OR REPLACE VIEW registry_tokens AS
+SELECT DISTINCT getvariable('bulkscan_registries')[regexp_extract(bulkscan_file, 'part-(.*)\.parquet$', 1)] AS registry_version, token
+FROM read_parquet(coalesce(getvariable('bulkscan_registry_files'), [error('views.sql has to be read again')]), filename = 'bulkscan_file')
+WHERE known AND segment_kind = 'all';
+
+-- needs: sites
+-- What each policy means for a token of the registry. state is blocked or open where it has rules, else its class. named says
+-- that a group of its own, or its fallback's, decides; else `*` does, if the token heeds it.
+CREATE OR REPLACE MACRO policy_states(token) AS TABLE
+SELECT policy_id, class, named IS NOT NULL AS named, CASE WHEN class <> 'rules' THEN class
+    WHEN CASE WHEN named IS NOT NULL THEN list_contains(own_blocked, named) ELSE heeds_star AND star_verdict = 'blocked' END THEN 'blocked' ELSE 'open' END AS state
+FROM (SELECT p.policy_id, p.class, p.star_verdict, p.own_blocked, t.heeds_star,
+    list_filter(t.chain, name -> list_contains(p.own_blocked, name) OR list_contains(p.own_partial, name) OR list_contains(p.own_allowed, name))[1] AS named
+  FROM policies AS p, (SELECT any_value(heeds_star) AS heeds_star,
+      CASE WHEN count(*) = 0 THEN error('no token of the registry: ' || token) ELSE any_value(list_prepend(r.token, r.fallback)) END AS chain
+    FROM tokens AS r WHERE r.token = token) AS t);
+
+-- needs: sites
+-- The policies that block a token (definition full), by its own group, its fallback's, or `*`.
+CREATE OR REPLACE MACRO policies_blocking(token) AS TABLE
+SELECT policy_id FROM policy_states(token) WHERE state = 'blocked';
+
+-- needs: sites
+-- The registries that lack a token. Where the judge of an episode used one of them, it is not known whether the site blocks the token.
+CREATE OR REPLACE MACRO registries_without(name) AS
+  (SELECT list(v) FROM (SELECT r.registry_version AS v FROM registry_tokens AS r GROUP BY v HAVING NOT bool_or(r.token = name)));
+
+-- needs: sites
+-- Episodes, with what they mean for a token: state is as in policy_states, or unknown where the registry of the judge lacks the token.
+CREATE OR REPLACE MACRO state_by(judge, state, lacking) AS
+  CASE WHEN state IN ('blocked', 'open') AND list_contains(lacking, split_part(judge, ' ', 1)) THEN 'unknown' ELSE state END;
+CREATE OR REPLACE MACRO token_history(token) AS TABLE
+SELECT h.*, p.class, state_by(h.judge, p.state, lacking) AS state
+FROM history AS h JOIN policy_states(token) AS p USING (policy_id), (SELECT coalesce(registries_without(token), []) AS lacking);
+
+-- needs: sites
+-- The last night of the ledger on or before a date.
+CREATE OR REPLACE MACRO night_of(date) AS list_max(list_filter(CAST(getvariable('bulkscan_nights') AS DATE[]), lambda night: night <= CAST(date AS DATE)));
+
+-- needs: sites
+-- The gaps of a date: the sites of which nothing was learned on the last night on or before it.
+CREATE OR REPLACE MACRO gaps_on(date) AS TABLE
+SELECT * FROM gaps WHERE first <= night_of(date) AND last >= night_of(date);
+
+-- needs: sites
+-- The episodes that hold on a date: the last one of each site that began on or before it.
+CREATE OR REPLACE MACRO history_on(date) AS TABLE
+WITH begun AS (FROM history WHERE valid_from <= night_of(date))
+SELECT * FROM begun ANTI JOIN (SELECT site, previous_last AS valid_to FROM begun WHERE previous_last IS NOT NULL) USING (site, valid_to);
+
+-- needs: sites
+-- What each site said on a date: the policy of the episode that holds. night is the last night on or before the date. observed says
+-- whether the site was observed on that night, and gap, if not, why; then the policy is that of an earlier night.
+CREATE OR REPLACE MACRO policies_at(date) AS TABLE
+SELECT night_of(date) AS night, h.site, h.host, h.port, h.requested, g.class IS NULL AS observed, g.class AS gap,
+  p.*, h.valid_from, h.previous_last, h.cause, h.observer, h.judge
+FROM history_on(date) AS h JOIN policies AS p USING (policy_id) LEFT JOIN gaps_on(date) AS g USING (site);
+
+-- needs: sites
+-- Spells: times in which the rules of a site treat a token the same way, blocked or open. Times without rules do not end a spell.
+-- The site began so after previous_last, and not after valid_from. censoring says left where the site's first observation was so, and
+-- unknown where the judge or the observer was another one before; then previous_last is null. change says began or ceased (to
+-- block) where the spell before is known to be the contrary, by the same observer.
+CREATE OR REPLACE MACRO token_spells(token) AS TABLE
+SELECT site, host, port, requested, state, CASE WHEN censoring = 'interval' THEN previous_last END AS previous_last, valid_from, censoring, cause,
+  CASE WHEN before IN ('blocked', 'open') AND NOT broken THEN CASE state WHEN 'blocked' THEN 'began' ELSE 'ceased' END END AS change
+FROM (SELECT *, coalesce(class_before <> 'rules', false) OR cause IN ('observer', 'unknown_judge') AS broken,
+    CASE WHEN cause = 'first' THEN 'left' WHEN cause IN ('observer', 'unknown_judge') OR cause IN ('policy', 'managed') AND before = 'unknown' THEN 'unknown' ELSE 'interval' END AS censoring
+  -- Episodes without rules matter only where the observer or the judge changed.
+  FROM (SELECT *, lag(class) OVER w AS class_before, lag(CASE class WHEN 'rules' THEN state END IGNORE NULLS) OVER w AS before
+    FROM token_history(token) WHERE class = 'rules' OR cause IN ('observer', 'unknown_judge')
+    WINDOW w AS (PARTITION BY site ORDER BY valid_from))
+  WHERE class = 'rules' AND before IS DISTINCT FROM state)
+WHERE state <> 'unknown';
+
+-- needs: sites
+-- For each site that ever blocked a token: when it was first seen to do so, with the columns of token_spells.
+CREATE OR REPLACE MACRO first_blocked(token) AS TABLE
+SELECT * EXCLUDE (state, change) FROM token_spells(token) WHERE state = 'blocked'
+QUALIFY row_number() OVER (PARTITION BY site ORDER BY valid_from) = 1;
+
+-- needs: sites
+-- Sites that began to block a token and ceased, or the reverse: a row for each pair of successive changes, of which the first lies after
+-- previous_last and not after valid_from, and the second after reversed_after and not after reversed_by.
+CREATE OR REPLACE MACRO reversals(token) AS TABLE
+SELECT site, host, port, requested, change, previous_last, valid_from, cause, reversed_after, reversed_by, reversal_cause
+FROM (SELECT *, lead(change) OVER w AS reversal, lead(previous_last) OVER w AS reversed_after, lead(valid_from) OVER w AS reversed_by, lead(cause) OVER w AS reversal_cause
+  FROM token_spells(token) WINDOW w AS (PARTITION BY site ORDER BY valid_from))
+WHERE change IS NOT NULL AND reversal IS NOT NULL;
+
+-- needs: sites
+-- Sites that began or ceased to block a token at least so often.
+CREATE OR REPLACE MACRO flapping(token, at_least := 3) AS TABLE
+SELECT site, any_value(host) AS host, any_value(port) AS port, any_value(requested) AS requested, count(*) AS changes,
+  count(*) FILTER (change = 'began') AS began, count(*) FILTER (change = 'ceased') AS ceased, min(valid_from) AS first_change, max(valid_from) AS last_change
+FROM token_spells(token) WHERE change IS NOT NULL GROUP BY site HAVING count(*) >= at_least;
+
+-- needs: sites
+-- Of the sites seen to block a token on the last night: how many did so by each night. by_then are known to have begun by then, of those
+-- that blocked it ever since; maybe also counts those that may have begun by then.
+CREATE OR REPLACE MACRO survival(token) AS TABLE
+WITH blocking AS (SELECT site FROM history_on('infinity') JOIN policies_blocking(token) USING (policy_id) ANTI JOIN gaps_on('infinity') USING (site)),
+spells AS (SELECT previous_last, valid_from, count(*) AS sites
+  FROM (SELECT arg_max_null(previous_last, valid_from) AS previous_last, max(valid_from) AS valid_from
+    FROM token_spells(token) SEMI JOIN blocking USING (site) WHERE state = 'blocked' GROUP BY site)
+  GROUP BY ALL)
+SELECT night, CAST(coalesce(sum(sites) FILTER (valid_from <= night), 0) AS BIGINT) AS by_then, CAST(coalesce(sum(sites) FILTER (previous_last IS NULL OR previous_last < night), 0) AS BIGINT) AS maybe,
+  CAST(sum(sites) AS BIGINT) AS "of", by_then / "of" AS share_low, maybe / "of" AS share_high
+FROM nights, spells GROUP BY night ORDER BY night;
+
+-- needs: sites
+-- The share of sites that block a token on each night, of the sites whose rules were seen on that night. unknown is the number of further
+-- such sites, whose judge did not know the token.
+CREATE OR REPLACE MACRO blocked_over_time(token) AS TABLE
+WITH episodes AS (SELECT site, valid_from, valid_to, state FROM token_history(token) WHERE class = 'rules'),
+inside AS (SELECT state, g.first, g.last, count(*) AS n FROM gaps AS g JOIN episodes AS e ON e.site = g.site AND e.valid_from < g.first AND e.valid_to > g.last GROUP BY ALL),
+changes AS (
+  SELECT valid_from AS date, state, count(*) AS n FROM episodes GROUP BY ALL
+  UNION ALL SELECT valid_to + 1, state, -count(*) FROM episodes GROUP BY ALL
+  UNION ALL SELECT first, state, -n FROM inside
+  UNION ALL SELECT last + 1, state, n FROM inside
+  UNION ALL SELECT night, NULL, 0 FROM nights)
+SELECT night, blocking, "of", blocking / nullif("of", 0) AS share, unknown
+FROM (SELECT DISTINCT date AS night, CAST(coalesce(sum(n) FILTER (state = 'blocked') OVER w, 0) AS BIGINT) AS blocking,
+    CAST(coalesce(sum(n) FILTER (state IN ('blocked', 'open')) OVER w, 0) AS BIGINT) AS "of", CAST(coalesce(sum(n) FILTER (state = 'unknown') OVER w, 0) AS BIGINT) AS unknown
+  FROM changes WINDOW w AS (ORDER BY date)) SEMI JOIN nights USING (night)
+ORDER BY night;
+
+-- needs: sites
+-- The causes of episodes that follow another one. The last two are no transitions.
+CREATE OR REPLACE MACRO transition_causes() AS ['policy', 'managed', 'presence', 'refusal', 'observer', 'unknown_judge'];
+
+-- needs: sites
+-- What became of the sites from one date to another, for a token. before and after are blocked, open, unknown, another class of policy, or
+-- the class of the gap where the site was not observed that night; absent is a site that was listed later. causes are those of
+-- the episodes that began in between. change says began, ceased, presence or refusal where both dates have an observation, and
+-- neither observer nor judge explains the difference. The host is null for a site that was never observed.
+CREATE OR REPLACE MACRO transitions(earlier, later, token) AS TABLE
+WITH states AS (SELECT policy_id, state, (SELECT coalesce(registries_without(token), [])) AS lacking FROM policy_states(token)),
+-- Most sites have one episode from the earlier date to the later; the others have the first of these after before_them.
+between_them AS (SELECT site, arg_min_null(previous_last, valid_from) AS before_them, bit_or(1 << CAST(list_position(transition_causes(), cause) AS INTEGER)) AS causes
+  FROM history WHERE valid_from > coalesce(night_of(earlier), '-infinity') AND valid_from <= night_of(later) GROUP BY site),
+later_states AS (SELECT site, host, port, requested, state_by(judge, state, lacking) AS state FROM history_on(later) JOIN states USING (policy_id)),
+earlier_states AS (SELECT b.site, b.causes, state_by(h.judge, s.state, s.lacking) AS state
+  FROM between_them AS b LEFT JOIN history AS h ON h.site = b.site AND h.valid_to = b.before_them LEFT JOIN states AS s USING (policy_id))
+SELECT site, host, port, requested, before, after, list_filter(transition_causes(), lambda cause, i: causes >> i & 1 = 1) AS causes,
+  CASE WHEN before = after OR causes >> 5 > 0 OR NOT seen THEN NULL
+    WHEN before = 'open' AND after = 'blocked' THEN 'began' WHEN before = 'blocked' AND after = 'open' THEN 'ceased'
+    WHEN 'unknown' IN (before, after) THEN NULL
+    WHEN 'refused' IN (before, after) THEN 'refusal' ELSE 'presence' END AS change
+FROM (SELECT site, host, port, requested, coalesce(g.class, CASE WHEN e.site IS NULL THEN l.state ELSE e.state END, 'absent') AS before, coalesce(h.class, l.state) AS after, coalesce(causes, 0) AS causes,
+    g.class IS NULL AND h.class IS NULL AND before <> 'absent' AS seen
+  FROM later_states AS l FULL JOIN gaps_on(later) AS h USING (site) LEFT JOIN earlier_states AS e USING (site) LEFT JOIN gaps_on(earlier) AS g USING (site));
