@@ -33,7 +33,7 @@ SELECT policy_id FROM policy_states(token) WHERE state = 'blocked';
 -- needs: sites
 -- The registries that lack a token. Where the judge of an episode used one of them, it is not known whether the site blocks the token.
 CREATE OR REPLACE MACRO registries_without(name) AS
-  (SELECT list(v) FROM (SELECT r.registry_version AS v FROM registry_tokens AS r GROUP BY v HAVING NOT bool_or(r.token = name)));
+  (SELECT coalesce(list(v), []) FROM (SELECT r.registry_version AS v FROM registry_tokens AS r GROUP BY v HAVING NOT bool_or(r.token = name)));
 
 -- needs: sites
 -- Episodes, with what they mean for a token: state is as in policy_states, or unknown where the registry of the judge lacks the token.
@@ -41,7 +41,7 @@ CREATE OR REPLACE MACRO state_by(judge, state, lacking) AS
   CASE WHEN state IN ('blocked', 'open') AND list_contains(lacking, split_part(judge, ' ', 1)) THEN 'unknown' ELSE state END;
 CREATE OR REPLACE MACRO token_history(token) AS TABLE
 SELECT h.*, p.class, state_by(h.judge, p.state, lacking) AS state
-FROM history AS h JOIN policy_states(token) AS p USING (policy_id), (SELECT coalesce(registries_without(token), []) AS lacking);
+FROM history AS h JOIN policy_states(token) AS p USING (policy_id), (SELECT registries_without(token) AS lacking);
 
 -- needs: sites
 -- The last night of the ledger on or before a date.
@@ -55,8 +55,8 @@ SELECT * FROM gaps WHERE first <= night_of(date) AND last >= night_of(date);
 -- needs: sites
 -- The episodes that hold on a date: the last one of each site that began on or before it.
 CREATE OR REPLACE MACRO history_on(date) AS TABLE
-WITH begun AS (FROM history WHERE valid_from <= night_of(date))
-SELECT * FROM begun ANTI JOIN (SELECT site, previous_last AS valid_to FROM begun WHERE previous_last IS NOT NULL) USING (site, valid_to);
+SELECT * FROM history ANTI JOIN (SELECT site, previous_last AS valid_to FROM history WHERE valid_from <= night_of(date) AND previous_last IS NOT NULL) USING (site, valid_to)
+WHERE valid_from <= night_of(date);
 
 -- needs: sites
 -- What each site said on a date: the policy of the episode that holds. night is the last night on or before the date. observed says
@@ -109,7 +109,8 @@ FROM token_spells(token) WHERE change IS NOT NULL GROUP BY site HAVING count(*) 
 -- Of the sites seen to block a token on the last night: how many did so by each night. by_then are known to have begun by then, of those
 -- that blocked it ever since; maybe also counts those that may have begun by then.
 CREATE OR REPLACE MACRO survival(token) AS TABLE
-WITH blocking AS (SELECT site FROM history_on('infinity') JOIN policies_blocking(token) USING (policy_id) ANTI JOIN gaps_on('infinity') USING (site)),
+WITH blocking AS (SELECT site FROM history_on('infinity') AS h JOIN policy_states(token) AS p USING (policy_id) ANTI JOIN gaps_on('infinity') USING (site)
+  WHERE state_by(h.judge, p.state, registries_without(token)) = 'blocked'),
 spells AS (SELECT previous_last, valid_from, count(*) AS sites
   FROM (SELECT arg_max_null(previous_last, valid_from) AS previous_last, max(valid_from) AS valid_from
     FROM token_spells(token) SEMI JOIN blocking USING (site) WHERE state = 'blocked' GROUP BY site)
@@ -146,7 +147,7 @@ CREATE OR REPLACE MACRO transition_causes() AS ['policy', 'managed', 'presence',
 -- the episodes that began in between. change says began, ceased, presence or refusal where both dates have an observation, and
 -- neither observer nor judge explains the difference. The host is null for a site that was never observed.
 CREATE OR REPLACE MACRO transitions(earlier, later, token) AS TABLE
-WITH states AS (SELECT policy_id, state, (SELECT coalesce(registries_without(token), [])) AS lacking FROM policy_states(token)),
+WITH states AS NOT MATERIALIZED (SELECT policy_id, state, registries_without(token) AS lacking FROM policy_states(token)),
 -- Most sites have one episode from the earlier date to the later; the others have the first of these after before_them.
 between_them AS (SELECT site, arg_min_null(previous_last, valid_from) AS before_them, bit_or(1 << CAST(list_position(transition_causes(), cause) AS INTEGER)) AS causes
   FROM history WHERE valid_from > coalesce(night_of(earlier), '-infinity') AND valid_from <= night_of(later) GROUP BY site),
