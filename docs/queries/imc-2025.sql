@@ -1,11 +1,12 @@
 -- Liu et al., IMC 2025: how many sites disallow AI crawlers by name, fully or in part, over time?
 -- Definition: full and any, by the agent's own group ("explicit" in the study).
--- Over: sites with rules on each date.
--- Caveat: the study follows 24 crawlers on 40,455 sites of archived files; replace the category by its list.
-SELECT scan_date, any_value(sites) AS sites, count(*) AS naming, count(*) FILTER (fully) AS fully, count(*) FILTER (fully OR partly) AS fully_or_partially,
-  fully_or_partially / any_value(sites) AS share
-FROM (SELECT scan_date, bool_or(verdict = 'blocked') AS fully, bool_or(verdict = 'partial') AS partly
-  FROM verdicts WHERE category = 'ai' AND via = 'own' AND NOT lenient GROUP BY scan_date, scan_id, seq)
-JOIN (SELECT scan_date, count(*) AS sites FROM sites WHERE finding = 'rules' GROUP BY scan_date) USING (scan_date)
-GROUP BY scan_date
-ORDER BY scan_date;
+-- Over: sites whose rules were seen on every night, as in the study.
+-- Caveat: the study follows 24 crawlers on 40,455 sites of archived files, www and apex as one; replace the category by its list.
+SELECT night AS scan_date, sum(n)::BIGINT AS sites, sum(n) FILTER (fully OR partly OR allowing)::BIGINT AS naming, sum(n) FILTER (fully)::BIGINT AS fully,
+  sum(n) FILTER (fully OR partly)::BIGINT AS fully_or_partially, fully_or_partially / sites AS share
+FROM nights JOIN (SELECT valid_from, valid_to, list_has_any(own_blocked, ai) AS fully, list_has_any(own_partial, ai) AS partly, list_has_any(own_allowed, ai) AS allowing, count(*) AS n
+  FROM history JOIN policies USING (policy_id), (SELECT list(token) AS ai FROM tokens WHERE category = 'ai')
+  WHERE site IN (SELECT site FROM history JOIN policies USING (policy_id) WHERE class = 'rules' GROUP BY site HAVING sum(observations) = (SELECT count(*) FROM nights))
+  GROUP BY ALL) ON night BETWEEN valid_from AND valid_to
+GROUP BY night
+ORDER BY night;

@@ -29,6 +29,10 @@ const QUERIES = [
   "SELECT count(*), sum(line), sum(length(value)) FROM evidence",
   "SELECT count(*), sum(octet_length(body)), count(DISTINCT body_hash) FROM bodies",
   "SELECT count(*), count(DISTINCT v.seq) FROM sites s JOIN verdicts v USING (scan_id, seq)",
+  "SELECT count(*), count(DISTINCT site), max(host), max(license) FROM policies_at(latest())",
+  "SELECT count(*), sum(nights) FROM gaps",
+  "FROM blocked_over_time('GPTBot')",
+  "SELECT count(*), count(DISTINCT token) FROM registry_tokens",
 ];
 // Each step merges the parts of the step before.
 const STEPS = [["1", "0s"], ["2", "200ms"], ["4", "1s"], ["64", "0s"]]; // --part-mb, --grace
@@ -45,6 +49,7 @@ const ask = async (sql, of = db) => JSON.stringify(await rows(sql, of));
 const want = new Map();
 for (const sql of QUERIES) want.set(sql, await ask(sql));
 await columns();
+await policies();
 await moved();
 await reopened();
 
@@ -94,6 +99,15 @@ async function columns() {
   for (const column of ["sitemaps", "partial", "content_signal"]) if (plan.includes(column)) fail(`a query that does not ask for ${column} reads it`);
 }
 
+// policies checks that the policies of the ledger block each token of the registry where the rows of sites say so.
+async function policies() {
+  for (const [token] of await rows("SELECT token FROM tokens")) {
+    const sql = `SELECT count(*) > 0 AND count(*) FILTER (list_contains(blocked, ${quoted(token)}) <> (policy_id IN (SELECT b.policy_id FROM policies_blocking(${quoted(token)}) AS b))) = 0
+      FROM sites JOIN policies_at(latest()) AS h USING (host, port, requested) WHERE scan_date = latest() AND finding = 'rules'`;
+    if (!(await rows(sql))[0][0]) fail(`the policies that block ${token} are not those of the sites that do`);
+  }
+}
+
 // moved queries a copy whose folder name looks like a pattern, under several spellings.
 async function moved() {
   const folder = mkdtempSync(join(tmpdir(), "views-"));
@@ -124,8 +138,10 @@ async function reopened() {
     await db.run(text);
     db.closeSync();
     db = await session();
-    const error = await ask(QUERIES[0], db).then((rows) => `rows ${rows}`, String);
-    if (!/views.sql has to be read again/.test(error)) fail(`a reopened database says ${error}`);
+    for (const sql of QUERIES) {
+      const error = await ask(sql, db).then((rows) => `rows ${rows}`, String);
+      if (!/views.sql has to be read again/.test(error)) fail(`a reopened database says to ${sql}: ${error}`);
+    }
     await db.run(`SET VARIABLE bulkscan = ${quoted(dir + sep)}`);
     await db.run(text);
     for (const [sql, answer] of want) {

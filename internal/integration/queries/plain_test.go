@@ -3,6 +3,7 @@ package queries
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -85,6 +86,17 @@ func set(list []string) map[string]bool {
 // on returns the rows of a date; latest those of the newest.
 func (w *survey) on(date string) []*siteRows { return w.all[date] }
 func (w *survey) latest() []*siteRows        { return w.on(w.dates[len(w.dates)-1]) }
+
+// sites returns the row of each site that counts on a date: the one fetched last.
+func (w *survey) sites(date string) map[string]*siteRows {
+	last := map[string]*siteRows{}
+	for _, s := range w.on(date) {
+		if key := fmt.Sprint(s.Host, " ", s.Port, s.Requested); last[key] == nil || s.FetchedAt > last[key].FetchedAt {
+			last[key] = s
+		}
+	}
+	return last
+}
 
 func (s *siteRows) ruled() bool    { return s.Finding == "rules" }
 func (s *siteRows) answered() bool { return s.Status != 0 }
@@ -170,25 +182,15 @@ var plain = map[string]func(*survey) [][]any{
 		return ordered(out, 0, 3)
 	},
 	"transitions": func(w *survey) (out [][]any) {
-		type key struct {
-			host      string
-			port      int32
-			requested string
-		}
-		states := map[key]*[2]string{}
-		fetched := map[*string]int64{} // the last row of a date counts
+		states := map[string]*[2]string{}
 		for i, date := range w.dates[len(w.dates)-2:] {
-			for _, s := range w.on(date) {
-				state := s.Finding
+			for key, s := range w.sites(date) {
+				if states[key] == nil {
+					states[key] = &[2]string{"absent", "unlisted"}
+				}
+				states[key][i] = s.Finding
 				if s.ruled() {
-					state = map[bool]string{true: "blocked", false: "open"}[s.blocked["GPTBot"]]
-				}
-				k := key{s.Host, s.Port, s.Requested}
-				if states[k] == nil {
-					states[k] = &[2]string{"absent", "absent"}
-				}
-				if at, is := fetched[&states[k][i]]; !is || s.FetchedAt > at {
-					states[k][i], fetched[&states[k][i]] = state, s.FetchedAt
+					states[key][i] = map[bool]string{true: "blocked", false: "open"}[s.blocked["GPTBot"]]
 				}
 			}
 		}
@@ -196,10 +198,43 @@ var plain = map[string]func(*survey) [][]any{
 		for _, pair := range states {
 			counts[*pair]++
 		}
+		gaps := []string{"not_asked", "challenged", "rate_limited", "unreachable", "server_error", "absent", "unlisted"}
 		for pair, n := range counts {
-			out = append(out, []any{pair[0], pair[1], n})
+			var change any
+			switch before, after := pair[0], pair[1]; {
+			case before == after || slices.Contains(gaps, before) || slices.Contains(gaps, after):
+			case before == "open" && after == "blocked":
+				change = "began"
+			case before == "blocked" && after == "open":
+				change = "ceased"
+			case before == "refused" || after == "refused":
+				change = "refusal"
+			default:
+				change = "presence"
+			}
+			out = append(out, []any{pair[0], pair[1], change, n})
 		}
-		return ordered(out, ^2, 0, 1)
+		return ordered(out, ^3, 0, 1)
+	},
+	"first-blocked": func(w *survey) (out [][]any) {
+		seen, ever, soFar := map[string]bool{}, map[string]bool{}, int64(0)
+		for _, date := range w.dates {
+			before, first := maps.Clone(seen), map[string]int64{}
+			for site, s := range w.sites(date) {
+				if s.ruled() || slices.Contains([]string{"none", "html", "no_rules", "refused"}, s.Finding) {
+					seen[site] = true
+				}
+				if s.ruled() && s.blocked["GPTBot"] && !ever[site] {
+					ever[site] = true
+					first[map[bool]string{true: "interval", false: "left"}[before[site]]]++
+				}
+			}
+			for _, censoring := range slices.Sorted(maps.Keys(first)) {
+				soFar += first[censoring]
+				out = append(out, []any{date, censoring, first[censoring], soFar})
+			}
+		}
+		return out
 	},
 	"domains": func(w *survey) [][]any {
 		type key struct{ scan, domain string }

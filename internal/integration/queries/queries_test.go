@@ -74,7 +74,7 @@ func TestAnswersOfRealFiles(t *testing.T) {
 	bodies := slices.Concat(sharedtest.Bodies(t, "modern-ai"), sharedtest.Bodies(t, "typical12k")[:2000], sharedtest.Bodies(t, "mix12k")[:100])
 	needDuckDB(t)
 	rand.New(rand.NewPCG(2, 9309)).Shuffle(len(bodies), func(i, j int) { bodies[i], bodies[j] = bodies[j], bodies[i] })
-	dir, st := write(t, Survey{Sites: 3000, Dates: dates[1:], Bodies: bodies})
+	dir, st := write(t, Survey{Sites: 3000, Dates: dates, Bodies: bodies})
 	compareDataset(t, "real", dir, st)
 }
 
@@ -137,6 +137,7 @@ var views = []Query{
 // compareDataset compares the answers to all queries and views with golden files, and the headline figures with plain counts.
 func compareDataset(t *testing.T, name, dir string, st store.Store) {
 	t.Helper()
+	withHistory(t, st)
 	rows := readSurvey(t, st)
 	queries, asked := ask(t, dir, load(t)), ask(t, dir, views)
 	goldenColumns(t, queries)
