@@ -14,16 +14,15 @@ FROM read_parquet(coalesce(getvariable('bulkscan_registry_files'), [error('views
 WHERE known AND segment_kind = 'all';
 
 -- needs: sites
--- What each policy means for a token of the registry. state is blocked or open where it has rules, else its class. named says
--- that a group of its own, or its fallback's, decides; else `*` does, if the token heeds it.
+-- What each policy means for a token of the registry. state is blocked or open where it has rules, else its class. named is the token
+-- whose group decides, the token itself or its fallback; without one, `*` does, if the token heeds it.
+CREATE OR REPLACE MACRO registry_row(name) AS
+  coalesce(list_filter(getvariable('bulkscan_tokens'), lambda t: t.token = name)[1], error('no token of the registry: ' || name));
 CREATE OR REPLACE MACRO policy_states(token) AS TABLE
-SELECT policy_id, class, named IS NOT NULL AS named, CASE WHEN class <> 'rules' THEN class
-    WHEN CASE WHEN named IS NOT NULL THEN list_contains(own_blocked, named) ELSE heeds_star AND star_verdict = 'blocked' END THEN 'blocked' ELSE 'open' END AS state
-FROM (SELECT p.policy_id, p.class, p.star_verdict, p.own_blocked, t.heeds_star,
-    list_filter(t.chain, name -> list_contains(p.own_blocked, name) OR list_contains(p.own_partial, name) OR list_contains(p.own_allowed, name))[1] AS named
-  FROM policies AS p, (SELECT any_value(heeds_star) AS heeds_star,
-      CASE WHEN count(*) = 0 THEN error('no token of the registry: ' || token) ELSE any_value(list_prepend(r.token, r.fallback)) END AS chain
-    FROM tokens AS r WHERE r.token = token) AS t);
+SELECT policy_id, class, named, CASE WHEN class <> 'rules' THEN class
+    WHEN CASE WHEN named IS NOT NULL THEN list_contains(own_blocked, named) ELSE star_verdict = 'blocked' AND registry_row(token).heeds_star END THEN 'blocked' ELSE 'open' END AS state
+FROM (SELECT *, list_filter(list_prepend(token, registry_row(token).fallback),
+    lambda name: list_contains(own_blocked, name) OR list_contains(own_partial, name) OR list_contains(own_allowed, name))[1] AS named FROM policies);
 
 -- needs: sites
 -- The policies that block a token (definition full), by its own group, its fallback's, or `*`.

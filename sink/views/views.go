@@ -123,27 +123,26 @@ RESET VARIABLE bulkscan_commits;
 `
 	viewsLedger = `
 -- The history of policies: episodes, policies and gaps, from the files that the ledger's record names (docs/history.md). It has
--- the scans of the observer of the newest date, and of archives, whichever observer is chosen above. nights has its dates.
-SET VARIABLE bulkscan_ledger_record = (SELECT {'scans': scans, 'files': files} FROM read_json(` + viewsGlob + ` || '` + schema.LedgerName + `', maximum_object_size = %[1]d,
-  columns = {scans: 'STRUCT(scan_id VARCHAR, scan_date DATE)[]', files: 'STRUCT("table" VARCHAR, name VARCHAR)[]'}));
-SET VARIABLE bulkscan_nights = (SELECT list(DISTINCT s.scan_date ORDER BY s.scan_date) FROM (SELECT unnest(getvariable('bulkscan_ledger_record').scans) AS s));
-SET VARIABLE bulkscan_ledger_files = (SELECT map(list(t), list(paths)) FROM (
-  SELECT f."table" AS t, list(` + viewsGlob + ` || f.name ORDER BY f.name) AS paths FROM (SELECT unnest(getvariable('bulkscan_ledger_record').files) AS f) GROUP BY t));
-RESET VARIABLE bulkscan_ledger_record;
-
+-- archives and one live observer, whichever observer is chosen above. nights has its dates.
+SET VARIABLE bulkscan_ledger = (SELECT map(['nights', 'policies', 'history', 'gaps'], [list_sort(list_distinct(list_transform(scans, lambda s: s.scan_date)))]
+    || list_transform(['policies', 'history', 'gaps'], lambda t: list_transform(list_filter(files, lambda f: f."table" = t), lambda f: ` + viewsGlob + ` || f.name)))
+  FROM read_json(` + viewsGlob + ` || '` + schema.LedgerName + `', maximum_object_size = %[1]d,
+    columns = {scans: 'STRUCT(scan_date VARCHAR)[]', files: 'STRUCT("table" VARCHAR, name VARCHAR)[]'}));
+SET VARIABLE bulkscan_nights = CAST(getvariable('bulkscan_ledger')['nights'] AS DATE[]);
 CREATE OR REPLACE VIEW nights AS
 SELECT unnest(coalesce(getvariable('bulkscan_nights'), [error('views.sql has to be read again')])) AS night;
-
--- As above, each view is first of one file.
-SET VARIABLE bulkscan_ledger = (SELECT map(map_keys(files), list_transform(map_values(files), f -> f[:1])) FROM (SELECT getvariable('bulkscan_ledger_files') AS files));
 `
-	viewsLedgerTable = `CREATE OR REPLACE VIEW %[1]s AS
-SELECT * FROM read_parquet(coalesce(getvariable('bulkscan_ledger')['%[1]s'], [error('views.sql has to be read again')]));
+	// As above, each view is first of one file.
+	viewsLedgerTable = `SET VARIABLE bulkscan_%[1]s = getvariable('bulkscan_ledger')['%[1]s'][:1];
+CREATE OR REPLACE VIEW %[1]s AS
+SELECT * FROM read_parquet(coalesce(getvariable('bulkscan_%[1]s'), [error('views.sql has to be read again')]));
 `
-	viewsLedgerEnd = `SET VARIABLE bulkscan_ledger = getvariable('bulkscan_ledger_files');
-RESET VARIABLE bulkscan_ledger_files;
+	viewsLedgerPaths = `SET VARIABLE bulkscan_%[1]s = getvariable('bulkscan_ledger')['%[1]s'];
 `
 )
+
+// The tables of the ledger.
+var viewsLedgerTables = []string{"policies", "history", "gaps"}
 
 // The views for analyses. A line above each lists the tables that it needs.
 //
@@ -160,10 +159,11 @@ const (
 	viewsRegistry = `
 -- The registry of tokens of the scan that wrote this file: a crawler's operator and purpose, whether it heeds '*', and whose
 -- group it follows if no group names it.
-CREATE OR REPLACE VIEW tokens AS
-SELECT * FROM (VALUES
+SET VARIABLE bulkscan_tokens = (SELECT list(t) FROM (VALUES
 `
-	viewsRegistryEnd = `) AS tokens(token, category, operator, purpose, heeds_star, fallback);
+	viewsRegistryEnd = `) AS t(token, category, operator, purpose, heeds_star, fallback));
+CREATE OR REPLACE VIEW tokens AS
+SELECT unnest(coalesce(getvariable('bulkscan_tokens'), [error('views.sql has to be read again')]), recursive := true);
 `
 )
 
@@ -270,11 +270,15 @@ func viewsOf(with []string, ledger bool, registry string) []byte {
 	if ledger && slices.Contains(with, schema.Sites) {
 		// At the end: if the ledger is deleted, reading views.sql fails here, and the views above are complete.
 		fmt.Fprintf(&b, viewsLedger, schema.MaxLedger)
-		for _, table := range []string{"policies", "history", "gaps"} {
+		for _, table := range viewsLedgerTables {
 			fmt.Fprintf(&b, viewsLedgerTable, table)
 		}
-		b.WriteString(viewsLedgerEnd)
 		writeAnalyses(&b, viewsHistory, with)
+		b.WriteString("\n-- From here on these views have all files, too.\n")
+		for _, table := range viewsLedgerTables {
+			fmt.Fprintf(&b, viewsLedgerPaths, table)
+		}
+		b.WriteString("RESET VARIABLE bulkscan_ledger;\n")
 	}
 	text := b.String()
 	return []byte(text + viewsSum + schema.SumOf([]byte(text)) + "\n")

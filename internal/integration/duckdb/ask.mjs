@@ -6,7 +6,7 @@
 // REQUEST is a JSON object: threads, the bound for DuckDB; runs, how often each query is run; queries, a list of name
 // and sql. The answer to a sql of several statements is that of the last. The output has a line of JSON for each
 // query: name, columns, types, rows as JSON (a BIGINT is a string), and ms, the time of each run from the first to the
-// last row; or name and error.
+// last row, and cpu, that of all processors; or name and error.
 
 import { readFileSync } from "node:fs";
 import { sep } from "node:path";
@@ -22,13 +22,15 @@ const db = await (await DuckDBInstance.create(":memory:", { threads: String(thre
 await db.run(`SET VARIABLE bulkscan = '${(dir + sep).replaceAll("'", "''")}'`);
 await db.run(readFileSync(dir + sep + "views.sql", "utf8"));
 for (const { name, sql } of queries) {
-  const ms = [];
+  const ms = [], cpu = [];
   let answer = { error: "it was not run" };
   try {
     for (let i = 0; i < runs; i++) {
-      const begun = performance.now();
+      const begun = performance.now(), used = process.cpuUsage();
       const reader = await db.runAndReadAll(sql);
       ms.push(performance.now() - begun);
+      const { user, system } = process.cpuUsage(used);
+      cpu.push((user + system) / 1000);
       if (i === runs - 1) {
         answer = { columns: reader.columnNames(), types: reader.columnTypes().map(String), rows: reader.getRowsJson() };
       }
@@ -36,5 +38,5 @@ for (const { name, sql } of queries) {
   } catch (error) {
     answer = { error: String(error) };
   }
-  console.log(JSON.stringify({ name, ...answer, ms }));
+  console.log(JSON.stringify({ name, ...answer, ms, cpu }));
 }

@@ -82,6 +82,7 @@ type Answer struct {
 	Types   []string
 	Rows    [][]any   // as in JSON: nil, bool, string, json.Number; a BIGINT is a string
 	Millis  []float64 `json:"ms"`
+	CPU     []float64 `json:"cpu"` // milliseconds of all processors
 	Error   string
 }
 
