@@ -2,6 +2,10 @@ package sink
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/bulkscan/bulkscan/audit"
@@ -11,12 +15,28 @@ import (
 	"github.com/bulkscan/bulkscan/sink/verify"
 )
 
-// smallDataset writes a complete scan with a file of every kind: three parts, statistics, a reject, views.sql.
+// smallDataset returns a complete scan with a file of every kind: three parts, statistics, a reject, views.sql. The scan is
+// made once; the tests damage copies.
 func smallDataset(t testing.TB) *store.Dir {
 	t.Helper()
+	smallFiles.Do(func() {
+		dir := newDir(t)
+		smallDatasetIn(t, dir)
+		smallFiles.all = objects(t, dir)
+	})
 	dir := newDir(t)
-	smallDatasetIn(t, dir)
+	for name, data := range smallFiles.all {
+		path := filepath.Join(dir.Root(), filepath.FromSlash(name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, []byte(data), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return dir
+}
+
+var smallFiles struct {
+	sync.Once
+	all map[string]string // contents by name
 }
 
 func smallDatasetIn(t testing.TB, dir store.Store) {

@@ -389,7 +389,7 @@ func TestEveryStepFails(t *testing.T) {
 		t.Parallel()
 		stride := 3
 		if testing.Short() {
-			stride = 17
+			stride = 41
 		}
 		everyStepFails(t, sites, want, stride, nil, func(int) store.Store { return dirOn(t, storetest.NewDisk()) })
 	})

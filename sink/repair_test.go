@@ -25,7 +25,7 @@ func repairOptions() Options {
 }
 
 // objects returns all files of a dataset except locks, with their bytes.
-func objects(t *testing.T, dir *store.Dir) map[string]string {
+func objects(t testing.TB, dir *store.Dir) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for entry, err := range dir.List(t.Context(), "") {
