@@ -100,6 +100,9 @@ func TestSummaryAgreesOnRealFiles(t *testing.T) {
 	bodies := slices.Concat(sharedtest.Bodies(t, "modern-ai"), sharedtest.Bodies(t, "typical12k")[:1899])
 	random := rand.New(rand.NewPCG(2, 3000))
 	random.Shuffle(len(bodies), func(i, j int) { bodies[i], bodies[j] = bodies[j], bodies[i] })
+	if testing.Short() {
+		bodies = bodies[:len(bodies)/3]
+	}
 	agree(t, judged(t, bodies))
 }
 
