@@ -113,6 +113,7 @@ func TestDiskFull(t *testing.T) {
 // TestSpoolFull scans to an object store while the folder of temporary files is full, or may not be written to: the scan
 // says which folder that is and what to do, what was committed stays, and the same command finishes the scan.
 func TestSpoolFull(t *testing.T) {
+	notShort(t)
 	if !mayMount(t) {
 		return
 	}

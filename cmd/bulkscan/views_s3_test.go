@@ -17,6 +17,7 @@ const demandDuckDB = "BULKSCAN_TEST_DUCKDB"
 // TestViewsOnS3 holds a dataset that was scanned to an object store, and its views.sql, against what DuckDB makes of them:
 // the server keeps objects as files, so that DuckDB reads what lies there without a way to the server.
 func TestViewsOnS3(t *testing.T) {
+	notShort(t)
 	tools, err := filepath.Abs("../../internal/integration/duckdb")
 	if err != nil {
 		t.Fatal(err)
