@@ -140,6 +140,10 @@ chaos: ## scan a simulated web through a bad network, and stop a scan for a minu
 	go -C bench run ./cmd/endtoend -only chaos
 	STOPPED_FOR=1m go test -count 1 -timeout 20m -run '^TestStoppedScanGoesOn$$' ./cmd/bulkscan
 
+.PHONY: year
+year: ## scan simulated years night after night, and hold the history against their script (SOCKETS=2000x365, GENERATED=100000x365)
+	go -C bench run ./cmd/year -sockets $(or $(SOCKETS),2000x365) -generated $(or $(GENERATED),100000x365)
+
 # A check that finds no server fails; other runs skip what needs one.
 .PHONY: check
 check: export BULKSCAN_TEST_S3 := required

@@ -1,0 +1,293 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/bulkscan/bulkscan/history"
+)
+
+// verdict is what the judge finds in a ledger.
+type verdict struct {
+	observed, failed, stopped int // requests that told something, or failed; that the network answered in place of the site, as gaps
+	episodes                  int
+	gaps                      map[string]int // in nights of sites
+	flaps                     int            // sites with five flips or more in the ledger
+
+	// Flips are nights on which a site's policy is another than the night before. Each is one of:
+	unseen  int // not between two observations of the site's own answer
+	undone  int // undone before the next of them
+	seen    int // in the interval of an episode, with both policies and the cause
+	across  int // the same, but the network's answer was an observation in between, and is an episode
+	missing int
+	widths  [4]int // intervals of seen: one night, two, up to seven, more
+
+	outages, returned int // outages that are episodes and in which the site has no flip; those after which the policy came back
+	untrue            int // transitions without a flip or an outage
+	turned            int // tokens' verdicts that differ from one episode with rules to the next, without a flip
+	differ            int // episodes or gaps of a site that are not those of an ideal observer
+
+	examples []string // of what is wrong
+}
+
+func (v *verdict) ok() bool {
+	return v.missing+v.untrue+v.turned+v.differ == 0 && v.returned == v.outages
+}
+
+// wrong counts a fault and keeps the first few.
+func (v *verdict) wrong(count *int, format string, args ...any) {
+	*count++
+	if len(v.examples) < 10 {
+		v.examples = append(v.examples, fmt.Sprintf(format, args...))
+	}
+}
+
+// siteJudge judges one site.
+type siteJudge struct {
+	*script
+	*verdict
+	site      int
+	nights    []int // of the observer
+	elsewhere bool
+	episodes  []history.Episode // of the ledger
+}
+
+// judge holds an observer's ledger against the script, after so many nights.
+func judge(s *script, l *ledger, elsewhere bool, until int) *verdict {
+	v := &verdict{gaps: map[string]int{}}
+	nights := s.nightsOf(elsewhere, until)
+	if l.scans != len(nights) {
+		v.wrong(&v.differ, "the ledger has %d scans, want %d", l.scans, len(nights))
+	}
+	for i, id := range s.ids {
+		j := siteJudge{script: s, verdict: v, site: i, nights: nights, elsewhere: elsewhere, episodes: l.episodes[id]}
+		episodes, gaps := j.ideal()
+		if !slices.EqualFunc(j.episodes, episodes, func(a, b history.Episode) bool {
+			policy := l.policies[a.Policy]
+			return policy.Canonical().ID == b.Policy && a.Policy == b.Policy && a.ValidFrom == b.ValidFrom && a.PreviousLast == b.PreviousLast && a.ValidTo == b.ValidTo &&
+				a.Observations == b.Observations && a.Failures == b.Failures && a.Pending == b.Pending && a.Cause == b.Cause
+		}) {
+			v.wrong(&v.differ, "%s has the episodes %+v, want %+v", s.hosts[i], j.episodes, episodes)
+		}
+		if !slices.Equal(l.gaps[id], gaps) {
+			v.wrong(&v.differ, "%s has the gaps %+v, want %+v", s.hosts[i], l.gaps[id], gaps)
+		}
+		v.episodes += len(j.episodes)
+		for _, g := range l.gaps[id] {
+			v.gaps[g.Class] += int(g.Nights)
+		}
+		j.flips()
+		j.transitions()
+	}
+	return v
+}
+
+// ideal returns what an observer would write down who knows one rule: a policy lasts until another one is seen.
+func (j *siteJudge) ideal() (episodes []history.Episode, gaps []history.Gap) {
+	var e *history.Episode
+	var g *history.Gap
+	for _, n := range j.nights {
+		a, date := j.shown(j.site, n), j.date(n)
+		switch shown := int(j.cells[j.site][n].shown); {
+		case a.gap == "":
+			j.observed++
+		case a.gap == unlisted && e == nil && g == nil: // the site was never on the list
+			continue
+		case shown < firstOutage:
+			j.failed++
+		case shown != notListed:
+			j.stopped++
+		}
+		if a.gap == "" {
+			g = nil
+			if e == nil || e.Policy != a.policy.ID {
+				next := history.Episode{Policy: a.policy.ID, ValidFrom: date, Cause: history.First}
+				if e != nil {
+					next.PreviousLast, next.Cause = e.ValidTo, causeOf(policies[e.Policy], &a.policy)
+				}
+				episodes = append(episodes, next)
+				e = &episodes[len(episodes)-1]
+			}
+			e.ValidTo = date
+			e.Observations++
+			e.Failures, e.Pending = e.Failures+e.Pending, 0
+			continue
+		}
+		if e != nil && a.gap != unlisted {
+			e.Pending++
+		}
+		if g == nil || g.Class != a.gap {
+			gaps = append(gaps, history.Gap{Site: j.ids[j.site], Class: a.gap, First: date})
+			g = &gaps[len(gaps)-1]
+		}
+		g.Last = date
+		g.Nights++
+	}
+	return episodes, gaps
+}
+
+// causeOf is what the schema says of causes.
+func causeOf(from, to *history.Policy) history.Cause {
+	switch {
+	case (from.Class == history.ClassRefused) != (to.Class == history.ClassRefused):
+		return history.ByRefusal
+	case from.Class != to.Class:
+		return history.ByPresence
+	case from.Managed != to.Managed:
+		return history.ByManaged
+	}
+	return history.ByPolicy
+}
+
+// policyOn is the policy that the site itself has on a night.
+func (j *siteJudge) policyOn(night int) *history.Policy {
+	return &j.file(j.site, night, j.elsewhere).policy
+}
+
+// outage reports whether a night shows the network's answer as an observation, with another policy than the site's own.
+func (j *siteJudge) outage(night int) bool {
+	a := j.shown(j.site, night)
+	return a.gap == "" && a.policy.ID != j.policyOn(night).ID
+}
+
+func (j *siteJudge) isFlip(night int) bool {
+	return j.policyOn(night-1).ID != j.policyOn(night).ID
+}
+
+// flips looks each flip of the script up in the ledger.
+func (j *siteJudge) flips() {
+	for n := 1; n <= j.nights[len(j.nights)-1]; n++ {
+		if !j.isFlip(n) {
+			continue
+		}
+		before, after, outage := -1, -1, false
+		for _, k := range j.nights {
+			own := j.shown(j.site, k).gap == "" && !j.outage(k)
+			if own && k < n {
+				before, outage = k, false
+			} else if own {
+				after = k
+				break
+			}
+			outage = outage || j.outage(k)
+		}
+		switch {
+		case before < 0 || after < 0:
+			j.unseen++
+		case j.policyOn(before).ID == j.policyOn(after).ID:
+			j.undone++
+		default:
+			j.find(n, before, after, outage)
+		}
+	}
+}
+
+// find looks up the flip of a night, which the observations of two nights show.
+func (j *siteJudge) find(night, before, after int, outage bool) {
+	a, b := j.episodeOn(before), j.episodeOn(after)
+	from, to, date := j.policyOn(before), j.policyOn(after), j.date(night)
+	found := a != nil && b != nil && a.Policy == from.ID && b.Policy == to.ID
+	// If a site begins or ceases to refuse while its network refuses, the night of it cannot be seen.
+	if found && (!outage || from.Class == history.ClassRules && to.Class == history.ClassRules) {
+		found = a.ValidTo < date && date <= b.ValidFrom
+	}
+	if found && !outage {
+		found = b.PreviousLast == a.ValidTo && b.Cause == causeOf(from, to)
+	}
+	switch {
+	case !found:
+		j.wrong(&j.missing, "%s: the flip of %v, seen between %v and %v, is not in the ledger: %+v", j.hosts[j.site], date, j.date(before), j.date(after), j.episodes)
+	case outage:
+		j.across++
+	default:
+		j.seen++
+		width := b.ValidFrom - a.ValidTo
+		j.widths[slices.IndexFunc([]history.Date{1, 2, 7, width}, func(most history.Date) bool { return width <= most })]++
+	}
+}
+
+// episodeOn returns the ledger's episode with a night, or nil.
+func (j *siteJudge) episodeOn(night int) *history.Episode {
+	date := j.date(night)
+	if i := slices.IndexFunc(j.episodes, func(e history.Episode) bool { return e.ValidFrom <= date && date <= e.ValidTo }); i >= 0 {
+		return &j.episodes[i]
+	}
+	return nil
+}
+
+// transitions looks each transition of the ledger up in the script.
+func (j *siteJudge) transitions() {
+	var own, rules *history.Episode // the last one of the site's own answer, and of rules
+	flips := 0
+	for i := range j.episodes {
+		b := &j.episodes[i]
+		flipSince := func(a *history.Episode) bool {
+			for date := a.ValidTo + 1; date <= b.ValidFrom; date++ {
+				if j.isFlip(int(date - j.first)) {
+					return true
+				}
+			}
+			return false
+		}
+		if i > 0 {
+			a := &j.episodes[i-1]
+			from, to := j.outage(int(a.ValidTo-j.first)), j.outage(int(b.ValidFrom-j.first))
+			switch {
+			case !from && !to && flipSince(a):
+				flips++
+			case !from && !to:
+				j.wrong(&j.untrue, "%s has no flip between %v and %v: %+v", j.hosts[j.site], a.ValidTo, b.ValidFrom, *b)
+			case from && !to && own != nil && !flipSince(own):
+				j.outages++
+				if own.Policy == b.Policy {
+					j.returned++
+				}
+			}
+		}
+		if !j.outage(int(b.ValidTo - j.first)) {
+			own = b
+		}
+		if p := policies[b.Policy]; p != nil && p.Class == history.ClassRules {
+			if rules != nil && turned(policies[rules.Policy], p) && !flipSince(rules) {
+				j.wrong(&j.turned, "%s: a token's verdict turns between %v and %v, and the file does not", j.hosts[j.site], rules.ValidTo, b.ValidFrom)
+			}
+			rules = b
+		}
+	}
+	if flips >= 5 {
+		j.flaps++
+	}
+}
+
+// turned reports whether a token has another verdict.
+func turned(a, b *history.Policy) bool {
+	verdict := func(p *history.Policy, token string) string {
+		for i, own := range [][]string{p.OwnBlocked, p.OwnPartial, p.OwnAllowed} {
+			if slices.Contains(own, token) {
+				return []string{"blocked", "partial", "allowed"}[i]
+			}
+		}
+		return p.StarVerdict
+	}
+	return slices.ContainsFunc([]string{"*", "GPTBot", "CCBot", "Googlebot"}, func(token string) bool { return verdict(a, token) != verdict(b, token) })
+}
+
+// report writes the verdict as a part of a Markdown page.
+func (v *verdict) report(out io.Writer) {
+	share := func(n int) float64 { return 100 * float64(n) / float64(v.observed+v.failed+v.stopped) }
+	fmt.Fprintf(out, "%d observations; %.1f %% of the requests failed, and a network stopped %.1f %%. %d episodes; %d sites have five flips or more.\n\n",
+		v.observed, share(v.failed), share(v.stopped), v.episodes, v.flaps)
+	fmt.Fprint(out, "| flips in the script | not between two observations | undone before the next | seen, in the interval | seen, across an outage | missing | false |\n|--:|--:|--:|--:|--:|--:|--:|\n")
+	fmt.Fprintf(out, "| %d | %d | %d | %d | %d | %d | %d |\n\n", v.unseen+v.undone+v.seen+v.across+v.missing, v.unseen, v.undone, v.seen, v.across, v.missing, v.untrue)
+	fmt.Fprintf(out, "- Intervals of the seen: %d of one night, %d of two, %d of three to seven, %d longer.\n- Gaps, in nights of sites:", v.widths[0], v.widths[1], v.widths[2], v.widths[3])
+	for _, class := range slices.Sorted(maps.Keys(v.gaps)) {
+		fmt.Fprintf(out, " %s %d", class, v.gaps[class])
+	}
+	fmt.Fprintf(out, ".\n- Outages seen as refusals or web pages, while the site did not flip: %d. The policy came back after %d. They turned %d verdicts of tokens.\n", v.outages, v.returned, v.turned)
+	fmt.Fprintf(out, "- Sites whose episodes or gaps differ from an ideal observer's: %d.\n", v.differ)
+	for _, example := range v.examples {
+		fmt.Fprintf(out, "- **WRONG**: %s\n", example)
+	}
+}

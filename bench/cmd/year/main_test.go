@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/history"
+	"github.com/bulkscan/bulkscan/internal/store"
+)
+
+// TestYears scans and merges small years of both kinds.
+func TestYears(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it builds the program and scans for seconds, which -short leaves out")
+	}
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"-sockets", "60x20", "-generated", "2000x30"}, &out, os.Stderr); err != nil {
+		t.Errorf("the run ended with %v\n%s", err, &out)
+	}
+	for pattern, n := range map[string]int{
+		`## (sockets: 60 sites, 20|generated: 2000 sites, 30) nights`:             2,
+		`\| \d+ \| \d+ \| \d+ \| [1-9]\d* \| \d+ \| 0 \| 0 \|`:                    6, // each ledger is judged thrice
+		`- Outages seen .* flip: ([1-9]\d*)\. The policy came back after [1-9].*`: 4,
+		`- Sites whose episodes or gaps differ from an ideal observer's: 0\.`:     6,
+	} {
+		if got := len(regexp.MustCompile(`(?m)^`+pattern+`$`).FindAllString(out.String(), -1)); got != n {
+			t.Errorf("%d lines are %q, want %d:\n%s", got, pattern, n, &out)
+		}
+	}
+}
+
+// TestJudge changes one episode, gap or policy of a true ledger, or one file of the script: the judge finds each.
+func TestJudge(t *testing.T) {
+	s, err := newScript(3, size{400, 24}, func(int) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := store.NewDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	y := &year{script: s, store: st, scan: (&generated{s, st}).scan, out: t.Output()}
+	for n := range s.nights {
+		if err := y.one(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ok, err := y.judge(t.Context(), false, s.nights); err != nil || !ok {
+		t.Fatalf("the ledger is not true: %v", err)
+	}
+	// flipped finds a site that flipped once, from one night to the next, so that a token's verdict turned.
+	flipped := func(l *ledger) (site int) {
+		return slices.IndexFunc(s.ids, func(id int64) bool {
+			e := l.episodes[id]
+			return len(e) == 2 && e[1].Cause == history.ByPolicy && e[1].ValidFrom == e[0].ValidTo+1 && e[1].Observations > 2 && turned(policies[e[0].Policy], policies[e[1].Policy])
+		})
+	}
+	f := func(name, want string, change func(l *ledger, e []history.Episode, site int)) {
+		t.Helper()
+		l, err := readLedger(t.Context(), st)
+		if err != nil {
+			t.Fatal(err)
+		}
+		site := flipped(l)
+		change(l, l.episodes[s.ids[site]], site)
+		v := judge(s, l, false, s.nights)
+		found := fmt.Sprintf("missing %d, false %d, turned %d, differ %d", v.missing, v.untrue, v.turned, v.differ)
+		if v.ok() || found != want || len(v.examples) == 0 || !strings.Contains(v.examples[0], s.hosts[site]) {
+			t.Errorf("%s: %s, want %s: %q", name, found, want, v.examples)
+		}
+	}
+	f("a flip is a night late", "missing 1, false 1, turned 1, differ 1", func(_ *ledger, e []history.Episode, _ int) {
+		e[0].ValidTo++
+		e[1].PreviousLast++
+		e[1].ValidFrom++
+	})
+	f("a flip is not there", "missing 1, false 0, turned 0, differ 1", func(l *ledger, e []history.Episode, site int) {
+		e[0].ValidTo = e[1].ValidTo
+		l.episodes[s.ids[site]] = e[:1]
+	})
+	f("a flip is invented", "missing 0, false 1, turned 0, differ 1", func(l *ledger, e []history.Episode, site int) {
+		last := e[1]
+		e[1].ValidTo = last.ValidFrom
+		last.PreviousLast, last.ValidFrom = last.ValidFrom, last.ValidTo
+		l.episodes[s.ids[site]] = append(e, last)
+	})
+	f("the cause is another", "missing 1, false 0, turned 0, differ 1", func(_ *ledger, e []history.Episode, _ int) { e[1].Cause = history.ByPresence })
+	f("the policies are exchanged", "missing 1, false 0, turned 0, differ 1", func(_ *ledger, e []history.Episode, _ int) {
+		e[0].Policy, e[1].Policy = e[1].Policy, e[0].Policy
+	})
+	f("a failure is not counted", "missing 0, false 0, turned 0, differ 1", func(_ *ledger, e []history.Episode, _ int) { e[1].Failures++ })
+	f("a gap is invented", "missing 0, false 0, turned 0, differ 1", func(l *ledger, _ []history.Episode, site int) {
+		l.gaps[s.ids[site]] = append(l.gaps[s.ids[site]], history.Gap{Class: "unreachable", First: s.first, Last: s.first, Nights: 1})
+	})
+	f("the script has one flip less", "missing 0, false 1, turned 1, differ 1", func(_ *ledger, _ []history.Episode, site int) {
+		cells := slices.Clone(s.cells[site])
+		t.Cleanup(func() { s.cells[site] = cells })
+		for n := range s.cells[site] {
+			c := &s.cells[site][n]
+			if c.shown == c.file {
+				c.shown = cells[0].file
+			}
+			c.file = cells[0].file
+		}
+	})
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{{"-sockets", "2000"}, {"-generated", "5x5"}, {"-generated", "0x30"}} {
+		var out bytes.Buffer
+		if err := run(t.Context(), args, &out, &out); err == nil || !strings.Contains(err.Error(), "cannot understand") {
+			t.Errorf("year %v: %v", args, err)
+		}
+	}
+}
