@@ -1,13 +1,67 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"slices"
 
 	"github.com/bulkscan/bulkscan/history"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
+
+// ledger is what the files of a ledger have, in memory: rows by site, in the order of dates.
+type ledger struct {
+	episodes map[int64][]history.Episode
+	gaps     map[int64][]history.Gap
+	policies map[int64]history.Policy
+	scans    int
+	bytes    int64
+}
+
+// readLedger reads the files that the ledger's record names.
+func readLedger(ctx context.Context, st store.Store) (*ledger, error) {
+	record, err := history.ReadLedger(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	l := &ledger{episodes: map[int64][]history.Episode{}, gaps: map[int64][]history.Gap{}, policies: map[int64]history.Policy{}, scans: len(record.Scans)}
+	for _, f := range record.Files {
+		l.bytes += f.Bytes
+		switch f.Table {
+		case history.History:
+			err = each(table.FileRows[history.Episode](ctx, st, f.Name), func(e *history.Episode) { l.episodes[e.Site] = append(l.episodes[e.Site], *e) })
+		case history.Gaps:
+			err = each(table.FileRows[history.Gap](ctx, st, f.Name), func(g *history.Gap) { l.gaps[g.Site] = append(l.gaps[g.Site], *g) })
+		case history.Policies:
+			err = each(table.FileRows[history.Policy](ctx, st, f.Name), func(p *history.Policy) { l.policies[p.ID] = *p })
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, all := range l.episodes {
+		slices.SortFunc(all, func(a, b history.Episode) int { return cmp.Compare(a.ValidFrom, b.ValidFrom) })
+	}
+	for _, all := range l.gaps {
+		slices.SortFunc(all, func(a, b history.Gap) int { return cmp.Compare(a.First, b.First) })
+	}
+	return l, nil
+}
+
+func each[T any](rows iter.Seq2[*T, error], do func(*T)) error {
+	for row, err := range rows {
+		if err != nil {
+			return err
+		}
+		do(row)
+	}
+	return nil
+}
 
 // verdict is what the judge finds in a ledger.
 type verdict struct {
@@ -152,69 +206,63 @@ func (j *siteJudge) outage(night int) bool {
 	return a.gap == "" && a.policy.ID != j.policyOn(night).ID
 }
 
-func (j *siteJudge) isFlip(night int) bool {
-	return j.policyOn(night-1).ID != j.policyOn(night).ID
+// flipsBetween counts the nights after one and up to another on which the site has another policy than the night before.
+func (j *siteJudge) flipsBetween(after, until int) (flips int) {
+	for n := after + 1; n <= until; n++ {
+		if j.policyOn(n-1).ID != j.policyOn(n).ID {
+			flips++
+		}
+	}
+	return flips
 }
 
-// flips looks each flip of the script up in the ledger.
+// flips looks the flips of the script up in the ledger: those between one observation of the site's own answer and the next.
 func (j *siteJudge) flips() {
-	for n := 1; n <= j.nights[len(j.nights)-1]; n++ {
-		if !j.isFlip(n) {
+	last, outage := -1, false
+	for _, n := range j.nights {
+		if j.outage(n) {
+			outage = true
+		}
+		if j.outage(n) || j.shown(j.site, n).gap != "" {
 			continue
 		}
-		before, after, outage := -1, -1, false
-		for _, k := range j.nights {
-			own := j.shown(j.site, k).gap == "" && !j.outage(k)
-			if own && k < n {
-				before, outage = k, false
-			} else if own {
-				after = k
-				break
-			}
-			outage = outage || j.outage(k)
-		}
+		flips := j.flipsBetween(max(last, 0), n)
 		switch {
-		case before < 0 || after < 0:
-			j.unseen++
-		case j.policyOn(before).ID == j.policyOn(after).ID:
-			j.undone++
+		case flips == 0:
+		case last < 0:
+			j.unseen += flips
+		case j.policyOn(last).ID == j.policyOn(n).ID:
+			j.undone += flips
+		case !j.found(last, n, outage):
+			j.missing += flips - 1
+			j.wrong(&j.missing, "%s: the ledger does not have the flip between %v and %v: %+v", j.hosts[j.site], j.date(last), j.date(n), j.episodes)
+		case outage:
+			j.across += flips
 		default:
-			j.find(n, before, after, outage)
+			j.seen += flips
+			j.widths[slices.IndexFunc([]int{1, 2, 7, n}, func(most int) bool { return n-last <= most })] += flips
 		}
+		last, outage = n, false
 	}
+	j.unseen += j.flipsBetween(max(last, 0), j.nights[len(j.nights)-1])
 }
 
-// find looks up the flip of a night, which the observations of two nights show.
-func (j *siteJudge) find(night, before, after int, outage bool) {
-	a, b := j.episodeOn(before), j.episodeOn(after)
-	from, to, date := j.policyOn(before), j.policyOn(after), j.date(night)
-	found := a != nil && b != nil && a.Policy == from.ID && b.Policy == to.ID
-	// If a site begins or ceases to refuse while its network refuses, the night of it cannot be seen.
-	if found && (!outage || from.Class == history.ClassRules && to.Class == history.ClassRules) {
-		found = a.ValidTo < date && date <= b.ValidFrom
+// found reports whether the ledger has the flip that the observations of two nights show: as one interval from the one to the
+// other. If an outage lies between and the site itself does not have rules on both nights, an episode of refusals can be the
+// site's and the network's.
+func (j *siteJudge) found(before, after int, outage bool) bool {
+	first, last := j.date(before), j.date(after)
+	from, to := j.policyOn(before), j.policyOn(after)
+	a := slices.IndexFunc(j.episodes, func(e history.Episode) bool { return e.ValidFrom <= first && first <= e.ValidTo })
+	b := slices.IndexFunc(j.episodes, func(e history.Episode) bool { return e.ValidFrom <= last && last <= e.ValidTo })
+	if a < 0 || b < 0 || j.episodes[a].Policy != from.ID || j.episodes[b].Policy != to.ID {
+		return false
 	}
-	if found && !outage {
-		found = b.PreviousLast == a.ValidTo && b.Cause == causeOf(from, to)
+	if outage && (from.Class != history.ClassRules || to.Class != history.ClassRules) {
+		return true
 	}
-	switch {
-	case !found:
-		j.wrong(&j.missing, "%s: the flip of %v, seen between %v and %v, is not in the ledger: %+v", j.hosts[j.site], date, j.date(before), j.date(after), j.episodes)
-	case outage:
-		j.across++
-	default:
-		j.seen++
-		width := b.ValidFrom - a.ValidTo
-		j.widths[slices.IndexFunc([]history.Date{1, 2, 7, width}, func(most history.Date) bool { return width <= most })]++
-	}
-}
-
-// episodeOn returns the ledger's episode with a night, or nil.
-func (j *siteJudge) episodeOn(night int) *history.Episode {
-	date := j.date(night)
-	if i := slices.IndexFunc(j.episodes, func(e history.Episode) bool { return e.ValidFrom <= date && date <= e.ValidTo }); i >= 0 {
-		return &j.episodes[i]
-	}
-	return nil
+	e := &j.episodes[b]
+	return j.episodes[a].ValidTo == first && e.ValidFrom == last && (outage || e.PreviousLast == first && e.Cause == causeOf(from, to))
 }
 
 // transitions looks each transition of the ledger up in the script.
@@ -224,12 +272,7 @@ func (j *siteJudge) transitions() {
 	for i := range j.episodes {
 		b := &j.episodes[i]
 		flipSince := func(a *history.Episode) bool {
-			for date := a.ValidTo + 1; date <= b.ValidFrom; date++ {
-				if j.isFlip(int(date - j.first)) {
-					return true
-				}
-			}
-			return false
+			return j.flipsBetween(int(a.ValidTo-j.first), int(b.ValidFrom-j.first)) > 0
 		}
 		if i > 0 {
 			a := &j.episodes[i-1]

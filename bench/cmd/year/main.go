@@ -94,30 +94,23 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 
 // one does a year of a size, in a folder of its own.
 func one(ctx context.Context, seed uint64, of size, overSockets bool, dir string, out io.Writer) (ok bool, err error) {
-	// Over sockets a silent host lasts for seconds, so there are some on every tenth night alone.
-	s, err := newScript(seed, of, func(night int) bool { return !overSockets || night%10 == 0 })
+	s, err := newScript(seed, of, func(night int) bool { return !overSockets || silentOn(night) })
 	if err != nil {
 		return false, err
 	}
-	data := filepath.Join(dir, "out")
-	st, err := store.NewDir(data)
-	if err != nil {
+	y, name := &year{script: s, dir: filepath.Join(dir, "out"), out: out}, "generated"
+	if y.store, err = store.NewDir(y.dir); err != nil {
 		return false, err
 	}
-	y, name := &year{script: s, store: st, out: out}, "generated"
-	y.scan = (&generated{s, st}).scan
 	if overSockets {
 		name = "sockets"
-		program, err := built.Command(ctx, dir, built.Bulkscan)
+		if y.program, err = built.Command(ctx, dir, built.Bulkscan); err == nil {
+			err = y.start(ctx)
+		}
 		if err != nil {
 			return false, err
 		}
-		x, err := newSockets(ctx, s, program, data)
-		if err != nil {
-			return false, err
-		}
-		defer x.web.Close()
-		y.scan = x.scan
+		defer y.web.Close()
 	}
 	fmt.Fprintf(out, "\n## %s: %d sites, %d nights\n\n", name, of.sites, of.nights)
 	return y.run(ctx)

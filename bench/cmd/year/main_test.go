@@ -44,7 +44,7 @@ func TestJudge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	y := &year{script: s, store: st, scan: (&generated{s, st}).scan, out: t.Output()}
+	y := &year{script: s, store: st, out: t.Output()}
 	for n := range s.nights {
 		if err := y.one(t.Context(), n); err != nil {
 			t.Fatal(err)

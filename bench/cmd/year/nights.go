@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"sync/atomic"
 	"time"
@@ -23,94 +22,97 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
+// year is a script that is scanned and merged, night after night.
+type year struct {
+	*script
+	dir   string // of the dataset
+	store store.Store
+	out   io.Writer
+
+	web     *simweb.Web // nil if exchanges are generated
+	program string
+	night   atomic.Int64 // of the web
+
+	scans, scanCPU, merges []time.Duration // by night
+}
+
 // otherVantage names the other observer.
 const otherVantage = "elsewhere"
 
 func scanID(night int) string { return fmt.Sprintf("night-%03d", night) }
 
-// sockets scans by the program, each night in a process of its own, on a simulated web in this process.
-type sockets struct {
-	script  *script
-	program string
-	dir     string // of the dataset
-	list    string // path
-	web     *simweb.Web
-	night   atomic.Int64
-}
-
-func newSockets(ctx context.Context, s *script, program, dir string) (*sockets, error) {
-	x := &sockets{script: s, program: program, dir: dir, list: dir + ".list"}
-	var err error
-	// With many addresses, few sites share one that throttles.
-	x.web, err = simweb.Start(ctx, simweb.Config{Addresses: 2048, Script: func(host string) (string, []byte) {
-		site, ok := s.index[host]
+// start starts a web that follows the script. With many addresses, few sites share one that throttles.
+func (y *year) start(ctx context.Context) (err error) {
+	sites := map[string]int{}
+	for i, host := range y.hosts {
+		sites[host] = i
+	}
+	y.web, err = simweb.Start(ctx, simweb.Config{Addresses: 2048, Script: func(host string) (string, []byte) {
+		site, ok := sites[host]
 		if !ok {
 			return "", nil
 		}
-		night := int(x.night.Load())
-		a := s.shown(site, night)
-		return a.behaviour, s.body(site, night, a)
+		night := int(y.night.Load())
+		a := y.shown(site, night)
+		return a.behaviour, y.body(site, night, a)
 	}})
-	return x, err
+	return err
 }
 
-func (x *sockets) scan(ctx context.Context, night int) (time.Duration, error) {
-	x.night.Store(int64(night))
-	var lines bytes.Buffer
-	for site, host := range x.script.hosts {
-		if x.script.shown(site, night).gap != unlisted {
-			fmt.Fprintln(&lines, host)
+// scan scans a night by the program, in a process of its own.
+func (y *year) scan(ctx context.Context, night int) (cpu time.Duration, err error) {
+	y.night.Store(int64(night))
+	var list bytes.Buffer
+	for site, host := range y.hosts {
+		if y.shown(site, night).gap != unlisted {
+			fmt.Fprintln(&list, host)
 		}
 	}
-	if err := os.WriteFile(x.list, lines.Bytes(), 0o666); err != nil {
-		return 0, err
+	timeout := "10s" // a healthy host must not fail on a busy machine
+	if silentOn(night) {
+		timeout = "2s"
 	}
-	args := []string{"scan", x.list, "-o", x.dir, "--scan-id", scanID(night), "--date", x.script.date(night).String(), "--progress", "none", "--log-level", "error",
-		"--resolver", x.web.DNSAddr().String(), "--allow-private", "--dns-rate", "0", "--host-rate", "0", "--ip-rate", "0", "--scheme", "http",
-		"--timeout", "1500ms", "--retries", "1", "--retry-after", "0s", "--max-retry-after", "0s"}
-	for _, to := range x.web.ConnectTo() {
+	args := []string{"scan", "-o", y.dir, "--scan-id", scanID(night), "--date", y.date(night).String(), "--progress", "none", "--log-level", "error",
+		"--resolver", y.web.DNSAddr().String(), "--allow-private", "--dns-rate", "0", "--host-rate", "0", "--ip-rate", "0", "--scheme", "http",
+		"--timeout", timeout, "--retries", "1", "--retry-after", "0s", "--max-retry-after", "0s"}
+	for _, to := range y.web.ConnectTo() {
 		args = append(args, "--connect-to", to)
 	}
-	if x.script.elsewhere(night) {
+	if y.elsewhere(night) {
 		args = append(args, "--vantage", otherVantage)
 	}
-	c := exec.CommandContext(ctx, x.program, args...)
+	c := exec.CommandContext(ctx, y.program, args...)
+	c.Stdin = &list
 	if text, err := c.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("cannot scan night %d: %w\n%s", night, err, text)
 	}
 	return built.CPU(c.ProcessState), nil
 }
 
-// generated judges made exchanges and writes table sites, without a network.
-type generated struct {
-	script *script
-	store  store.Store
-}
-
-func (g *generated) scan(ctx context.Context, night int) (time.Duration, error) {
+// generate judges a night's made exchanges and writes table sites, without a network.
+func (y *year) generate(ctx context.Context, night int) (cpu time.Duration, err error) {
 	begun := cpuTime()
-	o := sink.Options{ScanID: scanID(night), Date: g.script.date(night).String(), Tables: []string{schema.Sites}, PartRows: 1 << 20,
-		Observer: commit.Observer{Source: commit.Live, Product: "bulkscan", Family: "any", Scheme: "https+http", HTTP: "HTTP/1.1"}}
-	if g.script.elsewhere(night) {
+	o := sink.Options{ScanID: scanID(night), Date: y.date(night).String(), Tables: []string{schema.Sites}, PartRows: 1 << 20, Observer: commit.Observer{Source: commit.Live, Product: "bulkscan"}}
+	if y.elsewhere(night) {
 		o.Observer.Vantage = otherVantage
 	}
-	w, err := sink.Open(ctx, g.store, o)
+	w, err := sink.Open(ctx, y.store, o)
 	if err != nil {
 		return 0, err
 	}
-	site, at := &audit.Site{}, time.Unix(int64(g.script.date(night))*24*60*60, 0)
-	for i, from := range g.script.origins {
-		a := g.script.shown(i, night)
+	site, at := &audit.Site{}, time.Unix(int64(y.date(night))*24*60*60, 0)
+	for i, from := range y.origins {
+		a := y.shown(i, night)
 		if a.gap == unlisted {
 			continue
 		}
 		site.Reset()
-		site.Seq, site.Input, site.Origin = uint64(i), g.script.hosts[i], from
+		site.Seq, site.Input, site.Origin = uint64(i), y.hosts[i], from
 		asked := exchange.Target{Origin: from.As(origin.HTTPS), Path: exchange.RobotsPath}
 		site.Fetch.Outcome, site.Fetch.Status, site.Fetch.Fields.Challenge = a.outcome, a.status, a.challenge
 		site.Fetch.Answered, site.Fetch.Final, site.Fetch.FetchedAt, site.Fetch.Attempts = asked.Origin, asked, at, 1
 		if a.status == 200 {
-			site.Fetch.Body = g.script.body(i, night, a)
+			site.Fetch.Body = y.body(i, night, a)
 		}
 		audit.Judge(site)
 		if err := w.Add(site); err != nil {
@@ -119,16 +121,6 @@ func (g *generated) scan(ctx context.Context, night int) (time.Duration, error) 
 	}
 	err = errors.Join(w.Complete(ctx), w.Close(ctx))
 	return cpuTime() - begun, err
-}
-
-// year is a script that is scanned and merged, night after night.
-type year struct {
-	*script
-	store store.Store
-	scan  func(ctx context.Context, night int) (cpu time.Duration, err error)
-	out   io.Writer
-
-	scans, scanCPU, merges []time.Duration // by night
 }
 
 // run scans and merges all nights, and judges the ledger: at the end; derived anew; and after one more night, which makes the
@@ -163,8 +155,11 @@ func (y *year) run(ctx context.Context) (ok bool, err error) {
 
 // one scans a night and merges it.
 func (y *year) one(ctx context.Context, night int) error {
-	begun := time.Now()
-	cpu, err := y.scan(ctx, night)
+	scan, begun := y.scan, time.Now()
+	if y.web == nil {
+		scan = y.generate
+	}
+	cpu, err := scan(ctx, night)
 	if err != nil {
 		return err
 	}
