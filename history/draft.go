@@ -253,6 +253,9 @@ func (d *draft) finish() error {
 		return err
 	}
 	d.ledger.Files = slices.Concat(d.ledger.Files, episodes, gaps)
+	if err := errors.Join(gather[Episode](d, History), gather[Gap](d, Gaps)); err != nil {
+		return err
+	}
 	if isPolicies := func(f File) bool { return f.Table == Policies }; d.gained || !slices.ContainsFunc(d.ledger.Files, isPolicies) {
 		policies := output[Policy]{table: Policies, tool: d.options.ToolVersion}
 		if err := policies.begin(d.ctx, d.store, d.name(Policies, "all")); err != nil {
@@ -270,6 +273,41 @@ func (d *draft) finish() error {
 		d.ledger.Files = append(slices.DeleteFunc(d.ledger.Files, isPolicies), files...)
 	}
 	return d.ledger.write(d.ctx, d.store)
+}
+
+// gathered is how many closed files of one level become one of the next. So ten years of nights have some 60 files a table.
+const gathered = 32
+
+// gather makes one file of as many closed files of a level, where there are so many. Readers of the record before still
+// find those.
+func gather[T any](d *draft, tableName string) error {
+	for level := 0; ; level++ {
+		small := func(f File) bool { return f.Table == tableName && !f.Open && f.Level == level }
+		var of []File
+		for _, f := range d.ledger.Files {
+			if small(f) {
+				of = append(of, f)
+			}
+		}
+		if len(of) < gathered {
+			return nil
+		}
+		one := output[T]{table: tableName, tool: d.options.ToolVersion}
+		for row, err := range rowsOf[T](d.ctx, d.store, of, tableName, false) {
+			if err == nil {
+				err = one.add(d.ctx, d.store, d.name(tableName, fmt.Sprint("gathered", level+1)), row)
+			}
+			if err != nil {
+				return errors.Join(err, one.discard())
+			}
+		}
+		files, err := one.publish(d.ctx)
+		if err != nil {
+			return err
+		}
+		files[0].Level = level + 1
+		d.ledger.Files = append(slices.DeleteFunc(d.ledger.Files, small), files...)
+	}
 }
 
 // discard drops the files that were not published.

@@ -64,7 +64,8 @@ func (s MergedScan) isArchive() bool { return s.Observer.Source == commit.Archiv
 // File is a file of the ledger.
 type File struct {
 	schema.File
-	Open bool `json:"open,omitempty"` // its rows are open, and the next merge replaces it
+	Open  bool `json:"open,omitempty"`  // its rows are open, and the next merge replaces it
+	Level int  `json:"level,omitempty"` // how often closed rows were gathered into larger files, see draft.gather
 }
 
 // ReadLedger reads the record. The error is store.ErrNotExist if the dataset has no ledger.
@@ -222,7 +223,7 @@ func (w *output[T]) publish(ctx context.Context) ([]File, error) {
 		return nil, errors.Join(err, w.discard())
 	}
 	w.begun = false
-	return []File{{w.writer.Describe(), w.open}}, nil
+	return []File{{File: w.writer.Describe(), Open: w.open}}, nil
 }
 
 // discard drops a file that was not published.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -417,6 +418,33 @@ func TestKilledMerge(t *testing.T) {
 		return err
 	})
 	f("Rebuild", func(st store.Store) error { return Rebuild(context.Background(), st, Options{}) })
+}
+
+// TestGather merges many nights one by one: the closed rows of earlier nights are gathered into few files.
+func TestGather(t *testing.T) {
+	dir := newDir(t)
+	first := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for n := range gathered + 3 {
+		date := first.AddDate(0, 0, n).Format(time.DateOnly)
+		scanned(t, dir, "n"+date, date, nil, "flaps.example="+[]string{"a", "404"}[n%2], "stays.example=a", "fails.example="+[]string{"a", "dead"}[n%2])
+		mustUpdate(t, dir)
+	}
+	closed := map[string]int{}
+	for _, f := range mustLedger(t, dir).Files {
+		if !f.Open {
+			closed[fmt.Sprint(f.Table, f.Level)]++
+		}
+	}
+	// Each night but the first closes an episode; each second one but the first closes a gap.
+	if want := map[string]int{"policies0": 1, "history0": 2, "history1": 1, "gaps0": 17}; !maps.Equal(closed, want) {
+		t.Errorf("closed files %v, want %v", closed, want)
+	}
+	got := contents(t, dir)
+	onlyNamed(t, dir)
+	mustRebuild(t, dir, Options{})
+	if want := contents(t, dir); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
 }
 
 // TestScannedAgain restarts a scan that the ledger has: its earlier observations go.
