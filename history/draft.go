@@ -12,6 +12,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // draft is a ledger in the making. Each night reads the open rows of the night before and writes new ones; closed rows
@@ -95,7 +96,7 @@ func (d *draft) add(scans []MergedScan) error {
 		}
 		opened = append(opened, scan)
 	}
-	tonight, err := readNight(d.ctx, opened)
+	tonight, err := readNight(d.ctx, opened, "")
 	if err != nil {
 		return err
 	}
@@ -208,7 +209,7 @@ func (d *draft) judgeAgain(tonight *night) (again func(body int64, judge string)
 		OpenEpisode: drop[Episode], ClosedEpisode: drop[Episode], OpenGap: drop[Gap], ClosedGap: drop[Gap],
 	})
 	for i := len(d.ledger.Scans) - 1; i >= 0 && err == nil && len(wanted) > 0; i-- {
-		err = d.findBodies(d.ledger.Scans[i].ScanID, wanted, func(hash int64, body []byte) {
+		err = findBodies(d.ctx, d.store, d.ledger.Scans[i].ScanID, wanted, func(hash int64, body []byte) {
 			policies[hash] = tonight.intern(judge.Policy(body))
 		})
 	}
@@ -217,29 +218,58 @@ func (d *draft) judgeAgain(tonight *night) (again func(body int64, judge string)
 
 func drop[T any](*T) error { return nil }
 
-// findBodies calls found for each wanted body that a scan stores, and removes it from wanted. A scan that was pruned has
-// none.
-func (d *draft) findBodies(scanID string, wanted map[int64]bool, found func(hash int64, body []byte)) error {
-	scan, err := commit.ReadScan(d.ctx, d.store, scanID)
+// findBodies calls found for each wanted body that a scan stores, and removes it from wanted. The body is valid until
+// found returns. A scan that was pruned has none. The hashes of a part are read first: its bodies are read from the first
+// wanted one to the last.
+func findBodies(ctx context.Context, st store.Store, scanID string, wanted map[int64]bool, found func(hash int64, body []byte)) error {
+	scan, err := commit.ReadScan(ctx, st, scanID)
 	if errors.Is(err, store.ErrNotExist) || err == nil && !scan.Has(schema.Bodies) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	for row, err := range sink.Rows[schema.BodyRow](d.ctx, scan, schema.Bodies) {
+	for i := range scan.Commits {
+		from, to, err := wantedRows(ctx, scan, &scan.Commits[i], wanted)
 		if err != nil {
 			return err
 		}
-		if wanted[row.BodyHash] {
-			delete(wanted, row.BodyHash)
-			found(row.BodyHash, row.Body)
+		if from == to {
+			continue
 		}
-		if len(wanted) == 0 {
-			return nil
+		for row, err := range sink.CommitRows[schema.BodyRow](ctx, scan, &scan.Commits[i], schema.Bodies, from, to) {
+			if err != nil {
+				return err
+			}
+			if wanted[row.BodyHash] {
+				delete(wanted, row.BodyHash)
+				found(row.BodyHash, row.Body)
+			}
 		}
 	}
 	return nil
+}
+
+// wantedRows returns between which rows of a commit the wanted bodies are, each at its first place; from is to if none is.
+func wantedRows(ctx context.Context, scan *commit.Scan, c *commit.Commit, wanted map[int64]bool) (from, to int64, err error) {
+	if len(wanted) == 0 {
+		return 0, 0, nil
+	}
+	var hash int64
+	cursor, err := sink.OpenCursor(ctx, scan, c, schema.Bodies, table.Field{Name: "body_hash", Into: &hash})
+	if err != nil {
+		return 0, 0, err
+	}
+	seen := map[int64]bool{}
+	for len(seen) < len(wanted) && cursor.Next() {
+		if wanted[hash] && !seen[hash] {
+			if seen[hash] = true; to == 0 {
+				from = cursor.Row() - 1
+			}
+			to = cursor.Row()
+		}
+	}
+	return from, to, errors.Join(cursor.Err(), cursor.Close())
 }
 
 // finish publishes the closed rows and the policies, and replaces the record.

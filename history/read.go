@@ -14,6 +14,7 @@ import (
 
 // night is what the scans of one date found, in memory: about 130 bytes a site.
 type night struct {
+	host     string // if not empty, only its sites are read, without their policies
 	date     Date
 	sites    []Observation
 	policies map[int64]*Policy
@@ -21,13 +22,15 @@ type night struct {
 	disagree int64 // see Fold
 }
 
-// readNight reads the scans of one date.
-func readNight(ctx context.Context, scans []*commit.Scan) (*night, error) {
+// readNight reads the scans of one date: all sites, or those of a host that is not empty, without their policies.
+func readNight(ctx context.Context, scans []*commit.Scan, host string) (*night, error) {
 	var rows int64
 	for _, s := range scans {
-		rows += commit.CountCommits(s.Commits).Rows
+		if host == "" {
+			rows += commit.CountCommits(s.Commits).Rows
+		}
 	}
-	n := &night{sites: make([]Observation, 0, rows), policies: map[int64]*Policy{}, judges: map[string]bool{}}
+	n := &night{host: host, sites: make([]Observation, 0, rows), policies: map[int64]*Policy{}, judges: map[string]bool{}}
 	for _, s := range scans {
 		var err error
 		if n.date, err = ParseDate(s.Manifest.ScanDate); err != nil {
@@ -46,12 +49,18 @@ func readNight(ctx context.Context, scans []*commit.Scan) (*night, error) {
 	return n, nil
 }
 
-// columns are those of sites that the ledger needs.
+// columns are those of sites that the ledger needs for an observation without its policy.
 func columns(row *schema.SiteRow) []table.Field {
 	return []table.Field{
 		{Name: "host", Into: &row.Host}, {Name: "port", Into: &row.Port}, {Name: "requested", Into: &row.Requested},
 		{Name: "finding", Into: &row.Finding}, {Name: "registry_version", Into: &row.RegistryVersion},
 		{Name: "seq", Into: &row.Seq}, {Name: "fetched_at", Into: &row.FetchedAt}, {Name: "body_hash", Into: &row.BodyHash},
+	}
+}
+
+// policyColumns are those that PolicyOf needs, beside the finding.
+func policyColumns(row *schema.SiteRow) []table.Field {
+	return []table.Field{
 		{Name: "star_verdict", Into: &row.StarVerdict}, {Name: "content_signal", Into: &row.ContentSignal}, {Name: "content_usage", Into: &row.ContentUsage},
 		{Name: "license", Into: &row.License}, {Name: "managed_by", Into: &row.ManagedBy},
 		{Name: "named", Into: &row.Named}, {Name: "blocked", Into: &row.Blocked}, {Name: "partial", Into: &row.Partial},
@@ -96,11 +105,18 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 		return words[text]
 	}
 	var row schema.SiteRow
-	for cursor, err := range sink.Cursors(ctx, s, schema.Sites, columns(&row)...) {
+	fields := columns(&row)
+	if n.host == "" {
+		fields = append(fields, policyColumns(&row)...)
+	}
+	for cursor, err := range sink.Cursors(ctx, s, schema.Sites, fields...) {
 		if err != nil {
 			return err
 		}
 		for cursor.Next() {
+			if n.host != "" && row.Host != n.host {
+				continue
+			}
 			from := sources[row.RegistryVersion]
 			if from == nil {
 				from = &Source{Observer: observer, Judge: judgeOf(row.RegistryVersion, s.Manifest.Check.Version)}
@@ -112,7 +128,7 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 			} else {
 				o.Site = schema.SiteID(o.Host, o.Port, o.Requested)
 			}
-			if !isGap(o.Finding) {
+			if n.host == "" && !isGap(o.Finding) {
 				o.Policy = n.intern(PolicyOf(&row))
 			}
 			n.sites = append(n.sites, o)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -101,7 +102,7 @@ func TestCursor(t *testing.T) {
 	}
 	for i := range scan.Commits {
 		var want []picked
-		for row, err := range CommitRows[picked](t.Context(), scan, &scan.Commits[i], schema.Sites) {
+		for row, err := range CommitRows[picked](t.Context(), scan, &scan.Commits[i], schema.Sites, 0, math.MaxInt64) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -249,7 +250,7 @@ func TestDamagedFiles(t *testing.T) {
 			return
 		}
 		n := 0
-		for _, err := range CommitRows[schema.SiteRow](t.Context(), scan, &scan.Commits[0], schema.Sites) {
+		for _, err := range CommitRows[schema.SiteRow](t.Context(), scan, &scan.Commits[0], schema.Sites, 0, math.MaxInt64) {
 			if n++; err != nil {
 				failed++
 			}

@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"math"
 	"reflect"
 	"slices"
 	"testing"
@@ -85,7 +86,7 @@ func TestBodiesOfParts(t *testing.T) {
 		}
 		next += int(c.Rows)
 		var got []schema.BodyRow
-		for row, err := range CommitRows[schema.BodyRow](t.Context(), source, c, schema.Bodies) {
+		for row, err := range CommitRows[schema.BodyRow](t.Context(), source, c, schema.Bodies, 0, math.MaxInt64) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
@@ -21,16 +22,19 @@ func Rows[T any](ctx context.Context, s *commit.Scan, table string) iter.Seq2[*T
 			return
 		}
 		for c, first := range opened(ctx, s, table) {
-			if !commitRows(ctx, s, c, table, first, yield) {
+			if !commitRows(ctx, s, c, table, 0, math.MaxInt64, first, yield) {
 				return
 			}
 		}
 	}
 }
 
-// CommitRows yields the rows of a table's file in one commit of the scan, like Rows.
-func CommitRows[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, table string) iter.Seq2[*T, error] {
-	return func(yield func(*T, error) bool) { commitRows(ctx, s, c, table, openNow(ctx, s, c, table), yield) }
+// CommitRows yields rows of a table's file in one commit of the scan, like Rows: those from number `from`, counted from 0,
+// until before number `to`, or until the last one.
+func CommitRows[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, table string, from, to int64) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
+		commitRows(ctx, s, c, table, from, to, openNow(ctx, s, c, table), yield)
+	}
 }
 
 // OpenCursor opens a commit's file of a table. The error is commit.ErrNoTable if the commit does not have the table.
@@ -53,17 +57,18 @@ func Cursors(ctx context.Context, s *commit.Scan, tableName string, fields ...ta
 	}
 }
 
-// commitRows yields the rows of an opened file and closes it. more is false after an error, and if yield returned
-// false.
-func commitRows[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string, at table.Opened, yield func(*T, error) bool) (more bool) {
-	var n int64 // rows so far
+// commitRows yields rows of an opened file, as CommitRows, and closes it. more is false after an error, and if yield
+// returned false.
+func commitRows[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string, from, to int64, at table.Opened, yield func(*T, error) bool) (more bool) {
+	n := from // the next row
 	for was := ""; ; at = openNow(ctx, s, c, tableName) {
 		if at.Err != nil {
 			yield(nil, at.Err)
 			return false
 		}
 		p, stopped := at.Place, false
-		err := table.ReadRows(ctx, p.Object, p.First+n, p.Rows-n, func(row *T, err error) bool {
+		end := min(to, p.Rows)
+		err := table.ReadRows(ctx, p.Object, p.First+n, end-n, func(row *T, err error) bool {
 			n++
 			stopped = !yield(row, err)
 			return !stopped
@@ -76,7 +81,7 @@ func commitRows[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, ta
 			was = p.File.Name // a compaction moved the rows while they were read
 			continue
 		}
-		if err == nil && n != p.Rows {
+		if err == nil && n != end {
 			err = fmt.Errorf("it has %d rows, its commit says %d", n, p.Rows)
 		}
 		if err != nil {
