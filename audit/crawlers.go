@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"strings"
@@ -117,6 +118,55 @@ func (s *Site) leniently(k int, via Via) Following {
 		}
 	}
 	return f
+}
+
+// Treatment is how a site's file treats a registry token, and the lines that decide.
+type Treatment struct {
+	TokenResult
+	Group    []byte // the line that begins or joins the group, TokenResult.Line; nil if no group applies
+	RuleLine int    // line of the rule that decides whether `/` may be fetched; 0 if none does
+	Rule     []byte // that line
+}
+
+// Treatment returns how the file of a site that this Auditor has judged treats a registry token. As in the dataset, a name
+// that only the second reading finds does not count. The lines are views of the body.
+func (a *Auditor) Treatment(s *Site, id int) Treatment {
+	t := Treatment{TokenResult: a.tokenResult(s, id)}
+	if t.Line == 0 {
+		return t
+	}
+	lines := s.Lines()
+	t.Group = lines.Text(t.Line)
+	agent, _, _ := a.follows(s, id, false)
+	if d := s.Robots.DecideIn(s.Robots.AgentGroups(agent), []byte("/")); d.Record >= 0 {
+		t.RuleLine = s.Robots.Record(d.Record).Line
+		t.Rule = lines.Text(t.RuleLine)
+	}
+	return t
+}
+
+// Lines are the lines of a site's file.
+type Lines struct {
+	body   []byte
+	starts []uint32
+}
+
+// Lines finds where each line of a site's file starts.
+func (s *Site) Lines() *Lines {
+	l := &Lines{body: s.Fetch.Body}
+	for scan := parser.NewScanner(s.Fetch.Body, s.Dialect); scan.Next(); {
+		l.starts = append(l.starts, uint32(scan.Line().Start))
+	}
+	return l
+}
+
+// Text returns a line by its number, counted from 1, without the white space around it. It is a view of the body.
+func (l *Lines) Text(number int) []byte {
+	start, end := int(l.starts[number-1]), len(l.body)
+	if number < len(l.starts) {
+		end = int(l.starts[number])
+	}
+	return bytes.TrimSpace(l.body[start:end])
 }
 
 // CheckURL rejects text that is neither a URL nor a path. bulkscan does not guess: `private/x` may be a host and a

@@ -36,11 +36,16 @@ type Rejudge struct {
 func RejudgeBy(registry *tokens.Registry) *Rejudge {
 	auditor := audit.New(registry)
 	return &Rejudge{Judge: judgeOf(registry.Version, audit.CheckVersion), Policy: func(body []byte) Policy {
-		var site audit.Site
-		site.Fetch.Outcome, site.Fetch.Status, site.Fetch.Body = exchange.Answered, 200, body
-		auditor.Judge(&site)
-		return PolicyOf(sink.Judged(&site.Report, registry))
+		return PolicyOf(sink.Judged(&judged(auditor, body).Report, registry))
 	}}
+}
+
+// judged returns a site with a stored file.
+func judged(auditor *audit.Auditor, body []byte) *audit.Site {
+	site := &audit.Site{}
+	site.Fetch.Outcome, site.Fetch.Status, site.Fetch.Body = exchange.Answered, 200, body
+	auditor.Judge(site)
+	return site
 }
 
 func judgeOf(registryVersion, checkVersion string) string {

@@ -676,7 +676,7 @@ func TestStories(t *testing.T) {
 	mustRebuild(t, dir, Options{})
 	f := func(host string, want ...string) {
 		t.Helper()
-		stories, err := Stories(t.Context(), dir, host)
+		stories, err := Stories(t.Context(), dir, host, Asked{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,16 +34,16 @@ func isGap(finding string) bool {
 // Policy is a row of the table policies. It has the verdicts of `*` and of tokens with a group of their own only: with
 // the verdicts of all tokens, a registry that gains one token would change nearly every site's policy.
 type Policy struct {
-	ID            int64    `parquet:"policy_id" about:"hash of all other columns" example:"6151466271542271102"`
-	Class         string   `parquet:"class,dict" about:"finding: rules, no_rules, html, none, refused; all following columns are empty or null unless it is rules" example:"rules"`
-	StarVerdict   string   `parquet:"star_verdict,optional,dict" about:"as in sites" example:"partial"`
-	OwnBlocked    []string `parquet:"own_blocked,list" parquet-element:",dict" about:"registry tokens that a group of their own blocks, sorted" example:"[\"CCBot\", \"GPTBot\"]"`
-	OwnPartial    []string `parquet:"own_partial,list" parquet-element:",dict" about:"registry tokens that a group of their own blocks partly" example:"[\"Googlebot\"]"`
-	OwnAllowed    []string `parquet:"own_allowed,list" parquet-element:",dict" about:"registry tokens that a group of their own allows" example:"[]"`
-	ContentSignal string   `parquet:"content_signal,optional,plain" about:"as in sites" example:"search=yes, ai-train=no"`
-	ContentUsage  string   `parquet:"content_usage,optional,plain" about:"as in sites" example:"train-ai=n"`
-	License       string   `parquet:"license,optional,plain" about:"as in sites" example:"https://example.co.uk/license.xml"`
-	Managed       string   `parquet:"managed,optional,dict" about:"managed_by in sites" example:"cloudflare"`
+	ID            int64    `json:"policy_id" parquet:"policy_id" about:"hash of all other columns" example:"6151466271542271102"`
+	Class         string   `json:"class" parquet:"class,dict" about:"finding: rules, no_rules, html, none, refused; all following columns are empty or null unless it is rules" example:"rules"`
+	StarVerdict   string   `json:"star_verdict,omitzero" parquet:"star_verdict,optional,dict" about:"as in sites" example:"partial"`
+	OwnBlocked    []string `json:"own_blocked,omitempty" parquet:"own_blocked,list" parquet-element:",dict" about:"registry tokens that a group of their own blocks, sorted" example:"[\"CCBot\", \"GPTBot\"]"`
+	OwnPartial    []string `json:"own_partial,omitempty" parquet:"own_partial,list" parquet-element:",dict" about:"registry tokens that a group of their own blocks partly" example:"[\"Googlebot\"]"`
+	OwnAllowed    []string `json:"own_allowed,omitempty" parquet:"own_allowed,list" parquet-element:",dict" about:"registry tokens that a group of their own allows" example:"[]"`
+	ContentSignal string   `json:"content_signal,omitzero" parquet:"content_signal,optional,plain" about:"as in sites" example:"search=yes, ai-train=no"`
+	ContentUsage  string   `json:"content_usage,omitzero" parquet:"content_usage,optional,plain" about:"as in sites" example:"train-ai=n"`
+	License       string   `json:"license,omitzero" parquet:"license,optional,plain" about:"as in sites" example:"https://example.co.uk/license.xml"`
+	Managed       string   `json:"managed,omitzero" parquet:"managed,optional,dict" about:"managed_by in sites" example:"cloudflare"`
 }
 
 // Canonical returns the policy with sorted lists, without what its class does not have, and with its id.

@@ -3,30 +3,42 @@ package history
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"iter"
 	"slices"
 
+	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/store"
 )
 
-// Story is what the ledger has of one site.
+// Story is what the ledger has of one site. Programs rely on its JSON; docs/history.md describes each field.
 type Story struct {
-	Host      string
-	Port      int32
-	Requested string
-	Episodes  []Told // by date
-	Gaps      []Gap  // by date
+	Host      string `json:"host"`
+	Port      int32  `json:"port"`
+	Requested string `json:"requested"`
+	Token     string `json:"token,omitempty"` // of which it is told
+	Episodes  []Told `json:"episodes"`        // by date
+	Gaps      []Gap  `json:"gaps"`            // by date
 }
 
 // Told is an episode with its policy.
 type Told struct {
 	Episode
-	What Policy
+	What   Policy   `json:"policy"`
+	Change *Change  `json:"change,omitempty"` // from the episode before; nil with a token, and unless both have rules
+	Token  *Treated `json:"token,omitempty"`  // how it treats the token
+}
+
+// Asked says what to tell beside episodes and gaps: how the episodes treat a token, or what changed in the files between
+// them.
+type Asked struct {
+	Token    string // as the registry spells it, or empty
+	Registry *tokens.Registry
 }
 
 // Stories returns the sites with a host, ordered by port and requested scheme. A site that was never observed is not
-// among them. It reads the whole ledger.
-func Stories(ctx context.Context, st store.Store, host string) ([]Story, error) {
+// among them. It reads the whole ledger, and of some nights the files of the sites.
+func Stories(ctx context.Context, st store.Store, host string, asked Asked) ([]Story, error) {
 	l, err := ReadLedger(ctx, st)
 	if err != nil {
 		return nil, err
@@ -37,7 +49,7 @@ func Stories(ctx context.Context, st store.Store, host string) ([]Story, error) 
 			return
 		}
 		if sites[e.Site] == nil {
-			sites[e.Site] = &Story{Host: e.Host, Port: e.Port, Requested: e.Requested}
+			sites[e.Site] = &Story{Host: e.Host, Port: e.Port, Requested: e.Requested, Token: asked.Token, Gaps: []Gap{}}
 		}
 		sites[e.Site].Episodes = append(sites[e.Site].Episodes, Told{Episode: *e})
 		wanted[e.Policy] = Policy{}
@@ -62,12 +74,21 @@ func Stories(ctx context.Context, st store.Store, host string) ([]Story, error) 
 		return nil, err
 	}
 	var stories []Story
+	stored := &storedFiles{ctx: ctx, store: st, scans: l.Scans}
 	for _, s := range sites {
 		for i := range s.Episodes {
 			s.Episodes[i].What = wanted[s.Episodes[i].Policy]
 		}
 		slices.SortFunc(s.Episodes, func(a, b Told) int { return cmp.Compare(a.ValidFrom, b.ValidFrom) })
 		slices.SortFunc(s.Gaps, func(a, b Gap) int { return cmp.Compare(a.First, b.First) })
+		if asked.Token != "" {
+			err = stored.tellToken(s, asked)
+		} else {
+			err = stored.tellChanges(s)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the files of %s: %w", host, err)
+		}
 		stories = append(stories, *s)
 	}
 	slices.SortFunc(stories, func(a, b Story) int {

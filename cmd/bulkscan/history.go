@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/history"
 	"github.com/bulkscan/bulkscan/internal/job"
 	"github.com/bulkscan/bulkscan/internal/origin"
@@ -15,57 +16,88 @@ import (
 	"github.com/bulkscan/bulkscan/sink/views"
 )
 
+// historyFlags are the flags of history.
+type historyFlags struct {
+	rebuild bool
+	tokens  string // file of further tokens
+	token   string
+	json    bool
+	color   terminal.Color
+}
+
 func (a *app) historyCommand() *cobra.Command {
-	var rebuild bool
-	var tokenFile string
+	f := &historyFlags{}
 	c := &cobra.Command{
 		Use:   "history OUT [HOST]",
 		Short: "Tell what a site's file said, night after night",
 		Long: `history tells when the policy of a site changed, and why: by its rules, by a block that a delivery network manages, by
-presence or refusal. A change lies between two nights; nights on which nothing was learned are named. OUT is a folder, or
-s3://BUCKET/PREFIX.
+presence or refusal. A change lies between two nights; nights on which nothing was learned are named. Where a scan has
+stored the files, a diff shows what changed in them. OUT is a folder, or s3://BUCKET/PREFIX.
+
+--token tells of one crawler instead: its verdict in each episode, and the lines that decide whether it may fetch /. The
+last file of the episode is judged by the registry of this program, or by --tokens. docs/history.md has each field of --json.
 
 It reads the ledger below OUT/history, which a scan continues at its end. --rebuild derives it anew from all published
 scans. The ledger follows archives and one live observer (who asked, from where, how): another one succeeds when that has
 no more scans; one that scanned beside it, a week after.`,
 		Example: `  bulkscan history out --rebuild
-  bulkscan history out www.example.com`,
+  bulkscan history out www.example.com
+  bulkscan history out www.example.com --token GPTBot`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
-			case tokenFile != "" && !rebuild:
-				return usagef("--tokens: only --rebuild judges bodies")
-			case len(args) == 1 && !rebuild:
+			case f.tokens != "" && !f.rebuild && f.token == "":
+				return usagef("--tokens: only --rebuild and --token judge bodies")
+			case len(args) == 1 && (f.token != "" || f.json):
+				return usagef("--token and --json tell of a HOST")
+			case len(args) == 1 && !f.rebuild:
 				return usagef("name a HOST, or give --rebuild")
+			}
+			asked, err := f.asked()
+			if err != nil {
+				return err
 			}
 			return a.interruptible(c.Context(), func(ctx context.Context) error {
 				st, err := openDataset(args[0])
 				if err != nil {
 					return err
 				}
-				if rebuild {
-					if err := a.rebuildHistory(ctx, st, args[0], tokenFile); err != nil {
+				if f.rebuild {
+					if err := a.rebuildHistory(ctx, st, args[0], asked.Registry); err != nil {
 						return err
 					}
 				}
 				if len(args) == 1 {
 					return nil
 				}
-				return a.tellHistory(ctx, st, args[0], args[1])
+				return a.tellHistory(ctx, st, args, asked, f)
 			})
 		},
 	}
-	c.Flags().BoolVar(&rebuild, "rebuild", false, "derive the ledger anew from the scans")
-	c.Flags().StringVar(&tokenFile, "tokens", "", "with --rebuild: file of further crawler tokens, as the scans had")
+	flags := c.Flags()
+	flags.BoolVar(&f.rebuild, "rebuild", false, "derive the ledger anew from the scans")
+	flags.StringVar(&f.token, "token", "", "tell how the site treats this crawler: a `NAME` or alias in the registry")
+	flags.StringVar(&f.tokens, "tokens", "", "with --rebuild and --token: file of further crawler tokens, as the scans had")
+	flags.BoolVar(&f.json, "json", false, "print a JSON object a site")
+	addColor(flags, &f.color)
 	return c
 }
 
-func (a *app) rebuildHistory(ctx context.Context, st store.Store, dir, tokenFile string) error {
-	log, err := newLogger(a.stderr, "text", "info")
-	if err != nil {
-		return err
+// asked says what is asked for, by the registry's names.
+func (f *historyFlags) asked() (history.Asked, error) {
+	registry, err := (&fetchFlags{tokens: f.tokens}).registry()
+	if err != nil || f.token == "" {
+		return history.Asked{Registry: registry}, err
 	}
-	registry, err := (&fetchFlags{tokens: tokenFile}).registry()
+	list, err := registry.Named([]string{f.token})
+	if err != nil {
+		return history.Asked{}, usagef("--token %w", err)
+	}
+	return history.Asked{Registry: registry, Token: list[0].Name}, nil
+}
+
+func (a *app) rebuildHistory(ctx context.Context, st store.Store, dir string, registry *tokens.Registry) error {
+	log, err := newLogger(a.stderr, "text", "info")
 	if err != nil {
 		return err
 	}
@@ -79,12 +111,13 @@ func (a *app) rebuildHistory(ctx context.Context, st store.Store, dir, tokenFile
 	return views.Write(ctx, st, nil)
 }
 
-func (a *app) tellHistory(ctx context.Context, st store.Store, dir, entry string) error {
-	o, err := origin.Parse(entry)
+func (a *app) tellHistory(ctx context.Context, st store.Store, args []string, asked history.Asked, f *historyFlags) error {
+	dir := args[0]
+	o, err := origin.Parse(args[1])
 	if err != nil {
 		return usage(err)
 	}
-	stories, err := history.Stories(ctx, st, o.Host())
+	stories, err := history.Stories(ctx, st, o.Host(), asked)
 	if errors.Is(err, store.ErrNotExist) {
 		return fmt.Errorf("%s has no history; `bulkscan history %s --rebuild` derives it", clipped(dir), clipped(dir))
 	}
@@ -94,5 +127,13 @@ func (a *app) tellHistory(ctx context.Context, st store.Store, dir, entry string
 	if len(stories) == 0 {
 		return fmt.Errorf("%s was never observed", clipped(o.Host()))
 	}
-	return terminal.Stories(a.stdout, stories)
+	if !f.json {
+		return terminal.Stories(a.stdout, stories, f.color)
+	}
+	for i := range stories {
+		if err := terminal.WriteJSON(a.stdout, &stories[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }

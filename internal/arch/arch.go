@@ -87,6 +87,8 @@ var doors = map[string][]string{
 
 	"golang.org/x/sync/errgroup": {"pipeline"},
 
+	"github.com/rogpeppe/go-internal/diff": {"history"},
+
 	"github.com/prometheus/client_golang": {"internal/metrics"},
 	"golang.org/x/net/netutil":            {"internal/metrics"},
 	"github.com/minio/minio-go/v7":        {"internal/store/s3"},

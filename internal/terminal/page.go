@@ -1,9 +1,11 @@
-// Package terminal answers one question: what may a person see? It lays out what scan, check, test, tokens, summary and diff
-// have to say: which characters show as themselves, whether there are colours, and columns that are aligned by what a terminal makes
-// of them. A page escapes whatever it is given, so that no caller has to remember which words are a site's.
+// Package terminal answers one question: what may a person see? It lays out what scan, check, test, tokens, summary, diff
+// and history have to say: which characters show as themselves, whether there are colours, and columns that are aligned
+// by what a terminal makes of them. A page escapes whatever it is given, so that no caller has to remember which words are
+// a site's.
 //
 // page.go has lines and tables, device_*.go the terminal itself; check.go with crawlers.go and names.go, rows.go (of test),
-// tokens.go, summary.go, diff.go and progress.go (of scan) each have one command's text; text.go has messages, logs and JSON.
+// tokens.go, summary.go, diff.go, history.go and progress.go (of scan) each have one command's text; text.go has messages,
+// logs and JSON.
 package terminal
 
 import (

@@ -37,7 +37,7 @@ type Rows struct {
 
 	path, row []byte        // of the current URL; scratch
 	rules     map[int]*rule // by record
-	lines     []uint32      // where each line of the file starts; nil before the first rule decides
+	lines     *audit.Lines  // nil before the first rule decides
 
 	asJSON   bool
 	verdicts map[bool]string // the first column of text, by whether the URL is allowed
@@ -237,15 +237,9 @@ func (r *Rows) rule(record int) *rule {
 	rec := site.Robots.Record(record)
 	number := rec.Line
 	if r.lines == nil {
-		for s := parser.NewScanner(site.Fetch.Body, site.Dialect); s.Next(); {
-			r.lines = append(r.lines, uint32(s.Line().Start))
-		}
+		r.lines = site.Lines()
 	}
-	start, end := int(r.lines[number-1]), len(site.Fetch.Body)
-	if number < len(r.lines) {
-		end = int(r.lines[number])
-	}
-	whole := bytes.TrimSpace(site.Fetch.Body[start:end]) // of which the beginning is shown, once
+	whole := r.lines.Text(number) // of which the beginning is shown, once
 	text := printable.Head(string(whole[:min(len(whole), audit.MaxEvidenceValue+1)]), audit.MaxEvidenceValue)
 
 	known := &rule{text: fmt.Appendf(nil, "line %d: %s", number, line(strings.ReplaceAll(text, "\t", " ")))}

@@ -1,0 +1,245 @@
+package history
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+)
+
+// This file adds to a story what is in the stored files: what changed between two episodes, or which lines decide for a
+// token.
+
+// Bounds of what is told of a file.
+const (
+	maxDiff = 30                     // lines of a diff
+	maxLine = audit.MaxEvidenceValue // bytes of a line
+)
+
+// Change compares the last file of an episode with the first file of the next one.
+type Change struct {
+	BodyBefore int64    `json:"body_hash_before"`
+	BodyAfter  int64    `json:"body_hash_after,omitzero"` // 0 if the night is gone
+	HasBefore  bool     `json:"stored_before"`
+	HasAfter   bool     `json:"stored_after"`
+	Diff       []string `json:"diff,omitempty"` // the first lines of a unified diff; empty if at most the line ends differ
+	More       int      `json:"diff_more,omitzero"`
+}
+
+// Treated is how an episode treats a token. Without the stored file, it is by the policy alone.
+type Treated struct {
+	Verdict  string `json:"verdict,omitzero"` // allowed, partial, blocked; empty unless the episode has rules
+	Via      string `json:"via,omitzero"`     // own, fallback, star, none; empty if star or none
+	Follows  string `json:"follows,omitzero"` // the name whose groups it follows
+	Changed  bool   `json:"changed"`          // from the episode before; true for the first
+	Stored   bool   `json:"stored"`           // the last file is stored, and the fields below are known
+	Line     int    `json:"line,omitzero"`    // of the group
+	Group    string `json:"group,omitzero"`   // that line
+	RuleLine int    `json:"rule_line,omitzero"`
+	Rule     string `json:"rule,omitzero"` // the line that decides whether / may be fetched
+}
+
+// storedFiles finds the stored files of episodes. It keeps the last one: the file that an episode ends with is often the
+// one that it began with.
+type storedFiles struct {
+	ctx   context.Context
+	store store.Store
+	scans []MergedScan
+
+	hash int64
+	body []byte
+}
+
+// tellChanges adds the changes of the files between episodes with rules.
+func (f *storedFiles) tellChanges(s *Story) error {
+	for i := 1; i < len(s.Episodes); i++ {
+		before, after := &s.Episodes[i-1], &s.Episodes[i]
+		if before.What.Class != ClassRules || after.What.Class != ClassRules {
+			continue
+		}
+		first, err := f.firstBody(&after.Episode)
+		if err != nil {
+			return err
+		}
+		was, err := f.read(before.ValidTo, before.LastBody)
+		if err != nil {
+			return err
+		}
+		is, err := f.read(after.ValidFrom, first)
+		if err != nil {
+			return err
+		}
+		after.Change = &Change{BodyBefore: before.LastBody, BodyAfter: first, HasBefore: was != nil, HasAfter: is != nil}
+		if was != nil && is != nil {
+			after.Change.Diff, after.Change.More = unifiedDiff(was, is)
+		}
+	}
+	return nil
+}
+
+// scansOf opens the scans of a night. One that was pruned is left out.
+func (f *storedFiles) scansOf(night Date) (scans []*commit.Scan, err error) {
+	for _, s := range f.scans {
+		if s.ScanDate != night.String() {
+			continue
+		}
+		scan, err := commit.ReadScan(f.ctx, f.store, s.ScanID)
+		if errors.Is(err, store.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		scans = append(scans, scan)
+	}
+	return scans, nil
+}
+
+// firstBody returns the hash of the file of an episode's first night, 0 if the night is gone.
+func (f *storedFiles) firstBody(e *Episode) (int64, error) {
+	if e.Bodies == 1 {
+		return e.LastBody, nil
+	}
+	scans, err := f.scansOf(e.ValidFrom)
+	if err != nil || len(scans) == 0 {
+		return 0, err
+	}
+	night, err := readNight(f.ctx, scans, e.Host)
+	if err != nil {
+		return 0, err
+	}
+	for _, o := range night.sites {
+		if o.Site == e.Site {
+			return o.Body, nil
+		}
+	}
+	return 0, nil
+}
+
+// read returns a file that was there on a night; nil if it is not stored.
+func (f *storedFiles) read(night Date, hash int64) ([]byte, error) {
+	if hash == f.hash && f.body != nil {
+		return f.body, nil
+	}
+	wanted := map[int64]bool{hash: true}
+	f.hash, f.body = hash, nil
+	for _, s := range f.scans {
+		if s.ScanDate != night.String() {
+			continue
+		}
+		err := findBodies(f.ctx, f.store, s.ScanID, wanted, func(_ int64, body []byte) { f.body = bytes.Clone(body) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	return f.body, nil
+}
+
+// unifiedDiff returns the first lines of the difference of two files, and how many more there are. Its time grows with
+// the files as sorting does.
+func unifiedDiff(before, after []byte) (lines []string, more int) {
+	const names = 3 // lines with the names of the files
+	n := 0
+	for line := range bytes.Lines(diff.Diff("", unixLines(before), "", unixLines(after))) {
+		switch n++; {
+		case n <= names:
+		case len(lines) < maxDiff:
+			lines = append(lines, bounded(bytes.TrimSuffix(line, []byte("\n"))))
+		default:
+			more++
+		}
+	}
+	return lines, more
+}
+
+// unixLines returns a file with a LF at the end of each line (RFC 9309 §2.2: EOL is CR, LF or CRLF).
+func unixLines(file []byte) []byte {
+	file = bytes.ReplaceAll(file, []byte("\r\n"), []byte("\n"))
+	file = bytes.ReplaceAll(file, []byte("\r"), []byte("\n"))
+	return append(bytes.TrimSuffix(file, []byte("\n")), '\n')
+}
+
+func bounded(line []byte) string { return schema.Bounded(string(line), maxLine) }
+
+// tellToken adds how each episode treats the token. An episode's last file is judged by the registry at hand.
+func (f *storedFiles) tellToken(s *Story, asked Asked) error {
+	auditor := audit.New(asked.Registry)
+	id, _ := asked.Registry.Find([]byte(asked.Token))
+	for i := range s.Episodes {
+		e := &s.Episodes[i]
+		e.Token = &Treated{}
+		if e.What.Class == ClassRules {
+			body, err := f.read(e.ValidTo, e.LastBody)
+			if err != nil {
+				return err
+			}
+			e.Token = byPolicy(&e.What, asked.Registry, id)
+			if body != nil {
+				e.Token = byFile(auditor, body, id)
+			}
+		}
+		e.Token.Changed = i == 0 || e.differs(&s.Episodes[i-1])
+	}
+	return nil
+}
+
+// byFile says how a stored file treats a token.
+func byFile(auditor *audit.Auditor, body []byte, id int) *Treated {
+	t := auditor.Treatment(judged(auditor, body), id)
+	return &Treated{Verdict: t.Verdict, Via: t.Via, Follows: schema.Bounded(t.Follows, maxLine), Stored: true,
+		Line: t.Line, Group: bounded(t.Group), RuleLine: t.RuleLine, Rule: bounded(t.Rule)}
+}
+
+// byPolicy says how a policy treats a token.
+func byPolicy(p *Policy, registry *tokens.Registry, id int) *Treated {
+	own := func(name string) string {
+		switch {
+		case slices.Contains(p.OwnBlocked, name):
+			return audit.Blocked.String()
+		case slices.Contains(p.OwnPartial, name):
+			return audit.Partial.String()
+		case slices.Contains(p.OwnAllowed, name):
+			return audit.Allowed.String()
+		}
+		return ""
+	}
+	token := &registry.Tokens[id]
+	if verdict := own(token.Name); verdict != "" {
+		return &Treated{Verdict: verdict, Via: audit.ViaOwn.String(), Follows: token.Name}
+	}
+	for _, next := range token.Chain {
+		if name := registry.Tokens[next].Name; own(name) != "" {
+			return &Treated{Verdict: own(name), Via: audit.ViaFallback.String(), Follows: name}
+		}
+	}
+	switch {
+	case !token.HeedsStar:
+		return &Treated{Verdict: audit.Allowed.String(), Via: audit.ViaNone.String()}
+	case p.StarVerdict == audit.Allowed.String(): // there may be no group of `*`
+		return &Treated{Verdict: p.StarVerdict}
+	}
+	return &Treated{Verdict: p.StarVerdict, Via: audit.ViaStar.String(), Follows: "*"}
+}
+
+// differs reports whether the token is treated otherwise than in the episode before: by another verdict, by the groups of
+// another name, or by another rule for `/`. Where lines stand in the file does not matter. Without rules, what came
+// instead of them does.
+func (e *Told) differs(before *Told) bool {
+	is, was := e.Token, before.Token
+	switch {
+	case is.Verdict != was.Verdict || is.Verdict == "" && e.What.Class != before.What.Class:
+		return true
+	case is.Stored && was.Stored:
+		return is.Via != was.Via || !strings.EqualFold(is.Follows, was.Follows) || is.Rule != was.Rule
+	}
+	return is.Via != was.Via && is.Via != "" && was.Via != ""
+}
