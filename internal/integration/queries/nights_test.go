@@ -9,29 +9,33 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/history"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
+	sinkviews "github.com/bulkscan/bulkscan/sink/views"
 )
 
-// nightsOf writes a scan a day from 2026-01-01 on. Each word is a site: its letters are its nights: b and o are files
-// that block GPTBot or nobody, 4 and 5 answers with 404 and 503, x none, and - a night on which it is not listed.
-func nightsOf(t *testing.T, st store.Store, words ...string) {
+// nightsOf writes a scan a day from 2026-01-01 on. Each word is a site: its host, =, and a letter a night: b and o are
+// files that block GPTBot or nobody, 4 and 5 answers with 404 and 503, x none, and - a night on which it is not listed.
+func nightsOf(t *testing.T, st store.Store, sites ...string) {
 	t.Helper()
 	first := time.Date(2026, 1, 1, 3, 0, 0, 0, time.UTC)
-	for n := range words[0] {
+	_, nights, _ := strings.Cut(sites[0], "=")
+	for n := range nights {
 		at := first.AddDate(0, 0, n)
 		date := at.Format(time.DateOnly)
 		w, err := sink.Open(t.Context(), st, sink.Options{ScanID: "n" + date, Date: date})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, word := range words {
+		for i, word := range sites {
+			host, word, _ := strings.Cut(word, "=")
 			if word[n] == '-' {
 				continue
 			}
-			o, err := origin.Parse(fmt.Sprintf("s%d.example", i))
+			o, err := origin.Parse(host)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +69,8 @@ func TestAccessAsCrawled(t *testing.T) {
 	needDuckDB(t)
 	var words, want []string
 	f := func(word, says string) {
-		words, want = append(words, word), append(want, fmt.Sprintf("s%d.example %s", len(want), says))
+		host := fmt.Sprintf("s%d.example", len(want))
+		words, want = append(words, host+"="+word), append(want, host+" "+says)
 	}
 	days := func(what string, n int) string { return strings.Repeat(what, n) }
 	f(days("b", 40), "conditional fresh 2026-02-09 null b")
@@ -98,5 +103,41 @@ func TestAccessAsCrawled(t *testing.T) {
 	}
 	if got, want := fmt.Sprint(answers[1].Rows), "[[02 00:00, 02 00:00, 01 00:01, 01 01:00, 02 00:00, 01 00:02, 02 00:00, 02 00:00, 01 00:00, 02 00:00]]"; got != want {
 		t.Errorf("fresh_until: %s %s, want %s", got, answers[1].Error, want)
+	}
+}
+
+// TestPanels restricts the history to panels of sites.
+func TestPanels(t *testing.T) {
+	needDuckDB(t)
+	dir := t.TempDir()
+	st, err := store.NewDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nightsOf(t, st, "always.example=oobb", "www.always.example=obbb", "shop.always.example=bbbb", "fails.example=bx5b", "pauses.example=b-bb", "comes.example=-bbb", "goes.example=bbb-", "www.alone.example=obob", "dead.example=xxxx")
+	if _, err := history.Update(t.Context(), st, history.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := sinkviews.Write(t.Context(), st, nil); err != nil {
+		t.Fatal(err)
+	}
+	const show = "SELECT string_agg(DISTINCT host, ' ' ORDER BY host) FROM "
+	const use = `; CREATE OR REPLACE VIEW history AS SELECT * FROM history_all SEMI JOIN panel USING (site); CREATE OR REPLACE VIEW gaps AS SELECT * FROM gaps_all SEMI JOIN panel USING (site); `
+	var all []Query
+	var want []string
+	for _, c := range []struct{ sql, want string }{
+		{show + "history_all SEMI JOIN panel_balanced() USING (site)", "always.example fails.example shop.always.example www.alone.example www.always.example"},
+		{"SELECT CAST(count(*) AS VARCHAR) FROM panel_balanced()", "6"}, // with dead.example, which has no episode
+		{show + "history_all SEMI JOIN panel_folded() USING (site)", "always.example comes.example fails.example goes.example pauses.example shop.always.example www.alone.example"},
+		{"CREATE OR REPLACE TABLE panel AS SELECT site FROM panel_balanced() SEMI JOIN panel_folded() USING (site)" + use + show + "first_blocked('GPTBot')", "always.example fails.example shop.always.example www.alone.example"},
+		{"SELECT string_agg(blocking || '/' || \"of\", ' ' ORDER BY night) FROM blocked_over_time('GPTBot')", "2/4 2/3 2/3 4/4"},
+		{"CREATE OR REPLACE TABLE panel AS SELECT DISTINCT site FROM history_all WHERE host IN ('goes.example')" + use + "SELECT string_agg(blocking || '/' || \"of\", ' ' ORDER BY night) FROM blocked_over_time('GPTBot')", "1/1 1/1 1/1 0/0"},
+	} {
+		all, want = append(all, Query{Name: c.sql, SQL: c.sql}), append(want, c.want)
+	}
+	for i, a := range ask(t, dir, all) {
+		if got := fmt.Sprint(a.Rows); got != "[["+want[i]+"]]" {
+			t.Errorf("%s: %s %s, want %s", a.Name, got, a.Error, want[i])
+		}
 	}
 }
