@@ -18,7 +18,7 @@ export CGO_ENABLED := 0
 STEPS := build lint long race generated integration
 
 # Documents that are written from tables in the code.
-GENERATED := docs/SCHEMA.md docs/CHECKS.md docs/METRICS.md docs/outcomes.md docs/queries/README.md
+GENERATED := docs/SCHEMA.md docs/history-sql.md docs/CHECKS.md docs/METRICS.md docs/outcomes.md docs/queries/README.md
 
 .PHONY: help
 help: ## show this list
@@ -60,6 +60,7 @@ fmt: .bin/golangci-lint ## format the source
 .PHONY: generate
 generate: ## write the generated documents anew
 	go test ./sink/schema -run '^TestSchemaDocument$$' -update
+	go test ./history -run '^TestColumnsDocument$$' -update
 	go test ./audit -run 'Docs' -update
 	go test ./internal/metrics -run '^TestDocument$$' -update
 	go test ./internal/simweb -run '^TestOutcomesDocument$$' -update

@@ -737,3 +737,29 @@ func TestFence(t *testing.T) {
 		t.Errorf("%q, want %q", late.steps, want)
 	}
 }
+
+// TestTablesWithoutRows shows that each table has a file, also if no site was observed, or none failed.
+func TestTablesWithoutRows(t *testing.T) {
+	f := func(rows string, sites ...string) {
+		t.Helper()
+		dir := newDir(t)
+		scanned(t, dir, "n1", "2026-11-01", nil, sites...)
+		mustRebuild(t, dir, Options{})
+		l, err := ReadLedger(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range l.Files {
+			got = append(got, fmt.Sprint(f.Table, " ", f.Rows))
+		}
+		if slices.Sort(got); strings.Join(got, ", ") != rows {
+			t.Errorf("%v: %v, want %s", sites, got, rows)
+		}
+		scanned(t, dir, "n2", "2026-11-02", nil, sites...)
+		mustUpdate(t, dir)
+	}
+	f("gaps 0, history 1, policies 1", "a.example=a")
+	f("gaps 1, history 0, policies 0", "a.example=dead")
+	f("gaps 0, history 0, policies 0")
+}

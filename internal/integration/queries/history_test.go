@@ -1,6 +1,7 @@
 package queries
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/history"
+	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 	"github.com/bulkscan/bulkscan/internal/store"
 	sinkviews "github.com/bulkscan/bulkscan/sink/views"
@@ -447,6 +449,51 @@ func (w *lives) expect(token string, expect func(columns, from string, rows []st
 		}
 		expect("site, before, after, array_to_string(causes, ','), change", fmt.Sprintf("transitions('%s', '%s', %s)", w.nights[pair[0]], w.nights[pair[1]], literal(token)), rows)
 	}
+}
+
+// TestRegistries checks that a token that only the later scan's registry has is unknown on the earlier nights, where the file is not
+// the same.
+func TestRegistries(t *testing.T) {
+	needDuckDB(t)
+	dir, st := write(t, Survey{Sites: 300, Dates: dates[:2]})
+	more, err := tokens.Load(strings.NewReader("name | category | purpose | operator\nsome-stranger | ai | training | Strangers\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := Survey{Name: "later", Sites: 300, Dates: dates[2:], Registry: more, Statistics: func(ctx context.Context, st store.Store, id string) error {
+		return report.Stats(ctx, st, id, report.Options{Registry: more})
+	}}
+	if err := later.Write(t.Context(), st); err != nil {
+		t.Fatal(err)
+	}
+	withHistory(t, st)
+	a := ask(t, dir, []Query{{SQL: "SELECT unknown > 0 FROM blocked_over_time('some-stranger') WHERE night = (SELECT min(n.night) FROM nights AS n)"},
+		{SQL: "SELECT unknown = 0 AND blocking > 0 FROM blocked_over_time('some-stranger') WHERE night = latest()"},
+		{SQL: "SELECT sum(unknown) = 0 FROM blocked_over_time('GPTBot')"}})
+	if fmt.Sprint(a[0].Rows, a[1].Rows, a[2].Rows) != "[[true]] [[true]] [[true]]" {
+		t.Errorf("the token is unknown at some sites on the first night, known at all on the last, and GPTBot on all nights: %v %v %v", a[0].Rows, a[1].Rows, a[2].Rows)
+	}
+}
+
+// TestHistoryPage runs the SQL of docs/history-sql.md.
+func TestHistoryPage(t *testing.T) {
+	needDuckDB(t)
+	dir, st := write(t, Survey{Sites: 100, Dates: dates})
+	withHistory(t, st)
+	page, err := os.ReadFile("../../../docs/history-sql.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked []Query
+	for line := range strings.Lines(string(page)) {
+		if sql, ok := strings.CutPrefix(line, "\t"); ok && !strings.HasPrefix(sql, "cd ") {
+			asked = append(asked, Query{Name: sql, SQL: sql})
+		}
+	}
+	if len(asked) < 8 {
+		t.Errorf("only %d statements", len(asked))
+	}
+	ask(t, dir, asked)
 }
 
 // TestHistoryNeedsALedger checks that a deleted ledger does not leave rows, and that the tables of sites are still read.

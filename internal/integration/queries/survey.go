@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/store"
@@ -36,6 +37,7 @@ type Survey struct {
 	Tables []string      // nil is all
 
 	Observer commit.Observer
+	Registry *tokens.Registry // nil is the default
 
 	// Statistics computes the statistics of a scan whose sites are all committed, as report.Stats does.
 	Statistics func(ctx context.Context, st store.Store, scanID string) error
@@ -161,10 +163,11 @@ func (s *Survey) scan(ctx context.Context, st store.Store, date int, made [][]by
 		return err
 	}
 	id := cmp.Or(s.Name, "survey") + "-" + s.Dates[date]
-	w, err := sink.Open(ctx, st, sink.Options{ScanID: id, Date: s.Dates[date], Observer: s.Observer, PartRows: s.Parts, Tables: s.Tables, PartAge: time.Hour})
+	w, err := sink.Open(ctx, st, sink.Options{ScanID: id, Date: s.Dates[date], Observer: s.Observer, PartRows: s.Parts, Tables: s.Tables, PartAge: time.Hour, Registry: s.Registry})
 	if err != nil {
 		return err
 	}
+	auditor := audit.New(cmp.Or(s.Registry, tokens.Default()))
 	row := &audit.Site{}
 	var body []byte
 	for seq := range s.Sites {
@@ -176,7 +179,7 @@ func (s *Survey) scan(ctx context.Context, st store.Store, date int, made [][]by
 		}
 		row.Domain, row.ICANN, row.TLD = row.Origin.RegistrableDomain(), row.Origin.ICANNDomain(), row.Origin.TLD()
 		body = d.answer(row, date, at.Add(s.After+time.Duration(seq)*time.Millisecond), body)
-		audit.Judge(row)
+		auditor.Judge(row)
 		if err := w.Add(row); err != nil {
 			return errors.Join(err, w.Abort())
 		}
