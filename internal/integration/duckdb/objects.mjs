@@ -50,7 +50,7 @@ async function patterns() {
     const [, place] = call.match(/\((regexp_replace\(.*?, 'g'\) \|\| '[^'\n]*')/) ?? [];
     if (place) {
       const path = (await db.runAndReadAll(`SELECT ${place}`)).getRowsJson()[0][0];
-      if (path !== `${root}_scans/index.parquet`) fail(`reads ${path}`);
+      if (path !== `${root}_scans/index.parquet` && path !== `${root}history/_ledger.json`) fail(`reads ${path}`);
       read++;
     } else if (!/\((coalesce\()?getvariable\('bulkscan_/.test(call)) fail(`reads ${call}`);
   }
@@ -63,7 +63,7 @@ async function refused() {
   if (!error.includes(`${root}_scans/index.parquet`) || !error.includes("httpfs")) fail(`DuckDB says ${error}`);
 }
 
-// paths checks that the files of the index are named at the place and exist, and that the views read these.
+// paths checks that the files of the index are named at the place and exist, and that the views read these, and those of the ledger.
 async function paths() {
   const db = await connect(folder + sep);
   await db.run(sql);
@@ -75,4 +75,7 @@ async function paths() {
   const given = (await db.runAndReadAll("SELECT unnest(flatten(map_values(getvariable('bulkscan_paths')))) AS path")).getRowObjectsJson();
   const named = new Set(files.map((f) => f.path));
   for (const { path } of given) if (!named.has(path)) fail(`a view reads ${path}`);
+  const ledger = (await db.runAndReadAll("SELECT unnest(getvariable('bulkscan_policies') || getvariable('bulkscan_history') || getvariable('bulkscan_gaps')) AS path")).getRowObjectsJson();
+  if (ledger.length < 3) fail("a table of the ledger has no file");
+  for (const { path } of ledger) if (!path.startsWith(`${folder}${sep}history/`) || !existsSync(path)) fail(`a view of the ledger reads ${path}`);
 }

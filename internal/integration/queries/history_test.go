@@ -212,7 +212,7 @@ func (w *lives) state(e *history.Episode, token string) string {
 	}
 	all := tokens.Default()
 	known := all.Tokens[all.Lookup(token)]
-	for _, id := range append([]int{all.Lookup(token)}, chainOf(&known)...) {
+	for _, id := range append([]int{all.Lookup(token)}, known.Chain...) {
 		switch name := all.Tokens[id].Name; {
 		case slices.Contains(p.OwnBlocked, name):
 			return "blocked"
@@ -224,13 +224,6 @@ func (w *lives) state(e *history.Episode, token string) string {
 		return "blocked"
 	}
 	return "open"
-}
-
-func chainOf(t *tokens.Token) (ids []int) {
-	for _, id := range t.Chain {
-		ids = append(ids, int(id))
-	}
-	return ids
 }
 
 // spell is a row of token_spells.
