@@ -122,7 +122,7 @@ bench: .bin/benchstat ## run the benchmarks of the packages (BENCH=regexp, COUNT
 
 # In one run of a test program the repetitions of a benchmark follow one another; in several, contenders take turns.
 .PHONY: compare
-compare: .bin/benchstat ## compare parser, fetcher, resolver and writer with others, and time archives and queries (BENCH=Parsers|Transport|Lookups|Parquet|Archives|Reaudit|Queries, TIME=1s, COUNT=n)
+compare: .bin/benchstat ## compare parser, fetcher, resolver and writer with others, and time archives and queries (BENCH=Parsers|Transport|Lookups|Parquet|Archives|Reaudit|Queries|History, TIME=1s, COUNT=n)
 	for turn in $$(seq $(or $(COUNT),1)); do \
 		go -C bench test -run '^$$' -bench '$(or $(BENCH),.)' -benchtime $(or $(TIME),1s) -timeout 1h .; \
 	done | tee bench.out

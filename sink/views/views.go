@@ -129,11 +129,11 @@ SET VARIABLE bulkscan_ledger = (SELECT map(['nights', 'policies', 'history', 'ga
     || list_transform(['policies', 'history', 'gaps'], lambda t: list_transform(list_filter(files, lambda f: f."table" = t), lambda f: ` + viewsGlob + ` || f.name)))
   FROM read_json(` + viewsGlob + ` || '` + schema.LedgerName + `', maximum_object_size = %[1]d,
     columns = {scans: 'STRUCT(scan_date VARCHAR)[]', files: 'STRUCT("table" VARCHAR, name VARCHAR)[]'}));
-SET VARIABLE bulkscan_nights = CAST(getvariable('bulkscan_ledger')['nights'] AS DATE[]);
+SET VARIABLE bulkscan_nights = getvariable('bulkscan_ledger')['nights'][:1];
 CREATE OR REPLACE VIEW nights AS
-SELECT unnest(coalesce(getvariable('bulkscan_nights'), [error('views.sql has to be read again')])) AS night;
+SELECT CAST(unnest(coalesce(getvariable('bulkscan_nights'), [error('views.sql has to be read again')])) AS DATE) AS night;
 `
-	// As above, each view is first of one file.
+	// As above, each view is first of one file, or night.
 	viewsLedgerTable = `SET VARIABLE bulkscan_%[1]s = getvariable('bulkscan_ledger')['%[1]s'][:1];
 CREATE OR REPLACE VIEW %[1]s_all AS
 SELECT * FROM read_parquet(coalesce(getvariable('bulkscan_%[1]s'), [error('views.sql has to be read again')]));
@@ -276,9 +276,9 @@ func viewsOf(with []string, ledger bool, registry string) []byte {
 			fmt.Fprintf(&b, viewsLedgerTable, table)
 		}
 		writeAnalyses(&b, viewsHistory, with)
-		b.WriteString("\n-- From here on these views have all files, too.\n")
-		for _, table := range viewsLedgerTables {
-			fmt.Fprintf(&b, viewsLedgerPaths, table)
+		b.WriteString("\n-- From here on these views have all nights and files, too.\n")
+		for _, list := range append([]string{"nights"}, viewsLedgerTables...) {
+			fmt.Fprintf(&b, viewsLedgerPaths, list)
 		}
 		b.WriteString("RESET VARIABLE bulkscan_ledger;\n")
 	}
