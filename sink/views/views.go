@@ -122,9 +122,9 @@ RESET VARIABLE bulkscan_first;
 RESET VARIABLE bulkscan_commits;
 `
 	viewsLedger = `
--- The history of policies: episodes, policies and gaps, from the files that the ledger's record names (docs/history.md). It has
+-- The history of policies: episodes, policies and gaps, from the files that the ledger's record names (docs/history-sql.md). It has
 -- archives and one live observer, whichever observer is chosen above. nights has its dates. The macros below read history and
--- gaps; to restrict them to a panel of sites, make these views of history_all and gaps_all anew (docs/history.md).
+-- gaps; to restrict them to a panel of sites, make these views of history_all and gaps_all anew (docs/history-sql.md).
 SET VARIABLE bulkscan_ledger = (SELECT map(['nights', 'policies', 'history', 'gaps'], [list_sort(list_distinct(list_transform(scans, lambda s: s.scan_date)))]
     || list_transform(['policies', 'history', 'gaps'], lambda t: list_transform(list_filter(files, lambda f: f."table" = t), lambda f: ` + viewsGlob + ` || f.name)))
   FROM read_json(` + viewsGlob + ` || '` + schema.LedgerName + `', maximum_object_size = %[1]d,
