@@ -18,14 +18,20 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// BenchmarkMerge adds the second night of a million sites to the ledger, from reading the scan to the new record.
+// BenchmarkMerge adds the second night of so many sites to the ledger, from reading the scan to the new record.
 //
-//	go test ./history -run '^$' -bench Merge -benchtime 3x
+//	make bench BENCH=Merge
 func BenchmarkMerge(b *testing.B) {
-	sites := 1_000_000
+	sizes := []int{1_000_000, 10_000_000}
 	if testing.Short() {
-		sites = 20_000
+		sizes = []int{20_000}
 	}
+	for _, sites := range sizes {
+		b.Run(fmt.Sprintf("sites=%d", sites), func(b *testing.B) { benchmarkMerge(b, sites) })
+	}
+}
+
+func benchmarkMerge(b *testing.B, sites int) {
 	dir, err := store.NewDir(b.TempDir())
 	if err != nil {
 		b.Fatal(err)
