@@ -122,16 +122,23 @@ func Scans(ctx context.Context, st store.Store) ([]*Manifest, error) {
 	}
 	var all []*Manifest
 	damaged := &DamagedScansError{}
-	for _, id := range ids {
-		manifest, err := ReadManifest(ctx, st, id)
+	type read struct {
+		manifest *Manifest
+		err      error
+	}
+	readOne := func(ctx context.Context, id string) read {
+		m, err := ReadManifest(ctx, st, id)
+		return read{m, err}
+	}
+	for id, r := range Ahead(ctx, ids, readOne, func(read) {}) {
 		switch {
-		case errors.Is(err, store.ErrNotExist): // a restart deleted it after it was listed
-		case err != nil && ctx.Err() != nil:
-			return nil, err
-		case err != nil:
-			damaged.Scans = append(damaged.Scans, DamagedScan{id, err})
+		case errors.Is(r.err, store.ErrNotExist): // a restart deleted it after it was listed
+		case r.err != nil && ctx.Err() != nil:
+			return nil, r.err
+		case r.err != nil:
+			damaged.Scans = append(damaged.Scans, DamagedScan{id, r.err})
 		default:
-			all = append(all, manifest)
+			all = append(all, r.manifest)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *Manifest) int { return a.StartedAt.Compare(b.StartedAt) })
