@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"flag"
 	"fmt"
@@ -158,6 +159,14 @@ func setupScript(env *testscript.Env) error {
 		env.Setenv("PORT6", strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
 	}
 
+	// Of the system's roots there is one, of no server here: a process reads all that there are, in 10 ms.
+	roots := filepath.Join(env.WorkDir, "roots")
+	other := httptest.NewTLSServer(h)
+	env.Defer(other.Close)
+	root := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: other.Certificate().Raw})
+	if err := errors.Join(os.Mkdir(roots, 0o755), os.WriteFile(filepath.Join(roots, "root.pem"), root, 0o644)); err != nil {
+		return err
+	}
 	ca := filepath.Join(env.WorkDir, "ca.pem")
 	if err := os.WriteFile(ca, web.CAPEM(), 0o644); err != nil {
 		return err
@@ -187,7 +196,7 @@ func setupScript(env *testscript.Env) error {
 		"BULKSCAN_RESOLVER": web.DNSAddr().String(), "BULKSCAN_CONNECT_TO": strings.Join(connect, " "), "BULKSCAN_ALLOW_PRIVATE": "true",
 		"BULKSCAN_HOST_RATE": "0", "BULKSCAN_IP_RATE": "0", "BULKSCAN_RETRY_AFTER": "0s", "BULKSCAN_CONCURRENCY": "20",
 		"BULKSCAN_PROGRESS": "none",
-		"TMPDIR":            env.Getenv("WORK"),
+		"TMPDIR":            env.Getenv("WORK"), "SSL_CERT_FILE": filepath.Join(roots, "root.pem"), "SSL_CERT_DIR": roots,
 	} {
 		env.Setenv(name, value)
 	}
