@@ -19,7 +19,7 @@ type ledger struct {
 	episodes map[int64][]history.Episode
 	gaps     map[int64][]history.Gap
 	policies map[int64]history.Policy
-	scans    int
+	scans    []string // their ids
 	bytes    int64
 }
 
@@ -29,7 +29,10 @@ func readLedger(ctx context.Context, st store.Store) (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &ledger{episodes: map[int64][]history.Episode{}, gaps: map[int64][]history.Gap{}, policies: map[int64]history.Policy{}, scans: len(record.Scans)}
+	l := &ledger{episodes: map[int64][]history.Episode{}, gaps: map[int64][]history.Gap{}, policies: map[int64]history.Policy{}}
+	for _, scan := range record.Scans {
+		l.scans = append(l.scans, scan.ScanID)
+	}
 	for _, f := range record.Files {
 		l.bytes += f.Bytes
 		switch f.Table {
@@ -68,26 +71,26 @@ type verdict struct {
 	observed, failed, stopped int // requests that told something, or failed; that the network answered in place of the site, as gaps
 	episodes                  int
 	gaps                      map[string]int // in nights of sites
-	flaps                     int            // sites with five flips or more in the ledger
 
 	// Flips are nights on which a site's policy is another than the night before. Each is one of:
-	unseen  int // not between two observations of the site's own answer
-	undone  int // undone before the next of them
-	seen    int // in the interval of an episode, with both policies and the cause
-	across  int // the same, but the network's answer was an observation in between, and is an episode
-	missing int
-	widths  [4]int // intervals of seen: one night, two, up to seven, more
+	unseen   int // not between two observations of the site's own answer
+	undone   int // undone before the next of them
+	atChange int // between the last one of the first observer and the first one of the next
+	seen     int // in the interval of an episode, with both policies and the cause
+	across   int // the same, but the network's answer was an observation in between, and is an episode
+	missing  int
+	widths   [4]int // intervals of seen: one night, two, up to seven, more
 
 	outages, returned int // outages that are episodes and in which the site has no flip; those after which the policy came back
+	observers, both   int // episodes of cause observer; sites that the first observer has seen, and the next one
 	untrue            int // transitions without a flip or an outage
-	turned            int // tokens' verdicts that differ from one episode with rules to the next, without a flip
 	differ            int // episodes or gaps of a site that are not those of an ideal observer
 
 	examples []string // of what is wrong
 }
 
 func (v *verdict) ok() bool {
-	return v.missing+v.untrue+v.turned+v.differ == 0 && v.returned == v.outages
+	return v.missing+v.untrue+v.differ == 0 && v.returned == v.outages && v.observers == v.both
 }
 
 // wrong counts a fault and keeps the first few.
@@ -102,21 +105,22 @@ func (v *verdict) wrong(count *int, format string, args ...any) {
 type siteJudge struct {
 	*script
 	*verdict
-	site      int
-	nights    []int // of the observer
-	elsewhere bool
-	episodes  []history.Episode // of the ledger
+	site     int
+	episodes []history.Episode // of the ledger
 }
 
-// judge holds an observer's ledger against the script, after so many nights.
-func judge(s *script, l *ledger, elsewhere bool, until int) *verdict {
+// judge holds the ledger of all nights against the script.
+func judge(s *script, l *ledger) *verdict {
 	v := &verdict{gaps: map[string]int{}}
-	nights := s.nightsOf(elsewhere, until)
-	if l.scans != len(nights) {
-		v.wrong(&v.differ, "the ledger has %d scans, want %d", l.scans, len(nights))
+	var nights []string
+	for n := range s.nights {
+		nights = append(nights, scanID(n))
+	}
+	if !slices.Equal(l.scans, nights) {
+		v.wrong(&v.differ, "the ledger has the scans %v, want %v", l.scans, nights)
 	}
 	for i, id := range s.ids {
-		j := siteJudge{script: s, verdict: v, site: i, nights: nights, elsewhere: elsewhere, episodes: l.episodes[id]}
+		j := siteJudge{script: s, verdict: v, site: i, episodes: l.episodes[id]}
 		episodes, gaps := j.ideal()
 		if !slices.EqualFunc(j.episodes, episodes, func(a, b history.Episode) bool {
 			policy := l.policies[a.Policy]
@@ -138,11 +142,12 @@ func judge(s *script, l *ledger, elsewhere bool, until int) *verdict {
 	return v
 }
 
-// ideal returns what an observer would write down who knows one rule: a policy lasts until another one is seen.
+// ideal returns what an observer would write down who knows two rules: a policy lasts until another one is seen, and another
+// observer begins anew.
 func (j *siteJudge) ideal() (episodes []history.Episode, gaps []history.Gap) {
 	var e *history.Episode
 	var g *history.Gap
-	for _, n := range j.nights {
+	for n := range j.nights {
 		a, date := j.shown(j.site, n), j.date(n)
 		switch shown := int(j.cells[j.site][n].shown); {
 		case a.gap == "":
@@ -156,10 +161,15 @@ func (j *siteJudge) ideal() (episodes []history.Episode, gaps []history.Gap) {
 		}
 		if a.gap == "" {
 			g = nil
-			if e == nil || e.Policy != a.policy.ID {
+			changes := e != nil && j.changes(e.ValidTo, date)
+			if e == nil || changes || e.Policy != a.policy.ID {
 				next := history.Episode{Policy: a.policy.ID, ValidFrom: date, Cause: history.First}
 				if e != nil {
 					next.PreviousLast, next.Cause = e.ValidTo, causeOf(policies[e.Policy], &a.policy)
+				}
+				if changes {
+					j.both++
+					next.Cause = history.ByObserver
 				}
 				episodes = append(episodes, next)
 				e = &episodes[len(episodes)-1]
@@ -195,9 +205,14 @@ func causeOf(from, to *history.Policy) history.Cause {
 	return history.ByPolicy
 }
 
+// changes reports whether the observer changes after one date, and up to another.
+func (j *siteJudge) changes(after, until history.Date) bool {
+	return after < j.date(j.change()) && until >= j.date(j.change())
+}
+
 // policyOn is the policy that the site itself has on a night.
 func (j *siteJudge) policyOn(night int) *history.Policy {
-	return &j.file(j.site, night, j.elsewhere).policy
+	return &j.file(j.site, night).policy
 }
 
 // outage reports whether a night shows the network's answer as an observation, with another policy than the site's own.
@@ -219,23 +234,25 @@ func (j *siteJudge) flipsBetween(after, until int) (flips int) {
 // flips looks the flips of the script up in the ledger: those between one observation of the site's own answer and the next.
 func (j *siteJudge) flips() {
 	last, outage := -1, false
-	for _, n := range j.nights {
+	for n := range j.nights {
 		if j.outage(n) {
 			outage = true
 		}
 		if j.outage(n) || j.shown(j.site, n).gap != "" {
 			continue
 		}
-		flips := j.flipsBetween(max(last, 0), n)
+		flips, changes := j.flipsBetween(max(last, 0), n), j.changes(j.date(last), j.date(n))
 		switch {
 		case flips == 0:
 		case last < 0:
 			j.unseen += flips
-		case j.policyOn(last).ID == j.policyOn(n).ID:
+		case !changes && j.policyOn(last).ID == j.policyOn(n).ID:
 			j.undone += flips
 		case !j.found(last, n, outage):
 			j.missing += flips - 1
 			j.wrong(&j.missing, "%s: the ledger does not have the flip between %v and %v: %+v", j.hosts[j.site], j.date(last), j.date(n), j.episodes)
+		case changes:
+			j.atChange += flips
 		case outage:
 			j.across += flips
 		default:
@@ -244,7 +261,7 @@ func (j *siteJudge) flips() {
 		}
 		last, outage = n, false
 	}
-	j.unseen += j.flipsBetween(max(last, 0), j.nights[len(j.nights)-1])
+	j.unseen += j.flipsBetween(max(last, 0), j.nights-1)
 }
 
 // found reports whether the ledger has the flip that the observations of two nights show: as one interval from the one to the
@@ -261,14 +278,16 @@ func (j *siteJudge) found(before, after int, outage bool) bool {
 	if outage && (from.Class != history.ClassRules || to.Class != history.ClassRules) {
 		return true
 	}
-	e := &j.episodes[b]
-	return j.episodes[a].ValidTo == first && e.ValidFrom == last && (outage || e.PreviousLast == first && e.Cause == causeOf(from, to))
+	e, cause := &j.episodes[b], causeOf(from, to)
+	if j.changes(first, last) {
+		cause = history.ByObserver
+	}
+	return j.episodes[a].ValidTo == first && e.ValidFrom == last && (outage || e.PreviousLast == first && e.Cause == cause)
 }
 
 // transitions looks each transition of the ledger up in the script.
 func (j *siteJudge) transitions() {
-	var own, rules *history.Episode // the last one of the site's own answer, and of rules
-	flips := 0
+	var own *history.Episode // the last one of the site's own answer
 	for i := range j.episodes {
 		b := &j.episodes[i]
 		flipSince := func(a *history.Episode) bool {
@@ -278,9 +297,9 @@ func (j *siteJudge) transitions() {
 			a := &j.episodes[i-1]
 			from, to := j.outage(int(a.ValidTo-j.first)), j.outage(int(b.ValidFrom-j.first))
 			switch {
-			case !from && !to && flipSince(a):
-				flips++
-			case !from && !to:
+			case b.Cause == history.ByObserver && j.changes(a.ValidTo, b.ValidFrom):
+				j.observers++
+			case !from && !to && !flipSince(a):
 				j.wrong(&j.untrue, "%s has no flip between %v and %v: %+v", j.hosts[j.site], a.ValidTo, b.ValidFrom, *b)
 			case from && !to && own != nil && !flipSince(own):
 				j.outages++
@@ -292,43 +311,22 @@ func (j *siteJudge) transitions() {
 		if !j.outage(int(b.ValidTo - j.first)) {
 			own = b
 		}
-		if p := policies[b.Policy]; p != nil && p.Class == history.ClassRules {
-			if rules != nil && turned(policies[rules.Policy], p) && !flipSince(rules) {
-				j.wrong(&j.turned, "%s: a token's verdict turns between %v and %v, and the file does not", j.hosts[j.site], rules.ValidTo, b.ValidFrom)
-			}
-			rules = b
-		}
 	}
-	if flips >= 5 {
-		j.flaps++
-	}
-}
-
-// turned reports whether a token has another verdict.
-func turned(a, b *history.Policy) bool {
-	verdict := func(p *history.Policy, token string) string {
-		for i, own := range [][]string{p.OwnBlocked, p.OwnPartial, p.OwnAllowed} {
-			if slices.Contains(own, token) {
-				return []string{"blocked", "partial", "allowed"}[i]
-			}
-		}
-		return p.StarVerdict
-	}
-	return slices.ContainsFunc([]string{"*", "GPTBot", "CCBot", "Googlebot"}, func(token string) bool { return verdict(a, token) != verdict(b, token) })
 }
 
 // report writes the verdict as a part of a Markdown page.
 func (v *verdict) report(out io.Writer) {
 	share := func(n int) float64 { return 100 * float64(n) / float64(v.observed+v.failed+v.stopped) }
-	fmt.Fprintf(out, "%d observations; %.1f %% of the requests failed, and a network stopped %.1f %%. %d episodes; %d sites have five flips or more.\n\n",
-		v.observed, share(v.failed), share(v.stopped), v.episodes, v.flaps)
-	fmt.Fprint(out, "| flips in the script | not between two observations | undone before the next | seen, in the interval | seen, across an outage | missing | false |\n|--:|--:|--:|--:|--:|--:|--:|\n")
-	fmt.Fprintf(out, "| %d | %d | %d | %d | %d | %d | %d |\n\n", v.unseen+v.undone+v.seen+v.across+v.missing, v.unseen, v.undone, v.seen, v.across, v.missing, v.untrue)
+	fmt.Fprintf(out, "%d observations; %.1f %% of the requests failed, and a network stopped %.1f %%. %d episodes.\n\n",
+		v.observed, share(v.failed), share(v.stopped), v.episodes)
+	fmt.Fprint(out, "| flips in the script | not between two observations | undone before the next | at the change of observer | seen, in the interval | seen, across an outage | missing | false |\n|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+	fmt.Fprintf(out, "| %d | %d | %d | %d | %d | %d | %d | %d |\n\n", v.unseen+v.undone+v.atChange+v.seen+v.across+v.missing, v.unseen, v.undone, v.atChange, v.seen, v.across, v.missing, v.untrue)
 	fmt.Fprintf(out, "- Intervals of the seen: %d of one night, %d of two, %d of three to seven, %d longer.\n- Gaps, in nights of sites:", v.widths[0], v.widths[1], v.widths[2], v.widths[3])
 	for _, class := range slices.Sorted(maps.Keys(v.gaps)) {
 		fmt.Fprintf(out, " %s %d", class, v.gaps[class])
 	}
-	fmt.Fprintf(out, ".\n- Outages seen as refusals or web pages, while the site did not flip: %d. The policy came back after %d. They turned %d verdicts of tokens.\n", v.outages, v.returned, v.turned)
+	fmt.Fprintf(out, ".\n- Outages seen as refusals or web pages, while the site did not flip: %d. The policy came back after %d.\n", v.outages, v.returned)
+	fmt.Fprintf(out, "- Episodes of the cause observer: %d. Sites that both observers have seen: %d.\n", v.observers, v.both)
 	fmt.Fprintf(out, "- Sites whose episodes or gaps differ from an ideal observer's: %d.\n", v.differ)
 	for _, example := range v.examples {
 		fmt.Fprintf(out, "- **WRONG**: %s\n", example)

@@ -7,8 +7,8 @@
 //
 // The script: 0.3 % of the sites a night change their file, 2 % of the sites change it often; comments change without the
 // rules; 2.3 % fail; two delivery networks with a tenth of the sites each challenge, throttle, refuse or show a page for
-// maintenance on one night of ten; 1 % leave the list; and one week is scanned by another observer, to whom 5 % of the sites
-// answer otherwise. From the project's root:
+// maintenance on one night of ten; 1 % leave the list. After 60 % of the nights another observer takes over, and on three nights
+// a second one scans beside the first, whose scans must stay outside the ledger. From the project's root:
 //
 //	go -C bench run ./cmd/year -sockets 60x20 -generated 2000x30
 package main
@@ -116,7 +116,7 @@ func one(ctx context.Context, seed uint64, of size, overSockets bool, dir string
 	return y.run(ctx)
 }
 
-// sizes parses a flag's value. The other observer needs a week's share of the nights.
+// sizes parses a flag's value. Each of the three nights of the second observer needs a quarter of the nights.
 func sizes(text string) (all []size, err error) {
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
 		var of size

@@ -106,10 +106,9 @@ type script struct {
 	origins []origin.Origin
 	ids     []int64  // see schema.SiteID
 	cells   [][]cell // by site and night
-	away    []int    // the file that the other observer gets, by site; -1: the same
 }
 
-// size is how many sites and nights a script has. The other observer has a week of the nights, and one more after the last.
+// size is how many sites and nights a script has.
 type size struct{ sites, nights int }
 
 // cell is one night of a site.
@@ -136,17 +135,14 @@ func newScript(seed uint64, of size, silent func(night int) bool) (*script, erro
 		}
 		s.hosts, s.origins, s.ids = append(s.hosts, host), append(s.origins, o), append(s.ids, schema.SiteID(o.Host(), int32(o.Port()), o.Scheme().String()))
 	}
-	outage := [2][]int{outagesOf(seed, 1, of.nights+1), outagesOf(seed, 2, of.nights+1)} // of two networks
+	outage := [2][]int{outagesOf(seed, 1, of.nights), outagesOf(seed, 2, of.nights)} // of two networks
 	for i := range of.sites {
 		rng := rand.New(rand.NewPCG(seed, uint64(i)))
 		chance := func(perMille float64) bool { return rng.Float64()*1000 < perMille }
-		away, network := -1, rng.IntN(10) // a tenth of the sites each are at network 0 and 1
+		network := rng.IntN(10) // a tenth of the sites each are at network 0 and 1
 		file, other := rng.IntN(len(files)), rng.IntN(len(files))
-		if chance(50) {
-			away = rng.IntN(len(files))
-		}
 		flaps, listed, failure, edit := chance(20), chance(950), -1, uint8(0)
-		cells := make([]cell, of.nights+1)
+		cells := make([]cell, of.nights)
 		for n := range cells {
 			switch {
 			case flaps && chance(50):
@@ -180,7 +176,7 @@ func newScript(seed uint64, of size, silent func(night int) bool) (*script, erro
 			}
 			cells[n] = cell{uint8(file), edit, uint8(shown)}
 		}
-		s.cells, s.away = append(s.cells, cells), append(s.away, away)
+		s.cells = append(s.cells, cells)
 	}
 	return s, nil
 }
@@ -200,37 +196,19 @@ func outagesOf(seed, network uint64, nights int) (all []int) {
 	return all
 }
 
-// elsewhere reports whether a night is the other observer's.
-func (s *script) elsewhere(night int) bool {
-	week := s.nights * 6 / 10
-	return night == s.nights || night >= week && night < week+min(7, s.nights/8)
+// change is the first night on which another observer scans, for good. The sites answer it as they answered the one before.
+func (s *script) change() int { return s.nights * 6 / 10 }
+
+// beside reports whether a second observer scans the list, too, on a night: three times a year, once after the change.
+func (s *script) beside(night int) bool {
+	return night == s.nights/4 || night == s.nights/2 || night == s.nights*3/4
 }
 
-// nightsOf returns an observer's nights, of the first so many.
-func (s *script) nightsOf(elsewhere bool, until int) (all []int) {
-	for n := range until {
-		if s.elsewhere(n) == elsewhere {
-			all = append(all, n)
-		}
-	}
-	return all
-}
+// file returns the site's own answer.
+func (s *script) file(site, night int) *answer { return &answers[s.cells[site][night].file] }
 
-// file returns what an observer would get if nothing came between.
-func (s *script) file(site, night int, elsewhere bool) *answer {
-	if elsewhere && s.away[site] >= 0 {
-		return &answers[s.away[site]]
-	}
-	return &answers[s.cells[site][night].file]
-}
-
-// shown returns what the night's observer gets.
-func (s *script) shown(site, night int) *answer {
-	if c := s.cells[site][night]; c.shown != c.file {
-		return &answers[c.shown]
-	}
-	return s.file(site, night, s.elsewhere(night))
-}
+// shown returns what the night's scans get.
+func (s *script) shown(site, night int) *answer { return &answers[s.cells[site][night].shown] }
 
 // body returns the bytes of an answer: a file has a comment that changes without its rules.
 func (s *script) body(site, night int, a *answer) []byte {
