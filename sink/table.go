@@ -55,7 +55,7 @@ func CreateTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, 
 		return nil, err
 	}
 	sites := commit.CountCommits(scan.Commits).Rows
-	return &TableWriter[T]{t, st, commit.FileRecord{ScanID: m.ScanID, Observer: m.Observer.String(), Sites: &sites}}, nil
+	return &TableWriter[T]{t, st, commit.FileRecord{ScanID: m.ScanID, Observer: m.Observer.String(), SchemaVersion: schema.Version, Sites: &sites}}, nil
 }
 
 // Add writes a row.

@@ -34,7 +34,7 @@ var arrows = map[string][]string{
 	"sink/table":      {"sink/schema", "internal/store"},
 	"sink/commit":     {"sink/schema", "internal/store", "internal/printable"},
 	"sink/index":      {"sink/schema", "sink/table", "sink/commit", "internal/store"},
-	"sink/views":      {"sink/schema", "audit/tokens", "internal/store"},
+	"sink/views":      {"sink/schema", "sink/table", "audit/tokens", "internal/store"},
 	"sink/verify":     {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "internal/store"},
 	"sink/compact":    {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "internal/store"},
 	"sink":            {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "sink/verify", "audit", "audit/tokens", "parser", "internal/origin", "internal/exchange", "internal/store", "internal/printable"},

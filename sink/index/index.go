@@ -26,7 +26,7 @@ import (
 )
 
 // Name is the name of the index in a dataset.
-const Name = schema.ScansFolder + "index.parquet"
+const Name = schema.IndexName
 
 // Row is a file of a published scan, or a scan that is not. The file is small, so its columns are not compressed.
 type Row struct {
@@ -161,10 +161,11 @@ func sortRows(rows []Row) {
 	})
 }
 
-// rowsOf reads the records of a scan. One whose records are damaged, which verify reports, counts as not complete.
+// rowsOf reads the records of a scan. One whose records are damaged, which verify reports, counts as not complete. Files that a
+// later version of bulkscan wrote are listed, too: readers need not know what is in them.
 func rowsOf(ctx context.Context, st store.Store, id string, records int64) ([]Row, error) {
 	incomplete := []Row{{ScanID: id, Records: records}}
-	m, err := commit.ReadManifest(ctx, st, id)
+	m, err := commit.ReadAnyManifest(ctx, st, id)
 	switch {
 	case err != nil && !isDamage(err):
 		return nil, err
@@ -176,21 +177,26 @@ func rowsOf(ctx context.Context, st store.Store, id string, records int64) ([]Ro
 		RegistryVersion: m.RegistryVersion, SchemaVersion: int32(m.SchemaVersion), Records: records,
 	}
 	var rows []Row
-	add := func(f schema.File) {
+	add := func(f schema.File, version int) {
 		row := like
-		row.Table, row.Name, row.Rows, row.Bytes = f.Table, f.Name, f.Rows, f.Bytes
+		row.Table, row.Name, row.Rows, row.Bytes, row.SchemaVersion = f.Table, f.Name, f.Rows, f.Bytes, int32(version)
 		rows = append(rows, row)
 	}
-	commits, err := commit.Commits(ctx, st, id)
+	past, err := commit.GatherHistory(ctx, st, id, func(_ string, c *commit.Commit, err error) (*commit.Commit, error) {
+		if _, newer := errors.AsType[*schema.NewerError](err); newer {
+			err = nil
+		}
+		return c, err
+	})
 	switch {
 	case err != nil && !isDamage(err):
 		return nil, err
 	case err != nil:
 		return incomplete, nil
 	}
-	for i := range commits {
-		for _, f := range commits[i].Files {
-			add(f)
+	for i := range past.Current {
+		for _, f := range past.Current[i].Files {
+			add(f, past.Current[i].SchemaVersion)
 		}
 	}
 	for _, t := range schema.Tables() {
@@ -199,7 +205,7 @@ func rowsOf(ctx context.Context, st store.Store, id string, records int64) ([]Ro
 		}
 		switch record, err := commit.ReadFileRecord(ctx, st, id, t.Name); {
 		case err == nil:
-			add(record.File)
+			add(record.File, record.SchemaVersion)
 		case !isDamage(err):
 			return nil, err
 		}
@@ -211,11 +217,10 @@ func rowsOf(ctx context.Context, st store.Store, id string, records int64) ([]Ro
 	return rows, nil
 }
 
-// isDamage reports whether a record is missing, damaged, or of a later version, rather than unreadable for the moment.
+// isDamage reports whether a record is missing or damaged, rather than unreadable for the moment.
 func isDamage(err error) bool {
-	_, newer := errors.AsType[*schema.NewerError](err)
 	_, damaged := errors.AsType[*schema.DamagedError](err)
-	return newer || damaged || errors.Is(err, commit.ErrRecord) || errors.Is(err, store.ErrNotExist)
+	return damaged || errors.Is(err, commit.ErrRecord) || errors.Is(err, store.ErrNotExist)
 }
 
 // unhashed returns rows by scan, without the hashes of records: then the records of every scan are read.

@@ -9,6 +9,9 @@ import (
 // ScansFolder is the folder of all records of scans.
 const ScansFolder = "_scans/"
 
+// IndexName is the name of the index: see package index.
+const IndexName = ScansFolder + "index.parquet"
+
 // LedgerName is the name of the record of the ledger: see package history.
 const LedgerName = "history/_ledger.json"
 

@@ -15,6 +15,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // With views.sql DuckDB reads a dataset as bulkscan does: only files that commits name. Loading it reads the index (see
@@ -24,6 +25,10 @@ import (
 // reopened database file fail until views.sql is loaded again.
 //
 // A table's view is bound to one file first, since DuckDB opens a file when a view is made, and expands all paths.
+//
+// Without union_by_name, which opens every file, DuckDB takes the columns of the first file of a list for those of all. So a
+// table whose files have several schema versions has a list for each, and a view that unites them by name. A list's version is
+// its lowest: the last one also has files that are newer than views.sql.
 //
 // DuckDB refuses a view of files that do not exist, so only tables with files have views.
 
@@ -62,7 +67,7 @@ const (
 -- bulkscan writes this file again when a table gets its first file. Changes to it are lost: put views of your own
 -- elsewhere. Tables without a file have no view yet.
 `
-	// %[1]s is the list of tables with files.
+	// %[1]s is the list of all lists of files, %[3]s says which of them a file is in.
 	viewsFiles = `
 -- Every file that counts, with its path. Other tools read the same list: docs/dataset.md.
 CREATE OR REPLACE VIEW bulkscan_files AS
@@ -96,16 +101,23 @@ SET VARIABLE bulkscan_live_files = (SELECT list(` + viewsGlob + ` || name) FROM 
 
 -- The paths of each table: first of one file, which is enough to make the views.
 RESET VARIABLE bulkscan_paths;
-SET VARIABLE bulkscan_first = (SELECT map(list(t), list([coalesce(path, ` + viewsGlob + ` || t || '/*/*.parquet')]))
-  FROM (SELECT unnest([%[1]s]) AS t) LEFT JOIN (SELECT "table" AS t, arg_max(path, scan_date) AS path FROM bulkscan_files GROUP BY "table") USING (t));
+RESET VARIABLE bulkscan_none;
+SET VARIABLE bulkscan_first = (SELECT map(list(t), list([coalesce(path, ` + viewsGlob + ` || split_part(t, ' ', 1) || '/*/*.parquet')]))
+  FROM (SELECT unnest([%[1]s]) AS t) LEFT JOIN (SELECT %[3]s AS t, arg_min(path, {'version': schema_version, 'date': scan_date, 'name': name}) AS path FROM bulkscan_files GROUP BY ALL) USING (t));
 `
-	// %[1]s is the table, %[2]s its columns, %[3]s further arguments.
 	viewsTable = `
 CREATE OR REPLACE VIEW %[1]s AS
-SELECT %[2]s FROM read_parquet(coalesce(getvariable('bulkscan_paths')['%[1]s ' || coalesce(getvariable('bulkscan_observer'), '')],
-  getvariable('bulkscan_first')['%[1]s'], [error('no complete scan of this observer has files of %[1]s, or views.sql has to be read again')]), hive_partitioning = true%[3]s);
+%[2]s;
 CREATE OR REPLACE MACRO %[1]s_on(date) AS TABLE SELECT * FROM %[1]s WHERE scan_date = CAST(date AS DATE);
 `
+	// %[1]s is the table, %[2]s the list of files, %[3]s the columns, %[4]s further arguments, %[5]s is viewsStandIn or "".
+	viewsList = `SELECT %[3]s FROM read_parquet(coalesce(getvariable('bulkscan_paths')['%[2]s ' || coalesce(getvariable('bulkscan_observer'), '')],%[5]s
+  getvariable('bulkscan_first')['%[2]s'], [error('no complete scan of this observer has files of %[1]s, or views.sql has to be read again')]), hive_partitioning = true%[4]s)`
+	// Of a list that is one of several of a table.
+	viewsStandIn = `
+  getvariable('bulkscan_none')['%s ' || coalesce(getvariable('bulkscan_observer'), '')],`
+	viewsHas = `
+  WHERE getvariable('bulkscan_none')['%s ' || coalesce(getvariable('bulkscan_observer'), '')] IS NULL`
 	viewsLive = `
 -- The sites of scans that are under way or were interrupted.
 CREATE OR REPLACE VIEW sites_live AS
@@ -115,10 +127,18 @@ SELECT * FROM read_parquet(coalesce(getvariable('bulkscan_live_files'), getvaria
 	viewsPaths = `
 -- From here on the views have all files: those of each observer, and under '' those of all.
 SET VARIABLE bulkscan_paths = (SELECT map(list(key), list(paths)) FROM (
-  SELECT "table" || ' ' || key AS key, list(path ORDER BY scan_date, name) AS paths
-  FROM (SELECT "table", observer AS key, path, scan_date, name FROM bulkscan_files UNION ALL SELECT "table", '', path, scan_date, name FROM bulkscan_files)
+  SELECT t || ' ' || key AS key, list_sort(list(path)) AS paths
+  FROM (SELECT %s AS t, unnest([observer, '']) AS key, path FROM bulkscan_files)
   GROUP BY ALL));
-RESET VARIABLE bulkscan_first;
+`
+	viewsNone = `
+-- A view of several lists reads a file of each. Where an observer has none in one of them, another file stands in, and its rows
+-- are left out.
+SET VARIABLE bulkscan_none = (SELECT map(list(t || ' ' || key), list(getvariable('bulkscan_first')[t]))
+  FROM (SELECT DISTINCT "table", unnest([observer, '']) AS key FROM bulkscan_files) JOIN (SELECT unnest(map_keys(getvariable('bulkscan_first'))) AS t) ON split_part(t, ' ', 1) = "table"
+  ANTI JOIN (SELECT DISTINCT %s AS t, unnest([observer, '']) AS key FROM bulkscan_files) USING (t, key));
+`
+	viewsReset = `RESET VARIABLE bulkscan_first;
 RESET VARIABLE bulkscan_commits;
 `
 	viewsLedger = `
@@ -176,12 +196,16 @@ func Write(ctx context.Context, st store.Store, registry *tokens.Registry) error
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", Name, err)
 	}
+	lists, err := listsOf(ctx, st, with)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", Name, err)
+	}
 	ledger, err := hasLedger(ctx, st)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", Name, err)
 	}
 	before, err := store.ReadAll(ctx, st, Name, MaxBytes)
-	data := viewsOf(with, ledger, registryView(registry, before))
+	data := viewsOf(with, lists, ledger, registryView(registry, before))
 	if err == nil && bytes.Equal(before, data) {
 		return nil
 	}
@@ -244,22 +268,82 @@ func hasLedger(ctx context.Context, st store.Store) (bool, error) {
 	return false, nil
 }
 
+// list is a list of files that a table's view reads.
+type list struct {
+	name string // of the table; that of a later schema version has the version, too
+	has  string // condition for its files, unless an earlier list has them
+}
+
+// listsOf returns the lists of each of these tables, later schema versions first. The versions are those in the index, whether or
+// not this program knows them.
+func listsOf(ctx context.Context, st store.Store, with []string) (map[string][]list, error) {
+	type indexed struct { // columns of the index
+		Complete      bool   `parquet:"complete"`
+		Table         string `parquet:"table"`
+		SchemaVersion int32  `parquet:"schema_version"`
+	}
+	versions := map[string][]int32{}
+	for row, err := range table.FileRows[indexed](ctx, st, schema.IndexName) {
+		if errors.Is(err, store.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if row.Complete && !slices.Contains(versions[row.Table], row.SchemaVersion) {
+			versions[row.Table] = append(versions[row.Table], row.SchemaVersion)
+		}
+	}
+	lists := map[string][]list{}
+	for _, name := range with {
+		slices.Sort(versions[name])
+		for i, version := range slices.Backward(versions[name]) {
+			if i > 0 {
+				lists[name] = append(lists[name], list{fmt.Sprintf("%s %d", name, version), fmt.Sprintf(`"table" = '%s' AND schema_version >= %d`, name, version)})
+			}
+		}
+		lists[name] = append(lists[name], list{name, fmt.Sprintf(`"table" = '%s'`, name)})
+	}
+	return lists, nil
+}
+
 // viewsOf returns the text of views.sql for these tables.
-func viewsOf(with []string, ledger bool, registry string) []byte {
+func viewsOf(with []string, lists map[string][]list, ledger bool, registry string) []byte {
 	var b strings.Builder
 	b.WriteString(viewsAbout)
-	if len(with) > 0 {
-		fmt.Fprintf(&b, viewsFiles, "'"+strings.Join(with, "', '")+"'", schema.MaxCommit)
+	var names, cases []string
+	for _, name := range with {
+		for _, l := range lists[name] {
+			names = append(names, quoted(l.name))
+			if len(lists[name]) > 1 {
+				cases = append(cases, fmt.Sprintf("WHEN %s THEN %s", l.has, quoted(l.name)))
+			}
+		}
 	}
-	for _, table := range with {
+	listOf := `"table"` // SQL: the list that a file is in
+	if len(cases) > 0 {
+		listOf = "CASE " + strings.Join(cases, " ") + ` ELSE "table" END`
+	}
+	if len(with) > 0 {
+		fmt.Fprintf(&b, viewsFiles, strings.Join(names, ", "), schema.MaxCommit, listOf)
+	}
+	for _, name := range with {
 		columns, more := "*", ""
-		if table != schema.Sites { // which has the scan's name
+		if name != schema.Sites { // which has the scan's name
 			columns, more = `regexp_extract(bulkscan_file, 'part-(.*)-[^-]+-[0-9]+\.parquet$', 1) AS scan_id, * EXCLUDE (bulkscan_file)`, ", filename = 'bulkscan_file'"
 		}
-		if schema.IsStatistics(table) {
+		if schema.IsStatistics(name) {
 			columns = `regexp_extract(bulkscan_file, 'part-(.*)\.parquet$', 1) AS scan_id, * EXCLUDE (bulkscan_file)`
 		}
-		fmt.Fprintf(&b, viewsTable, table, columns, more)
+		var selects []string
+		for _, l := range lists[name] {
+			standIn, has := "", ""
+			if len(lists[name]) > 1 {
+				standIn, has = fmt.Sprintf(viewsStandIn, l.name), fmt.Sprintf(viewsHas, l.name)
+			}
+			selects = append(selects, fmt.Sprintf(viewsList, name, l.name, columns, more, standIn)+has)
+		}
+		fmt.Fprintf(&b, viewsTable, name, strings.Join(selects, "\nUNION ALL BY NAME\n"))
 	}
 	if slices.Contains(with, schema.Sites) {
 		b.WriteString(viewsLive)
@@ -267,7 +351,11 @@ func viewsOf(with []string, ledger bool, registry string) []byte {
 	if len(with) > 0 {
 		b.WriteString(registry)
 		writeAnalyses(&b, viewsAnalyses, with)
-		b.WriteString(viewsPaths)
+		fmt.Fprintf(&b, viewsPaths, listOf)
+		if len(cases) > 0 {
+			fmt.Fprintf(&b, viewsNone, listOf)
+		}
+		b.WriteString(viewsReset)
 	}
 	if ledger && slices.Contains(with, schema.Sites) {
 		// At the end: if the ledger is deleted, reading views.sql fails here, and the views above are complete.

@@ -45,6 +45,10 @@ func needDuckDB(t *testing.T) {
 	}
 }
 
+func statistics(ctx context.Context, st store.Store, id string) error {
+	return report.Stats(ctx, st, id, report.Options{})
+}
+
 // write writes the survey into a new dataset.
 func write(t *testing.T, s Survey) (dir string, st store.Store) {
 	t.Helper()
@@ -53,9 +57,7 @@ func write(t *testing.T, s Survey) (dir string, st store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Statistics = func(ctx context.Context, st store.Store, id string) error {
-		return report.Stats(ctx, st, id, report.Options{})
-	}
+	s.Statistics = statistics
 	if err := s.Write(t.Context(), st); err != nil {
 		t.Fatal(err)
 	}
@@ -104,9 +106,7 @@ func TestTwoObservers(t *testing.T) {
 	here := commit.Observer{Source: commit.Live, Product: "bulkscan", Vantage: "o'hare"}
 	dir, st := write(t, Survey{Name: "here", Sites: 300, Dates: dates, Observer: here})
 	there := Survey{Name: "there", Sites: 200, Dates: dates[1:2], Bodies: [][]byte{[]byte("User-agent: GPTBot\nDisallow: /\n")}, Observer: commit.Observer{Source: commit.Archive}}
-	there.Statistics = func(ctx context.Context, st store.Store, id string) error {
-		return report.Stats(ctx, st, id, report.Options{})
-	}
+	there.Statistics = statistics
 	if err := there.Write(t.Context(), st); err != nil {
 		t.Fatal(err)
 	}
