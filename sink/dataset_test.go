@@ -24,6 +24,9 @@ func smallDataset(t testing.TB) *store.Dir {
 		smallDatasetIn(t, dir)
 		smallFiles.all = objects(t, dir)
 	})
+	if smallFiles.all == nil {
+		t.Fatal("the scan could not be made: the first test that needs it says why")
+	}
 	dir := newDir(t)
 	for name, data := range smallFiles.all {
 		path := filepath.Join(dir.Root(), filepath.FromSlash(name))
