@@ -50,7 +50,7 @@ var arrows = map[string][]string{
 	"internal/store":       {},
 	"internal/printable":   {},
 	"internal/limits":      {},
-	"internal/job":         {"inputs", "fetcher", "pipeline", "audit", "audit/tokens", "sink", "sink/table", "sink/schema", "sink/commit", "sink/views", "sink/compact", "history", "internal/archive", "internal/replay", "internal/report", "internal/store", "internal/origin"},
+	"internal/job":         {"inputs", "fetcher", "pipeline", "audit", "audit/tokens", "sink", "sink/table", "sink/schema", "sink/commit", "sink/index", "sink/views", "sink/compact", "history", "internal/archive", "internal/replay", "internal/report", "internal/store", "internal/origin"},
 	"internal/report":      {"sink", "sink/schema", "sink/table", "sink/commit", "audit", "audit/tokens", "parser", "internal/exchange", "internal/printable", "internal/store"},
 	"internal/observer":    {"fetcher/resolve"},
 	"internal/terminal":    {"history", "audit", "audit/tokens", "parser", "pipeline", "fetcher/resolve", "internal/exchange", "internal/observer", "internal/printable", "internal/report"},

@@ -13,6 +13,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/views"
 )
@@ -25,8 +26,8 @@ type Publishing struct {
 	Log         *slog.Logger
 }
 
-// Publish hands a complete scan to readers: it merges the scan's parts, and the scan into the history, and writes the views
-// and the README. All but the parts is derived from what is published, so that the next scan's Publish does what a killed
+// Publish hands a complete scan to readers: it merges the scan's parts, the scan into the history, and the statistics of past
+// months, and writes the views and the README. All but the parts is derived from what is published, so that the next scan's Publish does what a killed
 // process leaves undone. Of a scan whose publication is pending only the parts are merged.
 //
 // An error does not harm the scan. Every step is tried, unless the context ends.
@@ -48,7 +49,11 @@ func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) e
 		return nil
 	}
 	// The index has it since it is complete.
-	err = errors.Join(mergeHistory(ctx, st, m, o), views.Write(ctx, st, o.Registry))
+	err = mergeHistory(ctx, st, m, o)
+	if monthsErr := index.RollUp(ctx, st, o.ToolVersion); monthsErr != nil {
+		o.Log.Warn("statistics of past months were not merged; readers take those of each scan", "error", monthsErr)
+	}
+	err = errors.Join(err, views.Write(ctx, st, o.Registry))
 	if readmeErr := report.WriteReadme(ctx, st); readmeErr != nil {
 		o.Log.Warn("the dataset's README was not written", "error", readmeErr, "remedy", "bulkscan stats writes it")
 	}

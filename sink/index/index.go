@@ -28,7 +28,7 @@ import (
 // Name is the name of the index in a dataset.
 const Name = schema.IndexName
 
-// Row is a file of a published scan, or a scan that is not. The file is small, so its columns are not compressed.
+// Row is a file of a published scan, a merged month of statistics, or a scan that is not published. The file is small, so its columns are not compressed.
 type Row struct {
 	Complete        bool   `parquet:"complete,uncompressed"`
 	ScanID          string `parquet:"scan_id,dict,uncompressed"`
@@ -42,6 +42,7 @@ type Row struct {
 	Name            string `parquet:"name,plain,uncompressed"` // in the dataset
 	Rows            int64  `parquet:"rows,uncompressed"`
 	Bytes           int64  `parquet:"bytes,uncompressed"`
+	Sum             int64  `parquet:"sum,uncompressed"`     // first 64 bits of the SHA-256
 	Records         int64  `parquet:"records,uncompressed"` // hash of the scan's list of records, by which Update sees changes
 }
 
@@ -87,7 +88,7 @@ func Update(ctx context.Context, st store.Store) error {
 	return nil
 }
 
-// recordsOf returns for each scan a hash of the names, sizes and times of its records.
+// recordsOf returns for each scan a hash of the names, sizes and times of its records, and one for each file in MonthsFolder.
 func recordsOf(ctx context.Context, st store.Store) (map[string]int64, error) {
 	sums := map[string]*xxhash.Digest{}
 	var number [16]byte
@@ -96,7 +97,9 @@ func recordsOf(ctx context.Context, st store.Store) (map[string]int64, error) {
 			return nil, err
 		}
 		id, rest, ok := strings.Cut(strings.TrimPrefix(entry.Name, schema.ScansFolder), "/")
-		if !ok || commit.CheckScanID(id) != nil {
+		if id == monthsID {
+			id = entry.Name
+		} else if !ok || commit.CheckScanID(id) != nil {
 			continue
 		}
 		sum := sums[id]
@@ -121,6 +124,9 @@ func recordsOf(ctx context.Context, st store.Store) (map[string]int64, error) {
 func next(ctx context.Context, st store.Store, records map[string]int64, before map[string][]Row) (rows []Row, changed bool, err error) {
 	var others []string
 	for id, hash := range records {
+		if strings.HasPrefix(id, MonthsFolder) {
+			continue
+		}
 		if was := before[id]; len(was) > 0 && was[0].Records == hash && hash != 0 {
 			rows = append(rows, was...)
 		} else {
@@ -141,6 +147,11 @@ func next(ctx context.Context, st store.Store, records map[string]int64, before 
 		}
 		rows = append(rows, r.rows...)
 	}
+	months, err := countingMonths(ctx, st, records, rows, before[""])
+	if err != nil {
+		return nil, false, err
+	}
+	rows = append(rows, months...)
 	sortRows(rows)
 	var was []Row
 	for _, of := range before {
@@ -179,7 +190,7 @@ func rowsOf(ctx context.Context, st store.Store, id string, records int64) ([]Ro
 	var rows []Row
 	add := func(f schema.File, version int) {
 		row := like
-		row.Table, row.Name, row.Rows, row.Bytes, row.SchemaVersion = f.Table, f.Name, f.Rows, f.Bytes, int32(version)
+		row.Table, row.Name, row.Rows, row.Bytes, row.Sum, row.SchemaVersion = f.Table, f.Name, f.Rows, f.Bytes, sumOf(f.SHA256), int32(version)
 		rows = append(rows, row)
 	}
 	past, err := commit.GatherHistory(ctx, st, id, func(_ string, c *commit.Commit, err error) (*commit.Commit, error) {

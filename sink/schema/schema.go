@@ -25,6 +25,9 @@ var AllTables = []string{Sites, Verdicts, Evidence, Bodies}
 // IsStatistics reports whether a table is computed from a whole scan.
 func IsStatistics(table string) bool { return table == TokenStats || table == RecordStats }
 
+// MonthTable is the table under which the index lists the merged months of a table of statistics.
+func MonthTable(statistics string) string { return statistics + "_month" }
+
 // Table describes a table.
 type Table struct {
 	Name    string   `json:"name"`

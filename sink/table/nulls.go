@@ -24,7 +24,13 @@ type optional struct {
 func optionalsOf(row reflect.Type) []optional {
 	var all []optional
 	for i := range row.NumField() {
-		if field := row.Field(i); schema.HasOption(field, "optional") && field.Type.Kind() != reflect.Pointer {
+		field := row.Field(i)
+		if field.Anonymous {
+			for _, o := range optionalsOf(field.Type) {
+				all = append(all, optional{field.Offset + o.offset, o.kind})
+			}
+		}
+		if schema.HasOption(field, "optional") && field.Type.Kind() != reflect.Pointer {
 			all = append(all, optional{field.Offset, field.Type.Kind()})
 		}
 	}

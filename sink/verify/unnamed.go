@@ -213,3 +213,45 @@ func (v *verifier) index(ctx context.Context) error {
 	}
 	return nil
 }
+
+// months verifies the merged statistics of past months. Each file has a record; the index says which of them count.
+func (v *verifier) months(ctx context.Context) error {
+	for entry, err := range v.store.List(ctx, index.MonthsFolder) {
+		if err != nil {
+			return err
+		}
+		record, err := index.MonthRecord(ctx, v.store, entry.Name)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, store.ErrNotExist):
+			v.report(Finding{Kind: Leftover, File: entry.Name, What: "it has no record: a scan was killed while it merged the statistics of past months, or is about to write the record"})
+			continue
+		case err != nil:
+			if strings.HasSuffix(entry.Name, ".json") { // it is the record
+				v.report(damaged(entry.Name, cause(err)+deleteMonth))
+			}
+			continue
+		case entry.Name != record.File.Name:
+			continue
+		}
+		findings, err := v.parquet(ctx, record.File, "")
+		if err != nil {
+			return err
+		}
+		if _, err := index.MonthRecord(ctx, v.store, entry.Name); errors.Is(err, store.ErrNotExist) {
+			continue // a scan has deleted both meanwhile
+		}
+		if len(findings) > 0 { // one remedy mends all
+			if findings[0].Kind == Damaged {
+				findings[0].What += deleteMonth
+			}
+			v.report(findings[0])
+		}
+		v.done.Files++
+		v.done.Bytes += record.File.Bytes
+	}
+	return nil
+}
+
+const deleteMonth = "; delete it: it is derived, and the next scan writes it anew"

@@ -141,7 +141,7 @@ func (v *verifier) run(ctx context.Context) error {
 		return err
 	}
 	if v.options.ScanID == "" {
-		return errors.Join(v.views(ctx), v.index(ctx))
+		return errors.Join(v.views(ctx), v.index(ctx), v.months(ctx))
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (v *verifier) findScans(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if entry.Name == index.Name {
+		if entry.Name == index.Name || strings.HasPrefix(entry.Name, index.MonthsFolder) {
 			continue
 		}
 		id, rest, _ := strings.Cut(strings.TrimPrefix(entry.Name, schema.ScansFolder), "/")

@@ -28,7 +28,8 @@ import (
 //
 // Without union_by_name, which opens every file, DuckDB takes the columns of the first file of a list for those of all. So a
 // table whose files have several schema versions has a list for each, and a view that unites them by name. A list's version is
-// its lowest: the last one also has files that are newer than views.sql.
+// its lowest: the last one also has files that are newer than views.sql. Statistics have a list more, of merged months
+// (see package index), and the files that these are of are in no list.
 //
 // DuckDB refuses a view of files that do not exist, so only tables with files have views.
 
@@ -113,6 +114,12 @@ CREATE OR REPLACE MACRO %[1]s_on(date) AS TABLE SELECT * FROM %[1]s WHERE scan_d
 	// %[1]s is the table, %[2]s the list of files, %[3]s the columns, %[4]s further arguments, %[5]s is viewsStandIn or "".
 	viewsList = `SELECT %[3]s FROM read_parquet(coalesce(getvariable('bulkscan_paths')['%[2]s ' || coalesce(getvariable('bulkscan_observer'), '')],%[5]s
   getvariable('bulkscan_first')['%[2]s'], [error('no complete scan of this observer has files of %[1]s, or views.sql has to be read again')]), hive_partitioning = true%[4]s)`
+	// %[1]s is the list of files. The months have the scans of all observers. The select without rows has the columns of which the
+	// file of a scan, which stands in for missing months, has none.
+	viewsMonths = `SELECT * EXCLUDE (observer) FROM (SELECT '' AS scan_id, DATE '1970-01-01' AS scan_date, '' AS observer WHERE false
+  UNION ALL BY NAME SELECT * FROM read_parquet(coalesce(getvariable('bulkscan_paths')['%[1]s '], getvariable('bulkscan_none')['%[1]s '],
+    getvariable('bulkscan_first')['%[1]s'], [error('views.sql has to be read again')])))
+  WHERE observer = coalesce(getvariable('bulkscan_observer'), observer) AND getvariable('bulkscan_none')['%[1]s '] IS NULL`
 	// Of a list that is one of several of a table.
 	viewsStandIn = `
   getvariable('bulkscan_none')['%s ' || coalesce(getvariable('bulkscan_observer'), '')],`
@@ -128,15 +135,15 @@ SELECT * FROM read_parquet(coalesce(getvariable('bulkscan_live_files'), getvaria
 -- From here on the views have all files: those of each observer, and under '' those of all.
 SET VARIABLE bulkscan_paths = (SELECT map(list(key), list(paths)) FROM (
   SELECT t || ' ' || key AS key, list_sort(list(path)) AS paths
-  FROM (SELECT %s AS t, unnest([observer, '']) AS key, path FROM bulkscan_files)
+  FROM (SELECT %s AS t, unnest(list_distinct([observer, ''])) AS key, path FROM bulkscan_files) WHERE t IS NOT NULL
   GROUP BY ALL));
 `
 	viewsNone = `
 -- A view of several lists reads a file of each. Where an observer has none in one of them, another file stands in, and its rows
 -- are left out.
 SET VARIABLE bulkscan_none = (SELECT map(list(t || ' ' || key), list(getvariable('bulkscan_first')[t]))
-  FROM (SELECT DISTINCT "table", unnest([observer, '']) AS key FROM bulkscan_files) JOIN (SELECT unnest(map_keys(getvariable('bulkscan_first'))) AS t) ON split_part(t, ' ', 1) = "table"
-  ANTI JOIN (SELECT DISTINCT %s AS t, unnest([observer, '']) AS key FROM bulkscan_files) USING (t, key));
+  FROM (SELECT DISTINCT "table", unnest([observer, '']) AS key FROM (SELECT DISTINCT "table", observer FROM bulkscan_files)) JOIN (SELECT unnest(map_keys(getvariable('bulkscan_first'))) AS t) ON split_part(t, ' ', 1) = "table"
+  ANTI JOIN (SELECT t, unnest([observer, '']) AS key FROM (SELECT DISTINCT %s AS t, observer FROM bulkscan_files)) USING (t, key));
 `
 	viewsReset = `RESET VARIABLE bulkscan_first;
 RESET VARIABLE bulkscan_commits;
@@ -270,7 +277,7 @@ func hasLedger(ctx context.Context, st store.Store) (bool, error) {
 
 // list is a list of files that a table's view reads.
 type list struct {
-	name string // of the table; that of a later schema version has the version, too
+	name string // of the table, and what tells it from others of the table; "" if no view reads its files
 	has  string // condition for its files, unless an earlier list has them
 }
 
@@ -296,15 +303,25 @@ func listsOf(ctx context.Context, st store.Store, with []string) (map[string][]l
 	}
 	lists := map[string][]list{}
 	for _, name := range with {
-		slices.Sort(versions[name])
-		for i, version := range slices.Backward(versions[name]) {
-			if i > 0 {
-				lists[name] = append(lists[name], list{fmt.Sprintf("%s %d", name, version), fmt.Sprintf(`"table" = '%s' AND schema_version >= %d`, name, version)})
-			}
+		all := byVersion(name, name, versions[name])
+		if months := versions[schema.MonthTable(name)]; len(months) > 0 {
+			merged := list{has: fmt.Sprintf(`"table" = '%s' AND date_trunc('month', scan_date) IN (SELECT scan_date FROM bulkscan_files WHERE "table" = '%s')`, name, schema.MonthTable(name))}
+			all = slices.Concat([]list{merged}, all, byVersion(name+" month", schema.MonthTable(name), months))
 		}
-		lists[name] = append(lists[name], list{name, fmt.Sprintf(`"table" = '%s'`, name)})
+		lists[name] = all
 	}
 	return lists, nil
+}
+
+// byVersion returns the lists of a table in the index.
+func byVersion(name, table string, versions []int32) (lists []list) {
+	slices.Sort(versions)
+	for i, version := range slices.Backward(versions) {
+		if i > 0 {
+			lists = append(lists, list{fmt.Sprintf("%s %d", name, version), fmt.Sprintf(`"table" = '%s' AND schema_version >= %d`, table, version)})
+		}
+	}
+	return append(lists, list{name, fmt.Sprintf(`"table" = '%s'`, table)})
 }
 
 // viewsOf returns the text of views.sql for these tables.
@@ -314,9 +331,13 @@ func viewsOf(with []string, lists map[string][]list, ledger bool, registry strin
 	var names, cases []string
 	for _, name := range with {
 		for _, l := range lists[name] {
-			names = append(names, quoted(l.name))
+			in := "NULL"
+			if l.name != "" {
+				in = quoted(l.name)
+				names = append(names, in)
+			}
 			if len(lists[name]) > 1 {
-				cases = append(cases, fmt.Sprintf("WHEN %s THEN %s", l.has, quoted(l.name)))
+				cases = append(cases, fmt.Sprintf("WHEN %s THEN %s", l.has, in))
 			}
 		}
 	}
@@ -337,11 +358,15 @@ func viewsOf(with []string, lists map[string][]list, ledger bool, registry strin
 		}
 		var selects []string
 		for _, l := range lists[name] {
-			standIn, has := "", ""
-			if len(lists[name]) > 1 {
-				standIn, has = fmt.Sprintf(viewsStandIn, l.name), fmt.Sprintf(viewsHas, l.name)
+			switch {
+			case l.name == "":
+			case strings.HasPrefix(l.name, name+" month"):
+				selects = append(selects, fmt.Sprintf(viewsMonths, l.name))
+			case len(lists[name]) > 1:
+				selects = append(selects, fmt.Sprintf(viewsList, name, l.name, columns, more, fmt.Sprintf(viewsStandIn, l.name))+fmt.Sprintf(viewsHas, l.name))
+			default:
+				selects = append(selects, fmt.Sprintf(viewsList, name, l.name, columns, more, ""))
 			}
-			selects = append(selects, fmt.Sprintf(viewsList, name, l.name, columns, more, standIn)+has)
 		}
 		fmt.Fprintf(&b, viewsTable, name, strings.Join(selects, "\nUNION ALL BY NAME\n"))
 	}

@@ -1,0 +1,281 @@
+package index
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+)
+
+// This file merges the statistics of each month that is over into one file a table, so that a series of ten years reads 120 files
+// instead of 3,650. The files of the scans stay. A month's name has a hash of the names and sums of the files that it was made
+// of, and it counts while the index has just these. So whatever changes the statistics of a scan makes its month outdated:
+// readers go back to the files of the scans, and the next RollUp replaces the month.
+
+const (
+	// monthsID stands in for a scan in the names of months. No scan has this id.
+	monthsID = "_months"
+	// MonthsFolder is the folder of all months and their records.
+	MonthsFolder = schema.ScansFolder + monthsID + "/"
+)
+
+// monthName returns the name of a month's file. stem is what its record has as the table.
+func monthName(stem string) string { return MonthsFolder + stem + ".parquet" }
+
+// monthKey says which scan a row of a month is of.
+type monthKey struct {
+	id, observer string
+	date         int32 // days since 1970
+}
+
+// TokenStatsMonth is a row of a month of token_stats.
+type TokenStatsMonth struct {
+	ScanID   string `parquet:"scan_id,dict"`
+	ScanDate int32  `parquet:"scan_date,date" stats:"y"`
+	Observer string `parquet:"observer,dict"`
+	schema.TokenStatsRow
+}
+
+// RecordStatsMonth is a row of a month of record_stats.
+type RecordStatsMonth struct {
+	ScanID   string `parquet:"scan_id,dict"`
+	ScanDate int32  `parquet:"scan_date,date" stats:"y"`
+	Observer string `parquet:"observer,dict"`
+	schema.RecordStatsRow
+}
+
+// MonthRecord reads the record of a file in MonthsFolder, which may be the record itself.
+func MonthRecord(ctx context.Context, st store.Store, name string) (*commit.FileRecord, error) {
+	return commit.ReadFileRecord(ctx, st, monthsID, stemOf(name))
+}
+
+// stemOf returns the stem in the name of a file in MonthsFolder.
+func stemOf(name string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(path.Base(name), ".json"), ".parquet")
+}
+
+// monthsOf returns the files of statistics among the rows of the index, by the month that they make: TABLE-YYYY-MM-HASH.
+func monthsOf(rows []Row) map[string][]Row {
+	byMonth := map[string][]Row{}
+	for _, row := range rows {
+		if row.Complete && schema.IsStatistics(row.Table) {
+			month := row.Table + "-" + monthOf(row.ScanDate)
+			byMonth[month] = append(byMonth[month], row)
+		}
+	}
+	months := make(map[string][]Row, len(byMonth))
+	for month, of := range byMonth {
+		sortRows(of)
+		sum := sha256.New()
+		for _, row := range of {
+			fmt.Fprintf(sum, "%s %d %s\n", row.Name, row.Sum, row.Observer)
+		}
+		months[month+"-"+hex.EncodeToString(sum.Sum(nil)[:8])] = of
+	}
+	return months
+}
+
+// monthOf returns the month of a date, YYYY-MM.
+func monthOf(date string) string { return date[:min(len(date), len("2006-01"))] }
+
+// countingMonths returns the rows of the months that count: they have a file and a record, and are of the files in rows.
+func countingMonths(ctx context.Context, st store.Store, records map[string]int64, rows, before []Row) (counting []Row, err error) {
+	for stem, of := range monthsOf(rows) {
+		record := records[commit.FileRecordName(monthsID, stem)]
+		if record == 0 || records[monthName(stem)] == 0 {
+			continue
+		}
+		if i := slices.IndexFunc(before, func(was Row) bool { return was.Name == monthName(stem) && was.Records == record }); i >= 0 {
+			counting = append(counting, before[i])
+			continue
+		}
+		switch r, err := commit.ReadFileRecord(ctx, st, monthsID, stem); {
+		case err == nil:
+			counting = append(counting, Row{
+				Complete: true, ScanDate: monthOf(of[0].ScanDate) + "-01", Table: schema.MonthTable(of[0].Table), SchemaVersion: int32(r.SchemaVersion),
+				Name: monthName(stem), Rows: r.File.Rows, Bytes: r.File.Bytes, Sum: sumOf(r.File.SHA256), Records: record,
+			})
+		case !isDamage(err):
+			return nil, err
+		}
+	}
+	return counting, nil
+}
+
+// RollUp merges the statistics of each month that is over, which is one with a later scan. It deletes the months that do not
+// count. It leaves out a month with files of another schema version than this program's, whose columns it may not know. If
+// another process is merging months, RollUp does nothing. An error leaves the files of the month's scans to readers.
+func RollUp(ctx context.Context, st store.Store, toolVersion string) error {
+	fail := func(err error) error { return fmt.Errorf("cannot merge the statistics of past months: %w", err) }
+	due, err := dueMonths(ctx, st)
+	if err != nil {
+		return fail(err)
+	}
+	outdated, err := uncounted(ctx, st)
+	if err != nil {
+		return fail(err)
+	}
+	if len(due)+len(outdated) == 0 {
+		return nil
+	}
+	lock, err := st.Lock(ctx, MonthsFolder+"lock", nil)
+	if _, held := errors.AsType[*store.HeldError](err); held {
+		return nil
+	}
+	if err != nil {
+		return fail(err)
+	}
+	errs := []error{st.Sweep(ctx, MonthsFolder, func(string) bool { return true })}
+	for _, stem := range slices.Sorted(maps.Keys(due)) {
+		if ctx.Err() == nil {
+			errs = append(errs, writeMonth(ctx, st, stem, due[stem], toolVersion))
+		}
+	}
+	errs = append(errs, deleteUncounted(ctx, st), lock.Unlock())
+	if err := errors.Join(errs...); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// dueMonths returns the files of the months that are over and not merged.
+func dueMonths(ctx context.Context, st store.Store) (map[string][]Row, error) {
+	var rows []Row
+	merged, last := map[string]bool{}, ""
+	for row, err := range table.FileRows[Row](ctx, st, Name) {
+		switch {
+		case err != nil:
+			return nil, err
+		case !row.Complete:
+			continue
+		case strings.HasPrefix(row.Name, MonthsFolder):
+			merged[row.Name] = true
+			continue
+		}
+		rows, last = append(rows, *row), max(last, monthOf(row.ScanDate))
+	}
+	due := monthsOf(rows)
+	maps.DeleteFunc(due, func(stem string, of []Row) bool {
+		return merged[monthName(stem)] || len(of) < 2 || monthOf(of[0].ScanDate) == last ||
+			slices.ContainsFunc(of, func(row Row) bool { return row.SchemaVersion != schema.Version })
+	})
+	return due, nil
+}
+
+// writeMonth publishes a month, and then its record.
+func writeMonth(ctx context.Context, st store.Store, stem string, of []Row, toolVersion string) error {
+	if of[0].Table == schema.TokenStats {
+		return mergeFiles(ctx, st, stem, of, toolVersion, func(key monthKey, row *schema.TokenStatsRow) TokenStatsMonth {
+			return TokenStatsMonth{key.id, key.date, key.observer, *row}
+		})
+	}
+	return mergeFiles(ctx, st, stem, of, toolVersion, func(key monthKey, row *schema.RecordStatsRow) RecordStatsMonth {
+		return RecordStatsMonth{key.id, key.date, key.observer, *row}
+	})
+}
+
+func mergeFiles[R, M any](ctx context.Context, st store.Store, stem string, of []Row, toolVersion string, with func(monthKey, *R) M) error {
+	w := table.NewWriter[M](stem, 1024, table.PageBytes, map[string]string{table.MetaSchema: strconv.Itoa(schema.Version), table.MetaTool: toolVersion})
+	if err := w.Begin(ctx, st, monthName(stem)); err != nil {
+		return err
+	}
+	for _, file := range of { // by date
+		if err := addFile(ctx, st, w, file, with); err != nil {
+			return errors.Join(err, w.Discard())
+		}
+	}
+	err := w.Flush()
+	if err == nil {
+		err = w.Seal()
+	}
+	if err == nil {
+		err = commit.PublishRecorded(ctx, st, commit.FileRecord{ScanID: monthsID, File: w.Describe(), SchemaVersion: schema.Version}, w.Publish)
+	}
+	return errors.Join(err, w.Discard())
+}
+
+// addFile adds the rows of a scan's file, if the file has the sum in the index: a killed process may have left an earlier one.
+func addFile[R, M any](ctx context.Context, st store.Store, w *table.Writer[M], file Row, with func(monthKey, *R) M) error {
+	date, err := time.Parse(time.DateOnly, file.ScanDate)
+	if err != nil {
+		return err
+	}
+	object, err := st.Open(ctx, file.Name)
+	if err != nil {
+		return err
+	}
+	defer object.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(object, 0, object.Size())); err != nil {
+		return fmt.Errorf("cannot read %s: %w", file.Name, err)
+	}
+	if sumOf(hex.EncodeToString(sum.Sum(nil))) != file.Sum {
+		return fmt.Errorf("cannot read %s: its sum is not that of its record; bulkscan stats writes it anew", file.Name)
+	}
+	key := monthKey{file.ScanID, file.Observer, int32(date.Unix() / (24 * 60 * 60))}
+	var failed error
+	err = table.ReadRows(ctx, object, 0, math.MaxInt64, func(row *R, _ error) bool {
+		var next *M
+		if next, failed = w.Next(); failed == nil {
+			*next = with(key, row)
+		}
+		return failed == nil
+	})
+	return errors.Join(err, failed)
+}
+
+// uncounted returns the files of months, and their records, that the index does not name. The records come first.
+func uncounted(ctx context.Context, st store.Store) (names []string, err error) {
+	counts := map[string]bool{}
+	for row, err := range table.FileRows[Row](ctx, st, Name) {
+		if err != nil {
+			return nil, err
+		}
+		counts[row.Name] = true
+	}
+	for entry, err := range st.List(ctx, MonthsFolder) {
+		if err != nil {
+			return nil, err
+		}
+		if !counts[monthName(stemOf(entry.Name))] {
+			names = append(names, entry.Name)
+		}
+	}
+	return names, nil
+}
+
+// deleteUncounted writes the index and deletes what it does not name. If the scans have changed meanwhile so that a month counts
+// again, the index is written once more, without it.
+func deleteUncounted(ctx context.Context, st store.Store) error {
+	err := Update(ctx, st)
+	if err != nil {
+		return err
+	}
+	names, err := uncounted(ctx, st)
+	for _, name := range names {
+		if err == nil {
+			err = st.Delete(ctx, name)
+		}
+	}
+	return errors.Join(err, Update(ctx, st))
+}
+
+// sumOf returns the first 64 bits of a SHA-256 in hex.
+func sumOf(sha256 string) int64 {
+	sum, _ := strconv.ParseUint(sha256[:min(len(sha256), 16)], 16, 64) // records have valid ones
+	return int64(sum)
+}
