@@ -346,6 +346,7 @@ func TestNoServer(t *testing.T) {
 
 // TestSilentServer shows the same for a server that accepts connections and never answers, for each first request.
 func TestSilentServer(t *testing.T) {
+	t.Parallel()
 	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // a handler that has read the body notices when the client leaves
 		<-r.Context().Done()

@@ -37,6 +37,7 @@ func hold(t *testing.T, s *Store, name string) *lease {
 // TestTakeOver shows that the lock of a dead process is taken over by exactly one process, not before its lease has
 // ended and not much later.
 func TestTakeOver(t *testing.T) {
+	t.Parallel()
 	g := storetest.StartGateway(t)
 	hold(t, openLeased(t, g, "taken"), "x/lock")
 	begun := time.Now()
@@ -73,6 +74,7 @@ func TestTakeOver(t *testing.T) {
 
 // TestHeld shows that a living holder keeps a lock for much longer than its lease, and that others are refused soon.
 func TestHeld(t *testing.T) {
+	t.Parallel()
 	g := storetest.StartGateway(t)
 	s := openLeased(t, g, "held")
 	lock, err := s.Lock(t.Context(), "x/lock", []byte("alive"))
@@ -97,6 +99,7 @@ func TestHeld(t *testing.T) {
 // TestLost shows that a Store changes nothing after it has lost a lock, and that its Unlock does not affect the new
 // holder.
 func TestLost(t *testing.T) {
+	t.Parallel()
 	g := storetest.StartGateway(t)
 	ctx := t.Context()
 	s, other := openLeased(t, g, "lost"), openLeased(t, g, "lost")
@@ -312,6 +315,7 @@ func TestServerIgnoresConditions(t *testing.T) {
 // TestTornLock shows that a HeldError names the current holder, even if the server returns the new ETag with the old
 // bytes for a while.
 func TestTornLock(t *testing.T) {
+	t.Parallel()
 	first := lockText{mark: "A", number: 1, lease: testLease, holder: []byte("the first")}.bytes()
 	second := lockText{mark: "B", number: 1, lease: testLease, holder: []byte("the second")}.bytes()
 	f := func(tornReads int, encrypted bool, want string) {

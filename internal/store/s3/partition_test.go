@@ -263,6 +263,7 @@ func TestLate(t *testing.T) {
 
 // TestLeakedUpload shows that an upload whose id never arrived is aborted by the scan or compaction that began it.
 func TestLeakedUpload(t *testing.T) {
+	t.Parallel()
 	g := storetest.StartGateway(t)
 	n := 0
 	p := newProxy(t, g, func(r *http.Request) fault {
