@@ -158,7 +158,7 @@ func (a *app) diff(ctx context.Context, args []string, f *diffFlags) error {
 }
 
 // readPanel reads a list of hosts. A host counts once, whatever the scheme and port of its entries.
-func readPanel(ctx context.Context, path string) (*report.Panel, error) {
+func readPanel(ctx context.Context, path string) (_ *report.Panel, err error) {
 	if path == "-" {
 		return nil, usagef("--panel: name a file; standard input cannot be read twice")
 	}
@@ -170,7 +170,7 @@ func readPanel(ctx context.Context, path string) (*report.Panel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--panel: %w", err)
 	}
-	defer list.Close()
+	defer func() { err = errors.Join(err, list.Close()) }()
 	hosts := map[string]bool{}
 	for {
 		entry, err := list.Next()
