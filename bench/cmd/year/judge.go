@@ -19,7 +19,7 @@ type ledger struct {
 	episodes map[int64][]history.Episode
 	gaps     map[int64][]history.Gap
 	policies map[int64]history.Policy
-	scans    []string // their ids
+	scans    []history.MergedScan
 	bytes    int64
 }
 
@@ -29,10 +29,7 @@ func readLedger(ctx context.Context, st store.Store) (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &ledger{episodes: map[int64][]history.Episode{}, gaps: map[int64][]history.Gap{}, policies: map[int64]history.Policy{}}
-	for _, scan := range record.Scans {
-		l.scans = append(l.scans, scan.ScanID)
-	}
+	l := &ledger{episodes: map[int64][]history.Episode{}, gaps: map[int64][]history.Gap{}, policies: map[int64]history.Policy{}, scans: record.Scans}
 	for _, f := range record.Files {
 		l.bytes += f.Bytes
 		switch f.Table {
@@ -116,7 +113,7 @@ func judge(s *script, l *ledger) *verdict {
 	for n := range s.nights {
 		nights = append(nights, scanID(n))
 	}
-	if !slices.Equal(l.scans, nights) {
+	if !slices.EqualFunc(l.scans, nights, func(s history.MergedScan, id string) bool { return s.ScanID == id }) {
 		v.wrong(&v.differ, "the ledger has the scans %v, want %v", l.scans, nights)
 	}
 	for i, id := range s.ids {
@@ -212,7 +209,7 @@ func (j *siteJudge) changes(after, until history.Date) bool {
 
 // policyOn is the policy that the site itself has on a night.
 func (j *siteJudge) policyOn(night int) *history.Policy {
-	return &j.file(j.site, night).policy
+	return &answers[j.cells[j.site][night].file].policy
 }
 
 // outage reports whether a night shows the network's answer as an observation, with another policy than the site's own.
@@ -235,10 +232,9 @@ func (j *siteJudge) flipsBetween(after, until int) (flips int) {
 func (j *siteJudge) flips() {
 	last, outage := -1, false
 	for n := range j.nights {
-		if j.outage(n) {
-			outage = true
-		}
-		if j.outage(n) || j.shown(j.site, n).gap != "" {
+		stopped := j.outage(n)
+		outage = outage || stopped
+		if stopped || j.shown(j.site, n).gap != "" {
 			continue
 		}
 		flips, changes := j.flipsBetween(max(last, 0), n), j.changes(j.date(last), j.date(n))

@@ -24,12 +24,10 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/bulkscan/bulkscan/bench/built"
 	"github.com/bulkscan/bulkscan/internal/store"
 )
 
@@ -43,24 +41,18 @@ func main() {
 	}
 }
 
-// errMissed says that a ledger is not as it must be; the report says which.
-var errMissed = errors.New("some ledger is not as it must be: see above")
-
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	f := flag.NewFlagSet("year", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	overSockets := f.String("sockets", "2000x365", "`SITESxNIGHTS`,… over sockets")
-	made := f.String("generated", "100000x365", "`SITESxNIGHTS`,… of generated exchanges")
+	overSockets := f.String("sockets", "2000x365", "`SITESxNIGHTS` over sockets; empty for none")
+	made := f.String("generated", "100000x365", "`SITESxNIGHTS` of generated exchanges; empty for none")
 	seed := f.Uint64("seed", 1, "of the script: another seed is another year")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	web, err := sizes(*overSockets)
-	if err != nil {
-		return err
-	}
-	none, err := sizes(*made)
-	if err != nil {
+	web, errWeb := sizeOf(*overSockets)
+	none, errNone := sizeOf(*made)
+	if err := errors.Join(errWeb, errNone); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "bulkscan-year-*")
@@ -68,47 +60,31 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	commit, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
-	if err != nil {
-		commit = []byte("unknown")
-	}
+	commit, _ := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output() // empty without git
 	fmt.Fprintf(stdout, "# Simulated years, %s\n\nbulkscan %s, %s %s/%s, %d processors, `year %s`.\n", time.Now().UTC().Format(time.DateOnly),
 		strings.TrimSpace(string(commit)), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), strings.Join(args, " "))
-	good := true
-	for i, of := range slices.Concat(web, none) {
-		place := filepath.Join(dir, fmt.Sprint("year-", i))
-		ok, err := one(ctx, *seed, of, i < len(web), place, stdout)
-		if err != nil {
-			return err
-		}
-		good = good && ok
-		if err := os.RemoveAll(place); err != nil {
-			return err
+	for i, of := range []size{web, none} {
+		if of.nights > 0 {
+			err = errors.Join(err, one(ctx, *seed, of, i == 0, filepath.Join(dir, fmt.Sprint("year-", i)), stdout))
 		}
 	}
-	if !good {
-		return errMissed
-	}
-	return nil
+	return err
 }
 
 // one does a year of a size, in a folder of its own.
-func one(ctx context.Context, seed uint64, of size, overSockets bool, dir string, out io.Writer) (ok bool, err error) {
+func one(ctx context.Context, seed uint64, of size, overSockets bool, dir string, out io.Writer) error {
 	s, err := newScript(seed, of, func(night int) bool { return !overSockets || silentOn(night) })
 	if err != nil {
-		return false, err
+		return err
 	}
-	y, name := &year{script: s, dir: filepath.Join(dir, "out"), out: out}, "generated"
-	if y.store, err = store.NewDir(y.dir); err != nil {
-		return false, err
+	y, name := &year{script: s, out: out}, "generated"
+	if y.store, err = store.NewDir(filepath.Join(dir, "out")); err != nil {
+		return err
 	}
 	if overSockets {
 		name = "sockets"
-		if y.program, err = built.Command(ctx, dir, built.Bulkscan); err == nil {
-			err = y.start(ctx)
-		}
-		if err != nil {
-			return false, err
+		if err := y.start(ctx, dir); err != nil {
+			return err
 		}
 		defer y.web.Close()
 	}
@@ -116,20 +92,15 @@ func one(ctx context.Context, seed uint64, of size, overSockets bool, dir string
 	return y.run(ctx)
 }
 
-// sizes parses a flag's value. Each of the three nights of the second observer needs a quarter of the nights.
-func sizes(text string) (all []size, err error) {
-	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
-		var of size
-		if _, err := fmt.Sscanf(word, "%dx%d", &of.sites, &of.nights); err != nil || of.sites < 1 || of.nights < 10 {
-			return nil, fmt.Errorf("cannot understand %q: SITESxNIGHTS, from 1x10", word)
-		}
-		all = append(all, of)
+// sizeOf parses a flag's value. Each of the three nights of the second observer needs a quarter of the nights.
+func sizeOf(text string) (of size, err error) {
+	if text == "" {
+		return size{}, nil
 	}
-	return all, nil
-}
-
-func median(all []time.Duration) float64 {
-	return slices.Sorted(slices.Values(all))[len(all)/2].Seconds()
+	if _, err := fmt.Sscanf(text, "%dx%d", &of.sites, &of.nights); err != nil || of.sites < 1 || of.nights < 10 {
+		return size{}, fmt.Errorf("cannot understand %q: SITESxNIGHTS, from 1x10", text)
+	}
+	return of, nil
 }
 
 // cpuTime is the processor time of this process so far, user's and system's.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -25,8 +26,7 @@ import (
 // year is a script that is scanned and merged, night after night.
 type year struct {
 	*script
-	dir   string // of the dataset
-	store store.Store
+	store *store.Dir
 	out   io.Writer
 
 	web     *simweb.Web // nil if exchanges are generated
@@ -50,8 +50,11 @@ func (y *year) observer(night int, beside bool) commit.Observer {
 
 func scanID(night int) string { return fmt.Sprintf("night-%03d", night) }
 
-// start starts a web that follows the script. With many addresses, few sites share one that throttles.
-func (y *year) start(ctx context.Context) (err error) {
+// start builds the program into a folder, and starts a web that follows the script. With many addresses, few sites share one that throttles.
+func (y *year) start(ctx context.Context, dir string) (err error) {
+	if y.program, err = built.Command(ctx, dir, built.Bulkscan); err != nil {
+		return err
+	}
 	sites := map[string]int{}
 	for i, host := range y.hosts {
 		sites[host] = i
@@ -77,11 +80,8 @@ func (y *year) scan(ctx context.Context, night int, id string, by commit.Observe
 			fmt.Fprintln(&list, host)
 		}
 	}
-	timeout := "10s" // a healthy host must not fail on a busy machine
-	if silentOn(night) {
-		timeout = "2s"
-	}
-	args := []string{"scan", "-o", y.dir, "--scan-id", id, "--date", y.date(night).String(), "--user-agent", by.Product + "/1.0", "--vantage", by.Vantage, "--progress", "none",
+	timeout := map[bool]string{true: "2s", false: "10s"}[silentOn(night)] // a healthy host must not fail on a busy machine
+	args := []string{"scan", "-o", y.store.Root(), "--scan-id", id, "--date", y.date(night).String(), "--user-agent", by.Product + "/1.0", "--vantage", by.Vantage, "--progress", "none",
 		"--resolver", y.web.DNSAddr().String(), "--allow-private", "--dns-rate", "0", "--host-rate", "0", "--ip-rate", "0", "--scheme", "http",
 		"--timeout", timeout, "--retries", "1", "--retry-after", "0s", "--max-retry-after", "0s"}
 	for _, to := range y.web.ConnectTo() {
@@ -126,40 +126,37 @@ func (y *year) generate(ctx context.Context, night int, id string, by commit.Obs
 	return cpuTime() - begun, 0, err
 }
 
-// run scans and merges all nights, and judges the ledger, at the end and derived anew. It reports whether all was as it must be.
-func (y *year) run(ctx context.Context) (ok bool, err error) {
+// run scans and merges all nights, and judges the ledger, at the end and derived anew. It fails if not all was as it must be.
+func (y *year) run(ctx context.Context) error {
 	for n := range y.nights {
 		if err := y.one(ctx, n); err != nil {
-			return false, err
-		}
-	}
-	ok, err = y.judge(ctx)
-	if err != nil {
-		return false, err
-	}
-	y.reportTimes()
-	begun := time.Now()
-	if err := history.Rebuild(ctx, y.store, history.Options{}); err != nil {
-		return false, err
-	}
-	fmt.Fprintf(y.out, "\n### Derived anew from all nights, in %.1f s\n\n", time.Since(begun).Seconds())
-	again, err := y.judge(ctx)
-	return ok && again && y.other == 0, err
-}
-
-// one scans and merges a night. The second observer is the later one on its first night, and then the earlier one.
-func (y *year) one(ctx context.Context, night int) error {
-	first := night == y.nights/4
-	if y.beside(night) && !first {
-		if err := y.by(ctx, night, true); err != nil {
 			return err
 		}
 	}
-	if err := y.by(ctx, night, false); err != nil {
-		return err
+	wrong := y.judge(ctx)
+	y.reportTimes()
+	begun := time.Now()
+	if err := history.Rebuild(ctx, y.store, history.Options{}); err != nil {
+		return errors.Join(wrong, err)
 	}
-	if first {
-		return y.by(ctx, night, true)
+	fmt.Fprintf(y.out, "\n### Derived anew from all nights, in %.1f s\n\n", time.Since(begun).Seconds())
+	return errors.Join(wrong, y.judge(ctx))
+}
+
+// one scans and merges a night. On three nights, of which one is after the change, a second observer scans the list, too: at
+// first after the other one, then before it.
+func (y *year) one(ctx context.Context, night int) error {
+	beside := []bool{false}
+	switch night {
+	case y.nights / 4:
+		beside = []bool{false, true}
+	case y.nights / 2, y.nights * 3 / 4:
+		beside = []bool{true, false}
+	}
+	for _, beside := range beside {
+		if err := y.by(ctx, night, beside); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -192,21 +189,25 @@ func (y *year) by(ctx context.Context, night int, beside bool) error {
 	return nil
 }
 
-// judge holds the ledger on disk against the script, and reports whether it is true.
-func (y *year) judge(ctx context.Context) (bool, error) {
+// judge holds the ledger on disk against the script. It fails if the ledger or a merge was not as it must be.
+func (y *year) judge(ctx context.Context) error {
 	l, err := readLedger(ctx, y.store)
 	if err != nil {
-		return false, err
+		return err
 	}
 	v := judge(y.script, l)
 	fmt.Fprintf(y.out, "%d nights, %.1f MB of ledger. ", len(l.scans), float64(l.bytes)/1e6)
 	v.report(y.out)
-	return v.ok(), nil
+	if !v.ok() || y.other > 0 {
+		return errors.New("the ledger is not as it must be: see above")
+	}
+	return nil
 }
 
 // reportTimes reports what the nights took, at first and at last.
 func (y *year) reportTimes() {
 	tenth := y.nights / 10
+	median := func(all []time.Duration) float64 { return slices.Sorted(slices.Values(all))[len(all)/2].Seconds() }
 	fmt.Fprint(y.out, "\n| seconds a night, medians | first tenth of the nights | last tenth |\n|---|--:|--:|\n")
 	for _, row := range []struct {
 		what string

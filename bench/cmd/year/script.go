@@ -199,14 +199,6 @@ func outagesOf(seed, network uint64, nights int) (all []int) {
 // change is the first night on which another observer scans, for good. The sites answer it as they answered the one before.
 func (s *script) change() int { return s.nights * 6 / 10 }
 
-// beside reports whether a second observer scans the list, too, on a night: three times a year, once after the change.
-func (s *script) beside(night int) bool {
-	return night == s.nights/4 || night == s.nights/2 || night == s.nights*3/4
-}
-
-// file returns the site's own answer.
-func (s *script) file(site, night int) *answer { return &answers[s.cells[site][night].file] }
-
 // shown returns what the night's scans get.
 func (s *script) shown(site, night int) *answer { return &answers[s.cells[site][night].shown] }
 
