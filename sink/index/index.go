@@ -43,6 +43,7 @@ type Row struct {
 	Rows            int64  `parquet:"rows,uncompressed"`
 	Bytes           int64  `parquet:"bytes,uncompressed"`
 	Sum             int64  `parquet:"sum,uncompressed"`     // first 64 bits of the SHA-256
+	Merged          bool   `parquet:"merged,uncompressed"`  // a month has these rows, too
 	Records         int64  `parquet:"records,uncompressed"` // hash of the scan's list of records, by which Update sees changes
 }
 
@@ -147,6 +148,7 @@ func next(ctx context.Context, st store.Store, records map[string]int64, before 
 		}
 		rows = append(rows, r.rows...)
 	}
+	sortRows(rows)
 	months, err := countingMonths(ctx, st, records, rows, before[""])
 	if err != nil {
 		return nil, false, err

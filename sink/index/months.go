@@ -68,18 +68,18 @@ func stemOf(name string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(path.Base(name), ".json"), ".parquet")
 }
 
-// monthsOf returns the files of statistics among the rows of the index, by the month that they make: TABLE-YYYY-MM-HASH.
-func monthsOf(rows []Row) map[string][]Row {
-	byMonth := map[string][]Row{}
-	for _, row := range rows {
-		if row.Complete && schema.IsStatistics(row.Table) {
+// monthsOf returns the files of statistics among the rows of the index, by the month that they make: TABLE-YYYY-MM-HASH. The rows
+// are sorted.
+func monthsOf(rows []Row) map[string][]*Row {
+	byMonth := map[string][]*Row{}
+	for i := range rows {
+		if row := &rows[i]; row.Complete && schema.IsStatistics(row.Table) {
 			month := row.Table + "-" + monthOf(row.ScanDate)
 			byMonth[month] = append(byMonth[month], row)
 		}
 	}
-	months := make(map[string][]Row, len(byMonth))
+	months := make(map[string][]*Row, len(byMonth))
 	for month, of := range byMonth {
-		sortRows(of)
 		sum := sha256.New()
 		for _, row := range of {
 			fmt.Fprintf(sum, "%s %d %s\n", row.Name, row.Sum, row.Observer)
@@ -92,28 +92,44 @@ func monthsOf(rows []Row) map[string][]Row {
 // monthOf returns the month of a date, YYYY-MM.
 func monthOf(date string) string { return date[:min(len(date), len("2006-01"))] }
 
-// countingMonths returns the rows of the months that count: they have a file and a record, and are of the files in rows.
+// countingMonths returns the rows of the months that count: they have a file and a record, and are of the files in rows, which it
+// marks as merged.
 func countingMonths(ctx context.Context, st store.Store, records map[string]int64, rows, before []Row) (counting []Row, err error) {
 	for stem, of := range monthsOf(rows) {
-		record := records[commit.FileRecordName(monthsID, stem)]
-		if record == 0 || records[monthName(stem)] == 0 {
-			continue
-		}
-		if i := slices.IndexFunc(before, func(was Row) bool { return was.Name == monthName(stem) && was.Records == record }); i >= 0 {
-			counting = append(counting, before[i])
-			continue
-		}
-		switch r, err := commit.ReadFileRecord(ctx, st, monthsID, stem); {
-		case err == nil:
-			counting = append(counting, Row{
-				Complete: true, ScanDate: monthOf(of[0].ScanDate) + "-01", Table: schema.MonthTable(of[0].Table), SchemaVersion: int32(r.SchemaVersion),
-				Name: monthName(stem), Rows: r.File.Rows, Bytes: r.File.Bytes, Sum: sumOf(r.File.SHA256), Records: record,
-			})
-		case !isDamage(err):
+		month, err := countingMonth(ctx, st, records, stem, of, before)
+		if err != nil {
 			return nil, err
+		}
+		if month != nil {
+			counting = append(counting, *month)
+		}
+		for _, row := range of {
+			row.Merged = month != nil
 		}
 	}
 	return counting, nil
+}
+
+// countingMonth returns the row of a month, nil if it does not count.
+func countingMonth(ctx context.Context, st store.Store, records map[string]int64, stem string, of []*Row, before []Row) (*Row, error) {
+	record := records[commit.FileRecordName(monthsID, stem)]
+	if record == 0 || records[monthName(stem)] == 0 {
+		return nil, nil
+	}
+	if i := slices.IndexFunc(before, func(was Row) bool { return was.Name == monthName(stem) && was.Records == record }); i >= 0 {
+		return &before[i], nil
+	}
+	r, err := commit.ReadFileRecord(ctx, st, monthsID, stem)
+	switch {
+	case err == nil:
+		return &Row{
+			Complete: true, ScanDate: monthOf(of[0].ScanDate) + "-01", Table: schema.MonthTable(of[0].Table), SchemaVersion: int32(r.SchemaVersion),
+			Name: monthName(stem), Rows: r.File.Rows, Bytes: r.File.Bytes, Sum: sumOf(r.File.SHA256), Records: record,
+		}, nil
+	case isDamage(err):
+		return nil, nil
+	}
+	return nil, err
 }
 
 // RollUp merges the statistics of each month that is over, which is one with a later scan. It deletes the months that do not
@@ -153,7 +169,7 @@ func RollUp(ctx context.Context, st store.Store, toolVersion string) error {
 }
 
 // dueMonths returns the files of the months that are over and not merged.
-func dueMonths(ctx context.Context, st store.Store) (map[string][]Row, error) {
+func dueMonths(ctx context.Context, st store.Store) (map[string][]*Row, error) {
 	var rows []Row
 	merged, last := map[string]bool{}, ""
 	for row, err := range table.FileRows[Row](ctx, st, Name) {
@@ -169,15 +185,15 @@ func dueMonths(ctx context.Context, st store.Store) (map[string][]Row, error) {
 		rows, last = append(rows, *row), max(last, monthOf(row.ScanDate))
 	}
 	due := monthsOf(rows)
-	maps.DeleteFunc(due, func(stem string, of []Row) bool {
+	maps.DeleteFunc(due, func(stem string, of []*Row) bool {
 		return merged[monthName(stem)] || len(of) < 2 || monthOf(of[0].ScanDate) == last ||
-			slices.ContainsFunc(of, func(row Row) bool { return row.SchemaVersion != schema.Version })
+			slices.ContainsFunc(of, func(row *Row) bool { return row.SchemaVersion != schema.Version })
 	})
 	return due, nil
 }
 
 // writeMonth publishes a month, and then its record.
-func writeMonth(ctx context.Context, st store.Store, stem string, of []Row, toolVersion string) error {
+func writeMonth(ctx context.Context, st store.Store, stem string, of []*Row, toolVersion string) error {
 	if of[0].Table == schema.TokenStats {
 		return mergeFiles(ctx, st, stem, of, toolVersion, func(key monthKey, row *schema.TokenStatsRow) TokenStatsMonth {
 			return TokenStatsMonth{key.id, key.date, key.observer, *row}
@@ -188,7 +204,7 @@ func writeMonth(ctx context.Context, st store.Store, stem string, of []Row, tool
 	})
 }
 
-func mergeFiles[R, M any](ctx context.Context, st store.Store, stem string, of []Row, toolVersion string, with func(monthKey, *R) M) error {
+func mergeFiles[R, M any](ctx context.Context, st store.Store, stem string, of []*Row, toolVersion string, with func(monthKey, *R) M) error {
 	w := table.NewWriter[M](stem, 1024, table.PageBytes, map[string]string{table.MetaSchema: strconv.Itoa(schema.Version), table.MetaTool: toolVersion})
 	if err := w.Begin(ctx, st, monthName(stem)); err != nil {
 		return err
@@ -209,7 +225,7 @@ func mergeFiles[R, M any](ctx context.Context, st store.Store, stem string, of [
 }
 
 // addFile adds the rows of a scan's file, if the file has the sum in the index: a killed process may have left an earlier one.
-func addFile[R, M any](ctx context.Context, st store.Store, w *table.Writer[M], file Row, with func(monthKey, *R) M) error {
+func addFile[R, M any](ctx context.Context, st store.Store, w *table.Writer[M], file *Row, with func(monthKey, *R) M) error {
 	date, err := time.Parse(time.DateOnly, file.ScanDate)
 	if err != nil {
 		return err

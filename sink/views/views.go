@@ -72,7 +72,7 @@ const (
 	viewsFiles = `
 -- Every file that counts, with its path. Other tools read the same list: docs/dataset.md.
 CREATE OR REPLACE VIEW bulkscan_files AS
-SELECT scan_id, CAST(scan_date AS DATE) AS scan_date, observer, list_id, started_at, registry_version, "table", schema_version, name, rows, bytes,
+SELECT scan_id, CAST(scan_date AS DATE) AS scan_date, observer, list_id, started_at, registry_version, "table", schema_version, name, rows, bytes, merged,
   ` + viewsGlob + ` || name AS path
 FROM read_parquet(` + viewsGlob + ` || '_scans/index.parquet') WHERE complete;
 
@@ -305,7 +305,7 @@ func listsOf(ctx context.Context, st store.Store, with []string) (map[string][]l
 	for _, name := range with {
 		all := byVersion(name, name, versions[name])
 		if months := versions[schema.MonthTable(name)]; len(months) > 0 {
-			merged := list{has: fmt.Sprintf(`"table" = '%s' AND date_trunc('month', scan_date) IN (SELECT scan_date FROM bulkscan_files WHERE "table" = '%s')`, name, schema.MonthTable(name))}
+			merged := list{has: fmt.Sprintf(`"table" = '%s' AND merged`, name)}
 			all = slices.Concat([]list{merged}, all, byVersion(name+" month", schema.MonthTable(name), months))
 		}
 		lists[name] = all
