@@ -12,7 +12,7 @@ import (
 // The ledger follows one live observer at a time, and every archive. Scans of other observers stay outside. An observer
 // is followed as long as it has later scans. After its last one, an observer that has no scan up to that date succeeds
 // at once: a new User-Agent, for example. One that has scanned beside it succeeds after a week, since the followed
-// observer's night may only be late. Of several the one succeeds that began first. So the scans of another night rarely
+// observer's night may only be late. Of several one from the same vantage succeeds, else the one that began first. So the scans of another night rarely
 // change what the ledger has of earlier ones.
 
 // successionDays is that week.
@@ -77,6 +77,8 @@ func successor(tonight []MergedScan, reigns map[commit.Observer]*reign, before *
 		}
 		r, its := reigns[s.Observer], 0
 		switch {
+		case before != nil && r.first > before.last && s.Observer.Vantage == before.observer.Vantage:
+			its = 3 // of two places that changed their User-Agent in one night, the same place
 		case before == nil, r.first > before.last:
 			its = 2
 		case daysBetween(before.last, s.ScanDate) >= successionDays:

@@ -310,7 +310,8 @@ func TestFollow(t *testing.T) {
 		var all []MergedScan
 		for i, word := range strings.Fields(scans) {
 			by, day, _ := strings.Cut(word, ".")
-			s := MergedScan{ScanID: word, ScanDate: "2026-11-" + day, StartedAt: time.Unix(int64(i), 0), Observer: commit.Observer{Source: commit.Live, Product: by}}
+			product, vantage, _ := strings.Cut(by, "@")
+			s := MergedScan{ScanID: word, ScanDate: "2026-11-" + day, StartedAt: time.Unix(int64(i), 0), Observer: commit.Observer{Source: commit.Live, Product: product, Vantage: vantage}}
 			if by == commit.Archive {
 				s.Observer = commit.Observer{Source: by, Product: by}
 			}
@@ -332,6 +333,7 @@ func TestFollow(t *testing.T) {
 	f("a.01 b.01 a.02 b.02 b.03", "a.01 a.02", "a")           // whose night came first
 	f("a.01 b.01 a.02 b.02 b.03 b.09", "a.01 a.02 b.09", "b") // for it has ended
 	f("a.01 b.02 c.02 c.03", "a.01 b.02", "b")                // of two that succeed, the one that began first
+	f("a@x.01 a@y.01 b@y.02 b@x.02", "a@x.01 b@x.02", "b")    // but rather the one from the same place
 	f("archive.01 a.02 b.02 a.03 archive.04", "archive.01 a.02 a.03 archive.04", "a")
 	f("archive.01 archive.02", "archive.01 archive.02", "archive")
 	f("", "", "")

@@ -199,14 +199,15 @@ SELECT unnest(coalesce(getvariable('bulkscan_tokens'), [error('views.sql has to 
 // Write writes views.sql for the tables that have committed files, and for the ledger if there is one, unless it is up to date. A nil registry keeps the
 // one in the file.
 func Write(ctx context.Context, st store.Store, registry *tokens.Registry) error {
-	with, err := tablesWithFiles(ctx, st)
+	versions, err := versionsOf(ctx, st)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", Name, err)
 	}
-	lists, err := listsOf(ctx, st, with)
+	with, err := tablesWithFiles(ctx, st, versions)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", Name, err)
 	}
+	lists := listsOf(with, versions)
 	ledger, err := hasLedger(ctx, st)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", Name, err)
@@ -230,8 +231,15 @@ func Write(ctx context.Context, st store.Store, registry *tokens.Registry) error
 const putViews = 5
 
 // tablesWithFiles returns the tables for which a view is possible: they have a file, and there are records of such
-// files.
-func tablesWithFiles(ctx context.Context, st store.Store) (with []string, err error) {
+// files. Those in the index do. For the others the folders are listed, which takes long where there are many nights.
+func tablesWithFiles(ctx context.Context, st store.Store, versions map[string][]int32) (with []string, err error) {
+	tables := schema.Tables()
+	if !slices.ContainsFunc(tables, func(t schema.Table) bool { return versions[t.Name] == nil }) {
+		for _, t := range tables {
+			with = append(with, t.Name)
+		}
+		return with, nil
+	}
 	var committed, noted bool // records of parts, and of statistics
 	for entry, err := range st.List(ctx, schema.ScansFolder) {
 		if err != nil {
@@ -245,7 +253,11 @@ func tablesWithFiles(ctx context.Context, st store.Store) (with []string, err er
 			noted = true
 		}
 	}
-	for _, table := range schema.Tables() {
+	for _, table := range tables {
+		if versions[table.Name] != nil {
+			with = append(with, table.Name)
+			continue
+		}
 		if schema.IsStatistics(table.Name) && !noted || !schema.IsStatistics(table.Name) && !committed {
 			continue
 		}
@@ -281,9 +293,9 @@ type list struct {
 	has  string // condition for its files, unless an earlier list has them
 }
 
-// listsOf returns the lists of each of these tables, later schema versions first. The versions are those in the index, whether or
-// not this program knows them.
-func listsOf(ctx context.Context, st store.Store, with []string) (map[string][]list, error) {
+// versionsOf returns the schema versions of each table in the index, whether or not this program knows them. Without an index, or
+// with one that the next index.Update replaces, there are none.
+func versionsOf(ctx context.Context, st store.Store) (map[string][]int32, error) {
 	type indexed struct { // columns of the index
 		Complete      bool   `parquet:"complete"`
 		Table         string `parquet:"table"`
@@ -291,16 +303,19 @@ func listsOf(ctx context.Context, st store.Store, with []string) (map[string][]l
 	}
 	versions := map[string][]int32{}
 	for row, err := range table.FileRows[indexed](ctx, st, schema.IndexName) {
-		if errors.Is(err, store.ErrNotExist) {
-			break
-		}
 		if err != nil {
-			return nil, err
+			clear(versions)
+			break
 		}
 		if row.Complete && !slices.Contains(versions[row.Table], row.SchemaVersion) {
 			versions[row.Table] = append(versions[row.Table], row.SchemaVersion)
 		}
 	}
+	return versions, ctx.Err()
+}
+
+// listsOf returns the lists of each of these tables, later schema versions first.
+func listsOf(with []string, versions map[string][]int32) map[string][]list {
 	lists := map[string][]list{}
 	for _, name := range with {
 		all := byVersion(name, name, versions[name])
@@ -310,7 +325,7 @@ func listsOf(ctx context.Context, st store.Store, with []string) (map[string][]l
 		}
 		lists[name] = all
 	}
-	return lists, nil
+	return lists
 }
 
 // byVersion returns the lists of a table in the index.
