@@ -12,8 +12,8 @@ import (
 // The ledger follows one live observer at a time, and every archive. Scans of other observers stay outside. An observer
 // is followed as long as it has later scans. After its last one, an observer that has no scan up to that date succeeds
 // at once: a new User-Agent, for example. One that has scanned beside it succeeds after a week, since the followed
-// observer's night may only be late. Of several one from the same vantage succeeds, else the one that began first. So the scans of another night rarely
-// change what the ledger has of earlier ones.
+// observer's night may only be late. Of several one from the same vantage succeeds, else the one that began first. So
+// the scans of another night rarely change what the ledger has of earlier ones.
 
 // successionDays is that week.
 const successionDays = 7

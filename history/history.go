@@ -3,9 +3,10 @@
 // derived from the scans and can be deleted.
 //
 // policy.go says what a policy is. night.go makes one observation a site and night. merge.go merges a night into the
-// open episodes, by rules without I/O. read.go reads the observations of a scan. ledger.go has Add and Rebuild, draft.go
-// the merge of files, and files.go the record and its tables. story.go tells what the ledger has of one host, and change.go
-// adds what its stored files say.
+// open episodes, by rules without I/O. read.go reads the observations of a scan. ledger.go has Update and Rebuild,
+// follow.go which scans they merge, draft.go the merge of files, and files.go the record and its tables. check.go compares
+// the ledger with its record and the scans. story.go tells what the ledger has of one host, and change.go adds what its
+// stored files say.
 package history
 
 import "time"

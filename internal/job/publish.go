@@ -26,9 +26,10 @@ type Publishing struct {
 	Log         *slog.Logger
 }
 
-// Publish hands a complete scan to readers: it merges the scan's parts, the scan into the history, and the statistics of past
-// months, and writes the views and the README. All but the parts is derived from what is published, so that the next scan's Publish does what a killed
-// process leaves undone. Of a scan whose publication is pending only the parts are merged.
+// Publish hands a complete scan to readers: it merges the scan's parts, the scan into the history, and the statistics of
+// past months, and writes the views and the README. All but the parts is derived from what is published, so that the next
+// scan's Publish does what a killed process leaves undone. Of a scan whose publication is pending only the parts are
+// merged.
 //
 // An error does not harm the scan. Every step is tried, unless the context ends.
 func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) error {
