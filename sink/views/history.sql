@@ -165,12 +165,12 @@ FROM (SELECT site, host, port, requested, coalesce(g.class, CASE WHEN e.site IS 
 -- needs: sites
 -- A panel: the sites that were on the list on every night of the ledger.
 CREATE OR REPLACE MACRO panel_balanced() AS TABLE
-SELECT site FROM (SELECT site, min(valid_from) AS since, 0 AS unlisted FROM history_all GROUP BY site
-  UNION ALL SELECT site, min(first), count(*) FILTER (class = 'unlisted') FROM gaps_all GROUP BY site)
+SELECT site FROM (SELECT site, min(valid_from) AS since, 0 AS unlisted FROM history_all() GROUP BY site
+  UNION ALL SELECT site, min(first), count(*) FILTER (class = 'unlisted') FROM gaps_all() GROUP BY site)
 GROUP BY site HAVING min(since) = (SELECT min(night) FROM nights) AND sum(unlisted) = 0;
 
 -- needs: sites
 -- A panel: one site for a host and its www, that without. Other subdomains stay.
 CREATE OR REPLACE MACRO panel_folded() AS TABLE
-SELECT DISTINCT site FROM history_all AS h
-ANTI JOIN (SELECT DISTINCT 'www.' || host AS host, port, requested FROM history_all WHERE NOT starts_with(host, 'www.')) USING (host, port, requested);
+SELECT DISTINCT site FROM history_all() AS h
+ANTI JOIN (SELECT DISTINCT 'www.' || host AS host, port, requested FROM history_all() WHERE NOT starts_with(host, 'www.')) USING (host, port, requested);

@@ -151,7 +151,7 @@ RESET VARIABLE bulkscan_commits;
 	viewsLedger = `
 -- The history of policies: episodes, policies and gaps, from the files that the ledger's record names (docs/history-sql.md). It has
 -- archives and one live observer, whichever observer is chosen above. nights has its dates. The macros below read history and
--- gaps; to restrict them to a panel of sites, make these views of history_all and gaps_all anew (docs/history-sql.md).
+-- gaps; to restrict them to a panel of sites, make these views of history_all() and gaps_all() anew (docs/history-sql.md).
 SET VARIABLE bulkscan_ledger = (SELECT map(['nights', 'policies', 'history', 'gaps'], [list_sort(list_distinct(list_transform(scans, lambda s: s.scan_date)))]
     || list_transform(['policies', 'history', 'gaps'], lambda t: list_transform(list_filter(files, lambda f: f."table" = t), lambda f: ` + viewsGlob + ` || f.name)))
   FROM read_json(` + viewsGlob + ` || '` + schema.LedgerName + `', maximum_object_size = %[1]d,
@@ -162,9 +162,10 @@ SELECT CAST(unnest(coalesce(getvariable('bulkscan_nights'), [error('views.sql ha
 `
 	// As above, each view is first of one file, or night.
 	viewsLedgerTable = `SET VARIABLE bulkscan_%[1]s = getvariable('bulkscan_ledger')['%[1]s'][:1];
-CREATE OR REPLACE VIEW %[1]s_all AS
+CREATE OR REPLACE VIEW %[1]s AS
 SELECT * FROM read_parquet(coalesce(getvariable('bulkscan_%[1]s'), [error('views.sql has to be read again')]));
-CREATE OR REPLACE VIEW %[1]s AS SELECT * FROM %[1]s_all;
+CREATE OR REPLACE MACRO %[1]s_all() AS TABLE
+SELECT * FROM read_parquet(coalesce(getvariable('bulkscan_%[1]s'), [error('views.sql has to be read again')]));
 `
 	viewsLedgerPaths = `SET VARIABLE bulkscan_%[1]s = getvariable('bulkscan_ledger')['%[1]s'];
 `

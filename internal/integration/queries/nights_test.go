@@ -122,16 +122,16 @@ func TestPanels(t *testing.T) {
 		t.Fatal(err)
 	}
 	const show = "SELECT string_agg(DISTINCT host, ' ' ORDER BY host) FROM "
-	const use = `; CREATE OR REPLACE VIEW history AS SELECT * FROM history_all SEMI JOIN panel USING (site); CREATE OR REPLACE VIEW gaps AS SELECT * FROM gaps_all SEMI JOIN panel USING (site); `
+	const use = `; CREATE OR REPLACE VIEW history AS SELECT * FROM history_all() SEMI JOIN panel USING (site); CREATE OR REPLACE VIEW gaps AS SELECT * FROM gaps_all() SEMI JOIN panel USING (site); `
 	var all []Query
 	var want []string
 	for _, c := range []struct{ sql, want string }{
-		{show + "history_all SEMI JOIN panel_balanced() USING (site)", "always.example fails.example shop.always.example www.alone.example www.always.example"},
+		{show + "history_all() SEMI JOIN panel_balanced() USING (site)", "always.example fails.example shop.always.example www.alone.example www.always.example"},
 		{"SELECT CAST(count(*) AS VARCHAR) FROM panel_balanced()", "6"}, // with dead.example, which has no episode
-		{show + "history_all SEMI JOIN panel_folded() USING (site)", "always.example comes.example fails.example goes.example pauses.example shop.always.example www.alone.example"},
+		{show + "history_all() SEMI JOIN panel_folded() USING (site)", "always.example comes.example fails.example goes.example pauses.example shop.always.example www.alone.example"},
 		{"CREATE OR REPLACE TABLE panel AS SELECT site FROM panel_balanced() SEMI JOIN panel_folded() USING (site)" + use + show + "first_blocked('GPTBot')", "always.example fails.example shop.always.example www.alone.example"},
 		{"SELECT string_agg(blocking || '/' || \"of\", ' ' ORDER BY night) FROM blocked_over_time('GPTBot')", "2/4 2/3 2/3 4/4"},
-		{"CREATE OR REPLACE TABLE panel AS SELECT DISTINCT site FROM history_all WHERE host IN ('goes.example')" + use + "SELECT string_agg(blocking || '/' || \"of\", ' ' ORDER BY night) FROM blocked_over_time('GPTBot')", "1/1 1/1 1/1 0/0"},
+		{"CREATE OR REPLACE TABLE panel AS SELECT DISTINCT site FROM history_all() WHERE host IN ('goes.example')" + use + "SELECT string_agg(blocking || '/' || \"of\", ' ' ORDER BY night) FROM blocked_over_time('GPTBot')", "1/1 1/1 1/1 0/0"},
 	} {
 		all, want = append(all, Query{Name: c.sql, SQL: c.sql}), append(want, c.want)
 	}
