@@ -2,21 +2,18 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkscan/bulkscan/inputs"
+	"github.com/bulkscan/bulkscan/internal/job"
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/sink/commit"
-	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // diffFlags are the flags of diff.
@@ -82,6 +79,8 @@ func (f *diffFlags) check(places []string) error {
 		return usagef("--definition %q: one of %s", clipped(f.definition), strings.Join(report.SensitivityDefinitions(), ", "))
 	case f.top < 0:
 		return usagef("--top %d: at least 0", f.top)
+	case f.panel == "-":
+		return usagef("--panel: name a file; standard input cannot be read twice")
 	case f.failOn != "" && f.failOn != failOnChanges:
 		return usagef("--fail-on %q: %s is the only value", clipped(f.failOn), failOnChanges)
 	case f.paired && (f.failOn != "" || f.out != ""):
@@ -124,8 +123,11 @@ func (a *app) diff(ctx context.Context, args []string, f *diffFlags) error {
 		}
 	}
 	if f.panel != "" {
-		if of.Panel, err = readPanel(ctx, f.panel); err != nil {
-			return err
+		if of.Panel, err = job.ReadPanel(ctx, f.panel); err != nil {
+			return fmt.Errorf("--panel: %w", err)
+		}
+		if of.Panel.Hosts == 0 {
+			return fmt.Errorf("--panel %s has no host", clipped(f.panel))
 		}
 	}
 	from, to, err := a.twoScans(ctx, args)
@@ -155,37 +157,6 @@ func (a *app) diff(ctx context.Context, args []string, f *diffFlags) error {
 		return &exitError{code: exitThreshold}
 	}
 	return err
-}
-
-// readPanel reads a list of hosts. A host counts once, whatever the scheme and port of its entries.
-func readPanel(ctx context.Context, path string) (_ *report.Panel, err error) {
-	if path == "-" {
-		return nil, usagef("--panel: name a file; standard input cannot be read twice")
-	}
-	fingerprint, err := inputs.FingerprintOf(ctx, []string{path})
-	if err != nil {
-		return nil, fmt.Errorf("--panel: %w", err)
-	}
-	list, err := inputs.Open(ctx, []string{path}, inputs.Options{Parquet: func(file io.ReaderAt, size int64) (inputs.Table, error) { return table.OpenList(file, size) }})
-	if err != nil {
-		return nil, fmt.Errorf("--panel: %w", err)
-	}
-	defer func() { err = errors.Join(err, list.Close()) }()
-	hosts := map[string]bool{}
-	for {
-		entry, err := list.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("--panel: %w", err)
-		}
-		hosts[entry.Origin.Host()] = true
-	}
-	if len(hosts) == 0 {
-		return nil, fmt.Errorf("--panel %s has no host", clipped(path))
-	}
-	return report.NewPanel(path, fingerprint.String(), hosts), nil
 }
 
 // twoScans finds the scans that are compared: of one dataset two that are named, or of two datasets their default scans.

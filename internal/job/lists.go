@@ -15,6 +15,7 @@ import (
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/replay"
+	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/pipeline"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/table"
@@ -95,12 +96,41 @@ func (j *Job) openReader(ctx context.Context) error {
 		}
 		return j.unspooled(err)
 	}
-	o.Parquet = func(file io.ReaderAt, size int64) (inputs.Table, error) { return table.OpenList(file, size) }
+	o.Parquet = openParquet
 	list, err := inputs.Open(ctx, j.paths, o)
 	if err == nil {
 		j.reader = list
 	}
 	return j.unspooled(err)
+}
+
+// openParquet opens a list in Parquet.
+func openParquet(file io.ReaderAt, size int64) (inputs.Table, error) {
+	return table.OpenList(file, size)
+}
+
+// ReadPanel reads a list of hosts. A host counts once, whatever the scheme and port of its entries.
+func ReadPanel(ctx context.Context, path string) (_ *report.Panel, err error) {
+	fingerprint, err := inputs.FingerprintOf(ctx, []string{path})
+	if err != nil {
+		return nil, err
+	}
+	list, err := inputs.Open(ctx, []string{path}, inputs.Options{Parquet: openParquet})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, list.Close()) }()
+	hosts := map[string]bool{}
+	for {
+		entry, err := list.Next()
+		if errors.Is(err, io.EOF) {
+			return report.NewPanel(path, fingerprint.String(), hosts), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		hosts[entry.Origin.Host()] = true
+	}
 }
 
 // Counted is what a dry run finds on the lists.
