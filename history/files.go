@@ -3,11 +3,9 @@ package history
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"strconv"
 	"time"
@@ -132,11 +130,11 @@ func checkFile(ctx context.Context, st store.Store, f schema.File) error {
 		return err
 	}
 	defer object.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, io.NewSectionReader(object, 0, object.Size())); err != nil {
+	found, err := store.SumOf(object)
+	if err != nil {
 		return fmt.Errorf("cannot read %s: %w", f.Name, err)
 	}
-	if found := hex.EncodeToString(sum.Sum(nil)); found != f.SHA256 {
+	if found != f.SHA256 {
 		return fmt.Errorf("cannot read %s: %w", f.Name, &schema.DamagedError{What: "sha256", Expected: f.SHA256, Found: found})
 	}
 	return nil

@@ -5,6 +5,8 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -186,6 +188,15 @@ func CheckName(name string) error {
 		}
 	}
 	return nil
+}
+
+// SumOf returns the SHA-256 of an object in hex.
+func SumOf(object Object) (string, error) {
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(object, 0, object.Size())); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
 // ReadAll returns the whole content of an object of at most limit bytes; a bigger one is an error.

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"path"
@@ -137,11 +136,7 @@ func countingMonth(ctx context.Context, st store.Store, records map[string]int64
 // another process is merging months, RollUp does nothing. An error leaves the files of the month's scans to readers.
 func RollUp(ctx context.Context, st store.Store, toolVersion string) error {
 	fail := func(err error) error { return fmt.Errorf("cannot merge the statistics of past months: %w", err) }
-	due, err := dueMonths(ctx, st)
-	if err != nil {
-		return fail(err)
-	}
-	outdated, err := uncounted(ctx, st)
+	due, outdated, err := planMonths(ctx, st)
 	if err != nil {
 		return fail(err)
 	}
@@ -161,35 +156,42 @@ func RollUp(ctx context.Context, st store.Store, toolVersion string) error {
 			errs = append(errs, writeMonth(ctx, st, stem, due[stem], toolVersion))
 		}
 	}
-	errs = append(errs, deleteUncounted(ctx, st), lock.Unlock())
+	errs = append(errs, deleteOutdated(ctx, st), lock.Unlock())
 	if err := errors.Join(errs...); err != nil {
 		return fail(err)
 	}
 	return nil
 }
 
-// dueMonths returns the files of the months that are over and not merged.
-func dueMonths(ctx context.Context, st store.Store) (map[string][]*Row, error) {
+// planMonths returns the files of the months that are over and not merged, and the names of the months that the index does not
+// list, with their records, which come first.
+func planMonths(ctx context.Context, st store.Store) (due map[string][]*Row, outdated []string, err error) {
 	var rows []Row
-	merged, last := map[string]bool{}, ""
+	counts, last := map[string]bool{}, ""
 	for row, err := range table.FileRows[Row](ctx, st, Name) {
 		switch {
 		case err != nil:
-			return nil, err
-		case !row.Complete:
-			continue
+			return nil, nil, err
 		case strings.HasPrefix(row.Name, MonthsFolder):
-			merged[row.Name] = true
-			continue
+			counts[row.Name] = true
+		case row.Complete:
+			rows, last = append(rows, *row), max(last, monthOf(row.ScanDate))
 		}
-		rows, last = append(rows, *row), max(last, monthOf(row.ScanDate))
 	}
-	due := monthsOf(rows)
+	due = monthsOf(rows)
 	maps.DeleteFunc(due, func(stem string, of []*Row) bool {
-		return merged[monthName(stem)] || len(of) < 2 || monthOf(of[0].ScanDate) == last ||
+		return counts[monthName(stem)] || len(of) < 2 || monthOf(of[0].ScanDate) == last ||
 			slices.ContainsFunc(of, func(row *Row) bool { return row.SchemaVersion != schema.Version })
 	})
-	return due, nil
+	for entry, err := range st.List(ctx, MonthsFolder) {
+		if err != nil {
+			return nil, nil, err
+		}
+		if !counts[monthName(stemOf(entry.Name))] {
+			outdated = append(outdated, entry.Name)
+		}
+	}
+	return due, outdated, nil
 }
 
 // writeMonth publishes a month, and then its record.
@@ -235,11 +237,11 @@ func addFile[R, M any](ctx context.Context, st store.Store, w *table.Writer[M], 
 		return err
 	}
 	defer object.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, io.NewSectionReader(object, 0, object.Size())); err != nil {
+	sum, err := store.SumOf(object)
+	if err != nil {
 		return fmt.Errorf("cannot read %s: %w", file.Name, err)
 	}
-	if sumOf(hex.EncodeToString(sum.Sum(nil))) != file.Sum {
+	if sumOf(sum) != file.Sum {
 		return fmt.Errorf("cannot read %s: its sum is not that of its record; bulkscan stats writes it anew", file.Name)
 	}
 	key := monthKey{file.ScanID, file.Observer, int32(date.Unix() / (24 * 60 * 60))}
@@ -254,35 +256,15 @@ func addFile[R, M any](ctx context.Context, st store.Store, w *table.Writer[M], 
 	return errors.Join(err, failed)
 }
 
-// uncounted returns the files of months, and their records, that the index does not name. The records come first.
-func uncounted(ctx context.Context, st store.Store) (names []string, err error) {
-	counts := map[string]bool{}
-	for row, err := range table.FileRows[Row](ctx, st, Name) {
-		if err != nil {
-			return nil, err
-		}
-		counts[row.Name] = true
-	}
-	for entry, err := range st.List(ctx, MonthsFolder) {
-		if err != nil {
-			return nil, err
-		}
-		if !counts[monthName(stemOf(entry.Name))] {
-			names = append(names, entry.Name)
-		}
-	}
-	return names, nil
-}
-
-// deleteUncounted writes the index and deletes what it does not name. If the scans have changed meanwhile so that a month counts
+// deleteOutdated writes the index and deletes what it does not name. If the scans have changed meanwhile so that a month counts
 // again, the index is written once more, without it.
-func deleteUncounted(ctx context.Context, st store.Store) error {
+func deleteOutdated(ctx context.Context, st store.Store) error {
 	err := Update(ctx, st)
 	if err != nil {
 		return err
 	}
-	names, err := uncounted(ctx, st)
-	for _, name := range names {
+	_, outdated, err := planMonths(ctx, st)
+	for _, name := range outdated {
 		if err == nil {
 			err = st.Delete(ctx, name)
 		}

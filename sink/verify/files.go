@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"slices"
 
@@ -34,8 +33,8 @@ func (v *verifier) bytes(ctx context.Context, f schema.File) ([]Finding, error) 
 		return findings, err
 	}
 	defer object.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, io.NewSectionReader(object, 0, object.Size())); err != nil {
+	sum, err := store.SumOf(object)
+	if err != nil {
 		return []Finding{unreadable(f.Name, err)}, ctx.Err()
 	}
 	return hashFinding(f, sum), nil
@@ -73,7 +72,7 @@ func (v *verifier) rejects(ctx context.Context, f schema.File) ([]Finding, error
 	if rows != f.Rows && len(findings) == 0 {
 		findings = append(findings, differs(f.Name, "lines", f.Rows, rows))
 	}
-	return append(findings, hashFinding(f, sum)...), ctx.Err()
+	return append(findings, hashFinding(f, hex.EncodeToString(sum.Sum(nil)))...), ctx.Err()
 }
 
 // openFile opens a file that a record names. The object is nil if the file is missing or has another size.
@@ -90,8 +89,8 @@ func (v *verifier) openFile(ctx context.Context, f schema.File) (store.Object, [
 	return object, nil, nil
 }
 
-func hashFinding(f schema.File, sum hash.Hash) []Finding {
-	if found := hex.EncodeToString(sum.Sum(nil)); found != f.SHA256 {
+func hashFinding(f schema.File, found string) []Finding {
+	if found != f.SHA256 {
 		return []Finding{differs(f.Name, "sha256", f.SHA256, found)}
 	}
 	return nil
@@ -200,11 +199,11 @@ func (v *verifier) recordedFile(ctx context.Context, record *commit.FileRecord) 
 		return findings, ctx.Err()
 	}
 	defer object.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, io.NewSectionReader(object, 0, object.Size())); err != nil {
+	sum, err := store.SumOf(object)
+	if err != nil {
 		return findings, ctx.Err()
 	}
-	if slices.Contains(record.Earlier, hex.EncodeToString(sum.Sum(nil))) {
+	if slices.Contains(record.Earlier, sum) {
 		return nil, nil
 	}
 	return findings, nil
