@@ -234,24 +234,11 @@ const putViews = 5
 // tablesWithFiles returns the tables for which a view is possible: they have a file, and there are records of such
 // files. Those in the index do. For the others the folders are listed, which takes long where there are many nights.
 func tablesWithFiles(ctx context.Context, st store.Store, versions map[string][]int32) (with []string, err error) {
-	tables := schema.Tables()
-	if !slices.ContainsFunc(tables, func(t schema.Table) bool { return versions[t.Name] == nil }) {
-		for _, t := range tables {
-			with = append(with, t.Name)
-		}
-		return with, nil
-	}
 	var committed, noted bool // records of parts, and of statistics
-	for entry, err := range st.List(ctx, schema.ScansFolder) {
-		if err != nil {
+	tables := schema.Tables()
+	if slices.ContainsFunc(tables, func(t schema.Table) bool { return versions[t.Name] == nil }) {
+		if committed, noted, err = recordsIn(ctx, st); err != nil {
 			return nil, err
-		}
-		switch folder, base := path.Split(entry.Name); {
-		case entry.Size == 0:
-		case strings.HasSuffix(folder, "/commits/") && strings.HasSuffix(base, ".json"):
-			committed = true
-		case strings.HasSuffix(folder, "/files/") && strings.HasSuffix(base, "_stats.json"):
-			noted = true
 		}
 	}
 	for _, table := range tables {
@@ -273,6 +260,23 @@ func tablesWithFiles(ctx context.Context, st store.Store, versions map[string][]
 		}
 	}
 	return with, nil
+}
+
+// recordsIn reports whether there are records of parts, and of statistics.
+func recordsIn(ctx context.Context, st store.Store) (committed, noted bool, err error) {
+	for entry, err := range st.List(ctx, schema.ScansFolder) {
+		if err != nil {
+			return false, false, err
+		}
+		switch folder, base := path.Split(entry.Name); {
+		case entry.Size == 0:
+		case strings.HasSuffix(folder, "/commits/") && strings.HasSuffix(base, ".json"):
+			committed = true
+		case strings.HasSuffix(folder, "/files/") && strings.HasSuffix(base, "_stats.json"):
+			noted = true
+		}
+	}
+	return committed, noted, nil
 }
 
 // hasLedger reports whether the dataset has a ledger. Its record names a file of each of its tables.
