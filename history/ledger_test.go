@@ -238,10 +238,10 @@ func TestUpdate(t *testing.T) {
 	f := func(ids ...string) {
 		t.Helper()
 		forget(t, dir)
-		publication(t, dir, commit.NotYet, all...)
+		publication(t, dir, commit.PublicationPending, all...)
 		last := ""
 		for _, id := range ids {
-			publication(t, dir, commit.ToAll, id)
+			publication(t, dir, commit.PublicationDone, id)
 			u := mustUpdate(t, dir)
 			date := scansOf(t, dir, id)[0].ScanDate
 			if !u.Has(id) || u.Anew != (date <= last) {

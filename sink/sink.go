@@ -249,9 +249,9 @@ func (w *Writer) Complete(ctx context.Context) error {
 		w.finished = &now
 	}
 	w.manifest.State, w.manifest.FinishedAt, w.manifest.Counts, w.manifest.Recorded = commit.Complete, w.finished, commit.CountCommits(commits), recorded
-	w.manifest.Repairing, w.manifest.Publication = false, commit.ToAll
+	w.manifest.Repairing, w.manifest.Publication = false, commit.PublicationDone
 	if w.options.NoPublish {
-		w.manifest.Publication = commit.NotYet
+		w.manifest.Publication = commit.PublicationPending
 	}
 	if err := w.manifest.Write(ctx, w.store); err != nil {
 		return err

@@ -84,17 +84,17 @@ type Publication string
 
 // The publications.
 const (
-	NotYet Publication = "pending"
-	ToAll  Publication = "published"
+	PublicationPending Publication = "pending"
+	PublicationDone    Publication = "published"
 )
 
 // Published reports whether readers get the scan: it is complete, and nobody has asked to wait.
 func (m *Manifest) Published() bool {
-	return m.State == Complete && !m.Restarting && m.Publication != NotYet
+	return m.State == Complete && !m.Restarting && m.Publication != PublicationPending
 }
 
 // Pending reports whether the scan is complete and waits for being published.
-func (m *Manifest) Pending() bool { return m.State == Complete && m.Publication == NotYet }
+func (m *Manifest) Pending() bool { return m.State == Complete && m.Publication == PublicationPending }
 
 // Setting is one value of a scan's configuration, as given.
 type Setting struct {
