@@ -3,7 +3,6 @@ package history
 import (
 	"bytes"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -92,14 +91,13 @@ func (f *storedFiles) scansOf(night Date) (scans []*commit.Scan, err error) {
 		if s.ScanDate != night.String() {
 			continue
 		}
-		scan, err := commit.ReadScan(f.ctx, f.store, s.ScanID)
-		if errors.Is(err, store.ErrNotExist) {
-			continue
-		}
+		scan, err := openStored(f.ctx, f.store, s.ScanID)
 		if err != nil {
 			return nil, err
 		}
-		scans = append(scans, scan)
+		if scan != nil {
+			scans = append(scans, scan)
+		}
 	}
 	return scans, nil
 }
@@ -132,12 +130,12 @@ func (f *storedFiles) read(night Date, hash int64) ([]byte, error) {
 	}
 	wanted := map[int64]bool{hash: true}
 	f.hash, f.body = hash, nil
-	for _, s := range f.scans {
-		if s.ScanDate != night.String() {
-			continue
-		}
-		err := findBodies(f.ctx, f.store, s.ScanID, wanted, func(_ int64, body []byte) { f.body = bytes.Clone(body) })
-		if err != nil {
+	scans, err := f.scansOf(night)
+	if err != nil {
+		return nil, err
+	}
+	for _, scan := range scans {
+		if err := findBodies(f.ctx, scan, wanted, func(_ int64, body []byte) { f.body = bytes.Clone(body) }); err != nil {
 			return nil, err
 		}
 	}

@@ -1,7 +1,6 @@
 package history
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,18 +63,10 @@ func derive(ctx context.Context, st store.Store, o Options, base *Ledger, scans 
 		known := *p
 		d.policies[p.ID] = &known
 	}
-	slices.SortFunc(scans, func(a, b MergedScan) int {
-		return cmp.Or(cmp.Compare(a.ScanDate, b.ScanDate), cmp.Compare(a.ScanID, b.ScanID))
-	})
-	for len(scans) > 0 {
-		n := 1
-		for n < len(scans) && scans[n].ScanDate == scans[0].ScanDate {
-			n++
+	for night := range byNight(scans) {
+		if err := d.add(night); err != nil {
+			return fmt.Errorf("cannot merge the night of %s into the history: %w", night[0].ScanDate, err)
 		}
-		if err := d.add(scans[:n]); err != nil {
-			return fmt.Errorf("cannot merge the night of %s into the history: %w", scans[0].ScanDate, err)
-		}
-		scans = scans[n:]
 	}
 	return d.finish()
 }
@@ -209,25 +200,32 @@ func (d *draft) judgeAgain(tonight *night) (again func(body int64, judge string)
 		OpenEpisode: drop[Episode], ClosedEpisode: drop[Episode], OpenGap: drop[Gap], ClosedGap: drop[Gap],
 	})
 	for i := len(d.ledger.Scans) - 1; i >= 0 && err == nil && len(wanted) > 0; i-- {
-		err = findBodies(d.ctx, d.store, d.ledger.Scans[i].ScanID, wanted, func(hash int64, body []byte) {
-			policies[hash] = tonight.intern(judge.Policy(body))
-		})
+		var scan *commit.Scan
+		if scan, err = openStored(d.ctx, d.store, d.ledger.Scans[i].ScanID); scan != nil {
+			err = findBodies(d.ctx, scan, wanted, func(hash int64, body []byte) {
+				policies[hash] = tonight.intern(judge.Policy(body))
+			})
+		}
 	}
 	return again, err
+}
+
+// openStored opens a scan of the ledger; nil if it was pruned.
+func openStored(ctx context.Context, st store.Store, scanID string) (*commit.Scan, error) {
+	scan, err := commit.ReadScan(ctx, st, scanID)
+	if errors.Is(err, store.ErrNotExist) {
+		return nil, nil
+	}
+	return scan, err
 }
 
 func drop[T any](*T) error { return nil }
 
 // findBodies calls found for each wanted body that a scan stores, and removes it from wanted. The body is valid until
-// found returns. A scan that was pruned has none. The hashes of a part are read first: its bodies are read from the first
-// wanted one to the last.
-func findBodies(ctx context.Context, st store.Store, scanID string, wanted map[int64]bool, found func(hash int64, body []byte)) error {
-	scan, err := commit.ReadScan(ctx, st, scanID)
-	if errors.Is(err, store.ErrNotExist) || err == nil && !scan.Has(schema.Bodies) {
+// found returns. The hashes of a part are read first: its bodies are read from the first wanted one to the last.
+func findBodies(ctx context.Context, scan *commit.Scan, wanted map[int64]bool, found func(hash int64, body []byte)) error {
+	if !scan.Has(schema.Bodies) {
 		return nil
-	}
-	if err != nil {
-		return err
 	}
 	for i := range scan.Commits {
 		from, to, err := wantedRows(ctx, scan, &scan.Commits[i], wanted)

@@ -2,6 +2,7 @@ package history
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -21,28 +22,20 @@ const successionDays = 7
 // follow returns which of these scans the ledger has, in the order in which it merges them, and the live observer that
 // it follows at the end; without live scans, the archives' one.
 func follow(scans []MergedScan) (followed []MergedScan, observer commit.Observer) {
-	scans = slices.Clone(scans)
-	slices.SortFunc(scans, func(a, b MergedScan) int {
-		return cmp.Or(strings.Compare(a.ScanDate, b.ScanDate), strings.Compare(a.ScanID, b.ScanID))
-	})
 	reigns := map[commit.Observer]*reign{}
 	for _, s := range scans {
 		if s.isArchive() {
 			continue
 		}
 		if reigns[s.Observer] == nil {
-			reigns[s.Observer] = &reign{observer: s.Observer, first: s.ScanDate}
+			reigns[s.Observer] = &reign{observer: s.Observer, first: s.ScanDate, last: s.ScanDate}
 		}
-		reigns[s.Observer].last = s.ScanDate
+		r := reigns[s.Observer]
+		r.first, r.last = min(r.first, s.ScanDate), max(r.last, s.ScanDate)
 	}
 	var current *reign
-	for len(scans) > 0 {
-		n := 1
-		for n < len(scans) && scans[n].ScanDate == scans[0].ScanDate {
-			n++
-		}
-		tonight, date := scans[:n], scans[0].ScanDate
-		if current == nil || current.last < date {
+	for tonight := range byNight(scans) {
+		if current == nil || current.last < tonight[0].ScanDate {
 			if next := successor(tonight, reigns, current); next != nil {
 				current = next
 			}
@@ -52,12 +45,30 @@ func follow(scans []MergedScan) (followed []MergedScan, observer commit.Observer
 				followed, observer = append(followed, s), s.Observer
 			}
 		}
-		scans = scans[n:]
 	}
 	if current != nil {
 		observer = current.observer
 	}
 	return followed, observer
+}
+
+// byNight yields the scans of each date, in order.
+func byNight(scans []MergedScan) iter.Seq[[]MergedScan] {
+	return func(yield func([]MergedScan) bool) {
+		scans = slices.SortedFunc(slices.Values(scans), func(a, b MergedScan) int {
+			return cmp.Or(strings.Compare(a.ScanDate, b.ScanDate), strings.Compare(a.ScanID, b.ScanID))
+		})
+		for len(scans) > 0 {
+			n := 1
+			for n < len(scans) && scans[n].ScanDate == scans[0].ScanDate {
+				n++
+			}
+			if !yield(scans[:n:n]) {
+				return
+			}
+			scans = scans[n:]
+		}
+	}
 }
 
 // reign is when a live observer has scans.

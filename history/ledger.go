@@ -28,15 +28,15 @@ type Options struct {
 
 // Rejudge is a judge at hand.
 type Rejudge struct {
-	Judge  string // as Source.Judge: versions of registry and check, with a space between
-	Policy func(body []byte) Policy
+	Judge  string                   // as Source.Judge: versions of registry and check, with a space between
+	Policy func(body []byte) Policy // valid until the next call
 }
 
 // RejudgeBy returns the judge of this program with a registry.
 func RejudgeBy(registry *tokens.Registry) *Rejudge {
-	auditor := audit.New(registry)
+	auditor, row := audit.New(registry), sink.Judged(registry)
 	return &Rejudge{Judge: judgeOf(registry.Version, audit.CheckVersion), Policy: func(body []byte) Policy {
-		return PolicyOf(sink.Judged(&judged(auditor, body).Report, registry))
+		return PolicyOf(row(&judged(auditor, body).Report))
 	}}
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/bulkscan/bulkscan/audit"
 )
 
 // The classes of policies: the findings (audit.Finding) that are observations.
@@ -24,11 +26,8 @@ const (
 
 // isGap reports whether a finding says nothing of the site's policy. An unknown word does not, either.
 func isGap(finding string) bool {
-	switch finding {
-	case ClassRules, ClassNoRules, ClassHTML, ClassNone, ClassRefused:
-		return false
-	}
-	return true
+	f, known := audit.FindingNamed(finding)
+	return !known || f.IsGap()
 }
 
 // Policy is a row of the table policies. It has the verdicts of `*` and of tokens with a group of their own only: with

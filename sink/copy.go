@@ -271,11 +271,16 @@ func (c *copier) judgement(row *schema.SiteRow, r *audit.Report) {
 	row.Advice = c.advice(r.Advice)
 }
 
-// Judged returns a row of sites with the judged columns alone, as a scan with that registry would write them.
-func Judged(r *audit.Report, registry *tokens.Registry) *schema.SiteRow {
+// Judged returns a function that makes rows of sites with the judged columns alone, as a scan with that registry would write
+// them. A row is valid until the next call.
+func Judged(registry *tokens.Registry) func(*audit.Report) *schema.SiteRow {
 	c, row := newCopier("", registry), &schema.SiteRow{}
-	c.judgement(row, r)
-	return row
+	return func(r *audit.Report) *schema.SiteRow {
+		c.reset()
+		*row = schema.SiteRow{}
+		c.judgement(row, r)
+		return row
+	}
 }
 
 // starVerdict is the verdict of an agent that no group names. With unknown access it is "unknown": the zero Decision
