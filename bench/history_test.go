@@ -3,10 +3,8 @@ package bench
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/bench/built"
 	"github.com/bulkscan/bulkscan/internal/integration/queries"
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
@@ -19,14 +17,7 @@ import (
 //
 //	make compare BENCH=History TIME=5x
 func BenchmarkHistory(b *testing.B) {
-	root, err := built.Root(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
-	tools := filepath.Join(root, "internal", "integration", "duckdb")
-	if err := queries.Ready(tools); err != nil {
-		b.Skipf("SKIPPED: %v", err)
-	}
+	_, tools := duckDB(b)
 	write := func(ledger queries.Ledger) (dir, text string) {
 		dir = b.TempDir()
 		st, err := store.NewDir(dir)

@@ -23,14 +23,7 @@ import (
 //
 //	make compare BENCH=Queries TIME=5x
 func BenchmarkQueries(b *testing.B) {
-	root, err := built.Root(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
-	tools := filepath.Join(root, "internal", "integration", "duckdb")
-	if err := queries.Ready(tools); err != nil {
-		b.Skipf("SKIPPED: %v", err)
-	}
+	root, tools := duckDB(b)
 	all, err := queries.Load(filepath.Join(root, "docs", "queries"))
 	if err != nil {
 		b.Fatal(err)
@@ -74,6 +67,19 @@ func BenchmarkQueries(b *testing.B) {
 	for _, query := range all {
 		b.Run("query="+query.Name, func(b *testing.B) { timeQuery(b, tools, dir, query.SQL) })
 	}
+}
+
+// duckDB returns the root of the project and the folder with DuckDB, without which the benchmark is skipped.
+func duckDB(b *testing.B) (root, tools string) {
+	root, err := built.Root(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	tools = filepath.Join(root, "internal", "integration", "duckdb")
+	if err := queries.Ready(tools); err != nil {
+		b.Skipf("SKIPPED: %v", err)
+	}
+	return root, tools
 }
 
 // timeQuery has DuckDB run a query with two threads. ns/op is DuckDB's own time, without the start of its process, and cpu-ms that

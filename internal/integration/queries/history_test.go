@@ -300,16 +300,8 @@ func (w *lives) transition(l *life, earlier, later int, token string) string {
 	}
 	observed := l.gap[earlier] == "" && l.gap[later] == "" && before != "absent"
 	change := ""
-	switch {
-	case !observed || !allowed || before == after || before == "unknown" || after == "unknown":
-	case before == "open" && after == "blocked":
-		change = "began"
-	case before == "blocked" && after == "open":
-		change = "ceased"
-	case before == "refused" || after == "refused":
-		change = "refusal"
-	default:
-		change = "presence"
+	if observed && allowed && before != "unknown" && after != "unknown" {
+		change = changeOf(before, after)
 	}
 	return spaced(l.site, before, after, strings.Join(causes, ","), change)
 }

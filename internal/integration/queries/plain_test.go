@@ -201,16 +201,8 @@ var plain = map[string]func(*survey) [][]any{
 		gaps := []string{"not_asked", "challenged", "rate_limited", "unreachable", "server_error", "absent", "unlisted"}
 		for pair, n := range counts {
 			var change any
-			switch before, after := pair[0], pair[1]; {
-			case before == after || slices.Contains(gaps, before) || slices.Contains(gaps, after):
-			case before == "open" && after == "blocked":
-				change = "began"
-			case before == "blocked" && after == "open":
-				change = "ceased"
-			case before == "refused" || after == "refused":
-				change = "refusal"
-			default:
-				change = "presence"
+			if before, after := pair[0], pair[1]; before != after && !slices.Contains(gaps, before) && !slices.Contains(gaps, after) {
+				change = changeOf(before, after)
 			}
 			out = append(out, []any{pair[0], pair[1], change, n})
 		}
@@ -292,4 +284,19 @@ var plain = map[string]func(*survey) [][]any{
 		}
 		return ordered(out, 0, 1)
 	},
+}
+
+// changeOf says what the change of a site's state from one observation to another is; "" is none.
+func changeOf(before, after string) string {
+	switch {
+	case before == after:
+		return ""
+	case before == "open" && after == "blocked":
+		return "began"
+	case before == "blocked" && after == "open":
+		return "ceased"
+	case before == "refused" || after == "refused":
+		return "refusal"
+	}
+	return "presence"
 }
