@@ -21,8 +21,7 @@ type level struct {
 	limit    *limit // this level's at the limiter
 	ahead    uint32 // how many of a queue may be out, or back, at once: those of a second
 	seed     maphash.Seed
-	mask     uint64
-	due      []time.Duration // since the run began
+	due      *table[time.Duration] // since the run began
 	queues   map[key]queue
 	slowed   map[key]slowed        // see throttled
 	tails    map[key]time.Duration // the latest estimates of spilled records' turns
@@ -73,9 +72,6 @@ func (q *queue) popLine(records *slab) ref {
 	return line.pop(records)
 }
 
-// The cells of a table of keys: 8 MiB.
-const tableCells = 1 << 20
-
 const maxAhead = 1024
 
 // newLevel returns the level of a limit, or nil.
@@ -89,8 +85,7 @@ func newLevel(limit *limit) *level {
 		slack:    limit.slack,
 		ahead:    uint32(min(maxAhead, 1+time.Second/max(1, limit.interval))),
 		seed:     maphash.MakeSeed(), // random, so that names cannot be chosen to share a key
-		mask:     limit.mask,
-		due:      make([]time.Duration, len(limit.due)),
+		due:      newTable[time.Duration](limit.due.cells()),
 		queues:   make(map[key]queue),
 		slowed:   make(map[key]slowed),
 		tails:    make(map[key]time.Duration),
@@ -111,13 +106,10 @@ func networkOf(addr [16]byte) (network [16]byte) {
 	return network
 }
 
-// cell is where the table has a key.
-func (l *level) cell(k key) *time.Duration { return &l.due[uint64(k)&l.mask] }
-
 // next is when the schedule may send the key's next exchange. That is not before the limiter would let it start now: a record waits here
 // rather than at the limiter with a slot.
 func (l *level) next(k key) time.Duration {
-	return max(*l.cell(k), time.Duration(l.limit.cell(k).Load()))
+	return max(*l.due.cell(k), time.Duration(l.limit.due.cell(k).Load()))
 }
 
 // free reports whether a newcomer may pass at once.
@@ -228,13 +220,13 @@ func (l *level) spend(k key, now time.Duration) token {
 	if q, ok := l.queues[k]; ok && q.length+q.out > 0 {
 		now -= l.slack
 	}
-	due := l.cell(k)
+	due := l.due.cell(k)
 	*due = max(*due, now) + t.interval
 	return t
 }
 
 // delay delays a key's next turn.
 func (l *level) delay(k key, until time.Duration) {
-	due := l.cell(k)
+	due := l.due.cell(k)
 	*due = max(*due, until)
 }

@@ -33,10 +33,9 @@ func newLimiter(c *Config) *limiter {
 type limit struct {
 	interval  time.Duration // as configured, 0 for no limit; what counts is a token's
 	slack     time.Duration
-	mask      uint64
-	due       []atomic.Int64 // when the next exchange of a cell may start, since the run began
-	unstarted []atomic.Int32 // exchanges of a cell that were sent and have not started; few cells, most of them 0
-	depth     int32          // how many of those there may be before the schedule sends no more
+	due       *table[atomic.Int64] // when the next exchange of a cell may start, since the run began
+	unstarted *table[atomic.Int32] // exchanges of a cell that were sent and have not started; few cells, most of them 0
+	depth     int32                // how many of those there may be before the schedule sends no more
 }
 
 // promises hold for a rate R, counted where requests arrive: never more than 1.1 R + 1 in any second, nor 10 R + 1 in any ten.
@@ -105,9 +104,8 @@ func limitOf(interval, slack time.Duration, cells int) *limit {
 	return &limit{
 		interval:  interval,
 		slack:     slack,
-		mask:      uint64(cells - 1),
-		due:       make([]atomic.Int64, cells),
-		unstarted: make([]atomic.Int32, min(cells, unstartedCells)),
+		due:       newTable[atomic.Int64](cells),
+		unstarted: newTable[atomic.Int32](min(cells, unstartedCells)),
 		depth:     int32((limitDepth + interval - 1) / max(1, interval)),
 	}
 }
@@ -141,7 +139,7 @@ func (g *limiter) started(tokens *[numLevels]token) { g.count(tokens, -1) }
 func (g *limiter) count(tokens *[numLevels]token, n int32) {
 	for l, limit := range g.limits {
 		if limit != nil {
-			limit.waiting(tokens[l].key).Add(n)
+			limit.unstarted.cell(tokens[l].key).Add(n)
 		}
 	}
 }
@@ -153,7 +151,7 @@ func (g *limiter) pass(tokens *[numLevels]token, now time.Duration) (level int, 
 		if limit == nil {
 			continue
 		}
-		if w := time.Duration(limit.cell(tokens[l].key).Load()) - now; w > wait {
+		if w := time.Duration(limit.due.cell(tokens[l].key).Load()) - now; w > wait {
 			level, wait = l, w
 		}
 	}
@@ -182,12 +180,9 @@ func (g *limiter) take(tokens *[numLevels]token, now time.Duration) (level int, 
 	return 0, 0
 }
 
-func (l *limit) cell(k key) *atomic.Int64    { return &l.due[uint64(k)&l.mask] }
-func (l *limit) waiting(k key) *atomic.Int32 { return &l.unstarted[int(k)&(len(l.unstarted)-1)] }
-
 // take counts a start, or returns how long it is too early.
 func (l *limit) take(t token, now time.Duration) (wait time.Duration) {
-	cell := l.cell(t.key)
+	cell := l.due.cell(t.key)
 	for {
 		due := cell.Load()
 		if wait := time.Duration(due) - now; wait > 0 {
@@ -200,13 +195,13 @@ func (l *limit) take(t token, now time.Duration) (wait time.Duration) {
 }
 
 // giveBack undoes take. An exchange that looked meanwhile has seen a later time than it is, and is late at worst.
-func (l *limit) giveBack(t token) { l.cell(t.key).Add(-int64(t.interval)) }
+func (l *limit) giveBack(t token) { l.due.cell(t.key).Add(-int64(t.interval)) }
 
 // stagger is how much longer than until the next start an exchange waits, by how many others wait for its key. It is less than they will
 // take: a worker that is woken late misses a start, which another can use. If there are many, they do not all wake at once.
 func (l *limit) stagger(t token) time.Duration {
-	return time.Duration(max(0, l.waiting(t.key).Load()-1)) * t.interval / 8
+	return time.Duration(max(0, l.unstarted.cell(t.key).Load()-1)) * t.interval / 8
 }
 
 // crowded reports whether so many exchanges of a key have not started that no more should be sent. The schedule asks it.
-func (l *limit) crowded(k key) bool { return l.waiting(k).Load() >= l.depth }
+func (l *limit) crowded(k key) bool { return l.unstarted.cell(k).Load() >= l.depth }

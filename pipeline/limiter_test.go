@@ -116,8 +116,8 @@ func TestTheLimiterHoldsAgainstACrowd(t *testing.T) {
 			t.Errorf("3000 took %v at 300/s; want some 10.3 s", took)
 		}
 		for l, limit := range r.limiter.limits {
-			for i := range limit.unstarted {
-				if n := limit.unstarted[i].Load(); n != 0 {
+			for i := range limit.unstarted.cells() {
+				if n := limit.unstarted.cell(key(i)).Load(); n != 0 {
 					t.Errorf("level %d: %d exchanges have not started", l, n)
 				}
 			}
@@ -137,7 +137,7 @@ func TestTheLimiterTakesBackWhatCameToNothing(t *testing.T) {
 	if level, wait := g.take(tokensOf(g, [numLevels]key{byAddress: 2}), now); level != inAll || wait != limit.interval-limit.slack {
 		t.Errorf("the second must wait %v at level %d; want %v at level %d", wait, level, limit.interval-limit.slack, inAll)
 	}
-	if due := time.Duration(g.limits[byAddress].cell(2).Load()); due > now {
+	if due := time.Duration(g.limits[byAddress].due.cell(2).Load()); due > now {
 		t.Errorf("the second's address is due at %v; want it as it was, due before %v", due, now)
 	}
 }

@@ -114,7 +114,7 @@ func (l closedAfter) Next() (Entry, error) {
 func TestRandomRuns(t *testing.T) {
 	runs := uint64(300)
 	if testing.Short() {
-		runs = 60
+		runs = 30
 	}
 	for seed := range runs {
 		randomRun(t, seed)

@@ -72,10 +72,9 @@ func checkNames(t *testing.T, w *web, s *shelf, n, most int, err error) {
 // Six names of a hundred are silent. All others may take at most 1.3 times as long as if they were not, and the silent get
 // all their time in the end.
 func TestSilentNamesDoNotHoldUpTheOthers(t *testing.T) {
-	const concurrency = 1000
-	n := 60000
+	n, concurrency := 60000, 1000
 	if testing.Short() {
-		n = 30000
+		n, concurrency = 12000, 400
 	}
 	f := func(percent, places int) (last, all time.Duration) {
 		t.Helper()
@@ -156,14 +155,17 @@ func TestAListOfSilentNamesEnds(t *testing.T) {
 // Resolvers that are slow but alive are not hurt: no name is asked more than twice, and a list takes no longer than without
 // patience.
 func TestSlowNameServersAreNotSilent(t *testing.T) {
-	const n = 6000
+	n, concurrency := 6000, 500
+	if testing.Short() {
+		n, concurrency = 3000, 250
+	}
 	f := func(name string, twice int, late time.Duration, answers func(host string) time.Duration) {
 		t.Helper()
 		run := func(patience time.Duration) (took time.Duration, again int) {
 			w, s := nameWeb(answers), &shelf{}
 			var putOff uint64
-			took, err := scan(t, Config{Concurrency: 500, Patience: patience}, w, &list{hosts: hosts(n, "h%d.example.com")}, s, func(p *Pipeline) {
-				for p.Progress().Kept.Load() < n {
+			took, err := scan(t, Config{Concurrency: concurrency, Patience: patience}, w, &list{hosts: hosts(n, "h%d.example.com")}, s, func(p *Pipeline) {
+				for p.Progress().Kept.Load() < uint64(n) {
 					time.Sleep(time.Second)
 				}
 				putOff = p.Progress().DeferredLookups.Load()
@@ -466,7 +468,11 @@ func TestDeferredNamesGetOnWhileTheListGoesOn(t *testing.T) {
 
 // Stop in the midst of deferred look-ups ends them at once; who waits is dropped, and no goroutine is left.
 func TestStopDropsDeferredNames(t *testing.T) {
-	for seed := range uint64(20) {
+	seeds := uint64(20)
+	if testing.Short() {
+		seeds = 7
+	}
+	for seed := range seeds {
 		const n = 3000
 		after := time.Duration(rand.New(rand.NewPCG(seed, 0)).IntN(20000)) * time.Millisecond
 		w, s := nameWeb(silentOf(40)), &shelf{}
@@ -625,7 +631,7 @@ func TestATurnIsNotLostTwice(t *testing.T) {
 	const crowd = 200
 	n := 100000
 	if testing.Short() {
-		n = 40000
+		n = 20000
 	}
 	f := func(name string, most int, slow func(i, sought int) bool, one func(i int) bool) (at map[int]time.Duration, last time.Duration) {
 		t.Helper()

@@ -106,8 +106,15 @@ func TestPortsChange(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if most := slices.Max(slices.Collect(maps.Values(ports))); most > r.mux.each || len(ports) < 20 {
-		t.Errorf("%d ports, of which one was used %d times", len(ports), most)
+	// The kernel chooses ports at random, so it may give a closed socket's port to a later one.
+	var again []int
+	for _, n := range ports {
+		if n > r.mux.each {
+			again = append(again, n)
+		}
+	}
+	if len(again) > 2 || len(ports) < 18 {
+		t.Errorf("%d ports, of which some were used %v times", len(ports), again)
 	}
 	if n := r.mux.count(); n > socketsPerServer {
 		t.Errorf("%d sockets are left open", n)
@@ -134,15 +141,15 @@ func TestTotal(t *testing.T) {
 func TestOwnWaitsDoNotCount(t *testing.T) {
 	t.Parallel()
 	r := newResolver(t, Options{Rate: 1, Total: 500 * time.Millisecond, First: 400 * time.Millisecond}, serve(t, zone("a.com. 60 A 192.0.2.1", "b.com. 60 A 192.0.2.1")))
+	began := time.Now()
 	if got := tell(r.Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
 		t.Errorf("got %s", got)
 	}
 	var wait sync.WaitGroup
 	for range 2 { // a leader and a follower
 		wait.Go(func() {
-			began := time.Now()
-			got := r.Lookup(t.Context(), "b.com", 0) // waits a second, twice Total
-			if tell(got) != "[192.0.2.1]" || time.Since(began)-got.Took < 500*time.Millisecond {
+			got := r.Lookup(t.Context(), "b.com", 0) // asks a second after the first question, twice Total
+			if tell(got) != "[192.0.2.1]" || time.Since(began)-got.Took < time.Second {
 				t.Errorf("got %s, which took %v of %v", tell(got), got.Took, time.Since(began))
 			}
 		})

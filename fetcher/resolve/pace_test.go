@@ -283,7 +283,8 @@ func TestServerWithoutEDNS(t *testing.T) {
 			before := had.Load()
 			lookUpMany(t.Context(), r, names)
 			r.Lookup(t.Context(), "c.example", 0)
-			if n := strings.Count(log.String(), "asked without"); n != 1 || had.Load() != before || before > 2*256 {
+			// On a busy machine the server reads a question or two of before only now.
+			if n := strings.Count(log.String(), "asked without"); n != 1 || had.Load() > before+2 || before > 2*256 {
 				t.Errorf("logged %d times, %d questions had EDNS, and %d later\n%s", n, before, had.Load()-before, log.String())
 			}
 			if s := r.Stats().Servers[0]; s.Down {
