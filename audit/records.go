@@ -363,7 +363,7 @@ func (r *recordReader) lenientToken(id int32, line int) int32 {
 // yet. A record before any group belongs to no agent. They report whether the value is valid.
 
 func (r *recordReader) crawlDelay(rec *parser.Record) bool {
-	seconds, ok := parseDelay(rec.Value)
+	seconds, ok := parser.ParseCrawlDelay(rec.Value)
 	if !ok {
 		return false
 	}

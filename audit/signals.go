@@ -3,37 +3,14 @@ package audit
 import (
 	"bytes"
 	"iter"
-	"strconv"
 	"unsafe"
 )
 
-// This file reads the values of extension records: Crawl-delay, Request-rate, Visit-time, URLs, Content-Signal.
+// This file reads the values of extension records: Request-rate, Visit-time, URLs, Content-Signal.
 // usage.go reads Content-Usage. None of them changes which paths a crawler may fetch.
 
 // view returns b as a string without a copy. b must not change while the string is used.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
-
-// Bounds of a Crawl-delay: digits before the point (about thirty years), and length in bytes.
-const (
-	maxDelayWhole = 9
-	maxDelayText  = 40
-)
-
-// parseDelay reads a Crawl-delay in seconds: digits with at most one point.
-func parseDelay(value []byte) (seconds float64, ok bool) {
-	// ParseFloat accepts more (`inf`, `0x1p4`) and allocates if it fails, so the value is checked first.
-	if len(value) > maxDelayText || !isDecimal(value) {
-		return 0, false
-	}
-	seconds, err := strconv.ParseFloat(view(value), 64)
-	return seconds, err == nil
-}
-
-// isDecimal reports whether b is a number without sign and exponent, of at most maxDelayWhole digits before its point.
-func isDecimal(b []byte) bool {
-	whole, fraction, _ := bytes.Cut(b, []byte("."))
-	return len(whole)+len(fraction) > 0 && len(whole) <= maxDelayWhole && allDigits(whole) && allDigits(fraction)
-}
 
 func allDigits(b []byte) bool {
 	for _, c := range b {

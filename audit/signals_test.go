@@ -7,45 +7,6 @@ import (
 	"testing"
 )
 
-func TestCrawlDelayValues(t *testing.T) {
-	f := func(value string, want float64, ok bool) {
-		t.Helper()
-		if got, valid := parseDelay([]byte(value)); got != want || valid != ok {
-			t.Errorf("%q: %v %v, want %v %v", value, got, valid, want, ok)
-		}
-	}
-	f("10", 10, true)
-	f("0", 0, true)
-	f("0.5", 0.5, true)
-	f(".5", 0.5, true)
-	f("5.", 5, true)
-	f("007", 7, true)
-	f("999999999", 999999999, true)
-	f("1000000000", 0, false)
-	f("0."+strings.Repeat("0", maxDelayText-2), 0, true)
-	f("0."+strings.Repeat("0", maxDelayText-1), 0, false)
-	f("+5", 0, false)
-	f("1e2", 0, false)
-	f("1E-2", 0, false)
-	f("", 0, false)
-	f(".", 0, false)
-	f("+", 0, false)
-	f("-1", 0, false)
-	f("-0", 0, false)
-	f("1,5", 0, false)
-	f("1.2.3", 0, false)
-	f("10s", 0, false)
-	f("10 20", 0, false)
-	f("1e", 0, false)
-	f("1e+", 0, false)
-	f("e5", 0, false)
-	f("1e999", 0, false)
-	f("1_0", 0, false)
-	f("0x10", 0, false)
-	f("inf", 0, false)
-	f("NaN", 0, false)
-}
-
 func TestRequestRates(t *testing.T) {
 	f := func(value string, want float64) { // 0 for an invalid value
 		t.Helper()

@@ -112,7 +112,7 @@ func LenientNames(value []byte) (names [3][]byte) {
 // run of letters, `-` and `_`; the rest is ignored. Google's code does so, and so do the RFC's authors in their tests
 // (§2.2.1), though its grammar allows nothing after the product token. Google's code also accepts `*` followed by
 // white space and other text.
-func nameLen(value []byte, d Dialect) int {
+func nameLen[T []byte | string](value T, d Dialect) int {
 	if len(value) > 0 && value[0] == '*' {
 		if len(value) == 1 || d == Google && isSpace(value[1]) {
 			return 1

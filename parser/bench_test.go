@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/sharedtest"
 	"github.com/bulkscan/bulkscan/parser"
 )
 
@@ -25,7 +24,7 @@ func corpora(b *testing.B) map[string][][]byte {
 	packs := map[string][][]byte{"generated": generated(2000)}
 	if _, err := os.Stat(filepath.Join("..", "..", "shared", "corpus")); err == nil {
 		for _, name := range []string{"typical12k", "mix12k", "modern-ai"} {
-			packs[name] = sharedtest.Bodies(b, name)
+			packs[name] = bodiesOf(b, name)
 		}
 	}
 	return packs
@@ -149,6 +148,34 @@ func BenchmarkParseSurvey(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkRobots parses bodies, and asks each about 16 URLs: as a File that is used again, and as a Robots.
+func BenchmarkRobots(b *testing.B) {
+	urls := make([]string, 16)
+	for i := range urls {
+		urls[i] = fmt.Sprintf("https://example.com/products/%d/wp-content?page=%d", i, i)
+	}
+	bodies := generated(2000)
+	files, robots := make([]parser.File, len(bodies)), make([]*parser.Robots, len(bodies))
+	for i, body := range bodies {
+		files[i].Parse(body)
+		files[i].Allows("ExampleBot", urls[0])
+		robots[i] = parser.Parse(200, body)
+	}
+	run := func(name string, do func(body int, url string)) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				do(i/len(urls)%len(bodies), urls[i%len(urls)])
+			}
+		})
+	}
+	var file parser.File
+	run("parse/by=File", func(i int, _ string) { file.Parse(bodies[i]) })
+	run("parse/by=Robots", func(i int, _ string) { parser.Parse(200, bodies[i]) })
+	run("allows/by=File", func(i int, url string) { files[i].Allows("ExampleBot", url) })
+	run("allows/by=Robots", func(i int, url string) { robots[i].Allows("ExampleBot", url) })
 }
 
 // hostile are bodies of 500 KiB that are expensive to process.

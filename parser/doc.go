@@ -1,9 +1,19 @@
 // Package parser answers one question: what does a robots.txt file say? It implements all of RFC 9309 and depends on the
 // standard library alone, so that any Go program can use it as its robots library.
 //
-// # Deciding
+// # For crawlers
 //
-// A [File] reads a body as groups of rules for agents. Reuse one File for many bodies:
+// [Parse] takes the HTTP status and the body, and returns a [Robots]: an immutable value for any number of goroutines.
+//
+//	robots := parser.Parse(status, body)
+//	if robots.Allows("ExampleBot", "https://example.com/private/page") { … }
+//
+// [Robots.Test] also returns the deciding rule. docs/parser.md says how to fetch and keep the file, and has a table for
+// users of temoto/robotstxt.
+//
+// # For scanners
+//
+// A [File] reads one body after the other without allocating, keeps every record, and belongs to one goroutine:
 //
 //	var file parser.File
 //	file.Parse(body)
@@ -13,8 +23,6 @@
 // leaves existing escapes as they are. [File.Decide] takes a path as it is compared (see [AppendEscapedPath]). It also
 // returns the deciding line and the agent whose groups were followed. Further tokens on the same path cost little. Before
 // any rule is read, the HTTP status decides, see [AccessFor].
-//
-// # Details
 //
 // [File.Record] returns every record as written, sitemaps and other extensions included. [File.Agent] returns the names in
 // user-agent lines. [File.AgentSurvey] says whether the rules for an agent block the whole site, a part of it or nothing.
@@ -32,7 +40,7 @@
 // pattern, without backtracking. Once a File has read a body with as many records, names and groups as the next one,
 // nothing allocates, unless Reset has released the memory of an unusually large file.
 //
-// Results are views of the body or of the File. They are valid until its next Parse or Reset, and while the body is
-// unchanged. A File may be used by one goroutine at a time, since questions use its scratch memory: guard a File that
-// goroutines share with a mutex.
+// Results of a File are views of the body or of the File. They are valid until its next Parse or Reset, and while the body
+// is unchanged. A File may be used by one goroutine at a time, since questions use its scratch memory: for several
+// goroutines there is Robots.
 package parser

@@ -5,8 +5,9 @@ import "reflect"
 // What tests in package parser_test need.
 var AppendRulePath = func(dst, value []byte) ([]byte, bool) { return appendRulePath(dst, value, Google) }
 
-// Owned returns how many bytes all slices of a File have, unused capacity included, and how many the largest has.
-func Owned(f *File) (sum, most int) {
+// Owned returns how many bytes all slices and strings of a File or a Robots have, unused capacity included, and how many
+// the largest has.
+func Owned[T File | Robots](f *T) (sum, most int) {
 	var walk func(v reflect.Value)
 	walk = func(v reflect.Value) {
 		switch v.Kind() {
@@ -19,6 +20,8 @@ func Owned(f *File) (sum, most int) {
 		case reflect.Slice:
 			size := v.Cap() * int(v.Type().Elem().Size())
 			sum, most = sum+size, max(most, size)
+		case reflect.String:
+			sum, most = sum+v.Len(), max(most, v.Len())
 		}
 	}
 	walk(reflect.ValueOf(f).Elem())

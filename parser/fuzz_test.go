@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/internal/sharedtest"
 	"github.com/bulkscan/bulkscan/parser"
 )
 
@@ -166,9 +165,13 @@ func FuzzTokens(f *testing.F) {
 
 // TestParseCorpus is FuzzScan and FuzzParse over some real bodies.
 func TestParseCorpus(t *testing.T) {
+	every := 16
+	if testing.Short() {
+		every = 48
+	}
 	var used parser.File
-	for i, body := range sharedtest.Bodies(t, "mix12k") {
-		if i%16 == 0 && len(body) < 1<<15 {
+	for i, body := range bodiesOf(t, "mix12k") {
+		if i%every == 0 && len(body) < 1<<15 {
 			for _, d := range []parser.Dialect{parser.Google, parser.RFC} {
 				checkScan(t, body, d)
 				checkParse(t, &used, body, d)
@@ -308,23 +311,24 @@ func FuzzSurvey(f *testing.F) {
 // checkSurveys surveys each agent, and all groups at once.
 func checkSurveys(t *testing.T, file *parser.File) {
 	t.Helper()
-	for i := range file.Agents() {
-		checkSurvey(t, file, file.AgentGroups(i), *file.AgentSurvey(i))
-		checkSurvey(t, file, file.AgentGroups(i), file.Survey(file.AgentGroups(i)))
+	wants := make([]parser.Survey, file.Agents())
+	for i := range wants {
+		wants[i] = slowSurvey(file, file.AgentGroups(i))
+		checkSurvey(t, wants[i], *file.AgentSurvey(i))
+		checkSurvey(t, wants[i], file.Survey(file.AgentGroups(i)))
 	}
 	all := make([]uint32, file.Groups())
 	for g := range all {
 		all[g] = uint32(g)
 	}
-	checkSurvey(t, file, all, file.Survey(all))
-	for i := range file.Agents() {
-		checkSurvey(t, file, file.AgentGroups(i), *file.AgentSurvey(i))
+	checkSurvey(t, slowSurvey(file, all), file.Survey(all))
+	for i, want := range wants {
+		checkSurvey(t, want, *file.AgentSurvey(i))
 	}
 }
 
-func checkSurvey(t *testing.T, file *parser.File, groups []uint32, got parser.Survey) {
+func checkSurvey(t *testing.T, want, got parser.Survey) {
 	t.Helper()
-	want := slowSurvey(file, groups)
 	if got.Limited {
 		want.Verdict, want.Limited = parser.SitePartial, true
 	}
@@ -336,7 +340,7 @@ func checkSurvey(t *testing.T, file *parser.File, groups []uint32, got parser.Su
 // TestSurveyCorpus is FuzzSurvey over real bodies.
 func TestSurveyCorpus(t *testing.T) {
 	var file parser.File
-	for i, body := range sharedtest.Bodies(t, "modern-ai") {
+	for i, body := range bodiesOf(t, "modern-ai") {
 		file.ParseDialect(body, []parser.Dialect{parser.Google, parser.RFC}[i%2])
 		if file.Count(parser.KeyAllow)+file.Count(parser.KeyDisallow) > 200 {
 			continue
@@ -348,7 +352,7 @@ func TestSurveyCorpus(t *testing.T) {
 // TestDecideCorpus compares both dialects with the reference on real bodies.
 func TestDecideCorpus(t *testing.T) {
 	var file parser.File
-	for i, body := range sharedtest.Bodies(t, "modern-ai") {
+	for i, body := range bodiesOf(t, "modern-ai") {
 		if i%16 != 0 || len(body) > 1<<13 {
 			continue
 		}

@@ -10,7 +10,7 @@ import (
 // This file follows the reading of a body: the File and what it keeps, Parse, then queries. Other files: key.go has
 // the keys; scanner.go reads a line exactly, fast.go most lines quickly; agents.go has the names, table.go the hash
 // tables; match.go has patterns and paths, decide.go chooses the winning rule, survey.go and trials.go sum up all
-// rules; access.go reads the HTTP status.
+// rules; access.go reads the HTTP status; robots.go has the immutable value over all of this.
 
 // File is a parsed robots.txt file. The zero value is ready to Parse.
 //

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/internal/sharedtest"
 	"github.com/bulkscan/bulkscan/parser"
 )
 
@@ -28,7 +27,7 @@ func eachBody(t *testing.T, check func(t *testing.T, body []byte, d parser.Diale
 	checkAll(t, append(bodies, generated(150)...), check)
 	t.Run("real bodies", func(t *testing.T) {
 		var some [][]byte
-		for i, body := range sharedtest.Bodies(t, "modern-ai") {
+		for i, body := range bodiesOf(t, "modern-ai") {
 			if i%12 == 0 && len(body) < 1<<13 {
 				some = append(some, body)
 			}

@@ -1,37 +1,54 @@
 package parser_test
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha1"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"os"
+	"errors"
+	"os/exec"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/internal/sharedtest"
 	"github.com/bulkscan/bulkscan/parser"
 )
+
+// shared returns a file of ../shared, unpacked if its name ends in .zst. It skips the test if that is absent. A program
+// reads it, so that these tests import no decoder.
+func shared(tb testing.TB, elem ...string) []byte {
+	tb.Helper()
+	raw, err := exec.Command("go", append([]string{"run", "../internal/sharedtest/cmd/shared"}, elem...)...).Output()
+	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+		if bytes.HasPrefix(failed.Stderr, []byte("SKIPPED: ")) {
+			tb.Skip(string(failed.Stderr))
+		}
+		tb.Fatalf("%v: %s", err, failed.Stderr)
+	} else if err != nil {
+		tb.Fatal(err)
+	}
+	return raw
+}
+
+// bodiesOf returns a pack of robots.txt bodies from ../shared/corpus: (uint32 little-endian length, body), repeated.
+func bodiesOf(tb testing.TB, pack string) (bodies [][]byte) {
+	tb.Helper()
+	for raw := shared(tb, "corpus", pack+".bin.zst"); len(raw) > 0; {
+		end := 4 + binary.LittleEndian.Uint32(raw)
+		bodies = append(bodies, bytes.Clone(raw[4:end]))
+		raw = raw[end:]
+	}
+	return bodies
+}
 
 // eachLine decodes every line of a JSON Lines file in ../shared into a fresh T.
 func eachLine[T any](tb testing.TB, visit func(T), elem ...string) {
 	tb.Helper()
-	file, err := os.Open(sharedtest.Path(tb, elem...))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<24)
-	for lines.Scan() {
+	for line := range bytes.Lines(shared(tb, elem...)) {
 		var v T
-		if err := json.Unmarshal(lines.Bytes(), &v); err != nil {
+		if err := json.Unmarshal(line, &v); err != nil {
 			tb.Fatal(err)
 		}
 		visit(v)
-	}
-	if err := lines.Err(); err != nil {
-		tb.Fatal(err)
 	}
 }
 
@@ -128,7 +145,7 @@ func TestConformanceUnits(t *testing.T) {
 func TestGoogleDecisions(t *testing.T) {
 	for _, pack := range []string{"modern-ai", "typical12k"} {
 		t.Run(pack, func(t *testing.T) {
-			bodies := sharedtest.Bodies(t, pack)
+			bodies := bodiesOf(t, pack)
 			type line struct {
 				Agents, Paths []string
 				SHA1, Bits    string
