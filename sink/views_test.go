@@ -86,11 +86,11 @@ func TestViewsKeepTheRegistry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const row = "('it''s-mine', 'custom', 'O''Neill', 'other', true, CAST(['GPTBot'] AS VARCHAR[]))\n)"
+		const row = `{"token":"it''s-mine","category":"custom","operator":"O''Neill","purpose":"other","heeds_star":true,"fallback":["GPTBot"]}` + "\n]"
 		if got := strings.Count(string(data), row); got != want {
 			t.Errorf("%s: the token stands there %d times, not %d", when, got, want)
 		}
-		if got := strings.Count(string(data), "\n('GPTBot', "); got != 1 {
+		if got := strings.Count(string(data), "\n"+`{"token":"GPTBot",`); got != 1 {
 			t.Errorf("%s: GPTBot stands there %d times", when, got)
 		}
 	}

@@ -295,7 +295,8 @@ func (g *guard) ReadAt(p []byte, at int64) (int, error) {
 // check checks the pages of a chunk that begin before until. On an error, bad is the position of the invalid page.
 func (g *guard) check(c *guardedChunk, until int64) (bad int64, err error) {
 	if c.walker == nil {
-		in := bufio.NewReaderSize(io.NewSectionReader(g.Tailed, c.first, c.end-c.first), walkerBuffer)
+		length := c.end - c.first
+		in := bufio.NewReaderSize(io.NewSectionReader(g.Tailed, c.first, length), int(min(length, walkerBuffer)))
 		c.walker = newPageWalker(in, c.of, c.shape, c.first, c.end)
 	}
 	for w := c.walker; w.at < min(until, c.end); {

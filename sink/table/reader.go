@@ -36,7 +36,9 @@ func ReadRows[T any](ctx context.Context, object store.Object, first, rows int64
 		return err
 	}
 	defer func() { _ = reader.Close() }() // it only reads: the read has returned any error
-	batch := make([]T, readRowsAtOnce)
+	// parquet-go looks for another page in every column for each row that is asked for past the end of the file.
+	rows = min(rows, reader.NumRows()-first)
+	batch := make([]T, max(0, min(rows, readRowsAtOnce)))
 	for rows > 0 {
 		if err := ctx.Err(); err != nil {
 			return err

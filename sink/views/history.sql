@@ -5,11 +5,11 @@ CREATE OR REPLACE VIEW registry_tokens AS
 SELECT CAST(NULL AS VARCHAR) AS registry_version, CAST(NULL AS VARCHAR) AS token WHERE false;
 
 -- needs: token_stats
-SET VARIABLE bulkscan_registries = (SELECT map(list(scan_id), list(registry_version)) FROM (
-  SELECT registry_version, arg_max(scan_id, scan_date) AS scan_id FROM bulkscan_files WHERE "table" = 'token_stats' GROUP BY registry_version));
-SET VARIABLE bulkscan_registry_files = (SELECT list(path) FROM bulkscan_files WHERE "table" = 'token_stats' AND map_contains(getvariable('bulkscan_registries'), scan_id));
+SET VARIABLE bulkscan_registries = (SELECT map(list(file.scan_id), list({'version': registry_version, 'path': file.path})) FROM (
+  SELECT registry_version, arg_max({'scan_id': scan_id, 'path': path}, scan_date) AS file FROM bulkscan_files WHERE "table" = 'token_stats' GROUP BY registry_version));
+SET VARIABLE bulkscan_registry_files = list_transform(map_values(getvariable('bulkscan_registries')), lambda file: file.path);
 CREATE OR REPLACE VIEW registry_tokens AS
-SELECT DISTINCT getvariable('bulkscan_registries')[regexp_extract(bulkscan_file, 'part-(.*)\.parquet$', 1)] AS registry_version, token
+SELECT DISTINCT getvariable('bulkscan_registries')[regexp_extract(bulkscan_file, 'part-(.*)\.parquet$', 1)].version AS registry_version, token
 FROM read_parquet(coalesce(getvariable('bulkscan_registry_files'), [error('views.sql has to be read again')]), filename = 'bulkscan_file')
 WHERE known AND segment_kind = 'all';
 
@@ -44,7 +44,7 @@ FROM history AS h JOIN policy_states(token) AS p USING (policy_id), (SELECT regi
 
 -- needs: sites
 -- The last night of the ledger on or before a date.
-CREATE OR REPLACE MACRO night_of(date) AS list_max(list_filter(CAST(getvariable('bulkscan_nights') AS DATE[]), lambda night: night <= CAST(date AS DATE)));
+CREATE OR REPLACE MACRO night_of(date) AS list_max(list_filter(CAST(string_split(getvariable('bulkscan_nights'), chr(0)) AS DATE[]), lambda night: night <= CAST(date AS DATE)));
 
 -- needs: sites
 -- The gaps of a date: the sites of which nothing was learned on the last night on or before it.
