@@ -1,0 +1,483 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+)
+
+// This file counts what the ledger has of tokens, as the macros first_blocked, transitions and survival of views.sql do
+// (docs/history-sql.md). It reads the ledger once. Of a site it keeps 28 bytes, and 4 more a token.
+//
+// The episodes of a site come in order: closed ones in the order of the record's files, then the open one, which every
+// observed site has.
+
+// TokensAsked says what CountTokens counts.
+type TokensAsked struct {
+	ScanID   string // later nights do not count
+	Registry *tokens.Registry
+	Tokens   []int // indexes in Registry
+	// Lacks reports whether a version of the registry does not have a token: what its judge says of it is unknown. nil
+	// means that all versions have all tokens.
+	Lacks func(registryVersion, token string) bool
+}
+
+// TokenCounts are the counts of a ledger.
+type TokenCounts struct {
+	Nights []Date       // up to that of the scan
+	Tokens []TokenCount // as asked
+}
+
+// TokenCount has the counts of a token, each ordered.
+type TokenCount struct {
+	FirstBlocked []FirstBlocked
+	Transitions  []Transition // from the night before the last one to the last one
+	Survival     []Survival   // a row a night; none if no site blocks the token on the last night
+}
+
+// FirstBlocked counts the sites that were first seen to block a token on a night.
+type FirstBlocked struct {
+	Night     Date
+	Censoring string // left, unknown or interval, as in token_spells
+	Sites     int64
+}
+
+// Transition counts the sites that went from one state to another.
+type Transition struct {
+	Before, After string // blocked, open, unknown, the class of a policy or of a gap, or absent
+	Change        string // began, ceased, presence, refusal; "" if nothing is known to have changed
+	Sites         int64
+}
+
+// Survival says of how many of the sites that block a token on the last night it is known that they have done so since a
+// night, and how many may have.
+type Survival struct {
+	Night                Date
+	ByThen, Maybe, Sites int64
+}
+
+// nightsUntil returns the nights up to that of a scan, none if the ledger does not have the scan.
+func (l *Ledger) nightsUntil(scanID string) (nights []Date, err error) {
+	at := slices.IndexFunc(l.Scans, func(s MergedScan) bool { return s.ScanID == scanID })
+	for i := 0; i <= at; i++ {
+		night, err := ParseDate(l.Scans[i].ScanDate)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read %s: %w", LedgerName, err)
+		}
+		nights = append(nights, night)
+	}
+	return slices.Compact(nights), nil
+}
+
+// word is a state or a class, as an index of tokenCounter.words. The first ones are constant.
+type word uint8
+
+const (
+	isNothing word = iota
+	isBlocked
+	isOpen
+	isUnknown
+	isAbsent
+	isRefused
+)
+
+// kind is a policy by a judge. noKind is before a site's first episode.
+type kind struct {
+	rules  bool
+	states []word // a token
+}
+
+const noKind = 0
+
+// siteState is what has been read of a site.
+type siteState struct {
+	last                  Date  // beginning of the last episode
+	earlier, later, rules int32 // kinds: on the night before the last one, on the last one, and of the last episode with rules
+	doubtful              bool  // an episode began after the earlier night because observer or judge changed
+	gaps                  [2]word
+}
+
+// blockedSpell is when a site last began to block a token: after a night, 0 if that is not known, and by a night. Both are
+// counted in days from the day before the first night.
+type blockedSpell struct{ after, by uint16 }
+
+// tokenCounter counts. Its slices have the same order of sites.
+type tokenCounter struct {
+	TokensAsked
+	before         Date // the day before the first night
+	earlier, later Date
+	policies       map[int64]kind // by the judge of the policy
+	kinds          []kind
+	numbers        map[kindKey]int32
+	words          []string
+	sites          []int64 // ids, ascending
+	states         []siteState
+	spells         [][]blockedSpell         // a token
+	unobserved     map[int64][2]word        // gaps of sites without an episode
+	first          []map[FirstBlocked]int64 // a token; by rows without Sites
+}
+
+type kindKey struct {
+	policy int64
+	judge  string
+}
+
+// CountTokens counts what the ledger has of tokens. It returns nil if the ledger does not have the scan, or if there is
+// none.
+func CountTokens(ctx context.Context, st store.Store, asked TokensAsked) (*TokenCounts, error) {
+	l, err := ReadLedger(ctx, st)
+	if errors.Is(err, store.ErrNotExist) {
+		return nil, nil
+	}
+	var nights []Date
+	if err == nil {
+		nights, err = l.nightsUntil(asked.ScanID)
+	}
+	if err != nil {
+		return nil, withRemedy(ctx, err)
+	}
+	if len(nights) == 0 {
+		return nil, nil
+	}
+	c := &tokenCounter{
+		TokensAsked: asked, before: nights[0] - 1, earlier: math.MinInt32, later: nights[len(nights)-1],
+		policies: map[int64]kind{}, kinds: make([]kind, 1), numbers: map[kindKey]int32{}, unobserved: map[int64][2]word{},
+		words: []string{isNothing: "", isBlocked: "blocked", isOpen: "open", isUnknown: "unknown", isAbsent: "absent", isRefused: ClassRefused},
+	}
+	if len(nights) > 1 {
+		c.earlier = nights[len(nights)-2]
+	}
+	if err := c.read(ctx, st, l); err != nil {
+		return nil, err
+	}
+	done := &TokenCounts{Nights: nights}
+	for t := range asked.Tokens {
+		done.Tokens = append(done.Tokens, TokenCount{FirstBlocked: c.firstBlocked(t), Survival: c.survival(t, nights)})
+	}
+	c.transitions(done.Tokens)
+	return done, nil
+}
+
+// withRemedy adds how to repair a damaged ledger.
+func withRemedy(ctx context.Context, err error) error {
+	if _, newer := errors.AsType[*schema.NewerError](err); newer || ctx.Err() != nil {
+		return err
+	}
+	return fmt.Errorf("%w%s", err, remedy)
+}
+
+// read reads the ledger.
+func (c *tokenCounter) read(ctx context.Context, st store.Store, l *Ledger) error {
+	if err := everyRow(ctx, st, l, Policies, c.policy); err != nil {
+		return err
+	}
+	var sites int64
+	for _, f := range l.Files {
+		if f.Table == History && f.Open {
+			sites += f.Rows
+		}
+	}
+	c.sites, c.states = make([]int64, 0, sites), make([]siteState, sites)
+	for range c.Tokens {
+		c.spells, c.first = append(c.spells, make([]blockedSpell, sites)), append(c.first, map[FirstBlocked]int64{})
+	}
+	var site int64
+	id := table.Field{Name: "site", Into: &site}
+	err := columnsOf(ctx, st, l, History, true, []table.Field{id}, func() error {
+		if n := len(c.sites); n > 0 && site <= c.sites[n-1] {
+			return fmt.Errorf("%w: site %d comes after site %d", ErrOrder, site, c.sites[n-1])
+		}
+		c.sites = append(c.sites, site)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	var e Episode
+	var from, previous int32
+	var cause string
+	at := 0
+	episode := func() error {
+		e.ValidFrom, e.PreviousLast, e.Cause = Date(from), Date(previous), Cause(cause)
+		var ok bool
+		if at, ok = c.find(site, at); !ok {
+			return fmt.Errorf("%w: site %d has no open episode", ErrOrder, site)
+		}
+		return c.episode(at, &e)
+	}
+	fields := []table.Field{id, {Name: "policy_id", Into: &e.Policy}, {Name: "valid_from", Into: &from}, {Name: "previous_last", Into: &previous}, {Name: "cause", Into: &cause}, {Name: "judge", Into: &e.Judge}}
+	var class string
+	var first, last int32
+	gap := func() error { return c.gap(site, class, Date(first), Date(last)) }
+	gapFields := []table.Field{id, {Name: "class", Into: &class}, {Name: "first", Into: &first}, {Name: "last", Into: &last}}
+	for _, open := range []bool{false, true} {
+		if err := columnsOf(ctx, st, l, History, open, fields, episode); err != nil {
+			return err
+		}
+		if err := columnsOf(ctx, st, l, Gaps, open, gapFields, gap); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// columnsOf calls do for each row of the ledger's files of a table, closed or open, when the fields are set to it.
+func columnsOf(ctx context.Context, st store.Store, l *Ledger, tableName string, open bool, fields []table.Field, do func() error) error {
+	for _, f := range l.Files {
+		if f.Table != tableName || f.Open != open {
+			continue
+		}
+		if err := readColumns(ctx, st, f.File, fields, do); err != nil {
+			return withRemedy(ctx, err)
+		}
+	}
+	return nil
+}
+
+func readColumns(ctx context.Context, st store.Store, f schema.File, fields []table.Field, do func() error) error {
+	if err := checkFile(ctx, st, f); err != nil {
+		return err
+	}
+	object, err := st.Open(ctx, f.Name)
+	if err != nil {
+		return err
+	}
+	rows, err := table.NewCursor(ctx, table.Opened{Place: table.Place{Object: object, File: f, Rows: f.Rows}}, nil, fields...)
+	if err != nil {
+		return err
+	}
+	for err == nil && rows.Next() {
+		err = do()
+	}
+	return errors.Join(err, rows.Err(), rows.Close())
+}
+
+// policy keeps what a policy means for the tokens.
+func (c *tokenCounter) policy(p *Policy) {
+	k := kind{rules: p.Class == ClassRules, states: make([]word, len(c.Tokens))}
+	for t, id := range c.Tokens {
+		switch {
+		case !k.rules:
+			k.states[t] = c.word(p.Class)
+		case byPolicy(p, c.Registry, id).Verdict == audit.Blocked.String():
+			k.states[t] = isBlocked
+		default:
+			k.states[t] = isOpen
+		}
+	}
+	c.policies[p.ID] = k
+}
+
+// word returns the number of a class. The ledger has a dozen; should it have more than fit, the others count as unknown.
+func (c *tokenCounter) word(text string) word {
+	i := slices.Index(c.words, text)
+	if i < 0 {
+		if i = len(c.words); i > math.MaxUint8 {
+			return isUnknown
+		}
+		c.words = append(c.words, strings.Clone(text))
+	}
+	return word(i)
+}
+
+// kind returns the number of a policy by a judge.
+func (c *tokenCounter) kind(policy int64, judge string) (int32, error) {
+	if n, ok := c.numbers[kindKey{policy, judge}]; ok {
+		return n, nil
+	}
+	k, ok := c.policies[policy]
+	if !ok {
+		return 0, fmt.Errorf("%w: no policy %d", ErrOrder, policy)
+	}
+	version, _, _ := strings.Cut(judge, " ")
+	k.states = slices.Clone(k.states)
+	for t, id := range c.Tokens {
+		if k.rules && c.Lacks != nil && c.Lacks(version, c.Registry.Tokens[id].Name) {
+			k.states[t] = isUnknown
+		}
+	}
+	n := int32(len(c.kinds))
+	c.kinds, c.numbers[kindKey{policy, strings.Clone(judge)}] = append(c.kinds, k), n
+	return n, nil
+}
+
+// find returns the index of a site. The rows of a file are mostly in the order of sites, so it looks behind the site
+// before first.
+func (c *tokenCounter) find(site int64, before int) (at int, ok bool) {
+	if before < len(c.sites) && c.sites[before] > site {
+		before = 0
+	}
+	at, ok = slices.BinarySearch(c.sites[before:], site)
+	return before + at, ok
+}
+
+// episode counts the next episode of a site.
+func (c *tokenCounter) episode(at int, e *Episode) error {
+	s := &c.states[at]
+	if e.ValidFrom > c.later {
+		return nil
+	}
+	if s.later != noKind && e.ValidFrom <= s.last {
+		return fmt.Errorf("%w: the episodes of site %d", ErrOrder, c.sites[at])
+	}
+	n, err := c.kind(e.Policy, e.Judge)
+	if err != nil {
+		return err
+	}
+	notByTheSite := e.Cause == ByObserver || e.Cause == UnknownJudge
+	s.last, s.later = e.ValidFrom, n
+	if e.ValidFrom <= c.earlier {
+		s.earlier = n
+	} else if notByTheSite {
+		s.doubtful = true
+	}
+	k := c.kinds[n]
+	if !k.rules {
+		return nil
+	}
+	for t, state := range k.states {
+		before := isNothing
+		if s.rules != noKind {
+			before = c.kinds[s.rules].states[t]
+		}
+		if state != isBlocked || before == isBlocked {
+			continue
+		}
+		censoring, after := "interval", uint16(e.PreviousLast-c.before)
+		switch {
+		case e.Cause == First:
+			censoring, after = "left", 0
+		case notByTheSite, before == isUnknown && (e.Cause == ByPolicy || e.Cause == ByManaged):
+			censoring, after = "unknown", 0
+		}
+		if c.spells[t][at].by == 0 {
+			c.first[t][FirstBlocked{Night: e.ValidFrom, Censoring: censoring}]++
+		}
+		c.spells[t][at] = blockedSpell{after, uint16(e.ValidFrom - c.before)}
+	}
+	s.rules = n
+	return nil
+}
+
+// gap keeps the class of a gap that has one of the two nights.
+func (c *tokenCounter) gap(site int64, class string, first, last Date) error {
+	for i, night := range [2]Date{c.earlier, c.later} {
+		if first > night || last < night {
+			continue
+		}
+		if at, ok := c.find(site, 0); ok {
+			c.states[at].gaps[i] = c.word(class)
+		} else {
+			gaps := c.unobserved[site]
+			gaps[i] = c.word(class)
+			c.unobserved[site] = gaps
+		}
+	}
+	return nil
+}
+
+func (c *tokenCounter) firstBlocked(t int) (rows []FirstBlocked) {
+	for row, sites := range c.first[t] {
+		row.Sites = sites
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b FirstBlocked) int {
+		return cmp.Or(cmp.Compare(a.Night, b.Night), cmp.Compare(a.Censoring, b.Censoring))
+	})
+	return rows
+}
+
+func (c *tokenCounter) survival(t int, nights []Date) (rows []Survival) {
+	by, after, sites := map[uint16]int64{}, map[uint16]int64{}, int64(0)
+	for i := range c.states {
+		if s := &c.states[i]; s.later != noKind && s.gaps[1] == isNothing && c.kinds[s.later].states[t] == isBlocked {
+			by[c.spells[t][i].by]++
+			after[c.spells[t][i].after]++
+			sites++
+		}
+	}
+	if sites == 0 {
+		return nil
+	}
+	row := Survival{Maybe: after[0], Sites: sites}
+	for _, night := range nights {
+		day := uint16(night - c.before)
+		row.Night = night
+		row.ByThen += by[day]
+		rows = append(rows, row)
+		row.Maybe += after[day] // they began on a later night
+	}
+	return rows
+}
+
+// transitions adds the transitions of each token.
+func (c *tokenCounter) transitions(tokens []TokenCount) {
+	type route struct {
+		earlier, later int32
+		gaps           [2]word
+		doubtful       bool
+	}
+	routes := map[route]int64{}
+	for i := range c.states {
+		s := &c.states[i]
+		routes[route{s.earlier, s.later, s.gaps, s.doubtful}]++
+	}
+	for _, gaps := range c.unobserved {
+		routes[route{gaps: gaps}]++
+	}
+	for t := range tokens {
+		state := func(kind int32, gap word) word {
+			switch {
+			case gap != isNothing:
+				return gap
+			case kind == noKind:
+				return isAbsent
+			}
+			return c.kinds[kind].states[t]
+		}
+		counts := map[Transition]int64{}
+		for r, sites := range routes {
+			before, after := state(r.earlier, r.gaps[0]), state(r.later, r.gaps[1])
+			if after == isAbsent {
+				continue // listed later
+			}
+			row := Transition{Before: c.words[before], After: c.words[after]}
+			if r.gaps == [2]word{} && !r.doubtful {
+				row.Change = changeOf(before, after)
+			}
+			counts[row] += sites
+		}
+		for row, sites := range counts {
+			row.Sites = sites
+			tokens[t].Transitions = append(tokens[t].Transitions, row)
+		}
+		slices.SortFunc(tokens[t].Transitions, func(a, b Transition) int {
+			return cmp.Or(cmp.Compare(b.Sites, a.Sites), cmp.Compare(a.Before, b.Before), cmp.Compare(a.After, b.After), cmp.Compare(b.Change, a.Change))
+		})
+	}
+}
+
+// changeOf names the change between the states of two nights with an observation.
+func changeOf(before, after word) string {
+	switch {
+	case before == after, before == isAbsent, before == isUnknown, after == isUnknown:
+		return ""
+	case before == isOpen && after == isBlocked:
+		return "began"
+	case before == isBlocked && after == isOpen:
+		return "ceased"
+	case before == isRefused, after == isRefused:
+		return "refusal"
+	}
+	return "presence"
+}

@@ -1,0 +1,160 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/schema"
+)
+
+// writeLedger writes a ledger with these nights, as merges of one night each do.
+func (l *memory) write(t *testing.T, st store.Store, nights []worldNight) {
+	t.Helper()
+	ledger := &Ledger{SchemaVersion: schema.Version}
+	for _, night := range nights {
+		ledger.Scans = append(ledger.Scans, MergedScan{ScanID: night.date.String(), ScanDate: night.date.String()})
+	}
+	var policies []Policy
+	for _, p := range l.policies {
+		policies = append(policies, *p)
+	}
+	for _, files := range [][]File{
+		writeRows(t, st, Policies, false, policies),
+		writeRows(t, st, History, false, l.closed), writeRows(t, st, History, true, l.open),
+		writeRows(t, st, Gaps, false, l.closedGaps), writeRows(t, st, Gaps, true, l.openGaps),
+	} {
+		ledger.Files = append(ledger.Files, files...)
+	}
+	if err := ledger.write(t.Context(), st); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeRows[T any](t *testing.T, st store.Store, table string, open bool, rows []T) []File {
+	t.Helper()
+	out := output[T]{table: table, open: open}
+	name := fmt.Sprintf("%s%s/%v.parquet", Folder, table, open)
+	err := out.begin(t.Context(), st, name)
+	for i := range rows {
+		if err == nil {
+			err = out.add(t.Context(), st, name, &rows[i])
+		}
+	}
+	files, errPublish := out.publish(t.Context())
+	if err != nil || errPublish != nil {
+		t.Fatal(err, errPublish)
+	}
+	return files
+}
+
+// TestTokensOfWorlds compares the counts of tokens with the observations of random worlds, night by night and without episodes. The
+// worlds have one judge: another one may judge earlier nights anew.
+func TestTokensOfWorlds(t *testing.T) {
+	worlds := uint64(400)
+	if testing.Short() {
+		worlds = 60
+	}
+	// Of the policies' tokens, B is one without a group, with a fallback and then `*`, and C ignores `*`.
+	registry := &tokens.Registry{Tokens: []tokens.Token{{Name: "A", HeedsStar: true}, {Name: "B", HeedsStar: true, Chain: []int{0}}, {Name: "C"}}}
+	compared := 0
+	for seed := range worlds {
+		w := newWorld(seed)
+		judge := ""
+		if slices.ContainsFunc(w.nights, func(n worldNight) bool {
+			return slices.ContainsFunc(n.rows, func(o Observation) bool {
+				defer func() { judge = o.From.Judge }()
+				return judge != "" && judge != o.From.Judge
+			})
+		}) {
+			continue
+		}
+		st := newDir(t)
+		w.incremental(t).write(t, st, w.nights)
+		for last := 1; last < len(w.nights); last++ {
+			got, err := CountTokens(t.Context(), st, TokensAsked{ScanID: w.nights[last].date.String(), Registry: registry, Tokens: []int{0, 1, 2}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for id, count := range got.Tokens {
+				compared++
+				w.compare(t, registry, id, last, &count)
+			}
+			if t.Failed() {
+				t.Fatalf("world %d until %v", seed, w.nights[last].date)
+			}
+		}
+	}
+	if compared < 100 {
+		t.Errorf("only %d counts are compared", compared)
+	}
+}
+
+// compare compares the counts of a token until a night with the observations.
+func (w *world) compare(t *testing.T, registry *tokens.Registry, id, last int, got *TokenCount) {
+	t.Helper()
+	state := func(o *Observation) string {
+		switch p := w.policies[o.Policy]; {
+		case isGap(o.Finding):
+			return o.Finding
+		case p.Class != ClassRules:
+			return p.Class
+		case slices.Contains(p.OwnBlocked, registry.Tokens[id].Name), id == 1 && slices.Contains(p.OwnBlocked, "A"), id < 2 && p.StarVerdict == "blocked":
+			return "blocked"
+		}
+		return "open"
+	}
+	want := map[string]int64{}
+	since := map[int64]bool{} // sites that were blocking before
+	listed := map[int64]bool{}
+	before := map[int64]string{}
+	for i, night := range w.nights[:last+1] {
+		now := map[int64]string{}
+		for site := range listed {
+			now[site] = Unlisted
+		}
+		for _, o := range Arrange(slices.Clone(night.rows)) {
+			now[o.Site] = state(&o)
+			listed[o.Site] = true
+			if now[o.Site] == "blocked" && !since[o.Site] {
+				since[o.Site] = true
+				want["first "+night.date.String()]++
+			}
+		}
+		if i == last {
+			for site, after := range now {
+				was, ok := before[site]
+				if !ok {
+					was = "absent"
+				}
+				want[was+" "+after]++
+				if after == "blocked" {
+					want["last"]++
+				}
+			}
+		}
+		before = now
+	}
+	for _, r := range got.FirstBlocked {
+		want["first "+r.Night.String()] -= r.Sites
+	}
+	for _, r := range got.Transitions {
+		want[r.Before+" "+r.After] -= r.Sites
+		if r.Change == "began" && r.Before+r.After != "openblocked" || r.Change == "ceased" && r.Before+r.After != "blockedopen" {
+			t.Errorf("token %d: %+v", id, r)
+		}
+	}
+	if len(got.Survival) > 0 {
+		row := got.Survival[len(got.Survival)-1]
+		if want["last"] -= row.Sites; row.ByThen != row.Sites || row.Maybe != row.Sites {
+			t.Errorf("token %d: on the last night %+v", id, row)
+		}
+	}
+	for what, n := range want {
+		if n != 0 {
+			t.Errorf("token %d: %s is %d too few", id, what, n)
+		}
+	}
+}
