@@ -88,7 +88,7 @@ func (d *Display) Stalls(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// ShowCount shows how much of a judgement of stored sites is done, by the form that --progress names, until the context ends.
+// ShowCount shows how many of so many stored sites are done, by the form that --progress names, until the context ends.
 func ShowCount(ctx context.Context, form string, w io.Writer, log *slog.Logger, bar Bar, look func() (done, total int64)) {
 	switch progressForm(form, w) {
 	case "bar":
@@ -106,7 +106,7 @@ func ShowCount(ctx context.Context, form string, w io.Writer, log *slog.Logger, 
 				return
 			case now := <-ticker.C:
 				done, total := look()
-				log.Info("progress", "judged", done, "of", total, "per_second", int(float64(done-last)/now.Sub(at).Seconds()))
+				log.Info("progress", "sites", done, "of", total, "per_second", int(float64(done-last)/now.Sub(at).Seconds()))
 				last, at = done, now
 			}
 		}
