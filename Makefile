@@ -1,4 +1,5 @@
-# Only Go is needed to build, test and try bulkscan; `race` needs a C compiler, `integration` needs npm and Node.
+# Only Go is needed to build, test and try bulkscan; `race` needs a C compiler, `integration` and `packages` need npm and Node,
+# and `browser` and `gallery` Chromium as well.
 # The tools of `lint` and `bench` are pinned in go.tools.mod, and the S3 server that tests ask in go.versitygw.mod, apart
 # from what bulkscan itself is made of; they are built into .bin once.
 
@@ -15,18 +16,33 @@ export CGO_ENABLED := 0
 
 # What `make check` does, in order. `long` includes `test`, which .ci/run runs first, in a bare clone. bench is a module of its own, which
 # `./...` leaves out.
-STEPS := build lint long race generated integration
+STEPS := build lint long race generated integration browser
 
 # Documents that are written from tables in the code.
 GENERATED := docs/SCHEMA.md docs/history-sql.md docs/CHECKS.md docs/METRICS.md docs/outcomes.md docs/queries/README.md
+
+# A folder in memory, if there is one with room that may hold programs, too (a container's often has 64 MB). Tests write and
+# sync thousands of small files, and simulate the loss of power themselves: no test needs a disk.
+in_memory = $(shell [[ -w /dev/shm && $$(df -Pk /dev/shm | awk 'END {print $$4}') -ge 2097152 ]] && \
+	! grep -q '^[^ ]* /dev/shm [^ ]* [^ ]*noexec' /proc/mounts && echo /dev/shm)
+test long race: export TMPDIR ?= $(in_memory)
 
 .PHONY: help
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build bin/bulkscan
-	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/bulkscan ./cmd/bulkscan
+build: ## build bin/bulkscan (GOOS=windows GOARCH=arm64 OUT=bulkscan.exe VERSION=v1.0.0)
+	go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(or $(OUT),bin/bulkscan) ./cmd/bulkscan
+
+.PHONY: share
+share: build ## write man pages and completions of shells to bin/share
+	rm -rf bin/share; mkdir -p bin/share/completions
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null) bin/bulkscan man -o bin/share/man/man1
+	bin/bulkscan completion bash > bin/share/completions/bulkscan.bash
+	bin/bulkscan completion zsh > bin/share/completions/_bulkscan
+	bin/bulkscan completion fish > bin/share/completions/bulkscan.fish
+	bin/bulkscan completion powershell > bin/share/completions/bulkscan.ps1
 
 .PHONY: demo
 demo: build ## scan a simulated web on this machine, without a network
@@ -91,6 +107,7 @@ integration: build internal/integration/duckdb/node_modules internal/integration
 	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$kept/hard" --rows "$$kept/hard-rows"; \
 	node internal/integration/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
 	node internal/integration/duckdb/summary.mjs "$$dir" bin/bulkscan; \
+	REPORT_DATASET="$$dir" BULKSCAN_TEST_DUCKDB=required go test -count 1 -run '^TestGivenTables$$' ./internal/integration/queries; \
 	node internal/integration/duckdb/views.mjs "$$dir" bin/bulkscan; \
 	node internal/integration/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
 	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$dir"; \
@@ -106,6 +123,47 @@ integration: build internal/integration/duckdb/node_modules internal/integration
 	bin/bulkscan verify "$$killed/out"
 	BULKSCAN_TEST_S3=required BULKSCAN_TEST_DUCKDB=required go test -count 1 -run '^TestViewsOnS3$$' ./cmd/bulkscan
 	BULKSCAN_TEST_DUCKDB=required go test -count 1 ./internal/integration/queries
+
+# Without DATASET, the reports are those of the demo, of an empty list, of a hostile web and of half a year.
+.PHONY: browser
+browser: export CHROMIUM ?= $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+browser: build internal/integration/browser/node_modules ## open report pages in Chromium, and use them (DATASET=folder)
+	@[[ -n "$$CHROMIUM" ]] || { echo "SKIPPED: what needs a browser (apt-get install chromium installs one)"; exit 0; }; \
+	dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	if [[ -n "$(DATASET)" ]]; then \
+		bin/bulkscan report "$(DATASET)" -o "$$dir/dataset.html"; \
+	else \
+		bin/bulkscan demo -o "$$dir/demo" --origins 2000 > "$$dir/log"; \
+		: > "$$dir/list.csv"; bin/bulkscan scan "$$dir/list.csv" -o "$$dir/empty" --progress none 2> "$$dir/log"; \
+		HOSTILE_DATASET="$$dir/hostile" go test -count 1 -run '^TestHostileScan$$' ./cmd/bulkscan; \
+		NIGHTS_DATASET="$$dir/nights" go test -count 1 -run '^TestNightsDataset$$' ./internal/integration/queries; \
+		for name in demo empty hostile nights; do bin/bulkscan report "$$dir/$$name" -o "$$dir/$$name.html"; done; \
+	fi; \
+	printf '%s\0' "$$dir"/*.html | xargs -0 -n 1 -P 2 node internal/integration/browser/check.mjs
+
+.PHONY: gallery
+gallery: export CHROMIUM ?= $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+gallery: build internal/integration/browser/node_modules ## make the pictures of docs/gallery anew, from the demo (DATASET=folder)
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	[[ -n "$(DATASET)" ]] || bin/bulkscan demo -o "$$dir/demo" > "$$dir/log"; \
+	bin/bulkscan report "$(or $(DATASET),$$dir/demo)" -o "$$dir/report.html"; \
+	node internal/integration/browser/gallery.mjs "$$dir/report.html" docs/gallery
+
+.PHONY: packages
+packages: share internal/integration/packages/node_modules .bin/actionlint .bin/cyclonedx-gomod ## check what is given away: platforms, same bytes twice, man pages, the image's claims, workflows (PLATFORMS=os/arch …)
+	internal/integration/packages/check.sh
+
+# goreleaser takes a program's flags from here, so that a release is what `make build` makes of its tag.
+.PHONY: snapshot
+snapshot: export LDFLAGS := $(LDFLAGS)
+snapshot: .bin/goreleaser .bin/cyclonedx-gomod ## build the files of a release for all platforms into dist, and publish nothing
+	.bin/goreleaser check
+	PATH="$$PWD/.bin:$$PATH" .bin/goreleaser release --snapshot --clean
+
+.PHONY: release
+release: export LDFLAGS := $(LDFLAGS)
+release: .bin/goreleaser .bin/cyclonedx-gomod ## publish the release of a tag; needs GITHUB_TOKEN
+	PATH="$$PWD/.bin:$$PATH" .bin/goreleaser release --clean
 
 .PHONY: fuzz
 fuzz: ## fuzz each target for some seconds (FUZZTIME=5s)
@@ -157,13 +215,21 @@ check: .bin/versitygw ## all that must hold before a change is merged; what CI r
 
 .PHONY: clean
 clean: ## remove what make has built
-	rm -rf bin .bin internal/integration/duckdb/node_modules internal/integration/readers/node_modules internal/integration/warcio/node_modules bulkscan-demo bench.out
+	rm -rf bin .bin dist internal/integration/{browser,duckdb,packages,readers,warcio}/node_modules bulkscan-demo bench.out
 
 .bin/golangci-lint: TOOL := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 .bin/benchstat:     TOOL := golang.org/x/perf/cmd/benchstat
 .bin/versitygw: go.versitygw.mod go.versitygw.sum
 	go build -modfile=go.versitygw.mod -o $@ github.com/versity/versitygw/cmd/versitygw
 	@touch $@
+
+# Tools of a release are each built as their own go.mod says: in one file with the linters they do not compile.
+.bin/actionlint:      TOOL := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+.bin/cyclonedx-gomod: TOOL := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
+.bin/goreleaser:      TOOL := github.com/goreleaser/goreleaser/v2@v2.15.4
+.bin/actionlint .bin/cyclonedx-gomod .bin/goreleaser:
+	GOBIN="$$PWD/.bin" go install $(TOOL)
+
 .bin/%: go.tools.mod go.tools.sum
 	go build -modfile=go.tools.mod -o $@ $(TOOL)
 	@touch $@
@@ -182,4 +248,14 @@ internal/integration/readers/node_modules/.package-lock.json: internal/integrati
 internal/integration/warcio/node_modules: internal/integration/warcio/node_modules/.package-lock.json
 internal/integration/warcio/node_modules/.package-lock.json: internal/integration/warcio/package.json
 	npm --prefix internal/integration/warcio install --no-progress
+	@touch $@
+
+internal/integration/browser/node_modules: internal/integration/browser/node_modules/.package-lock.json
+internal/integration/browser/node_modules/.package-lock.json: internal/integration/browser/package.json
+	npm --prefix internal/integration/browser install --no-progress
+	@touch $@
+
+internal/integration/packages/node_modules: internal/integration/packages/node_modules/.package-lock.json
+internal/integration/packages/node_modules/.package-lock.json: internal/integration/packages/package.json
+	npm --prefix internal/integration/packages install --no-progress
 	@touch $@

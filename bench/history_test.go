@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/history"
 	"github.com/bulkscan/bulkscan/internal/integration/queries"
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
@@ -55,5 +57,29 @@ func BenchmarkHistory(b *testing.B) {
 		{"blocked_over_time", "FROM blocked_over_time('GPTBot')"},
 	} {
 		b.Run(query.name+"/nights=365", func(b *testing.B) { timeQuery(b, tools, dir, query.sql) })
+	}
+}
+
+// BenchmarkCountTokens counts six tokens in that ledger, as bulkscan report does.
+//
+//	make compare BENCH=CountTokens TIME=5x
+func BenchmarkCountTokens(b *testing.B) {
+	ledger := queries.Ledger{Sites: scaled(1_000_000), Nights: 365, Last: "2026-11-21"}
+	st, err := store.NewDir(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := ledger.Write(b.Context(), st); err != nil {
+		b.Fatal(err)
+	}
+	asked := history.TokensAsked{ScanID: "night-" + ledger.Last, Registry: tokens.Default()}
+	for _, name := range []string{"GPTBot", "ClaudeBot", "CCBot", "Google-Extended", "PerplexityBot", "Bytespider"} {
+		asked.Tokens = append(asked.Tokens, asked.Registry.Lookup(name))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := history.CountTokens(b.Context(), st, asked); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -101,7 +101,7 @@ func TestKilledReplayResumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	replay := func(out string) *process {
-		return start(t, "scan", "--format", "warc", path, "-o", out, "--scan-id", "s", "--part-rows", fmt.Sprint(rows), "--progress", "none")
+		return start(t, "scan", "--format", "warc", path, "-o", out, "--scan-id", "s", "--part-rows", fmt.Sprint(rows), "--no-compact", "--progress", "none")
 	}
 	calm, out := filepath.Join(folder, "calm"), filepath.Join(folder, "out")
 	replay(calm).exits(t, 0)

@@ -229,14 +229,17 @@ func localAddress(text string) (netip.Addr, error) {
 	return ip, probe.Close()
 }
 
-// home is where the program tells more about itself.
-const home = "https://github.com/bulkscan/bulkscan"
+// home is where the program tells more about itself, and about what it does to the owner of a site that it visits.
+const (
+	home    = "https://github.com/bulkscan/bulkscan"
+	botPage = home + "/blob/main/docs/bot.md"
+)
 
 // agent is the User-Agent header: what, which version, where to learn more, and whom to complain to.
 func (f *fetchFlags) agent() string {
 	agent := f.userAgent
 	if agent == "" {
-		agent = fmt.Sprintf("bulkscan/%s (+%s)", toolVersion(), home)
+		agent = fmt.Sprintf("bulkscan/%s (+%s)", toolVersion(), botPage)
 	}
 	if f.contact == "" {
 		return agent

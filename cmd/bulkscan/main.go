@@ -35,6 +35,17 @@ const (
 	exitTerm      = 143 // 128 + SIGTERM
 )
 
+// exitCodes says in the manual pages what the codes mean.
+var exitCodes = []struct{ code, meaning string }{
+	{"0", "done"},
+	{"1", "failed"},
+	{"2", "the command line or a variable is wrong"},
+	{"3", "done, but a threshold is broken or nothing answered"},
+	{"4", "a dataset is damaged"},
+	{"75", "something else stands in the way for now: try again"},
+	{"130, 143", "interrupted by SIGINT or SIGTERM; what was committed is kept"},
+}
+
 // exitError is an error that ends the process with a code of its own.
 type exitError struct {
 	code int
@@ -113,7 +124,7 @@ and writes the answers as Parquet.
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	root.AddCommand(a.scanCommand(), a.demoCommand(), a.checkCommand(), a.testCommand(), a.summaryCommand(), a.diffCommand(), a.statsCommand(), a.verifyCommand(), a.compactCommand(), a.historyCommand(), a.reauditCommand(), a.tokensCommand(), a.schemaCommand(), a.versionCommand())
+	root.AddCommand(a.scanCommand(), a.demoCommand(), a.checkCommand(), a.testCommand(), a.summaryCommand(), a.diffCommand(), a.reportCommand(), a.statsCommand(), a.verifyCommand(), a.compactCommand(), a.historyCommand(), a.reauditCommand(), a.tokensCommand(), a.schemaCommand(), a.versionCommand(), a.manCommand())
 	return root
 }
 

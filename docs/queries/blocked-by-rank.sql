@@ -1,8 +1,8 @@
 -- Do popular sites block AI crawlers more often than others?
--- Definition: full; replace it by another.
--- Over: sites with rules among the first 1000, 10000, … of the list (cumulative).
+-- Definition: all six, a row each.
+-- Over: sites with rules among the first 1000, 10000, … of the list (cumulative); for rfc_effective sites that answered.
 -- Caveat: sites without a rank are in no segment.
-SELECT token, CAST(segment_value AS BIGINT) AS ranks_to, blocking, "of", share
+SELECT token, definition, CAST(segment_value AS BIGINT) AS ranks_to, blocking, "of", share
 FROM token_shares
-WHERE scan_date = latest() AND category = 'ai' AND segment_kind = 'rank' AND definition = 'full'
-ORDER BY token, ranks_to;
+WHERE scan_date = latest() AND category = 'ai' AND segment_kind = 'rank'
+ORDER BY token, definition, ranks_to;

@@ -5,4 +5,4 @@
 SELECT before, after, change, count(*) AS sites
 FROM transitions(latest() - 1, latest(), 'GPTBot')
 GROUP BY ALL
-ORDER BY sites DESC, before, after;
+ORDER BY sites DESC, before, after, change;

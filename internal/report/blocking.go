@@ -94,6 +94,7 @@ type blocker struct {
 	about    Selection
 	foreign  bool // the registry is not the scan's
 
+	partials  *blocker     // the one of the pass that counts partial
 	tokens    []tokenTally // by registry index
 	chosen    []int32      // registry indexes of the selected tokens
 	purposes  groups
@@ -141,6 +142,7 @@ type tokenTally struct {
 
 func newBlocker(o *SummaryOptions, by *Definition, foreign bool) *blocker {
 	b := &blocker{registry: o.Registry, index: newTokenIndex(o.Registry), by: by, about: o.Selection, foreign: foreign, weight: 1, tokens: make([]tokenTally, len(o.Registry.Tokens))}
+	b.partials = b
 	for id := range o.Registry.Tokens {
 		if token := &o.Registry.Tokens[id]; o.Selection.Takes(token) {
 			b.tokens[id] = tokenTally{selected: true, purpose: b.purposes.place(token.Purpose), operator: b.operators.place(token.Operator)}
@@ -217,6 +219,9 @@ func (b *blocker) lists(r *summaryColumns) {
 		t.namedAt, t.traced, b.names = b.now, true, true
 	}
 	b.nameOne += one(nameOne)
+	if b.partials != b && !b.foreign { // most lists are long
+		return
+	}
 	for _, id := range r.Partial {
 		if id == noToken {
 			continue
@@ -361,7 +366,7 @@ func (b *blocker) finish(s *Summary, top int) Blocking {
 		all.MostBlocked = append(all.MostBlocked, TokenCount{
 			Token: token.Name, Category: token.Category, Operator: token.Operator, Purpose: token.Purpose,
 			Sites: sites, Share: share(sites, all.Sites),
-			ViaOwn: t.own, ViaFallback: t.fallback, ViaStar: t.star, ViaHTTP: failing, Named: t.named, Partial: t.partial,
+			ViaOwn: t.own, ViaFallback: t.fallback, ViaStar: t.star, ViaHTTP: failing, Named: t.named, Partial: b.partials.tokens[id].partial,
 		})
 	}
 	if all.Selected > 0 {

@@ -147,15 +147,16 @@ func countPlainly(before, after []*audit.Site, definition string, chosen []int) 
 		p.otherBody += one(string(a.Fetch.Body) != string(b.Fetch.Body))
 		began, other := false, false
 		operators := map[string]*[2]bool{"": {}}
+		lenientThen, lenientNow := plainlyLenient(&b.Robots), plainlyLenient(&a.Robots)
 		for _, id := range chosen {
 			t := &registry.Tokens[id]
-			says := func(s *audit.Site) (blocks bool, verdict int) {
-				row := plainToken(s, t, uint16(id))
+			says := func(s *audit.Site, lenient []string) (blocks bool, verdict int) {
+				row := plainToken(s, lenient, t, uint16(id))
 				row.Any = row.Full + row.Partial
 				return definitionsOf(&row)[at] > 0, int(2*row.Full + row.Partial)
 			}
-			blockedThen, verdictThen := says(b)
-			blockedNow, verdictNow := says(a)
+			blockedThen, verdictThen := says(b, lenientThen)
+			blockedNow, verdictNow := says(a, lenientNow)
 			sum := p.tokens[t.Name]
 			sum.Before += one(blockedThen)
 			sum.After += one(blockedNow)

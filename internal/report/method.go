@@ -48,7 +48,7 @@ func WriteReadme(ctx context.Context, st store.Store) error {
 	if err != nil && !errors.Is(err, store.ErrNotExist) {
 		return fmt.Errorf("cannot write %s: %w", ReadmeName, err)
 	}
-	sections, err := Method(ctx, st)
+	sections, err := Method(ctx, st, "")
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", ReadmeName, err)
 	}
@@ -66,8 +66,9 @@ func WriteReadme(ctx context.Context, st store.Store) error {
 	return nil
 }
 
-// Method describes a dataset. Its figures are of the newest published scan. The error is store.ErrNotExist if there is none.
-func Method(ctx context.Context, st store.Store) ([]Section, error) {
+// Method describes a dataset. Its figures are of one scan; "" is the newest published one, and the error store.ErrNotExist if
+// there is none.
+func Method(ctx context.Context, st store.Store, scanID string) ([]Section, error) {
 	all, err := commit.Scans(ctx, st)
 	if damaged := (*commit.DamagedScansError)(nil); err != nil && !errors.As(err, &damaged) {
 		return nil, err
@@ -75,7 +76,7 @@ func Method(ctx context.Context, st store.Store) ([]Section, error) {
 	slices.SortStableFunc(all, func(a, b *commit.Manifest) int { return strings.Compare(a.ScanDate, b.ScanDate) }) // of a date the last started is last
 	var of *commit.Manifest
 	for _, m := range all {
-		if m.Published() {
+		if scanID == m.ScanID || scanID == "" && m.Published() {
 			of = m
 		}
 	}

@@ -139,8 +139,9 @@ func plainTokenStats(sites []*audit.Site) map[statsKey]*schema.TokenStatsRow {
 				segments[segment] = make([]schema.TokenStatsRow, len(registry.Tokens))
 			}
 		}
+		lenient := plainlyLenient(&s.Robots)
 		for id := range registry.Tokens {
-			row := onlyRules(plainToken(s, &registry.Tokens[id], uint16(id)))
+			row := onlyRules(plainToken(s, lenient, &registry.Tokens[id], uint16(id)))
 			for _, segment := range in {
 				addCounts(&segments[segment][id], &row)
 			}
@@ -290,8 +291,8 @@ func onlyRules(row schema.TokenStatsRow) schema.TokenStatsRow {
 	return row
 }
 
-// plainToken counts one site for one registry token.
-func plainToken(s *audit.Site, t *tokens.Token, id uint16) schema.TokenStatsRow {
+// plainToken counts one site, with its plainlyLenient tokens, for one registry token.
+func plainToken(s *audit.Site, lenient []string, t *tokens.Token, id uint16) schema.TokenStatsRow {
 	row := plainSite(s)
 	if row.Sites == 0 {
 		return row
@@ -303,7 +304,7 @@ func plainToken(s *audit.Site, t *tokens.Token, id uint16) schema.TokenStatsRow 
 		row.Mention, row.ViaOwn = 1, 1
 		row.ExplicitRoot = when(!f.Decide(t.Name, []byte("/")).Allow)
 	default:
-		row.Lenient = when(plainlyLenient(f, t))
+		row.Lenient = when(slices.Contains(lenient, t.Name))
 		for _, name := range t.Fallback {
 			if follows < 0 {
 				follows = f.Find(name)
@@ -322,28 +323,29 @@ func plainToken(s *audit.Site, t *tokens.Token, id uint16) schema.TokenStatsRow 
 	return row
 }
 
-// plainlyLenient reports whether a user-agent line means the token by the lenient reading only. The strict name, its
+// plainlyLenient returns the tokens that user-agent lines mean by the lenient reading only. The strict name, its
 // leading letters, `-` and `_`, must not be in the registry. The lenient names are the whole value, else the part
 // before its first `/` or `;`, else the part before its first white space.
-func plainlyLenient(f *parser.File, t *tokens.Token) bool {
+func plainlyLenient(f *parser.File) (names []string) {
 	for i := range f.Records() {
 		r := f.Record(i)
+		if r.Key != parser.KeyUserAgent {
+			continue
+		}
 		value := string(r.Value)
 		strict := value[:len(value)-len(strings.TrimLeft(value, "-_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))]
-		if r.Key != parser.KeyUserAgent || value == "*" || strings.HasPrefix(value, "* ") || tokens.Default().Lookup(strict) >= 0 {
+		if value == "*" || strings.HasPrefix(value, "* ") || tokens.Default().Lookup(strict) >= 0 {
 			continue
 		}
 		for _, ends := range []string{"\n", "/;", " \t\v\f\r"} {
 			read := strings.TrimSpace(value[:max(strings.IndexAny(value+"\n", ends), 0)])
 			if id, _ := tokens.Default().Find([]byte(read)); id >= 0 {
-				if tokens.Default().Tokens[id].Name == t.Name {
-					return true
-				}
+				names = append(names, tokens.Default().Tokens[id].Name)
 				break
 			}
 		}
 	}
-	return false
+	return names
 }
 
 // plainAgent counts one site for an agent outside of the registry: by its row, or as an unnamed agent.

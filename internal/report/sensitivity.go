@@ -220,62 +220,67 @@ func (s *sensitivity) countDomainsOfFiles(ctx context.Context) error {
 // ruled says what a file's groups make of an agent. The zero value is that of an agent without a row.
 type ruled struct{ row, own, rootAllowed, dpiAll bool }
 
-// blocksBy reports whether a file blocks the token by the definition, from whether it is in the three lists of sites, and
-// from the rows of the token and of `*`.
-func (s *sensitivity) blocksBy(named, blocked, partial bool, token, star ruled) bool {
-	switch s.by.Name {
+// saidOf is what a file says of a token: whether it is in the three lists of sites, and the rows of the token and of `*`.
+type saidOf struct {
+	named, blocked, partial bool
+	token, star             ruled
+}
+
+// blocksBy reports whether a file blocks the token by a definition. rfc_effective, which also depends on the answer, is full here.
+func (s *saidOf) blocksBy(definition string) bool {
+	switch definition {
 	case "mention":
-		return named
+		return s.named
 	case "any":
-		return blocked || partial
+		return s.blocked || s.partial
 	case "explicit_root":
-		return token.own && !token.rootAllowed
+		return s.token.own && !s.token.rootAllowed
 	case "dpi_all":
-		return token.dpiAll || !token.row && star.dpiAll
+		return s.token.dpiAll || !s.token.row && s.star.dpiAll
 	}
-	return blocked
+	return s.blocked
 }
 
 // blocksIn reports whether a judged file blocks the token.
 func (s *sensitivity) blocksIn(r *audit.Report) bool {
-	var token, star ruled
+	id := uint16(s.id)
+	of := saidOf{named: slices.Contains(r.Named, id), blocked: slices.Contains(r.Blocked, id), partial: slices.Contains(r.Partial, id)}
 	for i := range r.Verdicts {
 		v := &r.Verdicts[i]
 		is := ruled{true, v.Via == audit.ViaOwn, v.RootAllowed, v.DPI == audit.DPIAll}
 		switch {
 		case v.Lenient:
 		case v.ID == int(s.id):
-			token = is
+			of.token = is
 		case string(v.Token) == "*":
-			star = is
+			of.star = is
 		}
 	}
-	id := uint16(s.id)
-	return s.blocksBy(slices.Contains(r.Named, id), slices.Contains(r.Blocked, id), slices.Contains(r.Partial, id), token, star)
+	return of.blocksBy(s.by.Name)
 }
 
-// blocks reports whether the current site's file blocks the token.
-func (s *sensitivity) blocks() bool {
-	var token, star ruled
-	for i := range s.rows {
-		v := &s.rows[i]
+// saysOf returns what a site's lists and verdicts say of a registry token.
+func saysOf(id int32, named, blocked, partial []int32, verdicts []verdictColumns) saidOf {
+	of := saidOf{named: slices.Contains(named, id), blocked: slices.Contains(blocked, id), partial: slices.Contains(partial, id)}
+	for i := range verdicts {
+		v := &verdicts[i]
 		is := ruled{true, v.Via == "own", v.RootAllowed, v.DPI == "all"}
 		switch {
 		case v.Lenient:
-		case v.id == s.id:
-			token = is
+		case v.id == id:
+			of.token = is
 		case v.Token == "*":
-			star = is
+			of.star = is
 		}
 	}
-	r := &s.site
-	return s.blocksBy(slices.Contains(r.Named, s.id), slices.Contains(r.Blocked, s.id), slices.Contains(r.Partial, s.id), token, star)
+	return of
 }
 
 // count counts the current site under every choice.
 func (s *sensitivity) count() {
 	r := &s.site
-	blocks := s.blocks()
+	of := saysOf(s.id, r.Named, r.Blocked, r.Partial, s.rows)
+	blocks := of.blocksBy(s.by.Name)
 	rules := r.Finding == "rules"
 	add := func(choice int, in, blocks bool) {
 		if in {

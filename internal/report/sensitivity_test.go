@@ -98,7 +98,7 @@ func TestSensitivityPlainly(t *testing.T) {
 	for _, definition := range SensitivityDefinitions() {
 		at := slices.Index(DefinitionNames(), definition)
 		blocksIn := func(s *audit.Site) bool {
-			row := plainToken(s, token, id)
+			row := plainToken(s, plainlyLenient(&s.Robots), token, id)
 			row.Any = row.Full + row.Partial
 			return definitionsOf(&row)[at] > 0
 		}

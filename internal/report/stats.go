@@ -267,8 +267,9 @@ func (v *verdictColumns) lenientFields() []table.Field {
 // verdictReader reads verdicts together with sites: a commit has both in the same order.
 type verdictReader struct {
 	tokens tokenIndex
-	row    verdictColumns   // set by the cursor of verdicts
-	rows   []verdictColumns // of the current site
+	row    verdictColumns        // set by the cursor of verdicts
+	rows   []verdictColumns      // of the current site
+	each   func(*verdictColumns) // called for each row, if not nil
 }
 
 // read calls do for each site of a commit, with the fields of both tables set, and closes the cursors. seq is where
@@ -282,6 +283,9 @@ func (r *verdictReader) read(commit *commit.Commit, sites *table.Cursor, seq *in
 				r.row.id = r.tokens.index(r.row.Token)
 			}
 			r.rows = append(r.rows, r.row)
+			if r.each != nil {
+				r.each(&r.row)
+			}
 		}
 		do()
 	})

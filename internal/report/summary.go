@@ -148,7 +148,6 @@ type SummaryOptions struct {
 // commit.ErrNoTable.
 func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOptions) (*Summary, error) {
 	o.Options = o.withDefaults()
-	o.Selection.Tokens = append([]string{}, o.Only...)
 	definition, ok := DefinitionNamed(cmp.Or(o.Definition, Full))
 	if !ok {
 		return nil, fmt.Errorf("cannot summarize by %.40q: the definitions are %s", o.Definition, strings.Join(DefinitionNames(), ", "))
@@ -157,32 +156,54 @@ func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOpti
 	if err != nil {
 		return nil, err
 	}
-	s, err := summaryOf(scan)
-	if err == nil {
-		err = needs(scan, &definition)
-	}
+	all, err := summaries(ctx, scan, &o, []Definition{definition}, further{})
 	if err != nil {
 		return nil, fmt.Errorf("cannot summarize scan %s: %w", scanID, err)
 	}
+	return all[0], nil
+}
+
+// summaries returns a summary by each of the definitions, all from the same pass, which also counts what is further.
+func summaries(ctx context.Context, scan *commit.Scan, o *SummaryOptions, definitions []Definition, also further) ([]*Summary, error) {
+	o.Selection.Tokens = append([]string{}, o.Only...)
+	s, err := summaryOf(scan)
+	if err != nil {
+		return nil, err
+	}
+	for i := range definitions {
+		if err := needs(scan, &definitions[i]); err != nil {
+			return nil, err
+		}
+	}
 	foreign := o.foreign(scan, "tokens that only one of the two has are missing among those that are counted")
-	var g *gatherer
-	for b := newBlocker(&o, &definition, foreign); b != nil; b = b.again(&o) {
+	var blockers []*blocker
+	for i := range definitions {
+		blockers = append(blockers, newBlocker(o, &definitions[i], foreign))
+		blockers[i].partials = blockers[0]
+	}
+	g := newGatherer(s, blockers, also)
+	if err := g.read(ctx, scan); err != nil {
+		return nil, err
+	}
+	for i, b := range blockers {
+		if next := b.again(o); next != nil {
+			blockers[i] = next
+			if err := newGatherer(&Summary{}, blockers[i:i+1], further{}).read(ctx, scan); err != nil {
+				return nil, err
+			}
+		}
+	}
+	g.finish()
+	var all []*Summary
+	for _, b := range blockers {
 		of := *s
-		g = newGatherer(&of, b)
-		if scan.Has(schema.Verdicts) {
-			err = g.sitesAndVerdicts(ctx, scan)
-		} else {
-			err = g.sites(ctx, scan)
+		of.Blocking = b.finish(&of, o.Top)
+		if !scan.Has(schema.Verdicts) {
+			of.Blocking.Lenient = nil
 		}
-		if err != nil {
-			return nil, fmt.Errorf("cannot summarize scan %s: %w", scanID, err)
-		}
+		all = append(all, &of)
 	}
-	g.finish(o.Top)
-	if !scan.Has(schema.Verdicts) {
-		g.s.Blocking.Lenient = nil
-	}
-	return g.s, nil
+	return all, nil
 }
 
 // summaryOf fills in what the scan's records say.
@@ -235,11 +256,19 @@ func needs(scan *commit.Scan, d *Definition) error {
 	return fmt.Errorf("by %s: table %s: %w; without it there are %s", d.Name, schema.Verdicts, commit.ErrNoTable, strings.Join(others, ", "))
 }
 
+// further is what a pass counts besides the summary. The zero value is nothing.
+type further struct {
+	sites, verdicts []table.Field                               // columns that this needs
+	verdict         func(v *verdictColumns)                     // called for each row of verdicts, before its site
+	site            func(r *summaryColumns, v []verdictColumns) // called for each site, with its verdicts
+}
+
 // gatherer builds a Summary row by row.
 type gatherer struct {
-	s       *Summary
-	blocker *blocker
-	columns summaryColumns
+	s        *Summary
+	blockers []*blocker // of the same registry
+	columns  summaryColumns
+	further  further
 
 	findings, outcomes, access, checks map[string]int64
 	statuses                           [maxStatus + 1]int64 // the last is for invalid statuses
@@ -256,23 +285,23 @@ const (
 	scoreUnit = 1e9
 )
 
-func newGatherer(s *Summary, b *blocker) *gatherer {
-	return &gatherer{s: s, blocker: b, findings: map[string]int64{}, outcomes: map[string]int64{}, access: map[string]int64{}, checks: map[string]int64{}}
+func newGatherer(s *Summary, blockers []*blocker, also further) *gatherer {
+	return &gatherer{s: s, blockers: blockers, further: also, findings: map[string]int64{}, outcomes: map[string]int64{}, access: map[string]int64{}, checks: map[string]int64{}}
 }
 
-// sites reads sites without verdicts.
-func (g *gatherer) sites(ctx context.Context, scan *commit.Scan) error {
-	return eachSite(ctx, scan, g.columns.fields(g.blocker.index.index), func() { g.row(nil) })
-}
-
-// sitesAndVerdicts reads each site with its verdicts.
-func (g *gatherer) sitesAndVerdicts(ctx context.Context, scan *commit.Scan) error {
-	reader := verdictReader{tokens: g.blocker.index}
-	columns := reader.row.lenientFields()
-	if g.blocker.by.Verdicts {
-		columns = reader.row.fields()
+// read reads each site of a scan, with its verdicts where the scan has them.
+func (g *gatherer) read(ctx context.Context, scan *commit.Scan) error {
+	index := g.blockers[0].index
+	fields := append(g.columns.fields(index.index), g.further.sites...)
+	if !scan.Has(schema.Verdicts) {
+		return eachSite(ctx, scan, fields, func() { g.row(nil) })
 	}
-	fields := append(g.columns.fields(g.blocker.index.index), table.Field{Name: "seq", Into: &g.columns.Seq})
+	reader := verdictReader{tokens: index, each: g.further.verdict}
+	columns := reader.row.lenientFields()
+	if g.further.verdict != nil || slices.ContainsFunc(g.blockers, func(b *blocker) bool { return b.by.Verdicts }) {
+		columns = append(reader.row.fields(), g.further.verdicts...)
+	}
+	fields = append(fields, table.Field{Name: "seq", Into: &g.columns.Seq})
 	return reader.together(ctx, scan, fields, &g.columns.Seq, columns, func() { g.row(reader.rows) })
 }
 
@@ -300,7 +329,12 @@ func (g *gatherer) row(verdicts []verdictColumns) {
 	s.WithFile += one(r.Access == "conditional")
 	s.Rules += one(r.Finding == "rules")
 	count(g.findings, r.Finding)
-	g.blocker.site(r, verdicts)
+	for _, b := range g.blockers {
+		b.site(r, verdicts)
+	}
+	if g.further.site != nil {
+		g.further.site(r, verdicts)
+	}
 }
 
 // rated counts a valid score: any program may have written the dataset.
@@ -319,7 +353,7 @@ func statusPlace(status int32) int {
 	return maxStatus
 }
 
-func (g *gatherer) finish(top int) {
+func (g *gatherer) finish() {
 	s := g.s
 	s.Findings = ordered(g.findings)
 	s.Outcomes, s.Access, s.Checks = ordered(g.outcomes), ordered(g.access), ordered(g.checks)
@@ -337,7 +371,6 @@ func (g *gatherer) finish(top int) {
 		median, p99 := g.latency.quantile(0.5), g.latency.quantile(0.99)
 		s.MedianMillis, s.P99Millis = &median, &p99
 	}
-	s.Blocking = g.blocker.finish(s, top)
 }
 
 // finishStatuses lists the statuses and their classes.

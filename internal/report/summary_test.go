@@ -198,8 +198,9 @@ func plainBlockings(sites []*audit.Site) (all []plainBlocking, nameOne, starBloc
 		for i := range all {
 			purposes[i], operators[i] = map[string]bool{}, map[string]bool{}
 		}
+		lenient := plainlyLenient(&site.Robots)
 		for id := range registry {
-			row := plainToken(site, &registry[id], uint16(id))
+			row := plainToken(site, lenient, &registry[id], uint16(id))
 			counted := onlyRules(row)
 			counted.Any = counted.Full + counted.Partial
 			names = names || counted.Mention > 0
@@ -340,7 +341,7 @@ func agreesOnSites(t *testing.T, s *Summary, sites []*audit.Site) {
 func TestSummaryHostile(t *testing.T) {
 	by, _ := DefinitionNamed("any")
 	o := SummaryOptions{Options: Options{Registry: registry()}}
-	g := newGatherer(&Summary{}, newBlocker(&o, &by, false))
+	g := newGatherer(&Summary{}, []*blocker{newBlocker(&o, &by, false)}, further{})
 	for i, score := range []float64{math.NaN(), math.Inf(1), -1, 1.5, 0.25, math.SmallestNonzeroFloat64} {
 		g.columns = summaryColumns{
 			Outcome: "outcome " + strconv.Itoa(i), Status: int32(math.MinInt32 + i), Access: "conditional", Finding: "rules", Score: score, TotalMillis: float32(math.Inf(1)),
@@ -358,8 +359,9 @@ func TestSummaryHostile(t *testing.T) {
 		g.columns = summaryColumns{Outcome: strconv.Itoa(i), Access: "unknown", Hops: 1}
 		g.row(nil)
 	}
-	g.finish(0)
+	g.finish()
 	s := g.s
+	s.Blocking = g.blockers[0].finish(s, 0)
 	if len(s.Outcomes) > maxValues+1 || s.Outcomes[0].Value != other {
 		t.Errorf("%d outcomes are told apart, the first is %+v", len(s.Outcomes), s.Outcomes[0])
 	}

@@ -89,6 +89,7 @@ func TestEveryBehaviour(t *testing.T) {
 
 // TestManyHosts scans made-up hosts.
 func TestManyHosts(t *testing.T) {
+	t.Parallel()
 	w := testWeb(t, Config{Seed: 3})
 	var all sync.WaitGroup
 	slots := make(chan struct{}, 32)

@@ -52,7 +52,7 @@ async function patterns() {
       const path = (await db.runAndReadAll(`SELECT ${place}`)).getRowsJson()[0][0];
       if (path !== `${root}_scans/index.parquet` && path !== `${root}history/_ledger.json`) fail(`reads ${path}`);
       read++;
-    } else if (!/\((coalesce\()?getvariable\('bulkscan_/.test(call)) fail(`reads ${call}`);
+    } else if (!/\((coalesce\()?(bulkscan_list\('|(string_split\()?getvariable\('bulkscan_)/.test(call)) fail(`reads ${call}`);
   }
   if (read === 0) fail("does not read the index");
 }
@@ -72,10 +72,10 @@ async function paths() {
   for (const { name, path } of files) {
     if (path !== folder + sep + name || !existsSync(path)) fail(`${name}: ${path}`);
   }
-  const given = (await db.runAndReadAll("SELECT unnest(flatten(map_values(getvariable('bulkscan_paths')))) AS path")).getRowObjectsJson();
+  const given = (await db.runAndReadAll("SELECT unnest(flatten(list_transform(map_keys(getvariable('bulkscan_paths')), lambda t: bulkscan_list(t, NULL)))) AS path")).getRowObjectsJson();
   const named = new Set(files.map((f) => f.path));
   for (const { path } of given) if (!named.has(path)) fail(`a view reads ${path}`);
-  const ledger = (await db.runAndReadAll("SELECT unnest(getvariable('bulkscan_policies') || getvariable('bulkscan_history') || getvariable('bulkscan_gaps')) AS path")).getRowObjectsJson();
+  const ledger = (await db.runAndReadAll("SELECT unnest(string_split(concat_ws(chr(0), getvariable('bulkscan_policies'), getvariable('bulkscan_history'), getvariable('bulkscan_gaps')), chr(0))) AS path")).getRowObjectsJson();
   if (ledger.length < 3) fail("a table of the ledger has no file");
   for (const { path } of ledger) if (!path.startsWith(`${folder}${sep}history/`) || !existsSync(path)) fail(`a view of the ledger reads ${path}`);
 }

@@ -281,29 +281,50 @@ func (w *lives) at(l *life, night int, token string) string {
 	return w.state(&l.episodes[l.holds[night]], token)
 }
 
-// transition returns the row of transitions for a site, or "" for a site that is listed later.
-func (w *lives) transition(l *life, earlier, later int, token string) string {
-	before, after := w.at(l, earlier, token), w.at(l, later, token)
-	if after == "absent" {
-		return ""
+// move is what became of a site from one night to another.
+type move struct {
+	before, after, change string
+	causes                []string
+}
+
+// transition returns what became of a site; ok is false for a site that is listed later.
+func (w *lives) transition(l *life, earlier, later int, token string) (m move, ok bool) {
+	m.before, m.after = w.at(l, earlier, token), w.at(l, later, token)
+	if m.after == "absent" {
+		return m, false
 	}
-	var causes []string
 	allowed := true
 	for _, cause := range []history.Cause{history.ByPolicy, history.ByManaged, history.ByPresence, history.ByRefusal, history.ByObserver, history.UnknownJudge} {
 		for i := l.holds[earlier] + 1; i <= l.holds[later]; i++ {
 			if i > 0 && l.episodes[i].Cause == cause {
-				causes = append(causes, string(cause))
+				m.causes = append(m.causes, string(cause))
 				allowed = allowed && !noTransition(cause)
 				break
 			}
 		}
 	}
-	observed := l.gap[earlier] == "" && l.gap[later] == "" && before != "absent"
-	change := ""
-	if observed && allowed && before != "unknown" && after != "unknown" {
-		change = changeOf(before, after)
+	observed := l.gap[earlier] == "" && l.gap[later] == "" && m.before != "absent"
+	if observed && allowed && m.before != "unknown" && m.after != "unknown" {
+		m.change = changeOf(m.before, m.after)
 	}
-	return spaced(l.site, before, after, strings.Join(causes, ","), change)
+	return m, true
+}
+
+// survival returns a row a night for the last spells of the sites that block on the last of these nights.
+func survival(nights []history.Date, lasting []spell) (rows []history.Survival) {
+	for _, night := range nights {
+		row := history.Survival{Night: night, Sites: int64(len(lasting))}
+		for _, s := range lasting {
+			if s.by <= night.String() {
+				row.ByThen++
+			}
+			if s.after == "" || s.after < night.String() {
+				row.Maybe++
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 // TestHistoryMacros compares the macros with loops over the episodes of random ledgers.
@@ -372,7 +393,7 @@ func TestHistoryMacros(t *testing.T) {
 
 // expect adds what the macros with a token should answer.
 func (w *lives) expect(token string, expect func(columns, from string, rows []string)) {
-	var spells, first, reversals, flapping, survival, shares []string
+	var spells, first, reversals, flapping, survivors, shares []string
 	var lasting []spell
 	last := len(w.nights) - 1
 	for _, l := range w.sites {
@@ -401,17 +422,10 @@ func (w *lives) expect(token string, expect func(columns, from string, rows []st
 			lasting = append(lasting, blocking[len(blocking)-1])
 		}
 	}
+	for _, row := range survival(w.nights, lasting) {
+		survivors = append(survivors, spaced(row.Night, row.ByThen, row.Maybe, row.Sites))
+	}
 	for n, night := range w.nights {
-		var surely, maybe int
-		for _, s := range lasting {
-			if s.by <= night.String() {
-				surely++
-			}
-			if s.after == "" || s.after < night.String() {
-				maybe++
-			}
-		}
-		survival = append(survival, spaced(night, surely, maybe, len(lasting)))
 		states := map[string]int{}
 		for _, l := range w.sites {
 			states[w.at(l, n, token)]++
@@ -423,13 +437,13 @@ func (w *lives) expect(token string, expect func(columns, from string, rows []st
 	expect("site, coalesce(CAST(previous_last AS VARCHAR), ''), valid_from, censoring, cause", "first_blocked"+of, first)
 	expect("site, change, coalesce(CAST(previous_last AS VARCHAR), ''), valid_from, coalesce(CAST(reversed_after AS VARCHAR), ''), reversed_by, reversal_cause", "reversals"+of, reversals)
 	expect("site, changes", "flapping("+literal(token)+", at_least := 2)", flapping)
-	expect("night, by_then, maybe, \"of\"", "survival"+of, survival)
+	expect("night, by_then, maybe, \"of\"", "survival"+of, survivors)
 	expect("night, blocking, \"of\", unknown", "blocked_over_time"+of, shares)
 	for _, pair := range [][2]int{{0, last}, {last - 1, last}, {2, 7}, {5, 6}} {
 		var rows []string
 		for _, l := range w.sites {
-			if row := w.transition(l, pair[0], pair[1], token); row != "" {
-				rows = append(rows, row)
+			if m, ok := w.transition(l, pair[0], pair[1], token); ok {
+				rows = append(rows, spaced(l.site, m.before, m.after, strings.Join(m.causes, ","), m.change))
 			}
 		}
 		expect("site, before, after, array_to_string(causes, ','), change", fmt.Sprintf("transitions('%s', '%s', %s)", w.nights[pair[0]], w.nights[pair[1]], literal(token)), rows)

@@ -3,6 +3,7 @@ package queries
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -103,6 +104,33 @@ func TestAccessAsCrawled(t *testing.T) {
 	}
 	if got, want := fmt.Sprint(answers[1].Rows), "[[02 00:00, 02 00:00, 01 00:01, 01 01:00, 02 00:00, 01 00:02, 02 00:00, 02 00:00, 01 00:00, 02 00:00]]"; got != want {
 		t.Errorf("fresh_until: %s %s, want %s", got, answers[1].Error, want)
+	}
+}
+
+// TestNightsDataset makes a dataset of a date a week over half a year, and its history. With NIGHTS_DATASET=DIR it keeps the
+// dataset in DIR for other readers.
+func TestNightsDataset(t *testing.T) {
+	dir := os.Getenv("NIGHTS_DATASET")
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	st, err := store.NewDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Survey{Sites: 400, Statistics: statistics}
+	for day := time.Date(2026, 5, 23, 0, 0, 0, 0, time.UTC); day.Before(time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)); day = day.AddDate(0, 0, 7) {
+		s.Dates = append(s.Dates, day.Format(time.DateOnly))
+	}
+	if err := s.Write(t.Context(), st); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := history.Update(t.Context(), st, history.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	ledger, err := history.ReadLedger(t.Context(), st)
+	if err != nil || len(ledger.Scans) != len(s.Dates) {
+		t.Errorf("the history has %d nights, not %d: %v", len(ledger.Scans), len(s.Dates), err)
 	}
 }
 

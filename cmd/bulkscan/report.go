@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkscan/bulkscan/internal/page"
+	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/sink/commit"
+)
+
+// reportFlags are the flags of report.
+type reportFlags struct {
+	choice     scanChoice
+	out        string
+	definition string
+	title      string
+	csv        string
+	progress   string
+}
+
+func (a *app) reportCommand() *cobra.Command {
+	f := &reportFlags{out: "report.html", definition: report.Full}
+	c := &cobra.Command{
+		Use:   "report OUT",
+		Short: "Write a page with the figures of a dataset",
+		Long: `report writes one HTML file with a plot and a table for each figure: who is blocked, by whose rules, by which sites; what was
+seen; and, where the dataset has several nights, what changed. The file loads nothing, so that it can be sent, printed and
+kept. It says how each figure was counted, with the SQL. A switch on the page changes the definition of "blocks":
+` + definitionHelp() + `
+OUT is a folder, or s3://BUCKET/PREFIX, with a complete scan. --csv DIR also writes the table of each figure as CSV, with a
+datapackage.json (Frictionless Data) that describes them. Nothing in OUT is changed.`,
+		Example: `  bulkscan report out
+  bulkscan report out -o 2026-11.html --date 2026-11-21 --title "Who blocks AI crawlers in Norway?"
+  bulkscan report out --definition rfc_effective --csv tables`,
+		Args: usageArgs(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.interruptible(c.Context(), func(ctx context.Context) error { return a.report(ctx, args[0], f) })
+		},
+	}
+	f.choice.add(c.Flags())
+	c.Flags().StringVarP(&f.out, "out", "o", f.out, "file to write: a path, s3://BUCKET/KEY, or - for standard output")
+	c.Flags().StringVar(&f.definition, "definition", f.definition, "what counts as blocked when the page opens: "+strings.Join(report.DefinitionNames(), ", "))
+	c.Flags().StringVar(&f.title, "title", "", "title of the page")
+	c.Flags().StringVar(&f.progress, "progress", "auto", "auto, bar, log or none")
+	c.Flags().StringVar(&f.csv, "csv", "", "folder for the tables as CSV; existing files of their names are replaced")
+	return c
+}
+
+func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
+	definition, ok := report.DefinitionNamed(f.definition)
+	if !ok {
+		return usagef("--definition %q: one of %s", clipped(f.definition), strings.Join(report.DefinitionNames(), ", "))
+	}
+	if err := f.choice.check(); err != nil {
+		return err
+	}
+	if err := terminal.CheckProgress(f.progress); err != nil {
+		return usage(err)
+	}
+	o, err := a.reportOptions("")
+	if err != nil {
+		return err
+	}
+	st, scans, err := a.openScan(ctx, dir, f.choice)
+	if err != nil {
+		return err
+	}
+	if scans.chosen.State != commit.Complete {
+		return fmt.Errorf("scan %s is not complete, so that its figures would change: bulkscan scan resumes it, and bulkscan summary counts what is there", scans.chosen.ScanID)
+	}
+	survey, err := a.takeSurvey(ctx, st, scans.chosen, o, f.progress)
+	if errors.Is(err, commit.ErrNoTable) {
+		return fmt.Errorf("%w; a report needs the tables sites and verdicts, and statistics, which bulkscan stats computes again", err)
+	}
+	if err != nil {
+		return err
+	}
+	var html bytes.Buffer
+	if err := page.Write(&html, survey, page.Options{Title: f.title, Definition: definition.Name}); err != nil {
+		return err
+	}
+	if f.csv != "" {
+		if err := a.writeTables(ctx, f.csv, survey); err != nil {
+			return err
+		}
+	}
+	if f.out == "-" {
+		_, err := a.stdout.Write(html.Bytes())
+		return err
+	}
+	return a.writeFile(ctx, f.out, html.Bytes())
+}
+
+// takeSurvey gathers the survey of a scan, behind a bar.
+func (a *app) takeSurvey(ctx context.Context, st store.Store, scan *commit.Manifest, o report.Options, progress string) (*report.Survey, error) {
+	var counted atomic.Int64
+	all := int64(0)
+	if scan.Counts != nil {
+		all = scan.Counts.Rows
+	}
+	shown, hide := context.WithCancel(context.WithoutCancel(ctx))
+	var drawn sync.WaitGroup
+	drawn.Go(func() {
+		terminal.ShowCount(shown, progress, a.stderr, o.Log, barSince(time.Now()), func() (int64, int64) { return counted.Load(), all })
+	})
+	defer drawn.Wait()
+	defer hide()
+	return report.TakeSurvey(ctx, st, scan.ScanID, report.SurveyOptions{Options: o, Counted: &counted})
+}
+
+// writeTables writes the tables of a survey as files of a folder.
+func (a *app) writeTables(ctx context.Context, folder string, survey *report.Survey) error {
+	st, err := openPlace(folder)
+	if err != nil {
+		return err
+	}
+	return page.WriteTables(survey, func(name string, content []byte) error { return st.Put(ctx, name, content) })
+}
+
+// writeFile writes a file whole or not at all; but a device or a pipe as it is.
+func (a *app) writeFile(ctx context.Context, name string, content []byte) error {
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		return os.WriteFile(name, content, 0)
+	}
+	folder, base := filepath.Dir(name), filepath.Base(name)
+	if strings.Contains(name, "://") {
+		folder, base = name[:strings.LastIndexByte(name, '/')], path.Base(name)
+	}
+	st, err := openPlace(folder)
+	if err != nil {
+		return err
+	}
+	if err := st.Put(ctx, base, content); err != nil {
+		return fmt.Errorf("cannot write %s: %w", clipped(name), err)
+	}
+	return nil
+}

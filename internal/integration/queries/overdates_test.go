@@ -1,0 +1,160 @@
+package queries
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/history"
+	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
+)
+
+// surveyOf returns the tables over dates of a scan's survey.
+func surveyOf(t *testing.T, st store.Store, scanID string, registry *tokens.Registry) (s *report.Survey, tables map[string]*report.Table) {
+	t.Helper()
+	s, err := report.TakeSurvey(t.Context(), st, scanID, report.SurveyOptions{Options: report.Options{Registry: registry}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables = map[string]*report.Table{}
+	for _, name := range []string{"blocked-over-time", "first-blocked", "transitions", "survival"} {
+		if s.Tables[name] != nil {
+			tables[name] = s.Tables[name]
+		}
+	}
+	return s, tables
+}
+
+// compareOverDates compares the tables over dates of a scan's survey with the queries.
+func compareOverDates(t *testing.T, dir string, st store.Store, scanID string, registry *tokens.Registry) (tables map[string]*report.Table) {
+	t.Helper()
+	s, tables := surveyOf(t, st, scanID, registry)
+	manifest := s.Manifest
+	set := fmt.Sprintf("SET VARIABLE bulkscan_observer = %s; SET VARIABLE bulkscan_date = DATE '%s'; ", literal(manifest.Observer.String()), manifest.ScanDate)
+	asked := []Query{{Name: "blocked-over-time", SQL: set + forToken(t, "blocked-over-time", "")}}
+	for _, name := range []string{"first-blocked", "transitions", "survival"} {
+		if tables[name] == nil {
+			continue
+		}
+		for i, token := range s.Lines {
+			if name == "survival" && i > 0 {
+				break
+			}
+			asked = append(asked, Query{Name: name, SQL: fmt.Sprintf("SELECT %s AS token, * FROM (%s)", literal(token), forToken(t, name, token))})
+		}
+	}
+	answers := map[string]Answer{}
+	for _, a := range ask(t, dir, asked) {
+		a.Rows = append(answers[a.Name].Rows, a.Rows...)
+		answers[a.Name] = a
+	}
+	for name, table := range tables {
+		if !slices.Equal(answers[name].Columns, table.Columns) {
+			t.Errorf("%s has the columns %q, not %q", name, table.Columns, answers[name].Columns)
+		}
+		compareAnswers(t, answers[name], table.Rows)
+	}
+	return tables
+}
+
+// TestSurveyOverDates compares the tables over dates with the queries: over fifty nights, of which some have two scans, some one of
+// another observer, and whose first month is merged; before and after the registry gains a token.
+func TestSurveyOverDates(t *testing.T) {
+	needDuckDB(t)
+	var nights []string
+	for n := range 50 {
+		nights = append(nights, time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC).AddDate(0, 0, n).Format(time.DateOnly))
+	}
+	here, there := commit.Observer{Source: commit.Live, Product: "bulkscan"}, commit.Observer{Source: commit.Live, Product: "bulkscan", Vantage: "o'hare"}
+	dir, st := write(t, Survey{Sites: 60, Dates: nights[:49], Observer: here})
+	more, err := tokens.Load(strings.NewReader("name | category | purpose | operator\nsome-stranger | ai | training | Strangers\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []Survey{
+		{Name: "second", Sites: 80, After: time.Hour, Dates: nights[20:22], Observer: here, Statistics: statistics},
+		{Name: "there", Sites: 50, Dates: nights[30:33], Observer: there, Statistics: statistics},
+		{Name: "gained", Sites: 60, Dates: nights[49:], Observer: here, Registry: more, Bodies: [][]byte{[]byte("User-agent: some-stranger\nDisallow: /\n")}, Statistics: func(ctx context.Context, st store.Store, id string) error {
+			return report.Stats(ctx, st, id, report.Options{Registry: more})
+		}},
+	} {
+		if err := s.Write(t.Context(), st); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := index.RollUp(t.Context(), st, "test"); err != nil {
+		t.Fatal(err)
+	}
+	withHistory(t, st)
+	tables := compareOverDates(t, dir, st, "gained-"+nights[49], more)
+	if !slices.ContainsFunc(tables["transitions"].Rows, func(row []any) bool { return row[0] == "some-stranger" && row[1] == "unknown" }) {
+		t.Error("some-stranger is known on the earlier nights")
+	}
+	if len(tables) != 4 || tables["transitions"].Note != "from 2026-11-18 to 2026-11-19" {
+		t.Errorf("%d tables, transitions %+v", len(tables), tables["transitions"])
+	}
+	if s, _ := surveyOf(t, st, "gained-"+nights[49], nil); slices.Contains(s.Lines, "some-stranger") {
+		t.Error("a token that the registry at hand lacks is shown")
+	}
+	if tables := compareOverDates(t, dir, st, "there-"+nights[32], nil); len(tables) != 1 {
+		t.Errorf("%d tables of an observer that the ledger does not follow", len(tables))
+	}
+}
+
+// TestSurveyWithoutDates checks which tables over dates there are without several nights, without a ledger and with a damaged one, and
+// that later nights do not count.
+func TestSurveyWithoutDates(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it computes statistics, which -short leaves out")
+	}
+	dir, st := write(t, Survey{Sites: 60, Dates: dates})
+	f := func(date string, tables int) map[string]*report.Table {
+		t.Helper()
+		_, got := surveyOf(t, st, "survey-"+date, nil)
+		if len(got) != tables {
+			t.Errorf("%s: %d tables, want %d", date, len(got), tables)
+		}
+		return got
+	}
+	f(dates[0], 0)
+	f(dates[2], 1)
+	if err := history.Rebuild(t.Context(), st, history.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	f(dates[0], 0)
+	f(dates[2], 4)
+	for name, table := range f(dates[1], 4) {
+		for _, row := range table.Rows {
+			if slices.Contains(row, any(dates[2])) {
+				t.Errorf("%s has a later night: %v", name, row)
+			}
+		}
+	}
+	ledger, err := history.ReadLedger(t.Context(), st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{ledger.Files[0].Name, history.LedgerName} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[len(data)/2] ^= 1
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		_, err = report.TakeSurvey(t.Context(), st, "survey-"+dates[2], report.SurveyOptions{})
+		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "history --rebuild") {
+			t.Errorf("damaged %s: %v", name, err)
+		}
+	}
+}

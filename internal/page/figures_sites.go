@@ -1,0 +1,321 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// This file makes the figures that count sites otherwise than by token.
+
+func (b *builder) numberBlocked() figure {
+	t := b.table("ai-tokens-blocked")
+	total := t.sum(t.Rows, "sites")
+	v := variant{Subtitle: b.subtitle("Definition full, by name or by *. Of sites with rules", total), Warning: warning(total),
+		Caveat: "A site that blocks * entirely blocks all tokens that heed it: the bar at the far end. The bar of sites that block none stands apart."}
+	if total == 0 {
+		v.Headline, v.Empty = "No site has rules", "Without rules nothing is blocked."
+		return b.single("count", "Tokens per site", v)
+	}
+	var none, more int64
+	last := t.number(t.Rows[len(t.Rows)-1], "tokens_blocked")
+	counts := make([]int64, last+1)
+	for _, row := range t.Rows {
+		n, sites := t.number(row, "tokens_blocked"), t.number(row, "sites")
+		counts[n] += sites
+		if n == 0 {
+			none += sites
+		} else {
+			more += sites
+		}
+	}
+	v.Headline = sitesDo(ratio(none, total), "blocks", "block", fmt.Sprintf("no AI token at all; the others block up to %d", last))
+	if none == 0 {
+		v.Headline = "Every site blocks an AI token"
+	}
+	bins := []bin{{label: "no token", class: "open", sites: none, cut: true}}
+	for n := int64(1); n <= last; n++ {
+		bins = append(bins, bin{label: things(n, "token"), class: "blocked", sites: counts[n], gap: n == 1})
+	}
+	c := newColumns("count", v.Headline, "sites", bins)
+	units := float64(len(bins) + 1)
+	c.X = []tick{{along(0.5 / units), "none"}}
+	for n := int64(10); n <= last; n += 10 * (1 + last/100) {
+		c.X = append(c.X, tick{along((float64(n) + 1.5) / units), grouped(n)})
+	}
+	c.Marks = []mark{newMark(0.5/units, grouped(none)+" block none: a bar cut off")}
+	c.Description = fmt.Sprintf("%s block none, %s at least one, %s all of the last bar", grouped(none), grouped(more), grouped(counts[last]))
+	v.Plots = []any{c}
+	return b.single("count", "Tokens per site", v, "ai-tokens-blocked")
+}
+
+func (b *builder) together() figure {
+	t := b.table("blocked-together")
+	v := variant{Subtitle: b.subtitle("Definition full, by name or by *. Of the sites that block the token of the row: share that also blocks that of the column", b.full().Rules),
+		Caveat: "Sites that block all crawlers are in every pair: dark rows say how few others there are."}
+	var names []string
+	operator := map[string]string{}
+	named := map[string]bool{}
+	for i := range b.full().Blocking.MostBlocked {
+		token := &b.full().Blocking.MostBlocked[i]
+		operator[token.Token], named[token.Token] = token.Operator, token.Named > 0
+	}
+	shares := map[[2]string]float64{}
+	for _, row := range t.Rows {
+		token := t.text(row, "token")
+		shares[[2]string{token, t.text(row, "other")}] = t.share(row, "share")
+		if !slices.Contains(names, token) {
+			names = append(names, token)
+		}
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return !named[name] }) // the others are blocked by * alone, by the same sites
+	if len(names) < 2 {
+		v.Headline, v.Empty = "Fewer than two blocked tokens are named", "Pairs need two; tokens that no file names are blocked by the same sites."
+		return b.single("together", "Blocked together", v, "blocked-together")
+	}
+	names = byOperator(names, operator)
+	size := 1 / float64(len(names))
+	m := &matrix{ID: "together", Height: cellSize * len(names), Width: along(size)}
+	type pair struct {
+		a, b  string
+		share float64
+	}
+	var pairs []pair
+	for i, token := range names {
+		m.Across = append(m.Across, tick{along((float64(i) + 0.5) * size), token})
+		row := matrixRow{At: across(float64(i * cellSize)), Label: token}
+		for j, other := range names {
+			share := shares[[2]string{token, other}]
+			row.Cells = append(row.Cells, cell{along(float64(j) * size), fmt.Sprintf("s%d", int(math.Round(share*10))), token + " → " + other + " " + percent(share)})
+			if i < j {
+				pairs = append(pairs, pair{token, other, min(share, shares[[2]string{other, token}])})
+			}
+		}
+		m.Down = append(m.Down, row)
+	}
+	slices.SortStableFunc(pairs, func(x, y pair) int { return cmp.Compare(y.share, x.share) })
+	chart, scale := newBars("together-pairs", "share of the sites that block one of the two, at least", 1)
+	for _, p := range pairs[:min(20, len(pairs))] {
+		chart.add(scale, p.a+" and "+p.b, "", percent(p.share), lengths{{"own", p.share}})
+	}
+	m.Strongest = chart
+	weakest := pairs[len(pairs)-1]
+	v.Headline = fmt.Sprintf("%s and %s are blocked together most, %s and %s least", pairs[0].a, pairs[0].b, weakest.a, weakest.b)
+	m.Title, m.Description = v.Headline, fmt.Sprintf("at least %s of the sites that block one of the first pair block the other, %s of the last", percent(pairs[0].share), percent(weakest.share))
+	v.Plots = []any{m}
+	var rows [][]any
+	for _, token := range names {
+		row := []any{token}
+		for _, other := range names {
+			row = append(row, portion(shares[[2]string{token, other}]))
+		}
+		rows = append(rows, row)
+	}
+	f := b.single("together", "Blocked together", v)
+	f.Variants[0].Tables = []sheet{newSheet("together", "Share of those that block the token of the row", append([]string{"token"}, names...), rows, "--csv has the numbers of sites.")}
+	f.Queries = sqlOf("blocked-together")
+	return f
+}
+
+// stacked is one bar whose parts add up to all, and a row for each part. abouts, or nil, explain the names.
+func stacked(id, label string, names, abouts, classes []string, counts []int64) *bars {
+	total := int64(0)
+	for _, n := range counts {
+		total += n
+	}
+	chart, _ := newBars(id, label, 1)
+	chart.Stack = true
+	all := bar{Name: "all", Value: grouped(total)}
+	at := 0.0
+	for i, n := range counts {
+		share := ratio(n, total)
+		p := part{classes[i], along(at), along(share)}
+		at += share
+		all.Parts = append(all.Parts, p)
+		under := things(n, "site")
+		if abouts != nil {
+			under = abouts[i] + " · " + under
+		}
+		chart.Rows = append(chart.Rows, bar{Name: names[i], Under: under, Value: percent(share), Parts: []part{{classes[i], "0%", p.W}}})
+	}
+	chart.Rows = append([]bar{all}, chart.Rows...)
+	return chart
+}
+
+func (b *builder) search() figure {
+	t := b.table("ai-and-search")
+	total := t.sum(t.Rows, "sites")
+	v := variant{Subtitle: b.subtitle("Definition full: at least one token of the category. Of sites with rules", total), Warning: warning(total),
+		Caveat: "Search engines are all tokens of the category search, small ones and those for ads included."}
+	if total == 0 {
+		v.Headline, v.Empty = "No site has rules", "Without rules nothing is blocked."
+		return b.single("search", "Search and AI", v)
+	}
+	counts := make([]int64, 4)
+	for _, row := range t.Rows {
+		place := 3
+		switch ai, search := t.flag(row, "ai_blocked"), t.flag(row, "search_blocked"); {
+		case ai && search:
+			place = 1
+		case ai:
+			place = 0
+		case search:
+			place = 2
+		}
+		counts[place] += t.number(row, "sites")
+	}
+	only := ratio(counts[0], total)
+	v.Headline = sitesDo(only, "blocks AI crawlers and lets", "block AI crawlers and let", "all search engines in")
+	v.Plots = []any{stacked("search", "share of sites with rules", []string{"only AI", "AI and search", "only search", "neither"}, nil, []string{"own", "fallback", "k2", "open"}, counts)}
+	return b.single("search", "Search and AI", v, "ai-and-search")
+}
+
+func (b *builder) managed() figure {
+	t := b.table("managed-blocks")
+	total := t.sum(t.Rows, "sites")
+	v := variant{Subtitle: b.subtitle("Definition full, of GPTBot. Of sites with rules", total), Caveat: "A managed block is recognised by its comment lines, and stays when a site moves to another network."}
+	var with, without, withBlock, withoutBlock int64
+	for _, row := range t.Rows {
+		if t.flag(row, "managed_block") {
+			with, withBlock = with+t.number(row, "sites"), withBlock+t.number(row, "blocking")
+		} else {
+			without, withoutBlock = without+t.number(row, "sites"), withoutBlock+t.number(row, "blocking")
+		}
+	}
+	if total == 0 {
+		v.Headline, v.Empty = "No site has rules", "Without rules nothing is managed."
+		return b.single("managed", "Managed files", v)
+	}
+	v.Headline = fmt.Sprintf("%s have a managed block; %s of them block GPTBot, of the others %s", things(with, "file"), percent(ratio(withBlock, with)), percent(ratio(withoutBlock, without)))
+	if with == 1 {
+		v.Headline = fmt.Sprintf("1 file has a managed block; of the others %s block GPTBot", percent(ratio(withoutBlock, without)))
+	}
+	if with == 0 {
+		v.Headline = fmt.Sprintf("No file has a managed block; %s block GPTBot", percent(ratio(withoutBlock, without)))
+	}
+	chart, scale := newBars("managed", "share that blocks GPTBot", max(ratio(withBlock, with), ratio(withoutBlock, without)))
+	chart.add(scale, "managed", things(with, "site"), percent(ratio(withBlock, with)), lengths{{"own", ratio(withBlock, with)}})
+	chart.add(scale, "not managed", things(without, "site"), percent(ratio(withoutBlock, without)), lengths{{"own", ratio(withoutBlock, without)}})
+	v.Plots = []any{chart}
+	return b.single("managed", "Managed files", v, "managed-blocks")
+}
+
+func (b *builder) networks() figure {
+	t := b.table("blocked-by-cdn")
+	v := variant{Subtitle: b.subtitle("Definition full, of GPTBot. Of sites with rules behind each delivery network", t.sum(t.Rows, "sites")), Caveat: "Networks are recognised by response header fields; a hidden one counts as none."}
+	rows := slices.DeleteFunc(slices.Clone(t.Rows), func(row []any) bool { return t.number(row, "sites") == 0 })
+	if len(rows) == 0 {
+		v.Headline, v.Empty = "No site has rules", "Without rules nothing is blocked."
+		return b.single("networks", "Delivery networks", v)
+	}
+	v.Headline = b.extremes(t, rows, "cdn", "share_full", "block GPTBot behind")
+	v.Plots = []any{shares("networks", "share of sites with rules that block GPTBot", t, rows, "cdn", "sites", "share_full")}
+	return b.single("networks", "Delivery networks", v, "blocked-by-cdn")
+}
+
+// extremes names the greatest and the least share among rows with enough sites.
+func (b *builder) extremes(t frame, rows [][]any, name, share, phrase string) string {
+	var high, low []any
+	for _, row := range rows {
+		if t.number(row, "sites") < fewSites {
+			continue
+		}
+		if high == nil || t.share(row, share) > t.share(high, share) {
+			high = row
+		}
+		if low == nil || t.share(row, share) < t.share(low, share) {
+			low = row
+		}
+	}
+	if high == nil || t.text(high, name) == t.text(low, name) {
+		return fmt.Sprintf("%s of sites %s %s", percent(t.share(rows[0], share)), phrase, network(t.text(rows[0], name)))
+	}
+	return fmt.Sprintf("%s %s %s, %s behind %s", percent(t.share(high, share)), phrase, network(t.text(high, name)), percent(t.share(low, share)), network(t.text(low, name)))
+}
+
+// network names a delivery network; other names stay.
+func network(name string) string {
+	if name == "none" {
+		return "no known network"
+	}
+	return plain(name)
+}
+
+// shares are bars of a column of shares.
+func shares(id, label string, t frame, rows [][]any, name, sites, share string) *bars {
+	rows = rows[:min(len(rows), shownOthers)]
+	top := 0.0
+	for _, row := range rows {
+		top = max(top, t.share(row, share))
+	}
+	chart, scale := newBars(id, label, top)
+	for _, row := range rows {
+		chart.add(scale, network(t.text(row, name)), things(t.number(row, sites), "site"), percent(t.share(row, share)), lengths{{"own", t.share(row, share)}})
+	}
+	return chart
+}
+
+// counted are bars of a column of counts, as shares of a whole.
+func counted(id, label string, t frame, rows [][]any, name func([]any) string, under func([]any) string, column string, of int64) *bars {
+	rows = rows[:min(len(rows), shownOthers)]
+	top := 0.0
+	for _, row := range rows {
+		top = max(top, ratio(t.number(row, column), of))
+	}
+	chart, scale := newBars(id, label, top)
+	for _, row := range rows {
+		share := ratio(t.number(row, column), of)
+		chart.add(scale, name(row), under(row), percent(share), lengths{{"own", share}})
+	}
+	return chart
+}
+
+// tally is a figure of counts of sites with a value.
+func (b *builder) tally(id, short, headline, empty, subtitle, caveat, queryName string, name func(frame, []any) string, of int64) figure {
+	t := b.table(queryName)
+	v := variant{Headline: headline, Subtitle: b.subtitle(subtitle, of), Caveat: caveat}
+	if t.Note != "" {
+		v.Caveat += " Note: " + t.Note + "."
+	}
+	if len(t.Rows) == 0 {
+		v.Headline, v.Empty = empty, "No row of the dataset has any."
+		return b.single(id, short, v)
+	}
+	v.Plots = []any{counted(id, "share of sites with rules", t, t.Rows, func(row []any) string { return name(t, row) }, func(row []any) string { return things(t.number(row, "sites"), "site") }, "sites", of)}
+	return b.single(id, short, v, queryName)
+}
+
+func (b *builder) signals() figure {
+	t := b.table("content-signals")
+	headline := ""
+	if len(t.Rows) > 0 {
+		best := slices.MaxFunc(t.Rows, func(x, y []any) int { return cmp.Compare(t.number(x, "sites"), t.number(y, "sites")) })
+		headline = fmt.Sprintf("At least %s give a Content-Signal; the most common is %s", things(t.number(best, "sites"), "site"), plain(t.text(best, "signal")))
+	}
+	return b.tally("signals", "Content-Signal", headline, "No file has a Content-Signal", "Content-Signal records, by the agents that they speak to. Of sites with rules",
+		"A site may be in several scopes: file is outside of groups, named is in a group of a named agent.", "content-signals",
+		func(t frame, row []any) string {
+			return plain(t.text(row, "signal")) + " (" + t.text(row, "scope") + ")"
+		}, b.full().Rules)
+}
+
+func (b *builder) usage() figure {
+	t := b.table("content-usage")
+	headline := ""
+	if len(t.Rows) > 0 {
+		headline = fmt.Sprintf("At least %s give a Content-Usage record", things(t.number(t.Rows[0], "sites"), "site"))
+	}
+	return b.tally("usage", "Content-Usage", headline, "No file has a Content-Usage record", "What Content-Usage records (IETF AIPREF) say of /. Of sites with rules",
+		"A site may be in both scopes.", "content-usage",
+		func(t frame, row []any) string {
+			return plain(t.text(row, "content_usage")) + " (" + t.text(row, "scope") + ")"
+		}, b.full().Rules)
+}
+
+func (b *builder) licenses() figure {
+	t := b.table("licenses")
+	headline := fmt.Sprintf("%s name a licence", things(t.sum(t.Rows, "sites"), "file"))
+	return b.tally("licenses", "Licences", headline, "No file names a licence", "The first License record that is an absolute URL (RSL), by host. Of sites with rules",
+		"A file may name several.", "licenses", func(t frame, row []any) string { return plain(t.text(row, "license_host")) }, b.full().Rules)
+}

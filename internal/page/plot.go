@@ -1,0 +1,359 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// This file computes where the marks of plots go. Positions along a plot are percentages of its width and positions across it
+// are pixels, so that texts keep their size on any screen. A plot is a type, shown by the template of the same name.
+
+// tick is a mark of a scale.
+type tick struct{ At, Label string }
+
+// bars are horizontal bars with a name each, and perhaps several parts.
+type bars struct {
+	ID, Label string // Label says what the length means
+	Ticks     []tick
+	Keys      []key
+	Rows      []bar
+	Stack     bool // a single bar that the rows add up to
+}
+
+type bar struct {
+	Name, Under, Value string
+	Parts              []part
+}
+
+// part is a piece of a bar; Class says what it stands for.
+type part struct{ Class, X, W string }
+
+// key explains a class of parts.
+type key struct{ Class, Label string }
+
+// lengths are the shares of a bar's parts, by class.
+type lengths []struct {
+	class string
+	share float64
+}
+
+// newBars returns an empty chart of shares up to most.
+func newBars(id, label string, most float64, keys ...key) (chart *bars, scale float64) {
+	top, step := niceScale(most)
+	chart = &bars{ID: id, Label: label, Keys: keys}
+	for v := 0.0; v <= top*1.0001; v += step {
+		chart.Ticks = append(chart.Ticks, tick{along(v / top), round(v)})
+	}
+	return chart, top
+}
+
+// add adds a bar.
+func (b *bars) add(scale float64, name, under, value string, of lengths) {
+	row := bar{Name: name, Under: under, Value: value}
+	at := 0.0
+	for _, l := range of {
+		if l.share > 0 {
+			row.Parts = append(row.Parts, part{l.class, along(at / scale), along(l.share / scale)})
+			at += l.share
+		}
+	}
+	b.Rows = append(b.Rows, row)
+}
+
+// along is a position along a plot, a part of its width from 0 to 1, as an attribute.
+func along(v float64) string {
+	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(100*max(0, min(v, 1)), 'f', 2, 64), "0"), ".") + "%"
+}
+
+// across is a position in pixels, as an attribute.
+func across(v float64) string {
+	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(v, 'f', 1, 64), "0"), ".")
+}
+
+// niceScale returns the end of a scale of shares from 0 that holds most, and the step of its ticks.
+func niceScale(most float64) (top, step float64) {
+	for _, s := range []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2} {
+		if most <= 5*s {
+			return s * math.Max(1, math.Ceil(most/s-1e-9)), s
+		}
+	}
+	return 1, 0.2
+}
+
+// lines are shares along ranks or dates, one line a token.
+type lines struct {
+	ID, Title, Description string
+	Height                 int
+	Bottom                 int // where the labels of the scale along stand
+	X                      []tick
+	Y                      []level
+	Series                 []series
+	Rules                  []tick // events, as vertical lines
+}
+
+// level is a mark of the scale across a plot.
+type level struct {
+	At    string
+	Text  string
+	Label string
+}
+
+type series struct {
+	Class, Name, Value string
+	Path               string // in a box of 1000 by Height
+	Dots               []dot
+	LabelAt            string
+}
+
+type dot struct{ X, Y, Title string }
+
+// point is a value of a line; at is its place along, from 0 to 1. A gap is a place without a value.
+type point struct {
+	at    float64
+	share float64
+	gap   bool
+	title string
+}
+
+const (
+	linesHeight = 260
+	labelRoom   = 17 // pixels between the labels of two lines at their ends
+	mostDots    = 40 // more points are only a line
+)
+
+// newLines places lines of shares.
+func newLines(id, title string, x []tick, names []string, values [][]point) *lines {
+	most := 0.0
+	for _, line := range values {
+		for _, p := range line {
+			most = max(most, p.share)
+		}
+	}
+	top, step := niceScale(most)
+	l := &lines{ID: id, Title: title, Height: linesHeight, Bottom: linesHeight + 20, X: x}
+	y := func(share float64) float64 { return linesHeight * (1 - share/top) }
+	for v := 0.0; v <= top*1.0001; v += step {
+		l.Y = append(l.Y, level{At: across(y(v)), Text: across(y(v) + 4), Label: round(v)})
+	}
+	var ends []float64
+	for i, line := range values {
+		s := series{Class: fmt.Sprintf("c%d", i%6), Name: names[i]}
+		pen, end, last := "M", 0.0, ""
+		var path strings.Builder
+		for _, p := range line {
+			if p.gap {
+				pen = "M"
+				continue
+			}
+			fmt.Fprintf(&path, "%s%s %s", pen, across(1000*p.at), across(y(p.share)))
+			pen, end, last = "L", y(p.share), percent(p.share)
+			if len(line) <= mostDots {
+				s.Dots = append(s.Dots, dot{along(p.at), across(y(p.share)), p.title})
+			}
+		}
+		s.Path, s.Value = path.String(), last
+		ends = append(ends, end)
+		l.Series = append(l.Series, s)
+	}
+	for i, at := range apart(ends, labelRoom, linesHeight) {
+		l.Series[i].LabelAt = across(at + 4)
+	}
+	l.Description = topThree(names, func(i int) string { return l.Series[i].Value })
+	return l
+}
+
+// multiples are small plots of one line each, by the scale of the greatest.
+type multiples struct {
+	Label  string
+	Height int
+	Plots  []multiple
+}
+
+type multiple struct {
+	Name, Value, Path string
+	Dots              []dot
+}
+
+const multipleHeight = 40
+
+// newMultiples places small plots.
+func newMultiples(names []string, values [][]point) *multiples {
+	top := 0.0
+	for _, line := range values {
+		for _, p := range line {
+			top = max(top, p.share)
+		}
+	}
+	m := &multiples{Height: multipleHeight, Label: "The next tokens, each from 0 to " + percent(top)}
+	for i, line := range values {
+		plot := multiple{Name: names[i]}
+		var path strings.Builder
+		pen := "M"
+		for _, p := range line {
+			if p.gap {
+				pen = "M"
+				continue
+			}
+			y := across(multipleHeight * (1 - p.share/max(top, 1e-9)))
+			fmt.Fprintf(&path, "%s%s %s", pen, across(1000*p.at), y)
+			plot.Dots = append(plot.Dots, dot{along(p.at), y, p.title})
+			pen, plot.Value = "L", percent(p.share)
+		}
+		plot.Path = path.String()
+		m.Plots = append(m.Plots, plot)
+	}
+	return m
+}
+
+// apart moves places so that none is nearer than room to the next, in their order, and none is below the bottom.
+func apart(places []float64, room, bottom float64) []float64 {
+	order := make([]int, len(places))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(places[a], places[b]) })
+	moved := slices.Clone(places)
+	for i, at := range order {
+		if i > 0 {
+			moved[at] = max(moved[at], moved[order[i-1]]+room)
+		}
+	}
+	for i := len(order) - 1; i >= 0; i-- {
+		limit := bottom
+		if i < len(order)-1 {
+			limit = moved[order[i+1]] - room
+		}
+		moved[order[i]] = min(moved[order[i]], limit)
+	}
+	return moved
+}
+
+// columns are a histogram.
+type columns struct {
+	ID, Title, Description string
+	Height, Bottom         int
+	Bars                   []column
+	X                      []tick
+	Y                      []level
+	Marks                  []mark
+}
+
+// mark is a vertical line with a label behind it, or before it where the plot ends soon.
+type mark struct {
+	At, Label string
+	Before    bool
+}
+
+func newMark(at float64, label string) mark { return mark{along(at), label, at > 0.6} }
+
+type column struct{ X, W, Y, H, Class, Title string }
+
+const columnsHeight = 200
+
+// bin is a column of a histogram.
+type bin struct {
+	label, class string
+	sites        int64
+	gap          bool // a gap before it: it is apart from those before
+	cut          bool // the others set the scale
+}
+
+// newColumns places a histogram of sites, with a label under every labelled bin.
+func newColumns(id, title, of string, bins []bin) *columns {
+	c := &columns{ID: id, Title: title, Height: columnsHeight, Bottom: columnsHeight + 20}
+	most, units := int64(1), float64(len(bins))
+	for _, b := range bins {
+		if !b.cut {
+			most = max(most, b.sites)
+		}
+		if b.gap {
+			units++
+		}
+	}
+	at := 0.0
+	for _, b := range bins {
+		if b.gap {
+			at++
+		}
+		h := columnsHeight * min(1, float64(b.sites)/float64(most))
+		if b.sites == 0 {
+			at++
+			continue
+		}
+		c.Bars = append(c.Bars, column{along(at / units), along(0.92 / units), across(columnsHeight - h), across(h), b.class, b.label + ": " + grouped(b.sites) + " " + of})
+		at++
+	}
+	for _, part := range []float64{0.5, 1} {
+		c.Y = append(c.Y, level{At: across(columnsHeight * (1 - part)), Text: across(columnsHeight*(1-part) + 4), Label: grouped(int64(math.Round(part * float64(most))))})
+	}
+	return c
+}
+
+// matrix shows shares of pairs by darkness, for wide screens, and the strongest pairs for narrow ones.
+type matrix struct {
+	ID, Title, Description string
+	Height                 int
+	Width                  string // of a cell
+	Across                 []tick // names over the columns
+	Down                   []matrixRow
+	Strongest              *bars
+}
+
+type matrixRow struct {
+	At, Label string
+	Cells     []cell
+}
+
+type cell struct{ X, Class, Title string }
+
+const cellSize = 20
+
+// topThree names the first three of some values.
+func topThree(names []string, value func(int) string) string {
+	var list []string
+	for i := range names[:min(3, len(names))] {
+		list = append(list, names[i]+" "+value(i))
+	}
+	return strings.Join(list, ", ")
+}
+
+// percent writes a share. One that is not 0 never looks like 0, and one that is not all never like all.
+func percent(share float64) string {
+	p := 100 * share
+	switch text := strconv.FormatFloat(p, 'f', 1, 64); {
+	case math.IsNaN(share):
+		return "–"
+	case p == 0:
+		return "0%"
+	case p == 100:
+		return "100%"
+	case text == "0.0":
+		return "<0.1%"
+	case text == "-0.0":
+		return ">-0.1%"
+	case text == "100.0":
+		return ">99.9%"
+	default:
+		return text + "%"
+	}
+}
+
+// round writes a share of a scale.
+func round(share float64) string { return strings.Replace(percent(share), ".0%", "%", 1) }
+
+// grouped writes a number with commas between thousands.
+func grouped[T int | int64](n T) string {
+	digits := strconv.FormatInt(int64(n), 10)
+	sign := ""
+	if digits[0] == '-' {
+		sign, digits = "-", digits[1:]
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return sign + digits
+}

@@ -1,0 +1,230 @@
+package report
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/history"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+)
+
+// This file makes the tables of the report page over dates: from the token_stats of the nights, and from the ledger of package
+// history.
+
+// fromHistory adds the tables over dates, where there are several up to the scan's by its observer. Those of the ledger are
+// left out unless it has the scan, and a night before.
+func (s *Survey) fromHistory(ctx context.Context, st store.Store, scan *commit.Scan, o *SurveyOptions) error {
+	nights, judged, err := statsFiles(ctx, st, scan.Manifest)
+	if err != nil || len(nights) == 0 || nights[0].ScanDate == nights[len(nights)-1].ScanDate {
+		return err
+	}
+	if err := s.overTime(ctx, st, nights); err != nil {
+		return err
+	}
+	for i, night := range nights {
+		if i > 0 && night.RegistryVersion != nights[i-1].RegistryVersion {
+			s.Judged = append(s.Judged, Judged{night.ScanDate, night.RegistryVersion})
+		}
+	}
+	lacks, err := lackedTokens(ctx, st, judged)
+	if err != nil {
+		return err
+	}
+	asked := history.TokensAsked{ScanID: scan.Manifest.ScanID, Registry: o.Registry, Lacks: lacks}
+	for _, name := range s.Lines {
+		asked.Tokens = append(asked.Tokens, o.Registry.Lookup(name))
+	}
+	counts, err := history.CountTokens(ctx, st, asked)
+	if err == nil && counts != nil && len(counts.Nights) > 1 {
+		s.fromLedger(counts)
+	}
+	return err
+}
+
+// statsFiles returns the files of token_stats up to the scan's date by its observer, by date, and one of each version of the
+// registry: the newest, whoever the observer was. Merged months are left out: the files of their scans are still there, and have
+// the rows that are needed at their beginnings.
+func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest) (nights []index.Row, judged map[string]index.Row, err error) {
+	judged = map[string]index.Row{}
+	for row, err := range table.FileRows[index.Row](ctx, st, index.Name) {
+		if errors.Is(err, store.ErrNotExist) {
+			return nil, nil, nil // no scan is published
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w; any scan, stats or compact writes it anew", err)
+		}
+		if !row.Complete || row.Table != schema.TokenStats {
+			continue
+		}
+		if row.ScanDate > judged[row.RegistryVersion].ScanDate {
+			judged[row.RegistryVersion] = *row
+		}
+		if row.Observer == scan.Observer.String() && row.ScanDate <= scan.ScanDate {
+			nights = append(nights, *row)
+		}
+	}
+	return nights, judged, nil
+}
+
+// knownTokens returns the rows of a file of token_stats that are of registry tokens and of all sites, with the columns that
+// measured needs for Full and the other definitions. Nearly all of them are at the beginning of the file, but tokens that only
+// the scan's registry had are at its end. So two columns are read of all rows, and the others as far as needed.
+func knownTokens(ctx context.Context, st store.Store, file index.Row) (rows []schema.TokenStatsRow, err error) {
+	var row schema.TokenStatsRow
+	open := func(fields ...table.Field) (*table.Cursor, error) {
+		object, err := st.Open(ctx, file.Name)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read %s: %w", file.Name, err)
+		}
+		of := schema.File{Table: file.Table, Name: file.Name, Rows: file.Rows}
+		return table.NewCursor(ctx, table.Opened{Place: table.Place{Object: object, File: of, Rows: of.Rows}}, nil, fields...)
+	}
+	all, err := open(table.Field{Name: "known", Into: &row.Known}, table.Field{Name: "segment_kind", Into: &row.SegmentKind})
+	if err != nil {
+		return nil, err
+	}
+	counts, err := open(table.Field{Name: "token", Into: &row.Token}, table.Field{Name: "category", Into: &row.Category},
+		table.Field{Name: "sites_answered", Into: &row.SitesAnswered}, table.Field{Name: "sites_rules", Into: &row.SitesRules},
+		table.Field{Name: "mention", Into: &row.Mention}, table.Field{Name: "explicit_root", Into: &row.ExplicitRoot}, table.Field{Name: "full", Into: &row.Full},
+		table.Field{Name: "any", Into: &row.Any}, table.Field{Name: "dpi_all", Into: &row.DPIAll}, table.Field{Name: "rfc_effective", Into: &row.RFCEffective})
+	if err != nil {
+		return nil, errors.Join(err, all.Close())
+	}
+	for all.Next() {
+		if !row.Known || row.SegmentKind != "all" {
+			continue
+		}
+		for counts.Row() < all.Row() && counts.Next() {
+		}
+		row.Token, row.Category = strings.Clone(row.Token), strings.Clone(row.Category)
+		rows = append(rows, row)
+	}
+	return rows, errors.Join(all.Err(), counts.Err(), all.Close(), counts.Close())
+}
+
+// eachNight calls do for the rows of knownTokens of each file, in order.
+func eachNight(ctx context.Context, st store.Store, files []index.Row, do func(index.Row, []schema.TokenStatsRow)) error {
+	type read struct {
+		rows []schema.TokenStatsRow
+		err  error
+	}
+	readFile := func(ctx context.Context, file index.Row) read {
+		rows, err := knownTokens(ctx, st, file)
+		return read{rows, err}
+	}
+	for file, r := range commit.Ahead(ctx, files, readFile, func(read) {}) {
+		if r.err != nil {
+			return fmt.Errorf("table %s of %s: %w; bulkscan stats --scan-id %s computes it again", schema.TokenStats, file.ScanDate, r.err, file.ScanID)
+		}
+		do(file, r.rows)
+	}
+	return nil
+}
+
+// overTime adds the series of each token of the category. Scans of one date are added up.
+func (s *Survey) overTime(ctx context.Context, st store.Store, nights []index.Row) error {
+	type night struct {
+		date string
+		sum  schema.TokenStatsRow
+	}
+	series := map[string][]night{}
+	err := eachNight(ctx, st, nights, func(file index.Row, rows []schema.TokenStatsRow) {
+		for i := range rows {
+			r := &rows[i]
+			if r.Category != surveyCategory {
+				continue
+			}
+			of := series[r.Token]
+			if len(of) == 0 || of[len(of)-1].date != file.ScanDate {
+				series[r.Token] = append(of, night{file.ScanDate, *r})
+				continue
+			}
+			sum := &of[len(of)-1].sum
+			sum.SitesAnswered += r.SitesAnswered
+			sum.SitesRules += r.SitesRules
+			sum.Mention += r.Mention
+			sum.ExplicitRoot += r.ExplicitRoot
+			sum.Full += r.Full
+			sum.Any += r.Any
+			sum.DPIAll += r.DPIAll
+			sum.RFCEffective += r.RFCEffective
+		}
+	})
+	if err != nil {
+		return err
+	}
+	t := s.add("blocked-over-time", []string{"token", "definition", "scan_date", "blocking", "of", "share", "change"}, nil)
+	for _, token := range slices.Sorted(maps.Keys(series)) {
+		for _, d := range sortedDefinitions() {
+			var before any
+			for i := range series[token] {
+				n := &series[token][i]
+				m := measured(&n.sum, d)
+				share, change := shareOrNil(m.blocking, m.of), any(nil)
+				if share != nil && before != nil {
+					change = share.(float64) - before.(float64)
+				}
+				before = share
+				t.Rows = append(t.Rows, []any{token, d, n.date, m.blocking, m.of, share, change})
+			}
+		}
+	}
+	return nil
+}
+
+// lackedTokens returns a function that says whether a version of the registry lacks a token, by its statistics. A version without
+// statistics lacks none.
+func lackedTokens(ctx context.Context, st store.Store, judged map[string]index.Row) (func(version, token string) bool, error) {
+	has := map[string]map[string]bool{}
+	err := eachNight(ctx, st, slices.Collect(maps.Values(judged)), func(file index.Row, rows []schema.TokenStatsRow) {
+		of := map[string]bool{}
+		for i := range rows {
+			of[rows[i].Token] = true
+		}
+		if len(of) > 0 {
+			has[file.RegistryVersion] = of
+		}
+	})
+	return func(version, token string) bool { return has[version] != nil && !has[version][token] }, err
+}
+
+// fromLedger adds the tables of the ledger.
+func (s *Survey) fromLedger(counts *history.TokenCounts) {
+	first := s.add("first-blocked", []string{"token", "first_blocked", "censoring", "sites", "so_far"}, nil)
+	changes := s.add("transitions", []string{"token", "before", "after", "change", "sites"}, nil)
+	survival := s.add("survival", []string{"token", "night", "by_then", "maybe", "of", "share_low", "share_high"}, nil)
+	nights := counts.Nights[len(counts.Nights)-2:]
+	changes.Note = fmt.Sprintf("from %s to %s", nights[0], nights[1])
+	for i, token := range s.Lines {
+		of, soFar := &counts.Tokens[i], int64(0)
+		for _, f := range of.FirstBlocked {
+			soFar += f.Sites
+			first.Rows = append(first.Rows, []any{token, f.Night.String(), f.Censoring, f.Sites, soFar})
+		}
+		for _, c := range of.Transitions {
+			changes.Rows = append(changes.Rows, []any{token, c.Before, c.After, textOrNil(c.Change), c.Sites})
+		}
+		if i > 0 {
+			continue // survival is of the first token
+		}
+		for _, n := range of.Survival {
+			survival.Rows = append(survival.Rows, []any{token, n.Night.String(), n.ByThen, n.Maybe, n.Sites, share(n.ByThen, n.Sites), share(n.Maybe, n.Sites)})
+		}
+	}
+}
+
+// textOrNil is nil for an empty text, where SQL has NULL.
+func textOrNil(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
+}
