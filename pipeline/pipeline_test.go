@@ -340,22 +340,30 @@ func TestRatesHold(t *testing.T) {
 						hs = append(hs, fmt.Sprintf("h%d.example.com:%d", host, 8000+port))
 					}
 				}
-				l := newLags(seed)
-				w := &web{latency: latency, woken: l.upTo(lag), way: l.upTo(way), address: func(host string) string { return "10.0.0." + string(host[1]) }}
-				s := &shelf{}
 				cfg.Concurrency = max(200, perSecond)
-				took, err := scan(t, cfg, w, &list{hosts: hs}, s, nil)
-				if err != nil || len(s.sites) != len(hs) {
-					t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
+				once := func() (took, need time.Duration) {
+					l := newLags(seed)
+					w := &web{latency: latency, woken: l.upTo(lag), way: l.upTo(way), address: func(host string) string { return "10.0.0." + string(host[1]) }}
+					s := &shelf{}
+					took, err := scan(t, cfg, w, &list{hosts: hs}, s, nil)
+					if err != nil || len(s.sites) != len(hs) {
+						t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
+					}
+					longest := 0
+					for k, at := range w.times(key) {
+						longest = max(longest, len(at))
+						checkRate(t, k, at, float64(perSecond))
+					}
+					return took, time.Duration(longest) * time.Second / time.Duration(perSecond)
 				}
-				times := w.times(key)
-				longest := 0
-				for k, at := range times {
-					longest = max(longest, len(at))
-					checkRate(t, k, at, float64(perSecond))
+				// Nor does the rate cost more than it must: the busiest key sets the pace. In one run of some 1,300 two of 40 hosts
+				// share a cell of the limiter's table, and with it the rate of one. Another run hashes them with another seed.
+				tooLong := func(took, need time.Duration) bool { return took > time.Duration(most*float64(need))+time.Second }
+				took, need := once()
+				if tooLong(took, need) {
+					took, need = once()
 				}
-				// Nor does the rate cost more than it must: the busiest key sets the pace.
-				if need := time.Duration(longest) * time.Second / time.Duration(perSecond); took > time.Duration(most*float64(need))+time.Second {
+				if tooLong(took, need) {
 					t.Errorf("took %v; the busiest key needs %v", took, need)
 				}
 			})
