@@ -54,7 +54,7 @@ demo: build ## scan a simulated web on this machine, without a network
 
 .PHONY: test
 test: ## run the tests, but for those that take long
-	go test -short -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) ./...
+	go test -short -ldflags=-w -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) ./...
 	@[[ -x .bin/versitygw ]] || echo "SKIPPED: what needs a real S3 server (make .bin/versitygw builds one)"
 	@[[ -d internal/integration/duckdb/node_modules ]] || echo "SKIPPED: what needs DuckDB (make internal/integration/duckdb/node_modules installs it; make integration runs it)"
 	@command -v curl >/dev/null || echo "SKIPPED: whether responses are read as curl reads them (curl is not on the PATH)"
