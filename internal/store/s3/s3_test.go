@@ -39,12 +39,13 @@ func open(tb testing.TB, g *storetest.Gateway, prefix string, change func(*Confi
 }
 
 // waits skips a test in short mode because it waits for leases to end, or lets many requests fail. TestS3 runs the
-// whole suite there.
+// whole suite there. Such tests wait together.
 func waits(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: make long runs it")
 	}
+	t.Parallel()
 }
 
 func TestS3(t *testing.T) {
