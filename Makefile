@@ -16,7 +16,7 @@ export CGO_ENABLED := 0
 
 # What `make check` does, in order. `long` includes `test`, which .ci/run runs first, in a bare clone. bench is a module of its own, which
 # `./...` leaves out.
-STEPS := build lint long race generated integration browser
+STEPS := build lint long race generated integration browser packages
 
 # Documents that are written from tables in the code.
 GENERATED := docs/SCHEMA.md docs/history-sql.md docs/CHECKS.md docs/METRICS.md docs/outcomes.md docs/queries/README.md
@@ -28,8 +28,9 @@ in_memory = $(shell [[ -w /dev/shm && $$(df -Pk /dev/shm | awk 'END {print $$4}'
 test long race: export TMPDIR ?= $(in_memory)
 
 # Much of the tests' time is waiting, so twice as many packages are tested at once as there are processors; and a test's heap is
-# small, so it is collected less often.
-test: export GOGC := 400
+# small, so it is collected less often. Without debugging information, test programs are linked in half the time.
+test long race: export GOGC := 400
+TESTFLAGS = -ldflags=-w -p $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 .PHONY: help
 help: ## show this list
@@ -54,7 +55,7 @@ demo: build ## scan a simulated web on this machine, without a network
 
 .PHONY: test
 test: ## run the tests, but for those that take long
-	go test -short -ldflags=-w -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) ./...
+	go test -short $(TESTFLAGS) ./...
 	@[[ -x .bin/versitygw ]] || echo "SKIPPED: what needs a real S3 server (make .bin/versitygw builds one)"
 	@[[ -d internal/integration/duckdb/node_modules ]] || echo "SKIPPED: what needs DuckDB (make internal/integration/duckdb/node_modules installs it; make integration runs it)"
 	@command -v curl >/dev/null || echo "SKIPPED: whether responses are read as curl reads them (curl is not on the PATH)"
@@ -62,11 +63,11 @@ test: ## run the tests, but for those that take long
 
 .PHONY: long
 long: ## run all tests: also every step of a kill, every policy, minutes of soak
-	go test -timeout 20m ./...
+	go test -timeout 20m $(TESTFLAGS) ./...
 
 .PHONY: race
 race: ## run the tests under the race detector, but for those that mostly wait for processes
-	CGO_ENABLED=1 go test -race -short -timeout 20m ./...
+	CGO_ENABLED=1 go test -race -short -timeout 20m -ldflags=-w ./...
 
 .PHONY: lint
 lint: .bin/golangci-lint ## run golangci-lint, which runs vet and staticcheck
