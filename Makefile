@@ -139,7 +139,7 @@ browser: build internal/integration/browser/node_modules ## open report pages in
 		bin/bulkscan report "$(DATASET)" -o "$$dir/dataset.html"; \
 	else \
 		bin/bulkscan demo -o "$$dir/demo" --origins 2000 > "$$dir/log"; \
-		: > "$$dir/list.csv"; bin/bulkscan scan "$$dir/list.csv" -o "$$dir/empty" --progress none 2> "$$dir/log"; \
+		: > "$$dir/list.csv"; bin/bulkscan scan "$$dir/list.csv" -o "$$dir/empty" --progress none --allow-empty 2> "$$dir/log"; \
 		HOSTILE_DATASET="$$dir/hostile" go test -count 1 -run '^TestHostileScan$$' ./cmd/bulkscan; \
 		NIGHTS_DATASET="$$dir/nights" go test -count 1 -run '^TestNightsDataset$$' ./internal/integration/queries; \
 		for name in demo empty hostile nights; do bin/bulkscan report "$$dir/$$name" -o "$$dir/$$name.html"; done; \

@@ -59,7 +59,7 @@ func (a *app) compact(ctx context.Context, dir, scanID string, o compact.Options
 	if err != nil {
 		return err
 	}
-	if o.Log, err = newLogger(a.stderr, "text", "info"); err != nil {
+	if o.Log, err = newLogger(a.stderr, "auto", "info"); err != nil {
 		return err
 	}
 	// Of all that are asked for: who gives this command every night should not have some merged and others not.

@@ -196,7 +196,7 @@ func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) *scanFlags {
 	}
 	s.resolver = []string{web.DNSAddr().String()}
 	s.connectTo = web.ConnectTo()
-	s.allowPrivate = true
+	s.allowPrivate, s.allowEmpty = true, true // a few hosts may be such as do not answer
 	s.roots = web.CAPool()
 	s.dnsRate = 0
 	s.filesEach = 2 // a connection has both its ends here

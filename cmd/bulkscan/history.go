@@ -97,7 +97,7 @@ func (f *historyFlags) asked() (history.Asked, error) {
 }
 
 func (a *app) rebuildHistory(ctx context.Context, st store.Store, dir string, registry *tokens.Registry) error {
-	log, err := newLogger(a.stderr, "text", "info")
+	log, err := newLogger(a.stderr, "auto", "info")
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ var ownSequences = regexp.MustCompile("\r\n|\r\x1b\\[K|\r")
 // TestHostileTerminal scans the site on a terminal, with a bar over which the log is written.
 func TestHostileTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
+	t.Setenv("NO_COLOR", "1") // colours are ours, and look like the site's
 	site, dir := startHostile(t), t.TempDir()
 	list := site.list(t, dir)
 	master, terminal := hostiletest.Terminal(t, 80)
@@ -32,7 +33,7 @@ func TestHostileTerminal(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit code %d\n%q", code, text)
 	}
-	if !strings.Contains(text, " ok ") || !strings.Contains(text, "msg=rejected") || !strings.Contains(text, "\r\x1b[K") {
+	if !strings.Contains(text, " failed ") || !strings.Contains(text, "Rejected: input ") || !strings.Contains(text, "\r\x1b[K") {
 		t.Errorf("there is no bar, or no log, on the terminal:\n%.2000q", text)
 	}
 	hostiletest.Check(t, "the terminal", []byte(ownSequences.ReplaceAllString(text, "\n")), hostileLine)

@@ -2,7 +2,7 @@
 // turns flags into the configuration of the other rooms, wires them, and shows what they do; it decides nothing itself.
 //
 // main.go is the process: exit codes, signals, the environment. Each command has a file of its own. What commands share:
-// fetch.go, how a site is asked; place.go, where a dataset lies; bar.go, what they show.
+// fetch.go, how a site is asked; place.go, where a dataset lies; shown.go, how they show it.
 package main
 
 import (

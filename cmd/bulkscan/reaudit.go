@@ -67,7 +67,7 @@ part that is damaged is named and left out, and the exit code is 4.`,
 	flags.BoolVar(&f.restart, "restart", false, "delete what has been made of these scans, and begin anew")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
 	flags.StringVar(&f.progress, "progress", "auto", "auto, bar, log or none")
-	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	flags.StringVar(&f.logFormat, "log-format", "auto", "auto, text or json; auto is sentences on a terminal, and text elsewhere")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "file for a profile of the processor")
 	return c
@@ -171,7 +171,7 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 	shown, hide := context.WithCancel(context.WithoutCancel(ctx))
 	var drawn sync.WaitGroup
 	drawn.Go(func() {
-		terminal.ShowCount(shown, f.progress, a.stderr, log, barSince(begun), func() (int64, int64) { return done.Load(), total.Load() })
+		terminal.ShowCount(shown, f.progress, a.stderr, log, func() (int64, int64) { return done.Load(), total.Load() })
 	})
 	came, err := reaudit.Scan(ctx, source, to, reaudit.Options{
 		Judge: audit.New(registry).Judge, Registry: registry, ToolVersion: toolVersion(), Restart: f.restart,

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -115,7 +114,7 @@ func (a *app) takeSurvey(ctx context.Context, st store.Store, scan *commit.Manif
 	shown, hide := context.WithCancel(context.WithoutCancel(ctx))
 	var drawn sync.WaitGroup
 	drawn.Go(func() {
-		terminal.ShowCount(shown, progress, a.stderr, o.Log, barSince(time.Now()), func() (int64, int64) { return counted.Load(), all })
+		terminal.ShowCount(shown, progress, a.stderr, o.Log, func() (int64, int64) { return counted.Load(), all })
 	})
 	defer drawn.Wait()
 	defer hide()

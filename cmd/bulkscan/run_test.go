@@ -55,8 +55,8 @@ func (w *world) scan(t *testing.T, out string, flags ...string) *process {
 	return w.scanBy(t, out, w.web.ConnectTo(), flags...)
 }
 
-// scanBy is scan by other ports.
-func (w *world) scanBy(t *testing.T, out string, connectTo []string, flags ...string) *process {
+// arguments are those with which a scan of the list into out is called.
+func (w *world) arguments(t *testing.T, out string, connectTo []string, flags ...string) []string {
 	t.Helper()
 	ca := filepath.Join(filepath.Dir(w.list), "ca.pem")
 	if err := os.WriteFile(ca, w.web.CAPEM(), 0o644); err != nil {
@@ -67,7 +67,13 @@ func (w *world) scanBy(t *testing.T, out string, connectTo []string, flags ...st
 	for _, to := range connectTo {
 		args = append(args, "--connect-to", to)
 	}
-	p := &process{cmd: exec.Command("bulkscan", append(args, flags...)...)}
+	return append(args, flags...)
+}
+
+// scanBy is scan by other ports.
+func (w *world) scanBy(t *testing.T, out string, connectTo []string, flags ...string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command("bulkscan", w.arguments(t, out, connectTo, flags...)...)}
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

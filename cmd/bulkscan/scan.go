@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -17,10 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/bulkscan/bulkscan/fetcher/resolve"
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/internal/archive"
-	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/job"
 	"github.com/bulkscan/bulkscan/internal/limits"
 	"github.com/bulkscan/bulkscan/internal/terminal"
@@ -54,6 +51,8 @@ type scanFlags struct {
 	progress            string
 	logFormat, logLevel string
 	maxErrorRate        float64
+	allowEmpty          bool
+	quiet, verbose      bool
 	cpuProfile          string
 	metricsAddr         string
 	metricsFile         string
@@ -87,9 +86,12 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.partRows, "part-rows", sink.DefaultPartRows, "a part is closed at so many origins")
 	flags.DurationVar(&f.partAge, "part-age", sink.DefaultPartAge, "or at this age")
 	flags.StringVar(&f.progress, "progress", "auto", "auto, bar, log or none")
-	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	flags.StringVar(&f.logFormat, "log-format", "auto", "auto, text or json; auto is sentences and a last page on a terminal, and text elsewhere")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "only errors, and no progress; --log-level and --progress do not count")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "everything, as --log-level debug has it")
 	flags.Float64Var(&f.maxErrorRate, "max-error-rate", 0, "exit with 3 when more than this share of the origins got no answer (0: never)")
+	flags.BoolVar(&f.allowEmpty, "allow-empty", false, "exit with 0 also when the list has no usable site, or no site answered (else 3)")
 	flags.StringVar(&f.metricsAddr, "metrics-addr", "", "HOST:PORT at which a Prometheus may read how the scan goes on (docs/METRICS.md)")
 	flags.StringVar(&f.metricsFile, "metrics-file", "", "file that says the same to a node_exporter's textfile collector, every 15 s and at the end")
 	flags.StringVar(&f.warcOut, "warc-out", "", "folder, or s3://BUCKET/PREFIX, for an archive of every exchange in WARC files (docs/archives.md)")
@@ -137,7 +139,7 @@ func settings(flags *pflag.FlagSet) []commit.Setting {
 // ofThisRun are the flags that are no settings of a scan: they say what this run of it does, or where on this machine.
 var ofThisRun = map[string]bool{
 	"help": true, "restart": true, "repair": true, "out": true, "cpuprofile": true, "metrics-addr": true, "metrics-file": true, "warc-out": true,
-	"no-compact": true, "no-publish": true,
+	"no-compact": true, "no-publish": true, "allow-empty": true, "quiet": true, "verbose": true,
 }
 
 // changesAnswers are the flags with which another value may give other rows, so that a scan cannot be resumed with it.
@@ -151,7 +153,11 @@ var changesAnswers = map[string]bool{
 
 // scan is the main job. It reads as what happens: the lists, the dataset, the run, and how it ends.
 func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, paths []string) (err error) {
-	log, err := newLogger(terminal.BesideBar(a.stderr, f.progress), f.logFormat, f.logLevel)
+	if err := f.volume(); err != nil {
+		return err
+	}
+	stderr := terminal.BesideBar(a.stderr, f.progress)
+	log, err := newLogger(stderr, f.logFormat, f.logLevel)
 	if err != nil {
 		return err
 	}
@@ -196,10 +202,10 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	o.Sink.Registry, o.Sink.Config = registry, config
 	o.Show = func(ctx context.Context, scanID string, p *pipeline.Progress, read func() (done, total int64), kept uint64) {
 		monitor.scan.Begin(scanID, p, read)
-		d := &terminal.Display{Progress: p, Names: fetch.names.Stats, Read: read, Limit: f.limit, Done: kept, Bar: barSince(o.Begun)}
+		d := &terminal.Display{Progress: p, Names: fetch.names.Stats, Read: read, Limit: f.limit, Done: kept}
 		var drawn sync.WaitGroup
 		drawn.Go(func() { d.Show(ctx, f.progress, a.stderr, log) })
-		drawn.Go(func() { d.Stalls(ctx, log) })
+		drawn.Go(func() { d.Troubles(ctx, log) })
 		drawn.Wait()
 	}
 	var code func() int // of the first signal
@@ -215,7 +221,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	defer endSignals()
 	defer func() { err = interrupted(err, code()) }()
 	defer j.Close()
-	if slices.Contains(o.Lists, "-") && terminal.Is(a.stdin) {
+	if slices.Contains(o.Lists, "-") && terminal.Is(a.stdin) && !f.quiet {
 		fmt.Fprintln(a.stderr, "Reading the list from this terminal, a site a line; Ctrl-D ends it.")
 	}
 	if f.dryRun {
@@ -229,7 +235,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	if err != nil {
 		return err
 	}
-	return f.judgeRun(j, p, fetch.names.Stats(), log)
+	return f.judgeRun(ctx, j, p, fetch.names.Stats(), stderr, log)
 }
 
 // jobOptions are what the flags say of a scan.
@@ -408,53 +414,15 @@ func (f *scanFlags) profile() (end func() error, err error) {
 	}, nil
 }
 
-// judgeRun says in one line what came of a scan, and whether it kept to the bound that the user set.
-func (f *scanFlags) judgeRun(j *job.Job, p *pipeline.Progress, names resolve.Stats, log *slog.Logger) error {
-	kept := p.Kept.Load()
-	stats := j.ListStats()
-	took := time.Since(j.Begun)
-	if stats.Entries == 0 {
-		log.Warn("no origin on the list", "lines", stats.Lines, "rejected_lines", stats.Rejects, "remedy", "look at --dry-run, --format and --column")
-	}
-	log.Info("done",
-		"kept", kept, "already_kept", p.Skipped.Load(), "rejected_lines", stats.Rejects, "duplicates", stats.Duplicates,
-		"took", took.Round(time.Millisecond), "per_second", int(float64(kept)/took.Seconds()), "peak_memory_mb", limits.PeakMemory()>>20, terminal.DNSGroup(&names))
-	terminal.LogServers(log, &names)
-	if u := j.Unsound(); u.Members > 0 {
-		return &exitError{exitDamaged, fmt.Errorf("%s: the gzip member at byte %d is damaged, which was found after records of it had been judged: their rows may be wrong (%d such members in all; each is a rejected line)", u.File, u.Offset, u.Members)}
-	}
-	if f.maxErrorRate > 0 && kept > 0 {
-		silent := kept - p.Outcomes[exchange.Answered].Load()
-		if share := float64(silent) / float64(kept); share > f.maxErrorRate {
-			return &exitError{exitThreshold, fmt.Errorf("%.1f %% of the origins got no answer, more than --max-error-rate %v allows", 100*share, f.maxErrorRate)}
-		}
+// volume makes -q and -v the settings that they stand for.
+func (f *scanFlags) volume() error {
+	switch {
+	case f.quiet && f.verbose:
+		return usagef("-q, -v: give one of them")
+	case f.quiet:
+		f.logLevel, f.progress = "error", "none"
+	case f.verbose:
+		f.logLevel = "debug"
 	}
 	return nil
-}
-
-// describe is --dry-run: the lists are read in full, and no network requests are made.
-func (a *app) describe(ctx context.Context, f *scanFlags, j *job.Job) error {
-	s, err := j.Count(ctx)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriter(a.stdout)
-	for _, file := range s.Files {
-		fmt.Fprintf(w, "%s: %d lines, %s", terminal.Line(file.Name), file.Lines, terminal.Line(file.Layout))
-		if file.Compression != "" {
-			fmt.Fprintf(w, ", %s", file.Compression)
-		}
-		fmt.Fprintln(w)
-	}
-	if j.Inputs.Format == inputs.WARC {
-		fmt.Fprintf(w, "%d captures would be judged, and nobody asked\n", s.Named)
-	} else {
-		fmt.Fprintf(w, "%d origins would be asked: %d of them with a scheme of their own, %d by %s first\n", s.Auto+s.Named, s.Named, s.Auto, f.scheme)
-	}
-	fmt.Fprintf(w, "%d lines would be rejected (%d of them duplicates), %d are blank, comment or header", s.Rejects, s.Duplicates, s.Skipped)
-	if s.LeftOut > 0 {
-		fmt.Fprintf(w, ", %d are left out by --sample", s.LeftOut)
-	}
-	fmt.Fprintf(w, "\nthe dataset would go to %s\n", terminal.Line(f.out))
-	return w.Flush()
 }

@@ -67,7 +67,7 @@ func (a *app) reportOptions(counted string) (report.Options, error) {
 	if err != nil {
 		return report.Options{}, err
 	}
-	log, err := newLogger(a.stderr, "text", "info")
+	log, err := newLogger(a.stderr, "auto", "info")
 	if err != nil {
 		return report.Options{}, err
 	}

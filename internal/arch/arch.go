@@ -50,7 +50,7 @@ var arrows = map[string][]string{
 	"internal/store":       {},
 	"internal/printable":   {},
 	"internal/limits":      {},
-	"internal/job":         {"inputs", "fetcher", "pipeline", "audit", "audit/tokens", "sink", "sink/table", "sink/schema", "sink/commit", "sink/index", "sink/views", "sink/compact", "history", "internal/archive", "internal/replay", "internal/report", "internal/store", "internal/origin"},
+	"internal/job":         {"inputs", "fetcher", "pipeline", "audit", "audit/tokens", "sink", "sink/table", "sink/schema", "sink/commit", "sink/index", "sink/views", "sink/compact", "history", "internal/archive", "internal/replay", "internal/report", "internal/store", "internal/origin", "internal/exchange"},
 	"internal/report":      {"history", "sink", "sink/schema", "sink/table", "sink/commit", "sink/index", "audit", "audit/tokens", "parser", "internal/exchange", "internal/printable", "internal/store"},
 	"internal/page":        {"internal/report", "internal/printable", "docs/queries"},
 	"docs/queries":         {},
@@ -78,7 +78,7 @@ var arrows = map[string][]string{
 var doors = map[string][]string{
 	"github.com/spf13/cobra":        {"cmd/bulkscan"},
 	"github.com/spf13/pflag":        {"cmd/bulkscan"},
-	"github.com/cheggaaa/pb/v3":     {"cmd/bulkscan"},
+	"github.com/cheggaaa/pb/v3":     {"internal/terminal"},
 	"github.com/mattn/go-runewidth": {"internal/terminal"},
 
 	"github.com/valyala/fasthttp":   {"fetcher"},

@@ -258,9 +258,6 @@ func (j *Job) watch(ctx context.Context, p *pipeline.Pipeline) error {
 	err := p.Run(ctx)
 	hide()
 	<-hidden
-	if n := p.Progress().Throttled.Load(); n > 0 {
-		j.Log.Info("some addresses were asked more slowly: they answered 429, or 503 with a Retry-After", "answers", n)
-	}
 	return err
 }
 

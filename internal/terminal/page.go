@@ -4,8 +4,8 @@
 // a site's.
 //
 // page.go has lines and tables, device_*.go the terminal itself; check.go with crawlers.go and names.go, rows.go (of test),
-// tokens.go, summary.go, diff.go, history.go and progress.go (of scan) each have one command's text; text.go has messages,
-// logs and JSON.
+// tokens.go, summary.go, diff.go, history.go, and of scan progress.go, bar.go and ending.go, each have one command's text; text.go
+// has messages, logs (of a person's terminal human.go) and JSON.
 package terminal
 
 import (
@@ -24,8 +24,17 @@ import (
 
 // Is reports whether a reader or writer is a terminal (or another character device).
 func Is(stream any) bool {
-	file, ok := stream.(*os.File)
+	file, ok := underlying(stream)
 	return ok && isTerminal(file)
+}
+
+// underlying returns the file that a stream is, or writes to beside a bar.
+func underlying(stream any) (*os.File, bool) {
+	if beside, ok := stream.(overBar); ok {
+		stream = beside.w
+	}
+	file, ok := stream.(*os.File)
+	return file, ok
 }
 
 // isTerminal reports whether somebody may be sitting at the other end. The null device is a device of characters too.
@@ -69,7 +78,7 @@ func (c Color) Colored(w io.Writer) bool {
 	if c != ColorAuto {
 		return c == ColorAlways
 	}
-	file, ok := w.(*os.File)
+	file, ok := underlying(w)
 	return ok && isTerminal(file) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && takesColor(file)
 }
 
@@ -118,13 +127,17 @@ type page struct {
 }
 
 func newPage(w io.Writer, when Color) *page {
-	p := &page{out: bufio.NewWriter(w), colored: when.Colored(w), width: pipeWidth}
-	if file, ok := w.(*os.File); ok && isTerminal(file) {
+	return &page{out: bufio.NewWriter(w), colored: when.Colored(w), width: max(widthOf(w), minWidth)}
+}
+
+// widthOf is how many columns a stream has for lines: those of its terminal, if it is one that says so.
+func widthOf(w io.Writer) int {
+	if file, ok := underlying(w); ok && isTerminal(file) {
 		if n := terminalWidth(file); n > 0 {
-			p.width = max(n, minWidth)
+			return n
 		}
 	}
-	return p
+	return pipeWidth
 }
 
 func (p *page) end() error { return p.out.Flush() }

@@ -29,11 +29,7 @@ type Display struct {
 	Read     func() (done, total int64) // of the list, in bytes; total 0 where unknown
 	Limit    uint64                     // on the list's entries; 0: none
 	Done     uint64                     // sites kept by earlier runs of the same scan
-	Bar      Bar
 }
-
-// Bar draws a progress bar on w until the context ends: what look returns, and how much of it is done a second.
-type Bar func(ctx context.Context, w io.Writer, look func() (done, total int64, state string))
 
 // progressForms are the values of --progress.
 var progressForms = []string{"auto", "bar", "log", "none"}
@@ -61,40 +57,19 @@ func progressForm(form string, w io.Writer) string {
 func (d *Display) Show(ctx context.Context, form string, w io.Writer, log *slog.Logger) {
 	switch progressForm(form, w) {
 	case "bar":
-		d.Bar(ctx, w, func() (done, total int64, state string) {
-			return int64(d.Progress.Kept.Load()), int64(d.estimate()), d.state()
-		})
+		drawBar(ctx, w, d.bar)
 	case "log":
 		d.log(ctx, log)
 	}
 }
 
-// Stalls warns of stalls of the process, whatever else is shown, until the context ends. A log that blocks is waited for
-// here, where it does not stop the scan.
-func (d *Display) Stalls(ctx context.Context, log *slog.Logger) {
-	ticker := time.NewTicker(stillInterval)
-	defer ticker.Stop()
-	var told time.Duration
-	for alive := true; alive; {
-		select {
-		case <-ctx.Done():
-			alive = false
-		case <-ticker.C:
-		}
-		if stood := d.Progress.Stalled(); stood > told {
-			log.Warn("this process stood still; hosts that it kept waiting are asked again", "for", (stood - told).Round(100*time.Millisecond))
-			told = stood
-		}
-	}
-}
-
 // ShowCount shows how many of so many stored sites are done, by the form that --progress names, until the context ends.
-func ShowCount(ctx context.Context, form string, w io.Writer, log *slog.Logger, bar Bar, look func() (done, total int64)) {
+func ShowCount(ctx context.Context, form string, w io.Writer, log *slog.Logger, look func() (done, total int64)) {
 	switch progressForm(form, w) {
 	case "bar":
-		bar(ctx, w, func() (done, total int64, state string) {
-			done, total = look()
-			return done, total, ""
+		drawBar(ctx, w, func() barState {
+			done, total := look()
+			return barState{done: done, total: total}
 		})
 	case "log":
 		ticker := time.NewTicker(logInterval)
@@ -113,12 +88,12 @@ func ShowCount(ctx context.Context, form string, w io.Writer, log *slog.Logger, 
 	}
 }
 
-// estimate is how many origins this run will have kept at its end, as far as is known: exactly once the list is read,
-// before that from the share of its bytes that has been read, and from its limit.
-func (d *Display) estimate() uint64 {
+// estimate is how many sites this run will have kept at its end: exactly once the list is read, before that from the share of
+// its bytes that has been read, and from its limit. known is false where nothing tells it, as of a pipe.
+func (d *Display) estimate() (sites uint64, exact, known bool) {
 	fed := d.Progress.Fed.Load()
 	if d.Progress.ListDone() {
-		return fed
+		return fed, true, true
 	}
 	seen := fed + d.Progress.Skipped.Load()
 	if done, total := d.Read(); done > 0 && total > 0 {
@@ -126,27 +101,34 @@ func (d *Display) estimate() uint64 {
 		if d.Limit > 0 {
 			whole = min(whole, d.Limit)
 		}
-		return max(fed, whole-min(whole, max(d.Progress.Skipped.Load(), d.Done)))
+		return max(fed, whole-min(whole, max(d.Progress.Skipped.Load(), d.Done))), false, true
 	}
-	return fed
+	return fed, false, false
 }
 
-// state is the bar's last words: how the answers are, and how many origins wait.
-func (d *Display) state() string {
+// bar is what the bar shows: sites that this run has kept, of how many, and how the others are.
+func (d *Display) bar() barState {
 	p := d.Progress
-	answered := p.Outcomes[exchange.Answered].Load()
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d ok", p.Statuses[2].Load())
-	fmt.Fprintf(&b, " %d other", answered-min(answered, p.Statuses[2].Load()))
-	fmt.Fprintf(&b, " %d failed", p.Kept.Load()-min(p.Kept.Load(), answered))
+	kept, answered, ok := p.Kept.Load(), p.Outcomes[exchange.Answered].Load(), p.Statuses[2].Load()
+	s := barState{done: int64(kept)}
+	if sites, exact, known := d.estimate(); known {
+		s.total, s.about = int64(sites), !exact
+	}
+	s.facts = append(s.facts, number(int64(kept-min(kept, answered)))+" failed")
 	if n := p.Waiting.Load() + p.Spilled.Load(); n > 0 {
-		fmt.Fprintf(&b, " %d waiting", n)
-		// At a list's end it is these that one waits for.
-		if slow := p.Deferred.Load() + p.Asleep.Load(); slow > 0 {
-			fmt.Fprintf(&b, " (%d silent or told to come later)", slow)
+		s.facts = append(s.facts, number(n)+" waiting")
+	}
+	// At a list's end these are what the run waits for, and no pace tells when they are done.
+	if slow := p.Deferred.Load() + p.Asleep.Load(); slow > 0 {
+		text := number(slow) + " slow or told to retry"
+		if p.ListDone() && 2*slow >= s.total-s.done {
+			s.unforeseen = text
+		} else {
+			s.facts = append(s.facts, text)
 		}
 	}
-	return b.String()
+	s.facts = append(s.facts, number(int64(ok))+" with status 2xx")
+	return s
 }
 
 func (d *Display) log(ctx context.Context, log *slog.Logger) {
@@ -160,8 +142,9 @@ func (d *Display) log(ctx context.Context, log *slog.Logger) {
 		case now := <-ticker.C:
 			p, names := d.Progress, d.Names()
 			kept := p.Kept.Load()
+			of, _, _ := d.estimate()
 			log.Info("progress",
-				"kept", kept, "of", d.estimate(), "per_second", int(float64(kept-last)/now.Sub(at).Seconds()),
+				"kept", kept, "of", of, "per_second", int(float64(kept-last)/now.Sub(at).Seconds()),
 				"ok", p.Statuses[2].Load(), "answered", p.Outcomes[exchange.Answered].Load(),
 				"waiting", p.Waiting.Load(), "spilled", p.Spilled.Load(), "deferred", p.Deferred.Load(), "asleep", p.Asleep.Load(),
 				"redirects", p.Redirects.Load(), "retries", p.Retries.Load(), "throttled", p.Throttled.Load(), DNSGroup(&names))

@@ -66,7 +66,7 @@ func TestEstimate(t *testing.T) {
 		p.Fed.Store(fed)
 		p.Skipped.Store(skipped)
 		d := &Display{Progress: &p, Read: func() (int64, int64) { return read, total }, Done: done, Limit: limit}
-		if got := d.estimate(); got != want {
+		if got, _, _ := d.estimate(); got != want {
 			t.Errorf("%d fed and %d skipped, %d of %d bytes, limit %d: got %d, want %d", fed, skipped, read, total, limit, got, want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/bulkscan/bulkscan/internal/printable"
 )
@@ -36,6 +37,17 @@ func Message(err error) string {
 
 // Line is a text of somebody else's, such as a name, in one line of bounded length.
 func Line(s string) string { return printable.Clip(s, maxMessage) }
+
+// Quoted is a word of a command, as a person can give it to a shell.
+func Quoted(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("./_-:=+,@%", r)
+	}
+	if word != "" && strings.TrimLeftFunc(word, plain) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
 
 // WriteJSON writes a value as indented JSON, with an escape for whatever a terminal might obey.
 func WriteJSON(w io.Writer, v any) error {
@@ -67,6 +79,9 @@ func BesideBar(w io.Writer, form string) io.Writer {
 	return w
 }
 
+// Speaks reports whether a log on w of this format is for a person: sentences, and pages where programs get facts.
+func Speaks(w io.Writer, format string) bool { return format == "auto" && Is(w) }
+
 // NewLogger makes the log that --log-format and --log-level ask for: a line a record, with nothing in it that a terminal would
 // obey. slog quotes what would end a line or a value; it leaves DEL as it is, and in JSON also C1 controls and characters that
 // reverse or hide text. Nor does it bound a value.
@@ -75,15 +90,18 @@ func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, fmt.Errorf("--log-level %q: one of debug, info, warn, error", level)
 	}
+	if Speaks(w, format) {
+		return slog.New(&human{mu: &sync.Mutex{}, w: w, level: l, colored: ColorAuto.Colored(w)}), nil
+	}
 	o := &slog.HandlerOptions{Level: l, ReplaceAttr: boundAttr}
 	w = &printable.Writer{To: w}
 	switch format {
-	case "text":
+	case "auto", "text":
 		return slog.New(slog.NewTextHandler(w, o)), nil
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, o)), nil
 	}
-	return nil, fmt.Errorf("--log-format %q: text or json", format)
+	return nil, fmt.Errorf("--log-format %q: one of auto, text, json", format)
 }
 
 // maxLogged bounds a text in the log, in bytes.

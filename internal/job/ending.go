@@ -1,0 +1,40 @@
+package job
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/pipeline"
+	"github.com/bulkscan/bulkscan/sink/commit"
+)
+
+// Ending says how the scan went that Run has finished. The dataset is read where it is to be shown, and where only it can
+// tell whether any site answered: earlier runs of the scan may have had the answers.
+func (j *Job) Ending(ctx context.Context, p *pipeline.Progress, shown bool) (*report.Ending, error) {
+	list := j.ListStats()
+	e := &report.Ending{
+		ScanID: j.scanID, Kept: int64(p.Kept.Load()), AlreadyKept: int64(p.Skipped.Load()), Throttled: int64(p.Throttled.Load()),
+		Entries: int64(list.Entries), Lines: int64(list.Lines), LeftOut: int64(list.LeftOut),
+		Rejected: int64(list.Rejects), Duplicates: int64(list.Duplicates), Stored: j.Store != nil,
+	}
+	for _, outcome := range exchange.Outcomes() {
+		if n := p.Outcomes[outcome].Load(); n > 0 {
+			e.Outcomes = append(e.Outcomes, report.Count{Value: outcome.String(), Rows: int64(n)})
+		}
+	}
+	slices.SortStableFunc(e.Outcomes, func(a, b report.Count) int { return cmp.Compare(b.Rows, a.Rows) })
+	if j.Store == nil || !shown && (e.AlreadyKept == 0 || e.Answers().Answered > 0) {
+		return e, nil
+	}
+	o := report.SummaryOptions{Options: report.Options{Registry: j.Sink.Registry}, Selection: report.Selection{Category: "ai"}, Top: 3}
+	scan, err := report.Summarize(ctx, j.Store, j.scanID, o)
+	if err != nil && !errors.Is(err, commit.ErrNoTable) { // --tables may leave out what a summary needs
+		return nil, err
+	}
+	e.Scan = scan
+	return e, nil
+}
