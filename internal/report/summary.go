@@ -67,6 +67,9 @@ type Summary struct {
 	BodyBytes    int64 `json:"body_bytes"`    // decoded
 	DatasetBytes int64 `json:"dataset_bytes"` // of all committed files
 	Parts        int   `json:"parts"`
+
+	PartRows    *int64   `json:"part_rows"`    // bounds of the open part; nil for complete scans, and if unknown
+	PartSeconds *float64 `json:"part_seconds"` // counted from its first site
 }
 
 // OtherScan is another scan of the same dataset.
@@ -236,6 +239,19 @@ func summaryOf(scan *commit.Scan) (*Summary, error) {
 		}
 	}
 	s.ListRead = &lines
+	for _, setting := range m.Config {
+		switch setting.Name {
+		case "part-rows":
+			if n, err := strconv.ParseInt(setting.Value, 10, 64); err == nil {
+				s.PartRows = &n
+			}
+		case "part-age":
+			if age, err := time.ParseDuration(setting.Value); err == nil {
+				seconds := age.Seconds()
+				s.PartSeconds = &seconds
+			}
+		}
+	}
 	return s, nil
 }
 

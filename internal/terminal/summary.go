@@ -20,6 +20,9 @@ func Summary(w io.Writer, s *report.Summary, when Color) error {
 		x.signs = blockBars
 	}
 	x.head()
+	if !s.Complete() && s.Parts == 0 {
+		return x.page.end()
+	}
 	x.sites()
 	x.findings()
 	x.blocking()
@@ -85,7 +88,11 @@ func (x *summaryPage) head() {
 	if s.FinishedAt != nil {
 		line("finished", "%s UTC, after %s", s.FinishedAt.UTC().Format(time.DateTime), s.FinishedAt.Sub(s.StartedAt).Round(time.Second))
 	}
-	if s.ListRead != nil {
+	switch {
+	case s.ListRead == nil:
+	case s.Parts == 0:
+		line("so far", "nothing committed yet%s; the scan is being written, or was interrupted", openPart(s))
+	default:
 		line("so far", "%s sites, of a list of at least %s lines; the scan is being written, or was interrupted", number(s.Rows), number(*s.ListRead))
 	}
 	line("versions", "bulkscan %s, token registry %s", s.ToolVersion, s.RegistryVersion)
@@ -102,6 +109,14 @@ func (x *summaryPage) head() {
 		line("not shown", "%s", x.others())
 	}
 	x.page.table(t)
+}
+
+// openPart says when the first part is committed.
+func openPart(s *report.Summary) string {
+	if s.PartRows == nil || s.PartSeconds == nil {
+		return ""
+	}
+	return fmt.Sprintf(": the first part is, at %s sites or %s after its first one (--part-rows, --part-age)", number(*s.PartRows), spanText(time.Duration(*s.PartSeconds*float64(time.Second))))
 }
 
 // lost says of a complete scan that some of it is missing: all figures are of the rest.
