@@ -30,6 +30,7 @@ func (a *app) checkCommand() *cobra.Command {
 	f := &fetchFlags{}
 	var shown terminal.CheckOptions
 	var asJSON, withBody bool
+	var failOn string
 	c := &cobra.Command{
 		Use:   "check URL|FILE|-",
 		Short: "Fetch or read one robots.txt, and explain what it amounts to",
@@ -49,6 +50,7 @@ judged: as the string body where it is valid UTF-8, else as body_base64.`,
 		Example: `  bulkscan check example.com
   bulkscan check ./robots.txt
   curl -s https://example.com/robots.txt | bulkscan check - --json
+  bulkscan check ./robots.txt --fail-on warn
   bulkscan check example.com --json --body | jq -r .body`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -62,6 +64,9 @@ judged: as the string body where it is valid UTF-8, else as body_base64.`,
 			if withBody && !asJSON {
 				return usagef("--body: only JSON has the body; add --json")
 			}
+			if failOn != "" && failOn != audit.Fail.String() && failOn != audit.Warn.String() {
+				return usagef("--fail-on %q: %s or %s", clipped(failOn), audit.Fail, audit.Warn)
+			}
 			result, err := a.check(c.Context(), f, registry, args[0])
 			if err != nil {
 				return err
@@ -70,18 +75,29 @@ judged: as the string body where it is valid UTF-8, else as body_base64.`,
 				result.Body, result.BodyBase64 = nil, nil
 			}
 			if asJSON {
-				return terminal.WriteJSON(a.stdout, result)
+				err = terminal.WriteJSON(a.stdout, result)
+			} else {
+				err = terminal.Check(a.stdout, args[0], &result.Result, result.DNS, shown)
 			}
-			return terminal.Check(a.stdout, args[0], &result.Result, result.DNS, shown)
+			if err == nil && failsOn(result.Status, failOn) {
+				return &exitError{code: exitThreshold} // the output says why
+			}
+			return err
 		},
 	}
 	f.addForOne(c.Flags())
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().BoolVar(&withBody, "body", false, "with --json: add the body")
+	c.Flags().StringVar(&failOn, "fail-on", "", "exit with 3 if the check says fail, or with warn, if it says warn or fail")
 	c.Flags().BoolVar(&shown.All, "all", false, "show everything: crawlers of every category, all evidence, all unknown agents")
 	c.Flags().StringSliceVar(&shown.Categories, "category", []string{"ai"}, "show crawlers of these categories: ai, search, seo …")
 	addColor(c.Flags(), &shown.Color)
 	return c
+}
+
+// failsOn reports whether a status is as bad as --fail-on, or worse.
+func failsOn(status, failOn string) bool {
+	return failOn != "" && (status == failOn || status == audit.Fail.String())
 }
 
 // checkCategories refuses categories that there are not; with --all, every one is meant.
