@@ -65,10 +65,10 @@ func Ending(w io.Writer, e *report.Ending, o EndingOptions) error {
 		if e.Scan != nil {
 			size = fmt.Sprintf(" (%s)", bytesText(e.Scan.DatasetBytes))
 		}
-		more("dataset", text(o.Out+size))
+		more("dataset", piece{text: o.Out + size, whole: true})
 	}
 	if o.Next != "" {
-		more("next", styled(bold, "%s", o.Next))
+		more("next", piece{text: o.Next, style: bold, whole: true})
 	}
 	p.table(t)
 	return p.end()

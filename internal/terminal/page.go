@@ -147,6 +147,7 @@ type piece struct {
 	text  string
 	style style
 	right bool
+	whole bool // in the last column: neither clipped nor continued in a further line, so that it can be copied
 }
 
 func text(s string) piece                    { return piece{text: s} }
@@ -197,7 +198,7 @@ func (p *page) table(t *table) {
 func (p *page) widths(t *table) (widths []int) {
 	most, room := maxColumn, p.width-t.indent-max(minLast, p.width/4)
 	if t.whole {
-		most, room = 1<<20, math.MaxInt // no cell is as wide
+		most, room = unclipped, math.MaxInt
 	}
 	for _, row := range t.rows {
 		for i, c := range row[:max(0, len(row)-1)] {
@@ -253,13 +254,18 @@ func (p *page) row(t *table, row []piece, widths []int) {
 	}
 }
 
+const unclipped = 1 << 20 // columns: no cell is as wide
+
 // last writes the last cell of a row, which begins at a column of the page, and ends the row.
 func (p *page) last(t *table, c piece, at int) {
-	if t.wrap {
+	width := max(minLast, p.width-at)
+	if c.whole {
+		width = unclipped
+	} else if t.wrap {
 		p.flow(at, words(c))
 		return
 	}
-	p.write(c, max(minLast, p.width-at))
+	p.write(c, width)
 	_ = p.out.WriteByte('\n')
 }
 
