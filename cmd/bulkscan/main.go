@@ -12,11 +12,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/bulkscan/bulkscan/internal/terminal"
 )
@@ -35,15 +33,28 @@ const (
 	exitTerm      = 143 // 128 + SIGTERM
 )
 
-// exitCodes says in the manual pages what the codes mean.
-var exitCodes = []struct{ code, meaning string }{
+// A fact is a line of help: a name, and what it means.
+type fact struct{ name, meaning string }
+
+// exitCodes says in --help, in the manual pages and in docs/configuration.md what the codes mean.
+var exitCodes = []fact{
 	{"0", "done"},
 	{"1", "failed"},
-	{"2", "the command line or a variable is wrong"},
+	{"2", "the command line, a variable or a configuration file is wrong"},
 	{"3", "done, but a threshold is broken or nothing answered"},
 	{"4", "a dataset is damaged"},
 	{"75", "something else stands in the way for now: try again"},
 	{"130, 143", "interrupted by SIGINT or SIGTERM; what was committed is kept"},
+}
+
+// variables says in the same places which variables are read.
+var variables = []fact{
+	{"BULKSCAN_…", "an option that the command line leaves alone: BULKSCAN_PART_ROWS is --part-rows. An empty variable counts as unset. Where an option may be repeated, white space separates its values"},
+	{"AWS_…, BULKSCAN_S3_…", "access to object stores (docs/storage.md)"},
+	{"SSL_CERT_FILE, SSL_CERT_DIR", "certificate authorities instead of the system's"},
+	{"NO_COLOR", "if not empty, no colours"},
+	{"LC_ALL, LC_CTYPE, LANG", "whether the terminal shows more than ASCII"},
+	{"SOURCE_DATE_EPOCH", "the date of manual pages, in seconds since 1970"},
 }
 
 // exitError is an error that ends the process with a code of its own.
@@ -82,10 +93,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
 	root := a.root()
 	root.SetArgs(args)
-	err := root.ExecuteContext(context.Background())
+	c, err := root.ExecuteContextC(context.Background())
 	if err == nil {
 		return 0
 	}
+	err = withSource(c.Flags(), err)
 	if text := terminal.Message(err); text != "" {
 		fmt.Fprintf(stderr, "bulkscan: %s\n", text)
 	}
@@ -115,15 +127,20 @@ and writes the answers as Parquet.
                                         who began or ceased to block which crawler
   bulkscan reaudit out -o again         re-evaluate stored files offline, and report differences
   bulkscan verify out                   whether every byte of it is what was written`,
-		SilenceUsage:      true,
-		SilenceErrors:     true,
-		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return fromEnvironment(c.Flags()) },
-		Args:              usageArgs(cobra.NoArgs),
-		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			if err := fromEnvironment(c.Flags()); err != nil {
+				return err
+			}
+			return fromFile(c)
+		},
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(flagError(err)) })
 	root.AddCommand(a.scanCommand(), a.demoCommand(), a.checkCommand(), a.testCommand(), a.summaryCommand(), a.diffCommand(), a.reportCommand(), a.statsCommand(), a.verifyCommand(), a.compactCommand(), a.historyCommand(), a.reauditCommand(), a.tokensCommand(), a.schemaCommand(), a.versionCommand(), a.manCommand())
 	return root
 }
@@ -131,30 +148,6 @@ and writes the answers as Parquet.
 // usageArgs makes errors of a command's arguments errors of usage.
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error { return usage(check(c, args)) }
-}
-
-// fromEnvironment sets each flag that the command line leaves alone from its variable: --part-rows from
-// BULKSCAN_PART_ROWS. An empty variable counts as unset; where a flag may be repeated, white space separates its values,
-// unless they have commas for that and white space within (agentNames).
-func fromEnvironment(flags *pflag.FlagSet) error {
-	var errs []error
-	flags.VisitAll(func(f *pflag.Flag) {
-		name := "BULKSCAN_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		value := os.Getenv(name)
-		if value == "" || f.Changed {
-			return
-		}
-		values := []string{value}
-		if f.Value.Type() == "stringArray" {
-			values = strings.Fields(value)
-		}
-		for _, value := range values {
-			if err := flags.Set(f.Name, value); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", name, err))
-			}
-		}
-	})
-	return usage(errors.Join(errs...))
 }
 
 // interrupts turns signals into the steps of an ending: the first calls stop, the second ends the context, a third the

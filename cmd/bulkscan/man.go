@@ -107,11 +107,12 @@ func manPage(c *cobra.Command, date time.Time) string {
 	}
 	p.WriteString(".SH EXIT STATUS\n")
 	for _, exit := range exitCodes {
-		p.item(exit.code, exit.meaning)
+		p.item(exit.name, exit.meaning)
 	}
 	p.WriteString(".SH ENVIRONMENT\n")
-	p.text("An option that the command line leaves alone is taken from its variable: --part-rows from BULKSCAN_PART_ROWS. An empty " +
-		"variable counts as unset. Where an option may be repeated, white space separates the values of its variable.")
+	for _, variable := range variables {
+		p.item(roff(variable.name), variable.meaning)
+	}
 	p.WriteString(".SH SEE ALSO\n")
 	for _, other := range append([]*cobra.Command{c.Root()}, c.Root().Commands()...) {
 		if other != c && hasManPage(other) {

@@ -102,6 +102,7 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 
 func (a *app) scanCommand() *cobra.Command {
 	f := &scanFlags{}
+	var printOnly bool
 	c := &cobra.Command{
 		Use:   "scan [flags] [INPUT…]",
 		Short: "Fetch and judge the robots.txt of every site on a list",
@@ -117,9 +118,17 @@ came now, a row an origin. No network requests are made.`,
   bulkscan scan --format warc *-robotstxt-*.warc.gz -o out
   bulkscan scan list.csv --column domain --label-column sector --contact you@example.org`,
 		RunE: func(c *cobra.Command, args []string) error {
+			if printOnly {
+				if err := f.check(); err != nil {
+					return err
+				}
+				return printConfig(a.stdout, c.Flags())
+			}
 			return a.scan(c.Context(), f, settings(c.Flags()), args)
 		},
 	}
+	addConfig(c.Flags())
+	c.Flags().BoolVar(&printOnly, "print-config", false, "print the settings in force as a file for --config, and do nothing else")
 	f.add(c.Flags())
 	f.fetchFlags.add(c.Flags())
 	return c
@@ -139,7 +148,7 @@ func settings(flags *pflag.FlagSet) []commit.Setting {
 // ofThisRun are the flags that are no settings of a scan: they say what this run of it does, or where on this machine.
 var ofThisRun = map[string]bool{
 	"help": true, "restart": true, "repair": true, "out": true, "cpuprofile": true, "metrics-addr": true, "metrics-file": true, "warc-out": true,
-	"no-compact": true, "no-publish": true, "allow-empty": true, "quiet": true, "verbose": true,
+	"no-compact": true, "no-publish": true, "allow-empty": true, "quiet": true, "verbose": true, "config": true, "print-config": true,
 }
 
 // changesAnswers are the flags with which another value may give other rows, so that a scan cannot be resumed with it.
@@ -292,8 +301,6 @@ func (f *scanFlags) check() error {
 	switch {
 	case f.concurrency < 1:
 		return usagef("--concurrency %d: at least 1", f.concurrency)
-	case !isRate(f.hostRate, f.ipRate, f.rate, f.dnsRate):
-		return usagef("a rate is a number from 0 on; 0 means no limit")
 	case f.patience < 0:
 		return usagef("--patience %v: at least 0s", f.patience)
 	case !(f.sample >= 0 && f.sample <= 1): // not a number is none of them
@@ -312,6 +319,14 @@ func (f *scanFlags) check() error {
 		return usagef("--no-compact, --no-publish: there is no dataset with -o -")
 	case f.repair && f.restart:
 		return usagef("--repair asks again what a scan has lost, and --restart deletes it and begins anew: give one of them")
+	}
+	for _, r := range []struct {
+		flag string
+		rate float64
+	}{{"host-rate", f.hostRate}, {"ip-rate", f.ipRate}, {"rate", f.rate}, {"dns-rate", f.dnsRate}} {
+		if !(r.rate >= 0 && r.rate <= math.MaxFloat64) { // not a number is none of them
+			return usagef("--%s %v: a rate is a number from 0 on; 0 means no limit", r.flag, r.rate)
+		}
 	}
 	if f.out != "-" {
 		if err := checkPlace(f.out); err != nil {
@@ -383,16 +398,6 @@ func (f *scanFlags) shareFiles(log *slog.Logger) (err error) {
 			"limit", limit, "remedy", fmt.Sprintf("ulimit -n %d", limits.FilesWanted(held, f.concurrency, each)))
 	}
 	return nil
-}
-
-// isRate reports whether all are rates: numbers that are not negative, and not without end.
-func isRate(rates ...float64) bool {
-	for _, r := range rates {
-		if !(r >= 0 && r <= math.MaxFloat64) {
-			return false
-		}
-	}
-	return true
 }
 
 // profile begins to write --cpuprofile, and returns what ends it. Its samples carry the label "stage": feed, resolve,

@@ -76,10 +76,11 @@ var arrows = map[string][]string{
 // doors lists every library outside the standard one, and the rooms that may import it. A row covers the packages
 // below the library, unless one has a row of its own.
 var doors = map[string][]string{
-	"github.com/spf13/cobra":        {"cmd/bulkscan"},
-	"github.com/spf13/pflag":        {"cmd/bulkscan"},
-	"github.com/cheggaaa/pb/v3":     {"internal/terminal"},
-	"github.com/mattn/go-runewidth": {"internal/terminal"},
+	"github.com/spf13/cobra":          {"cmd/bulkscan"},
+	"github.com/spf13/pflag":          {"cmd/bulkscan"},
+	"github.com/cheggaaa/pb/v3":       {"internal/terminal"},
+	"github.com/pelletier/go-toml/v2": {"cmd/bulkscan"},
+	"github.com/mattn/go-runewidth":   {"internal/terminal"},
 
 	"github.com/valyala/fasthttp":   {"fetcher"},
 	"github.com/jlaffaye/ftp":       {"fetcher"},

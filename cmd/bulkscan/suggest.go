@@ -1,0 +1,119 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Errors of the command line in the user's terms: what was probably meant, and what to write.
+
+// didYouMean asks whether one of the known names was meant, each with what stands before and after it. It is empty where none is near.
+func didYouMean(before, given string, known []string, after string) string {
+	var near []string
+	best := 1 + len(given)/4 // that many slips are believed
+	for _, name := range known {
+		slips := slipsBetween(strings.ToLower(given), strings.ToLower(name))
+		if len(given) > 2 && strings.HasPrefix(name, strings.ToLower(given)) {
+			slips = min(slips, best)
+		}
+		if slips < best {
+			best, near = slips, nil
+		}
+		if slips == best {
+			near = append(near, before+name+after)
+		}
+	}
+	if len(near) == 0 || len(near) > 3 {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %s?", strings.Join(near, " or "))
+}
+
+// slipsBetween counts the letters that were left out, added, replaced, or swapped with their neighbour.
+func slipsBetween(a, b string) int {
+	if len(a) > 64 || len(b) > 64 { // no name is so long
+		return 64
+	}
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+		for j := range rows[i] {
+			switch {
+			case i == 0:
+				rows[i][j] = j
+			case j > 0:
+				same := rows[i-1][j-1]
+				if a[i-1] != b[j-1] {
+					same++
+				}
+				rows[i][j] = min(same, rows[i-1][j]+1, rows[i][j-1]+1)
+				if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+					rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+				}
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}
+
+// oneOf is an error of a value that is none of those that there are.
+func oneOf(flag, given string, known []string) error {
+	return usagef("%s %q: one of %s%s", flag, clipped(given), strings.Join(known, ", "), didYouMean("", given, known, ""))
+}
+
+// flagError says what is wrong with a value of a flag in the user's terms, and what to write instead.
+func flagError(err error) error {
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	given := invalid.GetValue()
+	remedy := invalid.Unwrap().Error()
+	switch invalid.GetFlag().Value.Type() {
+	case "bool":
+		remedy = "true or false"
+	case "int":
+		remedy = "a whole number"
+	case "uint64":
+		remedy = "a whole number from 0 on"
+	case "float64":
+		remedy = "a number, as in 2 or 0.5"
+	case "duration":
+		remedy = "a duration, as in 5s, 10m or 1h30m"
+		if _, err := strconv.ParseFloat(given, 64); err == nil {
+			remedy = fmt.Sprintf("a duration needs a unit; try %ss", given)
+		}
+	}
+	if errors.Is(err, strconv.ErrRange) {
+		remedy += " of at most 64 bits"
+	}
+	return fmt.Errorf("--%s %q: %s", invalid.GetFlag().Name, clipped(given), remedy)
+}
+
+var flagInText = regexp.MustCompile(`--[a-z][a-z0-9-]*|-o\b`)
+
+// withSource puts the source of a value before an error of usage that names its flag, if that is a variable or a configuration file.
+func withSource(flags *pflag.FlagSet, err error) error {
+	if exit, ok := errors.AsType[*exitError](err); !ok || exit.code != exitUsage {
+		return err
+	}
+	for _, name := range flagInText.FindAllString(err.Error(), -1) {
+		f := flags.Lookup(strings.TrimPrefix(name, "--"))
+		if name == "-o" {
+			f = flags.ShorthandLookup("o")
+		}
+		if f == nil {
+			continue
+		}
+		if source := sourceOf(f); source != "" && !strings.Contains(err.Error(), source) {
+			return usagef("%s: %w", source, err)
+		}
+	}
+	return err
+}
