@@ -81,17 +81,12 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 
 // takeOver reads the scan's history, prevents late commits of an earlier lock holder, and checks that nothing is lost.
 func takeOver(ctx context.Context, st store.Store, lock store.Unlocker, o *Options, manifest *commit.Manifest) (*commit.History, error) {
-	past, err := commit.ReadHistory(ctx, st, o.ScanID)
+	past, err := readPast(ctx, st, o, manifest)
 	if err != nil {
-		return nil, commit.Remedied(err, o.remedy())
+		return nil, err
 	}
-	if manifest.ResumedAt == nil && !manifest.Restarting { // the manifest is new
-		if n := len(past.Current) + len(past.Replaced); n > 0 {
-			return nil, fmt.Errorf("cannot resume scan %s: %s is missing, and there are %d commits; %s", o.ScanID, commit.ManifestName(o.ScanID), n, commit.ManifestRemedy)
-		}
-		if lease, ok := lock.(store.Lease); ok {
-			lease.Fenced() // without a manifest there was no earlier writer
-		}
+	if lease, ok := lock.(store.Lease); ok && isNew(manifest) {
+		lease.Fenced() // without a manifest there was no earlier writer
 	}
 	if past, err = commit.Fence(ctx, st, lock, o.tombstone(commit.TakenOver), o.Date, past, o.Shard, commit.CompactedShard); err != nil {
 		return nil, err
@@ -109,6 +104,55 @@ func takeOver(ctx context.Context, st store.Store, lock store.Unlocker, o *Optio
 		}
 	}
 	return past, nil
+}
+
+// isNew reports whether loadManifest has made a manifest because there was none.
+func isNew(m *commit.Manifest) bool { return m.ResumedAt == nil && !m.Restarting }
+
+// readPast reads the scan's history, which must have a manifest.
+func readPast(ctx context.Context, st store.Store, o *Options, manifest *commit.Manifest) (*commit.History, error) {
+	past, err := commit.ReadHistory(ctx, st, o.ScanID)
+	if err != nil {
+		return nil, commit.Remedied(err, o.remedy())
+	}
+	if n := len(past.Current) + len(past.Replaced); isNew(manifest) && n > 0 {
+		return nil, fmt.Errorf("cannot resume scan %s: %s is missing, and there are %d commits; %s", o.ScanID, commit.ManifestName(o.ScanID), n, commit.ManifestRemedy)
+	}
+	return past, nil
+}
+
+// Preview is what Open would find.
+type Preview struct {
+	Kept     int64 // sites
+	Restarts bool  // they would be deleted
+}
+
+// Look returns what Open would find, or its error, as far as this can be known without the lock. It writes nothing.
+func Look(ctx context.Context, st store.Store, o Options) (p Preview, err error) {
+	now := time.Now().UTC()
+	if err := o.complete(now); err != nil {
+		return p, fmt.Errorf("cannot open the dataset: %w", err)
+	}
+	manifest, err := loadManifest(ctx, st, &o, now)
+	if err != nil {
+		return p, commit.Remedied(err, commit.ManifestRemedy)
+	}
+	past, err := readPast(ctx, st, &o, manifest)
+	if p.Restarts = manifest.Restarting; p.Restarts && err != nil {
+		return p, nil // damaged records are deleted like the rest
+	}
+	if err != nil {
+		return p, err
+	}
+	if lost := past.Lost(manifest); lost != nil && !o.Repair && !p.Restarts {
+		return p, fmt.Errorf("cannot resume scan %s: %w", o.ScanID, lost)
+	}
+	sites, err := commit.SitesOf(past.Current)
+	if err != nil && !p.Restarts {
+		return p, fmt.Errorf("%w; %s", err, o.remedy())
+	}
+	p.Kept = int64(sites.GetCardinality())
+	return p, nil
 }
 
 // announce writes the manifest of the running scan and begins the Sidecar. Begin needs the start of the scan, so it

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/bulkscan/bulkscan/inputs"
@@ -10,7 +11,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/terminal"
 )
 
-// describe is --dry-run: the lists are read in full, and no network requests are made.
+// describe is --dry-run: the lists are read in full, and no network requests are made. What the scan would refuse is refused, but for
+// what only another process or the network can tell.
 func (a *app) describe(ctx context.Context, f *scanFlags, j *job.Job) error {
 	s, err := j.Count(ctx)
 	if err != nil {
@@ -34,5 +36,14 @@ func (a *app) describe(ctx context.Context, f *scanFlags, j *job.Job) error {
 		fmt.Fprintf(w, ", %d are left out by --sample", s.LeftOut)
 	}
 	fmt.Fprintf(w, "\nthe dataset would go to %s\n", terminal.Line(f.out))
-	return w.Flush()
+	switch n := s.Dataset.Kept; {
+	case n > 0 && s.Dataset.Restarts:
+		fmt.Fprintf(w, "scan %s has %d sites there, which would be deleted first\n", s.ScanID, n)
+	case n > 0:
+		fmt.Fprintf(w, "scan %s has %d sites there already, which would not be asked again\n", s.ScanID, n)
+	}
+	if err := w.Flush(); err != nil || s.Entries > 0 || f.allowEmpty {
+		return err
+	}
+	return &exitError{exitThreshold, errors.New("no usable site on the list; see --format and --column")}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"log/slog"
+	"net"
 
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
 	"github.com/bulkscan/bulkscan/internal/metrics"
@@ -20,13 +21,16 @@ type monitor struct {
 // anybody would watch.
 func (f *scanFlags) monitor(names func() resolve.Stats, log *slog.Logger) (*monitor, error) {
 	m := &monitor{scan: metrics.New(toolVersion(), names), log: log}
-	if f.dryRun {
-		return m, nil
-	}
 	if f.metricsFile != "" {
 		if err := metrics.CheckFile(f.metricsFile); err != nil {
 			return nil, usagef("--metrics-file %s: %w", clipped(f.metricsFile), err)
 		}
+	}
+	if f.dryRun {
+		if _, _, err := net.SplitHostPort(f.metricsAddr); f.metricsAddr != "" && err != nil {
+			return nil, usagef("--metrics-addr %s: %w", clipped(f.metricsAddr), err)
+		}
+		return m, nil
 	}
 	if f.metricsAddr != "" {
 		server, err := metrics.Serve(f.metricsAddr, m.scan, log)

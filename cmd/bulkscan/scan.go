@@ -20,6 +20,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/archive"
 	"github.com/bulkscan/bulkscan/internal/job"
 	"github.com/bulkscan/bulkscan/internal/limits"
+	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/pipeline"
 	"github.com/bulkscan/bulkscan/sink"
@@ -70,7 +71,7 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.labelColumn, "label-column", "", "column to keep as label, and to divide the statistics by; named as in --column")
 	flags.Uint64Var(&f.limit, "limit", 0, "only the first N entries (0: all)")
 	flags.Float64Var(&f.sample, "sample", 0, "only this share of the hosts, the same ones in every run (0: all)")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "read the lists, say what would be done, and make no network requests")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "read the lists, say what would be done or refused, write nothing, and make no network requests")
 	flags.StringVar(&f.scanID, "scan-id", "", "name of the scan; the same resumes (default: date and fingerprint of the lists and the observer; of a pipe with -o -, date and a random number)")
 	flags.StringVar(&f.vantage, "vantage", "", "where the scan asks from, as in frankfurt-1; scans of two vantages are never added up")
 	flags.StringVar(&f.listID, "list-id", "", "which published list it is, as in tranco-K2XYW; for the record and for citations")
@@ -178,10 +179,8 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 		return err
 	}
 	defer func() { err = errors.Join(err, endProfile()) }()
-	if !f.dryRun { // which opens a list and no more
-		if err := f.shareFiles(log); err != nil {
-			return err
-		}
+	if err := f.shareFiles(log); err != nil {
+		return err
 	}
 	registry, err := f.registry()
 	if err != nil {
@@ -375,12 +374,18 @@ func (f *scanFlags) check() error {
 
 // archive makes what keeps the exchanges of --warc-out, nil without it.
 func (f *scanFlags) archive() (*archive.Archive, error) {
-	if f.warcOut == "" || f.dryRun {
+	if f.warcOut == "" {
 		return nil, nil
 	}
 	st, err := openPlace(f.warcOut)
 	if err != nil {
 		return nil, err
+	}
+	if f.dryRun {
+		if folder, ok := st.(*store.Dir); ok {
+			return nil, folder.Writable()
+		}
+		return nil, nil
 	}
 	keep := archive.New(st, "bulkscan/"+toolVersion(), 0)
 	f.record = keep.Record

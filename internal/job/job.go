@@ -30,7 +30,7 @@ type Options struct {
 	Lists    []string       // as given; "-" is Inputs.Stdin
 	Inputs   inputs.Options // Job sets Reject and Parquet
 	MaxBody  int            // of a capture
-	DryRun   bool           // the lists are read, and nothing else
+	DryRun   bool           // Count instead of Run
 	Fetch    *fetcher.Fetcher
 	Pipeline pipeline.Config // Job sets Skip
 
@@ -133,10 +133,16 @@ func (j *Job) date() string {
 	return j.Begun.UTC().Format(time.DateOnly)
 }
 
+// sinkOptions are those of the dataset, once the lists are fixed.
+func (j *Job) sinkOptions() sink.Options {
+	o := j.Sink
+	o.ScanID, o.Date, o.Inputs = j.scanID, j.date(), j.listed()
+	return o
+}
+
 // openSink opens the dataset, or standard output.
 func (j *Job) openSink(ctx context.Context) error {
-	o := j.Sink
-	o.ScanID, o.Date = j.scanID, j.date()
+	o := j.sinkOptions()
 	if j.Archive != nil {
 		o.Sidecar = j.Archive
 	}
@@ -144,7 +150,6 @@ func (j *Job) openSink(ctx context.Context) error {
 		j.lines = sink.NewJSONLines(j.Stdout, o)
 		return nil
 	}
-	o.Inputs = j.listed()
 	// In a folder this takes no time. In an object store a lock that another process has left takes its while to end.
 	told := make(chan struct{})
 	patience := time.AfterFunc(3*time.Second, func() {

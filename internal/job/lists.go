@@ -16,7 +16,9 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/replay"
 	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/pipeline"
+	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/table"
 )
@@ -25,7 +27,7 @@ import (
 // that the scan knows its fingerprint and the same command resumes it.
 func (j *Job) openLists(ctx context.Context) error {
 	j.paths = slices.Clone(j.Lists)
-	resumable := j.Store != nil && !j.DryRun
+	resumable := j.Store != nil
 	spool := resumable || j.Inputs.Format == inputs.WARC // archives are looked up in
 	for i, path := range j.paths {
 		if path != "-" || !spool {
@@ -38,7 +40,7 @@ func (j *Job) openLists(ctx context.Context) error {
 		j.paths[i] = spooled
 		j.spooled = append(j.spooled, spooled)
 	}
-	if j.scanID = j.Sink.ScanID; j.DryRun || !resumable && j.scanID != "" {
+	if j.scanID = j.Sink.ScanID; !resumable && (j.DryRun || j.scanID != "") {
 		return nil
 	}
 	mark := fmt.Sprintf("%06x", rand.N(1<<24)) // of a list that is read as it comes, whose fingerprint is known too late
@@ -137,9 +139,12 @@ func ReadPanel(ctx context.Context, path string) (_ *report.Panel, err error) {
 type Counted struct {
 	inputs.Stats
 	Auto, Named uint64 // entries without a scheme, and those with one
+
+	ScanID  string
+	Dataset sink.Preview // of the scan in the dataset, where it is a folder
 }
 
-// Count reads the lists and nothing else.
+// Count reads the lists, and looks at a dataset in a folder: what Run would refuse, it refuses. It makes no network requests.
 func (j *Job) Count(ctx context.Context) (*Counted, error) {
 	if err := j.openLists(ctx); err != nil {
 		return nil, err
@@ -147,12 +152,24 @@ func (j *Job) Count(ctx context.Context) (*Counted, error) {
 	if err := j.openReader(ctx); err != nil {
 		return nil, err
 	}
-	c := &Counted{}
+	c := &Counted{ScanID: j.scanID}
+	if folder, ok := j.Store.(*store.Dir); ok {
+		err := folder.Writable()
+		if err == nil {
+			c.Dataset, err = sink.Look(ctx, folder, j.sinkOptions())
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	for {
 		entry, err := j.reader.Next()
 		switch {
 		case errors.Is(err, io.EOF):
 			c.Stats = j.reader.Stats()
+			for i := range c.Files {
+				c.Files[i].Name = j.called(c.Files[i].Name)
+			}
 			return c, nil
 		case err != nil:
 			return nil, err

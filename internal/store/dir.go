@@ -43,6 +43,24 @@ func NewDirOn(disk Disk, root string) (*Dir, error) {
 // Root is the absolute path of the directory.
 func (d *Dir) Root() string { return d.root }
 
+// Writable returns an error if it is certain that nothing can be written: the directory, or the nearest one above it that exists,
+// is none, or may not be written to. It writes nothing itself.
+func (d *Dir) Writable() error {
+	for path := d.root; ; path = filepath.Dir(path) {
+		switch info, err := d.disk.Stat(path); {
+		case err == nil && !info.IsDir():
+			return fmt.Errorf("cannot write to %s: %s is no folder", d.root, path)
+		case err == nil:
+			if err := mayWrite(path); err != nil {
+				return fmt.Errorf("cannot write to %s: %w", d.root, &fs.PathError{Op: "write to", Path: path, Err: err})
+			}
+			return nil
+		case path == filepath.Dir(path):
+			return nil
+		}
+	}
+}
+
 const tempSuffix = ".tmp"
 
 // path returns where an object lies.

@@ -1,9 +1,11 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +25,36 @@ func TestDir(t *testing.T) {
 			return dir
 		}
 	})
+}
+
+// TestWritable checks what is certain about a place without writing there.
+func TestWritable(t *testing.T) {
+	folder := t.TempDir()
+	file, closed := filepath.Join(folder, "file"), filepath.Join(folder, "closed")
+	if err := errors.Join(os.WriteFile(file, nil, 0o644), os.Mkdir(closed, 0o500)); err != nil {
+		t.Fatal(err)
+	}
+	f := func(path, want string) {
+		t.Helper()
+		dir, err := store.NewDir(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := dir.Writable(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", path, err, want)
+		}
+	}
+	f(folder, "")
+	f(filepath.Join(folder, "not", "there", "yet"), "")
+	f(file, file+" is no folder")
+	f(filepath.Join(file, "below"), file+" is no folder")
+	if runtime.GOOS != "windows" && os.Geteuid() != 0 {
+		f(closed, "permission denied")
+		f(filepath.Join(closed, "below"), closed+": permission denied")
+	}
+	if made, err := os.ReadDir(folder); err != nil || len(made) != 2 {
+		t.Errorf("it made something: %v, %v", made, err)
+	}
 }
 
 // TestDirInMemory checks that the tests' disk behaves like the real one.

@@ -38,3 +38,8 @@ func syncFolder(path string) error {
 	}
 	return errors.Join(err, folder.Close())
 }
+
+// mayWrite returns an error if this process may not make files in a folder.
+func mayWrite(path string) error {
+	return unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK|unix.X_OK, unix.AT_EACCESS)
+}

@@ -20,3 +20,6 @@ func tryLock(file *os.File) (bool, error) {
 
 // syncFolder does nothing: Windows cannot flush a folder, and NTFS journals renames.
 func syncFolder(string) error { return nil }
+
+// mayWrite does nothing: only writing tells.
+func mayWrite(string) error { return nil }
