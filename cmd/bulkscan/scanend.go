@@ -20,10 +20,7 @@ import (
 func (f *scanFlags) judgeRun(ctx context.Context, j *job.Job, p *pipeline.Progress, names resolve.Stats, stderr io.Writer, log *slog.Logger) error {
 	took := time.Since(j.Begun)
 	page := terminal.Speaks(stderr, f.logFormat) && log.Enabled(ctx, slog.LevelInfo)
-	e, err := j.Ending(ctx, p, page)
-	if err != nil {
-		return err
-	}
+	e := j.Ending(ctx, p, page)
 	a, empty := report.AnswersOf(e.Outcomes), e.Empty()
 	if page {
 		o := terminal.EndingOptions{Out: f.out, Took: took}

@@ -13,8 +13,9 @@ import (
 )
 
 // Ending says how the scan went that Run has finished. The dataset is read where it is to be shown, and where only it can
-// tell whether any site answered: earlier runs of the scan may have had the answers.
-func (j *Job) Ending(ctx context.Context, p *pipeline.Progress, shown bool) (*report.Ending, error) {
+// tell whether any site answered: earlier runs of the scan may have had the answers. The scan is done, so that an error of reading
+// is logged and no more.
+func (j *Job) Ending(ctx context.Context, p *pipeline.Progress, shown bool) *report.Ending {
 	list := j.ListStats()
 	e := &report.Ending{
 		ScanID: j.scanID, Kept: int64(p.Kept.Load()), AlreadyKept: int64(p.Skipped.Load()), Throttled: int64(p.Throttled.Load()),
@@ -28,13 +29,13 @@ func (j *Job) Ending(ctx context.Context, p *pipeline.Progress, shown bool) (*re
 	}
 	slices.SortStableFunc(e.Outcomes, func(a, b report.Count) int { return cmp.Compare(b.Rows, a.Rows) })
 	if j.Store == nil || !shown && (e.AlreadyKept == 0 || e.Answers().Answered > 0) {
-		return e, nil
+		return e
 	}
 	o := report.SummaryOptions{Options: report.Options{Registry: j.Sink.Registry}, Selection: report.Selection{Category: "ai"}, Top: 3}
 	scan, err := report.Summarize(ctx, j.Store, j.scanID, o)
 	if err != nil && !errors.Is(err, commit.ErrNoTable) { // --tables may leave out what a summary needs
-		return nil, err
+		j.Log.Warn("cannot read what the scan has found", "error", err)
 	}
 	e.Scan = scan
-	return e, nil
+	return e
 }

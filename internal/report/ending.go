@@ -71,21 +71,21 @@ func (e *Ending) Empty() string {
 	case a.Answered > 0 || e.AlreadyKept > 0 && e.Scan == nil:
 		return ""
 	case a.Failed == 0:
-		return fmt.Sprintf("none of %d sites was asked (%s)", a.NotAsked, Kinds(a.Refusals, maxKinds))
+		return fmt.Sprintf("none of %d sites was asked (%s)", a.NotAsked, kinds(a.Refusals, maxKinds))
 	default:
 		again := ""
 		if e.Stored {
 			again = "; --restart asks all sites again"
 		}
-		return fmt.Sprintf("none of %d sites answered (%s); %s%s", a.Failed+a.NotAsked, Kinds(a.Failures, maxKinds), Suspicion(a.Failures[0].Value), again)
+		return fmt.Sprintf("none of %d sites answered (%s); %s%s", a.Failed+a.NotAsked, kinds(a.Failures, maxKinds), Suspicion(a.Failures[0].Value), again)
 	}
 }
 
 // maxKinds is how many outcomes a message names.
 const maxKinds = 4
 
-// Kinds names the first outcomes with their numbers, and counts the others.
-func Kinds(counts []Count, most int) string {
+// kinds names the first outcomes with their numbers, and counts the others.
+func kinds(counts []Count, most int) string {
 	var list []string
 	rest := int64(0)
 	for i, c := range counts {
