@@ -24,22 +24,23 @@ const (
 	WARC
 )
 
-var formatNames = []string{"auto", "lines", "csv", "jsonl", "parquet", "warc"}
+// FormatNames are the values of the flag --format.
+var FormatNames = []string{"auto", "lines", "csv", "jsonl", "parquet", "warc"}
 
 // String returns the name that ParseFormat reads.
 func (f Format) String() string {
-	if int(f) < len(formatNames) {
-		return formatNames[f]
+	if int(f) < len(FormatNames) {
+		return FormatNames[f]
 	}
 	return "invalid"
 }
 
 // ParseFormat reads a value of the flag --format.
 func ParseFormat(name string) (Format, error) {
-	if i := slices.Index(formatNames, name); i >= 0 {
+	if i := slices.Index(FormatNames, name); i >= 0 {
 		return Format(i), nil
 	}
-	return Auto, fmt.Errorf("unknown format %q: known are %s", name, strings.Join(formatNames, ", "))
+	return Auto, fmt.Errorf("unknown format %q: known are %s", name, strings.Join(FormatNames, ", "))
 }
 
 func refused(f Format) error {

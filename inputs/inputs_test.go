@@ -304,7 +304,7 @@ func TestErrors(t *testing.T) {
 	if _, err := ParseFormat("xml"); err == nil || !strings.Contains(err.Error(), "jsonl") {
 		t.Errorf("ParseFormat: %v", err)
 	}
-	for _, name := range formatNames {
+	for _, name := range FormatNames {
 		if format, err := ParseFormat(name); err != nil || format.String() != name {
 			t.Errorf("ParseFormat(%q) = %v, %v", name, format, err)
 		}

@@ -110,7 +110,7 @@ func checkCategories(o *terminal.CheckOptions, registry *tokens.Registry) error 
 	for i, name := range o.Categories {
 		at := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, name) })
 		if at < 0 {
-			return usagef("--category %q: one of %s", clipped(name), strings.Join(known, ", "))
+			return oneOf("--category", name, known)
 		}
 		o.Categories[i] = known[at]
 	}

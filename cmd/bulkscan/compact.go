@@ -22,10 +22,10 @@ func (a *app) compactCommand() *cobra.Command {
 	var grace time.Duration
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "compact [OUT]",
+		Use:   "compact [DIR]",
 		Short: "Merge the small parts of a dataset into large ones",
 		Long: `compact merges the parts of each scan that stand next to each other into parts of --part-mb, by copying their pages
-as they are: the same rows, in the same order, in the same row groups. OUT is a folder, or s3://BUCKET/PREFIX; without
+as they are: the same rows, in the same order, in the same row groups. DIR is a folder, or s3://BUCKET/PREFIX; without
 it, bulkscan-out.
 
 Readers that go by the commit records (every command of bulkscan, views.sql) find every row once at any moment, even if they

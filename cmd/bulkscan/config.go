@@ -266,7 +266,10 @@ func printConfig(w io.Writer, flags *pflag.FlagSet) error {
 const sourceKey = "source"
 
 func setSource(f *pflag.Flag, source string) {
-	f.Annotations = map[string][]string{sourceKey: {source}}
+	if f.Annotations == nil {
+		f.Annotations = map[string][]string{}
+	}
+	f.Annotations[sourceKey] = []string{source}
 }
 
 func sourceOf(f *pflag.Flag) string { return strings.Join(f.Annotations[sourceKey], "") }

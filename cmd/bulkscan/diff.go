@@ -76,7 +76,7 @@ func (f *diffFlags) check(places []string) error {
 	definition, ok := report.DefinitionNamed(f.definition)
 	switch {
 	case !ok || !slices.Contains(report.SensitivityDefinitions(), definition.Name):
-		return usagef("--definition %q: one of %s", clipped(f.definition), strings.Join(report.SensitivityDefinitions(), ", "))
+		return oneOf("--definition", f.definition, report.SensitivityDefinitions())
 	case f.top < 0:
 		return usagef("--top %d: at least 0", f.top)
 	case f.panel == "-":

@@ -28,29 +28,29 @@ type historyFlags struct {
 func (a *app) historyCommand() *cobra.Command {
 	f := &historyFlags{}
 	c := &cobra.Command{
-		Use:   "history OUT [HOST]",
+		Use:   "history [DIR [HOST]]",
 		Short: "Tell what a site's file said, night after night",
 		Long: `history tells when the policy of a site changed, and why: by its rules, by a block that a delivery network manages, by
 presence or refusal. A change lies between two nights; nights on which nothing was learned are named. Where a scan has
-stored the files, a diff shows what changed in them. OUT is a folder, or s3://BUCKET/PREFIX.
+stored the files, a diff shows what changed in them. DIR is a folder, or s3://BUCKET/PREFIX; without it, bulkscan-out.
 
 --token tells of one crawler instead: its verdict in each episode, and the lines that decide whether it may fetch /. The
 last file of the episode is judged by the registry of this program, or by --tokens. docs/history.md has each field of --json.
 
-It reads the ledger below OUT/history, which a scan continues at its end. --rebuild derives it anew from all published
+It reads the ledger below DIR/history, which a scan continues at its end. --rebuild derives it anew from all published
 scans. The ledger follows archives and one live observer (who asked, from where, how): another one succeeds when that has
 no more scans; one that scanned beside it, a week after.`,
 		Example: `  bulkscan history out --rebuild
   bulkscan history out www.example.com
   bulkscan history out www.example.com --token GPTBot`,
-		Args: usageArgs(cobra.RangeArgs(1, 2)),
+		Args: usageArgs(cobra.MaximumNArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case f.tokens != "" && !f.rebuild && f.token == "":
 				return usagef("--tokens: only --rebuild and --token judge bodies")
-			case len(args) == 1 && (f.token != "" || f.json):
+			case len(args) < 2 && (f.token != "" || f.json):
 				return usagef("--token and --json tell of a HOST")
-			case len(args) == 1 && !f.rebuild:
+			case len(args) < 2 && !f.rebuild:
 				return usagef("name a HOST, or give --rebuild")
 			}
 			asked, err := f.asked()
@@ -58,12 +58,12 @@ no more scans; one that scanned beside it, a week after.`,
 				return err
 			}
 			return a.interruptible(c.Context(), func(ctx context.Context) error {
-				st, err := openDataset(args[0])
+				st, err := openDataset(placeOf(args))
 				if err != nil {
 					return err
 				}
 				if f.rebuild {
-					if err := a.rebuildHistory(ctx, st, args[0], asked.Registry); err != nil {
+					if err := a.rebuildHistory(ctx, st, placeOf(args), asked.Registry); err != nil {
 						return err
 					}
 				}

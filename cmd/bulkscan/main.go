@@ -103,7 +103,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	if exit := (*exitError)(nil); errors.As(err, &exit) {
 		if exit.code == exitUsage {
-			fmt.Fprintln(stderr, "Run `bulkscan --help` or `bulkscan COMMAND --help` for what there is.")
+			fmt.Fprintf(stderr, "Run `%s --help` for what there is.\n", c.CommandPath())
 		}
 		return exit.code
 	}
@@ -133,15 +133,26 @@ and writes the answers as Parquet.
 			if err := fromEnvironment(c.Flags()); err != nil {
 				return err
 			}
-			return fromFile(c)
+			if err := fromFile(c); err != nil {
+				return err
+			}
+			return checkChoices(c.Flags())
 		},
-		Args: usageArgs(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		Version: toolVersion(),
+		Args:    unknownCommand,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	root.SetVersionTemplate(versionLine())
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(flagError(err)) })
-	root.AddCommand(a.scanCommand(), a.demoCommand(), a.checkCommand(), a.testCommand(), a.summaryCommand(), a.diffCommand(), a.reportCommand(), a.statsCommand(), a.verifyCommand(), a.compactCommand(), a.historyCommand(), a.reauditCommand(), a.tokensCommand(), a.schemaCommand(), a.versionCommand(), a.manCommand())
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage(flagError(unknownFlag(c, err))) })
+	root.AddCommand(a.scanCommand(), a.demoCommand(), a.checkCommand(), a.testCommand(), a.summaryCommand(), a.diffCommand(), a.reportCommand(), a.statsCommand(), a.verifyCommand(), a.compactCommand(), a.historyCommand(), a.reauditCommand(), a.tokensCommand(), a.schemaCommand(), a.versionCommand(), a.manCommand(), a.helpCommand())
+	root.InitDefaultCompletionCmd("completion") // else it is added when it is called
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Args, c.RunE = nil, unknownShell
+		}
+	}
 	return root
 }
 

@@ -64,7 +64,9 @@ func manDate() (time.Time, error) {
 	return time.Unix(seconds, 0).UTC(), nil
 }
 
-func hasManPage(c *cobra.Command) bool { return !c.HasParent() || c.IsAvailableCommand() }
+func hasManPage(c *cobra.Command) bool {
+	return !c.HasParent() || c.IsAvailableCommand() && c.Name() != "help"
+}
 
 func writeManPages(dir string, root *cobra.Command, date time.Time) error {
 	errs := []error{os.MkdirAll(dir, 0o755)}

@@ -62,7 +62,7 @@ func openDataset(place string) (store.Store, error) {
 		info, err := os.Stat(place)
 		switch {
 		case errors.Is(err, os.ErrNotExist):
-			return nil, err
+			return nil, noScan(place)
 		case err != nil:
 			return nil, fmt.Errorf("cannot read the dataset: %w", err)
 		case !info.IsDir():

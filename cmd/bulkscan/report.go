@@ -34,20 +34,20 @@ type reportFlags struct {
 func (a *app) reportCommand() *cobra.Command {
 	f := &reportFlags{out: "report.html", definition: report.Full}
 	c := &cobra.Command{
-		Use:   "report OUT",
+		Use:   "report [DIR]",
 		Short: "Write a page with the figures of a dataset",
 		Long: `report writes one HTML file with a plot and a table for each figure: who is blocked, by whose rules, by which sites; what was
 seen; and, where the dataset has several nights, what changed. The file loads nothing, so that it can be sent, printed and
 kept. It says how each figure was counted, with the SQL. A switch on the page changes the definition of "blocks":
 ` + definitionHelp() + `
-OUT is a folder, or s3://BUCKET/PREFIX, with a complete scan. --csv DIR also writes the table of each figure as CSV, with a
-datapackage.json (Frictionless Data) that describes them. Nothing in OUT is changed.`,
+DIR is a folder, or s3://BUCKET/PREFIX, with a complete scan; without it, bulkscan-out. --csv FOLDER also writes the table of each figure as CSV, with a
+datapackage.json (Frictionless Data) that describes them. Nothing in DIR is changed.`,
 		Example: `  bulkscan report out
   bulkscan report out -o 2026-11.html --date 2026-11-21 --title "Who blocks AI crawlers in Norway?"
   bulkscan report out --definition rfc_effective --csv tables`,
-		Args: usageArgs(cobra.ExactArgs(1)),
+		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.interruptible(c.Context(), func(ctx context.Context) error { return a.report(ctx, args[0], f) })
+			return a.interruptible(c.Context(), func(ctx context.Context) error { return a.report(ctx, placeOf(args), f) })
 		},
 	}
 	f.choice.add(c.Flags())
@@ -62,7 +62,7 @@ datapackage.json (Frictionless Data) that describes them. Nothing in OUT is chan
 func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 	definition, ok := report.DefinitionNamed(f.definition)
 	if !ok {
-		return usagef("--definition %q: one of %s", clipped(f.definition), strings.Join(report.DefinitionNames(), ", "))
+		return oneOf("--definition", f.definition, report.DefinitionNames())
 	}
 	if err := f.choice.check(); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -174,6 +175,9 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	if err := f.check(); err != nil {
 		return err
 	}
+	if err := noSite(paths); err != nil {
+		return err
+	}
 	endProfile, err := f.profile()
 	if err != nil {
 		return err
@@ -214,6 +218,9 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 		var drawn sync.WaitGroup
 		drawn.Go(func() { d.Show(ctx, f.progress, a.stderr, log) })
 		drawn.Go(func() { d.Troubles(ctx, log) })
+		if f.contact == "" && f.userAgent == "" && !f.allowPrivate && f.format != inputs.WARC.String() {
+			drawn.Go(func() { remindOfContact(ctx, &p.Fed, log) })
+		}
 		drawn.Wait()
 	}
 	var code func() int // of the first signal
@@ -244,6 +251,33 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 		return err
 	}
 	return f.judgeRun(ctx, j, p, fetch.names.Stats(), stderr, log)
+}
+
+// noSite refuses the name of a site where that of a list is expected.
+func noSite(paths []string) error {
+	for _, path := range paths {
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) && isSite(path) {
+			return usagef("%s: no such file; for one site: bulkscan check %[1]s", clipped(path))
+		}
+	}
+	return nil
+}
+
+// manySites is from how many sites on a scan without --contact is warned of.
+const manySites = 1000
+
+// remindOfContact warns once the scan has more sites than can be asked without a word to their owners.
+func remindOfContact(ctx context.Context, fed *atomic.Uint64, log *slog.Logger) {
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for fed.Load() <= manySites {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+	log.Warn("site owners cannot tell whom to ask: name a mail address or a page of yours", "remedy", "--contact you@example.org")
 }
 
 // jobOptions are what the flags say of a scan.

@@ -28,7 +28,7 @@ func (a *app) schemaCommand() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			for _, name := range args {
 				if !slices.Contains(names, name) {
-					return usagef("there is no table %q; the tables are %s", name, strings.Join(names, ", "))
+					return oneOf("table", name, names)
 				}
 			}
 			if asMarkdown && len(args) > 0 {

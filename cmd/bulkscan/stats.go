@@ -16,16 +16,16 @@ import (
 func (a *app) statsCommand() *cobra.Command {
 	var scanID, tokenFile string
 	c := &cobra.Command{
-		Use:   "stats DIR",
+		Use:   "stats [DIR]",
 		Short: "Compute the statistics tables of a dataset again",
 		Long: `stats computes token_stats and record_stats of one scan from what is committed, and replaces the ones before. A scan
 does this itself when it is complete; stats is for a scan that was interrupted and will not be resumed, and for other
 --tokens: with a list of names, token_stats has no rows but theirs. While the scan is written or compacted it is refused: bulkscan summary counts
 at any time, and writes nothing.`,
-		Args: usageArgs(cobra.ExactArgs(1)),
+		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.interruptible(c.Context(), func(ctx context.Context) error {
-				st, scans, err := a.openScan(ctx, args[0], scanChoice{id: scanID})
+				st, scans, err := a.openScan(ctx, placeOf(args), scanChoice{id: scanID})
 				if err != nil {
 					return err
 				}

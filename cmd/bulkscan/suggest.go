@@ -3,11 +3,20 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/bulkscan/bulkscan/inputs"
+	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/parser"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // Errors of the command line in the user's terms: what was probably meant, and what to write.
@@ -63,8 +72,107 @@ func slipsBetween(a, b string) int {
 }
 
 // oneOf is an error of a value that is none of those that there are.
-func oneOf(flag, given string, known []string) error {
-	return usagef("%s %q: one of %s%s", flag, clipped(given), strings.Join(known, ", "), didYouMean("", given, known, ""))
+func oneOf(what, given string, known []string) error {
+	return usagef("%s %q: one of %s%s", what, clipped(given), strings.Join(known, ", "), didYouMean("", given, known, ""))
+}
+
+// choices are the flags whose values are known beforehand. They have the same ones in every command.
+var choices = map[string][]string{
+	"format":     inputs.FormatNames,
+	"progress":   terminal.ProgressForms,
+	"log-format": {"auto", "text", "json"},
+	"log-level":  {"debug", "info", "warn", "error"},
+	"scheme":     {"https", "http"},
+	"tls-min":    slices.Sorted(maps.Keys(tlsVersions)),
+	"tables":     schema.AllTables,
+	"dialect":    {parser.Google.String(), parser.RFC.String()},
+}
+
+// checkChoices refuses values that are none of the choices of their flag.
+func checkChoices(flags *pflag.FlagSet) error {
+	var errs []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, value := range values {
+			if known := choices[f.Name]; known != nil && !slices.Contains(known, value) {
+				errs = append(errs, withSource(flags, oneOf("--"+f.Name, value, known)))
+			}
+		}
+	})
+	return usage(errors.Join(errs...))
+}
+
+// unknownFlag says which flag was probably meant.
+func unknownFlag(c *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || unknown.GetSpecifiedShortnames() != "" {
+		return err
+	}
+	var names []string
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	return fmt.Errorf("%w%s", err, didYouMean("--", unknown.GetSpecifiedName(), names, ""))
+}
+
+// unknownCommand refuses what is no command, where one is expected.
+func unknownCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range root.Commands() {
+		names = append(names, c.Name())
+	}
+	hint := didYouMean("", args[0], names, "")
+	if hint == "" && isSite(args[0]) {
+		hint = "; for one site: bulkscan check " + clipped(args[0])
+	}
+	return usagef("unknown command %q%s", clipped(args[0]), hint)
+}
+
+// unknownShell is completion without the name of a shell that it knows.
+func unknownShell(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return c.Help()
+	}
+	var shells []string
+	for _, shell := range c.Commands() {
+		shells = append(shells, shell.Name())
+	}
+	return oneOf("shell", args[0], shells)
+}
+
+// helpCommand is help, which refuses what it has nothing about.
+func (a *app) helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Print what --help prints",
+		RunE: func(c *cobra.Command, args []string) error {
+			subject, rest, err := c.Root().Find(args)
+			switch {
+			case err != nil || subject == c.Root():
+				if err := unknownCommand(c.Root(), args); err != nil {
+					return err
+				}
+				return c.Root().Help()
+			case len(rest) > 0:
+				return usagef("%s has no command %q", subject.CommandPath(), clipped(rest[0]))
+			}
+			return subject.Help()
+		},
+	}
+}
+
+// isSite reports whether a text names a site of the public web: its host ends in a top-level domain that there is.
+func isSite(text string) bool {
+	o, err := origin.Parse(text)
+	return err == nil && strings.Contains(o.Host(), ".") && o.TLD() != ""
 }
 
 // flagError says what is wrong with a value of a flag in the user's terms, and what to write instead.

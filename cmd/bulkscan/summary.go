@@ -29,10 +29,10 @@ const defaultTop = 20
 func (a *app) summaryCommand() *cobra.Command {
 	f := newSummaryFlags()
 	c := &cobra.Command{
-		Use:   "summary DIR",
+		Use:   "summary [DIR]",
 		Short: "Print the headline figures of a dataset",
 		Long: `summary prints how many sites answered and have rules, which crawlers are blocked most, outcomes, statuses, and what the
-check says. DIR is a folder, or s3://BUCKET/PREFIX. It counts what is committed at this moment, takes no lock and writes
+check says. DIR is a folder, or s3://BUCKET/PREFIX; without it, bulkscan-out. It counts what is committed at this moment, takes no lock and writes
 nothing, so that it may be asked while the scan is written.
 
 What "blocks" means is for --definition to say:
@@ -51,9 +51,9 @@ of another crawler that it follows. Bars are drawn in blocks on terminals that s
   bulkscan summary out --sensitivity GPTBot
   bulkscan summary s3://bucket/surveys --date 2026-11-21 --category all
   bulkscan summary out --top 0 --json | jq -r '.blocking.most_blocked[] | [.token, .sites, .share] | @tsv'`,
-		Args: usageArgs(cobra.ExactArgs(1)),
+		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.interruptible(c.Context(), func(ctx context.Context) error { return a.summary(ctx, args[0], f) })
+			return a.interruptible(c.Context(), func(ctx context.Context) error { return a.summary(ctx, placeOf(args), f) })
 		},
 	}
 	f.choice.add(c.Flags())
@@ -96,7 +96,7 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 	definition, ok := report.DefinitionNamed(f.definition)
 	switch {
 	case !ok:
-		return usagef("--definition %q: one of %s", clipped(f.definition), strings.Join(report.DefinitionNames(), ", "))
+		return oneOf("--definition", f.definition, report.DefinitionNames())
 	case f.top < 0:
 		return usagef("--top %d: at least 0", f.top)
 	}

@@ -128,7 +128,7 @@ func (f *tokenFilter) check(registry *tokens.Registry) error {
 	} {
 		known := registry.Values(by.field)
 		if by.value != "" && !slices.ContainsFunc(known, func(v string) bool { return strings.EqualFold(v, by.value) }) {
-			return usagef("--%s %q: one of %s", by.flag, clipped(by.value), strings.Join(known, ", "))
+			return oneOf("--"+by.flag, by.value, known)
 		}
 	}
 	return nil

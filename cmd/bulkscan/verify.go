@@ -23,11 +23,11 @@ func (a *app) verifyCommand() *cobra.Command {
 	var scanID string
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "verify [OUT]",
+		Use:   "verify [DIR]",
 		Short: "Hold a dataset against its commit records",
 		Long: `verify reads every file of a dataset and holds it against what its records say: sums of the records, numbers
 without gaps, no site in two commits; size, SHA-256, footer, and the length and checksum of each page; rows, and the seq
-of each; totals of complete scans; the history; and what lies there that no record names. OUT is a folder, or s3://BUCKET/PREFIX;
+of each; totals of complete scans; the history; and what lies there that no record names. DIR is a folder, or s3://BUCKET/PREFIX;
 without it, bulkscan-out.
 
 Each finding is a line: its kind (damaged, leftover of a killed process, newer than this bulkscan knows), the file, what is

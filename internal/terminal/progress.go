@@ -31,15 +31,15 @@ type Display struct {
 	Done     uint64                     // sites kept by earlier runs of the same scan
 }
 
-// progressForms are the values of --progress.
-var progressForms = []string{"auto", "bar", "log", "none"}
+// ProgressForms are the values of --progress.
+var ProgressForms = []string{"auto", "bar", "log", "none"}
 
 // CheckProgress refuses what is no form of --progress.
 func CheckProgress(form string) error {
-	if slices.Contains(progressForms, form) {
+	if slices.Contains(ProgressForms, form) {
 		return nil
 	}
-	return fmt.Errorf("--progress %q: one of %s", form, strings.Join(progressForms, ", "))
+	return fmt.Errorf("--progress %q: one of %s", form, strings.Join(ProgressForms, ", "))
 }
 
 // progressForm is the form that is meant: a bar on a terminal, and log lines elsewhere.
