@@ -5,8 +5,8 @@ CREATE OR REPLACE VIEW registry_tokens AS
 SELECT CAST(NULL AS VARCHAR) AS registry_version, CAST(NULL AS VARCHAR) AS token WHERE false;
 
 -- needs: token_stats
-SET VARIABLE bulkscan_registries = (SELECT map(list(file.scan_id), list({'version': registry_version, 'path': file.path})) FROM (
-  SELECT registry_version, arg_max({'scan_id': scan_id, 'path': path}, scan_date) AS file FROM bulkscan_files WHERE "table" = 'token_stats' GROUP BY registry_version));
+SET VARIABLE bulkscan_registries = (SELECT map(list(regexp_extract(path, 'part-(.*)\.parquet$', 1)), list({'version': registry_version, 'path': path})) FROM (
+  SELECT registry_version, min(path) AS path FROM (SELECT unnest(getvariable('bulkscan_kinds'), recursive := true)) WHERE complete AND "table" = 'token_stats' GROUP BY registry_version));
 SET VARIABLE bulkscan_registry_files = list_transform(map_values(getvariable('bulkscan_registries')), lambda file: file.path);
 CREATE OR REPLACE VIEW registry_tokens AS
 SELECT DISTINCT getvariable('bulkscan_registries')[regexp_extract(bulkscan_file, 'part-(.*)\.parquet$', 1)].version AS registry_version, token
@@ -20,9 +20,10 @@ CREATE OR REPLACE MACRO registry_row(name) AS
   coalesce(list_filter(getvariable('bulkscan_tokens'), lambda t: t.token = name)[1], error('no token of the registry: ' || name));
 CREATE OR REPLACE MACRO policy_states(token) AS TABLE
 SELECT policy_id, class, named, CASE WHEN class <> 'rules' THEN class
-    WHEN CASE WHEN named IS NOT NULL THEN list_contains(own_blocked, named) ELSE star_verdict = 'blocked' AND registry_row(token).heeds_star END THEN 'blocked' ELSE 'open' END AS state
-FROM (SELECT *, list_filter(list_prepend(token, registry_row(token).fallback),
-    lambda name: list_contains(own_blocked, name) OR list_contains(own_partial, name) OR list_contains(own_allowed, name))[1] AS named FROM policies);
+    WHEN CASE WHEN named IS NOT NULL THEN list_contains(own_blocked, named) ELSE star_verdict = 'blocked' AND asked.heeds_star END THEN 'blocked' ELSE 'open' END AS state
+FROM (SELECT *, list_filter(list_prepend(token, asked.fallback),
+    lambda name: list_contains(own_blocked, name) OR list_contains(own_partial, name) OR list_contains(own_allowed, name))[1] AS named
+  FROM (SELECT registry_row(token) AS asked), policies);
 
 -- needs: sites
 -- The policies that block a token (definition full), by its own group, its fallback's, or `*`.
@@ -40,7 +41,7 @@ CREATE OR REPLACE MACRO state_by(judge, state, lacking) AS
   CASE WHEN state IN ('blocked', 'open') AND list_contains(lacking, split_part(judge, ' ', 1)) THEN 'unknown' ELSE state END;
 CREATE OR REPLACE MACRO token_history(token) AS TABLE
 SELECT h.*, p.class, state_by(h.judge, p.state, lacking) AS state
-FROM history AS h JOIN policy_states(token) AS p USING (policy_id), (SELECT registries_without(token) AS lacking);
+FROM policy_states(token) AS p JOIN history AS h USING (policy_id), (SELECT registries_without(token) AS lacking);
 
 -- needs: sites
 -- The last night of the ledger on or before a date.
@@ -150,7 +151,7 @@ WITH states AS NOT MATERIALIZED (SELECT policy_id, state, registries_without(tok
 -- Most sites have one episode from the earlier date to the later; the others have the first of these after before_them.
 between_them AS (SELECT site, arg_min_null(previous_last, valid_from) AS before_them, bit_or(1 << CAST(list_position(transition_causes(), cause) AS INTEGER)) AS causes
   FROM history WHERE valid_from > coalesce(night_of(earlier), '-infinity') AND valid_from <= night_of(later) GROUP BY site),
-later_states AS (SELECT site, host, port, requested, state_by(judge, state, lacking) AS state FROM history_on(later) JOIN states USING (policy_id)),
+later_states AS (SELECT site, host, port, requested, state_by(judge, state, lacking) AS state FROM states JOIN history_on(later) USING (policy_id)),
 earlier_states AS (SELECT b.site, b.causes, state_by(h.judge, s.state, s.lacking) AS state
   FROM between_them AS b LEFT JOIN history AS h ON h.site = b.site AND h.valid_to = b.before_them LEFT JOIN states AS s USING (policy_id))
 SELECT site, host, port, requested, before, after, list_filter(transition_causes(), lambda cause, i: causes >> i & 1 = 1) AS causes,

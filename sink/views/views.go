@@ -78,13 +78,18 @@ SELECT scan_id, CAST(scan_date AS DATE) AS scan_date, observer, list_id, started
 FROM read_parquet(` + viewsGlob + ` || '_scans/index.parquet') WHERE complete;
 
 -- The observer whose scans are chosen: that of the newest date; of several the one whose scan started last.
-SET VARIABLE bulkscan_observer = (SELECT arg_max(observer, {'date': scan_date, 'started': started_at}) FROM bulkscan_files WHERE "table" = 'sites');
+SET VARIABLE bulkscan_newest = (SELECT arg_max({'observer': observer, 'scan_date': scan_date, 'scan_id': scan_id}, {'date': scan_date, 'started': started_at}) FROM bulkscan_files WHERE "table" = 'sites');
+SET VARIABLE bulkscan_observer = getvariable('bulkscan_newest').observer;
+
+-- The kinds of files, with the first of each.
+SET VARIABLE bulkscan_kinds = (SELECT list({'complete': complete, 'table': "table", 'merged': merged, 'schema_version': schema_version, 'observer': observer,
+    'registry_version': registry_version, 'path': ` + viewsGlob + ` || name})
+  FROM (SELECT complete, "table", merged, schema_version, observer, registry_version, min(name) AS name FROM read_parquet(` + viewsGlob + ` || '_scans/index.parquet') GROUP BY ALL));
 
 -- The commit records of scans that are not complete, and the files that they name. Where there are none, the record of a
 -- scan stands in for them, since DuckDB reads no list without a file.
-SET VARIABLE bulkscan_commits = (SELECT [` + viewsGlob + ` || '_scans/' || arg_max(scan_id, started_at) FILTER (complete) || '/manifest.json',
-    CASE WHEN count(*) FILTER (NOT complete) > 0 THEN ` + viewsGlob + ` || '_scans/*/commits/*.json' END]
-  FROM read_parquet(` + viewsGlob + ` || '_scans/index.parquet'));
+SET VARIABLE bulkscan_commits = [` + viewsGlob + ` || '_scans/' || getvariable('bulkscan_newest').scan_id || '/manifest.json',
+  CASE WHEN len(list_filter(getvariable('bulkscan_kinds'), lambda kind: NOT kind.complete)) > 0 THEN ` + viewsGlob + ` || '_scans/*/commits/*.json' END];
 SET VARIABLE bulkscan_live = (SELECT list(DISTINCT regexp_replace(file, '[^/\\]+$', '') || '*.json') FROM glob(coalesce(getvariable('bulkscan_commits')[2], ` + viewsGlob + ` || '_scans/index.parquet'))
   WHERE ends_with(file, '.json') AND regexp_extract(file, '([^/\\]+)[/\\]commits[/\\]', 1) NOT IN (SELECT scan_id FROM bulkscan_files WHERE getvariable('bulkscan_commits')[2] IS NOT NULL));
 SET VARIABLE bulkscan_commits = coalesce(getvariable('bulkscan_live'), getvariable('bulkscan_commits')[:1]);
@@ -104,11 +109,9 @@ SET VARIABLE bulkscan_live_files = (SELECT list(` + viewsGlob + ` || name) FROM 
 -- The paths of each table: first of one file, which is enough to make the views.
 RESET VARIABLE bulkscan_paths;
 RESET VARIABLE bulkscan_none;
--- The paths of a list, once there are all: those of an observer, or, where it is NULL, those of all observers.
-CREATE OR REPLACE MACRO bulkscan_list(t, observer) AS string_split(CASE WHEN observer IS NULL THEN nullif(array_to_string(map_values(getvariable('bulkscan_paths')[t]), chr(0)), '')
-  ELSE getvariable('bulkscan_paths')[t][observer] END, chr(0));
+CREATE OR REPLACE MACRO bulkscan_list(t, observer) AS CAST(NULL AS VARCHAR[]);
 SET VARIABLE bulkscan_lists = (SELECT list({'t': %[3]s, 'table': "table", 'observer': observer, 'path': path} ORDER BY schema_version, path)
-  FROM (SELECT "table", merged, schema_version, observer, min(path) AS path FROM bulkscan_files GROUP BY ALL));
+  FROM (SELECT unnest(getvariable('bulkscan_kinds'), recursive := true)) WHERE complete);
 SET VARIABLE bulkscan_first = map([%[1]s], list_transform([%[1]s], lambda t: [coalesce(list_filter(getvariable('bulkscan_lists'), lambda l: l.t = t)[1].path, ` + viewsGlob + ` || split_part(t, ' ', 1) || '/*/*.parquet')]));
 `
 	viewsTable = `
@@ -138,10 +141,13 @@ SELECT * FROM read_parquet(coalesce(getvariable('bulkscan_live_files'), getvaria
 `
 	viewsPaths = `
 -- From here on the views have all files: those of one observer, or of all. The paths of a list are one text, which DuckDB puts into a
--- variable in a third of the time of a list.
+-- variable in a third of the time of a list. A list's paths are those of an observer, or, where it is NULL, those of all observers.
+CREATE OR REPLACE MACRO bulkscan_list(t, observer) AS string_split(CASE WHEN observer IS NULL THEN nullif(array_to_string(map_values(getvariable('bulkscan_paths')[t]), chr(0)), '')
+  ELSE getvariable('bulkscan_paths')[t][observer] END, chr(0));
 SET VARIABLE bulkscan_paths = (SELECT map(list(t), list(paths)) FROM (
   SELECT t, map(list(observer), list(paths)) AS paths
-  FROM (SELECT %s AS t, observer, string_agg(path, chr(0) ORDER BY path) AS paths FROM bulkscan_files GROUP BY ALL) WHERE t IS NOT NULL GROUP BY t));
+  FROM (SELECT %s AS t, observer, ` + viewsGlob + ` || string_agg(name, chr(0) || ` + viewsGlob + ` ORDER BY name) AS paths FROM bulkscan_files GROUP BY ALL)
+  WHERE t IS NOT NULL GROUP BY t));
 `
 	viewsNone = `
 -- A view of several lists reads a file of each. Where an observer has none in one of them, another file stands in, and its rows
@@ -155,17 +161,20 @@ SET VARIABLE bulkscan_none = map_from_entries(list_distinct(list_filter(
 	viewsReset = `RESET VARIABLE bulkscan_lists;
 RESET VARIABLE bulkscan_first;
 RESET VARIABLE bulkscan_commits;
+RESET VARIABLE bulkscan_newest;
+`
+	viewsResetKinds = `RESET VARIABLE bulkscan_kinds;
 `
 	viewsLedger = `
 -- The history of policies: episodes, policies and gaps, from the files that the ledger's record names (docs/history-sql.md). It has
 -- archives and one live observer, whichever observer is chosen above. nights has its dates. The macros below read history and
 -- gaps; to restrict them to a panel of sites, make these views of history_all() and gaps_all() anew (docs/history-sql.md).
 SET VARIABLE bulkscan_ledger = (WITH ledger AS MATERIALIZED (
-  FROM read_json(` + viewsGlob + ` || '` + schema.LedgerName + `', maximum_object_size = %[1]d,
-    columns = {scans: 'STRUCT(scan_date VARCHAR)[]', files: 'STRUCT("table" VARCHAR, name VARCHAR)[]'}))
+  SELECT content->>'$.scans[*].scan_date' AS nights, content->>'$.files[*].name' AS names
+  FROM (SELECT coalesce(any_value(content), error('no file ` + schema.LedgerName + `')) AS content FROM read_text(` + viewsGlob + ` || '` + schema.LedgerName + `')))
   SELECT map(list(t), list(entries)) FROM (
-    SELECT "table" AS t, string_agg(` + viewsGlob + ` || name, chr(0)) AS entries FROM (SELECT unnest(files, recursive := true) FROM ledger) GROUP BY t
-    UNION ALL SELECT 'nights', string_agg(DISTINCT scan_date, chr(0) ORDER BY scan_date) FROM (SELECT unnest(scans, recursive := true) FROM ledger)));
+    SELECT split_part(name, '/', 2) AS t, ` + viewsGlob + ` || string_agg(name, chr(0) || ` + viewsGlob + `) AS entries FROM (SELECT unnest(names) AS name FROM ledger) GROUP BY t
+    UNION ALL SELECT 'nights', array_to_string(list_sort(list_distinct(nights)), chr(0)) FROM ledger));
 SET VARIABLE bulkscan_nights = split_part(getvariable('bulkscan_ledger')['nights'], chr(0), 1);
 CREATE OR REPLACE VIEW nights AS
 SELECT CAST(unnest(coalesce(string_split(getvariable('bulkscan_nights'), chr(0)), [error('views.sql has to be read again')])) AS DATE) AS night;
@@ -194,17 +203,20 @@ var viewsAnalyses string
 //go:embed history.sql
 var viewsHistory string
 
-// The text before and after the registry of tokens.
+// The registry of tokens: first a view of no token, then the tokens, between two texts.
 const (
-	viewsRegistry = `
+	viewsTokens = `
 -- The registry of tokens of the scan that wrote this file: a crawler's operator and purpose, whether it heeds '*', and whose
--- group it follows if no group names it.
-SET VARIABLE bulkscan_tokens = from_json('[
-`
-	viewsRegistryEnd = `]', '[{"token": "VARCHAR", "category": "VARCHAR", "operator": "VARCHAR", "purpose": "VARCHAR", "heeds_star": "BOOLEAN", "fallback": ["VARCHAR"]}]');
+-- group it follows if no group names it. There are none until all views are made.
+SET VARIABLE bulkscan_tokens = from_json('[]', '` + registryTypes + `');
 CREATE OR REPLACE VIEW tokens AS
 SELECT unnest(coalesce(getvariable('bulkscan_tokens'), [error('views.sql has to be read again')]), recursive := true);
 `
+	viewsRegistry = `SET VARIABLE bulkscan_tokens = from_json('[
+`
+	viewsRegistryEnd = `]', '` + registryTypes + `');
+`
+	registryTypes = `[{"token": "VARCHAR", "category": "VARCHAR", "operator": "VARCHAR", "purpose": "VARCHAR", "heeds_star": "BOOLEAN", "fallback": ["VARCHAR"]}]`
 )
 
 // Write writes views.sql for the tables that have committed files, and for the ledger if there is one, unless it is up to date. A nil registry keeps the
@@ -404,9 +416,10 @@ func viewsOf(with []string, lists map[string][]list, ledger bool, registry strin
 		b.WriteString(viewsLive)
 	}
 	if len(with) > 0 {
-		b.WriteString(registry)
+		b.WriteString(viewsTokens)
 		writeAnalyses(&b, viewsAnalyses, with)
 		fmt.Fprintf(&b, viewsPaths, listOf)
+		b.WriteString(registry)
 		if len(cases) > 0 {
 			b.WriteString(viewsNone)
 		}
@@ -414,7 +427,7 @@ func viewsOf(with []string, lists map[string][]list, ledger bool, registry strin
 	}
 	if ledger && slices.Contains(with, schema.Sites) {
 		// At the end: if the ledger is deleted, reading views.sql fails here, and the views above are complete.
-		fmt.Fprintf(&b, viewsLedger, schema.MaxLedger)
+		b.WriteString(viewsLedger)
 		for _, table := range viewsLedgerTables {
 			fmt.Fprintf(&b, viewsLedgerTable, table)
 		}
@@ -424,6 +437,9 @@ func viewsOf(with []string, lists map[string][]list, ledger bool, registry strin
 			fmt.Fprintf(&b, viewsLedgerPaths, list)
 		}
 		b.WriteString("RESET VARIABLE bulkscan_ledger;\n")
+	}
+	if len(with) > 0 {
+		b.WriteString(viewsResetKinds)
 	}
 	text := b.String()
 	return []byte(text + viewsSum + schema.SumOf([]byte(text)) + "\n")
@@ -449,7 +465,7 @@ type registryRow struct {
 	Fallback  []string `json:"fallback"`
 }
 
-// registryView returns the view of a registry. For a nil registry it keeps the view in the existing file: compact and
+// registryView returns the tokens of a registry. For a nil registry it keeps those in the existing file: compact and
 // stats do not know the registry of the scan.
 func registryView(registry *tokens.Registry, before []byte) string {
 	if registry == nil {
