@@ -111,7 +111,8 @@ func (a *app) scanCommand() *cobra.Command {
 		Long: `scan reads lists of sites, fetches each one's robots.txt, judges it, and writes a dataset.
 
 Lists are plain lines (hosts or URLs), CSV as Tranco, Umbrella, Majestic, CrUX and Radar publish them, JSON lines, or
-Parquet, also as .gz, .zst, .xz or .zip; no INPUT, or -, is standard input. The same command again resumes where it was interrupted.
+Parquet, also as .gz, .zst, .xz or .zip; no INPUT, or -, is standard input, and a
+pipe such as <(zcat hosts.gz) is read like it. The same command again resumes where it was interrupted.
 
 With --format warc the inputs are archives, such as Common Crawl's *-robotstxt-*.warc.gz: their captures are judged as if they
 came now, a row an origin. No network requests are made.`,

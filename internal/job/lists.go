@@ -23,19 +23,19 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 )
 
-// openLists fixes what is read, and the scan's name. Standard input is copied to a file first where a dataset is written, so
-// that the scan knows its fingerprint and the same command resumes it.
+// openLists fixes what is read, and the scan's name. Standard input or another pipe is copied to a file first where a dataset is
+// written, so that the scan knows its fingerprint and the same command resumes it.
 func (j *Job) openLists(ctx context.Context) error {
 	j.paths = slices.Clone(j.Lists)
 	resumable := j.Store != nil
 	spool := resumable || j.Inputs.Format == inputs.WARC // archives are looked up in
 	for i, path := range j.paths {
-		if path != "-" || !spool {
+		if !isStream(path) || !spool {
 			continue
 		}
-		spooled, _, err := inputs.Spool(ctx, j.Inputs.Stdin, os.TempDir())
+		spooled, err := j.spool(ctx, path)
 		if err != nil {
-			return fmt.Errorf("cannot read standard input: %w", err)
+			return err
 		}
 		j.paths[i] = spooled
 		j.spooled = append(j.spooled, spooled)
@@ -69,10 +69,28 @@ func (j *Job) removeSpooled() {
 	}
 }
 
-// isStream reports whether a list can be read only once.
+// spool copies a stream to a file.
+func (j *Job) spool(ctx context.Context, path string) (string, error) {
+	name, stream := "standard input", j.Inputs.Stdin
+	if path != "-" {
+		file, err := os.Open(path) // #nosec G304 -- the user names it
+		if err != nil {
+			return "", err
+		}
+		defer file.Close()
+		name, stream = path, file
+	}
+	spooled, _, err := inputs.Spool(ctx, stream, os.TempDir())
+	if err != nil {
+		return "", fmt.Errorf("cannot read %s: %w", name, err)
+	}
+	return spooled, nil
+}
+
+// isStream reports whether a list can be read only once: standard input, a pipe, as of the shell's <(…), or a device.
 func isStream(path string) bool {
 	info, err := os.Stat(path)
-	return path == "-" || err == nil && !info.Mode().IsRegular()
+	return path == "-" || err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeDevice) != 0
 }
 
 // listed is what the manifest says of the lists.
@@ -195,7 +213,10 @@ func (j *Job) called(name string) string {
 func (j *Job) unspooled(err error) error {
 	if e, ok := errors.AsType[*inputs.Error](err); ok {
 		if name := j.called(e.File); name != e.File {
-			e.File = "standard input" + strings.TrimPrefix(name, "-")
+			if within, ok := strings.CutPrefix(name, "-"); ok {
+				name = "standard input" + within
+			}
+			e.File = name
 		}
 	}
 	return err
