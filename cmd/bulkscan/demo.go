@@ -45,6 +45,8 @@ func (a *app) demoCommand() *cobra.Command {
 		Long: `demo starts the built-in simulated web on loopback (thousands of virtual hosts over HTTP and TLS, with a name server of
 its own), makes a list of its hosts up, scans it with the ordinary pipeline, and prints the summary. It needs no
 network and no privileges.`,
+		Example: `  bulkscan demo
+  bulkscan demo -o demo --origins 1000 && bulkscan summary demo`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return a.demo(c.Context(), f) },
 	}

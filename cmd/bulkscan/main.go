@@ -143,12 +143,14 @@ and writes the answers as Parquet.
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetVersionTemplate(versionLine())
+	root.SetHelpFunc(a.help)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage(flagError(unknownFlag(c, err))) })
 	root.AddCommand(a.scanCommand(), a.demoCommand(), a.checkCommand(), a.testCommand(), a.summaryCommand(), a.diffCommand(), a.reportCommand(), a.statsCommand(), a.verifyCommand(), a.compactCommand(), a.historyCommand(), a.reauditCommand(), a.tokensCommand(), a.schemaCommand(), a.versionCommand(), a.manCommand(), a.helpCommand())
 	root.InitDefaultCompletionCmd("completion") // else it is added when it is called
 	for _, c := range root.Commands() {
+		addCompletion(c)
 		if c.Name() == "completion" {
 			c.Args, c.RunE = nil, unknownShell
 		}

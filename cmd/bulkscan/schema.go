@@ -21,8 +21,11 @@ func (a *app) schemaCommand() *cobra.Command {
 		names = append(names, table.Name)
 	}
 	c := &cobra.Command{
-		Use:       "schema [TABLE…]",
-		Short:     "Describe every table and column",
+		Use:   "schema [TABLE…]",
+		Short: "Describe every table and column",
+		Example: `  bulkscan schema
+  bulkscan schema sites
+  bulkscan schema --json`,
 		ValidArgs: names,
 		Args:      usageArgs(cobra.ArbitraryArgs),
 		RunE: func(_ *cobra.Command, args []string) error {

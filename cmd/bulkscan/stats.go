@@ -21,7 +21,9 @@ func (a *app) statsCommand() *cobra.Command {
 		Long: `stats computes token_stats and record_stats of one scan from what is committed, and replaces the ones before. A scan
 does this itself when it is complete; stats is for a scan that was interrupted and will not be resumed, and for other
 --tokens: with a list of names, token_stats has no rows but theirs. While the scan is written or compacted it is refused: bulkscan summary counts
-at any time, and writes nothing.`,
+at any time, and writes nothing. DIR is a folder, or s3://BUCKET/PREFIX; without it, bulkscan-out.`,
+		Example: `  bulkscan stats out
+  bulkscan stats out --tokens GPTBot,CCBot`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.interruptible(c.Context(), func(ctx context.Context) error {

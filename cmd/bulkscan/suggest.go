@@ -125,15 +125,21 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	var names []string
-	for _, c := range root.Commands() {
-		names = append(names, c.Name())
-	}
-	hint := didYouMean("", args[0], names, "")
+	hint := didYouMean("", args[0], commandNames(root), "")
 	if hint == "" && isSite(args[0]) {
 		hint = "; for one site: bulkscan check " + clipped(args[0])
 	}
 	return usagef("unknown command %q%s", clipped(args[0]), hint)
+}
+
+func commandNames(root *cobra.Command) []string {
+	var names []string
+	for _, c := range root.Commands() {
+		if !c.Hidden {
+			names = append(names, c.Name())
+		}
+	}
+	return names
 }
 
 // unknownShell is completion without the name of a shell that it knows.
@@ -151,8 +157,9 @@ func unknownShell(c *cobra.Command, args []string) error {
 // helpCommand is help, which refuses what it has nothing about.
 func (a *app) helpCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Print what --help prints",
+		Use:     "help [COMMAND]",
+		Short:   "Print what --help prints",
+		Example: "  bulkscan help scan",
 		RunE: func(c *cobra.Command, args []string) error {
 			subject, rest, err := c.Root().Find(args)
 			switch {

@@ -71,8 +71,17 @@ A NAME is a token or an alias of one, in any case; named ones are shown with all
 every one. The kind of a source says whose page it is: operator, or third-party; or unverified, where no copy of it was
 found that names the token. "checked" is the date of the copy that was read, if it tells one.
 
---tokens FILE lays rows of your own over it, here and in scan. The file has the form of the built-in one,
-audit/tokens/tokens.txt in the source: it explains itself in its first lines.`,
+--tokens FILE lays rows of your own over it, here and in scan:
+
+  name       | category | operator | fallback
+  MyBot      | ai       | My Group |
+  MyBot-News | ai       | My Group | MyBot
+
+A crawler is a line, | separates its columns, and # begins a comment line. The first line names the columns; only name is
+needed, the token as it stands in files. aliases are other spellings, and fallback the tokens whose group it follows where
+none names it; both with commas between them. category is ai, search, seo, social or a word of yours (default custom), purpose one of
+those that the list shows (other), operator who runs it (unknown), * whether it follows the group of * (yes or no; yes),
+source the page that documents it, kind whose page that is, checked the date of the copy that was read.`,
 		Example: `  bulkscan tokens --category ai --purpose training
   bulkscan tokens --operator OpenAI --long
   bulkscan tokens GPTBot`,

@@ -29,9 +29,10 @@ func versionLine() string {
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  usageArgs(cobra.NoArgs),
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  bulkscan version",
+		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			_, err := io.WriteString(a.stdout, versionLine())
 			return err

@@ -45,7 +45,7 @@ func drawBar(ctx context.Context, w io.Writer, look func() barState) {
 			bar.Finish()
 		case <-ticker.C:
 		}
-		s, width := look(), widthOf(w)-1 // some terminals begin a new line behind the last column
+		s, width := look(), Width(w)-1 // some terminals begin a new line behind the last column
 		count, facts := s.lay(width, pace.at(time.Now(), s.done))
 		form := barTemplate
 		if s.total == 0 {

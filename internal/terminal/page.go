@@ -127,11 +127,11 @@ type page struct {
 }
 
 func newPage(w io.Writer, when Color) *page {
-	return &page{out: bufio.NewWriter(w), colored: when.Colored(w), width: max(widthOf(w), minWidth)}
+	return &page{out: bufio.NewWriter(w), colored: when.Colored(w), width: max(Width(w), minWidth)}
 }
 
-// widthOf is how many columns a stream has for lines: those of its terminal, if it is one that says so.
-func widthOf(w io.Writer) int {
+// Width is how many columns a stream has for lines: those of its terminal, if it is one that says so.
+func Width(w io.Writer) int {
 	if file, ok := underlying(w); ok && isTerminal(file) {
 		if n := terminalWidth(file); n > 0 {
 			return n

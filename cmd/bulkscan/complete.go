@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/sink/commit"
+)
+
+// What a shell offers after TAB: the scripts of `bulkscan completion` ask the program itself.
+
+// offered are the values of flags and arguments, by their name.
+var offered = map[string]func(c *cobra.Command, args []string) []string{
+	"category":    fieldValues(tokens.Category),
+	"operator":    fieldValues(tokens.Operator),
+	"purpose":     fieldValues(tokens.Purpose),
+	"agent":       tokenNames,
+	"token":       tokenNames,
+	"sensitivity": tokenNames,
+	"color":       func(*cobra.Command, []string) []string { return []string{"auto", "always", "never"} },
+	"definition":  func(*cobra.Command, []string) []string { return report.DefinitionNames() },
+	"scan-id":     scansAtHand(func(m *commit.Manifest) string { return m.ScanID }),
+	"date":        scansAtHand(func(m *commit.Manifest) string { return m.ScanDate }),
+}
+
+// addCompletion makes a command offer the values of its flags and arguments.
+func addCompletion(c *cobra.Command) {
+	for flag, values := range offered {
+		if c.Flags().Lookup(flag) != nil {
+			_ = c.RegisterFlagCompletionFunc(flag, completion(values)) // it fails for flags that there are not
+		}
+	}
+	for flag, values := range choices {
+		if c.Flags().Lookup(flag) != nil {
+			_ = c.RegisterFlagCompletionFunc(flag, completion(func(*cobra.Command, []string) []string { return values }))
+		}
+	}
+	switch c.Name() {
+	case "tokens":
+		c.ValidArgsFunction = completion(tokenNames)
+	case "man", "help":
+		c.ValidArgsFunction = completion(func(c *cobra.Command, args []string) []string {
+			if len(args) > 0 {
+				return nil
+			}
+			return commandNames(c.Root())
+		})
+	case "diff":
+		c.ValidArgsFunction = inFolder(offered["date"])
+	case "history", "summary", "stats", "verify", "compact", "report", "reaudit":
+		c.ValidArgsFunction = inFolder(func(*cobra.Command, []string) []string { return nil })
+	}
+}
+
+// inFolder offers folders as the first argument, and then values.
+func inFolder(values func(c *cobra.Command, args []string) []string) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		}
+		return completion(values)(c, args, typed)
+	}
+}
+
+// completion offers those values that begin with what is typed; of a list with commas, with its last element.
+func completion(values func(c *cobra.Command, args []string) []string) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		before, last := "", typed
+		if comma := strings.LastIndexByte(typed, ','); comma >= 0 {
+			before, last = typed[:comma+1], typed[comma+1:]
+		}
+		var fit []string
+		for _, value := range values(c, args) {
+			if len(value) >= len(last) && strings.EqualFold(value[:len(last)], last) {
+				fit = append(fit, before+value)
+			}
+		}
+		return fit, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func fieldValues(field tokens.Field) func(*cobra.Command, []string) []string {
+	return func(*cobra.Command, []string) []string { return tokens.Default().Values(field) }
+}
+
+func tokenNames(*cobra.Command, []string) []string {
+	var names []string
+	for _, t := range tokens.Default().Tokens {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// scansAtHand returns what the scans of the dataset have: the one that the first argument names, or --out of scan, or that in the
+// default folder. An object store is not asked: TAB makes no network requests.
+func scansAtHand(of func(*commit.Manifest) string) func(*cobra.Command, []string) []string {
+	return func(c *cobra.Command, args []string) []string {
+		place := placeOf(args)
+		if out := c.Flags().Lookup("out"); c.Name() == "scan" && out != nil {
+			place = out.Value.String()
+		}
+		if strings.Contains(place, "://") {
+			return nil
+		}
+		st, err := openDataset(place)
+		if err != nil {
+			return nil
+		}
+		scans, _ := commit.Scans(context.Background(), st) // damaged ones are left out
+		var values []string
+		for _, scan := range scans {
+			values = append(values, of(scan))
+		}
+		slices.Sort(values)
+		return slices.Compact(values)
+	}
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/bulkscan/bulkscan/internal/terminal"
+)
+
+// What --help prints: the description, examples, and the flags in groups, wrapped to the width of the terminal.
+
+// flagGroup is a section of flags.
+type flagGroup struct {
+	title string
+	names []string
+}
+
+// mostUsed are shown first by scan.
+var mostUsed = flagGroup{"Most used", []string{"out", "config", "contact", "limit", "format", "column", "concurrency", "rate", "opt-out", "dry-run"}}
+
+// flagGroups are the sections of commands with many flags. A flag that is in none stands with the command's own.
+var flagGroups = []flagGroup{
+	{"Input", []string{"format", "column", "label-column", "limit", "sample", "shard", "workers", "tokens", "vantage", "list-id"}},
+	{"Output", []string{"out", "tables", "part-rows", "part-age", "no-compact", "no-publish", "warc-out"}},
+	{"Politeness", []string{"contact", "user-agent", "host-rate", "ip-rate", "rate", "dns-rate", "rates", "opt-out", "retries", "retry-after", "max-retry-after"}},
+	{"Network", []string{
+		"concurrency", "timeout", "connect-timeout", "tls-timeout", "header-timeout", "patience", "max-redirects", "max-body", "scheme", "no-fallback",
+		"resolver", "connect-to", "ipv4", "ipv6", "source-ip", "allow-private", "tls-min", "strict-tls", "ca-file",
+	}},
+	{"Resume", []string{"scan-id", "date", "restart", "repair"}},
+	{"Monitoring", []string{
+		"progress", "quiet", "verbose", "log-format", "log-level", "metrics-addr", "metrics-file", "max-error-rate", "allow-empty", "cpuprofile",
+	}},
+}
+
+// manyFlags is how many flags a command shows without groups.
+const manyFlags = 15
+
+// maxHelpWidth is the longest line that is easy to read.
+const maxHelpWidth = 110
+
+// help prints the help of a command.
+func (a *app) help(c *cobra.Command, _ []string) {
+	c.InitDefaultHelpFlag()
+	c.InitDefaultVersionFlag()
+	width := min(terminal.Width(a.stdout), maxHelpWidth)
+	var b strings.Builder
+	section := func(title, text string) { fmt.Fprintf(&b, "\n%s:\n%s\n", title, strings.TrimRight(text, "\n")) }
+	facts := func(title string, list []fact) {
+		var lines strings.Builder
+		column := 0
+		for _, f := range list {
+			column = max(column, utf8.RuneCountInString(f.name))
+		}
+		for _, f := range list {
+			text := strings.ReplaceAll(wrapped(f.meaning, width-column-4), "\n", "\n"+strings.Repeat(" ", column+4))
+			fmt.Fprintf(&lines, "  %-*s  %s\n", column, f.name, text)
+		}
+		section(title, lines.String())
+	}
+	text := c.Long
+	if text == "" {
+		text = c.Short + "."
+	}
+	b.WriteString(wrapped(text, width) + "\n")
+	use := c.UseLine()
+	if c.HasAvailableSubCommands() {
+		use = c.CommandPath() + " COMMAND [flags] [ARGUMENT…]"
+	}
+	section("Usage", "  "+use)
+	if c.Example != "" {
+		section("Examples", c.Example)
+	}
+	var commands []fact
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			commands = append(commands, fact{sub.Name(), sub.Short})
+		}
+	}
+	if len(commands) > 0 {
+		facts("Commands", commands)
+	}
+	for _, group := range groupsOf(c) {
+		set := pflag.NewFlagSet("", pflag.ContinueOnError)
+		set.SortFlags = false
+		for _, name := range group.names {
+			set.AddFlag(c.Flags().Lookup(name))
+		}
+		section(group.title, set.FlagUsagesWrapped(width))
+	}
+	if !c.HasParent() {
+		facts("Environment", variables)
+		facts("Exit codes", exitCodes)
+		b.WriteString("\n" + wrapped("`bulkscan COMMAND --help` has the flags and examples of a command. Settings in a file: docs/configuration.md.", width) + "\n")
+	} else {
+		b.WriteString("\nEnvironment and exit codes: bulkscan --help\n")
+	}
+	_, _ = io.WriteString(a.stdout, b.String()) // a reader that has gone needs no help
+}
+
+// groupsOf divides the flags of a command that are not hidden.
+func groupsOf(c *cobra.Command) []flagGroup {
+	own := flagGroup{title: "Flags"}
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			own.names = append(own.names, f.Name)
+		}
+	})
+	if len(own.names) <= manyFlags {
+		return []flagGroup{own}
+	}
+	var groups []flagGroup
+	take := func(from flagGroup) {
+		group := flagGroup{title: from.title}
+		for _, name := range from.names {
+			if i := slices.Index(own.names, name); i >= 0 {
+				group.names, own.names = append(group.names, name), slices.Delete(own.names, i, i+1)
+			}
+		}
+		if len(group.names) > 0 {
+			groups = append(groups, group)
+		}
+	}
+	if c.Name() == "scan" {
+		take(mostUsed)
+	}
+	for _, group := range flagGroups {
+		take(group)
+	}
+	if c.Name() == "scan" {
+		own.title = "Other"
+		return append(groups, own)
+	}
+	return append([]flagGroup{own}, groups...)
+}
+
+// wrapped breaks the lines of a text anew. Those that begin with a space stay as they are.
+func wrapped(text string, width int) string {
+	var b strings.Builder
+	column := 0
+	for i, line := range strings.Split(text, "\n") {
+		if line == "" || line[0] == ' ' || column == 0 {
+			if i > 0 {
+				b.WriteByte('\n')
+			}
+			column = 0
+		}
+		if line == "" || line[0] == ' ' {
+			b.WriteString(line)
+			continue
+		}
+		for word := range strings.FieldsSeq(line) {
+			size := utf8.RuneCountInString(word)
+			switch {
+			case column == 0:
+			case column+1+size > width:
+				b.WriteByte('\n')
+				column = 0
+			default:
+				b.WriteByte(' ')
+				column++
+			}
+			b.WriteString(word)
+			column += size
+		}
+	}
+	return b.String()
+}
