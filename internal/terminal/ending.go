@@ -29,7 +29,11 @@ func Ending(w io.Writer, e *report.Ending, o EndingOptions) error {
 	if all > 0 {
 		how = fmt.Sprintf("%s of %s sites answered (%s)", number(a.Answered), number(all), percentOf(a.Answered, all))
 	}
-	p.flow(0, words(styled(bold, "Scan %s:", e.ScanID), textf("%s, in %s.", how, spanText(o.Took))))
+	took := ", in "
+	if e.AlreadyKept > 0 {
+		took = "; this run took "
+	}
+	p.flow(0, words(styled(bold, "Scan %s:", e.ScanID), text(how+took+spanText(o.Took)+".")))
 	t := &table{indent: indent, wrap: true}
 	fact := func(name string, n int64, format string, args ...any) {
 		t.add(styled(dim, "%s", name), piece{text: number(n), right: true}, textf(format, args...))
@@ -74,13 +78,13 @@ func Ending(w io.Writer, e *report.Ending, o EndingOptions) error {
 	return p.end()
 }
 
-// kindsText names outcomes with their numbers.
+// kindsText names outcomes with their numbers. A line does not end within what semicolons separate.
 func kindsText(counts []report.Count) string {
 	var list []string
 	for _, c := range counts {
 		list = append(list, c.Value+" "+number(c.Rows))
 	}
-	return strings.Join(list, ", ")
+	return strings.Join(list, "; ")
 }
 
 // mostBlocked names the first tokens with their shares.
