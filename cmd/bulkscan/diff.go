@@ -225,5 +225,5 @@ func scanNamed(scans []*commit.Manifest, dir, name, observer string) (*commit.Ma
 			kind += " by the same observer"
 		}
 	}
-	return nil, fmt.Errorf("no %s in %s; there are %s", kind, clipped(dir), strings.Join(known, ", "))
+	return nil, fmt.Errorf("no %s in %s; there are %s", kind, clipped(dir), lastOf(known))
 }

@@ -121,9 +121,19 @@ func (a *app) openScan(ctx context.Context, dir string, choice scanChoice) (stor
 		if choice.date != "" {
 			wanted = strings.TrimPrefix(wanted+" of "+choice.date, " ")
 		}
-		return nil, nil, fmt.Errorf("no scan %s in %s; there are %s", wanted, dir, strings.Join(known, ", "))
+		return nil, nil, fmt.Errorf("no scan %s in %s; there are %s", wanted, dir, lastOf(known))
 	}
 	return st, &found{chosen: scans[at], others: slices.Concat(scans[:at], scans[at+1:])}, nil
+}
+
+// lastOf lists the last ten of some names, and says how many come before.
+func lastOf(names []string) string {
+	const most = 10
+	text := strings.Join(names[max(0, len(names)-most):], ", ")
+	if more := len(names) - most; more > 0 {
+		text = fmt.Sprintf("%d before, and %s", more, text)
+	}
+	return text
 }
 
 // comesBefore reports whether a scan is meant rather than one that started earlier.
