@@ -202,7 +202,7 @@ func (b *builder) ranks() figure {
 		v.Headline = rankHeadline(b.survey.Lines[0], d, values[0], limits)
 		n := len(b.survey.Lines)
 		v.Plots = []any{newLines(id, v.Headline, x, names[:n], values[:n])}
-		if n < len(names) {
+		if n < len(names) && len(limits) > 1 { // a plot of one point says no more than the table
 			v.Plots = append(v.Plots, newMultiples(names[n:], values[n:]))
 		}
 		var cells [][]any
@@ -280,12 +280,11 @@ func (b *builder) suffixes() figure {
 	for _, row := range rows {
 		bar := bar{Name: "." + plain(t.text(row, "tld")), Under: things(t.number(row, "of"), "site"), Value: percent(t.share(row, "share"))}
 		for _, other := range t.where("tld", t.text(row, "tld")) {
-			class := "stroke"
-			if t.text(other, "token") == "GPTBot" {
-				class = "spot"
+			if t.text(other, "token") != "GPTBot" {
+				bar.Parts = append(bar.Parts, part{Class: "stroke", X: along(t.share(other, "share") / scale)})
 			}
-			bar.Parts = append(bar.Parts, part{Class: class, X: along(t.share(other, "share") / scale)})
 		}
+		bar.Parts = append(bar.Parts, part{Class: "spot", X: along(t.share(row, "share") / scale)}) // the last is on top
 		chart.Rows = append(chart.Rows, bar)
 	}
 	v.Plots = []any{chart}

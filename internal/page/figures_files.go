@@ -108,15 +108,23 @@ func (b *builder) logarithmic(id, kind, unit string, title string, marks ...floa
 		i := int(math.Round(math.Log2(value(row, "from")/low) / step))
 		bins[max(0, min(i, len(bins)-1))].sites += t.number(row, "sites")
 	}
-	c := newColumns(id, title, "sites", bins)
-	for i := 0; i <= len(bins); i += max(1, len(bins)/6) {
-		c.X = append(c.X, tick{along(float64(i) / float64(len(bins))), amount(low*math.Exp2(float64(i)*step), unit)})
-	}
+	c := newColumns(id, title, "site", bins)
+	c.X = powers(low, high, unit)
 	for i, q := range marks {
 		c.Marks = append(c.Marks, newMark(math.Log2(q/low)/(step*float64(len(bins))), []string{"median ", "99% below "}[i]+amount(q, unit)))
 	}
 	c.Description = fmt.Sprintf("%s sites from %s to %s", grouped(total), amount(low, unit), amount(high, unit))
 	return c, total
+}
+
+// powers are the ticks of a scale of bytes or milliseconds: at most eight powers of two.
+func powers(low, high float64, unit string) (ticks []tick) {
+	from, to := math.Log2(low), math.Log2(high)
+	first := math.Ceil(from - 1e-9)
+	for p, every := first, math.Ceil((to-first+1e-9)/8); p <= to+1e-9; p += max(1, every) {
+		ticks = append(ticks, tick{along((p - from) / (to - from)), amount(math.Exp2(p), unit)})
+	}
+	return ticks
 }
 
 // amount writes bytes or milliseconds shortly.
@@ -218,7 +226,7 @@ func (b *builder) scores() figure {
 	for _, score := range s.Scores {
 		bins = append(bins, bin{fmt.Sprintf("score %.1f to %.1f", score.From, score.To), "blocked", score.Rows, false, false})
 	}
-	c := newColumns("scores", v.Headline, "sites", bins)
+	c := newColumns("scores", v.Headline, "site", bins)
 	for i := range 6 {
 		c.X = append(c.X, tick{along(float64(i) / 5), fmt.Sprintf("%.1f", float64(i)/5)})
 	}

@@ -13,7 +13,7 @@ func (b *builder) numberBlocked() figure {
 	t := b.table("ai-tokens-blocked")
 	total := t.sum(t.Rows, "sites")
 	v := variant{Subtitle: b.subtitle("Definition full, by name or by *. Of sites with rules", total), Warning: warning(total),
-		Caveat: "A site that blocks * entirely blocks all tokens that heed it: the bar at the far end. The bar of sites that block none stands apart."}
+		Caveat: "A site that blocks * entirely blocks all tokens that heed it: the bar at the far end. The bar of sites that block none stands apart, and is cut off where it is higher than all others."}
 	if total == 0 {
 		v.Headline, v.Empty = "No site has rules", "Without rules nothing is blocked."
 		return b.single("count", "Tokens per site", v)
@@ -38,13 +38,15 @@ func (b *builder) numberBlocked() figure {
 	for n := int64(1); n <= last; n++ {
 		bins = append(bins, bin{label: things(n, "token"), class: "blocked", sites: counts[n], gap: n == 1})
 	}
-	c := newColumns("count", v.Headline, "sites", bins)
+	c := newColumns("count", v.Headline, "site", bins)
 	units := float64(len(bins) + 1)
 	c.X = []tick{{along(0.5 / units), "none"}}
 	for n := int64(10); n <= last; n += 10 * (1 + last/100) {
 		c.X = append(c.X, tick{along((float64(n) + 1.5) / units), grouped(n)})
 	}
-	c.Marks = []mark{newMark(0.5/units, grouped(none)+" block none: a bar cut off")}
+	if none > 0 {
+		c.Marks = []mark{{At: along(0.5 / units), Label: grouped(none) + " block none", Plain: true}}
+	}
 	c.Description = fmt.Sprintf("%s block none, %s at least one, %s all of the last bar", grouped(none), grouped(more), grouped(counts[last]))
 	v.Plots = []any{c}
 	return b.single("count", "Tokens per site", v, "ai-tokens-blocked")

@@ -254,11 +254,7 @@ func (b *builder) firstBlocked() figure {
 
 // inCounts labels lines of shares of a number as counts.
 func (l *lines) inCounts(whole int64, names []string, ends map[string]int64) {
-	for i := range l.Y {
-		l.Y[i].Label = ""
-	}
-	l.Y[len(l.Y)-1].Label = grouped(whole)
-	l.Y[0].Label = "0"
+	l.Y = countLevels(linesHeight, niceCounts(whole), whole, whole)
 	for i, name := range names {
 		l.Series[i].Value = grouped(ends[name])
 		l.Series[i].Dots = nil

@@ -84,6 +84,17 @@ func niceScale(most float64) (top, step float64) {
 	return 1, 0.2
 }
 
+// niceCounts returns the step of about four ticks of a scale of numbers from 0 to most.
+func niceCounts(most int64) int64 {
+	for unit := int64(1); ; unit *= 10 {
+		for _, step := range []int64{unit, 2 * unit, 5 * unit} {
+			if most <= 5*step {
+				return step
+			}
+		}
+	}
+}
+
 // lines are shares along ranks or dates, one line a token.
 type lines struct {
 	ID, Title, Description string
@@ -246,9 +257,12 @@ type columns struct {
 type mark struct {
 	At, Label string
 	Before    bool
+	Plain     bool // without the line
 }
 
-func newMark(at float64, label string) mark { return mark{along(at), label, at > 0.6} }
+func newMark(at float64, label string) mark {
+	return mark{At: along(at), Label: label, Before: at > 0.6}
+}
 
 type column struct{ X, W, Y, H, Class, Title string }
 
@@ -274,23 +288,32 @@ func newColumns(id, title, of string, bins []bin) *columns {
 			units++
 		}
 	}
+	step := niceCounts(most)
+	top := (most + step - 1) / step * step
 	at := 0.0
 	for _, b := range bins {
 		if b.gap {
 			at++
 		}
-		h := columnsHeight * min(1, float64(b.sites)/float64(most))
+		h := columnsHeight * min(1, float64(b.sites)/float64(top))
 		if b.sites == 0 {
 			at++
 			continue
 		}
-		c.Bars = append(c.Bars, column{along(at / units), along(0.92 / units), across(columnsHeight - h), across(h), b.class, b.label + ": " + grouped(b.sites) + " " + of})
+		c.Bars = append(c.Bars, column{along(at / units), along(0.92 / units), across(columnsHeight - h), across(h), b.class, b.label + ": " + things(b.sites, of)})
 		at++
 	}
-	for _, part := range []float64{0.5, 1} {
-		c.Y = append(c.Y, level{At: across(columnsHeight * (1 - part)), Text: across(columnsHeight*(1-part) + 4), Label: grouped(int64(math.Round(part * float64(most))))})
-	}
+	c.Y = countLevels(columnsHeight, step, top, top)
 	return c
+}
+
+// countLevels are the ticks of a scale of numbers from 0 to top, up to most.
+func countLevels(height float64, step, most, top int64) (levels []level) {
+	for n := int64(0); n <= most; n += step {
+		y := height * (1 - float64(n)/float64(top))
+		levels = append(levels, level{At: across(y), Text: across(y + 4), Label: grouped(n)})
+	}
+	return levels
 }
 
 // matrix shows shares of pairs by darkness, for wide screens, and the strongest pairs for narrow ones.

@@ -56,6 +56,12 @@ addEventListener("click", (event) => {
 addEventListener("hashchange", restore);
 if (location.hash) restore();
 
+// On a narrow screen the list of sections is folded.
+const narrow = matchMedia("(max-width: 1000px)");
+const fold = () => { document.querySelector("nav details").open = !narrow.matches; };
+narrow.addEventListener("change", fold);
+fold();
+
 // The list of sections marks the one in view.
 const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
 const seen = new IntersectionObserver((entries) => {
