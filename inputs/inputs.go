@@ -7,7 +7,7 @@
 // them and counts. fingerprint.go identifies a list by its contents, so that a scan can be resumed.
 //
 // Every physical line advances Entry.Seq by one, be it blank, a comment, a header or broken. A line is an entry, a
-// reject, skipped (blank, comment, header) or left out by sampling. Stats counts each.
+// reject, skipped (blank, comment, header), left out by sampling or of another share. Stats counts each.
 package inputs
 
 import (
@@ -52,6 +52,8 @@ type Reject struct {
 	Line   uint64 // 1-based, in that file
 	Text   string // the line as it is, cut at MaxText bytes; may hold any bytes
 	Reason string
+	// Duplicate says that the line is an origin that was returned before.
+	Duplicate bool
 }
 
 // Options say how to read. The zero value detects everything and takes every entry.
@@ -65,6 +67,9 @@ type Options struct {
 	// Sample, between 0 and 1, keeps that share of the hosts. A hash of the host chooses: the same hosts in every run
 	// and every list. 0 and 1 keep all.
 	Sample float64
+	// Mine, if not nil, reports whether an entry belongs to the share of the list that is read. Other entries are
+	// neither returned nor remembered as duplicates.
+	Mine func(origin.Origin) bool
 	// Reject, if not nil, receives each line without an origin, in order, during Next. Its error ends the reading.
 	Reject func(Reject) error
 	// Stdin is the input "-".
@@ -80,8 +85,8 @@ type Options struct {
 	TempDir string
 }
 
-// Stats counts what a Reader has read. Lines = Entries + Rejects + Skipped + LeftOut, except for the line at which an
-// error or the limit ended the reading.
+// Stats counts what a Reader has read. Lines = Entries + Rejects + Skipped + LeftOut + Elsewhere, except for the line at
+// which an error or the limit ended the reading.
 type Stats struct {
 	Lines       uint64
 	Entries     uint64
@@ -89,6 +94,7 @@ type Stats struct {
 	Duplicates  uint64
 	Skipped     uint64 // blank lines, comments, headers
 	LeftOut     uint64 // by Options.Sample
+	Elsewhere   uint64 // not Options.Mine
 	DedupeBytes int64  // memory held to know duplicates
 	DedupeDisk  int64  // bytes of the temporary file for finding duplicates
 	Files       []FileStats
@@ -259,11 +265,15 @@ func (r *Reader) step() (Entry, bool, error) {
 		r.stats.Skipped++
 		return Entry{}, false, nil
 	case reason != "":
-		return Entry{}, false, r.reject(line, reason)
+		return Entry{}, false, r.reject(line, reason, false)
 	}
 	entry, reason := r.entry()
 	if reason != "" {
-		return Entry{}, false, r.reject(line, reason)
+		return Entry{}, false, r.reject(line, reason, false)
+	}
+	if r.opt.Mine != nil && !r.opt.Mine(entry.Origin) {
+		r.stats.Elsewhere++
+		return Entry{}, false, nil
 	}
 	if r.opt.Sample > 0 && !Sampled(entry.Origin.Host(), r.opt.Sample) {
 		r.stats.LeftOut++
@@ -275,7 +285,7 @@ func (r *Reader) step() (Entry, bool, error) {
 	}
 	if !fresh {
 		r.stats.Duplicates++
-		return Entry{}, false, r.reject(line, "duplicate of an earlier entry")
+		return Entry{}, false, r.reject(line, "duplicate of an earlier entry", true)
 	}
 	entry.Seq = seq
 	r.stats.Entries++
@@ -348,7 +358,7 @@ func (r *Reader) label(b []byte) string {
 	return s
 }
 
-func (r *Reader) reject(line []byte, reason string) error {
+func (r *Reader) reject(line []byte, reason string, duplicate bool) error {
 	r.stats.Rejects++
 	if r.opt.Reject == nil {
 		return nil
@@ -356,7 +366,7 @@ func (r *Reader) reject(line []byte, reason string) error {
 	if len(line) > MaxText {
 		line = line[:MaxText]
 	}
-	return r.opt.Reject(Reject{Input: r.name, Line: r.line, Text: string(line), Reason: reason})
+	return r.opt.Reject(Reject{Input: r.name, Line: r.line, Text: string(line), Reason: reason, Duplicate: duplicate})
 }
 
 // nextStream opens the next file or member and detects what it is.

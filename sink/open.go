@@ -16,6 +16,8 @@ import (
 // Open takes the scan's lock, begins or compares its manifest, deletes files of its shard without a commit, and returns
 // a Writer. Cancelling the context ends the opening, but not the Writer, which keeps only its values.
 //
+// With Options.Shares it is the share's lock, and the files of other shares are left alone (see share.go).
+//
 // Errors to distinguish: *commit.HeldError if another process writes the scan, *commit.ChangedError if it cannot be
 // resumed, *commit.LostError if data is missing, *IntactError if there is nothing to repair, *commit.StoreError if the
 // store is full or not writable.
@@ -23,6 +25,9 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	if err := o.complete(now); err != nil {
 		return nil, fmt.Errorf("cannot open the dataset: %w", err)
+	}
+	if o.Shares > 0 {
+		return openShare(ctx, st, &o, now)
 	}
 	lock, err := commit.TakeLock(ctx, st, o.ScanID, "", now)
 	if err != nil {
@@ -164,15 +169,19 @@ func (w *Writer) announce(ctx context.Context, past *commit.History) error {
 	if err := m.Write(ctx, w.store); err != nil || o.Sidecar == nil {
 		return err
 	}
-	err := o.Sidecar.Begin(ctx, SidecarScan{
-		ID: o.ScanID, Shard: o.Shard, StartedAt: m.StartedAt, Restarted: restarted, Next: w.next,
-		Counts: func(part int) bool { return past.Counts(o.Shard, part) },
-	})
-	if err != nil || !restarted {
+	if err := w.beginSidecar(ctx, past, restarted); err != nil || !restarted {
 		return err
 	}
 	m.Restarting = false
 	return m.Write(ctx, w.store)
+}
+
+func (w *Writer) beginSidecar(ctx context.Context, past *commit.History, restarted bool) error {
+	o := &w.options
+	return o.Sidecar.Begin(ctx, SidecarScan{
+		ID: o.ScanID, Shard: o.Shard, StartedAt: w.manifest.StartedAt, Restarted: restarted, Next: w.next,
+		Counts: func(part int) bool { return past.Counts(o.Shard, part) },
+	})
 }
 
 // cleanShard deletes files of this shard without a commit, and leftovers of a compaction. It checks that committed

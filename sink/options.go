@@ -18,6 +18,7 @@ type Options struct {
 	ScanID string // see commit.CheckScanID
 	Date   string // scan_date of a new scan, YYYY-MM-DD; "" is today in UTC; a resumed scan keeps its date
 	Shard  string // letters and digits; "" is "0"
+	Shares int    // the scan is written in so many shares, and Shard is the number of one, from 0; 0: it is written as a whole
 
 	Tables   []string      // of schema.AllTables; nil is all
 	PartRows int           // a part is full at this number of sites, or earlier if they are large; 0 is 50,000

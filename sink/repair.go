@@ -155,7 +155,7 @@ func (r *repairing) unseen(ctx context.Context) error {
 			known[commits[i].Key()] = true
 		}
 	}
-	files, err := commit.PartFiles(ctx, r.store, r.options.ScanID, r.manifest.ScanDate)
+	files, err := commit.PartFiles(ctx, r.store, r.options.ScanID, r.manifest.ScanDate, "")
 	if err != nil {
 		return err
 	}

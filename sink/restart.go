@@ -52,8 +52,10 @@ func deleteScan(ctx context.Context, st store.Store, lock store.Unlocker, o *Opt
 			return fail(err)
 		}
 	}
-	if err := removeAll(ctx, st, commit.FilesFolder(o.ScanID), everything); err != nil {
-		return fail(err)
+	for _, folder := range []string{commit.FilesFolder(o.ScanID), commit.SharesFolder(o.ScanID)} {
+		if err := removeAll(ctx, st, folder, everything); err != nil {
+			return fail(err)
+		}
 	}
 	for _, name := range append(records, commit.RejectsName(o.ScanID)) {
 		if err := st.Delete(ctx, name); err != nil {

@@ -21,7 +21,7 @@ func newManifest(o *Options, now time.Time) *commit.Manifest {
 		ToolVersion: o.ToolVersion, RegistryVersion: o.Registry.Version,
 		Check:    commit.Check{ID: audit.CheckID, Version: audit.CheckVersion, Suite: audit.CheckSuite},
 		Observer: o.Observer, ListID: o.ListID,
-		Tables: o.Tables, Config: o.Config, Inputs: o.Inputs, Rejudged: o.Source,
+		Tables: o.Tables, Config: o.Config, Inputs: o.Inputs, Shares: o.Shares, Rejudged: o.Source,
 	}
 }
 
@@ -32,7 +32,10 @@ func resume(m *commit.Manifest, o *Options, now time.Time) error {
 		if was == is {
 			return nil
 		}
-		return &commit.ChangedError{ScanID: m.ScanID, What: what, Was: was, Now: is}
+		return &commit.ChangedError{ScanID: m.ScanID, What: what, Was: was, Now: is, Share: o.Shares > 0}
+	}
+	if o.Shares == 0 && m.Uncollected() {
+		return &commit.UncollectedError{ScanID: m.ScanID, N: m.Shares}
 	}
 	errs := []error{
 		changed("what is judged again", m.Rejudged.Identity(), o.Source.Identity()),
@@ -50,6 +53,9 @@ func resume(m *commit.Manifest, o *Options, now time.Time) error {
 			errs = append(errs, changed(fmt.Sprintf("the fingerprint of input %.200s", o.Inputs[i].Name), m.Inputs[i].String(), o.Inputs[i].String()))
 		}
 	}
+	if o.Shares > 0 {
+		errs = append(errs, changed("the number of shares", fmt.Sprint(m.Shares), fmt.Sprint(o.Shares)))
+	}
 	errs = append(errs, changedSettings(m.Config, o.Config, changed),
 		changed("the observer", m.Observer.String(), o.Observer.String()), changed("--list-id", m.ListID, o.ListID))
 	if err := first(errs); err != nil {
@@ -61,9 +67,10 @@ func resume(m *commit.Manifest, o *Options, now time.Time) error {
 }
 
 // judgedBy returns the version with which the scan may be resumed. A scan that fetches sites may change its version. A
-// scan of stored sites may not: its differences would mix the rules of two versions.
+// scan of stored sites may not: its differences would mix the rules of two versions. Nor may a share: all of a scan have
+// one version.
 func judgedBy(m *commit.Manifest, o *Options) string {
-	if o.Source == nil {
+	if o.Source == nil && o.Shares == 0 {
 		return o.ToolVersion
 	}
 	return m.ToolVersion
@@ -136,6 +143,9 @@ func loadManifest(ctx context.Context, st store.Store, o *Options, now time.Time
 		return nil, fmt.Errorf("nothing to repair: scan %s is being restarted, and the restart was interrupted; the same command without --repair continues it", o.ScanID)
 	case errors.Is(err, store.ErrNotExist) && !o.Restart:
 		return newManifest(o, now), nil
+	}
+	if err == nil && m.Uncollected() && o.Restart {
+		return nil, &commit.UncollectedError{ScanID: o.ScanID, N: m.Shares} // shares may be being written
 	}
 	if o.Restart || err == nil && m.Restarting {
 		// A restart may delete only a scan that can be made again from the same stored one. Any other scan, which

@@ -33,6 +33,7 @@ type Writer struct {
 	options  Options
 	manifest *commit.Manifest
 	lock     store.Unlocker
+	share    *commit.Share     // nil for a whole scan
 	done     *roaring64.Bitmap // sites of earlier runs
 	lost     int64             // sites that the complete scan had and has lost
 	begun    int               // number of the first part
@@ -229,34 +230,40 @@ func (w *Writer) Complete(ctx context.Context) error {
 	if err := w.flush(ctx); err != nil {
 		return err
 	}
-	id, date := w.options.ScanID, w.options.Date
-	err := errors.Join(
-		commit.SweepParts(ctx, w.store, id, date),
-		commit.SweepFiles(ctx, w.store, commit.RejectsName(id), commit.StatsName(schema.TokenStats, date, id), commit.StatsName(schema.RecordStats, date, id), views.Name, index.Name))
-	if err != nil {
-		return err
-	}
-	commits, err := commit.Commits(ctx, w.store, id)
-	if err != nil {
-		return err
-	}
-	recorded, err := commit.ListFileRecords(ctx, w.store, id)
-	if err != nil {
-		return err
-	}
 	if w.finished == nil || w.next > w.begun || w.manifest.Repairing { // else its rows are those of before
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		w.finished = &now
 	}
-	w.manifest.State, w.manifest.FinishedAt, w.manifest.Counts, w.manifest.Recorded = commit.Complete, w.finished, commit.CountCommits(commits), recorded
-	w.manifest.Repairing, w.manifest.Publication = false, commit.PublicationDone
-	if w.options.NoPublish {
-		w.manifest.Publication = commit.PublicationPending
-	}
-	if err := w.manifest.Write(ctx, w.store); err != nil {
+	w.manifest.FinishedAt = w.finished
+	return complete(ctx, w.store, w.manifest, w.options.NoPublish)
+}
+
+// complete marks a scan as complete. The scan's lock is held.
+func complete(ctx context.Context, st store.Store, m *commit.Manifest, noPublish bool) error {
+	id, date := m.ScanID, m.ScanDate
+	err := errors.Join(
+		commit.SweepParts(ctx, st, id, date, ""),
+		commit.SweepFiles(ctx, st, commit.RejectsName(id), commit.StatsName(schema.TokenStats, date, id), commit.StatsName(schema.RecordStats, date, id), views.Name, index.Name))
+	if err != nil {
 		return err
 	}
-	return index.Update(ctx, w.store)
+	commits, err := commit.Commits(ctx, st, id)
+	if err != nil {
+		return err
+	}
+	recorded, err := commit.ListFileRecords(ctx, st, id)
+	if err != nil {
+		return err
+	}
+	m.State, m.Counts, m.Recorded = commit.Complete, commit.CountCommits(commits), recorded
+	m.Repairing, m.Publication = false, commit.PublicationDone
+	if noPublish {
+		m.Publication = commit.PublicationPending
+	}
+	if err := m.Write(ctx, st); err != nil {
+		return err
+	}
+	return index.Update(ctx, st)
 }
 
 // Close commits the open part and releases the scan's lock. It does not mark the scan as complete: an interrupted scan

@@ -29,6 +29,7 @@ const (
 	exitUsage     = 2
 	exitThreshold = 3
 	exitDamaged   = 4
+	exitAgain     = 75  // EX_TEMPFAIL: an engine may run the same again
 	exitInt       = 130 // 128 + SIGINT
 	exitTerm      = 143 // 128 + SIGTERM
 )
@@ -147,7 +148,7 @@ and writes the answers as Parquet.
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage(flagError(unknownFlag(c, err))) })
-	root.AddCommand(a.scanCommand(), a.demoCommand(), a.checkCommand(), a.testCommand(), a.summaryCommand(), a.diffCommand(), a.reportCommand(), a.statsCommand(), a.verifyCommand(), a.compactCommand(), a.historyCommand(), a.reauditCommand(), a.tokensCommand(), a.schemaCommand(), a.versionCommand(), a.manCommand(), a.helpCommand())
+	root.AddCommand(a.scanCommand(), a.demoCommand(), a.checkCommand(), a.testCommand(), a.summaryCommand(), a.diffCommand(), a.reportCommand(), a.statsCommand(), a.verifyCommand(), a.compactCommand(), a.collectCommand(), a.statusCommand(), a.historyCommand(), a.reauditCommand(), a.tokensCommand(), a.schemaCommand(), a.versionCommand(), a.manCommand(), a.helpCommand())
 	root.InitDefaultCompletionCmd("completion") // else it is added when it is called
 	for _, c := range root.Commands() {
 		addCompletion(c)

@@ -59,8 +59,10 @@ func (w *world) scan(t *testing.T, out string, flags ...string) *process {
 func (w *world) arguments(t *testing.T, out string, connectTo []string, flags ...string) []string {
 	t.Helper()
 	ca := filepath.Join(filepath.Dir(w.list), "ca.pem")
-	if err := os.WriteFile(ca, w.web.CAPEM(), 0o644); err != nil {
-		t.Fatal(err)
+	if _, err := os.Stat(ca); err != nil { // else another process may be reading it
+		if err := os.WriteFile(ca, w.web.CAPEM(), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	args := []string{"scan", w.list, "-o", out, "--scan-id", "s", "--resolver", w.web.DNSAddr().String(), "--ca-file", ca, "--allow-private",
 		"--host-rate", "0", "--ip-rate", "0", "--dns-rate", "0", "--retry-after", "0s", "--timeout", "3s", "--concurrency", "200", "--progress", "none"}

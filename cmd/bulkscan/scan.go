@@ -32,6 +32,8 @@ import (
 // scanFlags are the flags of scan.
 type scanFlags struct {
 	fetchFlags
+	endBounds
+	shareFlags
 
 	out                 string
 	format              string
@@ -52,8 +54,6 @@ type scanFlags struct {
 	partAge             time.Duration
 	progress            string
 	logFormat, logLevel string
-	maxErrorRate        float64
-	allowEmpty          bool
 	quiet, verbose      bool
 	cpuProfile          string
 	metricsAddr         string
@@ -92,13 +92,13 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "only errors, and no progress; --log-level and --progress do not count")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "everything, as --log-level debug has it")
-	flags.Float64Var(&f.maxErrorRate, "max-error-rate", 0, "exit with 3 when more than this share of the origins got no answer (0: never)")
-	flags.BoolVar(&f.allowEmpty, "allow-empty", false, "exit with 0 also when the list has no usable site, or no site answered (else 3)")
+	f.endBounds.add(flags)
 	flags.StringVar(&f.metricsAddr, "metrics-addr", "", "HOST:PORT at which a Prometheus may read how the scan goes on (docs/METRICS.md)")
 	flags.StringVar(&f.metricsFile, "metrics-file", "", "file that says the same to a node_exporter's textfile collector, every 15 s and at the end")
 	flags.StringVar(&f.warcOut, "warc-out", "", "folder, or s3://BUCKET/PREFIX, for an archive of every exchange in WARC files (docs/archives.md)")
 	flags.BoolVar(&f.noCompact, "no-compact", false, "at the end, leave the parts as they are: bulkscan compact merges them")
 	flags.BoolVar(&f.noPublish, "no-publish", false, "at the end, leave the scan out of index, views and history: the same command without it publishes")
+	f.shareFlags.add(flags)
 	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "file for a profile of the processor, by stage: go tool pprof -tags FILE")
 }
 
@@ -151,7 +151,7 @@ func settings(flags *pflag.FlagSet) []commit.Setting {
 // ofThisRun are the flags that are no settings of a scan: they say what this run of it does, or where on this machine.
 var ofThisRun = map[string]bool{
 	"help": true, "restart": true, "repair": true, "out": true, "cpuprofile": true, "metrics-addr": true, "metrics-file": true, "warc-out": true,
-	"no-compact": true, "no-publish": true, "allow-empty": true, "quiet": true, "verbose": true, "config": true, "print-config": true,
+	"no-compact": true, "no-publish": true, "allow-empty": true, "quiet": true, "verbose": true, "config": true, "print-config": true, "shard": true, "collect": true,
 }
 
 // changesAnswers are the flags with which another value may give other rows, so that a scan cannot be resumed with it.
@@ -177,6 +177,9 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 		return err
 	}
 	if err := noSite(paths); err != nil {
+		return err
+	}
+	if err := f.shard(os.Getenv, log); err != nil {
 		return err
 	}
 	endProfile, err := f.profile()
@@ -235,7 +238,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 		return true
 	})
 	defer endSignals()
-	defer func() { err = interrupted(err, code()) }()
+	defer func() { err = f.ended(interrupted(err, code())) }()
 	defer j.Close()
 	if slices.Contains(o.Lists, "-") && terminal.Is(a.stdin) && !f.quiet {
 		fmt.Fprintln(a.stderr, "Reading the list from this terminal, a site a line; Ctrl-D ends it.")
@@ -244,6 +247,10 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 		return a.describe(ctx, f, j)
 	}
 	p, err := j.Run(ctx)
+	if done, ok := errors.AsType[*commit.ShareDoneError](err); ok {
+		log.Info("nothing to do: the share is done", "scan", done.ScanID, "share", f.share)
+		return a.collectLast(ctx, f, o, done.ScanID)
+	}
 	if intact, ok := errors.AsType[*sink.IntactError](err); ok && intact.State == commit.Complete {
 		log.Info("nothing to repair", "scan", intact.ScanID, "already_kept", intact.Sites)
 		return nil
@@ -251,7 +258,10 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	if err != nil {
 		return err
 	}
-	return f.judgeRun(ctx, j, p, fetch.names.Stats(), stderr, log)
+	if err := f.judgeRun(ctx, j, p, fetch.names.Stats(), stderr, log); err != nil {
+		return err
+	}
+	return a.collectLast(ctx, f, o, j.ScanID())
 }
 
 // noSite refuses the name of a site where that of a list is expected.
@@ -300,7 +310,7 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (job.Options, error) {
 			ScanID: f.scanID, Date: f.date, Tables: f.tables, PartRows: f.partRows, PartAge: f.partAge,
 			ToolVersion: toolVersion(), Restart: f.restart, Repair: f.repair, Observer: f.observed(format), ListID: f.listID, NoPublish: f.noPublish,
 		},
-		Compact: !f.noCompact,
+		Compact: !f.noCompact, Share: f.share,
 	}
 	if f.out != "-" {
 		o.Store, err = openPlace(f.out)
@@ -332,6 +342,9 @@ func (f *scanFlags) observed(format inputs.Format) commit.Observer {
 
 // check refuses values that no flag can tell by its type.
 func (f *scanFlags) check() error {
+	if err := f.endBounds.check(); err != nil {
+		return err
+	}
 	switch {
 	case f.concurrency < 1:
 		return usagef("--concurrency %d: at least 1", f.concurrency)
@@ -343,8 +356,6 @@ func (f *scanFlags) check() error {
 		return usagef("--part-rows %d: at least 1", f.partRows)
 	case f.partAge <= 0:
 		return usagef("--part-age %v: more than 0s", f.partAge)
-	case !(f.maxErrorRate >= 0 && f.maxErrorRate <= 1):
-		return usagef("--max-error-rate %v: a share from 0 to 1", f.maxErrorRate)
 	case f.restart && f.out == "-":
 		return usagef("--restart: there is no dataset to begin anew with -o -")
 	case f.repair && f.out == "-":
@@ -366,6 +377,9 @@ func (f *scanFlags) check() error {
 		if err := checkPlace(f.out); err != nil {
 			return usagef("-o: %w", err)
 		}
+	}
+	if err := f.checkShare(); err != nil {
+		return err
 	}
 	if f.warcOut != "" {
 		switch err := checkPlace(f.warcOut); {

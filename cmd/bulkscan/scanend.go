@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
 	"github.com/bulkscan/bulkscan/internal/job"
 	"github.com/bulkscan/bulkscan/internal/limits"
@@ -19,7 +21,8 @@ import (
 // the user set.
 func (f *scanFlags) judgeRun(ctx context.Context, j *job.Job, p *pipeline.Progress, names resolve.Stats, stderr io.Writer, log *slog.Logger) error {
 	took := time.Since(j.Begun)
-	page := terminal.Speaks(stderr, f.logFormat) && log.Enabled(ctx, slog.LevelInfo)
+	whole := f.share.Whole() // of a share, collect judges: a few sites may all be silent
+	page := whole && terminal.Speaks(stderr, f.logFormat) && log.Enabled(ctx, slog.LevelInfo)
 	e := j.Ending(ctx, p, page)
 	a, empty := report.AnswersOf(e.Outcomes), e.Empty()
 	if page {
@@ -40,16 +43,41 @@ func (f *scanFlags) judgeRun(ctx context.Context, j *job.Job, p *pipeline.Progre
 	if u := j.Unsound(); u.Members > 0 {
 		return &exitError{exitDamaged, fmt.Errorf("%s: the gzip member at byte %d is damaged, which was found after records of it had been judged: their rows may be wrong (%d such members in all; each is a rejected line)", u.File, u.Offset, u.Members)}
 	}
+	if empty != "" && !whole {
+		log.Warn(empty)
+		empty = ""
+	}
+	return f.judge(empty, e.Kept-a.Answered, e.Kept, log)
+}
+
+// endBounds are the flags that say which end of a scan is a failure.
+type endBounds struct {
+	maxErrorRate float64
+	allowEmpty   bool
+}
+
+func (b *endBounds) add(flags *pflag.FlagSet) {
+	flags.Float64Var(&b.maxErrorRate, "max-error-rate", 0, "exit with 3 when more than this share of the origins got no answer (0: never)")
+	flags.BoolVar(&b.allowEmpty, "allow-empty", false, "exit with 0 also when the list has no usable site, or no site answered (else 3)")
+}
+
+func (b *endBounds) check() error {
+	if !(b.maxErrorRate >= 0 && b.maxErrorRate <= 1) {
+		return usagef("--max-error-rate %v: a share from 0 to 1", b.maxErrorRate)
+	}
+	return nil
+}
+
+// judge returns the error of a scan that has nothing to tell, or in which more origins were silent than is allowed.
+func (b *endBounds) judge(empty string, silent, all int64, log *slog.Logger) error {
 	switch {
-	case empty != "" && f.allowEmpty:
+	case empty != "" && b.allowEmpty:
 		log.Warn(empty)
 	case empty != "":
 		return &exitError{exitThreshold, fmt.Errorf("%s (--allow-empty ends with 0 all the same)", empty)}
 	}
-	if f.maxErrorRate > 0 && e.Kept > 0 {
-		if share := float64(e.Kept-a.Answered) / float64(e.Kept); share > f.maxErrorRate {
-			return &exitError{exitThreshold, fmt.Errorf("%.1f %% of the origins got no answer, more than --max-error-rate %v allows", 100*share, f.maxErrorRate)}
-		}
+	if share := float64(silent) / float64(max(all, 1)); b.maxErrorRate > 0 && share > b.maxErrorRate {
+		return &exitError{exitThreshold, fmt.Errorf("%.1f %% of the origins got no answer, more than --max-error-rate %v allows", 100*share, b.maxErrorRate)}
 	}
 	return nil
 }

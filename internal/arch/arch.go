@@ -42,6 +42,7 @@ var arrows = map[string][]string{
 	"history":         {"audit", "audit/tokens", "internal/exchange", "sink", "sink/schema", "sink/table", "sink/commit", "sink/verify", "internal/store"},
 	"pipeline":        {"audit", "internal/origin", "internal/exchange"},
 
+	"internal/shares":      {"sink/commit", "internal/store", "internal/origin"},
 	"internal/warc":        {},
 	"internal/archive":     {"sink", "sink/schema", "sink/table", "sink/commit", "fetcher", "internal/store", "internal/warc"},
 	"internal/replay":      {"inputs", "fetcher", "internal/warc", "internal/exchange"},
@@ -50,12 +51,12 @@ var arrows = map[string][]string{
 	"internal/store":       {},
 	"internal/printable":   {},
 	"internal/limits":      {},
-	"internal/job":         {"inputs", "fetcher", "pipeline", "audit", "audit/tokens", "sink", "sink/table", "sink/schema", "sink/commit", "sink/index", "sink/views", "sink/compact", "history", "internal/archive", "internal/replay", "internal/report", "internal/store", "internal/origin", "internal/exchange"},
+	"internal/job":         {"inputs", "fetcher", "pipeline", "audit", "audit/tokens", "sink", "sink/table", "sink/schema", "sink/commit", "sink/index", "sink/views", "sink/compact", "history", "internal/archive", "internal/replay", "internal/report", "internal/shares", "internal/store", "internal/origin", "internal/exchange"},
 	"internal/report":      {"history", "sink", "sink/schema", "sink/table", "sink/commit", "sink/index", "audit", "audit/tokens", "parser", "internal/exchange", "internal/printable", "internal/store"},
 	"internal/page":        {"internal/report", "internal/printable", "docs/queries"},
 	"docs/queries":         {},
 	"internal/observer":    {"fetcher/resolve"},
-	"internal/terminal":    {"history", "audit", "audit/tokens", "parser", "pipeline", "fetcher/resolve", "internal/exchange", "internal/observer", "internal/printable", "internal/report"},
+	"internal/terminal":    {"history", "audit", "audit/tokens", "parser", "pipeline", "fetcher/resolve", "internal/exchange", "internal/observer", "internal/printable", "internal/report", "internal/shares", "sink/commit"},
 	"internal/metrics":     {"pipeline", "fetcher/resolve", "internal/exchange"},
 	"internal/sharedtest":  {},
 	"internal/rowtest":     {},
@@ -106,7 +107,7 @@ var doors = map[string][]string{
 	"golang.org/x/net/idna":               {"internal/origin", "internal/simweb"}, // the simulated web spells names of its own
 	"golang.org/x/sys":                    {"internal/terminal", "internal/store", "internal/hostiletest"},
 	"github.com/klauspost/compress":       {"fetcher", "inputs", "sink/table", "internal/simweb", "internal/sharedtest", "internal/warc"},
-	"github.com/cespare/xxhash/v2":        {"audit", "history", "inputs", "internal/report", "internal/simweb", "sink/index", "sink/schema"},
+	"github.com/cespare/xxhash/v2":        {"audit", "history", "inputs", "internal/report", "internal/shares", "internal/simweb", "sink/index", "sink/schema"},
 }
 
 // Package is one package as `go list -json` describes it.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/archive"
 	"github.com/bulkscan/bulkscan/internal/replay"
 	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/internal/shares"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/pipeline"
 	"github.com/bulkscan/bulkscan/sink"
@@ -37,7 +39,8 @@ type Options struct {
 	Store   store.Store // of the dataset; nil: a JSON line a site goes to Stdout instead
 	Out     string      // the name of Store, for the log
 	Stdout  io.Writer
-	Sink    sink.Options     // Job sets ScanID and Date where they are empty, and Inputs
+	Sink    sink.Options     // Job sets ScanID and Date where they are empty, and Inputs, Shard and Shares
+	Share   shares.Share     // of the scan; the zero Share is all of it
 	Compact bool             // at the end, merge the parts
 	Archive *archive.Archive // of the exchanges; nil: none
 	Begun   time.Time
@@ -113,6 +116,9 @@ func (j *Job) Run(ctx context.Context) (*pipeline.Progress, error) {
 	return j.run(ctx)
 }
 
+// ScanID is the scan's name, once Run has returned.
+func (j *Job) ScanID() string { return j.scanID }
+
 // ListStats says what was read of the lists.
 func (j *Job) ListStats() inputs.Stats { return j.reader.Stats() }
 
@@ -137,6 +143,9 @@ func (j *Job) date() string {
 func (j *Job) sinkOptions() sink.Options {
 	o := j.Sink
 	o.ScanID, o.Date, o.Inputs = j.scanID, j.date(), j.listed()
+	if !j.Share.Whole() {
+		o.Shard, o.Shares = j.Share.Name(), j.Share.N
+	}
 	return o
 }
 
@@ -171,7 +180,11 @@ func (j *Job) openSink(ctx context.Context) error {
 	} else {
 		j.Log.Info("scanning", "scan", j.scanID, "out", j.Out)
 	}
-	j.rejects, err = commit.OpenRejects(ctx, j.Store, j.scanID)
+	if j.Share.Whole() {
+		j.rejects, err = commit.OpenRejects(ctx, j.Store, j.scanID)
+	} else {
+		j.rejects, err = commit.OpenShareRejects(ctx, j.Store, j.scanID, j.Share.Name())
+	}
 	return commit.BrokenOff(j.scanID, err)
 }
 
@@ -218,7 +231,7 @@ func (j *Job) run(ctx context.Context) (*pipeline.Progress, error) {
 	if err != nil {
 		return nil, j.ended(err)
 	}
-	if j.writer != nil {
+	if j.writer != nil && j.Share.Whole() {
 		o := Publishing{Compact: j.Compact, Registry: j.Sink.Registry, ToolVersion: j.Sink.ToolVersion, Log: j.Log}
 		if err := Publish(ctx, j.Store, j.scanID, o); err != nil {
 			return nil, err
@@ -255,14 +268,14 @@ func (j *Job) watch(ctx context.Context, p *pipeline.Pipeline) error {
 	if j.writer != nil {
 		kept = j.writer.DoneCount()
 	}
-	hidden := make(chan struct{})
-	go func() {
-		defer close(hidden)
-		j.Show(shown, j.scanID, p.Progress(), j.reader.Progress, kept)
-	}()
+	var showing sync.WaitGroup
+	showing.Go(func() { j.Show(shown, j.scanID, p.Progress(), j.reader.Progress, kept) })
+	if !j.Share.Whole() {
+		showing.Go(func() { j.reportShare(shown, p.Progress()) })
+	}
 	err := p.Run(ctx)
 	hide()
-	<-hidden
+	showing.Wait()
 	return err
 }
 
@@ -298,7 +311,10 @@ func (j *Job) commit(ctx context.Context, complete bool) error {
 	} else if discardErr := j.rejects.Discard(); discardErr != nil {
 		j.Log.Debug("discarding the rejects failed too", "error", discardErr)
 	}
-	if complete && err == nil {
+	switch {
+	case !j.Share.Whole():
+		err = j.endShare(ctx, complete, err)
+	case complete && err == nil:
 		err = j.complete(ctx)
 	}
 	closeErr := j.writer.Close(ctx)

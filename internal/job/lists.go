@@ -117,6 +117,9 @@ func (j *Job) openReader(ctx context.Context) error {
 		return j.unspooled(err)
 	}
 	o.Parquet = openParquet
+	if !j.Share.Whole() {
+		o.Mine = j.Share.Has
+	}
 	list, err := inputs.Open(ctx, j.paths, o)
 	if err == nil {
 		j.reader = list
@@ -226,7 +229,7 @@ func (j *Job) unspooled(err error) error {
 func (j *Job) reject(r inputs.Reject) error {
 	r.Input = j.called(r.Input)
 	j.Log.Debug("rejected", "input", r.Input, "line", r.Line, "reason", r.Reason, "text", r.Text)
-	if j.rejects == nil {
+	if j.rejects == nil || !r.Duplicate && j.Share.I > 0 { // a line without an origin belongs to the first share
 		return nil
 	}
 	return j.rejects.Add(commit.Reject{Input: r.Input, Line: int64(r.Line), Text: r.Text, Reason: r.Reason})

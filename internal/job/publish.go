@@ -21,6 +21,7 @@ import (
 // Publishing says how a complete scan is handed to readers.
 type Publishing struct {
 	Compact     bool // merge its parts first
+	NoPublish   bool // Collect keeps the scan out of index, views and history
 	Registry    *tokens.Registry
 	ToolVersion string
 	Log         *slog.Logger

@@ -16,7 +16,8 @@ import (
 // Fence prevents a late commit of an earlier lock holder from counting. A late commit is possible only if the lock is a
 // lease (store.Lease). The history was read with the lock held; Fence returns the history as it is then. It fences the
 // given shards, those that have records, and those that have parts of that date ("" is any date): if a shard's first
-// commit is still on its way, only its parts show the shard.
+// commit is still on its way, only its parts show the shard. With a history of one shard (ReadShard) it fences that shard
+// alone.
 //
 // A late commit would count although its sites have been fetched again. So the new holder creates a tombstone under the
 // number that such a commit would have. A shard commits one part at a time, so there is only one such number. If the
@@ -26,7 +27,7 @@ func Fence(ctx context.Context, st store.Store, lock store.Unlocker, like Commit
 	if !ok || !lease.Late() {
 		return past, nil
 	}
-	parts, err := partNumbers(ctx, st, like.ScanID, date)
+	parts, err := partNumbers(ctx, st, like.ScanID, date, past.shard)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +57,7 @@ func Fence(ctx context.Context, st store.Store, lock store.Unlocker, like Commit
 			lease.Fenced()
 			return past, nil
 		}
-		if past, err = ReadHistory(ctx, st, like.ScanID); err != nil {
+		if past, err = past.again(ctx, st, like.ScanID); err != nil {
 			return nil, err
 		}
 	}

@@ -19,6 +19,8 @@ type History struct {
 	Replaced   []Commit // replaced by a compaction, restart or repair that was killed, or has not yet deleted them
 	Claimed    []string // empty records: names that a killed process claimed
 	Tombstones []Commit // records without a part
+
+	shard string // the only shard whose records were read; "" for all
 }
 
 // replacement says where a commit's rows are now; ok is false if no compaction has them.
@@ -88,12 +90,35 @@ func ReadHistory(ctx context.Context, st store.Store, scanID string) (*History, 
 	return h, nil
 }
 
+// ReadShard reads every record of one shard. What is done with that History leaves other shards alone.
+func ReadShard(ctx context.Context, st store.Store, scanID, shard string) (*History, error) {
+	h, err := gather(ctx, st, scanID, CommitsFolder(scanID)+shard+"-", func(_ string, c *Commit, err error) (*Commit, error) { return c, err })
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the commits of scan %s: %w", scanID, err)
+	}
+	h.shard = shard
+	return h, nil
+}
+
+// again reads the same records as they are now.
+func (h *History) again(ctx context.Context, st store.Store, scanID string) (*History, error) {
+	if h.shard != "" {
+		return ReadShard(ctx, st, scanID, h.shard)
+	}
+	return ReadHistory(ctx, st, scanID)
+}
+
 // GatherHistory lists the records until two listings in a row show no compaction, and reads each record once. A listing
 // that overlaps a compaction may show neither the old records nor the new one. The new record is published before the
 // old ones are deleted, so a second listing shows it. New records of a running scan do not cause another listing, which
 // would otherwise go on until the scan ends. Each result of reading goes through judge, in the order of the names; a
 // record for which judge returns nil is left out.
 func GatherHistory(ctx context.Context, st store.Store, scanID string, judge func(name string, c *Commit, err error) (*Commit, error)) (*History, error) {
+	return gather(ctx, st, scanID, CommitsFolder(scanID), judge)
+}
+
+// gather is GatherHistory for the records whose names begin with a prefix.
+func gather(ctx context.Context, st store.Store, scanID, prefix string, judge func(name string, c *Commit, err error) (*Commit, error)) (*History, error) {
 	type record struct {
 		size   int64
 		commit *Commit
@@ -102,7 +127,7 @@ func GatherHistory(ctx context.Context, st store.Store, scanID string, judge fun
 	var before []store.Entry
 	for {
 		var listed []store.Entry
-		for entry, err := range st.List(ctx, CommitsFolder(scanID)) {
+		for entry, err := range st.List(ctx, prefix) {
 			if err != nil {
 				return nil, err
 			}

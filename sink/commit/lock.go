@@ -17,19 +17,23 @@ import (
 // HeldError says that another process holds the scan's lock.
 type HeldError struct {
 	ScanID string
+	Share  string // its number; "" if the lock is that of the whole scan
 	Holder Holder
 }
 
-// Holder is who holds a scan's lock, as it said itself.
 // Holder describes the process that holds a scan's lock, as that process wrote it.
 type Holder struct {
 	PID       int       `json:"pid"`
 	Host      string    `json:"host"`
 	StartedAt time.Time `json:"started_at"`
-	Doing     string    `json:"doing,omitempty"` // DoingCompact, DoingStats; "" for a scan
+	Doing     string    `json:"doing,omitempty"` // DoingCompact, DoingStats, DoingCollect; "" for a scan
 }
 
 func (e *HeldError) Error() string {
+	if e.Share != "" {
+		return fmt.Sprintf("share %s of scan %s is being written by process %d on %.100q since %s; one process writes a share",
+			e.Share, e.ScanID, e.Holder.PID, e.Holder.Host, e.Holder.StartedAt.Format(time.RFC3339))
+	}
 	if e.Holder == (Holder{}) {
 		return fmt.Sprintf("scan %s is being written by another process; wait for it, or give another --scan-id", e.ScanID)
 	}
@@ -37,6 +41,8 @@ func (e *HeldError) Error() string {
 	switch e.Holder.Doing {
 	case DoingCompact:
 		what, remedy = "is being compacted", "wait for it"
+	case DoingCollect:
+		what, remedy = "is being collected from its shares", "wait for it"
 	case DoingStats:
 		what, remedy = "is being counted for its statistics", "wait for it"
 	}
@@ -98,6 +104,7 @@ const (
 const (
 	DoingCompact = "compact"
 	DoingStats   = "stats"
+	DoingCollect = "collect"
 )
 
 // LockScan takes the lock of an existing scan for another purpose than scanning, and reads its manifest.
@@ -114,6 +121,9 @@ func LockScan(ctx context.Context, st store.Store, scanID, doing string) (store.
 	if err == nil && m.Restarting {
 		err = fmt.Errorf("scan %s is being restarted, and the restart was interrupted; repeat the command that scans it", scanID)
 	}
+	if err == nil && m.Uncollected() && doing != DoingCollect {
+		err = &UncollectedError{scanID, m.Shares}
+	}
 	if err != nil {
 		return nil, nil, errors.Join(err, lock.Unlock())
 	}
@@ -122,12 +132,21 @@ func LockScan(ctx context.Context, st store.Store, scanID, doing string) (store.
 
 // TakeLock locks a scan for this process. A *HeldError describes the process that holds it.
 func TakeLock(ctx context.Context, st store.Store, scanID, doing string, now time.Time) (store.Unlocker, error) {
+	return takeLock(ctx, st, lockName(scanID), scanID, ThisProcess(now, doing))
+}
+
+// ThisProcess describes this process as a holder of locks.
+func ThisProcess(now time.Time, doing string) Holder {
 	host, _ := os.Hostname() // a lock without a host still says the process
-	text, err := json.Marshal(Holder{PID: os.Getpid(), Host: host, StartedAt: now, Doing: doing})
+	return Holder{PID: os.Getpid(), Host: host, StartedAt: now, Doing: doing}
+}
+
+func takeLock(ctx context.Context, st store.Store, name, scanID string, holder Holder) (store.Unlocker, error) {
+	text, err := json.Marshal(holder)
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock scan %s: %w", scanID, err)
 	}
-	lock, err := st.Lock(ctx, lockName(scanID), text)
+	lock, err := st.Lock(ctx, name, text)
 	if held, ok := errors.AsType[*store.HeldError](err); ok {
 		e := &HeldError{ScanID: scanID}
 		// The holder may not have written the text yet. Then it cannot be read and the error names no process.

@@ -26,6 +26,7 @@ type Manifest struct {
 	Tables          []string   `json:"tables"`
 	Config          []Setting  `json:"config"`
 	Inputs          []Input    `json:"inputs"`
+	Shares          int        `json:"shares,omitempty"` // processes write it in so many shares; 0: one process at a time
 	Counts          *Counts    `json:"counts,omitempty"` // once complete
 	// Publication says whether the index, the views and the history have the scan once it is complete.
 	Publication Publication `json:"publication,omitempty"`
@@ -134,9 +135,14 @@ type ChangedError struct {
 	What   string // "input", "--max-body", "the token registry" …
 	Was    string
 	Now    string
+	Share  bool // of a scan in shares
 }
 
 func (e *ChangedError) Error() string {
+	if e.Share {
+		return fmt.Sprintf("cannot write this share of scan %s: %s was %q for the first share and is now %q; give all shares the same lists and flags, or another --scan-id",
+			e.ScanID, e.What, e.Was, e.Now)
+	}
 	return fmt.Sprintf("cannot resume scan %s: %s was %q and is now %q; begin it anew with --restart, or give another --scan-id",
 		e.ScanID, e.What, e.Was, e.Now)
 }
@@ -175,10 +181,18 @@ func ReadAnyManifest(ctx context.Context, st store.Store, scanID string) (*Manif
 	return m, nil
 }
 
-func (m *Manifest) Write(ctx context.Context, st store.Store) error {
+// Write replaces the manifest.
+func (m *Manifest) Write(ctx context.Context, st store.Store) error { return m.seal(ctx, st.Put) }
+
+// Create writes the manifest of a new scan. The error is store.ErrExist if the scan has one.
+func (m *Manifest) Create(ctx context.Context, st store.Store) error {
+	return m.seal(ctx, st.CreateIfAbsent)
+}
+
+func (m *Manifest) seal(ctx context.Context, write func(ctx context.Context, name string, data []byte) error) error {
 	data, err := SealRecord(m, &m.Sum)
 	if err != nil {
 		return fmt.Errorf("cannot write the manifest of scan %s: %w", m.ScanID, err)
 	}
-	return st.Put(ctx, ManifestName(m.ScanID), data)
+	return write(ctx, ManifestName(m.ScanID), data)
 }

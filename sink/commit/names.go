@@ -28,6 +28,17 @@ func CommitsFolder(scanID string) string { return ScanFolder(scanID) + "commits/
 // FilesFolder is the folder of the records of files that may be replaced.
 func FilesFolder(scanID string) string { return ScanFolder(scanID) + "files/" }
 
+// SharesFolder is the folder of the records of a scan's shares.
+func SharesFolder(scanID string) string { return ScanFolder(scanID) + "shares/" }
+
+// ShareName is the name of the record of a share.
+func ShareName(scanID, shard string) string { return SharesFolder(scanID) + shard + ".json" }
+
+// ShareRejectsName is the name of the rejected lines of a share, until the shares are collected.
+func ShareRejectsName(scanID, shard string) string { return SharesFolder(scanID) + shard + ".jsonl" }
+
+func shareLockName(scanID, shard string) string { return SharesFolder(scanID) + shard + ".lock" }
+
 // RejectsName is the name of a scan's rejected lines.
 func RejectsName(scanID string) string { return "_rejects/" + scanID + ".jsonl" }
 
@@ -51,6 +62,16 @@ func KeyOf(name string) (key Key, ok bool) {
 }
 
 func partitionFolder(table, date string) string { return table + "/scan_date=" + date + "/" }
+
+// partsPrefix is what the names of a scan's parts of a table begin with; "" is all shards. Names of other scans may begin
+// so, too: see ShardOf.
+func partsPrefix(table, date, scanID, shard string) string {
+	prefix := partitionFolder(table, date) + "part-" + scanID + "-"
+	if shard != "" {
+		prefix += shard + "-"
+	}
+	return prefix
+}
 
 // PartName is the name of a part's file of a table.
 func PartName(table, date, scanID, shard string, n int) string {

@@ -49,24 +49,24 @@ func UsedNumbers(ctx context.Context, st store.Store, scanID string) (past *Hist
 			past.Current = append(past.Current, Commit{ScanID: scanID, Shard: shard, N: n})
 		}
 	}
-	parts, _ = partNumbers(ctx, st, scanID, "")
+	parts, _ = partNumbers(ctx, st, scanID, "", "")
 	return past, parts
 }
 
 // partNumbers returns, by shard, the last numbers that files of a scan's parts have in the partition of a date; "" is
-// every partition.
-func partNumbers(ctx context.Context, st store.Store, scanID, date string) (map[string]int, error) {
+// every partition. It looks at one shard only, unless that is "".
+func partNumbers(ctx context.Context, st store.Store, scanID, date, only string) (map[string]int, error) {
 	parts := map[string]int{}
 	for _, table := range schema.AllTables {
 		prefix := table + "/"
 		if date != "" {
-			prefix = partitionFolder(table, date) + "part-" + scanID + "-"
+			prefix = partsPrefix(table, date, scanID, only)
 		}
 		for entry, err := range st.List(ctx, prefix) {
 			if err != nil {
 				return parts, err
 			}
-			if shard, n, ok := ShardOf(scanID, path.Base(entry.Name)); ok {
+			if shard, n, ok := ShardOf(scanID, path.Base(entry.Name)); ok && (only == "" || shard == only) {
 				parts[shard] = max(parts[shard], n)
 			}
 		}
@@ -91,29 +91,30 @@ func SweepFiles(ctx context.Context, st store.Store, files ...string) error {
 	return nil
 }
 
-// SweepParts removes leftover drafts of a scan's parts, of all its shards: a late draft of a shard that is no longer
-// written would otherwise stay. The lock covers all shards, so no other process is writing drafts.
-func SweepParts(ctx context.Context, st store.Store, scanID, date string) error {
+// SweepParts removes leftover drafts of a scan's parts. The scan's lock covers all shards ("") so that a late draft of a
+// shard that is no longer written does not stay; the lock of a share covers one.
+func SweepParts(ctx context.Context, st store.Store, scanID, date, only string) error {
 	ours := func(name string) bool {
-		_, _, ok := ShardOf(scanID, path.Base(name))
-		return ok
+		shard, _, ok := ShardOf(scanID, path.Base(name))
+		return ok && (only == "" || shard == only)
 	}
 	for _, table := range schema.AllTables {
-		if err := st.Sweep(ctx, partitionFolder(table, date)+"part-"+scanID+"-", ours); err != nil {
+		if err := st.Sweep(ctx, partsPrefix(table, date, scanID, only), ours); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// PartFiles lists the files of a scan's parts in the partition of a date, table after table.
-func PartFiles(ctx context.Context, st store.Store, scanID, date string) (files []store.Entry, err error) {
+// PartFiles lists the files of a scan's parts in the partition of a date, table after table: those of one shard, or all
+// ("").
+func PartFiles(ctx context.Context, st store.Store, scanID, date, only string) (files []store.Entry, err error) {
 	for _, table := range schema.AllTables {
-		for entry, err := range st.List(ctx, partitionFolder(table, date)+"part-"+scanID+"-") {
+		for entry, err := range st.List(ctx, partsPrefix(table, date, scanID, only)) {
 			if err != nil {
 				return nil, err
 			}
-			if _, _, ok := ShardOf(scanID, path.Base(entry.Name)); ok {
+			if shard, _, ok := ShardOf(scanID, path.Base(entry.Name)); ok && (only == "" || shard == only) {
 				files = append(files, entry)
 			}
 		}
@@ -122,7 +123,8 @@ func PartFiles(ctx context.Context, st store.Store, scanID, date string) (files 
 }
 
 // ClearParts deletes what a killed process left: all drafts, the parts and claimed records of these shards that no
-// commit names, and the parts and records of any shard that a compaction replaced. The caller holds the scan's lock. If
+// commit names, and the parts and records of any shard that a compaction replaced. The caller holds the scan's lock, or
+// that of the share whose history it has read. If
 // files of current commits are missing or have another size, ClearParts deletes only drafts and returns the names of
 // these files, sorted: the replaced files may be the only copy left.
 func ClearParts(ctx context.Context, st store.Store, scanID, date string, past *History, shards []string) (damaged []string, err error) {
@@ -133,10 +135,10 @@ func ClearParts(ctx context.Context, st store.Store, scanID, date string, past *
 		}
 	}
 	stale := past.Stale()
-	if err := SweepParts(ctx, st, scanID, date); err != nil {
+	if err := SweepParts(ctx, st, scanID, date, past.shard); err != nil {
 		return nil, err
 	}
-	files, err := PartFiles(ctx, st, scanID, date)
+	files, err := PartFiles(ctx, st, scanID, date, past.shard)
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,7 @@ type Reject struct {
 type Rejects struct {
 	store  store.Store
 	scanID string
+	name   string // of the file
 
 	mu     sync.Mutex
 	draft  store.Draft
@@ -38,15 +39,24 @@ type Rejects struct {
 	bytes  int64
 	line   []byte
 	count  int64
+	file   schema.File
 	closed bool
 }
 
 // OpenRejects begins the file. The Writer of the scan should be open, since its lock covers this file, too.
 func OpenRejects(ctx context.Context, st store.Store, scanID string) (*Rejects, error) {
+	return openRejects(ctx, st, scanID, RejectsName(scanID))
+}
+
+// OpenShareRejects begins the file of a share. Its hash is in the record of the share, and it has no FileRecord.
+func OpenShareRejects(ctx context.Context, st store.Store, scanID, shard string) (*Rejects, error) {
+	return openRejects(ctx, st, scanID, ShareRejectsName(scanID, shard))
+}
+
+func openRejects(ctx context.Context, st store.Store, scanID, name string) (*Rejects, error) {
 	if err := CheckScanID(scanID); err != nil {
 		return nil, err
 	}
-	name := RejectsName(scanID)
 	if err := st.Sweep(ctx, name, func(draft string) bool { return draft == name }); err != nil {
 		return nil, err
 	}
@@ -54,7 +64,7 @@ func OpenRejects(ctx context.Context, st store.Store, scanID string) (*Rejects, 
 	if err != nil {
 		return nil, err
 	}
-	r := &Rejects{store: st, scanID: scanID, draft: draft, Hash: sha256.New()}
+	r := &Rejects{store: st, scanID: scanID, name: name, draft: draft, Hash: sha256.New()}
 	r.out = bufio.NewWriterSize(io.MultiWriter(draft, r.Hash), 64<<10)
 	return r, nil
 }
@@ -124,10 +134,24 @@ func (r *Rejects) Close(ctx context.Context) error {
 		err = r.draft.Seal()
 	}
 	if err == nil {
-		file := schema.File{Table: FileRejects, Name: RejectsName(r.scanID), Rows: r.count, Bytes: r.bytes, SHA256: hex.EncodeToString(r.Hash.Sum(nil))}
-		err = PublishRecorded(ctx, r.store, FileRecord{ScanID: r.scanID, File: file}, r.draft.Publish)
+		err = r.publish(ctx)
 	}
 	return errors.Join(err, r.draft.Discard())
+}
+
+func (r *Rejects) publish(ctx context.Context) error {
+	r.file = schema.File{Table: FileRejects, Name: r.name, Rows: r.count, Bytes: r.bytes, SHA256: hex.EncodeToString(r.Hash.Sum(nil))}
+	if r.name != RejectsName(r.scanID) {
+		return r.draft.Publish(ctx)
+	}
+	return PublishRecorded(ctx, r.store, FileRecord{ScanID: r.scanID, File: r.file}, r.draft.Publish)
+}
+
+// File describes the file after Close.
+func (r *Rejects) File() schema.File {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.file
 }
 
 // Discard drops the file. After Close it does nothing.

@@ -133,7 +133,7 @@ func (c *compaction) run(ctx context.Context) error {
 	if err := c.deleteWhatIsDue(ctx, true); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	if err := commit.SweepParts(ctx, c.store, c.done.ScanID, c.manifest.ScanDate); err != nil {
+	if err := commit.SweepParts(ctx, c.store, c.done.ScanID, c.manifest.ScanDate, ""); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
 	if !doubtful { // else the totals could count a part that does not exist

@@ -177,6 +177,19 @@ func sound(findings []Finding) bool {
 
 func damaged(file, what string) Finding { return Finding{Kind: Damaged, File: file, What: what} }
 
+// share verifies the record of a share, and its rejects until the shares are collected.
+func (v *verifier) share(ctx context.Context, id, shard string) {
+	name := commit.ShareName(id, shard)
+	s, err := commit.ReadShareRecord(ctx, v.store, id, shard)
+	if err == nil && s.Result != nil {
+		name = s.Result.Rejects.Name
+		err = commit.HoldAgainst(ctx, v.store, s.Result.Rejects)
+	}
+	if err != nil && !errors.Is(err, store.ErrNotExist) && ctx.Err() == nil {
+		v.report(damaged(name, cause(err)))
+	}
+}
+
 // unreadable returns a finding for a file that the store cannot read, for example because of a bad sector or a missing
 // permission.
 func unreadable(file string, err error) Finding {
@@ -205,6 +218,12 @@ func (v *verifier) findScans(ctx context.Context) ([]string, error) {
 		base := path.Base(rest)
 		known := rest == "manifest.json" || rest == "commits/"+base && strings.HasSuffix(base, ".json") ||
 			rest == "files/"+base && slices.Contains(commit.RecordedFiles, strings.TrimSuffix(base, ".json"))
+		if shard, ext, _ := strings.Cut(base, "."); rest == "shares/"+base && (ext == "json" || ext == "jsonl") {
+			known = true
+			if ext == "json" {
+				v.share(ctx, id, shard)
+			}
+		}
 		if commit.CheckScanID(id) != nil || !known {
 			v.report(Finding{Kind: Leftover, File: entry.Name, What: "it is not a record of bulkscan"})
 			continue

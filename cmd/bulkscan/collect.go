@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkscan/bulkscan/internal/job"
+	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/internal/shares"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/sink/commit"
+)
+
+// collectFlags are the flags of collect.
+type collectFlags struct {
+	endBounds
+
+	scanID, tokens       string
+	noCompact, noPublish bool
+}
+
+func (a *app) collectCommand() *cobra.Command {
+	f := &collectFlags{}
+	c := &cobra.Command{
+		Use:   "collect [OUT]",
+		Short: "Make one scan of its shares",
+		Long: `collect makes one scan of the shares that the tasks of an array job have written (scan --shard): it checks that all are done,
+of the same lists and by the same version, and that each site was kept once; computes the statistics; and publishes the
+scan. OUT is a folder, or s3://BUCKET/PREFIX; without it, bulkscan-out. If shares are missing it names them, with the
+command that runs just these. A killed collect is repeated; one that is done does nothing. docs/cluster.md`,
+		Example: `  bulkscan collect out
+  bulkscan collect s3://bucket/surveys --scan-id slurm-1234 --max-error-rate 0.2`,
+		Args: usageArgs(cobra.MaximumNArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return a.interruptible(c.Context(), func(ctx context.Context) error { return a.collect(ctx, placeOf(args), f) })
+		},
+	}
+	c.Flags().StringVar(&f.scanID, "scan-id", "", "the scan (default: the one in shares that started last)")
+	c.Flags().StringVar(&f.tokens, "tokens", "", "the file of further crawler tokens that the shares had")
+	c.Flags().BoolVar(&f.noCompact, "no-compact", false, "leave the parts as they are: bulkscan compact merges them")
+	c.Flags().BoolVar(&f.noPublish, "no-publish", false, "leave the scan out of index, views and history")
+	f.add(c.Flags())
+	return c
+}
+
+func (a *app) collect(ctx context.Context, dir string, f *collectFlags) error {
+	st, m, err := a.sharedScan(ctx, dir, f.scanID)
+	if err != nil {
+		return err
+	}
+	registry, err := (&fetchFlags{tokens: f.tokens}).registry()
+	if err != nil {
+		return err
+	}
+	if registry.Version != m.RegistryVersion {
+		return usagef("scan %s was judged by token registry %s, and this one is %s; give the --tokens and the version of bulkscan that the shares had", m.ScanID, terminal.Line(m.RegistryVersion), registry.Version)
+	}
+	log, err := newLogger(a.stderr, "auto", "info")
+	if err != nil {
+		return err
+	}
+	m, err = job.Collect(ctx, st, m.ScanID, job.Publishing{Compact: !f.noCompact, NoPublish: f.noPublish, Registry: registry, ToolVersion: toolVersion(), Log: log})
+	if err != nil {
+		return err
+	}
+	log.Info("collected", "scan", m.ScanID, "shares", m.Shares, "sites", m.Counts.Rows, "out", dir)
+	s, err := report.Summarize(ctx, st, m.ScanID, report.SummaryOptions{Options: report.Options{Registry: registry, ToolVersion: toolVersion(), Log: log}, Definition: report.Full})
+	if errors.Is(err, commit.ErrNoTable) { // --tables has left out what tells
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	e := report.Ending{ScanID: m.ScanID, Entries: s.Rows, Lines: s.Rows, Stored: true, Scan: s}
+	return f.judge(e.Empty(), s.Rows-e.Answers().Answered, s.Rows, log)
+}
+
+// sharedScan finds the scan in shares that is meant: the one named, or the one that started last of those not collected,
+// or of all.
+func (a *app) sharedScan(ctx context.Context, dir, scanID string) (store.Store, *commit.Manifest, error) {
+	st, err := openDataset(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	scans, err := a.readableScans(ctx, st, scanID)
+	if err != nil {
+		return nil, nil, err
+	}
+	var chosen *commit.Manifest
+	for _, m := range scans { // the latest start last
+		switch {
+		case scanID != "" && m.ScanID != scanID, m.Shares == 0:
+		case chosen == nil || !chosen.Uncollected() || m.Uncollected():
+			chosen = m
+		}
+	}
+	switch {
+	case chosen != nil:
+		return st, chosen, nil
+	case scanID != "":
+		return nil, nil, fmt.Errorf("no scan %s in shares in %s; bulkscan scan --shard begins one", clipped(scanID), clipped(dir))
+	}
+	return nil, nil, fmt.Errorf("no scan in shares in %s; bulkscan scan --shard begins one", clipped(dir))
+}
+
+func (a *app) statusCommand() *cobra.Command {
+	var scanID string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "status [OUT]",
+		Short: "Show how far a scan in shares is",
+		Long: `status shows the shares of a scan that the tasks of an array job write (scan --shard): waiting, running, silent (running
+without a report for minutes, so that its process may have been killed), interrupted, failed, done. OUT is a folder, or
+s3://BUCKET/PREFIX; without it, bulkscan-out. On a terminal it goes on until all are done; Ctrl-C ends it. Each task
+reports every half minute.`,
+		Example: `  bulkscan status out
+  bulkscan status s3://bucket/surveys --json | jq '.shares[] | select(.state == "failed")'`,
+		Args: usageArgs(cobra.MaximumNArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.interruptible(c.Context(), func(ctx context.Context) error { return a.status(ctx, placeOf(args), scanID, asJSON) })
+		},
+	}
+	c.Flags().StringVar(&scanID, "scan-id", "", "the scan (default: the one in shares that started last)")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+// statusInterval is how often status looks on a terminal.
+const statusInterval = 5 * time.Second
+
+func (a *app) status(ctx context.Context, dir, scanID string, asJSON bool) error {
+	live := !asJSON && terminal.Is(a.stdout)
+	for {
+		st, m, err := a.sharedScan(ctx, dir, scanID)
+		if err != nil {
+			return err
+		}
+		records, err := commit.Shares(ctx, st, m.ScanID)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		s := shares.StatusOf(m, records, now)
+		if asJSON {
+			return terminal.WriteJSON(a.stdout, s)
+		}
+		var page strings.Builder
+		if live {
+			page.WriteString("\x1b[H\x1b[2J") // from the top of an empty screen
+		}
+		if err := terminal.Shares(&page, s, now); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprint(a.stdout, page.String()); err != nil {
+			return err
+		}
+		if !live || s.Count[string(commit.ShareDone)] == len(s.Shares) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(statusInterval):
+		}
+	}
+}

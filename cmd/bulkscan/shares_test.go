@@ -1,0 +1,238 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/internal/store/storetest"
+)
+
+// newShareWorld starts a web of hosts that a scan asks once, and lists n of its made-up names, of which many share a domain, with a
+// few lines that are none.
+func newShareWorld(t *testing.T, n int) *world {
+	t.Helper()
+	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 7, Addresses: 16, Bodies: 128, Only: append(slices.Clone(onceAsked), neverAsked...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(web.Close)
+	w := &world{web: web, list: filepath.Join(t.TempDir(), "list.txt")}
+	err = writeTo(w.list, func(list *bufio.Writer) error {
+		first := ""
+		for i, host := range web.Names(n) {
+			if first == "" {
+				first = host
+			}
+			switch i % 40 {
+			case 7:
+				fmt.Fprintf(list, "not a host %d\n", i)
+			case 8:
+				fmt.Fprintln(list, first)
+			}
+			fmt.Fprintln(list, host)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// sharesOf returns the flags of each of n shares, of a scan that is killed often.
+func sharesOf(n int, flags ...string) func(i int) []string {
+	return func(i int) []string {
+		return append([]string{"--part-rows", fmt.Sprint(killPart), "--concurrency", fmt.Sprint(killConcurrency), "--patience", "0s", "--retries", "0",
+			"--shard", fmt.Sprintf("%d/%d", i, n), "--workers", "1"}, flags...)
+	}
+}
+
+// unordered sorts the rejects, which a scan in shares has by share.
+func unordered(snapshot map[string][]string) map[string][]string {
+	slices.Sort(snapshot["rejects"])
+	return snapshot
+}
+
+// TestSharesAreOneScan scans a list in shares, some of which are killed, interrupted and started twice, and holds what is collected
+// against a scan by one process, row by row.
+func TestSharesAreOneScan(t *testing.T) {
+	t.Parallel()
+	hosts, kills := 160, 4
+	if !testing.Short() {
+		hosts, kills = 1200, 40
+	}
+	w := newShareWorld(t, hosts)
+	folder := filepath.Dir(w.list)
+	calm := filepath.Join(folder, "calm")
+	w.scan(t, calm, "--patience", "0s", "--retries", "0").exits(t, 0)
+	out := filepath.Join(folder, "out")
+	w.inShares(t, out, out, 3, kills, killMoment{most: hosts / 8})
+	same(t, unordered(snapshot(t, out)), unordered(snapshot(t, calm)), "collected")
+	tidy(t, out)
+	clean(t, out)
+}
+
+// TestSharesOnS3 is TestSharesAreOneScan in an object store, where each next process waits for the lease of the dead.
+func TestSharesOnS3(t *testing.T) {
+	notShort(t)
+	g := startGateway(t)
+	t.Setenv("BULKSCAN_S3_LEASE", "1s")
+	w := newShareWorld(t, 400)
+	calm := filepath.Join(filepath.Dir(w.list), "calm")
+	w.scan(t, calm, "--patience", "0s", "--retries", "0").exits(t, 0)
+	const place = "s3://" + storetest.Bucket + "/shares"
+	out := filepath.Join(g.Folder, storetest.Bucket, "shares")
+	w.inShares(t, place, out, 3, 5, killMoment{most: 60})
+	same(t, unordered(snapshot(t, out)), unordered(snapshot(t, calm)), "collected")
+	clean(t, place)
+}
+
+// killMoment says when a share is killed: after at most so many requests of the web.
+type killMoment struct{ most int }
+
+// inShares writes a scan in n shares at once, with so many kills, and collects it. out is where its files can be looked at.
+func (w *world) inShares(t *testing.T, place, out string, n, kills int, when killMoment) {
+	t.Helper()
+	flags := sharesOf(n)
+	dice := rand.New(rand.NewPCG(5, 6))
+	done := map[uint64]bool{}
+	for kill := range kills {
+		before := w.web.Stats().Requests
+		requests := int64(1 + dice.IntN(when.most))
+		var running []*process
+		for i := range n {
+			running = append(running, w.scan(t, place, flags(i)...))
+		}
+		victim := kill % n
+		m := moment{"any time", func() bool { return w.web.Stats().Requests >= before+requests }, time.Duration(dice.IntN(4000)) * time.Microsecond}
+		signal := os.Signal(syscall.SIGKILL)
+		if kill%4 == 3 {
+			signal = syscall.SIGTERM
+		}
+		_ = running[victim].killAt(t, m, signal)
+		switch code := running[victim].cmd.ProcessState.ExitCode(); code {
+		case 0, -1, exitAgain:
+		default:
+			t.Fatalf("share %d, %v: exit code %d\n%s", victim, signal, code, &running[victim].stderr)
+		}
+		for i, p := range running {
+			if i != victim {
+				_ = p.cmd.Process.Kill() // it may be over
+				_ = p.cmd.Wait()
+			}
+		}
+		now := committed(t, out)
+		for seq := range done {
+			if !now[seq] {
+				t.Errorf("kill %d: seq %d was committed, and is no more", kill, seq)
+			}
+		}
+		done = now
+	}
+	if len(done) == 0 {
+		t.Error("nothing was committed before a kill")
+	}
+	var last []*process
+	for i := range n {
+		last = append(last, w.scan(t, place, append(flags(i), "--collect")...))
+	}
+	for i, p := range last {
+		p.exits(t, 0)
+		twice := w.scan(t, place, flags(i)...) // a task that an engine starts once more
+		twice.exits(t, 0)
+		twice.says(t, "nothing to do: the share is done")
+	}
+	if !slices.ContainsFunc(last, func(p *process) bool {
+		return strings.Contains(p.stderr.String(), "msg=collected scan=s shares="+strconv.Itoa(n))
+	}) {
+		t.Error("no share has collected")
+	}
+	start(t, "collect", place).exits(t, 0)
+}
+
+// TestShareIsWrittenByOne starts a share twice at once: the second process leaves it to the first, and asks to be started again.
+func TestShareIsWrittenByOne(t *testing.T) {
+	t.Parallel()
+	w := newShareWorld(t, 60)
+	out := filepath.Join(t.TempDir(), "out")
+	first := w.scan(t, out, append(sharesOf(1)(0), "--rate", "40")...)
+	first.await(t, "commit", func() bool { return commits(out) > 0 })
+	second := w.scan(t, out, sharesOf(1)(0)...)
+	second.exits(t, exitAgain)
+	second.says(t, "share 0 of scan s is being written by process "+strconv.Itoa(first.cmd.Process.Pid))
+	first.signal(t, syscall.SIGTERM)
+	first.exits(t, exitAgain)
+	first.says(t, "interrupted; everything finished so far is kept")
+	status := start(t, "status", out)
+	status.exits(t, 0)
+	if text := status.stdout.String(); !strings.Contains(text, "1 interrupted") {
+		t.Errorf("status says\n%s", text)
+	}
+	w.scan(t, out, sharesOf(1)(0)...).exits(t, 0)
+	start(t, "collect", out).exits(t, 0)
+	clean(t, out)
+}
+
+// TestSharesKeepOneRate has eight tasks ask hosts at one address: together they keep its rate, as its server counts them.
+func TestSharesKeepOneRate(t *testing.T) {
+	t.Parallel()
+	const tasks, rate = 8, 50
+	hosts := 400
+	if !testing.Short() {
+		hosts = 2000
+	}
+	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 9, Addresses: 4, Bodies: 64, HotShare: 1, Only: []string{"ok"}, RecordAccepts: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(web.Close)
+	w := &world{web: web, list: filepath.Join(t.TempDir(), "list.txt")}
+	err = writeTo(w.list, func(list *bufio.Writer) error {
+		for _, host := range web.Names(hosts) {
+			fmt.Fprintln(list, host)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	begun := time.Now()
+	var running []*process
+	for i := range tasks {
+		running = append(running, w.scan(t, out, "--shard", fmt.Sprintf("%d/%d", i, tasks), "--workers", strconv.Itoa(tasks), "--ip-rate", strconv.Itoa(rate), "--concurrency", "50"))
+	}
+	for _, p := range running {
+		p.exits(t, 0)
+	}
+	took := time.Since(begun)
+	load := web.Record().Hot
+	if load == nil || load.Total != hosts {
+		t.Fatalf("the address had %+v", load)
+	}
+	// In ten seconds each task promises at most its part of the rate, and one more; in one second, 1.1 of it and one more
+	// (pipeline/limiter.go). Tasks that wait for a processor have their connections accepted in bunches.
+	if most := 10*rate + tasks; load.TenSeconds > most {
+		t.Errorf("%d connections in ten seconds, at most %d are allowed", load.TenSeconds, most)
+	}
+	if most := int(1.3*rate) + tasks; load.Second > most {
+		t.Errorf("%d connections in a second, at most %d are allowed", load.Second, most)
+	}
+	t.Logf("%d hosts at one address by %d tasks in %v, %d a second allowed: %d in the busiest second, %d in the busiest ten", hosts, tasks, took.Round(time.Second), rate, load.Second, load.TenSeconds)
+	start(t, "collect", out).exits(t, 0)
+	if now := committed(t, out); len(now) != hosts {
+		t.Errorf("%d rows of %d hosts", len(now), hosts)
+	}
+}

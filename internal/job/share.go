@@ -1,0 +1,104 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/internal/shares"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/pipeline"
+	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+)
+
+// reportEvery is how often a share tells how far it is.
+const reportEvery = 30 * time.Second
+
+// reportShare tells in the share's record how far it is, until the context ends. A report that fails is not repeated: if
+// the store is unavailable, the next commit says so.
+func (j *Job) reportShare(ctx context.Context, p *pipeline.Progress) {
+	ticker := time.NewTicker(reportEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		read, total := j.reader.Progress()
+		if err := j.writer.ReportShare(ctx, read, total, int64(p.Kept.Load())); err != nil && ctx.Err() == nil {
+			j.Log.Debug("cannot report how far the share is", "error", err)
+		}
+	}
+}
+
+// endShare marks the share as done, or as left unfinished for the reason of err.
+func (j *Job) endShare(ctx context.Context, complete bool, err error) error {
+	if complete && err == nil {
+		s := j.reader.Stats()
+		return j.writer.FinishShare(ctx, s.Entries, commit.ShareResult{
+			Duplicates: int64(s.Duplicates), LeftOut: int64(s.LeftOut), Elsewhere: int64(s.Elsewhere),
+			Invalid: int64(s.Rejects - s.Duplicates), Skipped: int64(s.Skipped), Lines: int64(s.Lines),
+			Rejects: j.rejects.File(),
+		})
+	}
+	state, reason := commit.ShareInterrupted, "a signal"
+	if !j.Interrupted() {
+		state, reason = commit.ShareFailed, "its list could not be read to the end"
+	}
+	switch {
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrLockLost):
+		return err // nothing can be told
+	case err != nil:
+		reason = err.Error()
+	}
+	if leaveErr := j.writer.LeaveShare(ctx, state, reason); leaveErr != nil {
+		j.Log.Debug("cannot tell that the share is left unfinished", "error", leaveErr)
+	}
+	return err
+}
+
+// Collect makes one scan of its shares, and hands it to readers. It does the rest of what a killed one has left, and
+// harms nothing where nothing is left. The error is a *shares.NotDoneError if shares are missing.
+func Collect(ctx context.Context, st store.Store, scanID string, o Publishing) (_ *commit.Manifest, err error) {
+	// Looked at without the lock first: of several processes that finish the last shares, each that takes the lock collects.
+	m, err := commit.ReadManifest(ctx, st, scanID)
+	if err != nil {
+		return nil, err
+	}
+	if m.Uncollected() {
+		records, err := commit.Shares(ctx, st, scanID)
+		if err != nil {
+			return nil, err
+		}
+		if missing := shares.NotDone(m, records); len(missing) > 0 {
+			return nil, &shares.NotDoneError{ScanID: scanID, N: m.Shares, Shares: missing}
+		}
+	}
+	c, err := sink.OpenCollection(ctx, st, scanID)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if !c.Collected() {
+		if err := shares.Check(c.Manifest, c.Shares); err != nil {
+			return nil, err
+		}
+		if err := c.Gather(ctx); err != nil {
+			return nil, err
+		}
+		err := report.Stats(ctx, st, scanID, report.Options{Registry: o.Registry, ToolVersion: o.ToolVersion, Log: o.Log})
+		if err != nil && !errors.Is(err, commit.ErrNoTable) {
+			return nil, err
+		}
+		if err := c.Complete(ctx, o.NoPublish); err != nil {
+			return nil, err
+		}
+	}
+	if err := errors.Join(c.Clean(ctx), c.Close()); err != nil {
+		return nil, err
+	}
+	return c.Manifest, Publish(ctx, st, scanID, o)
+}

@@ -1,0 +1,119 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+)
+
+// Collection makes one scan of its shares. It holds the scan's lock, which excludes other collections, and compactions;
+// the processes of shares have locks of their own, and none of them writes a share that is done.
+type Collection struct {
+	Manifest *commit.Manifest
+	Shares   map[int]*commit.Share // that have begun, by number
+
+	store store.Store
+	lock  store.Unlocker
+}
+
+// OpenCollection takes the lock of a scan in shares, and reads their records. Close the Collection after use.
+func OpenCollection(ctx context.Context, st store.Store, scanID string) (*Collection, error) {
+	lock, m, err := commit.LockScan(ctx, st, scanID, commit.DoingCollect)
+	if err != nil {
+		return nil, err
+	}
+	c := &Collection{Manifest: m, store: st, lock: lock}
+	switch {
+	case m.Shares == 0:
+		err = fmt.Errorf("scan %s is not in shares; the command that scans it continues it", scanID)
+	case m.Repairing:
+		err = fmt.Errorf("scan %s is being repaired; scan --repair continues that", scanID)
+	case m.Uncollected():
+		if lease, ok := lock.(store.Lease); ok {
+			lease.Fenced() // earlier holders of this lock have committed nothing: shares have locks of their own
+		}
+		c.Shares, err = commit.Shares(ctx, st, scanID)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// Collected reports whether the shares have been made one scan already.
+func (c *Collection) Collected() bool { return !c.Manifest.Uncollected() }
+
+// Gather checks that the commits are what the shares have recorded, and writes the rejects of all. All shares are done.
+func (c *Collection) Gather(ctx context.Context) error {
+	m := c.Manifest
+	fail := func(err error) error { return fmt.Errorf("cannot collect scan %s: %w", m.ScanID, err) }
+	if err := c.store.Sweep(ctx, commit.ScanFolder(m.ScanID), everything); err != nil {
+		return fail(err)
+	}
+	past, err := commit.ReadHistory(ctx, c.store, m.ScanID)
+	if err != nil {
+		return fail(err)
+	}
+	if lost := past.Lost(m); lost != nil {
+		return fail(lost)
+	}
+	var sites int64
+	for _, s := range c.Shares {
+		sites += s.Result.Sites
+	}
+	found, err := commit.SitesOf(past.Current)
+	if err != nil {
+		return fail(err)
+	}
+	if rows := commit.CountCommits(past.Current).Rows; rows != sites || found.GetCardinality() != uint64(sites) {
+		return fail(fmt.Errorf("its commits have %d rows of %d sites, and its shares had %d; restore the missing files, or scan anew with another --scan-id", rows, found.GetCardinality(), sites))
+	}
+	return c.rejects(ctx)
+}
+
+// rejects joins the rejects of the shares, by number.
+func (c *Collection) rejects(ctx context.Context) (err error) {
+	all, err := commit.OpenRejects(ctx, c.store, c.Manifest.ScanID)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, all.Discard()) }()
+	for _, i := range slices.Sorted(maps.Keys(c.Shares)) {
+		file := c.Shares[i].Result.Rejects
+		if err := commit.HoldAgainst(ctx, c.store, file); err != nil {
+			return err
+		}
+		object, err := c.store.Open(ctx, file.Name)
+		if err != nil {
+			return err
+		}
+		err = all.Copy(io.NewSectionReader(object, 0, object.Size()))
+		if err = errors.Join(err, object.Close()); err != nil {
+			return err
+		}
+	}
+	return all.Close(ctx)
+}
+
+// Complete marks the scan as complete. Rejects and statistics have been published.
+func (c *Collection) Complete(ctx context.Context, noPublish bool) error {
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	c.Manifest.FinishedAt = &now
+	return complete(ctx, c.store, c.Manifest, noPublish)
+}
+
+// Clean deletes what a collected scan does not need any more.
+func (c *Collection) Clean(ctx context.Context) error {
+	return removeAll(ctx, c.store, commit.SharesFolder(c.Manifest.ScanID), func(name string) bool { return path.Ext(name) == ".jsonl" })
+}
+
+// Close releases the lock. Further calls do nothing.
+func (c *Collection) Close() error { return c.lock.Unlock() }

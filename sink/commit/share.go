@@ -1,0 +1,170 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/schema"
+)
+
+// A scan may be cut into shares, each written by a process of its own: its shard has the share's number as its name, and
+// a lock. The manifest of such a scan is created by the first process and changed by none, until the shares are
+// collected under the scan's lock. This file has the record of a share.
+
+// Share says how far a share of a scan is. Its process writes the record at the start, now and then, and at the end,
+// and holds the share's lock meanwhile. Once the state is ShareDone, no process writes the share any more.
+type Share struct {
+	SchemaVersion   int        `json:"schema_version"`
+	ScanID          string     `json:"scan_id"`
+	I               int        `json:"share"` // from 0
+	N               int        `json:"shares"`
+	State           ShareState `json:"state"`
+	Reason          string     `json:"reason,omitempty"` // of ShareInterrupted and ShareFailed
+	Holder          Holder     `json:"holder"`           // the last process
+	Attempt         int        `json:"attempt"`          // how many processes have begun it
+	UpdatedAt       time.Time  `json:"updated_at"`
+	ToolVersion     string     `json:"tool_version"`
+	RegistryVersion string     `json:"registry_version"`
+	Inputs          []Input    `json:"inputs"`
+
+	// How far it is. The list is read by every share as a whole.
+	ReadBytes  int64 `json:"list_bytes_read,omitempty"`
+	TotalBytes int64 `json:"list_bytes,omitempty"`
+	Earlier    int64 `json:"already_kept"` // sites that earlier processes have kept
+	Kept       int64 `json:"kept"`         // and this one
+
+	Result *ShareResult `json:"result,omitempty"` // once done
+	Sum    string       `json:"sum,omitempty"`    // see SealRecord
+}
+
+// ShareResult is what a share has found, for the arithmetic of collecting.
+type ShareResult struct {
+	Sites      int64       `json:"sites"`      // committed: one for each origin of the share
+	Duplicates int64       `json:"duplicates"` // of origins of the share
+	LeftOut    int64       `json:"left_out"`   // by --sample
+	Elsewhere  int64       `json:"elsewhere"`  // lines that belong to other shares
+	Invalid    int64       `json:"invalid"`    // lines of the whole list without an origin
+	Skipped    int64       `json:"skipped"`    // blank lines, comments and headers of the whole list
+	Lines      int64       `json:"lines"`      // of the whole list
+	Rejects    schema.File `json:"rejects"`
+}
+
+// ShareState is how far a share is.
+type ShareState string
+
+// The states. A process that was killed leaves ShareRunning.
+const (
+	ShareRunning     ShareState = "running"
+	ShareInterrupted ShareState = "interrupted"
+	ShareFailed      ShareState = "failed"
+	ShareDone        ShareState = "done"
+)
+
+// ShareDoneError says that there is nothing left to do for a share.
+type ShareDoneError struct {
+	ScanID string
+	I, N   int
+}
+
+func (e *ShareDoneError) Error() string {
+	return fmt.Sprintf("share %d/%d of scan %s is done", e.I, e.N, e.ScanID)
+}
+
+// UncollectedError says that a scan is in shares that are not collected yet.
+type UncollectedError struct {
+	ScanID string
+	N      int
+}
+
+func (e *UncollectedError) Error() string {
+	return fmt.Sprintf("scan %s is in %d shares that are not collected yet; bulkscan status shows them, and bulkscan collect makes one scan of them when all are done", e.ScanID, e.N)
+}
+
+// Uncollected reports whether the scan is in shares that may still be written, each under its own lock.
+func (m *Manifest) Uncollected() bool { return m.Shares > 0 && m.State != Complete && !m.Repairing }
+
+// LockShare locks a share of a scan for this process. A *HeldError describes the process that holds it.
+func LockShare(ctx context.Context, st store.Store, scanID, shard string, now time.Time) (store.Unlocker, error) {
+	lock, err := takeLock(ctx, st, shareLockName(scanID, shard), scanID, ThisProcess(now, ""))
+	if held, ok := errors.AsType[*HeldError](err); ok {
+		held.Share = shard
+	}
+	return lock, err
+}
+
+// Write replaces the share's record.
+func (s *Share) Write(ctx context.Context, st store.Store) error { return s.seal(ctx, st.Put) }
+
+// Create writes the share's first record. The error is store.ErrExist if there is one.
+func (s *Share) Create(ctx context.Context, st store.Store) error {
+	return s.seal(ctx, st.CreateIfAbsent)
+}
+
+func (s *Share) seal(ctx context.Context, write func(ctx context.Context, name string, data []byte) error) error {
+	name := ShareName(s.ScanID, strconv.Itoa(s.I))
+	data, err := SealRecord(s, &s.Sum)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, err)
+	}
+	return write(ctx, name, data)
+}
+
+const maxShare = 64 << 20 // as a manifest: both have the names of the lists
+
+// ReadShareRecord reads the record of a share; the error is store.ErrNotExist if no process has begun the share.
+func ReadShareRecord(ctx context.Context, st store.Store, scanID, shard string) (*Share, error) {
+	name := ShareName(scanID, shard)
+	data, err := store.ReadAll(ctx, st, name, maxShare)
+	if err != nil {
+		return nil, err
+	}
+	s := &Share{}
+	if err := OpenRecord(data, s, &s.Sum); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", name, err)
+	}
+	if s.ScanID != scanID || strconv.Itoa(s.I) != shard || s.State == ShareDone && s.Result == nil {
+		return nil, fmt.Errorf("cannot read %s: %w: its content is that of share %d of scan %.80q, %.20q", name, ErrRecord, s.I, s.ScanID, s.State)
+	}
+	if err := schema.CheckVersion(s.SchemaVersion); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", name, err)
+	}
+	return s, nil
+}
+
+// Shares reads the records of the shares that have begun, by their numbers.
+func Shares(ctx context.Context, st store.Store, scanID string) (map[int]*Share, error) {
+	var shards []string
+	for entry, err := range st.List(ctx, SharesFolder(scanID)) {
+		if err != nil {
+			return nil, err
+		}
+		if shard, ok := strings.CutSuffix(path.Base(entry.Name), ".json"); ok {
+			shards = append(shards, shard)
+		}
+	}
+	type result struct {
+		share *Share
+		err   error
+	}
+	read := func(ctx context.Context, shard string) (r result) {
+		r.share, r.err = ReadShareRecord(ctx, st, scanID, shard)
+		return r
+	}
+	all := map[int]*Share{}
+	for _, r := range Ahead(ctx, shards, read, func(result) {}) {
+		switch {
+		case errors.Is(r.err, store.ErrNotExist): // a restart deleted it
+		case r.err != nil:
+			return nil, r.err
+		default:
+			all[r.share.I] = r.share
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,211 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/views"
+)
+
+// This file writes one share of a scan (Options.Shares). Its process holds the share's lock, not the scan's, and changes
+// only what has the name of its shard: other processes are writing their shares. collect.go makes one scan of all.
+
+// openShare is Open for a share. The error is a *commit.ShareDoneError if nothing is left to do.
+func openShare(ctx context.Context, st store.Store, o *Options, now time.Time) (_ *Writer, err error) {
+	lock, err := commit.LockShare(ctx, st, o.ScanID, o.Shard, now)
+	if err != nil {
+		return nil, commit.BrokenOff(o.ScanID, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(commit.BrokenOff(o.ScanID, err), lock.Unlock())
+		}
+	}()
+	manifest, err := joinScan(ctx, st, o, now)
+	if err != nil {
+		return nil, err
+	}
+	o.Date = manifest.ScanDate
+	share, first, err := beginShare(ctx, st, o, manifest, now)
+	if err != nil {
+		return nil, err
+	}
+	past, err := takeOverShare(ctx, st, lock, o, manifest, first)
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{store: st, options: *o, manifest: manifest, lock: lock, next: past.Next(o.Shard), share: share, spare: make(chan *part, 1)}
+	if w.done, err = commit.SitesOf(past.Current); err != nil {
+		return nil, err
+	}
+	share.Earlier = int64(w.done.GetCardinality())
+	if err := share.Write(ctx, st); err != nil {
+		return nil, err
+	}
+	if o.Sidecar != nil {
+		if err := w.beginSidecar(ctx, past, false); err != nil {
+			return nil, err
+		}
+	}
+	if err := views.Write(ctx, st, o.Registry); err != nil {
+		return nil, err
+	}
+	w.ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	w.spare <- nil
+	return w, nil
+}
+
+// joinScan creates the manifest of the scan, or compares that of the process which was first. So all shares have the
+// date of the first. It writes nothing if the share is done: then the shares may be being collected.
+func joinScan(ctx context.Context, st store.Store, o *Options, now time.Time) (*commit.Manifest, error) {
+	m, err := commit.ReadManifest(ctx, st, o.ScanID)
+	if errors.Is(err, store.ErrNotExist) {
+		m = newManifest(o, now)
+		if err := m.Create(ctx, st); !errors.Is(err, store.ErrExist) {
+			return m, err
+		}
+		m, err = commit.ReadManifest(ctx, st, o.ScanID)
+	}
+	if err != nil {
+		return nil, commit.Remedied(err, "restore it, or scan anew with another --scan-id")
+	}
+	if err := resume(m, o, now); err != nil {
+		return nil, err
+	}
+	if !m.Uncollected() {
+		return nil, o.shareDone()
+	}
+	return m, nil
+}
+
+func (o *Options) shareDone() error {
+	i, _ := strconv.Atoi(o.Shard)
+	return &commit.ShareDoneError{ScanID: o.ScanID, I: i, N: o.Shares}
+}
+
+// beginShare returns the share's record for this process. It is first if no process had begun the share: then there can
+// be no commit of an earlier one, not even a late one, since a process commits only after it has created the record.
+func beginShare(ctx context.Context, st store.Store, o *Options, m *commit.Manifest, now time.Time) (s *commit.Share, first bool, err error) {
+	i, err := strconv.Atoi(o.Shard)
+	if err != nil {
+		return nil, false, fmt.Errorf("cannot open share %q of scan %s: it is not a number", o.Shard, o.ScanID)
+	}
+	s = &commit.Share{
+		SchemaVersion: schema.Version, ScanID: o.ScanID, I: i, N: o.Shares, State: commit.ShareRunning,
+		Holder: commit.ThisProcess(now, ""), Attempt: 1, UpdatedAt: now,
+		ToolVersion: o.ToolVersion, RegistryVersion: o.Registry.Version, Inputs: o.Inputs,
+	}
+	before, err := commit.ReadShareRecord(ctx, st, o.ScanID, o.Shard)
+	if errors.Is(err, store.ErrNotExist) {
+		if err := s.Create(ctx, st); !errors.Is(err, store.ErrExist) {
+			return s, true, err
+		}
+		before, err = commit.ReadShareRecord(ctx, st, o.ScanID, o.Shard)
+	}
+	switch {
+	case err != nil:
+		return nil, false, err
+	case before.N != m.Shares:
+		return nil, false, fmt.Errorf("cannot resume share %s of scan %s: its record is of %d shares, and the manifest of %d", o.Shard, o.ScanID, before.N, m.Shares)
+	case before.State == commit.ShareDone:
+		return nil, false, o.shareDone()
+	}
+	s.Attempt = before.Attempt + 1
+	return s, false, nil
+}
+
+// takeOverShare is takeOver and cleanShard for a share: it reads the history of the shard, prevents late commits, and
+// deletes what a killed process left of this shard.
+func takeOverShare(ctx context.Context, st store.Store, lock store.Unlocker, o *Options, m *commit.Manifest, first bool) (*commit.History, error) {
+	past, err := commit.ReadShard(ctx, st, o.ScanID, o.Shard)
+	if err != nil {
+		return nil, err
+	}
+	fail := func(err error) error {
+		return fmt.Errorf("cannot resume share %s of scan %s: %w", o.Shard, o.ScanID, err)
+	}
+	if lease, ok := lock.(store.Lease); ok && first {
+		lease.Fenced()
+	}
+	if past, err = commit.Fence(ctx, st, lock, o.tombstone(commit.TakenOver), o.Date, past, o.Shard); err != nil {
+		return nil, fail(err)
+	}
+	if lost := past.Lost(m); lost != nil {
+		return nil, fail(lost)
+	}
+	err = errors.Join(
+		st.Sweep(ctx, commit.CommitsFolder(o.ScanID)+o.Shard+"-", everything),
+		st.Sweep(ctx, commit.SharesFolder(o.ScanID)+o.Shard+".", everything))
+	if err != nil {
+		return nil, fail(err)
+	}
+	damaged, err := commit.ClearParts(ctx, st, o.ScanID, o.Date, past, []string{o.Shard})
+	if err != nil {
+		return nil, fail(err)
+	}
+	if len(damaged) > 0 {
+		return nil, fail(fmt.Errorf("%d committed files are missing or have another size, the first is %s; restore them, or scan anew with another --scan-id", len(damaged), damaged[0]))
+	}
+	return past, nil
+}
+
+// Share returns the number of the share that is written, and how many there are; n is 0 for a whole scan.
+func (w *Writer) Share() (i, n int) {
+	if w.share == nil {
+		return 0, 0
+	}
+	return w.share.I, w.share.N
+}
+
+// ReportShare writes how far the share is: bytes of the list, and sites that this process has kept. FinishShare and
+// LeaveShare, too, are called by one goroutine at a time.
+func (w *Writer) ReportShare(ctx context.Context, read, total, kept int64) error {
+	s := w.share
+	s.ReadBytes, s.TotalBytes, s.Kept, s.UpdatedAt = read, total, kept, time.Now().UTC().Truncate(time.Millisecond)
+	return s.Write(ctx, w.store)
+}
+
+// LeaveShare writes why the process leaves the share unfinished.
+func (w *Writer) LeaveShare(ctx context.Context, state commit.ShareState, reason string) error {
+	s := w.share
+	s.State, s.Reason, s.UpdatedAt = state, schema.Bounded(reason, schema.MaxReject), time.Now().UTC().Truncate(time.Millisecond)
+	return s.Write(ctx, w.store)
+}
+
+// FinishShare commits the open part, whatever its size, and marks the share as done. result has what was read of the
+// list; entries is how many origins of it the share has. Each must have been committed once.
+func (w *Writer) FinishShare(ctx context.Context, entries uint64, result commit.ShareResult) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return commit.ErrClosed
+	}
+	if err := w.flush(ctx); err != nil {
+		return err
+	}
+	o, s := &w.options, w.share
+	if err := commit.SweepParts(ctx, w.store, o.ScanID, o.Date, o.Shard); err != nil {
+		return err
+	}
+	past, err := commit.ReadShard(ctx, w.store, o.ScanID, o.Shard)
+	if err != nil {
+		return err
+	}
+	sites, err := commit.SitesOf(past.Current)
+	if err != nil {
+		return err
+	}
+	rows := commit.CountCommits(past.Current).Rows
+	if result.Sites = int64(sites.GetCardinality()); result.Sites != rows || uint64(rows) != entries {
+		return fmt.Errorf("share %d/%d of scan %s has %d rows of %d sites, and the list %d; its data is damaged: scan anew with another --scan-id", s.I, s.N, o.ScanID, rows, result.Sites, entries)
+	}
+	s.Result, s.State, s.Reason, s.UpdatedAt = &result, commit.ShareDone, "", time.Now().UTC().Truncate(time.Millisecond)
+	s.Kept = result.Sites - s.Earlier
+	return s.Write(ctx, w.store)
+}
