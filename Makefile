@@ -199,6 +199,10 @@ zoo: ## scan 100,000 healthy hosts among 200 copies of each bad one (RUNS=n)
 soak: ## scan a simulated web for a long time, and see whether anything grows (DURATION=15m)
 	go -C bench run ./cmd/endtoend -only soak -duration $(or $(DURATION),15m)
 
+.PHONY: shares
+shares: ## scan a million origins in eight shares that are killed 20 times, and by one process (SCALE=1)
+	go -C bench run ./cmd/endtoend -only shares -scale $(or $(SCALE),1)
+
 .PHONY: chaos
 chaos: ## scan a simulated web through a bad network, and stop a scan for a minute; judge every row
 	go -C bench run ./cmd/endtoend -only chaos
