@@ -58,6 +58,7 @@ test: ## run the tests, but for those that take long
 	go test -short $(TESTFLAGS) ./...
 	@[[ -x .bin/versitygw ]] || echo "SKIPPED: what needs a real S3 server (make .bin/versitygw builds one)"
 	@[[ -d internal/integration/duckdb/node_modules ]] || echo "SKIPPED: what needs DuckDB (make internal/integration/duckdb/node_modules installs it; make integration runs it)"
+	@command -v slurmctld >/dev/null || echo "SKIPPED: what needs Slurm (apt-get install slurmctld slurmd slurm-client munge; make long runs it)"
 	@command -v curl >/dev/null || echo "SKIPPED: whether responses are read as curl reads them (curl is not on the PATH)"
 	@[[ -d ../shared ]] || echo "SKIPPED: what needs the real files and cases of ../shared, which is not here (go test -v says which tests)"
 
