@@ -98,6 +98,7 @@ generated: ## fail if a generated document is out of date
 .PHONY: integration
 integration: build internal/integration/duckdb/node_modules internal/integration/readers/node_modules internal/integration/warcio/node_modules .bin/versitygw ## scan the simulated web, also killed, read datasets and archive with DuckDB, Polars, hyparquet and warcio; try the experiments of bench, small
 	go -C bench test -count 1 ./...
+	go -C deploy/kubernetes test -count 1 ./...
 	@dir=$$(mktemp -d); killed=$$(mktemp -d); kept=$$(mktemp -d); trap 'rm -rf "$$dir" "$$killed" "$$kept"' EXIT; \
 	bin/bulkscan demo -o "$$dir" --warc-out "$$kept" --origins 2000 --part-rows 50 --no-compact; \
 	node internal/integration/warcio/check.mjs "$$kept" 1500; \
@@ -202,7 +203,7 @@ soak: ## scan a simulated web for a long time, and see whether anything grows (D
 
 .PHONY: shares
 shares: ## scan a million origins in eight shares that are killed 20 times, and by one process (SCALE=1)
-	go -C bench run ./cmd/endtoend -only shares -scale $(or $(SCALE),1)
+	go -C bench run ./cmd/endtoend -only shares -scale $(or $(SCALE),1) -scan "--part-rows 10000"
 
 .PHONY: chaos
 chaos: ## scan a simulated web through a bad network, and stop a scan for a minute; judge every row

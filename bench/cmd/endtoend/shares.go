@@ -100,7 +100,7 @@ func (l *lab) inShares(ctx context.Context, t trial) (*shared, error) {
 	s, begun := &shared{running: make([]*exec.Cmd, shareTasks)}, time.Now()
 	tasks, end := context.WithCancel(ctx)
 	killed := make(chan struct{})
-	go func() { defer close(killed); s.killAtRandom(tasks, time.Duration(l.scale*float64(20*time.Second))) }()
+	go func() { defer close(killed); s.killAtRandom(tasks, time.Duration(l.scale*float64(8*time.Second))) }()
 	errs := make([]error, shareTasks)
 	var all sync.WaitGroup
 	for i := range shareTasks {
