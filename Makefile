@@ -72,8 +72,8 @@ race: ## run the tests under the race detector, but for those that mostly wait f
 
 .PHONY: lint
 lint: .bin/golangci-lint ## run golangci-lint, which runs vet and staticcheck
-	.bin/golangci-lint run
-	cd bench && ../.bin/golangci-lint run
+	.bin/golangci-lint run --allow-parallel-runners
+	cd bench && ../.bin/golangci-lint run --allow-parallel-runners
 
 .PHONY: fmt
 fmt: .bin/golangci-lint ## format the source
