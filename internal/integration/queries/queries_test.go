@@ -312,16 +312,20 @@ func TestQueriesAreShort(t *testing.T) {
 	}
 }
 
-// TestCookbook runs all SQL of docs/cookbook.md, in order, in a folder of its own, since it writes files.
+// TestCookbook runs all SQL of docs/first-survey.md and docs/cookbook.md, in order, in a folder of its own, since it writes files.
 func TestCookbook(t *testing.T) {
 	needDuckDB(t)
 	dir, _ := write(t, Survey{Sites: 500, Dates: dates[1:]})
-	page, err := os.ReadFile("../../../docs/cookbook.md")
-	if err != nil {
-		t.Fatal(err)
+	var page string
+	for _, name := range []string{"first-survey.md", "cookbook.md"} {
+		text, err := os.ReadFile("../../../docs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page += string(text)
 	}
 	var blocks []Query
-	for i, block := range strings.Split(string(page), "\n```sql\n")[1:] {
+	for i, block := range strings.Split(page, "\n```sql\n")[1:] {
 		text, _, closed := strings.Cut(block, "\n```\n")
 		if !closed {
 			t.Fatalf("block %d has no end", i)
