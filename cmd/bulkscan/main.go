@@ -148,7 +148,12 @@ and writes the answers as Parquet.
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage(flagError(unknownFlag(c, err))) })
-	root.AddCommand(a.scanCommand(), a.demoCommand(), a.checkCommand(), a.testCommand(), a.summaryCommand(), a.diffCommand(), a.reportCommand(), a.statsCommand(), a.verifyCommand(), a.compactCommand(), a.collectCommand(), a.statusCommand(), a.historyCommand(), a.reauditCommand(), a.tokensCommand(), a.schemaCommand(), a.versionCommand(), a.manCommand(), a.helpCommand())
+	root.AddCommand(
+		a.scanCommand(), a.demoCommand(), a.planCommand(), a.collectCommand(), a.statusCommand(),
+		a.checkCommand(), a.testCommand(), a.tokensCommand(),
+		a.summaryCommand(), a.diffCommand(), a.reportCommand(), a.historyCommand(),
+		a.statsCommand(), a.verifyCommand(), a.compactCommand(), a.reauditCommand(),
+		a.schemaCommand(), a.versionCommand(), a.manCommand(), a.helpCommand())
 	root.InitDefaultCompletionCmd("completion") // else it is added when it is called
 	for _, c := range root.Commands() {
 		addCompletion(c)

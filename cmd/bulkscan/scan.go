@@ -365,13 +365,8 @@ func (f *scanFlags) check() error {
 	case f.repair && f.restart:
 		return usagef("--repair asks again what a scan has lost, and --restart deletes it and begins anew: give one of them")
 	}
-	for _, r := range []struct {
-		flag string
-		rate float64
-	}{{"host-rate", f.hostRate}, {"ip-rate", f.ipRate}, {"rate", f.rate}, {"dns-rate", f.dnsRate}} {
-		if !(r.rate >= 0 && r.rate <= math.MaxFloat64) { // not a number is none of them
-			return usagef("--%s %v: a rate is a number from 0 on; 0 means no limit", r.flag, r.rate)
-		}
+	if err := checkRates(rate{"host-rate", f.hostRate}, rate{"ip-rate", f.ipRate}, rate{"rate", f.rate}, rate{"dns-rate", f.dnsRate}); err != nil {
+		return err
 	}
 	if f.out != "-" {
 		if err := checkPlace(f.out); err != nil {
@@ -482,6 +477,21 @@ func (f *scanFlags) volume() error {
 		f.logLevel, f.progress = "error", "none"
 	case f.verbose:
 		f.logLevel = "debug"
+	}
+	return nil
+}
+
+// rate is the value of a flag.
+type rate struct {
+	flag  string
+	value float64
+}
+
+func checkRates(rates ...rate) error {
+	for _, r := range rates {
+		if !(r.value >= 0 && r.value <= math.MaxFloat64) { // not a number is none of them
+			return usagef("--%s %v: a rate is a number from 0 on; 0 means no limit", r.flag, r.value)
+		}
 	}
 	return nil
 }

@@ -116,15 +116,20 @@ func (j *Job) openReader(ctx context.Context) error {
 		}
 		return j.unspooled(err)
 	}
-	o.Parquet = openParquet
 	if !j.Share.Whole() {
 		o.Mine = j.Share.Has
 	}
-	list, err := inputs.Open(ctx, j.paths, o)
+	list, err := OpenList(ctx, j.paths, o)
 	if err == nil {
 		j.reader = list
 	}
 	return j.unspooled(err)
+}
+
+// OpenList opens lists that are read and not scanned.
+func OpenList(ctx context.Context, paths []string, o inputs.Options) (*inputs.Reader, error) {
+	o.Parquet = openParquet
+	return inputs.Open(ctx, paths, o)
 }
 
 // openParquet opens a list in Parquet.
@@ -138,7 +143,7 @@ func ReadPanel(ctx context.Context, path string) (_ *report.Panel, err error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := inputs.Open(ctx, []string{path}, inputs.Options{Parquet: openParquet})
+	list, err := OpenList(ctx, []string{path}, inputs.Options{})
 	if err != nil {
 		return nil, err
 	}

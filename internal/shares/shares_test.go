@@ -3,7 +3,9 @@ package shares
 import (
 	"errors"
 	"io"
+	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -132,4 +134,33 @@ func TestFromEngine(t *testing.T) {
 	f("CLOUD_RUN_TASK_INDEX=1 CLOUD_RUN_TASK_COUNT=4 CLOUD_RUN_EXECUTION=scan-x7k2p", Task{Share{1, 4}, "scan-x7k2p"}, "")
 	f("BATCH_TASK_INDEX=1 BATCH_TASK_COUNT=4", Task{Share{1, 4}, ""}, "")
 	f("", Task{}, "none of AWS_BATCH_JOB_ARRAY_INDEX (AWS Batch)")
+}
+
+// TestPlanCountsLargeDomains adds many more domains than are counted at a time, and one that is large.
+func TestPlanCountsLargeDomains(t *testing.T) {
+	p := NewPlanner(PlanOptions{Workers: 4, IPRate: 10, Sample: 100})
+	const domains, large = maxCounted + 1000, 5000
+	for i := range domains {
+		host := "d" + strconv.Itoa(i) + ".com"
+		if i%200 == 0 && i/200 < large {
+			host = "h" + strconv.Itoa(i) + ".large.com"
+		}
+		o, err := origin.Parse(host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Add(o)
+	}
+	for i, o := range p.Sample() {
+		if o.IsValid() && i%2 == 0 {
+			p.Resolved(netip.AddrFrom4([4]byte{192, 0, 2, 1}))
+		}
+	}
+	plan := p.Plan()
+	if len(plan.Large) != 1 || plan.Large[0] != (DomainCount{"large.com", large}) {
+		t.Errorf("large domains: %v", plan.Large)
+	}
+	if plan.Shares != 64 || len(p.Sample()) != 100 || plan.Busiest[0].Sites != domains/2 || int(plan.Floor*100) != domains/2*100/36000 {
+		t.Errorf("%+v", plan)
+	}
 }

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkscan/bulkscan/fetcher/resolve"
+	"github.com/bulkscan/bulkscan/inputs"
+	"github.com/bulkscan/bulkscan/internal/job"
+	"github.com/bulkscan/bulkscan/internal/shares"
+	"github.com/bulkscan/bulkscan/internal/terminal"
+)
+
+// planFlags are the flags of plan.
+type planFlags struct {
+	shares.PlanOptions
+	format, column string
+	resolver       []string
+	dnsRate        float64
+	json           bool
+}
+
+func (a *app) planCommand() *cobra.Command {
+	f := &planFlags{}
+	c := &cobra.Command{
+		Use:   "plan LIST…",
+		Short: "Say what a scan in shares of a list needs",
+		Long: `plan reads a list, looks up the addresses of a sample of its sites, and prints the busiest addresses, the least time that
+their rate allows, how many shares to make for the tasks that run at once, the domains that make a share larger than
+others, and the command that submits the array job. It asks name servers, and no site. docs/cluster.md`,
+		Example: `  bulkscan plan list.csv --workers 8
+  bulkscan plan list.csv --sample 100000 --json | jq .busiest_addresses`,
+		Args: usageArgs(cobra.MinimumNArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			switch {
+			case f.Workers < 1:
+				return usagef("--workers %d: at least 1", f.Workers)
+			case f.Sample < 0:
+				return usagef("--sample %d: at least 0", f.Sample)
+			}
+			if err := checkRates(rate{"ip-rate", f.IPRate}, rate{"dns-rate", f.dnsRate}); err != nil {
+				return err
+			}
+			return a.interruptible(c.Context(), func(ctx context.Context) error { return a.plan(ctx, f, args) })
+		},
+	}
+	c.Flags().IntVar(&f.Workers, "workers", 4, "how many tasks will run at once")
+	c.Flags().Float64Var(&f.IPRate, "ip-rate", 10, "exchanges a second to one address that the scan will have (0: no limit)")
+	c.Flags().IntVar(&f.Sample, "sample", 10_000, "how many sites are looked up, drawn from the whole list; at least its length: all")
+	c.Flags().StringVar(&f.format, "format", "auto", "form of the lists, as in scan")
+	c.Flags().StringVar(&f.column, "column", "", "column of the hosts, as in scan")
+	c.Flags().StringSliceVar(&f.resolver, "resolver", nil, "DNS servers to ask, HOST:PORT,… (default the system's)")
+	c.Flags().Float64Var(&f.dnsRate, "dns-rate", 1000, "DNS questions a second (0: no limit)")
+	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
+	return c
+}
+
+func (a *app) plan(ctx context.Context, f *planFlags, lists []string) (err error) {
+	format, err := inputs.ParseFormat(f.format)
+	if err != nil || format == inputs.WARC {
+		return usagef("--format %s: a list of sites", clipped(f.format))
+	}
+	list, err := job.OpenList(ctx, lists, inputs.Options{Format: format, Column: f.column, Stdin: a.stdin})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, list.Close()) }()
+	planner := shares.NewPlanner(f.PlanOptions)
+	for {
+		entry, err := list.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		planner.Add(entry.Origin)
+	}
+	if err := f.lookUp(ctx, planner); err != nil {
+		return err
+	}
+	plan := planner.Plan()
+	if f.json {
+		return terminal.WriteJSON(a.stdout, plan)
+	}
+	return writePlan(a.stdout, plan, lists)
+}
+
+// lookUp finds the addresses of the sample.
+func (f *planFlags) lookUp(ctx context.Context, planner *shares.Planner) error {
+	if len(planner.Sample()) == 0 {
+		return nil
+	}
+	resolver, err := resolve.New(f.resolver, resolve.Options{Rate: f.dnsRate})
+	if err != nil {
+		return usagef("--resolver: %w", err)
+	}
+	hosts, found := make(chan string), make(chan netip.Addr)
+	var asking sync.WaitGroup
+	for range 256 {
+		asking.Go(func() {
+			for host := range hosts {
+				if answer := resolver.Lookup(ctx, host, 0); len(answer.Addrs) > 0 {
+					found <- answer.Addrs[0]
+				}
+			}
+		})
+	}
+	go func() {
+		for _, o := range planner.Sample() {
+			if addr, is := o.Addr(); is {
+				found <- addr
+			} else {
+				hosts <- o.Host()
+			}
+		}
+		close(hosts)
+		asking.Wait()
+		close(found)
+	}()
+	for addr := range found {
+		planner.Resolved(addr)
+	}
+	return errors.Join(ctx.Err(), resolver.Close())
+}
+
+// writePlan prints the plan for people.
+func writePlan(out io.Writer, p *shares.Plan, lists []string) error {
+	w := bufio.NewWriter(out)
+	fmt.Fprintf(w, "%d sites; of %d that were looked up, %d have an address\n", p.Sites, p.Sampled, p.Resolved)
+	if len(p.Busiest) > 0 {
+		fmt.Fprintf(w, "\n%15s  %s\n", "sites, about", "address")
+		for _, b := range p.Busiest {
+			fmt.Fprintf(w, "%15d  %s\n", b.Sites, b.Address)
+		}
+	}
+	if p.Floor > 0 {
+		fmt.Fprintf(w, "\nAt --ip-rate %v the busiest address takes at least %.1f h, however many tasks there are.\n", p.IPRate, p.Floor)
+	}
+	fmt.Fprintf(w, "\n%d shares for %d tasks at once, of about %d sites each.\n", p.Shares, p.Workers, p.Sites/int64(p.Shares))
+	if len(p.Large) > 0 {
+		fmt.Fprintf(w, "Domains of more than a tenth of that, each of which is in one share:\n")
+		for i, d := range p.Large {
+			if i == 20 {
+				fmt.Fprintf(w, "%15s  and %d more; --json has all\n", "", len(p.Large)-i)
+				break
+			}
+			fmt.Fprintf(w, "%15d  %s\n", d.Sites, terminal.Line(d.Domain))
+		}
+	}
+	list := terminal.Line(lists[0])
+	if len(lists) > 1 || strings.ContainsAny(list, ", '\"") {
+		list = "LIST"
+	}
+	fmt.Fprintf(w, "\nsbatch --array=0-%d%%%d --export=ALL,WORKERS=%d,LIST=%s,OUT=OUT deploy/slurm/scan.sbatch\n", p.Shares-1, p.Workers, p.Workers, list)
+	fmt.Fprintf(w, "On Kubernetes: completions and BULKSCAN_SHARES %d, parallelism and BULKSCAN_WORKERS %d.\n", p.Shares, p.Workers)
+	return w.Flush()
+}
