@@ -69,7 +69,7 @@ func stateAfter(err error) metrics.State {
 		return metrics.Failed
 	case exit.code == exitThreshold, exit.code == exitDamaged: // which are judgements on a scan that is done
 		return metrics.Complete
-	case exit.code == exitInt || exit.code == exitTerm:
+	case exit.code == exitInt || exit.code == exitTerm || exit.code == exitAgain:
 		return metrics.Interrupted
 	}
 	return metrics.Failed

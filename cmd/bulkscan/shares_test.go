@@ -99,6 +99,35 @@ func TestSharesOnS3(t *testing.T) {
 	clean(t, place)
 }
 
+// TestPausedShareOnS3 stops a share for longer than its lease. Another process goes on with it and ends it; the first, when it
+// runs again, changes nothing any more, and asks to be started again.
+func TestPausedShareOnS3(t *testing.T) {
+	notShort(t)
+	g := startGateway(t)
+	t.Setenv("BULKSCAN_S3_LEASE", "1s")
+	w := newShareWorld(t, 300)
+	calm := filepath.Join(filepath.Dir(w.list), "calm")
+	w.scan(t, calm, "--patience", "0s", "--retries", "0").exits(t, 0)
+	const place = "s3://" + storetest.Bucket + "/paused"
+	out := filepath.Join(g.Folder, storetest.Bucket, "paused")
+	flags := sharesOf(2)
+	first := w.scan(t, place, append(flags(0), "--rate", "40")...)
+	first.await(t, "commits", func() bool { return commits(out) >= 3 })
+	first.signal(t, syscall.SIGSTOP)
+	second := w.scan(t, place, flags(0)...)
+	second.exits(t, 0)
+	second.says(t, "msg=resuming scan=s already_kept=")
+	first.signal(t, syscall.SIGCONT)
+	first.exits(t, exitAgain)
+	first.says(t, "the lock has passed to another process")
+	again := w.scan(t, place, flags(0)...)
+	again.exits(t, 0)
+	again.says(t, "nothing to do: the share is done")
+	w.scan(t, place, append(flags(1), "--collect")...).exits(t, 0)
+	same(t, unordered(snapshot(t, out)), unordered(snapshot(t, calm)), "collected")
+	clean(t, place)
+}
+
 // killMoment says when a share is killed: after at most so many requests of the web.
 type killMoment struct{ most int }
 
