@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -25,7 +26,8 @@ func TestHelp(t *testing.T) {
 		}
 		for _, f := range groupsOf(c) {
 			for _, name := range f.names {
-				if n := strings.Count(got, "  --"+name+" ") + strings.Count(got, ", --"+name+" "); n != 1 {
+				flag := regexp.MustCompile(`(?m)^ +(-\w, )?--` + name + ` `)
+				if n := len(flag.FindAllString(got, -1)); n != 1 {
 					t.Errorf("%s: --%s is there %d times", c.Name(), name, n)
 				}
 			}
