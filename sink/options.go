@@ -35,7 +35,8 @@ type Options struct {
 	Repair   bool             // take out damaged and lost parts, so that their sites are fetched again (see repair.go)
 	Sidecar  Sidecar          // may be nil
 
-	// NoPublish keeps the complete scan out of the index, the views and the history, until it is completed without.
+	// NoPublish keeps the complete scan out of the index, the views and the history, until it is completed without. A scan
+	// that is held or discarded stays so, with and without it.
 	NoPublish bool
 
 	Source *commit.RejudgedScan // the stored scan whose sites are judged again (see Remade); nil if sites are fetched

@@ -256,9 +256,13 @@ func complete(ctx context.Context, st store.Store, m *commit.Manifest, noPublish
 		return err
 	}
 	m.State, m.Counts, m.Recorded = commit.Complete, commit.CountCommits(commits), recorded
-	m.Repairing, m.Publication = false, commit.PublicationDone
-	if noPublish {
+	m.Repairing = false
+	switch was := m.Publication; {
+	case was == commit.PublicationHeld, was == commit.PublicationDiscarded: // only SetPublication changes that
+	case noPublish:
 		m.Publication = commit.PublicationPending
+	default:
+		m.Publication = commit.PublicationDone
 	}
 	if err := m.Write(ctx, st); err != nil {
 		return err

@@ -204,8 +204,8 @@ func scanNamed(scans []*commit.Manifest, dir, name, observer string) (*commit.Ma
 		}
 		about := m.ScanID + " of " + m.ScanDate
 		switch {
-		case m.Pending():
-			about += " (not published)"
+		case m.Withheld():
+			about += " (" + m.Withholding() + ")"
 		case m.State != commit.Complete:
 			about += " (not complete)"
 		case observer != "" && m.Observer.String() != observer:

@@ -138,8 +138,8 @@ func lastOf(names []string) string {
 
 // comesBefore reports whether a scan is meant rather than one that started earlier.
 func comesBefore(later, earlier *commit.Manifest) bool {
-	if later.Pending() != earlier.Pending() {
-		return earlier.Pending()
+	if later.Withheld() != earlier.Withheld() {
+		return earlier.Withheld()
 	}
 	return later.ScanDate >= earlier.ScanDate
 }

@@ -29,8 +29,8 @@ type Publishing struct {
 
 // Publish hands a complete scan to readers: it merges the scan's parts, the scan into the history, and the statistics of
 // past months, and writes the views and the README. All but the parts is derived from what is published, so that the next
-// scan's Publish does what a killed process leaves undone. Of a scan whose publication is pending only the parts are
-// merged.
+// scan's Publish does what a killed process leaves undone. Of a scan that is pending, held or discarded only the
+// parts are merged.
 //
 // An error does not harm the scan. Every step is tried, unless the context ends.
 func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) error {
@@ -47,11 +47,14 @@ func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) e
 		}
 	}
 	if !m.Published() {
-		o.Log.Info("the scan is complete, and not published: readers do not find it", "scan", scanID, "remedy", "the same command without --no-publish publishes it")
+		remedy := "the same command without --no-publish publishes it"
+		if m.Publication != commit.PublicationPending {
+			remedy = "bulkscan nightly --release " + m.ScanDate + " publishes it"
+		}
+		o.Log.Info("the scan is complete, and not published: readers do not find it", "scan", scanID, "publication", m.Publication, "remedy", remedy)
 		return nil
 	}
-	// The index has it since it is complete.
-	err = mergeHistory(ctx, st, m, o)
+	err = errors.Join(index.Update(ctx, st), mergeHistory(ctx, st, m, o))
 	if monthsErr := index.RollUp(ctx, st, o.ToolVersion); monthsErr != nil {
 		o.Log.Warn("statistics of past months were not merged; readers take those of each scan", "error", monthsErr)
 	}
@@ -63,6 +66,15 @@ func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) e
 		return unpublished(scanID, err)
 	}
 	return nil
+}
+
+// Release publishes a scan that is pending, held or discarded. Of a published scan it repeats what a killed process may
+// have left undone.
+func Release(ctx context.Context, st store.Store, scanID string, o Publishing) error {
+	if err := commit.SetPublication(ctx, st, scanID, commit.PublicationDone); err != nil {
+		return err
+	}
+	return Publish(ctx, st, scanID, o)
 }
 
 // unpublished is the error of a scan that is complete and was not published, or not everywhere.

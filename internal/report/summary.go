@@ -27,7 +27,7 @@ type Summary struct {
 	ScanID          string      `json:"scan_id"`
 	ScanDate        string      `json:"scan_date"`
 	State           string      `json:"state"`
-	Pending         bool        `json:"pending"` // complete, and not published
+	Publication     string      `json:"publication"` // commit.Publication; "" if not complete
 	StartedAt       time.Time   `json:"started_at"`
 	FinishedAt      *time.Time  `json:"finished_at"`
 	ListRead        *int64      `json:"list_lines_read"` // at least; nil for complete scans
@@ -213,7 +213,7 @@ func summaries(ctx context.Context, scan *commit.Scan, o *SummaryOptions, defini
 func summaryOf(scan *commit.Scan) (*Summary, error) {
 	m := scan.Manifest
 	s := &Summary{
-		ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State), Pending: m.Pending(), StartedAt: m.StartedAt, FinishedAt: m.FinishedAt,
+		ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State), Publication: publicationOf(m), StartedAt: m.StartedAt, FinishedAt: m.FinishedAt,
 		SchemaVersion: m.SchemaVersion, ToolVersion: m.ToolVersion, RegistryVersion: m.RegistryVersion, Observer: m.Observer.String(), ListID: m.ListID, OtherScans: []OtherScan{}, Lost: []commit.Total{}, Parts: len(scan.Commits),
 	}
 	if lost := scan.Lost(); lost != nil {
@@ -253,6 +253,14 @@ func summaryOf(scan *commit.Scan) (*Summary, error) {
 		}
 	}
 	return s, nil
+}
+
+// publicationOf says whether readers get a scan, "" for one that is not complete.
+func publicationOf(m *commit.Manifest) string {
+	if m.State != commit.Complete {
+		return ""
+	}
+	return string(cmp.Or(m.Publication, commit.PublicationDone))
 }
 
 // needs returns an error if the scan lacks a table that a summary by this definition needs.

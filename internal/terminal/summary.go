@@ -78,8 +78,10 @@ func (x *summaryPage) head() {
 	switch {
 	case !s.Complete():
 		state = styled(yellow, "not complete")
-	case s.Pending:
+	case s.Publication == "pending":
 		state = styled(yellow, "complete, not published")
+	case s.Publication == "held" || s.Publication == "discarded":
+		state = styled(yellow, "complete, %s", s.Publication)
 	}
 	x.page.line(styled(bold, "Scan %s, %s, ", s.ScanID, s.ScanDate), state)
 	t := &table{indent: indent, wrap: true}

@@ -26,7 +26,7 @@ type Holder struct {
 	PID       int       `json:"pid"`
 	Host      string    `json:"host"`
 	StartedAt time.Time `json:"started_at"`
-	Doing     string    `json:"doing,omitempty"` // DoingCompact, DoingStats, DoingCollect; "" for a scan
+	Doing     string    `json:"doing,omitempty"` // DoingCompact, DoingStats, DoingCollect, DoingPublish; "" for a scan
 }
 
 func (e *HeldError) Error() string {
@@ -45,6 +45,8 @@ func (e *HeldError) Error() string {
 		what, remedy = "is being collected from its shares", "wait for it"
 	case DoingStats:
 		what, remedy = "is being counted for its statistics", "wait for it"
+	case DoingPublish:
+		what, remedy = "is being published, held or discarded", "wait for it"
 	}
 	return fmt.Sprintf("scan %s %s by process %d on %.100q since %s; %s",
 		e.ScanID, what, e.Holder.PID, e.Holder.Host, e.Holder.StartedAt.Format(time.RFC3339), remedy)
@@ -105,6 +107,7 @@ const (
 	DoingCompact = "compact"
 	DoingStats   = "stats"
 	DoingCollect = "collect"
+	DoingPublish = "publish"
 )
 
 // LockScan takes the lock of an existing scan for another purpose than scanning, and reads its manifest.

@@ -83,19 +83,29 @@ const (
 // Publication is whether readers get a scan.
 type Publication string
 
-// The publications.
+// The publications. See SetPublication for how a scan goes from one to another.
 const (
-	PublicationPending Publication = "pending"
-	PublicationDone    Publication = "published"
+	PublicationPending   Publication = "pending"
+	PublicationDone      Publication = "published"
+	PublicationHeld      Publication = "held"      // a judge has found the scan unlike those before; a person decides
+	PublicationDiscarded Publication = "discarded" // a person has decided that it does not count; it stays for studies of what went wrong
 )
 
-// Published reports whether readers get the scan: it is complete, and nobody has asked to wait.
+// Published reports whether readers get the scan.
 func (m *Manifest) Published() bool {
-	return m.State == Complete && !m.Restarting && m.Publication != PublicationPending
+	return m.State == Complete && !m.Restarting && (m.Publication == PublicationDone || m.Publication == "")
 }
 
-// Pending reports whether the scan is complete and waits for being published.
-func (m *Manifest) Pending() bool { return m.State == Complete && m.Publication == PublicationPending }
+// Withheld reports whether the scan is complete and readers do not get it.
+func (m *Manifest) Withheld() bool { return m.State == Complete && !m.Published() }
+
+// Withholding says in words how a complete scan stands that readers do not get.
+func (m *Manifest) Withholding() string {
+	if m.Publication == PublicationPending || m.Restarting {
+		return "not published"
+	}
+	return string(m.Publication)
+}
 
 // Setting is one value of a scan's configuration, as given.
 type Setting struct {

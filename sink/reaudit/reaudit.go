@@ -76,7 +76,7 @@ func Scan(ctx context.Context, source *commit.Scan, to store.Store, o Options) (
 	w, err := sink.Open(ctx, to, sink.Options{
 		ScanID: m.ScanID, Date: m.ScanDate, Tables: m.Tables, PartRows: int(largest), ToolVersion: o.ToolVersion, Registry: o.Registry,
 		Observer: m.Observer, ListID: m.ListID, Config: m.Config, Inputs: m.Inputs, Restart: o.Restart, Source: identity,
-		NoPublish: m.Publication == commit.PublicationPending,
+		NoPublish: m.Withheld(),
 	})
 	if err != nil {
 		return nil, err
