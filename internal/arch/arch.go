@@ -52,6 +52,7 @@ var arrows = map[string][]string{
 	"internal/printable":   {},
 	"internal/limits":      {},
 	"internal/job":         {"inputs", "fetcher", "pipeline", "audit", "audit/tokens", "sink", "sink/table", "sink/schema", "sink/commit", "sink/index", "sink/views", "sink/compact", "history", "internal/archive", "internal/replay", "internal/report", "internal/shares", "internal/store", "internal/origin", "internal/exchange"},
+	"internal/nightly":     {"audit", "sink", "sink/schema", "sink/table", "sink/commit"},
 	"internal/report":      {"history", "sink", "sink/schema", "sink/table", "sink/commit", "sink/index", "audit", "audit/tokens", "parser", "internal/exchange", "internal/printable", "internal/store"},
 	"internal/page":        {"internal/report", "internal/printable", "docs/queries"},
 	"docs/queries":         {},

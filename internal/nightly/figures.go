@@ -1,0 +1,74 @@
+package nightly
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+)
+
+// gaps are the findings that say nothing of a site's policy.
+var gaps = func() map[string]bool {
+	m := map[string]bool{}
+	for f := range audit.NumFindings {
+		m[f.String()] = f.IsGap()
+	}
+	return m
+}()
+
+const findingRules = "rules"
+
+// Count counts the figures of a scan in one pass over its table sites.
+func Count(ctx context.Context, scan *commit.Scan) (*Figures, error) {
+	f := &Figures{Findings: map[string]int64{}, CDNs: map[string]*CDN{}}
+	var row schema.SiteRow
+	fields := []table.Field{
+		{Name: "finding", Into: &row.Finding}, {Name: "outcome", Into: &row.Outcome}, {Name: "cdn", Into: &row.CDN}, {Name: "blocked", Into: &row.Blocked},
+	}
+	for cursor, err := range sink.Cursors(ctx, scan, schema.Sites, fields...) {
+		if err != nil {
+			return nil, err
+		}
+		for cursor.Next() {
+			f.add(&row)
+		}
+		if err := errors.Join(cursor.Err(), cursor.Close()); err != nil {
+			return nil, err
+		}
+	}
+	return f, ctx.Err()
+}
+
+// add counts a site. The texts of a row share memory with its page, so keys are copies.
+func (f *Figures) add(row *schema.SiteRow) {
+	f.Sites++
+	count(f.Findings, row.Finding)
+	if strings.HasPrefix(row.Outcome, "dns_") {
+		f.DNSFailed++
+	}
+	if row.Finding == findingRules {
+		f.Rules++
+		if len(row.Blocked) > 0 {
+			f.Blocked++
+		}
+	}
+	cdn := f.CDNs[row.CDN]
+	if cdn == nil {
+		cdn = &CDN{Findings: map[string]int64{}}
+		f.CDNs[strings.Clone(row.CDN)] = cdn
+	}
+	cdn.Sites++
+	count(cdn.Findings, row.Finding)
+}
+
+func count(counts map[string]int64, key string) {
+	if _, ok := counts[key]; !ok {
+		key = strings.Clone(key)
+	}
+	counts[key]++
+}

@@ -1,0 +1,180 @@
+package nightly
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Figures are what a night is judged by: numbers of sites.
+type Figures struct {
+	Sites     int64            `json:"sites"`
+	DNSFailed int64            `json:"dns_failed"` // no address, for whatever reason
+	Rules     int64            `json:"rules"`      // finding rules
+	Blocked   int64            `json:"blocked"`    // of these, at least one registry token blocked
+	Findings  map[string]int64 `json:"findings"`
+	CDNs      map[string]*CDN  `json:"cdns"` // by delivery network; "" for sites that show none
+}
+
+// CDN are the figures of one delivery network.
+type CDN struct {
+	Sites    int64            `json:"sites"`
+	Findings map[string]int64 `json:"findings"`
+}
+
+// Bound is the range that a share must lie in.
+type Bound struct{ Low, High float64 }
+
+// Check is one share of a night that is out of its bound.
+type Check struct {
+	Figure string  `json:"figure"` // see shares
+	Share  float64 `json:"share"`
+	Of     int64   `json:"of"` // sites
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+	Nights int     `json:"nights"` // that the bound was learnt from; 0 if it was given, or is the one for first nights
+}
+
+func (c Check) String() string {
+	from := "as given"
+	if c.Nights > 0 {
+		from = fmt.Sprintf("by the last %d nights", c.Nights)
+	}
+	return fmt.Sprintf("%s is %.1f %% of %d sites, expected from %.1f to %.1f %% %s", c.Figure, 100*c.Share, c.Of, 100*c.Low, 100*c.High, from)
+}
+
+// share is one figure of a night.
+type share struct{ n, of int64 }
+
+func (s share) value() float64 { return float64(s.n) / float64(max(s.of, 1)) }
+
+const (
+	// NoAnswer is the share of sites of which nothing was learned. Any first night is judged by it.
+	NoAnswer = "no_answer"
+
+	learnFrom  = 14 // nights that bounds are learnt from at most
+	learnLeast = 3  // and at least: before, nothing is learnt
+
+	// A share may differ from the median of earlier nights by the largest of these.
+	floor      = 0.02 // of all sites
+	floorOfCDN = 0.10 // of the sites of one network, which change their ways together
+	spread     = 6.0  // times the spread of the earlier nights, as standard deviations
+	sampling   = 5.0  // times the standard deviation of a random sample of so many sites
+	normal     = 1.4826
+)
+
+var firstNight = Bound{0, 0.5}
+
+// shares returns the shares that are judged, by their names: no_answer, dns_failed, blocked, finding.NAME, cdn.NAME and
+// cdn.NAME.FINDING.
+func (f *Figures) shares() map[string]share {
+	all := map[string]share{"dns_failed": {f.DNSFailed, f.Sites}, "blocked": {f.Blocked, f.Rules}}
+	answered := int64(0)
+	for finding, n := range f.Findings {
+		all["finding."+finding] = share{n, f.Sites}
+		if !gaps[finding] {
+			answered += n
+		}
+	}
+	all[NoAnswer] = share{f.Sites - answered, f.Sites}
+	for name, cdn := range f.CDNs {
+		if name == "" {
+			continue
+		}
+		all["cdn."+name] = share{cdn.Sites, f.Sites}
+		for finding, n := range cdn.Findings {
+			all["cdn."+name+"."+finding] = share{n, cdn.Sites}
+		}
+	}
+	return all
+}
+
+// at returns a share by its name. A finding or a network that a night does not have is a share of 0. ok is false if the
+// night says nothing of it.
+func (f *Figures) at(name string, all map[string]share) (s share, ok bool) {
+	if s, ok = all[name]; !ok {
+		s.of = f.Sites
+		if network, finding, isFinding := strings.Cut(strings.TrimPrefix(name, "cdn."), "."); isFinding && strings.HasPrefix(name, "cdn.") {
+			cdn := f.CDNs[network]
+			if s.of = 0; cdn != nil {
+				s = share{cdn.Findings[finding], cdn.Sites}
+			}
+		}
+	}
+	return s, s.of > 0
+}
+
+// Judge returns the shares of a night that are out of bounds: none if the night counts. Earlier are nights that count,
+// the newest last. A bound is learnt from the last 14 of them, unless it is given by name.
+func Judge(tonight *Figures, earlier []*Figures, given map[string]Bound) (out []Check) {
+	earlier = earlier[max(0, len(earlier)-learnFrom):]
+	now, names := tonight.shares(), map[string]bool{}
+	before := make([]map[string]share, len(earlier))
+	for name := range now {
+		names[name] = true
+	}
+	for i, f := range earlier {
+		before[i] = f.shares()
+		for name := range before[i] {
+			names[name] = true
+		}
+	}
+	for name := range given {
+		names[name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		s, ok := tonight.at(name, now)
+		if !ok {
+			continue // a network that nobody shows tonight is a share of 0 by its other name
+		}
+		var past []float64
+		for i, f := range earlier {
+			if was, ok := f.at(name, before[i]); ok {
+				past = append(past, was.value())
+			}
+		}
+		bound, nights, ok := boundOf(name, s.of, past, given)
+		if ok && (s.value() < bound.Low || s.value() > bound.High) {
+			out = append(out, Check{Figure: name, Share: s.value(), Of: s.of, Low: bound.Low, High: bound.High, Nights: nights})
+		}
+	}
+	// The strangest first: of all that a failure moves, its cause has moved most.
+	slices.SortStableFunc(out, func(a, b Check) int { return cmp.Compare(b.distance(), a.distance()) })
+	return out
+}
+
+func (c Check) distance() float64 { return max(c.Low-c.Share, c.Share-c.High) * float64(c.Of) }
+
+// boundOf returns the bound of a share of so many sites, and the number of nights that it is learnt from. ok is false
+// without a bound.
+func boundOf(name string, of int64, past []float64, given map[string]Bound) (b Bound, nights int, ok bool) {
+	if b, ok = given[name]; ok {
+		return b, 0, true
+	}
+	if len(past) < learnLeast {
+		return firstNight, 0, name == NoAnswer
+	}
+	centre := median(past)
+	for i := range past {
+		past[i] = math.Abs(past[i] - centre)
+	}
+	n, width := float64(of), floor
+	if strings.HasPrefix(name, "cdn.") && strings.Count(name, ".") == 2 {
+		width = floorOfCDN
+	}
+	width = max(width, spread*normal*median(past), sampling*math.Sqrt((centre*(1-centre)+1/n)/n))
+	return Bound{max(0, centre-width), min(1, centre+width)}, len(past), true
+}
+
+// median sorts the values.
+func median(values []float64) float64 {
+	slices.Sort(values)
+	middle := len(values) / 2
+	if len(values)%2 == 0 {
+		return (values[middle-1] + values[middle]) / 2
+	}
+	return values[middle]
+}

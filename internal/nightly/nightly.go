@@ -1,0 +1,2 @@
+// Package nightly answers one question: does tonight count?
+package nightly
