@@ -25,6 +25,9 @@ type Publishing struct {
 	Registry    *tokens.Registry
 	ToolVersion string
 	Log         *slog.Logger
+
+	// Pages is called once the history has the scan, before readers are handed it; may be nil.
+	Pages func(ctx context.Context) error
 }
 
 // Publish hands a complete scan to readers: it merges the scan's parts, the scan into the history, and the statistics of
@@ -54,7 +57,11 @@ func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) e
 		o.Log.Info("the scan is complete, and not published: readers do not find it", "scan", scanID, "publication", m.Publication, "remedy", remedy)
 		return nil
 	}
-	err = errors.Join(index.Update(ctx, st), mergeHistory(ctx, st, m, o))
+	err = mergeHistory(ctx, st, m, o)
+	if o.Pages != nil {
+		err = errors.Join(err, o.Pages(ctx))
+	}
+	err = errors.Join(err, index.Update(ctx, st)) // it has a scan that was not held back since that is complete
 	if monthsErr := index.RollUp(ctx, st, o.ToolVersion); monthsErr != nil {
 		o.Log.Warn("statistics of past months were not merged; readers take those of each scan", "error", monthsErr)
 	}
