@@ -107,6 +107,9 @@ func (c *Collection) rejects(ctx context.Context) (err error) {
 func (c *Collection) Complete(ctx context.Context, noPublish bool) error {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	c.Manifest.FinishedAt = &now
+	for _, i := range slices.Sorted(maps.Keys(c.Shares)) {
+		c.Manifest.OptOuts = commit.AddOptOuts(c.Manifest.OptOuts, c.Shares[i].OptOuts...)
+	}
 	return complete(ctx, c.store, c.Manifest, noPublish)
 }
 

@@ -116,7 +116,7 @@ func beginShare(ctx context.Context, st store.Store, o *Options, m *commit.Manif
 	case before.State == commit.ShareDone:
 		return nil, false, o.shareDone()
 	}
-	s.Attempt = before.Attempt + 1
+	s.Attempt, s.OptOuts = before.Attempt+1, before.OptOuts
 	return s, false, nil
 }
 
@@ -166,9 +166,12 @@ func (w *Writer) Share() (i, n int) {
 // ReportShare writes how far the share is: bytes of the list, and sites that this process has kept. FinishShare and
 // LeaveShare, too, are called by one goroutine at a time.
 func (w *Writer) ReportShare(ctx context.Context, read, total, kept int64) error {
+	w.mu.Lock()
 	s := w.share
 	s.ReadBytes, s.TotalBytes, s.Kept, s.UpdatedAt = read, total, kept, time.Now().UTC().Truncate(time.Millisecond)
-	return s.Write(ctx, w.store)
+	report := *s
+	w.mu.Unlock()
+	return report.Write(ctx, w.store)
 }
 
 // LeaveShare writes why the process leaves the share unfinished.

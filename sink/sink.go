@@ -270,6 +270,22 @@ func complete(ctx context.Context, st store.Store, m *commit.Manifest, noPublish
 	return index.Update(ctx, st)
 }
 
+// OptedOut records in the manifest that sites were added to the list of those that are never contacted. A share records it
+// when its process leaves it, and the manifest has it once the shares are collected.
+func (w *Writer) OptedOut(ctx context.Context, change commit.OptOutChange) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return commit.ErrClosed
+	}
+	if w.share != nil {
+		w.share.OptOuts = commit.AddOptOuts(w.share.OptOuts, change)
+		return nil
+	}
+	w.manifest.OptOuts = commit.AddOptOuts(w.manifest.OptOuts, change)
+	return w.manifest.Write(ctx, w.store)
+}
+
 // Close commits the open part and releases the scan's lock. It does not mark the scan as complete: an interrupted scan
 // can be resumed. Further calls do nothing.
 func (w *Writer) Close(ctx context.Context) error {

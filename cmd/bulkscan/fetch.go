@@ -82,7 +82,7 @@ func (f *fetchFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.strictTLS, "strict-tls", false, "an unverifiable certificate is a failure, rather than recorded")
 	flags.StringVar(&f.tlsMin, "tls-min", "1.2", "oldest TLS version to speak: 1.0, 1.1, 1.2 or 1.3")
 	flags.StringVar(&f.caFile, "ca-file", "", "PEM file of certificate authorities to trust (default the system's)")
-	flags.StringVar(&f.optOut, "opt-out", "", "file of hosts, domains and address ranges that are never contacted, one a line; a range holds for every address that a name leads to")
+	flags.StringVar(&f.optOut, "opt-out", "", "file of hosts, domains and address ranges that are never contacted, one a line; a range holds for every address that a name leads to; what is added while a scan runs holds within seconds")
 	flags.StringVar(&f.tokens, "tokens", "", "file of further crawler tokens (format: bulkscan tokens --help)")
 }
 
@@ -115,7 +115,8 @@ func (f *fetchFlags) registry() (*tokens.Registry, error) {
 // asker is what asks: the fetcher, and the resolver that tells it the addresses.
 type asker struct {
 	*fetcher.Fetcher
-	names *resolve.Resolver
+	names  *resolve.Resolver
+	optOut *inputs.FollowedOptOut // nil without --opt-out
 }
 
 // fetcher makes what asks, and a function that ends it.
@@ -171,12 +172,13 @@ func (f *fetchFlags) fetcher() (*asker, func(), error) {
 			return nil, nil, usagef("--ca-file %s: no certificate in it", f.caFile)
 		}
 	}
+	var optOut *inputs.FollowedOptOut
 	if f.optOut != "" {
-		list, err := inputs.ReadOptOut(f.optOut)
-		if err != nil {
+		var err error
+		if optOut, err = inputs.FollowOptOut(f.optOut); err != nil {
 			return nil, nil, usagef("--opt-out: %w", err)
 		}
-		cfg.OptOut, cfg.OptOutAddr = list.Contains, list.Covers
+		cfg.OptOut, cfg.OptOutAddr = optOut.Contains, optOut.Covers
 	}
 	resolver, err := resolve.New(f.resolver, names)
 	if err != nil {
@@ -190,7 +192,7 @@ func (f *fetchFlags) fetcher() (*asker, func(), error) {
 	if err != nil {
 		return nil, nil, errors.Join(usage(err), resolver.Close())
 	}
-	return &asker{fetch, resolver}, func() { _ = resolver.Close() }, nil
+	return &asker{fetch, resolver, optOut}, func() { _ = resolver.Close() }, nil
 }
 
 // family is which addresses are asked, as fetcher has it.

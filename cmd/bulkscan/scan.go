@@ -216,6 +216,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	}
 	o.Fetch, o.Archive, o.Log = fetch.Fetcher, keep, log
 	o.Sink.Registry, o.Sink.Config = registry, config
+	o.OptOut = fetch.optOut
 	o.Show = func(ctx context.Context, scanID string, p *pipeline.Progress, read func() (done, total int64), kept uint64) {
 		monitor.scan.Begin(scanID, p, read)
 		d := &terminal.Display{Progress: p, Names: fetch.names.Stats, Read: read, Limit: f.limit, Done: kept}

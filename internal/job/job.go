@@ -39,10 +39,11 @@ type Options struct {
 	Store   store.Store // of the dataset; nil: a JSON line a site goes to Stdout instead
 	Out     string      // the name of Store, for the log
 	Stdout  io.Writer
-	Sink    sink.Options     // Job sets ScanID and Date where they are empty, and Inputs, Shard and Shares
-	Share   shares.Share     // of the scan; the zero Share is all of it
-	Compact bool             // at the end, merge the parts
-	Archive *archive.Archive // of the exchanges; nil: none
+	Sink    sink.Options           // Job sets ScanID and Date where they are empty, and Inputs, Shard and Shares
+	Share   shares.Share           // of the scan; the zero Share is all of it
+	Compact bool                   // at the end, merge the parts
+	OptOut  *inputs.FollowedOptOut // of Fetch; its changes are logged and recorded; nil: none
+	Archive *archive.Archive       // of the exchanges; nil: none
 	Begun   time.Time
 	Log     *slog.Logger
 
@@ -273,10 +274,37 @@ func (j *Job) watch(ctx context.Context, p *pipeline.Pipeline) error {
 	if !j.Share.Whole() {
 		showing.Go(func() { j.reportShare(shown, p.Progress()) })
 	}
+	showing.Go(func() { j.followOptOut(shown) })
 	err := p.Run(ctx)
 	hide()
 	showing.Wait()
 	return err
+}
+
+// followOptOut reads the list of sites that are never contacted again when it changes, until the context ends. The next
+// look-up, request and redirect hop go by it.
+func (j *Job) followOptOut(ctx context.Context) {
+	if j.OptOut == nil {
+		return
+	}
+	j.OptOut.Follow(ctx, func(added int, err error) {
+		change := commit.OptOutChange{At: time.Now().UTC().Truncate(time.Second), Added: added, Entries: j.OptOut.Entries()}
+		switch {
+		case err != nil:
+			j.Log.Warn("the list of --opt-out has changed and cannot be read; it holds as it was", "error", err)
+			return
+		case added == 0:
+			j.Log.Info("the list of --opt-out has changed, without a new entry; what was on it holds until this run ends", "entries", change.Entries)
+			return
+		}
+		j.Log.Info("sites were added to the list of --opt-out, and are not contacted from now on", "added", added, "entries", change.Entries)
+		if j.writer == nil {
+			return
+		}
+		if err := j.writer.OptedOut(ctx, change); err != nil && ctx.Err() == nil {
+			j.Log.Warn("the change of the list of --opt-out was not recorded in the manifest", "error", err)
+		}
+	})
 }
 
 // ended is the error of a run that did not reach the end of its list.

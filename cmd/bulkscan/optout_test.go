@@ -1,0 +1,54 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+)
+
+// TestOptOutWhileScanning adds every host to the list of --opt-out while a slow scan runs. What waits is not contacted any
+// more, and the log and the manifest say so.
+func TestOptOutWhileScanning(t *testing.T) {
+	notShort(t)
+	w := newWorld(t, 100, simweb.Config{Seed: 9, Only: []string{"ok"}})
+	dir := t.TempDir()
+	list, out := filepath.Join(dir, "optout.txt"), filepath.Join(dir, "out")
+	if err := os.WriteFile(list, []byte("# nobody yet\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	p := w.scan(t, out, "--opt-out", list, "--rate", "5") // 20 s in all
+	time.Sleep(3 * time.Second)
+	if err := os.WriteFile(list, []byte("127.0.0.0/8\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	p.exits(t, 0)
+	p.says(t, "sites were added to the list of --opt-out")
+	st, err := store.NewDir(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scan, err := commit.ReadScan(t.Context(), st, "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if changes := scan.Manifest.OptOuts; len(changes) != 1 || changes[0].Added != 1 || changes[0].Entries != 1 {
+		t.Errorf("the manifest has %+v", changes)
+	}
+	outcomes := map[string]int{}
+	for row, err := range sink.Rows[schema.SiteRow](t.Context(), scan, schema.Sites) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		outcomes[row.Outcome]++
+	}
+	if outcomes["answered"] < 5 || outcomes["opted_out"] < 20 || len(outcomes) != 2 {
+		t.Errorf("outcomes %v", outcomes)
+	}
+}
