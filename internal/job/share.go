@@ -16,6 +16,10 @@ import (
 // reportEvery is how often a share tells how far it is.
 const reportEvery = 30 * time.Second
 
+// reportTime is how long a report may take. It is not cut off when the scan ends, so that it cannot arrive after the last
+// record.
+const reportTime = 10 * time.Second
+
 // reportShare tells in the share's record how far it is, until the context ends. A report that fails is not repeated: if
 // the store is unavailable, the next commit says so.
 func (j *Job) reportShare(ctx context.Context, p *pipeline.Progress) {
@@ -28,9 +32,11 @@ func (j *Job) reportShare(ctx context.Context, p *pipeline.Progress) {
 		case <-ticker.C:
 		}
 		read, total := j.reader.Progress()
-		if err := j.writer.ReportShare(ctx, read, total, int64(p.Kept.Load())); err != nil && ctx.Err() == nil {
+		once, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTime)
+		if err := j.writer.ReportShare(once, read, total, int64(p.Kept.Load())); err != nil {
 			j.Log.Debug("cannot report how far the share is", "error", err)
 		}
+		cancel()
 	}
 }
 
