@@ -62,6 +62,11 @@ type scanFlags struct {
 	noCompact           bool
 	noPublish           bool
 
+	// These are of a scan that is a night's.
+	until    time.Time      // when it ends in order; zero: never
+	listName string         // what the list is called; "": as given
+	signals  *sharedSignals // nil: the scan watches for signals itself
+
 	filesEach int // files that an exchange takes, where its server is in this process too; 0 is 1
 }
 
@@ -231,7 +236,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	var code func() int // of the first signal
 	o.Interrupted = func() bool { return code() != 0 }
 	j := job.New(o)
-	ctx, code, endSignals := a.interrupts(ctx, func() bool {
+	ctx, code, endSignals := a.watchSignals(ctx, f.signals, func() bool {
 		if !j.Stop() {
 			return false
 		}
@@ -239,6 +244,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 		return true
 	})
 	defer endSignals()
+	defer f.stopAt(j, log)()
 	defer func() { err = f.ended(interrupted(err, code())) }()
 	defer j.Close()
 	if slices.Contains(o.Lists, "-") && terminal.Is(a.stdin) && !f.quiet {
@@ -292,6 +298,40 @@ func remindOfContact(ctx context.Context, fed *atomic.Uint64, log *slog.Logger) 
 	log.Warn("site owners cannot tell whom to ask: name a mail address or a page of yours", "remedy", "--contact you@example.org")
 }
 
+// watchSignals is interrupts, unless the command around the scan watches for signals.
+func (a *app) watchSignals(ctx context.Context, shared *sharedSignals, stop func() bool) (_ context.Context, code func() int, end func()) {
+	if shared == nil {
+		return a.interrupts(ctx, stop)
+	}
+	shared.scan.Store(&stop)
+	return ctx, shared.code, func() { shared.scan.Store(nil) }
+}
+
+// stopAt ends the scan in order at its deadline. The returned function ends the watch.
+func (f *scanFlags) stopAt(j *job.Job, log *slog.Logger) (end func()) {
+	if f.until.IsZero() {
+		return func() {}
+	}
+	ended := make(chan struct{})
+	go func() {
+		wait := time.NewTimer(time.Until(f.until))
+		defer wait.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-wait.C:
+			}
+			if j.Stop() {
+				log.Info("the deadline has come: finishing what is being asked", "until", f.until)
+				return
+			}
+			wait.Reset(time.Second) // the lists are being opened
+		}
+	}()
+	return func() { close(ended) }
+}
+
 // jobOptions are what the flags say of a scan.
 func (a *app) jobOptions(f *scanFlags, paths []string) (job.Options, error) {
 	if len(paths) == 0 {
@@ -311,7 +351,10 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (job.Options, error) {
 			ScanID: f.scanID, Date: f.date, Tables: f.tables, PartRows: f.partRows, PartAge: f.partAge,
 			ToolVersion: toolVersion(), Restart: f.restart, Repair: f.repair, Observer: f.observed(format), ListID: f.listID, NoPublish: f.noPublish,
 		},
-		Compact: !f.noCompact, Share: f.share,
+		Compact: !f.noCompact, Share: f.share, Quiet: f.signals != nil,
+	}
+	if f.listName != "" {
+		o.Names = []string{f.listName}
 	}
 	if f.out != "-" {
 		o.Store, err = openPlace(f.out)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkscan/bulkscan/history"
+	"github.com/bulkscan/bulkscan/internal/nightly"
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/terminal"
@@ -66,10 +67,11 @@ func (a *app) verify(ctx context.Context, st store.Store, dir, scanID string, as
 	}
 	found, err := verify.Dataset(ctx, st, verify.Options{ScanID: scanID, Report: report})
 	if err == nil && scanID == "" {
-		err = history.Verify(ctx, st, func(f verify.Finding) {
+		also := func(f verify.Finding) {
 			found.Count(f)
 			report(f)
-		})
+		}
+		err = errors.Join(history.Verify(ctx, st, also), nightly.Verify(ctx, st, also))
 	}
 	if errors.Is(err, store.ErrNotExist) && scanID != "" {
 		err = noSuchScan(scanID, dir)

@@ -30,6 +30,7 @@ import (
 // Options say what a scan reads, asks and writes.
 type Options struct {
 	Lists    []string       // as given; "-" is Inputs.Stdin
+	Names    []string       // what records and messages call the lists; nil: as given
 	Inputs   inputs.Options // Job sets Reject and Parquet
 	MaxBody  int            // of a capture
 	DryRun   bool           // Count instead of Run
@@ -42,6 +43,7 @@ type Options struct {
 	Sink    sink.Options           // Job sets ScanID and Date where they are empty, and Inputs, Shard and Shares
 	Share   shares.Share           // of the scan; the zero Share is all of it
 	Compact bool                   // at the end, merge the parts
+	Quiet   bool                   // as in Publishing
 	OptOut  *inputs.FollowedOptOut // of Fetch; its changes are logged and recorded; nil: none
 	Archive *archive.Archive       // of the exchanges; nil: none
 	Begun   time.Time
@@ -233,7 +235,7 @@ func (j *Job) run(ctx context.Context) (*pipeline.Progress, error) {
 		return nil, j.ended(err)
 	}
 	if j.writer != nil && j.Share.Whole() {
-		o := Publishing{Compact: j.Compact, Registry: j.Sink.Registry, ToolVersion: j.Sink.ToolVersion, Log: j.Log}
+		o := Publishing{Compact: j.Compact, Quiet: j.Quiet, Registry: j.Sink.Registry, ToolVersion: j.Sink.ToolVersion, Log: j.Log}
 		if err := Publish(ctx, j.Store, j.scanID, o); err != nil {
 			return nil, err
 		}

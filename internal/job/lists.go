@@ -27,6 +27,9 @@ import (
 // written, so that the scan knows its fingerprint and the same command resumes it.
 func (j *Job) openLists(ctx context.Context) error {
 	j.paths = slices.Clone(j.Lists)
+	if j.Names != nil {
+		j.Lists = j.Names
+	}
 	resumable := j.Store != nil
 	spool := resumable || j.Inputs.Format == inputs.WARC // archives are looked up in
 	for i, path := range j.paths {

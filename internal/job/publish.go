@@ -24,6 +24,7 @@ type Publishing struct {
 	NoPublish   bool // Collect keeps the scan out of index, views and history
 	Registry    *tokens.Registry
 	ToolVersion string
+	Quiet       bool // no word about a scan that stays unpublished
 	Log         *slog.Logger
 
 	// Pages is called once the history has the scan, before readers are handed it; may be nil.
@@ -53,6 +54,9 @@ func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) e
 		remedy := "the same command without --no-publish publishes it"
 		if m.Publication != commit.PublicationPending {
 			remedy = "bulkscan nightly --release " + m.ScanDate + " publishes it"
+		}
+		if o.Quiet {
+			return nil
 		}
 		o.Log.Info("the scan is complete, and not published: readers do not find it", "scan", scanID, "publication", m.Publication, "remedy", remedy)
 		return nil

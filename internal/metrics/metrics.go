@@ -1,8 +1,8 @@
-// Package metrics answers one question: what may a monitoring system see of a scan? It reads the counters of the
+// Package metrics answers one question: what may a monitoring system see of a scan, or of a night? It reads the counters of the
 // pipeline and the resolver when metrics are requested, and gives them names and units of Prometheus. It counts
 // nothing itself, so that monitoring does not slow down a scan.
 //
-// metrics.go has the Scan, table.go all metrics, server.go the page that Prometheus scrapes, and file.go the file
+// metrics.go has the Scan, table.go its metrics, night.go those of a night, server.go the page that Prometheus scrapes, and file.go the file
 // that a node_exporter collects. docs/METRICS.md is generated from the table.
 package metrics
 

@@ -92,6 +92,22 @@ func (f *Figures) shares() map[string]share {
 	return all
 }
 
+// Silent is the number of sites of which nothing was learned.
+func (f *Figures) Silent() int64 { return f.shares()[NoAnswer].n }
+
+// IsFigure reports whether a text may be the name of a share.
+func IsFigure(name string) bool {
+	parts := strings.Split(name, ".")
+	switch {
+	case parts[0] == "finding" && len(parts) == 2, parts[0] == "cdn" && len(parts) == 3:
+		_, known := gaps[parts[len(parts)-1]]
+		return known
+	case parts[0] == "cdn":
+		return len(parts) == 2
+	}
+	return name == NoAnswer || name == "dns_failed" || name == "blocked"
+}
+
 // at returns a share by its name. A finding or a network that a night does not have is a share of 0. ok is false if the
 // night says nothing of it.
 func (f *Figures) at(name string, all map[string]share) (s share, ok bool) {

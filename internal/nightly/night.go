@@ -64,12 +64,12 @@ type Night struct {
 	List          *List      `json:"list,omitempty"`
 	Error         string     `json:"error,omitempty"` // what ended it, at most 500 bytes
 
-	Figures *Figures      `json:"figures,omitempty"`
-	Bytes   int64         `json:"bytes,omitempty"` // of the scan's files
-	Out     []Check       `json:"out_of_bounds,omitempty"`
-	Changes *Changes      `json:"changes,omitempty"`
-	Files   []schema.File `json:"files,omitempty"` // beside this record
-	OptOuts []OptOut      `json:"opt_outs,omitempty"`
+	Figures *Figures              `json:"figures,omitempty"`
+	Bytes   int64                 `json:"bytes,omitempty"` // of the scan's files
+	Out     []Check               `json:"out_of_bounds,omitempty"`
+	Changes *Changes              `json:"changes,omitempty"`
+	Files   []schema.File         `json:"files,omitempty"`           // beside this record
+	OptOuts []commit.OptOutChange `json:"opt_out_changes,omitempty"` // while its scan ran
 
 	Sum string `json:"sum,omitempty"` // see commit.SealRecord
 }
@@ -81,13 +81,6 @@ type List struct {
 	Bytes   int64  `json:"bytes"`
 	SHA256  string `json:"sha256"`
 	Entries int64  `json:"entries"`
-}
-
-// OptOut is a change of the list of --opt-out while the night's scan ran.
-type OptOut struct {
-	At      time.Time `json:"at"`
-	Entries int       `json:"entries"`
-	SHA256  string    `json:"sha256"`
 }
 
 // Changes are what a night differs by from the published one before.

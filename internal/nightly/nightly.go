@@ -41,6 +41,7 @@ type Options struct {
 	Bounds     map[string]Bound
 	Publishing job.Publishing
 	Report     report.Options
+	Show       func(n *Night)                      // is shown each state of a night; may be nil
 	Tell       func(ctx context.Context, n *Night) // is told of a night that has ended; nil tells nobody
 	Log        *slog.Logger
 }
@@ -51,7 +52,6 @@ type Scan struct {
 	List         string // path of the file
 	Name         string // what it is called
 	Until        time.Time
-	Night        *Night // to which the scan adds OptOuts
 }
 
 // ErrDeadline says that a scan ended in order before the end of its list.
@@ -79,8 +79,12 @@ func Run(ctx context.Context, o Options) (n *Night, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, unlock.Unlock()) }()
-	if n, err = o.begin(ctx); err != nil || n.State.final() {
+	if n, err = o.begin(ctx); err != nil {
 		return n, err
+	}
+	if n.State.final() {
+		o.show(n)
+		return n, nil
 	}
 	return n, o.run(ctx, n)
 }
@@ -150,7 +154,7 @@ func (o *Options) begin(ctx context.Context) (*Night, error) {
 
 // continues reports whether a run of another date continues a night.
 func (o *Options) continues(ctx context.Context, n *Night, now time.Time) bool {
-	if n.Until != nil && n.Until.Before(now) || n.Until == nil && now.Sub(n.StartedAt) > resumeTime {
+	if n.State == Incomplete || n.Until != nil && !n.Until.After(now) || n.Until == nil && now.Sub(n.StartedAt) > resumeTime {
 		return o.complete(ctx, n)
 	}
 	return true
@@ -170,7 +174,20 @@ func (o *Options) again(ctx context.Context, n *Night, now time.Time) error {
 		until := o.Until(now).UTC()
 		n.Until = &until
 	}
-	return n.write(ctx, o.Store)
+	return o.write(ctx, n)
+}
+
+// write writes the record of a night, and shows it.
+func (o *Options) write(ctx context.Context, n *Night) error {
+	err := n.write(ctx, o.Store)
+	o.show(n)
+	return err
+}
+
+func (o *Options) show(n *Night) {
+	if o.Show != nil {
+		o.Show(n)
+	}
 }
 
 // run takes a night to its end. What fails it is recorded, unless the context has ended: then the next run continues.
@@ -205,6 +222,7 @@ func (o *Options) steps(ctx context.Context, n *Night) error {
 	if n.Figures, err = Count(ctx, scan); err != nil {
 		return err
 	}
+	n.OptOuts = scan.Manifest.OptOuts
 	n.Bytes = commit.CountCommits(scan.Commits).Bytes
 	earlier, err := o.earlier(ctx, scan.Manifest)
 	if err != nil {
@@ -228,7 +246,7 @@ func (o *Options) scan(ctx context.Context, n *Night) error {
 	if err != nil {
 		return err
 	}
-	s := Scan{ScanID: n.ScanID, Date: n.Date, List: path, Name: n.List.Source, Night: n}
+	s := Scan{ScanID: n.ScanID, Date: n.Date, List: path, Name: n.List.Source}
 	if n.Until != nil {
 		s.Until = *n.Until
 	}
@@ -284,7 +302,7 @@ func (o *Options) verify(ctx context.Context, n *Night) error {
 func (o *Options) end(ctx context.Context, n *Night) error {
 	now := o.now()
 	n.EndedAt = &now
-	if err := n.write(ctx, o.Store); err != nil {
+	if err := o.write(ctx, n); err != nil {
 		return err
 	}
 	if o.Tell != nil {

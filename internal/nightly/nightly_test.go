@@ -321,7 +321,7 @@ func TestKilledNight(t *testing.T) {
 		}
 		stride := 5
 		if testing.Short() {
-			stride = 67
+			stride = 151
 		}
 		for at := 1; at <= len(calm.Steps()); at += stride {
 			dir := copied(t, source.store)

@@ -93,8 +93,8 @@ func (n *Night) Message() string {
 		fmt.Fprintf(&b, ": %s", n.Error)
 	}
 	if f := n.Figures; f != nil {
-		fmt.Fprintf(&b, "\n%d sites, %d with rules, %d of them block a crawler; of %d sites nothing was learned",
-			f.Sites, f.Rules, f.Blocked, f.shares()[NoAnswer].n)
+		fmt.Fprintf(&b, "\n%d sites: %d with rules, of which %d block a crawler; %d of which nothing was learned",
+			f.Sites, f.Rules, f.Blocked, f.Silent())
 	}
 	for i, c := range n.Out {
 		if i == maxOut {

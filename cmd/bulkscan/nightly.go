@@ -1,0 +1,410 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/bulkscan/bulkscan/internal/job"
+	"github.com/bulkscan/bulkscan/internal/metrics"
+	"github.com/bulkscan/bulkscan/internal/nightly"
+	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/pipeline"
+	"github.com/bulkscan/bulkscan/sink/commit"
+)
+
+// nightlyFlags are the flags of nightly.
+type nightlyFlags struct {
+	out, list, date  string
+	until            string
+	least            float64
+	acceptList       bool
+	bounds           []string
+	webhook          string
+	metricsFile      string
+	status           bool
+	release, discard string
+
+	json  bool
+	color terminal.Color
+}
+
+// shownNights is how many nights --status shows.
+const shownNights = 30
+
+func (a *app) nightlyCommand() *cobra.Command {
+	f := &nightlyFlags{}
+	c := &cobra.Command{
+		Use:   "nightly --config FILE",
+		Short: "Scan a list every night, unattended",
+		Long: `nightly takes one night from its list to its readers: it takes the list, scans it with the settings of [scan] in --config,
+verifies every byte, and decides whether the night counts. A night that does gets into the history, and readers find it,
+with a report page and a summary. One that is unlike those before (a delivery network that refuses us, dead name servers)
+is held: it stays in the dataset, and readers do not find it until a person has decided by --release or --discard.
+
+A scheduler runs it every day; docs/nightly.md has units for systemd, a line for cron, and a CronJob for Kubernetes. The dataset
+is its only state: after a crash the next run continues the night. A second run at the same time ends at once, with 75.
+Exit codes: 0 published · 3 held, or not complete by --until · 1 failed · 75 another night is under way.`,
+		Example: `  bulkscan nightly --config nightly.toml
+  bulkscan nightly --config nightly.toml --status
+  bulkscan nightly --config nightly.toml --release 2026-11-21`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			scan, config, err := f.scanSettings(c.Flags())
+			if err != nil {
+				return err
+			}
+			return a.nightly(c.Context(), f, scan, config)
+		},
+	}
+	f.add(c.Flags())
+	return c
+}
+
+func (f *nightlyFlags) add(flags *pflag.FlagSet) {
+	addConfig(flags)
+	flags.StringVarP(&f.out, "out", "o", "", "folder of the dataset, or s3://BUCKET/PREFIX (default: out in [scan])")
+	flags.StringVar(&f.list, "list", "", "the list: a path, s3://BUCKET/KEY, or https://…")
+	flags.Float64Var(&f.least, "least", 0.5, "share of the last published night's sites that the list must have")
+	flags.BoolVar(&f.acceptList, "accept-list", false, "take the list even if it is smaller than that")
+	flags.StringVar(&f.until, "until", "", "HH:MM in local time: end the scan in order when it is so late; the night is then incomplete")
+	flags.StringArrayVar(&f.bounds, "bound", nil, "range of a share, as in dns_failed=0..0.1 or cdn.cloudflare.refused=0..0.2, instead of one learnt from the last 14 published nights (docs/nightly.md)")
+	flags.StringVar(&f.webhook, "webhook", "", "URL that is told how the night ended, as JSON for Slack")
+	flags.StringVar(&f.metricsFile, "metrics-file", "", "file that says how the night ended to a node_exporter's textfile collector (docs/METRICS.md)")
+	flags.StringVar(&f.date, "date", "", "date of the night, YYYY-MM-DD (default: today in UTC)")
+	flags.BoolVar(&f.status, "status", false, "print the last 30 nights, and scan nothing")
+	flags.StringVar(&f.release, "release", "", "publish the held night of this `DATE`, and scan nothing")
+	flags.StringVar(&f.discard, "discard", "", "decide that the held night of this `DATE` does not count, and scan nothing")
+	flags.BoolVar(&f.json, "json", false, "with --status: a JSON object a night")
+	addColor(flags, &f.color)
+}
+
+// scanSettings are the settings of the night's scan: from the environment, and the table [scan] of --config.
+func (f *nightlyFlags) scanSettings(flags *pflag.FlagSet) (*scanFlags, []commit.Setting, error) {
+	scan, of := &scanFlags{}, pflag.NewFlagSet("scan", pflag.ContinueOnError)
+	scan.add(of)
+	scan.fetchFlags.add(of)
+	if err := fromEnvironment(of); err != nil {
+		return nil, nil, err
+	}
+	if name := flags.Lookup("config").Value.String(); name != "" {
+		file, err := readConfig(name)
+		if err == nil {
+			err = file.set(of, "scan")
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	if f.out != "" {
+		scan.out = f.out
+	}
+	switch {
+	case scan.out == "-":
+		return nil, nil, usagef("out: a night is kept in a dataset; name a folder, or s3://BUCKET/PREFIX")
+	case scan.scanID != "" || scan.date != "" && scan.date != f.date:
+		return nil, nil, usagef("scan-id, date: a night has its own")
+	case scan.shardText != "" || scan.collect:
+		return nil, nil, usagef("shard, collect: a night is one scan; docs/cluster.md tells of scans in shares")
+	case scan.format == "warc":
+		return nil, nil, usagef("format: archives are no night; bulkscan scan reads them")
+	case scan.metricsFile != "" && scan.metricsFile == f.metricsFile:
+		return nil, nil, usagef("metrics-file %s: the night and its scan write different metrics; name another file for one of them", clipped(f.metricsFile))
+	}
+	scan.noPublish = true
+	return scan, settings(of), scan.check()
+}
+
+// check refuses what cannot be meant.
+func (f *nightlyFlags) check() (bounds map[string]nightly.Bound, err error) {
+	asked := 0
+	for _, date := range []string{f.date, f.release, f.discard} {
+		if date != "" && commit.CheckDate(date) != nil {
+			return nil, usagef("%q: a date is YYYY-MM-DD", clipped(date))
+		}
+	}
+	for _, other := range []bool{f.status, f.release != "", f.discard != ""} {
+		if other {
+			asked++
+		}
+	}
+	scheme, _, isURL := strings.Cut(f.list, "://")
+	switch {
+	case asked > 1:
+		return nil, usagef("--status, --release, --discard: one at a time")
+	case f.json && !f.status:
+		return nil, usagef("--json goes with --status; each night's record is OUT/_nights/DATE/night.json")
+	case asked == 0 && f.list == "":
+		return nil, usagef("no list: write list = \"top-1m.csv.zip\" below [nightly] in the file of --config, or give --list")
+	case isURL && scheme != "s3" && scheme != "https":
+		return nil, usagef("--list %s://…: a path, s3://BUCKET/KEY, or https://…", clipped(scheme))
+	case !(f.least >= 0 && f.least <= 1):
+		return nil, usagef("--least %v: a share from 0 to 1", f.least)
+	case f.webhook != "" && !strings.HasPrefix(f.webhook, "https://") && !strings.HasPrefix(f.webhook, "http://"):
+		return nil, usagef("--webhook: a URL begins with https://")
+	}
+	if f.until != "" {
+		if _, err := time.Parse("15:04", f.until); err != nil {
+			return nil, usagef("--until %q: a time is HH:MM, as in 06:00", clipped(f.until))
+		}
+	}
+	bounds = map[string]nightly.Bound{}
+	for _, text := range f.bounds {
+		name, of, ok := strings.Cut(text, "=")
+		low, high, isRange := strings.Cut(of, "..")
+		from, errFrom := strconv.ParseFloat(low, 64)
+		to, errTo := strconv.ParseFloat(high, 64)
+		if !ok || !isRange || !nightly.IsFigure(name) || errFrom != nil || errTo != nil || !(0 <= from && from <= to && to <= 1) {
+			return nil, usagef("--bound %q: a figure and a range of shares, as in dns_failed=0..0.1 or cdn.cloudflare.refused=0..0.2", clipped(text))
+		}
+		bounds[name] = nightly.Bound{Low: from, High: to}
+	}
+	return bounds, nil
+}
+
+// nightly checks what is asked, and does it.
+func (a *app) nightly(ctx context.Context, f *nightlyFlags, scan *scanFlags, config []commit.Setting) error {
+	bounds, err := f.check()
+	if err != nil {
+		return err
+	}
+	if f.status {
+		return a.interruptible(ctx, func(ctx context.Context) error { return a.nightlyStatus(ctx, f, scan.out) })
+	}
+	log, err := newLogger(terminal.BesideBar(a.stderr, scan.progress), scan.logFormat, scan.logLevel)
+	if err != nil {
+		return err
+	}
+	registry, err := scan.registry()
+	if err != nil {
+		return err
+	}
+	st, err := openPlace(scan.out)
+	if err != nil {
+		return err
+	}
+	o := nightly.Options{
+		Store: st, Date: f.date, Bounds: bounds, Log: log,
+		Publishing: job.Publishing{Compact: !scan.noCompact, Registry: registry, ToolVersion: toolVersion(), Log: log},
+		Report:     report.Options{Registry: registry, ToolVersion: toolVersion(), Log: log},
+	}
+	if f.metricsFile != "" {
+		if err := metrics.CheckFile(f.metricsFile); err != nil {
+			return usagef("--metrics-file %s: %w", clipped(f.metricsFile), err)
+		}
+		o.Show = func(n *nightly.Night) { f.writeMetrics(ctx, st, n, log) }
+	}
+	if f.webhook != "" {
+		o.Tell = (&nightly.Webhook{URL: f.webhook, Log: log}).Tell
+	}
+	if f.release+f.discard != "" {
+		return a.interruptible(ctx, func(ctx context.Context) error { return f.decide(ctx, o) })
+	}
+	return a.tonight(ctx, f, scan, config, o)
+}
+
+// shownFigures is how many figures out of bounds a log line has.
+const shownFigures = 5
+
+// writeMetrics says to a node_exporter how the night stands. A night does not fail with it.
+func (f *nightlyFlags) writeMetrics(ctx context.Context, st store.Store, n *nightly.Night, log *slog.Logger) {
+	m := &metrics.Night{Date: n.Date, ScanID: n.ScanID, State: string(n.State), Start: n.StartedAt, Out: len(n.Out), Bytes: n.Bytes}
+	if n.EndedAt != nil {
+		m.End = *n.EndedAt
+	}
+	if of := n.Figures; of != nil {
+		m.Sites, m.Silent, m.Rules, m.Blocks = of.Sites, of.Silent(), of.Rules, of.Blocked
+	}
+	nights, err := nightly.Nights(ctx, st, 0)
+	for _, other := range nights {
+		if other.State == nightly.Published && other.EndedAt != nil {
+			m.Published = *other.EndedAt
+		}
+	}
+	if err := errors.Join(err, metrics.WriteNight(f.metricsFile, m)); err != nil {
+		log.Warn("cannot write the metrics; the night goes on", "file", f.metricsFile, "error", err)
+	}
+}
+
+// decide releases or discards a night.
+func (f *nightlyFlags) decide(ctx context.Context, o nightly.Options) error {
+	do := nightly.Release
+	if o.Date = f.release; f.discard != "" {
+		do, o.Date = nightly.Discard, f.discard
+	}
+	n, err := do(ctx, o)
+	if err != nil {
+		return busy(err)
+	}
+	o.Log.Info("the night is "+string(n.State), "date", n.Date, "scan", n.ScanID)
+	return nil
+}
+
+// exitBusy: another process is in the way.
+const exitBusy = 75
+
+// busy gives the error of a night that meets another process its exit code.
+func busy(err error) error {
+	_, running := errors.AsType[*nightly.RunningError](err)
+	_, held := errors.AsType[*commit.HeldError](err)
+	if running || held {
+		return &exitError{exitBusy, err}
+	}
+	return err
+}
+
+// tonight runs a night.
+func (a *app) tonight(ctx context.Context, f *nightlyFlags, scan *scanFlags, config []commit.Setting, o nightly.Options) error {
+	watch := &sharedSignals{}
+	ctx, code, end := a.interrupts(ctx, watch.stop)
+	defer end()
+	watch.code = code
+	o.List = nightly.ListOptions{Source: f.list, Least: f.least, Open: openPlace, Count: func(ctx context.Context, path string) (int64, error) {
+		return a.countList(ctx, scan, path)
+	}}
+	if f.acceptList {
+		o.List.Least = 0
+	}
+	if f.until != "" {
+		o.Until = func(now time.Time) time.Time { return nextTime(now, f.until) }
+	}
+	o.Scan = func(ctx context.Context, s nightly.Scan) error { return a.scanTonight(ctx, scan, config, watch, s) }
+	n, err := nightly.Run(ctx, o)
+	switch {
+	case err != nil:
+		return interrupted(busy(err), code())
+	case n.State == nightly.Published || n.State == nightly.Discarded:
+		o.Log.Info("the night is "+string(n.State), "date", n.Date, "scan", n.ScanID)
+		return nil
+	}
+	var figures []string
+	for _, c := range n.Out[:min(len(n.Out), shownFigures)] {
+		figures = append(figures, c.String())
+	}
+	remedy := "the next night is a new one; for more time, begin earlier, or raise --rate and --concurrency"
+	if n.State == nightly.Held {
+		remedy = fmt.Sprintf("bulkscan nightly --release %s publishes it; --discard %[1]s does not", n.Date)
+	}
+	o.Log.Warn("the night is "+string(n.State)+": readers do not find it", "date", n.Date, "scan", n.ScanID, "figures", figures, "remedy", remedy)
+	return &exitError{code: exitThreshold}
+}
+
+// nextTime returns when it will be so late, in local time.
+func nextTime(now time.Time, clock string) time.Time {
+	at, _ := time.Parse("15:04", clock) // was checked
+	now = now.Local()
+	next := time.Date(now.Year(), now.Month(), now.Day(), at.Hour(), at.Minute(), 0, 0, time.Local)
+	if !next.After(now) {
+		next = time.Date(now.Year(), now.Month(), now.Day()+1, at.Hour(), at.Minute(), 0, 0, time.Local)
+	}
+	return next
+}
+
+// countList reads the night's list as its scan does.
+func (a *app) countList(ctx context.Context, scan *scanFlags, path string) (int64, error) {
+	o, err := a.jobOptions(scan, []string{path})
+	if err != nil {
+		return 0, err
+	}
+	o.DryRun, o.Log = true, slog.New(slog.DiscardHandler)
+	j := job.New(o)
+	defer j.Close()
+	counted, err := j.Count(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return int64(counted.Auto + counted.Named), nil
+}
+
+// scanTonight scans the night's list. Whether few answered is for the night to judge.
+func (a *app) scanTonight(ctx context.Context, scan *scanFlags, config []commit.Setting, watch *sharedSignals, s nightly.Scan) error {
+	f := *scan
+	f.scanID, f.date, f.until, f.listName, f.signals = s.ScanID, s.Date, s.Until, s.Name, watch
+	err := a.scan(ctx, &f, config, []string{s.List})
+	exit := (*exitError)(nil)
+	switch {
+	case errors.As(err, &exit) && exit.code == exitThreshold:
+		return nil
+	case watch.code() != 0 && err != nil:
+		return fmt.Errorf("%w: %w", nightly.ErrInterrupted, err)
+	case errors.Is(err, pipeline.ErrStopped):
+		return fmt.Errorf("%w: %w", nightly.ErrDeadline, err)
+	}
+	return err
+}
+
+// sharedSignals is the watch for signals that a night and its scan share: the scan says what the first one stops.
+type sharedSignals struct {
+	scan atomic.Pointer[func() bool]
+	code func() int
+}
+
+func (s *sharedSignals) stop() bool {
+	stop := s.scan.Load()
+	return stop != nil && (*stop)()
+}
+
+// nightlyStatus prints the last nights. A date without a night between two others is missing.
+func (a *app) nightlyStatus(ctx context.Context, f *nightlyFlags, place string) error {
+	st, err := openDataset(place)
+	if err != nil {
+		return err
+	}
+	nights, err := nightly.Nights(ctx, st, shownNights)
+	if err != nil {
+		return err
+	}
+	if len(nights) == 0 {
+		return fmt.Errorf("there is no night in %s", clipped(place))
+	}
+	if f.json {
+		for _, n := range nights {
+			if err := terminal.WriteJSON(a.stdout, n); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return terminal.Nights(a.stdout, nightRows(nights), f.color)
+}
+
+// nightRows are the last nights and the missing ones among them.
+func nightRows(nights []*nightly.Night) (rows []terminal.NightRow) {
+	for i, n := range nights {
+		if i > 0 {
+			for date := dayAfter(nights[i-1].Date); date < n.Date; date = dayAfter(date) {
+				rows = append(rows, terminal.NightRow{Date: date, State: "missing", Changed: -1})
+			}
+		}
+		row := terminal.NightRow{Date: n.Date, State: string(n.State), Changed: -1, Bytes: n.Bytes, Note: n.Error}
+		if n.EndedAt != nil {
+			row.Took = n.EndedAt.Sub(n.StartedAt)
+		}
+		if f := n.Figures; f != nil {
+			row.Sites, row.NoAnswer, row.Rules, row.Blocked = f.Sites, f.Silent(), f.Rules, f.Blocked
+		}
+		if n.Changes != nil {
+			row.Changed = n.Changes.Changed
+		}
+		if n.State == nightly.Held && len(n.Out) > 0 {
+			row.Note = n.Out[0].String()
+		}
+		rows = append(rows, row)
+	}
+	return rows[max(0, len(rows)-shownNights):]
+}
+
+func dayAfter(date string) string {
+	day, _ := time.Parse(time.DateOnly, date) // of records, which have dates
+	return day.AddDate(0, 0, 1).Format(time.DateOnly)
+}

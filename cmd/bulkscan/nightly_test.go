@@ -1,0 +1,150 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/nightly"
+	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+)
+
+// nightOf is the command for the night of a date, with these sites a second.
+func (w *world) nightOf(t *testing.T, out, date string, rate int, flags ...string) *process {
+	t.Helper()
+	dir := filepath.Dir(w.list)
+	ca, config := filepath.Join(dir, "ca.pem"), filepath.Join(dir, fmt.Sprintf("nightly-%d.toml", rate))
+	text := fmt.Sprintf(`[scan]
+resolver = [%q]
+ca-file = %q
+allow-private = true
+host-rate = 0
+ip-rate = 0
+dns-rate = 0
+rate = %d
+retry-after = "0s"
+timeout = "3s"
+progress = "none"
+part-rows = 20
+connect-to = [`, w.web.DNSAddr(), ca, rate)
+	for _, to := range w.web.ConnectTo() {
+		text += fmt.Sprintf("%q, ", to)
+	}
+	text += fmt.Sprintf("]\n[nightly]\nlist = %q\n", w.list)
+	for name, content := range map[string][]byte{ca: w.web.CAPEM(), config: []byte(text)} {
+		if err := os.WriteFile(name, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := append([]string{"nightly", "--config", config, "-o", out}, flags...)
+	if date != "" {
+		args = append(args, "--date", date)
+	}
+	p := &process{cmd: exec.Command("bulkscan", args...)}
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if p.cmd.ProcessState == nil {
+			_ = p.cmd.Process.Kill()
+			_ = p.cmd.Wait()
+		}
+	})
+	return p
+}
+
+// TestNightly kills a night, meets it with a second run, interrupts it, and lets its deadline come. Each time the next run takes
+// it to its end.
+func TestNightly(t *testing.T) {
+	notShort(t)
+	w, out := newWorld(t, 200, simweb.Config{Seed: 3, Only: []string{"ok", "not-found"}}), filepath.Join(t.TempDir(), "out")
+	st, err := store.NewDir(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := func(date string, state nightly.State, runs int) {
+		t.Helper()
+		n, err := nightly.ReadNight(t.Context(), st, date)
+		if err != nil || n.State != state || n.Runs != runs || state == nightly.Published && n.Figures.Sites != 200 {
+			t.Fatalf("%s: %+v, %v", date, n, err)
+		}
+	}
+	committed := func(id string) func() bool {
+		return func() bool {
+			scan, err := commit.ReadScan(t.Context(), st, id)
+			return err == nil && len(scan.Commits) > 0
+		}
+	}
+	w.nightOf(t, out, "2026-11-20", 0).exits(t, 0)
+	is("2026-11-20", nightly.Published, 1)
+
+	p := w.nightOf(t, out, "2026-11-21", 20)
+	p.await(t, "commit", committed("night-2026-11-21"))
+	second := w.nightOf(t, out, "2026-11-21", 0)
+	second.exits(t, 75)
+	second.says(t, fmt.Sprintf("another night is under way: process %d", p.cmd.Process.Pid))
+	p.signal(t, syscall.SIGKILL)
+	p.exits(t, -1)
+	is("2026-11-21", nightly.Running, 1)
+	p = w.nightOf(t, out, "2026-11-21", 0)
+	p.exits(t, 0)
+	p.says(t, "resuming")
+	is("2026-11-21", nightly.Published, 2)
+
+	p = w.nightOf(t, out, "2026-11-22", 20)
+	p.await(t, "commit", committed("night-2026-11-22"))
+	p.signal(t, syscall.SIGTERM)
+	p.exits(t, exitTerm)
+	is("2026-11-22", nightly.Running, 1)
+	w.nightOf(t, out, "2026-11-22", 0).exits(t, 0)
+	is("2026-11-22", nightly.Published, 2)
+
+	if second := time.Now().Second(); second > 50 { // the deadline below is more than 10 s from now
+		time.Sleep(time.Duration(61-second) * time.Second)
+	}
+	p = w.nightOf(t, out, "2026-11-23", 2, "--until", time.Now().Add(time.Minute).Format("15:04"))
+	p.exits(t, exitThreshold)
+	p.says(t, "the deadline has come", "the night is incomplete")
+	is("2026-11-23", nightly.Incomplete, 1)
+	w.nightOf(t, out, "2026-11-24", 0).exits(t, 0)
+	is("2026-11-24", nightly.Published, 1)
+	is("2026-11-23", nightly.Incomplete, 1)
+	verify := exec.Command("bulkscan", "verify", out)
+	if text, err := verify.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// TestNextTime shows when a deadline is, also on the days on which the clock changes.
+func TestNextTime(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Skip("SKIPPED: no time zones here:", err)
+	}
+	local := time.Local
+	time.Local = berlin
+	t.Cleanup(func() { time.Local = local })
+	f := func(now, clock, want string) {
+		t.Helper()
+		at, err := time.Parse(time.RFC3339, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := nextTime(at, clock).Format(time.RFC3339); got != want {
+			t.Errorf("after %s, it is %s at %s, want %s", now, clock, got, want)
+		}
+	}
+	f("2026-11-24T01:00:00Z", "06:00", "2026-11-24T06:00:00+01:00")
+	f("2026-11-24T22:30:00Z", "06:00", "2026-11-25T06:00:00+01:00")
+	f("2026-11-24T05:00:00Z", "06:00", "2026-11-25T06:00:00+01:00")
+	f("2026-12-31T22:00:00Z", "00:30", "2027-01-01T00:30:00+01:00")
+	f("2026-10-24T23:00:00Z", "06:00", "2026-10-25T06:00:00+01:00")
+	f("2026-03-28T23:30:00Z", "06:00", "2026-03-29T06:00:00+02:00")
+}
