@@ -214,6 +214,10 @@ chaos: ## scan a simulated web through a bad network, and stop a scan for a minu
 year: ## scan simulated years night after night, and hold the history against their script (SOCKETS=2000x365, GENERATED=100000x365)
 	go -C bench run ./cmd/year -sockets $(or $(SOCKETS),2000x365) -generated $(or $(GENERATED),100000x365)
 
+.PHONY: month
+month: ## run 30 nights by bulkscan nightly, in which much goes wrong, and hold states and history against their script (NIGHTLY=50000x30)
+	go -C bench run ./cmd/year -sockets "" -generated "" -nightly $(or $(NIGHTLY),50000x30)
+
 # A check that finds no server fails; other runs skip what needs one.
 .PHONY: check
 check: export BULKSCAN_TEST_S3 := required

@@ -111,7 +111,9 @@ func judge(s *script, l *ledger) *verdict {
 	v := &verdict{gaps: map[string]int{}}
 	var nights []string
 	for n := range s.nights {
-		nights = append(nights, scanID(n))
+		if !s.outside[n] {
+			nights = append(nights, s.name(n))
+		}
 	}
 	if !slices.EqualFunc(l.scans, nights, func(s history.MergedScan, id string) bool { return s.ScanID == id }) {
 		v.wrong(&v.differ, "the ledger has the scans %v, want %v", l.scans, nights)
@@ -145,6 +147,9 @@ func (j *siteJudge) ideal() (episodes []history.Episode, gaps []history.Gap) {
 	var e *history.Episode
 	var g *history.Gap
 	for n := range j.nights {
+		if j.outside[n] {
+			continue
+		}
 		a, date := j.shown(j.site, n), j.date(n)
 		switch shown := int(j.cells[j.site][n].shown); {
 		case a.gap == "":
@@ -232,6 +237,9 @@ func (j *siteJudge) flipsBetween(after, until int) (flips int) {
 func (j *siteJudge) flips() {
 	last, outage := -1, false
 	for n := range j.nights {
+		if j.outside[n] {
+			continue
+		}
 		stopped := j.outage(n)
 		outage = outage || stopped
 		if stopped || j.shown(j.site, n).gap != "" {

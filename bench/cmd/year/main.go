@@ -4,6 +4,7 @@
 //
 //	sockets    the built program scans a simulated web, a process a night
 //	generated  made exchanges are judged and written, without a network
+//	nightly    bulkscan nightly takes nights in which much goes wrong, and must hold those that do not count (month.go)
 //
 // The script: 0.3 % of the sites a night change their file, 2 % of the sites change it often; comments change without the
 // rules; 2.3 % fail; two delivery networks with a tenth of the sites each challenge, throttle, refuse or show a page for
@@ -46,13 +47,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	f.SetOutput(stderr)
 	overSockets := f.String("sockets", "2000x365", "`SITESxNIGHTS` over sockets; empty for none")
 	made := f.String("generated", "100000x365", "`SITESxNIGHTS` of generated exchanges; empty for none")
+	unattended := f.String("nightly", "", "`SITESxNIGHTS` by bulkscan nightly, over sockets; empty for none")
 	seed := f.Uint64("seed", 1, "of the script: another seed is another year")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	web, errWeb := sizeOf(*overSockets)
-	none, errNone := sizeOf(*made)
-	if err := errors.Join(errWeb, errNone); err != nil {
+	web, errWeb := sizeOf(*overSockets, 10) // each of the three nights of the second observer needs a quarter of the nights
+	none, errNone := sizeOf(*made, 10)
+	month, errMonth := sizeOf(*unattended, 3)
+	if err := errors.Join(errWeb, errNone, errMonth); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "bulkscan-year-*")
@@ -67,6 +70,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		if of.nights > 0 {
 			err = errors.Join(err, one(ctx, *seed, of, i == 0, filepath.Join(dir, fmt.Sprint("year-", i)), stdout))
 		}
+	}
+	if month.nights > 0 {
+		err = errors.Join(err, unattendedMonth(ctx, *seed, month, filepath.Join(dir, "month"), stdout))
 	}
 	return err
 }
@@ -92,13 +98,13 @@ func one(ctx context.Context, seed uint64, of size, overSockets bool, dir string
 	return y.run(ctx)
 }
 
-// sizeOf parses a flag's value. Each of the three nights of the second observer needs a quarter of the nights.
-func sizeOf(text string) (of size, err error) {
+// sizeOf parses a flag's value.
+func sizeOf(text string, leastNights int) (of size, err error) {
 	if text == "" {
 		return size{}, nil
 	}
-	if _, err := fmt.Sscanf(text, "%dx%d", &of.sites, &of.nights); err != nil || of.sites < 1 || of.nights < 10 {
-		return size{}, fmt.Errorf("cannot understand %q: SITESxNIGHTS, from 1x10", text)
+	if _, err := fmt.Sscanf(text, "%dx%d", &of.sites, &of.nights); err != nil || of.sites < 1 || of.nights < leastNights {
+		return size{}, fmt.Errorf("cannot understand %q: SITESxNIGHTS, from 1x%d", text, leastNights)
 	}
 	return of, nil
 }

@@ -33,6 +33,22 @@ func TestYears(t *testing.T) {
 	}
 }
 
+// TestMonth runs three nights by bulkscan nightly, of which one is killed and one is met by a clock that steps back.
+func TestMonth(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it builds the program and scans for seconds, which -short leaves out")
+	}
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"-seed", "5", "-sockets", "", "-generated", "", "-nightly", "60x3"}, &out, os.Stderr); err != nil {
+		t.Errorf("the run ended with %v\n%s", err, &out)
+	}
+	for _, want := range []string{"| kill -9 in the middle of the scan, and a second run beside it | published | 2 |", "| the clock steps back by a week | published | 1 |", "\n3 nights, ", " 0 damaged, 0 leftovers"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, &out)
+		}
+	}
+}
+
 // TestJudge changes one episode, gap or policy of a true ledger, or one file of the script: the judge finds each.
 func TestJudge(t *testing.T) {
 	s, err := newScript(3, size{400, 24}, func(int) bool { return true })
@@ -115,7 +131,7 @@ func TestJudge(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{"-sockets", "2000"}, {"-generated", "5x5"}, {"-generated", "0x30"}} {
+	for _, args := range [][]string{{"-sockets", "2000"}, {"-generated", "5x5"}, {"-generated", "0x30"}, {"-nightly", "5x2"}} {
 		var out bytes.Buffer
 		if err := run(t.Context(), args, &out, &out); err == nil || !strings.Contains(err.Error(), "cannot understand") {
 			t.Errorf("year %v: %v", args, err)

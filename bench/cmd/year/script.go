@@ -106,6 +106,10 @@ type script struct {
 	origins []origin.Origin
 	ids     []int64  // see schema.SiteID
 	cells   [][]cell // by site and night
+	outage  [2][]int // of two networks, by night; -1 for none
+
+	name    func(night int) string // of the night's scan
+	outside map[int]bool           // nights that the ledger must not have
 }
 
 // size is how many sites and nights a script has.
@@ -123,7 +127,7 @@ func silentOn(night int) bool { return night%10 == 0 }
 
 // newScript makes a script. The same seed makes the same. silent reports whether sites may be silent on a night.
 func newScript(seed uint64, of size, silent func(night int) bool) (*script, error) {
-	s := &script{size: of}
+	s := &script{size: of, name: scanID, outside: map[int]bool{}}
 	var err error
 	if s.first, err = history.ParseDate("2025-01-01"); err != nil {
 		return nil, err
@@ -135,7 +139,7 @@ func newScript(seed uint64, of size, silent func(night int) bool) (*script, erro
 		}
 		s.hosts, s.origins, s.ids = append(s.hosts, host), append(s.origins, o), append(s.ids, schema.SiteID(o.Host(), int32(o.Port()), o.Scheme().String()))
 	}
-	outage := [2][]int{outagesOf(seed, 1, of.nights), outagesOf(seed, 2, of.nights)} // of two networks
+	s.outage = [2][]int{outagesOf(seed, 1, of.nights), outagesOf(seed, 2, of.nights)} // of two networks
 	for i := range of.sites {
 		rng := rand.New(rand.NewPCG(seed, uint64(i)))
 		chance := func(perMille float64) bool { return rng.Float64()*1000 < perMille }
@@ -167,8 +171,8 @@ func newScript(seed uint64, of size, silent func(night int) bool) (*script, erro
 			switch {
 			case !listed:
 				shown = notListed
-			case network < len(outage) && outage[network][n] >= 0:
-				shown = firstOutage + outage[network][n]
+			case network < len(s.outage) && s.outage[network][n] >= 0:
+				shown = firstOutage + s.outage[network][n]
 			case failure == len(failures)-1 && !silent(n):
 				shown = firstFailure
 			case failure >= 0:
