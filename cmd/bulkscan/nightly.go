@@ -225,7 +225,7 @@ func (f *nightlyFlags) writeMetrics(ctx context.Context, st store.Store, n *nigh
 	if of := n.Figures; of != nil {
 		m.Sites, m.Silent, m.Rules, m.Blocks = of.Sites, of.Silent(), of.Rules, of.Blocked
 	}
-	nights, err := nightly.Nights(ctx, st, 0)
+	nights, err := nightly.Nights(ctx, st, shownNights)
 	for _, other := range nights {
 		if other.State == nightly.Published && other.EndedAt != nil {
 			m.Published = *other.EndedAt

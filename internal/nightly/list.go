@@ -93,7 +93,7 @@ func (o *Options) checkList(ctx context.Context, list *List) error {
 	if list.Entries == 0 {
 		return &ListError{fmt.Sprintf("the list %s has no site; nothing is scanned", list.Source)}
 	}
-	nights, err := Nights(ctx, o.Store, 0)
+	nights, err := Nights(ctx, o.Store, recent)
 	if err != nil {
 		return err
 	}

@@ -140,6 +140,9 @@ func dates(ctx context.Context, st store.Store) (list []string, err error) {
 	return list, nil
 }
 
+// recent is how many nights are looked at for the last published one.
+const recent = 60
+
 // Nights reads the records of the last nights, at most so many (0: all), the newest last.
 func Nights(ctx context.Context, st store.Store, most int) (list []*Night, err error) {
 	all, err := dates(ctx, st)

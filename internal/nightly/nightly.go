@@ -82,6 +82,7 @@ func Run(ctx context.Context, o Options) (n *Night, err error) {
 	if n, err = o.begin(ctx); err != nil {
 		return n, err
 	}
+	fenced(unlock)
 	if n.State.final() {
 		o.show(n)
 		return n, nil
@@ -105,10 +106,15 @@ func (o *Options) lock(ctx context.Context) (store.Unlocker, error) {
 		_ = json.Unmarshal(held.Holder, &e.Holder) // it may not be written yet
 		return nil, e
 	}
-	if lease, ok := lock.(store.Lease); ok && lease.Late() {
-		lease.Fenced() // all that a night writes late is replaced by the run that continues it
-	}
 	return lock, err
+}
+
+// fenced says that no late request of an earlier holder does harm: the record of its night has been put again, and all else that
+// it writes has the lock of the scan, or is written once more.
+func fenced(lock store.Unlocker) {
+	if lease, ok := lock.(store.Lease); ok && lease.Late() {
+		lease.Fenced()
+	}
 }
 
 func (o *Options) now() time.Time { return o.Now().UTC().Truncate(time.Second) }
@@ -120,7 +126,7 @@ func (o *Options) begin(ctx context.Context) (*Night, error) {
 	if date == "" {
 		date = now.Format(time.DateOnly)
 	}
-	nights, err := Nights(ctx, o.Store, 0)
+	nights, err := Nights(ctx, o.Store, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -117,7 +117,7 @@ func (o *Options) writeFile(ctx context.Context, n *Night, name string, data []b
 
 // latest copies the report and the summary of a night to the dataset's root, unless a later night is published.
 func (o *Options) latest(ctx context.Context, n *Night) error {
-	all, err := Nights(ctx, o.Store, 0)
+	all, err := Nights(ctx, o.Store, recent)
 	if err != nil {
 		return err
 	}
