@@ -276,7 +276,7 @@ func (a *app) tonight(ctx context.Context, f *nightlyFlags, scan *scanFlags, con
 		o.List.Least = 0
 	}
 	if f.until != "" {
-		o.Until = func(now time.Time) time.Time { return nextTime(now, f.until) }
+		o.Until = func(begun time.Time) time.Time { return nextTime(begun, f.until) }
 	}
 	o.Scan = func(ctx context.Context, s nightly.Scan) error { return a.scanTonight(ctx, scan, config, watch, s) }
 	n, err := nightly.Run(ctx, o)
@@ -291,7 +291,7 @@ func (a *app) tonight(ctx context.Context, f *nightlyFlags, scan *scanFlags, con
 	for _, c := range n.Out[:min(len(n.Out), shownFigures)] {
 		figures = append(figures, c.String())
 	}
-	remedy := "the next night is a new one; for more time, begin earlier, or raise --rate and --concurrency"
+	remedy := "a later --until continues it; for more time every night begin earlier, or raise rate and concurrency in [scan]"
 	if n.State == nightly.Held {
 		remedy = fmt.Sprintf("bulkscan nightly --release %s publishes it; --discard %[1]s does not", n.Date)
 	}

@@ -28,9 +28,9 @@ import (
 // Options say what a night is.
 type Options struct {
 	Store store.Store
-	Date  string           // of the night; "" is today in UTC
-	Now   func() time.Time // nil is time.Now
-	Until func(now time.Time) time.Time
+	Date  string                          // of the night; "" is today in UTC
+	Now   func() time.Time                // nil is time.Now
+	Until func(begun time.Time) time.Time // the deadline of the scan of a night that began then; nil: none
 	List  ListOptions
 
 	// Scan scans a list under the id and the date of the night, without publishing, and resumes what an earlier run has
@@ -140,9 +140,9 @@ func (o *Options) begin(ctx context.Context) (*Night, error) {
 		case last.Date != date && !last.State.final() && o.continues(ctx, last, now):
 			o.Log.Info("continuing the night that an earlier run has left", "date", last.Date, "state", last.State)
 			if date <= last.Date || !o.complete(ctx, last) { // it is this run's night
-				return last, o.again(ctx, last, now)
+				return last, o.again(ctx, last)
 			}
-			if err := errors.Join(o.again(ctx, last, now), o.run(ctx, last)); err != nil {
+			if err := errors.Join(o.again(ctx, last), o.run(ctx, last)); err != nil {
 				return last, err
 			}
 		case last.Date != date && last.State == Running:
@@ -151,11 +151,11 @@ func (o *Options) begin(ctx context.Context) (*Night, error) {
 				return nil, err
 			}
 		case last.Date == date:
-			return last, o.again(ctx, last, now)
+			return last, o.again(ctx, last)
 		}
 	}
 	n := &Night{SchemaVersion: schema.Version, Date: date, ScanID: "night-" + date, ToolVersion: o.Publishing.ToolVersion, StartedAt: now}
-	return n, o.again(ctx, n, now)
+	return n, o.again(ctx, n)
 }
 
 // continues reports whether a run of another date continues a night.
@@ -173,11 +173,11 @@ func (o *Options) complete(ctx context.Context, n *Night) bool {
 }
 
 // again begins another run of a night.
-func (o *Options) again(ctx context.Context, n *Night, now time.Time) error {
+func (o *Options) again(ctx context.Context, n *Night) error {
 	n.State, n.Error, n.EndedAt = Running, "", nil
 	n.Runs++
-	if o.Until != nil && (n.Until == nil || n.Until.Before(now)) {
-		until := o.Until(now).UTC()
+	if n.Until = nil; o.Until != nil { // a night keeps its deadline, however often it is continued
+		until := o.Until(n.StartedAt).UTC()
 		n.Until = &until
 	}
 	return o.write(ctx, n)
@@ -241,8 +241,11 @@ func (o *Options) steps(ctx context.Context, n *Night) error {
 	return o.decide(ctx, n, scan.Manifest.Publication)
 }
 
-// scan takes the list and scans it.
+// scan takes the list and scans it, unless the deadline has passed.
 func (o *Options) scan(ctx context.Context, n *Night) error {
+	if n.Until != nil && !n.Until.After(o.now()) {
+		return ErrDeadline
+	}
 	folder, err := os.MkdirTemp("", "bulkscan-night-*")
 	if err != nil {
 		return err

@@ -383,7 +383,7 @@ func TestLeftNight(t *testing.T) {
 		m.night()
 		o := m.options()
 		if until != "" {
-			o.Until = func(now time.Time) time.Time { return now.Add(4 * time.Hour) }
+			o.Until = func(begun time.Time) time.Time { return begun.Add(4 * time.Hour) }
 		}
 		m.fails = fails
 		if _, err := Run(t.Context(), o); (err != nil) != !errors.Is(fails, ErrDeadline) {
@@ -391,8 +391,15 @@ func TestLeftNight(t *testing.T) {
 		}
 		m.calm(200)
 		m.now = m.now.Add(later)
+		want := Published
+		if date == "2026-11-02" {
+			want = was
+		}
+		if until == "moved" {
+			o.Until = func(begun time.Time) time.Time { return begun.Add(12 * time.Hour) }
+		}
 		n, err := Run(t.Context(), o)
-		if err != nil || n.Date != date || n.State != Published {
+		if err != nil || n.Date != date || n.State != want {
 			t.Errorf("%s: continued is %+v, %v", name, n, err)
 		}
 		if left, err := ReadNight(t.Context(), m.store, "2026-11-02"); err != nil || left.State != was {
@@ -406,10 +413,12 @@ func TestLeftNight(t *testing.T) {
 	f("the next night", "", interrupted, 24*time.Hour, "2026-11-03", Incomplete)
 	f("before the deadline", "06:00", interrupted, 3*time.Hour, "2026-11-02", Published)
 	f("the next night, after the deadline", "06:00", interrupted, 24*time.Hour, "2026-11-03", Incomplete)
-	f("the same date, after the deadline", "06:00", interrupted, 8*time.Hour, "2026-11-02", Published)
+	f("the same date, after the deadline", "06:00", interrupted, 8*time.Hour, "2026-11-02", Incomplete)
+	f("the same date, with a later deadline", "moved", interrupted, 8*time.Hour, "2026-11-02", Published)
 	f("a full disk, the same date", "", full, time.Hour, "2026-11-02", Published)
 	f("a full disk, the next night", "", full, 24*time.Hour, "2026-11-03", Failed)
-	f("the deadline, and again on the same date", "06:00", fmt.Errorf("x: %w", ErrDeadline), 5*time.Hour, "2026-11-02", Published)
+	f("the deadline, and again on the same date", "06:00", fmt.Errorf("x: %w", ErrDeadline), 5*time.Hour, "2026-11-02", Incomplete)
+	f("the deadline, and again with a later one", "moved", fmt.Errorf("x: %w", ErrDeadline), 5*time.Hour, "2026-11-02", Published)
 	f("the deadline, and the next night", "06:00", fmt.Errorf("x: %w", ErrDeadline), 24*time.Hour, "2026-11-03", Incomplete)
 }
 
