@@ -167,7 +167,7 @@ func (j *siteJudge) ideal() (episodes []history.Episode, gaps []history.Gap) {
 			if e == nil || changes || e.Policy != a.policy.ID {
 				next := history.Episode{Policy: a.policy.ID, ValidFrom: date, Cause: history.First}
 				if e != nil {
-					next.PreviousLast, next.Cause = e.ValidTo, causeOf(policies[e.Policy], &a.policy)
+					next.PreviousLast, next.Cause = e.ValidTo, j.cause(policies[e.Policy], &a.policy, e.ValidTo, date)
 				}
 				if changes {
 					j.both++
@@ -192,6 +192,16 @@ func (j *siteJudge) ideal() (episodes []history.Episode, gaps []history.Gap) {
 		g.Nights++
 	}
 	return episodes, gaps
+}
+
+// cause is causeOf. If the token registry has changed, too, the body of before is judged again; a page of HTML, and a text without
+// rules, is not stored.
+func (j *siteJudge) cause(from, to *history.Policy, first, last history.Date) history.Cause {
+	judged := (first == j.date(j.otherJudge)) == (last == j.date(j.otherJudge))
+	if !judged && (from.Class == history.ClassHTML || from.Class == history.ClassNoRules) {
+		return history.UnknownJudge
+	}
+	return causeOf(from, to)
 }
 
 // causeOf is what the schema says of causes.
@@ -282,7 +292,7 @@ func (j *siteJudge) found(before, after int, outage bool) bool {
 	if outage && (from.Class != history.ClassRules || to.Class != history.ClassRules) {
 		return true
 	}
-	e, cause := &j.episodes[b], causeOf(from, to)
+	e, cause := &j.episodes[b], j.cause(from, to, first, last)
 	if j.changes(first, last) {
 		cause = history.ByObserver
 	}

@@ -346,6 +346,7 @@ func (m *month) listEmpty(ctx context.Context, night int) {
 // otherRegistry runs the night with a further token, which makes another version of the registry.
 func (m *month) otherRegistry(ctx context.Context, night int) {
 	name := filepath.Join(m.dir, "tokens.txt")
+	m.otherJudge = night
 	m.check(os.WriteFile(name, []byte(furtherToken), 0o666) == nil, "cannot write %s", name)
 	c, text := m.command(ctx, night, false)
 	c.Env = append(os.Environ(), "BULKSCAN_TOKENS="+name)

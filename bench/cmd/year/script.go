@@ -108,8 +108,9 @@ type script struct {
 	cells   [][]cell // by site and night
 	outage  [2][]int // of two networks, by night; -1 for none
 
-	name    func(night int) string // of the night's scan
-	outside map[int]bool           // nights that the ledger must not have
+	name       func(night int) string // of the night's scan
+	otherJudge int                    // the night with another token registry; -1: none
+	outside    map[int]bool           // nights that the ledger must not have
 }
 
 // size is how many sites and nights a script has.
@@ -127,7 +128,7 @@ func silentOn(night int) bool { return night%10 == 0 }
 
 // newScript makes a script. The same seed makes the same. silent reports whether sites may be silent on a night.
 func newScript(seed uint64, of size, silent func(night int) bool) (*script, error) {
-	s := &script{size: of, name: scanID, outside: map[int]bool{}}
+	s := &script{size: of, name: scanID, otherJudge: -1, outside: map[int]bool{}}
 	var err error
 	if s.first, err = history.ParseDate("2025-01-01"); err != nil {
 		return nil, err
