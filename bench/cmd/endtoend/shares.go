@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -169,14 +170,41 @@ func (s *shared) task(ctx context.Context, i int, like *exec.Cmd, l *lab) error 
 		if err != nil {
 			return err
 		}
+		ended := make(chan struct{})
+		go s.watchMemory(c.Process.Pid, ended)
 		err = c.Wait()
+		close(ended)
 		s.mu.Lock()
 		s.running[i] = nil
 		s.cpu += built.CPU(c.ProcessState)
-		s.peak = max(s.peak, maxRSS(c.ProcessState))
 		s.mu.Unlock()
 		if killed := c.ProcessState.ExitCode() == -1 && ctx.Err() == nil; !killed {
 			return err
+		}
+	}
+}
+
+// watchMemory notes the most memory of a task. What the system tells at a process's end includes the memory of the process that
+// started it, which has the whole list here.
+func (s *shared) watchMemory(pid int, ended <-chan struct{}) {
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-ticker.C:
+		}
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			continue // not Linux, or just ended
+		}
+		_, after, _ := strings.Cut(string(status), "VmHWM:")
+		var kb int64
+		if _, err := fmt.Sscan(after, &kb); err == nil {
+			s.mu.Lock()
+			s.peak = max(s.peak, kb<<10)
+			s.mu.Unlock()
 		}
 	}
 }
