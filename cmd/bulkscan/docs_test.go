@@ -186,6 +186,7 @@ func TestShownCommands(t *testing.T) {
 		packed := zippedList(t, "list.csv", "1,"+strings.ReplaceAll(strings.TrimSpace(hosts), "\n", "\n2,")+"\n")
 		for file, text := range map[string]string{
 			"top-1m.csv.zip": packed, "tranco.csv.zip": packed, "hosts.txt": hosts, "robots.txt": "User-agent: *\nDisallow: /private\n", "ca.pem": string(web.CAPEM()),
+			"nightly.toml": "[nightly]\nlist = \"hosts.txt\"\n[scan]\nout = \"nights\"\n",
 		} {
 			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 				t.Fatal(err)
