@@ -155,6 +155,8 @@ gallery: build internal/integration/browser/node_modules ## make the pictures of
 	[[ -n "$(DATASET)" ]] || bin/bulkscan demo -o "$$dir/demo" > "$$dir/log"; \
 	bin/bulkscan report "$(or $(DATASET),$$dir/demo)" -o "$$dir/report.html"; \
 	node internal/integration/browser/gallery.mjs "$$dir/report.html" docs/gallery
+	@cd docs/gallery; ../../bin/bulkscan check robots.txt --color always | \
+		node ../../internal/integration/browser/terminal.mjs 'bulkscan check robots.txt' 36 > check.svg
 
 .PHONY: packages
 packages: share internal/integration/packages/node_modules .bin/actionlint .bin/cyclonedx-gomod ## check what is given away: platforms, same bytes twice, man pages, the image's claims, workflows (PLATFORMS=os/arch …)
