@@ -250,15 +250,12 @@ func (f *nightlyFlags) decide(ctx context.Context, o nightly.Options) error {
 	return nil
 }
 
-// exitBusy: another process is in the way.
-const exitBusy = 75
-
 // busy gives the error of a night that meets another process its exit code.
 func busy(err error) error {
 	_, running := errors.AsType[*nightly.RunningError](err)
 	_, held := errors.AsType[*commit.HeldError](err)
 	if running || held {
-		return &exitError{exitBusy, err}
+		return &exitError{exitAgain, err}
 	}
 	return err
 }
@@ -316,7 +313,7 @@ func (a *app) countList(ctx context.Context, scan *scanFlags, path string) (int6
 	if err != nil {
 		return 0, err
 	}
-	o.DryRun, o.Log = true, slog.New(slog.DiscardHandler)
+	o.DryRun, o.Store, o.Log = true, nil, slog.New(slog.DiscardHandler)
 	j := job.New(o)
 	defer j.Close()
 	counted, err := j.Count(ctx)
