@@ -312,13 +312,14 @@ func TestQueriesAreShort(t *testing.T) {
 	}
 }
 
-// TestCookbook runs all SQL of docs/first-survey.md and docs/cookbook.md, in order, in a folder of its own, since it writes files.
+// TestCookbook runs all SQL of README.md, docs/first-survey.md and docs/cookbook.md, in order, in a folder of its own, since it writes
+// files.
 func TestCookbook(t *testing.T) {
 	needDuckDB(t)
 	dir, _ := write(t, Survey{Sites: 500, Dates: dates[1:]})
 	var page string
-	for _, name := range []string{"first-survey.md", "cookbook.md"} {
-		text, err := os.ReadFile("../../../docs/" + name)
+	for _, name := range []string{"README.md", "docs/first-survey.md", "docs/cookbook.md"} {
+		text, err := os.ReadFile("../../../" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -340,6 +341,9 @@ func TestCookbook(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(t.TempDir())
+	if err := os.Symlink(dir, "bulkscan-demo"); err != nil { // as README.md names it
+		t.Fatal(err)
+	}
 	answers, err := Ask(t.Context(), programs, dir, blocks, 2, 1)
 	if err != nil {
 		t.Fatal(err)
