@@ -184,7 +184,8 @@ func TestTheRateInAllStarvesNoAddress(t *testing.T) {
 		if got := float64(meanwhile) / others.Seconds(); got < 0.95*want {
 			t.Errorf("%s: the busy half was asked %.0f times a second while there were others; want %.0f", name, got, want)
 		}
-		if ideal := max(float64(n)/min(float64(hot)*ipRate, rate), 2*float64(n)/rate); took.Seconds() > 1.05*ideal {
+		// The first and the last requests, on a busy machine, and the last answers take half a second at most.
+		if ideal := max(float64(n)/min(float64(hot)*ipRate, rate), 2*float64(n)/rate); took.Seconds() > 1.05*ideal+0.5 {
 			t.Errorf("%s: took %v; the rates allow %.1f s", name, took, ideal)
 		}
 		checkRate(t, "all", w.times(func(asked) string { return "all" })["all"], rate)
