@@ -164,9 +164,14 @@ and writes the answers as Parquet.
 	return root
 }
 
-// usageArgs makes errors of a command's arguments errors of usage.
+// usageArgs makes errors of a command's arguments errors of usage, which show how the command is called.
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error { return usage(check(c, args)) }
+	return func(c *cobra.Command, args []string) error {
+		if err := check(c, args); err != nil {
+			return usagef("%w: %s", err, c.UseLine())
+		}
+		return nil
+	}
 }
 
 // interrupts turns signals into the steps of an ending: the first calls stop, the second ends the context, a third the

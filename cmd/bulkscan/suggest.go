@@ -24,7 +24,7 @@ import (
 // didYouMean asks whether one of the known names was meant, each with what stands before and after it. It is empty where none is near.
 func didYouMean(before, given string, known []string, after string) string {
 	var near []string
-	best := 1 + len(given)/4 // that many slips are believed
+	best := 1 + len(given)/5 // that many slips are believed
 	for _, name := range known {
 		slips := slipsBetween(strings.ToLower(given), strings.ToLower(name))
 		if len(given) > 2 && strings.HasPrefix(name, strings.ToLower(given)) {

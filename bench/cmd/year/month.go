@@ -168,7 +168,7 @@ func (m *month) one(ctx context.Context, night int) error {
 	default:
 		m.outside[night] = true
 	}
-	fmt.Fprintf(m.year.out, "| %s | %s | %s | %d | %.1f |\n", n.Date, what, n.State, n.Runs, time.Since(begun).Seconds())
+	fmt.Fprintf(m.out, "| %s | %s | %s | %d | %.1f |\n", n.Date, what, n.State, n.Runs, time.Since(begun).Seconds())
 	return ctx.Err()
 }
 
@@ -228,20 +228,20 @@ func (m *month) run(ctx context.Context, code, night int, flags ...string) {
 
 // end judges the ledger and the dataset.
 func (m *month) end(ctx context.Context) error {
-	fmt.Fprintln(m.year.out)
+	fmt.Fprintln(m.out)
 	wrong := m.judge(ctx)
 	for _, args := range [][]string{{"nightly", "-o", m.store.Root(), "--status"}, {"verify", m.store.Root()}} {
 		text, err := exec.CommandContext(ctx, m.program, args...).CombinedOutput()
 		if err != nil || args[0] == "verify" && !bytes.Contains(text, []byte(" 0 damaged, 0 leftovers")) {
 			wrong = errors.Join(wrong, fmt.Errorf("%s: %w", args[0], err))
 		}
-		fmt.Fprintf(m.year.out, "\n```\n$ bulkscan %s\n%s```\n", strings.ReplaceAll(strings.Join(args, " "), m.store.Root(), "out"), bytes.ReplaceAll(text, []byte(m.store.Root()), []byte("out")))
+		fmt.Fprintf(m.out, "\n```\n$ bulkscan %s\n%s```\n", strings.ReplaceAll(strings.Join(args, " "), m.store.Root(), "out"), bytes.ReplaceAll(text, []byte(m.store.Root()), []byte("out")))
 	}
 	if err := m.reportBytes(ctx); err != nil {
 		return err
 	}
 	for _, text := range m.wrong {
-		fmt.Fprintf(m.year.out, "- **WRONG**: %s\n", text)
+		fmt.Fprintf(m.out, "- **WRONG**: %s\n", text)
 	}
 	if len(m.wrong) > 0 {
 		wrong = errors.Join(wrong, fmt.Errorf("%d nights are not as they must be: see above", len(m.wrong)))
@@ -267,7 +267,7 @@ func (m *month) reportBytes(ctx context.Context) error {
 	}
 	millions := float64(m.sites) / 1e6
 	all := perYear("sites", "verdicts", "evidence", "bodies", "history", "_rejects") / millions
-	fmt.Fprintf(m.year.out, "\n| GB a year | |\n|---|--:|\n| a million sites of this web | %.1f |\n| of these, bodies | %.1f |\n| of these, history | %.2f |\n| for any number of sites: statistics, reports, records | %.2f |\n\n",
+	fmt.Fprintf(m.out, "\n| GB a year | |\n|---|--:|\n| a million sites of this web | %.1f |\n| of these, bodies | %.1f |\n| of these, history | %.2f |\n| for any number of sites: statistics, reports, records | %.2f |\n\n",
 		all, perYear("bodies")/millions, perYear("history")/millions, perYear("token_stats", "record_stats", "_scans", "_nights"))
 	return nil
 }
