@@ -377,7 +377,7 @@ func copied(t *testing.T, source store.Store) store.Store {
 
 // TestLeftNight shows which night a run continues.
 func TestLeftNight(t *testing.T) {
-	f := func(name string, until string, fails error, later time.Duration, date string, was State) {
+	f := func(name, until, given string, fails error, later time.Duration, date string, was State) {
 		t.Helper()
 		m := newTeam(t)
 		m.night()
@@ -398,6 +398,7 @@ func TestLeftNight(t *testing.T) {
 		if until == "moved" {
 			o.Until = func(begun time.Time) time.Time { return begun.Add(12 * time.Hour) }
 		}
+		o.Date = given
 		n, err := Run(t.Context(), o)
 		if err != nil || n.Date != date || n.State != want {
 			t.Errorf("%s: continued is %+v, %v", name, n, err)
@@ -408,18 +409,20 @@ func TestLeftNight(t *testing.T) {
 		m.sound(name)
 	}
 	interrupted, full := fmt.Errorf("signal: %w", ErrInterrupted), errors.New("no space left")
-	f("soon after", "", interrupted, time.Hour, "2026-11-02", Published)
-	f("past midnight, without a deadline", "", interrupted, 19*time.Hour+59*time.Minute, "2026-11-02", Published)
-	f("the next night", "", interrupted, 24*time.Hour, "2026-11-03", Incomplete)
-	f("before the deadline", "06:00", interrupted, 3*time.Hour, "2026-11-02", Published)
-	f("the next night, after the deadline", "06:00", interrupted, 24*time.Hour, "2026-11-03", Incomplete)
-	f("the same date, after the deadline", "06:00", interrupted, 8*time.Hour, "2026-11-02", Incomplete)
-	f("the same date, with a later deadline", "moved", interrupted, 8*time.Hour, "2026-11-02", Published)
-	f("a full disk, the same date", "", full, time.Hour, "2026-11-02", Published)
-	f("a full disk, the next night", "", full, 24*time.Hour, "2026-11-03", Failed)
-	f("the deadline, and again on the same date", "06:00", fmt.Errorf("x: %w", ErrDeadline), 5*time.Hour, "2026-11-02", Incomplete)
-	f("the deadline, and again with a later one", "moved", fmt.Errorf("x: %w", ErrDeadline), 5*time.Hour, "2026-11-02", Published)
-	f("the deadline, and the next night", "06:00", fmt.Errorf("x: %w", ErrDeadline), 24*time.Hour, "2026-11-03", Incomplete)
+	f("soon after", "", "", interrupted, time.Hour, "2026-11-02", Published)
+	f("past midnight, without a deadline", "", "", interrupted, 19*time.Hour+59*time.Minute, "2026-11-02", Published)
+	f("soon after, with its date given", "", "2026-11-02", interrupted, time.Hour, "2026-11-02", Published)
+	f("soon after, with another date given", "", "2026-11-03", interrupted, time.Hour, "2026-11-03", Incomplete)
+	f("the next night", "", "", interrupted, 24*time.Hour, "2026-11-03", Incomplete)
+	f("before the deadline", "06:00", "", interrupted, 3*time.Hour, "2026-11-02", Published)
+	f("the next night, after the deadline", "06:00", "", interrupted, 24*time.Hour, "2026-11-03", Incomplete)
+	f("the same date, after the deadline", "06:00", "", interrupted, 8*time.Hour, "2026-11-02", Incomplete)
+	f("the same date, with a later deadline", "moved", "", interrupted, 8*time.Hour, "2026-11-02", Published)
+	f("a full disk, the same date", "", "", full, time.Hour, "2026-11-02", Published)
+	f("a full disk, the next night", "", "", full, 24*time.Hour, "2026-11-03", Failed)
+	f("the deadline, and again on the same date", "06:00", "", fmt.Errorf("x: %w", ErrDeadline), 5*time.Hour, "2026-11-02", Incomplete)
+	f("the deadline, and again with a later one", "moved", "", fmt.Errorf("x: %w", ErrDeadline), 5*time.Hour, "2026-11-02", Published)
+	f("the deadline, and the next night", "06:00", "", fmt.Errorf("x: %w", ErrDeadline), 24*time.Hour, "2026-11-03", Incomplete)
 }
 
 // TestOverlap shows that a run that meets another one ends at once, and says who that is.
