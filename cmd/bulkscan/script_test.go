@@ -50,16 +50,21 @@ func TestMain(m *testing.M) {
 	testscript.Main(tests{m}, map[string]func(){"bulkscan": main})
 }
 
-// tests run more than a processor's worth at once in short mode: what is left then mostly waits, for processes and hosts.
+// tests run more than a processor's worth at once: they mostly wait, for processes and hosts, above all those of short mode.
 // The processes live for some 50 ms, of which collecting garbage at the usual rate takes 20 ms.
 type tests struct{ *testing.M }
 
 func (m tests) Run() int {
 	flag.Parse()
 	debug.SetGCPercent(400)
-	_ = os.Setenv("GOGC", "400")         // for the processes; the name is valid
-	if testing.Short() && !raceEnabled { // under the race detector each process takes ten times as long
-		_ = flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))) // the flag is there
+	_ = os.Setenv("GOGC", "400")                 // for the processes; the name is valid
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // at their end they would wait a second for late races
+	if !raceEnabled {                            // under the race detector each process takes ten times as long
+		atOnce := 2 * runtime.GOMAXPROCS(0)
+		if testing.Short() {
+			atOnce *= 2
+		}
+		_ = flag.Set("test.parallel", strconv.Itoa(atOnce)) // the flag is there
 	}
 	return m.M.Run()
 }
@@ -199,7 +204,7 @@ func setupScript(env *testscript.Env) error {
 		// For all others.
 		"BULKSCAN_RESOLVER": web.DNSAddr().String(), "BULKSCAN_CONNECT_TO": strings.Join(connect, " "), "BULKSCAN_ALLOW_PRIVATE": "true",
 		"BULKSCAN_HOST_RATE": "0", "BULKSCAN_IP_RATE": "0", "BULKSCAN_RETRY_AFTER": "0s", "BULKSCAN_CONCURRENCY": "20",
-		"BULKSCAN_PROGRESS": "none", "GOGC": os.Getenv("GOGC"),
+		"BULKSCAN_PROGRESS": "none", "GOGC": os.Getenv("GOGC"), "GORACE": os.Getenv("GORACE"),
 		"TMPDIR": env.Getenv("WORK"), "SSL_CERT_FILE": filepath.Join(roots, "root.pem"), "SSL_CERT_DIR": roots,
 	} {
 		env.Setenv(name, value)
