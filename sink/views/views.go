@@ -79,7 +79,7 @@ FROM read_parquet(` + viewsGlob + ` || '_scans/index.parquet') WHERE complete;
 
 -- The observer whose scans are chosen: that of the newest date; of several the one whose scan started last.
 SET VARIABLE bulkscan_newest = (SELECT arg_max({'observer': observer, 'scan_date': scan_date, 'scan_id': scan_id}, {'date': scan_date, 'started': started_at}) FROM bulkscan_files WHERE "table" = 'sites');
-SET VARIABLE bulkscan_observer = getvariable('bulkscan_newest').observer;
+SET VARIABLE bulkscan_observer = CAST(getvariable('bulkscan_newest').observer AS VARCHAR); -- also where there is none: NULL has a type
 
 -- The kinds of files, with the first of each.
 SET VARIABLE bulkscan_kinds = (SELECT list({'complete': complete, 'table': "table", 'merged': merged, 'schema_version': schema_version, 'observer': observer,
