@@ -405,3 +405,37 @@ func dayAfter(date string) string {
 	day, _ := time.Parse(time.DateOnly, date) // of records, which have dates
 	return day.AddDate(0, 0, 1).Format(time.DateOnly)
 }
+
+// watchSignals is interrupts, unless the command around the scan watches for signals.
+func (a *app) watchSignals(ctx context.Context, shared *sharedSignals, stop func() bool) (_ context.Context, code func() int, end func()) {
+	if shared == nil {
+		return a.interrupts(ctx, stop)
+	}
+	shared.scan.Store(&stop)
+	return ctx, shared.code, func() { shared.scan.Store(nil) }
+}
+
+// stopAt ends the scan in order at its deadline. The returned function ends the watch.
+func (f *scanFlags) stopAt(j *job.Job, log *slog.Logger) (end func()) {
+	if f.until.IsZero() {
+		return func() {}
+	}
+	ended := make(chan struct{})
+	go func() {
+		wait := time.NewTimer(time.Until(f.until))
+		defer wait.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-wait.C:
+			}
+			if j.Stop() {
+				log.Info("the deadline has come: finishing what is being asked", "until", f.until)
+				return
+			}
+			wait.Reset(time.Second) // the lists are being opened
+		}
+	}()
+	return func() { close(ended) }
+}

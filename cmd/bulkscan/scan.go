@@ -271,16 +271,6 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	return a.collectLast(ctx, f, o, j.ScanID())
 }
 
-// noSite refuses the name of a site where that of a list is expected.
-func noSite(paths []string) error {
-	for _, path := range paths {
-		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) && isSite(path) {
-			return usagef("%s: no such file; for one site: bulkscan check %[1]s", clipped(path))
-		}
-	}
-	return nil
-}
-
 // manySites is from how many sites on a scan without --contact is warned of.
 const manySites = 1000
 
@@ -296,40 +286,6 @@ func remindOfContact(ctx context.Context, fed *atomic.Uint64, log *slog.Logger) 
 		}
 	}
 	log.Warn("site owners cannot tell whom to ask: name a mail address or a page of yours", "remedy", "--contact you@example.org")
-}
-
-// watchSignals is interrupts, unless the command around the scan watches for signals.
-func (a *app) watchSignals(ctx context.Context, shared *sharedSignals, stop func() bool) (_ context.Context, code func() int, end func()) {
-	if shared == nil {
-		return a.interrupts(ctx, stop)
-	}
-	shared.scan.Store(&stop)
-	return ctx, shared.code, func() { shared.scan.Store(nil) }
-}
-
-// stopAt ends the scan in order at its deadline. The returned function ends the watch.
-func (f *scanFlags) stopAt(j *job.Job, log *slog.Logger) (end func()) {
-	if f.until.IsZero() {
-		return func() {}
-	}
-	ended := make(chan struct{})
-	go func() {
-		wait := time.NewTimer(time.Until(f.until))
-		defer wait.Stop()
-		for {
-			select {
-			case <-ended:
-				return
-			case <-wait.C:
-			}
-			if j.Stop() {
-				log.Info("the deadline has come: finishing what is being asked", "until", f.until)
-				return
-			}
-			wait.Reset(time.Second) // the lists are being opened
-		}
-	}()
-	return func() { close(ended) }
 }
 
 // jobOptions are what the flags say of a scan.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -231,4 +232,14 @@ func withSource(flags *pflag.FlagSet, err error) error {
 		}
 	}
 	return err
+}
+
+// noSite refuses the name of a site where that of a list is expected.
+func noSite(paths []string) error {
+	for _, path := range paths {
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) && isSite(path) {
+			return usagef("%s: no such file; for one site: bulkscan check %[1]s", clipped(path))
+		}
+	}
+	return nil
 }
