@@ -46,18 +46,7 @@ connect-to = [`, w.web.DNSAddr(), ca, rate)
 	if date != "" {
 		args = append(args, "--date", date)
 	}
-	p := &process{cmd: exec.Command("bulkscan", args...)}
-	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if p.cmd.ProcessState == nil {
-			_ = p.cmd.Process.Kill()
-			_ = p.cmd.Wait()
-		}
-	})
-	return p
+	return start(t, args...)
 }
 
 // TestNightly kills a night, meets it with a second run, interrupts it, and lets its deadline come. Each time the next run takes

@@ -75,18 +75,7 @@ func (w *world) arguments(t *testing.T, out string, connectTo []string, flags ..
 // scanBy is scan by other ports.
 func (w *world) scanBy(t *testing.T, out string, connectTo []string, flags ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command("bulkscan", w.arguments(t, out, connectTo, flags...)...)}
-	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if p.cmd.ProcessState == nil {
-			_ = p.cmd.Process.Kill()
-			_ = p.cmd.Wait()
-		}
-	})
-	return p
+	return start(t, w.arguments(t, out, connectTo, flags...)...)
 }
 
 // process is a running bulkscan.

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/report"
 )
 
-// Webhook tells a URL how a night ended, as JSON that Slack and its likes take: {"text": …}.
+// Webhook tells a URL how a night ended, as JSON in the form of Slack: {"text": …}.
 type Webhook struct {
 	URL    string // may have a secret, so no message names it
 	Client *http.Client
