@@ -28,17 +28,6 @@ node internal/integration/packages/check.mjs
 if [[ -x .bin/goreleaser ]]; then .bin/goreleaser check --quiet; else skipped "goreleaser check (make snapshot builds goreleaser, then a release)"; fi
 done_ "Dockerfile, workflows and metadata"
 
-if command -v systemd-analyze >/dev/null; then
-  mkdir "$work/units"
-  for unit in deploy/systemd/*; do sed "s|/usr/bin/bulkscan|$PWD/bin/bulkscan|" "$unit" >"$work/units/${unit##*/}"; done
-  said=$(systemd-analyze verify "$work"/units/* 2>&1) || true
-  [[ -z $said ]] || { echo "$said"; exit 1; } # an unknown key is no failure to systemd-analyze
-  systemd-analyze security --offline=yes --threshold=20 "$work"/units/*.service >"$work/security.txt" || { cat "$work/security.txt"; exit 1; }
-  done_ "units, $(tail -1 "$work/security.txt" | grep -o 'level.*: [0-9.]*')"
-else
-  skipped "the units of deploy/systemd (systemd-analyze is not on the PATH)"
-fi
-
 # Each system and each architecture once; `make snapshot` builds all six.
 for platform in ${PLATFORMS:-windows/amd64 darwin/arm64}; do
   export GOOS=${platform%/*} GOARCH=${platform#*/}
