@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -443,28 +442,4 @@ func linked(t *testing.T, from, to string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// start starts bulkscan, as a process of its own.
-func start(t *testing.T, args ...string) *process {
-	t.Helper()
-	return startWith(t, nil, args...)
-}
-
-// startWith starts it with some more in its environment.
-func startWith(t *testing.T, environment []string, args ...string) *process {
-	t.Helper()
-	p := &process{cmd: exec.Command("bulkscan", args...)}
-	p.cmd.Env = append(os.Environ(), environment...)
-	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if p.cmd.ProcessState == nil {
-			_ = p.cmd.Process.Kill()
-			_ = p.cmd.Wait()
-		}
-	})
-	return p
 }

@@ -84,6 +84,30 @@ type process struct {
 	stdout, stderr output
 }
 
+// start starts bulkscan, as a process of its own.
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	return startWith(t, nil, args...)
+}
+
+// startWith starts it with some more in its environment.
+func startWith(t *testing.T, environment []string, args ...string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command("bulkscan", args...)}
+	p.cmd.Env = append(os.Environ(), environment...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if p.cmd.ProcessState == nil {
+			_ = p.cmd.Process.Kill()
+			_ = p.cmd.Wait()
+		}
+	})
+	return p
+}
+
 // output is what a process has printed so far.
 type output struct {
 	mu  sync.Mutex
