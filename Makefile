@@ -220,6 +220,10 @@ year: ## scan simulated years night after night, and hold the history against th
 month: ## run 30 nights by bulkscan nightly, in which much goes wrong, and hold states and history against their script (NIGHTLY=50000x30)
 	go -C bench run ./cmd/year -sockets "" -generated "" -nightly $(or $(NIGHTLY),50000x30)
 
+.PHONY: hours
+hours: ## run nights back to back for two hours, and see whether anything grows from night to night (DURATION=2h, NIGHTS=2000x3650)
+	go -C bench run ./cmd/year -sockets "" -generated "" -hours $(or $(NIGHTS),2000x3650) -for $(or $(DURATION),2h)
+
 # A check that finds no server fails; other runs skip what needs one.
 .PHONY: check
 check: export BULKSCAN_TEST_S3 := required

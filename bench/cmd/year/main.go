@@ -5,6 +5,7 @@
 //	sockets    the built program scans a simulated web, a process a night
 //	generated  made exchanges are judged and written, without a network
 //	nightly    bulkscan nightly takes nights in which much goes wrong, and must hold those that do not count (month.go)
+//	hours      bulkscan nightly takes night after night, and nothing may grow (hours.go)
 //
 // The script: 0.3 % of the sites a night change their file, 2 % of the sites change it often; comments change without the
 // rules; 2.3 % fail; two delivery networks with a tenth of the sites each challenge, throttle, refuse or show a page for
@@ -48,6 +49,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	overSockets := f.String("sockets", "2000x365", "`SITESxNIGHTS` over sockets; empty for none")
 	made := f.String("generated", "100000x365", "`SITESxNIGHTS` of generated exchanges; empty for none")
 	unattended := f.String("nightly", "", "`SITESxNIGHTS` by bulkscan nightly, over sockets; empty for none")
+	backToBack := f.String("hours", "", "`SITESxNIGHTS` by bulkscan nightly, back to back; empty for none")
+	lasting := f.Duration("for", 2*time.Hour, "of -hours: no night begins later")
 	seed := f.Uint64("seed", 1, "of the script: another seed is another year")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -55,7 +58,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	web, errWeb := sizeOf(*overSockets, 10) // each of the three nights of the second observer needs a quarter of the nights
 	none, errNone := sizeOf(*made, 10)
 	month, errMonth := sizeOf(*unattended, 3)
-	if err := errors.Join(errWeb, errNone, errMonth); err != nil {
+	several, errHours := sizeOf(*backToBack, 3)
+	if err := errors.Join(errWeb, errNone, errMonth, errHours); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "bulkscan-year-*")
@@ -73,6 +77,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	if month.nights > 0 {
 		err = errors.Join(err, unattendedMonth(ctx, *seed, month, filepath.Join(dir, "month"), stdout))
+	}
+	if several.nights > 0 {
+		err = errors.Join(err, hours(ctx, *seed, several, *lasting, filepath.Join(dir, "hours"), stdout))
 	}
 	return err
 }

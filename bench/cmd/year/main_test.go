@@ -49,6 +49,23 @@ func TestMonth(t *testing.T) {
 	}
 }
 
+// TestHours runs six nights back to back.
+func TestHours(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it builds the program and scans for seconds, which -short leaves out")
+	}
+	t.Setenv("TMPDIR", t.TempDir()) // which the run changes
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"-sockets", "", "-generated", "", "-hours", "40x6"}, &out, os.Stderr); err != nil {
+		t.Errorf("the run ended with %v\n%s", err, &out)
+	}
+	for _, want := range []string{"## back to back: 40 sites, 6 nights in ", "\n| goroutines at most | ", " and 0 temporary ones are left.", "\n6 nights, ", " 0 damaged, 0 leftovers"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, &out)
+		}
+	}
+}
+
 // TestJudge changes one episode, gap or policy of a true ledger, or one file of the script: the judge finds each.
 func TestJudge(t *testing.T) {
 	s, err := newScript(3, size{400, 24}, func(int) bool { return true })
@@ -131,7 +148,7 @@ func TestJudge(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{"-sockets", "2000"}, {"-generated", "5x5"}, {"-generated", "0x30"}, {"-nightly", "5x2"}} {
+	for _, args := range [][]string{{"-sockets", "2000"}, {"-generated", "5x5"}, {"-generated", "0x30"}, {"-nightly", "5x2"}, {"-hours", "5x2"}} {
 		var out bytes.Buffer
 		if err := run(t.Context(), args, &out, &out); err == nil || !strings.Contains(err.Error(), "cannot understand") {
 			t.Errorf("year %v: %v", args, err)

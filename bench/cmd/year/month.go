@@ -31,8 +31,9 @@ type month struct {
 	dir      string
 	dead     atomic.Bool // no name resolves
 	wrong    []string
-	counts   int  // published nights by the night's observer
-	released bool // a night that was held
+	counts   int    // published nights by the night's observer
+	released bool   // a night that was held
+	metrics  string // address at which a scan shows its metrics; "" for none
 }
 
 // record is what is read of a night's record.
@@ -160,8 +161,7 @@ func (m *month) one(ctx context.Context, night int) error {
 	case n.State == held && !m.released: // before the registry changes: a ledger that is derived anew knows one registry
 		m.released = true
 		what += "; a person releases the night"
-		c, text := m.command(ctx, night, false, "--release", m.date(night).String())
-		m.check(c.Run() == nil, "night %d cannot be released:\n%s", night, text)
+		m.releases(ctx, night)
 		m.counts++
 	case n.State == published:
 		m.counts++
@@ -206,6 +206,9 @@ func (m *month) config(night int, slow bool) string {
 	text := fmt.Sprintf("[scan]\nout = %q\nuser-agent = \"%s/1.0\"\nresolver = [%q]\nallow-private = true\nscheme = \"http\"\nhost-rate = 0\nip-rate = 0\ndns-rate = 0\nrate = %d\n"+
 		"timeout = %q\nretries = 1\nretry-after = \"0s\"\nmax-retry-after = \"0s\"\nprogress = \"none\"\npart-rows = %d\nconnect-to = [%s]\n[nightly]\nlist = %q\n",
 		m.store.Root(), m.observer(night, false).Product, m.web.DNSAddr(), rate, timeout, max(10, m.sites/8), strings.Join(to, ", "), m.listName())
+	if m.metrics != "" {
+		text = strings.Replace(text, "[nightly]", fmt.Sprintf("metrics-addr = %q\n[nightly]", m.metrics), 1)
+	}
 	name := filepath.Join(m.dir, "nightly.toml")
 	m.check(os.WriteFile(name, []byte(text), 0o666) == nil, "cannot write %s", name)
 	return name
@@ -224,6 +227,12 @@ func (m *month) run(ctx context.Context, code, night int, flags ...string) {
 	c, text := m.command(ctx, night, false, flags...)
 	_ = c.Run() // the state says more
 	m.check(c.ProcessState != nil && c.ProcessState.ExitCode() == code, "night %d %v ends with %v, want %d:\n%s", night, flags, c.ProcessState, code, text)
+}
+
+// releases is what a person does who has looked at a night that was held.
+func (m *month) releases(ctx context.Context, night int) {
+	c, text := m.command(ctx, night, false, "--release", m.date(night).String())
+	m.check(c.Run() == nil, "night %d cannot be released:\n%s", night, text)
 }
 
 // end judges the ledger and the dataset.

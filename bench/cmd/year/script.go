@@ -111,6 +111,7 @@ type script struct {
 	name       func(night int) string // of the night's scan
 	otherJudge int                    // the night with another token registry; -1: none
 	outside    map[int]bool           // nights that the ledger must not have
+	changed    int                    // see change
 }
 
 // size is how many sites and nights a script has.
@@ -128,7 +129,7 @@ func silentOn(night int) bool { return night%10 == 0 }
 
 // newScript makes a script. The same seed makes the same. silent reports whether sites may be silent on a night.
 func newScript(seed uint64, of size, silent func(night int) bool) (*script, error) {
-	s := &script{size: of, name: scanID, otherJudge: -1, outside: map[int]bool{}}
+	s := &script{size: of, name: scanID, otherJudge: -1, outside: map[int]bool{}, changed: of.nights * 6 / 10}
 	var err error
 	if s.first, err = history.ParseDate("2025-01-01"); err != nil {
 		return nil, err
@@ -202,7 +203,7 @@ func outagesOf(seed, network uint64, nights int) (all []int) {
 }
 
 // change is the first night on which another observer scans, for good. The sites answer it as they answered the one before.
-func (s *script) change() int { return s.nights * 6 / 10 }
+func (s *script) change() int { return s.changed }
 
 // shown returns what the night's scans get.
 func (s *script) shown(site, night int) *answer { return &answers[s.cells[site][night].shown] }
