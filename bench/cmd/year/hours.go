@@ -66,7 +66,7 @@ func hours(ctx context.Context, seed uint64, of size, lasting time.Duration, dir
 	if m.metrics, err = freeAddr(); err != nil {
 		return err
 	}
-	if err := m.startWeb(ctx); err != nil {
+	if err := m.start(ctx, dir); err != nil {
 		return err
 	}
 	defer m.web.Close()

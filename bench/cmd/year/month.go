@@ -12,11 +12,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"syscall"
 	"time"
 
-	"github.com/bulkscan/bulkscan/bench/built"
-	"github.com/bulkscan/bulkscan/internal/simweb"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 )
@@ -29,10 +27,10 @@ import (
 type month struct {
 	*year
 	dir      string
-	dead     atomic.Bool // no name resolves
 	wrong    []string
 	counts   int    // published nights by the night's observer
 	released bool   // a night that was held
+	disk     bool   // the dataset has a disk of its own
 	metrics  string // address at which a scan shows its metrics; "" for none
 }
 
@@ -56,16 +54,18 @@ type incident struct {
 	night int
 	what  string
 	do    func(m *month, ctx context.Context, night int)
+	disk  bool // it takes a disk of the dataset's own
 }
 
 var incidents = []incident{
-	{1, "kill -9 in the middle of the scan, and a second run beside it", (*month).killed},
-	{2, "the clock steps back by a week", (*month).backwards},
-	{6, "no name server answers, and a person discards the night", (*month).resolverDead},
-	{9, "the list is empty, and is there again after an hour", (*month).listEmpty},
-	{12, "SIGTERM in the middle of the scan", (*month).terminated},
-	{15, "another version of the token registry, for one night", (*month).otherRegistry},
-	{21, "kill -9 after the scan, while the night is published", (*month).killedLate},
+	{1, "kill -9 in the middle of the scan, and a second run beside it", (*month).killed, false},
+	{2, "the clock steps back by a week", (*month).backwards, false},
+	{6, "no name server answers, and a person discards the night", (*month).resolverDead, false},
+	{9, "the list is empty, and is there again after an hour", (*month).listEmpty, false},
+	{12, "SIGTERM in the middle of the scan", (*month).terminated, false},
+	{15, "another version of the token registry, for one night", (*month).otherRegistry, false},
+	{18, "the disk is full in the middle of the scan", (*month).diskFull, true},
+	{21, "kill -9 after the scan, while the night is published", (*month).killedLate, false},
 }
 
 // unattendedMonth runs all nights and judges them.
@@ -76,16 +76,18 @@ func unattendedMonth(ctx context.Context, seed uint64, of size, dir string, out 
 	}
 	s.name = func(night int) string { return "night-" + s.date(night).String() }
 	m := &month{year: &year{script: s, out: out}, dir: dir}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	root := filepath.Join(dir, "out")
+	if err := os.MkdirAll(root, 0o777); err != nil {
 		return err
 	}
-	if m.store, err = store.NewDir(filepath.Join(dir, "out")); err != nil {
+	if m.store, err = store.NewDir(root); err != nil {
 		return err
 	}
-	if err := m.startWeb(ctx); err != nil {
+	if err := m.start(ctx, dir); err != nil {
 		return err
 	}
 	defer m.web.Close()
+	defer m.ownDisk(ctx)()
 	fmt.Fprintf(out, "\n## nightly: %d sites, %d nights\n\n| night | what | state | runs | seconds |\n|---|---|---|--:|--:|\n", of.sites, of.nights)
 	for n := range of.nights {
 		if err := m.one(ctx, n); err != nil {
@@ -93,30 +95,6 @@ func unattendedMonth(ctx context.Context, seed uint64, of size, dir string, out 
 		}
 	}
 	return m.end(ctx)
-}
-
-// startWeb builds the program and starts a web that follows the script, but on a night without name servers.
-func (m *month) startWeb(ctx context.Context) (err error) {
-	if m.program, err = built.Command(ctx, m.dir, built.Bulkscan); err != nil {
-		return err
-	}
-	sites := map[string]int{}
-	for i, host := range m.hosts {
-		sites[host] = i
-	}
-	m.web, err = simweb.Start(ctx, simweb.Config{Addresses: 2048, Script: func(host string) (string, []byte) {
-		site, ok := sites[host]
-		if !ok {
-			return "", nil
-		}
-		if m.dead.Load() {
-			return "servfail", nil
-		}
-		night := int(m.night.Load())
-		a := m.shown(site, night)
-		return a.behaviour, m.body(site, night, a)
-	}})
-	return err
 }
 
 // one runs a night and whatever goes wrong with it. Then its state must be the right one.
@@ -128,7 +106,7 @@ func (m *month) one(ctx context.Context, night int) error {
 	if err := m.writeList(night, true); err != nil {
 		return err
 	}
-	at := slices.IndexFunc(incidents, func(i incident) bool { return i.night == night })
+	at := slices.IndexFunc(incidents, func(i incident) bool { return i.night == night && (m.disk || !i.disk) })
 	begun, what := time.Now(), ""
 	if at >= 0 {
 		what = incidents[at].what
@@ -345,6 +323,36 @@ func (m *month) resolverDead(ctx context.Context, night int) {
 	m.run(ctx, 3, night)
 	c, text := m.command(ctx, night, false, "--discard", m.date(night).String())
 	m.check(c.Run() == nil, "night %d cannot be discarded:\n%s", night, text)
+}
+
+// ownDisk gives the dataset a disk of its own, in memory, whose size can be changed. Where nothing may be mounted, no disk is full.
+func (m *month) ownDisk(ctx context.Context) (undo func()) {
+	text, err := exec.CommandContext(ctx, "mount", "-t", "tmpfs", "-o", "size=4g", "bulkscan-month", m.store.Root()).CombinedOutput()
+	if err != nil {
+		fmt.Fprintf(m.out, "\nSKIPPED: the full disk, since nothing can be mounted here: %v: %s\n", err, bytes.TrimSpace(text))
+		return func() {}
+	}
+	m.disk = true
+	return func() {
+		if err := exec.Command("umount", m.store.Root()).Run(); err != nil {
+			fmt.Fprintf(m.out, "\nThe disk at %s cannot be unmounted: %v\n", m.store.Root(), err)
+		}
+	}
+}
+
+// diskFull runs a night while there is room for the half of one: it says so. With room again, the next run ends it.
+func (m *month) diskFull(ctx context.Context, night int) {
+	resize := func(size uint64) {
+		text, err := exec.CommandContext(ctx, "mount", "-o", fmt.Sprintf("remount,size=%d", size), m.store.Root()).CombinedOutput()
+		m.check(err == nil, "the disk cannot be resized: %v: %s", err, text)
+	}
+	var disk syscall.Statfs_t
+	m.check(syscall.Statfs(m.store.Root(), &disk) == nil, "cannot ask for the room on the disk")
+	resize((disk.Blocks-disk.Bfree)*uint64(disk.Bsize) + uint64(m.sites)*70)
+	c, text := m.command(ctx, night, false)
+	_ = c.Run() // its exit code and its words say more
+	m.check(c.ProcessState != nil && c.ProcessState.ExitCode() == 1 && bytes.Contains(text.Bytes(), []byte("make room there")), "night %d ends with %v on a full disk:\n%s", night, c.ProcessState, text)
+	resize(4 << 30)
 }
 
 func (m *month) listEmpty(ctx context.Context, night int) {

@@ -32,6 +32,7 @@ type year struct {
 	web     *simweb.Web // nil if exchanges are generated
 	program string
 	night   atomic.Int64 // of the web
+	dead    atomic.Bool  // no name resolves
 
 	scans, scanCPU, merges []time.Duration // by night
 	other                  int             // scans after which the number of merged nights is not as it must be
@@ -60,13 +61,10 @@ func (y *year) start(ctx context.Context, dir string) (err error) {
 		sites[host] = i
 	}
 	y.web, err = simweb.Start(ctx, simweb.Config{Addresses: 2048, Script: func(host string) (string, []byte) {
-		site, ok := sites[host]
-		if !ok {
-			return "", nil
+		if _, ok := sites[host]; ok && y.dead.Load() {
+			return "servfail", nil
 		}
-		night := int(y.night.Load())
-		a := y.shown(site, night)
-		return a.behaviour, y.body(site, night, a)
+		return y.says(sites, host, int(y.night.Load()))
 	}})
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/bulkscan/bulkscan/history"
 	"github.com/bulkscan/bulkscan/internal/exchange"
@@ -27,6 +28,10 @@ type answer struct {
 
 const unlisted = history.Unlisted
 
+// moved is what a site answers that has moved to another host, whose file it then is.
+var moved = answer{behaviour: "to-other", status: 200, body: "User-agent: *\nDisallow: /shop/\n\nUser-agent: CCBot\nDisallow: /\n",
+	policy: history.Policy{Class: history.ClassRules, StarVerdict: "partial", OwnBlocked: []string{"CCBot"}}}
+
 // block is what Cloudflare puts before a site's own file.
 const block = "# BEGIN Cloudflare Managed content\nUser-agent: GPTBot\nDisallow: /\n\nUser-agent: CCBot\nDisallow: /\n# END Cloudflare Managed Content\n\n"
 
@@ -45,6 +50,7 @@ var files = []answer{
 	text("License: https://example.com/license.xml\nUser-agent: *\nContent-Usage: train-ai=n\nDisallow: /a\n", history.Policy{StarVerdict: "partial", ContentUsage: "train-ai=n", License: "https://example.com/license.xml"}),
 	text(block+"User-agent: *\nDisallow:\n", history.Policy{StarVerdict: "allowed", OwnBlocked: []string{"CCBot", "GPTBot"}, Managed: "cloudflare"}),
 	text("# START YOAST BLOCK\nUser-agent: *\nDisallow:\n# END YOAST BLOCK\n", history.Policy{StarVerdict: "allowed", Managed: "yoast"}),
+	moved,
 	{behaviour: "ok", status: 200, body: "Welcome to our web server.\n", policy: history.Policy{Class: history.ClassNoRules}},
 	{behaviour: "html", status: 200, body: "<!DOCTYPE html>\n<html><title>Welcome</title></html>\n", policy: history.Policy{Class: history.ClassHTML}},
 	{behaviour: "not-found", status: 404, policy: history.Policy{Class: history.ClassNone}},
@@ -127,6 +133,19 @@ type cell struct {
 // silentOn reports whether sites may be silent on a night over sockets: each takes seconds.
 func silentOn(night int) bool { return night%10 == 0 }
 
+// says is what a host of the simulated web does on a night, and its file: a site of the script, or the host that others have moved to.
+func (s *script) says(sites map[string]int, host string, night int) (behaviour string, file []byte) {
+	site, ok := sites[host]
+	switch {
+	case ok:
+		a := s.shown(site, night)
+		return a.behaviour, s.body(site, night, a)
+	case strings.HasSuffix(host, ".landing.test"):
+		return "ok", []byte(moved.body)
+	}
+	return "", nil
+}
+
 // newScript makes a script. The same seed makes the same. silent reports whether sites may be silent on a night.
 func newScript(seed uint64, of size, silent func(night int) bool) (*script, error) {
 	s := &script{size: of, name: scanID, otherJudge: -1, outside: map[int]bool{}, changed: of.nights * 6 / 10}
@@ -208,9 +227,9 @@ func (s *script) change() int { return s.changed }
 // shown returns what the night's scans get.
 func (s *script) shown(site, night int) *answer { return &answers[s.cells[site][night].shown] }
 
-// body returns the bytes of an answer: a file has a comment that changes without its rules.
+// body returns the bytes of an answer: a file of the site's own has a comment that changes without its rules.
 func (s *script) body(site, night int, a *answer) []byte {
-	if a.policy.Class != history.ClassRules {
+	if a.policy.Class != history.ClassRules || a.behaviour == moved.behaviour {
 		return []byte(a.body)
 	}
 	return fmt.Appendf(nil, "%s# revision %d\n", a.body, s.cells[site][night].edit)
