@@ -106,7 +106,7 @@ var doors = map[string][]string{
 	"golang.org/x/text/encoding/unicode":  {"inputs"},
 	"golang.org/x/net/publicsuffix":       {"internal/origin"},
 	"golang.org/x/net/idna":               {"internal/origin", "internal/simweb"}, // the simulated web spells names of its own
-	"golang.org/x/sys":                    {"internal/terminal", "internal/store", "internal/hostiletest"},
+	"golang.org/x/sys":                    {"internal/terminal", "internal/store", "internal/hostiletest", "internal/simweb"},
 	"github.com/klauspost/compress":       {"fetcher", "inputs", "sink/table", "internal/simweb", "internal/sharedtest", "internal/warc"},
 	"github.com/cespare/xxhash/v2":        {"audit", "history", "inputs", "internal/report", "internal/shares", "internal/simweb", "sink/index", "sink/schema"},
 }

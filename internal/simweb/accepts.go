@@ -1,7 +1,9 @@
 package simweb
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 	"unique"
@@ -28,22 +30,31 @@ type ledger struct {
 }
 
 type acceptRow struct {
-	at    time.Duration // since the web began, by the monotonic clock
+	at    time.Duration // when the connection came, since the web began, by the monotonic clock
 	place *place
 	host  unique.Handle[string] // zero until the request names it
 }
 
-// note records a connection and returns its number, or -1 if the ledger is full. The time is taken under the lock, so
-// that rows are in order of time.
-func (l *ledger) note(at *place) int {
+// note records a connection that has waited to be accepted. It returns the connection's number, or -1 if the ledger is full.
+//
+// What counts is when a connection came. On a busy machine the web may run half a second later, and connections that came in
+// good order are then accepted all at once.
+func (l *ledger) note(at *place, waited time.Duration) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.rows) == maxRecorded {
 		l.missed++
 		return -1
 	}
-	l.rows = append(l.rows, acceptRow{at: time.Since(l.begun), place: at})
+	l.rows = append(l.rows, acceptRow{at: time.Since(l.begun) - waited, place: at})
 	return len(l.rows) - 1
+}
+
+// inOrder returns the rows in the order of time.
+func (l *ledger) inOrder() []acceptRow {
+	rows := slices.Clone(l.rows)
+	slices.SortStableFunc(rows, func(a, b acceptRow) int { return cmp.Compare(a.at, b.at) })
+	return rows
 }
 
 // name records a connection's host.
@@ -57,7 +68,7 @@ func (l *ledger) name(row int, host string) {
 	l.mu.Unlock()
 }
 
-// Accepts returns when connections to an address were accepted, in order, if Config.RecordAccepts is set. The first
+// Accepts returns when the connections came that an address has accepted, in order, if Config.RecordAccepts is set. The first
 // 524,288 connections of the web are recorded.
 func (w *Web) Accepts(addr netip.Addr) []time.Time {
 	p := w.places[addr]
@@ -67,15 +78,15 @@ func (w *Web) Accepts(addr netip.Addr) []time.Time {
 	var all []time.Time
 	w.ledger.mu.Lock()
 	defer w.ledger.mu.Unlock()
-	for i := range w.ledger.rows {
-		if row := &w.ledger.rows[i]; row.place == p {
+	for _, row := range w.ledger.inOrder() {
+		if row.place == p {
 			all = append(all, w.ledger.begun.Add(row.at))
 		}
 	}
 	return all
 }
 
-// Busiest returns the most connections that an address accepted within any window of that length.
+// Busiest returns the most connections that came to an address within any window of that length.
 func (w *Web) Busiest(addr netip.Addr, window time.Duration) int {
 	var b busiest
 	for _, t := range w.Accepts(addr) {
@@ -105,12 +116,12 @@ type Load struct {
 	Total      int       `json:"total"`        // connections
 	Second     int       `json:"busiest_1s"`   // the most of them within any second
 	TenSeconds int       `json:"busiest_10s"`  // likewise within any ten
-	First      time.Time `json:"first_accept"` // when the first was accepted
+	First      time.Time `json:"first_accept"` // when the first came
 	Last       time.Time `json:"last_accept"`  // and the last
 }
 
-// Record summarises a web's connections, for tests of rates. Connections are counted when they are accepted, and for a
-// host when the client has sent a request. A busiest Load is nil without connections.
+// Record summarises a web's connections, for tests of rates. An accepted connection is counted when it came, and for a host
+// only if the client has sent a request. A busiest Load is nil without connections.
 type Record struct {
 	Connections int64 `json:"connections"`
 	MostOpen    int64 `json:"most_open"` // connections at once
@@ -157,9 +168,8 @@ type runningLoad struct {
 // loadsBy counts the connections of each key.
 func loadsBy[K comparable](l *ledger, key func(*acceptRow) (K, bool)) map[K]*runningLoad {
 	loads := map[K]*runningLoad{}
-	for i := range l.rows {
-		row := &l.rows[i]
-		k, ok := key(row)
+	for _, row := range l.inOrder() {
+		k, ok := key(&row)
 		if !ok {
 			continue
 		}

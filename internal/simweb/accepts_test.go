@@ -25,7 +25,7 @@ func TestRecord(t *testing.T) {
 			}}
 			for _, v := range visits {
 				time.Sleep(v.after)
-				row := w.ledger.note(w.places[v.addr])
+				row := w.ledger.note(w.places[v.addr], 0)
 				if v.host != "" {
 					w.ledger.name(row, v.host)
 				}
@@ -77,6 +77,24 @@ func TestRecord(t *testing.T) {
 	})
 }
 
+// TestRecordCountsWhenConnectionsCame records three connections that came 900 ms after one another, and of which two were accepted
+// with the third.
+func TestRecordCountsWhenConnectionsCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hot := netip.MustParseAddr("127.10.0.1")
+		p := &place{addr: hot}
+		w := &Web{world: &world{hot: hot}, ledger: ledger{begun: time.Now()}, places: map[netip.Addr]*place{hot: p}}
+		time.Sleep(2 * time.Second)
+		for _, waited := range []time.Duration{0, 1800 * time.Millisecond, 900 * time.Millisecond} {
+			w.ledger.note(p, waited)
+		}
+		came := w.Accepts(hot)
+		if r := w.Record(); len(came) != 3 || came[1].Sub(came[0]) != 900*time.Millisecond || r.Hot.Second != 2 || r.Hot.TenSeconds != 3 || !r.Hot.First.Equal(came[0]) {
+			t.Errorf("%v, %+v", came, r.Hot)
+		}
+	})
+}
+
 // TestRecordIsBounded fills the ledger, and connects twice more.
 func TestRecordIsBounded(t *testing.T) {
 	hot := netip.MustParseAddr("127.10.0.1")
@@ -88,7 +106,7 @@ func TestRecordIsBounded(t *testing.T) {
 	}
 	w.ledger.begun = time.Now().Add(-maxRecorded * time.Second)
 	for want, row := range []int{maxRecorded - 1, -1, -1} {
-		got := w.ledger.note(p)
+		got := w.ledger.note(p, 0)
 		if got != row {
 			t.Errorf("connection %d of 3 was kept as %d, want %d", want+1, got, row)
 		}

@@ -43,7 +43,7 @@ func (w *Web) accept(l *net.TCPListener, at *place, secure bool) {
 		}
 		row := -1
 		if w.cfg.RecordAccepts {
-			row = w.ledger.note(at)
+			row = w.ledger.note(at, waited(c))
 		}
 		w.accepts.Add(1)
 		if !w.enter(c) {

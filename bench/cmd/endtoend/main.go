@@ -4,7 +4,7 @@
 //
 //	truth     100,000 origins with real bodies: time, processor time and memory
 //	polite    200,000 origins of which 50,000 share one address, at --ip-rate 500: does every address get its rate at most,
-//	          counted where connections are accepted, and do the other 150,000 take as long as without these?
+//	          counted when connections come, and do the other 150,000 take as long as without these?
 //	hot       the same with 20,000 origins, half of which share one address
 //	dead      60,000 origins of which 6 % are silent, at --concurrency 1000: what do these cost the others?
 //	inflight  10,000 exchanges in flight whose answers take 4 s, plain and by TLS: in how much memory?

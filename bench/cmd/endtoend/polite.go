@@ -24,7 +24,7 @@ func (l *lab) hot(ctx context.Context) error {
 }
 
 // neighbours scans a list of which some hosts share one address, and the same list without these, in turns. No address may
-// get more than its rate, counted where connections are accepted, and the others must not wait for those that share.
+// get more than its rate, counted when connections come, and the others must not wait for those that share.
 //
 // What the others must not lose is their turns, which is seen only where the processors are not the bound: hot exchanges are
 // work, too. So the others first live at three addresses, whose rates bound them. Then they live at 511, and the processors

@@ -1,0 +1,23 @@
+package simweb
+
+import (
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// waited returns how long a connection, to which nothing was sent yet, has been established. Linux notes then when it last sent
+// something, to a few milliseconds.
+func waited(c *net.TCPConn) (long time.Duration) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			long = time.Duration(info.Last_data_sent) * time.Millisecond
+		}
+	})
+	return long
+}
