@@ -4,10 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"io"
-	"maps"
 	"net/netip"
 	"os"
-	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -17,15 +15,14 @@ const (
 	followRead  = 6 // every so many looks the bytes count, and not only size and time: 30 s
 )
 
-// Follow calls changed each time that a file has other bytes than before, until the context ends. It looks at size and
-// time every 5 s, and at the bytes every 30 s. A file that cannot be read is looked at again.
-func Follow(ctx context.Context, path string, changed func()) {
+// follow calls changed each time that a file has other bytes than before, until the context ends. At first it had those of the
+// sum. It looks at size and time every 5 s, and at the bytes every 30 s. A file that cannot be read is looked at again.
+func follow(ctx context.Context, path string, sum fileSum, changed func()) {
 	type look struct {
 		size int64
 		time time.Time
 	}
 	var last look
-	sum, _ := sumOfFile(path)
 	ticker := time.NewTicker(followEvery)
 	defer ticker.Stop()
 	for n := 1; ; n++ {
@@ -35,7 +32,7 @@ func Follow(ctx context.Context, path string, changed func()) {
 		case <-ticker.C:
 		}
 		info, err := os.Stat(path)
-		if err != nil {
+		if err != nil || !info.Mode().IsRegular() { // a pipe can be read once
 			continue
 		}
 		now := look{info.Size(), info.ModTime()}
@@ -50,7 +47,10 @@ func Follow(ctx context.Context, path string, changed func()) {
 	}
 }
 
-func sumOfFile(path string) (sum [sha256.Size]byte, err error) {
+// fileSum tells the bytes of a file from others.
+type fileSum [sha256.Size]byte
+
+func sumOfFile(path string) (sum fileSum, err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return sum, err
@@ -58,7 +58,7 @@ func sumOfFile(path string) (sum [sha256.Size]byte, err error) {
 	defer file.Close()
 	hash := sha256.New()
 	_, err = io.Copy(hash, file)
-	return [sha256.Size]byte(hash.Sum(nil)), err
+	return fileSum(hash.Sum(nil)), err
 }
 
 // FollowedOptOut is an OptOut that grows with its file. Entries are only added: a file that is being written may lack
@@ -68,7 +68,7 @@ type FollowedOptOut struct {
 	list atomic.Pointer[OptOut]
 }
 
-// FollowOptOut reads a file as ReadOptOut does. Follow has to be called for it to be read again.
+// FollowOptOut reads a file as ReadOptOut does. Its method Follow has to be called for it to be read again.
 func FollowOptOut(path string) (*FollowedOptOut, error) {
 	list, err := ReadOptOut(path)
 	if err != nil {
@@ -91,23 +91,15 @@ func (f *FollowedOptOut) Entries() int { return f.list.Load().entries() }
 // Follow reads the file again when it changes, until the context ends. It calls changed with the number of entries that
 // were added, or with the error of a file that cannot be read: then the entries stay.
 func (f *FollowedOptOut) Follow(ctx context.Context, changed func(added int, err error)) {
-	Follow(ctx, f.path, func() {
+	follow(ctx, f.path, f.list.Load().sum, func() {
 		next, err := ReadOptOut(f.path)
 		if err != nil {
 			changed(0, err)
 			return
 		}
 		was := f.list.Load()
-		maps.Copy(next.hosts, was.hosts)
-		maps.Copy(next.ranges, was.ranges)
-		for _, bits := range was.bits {
-			if !slices.Contains(next.bits, bits) {
-				next.bits = append(next.bits, bits)
-			}
-		}
+		next.addAll(&was.places)
 		f.list.Store(next)
 		changed(next.entries()-was.entries(), nil)
 	})
 }
-
-func (s *OptOut) entries() int { return len(s.hosts) + len(s.ranges) }
