@@ -16,22 +16,20 @@ import (
 // record that has had its turn here waits at a later level: no other record of the key may pass before that one has been asked, so
 // that the spacing at the earlier level holds.
 type level struct {
-	interval time.Duration // 0: no limit, except of what is slowed
-	slack    time.Duration
-	limit    *limit // this level's at the limiter
-	ahead    uint32 // how many of a queue may be out, or back, at once: those of a second
-	seed     maphash.Seed
-	due      *table[time.Duration] // since the run began
-	queues   map[key]queue
-	slowed   map[key]slowed        // see throttled
-	tails    map[key]time.Duration // the latest estimates of spilled records' turns
-	swept    time.Duration         // when those that had passed were forgotten
+	limit  *limit // this level's at the limiter
+	seed   maphash.Seed
+	due    *table[time.Duration] // since the run began
+	queues map[key]queue
+	slowed map[key]slowed        // see throttled
+	tails  map[key]time.Duration // the latest estimates of spilled records' turns
+	swept  time.Duration         // when those that had passed were forgotten
 }
 
-// token is what an exchange spends at a level: the key's next exchange starts an interval later.
+// token is what an exchange spends at a level: the key's next exchange starts an interval later. Until it is spent, the pace is that
+// of the key's rate; then that of a slowed key counts.
 type token struct {
-	key      key
-	interval time.Duration
+	key key
+	pace
 }
 
 // key stands for a host or an address: a hash of 64 bits, so that two keys which wait at once are never the same. Its low bits are its
@@ -80,15 +78,12 @@ func newLevel(limit *limit) *level {
 		return nil
 	}
 	return &level{
-		limit:    limit,
-		interval: limit.interval,
-		slack:    limit.slack,
-		ahead:    uint32(min(maxAhead, 1+time.Second/max(1, limit.interval))),
-		seed:     maphash.MakeSeed(), // random, so that names cannot be chosen to share a key
-		due:      newTable[time.Duration](limit.due.cells()),
-		queues:   make(map[key]queue),
-		slowed:   make(map[key]slowed),
-		tails:    make(map[key]time.Duration),
+		limit:  limit,
+		seed:   maphash.MakeSeed(), // random, so that names cannot be chosen to share a key
+		due:    newTable[time.Duration](limit.due.cells()),
+		queues: make(map[key]queue),
+		slowed: make(map[key]slowed),
+		tails:  make(map[key]time.Duration),
 	}
 }
 
@@ -113,22 +108,22 @@ func (l *level) next(k key) time.Duration {
 }
 
 // free reports whether a newcomer may pass at once.
-func (l *level) free(k key, now time.Duration) bool {
-	if l.next(k) > now || l.limit.crowded(k) {
+func (l *level) free(t token, now time.Duration) bool {
+	if l.next(t.key) > now || l.limit.crowded(t) {
 		return false
 	}
-	_, waiting := l.queues[k]
+	_, waiting := l.queues[t.key]
 	return !waiting
 }
 
 // claim keeps the key for a record that waits at a later level. Without a rate there is nothing to keep.
-func (l *level) claim(k key) {
-	if l.unlimited(k) {
+func (l *level) claim(t token) {
+	if l.unlimited(t) {
 		return
 	}
-	q := l.queues[k]
+	q := l.queues[t.key]
 	q.claimed = true
-	l.queues[k] = q
+	l.queues[t.key] = q
 }
 
 // push puts a record at the end of the line of newcomers, or of records that have waited at an earlier level.
@@ -212,15 +207,15 @@ func (l *level) put(k key, q queue) {
 	l.queues[k] = q
 }
 
-// spend notes that an exchange was sent, and returns its token. Where records wait for the key, a lateness below the slack does not slow them
+// spend notes that an exchange was sent, and returns the token that it has spent. Where records wait for the key, a lateness below the slack does not slow them
 // down: the next is due an interval after this one was due. An idle key gets no such credit, so that newcomers to it are spaced from the
 // first.
-func (l *level) spend(k key, now time.Duration) token {
-	t := token{k, l.intervalOf(k, now)}
-	if q, ok := l.queues[k]; ok && q.length+q.out > 0 {
-		now -= l.slack
+func (l *level) spend(t token, now time.Duration) token {
+	t.interval = l.intervalOf(t, now)
+	if q, ok := l.queues[t.key]; ok && q.length+q.out > 0 {
+		now -= t.slack
 	}
-	due := l.due.cell(k)
+	due := l.due.cell(t.key)
 	*due = max(*due, now) + t.interval
 	return t
 }

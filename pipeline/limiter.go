@@ -18,24 +18,31 @@ type limiter struct {
 }
 
 func newLimiter(c *Config) *limiter {
-	address := newLimit(c.IPRate, tableCells)
-	if address == nil {
-		address = limitOf(0, minSlack, tableCells) // for addresses that are slowed
-	}
-	return &limiter{[numLevels]*limit{
+	limits := [numLevels]*limit{
 		byHost:    newLimit(c.HostRate, tableCells),
-		byAddress: address,
+		byAddress: newLimit(c.IPRate, tableCells), // also without a rate: for addresses that are slowed
 		inAll:     newLimit(c.Rate, 1),
-	}}
+	}
+	if limits[byHost].unlimited() && c.Rates == nil {
+		limits[byHost] = nil
+	}
+	if limits[inAll].unlimited() {
+		limits[inAll] = nil
+	}
+	return &limiter{limits}
 }
 
 // limit is one level's part of the limiter.
 type limit struct {
-	interval  time.Duration // as configured, 0 for no limit; what counts is a token's
-	slack     time.Duration
+	pace                           // of keys without a rate of their own; what counts is a token's
 	due       *table[atomic.Int64] // when the next exchange of a cell may start, since the run began
 	unstarted *table[atomic.Int32] // exchanges of a cell that were sent and have not started; few cells, most of them 0
-	depth     int32                // how many of those there may be before the schedule sends no more
+}
+
+// pace is how often exchanges of a key may start.
+type pace struct {
+	interval time.Duration // from one to the next; 0: no limit
+	slack    time.Duration // lateness that may be made up for
 }
 
 // promises hold for a rate R, counted where requests arrive: never more than 1.1 R + 1 in any second, nor 10 R + 1 in any ten.
@@ -61,54 +68,53 @@ const (
 	maxInterval = 100 * 365 * 24 * time.Hour / 64 // a year and a half: no sum of intervals overflows
 )
 
-// pace returns the interval between exchanges for a rate, and the lateness that may be made up for. At most
-// (w + sway + slack) / interval + 1 exchanges start in a time w + sway, so the promises hold if tooMany intervals do not fit into
-// that time. The interval is 1/R where that leaves a slack, which is so up to seven a second, and longer by 2.7 % at most.
-func pace(perSecond float64) (interval, slack time.Duration) {
+// paceOf returns the pace of a rate. At most (w + sway + slack) / interval + 1 exchanges start in a time w + sway, so the promises
+// hold if tooMany intervals do not fit into that time. The interval is 1/R where that leaves a slack, which is so up to seven a second,
+// and longer by 2.7 % at most. A rate that is 0 or infinite is no limit.
+func paceOf(perSecond float64) pace {
+	if perSecond <= 0 || math.IsInf(perSecond, 1) {
+		return pace{slack: minSlack}
+	}
 	seconds := 1 / perSecond
 	for _, p := range promises {
 		seconds = max(seconds, (p.window+sway+minSlack).Seconds()/tooMany(perSecond, p.times))
 	}
-	interval = time.Duration(min(math.Ceil(seconds*float64(time.Second)), float64(maxInterval)))
-	slack = maxSlack
+	interval, slack := time.Duration(min(math.Ceil(seconds*float64(time.Second)), float64(maxInterval))), maxSlack
 	for _, p := range promises {
 		if room := tooMany(perSecond, p.times) * float64(interval); room < float64(p.window+sway+maxSlack) {
 			slack = min(slack, time.Duration(room)-p.window-sway)
 		}
 	}
-	return interval, slack - 1
+	return pace{interval, slack - 1}
 }
 
 // tooMany is the least number of intervals that must not fit into a window and its sway.
 func tooMany(perSecond, times float64) float64 { return math.Floor(times*perSecond) + 1 }
 
 const (
-	// limitDepth bounds the exchanges of a key that were sent and have not started, each with its slot: those of so long, one at
-	// least.
+	// limitDepth bounds the exchanges of a key that were sent and have not started, each with its slot: see pace.depth.
 	limitDepth = 200 * time.Millisecond
 
 	// unstartedCells is how many counters there are of these. Keys that share one may wait for each other for a moment.
 	unstartedCells = 1 << 16
 )
 
-// newLimit returns nil for a rate that is no limit: 0, or infinite.
 func newLimit(perSecond float64, cells int) *limit {
-	if perSecond <= 0 || math.IsInf(perSecond, 1) {
-		return nil
-	}
-	interval, slack := pace(perSecond)
-	return limitOf(interval, slack, cells)
-}
-
-func limitOf(interval, slack time.Duration, cells int) *limit {
 	return &limit{
-		interval:  interval,
-		slack:     slack,
+		pace:      paceOf(perSecond),
 		due:       newTable[atomic.Int64](cells),
 		unstarted: newTable[atomic.Int32](min(cells, unstartedCells)),
-		depth:     int32((limitDepth + interval - 1) / max(1, interval)),
 	}
 }
+
+func (p pace) unlimited() bool { return p.interval == 0 }
+
+// depth is how many exchanges of a key may have been sent and not have started before the schedule sends no more: those of a fifth of
+// a second, one at least.
+func (p pace) depth() int32 { return int32((limitDepth + p.interval - 1) / max(1, p.interval)) }
+
+// ahead is how many records of a key may be resolved again before their turn: those of a second.
+func (p pace) ahead() uint32 { return uint32(min(maxAhead, 1+time.Second/max(1, p.interval))) }
 
 // waitForStart returns when an exchange may start: at once, unless other exchanges started late. It also returns when the run's context
 // ends.
@@ -188,7 +194,7 @@ func (l *limit) take(t token, now time.Duration) (wait time.Duration) {
 		if wait := time.Duration(due) - now; wait > 0 {
 			return wait
 		}
-		if cell.CompareAndSwap(due, max(due, int64(now-l.slack))+int64(t.interval)) {
+		if cell.CompareAndSwap(due, max(due, int64(now-t.slack))+int64(t.interval)) {
 			return 0
 		}
 	}
@@ -204,4 +210,4 @@ func (l *limit) stagger(t token) time.Duration {
 }
 
 // crowded reports whether so many exchanges of a key have not started that no more should be sent. The schedule asks it.
-func (l *limit) crowded(k key) bool { return l.unstarted.cell(k).Load() >= l.depth }
+func (l *limit) crowded(t token) bool { return l.unstarted.cell(t.key).Load() >= t.depth() }

@@ -38,7 +38,8 @@ func (l *lags) upTo(most time.Duration) func() {
 func TestEveryPaceKeepsThePromises(t *testing.T) {
 	f := func(rate float64) {
 		t.Helper()
-		interval, slack := pace(rate)
+		p := paceOf(rate)
+		interval, slack := p.interval, p.slack
 		if slack < minSlack-time.Microsecond || slack > maxSlack {
 			t.Errorf("%v/s: a slack of %v; want %v to %v", rate, slack, minSlack, maxSlack)
 		}
@@ -65,7 +66,7 @@ func tokensOf(g *limiter, keys [numLevels]key) *[numLevels]token {
 	var tokens [numLevels]token
 	for l, limit := range g.limits {
 		if limit != nil {
-			tokens[l] = token{keys[l], limit.interval}
+			tokens[l] = token{keys[l], limit.pace}
 		}
 	}
 	return &tokens
@@ -104,9 +105,9 @@ func TestTheLimiterHoldsAgainstACrowd(t *testing.T) {
 			if k == "all" {
 				rate = cfg.Rate
 			}
-			interval, slack := pace(rate)
-			for _, window := range []time.Duration{slack, 100 * time.Millisecond, time.Second, 10 * time.Second} {
-				if n, bound := most(at, window), int((window+slack)/interval)+1; n > bound {
+			p := paceOf(rate)
+			for _, window := range []time.Duration{p.slack, 100 * time.Millisecond, time.Second, 10 * time.Second} {
+				if n, bound := most(at, window), int((window+p.slack)/p.interval)+1; n > bound {
 					t.Errorf("%s: %d passed in %v; want at most %d", k, n, window, bound)
 				}
 			}

@@ -28,6 +28,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"runtime"
 	"runtime/pprof"
 	"sync"
@@ -92,6 +93,9 @@ type Config struct {
 	IPRate   float64 // exchanges a second to one IPv4 address, or IPv6 network of /64
 	Rate     float64 // exchanges a second in all
 
+	// Rates are of hosts and addresses that have their own; nil: none has. SetRates replaces them.
+	Rates Rates
+
 	// Patience is how long a host may be silent, or send too slowly, while others want its slot: see exchange.Exchange. A host
 	// that takes longer is deferred, once, until slots are free, and then has all the time of the Fetcher's time-outs: how it
 	// ends is the same, only when differs. A deferred exchange counts for the rates and in Progress.DeferredExchanges, but is no attempt
@@ -112,6 +116,15 @@ type Config struct {
 
 	// Drain bounds how long exchanges in flight may continue after Stop; 0 is DefaultDrain.
 	Drain time.Duration
+}
+
+// Rates yields the rates of hosts and addresses that have their own, in exchanges a second; 0 is no limit. It is called from one
+// goroutine, for each exchange several times.
+type Rates interface {
+	// Domain returns the domain to which a host belongs, and the rate that all hosts of the domain share, in place of HostRate.
+	Domain(host string) (domain string, perSecond float64, ok bool)
+	// Address returns the rate of an IPv4 address, or of the /64 of an IPv6 address, in place of IPRate.
+	Address(addr netip.Addr) (perSecond float64, ok bool)
 }
 
 // The defaults of Config.
@@ -141,6 +154,7 @@ type Pipeline struct {
 	progress Progress
 	stopOnce sync.Once
 	stop     chan struct{} // closed by Stop, and by an error that ends the run early
+	rates    chan Rates    // from SetRates, at most one
 }
 
 // New makes a run of its stages.
@@ -158,7 +172,7 @@ func New(cfg Config, source Source, fetch Fetcher, judge Judge, sink Sink) *Pipe
 	if cfg.Drain <= 0 {
 		cfg.Drain = DefaultDrain
 	}
-	return &Pipeline{cfg: cfg, source: source, fetcher: fetch, judge: judge, sink: sink, stop: make(chan struct{})}
+	return &Pipeline{cfg: cfg, source: source, fetcher: fetch, judge: judge, sink: sink, stop: make(chan struct{}), rates: make(chan Rates, 1)}
 }
 
 // Progress returns the run's counters, which may be read at any time.
@@ -167,6 +181,15 @@ func (p *Pipeline) Progress() *Progress { return &p.progress }
 // Stop ends the run in order: no further origin is asked, exchanges in flight may end within Config.Drain and are kept, and
 // waiting origins are dropped (a resumed run asks them again). It may be called from any goroutine, more than once.
 func (p *Pipeline) Stop() { p.stopOnce.Do(func() { close(p.stop) }) }
+
+// SetRates replaces Config.Rates, which must not be nil, also for what waits already. One goroutine may call it, at any time.
+func (p *Pipeline) SetRates(rates Rates) {
+	select {
+	case <-p.rates: // not taken yet
+	default:
+	}
+	p.rates <- rates
+}
 
 // Run takes the whole list through the stages and returns when the last origin is kept. It returns nil at the list's
 // end, ErrStopped after Stop, the context's error when the context ended (exchanges in flight are then cut off and not
@@ -233,6 +256,7 @@ type run struct {
 	sites    chan *audit.Site // free ones
 	judges   sync.WaitGroup
 
+	rates <-chan Rates
 	stop  <-chan struct{}
 	halt  func()        // Stop
 	ended chan struct{} // closed when no record is left
@@ -255,6 +279,7 @@ func (p *Pipeline) newRun(ctx context.Context) *run {
 		asking:   make(chan *slot, n),
 		judging:  make(chan *slot, n),
 		returned: make(chan *slot, n),
+		rates:    p.rates,
 		stop:     p.stop,
 		halt:     p.Stop,
 		ended:    make(chan struct{}),

@@ -48,8 +48,8 @@ func (s *schedule) queued() int {
 // in memory: then one busy address takes half of them, two take a third each, and a queue that is short, because it
 // moves, finds a place at any time (the dynamic threshold of shared-memory switches, Choudhury and Hahne 1998). Newcomers
 // do not go before records of their key that are spilled, nor do they take the places of spilled records that are due.
-func (s *schedule) crowded(l int, at key, rec *record) bool {
-	length := int(s.levels[l].queues[at].length)
+func (s *schedule) crowded(l int, at token, rec *record) bool {
+	length := int(s.levels[l].queues[at.key].length)
 	switch {
 	case rec.is(hostDeferred):
 		return false // there are few
@@ -57,7 +57,7 @@ func (s *schedule) crowded(l int, at key, rec *record) bool {
 		return length >= s.part(againShare) && time.Duration(length)*s.levels[l].intervalOf(at, s.now) >= againAfter
 	}
 	return length >= s.cfg.MaxWaiting-s.waiting() ||
-		s.later.held > 0 && s.levels[l].tails[at] > s.now+refillLead ||
+		s.later.held > 0 && s.levels[l].tails[at.key] > s.now+refillLead ||
 		s.overdue && s.queued() >= s.part(reserveShare)
 }
 
@@ -70,15 +70,16 @@ func (s *schedule) spillTurn(rec record, l int) {
 			}
 		}
 	}
-	turn := s.levels[l].estimate(s.key(l, &rec), s.now, s.cfg.MaxWaiting)
+	turn := s.levels[l].estimate(s.token(l, &rec), s.now, s.cfg.MaxWaiting)
 	s.check(s.later.put(s.spill, turn, s.now, rec))
 }
 
 // estimate is when the turn of a record will be that is spilled now. Of keys beyond a number it remembers none: their records
 // come back too early, and wait in memory.
-func (l *level) estimate(k key, now time.Duration, maxTails int) time.Duration {
+func (l *level) estimate(t token, now time.Duration, maxTails int) time.Duration {
+	k := t.key
 	length := time.Duration(l.queues[k].length)
-	interval := min(l.intervalOf(k, now), farthest/(1+length))
+	interval := min(l.intervalOf(t, now), farthest/(1+length))
 	turn := min(farthest, max(now, l.next(k)+length*interval, l.tails[k])+interval)
 	if len(l.tails) >= maxTails && now >= l.swept+sweepEvery {
 		l.swept = now

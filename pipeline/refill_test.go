@@ -136,7 +136,7 @@ func TestEstimatesAreBounded(t *testing.T) {
 	level.queues[1] = queue{length: 1 << 18}
 	var last time.Duration
 	for range 1000 {
-		turn := level.estimate(1, time.Second, 10)
+		turn := level.estimate(token{1, level.limit.pace}, time.Second, 10)
 		if turn < last || turn > farthest {
 			t.Fatalf("estimated %v after %v", turn, last)
 		}

@@ -20,6 +20,7 @@ type schedule struct {
 	slots   *slots
 	limiter *limiter
 	levels  [numLevels]*level // nil where there is no limit
+	rates   Rates             // nil: no host or address has its own
 	records *slab
 	events  events
 
@@ -52,6 +53,7 @@ type incoming struct {
 	fed      <-chan uint64 // the number of records fed, once
 	answers  <-chan answer // of look-ups
 	returned <-chan *slot
+	rates    <-chan Rates    // SetRates
 	stop     <-chan struct{} // Stop
 	done     <-chan struct{} // the run's context
 }
@@ -71,11 +73,12 @@ type ending struct {
 func (r *run) newSchedule() *schedule {
 	s := &schedule{
 		cfg: r.cfg, progress: r.progress, begun: r.begun,
-		in:      incoming{r.fresh, r.fed, r.answers, r.returned, r.stop, r.ctx.Done()},
+		in:      incoming{r.fresh, r.fed, r.answers, r.returned, r.rates, r.stop, r.ctx.Done()},
 		out:     outgoing{r.asking},
 		end:     ending{r.endLookups, r.cancel, r.fail},
 		slots:   newSlots(r.cfg.Concurrency),
 		limiter: r.limiter,
+		rates:   r.cfg.Rates,
 		records: newSlab(), turns: make(map[uint64]turn), spill: newSpill(r.cfg.SpillDir),
 		lookups: lookups{requests: r.requests, newOne: r.startResolver, next: watchEvery},
 	}
@@ -133,6 +136,8 @@ func (s *schedule) loop() {
 			s.look()
 			s.takeBack(t)
 		case <-timer.C:
+		case rates := <-s.in.rates:
+			s.setRates(rates)
 		case s.fedCount = <-s.in.fed:
 			s.fedAll = true
 			s.lookups.next = 0
@@ -243,7 +248,7 @@ func (s *schedule) takeBack(t *slot) {
 	s.deferral.pace.keep(t.answered)
 	if next.Throttled {
 		s.progress.Throttled.Add(1)
-		s.levels[byAddress].throttled(t.tokens[byAddress].key, t.sent, s.now)
+		s.levels[byAddress].throttled(s.token(byAddress, &rec), t.sent, s.now)
 	}
 	s.slots.put(t)
 	if rec.is(hostDeferred) {

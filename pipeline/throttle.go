@@ -23,10 +23,11 @@ const (
 )
 
 // throttled notes an answer by which a key says that it is asked too often, and when its exchange was sent off.
-func (l *level) throttled(k key, sent, now time.Duration) {
+func (l *level) throttled(t token, sent, now time.Duration) {
+	k := t.key
 	s, known := l.slowed[k]
 	s.doublings, s.heard = s.left(now), now
-	if slower := l.doubled(s.doublings + 1); (!known || sent > s.doubled) && slower > l.doubled(s.doublings) {
+	if slower := t.doubled(s.doublings + 1); (!known || sent > s.doubled) && slower > t.doubled(s.doublings) {
 		s.doublings++
 		s.doubled = now
 		l.delay(k, now+slower)
@@ -46,8 +47,8 @@ func (l *level) throttled(k key, sent, now time.Duration) {
 func (s slowed) left(now time.Duration) int { return max(0, s.doublings-int((now-s.heard)/calmAfter)) }
 
 // doubled is the interval after so many doublings. One that is configured longer than the bound is never doubled.
-func (l *level) doubled(times int) time.Duration {
-	interval := l.interval
+func (p pace) doubled(times int) time.Duration {
+	interval := p.interval
 	if interval == 0 {
 		interval = firstSlowInterval
 	}
@@ -55,27 +56,27 @@ func (l *level) doubled(times int) time.Duration {
 }
 
 // intervalOf is the time from one exchange of a key to the next.
-func (l *level) intervalOf(k key, now time.Duration) time.Duration {
+func (l *level) intervalOf(t token, now time.Duration) time.Duration {
 	if len(l.slowed) == 0 {
-		return l.interval
+		return t.interval
 	}
-	s, ok := l.slowed[k]
+	s, ok := l.slowed[t.key]
 	if !ok {
-		return l.interval
+		return t.interval
 	}
 	times := s.left(now)
 	if times == 0 {
-		delete(l.slowed, k)
-		return l.interval
+		delete(l.slowed, t.key)
+		return t.interval
 	}
-	return l.doubled(times)
+	return t.doubled(times)
 }
 
 // unlimited reports whether a key has no rate.
-func (l *level) unlimited(k key) bool {
-	if l.interval > 0 {
+func (l *level) unlimited(t token) bool {
+	if !t.pace.unlimited() {
 		return false
 	}
-	_, ok := l.slowed[k]
+	_, ok := l.slowed[t.key]
 	return !ok
 }

@@ -15,7 +15,7 @@ func TestThrottled(t *testing.T) {
 	f := func(name string, rate float64, script string) {
 		t.Helper()
 		level := newLevel(newLimiter(&Config{IPRate: rate}).limits[byAddress])
-		const k, other = key(7), key(8)
+		at, other := token{7, level.limit.pace}, token{8, level.limit.pace}
 		parse := func(text string) time.Duration {
 			d, err := time.ParseDuration(text)
 			if err != nil {
@@ -25,16 +25,16 @@ func TestThrottled(t *testing.T) {
 		}
 		for _, step := range strings.Fields(script) {
 			if sent, heard, complains := strings.Cut(step, ">"); complains {
-				level.throttled(k, parse(sent), parse(heard))
+				level.throttled(at, parse(sent), parse(heard))
 				continue
 			}
-			at, want, _ := strings.Cut(step, "=")
-			if got := level.intervalOf(k, parse(at)); got != parse(want) {
-				t.Errorf("%s: after %s the interval is %v; want %s", name, at, got, want)
+			when, want, _ := strings.Cut(step, "=")
+			if got := level.intervalOf(at, parse(when)); got != parse(want) {
+				t.Errorf("%s: after %s the interval is %v; want %s", name, when, got, want)
 			}
 		}
-		if got := level.intervalOf(other, 0); got != level.interval {
-			t.Errorf("%s: the interval of another key is %v; want %v", name, got, level.interval)
+		if got := level.intervalOf(other, 0); got != other.interval {
+			t.Errorf("%s: the interval of another key is %v; want %v", name, got, other.interval)
 		}
 	}
 	f("nothing happens", 2, "0s=500ms")
@@ -54,15 +54,16 @@ func TestThrottled(t *testing.T) {
 func TestThrottledIsBounded(t *testing.T) {
 	level := newLevel(newLimiter(&Config{IPRate: 10}).limits[byAddress])
 	for k := range key(maxSlowed + 1000) {
-		level.throttled(k, 0, time.Second)
-		if level.intervalOf(k, time.Second) == level.interval {
+		at := token{k, level.limit.pace}
+		level.throttled(at, 0, time.Second)
+		if level.intervalOf(at, time.Second) == at.interval {
 			t.Fatalf("address %d is not slowed", k)
 		}
 	}
 	if n := len(level.slowed); n != maxSlowed {
 		t.Errorf("%d addresses are slowed; want %d", n, maxSlowed)
 	}
-	level.intervalOf(maxSlowed+999, time.Hour)
+	level.intervalOf(token{key: maxSlowed + 999}, time.Hour)
 	if n := len(level.slowed); n != maxSlowed-1 {
 		t.Errorf("%d addresses are slowed after one has calmed down; want %d", n, maxSlowed-1)
 	}

@@ -1,6 +1,10 @@
 package pipeline
 
-import "time"
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
 
 // How a record gets its turn.
 //
@@ -22,16 +26,28 @@ const (
 	numLevels
 )
 
-// key finds a record's key at a level.
-func (s *schedule) key(level int, rec *record) key {
+// token returns a record's key at a level, with the pace of its rate.
+func (s *schedule) token(level int, rec *record) token {
+	l := s.levels[level]
 	switch level {
 	case byHost:
-		return s.levels[level].keyOfString(rec.target().Origin.Host())
+		name, p := rec.target().Origin.Host(), l.limit.pace
+		if s.rates != nil {
+			if domain, perSecond, ok := s.rates.Domain(name); ok {
+				name, p = domain, paceOf(perSecond) // all hosts of the domain share one rate
+			}
+		}
+		return token{l.keyOfString(name), p}
 	case byAddress:
-		network := networkOf(rec.addr)
-		return s.levels[level].keyOf(network[:])
+		network, p := networkOf(rec.addr), l.limit.pace
+		if s.rates != nil {
+			if perSecond, ok := s.rates.Address(netip.AddrFrom16(network).Unmap()); ok {
+				p = paceOf(perSecond)
+			}
+		}
+		return token{l.keyOf(network[:]), p}
 	}
-	return 0
+	return token{pace: l.limit.pace}
 }
 
 // backlogged reports whether the queue for the rate in all is so long that the addresses of more records would expire in it. Then
@@ -52,26 +68,26 @@ func (s *schedule) pass(rec record, from int) {
 		case level == nil:
 			continue
 		case l < from:
-			if at := s.key(l, &rec); level.next(at) > s.now {
+			if level.next(s.token(l, &rec).key) > s.now {
 				s.stepBack(rec, l)
 				return
 			}
 			continue
-		case level.free(s.key(l, &rec), s.now):
+		case level.free(s.token(l, &rec), s.now):
 			continue
 		}
-		if from == 0 && s.crowded(l, s.key(l, &rec), &rec) {
+		at := s.token(l, &rec)
+		if from == 0 && s.crowded(l, at, &rec) {
 			s.spillTurn(rec, l)
 			return
 		}
 		for k := range l {
 			if s.levels[k] != nil {
-				s.levels[k].claim(s.key(k, &rec))
+				s.levels[k].claim(s.token(k, &rec))
 			}
 		}
-		at := s.key(l, &rec)
-		s.levels[l].push(at, s.records.put(rec), from > 0, s.records)
-		s.arm(l, at)
+		level.push(at.key, s.records.put(rec), from > 0, s.records)
+		s.arm(l, at.key)
 		return
 	}
 	s.dispatch(rec)
@@ -84,16 +100,16 @@ func (s *schedule) stepBack(rec record, l int) {
 		if level == nil {
 			continue
 		}
-		at := s.key(k, &rec)
+		at := s.token(k, &rec)
 		switch {
 		case k < l:
 			level.claim(at)
 		case k == l:
-			level.release(at)
-			level.pushFirst(at, s.records.put(rec), s.records)
-			s.arm(k, at)
+			level.release(at.key)
+			level.pushFirst(at.key, s.records.put(rec), s.records)
+			s.arm(k, at.key)
 		default:
-			s.release(k, at)
+			s.release(k, at.key)
 		}
 	}
 }
@@ -122,9 +138,8 @@ func (s *schedule) dispatch(rec record) {
 			if level == nil {
 				continue
 			}
-			at := s.key(l, &rec)
-			t.tokens[l] = level.spend(at, s.now)
-			s.release(l, at)
+			t.tokens[l] = level.spend(s.token(l, &rec), s.now)
+			s.release(l, t.tokens[l].key)
 		}
 		s.limiter.sent(&t.tokens)
 	}
@@ -137,7 +152,8 @@ func (s *schedule) serveKey(l int, at key) {
 	q := level.queues[at]
 	q.armed = false
 	level.put(at, q)
-	for s.expiredFirst(&q) && q.ahead < level.ahead {
+	p := s.paceOf(l, &q)
+	for s.expiredFirst(&q) && q.ahead < p.ahead() {
 		s.renewInTurn(s.records.take(level.popOut(at, s.records)), l, at)
 		q = level.queues[at]
 	}
@@ -145,13 +161,25 @@ func (s *schedule) serveKey(l int, at key) {
 	case q.claimed || q.length == 0:
 	case level.next(at) > s.now:
 		s.arm(l, at) // another record passed since the event was made
-	case level.limit.crowded(at):
+	case level.limit.crowded(token{at, p}):
 		level.delay(at, s.now+crowdedFor)
 		s.arm(l, at)
 	case q.back.head != 0 || q.first() != nil && !s.expiredFirst(&q):
 		s.pass(s.records.take(level.pop(at, s.records)), l+1)
 	}
 	// Else all whose turn is near are being resolved; one that returns arms the key.
+}
+
+// paceOf is the pace of a queue's key: that of its first record.
+func (s *schedule) paceOf(l int, q *queue) pace {
+	i := q.back.head
+	if line := q.first(); i == 0 && line != nil {
+		i = line.head
+	}
+	if i == 0 || s.rates == nil {
+		return s.levels[l].limit.pace
+	}
+	return s.token(l, s.records.at(i)).pace
 }
 
 // release ends a claim.
@@ -186,7 +214,7 @@ func (s *schedule) renewInTurn(rec record, l int, at key) {
 	t.keys[l] = at
 	for k := range l {
 		if s.levels[k] != nil {
-			t.keys[k] = s.key(k, &rec)
+			t.keys[k] = s.token(k, &rec).key
 		}
 	}
 	s.turns[rec.seq] = t
@@ -199,7 +227,7 @@ func (s *schedule) takeTurn(rec record) {
 	t := s.turns[rec.seq]
 	delete(s.turns, rec.seq)
 	failed := rec.failed.Outcome != 0
-	moved := t.level >= byAddress && s.levels[byAddress] != nil && s.key(byAddress, &rec) != t.keys[byAddress]
+	moved := t.level >= byAddress && s.levels[byAddress] != nil && s.token(byAddress, &rec).key != t.keys[byAddress]
 	switch {
 	case failed:
 		s.loseTurn(t, byHost)
@@ -228,14 +256,48 @@ func (s *schedule) loseTurn(t turn, from int) {
 // at that address, as soon as its host is free. The answer counts for this turn, however soon it expires.
 func (s *schedule) regainTurn(rec record) {
 	host, address := s.levels[byHost], s.levels[byAddress]
-	if address == nil || host != nil && !host.free(s.key(byHost, &rec), s.now) || s.waiting() >= s.cfg.MaxWaiting {
+	if address == nil || host != nil && !host.free(s.token(byHost, &rec), s.now) || s.waiting() >= s.cfg.MaxWaiting {
 		s.pass(rec, 0)
 		return
 	}
 	if host != nil {
-		host.claim(s.key(byHost, &rec))
+		host.claim(s.token(byHost, &rec))
 	}
-	at := s.key(byAddress, &rec)
+	at := s.token(byAddress, &rec).key
 	address.pushFirst(at, s.records.put(rec), s.records)
 	s.arm(byAddress, at)
+}
+
+// setRates takes other rates. With them a host's key may change, so all records that wait for a turn wait anew, at the first level and
+// in their order, and those that are being resolved lose theirs. What was sent keeps the pace that it was sent with.
+func (s *schedule) setRates(rates Rates) {
+	s.rates = rates
+	var waiting []ref
+	for _, level := range slices.Backward(s.levels[:]) {
+		if level == nil {
+			continue
+		}
+		for _, q := range level.queues {
+			for _, line := range []fifo{q.back, q.lines[1], q.lines[0]} {
+				for i := line.head; i != 0; i = s.records.at(i).next {
+					waiting = append(waiting, i)
+				}
+			}
+		}
+		clear(level.queues)
+		clear(level.tails)
+	}
+	clear(s.turns)
+	events := s.events
+	s.events = nil
+	for _, e := range events {
+		if e.level == wake {
+			s.events.push(e)
+		}
+	}
+	for _, i := range waiting {
+		at := s.token(byHost, s.records.at(i)).key
+		s.levels[byHost].push(at, i, false, s.records)
+		s.arm(byHost, at)
+	}
 }
