@@ -22,6 +22,7 @@ type Rates struct {
 // rated is a rate, and the line that gives it.
 type rated struct {
 	perSecond float64
+	divided   bool // among workers
 	line      int
 }
 
@@ -30,10 +31,9 @@ const (
 	ratesForm = "write a domain or an address range, and then its rate, as in 192.0.2.0/24 50"
 )
 
-// ReadRates reads an address range or a domain, and its rate, per line; blank lines and # comments are skipped. The rates are
-// for as many processes at once: each gets its part.
-func ReadRates(path string, workers int) (*Rates, error) {
-	list := &Rates{places: newPlaces[rated](), path: path, workers: float64(max(1, workers))}
+// ReadRates reads an address range or a domain, and its rate, per line; blank lines and # comments are skipped.
+func ReadRates(path string) (*Rates, error) {
+	list := &Rates{places: newPlaces[rated](), path: path, workers: 1}
 	var err error
 	if list.sum, err = readLines(path, list.read); err != nil {
 		return nil, err
@@ -64,11 +64,18 @@ func (s *Rates) read(line int, text string) error {
 	if s.entries() == maxRates {
 		return fmt.Errorf("more than %d entries; leave out ranges that are part of others with the same rate", maxRates)
 	}
-	if p.prefix.IsValid() || p.host.RegistrableDomain() == "" {
-		rate /= s.workers // the hosts are in all shares
-	}
-	s.add(p, rated{rate, line})
+	s.add(p, rated{rate, p.prefix.IsValid() || p.host.RegistrableDomain() == "", line})
 	return nil
+}
+
+// Among divides the rates among the tasks that write shares of a scan at once. That of a domain whose hosts are all in one share stays.
+func (s *Rates) Among(workers int) { s.workers = float64(workers) }
+
+func (s *Rates) of(r rated) float64 {
+	if r.divided {
+		return r.perSecond / s.workers
+	}
+	return r.perSecond
 }
 
 // checkRated refuses places that the limiter has no rate for, or that may be meant otherwise.
@@ -95,13 +102,13 @@ func checkRated(p place, entry string) error {
 // Address returns the rate of an address, by the smallest range that has it.
 func (s *Rates) Address(addr netip.Addr) (perSecond float64, ok bool) {
 	r, ok := s.ofAddr(addr)
-	return r.perSecond, ok
+	return s.of(r), ok
 }
 
 // Domain returns the rate that all hosts of a domain share, by the longest domain that a host belongs to, and that domain.
 func (s *Rates) Domain(host string) (domain string, perSecond float64, ok bool) {
 	domain, r, ok := s.ofHost(host)
-	return domain, r.perSecond, ok
+	return domain, s.of(r), ok
 }
 
 // Entries returns the number of ranges and domains.
@@ -110,5 +117,11 @@ func (s *Rates) Entries() int { return s.entries() }
 // Follow reads the file again when it changes, until the context ends. It calls changed with the new rates, or with the error of
 // a file that cannot be read.
 func (s *Rates) Follow(ctx context.Context, changed func(*Rates, error)) {
-	follow(ctx, s.path, s.sum, func() { changed(ReadRates(s.path, int(s.workers))) })
+	follow(ctx, s.path, s.sum, func() {
+		next, err := ReadRates(s.path)
+		if err == nil {
+			next.workers = s.workers
+		}
+		changed(next, err)
+	})
 }

@@ -26,10 +26,11 @@ func TestRates(t *testing.T) {
 	const text = "\ufeff# delivery networks\r\n192.0.2.0/24 80\r\n192.0.2.128/25 40 # of it\n192.0.2.200 8\n0.0.0.0/0 16\n2001:DB8::/32 24\n2001:db8:1::/48 0\n" +
 		"\nSoft112.com 2\nslow.soft112.com 0.5\n*.myshopify.com 200\nbücher.example. 1e1\n"
 	for _, workers := range []int{1, 8} {
-		rates, err := ReadRates(writeRates(t, text), workers)
+		rates, err := ReadRates(writeRates(t, text))
 		if err != nil {
 			t.Fatal(err)
 		}
+		rates.Among(workers)
 		part := 1 / float64(workers)
 		address := func(addr string, want float64) {
 			t.Helper()
@@ -71,7 +72,7 @@ func TestRates(t *testing.T) {
 func TestBadRates(t *testing.T) {
 	f := func(line, want string) {
 		t.Helper()
-		_, err := ReadRates(writeRates(t, "# rates\n198.51.100.0/24 5\nexample.com 5\n"+line+"\n"), 1)
+		_, err := ReadRates(writeRates(t, "# rates\n198.51.100.0/24 5\nexample.com 5\n"+line+"\n"))
 		if err == nil || !strings.HasPrefix(err.Error(), "rates.txt:4: ") || !strings.Contains(err.Error(), want) || len(err.Error()) > 500 {
 			t.Errorf("%.80q: %v; want %q", line, err, want)
 		}
@@ -106,7 +107,7 @@ func TestBadRates(t *testing.T) {
 	f(strings.Repeat("a", 70_000)+" 5", "the line is longer than 65536 bytes")
 	f(strings.Repeat("ab ", 20_000), "has 20000 fields")
 
-	if _, err := ReadRates(filepath.Join(t.TempDir(), "none.txt"), 1); !errors.Is(err, os.ErrNotExist) {
+	if _, err := ReadRates(filepath.Join(t.TempDir(), "none.txt")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 }
@@ -126,7 +127,7 @@ func TestRatesAreBounded(t *testing.T) {
 
 // TestRatesAllocateNothing looks up what every exchange looks up.
 func TestRatesAllocateNothing(t *testing.T) {
-	rates, err := ReadRates(writeRates(t, "192.0.2.0/24 5\n10.0.0.0/8 1\n2001:db8::/32 5\n2001:db8:1::/64 5\nexample.com 5\n"), 1)
+	rates, err := ReadRates(writeRates(t, "192.0.2.0/24 5\n10.0.0.0/8 1\n2001:db8::/32 5\n2001:db8:1::/64 5\nexample.com 5\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,10 +148,11 @@ func TestRatesAllocateNothing(t *testing.T) {
 func TestFollowRates(t *testing.T) {
 	path := writeRates(t, "example.com 5\nmyshopify.com 8\n")
 	synctest.Test(t, func(t *testing.T) {
-		rates, err := ReadRates(path, 4)
+		rates, err := ReadRates(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+		rates.Among(4)
 		var now *Rates
 		var failed error
 		go rates.Follow(t.Context(), func(r *Rates, err error) { now, failed = r, err })

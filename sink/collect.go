@@ -108,7 +108,7 @@ func (c *Collection) Complete(ctx context.Context, noPublish bool) error {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	c.Manifest.FinishedAt = &now
 	for _, i := range slices.Sorted(maps.Keys(c.Shares)) {
-		c.Manifest.OptOuts = commit.AddOptOuts(c.Manifest.OptOuts, c.Shares[i].OptOuts...)
+		c.Manifest.Changes = commit.AddChanges(c.Manifest.Changes, c.Shares[i].Changes...)
 	}
 	return complete(ctx, c.store, c.Manifest, noPublish)
 }

@@ -116,7 +116,7 @@ func beginShare(ctx context.Context, st store.Store, o *Options, m *commit.Manif
 	case before.State == commit.ShareDone:
 		return nil, false, o.shareDone()
 	}
-	s.Attempt, s.OptOuts = before.Attempt+1, before.OptOuts
+	s.Attempt, s.Changes = before.Attempt+1, before.Changes
 	return s, false, nil
 }
 

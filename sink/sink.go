@@ -270,19 +270,19 @@ func complete(ctx context.Context, st store.Store, m *commit.Manifest, noPublish
 	return index.Update(ctx, st)
 }
 
-// OptedOut records in the manifest that sites were added to the list of those that are never contacted. A share records it
-// when its process leaves it, and the manifest has it once the shares are collected.
-func (w *Writer) OptedOut(ctx context.Context, change commit.OptOutChange) error {
+// FileChanged records in the manifest that a file of the scan has changed. A share records it when its process leaves it, and the
+// manifest has it once the shares are collected.
+func (w *Writer) FileChanged(ctx context.Context, change commit.FileChange) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return commit.ErrClosed
 	}
 	if w.share != nil {
-		w.share.OptOuts = commit.AddOptOuts(w.share.OptOuts, change)
+		w.share.Changes = commit.AddChanges(w.share.Changes, change)
 		return nil
 	}
-	w.manifest.OptOuts = commit.AddOptOuts(w.manifest.OptOuts, change)
+	w.manifest.Changes = commit.AddChanges(w.manifest.Changes, change)
 	return w.manifest.Write(ctx, w.store)
 }
 

@@ -83,7 +83,7 @@ func TestEveryFlagChanged(t *testing.T) {
 		"concurrency": "7", "host-rate": "9", "ip-rate": "9", "rate": "9", "dns-rate": "9", "patience": "3s",
 		"timeout": "9s", "connect-timeout": "2s", "tls-timeout": "3s", "header-timeout": "4s", "retries": "1", "retry-after": "1s", "max-retry-after": "2s",
 		"resolver": "127.0.0.1:1", "connect-to": "::192.0.2.1:9", "ca-file": file("other.pem", string(web.CAPEM())),
-		"opt-out": file("opt-out.txt", "nobody.example\n"), "date": "2020-01-01", "part-rows": "9", "part-age": "9s", "progress": "log", "log-format": "json",
+		"opt-out": file("opt-out.txt", "nobody.example\n"), "rates": file("rates.txt", "192.0.2.0/24 5\n"), "date": "2020-01-01", "part-rows": "9", "part-age": "9s", "progress": "log", "log-format": "json",
 		"log-level": "debug", "quiet": "true", "verbose": "true", "allow-empty": "true", "max-error-rate": "0.9", "cpuprofile": "", "metrics-addr": "127.0.0.1:0", "metrics-file": filepath.Join(folder, "scan.prom"),
 		"warc-out": filepath.Join(folder, "archive"), "repair": "true", "no-compact": "true", "no-publish": "true",
 	}

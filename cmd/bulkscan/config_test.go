@@ -85,7 +85,7 @@ func TestConfigMistakes(t *testing.T) {
 			}
 		}
 	}
-	f("\n# x\nconcurency = 5\nrates = 1", "3: there is no setting concurency; did you mean concurrency?", "4: there is no setting rates; did you mean rate?")
+	f("\n# x\nconcurency = 5\ntimeot = 1", "3: there is no setting concurency; did you mean concurrency?", "4: there is no setting timeot; did you mean timeout?")
 	f("colour = 1", "1: there is no setting colour; bulkscan scan --help lists them, without --")
 	f("out = 'a'\r\n[scan]\r\nlimt = 1", "3: there is no setting limt; did you mean limit?")
 	f("scan.limt = 1", "1: there is no setting limt; did you mean limit?")

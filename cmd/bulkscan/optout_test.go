@@ -38,7 +38,7 @@ func TestOptOutWhileScanning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if changes := scan.Manifest.OptOuts; len(changes) != 1 || changes[0].Added != 1 || changes[0].Entries != 1 {
+	if changes := scan.Manifest.Changes; len(changes) != 1 || changes[0].Flag != "opt-out" || changes[0].Added != 1 || changes[0].Entries != 1 {
 		t.Errorf("the manifest has %+v", changes)
 	}
 	outcomes := map[string]int{}

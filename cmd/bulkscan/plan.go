@@ -22,6 +22,7 @@ import (
 // planFlags are the flags of plan.
 type planFlags struct {
 	shares.PlanOptions
+	ratesFlag
 	format, column string
 	resolver       []string
 	dnsRate        float64
@@ -34,7 +35,7 @@ func (a *app) planCommand() *cobra.Command {
 		Use:   "plan LIST…",
 		Short: "Say what a scan in shares of a list needs",
 		Long: `plan reads a list, looks up the addresses of a sample of its sites, and prints the busiest addresses, the least time that
-their rate allows, how many shares to make for the tasks that run at once, the domains that make a share larger than
+the rates allow, how many shares to make for the tasks that run at once, the domains that make a share larger than
 others, and the command that submits the array job. It asks name servers, and no site. docs/cluster.md`,
 		Example: `  bulkscan plan list.csv --workers 8
   bulkscan plan list.csv --sample 100000 --json | jq .busiest_addresses`,
@@ -49,11 +50,18 @@ others, and the command that submits the array job. It asks name servers, and no
 			if err := checkRates(rate{"ip-rate", f.IPRate}, rate{"dns-rate", f.dnsRate}); err != nil {
 				return err
 			}
+			if err := f.read(); err != nil {
+				return err
+			}
+			if f.rates != nil {
+				f.PlanOptions.Rates = f.rates
+			}
 			return a.interruptible(c.Context(), func(ctx context.Context) error { return a.plan(ctx, f, args) })
 		},
 	}
 	c.Flags().IntVar(&f.Workers, "workers", 4, "how many tasks will run at once")
 	c.Flags().Float64Var(&f.IPRate, "ip-rate", 10, "exchanges a second to one address that the scan will have (0: no limit)")
+	f.ratesFlag.add(c.Flags())
 	c.Flags().IntVar(&f.Sample, "sample", 10_000, "how many sites are looked up, drawn from the whole list; at least its length: all")
 	c.Flags().StringVar(&f.format, "format", "auto", "form of the lists, as in scan")
 	c.Flags().StringVar(&f.column, "column", "", "column of the hosts, as in scan")
@@ -139,11 +147,15 @@ func writePlan(out io.Writer, p *shares.Plan, lists []string) error {
 	if len(p.Busiest) > 0 {
 		fmt.Fprintf(w, "\n%15s  %s\n", "sites, about", "address")
 		for _, b := range p.Busiest {
-			fmt.Fprintf(w, "%15d  %s\n", b.Sites, b.Address)
+			fmt.Fprintf(w, "%15d  %s", b.Sites, b.Address)
+			if b.Rate != p.IPRate {
+				fmt.Fprintf(w, ", %v a second", b.Rate)
+			}
+			fmt.Fprintln(w)
 		}
 	}
 	if p.Floor > 0 {
-		fmt.Fprintf(w, "\nAt --ip-rate %v the busiest address takes at least %.1f h, however many tasks there are.\n", p.IPRate, p.Floor)
+		fmt.Fprintf(w, "\nAt these rates %s takes at least %.1f h, however many tasks there are.\n", terminal.Line(p.FloorOf), p.Floor)
 	}
 	fmt.Fprintf(w, "\n%d shares for %d tasks at once, of about %d sites each.\n", p.Shares, p.Workers, p.Sites/int64(p.Shares))
 	if len(p.Large) > 0 {

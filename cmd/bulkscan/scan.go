@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"runtime/pprof"
 	"slices"
@@ -34,6 +33,7 @@ type scanFlags struct {
 	fetchFlags
 	endBounds
 	shareFlags
+	ratesFlag
 
 	out                 string
 	format              string
@@ -88,6 +88,7 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.Float64Var(&f.hostRate, "host-rate", 1, "exchanges a second to one host (0: no limit)")
 	flags.Float64Var(&f.ipRate, "ip-rate", 10, "exchanges a second to one IPv4 address, or IPv6 network of /64 (0: no limit)")
 	flags.Float64Var(&f.rate, "rate", 0, "exchanges a second in all (0: no limit)")
+	f.ratesFlag.add(flags)
 	flags.DurationVar(&f.patience, "patience", pipeline.DefaultPatience, "hosts and names that stay silent for so long, or hosts that send less than 1 KiB a second after it, are deferred while others wait, and get all their time later (0s: none is)")
 	flags.StringSliceVar(&f.tables, "tables", schema.AllTables, "tables to write")
 	flags.IntVar(&f.partRows, "part-rows", sink.DefaultPartRows, "a part is closed at so many origins")
@@ -124,7 +125,8 @@ came now, a row an origin. No network requests are made.`,
 		Example: `  bulkscan scan tranco.csv.zip -o out
   zcat hosts.gz | bulkscan scan - -o - --limit 100
   bulkscan scan --format warc *-robotstxt-*.warc.gz -o out
-  bulkscan scan list.csv --column domain --label-column sector --contact you@example.org`,
+  bulkscan scan list.csv --column domain --label-column sector --contact you@example.org
+  printf '104.16.0.0/13 100\nexample.com 2\n' > rates.txt && bulkscan scan list.csv --rates rates.txt`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if printOnly {
 				if err := f.check(); err != nil {
@@ -307,7 +309,7 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (job.Options, error) {
 			ScanID: f.scanID, Date: f.date, Tables: f.tables, PartRows: f.partRows, PartAge: f.partAge,
 			ToolVersion: toolVersion(), Restart: f.restart, Repair: f.repair, Observer: f.observed(format), ListID: f.listID, NoPublish: f.noPublish,
 		},
-		Compact: !f.noCompact, Share: f.share, Quiet: f.signals != nil,
+		Rates: f.rates, Compact: !f.noCompact, Share: f.share, Quiet: f.signals != nil,
 	}
 	if f.listName != "" {
 		o.Names = []string{f.listName}
@@ -366,6 +368,9 @@ func (f *scanFlags) check() error {
 		return usagef("--repair asks again what a scan has lost, and --restart deletes it and begins anew: give one of them")
 	}
 	if err := checkRates(rate{"host-rate", f.hostRate}, rate{"ip-rate", f.ipRate}, rate{"rate", f.rate}, rate{"dns-rate", f.dnsRate}); err != nil {
+		return err
+	}
+	if err := f.ratesFlag.read(); err != nil {
 		return err
 	}
 	if f.out != "-" {
@@ -477,21 +482,6 @@ func (f *scanFlags) volume() error {
 		f.logLevel, f.progress = "error", "none"
 	case f.verbose:
 		f.logLevel = "debug"
-	}
-	return nil
-}
-
-// rate is the value of a flag.
-type rate struct {
-	flag  string
-	value float64
-}
-
-func checkRates(rates ...rate) error {
-	for _, r := range rates {
-		if !(r.value >= 0 && r.value <= math.MaxFloat64) { // not a number is none of them
-			return usagef("--%s %v: a rate is a number from 0 on; 0 means no limit", r.flag, r.value)
-		}
 	}
 	return nil
 }

@@ -86,6 +86,9 @@ func (f *scanFlags) shard(getenv func(string) string, log *slog.Logger) (err err
 	}
 	w := float64(f.workers)
 	f.ipRate, f.rate, f.dnsRate = f.ipRate/w, f.rate/w, f.dnsRate/w
+	if f.rates != nil {
+		f.rates.Among(f.workers)
+	}
 	log.Info("share", "share", f.share, "workers", f.workers, "ip_rate", f.ipRate, "rate", f.rate, "dns_rate", f.dnsRate)
 	return nil
 }

@@ -35,7 +35,7 @@ type Options struct {
 	MaxBody  int            // of a capture
 	DryRun   bool           // Count instead of Run
 	Fetch    *fetcher.Fetcher
-	Pipeline pipeline.Config // Job sets Skip
+	Pipeline pipeline.Config // Job sets Skip and Rates
 
 	Store   store.Store // of the dataset; nil: a JSON line a site goes to Stdout instead
 	Out     string      // the name of Store, for the log
@@ -45,6 +45,7 @@ type Options struct {
 	Compact bool                   // at the end, merge the parts
 	Quiet   bool                   // as in Publishing
 	OptOut  *inputs.FollowedOptOut // of Fetch; its changes are logged and recorded; nil: none
+	Rates   *inputs.Rates          // their changes are applied, logged and recorded; nil: none
 	Archive *archive.Archive       // of the exchanges; nil: none
 	Begun   time.Time
 	Log     *slog.Logger
@@ -194,6 +195,9 @@ func (j *Job) openSink(ctx context.Context) error {
 // run takes the lists through the pipeline, and ends the scan as it deserves.
 func (j *Job) run(ctx context.Context) (*pipeline.Progress, error) {
 	cfg := j.Pipeline
+	if j.Rates != nil {
+		cfg.Rates = j.Rates
+	}
 	var keep pipeline.Sink = j.lines
 	if j.writer != nil {
 		keep, cfg.Skip = j.writer, j.writer.Done
@@ -276,7 +280,12 @@ func (j *Job) watch(ctx context.Context, p *pipeline.Pipeline) error {
 	if !j.Share.Whole() {
 		showing.Go(func() { j.reportShare(shown, p.Progress()) })
 	}
-	showing.Go(func() { j.followOptOut(shown) })
+	if j.OptOut != nil {
+		showing.Go(func() { j.followOptOut(shown) })
+	}
+	if j.Rates != nil {
+		showing.Go(func() { j.followRates(shown, p) })
+	}
 	err := p.Run(ctx)
 	hide()
 	showing.Wait()
@@ -286,27 +295,43 @@ func (j *Job) watch(ctx context.Context, p *pipeline.Pipeline) error {
 // followOptOut reads the list of sites that are never contacted again when it changes, until the context ends. The next
 // look-up, request and redirect hop go by it.
 func (j *Job) followOptOut(ctx context.Context) {
-	if j.OptOut == nil {
-		return
-	}
 	j.OptOut.Follow(ctx, func(added int, err error) {
-		change := commit.OptOutChange{At: time.Now().UTC().Truncate(time.Second), Added: added, Entries: j.OptOut.Entries()}
+		entries := j.OptOut.Entries()
 		switch {
 		case err != nil:
 			j.Log.Warn("the list of --opt-out has changed and cannot be read; it holds as it was", "error", err)
 			return
 		case added == 0:
-			j.Log.Info("the list of --opt-out has changed, without a new entry; what was on it holds until this run ends", "entries", change.Entries)
+			j.Log.Info("the list of --opt-out has changed, without a new entry; what was on it holds until this run ends", "entries", entries)
 			return
 		}
-		j.Log.Info("sites were added to the list of --opt-out, and are not contacted from now on", "added", added, "entries", change.Entries)
-		if j.writer == nil {
-			return
-		}
-		if err := j.writer.OptedOut(ctx, change); err != nil && ctx.Err() == nil {
-			j.Log.Warn("the change of the list of --opt-out was not recorded in the manifest", "error", err)
-		}
+		j.Log.Info("sites were added to the list of --opt-out, and are not contacted from now on", "added", added, "entries", entries)
+		j.recordChange(ctx, commit.FileChange{Flag: "opt-out", Added: added, Entries: entries})
 	})
+}
+
+// followRates reads the rates again when their file changes, until the context ends.
+func (j *Job) followRates(ctx context.Context, p *pipeline.Pipeline) {
+	j.Rates.Follow(ctx, func(rates *inputs.Rates, err error) {
+		if err != nil {
+			j.Log.Warn("the file of --rates has changed and cannot be read; the rates stay as they were", "error", err)
+			return
+		}
+		p.SetRates(rates)
+		j.Log.Info("the file of --rates has changed, and holds from now on", "entries", rates.Entries())
+		j.recordChange(ctx, commit.FileChange{Flag: "rates", Entries: rates.Entries()})
+	})
+}
+
+// recordChange records the change of a file in the manifest.
+func (j *Job) recordChange(ctx context.Context, change commit.FileChange) {
+	if j.writer == nil {
+		return
+	}
+	change.At = time.Now().UTC().Truncate(time.Second)
+	if err := j.writer.FileChanged(ctx, change); err != nil && ctx.Err() == nil {
+		j.Log.Warn("the change of a file was not recorded in the manifest", "flag", change.Flag, "error", err)
+	}
 }
 
 // ended is the error of a run that did not reach the end of its list.

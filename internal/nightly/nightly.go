@@ -229,7 +229,7 @@ func (o *Options) steps(ctx context.Context, n *Night) error {
 	if n.Figures, err = Count(ctx, scan); err != nil {
 		return err
 	}
-	n.OptOuts = scan.Manifest.OptOuts
+	n.Reread = scan.Manifest.Changes
 	n.Bytes = commit.CountCommits(scan.Commits).Bytes
 	earlier, err := o.earlier(ctx, scan.Manifest)
 	if err != nil {

@@ -14,7 +14,14 @@ import (
 type PlanOptions struct {
 	Workers int     // tasks that run at once
 	IPRate  float64 // exchanges a second to an address, by all of them; 0 is no limit
+	Rates   Rates   // of addresses and domains that have their own; nil: none has
 	Sample  int     // sites whose addresses are looked up
+}
+
+// Rates yields the rates of addresses, and those that the hosts of a domain share, in exchanges a second; 0 is no limit.
+type Rates interface {
+	Address(addr netip.Addr) (perSecond float64, ok bool)
+	Domain(host string) (domain string, perSecond float64, ok bool)
 }
 
 // Plan says what a list needs. Counts by address are estimates from a sample.
@@ -26,7 +33,8 @@ type Plan struct {
 	Sampled  int            `json:"sampled"`  // sites whose addresses were looked up
 	Resolved int            `json:"resolved"` // of them, those with an address
 	Busiest  []AddressCount `json:"busiest_addresses"`
-	Floor    float64        `json:"floor_hours"` // for the busiest address, however many tasks there are
+	Floor    float64        `json:"floor_hours"`        // of the address or domain that takes longest, however many tasks there are
+	FloorOf  string         `json:"floor_of,omitempty"` // that address or domain
 	Large    []DomainCount  `json:"large_domains"`
 }
 
@@ -35,6 +43,7 @@ type AddressCount struct {
 	Address netip.Addr `json:"address"`
 	Sampled int        `json:"sampled"`
 	Sites   int64      `json:"sites"`
+	Rate    float64    `json:"rate"` // exchanges a second; 0 is no limit
 }
 
 // DomainCount is how many sites of the list a registrable domain has.
@@ -53,6 +62,13 @@ type Planner struct {
 	forgotten int64
 	addresses map[netip.Addr]int
 	resolved  int
+	rated     map[string]ratedDomain
+}
+
+// ratedDomain is a domain whose hosts share a rate.
+type ratedDomain struct {
+	sites     int64
+	perSecond float64
 }
 
 const (
@@ -63,7 +79,7 @@ const (
 
 // NewPlanner returns a Planner that has seen no site. The same list gives the same sample.
 func NewPlanner(o PlanOptions) *Planner {
-	return &Planner{o: o, dice: rand.New(rand.NewPCG(1, 2)), domains: map[string]int64{}, addresses: map[netip.Addr]int{}}
+	return &Planner{o: o, dice: rand.New(rand.NewPCG(1, 2)), domains: map[string]int64{}, addresses: map[netip.Addr]int{}, rated: map[string]ratedDomain{}}
 }
 
 // Add counts a site.
@@ -73,6 +89,11 @@ func (p *Planner) Add(o origin.Origin) {
 		p.sample = append(p.sample, o)
 	} else if i := p.dice.Int64N(p.sites); i < int64(len(p.sample)) {
 		p.sample[i] = o
+	}
+	if p.o.Rates != nil {
+		if domain, perSecond, ok := p.o.Rates.Domain(o.Host()); ok {
+			p.rated[domain] = ratedDomain{p.rated[domain].sites + 1, perSecond}
+		}
 	}
 	domain := cmp.Or(o.RegistrableDomain(), o.Host())
 	if _, counted := p.domains[domain]; !counted && len(p.domains) == maxCounted {
@@ -97,14 +118,22 @@ func (p *Planner) Resolved(addr netip.Addr) {
 func (p *Planner) Plan() *Plan {
 	plan := &Plan{Sites: p.sites, Workers: p.o.Workers, Shares: min(Max, tasksEach*p.o.Workers), IPRate: p.o.IPRate, Sampled: len(p.sample), Resolved: p.resolved, Busiest: []AddressCount{}, Large: []DomainCount{}}
 	for addr, n := range p.addresses {
-		plan.Busiest = append(plan.Busiest, AddressCount{addr, n, int64(float64(n) * float64(p.sites) / float64(len(p.sample)))})
+		rate := p.o.IPRate
+		if p.o.Rates != nil {
+			if own, ok := p.o.Rates.Address(addr); ok {
+				rate = own
+			}
+		}
+		sites := int64(float64(n) * float64(p.sites) / float64(len(p.sample)))
+		plan.takes(sites, rate, addr.String())
+		plan.Busiest = append(plan.Busiest, AddressCount{addr, n, sites, rate})
 	}
 	slices.SortFunc(plan.Busiest, func(a, b AddressCount) int {
 		return cmp.Or(cmp.Compare(b.Sampled, a.Sampled), a.Address.Compare(b.Address))
 	})
 	plan.Busiest = plan.Busiest[:min(len(plan.Busiest), shownBusiest)]
-	if len(plan.Busiest) > 0 && p.o.IPRate > 0 {
-		plan.Floor = float64(plan.Busiest[0].Sites) / p.o.IPRate / 3600
+	for domain, r := range p.rated {
+		plan.takes(r.sites, r.perSecond, domain)
 	}
 	for domain, n := range p.domains {
 		if n += p.forgotten; n > 1 && n*10 > p.sites/int64(plan.Shares) {
@@ -115,4 +144,15 @@ func (p *Planner) Plan() *Plan {
 		return cmp.Or(cmp.Compare(b.Sites, a.Sites), cmp.Compare(a.Domain, b.Domain))
 	})
 	return plan
+}
+
+// takes raises the floor to what so many sites need at a rate. Of two that need as long, the first by name is told.
+func (p *Plan) takes(sites int64, perSecond float64, who string) {
+	if perSecond <= 0 {
+		return
+	}
+	hours := float64(sites) / perSecond / 3600
+	if hours > p.Floor || hours == p.Floor && who < p.FloorOf {
+		p.Floor, p.FloorOf = hours, who
+	}
 }

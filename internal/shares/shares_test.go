@@ -2,7 +2,9 @@ package shares
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -163,4 +165,44 @@ func TestPlanCountsLargeDomains(t *testing.T) {
 	if plan.Shares != 64 || len(p.Sample()) != 100 || plan.Busiest[0].Sites != domains/2 || int(plan.Floor*100) != domains/2*100/36000 {
 		t.Errorf("%+v", plan)
 	}
+}
+
+// ownRates are the Rates of one network and one domain.
+type ownRates struct{}
+
+func (ownRates) Address(addr netip.Addr) (float64, bool) {
+	return 100, netip.MustParsePrefix("192.0.2.0/24").Contains(addr)
+}
+
+func (ownRates) Domain(host string) (string, float64, bool) {
+	return "large.com", 0.5, strings.HasSuffix(host, ".large.com")
+}
+
+// TestPlanCountsRates makes one list bound by a domain, by an address with the rate of all, and by one with its own.
+func TestPlanCountsRates(t *testing.T) {
+	f := func(inDomain, at1, at2 int, wantOf string, wantSeconds float64) {
+		t.Helper()
+		p := NewPlanner(PlanOptions{Workers: 1, IPRate: 10, Rates: ownRates{}, Sample: 1 << 20})
+		for i := range inDomain + at1 + at2 {
+			host, addr := fmt.Sprintf("h%d.large.com", i), fmt.Sprintf("203.0.113.%d", i%200)
+			switch {
+			case i >= inDomain+at1:
+				host, addr = fmt.Sprintf("d%d.com", i), "192.0.2.2"
+			case i >= inDomain:
+				host, addr = fmt.Sprintf("d%d.com", i), "198.51.100.1"
+			}
+			o, err := origin.Parse(host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Add(o)
+			p.Resolved(netip.MustParseAddr(addr))
+		}
+		if plan := p.Plan(); plan.FloorOf != wantOf || math.Abs(plan.Floor*3600-wantSeconds) > 1e-6 {
+			t.Errorf("%d in the domain, %d and %d at addresses: %s takes %v s; want %s and %v s", inDomain, at1, at2, plan.FloorOf, plan.Floor*3600, wantOf, wantSeconds)
+		}
+	}
+	f(100, 500, 1000, "large.com", 200)
+	f(10, 500, 1000, "198.51.100.1", 50)
+	f(10, 500, 9000, "192.0.2.2", 90)
 }

@@ -34,8 +34,8 @@ type Manifest struct {
 	// Recorded lists the files (tables and rejects) that had a record of their own when the scan became complete (see
 	// FileRecord). It shows that such a file was deleted with its record.
 	Recorded []string `json:"recorded_files,omitempty"`
-	// OptOuts are the changes of the list of sites that are never contacted, while the scan ran.
-	OptOuts []OptOutChange `json:"opt_out_changes,omitempty"`
+	// Changes are those of files that a scan reads again while it runs.
+	Changes []FileChange `json:"file_changes,omitempty"`
 	// Rejudged is the scan whose stored bodies were re-evaluated; nil if the sites were fetched.
 	Rejudged *RejudgedScan `json:"judged_again,omitempty"`
 	// Restarting says that the scan's earlier data is being deleted. The next process that opens the scan continues
@@ -47,21 +47,22 @@ type Manifest struct {
 	Sum       string `json:"sum,omitempty"` // see SealRecord
 }
 
-// OptOutChange says that sites were added to the list of those that are never contacted, while a scan ran.
-type OptOutChange struct {
+// FileChange says that a file of a scan has changed while the scan ran, and holds as it is from then on.
+type FileChange struct {
 	At      time.Time `json:"at"`
-	Added   int       `json:"added"`
-	Entries int       `json:"entries"` // of the list from then on
+	Flag    string    `json:"flag"`            // that names the file: opt-out or rates
+	Added   int       `json:"added,omitempty"` // sites that are not contacted from then on
+	Entries int       `json:"entries"`         // of the file from then on
 }
 
-// maxOptOuts bounds the changes in a record; earlier ones are forgotten.
-const maxOptOuts = 1000
+// maxChanges bounds the changes in a record; earlier ones are forgotten.
+const maxChanges = 1000
 
-// AddOptOuts appends changes to a copy of a list, which stays in the order of time.
-func AddOptOuts(list []OptOutChange, changes ...OptOutChange) []OptOutChange {
+// AddChanges appends changes to a copy of a list, which stays in the order of time.
+func AddChanges(list []FileChange, changes ...FileChange) []FileChange {
 	list = append(slices.Clone(list), changes...)
-	slices.SortStableFunc(list, func(a, b OptOutChange) int { return a.At.Compare(b.At) })
-	return list[max(0, len(list)-maxOptOuts):]
+	slices.SortStableFunc(list, func(a, b FileChange) int { return a.At.Compare(b.At) })
+	return list[max(0, len(list)-maxChanges):]
 }
 
 // Check identifies the check that scores the sites.

@@ -39,7 +39,7 @@ type Share struct {
 	Earlier    int64 `json:"already_kept"` // sites that earlier processes have kept
 	Kept       int64 `json:"kept"`         // and this one
 
-	OptOuts []OptOutChange `json:"opt_out_changes,omitempty"` // see Manifest
+	Changes []FileChange `json:"file_changes,omitempty"` // see Manifest
 
 	Result *ShareResult `json:"result,omitempty"` // once done
 	Sum    string       `json:"sum,omitempty"`    // see SealRecord

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+)
+
+// hotWorld is a web of two addresses, and a list of as many hosts at each: at the hot one, those below hot.test.
+func hotWorld(t *testing.T, each int) *world {
+	t.Helper()
+	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 9, Addresses: 2, Bodies: 64, Only: []string{"ok"}, RecordAccepts: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(web.Close)
+	w := &world{web: web, list: filepath.Join(t.TempDir(), "list.txt")}
+	err = writeTo(w.list, func(list *bufio.Writer) error {
+		for i, host := range web.Names(each) {
+			fmt.Fprintf(list, "h%d.hot.test\n%s\n", i, host)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// TestRatesOfTwoAddresses scans hosts at two addresses that have each a rate of its own: each gets it, as its server counts.
+func TestRatesOfTwoAddresses(t *testing.T) {
+	t.Parallel()
+	const each, hotRate, rate = 60, 30, 12
+	w, dir := hotWorld(t, each), t.TempDir()
+	rates := filepath.Join(dir, "rates.txt")
+	if err := os.WriteFile(rates, fmt.Appendf(nil, "%v %d\n127.0.0.0/8 %d\n", w.web.HotAddr(), hotRate, rate), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	stall := longestStall(t)
+	w.scan(t, filepath.Join(dir, "out"), "--rates", rates, "--ip-rate", "1").exits(t, 0)
+	longer := 2 * stall().Seconds()
+	record := w.web.Record()
+	check := func(load *simweb.Load, rate float64) {
+		t.Helper()
+		if load == nil || load.Total != each {
+			t.Fatalf("an address had %+v; want %d connections", load, each)
+		}
+		if most := int(1.1*rate*(1+longer)) + 1; load.Second > most {
+			t.Errorf("%s: %d connections in a second, at most %d are allowed", load.Name, load.Second, most)
+		}
+		if took := load.Last.Sub(load.First).Seconds(); took < 0.95*each/rate-1 || took > 2*each/rate+3+longer {
+			t.Errorf("%s: %d connections in %.1f s, at %v a second", load.Name, each, took, rate)
+		}
+		t.Logf("%s: %d connections in %v, %v a second allowed: %d in the busiest", load.Name, each, load.Last.Sub(load.First), rate, load.Second)
+	}
+	check(record.Hot, hotRate)
+	check(record.Address, rate)
+}
+
+// TestRatesWhileScanning changes the file of --rates while a slow scan runs. A file that cannot be read changes nothing; the next
+// holds for what waits, and the log and the manifest say so.
+func TestRatesWhileScanning(t *testing.T) {
+	notShort(t)
+	w, dir := hotWorld(t, 100), t.TempDir()
+	rates, out := filepath.Join(dir, "rates.txt"), filepath.Join(dir, "out")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(rates, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("hot.test 1\n") // 100 s in all
+	begun := time.Now()
+	p := w.scan(t, out, "--rates", rates)
+	p.await(t, "the hot address is asked", func() bool { return w.web.Record().Hot != nil })
+	write("hot.test fast\n")
+	p.await(t, "a bad file is told of", func() bool {
+		return strings.Contains(p.stderr.String(), `the rates stay as they were" error="rates.txt:1: \"fast\" is no rate`)
+	})
+	slow := w.web.Record().Hot.Total
+	if most := int(1.1*time.Since(begun).Seconds()) + 2; slow > most {
+		t.Errorf("%d connections at 1 a second, at most %d are allowed", slow, most)
+	}
+	write("hot.test 50\n127.0.0.0/8 100\n")
+	p.exits(t, 0)
+	p.says(t, `msg="the file of --rates has changed, and holds from now on" entries=2`)
+	if took := time.Since(begun); took > 60*time.Second {
+		t.Errorf("took %v; the new rate allows some 20 s", took)
+	}
+	st, err := store.NewDir(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scan, err := commit.ReadScan(t.Context(), st, "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if changes := scan.Manifest.Changes; len(changes) != 1 || changes[0].Flag != "rates" || changes[0].Entries != 2 {
+		t.Errorf("the manifest has %+v", changes)
+	}
+	if load := w.web.Record().Hot; load.Total != 100 || load.Second < 10 {
+		t.Errorf("the hot address had %+v; want 100 connections, and many in its busiest second", load)
+	}
+}
