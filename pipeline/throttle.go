@@ -74,7 +74,7 @@ func (l *level) intervalOf(t token, now time.Duration) time.Duration {
 
 // unlimited reports whether a key has no rate.
 func (l *level) unlimited(t token) bool {
-	if !t.pace.unlimited() {
+	if !t.unlimited() {
 		return false
 	}
 	_, ok := l.slowed[t.key]

@@ -50,18 +50,18 @@ others, and the command that submits the array job. It asks name servers, and no
 			if err := checkRates(rate{"ip-rate", f.IPRate}, rate{"dns-rate", f.dnsRate}); err != nil {
 				return err
 			}
-			if err := f.read(); err != nil {
+			if err := f.readRates(); err != nil {
 				return err
 			}
 			if f.rates != nil {
-				f.PlanOptions.Rates = f.rates
+				f.Rates = f.rates
 			}
 			return a.interruptible(c.Context(), func(ctx context.Context) error { return a.plan(ctx, f, args) })
 		},
 	}
 	c.Flags().IntVar(&f.Workers, "workers", 4, "how many tasks will run at once")
 	c.Flags().Float64Var(&f.IPRate, "ip-rate", 10, "exchanges a second to one address that the scan will have (0: no limit)")
-	f.ratesFlag.add(c.Flags())
+	f.add(c.Flags())
 	c.Flags().IntVar(&f.Sample, "sample", 10_000, "how many sites are looked up, drawn from the whole list; at least its length: all")
 	c.Flags().StringVar(&f.format, "format", "auto", "form of the lists, as in scan")
 	c.Flags().StringVar(&f.column, "column", "", "column of the hosts, as in scan")

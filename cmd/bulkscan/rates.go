@@ -27,15 +27,15 @@ func checkRates(rates ...rate) error {
 // ratesFlag is --rates, of scan and plan.
 type ratesFlag struct {
 	file  string
-	rates *inputs.Rates // after read; nil without a file
+	rates *inputs.Rates // after readRates; nil without a file
 }
 
 func (f *ratesFlag) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.file, "rates", "", "file of rates, one a line: of an address range, as in 192.0.2.0/24 50, for each of its addresses instead of --ip-rate; of a domain, as in example.com 2, for all its hosts together instead of --host-rate. What changes while a scan runs holds within seconds (docs/configuration.md)")
 }
 
-// read reads the file.
-func (f *ratesFlag) read() (err error) {
+// readRates reads the file.
+func (f *ratesFlag) readRates() (err error) {
 	if f.file == "" {
 		return nil
 	}

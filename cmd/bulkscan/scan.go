@@ -370,7 +370,7 @@ func (f *scanFlags) check() error {
 	if err := checkRates(rate{"host-rate", f.hostRate}, rate{"ip-rate", f.ipRate}, rate{"rate", f.rate}, rate{"dns-rate", f.dnsRate}); err != nil {
 		return err
 	}
-	if err := f.ratesFlag.read(); err != nil {
+	if err := f.readRates(); err != nil {
 		return err
 	}
 	if f.out != "-" {
