@@ -81,7 +81,7 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 	if scans.chosen.State != commit.Complete {
 		return fmt.Errorf("scan %s is not complete, so that its figures would change: bulkscan scan resumes it, and bulkscan summary counts what is there", scans.chosen.ScanID)
 	}
-	survey, err := a.takeSurvey(ctx, st, scans.chosen, o, f.progress)
+	survey, err := a.takeSurvey(ctx, st, scans.chosen, report.SurveyOptions{Options: o, AllTokens: f.csv != ""}, f.progress)
 	if errors.Is(err, commit.ErrNoTable) {
 		return fmt.Errorf("%w; a report needs the tables sites and verdicts, and statistics, which bulkscan stats computes again", err)
 	}
@@ -105,8 +105,8 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 }
 
 // takeSurvey gathers the survey of a scan, behind a bar.
-func (a *app) takeSurvey(ctx context.Context, st store.Store, scan *commit.Manifest, o report.Options, progress string) (*report.Survey, error) {
-	var counted atomic.Int64
+func (a *app) takeSurvey(ctx context.Context, st store.Store, scan *commit.Manifest, o report.SurveyOptions, progress string) (*report.Survey, error) {
+	o.Counted = new(atomic.Int64)
 	all := int64(0)
 	if scan.Counts != nil {
 		all = scan.Counts.Rows
@@ -114,11 +114,11 @@ func (a *app) takeSurvey(ctx context.Context, st store.Store, scan *commit.Manif
 	shown, hide := context.WithCancel(context.WithoutCancel(ctx))
 	var drawn sync.WaitGroup
 	drawn.Go(func() {
-		terminal.ShowCount(shown, progress, a.stderr, o.Log, func() (int64, int64) { return counted.Load(), all })
+		terminal.ShowCount(shown, progress, a.stderr, o.Log, func() (int64, int64) { return o.Counted.Load(), all })
 	})
 	defer drawn.Wait()
 	defer hide()
-	return report.TakeSurvey(ctx, st, scan.ScanID, report.SurveyOptions{Options: o, Counted: &counted})
+	return report.TakeSurvey(ctx, st, scan.ScanID, o)
 }
 
 // writeTables writes the tables of a survey as files of a folder.

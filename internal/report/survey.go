@@ -45,7 +45,8 @@ type Judged struct{ Date, Registry string }
 type SurveyOptions struct {
 	Options
 
-	Counted *atomic.Int64 // sites counted so far; nil for nobody to know
+	Counted   *atomic.Int64 // sites counted so far; nil for nobody to know
+	AllTokens bool          // also over dates those that the page does not show: many rows, of many nights
 }
 
 const (

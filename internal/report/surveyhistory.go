@@ -26,7 +26,7 @@ func (s *Survey) fromHistory(ctx context.Context, st store.Store, scan *commit.S
 	if err != nil || len(nights) == 0 || nights[0].ScanDate == nights[len(nights)-1].ScanDate {
 		return err
 	}
-	if err := s.overTime(ctx, st, nights); err != nil {
+	if err := s.overTime(ctx, st, nights, o.AllTokens); err != nil {
 		return err
 	}
 	for i, night := range nights {
@@ -129,45 +129,43 @@ func eachNight(ctx context.Context, st store.Store, files []index.Row, do func(i
 	return nil
 }
 
-// overTime adds the series of each token of the category. Scans of one date are added up.
-func (s *Survey) overTime(ctx context.Context, st store.Store, nights []index.Row) error {
+// overTime adds the series of the tokens of the category: of those that the page shows, or of all. Scans of one date are added up.
+func (s *Survey) overTime(ctx context.Context, st store.Store, nights []index.Row, allTokens bool) error {
 	type night struct {
-		date string
-		sum  schema.TokenStatsRow
+		date   any // a string, once for all rows
+		counts []measure
 	}
-	series := map[string][]night{}
+	definitions, series := sortedDefinitions(), map[string][]night{}
 	err := eachNight(ctx, st, nights, func(file index.Row, rows []schema.TokenStatsRow) {
+		date := any(file.ScanDate)
 		for i := range rows {
 			r := &rows[i]
-			if r.Category != surveyCategory {
+			if r.Category != surveyCategory || !allTokens && !slices.Contains(s.Lines, r.Token) {
 				continue
 			}
 			of := series[r.Token]
-			if len(of) == 0 || of[len(of)-1].date != file.ScanDate {
-				series[r.Token] = append(of, night{file.ScanDate, *r})
-				continue
+			if len(of) == 0 || of[len(of)-1].date != date {
+				of = append(of, night{date, make([]measure, len(definitions))})
+				series[r.Token] = of
 			}
-			sum := &of[len(of)-1].sum
-			sum.SitesAnswered += r.SitesAnswered
-			sum.SitesRules += r.SitesRules
-			sum.Mention += r.Mention
-			sum.ExplicitRoot += r.ExplicitRoot
-			sum.Full += r.Full
-			sum.Any += r.Any
-			sum.DPIAll += r.DPIAll
-			sum.RFCEffective += r.RFCEffective
+			for k, d := range definitions {
+				of[len(of)-1].counts[k].add(measured(r, d))
+			}
 		}
 	})
 	if err != nil {
 		return err
 	}
 	t := s.add("blocked-over-time", []string{"token", "definition", "scan_date", "blocking", "of", "share", "change"}, nil)
-	for _, token := range slices.Sorted(maps.Keys(series)) {
-		for _, d := range sortedDefinitions() {
-			var before any
-			for i := range series[token] {
-				n := &series[token][i]
-				m := measured(&n.sum, d)
+	if !allTokens {
+		t.Note = "the tokens of the plot"
+	}
+	for _, name := range slices.Sorted(maps.Keys(series)) {
+		token := any(name)
+		for k, name := range definitions {
+			d, before := any(name), any(nil)
+			for _, n := range series[token.(string)] {
+				m := n.counts[k]
 				share, change := shareOrNil(m.blocking, m.of), any(nil)
 				if share != nil && before != nil {
 					change = share.(float64) - before.(float64)

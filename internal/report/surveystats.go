@@ -88,6 +88,14 @@ func measured(r *schema.TokenStatsRow, definition string) measure {
 	panic("no definition " + definition)
 }
 
+func (m *measure) add(other measure) {
+	m.blocking += other.blocking
+	m.of += other.of
+	m.own += other.own
+	m.fallback += other.fallback
+	m.star += other.star
+}
+
 // sharing is the last three columns of tables by definition.
 func (m measure) sharing() []any { return []any{m.blocking, m.of, shareOrNil(m.blocking, m.of)} }
 

@@ -21,7 +21,7 @@ import (
 // surveyOf returns the tables over dates of a scan's survey.
 func surveyOf(t *testing.T, st store.Store, scanID string, registry *tokens.Registry) (s *report.Survey, tables map[string]*report.Table) {
 	t.Helper()
-	s, err := report.TakeSurvey(t.Context(), st, scanID, report.SurveyOptions{Options: report.Options{Registry: registry}})
+	s, err := report.TakeSurvey(t.Context(), st, scanID, report.SurveyOptions{Options: report.Options{Registry: registry}, AllTokens: true})
 	if err != nil {
 		t.Fatal(err)
 	}
