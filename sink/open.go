@@ -132,11 +132,18 @@ type Preview struct {
 	Restarts bool  // they would be deleted
 }
 
-// Look returns what Open would find, or its error, as far as this can be known without the lock. It writes nothing.
+// Look returns what Open would find, or its error, as far as this can be known without the lock and without writing.
 func Look(ctx context.Context, st store.Store, o Options) (p Preview, err error) {
 	now := time.Now().UTC()
 	if err := o.complete(now); err != nil {
 		return p, fmt.Errorf("cannot open the dataset: %w", err)
+	}
+	share := ""
+	if o.Shares > 0 {
+		share = o.Shard
+	}
+	if err := commit.Held(ctx, st, o.ScanID, share); err != nil {
+		return p, err
 	}
 	manifest, err := loadManifest(ctx, st, &o, now)
 	if err != nil {
@@ -149,8 +156,16 @@ func Look(ctx context.Context, st store.Store, o Options) (p Preview, err error)
 	if err != nil {
 		return p, err
 	}
-	if lost := past.Lost(manifest); lost != nil && !o.Repair && !p.Restarts {
-		return p, fmt.Errorf("cannot resume scan %s: %w", o.ScanID, lost)
+	if !o.Repair && !p.Restarts {
+		var damaged []string
+		if lost := past.Lost(manifest); lost != nil {
+			err = lost
+		} else if damaged, err = commit.DamagedFiles(ctx, st, o.ScanID, manifest.ScanDate, past); err == nil {
+			err = o.damage(damaged)
+		}
+		if err != nil {
+			return p, fmt.Errorf("cannot resume scan %s: %w", o.ScanID, err)
+		}
 	}
 	sites, err := commit.SitesOf(past.Current)
 	if err != nil && !p.Restarts {
@@ -198,8 +213,16 @@ func cleanShard(ctx context.Context, st store.Store, o *Options, past *commit.Hi
 	if err != nil {
 		return fail(err)
 	}
-	if len(damaged) > 0 {
-		return fail(fmt.Errorf("%d committed files are missing or have another size, the first is %s; %s", len(damaged), damaged[0], o.remedy()))
+	if err := o.damage(damaged); err != nil {
+		return fail(err)
 	}
 	return nil
+}
+
+// damage is the error of committed files that are damaged; nil if there are none.
+func (o *Options) damage(files []string) error {
+	if len(files) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d committed files are missing or have another size, the first is %s; %s", len(files), files[0], o.remedy())
 }

@@ -238,6 +238,20 @@ func literal(value any) string {
 	return strings.TrimSpace(strings.TrimPrefix(string(text), "x = "))
 }
 
+// readFiles refuses what a scan refuses before it begins: files that flags name, and how sites would be asked.
+func (f *scanFlags) readFiles() error {
+	_, err := f.registry()
+	if err != nil {
+		return err
+	}
+	_, end, err := f.fetcher()
+	if err != nil {
+		return err
+	}
+	end()
+	return f.checkMetricsFile()
+}
+
 // printConfig writes the settings in force as a configuration file. A comment names the source of each that is no default.
 func printConfig(w io.Writer, flags *pflag.FlagSet) error {
 	var b strings.Builder

@@ -48,7 +48,7 @@ func TestPrintConfigRoundTrip(t *testing.T) {
 	f("no-compact = true", "--no-compact")
 	f("tables = ['sites', 'bodies']", "--tables", "sites,bodies")
 	f("connect-to = ['a:1:192.0.2.1:2', '::[::1]:80']", "--connect-to", "a:1:192.0.2.1:2", "--connect-to", "::[::1]:80")
-	f(`user-agent = "it's \"me\"\\\n"`, "--user-agent", "it's \"me\"\\\n")
+	f(`column = "it's \"me\"\\\n"`, "--column", "it's \"me\"\\\n")
 	f(`out = "a'b,c"`, "-o", "a'b,c")
 }
 
@@ -61,9 +61,9 @@ func TestPrecedence(t *testing.T) {
 	t.Setenv("BULKSCAN_CONFIG", "s.toml")
 	t.Setenv("BULKSCAN_IP_RATE", "2")
 	t.Setenv("BULKSCAN_RATE", "2")
-	t.Setenv("BULKSCAN_RESOLVER", "b:53,c:53")
+	t.Setenv("BULKSCAN_RESOLVER", "192.0.2.2:53,192.0.2.3:53")
 	got, _ := said(t, 0, "scan", "--rate", "5", "--print-config")
-	for _, want := range []string{"rate = 5 # the command line", "ip-rate = 2 # BULKSCAN_IP_RATE", "host-rate = 3 # s.toml:4", "dns-rate = 1000", "resolver = ['b:53', 'c:53'] # BULKSCAN_RESOLVER"} {
+	for _, want := range []string{"rate = 5 # the command line", "ip-rate = 2 # BULKSCAN_IP_RATE", "host-rate = 3 # s.toml:4", "dns-rate = 1000", "resolver = ['192.0.2.2:53', '192.0.2.3:53'] # BULKSCAN_RESOLVER"} {
 		if !strings.Contains("\n"+got, "\n"+want+"\n") {
 			t.Errorf("no line %s in\n%s", want, got)
 		}

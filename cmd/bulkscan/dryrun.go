@@ -11,8 +11,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/terminal"
 )
 
-// describe is --dry-run: the lists are read in full, and no network requests are made. What the scan would refuse is refused, but for
-// what only another process or the network can tell.
+// describe is --dry-run: the lists are read in full, and no site is asked. What the scan would refuse is refused, but for what only
+// writing to an object store can tell.
 func (a *app) describe(ctx context.Context, f *scanFlags, j *job.Job) error {
 	s, err := j.Count(ctx)
 	if err != nil {

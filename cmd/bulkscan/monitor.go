@@ -21,10 +21,8 @@ type monitor struct {
 // anybody would watch.
 func (f *scanFlags) monitor(names func() resolve.Stats, log *slog.Logger) (*monitor, error) {
 	m := &monitor{scan: metrics.New(toolVersion(), names), log: log}
-	if f.metricsFile != "" {
-		if err := metrics.CheckFile(f.metricsFile); err != nil {
-			return nil, usagef("--metrics-file %s: %w", clipped(f.metricsFile), err)
-		}
+	if err := f.checkMetricsFile(); err != nil {
+		return nil, err
 	}
 	if f.dryRun {
 		if _, _, err := net.SplitHostPort(f.metricsAddr); f.metricsAddr != "" && err != nil {
@@ -44,6 +42,16 @@ func (f *scanFlags) monitor(names func() resolve.Stats, log *slog.Logger) (*moni
 		m.file = metrics.Keep(f.metricsFile, m.scan, log)
 	}
 	return m, nil
+}
+
+func (f *scanFlags) checkMetricsFile() error {
+	if f.metricsFile == "" {
+		return nil
+	}
+	if err := metrics.CheckFile(f.metricsFile); err != nil {
+		return usagef("--metrics-file %s: %w", clipped(f.metricsFile), err)
+	}
+	return nil
 }
 
 // end shows how the scan ended, and ends the showing.

@@ -77,7 +77,7 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.labelColumn, "label-column", "", "column to keep as label, and to divide the statistics by; named as in --column")
 	flags.Uint64Var(&f.limit, "limit", 0, "only the first N entries (0: all)")
 	flags.Float64Var(&f.sample, "sample", 0, "only this share of the hosts, the same ones in every run (0: all)")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "read the lists, say what would be done or refused, write nothing, and make no network requests")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "read the lists, say what would be done or refused, write nothing, and ask no site; a dataset in an object store is looked at")
 	flags.StringVar(&f.scanID, "scan-id", "", "name of the scan; the same resumes (default: date and fingerprint of the lists and the observer; of a pipe with -o -, date and a random number)")
 	flags.StringVar(&f.vantage, "vantage", "", "where the scan asks from, as in frankfurt-1; scans of two vantages are never added up")
 	flags.StringVar(&f.listID, "list-id", "", "which published list it is, as in tranco-K2XYW; for the record and for citations")
@@ -130,6 +130,9 @@ came now, a row an origin. No network requests are made.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if printOnly {
 				if err := f.check(); err != nil {
+					return err
+				}
+				if err := f.readFiles(); err != nil {
 					return err
 				}
 				return printConfig(a.stdout, c.Flags())
@@ -201,7 +204,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	if err != nil {
 		return err
 	}
-	keep, err := f.archive()
+	keep, err := f.archive(ctx)
 	if err != nil {
 		return err
 	}
@@ -422,7 +425,7 @@ func (f *scanFlags) check() error {
 }
 
 // archive makes what keeps the exchanges of --warc-out, nil without it.
-func (f *scanFlags) archive() (*archive.Archive, error) {
+func (f *scanFlags) archive(ctx context.Context) (*archive.Archive, error) {
 	if f.warcOut == "" {
 		return nil, nil
 	}
@@ -431,10 +434,7 @@ func (f *scanFlags) archive() (*archive.Archive, error) {
 		return nil, err
 	}
 	if f.dryRun {
-		if folder, ok := st.(*store.Dir); ok {
-			return nil, folder.Writable()
-		}
-		return nil, nil
+		return nil, store.Try(ctx, st)
 	}
 	keep := archive.New(st, "bulkscan/"+toolVersion(), 0)
 	f.record = keep.Record

@@ -163,17 +163,10 @@ func (j *Job) openSink(ctx context.Context) error {
 		j.lines = sink.NewJSONLines(j.Stdout, o)
 		return nil
 	}
-	// In a folder this takes no time. In an object store a lock that another process has left takes its while to end.
-	told := make(chan struct{})
-	patience := time.AfterFunc(3*time.Second, func() {
-		defer close(told)
-		j.Log.Info("opening the dataset takes a while: another process may hold the scan's lock, or have been killed with it", "scan", j.scanID, "out", j.Out)
-	})
+	told := j.tellOfLock()
 	var err error
 	j.writer, err = sink.Open(ctx, j.Store, o)
-	if !patience.Stop() {
-		<-told // the line is written before any other
-	}
+	told()
 	if err != nil {
 		return err
 	}
@@ -190,6 +183,21 @@ func (j *Job) openSink(ctx context.Context) error {
 		j.rejects, err = commit.OpenShareRejects(ctx, j.Store, j.scanID, j.Share.Name())
 	}
 	return commit.BrokenOff(j.scanID, err)
+}
+
+// tellOfLock tells after a while why the dataset is not open yet. In a folder this takes no time. In an object store a lock that another
+// process has left takes its while to end. The function ends the telling.
+func (j *Job) tellOfLock() (end func()) {
+	told := make(chan struct{})
+	patience := time.AfterFunc(3*time.Second, func() {
+		defer close(told)
+		j.Log.Info("opening the dataset takes a while: another process may hold the scan's lock, or have been killed with it", "scan", j.scanID, "out", j.Out)
+	})
+	return func() {
+		if !patience.Stop() {
+			<-told // the line is written before any other
+		}
+	}
 }
 
 // run takes the lists through the pipeline, and ends the scan as it deserves.

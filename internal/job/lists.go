@@ -170,10 +170,10 @@ type Counted struct {
 	Auto, Named uint64 // entries without a scheme, and those with one
 
 	ScanID  string
-	Dataset sink.Preview // of the scan in the dataset, where it is a folder
+	Dataset sink.Preview // of the scan in the dataset
 }
 
-// Count reads the lists, and looks at a dataset in a folder: what Run would refuse, it refuses. It makes no network requests.
+// Count reads the lists, and looks at the dataset: what Run would refuse, it refuses. It writes nothing, and asks no site.
 func (j *Job) Count(ctx context.Context) (*Counted, error) {
 	if err := j.openLists(ctx); err != nil {
 		return nil, err
@@ -182,14 +182,8 @@ func (j *Job) Count(ctx context.Context) (*Counted, error) {
 		return nil, err
 	}
 	c := &Counted{ScanID: j.scanID}
-	if folder, ok := j.Store.(*store.Dir); ok {
-		err := folder.Writable()
-		if err == nil {
-			c.Dataset, err = sink.Look(ctx, folder, j.sinkOptions())
-		}
-		if err != nil {
-			return nil, err
-		}
+	if err := j.look(ctx, c); err != nil {
+		return nil, err
 	}
 	for {
 		entry, err := j.reader.Next()
@@ -208,6 +202,19 @@ func (j *Job) Count(ctx context.Context) (*Counted, error) {
 			c.Named++
 		}
 	}
+}
+
+// look finds the scan in the dataset, and what sink.Open would refuse there.
+func (j *Job) look(ctx context.Context, c *Counted) (err error) {
+	if j.Store == nil {
+		return nil
+	}
+	if err := store.Try(ctx, j.Store); err != nil {
+		return err
+	}
+	defer j.tellOfLock()()
+	c.Dataset, err = sink.Look(ctx, j.Store, j.sinkOptions())
+	return err
 }
 
 // called is what the user called a list, or one within it, that was spooled: -.

@@ -455,12 +455,32 @@ func (d *Dir) Lock(ctx context.Context, name string, holder []byte) (Unlocker, e
 		return nil, fmt.Errorf("cannot lock %s: %w", name, err)
 	}
 	lock, err := d.disk.Lock(path, holder)
-	if held, ok := errors.AsType[*HeldError](err); ok {
-		held.Name = name
-		return nil, held
-	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot lock %s: %w", name, err)
+		return nil, named(err, name)
 	}
 	return lock, nil
+}
+
+// Held implements Store.
+func (d *Dir) Held(ctx context.Context, name string) error {
+	path, err := d.path(name)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("cannot lock %s: %w", name, err)
+	}
+	return named(d.disk.Held(path), name)
+}
+
+// named gives the error of a lock the lock's name.
+func named(err error, name string) error {
+	if held, ok := errors.AsType[*HeldError](err); ok {
+		held.Name = name
+		return held
+	}
+	if err != nil {
+		return fmt.Errorf("cannot lock %s: %w", name, err)
+	}
+	return nil
 }

@@ -32,6 +32,8 @@ type Disk interface {
 	// Lock locks the file of that path without waiting and writes holder to it. If the lock is held, the error is a
 	// *HeldError with the file's content.
 	Lock(path string, holder []byte) (Unlocker, error)
+	// Held returns that *HeldError, or nil, and changes nothing.
+	Held(path string) error
 }
 
 // DiskFile is a file of a Disk.
@@ -88,14 +90,8 @@ func (system) Lock(path string, holder []byte) (Unlocker, error) {
 		if err != nil {
 			return nil, err
 		}
-		free, err := tryLock(file)
-		if err != nil {
+		if err := tryLock(file, exclusive); err != nil {
 			return nil, errors.Join(err, file.Close())
-		}
-		if !free {
-			held := &HeldError{}
-			held.Holder, err = io.ReadAll(io.LimitReader(file, MaxHolder))
-			return nil, errors.Join(held, err, file.Close())
 		}
 		// The previous holder may have removed the file between our opening and our locking. A lock on that file
 		// excludes no other process.
@@ -115,6 +111,35 @@ func (system) Lock(path string, holder []byte) (Unlocker, error) {
 			return nil, err
 		}
 	}
+}
+
+// Held takes the lock for a moment together with others that only look. A Lock at that moment finds it held.
+func (system) Held(path string) error {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(tryLock(file, shared), file.Close())
+}
+
+// The ways to take the lock of a file.
+const (
+	exclusive = true
+	shared    = false
+)
+
+// tryLock takes the lock of an open file. The error is a *HeldError if another process holds it.
+func tryLock(file *os.File, alone bool) error {
+	free, err := takeLock(file, alone)
+	if err != nil || free {
+		return err
+	}
+	held := &HeldError{}
+	held.Holder, err = io.ReadAll(io.LimitReader(file, MaxHolder))
+	return errors.Join(held, err)
 }
 
 type dirLock struct {

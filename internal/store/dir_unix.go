@@ -10,10 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock takes the exclusive lock of an open file. It reports false if another process holds it.
-func tryLock(file *os.File) (bool, error) {
+// takeLock takes the lock of an open file. It reports false if another process holds it.
+func takeLock(file *os.File, alone bool) (bool, error) {
+	how := unix.LOCK_SH | unix.LOCK_NB
+	if alone {
+		how = unix.LOCK_EX | unix.LOCK_NB
+	}
 	for {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err := unix.Flock(int(file.Fd()), how)
 		switch {
 		case err == nil:
 			return true, nil

@@ -7,11 +7,15 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// tryLock takes the exclusive lock of an open file. It reports false if another process holds it. Windows locks byte
-// ranges and denies reading them, so the range is far after the text about the holder.
-func tryLock(file *os.File) (bool, error) {
+// takeLock takes the lock of an open file. It reports false if another process holds it. Windows locks byte ranges and
+// denies reading them, so the range is far after the text about the holder.
+func takeLock(file *os.File, alone bool) (bool, error) {
+	how := uint32(windows.LOCKFILE_FAIL_IMMEDIATELY)
+	if alone {
+		how |= windows.LOCKFILE_EXCLUSIVE_LOCK
+	}
 	at := &windows.Overlapped{OffsetHigh: 1 << 20}
-	err := windows.LockFileEx(windows.Handle(file.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, at)
+	err := windows.LockFileEx(windows.Handle(file.Fd()), how, 0, 1, 0, at)
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
 		return false, nil
 	}

@@ -96,6 +96,9 @@ type Store interface {
 	// is a *HeldError. Lock does not wait for a holder to finish. It may wait until it can tell whether the holder is
 	// alive.
 	Lock(ctx context.Context, name string, holder []byte) (Unlocker, error)
+
+	// Held returns the *HeldError with which Lock would fail now, after the same wait, or nil. It writes nothing.
+	Held(ctx context.Context, name string) error
 }
 
 // Unpublished is implemented by Stores whose drafts outlive their process, invisibly.
@@ -186,6 +189,18 @@ func CheckName(name string) error {
 		if len(element) > 200 {
 			return fmt.Errorf("%w: an element longer than 200 bytes in %q", ErrName, name)
 		}
+	}
+	return nil
+}
+
+// Try returns an error if it is certain that nothing can be written to a Store. It writes nothing: of a remote one it learns that
+// it is there, and may be listed.
+func Try(ctx context.Context, s Store) error {
+	if dir, ok := s.(*Dir); ok {
+		return dir.Writable()
+	}
+	for _, err := range s.List(ctx, "") {
+		return err // nil if it has an object
 	}
 	return nil
 }

@@ -150,16 +150,37 @@ func takeLock(ctx context.Context, st store.Store, name, scanID string, holder H
 		return nil, fmt.Errorf("cannot lock scan %s: %w", scanID, err)
 	}
 	lock, err := st.Lock(ctx, name, text)
+	if err != nil {
+		return nil, unlocked(err, scanID)
+	}
+	return lock, nil
+}
+
+// Held returns the *HeldError with which taking the lock of a scan, or of a share of it, would fail now, or nil.
+func Held(ctx context.Context, st store.Store, scanID, share string) error {
+	name := lockName(scanID)
+	if share != "" {
+		name = shareLockName(scanID, share)
+	}
+	err := unlocked(st.Held(ctx, name), scanID)
+	if held, ok := errors.AsType[*HeldError](err); ok {
+		held.Share = share
+	}
+	return err
+}
+
+// unlocked is the error of a lock that cannot be taken; nil stays nil.
+func unlocked(err error, scanID string) error {
 	if held, ok := errors.AsType[*store.HeldError](err); ok {
 		e := &HeldError{ScanID: scanID}
 		// The holder may not have written the text yet. Then it cannot be read and the error names no process.
 		_ = json.Unmarshal(held.Holder, &e.Holder)
-		return nil, e
+		return e
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot lock scan %s: %w", scanID, err)
+		return fmt.Errorf("cannot lock scan %s: %w", scanID, err)
 	}
-	return lock, nil
+	return nil
 }
 
 // Remedied adds the remedy to an error about a damaged record or file.

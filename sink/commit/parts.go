@@ -128,35 +128,20 @@ func PartFiles(ctx context.Context, st store.Store, scanID, date, only string) (
 // files of current commits are missing or have another size, ClearParts deletes only drafts and returns the names of
 // these files, sorted: the replaced files may be the only copy left.
 func ClearParts(ctx context.Context, st store.Store, scanID, date string, past *History, shards []string) (damaged []string, err error) {
-	committed := map[string]int64{}
-	for i := range past.Current {
-		for _, f := range past.Current[i].Files {
-			committed[f.Name] = f.Bytes
-		}
-	}
 	stale := past.Stale()
 	if err := SweepParts(ctx, st, scanID, date, past.shard); err != nil {
 		return nil, err
 	}
-	files, err := PartFiles(ctx, st, scanID, date, past.shard)
-	if err != nil {
-		return nil, err
+	damaged, further, err := heldAgainst(ctx, st, scanID, date, past)
+	if err != nil || len(damaged) > 0 {
+		return damaged, err
 	}
 	var dead []string
-	for _, entry := range files {
-		if size, ok := committed[entry.Name]; ok {
-			if size == entry.Size {
-				delete(committed, entry.Name)
-			}
-			continue
-		}
-		shard, n, _ := ShardOf(scanID, path.Base(entry.Name))
+	for _, name := range further {
+		shard, n, _ := ShardOf(scanID, path.Base(name))
 		if slices.Contains(shards, shard) || stale[Key{shard, n}] {
-			dead = append(dead, entry.Name)
+			dead = append(dead, name)
 		}
-	}
-	if len(committed) > 0 {
-		return slices.Sorted(maps.Keys(committed)), nil
 	}
 	for i := range past.Replaced {
 		dead = append(dead, past.Replaced[i].Name())
@@ -174,6 +159,36 @@ func ClearParts(ctx context.Context, st store.Store, scanID, date string, past *
 		}
 	}
 	return nil, nil
+}
+
+// DamagedFiles returns the names of files of current commits that are missing or have another size, sorted. It changes nothing.
+func DamagedFiles(ctx context.Context, st store.Store, scanID, date string, past *History) ([]string, error) {
+	damaged, _, err := heldAgainst(ctx, st, scanID, date, past)
+	return damaged, err
+}
+
+// heldAgainst compares the files of a scan's parts with its current commits: damaged as DamagedFiles says, further are the files
+// that no current commit names.
+func heldAgainst(ctx context.Context, st store.Store, scanID, date string, past *History) (damaged, further []string, err error) {
+	committed := map[string]int64{}
+	for i := range past.Current {
+		for _, f := range past.Current[i].Files {
+			committed[f.Name] = f.Bytes
+		}
+	}
+	files, err := PartFiles(ctx, st, scanID, date, past.shard)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, entry := range files {
+		switch size, ok := committed[entry.Name]; {
+		case !ok:
+			further = append(further, entry.Name)
+		case size == entry.Size:
+			delete(committed, entry.Name)
+		}
+	}
+	return slices.Sorted(maps.Keys(committed)), further, nil
 }
 
 // ErrClosed is what reading a closed scan returns.

@@ -134,6 +134,21 @@ func (s *Store) Lock(ctx context.Context, name string, holder []byte) (store.Unl
 	return l, nil
 }
 
+// Held implements store.Store.
+func (s *Store) Held(ctx context.Context, name string) error {
+	key, err := s.key(name)
+	if err == nil {
+		_, err = (&lease{s: s, name: name, key: key}).watch(ctx)
+	}
+	if held, ok := errors.AsType[*store.HeldError](err); ok {
+		return held
+	}
+	if missing(err) {
+		return nil
+	}
+	return s.explain("lock", name, err)
+}
+
 // take acquires the lock or returns a *HeldError.
 func (l *lease) take(ctx context.Context) error {
 	for r := l.s.newRetries(); ; {

@@ -398,6 +398,16 @@ func (d *Disk) Lock(path string, holder []byte) (store.Unlocker, error) {
 	return &diskLock{d, path, false}, nil
 }
 
+// Held implements store.Disk.
+func (d *Disk) Held(path string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if by, taken := d.locks[path]; taken {
+		return &store.HeldError{Holder: by}
+	}
+	return nil
+}
+
 type diskLock struct {
 	d    *Disk
 	path string

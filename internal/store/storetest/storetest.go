@@ -410,6 +410,7 @@ func testContext(t *testing.T, open func() store.Store) {
 	wantError(t, err, context.Canceled)
 	_, err = s.Lock(over, "lock", nil)
 	wantError(t, err, context.Canceled)
+	wantError(t, s.Held(over, "lock"), context.Canceled)
 	for _, err := range s.List(over, "") {
 		wantError(t, err, context.Canceled)
 	}
@@ -427,13 +428,18 @@ func testLock(t *testing.T, open func() store.Store) {
 		if !errors.As(err, &e) || string(e.Holder) != "me" || e.Name != "_scans/x/lock" {
 			t.Fatalf("the second Lock: %v", err)
 		}
+		if err := second.Held(background, "_scans/x/lock"); !errors.As(err, &e) || string(e.Holder) != "me" || e.Name != "_scans/x/lock" {
+			t.Fatalf("Held: %v", err)
+		}
 	}
+	must(t, other.Held(background, "_scans/y/lock"))
 	another, err := other.Lock(background, "_scans/y/lock", nil)
 	must(t, err)
 	must(t, another.Unlock())
 	wantNames(t, s, "")
 	must(t, held.Unlock())
 	must(t, held.Unlock())
+	must(t, other.Held(background, "_scans/x/lock"))
 	held, err = other.Lock(background, "_scans/x/lock", []byte("you"))
 	must(t, err)
 	must(t, held.Unlock())
