@@ -1,17 +1,13 @@
 package main
 
 import (
-	"archive/zip"
-	"bytes"
-	"errors"
-	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
-
-	"github.com/bulkscan/bulkscan/internal/simweb"
 )
 
 // documents are the pages for users: those of docs and of the top level.
@@ -41,68 +37,132 @@ var (
 	shellWords = regexp.MustCompile(`'[^']*'|"[^"]*"|[^\s'"]+`)
 )
 
-// commandsOf finds the command lines of a page that call bulkscan: in its blocks, and shorter ones in the text.
+// commandsOf finds the commands of a page: those of its shell blocks and indented lines, and those between quotes in the text.
 func commandsOf(page string) (blocks, phrases [][]string) {
-	calls := func(line string) (all [][]string) {
-		line, _, _ = strings.Cut(" "+line, " #")
-		for _, part := range regexp.MustCompile(` (?:\||&&|;|<|>|2>) |; |[<>]\(|\)$`).Split(line, -1) {
-			words := shellWords.FindAllString(part, -1)
-			for len(words) > 0 && (words[0] == "$" || words[0] == "sudo" || words[0] == "time" || regexp.MustCompile(`^[A-Z0-9_]+=`).MatchString(words[0])) {
-				words = words[1:]
-			}
-			if len(words) > 0 && (words[0] == "bulkscan" || words[0] == "bin/bulkscan") {
-				for i := range words {
-					words[i] = strings.Trim(words[i], `'"`)
-				}
-				all = append(all, words[1:])
-			}
-		}
-		return all
-	}
 	text := page
 	var shell []string
 	for _, block := range fenced.FindAllStringSubmatch(page, -1) {
 		text = strings.Replace(text, block[0], "", 1)
-		if kind := block[1]; kind == "" || kind == "sh" || kind == "bash" || kind == "console" {
-			shell = append(shell, strings.Split(strings.ReplaceAll(block[2], "\\\n", " "), "\n")...)
+		for line := range strings.SplitSeq(strings.ReplaceAll(block[2], "\\\n", " "), "\n") {
+			if block[1] == "sh" || block[1] == "console" && strings.HasPrefix(strings.TrimSpace(line), "$ ") {
+				shell = append(shell, line)
+			}
 		}
 	}
 	for _, line := range append(shell, indented.FindAllString(text, -1)...) {
-		blocks = append(blocks, calls(line)...)
+		blocks = append(blocks, commandsIn(line)...)
 	}
 	for _, phrase := range inline.FindAllStringSubmatch(text, -1) {
-		phrases = append(phrases, calls(phrase[1])...)
+		phrases = append(phrases, commandsIn(phrase[1])...)
 	}
 	return blocks, phrases
 }
 
-// Every command line of the documents has a command, flags, values and arguments that there are.
-func TestDocumentedCommands(t *testing.T) {
-	n := 0
-	for name, page := range documents(t) {
-		if strings.HasSuffix(name, "docs/inputs.md") { // TestInputsPage runs it
+// commandsIn are the words of each command of a line.
+func commandsIn(line string) (all [][]string) {
+	line, _, _ = strings.Cut(" "+line, " #")
+	line = regexp.MustCompile(` 2?[<>] ("[^"]*"|\S+)`).ReplaceAllString(line, "")
+	for _, part := range regexp.MustCompile(` (?:\||&&|;) |; |[<>]\(|\)$`).Split(line, -1) {
+		words := shellWords.FindAllString(part, -1)
+		for len(words) > 0 && (words[0] == "$" || words[0] == "sudo" || words[0] == "time" || regexp.MustCompile(`^[A-Z0-9_]+=`).MatchString(words[0])) {
+			words = words[1:]
+		}
+		if len(words) == 0 {
 			continue
 		}
+		for i := range words {
+			words[i] = strings.Trim(words[i], `'"`)
+		}
+		if image := slices.Index(words, "bulkscan"); words[0] == "docker" && image > 0 && words[1] == "run" {
+			all = append(all, append([]string{elsewhere}, words[image+1:]...))
+		}
+		if wrap := slices.Index(words, "--wrap"); words[0] == "sbatch" && wrap > 0 {
+			all = append(all, append([]string{elsewhere}, strings.Fields(words[wrap+1])[1:]...))
+		}
+		if words[0] == "bin/bulkscan" {
+			words[0] = "bulkscan"
+		}
+		all = append(all, words)
+	}
+	return all
+}
+
+// elsewhere stands for a bulkscan that another program starts: that of an image, or on a node of a cluster.
+const elsewhere = "bulkscan elsewhere"
+
+// notRun are the programs of the documents that tests do not run, and why.
+var notRun = map[string]string{
+	"aws":       "it needs an account",
+	"cd":        "it is the shell's, as are the next ones",
+	"export":    "",
+	"cmp":       "it needs a release, as do the next ones",
+	"cp":        "",
+	"install":   "",
+	"mkdir":     "",
+	"sha256sum": "",
+	"tar":       "",
+	"tee":       "",
+	"curl":      "it needs the network, as do the next ones",
+	"git":       "",
+	"go":        "",
+	"docker":    "it needs an engine",
+	elsewhere:   "it needs what starts it; its arguments are parsed",
+	"duckdb":    "internal/integration runs the SQL of the documents",
+	"kubectl":   "it needs a cluster",
+	"make":      "CI runs its targets",
+	"man":       "it opens a pager",
+	"sbatch":    "it needs Slurm: TestSlurm runs the script",
+}
+
+// Every command of the documents is one that there is: bulkscan's have flags, values and arguments that it takes, make's are targets,
+// and others are of programs that are known not to be run.
+func TestDocumentedCommands(t *testing.T) {
+	n, targets := 0, makeTargets(t)
+	bash, _ := exec.LookPath("bash") // without it the shell's syntax is not checked
+	for name, page := range documents(t) {
 		blocks, phrases := commandsOf(page)
 		for _, words := range blocks {
-			n++
-			root := (&app{}).root()
-			c, rest, err := root.Find(words)
-			if err == nil {
-				err = c.ParseFlags(rest)
+			_, known := notRun[words[0]]
+			switch {
+			case words[0] == "bulkscan" && strings.HasSuffix(name, "docs/inputs.md"): // TestInputsPage runs it
+			case words[0] == "bulkscan" || words[0] == elsewhere:
+				n++
+				if err := parsed(words[1:]); err != nil && !strings.Contains(strings.Join(words, " "), "…") {
+					t.Errorf("%s: %s: %v", name, strings.Join(words, " "), err)
+				}
+			case words[0] == "make" && !targets[words[1]]:
+				t.Errorf("%s: make %s: no such target", name, words[1])
+			case known:
+				n++
 			}
-			if err == nil {
-				err = c.ValidateArgs(c.Flags().Args())
+		}
+		for _, block := range fenced.FindAllStringSubmatch(page, -1) {
+			if block[1] != "sh" {
+				if block[1] == "" && regexp.MustCompile(`(?m)^ *(\$ )?bulkscan `).MatchString(block[2]) {
+					t.Errorf("%s: a block of commands is not marked as sh or console:\n%s", name, block[2])
+				}
+				continue
 			}
-			if err == nil {
-				err = checkChoices(c.Flags())
+			for _, words := range commandsIn(strings.ReplaceAll(strings.ReplaceAll(block[2], "\\\n", " "), "\n", " ; ")) {
+				if _, known := notRun[words[0]]; !known && words[0] != "bulkscan" {
+					t.Errorf("%s: no test runs %s, and notRun does not say why", name, words[0])
+				}
 			}
-			if err != nil && !strings.Contains(strings.Join(words, " "), "…") {
-				t.Errorf("%s: bulkscan %s: %v", name, strings.Join(words, " "), err)
+			if bash == "" {
+				continue
+			}
+			check := exec.Command(bash, "-n")
+			check.Stdin = strings.NewReader(block[2])
+			if said, err := check.CombinedOutput(); err != nil {
+				t.Errorf("%s: no shell reads\n%s%s", name, block[2], said)
 			}
 		}
 		for _, words := range phrases {
+			if words[0] != "bulkscan" {
+				continue
+			}
 			n++
+			words = words[1:]
 			c, rest, err := (&app{}).root().Find(words)
 			if err != nil || len(words) > 0 && words[0] != "COMMAND" && !strings.HasPrefix(words[0], "-") && !c.HasParent() {
 				t.Errorf("%s: bulkscan %s: no such command", name, strings.Join(words, " "))
@@ -119,8 +179,37 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 	}
 	if n < 100 {
-		t.Errorf("only %d command lines were found", n)
+		t.Errorf("only %d commands were found", n)
 	}
+}
+
+// parsed reports what bulkscan would refuse of a command line before it does anything.
+func parsed(words []string) error {
+	c, rest, err := (&app{}).root().Find(words)
+	if err == nil {
+		err = c.ParseFlags(rest)
+	}
+	if err == nil {
+		err = c.ValidateArgs(c.Flags().Args())
+	}
+	if err == nil {
+		err = checkChoices(c.Flags())
+	}
+	return err
+}
+
+// makeTargets are the targets of the Makefile.
+func makeTargets(t *testing.T) map[string]bool {
+	t.Helper()
+	text, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := map[string]bool{}
+	for _, target := range regexp.MustCompile(`(?m)^([.a-z][\w./-]*):`).FindAllStringSubmatch(string(text), -1) {
+		targets[target[1]] = true
+	}
+	return targets
 }
 
 var (
@@ -169,63 +258,4 @@ func TestLinks(t *testing.T) {
 	if n < 100 {
 		t.Errorf("only %d links were found", n)
 	}
-}
-
-// What the README and the page about a first survey show can be typed in this order: with a web that has the sites of their lists.
-func TestShownCommands(t *testing.T) {
-	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 1, Only: []string{"ok", "not-found"}, Addresses: 4, Bodies: 64})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer web.Close()
-	pages := documents(t)
-	for _, name := range []string{"../../docs/first-survey.md", "../../README.md"} {
-		folder := t.TempDir()
-		t.Chdir(folder)
-		hosts := "example.com\nh1.ok.zoo.test\nh2.ok.zoo.test\nh3.not-found.zoo.test\n"
-		packed := zippedList(t, "list.csv", "1,"+strings.ReplaceAll(strings.TrimSpace(hosts), "\n", "\n2,")+"\n")
-		for file, text := range map[string]string{
-			"top-1m.csv.zip": packed, "tranco.csv.zip": packed, "hosts.txt": hosts, "robots.txt": "User-agent: *\nDisallow: /private\n", "ca.pem": string(web.CAPEM()),
-			"nightly.toml": "[nightly]\nlist = \"hosts.txt\"\n[scan]\nout = \"nights\"\n",
-		} {
-			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for variable, value := range map[string]string{
-			"RESOLVER": web.DNSAddr().String(), "CONNECT_TO": strings.Join(web.ConnectTo(), " "), "CA_FILE": "ca.pem", "ALLOW_PRIVATE": "true",
-			"HOST_RATE": "0", "IP_RATE": "0", "RETRIES": "0", "PROGRESS": "none",
-		} {
-			t.Setenv("BULKSCAN_"+variable, value)
-		}
-		blocks, _ := commandsOf(pages[name])
-		for _, words := range blocks {
-			line := strings.Join(words, " ")
-			want := 0
-			switch {
-			case words[0] == "demo", strings.Contains(line, "CC-MAIN"): // half a minute; and captures that are not here
-				continue
-			case words[0] == "test":
-				want = exitThreshold // it is disallowed
-			}
-			if stdout, stderr := said(t, want, words...); stdout+stderr == "" && words[0] != "report" && words[0] != "compact" {
-				t.Errorf("%s: %s prints nothing", name, line)
-			}
-		}
-	}
-}
-
-// zippedList packs a list.
-func zippedList(t *testing.T, name, text string) string {
-	t.Helper()
-	var packed bytes.Buffer
-	z := zip.NewWriter(&packed)
-	w, err := z.Create(name)
-	if err == nil {
-		_, err = io.WriteString(w, text)
-	}
-	if err = errors.Join(err, z.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return packed.String()
 }

@@ -64,7 +64,7 @@ const opening = `# Metrics
 
 **By HTTP**, for Prometheus:
 
-` + "`" + `` + "`" + `` + "`" + `
+` + "`" + `` + "`" + `` + "`" + `sh
 bulkscan scan list.csv -o out --metrics-addr 127.0.0.1:9464
 curl http://127.0.0.1:9464/metrics
 ` + "`" + `` + "`" + `` + "`" + `
@@ -75,7 +75,7 @@ scan. It adds metrics of the Go runtime and the process.
 
 **By file**, for the textfile collector of node_exporter:
 
-` + "`" + `` + "`" + `` + "`" + `
+` + "`" + `` + "`" + `` + "`" + `sh
 bulkscan scan list.csv -o out --metrics-file /var/lib/node_exporter/textfile/bulkscan.prom
 ` + "`" + `` + "`" + `` + "`" + `
 
