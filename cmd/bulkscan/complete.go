@@ -48,7 +48,7 @@ func addCompletion(c *cobra.Command) {
 			if len(args) > 0 {
 				return nil
 			}
-			return commandNames(c.Root())
+			return slices.DeleteFunc(commandNames(c.Root()), func(name string) bool { return name == "help" }) // it has no page
 		})
 	case "diff":
 		c.ValidArgsFunction = inFolder(offered["date"])

@@ -85,9 +85,13 @@ func TestCompletion(t *testing.T) {
 	f("CCBot,GPTBot", "test", "--agent", "CCBot,gptb")
 	f("OpenAI", "tokens", "--operator", "opena")
 	f("scan schema", "man", "sc")
+	f("history", "man", "h")
 	f("", "man", "scan", "sc")
 	f("sites", "schema", "si")
 	f("", "verify", "out", "")
+	if got, _ := said(t, 0, "__complete", "h"); strings.Count(got, "help\t") != 1 {
+		t.Errorf("commands that begin with h: offered %q", got)
+	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		if got, _ := said(t, 0, "completion", shell); !strings.Contains(got, "__complete") {
 			t.Errorf("the script for %s does not ask the program", shell)

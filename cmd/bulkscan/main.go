@@ -153,7 +153,9 @@ and writes the answers as Parquet.
 		a.checkCommand(), a.testCommand(), a.tokensCommand(),
 		a.summaryCommand(), a.diffCommand(), a.reportCommand(), a.historyCommand(),
 		a.statsCommand(), a.verifyCommand(), a.compactCommand(), a.reauditCommand(),
-		a.schemaCommand(), a.versionCommand(), a.manCommand(), a.helpCommand())
+		a.schemaCommand(), a.versionCommand(), a.manCommand())
+	root.SetHelpCommand(a.helpCommand())
+	root.InitDefaultHelpCmd()                   // else it is added when it is called
 	root.InitDefaultCompletionCmd("completion") // else it is added when it is called
 	for _, c := range root.Commands() {
 		addCompletion(c)

@@ -11,17 +11,19 @@ begun=$SECONDS
 done_() { echo "packages: $1: ok, $((SECONDS - begun)) s"; begun=$SECONDS; }
 skipped() { echo "SKIPPED: $1"; }
 
+diff <(bin/bulkscan __complete man '' 2>/dev/null | sed -n 's/^[a-z]*$/bulkscan-&.1/p') <(ls bin/share/man/man1 | grep -v '^bulkscan.1$')
 if command -v mandoc >/dev/null; then
   mandoc -T lint bin/share/man/man1/*.1
-  done_ "$(ls bin/share/man/man1 | wc -l) manual pages"
+  done_ "$(ls bin/share/man/man1 | wc -l) manual pages, one a command"
 else
   skipped "whether manual pages are well-formed (mandoc is not on the PATH)"
 fi
 for shell in bash zsh fish; do
   file=bin/share/completions/bulkscan.$shell
   [[ $shell != zsh ]] || file=bin/share/completions/_bulkscan
-  if command -v "$shell" >/dev/null; then "$shell" -n "$file"; else skipped "whether $shell reads its completions ($shell is not on the PATH)"; fi
+  if command -v "$shell" >/dev/null; then "$shell" -n "$file"; else skipped "whether $shell reads its completions, and completes (it is not on the PATH)"; fi
 done
+[[ -e /usr/share/bash-completion/bash_completion ]] || skipped "whether bash completes (apt-get install bash-completion)"
 
 .bin/actionlint
 node internal/integration/packages/check.mjs

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/hostiletest"
+	"github.com/bulkscan/bulkscan/internal/simweb"
+)
+
+// bashCompletion is what the script for bash needs: the functions of the package bash-completion.
+const bashCompletion = "/usr/share/bash-completion/bash_completion"
+
+// shells are those whose completion is tried, with the place of the script that docs/install.md gives it, and how they are started:
+// without a person's settings, and with $ready as the prompt.
+var shells = []struct {
+	name, script, needs string
+	args                []string
+}{
+	{"bash", "completions/bulkscan.bash", bashCompletion, []string{"--norc", "--noprofile", "-i"}},
+	{"zsh", "completions/_bulkscan", "", []string{"-f", "-i"}},
+	{"fish", ".config/fish/completions/bulkscan.fish", "", []string{"-i"}},
+}
+
+// begins are the lines that make a shell complete.
+var begins = map[string]string{
+	"bash": "source " + bashCompletion + "; source completions/bulkscan.bash; PS1='re''ady> '",
+	"zsh":  "fpath=($HOME/completions $fpath); autoload -U compinit; compinit -u -D; PS1='re''ady> '",
+	"fish": "function fish_prompt; echo -n 're''ady> '; end",
+}
+
+// TestCompletionInShells types the beginnings of commands into real shells, and TAB. Instead of the program the shell then starts
+// one that writes down its arguments; what to offer it asks the real one.
+func TestCompletionInShells(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make long starts shells")
+	}
+	t.Parallel()
+	w := newWorld(t, 2, simweb.Config{Only: []string{"ok"}})
+	for _, shell := range shells {
+		t.Run(shell.name, func(t *testing.T) {
+			program, err := exec.LookPath(shell.name)
+			if err == nil && shell.needs != "" {
+				_, err = os.Stat(shell.needs)
+			}
+			if err != nil {
+				t.Skipf("SKIPPED: whether %s completes: %v", shell.name, err)
+			}
+			home := t.TempDir()
+			if text, err := exec.Command("bulkscan", w.arguments(t, filepath.Join(home, "out"), w.web.ConnectTo(), "--scan-id", "only-one")...).CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, text)
+			}
+			real, err := exec.LookPath("bulkscan")
+			if err != nil {
+				t.Fatal(err)
+			}
+			script, _ := said(t, 0, "completion", shell.name)
+			writeFile(t, filepath.Join(home, shell.script), script)
+			writeFile(t, filepath.Join(home, "bin/bulkscan"), "#!/bin/sh\ncase $1 in __complete*) exec "+real+" \"$@\" ;; esac\necho \"$*\" >>\"$HOME/typed\"\n")
+
+			master, terminal := hostiletest.Terminal(t, 100)
+			screen := hostiletest.Watch(master)
+			c := exec.Command(program, shell.args...)
+			c.Dir, c.Stdin, c.Stdout, c.Stderr = home, terminal, terminal, terminal
+			c.Env = []string{"HOME=" + home, "PATH=" + filepath.Join(home, "bin") + ":/usr/bin:/bin", "TERM=xterm", "LC_ALL=C.UTF-8"}
+			c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				_ = c.Process.Kill()
+				_ = c.Wait()
+			})
+			enter := func(text string) {
+				if _, err := master.WriteString(text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			enter(begins[shell.name] + "\n")
+			screen.Await(t, "prompt", func(line string) bool { return strings.Contains(line, "ready> ") })
+			for _, typed := range []struct{ begun, want string }{
+				{"sche\t", "schema"},
+				{"scan --format js\t", "scan --format jsonl"},
+				{"tokens --operator Open\t", "tokens --operator OpenAI"},
+				{"summary ou\t --definition dp\t", "summary out --definition dpi_all"},
+				{"summary out --scan-id on\t", "summary out --scan-id only-one"},
+			} {
+				if err := os.Remove(filepath.Join(home, "typed")); err != nil && !os.IsNotExist(err) {
+					t.Fatal(err)
+				}
+				enter("bulkscan " + typed.begun + "\n")
+				if got := awaitLine(t, filepath.Join(home, "typed"), screen); strings.Replace(got, "out/", "out", 1) != typed.want {
+					t.Errorf("%q becomes %q, want %q", typed.begun, got, typed.want)
+				}
+			}
+			enter("bulkscan sc\t\t")
+			screen.Await(t, "offer", func(line string) bool { return strings.Contains(line, "Describe every table") })
+		})
+	}
+}
+
+// awaitLine waits for a file to have a line.
+func awaitLine(t *testing.T, name string, screen *hostiletest.Screen) string {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if text, err := os.ReadFile(name); err == nil && strings.HasSuffix(string(text), "\n") {
+			return strings.TrimSpace(string(text))
+		}
+	}
+	t.Fatalf("nothing was started:\n%q", screen.Text())
+	return ""
+}
+
+func writeFile(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
