@@ -159,6 +159,7 @@ gallery: build internal/integration/browser/node_modules ## make the pictures of
 		node ../../internal/integration/browser/terminal.mjs 'bulkscan check robots.txt' 36 > check.svg
 
 .PHONY: packages
+packages: export LDFLAGS := $(LDFLAGS)
 packages: share internal/integration/packages/node_modules .bin/actionlint .bin/cyclonedx-gomod ## check what is given away: platforms, same bytes twice, man pages, the image's claims, workflows (PLATFORMS=os/arch …)
 	internal/integration/packages/check.sh
 
