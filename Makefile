@@ -96,7 +96,7 @@ generated: ## fail if a generated document is out of date
 	fi
 
 .PHONY: integration
-integration: build internal/integration/duckdb/node_modules internal/integration/readers/node_modules internal/integration/warcio/node_modules .bin/versitygw ## scan the simulated web, also killed, read datasets and archive with DuckDB, Polars, hyparquet and warcio; try the experiments of bench, small
+integration: build internal/integration/duckdb/node_modules internal/integration/readers/node_modules internal/integration/warcio/node_modules .bin/versitygw ## scan the simulated web, also killed, read datasets and archive with DuckDB, Polars, hyparquet, warcio and Python; try the experiments of bench, small
 	go -C bench test -count 1 -parallel 4 ./...
 	go -C deploy/kubernetes test -count 1 ./...
 	@dir=$$(mktemp -d); killed=$$(mktemp -d); kept=$$(mktemp -d); trap 'rm -rf "$$dir" "$$killed" "$$kept"' EXIT; \
@@ -104,6 +104,9 @@ integration: build internal/integration/duckdb/node_modules internal/integration
 	node internal/integration/warcio/check.mjs "$$kept" 1500; \
 	bin/bulkscan scan --format warc "$$kept"/*.warc.gz -o "$$kept/again" --scan-id again --progress none; \
 	bin/bulkscan verify "$$kept/again"; \
+	$(MAKE) --no-print-directory .bin/python/installed 2>"$$kept/pip" || echo "SKIPPED: Python's packages in the versions of internal/integration/python ($$(grep -m1 ERROR "$$kept/pip" || tail -n1 "$$kept/pip"))"; \
+	ln -s "$$dir" "$$kept/OUT"; \
+	if command -v python3 >/dev/null; then PYTHONPATH="$$PWD/.bin/python" python3 internal/integration/python/check.py "$$kept"; else echo "SKIPPED: the Python of the documents (python3 is not on the PATH)"; fi; \
 	bin/bulkscan scan --format warc "$$kept"/*.warc.gz -o - --scan-id again --progress none > "$$kept/lines.jsonl"; \
 	bin/bulkscan schema --json > "$$kept/schema.json"; \
 	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$kept/again" --lines "$$kept/lines.jsonl"; \
@@ -130,6 +133,11 @@ integration: build internal/integration/duckdb/node_modules internal/integration
 	bin/bulkscan verify "$$killed/out"
 	BULKSCAN_TEST_S3=required BULKSCAN_TEST_DUCKDB=required go test -count 1 -run '^TestViewsOnS3$$' ./cmd/bulkscan
 	BULKSCAN_TEST_DUCKDB=required go test -count 1 ./internal/integration/queries
+
+# The documents' Python needs packages. Where pip cannot install them, those of the machine are taken, and what it lacks is SKIPPED.
+.bin/python/installed: internal/integration/python/requirements.txt
+	@rm -rf $(@D); timeout 90 python3 -m pip install --quiet --disable-pip-version-check --retries 0 --timeout 5 --target $(@D) -r $<
+	@touch $@
 
 # Without DATASET, the reports are those of the demo, of an empty list, of a hostile web and of half a year.
 .PHONY: browser

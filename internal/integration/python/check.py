@@ -1,0 +1,69 @@
+"""Runs every block of Python of the documents, in a folder that has the dataset OUT: check.py FOLDER, in the root of the project.
+
+A block whose packages are not here is compiled and SKIPPED, by its name. One that raises an error fails the check.
+"""
+
+import ast
+import contextlib
+import glob
+import importlib.util
+import io
+import os
+import re
+import sys
+import traceback
+
+# The documents' date, and their scan, are those of no demo.
+(partition,) = os.listdir(os.path.join(sys.argv[1], "OUT", "sites"))
+instead = {"2026-11-21": partition.removeprefix("scan_date="), '"ID"': '"demo"'}
+
+
+def blocks():
+    """Yields the place and the text of each block."""
+    for name in sorted(glob.glob("*.md") + glob.glob("docs/**/*.md", recursive=True)):
+        with open(name, encoding="utf-8") as file:
+            page = file.read()
+        for block in re.finditer(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+            yield f"{name}:{page.count(chr(10), 0, block.start(1)) + 1}", block[1]
+
+
+# What those packages need for what the documents ask of them.
+needs = {"pandas": ["matplotlib", "pyarrow"], "duckdb": ["pandas", "polars", "pyarrow"]}
+
+
+def missing(tree):
+    """Names the packages that a block needs and that are not here."""
+    wanted = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            wanted.update(alias.name.split(".")[0] for alias in node.names)
+    for package in list(wanted):
+        wanted.update(needs.get(package, []))
+    return sorted(package for package in wanted if importlib.util.find_spec(package) is None)
+
+
+os.environ["MPLBACKEND"] = "agg"
+found, ran, failed = 0, 0, 0
+todo = list(blocks())
+os.chdir(sys.argv[1])
+for place, text in todo:
+    found += 1
+    for word, other in instead.items():
+        text = text.replace(word, other)
+    tree = ast.parse(text, place)
+    if lacking := missing(tree):
+        print(f"SKIPPED: the Python of {place} needs {', '.join(lacking)}")
+        continue
+    ran += 1
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said):
+            exec(compile(tree, place, "exec"), {"__name__": place})
+    except Exception:
+        failed += 1
+        print(f"{place} fails:\n{text}\n{said.getvalue()}{traceback.format_exc()}")
+if found < 5:
+    failed += 1
+    print(f"only {found} blocks of Python were found")
+print(f"python: {ran} of {found} blocks were run, {failed} failed")
+sys.exit(failed > 0)
