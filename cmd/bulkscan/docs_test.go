@@ -92,19 +92,19 @@ const elsewhere = "bulkscan elsewhere"
 
 // notRun are the programs of the documents that tests do not run, and why.
 var notRun = map[string]string{
+	"cd":        ofShell,
+	"export":    ofShell,
+	"cmp":       ofRelease,
+	"cp":        ofRelease,
+	"install":   ofRelease,
+	"mkdir":     ofRelease,
+	"sha256sum": ofRelease,
+	"tar":       ofRelease,
+	"tee":       ofRelease,
+	"curl":      ofNetwork,
+	"git":       ofNetwork,
+	"go":        ofNetwork,
 	"aws":       "it needs an account",
-	"cd":        "it is the shell's, as are the next ones",
-	"export":    "",
-	"cmp":       "it needs a release, as do the next ones",
-	"cp":        "",
-	"install":   "",
-	"mkdir":     "",
-	"sha256sum": "",
-	"tar":       "",
-	"tee":       "",
-	"curl":      "it needs the network, as do the next ones",
-	"git":       "",
-	"go":        "",
 	"docker":    "it needs an engine",
 	elsewhere:   "it needs what starts it; its arguments are parsed",
 	"duckdb":    "internal/integration runs the SQL of the documents",
@@ -113,6 +113,12 @@ var notRun = map[string]string{
 	"man":       "it opens a pager",
 	"sbatch":    "it needs Slurm: TestSlurm runs the script",
 }
+
+const (
+	ofShell   = "it is the shell's"
+	ofRelease = "it unpacks or installs a release"
+	ofNetwork = "it needs the network"
+)
 
 // Every command of the documents is one that there is: bulkscan's have flags, values and arguments that it takes, make's are targets,
 // and others are of programs that are known not to be run.

@@ -151,7 +151,7 @@ func takeLock(ctx context.Context, st store.Store, name, scanID string, holder H
 	}
 	lock, err := st.Lock(ctx, name, text)
 	if err != nil {
-		return nil, unlocked(err, scanID)
+		return nil, lockError(err, scanID)
 	}
 	return lock, nil
 }
@@ -162,15 +162,15 @@ func Held(ctx context.Context, st store.Store, scanID, share string) error {
 	if share != "" {
 		name = shareLockName(scanID, share)
 	}
-	err := unlocked(st.Held(ctx, name), scanID)
+	err := lockError(st.Held(ctx, name), scanID)
 	if held, ok := errors.AsType[*HeldError](err); ok {
 		held.Share = share
 	}
 	return err
 }
 
-// unlocked is the error of a lock that cannot be taken; nil stays nil.
-func unlocked(err error, scanID string) error {
+// lockError is the error of a lock that cannot be taken; nil stays nil.
+func lockError(err error, scanID string) error {
 	if held, ok := errors.AsType[*store.HeldError](err); ok {
 		e := &HeldError{ScanID: scanID}
 		// The holder may not have written the text yet. Then it cannot be read and the error names no process.
