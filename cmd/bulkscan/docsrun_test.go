@@ -113,6 +113,7 @@ func givenFiles(t *testing.T, web *simweb.Web) (folder string) {
 		"robots.txt":   "User-agent: *\nDisallow: /private\nDisallow: /img\n",
 		"nightly.toml": "[nightly]\nlist = \"hosts.txt\"\n[scan]\nout = \"nights\"\n",
 		"FILE":         "name\nMyBot\n",
+		"rates.txt":    "192.0.2.0/24 100\n",
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
