@@ -16,22 +16,25 @@ import (
 // bashCompletion is what the script for bash needs: the functions of the package bash-completion.
 const bashCompletion = "/usr/share/bash-completion/bash_completion"
 
-// shells are those whose completion is tried, with the place of the script that docs/install.md gives it, and how they are started:
-// without a person's settings, and with $ready as the prompt.
+// shells are those whose completion is tried: where docs/install.md puts the script, the file that is needed beside it, how the shell is
+// started without a person's settings, and the line that makes it complete and prompt by "ready> ".
 var shells = []struct {
 	name, script, needs string
 	args                []string
+	begin               string
 }{
-	{"bash", "completions/bulkscan.bash", bashCompletion, []string{"--norc", "--noprofile", "-i"}},
-	{"zsh", "completions/_bulkscan", "", []string{"-f", "-i"}},
-	{"fish", ".config/fish/completions/bulkscan.fish", "", []string{"-i"}},
-}
-
-// begins are the lines that make a shell complete.
-var begins = map[string]string{
-	"bash": "source " + bashCompletion + "; source completions/bulkscan.bash; PS1='re''ady> '",
-	"zsh":  "fpath=($HOME/completions $fpath); autoload -U compinit; compinit -u -D; PS1='re''ady> '",
-	"fish": "function fish_prompt; echo -n 're''ady> '; end",
+	{
+		"bash", "completions/bulkscan.bash", bashCompletion, []string{"--norc", "--noprofile", "-i"},
+		"source " + bashCompletion + "; source completions/bulkscan.bash; PS1='re''ady> '",
+	},
+	{
+		"zsh", "completions/_bulkscan", "", []string{"-f", "-i"},
+		"fpath=($HOME/completions $fpath); autoload -U compinit; compinit -u -D; PS1='re''ady> '",
+	},
+	{
+		"fish", ".config/fish/completions/bulkscan.fish", "", []string{"-i"},
+		"function fish_prompt; echo -n 're''ady> '; end",
+	},
 }
 
 // TestCompletionInShells types the beginnings of commands into real shells, and TAB. Instead of the program the shell then starts
@@ -81,7 +84,7 @@ func TestCompletionInShells(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			enter(begins[shell.name] + "\n")
+			enter(shell.begin + "\n")
 			screen.Await(t, "prompt", func(line string) bool { return strings.Contains(line, "ready> ") })
 			for _, typed := range []struct{ begun, want string }{
 				{"sche\t", "schema"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,7 +44,7 @@ func commandsOf(page string) (blocks, phrases [][]string) {
 	var shell []string
 	for _, block := range fenced.FindAllStringSubmatch(page, -1) {
 		text = strings.Replace(text, block[0], "", 1)
-		for line := range strings.SplitSeq(strings.ReplaceAll(block[2], "\\\n", " "), "\n") {
+		for line := range linesOf(block[2]) {
 			if block[1] == "sh" || block[1] == "console" && strings.HasPrefix(strings.TrimSpace(line), "$ ") {
 				shell = append(shell, line)
 			}
@@ -56,6 +57,11 @@ func commandsOf(page string) (blocks, phrases [][]string) {
 		phrases = append(phrases, commandsIn(phrase[1])...)
 	}
 	return blocks, phrases
+}
+
+// linesOf are the lines of a shell's block, those that go on joined.
+func linesOf(block string) iter.Seq[string] {
+	return strings.SplitSeq(strings.ReplaceAll(block, "\\\n", " "), "\n")
 }
 
 // commandsIn are the words of each command of a line.
@@ -73,7 +79,7 @@ func commandsIn(line string) (all [][]string) {
 		for i := range words {
 			words[i] = strings.Trim(words[i], `'"`)
 		}
-		if image := slices.Index(words, "bulkscan"); words[0] == "docker" && image > 0 && words[1] == "run" {
+		if image := slices.Index(words, "bulkscan"); words[0] == "docker" && image > 1 && words[1] == "run" {
 			all = append(all, append([]string{elsewhere}, words[image+1:]...))
 		}
 		if wrap := slices.Index(words, "--wrap"); words[0] == "sbatch" && wrap > 0 {
@@ -125,11 +131,9 @@ const (
 	ofNetwork = "it needs the network"
 )
 
-// Every command of the documents is one that there is: bulkscan's have flags, values and arguments that it takes, make's are targets,
-// and others are of programs that are known not to be run.
+// Every command of the documents is one that there is: bulkscan's have flags, values and arguments that it takes, make's are targets.
 func TestDocumentedCommands(t *testing.T) {
 	n, targets := 0, makeTargets(t)
-	bash, _ := exec.LookPath("bash") // without it the shell's syntax is not checked
 	for name, page := range documents(t) {
 		blocks, phrases := commandsOf(page)
 		for _, words := range blocks {
@@ -141,31 +145,10 @@ func TestDocumentedCommands(t *testing.T) {
 				if err := parsed(words[1:]); err != nil && !strings.Contains(strings.Join(words, " "), "…") {
 					t.Errorf("%s: %s: %v", name, strings.Join(words, " "), err)
 				}
-			case words[0] == "make" && !targets[words[1]]:
+			case words[0] == "make" && len(words) > 1 && !targets[words[1]]:
 				t.Errorf("%s: make %s: no such target", name, words[1])
 			case known:
 				n++
-			}
-		}
-		for _, block := range fenced.FindAllStringSubmatch(page, -1) {
-			if block[1] != "sh" {
-				if block[1] == "" && regexp.MustCompile(`(?m)^ *(\$ )?bulkscan `).MatchString(block[2]) {
-					t.Errorf("%s: a block of commands is not marked as sh or console:\n%s", name, block[2])
-				}
-				continue
-			}
-			for _, words := range commandsIn(strings.ReplaceAll(strings.ReplaceAll(block[2], "\\\n", " "), "\n", " ; ")) {
-				if _, known := notRun[words[0]]; !known && words[0] != "bulkscan" {
-					t.Errorf("%s: no test runs %s, and notRun does not say why", name, words[0])
-				}
-			}
-			if bash == "" {
-				continue
-			}
-			check := exec.Command(bash, "-n")
-			check.Stdin = strings.NewReader(block[2])
-			if said, err := check.CombinedOutput(); err != nil {
-				t.Errorf("%s: no shell reads\n%s%s", name, block[2], said)
 			}
 		}
 		for _, words := range phrases {
@@ -191,6 +174,37 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 	if n < 100 {
 		t.Errorf("only %d commands were found", n)
+	}
+}
+
+// A shell reads every block of commands; and of each program that the block has, it is known why tests do not run it.
+func TestShellBlocks(t *testing.T) {
+	bash, _ := exec.LookPath("bash") // without it the syntax is not checked
+	unmarked := regexp.MustCompile(`(?m)^ *(\$ )?bulkscan `)
+	for name, page := range documents(t) {
+		for _, block := range fenced.FindAllStringSubmatch(page, -1) {
+			if block[1] == "" && unmarked.MatchString(block[2]) {
+				t.Errorf("%s: a block of commands is not marked as sh or console:\n%s", name, block[2])
+			}
+			if block[1] != "sh" {
+				continue
+			}
+			for line := range linesOf(block[2]) {
+				for _, words := range commandsIn(line) {
+					if notRun[words[0]] == "" && words[0] != "bulkscan" {
+						t.Errorf("%s: no test runs %s, and notRun does not say why", name, words[0])
+					}
+				}
+			}
+			if bash == "" {
+				continue
+			}
+			check := exec.Command(bash, "-n")
+			check.Stdin = strings.NewReader(block[2])
+			if said, err := check.CombinedOutput(); err != nil {
+				t.Errorf("%s: no shell reads\n%s%s", name, block[2], said)
+			}
+		}
 	}
 }
 
