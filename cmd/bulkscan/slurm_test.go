@@ -53,8 +53,12 @@ JobRequeue=1
 KillWait=2
 MinJobAge=3600
 SlurmdTimeout=10
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+SlurmctldParameters=preempt_send_user_signal
 NodeName=n[1-2] NodeHostname=%[1]s NodeAddr=127.0.0.1 Port=[16818-16819] CPUs=4 RealMemory=2000
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP GraceTime=20
+PartitionName=urgent Nodes=ALL PriorityTier=10 MaxTime=INFINITE State=UP
 `
 
 // startSlurm starts the cluster, or skips the test where Slurm is not installed.
@@ -110,7 +114,7 @@ func startSlurm(t *testing.T) *slurm {
 	s.daemon(t, "slurmctld", "-D", "-i")
 	s.daemon(t, "slurmd", "-D", "-N", "n1")
 	s.daemon(t, "slurmd", "-D", "-N", "n2")
-	if !eventually(func() bool { return strings.Count(s.try("sinfo", "-h", "-N", "-t", "idle"), "\n") == 2 }) {
+	if !eventually(func() bool { return strings.Count(s.try("sinfo", "-h", "-N", "-p", "main", "-t", "idle"), "\n") == 2 }) {
 		t.Fatalf("no two idle nodes:\n%s", s.try("sinfo", "-N"))
 	}
 	return s
@@ -150,13 +154,24 @@ func (s *slurm) try(name string, args ...string) string {
 	return string(out)
 }
 
+// submit returns the number of a batch job.
+func (s *slurm) submit(t *testing.T, args ...string) (job string) {
+	t.Helper()
+	said := s.try("sbatch", args...)
+	if _, err := fmt.Sscanf(said, "Submitted batch job %s", &job); err != nil {
+		t.Fatalf("sbatch: %s", said)
+	}
+	return job
+}
+
 // running returns the tasks that run, each as INDEX NODE.
 func (s *slurm) running() []string {
 	return strings.Split(strings.TrimSpace(s.try("squeue", "-h", "-r", "-t", "R", "-o", "%K %N")), "\n")
 }
 
-// TestSlurm runs deploy/slurm/scan.sbatch on a real cluster: an array of six shares, two at once. A process is killed, a task is
-// requeued, a node goes down, and a task is told to end. Afterwards the rows are those of one process.
+// TestSlurm runs deploy/slurm/scan.sbatch on a real cluster: an array of six shares, two at once. A job of a higher priority preempts
+// tasks, a process is killed, a task is requeued, a node goes down, and a task is told to end. Afterwards the rows are those of one
+// process.
 func TestSlurm(t *testing.T) {
 	notShort(t)
 	s := startSlurm(t)
@@ -174,11 +189,7 @@ func TestSlurm(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	submit := s.try("sbatch", "--array=0-5%2", "--cpus-per-task=1", "--mem=100", "--signal=B:TERM@30", "--output="+logs+"/%a.log", filepath.Join("..", "..", "deploy", "slurm", "scan.sbatch"))
-	var job string
-	if _, err := fmt.Sscanf(submit, "Submitted batch job %s", &job); err != nil {
-		t.Fatalf("sbatch: %s", submit)
-	}
+	job := s.submit(t, "--array=0-5%2", "--cpus-per-task=1", "--mem=100", "--signal=B:TERM@30", "--output="+logs+"/%a.log", filepath.Join("..", "..", "deploy", "slurm", "scan.sbatch"))
 	say := func() string {
 		var b strings.Builder
 		for _, part := range []string{s.try("squeue", "-r"), s.try("scontrol", "-o", "show", "job", job)} {
@@ -210,6 +221,10 @@ func TestSlurm(t *testing.T) {
 	}
 
 	wait("commits", grown(4))
+	_, node := task()
+	urgent := s.submit(t, "--partition=urgent", "--nodelist="+node, "--exclusive", "--output=/dev/null", "--wrap=true")
+	wait("end of a task that job "+urgent+" preempts", func() bool { return strings.Contains(say(), "interrupted; everything finished so far is kept") })
+	wait("commits after a preemption", grown(4))
 	for _, pid := range sharePIDs(t, out) {
 		t.Logf("SIGKILL to process %d: %v", pid, syscall.Kill(pid, syscall.SIGKILL))
 	}
@@ -217,7 +232,7 @@ func TestSlurm(t *testing.T) {
 	index, _ := task()
 	t.Logf("requeue of task %s: %q", index, s.try("scontrol", "requeue", job+"_"+index))
 	wait("commits after a requeue", grown(4))
-	_, node := task()
+	_, node = task()
 	t.Logf("node %s down: %q", node, s.try("scontrol", "update", "NodeName="+node, "State=DOWN", "Reason=test"))
 	wait("commits after a node went down", grown(4))
 	// ReturnToService may have done it already.
@@ -229,6 +244,9 @@ func TestSlurm(t *testing.T) {
 		if !strings.Contains(line, "JobState=COMPLETED") {
 			t.Errorf("a task did not complete: %s", line)
 		}
+	}
+	if said := s.try("scontrol", "-o", "show", "job", urgent); !strings.Contains(said, "JobState=COMPLETED") {
+		t.Errorf("the job that preempts did not complete: %s", said)
 	}
 	if t.Failed() {
 		t.Log(say())
