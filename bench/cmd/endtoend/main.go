@@ -11,8 +11,8 @@
 //	cpu       50,000 healthy origins, plain and by TLS: processor time per 10,000, and in which stages
 //	zoo       100,000 healthy origins among 200 copies of every behaviour: is each row true, and what does the zoo cost?
 //	soak      1,000 exchanges a second for a quarter of an hour: does anything grow?
-//	shares    a million origins of which 50,000 share one address, by one process and by eight that are killed 20 times: is
-//	          each row true, does the address get its rate at most, and what do shares cost?
+//	shares    a million origins of which 50,000 share one address, by one process, by eight one after another, and by eight at
+//	          once that are killed 20 times: is each row true, does the address get its rate at most, and what do shares cost?
 //	chaos     20,000 origins through a bad network: is each row true, or explained by a fault of its connection?
 //
 // In each of them every origin must have exactly one row. The last four are done only where -only names them. From the

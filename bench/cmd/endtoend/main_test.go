@@ -25,7 +25,12 @@ func TestExperiments(t *testing.T) {
 			`## truth: 1000 origins`: 1, `## dead: 564 origins .* with and without 36 silent ones.*`: 1, `## chaos: \d+ origins .*`: 1, all: 2,
 			`- every origin has exactly one row, which is true or explained by a fault of its connection, and was in time: yes`: 1,
 		},
-		"zoo": {fmt.Sprintf(`## zoo: 1000 healthy origins, with and without %d others .*`, 2*len(simweb.Behaviours())): 1, all: 1},
+		"zoo,shares": {
+			fmt.Sprintf(`## zoo: 1000 healthy origins, with and without %d others .*`, 2*len(simweb.Behaviours())): 1,
+			`## shares: 10000 origins, of which 5 % share one address, .*`:                                         1,
+			`\| (one process|8 tasks, one after another) \| .* \| 10000 \| .*`:                                     2,
+			`\| 8 tasks at once, [1-9]\d* kills \| .* \| 1\d{4} \| .*`:                                             1, all: 2,
+		},
 		"hot,inflight,cpu,soak": {
 			`## hot: 100 plain origins, with and without 100 more .*`: 1, `## inflight: .*`: 1, `## cpu: 500 healthy origins.*`: 1, `## soak: 3000 origins, .*`: 1, all: 4,
 			`- every connection was counted \(0 were not\): yes`:                                                   1,
