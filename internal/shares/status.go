@@ -28,6 +28,7 @@ type ShareStatus struct {
 	PID       int        `json:"pid,omitempty"`
 	Since     *time.Time `json:"since"`            // start of the last process
 	Reported  *time.Time `json:"reported_at"`      // last report
+	NoSign    *float64   `json:"no_sign_for_s"`    // seconds since then, of a running share whose next report is overdue
 	ListRead  *float64   `json:"list_read"`        // share of the list's bytes; sites that were read may wait for their turn
 	Sites     int64      `json:"sites"`            // kept, by all processes
 	PerSecond float64    `json:"sites_per_second"` // kept by the last process
@@ -39,9 +40,12 @@ const (
 	Silent  = "silent"  // running, and without a report for long: its process may have been killed
 )
 
-// silentAfter is how long a running share may be without a report. It reports every half minute; clocks of machines
-// differ.
-const silentAfter = 3 * time.Minute
+// A running share reports every half minute, and a report may take ten seconds. Clocks of machines differ, so that a
+// share is Silent only after minutes.
+const (
+	overdueAfter = 40 * time.Second
+	silentAfter  = 3 * time.Minute
+)
 
 // StatusOf describes a scan by its manifest and the records of the shares that have begun.
 func StatusOf(m *commit.Manifest, records map[int]*commit.Share, now time.Time) *Status {
@@ -66,8 +70,12 @@ func shareStatus(i int, r *commit.Share, now time.Time) ShareStatus {
 		I: i, State: string(r.State), Reason: r.Reason, Attempt: r.Attempt, Host: r.Holder.Host, PID: r.Holder.PID,
 		Since: &r.Holder.StartedAt, Reported: &r.UpdatedAt, Sites: r.Earlier + r.Kept,
 	}
-	if r.State == commit.ShareRunning && now.Sub(r.UpdatedAt) > silentAfter {
-		s.State = Silent
+	if since := now.Sub(r.UpdatedAt); r.State == commit.ShareRunning && since > overdueAfter {
+		seconds := since.Truncate(time.Second).Seconds()
+		s.NoSign = &seconds
+		if since > silentAfter {
+			s.State = Silent
+		}
 	}
 	if r.TotalBytes > 0 {
 		read := float64(r.ReadBytes) / float64(r.TotalBytes)

@@ -58,6 +58,9 @@ func Shares(w io.Writer, st *shares.Status, now time.Time) error {
 		if s.Reason != "" {
 			fmt.Fprintf(&b, "         %s\n", Line(s.Reason))
 		}
+		if s.NoSign != nil {
+			fmt.Fprintf(&b, "         no sign for %s\n", strings.TrimSuffix(ago(s.Reported, now), " ago"))
+		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
