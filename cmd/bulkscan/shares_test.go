@@ -85,32 +85,31 @@ func TestSharesAreOneScan(t *testing.T) {
 	clean(t, out)
 }
 
-// TestSharesOnS3 is TestSharesAreOneScan in an object store, where each next process waits for the lease of the dead.
-func TestSharesOnS3(t *testing.T) {
+// sharesOnS3 starts an object store with short leases and a web of n hosts, which is scanned by one process. It returns the rows of
+// that scan, the place of another dataset, and the folder in which its objects lie.
+func sharesOnS3(t *testing.T, n int, name string) (w *world, calm map[string][]string, place, folder string) {
+	t.Helper()
 	notShort(t)
 	g := startGateway(t)
 	t.Setenv("BULKSCAN_S3_LEASE", "1s")
-	w := newShareWorld(t, 400)
-	calm := filepath.Join(filepath.Dir(w.list), "calm")
-	w.scan(t, calm, "--patience", "0s", "--retries", "0").exits(t, 0)
-	const place = "s3://" + storetest.Bucket + "/shares"
-	out := filepath.Join(g.Folder, storetest.Bucket, "shares")
+	w = newShareWorld(t, n)
+	out := filepath.Join(filepath.Dir(w.list), "calm")
+	w.scan(t, out, "--patience", "0s", "--retries", "0").exits(t, 0)
+	return w, unordered(snapshot(t, out)), "s3://" + storetest.Bucket + "/" + name, filepath.Join(g.Folder, storetest.Bucket, name)
+}
+
+// TestSharesOnS3 is TestSharesAreOneScan in an object store, where each next process waits for the lease of the dead.
+func TestSharesOnS3(t *testing.T) {
+	w, calm, place, out := sharesOnS3(t, 400, "shares")
 	w.inShares(t, place, out, 3, 5, killMoment{most: 60})
-	same(t, unordered(snapshot(t, out)), unordered(snapshot(t, calm)), "collected")
+	same(t, unordered(snapshot(t, out)), calm, "collected")
 	clean(t, place)
 }
 
 // TestPausedShareOnS3 stops a share for longer than its lease. Another process goes on with it and ends it; the first, when it
 // runs again, changes nothing any more, and asks to be started again.
 func TestPausedShareOnS3(t *testing.T) {
-	notShort(t)
-	g := startGateway(t)
-	t.Setenv("BULKSCAN_S3_LEASE", "1s")
-	w := newShareWorld(t, 300)
-	calm := filepath.Join(filepath.Dir(w.list), "calm")
-	w.scan(t, calm, "--patience", "0s", "--retries", "0").exits(t, 0)
-	const place = "s3://" + storetest.Bucket + "/paused"
-	out := filepath.Join(g.Folder, storetest.Bucket, "paused")
+	w, calm, place, out := sharesOnS3(t, 300, "paused")
 	flags := sharesOf(2)
 	first := w.scan(t, place, append(flags(0), "--rate", "40")...)
 	first.await(t, "commits", func() bool { return commits(out) >= 3 })
@@ -125,7 +124,7 @@ func TestPausedShareOnS3(t *testing.T) {
 	again.exits(t, 0)
 	again.says(t, "nothing to do: the share is done")
 	w.scan(t, place, append(flags(1), "--collect")...).exits(t, 0)
-	same(t, unordered(snapshot(t, out)), unordered(snapshot(t, calm)), "collected")
+	same(t, unordered(snapshot(t, out)), calm, "collected")
 	clean(t, place)
 }
 
