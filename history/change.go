@@ -53,6 +53,7 @@ type storedFiles struct {
 	ctx   context.Context
 	store store.Store
 	scans []MergedScan
+	past  *past
 
 	hash int64
 	body []byte
@@ -139,7 +140,8 @@ func (f *storedFiles) read(night Date, hash int64) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return f.body, nil
+	err = f.past.findBodies(f.ctx, f.store, wanted, func(_ int64, body []byte) { f.body = bytes.Clone(body) })
+	return f.body, err
 }
 
 // unifiedDiff returns the first lines of the difference of two files, and how many more there are. Its time grows with

@@ -35,11 +35,44 @@ func Verify(ctx context.Context, st store.Store, report func(verify.Finding)) er
 const remedy = "; bulkscan history --rebuild derives it anew"
 
 func check(ctx context.Context, st store.Store) (*Ledger, []verify.Finding, error) {
+	p, err := readPast(ctx, st)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		return nil, []verify.Finding{{Kind: verify.Damaged, File: schema.PrunedName, What: strings.TrimPrefix(err.Error(), "cannot read "+schema.PrunedName+": ") + "; restore it from a copy of the dataset: it says which nights were pruned"}}, nil
+	}
+	findings, err := checkFiles(ctx, st, p.files(), p.remedy())
+	if err != nil {
+		return nil, nil, err
+	}
+	ledger, found, err := checkLedger(ctx, st, p)
+	return ledger, append(findings, found...), err
+}
+
+// checkFiles verifies files, and adds to each finding what to do.
+func checkFiles(ctx context.Context, st store.Store, files []File, remedy string) (findings []verify.Finding, err error) {
+	for _, f := range files {
+		found, err := verify.File(ctx, st, f.File, "")
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range found {
+			f.What += remedy
+			findings = append(findings, f)
+		}
+	}
+	return findings, nil
+}
+
+func checkLedger(ctx context.Context, st store.Store, p *past) (*Ledger, []verify.Finding, error) {
 	ledger, err := ReadLedger(ctx, st)
 	newer, isNewer := errors.AsType[*schema.NewerError](err)
 	switch {
 	case ctx.Err() != nil:
 		return nil, nil, ctx.Err()
+	case errors.Is(err, store.ErrNotExist) && p.Snapshot != nil:
+		return nil, []verify.Finding{{Kind: verify.Damaged, File: LedgerName, What: "it is missing" + remedy}}, nil
 	case errors.Is(err, store.ErrNotExist):
 		return nil, nil, nil
 	case isNewer:
@@ -47,22 +80,21 @@ func check(ctx context.Context, st store.Store) (*Ledger, []verify.Finding, erro
 	case err != nil:
 		return nil, []verify.Finding{{Kind: verify.Damaged, File: LedgerName, What: strings.TrimPrefix(err.Error(), "cannot read "+LedgerName+": ") + remedy}}, nil
 	}
-	var findings []verify.Finding
-	for _, f := range ledger.Files {
-		found, err := verify.File(ctx, st, f.File, "")
-		if err != nil {
-			return ledger, nil, err
-		}
-		for _, f := range found {
-			f.What += remedy
-			findings = append(findings, f)
-		}
+	own := slices.DeleteFunc(slices.Clone(ledger.Files), func(f File) bool { return p.names(f.Name) })
+	findings, err := checkFiles(ctx, st, own, remedy)
+	if err != nil {
+		return ledger, nil, err
 	}
 	scans, err := published(ctx, st)
 	if damaged := (*commit.DamagedScansError)(nil); errors.As(err, &damaged) { // which is reported without the history
 		return ledger, findings, nil
 	}
-	followed, _ := follow(scans)
+	for _, s := range scans {
+		if s.ScanDate <= p.Through && !p.Has(s.ScanID) {
+			findings = append(findings, verify.Finding{Kind: verify.Leftover, File: commit.ManifestName(s.ScanID), What: "the history does not have it and cannot take it in: the nights up to " + p.Through + " were pruned"})
+		}
+	}
+	followed, _ := p.follow(scans)
 	for _, s := range followed {
 		if !slices.ContainsFunc(ledger.Scans, s.same) {
 			findings = append(findings, verify.Finding{Kind: verify.Leftover, File: LedgerName, What: "it does not have scan " + s.ScanID + " as it is now: the scan was killed before merging it, or is about to; the next scan merges it"})

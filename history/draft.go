@@ -20,6 +20,7 @@ type draft struct {
 	ctx     context.Context
 	store   store.Store
 	options Options
+	past    *past
 	run     string // in the names of its files
 	nights  int
 
@@ -33,42 +34,52 @@ type draft struct {
 
 // derive merges scans into a ledger, night after night, and replaces the record. A base without scans is an empty
 // ledger.
-func derive(ctx context.Context, st store.Store, o Options, base *Ledger, scans []MergedScan) (err error) {
-	present := base
-	if len(base.Scans) == 0 { // the present ledger is not read, but stays until the record is replaced
-		present, err = ReadLedger(ctx, st)
-		if errors.Is(err, store.ErrNotExist) || errors.Is(err, commit.ErrRecord) {
-			present, err = base, nil
-		}
-		if err != nil {
-			return err
-		}
+func derive(ctx context.Context, st store.Store, o Options, p *past, base *Ledger, scans []MergedScan) error {
+	present, err := ReadLedger(ctx, st) // it may be another one, which stays until the record is replaced
+	if errors.Is(err, store.ErrNotExist) || errors.Is(err, commit.ErrRecord) {
+		present, err = base, nil
 	}
-	if err := sweep(ctx, st, present); err != nil {
+	if err != nil {
 		return err
 	}
-	d := &draft{
-		ctx: ctx, store: st, options: o, run: newRun(), policies: map[int64]*Policy{},
+	if err := sweep(ctx, st, slices.Concat(present.Files, p.files())); err != nil {
+		return err
+	}
+	next, err := merged(ctx, st, o, p, base, scans)
+	if err != nil {
+		return err
+	}
+	return next.write(ctx, st)
+}
+
+func newDraft(ctx context.Context, st store.Store, o Options, p *past, base *Ledger) *draft {
+	return &draft{
+		ctx: ctx, store: st, options: o, past: p, run: newRun(), policies: map[int64]*Policy{},
 		ledger:         Ledger{SchemaVersion: schema.Version, ToolVersion: o.ToolVersion, Observer: base.Observer, Judges: base.Judges, Scans: slices.Clone(base.Scans), Files: slices.Clone(base.Files)},
 		episodes:       output[Episode]{table: History, tool: o.ToolVersion, open: true},
 		closedEpisodes: output[Episode]{table: History, tool: o.ToolVersion},
 		gaps:           output[Gap]{table: Gaps, tool: o.ToolVersion, open: true},
 		closedGaps:     output[Gap]{table: Gaps, tool: o.ToolVersion},
 	}
+}
+
+// merged returns a ledger with further scans. Its files are there, and no record names them yet.
+func merged(ctx context.Context, st store.Store, o Options, p *past, base *Ledger, scans []MergedScan) (_ *Ledger, err error) {
+	d := newDraft(ctx, st, o, p, base)
 	defer func() { err = errors.Join(err, d.discard()) }()
 	for p, err := range rowsOf[Policy](ctx, st, base.Files, Policies, false) {
 		if err != nil {
-			return err
+			return nil, err
 		}
 		known := *p
 		d.policies[p.ID] = &known
 	}
 	for night := range byNight(scans) {
 		if err := d.add(night); err != nil {
-			return fmt.Errorf("cannot merge the night of %s into the history: %w", night[0].ScanDate, err)
+			return nil, fmt.Errorf("cannot merge the night of %s into the history: %w", night[0].ScanDate, err)
 		}
 	}
-	return d.finish()
+	return &d.ledger, d.finish()
 }
 
 // name returns the name of a file of this run.
@@ -199,13 +210,15 @@ func (d *draft) judgeAgain(tonight *night) (again func(body int64, judge string)
 		},
 		OpenEpisode: drop[Episode], ClosedEpisode: drop[Episode], OpenGap: drop[Gap], ClosedGap: drop[Gap],
 	})
+	found := func(hash int64, body []byte) { policies[hash] = tonight.intern(judge.Policy(body)) }
 	for i := len(d.ledger.Scans) - 1; i >= 0 && err == nil && len(wanted) > 0; i-- {
 		var scan *commit.Scan
 		if scan, err = openStored(d.ctx, d.store, d.ledger.Scans[i].ScanID); scan != nil {
-			err = findBodies(d.ctx, scan, wanted, func(hash int64, body []byte) {
-				policies[hash] = tonight.intern(judge.Policy(body))
-			})
+			err = findBodies(d.ctx, scan, wanted, found)
 		}
+	}
+	if err == nil {
+		err = d.past.findBodies(d.ctx, d.store, wanted, found)
 	}
 	return again, err
 }
@@ -270,7 +283,7 @@ func wantedRows(ctx context.Context, scan *commit.Scan, c *commit.Commit, wanted
 	return from, to, errors.Join(cursor.Err(), cursor.Close())
 }
 
-// finish publishes the closed rows and the policies, and replaces the record.
+// finish publishes the closed rows and the policies.
 func (d *draft) finish() error {
 	episodes, err := d.closedEpisodes.publish(d.ctx)
 	if err != nil {
@@ -300,7 +313,7 @@ func (d *draft) finish() error {
 		}
 		d.ledger.Files = append(slices.DeleteFunc(d.ledger.Files, isPolicies), files...)
 	}
-	return d.ledger.write(d.ctx, d.store)
+	return nil
 }
 
 // gathered is how many closed files of one level become one of the next. So ten years of nights have some 60 files a table.

@@ -111,7 +111,10 @@ func rowsOf[T any](ctx context.Context, st store.Store, files []File, tableName 
 				continue
 			}
 			if err := checkFile(ctx, st, f.File); err != nil {
-				yield(nil, fmt.Errorf("%w; derive the ledger anew by history --rebuild", err))
+				if tableName != Bodies {
+					err = fmt.Errorf("%w; derive the ledger anew by history --rebuild", err)
+				}
+				yield(nil, err)
 				return
 			}
 			for row, err := range table.FileRows[T](ctx, st, f.Name) {
@@ -140,13 +143,13 @@ func checkFile(ctx context.Context, st store.Store, f schema.File) error {
 	return nil
 }
 
-// sweep deletes the files of the ledger's tables that the record does not name. The caller holds the lock.
-func sweep(ctx context.Context, st store.Store, l *Ledger) error {
+// sweep deletes the files of the ledger's tables that are not among these. The caller holds the lock.
+func sweep(ctx context.Context, st store.Store, keep []File) error {
 	named := map[string]bool{}
-	for _, f := range l.Files {
+	for _, f := range keep {
 		named[f.Name] = true
 	}
-	for _, t := range []string{Policies, History, Gaps} {
+	for _, t := range []string{Policies, History, Gaps, Bodies} {
 		prefix := Folder + t + "/"
 		names, err := commit.SweepAndList(ctx, st, prefix, func(string) bool { return true })
 		if err != nil {
@@ -161,12 +164,13 @@ func sweep(ctx context.Context, st store.Store, l *Ledger) error {
 			}
 		}
 	}
-	return st.Sweep(ctx, LedgerName, func(name string) bool { return name == LedgerName })
+	return commit.SweepFiles(ctx, st, LedgerName, schema.PrunedName)
 }
 
 const (
-	batchRows = 1024
-	pageBytes = 128 << 10
+	batchRows  = 1024
+	pageBytes  = 128 << 10
+	groupBytes = 32 << 20 // of bodies in a row group
 )
 
 // output writes one file of a table. The file begins with its first row, or by begin.
@@ -175,6 +179,7 @@ type output[T any] struct {
 	open        bool
 	writer      *table.Writer[T]
 	begun       bool
+	bodies      int // bytes in the row group
 }
 
 // begin begins the file, which has that name, unless it has begun.
@@ -202,7 +207,18 @@ func (w *output[T]) add(ctx context.Context, st store.Store, name string, row *T
 		return err
 	}
 	*next = *row
-	return nil
+	body, ok := any(row).(*schema.BodyRow)
+	if !ok {
+		return nil
+	}
+	if err := w.writer.Flush(); err != nil { // the body is valid only now
+		return err
+	}
+	if w.bodies += len(body.Body); w.bodies < groupBytes {
+		return nil
+	}
+	w.bodies = 0
+	return w.writer.EndGroup()
 }
 
 // publish ends the file and returns its entry; none if it has not begun.

@@ -66,6 +66,7 @@ func (e *GoneError) Error() string {
 type Updated struct {
 	Observer commit.Observer // whose scans the ledger has, beside archives
 	Anew     bool            // all nights were merged again, since a scan came before the last night or has changed
+	Pruned   string          // date of the last pruned night, "" without one; the ledger takes in no other scan up to it
 	scans    []MergedScan
 }
 
@@ -81,56 +82,81 @@ func Rebuild(ctx context.Context, st store.Store, o Options) error {
 		if err != nil {
 			return err
 		}
-		if len(scans) == 0 {
+		p, err := readPast(ctx, st)
+		if err == nil {
+			err = p.sound(ctx, st)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot derive the history: %w", err)
+		}
+		if len(scans)+len(p.base().Scans) == 0 {
 			return fmt.Errorf("cannot derive the history: %w", ErrNoScan)
 		}
-		followed, observer := follow(scans)
-		return derive(ctx, st, o, &Ledger{Observer: observer}, followed)
+		followed, observer := p.follow(scans)
+		base := p.base()
+		base.Observer = observer
+		return derive(ctx, st, o, p, base, followed[len(base.Scans):])
 	})
 }
 
 // Update merges the published scans that the ledger follows and does not have. If one is not after the last night, or a
 // scan was repaired or begun anew since it was merged, all nights are merged again. A scan of the ledger that is not
 // there any more stays in it: then the error is a *GoneError if all nights would have to be merged again.
-func Update(ctx context.Context, st store.Store, o Options) (*Updated, error) {
-	u := &Updated{}
-	return u, locked(ctx, st, func() error {
-		scans, err := published(ctx, st)
-		damaged := (*commit.DamagedScansError)(nil)
-		if err != nil && !errors.As(err, &damaged) {
-			return err
-		}
-		ledger, err := ReadLedger(ctx, st)
-		if errors.Is(err, store.ErrNotExist) {
-			ledger, err = &Ledger{}, nil
-		}
-		if err != nil {
-			return fmt.Errorf("%w; derive the ledger anew by history --rebuild", err)
-		}
-		gone := &GoneError{}
-		for _, had := range ledger.Scans {
-			if !slices.ContainsFunc(scans, func(s MergedScan) bool { return s.ScanID == had.ScanID }) {
-				scans = append(scans, had)
-				gone.ScanIDs = append(gone.ScanIDs, had.ScanID)
-			}
-		}
-		u.scans, u.Observer = follow(scans)
-		if len(u.scans) >= len(ledger.Scans) && slices.EqualFunc(ledger.Scans, u.scans[:len(ledger.Scans)], MergedScan.same) {
-			added := u.scans[len(ledger.Scans):]
-			if len(added) == 0 {
-				return nil
-			}
-			if added[0].ScanDate > ledger.last() {
-				ledger.Observer = u.Observer
-				return derive(ctx, st, o, ledger, added)
-			}
-		}
-		if len(gone.ScanIDs) > 0 {
-			return gone
-		}
-		u.Anew = true
-		return derive(ctx, st, o, &Ledger{Observer: u.Observer}, u.scans)
+func Update(ctx context.Context, st store.Store, o Options) (u *Updated, err error) {
+	err = locked(ctx, st, func() (err error) {
+		u, err = catchUp(ctx, st, o)
+		return err
 	})
+	return u, err
+}
+
+// catchUp is Update with the lock held.
+func catchUp(ctx context.Context, st store.Store, o Options) (*Updated, error) {
+	scans, err := published(ctx, st)
+	damaged := (*commit.DamagedScansError)(nil)
+	if err != nil && !errors.As(err, &damaged) {
+		return nil, err
+	}
+	p, err := readPast(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	ledger, err := ReadLedger(ctx, st)
+	if errors.Is(err, store.ErrNotExist) {
+		ledger, err = p.base(), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w; derive the ledger anew by history --rebuild", err)
+	}
+	gone := &GoneError{}
+	for _, had := range ledger.Scans {
+		if !slices.ContainsFunc(scans, func(s MergedScan) bool { return s.ScanID == had.ScanID }) && !p.Has(had.ScanID) {
+			scans = append(scans, had)
+			gone.ScanIDs = append(gone.ScanIDs, had.ScanID)
+		}
+	}
+	u := &Updated{Pruned: p.Through}
+	u.scans, u.Observer = p.follow(scans)
+	if len(u.scans) >= len(ledger.Scans) && slices.EqualFunc(ledger.Scans, u.scans[:len(ledger.Scans)], MergedScan.same) {
+		added := u.scans[len(ledger.Scans):]
+		if len(added) == 0 {
+			return u, nil
+		}
+		if added[0].ScanDate > ledger.last() {
+			ledger.Observer = u.Observer
+			return u, derive(ctx, st, o, p, ledger, added)
+		}
+	}
+	if len(gone.ScanIDs) > 0 {
+		return nil, gone
+	}
+	if err := p.sound(ctx, st); err != nil {
+		return nil, err
+	}
+	u.Anew = true
+	base := p.base()
+	base.Observer = u.Observer
+	return u, derive(ctx, st, o, p, base, u.scans[len(base.Scans):])
 }
 
 // published returns the published scans of a dataset. With a *commit.DamagedScansError, those that can be read.
@@ -180,9 +206,16 @@ func locked(ctx context.Context, st store.Store, do func() error) error {
 	return errors.Join(do(), lock.Unlock())
 }
 
-// fence makes a late Put of an earlier lock holder fail, by replacing the record with itself. Other late requests are of
-// names that are never used again. Without a record, the lease stays unfenced until the next time.
+// fence makes a late Put of an earlier lock holder fail, by replacing each record with itself. Other late requests are of
+// names that are never used again. Without the ledger's record, the lease stays unfenced until the next time.
 func fence(ctx context.Context, st store.Store, lease store.Lease) error {
+	pruned, err := commit.ReadPruned(ctx, st)
+	if err == nil {
+		err = pruned.Write(ctx, st)
+	}
+	if err != nil {
+		return err
+	}
 	data, err := store.ReadAll(ctx, st, LedgerName, schema.MaxLedger)
 	if errors.Is(err, store.ErrNotExist) {
 		return nil

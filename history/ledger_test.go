@@ -343,7 +343,7 @@ func TestFollow(t *testing.T) {
 func onlyNamed(t testing.TB, st store.Store) {
 	t.Helper()
 	l := mustLedger(t, st)
-	if err := sweep(t.Context(), st, l); err != nil {
+	if err := sweep(t.Context(), st, l.Files); err != nil {
 		t.Fatal(err)
 	}
 	if names := namesOf(t, st, Folder); len(names) != len(l.Files)+1 {
@@ -360,7 +360,7 @@ func TestKilledMerge(t *testing.T) {
 		nights, stride = 4, 6
 	}
 	ids := manyNights(t, source, nights)
-	if err := derive(t.Context(), source, Options{}, &Ledger{Observer: bot}, scansOf(t, source, ids[:len(ids)-1]...)); err != nil {
+	if err := derive(t.Context(), source, Options{}, &past{Pruned: &commit.Pruned{}}, &Ledger{Observer: bot}, scansOf(t, source, ids[:len(ids)-1]...)); err != nil {
 		t.Fatal(err)
 	}
 	before := contents(t, source)
@@ -729,13 +729,13 @@ func (s *lateStore) Put(ctx context.Context, name string, data []byte) error {
 func (l lateLease) Late() bool { return true }
 func (l lateLease) Fenced()    { l.st.steps = append(l.st.steps, "fenced") }
 
-// TestFence shows that a merge first replaces the record, so that a late request of a dead process cannot.
+// TestFence shows that a merge first replaces the records, so that a late request of a dead process cannot.
 func TestFence(t *testing.T) {
 	late := &lateStore{Store: newDir(t)}
 	scanned(t, late.Store, "n1", "2026-11-01", nil, "a.example=a")
 	mustUpdate(t, late)
 	mustUpdate(t, late)
-	if want := []string{"put " + LedgerName, "put " + LedgerName, "fenced"}; !slices.Equal(late.steps, want) {
+	if want := []string{"put " + schema.PrunedName, "put " + LedgerName, "put " + schema.PrunedName, "put " + LedgerName, "fenced"}; !slices.Equal(late.steps, want) {
 		t.Errorf("%q, want %q", late.steps, want)
 	}
 }

@@ -74,7 +74,11 @@ func Stories(ctx context.Context, st store.Store, host string, asked Asked) ([]S
 		return nil, err
 	}
 	var stories []Story
-	stored := &storedFiles{ctx: ctx, store: st, scans: l.Scans}
+	p, err := readPast(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	stored := &storedFiles{ctx: ctx, store: st, scans: l.Scans, past: p}
 	for _, s := range sites {
 		for i := range s.Episodes {
 			s.Episodes[i].What = wanted[s.Episodes[i].Policy]

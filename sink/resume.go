@@ -141,8 +141,19 @@ func loadManifest(ctx context.Context, st store.Store, o *Options, now time.Time
 		return nil, fmt.Errorf("nothing to repair: there is no scan %s; name the scan with --scan-id", o.ScanID)
 	case o.Repair && err == nil && m.Restarting:
 		return nil, fmt.Errorf("nothing to repair: scan %s is being restarted, and the restart was interrupted; the same command without --repair continues it", o.ScanID)
-	case errors.Is(err, store.ErrNotExist) && !o.Restart:
-		return newManifest(o, now), nil
+	case err == nil && len(m.Pruned) > 0:
+		return nil, fmt.Errorf("scan %s is not continued, repaired or begun anew: its %s were pruned, and the history has its night; give another --scan-id", o.ScanID, strings.Join(m.Pruned, " and "))
+	case errors.Is(err, store.ErrNotExist):
+		pruned, err := commit.ReadPruned(ctx, st)
+		if err == nil {
+			err = pruned.Refuses(o.ScanID, o.Date)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !o.Restart {
+			return newManifest(o, now), nil
+		}
 	}
 	if err == nil && m.Uncollected() && o.Restart {
 		return nil, &commit.UncollectedError{ScanID: o.ScanID, N: m.Shares} // shares may be being written

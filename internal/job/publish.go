@@ -82,6 +82,17 @@ func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) e
 // Release publishes a scan that is pending, held or discarded. Of a published scan it repeats what a killed process may
 // have left undone.
 func Release(ctx context.Context, st store.Store, scanID string, o Publishing) error {
+	m, err := commit.ReadManifest(ctx, st, scanID)
+	if err != nil {
+		return err
+	}
+	pruned, err := commit.ReadPruned(ctx, st)
+	if err != nil {
+		return err
+	}
+	if m.ScanDate <= pruned.Through && !m.Published() {
+		return fmt.Errorf("scan %s is not published: the nights up to %s were pruned, and the history cannot take in an earlier one; bulkscan nightly --discard %s lets it go, too", scanID, pruned.Through, m.ScanDate)
+	}
 	if err := commit.SetPublication(ctx, st, scanID, commit.PublicationDone); err != nil {
 		return err
 	}
@@ -101,6 +112,9 @@ func mergeHistory(ctx context.Context, st store.Store, m *commit.Manifest, o Pub
 	}
 	if updated.Anew {
 		o.Log.Info("the history was derived anew: a scan came before its last night, or has changed")
+	}
+	if m.ScanDate <= updated.Pruned && !updated.Has(m.ScanID) {
+		return fmt.Errorf("the nights up to %s were pruned, and the history cannot take in an earlier one", updated.Pruned)
 	}
 	if !updated.Has(m.ScanID) && slices.Contains(m.Tables, schema.Sites) {
 		o.Log.Info("the history follows another observer, and the scan stays outside it", "scan", m.ScanID, "observer", updated.Observer)

@@ -118,7 +118,7 @@ func killedAnywhere(t *testing.T, source store.Store, do func(ctx context.Contex
 	}
 	stride := 1
 	if testing.Short() {
-		stride = 7
+		stride = max(7, len(steps)/8)
 	}
 	for n := 1; n <= len(steps); n += stride {
 		for _, effect := range []bool{false, true} {

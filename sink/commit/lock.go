@@ -26,7 +26,7 @@ type Holder struct {
 	PID       int       `json:"pid"`
 	Host      string    `json:"host"`
 	StartedAt time.Time `json:"started_at"`
-	Doing     string    `json:"doing,omitempty"` // DoingCompact, DoingStats, DoingCollect, DoingPublish; "" for a scan
+	Doing     string    `json:"doing,omitempty"` // DoingCompact, DoingStats, DoingCollect, DoingPublish, DoingPrune; "" for a scan
 }
 
 func (e *HeldError) Error() string {
@@ -47,6 +47,8 @@ func (e *HeldError) Error() string {
 		what, remedy = "is being counted for its statistics", "wait for it"
 	case DoingPublish:
 		what, remedy = "is being published, held or discarded", "wait for it"
+	case DoingPrune:
+		what, remedy = "is being pruned", "wait for it"
 	}
 	return fmt.Sprintf("scan %s %s by process %d on %.100q since %s; %s",
 		e.ScanID, what, e.Holder.PID, e.Holder.Host, e.Holder.StartedAt.Format(time.RFC3339), remedy)
@@ -108,6 +110,7 @@ const (
 	DoingStats   = "stats"
 	DoingCollect = "collect"
 	DoingPublish = "publish"
+	DoingPrune   = "prune"
 )
 
 // LockScan takes the lock of an existing scan for another purpose than scanning, and reads its manifest.

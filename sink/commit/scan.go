@@ -59,6 +59,7 @@ func ReadScan(ctx context.Context, st store.Store, scanID string) (*Scan, error)
 			return nil, Remedied(err, DamageRemedy)
 		}
 		s := &Scan{Manifest: manifest, Commits: past.Current, Store: st, lost: past.Lost(manifest)}
+		manifest.Without(s.Commits)
 		if s.lost == nil {
 			return s, nil
 		}

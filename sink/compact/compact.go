@@ -111,7 +111,10 @@ func (c *compaction) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	runs := c.plan(past.Current)
+	var runs [][]commit.Commit
+	if len(c.manifest.Pruned) == 0 { // else the record of a merged part could not say where each file's rows are
+		runs = c.plan(past.Current)
+	}
 	// If a part cannot be read, the others are still merged. Replaced files are deleted in any case, since programs
 	// that read whole folders find their rows twice.
 	var errs []error
@@ -156,6 +159,7 @@ func (c *compaction) begin(ctx context.Context) (*commit.History, error) {
 	if lost := past.Lost(c.manifest); lost != nil {
 		return nil, lost
 	}
+	c.manifest.Without(past.Current)
 	if err := commit.SweepFiles(ctx, c.store, views.Name, index.Name, commit.ManifestName(id)); err != nil {
 		return nil, err
 	}

@@ -207,6 +207,7 @@ func rowsOf(ctx context.Context, st store.Store, id string, records int64) ([]Ro
 	case err != nil:
 		return incomplete, nil
 	}
+	m.Without(past.Current)
 	for i := range past.Current {
 		for _, f := range past.Current[i].Files {
 			add(f, past.Current[i].SchemaVersion)

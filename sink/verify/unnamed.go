@@ -90,6 +90,7 @@ func (v *verifier) again(ctx context.Context, id string) error {
 	if s.past, err = commit.GatherHistory(ctx, v.store, id, v.commitReader(ctx, s.unreadable, false)); err != nil {
 		return err
 	}
+	s.without()
 	s.stale, s.next = s.past.Stale(), map[string]int{}
 	for i := range s.past.Current {
 		for _, f := range s.past.Current[i].Files {
@@ -107,6 +108,9 @@ func (v *verifier) again(ctx context.Context, id string) error {
 // whyUnnamed explains a file that no record names; ok is false if it is not to be reported.
 func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 	base := path.Base(name)
+	if v.pruned.Has(scanOf(name)) {
+		return Finding{Kind: Leftover, File: name, What: whatPruned}, v.options.ScanID == ""
+	}
 	if id, ok := strings.CutSuffix(base, ".jsonl"); ok && strings.HasPrefix(name, "_rejects/") {
 		s := v.scans[id]
 		return s.unrecorded(name), s != nil || v.options.ScanID == ""
@@ -115,6 +119,9 @@ func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 		return Finding{Kind: Leftover, File: name, What: "it is not a file of bulkscan; programs that read the whole folder may fail on it"}, v.options.ScanID == ""
 	}
 	table, _, _ := strings.Cut(name, "/")
+	if s := v.scans[scanOf(name)]; s != nil && s.manifest != nil && slices.Contains(s.manifest.Pruned, table) {
+		return Finding{Kind: Leftover, File: name, What: whatPruned}, true
+	}
 	if id := scanOf(name); schema.IsStatistics(table) && v.scans[id] != nil && base == path.Base(commit.StatsName("", "", id)) {
 		if m := v.scans[id].manifest; v.scans[id].restarting() {
 			return Finding{Kind: Leftover, File: name, What: whatRestarts}, true

@@ -87,6 +87,7 @@ type verifier struct {
 	options Options
 	done    Totals
 
+	pruned    *commit.Pruned           // scans that were deleted for their age
 	committed map[string]bool          // files that a commit or a record names
 	scans     map[string]*verifiedScan // by id
 }
@@ -103,6 +104,15 @@ type verifiedScan struct {
 // restarting reports whether a restart is deleting the scan's earlier data.
 func (s *verifiedScan) restarting() bool { return s.manifest != nil && s.manifest.Restarting }
 
+// without leaves out the files of pruned tables, and returns how many tables that are.
+func (s *verifiedScan) without() int {
+	if s.manifest == nil {
+		return 0
+	}
+	s.manifest.Without(s.past.Current)
+	return len(s.manifest.Pruned)
+}
+
 // settled returns the manifest with the scan's date and tables. It is nil if the manifest cannot be read, if a later
 // version wrote it, or during a restart: the earlier data may have another date and other tables.
 func (s *verifiedScan) settled() *commit.Manifest {
@@ -115,6 +125,9 @@ func (s *verifiedScan) settled() *commit.Manifest {
 // whatRestarts describes files and records that a restart deletes.
 const whatRestarts = "a restart of its scan was killed before deleting it, or is about to delete it"
 
+// whatPruned describes files and records of a pruned scan.
+const whatPruned = "the pruning of its scan was killed before deleting it, or is about to; the next pruning deletes it"
+
 func (s *verifiedScan) nextOf(shard string) int {
 	n, ok := s.next[shard]
 	if !ok {
@@ -124,13 +137,19 @@ func (s *verifiedScan) nextOf(shard string) int {
 	return n
 }
 
-func (v *verifier) run(ctx context.Context) error {
+func (v *verifier) run(ctx context.Context) (err error) {
+	if v.pruned, err = commit.ReadPruned(ctx, v.store); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		v.pruned = &commit.Pruned{} // package history reports the record
+	}
 	ids, err := v.findScans(ctx)
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		if err := v.scan(ctx, id); err != nil {
+		if err := v.undisturbed(ctx, id); err != nil {
 			return err
 		}
 	}
@@ -144,6 +163,31 @@ func (v *verifier) run(ctx context.Context) error {
 		return errors.Join(v.views(ctx), v.index(ctx), v.months(ctx))
 	}
 	return nil
+}
+
+// undisturbed verifies a scan. Of one that is pruned meanwhile nothing is reported.
+func (v *verifier) undisturbed(ctx context.Context, id string) error {
+	report, before := v.options.Report, v.done
+	var found []Finding
+	v.options.Report = func(f Finding) { found = append(found, f) }
+	err := v.scan(ctx, id)
+	v.options.Report = report
+	if err != nil {
+		return err
+	}
+	if v.done.Damaged > before.Damaged {
+		if now, err := commit.ReadPruned(ctx, v.store); err == nil && now.Has(id) {
+			v.pruned, v.done = now, before
+			delete(v.scans, id)
+			return nil
+		}
+	}
+	for _, f := range found {
+		if report != nil {
+			report(f)
+		}
+	}
+	return ctx.Err()
 }
 
 // Count counts a finding.
@@ -208,11 +252,15 @@ func (v *verifier) findScans(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if entry.Name == index.Name || strings.HasPrefix(entry.Name, index.MonthsFolder) {
+		if entry.Name == index.Name || entry.Name == schema.PrunedName || strings.HasPrefix(entry.Name, index.MonthsFolder) {
 			continue
 		}
 		id, rest, _ := strings.Cut(strings.TrimPrefix(entry.Name, schema.ScansFolder), "/")
 		if v.options.ScanID != "" && id != v.options.ScanID {
+			continue
+		}
+		if v.pruned.Has(id) {
+			v.report(Finding{Kind: Leftover, File: entry.Name, What: whatPruned})
 			continue
 		}
 		base := path.Base(rest)
@@ -229,6 +277,9 @@ func (v *verifier) findScans(ctx context.Context) ([]string, error) {
 			continue
 		}
 		ids[id] = true
+	}
+	if v.options.ScanID != "" && v.pruned.Has(v.options.ScanID) {
+		return nil, fmt.Errorf("scan %s was pruned: only the history has its night", v.options.ScanID)
 	}
 	if v.options.ScanID != "" && !ids[v.options.ScanID] {
 		return nil, fmt.Errorf("no scan %s: %w", v.options.ScanID, store.ErrNotExist)
@@ -281,6 +332,7 @@ func (v *verifier) commits(ctx context.Context, id string, s *verifiedScan) (map
 			return nil, err
 		}
 		s.past = past
+		pruned := s.without()
 		fresh := 0
 		for i := range past.Current {
 			c := &past.Current[i]
@@ -303,6 +355,10 @@ func (v *verifier) commits(ctx context.Context, id string, s *verifiedScan) (map
 		if resumed, err := v.resumed(ctx, id, s); err != nil {
 			return nil, err
 		} else if resumed {
+			if s.manifest != nil && len(s.manifest.Pruned) > pruned {
+				clear(checked)
+				clear(suspects)
+			}
 			continue
 		}
 		v.records(id, s)

@@ -1,0 +1,311 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+)
+
+// This file is about nights whose scans were deleted for their age. The ledger has them, and can be derived anew only from
+// a snapshot of what it was after the last of them. The snapshot is a ledger, too: its files lie among those of the
+// ledger, and a rebuilt ledger names some of them. Of the deleted files of sites, the last one of each open episode is kept.
+
+// Bodies is the table of kept files of sites. Its columns are those of schema.Bodies.
+const Bodies = schema.Bodies
+
+// past is what there is in the place of pruned nights.
+type past struct {
+	*commit.Pruned
+	kept
+}
+
+// kept is what commit.Pruned has of the history.
+type kept struct {
+	Snapshot *Ledger `json:"snapshot,omitempty"` // of the nights up to Pruned.Through; nil before the first
+	Bodies   []File  `json:"bodies,omitempty"`
+}
+
+func readPast(ctx context.Context, st store.Store) (*past, error) {
+	record, err := commit.ReadPruned(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	p := &past{Pruned: record}
+	if len(record.History) > 0 {
+		err = json.Unmarshal(record.History, &p.kept)
+	}
+	for _, f := range p.files() {
+		if err == nil {
+			err = store.CheckName(f.Name)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", schema.PrunedName, err)
+	}
+	return p, nil
+}
+
+// write replaces the record.
+func (p *past) write(ctx context.Context, st store.Store) (err error) {
+	if p.History, err = json.Marshal(p.kept); err != nil {
+		return fmt.Errorf("cannot write %s: %w", schema.PrunedName, err)
+	}
+	return p.Write(ctx, st)
+}
+
+// files are those of the snapshot, and those with bodies.
+func (p *past) files() []File {
+	if p.Snapshot == nil {
+		return p.Bodies
+	}
+	return slices.Concat(p.Snapshot.Files, p.Bodies)
+}
+
+// names reports whether a file is one of these.
+func (p *past) names(name string) bool {
+	return slices.ContainsFunc(p.files(), func(f File) bool { return f.Name == name })
+}
+
+// base is the ledger from which another is derived: the snapshot, or an empty one.
+func (p *past) base() *Ledger {
+	if p.Snapshot == nil {
+		return &Ledger{}
+	}
+	base := *p.Snapshot
+	return &base
+}
+
+// sound returns an error if the snapshot cannot be read.
+func (p *past) sound(ctx context.Context, st store.Store) error {
+	for _, f := range p.base().Files {
+		if err := checkFile(ctx, st, f.File); err != nil {
+			return fmt.Errorf("%w%s", err, p.remedy())
+		}
+	}
+	return nil
+}
+
+// remedy is what to do about a damaged file of the snapshot, or of bodies.
+func (p *past) remedy() string {
+	return fmt.Sprintf("; restore it from a copy of the dataset: the nights up to %s were pruned, and it has what is left of them", p.Through)
+}
+
+// and adds the pruned scans that were published.
+func (p *past) and(scans []MergedScan) []MergedScan {
+	for i := range p.Scans {
+		s := &p.Scans[i]
+		is := func(other MergedScan) bool { return other.ScanID == s.ScanID }
+		if s.Publication != commit.PublicationDiscarded && slices.Contains(s.Tables, schema.Sites) && !slices.ContainsFunc(scans, is) {
+			scans = append(scans, MergedScan{ScanID: s.ScanID, ScanDate: s.ScanDate, StartedAt: s.StartedAt, FinishedAt: s.FinishedAt, Observer: s.Observer})
+		}
+	}
+	return scans
+}
+
+// follow is the function of this name. Up to the last pruned night, the snapshot decides.
+func (p *past) follow(scans []MergedScan) (followed []MergedScan, observer commit.Observer) {
+	all, observer := follow(p.and(scans))
+	followed = slices.Clone(p.base().Scans)
+	for _, s := range all {
+		if s.ScanDate > p.Through {
+			followed = append(followed, s)
+		}
+	}
+	return followed, observer
+}
+
+// bodies yields the kept files of sites. A body is valid until the next.
+func (p *past) bodies(ctx context.Context, st store.Store) iter.Seq2[*schema.BodyRow, error] {
+	return rowsOf[schema.BodyRow](ctx, st, p.Bodies, Bodies, false)
+}
+
+// findBodies is findBodies for what was pruned.
+func (p *past) findBodies(ctx context.Context, st store.Store, wanted map[int64]bool, found func(hash int64, body []byte)) error {
+	if len(wanted) == 0 {
+		return nil
+	}
+	for row, err := range p.bodies(ctx, st) {
+		if err != nil {
+			return err
+		}
+		if wanted[row.BodyHash] {
+			delete(wanted, row.BodyHash)
+			found(row.BodyHash, row.Body)
+		}
+	}
+	return nil
+}
+
+// Pruning says what is about to be deleted for its age.
+type Pruning struct {
+	All    []*commit.Manifest // of the dataset
+	Nights []*commit.Manifest // complete scans that are deleted, with all earlier ones that are published
+	Bodies []*commit.Manifest // scans of which the stored bodies are deleted
+}
+
+// Prune keeps what is not to be lost with the scans, and names these in the record of what is pruned. After that they can
+// be deleted. A killed Prune has changed nothing, and leaves files that the next merge deletes.
+func Prune(ctx context.Context, st store.Store, o Options, p Pruning) (record *commit.Pruned, err error) {
+	err = locked(ctx, st, func() error {
+		before, err := readPast(ctx, st)
+		if err != nil {
+			return err
+		}
+		p.Nights = slices.DeleteFunc(slices.Clone(p.Nights), func(m *commit.Manifest) bool { return before.Has(m.ScanID) })
+		if record = before.Pruned; len(p.Nights)+len(p.Bodies) == 0 {
+			return nil
+		}
+		next, err := before.without(ctx, st, o, &p)
+		if err != nil {
+			return err
+		}
+		record = next.Pruned
+		return next.write(ctx, st)
+	})
+	return record, err
+}
+
+// without is what there will be in the place of pruned nights.
+func (p *past) without(ctx context.Context, st store.Store, o Options, going *Pruning) (*past, error) {
+	o.Progress = nil
+	if _, err := catchUp(ctx, st, o); err != nil {
+		return nil, err
+	}
+	ledger, err := ReadLedger(ctx, st)
+	if errors.Is(err, store.ErrNotExist) { // of scans without the table sites
+		ledger, err = &Ledger{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	record := *p.Pruned
+	record.ToolVersion, record.Scans, record.Removing = o.ToolVersion, slices.Clone(p.Scans), slices.Clone(p.Removing)
+	next := &past{Pruned: &record, kept: p.kept}
+	for _, m := range going.Nights {
+		next.add(m)
+	}
+	if next.Bodies, err = p.keepBodies(ctx, st, o, ledger, going); err == nil && next.Through > p.Through {
+		next.Snapshot, err = p.snapshot(ctx, st, o, ledger, going, next.Through)
+	}
+	return next, err
+}
+
+// add adds a scan that is about to be deleted.
+func (p *past) add(m *commit.Manifest) {
+	s := commit.PrunedScan{ScanID: m.ScanID, ScanDate: m.ScanDate, StartedAt: m.StartedAt, Observer: m.Observer, Tables: m.Tables, Publication: m.Publication}
+	if m.FinishedAt != nil {
+		s.FinishedAt = *m.FinishedAt
+	}
+	if m.Counts != nil {
+		s.Rows, s.Bytes = m.Counts.Rows, m.Counts.Bytes
+	}
+	p.Scans = append(p.Scans, s)
+	slices.SortFunc(p.Scans, func(a, b commit.PrunedScan) int {
+		return cmp.Or(strings.Compare(a.ScanDate, b.ScanDate), strings.Compare(a.ScanID, b.ScanID))
+	})
+	p.Removing = append(p.Removing, m.ScanID)
+	if m.Published() {
+		p.Through = max(p.Through, m.ScanDate)
+	}
+}
+
+// snapshot merges the nights that are about to be deleted into the snapshot.
+func (p *past) snapshot(ctx context.Context, st store.Store, o Options, ledger *Ledger, going *Pruning, through string) (*Ledger, error) {
+	var nights []MergedScan
+	gone := &GoneError{}
+	for _, s := range ledger.Scans {
+		if s.ScanDate <= p.Through || s.ScanDate > through {
+			continue
+		}
+		nights = append(nights, s)
+		if !has(going.Nights, s.ScanID) {
+			gone.ScanIDs = append(gone.ScanIDs, s.ScanID)
+		}
+	}
+	if len(gone.ScanIDs) > 0 {
+		return nil, gone
+	}
+	if err := p.sound(ctx, st); err != nil {
+		return nil, err
+	}
+	base := p.base()
+	base.Observer = ledger.Observer
+	return merged(ctx, st, o, p, base, nights)
+}
+
+func has(scans []*commit.Manifest, scanID string) bool {
+	return slices.ContainsFunc(scans, func(m *commit.Manifest) bool { return m.ScanID == scanID })
+}
+
+// keepBodies copies the last bodies of open episodes that no other scan is known to have, and returns all files with such
+// bodies. A body is that of the last night of its episode, so only these nights matter.
+func (p *past) keepBodies(ctx context.Context, st store.Store, o Options, ledger *Ledger, going *Pruning) ([]File, error) {
+	without := map[string]bool{} // dates of which a scan has no stored bodies
+	for _, s := range ledger.Scans {
+		i := slices.IndexFunc(going.All, func(m *commit.Manifest) bool { return m.ScanID == s.ScanID })
+		if i < 0 || !slices.Contains(going.All[i].Tables, schema.Bodies) || has(going.Nights, s.ScanID) || has(going.Bodies, s.ScanID) {
+			without[s.ScanDate] = true
+		}
+	}
+	wanted := map[int64]bool{}
+	for e, err := range rowsOf[Episode](ctx, st, ledger.Files, History, true) {
+		if err != nil {
+			return nil, err
+		}
+		if e.LastBody != 0 && without[e.ValidTo.String()] {
+			wanted[e.LastBody] = true
+		}
+	}
+	for row, err := range rowsOf[bodyHash](ctx, st, p.Bodies, Bodies, false) {
+		if err != nil {
+			return nil, err
+		}
+		delete(wanted, row.BodyHash)
+	}
+	d := newDraft(ctx, st, o, p, &Ledger{Files: p.Bodies})
+	err := d.copyBodies(slices.Concat(going.Bodies, going.Nights), wanted)
+	if err == nil {
+		err = gather[schema.BodyRow](d, Bodies)
+	}
+	return d.ledger.Files, err
+}
+
+type bodyHash struct {
+	BodyHash int64 `parquet:"body_hash"`
+}
+
+// copyBodies copies wanted bodies from scans, of which the newest come first, to a file of the draft.
+func (d *draft) copyBodies(from []*commit.Manifest, wanted map[int64]bool) error {
+	slices.SortFunc(from, func(a, b *commit.Manifest) int { return strings.Compare(b.ScanDate, a.ScanDate) })
+	out := output[schema.BodyRow]{table: Bodies, tool: d.options.ToolVersion}
+	for _, m := range from {
+		if len(wanted) == 0 {
+			break
+		}
+		scan, err := openStored(d.ctx, d.store, m.ScanID)
+		if scan != nil {
+			var failed error
+			err = findBodies(d.ctx, scan, wanted, func(hash int64, body []byte) {
+				if failed == nil {
+					failed = out.add(d.ctx, d.store, d.name(Bodies, "kept"), &schema.BodyRow{BodyHash: hash, Body: body})
+				}
+			})
+			err = errors.Join(err, failed)
+		}
+		if err != nil {
+			return errors.Join(err, out.discard())
+		}
+	}
+	files, err := out.publish(d.ctx)
+	d.ledger.Files = slices.Concat(d.ledger.Files, files)
+	return err
+}

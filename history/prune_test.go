@@ -1,0 +1,276 @@
+package history
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/verify"
+)
+
+// pruned deletes the nights before a date, as job.Prune does.
+func pruned(t testing.TB, st store.Store, before string) {
+	t.Helper()
+	all, err := commit.Scans(t.Context(), st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Pruning{All: all}
+	for _, m := range all {
+		if m.ScanDate < before {
+			p.Nights = append(p.Nights, m)
+		}
+	}
+	record, err := Prune(t.Context(), st, Options{}, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range record.Scans {
+		s := &record.Scans[i]
+		if err := errors.Join(st.Delete(t.Context(), commit.ManifestName(s.ScanID)), commit.RemoveScan(t.Context(), st, s)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestPrune prunes again and again between other nights. The ledger stays what it is without pruning, continued or derived
+// anew, and the files of open episodes are there.
+func TestPrune(t *testing.T) {
+	const nights = 12
+	whole, dir := newDir(t), newDir(t)
+	for n, id := range manyNights(t, whole, nights) {
+		copyScan(t, whole, dir, id)
+		switch {
+		case n < 5:
+		case n == 5: // before there is a ledger
+			pruned(t, dir, "2026-11-04")
+			pruned(t, dir, "2026-11-04")
+		default:
+			mustUpdate(t, dir)
+			if n%2 == 1 {
+				pruned(t, dir, fmt.Sprintf("2026-11-%02d", n-1))
+			}
+		}
+	}
+	mustRebuild(t, whole, Options{})
+	same := func(at string) {
+		t.Helper()
+		if got, want := contents(t, dir), contents(t, whole); got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", at, got, want)
+		}
+	}
+	same("continued")
+	mustRebuild(t, dir, Options{})
+	same("derived anew")
+	pruned(t, dir, "2026-11-12")
+	same("pruned")
+	mustRebuild(t, dir, Options{})
+	same("pruned and derived anew")
+	if err := dir.Delete(t.Context(), LedgerName); err != nil {
+		t.Fatal(err)
+	}
+	mustUpdate(t, dir)
+	same("without a ledger")
+	if found := verified(t, dir); len(found) > 0 {
+		t.Errorf("%q", found)
+	}
+	lastBodies(t, dir, whole)
+}
+
+// copyScan copies a scan to another dataset.
+func copyScan(t testing.TB, from, to store.Store, id string) {
+	t.Helper()
+	for _, name := range namesOf(t, from, "") {
+		if strings.Contains(name, "/"+id+"/") || strings.Contains(name, "part-"+id+"-") || strings.Contains(name, "part-"+id+".") {
+			if err := to.Put(t.Context(), name, mustRead(t, from, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// lastBodies checks that the last body of each open episode can be read if it can be without pruning.
+func lastBodies(t testing.TB, dir, whole store.Store) {
+	t.Helper()
+	read := func(st store.Store, e *Episode) string {
+		p, err := readPast(t.Context(), st)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored := &storedFiles{ctx: t.Context(), store: st, scans: mustLedger(t, st).Scans, past: p}
+		body, err := stored.read(e.ValidTo, e.LastBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	n := 0
+	for e, err := range rowsOf[Episode](t.Context(), dir, mustLedger(t, dir).Files, History, true) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, want := read(dir, e), read(whole, e)
+		if got != want {
+			t.Errorf("the last file of %s is %q, want %q", e.Host, got, want)
+		}
+		if p, _ := readPast(t.Context(), dir); want != "" && e.ValidTo.String() <= p.Through {
+			n++
+		}
+	}
+	if n == 0 {
+		t.Error("no open episode ends before the pruned nights: the test sees too few")
+	}
+}
+
+// TestPrunedBodies deletes only bodies: the last ones stay, in a few files.
+func TestPrunedBodies(t *testing.T) {
+	dir := newDir(t)
+	nights := 2*gathered + 3
+	if testing.Short() {
+		nights = 5
+	}
+	for n := 1; n <= nights; n++ { // each night another site says something, and is silent from then on
+		id, date := fmt.Sprint("n", n), Date(20000+n).String()
+		body := fmt.Sprintf("User-agent: *\nDisallow: /%d\n", n)
+		testFiles["n"] = body
+		sites := []string{fmt.Sprintf("h%d.example=n", n)}
+		for k := 1; k < n; k++ {
+			sites = append(sites, fmt.Sprintf("h%d.example=dead", k))
+		}
+		scanned(t, dir, id, date, nil, sites...)
+		mustUpdate(t, dir)
+		if n > 1 {
+			m, err := commit.ReadManifest(t.Context(), dir, fmt.Sprint("n", n-1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := commit.Scans(t.Context(), dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Prune(t.Context(), dir, Options{}, Pruning{All: all, Bodies: []*commit.Manifest{m}}); err != nil {
+				t.Fatal(err)
+			}
+			m.Tables = slices.DeleteFunc(m.Tables, func(t string) bool { return t == schema.Bodies })
+			m.Pruned = []string{schema.Bodies}
+			if err := m.Write(t.Context(), dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	delete(testFiles, "n")
+	p, err := readPast(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bodies := map[string]int{}
+	for row, err := range p.bodies(t.Context(), dir) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		bodies[string(row.Body)]++
+	}
+	for n := 1; n < nights; n++ {
+		if body := fmt.Sprintf("User-agent: *\nDisallow: /%d\n", n); bodies[body] != 1 {
+			t.Errorf("%q is there %d times", body, bodies[body])
+		}
+	}
+	if len(p.Bodies) > 4 {
+		t.Errorf("%d files with bodies", len(p.Bodies))
+	}
+}
+
+// TestPrunedAnew shows that the ledger takes in no night up to the last pruned one, and that a repaired later night is merged
+// from the snapshot on.
+func TestPrunedAnew(t *testing.T) {
+	dir := newDir(t)
+	for n, what := range []string{"a", "b", "a", "c", "b"} {
+		scanned(t, dir, fmt.Sprint("n", n+1), fmt.Sprintf("2026-11-%02d", n+1), nil, "h.example="+what)
+	}
+	mustUpdate(t, dir)
+	pruned(t, dir, "2026-11-03")
+	if u := mustUpdate(t, dir); u.Anew || u.Pruned != "2026-11-02" {
+		t.Errorf("%+v", u)
+	}
+	for _, o := range []sink.Options{{ScanID: "n1", Date: "2026-11-09"}, {ScanID: "other", Date: "2026-11-02"}, {ScanID: "n2", Date: "2026-11-02", Restart: true}} {
+		if w, err := sink.Open(t.Context(), dir, o); err == nil || !strings.Contains(err.Error(), "pruned") {
+			t.Errorf("%+v is begun: %v, %v", o, w, err)
+		}
+	}
+	m, err := commit.ReadManifest(t.Context(), dir, "n4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := m.FinishedAt.AddDate(0, 0, 1) // as after a repair
+	m.FinishedAt = &later
+	if err := m.Write(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	want := story(t, dir, "h.example")
+	if u := mustUpdate(t, dir); !u.Anew || story(t, dir, "h.example") != want {
+		t.Errorf("%+v: %s, want %s", u, story(t, dir, "h.example"), want)
+	}
+	if u := mustUpdate(t, dir); u.Anew {
+		t.Errorf("%+v", u)
+	}
+}
+
+// TestPrunedDamage damages each file that there is in the place of pruned nights.
+func TestPrunedDamage(t *testing.T) {
+	dir := newDir(t)
+	scanned(t, dir, "n1", "2026-11-01", nil, "h.example=a", "gone.example=b")
+	scanned(t, dir, "n2", "2026-11-02", nil, "h.example=b")
+	scanned(t, dir, "n3", "2026-11-03", nil, "h.example=b")
+	mustUpdate(t, dir)
+	pruned(t, dir, "2026-11-03")
+	p, err := readPast(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Bodies) != 1 || p.Bodies[0].Rows != 1 || len(p.Snapshot.Files) < 3 {
+		t.Fatalf("%+v", p.kept)
+	}
+	names := []string{schema.PrunedName}
+	for _, f := range p.files() {
+		names = append(names, f.Name)
+	}
+	for _, name := range names {
+		data := mustRead(t, dir, name)
+		bad := slices.Clone(data)
+		bad[len(bad)/2] ^= 1
+		for _, how := range []string{"changed", "missing"} {
+			if how == "missing" && name == schema.PrunedName {
+				continue
+			}
+			err := dir.Put(t.Context(), name, bad)
+			if how == "missing" {
+				err = dir.Delete(t.Context(), name)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := verified(t, dir)
+			if !slices.ContainsFunc(found, func(f string) bool {
+				return strings.HasPrefix(f, string(verify.Damaged)+": "+name) && strings.Contains(f, "restore it from a copy")
+			}) {
+				t.Errorf("%s is %s: %q", name, how, found)
+			}
+			if err := Rebuild(t.Context(), dir, Options{}); err == nil && !strings.Contains(name, "/"+Bodies+"/") {
+				t.Errorf("%s is %s, and the ledger is derived anew", name, how)
+			}
+			if err := dir.Put(t.Context(), name, data); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if found := verified(t, dir); len(found) > 0 {
+		t.Errorf("%q", found)
+	}
+	mustRebuild(t, dir, Options{})
+}

@@ -1,0 +1,201 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/bulkscan/bulkscan/history"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/views"
+)
+
+// Retention says what is deleted for its age: what is from before these dates, YYYY-MM-DD. "" keeps all. A night goes
+// with all its tables, the others leave sites and verdicts.
+type Retention struct{ Nights, Bodies, Evidence string }
+
+// Prunings counts what a pruning deleted.
+type Prunings struct {
+	Nights   []string `json:"nights,omitempty"` // dates
+	Bodies   int      `json:"bodies,omitempty"` // scans of which it deleted the bodies
+	Evidence int      `json:"evidence,omitempty"`
+	Bytes    int64    `json:"bytes"`
+}
+
+// And adds what an earlier run deleted, which may be nil.
+func (p *Prunings) And(earlier *Prunings) *Prunings {
+	if earlier == nil {
+		return p
+	}
+	return &Prunings{Nights: slices.Concat(earlier.Nights, p.Nights), Bodies: earlier.Bodies + p.Bodies, Evidence: earlier.Evidence + p.Evidence, Bytes: earlier.Bytes + p.Bytes}
+}
+
+// pruning is one run of Prune.
+type pruning struct {
+	store  store.Store
+	all    []*commit.Manifest
+	nights []*commit.Manifest
+	tables map[string][]*commit.Manifest // scans of which a table goes
+	done   Prunings
+}
+
+// Prune deletes what is too old. A scan that is neither published nor discarded stays, and so does the newest published
+// night. Of deleted nights the history has all that it ever had, and the last body of each open episode (see
+// history.Prune). Killed anywhere, the next Prune does what was left. The caller excludes other calls.
+func Prune(ctx context.Context, st store.Store, keep Retention, o Publishing) (*Prunings, error) {
+	p := &pruning{store: st, tables: map[string][]*commit.Manifest{}}
+	if err := p.run(ctx, keep, o); err != nil {
+		return &p.done, fmt.Errorf("cannot prune: %w", err)
+	}
+	return &p.done, nil
+}
+
+func (p *pruning) run(ctx context.Context, keep Retention, o Publishing) error {
+	if err := p.choose(ctx, keep); err != nil {
+		return err
+	}
+	record, err := history.Prune(ctx, p.store, HistoryOptions(o.Registry, o.ToolVersion, o.Log), history.Pruning{All: p.all, Nights: p.nights, Bodies: p.tables[schema.Bodies]})
+	if err != nil {
+		return err
+	}
+	for _, table := range []string{schema.Bodies, schema.Evidence} {
+		for _, m := range p.tables[table] {
+			if err := p.without(ctx, m.ScanID, table); err != nil {
+				return err
+			}
+		}
+	}
+	return p.remove(ctx, record, o)
+}
+
+// choose finds what is too old.
+func (p *pruning) choose(ctx context.Context, keep Retention) (err error) {
+	if p.all, err = commit.Scans(ctx, p.store); err != nil {
+		return err
+	}
+	newest := ""
+	for _, m := range p.all {
+		if m.Published() {
+			newest = max(newest, m.ScanDate)
+		}
+	}
+	for _, m := range p.all {
+		if m.ScanDate >= newest || !m.Published() && (m.State != commit.Complete || m.Publication != commit.PublicationDiscarded) {
+			continue
+		}
+		if m.ScanDate < keep.Nights {
+			p.nights = append(p.nights, m)
+			continue
+		}
+		for table, before := range map[string]string{schema.Bodies: keep.Bodies, schema.Evidence: keep.Evidence} {
+			if m.ScanDate < before && slices.Contains(m.Tables, table) {
+				p.tables[table] = append(p.tables[table], m)
+			}
+		}
+	}
+	return nil
+}
+
+// without marks a scan as one without a table: from then on no reader looks for the table's files.
+func (p *pruning) without(ctx context.Context, scanID, table string) (err error) {
+	lock, m, err := commit.LockScan(ctx, p.store, scanID, commit.DoingPrune)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	m.Tables = slices.DeleteFunc(m.Tables, func(t string) bool { return t == table })
+	m.Pruned = append(m.Pruned, table)
+	if table == schema.Bodies {
+		p.done.Bodies++
+	} else {
+		p.done.Evidence++
+	}
+	return m.Write(ctx, p.store)
+}
+
+// remove deletes the files of pruned scans and tables, also what an earlier run has left. Readers of the index are told
+// before.
+func (p *pruning) remove(ctx context.Context, record *commit.Pruned, o Publishing) error {
+	removing := slices.DeleteFunc(slices.Clone(record.Scans), func(s commit.PrunedScan) bool { return !slices.Contains(record.Removing, s.ScanID) })
+	for i := range removing {
+		if err := p.withdraw(ctx, removing[i].ScanID); err != nil {
+			return err
+		}
+	}
+	if err := index.Update(ctx, p.store); err != nil {
+		return err
+	}
+	if err := p.removeTables(ctx); err != nil {
+		return err
+	}
+	if err := views.Write(ctx, p.store, o.Registry); err != nil || len(removing) == 0 {
+		return err
+	}
+	for i := range removing {
+		s := &removing[i]
+		if err := commit.RemoveScan(ctx, p.store, s); err != nil {
+			return err
+		}
+		p.done.Nights, p.done.Bytes = append(p.done.Nights, s.ScanDate), p.done.Bytes+s.Bytes
+	}
+	p.done.Nights = slices.Compact(p.done.Nights)
+	if err := errors.Join(index.Update(ctx, p.store), index.RollUp(ctx, p.store, o.ToolVersion)); err != nil {
+		return err
+	}
+	record.Removing = nil
+	return record.Write(ctx, p.store)
+}
+
+// withdraw deletes the manifest of a pruned scan, unless another process works on the scan. Then no process begins to.
+func (p *pruning) withdraw(ctx context.Context, scanID string) (err error) {
+	lock, err := commit.TakeLock(ctx, p.store, scanID, commit.DoingPrune, time.Now().UTC().Truncate(time.Millisecond))
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.store.Delete(ctx, commit.ManifestName(scanID)), lock.Unlock())
+}
+
+// removeTables deletes the files of pruned tables.
+func (p *pruning) removeTables(ctx context.Context) error {
+	scans, err := commit.Scans(ctx, p.store)
+	if err != nil {
+		return err
+	}
+	pruned := map[string]map[string]bool{} // ids by table
+	for _, m := range scans {
+		for _, table := range m.Pruned {
+			if pruned[table] == nil {
+				pruned[table] = map[string]bool{}
+			}
+			pruned[table][m.ScanID] = true
+		}
+	}
+	for table, ids := range pruned {
+		ours := func(name string) bool {
+			id, _, _, ok := commit.SplitPart(path.Base(name))
+			return ok && ids[id]
+		}
+		var left []store.Entry
+		for entry, err := range p.store.List(ctx, table+"/") {
+			if err != nil {
+				return err
+			}
+			if ours(entry.Name) {
+				left = append(left, entry)
+			}
+		}
+		for _, entry := range left {
+			if err := p.store.Delete(ctx, entry.Name); err != nil {
+				return err
+			}
+			p.done.Bytes += entry.Size
+		}
+	}
+	return nil
+}

@@ -1,0 +1,206 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/history"
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/index"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/verify"
+)
+
+// nightOf writes and publishes a night of four sites, of which one says something else every night, and one is silent from the
+// third night on.
+func nightOf(t *testing.T, st store.Store, night int, publish bool) string {
+	t.Helper()
+	date := fmt.Sprintf("2026-%02d-%02d", 10+night/4, 27+night%4)
+	id := "night-" + date
+	w, err := sink.Open(t.Context(), st, sink.Options{ScanID: id, Date: date, PartRows: 2, NoPublish: !publish})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, body := range []string{"User-agent: *\nDisallow: /\n", fmt.Sprintf("User-agent: *\nDisallow: /%d\nSitemap: https://h1.test/s\n", night), "User-agent: GPTBot\nDisallow: /\n", ""} {
+		host, err := origin.Parse(fmt.Sprintf("h%d.test", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		site := &audit.Site{Seq: uint64(i), Input: host.Host(), Origin: host, Fetch: exchange.Response{Outcome: exchange.Answered, Status: 200, Body: []byte(body)}}
+		if i == 2 && night > 2 {
+			site.Fetch = exchange.Response{Outcome: exchange.ConnectTimeout}
+		}
+		audit.Judge(site)
+		if err := w.Add(site); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err = errors.Join(w.Flush(t.Context()), report.Stats(t.Context(), st, id, report.Options{Registry: publishing.Registry, Log: publishing.Log}), w.Complete(t.Context()), w.Close(t.Context()))
+	if err == nil {
+		err = Publish(t.Context(), st, id, publishing)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return date
+}
+
+// rows returns the ledger's rows as text, but for what the nights are called.
+func rows(t *testing.T, st store.Store) string {
+	t.Helper()
+	var text strings.Builder
+	for i := range 4 {
+		stories, err := history.Stories(t.Context(), st, fmt.Sprintf("h%d.test", i), history.Asked{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range stories {
+			for _, e := range s.Episodes {
+				fmt.Fprintf(&text, "%+v %+v\n", e.Episode, e.What)
+			}
+			fmt.Fprintf(&text, "%+v\n", s.Gaps)
+		}
+	}
+	return text.String()
+}
+
+var keeps = Retention{Nights: "2026-11-01", Bodies: "2026-11-28", Evidence: "2026-11-29"}
+
+// prunable has nights of two months, among them a held and a discarded one.
+func prunable(t *testing.T) store.Store {
+	t.Helper()
+	dir := newDisk(t)
+	for night := range 8 {
+		date := nightOf(t, dir, night, night != 1 && night != 2)
+		if to, ok := map[int]commit.Publication{1: commit.PublicationHeld, 2: commit.PublicationDiscarded}[night]; ok {
+			if err := commit.SetPublication(t.Context(), dir, "night-"+date, to); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return dir
+}
+
+// scansThere returns the dates of the scans with the tables that they have.
+func scansThere(t *testing.T, st store.Store) (there []string) {
+	t.Helper()
+	scans, err := commit.Scans(t.Context(), st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range scans {
+		there = append(there, strings.TrimPrefix(m.ScanDate, "2026-")+" "+strings.Join(m.Tables, " "))
+	}
+	return there
+}
+
+var prunedTo = []string{
+	"10-28 sites verdicts evidence bodies", // held
+	"11-27 sites verdicts", "11-28 sites verdicts bodies", "11-29 sites verdicts evidence bodies", "11-30 sites verdicts evidence bodies",
+}
+
+// TestPruneIsKilledAnywhere kills a pruning of nights and of tables before and after each of its steps. Nothing is damaged
+// then, the ledger tells the same, and the next pruning finishes it.
+func TestPruneIsKilledAnywhere(t *testing.T) {
+	source := prunable(t)
+	want := rows(t, source)
+	prune := func(ctx context.Context, st store.Store) error {
+		_, err := Prune(ctx, st, keeps, publishing)
+		return err
+	}
+	killedAnywhere(t, source, prune, func(at string, dir store.Store) {
+		if got := rows(t, dir); got != want {
+			t.Errorf("%s: the ledger is\n%s\nwant\n%s", at, got, want)
+		}
+		if err := prune(t.Context(), dir); err != nil {
+			t.Errorf("%s: again: %v", at, err)
+		}
+		if got := scansThere(t, dir); !slices.Equal(got, prunedTo) {
+			t.Errorf("%s: %q", at, got)
+		}
+		if state, err := index.Check(t.Context(), dir); err != nil || state != index.Current {
+			t.Errorf("%s: the index is %v, %v", at, state, err)
+		}
+		if err := history.Rebuild(t.Context(), dir, history.Options{}); err != nil || rows(t, dir) != want {
+			t.Errorf("%s: derived anew: %v", at, err)
+		}
+	})
+}
+
+// TestPrune shows what a pruning leaves to every other command.
+func TestPrune(t *testing.T) {
+	dir := prunable(t)
+	want := rows(t, dir)
+	done, err := Prune(t.Context(), dir, keeps, publishing)
+	if err != nil || !slices.Equal(done.Nights, []string{"2026-10-27", "2026-10-29", "2026-10-30"}) || done.Bodies != 1 || done.Evidence != 2 || done.Bytes == 0 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	before := namesAndSums(t, dir)
+	if again, err := Prune(t.Context(), dir, keeps, publishing); err != nil || again.Bytes != 0 || namesAndSums(t, dir) != before {
+		t.Errorf("again: %+v, %v; it was\n%s\nand is\n%s", again, err, before, namesAndSums(t, dir))
+	}
+	for _, m := range []string{"night-2026-11-27", "night-2026-11-28"} {
+		done, err := compact.Scan(t.Context(), dir, m, compact.Options{})
+		if err != nil || done.PartsBefore != done.PartsAfter {
+			t.Errorf("compact %s: %+v, %v", m, done, err)
+		}
+	}
+	if err := Release(t.Context(), dir, "night-2026-10-28", publishing); err == nil || !strings.Contains(err.Error(), "the nights up to 2026-10-30 were pruned") {
+		t.Errorf("a held night before them is released: %v", err)
+	}
+	if got := rows(t, dir); got != want {
+		t.Errorf("the ledger is\n%s\nwant\n%s", got, want)
+	}
+	var months []string
+	for entry, err := range dir.List(t.Context(), index.MonthsFolder) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		months = append(months, entry.Name)
+	}
+	if len(months) > 0 {
+		t.Errorf("merged statistics of a month of which all nights are pruned: %q", months)
+	}
+	nightOf(t, dir, 8, true)
+	if _, err := Prune(t.Context(), dir, Retention{Nights: "2027-01-01"}, publishing); err != nil {
+		t.Fatal(err)
+	}
+	if got := scansThere(t, dir); len(got) != 2 || !strings.HasPrefix(got[1], "12-27") {
+		t.Errorf("the newest night is not there: %q", got)
+	}
+	if found := findings(t, dir, verify.Damaged, verify.Leftover); len(found) > 0 {
+		t.Errorf("%q", found)
+	}
+	stories, err := history.Stories(t.Context(), dir, "h2.test", history.Asked{Token: "GPTBot", Registry: publishing.Registry})
+	if err != nil || len(stories) != 1 || !stories[0].Episodes[0].Token.Stored {
+		t.Errorf("the last file of a silent site: %+v, %v", stories, err)
+	}
+}
+
+// namesAndSums lists a dataset.
+func namesAndSums(t *testing.T, st store.Store) string {
+	t.Helper()
+	var text strings.Builder
+	for entry, err := range st.List(t.Context(), "") {
+		var data []byte
+		if err == nil {
+			data, err = store.ReadAll(t.Context(), st, entry.Name, 1<<24)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(&text, entry.Name, schema.SumOf(data))
+	}
+	return text.String()
+}

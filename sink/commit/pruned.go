@@ -1,0 +1,142 @@
+package commit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/schema"
+)
+
+// Pruned is the record of scans that were deleted for their age. It is replaced as one step, before their files are
+// deleted: from then on only the history has their nights, and cannot derive them anew.
+type Pruned struct {
+	SchemaVersion int             `json:"schema_version"`
+	ToolVersion   string          `json:"tool_version"`
+	Through       string          `json:"through"`            // date of the last deleted night; "" before the first
+	Scans         []PrunedScan    `json:"scans"`              // by date
+	Removing      []string        `json:"removing,omitempty"` // ids of those of which files may be left
+	History       json.RawMessage `json:"history,omitempty"`  // what package history keeps in their place
+	Sum           string          `json:"sum,omitempty"`      // see SealRecord
+}
+
+// PrunedScan is a scan that was deleted.
+type PrunedScan struct {
+	ScanID      string      `json:"scan_id"`
+	ScanDate    string      `json:"scan_date"`
+	StartedAt   time.Time   `json:"started_at"`
+	FinishedAt  time.Time   `json:"finished_at"`
+	Observer    Observer    `json:"observer"`
+	Tables      []string    `json:"tables"`
+	Publication Publication `json:"publication"`
+	Rows        int64       `json:"rows"`
+	Bytes       int64       `json:"bytes"` // of its parts
+}
+
+// ReadPruned reads the record; it is empty if nothing was deleted.
+func ReadPruned(ctx context.Context, st store.Store) (*Pruned, error) {
+	p := &Pruned{SchemaVersion: schema.Version}
+	data, err := store.ReadAll(ctx, st, schema.PrunedName, schema.MaxLedger)
+	if errors.Is(err, store.ErrNotExist) {
+		return p, nil
+	}
+	if err == nil {
+		err = OpenRecord(data, p, &p.Sum)
+	}
+	if err == nil {
+		err = schema.CheckVersion(p.SchemaVersion)
+	}
+	for _, s := range p.Scans {
+		if err == nil {
+			err = errors.Join(CheckScanID(s.ScanID), CheckDate(s.ScanDate))
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", schema.PrunedName, err)
+	}
+	return p, nil
+}
+
+// Write replaces the record.
+func (p *Pruned) Write(ctx context.Context, st store.Store) error {
+	data, err := SealRecord(p, &p.Sum)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", schema.PrunedName, err)
+	}
+	return st.Put(ctx, schema.PrunedName, data)
+}
+
+// Has reports whether a scan was deleted.
+func (p *Pruned) Has(scanID string) bool {
+	return slices.ContainsFunc(p.Scans, func(s PrunedScan) bool { return s.ScanID == scanID })
+}
+
+// HasDate reports whether a published scan of a date was deleted.
+func (p *Pruned) HasDate(date string) bool {
+	return slices.ContainsFunc(p.Scans, func(s PrunedScan) bool { return s.ScanDate == date && s.Publication != PublicationDiscarded })
+}
+
+// Refuses returns an error if a scan may not be begun: its id or its date was pruned.
+func (p *Pruned) Refuses(scanID, date string) error {
+	switch {
+	case p.Has(scanID):
+		return fmt.Errorf("scan %s was pruned, and its name is not used again; give another --scan-id", scanID)
+	case date <= p.Through:
+		return fmt.Errorf("the nights up to %s were pruned, and the history takes in no other night of %s; scan into another dataset", p.Through, date)
+	}
+	return nil
+}
+
+// RemoveScan deletes what a pruned scan has left: the records first, without which no reader finds the parts. Its
+// manifest was deleted before.
+func RemoveScan(ctx context.Context, st store.Store, s *PrunedScan) error {
+	prefixes := []string{ScanFolder(s.ScanID), RejectsName(s.ScanID)}
+	for _, t := range schema.Tables() {
+		prefixes = append(prefixes, partitionFolder(t.Name, s.ScanDate)+"part-"+s.ScanID)
+	}
+	for _, prefix := range prefixes {
+		ours := func(name string) bool { return s.owns(name) }
+		names, err := SweepAndList(ctx, st, prefix, ours)
+		for _, name := range names {
+			if err == nil {
+				err = st.Delete(ctx, name)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// owns reports whether a file is the scan's. The id of another scan may begin like its own.
+func (s *PrunedScan) owns(name string) bool {
+	table, base, _ := strings.Cut(name, "/")
+	base = base[strings.LastIndexByte(base, '/')+1:]
+	switch {
+	case strings.HasPrefix(name, ScanFolder(s.ScanID)), name == RejectsName(s.ScanID):
+		return true
+	case schema.IsStatistics(table):
+		return name == StatsName(table, s.ScanDate, s.ScanID)
+	}
+	_, _, ok := ShardOf(s.ScanID, base)
+	return ok
+}
+
+// pruned reports whether the files of a table of the scan were deleted for their age.
+func (m *Manifest) pruned(table string) bool { return slices.Contains(m.Pruned, table) }
+
+// Without leaves out of commits the files of tables that were pruned.
+func (m *Manifest) Without(commits []Commit) {
+	if len(m.Pruned) == 0 {
+		return
+	}
+	for i := range commits {
+		commits[i].Files = slices.DeleteFunc(slices.Clone(commits[i].Files), func(f schema.File) bool { return m.pruned(f.Table) })
+	}
+}
