@@ -1,6 +1,7 @@
 package history
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -143,6 +144,25 @@ func (p *past) findBodies(ctx context.Context, st store.Store, wanted map[int64]
 		}
 	}
 	return nil
+}
+
+// KeptBodies returns the files of sites that were kept when their nights were pruned, by their hashes: at most so many bytes.
+func KeptBodies(ctx context.Context, st store.Store, most int) (map[int64][]byte, error) {
+	p, err := readPast(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	kept := map[int64][]byte{}
+	for row, err := range p.bodies(ctx, st) {
+		if err != nil {
+			return nil, err
+		}
+		if most -= len(row.Body); most < 0 {
+			break
+		}
+		kept[row.BodyHash] = bytes.Clone(row.Body)
+	}
+	return kept, nil
 }
 
 // Pruning says what is about to be deleted for its age.

@@ -182,6 +182,9 @@ func (a *app) twoScans(ctx context.Context, args []string) (from, to report.Scan
 	if len(scans) == 0 {
 		return from, to, noScan(args[0])
 	}
+	if err := prunedError(ctx, st, args[0], args[1:]...); err != nil {
+		return from, to, err
+	}
 	later, err := scanNamed(scans, args[0], args[2], "")
 	if err != nil {
 		return from, to, err

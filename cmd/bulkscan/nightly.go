@@ -32,7 +32,10 @@ type nightlyFlags struct {
 	bounds           []string
 	webhook          string
 	metricsFile      string
-	status           bool
+	keepNights       string
+	keepBodies       string
+	keepEvidence     string
+	prune, status    bool
 	release, discard string
 
 	json  bool
@@ -79,12 +82,16 @@ func (f *nightlyFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.acceptList, "accept-list", false, "take the list even if it is smaller than that")
 	flags.StringVar(&f.until, "until", "", "HH:MM in local time: end the scan in order when it is so late; the night is then incomplete")
 	flags.StringArrayVar(&f.bounds, "bound", nil, "range of a share, as in dns_failed=0..0.1 or cdn.cloudflare.refused=0..0.2, instead of one learnt from the last 14 published nights (docs/nightly.md)")
+	flags.StringVar(&f.keepNights, "keep-nights", "", "delete nights that are older than so many days, as in 90d: only the history keeps them, with the last file of each site (default: for ever)")
+	flags.StringVar(&f.keepBodies, "keep-bodies", "", "delete the stored files of sites of nights that are older than so many days, but the last one of each site (default: as the nights)")
+	flags.StringVar(&f.keepEvidence, "keep-evidence", "", "delete the table evidence of nights that are older than so many days (default: as the nights)")
 	flags.StringVar(&f.webhook, "webhook", "", "URL that is told how the night ended, as JSON for Slack")
 	flags.StringVar(&f.metricsFile, "metrics-file", "", "file that says how the night ended to a node_exporter's textfile collector (docs/METRICS.md)")
 	flags.StringVar(&f.date, "date", "", "date of the night, YYYY-MM-DD (default: today in UTC)")
 	flags.BoolVar(&f.status, "status", false, "print the last 30 nights, and scan nothing")
 	flags.StringVar(&f.release, "release", "", "publish the held night of this `DATE`, and scan nothing")
 	flags.StringVar(&f.discard, "discard", "", "decide that the held night of this `DATE` does not count, and scan nothing")
+	flags.BoolVar(&f.prune, "prune", false, "delete what is older than the settings keep, and scan nothing")
 	flags.BoolVar(&f.json, "json", false, "with --status: a JSON object a night")
 	addColor(flags, &f.color)
 }
@@ -133,7 +140,7 @@ func (f *nightlyFlags) check() (bounds map[string]nightly.Bound, err error) {
 			return nil, usagef("%q: a date is YYYY-MM-DD", clipped(date))
 		}
 	}
-	for _, other := range []bool{f.status, f.release != "", f.discard != ""} {
+	for _, other := range []bool{f.status, f.prune, f.release != "", f.discard != ""} {
 		if other {
 			asked++
 		}
@@ -141,7 +148,7 @@ func (f *nightlyFlags) check() (bounds map[string]nightly.Bound, err error) {
 	scheme, _, isURL := strings.Cut(f.list, "://")
 	switch {
 	case asked > 1:
-		return nil, usagef("--status, --release, --discard: one at a time")
+		return nil, usagef("--status, --prune, --release, --discard: one at a time")
 	case f.json && !f.status:
 		return nil, usagef("--json goes with --status; each night's record is OUT/_nights/DATE/night.json")
 	case asked == 0 && f.list == "":
@@ -171,6 +178,26 @@ func (f *nightlyFlags) check() (bounds map[string]nightly.Bound, err error) {
 	}
 	return bounds, nil
 }
+
+// keep says for how long things are kept.
+func (f *nightlyFlags) keep() (k nightly.Keep, err error) {
+	for _, setting := range []struct {
+		name, text string
+		days       *int
+	}{{"keep-nights", f.keepNights, &k.Nights}, {"keep-bodies", f.keepBodies, &k.Bodies}, {"keep-evidence", f.keepEvidence, &k.Evidence}} {
+		if setting.text == "" {
+			continue
+		}
+		number, ok := strings.CutSuffix(setting.text, "d")
+		if *setting.days, err = strconv.Atoi(number); !ok || err != nil || *setting.days < 1 || *setting.days > maxDays {
+			return k, usagef("--%s %q: a number of days, as in 90d", setting.name, clipped(setting.text))
+		}
+	}
+	return k, nil
+}
+
+// maxDays bounds retention: a hundred years.
+const maxDays = 36525
 
 // nightly checks what is asked, and does it.
 func (a *app) nightly(ctx context.Context, f *nightlyFlags, scan *scanFlags, config []commit.Setting) error {
@@ -206,6 +233,15 @@ func (a *app) nightly(ctx context.Context, f *nightlyFlags, scan *scanFlags, con
 	}
 	if f.webhook != "" {
 		o.Tell = (&nightly.Webhook{URL: f.webhook, Log: log}).Tell
+	}
+	if o.Keep, err = f.keep(); err != nil {
+		return err
+	}
+	if f.prune {
+		if o.Keep == (nightly.Keep{}) {
+			return usagef("--prune: write keep-nights = \"90d\" below [nightly] in the file of --config, or give --keep-nights")
+		}
+		return a.interruptible(ctx, func(ctx context.Context) error { return busy(nightly.Prune(ctx, o)) })
 	}
 	if f.release+f.discard != "" {
 		return a.interruptible(ctx, func(ctx context.Context) error { return f.decide(ctx, o) })

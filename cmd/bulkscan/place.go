@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,6 +122,9 @@ func (a *app) openScan(ctx context.Context, dir string, choice scanChoice) (stor
 		if choice.date != "" {
 			wanted = strings.TrimPrefix(wanted+" of "+choice.date, " ")
 		}
+		if err := prunedError(ctx, st, dir, choice.id, choice.date); err != nil {
+			return nil, nil, err
+		}
 		return nil, nil, fmt.Errorf("no scan %s in %s; there are %s", wanted, dir, lastOf(known))
 	}
 	return st, &found{chosen: scans[at], others: slices.Concat(scans[:at], scans[at+1:])}, nil
@@ -162,6 +166,20 @@ func noSuchScan(scanID, dir string) error {
 	return fmt.Errorf("no scan %s in %s", clipped(scanID), clipped(dir))
 }
 
+// prunedError says that a scan of one of these ids or dates was pruned; nil if none was.
+func prunedError(ctx context.Context, st store.Store, dir string, names ...string) error {
+	pruned, err := commit.ReadPruned(ctx, st)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if pruned.Has(name) || pruned.HasDate(name) {
+			return fmt.Errorf("%s was pruned: of the nights up to %s %s has the history only; `bulkscan history %[3]s HOST` tells it, and docs/history-sql.md has queries", name, pruned.Through, clipped(dir))
+		}
+	}
+	return nil
+}
+
 // scansOf opens a dataset and returns which of its scans a command is for: the one named, or all. Those whose manifest
 // is damaged are named on standard error, and left out.
 func (a *app) scansOf(ctx context.Context, dir, scanID string) (store.Store, []string, error) {
@@ -181,7 +199,7 @@ func (a *app) scansOf(ctx context.Context, dir, scanID string) (store.Store, []s
 	case scanID != "" && slices.Contains(ids, scanID):
 		return st, []string{scanID}, nil
 	case scanID != "":
-		return nil, nil, noSuchScan(scanID, dir)
+		return nil, nil, cmp.Or(prunedError(ctx, st, dir, scanID), noSuchScan(scanID, dir))
 	case len(ids) == 0:
 		return nil, nil, noScan(dir)
 	}

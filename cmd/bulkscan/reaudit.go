@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/history"
 	"github.com/bulkscan/bulkscan/internal/job"
 	"github.com/bulkscan/bulkscan/internal/limits"
 	"github.com/bulkscan/bulkscan/internal/report"
@@ -153,6 +155,9 @@ func (a *app) reaudit(ctx context.Context, dir string, f *reauditFlags) (err err
 	return errors.Join(errs...)
 }
 
+// keptBytes bounds the kept files in memory.
+const keptBytes = 256 << 20
+
 // reauditScan judges one scan again, and computes its statistics.
 func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, f *reauditFlags, registry *tokens.Registry, log *slog.Logger) (*reaudited, error) {
 	source, err := commit.ReadScan(ctx, from, id)
@@ -163,7 +168,14 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 	if m.State != commit.Complete {
 		log.Warn("the scan is not complete: what is committed is judged again", "scan", id)
 	}
-	if !source.Has(schema.Bodies) {
+	var kept map[int64][]byte
+	switch {
+	case slices.Contains(m.Pruned, schema.Bodies):
+		log.Warn("the stored files of the scan were pruned: a site is judged again if the history keeps its file, the others keep their judgement", "scan", id)
+		if kept, err = history.KeptBodies(ctx, from, keptBytes); err != nil {
+			return nil, err
+		}
+	case !source.Has(schema.Bodies):
 		log.Warn("the scan was written without bodies: answers that had one keep their judgement", "scan", id)
 	}
 	var done, total atomic.Int64
@@ -179,7 +191,7 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 			total.Store(left)
 			log.Info("judging again", "scan", id, "sites", left, "already_kept", sumRows(source)-left, "out", f.out)
 		},
-		Done: &done,
+		Done: &done, Kept: kept,
 		Finish: func(ctx context.Context) error {
 			err := report.Stats(ctx, to, id, report.Options{Registry: registry, ToolVersion: toolVersion(), Log: log})
 			if errors.Is(err, commit.ErrNoTable) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/history"
+	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/index"
@@ -145,7 +146,7 @@ func (p *pruning) remove(ctx context.Context, record *commit.Pruned, o Publishin
 		p.done.Nights, p.done.Bytes = append(p.done.Nights, s.ScanDate), p.done.Bytes+s.Bytes
 	}
 	p.done.Nights = slices.Compact(p.done.Nights)
-	if err := errors.Join(index.Update(ctx, p.store), index.RollUp(ctx, p.store, o.ToolVersion)); err != nil {
+	if err := errors.Join(index.Update(ctx, p.store), index.RollUp(ctx, p.store, o.ToolVersion), report.WriteReadme(ctx, p.store)); err != nil {
 		return err
 	}
 	record.Removing = nil

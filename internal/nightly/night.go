@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkscan/bulkscan/internal/job"
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
@@ -68,6 +69,7 @@ type Night struct {
 	Bytes   int64               `json:"bytes,omitempty"` // of the scan's files
 	Out     []Check             `json:"out_of_bounds,omitempty"`
 	Changes *Changes            `json:"changes,omitempty"`
+	Pruned  *job.Prunings       `json:"pruned,omitempty"`       // what was too old, after this night was published
 	Files   []schema.File       `json:"files,omitempty"`        // beside this record
 	Reread  []commit.FileChange `json:"file_changes,omitempty"` // while its scan ran
 

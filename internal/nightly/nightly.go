@@ -39,6 +39,7 @@ type Options struct {
 	Scan func(ctx context.Context, s Scan) error
 
 	Bounds     map[string]Bound
+	Keep       Keep
 	Publishing job.Publishing
 	Report     report.Options
 	Show       func(n *Night)                      // is shown each state of a night; may be nil
@@ -83,11 +84,16 @@ func Run(ctx context.Context, o Options) (n *Night, err error) {
 		return n, err
 	}
 	fenced(unlock)
-	if n.State.final() {
-		o.show(n)
-		return n, nil
+	if !n.State.final() {
+		return n, o.run(ctx, n)
 	}
-	return n, o.run(ctx, n)
+	before := *n
+	err = o.prune(ctx, n)
+	if n.Error == before.Error && n.Pruned == before.Pruned {
+		o.show(n)
+		return n, err
+	}
+	return n, errors.Join(err, o.write(ctx, n))
 }
 
 // lock excludes other processes that work on nights.
@@ -206,10 +212,19 @@ func (o *Options) run(ctx context.Context, n *Night) error {
 	case errors.Is(err, ErrDeadline):
 		n.State, n.Error, err = Incomplete, ErrDeadline.Error(), nil
 	case err != nil:
-		text := printable.Text(err.Error())
-		n.State, n.Error = Failed, text[:min(len(text), 500)]
+		n.State, n.Error = Failed, bounded(err)
+	}
+	err = errors.Join(err, o.prune(ctx, n))
+	if ctx.Err() != nil {
+		return err
 	}
 	return errors.Join(err, o.end(ctx, n))
+}
+
+// bounded is the text of an error in a record.
+func bounded(err error) string {
+	text := printable.Text(err.Error())
+	return text[:min(len(text), 500)]
 }
 
 // steps are those of a night, in their order.

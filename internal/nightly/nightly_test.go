@@ -40,6 +40,7 @@ type team struct {
 	now   time.Time
 	asked int // sites, in all nights
 
+	keep   Keep
 	status func(site int) int // of tonight's answers; 0 for a name that does not resolve
 	fails  error              // of tonight's scan, after half of the sites
 	told   []string
@@ -72,7 +73,7 @@ func (m *team) calm(sites int) {
 func (m *team) options() Options {
 	log := slog.New(slog.NewTextHandler(m.out, nil))
 	return Options{
-		Store: m.store, Now: func() time.Time { return m.now }, Scan: m.scan, Log: log,
+		Store: m.store, Keep: m.keep, Now: func() time.Time { return m.now }, Scan: m.scan, Log: log,
 		List: ListOptions{Source: m.list, Least: 0.5, Count: func(_ context.Context, path string) (int64, error) {
 			data, err := os.ReadFile(path)
 			return int64(strings.Count(string(data), "\n")), err
@@ -308,6 +309,7 @@ func TestKilledNight(t *testing.T) {
 			m.store = st
 			m.now = m.now.Add(21 * time.Hour) // 23:00
 			m.asked = 0
+			m.keep = Keep{Nights: 3, Bodies: 2, Evidence: 1}
 			if refuses {
 				m.status = func(int) int { return 403 }
 			}
@@ -344,6 +346,9 @@ func TestKilledNight(t *testing.T) {
 			}
 			if err != nil || n.State != want {
 				t.Errorf("%s: %+v, %v", where, n, err)
+			}
+			if _, err := commit.ReadManifest(t.Context(), dir, "night-2026-11-01"); n.State == Published && !errors.Is(err, store.ErrNotExist) {
+				t.Errorf("%s: the first night is still there: %v", where, err)
 			}
 			if m.asked > 2*200+64 {
 				t.Errorf("%s: %d sites were asked", where, m.asked)

@@ -164,6 +164,13 @@ func (o *Options) settle(ctx context.Context, to State) (n *Night, err error) {
 	if err != nil {
 		return nil, err
 	}
+	pruned, err := commit.ReadPruned(ctx, o.Store)
+	if err != nil {
+		return n, err
+	}
+	if pruned.Has(n.ScanID) {
+		return n, fmt.Errorf("the night of %s was pruned: only the history has it", n.Date)
+	}
 	if to == Discarded {
 		if err := commit.SetPublication(ctx, o.Store, n.ScanID, commit.PublicationDiscarded); err != nil {
 			return n, err

@@ -91,7 +91,11 @@ func Method(ctx context.Context, st store.Store, scanID string) ([]Section, erro
 		}
 		sections = append(sections, seen)
 	}
-	return append(sections, meanings(), limits(), scansOf(all), citation(of)), nil
+	pruned, err := commit.ReadPruned(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	return append(sections, meanings(), limits(), scansOf(all, pruned.Through), citation(of)), nil
 }
 
 // given returns how the user set a flag, or "".
@@ -229,10 +233,13 @@ func limits() Section {
 	}}
 }
 
-func scansOf(all []*commit.Manifest) Section {
+func scansOf(all []*commit.Manifest, pruned string) Section {
 	s := Section{Title: "Scans", Table: [][]string{{"scan", "date", "state", "sites", "list", "observer", "bulkscan", "registry"}}}
 	if len(all) > shownScan {
 		s.Text = []string{fmt.Sprintf("%d scans, of which the last %d are listed; the view `scans` has all.", len(all), shownScan)}
+	}
+	if pruned != "" {
+		s.Text = append(s.Text, "The nights up to "+pruned+" were pruned: the history has them, and no table of scans does.")
 	}
 	for i := len(all) - 1; i >= max(0, len(all)-shownScan); i-- {
 		m := all[i]

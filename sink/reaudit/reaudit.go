@@ -41,6 +41,8 @@ type Options struct {
 	Workers     int  // parts that are made at the same time; 0 is the number of processors, at most 8
 	Restart     bool // delete what earlier runs made, and begin anew
 
+	// Kept are bodies of sites, by their hashes, for a scan without the table bodies.
+	Kept map[int64][]byte
 	// Finish computes tables from the whole scan before it is complete, with the scan's lock held. nil: there are none.
 	Finish func(ctx context.Context) error
 	// Opened is called once, with the number of sites that earlier runs have left. It may be nil.
@@ -309,6 +311,7 @@ func (m *making) attempt(ctx context.Context, p *sink.Remade, copied map[string]
 		return came, "", err
 	}
 	defer func() { _ = stored.close() }() // it was only read
+	stored.kept = m.options.Kept
 	if m.options.holdBytes > 0 && stored.bodies != nil {
 		stored.bodies.hold = m.options.holdBytes
 	}
@@ -371,7 +374,11 @@ func (m *making) attempt(ctx context.Context, p *sink.Remade, copied map[string]
 func (m *making) judge(stored *storedPart, site *audit.Site) error {
 	m.options.Judge(site)
 	if hash, was := int64(site.Report.BodyHash), stored.now.Site.BodyHash; hash != was {
-		return fmt.Errorf("cannot read %s: the body that is called %d has the hash %d", stored.bodies.rows.cursor.Name(), was, hash)
+		from := "the kept bodies"
+		if stored.bodies != nil {
+			from = stored.bodies.rows.cursor.Name()
+		}
+		return fmt.Errorf("cannot read %s: the body that is called %d has the hash %d", from, was, hash)
 	}
 	return nil
 }

@@ -26,6 +26,7 @@ type storedPart struct {
 	verdicts *aheadRows[schema.VerdictRow] // nil if the scan has no such table, like the next two
 	evidence *aheadRows[schema.EvidenceRow]
 	bodies   *storedBodies
+	kept     map[int64][]byte // by hash, where there is no table
 
 	now sink.SiteRows // of the current site, until the next call of next
 }
@@ -370,7 +371,7 @@ func (b *storedBodies) close() error {
 const (
 	CarriedHTML      = "html"       // bodies of HTML are not stored
 	CarriedNoRecords = "no_records" // bodies without records are not stored
-	CarriedNotStored = "not_stored" // the scan was written without bodies
+	CarriedNotStored = "not_stored" // the scan was written without bodies, or they were pruned
 	CarriedNotRead   = "not_read"   // the row has a value that this version does not know
 )
 
@@ -398,6 +399,10 @@ func (p *storedPart) restore(s *audit.Site) (carried string, err error) {
 		return "", nil
 	}
 	if p.bodies == nil {
+		if body, ok := p.kept[row.BodyHash]; ok {
+			s.Fetch.Body = body
+			return "", nil
+		}
 		return CarriedNotStored, nil
 	}
 	must := !row.IsHTML && row.NGroups+row.NAllow+row.NDisallow+row.NSitemaps+row.NExtensions+row.NLegacy+row.NUnknown > 0

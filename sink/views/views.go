@@ -236,7 +236,10 @@ func Write(ctx context.Context, st store.Store, registry *tokens.Registry) error
 		return fmt.Errorf("cannot write %s: %w", Name, err)
 	}
 	before, err := store.ReadAll(ctx, st, Name, MaxBytes)
-	data := viewsOf(with, lists, ledger, registryView(registry, before))
+	data, errFinish := finish(ctx, st, viewsOf(with, lists, ledger, registryView(registry, before)))
+	if errFinish != nil {
+		return fmt.Errorf("cannot write %s: %w", Name, errFinish)
+	}
 	if err == nil && bytes.Equal(before, data) {
 		return nil
 	}
@@ -367,7 +370,7 @@ func byVersion(name, table string, versions []int32) (lists []list) {
 }
 
 // viewsOf returns the text of views.sql for these tables.
-func viewsOf(with []string, lists map[string][]list, ledger bool, registry string) []byte {
+func viewsOf(with []string, lists map[string][]list, ledger bool, registry string) string {
 	var b strings.Builder
 	b.WriteString(viewsAbout)
 	var names, cases []string
@@ -441,8 +444,7 @@ func viewsOf(with []string, lists map[string][]list, ledger bool, registry strin
 	if len(with) > 0 {
 		b.WriteString(viewsResetKinds)
 	}
-	text := b.String()
-	return []byte(text + viewsSum + schema.SumOf([]byte(text)) + "\n")
+	return b.String()
 }
 
 // writeAnalyses writes the views whose tables exist.
@@ -491,9 +493,3 @@ func registryView(registry *tokens.Registry, before []byte) string {
 
 // quoted returns a text as an SQL literal.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
-
-// Sound reports whether views.sql is unchanged since some version of bulkscan wrote it.
-func Sound(data []byte) bool {
-	at := bytes.LastIndex(data, []byte("\n"+viewsSum)) + 1
-	return at > 0 && string(data[at:]) == viewsSum+schema.SumOf(data[:at])+"\n"
-}
