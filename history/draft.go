@@ -21,7 +21,8 @@ type draft struct {
 	store   store.Store
 	options Options
 	past    *past
-	run     string // in the names of its files
+	decided *decided // for a snapshot
+	run     string   // in the names of its files
 	nights  int
 
 	ledger   Ledger // as it will be, without the closed rows of this run
@@ -64,10 +65,14 @@ func newDraft(ctx context.Context, st store.Store, o Options, p *past, base *Led
 }
 
 // merged returns a ledger with further scans. Its files are there, and no record names them yet.
-func merged(ctx context.Context, st store.Store, o Options, p *past, base *Ledger, scans []MergedScan) (_ *Ledger, err error) {
-	d := newDraft(ctx, st, o, p, base)
+func merged(ctx context.Context, st store.Store, o Options, p *past, base *Ledger, scans []MergedScan) (*Ledger, error) {
+	return newDraft(ctx, st, o, p, base).merged(scans)
+}
+
+// merged merges scans into the draft's ledger.
+func (d *draft) merged(scans []MergedScan) (_ *Ledger, err error) {
 	defer func() { err = errors.Join(err, d.discard()) }()
-	for p, err := range rowsOf[Policy](ctx, st, base.Files, Policies, false) {
+	for p, err := range rowsOf[Policy](d.ctx, d.store, d.ledger.Files, Policies, false) {
 		if err != nil {
 			return nil, err
 		}
@@ -190,21 +195,24 @@ func (d *draft) replaceOpen() error {
 
 // judgeAgain judges the bodies that rule 6 asks for, and adds their policies to tonight's. A merge without output finds
 // them, since bodies cannot be looked up one by one.
-func (d *draft) judgeAgain(tonight *night) (again func(body int64, judge string) (int64, bool), err error) {
+func (d *draft) judgeAgain(tonight *night) (again func(*Episode, *Observation) (int64, bool), err error) {
+	if d.decided != nil {
+		return d.decided.on(tonight), nil
+	}
 	policies := map[int64]int64{} // by body
 	judge := d.options.Rejudge
-	again = func(body int64, by string) (int64, bool) {
-		id, ok := policies[body]
-		return id, ok && judge != nil && by == judge.Judge
+	again = func(e *Episode, o *Observation) (int64, bool) {
+		id, ok := policies[e.LastBody]
+		return id, ok && judge != nil && o.From.Judge == judge.Judge
 	}
 	if judge == nil || !tonight.judges[judge.Judge] || !slices.ContainsFunc(d.ledger.Judges, func(j string) bool { return j != judge.Judge }) {
 		return again, nil
 	}
 	wanted := map[int64]bool{}
 	_, err = d.merge(tonight, &Merger{
-		Rejudge: func(body int64, by string) (int64, bool) {
-			if by == judge.Judge {
-				wanted[body] = true
+		Rejudge: func(e *Episode, o *Observation) (int64, bool) {
+			if o.From.Judge == judge.Judge {
+				wanted[e.LastBody] = true
 			}
 			return 0, false
 		},

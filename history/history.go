@@ -6,7 +6,8 @@
 // open episodes, by rules without I/O. read.go reads the observations of a scan. ledger.go has Update and Rebuild,
 // follow.go which scans they merge, draft.go the merge of files, and files.go the record and its tables. check.go compares
 // the ledger with its record and the scans. story.go tells what the ledger has of one host, and change.go adds what its
-// stored files say.
+// stored files say. prune.go keeps what is not to be lost with nights that are deleted for their age, and decided.go says
+// what the ledger made of them.
 package history
 
 import "time"

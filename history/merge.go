@@ -10,8 +10,9 @@ import (
 type Merger struct {
 	// Policy returns a policy by its id. It knows those of the open episodes, of the night, and of Rejudge.
 	Policy func(id int64) *Policy
-	// Rejudge judges a stored body by another judge. ok is false if the body is not stored, or the judge is not at hand.
-	Rejudge func(body int64, judge string) (policy int64, ok bool)
+	// Rejudge judges the last body of an episode by the judge of tonight's observation, which has another body. ok is false
+	// if the body is not stored, or the judge is not at hand.
+	Rejudge func(*Episode, *Observation) (policy int64, ok bool)
 
 	// These get the episodes and gaps in the order of sites. The argument is valid until they return.
 	OpenEpisode, ClosedEpisode func(*Episode) error
@@ -199,7 +200,7 @@ func (m *merge) change(e *Episode, o *Observation) Cause {
 		return ""
 	}
 	if e.Judge != o.From.Judge && e.LastBody != 0 { // without a body, all judges agree
-		id, ok := m.Rejudge(e.LastBody, o.From.Judge)
+		id, ok := m.Rejudge(e, o)
 		if !ok {
 			return UnknownJudge
 		}

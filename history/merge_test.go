@@ -34,7 +34,7 @@ func each[T any](rows []T) iter.Seq2[*T, error] {
 func (l *memory) merge(date Date, night []Observation) (Merged, error) {
 	next := memory{closed: slices.Clone(l.closed), closedGaps: slices.Clone(l.closedGaps)}
 	m := Merger{
-		Policy: func(id int64) *Policy { return l.policies[id] }, Rejudge: l.rejudge,
+		Policy: func(id int64) *Policy { return l.policies[id] }, Rejudge: func(e *Episode, o *Observation) (int64, bool) { return l.rejudge(e.LastBody, o.From.Judge) },
 		OpenEpisode:   func(e *Episode) error { next.open = append(next.open, *e); return nil },
 		ClosedEpisode: func(e *Episode) error { next.closed = append(next.closed, *e); return nil },
 		OpenGap:       func(g *Gap) error { next.openGaps = append(next.openGaps, *g); return nil },

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -170,6 +171,7 @@ type Pruning struct {
 	All    []*commit.Manifest // of the dataset
 	Nights []*commit.Manifest // complete scans that are deleted, with all earlier ones that are published
 	Bodies []*commit.Manifest // scans of which the stored bodies are deleted
+	Tables map[string]string  // by table: date of the last night that is left without it
 }
 
 // Prune keeps what is not to be lost with the scans, and names these in the record of what is pruned. After that they can
@@ -181,7 +183,7 @@ func Prune(ctx context.Context, st store.Store, o Options, p Pruning) (record *c
 			return err
 		}
 		p.Nights = slices.DeleteFunc(slices.Clone(p.Nights), func(m *commit.Manifest) bool { return before.Has(m.ScanID) })
-		if record = before.Pruned; len(p.Nights)+len(p.Bodies) == 0 {
+		if record = before.Pruned; len(p.Nights)+len(p.Tables) == 0 {
 			return nil
 		}
 		next, err := before.without(ctx, st, o, &p)
@@ -209,6 +211,13 @@ func (p *past) without(ctx context.Context, st store.Store, o Options, going *Pr
 	}
 	record := *p.Pruned
 	record.ToolVersion, record.Scans, record.Removing = o.ToolVersion, slices.Clone(p.Scans), slices.Clone(p.Removing)
+	record.Tables = maps.Clone(p.Tables)
+	for table, date := range going.Tables {
+		if record.Tables == nil {
+			record.Tables = map[string]string{}
+		}
+		record.Tables[table] = max(record.Tables[table], date)
+	}
 	next := &past{Pruned: &record, kept: p.kept}
 	for _, m := range going.Nights {
 		next.add(m)
@@ -239,7 +248,7 @@ func (p *past) add(m *commit.Manifest) {
 }
 
 // snapshot merges the nights that are about to be deleted into the snapshot.
-func (p *past) snapshot(ctx context.Context, st store.Store, o Options, ledger *Ledger, going *Pruning, through string) (*Ledger, error) {
+func (p *past) snapshot(ctx context.Context, st store.Store, o Options, ledger *Ledger, going *Pruning, through string) (_ *Ledger, err error) {
 	var nights []MergedScan
 	gone := &GoneError{}
 	for _, s := range ledger.Scans {
@@ -259,7 +268,30 @@ func (p *past) snapshot(ctx context.Context, st store.Store, o Options, ledger *
 	}
 	base := p.base()
 	base.Observer = ledger.Observer
-	return merged(ctx, st, o, p, base, nights)
+	o.Rejudge = nil // the ledger has its judgements
+	d := newDraft(ctx, st, o, p, base)
+	if judgedTwice(base, going.Nights) {
+		d.decided, err = decisionsOf(ctx, st, ledger, nights)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d.merged(nights)
+}
+
+// judgedTwice reports whether more than one judge may have judged the nights of a ledger and these.
+func judgedTwice(base *Ledger, nights []*commit.Manifest) bool {
+	judges := map[string]bool{}
+	for _, judge := range base.Judges {
+		judges[judge] = true
+	}
+	for _, m := range nights {
+		judges[judgeOf(m.RegistryVersion, m.Check.Version)] = true
+		if m.Rejudged != nil { // some sites keep an earlier judgement
+			return true
+		}
+	}
+	return len(judges) > 1
 }
 
 func has(scans []*commit.Manifest, scanID string) bool {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
@@ -154,7 +155,7 @@ func TestPrunedBodies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Prune(t.Context(), dir, Options{}, Pruning{All: all, Bodies: []*commit.Manifest{m}}); err != nil {
+			if _, err := Prune(t.Context(), dir, Options{}, Pruning{All: all, Bodies: []*commit.Manifest{m}, Tables: map[string]string{Bodies: m.ScanDate}}); err != nil {
 				t.Fatal(err)
 			}
 			m.Tables = slices.DeleteFunc(m.Tables, func(t string) bool { return t == schema.Bodies })
@@ -218,6 +219,43 @@ func TestPrunedAnew(t *testing.T) {
 	}
 	if u := mustUpdate(t, dir); u.Anew {
 		t.Errorf("%+v", u)
+	}
+}
+
+// TestPrunedJudges prunes the night of another judge when that is not at hand any more: the snapshot has what the ledger has.
+func TestPrunedJudges(t *testing.T) {
+	dir := newDir(t)
+	newer, newest := *tokens.Default(), *tokens.Default()
+	newer.Version, newest.Version = "newer", "newest"
+	nights := []*tokens.Registry{tokens.Default(), &newer, &newer, &newest, &newest}
+	for n, sites := range [][]string{
+		{"same=a", "comment=a", "other=a", "gone=a", "late=a", "unknown=a"},
+		{"same=a", "comment=c", "other=b", "gone=404", "unknown=b"},
+		{"same=a", "comment=a", "other=b", "gone=a", "late=c"},
+		{"same=c", "comment=a", "other=a", "gone=a", "late=b", "unknown=a"},
+		{"same=c", "comment=a"},
+	} {
+		for i := range sites {
+			sites[i] = strings.Replace(sites[i], "=", ".example=", 1)
+		}
+		scanned(t, dir, fmt.Sprint("n", n+1), fmt.Sprintf("2026-11-%02d", n+1), func(o *sink.Options) { o.Registry = nights[n] }, sites...)
+		if _, err := Update(t.Context(), dir, Options{Rejudge: RejudgeBy(nights[n])}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := contents(t, dir)
+	if !strings.Contains(want, "Cause:policy") || !strings.Contains(want, "Cause:presence") || strings.Contains(want, "Cause:unknown_judge") {
+		t.Fatalf("the ledger is\n%s", want)
+	}
+	for _, before := range []string{"2026-11-03", "2026-11-05"} {
+		pruned(t, dir, before)
+		if got := contents(t, dir); got != want {
+			t.Errorf("the nights before %s are pruned, and the ledger is\n%s\nwant\n%s", before, got, want)
+		}
+	}
+	mustRebuild(t, dir, Options{})
+	if got := contents(t, dir); got != want {
+		t.Errorf("derived anew, the ledger is\n%s\nwant\n%s", got, want)
 	}
 }
 

@@ -61,7 +61,7 @@ func (p *pruning) run(ctx context.Context, keep Retention, o Publishing) error {
 	if err := p.choose(ctx, keep); err != nil {
 		return err
 	}
-	record, err := history.Prune(ctx, p.store, HistoryOptions(o.Registry, o.ToolVersion, o.Log), history.Pruning{All: p.all, Nights: p.nights, Bodies: p.tables[schema.Bodies]})
+	record, err := history.Prune(ctx, p.store, HistoryOptions(o.Registry, o.ToolVersion, o.Log), history.Pruning{All: p.all, Nights: p.nights, Bodies: p.tables[schema.Bodies], Tables: p.lastWithout()})
 	if err != nil {
 		return err
 	}
@@ -101,6 +101,17 @@ func (p *pruning) choose(ctx context.Context, keep Retention) (err error) {
 		}
 	}
 	return nil
+}
+
+// lastWithout returns the date of the last night that is left without a table, by table.
+func (p *pruning) lastWithout() map[string]string {
+	last := map[string]string{}
+	for table, scans := range p.tables {
+		for _, m := range scans {
+			last[table] = max(last[table], m.ScanDate)
+		}
+	}
+	return last
 }
 
 // without marks a scan as one without a table: from then on no reader looks for the table's files.

@@ -2,8 +2,8 @@
 // dataset is its only state: what a killed run leaves, the next one finds there and continues.
 //
 // nightly.go has Run, with the steps of a night in their order; list.go takes the list; figures.go counts and judge.go
-// decides; publish.go writes the pages and hands the night to readers, and has Release and Discard; night.go is the
-// record of a night; tell.go tells a webhook.
+// decides; publish.go writes the pages and hands the night to readers, and has Release and Discard; prune.go deletes what
+// is too old; night.go is the record of a night; tell.go tells a webhook.
 package nightly
 
 import (

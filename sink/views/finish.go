@@ -14,8 +14,9 @@ import (
 
 // finish makes the macros for dates refuse those of pruned nights, and adds the hash.
 func finish(ctx context.Context, st store.Store, text string) ([]byte, error) {
-	var pruned struct {
-		Through string `json:"through"` // of commit.Pruned
+	var pruned struct { // of commit.Pruned
+		Through string            `json:"through"`
+		Tables  map[string]string `json:"tables"`
 	}
 	data, err := store.ReadAll(ctx, st, schema.PrunedName, schema.MaxLedger)
 	if err == nil {
@@ -24,24 +25,27 @@ func finish(ctx context.Context, st store.Store, text string) ([]byte, error) {
 	if err != nil && !errors.Is(err, store.ErrNotExist) {
 		return nil, err
 	}
-	if pruned.Through != "" {
-		text = strings.NewReplacer(viewsAbout, viewsAbout+fmt.Sprintf(viewsPruned, pruned.Through), anyDate, keptDate, chosenDate, keptChosenDate).Replace(text)
+	if pruned.Through != "" || len(pruned.Tables) > 0 {
+		text = strings.Replace(text, viewsAbout, viewsAbout+viewsPruned, 1)
 	}
+	refuse := func(from, through string) {
+		if through != "" {
+			text = strings.Replace(text, fmt.Sprintf(from, "CAST", " AS DATE"), fmt.Sprintf(from, "bulkscan_kept", ", '"+through+"'"), 1)
+		}
+	}
+	for _, t := range schema.Tables() {
+		refuse("SELECT * FROM "+t.Name+" WHERE scan_date = %s(date%s)", max(pruned.Through, pruned.Tables[t.Name]))
+	}
+	refuse("MACRO latest() AS %s(getvariable('bulkscan_date')%s)", pruned.Through)
 	return []byte(text + viewsSum + schema.SumOf([]byte(text)) + "\n"), nil
 }
 
-const (
-	// DuckDB evaluates this when it plans a query.
-	viewsPruned = `
+// DuckDB evaluates this when it plans a query.
+const viewsPruned = `
 -- A date that may be asked for: of pruned nights only the history is left (docs/nightly.md).
-CREATE OR REPLACE MACRO bulkscan_kept(date) AS CASE WHEN CAST(date AS DATE) <= DATE '%[1]s'
-  THEN CAST(error('the nights up to %[1]s were pruned: history_on(date) tells of them') AS DATE) ELSE CAST(date AS DATE) END;
+CREATE OR REPLACE MACRO bulkscan_kept(date, pruned) AS CASE WHEN CAST(date AS DATE) <= CAST(pruned AS DATE)
+  THEN CAST(error('of the nights up to ' || pruned || ' this was pruned: history_on(date) tells of them') AS DATE) ELSE CAST(date AS DATE) END;
 `
-	anyDate        = `WHERE scan_date = CAST(date AS DATE)`
-	keptDate       = `WHERE scan_date = bulkscan_kept(date)`
-	chosenDate     = `MACRO latest() AS CAST(getvariable('bulkscan_date') AS DATE)`
-	keptChosenDate = `MACRO latest() AS bulkscan_kept(getvariable('bulkscan_date'))`
-)
 
 // Sound reports whether views.sql is unchanged since some version of bulkscan wrote it.
 func Sound(data []byte) bool {
