@@ -40,7 +40,7 @@ func check(ctx context.Context, st store.Store) (*Ledger, []verify.Finding, erro
 		if ctx.Err() != nil {
 			return nil, nil, ctx.Err()
 		}
-		return nil, []verify.Finding{{Kind: verify.Damaged, File: schema.PrunedName, What: strings.TrimPrefix(err.Error(), "cannot read "+schema.PrunedName+": ") + "; restore it from a copy of the dataset: it says which nights were pruned"}}, nil
+		return nil, []verify.Finding{{Kind: verify.Damaged, File: schema.PrunedName, What: strings.TrimPrefix(err.Error(), "cannot read "+schema.PrunedName+": ")}}, nil
 	}
 	findings, err := checkFiles(ctx, st, p.files(), p.remedy())
 	if err != nil {

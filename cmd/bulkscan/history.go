@@ -38,7 +38,7 @@ stored the files, a diff shows what changed in them. DIR is a folder, or s3://BU
 last file of the episode is judged by the registry of this program, or by --tokens. docs/history.md has each field of --json.
 
 It reads the ledger below DIR/history, which a scan continues at its end. --rebuild derives it anew from all published
-scans. The ledger follows archives and one live observer (who asked, from where, how): another one succeeds when that has
+scans, and from what nightly has kept of pruned nights. The ledger follows archives and one live observer (who asked, from where, how): another one succeeds when that has
 no more scans; one that scanned beside it, a week after.`,
 		Example: `  bulkscan history out --rebuild
   bulkscan history out www.example.com

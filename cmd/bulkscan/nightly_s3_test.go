@@ -3,19 +3,22 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/bulkscan/bulkscan/internal/nightly"
 	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/sink/commit"
 )
 
-// TestNightlyInObjectStore runs nights whose list and dataset are in an object store, and kills one.
+// TestNightlyInObjectStore runs nights whose list and dataset are in an object store, kills one, and prunes one.
 func TestNightlyInObjectStore(t *testing.T) {
 	notShort(t)
 	g := startGateway(t)
@@ -52,8 +55,14 @@ func TestNightlyInObjectStore(t *testing.T) {
 	if err != nil || n.State != nightly.Published || n.Runs != 2 || n.Figures.Sites != 100 {
 		t.Errorf("%+v, %v", n, err)
 	}
-	if text, err := exec.Command("bulkscan", "verify", place).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, text)
+	start(t, "nightly", "-o", place, "--date", "2026-11-21", "--prune", "--keep-nights", "1d").exits(t, 0)
+	if _, err := commit.ReadManifest(t.Context(), st, "night-2026-11-20"); !errors.Is(err, store.ErrNotExist) {
+		t.Errorf("the first night is still there: %v", err)
+	}
+	for _, args := range [][]string{{"verify", place}, {"history", place, "--rebuild"}, {"verify", place}} {
+		if text, err := exec.Command("bulkscan", args...).CombinedOutput(); err != nil || strings.Contains(string(text), "leftover:") {
+			t.Errorf("%v\n%s", err, text)
+		}
 	}
 	if _, err := os.Stat(filepath.Join(g.Folder, storetest.Bucket, "survey/report.html")); err != nil {
 		t.Error(err)

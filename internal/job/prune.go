@@ -175,23 +175,19 @@ func (p *pruning) withdraw(ctx context.Context, scanID string) (err error) {
 
 // removeTables deletes the files of pruned tables.
 func (p *pruning) removeTables(ctx context.Context) error {
-	scans, err := commit.Scans(ctx, p.store)
-	if err != nil {
-		return err
-	}
-	pruned := map[string]map[string]bool{} // ids by table
-	for _, m := range scans {
-		for _, table := range m.Pruned {
-			if pruned[table] == nil {
-				pruned[table] = map[string]bool{}
+	for _, table := range []string{schema.Bodies, schema.Evidence} {
+		pruned := map[string]bool{} // ids
+		for _, m := range p.all {
+			if slices.Contains(m.Pruned, table) || slices.Contains(p.tables[table], m) {
+				pruned[m.ScanID] = true
 			}
-			pruned[table][m.ScanID] = true
 		}
-	}
-	for table, ids := range pruned {
+		if len(pruned) == 0 {
+			continue
+		}
 		ours := func(name string) bool {
 			id, _, _, ok := commit.SplitPart(path.Base(name))
-			return ok && ids[id]
+			return ok && pruned[id]
 		}
 		var left []store.Entry
 		for entry, err := range p.store.List(ctx, table+"/") {

@@ -204,3 +204,33 @@ func namesAndSums(t *testing.T, st store.Store) string {
 	}
 	return text.String()
 }
+
+// pruningStore does something when a file is opened for the first time.
+type pruningStore struct {
+	store.Store
+	name string
+	do   func()
+}
+
+func (s *pruningStore) Open(ctx context.Context, name string) (store.Object, error) {
+	if do := s.do; do != nil && strings.HasPrefix(name, s.name) {
+		s.do = nil
+		do()
+	}
+	return s.Store.Open(ctx, name)
+}
+
+// TestPrunedWhileVerified prunes while the first night, or one that loses a table, is verified.
+func TestPrunedWhileVerified(t *testing.T) {
+	for _, name := range []string{"sites/scan_date=2026-10-27/", "verdicts/scan_date=2026-11-27/", "bodies/scan_date=2026-11-27/"} {
+		dir := prunable(t)
+		at := &pruningStore{Store: dir, name: name, do: func() {
+			if _, err := Prune(t.Context(), dir, keeps, publishing); err != nil {
+				t.Error(err)
+			}
+		}}
+		if found := findings(t, at, verify.Damaged, verify.Leftover); len(found) > 0 || at.do != nil {
+			t.Errorf("pruned when %s is opened: %q", name, found)
+		}
+	}
+}

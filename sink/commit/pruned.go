@@ -58,7 +58,7 @@ func ReadPruned(ctx context.Context, st store.Store) (*Pruned, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", schema.PrunedName, err)
+		return nil, Remedied(fmt.Errorf("cannot read %s: %w", schema.PrunedName, err), "restore it from a copy of the dataset: it says which nights were pruned")
 	}
 	return p, nil
 }

@@ -88,6 +88,7 @@ type verifier struct {
 	done    Totals
 
 	pruned    *commit.Pruned           // scans that were deleted for their age
+	gone      func() bool              // reports whether the scan that is verified is among them by now; nil between scans
 	committed map[string]bool          // files that a commit or a record names
 	scans     map[string]*verifiedScan // by id
 }
@@ -165,29 +166,20 @@ func (v *verifier) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// undisturbed verifies a scan. Of one that is pruned meanwhile nothing is reported.
+// undisturbed verifies a scan. Of one that is pruned meanwhile no damage is reported.
 func (v *verifier) undisturbed(ctx context.Context, id string) error {
-	report, before := v.options.Report, v.done
-	var found []Finding
-	v.options.Report = func(f Finding) { found = append(found, f) }
+	v.gone = func() bool {
+		if now, err := commit.ReadPruned(ctx, v.store); err == nil {
+			v.pruned = now
+		}
+		return v.pruned.Has(id)
+	}
 	err := v.scan(ctx, id)
-	v.options.Report = report
-	if err != nil {
-		return err
+	v.gone = nil
+	if v.pruned.Has(id) {
+		delete(v.scans, id)
 	}
-	if v.done.Damaged > before.Damaged {
-		if now, err := commit.ReadPruned(ctx, v.store); err == nil && now.Has(id) {
-			v.pruned, v.done = now, before
-			delete(v.scans, id)
-			return nil
-		}
-	}
-	for _, f := range found {
-		if report != nil {
-			report(f)
-		}
-	}
-	return ctx.Err()
+	return err
 }
 
 // Count counts a finding.
@@ -203,6 +195,9 @@ func (t *Totals) Count(f Finding) {
 }
 
 func (v *verifier) report(f Finding) {
+	if f.Kind == Damaged && v.gone != nil && v.gone() {
+		return
+	}
 	v.done.Count(f)
 	if v.options.Report != nil {
 		v.options.Report(f)
