@@ -230,7 +230,7 @@ func (p *past) without(ctx context.Context, st store.Store, o Options, going *Pr
 
 // add adds a scan that is about to be deleted.
 func (p *past) add(m *commit.Manifest) {
-	s := commit.PrunedScan{ScanID: m.ScanID, ScanDate: m.ScanDate, StartedAt: m.StartedAt, Observer: m.Observer, Tables: m.Tables, Publication: m.Publication}
+	s := commit.PrunedScan{ScanID: m.ScanID, ScanDate: m.ScanDate, StartedAt: m.StartedAt, Observer: m.Observer, ListID: m.ListID, Tables: m.Tables, Publication: m.Publication}
 	if m.FinishedAt != nil {
 		s.FinishedAt = *m.FinishedAt
 	}

@@ -284,6 +284,11 @@ func (o *Options) earlier(ctx context.Context, m *commit.Manifest) (figures []*F
 	if err != nil {
 		return nil, err
 	}
+	if len(scans) < learnFrom {
+		if figures, err = o.pruned(ctx, m); err != nil {
+			return nil, err
+		}
+	}
 	for _, m := range scans[max(0, len(scans)-learnFrom):] {
 		if n, err := ReadNight(ctx, o.Store, m.ScanDate); err == nil && n.ScanID == m.ScanID && n.Figures != nil {
 			figures = append(figures, n.Figures)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/job"
+	"github.com/bulkscan/bulkscan/sink/commit"
 )
 
 // Keep says for how many days things are kept, the night itself included; 0 is for ever.
@@ -41,6 +42,24 @@ func (o *Options) prune(ctx context.Context, n *Night) error {
 		n.Error = bounded(err)
 	}
 	return err
+}
+
+// pruned returns the figures of nights before a scan that count and were pruned, by the same observer and of the same list,
+// the newest last. Their records stay.
+func (o *Options) pruned(ctx context.Context, of *commit.Manifest) (figures []*Figures, err error) {
+	record, err := commit.ReadPruned(ctx, o.Store)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range record.Scans[max(0, len(record.Scans)-recent):] {
+		if s.Publication == commit.PublicationDiscarded || s.ScanDate >= of.ScanDate || s.Observer != of.Observer || s.ListID != of.ListID {
+			continue
+		}
+		if n, err := ReadNight(ctx, o.Store, s.ScanDate); err == nil && n.ScanID == s.ScanID && n.Figures != nil {
+			figures = append(figures, n.Figures)
+		}
+	}
+	return figures, ctx.Err()
 }
 
 // Prune deletes what is too old, seen from a date.

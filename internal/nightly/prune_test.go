@@ -82,9 +82,13 @@ func TestKeep(t *testing.T) {
 	if _, err := Run(t.Context(), o); err != nil || m.read("_nights/2026-11-05/night.json") != before {
 		t.Errorf("once more: %v", err)
 	}
+	m.status = func(site int) int { return []int{200, 403}[site%2] }
+	if n := m.night(); n.State != Held || n.Out[0].Nights != 5 {
+		t.Errorf("bounds are learnt from %+v", n.Out)
+	}
 	o.Keep = Keep{Nights: 1}
 	if err := Prune(t.Context(), o); err != nil {
 		t.Error(err)
 	}
-	is("05b", "01 02 03 04 05")
+	is("05b 06b", "01 02 03 04 05")
 }

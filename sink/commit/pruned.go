@@ -33,6 +33,7 @@ type PrunedScan struct {
 	StartedAt   time.Time   `json:"started_at"`
 	FinishedAt  time.Time   `json:"finished_at"`
 	Observer    Observer    `json:"observer"`
+	ListID      string      `json:"list_id,omitempty"`
 	Tables      []string    `json:"tables"`
 	Publication Publication `json:"publication"`
 	Rows        int64       `json:"rows"`
