@@ -222,6 +222,36 @@ func TestPrunedAnew(t *testing.T) {
 	}
 }
 
+// TestPrunedObservers prunes nights of two observers: when the second succeeds depends on scans that are gone.
+func TestPrunedObservers(t *testing.T) {
+	whole, dir := newDir(t), newDir(t)
+	other := func(o *sink.Options) { o.Observer.Vantage = "elsewhere" }
+	for n := 1; n <= 12; n++ {
+		date := fmt.Sprintf("2026-11-%02d", n)
+		if n <= 4 {
+			scanned(t, whole, "a"+date, date, nil, "h.example=a")
+			copyScan(t, whole, dir, "a"+date)
+		}
+		scanned(t, whole, "b"+date, date, other, "h.example=b")
+		copyScan(t, whole, dir, "b"+date)
+		mustUpdate(t, dir)
+		if n > 6 {
+			pruned(t, dir, fmt.Sprintf("2026-11-%02d", n-1))
+		}
+	}
+	mustRebuild(t, whole, Options{})
+	want := contents(t, whole)
+	if got := story(t, whole, "h.example"); got != "first rules 01-04, observer rules 11-12" {
+		t.Errorf("the second observer succeeds so: %s", got)
+	}
+	for range 2 {
+		if got := contents(t, dir); got != want {
+			t.Errorf("the ledger is\n%s\nwant\n%s", got, want)
+		}
+		mustRebuild(t, dir, Options{})
+	}
+}
+
 // TestPrunedJudges prunes the night of another judge when that is not at hand any more: the snapshot has what the ledger has.
 func TestPrunedJudges(t *testing.T) {
 	dir := newDir(t)

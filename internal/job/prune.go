@@ -65,6 +65,11 @@ func (p *pruning) run(ctx context.Context, keep Retention, o Publishing) error {
 	if err != nil {
 		return err
 	}
+	for _, m := range p.nights {
+		if !slices.Contains(record.Removing, m.ScanID) { // it has come back, from a copy
+			record.Removing = append(record.Removing, m.ScanID)
+		}
+	}
 	for _, table := range []string{schema.Bodies, schema.Evidence} {
 		for _, m := range p.tables[table] {
 			if err := p.without(ctx, m.ScanID, table); err != nil {

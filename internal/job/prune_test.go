@@ -142,6 +142,7 @@ func TestPruneIsKilledAnywhere(t *testing.T) {
 func TestPrune(t *testing.T) {
 	dir := prunable(t)
 	want := rows(t, dir)
+	earlier := copied(t, dir)
 	done, err := Prune(t.Context(), dir, keeps, publishing)
 	if err != nil || !slices.Equal(done.Nights, []string{"2026-10-27", "2026-10-29", "2026-10-30"}) || done.Bodies != 1 || done.Evidence != 2 || done.Bytes == 0 {
 		t.Fatalf("%+v, %v", done, err)
@@ -149,6 +150,27 @@ func TestPrune(t *testing.T) {
 	before := namesAndSums(t, dir)
 	if again, err := Prune(t.Context(), dir, keeps, publishing); err != nil || again.Bytes != 0 || namesAndSums(t, dir) != before {
 		t.Errorf("again: %+v, %v; it was\n%s\nand is\n%s", again, err, before, namesAndSums(t, dir))
+	}
+	for entry, err := range earlier.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(entry.Name, "night-2026-10-27") {
+			continue
+		}
+		data, err := store.ReadAll(t.Context(), earlier, entry.Name, 1<<24)
+		if err == nil {
+			err = dir.Put(t.Context(), entry.Name, data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found := findings(t, dir, verify.Damaged); len(found) > 0 {
+		t.Errorf("a pruned night is copied back: %q", found)
+	}
+	if _, err := Prune(t.Context(), dir, keeps, publishing); err != nil {
+		t.Fatal(err)
 	}
 	for _, m := range []string{"night-2026-11-27", "night-2026-11-28"} {
 		done, err := compact.Scan(t.Context(), dir, m, compact.Options{})

@@ -321,7 +321,7 @@ func TestKilledNight(t *testing.T) {
 		if refuses != (want == Held) {
 			t.Fatalf("an undisturbed night is %s", want)
 		}
-		stride := 5
+		stride := 7
 		if testing.Short() {
 			stride = 151
 		}
