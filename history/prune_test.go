@@ -132,7 +132,7 @@ func lastBodies(t testing.TB, dir, whole store.Store) {
 // TestPrunedBodies deletes only bodies: the last ones stay, in a few files.
 func TestPrunedBodies(t *testing.T) {
 	dir := newDir(t)
-	nights := 2*gathered + 3
+	nights := gathered + 3
 	if testing.Short() {
 		nights = 5
 	}
