@@ -90,7 +90,7 @@ func TestIndex(t *testing.T) {
 	if lines, v := findings(t, dir); v.Damaged != 1 || !strings.Contains(lines[0], index.Name+": it is missing") {
 		t.Errorf("lost: %q", lines)
 	}
-	if _, err := compact.Scan(t.Context(), dir, "b", compact.Options{}); err != nil {
+	if err := compact.Written(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	f("made again", map[string]int{"a": 5, "b": 4})

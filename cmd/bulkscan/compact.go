@@ -87,6 +87,7 @@ func (a *app) compact(ctx context.Context, dir, scanID string, o compact.Options
 			return err
 		}
 	}
+	errs = append(errs, compact.Written(ctx, st))
 	if asJSON {
 		errs = append(errs, terminal.WriteJSON(a.stdout, all))
 	}

@@ -395,30 +395,40 @@ func (c *compaction) deleteAll(ctx context.Context, names []string) error {
 	return errors.Join(errs...)
 }
 
-// end updates the views, and the totals of parts and bytes in the manifest of a complete scan. The number of rows does
-// not change.
+// end updates the totals of parts and bytes in the manifest of a complete scan, and what Written writes if parts were merged. The
+// number of rows does not change.
 func (c *compaction) end(ctx context.Context) error {
-	if err := views.Write(ctx, c.store, nil); err != nil {
-		return err
-	}
-	if c.manifest.Counts == nil {
-		return index.Update(ctx, c.store)
-	}
-	commits, err := commit.Commits(ctx, c.store, c.done.ScanID)
-	if err != nil {
-		return err
-	}
-	if wrong := c.manifest.Unaccounted(commits); len(wrong) > 0 {
-		return &commit.LostError{Totals: wrong}
-	}
-	counts := commit.CountCommits(commits)
-	if counts.Parts != c.manifest.Counts.Parts || counts.Bytes != c.manifest.Counts.Bytes {
-		c.manifest.Counts = counts
-		if err := c.manifest.Write(ctx, c.store); err != nil {
+	changed := c.done.PartsBefore != c.done.PartsAfter
+	if c.manifest.Counts != nil {
+		commits, err := commit.Commits(ctx, c.store, c.done.ScanID)
+		if err != nil {
 			return err
 		}
+		if wrong := c.manifest.Unaccounted(commits); len(wrong) > 0 {
+			return &commit.LostError{Totals: wrong}
+		}
+		counts := commit.CountCommits(commits)
+		if counts.Parts != c.manifest.Counts.Parts || counts.Bytes != c.manifest.Counts.Bytes {
+			changed = true
+			c.manifest.Counts = counts
+			if err := c.manifest.Write(ctx, c.store); err != nil {
+				return err
+			}
+		}
 	}
-	return index.Update(ctx, c.store)
+	if !changed {
+		return nil
+	}
+	return Written(ctx, c.store)
+}
+
+// Written writes what tells readers which files there are, as far as it is not up to date: the views and the index. A compaction that
+// a kill has ended may lack it, so whoever has compacted all scans calls it once.
+func Written(ctx context.Context, st store.Store) error {
+	if err := views.Write(ctx, st, nil); err != nil {
+		return err
+	}
+	return index.Update(ctx, st)
 }
 
 // WriteTo prints the result in one line.
