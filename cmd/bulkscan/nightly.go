@@ -309,7 +309,7 @@ func (a *app) tonight(ctx context.Context, f *nightlyFlags, scan *scanFlags, con
 		o.List.Least = 0
 	}
 	if f.until != "" {
-		o.Until = func(begun time.Time) time.Time { return nextTime(begun, f.until) }
+		o.Until = func(begun time.Time) time.Time { return nextTime(begun.Local(), f.until) }
 	}
 	o.Scan = func(ctx context.Context, s nightly.Scan) error { return a.scanTonight(ctx, scan, config, watch, s) }
 	n, err := nightly.Run(ctx, o)
@@ -332,13 +332,12 @@ func (a *app) tonight(ctx context.Context, f *nightlyFlags, scan *scanFlags, con
 	return &exitError{code: exitThreshold}
 }
 
-// nextTime returns when it will be so late, in local time.
+// nextTime returns when it will be so late, where now is.
 func nextTime(now time.Time, clock string) time.Time {
 	at, _ := time.Parse("15:04", clock) // was checked
-	now = now.Local()
-	next := time.Date(now.Year(), now.Month(), now.Day(), at.Hour(), at.Minute(), 0, 0, time.Local)
+	next := time.Date(now.Year(), now.Month(), now.Day(), at.Hour(), at.Minute(), 0, 0, now.Location())
 	if !next.After(now) {
-		next = time.Date(now.Year(), now.Month(), now.Day()+1, at.Hour(), at.Minute(), 0, 0, time.Local)
+		next = time.Date(now.Year(), now.Month(), now.Day()+1, at.Hour(), at.Minute(), 0, 0, now.Location())
 	}
 	return next
 }
