@@ -278,7 +278,7 @@ func TestFlipped(t *testing.T) {
 	}
 }
 
-// TestFlippedBits flips each bit of an archive. Each record returned equals one of the original, byte by byte, or its
+// TestFlippedBits flips each bit of an archive, or with -short each 7th. Each record returned equals one of the original, byte by byte, or its
 // gzip member has more records and is reported as damaged after it.
 func TestFlippedBits(t *testing.T) {
 	single := archive(t, [][]byte{
@@ -302,9 +302,13 @@ func TestFlippedBits(t *testing.T) {
 	if len(original) != 7 {
 		t.Fatalf("%d records", len(original))
 	}
+	step := 1
+	if testing.Short() {
+		step = 7
+	}
 	for name, file := range map[string][]byte{"a member a record": single, "one member": packed(texts.String())} {
 		wrong, told, r := 0, 0, NewLookup(4000)
-		for bit := range 8 * len(file) {
+		for bit := 0; bit < 8*len(file); bit += step {
 			file[bit/8] ^= 1 << (bit % 8)
 			list := readWith(t, r, file)
 			for _, x := range list {
