@@ -165,6 +165,7 @@ func FuzzTokens(f *testing.F) {
 
 // TestParseCorpus is FuzzScan and FuzzParse over some real bodies.
 func TestParseCorpus(t *testing.T) {
+	notUnderRace(t)
 	every := 16
 	if testing.Short() {
 		every = 48
@@ -339,6 +340,7 @@ func checkSurvey(t *testing.T, want, got parser.Survey) {
 
 // TestSurveyCorpus is FuzzSurvey over real bodies.
 func TestSurveyCorpus(t *testing.T) {
+	notUnderRace(t)
 	var file parser.File
 	for i, body := range bodiesOf(t, "modern-ai") {
 		file.ParseDialect(body, []parser.Dialect{parser.Google, parser.RFC}[i%2])

@@ -199,6 +199,7 @@ func lowered(text []byte) []byte {
 
 // TestCaseDoesNotMatter: the case of keys and names does not matter, in the file or in questions.
 func TestCaseDoesNotMatter(t *testing.T) {
+	notUnderRace(t)
 	eachBody(t, func(t *testing.T, body []byte, d parser.Dialect) {
 		var was, is parser.File
 		was.ParseDialect(body, d)
@@ -355,6 +356,7 @@ func answers(file *parser.File) string {
 
 // TestFilesForget: a reused File answers like a new one.
 func TestFilesForget(t *testing.T) {
+	notUnderRace(t)
 	var used parser.File
 	eachBody(t, func(t *testing.T, body []byte, d parser.Dialect) {
 		var fresh parser.File

@@ -141,8 +141,17 @@ func TestConformanceUnits(t *testing.T) {
 	}, "conformance", "cases-google-robotstxt-unit.jsonl")
 }
 
+// notUnderRace skips a long test of one goroutine, in which nothing can race.
+func notUnderRace(t *testing.T) {
+	t.Helper()
+	if underRace {
+		t.Skip("SKIPPED: one goroutine computes for long, which the race detector makes ten times longer")
+	}
+}
+
 // TestGoogleDecisions compares decisions on real bodies with those of Google's open-source matcher.
 func TestGoogleDecisions(t *testing.T) {
+	notUnderRace(t)
 	for _, pack := range []string{"modern-ai", "typical12k"} {
 		t.Run(pack, func(t *testing.T) {
 			bodies := bodiesOf(t, pack)
