@@ -138,11 +138,10 @@ func Look(ctx context.Context, st store.Store, o Options) (p Preview, err error)
 	if err := o.complete(now); err != nil {
 		return p, fmt.Errorf("cannot open the dataset: %w", err)
 	}
-	share := ""
 	if o.Shares > 0 {
-		share = o.Shard
+		return lookShare(ctx, st, &o, now)
 	}
-	if err := commit.Held(ctx, st, o.ScanID, share); err != nil {
+	if err := commit.Held(ctx, st, o.ScanID, ""); err != nil {
 		return p, err
 	}
 	manifest, err := loadManifest(ctx, st, &o, now)

@@ -72,16 +72,63 @@ func joinScan(ctx context.Context, st store.Store, o *Options, now time.Time) (*
 		}
 		m, err = commit.ReadManifest(ctx, st, o.ScanID)
 	}
+	return m, mayJoin(m, err, o, now)
+}
+
+// mayJoin returns the error with which a share of these options cannot be written to the scan whose manifest was read.
+func mayJoin(m *commit.Manifest, err error, o *Options, now time.Time) error {
 	if err != nil {
-		return nil, commit.Remedied(err, "restore it, or scan anew with another --scan-id")
+		return commit.Remedied(err, "restore it, or scan anew with another --scan-id")
 	}
 	if err := resume(m, o, now); err != nil {
-		return nil, err
+		return err
 	}
 	if !m.Uncollected() {
-		return nil, o.shareDone()
+		return o.shareDone()
 	}
-	return m, nil
+	return nil
+}
+
+// lookShare is Look for a share. As openShare does, it leaves the records and files of other shares unread.
+func lookShare(ctx context.Context, st store.Store, o *Options, now time.Time) (p Preview, err error) {
+	if err := commit.Held(ctx, st, o.ScanID, o.Shard); err != nil {
+		return p, err
+	}
+	m, err := commit.ReadManifest(ctx, st, o.ScanID)
+	if errors.Is(err, store.ErrNotExist) {
+		return p, nil
+	}
+	if err := mayJoin(m, err, o, now); err != nil {
+		return p, err
+	}
+	before, err := commit.ReadShareRecord(ctx, st, o.ScanID, o.Shard)
+	if err == nil {
+		err = o.mayGoOn(before, m)
+	} else if errors.Is(err, store.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		return p, err
+	}
+	past, err := commit.ReadShard(ctx, st, o.ScanID, o.Shard)
+	if err != nil {
+		return p, err
+	}
+	var damaged []string
+	if lost := past.Lost(m); lost != nil {
+		err = lost
+	} else if damaged, err = commit.DamagedFiles(ctx, st, o.ScanID, m.ScanDate, past); err == nil {
+		err = shareDamage(damaged)
+	}
+	if err != nil {
+		return p, o.cannotGoOn(err)
+	}
+	sites, err := commit.SitesOf(past.Current)
+	if err != nil {
+		return p, err
+	}
+	p.Kept = int64(sites.GetCardinality())
+	return p, nil
 }
 
 func (o *Options) shareDone() error {
@@ -108,16 +155,38 @@ func beginShare(ctx context.Context, st store.Store, o *Options, m *commit.Manif
 		}
 		before, err = commit.ReadShareRecord(ctx, st, o.ScanID, o.Shard)
 	}
-	switch {
-	case err != nil:
+	if err == nil {
+		err = o.mayGoOn(before, m)
+	}
+	if err != nil {
 		return nil, false, err
-	case before.N != m.Shares:
-		return nil, false, fmt.Errorf("cannot resume share %s of scan %s: its record is of %d shares, and the manifest of %d", o.Shard, o.ScanID, before.N, m.Shares)
-	case before.State == commit.ShareDone:
-		return nil, false, o.shareDone()
 	}
 	s.Attempt, s.Changes = before.Attempt+1, before.Changes
 	return s, false, nil
+}
+
+// mayGoOn returns the error with which the share of this record cannot be continued.
+func (o *Options) mayGoOn(s *commit.Share, m *commit.Manifest) error {
+	switch {
+	case s.N != m.Shares:
+		return o.cannotGoOn(fmt.Errorf("its record is of %d shares, and the manifest of %d", s.N, m.Shares))
+	case s.State == commit.ShareDone:
+		return o.shareDone()
+	}
+	return nil
+}
+
+// cannotGoOn is the error of a share that cannot be continued.
+func (o *Options) cannotGoOn(err error) error {
+	return fmt.Errorf("cannot resume share %s of scan %s: %w", o.Shard, o.ScanID, err)
+}
+
+// shareDamage is the error of committed files of a share that are damaged; nil if there are none.
+func shareDamage(files []string) error {
+	if len(files) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d committed files are missing or have another size, the first is %s; restore them, or scan anew with another --scan-id", len(files), files[0])
 }
 
 // takeOverShare is takeOver and cleanShard for a share: it reads the history of the shard, prevents late commits, and
@@ -127,30 +196,27 @@ func takeOverShare(ctx context.Context, st store.Store, lock store.Unlocker, o *
 	if err != nil {
 		return nil, err
 	}
-	fail := func(err error) error {
-		return fmt.Errorf("cannot resume share %s of scan %s: %w", o.Shard, o.ScanID, err)
-	}
 	if lease, ok := lock.(store.Lease); ok && first {
 		lease.Fenced()
 	}
 	if past, err = commit.Fence(ctx, st, lock, o.tombstone(commit.TakenOver), o.Date, past, o.Shard); err != nil {
-		return nil, fail(err)
+		return nil, o.cannotGoOn(err)
 	}
 	if lost := past.Lost(m); lost != nil {
-		return nil, fail(lost)
+		return nil, o.cannotGoOn(lost)
 	}
 	err = errors.Join(
 		st.Sweep(ctx, commit.CommitsFolder(o.ScanID)+o.Shard+"-", everything),
 		st.Sweep(ctx, commit.SharesFolder(o.ScanID)+o.Shard+".", everything))
 	if err != nil {
-		return nil, fail(err)
+		return nil, o.cannotGoOn(err)
 	}
 	damaged, err := commit.ClearParts(ctx, st, o.ScanID, o.Date, past, []string{o.Shard})
-	if err != nil {
-		return nil, fail(err)
+	if err == nil {
+		err = shareDamage(damaged)
 	}
-	if len(damaged) > 0 {
-		return nil, fail(fmt.Errorf("%d committed files are missing or have another size, the first is %s; restore them, or scan anew with another --scan-id", len(damaged), damaged[0]))
+	if err != nil {
+		return nil, o.cannotGoOn(err)
 	}
 	return past, nil
 }

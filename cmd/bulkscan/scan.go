@@ -255,13 +255,18 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	if slices.Contains(o.Lists, "-") && terminal.Is(a.stdin) && !f.quiet {
 		fmt.Fprintln(a.stderr, "Reading the list from this terminal, a site a line; Ctrl-D ends it.")
 	}
+	var p *pipeline.Progress
 	if f.dryRun {
-		return a.describe(ctx, f, j)
+		err = a.describe(ctx, f, j)
+	} else {
+		p, err = j.Run(ctx)
 	}
-	p, err := j.Run(ctx)
 	if done, ok := errors.AsType[*commit.ShareDoneError](err); ok {
 		log.Info("nothing to do: the share is done", "scan", done.ScanID, "share", f.share)
 		return a.collectLast(ctx, f, o, done.ScanID)
+	}
+	if f.dryRun {
+		return err
 	}
 	if intact, ok := errors.AsType[*sink.IntactError](err); ok && intact.State == commit.Complete {
 		log.Info("nothing to repair", "scan", intact.ScanID, "already_kept", intact.Sites)

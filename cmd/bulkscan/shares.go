@@ -116,7 +116,7 @@ func (f *scanFlags) ended(err error) error {
 // collectLast is --collect: the last share that is done makes one scan of all. While others are not done, or another
 // process collects, nothing is wrong with this share.
 func (a *app) collectLast(ctx context.Context, f *scanFlags, o job.Options, scanID string) error {
-	if !f.collect {
+	if !f.collect || f.dryRun {
 		return nil
 	}
 	m, err := job.Collect(ctx, o.Store, scanID, job.Publishing{
