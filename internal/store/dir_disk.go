@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // Disk is the calls of a Dir to the operating system. Paths are absolute, errors are the system's. Tests replace the
@@ -84,7 +85,24 @@ func (system) Rename(path, to string) error   { return os.Rename(path, to) }
 func (system) Remove(path string) error       { return os.Remove(path) }
 func (system) SyncFolder(path string) error   { return syncFolder(path) }
 
-func (system) Lock(path string, holder []byte) (Unlocker, error) {
+// A Held at the same moment makes a Lock fail, too. So Lock tries again while Held finds no holder, for a second at most: a process
+// may have been stopped within its Held.
+const (
+	lockTries = 100
+	lockWait  = 10 * time.Millisecond
+)
+
+func (d system) Lock(path string, holder []byte) (Unlocker, error) {
+	for try := 1; ; try++ {
+		lock, err := d.lock(path, holder)
+		if _, held := errors.AsType[*HeldError](err); !held || try == lockTries || d.Held(path) != nil {
+			return lock, err
+		}
+		time.Sleep(lockWait)
+	}
+}
+
+func (system) lock(path string, holder []byte) (Unlocker, error) {
 	for {
 		file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o666)
 		if err != nil {
@@ -113,7 +131,7 @@ func (system) Lock(path string, holder []byte) (Unlocker, error) {
 	}
 }
 
-// Held takes the lock for a moment together with others that only look. A Lock at that moment finds it held.
+// Held takes the lock for a moment together with others that only look.
 func (system) Held(path string) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/bulkscan/bulkscan/internal/store"
@@ -132,6 +134,36 @@ func TestDirStaleLock(t *testing.T) {
 	}
 	if err := lock.Unlock(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A lock that nobody holds is taken, although others look whether it is held; the file is that of a dead process.
+func TestDirLockWhileOthersLook(t *testing.T) {
+	root := t.TempDir()
+	dir, err := store.NewDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lookers sync.WaitGroup
+	defer lookers.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	lookers.Go(func() {
+		for ctx.Err() == nil {
+			_ = dir.Held(ctx, "lock") // now nil, now a *HeldError
+		}
+	})
+	for range 200 {
+		if err := os.WriteFile(filepath.Join(root, "lock"), []byte("dead"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := dir.Lock(t.Context(), "lock", []byte("me"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lock.Unlock(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
