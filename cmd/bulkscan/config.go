@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/terminal"
 )
 
@@ -238,18 +241,36 @@ func literal(value any) string {
 	return strings.TrimSpace(strings.TrimPrefix(string(text), "x = "))
 }
 
-// readFiles refuses what a scan refuses before it begins: files that flags name, and how sites would be asked.
-func (f *scanFlags) readFiles() error {
+// readFiles refuses what a scan refuses before it begins: files and places that flags name, and how sites
+// would be asked.
+func (f *scanFlags) readFiles(ctx context.Context) error {
 	_, err := f.registry()
 	if err != nil {
 		return err
+	}
+	for _, place := range []string{f.out, f.warcOut} {
+		if place == "" || place == "-" || strings.Contains(place, "://") { // no network is used
+			continue
+		}
+		st, err := openPlace(place)
+		if err == nil {
+			err = store.Try(ctx, st)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if f.cpuProfile != "" {
+		if _, err := os.Stat(filepath.Dir(f.cpuProfile)); err != nil {
+			return usagef("--cpuprofile: %w", err)
+		}
 	}
 	_, end, err := f.fetcher()
 	if err != nil {
 		return err
 	}
 	end()
-	return f.checkMetricsFile()
+	return f.checkMetrics()
 }
 
 // printConfig writes the settings in force as a configuration file. A comment names the source of each that is no default.

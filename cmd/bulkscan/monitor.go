@@ -21,14 +21,8 @@ type monitor struct {
 // anybody would watch.
 func (f *scanFlags) monitor(names func() resolve.Stats, log *slog.Logger) (*monitor, error) {
 	m := &monitor{scan: metrics.New(toolVersion(), names), log: log}
-	if err := f.checkMetricsFile(); err != nil {
-		return nil, err
-	}
-	if f.dryRun {
-		if _, _, err := net.SplitHostPort(f.metricsAddr); f.metricsAddr != "" && err != nil {
-			return nil, usagef("--metrics-addr %s: %w", clipped(f.metricsAddr), err)
-		}
-		return m, nil
+	if err := f.checkMetrics(); err != nil || f.dryRun {
+		return m, err
 	}
 	if f.metricsAddr != "" {
 		server, err := metrics.Serve(f.metricsAddr, m.scan, log)
@@ -44,7 +38,10 @@ func (f *scanFlags) monitor(names func() resolve.Stats, log *slog.Logger) (*moni
 	return m, nil
 }
 
-func (f *scanFlags) checkMetricsFile() error {
+func (f *scanFlags) checkMetrics() error {
+	if _, _, err := net.SplitHostPort(f.metricsAddr); f.metricsAddr != "" && err != nil {
+		return usagef("--metrics-addr %s: %w", clipped(f.metricsAddr), err)
+	}
 	if f.metricsFile == "" {
 		return nil
 	}

@@ -132,7 +132,7 @@ came now, a row an origin. No network requests are made.`,
 				if err := f.check(); err != nil {
 					return err
 				}
-				if err := f.readFiles(); err != nil {
+				if err := f.readFiles(c.Context()); err != nil {
 					return err
 				}
 				return printConfig(a.stdout, c.Flags())
@@ -175,9 +175,7 @@ var changesAnswers = map[string]bool{
 
 // scan is the main job. It reads as what happens: the lists, the dataset, the run, and how it ends.
 func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, paths []string) (err error) {
-	if err := f.volume(); err != nil {
-		return err
-	}
+	f.volume()
 	stderr := terminal.BesideBar(a.stderr, f.progress)
 	log, err := newLogger(stderr, f.logFormat, f.logLevel)
 	if err != nil {
@@ -356,6 +354,8 @@ func (f *scanFlags) check() error {
 		return err
 	}
 	switch {
+	case f.quiet && f.verbose:
+		return usagef("-q, -v: give one of them")
 	case f.concurrency < 1:
 		return usagef("--concurrency %d: at least 1", f.concurrency)
 	case f.patience < 0:
@@ -479,14 +479,11 @@ func (f *scanFlags) profile() (end func() error, err error) {
 }
 
 // volume makes -q and -v the settings that they stand for.
-func (f *scanFlags) volume() error {
+func (f *scanFlags) volume() {
 	switch {
-	case f.quiet && f.verbose:
-		return usagef("-q, -v: give one of them")
 	case f.quiet:
 		f.logLevel, f.progress = "error", "none"
 	case f.verbose:
 		f.logLevel = "debug"
 	}
-	return nil
 }

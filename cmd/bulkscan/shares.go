@@ -31,8 +31,8 @@ func (f *shareFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.collect, "collect", false, "after the last share, make one scan of all, as bulkscan collect does")
 }
 
-// checkShare refuses what does not go together with --shard.
-func (f *scanFlags) checkShare() error {
+// checkShare refuses what does not go together with --shard, and finds out which share it is unless that is for an engine to say.
+func (f *scanFlags) checkShare() (err error) {
 	if f.shardText == "" {
 		if f.workers != 0 || f.collect {
 			return usagef("--workers, --collect: they are for a scan in shares (--shard)")
@@ -54,6 +54,11 @@ func (f *scanFlags) checkShare() error {
 		return usagef("--shard: the threshold is for the whole scan; give --max-error-rate to bulkscan collect")
 	case !f.collect && (f.noCompact || f.noPublish):
 		return usagef("--no-compact, --no-publish: a share is neither merged nor published; give them to bulkscan collect, or with --collect")
+	case f.shardText == "auto":
+		return nil
+	}
+	if f.share, err = shares.Parse(f.shardText); err != nil {
+		return usagef("--shard: %w", err)
 	}
 	return nil
 }
@@ -63,14 +68,11 @@ func (f *scanFlags) shard(getenv func(string) string, log *slog.Logger) (err err
 	if f.shardText == "" {
 		return nil
 	}
-	task := shares.Task{}
+	task := shares.Task{Share: f.share}
 	if f.shardText == "auto" {
-		task, err = shares.FromEngine(getenv)
-	} else {
-		task.Share, err = shares.Parse(f.shardText)
-	}
-	if err != nil {
-		return usagef("--shard: %w", err)
+		if task, err = shares.FromEngine(getenv); err != nil {
+			return usagef("--shard: %w", err)
+		}
 	}
 	if f.share = task.Share; f.scanID == "" {
 		f.scanID = task.ScanID
