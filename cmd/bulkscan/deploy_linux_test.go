@@ -40,3 +40,25 @@ func TestUnits(t *testing.T) {
 		t.Errorf("the exposure is %s, at most 2.0 is wanted\n%s", level[1], text)
 	}
 }
+
+// The memory limit of a share under Slurm follows what Slurm says of the task's memory, and is left alone where it says nothing.
+func TestSlurmMemory(t *testing.T) {
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "bulkscan"), []byte("#!/bin/sh\necho \"limit=$GOMEMLIMIT\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for given, want := range map[string]string{
+		"":                        "",
+		"SLURM_MEM_PER_NODE=1000": "900MiB",
+		"SLURM_MEM_PER_NODE=0":    "", // --mem=0: the whole node
+		"SLURM_MEM_PER_CPU=500 SLURM_CPUS_PER_TASK=4": "1800MiB",
+		"SLURM_MEM_PER_CPU=500 SLURM_CPUS_ON_NODE=2":  "900MiB",
+		"SLURM_MEM_PER_NODE=1000 GOMEMLIMIT=1GiB":     "1GiB",
+	} {
+		c := exec.Command("bash", "../../deploy/slurm/scan.sbatch")
+		c.Env = append(strings.Fields(given), "PATH="+bin+":"+os.Getenv("PATH"), "LIST=list", "OUT=out")
+		if said, err := c.CombinedOutput(); err != nil || string(said) != "limit="+want+"\n" {
+			t.Errorf("%s: %v, %s, want %s", given, err, said, want)
+		}
+	}
+}
