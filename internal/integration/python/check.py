@@ -1,6 +1,6 @@
 """Runs every block of Python of the documents, in a folder that has the dataset OUT: check.py FOLDER, in the root of the project.
 
-A block whose packages are not here is compiled and SKIPPED, by its name. One that raises an error fails the check.
+A block whose packages cannot be imported is compiled and SKIPPED, by its name. One that raises an error fails the check.
 """
 
 import ast
@@ -37,9 +37,22 @@ def missing(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             wanted.update(alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            wanted.add(node.module.split(".")[0])
     for package in list(wanted):
         wanted.update(needs.get(package, []))
-    return sorted(package for package in wanted if importlib.util.find_spec(package) is None)
+    return sorted(filter(None, map(lack, wanted)))
+
+
+def lack(package):
+    """Says what is missing for the import of a package: nothing, the package, or its build for this version of Python."""
+    if importlib.util.find_spec(package) is None:
+        return package
+    try:
+        importlib.import_module(package)
+    except ImportError:
+        return f"{package} for this version of Python (remove .bin/python)"
+    return None
 
 
 os.environ["MPLBACKEND"] = "agg"
@@ -59,7 +72,7 @@ for place, text in todo:
     try:
         with contextlib.redirect_stdout(said):
             exec(compile(tree, place, "exec"), {"__name__": place})
-    except Exception:
+    except (Exception, SystemExit):
         failed += 1
         print(f"{place} fails:\n{text}\n{said.getvalue()}{traceback.format_exc()}")
 if found < 5:
