@@ -224,7 +224,7 @@ chaos: ## scan a simulated web through a bad network, and stop a scan for a minu
 year: ## scan simulated years night after night, and hold the history against their script (SOCKETS=2000x365, GENERATED=100000x365)
 	go -C bench run ./cmd/year -sockets $(or $(SOCKETS),2000x365) -generated $(or $(GENERATED),100000x365)
 
-# In a namespace of its own, if there are any, the month has a disk that it may fill.
+# In a namespace of its own, where the system allows one, the month has a disk that it may fill.
 .PHONY: month
 month: ## run 30 nights by bulkscan nightly, in which much goes wrong, and hold states and history against their script (NIGHTLY=50000x30)
 	$(shell unshare --user --map-root-user --mount true 2>/dev/null && echo unshare --user --map-root-user --mount) go -C bench run ./cmd/year -sockets "" -generated "" -nightly $(or $(NIGHTLY),50000x30)
