@@ -77,8 +77,10 @@ func (a *app) compact(ctx context.Context, dir, scanID string, o compact.Options
 	for _, id := range ids {
 		done, err := compact.Scan(ctx, st, id, o)
 		if err != nil {
-			errs = append(errs, err) // the other scans are compacted all the same
-			continue
+			if errs = append(errs, err); ctx.Err() != nil {
+				break
+			}
+			continue // the other scans are compacted all the same
 		}
 		if all = append(all, done); asJSON {
 			continue
@@ -87,7 +89,9 @@ func (a *app) compact(ctx context.Context, dir, scanID string, o compact.Options
 			return err
 		}
 	}
-	errs = append(errs, compact.Written(ctx, st))
+	if len(errs) == 0 || ctx.Err() == nil { // an interruption is told once
+		errs = append(errs, compact.Written(ctx, st))
+	}
 	if asJSON {
 		errs = append(errs, terminal.WriteJSON(a.stdout, all))
 	}
