@@ -10,7 +10,8 @@ import (
 
 // level is one kind of rate: by host, by address, or in all. For each key it remembers when the next exchange may be sent (the
 // theoretical arrival time of GCRA, with no burst), in a table of fixed size. Two keys that share a cell delay each other by an
-// interval: with 2²⁰ cells and 10,000 exchanges a second that happens to about one in a hundred. None is ever early.
+// interval, of ten seconds at most (see rare): with 2²⁰ cells and 10,000 exchanges a second that happens to about one in a hundred. None
+// is ever early.
 //
 // Queues exist only where records wait, and are kept by key, not by cell, because a queue may last long. A queue is claimed while a
 // record that has had its turn here waits at a later level: no other record of the key may pass before that one has been asked, so
@@ -103,13 +104,13 @@ func networkOf(addr [16]byte) (network [16]byte) {
 
 // next is when the schedule may send the key's next exchange. That is not before the limiter would let it start now: a record waits here
 // rather than at the limiter with a slot.
-func (l *level) next(k key) time.Duration {
-	return max(*l.due.cell(k), time.Duration(l.limit.due.cell(k).Load()))
+func (l *level) next(t token) time.Duration {
+	return max(*l.due.cell(t.key), l.limit.next(t))
 }
 
 // free reports whether a newcomer may pass at once.
 func (l *level) free(t token, now time.Duration) bool {
-	if l.next(t.key) > now || l.limit.crowded(t) {
+	if l.next(t) > now || l.limit.crowded(t) {
 		return false
 	}
 	_, waiting := l.queues[t.key]
@@ -207,16 +208,16 @@ func (l *level) put(k key, q queue) {
 	l.queues[k] = q
 }
 
-// spend notes that an exchange was sent, and returns the token that it has spent. Where records wait for the key, a lateness below the slack does not slow them
-// down: the next is due an interval after this one was due. An idle key gets no such credit, so that newcomers to it are spaced from the
-// first.
+// spend notes that an exchange was sent, and returns the token that it has spent. Where records wait for the key, a lateness below the
+// slack does not slow them down: the next is due an interval after this one was due. An idle key gets no such credit, so that newcomers
+// to it are spaced from the first. All of the interval of a rare key is counted at the limiter, when the exchange starts.
 func (l *level) spend(t token, now time.Duration) token {
 	t.interval = l.intervalOf(t, now)
 	if q, ok := l.queues[t.key]; ok && q.length+q.out > 0 {
 		now -= t.slack
 	}
 	due := l.due.cell(t.key)
-	*due = max(*due, now) + t.interval
+	*due = max(*due, now) + min(t.interval, longestInCell)
 	return t
 }
 

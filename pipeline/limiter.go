@@ -36,6 +36,7 @@ func newLimiter(c *Config) *limiter {
 type limit struct {
 	pace                           // of keys without a rate of their own; what counts is a token's
 	due       *table[atomic.Int64] // when the next exchange of a cell may start, since the run began
+	rare      rare
 	unstarted *table[atomic.Int32] // exchanges of a cell that were sent and have not started; few cells, most of them 0
 }
 
@@ -103,6 +104,7 @@ func newLimit(perSecond float64, cells int) *limit {
 	return &limit{
 		pace:      paceOf(perSecond),
 		due:       newTable[atomic.Int64](cells),
+		rare:      rare{last: make(map[key]rareStart)},
 		unstarted: newTable[atomic.Int32](min(cells, unstartedCells)),
 	}
 }
@@ -157,7 +159,7 @@ func (g *limiter) pass(tokens *[numLevels]token, now time.Duration) (level int, 
 		if limit == nil {
 			continue
 		}
-		if w := time.Duration(limit.due.cell(tokens[l].key).Load()) - now; w > wait {
+		if w := limit.next(tokens[l]) - now; w > wait {
 			level, wait = l, w
 		}
 	}
@@ -186,8 +188,24 @@ func (g *limiter) take(tokens *[numLevels]token, now time.Duration) (level int, 
 	return 0, 0
 }
 
+// next is when the key's next exchange may start.
+func (l *limit) next(t token) time.Duration {
+	due := time.Duration(l.due.cell(t.key).Load())
+	if t.rare() {
+		due = max(due, l.rare.next(t))
+	}
+	return due
+}
+
 // take counts a start, or returns how long it is too early.
 func (l *limit) take(t token, now time.Duration) (wait time.Duration) {
+	if t.rare() {
+		return l.takeRare(t, now)
+	}
+	return l.takeCell(t, now)
+}
+
+func (l *limit) takeCell(t token, now time.Duration) (wait time.Duration) {
 	cell := l.due.cell(t.key)
 	for {
 		due := cell.Load()
@@ -201,12 +219,19 @@ func (l *limit) take(t token, now time.Duration) (wait time.Duration) {
 }
 
 // giveBack undoes take. An exchange that looked meanwhile has seen a later time than it is, and is late at worst.
-func (l *limit) giveBack(t token) { l.due.cell(t.key).Add(-int64(t.interval)) }
+func (l *limit) giveBack(t token) {
+	if t.rare() {
+		l.giveBackRare(t)
+		return
+	}
+	l.due.cell(t.key).Add(-int64(t.interval))
+}
 
 // stagger is how much longer than until the next start an exchange waits, by how many others wait for its key. It is less than they will
-// take: a worker that is woken late misses a start, which another can use. If there are many, they do not all wake at once.
+// take: a worker that is woken late misses a start, which another can use. If there are many, they do not all wake at once. It
+// is a second at most, since the exchange holds a slot.
 func (l *limit) stagger(t token) time.Duration {
-	return time.Duration(max(0, l.unstarted.cell(t.key).Load()-1)) * t.interval / 8
+	return min(time.Second, time.Duration(max(0, l.unstarted.cell(t.key).Load()-1))*min(t.interval, longestInCell)/8)
 }
 
 // crowded reports whether so many exchanges of a key have not started that no more should be sent. The schedule asks it.

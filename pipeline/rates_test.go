@@ -227,6 +227,36 @@ func TestRatesChangeAtAnyMoment(t *testing.T) {
 	}
 }
 
+// However the rate of a domain changes, and those of its addresses, no second has more of any than the highest of its rates allows.
+func TestChangedRatesHold(t *testing.T) {
+	seeds := uint64(12)
+	if testing.Short() {
+		seeds = 4
+	}
+	for seed := range seeds {
+		dice, l := rand.New(rand.NewPCG(seed, 9)), newLags(seed)
+		w, s := &web{latency: 30 * time.Millisecond, ttl: 2 * time.Second, resolving: 20 * time.Millisecond, woken: l.upTo(50 * time.Millisecond)}, &shelf{}
+		w.address = func(host string) string { return fmt.Sprintf("10.0.0.%d", number(host)%50) }
+		hs := hosts(500, "h%d.a.test")
+		rateUpTo := func(most int) float64 { return []float64{0.02, 0.08, 1, float64(1 + dice.IntN(most))}[dice.IntN(4)] }
+		cfg := Config{Concurrency: 20, HostRate: 1, IPRate: 5, MaxWaiting: []int{0, 50}[seed%2], Rates: listed{".a.test": 8}}
+		_, err := scan(t, cfg, w, &list{hosts: hs}, s, func(p *Pipeline) {
+			for range 60 {
+				time.Sleep(time.Duration(dice.IntN(2000)) * time.Millisecond)
+				p.SetRates(listed{".a.test": rateUpTo(8), fmt.Sprintf("10.0.0.%d", dice.IntN(50)): rateUpTo(5)})
+			}
+			p.SetRates(listed{".a.test": 8})
+		})
+		if err != nil || len(s.sites) != len(hs) {
+			t.Fatalf("seed %d: kept %d of %d, error %v", seed, len(s.sites), len(hs), err)
+		}
+		checkRate(t, "the domain", w.times(func(asked) string { return "" })[""], 8)
+		for addr, at := range w.times(func(a asked) string { return a.addr.String() }) {
+			checkRate(t, addr, at, 5)
+		}
+	}
+}
+
 // The tokens of a record cost no allocation, whatever rates there are.
 func TestTokensAllocateNothing(t *testing.T) {
 	o, err := origin.New(origin.HTTPS, "www.a.test", 443)

@@ -80,7 +80,7 @@ func (l *level) estimate(t token, now time.Duration, maxTails int) time.Duration
 	k := t.key
 	length := time.Duration(l.queues[k].length)
 	interval := min(l.intervalOf(t, now), farthest/(1+length))
-	turn := min(farthest, max(now, l.next(k)+length*interval, l.tails[k])+interval)
+	turn := min(farthest, max(now, l.next(t)+length*interval, l.tails[k])+interval)
 	if len(l.tails) >= maxTails && now >= l.swept+sweepEvery {
 		l.swept = now
 		for other, tail := range l.tails {

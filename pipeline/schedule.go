@@ -137,6 +137,7 @@ func (s *schedule) loop() {
 			s.takeBack(t)
 		case <-timer.C:
 		case rates := <-s.in.rates:
+			s.look()
 			s.setRates(rates)
 		case s.fedCount = <-s.in.fed:
 			s.fedAll = true

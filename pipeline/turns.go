@@ -68,7 +68,7 @@ func (s *schedule) pass(rec record, from int) {
 		case level == nil:
 			continue
 		case l < from:
-			if level.next(s.token(l, &rec).key) > s.now {
+			if level.next(s.token(l, &rec)) > s.now {
 				s.stepBack(rec, l)
 				return
 			}
@@ -123,7 +123,7 @@ func (s *schedule) arm(l int, at key) {
 	}
 	q.armed = true
 	level.queues[at] = q
-	s.events.push(event{at: level.next(at), what: uint64(at), level: uint8(l)})
+	s.events.push(event{at: level.next(token{at, s.paceOf(l, &q)}), what: uint64(at), level: uint8(l)})
 }
 
 // dispatch gives a record a slot and sends it to be asked. That spends a token at every level. A record whose look-up failed
@@ -159,7 +159,7 @@ func (s *schedule) serveKey(l int, at key) {
 	}
 	switch {
 	case q.claimed || q.length == 0:
-	case level.next(at) > s.now:
+	case level.next(token{at, p}) > s.now:
 		s.arm(l, at) // another record passed since the event was made
 	case level.limit.crowded(token{at, p}):
 		level.delay(at, s.now+crowdedFor)
