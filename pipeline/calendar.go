@@ -11,7 +11,8 @@ type calendar struct {
 	share     time.Duration // a bucket is as wide as one in so many parts of the time until it begins
 	held      int           // records
 	buckets   []*bucket
-	splitting *bucket // no longer among them; its records are being moved to narrower ones
+	splitting *bucket   // no longer among them; its records are being moved to narrower ones
+	stale     []*bucket // no longer among them; their records get other times
 }
 
 // bucket holds the records of a range of time, in the order in which they came.
@@ -96,6 +97,31 @@ func (c *calendar) split(most int) bool {
 	c.buckets = slices.Replace(c.buckets, 0, 1, narrow...)
 	c.splitting = b
 	return true
+}
+
+// outdate takes all buckets out, since their times count no more.
+func (c *calendar) outdate() {
+	if c.splitting != nil {
+		c.stale, c.splitting = append(c.stale, c.splitting), nil
+	}
+	c.stale, c.buckets = append(c.stale, c.buckets...), nil
+}
+
+// getStale takes the first record of the stale buckets out, as it was stored; ok is false where there is none.
+func (c *calendar) getStale(file *spill) (rec record, ok bool, err error) {
+	for len(c.stale) > 0 && c.stale[0].count == 0 {
+		c.stale = c.stale[1:]
+	}
+	if len(c.stale) == 0 {
+		return record{}, false, nil
+	}
+	_, line, err := c.stale[0].getLine(file)
+	if err != nil {
+		return record{}, false, err
+	}
+	c.held--
+	rec, err = restore(line)
+	return rec, err == nil, err
 }
 
 // move moves some records of the bucket that is being split to its parts.

@@ -182,6 +182,30 @@ func TestRatesOfWhatWaits(t *testing.T) {
 	}
 }
 
+// New rates hold for spilled records, also where memory is full of records of an address that stays slow.
+func TestRatesOfWhatIsSpilled(t *testing.T) {
+	const changed = 30 * time.Second
+	w, s := &web{latency: 30 * time.Millisecond, ttl: time.Hour, address: atNetworks}, &shelf{}
+	var hs []string
+	for i := range 1000 {
+		hs = append(hs, fmt.Sprintf("h%d.a.test", 10*i), fmt.Sprintf("h%d.bb.test", 10*i))
+	}
+	cfg := Config{Concurrency: 50, IPRate: 1, MaxWaiting: 100, Rates: listed{"10.7.0.0": 0.2}}
+	if _, err := scan(t, cfg, w, &list{hosts: hs}, s, func(p *Pipeline) {
+		time.Sleep(changed)
+		p.SetRates(listed{"10.7.0.0": 100})
+	}); err != nil || len(s.sites) != len(hs) {
+		t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
+	}
+	times := w.times(func(a asked) string { return a.addr.String() })
+	if last := times["10.7.0.0"][999]; last > changed+30*time.Second {
+		t.Errorf("the address that is faster now took until %v", last)
+	}
+	if last := times["10.8.0.0"][999]; last > 1010*time.Second {
+		t.Errorf("the other took until %v", last)
+	}
+}
+
 // Whatever changes at whatever moment, every origin is kept once, no record is forgotten in a queue, and no second has more than the
 // highest rate allows.
 func TestRatesChangeAtAnyMoment(t *testing.T) {

@@ -2,13 +2,15 @@ package pipeline
 
 import (
 	"encoding/json"
+	"net/netip"
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// stored is a record as the file has it. Its address is left out: by the time it comes back, it is asked again.
+// stored is a record as the file has it. By the time it comes back its address is asked again; the one
+// that it had tells its rate until then.
 type stored struct {
 	Seq       uint64           `json:"seq"`
 	Host      string           `json:"host"`
@@ -29,6 +31,7 @@ type stored struct {
 	Spoilt    uint8            `json:"spoilt,omitempty"`
 	Flags     flags            `json:"flags,omitempty"`
 	Trail     *storedTrail     `json:"trail,omitempty"`
+	Addr      netip.Addr       `json:"addr,omitzero"`
 }
 
 // storedFlags are those that say something beyond the address, which is resolved again.
@@ -47,6 +50,9 @@ func (r *record) store() stored {
 		Seq: r.seq, Host: r.origin.Host(), Port: r.origin.Port(), Requested: r.origin.Scheme(),
 		Input: r.input, Label: r.label, Rank: r.rank, Spent: r.spent, Scheme: r.scheme, Waited: r.waited,
 		Attempts: r.attempts, Later: r.later, HTTPS: r.https, HTTP: r.http, Skip: r.skip, Unmet: r.unmet, Spoilt: r.spoilt, Flags: r.flags & storedFlags,
+	}
+	if r.addr != ([16]byte{}) {
+		s.Addr = netip.AddrFrom16(r.addr)
 	}
 	if r.trail != nil {
 		t := r.trail.Target
@@ -67,6 +73,9 @@ func restore(line []byte) (record, error) {
 	r := record{
 		seq: s.Seq, origin: o, input: s.Input, label: s.Label, rank: s.Rank, spent: s.Spent, scheme: s.Scheme, waited: s.Waited,
 		attempts: s.Attempts, later: s.Later, https: s.HTTPS, http: s.HTTP, skip: s.Skip, unmet: s.Unmet, spoilt: s.Spoilt, flags: s.Flags & storedFlags,
+	}
+	if s.Addr.IsValid() {
+		r.addr = s.Addr.As16()
 	}
 	if s.Trail != nil {
 		to, err := origin.New(s.Trail.Scheme, s.Trail.Host, s.Trail.Port)

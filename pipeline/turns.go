@@ -287,6 +287,7 @@ func (s *schedule) setRates(rates Rates) {
 		clear(level.queues)
 		clear(level.tails)
 	}
+	s.later.outdate()
 	clear(s.turns)
 	events := s.events
 	s.events = nil
