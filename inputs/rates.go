@@ -7,10 +7,12 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
 // Rates are the rates of some address ranges, and of some domains with all names below them, in exchanges a second; 0 is no
-// limit. Looking one up allocates nothing.
+// limit. Looking one up allocates nothing; where rates are divided and a public suffix may lie between a host and its domain, a little.
 type Rates struct {
 	places[rated]
 
@@ -68,7 +70,8 @@ func (s *Rates) read(line int, text string) error {
 	return nil
 }
 
-// Among divides the rates among the tasks that write shares of a scan at once. That of a domain whose hosts are all in one share stays.
+// Among divides the rates among the tasks that write shares of a scan at once. That of hosts which are all in one share stays: those of one
+// registrable domain.
 func (s *Rates) Among(workers int) { s.workers = float64(workers) }
 
 func (s *Rates) of(r rated) float64 {
@@ -108,6 +111,9 @@ func (s *Rates) Address(addr netip.Addr) (perSecond float64, ok bool) {
 // Domain returns the rate that all hosts of a domain share, by the longest domain that a host belongs to, and that domain.
 func (s *Rates) Domain(host string) (domain string, perSecond float64, ok bool) {
 	domain, r, ok := s.ofHost(host)
+	if ok && !r.divided && s.workers > 1 && strings.Count(host, ".") > strings.Count(domain, ".")+1 {
+		r.divided = len(origin.RegistrableDomain(host)) > len(domain) // a public suffix may lie between, as in bucket.s3.amazonaws.com
+	}
 	return domain, s.of(r), ok
 }
 

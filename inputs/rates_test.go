@@ -24,7 +24,7 @@ func writeRates(t testing.TB, text string) string {
 // part, except of a domain whose hosts are all in one share.
 func TestRates(t *testing.T) {
 	const text = "\ufeff# delivery networks\r\n192.0.2.0/24 80\r\n192.0.2.128/25 40 # of it\n192.0.2.200 8\n0.0.0.0/0 16\n2001:DB8::/32 24\n2001:db8:1::/48 0\n" +
-		"\nSoft112.com 2\nslow.soft112.com 0.5\n*.myshopify.com 200\nbücher.example. 1e1\n"
+		"\nSoft112.com 2\nslow.soft112.com 0.5\n*.myshopify.com 200\nbücher.example. 1e1\namazonaws.com 6\n"
 	for _, workers := range []int{1, 8} {
 		rates, err := ReadRates(writeRates(t, text))
 		if err != nil {
@@ -62,7 +62,11 @@ func TestRates(t *testing.T) {
 		host("", "", 0)
 		host("shop.myshopify.com", "myshopify.com", 200*part) // a public suffix: its shops are in all shares
 		host("xn--bcher-kva.example", "xn--bcher-kva.example", 10)
-		if rates.Entries() != 10 {
+		host("amazonaws.com", "amazonaws.com", 6)
+		host("console.aws.amazonaws.com", "amazonaws.com", 6)
+		host("bucket.s3.amazonaws.com", "amazonaws.com", 6*part) // s3.amazonaws.com is a public suffix
+		host("www.bucket.s3.amazonaws.com", "amazonaws.com", 6*part)
+		if rates.Entries() != 11 {
 			t.Errorf("%d entries", rates.Entries())
 		}
 	}

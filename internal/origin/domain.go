@@ -11,15 +11,23 @@ import (
 // RegistrableDomain returns the public suffix plus one label (`example.co.uk`); "" for addresses, bare suffixes and
 // single labels. The result is a part of Host; finding it allocates a little.
 func (o Origin) RegistrableDomain() string {
-	if _, isIP := o.Addr(); isIP || strings.IndexByte(o.host, '.') < 0 {
+	if _, isIP := o.Addr(); isIP {
 		return ""
 	}
-	suffix, _ := publicsuffix.PublicSuffix(o.host)
-	if len(o.host) <= len(suffix) {
+	return RegistrableDomain(o.host)
+}
+
+// RegistrableDomain is that of an origin's host that is a name.
+func RegistrableDomain(host string) string {
+	if strings.IndexByte(host, '.') < 0 {
 		return ""
 	}
-	before := o.host[:len(o.host)-len(suffix)-1]
-	return o.host[strings.LastIndexByte(before, '.')+1:]
+	suffix, _ := publicsuffix.PublicSuffix(host)
+	if len(host) <= len(suffix) {
+		return ""
+	}
+	before := host[:len(host)-len(suffix)-1]
+	return host[strings.LastIndexByte(before, '.')+1:]
 }
 
 // ICANNDomain returns the registrable domain as if suffixes that companies have listed (`github.io`, `blogspot.co.uk`) were
