@@ -15,14 +15,16 @@ const (
 	followRead  = 6 // every so many looks the bytes count, and not only size and time: 30 s
 )
 
-// follow calls changed each time that a file has other bytes than before, until the context ends. At first it had those of the
-// sum. It looks at size and time every 5 s, and at the bytes every 30 s. A file that cannot be read is looked at again.
-func follow(ctx context.Context, path string, sum fileSum, changed func()) {
+// follow calls read each time that a file has other bytes than those of the sum, until the context ends; read returns the sum of what
+// it has read. It looks at size and time every 5 s, and at the bytes every 30 s. A file that is gone, or cannot be read, is tried again
+// every 5 s, and failed is called once for each error that differs from the one before.
+func follow(ctx context.Context, path string, sum fileSum, read func() (fileSum, error), failed func(error)) {
 	type look struct {
 		size int64
 		time time.Time
 	}
-	var last look
+	var last look // of a file that was read
+	told := ""    // of the last error
 	ticker := time.NewTicker(followEvery)
 	defer ticker.Stop()
 	for n := 1; ; n++ {
@@ -32,17 +34,24 @@ func follow(ctx context.Context, path string, sum fileSum, changed func()) {
 		case <-ticker.C:
 		}
 		info, err := os.Stat(path)
-		if err != nil || !info.Mode().IsRegular() { // a pipe can be read once
-			continue
+		if err == nil {
+			now := look{info.Size(), info.ModTime()}
+			if !info.Mode().IsRegular() || now == last && n%followRead != 0 { // a pipe can be read once
+				continue
+			}
+			var is fileSum
+			if is, err = sumOfFile(path); err == nil && is != sum {
+				is, err = read()
+			}
+			if err == nil {
+				last, sum, told = now, is, ""
+				continue
+			}
 		}
-		now := look{info.Size(), info.ModTime()}
-		if now == last && n%followRead != 0 {
-			continue
-		}
-		last = now
-		if is, err := sumOfFile(path); err == nil && is != sum {
-			sum = is
-			changed()
+		last = look{}
+		if err.Error() != told {
+			told = err.Error()
+			failed(err)
 		}
 	}
 }
@@ -89,17 +98,17 @@ func (f *FollowedOptOut) Covers(addr netip.Addr) bool { return f.list.Load().Cov
 func (f *FollowedOptOut) Entries() int { return f.list.Load().entries() }
 
 // Follow reads the file again when it changes, until the context ends. It calls changed with the number of entries that
-// were added, or with the error of a file that cannot be read: then the entries stay.
+// were added, or once with the error of a file that is gone or cannot be read: then the entries stay.
 func (f *FollowedOptOut) Follow(ctx context.Context, changed func(added int, err error)) {
-	follow(ctx, f.path, f.list.Load().sum, func() {
+	follow(ctx, f.path, f.list.Load().sum, func() (fileSum, error) {
 		next, err := ReadOptOut(f.path)
 		if err != nil {
-			changed(0, err)
-			return
+			return fileSum{}, err
 		}
 		was := f.list.Load()
 		next.addAll(&was.places)
 		f.list.Store(next)
 		changed(next.entries()-was.entries(), nil)
-	})
+		return next.sum, nil
+	}, func(err error) { changed(0, err) })
 }

@@ -1,6 +1,7 @@
 package inputs
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -51,7 +52,7 @@ func TestFollowOptOut(t *testing.T) {
 		write(t, "c.test\nd.te", 2*time.Second)
 		step("the file is being written", 6*time.Second, "2 false;", "b.test", "d.test")
 		write(t, "a.test\nno host\n", 3*time.Second)
-		step("a line that is no host", 6*time.Second, "0 true;", "c.test", "")
+		step("a line that is no host", time.Minute, "0 true;", "c.test", "")
 		write(t, "", 4*time.Second)
 		step("empty", 6*time.Second, "0 false;", "a.test", "")
 		write(t, "e.test\n", 5*time.Second)
@@ -61,8 +62,37 @@ func TestFollowOptOut(t *testing.T) {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		step("deleted", time.Minute, "", "a.test", "")
+		step("deleted", time.Minute, "0 true;", "a.test", "")
+		write(t, "f.test\n", 5*time.Second)
+		step("there again as it was", time.Minute, "", "a.test", "")
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		step("deleted again", time.Minute, "0 true;", "a.test", "")
 		write(t, "g.test\n", 6*time.Second)
 		step("there again", 6*time.Second, "1 false;", "g.test", "")
+	})
+}
+
+// TestFollowAfterError shows that a file which cannot be read for a passing reason is read again though it has not changed since, and that
+// the reason is told once.
+func TestFollowAfterError(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "optout.txt")
+	if err := os.WriteFile(path, []byte("a.test\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		reads, told := 0, 0
+		go follow(t.Context(), path, fileSum{}, func() (fileSum, error) {
+			if reads++; reads <= 3 {
+				return fileSum{}, errors.New("too many open files")
+			}
+			return sumOfFile(path)
+		}, func(error) { told++ })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if reads != 4 || told != 1 {
+			t.Errorf("read %d times, told %d times; want 4 and 1", reads, told)
+		}
 	})
 }

@@ -120,14 +120,16 @@ func (s *Rates) Domain(host string) (domain string, perSecond float64, ok bool) 
 // Entries returns the number of ranges and domains.
 func (s *Rates) Entries() int { return s.entries() }
 
-// Follow reads the file again when it changes, until the context ends. It calls changed with the new rates, or with the error of
-// a file that cannot be read.
+// Follow reads the file again when it changes, until the context ends. It calls changed with the new rates, or once
+// with the error of a file that is gone or cannot be read.
 func (s *Rates) Follow(ctx context.Context, changed func(*Rates, error)) {
-	follow(ctx, s.path, s.sum, func() {
+	follow(ctx, s.path, s.sum, func() (fileSum, error) {
 		next, err := ReadRates(s.path)
-		if err == nil {
-			next.workers = s.workers
+		if err != nil {
+			return fileSum{}, err
 		}
-		changed(next, err)
-	})
+		next.workers = s.workers
+		changed(next, nil)
+		return next.sum, nil
+	}, func(err error) { changed(nil, err) })
 }

@@ -307,7 +307,7 @@ func (j *Job) followOptOut(ctx context.Context) {
 		entries := j.OptOut.Entries()
 		switch {
 		case err != nil:
-			j.Log.Warn("the list of --opt-out has changed and cannot be read; it holds as it was", "error", err)
+			j.Log.Warn("the list of --opt-out cannot be read; it holds as it was", "error", err)
 			return
 		case added == 0:
 			j.Log.Info("the list of --opt-out has changed, without a new entry; what was on it holds until this run ends", "entries", entries)
@@ -322,7 +322,7 @@ func (j *Job) followOptOut(ctx context.Context) {
 func (j *Job) followRates(ctx context.Context, p *pipeline.Pipeline) {
 	j.Rates.Follow(ctx, func(rates *inputs.Rates, err error) {
 		if err != nil {
-			j.Log.Warn("the file of --rates has changed and cannot be read; the rates stay as they were", "error", err)
+			j.Log.Warn("the file of --rates cannot be read; the rates stay as they were", "error", err)
 			return
 		}
 		p.SetRates(rates)
