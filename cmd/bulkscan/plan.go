@@ -148,7 +148,11 @@ func writePlan(out io.Writer, p *shares.Plan, lists []string) error {
 		fmt.Fprintf(w, "\n%15s  %s\n", "sites, about", "address")
 		for _, b := range p.Busiest {
 			fmt.Fprintf(w, "%15d  %s", b.Sites, b.Address)
-			if b.Rate != p.IPRate {
+			switch {
+			case b.Rate == p.IPRate:
+			case b.Rate == 0:
+				fmt.Fprint(w, ", no limit")
+			default:
 				fmt.Fprintf(w, ", %v a second", b.Rate)
 			}
 			fmt.Fprintln(w)

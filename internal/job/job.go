@@ -291,7 +291,7 @@ func (j *Job) watch(ctx context.Context, p *pipeline.Pipeline) error {
 	if j.OptOut != nil {
 		showing.Go(func() { j.followOptOut(shown) })
 	}
-	if j.Rates != nil {
+	if j.Rates != nil && j.archives == nil { // nothing is sent for archives
 		showing.Go(func() { j.followRates(shown, p) })
 	}
 	err := p.Run(ctx)
