@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -52,16 +53,16 @@ func TestRatesOfTwoAddresses(t *testing.T) {
 	record := w.web.Record()
 	check := func(load *simweb.Load, rate float64) {
 		t.Helper()
-		if load == nil || load.Total != each {
+		if load == nil || load.Total < each { // a site may be asked again
 			t.Fatalf("an address had %+v; want %d connections", load, each)
 		}
 		if most := int(1.1*rate*(1+longer)) + 1; load.Second > most {
 			t.Errorf("%s: %d connections in a second, at most %d are allowed", load.Name, load.Second, most)
 		}
-		if took := load.Last.Sub(load.First).Seconds(); took < 0.95*each/rate-1 || took > 2*each/rate+3+longer {
-			t.Errorf("%s: %d connections in %.1f s, at %v a second", load.Name, each, took, rate)
+		if took := load.Last.Sub(load.First).Seconds(); took < 0.95*each/rate-1 || took > 2*each/rate+15+longer {
+			t.Errorf("%s: %d connections in %.1f s, at %v a second", load.Name, load.Total, took, rate)
 		}
-		t.Logf("%s: %d connections in %v, %v a second allowed: %d in the busiest", load.Name, each, load.Last.Sub(load.First), rate, load.Second)
+		t.Logf("%s: %d connections in %v, %v a second allowed: %d in the busiest", load.Name, load.Total, load.Last.Sub(load.First), rate, load.Second)
 	}
 	check(record.Hot, hotRate)
 	check(record.Address, rate)
@@ -75,7 +76,8 @@ func TestRatesWhileScanning(t *testing.T) {
 	rates, out := filepath.Join(dir, "rates.txt"), filepath.Join(dir, "out")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(rates, []byte(text), 0o666); err != nil {
+		next := rates + ".next" // what is half written must not be read
+		if err := errors.Join(os.WriteFile(next, []byte(text), 0o666), os.Rename(next, rates)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -108,7 +110,7 @@ func TestRatesWhileScanning(t *testing.T) {
 	if changes := scan.Manifest.Changes; len(changes) != 1 || changes[0].Flag != "rates" || changes[0].Entries != 2 {
 		t.Errorf("the manifest has %+v", changes)
 	}
-	if load := w.web.Record().Hot; load.Total != 100 || load.Second < 10 {
+	if load := w.web.Record().Hot; load.Total < 100 || load.Second < 10 {
 		t.Errorf("the hot address had %+v; want 100 connections, and many in its busiest second", load)
 	}
 }

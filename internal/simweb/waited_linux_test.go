@@ -36,6 +36,9 @@ func TestWaited(t *testing.T) {
 		defer c.Close()
 		before := time.Now()
 		long := waited(c)
+		if long == 0 {
+			t.Skip("this kernel does not note when a connection last sent something")
+		}
 		if earliest, latest := before.Add(-long-tick), time.Now().Add(tick-long); latest.Before(began[i]) || earliest.After(ended[i]) {
 			t.Errorf("connection %d has waited %v: it came from %v to %v, and was dialled from %v to %v", i, long, earliest, latest, began[i], ended[i])
 		}
