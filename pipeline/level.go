@@ -91,9 +91,13 @@ func newLevel(limit *limit) *level {
 func (l *level) keyOf(b []byte) key       { return key(maphash.Bytes(l.seed, b)) }
 func (l *level) keyOfString(s string) key { return key(maphash.String(l.seed, s)) }
 
-// networkOf is what a rate by address is kept for. An IPv4 address stands for itself. An IPv6 address stands for its /64, the least that
+// NetworkOf is what a rate by address is kept for. An IPv4 address stands for itself. An IPv6 address stands for its /64, the least that
 // one customer is given (RFC 6177), since a server may use any address of that. One that embeds an IPv4 address stands for the embedded
 // address; otherwise all of IPv4 behind NAT64 would be one network.
+func NetworkOf(addr netip.Addr) netip.Addr {
+	return netip.AddrFrom16(networkOf(addr.As16())).Unmap()
+}
+
 func networkOf(addr [16]byte) (network [16]byte) {
 	if a := exchange.Embedded(netip.AddrFrom16(addr)); a.Is4() {
 		return a.As16()

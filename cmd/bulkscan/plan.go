@@ -17,6 +17,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/job"
 	"github.com/bulkscan/bulkscan/internal/shares"
 	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/pipeline"
 )
 
 // planFlags are the flags of plan.
@@ -135,7 +136,7 @@ func (f *planFlags) lookUp(ctx context.Context, planner *shares.Planner) error {
 		close(found)
 	}()
 	for addr := range found {
-		planner.Resolved(addr)
+		planner.Resolved(pipeline.NetworkOf(addr))
 	}
 	return errors.Join(ctx.Err(), resolver.Close())
 }
@@ -147,7 +148,7 @@ func writePlan(out io.Writer, p *shares.Plan, lists []string) error {
 	if len(p.Busiest) > 0 {
 		fmt.Fprintf(w, "\n%15s  %s\n", "sites, about", "address")
 		for _, b := range p.Busiest {
-			fmt.Fprintf(w, "%15d  %s", b.Sites, b.Address)
+			fmt.Fprintf(w, "%15d  %s", b.Sites, b.Name())
 			switch {
 			case b.Rate == p.IPRate:
 			case b.Rate == 0:

@@ -38,12 +38,20 @@ type Plan struct {
 	Large    []DomainCount  `json:"large_domains"`
 }
 
-// AddressCount is how many sites an address is estimated to have.
+// AddressCount is how many sites an address is estimated to have. All addresses of an IPv6 /64 have one rate, and count as its first.
 type AddressCount struct {
 	Address netip.Addr `json:"address"`
 	Sampled int        `json:"sampled"`
 	Sites   int64      `json:"sites"`
 	Rate    float64    `json:"rate"` // exchanges a second; 0 is no limit
+}
+
+// Name is the address, or the range of one of IPv6.
+func (c AddressCount) Name() string {
+	if c.Address.Is6() {
+		return netip.PrefixFrom(c.Address, 64).String()
+	}
+	return c.Address.String()
 }
 
 // DomainCount is how many sites of the list a registrable domain has.
@@ -108,7 +116,7 @@ func (p *Planner) Add(o origin.Origin) {
 // Sample returns the sites to look up, once all sites were added.
 func (p *Planner) Sample() []origin.Origin { return p.sample }
 
-// Resolved counts the address of a site of the sample.
+// Resolved counts the address of a site of the sample, or the first of its /64.
 func (p *Planner) Resolved(addr netip.Addr) {
 	p.resolved++
 	p.addresses[addr]++
@@ -125,8 +133,9 @@ func (p *Planner) Plan() *Plan {
 			}
 		}
 		sites := int64(float64(n) * float64(p.sites) / float64(len(p.sample)))
-		plan.takes(sites, rate, addr.String())
-		plan.Busiest = append(plan.Busiest, AddressCount{addr, n, sites, rate})
+		count := AddressCount{addr, n, sites, rate}
+		plan.takes(sites, rate, count.Name())
+		plan.Busiest = append(plan.Busiest, count)
 	}
 	slices.SortFunc(plan.Busiest, func(a, b AddressCount) int {
 		return cmp.Or(cmp.Compare(b.Sampled, a.Sampled), a.Address.Compare(b.Address))
