@@ -172,6 +172,8 @@ type Pruning struct {
 	Nights []*commit.Manifest // complete scans that are deleted, with all earlier ones that are published
 	Bodies []*commit.Manifest // scans of which the stored bodies are deleted
 	Tables map[string]string  // by table: date of the last night that is left without it
+
+	Registries map[string][]string // by version: the tokens of registries of which only Nights have statistics
 }
 
 // Prune keeps what is not to be lost with the scans, and names these in the record of what is pruned. After that they can
@@ -217,6 +219,10 @@ func (p *past) without(ctx context.Context, st store.Store, o Options, going *Pr
 			record.Tables = map[string]string{}
 		}
 		record.Tables[table] = max(record.Tables[table], date)
+	}
+	if len(going.Registries) > 0 {
+		record.Registries = maps.Clone(going.Registries)
+		maps.Copy(record.Registries, p.Registries)
 	}
 	next := &past{Pruned: &record, kept: p.kept}
 	for _, m := range going.Nights {

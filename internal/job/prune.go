@@ -61,7 +61,12 @@ func (p *pruning) run(ctx context.Context, keep Retention, o Publishing) error {
 	if err := p.choose(ctx, keep); err != nil {
 		return err
 	}
-	record, err := history.Prune(ctx, p.store, HistoryOptions(o.Registry, o.ToolVersion, o.Log), history.Pruning{All: p.all, Nights: p.nights, Bodies: p.tables[schema.Bodies], Tables: p.lastWithout()})
+	registries, err := report.RegistriesOnlyOf(ctx, p.store, p.nights)
+	if err != nil {
+		return err
+	}
+	record, err := history.Prune(ctx, p.store, HistoryOptions(o.Registry, o.ToolVersion, o.Log),
+		history.Pruning{All: p.all, Nights: p.nights, Bodies: p.tables[schema.Bodies], Tables: p.lastWithout(), Registries: registries})
 	if err != nil {
 		return err
 	}

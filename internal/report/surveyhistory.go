@@ -178,20 +178,57 @@ func (s *Survey) overTime(ctx context.Context, st store.Store, nights []index.Ro
 	return nil
 }
 
-// lackedTokens returns a function that says whether a version of the registry lacks a token, by its statistics. A version without
-// statistics lacks none.
+// lackedTokens returns a function that says whether a version of the registry lacks a token, by its statistics, or by what is
+// kept of those of pruned nights. A version without either lacks none.
 func lackedTokens(ctx context.Context, st store.Store, judged map[string]index.Row) (func(version, token string) bool, error) {
+	record, err := commit.ReadPruned(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	known, err := tokensBy(ctx, st, judged)
+	if err != nil {
+		return nil, err
+	}
 	has := map[string]map[string]bool{}
-	err := eachNight(ctx, st, slices.Collect(maps.Values(judged)), func(file index.Row, rows []schema.TokenStatsRow) {
-		of := map[string]bool{}
-		for i := range rows {
-			of[rows[i].Token] = true
+	for _, registries := range []map[string][]string{record.Registries, known} {
+		for version, tokens := range registries {
+			has[version] = map[string]bool{}
+			for _, token := range tokens {
+				has[version][token] = true
+			}
 		}
-		if len(of) > 0 {
-			has[file.RegistryVersion] = of
+	}
+	return func(version, token string) bool { return has[version] != nil && !has[version][token] }, nil
+}
+
+// tokensBy returns the tokens of each version of the registry, by its file of token_stats.
+func tokensBy(ctx context.Context, st store.Store, judged map[string]index.Row) (map[string][]string, error) {
+	tokens := map[string][]string{}
+	err := eachNight(ctx, st, slices.Collect(maps.Values(judged)), func(file index.Row, rows []schema.TokenStatsRow) {
+		for i := range rows {
+			tokens[file.RegistryVersion] = append(tokens[file.RegistryVersion], rows[i].Token)
 		}
 	})
-	return func(version, token string) bool { return has[version] != nil && !has[version][token] }, err
+	return tokens, err
+}
+
+// RegistriesOnlyOf returns the tokens of the versions of the registry of which no other scans than these have statistics. The
+// last of these scans is older than the others.
+func RegistriesOnlyOf(ctx context.Context, st store.Store, scans []*commit.Manifest) (map[string][]string, error) {
+	if len(scans) == 0 {
+		return nil, nil
+	}
+	if err := index.Update(ctx, st); err != nil {
+		return nil, err
+	}
+	_, judged, err := statsFiles(ctx, st, &commit.Manifest{}) // of no nights before it
+	if err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(judged, func(_ string, newest index.Row) bool {
+		return !slices.ContainsFunc(scans, func(m *commit.Manifest) bool { return m.ScanID == newest.ScanID })
+	})
+	return tokensBy(ctx, st, judged)
 }
 
 // fromLedger adds the tables of the ledger.

@@ -16,14 +16,15 @@ import (
 // Pruned is the record of scans that were deleted for their age. It is replaced as one step, before their files are
 // deleted: from then on only the history has their nights, and cannot derive them anew.
 type Pruned struct {
-	SchemaVersion int               `json:"schema_version"`
-	ToolVersion   string            `json:"tool_version"`
-	Through       string            `json:"through"`            // date of the last deleted night; "" before the first
-	Scans         []PrunedScan      `json:"scans"`              // by date
-	Tables        map[string]string `json:"tables,omitempty"`   // by table: date of the last night that was left without it
-	Removing      []string          `json:"removing,omitempty"` // ids of those of which files may be left
-	History       json.RawMessage   `json:"history,omitempty"`  // what package history keeps in their place
-	Sum           string            `json:"sum,omitempty"`      // see SealRecord
+	SchemaVersion int                 `json:"schema_version"`
+	ToolVersion   string              `json:"tool_version"`
+	Through       string              `json:"through"`              // date of the last deleted night; "" before the first
+	Scans         []PrunedScan        `json:"scans"`                // by date
+	Tables        map[string]string   `json:"tables,omitempty"`     // by table: date of the last night that was left without it
+	Removing      []string            `json:"removing,omitempty"`   // ids of those of which files may be left
+	Registries    map[string][]string `json:"registries,omitempty"` // by version: the tokens of registries, as statistics of the scans had them
+	History       json.RawMessage     `json:"history,omitempty"`    // what package history keeps in their place
+	Sum           string              `json:"sum,omitempty"`        // see SealRecord
 }
 
 // PrunedScan is a scan that was deleted.

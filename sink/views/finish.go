@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/bulkscan/bulkscan/internal/store"
@@ -15,8 +17,9 @@ import (
 // finish makes the macros for dates refuse those of pruned nights, and adds the hash.
 func finish(ctx context.Context, st store.Store, text string) ([]byte, error) {
 	var pruned struct { // of commit.Pruned
-		Through string            `json:"through"`
-		Tables  map[string]string `json:"tables"`
+		Through    string              `json:"through"`
+		Tables     map[string]string   `json:"tables"`
+		Registries map[string][]string `json:"registries"`
 	}
 	data, err := store.ReadAll(ctx, st, schema.PrunedName, schema.MaxLedger)
 	if err == nil {
@@ -37,8 +40,17 @@ func finish(ctx context.Context, st store.Store, text string) ([]byte, error) {
 		refuse("SELECT * FROM "+t.Name+" WHERE scan_date = %s(date%s)", max(pruned.Through, pruned.Tables[t.Name]))
 	}
 	refuse("MACRO latest() AS %s(getvariable('bulkscan_date')%s)", pruned.Through)
+	rows := make([]string, 0, len(pruned.Registries))
+	for _, version := range slices.Sorted(maps.Keys(pruned.Registries)) {
+		row, _ := json.Marshal(map[string]any{"version": version, "tokens": pruned.Registries[version]}) // texts cannot fail
+		rows = append(rows, strings.ReplaceAll(string(row), "'", "''"))
+	}
+	text = strings.Replace(text, viewsNoTokens, strings.Replace(viewsNoTokens, "[]", "["+strings.Join(rows, ",\n")+"]", 1), 1)
 	return []byte(text + viewsSum + schema.SumOf([]byte(text)) + "\n"), nil
 }
+
+// Where history.sql has the registries of pruned nights.
+const viewsNoTokens = `unnest(from_json('[]', '[{"version"`
 
 // DuckDB evaluates this when it plans a query.
 const viewsPruned = `

@@ -1,17 +1,23 @@
 -- needs: sites
+-- The tokens of the registries of which only pruned nights had statistics (docs/nightly.md).
+CREATE OR REPLACE MACRO bulkscan_pruned_tokens() AS TABLE
+SELECT registry.version AS registry_version, unnest(registry.tokens) AS token FROM (SELECT unnest(from_json('[]', '[{"version": "VARCHAR", "tokens": ["VARCHAR"]}]')) AS registry);
+
+-- needs: sites
 -- The tokens that a registry has, by its version: that of a judge is the first word of the column judge in history. A version
--- whose statistics are gone is not listed; what its judge says counts then as if it knew every token.
+-- that never had statistics is not listed; what its judge says counts then as if it knew every token.
 CREATE OR REPLACE VIEW registry_tokens AS
-SELECT CAST(NULL AS VARCHAR) AS registry_version, CAST(NULL AS VARCHAR) AS token WHERE false;
+SELECT * FROM bulkscan_pruned_tokens();
 
 -- needs: token_stats
 SET VARIABLE bulkscan_registries = (SELECT map(list(regexp_extract(path, 'part-(.*)\.parquet$', 1)), list({'version': registry_version, 'path': path})) FROM (
   SELECT registry_version, min(path) AS path FROM (SELECT unnest(getvariable('bulkscan_kinds'), recursive := true)) WHERE complete AND "table" = 'token_stats' GROUP BY registry_version));
 SET VARIABLE bulkscan_registry_files = list_transform(map_values(getvariable('bulkscan_registries')), lambda file: file.path);
 CREATE OR REPLACE VIEW registry_tokens AS
-SELECT DISTINCT getvariable('bulkscan_registries')[regexp_extract(bulkscan_file, 'part-(.*)\.parquet$', 1)].version AS registry_version, token
+SELECT getvariable('bulkscan_registries')[regexp_extract(bulkscan_file, 'part-(.*)\.parquet$', 1)].version AS registry_version, token
 FROM read_parquet(coalesce(getvariable('bulkscan_registry_files'), [error('views.sql has to be read again')]), filename = 'bulkscan_file')
-WHERE known AND segment_kind = 'all';
+WHERE known AND segment_kind = 'all'
+UNION SELECT * FROM bulkscan_pruned_tokens();
 
 -- needs: sites
 -- What each policy means for a token of the registry. state is blocked or open where it has rules, else its class. named is the token

@@ -1,14 +1,20 @@
 package queries
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/history"
 	"github.com/bulkscan/bulkscan/internal/job"
+	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
+	sinkviews "github.com/bulkscan/bulkscan/sink/views"
 )
 
 // TestPrunedDates asks for nights that were pruned: the tables refuse, and the history answers.
@@ -58,4 +64,68 @@ func TestPrunedDates(t *testing.T) {
 	f("SELECT host, change FROM token_spells('GPTBot') WHERE change IS NOT NULL", "one.example began ")
 	f("SELECT count(*) FROM nights", "4 ")
 	f("SELECT count(*) FROM scans", "2 ")
+}
+
+// TestPrunedRegistries prunes the only nights of a registry that lacks a token. What its judge said of the token stays unknown.
+func TestPrunedRegistries(t *testing.T) {
+	dir := t.TempDir()
+	st, err := store.NewDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := tokens.Load(strings.NewReader("name | category | purpose | operator\nsome-stranger | ai | training | Strangers\nit's | ai | training | Strangers\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	days := []string{"2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04"}
+	for i, date := range days {
+		registry, file := more, "User-agent: some-stranger\nDisallow: /\n"
+		if i == 0 {
+			file += "User-agent: *\nDisallow: /other\n"
+		}
+		if i < 2 {
+			registry = tokens.Default()
+		}
+		s := Survey{Name: "night", Sites: 40, Dates: []string{date}, Registry: registry, Bodies: [][]byte{[]byte(file)}, Statistics: func(ctx context.Context, st store.Store, id string) error {
+			return report.Stats(ctx, st, id, report.Options{Registry: registry})
+		}}
+		if err := s.Write(t.Context(), st); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publishing := job.Publishing{Registry: more, Log: slog.New(slog.DiscardHandler)}
+	if err := errors.Join(history.Rebuild(t.Context(), st, job.HistoryOptions(more, "", publishing.Log)), sinkviews.Write(t.Context(), st, more)); err != nil {
+		t.Fatal(err)
+	}
+	ofHistory := func() string {
+		s, tables := surveyOf(t, st, "night-"+days[3], more)
+		return fmt.Sprint(s.Lines, tables["first-blocked"], tables["transitions"], tables["survival"])
+	}
+	before, earlier := ofHistory(), t.TempDir()
+	if !strings.Contains(before, "some-stranger 2026-01-02 unknown") {
+		t.Fatalf("the token is known on the earlier nights: %s", before)
+	}
+	if err := os.CopyFS(earlier, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	for _, first := range days[1:3] {
+		if _, err := job.Prune(t.Context(), st, job.Retention{Nights: first}, publishing); err != nil {
+			t.Fatal(err)
+		}
+		if after := ofHistory(); after != before {
+			t.Errorf("nights before %s are pruned: the report says\n%s\nwant\n%s", first, after, before)
+		}
+	}
+	needDuckDB(t)
+	var all []Query
+	for _, sql := range []string{"FROM first_blocked('some-stranger')", "FROM survival('some-stranger')", "FROM blocked_over_time('some-stranger')", "FROM token_spells('some-stranger')",
+		"FROM transitions('2026-01-02', '2026-01-03', 'some-stranger')", "FROM reversals('GPTBot')", "FROM registry_tokens"} {
+		all = append(all, Query{Name: sql, SQL: sql + " ORDER BY ALL"})
+	}
+	want := ask(t, earlier, all)
+	for i, a := range ask(t, dir, all) {
+		if got, want := fmt.Sprint(a.Rows), fmt.Sprint(want[i].Rows); got != want {
+			t.Errorf("%s: %s, want %s", a.Name, got, want)
+		}
+	}
 }
