@@ -91,7 +91,7 @@ func (b *builder) overTime() figure {
 		before, after := t.share(own[0], "share"), t.share(own[len(own)-1], "share")
 		change := "from %s to %s of sites"
 		if before == after {
-			change = "%[1]s of sites, as on the first date"
+			change = "%[2]s of sites, as on the first date"
 		}
 		v.Headline = fmt.Sprintf("%s: "+change, b.survey.Lines[0], percent(before), percent(after))
 		plot := newLines(id, v.Headline, c.ticks(), b.survey.Lines, values)
