@@ -12,6 +12,7 @@ type Night struct {
 	State         string
 	Start, End    time.Time // End is zero while it runs
 	Published     time.Time // when the last published night ended; zero: none has
+	PruneFailed   bool      // after that one
 	Sites, Silent int64
 	Rules, Blocks int64
 	Out           int   // figures out of bounds
@@ -51,6 +52,9 @@ var nightTable = described([]metric{
 				add(unix(n.Published))
 			}
 		}},
+	{name: "bulkscan_night_prune_failed", kind: gauge,
+		help:  "1 if what is too old could not be deleted after the last published night, else 0.",
+		night: func(n *Night, add func(float64, ...string)) { add(truth(n.PruneFailed)) }},
 	{name: "bulkscan_night_sites", kind: gauge,
 		help:  "Sites of the night.",
 		night: func(n *Night, add func(float64, ...string)) { add(float64(n.Sites)) }},

@@ -171,6 +171,9 @@ func (o *Options) settle(ctx context.Context, to State) (n *Night, err error) {
 	if pruned.Has(n.ScanID) {
 		return n, fmt.Errorf("the night of %s was pruned: only the history has it", n.Date)
 	}
+	if n.State != to {
+		n.Error = "" // which kept it from there
+	}
 	if to == Discarded {
 		if err := commit.SetPublication(ctx, o.Store, n.ScanID, commit.PublicationDiscarded); err != nil {
 			return n, err
