@@ -50,6 +50,9 @@ func (b *builder) overTime() figure {
 	t := b.table("blocked-over-time")
 	return b.switched("time", "Shares over time", []string{"blocked-over-time"}, func(id string, d report.Definition, s *report.Summary) variant {
 		v := variant{Subtitle: b.by(d, s.Blocking.Sites), Caveat: "Dates compare only as far as their lists do. Where a line breaks, a night is missing for eight days or more."}
+		if b.survey.Pruned != "" {
+			v.Caveat += fmt.Sprintf(" The nights up to %s were pruned, and are not shown here.", b.survey.Pruned)
+		}
 		rows := t.where("definition", d.Name)
 		byToken := map[string][][]any{}
 		var dates []string

@@ -35,6 +35,7 @@ type Survey struct {
 	Lines       []string          // the tokens shown over ranks and dates: the AI tokens that most files name, at most maxLines
 	Sensitivity *Sensitivity      // of the first of Lines by full; nil without Lines, and where verdicts are missing
 	Judged      []Judged          // between the nights of blocked-over-time
+	Pruned      string            // date of the last pruned night, which blocked-over-time lacks with all before it, or ""
 	Method      []Section
 }
 

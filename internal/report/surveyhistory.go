@@ -22,6 +22,11 @@ import (
 // fromHistory adds the tables over dates, where there are several up to the scan's by its observer. Those of the ledger are
 // left out unless it has the scan, and a night before.
 func (s *Survey) fromHistory(ctx context.Context, st store.Store, scan *commit.Scan, o *SurveyOptions) error {
+	pruned, err := commit.ReadPruned(ctx, st)
+	if err != nil {
+		return err
+	}
+	s.Pruned = lastPruned(pruned, scan.Manifest)
 	nights, judged, err := statsFiles(ctx, st, scan.Manifest)
 	if err != nil || len(nights) == 0 || nights[0].ScanDate == nights[len(nights)-1].ScanDate {
 		return err
@@ -34,7 +39,7 @@ func (s *Survey) fromHistory(ctx context.Context, st store.Store, scan *commit.S
 			s.Judged = append(s.Judged, Judged{night.ScanDate, night.RegistryVersion})
 		}
 	}
-	lacks, err := lackedTokens(ctx, st, judged)
+	lacks, err := lackedTokens(ctx, st, judged, pruned.Registries)
 	if err != nil {
 		return err
 	}
@@ -47,6 +52,16 @@ func (s *Survey) fromHistory(ctx context.Context, st store.Store, scan *commit.S
 		s.fromLedger(counts)
 	}
 	return err
+}
+
+// lastPruned returns the date of the last night before a scan's, by its observer, that was pruned, or "".
+func lastPruned(pruned *commit.Pruned, scan *commit.Manifest) (date string) {
+	for i := range pruned.Scans {
+		if s := &pruned.Scans[i]; s.Publication != commit.PublicationDiscarded && s.Observer == scan.Observer && s.ScanDate < scan.ScanDate {
+			date = max(date, s.ScanDate)
+		}
+	}
+	return date
 }
 
 // statsFiles returns the files of token_stats up to the scan's date by its observer, by date, and one of each version of the
@@ -180,17 +195,13 @@ func (s *Survey) overTime(ctx context.Context, st store.Store, nights []index.Ro
 
 // lackedTokens returns a function that says whether a version of the registry lacks a token, by its statistics, or by what is
 // kept of those of pruned nights. A version without either lacks none.
-func lackedTokens(ctx context.Context, st store.Store, judged map[string]index.Row) (func(version, token string) bool, error) {
-	record, err := commit.ReadPruned(ctx, st)
-	if err != nil {
-		return nil, err
-	}
+func lackedTokens(ctx context.Context, st store.Store, judged map[string]index.Row, pruned map[string][]string) (func(version, token string) bool, error) {
 	known, err := tokensBy(ctx, st, judged)
 	if err != nil {
 		return nil, err
 	}
 	has := map[string]map[string]bool{}
-	for _, registries := range []map[string][]string{record.Registries, known} {
+	for _, registries := range []map[string][]string{pruned, known} {
 		for version, tokens := range registries {
 			has[version] = map[string]bool{}
 			for _, token := range tokens {

@@ -112,6 +112,9 @@ func TestPrunedRegistries(t *testing.T) {
 		if _, err := job.Prune(t.Context(), st, job.Retention{Nights: first}, publishing); err != nil {
 			t.Fatal(err)
 		}
+		if s, _ := surveyOf(t, st, "night-"+days[3], more); s.Pruned >= first || s.Pruned == "" {
+			t.Errorf("nights before %s are pruned: the report says up to %q", first, s.Pruned)
+		}
 		if after := ofHistory(); after != before {
 			t.Errorf("nights before %s are pruned: the report says\n%s\nwant\n%s", first, after, before)
 		}
