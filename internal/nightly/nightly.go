@@ -285,7 +285,7 @@ func (o *Options) earlier(ctx context.Context, m *commit.Manifest) (figures []*F
 		return nil, err
 	}
 	if len(scans) < learnFrom {
-		if figures, err = o.pruned(ctx, m); err != nil {
+		if figures, err = o.pruned(ctx, m, scans); err != nil {
 			return nil, err
 		}
 	}

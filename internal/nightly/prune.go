@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/job"
@@ -45,20 +46,25 @@ func (o *Options) prune(ctx context.Context, n *Night) error {
 }
 
 // pruned returns the figures of nights before a scan that count and were pruned, by the same observer and of the same list,
-// the newest last. Their records stay.
-func (o *Options) pruned(ctx context.Context, of *commit.Manifest) (figures []*Figures, err error) {
+// the newest last: as many as bounds are learnt from at most. Their records stay. A night that is there again, from a copy, is left out.
+func (o *Options) pruned(ctx context.Context, of *commit.Manifest, there []*commit.Manifest) (figures []*Figures, err error) {
 	record, err := commit.ReadPruned(ctx, o.Store)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range record.Scans[max(0, len(record.Scans)-recent):] {
-		if s.Publication == commit.PublicationDiscarded || s.ScanDate >= of.ScanDate || s.Observer != of.Observer || s.ListID != of.ListID {
+	for _, s := range slices.Backward(record.Scans) {
+		if len(figures) == learnFrom || ctx.Err() != nil {
+			break
+		}
+		if s.Publication == commit.PublicationDiscarded || s.ScanDate >= of.ScanDate || s.Observer != of.Observer || s.ListID != of.ListID ||
+			slices.ContainsFunc(there, func(m *commit.Manifest) bool { return m.ScanID == s.ScanID }) {
 			continue
 		}
 		if n, err := ReadNight(ctx, o.Store, s.ScanDate); err == nil && n.ScanID == s.ScanID && n.Figures != nil {
 			figures = append(figures, n.Figures)
 		}
 	}
+	slices.Reverse(figures)
 	return figures, ctx.Err()
 }
 

@@ -3,6 +3,7 @@ package nightly
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -91,4 +92,43 @@ func TestKeep(t *testing.T) {
 		t.Error(err)
 	}
 	is("05b 06b", "01 02 03 04 05")
+}
+
+// TestFiguresOfPruned finds the figures of pruned nights among many other scans of their dates.
+func TestFiguresOfPruned(t *testing.T) {
+	o := &Options{Store: newTeam(t).store}
+	of, other := commit.Observer{Product: "bulkscan"}, commit.Observer{Product: "other"}
+	record := &commit.Pruned{SchemaVersion: schema.Version, Through: "2026-11-20"}
+	for day := 1; day <= 20; day++ {
+		date := fmt.Sprintf("2026-11-%02d", day)
+		n := &Night{SchemaVersion: schema.Version, Date: date, ScanID: "night-" + date, Figures: &Figures{Sites: int64(day)}}
+		if err := n.write(t.Context(), o.Store); err != nil {
+			t.Fatal(err)
+		}
+		record.Scans = append(record.Scans, commit.PrunedScan{ScanID: n.ScanID, ScanDate: date, Observer: of, ListID: "top"})
+		for i := range 24 {
+			scan := commit.PrunedScan{ScanID: fmt.Sprintf("scan-%s-%d", date, i), ScanDate: date, Observer: other, ListID: "top"}
+			if i%2 == 0 {
+				scan.Observer, scan.ListID = of, "other"
+			}
+			record.Scans = append(record.Scans, scan)
+		}
+	}
+	if err := record.Write(t.Context(), o.Store); err != nil {
+		t.Fatal(err)
+	}
+	f := func(date, want string, there ...*commit.Manifest) {
+		t.Helper()
+		figures, err := o.pruned(t.Context(), &commit.Manifest{ScanDate: date, Observer: of, ListID: "top"}, there)
+		got := ""
+		for _, f := range figures {
+			got += fmt.Sprintf("%d ", f.Sites)
+		}
+		if err != nil || got != want {
+			t.Errorf("before %s: the figures are those of the nights %s, %v, want %s", date, got, err, want)
+		}
+	}
+	f("2026-11-21", "7 8 9 10 11 12 13 14 15 16 17 18 19 20 ")
+	f("2026-11-04", "1 2 3 ")
+	f("2026-11-04", "1 3 ", &commit.Manifest{ScanID: "night-2026-11-02"})
 }
