@@ -54,7 +54,7 @@ const (
 --   .read path/to/THIS-FOLDER/views.sql
 --
 -- The views show what was complete when this file was read: read it again for later scans, and in every session. bulkscan
--- compact and --restart delete files; queries that need them fail until this file is read again.
+-- compact, --restart and pruning delete files; queries that need them fail until this file is read again.
 --
 -- The views have the scans of one observer only (who asked, from where, how): by default that of the newest date. The view
 -- scans lists all scans, and which of them are chosen. To choose another observer, or to add up all of them:
