@@ -148,22 +148,27 @@ func (p *past) findBodies(ctx context.Context, st store.Store, wanted map[int64]
 }
 
 // KeptBodies returns the files of sites that were kept when their nights were pruned, by their hashes: at most so many bytes.
-func KeptBodies(ctx context.Context, st store.Store, most int) (map[int64][]byte, error) {
+// left is how many more there are.
+func KeptBodies(ctx context.Context, st store.Store, most int) (kept map[int64][]byte, left int64, err error) {
 	p, err := readPast(ctx, st)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	kept := map[int64][]byte{}
+	for _, f := range p.Bodies {
+		left += f.Rows
+	}
+	kept = map[int64][]byte{}
 	for row, err := range p.bodies(ctx, st) {
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if most -= len(row.Body); most < 0 {
 			break
 		}
 		kept[row.BodyHash] = bytes.Clone(row.Body)
+		left--
 	}
-	return kept, nil
+	return kept, left, nil
 }
 
 // Pruning says what is about to be deleted for its age.

@@ -172,8 +172,12 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 	switch {
 	case slices.Contains(m.Pruned, schema.Bodies):
 		log.Warn("the stored files of the scan were pruned: a site is judged again if the history keeps its file, the others keep their judgement", "scan", id)
-		if kept, err = history.KeptBodies(ctx, from, keptBytes); err != nil {
+		var left int64
+		if kept, left, err = history.KeptBodies(ctx, from, keptBytes); err != nil {
 			return nil, err
+		}
+		if left > 0 {
+			log.Warn("the history keeps more files than fit into memory: sites whose file is left out keep their judgement", "scan", id, "files", len(kept), "left_out", left)
 		}
 	case !source.Has(schema.Bodies):
 		log.Warn("the scan was written without bodies: answers that had one keep their judgement", "scan", id)

@@ -227,6 +227,26 @@ func namesAndSums(t *testing.T, st store.Store) string {
 	return text.String()
 }
 
+// TestKeptBodies reads the files that are kept, as far as they fit.
+func TestKeptBodies(t *testing.T) {
+	dir := prunable(t)
+	if _, err := Prune(t.Context(), dir, keeps, publishing); err != nil {
+		t.Fatal(err)
+	}
+	all, left, err := history.KeptBodies(t.Context(), dir, 1<<20)
+	if err != nil || len(all) == 0 || left != 0 {
+		t.Fatalf("%d files, %d left out, %v", len(all), left, err)
+	}
+	size := 0
+	for _, body := range all {
+		size += len(body)
+	}
+	some, left, err := history.KeptBodies(t.Context(), dir, size-1)
+	if err != nil || len(some) != len(all)-1 || left != 1 {
+		t.Errorf("of %d: %d files, %d left out, %v", len(all), len(some), left, err)
+	}
+}
+
 // pruningStore does something when a file is opened for the first time.
 type pruningStore struct {
 	store.Store
