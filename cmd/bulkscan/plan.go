@@ -149,9 +149,9 @@ func writePlan(out io.Writer, p *shares.Plan, lists []string) error {
 		fmt.Fprintf(w, "\n%15s  %s\n", "sites, about", "address")
 		for _, b := range p.Busiest {
 			fmt.Fprintf(w, "%15d  %s", b.Sites, b.Name())
-			switch {
-			case b.Rate == p.IPRate:
-			case b.Rate == 0:
+			switch b.Rate {
+			case p.IPRate:
+			case 0:
 				fmt.Fprint(w, ", no limit")
 			default:
 				fmt.Fprintf(w, ", %v a second", b.Rate)
