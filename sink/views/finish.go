@@ -45,12 +45,12 @@ func finish(ctx context.Context, st store.Store, text string) ([]byte, error) {
 		row, _ := json.Marshal(map[string]any{"version": version, "tokens": pruned.Registries[version]}) // texts cannot fail
 		rows = append(rows, strings.ReplaceAll(string(row), "'", "''"))
 	}
-	text = strings.Replace(text, viewsNoTokens, strings.Replace(viewsNoTokens, "[]", "["+strings.Join(rows, ",\n")+"]", 1), 1)
+	text = strings.Replace(text, viewsNoRegistries, strings.Replace(viewsNoRegistries, "[]", "["+strings.Join(rows, ",\n")+"]", 1), 1)
 	return []byte(text + viewsSum + schema.SumOf([]byte(text)) + "\n"), nil
 }
 
 // Where history.sql has the registries of pruned nights.
-const viewsNoTokens = `unnest(from_json('[]', '[{"version"`
+const viewsNoRegistries = `unnest(from_json('[]', '[{"version"`
 
 // DuckDB evaluates this when it plans a query.
 const viewsPruned = `
