@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -216,7 +217,11 @@ func (a *app) nightly(ctx context.Context, f *nightlyFlags, scan *scanFlags, con
 	if err != nil {
 		return err
 	}
-	st, err := openPlace(scan.out)
+	open := openPlace
+	if f.prune {
+		open = openDataset
+	}
+	st, err := open(scan.out)
 	if err != nil {
 		return err
 	}
@@ -418,7 +423,7 @@ func nightRows(nights []*nightly.Night) (rows []terminal.NightRow) {
 				rows = append(rows, terminal.NightRow{Date: date, State: "missing", Changed: -1})
 			}
 		}
-		row := terminal.NightRow{Date: n.Date, State: string(n.State), Changed: -1, Bytes: n.Bytes, Note: n.Error}
+		row := terminal.NightRow{Date: n.Date, State: string(n.State), Changed: -1, Bytes: n.Bytes, Note: cmp.Or(n.Error, n.PruneError)}
 		if n.EndedAt != nil {
 			row.Took = n.EndedAt.Sub(n.StartedAt)
 		}

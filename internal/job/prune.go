@@ -19,7 +19,28 @@ import (
 
 // Retention says what is deleted for its age: what is from before these dates, YYYY-MM-DD. "" keeps all. A night goes
 // with all its tables, the others leave sites and verdicts.
-type Retention struct{ Nights, Bodies, Evidence string }
+type Retention struct {
+	Nights, Bodies, Evidence string
+	Few                      bool // delete nothing if more is due than comes of age night by night: the error is a *ManyError
+}
+
+// A pruning after a night deletes at most so many dates, none of which is due for longer than so many days. One is due
+// for each night that comes; a clock that is wrong, and a setting that is new or mistyped, make many due at once.
+const (
+	fewDates = 7
+	fewDays  = 31
+)
+
+// ManyError says that more is due than a pruning after a night deletes.
+type ManyError struct {
+	What  string // nights, or a table
+	Dates int
+	First string
+}
+
+func (e *ManyError) Error() string {
+	return fmt.Sprintf("nothing was pruned: %s of %d dates are too old at once, the first of them %s; a night deletes at most %d, none of which is due for more than %d days; if the clock and the settings are right, `bulkscan nightly --prune` once by hand deletes them", e.What, e.Dates, e.First, fewDates, fewDays)
+}
 
 // Prunings counts what a pruning deleted.
 type Prunings struct {
@@ -40,6 +61,7 @@ func (p *Prunings) And(earlier *Prunings) *Prunings {
 // pruning is one run of Prune.
 type pruning struct {
 	store  store.Store
+	before *commit.Pruned
 	all    []*commit.Manifest
 	nights []*commit.Manifest
 	tables map[string][]*commit.Manifest // scans of which a table goes
@@ -60,6 +82,11 @@ func Prune(ctx context.Context, st store.Store, keep Retention, o Publishing) (*
 func (p *pruning) run(ctx context.Context, keep Retention, o Publishing) error {
 	if err := p.choose(ctx, keep); err != nil {
 		return err
+	}
+	if keep.Few {
+		if err := p.few(keep); err != nil {
+			return err
+		}
 	}
 	registries, err := report.RegistriesOnlyOf(ctx, p.store, p.nights)
 	if err != nil {
@@ -90,6 +117,9 @@ func (p *pruning) choose(ctx context.Context, keep Retention) (err error) {
 	if p.all, err = commit.Scans(ctx, p.store); err != nil {
 		return err
 	}
+	if p.before, err = commit.ReadPruned(ctx, p.store); err != nil {
+		return err
+	}
 	newest := ""
 	for _, m := range p.all {
 		if m.Published() {
@@ -108,6 +138,34 @@ func (p *pruning) choose(ctx context.Context, keep Retention) (err error) {
 			if m.ScanDate < before && slices.Contains(m.Tables, table) {
 				p.tables[table] = append(p.tables[table], m)
 			}
+		}
+	}
+	return nil
+}
+
+// few returns a *ManyError if more is due than comes of age night by night. What an earlier pruning has begun is not counted.
+func (p *pruning) few(keep Retention) error {
+	for _, of := range []struct {
+		what, due string
+		scans     []*commit.Manifest
+	}{{"nights", keep.Nights, p.nights}, {schema.Bodies, keep.Bodies, p.tables[schema.Bodies]}, {schema.Evidence, keep.Evidence, p.tables[schema.Evidence]}} {
+		var dates []string
+		for _, m := range of.scans {
+			if m.ScanDate > max(p.before.Through, p.before.Tables[of.what]) {
+				dates = append(dates, m.ScanDate)
+			}
+		}
+		if len(dates) == 0 {
+			continue
+		}
+		slices.Sort(dates)
+		dates = slices.Compact(dates)
+		due, err := time.Parse(time.DateOnly, of.due)
+		if err != nil {
+			return err
+		}
+		if len(dates) > fewDates || dates[0] < due.AddDate(0, 0, -fewDays).Format(time.DateOnly) {
+			return &ManyError{What: of.what, Dates: len(dates), First: dates[0]}
 		}
 	}
 	return nil

@@ -65,13 +65,14 @@ type Night struct {
 	List          *List      `json:"list,omitempty"`
 	Error         string     `json:"error,omitempty"` // what ended it, at most 500 bytes
 
-	Figures *Figures            `json:"figures,omitempty"`
-	Bytes   int64               `json:"bytes,omitempty"` // of the scan's files
-	Out     []Check             `json:"out_of_bounds,omitempty"`
-	Changes *Changes            `json:"changes,omitempty"`
-	Pruned  *job.Prunings       `json:"pruned,omitempty"`       // what was too old, after this night was published
-	Files   []schema.File       `json:"files,omitempty"`        // beside this record
-	Reread  []commit.FileChange `json:"file_changes,omitempty"` // while its scan ran
+	Figures    *Figures            `json:"figures,omitempty"`
+	Bytes      int64               `json:"bytes,omitempty"` // of the scan's files
+	Out        []Check             `json:"out_of_bounds,omitempty"`
+	Changes    *Changes            `json:"changes,omitempty"`
+	Pruned     *job.Prunings       `json:"pruned,omitempty"`       // what was too old, after this night was published
+	PruneError string              `json:"prune_error,omitempty"`  // why that was not deleted: much was due at once
+	Files      []schema.File       `json:"files,omitempty"`        // beside this record
+	Reread     []commit.FileChange `json:"file_changes,omitempty"` // while its scan ran
 
 	Sum string `json:"sum,omitempty"` // see commit.SealRecord
 }

@@ -89,7 +89,7 @@ func Run(ctx context.Context, o Options) (n *Night, err error) {
 	}
 	before := *n
 	err = o.prune(ctx, n)
-	if n.Error == before.Error && n.Pruned == before.Pruned {
+	if n.Error == before.Error && n.PruneError == before.PruneError && n.Pruned == before.Pruned {
 		o.show(n)
 		return n, err
 	}

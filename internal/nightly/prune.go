@@ -27,22 +27,36 @@ func (k Keep) first(date string) job.Retention {
 }
 
 // prune deletes what is too old, once a night is published. What fails it is told with the night, which stays published;
-// the next run prunes again.
+// the next run prunes again. If much is due at once, nothing is deleted: a person decides by Prune.
 func (o *Options) prune(ctx context.Context, n *Night) error {
 	if o.Keep == (Keep{}) || n.State != Published {
 		return nil
 	}
-	done, err := job.Prune(ctx, o.Store, o.Keep.first(n.Date), o.Publishing)
-	n.Error = ""
+	n.Error, n.PruneError = "", ""
+	keep := o.Keep.first(n.Date)
+	keep.Few = true
+	done, err := o.delete(ctx, keep)
 	if done.Bytes > 0 {
 		n.Pruned = done.And(n.Pruned)
-		o.Log.Info("pruned", "nights", done.Nights, "scans_without_bodies", done.Bodies, "scans_without_evidence", done.Evidence, "bytes", done.Bytes)
+	}
+	if many, ok := errors.AsType[*job.ManyError](err); ok {
+		n.PruneError = bounded(many)
+		o.Log.Warn("the night is published; "+many.Error(), "date", n.Date)
+		return nil
 	}
 	if err != nil {
 		err = fmt.Errorf("the night of %s is published; %w", n.Date, err)
 		n.Error = bounded(err)
 	}
 	return err
+}
+
+func (o *Options) delete(ctx context.Context, keep job.Retention) (*job.Prunings, error) {
+	done, err := job.Prune(ctx, o.Store, keep, o.Publishing)
+	if done.Bytes > 0 {
+		o.Log.Info("pruned", "nights", done.Nights, "scans_without_bodies", done.Bodies, "scans_without_evidence", done.Evidence, "bytes", done.Bytes)
+	}
+	return done, err
 }
 
 // pruned returns the figures of nights before a scan that count and were pruned, by the same observer and of the same list,
@@ -68,15 +82,23 @@ func (o *Options) pruned(ctx context.Context, of *commit.Manifest, there []*comm
 	return figures, ctx.Err()
 }
 
-// Prune deletes what is too old, seen from a date.
-func Prune(ctx context.Context, o Options) error {
+// Prune deletes what is too old, however much that is, seen from a date that may not be in the future.
+func Prune(ctx context.Context, o Options) (err error) {
 	unlock, err := o.lock(ctx)
 	if err != nil {
 		return err
 	}
-	n := &Night{Date: o.Date, State: Published}
-	if n.Date == "" {
-		n.Date = o.now().Format(time.DateOnly)
+	defer func() { err = errors.Join(err, unlock.Unlock()) }()
+	today := o.now()
+	if o.Date == "" {
+		o.Date = today.Format(time.DateOnly)
 	}
-	return errors.Join(o.prune(ctx, n), unlock.Unlock())
+	if o.Date > today.AddDate(0, 0, 1).Format(time.DateOnly) {
+		return fmt.Errorf("--date %s is in the future, it is %s: nothing is pruned that is not too old today", o.Date, today.Format(time.DateOnly))
+	}
+	done, err := o.delete(ctx, o.Keep.first(o.Date))
+	if err == nil && done.Bytes == 0 {
+		o.Log.Info("nothing is too old", "date", o.Date)
+	}
+	return err
 }

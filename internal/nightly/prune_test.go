@@ -132,3 +132,48 @@ func TestFiguresOfPruned(t *testing.T) {
 	f("2026-11-04", "1 2 3 ")
 	f("2026-11-04", "1 3 ", &commit.Manifest{ScanID: "night-2026-11-02"})
 }
+
+// TestKeepFew shows that a wrong clock or setting deletes nothing by itself: a person decides.
+func TestKeepFew(t *testing.T) {
+	m := newTeam(t)
+	for range 10 {
+		m.night()
+	}
+	scans := func() int {
+		t.Helper()
+		scans, err := commit.Scans(t.Context(), m.store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(scans)
+	}
+	o := m.options()
+	o.Date, o.Keep = "2027-01-10", Keep{Nights: 60}
+	if err := Prune(t.Context(), o); err == nil || !strings.Contains(err.Error(), "is in the future") || scans() != 10 {
+		t.Errorf("--prune of a later date: %v", err)
+	}
+	for _, c := range []struct {
+		keep Keep
+		many string // of the refusal
+		left int
+	}{
+		{Keep{Nights: 400}, "", 11},
+		{Keep{Nights: 4}, "nights of 8 dates", 12}, // 4d for 400d
+		{Keep{Bodies: 4}, "bodies of 9 dates", 13},
+		{Keep{Nights: 7}, "", 7}, // seven dates
+	} {
+		m.keep = c.keep
+		n := m.night()
+		if n.State != Published || n.Error != "" || !strings.Contains(n.PruneError, c.many) || (c.many == "") != (n.PruneError == "") || scans() != c.left {
+			t.Errorf("%+v: %d scans are left, and the night is %+v", c.keep, scans(), n)
+		}
+	}
+	for i, date := range []string{"2036-01-01", "2036-01-02"} { // the clock has jumped
+		o := m.options()
+		o.Date, o.Keep = date, Keep{Nights: 400}
+		n, err := Run(t.Context(), o)
+		if err != nil || !strings.Contains(n.PruneError, "nights of 7 dates are too old at once, the first of them 2026-11-08") || scans() != 8+i {
+			t.Errorf("the night of %s: %+v, %v", date, n, err)
+		}
+	}
+}

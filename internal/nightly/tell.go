@@ -2,6 +2,7 @@ package nightly
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -89,8 +90,8 @@ func (n *Night) Message() string {
 	if n.EndedAt != nil {
 		fmt.Fprintf(&b, " after %s", n.EndedAt.Sub(n.StartedAt))
 	}
-	if n.Error != "" {
-		fmt.Fprintf(&b, ": %s", n.Error)
+	if text := cmp.Or(n.Error, n.PruneError); text != "" {
+		fmt.Fprintf(&b, ": %s", text)
 	}
 	if f := n.Figures; f != nil {
 		fmt.Fprintf(&b, "\n%d sites: %d with rules, of which %d block a crawler; %d of which nothing was learned",
