@@ -80,6 +80,9 @@ func checkLedger(ctx context.Context, st store.Store, p *past) (*Ledger, []verif
 	case err != nil:
 		return nil, []verify.Finding{{Kind: verify.Damaged, File: LedgerName, What: strings.TrimPrefix(err.Error(), "cannot read "+LedgerName+": ") + remedy}}, nil
 	}
+	if err := p.behind(ledger); err != nil {
+		return ledger, []verify.Finding{{Kind: verify.Damaged, File: schema.PrunedName, What: strings.TrimPrefix(err.Error(), "cannot go by "+schema.PrunedName+": ")}}, nil
+	}
 	own := slices.DeleteFunc(slices.Clone(ledger.Files), func(f File) bool { return p.names(f.Name) })
 	findings, err := checkFiles(ctx, st, own, remedy)
 	if err != nil {

@@ -43,8 +43,10 @@ func derive(ctx context.Context, st store.Store, o Options, p *past, base *Ledge
 	if err != nil {
 		return err
 	}
-	if err := sweep(ctx, st, slices.Concat(present.Files, p.files())); err != nil {
-		return err
+	if !p.gone {
+		if err := sweep(ctx, st, slices.Concat(present.Files, p.files())); err != nil {
+			return err
+		}
 	}
 	next, err := merged(ctx, st, o, p, base, scans)
 	if err != nil {
@@ -56,7 +58,7 @@ func derive(ctx context.Context, st store.Store, o Options, p *past, base *Ledge
 func newDraft(ctx context.Context, st store.Store, o Options, p *past, base *Ledger) *draft {
 	return &draft{
 		ctx: ctx, store: st, options: o, past: p, run: newRun(), policies: map[int64]*Policy{},
-		ledger:         Ledger{SchemaVersion: schema.Version, ToolVersion: o.ToolVersion, Observer: base.Observer, Judges: base.Judges, Scans: slices.Clone(base.Scans), Files: slices.Clone(base.Files)},
+		ledger:         Ledger{SchemaVersion: schema.Version, ToolVersion: o.ToolVersion, Observer: base.Observer, Judges: base.Judges, Scans: slices.Clone(base.Scans), Files: slices.Clone(base.Files), PrunedThrough: p.Through},
 		episodes:       output[Episode]{table: History, tool: o.ToolVersion, open: true},
 		closedEpisodes: output[Episode]{table: History, tool: o.ToolVersion},
 		gaps:           output[Gap]{table: Gaps, tool: o.ToolVersion, open: true},

@@ -40,7 +40,8 @@ type Ledger struct {
 	Judges        []string        `json:"judges"`   // of the open episodes
 	Scans         []MergedScan    `json:"scans"`    // by date
 	Files         []File          `json:"files"`
-	Sum           string          `json:"sum,omitempty"` // see commit.SealRecord
+	PrunedThrough string          `json:"pruned_through,omitempty"` // commit.Pruned.Through, when the record was written
+	Sum           string          `json:"sum,omitempty"`            // see commit.SealRecord
 }
 
 // MergedScan is a scan of which the ledger has the observations.

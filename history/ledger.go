@@ -59,7 +59,7 @@ var ErrNoScan = errors.New("the dataset has no complete scan")
 type GoneError struct{ ScanIDs []string }
 
 func (e *GoneError) Error() string {
-	return fmt.Sprintf("the history has to be derived anew, and %d of its scans are not complete any more, or gone; the first is %s; history --rebuild derives it from those that are left", len(e.ScanIDs), e.ScanIDs[0])
+	return fmt.Sprintf("the history has to be derived anew, and %d of its scans are not complete any more, or gone; the first is %s; restore them from a copy of the dataset, or history --rebuild derives it from those that are left, and loses these nights for ever", len(e.ScanIDs), e.ScanIDs[0])
 }
 
 // Updated says what Update did.
@@ -83,6 +83,10 @@ func Rebuild(ctx context.Context, st store.Store, o Options) error {
 			return err
 		}
 		p, err := readPast(ctx, st)
+		if ledger, ledgerErr := ReadLedger(ctx, st); err == nil && ledgerErr == nil { // else there is nothing to lose
+			p.gone = len(p.missing(ledger, among(scans))) > 0
+			err = p.behind(ledger)
+		}
 		if err == nil {
 			err = p.sound(ctx, st)
 		}
@@ -128,13 +132,16 @@ func catchUp(ctx context.Context, st store.Store, o Options) (*Updated, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; derive the ledger anew by history --rebuild", err)
 	}
-	gone := &GoneError{}
+	if err := p.behind(ledger); err != nil {
+		return nil, err
+	}
+	gone := &GoneError{ScanIDs: p.missing(ledger, among(scans))}
 	for _, had := range ledger.Scans {
-		if !slices.ContainsFunc(scans, func(s MergedScan) bool { return s.ScanID == had.ScanID }) && !p.Has(had.ScanID) {
+		if slices.Contains(gone.ScanIDs, had.ScanID) {
 			scans = append(scans, had)
-			gone.ScanIDs = append(gone.ScanIDs, had.ScanID)
 		}
 	}
+	p.gone = len(gone.ScanIDs) > 0
 	u := &Updated{Pruned: p.Through}
 	u.scans, u.Observer = p.follow(scans)
 	if len(u.scans) >= len(ledger.Scans) && slices.EqualFunc(ledger.Scans, u.scans[:len(ledger.Scans)], MergedScan.same) {
@@ -157,6 +164,12 @@ func catchUp(ctx context.Context, st store.Store, o Options) (*Updated, error) {
 	base := p.base()
 	base.Observer = u.Observer
 	return u, derive(ctx, st, o, p, base, u.scans[len(base.Scans):])
+}
+
+func among(scans []MergedScan) func(scanID string) bool {
+	return func(scanID string) bool {
+		return slices.ContainsFunc(scans, func(s MergedScan) bool { return s.ScanID == scanID })
+	}
 }
 
 // published returns the published scans of a dataset. With a *commit.DamagedScansError, those that can be read.

@@ -28,6 +28,7 @@ const Bodies = schema.Bodies
 type past struct {
 	*commit.Pruned
 	kept
+	gone bool // scans of the ledger are, and were not pruned: the record may have been lost, so no file is deleted
 }
 
 // kept is what commit.Pruned has of the history.
@@ -99,6 +100,28 @@ func (p *past) sound(ctx context.Context, st store.Store) error {
 // remedy is what to do about a damaged file of the snapshot, or of bodies.
 func (p *past) remedy() string {
 	return fmt.Sprintf("; restore it from a copy of the dataset: the nights up to %s were pruned, and it has what is left of them", p.Through)
+}
+
+// behind returns an error if the record is missing, or says less than the ledger.
+func (p *past) behind(l *Ledger) error {
+	if l.PrunedThrough <= p.Through {
+		return nil
+	}
+	what := "it is missing"
+	if p.Through != "" {
+		what = "it is of an earlier time, and knows the pruned nights up to " + p.Through + " only"
+	}
+	return fmt.Errorf("cannot go by %s: %s; restore it from a copy of the dataset: the nights up to %s were pruned, and only with it can the history of them be continued or derived anew", schema.PrunedName, what, l.PrunedThrough)
+}
+
+// missing returns the scans of a ledger that are not there any more, and were not pruned.
+func (p *past) missing(l *Ledger, there func(scanID string) bool) (ids []string) {
+	for _, s := range l.Scans {
+		if !there(s.ScanID) && !p.Has(s.ScanID) {
+			ids = append(ids, s.ScanID)
+		}
+	}
+	return ids
 }
 
 // and adds the pruned scans that were published.
@@ -193,28 +216,32 @@ func Prune(ctx context.Context, st store.Store, o Options, p Pruning) (record *c
 		if record = before.Pruned; len(p.Nights)+len(p.Tables) == 0 {
 			return nil
 		}
-		next, err := before.without(ctx, st, o, &p)
+		next, ledger, err := before.without(ctx, st, o, &p)
 		if err != nil {
 			return err
 		}
 		record = next.Pruned
-		return next.write(ctx, st)
+		if err := next.write(ctx, st); err != nil || len(ledger.Scans) == 0 {
+			return err
+		}
+		ledger.PrunedThrough = next.Through
+		return ledger.write(ctx, st)
 	})
 	return record, err
 }
 
-// without is what there will be in the place of pruned nights.
-func (p *past) without(ctx context.Context, st store.Store, o Options, going *Pruning) (*past, error) {
+// without is what there will be in the place of pruned nights, beside the ledger as it is.
+func (p *past) without(ctx context.Context, st store.Store, o Options, going *Pruning) (next *past, ledger *Ledger, err error) {
 	o.Progress = nil
 	if _, err := catchUp(ctx, st, o); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	ledger, err := ReadLedger(ctx, st)
+	ledger, err = ReadLedger(ctx, st)
 	if errors.Is(err, store.ErrNotExist) { // of scans without the table sites
 		ledger, err = &Ledger{}, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	record := *p.Pruned
 	record.ToolVersion, record.Scans, record.Removing = o.ToolVersion, slices.Clone(p.Scans), slices.Clone(p.Removing)
@@ -229,14 +256,14 @@ func (p *past) without(ctx context.Context, st store.Store, o Options, going *Pr
 		record.Registries = maps.Clone(going.Registries)
 		maps.Copy(record.Registries, p.Registries)
 	}
-	next := &past{Pruned: &record, kept: p.kept}
+	next = &past{Pruned: &record, kept: p.kept}
 	for _, m := range going.Nights {
 		next.add(m)
 	}
 	if next.Bodies, err = p.keepBodies(ctx, st, o, ledger, going); err == nil && next.Through > p.Through {
 		next.Snapshot, err = p.snapshot(ctx, st, o, ledger, going, next.Through)
 	}
-	return next, err
+	return next, ledger, err
 }
 
 // add adds a scan that is about to be deleted.

@@ -342,3 +342,56 @@ func TestPrunedDamage(t *testing.T) {
 	}
 	mustRebuild(t, dir, Options{})
 }
+
+// TestPrunedForgotten copies back an earlier record of what was pruned, or loses it: nothing is merged, derived anew, pruned or
+// deleted until it is restored.
+func TestPrunedForgotten(t *testing.T) {
+	dir := newDir(t)
+	for n := range 5 {
+		scanned(t, dir, fmt.Sprint("n", n+1), fmt.Sprintf("2026-11-%02d", n+1), nil, "h.example="+[]string{"a", "b"}[n%2])
+	}
+	mustUpdate(t, dir)
+	pruned(t, dir, "2026-11-02")
+	earlier := mustRead(t, dir, schema.PrunedName)
+	pruned(t, dir, "2026-11-03")
+	want, now := story(t, dir, "h.example"), mustRead(t, dir, schema.PrunedName)
+	scanned(t, dir, "n6", "2026-11-06", nil, "h.example=a")
+	files := namesOf(t, dir, Folder)
+	for _, how := range []string{"earlier", "missing"} {
+		damage := dir.Put(t.Context(), schema.PrunedName, earlier)
+		if how == "missing" {
+			damage = dir.Delete(t.Context(), schema.PrunedName)
+		}
+		if damage != nil {
+			t.Fatal(damage)
+		}
+		if found := verified(t, dir); len(found) != 1 || !strings.HasPrefix(found[0], "damaged: "+schema.PrunedName) || !strings.Contains(found[0], "restore it from a copy") {
+			t.Errorf("%s: %q", how, found)
+		}
+		all, err := commit.Scans(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, updateErr := Update(t.Context(), dir, Options{})
+		_, pruneErr := Prune(t.Context(), dir, Options{}, Pruning{All: all, Nights: all[:1]})
+		for _, err := range []error{updateErr, pruneErr, Rebuild(t.Context(), dir, Options{})} {
+			if err == nil || !strings.Contains(err.Error(), "the nights up to 2026-11-02 were pruned") {
+				t.Errorf("%s: %v", how, err)
+			}
+		}
+	}
+	if got := namesOf(t, dir, Folder); !slices.Equal(got, files) {
+		t.Errorf("there are %q, were %q", got, files)
+	}
+	if err := dir.Put(t.Context(), schema.PrunedName, now); err != nil {
+		t.Fatal(err)
+	}
+	mustRebuild(t, dir, Options{})
+	if err := dir.Delete(t.Context(), commit.ManifestName("n6")); err != nil {
+		t.Fatal(err)
+	}
+	mustRebuild(t, dir, Options{})
+	if got := story(t, dir, "h.example"); got != want || !strings.Contains(got, "rules 01-01") {
+		t.Errorf("restored: %s, was %s", got, want)
+	}
+}
