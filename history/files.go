@@ -146,13 +146,18 @@ func checkFile(ctx context.Context, st store.Store, f schema.File) error {
 
 // sweep deletes the files of the ledger's tables that are not among these. The caller holds the lock.
 func sweep(ctx context.Context, st store.Store, keep []File) error {
+	return sweepOf(ctx, st, keep, func(string) bool { return true })
+}
+
+// sweepOf is sweep for some of the files.
+func sweepOf(ctx context.Context, st store.Store, keep []File, ours func(name string) bool) error {
 	named := map[string]bool{}
 	for _, f := range keep {
 		named[f.Name] = true
 	}
 	for _, t := range []string{Policies, History, Gaps, Bodies} {
 		prefix := Folder + t + "/"
-		names, err := commit.SweepAndList(ctx, st, prefix, func(string) bool { return true })
+		names, err := commit.SweepAndList(ctx, st, prefix, ours)
 		if err != nil {
 			return err
 		}

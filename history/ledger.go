@@ -149,7 +149,7 @@ func catchUp(ctx context.Context, st store.Store, o Options) (*Updated, error) {
 		if len(added) == 0 {
 			return u, nil
 		}
-		if added[0].ScanDate > ledger.last() {
+		if added[0].ScanDate > max(ledger.last(), p.Through) { // else the ledger is an earlier one, copied back
 			ledger.Observer = u.Observer
 			return u, derive(ctx, st, o, p, ledger, added)
 		}

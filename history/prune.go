@@ -205,7 +205,7 @@ type Pruning struct {
 }
 
 // Prune keeps what is not to be lost with the scans, and names these in the record of what is pruned. After that they can
-// be deleted. A killed Prune has changed nothing, and leaves files that the next merge deletes.
+// be deleted. A killed Prune has changed nothing, and leaves files that the next Prune or merge deletes.
 func Prune(ctx context.Context, st store.Store, o Options, p Pruning) (record *commit.Pruned, err error) {
 	err = locked(ctx, st, func() error {
 		before, err := readPast(ctx, st)
@@ -230,6 +230,15 @@ func Prune(ctx context.Context, st store.Store, o Options, p Pruning) (record *c
 	return record, err
 }
 
+// prunedRun is in the names of files that a pruning writes.
+const prunedRun = "pruned"
+
+func newPrunedDraft(ctx context.Context, st store.Store, o Options, p *past, base *Ledger) *draft {
+	d := newDraft(ctx, st, o, p, base)
+	d.run = prunedRun + d.run
+	return d
+}
+
 // without is what there will be in the place of pruned nights, beside the ledger as it is.
 func (p *past) without(ctx context.Context, st store.Store, o Options, going *Pruning) (next *past, ledger *Ledger, err error) {
 	o.Progress = nil
@@ -242,6 +251,13 @@ func (p *past) without(ctx context.Context, st store.Store, o Options, going *Pr
 	}
 	if err != nil {
 		return nil, nil, err
+	}
+	there := func(scanID string) bool { return has(going.All, scanID) }
+	if len(p.missing(ledger, there)) == 0 { // what a pruning has left that was killed, or had no room; readers of the ledger before have the rest
+		ours := func(name string) bool { return strings.Contains(name, "-"+prunedRun) }
+		if err := sweepOf(ctx, st, slices.Concat(ledger.Files, p.files()), ours); err != nil {
+			return nil, nil, err
+		}
 	}
 	record := *p.Pruned
 	record.ToolVersion, record.Scans, record.Removing = o.ToolVersion, slices.Clone(p.Scans), slices.Clone(p.Removing)
@@ -307,7 +323,7 @@ func (p *past) snapshot(ctx context.Context, st store.Store, o Options, ledger *
 	base := p.base()
 	base.Observer = ledger.Observer
 	o.Rejudge = nil // the ledger has its judgements
-	d := newDraft(ctx, st, o, p, base)
+	d := newPrunedDraft(ctx, st, o, p, base)
 	if judgedTwice(base, going.Nights) {
 		d.decided, err = decisionsOf(ctx, st, ledger, nights)
 	}
@@ -361,7 +377,7 @@ func (p *past) keepBodies(ctx context.Context, st store.Store, o Options, ledger
 		}
 		delete(wanted, row.BodyHash)
 	}
-	d := newDraft(ctx, st, o, p, &Ledger{Files: p.Bodies})
+	d := newPrunedDraft(ctx, st, o, p, &Ledger{Files: p.Bodies})
 	err := d.copyBodies(slices.Concat(going.Bodies, going.Nights), wanted)
 	if err == nil {
 		err = gather[schema.BodyRow](d, Bodies)

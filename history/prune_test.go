@@ -1,6 +1,7 @@
 package history
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -393,5 +394,63 @@ func TestPrunedForgotten(t *testing.T) {
 	mustRebuild(t, dir, Options{})
 	if got := story(t, dir, "h.example"); got != want || !strings.Contains(got, "rules 01-01") {
 		t.Errorf("restored: %s, was %s", got, want)
+	}
+}
+
+// TestPrunedLedger copies back an earlier ledger: the next merge continues it from the snapshot on.
+func TestPrunedLedger(t *testing.T) {
+	dir := newDir(t)
+	var earlier []byte
+	for n := range 5 {
+		scanned(t, dir, fmt.Sprint("n", n+1), fmt.Sprintf("2026-11-%02d", n+1), nil, "h.example="+[]string{"a", "b"}[n%2])
+		mustUpdate(t, dir)
+		if n == 0 {
+			earlier = mustRead(t, dir, LedgerName)
+		}
+	}
+	pruned(t, dir, "2026-11-04")
+	want := story(t, dir, "h.example")
+	if err := dir.Put(t.Context(), LedgerName, earlier); err != nil {
+		t.Fatal(err)
+	}
+	if u := mustUpdate(t, dir); !u.Anew || story(t, dir, "h.example") != want {
+		t.Errorf("%+v: %s, want %s", u, story(t, dir, "h.example"), want)
+	}
+	if found := verified(t, dir); len(found) > 0 {
+		t.Errorf("%q", found)
+	}
+}
+
+// noRecord has no room for the record of what is pruned.
+type noRecord struct{ store.Store }
+
+func (s noRecord) Put(ctx context.Context, name string, data []byte) error {
+	if name == schema.PrunedName {
+		return errors.New("no space left")
+	}
+	return s.Store.Put(ctx, name, data)
+}
+
+// TestPrunedAgain fails to prune again and again: only one copy of the history is left.
+func TestPrunedAgain(t *testing.T) {
+	dir := newDir(t)
+	for n := range 3 {
+		scanned(t, dir, fmt.Sprint("n", n+1), fmt.Sprintf("2026-11-%02d", n+1), nil, "h.example=a")
+	}
+	mustUpdate(t, dir)
+	all, err := commit.Scans(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files int
+	for try := range 3 {
+		if _, err := Prune(t.Context(), noRecord{dir}, Options{}, Pruning{All: all, Nights: all[:1]}); err == nil || !strings.Contains(err.Error(), "no space left") {
+			t.Fatal(err)
+		}
+		now := len(namesOf(t, dir, Folder))
+		if try > 0 && now != files {
+			t.Errorf("%d files, then %d", files, now)
+		}
+		files = now
 	}
 }
