@@ -196,14 +196,28 @@ func TestPrunedAnew(t *testing.T) {
 		scanned(t, dir, fmt.Sprint("n", n+1), fmt.Sprintf("2026-11-%02d", n+1), nil, "h.example="+what)
 	}
 	mustUpdate(t, dir)
+	w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "begun", Date: "2026-11-02"})
+	if err == nil {
+		err = w.Close(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n1 := mustRead(t, dir, commit.ManifestName("n1"))
 	pruned(t, dir, "2026-11-03")
 	if u := mustUpdate(t, dir); u.Anew || u.Pruned != "2026-11-02" {
 		t.Errorf("%+v", u)
 	}
-	for _, o := range []sink.Options{{ScanID: "n1", Date: "2026-11-09"}, {ScanID: "other", Date: "2026-11-02"}, {ScanID: "n2", Date: "2026-11-02", Restart: true}} {
+	if err := dir.Put(t.Context(), commit.ManifestName("n1"), n1); err != nil { // copied back
+		t.Fatal(err)
+	}
+	for _, o := range []sink.Options{{ScanID: "n1", Date: "2026-11-09", Restart: true}, {ScanID: "begun"}, {ScanID: "shared", Date: "2026-11-02", Shard: "0", Shares: 2}, {ScanID: "other", Date: "2026-11-02"}, {ScanID: "n2", Date: "2026-11-02", Restart: true}} {
 		if w, err := sink.Open(t.Context(), dir, o); err == nil || !strings.Contains(err.Error(), "pruned") {
 			t.Errorf("%+v is begun: %v, %v", o, w, err)
 		}
+	}
+	if err := dir.Delete(t.Context(), commit.ManifestName("n1")); err != nil {
+		t.Fatal(err)
 	}
 	m, err := commit.ReadManifest(t.Context(), dir, "n4")
 	if err != nil {

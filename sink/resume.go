@@ -143,12 +143,16 @@ func loadManifest(ctx context.Context, st store.Store, o *Options, now time.Time
 		return nil, fmt.Errorf("nothing to repair: scan %s is being restarted, and the restart was interrupted; the same command without --repair continues it", o.ScanID)
 	case err == nil && len(m.Pruned) > 0:
 		return nil, fmt.Errorf("scan %s is not continued, repaired or begun anew: its %s were pruned, and the history has its night; give another --scan-id", o.ScanID, strings.Join(m.Pruned, " and "))
-	case errors.Is(err, store.ErrNotExist):
-		pruned, err := commit.ReadPruned(ctx, st)
-		if err == nil {
-			err = pruned.Refuses(o.ScanID, o.Date)
+	case err == nil && (o.Restart || m.State != commit.Complete):
+		date := m.ScanDate
+		if m.Restarting || o.Restart {
+			date = o.Date
 		}
-		if err != nil {
+		if err := notPruned(ctx, st, o.ScanID, date); err != nil {
+			return nil, err
+		}
+	case errors.Is(err, store.ErrNotExist):
+		if err := notPruned(ctx, st, o.ScanID, o.Date); err != nil {
 			return nil, err
 		}
 		if !o.Restart {
@@ -176,4 +180,13 @@ func loadManifest(ctx context.Context, st store.Store, o *Options, now time.Time
 		return nil, err
 	}
 	return m, nil
+}
+
+// notPruned returns an error if the history cannot take in a scan, since its night was pruned. No site is asked for one.
+func notPruned(ctx context.Context, st store.Store, scanID, date string) error {
+	pruned, err := commit.ReadPruned(ctx, st)
+	if err != nil {
+		return err
+	}
+	return pruned.Refuses(scanID, date)
 }

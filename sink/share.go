@@ -66,13 +66,19 @@ func openShare(ctx context.Context, st store.Store, o *Options, now time.Time) (
 func joinScan(ctx context.Context, st store.Store, o *Options, now time.Time) (*commit.Manifest, error) {
 	m, err := commit.ReadManifest(ctx, st, o.ScanID)
 	if errors.Is(err, store.ErrNotExist) {
+		if err := notPruned(ctx, st, o.ScanID, o.Date); err != nil {
+			return nil, err
+		}
 		m = newManifest(o, now)
 		if err := m.Create(ctx, st); !errors.Is(err, store.ErrExist) {
 			return m, err
 		}
 		m, err = commit.ReadManifest(ctx, st, o.ScanID)
 	}
-	return m, mayJoin(m, err, o, now)
+	if err := mayJoin(m, err, o, now); err != nil {
+		return nil, err
+	}
+	return m, notPruned(ctx, st, o.ScanID, m.ScanDate)
 }
 
 // mayJoin returns the error with which a share of these options cannot be written to the scan whose manifest was read.
@@ -96,9 +102,12 @@ func lookShare(ctx context.Context, st store.Store, o *Options, now time.Time) (
 	}
 	m, err := commit.ReadManifest(ctx, st, o.ScanID)
 	if errors.Is(err, store.ErrNotExist) {
-		return p, nil
+		return p, notPruned(ctx, st, o.ScanID, o.Date)
 	}
 	if err := mayJoin(m, err, o, now); err != nil {
+		return p, err
+	}
+	if err := notPruned(ctx, st, o.ScanID, m.ScanDate); err != nil {
 		return p, err
 	}
 	before, err := commit.ReadShareRecord(ctx, st, o.ScanID, o.Shard)

@@ -130,6 +130,9 @@ func (p *pruning) choose(ctx context.Context, keep Retention) (err error) {
 		if m.ScanDate >= newest || !m.Published() && (m.State != commit.Complete || m.Publication != commit.PublicationDiscarded) {
 			continue
 		}
+		if m.Published() && m.ScanDate <= p.before.Through && !p.before.Has(m.ScanID) {
+			continue // it ended after the pruning of its date, and no history has it
+		}
 		if m.ScanDate < keep.Nights {
 			p.nights = append(p.nights, m)
 			continue
@@ -214,7 +217,7 @@ func (p *pruning) remove(ctx context.Context, record *commit.Pruned, o Publishin
 	if err := p.removeTables(ctx); err != nil {
 		return err
 	}
-	if err := views.Write(ctx, p.store, o.Registry); err != nil || len(removing) == 0 {
+	if err := views.Write(ctx, p.store, nil); err != nil || len(removing) == 0 {
 		return err
 	}
 	for i := range removing {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/history"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
@@ -20,6 +21,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/verify"
+	"github.com/bulkscan/bulkscan/sink/views"
 )
 
 // nightOf writes and publishes a night of four sites, of which one says something else every night, and one is silent from the
@@ -143,9 +145,19 @@ func TestPrune(t *testing.T) {
 	dir := prunable(t)
 	want := rows(t, dir)
 	earlier := copied(t, dir)
+	registry, err := tokens.Load(strings.NewReader("name | category | purpose | operator | * | fallback\nmy-own | custom | other | Me | yes | gptbot\n"))
+	if err == nil {
+		err = views.Write(t.Context(), dir, registry)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	done, err := Prune(t.Context(), dir, keeps, publishing)
 	if err != nil || !slices.Equal(done.Nights, []string{"2026-10-27", "2026-10-29", "2026-10-30"}) || done.Bodies != 1 || done.Evidence != 2 || done.Bytes == 0 {
 		t.Fatalf("%+v, %v", done, err)
+	}
+	if text, err := store.ReadAll(t.Context(), dir, views.Name, 1<<20); err != nil || !strings.Contains(string(text), "my-own") {
+		t.Errorf("the tokens of the views are others: %v", err)
 	}
 	before := namesAndSums(t, dir)
 	if again, err := Prune(t.Context(), dir, keeps, publishing); err != nil || again.Bytes != 0 || namesAndSums(t, dir) != before {
@@ -274,5 +286,29 @@ func TestPrunedWhileVerified(t *testing.T) {
 		if found := findings(t, at, verify.Damaged, verify.Leftover); len(found) > 0 || at.do != nil {
 			t.Errorf("pruned when %s is opened: %q", name, found)
 		}
+	}
+}
+
+// TestPrunedMeanwhile ends a scan after the pruning of its date: it is not published, and no pruning deletes it.
+func TestPrunedMeanwhile(t *testing.T) {
+	dir := prunable(t)
+	w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "slow", Date: "2026-10-30"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Prune(t.Context(), dir, keeps, publishing); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Flush(t.Context()), report.Stats(t.Context(), dir, "slow", report.Options{Registry: publishing.Registry, Log: publishing.Log}), w.Complete(t.Context()), w.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if err := Publish(t.Context(), dir, "slow", publishing); err == nil || !strings.Contains(err.Error(), "the nights up to 2026-10-30 were pruned") {
+		t.Errorf("published: %v", err)
+	}
+	if _, err := Prune(t.Context(), dir, keeps, publishing); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := commit.ReadManifest(t.Context(), dir, "slow"); err != nil {
+		t.Error(err)
 	}
 }

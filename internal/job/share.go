@@ -92,10 +92,17 @@ func Collect(ctx context.Context, st store.Store, scanID string, o Publishing) (
 		if err := shares.Check(c.Manifest, c.Shares); err != nil {
 			return nil, err
 		}
+		pruned, err := commit.ReadPruned(ctx, st)
+		if err == nil && !o.NoPublish {
+			err = pruned.Refuses(scanID, m.ScanDate)
+		}
+		if err != nil {
+			return nil, err
+		}
 		if err := c.Gather(ctx); err != nil {
 			return nil, err
 		}
-		err := report.Stats(ctx, st, scanID, report.Options{Registry: o.Registry, ToolVersion: o.ToolVersion, Log: o.Log})
+		err = report.Stats(ctx, st, scanID, report.Options{Registry: o.Registry, ToolVersion: o.ToolVersion, Log: o.Log})
 		if err != nil && !errors.Is(err, commit.ErrNoTable) {
 			return nil, err
 		}
