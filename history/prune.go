@@ -330,7 +330,16 @@ func (p *past) snapshot(ctx context.Context, st store.Store, o Options, ledger *
 	if err != nil {
 		return nil, err
 	}
-	return d.merged(nights)
+	next, err := d.merged(nights)
+	return next, repairable(err)
+}
+
+// repairable adds what to do to an error of reading a night that is about to go.
+func repairable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w; if its files are damaged, restore the files that bulkscan verify names, or fetch their sites again by scan --repair", err)
 }
 
 // judgedTwice reports whether more than one judge may have judged the nights of a ledger and these.
@@ -405,7 +414,7 @@ func (d *draft) copyBodies(from []*commit.Manifest, wanted map[int64]bool) error
 					failed = out.add(d.ctx, d.store, d.name(Bodies, "kept"), &schema.BodyRow{BodyHash: hash, Body: body})
 				}
 			})
-			err = errors.Join(err, failed)
+			err = errors.Join(repairable(err), failed)
 		}
 		if err != nil {
 			return errors.Join(err, out.discard())

@@ -412,11 +412,15 @@ func (a *app) nightlyStatus(ctx context.Context, f *nightlyFlags, place string) 
 		}
 		return nil
 	}
-	return terminal.Nights(a.stdout, nightRows(nights), f.color)
+	pruned, err := commit.ReadPruned(ctx, st)
+	if err != nil {
+		return err
+	}
+	return terminal.Nights(a.stdout, nightRows(nights, pruned), f.color)
 }
 
 // nightRows are the last nights and the missing ones among them.
-func nightRows(nights []*nightly.Night) (rows []terminal.NightRow) {
+func nightRows(nights []*nightly.Night, pruned *commit.Pruned) (rows []terminal.NightRow) {
 	for i, n := range nights {
 		if i > 0 {
 			for date := dayAfter(nights[i-1].Date); date < n.Date; date = dayAfter(date) {
@@ -424,6 +428,9 @@ func nightRows(nights []*nightly.Night) (rows []terminal.NightRow) {
 			}
 		}
 		row := terminal.NightRow{Date: n.Date, State: string(n.State), Changed: -1, Bytes: n.Bytes, Note: cmp.Or(n.Error, n.PruneError)}
+		if pruned.Has(n.ScanID) {
+			row.State += ", pruned"
+		}
 		if n.EndedAt != nil {
 			row.Took = n.EndedAt.Sub(n.StartedAt)
 		}

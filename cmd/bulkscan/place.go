@@ -173,7 +173,10 @@ func prunedError(ctx context.Context, st store.Store, dir string, names ...strin
 		return err
 	}
 	for _, name := range names {
-		if pruned.Has(name) || pruned.HasDate(name) {
+		switch {
+		case pruned.HasDiscarded(name):
+			return fmt.Errorf("%s was pruned: %s", name, pruned.Left(name))
+		case pruned.Has(name), pruned.HasDate(name):
 			return fmt.Errorf("%s was pruned: of the nights up to %s %s has the history only; `bulkscan history %[3]s HOST` tells it, and docs/history-sql.md has queries", name, pruned.Through, clipped(dir))
 		}
 	}

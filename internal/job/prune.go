@@ -88,6 +88,9 @@ func (p *pruning) run(ctx context.Context, keep Retention, o Publishing) error {
 			return err
 		}
 	}
+	for _, m := range p.nights {
+		o.Log.Info("too old, and going", "scan", m.ScanID, "date", m.ScanDate, "publication", m.Publication)
+	}
 	registries, err := report.RegistriesOnlyOf(ctx, p.store, p.nights)
 	if err != nil {
 		return err

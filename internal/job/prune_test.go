@@ -181,6 +181,9 @@ func TestPrune(t *testing.T) {
 	if found := findings(t, dir, verify.Damaged); len(found) > 0 {
 		t.Errorf("a pruned night is copied back: %q", found)
 	}
+	if found := findings(t, dir, verify.Leftover); len(found) == 0 || !strings.Contains(found[0], "copied back") {
+		t.Errorf("a pruned night is copied back: %q", found)
+	}
 	if _, err := Prune(t.Context(), dir, keeps, publishing); err != nil {
 		t.Fatal(err)
 	}
@@ -310,5 +313,33 @@ func TestPrunedMeanwhile(t *testing.T) {
 	}
 	if _, err := commit.ReadManifest(t.Context(), dir, "slow"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPruneDamaged meets damaged or missing parts of an old night: the error says what to do, and nothing is deleted.
+func TestPruneDamaged(t *testing.T) {
+	for how, damage := range map[string]func(dir store.Store, name string) error{
+		"short":   func(dir store.Store, name string) error { return dir.Put(t.Context(), name, []byte("PAR1")) },
+		"missing": func(dir store.Store, name string) error { return dir.Delete(t.Context(), name) },
+	} {
+		dir := prunable(t)
+		var names []string
+		for entry, err := range dir.List(t.Context(), "sites/scan_date=2026-10-27/") {
+			if names = append(names, entry.Name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, name := range names {
+			if err := damage(dir, name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := Prune(t.Context(), dir, keeps, publishing)
+		if err == nil || !strings.Contains(err.Error(), "night of 2026-10-27") || !strings.Contains(err.Error(), "restore the files that bulkscan verify names") {
+			t.Errorf("%s: %v", how, err)
+		}
+		if got := scansThere(t, dir); len(got) != 8 {
+			t.Errorf("%s: %q", how, got)
+		}
 	}
 }

@@ -169,7 +169,7 @@ func (o *Options) settle(ctx context.Context, to State) (n *Night, err error) {
 		return n, err
 	}
 	if pruned.Has(n.ScanID) {
-		return n, fmt.Errorf("the night of %s was pruned: only the history has it", n.Date)
+		return n, fmt.Errorf("the night of %s was pruned: %s", n.Date, pruned.Left(n.ScanID))
 	}
 	if n.State != to {
 		n.Error = "" // which kept it from there

@@ -79,6 +79,19 @@ func (p *Pruned) Has(scanID string) bool {
 	return slices.ContainsFunc(p.Scans, func(s PrunedScan) bool { return s.ScanID == scanID })
 }
 
+// HasDiscarded reports whether a scan was discarded, and deleted.
+func (p *Pruned) HasDiscarded(scanID string) bool {
+	return slices.ContainsFunc(p.Scans, func(s PrunedScan) bool { return s.ScanID == scanID && s.Publication == PublicationDiscarded })
+}
+
+// Left says what is left of a deleted scan.
+func (p *Pruned) Left(scanID string) string {
+	if p.HasDiscarded(scanID) {
+		return "it was discarded, and nothing of it is left"
+	}
+	return "only the history has its night"
+}
+
 // HasDate reports whether a published scan of a date was deleted.
 func (p *Pruned) HasDate(date string) bool {
 	return slices.ContainsFunc(p.Scans, func(s PrunedScan) bool { return s.ScanDate == date && s.Publication != PublicationDiscarded })

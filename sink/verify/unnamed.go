@@ -109,7 +109,7 @@ func (v *verifier) again(ctx context.Context, id string) error {
 func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 	base := path.Base(name)
 	if v.pruned.Has(scanOf(name)) {
-		return Finding{Kind: Leftover, File: name, What: whatPruned}, v.options.ScanID == ""
+		return v.ofPruned(name, scanOf(name)), v.options.ScanID == ""
 	}
 	if id, ok := strings.CutSuffix(base, ".jsonl"); ok && strings.HasPrefix(name, "_rejects/") {
 		s := v.scans[id]

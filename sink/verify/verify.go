@@ -129,6 +129,15 @@ const whatRestarts = "a restart of its scan was killed before deleting it, or is
 // whatPruned describes files and records of a pruned scan.
 const whatPruned = "the pruning of its scan was killed before deleting it, or is about to; the next pruning deletes it"
 
+// ofPruned explains a file of a scan that was deleted.
+func (v *verifier) ofPruned(name, id string) Finding {
+	what := whatPruned
+	if !slices.Contains(v.pruned.Removing, id) {
+		what = "its scan was pruned, and this was copied back; the next pruning deletes it if the scan's manifest was copied back, too"
+	}
+	return Finding{Kind: Leftover, File: name, What: what}
+}
+
 func (s *verifiedScan) nextOf(shard string) int {
 	n, ok := s.next[shard]
 	if !ok {
@@ -255,7 +264,7 @@ func (v *verifier) findScans(ctx context.Context) ([]string, error) {
 			continue
 		}
 		if v.pruned.Has(id) {
-			v.report(Finding{Kind: Leftover, File: entry.Name, What: whatPruned})
+			v.report(v.ofPruned(entry.Name, id))
 			continue
 		}
 		base := path.Base(rest)
@@ -274,7 +283,7 @@ func (v *verifier) findScans(ctx context.Context) ([]string, error) {
 		ids[id] = true
 	}
 	if v.options.ScanID != "" && v.pruned.Has(v.options.ScanID) {
-		return nil, fmt.Errorf("scan %s was pruned: only the history has its night", v.options.ScanID)
+		return nil, fmt.Errorf("scan %s was pruned: %s", v.options.ScanID, v.pruned.Left(v.options.ScanID))
 	}
 	if v.options.ScanID != "" && !ids[v.options.ScanID] {
 		return nil, fmt.Errorf("no scan %s: %w", v.options.ScanID, store.ErrNotExist)
