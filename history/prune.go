@@ -197,7 +197,7 @@ func KeptBodies(ctx context.Context, st store.Store, most int) (kept map[int64][
 // Pruning says what is about to be deleted for its age.
 type Pruning struct {
 	All    []*commit.Manifest // of the dataset
-	Nights []*commit.Manifest // complete scans that are deleted, with all earlier ones that are published
+	Nights []*commit.Manifest // scans that are deleted, with all earlier ones that are published
 	Bodies []*commit.Manifest // scans of which the stored bodies are deleted
 	Tables map[string]string  // by table: date of the last night that is left without it
 

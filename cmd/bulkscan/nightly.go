@@ -91,7 +91,7 @@ func (f *nightlyFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.date, "date", "", "date of the night, YYYY-MM-DD (default: today in UTC)")
 	flags.BoolVar(&f.status, "status", false, "print the last 30 nights, and scan nothing")
 	flags.StringVar(&f.release, "release", "", "publish the held night of this `DATE`, and scan nothing")
-	flags.StringVar(&f.discard, "discard", "", "decide that the held night of this `DATE` does not count, and scan nothing")
+	flags.StringVar(&f.discard, "discard", "", "decide that the held or incomplete night of this `DATE` does not count, and scan nothing")
 	flags.BoolVar(&f.prune, "prune", false, "delete what is older than the settings keep, and scan nothing")
 	flags.BoolVar(&f.json, "json", false, "with --status: a JSON object a night")
 	addColor(flags, &f.color)

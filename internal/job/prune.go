@@ -130,7 +130,7 @@ func (p *pruning) choose(ctx context.Context, keep Retention) (err error) {
 		}
 	}
 	for _, m := range p.all {
-		if m.ScanDate >= newest || !m.Published() && (m.State != commit.Complete || m.Publication != commit.PublicationDiscarded) {
+		if m.ScanDate >= newest || !m.Published() && m.Publication != commit.PublicationDiscarded {
 			continue
 		}
 		if m.Published() && m.ScanDate <= p.before.Through && !p.before.Has(m.ScanID) {

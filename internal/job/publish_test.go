@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/bulkscan/bulkscan/audit"
@@ -250,5 +251,15 @@ func TestPublications(t *testing.T) {
 	}
 	if err := commit.SetPublication(t.Context(), st, "one", done); err == nil {
 		t.Error("a scan that is not complete is published")
+	}
+	if err := commit.SetPublication(t.Context(), st, "one", discarded); err != nil {
+		t.Error(err)
+	}
+	if _, err := sink.Open(t.Context(), st, sink.Options{ScanID: "one"}); err == nil || !strings.Contains(err.Error(), "was discarded") {
+		t.Errorf("a discarded scan is continued: %v", err)
+	}
+	completed(t, st, "two", "2026-11-02", false)
+	if done, err := Prune(t.Context(), st, Retention{Nights: "2026-11-02"}, publishing); err != nil || !slices.Equal(done.Nights, []string{"2026-11-01"}) {
+		t.Errorf("a discarded scan is too old: %+v, %v", done, err)
 	}
 }

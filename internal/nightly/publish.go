@@ -147,7 +147,7 @@ func (o *Options) latest(ctx context.Context, n *Night) error {
 // left undone.
 func Release(ctx context.Context, o Options) (*Night, error) { return o.settle(ctx, Published) }
 
-// Discard decides that a held night does not count. It stays in the dataset.
+// Discard decides that a held or incomplete night does not count. It stays in the dataset.
 func Discard(ctx context.Context, o Options) (*Night, error) { return o.settle(ctx, Discarded) }
 
 // settle takes a night to a state that a person has chosen.

@@ -17,7 +17,7 @@ var before = map[Publication][]Publication{
 	PublicationDiscarded: {PublicationPending, PublicationHeld},
 }
 
-// SetPublication changes the publication of a complete scan, as one step. Where the scan has it already, nothing
+// SetPublication changes the publication of a complete scan, as one step; another can only be discarded. Where the scan has it already, nothing
 // changes. What readers open is derived from it, and not yet changed.
 func SetPublication(ctx context.Context, st store.Store, scanID string, to Publication) (err error) {
 	lock, m, err := LockScan(ctx, st, scanID, DoingPublish)
@@ -26,11 +26,11 @@ func SetPublication(ctx context.Context, st store.Store, scanID string, to Publi
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
 	switch was := m.Publication; {
-	case m.State != Complete:
+	case m.State != Complete && to != PublicationDiscarded:
 		return fmt.Errorf("scan %s is not complete, and cannot be %s", scanID, to)
 	case was == to || m.Published() && to == PublicationDone:
 		return nil
-	case !slices.Contains(before[to], was):
+	case m.State == Complete && !slices.Contains(before[to], was):
 		return fmt.Errorf("scan %s is %s, and cannot be %s", scanID, was, to)
 	}
 	m.Publication = to
