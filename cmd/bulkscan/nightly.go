@@ -269,7 +269,7 @@ func (f *nightlyFlags) writeMetrics(ctx context.Context, st store.Store, n *nigh
 	nights, err := nightly.Nights(ctx, st, shownNights)
 	for _, other := range nights {
 		if other.State == nightly.Published && other.EndedAt != nil {
-			m.Published, m.PruneFailed = *other.EndedAt, other.Error != "" // no other error leaves a night published
+			m.Published, m.PruneFailed = *other.EndedAt, other.Error+other.PruneError != "" // no other error leaves a night published
 		}
 	}
 	if err := errors.Join(err, metrics.WriteNight(f.metricsFile, m)); err != nil {
