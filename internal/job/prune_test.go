@@ -115,6 +115,9 @@ var prunedTo = []string{
 // TestPruneIsKilledAnywhere kills a pruning of nights and of tables before and after each of its steps. Nothing is damaged
 // then, the ledger tells the same, and the next pruning finishes it.
 func TestPruneIsKilledAnywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it makes many nights, which -short leaves out")
+	}
 	source := prunable(t)
 	want := rows(t, source)
 	prune := func(ctx context.Context, st store.Store) error {
@@ -279,6 +282,9 @@ func (s *pruningStore) Open(ctx context.Context, name string) (store.Object, err
 
 // TestPrunedWhileVerified prunes while the first night, or one that loses a table, is verified.
 func TestPrunedWhileVerified(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it makes many nights, which -short leaves out")
+	}
 	for _, name := range []string{"sites/scan_date=2026-10-27/", "verdicts/scan_date=2026-11-27/", "bodies/scan_date=2026-11-27/"} {
 		dir := prunable(t)
 		at := &pruningStore{Store: dir, name: name, do: func() {

@@ -135,6 +135,9 @@ func TestFiguresOfPruned(t *testing.T) {
 
 // TestKeepFew shows that a wrong clock or setting deletes nothing by itself: a person decides.
 func TestKeepFew(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it makes many nights, which -short leaves out")
+	}
 	m := newTeam(t)
 	for range 10 {
 		m.night()
