@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,12 +33,19 @@ func TestFollowOptOut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		var mu sync.Mutex // the bubble's time orders the two, which the race detector does not see
 		told := ""
-		go list.Follow(t.Context(), func(added int, err error) { told += fmt.Sprintf("%d %v;", added, err != nil) })
+		go list.Follow(t.Context(), func(added int, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			told += fmt.Sprintf("%d %v;", added, err != nil)
+		})
 		step := func(what string, wait time.Duration, wantTold string, has, hasNot string) {
 			t.Helper()
 			time.Sleep(wait)
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if told != wantTold || has != "" && !list.Contains(has) || hasNot != "" && list.Contains(hasNot) {
 				t.Errorf("%s: told %q, want %q; has %s %v, %s %v", what, told, wantTold, has, list.Contains(has), hasNot, list.Contains(hasNot))
 			}

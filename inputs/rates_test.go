@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -157,9 +158,14 @@ func TestFollowRates(t *testing.T) {
 			t.Fatal(err)
 		}
 		rates.Among(4)
+		var mu sync.Mutex // the bubble's time orders the two, which the race detector does not see
 		var now *Rates
 		var failed error
-		go rates.Follow(t.Context(), func(r *Rates, err error) { now, failed = r, err })
+		go rates.Follow(t.Context(), func(r *Rates, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			now, failed = r, err
+		})
 		step := func(text string, want float64, wantErr string) {
 			t.Helper()
 			if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
@@ -167,6 +173,8 @@ func TestFollowRates(t *testing.T) {
 			}
 			time.Sleep(31 * time.Second) // the time of the file is the system's, and that of the bubble is not
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if wantErr != "" {
 				if failed == nil || !strings.Contains(failed.Error(), wantErr) {
 					t.Errorf("%q: error %v; want %q", text, failed, wantErr)
