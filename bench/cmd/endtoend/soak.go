@@ -1,16 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/bulkscan/bulkscan/bench/built"
 	"github.com/bulkscan/bulkscan/internal/simweb"
 )
 
@@ -39,7 +35,7 @@ func (l *lab) soak(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	addr, err := freeAddr()
+	addr, err := built.FreeAddr()
 	if err != nil {
 		return err
 	}
@@ -108,6 +104,10 @@ type sample struct {
 
 // watch reads the metrics once a second, or oftener in a short soak, until the time is over or the context ends.
 func watch(ctx context.Context, addr string, duration time.Duration) (all []sample) {
+	var names []string
+	for _, of := range soaked {
+		names = append(names, of.metric)
+	}
 	end := time.After(duration)
 	tick := time.NewTicker(min(time.Second, duration/15))
 	defer tick.Stop()
@@ -118,50 +118,9 @@ func watch(ctx context.Context, addr string, duration time.Duration) (all []samp
 		case <-end:
 			return all
 		case <-tick.C:
-			if values, err := metrics(ctx, addr); err == nil { // before the scan listens there are none
+			if values, err := built.Metrics(ctx, addr, names...); err == nil { // before the scan listens there are none
 				all = append(all, sample{time.Now(), values})
 			}
 		}
 	}
-}
-
-func metrics(ctx context.Context, addr string) ([]float64, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	values, found := make([]float64, len(soaked)), 0
-	lines := bufio.NewScanner(response.Body)
-	for lines.Scan() {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		for i, of := range soaked {
-			if of.metric == name {
-				if values[i], err = strconv.ParseFloat(value, 64); err != nil {
-					return nil, err
-				}
-				found++
-			}
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, err
-	}
-	if found < len(soaked) {
-		return nil, fmt.Errorf("%d metrics of %d", found, len(soaked))
-	}
-	return values, nil
-}
-
-// freeAddr is an address of loopback at which a program may listen.
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }

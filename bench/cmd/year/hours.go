@@ -1,26 +1,20 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/bench/built"
 )
 
-// This file runs nights back to back for some time, in which no more goes wrong than the script says, and sees whether anything grows from night to
-// night: a team has years of them. Settings can be given by the environment, as in BULKSCAN_KEEP_NIGHTS=90d.
+// This file runs nights back to back for some time, in which no more goes wrong than the script says, and sees whether anything grows
+// from night to night: a team has years of them. Settings can be given by the environment, as in BULKSCAN_KEEP_NIGHTS=90d.
 
 // grown are the figures of a night: what the last third of the nights may have more than the second, as a share and beyond it.
 var grown = []struct {
@@ -53,26 +47,18 @@ const (
 // hours runs nights until the time is over, and judges them and the ledger.
 func hours(ctx context.Context, seed uint64, of size, lasting time.Duration, dir string, out io.Writer) error {
 	begun := time.Now()
-	s, err := newScript(seed, of, func(int) bool { return false })
+	m, err := newMonth(ctx, seed, of, func(int) bool { return false }, dir, out)
 	if err != nil {
 		return err
 	}
-	s.name = func(night int) string { return "night-" + s.date(night).String() }
-	m := &month{year: &year{script: s, out: out}, dir: dir}
+	defer m.web.Close()
 	tmp := filepath.Join(dir, "tmp")
 	if err := errors.Join(os.MkdirAll(tmp, 0o777), os.Setenv("TMPDIR", tmp)); err != nil {
 		return err
 	}
-	if m.store, err = store.NewDir(filepath.Join(dir, "out")); err != nil {
+	if m.metrics, err = built.FreeAddr(); err != nil {
 		return err
 	}
-	if m.metrics, err = freeAddr(); err != nil {
-		return err
-	}
-	if err := m.start(ctx, dir); err != nil {
-		return err
-	}
-	defer m.web.Close()
 	var all [][numFigures]float64
 	files := 0
 	for n := 0; n < of.nights && time.Since(begun) < lasting && ctx.Err() == nil; n++ {
@@ -85,7 +71,7 @@ func hours(ctx context.Context, seed uint64, of size, lasting time.Duration, dir
 		}
 		all = append(all, figures)
 	}
-	s.nights = len(all)
+	m.nights = len(all) // of the script, which is judged
 	fmt.Fprintf(out, "\n## back to back: %d sites, %d nights in %.0f minutes\n\n| median of a night | first third | second | last | at most |\n|---|--:|--:|--:|--:|\n", of.sites, len(all), time.Since(begun).Minutes())
 	for i, of := range grown {
 		var values []float64
@@ -121,14 +107,14 @@ func (m *month) measured(ctx context.Context, night int, files *int) (figures [n
 		return figures, fmt.Errorf("cannot start a night: %s", text)
 	}
 	figures[took] = time.Since(begun).Seconds()
-	figures[cpu] = (c.ProcessState.UserTime() + c.ProcessState.SystemTime()).Seconds()
+	figures[cpu] = built.CPU(c.ProcessState).Seconds()
 	if u, ok := c.ProcessState.SysUsage().(*syscall.Rusage); ok {
 		figures[memory] = float64(u.Maxrss) * 1024
 	}
 	switch code := c.ProcessState.ExitCode(); code {
 	case 0:
 	case 3: // a network fails, and a person looks at it
-		m.releases(ctx, night)
+		m.decides(ctx, night, "--release")
 	default:
 		m.check(false, "night %d ends with %d:\n%s", night, code, text)
 	}
@@ -146,17 +132,10 @@ func (m *month) measured(ctx context.Context, night int, files *int) (figures [n
 
 // highest reads a scan's metrics until the context ends.
 func highest(ctx context.Context, addr string) (figures [numFigures]float64) {
-	names := map[string]int{"go_goroutines": goroutines, "process_open_fds": openFiles}
 	for ctx.Err() == nil {
-		if resp, err := http.Get("http://" + addr + "/metrics"); err == nil { // else the scan has not begun, or has ended
-			for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-				name, value, _ := strings.Cut(lines.Text(), " ")
-				if i, ok := names[name]; ok {
-					v, _ := strconv.ParseFloat(value, 64)
-					figures[i] = max(figures[i], v)
-				}
-			}
-			_ = resp.Body.Close()
+		values, err := built.Metrics(ctx, addr, "go_goroutines", "process_open_fds")
+		if err == nil { // else the scan has not begun, or has ended
+			figures[goroutines], figures[openFiles] = max(figures[goroutines], values[0]), max(figures[openFiles], values[1])
 		}
 		select {
 		case <-ctx.Done():
@@ -164,19 +143,4 @@ func highest(ctx context.Context, addr string) (figures [numFigures]float64) {
 		}
 	}
 	return figures
-}
-
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	return slices.Sorted(slices.Values(values))[len(values)/2]
-}
-
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }

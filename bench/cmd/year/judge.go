@@ -219,7 +219,7 @@ func causeOf(from, to *history.Policy) history.Cause {
 
 // changes reports whether the observer changes after one date, and up to another.
 func (j *siteJudge) changes(after, until history.Date) bool {
-	return after < j.date(j.change()) && until >= j.date(j.change())
+	return after < j.date(j.change) && until >= j.date(j.change)
 }
 
 // policyOn is the policy that the site itself has on a night.

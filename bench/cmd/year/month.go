@@ -68,22 +68,28 @@ var incidents = []incident{
 	{21, "kill -9 after the scan, while the night is published", (*month).killedLate, false},
 }
 
-// unattendedMonth runs all nights and judges them.
-func unattendedMonth(ctx context.Context, seed uint64, of size, dir string, out io.Writer) error {
-	s, err := newScript(seed, of, silentOn)
+// newMonth makes a script, a folder for the dataset, and a web that follows the script. Close the web after use.
+func newMonth(ctx context.Context, seed uint64, of size, silent func(night int) bool, dir string, out io.Writer) (*month, error) {
+	s, err := newScript(seed, of, silent)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.name = func(night int) string { return "night-" + s.date(night).String() }
 	m := &month{year: &year{script: s, out: out}, dir: dir}
 	root := filepath.Join(dir, "out")
 	if err := os.MkdirAll(root, 0o777); err != nil {
-		return err
+		return nil, err
 	}
 	if m.store, err = store.NewDir(root); err != nil {
-		return err
+		return nil, err
 	}
-	if err := m.start(ctx, dir); err != nil {
+	return m, m.start(ctx, dir)
+}
+
+// unattendedMonth runs all nights and judges them.
+func unattendedMonth(ctx context.Context, seed uint64, of size, dir string, out io.Writer) error {
+	m, err := newMonth(ctx, seed, of, silentOn, dir, out)
+	if err != nil {
 		return err
 	}
 	defer m.web.Close()
@@ -100,7 +106,7 @@ func unattendedMonth(ctx context.Context, seed uint64, of size, dir string, out 
 // one runs a night and whatever goes wrong with it. Then its state must be the right one.
 func (m *month) one(ctx context.Context, night int) error {
 	m.night.Store(int64(night))
-	if night == m.change() {
+	if night == m.change {
 		m.counts = 0
 	}
 	if err := m.writeList(night, true); err != nil {
@@ -139,7 +145,7 @@ func (m *month) one(ctx context.Context, night int) error {
 	case n.State == held && !m.released: // before the registry changes: a ledger that is derived anew knows one registry
 		m.released = true
 		what += "; a person releases the night"
-		m.releases(ctx, night)
+		m.decides(ctx, night, "--release")
 		m.counts++
 	case n.State == published:
 		m.counts++
@@ -182,11 +188,8 @@ func (m *month) config(night int, slow bool) string {
 		to = append(to, fmt.Sprintf("%q", t))
 	}
 	text := fmt.Sprintf("[scan]\nout = %q\nuser-agent = \"%s/1.0\"\nresolver = [%q]\nallow-private = true\nscheme = \"http\"\nhost-rate = 0\nip-rate = 0\ndns-rate = 0\nrate = %d\n"+
-		"timeout = %q\nretries = 1\nretry-after = \"0s\"\nmax-retry-after = \"0s\"\nprogress = \"none\"\npart-rows = %d\nconnect-to = [%s]\n[nightly]\nlist = %q\n",
-		m.store.Root(), m.observer(night, false).Product, m.web.DNSAddr(), rate, timeout, max(10, m.sites/8), strings.Join(to, ", "), m.listName())
-	if m.metrics != "" {
-		text = strings.Replace(text, "[nightly]", fmt.Sprintf("metrics-addr = %q\n[nightly]", m.metrics), 1)
-	}
+		"timeout = %q\nretries = 1\nretry-after = \"0s\"\nmax-retry-after = \"0s\"\nprogress = \"none\"\npart-rows = %d\nconnect-to = [%s]\nmetrics-addr = %q\n[nightly]\nlist = %q\n",
+		m.store.Root(), m.observer(night, false).Product, m.web.DNSAddr(), rate, timeout, max(10, m.sites/8), strings.Join(to, ", "), m.metrics, m.listName())
 	name := filepath.Join(m.dir, "nightly.toml")
 	m.check(os.WriteFile(name, []byte(text), 0o666) == nil, "cannot write %s", name)
 	return name
@@ -207,10 +210,10 @@ func (m *month) run(ctx context.Context, code, night int, flags ...string) {
 	m.check(c.ProcessState != nil && c.ProcessState.ExitCode() == code, "night %d %v ends with %v, want %d:\n%s", night, flags, c.ProcessState, code, text)
 }
 
-// releases is what a person does who has looked at a night that was held.
-func (m *month) releases(ctx context.Context, night int) {
-	c, text := m.command(ctx, night, false, "--release", m.date(night).String())
-	m.check(c.Run() == nil, "night %d cannot be released:\n%s", night, text)
+// decides is what a person does who has looked at a night that was held: --release, or --discard.
+func (m *month) decides(ctx context.Context, night int, flag string) {
+	c, text := m.command(ctx, night, false, flag, m.date(night).String())
+	m.check(c.Run() == nil, "night %d: %s fails:\n%s", night, flag, text)
 }
 
 // end judges the ledger and the dataset.
@@ -321,8 +324,7 @@ func (m *month) backwards(ctx context.Context, night int) { m.run(ctx, 1, night-
 func (m *month) resolverDead(ctx context.Context, night int) {
 	m.dead.Store(true)
 	m.run(ctx, 3, night)
-	c, text := m.command(ctx, night, false, "--discard", m.date(night).String())
-	m.check(c.Run() == nil, "night %d cannot be discarded:\n%s", night, text)
+	m.decides(ctx, night, "--discard")
 }
 
 // ownDisk gives the dataset a disk of its own, in memory, whose size can be changed. Where nothing may be mounted, no disk is full.

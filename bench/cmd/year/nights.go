@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ func (y *year) observer(night int, beside bool) commit.Observer {
 	switch {
 	case beside:
 		return commit.Observer{Source: commit.Live, Product: "second", Vantage: "beside"}
-	case night < y.change():
+	case night < y.change:
 		return commit.Observer{Source: commit.Live, Product: "first"}
 	}
 	return commit.Observer{Source: commit.Live, Product: "next"}
@@ -205,13 +206,20 @@ func (y *year) judge(ctx context.Context) error {
 // reportTimes reports what the nights took, at first and at last.
 func (y *year) reportTimes() {
 	tenth := y.nights / 10
-	median := func(all []time.Duration) float64 { return slices.Sorted(slices.Values(all))[len(all)/2].Seconds() }
 	fmt.Fprint(y.out, "\n| seconds a night, medians | first tenth of the nights | last tenth |\n|---|--:|--:|\n")
 	for _, row := range []struct {
 		what string
 		took []time.Duration
 	}{{"scan", y.scans}, {"scan, processor time", y.scanCPU}, {"merge after it", y.merges}} {
-		fmt.Fprintf(y.out, "| %s | %.2f | %.2f |\n", row.what, median(row.took[:tenth]), median(row.took[y.nights-tenth:]))
+		fmt.Fprintf(y.out, "| %s | %.2f | %.2f |\n", row.what, median(row.took[:tenth]).Seconds(), median(row.took[y.nights-tenth:]).Seconds())
 	}
-	fmt.Fprintf(y.out, "\nThe observer changes before night %d. Each night was merged once, and none of the second observer, but for %d scans.\n", y.change(), y.other)
+	fmt.Fprintf(y.out, "\nThe observer changes before night %d. Each night was merged once, and none of the second observer, but for %d scans.\n", y.change, y.other)
+}
+
+// median is 0 of no values.
+func median[T cmp.Ordered](values []T) (middle T) {
+	if len(values) > 0 {
+		middle = slices.Sorted(slices.Values(values))[len(values)/2]
+	}
+	return middle
 }

@@ -117,7 +117,7 @@ type script struct {
 	name       func(night int) string // of the night's scan
 	otherJudge int                    // the night with another token registry; -1: none
 	outside    map[int]bool           // nights that the ledger must not have
-	changed    int                    // see change
+	change     int                    // the first night on which another observer scans, for good; the sites answer it as the one before
 }
 
 // size is how many sites and nights a script has.
@@ -148,7 +148,7 @@ func (s *script) says(sites map[string]int, host string, night int) (behaviour s
 
 // newScript makes a script. The same seed makes the same. silent reports whether sites may be silent on a night.
 func newScript(seed uint64, of size, silent func(night int) bool) (*script, error) {
-	s := &script{size: of, name: scanID, otherJudge: -1, outside: map[int]bool{}, changed: of.nights * 6 / 10}
+	s := &script{size: of, name: scanID, otherJudge: -1, outside: map[int]bool{}, change: of.nights * 6 / 10}
 	var err error
 	if s.first, err = history.ParseDate("2025-01-01"); err != nil {
 		return nil, err
@@ -220,9 +220,6 @@ func outagesOf(seed, network uint64, nights int) (all []int) {
 	}
 	return all
 }
-
-// change is the first night on which another observer scans, for good. The sites answer it as they answered the one before.
-func (s *script) change() int { return s.changed }
 
 // shown returns what the night's scans get.
 func (s *script) shown(site, night int) *answer { return &answers[s.cells[site][night].shown] }
