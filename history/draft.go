@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -48,7 +49,7 @@ func derive(ctx context.Context, st store.Store, o Options, p *past, base *Ledge
 			return err
 		}
 	}
-	next, err := merged(ctx, st, o, p, base, scans)
+	next, err := newDraft(ctx, st, o, p, base).merged(scans)
 	if err != nil {
 		return err
 	}
@@ -66,12 +67,7 @@ func newDraft(ctx context.Context, st store.Store, o Options, p *past, base *Led
 	}
 }
 
-// merged returns a ledger with further scans. Its files are there, and no record names them yet.
-func merged(ctx context.Context, st store.Store, o Options, p *past, base *Ledger, scans []MergedScan) (*Ledger, error) {
-	return newDraft(ctx, st, o, p, base).merged(scans)
-}
-
-// merged merges scans into the draft's ledger.
+// merged merges scans into the draft's ledger, and returns it. Its files are there, and no record names them yet.
 func (d *draft) merged(scans []MergedScan) (_ *Ledger, err error) {
 	defer func() { err = errors.Join(err, d.discard()) }()
 	for p, err := range rowsOf[Policy](d.ctx, d.store, d.ledger.Files, Policies, false) {
@@ -258,14 +254,22 @@ func findBodies(ctx context.Context, scan *commit.Scan, wanted map[int64]bool, f
 		if from == to {
 			continue
 		}
-		for row, err := range sink.CommitRows[schema.BodyRow](ctx, scan, &scan.Commits[i], schema.Bodies, from, to) {
-			if err != nil {
-				return err
-			}
-			if wanted[row.BodyHash] {
-				delete(wanted, row.BodyHash)
-				found(row.BodyHash, row.Body)
-			}
+		if err := takeBodies(sink.CommitRows[schema.BodyRow](ctx, scan, &scan.Commits[i], schema.Bodies, from, to), wanted, found); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeBodies calls found with the wanted bodies among some rows, each once.
+func takeBodies(rows iter.Seq2[*schema.BodyRow, error], wanted map[int64]bool, found func(hash int64, body []byte)) error {
+	for row, err := range rows {
+		if err != nil {
+			return err
+		}
+		if wanted[row.BodyHash] {
+			delete(wanted, row.BodyHash)
+			found(row.BodyHash, row.Body)
 		}
 	}
 	return nil

@@ -158,16 +158,7 @@ func (p *past) findBodies(ctx context.Context, st store.Store, wanted map[int64]
 	if len(wanted) == 0 {
 		return nil
 	}
-	for row, err := range p.bodies(ctx, st) {
-		if err != nil {
-			return err
-		}
-		if wanted[row.BodyHash] {
-			delete(wanted, row.BodyHash)
-			found(row.BodyHash, row.Body)
-		}
-	}
-	return nil
+	return takeBodies(p.bodies(ctx, st), wanted, found)
 }
 
 // KeptBodies returns the files of sites that were kept when their nights were pruned, by their hashes: at most so many bytes.

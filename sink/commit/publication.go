@@ -17,8 +17,8 @@ var before = map[Publication][]Publication{
 	PublicationDiscarded: {PublicationPending, PublicationHeld},
 }
 
-// SetPublication changes the publication of a complete scan, as one step; another can only be discarded. Where the scan has it already, nothing
-// changes. What readers open is derived from it, and not yet changed.
+// SetPublication changes the publication of a complete scan, as one step. An incomplete scan can only be discarded. Where the scan has
+// it already, nothing changes. What readers open is derived from it, and not yet changed.
 func SetPublication(ctx context.Context, st store.Store, scanID string, to Publication) (err error) {
 	lock, m, err := LockScan(ctx, st, scanID, DoingPublish)
 	if err != nil {

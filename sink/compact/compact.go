@@ -422,8 +422,8 @@ func (c *compaction) end(ctx context.Context) error {
 	return Written(ctx, c.store)
 }
 
-// Written writes what tells readers which files there are, as far as it is not up to date: the views and the index. A compaction that
-// a kill has ended may lack it, so whoever has compacted all scans calls it once.
+// Written writes what tells readers which files there are, as far as it is not up to date: the views and the index. Call it once after
+// the scans of a dataset: an earlier compaction may have been killed before it did so.
 func Written(ctx context.Context, st store.Store) error {
 	if err := views.Write(ctx, st, nil); err != nil {
 		return err
