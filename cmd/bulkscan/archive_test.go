@@ -76,6 +76,7 @@ func judgedAlike(t *testing.T, out, kept string, least int) {
 // TestKilledReplayResumes kills the judging of an archive on the way, and finishes it: the dataset is that of one that was not
 // killed, redirects included, which come last.
 func TestKilledReplayResumes(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	n, rows := 6000, 200
 	if testing.Short() {

@@ -41,7 +41,7 @@ var shells = []struct {
 // one that writes down its arguments; what to offer it asks the real one.
 func TestCompletionInShells(t *testing.T) {
 	if testing.Short() {
-		t.Skip("make long starts shells")
+		t.Skip("SKIPPED: it starts shells, which make long does")
 	}
 	t.Parallel()
 	w := newWorld(t, 2, simweb.Config{Only: []string{"ok"}})

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/simweb"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
@@ -30,11 +29,7 @@ func TestOptOutWhileScanning(t *testing.T) {
 	}
 	p.exits(t, 0)
 	p.says(t, "sites were added to the list of --opt-out")
-	st, err := store.NewDir(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	scan, err := commit.ReadScan(t.Context(), st, "s")
+	scan, err := commit.ReadScan(t.Context(), mustPlace(t, out), "s")
 	if err != nil {
 		t.Fatal(err)
 	}

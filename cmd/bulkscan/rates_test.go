@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/simweb"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 )
 
@@ -40,6 +39,7 @@ func hotWorld(t *testing.T, each int) *world {
 
 // TestRatesOfTwoAddresses scans hosts at two addresses that have each a rate of its own: each gets it, as its server counts.
 func TestRatesOfTwoAddresses(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	const each, hotRate, rate = 60, 30, 12
 	w, dir := hotWorld(t, each), t.TempDir()
@@ -99,11 +99,7 @@ func TestRatesWhileScanning(t *testing.T) {
 	if took := time.Since(begun); took > 60*time.Second {
 		t.Errorf("took %v; the new rate allows some 20 s", took)
 	}
-	st, err := store.NewDir(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	scan, err := commit.ReadScan(t.Context(), st, "s")
+	scan, err := commit.ReadScan(t.Context(), mustPlace(t, out), "s")
 	if err != nil {
 		t.Fatal(err)
 	}

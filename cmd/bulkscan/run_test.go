@@ -216,6 +216,14 @@ func notShort(t *testing.T) {
 	}
 }
 
+// notQuick leaves a test to the race detector, which finds more where more happens, and to make check.
+func notQuick(t *testing.T) {
+	t.Helper()
+	if !raceEnabled {
+		notShort(t)
+	}
+}
+
 // fewWaits are shares of a web in which few hosts keep silent, and in short mode none: each costs a scan all its time-outs.
 func fewWaits() map[string]float64 {
 	silent := 0.001
@@ -367,6 +375,7 @@ func each[T any](t *testing.T, scan *commit.Scan, table string, f func(*T)) {
 
 // TestKilledScanResumes kills a scan at two moments. In the end there is one true row an origin.
 func TestKilledScanResumes(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	n := 900
 	if testing.Short() {

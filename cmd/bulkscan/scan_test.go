@@ -134,6 +134,7 @@ func held(t *testing.T) (goroutines, files []string) {
 
 // However a scan ends, it leaves no goroutine and no open file: at its end, stopped, cut off, and by an error of ours.
 func TestScanLeavesNothing(t *testing.T) {
+	notQuick(t)
 	// Interrupts are for the scans; one that comes too late must not end the test.
 	signals := make(chan os.Signal, 100)
 	signal.Notify(signals, os.Interrupt)
@@ -223,6 +224,7 @@ func TestScanLeavesNothing(t *testing.T) {
 
 // --cpuprofile leaves a profile whose samples say in which stage they were taken. Its name is no setting of the scan.
 func TestCPUProfile(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	w := newWorld(t, 1500, simweb.Config{Seed: 5, Only: []string{"ok"}})
 	dir := t.TempDir()

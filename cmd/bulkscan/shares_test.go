@@ -216,6 +216,7 @@ func TestShareIsWrittenByOne(t *testing.T) {
 
 // TestSharesKeepOneRate has eight tasks ask hosts at one address: together they keep its rate, as its server counts them.
 func TestSharesKeepOneRate(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	const tasks, rate = 8, 50
 	hosts := 400
