@@ -80,6 +80,11 @@ func TestStable(t *testing.T) {
 		if got := Of(o, 100); got != want {
 			t.Errorf("%s is in share %d of 100, want %d", host, got, want)
 		}
+		for i := range 100 {
+			if (Share{i, 100}).Has(o) != (i == want) {
+				t.Errorf("%s: share %d of 100 is wrong about it", host, i)
+			}
+		}
 	}
 	f("example.com", 85)
 	f("https://www.example.com:8443", 85)
@@ -89,6 +94,27 @@ func TestStable(t *testing.T) {
 	f("me.github.io", 74)
 	f("192.0.2.1", 69)
 	f("co.uk", 98)
+	f("localhost", 36)
+	f("a.b.c.d.e.example.com", 85)
+	f("2001:db8::1", 85)
+}
+
+// What a task pays for a line of another share:
+//
+//	go test -run '^$' -bench BenchmarkHas ./internal/shares
+func BenchmarkHas(b *testing.B) {
+	for _, host := range []string{"example.com", "www.example.co.uk", "a.b.c.example.com", "192.0.2.1"} {
+		o, err := origin.Parse(host)
+		if err != nil {
+			b.Fatal(err)
+		}
+		other := Share{(Of(o, 64) + 1) % 64, 64}
+		b.Run(host, func(b *testing.B) {
+			for b.Loop() {
+				other.Has(o)
+			}
+		})
+	}
 }
 
 func TestParse(t *testing.T) {
