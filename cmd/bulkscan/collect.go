@@ -73,15 +73,15 @@ func (a *app) collect(ctx context.Context, dir string, f *collectFlags) error {
 		return err
 	}
 	log.Info("collected", "scan", m.ScanID, "shares", m.Shares, "sites", m.Counts.Rows, "out", dir)
-	s, err := report.Summarize(ctx, st, m.ScanID, report.SummaryOptions{Options: report.Options{Registry: registry, ToolVersion: toolVersion(), Log: log}, Definition: report.Full})
+	outcomes, err := report.CountOutcomes(ctx, st, m.ScanID)
 	if errors.Is(err, commit.ErrNoTable) { // --tables has left out what tells
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	e := report.Ending{ScanID: m.ScanID, Entries: s.Rows, Lines: s.Rows, Stored: true, Scan: s}
-	return f.judge(e.Empty(), s.Rows-e.Answers().Answered, s.Rows, log)
+	e := report.Ending{ScanID: m.ScanID, Kept: m.Counts.Rows, Outcomes: outcomes, Entries: m.Counts.Rows, Lines: m.Counts.Rows, Stored: true}
+	return f.judge(e.Empty(), e.Kept-e.Answers().Answered, e.Kept, log)
 }
 
 // sharedScan finds the scan in shares that is meant: the one named, or the one that started last of those not collected,

@@ -1,11 +1,16 @@
 package report
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // Ending is how one run of a scan went.
@@ -46,6 +51,22 @@ func AnswersOf(counts []Count) (a Answers) {
 		}
 	}
 	return a
+}
+
+// CountOutcomes counts the outcomes of a scan's sites, the most frequent first. The error is commit.ErrNoTable if the scan
+// lacks the table sites.
+func CountOutcomes(ctx context.Context, st store.Store, scanID string) ([]Count, error) {
+	scan, err := commit.ReadScan(ctx, st, scanID)
+	if err != nil {
+		return nil, err
+	}
+	if !scan.Has(schema.Sites) {
+		return nil, fmt.Errorf("table %s: %w", schema.Sites, commit.ErrNoTable)
+	}
+	var outcome string
+	counts := map[string]int64{}
+	err = eachSite(ctx, scan, []table.Field{{Name: "outcome", Into: &outcome}}, func() { count(counts, outcome) })
+	return ordered(counts), err
 }
 
 // Answers are those of the whole scan where it was read, else those of this run.
