@@ -212,7 +212,7 @@ soak: ## scan a simulated web for a long time, and see whether anything grows (D
 	go -C bench run ./cmd/endtoend -only soak -duration $(or $(DURATION),15m)
 
 .PHONY: shares
-shares: ## scan a million origins by one process, in eight shares one after another, and at once, killed 20 times (SCALE=1)
+shares: ## scan a million origins by one process, in eight shares one after another, and at once, killed 20 times, beside eight scans without shares (SCALE=1)
 	go -C bench run ./cmd/endtoend -only shares -scale $(or $(SCALE),1) -scan "--part-rows 10000"
 
 .PHONY: chaos
