@@ -10,7 +10,7 @@ FROM bulkscan_files WHERE "table" = 'sites' GROUP BY scan_id, scan_date, observe
 -- The date for analyses, as in WHERE scan_date = latest(): the newest date of the chosen observer when this file was read. To
 -- use another one: SET VARIABLE bulkscan_date = DATE '2026-11-21'. Several scans of one date by one observer are counted together.
 SET VARIABLE bulkscan_date = getvariable('bulkscan_newest').scan_date;
-CREATE OR REPLACE MACRO latest() AS CAST(getvariable('bulkscan_date') AS DATE);
+CREATE OR REPLACE MACRO latest() AS {the latest date};
 
 -- needs: sites
 -- The segment of a rank: 1000 for the first thousand, 10000 for the other ranks up to ten thousand, and so on. NULL has no segment.

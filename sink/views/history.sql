@@ -1,7 +1,7 @@
 -- needs: sites
 -- The tokens of the registries of which only pruned nights had statistics (docs/nightly.md).
 CREATE OR REPLACE MACRO bulkscan_pruned_tokens() AS TABLE
-SELECT registry.version AS registry_version, unnest(registry.tokens) AS token FROM (SELECT unnest(from_json('[]', '[{"version": "VARCHAR", "tokens": ["VARCHAR"]}]')) AS registry);
+SELECT registry.version AS registry_version, unnest(registry.tokens) AS token FROM (SELECT unnest(from_json({registries of pruned nights}, '[{"version": "VARCHAR", "tokens": ["VARCHAR"]}]')) AS registry);
 
 -- needs: sites
 -- The tokens that a registry has, by its version: that of a judge is the first word of the column judge in history. A version

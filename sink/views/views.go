@@ -117,7 +117,7 @@ SET VARIABLE bulkscan_first = map([%[1]s], list_transform([%[1]s], lambda t: [co
 	viewsTable = `
 CREATE OR REPLACE VIEW %[1]s AS
 %[2]s;
-CREATE OR REPLACE MACRO %[1]s_on(date) AS TABLE SELECT * FROM %[1]s WHERE scan_date = CAST(date AS DATE);
+CREATE OR REPLACE MACRO %[1]s_on(date) AS TABLE SELECT * FROM %[1]s WHERE scan_date = %[3]s;
 `
 	// %[1]s is the table, %[2]s the list of files, %[3]s the columns, %[4]s further arguments, %[5]s is viewsStandIn or "".
 	viewsList = `SELECT %[3]s FROM read_parquet(coalesce(bulkscan_list('%[2]s', getvariable('bulkscan_observer')),%[5]s
@@ -193,7 +193,7 @@ SELECT * FROM read_parquet(coalesce(string_split(getvariable('bulkscan_%[1]s'), 
 // The tables of the ledger.
 var viewsLedgerTables = []string{"policies", "history", "gaps"}
 
-// The views for analyses. A line above each lists the tables that it needs.
+// The views for analyses. A line above each lists the tables that it needs. pruned.fill replaces what stands in braces.
 //
 //go:embed analyses.sql
 var viewsAnalyses string
@@ -235,11 +235,12 @@ func Write(ctx context.Context, st store.Store, registry *tokens.Registry) error
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", Name, err)
 	}
-	before, err := store.ReadAll(ctx, st, Name, MaxBytes)
-	data, errFinish := finish(ctx, st, viewsOf(with, lists, ledger, registryView(registry, before)))
-	if errFinish != nil {
-		return fmt.Errorf("cannot write %s: %w", Name, errFinish)
+	pruned, err := readPruned(ctx, st)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", Name, err)
 	}
+	before, err := store.ReadAll(ctx, st, Name, MaxBytes)
+	data := summed(viewsOf(with, lists, ledger, registryView(registry, before), pruned))
 	if err == nil && bytes.Equal(before, data) {
 		return nil
 	}
@@ -251,6 +252,15 @@ func Write(ctx context.Context, st store.Store, registry *tokens.Registry) error
 		}
 	}
 	return err
+}
+
+// summed returns the text with its hash at the end.
+func summed(text string) []byte { return []byte(text + viewsSum + schema.SumOf([]byte(text)) + "\n") }
+
+// Sound reports whether views.sql is unchanged since some version of bulkscan wrote it.
+func Sound(data []byte) bool {
+	at := bytes.LastIndex(data, []byte("\n"+viewsSum)) + 1
+	return at > 0 && string(data[at:]) == viewsSum+schema.SumOf(data[:at])+"\n"
 }
 
 // putViews bounds the attempts to write the file. A scan sweeps its drafts twice.
@@ -370,9 +380,10 @@ func byVersion(name, table string, versions []int32) (lists []list) {
 }
 
 // viewsOf returns the text of views.sql for these tables.
-func viewsOf(with []string, lists map[string][]list, ledger bool, registry string) string {
+func viewsOf(with []string, lists map[string][]list, ledger bool, registry string, p *pruned) string {
 	var b strings.Builder
 	b.WriteString(viewsAbout)
+	b.WriteString(p.macros())
 	var names, cases []string
 	for _, name := range with {
 		for _, l := range lists[name] {
@@ -413,14 +424,14 @@ func viewsOf(with []string, lists map[string][]list, ledger bool, registry strin
 				selects = append(selects, fmt.Sprintf(viewsList, name, l.name, columns, more, ""))
 			}
 		}
-		fmt.Fprintf(&b, viewsTable, name, strings.Join(selects, "\nUNION ALL BY NAME\n"))
+		fmt.Fprintf(&b, viewsTable, name, strings.Join(selects, "\nUNION ALL BY NAME\n"), p.of(name))
 	}
 	if slices.Contains(with, schema.Sites) {
 		b.WriteString(viewsLive)
 	}
 	if len(with) > 0 {
 		b.WriteString(viewsTokens)
-		writeAnalyses(&b, viewsAnalyses, with)
+		writeAnalyses(&b, p.fill(viewsAnalyses), with)
 		fmt.Fprintf(&b, viewsPaths, listOf)
 		b.WriteString(registry)
 		if len(cases) > 0 {
@@ -434,7 +445,7 @@ func viewsOf(with []string, lists map[string][]list, ledger bool, registry strin
 		for _, table := range viewsLedgerTables {
 			fmt.Fprintf(&b, viewsLedgerTable, table)
 		}
-		writeAnalyses(&b, viewsHistory, with)
+		writeAnalyses(&b, p.fill(viewsHistory), with)
 		b.WriteString("\n-- From here on these views have all nights and files, too.\n")
 		for _, list := range append([]string{"nights"}, viewsLedgerTables...) {
 			fmt.Fprintf(&b, viewsLedgerPaths, list)
