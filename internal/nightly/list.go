@@ -41,6 +41,34 @@ const (
 	fetchPause   = 10 * time.Second // doubled with each retry
 )
 
+// listFolder returns a new folder for the night's list, and what removes it. It also removes the folders that killed nights have left,
+// of this dataset or another: a night that lives holds the lock of its folder.
+func listFolder(ctx context.Context) (folder string, remove func(), err error) {
+	const pattern, lockName = "bulkscan-night-*", "lock"
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), pattern)) // a TMPDIR with signs of a pattern matches nothing
+	for _, old := range left {
+		info, err := os.Stat(old)
+		if err != nil || time.Since(info.ModTime()) < time.Hour { // it may be about to be locked
+			continue
+		}
+		if st, err := store.NewDir(old); err == nil && st.Held(ctx, lockName) == nil {
+			_ = os.RemoveAll(old) // another user's stays
+		}
+	}
+	if folder, err = os.MkdirTemp("", pattern); err != nil {
+		return "", nil, err
+	}
+	st, err := store.NewDir(folder)
+	if err != nil {
+		return "", nil, errors.Join(err, os.RemoveAll(folder))
+	}
+	lock, err := st.Lock(ctx, lockName, nil)
+	if err != nil {
+		return "", nil, errors.Join(err, os.RemoveAll(folder))
+	}
+	return folder, func() { _ = errors.Join(lock.Unlock(), os.RemoveAll(folder)) }, nil
+}
+
 // ListError says that the list is not one to scan.
 type ListError struct{ What string }
 

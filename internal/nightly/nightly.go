@@ -262,11 +262,11 @@ func (o *Options) scan(ctx context.Context, n *Night) error {
 	if n.Until != nil && !n.Until.After(o.now()) {
 		return ErrDeadline
 	}
-	folder, err := os.MkdirTemp("", "bulkscan-night-*")
+	folder, remove, err := listFolder(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(folder) }()
+	defer remove()
 	path, err := o.takeList(ctx, n, folder)
 	if err != nil {
 		return err

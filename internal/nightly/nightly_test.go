@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -546,3 +547,42 @@ func TestTell(t *testing.T) {
 type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+
+// TestListFolder holds that a night removes the folders of killed nights, and no other.
+func TestListFolder(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	t.Setenv("TMP", os.Getenv("TMPDIR"))
+	living, remove, err := listFolder(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remove()
+	killed, young, other := filepath.Join(os.TempDir(), "bulkscan-night-1"), filepath.Join(os.TempDir(), "bulkscan-night-2"), filepath.Join(os.TempDir(), "bulkscan-bodies")
+	for _, folder := range []string{killed, young, other} {
+		if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, "list.csv"), []byte("a.example"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	yesterday := time.Now().Add(-24 * time.Hour)
+	for _, folder := range []string{living, killed, other} {
+		if err := os.Chtimes(folder, yesterday, yesterday); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mine, removeMine, err := listFolder(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{living, young, other, mine} {
+		if _, err := os.Stat(folder); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(killed); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder of a killed night is still there (%v)", err)
+	}
+	removeMine()
+	if _, err := os.Stat(mine); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder of a night that is over is still there (%v)", err)
+	}
+}
