@@ -85,15 +85,14 @@ func ParseSpelling(s string) (Origin, Spelling, error) {
 	if s == "" {
 		return Origin{}, 0, ErrEmpty
 	}
-	scheme := Auto
-	rest := s
-	if head, tail, ok := strings.Cut(s, "://"); ok && !strings.ContainsAny(head, "/?#\\") {
-		if scheme, ok = schemeOf(head); !ok {
-			return Origin{}, 0, fmt.Errorf("%w: %q", ErrScheme, clip(head))
-		}
-		rest = tail
-	} else {
-		rest = strings.TrimPrefix(s, "//")
+	head, rest, ok := strings.Cut(s, "://")
+	scheme, known := schemeOf(head)
+	switch {
+	case ok && known:
+	case ok && !strings.ContainsAny(head, "/?#\\"):
+		return Origin{}, 0, fmt.Errorf("%w: %q", ErrScheme, clip(head))
+	default:
+		scheme, rest = Auto, strings.TrimPrefix(s, "//")
 	}
 	if i := strings.IndexAny(rest, "/?#\\"); i >= 0 {
 		rest = rest[:i]
