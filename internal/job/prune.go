@@ -21,11 +21,13 @@ import (
 // with all its tables, the others leave sites and verdicts.
 type Retention struct {
 	Nights, Bodies, Evidence string
-	Few                      bool // delete nothing if more is due than comes of age night by night: the error is a *ManyError
+	Few                      bool // delete nothing if much is due: the error is a *ManyError
+	Settled                  bool // with Few: earlier nights were pruned by the same dates. If many are due, the oldest few go
 }
 
-// A pruning after a night deletes at most so many dates, none of which is due for longer than so many days. One is due
-// for each night that comes; a clock that is wrong, and a setting that is new or mistyped, make many due at once.
+// A pruning after a night deletes at most so many dates, none of which is due for longer than so many days. One is due for each
+// night that comes, and many after nights that were held or missed: then the oldest go first. A setting that is new or mistyped makes
+// many due, too, and a clock that is wrong old ones: then nothing goes.
 const (
 	fewDates = 7
 	fewDays  = 31
@@ -149,32 +151,41 @@ func (p *pruning) choose(ctx context.Context, keep Retention) (err error) {
 	return nil
 }
 
-// few returns a *ManyError if more is due than comes of age night by night. What an earlier pruning has begun is not counted.
-func (p *pruning) few(keep Retention) error {
-	for _, of := range []struct {
-		what, due string
-		scans     []*commit.Manifest
-	}{{"nights", keep.Nights, p.nights}, {schema.Bodies, keep.Bodies, p.tables[schema.Bodies]}, {schema.Evidence, keep.Evidence, p.tables[schema.Evidence]}} {
-		var dates []string
-		for _, m := range of.scans {
-			if m.ScanDate > max(p.before.Through, p.before.Tables[of.what]) {
-				dates = append(dates, m.ScanDate)
-			}
-		}
-		if len(dates) == 0 {
-			continue
-		}
-		slices.Sort(dates)
-		dates = slices.Compact(dates)
-		due, err := time.Parse(time.DateOnly, of.due)
-		if err != nil {
+// few leaves of what is due the oldest dates, or returns a *ManyError. What an earlier pruning has begun is not counted.
+func (p *pruning) few(keep Retention) (err error) {
+	if p.nights, err = p.oldest("nights", keep.Nights, p.nights, keep.Settled); err != nil {
+		return err
+	}
+	for table, due := range map[string]string{schema.Bodies: keep.Bodies, schema.Evidence: keep.Evidence} {
+		if p.tables[table], err = p.oldest(table, due, p.tables[table], keep.Settled); err != nil {
 			return err
-		}
-		if len(dates) > fewDates || dates[0] < due.AddDate(0, 0, -fewDays).Format(time.DateOnly) {
-			return &ManyError{What: of.what, Dates: len(dates), First: dates[0]}
 		}
 	}
 	return nil
+}
+
+// oldest is few for scans of which nights, or a table, are due: those before a date.
+func (p *pruning) oldest(what, before string, scans []*commit.Manifest, settled bool) ([]*commit.Manifest, error) {
+	var dates []string
+	for _, m := range scans {
+		if m.ScanDate > max(p.before.Through, p.before.Tables[what]) {
+			dates = append(dates, m.ScanDate)
+		}
+	}
+	if len(dates) == 0 {
+		return scans, nil
+	}
+	slices.Sort(dates)
+	dates = slices.Compact(dates)
+	due, err := time.Parse(time.DateOnly, before)
+	if err != nil {
+		return nil, err
+	}
+	if len(dates) > fewDates && !settled || dates[0] < due.AddDate(0, 0, -fewDays).Format(time.DateOnly) {
+		return nil, &ManyError{What: what, Dates: len(dates), First: dates[0]}
+	}
+	last := dates[min(len(dates), fewDates)-1]
+	return slices.DeleteFunc(scans, func(m *commit.Manifest) bool { return m.ScanDate > last }), nil
 }
 
 // lastWithout returns the date of the last night that is left without a table, by table.

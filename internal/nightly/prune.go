@@ -12,7 +12,11 @@ import (
 )
 
 // Keep says for how many days things are kept, the night itself included; 0 is for ever.
-type Keep struct{ Nights, Bodies, Evidence int }
+type Keep struct {
+	Nights   int `json:"nights"`
+	Bodies   int `json:"bodies"`
+	Evidence int `json:"evidence"`
+}
 
 // first returns the dates of the first nights, of so many that end with one, of which things are kept.
 func (k Keep) first(date string) job.Retention {
@@ -32,10 +36,14 @@ func (o *Options) prune(ctx context.Context, n *Night) error {
 	if o.Keep == (Keep{}) || n.State != Published {
 		return nil
 	}
-	n.Error, n.PruneError = "", ""
+	n.Error, n.PruneError, n.Keep = "", "", nil
 	keep := o.Keep.first(n.Date)
 	keep.Few = true
-	done, err := o.delete(ctx, keep)
+	var err error
+	done := &job.Prunings{}
+	if keep.Settled, err = o.settled(ctx, n); err == nil {
+		done, err = o.delete(ctx, keep)
+	}
 	if done.Bytes > 0 {
 		n.Pruned = done.And(n.Pruned)
 	}
@@ -47,8 +55,24 @@ func (o *Options) prune(ctx context.Context, n *Night) error {
 	if err != nil {
 		err = fmt.Errorf("the night of %s is published; %w", n.Date, err)
 		n.Error = bounded(err)
+		return err
 	}
-	return err
+	n.Keep = &o.Keep
+	return nil
+}
+
+// settled reports whether the last night before this one that was pruned was pruned by the same settings.
+func (o *Options) settled(ctx context.Context, n *Night) (bool, error) {
+	nights, err := Nights(ctx, o.Store, recent)
+	if err != nil {
+		return false, err
+	}
+	for _, before := range slices.Backward(nights) {
+		if before.Keep != nil && before.Date < n.Date {
+			return *before.Keep == o.Keep, nil
+		}
+	}
+	return false, nil
 }
 
 func (o *Options) delete(ctx context.Context, keep job.Retention) (*job.Prunings, error) {

@@ -180,3 +180,22 @@ func TestKeepFew(t *testing.T) {
 		}
 	}
 }
+
+// TestKeepCatchesUp shows that nights which come of age while none is published go afterwards, a few a night.
+func TestKeepCatchesUp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it makes many nights, which -short leaves out")
+	}
+	m := newTeam(t)
+	m.keep = Keep{Nights: 12}
+	for range 10 {
+		m.night()
+	}
+	m.now = m.now.AddDate(0, 0, 9)
+	for _, gone := range []int{7, 2, 1, 0} { // of eight, then with those that come of age
+		if n := m.night(); n.State != Published || n.PruneError != "" || n.Pruned == nil && gone > 0 || n.Pruned != nil && len(n.Pruned.Nights) != gone {
+			t.Errorf("the night of %s deletes %+v (%s), want %d", n.Date, n.Pruned, n.PruneError, gone)
+		}
+	}
+	m.sound("after a pause")
+}
