@@ -54,38 +54,43 @@ func TestSocketsAreBounded(t *testing.T) {
 			zone(name+" 60 A 192.0.2.1")(w, q)
 		}
 	}
-	r := newResolver(t, Options{Total: 2 * time.Second, MaxSockets: bound}, serve(t, handle), serve(t, handle), serve(t, handle))
-	r.mux.each = 3
-	var wait sync.WaitGroup
-	for i := range lookups {
-		wait.Go(func() {
-			host, want := fmt.Sprintf("u%d.example", i), "[192.0.2.1]"
-			switch i % 8 {
-			case 1:
-				host = fmt.Sprintf("t%d.example", i)
-			case 2:
-				host, want = fmt.Sprintf("f%d.example", i), tell(failed(exchange.DNSFailed, exchange.CauseServFail))
-			case 3:
-				host, want = fmt.Sprintf("s%d.example", i), tell(failed(exchange.DNSTimeout, exchange.CauseDNSTimeout))
-			}
-			if got := tell(r.Lookup(t.Context(), host, 0)); got != want {
-				t.Errorf("%s: got %s, want %s", host, got, want)
-			}
-			if n := r.mux.count() + len(r.tcp); n > bound {
-				t.Errorf("%d sockets are open, of at most %d", n, bound)
-			}
-		})
-	}
-	wait.Wait()
-	for i := 0; r.mux.inFlight() > 0; i++ { // probes may outlast the look-ups
-		if i == 1000 {
-			t.Fatalf("%d questions are still in flight", r.mux.inFlight())
+	unhurried(t, 2*time.Second, func(total time.Duration) string {
+		r := newResolver(t, Options{Total: total, MaxSockets: bound}, serve(t, handle), serve(t, handle), serve(t, handle))
+		r.mux.each = 3
+		var wait sync.WaitGroup
+		var missing atomic.Value
+		for i := range lookups {
+			wait.Go(func() {
+				host, want := fmt.Sprintf("u%d.example", i), "[192.0.2.1]"
+				switch i % 8 {
+				case 1:
+					host = fmt.Sprintf("t%d.example", i)
+				case 2:
+					host, want = fmt.Sprintf("f%d.example", i), tell(failed(exchange.DNSFailed, exchange.CauseServFail))
+				case 3:
+					host, want = fmt.Sprintf("s%d.example", i), tell(failed(exchange.DNSTimeout, exchange.CauseDNSTimeout))
+				}
+				if got := tell(r.Lookup(t.Context(), host, 0)); got != want {
+					missing.Store(fmt.Sprintf("%s: got %s, want %s", host, got, want))
+				}
+				if n := r.mux.count() + len(r.tcp); n > bound {
+					t.Errorf("%d sockets are open, of at most %d", n, bound)
+				}
+			})
 		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	if err := r.Close(); err != nil || r.mux.count() != 0 || r.mux.retired != 0 {
-		t.Errorf("after Close %d sockets are counted, %d retired, %v", r.mux.count(), r.mux.retired, err)
-	}
+		wait.Wait()
+		for i := 0; r.mux.inFlight() > 0; i++ { // probes may outlast the look-ups
+			if i == 1000 {
+				t.Fatalf("%d questions are still in flight", r.mux.inFlight())
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		if err := r.Close(); err != nil || r.mux.count() != 0 || r.mux.retired != 0 {
+			t.Errorf("after Close %d sockets are counted, %d retired, %v", r.mux.count(), r.mux.retired, err)
+		}
+		wrong, _ := missing.Load().(string)
+		return wrong
+	})
 }
 
 // A socket sends a bounded number of questions, so that a forger has to guess a new port.
@@ -140,21 +145,26 @@ func TestTotal(t *testing.T) {
 // Waits for the rate count neither in a look-up's time nor in Took.
 func TestOwnWaitsDoNotCount(t *testing.T) {
 	t.Parallel()
-	r := newResolver(t, Options{Rate: 1, Total: 500 * time.Millisecond, First: 400 * time.Millisecond}, serve(t, zone("a.com. 60 A 192.0.2.1", "b.com. 60 A 192.0.2.1")))
-	began := time.Now()
-	if got := tell(r.Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
-		t.Errorf("got %s", got)
-	}
-	var wait sync.WaitGroup
-	for range 2 { // a leader and a follower
-		wait.Go(func() {
-			got := r.Lookup(t.Context(), "b.com", 0) // asks a second after the first question, twice Total
-			if tell(got) != "[192.0.2.1]" || time.Since(began)-got.Took < time.Second {
-				t.Errorf("got %s, which took %v of %v", tell(got), got.Took, time.Since(began))
-			}
-		})
-	}
-	wait.Wait()
+	unhurried(t, 500*time.Millisecond, func(total time.Duration) string {
+		opts := Options{Rate: 0.5 / total.Seconds(), Total: total, First: total}
+		r := newResolver(t, opts, serve(t, zone("a.com. 60 A 192.0.2.1", "b.com. 60 A 192.0.2.1")))
+		began := time.Now()
+		if got := tell(r.Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
+			return "got " + got
+		}
+		var wait sync.WaitGroup
+		var missing [2]string // of a leader and a follower
+		for i := range missing {
+			wait.Go(func() {
+				got := r.Lookup(t.Context(), "b.com", 0) // asks after twice its total
+				if tell(got) != "[192.0.2.1]" || time.Since(began)-got.Took < 2*total {
+					missing[i] = fmt.Sprintf("got %s, which took %v of %v", tell(got), got.Took, time.Since(began))
+				}
+			})
+		}
+		wait.Wait()
+		return missing[0] + missing[1]
+	})
 }
 
 // With little patience a look-up is soon deferred. A look-up of the same name with all its time, at the same time,

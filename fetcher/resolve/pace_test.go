@@ -88,7 +88,7 @@ func TestThrottlingServer(t *testing.T) {
 			if n := strings.Count(log.String(), "is asked more slowly\" server="+servers[0]); n != 1 {
 				t.Errorf("logged %d times: %s", n, log.String())
 			}
-			if s := r.Stats().Servers; s[0].Rate > 5_000 || len(s) > 1 && s[0].Questions > s[1].Questions*2 {
+			if s := r.Stats().Servers; s[0].Rate > 5_000 || len(s) > 1 && s[1].Failures == 0 && s[0].Questions > s[1].Questions*2 {
 				t.Errorf("%+v", s)
 			}
 		})
@@ -109,7 +109,7 @@ func TestFailingNames(t *testing.T) {
 	f := func(percent uint32) {
 		t.Run(fmt.Sprintf("%d %%", percent), func(t *testing.T) {
 			t.Parallel()
-			opts, log := logged(Options{Rate: 20_000})
+			opts, log := logged(Options{Rate: 20_000, Total: long})
 			failing := 0
 			fails := func(name string) bool {
 				h := fnv.New32a()
@@ -149,7 +149,7 @@ func TestFailingNames(t *testing.T) {
 func TestAllNamesFail(t *testing.T) {
 	t.Parallel()
 	const names = 256
-	opts, log := logged(Options{First: 100 * time.Millisecond, Total: 3 * time.Second})
+	opts, log := logged(Options{First: 100 * time.Millisecond, Total: long})
 	r := newResolver(t, opts, serve(t, code(dns.RcodeRefused)))
 	ends := lookUpMany(t.Context(), r, names)
 	if want := tell(failed(exchange.DNSFailed, exchange.CauseDNSRefused)); ends[want] != names {
@@ -287,8 +287,12 @@ func TestServerWithoutEDNS(t *testing.T) {
 			if n := strings.Count(log.String(), "asked without"); n != 1 || had.Load() > before+2 || before > 2*256 {
 				t.Errorf("logged %d times, %d questions had EDNS, and %d later\n%s", n, before, had.Load()-before, log.String())
 			}
-			if s := r.Stats().Servers[0]; s.Down {
-				t.Errorf("%+v", s)
+			for i := 0; r.Stats().Servers[0].Down; i++ { // on a busy machine it was silent for too long, until a probe
+				if i > 1000 {
+					t.Fatalf("%+v", r.Stats().Servers[0])
+				}
+				r.Lookup(t.Context(), fmt.Sprintf("d%d.example", i), 0)
+				time.Sleep(10 * time.Millisecond)
 			}
 		})
 	}

@@ -335,7 +335,7 @@ func TestOneFlight(t *testing.T) {
 func TestNegative(t *testing.T) {
 	t.Parallel()
 	var questions atomic.Int32
-	r := newResolver(t, Options{First: time.Second}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
+	r := newResolver(t, Options{First: 10 * time.Second}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
 		questions.Add(1)
 		rcode := dns.RcodeNameError
 		if q.Question[0].Name == "b.com." {

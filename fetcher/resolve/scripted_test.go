@@ -296,6 +296,20 @@ func waitsFor(want string) time.Duration {
 	return long
 }
 
+// unhurried runs a test whose look-ups have little time. On a busy machine that time may be over before a server is heard:
+// then the test names what is missing, and runs again with twice the time.
+func unhurried(t *testing.T, total time.Duration, test func(total time.Duration) (missing string)) {
+	t.Helper()
+	missing := ""
+	for range 6 {
+		if missing = test(total); missing == "" || t.Failed() {
+			return
+		}
+		total *= 2
+	}
+	t.Error(missing)
+}
+
 // is reports whether an answer is the wanted one: "[ADDRESS…]", an outcome, or several of these with "or" between them.
 func is(a Answer, want string) bool {
 	got := fmt.Sprint(a.Addrs)
