@@ -258,7 +258,7 @@ func (p *pruning) withdraw(ctx context.Context, scanID string) (err error) {
 	return errors.Join(p.store.Delete(ctx, commit.ManifestName(scanID)), lock.Unlock())
 }
 
-// removeTables deletes the files of pruned tables.
+// removeTables deletes the files of pruned tables, and the folders that these leave empty.
 func (p *pruning) removeTables(ctx context.Context) error {
 	for _, table := range []string{schema.Bodies, schema.Evidence} {
 		pruned := map[string]bool{} // ids
@@ -288,6 +288,13 @@ func (p *pruning) removeTables(ctx context.Context) error {
 				return err
 			}
 			p.done.Bytes += entry.Size
+		}
+		folders := make([]string, len(left))
+		for i, entry := range left {
+			folders[i] = path.Dir(entry.Name)
+		}
+		if err := commit.RemoveEmpty(ctx, p.store, slices.Compact(folders)); err != nil {
+			return err
 		}
 	}
 	return nil

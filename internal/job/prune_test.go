@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +18,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
@@ -80,9 +84,8 @@ func rows(t *testing.T, st store.Store) string {
 var keeps = Retention{Nights: "2026-11-01", Bodies: "2026-11-28", Evidence: "2026-11-29"}
 
 // prunable has nights of two months, among them a held and a discarded one.
-func prunable(t *testing.T) store.Store {
+func prunable(t *testing.T, dir *store.Dir) store.Store {
 	t.Helper()
-	dir := newDisk(t)
 	for night := range 8 {
 		date := nightOf(t, dir, night, night != 1 && night != 2)
 		if to, ok := map[int]commit.Publication{1: commit.PublicationHeld, 2: commit.PublicationDiscarded}[night]; ok {
@@ -118,7 +121,7 @@ func TestPruneIsKilledAnywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: it makes many nights, which -short leaves out")
 	}
-	source := prunable(t)
+	source := prunable(t, newDisk(t))
 	want := rows(t, source)
 	prune := func(ctx context.Context, st store.Store) error {
 		_, err := Prune(ctx, st, keeps, publishing)
@@ -145,7 +148,12 @@ func TestPruneIsKilledAnywhere(t *testing.T) {
 
 // TestPrune shows what a pruning leaves to every other command.
 func TestPrune(t *testing.T) {
-	dir := prunable(t)
+	disk := storetest.NewDisk()
+	out, err := store.NewDirOn(disk, "/data/out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := prunable(t, out)
 	want := rows(t, dir)
 	earlier := copied(t, dir)
 	registry, err := tokens.Load(strings.NewReader("name | category | purpose | operator | * | fallback\nmy-own | custom | other | Me | yes | gptbot\n"))
@@ -158,6 +166,9 @@ func TestPrune(t *testing.T) {
 	done, err := Prune(t.Context(), dir, keeps, publishing)
 	if err != nil || !slices.Equal(done.Nights, []string{"2026-10-27", "2026-10-29", "2026-10-30"}) || done.Bodies != 1 || done.Evidence != 2 || done.Bytes == 0 {
 		t.Fatalf("%+v, %v", done, err)
+	}
+	if empty := emptyFolders(t, disk, out.Root()); !slices.Equal(empty, []string{"/data/out/_scans/_months/files"}) {
+		t.Errorf("empty folders are left: %q", empty)
 	}
 	if text, err := store.ReadAll(t.Context(), dir, views.Name, 1<<20); err != nil || !strings.Contains(string(text), "my-own") {
 		t.Errorf("the tokens of the views are others: %v", err)
@@ -228,6 +239,24 @@ func TestPrune(t *testing.T) {
 	}
 }
 
+// emptyFolders lists the folders in which nothing lies.
+func emptyFolders(t *testing.T, disk store.Disk, root string) []string {
+	t.Helper()
+	empty := map[string]bool{}
+	err := disk.Walk(root, func(path string, file fs.DirEntry, err error) error {
+		if err == nil {
+			empty[path] = file.IsDir()
+			delete(empty, filepath.Dir(path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.DeleteFunc(empty, func(_ string, is bool) bool { return !is })
+	return slices.Sorted(maps.Keys(empty))
+}
+
 // namesAndSums lists a dataset.
 func namesAndSums(t *testing.T, st store.Store) string {
 	t.Helper()
@@ -247,7 +276,7 @@ func namesAndSums(t *testing.T, st store.Store) string {
 
 // TestKeptBodies reads the files that are kept, as far as they fit.
 func TestKeptBodies(t *testing.T) {
-	dir := prunable(t)
+	dir := prunable(t, newDisk(t))
 	if _, err := Prune(t.Context(), dir, keeps, publishing); err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +315,7 @@ func TestPrunedWhileVerified(t *testing.T) {
 		t.Skip("SKIPPED: it makes many nights, which -short leaves out")
 	}
 	for _, name := range []string{"sites/scan_date=2026-10-27/", "verdicts/scan_date=2026-11-27/", "bodies/scan_date=2026-11-27/"} {
-		dir := prunable(t)
+		dir := prunable(t, newDisk(t))
 		at := &pruningStore{Store: dir, name: name, do: func() {
 			if _, err := Prune(t.Context(), dir, keeps, publishing); err != nil {
 				t.Error(err)
@@ -300,7 +329,7 @@ func TestPrunedWhileVerified(t *testing.T) {
 
 // TestPrunedMeanwhile ends a scan after the pruning of its date: it is not published, and no pruning deletes it.
 func TestPrunedMeanwhile(t *testing.T) {
-	dir := prunable(t)
+	dir := prunable(t, newDisk(t))
 	w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "slow", Date: "2026-10-30"})
 	if err != nil {
 		t.Fatal(err)
@@ -328,7 +357,7 @@ func TestPruneDamaged(t *testing.T) {
 		"short":   func(dir store.Store, name string) error { return dir.Put(t.Context(), name, []byte("PAR1")) },
 		"missing": func(dir store.Store, name string) error { return dir.Delete(t.Context(), name) },
 	} {
-		dir := prunable(t)
+		dir := prunable(t, newDisk(t))
 		var names []string
 		for entry, err := range dir.List(t.Context(), "sites/scan_date=2026-10-27/") {
 			if names = append(names, entry.Name); err != nil {

@@ -389,6 +389,35 @@ func (d *Dir) Sweep(ctx context.Context, prefix string, ours func(name string) b
 	return nil
 }
 
+// RemoveEmpty implements Folders.
+func (d *Dir) RemoveEmpty(ctx context.Context, folder string) error {
+	start, err := d.path(folder)
+	if err != nil {
+		return err
+	}
+	var folders []string
+	err = d.disk.Walk(start, func(path string, file fs.DirEntry, err error) error {
+		if err == nil && file.IsDir() {
+			folders = append(folders, path)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return errors.Join(err, ctx.Err())
+	})
+	for _, path := range slices.Backward(folders) {
+		if err == nil {
+			if err = d.disk.Remove(path); errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) { // fs.ErrExist: it is not empty
+				err = nil
+			}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot remove empty folders of %s: %w", folder, err)
+	}
+	return nil
+}
+
 // randomName is how many random characters a temporary name has.
 const randomName = 8
 

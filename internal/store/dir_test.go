@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -112,6 +113,48 @@ func TestDirLeavesNothing(t *testing.T) {
 	}
 	if len(names) != 2 || names[0] != "a" || names[1] != "b" {
 		t.Errorf("left: %q", names)
+	}
+}
+
+// TestDirRemoveEmpty checks that only folders go in which nothing lies, and that these can be written to again.
+func TestDirRemoveEmpty(t *testing.T) {
+	root := t.TempDir()
+	dir, err := store.NewDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	for _, name := range []string{"a/b/c/x", "a/file/x", "a/draft/x", "a/lock/x", "ab/x"} {
+		if err := errors.Join(dir.Put(ctx, name, nil), dir.Delete(ctx, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := dir.Put(ctx, "a/file/y", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dir.Create(ctx, "a/draft/y"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dir.Lock(ctx, "a/lock/lock", nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := errors.Join(dir.RemoveEmpty(ctx, "a"), dir.RemoveEmpty(ctx, "missing")); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		err := filepath.WalkDir(root, func(path string, file fs.DirEntry, err error) error {
+			if err == nil && file.IsDir() {
+				got = append(got, strings.TrimPrefix(filepath.ToSlash(path[len(root):]), "/"))
+			}
+			return err
+		})
+		if want := []string{"", "a", "a/draft", "a/file", "a/lock", "ab"}; err != nil || !slices.Equal(got, want) {
+			t.Errorf("there are %q, want %q, %v", got, want, err)
+		}
+		if err := errors.Join(dir.Put(ctx, "a/b/c/x", nil), dir.Delete(ctx, "a/b/c/x")); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -109,6 +109,13 @@ type Unpublished interface {
 	Unpublished(ctx context.Context, prefix string) iter.Seq2[Entry, error]
 }
 
+// Folders is implemented by Stores in which objects lie in folders, which stay when they are empty.
+type Folders interface {
+	// RemoveEmpty removes the folder, and those below it, in which nothing lies, no lock and no draft either. The caller
+	// knows that no process begins to write there: its first file might miss the folder.
+	RemoveEmpty(ctx context.Context, folder string) error
+}
+
 // Draft is an object being written. Call Write any number of times, then Seal, then Publish; or Discard before Publish
 // has succeeded. Sealing several drafts before publishing them makes them appear in a reliable order.
 type Draft interface {

@@ -108,8 +108,8 @@ func (p *Pruned) Refuses(scanID, date string) error {
 	return nil
 }
 
-// RemoveScan deletes what a pruned scan has left: the records first, without which no reader finds the parts. Its
-// manifest was deleted before.
+// RemoveScan deletes what a pruned scan has left: the records first, without which no reader finds the parts, and then empty
+// folders, which each later list would read. Its manifest was deleted before.
 func RemoveScan(ctx context.Context, st store.Store, s *PrunedScan) error {
 	prefixes := []string{ScanFolder(s.ScanID), RejectsName(s.ScanID)}
 	for _, t := range schema.Tables() {
@@ -125,6 +125,23 @@ func RemoveScan(ctx context.Context, st store.Store, s *PrunedScan) error {
 		}
 		if err != nil {
 			return err
+		}
+	}
+	folders := []string{ScanFolder(s.ScanID)}
+	for _, t := range schema.Tables() {
+		folders = append(folders, partitionFolder(t.Name, s.ScanDate))
+	}
+	return RemoveEmpty(ctx, st, folders)
+}
+
+// RemoveEmpty removes folders of a dataset that are empty, in a store that has folders. Nothing is written there again.
+func RemoveEmpty(ctx context.Context, st store.Store, folders []string) error {
+	in, ok := st.(store.Folders)
+	for _, folder := range folders {
+		if ok {
+			if err := in.RemoveEmpty(ctx, strings.TrimSuffix(folder, "/")); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -27,7 +28,7 @@ var grown = []struct {
 	{"MB of memory at most", 1 << 20, 0.1, 16},
 	{"goroutines at most", 1, 0.1, 50},
 	{"open files at most", 1, 0.1, 50},
-	{"files of the dataset, more than before the night", 1, 0.1, 2},
+	{"files and folders of the dataset, more than before the night", 1, 0.1, 2},
 }
 
 // leastThird is the number of nights in a third from which its median is judged: that of fewer is an accident.
@@ -86,7 +87,7 @@ func hours(ctx context.Context, seed uint64, of size, lasting time.Duration, dir
 	}
 	left, err := os.ReadDir(tmp)
 	m.check(err == nil && len(left) == 0, "%d temporary files are left: %v", len(left), err)
-	fmt.Fprintf(out, "\n%d files are in the dataset, and %d temporary ones are left.\n", files, len(left))
+	fmt.Fprintf(out, "\n%d files and folders are in the dataset, and %d temporary ones are left.\n", files, len(left))
 	return m.end(ctx)
 }
 
@@ -120,11 +121,12 @@ func (m *month) measured(ctx context.Context, night int, files *int) (figures [n
 	}
 	before := *files
 	*files = 0
-	for _, err := range m.store.List(ctx, "") {
-		if err != nil {
-			return figures, err
-		}
+	err = filepath.WalkDir(m.store.Root(), func(_ string, _ fs.DirEntry, err error) error {
 		*files++
+		return err
+	})
+	if err != nil {
+		return figures, err
 	}
 	figures[moreFiles] = float64(*files - before)
 	return figures, nil

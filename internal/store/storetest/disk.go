@@ -356,6 +356,9 @@ func (d *Disk) Remove(path string) error {
 		if err != nil {
 			return err
 		}
+		if len(n.names) > 0 {
+			return syscall.ENOTEMPTY
+		}
 		folder.change(rename{from: name, node: n})
 		return nil
 	})
