@@ -405,15 +405,11 @@ func (d *Dir) RemoveEmpty(ctx context.Context, folder string) error {
 		}
 		return errors.Join(err, ctx.Err())
 	})
-	for _, path := range slices.Backward(folders) {
-		if err == nil {
-			if err = d.disk.Remove(path); errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) { // fs.ErrExist: it is not empty
-				err = nil
-			}
-		}
-	}
 	if err != nil {
-		return fmt.Errorf("cannot remove empty folders of %s: %w", folder, err)
+		return fmt.Errorf("cannot find empty folders of %s: %w", folder, err)
+	}
+	for _, path := range slices.Backward(folders) {
+		_ = d.disk.Remove(path) // fails where something lies
 	}
 	return nil
 }

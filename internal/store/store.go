@@ -111,8 +111,9 @@ type Unpublished interface {
 
 // Folders is implemented by Stores in which objects lie in folders, which stay when they are empty.
 type Folders interface {
-	// RemoveEmpty removes the folder, and those below it, in which nothing lies, no lock and no draft either. The caller
-	// knows that no process begins to write there: its first file might miss the folder.
+	// RemoveEmpty removes the folder, and those below it, in which nothing lies, no lock and no draft either. One that the
+	// system does not let go stays: an empty folder does no harm. The caller knows that no process begins to write there,
+	// whose first file might miss the folder.
 	RemoveEmpty(ctx context.Context, folder string) error
 }
 
