@@ -50,7 +50,7 @@ func newKillWorld(t *testing.T, lines int) (w *world, asked map[uint64]bool) {
 		t.Fatal(err)
 	}
 	t.Cleanup(web.Close)
-	w = &world{web: web, list: filepath.Join(t.TempDir(), "list.txt")}
+	w = &world{web: web, list: filepath.Join(t.TempDir(), "list.txt"), timeout: allAnswer}
 	return w, killList(t, w.list, lines)
 }
 

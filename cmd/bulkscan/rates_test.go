@@ -24,7 +24,7 @@ func hotWorld(t *testing.T, each int) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(web.Close)
-	w := &world{web: web, list: filepath.Join(t.TempDir(), "list.txt")}
+	w := &world{web: web, list: filepath.Join(t.TempDir(), "list.txt"), timeout: allAnswer}
 	err = writeTo(w.list, func(list *bufio.Writer) error {
 		for i, host := range web.Names(each) {
 			fmt.Fprintf(list, "h%d.hot.test\n%s\n", i, host)

@@ -29,7 +29,7 @@ func newShareWorld(t *testing.T, n int) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(web.Close)
-	w := &world{web: web, list: filepath.Join(t.TempDir(), "list.txt")}
+	w := &world{web: web, list: filepath.Join(t.TempDir(), "list.txt"), timeout: allAnswer}
 	err = writeTo(w.list, func(list *bufio.Writer) error {
 		first := ""
 		for i, host := range web.Names(n) {
@@ -228,7 +228,7 @@ func TestSharesKeepOneRate(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(web.Close)
-	w := &world{web: web, list: filepath.Join(t.TempDir(), "list.txt")}
+	w := &world{web: web, list: filepath.Join(t.TempDir(), "list.txt"), timeout: allAnswer}
 	err = writeTo(w.list, func(list *bufio.Writer) error {
 		for _, host := range web.Names(hosts) {
 			fmt.Fprintln(list, host)
