@@ -283,14 +283,12 @@ func (p *pruning) removeTables(ctx context.Context) error {
 				left = append(left, entry)
 			}
 		}
-		for _, entry := range left {
+		folders := make([]string, len(left))
+		for i, entry := range left {
 			if err := p.store.Delete(ctx, entry.Name); err != nil {
 				return err
 			}
 			p.done.Bytes += entry.Size
-		}
-		folders := make([]string, len(left))
-		for i, entry := range left {
 			folders[i] = path.Dir(entry.Name)
 		}
 		if err := commit.RemoveEmpty(ctx, p.store, slices.Compact(folders)); err != nil {

@@ -409,7 +409,7 @@ func (d *Dir) RemoveEmpty(ctx context.Context, folder string) error {
 		return fmt.Errorf("cannot find empty folders of %s: %w", folder, err)
 	}
 	for _, path := range slices.Backward(folders) {
-		_ = d.disk.Remove(path) // fails where something lies
+		_ = d.disk.RemoveFolder(path) // fails where something lies
 	}
 	return nil
 }

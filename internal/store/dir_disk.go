@@ -27,6 +27,8 @@ type Disk interface {
 	// Rename replaces a file with the new name.
 	Rename(path, to string) error
 	Remove(path string) error
+	// RemoveFolder removes a folder in which nothing lies. A link to a folder stays.
+	RemoveFolder(path string) error
 	// SyncFolder makes the names in a folder durable, if the system can.
 	SyncFolder(path string) error
 
@@ -83,7 +85,13 @@ func (system) Mkdir(path string) error        { return os.Mkdir(path, 0o777) }
 func (system) Link(path, second string) error { return os.Link(path, second) }
 func (system) Rename(path, to string) error   { return os.Rename(path, to) }
 func (system) Remove(path string) error       { return os.Remove(path) }
-func (system) SyncFolder(path string) error   { return syncFolder(path) }
+func (system) RemoveFolder(path string) error {
+	if info, err := os.Lstat(path); err != nil || !info.IsDir() {
+		return err
+	}
+	return os.Remove(path)
+}
+func (system) SyncFolder(path string) error { return syncFolder(path) }
 
 // A Held at the same moment makes a Lock fail, too. So Lock tries again while Held finds no holder, for a second at most: a process
 // may have been stopped within its Held.

@@ -326,6 +326,9 @@ func TestDirLinks(t *testing.T) {
 	if err := dir.Sweep(t.Context(), "sites/", func(name string) bool { swept = name; return true }); err != nil {
 		t.Fatal(err)
 	}
+	if err := dir.RemoveEmpty(t.Context(), "sites"); err != nil {
+		t.Fatal(err)
+	}
 	left, err := os.ReadDir(filepath.Join(root, "sites"))
 	if err != nil || len(left) != 2 || swept != "sites/dead" {
 		t.Errorf("swept %q, left %v, %v", swept, left, err)

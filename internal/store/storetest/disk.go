@@ -364,6 +364,9 @@ func (d *Disk) Remove(path string) error {
 	})
 }
 
+// RemoveFolder implements store.Disk.
+func (d *Disk) RemoveFolder(path string) error { return d.Remove(path) }
+
 // SyncFolder implements store.Disk.
 func (d *Disk) SyncFolder(path string) error {
 	return d.do("sync folder", path, func() error {
