@@ -103,14 +103,16 @@ func (c *Collection) rejects(ctx context.Context) (err error) {
 	return all.Close(ctx)
 }
 
-// Complete marks the scan as complete. Rejects and statistics have been published.
-func (c *Collection) Complete(ctx context.Context, noPublish bool) error {
-	now := time.Now().UTC().Truncate(time.Millisecond)
-	c.Manifest.FinishedAt = &now
+// Complete marks the scan as complete, with this publication. Rejects and statistics have been published.
+func (c *Collection) Complete(ctx context.Context, as commit.Publication) error {
+	if c.Manifest.FinishedAt == nil {
+		now := time.Now().UTC().Truncate(time.Millisecond)
+		c.Manifest.FinishedAt = &now
+	}
 	for _, i := range slices.Sorted(maps.Keys(c.Shares)) {
 		c.Manifest.Changes = commit.AddChanges(c.Manifest.Changes, c.Shares[i].Changes...)
 	}
-	return complete(ctx, c.store, c.Manifest, noPublish)
+	return complete(ctx, c.store, c.Manifest, as)
 }
 
 // Clean deletes what a collected scan does not need any more.

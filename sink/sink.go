@@ -222,6 +222,23 @@ func (w *Writer) awaitSealed() {
 // is a row or a reject, and rejects and statistics have been published. Leftover drafts are removed, including a remote
 // draft whose creation was never acknowledged. The index has the scan from now on, unless Options.NoPublish is set.
 func (w *Writer) Complete(ctx context.Context) error {
+	return w.completeAs(ctx, publication(w.options.NoPublish))
+}
+
+// CompleteEmpty is Complete for a scan that has no site, or of which none answered: readers do not get it.
+func (w *Writer) CompleteEmpty(ctx context.Context) error {
+	return w.completeAs(ctx, commit.PublicationEmpty)
+}
+
+// publication is that of a scan that has something to tell.
+func publication(noPublish bool) commit.Publication {
+	if noPublish {
+		return commit.PublicationPending
+	}
+	return commit.PublicationDone
+}
+
+func (w *Writer) completeAs(ctx context.Context, as commit.Publication) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -235,11 +252,13 @@ func (w *Writer) Complete(ctx context.Context) error {
 		w.finished = &now
 	}
 	w.manifest.FinishedAt = w.finished
-	return complete(ctx, w.store, w.manifest, w.options.NoPublish)
+	return complete(ctx, w.store, w.manifest, as)
 }
 
-// complete marks a scan as complete. The scan's lock is held.
-func complete(ctx context.Context, st store.Store, m *commit.Manifest, noPublish bool) error {
+// complete marks a scan as complete. The scan's lock is held. A published scan stays published, since the history has its
+// observations. One that is held or discarded stays so: only commit.SetPublication changes that. A repair changes no publication:
+// nothing has judged the scan that it repairs.
+func complete(ctx context.Context, st store.Store, m *commit.Manifest, as commit.Publication) error {
 	id, date := m.ScanID, m.ScanDate
 	err := errors.Join(
 		commit.SweepParts(ctx, st, id, date, ""),
@@ -256,14 +275,13 @@ func complete(ctx context.Context, st store.Store, m *commit.Manifest, noPublish
 		return err
 	}
 	m.State, m.Counts, m.Recorded = commit.Complete, commit.CountCommits(commits), recorded
-	m.Repairing = false
 	switch was := m.Publication; {
-	case was == commit.PublicationHeld, was == commit.PublicationDiscarded: // only SetPublication changes that
-	case noPublish:
-		m.Publication = commit.PublicationPending
+	case was == commit.PublicationDone, was == commit.PublicationHeld, was == commit.PublicationDiscarded:
+	case m.Repairing && was != "":
 	default:
-		m.Publication = commit.PublicationDone
+		m.Publication = as
 	}
+	m.Repairing = false
 	if err := m.Write(ctx, st); err != nil {
 		return err
 	}

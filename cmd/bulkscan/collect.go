@@ -2,15 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bulkscan/bulkscan/internal/job"
-	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/shares"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/terminal"
@@ -68,20 +67,21 @@ func (a *app) collect(ctx context.Context, dir string, f *collectFlags) error {
 	if err != nil {
 		return err
 	}
-	m, err = job.Collect(ctx, st, m.ScanID, job.Publishing{Compact: !f.noCompact, NoPublish: f.noPublish, Registry: registry, ToolVersion: toolVersion(), Log: log})
+	m, err = job.Collect(ctx, st, m.ScanID, job.Publishing{Compact: !f.noCompact, NoPublish: f.noPublish, AllowEmpty: f.allowEmpty, Registry: registry, ToolVersion: toolVersion(), Log: log})
 	if err != nil {
 		return err
 	}
 	log.Info("collected", "scan", m.ScanID, "shares", m.Shares, "sites", m.Counts.Rows, "out", dir)
-	outcomes, err := report.CountOutcomes(ctx, st, m.ScanID)
-	if errors.Is(err, commit.ErrNoTable) { // --tables has left out what tells
-		return nil
-	}
+	return f.judgeCollected(ctx, st, m.ScanID, log)
+}
+
+// judgeCollected is judge for a scan of which the shares have been collected.
+func (b *endBounds) judgeCollected(ctx context.Context, st store.Store, scanID string, log *slog.Logger) error {
+	e, err := job.Collected(ctx, st, scanID)
 	if err != nil {
 		return err
 	}
-	e := report.Ending{ScanID: m.ScanID, Kept: m.Counts.Rows, Outcomes: outcomes, Entries: m.Counts.Rows, Lines: m.Counts.Rows, Stored: true}
-	return f.judge(e.Empty(), e.Kept-e.Answers().Answered, e.Kept, log)
+	return b.judge(e, e.Empty(), e.Answers(), log)
 }
 
 // sharedScan finds the scan in shares that is meant: the one named, or the one that started last of those not collected,

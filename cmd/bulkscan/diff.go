@@ -205,18 +205,15 @@ func scanNamed(scans []*commit.Manifest, dir, name, observer string) (*commit.Ma
 		if m.ScanID == name {
 			return m, nil
 		}
-		about := m.ScanID + " of " + m.ScanDate
+		other := about(m)
 		switch {
-		case m.Withheld():
-			about += " (" + m.Withholding() + ")"
-		case m.State != commit.Complete:
-			about += " (not complete)"
+		case !m.Published():
 		case observer != "" && m.Observer.String() != observer:
-			about += " (by another observer)"
+			other += " (by another observer)"
 		case m.ScanDate == name:
 			of = m
 		}
-		known = append(known, about)
+		known = append(known, other)
 	}
 	if of != nil {
 		return of, nil

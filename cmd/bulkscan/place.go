@@ -73,12 +73,12 @@ func openDataset(place string) (store.Store, error) {
 	return st, err
 }
 
-// scanChoice says which scan of a dataset is meant: empty fields do not restrict, and of several it is that of the newest date, as
-// latest() in views.sql has it, and of that date the one that started last. One that is not published is meant only where no other is.
+// scanChoice says which scan of a dataset is meant: empty fields do not restrict, and of several it is commit.Default's. Where that
+// has none, any other is meant but an empty one, which has to be named.
 type scanChoice struct{ id, date string }
 
 func (c *scanChoice) add(flags *pflag.FlagSet) {
-	flags.StringVar(&c.id, "scan-id", "", "the scan (default: that of the newest date; of several the one that started last)")
+	flags.StringVar(&c.id, "scan-id", "", "the scan (default: of the published ones that of the newest date; of several the one that started last)")
 	flags.StringVar(&c.date, "date", "", "the scan of this date, YYYY-MM-DD; of several the one that started last")
 }
 
@@ -110,14 +110,25 @@ func (a *app) openScan(ctx context.Context, dir string, choice scanChoice) (stor
 		return nil, nil, noScan(dir)
 	}
 	var known []string
-	at := -1
-	for i, scan := range scans {
-		known = append(known, fmt.Sprintf("%s of %s", scan.ScanID, scan.ScanDate))
-		if (choice.id == "" || choice.id == scan.ScanID) && (choice.date == "" || choice.date == scan.ScanDate) && (at < 0 || comesBefore(scan, scans[at])) {
-			at = i
+	var meant []*commit.Manifest
+	for _, scan := range scans {
+		known = append(known, about(scan))
+		if (choice.id == "" || choice.id == scan.ScanID) && (choice.date == "" || choice.date == scan.ScanDate) {
+			meant = append(meant, scan)
 		}
 	}
-	if at < 0 {
+	usual := commit.Default(meant)
+	chosen := usual
+	for _, scan := range meant {
+		mayBe := choice.id != "" || scan.Publication != commit.PublicationEmpty
+		if usual == nil && mayBe && (chosen == nil || comesBefore(scan, chosen)) {
+			chosen = scan
+		}
+	}
+	if chosen == nil {
+		if len(meant) > 0 {
+			return nil, nil, fmt.Errorf("no scan in %s has anything to tell; --scan-id names one of %s", clipped(dir), lastOf(known))
+		}
 		wanted := choice.id
 		if choice.date != "" {
 			wanted = strings.TrimPrefix(wanted+" of "+choice.date, " ")
@@ -127,7 +138,19 @@ func (a *app) openScan(ctx context.Context, dir string, choice scanChoice) (stor
 		}
 		return nil, nil, fmt.Errorf("no scan %s in %s; there are %s", wanted, dir, lastOf(known))
 	}
-	return st, &found{chosen: scans[at], others: slices.Concat(scans[:at], scans[at+1:])}, nil
+	return st, &found{chosen: chosen, others: slices.DeleteFunc(scans, func(m *commit.Manifest) bool { return m == chosen })}, nil
+}
+
+// about names a scan, with its date, and says what keeps it from readers.
+func about(m *commit.Manifest) string {
+	text := m.ScanID + " of " + m.ScanDate
+	switch {
+	case m.Withheld():
+		text += " (" + m.Withholding() + ")"
+	case m.State != commit.Complete:
+		text += " (not complete)"
+	}
+	return text
 }
 
 // lastOf lists the last ten of some names, and says how many come before.
@@ -140,7 +163,7 @@ func lastOf(names []string) string {
 	return text
 }
 
-// comesBefore reports whether a scan is meant rather than one that started earlier.
+// comesBefore reports whether a scan is meant rather than one that started earlier, of scans that are nobody's default.
 func comesBefore(later, earlier *commit.Manifest) bool {
 	if later.Withheld() != earlier.Withheld() {
 		return earlier.Withheld()

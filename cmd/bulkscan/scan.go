@@ -78,7 +78,7 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.Uint64Var(&f.limit, "limit", 0, "only the first N entries (0: all)")
 	flags.Float64Var(&f.sample, "sample", 0, "only this share of the hosts, the same ones in every run (0: all)")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "read the lists, say what would be done or refused, write nothing, and ask no site; a dataset in an object store is looked at")
-	flags.StringVar(&f.scanID, "scan-id", "", "name of the scan; the same resumes (default: date and fingerprint of the lists and the observer; of a pipe with -o -, date and a random number)")
+	flags.StringVar(&f.scanID, "scan-id", "", "name of the scan; the same resumes (default: date and fingerprint of the lists and the observer, or that of the scan which the same command left unfinished less than a day ago; of a pipe with -o -, date and a random number)")
 	flags.StringVar(&f.vantage, "vantage", "", "where the scan asks from, as in frankfurt-1; scans of two vantages are never added up")
 	flags.StringVar(&f.listID, "list-id", "", "which published list it is, as in tranco-K2XYW; for the record and for citations")
 	flags.BoolVar(&f.restart, "restart", false, "delete what this scan has written, and begin anew")
@@ -118,7 +118,8 @@ func (a *app) scanCommand() *cobra.Command {
 
 Lists are plain lines (hosts or URLs), CSV as Tranco, Umbrella, Majestic, CrUX and Radar publish them, JSON lines, or
 Parquet, also as .gz, .zst, .xz or .zip; no INPUT, or -, is standard input, and a
-pipe such as <(zcat hosts.gz) is read like it. The same command again resumes where it was interrupted.
+pipe such as <(zcat hosts.gz) is read like it. The same command again resumes where it was interrupted,
+also after midnight.
 
 With --format warc the inputs are archives, such as Common Crawl's *-robotstxt-*.warc.gz: their captures are judged as if they
 came now, a row an origin. No network requests are made.`,
@@ -315,7 +316,7 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (job.Options, error) {
 			ScanID: f.scanID, Date: f.date, Tables: f.tables, PartRows: f.partRows, PartAge: f.partAge,
 			ToolVersion: toolVersion(), Restart: f.restart, Repair: f.repair, Observer: f.observed(format), ListID: f.listID, NoPublish: f.noPublish,
 		},
-		Rates: f.rates, Compact: !f.noCompact, Share: f.share, Quiet: f.signals != nil,
+		Rates: f.rates, Compact: !f.noCompact, AllowEmpty: f.allowEmpty || f.signals != nil, Share: f.share, Quiet: f.signals != nil, // a night is judged
 	}
 	if f.listName != "" {
 		o.Names = []string{f.listName}

@@ -47,7 +47,7 @@ func (f *scanFlags) judgeRun(ctx context.Context, j *job.Job, p *pipeline.Progre
 		log.Warn(empty)
 		empty = ""
 	}
-	return f.judge(empty, e.Kept-a.Answered, e.Kept, log)
+	return f.judge(e, empty, a, log)
 }
 
 // endBounds are the flags that say which end of a scan is a failure.
@@ -58,7 +58,7 @@ type endBounds struct {
 
 func (b *endBounds) add(flags *pflag.FlagSet) {
 	flags.Float64Var(&b.maxErrorRate, "max-error-rate", 0, "exit with 3 when more than this share of the origins got no answer (0: never)")
-	flags.BoolVar(&b.allowEmpty, "allow-empty", false, "exit with 0 also when the list has no usable site, or no site answered (else 3)")
+	flags.BoolVar(&b.allowEmpty, "allow-empty", false, "exit with 0 and publish the scan, also when the list has no usable site, or no site answered (else 3)")
 }
 
 func (b *endBounds) check() error {
@@ -68,15 +68,18 @@ func (b *endBounds) check() error {
 	return nil
 }
 
-// judge returns the error of a scan that has nothing to tell, or in which more origins were silent than is allowed.
-func (b *endBounds) judge(empty string, silent, all int64, log *slog.Logger) error {
+// judge returns the error of a scan that has nothing to tell, for the reason in empty, or in which more of the origins of this run
+// were silent than is allowed.
+func (b *endBounds) judge(e *report.Ending, empty string, a report.Answers, log *slog.Logger) error {
 	switch {
 	case empty != "" && b.allowEmpty:
 		log.Warn(empty)
+	case empty != "" && e.Stored:
+		return &exitError{exitThreshold, fmt.Errorf("%s (--allow-empty publishes the scan and ends with 0)", empty)}
 	case empty != "":
-		return &exitError{exitThreshold, fmt.Errorf("%s (--allow-empty ends with 0 all the same)", empty)}
+		return &exitError{exitThreshold, fmt.Errorf("%s (--allow-empty ends with 0)", empty)}
 	}
-	if share := float64(silent) / float64(max(all, 1)); b.maxErrorRate > 0 && share > b.maxErrorRate {
+	if share := float64(e.Kept-a.Answered) / float64(max(e.Kept, 1)); b.maxErrorRate > 0 && share > b.maxErrorRate {
 		return &exitError{exitThreshold, fmt.Errorf("%.1f %% of the origins got no answer, more than --max-error-rate %v allows", 100*share, b.maxErrorRate)}
 	}
 	return nil

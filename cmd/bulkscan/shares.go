@@ -122,7 +122,7 @@ func (a *app) collectLast(ctx context.Context, f *scanFlags, o job.Options, scan
 		return nil
 	}
 	m, err := job.Collect(ctx, o.Store, scanID, job.Publishing{
-		Compact: o.Compact, NoPublish: f.noPublish, Registry: o.Sink.Registry, ToolVersion: toolVersion(), Log: o.Log,
+		Compact: o.Compact, NoPublish: f.noPublish, AllowEmpty: f.allowEmpty, Registry: o.Sink.Registry, ToolVersion: toolVersion(), Log: o.Log,
 	})
 	if missing, ok := errors.AsType[*shares.NotDoneError](err); ok {
 		o.Log.Info("not collected: other shares are not done", "not_done", len(missing.Shares), "shares", shares.Ranges(missing.Shares))
@@ -136,5 +136,5 @@ func (a *app) collectLast(ctx context.Context, f *scanFlags, o job.Options, scan
 		return err
 	}
 	o.Log.Info("collected", "scan", scanID, "shares", m.Shares, "sites", m.Counts.Rows)
-	return nil
+	return f.judgeCollected(ctx, o.Store, scanID, o.Log)
 }

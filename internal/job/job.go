@@ -4,6 +4,7 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,15 +41,17 @@ type Options struct {
 	Store   store.Store // of the dataset; nil: a JSON line a site goes to Stdout instead
 	Out     string      // the name of Store, for the log
 	Stdout  io.Writer
-	Sink    sink.Options           // Job sets ScanID and Date where they are empty, and Inputs, Shard and Shares
-	Share   shares.Share           // of the scan; the zero Share is all of it
-	Compact bool                   // at the end, merge the parts
-	Quiet   bool                   // as in Publishing
-	OptOut  *inputs.FollowedOptOut // of Fetch; its changes are logged and recorded; nil: none
-	Rates   *inputs.Rates          // their changes are applied, logged and recorded; nil: none
-	Archive *archive.Archive       // of the exchanges; nil: none
-	Begun   time.Time
-	Log     *slog.Logger
+	Sink    sink.Options // Job sets ScanID and Date where they are empty, and Inputs, Shard and Shares
+	Share   shares.Share // of the scan; the zero Share is all of it
+	Compact bool         // at the end, merge the parts
+	// AllowEmpty publishes a scan also if it has no site, or if none answered. Of a night the night decides.
+	AllowEmpty bool
+	Quiet      bool                   // as in Publishing
+	OptOut     *inputs.FollowedOptOut // of Fetch; its changes are logged and recorded; nil: none
+	Rates      *inputs.Rates          // their changes are applied, logged and recorded; nil: none
+	Archive    *archive.Archive       // of the exchanges; nil: none
+	Begun      time.Time
+	Log        *slog.Logger
 
 	// Show shows how the scan goes on, until the context ends; kept is how many sites earlier runs have kept.
 	Show func(ctx context.Context, scanID string, p *pipeline.Progress, read func() (done, total int64), kept uint64)
@@ -115,6 +118,9 @@ func (j *Job) Run(ctx context.Context) (*pipeline.Progress, error) {
 		return nil, err
 	}
 	if err := j.openSink(ctx); err != nil {
+		if intact, ok := errors.AsType[*sink.IntactError](err); ok && intact.State == commit.Complete {
+			err = cmp.Or(j.publish(ctx), err) // the repair may have been killed before readers had it
+		}
 		return nil, err
 	}
 	return j.run(ctx)
@@ -228,7 +234,7 @@ func (j *Job) run(ctx context.Context) (*pipeline.Progress, error) {
 	err := j.watch(ctx, p)
 	if err != nil && !errors.Is(err, pipeline.ErrStopped) {
 		// Whatever ended it, what was gathered is kept: also when it was a list that broke off.
-		commitErr := j.commit(committing, false)
+		commitErr := j.commit(committing, nil)
 		if j.writer != nil && errors.Is(err, syscall.ENOSPC) { // the disk of temporary files may be another one
 			err = commit.BrokenOff(j.scanID, err)
 		}
@@ -240,19 +246,27 @@ func (j *Job) run(ctx context.Context) (*pipeline.Progress, error) {
 		}
 		return nil, errors.Join(j.ended(err), commitErr)
 	}
-	if commitErr := j.commit(committing, err == nil); commitErr != nil {
+	completed := p.Progress()
+	if err != nil {
+		completed = nil
+	}
+	if commitErr := j.commit(committing, completed); commitErr != nil {
 		return nil, j.unkept(commitErr)
 	}
 	if err != nil {
 		return nil, j.ended(err)
 	}
 	if j.writer != nil && j.Share.Whole() {
-		o := Publishing{Compact: j.Compact, Quiet: j.Quiet, Registry: j.Sink.Registry, ToolVersion: j.Sink.ToolVersion, Log: j.Log}
-		if err := Publish(ctx, j.Store, j.scanID, o); err != nil {
+		if err := j.publish(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return p.Progress(), nil
+	return completed, nil
+}
+
+// publish hands the complete scan to readers.
+func (j *Job) publish(ctx context.Context) error {
+	return Publish(ctx, j.Store, j.scanID, Publishing{Compact: j.Compact, Quiet: j.Quiet, Registry: j.Sink.Registry, ToolVersion: j.Sink.ToolVersion, Log: j.Log})
 }
 
 // abortTime is how long what was gathered may take to be committed after the second signal.
@@ -361,8 +375,9 @@ func (j *Job) unkept(err error) error {
 	return err
 }
 
-// commit makes durable what was kept; at the end of the list it also computes the statistics and completes the scan.
-func (j *Job) commit(ctx context.Context, complete bool) error {
+// commit makes durable what was kept. At the end of the list, which has the progress of the run, it also computes the statistics
+// and completes the scan; before it the progress is nil.
+func (j *Job) commit(ctx context.Context, completed *pipeline.Progress) error {
 	if j.writer == nil {
 		return j.lines.Close(ctx)
 	}
@@ -376,9 +391,9 @@ func (j *Job) commit(ctx context.Context, complete bool) error {
 	}
 	switch {
 	case !j.Share.Whole():
-		err = j.endShare(ctx, complete, err)
-	case complete && err == nil:
-		err = j.complete(ctx)
+		err = j.endShare(ctx, completed != nil, err)
+	case completed != nil && err == nil:
+		err = j.complete(ctx, completed)
 	}
 	closeErr := j.writer.Close(ctx)
 	if err == nil {
@@ -392,10 +407,13 @@ func (j *Job) commit(ctx context.Context, complete bool) error {
 
 // complete makes the scan one whose list was read to its end, with its statistics. A scan that writes too few tables for any
 // statistics has none.
-func (j *Job) complete(ctx context.Context) error {
+func (j *Job) complete(ctx context.Context, p *pipeline.Progress) error {
 	err := report.Stats(ctx, j.Store, j.scanID, report.Options{Registry: j.Sink.Registry, ToolVersion: j.Sink.ToolVersion, Log: j.Log})
 	if err != nil && !errors.Is(err, commit.ErrNoTable) {
 		return err
+	}
+	if !j.AllowEmpty && j.Ending(ctx, p, false).Empty() != "" {
+		return j.writer.CompleteEmpty(ctx)
 	}
 	return j.writer.Complete(ctx)
 }

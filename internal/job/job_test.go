@@ -57,7 +57,7 @@ func TestCommitGivesUpOnce(t *testing.T) {
 		if err := errors.Join(j.writer.Add(site), j.rejects.Add(commit.Reject{Input: "list", Line: 2, Text: "a b", Reason: "not a host name"})); err != nil {
 			t.Fatal(err)
 		}
-		err = j.commit(t.Context(), false)
+		err = j.commit(t.Context(), nil)
 		if _, ok := errors.AsType[*commit.StoreError](err); ok != failed || (err != nil) != failed {
 			t.Errorf("%s: %v", what, err)
 		}

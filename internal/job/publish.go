@@ -22,6 +22,7 @@ import (
 type Publishing struct {
 	Compact     bool // merge its parts first
 	NoPublish   bool // Collect keeps the scan out of index, views and history
+	AllowEmpty  bool // Collect publishes the scan also if it has no site, or if none answered
 	Registry    *tokens.Registry
 	ToolVersion string
 	Quiet       bool // no word about a scan that stays unpublished
@@ -33,8 +34,7 @@ type Publishing struct {
 
 // Publish hands a complete scan to readers: it merges the scan's parts, the scan into the history, and the statistics of
 // past months, and writes the views and the README. All but the parts is derived from what is published, so that the next
-// scan's Publish does what a killed process leaves undone. Of a scan that is pending, held or discarded only the
-// parts are merged.
+// scan's Publish does what a killed process leaves undone. Of a scan that is not published only the parts are merged.
 //
 // An error does not harm the scan. Every step is tried, unless the context ends.
 func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) error {
@@ -55,7 +55,7 @@ func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) e
 		if m.Publication != commit.PublicationPending {
 			remedy = "bulkscan nightly --release " + m.ScanDate + " publishes it"
 		}
-		if o.Quiet {
+		if o.Quiet || m.Publication == commit.PublicationEmpty { // the error with which the command ends says why
 			return nil
 		}
 		o.Log.Info("the scan is complete, and not published: readers do not find it", "scan", scanID, "publication", m.Publication, "remedy", remedy)

@@ -88,7 +88,8 @@ func Collect(ctx context.Context, st store.Store, scanID string, o Publishing) (
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	if !c.Collected() {
+	fresh := !c.Collected()
+	if fresh {
 		if err := shares.Check(c.Manifest, c.Shares); err != nil {
 			return nil, err
 		}
@@ -106,7 +107,13 @@ func Collect(ctx context.Context, st store.Store, scanID string, o Publishing) (
 		if err != nil && !errors.Is(err, commit.ErrNoTable) {
 			return nil, err
 		}
-		if err := c.Complete(ctx, o.NoPublish); err != nil {
+	}
+	if fresh || c.Manifest.Publication == commit.PublicationEmpty && o.AllowEmpty {
+		as, err := o.publication(ctx, st, scanID)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.Complete(ctx, as); err != nil {
 			return nil, err
 		}
 	}
@@ -114,4 +121,38 @@ func Collect(ctx context.Context, st store.Store, scanID string, o Publishing) (
 		return nil, err
 	}
 	return c.Manifest, Publish(ctx, st, scanID, o)
+}
+
+// publication is what a collected scan becomes.
+func (o *Publishing) publication(ctx context.Context, st store.Store, scanID string) (commit.Publication, error) {
+	if !o.AllowEmpty {
+		e, err := Collected(ctx, st, scanID)
+		if err != nil {
+			return "", err
+		}
+		if e.Empty() != "" {
+			return commit.PublicationEmpty, nil
+		}
+	}
+	if o.NoPublish {
+		return commit.PublicationPending, nil
+	}
+	return commit.PublicationDone, nil
+}
+
+// Collected says how a scan in shares went. Where --tables has left out what tells, it is taken to have answers.
+func Collected(ctx context.Context, st store.Store, scanID string) (*report.Ending, error) {
+	outcomes, err := report.CountOutcomes(ctx, st, scanID)
+	if errors.Is(err, commit.ErrNoTable) {
+		return &report.Ending{ScanID: scanID, AlreadyKept: 1, Entries: 1, Stored: true}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	e := &report.Ending{ScanID: scanID, Outcomes: outcomes, Stored: true}
+	for _, c := range outcomes {
+		e.Kept += c.Rows
+	}
+	e.Entries, e.Lines = e.Kept, e.Kept
+	return e, nil
 }

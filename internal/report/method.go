@@ -39,7 +39,7 @@ type Section struct {
 	Code  string     // after the table
 }
 
-// WriteReadme writes the README of a dataset from its manifests and its newest complete scan, unless a person's is there.
+// WriteReadme writes the README of a dataset from its manifests and its default scan, unless a person's is there.
 func WriteReadme(ctx context.Context, st store.Store) error {
 	before, err := store.ReadAll(ctx, st, ReadmeName, maxReadme)
 	if err == nil && !bytes.HasPrefix(before, []byte(readmeMark)) {
@@ -66,17 +66,18 @@ func WriteReadme(ctx context.Context, st store.Store) error {
 	return nil
 }
 
-// Method describes a dataset. Its figures are of one scan; "" is the newest published one, and the error store.ErrNotExist if
+// Method describes a dataset. Its figures are of one scan; "" is the default one, and the error store.ErrNotExist if
 // there is none.
 func Method(ctx context.Context, st store.Store, scanID string) ([]Section, error) {
 	all, err := commit.Scans(ctx, st)
 	if damaged := (*commit.DamagedScansError)(nil); err != nil && !errors.As(err, &damaged) {
 		return nil, err
 	}
-	slices.SortStableFunc(all, func(a, b *commit.Manifest) int { return strings.Compare(a.ScanDate, b.ScanDate) }) // of a date the last started is last
 	var of *commit.Manifest
+	usual := commit.Default(all)
+	slices.SortStableFunc(all, func(a, b *commit.Manifest) int { return strings.Compare(a.ScanDate, b.ScanDate) }) // of a date the last started is last
 	for _, m := range all {
-		if scanID == m.ScanID || scanID == "" && m.Published() {
+		if scanID == m.ScanID || scanID == "" && (m == usual || usual == nil && m.Published()) {
 			of = m
 		}
 	}
@@ -127,7 +128,7 @@ func aboutDataset(m *commit.Manifest) Section {
 		Title: "robots.txt of " + listName(m) + ", " + m.ScanDate,
 		Text: []string{
 			"This folder is a dataset of [bulkscan](https://github.com/bulkscan/bulkscan): for every site of a list what its `/robots.txt` said, and which crawlers it blocks. " +
-				"What follows describes the newest complete scan; the others are listed below.",
+				"What follows describes the newest published scan; the others are listed below.",
 			"`duckdb -cmd '.read views.sql'`, started here, has the tables; `bulkscan schema` says what a column means, `bulkscan summary .` prints the headline figures, and `bulkscan verify .` whether every byte is there.",
 		},
 	}

@@ -80,7 +80,7 @@ func (x *summaryPage) head() {
 		state = styled(yellow, "not complete")
 	case s.Publication == "pending":
 		state = styled(yellow, "complete, not published")
-	case s.Publication == "held" || s.Publication == "discarded":
+	case s.Publication != "" && s.Publication != "published":
 		state = styled(yellow, "complete, %s", s.Publication)
 	}
 	x.page.line(styled(bold, "Scan %s, %s, ", s.ScanID, s.ScanDate), state)

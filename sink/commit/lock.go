@@ -97,11 +97,12 @@ func RemedyFor(err error) (remedy string, certain bool) {
 	return "", false
 }
 
-// Remedies for missing or damaged records and files. Without its manifest a scan cannot be repaired: nothing else says
-// which lists it is of.
+// Remedies for missing or damaged records and files, and for changed settings. Without its manifest a scan cannot be repaired:
+// nothing else says which lists it is of.
 const (
 	DamageRemedy   = "restore the files that bulkscan verify names; or fetch the lost sites again by scan --repair; or begin the scan anew with --restart"
 	ManifestRemedy = "restore the files that bulkscan verify names, or begin the scan anew with --restart"
+	ChangedRemedy  = "begin it anew with --restart, or give another --scan-id"
 )
 
 // What a process does with the lock if it does not scan.

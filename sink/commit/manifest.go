@@ -111,6 +111,7 @@ const (
 	PublicationDone      Publication = "published"
 	PublicationHeld      Publication = "held"      // a judge has found the scan unlike those before; a person decides
 	PublicationDiscarded Publication = "discarded" // a person has decided that it does not count; it stays for studies of what went wrong
+	PublicationEmpty     Publication = "empty"     // it has no site, or none answered, and --allow-empty was not given
 )
 
 // Published reports whether readers get the scan.
@@ -175,8 +176,7 @@ func (e *ChangedError) Error() string {
 		return fmt.Sprintf("cannot write this share of scan %s: %s was %q for the first share and is now %q; give all shares the same lists and flags, or another --scan-id",
 			e.ScanID, e.What, e.Was, e.Now)
 	}
-	return fmt.Sprintf("cannot resume scan %s: %s was %q and is now %q; begin it anew with --restart, or give another --scan-id",
-		e.ScanID, e.What, e.Was, e.Now)
+	return fmt.Sprintf("cannot resume scan %s: %s was %q and is now %q; %s", e.ScanID, e.What, e.Was, e.Now, ChangedRemedy)
 }
 
 const maxManifest = 64 << 20

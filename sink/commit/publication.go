@@ -12,7 +12,7 @@ import (
 // before lists the publications from which a scan may go to another. A published scan stays published: the history has
 // its observations.
 var before = map[Publication][]Publication{
-	PublicationDone:      {PublicationPending, PublicationHeld, PublicationDiscarded},
+	PublicationDone:      {PublicationPending, PublicationHeld, PublicationDiscarded, PublicationEmpty},
 	PublicationHeld:      {PublicationPending},
 	PublicationDiscarded: {PublicationPending, PublicationHeld},
 }

@@ -117,7 +117,7 @@ func (e *DamagedScansError) Unwrap() []error {
 // Scans reads the manifests of a dataset, ordered by start. If some are damaged, it returns the others with a
 // *DamagedScansError, and the caller decides whether they suffice.
 func Scans(ctx context.Context, st store.Store) ([]*Manifest, error) {
-	ids, err := scanIDs(ctx, st)
+	ids, err := ScanIDs(ctx, st)
 	if err != nil {
 		return nil, err
 	}
@@ -149,8 +149,20 @@ func Scans(ctx context.Context, st store.Store) ([]*Manifest, error) {
 	return all, nil
 }
 
-// scanIDs lists the scans that have a manifest, in the order of their names.
-func scanIDs(ctx context.Context, st store.Store) ([]string, error) {
+// Default returns the scan that readers mean where none is named, or nil: of the published scans with sites that of the newest
+// date, and of that date the one that started last. latest() in views.sql has the same rule. The scans are in the order of their
+// start.
+func Default(scans []*Manifest) (of *Manifest) {
+	for _, m := range scans {
+		if m.Published() && m.Counts != nil && m.Counts.Files[schema.Sites] > 0 && (of == nil || m.ScanDate >= of.ScanDate) {
+			of = m
+		}
+	}
+	return of
+}
+
+// ScanIDs lists the scans that have a manifest, in the order of their names.
+func ScanIDs(ctx context.Context, st store.Store) ([]string, error) {
 	var ids []string
 	for entry, err := range st.List(ctx, schema.ScansFolder) {
 		if err != nil {
