@@ -467,7 +467,7 @@ func TestOpenLeavesOthersDrafts(t *testing.T) {
 	if err := other.Add(typicalSite(t, 1)); err != nil {
 		t.Fatal(err)
 	}
-	rejects, err := commit.OpenRejects(t.Context(), dir, "a.jsonl")
+	rejects, err := commit.OpenRejects(t.Context(), dir, "a.jsonl-2")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,13 +17,17 @@ import (
 
 // newManifest returns the manifest of a new scan.
 func newManifest(o *Options, now time.Time) *commit.Manifest {
-	return &commit.Manifest{
+	m := &commit.Manifest{
 		SchemaVersion: schema.Version, ScanID: o.ScanID, State: commit.Running, ScanDate: o.Date, StartedAt: now,
 		ToolVersion: o.ToolVersion, RegistryVersion: o.Registry.Version,
 		Check:    commit.Check{ID: audit.CheckID, Version: audit.CheckVersion, Suite: audit.CheckSuite},
 		Observer: o.Observer, ListID: o.ListID,
 		Tables: o.Tables, Config: o.Config, Inputs: o.Inputs, Shares: o.Shares, Rejudged: o.Source,
 	}
+	if o.NoPublish { // from the start: a repair of the incomplete scan does not publish it either
+		m.Publication = commit.PublicationPending
+	}
+	return m
 }
 
 // resume checks that a scan may be resumed with these options, and updates the manifest. The date stays that of the
@@ -64,6 +69,65 @@ func resume(m *commit.Manifest, o *Options, now time.Time) error {
 	m.ToolVersion, m.Config, m.Inputs, m.Rejudged = o.ToolVersion, o.Config, o.Inputs, o.Source
 	m.ResumedAt = &now
 	return nil
+}
+
+// Unfinished is a scan that an earlier command has left.
+type Unfinished struct {
+	ScanID, Date string
+	Last         time.Time // its last commit; without one its last start
+	// Err says why it cannot be continued with these options, or what it has cannot be read; nil if it can.
+	Err error
+}
+
+// FindUnfinished looks at the newest by name of the scans that is selects. It returns nil unless that scan is unfinished and has
+// another name than the options.
+func FindUnfinished(ctx context.Context, st store.Store, o Options, is func(scanID string) bool) (*Unfinished, error) {
+	now := time.Now()
+	if err := o.complete(now); err != nil {
+		return nil, err
+	}
+	ids, err := commit.ScanIDs(ctx, st)
+	if err != nil {
+		return nil, cmp.Or(store.Try(ctx, st), err) // which says what is wrong with the place
+	}
+	ids = slices.DeleteFunc(ids, func(id string) bool { return !is(id) })
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	newest := slices.Max(ids)
+	if newest == o.ScanID {
+		return nil, nil
+	}
+	m, err := commit.ReadManifest(ctx, st, newest)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil: // there is nothing to continue; bulkscan verify names the damage
+		return nil, nil
+	case m.State == commit.Complete || m.Publication == commit.PublicationDiscarded:
+		return nil, nil
+	}
+	u := &Unfinished{ScanID: newest, Date: m.ScanDate, Last: m.StartedAt}
+	if m.ResumedAt != nil {
+		u.Last = *m.ResumedAt
+	}
+	commits, err := commit.Commits(ctx, st, newest)
+	for i := range commits {
+		if at := commits[i].CommittedAt; i == 0 || at.After(u.Last) {
+			u.Last = at
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		u.Err = err
+	case m.Repairing:
+		u.Err = errors.New("it is being repaired, which --repair continues")
+	default:
+		u.Err = resume(m, &o, now)
+	}
+	return u, nil
 }
 
 // judgedBy returns the version with which the scan may be resumed. A scan that fetches sites may change its version. A

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/internal/origin"
@@ -56,6 +57,34 @@ func (j *Job) openLists(ctx context.Context) error {
 	}
 	if j.scanID == "" {
 		j.scanID = fmt.Sprintf("%s-%s", strings.ReplaceAll(j.date(), "-", ""), mark)
+		if resumable && j.Sink.Date == "" && !j.Sink.Restart && !j.Sink.Repair {
+			return j.goOn(ctx, mark)
+		}
+	}
+	return nil
+}
+
+// goOnFor is how long after its last commit a scan is continued by the same command of a later day.
+const goOnFor = 24 * time.Hour
+
+// goOn makes the scan the one that the same command has left unfinished on an earlier day, with its date. The names of both differ in
+// their dates.
+func (j *Job) goOn(ctx context.Context, mark string) error {
+	earlier, err := sink.FindUnfinished(ctx, j.Store, j.sinkOptions(), func(scanID string) bool {
+		date, ok := strings.CutSuffix(scanID, "-"+mark)
+		_, err := time.Parse("20060102", date)
+		return ok && err == nil
+	})
+	switch {
+	case err != nil || earlier == nil:
+		return err
+	case earlier.Err == nil && j.Begun.Sub(earlier.Last) < goOnFor:
+		j.scanID, j.Sink.Date = earlier.ScanID, earlier.Date
+		j.Log.Info("continuing the unfinished scan of these lists", "scan", earlier.ScanID, "date", earlier.Date, "last_commit", earlier.Last, "otherwise", "--date or --restart begins a new one")
+	case earlier.Err == nil:
+		j.Log.Warn("a new scan begins; an earlier one of these lists is unfinished", "unfinished", earlier.ScanID, "last_commit", earlier.Last, "remedy", "the same command with --scan-id "+earlier.ScanID+" continues it")
+	default:
+		j.Log.Warn("a new scan begins; an earlier one of these lists is unfinished", "unfinished", earlier.ScanID, "last_commit", earlier.Last, "not_continued", earlier.Err)
 	}
 	return nil
 }

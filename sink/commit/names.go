@@ -110,7 +110,7 @@ func SplitPart(base string) (scanID, shard string, n int, ok bool) {
 var errScanID = errors.New("not a valid scan id")
 
 // CheckScanID returns an error if a text is not a valid scan id: 1 to 64 letters, digits, dashes, underscores and dots,
-// beginning with a letter or digit.
+// beginning with a letter or digit, and not ending like the files that lie beside the scans' folders.
 func CheckScanID(id string) error {
 	if id == "" || len(id) > schema.MaxVersion || !alphanumeric(id[0]) {
 		return fmt.Errorf("%w: %.80q", errScanID, id)
@@ -118,6 +118,11 @@ func CheckScanID(id string) error {
 	for i := 0; i < len(id); i++ {
 		if c := id[i]; !alphanumeric(c) && c != '-' && c != '_' && c != '.' {
 			return fmt.Errorf("%w: %.80q", errScanID, id)
+		}
+	}
+	for _, ending := range []string{".parquet", ".json", ".jsonl"} {
+		if strings.HasSuffix(strings.ToLower(id), ending) {
+			return fmt.Errorf("%w: %.80q ends like a file of the dataset", errScanID, id)
 		}
 	}
 	return nil
