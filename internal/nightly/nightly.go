@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/job"
@@ -205,7 +206,7 @@ func (o *Options) show(n *Night) {
 
 // run takes a night to its end. What fails it is recorded, unless the context has ended: then the next run continues.
 func (o *Options) run(ctx context.Context, n *Night) error {
-	err := o.steps(ctx, n)
+	err := remedied(o.steps(ctx, n), n.Date)
 	switch {
 	case ctx.Err() != nil, errors.Is(err, ErrInterrupted):
 		return cmp.Or(err, ctx.Err())
@@ -219,6 +220,28 @@ func (o *Options) run(ctx context.Context, n *Night) error {
 		return err
 	}
 	return errors.Join(err, o.end(ctx, n))
+}
+
+// damageError is the error of a night whose scan is damaged, or cannot be continued. The remedies for a scan would publish it
+// without a judgement.
+type damageError struct {
+	err  error
+	date string
+}
+
+func (e *damageError) Error() string {
+	remedy := fmt.Sprintf("restore the files that bulkscan verify names, or the settings, and run the night again; or let it go by bulkscan nightly --discard %s", e.date)
+	return strings.NewReplacer(commit.DamageRemedy, remedy, commit.ManifestRemedy, remedy, commit.ChangedRemedy, remedy).Replace(e.err.Error())
+}
+
+func (e *damageError) Unwrap() error { return e.err }
+
+// remedied replaces the remedies for a scan in an error by that for a night.
+func remedied(err error, date string) error {
+	if err == nil {
+		return nil
+	}
+	return &damageError{err, date}
 }
 
 // bounded is the text of an error in a record.

@@ -467,6 +467,89 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
+// TestRemedyOfADamagedNight shows that no error of a night advises what would publish it unjudged, and that a repair of its scan, which
+// knows of no night, leaves it to the next run to judge.
+func TestRemedyOfADamagedNight(t *testing.T) {
+	f := func(what string, damage func(m *team, scanID string) error) {
+		t.Helper()
+		m := newTeam(t)
+		m.fails = fmt.Errorf("%w: %w", ErrInterrupted, context.Canceled)
+		if _, err := Run(t.Context(), m.options()); !errors.Is(err, ErrInterrupted) {
+			t.Fatal(err)
+		}
+		m.fails = nil
+		scanID := "night-2026-11-01"
+		if err := damage(m, scanID); err != nil {
+			t.Fatal(err)
+		}
+		n, err := Run(t.Context(), m.options())
+		if err == nil || n.State != Failed {
+			t.Errorf("%s: the night is %s, %v", what, n.State, err)
+			return
+		}
+		for _, text := range []string{err.Error(), n.Error, m.told[len(m.told)-1]} {
+			if strings.Contains(text, "--repair") || strings.Contains(text, "--restart") || !strings.Contains(text, "--discard 2026-11-01") {
+				t.Errorf("%s: it says %s", what, text)
+			}
+		}
+	}
+	first := func(m *team, scanID string) (string, error) {
+		scan, err := commit.ReadScan(t.Context(), m.store, scanID)
+		if err != nil {
+			return "", err
+		}
+		return scan.Commits[0].Files[0].Name, nil
+	}
+	f("a lost file", func(m *team, scanID string) error {
+		name, err := first(m, scanID)
+		return errors.Join(err, m.store.Delete(t.Context(), name))
+	})
+	f("a file of another size", func(m *team, scanID string) error {
+		name, err := first(m, scanID)
+		return errors.Join(err, m.store.Put(t.Context(), name, []byte("PAR1")))
+	})
+	f("a damaged record", func(m *team, scanID string) error {
+		return m.store.Put(t.Context(), commit.RecordName(scanID, "0", 0), []byte("{}"))
+	})
+	f("a lost record", func(m *team, scanID string) error {
+		return m.store.Delete(t.Context(), commit.RecordName(scanID, "0", 0))
+	})
+	f("a lost manifest", func(m *team, scanID string) error {
+		return m.store.Delete(t.Context(), commit.ManifestName(scanID))
+	})
+	f("a damaged manifest", func(m *team, scanID string) error {
+		return m.store.Put(t.Context(), commit.ManifestName(scanID), []byte("{}"))
+	})
+	f("another setting", func(m *team, scanID string) error {
+		manifest, err := commit.ReadManifest(t.Context(), m.store, scanID)
+		if err != nil {
+			return err
+		}
+		manifest.Tables = []string{"sites"}
+		return manifest.Write(t.Context(), m.store)
+	})
+
+	m := newTeam(t)
+	m.fails = fmt.Errorf("%w: %w", ErrInterrupted, context.Canceled)
+	if _, err := Run(t.Context(), m.options()); !errors.Is(err, ErrInterrupted) {
+		t.Fatal(err)
+	}
+	name, err := first(m, "night-2026-11-01")
+	if err := errors.Join(err, m.store.Delete(t.Context(), name)); err != nil {
+		t.Fatal(err)
+	}
+	w, err := sink.Open(t.Context(), m.store, sink.Options{ScanID: "night-2026-11-01", Repair: true, Registry: tokens.Default()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Complete(t.Context()), w.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if scan, err := commit.ReadManifest(t.Context(), m.store, "night-2026-11-01"); err != nil || scan.Publication != commit.PublicationPending {
+		t.Errorf("after a repair the night's scan is %+v, %v", scan, err)
+	}
+}
+
 // TestFetchedList shows what becomes of lists from a server.
 func TestFetchedList(t *testing.T) {
 	answer := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "h0.test\nh1.test\n") }
