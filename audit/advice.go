@@ -164,7 +164,7 @@ func (a *Auditor) advise(s *Site) {
 	}
 	r.Advice = r.Advice.
 		with(AdviceRefusal, refuses(s)).
-		with(AdviceUnavailable, r.Finding == FindingServerError).
+		with(AdviceUnavailable, r.Finding == FindingServerError && s.Fetch.Status >= 500).
 		with(AdviceUTF16, s.hasFile() && isUTF16(s.Fetch.Body)).
 		with(AdviceXRobotsTag, len(s.Fetch.Fields.XRobotsTag) > 0)
 }

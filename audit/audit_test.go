@@ -60,6 +60,7 @@ func TestAccess(t *testing.T) {
 	f(exchange.Answered, 401, parser.AccessFullAllow)
 	f(exchange.Answered, 403, parser.AccessFullAllow)
 	f(exchange.Answered, 404, parser.AccessFullAllow)
+	f(exchange.Answered, 408, parser.AccessFullAllow)
 	f(exchange.Answered, 429, parser.AccessFullAllow)
 	f(exchange.Answered, 500, parser.AccessFullDisallow)
 	f(exchange.Answered, 503, parser.AccessFullDisallow)

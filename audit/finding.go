@@ -29,8 +29,8 @@ var findings = [NumFindings]struct{ name, meaning string }{
 	FindingChallenged:  {"challenged", "the last response is a bot challenge by a documented header field, whatever its status; `challenge` says whose"},
 	FindingRateLimited: {"rate_limited", "429, to the last retry"},
 	FindingUnreachable: {"unreachable", "no usable answer: another outcome than `answered` and `redirect_…`, or a status outside 200 to 599"},
-	FindingServerError: {"server_error", "5xx"},
-	FindingRefused:     {"refused", "4xx but 404 and 410"},
+	FindingServerError: {"server_error", "5xx, or 408 to the last retry"},
+	FindingRefused:     {"refused", "any other 4xx but 404 and 410"},
 	FindingNone:        {"none", "404, 410, too many redirects, or an invalid one: there is no file"},
 	FindingHTML:        {"html", "2xx with an HTML page, also one with rules in it, or with binary data that has no such record"},
 	FindingNoRules:     {"no_rules", "2xx with text in which no record has a known key, or with an empty body"},
@@ -88,7 +88,7 @@ func findingOf(s *Site) Finding {
 			return FindingNone
 		case f.Outcome != exchange.Answered, f.Status < 200, f.Status > 599:
 			return FindingUnreachable
-		case f.Status >= 500:
+		case f.Status >= 500, f.Status == 408: // a server that did not wait for the request says nothing of its policy
 			return FindingServerError
 		case f.Status == 404, f.Status == 410, f.Status >= 300 && f.Status < 400:
 			return FindingNone

@@ -38,6 +38,7 @@ func TestFinding(t *testing.T) {
 	status(401, FindingRefused)
 	status(403, FindingRefused)
 	status(404, FindingNone)
+	status(408, FindingServerError)
 	status(410, FindingNone)
 	status(429, FindingRateLimited)
 	status(451, FindingRefused)
@@ -46,7 +47,7 @@ func TestFinding(t *testing.T) {
 	status(599, FindingServerError)
 	status(204, FindingNoRules)
 
-	for _, n := range []int{200, 202, 301, 403, 405, 429, 503} {
+	for _, n := range []int{200, 202, 301, 403, 405, 408, 429, 503} {
 		s := site(exchange.Answered, n, "User-agent: *\nDisallow: /\n")
 		s.Fetch.Fields.Challenge = "vercel"
 		f(s, FindingChallenged)

@@ -46,7 +46,7 @@ func TestOutcomesDocument(t *testing.T) {
 		access, again := "`"+AccessOf(o, 0).String()+"`", yesNo[o.Transient()]
 		switch o {
 		case exchange.Answered:
-			access, again = "", "if 429 or 5xx"
+			access, again = "", "if 408, 429 or 5xx"
 			for _, class := range []struct {
 				name   string
 				status int

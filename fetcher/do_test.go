@@ -436,6 +436,7 @@ func TestThrottled(t *testing.T) {
 	f("503 Service Unavailable\r\nRetry-After: soon", false)
 	f("500 Internal Server Error\r\nRetry-After: 10", false)
 	f("404 Not Found\r\nRetry-After: 10", false)
+	f("408 Request Timeout\r\nRetry-After: 10", false)
 	f("301 Moved\r\nLocation: /a\r\nRetry-After: 10", false)
 	f("200 OK\r\nRetry-After: 10", false)
 }

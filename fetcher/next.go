@@ -207,7 +207,7 @@ func unmetCause(o exchange.Outcome) exchange.Cause {
 func (p *policy) retryScheme(past *exchange.Past, r *exchange.Response, scheme, first origin.Scheme, fallback bool) origin.Scheme {
 	last := exchange.Failure{Outcome: r.Outcome, Cause: r.Cause}
 	// A retry would meet the same challenge.
-	mayPass := last.Transient() || r.Outcome == exchange.Answered && r.Fields.Challenge == "" && (r.Status >= 500 || r.Status == fasthttp.StatusTooManyRequests)
+	mayPass := last.Transient() || r.Outcome == exchange.Answered && r.Fields.Challenge == "" && passes(r.Status)
 	if !fallback || answered(past) {
 		// Once a status came by one scheme, which is the current one, retries keep to it.
 		if !mayPass {
@@ -223,6 +223,11 @@ func (p *policy) retryScheme(past *exchange.Past, r *exchange.Response, scheme, 
 		return other(first)
 	}
 	return 0
+}
+
+// passes reports whether a retry may get another status: after 5xx, 429 (RFC 6585 §4) and 408 (RFC 9110 §15.5.9).
+func passes(status int) bool {
+	return status >= 500 || status == fasthttp.StatusTooManyRequests || status == fasthttp.StatusRequestTimeout
 }
 
 // throttles reports whether a response says that its address is asked too often: a 429 (RFC 6585 §4), or a 503 with a

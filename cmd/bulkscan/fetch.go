@@ -64,7 +64,7 @@ func (f *fetchFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.tlsTimeout, "tls-timeout", 0, "to finish the TLS handshake, within --timeout (0: no bound of its own)")
 	flags.DurationVar(&f.headerTimeout, "header-timeout", 0, "to send the response head, within --timeout (0: no bound of its own)")
 	flags.IntVar(&f.maxRedirects, "max-redirects", fetcher.DefaultMaxRedirects, "redirects followed, over all schemes and hosts")
-	flags.IntVar(&f.retries, "retries", fetcher.DefaultRetries, "retries of 5xx and 429 answers and of transient failures")
+	flags.IntVar(&f.retries, "retries", fetcher.DefaultRetries, "retries of 5xx, 408 and 429 answers and of transient failures")
 	flags.DurationVar(&f.retryAfter, "retry-after", fetcher.DefaultRetryAfter, "wait before the first retry, doubled for the next; 0s: at once")
 	flags.DurationVar(&f.maxRetryAfter, "max-retry-after", fetcher.DefaultMaxRetryAfter, "obey a server's Retry-After up to this")
 	flags.IntVar(&f.maxBody, "max-body", 512000, "bytes of a decoded body that are kept")

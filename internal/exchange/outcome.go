@@ -76,8 +76,8 @@ func (o Outcome) Asked() bool {
 }
 
 // Transient reports whether a retry may have another outcome. Time-outs, resets, early closes and failing name
-// servers are transient. A name that does not exist, a refusal and an invalid certificate are final. A 5xx status is
-// transient, too, but is no outcome.
+// servers are transient. A name that does not exist, a refusal and an invalid certificate are final. The
+// statuses 5xx, 408 and 429 are transient, too, but are no outcomes.
 func (o Outcome) Transient() bool {
 	switch o {
 	case DNSFailed, DNSTimeout, ConnectTimeout, Timeout, Reset, ClosedEarly:

@@ -135,7 +135,7 @@ func findingAfter(r *result) string {
 		return "none"
 	case outcome != exchange.Answered:
 		return "unreachable"
-	case r.status >= 500:
+	case r.status >= 500, r.status == 408:
 		return "server_error"
 	case r.status == 404, r.status == 410:
 		return "none"
@@ -155,7 +155,7 @@ var anyRecord = regexp.MustCompile(`(?im)(?:^|\r)[ \t\x00]*(?:\x{feff})?(?:user[
 // mayPass reports whether a retry may end otherwise.
 func (r *result) mayPass() bool {
 	if r.outcomes[0] == exchange.Answered {
-		return r.challenge == "" && (r.status >= 500 || r.status == 429)
+		return r.challenge == "" && (r.status >= 500 || r.status == 408 || r.status == 429)
 	}
 	return r.outcomes[0].Transient()
 }

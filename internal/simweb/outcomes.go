@@ -47,7 +47,7 @@ func WriteOutcomes(out io.Writer) error {
 		switch o {
 		case exchange.Answered:
 			access = fmt.Sprintf("2xx `%s`, 4xx `%s`, 5xx `%s`", accessAfter(o, 200), accessAfter(o, 404), accessAfter(o, 503))
-			again = "if 429 or 5xx"
+			again = "if 408, 429 or 5xx"
 		case exchange.ConnectFailed:
 			again = "only if `error` says that this machine was short of something"
 		}

@@ -97,7 +97,7 @@ func (s *plainScanner) scan(o origin.Origin) found {
 	var f found
 	for range s.policy.Retries + 1 {
 		f = s.try(o)
-		if !(f.Outcome == exchange.Answered && (f.Status >= 500 || f.Status == 429) || f.Outcome.Transient()) {
+		if !(f.Outcome == exchange.Answered && (f.Status >= 500 || f.Status == 408 || f.Status == 429) || f.Outcome.Transient()) {
 			break
 		}
 	}

@@ -128,6 +128,8 @@ var flakyRows = []Behaviour{
 		reply: atFirst(status(503))},
 	{Name: "flaky-429", Does: "429 to the first request by each scheme, then 200", Ends: "answered 200 at a retry", counts: true, slows: true,
 		reply: atFirst(status(429))},
+	{Name: "flaky-408", Does: "408 to the first request by each scheme, then 200", Ends: "answered 200 at a retry", counts: true,
+		reply: atFirst(status(408))},
 	{Name: "flaky-retry-after", Does: "503, Retry-After: 1 to the first request by each scheme, then 200", Ends: "answered 200 at a retry", counts: true, slows: true,
 		reply: atFirst(status(503, "Retry-After: 1\r\n"))},
 	{Name: "flaky-reset", Share: 0.002, Does: "reset at the first request by each scheme, then 200", Ends: "answered 200 at a retry", counts: true,

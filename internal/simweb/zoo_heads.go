@@ -11,6 +11,7 @@ var statusRows = []Behaviour{
 	{Name: "not-found-chunked", Share: 0.0035, Does: "404, chunked", Ends: "answered 404",
 		reply: func(a *ask) reply { r := status(404)(a); r.framing = byChunks; return r }},
 	{Name: "unauthorized", Share: 0.0005, Does: "401", Ends: "answered 401", reply: status(401, "WWW-Authenticate: Basic realm=\"site\"\r\n")},
+	{Name: "request-timeout", Does: "408, Retry-After: 1", Ends: "answered 408", reply: status(408, "Retry-After: 1\r\n")},
 	{Name: "forbidden", Share: 0.005, Does: "403", Ends: "answered 403", reply: status(403)},
 	{Name: "gone", Share: 0.0007, Does: "410", Ends: "answered 410", reply: status(410)},
 	{Name: "too-many", Share: 0.0003, Does: "429, Retry-After: 1", Ends: "answered 429", slows: true, reply: status(429, "Retry-After: 1\r\n")},

@@ -326,7 +326,7 @@ func TestZooIsComplete(t *testing.T) {
 		tls-long-chain tls-drip
 
 		nxdomain servfail no-address dns-silent dns-truncated alias-loop dns-wrong-id dns-wrong-question dns-ipv6 dns-zero
-		dns-private dns-changing`)
+		dns-private dns-changing request-timeout flaky-408`)
 	for _, name := range known {
 		if behaviourNamed(name) == nil {
 			t.Errorf("no behaviour %s", name)

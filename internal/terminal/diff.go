@@ -146,7 +146,7 @@ func right(cells ...string) (row []piece) {
 }
 
 // shortFindings are the findings as a matrix has them.
-var shortFindings = map[string]string{"not_asked": "unasked", "challenged": "chall.", "rate_limited": "429", "unreachable": "unreach", "server_error": "5xx", "no_rules": "no rules"}
+var shortFindings = map[string]string{"not_asked": "unasked", "challenged": "chall.", "rate_limited": "429", "unreachable": "unreach", "server_error": "failing", "no_rules": "no rules"}
 
 // findings has a matrix of findings.
 func (x *diffPage) findings(rows, columns string) {

@@ -66,7 +66,7 @@ type SiteRow struct {
 	TLD             string   `parquet:"tld,optional,dict" about:"by the public suffix list" example:"uk"`
 	FetchedAt       int64    `parquet:"fetched_at,optional,delta,timestamp(millisecond)" stats:"y" about:"time of the last attempt" example:"2026-11-21T04:05:06.789Z"`
 	Outcome         string   `parquet:"outcome,dict" about:"how the last exchange ended, docs/outcomes.md" example:"answered"`
-	Error           string   `parquet:"error,optional,dict" about:"detail of the outcome, or why a 5xx or 429 was not retried; at most 200 bytes" example:"the name does not exist (NXDOMAIN)"`
+	Error           string   `parquet:"error,optional,dict" about:"detail of the outcome, or why a 5xx, 408 or 429 was not retried; at most 200 bytes" example:"the name does not exist (NXDOMAIN)"`
 	Status          int32    `parquet:"status,optional" stats:"y" about:"HTTP status of the last exchange; null if it ended without one" example:"200"`
 	Hops            int32    `parquet:"hops" about:"redirects followed" example:"1"`
 	FinalURL        string   `parquet:"final_url,optional,plain" about:"where the file was, unless at origin + /robots.txt" example:"https://www.example.co.uk/static/robots.txt"`

@@ -305,8 +305,8 @@ async function checkRelations(present) {
        (finding IN ('rules', 'no_rules', 'html') AND (access <> 'conditional' OR challenge IS NOT NULL)) OR
        (finding = 'rules' AND (is_html OR n_groups + n_allow + n_disallow + n_sitemaps + n_extensions + n_invalid = 0)) OR
        (is_html AND finding NOT IN ('html', 'challenged')) OR (html_title IS NOT NULL AND NOT is_html) OR
-       (finding = 'rate_limited' AND status <> 429) OR (finding = 'server_error' AND status < 500) OR
-       (finding = 'refused' AND (access <> 'full_allow' OR status IN (404, 410, 429))) OR
+       (finding = 'rate_limited' AND status <> 429) OR (finding = 'server_error' AND status < 500 AND status <> 408) OR
+       (finding = 'refused' AND (access <> 'full_allow' OR status IN (404, 408, 410, 429))) OR
        (redirect_scope = 'none') <> (hops = 0)`);
 }
 
