@@ -38,6 +38,7 @@ var protocolOutcome = map[exchange.Cause]exchange.Outcome{
 	exchange.CauseBadStatus:       exchange.BadResponse,
 	exchange.CauseTooManyInterim:  exchange.BadResponse,
 	exchange.CauseHeadTooLarge:    exchange.HeaderTooLarge,
+	exchange.CauseUnknownTransfer: exchange.BadEncoding,
 	exchange.CauseUnknownCoding:   exchange.BadEncoding,
 	exchange.CauseCorruptCoding:   exchange.BadEncoding,
 	exchange.CauseNestedCoding:    exchange.BadEncoding,

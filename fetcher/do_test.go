@@ -93,7 +93,7 @@ func TestProtocolErrorsHaveOutcomes(t *testing.T) {
 var causeNames = map[exchange.Cause]string{
 	exchange.CauseTLSUnverified: "CauseTLSUnverified", exchange.CauseNotHTTP: "CauseNotHTTP", exchange.CauseBadChunk: "CauseBadChunk",
 	exchange.CauseBadLength: "CauseBadLength", exchange.CauseBadStatus: "CauseBadStatus", exchange.CauseTooManyInterim: "CauseTooManyInterim",
-	exchange.CauseHeadTooLarge: "CauseHeadTooLarge", exchange.CauseUnknownCoding: "CauseUnknownCoding", exchange.CauseCorruptCoding: "CauseCorruptCoding",
+	exchange.CauseHeadTooLarge: "CauseHeadTooLarge", exchange.CauseUnknownTransfer: "CauseUnknownTransfer", exchange.CauseUnknownCoding: "CauseUnknownCoding", exchange.CauseCorruptCoding: "CauseCorruptCoding",
 	exchange.CauseNestedCoding: "CauseNestedCoding", exchange.CauseClosedInHead: "CauseClosedInHead", exchange.CauseClosedInBody: "CauseClosedInBody",
 	exchange.CauseNoLocalResource: "CauseNoLocalResource", exchange.CausePrivateAddress: "CausePrivateAddress",
 	exchange.CauseOther: "CauseOther",

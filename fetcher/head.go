@@ -280,7 +280,7 @@ func mend(head []byte) ([]byte, exchange.Cause) {
 					chunked = true
 				case bytes.EqualFold(part, []byte("identity")) || len(part) == 0:
 				case broken == 0:
-					broken = exchange.CauseUnknownCoding
+					broken = exchange.CauseUnknownTransfer
 				}
 			}
 			continue

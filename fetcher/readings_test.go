@@ -37,7 +37,7 @@ func readings() []reading {
 	notHTTP := bad(exchange.CauseNotHTTP, 0)
 	badLength := bad(exchange.CauseBadLength, 200)
 	badChunk := bad(exchange.CauseBadChunk, 200)
-	badTransfer := bad(exchange.CauseUnknownCoding, 200)
+	badTransfer := bad(exchange.CauseUnknownTransfer, 200)
 	badStatus := func(status int) row { return bad(exchange.CauseBadStatus, status) }
 	beforeHead := row{exchange.ClosedEarly, exchange.CauseClosedBeforeHead, 0, ""}
 	inHead, inBody := bad(exchange.CauseClosedInHead, 0), bad(exchange.CauseClosedInBody, 200)
@@ -106,8 +106,11 @@ func readings() []reading {
 		{"205 with a body", "HTTP/1.1 205 x\r\n" + two, answers(205, ""), "a body behind 205"},
 		{"206", "HTTP/1.1 206 x\r\nContent-Range: bytes 0-1/9\r\n" + two, answers(206, "ab"), ""},
 		{"304 with a length", "HTTP/1.1 304 x\r\nContent-Length: 2\r\n\r\n", row{exchange.RedirectInvalid, exchange.CauseNoLocation, 304, ""}, ""},
-		{"404 cut in its body", "HTTP/1.1 404 x\r\nContent-Length: 9\r\n\r\nab", answers(404, ""), "the body of another status than 2xx"},
-		{"404 badly coded", "HTTP/1.1 404 x\r\nContent-Encoding: gzip\r\n" + two, answers(404, ""), "the body of another status than 2xx"},
+		{"404 cut in its body", "HTTP/1.1 404 x\r\nContent-Length: 9\r\n\r\nab", answers(404, ""), "the body of another status than 2xx, its framing and coding"},
+		{"404 of two lengths", "HTTP/1.1 404 x\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nab", answers(404, ""), "the body of another status than 2xx, its framing and coding"},
+		{"404 of a negative length", "HTTP/1.1 404 x\r\nContent-Length: -2\r\n\r\nab", answers(404, ""), "the body of another status than 2xx, its framing and coding"},
+		{"404 in an unknown transfer coding", "HTTP/1.1 404 x\r\nTransfer-Encoding: x\r\n\r\nab", answers(404, ""), "the body of another status than 2xx, its framing and coding"},
+		{"404 badly coded", "HTTP/1.1 404 x\r\nContent-Encoding: gzip\r\n" + two, answers(404, ""), "the body of another status than 2xx, its framing and coding"},
 
 		// Interim responses.
 		{"100, 102, 103, 199", "HTTP/1.1 100 x\r\n\r\nHTTP/1.1 102 x\r\n\r\nHTTP/1.1 103 x\r\nLink: </x>\r\n\r\nHTTP/1.1 199 x\r\n\r\n" + okHead + two, ab, ""},

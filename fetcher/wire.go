@@ -450,10 +450,11 @@ func (w *wire) keepHead(r *exchange.Response) error {
 	r.Proto = w.proto
 	w.hints = w.keepFields(r, time.Now())
 	switch {
-	case w.broken != 0:
-		return protocolError(w.broken)
 	case r.Status < 200 || r.Status > 599:
 		return protocolError(exchange.CauseBadStatus)
+	case w.broken != 0 && r.Status/100 == 2:
+		// Only a 2xx needs its body. Any other status counts by itself.
+		return protocolError(w.broken)
 	}
 	return nil
 }

@@ -46,6 +46,7 @@ const (
 	CauseTooManyInterim
 	CauseHeadTooLarge
 
+	CauseUnknownTransfer
 	CauseUnknownCoding
 	CauseCorruptCoding
 	CauseNestedCoding
@@ -99,6 +100,7 @@ var causeTexts = [numCauses]string{
 	CauseBadStatus:        "the status is not from 200 to 599",
 	CauseTooManyInterim:   "too many interim (1xx) responses",
 	CauseHeadTooLarge:     "the response head is too large",
+	CauseUnknownTransfer:  "unknown Transfer-Encoding",
 	CauseUnknownCoding:    "unknown Content-Encoding",
 	CauseCorruptCoding:    "the body's Content-Encoding is corrupt",
 	CauseNestedCoding:     "too many Content-Encodings on one body",

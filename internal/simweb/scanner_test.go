@@ -215,10 +215,16 @@ func (s *plainScanner) ask(at *url.URL) (f found, location string) {
 				}
 				if status := wholeStatus.FindStringSubmatch(text); status != nil {
 					f.Status, _ = strconv.Atoi(status[1])
+					if f.Status >= 300 { // its body does not matter
+						f.Outcome = exchange.Answered
+					}
 				}
 			}
 		}
 		if f.Outcome != 0 {
+			if to := wholeLocation.FindStringSubmatch(text); to != nil {
+				return f, to[1]
+			}
 			return f, ""
 		}
 		if response.StatusCode >= 200 || response.StatusCode == http.StatusSwitchingProtocols {
@@ -243,6 +249,9 @@ func (s *plainScanner) ask(at *url.URL) (f found, location string) {
 
 // wholeStatus matches the beginning of a head with a usable status, whatever follows.
 var wholeStatus = regexp.MustCompile(`^HTTP/1\.[01] ([2-5]\d\d) `)
+
+// wholeLocation matches a Location in a head.
+var wholeLocation = regexp.MustCompile(`(?m)^Location: (.*?)\r$`)
 
 // readHead reads up to and including an empty line.
 func readHead(r *bufio.Reader) (string, error) {

@@ -105,6 +105,9 @@ var brokenRows = []Behaviour{
 		reply: func(*ask) reply {
 			return reply{raw: []byte("HTTP/1.1 200 OK\r\nContent-Type: te"), ends: endHang, yields: []exchange.Outcome{timeoutOutcome}}
 		}},
+	{Name: "not-found-close-body", Does: "404, closed before the end of its Content-Length", Ends: "answered 404", reply: notFoundThat(endAbort)},
+	{Name: "not-found-reset-body", Does: "404, reset within the body", Ends: "answered 404", reply: notFoundThat(endReset)},
+	{Name: "not-found-silent-body", Does: "404, silent within the body", Ends: "answered 404", reply: notFoundThat(endHang)},
 	{Name: "close-last-chunk", Does: "closed before the last chunk", Ends: "closed_early",
 		reply: func(*ask) reply {
 			return reply{status: 200, raw: []byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\ne\r\nUser-agent: *\n\r\n"), ends: endAbort, yields: []exchange.Outcome{earlyOutcome}}
@@ -134,6 +137,13 @@ var flakyRows = []Behaviour{
 		reply: atFirst(status(503, "Retry-After: 1\r\n"))},
 	{Name: "flaky-reset", Share: 0.002, Does: "reset at the first request by each scheme, then 200", Ends: "answered 200 at a retry", counts: true,
 		reply: atFirst(fails(endReset, resetOutcome))},
+}
+
+// notFoundThat answers 404, and ends within the body as given.
+func notFoundThat(ends ending) func(*ask) reply {
+	return func(*ask) reply {
+		return reply{status: 404, raw: []byte("HTTP/1.1 404 Not Found\r\nContent-Length: 500\r\nConnection: close\r\n\r\nno\n"), ends: ends}
+	}
 }
 
 // atFirst answers the first request by each scheme by first, and all others by the file.

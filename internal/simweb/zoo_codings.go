@@ -88,6 +88,8 @@ var codingRows = []Behaviour{
 	{Name: "br-cut", Does: "Brotli without its last bytes", Ends: "bad_encoding", reply: cutShort(brotlied)},
 	{Name: "zstd-cut", Does: "Zstandard without its last bytes", Ends: "bad_encoding", reply: cutShort(zstandard)},
 	{Name: "deflate-cut", Does: "deflate without its last bytes", Ends: "bad_encoding", reply: cutShort(deflated)},
+	{Name: "not-found-coding-unknown", Does: "404, an unknown Content-Encoding", Ends: "answered 404",
+		reply: says(sized("HTTP/1.1 404 Not Found\r\nContent-Encoding: rot13\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n", "ab\n"), 404)},
 	{Name: "gzip-bomb", Does: "40 MB of lines in 80 kB of gzip", Ends: "answered 200, truncated", reply: bomb(gzipped)},
 	{Name: "br-bomb", Does: "40 MB of lines in 130 kB of Brotli", Ends: "answered 200, truncated", reply: bomb(brotlied)},
 	{Name: "zstd-bomb", Does: "40 MB of lines in 8 kB of Zstandard", Ends: "answered 200, truncated", reply: bomb(zstandard)},

@@ -18,6 +18,18 @@ func once(to string) func(*ask) reply {
 	}
 }
 
+// moves redirects to the host's file under another URL, with these framing fields and three bytes of a body.
+func moves(framing string, ends ending) func(*ask) reply {
+	const to = "/robots.txt?hop=1"
+	return func(a *ask) reply {
+		if a.hop() > 0 {
+			return a.ok()
+		}
+		raw := "HTTP/1.1 301 Moved Permanently\r\nLocation: " + to + "\r\n" + framing + "Connection: close\r\n\r\nno\n"
+		return reply{status: 301, location: to, raw: []byte(raw), ends: ends}
+	}
+}
+
 // invalid redirects to a URL that scanners must not follow.
 func invalid(to string) func(*ask) reply {
 	return says("HTTP/1.1 302 Found\r\nLocation: "+to+"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", 302, exchange.RedirectInvalid)
@@ -82,6 +94,12 @@ var redirectRows = []Behaviour{
 		reply: says("HTTP/1.1 301 Moved Permanently\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", 301, exchange.RedirectInvalid)},
 	{Name: "redirect-empty", Does: "301 with an empty Location", Ends: "redirect_invalid",
 		reply: says("HTTP/1.1 301 Moved Permanently\r\nLocation: \r\nContent-Length: 0\r\nConnection: close\r\n\r\n", 301, exchange.RedirectInvalid)},
+	{Name: "redirect-nowhere-transfer", Does: "302 without Location, Transfer-Encoding: gzip", Ends: "redirect_invalid",
+		reply: says("HTTP/1.1 302 Found\r\nTransfer-Encoding: gzip\r\nConnection: close\r\n\r\nno\n", 302, exchange.RedirectInvalid)},
+	{Name: "redirect-two-lengths", Does: "301, two different Content-Lengths", Ends: "answered 200, 1 hop",
+		reply: moves("Content-Length: 3\r\nContent-Length: 12\r\n", endClose)},
+	{Name: "redirect-silent-body", Does: "301, silent within its body", Ends: "answered 200, 1 hop",
+		reply: moves("Content-Length: 12\r\n", endHang)},
 	{Name: "redirect-file", Share: 0.0002, Does: "redirects to file:", Ends: "redirect_invalid",
 		reply: invalid("file:///etc/passwd")},
 	{Name: "redirect-script", Does: "redirects to javascript:", Ends: "redirect_invalid",

@@ -326,7 +326,11 @@ func TestZooIsComplete(t *testing.T) {
 		tls-long-chain tls-drip
 
 		nxdomain servfail no-address dns-silent dns-truncated alias-loop dns-wrong-id dns-wrong-question dns-ipv6 dns-zero
-		dns-private dns-changing request-timeout flaky-408`)
+		dns-private dns-changing
+
+		not-found-two-lengths not-found-bad-length not-found-bad-chunk not-found-close-body not-found-reset-body not-found-silent-body
+		not-found-coding-unknown forbidden-transfer-unknown error-huge-length redirect-two-lengths redirect-silent-body
+		redirect-nowhere-transfer request-timeout flaky-408`)
 	for _, name := range known {
 		if behaviourNamed(name) == nil {
 			t.Errorf("no behaviour %s", name)
