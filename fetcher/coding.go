@@ -138,6 +138,7 @@ type decoder struct {
 	brotli *brotli.Reader
 	zstd   *zstd.Decoder
 	out    [2][]byte // results, in turn
+	proven bool      // a right checksum ended the body that was decoded last, so no byte of it is missing
 }
 
 // open returns a reader that decodes src. It is valid until the next call.
@@ -155,7 +156,7 @@ func (d *decoder) open(c coding, src []byte) (_ io.Reader, err error) {
 		return (*members)(d), nil
 	case deflateCoding:
 		// RFC 9110 §8.4.1.2 requires the zlib format, whose header has a checksum. Some servers send bare deflate.
-		if len(src) >= 2 && src[0]&0x0f == 8 && (uint(src[0])<<8|uint(src[1]))%31 == 0 {
+		if isZlib(src) {
 			if d.zlib == nil {
 				d.zlib, err = zlib.NewReader(&d.src)
 				return d.zlib, err
@@ -221,16 +222,16 @@ var errEndsEarly = errors.New("the coding has no end")
 
 // decode decodes a body into the memory of the coded bytes, or into larger memory if the result does not fit. cut is
 // true if the body was cut when it was received; the returned bool also if the result was cut at the limit. An error
-// discards what was decoded before it. decode recycles body; the caller must recycle the result. It waits for a
-// decoder and for memory until the deadline.
-func (f *Fetcher) decode(ctx context.Context, body []byte, codings []coding, cut bool, deadline time.Time) ([]byte, bool, error) {
+// discards what was decoded before it. proven reports whether a checksum of a coding shows that body is whole. decode
+// recycles body; the caller must recycle the result. It waits for a decoder and for memory until the deadline.
+func (f *Fetcher) decode(ctx context.Context, body []byte, codings []coding, cut bool, deadline time.Time) (_ []byte, _, proven bool, _ error) {
 	var room []byte // for a result that does not fit in body
 	for {
 		d, err := f.takeDecoder(ctx, deadline)
 		if err != nil {
 			f.memory.Recycle(body)
 			f.memory.Recycle(room)
-			return nil, false, err
+			return nil, false, false, err
 		}
 		decoded, cut, err := d.decode(body, codings, f.cfg.MaxBody, cut)
 		size := len(decoded)
@@ -247,19 +248,20 @@ func (f *Fetcher) decode(ctx context.Context, body []byte, codings []coding, cut
 		if err == nil && fits {
 			body = append(body[:0], decoded...)
 		}
+		proven := d.proven
 		d.release(f.decoders)
 		switch {
 		case err != nil:
 			f.memory.Recycle(body)
 			f.memory.Recycle(room)
-			return nil, false, err
+			return nil, false, false, err
 		case fits:
-			return body, cut, nil
+			return body, cut, proven, nil
 		}
 		// Decoders are few. So release this one while waiting for memory, and decode again.
 		if room, err = f.memory.take(ctx, size, deadline); err != nil {
 			f.memory.Recycle(body)
-			return nil, false, err
+			return nil, false, false, err
 		}
 	}
 }
@@ -271,6 +273,11 @@ func (f *Fetcher) takeDecoder(ctx context.Context, deadline time.Time) (*decoder
 	default:
 	}
 	return await(ctx, f.decoders, deadline)
+}
+
+// isZlib reports whether a deflate body begins with a header of the zlib format (RFC 1950 §2.2).
+func isZlib(body []byte) bool {
+	return len(body) >= 2 && body[0]&0x0f == 8 && (uint(body[0])<<8|uint(body[1]))%31 == 0
 }
 
 // release returns a decoder to the free list.
@@ -287,6 +294,7 @@ func (d *decoder) release(decoders chan<- *decoder) {
 // decode undoes the codings of a body, the last one first. Each result has at most limit bytes. The result is a view
 // of the decoder's memory, valid until the next call.
 func (d *decoder) decode(body []byte, codings []coding, limit int, cut bool) ([]byte, bool, error) {
+	d.proven = false
 	for i := len(codings) - 1; i >= 0 && len(body) > 0; i-- {
 		out := &d.out[i%2] // from the second coding on, body is in the other
 		*out = (*out)[:0]
@@ -294,6 +302,9 @@ func (d *decoder) decode(body []byte, codings []coding, limit int, cut bool) ([]
 		src, err := d.open(codings[i], body)
 		if err == nil {
 			*out, more, err = readUpTo(*out, src, limit)
+		}
+		if err == nil && !more && checksummed(codings[i], body) {
+			d.proven = true
 		}
 		body = *out
 		early := errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
@@ -309,6 +320,21 @@ func (d *decoder) decode(body []byte, codings []coding, limit int, cut bool) ([]
 		}
 	}
 	return body, cut, nil
+}
+
+// checksummed reports whether a body in a coding ends in a checksum, which its reader has compared.
+func checksummed(c coding, body []byte) bool {
+	switch c {
+	case gzipCoding:
+		return true
+	case deflateCoding:
+		return isZlib(body)
+	case zstdCoding:
+		// The checksum is optional (RFC 8878 §3.1.1.1.1). An encoder gives it to all frames or to none.
+		var first zstd.Header
+		return first.Decode(body) == nil && first.HasCheckSum
+	}
+	return false
 }
 
 // readUpTo reads src and appends to dst, up to limit bytes in all. more reports whether src has more.

@@ -451,12 +451,12 @@ func (f *Fetcher) exchange(ctx context.Context, x *exchange.Exchange, began time
 	w.deadline, w.patience = began.Add(f.cfg.Timeout), x.Patience
 	w.connectFor, w.passesOver = f.connectFor(x), x.Lookup.More
 	at, err := w.run(ctx, x)
-	if w.tape != nil && ctx.Err() == nil && !(w.cut && isTimeout(err)) {
+	if w.tape != nil && ctx.Err() == nil && !w.defers(err) {
 		w.record(x, began, err)
 	}
 	if err != nil {
 		r.Outcome, r.Cause = classify(at, err)
-		h := hints{deferred: w.cut && isTimeout(err)}
+		h := hints{deferred: w.defers(err)}
 		if at == connecting {
 			h.more, h.waited = x.Lookup.More || f.mayHaveIPv6(x), time.Since(began)
 		}

@@ -235,7 +235,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, cut, err := fetcher.decode(context.Background(), append(body, coded...), codings, false, deadline)
+		body, cut, _, err := fetcher.decode(context.Background(), append(body, coded...), codings, false, deadline)
 		if len(body) > cfg.MaxBody || err != nil && body != nil {
 			t.Fatalf("%d bytes, %v", len(body), err)
 		}

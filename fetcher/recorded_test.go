@@ -144,6 +144,7 @@ func TestReplayUndone(t *testing.T) {
 	f("Transfer-Encoding: chunked\r\n", body+"Dis", "answered whole…", CutOff)
 	for name, encode := range encoders {
 		packed := string(encode([]byte(body)))
+		bare := name == "deflate/raw"
 		name, _, _ = strings.Cut(name, "/")
 		coding := "Content-Encoding: " + name + "\r\n"
 		f(coding, body, "answered whole")
@@ -156,7 +157,11 @@ func TestReplayUndone(t *testing.T) {
 		f(coding+"Content-Length: 999\r\n", body, "closed_early", Disconnected)
 		f(coding, packed, "answered whole")
 		f(coding+fmt.Sprintf("Content-Length: %d\r\n", len(packed)), packed, "answered whole")
-		f(coding+fmt.Sprintf("Content-Length: %d\r\n", len(packed)+1), packed, "closed_early")
+		if n := len(packed) + 1; name == "br" || bare {
+			f(coding+fmt.Sprintf("Content-Length: %d\r\n", n), packed, "closed_early")
+		} else {
+			f(coding+fmt.Sprintf("Content-Length: %d\r\n", n), packed, "answered whole") // by its checksum
+		}
 		f(coding+"Transfer-Encoding: chunked\r\n", packed, "answered whole") // only the chunks are undone
 		f(coding+"Transfer-Encoding: chunked\r\n", chunked(packed), "answered whole")
 		f(coding+"Transfer-Encoding: chunked\r\n", chunked(body), "bad_encoding") // corrupt on the wire

@@ -1,6 +1,7 @@
 package fetcher
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/exchange"
@@ -224,4 +227,127 @@ func TestStatusNeedsWholeHead(t *testing.T) {
 	f(line+"Server: s", syscall.ECONNRESET, "reset"+failed+"(connection reset before the response head ended)")
 	f(line+"Server: s", os.ErrDeadlineExceeded, "timeout"+failed+"(no response head in time)")
 	f(line+strings.Repeat("A: b\r\n", 20_000)+"\r\n", io.EOF, "header_too_large"+failed+"(the response head is too large)")
+}
+
+// TestProvenBody has coded bodies whose connection ends before their announced end, after each of their bytes. Only a
+// checksum of the coding that ends the body shows that it is whole. Each is replayed with the same ending.
+func TestProvenBody(t *testing.T) {
+	const file = "User-agent: *\nDisallow: /\n"
+	zstds := func(options ...zstd.EOption) func([]byte) []byte {
+		return func(b []byte) []byte {
+			return encode(b, func(w io.Writer) io.WriteCloser { e, _ := zstd.NewWriter(w, options...); return e })
+		}
+	}
+	gz, zl, br, raw := encoders["gzip"], encoders["deflate/zlib"], encoders["br"], encoders["deflate/raw"]
+	zs, unsummed := zstds(), zstds(zstd.WithEncoderCRC(false))
+	then := func(first, second func([]byte) []byte) func([]byte) []byte {
+		return func(b []byte) []byte { return second(first(b)) }
+	}
+	followed := func(by string) func([]byte) []byte { return func(b []byte) []byte { return append(gz(b), by...) } }
+	changed := func(from func([]byte) []byte, at int) func([]byte) []byte { // a byte counted from the end
+		return func(b []byte) []byte { b = from(b); b[len(b)-at]++; return b }
+	}
+	cases := []struct {
+		codings string
+		encode  func([]byte) []byte
+		enough  int // bytes that prove the body whole, counted from the end; -1: none do
+	}{
+		{"gzip", gz, 0},
+		{"x-gzip", gz, 0},
+		{"deflate", zl, 0},
+		{"zstd", zs, 0},
+		{"gzip, br", then(gz, br), 0},
+		{"br, gzip", then(br, gz), 0},
+		{"gzip, gzip", then(gz, gz), 0},
+		{"zstd, deflate", then(zs, zl), 0},
+		{"gzip", followed("\r\n"), 2},
+		{"gzip", followed("<html>"), 6},
+		{"br", br, -1},
+		{"deflate", raw, -1},
+		{"zstd", unsummed, -1},
+		{"br, deflate", then(br, raw), -1},
+		{"zstd, br", then(unsummed, br), -1},
+		{"gzip", changed(gz, 8), -1}, // CRC32
+		{"gzip", changed(gz, 4), -1}, // ISIZE
+		{"deflate", changed(zl, 1), -1},
+		{"zstd", changed(zs, 1), -1},
+		{"identity", func(b []byte) []byte { return b }, -1},
+	}
+	failures := map[error]string{
+		io.EOF:                 "closed_early 200 full_disallow unreachable (connection closed before the body's end)",
+		io.ErrUnexpectedEOF:    "closed_early 200 full_disallow unreachable (connection closed before the body's end)", // TLS without its end
+		syscall.ECONNRESET:     "reset 200 full_disallow unreachable (connection reset in the body)",
+		os.ErrDeadlineExceeded: "timeout 200 full_disallow unreachable (the body did not end in time)",
+	}
+	framings := map[string]func(string) (fields, body string){
+		"a length": func(b string) (string, string) { return "Content-Length: 5000\r\n", b },
+		"a chunk":  func(b string) (string, string) { return "Transfer-Encoding: chunked\r\n", "fff\r\n" + b },
+		"whole chunks": func(b string) (string, string) {
+			return "Transfer-Encoding: chunked\r\n", fmt.Sprintf("%x\r\n%s\r\n", len(b), b)
+		},
+		"the connection's end": func(b string) (string, string) { return "", b },
+	}
+	for _, c := range cases {
+		packed := string(c.encode([]byte(file)))
+		for framed, framing := range framings {
+			for end, failure := range failures {
+				if framed == "the connection's end" && (end == io.EOF || end == io.ErrUnexpectedEOF) {
+					continue // the announced end
+				}
+				for n := 1; n <= len(packed); n++ {
+					fields, body := framing(packed[:n])
+					f, tapes := scripts(t, func() (string, error) {
+						return okHead + "Content-Encoding: " + c.codings + "\r\n" + fields + "\r\n" + body, end
+					}, nil)
+					r, _ := life(t, f, tapes)
+					want := failure
+					if c.enough >= 0 && n >= len(packed)-c.enough {
+						want = "answered 200 conditional rules"
+					}
+					if got := endingOf(r, 0); got != want || r.Outcome == exchange.Answered && string(r.Body) != file {
+						t.Errorf("%s by %s, %d bytes of %d, then %v:\n got %s %q\nwant %s", c.codings, framed, n, len(packed), end, got, r.Body, want)
+					}
+					tapes.check(t, f, r)
+					r.Reset()
+					allBack(t, f)
+				}
+			}
+		}
+	}
+}
+
+// TestProvenBodyWaits shows that a deferred host gets all its time before its body counts: more of it might come.
+func TestProvenBodyWaits(t *testing.T) {
+	packed := string(encoders["gzip"]([]byte("Allow: /\n")))
+	f, _ := scripts(t, func() (string, error) {
+		return okHead + "Content-Encoding: gzip\r\nContent-Length: 500\r\n\r\n" + packed, os.ErrDeadlineExceeded
+	}, nil)
+	x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: new(exchange.Response), Patience: time.Second}
+	x.Target = f.First(x.Origin, x.Past)
+	x.Lookup = f.Resolve(t.Context(), x.Target, 0)
+	if next := f.Do(t.Context(), &x); !next.Deferred {
+		t.Errorf("with patience: %+v after %+v", x.Response, next)
+	}
+	x.Patience = 0
+	if next := f.Do(t.Context(), &x); next.Again || string(x.Response.Body) != "Allow: /\n" {
+		t.Errorf("without: %+v after %+v", x.Response, next)
+	}
+	x.Response.Reset()
+}
+
+// TestProvenBodyTakesNoMore bounds what a body may decode to: one whose end is beyond the bound is not proven.
+func TestProvenBodyTakesNoMore(t *testing.T) {
+	for _, lines := range []int{76, 77, 5000} { // of 13 bytes; 1,000 are kept
+		packed := string(encoders["gzip"](bytes.Repeat([]byte("Disallow: /x\n"), lines)))
+		f, tapes := scripts(t, func() (string, error) {
+			return okHead + "Content-Encoding: gzip\r\nContent-Length: 5000000\r\n\r\n" + packed, io.EOF
+		}, nil)
+		r, _ := life(t, f, tapes)
+		if proven := r.Outcome == exchange.Answered; proven != (lines == 76) {
+			t.Errorf("%d lines in %d bytes: %v (%v)", lines, len(packed), r.Outcome, r.Cause)
+		}
+		tapes.check(t, f, r)
+		r.Reset()
+		allBack(t, f)
+	}
 }

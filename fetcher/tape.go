@@ -126,6 +126,9 @@ func (w *wire) record(x *exchange.Exchange, began time.Time, err error) {
 	if !t.asked {
 		return
 	}
+	if err == nil {
+		err = w.lost // which did not matter, but is how the exchange ended
+	}
 	rec := Recording{
 		Target: x.Response.Final, At: began, Remote: x.Response.Remote, TLSVersion: x.Response.TLSVersion,
 		Request: w.out, Response: t.in,

@@ -40,6 +40,7 @@ type wire struct {
 	fields   []byte         // the head that was read last, without folded lines; a view, valid until the next read
 	grew     bool           // the head was big, and the memory that it took is dropped
 	broken   exchange.Cause // why the head that was read last does not tell the body's end; 0: it does
+	lost     error          // how the connection ended before the body's announced end; nil: it did not
 	hints    hints
 	deadline time.Time     // of the whole exchange
 	patience time.Duration // see exchange.Exchange
@@ -94,7 +95,7 @@ func (f *Fetcher) release(w *wire) {
 	}
 	w.back.Reset(nil)
 	w.src, w.br, w.raw, w.conn, w.complete, w.hints, w.body, w.fields = nil, nil, nil, nil, false, hints{}, framing{}, nil
-	w.patience, w.cut, w.paced = 0, false, paced{}
+	w.patience, w.cut, w.paced, w.lost = 0, false, paced{}, nil
 	w.replay = replay{}
 	if w.tape != nil {
 		w.tape.reset()
@@ -492,9 +493,16 @@ func (w *wire) keepBody(ctx context.Context, r *exchange.Response, length int) (
 	if w.replay.end != nil {
 		cut, err = w.replay.ended(cut, err)
 	}
-	if err == nil && len(w.codings) > 0 && len(body) > 0 {
-		body, cut, err = w.f.decode(ctx, body, w.codings, cut, w.deadline)
-		if err == errEndsEarly {
+	if w.brokeOff(err) {
+		w.lost = err
+	}
+	if (err == nil || w.lost != nil) && len(w.codings) > 0 && len(body) > 0 {
+		proven := false
+		body, cut, proven, err = w.f.decode(ctx, body, w.codings, cut, w.deadline)
+		switch {
+		case w.lost != nil && !proven:
+			err = w.lost
+		case err == errEndsEarly:
 			// If the connection's end is the body's, only the coding shows that it came too early.
 			err = protocolError(exchange.CauseCorruptCoding)
 			if w.body.kind == byClose {
@@ -517,3 +525,19 @@ func (w *wire) keepBody(ctx context.Context, r *exchange.Response, length int) (
 	r.Body, r.BodyFrom, r.Truncated = body, m, cut
 	return nil
 }
+
+// brokeOff reports whether a body's error says that the connection ended, or fell silent, before the announced end. The
+// bytes before it may still be the whole body. A deferred host is asked again instead, with all its time.
+func (w *wire) brokeOff(err error) bool {
+	if err == nil || w.defers(err) {
+		return false
+	}
+	switch _, cause := classify(readingBody, err); cause {
+	case exchange.CauseClosedInBody, exchange.CauseResetBody, exchange.CauseBodyTimeout:
+		return true
+	}
+	return false
+}
+
+// defers reports whether an error defers the host; see listen.
+func (w *wire) defers(err error) bool { return w.cut && isTimeout(err) }

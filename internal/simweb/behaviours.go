@@ -96,7 +96,10 @@ const (
 	helloLongChain     // sends a hundred certificates
 )
 
-const nameOK = "ok"
+const (
+	nameOK          = "ok"
+	nameWholeSilent = "gzip-whole-silent"
+)
 
 // Behaviours returns the table in its order. The first is ok, which takes the share that the others leave.
 func Behaviours() []Behaviour { return slices.Clone(behaviours) }

@@ -55,6 +55,17 @@ func cutShort(c coding) func(*ask) reply {
 	}, c)
 }
 
+// wholeThen answers with a whole coded body that is shorter than its Content-Length, and ends the connection as given.
+func wholeThen(c coding, ends ending, yields ...exchange.Outcome) func(*ask) reply {
+	made := sync.OnceValue(func() []byte {
+		head := "HTTP/1.1 200 OK\r\n" + contentEncoding([]coding{c}) + "Content-Length: 5000\r\nConnection: close\r\n\r\n"
+		return append([]byte(head), encoded(whole(codedFile), c)...)
+	})
+	return func(*ask) reply {
+		return reply{status: 200, raw: made(), body: whole(codedFile), ends: ends, yields: yields}
+	}
+}
+
 var codingRows = []Behaviour{
 	{Name: "gzip-corrupt", Share: 0.0001, Does: "text declared as gzip", Ends: "bad_encoding", reply: plainText(gzipped)},
 	{Name: "coding-unknown", Share: 0.0001, Does: "an unknown Content-Encoding", Ends: "bad_encoding",
@@ -88,6 +99,13 @@ var codingRows = []Behaviour{
 	{Name: "br-cut", Does: "Brotli without its last bytes", Ends: "bad_encoding", reply: cutShort(brotlied)},
 	{Name: "zstd-cut", Does: "Zstandard without its last bytes", Ends: "bad_encoding", reply: cutShort(zstandard)},
 	{Name: "deflate-cut", Does: "deflate without its last bytes", Ends: "bad_encoding", reply: cutShort(deflated)},
+	{Name: "gzip-whole-close", Does: "200, a whole gzip body, closed before the end of its Content-Length", Ends: "answered 200", reply: wholeThen(gzipped, endAbort)},
+	{Name: "gzip-whole-reset", Does: "200, a whole gzip body, reset before the end of its Content-Length", Ends: "answered 200", reply: wholeThen(gzipped, endReset)},
+	{Name: nameWholeSilent, Does: "200, a whole gzip body, then silent", Ends: "answered 200", reply: wholeThen(gzipped, endHang)},
+	{Name: "zstd-whole-close", Does: "200, a whole Zstandard body with its checksum, likewise closed", Ends: "answered 200", reply: wholeThen(zstandard, endAbort)},
+	{Name: "deflate-whole-close", Does: "200, a whole deflate body in a zlib wrapper, likewise closed", Ends: "answered 200", reply: wholeThen(deflated, endAbort)},
+	{Name: "deflate-bare-whole-close", Does: "a whole deflate body without a checksum, likewise closed", Ends: "closed_early", reply: wholeThen(deflatedBare, endAbort, earlyOutcome)},
+	{Name: "br-whole-close", Does: "a whole Brotli body, which has no checksum, likewise closed", Ends: "closed_early", reply: wholeThen(brotlied, endAbort, earlyOutcome)},
 	{Name: "not-found-coding-unknown", Does: "404, an unknown Content-Encoding", Ends: "answered 404",
 		reply: says(sized("HTTP/1.1 404 Not Found\r\nContent-Encoding: rot13\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n", "ab\n"), 404)},
 	{Name: "gzip-bomb", Does: "40 MB of lines in 80 kB of gzip", Ends: "answered 200, truncated", reply: bomb(gzipped)},

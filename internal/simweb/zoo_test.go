@@ -330,7 +330,8 @@ func TestZooIsComplete(t *testing.T) {
 
 		not-found-two-lengths not-found-bad-length not-found-bad-chunk not-found-close-body not-found-reset-body not-found-silent-body
 		not-found-coding-unknown forbidden-transfer-unknown error-huge-length redirect-two-lengths redirect-silent-body
-		redirect-nowhere-transfer request-timeout flaky-408`)
+		redirect-nowhere-transfer request-timeout flaky-408 gzip-whole-close gzip-whole-reset gzip-whole-silent zstd-whole-close
+		deflate-whole-close deflate-bare-whole-close br-whole-close`)
 	for _, name := range known {
 		if behaviourNamed(name) == nil {
 			t.Errorf("no behaviour %s", name)
