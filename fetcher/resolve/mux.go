@@ -50,7 +50,7 @@ func newMux(servers, bound int, unexpected *atomic.Uint64) *mux {
 // socket is a connected UDP socket: the kernel drops packets from other addresses than the server's.
 type socket struct {
 	server *server
-	conn   *net.UDPConn
+	conn   Packets
 	end    time.Time     // of accepting questions
 	done   chan struct{} // closed when its reader has ended
 
@@ -67,6 +67,7 @@ type call struct {
 	message  dns.Msg
 	buf      [headerSize + 255 + 4 + optSize]byte
 	packet   []byte // what is sent, in buf; each sending has an id of its own
+	batch    [1][]byte
 	question []byte // name, type and class in packet; an answer must repeat them
 	edns     bool   // the packet has EDNS
 	sendings []sending
@@ -115,9 +116,10 @@ func (s *server) send(c *call) error {
 		s.questions.Add(1)
 		c.sendings = append(c.sendings, sending{k, id})
 		c.packet[0], c.packet[1] = byte(id>>8), byte(id)
-		if _, err = k.conn.Write(c.packet); err != nil {
+		c.batch[0] = c.packet
+		if _, err = k.conn.Send(c.batch[:]); err != nil {
 			// The kernel may report an earlier question's failure here. Then this one was not sent.
-			_, err = k.conn.Write(c.packet)
+			_, err = k.conn.Send(c.batch[:])
 		}
 		if errors.Is(err, net.ErrClosed) {
 			continue
@@ -159,15 +161,12 @@ func (s *server) socket() (*socket, error) {
 
 // open opens a socket with a random port, which the kernel chooses.
 func (s *server) open() (*socket, error) {
-	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(s.addr))
+	conn, err := s.network.Packets(s.addr)
 	if err != nil {
 		return nil, err
 	}
 	k := &socket{server: s, conn: conn, end: time.Now().Add(socketLife), done: make(chan struct{}), calls: make(map[uint16]waiter)}
 	_ = conn.SetReadDeadline(k.end)
-	// A thousand answers may come at once. Each takes nearly 800 bytes of the kernel's buffer, whose default size
-	// holds 280. The system may grant less than is asked for.
-	_ = conn.SetReadBuffer(readBuffer)
 	m := s.mux
 	m.mu.Lock()
 	m.open[k] = struct{}{}
@@ -267,13 +266,15 @@ func (k *socket) leave(id uint16, c *call) {
 // read delivers answers to their calls until the socket is closed.
 func (k *socket) read() {
 	defer close(k.done)
-	buf := make([]byte, maxPacket)
+	buffers, sizes := [][]byte{make([]byte, maxPacket)}, make([]int, 1)
 	for {
-		n, err := k.conn.Read(buf)
+		n, err := k.conn.Receive(buffers, sizes)
 		switch {
 		case err == nil:
-			if !k.deliver(buf[:n]) {
-				k.server.mux.unexpected.Add(1)
+			for i := range n {
+				if !k.deliver(buffers[i][:sizes[i]]) {
+					k.server.mux.unexpected.Add(1)
+				}
 			}
 		case errors.Is(err, net.ErrClosed):
 			return

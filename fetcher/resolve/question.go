@@ -331,8 +331,9 @@ func (r *Resolver) askTCP(ctx context.Context, l *lookup, c *call, s *server) (*
 }
 
 func (s *server) exchangeTCP(ctx context.Context, c *call, deadline time.Time) (*dns.Msg, error) {
-	dialer := net.Dialer{Deadline: deadline}
-	conn, err := dialer.DialContext(ctx, "tcp", s.addr.String())
+	dialing, cancel := context.WithDeadline(ctx, deadline)
+	conn, err := s.network.DialContext(dialing, "tcp", s.addr.String())
+	cancel()
 	if isTimeout(err) {
 		return nil, err
 	}

@@ -11,6 +11,7 @@
 //	server.go    a server: whether it is down, and whether it answers questions with EDNS
 //	pace.go      the rate of questions to a server
 //	mux.go       the sockets of all questions
+//	network.go   the network that they are of
 //	answer.go    reading an answer
 //	stats.go     the counts
 package resolve
@@ -40,6 +41,7 @@ type Options struct {
 	CacheSize  int           // cached names; 16384
 	IPv4, IPv6 bool          // ask for this family only; not both
 	Hosts      string        // path of the hosts file; "" is /etc/hosts, "-" none
+	Network    Network       // nil: this machine's
 	Log        *slog.Logger  // for servers that stop answering, answer again, refuse too much or fail with EDNS; nil: none
 }
 
@@ -88,6 +90,9 @@ func New(servers []string, opts Options) (*Resolver, error) {
 	if opts.CacheSize == 0 {
 		opts.CacheSize = 16384
 	}
+	if opts.Network == nil {
+		opts.Network = &system{}
+	}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
@@ -113,7 +118,7 @@ func New(servers []string, opts Options) (*Resolver, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot read name server %q: %w", text, err)
 		}
-		s := &server{addr: addr, index: i, mux: r.mux, pacer: newPacer(opts.Rate / float64(len(servers)))}
+		s := &server{addr: addr, index: i, network: opts.Network, mux: r.mux, pacer: newPacer(opts.Rate / float64(len(servers)))}
 		s.heard.Store(time.Now().UnixNano())
 		r.servers = append(r.servers, s)
 	}

@@ -14,12 +14,13 @@ import (
 
 // server is one name server.
 type server struct {
-	addr  netip.AddrPort
-	index int // among the servers
-	mux   *mux
-	pacer *pacer
-	edns  atomic.Int32 // whether it answers questions with EDNS, see server.learn
-	plain atomic.Int32 // answers to repetitions without EDNS, while edns is ednsUnknown
+	addr    netip.AddrPort
+	index   int // among the servers
+	network Network
+	mux     *mux
+	pacer   *pacer
+	edns    atomic.Int32 // whether it answers questions with EDNS, see server.learn
+	plain   atomic.Int32 // answers to repetitions without EDNS, while edns is ednsUnknown
 	health
 	traffic
 

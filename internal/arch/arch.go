@@ -63,6 +63,7 @@ var arrows = map[string][]string{
 	"internal/rowtest":     {},
 	"internal/sitetest":    {"audit", "audit/tokens", "parser", "internal/origin", "internal/exchange"},
 	"internal/hostiletest": {},
+	"internal/memnet":      {},
 	"internal/arch":        {},
 
 	"internal/store/s3":        {"internal/store"},
