@@ -64,6 +64,7 @@ var arrows = map[string][]string{
 	"internal/sitetest":    {"audit", "audit/tokens", "parser", "internal/origin", "internal/exchange"},
 	"internal/hostiletest": {},
 	"internal/memnet":      {},
+	"internal/bubble":      {},
 	"internal/arch":        {},
 
 	"internal/store/s3":        {"internal/store"},
@@ -101,7 +102,7 @@ var doors = map[string][]string{
 	"github.com/minio/minio-go/v7":        {"internal/store/s3"},
 	"gopkg.in/ini.v1":                     {"internal/store/s3"},
 
-	"github.com/parquet-go/parquet-go":    {"sink/table"},
+	"github.com/parquet-go/parquet-go":    {"sink/table", "internal/bubble"},
 	"github.com/RoaringBitmap/roaring/v2": {"sink", "sink/commit", "sink/verify", "sink/compact"},
 	"github.com/ulikunitz/xz":             {"inputs"},
 	"golang.org/x/text/encoding/unicode":  {"inputs"},

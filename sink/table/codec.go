@@ -2,7 +2,6 @@ package table
 
 import (
 	"fmt"
-	"sync"
 
 	kzstd "github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go/compress"
@@ -22,13 +21,16 @@ func (c *codec) Encode(dst, src []byte) ([]byte, error) {
 	return c.encoder.EncodeAll(src, dst[:0]), nil
 }
 
-// compression is the codec of every file. Two encoders are enough: one goroutine fills a part while another seals one.
-var compression = sync.OnceValue(func() compress.Codec {
+// compression is the codec of every file. Two encoders are enough: one goroutine fills a part while another seals one. The
+// encoder makes a channel at its first use, which belongs to the bubble of a test in virtual time if it is made there, and ends the
+// process elsewhere; so it is used here.
+var compression = func() compress.Codec {
 	encoder, err := kzstd.NewWriter(nil,
 		kzstd.WithEncoderConcurrency(2), kzstd.WithWindowSize(1<<20),
 		kzstd.WithLowerEncoderMem(true), kzstd.WithZeroFrames(true), kzstd.WithEncoderCRC(false))
 	if err != nil {
 		panic(fmt.Sprintf("sink: %v", err)) // the options are constants
 	}
+	encoder.EncodeAll(nil, nil)
 	return &codec{encoder: encoder}
-})
+}()

@@ -170,14 +170,14 @@ func (w *pageWalker) contents(h *format.PageHeader, room *pageRoom) (err error) 
 	return nil // a decoded dictionary is no larger than its page
 }
 
-// inflater stops a page that becomes longer than the room for it.
-var inflater = sync.OnceValue(func() *zstd.Decoder {
+// inflater stops a page that becomes longer than the room for it. It has channels, as the encoder of compression.
+var inflater = func() *zstd.Decoder {
 	d, err := zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		panic(fmt.Sprintf("sink: %v", err)) // the options are constants
 	}
 	return d
-})
+}()
 
 // inflate returns an inflated page of raw bytes, in the memory of to if that suffices. It allocates at most raw bytes,
 // whatever the page inflates to.
@@ -201,7 +201,7 @@ func inflate(codec format.CompressionCodec, to, packed []byte, raw int) (_ []byt
 		}
 	case format.Zstd:
 		var out []byte
-		out, err = inflater().DecodeAll(packed, to[:0:raw])
+		out, err = inflater.DecodeAll(packed, to[:0:raw])
 		n = len(out)
 	case format.Gzip:
 		in, err = gzip.NewReader(bytes.NewReader(packed))

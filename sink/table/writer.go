@@ -181,7 +181,7 @@ func (t *Writer[T]) Describe() schema.File {
 func newParquetWriter[T any](w io.Writer, page int, metadata map[string]string) *parquet.GenericWriter[T] {
 	options := []parquet.WriterOption{
 		parquet.DataPageVersion(1),
-		parquet.Compression(compression()),
+		parquet.Compression(compression),
 		parquet.PageBufferSize(page),
 		parquet.WriteBufferSize(256 << 10),
 		parquet.MaxRowsPerRowGroup(GroupRows),
