@@ -18,6 +18,7 @@ import (
 	"io"
 	"math"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/cespare/xxhash/v2"
@@ -149,6 +150,10 @@ type Reader struct {
 	stats  Stats
 	labels map[string]string
 	err    error
+
+	// Of the current stream, for Progress: how many bytes of text or rows were returned, and how many of these stand for how many
+	// bytes of the file; 0: not known yet.
+	taken, of, bytes atomic.Int64
 }
 
 // maxLabels bounds the labels that are kept for sharing between entries.
@@ -248,6 +253,13 @@ func (r *Reader) step() (Entry, bool, error) {
 		return Entry{}, false, r.nextStream()
 	}
 	line, reason, err := r.advance()
+	if r.taken.Add(1); r.table == nil {
+		r.taken.Store(r.lines.taken())
+		if r.lines.text > 0 {
+			r.of.Store(r.lines.text)
+			r.bytes.Store(r.lines.packed)
+		}
+	}
 	if err == io.EOF {
 		r.open = false
 		return Entry{}, false, nil
@@ -371,6 +383,8 @@ func (r *Reader) reject(line []byte, reason string, duplicate bool) error {
 
 // nextStream opens the next file or member and detects what it is.
 func (r *Reader) nextStream() error {
+	r.taken.Store(0)
+	r.of.Store(0)
 	stream, err := r.src.next()
 	if err != nil {
 		return err
@@ -392,7 +406,12 @@ func (r *Reader) nextStream() error {
 
 // beginLines detects how the lines of a stream are read.
 func (r *Reader) beginLines(stream stream) error {
-	r.lines.reset(stream.Reader)
+	begun := r.src.begun.Load()
+	r.lines.reset(stream.Reader, stream.compression, func() int64 { return r.src.read.Load() - begun })
+	if stream.compression == "" {
+		r.of.Store(1)
+		r.bytes.Store(1)
+	}
 	head, err := r.lines.peek()
 	if err != nil {
 		return damaged(r.name, r.line+1, err)
@@ -412,9 +431,19 @@ func (r *Reader) Stats() Stats {
 	return s
 }
 
-// Progress returns how many bytes of the files have been read, compressed ones as they are on disk, and how many there
-// are: 0 if unknown. It is safe for concurrent use.
-func (r *Reader) Progress() (read, total int64) { return r.src.read.Load(), r.src.total }
+// Progress returns of how many bytes of the files all lines have been returned, and how many bytes there are: 0 if unknown, as of
+// a pipe, and of the beginning of a compressed file. Files are read ahead of their lines; of a compressed file the bytes are estimated,
+// of a table they are those of its share of rows. It is safe for concurrent use.
+func (r *Reader) Progress() (read, total int64) {
+	begun, taken, of := r.src.begun.Load(), r.taken.Load(), r.of.Load()
+	switch {
+	case taken == 0:
+		return begun, r.src.total
+	case of <= 0:
+		return begun, 0
+	}
+	return min(begun+int64(float64(taken)*float64(r.bytes.Load())/float64(of)), r.src.total), r.src.total
+}
 
 // Close closes the files. Next returns an error afterwards.
 func (r *Reader) Close() error {

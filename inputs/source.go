@@ -50,6 +50,7 @@ type source struct {
 	closers []func() error // of the current file, in the order of opening
 
 	read  atomic.Int64
+	begun atomic.Int64 // what was read before the current stream was opened
 	total int64
 	ended int64 // bytes counted as read once the current table is done: not all its columns are read
 }
@@ -76,6 +77,7 @@ func (s *source) next() (stream, error) {
 		s.read.Store(s.ended)
 		s.ended = 0
 	}
+	s.begun.Store(s.read.Load())
 	if len(s.paths) == 0 {
 		return stream{}, io.EOF
 	}
@@ -253,6 +255,7 @@ func (s *source) openMember(member *zip.File) (stream, error) {
 	if member.Flags&1 != 0 {
 		return stream{}, &Error{File: name, Err: errors.New("it is encrypted"), Remedy: "unpack the archive first"}
 	}
+	s.begun.Store(s.read.Load())
 	r, err := member.Open()
 	if err != nil {
 		return stream{}, damaged(name, 0, err)

@@ -11,8 +11,9 @@ import (
 // Table is a file of columns, such as Parquet's. Its errors are of the file; one with a method Remedy says itself what to
 // do about it.
 type Table interface {
-	// Columns returns how many columns there are.
+	// Columns and Rows return how many there are.
 	Columns() int
+	Rows() int64
 	// Column returns a column's name and what it holds: "text", "numbers" or "truths", or in words what cannot be selected.
 	Column(i int) (name, holds string)
 	// Select chooses the columns that are read, before the first Next.
@@ -46,6 +47,8 @@ func (r *Reader) beginTable(stream stream) error {
 		return damaged(r.name, 0, err)
 	}
 	r.table = table
+	r.of.Store(table.Rows())
+	r.bytes.Store(stream.size)
 	return nil
 }
 

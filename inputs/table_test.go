@@ -267,6 +267,7 @@ func TestParquetErrors(t *testing.T) {
 type endless struct{}
 
 func (endless) Columns() int                { return 1 }
+func (endless) Rows() int64                 { return 1 << 62 }
 func (endless) Column(int) (string, string) { return "host", "text" }
 func (endless) Select(...int) error         { return nil }
 func (endless) Next() error                 { return nil }

@@ -131,6 +131,9 @@ func holds(e *format.SchemaElement) (what string, unsigned bool) {
 // Columns returns the number of columns, including those inside structs.
 func (l *List) Columns() int { return len(l.columns) }
 
+// Rows returns how many rows there are, as the footer says.
+func (l *List) Rows() int64 { return l.file.NumRows() }
+
 // Column returns a column's name, which is `struct.field` inside a struct, and its contents: HoldsText, HoldsNumbers,
 // HoldsTruths, or words for contents that Select refuses.
 func (l *List) Column(i int) (name, holds string) { return l.columns[i].name, l.columns[i].holds }
