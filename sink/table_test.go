@@ -97,7 +97,7 @@ func TestDraftsOfKilledCommands(t *testing.T) {
 	f := func(name string, sweep func() error) {
 		t.Helper()
 		folder, base := filepath.Split(filepath.Join(dir.Root(), name))
-		draft := filepath.Join(folder, "."+base+".ABCDEFGH.tmp")
+		draft := filepath.Join(folder, "."+base+".ABCDEFGH.bulkscan.tmp")
 		if err := errors.Join(os.MkdirAll(folder, 0o777), os.WriteFile(draft, []byte("{"), 0o666), sweep()); err != nil {
 			t.Fatal(err)
 		}

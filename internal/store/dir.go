@@ -18,7 +18,7 @@ import (
 
 // Dir is a Store in a local directory: an object is a file under its name.
 //
-// A file is written under a temporary name in its final folder (`.part.parquet.ABCDEF.tmp`), then synced, closed and
+// A file is written under a temporary name in its final folder (`.part.parquet.ABCDEFGH.bulkscan.tmp`), then synced, closed and
 // renamed, and its folder is synced. A rename is atomic, but durable only with the folder. Without the sync of the
 // file, a file system may keep the new name and lose the bytes. Names that begin with a dot are hidden from List and
 // skipped by query engines that read a folder.
@@ -61,7 +61,8 @@ func (d *Dir) Writable() error {
 	}
 }
 
-const tempSuffix = ".tmp"
+// tempSuffix ends temporary names. No other program's names end so: Sweep deletes by them.
+const tempSuffix = ".bulkscan.tmp"
 
 // path returns where an object lies.
 func (d *Dir) path(name string) (string, error) {
@@ -231,9 +232,6 @@ func (d *Dir) Open(ctx context.Context, name string) (Object, error) {
 		return nil, fmt.Errorf("cannot open %s: %w", name, err)
 	}
 	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("it is no regular file: %w", fs.ErrNotExist)
-	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot open %s: %w", name, err), file.Close())
 	}
@@ -326,8 +324,11 @@ func entryOf(name string, file fs.DirEntry, prefix string, keep func(base string
 		// If drafts are wanted, list each by its final name.
 		shown = name[:len(name)-len(file.Name())] + file.Name()[1:]
 	}
-	if !file.Type().IsRegular() || IsLock(file.Name()) || !strings.HasPrefix(shown, prefix) || !keep(file.Name()) {
+	if file.Type()&fs.ModeSymlink != 0 || IsLock(file.Name()) || !strings.HasPrefix(shown, prefix) || !keep(file.Name()) {
 		return Entry{}, false, nil
+	}
+	if !file.Type().IsRegular() {
+		return Entry{Name: name, Size: Irregular}, true, nil
 	}
 	info, err := file.Info()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -378,7 +379,7 @@ func (d *Dir) Sweep(ctx context.Context, prefix string, ours func(name string) b
 	}
 	for _, draft := range drafts {
 		folder, base := path.Split(draft.Name)
-		if final, _ := draftOf(base); !ours(folder + final) {
+		if final, _ := draftOf(base); draft.Size == Irregular || !ours(folder+final) {
 			continue
 		}
 		err := d.disk.Remove(filepath.Join(d.root, filepath.FromSlash(draft.Name)))
@@ -414,16 +415,19 @@ func (d *Dir) RemoveEmpty(ctx context.Context, folder string) error {
 	return nil
 }
 
-// randomName is how many random characters a temporary name has.
-const randomName = 8
+// randomName is how many random characters a temporary name has. They are of the alphabet of rand.Text.
+const (
+	randomName     = 8
+	randomAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+)
 
-// tempName returns a temporary name of a file: `.`, its name, `.ABCDEFGH.tmp`.
+// tempName returns a temporary name of a file: `.`, its name, `.ABCDEFGH.bulkscan.tmp`.
 func tempName(base string) string { return "." + base + "." + rand.Text()[:randomName] + tempSuffix }
 
 // draftOf returns the final name for a temporary name; ok is false for other names.
 func draftOf(base string) (final string, ok bool) {
 	end := len(base) - len(tempSuffix) - randomName - 1
-	if end < 2 || base[0] != '.' || base[end] != '.' || !strings.HasSuffix(base, tempSuffix) {
+	if end < 2 || base[0] != '.' || base[end] != '.' || !strings.HasSuffix(base, tempSuffix) || strings.Trim(base[end+1:end+1+randomName], randomAlphabet) != "" {
 		return "", false
 	}
 	return base[1:end], true

@@ -15,7 +15,7 @@ import (
 type Disk interface {
 	// Create makes a new file for writing; fs.ErrExist where the path has one.
 	Create(path string) (DiskFile, error)
-	// Open opens a file for reading.
+	// Open opens a regular file for reading. Anything else in its place is an error, other than fs.ErrNotExist, and no wait.
 	Open(path string) (DiskFile, error)
 	Stat(path string) (fs.FileInfo, error)
 	// Walk is filepath.WalkDir, except that it follows a root that is a link.
@@ -26,6 +26,7 @@ type Disk interface {
 	Link(path, second string) error
 	// Rename replaces a file with the new name.
 	Rename(path, to string) error
+	// Remove removes a regular file, or a link. Anything else stays, and is an error.
 	Remove(path string) error
 	// RemoveFolder removes a folder in which nothing lies. A link to a folder stays.
 	RemoveFolder(path string) error
@@ -55,7 +56,42 @@ func (system) Create(path string) (DiskFile, error) {
 	return file(os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666))
 }
 
-func (system) Open(path string) (DiskFile, error) { return file(os.Open(path)) }
+func (system) Open(path string) (DiskFile, error) { return file(openRegular(path, os.O_RDONLY)) }
+
+// openRegular opens a regular file. It does not wait, as opening a named pipe does until another process opens its other end.
+func openRegular(path string, flag int) (*os.File, error) {
+	file, err := os.OpenFile(path, flag|noWait, 0o666) // #nosec G304 -- within the dataset
+	if err != nil {
+		if info, statErr := os.Stat(path); statErr == nil && !info.Mode().IsRegular() { // no system opens a socket
+			err = irregular(path, info)
+		}
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = irregular(path, info)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// irregular says what lies in a file's place.
+func irregular(path string, info fs.FileInfo) error {
+	what := "no regular file"
+	switch mode := info.Mode(); {
+	case mode.IsDir():
+		what = "a folder"
+	case mode&fs.ModeNamedPipe != 0:
+		what = "a named pipe"
+	case mode&fs.ModeSocket != 0:
+		what = "a socket"
+	case mode&fs.ModeDevice != 0:
+		what = "a device"
+	}
+	return fmt.Errorf("%s is %s in the place of a file; move it away", path, what)
+}
 
 // file keeps a nil *os.File from becoming a DiskFile that is not nil.
 func file(f *os.File, err error) (DiskFile, error) {
@@ -84,7 +120,17 @@ func (system) Walk(root string, visit fs.WalkDirFunc) error {
 func (system) Mkdir(path string) error        { return os.Mkdir(path, 0o777) }
 func (system) Link(path, second string) error { return os.Link(path, second) }
 func (system) Rename(path, to string) error   { return os.Rename(path, to) }
-func (system) Remove(path string) error       { return os.Remove(path) }
+func (system) Remove(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if mode := info.Mode(); !mode.IsRegular() && mode&fs.ModeSymlink == 0 {
+		return irregular(path, info)
+	}
+	return os.Remove(path)
+}
+
 func (system) RemoveFolder(path string) error {
 	if info, err := os.Lstat(path); err != nil || !info.IsDir() {
 		return err
@@ -112,7 +158,7 @@ func (d system) Lock(path string, holder []byte) (Unlocker, error) {
 
 func (system) lock(path string, holder []byte) (Unlocker, error) {
 	for {
-		file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o666)
+		file, err := openRegular(path, os.O_CREATE|os.O_RDWR)
 		if err != nil {
 			return nil, err
 		}
@@ -141,7 +187,7 @@ func (system) lock(path string, holder []byte) (Unlocker, error) {
 
 // Held takes the lock for a moment together with others that only look.
 func (system) Held(path string) error {
-	file, err := os.Open(path)
+	file, err := openRegular(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

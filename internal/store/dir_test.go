@@ -158,6 +158,46 @@ func TestDirRemoveEmpty(t *testing.T) {
 	}
 }
 
+// TestDirSweepsOnlyDrafts shows that Sweep removes drafts, and no file that another program may have named.
+func TestDirSweepsOnlyDrafts(t *testing.T) {
+	root := t.TempDir()
+	dir, err := store.NewDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(name string, goes bool) {
+		t.Helper()
+		path := filepath.Join(root, name)
+		if err := os.WriteFile(path, []byte("x"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := dir.Sweep(t.Context(), "", func(string) bool { return true }); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) != goes {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	draft, err := dir.Create(t.Context(), "a.json")
+	if err != nil || draft.Seal() != nil {
+		t.Fatal(err)
+	}
+	drafts, err := filepath.Glob(filepath.Join(root, ".a.json.*"))
+	if err != nil || len(drafts) != 1 {
+		t.Fatal(drafts, err)
+	}
+	f(filepath.Base(drafts[0]), true)
+	f(".a.json.ABCD2345.bulkscan.tmp", true)
+	f(".a.json.ABCD2345.tmp", false)
+	f(".a.json.abcdefgh.bulkscan.tmp", false)
+	f(".a.json.ABCD2345.bulkscan.tmp~", false)
+	f(".a.json.bulkscan.tmp", false)
+	f(".notes.20261126.tmp", false)
+	f(".syncthing.a.json.tmp", false)
+	f(".a.json.Xy12Zw", false) // rsync
+	f("a.json.ABCD2345.bulkscan.tmp", false)
+}
+
 // TestDirStaleLock checks that the lock file of a dead process locks nothing.
 func TestDirStaleLock(t *testing.T) {
 	root := t.TempDir()

@@ -10,6 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// noWait are flags of open: do not wait for the other end of a named pipe, and take no terminal as one's own.
+const noWait = unix.O_NONBLOCK | unix.O_NOCTTY
+
 // takeLock takes the lock of an open file. It reports false if another process holds it.
 func takeLock(file *os.File, alone bool) (bool, error) {
 	how := unix.LOCK_SH | unix.LOCK_NB

@@ -7,6 +7,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
+// noWait has no flag: on Windows no named pipe lies in a folder.
+const noWait = 0
+
 // takeLock takes the lock of an open file. It reports false if another process holds it. Windows locks byte ranges and
 // denies reading them, so the range is far after the text about the holder.
 func takeLock(file *os.File, alone bool) (bool, error) {

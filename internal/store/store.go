@@ -35,7 +35,8 @@ var (
 // Store keeps objects: names with bytes.
 //
 // Names. A name is a slash-separated relative path that passes CheckName; every method refuses others with ErrName.
-// Folders are no objects: a folder exists while objects are in it.
+// Folders are no objects: a folder exists while objects are in it. Where the place is a file system, something else than a
+// regular file may lie under a name, such as a named pipe: opening or deleting it is an error, never a wait.
 //
 // Atomic. An object that can be opened or listed is complete, even if the process or the machine dies: its bytes are
 // those of one Put, one CreateIfAbsent or one published Draft, never a part or a mixture. An open object keeps its
@@ -140,9 +141,13 @@ type Object interface {
 // Entry describes one object of a List.
 type Entry struct {
 	Name     string
-	Size     int64
+	Size     int64 // bytes; or Irregular
 	Modified time.Time
 }
+
+// Irregular is the Size of what lies in the place of an object and is no file. So a reader finds that the name is taken, and
+// Open says by what.
+const Irregular = -1
 
 // Unlocker releases a Lock. Unlock may be called more than once.
 type Unlocker interface{ Unlock() error }

@@ -251,6 +251,9 @@ func (d *Disk) Open(path string) (store.DiskFile, error) {
 		if n = d.find(path); n == nil {
 			return syscall.ENOENT
 		}
+		if n.folder {
+			return syscall.EISDIR
+		}
 		// An open file stays readable: no call changes the bytes of a file with its final name.
 		return nil
 	})
