@@ -45,7 +45,7 @@ func derive(ctx context.Context, st store.Store, o Options, p *past, base *Ledge
 		return err
 	}
 	if !p.gone {
-		if err := sweep(ctx, st, slices.Concat(present.Files, p.files())); err != nil {
+		if err := sweep(ctx, st, slices.Concat(present.Files, p.files()), ""); err != nil {
 			return err
 		}
 	}

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/store"
@@ -144,19 +146,19 @@ func checkFile(ctx context.Context, st store.Store, f schema.File) error {
 	return nil
 }
 
-// sweep deletes the files of the ledger's tables that are not among these. The caller holds the lock.
-func sweep(ctx context.Context, st store.Store, keep []File) error {
-	return sweepOf(ctx, st, keep, func(string) bool { return true })
-}
-
-// sweepOf is sweep for some of the files.
-func sweepOf(ctx context.Context, st store.Store, keep []File, ours func(name string) bool) error {
+// sweep deletes the files of the ledger's tables whose names begin as a run's do (see newRun) and that are not among these.
+// The caller holds the lock.
+func sweep(ctx context.Context, st store.Store, keep []File, runs string) error {
 	named := map[string]bool{}
 	for _, f := range keep {
 		named[f.Name] = true
 	}
 	for _, t := range []string{Policies, History, Gaps, Bodies} {
 		prefix := Folder + t + "/"
+		ours := func(name string) bool {
+			run, ok := runOf(strings.TrimPrefix(name, prefix))
+			return ok && strings.HasPrefix(run, runs)
+		}
 		names, err := commit.SweepAndList(ctx, st, prefix, ours)
 		if err != nil {
 			return err
@@ -253,6 +255,18 @@ func (w *output[T]) discard() error {
 	}
 	w.begun = false
 	return w.writer.Discard()
+}
+
+// fileName is what the names of the ledger's files are like: see draft.name, newRun and newPrunedDraft.
+var fileName = regexp.MustCompile(`^(?:open|closed|all|kept|gathered[0-9]+)-((?:` + prunedRun + `)?[0-9a-f]{12})-[0-9]+\.parquet$`)
+
+// runOf returns the run in a file's name; ok is false if the name is not of the ledger.
+func runOf(base string) (run string, ok bool) {
+	match := fileName.FindStringSubmatch(base)
+	if match == nil {
+		return "", false
+	}
+	return match[1], true
 }
 
 // newRun returns a part of names that no other merge has used: a late request of a dead process could delete a name

@@ -343,7 +343,7 @@ func TestFollow(t *testing.T) {
 func onlyNamed(t testing.TB, st store.Store) {
 	t.Helper()
 	l := mustLedger(t, st)
-	if err := sweep(t.Context(), st, l.Files); err != nil {
+	if err := sweep(t.Context(), st, l.Files, ""); err != nil {
 		t.Fatal(err)
 	}
 	if names := namesOf(t, st, Folder); len(names) != len(l.Files)+1 {

@@ -245,8 +245,7 @@ func (p *past) without(ctx context.Context, st store.Store, o Options, going *Pr
 	}
 	there := func(scanID string) bool { return has(going.All, scanID) }
 	if len(p.missing(ledger, there)) == 0 { // what a pruning has left that was killed, or had no room; readers of the ledger before have the rest
-		ours := func(name string) bool { return strings.Contains(name, "-"+prunedRun) }
-		if err := sweepOf(ctx, st, slices.Concat(ledger.Files, p.files()), ours); err != nil {
+		if err := sweep(ctx, st, slices.Concat(ledger.Files, p.files()), prunedRun); err != nil {
 			return nil, nil, err
 		}
 	}

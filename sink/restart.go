@@ -45,15 +45,16 @@ func deleteScan(ctx context.Context, st store.Store, lock store.Unlocker, o *Opt
 	}
 	for _, table := range schema.AllTables {
 		err := removeAll(ctx, st, table+"/", func(name string) bool {
-			id, _, _, ok := commit.SplitPart(path.Base(name))
-			return ok && id == o.ScanID
+			_, _, ok := commit.ShardOf(o.ScanID, path.Base(name))
+			return ok
 		})
 		if err != nil {
 			return fail(err)
 		}
 	}
+	isRecord := func(name string) bool { return commit.IsRecord(o.ScanID, name) }
 	for _, folder := range []string{commit.FilesFolder(o.ScanID), commit.SharesFolder(o.ScanID)} {
-		if err := removeAll(ctx, st, folder, everything); err != nil {
+		if err := removeAll(ctx, st, folder, isRecord); err != nil {
 			return fail(err)
 		}
 	}
@@ -111,7 +112,7 @@ func removeAll(ctx context.Context, st store.Store, prefix string, ours func(nam
 	return err
 }
 
-// everything selects all objects of a folder that belongs to one scan.
+// everything selects the drafts of all objects of a folder that belongs to one scan.
 func everything(string) bool { return true }
 
 // takeOutAll takes out all commits of a scan that is restarted. It returns the names of all records except tombstones,
@@ -121,7 +122,7 @@ func takeOutAll(ctx context.Context, st store.Store, o *Options, past *commit.Hi
 	for i := range past.Tombstones {
 		keeps[past.Tombstones[i].Name()] = true
 	}
-	names, err := commit.SweepAndList(ctx, st, commit.CommitsFolder(o.ScanID), everything)
+	names, err := commit.SweepAndList(ctx, st, commit.CommitsFolder(o.ScanID), func(name string) bool { return commit.IsRecord(o.ScanID, name) })
 	if err != nil {
 		return nil, err
 	}
@@ -131,10 +132,8 @@ func takeOutAll(ctx context.Context, st store.Store, o *Options, past *commit.Hi
 			continue
 		}
 		records = append(records, name)
-		// Any other name is not that of a record.
-		if key, ok := commit.KeyOf(name); ok {
-			counts[key] = true
-		}
+		key, _ := commit.KeyOf(name)
+		counts[key] = true
 	}
 	for key := range (&commit.History{Tombstones: past.Tombstones}).Stale() { // already taken out by earlier restarts and repairs
 		delete(counts, key)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -236,6 +238,80 @@ func TestPrune(t *testing.T) {
 	stories, err := history.Stories(t.Context(), dir, "h2.test", history.Asked{Token: "GPTBot", Registry: publishing.Registry})
 	if err != nil || len(stories) != 1 || !stories[0].Episodes[0].Token.Stored {
 		t.Errorf("the last file of a silent site: %+v, %v", stories, err)
+	}
+}
+
+// TestForeignFilesStay shows that no command deletes what another program has put into a folder of a dataset.
+func TestForeignFilesStay(t *testing.T) {
+	root := t.TempDir()
+	out, err := store.NewDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := prunable(t, out)
+	folders := map[string]bool{}
+	for entry, err := range dir.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := entry.Name; name != "."; name = path.Dir(name) {
+			folders[path.Dir(name)] = true
+		}
+	}
+	var foreign []string
+	for folder := range folders {
+		for _, base := range []string{
+			"notes.txt", "notes.json", "notes.parquet", "part-mine.parquet", "open-mine-1.parquet", "closed-pruned-1.parquet",
+			"token_stats-2026-10-mine.parquet", ".notes.20261126.tmp", "more/notes.json", "more/0-7.json", "more/closed-0123456789ab-1.parquet",
+		} {
+			name := filepath.Join(root, folder, base)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o777), os.WriteFile(name, []byte("mine"), 0o666)); err != nil {
+				t.Fatal(err)
+			}
+			foreign = append(foreign, name)
+		}
+	}
+	stay := func(after string) {
+		t.Helper()
+		for _, name := range foreign {
+			if text, err := os.ReadFile(name); err != nil || string(text) != "mine" {
+				t.Errorf("after %s: %v", after, err)
+			}
+		}
+		foreign = slices.DeleteFunc(foreign, func(name string) bool { _, err := os.Stat(name); return err != nil })
+	}
+	nightOf(t, dir, 8, true)
+	stay("a night")
+	if _, err = compact.Scan(t.Context(), dir, "night-2026-11-29", compact.Options{}); err == nil {
+		err = report.Stats(t.Context(), dir, "night-2026-11-29", report.Options{Registry: publishing.Registry, Log: publishing.Log})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	stay("compact and stats")
+	if err := history.Rebuild(t.Context(), dir, history.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	stay("history --rebuild")
+	w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "night-2026-10-28", Restart: true})
+	if err == nil {
+		err = w.Close(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	stay("scan --restart")
+	if _, err := Prune(t.Context(), dir, keeps, publishing); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Prune(t.Context(), dir, Retention{Nights: "2027-01-01"}, publishing); err != nil {
+		t.Fatal(err)
+	}
+	stay("pruning")
+	for _, found := range findings(t, dir, verify.Damaged) {
+		if !strings.HasSuffix(found, ".parquet: no commit names it, and it belongs to no scan") { // those between its own, which programs read
+			t.Error(found)
+		}
 	}
 }
 

@@ -140,7 +140,7 @@ func ReadCommit(ctx context.Context, st store.Store, scanID, name string) (*Comm
 	if err := OpenRecord(data, c, &c.Sum); err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", name, err)
 	}
-	if c.Name() != name || c.ScanID != scanID || CheckShard(c.Shard) != nil && c.Shard != CompactedShard {
+	if c.Name() != name || c.ScanID != scanID || !isShard(c.Shard) {
 		return nil, fmt.Errorf("cannot read %s: %w: its content is that of %.200q", name, ErrRecord, c.Name())
 	}
 	for _, f := range c.Files {

@@ -131,7 +131,7 @@ func gather(ctx context.Context, st store.Store, scanID, prefix string, judge fu
 			if err != nil {
 				return nil, err
 			}
-			if strings.HasSuffix(entry.Name, ".json") {
+			if IsRecord(scanID, entry.Name) {
 				listed = append(listed, store.Entry{Name: entry.Name, Size: entry.Size})
 			}
 		}
@@ -141,7 +141,7 @@ func gather(ctx context.Context, st store.Store, scanID, prefix string, judge fu
 			if r, ok := known[entry.Name]; ok && r.size == entry.Size {
 				continue
 			}
-			if known[entry.Name] = (record{size: entry.Size}); entry.Size > 0 {
+			if known[entry.Name] = (record{size: entry.Size}); entry.Size != 0 {
 				unread = append(unread, entry)
 			}
 		}

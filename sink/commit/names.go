@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,7 +59,27 @@ func KeyOf(name string) (key Key, ok bool) {
 		return Key{}, false
 	}
 	n, err := strconv.Atoi(stem[i+1:])
-	return Key{stem[:i], n}, err == nil && n >= 0
+	return Key{stem[:i], n}, err == nil && n >= 0 && isShard(stem[:i])
+}
+
+// IsRecord reports whether a name is that of a file which bulkscan writes in the folder of a scan. Any other file there is a
+// person's: no restart and no pruning deletes it.
+func IsRecord(scanID, name string) bool {
+	base := path.Base(name)
+	stem, extension, _ := strings.Cut(base, ".")
+	switch name {
+	case ManifestName(scanID):
+		return true
+	case CommitsFolder(scanID) + base:
+		_, ok := KeyOf(base)
+		return ok
+	case FilesFolder(scanID) + base:
+		return extension == "json" && slices.Contains(RecordedFiles, stem)
+	case SharesFolder(scanID) + base:
+		_, err := strconv.Atoi(stem)
+		return err == nil && (extension == "json" || extension == "jsonl")
+	}
+	return false
 }
 
 func partitionFolder(table, date string) string { return table + "/scan_date=" + date + "/" }
@@ -127,6 +148,8 @@ func CheckScanID(id string) error {
 	}
 	return nil
 }
+
+func isShard(shard string) bool { return shard == CompactedShard || CheckShard(shard) == nil }
 
 // CheckShard returns an error if a shard cannot be part of a file's name.
 func CheckShard(shard string) error {

@@ -77,7 +77,7 @@ func partNumbers(ctx context.Context, st store.Store, scanID, date, only string)
 // ShardOf reads the name of a part's file; ok is false if it is not a part of that scan.
 func ShardOf(scanID, base string) (shard string, n int, ok bool) {
 	id, shard, n, ok := SplitPart(base)
-	return shard, n, ok && id == scanID && (shard == CompactedShard || CheckShard(shard) == nil)
+	return shard, n, ok && id == scanID && isShard(shard)
 }
 
 // SweepFiles removes leftover drafts of these files. The caller holds the lock, so no other process is writing them.

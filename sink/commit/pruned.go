@@ -152,7 +152,7 @@ func (s *PrunedScan) owns(name string) bool {
 	table, base, _ := strings.Cut(name, "/")
 	base = base[strings.LastIndexByte(base, '/')+1:]
 	switch {
-	case strings.HasPrefix(name, ScanFolder(s.ScanID)), name == RejectsName(s.ScanID):
+	case IsRecord(s.ScanID, name), name == RejectsName(s.ScanID):
 		return true
 	case schema.IsStatistics(table):
 		return name == StatsName(table, s.ScanDate, s.ScanID)

@@ -146,7 +146,7 @@ func Shares(ctx context.Context, st store.Store, scanID string) (map[int]*Share,
 		if err != nil {
 			return nil, err
 		}
-		if shard, ok := strings.CutSuffix(path.Base(entry.Name), ".json"); ok {
+		if shard, ok := strings.CutSuffix(path.Base(entry.Name), ".json"); ok && IsRecord(scanID, entry.Name) {
 			shards = append(shards, shard)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,6 +66,15 @@ func MonthRecord(ctx context.Context, st store.Store, name string) (*commit.File
 // stemOf returns the stem in the name of a file in MonthsFolder.
 func stemOf(name string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(path.Base(name), ".json"), ".parquet")
+}
+
+// monthStem is what monthsOf calls months.
+var monthStem = regexp.MustCompile(`^(?:` + schema.TokenStats + `|` + schema.RecordStats + `)-[0-9]{4}-[0-9]{2}-[0-9a-f]{16}$`)
+
+// IsMonth reports whether a name in MonthsFolder is that of a month or of its record. Any other file there is a person's.
+func IsMonth(name string) bool {
+	stem := stemOf(name)
+	return monthStem.MatchString(stem) && (name == monthName(stem) || name == commit.FileRecordName(monthsID, stem))
 }
 
 // monthsOf returns the files of statistics among the rows of the index, by the month that they make: TABLE-YYYY-MM-HASH. The rows
@@ -187,7 +197,7 @@ func planMonths(ctx context.Context, st store.Store) (due map[string][]*Row, out
 		if err != nil {
 			return nil, nil, err
 		}
-		if !counts[monthName(stemOf(entry.Name))] {
+		if IsMonth(entry.Name) && !counts[monthName(stemOf(entry.Name))] {
 			outdated = append(outdated, entry.Name)
 		}
 	}

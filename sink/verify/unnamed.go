@@ -227,6 +227,10 @@ func (v *verifier) months(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if !index.IsMonth(entry.Name) {
+			v.report(foreign(entry.Name))
+			continue
+		}
 		record, err := index.MonthRecord(ctx, v.store, entry.Name)
 		switch {
 		case ctx.Err() != nil:

@@ -38,7 +38,7 @@ const (
 	// Damaged: something was changed or deleted after it had been written.
 	Damaged FindingKind = "damaged"
 	// Leftover: a file that no commit names, or an upload that was not completed; a killed process leaves both. Records
-	// do not refer to it, and the next run deletes it. Programs that read whole folders read it, too.
+	// do not refer to it, and the next run deletes it if bulkscan wrote it. Programs that read whole folders read it, too.
 	Leftover FindingKind = "leftover"
 	// Newer: a later version of bulkscan wrote it; only its bytes were verified.
 	Newer FindingKind = "newer"
@@ -223,6 +223,11 @@ func sound(findings []Finding) bool {
 	return !slices.ContainsFunc(findings, func(f Finding) bool { return f.Kind == Damaged })
 }
 
+// foreign returns a finding for a file in the folder of records that bulkscan did not write. No command deletes it.
+func foreign(file string) Finding {
+	return Finding{Kind: Leftover, File: file, What: "it is not a record of bulkscan"}
+}
+
 func damaged(file, what string) Finding { return Finding{Kind: Damaged, File: file, What: what} }
 
 // share verifies the record of a share, and its rejects until the shares are collected.
@@ -263,22 +268,16 @@ func (v *verifier) findScans(ctx context.Context) ([]string, error) {
 		if v.options.ScanID != "" && id != v.options.ScanID {
 			continue
 		}
+		if commit.CheckScanID(id) != nil || !commit.IsRecord(id, entry.Name) {
+			v.report(foreign(entry.Name))
+			continue
+		}
 		if v.pruned.Has(id) {
 			v.report(v.ofPruned(entry.Name, id))
 			continue
 		}
-		base := path.Base(rest)
-		known := rest == "manifest.json" || rest == "commits/"+base && strings.HasSuffix(base, ".json") ||
-			rest == "files/"+base && slices.Contains(commit.RecordedFiles, strings.TrimSuffix(base, ".json"))
-		if shard, ext, _ := strings.Cut(base, "."); rest == "shares/"+base && (ext == "json" || ext == "jsonl") {
-			known = true
-			if ext == "json" {
-				v.share(ctx, id, shard)
-			}
-		}
-		if commit.CheckScanID(id) != nil || !known {
-			v.report(Finding{Kind: Leftover, File: entry.Name, What: "it is not a record of bulkscan"})
-			continue
+		if shard, ok := strings.CutSuffix(path.Base(rest), ".json"); ok && strings.HasPrefix(rest, "shares/") {
+			v.share(ctx, id, shard)
 		}
 		ids[id] = true
 	}
