@@ -41,32 +41,78 @@ const (
 	fetchPause   = 10 * time.Second // doubled with each retry
 )
 
-// listFolder returns a new folder for the night's list, and what removes it. It also removes the folders that killed nights have left,
-// of this dataset or another: a night that lives holds the lock of its folder.
-func listFolder(ctx context.Context) (folder string, remove func(), err error) {
-	const pattern, lockName = "bulkscan-night-*", "lock"
-	left, _ := filepath.Glob(filepath.Join(os.TempDir(), pattern)) // a TMPDIR with signs of a pattern matches nothing
+const (
+	folderPattern = "bulkscan-night-*"
+	folderLock    = "lock"
+	// folderMark begins what the lock of a folder says. The name of the folder follows, and those of the files that are deleted
+	// with it, each on a line.
+	folderMark = "bulkscan nightly keeps the list of a night in this folder, and deletes these files when the night is over:\n"
+)
+
+// listFolder returns a new folder for the night's list, under one of these names, and what removes it. It also removes the folders
+// that killed nights have left, of this dataset or another: their locks say that they are such, and are free.
+func listFolder(ctx context.Context, names ...string) (folder string, remove func(), err error) {
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPattern)) // a TMPDIR with signs of a pattern matches nothing
 	for _, old := range left {
-		info, err := os.Stat(old)
-		if err != nil || time.Since(info.ModTime()) < time.Hour { // it may be about to be locked
-			continue
-		}
-		if st, err := store.NewDir(old); err == nil && st.Held(ctx, lockName) == nil {
-			_ = os.RemoveAll(old) // another user's stays
-		}
+		removeLeft(ctx, old)
 	}
-	if folder, err = os.MkdirTemp("", pattern); err != nil {
+	if folder, err = os.MkdirTemp("", folderPattern); err != nil {
 		return "", nil, err
+	}
+	if remove, err = takeFolder(ctx, folder, names); err != nil {
+		return "", nil, errors.Join(err, os.RemoveAll(folder)) // nothing else is in it yet
+	}
+	return folder, remove, nil
+}
+
+// takeFolder locks a folder and marks it as one for files of these names. remove deletes them, and then the folder if it is empty:
+// what another program has put into it stays.
+func takeFolder(ctx context.Context, folder string, names []string) (remove func(), err error) {
+	st, err := store.NewDir(folder)
+	if err != nil {
+		return nil, err
+	}
+	mark := folderMark + filepath.Base(folder) + "\n" + strings.Join(names, "\n") + "\n"
+	lock, err := st.Lock(ctx, folderLock, []byte(mark))
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		ctx := context.WithoutCancel(ctx) // also after an interrupt
+		for _, name := range names {
+			for entry, err := range st.List(ctx, name) {
+				if err == nil && entry.Name == name {
+					_ = st.Delete(ctx, name)
+				}
+			}
+		}
+		_ = errors.Join(lock.Unlock(), os.Remove(folder))
+	}, nil
+}
+
+// removeLeft removes the folder of a killed night. It follows no link, and leaves a folder that is locked, another user's, or
+// not marked by takeFolder.
+func removeLeft(ctx context.Context, folder string) {
+	info, err := os.Lstat(folder)
+	if err != nil || !info.IsDir() || !owned(info) {
+		return
 	}
 	st, err := store.NewDir(folder)
 	if err != nil {
-		return "", nil, errors.Join(err, os.RemoveAll(folder))
+		return
 	}
-	lock, err := st.Lock(ctx, lockName, nil)
+	mark, err := store.ReadAll(ctx, st, folderLock, store.MaxHolder)
 	if err != nil {
-		return "", nil, errors.Join(err, os.RemoveAll(folder))
+		return
 	}
-	return folder, func() { _ = errors.Join(lock.Unlock(), os.RemoveAll(folder)) }, nil
+	text, ok := strings.CutPrefix(string(mark), folderMark+filepath.Base(folder)+"\n")
+	if !ok {
+		return
+	}
+	names := strings.Split(text, "\n")
+	if remove, err := takeFolder(ctx, folder, names[:len(names)-1]); err == nil {
+		remove()
+	}
 }
 
 // ListError says that the list is not one to scan.

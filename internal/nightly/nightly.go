@@ -285,7 +285,11 @@ func (o *Options) scan(ctx context.Context, n *Night) error {
 	if n.Until != nil && !n.Until.After(o.now()) {
 		return ErrDeadline
 	}
-	folder, remove, err := listFolder(ctx)
+	names := []string{listName(o.List.Source)}
+	if n.List != nil {
+		names = append(names, n.List.Name) // the configuration may name another list by now
+	}
+	folder, remove, err := listFolder(ctx, names...)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -631,41 +632,146 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
-// TestListFolder holds that a night removes the folders of killed nights, and no other.
+// TestListFolder shows that a night removes from the folders of killed nights what bulkscan wrote, and touches no other folder.
 func TestListFolder(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	t.Setenv("TMP", os.Getenv("TMPDIR"))
-	living, remove, err := listFolder(t.Context())
+	const list, earlier = "list-top.csv", "list-before.csv"
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	t.Setenv("TMP", temporary)
+	write := func(elem ...string) {
+		t.Helper()
+		path := filepath.Join(elem...)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("a.example"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// killed makes what a killed night has left: its lock is free, and says what it said.
+	killed := func() string {
+		t.Helper()
+		folder, remove, err := listFolder(t.Context(), list, earlier)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mark, err := os.ReadFile(filepath.Join(folder, folderLock))
+		if err != nil {
+			t.Fatal(err)
+		}
+		remove()
+		if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, folderLock), mark, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		write(folder, list)
+		return folder
+	}
+	f := func(name string, prepare func(folder string) string, want ...string) {
+		t.Helper()
+		folder := prepare(killed())
+		yesterday := time.Now().Add(-24 * time.Hour)
+		if err := os.Chtimes(folder, yesterday, yesterday); err != nil {
+			t.Fatal(err)
+		}
+		_, remove, err := listFolder(t.Context(), list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		remove()
+		var left []string
+		err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && !entry.IsDir() {
+				left = append(left, filepath.ToSlash(path[len(folder)+1:]))
+			}
+			return err
+		})
+		if len(want) == 0 != errors.Is(err, fs.ErrNotExist) || !slices.Equal(left, want) {
+			t.Errorf("%s: left are %q, want %q, %v", name, left, want, err)
+		}
+		if err := os.RemoveAll(folder); err != nil {
+			t.Fatal(err)
+		}
+	}
+	as := func(change func(folder string)) func(string) string {
+		return func(folder string) string {
+			change(folder)
+			return folder
+		}
+	}
+	empty := func(folder string) {
+		if err := errors.Join(os.RemoveAll(folder), os.Mkdir(folder, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f("a killed night", as(func(string) {}))
+	f("both of its lists", as(func(folder string) { write(folder, earlier) }))
+	f("killed while it removed them", as(func(folder string) { _ = os.Remove(filepath.Join(folder, list)) }))
+	f("a file of somebody's", as(func(folder string) { write(folder, "mine.csv") }), "mine.csv")
+	f("folders of somebody's", as(func(folder string) { write(folder, "more", list); write(folder, list+"-2", list) }), list+"-2/"+list, "more/"+list)
+	f("no lock", as(func(folder string) { _ = os.Remove(filepath.Join(folder, folderLock)) }), list)
+	f("another's lock", as(func(folder string) { write(folder, folderLock) }), list, folderLock)
+	f("an empty lock", as(func(folder string) { _ = os.Truncate(filepath.Join(folder, folderLock), 0) }), list, folderLock)
+	f("a lock that is a folder", as(func(folder string) { _ = os.Remove(filepath.Join(folder, folderLock)); write(folder, folderLock, "x") }), list, folderLock+"/x")
+	f("a copy of such a folder", func(folder string) string {
+		if err := os.Rename(folder, folder+"-copy"); err != nil {
+			t.Fatal(err)
+		}
+		return folder + "-copy"
+	}, list, folderLock)
+	f("a dataset", as(func(folder string) {
+		empty(folder)
+		write(folder, "_scans", "s", "manifest.json")
+		write(folder, "sites", "part-s-0-0.parquet")
+	}), "_scans/s/manifest.json", "sites/part-s-0-0.parquet")
+	f("a file of somebody's alone", as(func(folder string) { empty(folder); write(folder, "mine.csv") }), "mine.csv")
+	f("a link to a folder", func(folder string) string {
+		to := filepath.Join(t.TempDir(), filepath.Base(folder))
+		if err := errors.Join(os.Rename(folder, to), os.Symlink(to, folder)); err != nil {
+			t.Fatal(err)
+		}
+		return to
+	}, list, folderLock)
+	f("a link in the place of its list", as(func(folder string) {
+		path := filepath.Join(folder, list)
+		write(temporary, "target")
+		if err := errors.Join(os.Remove(path), os.Symlink(filepath.Join(temporary, "target"), path)); err != nil {
+			t.Fatal(err)
+		}
+	}), list)
+	if _, err := os.Stat(filepath.Join(temporary, "target")); err != nil {
+		t.Error(err)
+	}
+	if os.Geteuid() == 0 {
+		f("another user's", as(func(folder string) {
+			if err := os.Chown(folder, 12345, -1); err != nil {
+				t.Fatal(err)
+			}
+		}), list, folderLock)
+	}
+
+	living, remove, err := listFolder(t.Context(), list)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer remove()
-	killed, young, other := filepath.Join(os.TempDir(), "bulkscan-night-1"), filepath.Join(os.TempDir(), "bulkscan-night-2"), filepath.Join(os.TempDir(), "bulkscan-bodies")
-	for _, folder := range []string{killed, young, other} {
-		if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, "list.csv"), []byte("a.example"), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+	write(living, list)
+	f("while another night lives", as(func(string) {}))
+	if _, err := os.Stat(filepath.Join(living, list)); err != nil {
+		t.Error(err)
 	}
-	yesterday := time.Now().Add(-24 * time.Hour)
-	for _, folder := range []string{living, killed, other} {
-		if err := os.Chtimes(folder, yesterday, yesterday); err != nil {
-			t.Fatal(err)
-		}
+}
+
+// A night that is interrupted removes its list, too.
+func TestListFolderInterrupted(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	folder, remove, err := listFolder(ctx, "list")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, "list"), nil, 0o600)
 	}
-	mine, removeMine, err := listFolder(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, folder := range []string{living, young, other, mine} {
-		if _, err := os.Stat(folder); err != nil {
-			t.Error(err)
-		}
-	}
-	if _, err := os.Stat(killed); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the folder of a killed night is still there (%v)", err)
-	}
-	removeMine()
-	if _, err := os.Stat(mine); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the folder of a night that is over is still there (%v)", err)
+	cancel()
+	remove()
+	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder is still there (%v)", err)
 	}
 }
