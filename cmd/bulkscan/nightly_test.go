@@ -18,6 +18,12 @@ import (
 // nightOf is the command for the night of a date, with these sites a second.
 func (w *world) nightOf(t *testing.T, out, date string, rate int, flags ...string) *process {
 	t.Helper()
+	return start(t, w.nightArguments(t, out, date, rate, flags...)...)
+}
+
+// nightArguments are those with which nightOf is called.
+func (w *world) nightArguments(t *testing.T, out, date string, rate int, flags ...string) []string {
+	t.Helper()
 	dir := filepath.Dir(w.list)
 	ca, config := filepath.Join(dir, "ca.pem"), filepath.Join(dir, fmt.Sprintf("nightly-%d.toml", rate))
 	text := fmt.Sprintf(`[scan]
@@ -38,6 +44,9 @@ connect-to = [`, w.web.DNSAddr(), ca, rate)
 	}
 	text += fmt.Sprintf("]\n[nightly]\nlist = %q\n", w.list)
 	for name, content := range map[string][]byte{ca: w.web.CAPEM(), config: []byte(text)} {
+		if there, err := os.ReadFile(name); err == nil && string(there) == string(content) { // another process may be reading it
+			continue
+		}
 		if err := os.WriteFile(name, content, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +55,7 @@ connect-to = [`, w.web.DNSAddr(), ca, rate)
 	if date != "" {
 		args = append(args, "--date", date)
 	}
-	return start(t, args...)
+	return args
 }
 
 // TestNightly kills a night, meets it with a second run, interrupts it, and lets its deadline come. Each time the next run takes

@@ -1,0 +1,198 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/job"
+	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+)
+
+// hanging bounds a command that must not wait.
+const hanging = 2 * time.Minute
+
+// pipedDataset has a pruned night, published ones of two months, and one that was interrupted; a scan in shares, one of which is
+// done. It returns the names of its files and of its locks.
+func pipedDataset(t *testing.T, w *world, out string) (names []string) {
+	t.Helper()
+	st, err := store.NewDir(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, date := range []string{"2026-10-29", "2026-10-30", "2026-10-31", "2026-11-01"} {
+		w.nightOf(t, out, date, 0).exits(t, 0)
+	}
+	if _, err := job.Prune(t.Context(), st, job.Retention{Nights: "2026-10-30"}, job.Publishing{Registry: tokens.Default(), Log: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Fatal(err)
+	}
+	w.scan(t, out, "--scan-id", "shares", "--date", "2026-11-01", "--shard", "0/2").exits(t, 0)
+	p := w.nightOf(t, out, "2026-11-02", 20)
+	p.await(t, "commit", func() bool {
+		scan, err := commit.ReadScan(t.Context(), st, "night-2026-11-02")
+		return err == nil && len(scan.Commits) > 0
+	})
+	p.signal(t, syscall.SIGTERM)
+	p.exits(t, exitTerm)
+	err = filepath.WalkDir(out, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			names = append(names, filepath.ToSlash(path[len(out)+1:]))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(names, "_nights/lock", "_scans/night-2026-11-01/lock", "_scans/night-2026-11-02/lock", "_scans/_months/lock", "history/lock", "_scans/shares/shares/1.lock",
+		"sites/scan_date=2026-11-02/.part-night-2026-11-02-0-9.parquet.ABCDEFGH.bulkscan.tmp")
+}
+
+// varying is what differs between the names of files of one kind.
+var varying = regexp.MustCompile(`2026-[0-9-]+|[0-9a-f]{12,}|-[0-9]+\.|gathered[0-9]+`)
+
+// unverified are files of which verify says nothing: commands do without them, or a person may replace them.
+var unverified = regexp.MustCompile(`^README\.md$|^report\.html$|^summary\.json$|^_nights/[^/]*/list-|lock$|\.tmp$`)
+
+// TestPipesInDataset puts a named pipe in the place of each file of a dataset, one at a time, and calls the commands that read or
+// continue it. None waits for the pipe; each that fails because of it names it; and verify finds it.
+func TestPipesInDataset(t *testing.T) {
+	t.Parallel()
+	w, dir := newWorld(t, 60, simweb.Config{Seed: 3, Only: []string{"ok", "not-found"}}), t.TempDir()
+	made := filepath.Join(dir, "made")
+	names := pipedDataset(t, w, made)
+	host := ""
+	for _, host = range w.web.Names(1) { // the first of the list
+	}
+	// run calls a command about a dataset.
+	run := func(t *testing.T, args []string) (code int, text string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), hanging)
+		defer cancel()
+		c := exec.CommandContext(ctx, "bulkscan", args...)
+		c.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+		output, err := c.CombinedOutput()
+		if ctx.Err() != nil {
+			t.Fatalf("%q hangs", args)
+		}
+		if c.ProcessState == nil {
+			t.Fatal(err)
+		}
+		return c.ProcessState.ExitCode(), string(output)
+	}
+	commands := func(out string) [][]string {
+		const night = "night-2026-11-01"
+		return [][]string{
+			{"status", out}, {"summary", out}, {"report", out, "-o", out + ".html", "--scan-id", night}, {"diff", out, "2026-10-31", "2026-11-01"},
+			{"history", out, host}, {"verify", out}, {"nightly", "-o", out, "--status"},
+			{"stats", out, "--scan-id", night}, {"compact", out, "--scan-id", night}, {"reaudit", out, "-o", out + ".again", "--scan-id", night},
+			w.arguments(t, out, w.web.ConnectTo(), "--scan-id", "shares", "--date", "2026-11-01", "--shard", "1/2"), {"collect", out},
+			{"history", out, "--rebuild"}, w.nightArguments(t, out, "2026-11-02", 0), {"nightly", "-o", out, "--prune", "--keep-nights", "1d"},
+		}
+	}
+	calm := filepath.Join(dir, "calm")
+	linked(t, made, calm)
+	for _, args := range commands(calm) {
+		if code, text := run(t, args); code != 0 {
+			t.Fatalf("%q: code %d\n%s", args, code, text)
+		}
+	}
+	recorded := ""
+	for _, name := range []string{schema.LedgerName, schema.PrunedName} {
+		text, err := os.ReadFile(filepath.Join(made, filepath.FromSlash(name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		recorded += name + string(text)
+	}
+	seen := map[string]bool{}
+	for _, name := range names {
+		verified := !unverified.MatchString(name) && (!strings.HasPrefix(name, "history/") || strings.Contains(recorded, name)) // else the next merge deletes it
+		kind := varying.ReplaceAllString(name, "*") + strconv.FormatBool(verified)
+		stride := 1
+		if testing.Short() {
+			stride = 5
+		}
+		if seen[kind] {
+			continue
+		}
+		if seen[kind] = true; len(seen)%stride != 0 {
+			continue
+		}
+		t.Run(strings.ReplaceAll(name, "/", "|"), func(t *testing.T) {
+			t.Parallel()
+			out := filepath.Join(t.TempDir(), "out")
+			linked(t, made, out)
+			pipe := filepath.Join(out, filepath.FromSlash(name))
+			for _, args := range commands(out) {
+				if info, err := os.Lstat(pipe); err != nil || info.Mode()&fs.ModeNamedPipe == 0 { // the command before has replaced it
+					_ = os.Remove(pipe)
+					if err := errors.Join(os.MkdirAll(filepath.Dir(pipe), 0o777), syscall.Mkfifo(pipe, 0o666)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				code, text := run(t, args)
+				switch {
+				case args[0] == "collect" && strings.Contains(text, "share 1 is not done"): // since the pipe was in its way
+				case code != 0 && !strings.Contains(text, name):
+					t.Errorf("%q: code %d, and it does not name the pipe:\n%s", args, code, text)
+				case args[0] == "verify" && code != exitDamaged && verified:
+					t.Errorf("verify: code %d\n%s", code, text)
+				}
+			}
+		})
+	}
+}
+
+// TestPipesAsInput shows that a pipe is read where a person names it: as a list of a scan or of a night, or as the sites that opt out.
+func TestPipesAsInput(t *testing.T) {
+	t.Parallel()
+	w, dir := newWorld(t, 60, simweb.Config{Seed: 3, Only: []string{"ok", "not-found"}}), t.TempDir()
+	list, err := os.ReadFile(w.list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	optOut := filepath.Join(dir, "opt-out")
+	// feed makes a pipe of that name, and writes to it when it is read.
+	feed := func(name string, text []byte) {
+		t.Helper()
+		_ = os.Remove(name)
+		if err := syscall.Mkfifo(name, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = os.WriteFile(name, text, 0) }()
+	}
+	st := func(out string) store.Store { return mustPlace(t, filepath.Join(dir, out)) }
+	has := func(out, id string, sites uint64) {
+		t.Helper()
+		scan, err := commit.ReadScan(t.Context(), st(out), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found, err := commit.SitesOf(scan.Commits); err != nil || found.GetCardinality() != sites {
+			t.Errorf("%s: %d sites, %v", out, found.GetCardinality(), err)
+		}
+	}
+	feed(w.list, list)
+	feed(optOut, []byte("opted-out.example\n"))
+	w.scan(t, filepath.Join(dir, "scanned"), "--opt-out", optOut).exits(t, 0)
+	has("scanned", "s", 60)
+	feed(w.list, list)
+	w.nightOf(t, filepath.Join(dir, "night"), "2026-11-01", 0).exits(t, 0)
+	has("night", "night-2026-11-01", 60)
+}
