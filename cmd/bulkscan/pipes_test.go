@@ -69,9 +69,13 @@ var varying = regexp.MustCompile(`2026-[0-9-]+|[0-9a-f]{12,}|-[0-9]+\.|gathered[
 // unverified are files of which verify says nothing: commands do without them, or a person may replace them.
 var unverified = regexp.MustCompile(`^README\.md$|^report\.html$|^summary\.json$|^_nights/[^/]*/list-|lock$|\.tmp$`)
 
-// TestPipesInDataset puts a named pipe in the place of each file of a dataset, one at a time, and calls the commands that read or
-// continue it. None waits for the pipe; each that fails because of it names it; and verify finds it.
-func TestPipesInDataset(t *testing.T) {
+// byList are files that readers find by a list only: a folder in the place of one counts as a missing file.
+var byList = regexp.MustCompile(`/commits/|/shares/|/_months/`)
+
+// TestIrregular puts a named pipe in the place of each file of a dataset, one at a time, and calls the commands that read or continue
+// it. None waits for the pipe; each that fails because of it names it; and verify finds it. So do the commands that only read with a
+// folder.
+func TestIrregular(t *testing.T) {
 	t.Parallel()
 	w, dir := newWorld(t, 60, simweb.Config{Seed: 3, Only: []string{"ok", "not-found"}}), t.TempDir()
 	made := filepath.Join(dir, "made")
@@ -120,6 +124,8 @@ func TestPipesInDataset(t *testing.T) {
 		}
 		recorded += name + string(text)
 	}
+	irregular := map[fs.FileMode]func(path string, mode uint32) error{fs.ModeNamedPipe: syscall.Mkfifo, fs.ModeDir: syscall.Mkdir}
+	const reading = 7 // the commands that only read come first
 	seen := map[string]bool{}
 	for _, name := range names {
 		verified := !unverified.MatchString(name) && (!strings.HasPrefix(name, "history/") || strings.Contains(recorded, name)) // else the next merge deletes it
@@ -134,28 +140,37 @@ func TestPipesInDataset(t *testing.T) {
 		if seen[kind] = true; len(seen)%stride != 0 {
 			continue
 		}
-		t.Run(strings.ReplaceAll(name, "/", "|"), func(t *testing.T) {
-			t.Parallel()
-			out := filepath.Join(t.TempDir(), "out")
-			linked(t, made, out)
-			pipe := filepath.Join(out, filepath.FromSlash(name))
-			for _, args := range commands(out) {
-				if info, err := os.Lstat(pipe); err != nil || info.Mode()&fs.ModeNamedPipe == 0 { // the command before has replaced it
-					_ = os.Remove(pipe)
-					if err := errors.Join(os.MkdirAll(filepath.Dir(pipe), 0o777), syscall.Mkfifo(pipe, 0o666)); err != nil {
-						t.Fatal(err)
+		for mode, put := range irregular {
+			if mode == fs.ModeDir && byList.MatchString(name) {
+				continue
+			}
+			t.Run(mode.String()+strings.ReplaceAll(name, "/", "|"), func(t *testing.T) {
+				t.Parallel()
+				out := filepath.Join(t.TempDir(), "out")
+				linked(t, made, out)
+				path := filepath.Join(out, filepath.FromSlash(name))
+				called := commands(out)
+				if mode == fs.ModeDir {
+					called = called[:reading]
+				}
+				for _, args := range called {
+					if info, err := os.Lstat(path); err != nil || info.Mode().Type() != mode { // the command before has replaced it
+						_ = os.Remove(path)
+						if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), put(path, 0o777)); err != nil {
+							t.Fatal(err)
+						}
+					}
+					code, text := run(t, args)
+					switch {
+					case args[0] == "collect" && strings.Contains(text, "share 1 is not done"): // since the pipe was in its way
+					case code != 0 && !strings.Contains(text, name):
+						t.Errorf("%q: code %d, and it does not name the file:\n%s", args, code, text)
+					case args[0] == "verify" && code != exitDamaged && verified:
+						t.Errorf("verify: code %d\n%s", code, text)
 					}
 				}
-				code, text := run(t, args)
-				switch {
-				case args[0] == "collect" && strings.Contains(text, "share 1 is not done"): // since the pipe was in its way
-				case code != 0 && !strings.Contains(text, name):
-					t.Errorf("%q: code %d, and it does not name the pipe:\n%s", args, code, text)
-				case args[0] == "verify" && code != exitDamaged && verified:
-					t.Errorf("verify: code %d\n%s", code, text)
-				}
-			}
-		})
+			})
+		}
 	}
 }
 

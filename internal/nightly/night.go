@@ -130,18 +130,18 @@ func (n *Night) write(ctx context.Context, st store.Store) error {
 	return st.Put(ctx, n.name(), data)
 }
 
-// dates lists the dates that have a night, in order.
+// dates lists the dates that have a file of a night, in order. What is no file in the place of a record may not be listed.
 func dates(ctx context.Context, st store.Store) (list []string, err error) {
 	for entry, err := range st.List(ctx, Folder) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot find the nights: %w", err)
 		}
-		date, ok := strings.CutSuffix(strings.TrimPrefix(entry.Name, Folder), "/"+recordName)
+		date, _, ok := strings.Cut(strings.TrimPrefix(entry.Name, Folder), "/")
 		if ok && commit.CheckDate(date) == nil {
 			list = append(list, date)
 		}
 	}
-	return list, nil
+	return slices.Compact(list), nil
 }
 
 // recent is how many nights are looked at for the last published one.
@@ -158,6 +158,9 @@ func Nights(ctx context.Context, st store.Store, most int) (list []*Night, err e
 	}
 	for _, date := range all {
 		n, err := ReadNight(ctx, st, date)
+		if errors.Is(err, store.ErrNotExist) {
+			continue // a file of somebody else's
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -178,6 +181,8 @@ func Verify(ctx context.Context, st store.Store, report func(verify.Finding)) er
 		switch name := folderOf(date) + recordName; {
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case errors.Is(err, store.ErrNotExist):
+			continue
 		case isNewer:
 			report(verify.Finding{Kind: verify.Newer, File: name, What: newer.Error()})
 			continue

@@ -161,19 +161,20 @@ func Default(scans []*Manifest) (of *Manifest) {
 	return of
 }
 
-// ScanIDs lists the scans that have a manifest, in the order of their names.
+// ScanIDs lists the scans that have a record, in the order of their names. What is no file in the place of a manifest may not be
+// listed.
 func ScanIDs(ctx context.Context, st store.Store) ([]string, error) {
 	var ids []string
 	for entry, err := range st.List(ctx, schema.ScansFolder) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot find the scans: %w", err)
 		}
-		id, ok := strings.CutSuffix(strings.TrimPrefix(entry.Name, schema.ScansFolder), "/manifest.json")
+		id, _, ok := strings.Cut(strings.TrimPrefix(entry.Name, schema.ScansFolder), "/")
 		if ok && CheckScanID(id) == nil {
 			ids = append(ids, id)
 		}
 	}
-	return ids, nil
+	return slices.Compact(ids), nil
 }
 
 // Has reports whether the scan was written with the table.
