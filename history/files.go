@@ -146,8 +146,8 @@ func checkFile(ctx context.Context, st store.Store, f schema.File) error {
 	return nil
 }
 
-// sweep deletes the files of the ledger's tables whose names begin as a run's do (see newRun) and that are not among these.
-// The caller holds the lock.
+// sweep deletes the files of the ledger's tables that are not among these, of the runs that begin with runs; "" is all. The caller
+// holds the lock.
 func sweep(ctx context.Context, st store.Store, keep []File, runs string) error {
 	named := map[string]bool{}
 	for _, f := range keep {

@@ -153,10 +153,10 @@ func Nights(ctx context.Context, st store.Store, most int) (list []*Night, err e
 	if err != nil {
 		return nil, err
 	}
-	if most > 0 {
-		all = all[max(0, len(all)-most):]
-	}
-	for _, date := range all {
+	for _, date := range slices.Backward(all) {
+		if most > 0 && len(list) == most {
+			break
+		}
 		n, err := ReadNight(ctx, st, date)
 		if errors.Is(err, store.ErrNotExist) {
 			continue // a file of somebody else's
@@ -166,6 +166,7 @@ func Nights(ctx context.Context, st store.Store, most int) (list []*Night, err e
 		}
 		list = append(list, n)
 	}
+	slices.Reverse(list)
 	return list, nil
 }
 

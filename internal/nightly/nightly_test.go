@@ -632,6 +632,35 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
+// TestNightsAmongOthers shows that a person's file is no night, and that a folder in the place of a record is an error.
+func TestNightsAmongOthers(t *testing.T) {
+	st, err := store.NewDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, date := range []string{"2026-11-20", "2026-11-21"} {
+		if err := (&Night{Date: date}).write(t.Context(), st); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"_nights/2026-11-22/notes.txt", "_nights/notes/night.json", "_nights/2026-11-19/more/night.json"} {
+		if err := st.Put(t.Context(), name, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for most, want := range []int{2, 1, 2, 2} {
+		if nights, err := Nights(t.Context(), st, most); err != nil || len(nights) != want || nights[want-1].Date != "2026-11-21" || nights[0].Date > nights[want-1].Date {
+			t.Errorf("at most %d: %d, %v", most, len(nights), err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(st.Root(), "_nights", "2026-11-22", "night.json"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Nights(t.Context(), st, 1); err == nil || !strings.Contains(err.Error(), "night.json is a folder") {
+		t.Errorf("a folder in the place of a record: %v", err)
+	}
+}
+
 // TestListFolder shows that a night removes from the folders of killed nights what bulkscan wrote, and touches no other folder.
 func TestListFolder(t *testing.T) {
 	const list, earlier = "list-top.csv", "list-before.csv"
