@@ -62,7 +62,7 @@ var arrows = map[string][]string{
 	"internal/sharedtest":  {},
 	"internal/rowtest":     {},
 	"internal/sitetest":    {"audit", "audit/tokens", "parser", "internal/origin", "internal/exchange"},
-	"internal/hostiletest": {},
+	"internal/hostiletest": {"internal/printable"},
 	"internal/memnet":      {},
 	"internal/bubble":      {},
 	"internal/arch":        {},

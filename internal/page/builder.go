@@ -115,7 +115,7 @@ func sqlOf(names ...string) (list []query) {
 
 // subtitle says what a share is of, of how many sites, and of which date.
 func (b *builder) subtitle(of string, sites int64) string {
-	return fmt.Sprintf("%s, n\u00a0=\u00a0%s, %s", of, grouped(sites), b.survey.Manifest.ScanDate)
+	return fmt.Sprintf("%s, n = %s, %s", of, grouped(sites), b.survey.Manifest.ScanDate)
 }
 
 // by is the subtitle of a figure by a definition.
