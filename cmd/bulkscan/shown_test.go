@@ -142,6 +142,9 @@ func TestShownPages(t *testing.T) {
 		for _, text := range texts {
 			hostiletest.Shown(t, "the page of "+name, text, own[name]...)
 		}
+		if says := slices.Contains(texts, "No site answered"); says != (name == "empty") {
+			t.Errorf("the page of %s says that no site answered: %v", name, says)
+		}
 		if len(texts) < 200 {
 			t.Errorf("the page of %s has %d texts", name, len(texts))
 		}

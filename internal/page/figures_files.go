@@ -195,9 +195,18 @@ func (b *builder) latency() figure {
 		marks = []float64{*s.MedianMillis, *s.P99Millis}
 	}
 	c, total := b.logarithmic("latency", "total_ms", "ms", "Latency", marks...)
-	v.Subtitle, v.Warning = b.subtitle("Time for all exchanges with a site. Of sites that answered", total), warning(total)
-	if c == nil || len(marks) == 0 {
+	// An answer may have no time: that of an archive has none.
+	of := "Of sites that answered"
+	if total > 0 && total < s.Answered {
+		of += " and whose time is known"
+	}
+	v.Subtitle, v.Warning = b.subtitle("Time for all exchanges with a site. "+of, cmp.Or(total, s.Answered)), warning(total)
+	switch {
+	case s.Answered == 0:
 		v.Headline, v.Empty = "No site answered", "Without an answer there is no time."
+		return b.single("latency", "Latency", v)
+	case c == nil || len(marks) == 0:
+		v.Headline, v.Empty = "No times are known", "The dataset has no times of its answers; captures of an archive have none."
 		return b.single("latency", "Latency", v)
 	}
 	v.Headline = fmt.Sprintf("Half of the sites answer within %s, 99%% within %s", amount(marks[0], "ms"), amount(marks[1], "ms"))
