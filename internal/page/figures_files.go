@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/bulkscan/bulkscan/internal/report"
 )
 
 // This file makes the figures about what was seen, what files say, and how sure that is.
@@ -28,7 +30,7 @@ func (b *builder) findings() figure {
 	t := b.table("findings")
 	total := t.sum(t.Rows, "sites")
 	v := variant{Subtitle: b.subtitle("What was seen, in one word a site. Of all sites listed", total), Warning: warning(total),
-		Caveat: "Challenges, rate limits and failures are neither open nor blocking: no share takes them for one."}
+		Caveat: report.Unread}
 	if total == 0 {
 		v.Headline, v.Empty = "The list has no site", "Nothing was asked."
 		return b.single("findings", "Findings", v)

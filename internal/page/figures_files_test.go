@@ -52,3 +52,12 @@ func TestAnswersWithoutTimes(t *testing.T) {
 	f(3, 2, "Half of the sites answer within 20 ms, 99% within 30 ms", "Of sites that answered and whose time is known, n = 2")
 	f(3, 3, "Half of the sites answer within 20 ms, 99% within 30 ms", "Of sites that answered, n = 3")
 }
+
+// TestFindingsSayWhoCounts holds that the page says of sites without rules what report has found true.
+func TestFindingsSayWhoCounts(t *testing.T) {
+	b := seen(3, 3)
+	b.survey.Tables["findings"] = &report.Table{Columns: []string{"finding", "sites"}, Rows: [][]any{{"server_error", int64(3)}}}
+	if v := b.findings().Variants[0]; v.Caveat != report.Unread {
+		t.Errorf("the page says %q", v.Caveat)
+	}
+}

@@ -226,7 +226,7 @@ func meanings() Section {
 func limits() Section {
 	return Section{Title: "Limitations", List: []string{
 		"A robots.txt asks; it does not enforce. A site may refuse a crawler by other means, and a crawler may not obey.",
-		"What our crawler was shown may not be what others are shown. Challenges, rate limits and failures are findings of their own, and no share takes them for open or blocking.",
+		"What our crawler was shown may not be what others are shown. " + Unread,
 		"A site is a host of the list. Several hosts of one owner count several times (view `domains`), and so do copies of one file.",
 		"The number of sites that block at least one crawler grows with the registry: compare only figures of one version, or of a fixed set of tokens.",
 		"Files are read as Google's parser does: `bulkscan summary --sensitivity TOKEN` says how much that, and every other choice, matters.",
