@@ -95,6 +95,10 @@ func (a *Auditor) Judge(s *Site) {
 	a.advise(s)
 }
 
+// Known reports whether anything is known of the site: it is a file, or an HTTP status came from it. Of other sites a crawler
+// only knows that it is to wait (RFC 9309 §2.3.1.4).
+func (s *Site) Known() bool { return s.IsFile || s.Fetch.Outcome.Asked() && s.Fetch.Status > 0 }
+
 // AccessOf returns the access that an outcome implies. For an answer, RFC 9309 §2.3.1 decides by its status. Redirects
 // that lead nowhere count as no file (§2.3.1.2), other failures as a failing server (§2.3.1.4). If no request was made,
 // access is unknown.

@@ -694,7 +694,7 @@ func TestGroupsThatCrawlersFollow(t *testing.T) {
 		out := Explain(s)
 		got := out.Star
 		if token != "*" {
-			got = out.Tokens[tokens.Default().Lookup(token)]
+			got = &out.Tokens[tokens.Default().Lookup(token)]
 		}
 		if got.Follows != follows || got.Via != via || got.Line != line {
 			t.Errorf("%s follows %s (%s, line %d), want %s (%s, line %d)", token, got.Follows, got.Via, got.Line, follows, via, line)

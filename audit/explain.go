@@ -42,8 +42,11 @@ type Result struct {
 	BodyHash  int64            `json:"body_hash"` // as in the table `sites`
 	Truncated bool             `json:"truncated"`
 
-	Status string       `json:"status"`
-	Score  float64      `json:"score"`
+	// Known is that of Site. Where it is false, Status, Score and Star are absent, and Steps, Advice, Tokens and Verdicts are
+	// empty: a site that gave no answer has no result, although the dataset counts it as failed, and crawlers are to wait.
+	Known  bool         `json:"known"`
+	Status string       `json:"status,omitempty"`
+	Score  *float64     `json:"score,omitempty"`
 	Steps  []StepResult `json:"steps"`
 
 	Advice []AdviceResult `json:"advice"` // in the order of the table
@@ -65,7 +68,7 @@ type Result struct {
 	Licenses      []string         `json:"licenses"`
 
 	RegistryVersion string          `json:"registry_version"`
-	Star            TokenResult     `json:"star"`
+	Star            *TokenResult    `json:"star,omitempty"`
 	Tokens          []TokenResult   `json:"tokens"`   // every token of the registry
 	Verdicts        []VerdictResult `json:"verdicts"` // the rows of the table `verdicts`
 }
@@ -191,11 +194,14 @@ func Explain(s *Site) Result {
 	}
 	var out Result
 	out.identify(s)
-	out.explainSteps(s)
-	out.listAdvice(s)
+	out.Steps, out.Advice, out.Tokens, out.Verdicts = []StepResult{}, []AdviceResult{}, []TokenResult{}, []VerdictResult{}
 	out.listLines(s)
 	out.listSignals(s)
-	out.listVerdicts(s)
+	if out.Known = s.Known(); out.Known {
+		out.explainSteps(s)
+		out.listAdvice(s)
+		out.listVerdicts(s)
+	}
 	return out
 }
 
@@ -236,10 +242,12 @@ func (out *Result) identify(s *Site) {
 		out.ValidUTF8 = &valid
 	}
 	out.Counts = CountsResult(r.Counts)
+	out.RegistryVersion = r.scratch.by.reg.Version
 }
 
 func (out *Result) explainSteps(s *Site) {
-	out.Status, out.Score = s.Report.Status.String(), s.Report.Score
+	score := s.Report.Score
+	out.Status, out.Score = s.Report.Status.String(), &score
 	for i, step := range steps {
 		out.Steps = append(out.Steps, StepResult{
 			ID: step.id, Title: step.title, Cite: step.cite, Weight: step.weight,
@@ -251,7 +259,6 @@ func (out *Result) explainSteps(s *Site) {
 // listAdvice sets the advice. It names the two crawlers of AdviceOperator.
 func (out *Result) listAdvice(s *Site) {
 	reg, notes := s.Report.scratch.by.reg, &s.Report.scratch.advice
-	out.Advice = []AdviceResult{}
 	for a := range s.Report.Advice.All() {
 		result := AdviceResult{ID: a.String(), Text: a.Text()}
 		if notes.set.Has(a) {
@@ -345,7 +352,6 @@ func scope(s *Site, i int) (scope string, agents []string) {
 // listVerdicts sets the rows of verdicts and the verdict of every registry token.
 func (out *Result) listVerdicts(s *Site) {
 	a, r := s.Report.scratch.by, &s.Report
-	out.RegistryVersion, out.Verdicts = a.reg.Version, []VerdictResult{}
 	for i := range r.Verdicts {
 		v := &r.Verdicts[i]
 		row := VerdictResult{
@@ -364,7 +370,8 @@ func (out *Result) listVerdicts(s *Site) {
 		}
 		out.Verdicts = append(out.Verdicts, row)
 	}
-	out.Star = a.tokenResult(s, -1)
+	star := a.tokenResult(s, -1)
+	out.Star = &star
 	out.Tokens = make([]TokenResult, len(a.reg.Tokens))
 	for id := range out.Tokens {
 		out.Tokens[id] = a.tokenResult(s, id)

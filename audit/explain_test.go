@@ -47,7 +47,7 @@ func TestExplainWithoutFile(t *testing.T) {
 		if !strings.Contains(out.Steps[StepFetch].Message, message) || out.Steps[StepCoreSyntax].Status != "skipped" {
 			t.Errorf("%v %d: %+v", outcome, status, out.Steps)
 		}
-		for _, token := range append(out.Tokens, out.Star) {
+		for _, token := range append(out.Tokens, *out.Star) {
 			if token.Verdict != verdict || token.Via != via || token.RootAllowed != (verdict == "allowed") {
 				t.Fatalf("%v %d: %+v", outcome, status, token)
 			}
@@ -59,9 +59,33 @@ func TestExplainWithoutFile(t *testing.T) {
 	}
 	f(exchange.Answered, 404, 0, "404", "allowed", "http")
 	f(exchange.Answered, 503, 0, "503", "blocked", "http")
-	f(exchange.DNSNotFound, 0, exchange.CauseNoSuchName, "NXDOMAIN", "blocked", "http")
+	f(exchange.ClosedEarly, 200, exchange.CauseNoSuchName, "NXDOMAIN", "blocked", "http") // the head came
 	f(exchange.RedirectLimit, 302, exchange.CauseRedirectLoop, "redirect_limit (redirect loop)", "allowed", "http")
-	f(exchange.OptedOut, 0, exchange.CauseOptOut, "opted_out", "unknown", "none")
+}
+
+// TestExplainWithoutStatus has every outcome without a status: there is no result, in the text of JSON either, whatever the
+// dataset has of it.
+func TestExplainWithoutStatus(t *testing.T) {
+	for _, outcome := range exchange.Outcomes() {
+		if outcome == exchange.Answered || outcome == exchange.RedirectLimit || outcome == exchange.RedirectInvalid {
+			continue // a status came
+		}
+		s := new(Site)
+		s.Fetch.Outcome = outcome
+		out := Explain(s)
+		if out.Known || out.Status != "" || out.Score != nil || out.Star != nil || len(out.Steps)+len(out.Advice)+len(out.Tokens)+len(out.Verdicts) > 0 {
+			t.Errorf("%v has the result %q, steps %v, advice %v, %d tokens", outcome, out.Status, out.Steps, out.Advice, len(out.Tokens))
+		}
+		text, err := json.Marshal(out)
+		if err != nil || strings.Contains(string(text), "null") || !strings.Contains(string(text), `"known":false`) {
+			t.Errorf("%v: %v %s", outcome, err, text)
+		}
+		for _, absent := range []string{`"status"`, `"score"`, `"star"`, "blocked\""} {
+			if strings.Contains(string(text), absent) {
+				t.Errorf("%v has %s: %s", outcome, absent, text)
+			}
+		}
+	}
 }
 
 // TestExplainFile shows that a local file has no status, and that it was cut at the limit if it was cut.
@@ -69,8 +93,8 @@ func TestExplainFile(t *testing.T) {
 	f := func(s *Site, message, outcome string, status int) {
 		t.Helper()
 		out := Explain(s)
-		if out.Steps[StepFetch].Message != message || out.Outcome != outcome || out.HTTPStatus != status || out.Access != "conditional" || out.Score != 1 {
-			t.Errorf("%q, %q %d, access %s, score %v; want %q, %q %d", out.Steps[StepFetch].Message, out.Outcome, out.HTTPStatus, out.Access, out.Score, message, outcome, status)
+		if out.Steps[StepFetch].Message != message || out.Outcome != outcome || out.HTTPStatus != status || out.Access != "conditional" || *out.Score != 1 {
+			t.Errorf("%q, %q %d, access %s, score %v; want %q, %q %d", out.Steps[StepFetch].Message, out.Outcome, out.HTTPStatus, out.Access, *out.Score, message, outcome, status)
 		}
 	}
 	file := &Site{IsFile: true}

@@ -225,5 +225,5 @@ func (b *crawlerBlock) follow(agent string, lenient bool) audit.TokenResult {
 	if lenient {
 		b.Errorf("%s\n%s has no lenient row", b.cite, agent)
 	}
-	return b.all.Star
+	return *b.all.Star
 }

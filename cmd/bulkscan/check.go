@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/observer"
 	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/pipeline"
@@ -44,8 +46,13 @@ An argument that names an existing file is read as one, - is standard input, and
 over the network. A page of a site stands for it; the URL of a robots.txt that is not at the root is refused, since it
 counts for no site.
 
+A site that gives no HTTP status (its name does not exist, nothing accepts the connection, no answer comes in time …) has no
+score and no verdicts, and check exits with 1: nothing is known of it. One that answers 5xx is known to fail, and closed to
+crawlers meanwhile.
+
 Fields of JSON that are in the table sites too (bulkscan schema) have the same name and meaning: redirects, body_bytes, body_hash,
-truncated and so on. What there is not is absent: a file has no origin, outcome and http_status. --body adds the body as it was
+truncated and so on. What there is not is absent: a file has no origin, outcome and http_status. Where known is false, status,
+score and star are absent, and steps, tokens and verdicts are empty. --body adds the body as it was
 judged: as the string body where it is valid UTF-8, else as body_base64.`,
 		Example: `  bulkscan check example.com
   bulkscan check ./robots.txt
@@ -79,10 +86,15 @@ judged: as the string body where it is valid UTF-8, else as body_base64.`,
 			} else {
 				err = terminal.Check(a.stdout, args[0], &result.Result, result.DNS, shown)
 			}
-			if err == nil && failsOn(result.Status, failOn) {
+			switch {
+			case err != nil:
+				return err
+			case !result.Known:
+				return nothingKnown(&result.Result, f.optOut)
+			case failsOn(result.Status, failOn):
 				return &exitError{code: exitThreshold} // the output says why
 			}
-			return err
+			return nil
 		},
 	}
 	f.addForOne(c.Flags())
@@ -93,6 +105,34 @@ judged: as the string body where it is valid UTF-8, else as body_base64.`,
 	c.Flags().StringSliceVar(&shown.Categories, "category", []string{"ai"}, "show crawlers of these categories: ai, search, seo …")
 	addColor(c.Flags(), &shown.Color)
 	return c
+}
+
+// nothingKnown is the error of a site that gave no HTTP status. It is no failure of the site's, so that no threshold is broken.
+func nothingKnown(r *audit.Result, optOut string) error {
+	site := cmp.Or(r.FinalURL, r.Origin) // the last one, where others redirected there
+	if r.Access == parser.AccessUnknown.String() {
+		return notAsked(site, r.Outcome, optOut)
+	}
+	what := r.Outcome
+	if r.Error != "" {
+		what += ", " + r.Error
+	}
+	remedy := report.Suspicion(r.Outcome)
+	if r.Outcome == exchange.DNSNotFound.String() {
+		remedy = "check how the name is spelled, and the name servers (--resolver)"
+	}
+	return fmt.Errorf("no answer from %s (%s), so that nothing is known of its %s; %s", site, what, exchange.RobotsPath, remedy)
+}
+
+// notAsked is the error of a site that was not asked, with what may be done about it.
+func notAsked(site, outcome, optOut string) error {
+	switch outcome {
+	case exchange.BlockedAddress.String():
+		return fmt.Errorf("%s was not asked (%s): it has no public address; --allow-private permits to ask it", site, outcome)
+	case exchange.OptedOut.String():
+		return fmt.Errorf("%s was not asked (%s): it is on the list %s; give its robots.txt as a file", site, outcome, optOut)
+	}
+	return fmt.Errorf("%s was not asked (%s)", site, outcome)
 }
 
 // failsOn reports whether a status is as bad as --fail-on, or worse.

@@ -352,13 +352,7 @@ func (r *inForce) refusal(optOut string) error {
 	if r.site.Report.Access != parser.AccessUnknown {
 		return nil
 	}
-	switch r.site.Fetch.Outcome {
-	case exchange.BlockedAddress:
-		return fmt.Errorf("%s was not asked (%s): it has no public address; --allow-private permits to ask it", r.home, r.site.Fetch.Outcome)
-	case exchange.OptedOut:
-		return fmt.Errorf("%s was not asked (%s): it is on the list %s; give its robots.txt as a file", r.home, r.site.Fetch.Outcome, optOut)
-	}
-	return fmt.Errorf("%s was not asked (%s)", r.home, r.site.Fetch.Outcome)
+	return notAsked(r.home, r.site.Fetch.Outcome.String(), optOut)
 }
 
 // questions are the URLs of a run, each of which is answered as it comes.

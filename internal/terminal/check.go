@@ -51,6 +51,9 @@ func Check(w io.Writer, arg string, r *audit.Result, dns *observer.Result, o Che
 		}
 	}
 	x.headline(arg)
+	if !r.Known {
+		return x.page.end()
+	}
 	x.steps()
 	x.advice()
 	x.declared()
@@ -67,12 +70,12 @@ func Check(w io.Writer, arg string, r *audit.Result, dns *observer.Result, o Che
 // a third way to say the same.
 var marks = map[string]string{
 	"pass": "✓", "warn": "!", "fail": "✗", "skipped": "·",
-	"allowed": "✓", "partial": "◐", "blocked": "✗", "unknown": "?",
+	"allowed": "✓", "partial": "◐", "blocked": "✗",
 }
 
 var markStyles = map[string]style{
 	"pass": green, "warn": yellow, "fail": red, "skipped": dim,
-	"allowed": green, "partial": yellow, "blocked": red, "unknown": dim,
+	"allowed": green, "partial": yellow, "blocked": red,
 }
 
 // marked is a status or a verdict with its mark.
@@ -121,11 +124,15 @@ func (x *explanation) headline(arg string) {
 	if r.Access == "conditional" {
 		x.fact("content", text(x.content()))
 	}
-	x.fact("check", styled(markStyles[r.Status], "%s %s,", marks[r.Status], r.Status), textf("score %.2f (%s %s)", r.Score, r.Check, r.Version))
+	if !r.Known {
+		x.fact("known", styled(dim, "? nothing:"), text("without an HTTP status there is no score, and no crawler has a verdict"))
+		return
+	}
+	x.fact("check", styled(markStyles[r.Status], "%s %s,", marks[r.Status], r.Status), textf("score %.2f (%s %s)", *r.Score, r.Check, r.Version))
 	for _, category := range x.categories {
 		x.fact(categoryTitle(category), x.tally(category)...)
 	}
-	x.fact("unnamed", marked(r.Star.Verdict), textf("(an agent that nobody names): %s", x.why(&r.Star)))
+	x.fact("unnamed", marked(r.Star.Verdict), textf("(an agent that nobody names): %s", x.why(r.Star)))
 }
 
 // fact is a line of the headline.
@@ -144,16 +151,11 @@ func (x *explanation) accessWords() string {
 	case x.result.Access == "full_allow":
 		return "no file: everything may be crawled"
 	case x.result.Access == "unknown":
-		return "we did not ask"
-	case x.silent():
-		return "nobody answered: crawlers are to wait, and nothing is known of a policy"
+		return "the site was not asked"
+	case !x.result.Known:
+		return "no answer: crawlers are to wait"
 	}
 	return "the server failed: nothing may be crawled"
-}
-
-// silent reports whether no HTTP status came: what is forbidden then is no policy of anybody's.
-func (x *explanation) silent() bool {
-	return x.result.Access == "full_disallow" && x.result.HTTPStatus == 0
 }
 
 func (x *explanation) answer() string {
@@ -209,12 +211,6 @@ func (x *explanation) tally(category string) []piece {
 			all++
 			by[t.Verdict]++
 		}
-	}
-	if x.silent() {
-		return []piece{styled(markStyles["unknown"], "%s no policy is known of %s", marks["unknown"], count(all, "crawler"))}
-	}
-	if by["unknown"] == all {
-		return []piece{styled(markStyles["unknown"], "%s nothing is known of %s", marks["unknown"], count(all, "crawler"))}
 	}
 	quiet := func(word string) style { // a zero is no news
 		if by[word] == 0 {

@@ -183,7 +183,7 @@ func (x *explanation) byFate(list []*audit.TokenResult, all int) {
 // why says in words whose rules a crawler follows, and what else they say to it.
 func (x *explanation) why(t *audit.TokenResult) string {
 	s := x.because(t)
-	if t.Via != audit.ViaStar.String() || t == &x.result.Star { // what `*` is told is told once
+	if t.Via != audit.ViaStar.String() || t == x.result.Star { // what `*` is told is told once
 		s += root(t.Verdict, t.RootAllowed)
 		if rule := x.rules[t.Token]; rule != nil {
 			s += spokenTo(rule)
@@ -219,15 +219,9 @@ func (x *explanation) because(t *audit.TokenResult) string {
 	case "star":
 		return fmt.Sprintf("by *, line %d", t.Line)
 	case "http":
-		if x.silent() {
-			return "for want of an answer"
-		}
 		return "by the answer"
 	}
-	switch {
-	case x.result.Access == "unknown":
-		return "we did not ask"
-	case x.result.Star.Via == audit.ViaStar.String():
+	if x.result.Star.Via == audit.ViaStar.String() {
 		return "no group names it, and it ignores *"
 	}
 	return "no group applies"

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/simweb"
+)
+
+// TestCheckWithoutStatus checks a host of each behaviour whose outcome has no status. Nothing is known of any: there is no score
+// and no verdict, in text and in JSON, and the exit code is 1. Of one whose status came before it failed, there is.
+func TestCheckWithoutStatus(t *testing.T) {
+	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 1, Addresses: 4, Bodies: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer web.Close()
+	leadTo(t, web)
+	t.Setenv("BULKSCAN_CA_FILE", "")
+	of := func(site string, args ...string) (outcome string) {
+		t.Helper()
+		args = append([]string{"check", site, "--retries", "0", "--timeout", "300ms", "--connect-timeout", "300ms"}, args...)
+		code, stdout, stderr := hostileRun(t, "", append(args, "--json")...)
+		var all map[string]any
+		if err := json.Unmarshal(stdout, &all); err != nil {
+			t.Fatalf("%s: %v\n%s%s", site, err, stdout, stderr)
+		}
+		outcome, _ = all["outcome"].(string)
+		_, status := all["http_status"]
+		absent := all["score"] == nil && all["status"] == nil && all["star"] == nil
+		empty := true
+		for _, list := range []string{"steps", "advice", "tokens", "verdicts"} {
+			empty = empty && len(all[list].([]any)) == 0
+		}
+		if status != (all["known"] == true) || status == absent || status == empty || status != (code == 0) {
+			t.Errorf("%s: exit code %d, %s, known %v, status %v, score %v, %v steps\n%s", site, code, outcome, all["known"], all["http_status"], all["score"], all["steps"], stderr)
+		}
+		code, stdout, stderr = hostileRun(t, "", append(args, "--all")...)
+		page := string(stdout)
+		if known := !strings.Contains(page, "? nothing:"); known != status || strings.Contains(page, "score 0") != status || strings.Contains(page, "blocked:") && !status || known != (code == 0) {
+			t.Errorf("%s: exit code %d, %s\n%s", site, code, outcome, page)
+		}
+		if says := strings.Contains(string(stderr), "nothing is known") || strings.Contains(string(stderr), "was not asked"); says == status || !status && !strings.Contains(string(stderr), outcome) {
+			t.Errorf("%s: standard error %q", site, stderr)
+		}
+		return outcome
+	}
+	sites := []string{"nxdomain", "no-address", "servfail", "dns-refused", "refuse", "reset-head", "close-head", "ssh", "endless-head", "silent", "https://tls-alert", "https://tls-close", "redirect-private", // no status
+		"error-500", "close-body", "reset-body", "redirect-loop", "gzip-corrupt"} // a status
+	if !testing.Short() {
+		sites = append(sites, "dns-silent", "black-hole")
+	}
+	var seen []string
+	for _, name := range sites {
+		site := "http://" + name + ".zoo.test"
+		if rest, ok := strings.CutPrefix(name, "https://"); ok {
+			site = "https://" + rest + ".zoo.test"
+		}
+		seen = append(seen, of(site))
+	}
+	t.Setenv("BULKSCAN_ALLOW_PRIVATE", "false")
+	seen = append(seen, of("http://ok.zoo.test"))
+	for _, o := range exchange.Outcomes() {
+		skip := []exchange.Outcome{exchange.Answered, exchange.OptedOut, exchange.NotArchived, exchange.ConnectFailed, exchange.RedirectInvalid} // the first is known, the next are not asked, the others have no host here
+		if testing.Short() {
+			skip = append(skip, exchange.DNSTimeout, exchange.ConnectTimeout)
+		}
+		if !slices.Contains(skip, o) && !slices.Contains(seen, o.String()) {
+			t.Error(fmt.Sprint("no site ends as ", o, ": ", seen))
+		}
+	}
+}
