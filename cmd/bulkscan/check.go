@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -21,7 +22,6 @@ import (
 	"github.com/bulkscan/bulkscan/fetcher"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/observer"
-	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/parser"
@@ -42,9 +42,9 @@ evidence with line numbers, what the answer means for access, and for each AI cr
 Crawlers that the file names, or that follow one that it names, stand by operator, the most restricted first; the rest
 share their fates, and are listed by them. --json has everything, for programs.
 
-An argument that names an existing file is read as one, - is standard input, and anything else is a site, which is asked
-over the network. A page of a site stands for it; the URL of a robots.txt that is not at the root is refused, since it
-counts for no site.
+An argument that names an existing file is read as one, - is standard input, and a URL or a host is a site, which is asked
+over the network. ` + siteOrFile + ` A page of a site stands for it; the URL of a
+robots.txt that is not at the root is refused, since it counts for no site.
 
 A site that gives no HTTP status (its name does not exist, nothing accepts the connection, no answer comes in time …) has no
 score and no verdicts, and check exits with 1: nothing is known of it. One that answers 5xx is known to fail, and closed to
@@ -200,9 +200,9 @@ func (a *app) check(ctx context.Context, f *fetchFlags, registry *tokens.Registr
 		return result, nil
 	}
 
-	o, err := origin.Parse(arg)
+	o, err := siteArgument("", arg)
 	if err != nil {
-		return checkResult{}, usagef("%s is neither a file nor an origin: %w", arg, err)
+		return checkResult{}, err
 	}
 	if namesAnotherFile(arg) {
 		return checkResult{}, usagef("%q: only %s at the root of a site counts (RFC 9309 §2.3); to explain this file all the same: curl -s URL | bulkscan check -", clipped(arg), exchange.RobotsPath)
@@ -280,8 +280,11 @@ func (a *app) readFile(arg string, limit int) (body []byte, isFile bool, err err
 	in := a.stdin
 	if arg != "-" {
 		info, err := os.Stat(arg)
-		if err != nil || strings.Contains(arg, "://") {
-			return nil, false, nil // no file: an origin, then
+		switch {
+		case strings.Contains(arg, "://"), err != nil && !errors.Is(err, fs.ErrPermission):
+			return nil, false, nil // no file: a site, or a mistake
+		case err != nil:
+			return nil, true, fmt.Errorf("cannot read %s: %w", clipped(arg), why(err))
 		}
 		if info.IsDir() {
 			return nil, true, fmt.Errorf("cannot read %s: it is a folder; a site of that name is https://%s", clipped(arg), clipped(arg))

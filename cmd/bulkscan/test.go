@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/signal"
 	"slices"
 	"strings"
@@ -58,8 +57,8 @@ robots.txt cannot be read or a line of standard input cannot be judged; interrup
 URLs are whole (https://example.com/a?b) or paths (/a?b); //example.com/a is a URL without its scheme. Without any, or
 where one is -, they are read from standard input, one a line.
 
-The robots.txt is a file, - for standard input, or the URL of a site, which is then asked for it as check asks. How the
-site answers counts first: without a file (4xx) all is allowed, and while the server fails (5xx, no answer) nothing is.
+The robots.txt is a file, - for standard input, or a site, which is then asked for it as check asks. ` + siteOrFile + ` How
+the site answers counts first: without a file (4xx) all is allowed, and while the server fails (5xx, no answer) nothing is.
 It says nothing about other sites, which include the site's other schemes and ports: their URLs are refused, and a line
 of standard input that has one is skipped. A file is taken for that of whichever site a URL is of.
 
@@ -90,10 +89,6 @@ What there is not is null: a line where no rule decides, a status where none cam
 	flags.BoolVar(&f.asJSON, "json", false, "print a JSON object a line")
 	addColor(flags, &f.color)
 	f.addForOne(flags)
-	// A site is named by its URL here, which has a scheme.
-	for _, name := range []string{"scheme", "no-fallback"} {
-		flags.Lookup(name).Hidden = true
-	}
 	return c
 }
 
@@ -271,58 +266,56 @@ func (a *app) inForce(ctx context.Context, f *testFlags, auditor *audit.Auditor,
 		auditor.Judge(site)
 		return &inForce{site: site}, nil
 	}
-	if !strings.Contains(f.robots, "://") {
-		// A bare host would be asked by check. Here a misspelt file name must not become a question to a stranger, whose
-		// silence would then disallow everything.
-		return nil, fmt.Errorf("cannot read %q: %w; a site is named by its URL, https://…", clipped(f.robots), whyNoFile(f.robots))
-	}
 	o, err := siteOf(f.robots)
 	if err != nil {
 		return nil, err
 	}
 	robots := &inForce{site: &audit.Site{Origin: o, Dialect: dialect}, home: o.String()}
-	for _, url := range urls {
-		if url == "-" {
-			continue
-		}
-		if err := robots.speaksOf(url); err != nil {
-			return nil, usage(err)
-		}
+	if err := robots.speaksOfAll(urls); err != nil {
+		return nil, err
 	}
 	err = a.ask(ctx, &f.fetchFlags, auditor, pipeline.Entry{Input: f.robots, Origin: o}, func(asked *audit.Site) {
 		from, to := &asked.Fetch, &robots.site.Fetch
 		to.Outcome, to.Cause, to.Status = from.Outcome, from.Cause, from.Status
 		to.Body, to.Truncated = bytes.Clone(from.Body), from.Truncated
+		if o.Scheme() == origin.Auto { // its answer decides whose robots.txt it is
+			robots.site.Origin, robots.home = from.Answered, from.Answered.String()
+		}
 	})
 	if err != nil {
+		return nil, err
+	}
+	if err := robots.speaksOfAll(urls); err != nil {
 		return nil, err
 	}
 	auditor.Judge(robots.site)
 	return robots, robots.refusal(f.optOut)
 }
 
-// whyNoFile says why a name is not that of a file.
-func whyNoFile(name string) error {
-	if _, err := os.Stat(name); err != nil {
-		return why(err)
-	}
-	return errors.New("it is a folder")
-}
-
 // siteOf returns the origin of a site's URL. To name anything but the site or its robots.txt is a mistake: the answer would
 // be about a file that the user does not mean (RFC 9309 §2.3).
 func siteOf(url string) (origin.Origin, error) {
-	o, err := origin.Parse(url)
-	switch {
-	case errors.Is(err, origin.ErrScheme):
-		return origin.Origin{}, usagef("--robots %q: %w; a file is named by its path", clipped(url), err)
-	case err != nil:
-		return origin.Origin{}, usagef("--robots %q: %w", clipped(url), err)
+	o, err := siteArgument("--robots ", url)
+	if err != nil {
+		return origin.Origin{}, err
 	}
 	if path := string(parser.AppendPath(nil, url)); path != "/" && path != exchange.RobotsPath {
 		return origin.Origin{}, usagef("--robots %q: only %s%s counts for a site; to test this file all the same: curl -s URL | bulkscan test --robots - …", clipped(url), o, exchange.RobotsPath)
 	}
 	return o, nil
+}
+
+// speaksOfAll is an error of usage where one of the URLs is of another site.
+func (r *inForce) speaksOfAll(urls []string) error {
+	for _, url := range urls {
+		if url == "-" {
+			continue
+		}
+		if err := r.speaksOf(url); err != nil {
+			return usage(err)
+		}
+	}
+	return nil
 }
 
 // speaksOf is an error where a URL is of another site than the one that was asked, whose robots.txt says nothing about it
@@ -335,7 +328,7 @@ func (r *inForce) speaksOf(url string) error {
 	if rest, ok := strings.CutPrefix(url, r.home); ok && (rest == "" || rest[0] == '/' || rest[0] == '?' || rest[0] == '#') {
 		return nil
 	}
-	if o, err := origin.Parse(url); err == nil && o.As(r.site.Origin.Scheme()) == r.site.Origin {
+	if o, err := origin.Parse(url); err == nil && o.As(r.site.Origin.Scheme()) == r.site.Origin.As(o.Scheme()) {
 		return nil
 	}
 	return fmt.Errorf("%q is not of %s, whose robots.txt says nothing about other sites (RFC 9309 §2.3); name the URL's own site by --robots, or give a file", clipped(url), r.home)
