@@ -176,7 +176,7 @@ func (r *Registry) Named(names []string) ([]Token, error) {
 		id, _ := find(&r.index, name)
 		if id < 0 {
 			remedy := "bulkscan tokens lists those that there are"
-			if like := r.similar(name); len(like) > 0 {
+			if like := r.Similar(name); len(like) > 0 {
 				remedy = "there are " + strings.Join(like, ", ")
 			}
 			return nil, fmt.Errorf("%q: no token has this name; %s", clip(name), remedy)
@@ -188,9 +188,9 @@ func (r *Registry) Named(names []string) ([]Token, error) {
 	return list, nil
 }
 
-// similar returns at most ten names of tokens that may have been meant: those that contain the name, are contained in
+// Similar returns at most ten names of tokens that may have been meant: those that contain the name, are contained in
 // it, begin like it, or have it as their operator.
-func (r *Registry) similar(name string) (like []string) {
+func (r *Registry) Similar(name string) (like []string) {
 	const begins, most = 4, 10
 	name = strings.ToLower(name)
 	if len(name) < 2 || len(name) > 100 {

@@ -89,7 +89,7 @@ func (f *historyFlags) asked() (history.Asked, error) {
 	if err != nil || f.token == "" {
 		return history.Asked{Registry: registry}, err
 	}
-	list, err := registry.Named([]string{f.token})
+	list, err := named(registry, []string{f.token})
 	if err != nil {
 		return history.Asked{}, usagef("--token %w", err)
 	}

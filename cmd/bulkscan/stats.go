@@ -27,11 +27,11 @@ at any time, and writes nothing. DIR is a folder, or s3://BUCKET/PREFIX; without
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.interruptible(c.Context(), func(ctx context.Context) error {
-				st, scans, err := a.openScan(ctx, placeOf(args), scanChoice{id: scanID})
+				o, err := a.reportOptions(tokenFile)
 				if err != nil {
 					return err
 				}
-				o, err := a.reportOptions(tokenFile)
+				st, scans, err := a.openScan(ctx, placeOf(args), scanChoice{id: scanID})
 				if err != nil {
 					return err
 				}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/terminal"
@@ -28,7 +29,7 @@ func didYouMean(before, given string, known []string, after string) string {
 	best := 1 + len(given)/5 // that many slips are believed
 	for _, name := range known {
 		slips := slipsBetween(strings.ToLower(given), strings.ToLower(name))
-		if len(given) > 2 && strings.HasPrefix(name, strings.ToLower(given)) {
+		if len(given) > 2 && strings.HasPrefix(strings.ToLower(name), strings.ToLower(given)) {
 			slips = min(slips, best)
 		}
 		if slips < best {
@@ -70,6 +71,32 @@ func slipsBetween(a, b string) int {
 		}
 	}
 	return rows[len(a)][len(b)]
+}
+
+// likeToken asks whether one of the registry's tokens or aliases was meant; "" where none is near.
+func likeToken(registry *tokens.Registry, name string) string {
+	var known []string
+	for i := range registry.Tokens {
+		known = append(append(known, registry.Tokens[i].Name), registry.Tokens[i].Aliases...)
+	}
+	return didYouMean("", name, known, "")
+}
+
+// named returns the tokens with these names or aliases, as Registry.Named does. Its error also says which one was misspelt.
+func named(registry *tokens.Registry, names []string) ([]tokens.Token, error) {
+	list, err := registry.Named(names)
+	if err == nil {
+		return list, nil
+	}
+	for _, name := range names {
+		if id, _ := registry.Find([]byte(name)); id < 0 {
+			if len(registry.Similar(name)) == 0 {
+				err = fmt.Errorf("%w%s", err, likeToken(registry, name))
+			}
+			break
+		}
+	}
+	return nil, err
 }
 
 // oneOf is an error of a value that is none of those that there are.

@@ -84,7 +84,7 @@ func sensitivityOf(o *report.Options, definition report.Definition, token string
 	if definition.Over != "sites_rules" {
 		return "", "", usagef("--sensitivity counts by %s; %s is over other sites", strings.Join(report.SensitivityDefinitions(), ", "), definition.Name)
 	}
-	list, err := o.Registry.Named([]string{token})
+	list, err := named(o.Registry, []string{token})
 	if err != nil {
 		return "", "", usagef("--sensitivity: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/terminal"
@@ -64,8 +65,8 @@ of standard input that has one is skipped. A file is taken for that of whichever
 
 A crawler that the registry knows (bulkscan tokens) is judged as its operator documents: Googlebot-Image follows the
 groups of Googlebot where none names it, and AdsBot-Google ignores those of *. Any other name follows its own groups,
-else those of *. --literal asks for every name in this way. Whole User-Agent strings are taken for the crawler that they
-name, and * is a crawler that no group names.
+else those of *; where it is close to a name of the registry, a warning says so. --literal asks for every name in this way.
+Whole User-Agent strings are taken for the crawler that they name, and * is a crawler that no group names.
 
 MJ12bot, Screaming Frog SEO Spider and others of the registry are no product tokens, so that by RFC 9309 no group can name
 them. They are found by the whole value of a user-agent line, or what stands before a / or ; or white space in it; such a
@@ -105,10 +106,11 @@ func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 		return err
 	}
 	auditor := audit.New(registry)
-	given, crawlers, err := f.crawlers(auditor)
+	given, crawlers, err := f.crawlers(registry, auditor)
 	if err != nil {
 		return err
 	}
+	a.noteUnknown(registry, given, crawlers)
 	robots, err := a.inForce(ctx, f, auditor, dialect, urls)
 	if err != nil {
 		return err
@@ -201,7 +203,7 @@ func clipped(s string) string {
 }
 
 // crawlers says who is meant by --agent.
-func (f *testFlags) crawlers(auditor *audit.Auditor) (given []string, list []audit.Crawler, err error) {
+func (f *testFlags) crawlers(registry *tokens.Registry, auditor *audit.Auditor) (given []string, list []audit.Crawler, err error) {
 	for _, value := range f.agents {
 		for _, name := range separate(value) {
 			if name == "" {
@@ -210,11 +212,11 @@ func (f *testFlags) crawlers(auditor *audit.Auditor) (given []string, list []aud
 			c, err := auditor.Crawler(name, f.literal)
 			switch {
 			case errors.Is(err, audit.ErrUnknownCrawler):
-				return nil, nil, usagef("--agent %q: %w; names are separated by commas", clipped(name), err)
+				return nil, nil, usagef("--agent %q: %w; names are separated by commas%s", clipped(name), err, likeToken(registry, name))
 			case errors.Is(err, audit.ErrBrowser):
 				return nil, nil, usagef("--agent %q: %w; give the crawler's token alone", clipped(name), err)
 			case err != nil:
-				return nil, nil, usagef("--agent %q begins with %w (letters, - and _), so that no group can name it; '*' asks for a crawler that no group names", clipped(name), err)
+				return nil, nil, usagef("--agent %q begins with %w (letters, - and _), so that no group can name it; '*' asks for a crawler that no group names%s", clipped(name), err, likeToken(registry, name))
 			}
 			given, list = append(given, name), append(list, c)
 		}
@@ -245,6 +247,25 @@ func (a *app) noteReadings(given []string, crawlers []audit.Crawler) {
 	for i, c := range crawlers {
 		if !strings.EqualFold(given[i], c.Token) {
 			a.note("--agent %q is asked for as %s", clipped(given[i]), c.Token)
+		}
+	}
+}
+
+// noteUnknown warns of names that the registry does not know and that are one slip off one that it knows: another name is a crawler
+// of the user's own, and is asked for without a word.
+func (a *app) noteUnknown(registry *tokens.Registry, given []string, crawlers []audit.Crawler) {
+	for i, c := range crawlers {
+		name := given[i] // of a User-Agent string, what comes before its version
+		if end := strings.IndexAny(name, " \t/;("); end >= 0 {
+			name = name[:end]
+		}
+		id, _ := registry.Find([]byte(name))
+		token, _ := registry.Find([]byte(c.Token))
+		if id >= 0 || token >= 0 {
+			continue
+		}
+		if hint := likeToken(registry, name); hint != "" {
+			a.note("--agent %q: no token has this name, so that it follows its own groups, else those of *%s", clipped(given[i]), hint)
 		}
 	}
 }

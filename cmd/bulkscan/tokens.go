@@ -118,7 +118,7 @@ func (f *tokenFilter) list(registry *tokens.Registry, names []string) ([]tokens.
 	if err := f.check(registry); err != nil {
 		return nil, err
 	}
-	list, err := registry.Named(names)
+	list, err := named(registry, names)
 	if err != nil {
 		return nil, usage(err)
 	}
@@ -185,7 +185,7 @@ func countedTokens(value string) (*tokens.Registry, []string, error) {
 	if len(names) == 0 {
 		return nil, nil, usagef("%s: no name in it", from)
 	}
-	list, err := tokens.Default().Named(names)
+	list, err := named(tokens.Default(), names)
 	if err != nil {
 		return nil, nil, usagef("%s: %w", from, err)
 	}
