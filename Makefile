@@ -138,7 +138,7 @@ integration: build internal/integration/duckdb/node_modules internal/integration
 	@rm -rf $(@D); if timeout 90 python3 -m pip install --quiet --disable-pip-version-check --retries 0 --timeout 5 --target $(@D) -r $< >/dev/null 2>&1; \
 		then touch $@; else rm -rf $(@D); echo "SKIPPED: the versions of $< (pip cannot install them)"; fi
 
-# Without DATASET, the reports are those of the demo, of an empty list, of a hostile web and of half a year.
+# Without DATASET, the reports are those of the demo, of an empty list, of a hostile web, of half a year and of an archive.
 .PHONY: browser
 browser: export CHROMIUM ?= $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 browser: build internal/integration/browser/node_modules ## open report pages in Chromium, and use them (DATASET=folder)
@@ -151,7 +151,8 @@ browser: build internal/integration/browser/node_modules ## open report pages in
 		: > "$$dir/list.csv"; bin/bulkscan scan "$$dir/list.csv" -o "$$dir/empty" --progress none --allow-empty 2> "$$dir/log"; \
 		HOSTILE_DATASET="$$dir/hostile" go test -count 1 -run '^TestHostileScan$$' ./cmd/bulkscan; \
 		NIGHTS_DATASET="$$dir/nights" go test -count 1 -run '^TestNightsDataset$$' ./internal/integration/queries; \
-		for name in demo empty hostile nights; do bin/bulkscan report "$$dir/$$name" -o "$$dir/$$name.html"; done; \
+		mkdir "$$dir/shown"; SHOWN_DATASETS="$$dir/shown" go test -short -count 1 -run '^TestShownPages$$' ./cmd/bulkscan; mv "$$dir/shown/archive" "$$dir/archive"; \
+		for name in demo empty hostile nights archive; do bin/bulkscan report "$$dir/$$name" -o "$$dir/$$name.html"; done; \
 	fi; \
 	printf '%s\0' "$$dir"/*.html | xargs -0 -n 1 -P 2 node internal/integration/browser/check.mjs
 

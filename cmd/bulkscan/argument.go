@@ -25,7 +25,7 @@ const siteOrFile = "A host without https:// must not look like the name of a fil
 func siteArgument(option, arg string) (origin.Origin, error) {
 	near := nearFile(arg)
 	if near != "" {
-		near = "; did you mean " + clipped(near) + "?"
+		near = " (did you mean " + clipped(near) + "?)"
 	}
 	o, spelling, err := origin.ParseSpelling(arg)
 	switch {

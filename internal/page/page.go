@@ -51,6 +51,7 @@ var markup = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"count":   grouped[int64],
 	"percent": percent,
 	"marked":  marked,
+	"whole":   whole,
 	"kind":    func(plot any) string { return strings.TrimPrefix(fmt.Sprintf("%T", plot), "*page.") },
 }).ParseFS(files, "templates/*.html"))
 
@@ -159,6 +160,12 @@ func Write(w io.Writer, s *report.Survey, o Options) error {
 
 // plain makes a text from a dataset safe to show: one bounded line without characters that hide or turn others.
 func plain(text string) string { return printable.Clip(text, 80) }
+
+// whole makes a text whose number of sites is not broken from its sign at the end of a line. The blanks are references, since
+// printable.Text escapes the character.
+func whole(text string) template.HTML {
+	return template.HTML(strings.ReplaceAll(template.HTMLEscapeString(text), ", n = ", ", n&nbsp;=&nbsp;")) //nolint:gosec // it is escaped
+}
 
 // span is a piece of a text of the method: code where it stood between backticks.
 type span struct {

@@ -19,7 +19,7 @@ const Full = "full"
 
 // Unread says in prose how definitions count sites that answered without showing their rules.
 const Unread = "Challenges, rate limits and failures are findings of their own, which five definitions leave out. rfc_effective counts " +
-	"those from which an HTTP status came, as a crawler must take them: a server that fails is blocking, 4xx is open, and a challenge is what its status says."
+	"those from which an HTTP status came, as a crawler must take them: a server that fails is blocking, 4xx is open, and a challenge is what its status says, or with 2xx its text."
 
 // Definitions returns all, in the order of docs/definitions.md.
 func Definitions() []Definition {

@@ -109,6 +109,30 @@ async function policy(url) {
   await context.close();
 }
 
+// NOTATION is what a page must not show of its own: escapes, references that were escaped twice, directives, and values without a
+// text.
+const NOTATION = /\\u[0-9a-f]{4}|\\U[0-9a-f]{8}|\\x[0-9a-f]{2}|\\[nrt]|&(?:[a-z]{2,8}|#x?[0-9a-f]+);|%!|\{\{|\}\}|<nil>|\bNaN\b|\bInfinity\b|\[object |\ufffd/i;
+
+// reads holds that no text that the page shows, in any state, is notation. Hostile sites write such texts themselves, and MARK behind
+// them: TestShownPages of cmd/bulkscan reads their pages, and knows their texts.
+async function reads(url) {
+  const page = await open(url);
+  await unfold(page);
+  for (const name of await definitions(page)) {
+    await page.locator("#d-" + name).evaluate((input) => input.click());
+    const texts = await page.evaluate(() => {
+      const all = [document.title];
+      const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+      for (let node = walk.nextNode(); node; node = walk.nextNode()) if (!node.parentElement.closest("script, style, details.sql pre")) all.push(node.data);
+      for (const element of document.querySelectorAll("[title], [aria-label], [placeholder]")) all.push(element.title || "", element.ariaLabel || "", element.placeholder || "");
+      return all;
+    });
+    if (texts.some((text) => /\bmark\b/i.test(text))) break;
+    for (const text of texts) hold(!NOTATION.test(text), `${name}: the page shows ${text.slice(0, 80)}`);
+  }
+  await close(page);
+}
+
 // still holds that the page reads whole without its script.
 async function still(url) {
   const page = await open(url, { javaScriptEnabled: false });
@@ -362,7 +386,7 @@ for (const file of files) {
   const times = [];
   where = basename(file);
   const { load, wall } = await opens(url);
-  for (const check of [policy, still, switches, tables, keyboard, widths, paper, judged]) {
+  for (const check of [policy, reads, still, switches, tables, keyboard, widths, paper, judged]) {
     [where, shown] = [`${basename(file)}, ${check.name}`, 0];
     const begun = performance.now();
     try {
