@@ -251,8 +251,8 @@ func (a *app) noteReadings(given []string, crawlers []audit.Crawler) {
 	}
 }
 
-// noteUnknown warns of names that the registry does not know and that are one slip off one that it knows: another name is a crawler
-// of the user's own, and is asked for without a word.
+// noteUnknown warns of names that the registry does not know and that are close to one that it knows. Any other name is a crawler
+// of the user's own, and there is no warning.
 func (a *app) noteUnknown(registry *tokens.Registry, given []string, crawlers []audit.Crawler) {
 	for i, c := range crawlers {
 		name := given[i] // of a User-Agent string, what comes before its version
