@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -147,7 +146,9 @@ func (d *draft) send(part *spool, number int) (minio.CompletePart, error) {
 	var done minio.ObjectPart
 	err := d.s.try(d.ctx, int(part.size), func(ctx context.Context) (err error) {
 		body := io.NewSectionReader(part.file, 0, part.size)
-		done, err = d.s.client.PutObjectPart(ctx, d.s.cfg.Bucket, d.key, d.upload, number, body, part.size, minio.PutObjectPartOptions{Md5Base64: announced(part.sum)})
+		done, err = d.s.client.PutObjectPart(ctx, d.s.cfg.Bucket, d.key, d.upload, number, body, part.size, minio.PutObjectPartOptions{
+			Md5Base64: part.sums.md5Base64(), Sha256Hex: part.sums.sha256Hex(), DisableContentSha256: true, // of pieces: see checksums
+		})
 		if err == nil && done.ETag == "" {
 			err = fmt.Errorf("the server has taken part %d without an ETag", number)
 		}
@@ -262,7 +263,7 @@ type spool struct {
 	file *os.File
 	left bool // the name could not be removed
 	size int64
-	sum  hash.Hash
+	sums checksums
 }
 
 func newSpool(folder string) (*spool, error) {
@@ -270,13 +271,13 @@ func newSpool(folder string) (*spool, error) {
 	if err != nil {
 		return nil, &permanent{&spoolError{cmp.Or(folder, os.TempDir()), err}}
 	}
-	return &spool{file: file, left: os.Remove(file.Name()) != nil, sum: newChecksum()}, nil
+	return &spool{file: file, left: os.Remove(file.Name()) != nil, sums: newChecksums()}, nil
 }
 
 func (p *spool) Write(b []byte) (int, error) {
 	n, err := p.file.Write(b)
 	p.size += int64(n)
-	_, _ = p.sum.Write(b[:n]) // never fails
+	_, _ = p.sums.Write(b[:n]) // never fails
 	if err != nil {
 		err = &permanent{&spoolError{filepath.Dir(p.file.Name()), err}}
 	}

@@ -88,10 +88,8 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		return
 	case flip:
-		// The middle of a body that is sent in signed chunks may be in a signature. A position shortly after the first
-		// signature is not.
-		if at := bytes.Index(body, []byte("\r\n")) + 3; at < len(body) {
-			body[at] ^= 1
+		if len(body) > 0 {
+			body[len(body)/2] ^= 1
 		}
 	}
 	if p.before != nil {
@@ -144,13 +142,17 @@ type heldBody struct {
 
 func (*heldBody) Close() error { return nil }
 
-// forward repeats the client's request with the host name that the client has signed.
+// forward repeats the client's request with the host name that the client has signed, and with the body's length only
+// if the client has given it.
 func (p *proxy) forward(r *http.Request, body []byte) (*http.Response, error) {
-	out, err := http.NewRequest(r.Method, p.gateway.URL+r.URL.RequestURI(), bytes.NewReader(body))
+	out, err := http.NewRequest(r.Method, p.gateway.URL+r.URL.RequestURI(), io.NopCloser(bytes.NewReader(body)))
 	if err != nil {
 		return nil, err
 	}
-	out.Header, out.Host, out.ContentLength = r.Header.Clone(), r.Host, int64(len(body))
+	out.Header, out.Host, out.ContentLength = r.Header.Clone(), r.Host, r.ContentLength
+	if r.ContentLength == 0 {
+		out.Body = nil // else it would have an unknown length again
+	}
 	answer, err := http.DefaultTransport.RoundTrip(out)
 	if err != nil {
 		return nil, err

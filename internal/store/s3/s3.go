@@ -99,22 +99,23 @@ const (
 // newMark returns a mark that is unique to a write, across processes.
 func newMark() string { return rand.Text() }
 
-// payload is the body of a PUT with its checksum.
+// payload is the body of a PUT with its checksums.
 type payload struct {
 	data []byte
-	sum  string
+	sums checksums
 }
 
 // payloadOf copies data, since an abandoned request may still read from it for a moment.
 func payloadOf(data []byte) payload {
-	sum := newChecksum()
-	_, _ = sum.Write(data) // never fails
-	return payload{bytes.Clone(data), announced(sum)}
+	sums := newChecksums()
+	_, _ = sums.Write(data) // never fails
+	return payload{bytes.Clone(data), sums}
 }
 
 // putOnce sends one PUT.
 func (s *Store) putOnce(ctx context.Context, key string, p payload, o minio.PutObjectOptions) (etag string, err error) {
-	info, err := s.client.PutObject(ctx, s.cfg.Bucket, key, bytes.NewReader(p.data), int64(len(p.data)), p.sum, "", o)
+	o.DisableContentSha256 = true // of pieces: see checksums
+	info, err := s.client.PutObject(ctx, s.cfg.Bucket, key, bytes.NewReader(p.data), int64(len(p.data)), p.sums.md5Base64(), p.sums.sha256Hex(), o)
 	return info.ETag, err
 }
 

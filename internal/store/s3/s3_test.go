@@ -2,7 +2,9 @@ package s3
 
 import (
 	"bytes"
+	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -283,6 +285,57 @@ func TestChanged(t *testing.T) {
 		if err := o.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestEmptyObjects shows that each way to write nothing says its length, 0, by HTTP and by HTTPS: public stores refuse a
+// body of unknown length. The object is there, and empty.
+func TestEmptyObjects(t *testing.T) {
+	g := storetest.StartGateway(t)
+	p := newProxy(t, g, once(0, none))
+	var unknown []string // requests without a length
+	p.before = func(r *http.Request) {
+		if changes := r.Method == http.MethodPut || r.Method == http.MethodPost; changes && r.Header.Get("Content-Length") == "" || len(r.TransferEncoding) > 0 {
+			unknown = append(unknown, fmt.Sprint(r.Method, " ", r.URL, " ", r.TransferEncoding))
+		}
+	}
+	secure := httptest.NewTLSServer(p)
+	defer secure.Close()
+	authority := file(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})))
+	locked := func(s *Store, call func() error) error {
+		lock, err := s.Lock(t.Context(), "lock", nil)
+		if err != nil {
+			return err
+		}
+		return errors.Join(call(), lock.Unlock())
+	}
+	put := func(s *Store) error { return s.Put(t.Context(), "x", nil) }
+	for _, endpoint := range []string{p.URL, secure.URL} {
+		for what, call := range map[string]func(s *Store) error{
+			"put":              put,
+			"put of no nil":    func(s *Store) error { return s.Put(t.Context(), "x", []byte{}) },
+			"put over another": func(s *Store) error { return errors.Join(s.Put(t.Context(), "x", []byte("full")), put(s)) },
+			"put with a lock":  func(s *Store) error { return locked(s, func() error { return put(s) }) },
+			"replace with a lock": func(s *Store) error {
+				return locked(s, func() error { return errors.Join(s.Put(t.Context(), "x", []byte("full")), put(s)) })
+			},
+			"create":                 func(s *Store) error { return s.CreateIfAbsent(t.Context(), "x", nil) },
+			"draft":                  func(s *Store) error { write(t, s, "x", nil); return nil },
+			"draft of empty writes":  func(s *Store) error { write(t, s, "x", []byte{}); return nil },
+			"draft that is replaced": func(s *Store) error { write(t, s, "x", []byte("full")); write(t, s, "x", nil); return nil },
+		} {
+			s := open(t, g, fmt.Sprintf("empty/%s/%s", endpoint[:strings.Index(endpoint, ":")], what), func(c *Config) { c.Endpoint, c.CAFile = endpoint, authority })
+			if err := call(s); err != nil {
+				t.Errorf("%s: %s: %v", endpoint, what, err)
+				continue
+			}
+			if data, err := store.ReadAll(t.Context(), s, "x", 10); err != nil || len(data) > 0 {
+				t.Errorf("%s: %s: read %q, %v", endpoint, what, data, err)
+			}
+		}
+	}
+	for _, request := range unknown {
+		t.Error("without a length:", request)
 	}
 }
 

@@ -3,8 +3,13 @@ package storetest
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,9 +19,10 @@ import (
 	"time"
 )
 
-// Gateway is a real S3 server for a test: versitygw on a folder, on a port of the loopback interface.
+// Gateway is a real S3 server for a test: versitygw on a folder, on a port of the loopback interface. In front of it
+// stands what refuses requests that versitygw takes and public stores do not.
 type Gateway struct {
-	URL    string // http://127.0.0.1:PORT
+	URL    string // http://127.0.0.1:PORT of the front
 	Folder string // in which a bucket is a folder, and an object a file
 	Access string
 	Secret string
@@ -56,12 +62,12 @@ func StartGateway(tb testing.TB) *Gateway {
 	}
 	// Another process may take a free port first: then the server ends, and the next port is tried.
 	for range 5 {
-		g.address = freeAddress(tb)
-		g.URL = "http://" + g.address
-		g.process = exec.Command(tool, "--port", g.address, "--access", g.Access, "--secret", g.Secret, "--quiet",
+		address := freeAddress(tb)
+		g.process = exec.Command(tool, "--port", address, "--access", g.Access, "--secret", g.Secret, "--quiet",
 			"--health", "/health", "posix", "--sidecar", filepath.Join(folder, "metadata"), g.Folder)
 		g.process.Dir = folder
-		if g.start() {
+		if g.start("http://" + address) {
+			g.front(address)
 			return g
 		}
 	}
@@ -69,8 +75,53 @@ func StartGateway(tb testing.TB) *Gateway {
 	return nil
 }
 
-// start runs the server until the test ends, and reports whether it answers.
-func (g *Gateway) start() bool {
+// front starts the server in front of versitygw until the test ends.
+func (g *Gateway) front(address string) {
+	onward := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http", Host: address})
+			r.Out.Host = r.In.Host // which is signed
+		},
+		Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true},
+		ErrorLog:  log.New(io.Discard, "", 0), // of clients that have left
+	}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if header := notImplemented(r); header != "" {
+			w.WriteHeader(http.StatusNotImplemented)
+			fmt.Fprintf(w, "<Error><Code>NotImplemented</Code><Message>A header you provided implies functionality that is not implemented</Message><Header>%s</Header></Error>", header)
+			return
+		}
+		onward.ServeHTTP(w, r)
+	}))
+	g.tb.Cleanup(func() {
+		front.CloseClientConnections()
+		front.Close()
+	})
+	g.URL, g.address = front.URL, front.Listener.Addr().String()
+}
+
+// notImplemented returns the header for which public stores refuse a request, or "". They take no body of unknown length,
+// and no header of an extension that they do not have.
+func notImplemented(r *http.Request) string {
+	if len(r.TransferEncoding) > 0 {
+		return "Transfer-Encoding"
+	}
+	for name := range r.Header {
+		switch {
+		case !strings.HasPrefix(name, "X-"), strings.HasPrefix(name, "X-Amz-Meta-"):
+		case name == "X-Amz-Date", name == "X-Amz-Content-Sha256", name == "X-Amz-Security-Token":
+		default:
+			return name
+		}
+	}
+	if sum := r.Header.Get("X-Amz-Content-Sha256"); strings.HasPrefix(sum, "STREAMING-") {
+		return "X-Amz-Content-Sha256" // bodies of signed chunks, which not all stores know
+	}
+	return ""
+}
+
+// start runs the server until the test ends, and reports whether it answers at this URL.
+func (g *Gateway) start(at string) bool {
 	g.process.Stdout, g.process.Stderr = &g.output, &g.output
 	if err := g.process.Start(); err != nil {
 		g.tb.Fatalf("cannot start versitygw: %v", err)
@@ -90,7 +141,7 @@ func (g *Gateway) start() bool {
 			return false
 		default:
 		}
-		answer, err := http.Get(g.URL + "/health")
+		answer, err := http.Get(at + "/health")
 		if err == nil {
 			_ = answer.Body.Close()
 			g.tb.Cleanup(stop)
@@ -110,7 +161,7 @@ func (g *Gateway) Environment() map[string]string {
 	}
 }
 
-// Address is HOST:PORT of the server.
+// Address is HOST:PORT of URL.
 func (g *Gateway) Address() string { return g.address }
 
 func freeAddress(tb testing.TB) string {
