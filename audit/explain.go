@@ -39,7 +39,7 @@ type Result struct {
 
 	Redirects []RedirectResult `json:"redirects"` // followed, in order
 	BodyBytes int              `json:"body_bytes"`
-	BodyHash  int64            `json:"body_hash"` // as in the table `sites`
+	BodyHash  int64            `json:"body_hash,string"` // as in the table `sites`
 	Truncated bool             `json:"truncated"`
 
 	// Known is that of Site. Where it is false, Status, Score and Star are absent, and Steps, Advice, Tokens and Verdicts are

@@ -26,8 +26,8 @@ const (
 
 // Change compares the last file of an episode with the first file of the next one.
 type Change struct {
-	BodyBefore int64    `json:"body_hash_before"`
-	BodyAfter  int64    `json:"body_hash_after,omitzero"` // 0 if the night is gone
+	BodyBefore int64    `json:"body_hash_before,string"`
+	BodyAfter  int64    `json:"body_hash_after,omitzero,string"` // 0 if the night is gone
 	HasBefore  bool     `json:"stored_before"`
 	HasAfter   bool     `json:"stored_after"`
 	Diff       []string `json:"diff,omitempty"` // the first lines of a unified diff; empty if at most the line ends differ

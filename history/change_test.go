@@ -127,25 +127,39 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(string(page), -1) {
-		got = append(got, row[1])
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| ([^|]+) \\| [^|]+ \\|$").FindAllStringSubmatch(string(page), -1) {
+		got = append(got, row[1]+" "+row[2])
 	}
 	if want := jsonFields(reflect.TypeFor[Story](), ""); !slices.Equal(got, want) {
 		t.Errorf("it describes\n%s\nthere are\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// jsonFields returns the names of a struct's fields in JSON, with those of structs in it.
+// jsonFields returns the names and types of a struct's fields in JSON, with those of structs in it.
 func jsonFields(of reflect.Type, prefix string) (names []string) {
 	for field := range of.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		what := "number"
+		switch field.Type.Kind() {
+		case reflect.String:
+			what = "string"
+		case reflect.Bool:
+			what = "bool"
+		case reflect.Slice:
+			what = "list"
+		case reflect.Struct, reflect.Pointer:
+			what = "object"
+		}
+		if schema.IsText(field) || field.Type == reflect.TypeFor[Date]() {
+			what = "string"
+		}
 		within := field.Type
 		for within.Kind() == reflect.Pointer || within.Kind() == reflect.Slice {
 			within = within.Elem()
 		}
 		next := prefix
 		if !field.Anonymous {
-			names = append(names, prefix+name)
+			names = append(names, prefix+name+" "+what)
 			next += name + "."
 		}
 		if within.Kind() == reflect.Struct {

@@ -54,11 +54,11 @@ type Observation struct {
 
 // Episode is a row of the table history: a time in which a site had one policy, by one observer.
 type Episode struct {
-	Site         int64  `json:"site" parquet:"site" stats:"y" about:"id of host, port and requested" example:"-4265267296055464877"`
+	Site         int64  `json:"site,string" parquet:"site" stats:"y" about:"id of host, port and requested" example:"-4265267296055464877"`
 	Host         string `json:"host" parquet:"host,plain" about:"as in sites" example:"www.example.co.uk"`
 	Port         int32  `json:"port" parquet:"port" about:"as in sites; 443 for captures of port 80" example:"443"`
 	Requested    string `json:"requested" parquet:"requested,dict" about:"as in sites; auto for captures of archives" example:"auto"`
-	Policy       int64  `json:"policy_id" parquet:"policy_id" about:"key of policies" example:"6151466271542271102"`
+	Policy       int64  `json:"policy_id,string" parquet:"policy_id" about:"key of policies" example:"6151466271542271102"`
 	ValidFrom    Date   `json:"valid_from" parquet:"valid_from,date" about:"first night with the policy" example:"2026-11-21"`
 	PreviousLast Date   `json:"previous_last,omitzero" parquet:"previous_last,optional,date" about:"last night of the episode before: the change lies after it, and not after valid_from; null for a site's first episode" example:"2026-11-19"`
 	ValidTo      Date   `json:"valid_to" parquet:"valid_to,date" about:"last night with the policy" example:"2026-12-24"`
@@ -66,7 +66,7 @@ type Episode struct {
 	Failures     int32  `json:"failures" parquet:"failures" about:"nights between valid_from and valid_to that learned nothing, without nights on which the site was not listed" example:"1"`
 	Pending      int32  `json:"pending" parquet:"pending" about:"such nights after valid_to, until the next episode" example:"0"`
 	Bodies       int32  `json:"bodies" parquet:"bodies" about:"1 + changes of the body" example:"2"`
-	LastBody     int64  `json:"last_body" parquet:"last_body" about:"hash of the last body, as body_hash in sites; 0 without one" example:"-4265267296055464877"`
+	LastBody     int64  `json:"last_body,string" parquet:"last_body" about:"hash of the last body, as body_hash in sites; 0 without one" example:"-4265267296055464877"`
 	Cause        Cause  `json:"cause" parquet:"cause,dict" about:"why it began: first, policy, managed, presence, refusal, observer, unknown_judge" example:"policy"`
 	Observer     string `json:"observer" parquet:"observer,dict" about:"who made the observations" example:"live bulkscan any https+http HTTP/1.1"`
 	Judge        string `json:"judge" parquet:"judge,dict" about:"versions of the registry and of the rules that policy_id is by" example:"7 1.0.0"`
@@ -75,7 +75,7 @@ type Episode struct {
 
 // Gap is a row of the table gaps: successive nights on which nothing was learned about a site, for one reason.
 type Gap struct {
-	Site   int64  `json:"site" parquet:"site" stats:"y" about:"as in history" example:"-4265267296055464877"`
+	Site   int64  `json:"site,string" parquet:"site" stats:"y" about:"as in history" example:"-4265267296055464877"`
 	Class  string `json:"class" parquet:"class,dict" about:"unlisted, or a finding: not_asked, challenged, rate_limited, unreachable, server_error" example:"unreachable"`
 	First  Date   `json:"first" parquet:"first,date" about:"first night" example:"2026-11-20"`
 	Last   Date   `json:"last" parquet:"last,date" about:"last night" example:"2026-11-20"`

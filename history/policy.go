@@ -33,7 +33,7 @@ func isGap(finding string) bool {
 // Policy is a row of the table policies. It has the verdicts of `*` and of tokens with a group of their own only: with
 // the verdicts of all tokens, a registry that gains one token would change nearly every site's policy.
 type Policy struct {
-	ID            int64    `json:"policy_id" parquet:"policy_id" about:"hash of all other columns" example:"6151466271542271102"`
+	ID            int64    `json:"policy_id,string" parquet:"policy_id" about:"hash of all other columns" example:"6151466271542271102"`
 	Class         string   `json:"class" parquet:"class,dict" about:"finding: rules, no_rules, html, none, refused; all following columns are empty or null unless it is rules" example:"rules"`
 	StarVerdict   string   `json:"star_verdict,omitzero" parquet:"star_verdict,optional,dict" about:"as in sites" example:"partial"`
 	OwnBlocked    []string `json:"own_blocked,omitempty" parquet:"own_blocked,list" parquet-element:",dict" about:"registry tokens that a group of their own blocks, sorted" example:"[\"CCBot\", \"GPTBot\"]"`

@@ -163,9 +163,12 @@ func (c *record) splitQuoted(line []byte, delimiter byte, n int) (reason string)
 	return ""
 }
 
-// number reads a positive decimal; it returns 0 for anything else.
+// maxDigits bounds a rank, so that no reader of JSON rounds it: many keep numbers in 53 bits.
+const maxDigits = 15
+
+// number reads a positive decimal of at most maxDigits; it returns 0 for anything else.
 func number(b []byte) int64 {
-	if len(b) == 0 || len(b) > 18 {
+	if len(b) == 0 || len(b) > maxDigits {
 		return 0
 	}
 	var n int64

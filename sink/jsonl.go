@@ -21,7 +21,7 @@ import (
 
 // JSONLines is the sink of `-o -`. It writes one JSON object for each site on one line: the columns of sites by name,
 // and `verdicts`, a list of objects with the remaining columns of verdicts. Absent values are null. Lines are valid
-// UTF-8. Characters that could affect a terminal are escaped: control characters, including the C1 block, and
+// UTF-8, and ids of 64 bits are strings. Characters that could affect a terminal are escaped: control characters, including the C1 block, and
 // characters that reverse or hide text. A line is written whole, at most one second after its site was added.
 type JSONLines struct {
 	mu      sync.Mutex
@@ -136,6 +136,7 @@ type jsonField struct {
 	index     int
 	optional  bool // null if the field is zero
 	timestamp bool
+	text      bool        // a number that is written as a string
 	fields    []jsonField // fields of a struct, or of the structs in a list
 }
 
@@ -152,6 +153,7 @@ func jsonFieldsOf(row reflect.Type, without ...string) []jsonField {
 			index:     i,
 			optional:  schema.HasOption(f, "optional"),
 			timestamp: schema.HasOption(f, "timestamp(millisecond)"),
+			text:      schema.IsText(f),
 		}
 		if f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct {
 			field.fields = jsonFieldsOf(f.Type.Elem())
@@ -189,6 +191,9 @@ func appendField(b []byte, f *jsonField, v reflect.Value) []byte {
 	case reflect.Bool:
 		return strconv.AppendBool(b, v.Bool())
 	case reflect.Int32, reflect.Int64:
+		if f.text {
+			return append(strconv.AppendInt(append(b, '"'), v.Int(), 10), '"')
+		}
 		return strconv.AppendInt(b, v.Int(), 10)
 	case reflect.Float32:
 		return strconv.AppendFloat(b, v.Float(), 'f', -1, 32)

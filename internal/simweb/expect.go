@@ -401,7 +401,7 @@ type Truth struct {
 	Access      string   `json:"access"`             // where the outcome is Outcome
 	Finding     string   `json:"finding,omitempty"`  // likewise; absent for a body of a corpus
 	Attempts    *int     `json:"attempts,omitempty"` // if Policy.Attempts is set and the number is certain
-	BodyHash    int64    `json:"body_hash"`          // signed, as in the dataset
+	BodyHash    int64    `json:"body_hash,string"`   // signed, as in the dataset
 }
 
 // WriteTruth writes what a scan of a list finds, as a JSON line an entry. As in the dataset, entries that are not

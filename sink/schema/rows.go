@@ -10,6 +10,8 @@ package schema
 //   - `example` is a possible value; lists and structs are JSON.
 //   - `stats` asks for minimum and maximum of each page. It is for columns that queries filter by and whose equal
 //     values are close together. In dictionary columns each page has nearly all values, so it is useless there.
+//   - `json:",string"` marks an id of 64 bits. It is text wherever JSON is written, since many readers of JSON keep numbers
+//     in 53 bits.
 //   - `judged` marks a column of sites that the evaluation sets. Re-evaluating stored bodies sets these again and
 //     copies all others.
 //
@@ -93,7 +95,7 @@ type SiteRow struct {
 	TotalMillis     float32  `parquet:"total_ms,optional" about:"milliseconds of all exchanges, without waiting; null if never asked" example:"207"`
 	BodyBytes       int64    `parquet:"body_bytes" about:"decoded bytes kept" example:"1234"`
 	Truncated       bool     `parquet:"truncated" about:"the body was cut at the limit" example:"false"`
-	BodyHash        int64    `parquet:"body_hash" about:"xxh64 of the kept body, key of bodies; 0 without one" example:"-4265267296055464877"`
+	BodyHash        int64    `parquet:"body_hash" json:",string" about:"xxh64 of the kept body, key of bodies; 0 without one" example:"-4265267296055464877"`
 	Finding         string   `parquet:"finding,dict" judged:"y" about:"what was seen, in one word; surveys count by it, docs/CHECKS.md" example:"rules"`
 	Access          string   `parquet:"access,dict" judged:"y" about:"conditional, full_allow, full_disallow, unknown (RFC 9309 §2.3.1)" example:"conditional"`
 	AccessSource    string   `parquet:"access_source,dict" judged:"y" about:"fresh; other words are reserved" example:"fresh"`
@@ -181,7 +183,7 @@ type EvidenceRow struct {
 
 // BodyRow is a row of the table bodies: each distinct body of robots records once a part, no HTML.
 type BodyRow struct {
-	BodyHash int64  `parquet:"body_hash" about:"as in sites" example:"-4265267296055464877"`
+	BodyHash int64  `parquet:"body_hash" json:",string" about:"as in sites" example:"-4265267296055464877"`
 	Body     []byte `parquet:"body,plain" about:"raw bytes as kept" example:"User-agent: *\nDisallow: /private/\n"`
 }
 

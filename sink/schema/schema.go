@@ -73,9 +73,13 @@ func ColumnsOf(row reflect.Type) []Column {
 	columns := make([]Column, 0, row.NumField())
 	for i := range row.NumField() {
 		field := row.Field(i)
+		meaning := field.Tag.Get("about")
+		if IsText(field) {
+			meaning += "; in JSON a string"
+		}
 		columns = append(columns, Column{
 			Name: ColumnName(field), Type: columnType(field), Nullable: HasOption(field, "optional"),
-			Meaning: field.Tag.Get("about"), Example: field.Tag.Get("example"),
+			Meaning: meaning, Example: field.Tag.Get("example"),
 		})
 	}
 	return columns
@@ -85,6 +89,12 @@ func ColumnsOf(row reflect.Type) []Column {
 func ColumnName(field reflect.StructField) string {
 	name, _, _ := strings.Cut(field.Tag.Get("parquet"), ",")
 	return name
+}
+
+// IsText reports whether JSON has the field's number as a string.
+func IsText(field reflect.StructField) bool {
+	_, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+	return slices.Contains(strings.Split(options, ","), "string")
 }
 
 // HasOption reports whether the field's parquet tag has the given option.

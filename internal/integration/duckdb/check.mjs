@@ -416,7 +416,7 @@ async function checkTruth(scans) {
     access: "VARCHAR", attempts: "INTEGER",
   };
   const columns = Object.entries(types).map(([k, t]) => `${k}: ${literal(t)}`).join(", ");
-  // The column types are explicit: with guessed types a 64-bit hash might be rounded.
+  // The column types are explicit: body_hash, as every id of 64 bits in JSON, is a string.
   await db.run(`CREATE TABLE truth AS SELECT * REPLACE (coalesce(outcomes, CASE json_type(outcome)
       WHEN 'ARRAY' THEN from_json(outcome, '["VARCHAR"]') ELSE [outcome->>'$'] END) AS outcomes)
     FROM read_json(${literal(truth)}, format = 'newline_delimited', columns = {${columns}})`);

@@ -60,18 +60,19 @@ function readScan(folder) {
   return { id, date, files: [...parts.flatMap((c) => c.files), ...read("files").map((record) => record.file)] };
 }
 
-// readLines reads JSON lines of sites. It turns whole numbers into text first, since JSON.parse would round large
-// ones. This cannot change a string: quotes within strings are escaped, so no column name and colon occur there.
+// readLines reads JSON lines of sites, as any program in JavaScript would: a number that JSON.parse rounds is a difference.
 function readLines(path) {
-  const whole = typesOf.sites.concat(typesOf.verdicts).filter((c) => c.type === "int64").map((c) => c.name);
-  const number = new RegExp(`("(?:${whole.join("|")})":)(-?\\d+)`, "g");
   const rows = { sites: new Map(), verdicts: new Map() };
+  const cell = ({ name, type }, value) => {
+    if (/^int/.test(type) && typeof value === "number" && !Number.isSafeInteger(value)) fail(`${name}: ${value} is a number in JSON, which readers round`);
+    return type === "int64" && value !== null ? String(value) : value; // as the readers spell it
+  };
   for (const line of readFileSync(path, "utf8").split("\n").filter(Boolean)) {
-    const { verdicts, ...site } = JSON.parse(line.replace(number, '$1"$2"'));
+    const { verdicts, ...site } = JSON.parse(line);
     if (site.fetched_at) site.fetched_at = String(Date.parse(site.fetched_at));
-    const list = (row, table) => typesOf[table].map((c) => row[c.name]);
-    rows.sites.set(site.seq, [list(site, "sites")]);
-    rows.verdicts.set(site.seq, verdicts.map((v) => list({ ...site, ...v }, "verdicts")));
+    const list = (row, table) => typesOf[table].map((c) => cell(c, row[c.name]));
+    rows.sites.set(String(site.seq), [list(site, "sites")]);
+    rows.verdicts.set(String(site.seq), verdicts.map((v) => list({ ...site, ...v }, "verdicts")));
   }
   return rows;
 }
