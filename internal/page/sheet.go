@@ -3,9 +3,11 @@ package page
 import (
 	"encoding/csv"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // sheet is a table under a figure. The script of the page saves it as CSV.
@@ -18,11 +20,13 @@ type sheet struct {
 }
 
 type heading struct {
-	Name string
-	Text bool // the others are numbers
+	Name  string
+	Text  bool   // the others are numbers
+	Exact string // as of an entry
 }
 
-// entry is a cell. Exact is its value where the text rounds it.
+// entry is a cell. Exact is what a file has of it, where that is another text: a number that Text rounds, or a text that a
+// spreadsheet would run.
 type entry struct{ Text, Exact string }
 
 // portion is a share in a column whose name does not say so.
@@ -48,7 +52,7 @@ func newSheet(name, caption string, columns []string, rows [][]any, note string)
 				text = false
 			}
 		}
-		s.Columns = append(s.Columns, heading{column, text})
+		s.Columns = append(s.Columns, heading{column, text, otherwise(inert(column), column)})
 	}
 	divided := slices.Contains(columns, "blocking") && slices.Contains(columns, "of") // the script divides them, too
 	for _, row := range rows {
@@ -56,6 +60,8 @@ func newSheet(name, caption string, columns []string, rows [][]any, note string)
 		for i, v := range row {
 			cells[i].Text = shown(columns[i], v)
 			switch v := v.(type) {
+			case string:
+				cells[i].Exact = otherwise(inert(cells[i].Text), cells[i].Text)
 			case portion:
 				cells[i].Exact = strconv.FormatFloat(float64(v), 'g', 4, 64)
 			case float64:
@@ -67,6 +73,14 @@ func newSheet(name, caption string, columns []string, rows [][]any, note string)
 		s.Rows = append(s.Rows, cells)
 	}
 	return s
+}
+
+// otherwise returns a text unless it is the usual one.
+func otherwise(text, usual string) string {
+	if text == usual {
+		return ""
+	}
+	return text
 }
 
 // shown is a cell of the page.
@@ -89,16 +103,19 @@ func shown(column string, v any) string {
 	return fmt.Sprint(v)
 }
 
-// writeCSV writes rows as CSV (RFC 4180, lines end with a line feed). Null is an empty cell.
+// writeCSV writes rows as CSV (RFC 4180, lines end with a line feed). Null is an empty cell. No cell is a formula.
 func writeCSV(w *strings.Builder, columns []string, rows [][]any) error {
 	out := csv.NewWriter(w)
-	if err := out.Write(columns); err != nil {
+	cells := make([]string, len(columns))
+	for i, column := range columns {
+		cells[i] = inert(column)
+	}
+	if err := out.Write(cells); err != nil {
 		return err
 	}
-	cells := make([]string, len(columns))
 	for _, row := range rows {
 		for i, v := range row {
-			cells[i] = raw(v)
+			cells[i] = inert(raw(v))
 		}
 		if err := out.Write(cells); err != nil {
 			return err
@@ -119,4 +136,28 @@ func raw(v any) string {
 		return strconv.FormatFloat(v, 'g', -1, 64)
 	}
 	return fmt.Sprint(v)
+}
+
+// numeral matches cells that spreadsheets read as numbers, and do not run.
+var numeral = regexp.MustCompile(`^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
+
+// inert returns a cell of a CSV with a single quote before each character by which a spreadsheet would take it, or a piece of
+// it, for a formula (OWASP, CSV Injection). CSV's own quotes do not help: they are gone when the cell is looked at.
+// Spreadsheets for languages whose decimals have a comma split lines at semicolons, in the middle of a quoted cell too.
+// Numbers stay as they are.
+func inert(cell string) string {
+	const begins = "=+-@＝＋－＠\t\r\n" // the wide ones count in East Asian editions
+	if numeral.MatchString(cell) || !strings.ContainsAny(cell, begins) {
+		return cell
+	}
+	var b strings.Builder
+	first := true // nothing but white space and quotes lies between here and the beginning of a piece
+	for _, r := range cell {
+		if first && strings.ContainsRune(begins, r) {
+			b.WriteByte('\'')
+		}
+		b.WriteRune(r)
+		first = strings.ContainsRune(";\t\r\n", r) || first && (r == '"' || r == '\ufeff' || unicode.IsSpace(r))
+	}
+	return b.String()
 }

@@ -196,7 +196,7 @@ async function switches(url) {
 const sorts = (table) =>
   table.evaluate((table) => {
     const heads = [...table.tHead.rows[0].cells];
-    const names = heads.map((head) => head.textContent);
+    const names = heads.map((head) => head.dataset.v ?? head.textContent);
     const rows = () =>
       [...table.tBodies[0].rows].map((row) => {
         const values = [...row.cells].map((cell, i) => {
@@ -225,7 +225,7 @@ function parsed(csv) {
   return rows.slice(0, -1);
 }
 
-// tables holds that every table sorts by each column, both ways, filters, and is saved as it is.
+// tables holds that every table sorts by each column, both ways, filters, and is saved as it is, without formulas.
 async function tables(url) {
   const page = await open(url, { acceptDownloads: true });
   await unfold(page);
@@ -248,6 +248,8 @@ async function tables(url) {
     hold(download.suggestedFilename().endsWith(".csv"), `table ${about} is saved as ${download.suggestedFilename()}`);
     const saved = parsed(await readFile(await download.path(), "utf8"));
     hold(same(saved, [names, ...columns.at(-1).ascending.rows]), `table ${about} is not saved as it is`);
+    const run = saved.flat().filter((cell) => /^[\s"]*[=+@＝＋－＠-]/u.test(cell) && !/^[+-]?\d+(\.\d+)?(e[+-]?\d+)?$/i.test(cell));
+    hold(run.length === 0, `table ${about} is saved with cells that a spreadsheet runs: ${run.slice(0, 3)}`);
     const filter = tools.locator("input");
     hold((await filter.count()) === (before.length > 15 ? 1 : 0), `table ${about} of ${before.length} rows has ${await filter.count()} filters`);
     if (before.length > 15) {

@@ -74,7 +74,8 @@ const seen = new IntersectionObserver((entries) => {
 for (const section of document.querySelectorAll("main section")) seen.observe(section);
 
 // Tables sort by a click on a column's name, are saved as CSV, and longer ones filter.
-// cells returns a function that reads a cell as a file has it: shares with every digit, numbers without commas, null as nothing.
+// cells returns a function that reads a cell as a file has it: shares with every digit, numbers without commas, null as nothing,
+// texts so that no spreadsheet runs them.
 function cells(table) {
   const heads = [...table.tHead.rows[0].cells];
   const names = heads.map((head) => head.textContent);
@@ -94,7 +95,7 @@ function compare(a, b, text) {
 }
 function csv(table) {
   const quoted = (text) => (/[",\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text);
-  const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
+  const names = [...table.tHead.rows[0].cells].map((cell) => cell.dataset.v ?? cell.textContent);
   const value = cells(table);
   return [names, ...[...table.tBodies[0].rows].map((row) => names.map((_, column) => value(row, column)))].map((row) => row.map(quoted).join(",") + "\n").join("");
 }
