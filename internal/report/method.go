@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,13 +31,13 @@ const (
 	shownScan = 20      // scans that are listed
 )
 
-// Section is one section of a method.
+// Section is one section of a method. Its texts are Markdown of ours; what a manifest or a dataset says stands in it as code.
 type Section struct {
 	Title string
 	Text  []string   // paragraphs
 	List  []string   // after the paragraphs
 	Table [][]string // after the list; the first row is the header
-	Code  string     // after the table
+	Code  string     // after the table; it has no backtick
 }
 
 // WriteReadme writes the README of a dataset from its manifests and its default scan, unless a person's is there.
@@ -125,7 +126,7 @@ func listName(m *commit.Manifest) string {
 
 func aboutDataset(m *commit.Manifest) Section {
 	return Section{
-		Title: "robots.txt of " + listName(m) + ", " + m.ScanDate,
+		Title: "robots.txt of " + code(listName(m)) + ", " + m.ScanDate,
 		Text: []string{
 			"This folder is a dataset of [bulkscan](https://github.com/bulkscan/bulkscan): for every site of a list what its `/robots.txt` said, and which crawlers it blocks. " +
 				"What follows describes the newest published scan; the others are listed below.",
@@ -137,7 +138,7 @@ func aboutDataset(m *commit.Manifest) Section {
 func listOf(m *commit.Manifest) Section {
 	s := Section{Title: "List", Table: [][]string{{"list", "bytes", "fingerprint (SHA-256 of the SHA-256 of the file)"}}}
 	if m.ListID != "" {
-		s.Text = append(s.Text, "Published as `"+m.ListID+"`.")
+		s.Text = append(s.Text, "Published as "+code(m.ListID)+".")
 	}
 	if len(m.Inputs) > shownScan {
 		s.Text = append(s.Text, fmt.Sprintf("%d files, of which the first are:", len(m.Inputs)))
@@ -154,15 +155,15 @@ func askedHow(m *commit.Manifest) Section {
 	s := Section{Title: "How it was seen"}
 	from := "an unnamed place"
 	if o.Vantage != "" {
-		from = o.Vantage
+		from = code(o.Vantage)
 	}
 	switch o.Source {
 	case commit.Live:
-		s.Text = []string{fmt.Sprintf("The sites were asked from %s by a crawler that calls itself `%s`, over %s, addresses `%s`, schemes `%s`. Sites may answer differently to another one: scans of two observers are not comparable without saying so.",
-			from, o.Product, o.HTTP, o.Family, o.Scheme)}
+		s.Text = []string{fmt.Sprintf("The sites were asked from %s by a crawler that calls itself %s, over %s, addresses %s, schemes %s. Sites may answer differently to another one: scans of two observers are not comparable without saying so.",
+			from, code(o.Product), code(o.HTTP), code(o.Family), code(o.Scheme))}
 		for _, flag := range []string{"host-rate", "ip-rate", "timeout", "retries", "max-redirects", "max-body"} {
 			if value := given(m, flag); value != "" {
-				s.List = append(s.List, fmt.Sprintf("`--%s %s`", flag, value))
+				s.List = append(s.List, code("--"+flag+" "+value))
 			}
 		}
 	case commit.Archive:
@@ -175,9 +176,9 @@ func askedHow(m *commit.Manifest) Section {
 		state += fmt.Sprintf(" and was complete at %s", m.FinishedAt.UTC().Format("2006-01-02 15:04 UTC"))
 	}
 	s.Text = append(s.Text, fmt.Sprintf("%s. bulkscan %s, token registry %s, check %s %s (suite %s), schema version %d.",
-		state, m.ToolVersion, m.RegistryVersion, m.Check.ID, m.Check.Version, m.Check.Suite, m.SchemaVersion))
+		state, code(m.ToolVersion), code(m.RegistryVersion), code(m.Check.ID), code(m.Check.Version), code(m.Check.Suite), m.SchemaVersion))
 	if m.Rejudged != nil {
-		s.Text = append(s.Text, fmt.Sprintf("The stored files of a scan by bulkscan %s, registry %s, were judged again.", m.Rejudged.ToolVersion, m.Rejudged.RegistryVersion))
+		s.Text = append(s.Text, fmt.Sprintf("The stored files of a scan by bulkscan %s, registry %s, were judged again.", code(m.Rejudged.ToolVersion), code(m.Rejudged.RegistryVersion)))
 	}
 	return s
 }
@@ -248,7 +249,7 @@ func scansOf(all []*commit.Manifest, pruned string) Section {
 		if m.Counts != nil {
 			sites = fmt.Sprint(m.Counts.Rows)
 		}
-		s.Table = append(s.Table, []string{code(m.ScanID), m.ScanDate, string(m.State), sites, code(listName(m)), code(m.Observer.String()), m.ToolVersion, m.RegistryVersion})
+		s.Table = append(s.Table, []string{code(m.ScanID), m.ScanDate, code(string(m.State)), sites, code(listName(m)), code(m.Observer.String()), code(m.ToolVersion), code(m.RegistryVersion)})
 	}
 	return s
 }
@@ -256,14 +257,14 @@ func scansOf(all []*commit.Manifest, pruned string) Section {
 func citation(m *commit.Manifest) Section {
 	digest := ""
 	if len(m.Inputs) > 0 {
-		digest = ", list " + m.Inputs[0].Fingerprint[:min(16, len(m.Inputs[0].Fingerprint))]
+		digest = ", list " + printable.Head(m.Inputs[0].Fingerprint, 16)
 	}
 	sites := int64(0)
 	if m.Counts != nil {
 		sites = m.Counts.Rows
 	}
 	text := func(s string) string {
-		return strings.NewReplacer("{", "", "}", "", `\`, "", "_", `\_`, "%", `\%`, "&", `\&`, "#", `\#`).Replace(s)
+		return strings.NewReplacer("`", "'", "{", "", "}", "", `\`, "", "~", "", "^", "", "$", `\$`, "_", `\_`, "%", `\%`, "&", `\&`, "#", `\#`).Replace(printable.Clip(s, maxCode))
 	}
 	return Section{
 		Title: "How to cite",
@@ -275,14 +276,18 @@ func citation(m *commit.Manifest) Section {
   howpublished = {Dataset made with bulkscan %s, https://github.com/bulkscan/bulkscan},
   note         = {Scan %s%s, registry %s, check %s %s, observer %s}
 }
-`, m.ScanID, sites, text(listName(m)), m.ScanDate, m.ScanDate[:4], text(m.ToolVersion), text(m.ScanID), text(digest), text(m.RegistryVersion), text(m.Check.ID), m.Check.Version, text(m.Observer.String())),
+`, m.ScanID, sites, text(listName(m)), m.ScanDate, m.ScanDate[:4], text(m.ToolVersion), text(m.ScanID), text(digest), text(m.RegistryVersion), text(m.Check.ID), text(m.Check.Version), text(m.Observer.String())),
 	}
 }
 
-// code writes a text that may be anybody's as Markdown code in a table.
+// maxCode bounds a text that may be anybody's, in bytes.
+const maxCode = 100
+
+// code writes a text that may be anybody's as Markdown code, also in a table. Within code, which only a backtick ends, neither
+// Markdown nor HTML counts.
 func code(text string) string {
-	text = strings.NewReplacer("`", "'", "|", "/").Replace(printable.Clip(printable.Line(text), 100))
-	return "`" + text + "`"
+	text = strings.NewReplacer("`", "'", "|", "/").Replace(printable.Clip(text, maxCode))
+	return "`" + cmp.Or(strings.TrimSpace(text), "–") + "`"
 }
 
 // markdown writes the sections as a page.

@@ -54,6 +54,9 @@ func ReadPruned(ctx context.Context, st store.Store) (*Pruned, error) {
 	if err == nil {
 		err = schema.CheckVersion(p.SchemaVersion)
 	}
+	if err == nil && p.Through != "" {
+		err = CheckDate(p.Through)
+	}
 	for _, s := range p.Scans {
 		if err == nil {
 			err = errors.Join(CheckScanID(s.ScanID), CheckDate(s.ScanDate))

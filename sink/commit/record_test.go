@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
+	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
@@ -75,4 +76,20 @@ func TestRecords(t *testing.T) {
 	f("null\n", "it does not end with a sum")
 	f("[]\n", "it does not end with a sum")
 	f(whole[:len(whole)/2], "it does not end with a sum")
+}
+
+// TestPrunedDate shows that a record of pruned nights is refused if its date is none: the README and the views repeat it.
+func TestPrunedDate(t *testing.T) {
+	for through, good := range map[string]bool{"": true, "2026-11-21": true, "2026-11-21\n# x": false, "`": false, "'); DROP TABLE x; --": false, "\x1b[31m": false} {
+		st, err := store.NewDir(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := (&Pruned{SchemaVersion: schema.Version, Through: through}).Write(t.Context(), st); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadPruned(t.Context(), st); (err == nil) != good {
+			t.Errorf("%q: %v", through, err)
+		}
+	}
 }
