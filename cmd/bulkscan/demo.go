@@ -230,8 +230,6 @@ func writeDemo(web *simweb.Web, f *demoFlags, list, truth string) error {
 	}); err != nil {
 		return err
 	}
-	policy := simweb.DefaultPolicy()
-	policy.TrustCA = true
 	return writeTo(truth, func(w *bufio.Writer) error {
 		hosts := func(yield func(string) bool) {
 			for _, host := range web.Names(f.origins) {
@@ -240,8 +238,15 @@ func writeDemo(web *simweb.Web, f *demoFlags, list, truth string) error {
 				}
 			}
 		}
-		return web.WriteTruth(w, hosts, policy)
+		return web.WriteTruth(w, hosts, demoPolicy())
 	})
+}
+
+// demoPolicy is what decides how a demo's scan ends.
+func demoPolicy() simweb.Policy {
+	policy := simweb.DefaultPolicy()
+	policy.TrustCA = true
+	return policy
 }
 
 // writeTo writes a file through a buffer, and looks at every error.

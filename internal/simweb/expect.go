@@ -42,8 +42,9 @@ type Expect struct {
 	Status      int                // 0: none
 	Hops        int                // redirects followed, up to the end or a loop
 	Truncated   bool
-	BodyHash    uint64 // xxh64 of the decoded bytes kept; 0: none
-	BodyBytes   int64  // decoded bytes kept
+	Body        []byte // decoded bytes kept, which may be shared with other hosts: read them only
+	BodyHash    uint64 // xxh64 of Body; 0: none
+	BodyBytes   int64  // length of Body
 	FinalScheme origin.Scheme
 	// TLSVerified is Unknown by http, and without a status: scanners may differ in what they keep of a failed
 	// handshake.
@@ -94,7 +95,7 @@ func (w *Web) Expect(o origin.Origin, p Policy) Expect {
 	if e.Finding = findingAfter(&r); w.world.cfg.Corpus != "" && r.status/100 == 2 && e.Finding != "challenged" {
 		e.Finding = ""
 	}
-	e.Outcomes, e.Status, e.Hops, e.Truncated = r.outcomes, r.status, r.hops, r.truncated
+	e.Outcomes, e.Status, e.Hops, e.Body, e.Truncated = r.outcomes, r.status, r.hops, r.body, r.truncated
 	e.FinalScheme = r.scheme
 	if r.status != 0 {
 		e.TLSVerified = r.verified
