@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -44,6 +45,31 @@ func TestShownCommands(t *testing.T) {
 				runShown(t, web, words[1:])
 			}
 		})
+	}
+}
+
+// TestFirstSurveyOffline goes through docs/first-survey.md without a network, as the page says: the demo stands for the first steps, and
+// its first site for that of the list. Step 5 is SQL, which TestCookbook of internal/integration/queries runs.
+func TestFirstSurveyOffline(t *testing.T) {
+	page := documents(t)["../../docs/first-survey.md"]
+	instead := regexp.MustCompile("Without one,\\s+`bulkscan (demo[^`]*)` stands for steps 1 to 3: .* the first is `([^`]+)`. Ask for that one\\s+instead of (\\S+) in step 4").FindStringSubmatch(page)
+	_, steps, found := strings.Cut(page, "**4. ")
+	if instead == nil || !found {
+		t.Fatal("the page does not say what to do without a network")
+	}
+	t.Chdir(t.TempDir())
+	t.Setenv("BULKSCAN_ORIGINS", "3") // of 20,000: it is the same list
+	said(t, 0, strings.Fields(instead[1])...)
+	blocks, _ := commandsOf(strings.ReplaceAll(steps, instead[3], instead[2]))
+	n := 0
+	for _, words := range blocks {
+		if words[0] == "bulkscan" {
+			n++
+			said(t, 0, words[1:]...)
+		}
+	}
+	if n < 4 {
+		t.Errorf("only %d commands", n)
 	}
 }
 
@@ -105,7 +131,7 @@ func givenFiles(t *testing.T, web *simweb.Web) (folder string) {
 	folder = t.TempDir()
 	t.Chdir(folder)
 	leadTo(t, web)
-	hosts := "example.com\nwww.example.com\nh1.ok.zoo.test\nh2.ok.zoo.test\nh3.not-found.zoo.test\n"
+	hosts := "google.com\nexample.com\nwww.example.com\nh1.ok.zoo.test\nh2.ok.zoo.test\nh3.not-found.zoo.test\n"
 	numbered := "1," + strings.ReplaceAll(strings.TrimSpace(hosts), "\n", "\n2,") + "\n"
 	packed := zippedList(t, "list.csv", numbered)
 	for file, text := range map[string]string{
