@@ -18,8 +18,8 @@ export CGO_ENABLED := 0
 # `./...` leaves out.
 STEPS := build lint long race generated integration browser packages
 
-# Documents that are written from tables in the code.
-GENERATED := docs/SCHEMA.md docs/history-sql.md docs/CHECKS.md docs/METRICS.md docs/outcomes.md docs/queries/README.md
+# Documents that are written from tables in the code, or have figures that are.
+GENERATED := $(wildcard *.md docs/*.md) docs/queries/README.md docs/gallery/check.svg
 
 # A folder in memory, if there is one with room that may hold programs, too (a container's often has 64 MB). Tests write and
 # sync thousands of small files, and simulate the loss of power themselves: no test needs a disk.
@@ -87,6 +87,8 @@ generate: ## write the generated documents anew
 	go test ./internal/metrics -run '^TestDocument$$' -update
 	go test ./internal/simweb -run '^TestOutcomesDocument$$' -update
 	go test ./internal/integration/queries -run '^TestReadme$$' -update
+	go test ./cmd/bulkscan -run '^(TestFigures|TestShownOutput)$$' -update
+	@if command -v node >/dev/null; then $(MAKE) --no-print-directory docs/gallery/check.svg; else echo "SKIPPED: docs/gallery/check.svg (node is not on the PATH)"; fi
 
 .PHONY: generated
 generated: ## fail if a generated document is out of date
@@ -130,7 +132,7 @@ integration: build internal/integration/duckdb/node_modules internal/integration
 	node internal/integration/duckdb/check.mjs "$$killed/out" "$$killed/out/truth.jsonl"; \
 	node internal/integration/duckdb/summary.mjs "$$killed/out" bin/bulkscan; \
 	bin/bulkscan verify "$$killed/out"
-	BULKSCAN_TEST_S3=required BULKSCAN_TEST_DUCKDB=required go test -count 1 -run '^TestViewsOnS3$$' ./cmd/bulkscan
+	BULKSCAN_TEST_S3=required BULKSCAN_TEST_DUCKDB=required go test -count 1 -run '^(TestViewsOnS3|TestCookbookInDuckDB)$$' ./cmd/bulkscan
 	BULKSCAN_TEST_DUCKDB=required go test -count 1 ./internal/integration/queries
 
 # The documents' Python needs packages. Where pip cannot install them, those of the machine are taken, and what it lacks is SKIPPED.
@@ -163,6 +165,10 @@ gallery: build internal/integration/browser/node_modules ## make the pictures of
 	[[ -n "$(DATASET)" ]] || bin/bulkscan demo -o "$$dir/demo" > "$$dir/log"; \
 	bin/bulkscan report "$(or $(DATASET),$$dir/demo)" -o "$$dir/report.html"; \
 	node internal/integration/browser/gallery.mjs "$$dir/report.html" docs/gallery
+	@$(MAKE) --no-print-directory docs/gallery/check.svg
+
+.PHONY: docs/gallery/check.svg
+docs/gallery/check.svg: build
 	@cd docs/gallery; ../../bin/bulkscan check robots.txt --color always | \
 		node ../../internal/integration/browser/terminal.mjs 'bulkscan check robots.txt' 36 > check.svg
 

@@ -34,7 +34,7 @@ func TestSeen(t *testing.T) {
 	}
 }
 
-// TestSeenCapacity checks the number of origins that README.md and docs/inputs.md promise for the default memory.
+// TestSeenCapacity checks the number of origins that docs/inputs.md promises for the default memory.
 func TestSeenCapacity(t *testing.T) {
 	var part hashTable
 	for int64(tables*part.grown()*slotBytes) <= DefaultDedupeMemory*3/4 {

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -11,23 +10,11 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 )
 
-// demandDuckDB is the variable with which a test fails, rather than being skipped, where DuckDB is not there.
-const demandDuckDB = "BULKSCAN_TEST_DUCKDB"
-
 // TestViewsOnS3 holds a dataset that was scanned to an object store, and its views.sql, against what DuckDB makes of them:
 // the server keeps objects as files, so that DuckDB reads what lies there without a way to the server.
 func TestViewsOnS3(t *testing.T) {
 	notShort(t)
-	tools, err := filepath.Abs("../../internal/integration/duckdb")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(tools, "node_modules")); err != nil {
-		if os.Getenv(demandDuckDB) == "required" {
-			t.Fatalf("%v; `make internal/integration/duckdb/node_modules` installs it", err)
-		}
-		t.Skip("SKIPPED: what needs DuckDB; `make internal/integration/duckdb/node_modules` installs it")
-	}
+	tools := duckDB(t)
 	g := startGateway(t)
 	w, _ := newKillWorld(t, 60)
 	const place = "s3://" + storetest.Bucket + "/with views/it's one"

@@ -1,0 +1,390 @@
+package main
+
+import (
+	"fmt"
+	"go/constant"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/internal/simweb"
+)
+
+// figures are the figures of the documents. A sentence without a hole has numbers that are of others, are examples, or name what another
+// test runs.
+func figures(t *testing.T) (all []figure) {
+	t.Helper()
+	f := func(page, sentence string, values ...string) { all = append(all, figure{page, sentence, values}) }
+	s := source{t, map[string]map[string]constant.Value{}}
+	c, in, num := s.constant, s.in, func(text string) float64 {
+		v, err := strconv.ParseFloat(strings.ReplaceAll(text, ",", ""), 64)
+		if err != nil {
+			t.Error(err)
+		}
+		return v
+	}
+	seconds := func(name string) string { return plain(float64(c(name)) / 1e9) }
+	kib := func(name string) string { return plain(float64(c(name)) / 1024) }
+	mib := func(name string) string { return plain(float64(c(name)) / (1 << 20)) }
+	code := func(name string) string { return plain(float64(c(name))) }
+	given := func(command, flag string) string {
+		found, _, err := (&app{}).root().Find([]string{command})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found.Flags().Lookup(flag).DefValue
+	}
+	grouped := func(name string) string { return commas(c(name)) }
+	const (
+		first  = "bench/results/2026-11-21-epyc-2cpu/README.md"
+		third  = "bench/results/2026-11-23-epyc-2cpu/README.md"
+		fourth = "bench/results/2026-11-24-epyc-2cpu/README.md"
+		fifth  = "bench/results/2026-11-25-epyc-2cpu/README.md"
+		month  = "bench/results/2026-11-24-epyc-2cpu/month.md"
+	)
+	goVersion := in("go.mod", `(?m)^go (\d+\.\d+)`)
+	definitions := numberWords[len(report.DefinitionNames())]
+	perSite := in(first, `100,000 real hosts' names .*?, (\d+) s of processor time`) // times 10 µs
+
+	page := "README.md"
+	f(page, "# needs Go {} ```", goVersion)
+	f(page, `width="52%"`)
+	f(page, "simulated web of {} origins", commas(int64(num(given("demo", "origins")))))
+	f(page, "each of {} recorded decisions", in(first, `(?s)how many of\s+([\d,]+) decisions differ`))
+	f(page, "IPv6 per /{}), on", in("pipeline/level.go", `An IPv6 address stands for its /(\d+)`))
+	f(page, "takes at most {} MiB, and then [disk]", mib("inputs.DefaultDedupeMemory"))
+	f(page, "its report, peaked at {} MB. What", in(fifth, `second night \| [\d.]+ \| (\d+)`))
+	f(page, "A first survey in ten minutes")
+	f(page, "There are [{} queries]", strconv.Itoa(len(queryNames(t))))
+	f(page, "simulated web, {} real host names with real files took {} s, {} s of processor time and {} MB:", in(first, `([\d,]+) real hosts`), in(first, `real hosts'.*?\| (\d+) s`), perSite, in(first, `real hosts'.*?time, (\d+) MB`))
+	f(page, "reads {} real files at {} MB/s, without an allocation; `temoto/robotstxt` reads {} MB/s, a port of Google's parser {}. It can",
+		in(first, `files, MB \| ([\d,]+),`), in(first, `\| bulkscan \w+ \| ([\d,]+)`), in(first, `temoto/robotstxt \S+ \| ([\d.]+)`), in(first, `grobotstxt \S+ \| ([\d.]+)`))
+
+	page = "ARCHITECTURE.md"
+	f(page, "as a record of at most {} bytes", in("pipeline/pipeline_test.go", `Sizeof\(record\{\}\); size > (\d+)`))
+	f(page, "{} slots each): keys", grouped("pipeline.tableCells"))
+	f(page, "keyed by /{}, the hosts", in("pipeline/level.go", `An IPv6 address stands for its /(\d+)`))
+	f(page, "a body takes {} KiB, and the next size when that is full: {} KiB, {} KiB,", kib("fetcher.smallBody"), kib("fetcher.middleBody"), kib("fetcher.largeBody"))
+	f(page, "one budget for the process ({} MiB)", in("fetcher/fetcher.go", `the default is (\d+) MiB, or that`))
+	f(page, "**In total** at most {} KB plain and {} KB with TLS", in("fetcher/bench_test.go", `"plain silent": (\d+)_000`), in("fetcher/bench_test.go", `"tls silent": (\d+)_000`))
+	f(page, "the first eight octets of its line")
+	f(page, "at most {}; `--dns-rate`; {} s of asking", code("pipeline.DefaultResolvers"), in("fetcher/resolve/resolve.go", `opts.Total = (\d+) \* time.Second`))
+	f(page, "counted apart | {} |", grouped("pipeline.DefaultSilentLookups"))
+	f(page, "| {} records in memory", grouped("pipeline.DefaultMaxWaiting"))
+	f(page, "one slot in {} is reserved", code("pipeline.deferredShare"))
+	f(page, "a silent one {} s while", seconds("pipeline.DefaultPatience"))
+	f(page, "exchanges in flight have {} s,", seconds("pipeline.DefaultDrain"))
+	f(page, "{} seconds later the store is given up", sentence(numberWords[c("internal/job.abortTime")/1e9]))
+
+	page = "CONTRIBUTING.md"
+	f(page, "Only Go {} is needed", goVersion)
+	f(page, "Node {} and npm", in("internal/integration/duckdb/package.json", `"node": ">=(\d+)"`))
+	bodies := 0.0
+	for _, n := range regexp.MustCompile(`(?m)^access conditional: (\d+)$`).FindAllStringSubmatch(s.text("audit/testdata/frozen.txt"), -1) {
+		bodies += num(n[1])
+	}
+	f(page, "what the audit finds in {} real", commas(int64(bodies)))
+	f(page, "takes less than {} s", in("internal/integration/packages/check.sh", `timeout (\d+) make`))
+	f(page, "qemu-user 7.2")
+	f(page, "wine 8.0")
+
+	page = "docs/README.md"
+	f(page, "a first survey in ten minutes")
+	f(page, "what 10, 100 and 300 million sites need")
+	f(page, `what "blocks" means: {} definitions`, definitions)
+
+	page = "docs/archives.md"
+	f(page, "WARC 1.0 and 1.1, plain")
+	f(page, "it exits with {}: those", code("cmd/bulkscan.exitDamaged"))
+	f(page, "head may have {} KiB. In a member of many records, redirects find only the first {}. Each capture takes at most {} bytes of memory, for at most {} a scan",
+		kib("internal/replay.maxHead"), plain(float64(c("internal/replay.maxIndex")+1)), code("internal/replay.captureBytes"), grouped("internal/replay.maxCaptures"))
+	f(page, "Files are WARC 1.1, a gzip")
+
+	page = "docs/bot.md"
+	f(page, "redirects, up to {} redirects", code("fetcher.DefaultMaxRedirects"))
+	f(page, "At most {} kB of the file", plain(float64(c("parser.MaxBody"))/1000))
+	f(page, "up to {} retries follow, the first after a minute", numberWords[c("fetcher.DefaultRetries")])
+	f(page, "an address {}, redirects", numberWords[int(num(given("scan", "ip-rate")))])
+
+	page = "docs/cluster.md"
+	f(page, "any second an address gets at most {} R + W requests, in any ten {} R + W;", in("pipeline/limiter.go", `time.Second, ([\d.]+)\}`), in("pipeline/limiter.go", `10 \* time.Second, (\d+)\}`))
+	f(page, "1.2 million shops at one address take {} hours at an `--ip-rate` of {}, and {} with a line of `--rates` that allows 200.",
+		rounded(1.2e6/num(given("scan", "ip-rate"))/3600, 2), given("scan", "ip-rate"), rounded(1.2e6/200/3600, 2))
+	f(page, "Take {} shares or so", code("internal/shares.tasksEach"))
+	f(page, "a task of 1,000 sites a second. At `--concurrency 200` a task takes {} to {} MB, and {} to {} MB for",
+		in(fourth, `takes (\d+) to \d+ MB, and`), in(fourth, `takes \d+ to (\d+) MB, and`), in(fourth, `MB, and (\d+) to \d+ MB for the same CPU`), in(fourth, `MB, and \d+ to (\d+) MB for the same CPU`))
+	f(page, "it to nine tenths of")
+	f(page, "| {} | stopped by SIGTERM", code("cmd/bulkscan.exitAgain"))
+	f(page, "| {} | a flag, a variable", code("cmd/bulkscan.exitUsage"))
+	f(page, "| 1, 137 … |")
+	f(page, "ends with {} if no site answered", code("cmd/bulkscan.exitThreshold"))
+	f(page, "scan.sbatch) is an array of {} shares, {} at once", plain(num(in("deploy/slurm/scan.sbatch", `array=0-(\d+)%`))+1), numberWords[int(num(in("deploy/slurm/scan.sbatch", `array=0-\d+%(\d+)`)))])
+	f(page, "an Indexed Job of {} shares, {} at once", in("deploy/kubernetes/scan.yaml", `completions: (\d+)`), numberWords[int(num(in("deploy/kubernetes/scan.yaml", `parallelism: (\d+)`)))])
+	f(page, "NFS from version 4 on")
+	f(page, "`KillWait` (30 s)")
+	f(page, "ends with {} is started again, one with {} fails", code("cmd/bulkscan.exitAgain"), code("cmd/bulkscan.exitUsage"))
+
+	page = "docs/configuration.md"
+	f(page, "hosts of a domain with 20 that share an address with 10 get 10.")
+	f(page, "a part of a /{}, or", in("pipeline/level.go", `An IPv6 address stands for its /(\d+)`))
+	f(page, "may have {} entries", grouped("inputs.maxRates"))
+
+	page = "docs/cookbook.md"
+	definitionRows := in(page, `(?s)\|--:\|--:\|--:\|\n(.*?)\n\n## DuckDB`)
+	if runtime.GOOS == "linux" { // elsewhere a few hosts of the simulated web end otherwise
+		shares := demoShares(t, demoDataset(t))
+		definitionRows = strings.TrimSpace(definitionTable(shares))
+		f(page, "```text {…} … ```", strings.TrimSpace(barTable(shares)))
+	}
+	f(page, "| definition | blocking | of | percent | |---|--:|--:|--:| {…} ## DuckDB", definitionRows)
+
+	page = "docs/dataset.md"
+	f(page, "the first 64 bits of the SHA-256")
+	f(page, "each of the {} definitions", definitions)
+	f(page, "`rank_bucket(rank)`, 1000, 10000 and so on")
+	f(page, "for `--grace` ({} s)", seconds("cmd/bulkscan.defaultGrace"))
+	readers := "internal/integration/readers/package.json"
+	f(page, "DuckDB {} | Polars (nodejs-polars {}) | hyparquet {}, hyparquet-compressors {} |",
+		in("internal/integration/duckdb/package.json", `node-api": "([\d.]+)-`), in(readers, `nodejs-polars": "([\d.]+)"`), in(readers, `hyparquet": "([\d.]+)"`), in(readers, `compressors": "([\d.]+)"`))
+	f(page, "The exit code is {} if", code("cmd/bulkscan.exitDamaged"))
+	f(page, "the exit code is {}. When", code("cmd/bulkscan.exitDamaged"))
+	f(page, "parts of {} MiB, all tables together, by copying pages: {} million rows", mib("sink/compact.DefaultPartBytes"), in(first, `merging parts: (\d+) million rows`))
+	f(page, "one part a processor, at most {}. Repeated bodies of a part beyond {} MiB", numberWords[c("sink/reaudit.maxWorkers")], mib("sink/reaudit.holdBodies"))
+
+	page = "docs/definitions.md"
+	f(page, "{} definitions of *this", sentence(definitions))
+	f(page, "have all {},", definitions)
+	f(page, "for the other {}:", numberWords[len(report.DefinitionNames())-1])
+	f(page, "DuckDB 1.3 or later")
+	f(page, "more than {} records", grouped("parser.maxRecords"))
+
+	page = "docs/diff.md"
+	f(page, "with the exit code {} if", code("cmd/bulkscan.exitThreshold"))
+	f(page, "`--category` (default `{}`, `all`", given("diff", "category"))
+	f(page, "`{}` (the default)", given("diff", "definition"))
+
+	page = "docs/divergences.md"
+	f(page, "Octets of a line past {} are", grouped("parser.maxLine"))
+	f(page, "{} are followed, across hosts", sentence(numberWords[c("fetcher.DefaultMaxRedirects")]))
+	f(page, "Statuses below 200 or above")
+	f(page, "good for {} hours, which", rounded(num(in("sink/views/analyses.sql", `least\((\d+),`))/3600, 2))
+	f(page, "if it is at most {} days old", in("sink/views/analyses.sql", `as_of >= t.scan_date - (\d+)`))
+	f(page, "failures have lasted {} days", in("sink/views/analyses.sql", `f.since <= t.scan_date - (\d+)`))
+	f(page, "{} octets of the decoded body", grouped("parser.MaxBody"))
+	f(page, "the limit of {} KiB", kib("parser.MaxBody"))
+	f(page, "`rfc` departs from ten that are not marked as Google's own: six about")
+	f(page, "Differences from curl {} (", in("fetcher/readings_test.go", `curlVersion = "([\d.]+)"`))
+	f(page, "a version that is not 1.0, 1.1 or 2 | any digit, point, digit is read as 1.1 |")
+	f(page, "up to {} are skipped", numberWords[c("fetcher.maxLeading")])
+	f(page, "from 600 to 999")
+	f(page, "a body behind 205")
+	f(page, "more than {} interim responses", numberWords[c("fetcher.maxInterim")])
+	f(page, "a head of more than {} KiB | `header_too_large` | read up to 300 KB", kib("fetcher.maxHead"))
+	f(page, "decoded, up to five")
+	f(page, "101, 000 to 099 and statuses without three digits are `bad_response`. 206 is a 2xx")
+	f(page, "a length of 2⁶³")
+	f(page, "windows above {} MiB", mib("fetcher.maxWindow"))
+	f(page, "the file, then 226 or 250 | 200 |")
+	f(page, "| 550 about")
+	f(page, "such as 530 at login | 500, retried")
+	f(page, "Replies above {} KiB", kib("fetcher.maxReplies"))
+
+	page = "docs/first-survey.md"
+	f(page, "A first survey in ten minutes")
+	f(page, "for step 5, and a network. Without one, `bulkscan demo -o survey` stands for steps 1 to 3: it surveys made-up sites, of which the first is `{}`. Ask for that one instead of google.com in step 4.", firstOfDemo(t))
+	f(page, "first 1,000 sites")
+
+	page = "docs/CHECKS.md"
+	f(page, "# The check `robots.txt` {} <!--", audit.CheckVersion)
+
+	page = "docs/gallery.md"
+	f(page, "Lines of six tokens over the first 1,000, 10,000 and more")
+
+	page = "docs/history-sql.md"
+	f(page, "a million sites and {} nights are some {} MB", in(third, `A million sites, (\d+) nights merged`), in(third, `policies, (\d+) MB`))
+
+	page = "docs/history.md"
+	f(page, "its first {} lines, {} bytes of each", code("history.maxDiff"), code("audit.MaxEvidenceValue"))
+	f(page, "443 for captures of port 80 | | `episodes.requested`")
+
+	page = "docs/inputs.md"
+	f(page, "at most {} bytes, goes", code("inputs.MaxLabel"))
+	f(page, "for each of up to {} labels", grouped("internal/report.maxLabels"))
+	f(page, "The first {} lines, up to {} KiB, decide", code("inputs.sampleLines"), kib("inputs.headBytes"))
+	f(page, "pages of more than {} MiB, {} million values or a header of {} MiB", mib("sink/table.maxPage"), mib("sink/table.maxPageValues"), mib("sink/table.maxPageHeader"))
+	f(page, "at most {} bytes of text", code("inputs.MaxText"))
+	f(page, "Each origin takes {} to {} bytes of memory, up to {} MiB (some {} million origins), then {} bytes of", in("inputs/dedupe_test.go", `perEntry < (\d+)`), in("inputs/dedupe_test.go", `perEntry > (\d+)`),
+		mib("inputs.DefaultDedupeMemory"), in("inputs/dedupe_test.go", `and (\d+) million are said to fit`), code("inputs.slotBytes"))
+	f(page, "{}-bit hashes", plain(float64(8*c("inputs.slotBytes"))))
+
+	page = "docs/install.md"
+	f(page, "needs Go {} and", goVersion)
+	f(page, "runs as user {}, needs", in("Dockerfile", `USER (\d+):`))
+	f(page, "belongs to user {}, for", in("Dockerfile", `chown=(\d+):`))
+
+	page = "docs/nightly.md"
+	f(page, "| `held` | it is unlike those before; readers do not find it | {} |", code("cmd/bulkscan.exitThreshold"))
+	f(page, "outside index and history | {} |", code("cmd/bulkscan.exitThreshold"))
+	f(page, "| {}, {} | the next run continues it, until its deadline or for {} hours", code("cmd/bulkscan.exitInt"), code("cmd/bulkscan.exitTerm"), plain(float64(c("internal/nightly.resumeTime"))/3600e9))
+	f(page, "ends at once with {}.", code("cmd/bulkscan.exitAgain"))
+	f(page, "the last {} published nights", code("internal/nightly.learnFrom"))
+	f(page, "the largest of: {} percentage points ({} at one network), {} times their spread, {} standard deviations", rounded(100*s.fraction("internal/nightly.floor"), 2), rounded(100*s.fraction("internal/nightly.floorOfCDN"), 2),
+		numberWords[c("internal/nightly.spread")], numberWords[c("internal/nightly.sampling")])
+	f(page, "prints the last {} nights as", code("cmd/bulkscan.shownNights"))
+	f(page, "the {} tokens that changed most. It is tried {} times", numberWords[c("internal/nightly.maxTokens")], numberWords[c("internal/nightly.tellRetries")+1])
+	f(page, "A night deletes at most {} dates", numberWords[c("internal/job.fewDates")])
+	f(page, "for more than {} days, or more than {} are due", code("internal/job.fewDays"), numberWords[c("internal/job.fewDates")])
+	f(page, "keeps, at most {} MiB of them", mib("cmd/bulkscan.keptBytes"))
+	f(page, "(`least = {}`;", given("nightly", "least"))
+	year, stays := num(in(month, `a million sites of this web \| ([\d.]+)`)), num(in(month, `history \| ([\d.]+)`))
+	f(page, "month.md) takes {} GB, of which {} GB are its few distinct", rounded(year, 2), in(month, `these, bodies \| ([\d.]+)`))
+	f(page, "the nights take {} GB, and the history {} GB a year", rounded((year-stays)*90/365, 2), plain(stays))
+
+	page = "docs/outcomes.md"
+	f(page, "(`closed_early` with 200 has no file)")
+	f(page, "one may take {} s to accept", seconds("fetcher.leastConnect"))
+	f(page, "at least {} s or `--connect-timeout`", seconds("fetcher.leastConnect"))
+	f(page, "up to {} times an origin", numberWords[c("pipeline.maxSpoilt")])
+	f(page, "({} s with `--ip-rate 0`) doubles with each such answer to a request sent since the last doubling, up to {} times and {} s,", seconds("pipeline.firstSlowInterval"), plain(float64(int(1)<<c("pipeline.maxDoublings"))), seconds("pipeline.maxSlowInterval"))
+	f(page, "are 127.0.0.1, hence")
+	f(page, "numbers below 16777216")
+	f(page, "A look-up has {} s in all", in("fetcher/resolve/resolve.go", `opts.Total = (\d+) \* time.Second`))
+	f(page, "repeated within the {} s", in("fetcher/resolve/resolve.go", `opts.Total = (\d+) \* time.Second`))
+
+	page = "docs/parser.md"
+	f(page, "Follow five, to other")
+	f(page, "Parse reads {} KiB", kib("parser.MaxBody"))
+	f(page, "**24 hours.**")
+	f(page, "After 30 days of failures")
+	f(page, "for 30 days; then")
+	f(page, "up to thirty years")
+	f(page, "| v1.1.2 | here |")
+	f(page, "| status 3xx, below 200, above")
+
+	page = "docs/report.md"
+	f(page, "fewer than {} sites", code("internal/page.fewSites"))
+	f(page, "only the {} most frequent", code("internal/page.shownTokens"))
+
+	page = "docs/resuming.md"
+	f(page, "may finish ({} s at most)", seconds("pipeline.DefaultDrain"))
+	f(page, "The store has {} seconds to commit", numberWords[c("internal/job.abortTime")/1e9])
+	f(page, "A part is {} origins or {} minutes", grouped("sink.DefaultPartRows"), numberWords[c("sink.DefaultPartAge")/60e9])
+	f(page, "for up to twenty seconds to end")
+	f(page, "Linux 2.6.12 or later")
+	f(page, "on NFS 4 after 90 s")
+
+	page = "docs/scale.md"
+	sizes, tasks := []float64{10e6, 100e6, 300e6}, []float64{1, 8, 16}
+	each, line := float64(c("internal/shares.tasksEach")), num(in(fifth, `share takes ([\d.]+) µs instead`))
+	bytesOf := num(in(first, `A million files take (\d+) MB`)) + (num(in(first, `(\d+) to \d+ MB in .evidence`))+num(in(first, `to (\d+) MB in .evidence`)))/2 + num(in(first, `(\d+) MB in .bodies`))
+	one, ten := num(in(fourth, `one part made (\d+) requests`)), num(in(fourth, `with ten parts (\d+)`))
+	minute := 60e9/float64(c("internal/store/s3.DefaultLease"))*float64(c("internal/store/s3.beatsInLease")) + 60e9/float64(c("internal/job.reportEvery"))
+	const partRows, speed = 10_000, 1_000
+	f(page, "What 10, 100 and 300 million sites need")
+	f(page, "https first, all tables | {} µs |", rounded(num(perSite)*10, 3))
+	f(page, "in each share | {} µs |", plain(line))
+	f(page, "all tables, after compaction | {} |", rounded(bytesOf, 3))
+	f(page, "with one part | {} |", plain(one))
+	f(page, "of 10,000 sites | {} |", rounded((ten-one)/9, 2))
+	f(page, "lease, report | {} | `BULKSCAN_S3_LEASE` {} s", plain(minute), seconds("internal/store/s3.DefaultLease"))
+	f(page, "`--concurrency 1000` | 1,000 |")
+	f(page, "| 10 million | 100 million | 300 million |")
+	row := func(text, unit string, value func(sites, tasks, shares, hours float64) string) {
+		var cells []string
+		for i, sites := range sizes {
+			cells = append(cells, value(sites, tasks[i], each*tasks[i], sites/tasks[i]/speed/3600))
+		}
+		f(page, text+strings.ReplaceAll(" | {} | {} | {} |", "}", "}"+unit), cells...)
+	}
+	row("(`--workers`)", "", func(_, tasks, _, _ float64) string { return plain(tasks) })
+	row("| shares, 16 for each", "", func(_, _, shares, _ float64) string { return plain(shares) })
+	row("is the bound", "", func(_, _, _, hours float64) string { return rounded(hours, 2) })
+	row("fetching and judging", "", func(sites, _, _, _ float64) string { return fmt.Sprintf("%.1f", sites*num(perSite)*10e-6/3600) })
+	row("in every share", "", func(sites, _, shares, _ float64) string { return rounded(sites*shares*line*1e-6/3600, 2) })
+	row("| parts", "", func(sites, _, _, _ float64) string { return commas(int64(sites / partRows)) })
+	row("| requests to the store", "", func(sites, tasks, shares, hours float64) string {
+		parts := sites / partRows
+		return commas(int64(num(rounded((shares*one+(parts-shares)*(ten-one)/9+minute*60*hours*tasks)/1e3, 2)) * 1e3))
+	})
+	row("| bytes", " GB", func(sites, _, _, _ float64) string { return rounded(sites*bytesOf/1e9, 2) })
+	f(page, "Slurm 1,001 unless `MaxArraySize` is larger, AWS Batch 10,000, bulkscan {}.", grouped("internal/shares.Max"))
+	f(page, "1.2 million sites at one address and {} a second are {} hours", given("scan", "ip-rate"), rounded(1.2e6/num(given("scan", "ip-rate"))/3600, 2))
+	f(page, "At 300 million and {} shares", plain(each*tasks[2]))
+	rate := num(in(first, `Statistics: ([\d.]+) million sites`))
+	f(page, "({} million sites a second: {} minutes for 300 million)", plain(rate), rounded(300/rate/60, 2))
+	f(page, "in eight shares, killed {} times on two processors: every row true, {} MB a task", in(fifth, `tasks were killed (\d+) times`), in(fifth, `8 tasks at once, 20 kills.*\| (\d+) \| \d+, \d+ \|`))
+	cpu := func(row string) string { return in(fifth, row+` \|(?: [\d.]+ \|){4} \d+ \| (\d+) \|`) }
+	f(page, "A request took {} µs of CPU in one process, {} in eight tasks one after another, and {} in eight at once. Eight scans at once that are no shares take {}:",
+		cpu("one process"), cpu("8 tasks, one after another"), cpu("8 tasks at once"), cpu("8 scans at once, without shares"))
+	f(page, "With {} shares for each task that", plain(each))
+	f(page, "share is a sixteenth of a task's")
+
+	page = "docs/storage.md"
+	f(page, "`BULKSCAN_S3_LEASE` | {}s |", seconds("internal/store/s3.DefaultLease"))
+	f(page, "given up after {} seconds; a connection on which nothing moves is replaced after {} s.", numberWords[int(num(in("internal/store/s3/config.go", `firstPatience = (\d+) \* time.Second`)))], seconds("internal/store/s3.DefaultStall"))
+	f(page, "temporary files of {} MiB, nine at most: {} MiB", mib("internal/store/s3.DefaultPartSize"), plain(9*float64(c("internal/store/s3.DefaultPartSize"))/(1<<20)))
+	f(page, "pieces of 1 to {} MiB and keeps {} MiB", plain(float64(c("internal/store/s3.maxAhead")*c("internal/store/s3.blockSize"))/(1<<20)), plain(float64(c("internal/store/s3.maxBlocks")*c("internal/store/s3.blockSize"))/(1<<20)))
+	lease := c("internal/store/s3.DefaultLease") / 1e9
+	f(page, "a lease of {} seconds, renewed every {}.", plain(float64(lease)), numberWords[lease/c("internal/store/s3.beatsInLease")])
+
+	page = "SECURITY.md"
+	f(page, "answer within seven days")
+
+	page = "docs/summary.md"
+	f(page, "`--category` (default `{}`, `all`", given("summary", "category"))
+	f(page, "by default `{}`; `explicit_root`", given("summary", "definition"))
+	f(page, "Files and pipes get {} columns", code("internal/terminal.pipeWidth"))
+	f(page, "for every file that {} domains", code("internal/report.sharedBy"))
+	f(page, "| {} bins of asked rows", numberWords[c("internal/report.scoreBins")])
+	f(page, "within {} % |", in("internal/report/stats_test.go", `want %v within (\d+) %%`))
+	f(page, "99th percentile")
+	return all
+}
+
+// firstOfDemo is the first site of the demo's list.
+func firstOfDemo(t *testing.T) string {
+	t.Helper()
+	for _, host := range simweb.Names(demoSeed(t), 1) {
+		return host
+	}
+	return ""
+}
+
+// numberWords are small numbers as the documents write them.
+var numberWords = strings.Fields("none one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen")
+
+// sentence begins a sentence.
+func sentence(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
+
+// plain is a number without separators.
+func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+// rounded is a number to so many digits.
+func rounded(v float64, digits int) string {
+	short, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', digits, 64), 64) // it is a number
+	return plain(short)
+}
+
+// commas is a whole number with separators.
+func commas(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for at := len(text) - 3; at > 0; at -= 3 {
+		text = text[:at] + "," + text[at:]
+	}
+	return text
+}
+
+// queryNames are the ready-made analyses.
+func queryNames(t *testing.T) []string {
+	t.Helper()
+	names, err := filepath.Glob("../../docs/queries/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
