@@ -147,6 +147,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "the first 64 bits of the SHA-256")
 	f(page, "each of the {} definitions", definitions)
 	f(page, "`rank_bucket(rank)`, 1000, 10000 and so on")
+	f(page, "round numbers beyond 2⁵³")
 	f(page, "for `--grace` ({} s)", seconds("cmd/bulkscan.defaultGrace"))
 	readers := "internal/integration/readers/package.json"
 	f(page, "DuckDB {} | Polars (nodejs-polars {}) | hyparquet {}, hyparquet-compressors {} |",
@@ -214,6 +215,7 @@ func figures(t *testing.T) (all []figure) {
 
 	page = "docs/inputs.md"
 	f(page, "at most {} bytes, goes", code("inputs.MaxLabel"))
+	f(page, "a number of more than {} digits is no rank", code("inputs.maxDigits"))
 	f(page, "for each of up to {} labels", grouped("internal/report.maxLabels"))
 	f(page, "The first {} lines, up to {} KiB, decide", code("inputs.sampleLines"), kib("inputs.headBytes"))
 	f(page, "pages of more than {} MiB, {} million values or a header of {} MiB", mib("sink/table.maxPage"), mib("sink/table.maxPageValues"), mib("sink/table.maxPageHeader"))
@@ -272,6 +274,7 @@ func figures(t *testing.T) (all []figure) {
 
 	page = "docs/resuming.md"
 	f(page, "may finish ({} s at most)", seconds("pipeline.DefaultDrain"))
+	f(page, "ends with {} and is not [published]", code("cmd/bulkscan.exitThreshold"))
 	f(page, "The store has {} seconds to commit", numberWords[c("internal/job.abortTime")/1e9])
 	f(page, "A part is {} origins or {} minutes", grouped("sink.DefaultPartRows"), numberWords[c("sink.DefaultPartAge")/60e9])
 	f(page, "for up to twenty seconds to end")

@@ -30,10 +30,10 @@ func TestListings(t *testing.T) {
 		for _, match := range name.FindAllStringSubmatch(part, -1) {
 			names = append(names, match[1])
 		}
-		for _, missing := range without(want, names) {
+		for _, missing := range lacking(want, names) {
 			t.Errorf("%s, after %q: %s is missing", page, from, missing)
 		}
-		for _, other := range without(names, want) {
+		for _, other := range lacking(names, want) {
 			t.Errorf("%s, after %q: %s is none", page, from, other)
 		}
 	}
@@ -64,10 +64,10 @@ func TestListings(t *testing.T) {
 		}
 		return names
 	}
-	f("docs/dataset.md", "| view | a row is |", "`token_groups`", firstCell, append(without(of("sink/views/analyses.sql", "VIEW"), []string{"sites_live", "token_groups", "named_sets"}), "tokens"))
+	f("docs/dataset.md", "| view | a row is |", "`token_groups`", firstCell, append(lacking(of("sink/views/analyses.sql", "VIEW"), []string{"sites_live", "token_groups", "named_sets"}), "tokens"))
 	f("docs/dataset.md", "are parts of `rollups`. Macros:", "\n\n", regexp.MustCompile("`([a-z_]+)\\("), of("sink/views/analyses.sql", "MACRO"))
 	inner := []string{"night_of", "registries_without", "registry_row", "state_by", "transition_causes", "panel_balanced", "panel_folded"} // parts of the others, and those of panels
-	f("docs/history-sql.md", "| macro | a row is |", "`censoring` is", firstCell, without(of("sink/views/history.sql", "MACRO"), inner))
+	f("docs/history-sql.md", "| macro | a row is |", "`censoring` is", firstCell, lacking(of("sink/views/history.sql", "MACRO"), inner))
 	f("docs/history-sql.md", "| view | a row is |", "They show", firstCell, append(of("sink/views/history.sql", "VIEW"), "history", "policies", "gaps", "nights"))
 
 	f("docs/nightly.md", "## How a night ends", "## What counts", firstCell, s.all("internal/nightly/night.go", `(?s)(.*)`, `State = "([a-z]+)"`))
@@ -75,13 +75,13 @@ func TestListings(t *testing.T) {
 	f("docs/inputs.md", "hosts are under the first of", ";", quoted, s.all("inputs/detect.go", `var hostNames = (.*)`, `"([^"]+)"`))
 	f("docs/inputs.md", "ranks under", ".", quoted, s.all("inputs/detect.go", `var rankNames = (.*)`, `"([^"]+)"`))
 	f("docs/summary.md", "over other denominators", "The JSON has", regexp.MustCompile("`([a-z_]+)(?:_…)?`"), unique(s.all("internal/report/sensitivity.go", `(?s)var choices = (.*?)\n}`, `\{"([a-z]+|same_domain|unobserved|unread)(?:_open|_blocking)?",`)))
-	f("docs/divergences.md", "In `google` alone:\n", "are keys", regexp.MustCompile("`([^`]+)`"), without(s.all("parser/key.go", `(?s)var tolerated = (.*?)\n}\n`, `\{"([^"]+)"`), []string{"user-agent", "allow", "disallow", "sitemap"}))
+	f("docs/divergences.md", "In `google` alone:\n", "are keys", regexp.MustCompile("`([^`]+)`"), lacking(s.all("parser/key.go", `(?s)var tolerated = (.*?)\n}\n`, `\{"([^"]+)"`), []string{"user-agent", "allow", "disallow", "sitemap"}))
 	f("docs/definitions.md", "| definition | the question |", "\n\n", regexp.MustCompile(`(?m)^\| \[([a-z_]+)\]`), report.DefinitionNames())
 	f("docs/nightly.md", "## What is kept, and for how long", "Days count", regexp.MustCompile("`(keep-[a-z]+) "), s.all("cmd/bulkscan/nightly.go", `(?s)(.*)`, `flags\.\w+\([^"]*"(keep-[a-z]+)"`))
 }
 
-// without are the names that are not among others.
-func without(names, others []string) []string {
+// lacking are the names that are not among others.
+func lacking(names, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
 }
 
