@@ -68,29 +68,35 @@ CREATE OR REPLACE MACRO fresh_until(fetched_at, cache_control) AS
 
 -- needs: sites
 -- What a crawler that keeps files had to do on a date: the sites of that night, each with its access, the answer that decides
--- (as_of), and why. fresh: the answer of the night. stale: the night failed, and the last good answer is at most 30 days old.
--- expired: there is none, and the failures of the last 60 days began 30 days ago: everything is allowed.
+-- (as_of), and why. fresh: the answer of the night, or a failure without anything to go by. stale: the night failed, and the copy
+-- (the last good answer) is at most 30 days old. expired: the copy is older, or there is none and the failures have lasted more
+-- than 30 days. The copy is kept all the same, and only without one everything is allowed: Google's specification of 2021.
+-- access_copy_dropped is the other reading: after 30 days of failures the copy is dropped, and everything is allowed. These 30
+-- days begin with the copy, but at most 24 hours before the first failure: nights without a request say nothing.
 CREATE OR REPLACE MACRO access_as_crawled(date) AS TABLE
-WITH rows_of AS (SELECT scan_date, host, port, requested, fetched_at, seq, access, star_verdict, named, blocked, partial FROM sites WHERE access <> 'unknown'
-  AND scan_date BETWEEN CAST(date AS DATE) - 60 AND CAST(date AS DATE)),
-tonight AS (SELECT * FROM rows_of WHERE scan_date = CAST(date AS DATE) QUALIFY row_number() OVER (PARTITION BY host, port, requested ORDER BY fetched_at DESC NULLS LAST, seq DESC) = 1),
-failed AS (SELECT host, port, requested FROM tonight WHERE access = 'full_disallow'),
--- One row a night of the sites that failed, also before.
-earlier AS (SELECT * FROM rows_of SEMI JOIN failed USING (host, port, requested)
-  QUALIFY row_number() OVER (PARTITION BY scan_date, host, port, requested ORDER BY fetched_at DESC NULLS LAST, seq DESC) = 1),
-good AS (SELECT host, port, requested, max(scan_date) AS as_of, arg_max({'access': access, 'star_verdict': star_verdict, 'named': named, 'blocked': blocked, 'partial': partial}, scan_date) AS answer
-  FROM earlier WHERE access <> 'full_disallow' GROUP BY ALL),
-failing AS (SELECT host, port, requested, any_value(g.as_of) AS as_of, any_value(g.answer) AS answer, min(e.scan_date) FILTER (g.as_of IS NULL OR e.scan_date > g.as_of) AS since
-  FROM earlier AS e LEFT JOIN good AS g USING (host, port, requested) GROUP BY ALL)
-SELECT host, port, requested, CASE source WHEN 'fresh' THEN t.access WHEN 'stale' THEN answer.access ELSE 'full_allow' END AS access, source,
-  CASE source WHEN 'fresh' THEN scan_date WHEN 'stale' THEN as_of END AS as_of, since AS failing_since,
-  CASE source WHEN 'fresh' THEN t.star_verdict WHEN 'stale' THEN answer.star_verdict ELSE 'allowed' END AS star_verdict,
-  CASE source WHEN 'fresh' THEN t.named WHEN 'stale' THEN answer.named ELSE [] END AS named,
-  CASE source WHEN 'fresh' THEN t.blocked WHEN 'stale' THEN answer.blocked ELSE [] END AS blocked,
-  CASE source WHEN 'fresh' THEN t.partial WHEN 'stale' THEN answer.partial ELSE [] END AS partial
-FROM (SELECT t.*, f.as_of, f.answer, f.since, CASE WHEN t.access <> 'full_disallow' THEN 'fresh' WHEN f.as_of >= t.scan_date - 30 THEN 'stale'
-      WHEN f.since <= t.scan_date - 30 THEN 'expired' ELSE 'fresh' END AS source
-  FROM tonight AS t LEFT JOIN failing AS f USING (host, port, requested)) AS t;
+WITH rows_of AS NOT MATERIALIZED (SELECT scan_date, scan_id, seq, host, port, requested, coalesce(epoch_ms(fetched_at), epoch_ms(CAST(scan_date AS TIMESTAMP))) AS asked, access, star_verdict, named, blocked, partial
+  FROM sites WHERE access <> 'unknown' AND scan_date <= CAST(date AS DATE)),
+tonight AS (SELECT * FROM rows_of WHERE scan_date = CAST(date AS DATE)
+  QUALIFY row_number() OVER (PARTITION BY host, port, requested ORDER BY access = 'full_disallow', asked DESC, seq DESC) = 1),
+-- All nights are read, but not their lists: these are read on the nights of the copies.
+failed AS MATERIALIZED (SELECT host, port, requested, max(asked) FILTER (access <> 'full_disallow') AS copied,
+    unnest(arg_max({'scan_date': scan_date, 'scan_id': scan_id, 'seq': seq}, asked) FILTER (access <> 'full_disallow')),
+    list({'asked': asked, 'scan_date': scan_date}) FILTER (access = 'full_disallow') AS failures
+  FROM rows_of SEMI JOIN (FROM tonight WHERE access = 'full_disallow') USING (host, port, requested) GROUP BY host, port, requested),
+copies AS (SELECT scan_date, scan_id, seq, {'access': access, 'star_verdict': star_verdict, 'named': named, 'blocked': blocked, 'partial': partial} AS copy
+  FROM rows_of SEMI JOIN failed USING (scan_date, scan_id, seq) WHERE scan_date IN (SELECT DISTINCT scan_date FROM failed)),
+sourced AS (SELECT t.*, copy, f.scan_date AS as_of, copied IS NOT NULL AS kept, since.scan_date AS since, (t.asked - since.asked) / 86400000 AS days,
+    CASE WHEN t.access <> 'full_disallow' THEN 'fresh' WHEN (t.asked - copied) / 86400000 <= 30 THEN 'stale' WHEN kept OR days > 30 THEN 'expired' ELSE 'fresh' END AS source
+  FROM tonight AS t LEFT JOIN (SELECT *, list_min(list_filter(failures, lambda failure: copied IS NULL OR failure.asked > copied)) AS since
+    FROM failed LEFT JOIN copies USING (scan_date, scan_id, seq)) AS f USING (host, port, requested))
+SELECT host, port, requested, CASE WHEN kept THEN copy.access WHEN source = 'expired' THEN 'full_allow' ELSE t.access END AS access,
+  CASE WHEN source = 'expired' AND days > 29 THEN 'full_allow' WHEN kept THEN copy.access ELSE t.access END AS access_copy_dropped,
+  source, CASE WHEN kept THEN as_of WHEN source = 'fresh' THEN scan_date END AS as_of, since AS failing_since,
+  CASE WHEN kept THEN copy.star_verdict WHEN source = 'expired' THEN 'allowed' ELSE t.star_verdict END AS star_verdict,
+  CASE WHEN kept THEN copy.named WHEN source = 'expired' THEN [] ELSE t.named END AS named,
+  CASE WHEN kept THEN copy.blocked WHEN source = 'expired' THEN [] ELSE t.blocked END AS blocked,
+  CASE WHEN kept THEN copy.partial WHEN source = 'expired' THEN [] ELSE t.partial END AS partial
+FROM sourced AS t;
 
 -- needs: sites
 -- The distinct sets of tokens that sites block, and the number of sites that block exactly this set. Queries on pairs or

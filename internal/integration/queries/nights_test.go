@@ -1,10 +1,12 @@
 package queries
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,92 +20,206 @@ import (
 	sinkviews "github.com/bulkscan/bulkscan/sink/views"
 )
 
-// nightsOf writes a scan a day from 2026-01-01 on. Each word is a site: its host, =, and a letter a night: b and o are
-// files that block GPTBot or nobody, 4 and 5 answers with 404 and 503, x none, and - a night on which it is not listed.
+// nightsOf writes a scan a day from 2026-01-01 on. Each word is a site: its host, =, and a letter a night, as in answered.
 func nightsOf(t *testing.T, st store.Store, sites ...string) {
 	t.Helper()
-	first := time.Date(2026, 1, 1, 3, 0, 0, 0, time.UTC)
-	_, nights, _ := strings.Cut(sites[0], "=")
-	for n := range nights {
-		at := first.AddDate(0, 0, n)
-		date := at.Format(time.DateOnly)
-		w, err := sink.Open(t.Context(), st, sink.Options{ScanID: "n" + date, Date: date})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, word := range sites {
-			host, word, _ := strings.Cut(word, "=")
-			if word[n] == '-' {
-				continue
-			}
-			o, err := origin.Parse(host)
-			if err != nil {
-				t.Fatal(err)
-			}
-			site := &audit.Site{Seq: uint64(i), Input: o.Host(), Origin: o}
-			site.Fetch = exchange.Response{Outcome: exchange.Answered, Status: 200, FetchedAt: at}
-			switch word[n] {
-			case 'b':
-				site.Fetch.Body = []byte("User-agent: GPTBot\nDisallow: /\n")
-			case 'o':
-				site.Fetch.Body = []byte("User-agent: *\nDisallow: /private\n")
-			case '4':
-				site.Fetch.Status = 404
-			case '5':
-				site.Fetch.Status = 503
-			case 'x':
-				site.Fetch.Outcome, site.Fetch.Status = exchange.ConnectTimeout, 0
-			}
-			audit.Judge(site)
-			if err := w.Add(site); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := errors.Join(w.Complete(t.Context()), w.Close(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+	timelines := make([]timeline, len(sites))
+	for i, word := range sites {
+		timelines[i].host, timelines[i].letters, _ = strings.Cut(word, "=")
+	}
+	for n := range timelines[0].letters {
+		nightOf(t, st, n, "n", 0, timelines)
 	}
 }
 
-// TestAccessAsCrawled shows which answer decides on the last night, by the words of nightsOf.
+// firstNight is when the scans of nightsOf begin.
+var firstNight = time.Date(2026, 1, 1, 3, 0, 0, 0, time.UTC)
+
+// timeline is what happens to a site on each night. After its last letter the site is not listed.
+type timeline struct {
+	host, letters, cacheControl string
+
+	late map[int]time.Duration // by which the site is fetched later on a night; the first one is 0
+}
+
+// nightOf writes the scan of a night, which begins so long after the usual time, unless it lists no site.
+func nightOf(t *testing.T, st store.Store, n int, id string, after time.Duration, timelines []timeline) {
+	t.Helper()
+	listed := func(l timeline) bool { return n < len(l.letters) && l.letters[n] != '-' }
+	if !slices.ContainsFunc(timelines, listed) {
+		return
+	}
+	at := firstNight.AddDate(0, 0, n).Add(after)
+	date := at.Format(time.DateOnly)
+	w, err := sink.Open(t.Context(), st, sink.Options{ScanID: id + date, Date: date})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range timelines {
+		if !listed(l) {
+			continue
+		}
+		o, err := origin.Parse(l.host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		site := &audit.Site{Seq: uint64(i), Input: o.Host(), Origin: o, Fetch: answered(t, l.letters[n])}
+		site.Fetch.FetchedAt = at.Add(l.late[n])
+		site.Fetch.Fields.CacheControl = []byte(l.cacheControl)
+		audit.Judge(site)
+		if err := w.Add(site); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Complete(t.Context()), w.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answered returns what a letter stands for: a, b and o are files that block all agents, GPTBot, or nobody; m, f, r and s the
+// statuses 404, 403, 429 and 503, of which c and d are challenges; x a failure, n an opt-out.
+func answered(t *testing.T, letter byte) exchange.Response {
+	t.Helper()
+	r := exchange.Response{Outcome: exchange.Answered, Status: 200}
+	switch letter {
+	case 'a':
+		r.Body = []byte("User-agent: *\nDisallow: /\n")
+	case 'b':
+		r.Body = []byte("User-agent: GPTBot\nDisallow: /\n")
+	case 'o':
+		r.Body = []byte("User-agent: *\nDisallow: /private\n")
+	case 'm':
+		r.Status = 404
+	case 'f':
+		r.Status = 403
+	case 'r':
+		r.Status = 429
+	case 's':
+		r.Status = 503
+	case 'c':
+		r.Status, r.Fields.Challenge = 403, "cloudflare"
+	case 'd':
+		r.Status, r.Fields.Challenge = 503, "cloudflare"
+	case 'x':
+		r.Outcome, r.Status = exchange.ConnectTimeout, 0
+	case 'n':
+		r.Outcome, r.Status = exchange.OptedOut, 0
+	default:
+		t.Fatalf("no answer has the letter %q", letter)
+	}
+	return r
+}
+
+// TestAccessAsCrawled asks on each night which answer decides, for the timelines of testdata/crawled.jsonl. A line has the
+// letters of nightOf, each with the number of nights, and again, those of a second scan 12 hours later. want are numbers of
+// nights, each with source, access, access_copy_dropped, star_verdict, whether GPTBot is blocked (b or o), the night of
+// the answer (= is the night itself, - none), and that of the first failure. Without these there is no row.
 func TestAccessAsCrawled(t *testing.T) {
 	needDuckDB(t)
-	var words, want []string
-	f := func(word, says string) {
-		host := fmt.Sprintf("s%d.example", len(want))
-		words, want = append(words, host+"="+word), append(want, host+" "+says)
+	data, err := os.ReadFile("testdata/crawled.jsonl")
+	if err != nil {
+		t.Fatal(err)
 	}
-	days := func(what string, n int) string { return strings.Repeat(what, n) }
-	f(days("b", 40), "conditional fresh 2026-02-09 null b")
-	f(days("o", 10)+days("b", 29)+"o", "conditional fresh 2026-02-09 null o")
-	f(days("o", 38)+"b"+"5", "conditional stale 2026-02-08 2026-02-09 b")
-	f(days("b", 10)+days("x", 30), "conditional stale 2026-01-10 2026-01-11 b")   // 30 days old
-	f(days("b", 9)+days("x", 31), "full_allow expired null 2026-01-10 o")         // 31 days old
-	f(days("-", 10)+days("5", 30), "full_disallow fresh 2026-02-09 2026-01-11 o") // 29 days of failures
-	f(days("-", 9)+days("5", 31), "full_allow expired null 2026-01-10 o")         // 30 days
-	f(days("b", 37)+"4"+"x"+"5", "full_allow stale 2026-02-07 2026-02-08 o")      // a 404 is a good answer
-	f(days("5", 20)+days("b", 10)+days("5", 10), "conditional stale 2026-01-30 2026-01-31 b")
-	f(days("b", 20)+days("-", 19)+"x", "conditional stale 2026-01-20 2026-02-09 b")
+	var nights, again []timeline
+	var want []map[string]string // by night: what is said of each host
+	var abouts []string
+	for line := range strings.Lines(string(data)) {
+		var v struct {
+			About, Nights, Again, Want string
+			CacheControl               string      `json:"cache_control"`
+			LateMillis                 map[int]int `json:"late_ms"` // by number of the night, from 1
+		}
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			t.Fatal(err)
+		}
+		host := fmt.Sprintf("s%d.example", len(nights))
+		late := map[int]time.Duration{}
+		for n, ms := range v.LateMillis {
+			late[n-1] = time.Duration(ms) * time.Millisecond
+		}
+		nights = append(nights, timeline{host, repeated(t, v.Nights), v.CacheControl, late})
+		again = append(again, timeline{host: host, letters: repeated(t, v.Again)})
+		abouts = append(abouts, host+": "+v.About)
+		n := 0
+		for says := range strings.SplitSeq(v.Want, ", ") {
+			count, says, _ := strings.Cut(says, " ")
+			for range number(t, count) {
+				if n == len(want) {
+					want = append(want, map[string]string{})
+				}
+				if n++; says != "" {
+					want[n-1][host] = strings.Replace(says, "=", strconv.Itoa(n), 1)
+				}
+			}
+		}
+		if n != len(nights[len(nights)-1].letters) {
+			t.Fatalf("%s: it is wanted of %d nights, of %d", v.About, n, len(nights[len(nights)-1].letters))
+		}
+	}
 	dir := t.TempDir()
 	st, err := store.NewDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	nightsOf(t, st, words...)
-	answers := ask(t, dir, []Query{
-		{Name: "crawled", SQL: `SELECT concat_ws(' ', host, access, source, coalesce(CAST(as_of AS VARCHAR), 'null'), coalesce(CAST(failing_since AS VARCHAR), 'null'), CASE WHEN list_contains(blocked, 'GPTBot') THEN 'b' ELSE 'o' END)
-			FROM access_as_crawled('2026-02-09') ORDER BY host`},
-		{Name: "fresh", SQL: `SELECT string_agg(strftime(fresh_until(TIMESTAMP '2026-01-01 00:00:00', c), '%d %H:%M'), ', ') FROM unnest([NULL, '', 'max-age=60', 'public, MAX-AGE=3600', 's-maxage=60', 'max-age="120"', 'max-age=9999999999999999999999', 'max-age=604800', 'max-age=0', 'max-age=-1']) AS t(c)`},
-	})
-	var got []string
-	for _, row := range answers[0].Rows {
-		got = append(got, fmt.Sprint(row[0]))
+	var all []Query
+	for n := range want {
+		nightOf(t, st, n, "n", 0, nights)
+		nightOf(t, st, n, "again", 12*time.Hour, again)
+		all = append(all, Query{SQL: fmt.Sprintf(`SELECT host, concat_ws(' ', source, access, access_copy_dropped, star_verdict, CASE WHEN list_contains(blocked, 'GPTBot') THEN 'b' ELSE 'o' END,
+			coalesce(CAST(as_of - DATE '2025-12-31' AS VARCHAR), '-'), coalesce(CAST(failing_since - DATE '2025-12-31' AS VARCHAR), '-')) FROM access_as_crawled('%s')`, firstNight.AddDate(0, 0, n).Format(time.DateOnly))})
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"), answers[0].Error)
+	differs := map[string]bool{}
+	for n, answer := range ask(t, dir, all) {
+		if answer.Error != "" {
+			t.Fatalf("night %d: %s", n+1, answer.Error)
+		}
+		got := map[string]string{}
+		for _, row := range answer.Rows {
+			got[fmt.Sprint(row[0])] = fmt.Sprint(row[1])
+		}
+		if len(got) != len(answer.Rows) {
+			t.Errorf("night %d: %d rows of %d sites", n+1, len(answer.Rows), len(got))
+		}
+		for i, l := range nights {
+			if got[l.host] != want[n][l.host] && !differs[l.host] {
+				differs[l.host] = true // later nights would say the same
+				t.Errorf("%s: night %d\n\t%q, want\n\t%q", abouts[i], n+1, got[l.host], want[n][l.host])
+			}
+		}
 	}
-	if got, want := fmt.Sprint(answers[1].Rows), "[[02 00:00, 02 00:00, 01 00:01, 01 01:00, 02 00:00, 01 00:02, 02 00:00, 02 00:00, 01 00:00, 02 00:00]]"; got != want {
-		t.Errorf("fresh_until: %s %s, want %s", got, answers[1].Error, want)
+}
+
+// repeated returns letters that each have the number of their repetitions.
+func repeated(t *testing.T, text string) string {
+	t.Helper()
+	var b strings.Builder
+	for word := range strings.FieldsSeq(text) {
+		b.WriteString(strings.Repeat(word[:1], number(t, word[1:])))
+	}
+	return b.String()
+}
+
+func number(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestFreshUntil shows that max-age shortens the 24 hours, and never lengthens them.
+func TestFreshUntil(t *testing.T) {
+	needDuckDB(t)
+	dir := t.TempDir()
+	st, err := store.NewDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nightsOf(t, st, "one.example=b")
+	answers := ask(t, dir, []Query{{SQL: `SELECT string_agg(strftime(fresh_until(TIMESTAMP '2026-01-01 00:00:00', c), '%d %H:%M'), ', ') FROM unnest([NULL, '', 'max-age=60', 'public, MAX-AGE=3600', 's-maxage=60', 'max-age="120"', 'max-age=9999999999999999999999', 'max-age=604800', 'max-age=0', 'max-age=-1']) AS t(c)`}})
+	if got, want := fmt.Sprint(answers[0].Rows), "[[02 00:00, 02 00:00, 01 00:01, 01 01:00, 02 00:00, 01 00:02, 02 00:00, 02 00:00, 01 00:00, 02 00:00]]"; got != want {
+		t.Errorf("fresh_until: %s %s, want %s", got, answers[0].Error, want)
 	}
 }
 
@@ -142,7 +258,7 @@ func TestPanels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nightsOf(t, st, "always.example=oobb", "www.always.example=obbb", "shop.always.example=bbbb", "fails.example=bx5b", "pauses.example=b-bb", "comes.example=-bbb", "goes.example=bbb-", "www.alone.example=obob", "dead.example=xxxx")
+	nightsOf(t, st, "always.example=oobb", "www.always.example=obbb", "shop.always.example=bbbb", "fails.example=bxsb", "pauses.example=b-bb", "comes.example=-bbb", "goes.example=bbb-", "www.alone.example=obob", "dead.example=xxxx")
 	if _, err := history.Update(t.Context(), st, history.Options{}); err != nil {
 		t.Fatal(err)
 	}
