@@ -31,14 +31,14 @@ func (d dual) LookupIPv6(ctx context.Context, host string, patience time.Duratio
 // attempts. An address stands for the result of dialling it.
 func TestAddresses(t *testing.T) {
 	const (
-		good    = "9.0.0.1 9.0.0.2 2606::1"
-		refuses = "8.0.0.1 8.0.0.2 8.0.0.3 8.0.0.4 2607::1"
-		nowhere = "7.0.0.1 7.0.0.2 2608::1"
-		silent  = "6.0.0.1 6.0.0.2 6.0.0.3 2605::1"
-		late    = "5.0.0.1" // silent the first time, then good
-		plainly = "4.0.0.1" // only http: refuses https
-		secure  = "3.0.0.1" // only https, but without TLS: refuses http
-		foreign = "2609::1" // of a family without an address of this machine
+		// 8.0.0.1 and others refuse.
+		good        = "9.0.0.1 9.0.0.2 2606::1"
+		unreachable = "7.0.0.1 7.0.0.2 2608::1"
+		silences    = "6.0.0.1 6.0.0.2 6.0.0.3 2605::1"
+		late        = "5.0.0.1" // silent the first time, then good
+		plainly     = "4.0.0.1" // only http: refuses https
+		secure      = "3.0.0.1" // only https, but without TLS: refuses http
+		foreign     = "2609::1" // of a family without an address of this machine
 	)
 	f := func(name, hosts, six, dialled, want string, edit ...func(*Config)) {
 		t.Helper()
@@ -52,11 +52,17 @@ func TestAddresses(t *testing.T) {
 			for _, e := range edit {
 				e(&cfg)
 			}
-			fetcher := newFetcher(t, cfg)
-			answering := network(t, 0, func(_ netip.AddrPort, conn net.Conn) { hold(okHead + "Content-Length: 0\r\n\r\n")(conn) })
+			w := newWeb(t, 0)
+			for _, addr := range append(strings.Fields(good), late, plainly) {
+				w.serve(netip.AddrPortFrom(netip.MustParseAddr(addr), 80).String(), hold(okHead+"Content-Length: 0\r\n\r\n"))
+			}
+			for _, addr := range append(strings.Fields(good), late, secure) {
+				w.serve(netip.AddrPortFrom(netip.MustParseAddr(addr), 443).String(), silent)
+			}
 			var asked []string
 			first := true
-			fetcher.dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+			cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+				to := netip.MustParseAddrPort(address)
 				addr := to.Addr().String()
 				asked = append(asked, fmt.Sprintf("%s/%d", addr, to.Port()))
 				failed := func(errno syscall.Errno) (net.Conn, error) {
@@ -65,28 +71,24 @@ func TestAddresses(t *testing.T) {
 				switch {
 				case addr == late && first:
 					first = false
-					return network(t, time.Hour, nil)(ctx, to)
-				case addr == plainly && to.Port() == 443, addr == secure && to.Port() == 80:
-					return failed(syscall.ECONNREFUSED)
+					return w.dial(ctx, network, nowhere)
 				case addr == foreign:
 					return failed(syscall.EADDRNOTAVAIL)
-				case slices.Contains(strings.Fields(good), addr), addr == late, addr == plainly, addr == secure:
-					return answering(ctx, to)
-				case slices.Contains(strings.Fields(refuses), addr):
-					return failed(syscall.ECONNREFUSED)
-				case slices.Contains(strings.Fields(nowhere), addr):
+				case slices.Contains(strings.Fields(unreachable), addr):
 					return failed(syscall.ENETUNREACH)
-				case slices.Contains(strings.Fields(silent), addr):
-					return network(t, time.Hour, nil)(ctx, to)
+				case slices.Contains(strings.Fields(silences), addr):
+					return w.dial(ctx, network, nowhere)
+				case addr == "10.0.0.1":
+					return nil, errors.New("unexpected address " + addr)
 				}
-				return nil, errors.New("unexpected address " + addr)
+				return w.dial(ctx, network, address)
 			}
 			entry := "http://a.com"
 			if !cfg.NoFallback {
 				entry = "a.com"
 			}
 			began := time.Now()
-			r, _ := fetch(t, fetcher, entry)
+			r, _ := fetch(t, newFetcher(t, cfg), entry)
 			if got := strings.ReplaceAll(strings.Join(asked, " "), "/80", ""); got != dialled {
 				t.Errorf("%s: dialled %s, want %s", name, got, dialled)
 			}
@@ -181,8 +183,10 @@ func TestAddresses(t *testing.T) {
 
 // Do dials no address that the guard refuses, also as a further address of a host.
 func TestFurtherAddressesAreGuarded(t *testing.T) {
-	f := newFetcher(t, func() Config { c := testConfig(netip.AddrPort{}); c.AllowPrivate, c.ConnectTo = false, nil; return c }())
-	f.dial = func(context.Context, netip.AddrPort) (net.Conn, error) { panic("dialled") }
+	cfg := testConfig(netip.AddrPort{})
+	cfg.AllowPrivate, cfg.ConnectTo = false, nil
+	cfg.Dial = func(context.Context, string, string) (net.Conn, error) { panic("dialled") }
+	f := newFetcher(t, cfg)
 	x := exchange.Exchange{Origin: parse(t, "http://a.com"), Response: new(exchange.Response)}
 	x.Target = exchange.Target{Origin: x.Origin, Skip: 1, Unmet: exchange.ConnectRefused}
 	x.Lookup = exchange.Lookup{Addr: netip.MustParseAddr("127.0.0.1"), More: true}
@@ -193,21 +197,12 @@ func TestFurtherAddressesAreGuarded(t *testing.T) {
 
 // Patience runs out if the host is silent or too slow. The exchange is then deferred and does not count.
 func TestPatience(t *testing.T) {
-	const patience, total = 1500 * time.Millisecond, 15 * time.Second
+	const patience = 1500 * time.Millisecond
 	cert := newAuthority(t).certificate(t, "example.com", nil)
 	over := func(pause time.Duration, handle func(net.Conn)) func(net.Conn) {
-		cfg := &tls.Config{Certificates: []tls.Certificate{cert}, SessionTicketsDisabled: true}
+		cfg := &tls.Config{Certificates: []tls.Certificate{cert}}
 		return func(conn net.Conn) { overTLS(cfg, handle)(&slow{conn, pause, whole}) }
 	}
-	later := func(first, pause time.Duration, piece int, text string) func(net.Conn) {
-		return func(conn net.Conn) {
-			readRequest(conn)
-			time.Sleep(first)
-			_, _ = io.WriteString(&slow{conn, pause, piece}, text)
-			_, _ = io.Copy(io.Discard, conn)
-		}
-	}
-	silent := func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 	inTwo := func(head string, pause time.Duration, body string) func(net.Conn) {
 		return func(conn net.Conn) {
 			readRequest(conn)
@@ -219,38 +214,35 @@ func TestPatience(t *testing.T) {
 	}
 	const fine = okHead + "Content-Length: 0\r\n\r\n"
 
-	f := func(name, entry string, latency time.Duration, handle func(net.Conn), want string, after time.Duration, edit ...func(*Config)) {
+	f := func(name, entry string, roundTrip time.Duration, handle func(net.Conn), want string, after time.Duration, edit ...func(*Config)) {
 		t.Helper()
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			t.Helper()
-			synctest.Test(t, func(t *testing.T) {
-				cfg := testConfig(netip.MustParseAddrPort("127.0.0.1:1"))
-				cfg.Timeout, cfg.SkipVerify = total, true
-				for _, e := range edit {
-					e(&cfg)
+			cfg := site(t, roundTrip, handle)
+			cfg.SkipVerify = true
+			for _, e := range edit {
+				e(&cfg)
+			}
+			fetcher := newFetcher(t, cfg)
+			x := exchange.Exchange{Origin: parse(t, entry), Response: new(exchange.Response), Patience: patience}
+			x.Past = exchange.Past{Attempts: 3, Later: 1, Spent: time.Second, HTTP: exchange.Failure{Outcome: exchange.Reset}}
+			x.Target = fetcher.First(x.Origin, x.Past)
+			x.Lookup = fetcher.Resolve(t.Context(), x.Target, 0)
+			x.Lookup.More = strings.Contains(name, "another address")
+			before, began := x.Past, time.Now()
+			next := fetcher.Do(t.Context(), &x)
+			got := x.Response.Outcome.String()
+			if next.Deferred {
+				got = "deferred: " + x.Response.Cause.String()
+				if !next.Again || next.After != 0 || next.Target != x.Target || x.Past != before {
+					t.Errorf("deferred with %+v, past %+v", next, x.Past)
 				}
-				fetcher := newFetcher(t, cfg)
-				fetcher.dial = network(t, latency, func(_ netip.AddrPort, conn net.Conn) { handle(conn) })
-				x := exchange.Exchange{Origin: parse(t, entry), Response: new(exchange.Response), Patience: patience}
-				x.Past = exchange.Past{Attempts: 3, Later: 1, Spent: time.Second, HTTP: exchange.Failure{Outcome: exchange.Reset}}
-				x.Target = fetcher.First(x.Origin, x.Past)
-				x.Lookup = fetcher.Resolve(t.Context(), x.Target, 0)
-				x.Lookup.More = strings.Contains(name, "another address")
-				before, began := x.Past, time.Now()
-				next := fetcher.Do(t.Context(), &x)
-				got := x.Response.Outcome.String()
-				if next.Deferred {
-					got = "deferred: " + x.Response.Cause.String()
-					if !next.Again || next.After != 0 || next.Target != x.Target || x.Past != before {
-						t.Errorf("deferred with %+v, past %+v", next, x.Past)
-					}
-				} else if x.Past.Attempts != 4 {
-					t.Errorf("%d attempts", x.Past.Attempts)
-				}
-				if took := time.Since(began); got != want || took != after {
-					t.Errorf("%s after %v; want %s after %v", got, took, want, after)
-				}
-			})
+			} else if x.Past.Attempts != 4 {
+				t.Errorf("%d attempts", x.Past.Attempts)
+			}
+			if took := time.Since(began); got != want || took != after {
+				t.Errorf("%s after %v; want %s after %v", got, took, want, after)
+			}
 		})
 	}
 	const plain, secure, file = "http://example.com", "https://example.com", "ftp://example.com"
@@ -258,7 +250,7 @@ func TestPatience(t *testing.T) {
 	took := func(n int) time.Duration { return time.Duration(n) * time.Second / slowPace }
 	connect, shake, head := deferred(exchange.CauseConnectTimeout), deferred(exchange.CauseTLSTimeout), deferred(exchange.CauseHeadTimeout)
 	body := deferred(exchange.CauseBodyTimeout)
-	f("answers", plain, time.Second, later(time.Second, 0, whole, fine), "answered", 2*time.Second)
+	f("answers", plain, time.Second, later(patience/4, 0, whole, fine), "answered", 2*time.Second+patience/4)
 	f("no connection", plain, time.Hour, silent, connect, patience)
 	f("no byte", plain, time.Second, silent, head, time.Second+patience)
 	f("no byte, FTP", file, time.Second, silent, head, time.Second+patience)

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
@@ -182,37 +183,38 @@ func TestDecodeCut(t *testing.T) {
 
 // A coded body is cut at the limit, like one without coding: the decoded bytes and the received bytes are bounded.
 func TestCodedBodyIsTruncated(t *testing.T) {
-	noLeaks(t)
-	const limit = 300_000
-	lines := strings.Repeat("Disallow: /x\n", 24_000) // 312,000 bytes
-	noise := make([]byte, 450_000)                    // no coding makes it smaller
-	random := rand.NewChaCha8([32]byte{1})
-	_, _ = random.Read(noise)
-	for i := range noise {
-		if noise[i] == '\n' || noise[i] == '\r' {
-			noise[i] = 'x'
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 300_000
+		lines := strings.Repeat("Disallow: /x\n", 24_000) // 312,000 bytes
+		noise := make([]byte, 450_000)                    // no coding makes it smaller
+		random := rand.NewChaCha8([32]byte{1})
+		_, _ = random.Read(noise)
+		for i := range noise {
+			if noise[i] == '\n' || noise[i] == '\r' {
+				noise[i] = 'x'
+			}
 		}
-	}
-	noise[50_000] = '\n'
-	for name, encode := range encoders {
-		codings, _, _ := strings.Cut(name, "/")
-		head := okHead + "Content-Encoding: " + codings + "\r\n\r\n"
-		ask := func(file []byte) *exchange.Response {
-			cfg := testConfig(serve(t, reply(head, string(encode(file)))))
-			cfg.MaxBody = limit
-			r, _ := fetch(t, newFetcher(t, cfg), "http://example.com")
-			return r
+		noise[50_000] = '\n'
+		for name, encode := range encoders {
+			codings, _, _ := strings.Cut(name, "/")
+			head := okHead + "Content-Encoding: " + codings + "\r\n\r\n"
+			ask := func(file []byte) *exchange.Response {
+				cfg := site(t, 0, reply(head, string(encode(file))))
+				cfg.MaxBody = limit
+				r, _ := fetch(t, newFetcher(t, cfg), "http://example.com")
+				return r
+			}
+			if r := ask([]byte(lines)); rowOf(r) != answers(200, lines[:limit/13*13]) || !r.Truncated {
+				t.Errorf("%s: got %v (%v), %d bytes, truncated %v", name, r.Outcome, r.Cause, len(r.Body), r.Truncated)
+			}
+			if r := ask([]byte(lines[:290_000])); rowOf(r) != answers(200, lines[:290_000]) || r.Truncated {
+				t.Errorf("%s, below the bound: got %v (%v), %d bytes, truncated %v", name, r.Outcome, r.Cause, len(r.Body), r.Truncated)
+			}
+			if r := ask(noise); rowOf(r) != answers(200, string(noise[:50_001])) || !r.Truncated {
+				t.Errorf("%s of noise: got %v (%v), %d bytes, truncated %v", name, r.Outcome, r.Cause, len(r.Body), r.Truncated)
+			}
 		}
-		if r := ask([]byte(lines)); rowOf(r) != answers(200, lines[:limit/13*13]) || !r.Truncated {
-			t.Errorf("%s: got %v (%v), %d bytes, truncated %v", name, r.Outcome, r.Cause, len(r.Body), r.Truncated)
-		}
-		if r := ask([]byte(lines[:290_000])); rowOf(r) != answers(200, lines[:290_000]) || r.Truncated {
-			t.Errorf("%s, below the bound: got %v (%v), %d bytes, truncated %v", name, r.Outcome, r.Cause, len(r.Body), r.Truncated)
-		}
-		if r := ask(noise); rowOf(r) != answers(200, string(noise[:50_001])) || !r.Truncated {
-			t.Errorf("%s of noise: got %v (%v), %d bytes, truncated %v", name, r.Outcome, r.Cause, len(r.Body), r.Truncated)
-		}
-	}
+	})
 }
 
 // A bomb only costs decoding up to the limit: few of its bytes are read, and the decoder's memory does not grow with

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
@@ -100,17 +101,14 @@ var causeNames = map[exchange.Cause]string{
 }
 
 func TestConnectFailures(t *testing.T) {
-	noLeaks(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := netip.MustParseAddrPort(listener.Addr().String())
-	_ = listener.Close()
-	r, _ := fetch(t, newFetcher(t, testConfig(addr)), "http://example.com")
-	if got, want := rowOf(r), (row{exchange.ConnectRefused, exchange.CauseRefused, 0, ""}); got != want {
-		t.Errorf("got %v (%v)", got, r.Cause)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig(netip.MustParseAddrPort("127.0.0.1:80"))
+		cfg.Dial = newWeb(t, time.Second).dial
+		r, _ := fetch(t, newFetcher(t, cfg), "http://example.com")
+		if got, want := rowOf(r), (row{exchange.ConnectRefused, exchange.CauseRefused, 0, ""}); got != want || r.Timing.Total != time.Second {
+			t.Errorf("got %v (%v) after %v", got, r.Cause, r.Timing.Total)
+		}
+	})
 }
 
 // A name without an address leads to no connection. The row has the reason.
@@ -134,165 +132,152 @@ func TestLookupFailures(t *testing.T) {
 
 // Cancelling ends an exchange at once, in any stage. The exchange does not count.
 func TestCancel(t *testing.T) {
-	noLeaks(t)
-	f := func(name, entry string, handle func(net.Conn)) {
-		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			reached := make(chan struct{})
-			cfg := testConfig(serve(t, func(conn net.Conn) {
-				handle(conn)
-				close(reached)
-				_, _ = io.Copy(io.Discard, conn)
-			}))
-			cfg.Timeout = time.Minute
+	f := func(name, entry string, handle func(net.Conn), edit func(*Config), after time.Duration) {
+		t.Helper()
+		bubble(t, name, func(t *testing.T) {
+			t.Helper()
+			cfg := site(t, 0, handle)
+			if edit != nil {
+				edit(&cfg)
+			}
 			fetcher := newFetcher(t, cfg)
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			defer cancel()
 			x := exchange.Exchange{Origin: parse(t, entry), Response: new(exchange.Response)}
 			x.Target = fetcher.First(x.Origin, x.Past)
 			x.Lookup = fetcher.Resolve(ctx, x.Target, 0)
-			go func() {
-				<-reached
-				cancel()
-			}()
 			began := time.Now()
 			next := fetcher.Do(ctx, &x)
-			if next.Again || x.Response.Outcome != 0 || x.Past != (exchange.Past{}) {
-				t.Errorf("got %+v, %v, %+v", next, x.Response.Outcome, x.Past)
-			}
-			if took := time.Since(began); took > 20*time.Second {
-				t.Errorf("took %v", took)
+			if next.Again || x.Response.Outcome != 0 || x.Past != (exchange.Past{}) || time.Since(began) != after {
+				t.Errorf("got %+v, %v, %+v after %v", next, x.Response.Outcome, x.Past, time.Since(began))
 			}
 		})
 	}
-	f("handshake", "https://example.com", func(conn net.Conn) { _, _ = conn.Read(make([]byte, 4096)) })
-	f("head", "http://example.com", reply())
-	f("body", "http://example.com", reply(okHead+"Content-Length: 9\r\n\r\nabc"))
-
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	fetcher := newFetcher(t, testConfig(netip.MustParseAddrPort("127.0.0.1:9")))
-	x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: new(exchange.Response)}
-	x.Target = fetcher.First(x.Origin, x.Past)
-	x.Lookup = exchange.Lookup{Addr: netip.MustParseAddr("127.0.0.1")}
-	if next := fetcher.Do(ctx, &x); next.Again || x.Response.Outcome != 0 {
-		t.Errorf("cancelled before: got %v", x.Response.Outcome)
-	}
+	const http, https, ftp = "http://example.com", "https://example.com", "ftp://example.com"
+	f("before", http, silent, nil, 0)
+	f("connect", http, silent, func(c *Config) { c.ConnectTo[0].Addr = netip.MustParseAddrPort(nowhere).Addr() }, time.Second)
+	f("handshake", https, silent, nil, time.Second)
+	f("request", http, func(net.Conn) { time.Sleep(time.Hour) }, func(c *Config) { c.UserAgent = strings.Repeat("x", 100_000) }, time.Second)
+	f("head", http, hold(), nil, time.Second)
+	f("body", http, hold(okHead+"Content-Length: 9\r\n\r\nabc"), nil, time.Second)
+	f("ftp", ftp, silent, nil, time.Second)
+	f("ftp's file", ftp, func(conn net.Conn) { playFTP(conn, nil, silent, nil) }, nil, time.Second)
 }
 
 // Bodies beyond 64 KiB share one budget. When it is used up, an exchange waits for it until its own deadline.
 func TestBodyBudget(t *testing.T) {
-	t.Parallel()
-	body := strings.Repeat("x", 90_000)
-	cfg := testConfig(serve(t, reply(okHead+"Content-Length: 90000\r\n\r\n", body)))
-	cfg.MaxBody = 100_000
-	cfg.BodyBudget = 400_000 // a quarter is for smaller bodies
-	f := newFetcher(t, cfg)
-	var held []*exchange.Response
-	for range 3 {
-		r, _ := fetch(t, f, "http://example.com")
-		if string(r.Body) != body {
-			t.Fatalf("got %v (%v), %d bytes", r.Outcome, r.Cause, len(r.Body))
+	synctest.Test(t, func(t *testing.T) {
+		body := strings.Repeat("x", 90_000)
+		cfg := site(t, 0, reply(okHead+"Content-Length: 90000\r\n\r\n", body))
+		cfg.MaxBody = 100_000
+		cfg.BodyBudget = 400_000 // a quarter is for smaller bodies
+		f := newFetcher(t, cfg)
+		var held []*exchange.Response
+		for range 3 {
+			r, _ := fetch(t, f, "http://example.com")
+			if string(r.Body) != body {
+				t.Fatalf("got %v (%v), %d bytes", r.Outcome, r.Cause, len(r.Body))
+			}
+			held = append(held, r)
 		}
-		held = append(held, r)
-	}
-	f.cfg.Timeout = 2 * time.Second
-	r, _ := fetch(t, f, "http://example.com")
-	if got, want := rowOf(r), (row{exchange.Timeout, exchange.CauseNoLocalResource, 200, ""}); got != want {
-		t.Errorf("over the budget: got %v (%v)", got.outcome, got.cause)
-	}
-	f.cfg.Timeout = cfg.Timeout
-	for _, r := range held {
-		r.Reset()
-	}
-	if r, _ = fetch(t, f, "http://example.com"); len(r.Body) != 90_000 {
-		t.Errorf("after the bodies were recycled: got %v (%v)", r.Outcome, r.Cause)
-	}
-	r.Reset()
-	allBack(t, f)
+		r, _ := fetch(t, f, "http://example.com")
+		if got, want := rowOf(r), (row{exchange.Timeout, exchange.CauseNoLocalResource, 200, ""}); got != want || r.Timing.Total != 15*time.Second {
+			t.Errorf("over the budget: got %v (%v) after %v", got.outcome, got.cause, r.Timing.Total)
+		}
+		time.AfterFunc(time.Second, held[0].Reset)
+		if r, _ = fetch(t, f, "http://example.com"); len(r.Body) != 90_000 || r.Timing.Total != time.Second {
+			t.Errorf("after a body was recycled: got %v (%v) after %v", r.Outcome, r.Cause, r.Timing.Total)
+		}
+		for _, r := range append(held[1:], r) {
+			r.Reset()
+		}
+		allBack(t, f)
+	})
 }
 
 // Concurrent exchanges do not mix up their bodies, although they share memory.
 func TestManyAtOnce(t *testing.T) {
-	noLeaks(t)
-	encode := encoders["gzip"]
-	addr := serve(t, func(conn net.Conn) {
-		request := readRequest(conn)
-		_, host, _ := strings.Cut(request, "Host: ")
-		host, _, _ = strings.Cut(host, "\r\n")
-		body, coding := strings.Repeat(host+"\n", 1+len(request)*len(host)%9000), "identity"
-		if len(host)%2 == 0 {
-			body, coding = string(encode([]byte(body))), "gzip"
-		}
-		_, _ = io.WriteString(conn, okHead+"Content-Encoding: "+coding+"\r\nServer: "+host+"\r\n\r\n"+body)
-	})
-	cfg := testConfig(addr)
-	cfg.Timeout = 30 * time.Second
-	f := newFetcher(t, cfg)
-	var wait sync.WaitGroup
-	for i := range 16 {
-		wait.Go(func() {
-			r := new(exchange.Response)
-			for j := range 20 {
-				host := strings.Repeat("a", 1+i) + strings.Repeat("b", 1+j) + ".example"
-				x := exchange.Exchange{Origin: parse(t, "http://"+host), Response: r}
-				x.Target = f.First(x.Origin, x.Past)
-				x.Lookup = f.Resolve(t.Context(), x.Target, 0)
-				f.Do(t.Context(), &x)
-				if rest := strings.ReplaceAll(string(r.Body), host+"\n", ""); r.Outcome != exchange.Answered || len(r.Body) == 0 || rest != "" || string(r.Fields.Server) != host {
-					t.Errorf("%s: got %v (%v), server %q, %.80q", host, r.Outcome, r.Cause, r.Fields.Server, rest)
-					return
-				}
+	synctest.Test(t, func(t *testing.T) {
+		encode := encoders["gzip"]
+		cfg := site(t, 0, func(conn net.Conn) {
+			request := readRequest(conn)
+			_, host, _ := strings.Cut(request, "Host: ")
+			host, _, _ = strings.Cut(host, "\r\n")
+			body, coding := strings.Repeat(host+"\n", 1+len(request)*len(host)%9000), "identity"
+			if len(host)%2 == 0 {
+				body, coding = string(encode([]byte(body))), "gzip"
 			}
+			_, _ = io.WriteString(conn, okHead+"Content-Encoding: "+coding+"\r\nServer: "+host+"\r\n\r\n"+body)
 		})
-	}
-	wait.Wait()
+		f := newFetcher(t, cfg)
+		var wait sync.WaitGroup
+		for i := range 16 {
+			wait.Go(func() {
+				r := new(exchange.Response)
+				for j := range 20 {
+					host := strings.Repeat("a", 1+i) + strings.Repeat("b", 1+j) + ".example"
+					x := exchange.Exchange{Origin: parse(t, "http://"+host), Response: r}
+					x.Target = f.First(x.Origin, x.Past)
+					x.Lookup = f.Resolve(t.Context(), x.Target, 0)
+					f.Do(t.Context(), &x)
+					if rest := strings.ReplaceAll(string(r.Body), host+"\n", ""); r.Outcome != exchange.Answered || len(r.Body) == 0 || rest != "" || string(r.Fields.Server) != host {
+						t.Errorf("%s: got %v (%v), server %q, %.80q", host, r.Outcome, r.Cause, r.Fields.Server, rest)
+						return
+					}
+				}
+			})
+		}
+		wait.Wait()
+	})
 }
 
 func TestFields(t *testing.T) {
-	noLeaks(t)
-	f := func(fields, cdn string, check func(*exchange.Response) bool) {
-		t.Helper()
-		cfg := testConfig(serve(t, reply("HTTP/1.1 200 OK\r\n"+strings.ReplaceAll(fields, "\n", "\r\n")+"Content-Length: 0\r\n\r\n")))
-		r, _ := fetch(t, newFetcher(t, cfg), "http://example.com")
-		if r.Status != 200 || r.Fields.CDN != cdn || check != nil && !check(r) {
-			t.Errorf("%q: got %d %q %q", fields, r.Status, r.Fields.CDN, r.Fields)
+	synctest.Test(t, func(t *testing.T) {
+		f := func(fields, cdn string, check func(*exchange.Response) bool) {
+			t.Helper()
+			cfg := site(t, 0, reply("HTTP/1.1 200 OK\r\n"+strings.ReplaceAll(fields, "\n", "\r\n")+"Content-Length: 0\r\n\r\n"))
+			r, _ := fetch(t, newFetcher(t, cfg), "http://example.com")
+			if r.Status != 200 || r.Fields.CDN != cdn || check != nil && !check(r) {
+				t.Errorf("%q: got %d %q %q", fields, r.Status, r.Fields.CDN, r.Fields)
+			}
 		}
-	}
-	f("", "", func(r *exchange.Response) bool {
-		return r.Fields.Server == nil && r.Fields.ContentType == nil && r.Fields.ETag == nil
+		f("", "", func(r *exchange.Response) bool {
+			return r.Fields.Server == nil && r.Fields.ContentType == nil && r.Fields.ETag == nil
+		})
+		f("server: x\ncontent-type: text/plain\nETAG: \"a\"\nlast-modified: b\ncache-control: max-age=1\ncontent-usage: train-ai=n\n", "", func(r *exchange.Response) bool {
+			return string(r.Fields.Server) == "x" && string(r.Fields.ContentType) == "text/plain" && string(r.Fields.ETag) == `"a"` &&
+				string(r.Fields.LastModified) == "b" && string(r.Fields.CacheControl) == "max-age=1" && string(r.Fields.ContentUsage) == "train-ai=n"
+		})
+		f("X-Robots-Tag: noindex\nX-Robots-Tag: otherbot: nofollow\n", "", func(r *exchange.Response) bool {
+			return string(r.Fields.XRobotsTag) == "noindex, otherbot: nofollow"
+		})
+		f("Server: "+strings.Repeat("x", 9000)+"\n", "", func(r *exchange.Response) bool { return len(r.Fields.Server) == exchange.MaxField })
+		f(strings.Repeat("X-Robots-Tag: "+strings.Repeat("x", 90)+"\n", 100), "", func(r *exchange.Response) bool {
+			return len(r.Fields.XRobotsTag) == exchange.MaxField
+		})
+		f("Server: cloudflare\nCF-RAY: 1-FRA\nX-Vercel-Id: 1\n", "cloudflare", nil)
+		f("X-Vercel-Id: 1\n", "vercel", nil)
+		f("Server: AkamaiGHost\n", "akamai", nil)
+		f("Via: 1.1 abc.cloudfront.net (CloudFront)\n", "cloudfront", nil)
+		f("X-Served-By: cache-fra-1\n", "fastly", nil)
+		f("X-CDN: Imperva\n", "imperva", nil)
+		f("Server: nginx\nVia: 1.1 varnish\n", "", nil)
+		challenge := func(fields, want string) {
+			t.Helper()
+			f(fields, "", func(r *exchange.Response) bool { return r.Fields.Challenge == want })
+		}
+		challenge("cf-mitigated: challenge\n", "cloudflare")
+		challenge("CF-Mitigated:  Challenge \n", "cloudflare")
+		challenge("cf-mitigated: block\n", "")
+		challenge("cf-mitigated: challenged\n", "")
+		challenge("x-amzn-waf-action: challenge\n", "aws-waf")
+		challenge("X-Amzn-Waf-Action: captcha\n", "aws-waf")
+		challenge("x-amzn-waf-action: block\n", "")
+		challenge("x-vercel-mitigated: challenge\n", "vercel")
+		challenge("x-vercel-mitigated: deny\n", "")
+		challenge("x-vercel-mitigated: deny\ncf-mitigated: challenge\n", "cloudflare")
+		challenge("Server: challenge\n", "")
 	})
-	f("server: x\ncontent-type: text/plain\nETAG: \"a\"\nlast-modified: b\ncache-control: max-age=1\ncontent-usage: train-ai=n\n", "", func(r *exchange.Response) bool {
-		return string(r.Fields.Server) == "x" && string(r.Fields.ContentType) == "text/plain" && string(r.Fields.ETag) == `"a"` &&
-			string(r.Fields.LastModified) == "b" && string(r.Fields.CacheControl) == "max-age=1" && string(r.Fields.ContentUsage) == "train-ai=n"
-	})
-	f("X-Robots-Tag: noindex\nX-Robots-Tag: otherbot: nofollow\n", "", func(r *exchange.Response) bool {
-		return string(r.Fields.XRobotsTag) == "noindex, otherbot: nofollow"
-	})
-	f("Server: "+strings.Repeat("x", 9000)+"\n", "", func(r *exchange.Response) bool { return len(r.Fields.Server) == exchange.MaxField })
-	f(strings.Repeat("X-Robots-Tag: "+strings.Repeat("x", 90)+"\n", 100), "", func(r *exchange.Response) bool {
-		return len(r.Fields.XRobotsTag) == exchange.MaxField
-	})
-	f("Server: cloudflare\nCF-RAY: 1-FRA\nX-Vercel-Id: 1\n", "cloudflare", nil)
-	f("X-Vercel-Id: 1\n", "vercel", nil)
-	f("Server: AkamaiGHost\n", "akamai", nil)
-	f("Via: 1.1 abc.cloudfront.net (CloudFront)\n", "cloudfront", nil)
-	f("X-Served-By: cache-fra-1\n", "fastly", nil)
-	f("X-CDN: Imperva\n", "imperva", nil)
-	f("Server: nginx\nVia: 1.1 varnish\n", "", nil)
-	challenge := func(fields, want string) {
-		t.Helper()
-		f(fields, "", func(r *exchange.Response) bool { return r.Fields.Challenge == want })
-	}
-	challenge("cf-mitigated: challenge\n", "cloudflare")
-	challenge("CF-Mitigated:  Challenge \n", "cloudflare")
-	challenge("cf-mitigated: block\n", "")
-	challenge("cf-mitigated: challenged\n", "")
-	challenge("x-amzn-waf-action: challenge\n", "aws-waf")
-	challenge("X-Amzn-Waf-Action: captcha\n", "aws-waf")
-	challenge("x-amzn-waf-action: block\n", "")
-	challenge("x-vercel-mitigated: challenge\n", "vercel")
-	challenge("x-vercel-mitigated: deny\n", "")
-	challenge("x-vercel-mitigated: deny\ncf-mitigated: challenge\n", "cloudflare")
-	challenge("Server: challenge\n", "")
 }
 
 func TestRetryAfter(t *testing.T) {
@@ -342,6 +327,7 @@ func TestNewRefuses(t *testing.T) {
 	f(func(c *Config) { c.TLSMin = tls.VersionTLS13 + 1 })
 	f(func(c *Config) { c.StrictTLS, c.SkipVerify = true, true })
 	f(func(c *Config) { c.IPv6, c.SourceIP = true, netip.MustParseAddr("127.0.0.1") })
+	f(func(c *Config) { c.Dial, c.SourceIP = new(web).dial, netip.MustParseAddr("127.0.0.1") })
 }
 
 // The default budget suffices for any MaxBody.
@@ -372,73 +358,75 @@ func TestSourceIP(t *testing.T) {
 
 // A 503 with a Retry-After, then a redirect to another host, then the file.
 func TestRetryAndRedirect(t *testing.T) {
-	noLeaks(t)
-	var visits atomic.Int32
-	cfg := testConfig(serve(t, func(conn net.Conn) {
-		request := readRequest(conn)
-		switch {
-		case visits.Add(1) == 1:
-			_, _ = io.WriteString(conn, "HTTP/1.1 503 x\r\nRetry-After: 90\r\n\r\n")
-		case strings.Contains(request, "Host: example.com\r\n"):
-			_, _ = io.WriteString(conn, "HTTP/1.1 302 x\r\nLocation: //www.example.com/r b?c#d\r\n\r\n")
-		case strings.HasPrefix(request, "GET /r%20b?c HTTP/1.1\r\n") && strings.Contains(request, "Host: www.example.com\r\n"):
-			_, _ = io.WriteString(conn, okHead+"Content-Length: 2\r\n\r\nab")
+	synctest.Test(t, func(t *testing.T) {
+		var visits atomic.Int32
+		cfg := site(t, time.Second, func(conn net.Conn) {
+			request := readRequest(conn)
+			switch {
+			case visits.Add(1) == 1:
+				_, _ = io.WriteString(conn, "HTTP/1.1 503 x\r\nRetry-After: 90\r\n\r\n")
+			case strings.Contains(request, "Host: example.com\r\n"):
+				_, _ = io.WriteString(conn, "HTTP/1.1 302 x\r\nLocation: //www.example.com/r b?c#d\r\n\r\n")
+			case strings.HasPrefix(request, "GET /r%20b?c HTTP/1.1\r\n") && strings.Contains(request, "Host: www.example.com\r\n"):
+				_, _ = io.WriteString(conn, okHead+"Content-Length: 2\r\n\r\nab")
+			}
+		})
+		cfg.Retries, cfg.MaxRetryAfter = 1, DefaultMaxRetryAfter
+		f := newFetcher(t, cfg)
+		x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: new(exchange.Response)}
+		var waits []time.Duration
+		for range 3 {
+			x.Target = f.First(x.Origin, x.Past)
+			x.Lookup = f.Resolve(t.Context(), x.Target, 0)
+			next := f.Do(t.Context(), &x)
+			waits = append(waits, next.After)
 		}
-	}))
-	cfg.Retries, cfg.MaxRetryAfter = 1, DefaultMaxRetryAfter
-	f := newFetcher(t, cfg)
-	x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: new(exchange.Response)}
-	var waits []time.Duration
-	for range 3 {
-		x.Target = f.First(x.Origin, x.Past)
-		x.Lookup = f.Resolve(t.Context(), x.Target, 0)
-		next := f.Do(t.Context(), &x)
-		waits = append(waits, next.After)
-	}
-	r := x.Response
-	if rowOf(r) != answers(200, "ab") || waits[0] != 90*time.Second || r.Attempts != 2 || x.Past.Later != 1 {
-		t.Errorf("got %v (%v), waits %v, %d attempts", rowOf(r), r.Cause, waits, r.Attempts)
-	}
-	want := exchange.Hop{Status: 302, URL: "http://www.example.com/r%20b?c"}
-	if len(r.Hops) != 1 || r.Hops[0] != want || r.Final.String() != want.URL || r.Answered.String() != "http://example.com" {
-		t.Errorf("got hops %v, final %s, answered %s", r.Hops, r.Final, r.Answered)
-	}
-	if r.Timing.Total != x.Past.Spent || r.Timing.Total < r.Timing.Connect || r.Timing.TTFB <= 0 || r.Timing.Connect <= 0 {
-		t.Errorf("got %+v", r.Timing)
-	}
+		r := x.Response
+		if rowOf(r) != answers(200, "ab") || waits[0] != 90*time.Second || r.Attempts != 2 || x.Past.Later != 1 {
+			t.Errorf("got %v (%v), waits %v, %d attempts", rowOf(r), r.Cause, waits, r.Attempts)
+		}
+		want := exchange.Hop{Status: 302, URL: "http://www.example.com/r%20b?c"}
+		if len(r.Hops) != 1 || r.Hops[0] != want || r.Final.String() != want.URL || r.Answered.String() != "http://example.com" {
+			t.Errorf("got hops %v, final %s, answered %s", r.Hops, r.Final, r.Answered)
+		}
+		if r.Timing != (exchange.Timing{Connect: time.Second, TTFB: time.Second, Total: 6 * time.Second}) || x.Past.Spent != r.Timing.Total {
+			t.Errorf("got %+v", r.Timing)
+		}
+	})
 }
 
 // Responses that say that the address is asked too often.
 func TestThrottled(t *testing.T) {
-	noLeaks(t)
-	f := func(head string, want bool) {
-		t.Helper()
-		cfg := testConfig(serve(t, func(conn net.Conn) {
-			readRequest(conn)
-			_, _ = io.WriteString(conn, "HTTP/1.1 "+head+"\r\nContent-Length: 0\r\n\r\n")
-		}))
-		x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: new(exchange.Response)}
-		client := newFetcher(t, cfg)
-		x.Target = client.First(x.Origin, x.Past)
-		x.Lookup = client.Resolve(t.Context(), x.Target, 0)
-		if got := client.Do(t.Context(), &x).Throttled; got != want {
-			t.Errorf("%q: throttled %v; want %v", head, got, want)
+	synctest.Test(t, func(t *testing.T) {
+		f := func(head string, want bool) {
+			t.Helper()
+			cfg := site(t, 0, func(conn net.Conn) {
+				readRequest(conn)
+				_, _ = io.WriteString(conn, "HTTP/1.1 "+head+"\r\nContent-Length: 0\r\n\r\n")
+			})
+			x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: new(exchange.Response)}
+			client := newFetcher(t, cfg)
+			x.Target = client.First(x.Origin, x.Past)
+			x.Lookup = client.Resolve(t.Context(), x.Target, 0)
+			if got := client.Do(t.Context(), &x).Throttled; got != want {
+				t.Errorf("%q: throttled %v; want %v", head, got, want)
+			}
 		}
-	}
-	f("429 Too Many Requests", true)
-	f("429 Too Many Requests\r\nRetry-After: 10", true)
-	f("429 Too Many Requests\r\ncf-mitigated: challenge", false)
-	f("503 Service Unavailable\r\nRetry-After: 10\r\nx-vercel-mitigated: challenge", false)
-	f("429 Too Many Requests\r\nx-vercel-mitigated: deny", true)
-	f("503 Service Unavailable\r\nRetry-After: 10", true)
-	f("503 Service Unavailable", false)
-	f("503 Service Unavailable\r\nRetry-After: 0", false)
-	f("503 Service Unavailable\r\nRetry-After: soon", false)
-	f("500 Internal Server Error\r\nRetry-After: 10", false)
-	f("404 Not Found\r\nRetry-After: 10", false)
-	f("408 Request Timeout\r\nRetry-After: 10", false)
-	f("301 Moved\r\nLocation: /a\r\nRetry-After: 10", false)
-	f("200 OK\r\nRetry-After: 10", false)
+		f("429 Too Many Requests", true)
+		f("429 Too Many Requests\r\nRetry-After: 10", true)
+		f("429 Too Many Requests\r\ncf-mitigated: challenge", false)
+		f("503 Service Unavailable\r\nRetry-After: 10\r\nx-vercel-mitigated: challenge", false)
+		f("429 Too Many Requests\r\nx-vercel-mitigated: deny", true)
+		f("503 Service Unavailable\r\nRetry-After: 10", true)
+		f("503 Service Unavailable", false)
+		f("503 Service Unavailable\r\nRetry-After: 0", false)
+		f("503 Service Unavailable\r\nRetry-After: soon", false)
+		f("500 Internal Server Error\r\nRetry-After: 10", false)
+		f("404 Not Found\r\nRetry-After: 10", false)
+		f("408 Request Timeout\r\nRetry-After: 10", false)
+		f("301 Moved\r\nLocation: /a\r\nRetry-After: 10", false)
+		f("200 OK\r\nRetry-After: 10", false)
+	})
 }
 
 // An answer that came before the request could be sent is valid, even after the connection was reset.
@@ -456,7 +444,7 @@ func TestAnswerBeforeRequest(t *testing.T) {
 	x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: &exchange.Response{Remote: addr}}
 	x.Target = f.First(x.Origin, x.Past)
 	w := f.newWire()
-	w.deadline, w.connectFor = time.Now().Add(20*time.Second), 20*time.Second
+	w.deadline, w.connectFor = time.Now().Add(hang), hang
 	stop, err := w.dial(t.Context(), x.Response)
 	if err != nil {
 		t.Fatal(err)

@@ -79,7 +79,12 @@ type Config struct {
 	SkipVerify   bool        // verify no certificate: TLSVerified is Unknown; not with StrictTLS
 	TLSMin       uint16      // the oldest version accepted, from tls.VersionTLS10 on; tls.VersionTLS12
 	IPv4, IPv6   bool        // use only this family; not both
-	SourceIP     netip.Addr  // local address; invalid: the system's choice
+	SourceIP     netip.Addr  // local address; invalid: the system's choice; not with Dial
+
+	// Dial opens each connection, as net.Dialer.DialContext does; nil: the system opens them. The network is "tcp", the
+	// address an IP address with a port. ctx ends when the time for connecting does; the deadlines of the connection end
+	// everything else. Dial is called from many goroutines at once.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	Roots    *x509.CertPool         // without constraints of the pool's own; nil: the system's
 	Resolver Resolver               // nil: resolve.New with the system's servers
@@ -113,7 +118,7 @@ type Fetcher struct {
 	policy   policy
 	tls      *tls.Config
 	verifier *verifier
-	dial     func(context.Context, netip.AddrPort) (net.Conn, error) // nil: the network; tests set a fake
+	never    chan struct{} // never closed; see until
 	memory   *memory
 	ftpData  chan struct{} // one element for each transfer in flight
 	decoders chan *decoder // the free list
@@ -166,6 +171,8 @@ func (c *Config) check() error {
 		return errors.New("cannot send control characters in the User-Agent")
 	case c.SourceIP.IsValid() && (c.IPv4 && !c.SourceIP.Is4() || c.IPv6 && c.SourceIP.Is4()):
 		return errors.New("cannot dial from a source address of the other family")
+	case c.SourceIP.IsValid() && c.Dial != nil:
+		return errors.New("cannot give a source address to connections that Dial opens")
 	}
 	return nil
 }
@@ -202,6 +209,7 @@ func New(cfg Config) (*Fetcher, error) {
 		memory:   newMemory(cfg.BodyBudget, cfg.MaxBody),
 		ftpData:  make(chan struct{}, cfg.FTPData),
 		decoders: make(chan *decoder, runtime.GOMAXPROCS(0)),
+		never:    make(chan struct{}),
 	}
 	for range cap(f.decoders) {
 		f.decoders <- new(decoder)

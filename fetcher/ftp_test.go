@@ -14,126 +14,118 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	ftpd "goftp.io/server/v2"
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/memnet"
 )
 
-// ftpServer returns a handler that plays an FTP server. replies replace its usual replies by command: "" is the
-// greeting, "226" the reply after a transfer. data is the file. A reply to PASV with two verbs gets the port of the
-// data connection.
-func ftpServer(data string, replies map[string]string) func(net.Conn) {
-	return func(conn net.Conn) {
-		var wait sync.WaitGroup
-		defer wait.Wait()
-		say := func(command, usual string) bool {
-			if text, ok := replies[command]; ok {
-				usual = text
-			}
-			_, err := io.WriteString(conn, usual+"\r\n")
-			return err == nil
-		}
-		if !say("", "220 ready") {
-			return
-		}
-		lines := bufio.NewScanner(conn)
-		var listener net.Listener
-		defer func() {
-			if listener != nil {
-				_ = listener.Close()
-			}
-		}()
-		for lines.Scan() {
-			command, argument, _ := strings.Cut(lines.Text(), " ")
-			var ok bool
-			switch command {
-			case "USER":
-				ok = say(command, "331 password")
-			case "PASS":
-				ok = say(command, "230 welcome")
-			case "FEAT":
-				ok = say(command, "500 what?")
-			case "TYPE":
-				ok = say(command, "200 fine")
-			case "EPSV":
-				if _, refuse := replies["EPSV"]; !refuse {
-					listener, _ = net.Listen("tcp", "127.0.0.1:0")
-					ok = say(command, fmt.Sprintf("229 Entering (|||%d|)", listener.Addr().(*net.TCPAddr).Port))
-				} else {
-					ok = say(command, "")
-				}
-			case "PASV":
-				reply, given := replies["PASV"]
-				if given && strings.Count(reply, "%d") == 2 {
-					listener, _ = net.Listen("tcp", "127.0.0.1:0")
-					port := listener.Addr().(*net.TCPAddr).Port
-					_, err := fmt.Fprintf(conn, reply+"\r\n", port>>8, port&0xff)
-					ok = err == nil
-					break
-				}
-				ok = say(command, "502 no")
-			case "RETR":
-				if argument != "robots.txt" {
-					ok = say("", "550 no")
-					break
-				}
-				if text, refuse := replies["RETR"]; refuse {
-					ok = say("RETR", text)
-					break
-				}
-				ok = say(command, "150 here it comes")
-				if transfer, err := listener.Accept(); err == nil {
-					_, _ = io.WriteString(transfer, data)
-					_ = transfer.Close()
-				}
-				ok = ok && say("226", "226 done")
-			default:
-				ok = say(command, "221 bye")
-			}
-			if !ok {
-				return
-			}
-		}
+// playFTP plays an FTP server at a connection of a web. replies replace its usual replies by command: "" is the greeting, "226"
+// the reply after a transfer. A reply to PASV with two verbs gets the port of the data connection. send sends the file.
+// instead, if not nil, is called before each reply; if it returns true, it has replied itself.
+func playFTP(conn net.Conn, replies map[string]string, send func(net.Conn), instead func(command string) bool) {
+	var data net.Listener
+	open := func() int {
+		data, _ = hostOf(conn).Listen(0)
+		return data.Addr().(*net.TCPAddr).Port
 	}
-}
-
-// ftpData serves a file by send, which gets the data connection, and then replies that the transfer is done.
-func ftpData(conn net.Conn, send func(net.Conn)) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return
+	defer func() {
+		if data != nil {
+			_ = data.Close()
+		}
+	}()
+	say := func(command, usual string) bool {
+		if instead != nil && instead(command) {
+			return true
+		}
+		if text, ok := replies[command]; ok {
+			usual = text
+		}
+		_, err := io.WriteString(conn, usual+"\r\n")
+		return err == nil
 	}
-	defer listener.Close()
-	ftpControl(conn, listener.Addr().(*net.TCPAddr).Port, func(command string) bool {
-		if command == "RETR" {
-			_, _ = io.WriteString(conn, "150 here it comes\r\n")
-			if transfer, err := listener.Accept(); err == nil {
+	ok := say("", "220 ready")
+	for lines := bufio.NewScanner(conn); ok && lines.Scan(); {
+		command, argument, _ := strings.Cut(lines.Text(), " ")
+		usual := "221 bye"
+		switch command {
+		case "USER":
+			usual = "331 password"
+		case "PASS":
+			usual = "230 welcome"
+		case "FEAT":
+			usual = "500 what?"
+		case "TYPE":
+			usual = "200 fine"
+		case "EPSV":
+			if _, given := replies[command]; !given {
+				usual = fmt.Sprintf("229 Entering (|||%d|)", open())
+			}
+		case "PASV":
+			usual = "502 no"
+			if given := replies[command]; strings.Count(given, "%d") == 2 {
+				port := open()
+				_, _ = fmt.Fprintf(conn, given+"\r\n", port>>8, port&0xff)
+				continue
+			}
+		case "RETR":
+			if usual = "150 here it comes"; argument != "robots.txt" {
+				usual = "550 no"
+			}
+		}
+		ok = say(command, usual)
+		if _, refused := replies[command]; command == "RETR" && !refused {
+			if transfer, err := data.Accept(); err == nil {
 				send(transfer)
 				_ = transfer.Close()
 			}
-			_, _ = io.WriteString(conn, "226 done\r\n")
-			return true
+			ok = ok && say("226", "226 done")
 		}
-		return false
-	})
+	}
+}
+
+// hostOf returns the host that serves a connection of a web.
+func hostOf(conn net.Conn) memnet.Host {
+	if l, ok := conn.(*limited); ok {
+		conn = l.Conn
+	}
+	return conn.(*visit).host
+}
+
+// sends returns a function that sends a file.
+func sends(file string) func(net.Conn) {
+	return func(conn net.Conn) { _, _ = io.WriteString(conn, file) }
+}
+
+// ftpServer returns a handler of playFTP that sends a file.
+func ftpServer(file string, replies map[string]string) func(net.Conn) {
+	return func(conn net.Conn) { playFTP(conn, replies, sends(file), nil) }
+}
+
+// ftpData returns a handler of playFTP with usual replies.
+func ftpData(send func(control, data net.Conn)) func(net.Conn) {
+	return func(control net.Conn) {
+		playFTP(control, nil, func(data net.Conn) { send(control, data) }, nil)
+	}
 }
 
 func TestFTP(t *testing.T) {
-	t.Parallel()
 	f := func(name string, handle func(net.Conn), want row) {
 		t.Helper()
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cfg := testConfig(serve(t, handle))
+		bubble(t, name, func(t *testing.T) {
+			t.Helper()
+			cfg := site(t, 0, handle)
 			cfg.MaxBody = 1000
-			if want.outcome == exchange.Timeout {
-				cfg.Timeout = time.Second
-			}
 			r, asked := fetch(t, newFetcher(t, cfg), "ftp://example.com")
-			if got := rowOf(r); got != want || len(asked) != 1 || asked[0] != "ftp://example.com/robots.txt" {
-				t.Errorf("got %v (%v) after %v", got, r.Cause, asked)
+			after := time.Duration(0)
+			if want.outcome == exchange.Timeout {
+				after = 15 * time.Second
+			}
+			if got := rowOf(r); got != want || r.Timing.Total != after || len(asked) != 1 || asked[0] != "ftp://example.com/robots.txt" {
+				t.Errorf("got %v (%v) after %v and %v", got, r.Cause, asked, r.Timing.Total)
 			}
 		})
 	}
@@ -178,33 +170,20 @@ func TestFTP(t *testing.T) {
 	for _, port := range []string{"0", "65536", "99999999999999999999", "-1", "x", ""} {
 		f("passive mode at port "+port, ftpServer(file, map[string]string{"EPSV": "229 (|||" + port + "|)", "PASV": "227 )("}), other)
 	}
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
-	f("data connection refused", says("EPSV", fmt.Sprintf("229 (|||%d|)", closed.Addr().(*net.TCPAddr).Port)), row{exchange.Reset, exchange.CauseResetHead, 0, ""})
-	f("reset in the file", func(conn net.Conn) {
-		ftpData(conn, func(transfer net.Conn) {
-			_, _ = io.WriteString(transfer, file)
-			_ = transfer.(*net.TCPConn).SetLinger(0)
-		})
-	}, row{exchange.Reset, exchange.CauseResetBody, 0, ""})
-	f("an endless file", func(conn net.Conn) {
-		ftpData(conn, func(transfer net.Conn) {
-			for {
-				if _, err := io.WriteString(transfer, "Disallow: /x\n"); err != nil {
-					return
-				}
-			}
-		})
-	}, answers(200, strings.Repeat("Disallow: /x\n", 76)))
-	f("control connection cut in the file", func(conn net.Conn) {
-		ftpData(conn, func(transfer net.Conn) {
-			_ = conn.(*net.TCPConn).CloseWrite()
-			_, _ = io.WriteString(transfer, file)
-		})
-	}, row{exchange.ClosedEarly, exchange.CauseClosedInBody, 0, ""})
+	f("data connection refused", says("EPSV", "229 (|||1|)"), row{exchange.Reset, exchange.CauseResetHead, 0, ""})
+	f("reset in the file", ftpData(func(_, data net.Conn) {
+		_, _ = io.WriteString(data, file)
+		_ = data.(stream).SetLinger(0)
+	}), row{exchange.Reset, exchange.CauseResetBody, 0, ""})
+	f("an endless file", ftpData(func(_, data net.Conn) {
+		for err := error(nil); err == nil; {
+			_, err = io.WriteString(data, "Disallow: /x\n")
+		}
+	}), answers(200, strings.Repeat("Disallow: /x\n", 76)))
+	f("control connection cut in the file", ftpData(func(control, data net.Conn) {
+		_ = control.(stream).CloseWrite()
+		_, _ = io.WriteString(data, file)
+	}), row{exchange.ClosedEarly, exchange.CauseClosedInBody, 0, ""})
 	for _, command := range []string{"", "USER", "PASS", "FEAT", "TYPE", "EPSV", "RETR", "226"} {
 		endless := row{exchange.HeaderTooLarge, exchange.CauseHeadTooLarge, 0, ""}
 		f("endless lines after "+command, says(command, "200-"+strings.Repeat("x\r\n200-x", 100_000)), endless)
@@ -234,9 +213,9 @@ func TestFTP(t *testing.T) {
 
 // A panic of our own code is not handled as a hostile reply, although the client library calls that code.
 func TestFTPHidesNoPanic(t *testing.T) {
-	f := newFetcher(t, testConfig(netip.MustParseAddrPort("127.0.0.1:1")))
 	for name, conn := range map[string]net.Conn{"at dialling": nil, "at reading": broken{}} {
-		f.dial = func(context.Context, netip.AddrPort) (net.Conn, error) {
+		cfg := testConfig(netip.MustParseAddrPort("127.0.0.1:1"))
+		cfg.Dial = func(context.Context, string, string) (net.Conn, error) {
 			if conn == nil {
 				_ = name[len(name)]
 			}
@@ -248,7 +227,7 @@ func TestFTPHidesNoPanic(t *testing.T) {
 					t.Errorf("%s: the panic was hidden", name)
 				}
 			}()
-			fetch(t, f, "ftp://example.com")
+			fetch(t, newFetcher(t, cfg), "ftp://example.com")
 		}()
 	}
 }
@@ -262,67 +241,69 @@ func (broken) SetDeadline(time.Time) error     { return nil }
 func (broken) SetReadDeadline(time.Time) error { return nil }
 
 // The number of transfers in flight is bounded. An exchange that waits gets its turn, or ends with
-// CauseNoLocalResource at its deadline.
+// CauseNoLocalResource at its deadline, or when it is cancelled.
 func TestFTPTransfersAreBounded(t *testing.T) {
-	t.Parallel()
-	const file = "User-agent: *\nDisallow: /\n"
-	cfg := testConfig(serve(t, ftpServer(file, nil)))
-	cfg.FTPData = 2
-	f := newFetcher(t, cfg)
-	var wait sync.WaitGroup
-	for range 20 {
-		wait.Go(func() {
-			if r, _ := fetch(t, f, "ftp://example.com"); rowOf(r) != answers(200, file) {
-				t.Errorf("got %v", rowOf(r))
-			}
-		})
-	}
-	wait.Wait()
-	if len(f.ftpData) != 0 {
-		t.Errorf("%d transfers are counted after the last", len(f.ftpData))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		const file = "User-agent: *\nDisallow: /\n"
+		cfg := site(t, 0, ftpData(func(_, data net.Conn) {
+			time.Sleep(time.Second)
+			_, _ = io.WriteString(data, file)
+		}))
+		cfg.FTPData = 2
+		f := newFetcher(t, cfg)
+		var wait sync.WaitGroup
+		began := time.Now()
+		for range 20 {
+			wait.Go(func() {
+				if r, _ := fetch(t, f, "ftp://example.com"); rowOf(r) != answers(200, file) {
+					t.Errorf("got %v", rowOf(r))
+				}
+			})
+		}
+		wait.Wait()
+		if took := time.Since(began); len(f.ftpData) != 0 || took != 10*time.Second {
+			t.Errorf("20 transfers of a second, two at once, took %v; %d are counted after the last", took, len(f.ftpData))
+		}
 
-	cfg.Timeout, cfg.Retries = 2*time.Second, 0
-	f = newFetcher(t, cfg)
-	f.ftpData <- struct{}{}
-	f.ftpData <- struct{}{}
-	if r, _ := fetch(t, f, "ftp://example.com"); r.Outcome != exchange.Timeout || r.Cause != exchange.CauseNoLocalResource {
-		t.Errorf("got %v (%v)", r.Outcome, r.Cause)
-	}
-	if len(f.ftpData) != 2 {
-		t.Errorf("%d transfers are counted", len(f.ftpData))
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	session := &ftpSession{w: &wire{f: f, deadline: time.Now().Add(time.Hour)}, ctx: ctx}
-	if err := session.enterData(); !errors.Is(err, context.Canceled) || session.data != 0 {
-		t.Errorf("got %v", err)
-	}
+		f.ftpData <- struct{}{}
+		f.ftpData <- struct{}{}
+		if r, _ := fetch(t, f, "ftp://example.com"); r.Outcome != exchange.Timeout || r.Cause != exchange.CauseNoLocalResource || r.Timing.Total != 15*time.Second {
+			t.Errorf("got %v (%v) after %v", r.Outcome, r.Cause, r.Timing.Total)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began = time.Now()
+		session := &ftpSession{w: &wire{f: f, deadline: time.Now().Add(time.Hour)}, ctx: ctx}
+		if err := session.enterData(); !errors.Is(err, context.DeadlineExceeded) || session.data != 0 || time.Since(began) != time.Second {
+			t.Errorf("got %v after %v", err, time.Since(began))
+		}
+		if len(f.ftpData) != 2 {
+			t.Errorf("%d transfers are counted", len(f.ftpData))
+		}
+	})
 }
 
 // A control connection that ends at any byte is closed early.
 func TestFTPCut(t *testing.T) {
-	noLeaks(t)
 	const file = "User-agent: *\nDisallow: /\n"
-	serveFor := func(t *testing.T, bytes int) netip.AddrPort {
-		return serve(t, func(conn net.Conn) {
-			ftpServer(file, nil)(&limited{Conn: conn, left: bytes})
-			_ = conn.(*net.TCPConn).CloseWrite()
-			_, _ = io.Copy(io.Discard, conn)
+	cut, whole := 0, false
+	for n := 0; !whole; n++ {
+		synctest.Test(t, func(t *testing.T) {
+			r, _ := fetch(t, newFetcher(t, site(t, 0, func(conn net.Conn) {
+				ftpServer(file, nil)(&limited{Conn: conn, left: n})
+				_ = conn.(stream).CloseWrite()
+				silent(conn)
+			})), "ftp://example.com")
+			if whole = rowOf(r) == answers(200, file); whole {
+				return
+			}
+			if cut++; r.Outcome != exchange.ClosedEarly || r.Body != nil || r.Timing.Total != 0 {
+				t.Errorf("cut after %d bytes: got %v (%v) %d %q after %v", n, r.Outcome, r.Cause, r.Status, r.Body, r.Timing.Total)
+			}
+			if n > 1000 {
+				t.Fatal("the dialogue never ends")
+			}
 		})
-	}
-	cut := 0
-	for n := 0; ; n++ {
-		r, _ := fetch(t, newFetcher(t, testConfig(serveFor(t, n))), "ftp://example.com")
-		if r.Outcome == exchange.Answered && r.Status == 200 && string(r.Body) == file {
-			break
-		}
-		if cut++; r.Outcome != exchange.ClosedEarly || r.Body != nil {
-			t.Errorf("cut after %d bytes: got %v (%v) %d %q", n, r.Outcome, r.Cause, r.Status, r.Body)
-		}
-		if n > 1000 {
-			t.Fatal("the dialogue never ends")
-		}
 	}
 	// Of the last reply only the code is needed.
 	if least := len("220 ready\r\n331 password\r\n230 welcome\r\n500 what?\r\n200 fine\r\n229 Entering (|||1|)\r\n150 here it comes\r\n226"); cut < least {

@@ -118,8 +118,8 @@ func FuzzResponse(f *testing.F) {
 	cfg := testConfig(netip.AddrPort{})
 	cfg.MaxBody = 100_000
 	var conn *scripted
+	cfg.Dial = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
 	fetcher := newFetcher(f, cfg)
-	fetcher.dial = func(context.Context, netip.AddrPort) (net.Conn, error) { return conn, nil }
 	f.Fuzz(func(t *testing.T, wire []byte, cut uint16, end uint8) {
 		ask := func(sizes ...int) (*exchange.Response, string) {
 			conn = &scripted{rest: wire, sizes: sizes, end: ends[int(end)%len(ends)]}
@@ -183,11 +183,15 @@ func FuzzFTP(f *testing.F) {
 	f.Add([]byte("220-hello\r\n421 later\r\n"), []byte(""), uint16(5), uint8(3))
 	cfg := testConfig(netip.MustParseAddrPort("127.0.0.1:21"))
 	cfg.MaxBody = 1000
+	var dial func(to netip.AddrPort) net.Conn
+	cfg.Dial = func(_ context.Context, _, address string) (net.Conn, error) {
+		return dial(netip.MustParseAddrPort(address)), nil
+	}
 	fetcher := newFetcher(f, cfg)
 	f.Fuzz(func(t *testing.T, replies, file []byte, cut uint16, end uint8) {
 		ask := func(sizes ...int) (*exchange.Response, string) {
 			control := &scripted{rest: replies, end: ends[int(end)%len(ends)]}
-			fetcher.dial = func(_ context.Context, to netip.AddrPort) (net.Conn, error) {
+			dial = func(to netip.AddrPort) net.Conn {
 				if to.Addr() != cfg.ConnectTo[0].Addr {
 					t.Errorf("a connection to %s", to)
 				}
@@ -196,7 +200,7 @@ func FuzzFTP(f *testing.F) {
 					conn = &scripted{rest: file, end: ends[int(end/4)%len(ends)]}
 				}
 				conn.to, conn.sizes = to, sizes
-				return conn, nil
+				return conn
 			}
 			return exchanged(t, fetcher, "ftp://example.com")
 		}

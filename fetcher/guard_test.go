@@ -40,10 +40,12 @@ func TestPublic(t *testing.T) {
 
 // Nothing leads to a private address: no literal, name, redirect, connect-to or Lookup.
 func TestGuard(t *testing.T) {
-	noLeaks(t)
-	dialled := make(chan struct{}, 10)
-	private := serve(t, func(net.Conn) { dialled <- struct{}{} })
+	private := netip.MustParseAddrPort("127.0.0.1:80")
 	cfg := testConfig(private)
+	cfg.Dial = func(_ context.Context, _, address string) (net.Conn, error) {
+		t.Errorf("%s was dialled", address)
+		return nil, net.ErrClosed
+	}
 	cfg.AllowPrivate = false
 	cfg.ConnectTo = nil
 	cfg.Resolver = names{
@@ -75,16 +77,11 @@ func TestGuard(t *testing.T) {
 	if r, _ := fetch(t, newFetcher(t, cfg), "http://example.com"); r.Outcome != exchange.BlockedAddress {
 		t.Errorf("connect-to: got %v", r.Outcome)
 	}
-	if len(dialled) != 0 {
-		t.Error("a private address was dialled")
-	}
 }
 
 // A redirect to an opted-out host is not followed.
 func TestGuardRedirect(t *testing.T) {
-	noLeaks(t)
-	addr := serve(t, reply("HTTP/1.1 302 x\r\nLocation: http://out.example/robots.txt\r\n\r\n"))
-	cfg := testConfig(addr)
+	cfg := site(t, 0, reply("HTTP/1.1 302 x\r\nLocation: http://out.example/robots.txt\r\n\r\n"))
 	cfg.OptOut = func(host string) bool { return host == "out.example" }
 	r, asked := fetch(t, newFetcher(t, cfg), "http://example.com")
 	if r.Outcome != exchange.OptedOut || len(asked) != 2 || len(r.Hops) != 1 || r.Attempts != 1 || r.FetchedAt.IsZero() {
@@ -116,22 +113,15 @@ func TestGuardRedirectPrivate(t *testing.T) {
 				"partly.example":  {"10.0.0.1", "93.184.215.16"},
 				"nowhere.example": {},
 			}
-			fetcher := newFetcher(t, cfg)
-			var dialled []string
-			fake := network(t, 0, func(to netip.AddrPort, conn net.Conn) {
-				if to.Addr().String() == public {
-					reply("HTTP/1.1 302 x\r\nLocation: " + location + "\r\n\r\n")(conn)
-					return
-				}
-				reply(okHead + "Content-Length: 2\r\n\r\nab")(conn)
-			})
-			fetcher.dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
-				dialled = append(dialled, to.String())
-				return fake(ctx, to)
+			w := newWeb(t, 0)
+			w.serve(public+":80", reply("HTTP/1.1 302 x\r\nLocation: "+location+"\r\n\r\n"))
+			for _, addr := range dials {
+				w.serve(addr, reply(okHead+"Content-Length: 2\r\n\r\nab"))
 			}
-			r, asked := fetch(t, fetcher, "http://example.com")
-			if r.Outcome != want || !slices.Equal(dialled, append([]string{public + ":80"}, dials...)) {
-				t.Errorf("to %s: got %v (%v), asked %v, dialled %v", location, r.Outcome, r.Cause, asked, dialled)
+			cfg.Dial = w.dial
+			r, asked := fetch(t, newFetcher(t, cfg), "http://example.com")
+			if r.Outcome != want || !slices.Equal(w.dialled, append([]string{public + ":80"}, dials...)) {
+				t.Errorf("to %s: got %v (%v), asked %v, dialled %v", location, r.Outcome, r.Cause, asked, w.dialled)
 			}
 			if want == exchange.BlockedAddress && (r.Cause != exchange.CausePrivateAddress || r.Status != 0 || r.Remote.IsValid() || len(r.Hops) != 1 || r.Hops[0].Status != 302 || r.Attempts != 1) {
 				t.Errorf("to %s: the row is %+v", location, r)

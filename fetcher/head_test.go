@@ -16,8 +16,9 @@ import (
 func TestBodyAfterLargeHead(t *testing.T) {
 	body := strings.Repeat("Disallow: /x\n", 10_000)
 	var conn *scripted
-	f := newFetcher(t, testConfig(netip.AddrPort{}))
-	f.dial = func(context.Context, netip.AddrPort) (net.Conn, error) { return conn, nil }
+	cfg := testConfig(netip.AddrPort{})
+	cfg.Dial = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
+	f := newFetcher(t, cfg)
 	for name, framed := range map[string][2]string{
 		"by length":   {fmt.Sprintf("Content-Length: %d\r\n", len(body)), body},
 		"by chunks":   {"Transfer-Encoding: chunked\r\n", fmt.Sprintf("%x\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\n", 70_000, body[:70_000], 60_000, body[70_000:])},

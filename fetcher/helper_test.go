@@ -18,22 +18,34 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
 	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/memnet"
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// serve runs a raw TCP server on loopback until the test ends. Each connection is passed to handle and closed
-// afterwards. The test ends only when all handlers have.
+// hang is the time after which a test on real sockets fails because something hangs. It bounds no speed.
+const hang = 5 * time.Minute
+
+// serve runs a raw TCP server on loopback until the test ends, and returns its address; see accept.
 func serve(tb testing.TB, handle func(net.Conn)) netip.AddrPort {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
+	accept(tb, listener, handle)
+	return netip.MustParseAddrPort(listener.Addr().String())
+}
+
+// accept passes each connection of a listener to handle, and closes it afterwards. The test ends only when all handlers
+// have.
+func accept(tb testing.TB, listener net.Listener, handle func(net.Conn)) {
 	var handlers sync.WaitGroup
 	handlers.Go(func() {
 		for {
@@ -51,7 +63,132 @@ func serve(tb testing.TB, handle func(net.Conn)) netip.AddrPort {
 		_ = listener.Close()
 		handlers.Wait()
 	})
-	return netip.MustParseAddrPort(listener.Addr().String())
+}
+
+// web is a network in memory: for a bubble, where all that waits is tested.
+type web struct {
+	t    *testing.T
+	net  *memnet.Network
+	open atomic.Int32 // connections of the scanner
+
+	mu      sync.Mutex
+	dialled []string // by the scanner, in order
+}
+
+// nowhere is an address to which all is lost.
+const nowhere = "6.0.0.0:80"
+
+// newWeb returns a network whose hosts are a round trip apart. The test fails if the scanner leaves a connection open.
+func newWeb(t *testing.T, roundTrip time.Duration) *web {
+	t.Helper()
+	lost := netip.MustParseAddrPort(nowhere).Addr()
+	w := &web{t: t, net: memnet.New(func(_, to netip.Addr) memnet.Link {
+		if to == lost {
+			return memnet.Link{Latency: -1}
+		}
+		return memnet.Link{Latency: roundTrip / 2}
+	})}
+	t.Cleanup(func() {
+		if n := w.open.Load(); n != 0 {
+			t.Errorf("%d connections are open", n)
+		}
+	})
+	return w
+}
+
+// serve serves an address of the web; see accept. The connections are *visit.
+func (w *web) serve(at string, handle func(net.Conn)) {
+	w.t.Helper()
+	addr := netip.MustParseAddrPort(at)
+	host := memnet.Host{Net: w.net, Addr: addr.Addr()}
+	listener, err := host.Listen(addr.Port())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	accept(w.t, listener, func(conn net.Conn) { handle(&visit{conn.(*memnet.Conn), host}) })
+}
+
+// visit is a connection of the web at the server's end.
+type visit struct {
+	*memnet.Conn
+	host memnet.Host // the server
+}
+
+// dial is a Config.Dial.
+func (w *web) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	w.mu.Lock()
+	w.dialled = append(w.dialled, address)
+	w.mu.Unlock()
+	conn, err := memnet.Host{Net: w.net, Addr: netip.MustParseAddr("1.0.0.1")}.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	w.open.Add(1)
+	return &dialled{conn.(*memnet.Conn), w}, nil
+}
+
+// dialled is a connection of the web at the scanner's end.
+type dialled struct {
+	*memnet.Conn
+	web *web
+}
+
+// Close implements net.Conn.
+func (d *dialled) Close() error {
+	err := d.Conn.Close()
+	if err == nil {
+		d.web.open.Add(-1)
+	}
+	return err
+}
+
+// site returns a testConfig with a web in which one host serves all targets, and with the default time-outs.
+func site(t *testing.T, roundTrip time.Duration, handle func(net.Conn)) Config {
+	t.Helper()
+	const at = "127.0.0.1:80"
+	w := newWeb(t, roundTrip)
+	w.serve(at, handle)
+	cfg := testConfig(netip.MustParseAddrPort(at))
+	cfg.Timeout, cfg.ConnectTimeout, cfg.Dial = 0, 0, w.dial
+	return cfg
+}
+
+// bubble runs a subtest in a bubble.
+func bubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		t.Helper()
+		synctest.Test(t, test)
+	})
+}
+
+// stream is a connection with what TCP has beyond net.Conn: of the system, or of a web.
+type stream interface {
+	net.Conn
+	CloseWrite() error
+	SetLinger(seconds int) error
+}
+
+// slow is a connection that writes in pieces, with a pause before each.
+type slow struct {
+	net.Conn
+	pause time.Duration
+	piece int
+}
+
+const whole = 1 << 20 // a piece that has all bytes
+
+// Write implements io.Writer.
+func (s *slow) Write(p []byte) (n int, err error) {
+	for len(p) > 0 {
+		time.Sleep(s.pause)
+		m, err := s.Conn.Write(p[:min(s.piece, len(p))])
+		if n += m; err != nil {
+			return n, err
+		}
+		p = p[m:]
+	}
+	return n, nil
 }
 
 // readRequest reads a request's head, or what the client has sent when it closes.
@@ -96,7 +233,25 @@ func endless(begin, part string) func(net.Conn) {
 func hold(parts ...string) func(net.Conn) {
 	return func(conn net.Conn) {
 		reply(parts...)(conn)
-		_, _ = io.Copy(io.Discard, conn)
+		silent(conn)
+	}
+}
+
+// silent is a handler that says nothing until the client closes.
+func silent(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
+
+// later returns a handler that waits before it answers, writes the parts in pieces with a pause before each, and then keeps the
+// connection open.
+func later(first, pause time.Duration, piece int, parts ...string) func(net.Conn) {
+	return func(conn net.Conn) {
+		readRequest(conn)
+		time.Sleep(first)
+		for _, part := range parts {
+			if _, err := io.WriteString(&slow{conn, pause, piece}, part); err != nil {
+				return
+			}
+		}
+		silent(conn)
 	}
 }
 
@@ -108,22 +263,23 @@ func reset(parts ...string) func(net.Conn) {
 		if t, ok := conn.(*tls.Conn); ok {
 			raw = t.NetConn()
 		}
-		_ = raw.(*net.TCPConn).SetLinger(0)
+		_ = raw.(stream).SetLinger(0)
 		_ = raw.Close()
 	}
 }
 
-// testConfig returns a Config for loopback: every target is dialled at addr, without retries. Its time-out holds on a
-// busy machine, too.
+// testConfig returns a Config for loopback: every target is dialled at addr, without retries. Its time-outs are those of a
+// test that hangs.
 func testConfig(addr netip.AddrPort) Config {
 	return Config{
-		Timeout:      20 * time.Second,
-		MaxRedirects: DefaultMaxRedirects,
-		UserAgent:    "bulkscan/test (+https://bulkscan.example/)",
-		AllowPrivate: true,
-		NoFallback:   true,
-		ConnectTo:    []ConnectTo{{Addr: addr.Addr(), ToPort: addr.Port()}},
-		Resolver:     noDNS{},
+		Timeout:        hang,
+		ConnectTimeout: hang,
+		MaxRedirects:   DefaultMaxRedirects,
+		UserAgent:      "bulkscan/test (+https://bulkscan.example/)",
+		AllowPrivate:   true,
+		NoFallback:     true,
+		ConnectTo:      []ConnectTo{{Addr: addr.Addr(), ToPort: addr.Port()}},
+		Resolver:       noDNS{},
 	}
 }
 
@@ -205,7 +361,7 @@ func noLeaks(t *testing.T) {
 // if there are none.
 func leaks(before int) (left string) {
 	buf := make([]byte, 1<<20)
-	for range 200 {
+	for end := time.Now().Add(hang); ; {
 		left = ""
 		if now := sockets(); now > before {
 			left = fmt.Sprintf("%d sockets, of %d before", now, before)
@@ -215,12 +371,11 @@ func leaks(before int) (left string) {
 				left = stack
 			}
 		}
-		if left == "" {
-			return ""
+		if left == "" || time.Now().After(end) {
+			return left
 		}
-		time.Sleep(5 * time.Millisecond) // for goroutines that are about to end
+		time.Sleep(time.Millisecond) // for goroutines that are about to end
 	}
-	return left
 }
 
 // sockets returns how many sockets this process has open; 0 if the system does not tell.
@@ -294,8 +449,8 @@ func (a *authority) sign(tb testing.TB, template *x509.Certificate, key *ecdsa.P
 		tb.Fatal(err)
 	}
 	template.SerialNumber = serial
-	if template.NotAfter.IsZero() {
-		template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	if template.NotAfter.IsZero() { // valid today, and in a bubble, where it is the year 2000
+		template.NotBefore, template.NotAfter = time.Unix(0, 0), time.Unix(1<<32, 0)
 	}
 	parent := a.cert
 	if parent == nil {

@@ -12,20 +12,21 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
-// fetchMany makes n concurrent fetches. Each must have the wanted row; its body is recycled.
+// fetchMany makes n concurrent fetches. Each must have the wanted row at once; its body is recycled.
 func fetchMany(t *testing.T, f *Fetcher, n int, want row) {
 	t.Helper()
 	var wait sync.WaitGroup
 	for range n {
 		wait.Go(func() {
 			r, _ := fetch(t, f, "http://example.com")
-			if got := rowOf(r); got != want {
-				t.Errorf("got %v (%v) %d, %d bytes", got.outcome, got.cause, got.status, len(got.body))
+			if got := rowOf(r); got != want || r.Timing.Total != 0 {
+				t.Errorf("got %v (%v) %d, %d bytes after %v", got.outcome, got.cause, got.status, len(got.body), r.Timing.Total)
 			}
 			r.Reset()
 		})
@@ -46,32 +47,32 @@ func allBack(t *testing.T, f *Fetcher) {
 
 // Growing bodies do not deadlock: the budget suffices for any number of them.
 func TestBodyBudgetIsNoDeadlock(t *testing.T) {
-	noLeaks(t)
-	const many = 12
-	body := strings.Repeat("Disallow: /x\n", 30_000) // 390,000 bytes
-	var begun sync.WaitGroup
-	begun.Add(many)
-	cfg := testConfig(serve(t, func(conn net.Conn) {
-		reply(okHead+"\r\n", body[:250_000])(conn)
-		begun.Done()
-		begun.Wait()
-		_, _ = io.WriteString(conn, body[250_000:])
-	}))
-	cfg.MaxBody, cfg.BodyBudget, cfg.Timeout = 512_000, 4*512_000, 20*time.Second
-	fetchMany(t, newFetcher(t, cfg), many, answers(200, body))
+	synctest.Test(t, func(t *testing.T) {
+		const many = 12
+		body := strings.Repeat("Disallow: /x\n", 30_000) // 390,000 bytes
+		var begun sync.WaitGroup
+		begun.Add(many)
+		cfg := site(t, 0, func(conn net.Conn) {
+			reply(okHead+"\r\n", body[:75_000])(conn) // so much arrives without memory of the budget
+			begun.Done()
+			begun.Wait()
+			_, _ = io.WriteString(conn, body[75_000:])
+		})
+		cfg.MaxBody, cfg.BodyBudget = 512_000, 4*512_000
+		fetchMany(t, newFetcher(t, cfg), many, answers(200, body))
+	})
 }
 
 // Coded bodies need memory twice, and one of few decoders. Waiting for one while holding the other must not deadlock.
 func TestDecodeIsNoDeadlock(t *testing.T) {
-	noLeaks(t)
 	noise := make([]byte, 90_000)
 	random := rand.NewChaCha8([32]byte{})
 	_, _ = random.Read(noise)
 	for name, body := range map[string]string{"large": string(noise), "small, large once decoded": strings.Repeat("Disallow: /x\n", 7000)} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			coded := encoders["gzip"]([]byte(body))
-			cfg := testConfig(serve(t, reply(fmt.Sprintf("%sContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n", okHead, len(coded)), string(coded))))
-			cfg.MaxBody, cfg.BodyBudget, cfg.Timeout = 100_000, 400_000, 20*time.Second
+			cfg := site(t, 0, reply(fmt.Sprintf("%sContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n", okHead, len(coded)), string(coded)))
+			cfg.MaxBody, cfg.BodyBudget = 100_000, 400_000
 			fetchMany(t, newFetcher(t, cfg), 24, answers(200, body))
 		})
 	}
@@ -79,36 +80,37 @@ func TestDecodeIsNoDeadlock(t *testing.T) {
 
 // An announced length takes no memory of the budget. Otherwise a few silent servers would block all others.
 func TestAnnouncedLengthTakesNoBudget(t *testing.T) {
-	noLeaks(t)
-	body := strings.Repeat("Disallow: /x\n", 7000)
-	var arrived sync.WaitGroup
-	arrived.Add(8)
-	done := make(chan struct{})
-	cfg := testConfig(serve(t, func(conn net.Conn) {
-		if request := readRequest(conn); strings.Contains(request, "liar") {
-			_, _ = io.WriteString(conn, okHead+"Content-Length: 9000000\r\n\r\nabc")
-			arrived.Done()
-			<-done
-			return
+	synctest.Test(t, func(t *testing.T) {
+		body := strings.Repeat("Disallow: /x\n", 7000)
+		var arrived sync.WaitGroup
+		arrived.Add(8)
+		done := make(chan struct{})
+		cfg := site(t, 0, func(conn net.Conn) {
+			if request := readRequest(conn); strings.Contains(request, "liar") {
+				_, _ = io.WriteString(conn, okHead+"Content-Length: 9000000\r\n\r\nabc")
+				arrived.Done()
+				<-done
+				return
+			}
+			arrived.Wait()
+			_, _ = io.WriteString(conn, okHead+"\r\n"+body)
+		})
+		cfg.MaxBody, cfg.BodyBudget = 100_000, 400_000
+		f := newFetcher(t, cfg)
+		var wait sync.WaitGroup
+		for range 8 {
+			wait.Go(func() {
+				r, _ := fetch(t, f, "http://liar.example")
+				if r.Outcome != exchange.ClosedEarly || r.Cause != exchange.CauseClosedInBody {
+					t.Errorf("a liar got %v (%v)", r.Outcome, r.Cause)
+				}
+			})
 		}
 		arrived.Wait()
-		_, _ = io.WriteString(conn, okHead+"\r\n"+body)
-	}))
-	cfg.MaxBody, cfg.BodyBudget, cfg.Timeout = 100_000, 400_000, 20*time.Second
-	f := newFetcher(t, cfg)
-	var wait sync.WaitGroup
-	for range 8 {
-		wait.Go(func() {
-			r, _ := fetch(t, f, "http://liar.example")
-			if r.Outcome != exchange.ClosedEarly || r.Cause != exchange.CauseClosedInBody {
-				t.Errorf("a liar got %v (%v)", r.Outcome, r.Cause)
-			}
-		})
-	}
-	arrived.Wait()
-	fetchMany(t, f, 1, answers(200, body))
-	close(done)
-	wait.Wait()
+		fetchMany(t, f, 1, answers(200, body))
+		close(done)
+		wait.Wait()
+	})
 }
 
 // A thousand concurrent exchanges with bodies of MaxBody stay within the budget: the lent memory, and the process's

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,35 +45,29 @@ func (c *changing) Lookup(_ context.Context, host string, _ time.Duration) resol
 	return answer
 }
 
-// dials gives a Fetcher a fake network, in which an address stands for its server's behaviour. It records the dialled
-// addresses, with ports other than 80.
-func dials(t *testing.T, f *Fetcher) *[]string {
+// dials gives a Config a web in which an address stands for its server's behaviour. The web records the dialled addresses.
+func dials(t *testing.T, cfg *Config) *web {
 	t.Helper()
-	var dialled []string
-	fake := network(t, 0, func(to netip.AddrPort, conn net.Conn) {
-		switch to.Addr().As4()[0] {
-		case 3: // redirects
-			reply("HTTP/1.1 302 x\r\nLocation: http://b.com/\r\n\r\n")(conn)
-		case 4: // redirects to another path of its own
-			reply("HTTP/1.1 302 x\r\nLocation: /x\r\n\r\n")(conn)
-		case 5: // fails
-			reply("HTTP/1.1 503 x\r\nContent-Length: 0\r\n\r\n")(conn)
-		default:
-			reply(okHead + "Content-Length: 2\r\n\r\nab")(conn)
-		}
-	})
-	f.dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
-		dialled = append(dialled, strings.TrimSuffix(to.String(), ":80"))
-		switch {
-		case to.Addr().Is4() && to.Addr().As4()[0] == 8:
-			return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
-		case to.Addr().Is4() && to.Addr().As4()[0] == 6:
-			return network(t, time.Hour, nil)(ctx, to)
-		}
-		return fake(ctx, to)
+	w := newWeb(t, 0)
+	for addr, answer := range map[string]string{
+		"3.0.0.1":   "HTTP/1.1 302 x\r\nLocation: http://b.com/\r\n\r\n",
+		"4.0.0.1":   "HTTP/1.1 302 x\r\nLocation: /x\r\n\r\n",
+		"5.0.0.1":   "HTTP/1.1 503 x\r\nContent-Length: 0\r\n\r\n",
+		"9.0.0.1":   okHead + "Content-Length: 2\r\n\r\nab",
+		"9.0.0.2":   okHead + "Content-Length: 2\r\n\r\nab",
+		"9.0.0.3":   okHead + "Content-Length: 2\r\n\r\nab",
+		"9.0.0.9":   okHead + "Content-Length: 2\r\n\r\nab",
+		"10.0.0.1":  okHead + "Content-Length: 2\r\n\r\nab",
+		"127.0.0.1": okHead + "Content-Length: 2\r\n\r\nab",
+	} {
+		w.serve(addr+":80", reply(answer))
 	}
-	return &dialled
+	cfg.Dial = w.dial
+	return w
 }
+
+// all returns the dialled addresses, with ports other than 80.
+func (w *web) all() string { return strings.ReplaceAll(strings.Join(w.dialled, " "), ":80", "") }
 
 // TestChangingNames has names whose answers change between look-ups. Each address is checked before it is dialled,
 // and only a checked address is dialled. An origin's first exchange, its redirect hops, further addresses, other
@@ -85,7 +78,7 @@ func TestChangingNames(t *testing.T) {
 		redirect = "3.0.0.1" // to b.com
 		onward   = "4.0.0.1" // to another path
 		fails    = "5.0.0.1" // by 503
-		silent   = "6.0.0.1"
+		silent   = "6.0.0.0" // see nowhere
 		refuses  = "8.0.0.1"
 		blocked  = "blocked_address"
 	)
@@ -97,11 +90,10 @@ func TestChangingNames(t *testing.T) {
 			cfg.AllowPrivate, cfg.ConnectTo, cfg.Retries, cfg.NoFallback = false, nil, 2, false
 			resolver := &changing{answers: map[string][]string{"a.com": a, "b.com": b}}
 			cfg.Resolver = resolver
-			fetcher := newFetcher(t, cfg)
-			got := dials(t, fetcher)
-			r, asked := fetch(t, fetcher, entry)
-			if strings.Join(*got, " ") != dialled {
-				t.Errorf("%s: dialled %s, want %s", name, *got, dialled)
+			w := dials(t, &cfg)
+			r, asked := fetch(t, newFetcher(t, cfg), entry)
+			if w.all() != dialled {
+				t.Errorf("%s: dialled %s, want %s", name, w.all(), dialled)
 			}
 			if r.Outcome.String() != want {
 				t.Errorf("%s: the row says %v (%v), want %s", name, r.Outcome, r.Cause, want)
@@ -109,7 +101,7 @@ func TestChangingNames(t *testing.T) {
 			if want == blocked && (r.Cause != exchange.CausePrivateAddress || r.Body != nil) {
 				t.Errorf("%s: the row is %+v", name, r)
 			}
-			if strings.HasPrefix(dialled, fails) && want == "answered" && (r.Status != 503 || r.Cause != exchange.CausePrivateAddress || r.Attempts != len(*got) || r.FetchedAt.IsZero()) {
+			if strings.HasPrefix(dialled, fails) && want == "answered" && (r.Status != 503 || r.Cause != exchange.CausePrivateAddress || r.Attempts != len(w.dialled) || r.FetchedAt.IsZero()) {
 				t.Errorf("%s: the earlier answer is lost: %+v", name, r)
 			}
 			if len(resolver.asked) != len(asked) {
@@ -157,8 +149,8 @@ func TestCheckedIsDialled(t *testing.T) {
 		cfg.AllowPrivate, cfg.ConnectTo = false, nil
 		resolver := &changing{answers: map[string][]string{"a.com": {"9.0.0.1", "127.0.0.1"}}}
 		cfg.Resolver = resolver
+		w := dials(t, &cfg)
 		f := newFetcher(t, cfg)
-		dialled := dials(t, f)
 		x := exchange.Exchange{Origin: parse(t, "http://a.com"), Response: new(exchange.Response)}
 		x.Target = f.First(x.Origin, x.Past)
 		x.Lookup = f.Resolve(t.Context(), x.Target, 0)
@@ -169,8 +161,8 @@ func TestCheckedIsDialled(t *testing.T) {
 		if next := f.Do(t.Context(), &x); next.Again || x.Response.Outcome != exchange.Answered || x.Response.Remote.String() != "9.0.0.1:80" {
 			t.Errorf("got %+v, %+v", x.Response, next)
 		}
-		if fmt.Sprint(*dialled, resolver.asked) != "[9.0.0.1] [a.com]" {
-			t.Errorf("dialled %v after look-ups of %v", *dialled, resolver.asked)
+		if w.all() != "9.0.0.1" || fmt.Sprint(resolver.asked) != "[a.com]" {
+			t.Errorf("dialled %v after look-ups of %v", w.all(), resolver.asked)
 		}
 		// The answer has expired. A new look-up gets the changed answer, and nothing is dialled.
 		time.Sleep(time.Minute)
@@ -179,14 +171,14 @@ func TestCheckedIsDialled(t *testing.T) {
 			t.Errorf("renewed: got %+v", x.Lookup)
 		}
 		f.Do(t.Context(), &x)
-		if x.Response.Outcome != exchange.BlockedAddress || len(*dialled) != 1 {
-			t.Errorf("renewed: got %v, dialled %v", x.Response.Outcome, *dialled)
+		if x.Response.Outcome != exchange.BlockedAddress || len(w.dialled) != 1 {
+			t.Errorf("renewed: got %v, dialled %v", x.Response.Outcome, w.all())
 		}
 		// Do refuses a Lookup with a private address.
 		x.Lookup = exchange.Lookup{Addr: netip.MustParseAddr("127.0.0.1")}
 		f.Do(t.Context(), &x)
-		if x.Response.Outcome != exchange.BlockedAddress || len(*dialled) != 1 {
-			t.Errorf("unchecked: got %v, dialled %v", x.Response.Outcome, *dialled)
+		if x.Response.Outcome != exchange.BlockedAddress || len(w.dialled) != 1 {
+			t.Errorf("unchecked: got %v, dialled %v", x.Response.Outcome, w.all())
 		}
 	})
 }
@@ -205,11 +197,10 @@ func TestNamesAsked(t *testing.T) {
 			if location != "" {
 				resolver.answers["a.com"] = []string{"9.0.0.1"}
 			}
-			fetcher := newFetcher(t, cfg)
-			fetcher.dial = network(t, 0, func(_ netip.AddrPort, conn net.Conn) {
-				reply("HTTP/1.1 302 x\r\nLocation: " + location + "\r\n\r\n")(conn)
-			})
-			fetch(t, fetcher, entry)
+			w := newWeb(t, 0)
+			w.serve("9.0.0.1:80", reply("HTTP/1.1 302 x\r\nLocation: "+location+"\r\n\r\n"))
+			cfg.Dial = w.dial
+			fetch(t, newFetcher(t, cfg), entry)
 			if got := strings.Join(resolver.asked, " "); got != asked {
 				t.Errorf("%s → %s: asked for %q, want %q", entry, location, got, asked)
 			}
@@ -276,16 +267,15 @@ func TestLocalNames(t *testing.T) {
 		defer resolver.Close()
 		cfg := testConfig(netip.AddrPort{})
 		cfg.AllowPrivate, cfg.ConnectTo, cfg.Resolver = allowed, nil, resolver
-		fetcher := newFetcher(t, cfg)
-		got := dials(t, fetcher)
+		w := dials(t, &cfg)
 		mu.Lock()
 		asked = nil
 		mu.Unlock()
-		r, _ := fetch(t, fetcher, entry)
+		r, _ := fetch(t, newFetcher(t, cfg), entry)
 		mu.Lock()
 		defer mu.Unlock()
-		if strings.Join(asked, " ") != questions || strings.Join(*got, " ") != dialled || r.Outcome.String() != want {
-			t.Errorf("%s: %v after questions %q and dialling %q; want %s after %q and %q", entry, r.Outcome, asked, *got, want, questions, dialled)
+		if strings.Join(asked, " ") != questions || w.all() != dialled || r.Outcome.String() != want {
+			t.Errorf("%s: %v after questions %q and dialling %q; want %s after %q and %q", entry, r.Outcome, asked, w.all(), want, questions, dialled)
 		}
 		r.Reset()
 	}

@@ -28,12 +28,11 @@ func scripts(t *testing.T, next func() (answer string, end error), edit func(*Co
 	if edit != nil {
 		edit(&cfg)
 	}
-	f := newFetcher(t, cfg)
-	f.dial = func(_ context.Context, to netip.AddrPort) (net.Conn, error) {
+	cfg.Dial = func(context.Context, string, string) (net.Conn, error) {
 		answer, end := next()
-		return &scripted{to: to, rest: []byte(answer), sizes: []int{0}, end: end}, nil
+		return &scripted{rest: []byte(answer), sizes: []int{0}, end: end}, nil
 	}
-	return f, tapes
+	return newFetcher(t, cfg), tapes
 }
 
 // life asks for a site until it is done, and returns the waits before its retries. The recordings are those of the last

@@ -69,20 +69,19 @@ func (r *recordings) check(t *testing.T, f *Fetcher, live *exchange.Response) {
 
 // TestTape checks recordings: the response, with a bar between head and body, and its ending.
 func TestTape(t *testing.T) {
-	t.Parallel()
 	f := func(name string, handle func(net.Conn), want string, ending Ending) {
 		t.Helper()
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cfg := testConfig(serve(t, handle))
+		bubble(t, name, func(t *testing.T) {
+			t.Helper()
+			cfg := site(t, 0, handle)
 			cfg.MaxBody = 20
-			if ending == TimedOut {
-				cfg.Timeout = 2 * time.Second
-			}
 			var tapes recordings
 			cfg.Record = tapes.add
 			fetcher := newFetcher(t, cfg)
 			r, _ := fetch(t, fetcher, "http://example.com")
+			if late := r.Timing.Total == 15*time.Second; late != (ending == TimedOut) {
+				t.Errorf("took %v", r.Timing.Total)
+			}
 			r.Reset()
 			if len(tapes.list) != 1 {
 				t.Fatalf("%d exchanges were recorded", len(tapes.list))

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
@@ -32,7 +33,6 @@ func (c *corked) Write(p []byte) (int, error) {
 // A body is complete when its framing says so, however the connection ends afterwards. Without framing it is complete
 // when the connection ends between two records.
 func TestBodyOverTLS(t *testing.T) {
-	noLeaks(t)
 	ca := newAuthority(t)
 	cert := ca.certificate(t, "example.com", nil)
 	line := "Disallow: /" + strings.Repeat("x", 88) + "\n"
@@ -47,28 +47,30 @@ func TestBodyOverTLS(t *testing.T) {
 			chunks += strconv.FormatInt(int64(len(body)-half), 16) + "\r\n" + body[half:] + "\r\n0\r\n\r\n"
 			f := func(name, answer string, end func(*tls.Conn, *corked), want row) {
 				t.Helper()
-				addr := serve(t, func(conn net.Conn) {
-					under := &corked{Conn: conn}
-					server := tls.Server(under, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: version, MaxVersion: version})
-					if server.Handshake() != nil {
-						return
+				synctest.Test(t, func(t *testing.T) {
+					t.Helper()
+					cfg := site(t, 0, func(conn net.Conn) {
+						under := &corked{Conn: conn}
+						server := tls.Server(under, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: version, MaxVersion: version})
+						if server.Handshake() != nil {
+							return
+						}
+						readRequest(server)
+						under.cork = true
+						_, _ = io.WriteString(server, answer)
+						end(server, under)
+						_ = conn.SetWriteDeadline(time.Time{}) // CloseWrite leaves one
+						_, _ = conn.Write(under.held.Bytes())
+						_ = conn.(stream).CloseWrite()
+						silent(conn)
+					})
+					cfg.Roots = ca.pool()
+					r, _ := fetch(t, newFetcher(t, cfg), "https://example.com")
+					if got := rowOf(r); got != want || r.Truncated || r.Timing.Total != 0 {
+						t.Errorf("TLS %x, %s, %d bytes: got %v (%v) %d, %d bytes after %v", version, name, size, got.outcome, got.cause, got.status, len(got.body), r.Timing.Total)
 					}
-					readRequest(server)
-					under.cork = true
-					_, _ = io.WriteString(server, answer)
-					end(server, under)
-					_ = conn.SetWriteDeadline(time.Time{}) // CloseWrite leaves one
-					_, _ = conn.Write(under.held.Bytes())
-					_ = conn.(*net.TCPConn).CloseWrite()
-					_, _ = io.Copy(io.Discard, conn)
+					r.Reset()
 				})
-				cfg := testConfig(addr)
-				cfg.Roots, cfg.Timeout = ca.pool(), 20*time.Second
-				r, _ := fetch(t, newFetcher(t, cfg), "https://example.com")
-				if got := rowOf(r); got != want || r.Truncated {
-					t.Errorf("TLS %x, %s, %d bytes: got %v (%v) %d, %d bytes", version, name, size, got.outcome, got.cause, got.status, len(got.body))
-				}
-				r.Reset()
 			}
 			notified := func(c *tls.Conn, _ *corked) { _ = c.CloseWrite() }
 			nothing := func(*tls.Conn, *corked) {}

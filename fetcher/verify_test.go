@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"runtime"
@@ -258,17 +257,15 @@ func TestRequestWithHandshake(t *testing.T) {
 	cert := newAuthority(t).certificate(t, "example.com", nil)
 	for version, want := range map[uint16]int{tls.VersionTLS13: 2, tls.VersionTLS12: 3} {
 		synctest.Test(t, func(t *testing.T) {
-			cfg := testConfig(netip.MustParseAddrPort("127.0.0.1:1"))
+			cfg := site(t, 0, overTLS(&tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: version}, reply(okHead+"Content-Length: 2\r\n\r\nab")))
 			cfg.SkipVerify = true
-			f := newFetcher(t, cfg)
 			writes := 0
-			handle := overTLS(&tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: version, SessionTicketsDisabled: true}, reply(okHead+"Content-Length: 2\r\n\r\nab"))
-			dial := network(t, 0, func(_ netip.AddrPort, conn net.Conn) { handle(conn) })
-			f.dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
-				conn, err := dial(ctx, to)
+			dial := cfg.Dial
+			cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+				conn, err := dial(ctx, network, address)
 				return &counted{conn, &writes}, err
 			}
-			r, _ := fetch(t, f, "https://example.com")
+			r, _ := fetch(t, newFetcher(t, cfg), "https://example.com")
 			if rowOf(r) != answers(200, "ab") || writes != want {
 				t.Errorf("TLS %#x: got %v (%v) with %d writes, want %d", version, r.Outcome, r.Cause, writes, want)
 			}
@@ -297,16 +294,14 @@ func TestAnswerBeforeRequestOverTLS(t *testing.T) {
 	cert := newAuthority(t).certificate(t, "example.com", nil)
 	for version, handshake := range map[uint16]int{tls.VersionTLS13: 1, tls.VersionTLS12: 2} {
 		synctest.Test(t, func(t *testing.T) {
-			cfg := testConfig(netip.MustParseAddrPort("127.0.0.1:1"))
+			cfg := site(t, 0, overTLS(&tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: version}, reply("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")))
 			cfg.SkipVerify = true
-			f := newFetcher(t, cfg)
-			handle := overTLS(&tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: version, SessionTicketsDisabled: true}, reply("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"))
-			dial := network(t, 0, func(_ netip.AddrPort, conn net.Conn) { handle(conn) })
-			f.dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
-				conn, err := dial(ctx, to)
+			dial := cfg.Dial
+			cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+				conn, err := dial(ctx, network, address)
 				return &failing{conn, handshake}, err
 			}
-			if r, _ := fetch(t, f, "https://example.com"); r.Outcome != exchange.Answered || r.Status != 503 {
+			if r, _ := fetch(t, newFetcher(t, cfg), "https://example.com"); r.Outcome != exchange.Answered || r.Status != 503 {
 				t.Errorf("TLS %#x: got %v (%v) %d", version, r.Outcome, r.Cause, r.Status)
 			}
 		})
@@ -316,19 +311,17 @@ func TestAnswerBeforeRequestOverTLS(t *testing.T) {
 // A failed handshake sends the server an alert.
 func TestAlertIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := testConfig(netip.MustParseAddrPort("127.0.0.1:1"))
-		cfg.TLSMin = tls.VersionTLS13
-		f := newFetcher(t, cfg)
 		old := &tls.Config{Certificates: []tls.Certificate{newAuthority(t).certificate(t, "example.com", nil)}, MaxVersion: tls.VersionTLS12}
 		var seen error
 		// The server's hello reaches the client although it names a version that was not offered.
-		f.dial = network(t, 0, func(_ netip.AddrPort, conn net.Conn) {
+		cfg := site(t, 0, func(conn net.Conn) {
 			hello := make([]byte, 4096)
 			_, _ = conn.Read(hello)
 			_, _ = conn.Write([]byte("\x16\x03\x03\x00\x2a\x02\x00\x00\x26\x03\x03" + strings.Repeat("r", 32) + "\x00\xc0\x2b\x00"))
 			seen = tls.Server(conn, old).Handshake()
 		})
-		r, _ := fetch(t, f, "https://example.com")
+		cfg.TLSMin = tls.VersionTLS13
+		r, _ := fetch(t, newFetcher(t, cfg), "https://example.com")
 		if rowOf(r) != (row{exchange.TLSFailed, exchange.CauseTLSVersion, 0, ""}) {
 			t.Errorf("got %v (%v)", r.Outcome, r.Cause)
 		}

@@ -276,8 +276,10 @@ func (w *wire) connectDeadline() time.Time {
 // unless stop was called before.
 func (w *wire) connect(ctx context.Context, to netip.AddrPort) (conn net.Conn, stop func() bool, err error) {
 	end := w.connectDeadline()
-	if w.f.dial != nil {
-		conn, err = w.f.dial(&until{ctx, end}, to)
+	if w.f.cfg.Dial != nil {
+		before, cancel := context.WithDeadline(ctx, end)
+		conn, err = w.f.cfg.Dial(before, "tcp", to.String())
+		cancel()
 	} else {
 		if conn, stop, err = w.direct(ctx, to, end); err != errIndirect {
 			return conn, stop, err
@@ -296,7 +298,7 @@ var errIndirect = errors.New("cannot connect without a dialer")
 // indirect connects with net.Dialer, which makes no DNS look-up for a literal. (DialTCP with an empty local address
 // would bind a port before it connects, and run out of ports.)
 func (w *wire) indirect(ctx context.Context, to netip.AddrPort, end time.Time) (net.Conn, error) {
-	return w.dialer.DialContext(&until{ctx, end}, "tcp", to.String())
+	return w.dialer.DialContext(&until{ctx, end, w.f.never}, "tcp", to.String())
 }
 
 // until is a context that has a deadline, but does not end at it: net.Dialer passes the deadline to the poller. A
@@ -304,6 +306,7 @@ func (w *wire) indirect(ctx context.Context, to netip.AddrPort, end time.Time) (
 type until struct {
 	context.Context
 	deadline time.Time
+	never    <-chan struct{} // a channel that nothing closes
 }
 
 // Deadline implements context.Context.
@@ -314,10 +317,8 @@ func (u *until) Done() <-chan struct{} {
 	if done := u.Context.Done(); done != nil {
 		return done
 	}
-	return never
+	return u.never
 }
-
-var never = make(chan struct{})
 
 // close closes the connection. After a complete answer it resets the connection, which leaves no TIME_WAIT on either
 // side: at thousands of connections a second to one address they would exhaust the ports.

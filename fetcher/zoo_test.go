@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/andybalholm/brotli"
@@ -38,19 +40,14 @@ func answers(status int, body string) row { return row{exchange.Answered, 0, sta
 // Every fault of a server leads to one row, within the deadline, with the right cause. internal/simweb has more such
 // servers, and whole scans of them; causes are tested here only.
 func TestZoo(t *testing.T) {
-	t.Parallel()
 	f := func(name string, handle func(net.Conn), want row) {
 		t.Helper()
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cfg := testConfig(serve(t, handle))
-			if want.outcome == exchange.Timeout {
-				cfg.Timeout = time.Second
-			}
+		bubble(t, name, func(t *testing.T) {
+			t.Helper()
+			cfg := site(t, 0, handle)
 			cfg.MaxBody = 100_000
 			var tapes recordings
 			cfg.Record = tapes.add
-			began := time.Now()
 			fetcher := newFetcher(t, cfg)
 			r, _ := fetch(t, fetcher, "http://example.com")
 			tapes.check(t, fetcher, r)
@@ -58,29 +55,18 @@ func TestZoo(t *testing.T) {
 				t.Errorf("got %v (%v) %d %.80q, want %v (%v) %d %.80q", got.outcome, got.cause, got.status, got.body,
 					want.outcome, want.cause, want.status, want.body)
 			}
-			if took := time.Since(began); took > cfg.Timeout+10*time.Second {
-				t.Errorf("took %v", took)
+			after := time.Duration(0)
+			if want.outcome == exchange.Timeout {
+				after = 15 * time.Second
 			}
-			if r.Attempts != 1 {
-				t.Errorf("%d attempts", r.Attempts)
+			if r.Attempts != 1 || r.Timing.Total != after {
+				t.Errorf("%d attempts, %v", r.Attempts, r.Timing.Total)
 			}
 			r.Reset()
 		})
 	}
 	lines := strings.Repeat("Disallow: /x\n", 8000) // 104,000 bytes
 	kept := lines[:100_000/13*13]
-	drip := func(begin, rest string) func(net.Conn) {
-		return func(conn net.Conn) {
-			reply(begin)(conn)
-			for i := range len(rest) {
-				if _, err := io.WriteString(conn, rest[i:i+1]); err != nil {
-					return
-				}
-				time.Sleep(30 * time.Millisecond)
-			}
-		}
-	}
-
 	// Bodies.
 	f("until close, empty", reply(okHead+"\r\n"), answers(200, ""))
 	f("chunked", reply(okHead+"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\n\r\n"), answers(200, "abc0123456789"))
@@ -102,7 +88,7 @@ func TestZoo(t *testing.T) {
 	f("chunk longer than said", reply(okHead+"Transfer-Encoding: chunked\r\n\r\n2\r\nabcd\r\n0\r\n\r\n"), row{exchange.BadResponse, exchange.CauseBadChunk, 200, ""})
 	f("unknown transfer coding", reply(okHead+"Transfer-Encoding: gzip\r\n\r\nabc"), row{exchange.BadEncoding, exchange.CauseUnknownTransfer, 200, ""})
 	f("identity transfer coding", reply(okHead+"Transfer-Encoding: identity\r\nContent-Length: 2\r\n\r\nabc"), answers(200, "ab"))
-	f("one byte at a time", drip(okHead+"Content-Length: 100\r\n\r\n", strings.Repeat("x", 100)), row{exchange.Timeout, exchange.CauseBodyTimeout, 200, ""})
+	f("little by little", later(0, time.Second, 40, okHead+"Content-Length: 1000\r\n\r\n"+strings.Repeat("x", 1000)), row{exchange.Timeout, exchange.CauseBodyTimeout, 200, ""})
 	f("reset in the body", reset(okHead+"Content-Length: 100\r\n\r\nabc"), row{exchange.Reset, exchange.CauseResetBody, 200, ""})
 	f("silence in the body", hold(okHead+"Content-Length: 100\r\n\r\nabc"), row{exchange.Timeout, exchange.CauseBodyTimeout, 200, ""})
 	f("NULs and UTF-16", reply(okHead+"Content-Length: 6\r\n\r\n\xff\xfeU\x00:\x00"), answers(200, "\xff\xfeU\x00:\x00"))
@@ -137,11 +123,11 @@ func TestZoo(t *testing.T) {
 	f("TLS alert on the plain port", reply("\x15\x03\x01\x00\x02\x02\x46"), row{exchange.BadResponse, exchange.CauseNotHTTP, 0, ""})
 	f("silence", hold(), row{exchange.Timeout, exchange.CauseHeadTimeout, 0, ""})
 	f("silence in the head", hold(okHead), row{exchange.Timeout, exchange.CauseHeadTimeout, 0, ""})
-	f("head one byte at a time", drip("", okHead+strings.Repeat("X: y\r\n", 100)), row{exchange.Timeout, exchange.CauseHeadTimeout, 0, ""})
+	f("head one byte at a time", later(0, time.Second, 1, okHead+strings.Repeat("X: y\r\n", 100)), row{exchange.Timeout, exchange.CauseHeadTimeout, 0, ""})
 	// Closing outright would reset the connection if the request has arrived.
 	closed := func(conn net.Conn) {
-		_ = conn.(*net.TCPConn).CloseWrite()
-		_, _ = io.Copy(io.Discard, conn)
+		_ = conn.(stream).CloseWrite()
+		silent(conn)
 	}
 	f("closed at once", closed, row{exchange.ClosedEarly, exchange.CauseClosedBeforeHead, 0, ""})
 	f("closed without a word", reply(), row{exchange.ClosedEarly, exchange.CauseClosedBeforeHead, 0, ""})
@@ -211,11 +197,10 @@ func encode(b []byte, open func(io.Writer) io.WriteCloser) []byte {
 }
 
 func TestTLS(t *testing.T) {
-	t.Parallel()
 	ca := newAuthority(t)
 	good := ca.certificate(t, "example.com", nil)
 	expired := ca.certificate(t, "example.com", func(c *x509.Certificate) {
-		c.NotBefore, c.NotAfter = time.Now().Add(-48*time.Hour), time.Now().Add(-24*time.Hour)
+		c.NotBefore, c.NotAfter = time.Unix(0, 0), time.Unix(1, 0)
 	})
 	wrongName := ca.certificate(t, "example.org", nil)
 	unknown := newAuthority(t).certificate(t, "example.com", nil)
@@ -237,19 +222,28 @@ func TestTLS(t *testing.T) {
 	f := func(name string, handle func(net.Conn), want row, version uint16, verified exchange.Tristate) {
 		t.Helper()
 		for _, strict := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, strict %v", name, strict), func(t *testing.T) {
-				t.Parallel()
-				cfg := testConfig(serve(t, handle))
+			bubble(t, fmt.Sprintf("%s, strict %v", name, strict), func(t *testing.T) {
+				t.Helper()
+				cfg := site(t, time.Second, handle)
 				cfg.Roots = ca.pool()
 				cfg.StrictTLS = strict
-				if want.outcome == exchange.Timeout {
-					cfg.Timeout = time.Second
-				}
 				want := want
 				if strict && verified == exchange.No {
 					want = row{exchange.TLSFailed, exchange.CauseTLSUnverified, 0, ""}
 				}
 				r, _ := fetch(t, newFetcher(t, cfg), "https://example.com")
+				timing := exchange.Timing{Connect: time.Second, TLS: time.Second, TTFB: time.Second, Total: 3 * time.Second}
+				switch {
+				case want.outcome == exchange.Timeout:
+					timing = exchange.Timing{Connect: time.Second, Total: 15 * time.Second}
+				case want.outcome != exchange.Answered:
+					timing = r.Timing
+				case version == tls.VersionTLS12, strings.Contains(name, "P-521"): // another round trip
+					timing.TLS, timing.Total = 2*time.Second, 4*time.Second
+				}
+				if r.Timing != timing {
+					t.Errorf("took %+v, want %+v", r.Timing, timing)
+				}
 				if rowOf(r) != want || r.TLSVersion != version || r.TLSVerified != verified {
 					t.Errorf("got %v %v (%v) version %x verified %v", rowOf(r), r.Cause, r.Outcome, r.TLSVersion, r.TLSVerified)
 				}
@@ -275,29 +269,24 @@ func TestTLS(t *testing.T) {
 		}
 	}, answers(200, "ab"), tls.VersionTLS13, exchange.Yes)
 	none := exchange.Unknown
-	f("silent", func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }, row{exchange.Timeout, exchange.CauseTLSTimeout, 0, ""}, 0, none)
+	f("silent", silent, row{exchange.Timeout, exchange.CauseTLSTimeout, 0, ""}, 0, none)
 	f("one byte a time", func(conn net.Conn) {
-		for _, b := range []byte("\x16\x03\x03\x10\x00" + strings.Repeat("\x02", 100)) {
-			if _, err := conn.Write([]byte{b}); err != nil {
-				return
-			}
-			time.Sleep(30 * time.Millisecond)
-		}
+		_, _ = io.WriteString(&slow{conn, time.Second, 1}, "\x16\x03\x03\x10\x00"+strings.Repeat("\x02", 100))
 	}, row{exchange.Timeout, exchange.CauseTLSTimeout, 0, ""}, 0, none)
 	f("closed", func(conn net.Conn) { _, _ = conn.Read(make([]byte, 4096)) }, row{exchange.ClosedEarly, exchange.CauseTLSClosed, 0, ""}, 0, none)
 	f("reset", func(conn net.Conn) {
 		_, _ = conn.Read(make([]byte, 4096))
-		_ = conn.(*net.TCPConn).SetLinger(0)
+		_ = conn.(stream).SetLinger(0)
 	}, row{exchange.Reset, exchange.CauseTLSReset, 0, ""}, 0, none)
 	f("alert after hello", func(conn net.Conn) {
 		_, _ = conn.Read(make([]byte, 4096))
 		_, _ = io.WriteString(conn, "\x15\x03\x03\x00\x02\x02\x28")
-		_, _ = io.Copy(io.Discard, conn)
+		silent(conn)
 	}, row{exchange.TLSFailed, exchange.CauseTLSAlert, 0, ""}, 0, none)
 	f("plain HTTP", func(conn net.Conn) {
 		_, _ = conn.Read(make([]byte, 4096))
 		_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
-		_, _ = io.Copy(io.Discard, conn)
+		silent(conn)
 	}, row{exchange.TLSFailed, exchange.CauseTLSNotTLS, 0, ""}, 0, none)
 
 	t.Run("older by wish", func(t *testing.T) {
@@ -319,9 +308,9 @@ func TestTLS(t *testing.T) {
 			}
 		}
 	})
-	t.Run("without verification", func(t *testing.T) {
+	bubble(t, "without verification", func(t *testing.T) {
 		for _, certificate := range []tls.Certificate{good, expired, wrongName, unknown} {
-			cfg := testConfig(serve(t, with(certificate, nil)))
+			cfg := site(t, 0, with(certificate, nil))
 			cfg.Roots, cfg.SkipVerify = ca.pool(), true
 			r, _ := fetch(t, newFetcher(t, cfg), "https://example.com")
 			if rowOf(r) != answers(200, "ab") || r.TLSVerified != exchange.Unknown || r.TLSVersion != tls.VersionTLS13 {
@@ -330,11 +319,10 @@ func TestTLS(t *testing.T) {
 			r.Reset()
 		}
 	})
-	t.Run("address as host", func(t *testing.T) {
-		addr := serve(t, with(ca.certificate(t, "127.0.0.1", nil), nil))
-		cfg := testConfig(addr)
+	bubble(t, "address as host", func(t *testing.T) {
+		cfg := site(t, 0, with(ca.certificate(t, "127.0.0.1", nil), nil))
 		cfg.ConnectTo, cfg.Roots, cfg.StrictTLS = nil, ca.pool(), true
-		r, _ := fetch(t, newFetcher(t, cfg), "https://"+addr.String())
+		r, _ := fetch(t, newFetcher(t, cfg), "https://127.0.0.1:80")
 		if rowOf(r) != answers(200, "ab") {
 			t.Errorf("got %+v", rowOf(r))
 		}
@@ -343,53 +331,55 @@ func TestTLS(t *testing.T) {
 
 // The request has these bytes.
 func TestRequest(t *testing.T) {
-	noLeaks(t)
-	seen := make(chan string, 1)
-	cfg := testConfig(serve(t, func(conn net.Conn) {
-		seen <- readRequest(conn)
-		_, _ = io.WriteString(conn, "HTTP/1.1 404 x\r\n\r\n")
-	}))
-	f := newFetcher(t, cfg)
-	check := func(entry string, edit func(*exchange.Target), want string) {
-		t.Helper()
-		x := exchange.Exchange{Origin: parse(t, entry), Response: new(exchange.Response)}
-		x.Target = f.First(x.Origin, x.Past)
-		if edit != nil {
-			edit(&x.Target)
+	synctest.Test(t, func(t *testing.T) {
+		seen := make(chan string, 1)
+		cfg := site(t, 0, func(conn net.Conn) {
+			seen <- readRequest(conn)
+			_, _ = io.WriteString(conn, "HTTP/1.1 404 x\r\n\r\n")
+		})
+		f := newFetcher(t, cfg)
+		check := func(entry string, edit func(*exchange.Target), want string) {
+			t.Helper()
+			x := exchange.Exchange{Origin: parse(t, entry), Response: new(exchange.Response)}
+			x.Target = f.First(x.Origin, x.Past)
+			if edit != nil {
+				edit(&x.Target)
+			}
+			x.Lookup = f.Resolve(t.Context(), x.Target, 0)
+			f.Do(t.Context(), &x)
+			if x.Response.Status != 404 {
+				t.Fatalf("got %+v", x.Response)
+			}
+			want += "Accept: text/plain,*/*;q=0.8\r\nAccept-Encoding: identity\r\nConnection: close\r\n\r\n"
+			if got := <-seen; got != want {
+				t.Errorf("asked\n%s\nwant\n%s", got, want)
+			}
 		}
-		x.Lookup = f.Resolve(t.Context(), x.Target, 0)
-		f.Do(t.Context(), &x)
-		if x.Response.Status != 404 {
-			t.Fatalf("got %+v", x.Response)
-		}
-		want += "Accept: text/plain,*/*;q=0.8\r\nAccept-Encoding: identity\r\nConnection: close\r\n\r\n"
-		if got := <-seen; got != want {
-			t.Errorf("asked\n%s\nwant\n%s", got, want)
-		}
-	}
-	agent := "User-Agent: " + cfg.UserAgent + "\r\n"
-	check("http://example.com", nil, "GET /robots.txt HTTP/1.1\r\n"+agent+"Host: example.com\r\n")
-	check("http://example.com:8080", nil, "GET /robots.txt HTTP/1.1\r\n"+agent+"Host: example.com:8080\r\n")
-	check("http://[2001:db8::1]", nil, "GET /robots.txt HTTP/1.1\r\n"+agent+"Host: [2001:db8::1]\r\n")
-	check("http://example.com", func(x *exchange.Target) { x.Path = "/a/../b//c%2f?d=%00&e" }, "GET /a/../b//c%2f?d=%00&e HTTP/1.1\r\n"+agent+"Host: example.com\r\n")
+		agent := "User-Agent: " + cfg.UserAgent + "\r\n"
+		check("http://example.com", nil, "GET /robots.txt HTTP/1.1\r\n"+agent+"Host: example.com\r\n")
+		check("http://example.com:8080", nil, "GET /robots.txt HTTP/1.1\r\n"+agent+"Host: example.com:8080\r\n")
+		check("http://[2001:db8::1]", nil, "GET /robots.txt HTTP/1.1\r\n"+agent+"Host: [2001:db8::1]\r\n")
+		check("http://example.com", func(x *exchange.Target) { x.Path = "/a/../b//c%2f?d=%00&e" }, "GET /a/../b//c%2f?d=%00&e HTTP/1.1\r\n"+agent+"Host: example.com\r\n")
+	})
 }
 
 func TestFallback(t *testing.T) {
-	t.Parallel()
 	ca := newAuthority(t)
 	ok := reply(okHead + "Content-Length: 2\r\n\r\nab")
 	notTLS := func(conn net.Conn) {
 		_, _ = conn.Read(make([]byte, 4096))
 		_, _ = io.WriteString(conn, "what?\r\n")
-		_, _ = io.Copy(io.Discard, conn)
+		silent(conn)
 	}
 	f := func(name string, onTLS, onPlain func(net.Conn), edit func(*Config), want row, answered string, asked ...string) {
 		t.Helper()
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			secure, plain := serve(t, onTLS), serve(t, onPlain)
-			cfg := testConfig(secure)
-			cfg.ConnectTo = []ConnectTo{{Port: 443, Addr: secure.Addr(), ToPort: secure.Port()}, {Port: 80, Addr: plain.Addr(), ToPort: plain.Port()}}
+		bubble(t, name, func(t *testing.T) {
+			t.Helper()
+			w := newWeb(t, 0)
+			w.serve("127.0.0.1:443", onTLS)
+			w.serve("127.0.0.1:80", onPlain)
+			cfg := testConfig(netip.MustParseAddrPort("127.0.0.1:0"))
+			cfg.Dial = w.dial
 			cfg.NoFallback = false
 			cfg.Roots = ca.pool()
 			if edit != nil {
