@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -69,7 +68,6 @@ func TestMain(m *testing.M) {
 	mode, silent := strings.CutSuffix(os.Getenv("BULKSCAN_BENCH_SERVER"), " silent")
 	mode, large := strings.CutSuffix(mode, " large head,")
 	if mode == "" {
-		_ = flag.Set("test.parallel", "16") // parallel tests mostly wait for time-outs
 		before := sockets()
 		code := m.Run()
 		if left := leaks(before); code == 0 && left != "" {
@@ -158,7 +156,6 @@ func TestMemoryInFlight(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			const many = 500
 			cfg, o := server(t, mode)
-			cfg.Timeout = time.Minute
 			f := newFetcher(t, cfg)
 			// Each body's first byte takes memory of the smallest size.
 			var arrived sync.WaitGroup

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -111,6 +112,48 @@ func TestConnectFailures(t *testing.T) {
 	})
 }
 
+// Config.Dial opens every connection. It gets an IP address, and a context that ends when connecting must, but no deadline of the
+// connection. Its error counts as that of the system.
+func TestDial(t *testing.T) {
+	const file = "User-agent: *\n"
+	cert := newAuthority(t).certificate(t, "example.com", nil)
+	answer := later(6*time.Second, 0, whole, okHead+"Content-Length: 14\r\n\r\n"+file) // later than connecting must
+	for entry, f := range map[string]struct {
+		handle  func(net.Conn)
+		dialled []string
+	}{
+		"http://example.com":  {answer, []string{"127.0.0.1:80"}},
+		"https://example.com": {overTLS(&tls.Config{Certificates: []tls.Certificate{cert}}, answer), []string{"127.0.0.1:80"}},
+		"ftp://example.com":   {func(conn net.Conn) { time.Sleep(6 * time.Second); ftpServer(file, nil)(conn) }, []string{"127.0.0.1:80", "127.0.0.1:32769"}}, // the data connection
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := site(t, 0, f.handle)
+			cfg.SkipVerify = true
+			dial, began := cfg.Dial, time.Now()
+			var dialled []string
+			cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+				if end, ok := ctx.Deadline(); network != "tcp" || !ok || time.Until(end) != 5*time.Second {
+					t.Errorf("%s: dialled %s until %v", entry, network, end)
+				}
+				dialled = append(dialled, address)
+				return dial(ctx, network, address)
+			}
+			r, _ := fetch(t, newFetcher(t, cfg), entry)
+			if rowOf(r) != answers(200, file) || time.Since(began) != 6*time.Second || !slices.Equal(dialled, f.dialled) {
+				t.Errorf("%s: got %v (%v) after %v, dialled %v", entry, rowOf(r), r.Cause, time.Since(began), dialled)
+			}
+			cfg.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			r, _ = fetch(t, newFetcher(t, cfg), entry)
+			if r.Outcome != exchange.ConnectTimeout || r.Timing.Total != 5*time.Second {
+				t.Errorf("%s: got %v (%v) after %v", entry, r.Outcome, r.Cause, r.Timing.Total)
+			}
+		})
+	}
+}
+
 // A name without an address leads to no connection. The row has the reason.
 func TestLookupFailures(t *testing.T) {
 	cfg := testConfig(netip.AddrPort{})
@@ -139,6 +182,14 @@ func TestCancel(t *testing.T) {
 			cfg := site(t, 0, handle)
 			if edit != nil {
 				edit(&cfg)
+			}
+			dial := cfg.Dial
+			cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+				// At the caller's deadline more ends than connecting. A Dial that did not wait for its ctx to end would return too early.
+				if end, _ := ctx.Deadline(); time.Until(end) != 5*time.Second {
+					t.Errorf("dialled until %v", end)
+				}
+				return dial(ctx, network, address)
 			}
 			fetcher := newFetcher(t, cfg)
 			ctx, cancel := context.WithTimeout(t.Context(), after)

@@ -6,15 +6,14 @@ import (
 	"net"
 	"runtime/pprof"
 	"strings"
-	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
 )
 
 // Profiles show the stages of exchanges. After an exchange its goroutine has its caller's labels again.
 func TestExchangesAreLabelled(t *testing.T) {
-	noLeaks(t)
 	profile := func(stage string) bool {
 		var b bytes.Buffer
 		if err := pprof.Lookup("goroutine").WriteTo(&b, 1); err != nil {
@@ -24,24 +23,17 @@ func TestExchangesAreLabelled(t *testing.T) {
 	}
 	f := func(stage, entry string, handle func(net.Conn)) {
 		t.Helper()
-		looked := make(chan bool, 1)
-		addr := serve(t, func(conn net.Conn) {
-			if handle != nil {
-				handle(conn)
-			}
-			// The client will soon wait for more bytes.
-			found := false
-			for i := 0; i < 2000 && !found; i++ {
-				found = profile(stage)
-			}
-			looked <- found
-		})
-		cfg := testConfig(addr)
-		cfg.Retries, cfg.NoFallback = 0, true
-		fetcher := newFetcher(t, cfg)
-		ctx := pprof.WithLabels(t.Context(), pprof.Labels("stage", "caller-"+stage))
-		var wait sync.WaitGroup
-		wait.Go(func() {
+		synctest.Test(t, func(t *testing.T) {
+			fetcher := newFetcher(t, site(t, 0, func(conn net.Conn) {
+				if handle != nil {
+					handle(conn)
+				}
+				synctest.Wait() // the client waits for more bytes
+				if !profile(stage) {
+					t.Errorf("%s: no goroutine has the label", stage)
+				}
+			}))
+			ctx := pprof.WithLabels(t.Context(), pprof.Labels("stage", "caller-"+stage))
 			x := exchange.Exchange{Origin: parse(t, entry), Response: new(exchange.Response)}
 			x.Target = fetcher.First(x.Origin, x.Past)
 			x.Lookup = fetcher.Resolve(ctx, x.Target, 0)
@@ -50,10 +42,6 @@ func TestExchangesAreLabelled(t *testing.T) {
 				t.Errorf("%s: the goroutine does not have its caller's label", stage)
 			}
 		})
-		if !<-looked {
-			t.Errorf("%s: no goroutine has the label", stage)
-		}
-		wait.Wait()
 	}
 	f("tls", "https://example.com", nil)
 	f("head", "http://example.com", nil)

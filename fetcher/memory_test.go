@@ -127,7 +127,6 @@ func TestBodyBudgetHolds(t *testing.T) {
 		reply(okHead + "\r\n")(conn)
 		_, _ = conn.Write(body)
 	}))
-	cfg.Timeout = 2 * time.Minute
 	cfg.BodyBudget = 64 << 20
 	f := newFetcher(t, cfg)
 	m := f.memory
@@ -135,7 +134,10 @@ func TestBodyBudgetHolds(t *testing.T) {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	before, peak, most := stats.HeapAlloc, uint64(0), int64(0)
-	watch := func() {
+	var looking sync.Mutex
+	look := func() {
+		looking.Lock()
+		defer looking.Unlock()
 		runtime.ReadMemStats(&stats)
 		peak = max(peak, stats.HeapAlloc-min(before, stats.HeapAlloc))
 		lent := int64(0)
@@ -144,18 +146,6 @@ func TestBodyBudgetHolds(t *testing.T) {
 		}
 		most = max(most, lent)
 	}
-	done := make(chan struct{})
-	var wait, watcher sync.WaitGroup
-	watcher.Go(func() {
-		for {
-			select {
-			case <-done:
-				return
-			case <-time.After(5 * time.Millisecond):
-				watch()
-			}
-		}
-	})
 	// As many bodies are kept as possible without blocking the others.
 	kept := make(chan *exchange.Response, cap(m.whole.free)-1)
 	keep := func(r *exchange.Response) {
@@ -172,6 +162,7 @@ func TestBodyBudgetHolds(t *testing.T) {
 			}
 		}
 	}
+	var wait sync.WaitGroup
 	for range many {
 		wait.Go(func() {
 			for range rounds {
@@ -179,6 +170,7 @@ func TestBodyBudgetHolds(t *testing.T) {
 				if r.Outcome != exchange.Answered || !bytes.Equal(r.Body, body) || r.Truncated {
 					t.Errorf("got %v (%v), %d bytes", r.Outcome, r.Cause, len(r.Body))
 				}
+				look()
 				keep(r)
 			}
 		})
@@ -187,9 +179,6 @@ func TestBodyBudgetHolds(t *testing.T) {
 	for len(kept) > 0 {
 		(<-kept).Reset()
 	}
-	close(done)
-	watcher.Wait()
-	watch()
 	allBack(t, f)
 	// Other memory of an exchange and of its server in this process is small, but there are a thousand of each.
 	const other = many * (smallBody + middleBody + 30<<10)

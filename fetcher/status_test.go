@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -286,18 +287,20 @@ func TestProvenBody(t *testing.T) {
 		},
 		"the connection's end": func(b string) (string, string) { return "", b },
 	}
+	var answer string
+	var end error
+	f, tapes := scripts(t, func() (string, error) { return answer, end }, nil)
 	for _, c := range cases {
 		packed := string(c.encode([]byte(file)))
 		for framed, framing := range framings {
-			for end, failure := range failures {
+			var failure string
+			for end, failure = range failures {
 				if framed == "the connection's end" && (end == io.EOF || end == io.ErrUnexpectedEOF) {
 					continue // the announced end
 				}
 				for n := 1; n <= len(packed); n++ {
 					fields, body := framing(packed[:n])
-					f, tapes := scripts(t, func() (string, error) {
-						return okHead + "Content-Encoding: " + c.codings + "\r\n" + fields + "\r\n" + body, end
-					}, nil)
+					answer, tapes.list = okHead+"Content-Encoding: "+c.codings+"\r\n"+fields+"\r\n"+body, nil
 					r, _ := life(t, f, tapes)
 					want := failure
 					if c.enough >= 0 && n >= len(packed)-c.enough {
@@ -315,23 +318,37 @@ func TestProvenBody(t *testing.T) {
 	}
 }
 
-// TestProvenBodyWaits shows that a deferred host gets all its time before its body counts: more of it might come.
+// TestProvenBodyWaits shows that a body counts only when its connection has fallen silent for all its time: more of it might come.
+// A host that is deferred is asked again before that.
 func TestProvenBodyWaits(t *testing.T) {
 	packed := string(encoders["gzip"]([]byte("Allow: /\n")))
-	f, _ := scripts(t, func() (string, error) {
-		return okHead + "Content-Encoding: gzip\r\nContent-Length: 500\r\n\r\n" + packed, os.ErrDeadlineExceeded
-	}, nil)
-	x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: new(exchange.Response), Patience: time.Second}
-	x.Target = f.First(x.Origin, x.Past)
-	x.Lookup = f.Resolve(t.Context(), x.Target, 0)
-	if next := f.Do(t.Context(), &x); !next.Deferred {
-		t.Errorf("with patience: %+v after %+v", x.Response, next)
+	head := okHead + "Content-Encoding: gzip\r\nContent-Length: 500\r\n\r\n"
+	for patience, want := range map[time.Duration]string{
+		0:                `15s answered "Allow: /\n"`,
+		time.Second:      "deferred",
+		15 * time.Second: `15s answered "Allow: /\n"`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFetcher(t, site(t, 0, hold(head, packed)))
+			x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: new(exchange.Response), Patience: patience}
+			x.Target = f.First(x.Origin, x.Past)
+			x.Lookup = f.Resolve(t.Context(), x.Target, 0)
+			began := time.Now()
+			next := f.Do(t.Context(), &x)
+			got := fmt.Sprintf("%v %v %q", time.Since(began), x.Response.Outcome, x.Response.Body)
+			if next.Deferred {
+				got = "deferred"
+				// What came gives the host its patience once more, and the time that its bytes take at slowPace.
+				if took := time.Since(began); took != patience+time.Duration(len(head)+len(packed))*time.Second/slowPace {
+					t.Errorf("deferred after %v", took)
+				}
+			}
+			if got != want {
+				t.Errorf("with a patience of %v: %s, want %s", patience, got, want)
+			}
+			x.Response.Reset()
+		})
 	}
-	x.Patience = 0
-	if next := f.Do(t.Context(), &x); next.Again || string(x.Response.Body) != "Allow: /\n" {
-		t.Errorf("without: %+v after %+v", x.Response, next)
-	}
-	x.Response.Reset()
 }
 
 // TestProvenBodyTakesNoMore bounds what a body may decode to: one whose end is beyond the bound is not proven.

@@ -277,7 +277,8 @@ func (w *wire) connectDeadline() time.Time {
 func (w *wire) connect(ctx context.Context, to netip.AddrPort) (conn net.Conn, stop func() bool, err error) {
 	end := w.connectDeadline()
 	if w.f.cfg.Dial != nil {
-		before, cancel := context.WithDeadline(ctx, end)
+		// Below until, so that Dial does not see ctx's own deadline: it could return an error before ctx has one.
+		before, cancel := context.WithDeadline(&until{ctx, end, w.f.never}, end)
 		conn, err = w.f.cfg.Dial(before, "tcp", to.String())
 		cancel()
 	} else {
