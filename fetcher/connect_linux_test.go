@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -284,7 +285,7 @@ func TestDirectCancelled(t *testing.T) {
 	for range 20 {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(5*time.Millisecond, cancel)
-		if _, _, err := w.direct(ctx, to, time.Now().Add(time.Hour)); !errors.Is(err, net.ErrClosed) {
+		if _, _, err := w.direct(&begun{Context: ctx}, to, time.Now().Add(time.Hour)); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("cancelled while it waits: got %v", err)
 		}
 		if _, _, err := w.direct(ctx, to, time.Now().Add(time.Hour)); !errors.Is(err, context.Canceled) {
@@ -294,6 +295,20 @@ func TestDirectCancelled(t *testing.T) {
 	if after := descriptors(t); after > before {
 		t.Errorf("%d descriptors, of %d before", after, before)
 	}
+}
+
+// begun is a context that has not ended when it is asked for the first time, however late that is.
+type begun struct {
+	context.Context
+	asked atomic.Bool
+}
+
+// Err implements context.Context.
+func (b *begun) Err() error {
+	if !b.asked.Swap(true) {
+		return nil
+	}
+	return b.Context.Err()
 }
 
 // Reads and writes end when the connection is closed, when its context ends, and at its deadlines, with the errors of
@@ -370,12 +385,12 @@ func TestDirectWaits(t *testing.T) {
 			listener, to := stuffedListener(t)
 			w := newTestWire(t, testConfig(to))
 			s := &socket{remote: to, sockaddr: sockaddr(to)}
+			began := time.Now()
 			if err := s.begin(netip.Addr{}); err != nil {
 				t.Fatal(err)
 			}
 			defer s.Close()
 			then(listener)
-			began := time.Now()
 			if err := s.finish(w.deadline); !errors.Is(err, want) {
 				t.Errorf("got %v after %v", err, time.Since(began))
 			}

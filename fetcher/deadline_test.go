@@ -58,7 +58,7 @@ func TestDeadlines(t *testing.T) {
 	long := strings.Repeat("x", 1000)
 	connectIn := func(d time.Duration) func(*Config) { return func(c *Config) { c.ConnectTimeout = d } }
 	tlsIn := func(d time.Duration) func(*Config) { return func(c *Config) { c.TLSTimeout = d } }
-	endlessly := func(c *Config) { c.UserAgent = strings.Repeat("x", 100_000) } // fits in no buffer
+	huge := func(c *Config) { c.UserAgent = strings.Repeat("x", 100_000) } // no window holds the request
 	headIn := func(d time.Duration) func(*Config) { return func(c *Config) { c.HeaderTimeout = d } }
 
 	f("nothing is late", plain, nil, 0, later(0, 0, whole, goodish, file), answers(200, file), 0)
@@ -78,8 +78,8 @@ func TestDeadlines(t *testing.T) {
 	f("TLS slow, then in time", secure, tlsIn(2*time.Second), 0, over(aTime, whole, later(3*time.Second, 0, whole, goodish+file)),
 		answers(200, file), aTime+3*time.Second+aTime)
 
-	f("deaf", plain, endlessly, 0, deaf, writeTimeout, total)
-	f("deaf, whatever the head may take", plain, func(c *Config) { endlessly(c); headIn(2 * time.Second)(c) }, 0, deaf, writeTimeout, total)
+	f("deaf", plain, huge, 0, deaf, writeTimeout, total)
+	f("deaf, whatever the head may take", plain, func(c *Config) { huge(c); headIn(2 * time.Second)(c) }, 0, deaf, writeTimeout, total)
 
 	f("head silent", plain, nil, 0, silent, headTimeout, total)
 	f("head silent, its own", plain, headIn(2*time.Second), 0, silent, headTimeout, 2*time.Second)
@@ -108,7 +108,6 @@ func TestDeadlines(t *testing.T) {
 		deaf(conn)
 	}, headTimeout, total)
 	f("ftp dripping", ftp, nil, aTime, func(conn net.Conn) {
-		go silent(conn)
 		_, _ = io.WriteString(&slow{conn, aTime, 1}, "220 "+long+"\r\n")
 	}, headTimeout, total)
 }

@@ -146,9 +146,14 @@ func TestDial(t *testing.T) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
-			r, _ = fetch(t, newFetcher(t, cfg), entry)
-			if r.Outcome != exchange.ConnectTimeout || r.Timing.Total != 5*time.Second {
-				t.Errorf("%s: got %v (%v) after %v", entry, r.Outcome, r.Cause, r.Timing.Total)
+			late := newFetcher(t, cfg)
+			for _, ctx := range []context.Context{t.Context(), context.Background()} { // the second never ends
+				x := exchange.Exchange{Origin: parse(t, entry), Response: r}
+				x.Target = late.First(x.Origin, x.Past)
+				x.Lookup = late.Resolve(ctx, x.Target, 0)
+				if late.Do(ctx, &x); r.Outcome != exchange.ConnectTimeout || r.Timing.Total != 5*time.Second {
+					t.Errorf("%s: got %v (%v) after %v", entry, r.Outcome, r.Cause, r.Timing.Total)
+				}
 			}
 		})
 	}

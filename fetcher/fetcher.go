@@ -81,9 +81,9 @@ type Config struct {
 	IPv4, IPv6   bool        // use only this family; not both
 	SourceIP     netip.Addr  // local address; invalid: the system's choice; not with Dial
 
-	// Dial opens each connection, as net.Dialer.DialContext does; nil: the system opens them. The network is "tcp", the
-	// address an IP address with a port. ctx ends when the time for connecting does; the deadlines of the connection end
-	// everything else. Dial is called from many goroutines at once.
+	// Dial opens each connection as net.Dialer.DialContext does, with errors like those; nil: the system opens them. The
+	// network is "tcp". The address is an IP address with a port, and has passed all checks. ctx ends when the time for
+	// connecting does. Dial is called from many goroutines at once.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	Roots    *x509.CertPool         // without constraints of the pool's own; nil: the system's

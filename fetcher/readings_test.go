@@ -403,7 +403,7 @@ func askCurl(t *testing.T, addr netip.AddrPort, hosts []string) (version string,
 		for _, host := range hosts[len(answers):] {
 			fmt.Fprintf(&config, "url = http://%s/robots.txt\noutput = %s\n", host, strconv.Quote(filepath.Join(folder, host)))
 		}
-		command := exec.Command(curl, "-q", "--config", "-", "--silent", "--http1.1", "--compressed", "--noproxy", "*", "--max-time", "20",
+		command := exec.Command(curl, "-q", "--config", "-", "--silent", "--http1.1", "--compressed", "--noproxy", "*", "--max-time", fmt.Sprint(hang.Seconds()),
 			"--header", "Accept-Encoding: identity", "--header", "Connection: close", "--connect-to", "::"+addr.String(), "--write-out", "%{exitcode} %{http_code}\n")
 		command.Stdin, command.Stdout = &config, &out
 		_ = command.Run() // the error is the last transfer's; some failures end curl early, and then it runs again for the rest
