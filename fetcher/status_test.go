@@ -321,15 +321,14 @@ func TestProvenBody(t *testing.T) {
 // TestProvenBodyWaits shows that a body counts only when its connection has fallen silent for all its time: more of it might come.
 // A host that is deferred is asked again before that.
 func TestProvenBodyWaits(t *testing.T) {
-	packed := string(encoders["gzip"]([]byte("Allow: /\n")))
-	head := okHead + "Content-Encoding: gzip\r\nContent-Length: 500\r\n\r\n"
+	answer := okHead + "Content-Encoding: gzip\r\nContent-Length: 500\r\n\r\n" + string(encoders["gzip"]([]byte("Allow: /\n")))
 	for patience, want := range map[time.Duration]string{
 		0:                `15s answered "Allow: /\n"`,
 		time.Second:      "deferred",
 		15 * time.Second: `15s answered "Allow: /\n"`,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFetcher(t, site(t, 0, hold(head, packed)))
+			f := newFetcher(t, site(t, 0, hold(answer)))
 			x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: new(exchange.Response), Patience: patience}
 			x.Target = f.First(x.Origin, x.Past)
 			x.Lookup = f.Resolve(t.Context(), x.Target, 0)
@@ -339,7 +338,7 @@ func TestProvenBodyWaits(t *testing.T) {
 			if next.Deferred {
 				got = "deferred"
 				// What came gives the host its patience once more, and the time that its bytes take at slowPace.
-				if took := time.Since(began); took != patience+time.Duration(len(head)+len(packed))*time.Second/slowPace {
+				if took := time.Since(began); took != patience+time.Duration(len(answer))*time.Second/slowPace {
 					t.Errorf("deferred after %v", took)
 				}
 			}
