@@ -1,26 +1,16 @@
 package resolve
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
-
-	"github.com/bulkscan/bulkscan/internal/exchange"
 )
-
-// count returns how many sockets are open.
-func (m *mux) count() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.open)
-}
 
 // inFlight returns how many questions are in flight.
 func (m *mux) inFlight() (n int) {
@@ -35,189 +25,168 @@ func (m *mux) inFlight() (n int) {
 	return n
 }
 
-// Many concurrent look-ups, with answers of all kinds, stay within MaxSockets. None fails for lack of a socket. After
-// Close none is open.
+// Many concurrent look-ups, with answers of all kinds, stay within MaxSockets. None fails for lack of a socket.
 func TestSocketsAreBounded(t *testing.T) {
-	t.Parallel()
-	const bound, lookups = 16, 400
-	handle := func(w dns.ResponseWriter, q *dns.Msg) {
-		name := q.Question[0].Name
-		switch {
-		case name[0] == 't' && w.RemoteAddr().Network() == "udp":
-			m := new(dns.Msg).SetReply(q)
-			m.Truncated = true
-			_ = w.WriteMsg(m)
-		case name[0] == 'f':
-			code(dns.RcodeServerFailure)(w, q)
-		case name[0] == 's': // silence: the retired socket has to wait
-		default:
-			zone(name+" 60 A 192.0.2.1")(w, q)
+	in(t, func(w *world) {
+		const bound, lookups = 16, 400
+		var servers []string
+		for range 3 {
+			servers = append(servers, w.serve(func(q *query) {
+				switch q.Question[0].Name[0] {
+				case 't':
+					over(truncated, anything)(q)
+				case 'f':
+					refuses(dns.RcodeServerFailure)(q)
+				case 's': // silence: the retired socket has to wait
+				default:
+					anything(q)
+				}
+			}).addr)
 		}
-	}
-	unhurried(t, 2*time.Second, func(total time.Duration) string {
-		r := newResolver(t, Options{Total: total, MaxSockets: bound}, serve(t, handle), serve(t, handle), serve(t, handle))
+		r := w.resolver(Options{MaxSockets: bound}, servers...)
 		r.mux.each = 3
-		var wait sync.WaitGroup
-		var missing atomic.Value
+		var all sync.WaitGroup
 		for i := range lookups {
-			wait.Go(func() {
-				host, want := fmt.Sprintf("u%d.example", i), "[192.0.2.1]"
-				switch i % 8 {
-				case 1:
-					host = fmt.Sprintf("t%d.example", i)
-				case 2:
-					host, want = fmt.Sprintf("f%d.example", i), tell(failed(exchange.DNSFailed, exchange.CauseServFail))
-				case 3:
-					host, want = fmt.Sprintf("s%d.example", i), tell(failed(exchange.DNSTimeout, exchange.CauseDNSTimeout))
-				}
-				if got := tell(r.Lookup(t.Context(), host, 0)); got != want {
-					missing.Store(fmt.Sprintf("%s: got %s, want %s", host, got, want))
-				}
-				if n := r.mux.count() + len(r.tcp); n > bound {
-					t.Errorf("%d sockets are open, of at most %d", n, bound)
-				}
+			all.Go(func() {
+				kind := "uftsuuuu"[i%8 : i%8+1]
+				want := map[string]string{"u": "[" + good + "]", "t": "[" + good + "]", "f": servFail, "s": timedOut}[kind]
+				w.want(tell(r.Lookup(w.Context(), fmt.Sprint(kind, i, ".example"), 0)), want)
 			})
 		}
-		wait.Wait()
-		for i := 0; r.mux.inFlight() > 0; i++ { // probes may outlast the look-ups
-			if i == 1000 {
-				t.Fatalf("%d questions are still in flight", r.mux.inFlight())
-			}
-			time.Sleep(5 * time.Millisecond)
+		all.Wait()
+		w.want(w.since().String(), "10s")
+		time.Sleep(10 * time.Second) // probes may outlast the look-ups
+		if n := r.mux.inFlight(); n > 0 {
+			w.Errorf("%d questions are still in flight", n)
 		}
-		if err := r.Close(); err != nil || r.mux.count() != 0 || r.mux.retired != 0 {
-			t.Errorf("after Close %d sockets are counted, %d retired, %v", r.mux.count(), r.mux.retired, err)
+		if err := r.Close(); err != nil || len(r.mux.open) != 0 || r.mux.retired != 0 {
+			w.Errorf("after Close %d sockets are counted, %d retired, %v", len(r.mux.open), r.mux.retired, err)
 		}
-		wrong, _ := missing.Load().(string)
-		return wrong
+		if w.most > bound {
+			w.Errorf("%d sockets were open, of at most %d", w.most, bound)
+		}
 	})
 }
 
 // A socket sends a bounded number of questions, so that a forger has to guess a new port.
 func TestPortsChange(t *testing.T) {
-	var mu sync.Mutex
-	ports := map[string]int{}
-	r := newResolver(t, Options{}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
-		mu.Lock()
-		ports[w.RemoteAddr().String()]++
-		mu.Unlock()
-		zone(q.Question[0].Name+" 60 A 192.0.2.1")(w, q)
-	}))
-	r.mux.each = 5
-	for i := range 100 {
-		if got := tell(r.Lookup(t.Context(), fmt.Sprintf("a%d.example", i), 0)); got != "[192.0.2.1]" {
-			t.Fatal(got)
+	in(t, func(w *world) {
+		ports := map[string]int{}
+		r := w.asks(func(q *query) {
+			ports[q.from.String()]++
+			anything(q)
+		})
+		r.mux.each = 5
+		for i := range 100 {
+			w.want(tell(r.Lookup(w.Context(), fmt.Sprintf("a%d.example", i), 0)), "["+good+"]")
 		}
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	// The kernel chooses ports at random, so it may give a closed socket's port to a later one.
-	var again []int
-	for _, n := range ports {
-		if n > r.mux.each {
-			again = append(again, n)
+		full := 0
+		for port, n := range ports {
+			if n > r.mux.each {
+				w.Errorf("%s was used %d times", port, n)
+			} else if n == r.mux.each {
+				full++
+			}
 		}
+		if len(ports)-full > socketsPerServer || w.open > socketsPerServer {
+			w.Errorf("%d ports, of which %d were used %d times; %d are open", len(ports), full, r.mux.each, w.open)
+		}
+	})
+}
+
+// A socket is closed after its time, which ends with its last question.
+func TestSocketLife(t *testing.T) {
+	f := func(name, want string, script script, starts ...time.Duration) {
+		t.Helper()
+		run(t, name, func(w *world) {
+			r := w.asks(script)
+			r.mux.perServer = 1
+			var all sync.WaitGroup
+			for i, start := range starts {
+				all.Go(func() {
+					time.Sleep(start)
+					r.Lookup(w.Context(), fmt.Sprintf("a%d.example", i), 0)
+				})
+			}
+			all.Wait()
+			time.Sleep(time.Minute)
+			w.want(strings.Join(w.sockets, ", "), want)
+		})
 	}
-	if len(again) > 2 || len(ports) < 18 {
-		t.Errorf("%d ports, of which some were used %v times", len(ports), again)
-	}
-	if n := r.mux.count(); n > socketsPerServer {
-		t.Errorf("%d sockets are left open", n)
-	}
+	f("answered", "0s opened, 10s closed", anything, 0)
+	f("answered again", "0s opened, 10s closed", anything, 0, 9*time.Second)
+	f("answered later", "0s opened, 10s closed, 11s opened, 21s closed", anything, 0, 11*time.Second)
+	f("unanswered", "0s opened, 10s closed", quiet, 0)
+	f("unanswered at the end of its time", "0s opened, 10.5s opened, 12.5s closed, 20.5s closed", byName(map[string]script{"a0.example.": anything}), 0, 9500*time.Millisecond)
+	f("answered after its time", "0s opened, 10.41s closed", late(900*time.Millisecond, anything), 0, 9500*time.Millisecond)
+	f("by TCP", "0s opened, 10ms dialled, 30ms closed, 10s closed", over(truncated, anything), 0)
+	f("by TCP, unanswered", "0s opened, 10ms dialled, 3s closed, 10s closed", over(truncated, stall), 0)
 }
 
 // One look-up has one deadline for all its questions.
 func TestTotal(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	r := newResolver(t, Options{First: 20 * time.Millisecond, Total: 100 * time.Millisecond}, serve(t, silence))
-	got := r.Lookup(ctx, "a.com", 0)
-	if got.Outcome != exchange.DNSTimeout || ctx.Err() != nil || got.Took < 100*time.Millisecond {
-		t.Errorf("got %s after %v, %v", tell(got), got.Took, ctx.Err())
+	f := func(name string, total time.Duration, scripts []script, want ...string) {
+		t.Run(name, func(t *testing.T) {
+			either(t, func(w *world) string {
+				var servers []string
+				for _, each := range scripts {
+					servers = append(servers, w.serve(each).addr)
+				}
+				return w.lookUp(w.resolver(Options{Total: total}, servers...), 0)
+			}, want...)
+		})
 	}
+	f("by default", 0, []script{quiet}, "0s, 400ms plain, 1s plain, 1.9s plain, 3.25s plain, 5.275s plain, 5.275s probe, 5.675s probe plain, "+
+		"6.275s probe plain, 8.3125s plain; 10s "+timedOut)
+	f("in each question by TCP", 0, []script{over(truncated, stall)}, "0s, 10ms TCP, 3.11s plain, 3.12s TCP; 6.17s "+malformed)
+	f("a second and a half", 1500*time.Millisecond, []script{quiet}, "0s, 400ms plain, 1s plain; 1.5s "+timedOut)
+	f("in a question by TCP", 2*time.Second, []script{over(truncated, stall)}, "0s, 10ms TCP; 2s "+timedOut)
 	// The deadline also holds if another server refuses each time.
-	r = newResolver(t, Options{First: 20 * time.Millisecond, Total: 50 * time.Millisecond}, serve(t, code(dns.RcodeServerFailure)), serve(t, silence))
-	if got := r.Lookup(ctx, "a.com", 0); got.Outcome == 0 || ctx.Err() != nil {
-		t.Errorf("got %s, %v", tell(got), ctx.Err())
-	}
+	f("beside refusals", 2*time.Second, []script{refuses(dns.RcodeServerFailure), quiet},
+		"0s to 1, 10ms to 1 plain, 20ms to 2, 420ms to 2 plain, 1.02s to 2 plain, 1.92s to 2 plain; 2s "+timedOut,
+		"0s to 2, 400ms to 1, 410ms to 1 plain, 420ms to 2 plain, 820ms to 2 plain, 1.42s to 2 plain; 2s "+timedOut)
 }
 
-// Waits for the rate count neither in a look-up's time nor in Took.
+// Waits for the rate count neither in a look-up's time nor in Took, of a leader and of a follower.
 func TestOwnWaitsDoNotCount(t *testing.T) {
-	t.Parallel()
-	unhurried(t, 500*time.Millisecond, func(total time.Duration) string {
-		opts := Options{Rate: 0.5 / total.Seconds(), Total: total, First: total}
-		r := newResolver(t, opts, serve(t, zone("a.com. 60 A 192.0.2.1", "b.com. 60 A 192.0.2.1")))
-		began := time.Now()
-		if got := tell(r.Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
-			return "got " + got
-		}
-		var wait sync.WaitGroup
-		var missing [2]string // of a leader and a follower
-		for i := range missing {
-			wait.Go(func() {
-				got := r.Lookup(t.Context(), "b.com", 0) // asks after twice its total
-				if tell(got) != "[192.0.2.1]" || time.Since(began)-got.Took < 2*total {
-					missing[i] = fmt.Sprintf("got %s, which took %v of %v", tell(got), got.Took, time.Since(began))
-				}
+	in(t, func(w *world) {
+		r := w.resolver(Options{Rate: 0.5, Total: time.Second}, w.serve(anything).addr)
+		w.want(w.lookUp(r, 0), "0s; 10ms ["+good+"]")
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				got := r.Lookup(w.Context(), "b.com", 0) // asks after twice its total
+				w.want(fmt.Sprint(w.since(), " ", tell(got), " ", got.Took), "2.01s ["+good+"] 10ms")
 			})
 		}
-		wait.Wait()
-		return missing[0] + missing[1]
+		all.Wait()
 	})
 }
 
 // With little patience a look-up is soon deferred. A look-up of the same name with all its time, at the same time,
 // gets the answer.
 func TestPatience(t *testing.T) {
-	release := make(chan struct{})
-	var questions atomic.Int32
-	r := newResolver(t, Options{Total: time.Minute, First: time.Minute}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
-		if questions.Add(1) == 1 {
-			return // the impatient leader's question
+	in(t, func(w *world) {
+		// The first question is the impatient leader's.
+		r := w.asks(turns(quiet, late(300*time.Millisecond, anything)))
+		w.want(w.lookUp(r, 100*time.Millisecond), "0s; 100ms deferred")
+		var all sync.WaitGroup
+		all.Go(func() {
+			w.want(fmt.Sprint(tell(r.Lookup(w.Context(), "a.com", 0)), " ", w.since()), "["+good+"] 410ms")
+		})
+		time.Sleep(50 * time.Millisecond)
+		w.want(w.lookUp(r, 100*time.Millisecond), "0s, 100ms; 250ms deferred") // of a follower
+		all.Wait()
+		if s := r.Stats(); s.Deferred != 2 || s.Lookups != 3 {
+			w.Errorf("%+v", s)
 		}
-		<-release
-		zone("a.com. 60 A 192.0.2.1")(w, q)
-	}))
-	if got := r.Lookup(t.Context(), "a.com", 10*time.Millisecond); !got.Deferred || got.Outcome != 0 || got.Addrs != nil {
-		t.Errorf("the impatient leader got %+v", got)
-	}
-	patient := make(chan Answer)
-	go func() { patient <- r.Lookup(t.Context(), "a.com", 0) }()
-	for questions.Load() < 2 {
-		time.Sleep(time.Millisecond)
-	}
-	if got := r.Lookup(t.Context(), "a.com", 10*time.Millisecond); !got.Deferred {
-		t.Errorf("the impatient follower got %+v", got)
-	}
-	close(release)
-	if got := tell(<-patient); got != "[192.0.2.1]" {
-		t.Errorf("the patient leader got %s", got)
-	}
-	if s := r.Stats(); s.Deferred != 2 || s.Lookups != 3 {
-		t.Errorf("%+v", s)
-	}
+	})
 }
 
-// An answer that comes after its question was repeated is valid.
+// An answer that comes after its question was repeated is valid, whichever question it answers.
 func TestLateAnswer(t *testing.T) {
-	var questions atomic.Int32
-	again := make(chan struct{})
-	r := newResolver(t, Options{First: 10 * time.Millisecond}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
-		if questions.Add(1) == 1 {
-			go func() {
-				<-again
-				zone("a.com. 60 A 192.0.2.1")(w, q)
-			}()
-			return
-		}
-		select {
-		case <-again:
-		default:
-			close(again)
-		}
-	}))
-	if got := tell(r.Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
-		t.Errorf("got %s", got)
-	}
+	in(t, func(w *world) {
+		r := w.asks(turns(late(1200*time.Millisecond, anything), quiet))
+		w.want(w.lookUp(r, 0), "0s, 400ms plain, 1s plain; 1.21s ["+good+"]")
+	})
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,13 +14,13 @@ import (
 	"github.com/miekg/dns"
 )
 
-// scripted is a name server on one loopback port of UDP and TCP. Its script determines each byte of an answer, unlike
-// a library's server.
+// scripted is a name server of UDP and TCP. Its script determines each byte of an answer, unlike a library's server.
 type scripted struct {
-	addr    string
-	packets *net.UDPConn
-	script  script
-	done    chan struct{} // closed when the test ends
+	addr     string
+	packets  net.PacketConn
+	listener net.Listener
+	script   script
+	done     chan struct{} // closed when the test ends
 
 	mu    sync.Mutex
 	asked map[string]int
@@ -38,36 +36,20 @@ type query struct {
 	tcp    bool   // by TCP, not UDP
 	packet []byte // as received
 	server *scripted
-	from   *net.UDPAddr
+	from   net.Addr
 	conn   net.Conn // of TCP; closed when the script ends
 }
 
-// hostile runs a name server until the test ends.
-func hostile(tb testing.TB, script script) *scripted {
+// serve runs a name server at a socket and a listener, which have the same address, until the test ends.
+func serve(tb testing.TB, packets net.PacketConn, listener net.Listener, script script) *scripted {
 	tb.Helper()
-	s := &scripted{script: script, done: make(chan struct{}), asked: map[string]int{}}
-	var listener net.Listener
-	var err error
-	for range 20 {
-		// A port that is free for UDP is most likely free for TCP.
-		if s.packets, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
-			tb.Fatal(err)
-		}
-		if listener, err = net.Listen("tcp4", s.packets.LocalAddr().String()); err == nil {
-			break
-		}
-		_ = s.packets.Close()
-	}
-	if err != nil {
-		tb.Fatal(err)
-	}
-	s.addr = s.packets.LocalAddr().String()
+	s := &scripted{addr: packets.LocalAddr().String(), packets: packets, listener: listener, script: script, done: make(chan struct{}), asked: map[string]int{}}
 	var running sync.WaitGroup
 	running.Go(func() { s.serveUDP(&running) })
-	running.Go(func() { s.serveTCP(&running, listener) })
+	running.Go(func() { s.serveTCP(&running) })
 	tb.Cleanup(func() {
 		close(s.done)
-		_ = s.packets.Close()
+		_ = packets.Close()
 		_ = listener.Close()
 		running.Wait()
 	})
@@ -77,7 +59,7 @@ func hostile(tb testing.TB, script script) *scripted {
 func (s *scripted) serveUDP(running *sync.WaitGroup) {
 	buf := make([]byte, 64<<10)
 	for {
-		n, from, err := s.packets.ReadFromUDP(buf)
+		n, from, err := s.packets.ReadFrom(buf)
 		if err != nil {
 			return
 		}
@@ -88,9 +70,9 @@ func (s *scripted) serveUDP(running *sync.WaitGroup) {
 	}
 }
 
-func (s *scripted) serveTCP(running *sync.WaitGroup, listener net.Listener) {
+func (s *scripted) serveTCP(running *sync.WaitGroup) {
 	for {
-		conn, err := listener.Accept()
+		conn, err := s.listener.Accept()
 		if err != nil {
 			return
 		}
@@ -142,23 +124,13 @@ func (s *scripted) count(transport string, m *dns.Msg) int {
 	return s.asked[key]
 }
 
-// questions returns how many questions were asked, by both transports.
-func (s *scripted) questions() (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, times := range s.asked {
-		n += times
-	}
-	return n
-}
-
 // send answers with any packet.
 func (q *query) send(packet []byte) {
 	if q.tcp {
 		_, _ = q.conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(packet))), packet...))
 		return
 	}
-	_, _ = q.server.packets.WriteToUDP(packet, q.from)
+	_, _ = q.server.packets.WriteTo(packet, q.from)
 }
 
 // reply returns a correct answer, with records in master file format.
@@ -219,6 +191,12 @@ func raw(count uint16, records string) script {
 // refuses answers with a code and without records.
 func refuses(rcode int) script { return edited(func(m *dns.Msg) { m.Rcode = rcode }) }
 
+// badVersion answers that the server does not know the version of EDNS.
+var badVersion = edited(func(m *dns.Msg) {
+	m.SetEdns0(ednsSize, false)
+	m.Rcode = dns.RcodeBadVers
+})
+
 // quiet does not answer.
 func quiet(*query) {}
 
@@ -259,108 +237,57 @@ func byName(scripts map[string]script) script {
 // truncated answers that the answer is too long for UDP.
 var truncated = edited(func(m *dns.Msg) { m.Truncated = true })
 
-// elsewhere answers from another socket than the one that was asked: the same port of another loopback address, or
-// another port of the same address.
-func elsewhere(tb testing.TB, host string, records ...string) script {
+// late waits, and then answers by another script.
+func late(after time.Duration, script script) script {
 	return func(q *query) {
-		at := &net.UDPAddr{IP: net.ParseIP(host)}
-		if host != "127.0.0.1" {
-			at.Port = q.server.packets.LocalAddr().(*net.UDPAddr).Port
-		}
-		conn, err := net.DialUDP("udp4", at, q.from)
-		if err != nil {
-			tb.Logf("no packet from %v: %v", at, err) // some systems have only one loopback address
+		time.Sleep(after)
+		script(q)
+	}
+}
+
+// stall does not answer, and holds a connection until the test ends.
+func stall(q *query) { <-q.server.done }
+
+// hangUp closes the connection.
+func hangUp(q *query) { _ = q.conn.Close() }
+
+// anything answers that each name has the good address.
+func anything(q *query) { says(q.Question[0].Name + " 60 A " + good)(q) }
+
+// withoutEDNS answers by one script to questions with EDNS, and by the other to those without.
+func withoutEDNS(with, without script) script {
+	return func(q *query) {
+		if q.IsEdns0() != nil {
+			with(q)
 			return
 		}
-		defer conn.Close()
-		_, _ = conn.Write(packed(q.reply(records...)))
+		without(q)
 	}
 }
 
-// quick returns options for a resolver that repeats questions soon, so that tests are short. total bounds a look-up.
-func quick(total time.Duration) Options {
-	return Options{First: 25 * time.Millisecond, Total: total}
-}
-
-// long is a total that is never reached, short one for look-ups without an answer.
-const (
-	long  = 30 * time.Second
-	short = 300 * time.Millisecond
-)
-
-// waitsFor returns the total for a look-up with this result.
-func waitsFor(want string) time.Duration {
-	if strings.Contains(want, "dns_timeout") {
-		return short
-	}
-	return long
-}
-
-// unhurried runs a test whose look-ups have little time. On a busy machine that time may be over before a server is heard:
-// then the test names what is missing, and runs again with twice the time.
-func unhurried(t *testing.T, total time.Duration, test func(total time.Duration) (missing string)) {
-	t.Helper()
-	missing := ""
-	for range 6 {
-		if missing = test(total); missing == "" || t.Failed() {
-			return
-		}
-		total *= 2
-	}
-	t.Error(missing)
-}
-
-// is reports whether an answer is the wanted one: "[ADDRESS…]", an outcome, or several of these with "or" between them.
-func is(a Answer, want string) bool {
-	got := fmt.Sprint(a.Addrs)
-	if a.Outcome != 0 {
-		if len(a.Addrs) > 0 {
-			return false
-		}
-		got = a.Outcome.String()
-	}
-	return slices.Contains(strings.Split(want, " or "), got)
-}
-
-// noLeaks fails the test if it leaves goroutines of the resolver, or open files. It is called first, so that all
-// other clean-up precedes the check. TestMain checks what the parallel tests leave.
-func noLeaks(t *testing.T) {
-	t.Helper()
-	before := openFiles()
-	t.Cleanup(func() {
-		if left := leaks(before); left != "" {
-			t.Errorf("left behind:\n%s", left)
-		}
-	})
-}
-
-// leaks returns a goroutine of the resolver that does not end, or how many files are open beyond those before; "" if
-// there are none.
-func leaks(before int) (left string) {
-	buf := make([]byte, 1<<20)
-	for range 400 {
-		left = ""
-		if now := openFiles(); now > before {
-			left = fmt.Sprintf("%d files, of %d before", now, before)
-		}
-		for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-			if strings.Contains(stack, "fetcher/resolve.") && !strings.Contains(stack, "testing.") && !strings.Contains(stack, "resolve.leaks(") {
-				left = stack
+// zone answers from records in master file format, and follows their aliases. A name without a record is NXDOMAIN.
+func zone(records ...string) script {
+	all := parsed(records...)
+	return func(q *query) {
+		m := q.reply()
+		m.Rcode = dns.RcodeNameError
+		for name := q.Question[0].Name; name != "" && len(m.Answer) < 20; {
+			next := ""
+			for _, rr := range all {
+				if !strings.EqualFold(rr.Header().Name, name) {
+					continue
+				}
+				m.Rcode = dns.RcodeSuccess
+				alias, ok := rr.(*dns.CNAME)
+				if ok {
+					next = alias.Target
+				}
+				if ok || rr.Header().Rrtype == q.Question[0].Qtype {
+					m.Answer = append(m.Answer, rr)
+				}
 			}
+			name = next
 		}
-		if left == "" {
-			return ""
-		}
-		time.Sleep(5 * time.Millisecond) // for goroutines that are about to end
+		q.send(packed(m))
 	}
-	return left
-}
-
-// openFiles returns how many files this process has open; 0 if the system does not tell.
-func openFiles() int {
-	files, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return 0
-	}
-	return len(files)
 }

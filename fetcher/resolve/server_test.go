@@ -3,340 +3,263 @@ package resolve
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"net"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/miekg/dns"
-
-	"github.com/bulkscan/bulkscan/internal/exchange"
 )
-
-// late returns a handler that answers after a delay.
-func late(after time.Duration, handle dns.HandlerFunc) dns.HandlerFunc {
-	return func(w dns.ResponseWriter, q *dns.Msg) {
-		time.Sleep(after)
-		handle(w, q)
-	}
-}
-
-// closedPort returns an address whose UDP port refuses datagrams. A socket that is connected to another peer holds the port,
-// so that no other process takes it during the test.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	peer := serve(t, silence)
-	reserved, err := net.Dial("udp", peer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = reserved.Close() })
-	return reserved.LocalAddr().String()
-}
 
 // A server that refuses or is unreachable does not end a look-up that another server may still answer, neither when
 // patience runs out, nor at the end of its time.
 func TestRefusalBesideSilence(t *testing.T) {
-	t.Parallel()
-	good := serve(t, late(150*time.Millisecond, zone("a.com. 60 A 192.0.2.1")))
-	silent := serve(t, silence)
-	bad := map[string]string{"REFUSED": serve(t, code(dns.RcodeRefused)), "SERVFAIL": serve(t, code(dns.RcodeServerFailure)), "closed port": closedPort(t)}
-	opts := Options{First: 20 * time.Millisecond}
-	for name, server := range bad {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for range 4 { // the first server is random
-				if got := newResolver(t, opts, server, silent).Lookup(t.Context(), "a.com", 60*time.Millisecond); !got.Deferred {
-					t.Errorf("patience ran out: got %s", tell(got))
-				}
-				if got := tell(newResolver(t, opts, server, good).Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
-					t.Errorf("got %s", got)
-				}
-			}
-			unhurried(t, short, func(total time.Duration) string {
-				got := newResolver(t, Options{First: opts.First, Total: total}, server, silent).Lookup(t.Context(), "a.com", 0)
-				if got.Outcome != exchange.DNSTimeout {
-					return "the other is silent: got " + tell(got)
-				}
-				return ""
+	f := func(name string, bad script, want ...string) {
+		t.Helper()
+		play := func(how string, patience time.Duration, other script, want ...string) {
+			t.Helper()
+			t.Run(name+"/"+how, func(t *testing.T) {
+				either(t, func(w *world) string {
+					one := w.closedPort()
+					if bad != nil {
+						one = w.serveAt(w.address(1), bad).addr
+					}
+					return w.lookUp(w.resolver(Options{Total: 2 * time.Second}, one, w.serve(other).addr), patience)
+				}, want...)
 			})
-		})
+		}
+		play("patience runs out", time.Second, quiet, want[0]+"; 1s deferred", want[1]+"; 1s deferred")
+		play("the other answers late", 0, late(1490*time.Millisecond, anything), want[2]+" ["+good+"]", want[3]+" ["+good+"]")
+		play("the other is silent", 0, quiet, want[4]+"; 2s "+timedOut, want[5]+"; 2s "+timedOut)
 	}
+	one, two := "0s to 1, 10ms to 1 plain, 20ms to 2, 420ms to 2 plain", "0s to 2, 400ms to 1, 410ms to 1 plain, 420ms to 2 plain, 820ms to 2 plain"
+	refused := []string{
+		one, two,
+		one + ", 1.02s to 2 plain; 1.52s", two + ", 1.42s to 2 plain; 1.5s",
+		one + ", 1.02s to 2 plain, 1.92s to 2 plain", two + ", 1.42s to 2 plain",
+	}
+	f("REFUSED", refuses(dns.RcodeRefused), refused...)
+	f("SERVFAIL", refuses(dns.RcodeServerFailure), refused...)
+	one, two = "0s to 1, 10ms to 2, 410ms to 1, 420ms to 2 plain", "0s to 2, 400ms to 1, 410ms to 2 plain"
+	f("closed port", nil, one, two,
+		one+", 1.02s to 1, 1.03s to 2 plain; 1.51s", two+", 1.01s to 1, 1.02s to 2 plain; 1.5s",
+		one+", 1.02s to 1, 1.03s to 2 plain, 1.93s to 1, 1.94s to 2 plain", two+", 1.01s to 1, 1.02s to 2 plain, 1.92s to 1, 1.93s to 2 plain")
 }
 
 // The answer names the server that refused.
 func TestRefusalNamesTheServer(t *testing.T) {
-	server := serve(t, code(dns.RcodeServerFailure))
-	if got := newResolver(t, Options{}, server).Lookup(t.Context(), "a.com", 0); got.Server.String() != server {
-		t.Errorf("got %v, want %s", got.Server, server)
-	}
-}
-
-// A name server that restarts loses no name.
-func TestServerRestarts(t *testing.T) {
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := packets.LocalAddr().String()
-	_ = packets.Close()
-	r := newResolver(t, Options{First: 20 * time.Millisecond}, addr)
-	answer := make(chan Answer)
-	go func() { answer <- r.Lookup(t.Context(), "a.com", 0) }()
-	for r.Stats().Servers[0].Questions < 3 {
-		time.Sleep(time.Millisecond)
-	}
-	packets, err = net.ListenPacket("udp", addr)
-	if err != nil {
-		t.Skip("SKIPPED: the port is in use")
-	}
-	server := &dns.Server{PacketConn: packets, Handler: zone("a.com. 60 A 192.0.2.1")}
-	go func() { _ = server.ActivateAndServe() }()
-	defer func() { _ = packets.Close() }()
-	if got := tell(<-answer); got != "[192.0.2.1]" {
-		t.Errorf("got %s", got)
-	}
-}
-
-// logText is the text of a log.
-type logText struct {
-	mu    sync.Mutex
-	lines strings.Builder
-}
-
-func (w *logText) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.lines.Write(p)
-}
-
-func (w *logText) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.lines.String()
+	in(t, func(w *world) {
+		server := w.serve(refuses(dns.RcodeServerFailure))
+		if got := w.resolver(Options{}, server.addr).Lookup(w.Context(), "a.com", 0); got.Server.String() != server.addr {
+			w.Errorf("got %v, want %s", got.Server, server.addr)
+		}
+	})
 }
 
 // The log and Stats show that a server is down, and that it answers again. A server that leaves only unanswerable
 // names unanswered is not down.
 func TestDown(t *testing.T) {
-	var alive atomic.Bool
-	var log logText
-	r := newResolver(t, Options{First: 5 * time.Millisecond, Total: 100 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil))}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
-		if alive.Load() && !strings.HasPrefix(q.Question[0].Name, "silent") {
-			zone("a.com. 60 A 192.0.2.1")(w, q)
-		}
-	}))
-	ask := func(until func() bool) {
-		t.Helper()
-		for i := 0; !until(); i++ {
-			if i == 1000 {
-				t.Fatalf("it takes too long: %s", log.String())
+	in(t, func(w *world) {
+		opts, log := logged(Options{})
+		alive := false
+		server := w.serve(func(q *query) {
+			if alive && q.Question[0].Name != "a.com." {
+				anything(q)
 			}
-			r.Lookup(t.Context(), fmt.Sprintf("silent%d.example", i), 0)
+		})
+		r := w.resolver(opts, server.addr)
+		f := func(down bool, want string) {
+			w.Helper()
+			w.want(tell(r.Lookup(w.Context(), "a.com", 0)), timedOut)
+			w.want(log.String(), want)
+			if s := r.Stats().Servers[0]; s.Down != down {
+				w.Errorf("%+v", s)
+			}
 		}
-	}
-	down := func() bool { return r.Stats().Servers[0].Down }
-	// The line is written after the state has changed.
-	logged := func(line string) bool { return strings.Count(log.String(), line) == 1 }
-	ask(func() bool { return down() && logged("name server does not answer") })
-	alive.Store(true)
-	ask(func() bool { return !down() && logged("name server answers again") }) // by a probe
-	probed := r.servers[0].probed.Load()
-	ask(func() bool { return r.servers[0].probed.Load() != probed })
-	for range 5 {
-		r.Lookup(t.Context(), "silent.example", 0)
-	}
-	if got := log.String(); down() || strings.Count(got, "name server") != 2 {
-		t.Errorf("of silent names only: %s", got)
-	}
+		lines := "time=2000-01-01T00:00:07.175Z level=WARN msg=\"name server does not answer\" server=10.0.1.1:53\n"
+		f(true, lines)
+		alive = true
+		lines += "time=2000-01-01T00:00:15.285Z level=INFO msg=\"name server answers again\" server=10.0.1.1:53\n"
+		f(false, lines) // by a probe
+		f(false, lines)
+		f(false, lines)
+		w.want(fmt.Sprint(w.times(server.addr, "probe")), "[5.275s 5.675s 6.275s 15.275s 25.275s 35.275s]")
+	})
 }
 
-// A server whose port is closed is down.
+// A server whose port is closed is down after three probes.
 func TestClosedPortIsDown(t *testing.T) {
-	r := newResolver(t, Options{First: 5 * time.Millisecond, Total: 50 * time.Millisecond}, closedPort(t))
-	for i := 0; !r.Stats().Servers[0].Down; i++ {
-		if i == 1000 {
-			t.Fatalf("%+v", r.Stats().Servers)
+	in(t, func(w *world) {
+		opts, log := logged(Options{})
+		r := w.resolver(opts, w.closedPort())
+		w.want(tell(r.Lookup(w.Context(), "a.com", 0)), unreachable)
+		w.want(log.String(), "time=2000-01-01T00:00:05.160Z level=WARN msg=\"name server does not answer\" server=10.0.1.1:53\n")
+		if s := r.Stats().Servers[0]; s.Unheard != 10 || s.Questions != 10 || s.Answers != 0 || !s.Down {
+			w.Errorf("%+v", s)
 		}
-		r.Lookup(t.Context(), fmt.Sprintf("a%d.example", i), 0)
-	}
-	if s := r.Stats().Servers[0]; s.Unheard == 0 || s.Answers != 0 {
-		t.Errorf("%+v", s)
-	}
+	})
 }
 
 // The rate bounds all questions to each server: first ones, repetitions, and those by TCP.
 func TestRateIsKept(t *testing.T) {
-	t.Parallel()
-	const perSecond, servers = 200.0, 2
-	type asked struct {
-		mu sync.Mutex
-		at []time.Time
-	}
-	unhurried(t, 400*time.Millisecond, func(total time.Duration) string {
-		var logs [servers]asked
+	in(t, func(w *world) {
+		const perSecond, servers = 200, 2
 		var addrs []string
-		for i := range servers {
-			addrs = append(addrs, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
-				logs[i].mu.Lock()
-				logs[i].at = append(logs[i].at, time.Now())
-				logs[i].mu.Unlock()
-				switch name := q.Question[0].Name; {
-				case name[0] == 's':
-				case name[0] == 't' && w.RemoteAddr().Network() == "udp":
-					m := new(dns.Msg).SetReply(q)
-					m.Truncated = true
-					_ = w.WriteMsg(m)
+		for range servers {
+			addrs = append(addrs, w.serve(func(q *query) {
+				switch q.Question[0].Name[0] {
+				case 's':
+				case 't':
+					over(truncated, anything)(q)
 				default:
-					zone(name+" 60 A 192.0.2.1")(w, q)
+					anything(q)
 				}
-			}))
+			}).addr)
 		}
-		r := newResolver(t, Options{Rate: perSecond, First: 30 * time.Millisecond, Total: total}, addrs...)
-		begun := time.Now()
+		r := w.resolver(Options{Rate: perSecond}, addrs...)
 		var all sync.WaitGroup
 		for i := range 120 {
-			all.Go(func() { r.Lookup(t.Context(), fmt.Sprintf("%c%d.example", "uts"[i%3], i), 0) })
+			all.Go(func() { r.Lookup(w.Context(), fmt.Sprintf("%c%d.example", "uts"[i%3], i), 0) })
 		}
 		all.Wait()
-		for i := range logs {
-			logs[i].mu.Lock()
-			at := logs[i].at
-			logs[i].mu.Unlock()
-			if len(at) < 60 {
-				return fmt.Sprintf("server %d was asked %d times", i, len(at))
-			}
-			// At any time no more questions have arrived than rate and burst allow. A busy machine sees some of them late, so
-			// that the time between two says nothing.
-			for n, when := range at {
-				if allowed := perSecond/servers/10 + 1 + perSecond/servers*when.Sub(begun).Seconds(); float64(n+1) > allowed {
-					t.Fatalf("server %d was asked %d times in the first %v", i, n+1, when.Sub(begun))
+		for _, addr := range addrs {
+			at := w.times(addr, "")
+			must := steadily(len(at), 10*time.Millisecond)
+			// There are enough first questions for 400 ms, and at no time more than the rate allows.
+			for i := range at {
+				if i <= 40 && at[i] != must[i] || at[i] < must[i] {
+					w.Fatalf("%s was asked at %v", addr, at)
 				}
 			}
 		}
-		return ""
 	})
+}
+
+// steadily returns when n questions are sent at a rate, the first at once.
+func steadily(n int, interval time.Duration) (all []time.Duration) {
+	for i := range n {
+		all = append(all, time.Duration(i)*interval)
+	}
+	return all
 }
 
 // A question that waits for the rate and is no longer needed uses none of it.
 func TestRateIsNotWasted(t *testing.T) {
-	p := newPacer(100)
-	for range 10 { // the burst
-		if came, err := p.wait(t.Context(), time.NewTimer(0), nil); came || err != nil {
-			t.Fatal(came, err)
-		}
-	}
-	leaving := make([]*call, 50)
-	var left sync.WaitGroup
-	for i := range leaving {
-		leaving[i] = newCall()
-		leaving[i].arrivals <- arrival{}
-		left.Go(func() {
-			for range 3 {
-				_, _ = p.wait(t.Context(), leaving[i].timer, leaving[i].arrivals)
+	synctest.Test(t, func(t *testing.T) {
+		p := newPacer(100)
+		for range 10 { // the burst
+			if came, err := p.wait(t.Context(), time.NewTimer(0), nil); came || err != nil {
+				t.Fatal(came, err)
 			}
-		})
-	}
-	left.Wait()
-	place := p.limiter.Reserve()
-	// If each had used its place, the next question would be due in a second and a half.
-	if d := place.Delay(); d > 500*time.Millisecond {
-		t.Errorf("the next question is due in %v", d)
-	}
+		}
+		leaving := make([]*call, 50)
+		var left sync.WaitGroup
+		for i := range leaving {
+			leaving[i] = newCall()
+			leaving[i].arrivals <- arrival{}
+			left.Go(func() {
+				for range 3 {
+					_, _ = p.wait(t.Context(), leaving[i].timer, leaving[i].arrivals)
+				}
+			})
+		}
+		left.Wait()
+		place := p.limiter.Reserve()
+		if d := place.Delay(); d != 10*time.Millisecond {
+			t.Errorf("the next question is due in %v", d)
+		}
+	})
 }
 
 // If few TCP connections are allowed, truncated answers are fetched one after the other. The wait for a connection
 // does not count, and no name is lost.
 func TestQueueForTCP(t *testing.T) {
-	r := newResolver(t, Options{MaxSockets: 4}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
-		if w.RemoteAddr().Network() == "udp" {
-			m := new(dns.Msg).SetReply(q)
-			m.Truncated = true
-			_ = w.WriteMsg(m)
-			return
+	in(t, func(w *world) {
+		server := w.serve(over(truncated, anything))
+		r := w.resolver(Options{MaxSockets: 4}, server.addr)
+		var all sync.WaitGroup
+		for i := range 100 {
+			all.Go(func() {
+				got := r.Lookup(w.Context(), fmt.Sprintf("a%d.example", i), 100*time.Millisecond)
+				w.want(fmt.Sprint(tell(got), " ", got.Took), "["+good+"] 30ms")
+			})
 		}
-		late(5*time.Millisecond, zone(q.Question[0].Name+" 60 A 192.0.2.1"))(w, q)
-	}))
-	var all sync.WaitGroup
-	for i := range 100 {
-		all.Go(func() {
-			if got := tell(r.Lookup(t.Context(), fmt.Sprintf("a%d.example", i), 300*time.Millisecond)); got != "[192.0.2.1]" {
-				t.Errorf("%d: got %s", i, got)
+		all.Wait()
+		for i, at := range w.times(server.addr, "TCP") {
+			if want := time.Duration(10+20*i) * time.Millisecond; at != want {
+				w.Errorf("connection %d at %v, want %v", i, at, want)
 			}
-		})
-	}
-	all.Wait()
-	if s := r.Stats(); s.Deferred != 0 || s.Servers[0].Failures != 0 {
-		t.Errorf("%+v", s)
-	}
+		}
+		if s := r.Stats(); s.Deferred != 0 || s.Servers[0].Failures != 0 {
+			w.Errorf("%+v", s)
+		}
+	})
 }
 
 // A server without EDNS refuses each question that has it, even those sent before the first refusal came.
 func TestSlowServerWithoutEDNS(t *testing.T) {
-	r := newResolver(t, Options{First: 20 * time.Millisecond}, serve(t, late(70*time.Millisecond, func(w dns.ResponseWriter, q *dns.Msg) {
-		if q.IsEdns0() != nil {
-			code(dns.RcodeFormatError)(w, q)
-			return
-		}
-		zone("a.com. 60 A 192.0.2.1")(w, q)
-	})))
-	if got := tell(r.Lookup(t.Context(), "a.com", 0)); got != "[192.0.2.1]" {
-		t.Errorf("got %s", got)
-	}
+	in(t, func(w *world) {
+		r := w.asks(late(700*time.Millisecond, withoutEDNS(refuses(dns.RcodeFormatError), anything)))
+		w.want(w.lookUp(r, 0), "0s, 400ms plain, 1s plain; 1.11s ["+good+"]")
+	})
 }
 
 // A follower's patience does not run while the leader waits for the rate.
 func TestPatienceOfFollowers(t *testing.T) {
-	r := newResolver(t, Options{Rate: 10}, serve(t, zone("a.com. 60 A 192.0.2.1", "b.com. 60 A 192.0.2.1")))
-	r.Lookup(t.Context(), "a.com", 0)
-	var all sync.WaitGroup
-	for range 5 {
-		all.Go(func() {
-			if got := tell(r.Lookup(t.Context(), "b.com", 30*time.Millisecond)); got != "[192.0.2.1]" {
-				t.Errorf("got %s", got)
-			}
-		})
-	}
-	all.Wait()
+	in(t, func(w *world) {
+		r := w.resolver(Options{Rate: 10}, w.serve(anything).addr)
+		w.want(w.lookUp(r, 0), "0s; 10ms ["+good+"]")
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				w.want(fmt.Sprint(tell(r.Lookup(w.Context(), "b.com", 30*time.Millisecond)), " ", w.since()), "["+good+"] 110ms")
+			})
+		}
+		all.Wait()
+	})
 }
 
 // Waits for the rate do not count in Took, unless a question was in flight meanwhile.
 func TestTookUnderRate(t *testing.T) {
-	t.Parallel()
-	const slow = 60 * time.Millisecond
-	r := newResolver(t, Options{Rate: 50, First: 10 * time.Millisecond}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) {
-		late(slow, zone(q.Question[0].Name+" 60 A 192.0.2.1"))(w, q)
-	}))
-	var all sync.WaitGroup
-	for i := range 20 {
-		all.Go(func() {
-			if got := r.Lookup(t.Context(), fmt.Sprintf("a%d.example", i), 0); got.Took < slow {
-				t.Errorf("%d took %v", i, got.Took)
-			}
-		})
-	}
-	all.Wait()
+	in(t, func(w *world) {
+		server := w.serve(late(985*time.Millisecond, anything))
+		r := w.resolver(Options{Rate: 10}, server.addr)
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				got := r.Lookup(w.Context(), fmt.Sprintf("a%d.example", i), 0)
+				w.want(fmt.Sprint(tell(got), " ", got.Took), "["+good+"] 995ms")
+			})
+		}
+		all.Wait()
+		// Twenty first questions, and repetitions of those whose answers had not come.
+		w.want(fmt.Sprint(w.times(server.addr, "")), fmt.Sprint(steadily(29, 100*time.Millisecond)))
+	})
 }
 
-// Close ends soon, even while look-ups go on.
+// Close ends at once, even while look-ups go on.
 func TestCloseUnderLookups(t *testing.T) {
-	r := newResolver(t, Options{}, serve(t, func(w dns.ResponseWriter, q *dns.Msg) { zone(q.Question[0].Name+" 60 A 192.0.2.1")(w, q) }))
-	r.mux.each = 2
-	ctx, cancel := context.WithCancel(t.Context())
-	var all sync.WaitGroup
-	for i := range 8 {
-		all.Go(func() {
-			for k := 0; ctx.Err() == nil; k++ {
-				r.Lookup(ctx, fmt.Sprintf("a%d-%d.example", i, k), 0)
+	in(t, func(w *world) {
+		r := w.asks(anything)
+		r.mux.each = 2
+		ctx, cancel := context.WithCancel(w.Context())
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				for k := 0; ctx.Err() == nil; k++ {
+					r.Lookup(ctx, fmt.Sprintf("a%d-%d.example", i, k), 0)
+				}
+			})
+		}
+		for i := range 20 {
+			begun := w.since()
+			_ = r.Close() // must not wait for sockets that are opened meanwhile
+			if w.since() != begun {
+				w.Errorf("it took %v", w.since()-begun)
 			}
-		})
-	}
-	for range 20 {
-		_ = r.Close() // must not wait for sockets that are opened meanwhile
-	}
-	cancel()
-	all.Wait()
+			time.Sleep(time.Duration(i%3) * oneWay)
+		}
+		cancel()
+		all.Wait()
+	})
 }
