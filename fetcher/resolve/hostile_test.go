@@ -629,6 +629,7 @@ func TestManySilent(t *testing.T) {
 			w.Errorf("%d goroutines for %d look-ups", n, lookups)
 		}
 		all.Wait()
+		synctest.Wait()
 		if w.most > sockets {
 			w.Errorf("%d sockets, of at most %d", w.most, sockets)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/miekg/dns"
@@ -56,10 +57,14 @@ func TestSocketsAreBounded(t *testing.T) {
 		all.Wait()
 		w.want(w.since().String(), "10s")
 		time.Sleep(10 * time.Second) // probes may outlast the look-ups
+		synctest.Wait()
 		if n := r.mux.inFlight(); n > 0 {
 			w.Errorf("%d questions are still in flight", n)
 		}
-		if err := r.Close(); err != nil || len(r.mux.open) != 0 || r.mux.retired != 0 {
+		err := r.Close()
+		r.mux.mu.Lock()
+		defer r.mux.mu.Unlock()
+		if err != nil || len(r.mux.open) != 0 || r.mux.retired != 0 {
 			w.Errorf("after Close %d sockets are counted, %d retired, %v", len(r.mux.open), r.mux.retired, err)
 		}
 		if w.most > bound {
@@ -80,6 +85,7 @@ func TestPortsChange(t *testing.T) {
 		for i := range 100 {
 			w.want(tell(r.Lookup(w.Context(), fmt.Sprintf("a%d.example", i), 0)), "["+good+"]")
 		}
+		synctest.Wait()
 		full := 0
 		for port, n := range ports {
 			if n > r.mux.each {
@@ -110,6 +116,7 @@ func TestSocketLife(t *testing.T) {
 			}
 			all.Wait()
 			time.Sleep(time.Minute)
+			synctest.Wait()
 			w.want(strings.Join(w.sockets, ", "), want)
 		})
 	}

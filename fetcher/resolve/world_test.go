@@ -51,6 +51,7 @@ func in(t *testing.T, test func(w *world)) {
 		network := memnet.New(func(_, _ netip.Addr) memnet.Link { return memnet.Link{Latency: oneWay} })
 		w := &world{T: t, host: memnet.Host{Net: network, Addr: netip.MustParseAddr("10.0.0.1")}, begun: time.Now()}
 		t.Cleanup(func() {
+			synctest.Wait()
 			if w.open != 0 {
 				t.Errorf("%d sockets are left", w.open)
 			}
