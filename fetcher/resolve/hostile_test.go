@@ -20,8 +20,8 @@ import (
 )
 
 // This file tests hostile name servers, and forgers that answer in place of a name server. Its tables say who may
-// answer, what an answer may be, how long it is valid, and what it may cost. scripted_test.go has the server and the
-// functions that make up its scripts.
+// answer, what an answer may be, how long it is valid, and what it may cost. world_test.go has the network,
+// and scripted_test.go the server and the functions that make up its scripts.
 
 // The good address is the right answer. The resolver must never return the evil one.
 const (
@@ -83,7 +83,6 @@ func TestHostileAnswers(t *testing.T) {
 		aRight = "a.com. 60 A " + good
 		aEvil  = "a.com. 60 A " + evil
 		thrice = "0s, 10ms plain, 120ms plain; 180ms " // with EDNS, and twice without
-
 	)
 	var (
 		right      = "0s; 10ms" + has
@@ -126,11 +125,11 @@ func TestHostileAnswers(t *testing.T) {
 	f("by TCP a length of 65535 and a stall", slowly, over(truncated, func(q *query) {
 		_, _ = q.conn.Write([]byte("\xff\xff"))
 		q.send(packed(q.reply(aEvil)))
-		<-q.server.done
+		stall(q)
 	}))
 	f("by TCP half a length", slowly, over(truncated, func(q *query) {
 		_, _ = q.conn.Write([]byte{0})
-		<-q.server.done
+		stall(q)
 	}))
 	f("by TCP a length of 0", brokenTCP, over(truncated, func(q *query) { q.send(nil) }))
 	f("by TCP an end in the middle", brokenTCP, over(truncated, func(q *query) {
@@ -332,16 +331,16 @@ func TestCutAnswer(t *testing.T) {
 
 // TestTCPRefused has a server that truncates its answer and refuses the TCP connection.
 func TestTCPRefused(t *testing.T) {
-	refuses := func(w *world) string {
-		s := w.serve(truncated)
-		_ = s.listener.Close()
-		return s.addr
+	f := func(others []script, want ...string) {
+		t.Helper()
+		either(t, func(w *world) string {
+			r := w.asks(append([]script{nil}, others...)...)
+			_ = w.serve(1, truncated).listener.Close()
+			return w.lookUp(r, 0)
+		}, want...)
 	}
-	in(t, func(w *world) {
-		w.want(w.lookUp(w.resolver(Options{}, refuses(w)), 0), "0s, 10ms TCP, 120ms plain, 130ms TCP; 190ms "+malformed)
-	})
-	either(t, func(w *world) string { return w.lookUp(w.resolver(Options{}, refuses(w), w.serve(anything).addr), 0) },
-		"0s to 1, 10ms to 1 TCP, 20ms to 2; 30ms ["+good+"]", "0s to 2; 10ms ["+good+"]")
+	f(nil, "0s, 10ms TCP, 120ms plain, 130ms TCP; 190ms "+malformed)
+	f([]script{anything}, "0s to 1, 10ms to 1 TCP, 20ms to 2; 30ms ["+good+"]", "0s to 2; 10ms ["+good+"]")
 }
 
 // TestOneOfTwoServers has one server that answers. The other one's faults lose no name.
@@ -390,16 +389,11 @@ func TestOneOfTwoServers(t *testing.T) {
 		for lost, want := range want {
 			t.Run(fmt.Sprint(name, ", and a good one that loses ", lost), func(t *testing.T) {
 				either(t, func(w *world) string {
-					one := w.closedPort()
-					if bad != nil {
-						one = w.serveAt(w.address(1), bad).addr
-					}
-					two := w.serve(func(q *query) {
+					return w.lookUp(w.resolver(Options{}, bad, func(q *query) {
 						if q.nth > lost {
 							anything(q)
 						}
-					})
-					return w.lookUp(w.resolver(Options{}, one, two.addr), 0)
+					}), 0)
 				}, want[0]+" ["+good+"]", want[1]+" ["+good+"]")
 			})
 		}
@@ -433,14 +427,14 @@ func TestManyAddresses(t *testing.T) {
 		records = append(records, fmt.Sprintf("a.com. 60 A 198.18.%d.%d", i/250, i%250))
 	}
 	in(t, func(w *world) {
-		server := w.serve(over(truncated, func(q *query) {
+		script := over(truncated, func(q *query) {
 			mixed := slices.Clone(records)
 			rand.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
 			says(mixed...)(q)
-		}))
+		})
 		var first []netip.Addr
 		for i := range 5 {
-			got := w.resolver(Options{}, server.addr).Lookup(w.Context(), "a.com", 0)
+			got := w.asks(script).Lookup(w.Context(), "a.com", 0)
 			if got.Outcome != 0 || len(got.Addrs) != maxAddrs {
 				w.Fatalf("got %d addresses, %s", len(got.Addrs), tell(got))
 			}
@@ -456,8 +450,8 @@ func TestManyAddresses(t *testing.T) {
 			}
 		}
 		// A server that repeats one address does not hide the others.
-		server = w.serve(over(truncated, says(append(slices.Repeat([]string{"a.com. 60 A " + good}, 500), "a.com. 60 A 192.0.2.2")...)))
-		w.want(tell(w.resolver(Options{}, server.addr).Lookup(w.Context(), "a.com", 0)), "["+good+" 192.0.2.2]")
+		script = over(truncated, says(append(slices.Repeat([]string{"a.com. 60 A " + good}, 500), "a.com. 60 A 192.0.2.2")...))
+		w.want(tell(w.asks(script).Lookup(w.Context(), "a.com", 0)), "["+good+" 192.0.2.2]")
 	})
 }
 
@@ -614,7 +608,7 @@ func TestFlood(t *testing.T) {
 func TestManySilent(t *testing.T) {
 	in(t, func(w *world) {
 		const lookups, sockets = 1000, 16
-		r := w.resolver(Options{MaxSockets: sockets}, w.serve(quiet).addr)
+		r := w.resolver(Options{MaxSockets: sockets}, quiet)
 		before := runtime.NumGoroutine()
 		var all sync.WaitGroup
 		for i := range lookups {
@@ -632,6 +626,9 @@ func TestManySilent(t *testing.T) {
 		synctest.Wait()
 		if w.most > sockets {
 			w.Errorf("%d sockets, of at most %d", w.most, sockets)
+		}
+		if s := r.Stats().Servers[0]; s.Unheard != s.Questions {
+			w.Errorf("%+v", s)
 		}
 	})
 }

@@ -30,21 +30,18 @@ func (m *mux) inFlight() (n int) {
 func TestSocketsAreBounded(t *testing.T) {
 	in(t, func(w *world) {
 		const bound, lookups = 16, 400
-		var servers []string
-		for range 3 {
-			servers = append(servers, w.serve(func(q *query) {
-				switch q.Question[0].Name[0] {
-				case 't':
-					over(truncated, anything)(q)
-				case 'f':
-					refuses(dns.RcodeServerFailure)(q)
-				case 's': // silence: the retired socket has to wait
-				default:
-					anything(q)
-				}
-			}).addr)
+		script := func(q *query) {
+			switch q.Question[0].Name[0] {
+			case 't':
+				over(truncated, anything)(q)
+			case 'f':
+				refuses(dns.RcodeServerFailure)(q)
+			case 's': // silence: the retired socket has to wait
+			default:
+				anything(q)
+			}
 		}
-		r := w.resolver(Options{MaxSockets: bound}, servers...)
+		r := w.resolver(Options{MaxSockets: bound}, script, script, script)
 		r.mux.each = 3
 		var all sync.WaitGroup
 		for i := range lookups {
@@ -134,13 +131,7 @@ func TestSocketLife(t *testing.T) {
 func TestTotal(t *testing.T) {
 	f := func(name string, total time.Duration, scripts []script, want ...string) {
 		t.Run(name, func(t *testing.T) {
-			either(t, func(w *world) string {
-				var servers []string
-				for _, each := range scripts {
-					servers = append(servers, w.serve(each).addr)
-				}
-				return w.lookUp(w.resolver(Options{Total: total}, servers...), 0)
-			}, want...)
+			either(t, func(w *world) string { return w.lookUp(w.resolver(Options{Total: total}, scripts...), 0) }, want...)
 		})
 	}
 	f("by default", 0, []script{quiet}, "0s, 400ms plain, 1s plain, 1.9s plain, 3.25s plain, 5.275s plain, 5.275s probe, 5.675s probe plain, "+
@@ -157,7 +148,7 @@ func TestTotal(t *testing.T) {
 // Waits for the rate count neither in a look-up's time nor in Took, of a leader and of a follower.
 func TestOwnWaitsDoNotCount(t *testing.T) {
 	in(t, func(w *world) {
-		r := w.resolver(Options{Rate: 0.5, Total: time.Second}, w.serve(anything).addr)
+		r := w.resolver(Options{Rate: 0.5, Total: time.Second}, anything)
 		w.want(w.lookUp(r, 0), "0s; 10ms ["+good+"]")
 		var all sync.WaitGroup
 		for range 2 {

@@ -51,19 +51,19 @@ func lookUpMany(ctx context.Context, r *Resolver, names int) map[string]int {
 // A server that refuses questions above its rate loses no name. It is asked more slowly, which is logged once, and
 // another server is asked more.
 func TestThrottlingServer(t *testing.T) {
-	f := func(name string, names int, opts Options, scripts ...func() script) {
+	f := func(name string, names int, opts Options, makers ...func() script) {
 		run(t, name, func(w *world) {
 			opts, log := logged(opts)
-			var servers []string
-			for _, each := range scripts {
-				servers = append(servers, w.serve(each()).addr)
+			var scripts []script
+			for _, each := range makers { // of limiters, in the time of the bubble
+				scripts = append(scripts, each())
 			}
-			r := w.resolver(opts, servers...)
+			r := w.resolver(opts, scripts...)
 			ends := lookUpMany(w.Context(), r, names)
 			if ends["["+good+"]"] != names {
 				w.Errorf("%v", ends)
 			}
-			if n := strings.Count(log.String(), "is asked more slowly\" server="+servers[0]); n != 1 {
+			if n := strings.Count(log.String(), "is asked more slowly\" server=10.0.1.1:53"); n != 1 {
 				w.Errorf("logged %d times: %s", n, log.String())
 			}
 			if s := r.Stats().Servers; s[0].Rate > 5_000 || len(s) > 1 && s[1].Failures == 0 && s[0].Questions > s[1].Questions*2 {
@@ -98,13 +98,13 @@ func TestFailingNames(t *testing.T) {
 					failing++
 				}
 			}
-			r := w.resolver(opts, w.serve(func(q *query) {
+			r := w.resolver(opts, func(q *query) {
 				if fails(q.Question[0].Name) {
 					refuses(dns.RcodeServerFailure)(q)
 					return
 				}
 				anything(q)
-			}).addr)
+			})
 			// The server answers questions with EDNS, which is known after its first answer.
 			r.servers[0].edns.Store(ednsWorks)
 			ends := lookUpMany(w.Context(), r, names)
@@ -126,7 +126,7 @@ func TestAllNamesFail(t *testing.T) {
 	in(t, func(w *world) {
 		const names = 256
 		opts, log := logged(Options{})
-		r := w.resolver(opts, w.serve(refuses(dns.RcodeRefused)).addr)
+		r := w.resolver(opts, refuses(dns.RcodeRefused))
 		if ends := lookUpMany(w.Context(), r, names); ends[dnsRefused] != names {
 			w.Errorf("%v", ends)
 		}
@@ -140,7 +140,7 @@ func TestAllNamesFail(t *testing.T) {
 // Cancelling ends the wait before a refused name is asked again.
 func TestCancelAfterRefusal(t *testing.T) {
 	in(t, func(w *world) {
-		r := w.resolver(Options{Total: time.Hour, First: time.Hour}, w.serve(refuses(dns.RcodeRefused)).addr)
+		r := w.resolver(Options{Total: time.Hour, First: time.Hour}, refuses(dns.RcodeRefused))
 		r.servers[0].pacer.doubt.Store(time.Now().UnixNano())
 		ctx, cancel := context.WithCancel(w.Context())
 		var all sync.WaitGroup
@@ -237,17 +237,14 @@ func TestServerWithoutEDNS(t *testing.T) {
 		run(t, name, func(w *world) {
 			opts, log := logged(Options{})
 			var had, later atomic.Int64
-			servers := []string{w.serve(withoutEDNS(func(q *query) {
+			scripts := append([]script{withoutEDNS(func(q *query) {
 				had.Add(1)
 				if q.Question[0].Name[0] == 'c' {
 					later.Add(1)
 				}
 				withEDNS(q)
-			}, anything)).addr}
-			for _, each := range others {
-				servers = append(servers, w.serve(each).addr)
-			}
-			r := w.resolver(opts, servers...)
+			}, anything)}, others...)
+			r := w.resolver(opts, scripts...)
 			if ends := lookUpMany(w.Context(), r, names); ends["["+good+"]"] != names {
 				w.Errorf("%v", ends)
 			}
@@ -280,11 +277,11 @@ func TestEDNSIsKept(t *testing.T) {
 	in(t, func(w *world) {
 		var n atomic.Int64
 		opts, log := logged(Options{})
-		r := w.resolver(opts, w.serve(func(q *query) {
+		r := w.resolver(opts, func(q *query) {
 			if n.Add(1)%3 != 2 {
 				anything(q)
 			}
-		}).addr)
+		})
 		r.Lookup(w.Context(), "b.example", 0)
 		if ends := lookUpMany(w.Context(), r, 300); ends["["+good+"]"] != 300 {
 			w.Errorf("%v", ends)

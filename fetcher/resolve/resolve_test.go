@@ -21,7 +21,7 @@ func TestLookup(t *testing.T) {
 	f := func(name, host string, opts Options, want string, records ...string) {
 		t.Helper()
 		run(t, name, func(w *world) {
-			w.want(tell(w.resolver(opts, w.serve(zone(records...)).addr).Lookup(w.Context(), host, 0)), want)
+			w.want(tell(w.resolver(opts, zone(records...)).Lookup(w.Context(), host, 0)), want)
 		})
 	}
 	const four, six = "a.com. 60 A 192.0.2.1", "a.com. 60 AAAA 2001:db8::1"
@@ -40,11 +40,11 @@ func TestLookup(t *testing.T) {
 // A closed port alone fails a look-up. A restart of its server loses no name.
 func TestClosedPort(t *testing.T) {
 	in(t, func(w *world) {
-		w.want(w.lookUp(w.resolver(Options{}, w.closedPort()), 0), "0s, 400ms, 1s, 1.9s, 3.25s, 3.26s probe, 3.66s probe plain, 4.26s probe plain, 5.275s, 8.3125s; 10s "+unreachable)
+		w.want(w.lookUp(w.resolver(Options{}, nil), 0), "0s, 400ms, 1s, 1.9s, 3.25s, 3.26s probe, 3.66s probe plain, 4.26s probe plain, 5.275s, 8.3125s; 10s "+unreachable)
 	})
 	in(t, func(w *world) {
-		r := w.resolver(Options{}, w.closedPort())
-		time.AfterFunc(1500*time.Millisecond, func() { w.serveAt(w.address(1), anything) })
+		r := w.resolver(Options{}, nil)
+		time.AfterFunc(1500*time.Millisecond, func() { w.serve(1, anything) })
 		w.want(w.lookUp(r, 0), "0s, 400ms, 1s, 1.9s; 1.91s ["+good+"]")
 	})
 }
@@ -52,8 +52,8 @@ func TestClosedPort(t *testing.T) {
 // A dead server delays a few look-ups, not each that would ask it first.
 func TestDeadServerIsLeftAlone(t *testing.T) {
 	in(t, func(w *world) {
-		dead := w.serve(quiet)
-		r := w.resolver(Options{}, dead.addr, w.serve(anything).addr)
+		opts, log := logged(Options{})
+		r := w.resolver(opts, quiet, anything)
 		lookUp := func(i int) (delayed bool) {
 			got := r.Lookup(w.Context(), fmt.Sprintf("a%d.com", i), 0)
 			if tell(got) != "["+good+"]" || got.Took != 2*oneWay && got.Took != r.opts.First+2*oneWay {
@@ -65,10 +65,11 @@ func TestDeadServerIsLeftAlone(t *testing.T) {
 		for ; !r.Stats().Servers[0].Down; names++ {
 			lookUp(names)
 		}
-		probes := w.times(dead.addr, "probe")
-		if len(probes) != probeTries || w.since() < probes[2]+900*time.Millisecond {
-			w.Errorf("down at %v after probes at %v", w.since(), probes)
+		probes := w.times(1, "probe")
+		if len(probes) != probeTries {
+			w.Fatalf("probes at %v", probes)
 		}
+		w.want(log.String(), downLine(w.begun.Add(probes[2]+900*time.Millisecond)))
 		delayed := 0
 		for i := range 500 {
 			if lookUp(names + i) {
@@ -174,7 +175,7 @@ func TestCacheExpiresAndIsBounded(t *testing.T) {
 // The second question is due when the rate allows it, which is later than the end of its context.
 func TestRate(t *testing.T) {
 	in(t, func(w *world) {
-		r := w.resolver(Options{Rate: 0.001}, w.serve(anything).addr)
+		r := w.resolver(Options{Rate: 0.001}, anything)
 		w.want(w.lookUp(r, 0), "0s; 10ms ["+good+"]")
 		ctx, cancel := context.WithTimeout(w.Context(), 999*time.Second)
 		defer cancel()
@@ -188,7 +189,7 @@ func TestRate(t *testing.T) {
 // A leader whose context ends while it waits for the rate fails alone. Its followers begin again.
 func TestRateOfLeader(t *testing.T) {
 	in(t, func(w *world) {
-		r := w.resolver(Options{Rate: 0.1}, w.serve(zone("a.com. 60 AAAA 2001:db8::1")).addr)
+		r := w.resolver(Options{Rate: 0.1}, zone("a.com. 60 AAAA 2001:db8::1"))
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		var all sync.WaitGroup
@@ -233,13 +234,8 @@ func TestHosts(t *testing.T) {
 	f := func(opts Options, host, want string) {
 		t.Helper()
 		in(t, func(w *world) {
-			opts.Hosts, opts.Network = path, w
-			r, err := New([]string{w.serve(refuses(dns.RcodeNameError)).addr}, opts)
-			if err != nil {
-				w.Fatal(err)
-			}
-			w.want(tell(r.Lookup(w.Context(), host, 0)), want)
-			_ = r.Close()
+			opts.Hosts = path
+			w.want(tell(w.resolver(opts, zone()).Lookup(w.Context(), host, 0)), want)
 		})
 	}
 	f(Options{}, "a.example", "[192.0.2.1 ::1]")

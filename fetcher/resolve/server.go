@@ -37,8 +37,8 @@ type traffic struct {
 //
 // A server that leaves several questions in a row unanswered is suspected. The names may be the reason: some zones
 // never answer, and then the best server cannot. So the suspect is probed with a question about the root's name
-// servers, which every resolver knows. It is down if it does not answer that either. A server that is down still gets
-// one question in probeOf, and a probe now and then.
+// servers, which every resolver knows. It is down if it does not answer that either. A server that is down
+// still gets one in probeOf of its share of the questions, and a probe now and then.
 type health struct {
 	silent atomic.Int32 // unanswered questions since its last answer
 	heard  atomic.Int64 // when it last answered, in nanoseconds since 1970; at first when it was made
@@ -51,7 +51,7 @@ const (
 	suspectSince = 3  // times Options.First since the last answer
 	probeAgain   = 25 // times Options.First between probes
 	probeTries   = 3
-	probeOf      = 16 // one question in this number goes to a server that is down
+	probeOf      = 16 // a server that is down gets one in this number of its share of the questions
 )
 
 // first draws the first server for a question and returns its index: one that is not down, or now and then one that

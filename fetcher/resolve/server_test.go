@@ -20,11 +20,7 @@ func TestRefusalBesideSilence(t *testing.T) {
 			t.Helper()
 			t.Run(name+"/"+how, func(t *testing.T) {
 				either(t, func(w *world) string {
-					one := w.closedPort()
-					if bad != nil {
-						one = w.serveAt(w.address(1), bad).addr
-					}
-					return w.lookUp(w.resolver(Options{Total: 2 * time.Second}, one, w.serve(other).addr), patience)
+					return w.lookUp(w.resolver(Options{Total: 2 * time.Second}, bad, other), patience)
 				}, want...)
 			})
 		}
@@ -49,10 +45,7 @@ func TestRefusalBesideSilence(t *testing.T) {
 // The answer names the server that refused.
 func TestRefusalNamesTheServer(t *testing.T) {
 	in(t, func(w *world) {
-		server := w.serve(refuses(dns.RcodeServerFailure))
-		if got := w.resolver(Options{}, server.addr).Lookup(w.Context(), "a.com", 0); got.Server.String() != server.addr {
-			w.Errorf("got %v, want %s", got.Server, server.addr)
-		}
+		w.want(w.asks(refuses(dns.RcodeServerFailure)).Lookup(w.Context(), "a.com", 0).Server.String(), "10.0.1.1:53")
 	})
 }
 
@@ -61,12 +54,11 @@ func TestRefusalNamesTheServer(t *testing.T) {
 func TestDown(t *testing.T) {
 	in(t, func(w *world) {
 		opts, log := logged(Options{})
-		server := w.serve(func(q *query) {
+		r := w.resolver(opts, func(q *query) {
 			if w.since() > 10*time.Second && q.Question[0].Name != "a.com." {
 				anything(q)
 			}
 		})
-		r := w.resolver(opts, server.addr)
 		f := func(down bool, want string) {
 			w.Helper()
 			w.want(tell(r.Lookup(w.Context(), "a.com", 0)), timedOut)
@@ -75,23 +67,28 @@ func TestDown(t *testing.T) {
 				w.Errorf("%+v", s)
 			}
 		}
-		lines := "time=2000-01-01T00:00:07.175Z level=WARN msg=\"name server does not answer\" server=10.0.1.1:53\n"
+		lines := downLine(w.begun.Add(7175 * time.Millisecond))
 		f(true, lines)
 		lines += "time=2000-01-01T00:00:15.285Z level=INFO msg=\"name server answers again\" server=10.0.1.1:53\n"
 		f(false, lines) // by a probe
 		f(false, lines)
 		f(false, lines)
-		w.want(fmt.Sprint(w.times(server.addr, "probe")), "[5.275s 5.675s 6.275s 15.275s 25.275s 35.275s]")
+		w.want(fmt.Sprint(w.times(1, "probe")), "[5.275s 5.675s 6.275s 15.275s 25.275s 35.275s]")
 	})
+}
+
+// downLine is the line in the log that the first server is down, since some time.
+func downLine(since time.Time) string {
+	return since.UTC().Format("time=2006-01-02T15:04:05.000Z level=WARN msg=") + "\"name server does not answer\" server=10.0.1.1:53\n"
 }
 
 // A server whose port is closed is down after three probes.
 func TestClosedPortIsDown(t *testing.T) {
 	in(t, func(w *world) {
 		opts, log := logged(Options{})
-		r := w.resolver(opts, w.closedPort())
+		r := w.resolver(opts, nil)
 		w.want(tell(r.Lookup(w.Context(), "a.com", 0)), unreachable)
-		w.want(log.String(), "time=2000-01-01T00:00:05.160Z level=WARN msg=\"name server does not answer\" server=10.0.1.1:53\n")
+		w.want(log.String(), downLine(w.begun.Add(5160*time.Millisecond)))
 		if s := r.Stats().Servers[0]; s.Unheard != 10 || s.Questions != 10 || s.Answers != 0 || !s.Down {
 			w.Errorf("%+v", s)
 		}
@@ -101,42 +98,38 @@ func TestClosedPortIsDown(t *testing.T) {
 // The rate bounds all questions to each server: first ones, repetitions, and those by TCP.
 func TestRateIsKept(t *testing.T) {
 	in(t, func(w *world) {
-		const perSecond, servers = 200, 2
-		var addrs []string
-		for range servers {
-			addrs = append(addrs, w.serve(func(q *query) {
-				switch q.Question[0].Name[0] {
-				case 's':
-				case 't':
-					over(truncated, anything)(q)
-				default:
-					anything(q)
-				}
-			}).addr)
+		script := func(q *query) {
+			switch q.Question[0].Name[0] {
+			case 's':
+			case 't':
+				over(truncated, anything)(q)
+			default:
+				anything(q)
+			}
 		}
-		r := w.resolver(Options{Rate: perSecond}, addrs...)
+		r := w.resolver(Options{Rate: 200}, script, script)
 		var all sync.WaitGroup
 		for i := range 120 {
 			all.Go(func() { r.Lookup(w.Context(), fmt.Sprintf("%c%d.example", "uts"[i%3], i), 0) })
 		}
 		all.Wait()
-		for _, addr := range addrs {
-			at := w.times(addr, "")
-			must := steadily(len(at), 10*time.Millisecond)
+		for _, nth := range []int{1, 2} {
+			at := w.times(nth, "")
+			must := steadily(len(at), 0, 10*time.Millisecond)
 			// There are enough first questions for 400 ms, and at no time more than the rate allows.
 			for i := range at {
 				if i <= 40 && at[i] != must[i] || at[i] < must[i] {
-					w.Fatalf("%s was asked at %v", addr, at)
+					w.Fatalf("server %d was asked at %v", nth, at)
 				}
 			}
 		}
 	})
 }
 
-// steadily returns when n questions are sent at a rate, the first at once.
-func steadily(n int, interval time.Duration) (all []time.Duration) {
+// steadily returns when n questions are sent, from a time on and in equal intervals.
+func steadily(n int, first, interval time.Duration) (all []time.Duration) {
 	for i := range n {
-		all = append(all, time.Duration(i)*interval)
+		all = append(all, first+time.Duration(i)*interval)
 	}
 	return all
 }
@@ -145,10 +138,8 @@ func steadily(n int, interval time.Duration) (all []time.Duration) {
 func TestRateIsNotWasted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPacer(100)
-		for range 10 { // the burst
-			if came, err := p.wait(t.Context(), time.NewTimer(0), nil); came || err != nil {
-				t.Fatal(came, err)
-			}
+		if came, err := p.wait(t.Context(), time.NewTimer(0), nil); came || err != nil {
+			t.Fatal(came, err)
 		}
 		leaving := make([]*call, 50)
 		var left sync.WaitGroup
@@ -173,8 +164,7 @@ func TestRateIsNotWasted(t *testing.T) {
 // does not count, and no name is lost.
 func TestQueueForTCP(t *testing.T) {
 	in(t, func(w *world) {
-		server := w.serve(over(truncated, anything))
-		r := w.resolver(Options{MaxSockets: 4}, server.addr)
+		r := w.resolver(Options{MaxSockets: 4}, over(truncated, anything))
 		var all sync.WaitGroup
 		for i := range 100 {
 			all.Go(func() {
@@ -183,11 +173,7 @@ func TestQueueForTCP(t *testing.T) {
 			})
 		}
 		all.Wait()
-		for i, at := range w.times(server.addr, "TCP") {
-			if want := time.Duration(10+20*i) * time.Millisecond; at != want {
-				w.Errorf("connection %d at %v, want %v", i, at, want)
-			}
-		}
+		w.want(fmt.Sprint(w.times(1, "TCP")), fmt.Sprint(steadily(100, 10*time.Millisecond, 20*time.Millisecond)))
 		if s := r.Stats(); s.Deferred != 0 || s.Servers[0].Failures != 0 {
 			w.Errorf("%+v", s)
 		}
@@ -205,7 +191,7 @@ func TestSlowServerWithoutEDNS(t *testing.T) {
 // A follower's patience does not run while the leader waits for the rate.
 func TestPatienceOfFollowers(t *testing.T) {
 	in(t, func(w *world) {
-		r := w.resolver(Options{Rate: 10}, w.serve(anything).addr)
+		r := w.resolver(Options{Rate: 10}, anything)
 		w.want(w.lookUp(r, 0), "0s; 10ms ["+good+"]")
 		var all sync.WaitGroup
 		for range 5 {
@@ -220,8 +206,7 @@ func TestPatienceOfFollowers(t *testing.T) {
 // Waits for the rate do not count in Took, unless a question was in flight meanwhile.
 func TestTookUnderRate(t *testing.T) {
 	in(t, func(w *world) {
-		server := w.serve(late(985*time.Millisecond, anything))
-		r := w.resolver(Options{Rate: 10}, server.addr)
+		r := w.resolver(Options{Rate: 10}, late(985*time.Millisecond, anything))
 		var all sync.WaitGroup
 		for i := range 20 {
 			all.Go(func() {
@@ -231,7 +216,7 @@ func TestTookUnderRate(t *testing.T) {
 		}
 		all.Wait()
 		// Twenty first questions, and repetitions of those whose answers had not come.
-		w.want(fmt.Sprint(w.times(server.addr, "")), fmt.Sprint(steadily(29, 100*time.Millisecond)))
+		w.want(fmt.Sprint(w.times(1, "")), fmt.Sprint(steadily(29, 0, 100*time.Millisecond)))
 	})
 }
 

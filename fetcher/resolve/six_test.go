@@ -8,8 +8,8 @@ import (
 // LookupIPv6 asks once for the addresses that Lookup leaves out. The cache keeps both answers apart.
 func TestLookupIPv6(t *testing.T) {
 	in(t, func(w *world) {
-		server := w.serve(zone("a.com. 60 A 192.0.2.1", "a.com. 60 AAAA 2001:db8::1", "four.com. 60 A 192.0.2.4", "alias.com. 60 CNAME a.com."))
-		r := w.resolver(Options{}, server.addr)
+		script := zone("a.com. 60 A 192.0.2.1", "a.com. 60 AAAA 2001:db8::1", "four.com. 60 A 192.0.2.4", "alias.com. 60 CNAME a.com.")
+		r := w.resolver(Options{}, script)
 		f := func(host, want string, questions int) {
 			w.Helper()
 			before := len(w.sent)
@@ -29,7 +29,7 @@ func TestLookupIPv6(t *testing.T) {
 		w.want(tell(r.Lookup(w.Context(), "a.com", 0)), "[192.0.2.1]")
 		r.hosts = map[string][]netip.Addr{"here.com": {netip.MustParseAddr("192.0.2.9")}}
 		f("here.com", noAddress, 0)
-		r = w.resolver(Options{IPv4: true}, server.addr)
+		r = w.resolver(Options{IPv4: true}, script)
 		f("a.com", noAddress, 0)
 	})
 }

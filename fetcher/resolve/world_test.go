@@ -27,7 +27,7 @@ type world struct {
 	*testing.T
 	host    memnet.Host // the resolvers'
 	begun   time.Time
-	servers int // so far
+	servers int // so far, at addresses in order
 
 	mu         sync.Mutex
 	sent       []sentQuestion
@@ -88,59 +88,54 @@ func either(t *testing.T, test func(w *world) string, want ...string) {
 // since returns the time since the world began.
 func (w *world) since() time.Duration { return time.Since(w.begun) }
 
-// address returns that of the nth server. While nothing runs there, it refuses datagrams and connections.
+// address returns that of the nth server, from 1. While nothing runs there, it refuses datagrams and connections.
 func (w *world) address(nth int) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(nth)}), 53)
 }
 
-// serve runs a name server at the next address until the test ends.
-func (w *world) serve(script script) *scripted {
+// serve runs the nth server until the test ends.
+func (w *world) serve(nth int, script script) *scripted {
 	w.Helper()
-	w.servers++
-	return w.serveAt(w.address(w.servers), script)
-}
-
-func (w *world) serveAt(at netip.AddrPort, script script) *scripted {
-	w.Helper()
-	host := memnet.Host{Net: w.host.Net, Addr: at.Addr()}
-	packets, err := host.ListenPacket(at.Port())
+	host := memnet.Host{Net: w.host.Net, Addr: w.address(nth).Addr()}
+	packets, err := host.ListenPacket(53)
 	if err != nil {
 		w.Fatal(err)
 	}
-	listener, err := host.Listen(at.Port())
+	listener, err := host.Listen(53)
 	if err != nil {
 		w.Fatal(err)
 	}
 	return serve(w, packets, listener, script)
 }
 
-// closedPort returns the next address, where nothing runs.
-func (w *world) closedPort() string {
-	w.servers++
-	return w.address(w.servers).String()
-}
-
-// resolver returns a Resolver that asks servers until the test ends.
-func (w *world) resolver(opts Options, servers ...string) *Resolver {
+// resolver returns a Resolver that asks further servers, which have these scripts, until the test ends. One without a script does
+// not run.
+func (w *world) resolver(opts Options, scripts ...script) *Resolver {
 	w.Helper()
+	var servers []string
+	for _, each := range scripts {
+		w.servers++
+		if each != nil {
+			w.serve(w.servers, each)
+		}
+		servers = append(servers, w.address(w.servers).String())
+	}
 	opts.Network = w
 	return newResolver(w, opts, servers...)
 }
 
-// asks returns a Resolver that asks servers with these scripts. A look-up has three seconds, so that its silence causes no probe.
+// asks returns a Resolver whose look-ups have three seconds, so that silence causes no probe.
 func (w *world) asks(scripts ...script) *Resolver {
 	w.Helper()
-	var servers []string
-	for _, each := range scripts {
-		servers = append(servers, w.serve(each).addr)
-	}
-	return w.resolver(Options{Total: 3 * time.Second}, servers...)
+	return w.resolver(Options{Total: 3 * time.Second}, scripts...)
 }
 
-// newResolver returns a Resolver without a file of hosts.
+// newResolver returns a Resolver, without a file of hosts by default.
 func newResolver(tb testing.TB, opts Options, servers ...string) *Resolver {
 	tb.Helper()
-	opts.Hosts = "-"
+	if opts.Hosts == "" {
+		opts.Hosts = "-"
+	}
 	r, err := New(servers, opts)
 	if err != nil {
 		tb.Fatal(err)
@@ -203,12 +198,12 @@ func (w *world) questions() string {
 	return strings.Join(words, ", ")
 }
 
-// times returns when questions were sent to a server whose description begins so.
-func (w *world) times(to, what string) (all []time.Duration) {
+// times returns when questions were sent to the nth server whose description begins so.
+func (w *world) times(nth int, what string) (all []time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, q := range w.sent {
-		if q.to.String() == to && strings.HasPrefix(q.what, what) {
+		if q.to == w.address(nth) && strings.HasPrefix(q.what, what) {
 			all = append(all, q.after)
 		}
 	}
