@@ -45,12 +45,8 @@ func TestUnexpectedPackets(t *testing.T) {
 		play("by TCP", brokenTCP, over(truncated, unexpected))
 	}
 	lie := "a.com. 60 A " + evil
-	f("wrong id", edited(func(m *dns.Msg) { m.Id ^= 1 }, lie))
-	f("id with its bytes exchanged", edited(func(m *dns.Msg) {
-		if m.Id = m.Id<<8 | m.Id>>8; m.Id>>8 == m.Id&0xff {
-			m.Id ^= 1
-		}
-	}, lie))
+	f("wrong id", misdirected(nextID, lie))
+	f("id with its bytes exchanged", misdirected(func(id uint16) uint16 { return id<<8 | id>>8 }, lie))
 	f("other name", edited(func(m *dns.Msg) { m.Question[0].Name = "evil.com." }, lie, "evil.com. 60 A "+evil))
 	f("longer name", edited(func(m *dns.Msg) { m.Question[0].Name = "a.com.evil." }, lie))
 	f("shorter name", edited(func(m *dns.Msg) { m.Question[0].Name = "com." }, lie))
@@ -406,7 +402,7 @@ func TestOneOfTwoServers(t *testing.T) {
 	f("FORMERR", refusing, refuses(dns.RcodeFormatError))
 	f("NOTIMP", refusing, refuses(dns.RcodeNotImplemented))
 	f("malformed", broken, raw(1, "\xff"))
-	f("unexpected packets", silent, edited(func(m *dns.Msg) { m.Id++ }))
+	f("unexpected packets", silent, misdirected(nextID, "a.com. 60 A "+evil))
 	f("truncated, and silence by TCP", stalling, over(truncated, stall))
 	f("truncated, and a hang-up", brokenTCP, over(truncated, hangUp))
 	f("truncated, and rubbish", brokenTCP, over(truncated, raw(9, "\xc0\xc0\xc0")))
@@ -641,7 +637,7 @@ func TestHostilePatience(t *testing.T) {
 		run(t, name, func(w *world) { w.want(w.lookUp(w.asks(script), 2*time.Second), want) })
 	}
 	f("silence", "0s, 400ms plain, 1s plain, 1.9s plain; 2s deferred", quiet)
-	f("unexpected packets", "0s, 400ms plain, 1s plain, 1.9s plain; 2s deferred", edited(func(m *dns.Msg) { m.Id++ }, "a.com. 60 A "+evil))
+	f("unexpected packets", "0s, 400ms plain, 1s plain, 1.9s plain; 2s deferred", misdirected(nextID, "a.com. 60 A "+evil))
 	f("truncated, and silence by TCP", "0s, 10ms TCP; 2s deferred", over(truncated, stall))
 	f("an alias without an answer", "0s, 10ms b.com., 410ms b.com. plain, 1.01s b.com. plain, 1.91s b.com. plain; 2s deferred", byName(map[string]script{"a.com.": says("a.com. 60 CNAME b.com.")}))
 	f("silence about IPv6", "0s, 10ms AAAA, 410ms AAAA plain, 1.01s AAAA plain, 1.91s AAAA plain; 2s deferred", func(q *query) {
@@ -737,7 +733,9 @@ func TestAnswersToEndedQuestions(t *testing.T) {
 				late := <-asked
 				says(late.Question[0].Name + " 60 A " + evil)(late)
 				m := q.reply(q.Question[0].Name + " 60 A " + evil)
-				m.Id = late.Id
+				if m.Id = late.Id; m.Id == q.Id {
+					m.Id++
+				}
 				late.send(packed(m))
 				asked <- late
 			}

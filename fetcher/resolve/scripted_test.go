@@ -24,6 +24,7 @@ type scripted struct {
 
 	mu    sync.Mutex
 	asked map[string]int
+	ids   map[uint16]bool // of all questions so far
 }
 
 // script answers one question. The scripts of several questions run concurrently.
@@ -43,7 +44,7 @@ type query struct {
 // serve runs a name server at a socket and a listener, which have the same address, until the test ends.
 func serve(tb testing.TB, packets net.PacketConn, listener net.Listener, script script) *scripted {
 	tb.Helper()
-	s := &scripted{addr: packets.LocalAddr().String(), packets: packets, listener: listener, script: script, done: make(chan struct{}), asked: map[string]int{}}
+	s := &scripted{addr: packets.LocalAddr().String(), packets: packets, listener: listener, script: script, done: make(chan struct{}), asked: map[string]int{}, ids: map[uint16]bool{}}
 	var running sync.WaitGroup
 	running.Go(func() { s.serveUDP(&running) })
 	running.Go(func() { s.serveTCP(&running) })
@@ -120,6 +121,7 @@ func (s *scripted) count(transport string, m *dns.Msg) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := fmt.Sprint(transport, m.Question[0])
+	s.ids[m.Id] = true
 	s.asked[key]++
 	return s.asked[key]
 }
@@ -173,6 +175,21 @@ func edited(edit func(*dns.Msg), records ...string) script {
 		q.send(packed(m))
 	}
 }
+
+// misdirected answers with another id, which no question has had: an earlier one may still wait for its answer.
+func misdirected(id func(uint16) uint16, records ...string) script {
+	return func(q *query) {
+		m := q.reply(records...)
+		q.server.mu.Lock()
+		for m.Id = id(m.Id); q.server.ids[m.Id]; m.Id++ {
+		}
+		q.server.mu.Unlock()
+		q.send(packed(m))
+	}
+}
+
+// nextID is the id after another.
+func nextID(id uint16) uint16 { return id + 1 }
 
 // bytewise answers with the records after an edit of the packet.
 func bytewise(edit func([]byte) []byte, records ...string) script {
