@@ -14,9 +14,12 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # A bulkscan is one file without C in it. Only the race detector asks for a compiler.
 export CGO_ENABLED := 0
 
-# What `make check` does, in order. `long` includes `test`, which .ci/run runs first, in a bare clone. bench is a module of its own, which
-# `./...` leaves out.
-STEPS := build lint long race generated integration browser packages
+# What `make check` does, in order, each with the seconds that two processors have for it. .ci/run runs the README's two commands
+# first, in a bare clone, so that `test` is not among them. CONTRIBUTING.md says what `long` covers besides.
+STEPS := build:60 lint:90 race:240 real:90 generated:60 integration:240 browser:90 packages:60
+
+# Where goroutines share memory, and so where the race detector pays.
+RACED := ./pipeline ./fetcher/... ./sink/... ./internal/store/... ./internal/job ./internal/nightly ./cmd/bulkscan
 
 # Documents that are written from tables in the code, or have figures that are.
 GENERATED := $(wildcard *.md docs/*.md) docs/queries/README.md docs/gallery/check.svg
@@ -58,7 +61,7 @@ test: ## run the tests, but for those that take long
 	go test -short $(TESTFLAGS) ./...
 	@[[ -x .bin/versitygw ]] || echo "SKIPPED: what needs a real S3 server (make .bin/versitygw builds one)"
 	@[[ -d internal/integration/duckdb/node_modules ]] || echo "SKIPPED: what needs DuckDB (make internal/integration/duckdb/node_modules installs it; make integration runs it)"
-	@command -v slurmctld >/dev/null || echo "SKIPPED: what needs Slurm (apt-get install slurmctld slurmd slurm-client munge; make long runs it)"
+	@command -v slurmctld >/dev/null || echo "SKIPPED: what needs Slurm (apt-get install slurmctld slurmd slurm-client munge; make real runs it)"
 	@command -v curl >/dev/null || echo "SKIPPED: whether responses are read as curl reads them (curl is not on the PATH)"
 	@[[ -d ../shared ]] || echo "SKIPPED: what needs the real files and cases of ../shared, which is not here (go test -v says which tests)"
 
@@ -67,8 +70,12 @@ long: ## run all tests: also every step of a kill, every policy, minutes of soak
 	go test -timeout 20m $(TESTFLAGS) ./...
 
 .PHONY: race
-race: ## run the tests under the race detector, but for those that mostly wait for processes
-	CGO_ENABLED=1 go test -race -short -timeout 20m -ldflags=-w ./...
+race: ## run the tests of what is concurrent under the race detector
+	CGO_ENABLED=1 go test -race -short -timeout 20m -ldflags=-w $(RACED)
+
+.PHONY: real
+real: ## run the tests of real clusters, shells and stopped processes, one after another
+	go test -count 1 -timeout 10m -ldflags=-w -p 1 -run '^(TestSlurm|TestCompletionInShells|TestStoppedScanGoesOn)$$' ./cmd/bulkscan
 
 .PHONY: lint
 lint: .bin/golangci-lint ## run golangci-lint, which runs vet and staticcheck
@@ -245,9 +252,9 @@ hours: ## run nights back to back for two hours, and see whether anything grows 
 check: export BULKSCAN_TEST_S3 := required
 check: .bin/versitygw ## all that must hold before a change is merged; what CI runs
 	@for step in $(STEPS); do \
-		echo "=== $$step"; begun=$$SECONDS; \
-		$(MAKE) --no-print-directory "$$step"; \
-		echo "=== $$step: ok, $$((SECONDS - begun)) s"; \
+		echo "=== $${step%:*}"; begun=$$SECONDS; \
+		$(MAKE) --no-print-directory "$${step%:*}"; \
+		echo "=== $${step%:*}: ok, $$((SECONDS - begun)) s of $${step#*:}"; \
 	done
 
 .PHONY: clean
