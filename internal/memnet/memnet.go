@@ -55,6 +55,21 @@ type Host struct {
 	Addr netip.Addr
 }
 
+// Listen accepts streams at an address; port 0 chooses one.
+func (n *Network) Listen(at netip.AddrPort) (net.Listener, error) {
+	return Host{n, at.Addr()}.Listen(at.Port())
+}
+
+// ListenPacket opens a socket of datagrams at an address; port 0 chooses one.
+func (n *Network) ListenPacket(at netip.AddrPort) (net.PacketConn, error) {
+	return Host{n, at.Addr()}.ListenPacket(at.Port())
+}
+
+// Dial opens a stream from 127.0.0.1.
+func (n *Network) Dial(to netip.AddrPort) (net.Conn, error) {
+	return Host{n, netip.AddrFrom4([4]byte{127, 0, 0, 1})}.DialContext(context.Background(), "tcp", to.String())
+}
+
 // failed is the error of a call of the system.
 func failed(op string, at netip.AddrPort, err error) error {
 	if errno, ok := err.(syscall.Errno); ok { //nolint:errorlint // it is ours, and not wrapped

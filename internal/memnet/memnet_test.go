@@ -139,6 +139,16 @@ func TestStreams(t *testing.T) {
 		n, err = c.Write(b[:1])
 		note("write", n, err)
 	}, "20ms write 1", "30ms read EOF 0", "50ms write connection reset by peer 0")
+	f("written without end to a closed end", 0, func(c *Conn) { _ = c.Close() }, func(c *Conn, note func(string, int, error)) {
+		time.Sleep(time.Second)
+		n, err := 0, error(nil)
+		for err == nil {
+			var written int
+			written, err = c.Write(b)
+			n += written
+		}
+		note("write", n, err)
+	}, "1.04s write connection reset by peer 65536")
 	f("the window", 0, func(c *Conn) { time.Sleep(time.Second); _, _ = io.CopyN(io.Discard, c, window+1); _ = c.Close() }, func(c *Conn, note func(string, int, error)) {
 		n, err := c.Write(b[:window+1])
 		note("write", n, err)

@@ -79,6 +79,12 @@ func (h Host) DialContext(ctx context.Context, _, address string) (net.Conn, err
 	if err != nil {
 		return nil, err
 	}
+	switch to.Addr() { // as on Linux
+	case netip.IPv4Unspecified():
+		to = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), to.Port())
+	case netip.IPv6Unspecified():
+		to = netip.AddrPortFrom(netip.IPv6Loopback(), to.Port())
+	}
 	var answered, end <-chan time.Time
 	if there, back := h.Net.link(h.Addr, to.Addr()), h.Net.link(to.Addr(), h.Addr); there.Latency >= 0 && back.Latency >= 0 {
 		answered = time.After(there.Latency + back.Latency)
@@ -195,14 +201,13 @@ func (c *Conn) Write(b []byte) (n int, err error) {
 			piece = piece[:min(len(piece), max(1, l.Rate/10))]
 		}
 		n += len(piece)
+		h.size += len(piece) // of bytes that are lost, or go to a closed end, nothing is acknowledged
 		switch due := h.arrival(l, len(piece)); {
-		case h.gone && l.Latency >= 0: // the answer is a reset
+		case l.Latency < 0:
+		case h.gone: // the answer is a reset
 			c.broken(due.Add(l.Latency))
-		case !h.gone:
-			h.size += len(piece) // of lost bytes nothing is acknowledged
-			if l.Latency >= 0 {
-				h.queue = append(h.queue, segment{due, slices.Clone(piece)})
-			}
+		default:
+			h.queue = append(h.queue, segment{due, slices.Clone(piece)})
 		}
 		c.cond.Broadcast()
 	}
