@@ -18,7 +18,11 @@ func BenchmarkServePlain(b *testing.B) { benchmarkServe(b, false) }
 func BenchmarkServeTLS(b *testing.B) { benchmarkServe(b, true) }
 
 func benchmarkServe(b *testing.B, secure bool) {
-	w := testWeb(b, Config{Addresses: 512, Only: []string{"ok"}})
+	w, err := Start(b.Context(), Config{Addresses: 512, Only: []string{"ok"}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer w.Close()
 	var next atomic.Uint64
 	b.ReportAllocs()
 	b.SetParallelism(64)

@@ -77,16 +77,14 @@ func (c *Chaos) listen() error {
 			if addr.Is4() && addr.As4()[1] == 8 && i == 1 {
 				continue // plain HTTP only
 			}
-			lc := net.ListenConfig{KeepAlive: -1}
-			l, err := lc.Listen(context.Background(), "tcp", netip.AddrPortFrom(addr, c.ports[i]).String())
+			l, err := c.web.net.Listen(netip.AddrPortFrom(addr, c.ports[i]))
 			if err != nil {
 				return err
 			}
 			c.open = append(c.open, l)
-			tcp := l.(*net.TCPListener)
-			c.ports[i] = tcp.Addr().(*net.TCPAddr).AddrPort().Port()
-			if c.cfg.hole(addr) && addr.Is4() && addr != c.web.HotAddr() {
-				filled, err := plug(tcp)
+			c.ports[i] = l.Addr().(*net.TCPAddr).AddrPort().Port()
+			if c.cfg.hole(addr) && addr.Is4() && addr != c.web.HotAddr() && c.web.cfg.Network == nil {
+				filled, err := plug(l)
 				switch {
 				case err == nil:
 					c.open = append(c.open, filled)
@@ -96,21 +94,18 @@ func (c *Chaos) listen() error {
 					return err
 				}
 			}
-			target := netip.AddrPortFrom(addr, uint16(to)).String()
-			c.running.Go(func() { c.accept(tcp, target, i == 1) })
+			target := netip.AddrPortFrom(addr, uint16(to))
+			c.running.Go(func() { c.accept(l, target, i == 1) })
 		}
 	}
-	packets, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	packets, err := c.web.net.ListenPacket(netip.AddrPortFrom(localhost, 0))
 	if err != nil {
 		return err
 	}
 	c.open = append(c.open, packets)
 	c.names = packets.LocalAddr().(*net.UDPAddr).AddrPort()
-	if err := packets.SetReadBuffer(4 << 20); err != nil {
-		return err
-	}
 	// Truncated answers are asked for by TCP, which is undisturbed.
-	l, err := net.Listen("tcp4", c.names.String())
+	l, err := c.web.net.Listen(c.names)
 	if err != nil {
 		return err
 	}
@@ -125,7 +120,7 @@ func (c *Chaos) listen() error {
 			c.running.Go(func() {
 				stop := context.AfterFunc(c.closing, func() { _ = client.Close() })
 				defer stop()
-				c.pass(client.(*net.TCPConn), c.web.DNSAddr().String(), nil, Fault{})
+				c.pass(client, c.web.DNSAddr(), nil, Fault{})
 			})
 		}
 	})
@@ -171,9 +166,9 @@ func (c *Chaos) Faced(host string) []Fault {
 	return all
 }
 
-func (c *Chaos) accept(l *net.TCPListener, target string, secure bool) {
+func (c *Chaos) accept(l net.Listener, target netip.AddrPort, secure bool) {
 	for {
-		client, err := l.AcceptTCP()
+		client, err := l.Accept()
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) {
 				return
@@ -200,7 +195,7 @@ func (c *Chaos) accept(l *net.TCPListener, target string, secure bool) {
 }
 
 // firstFlight reads a client's first bytes, and the host that they name, or "".
-func firstFlight(client *net.TCPConn, secure bool) (flight []byte, host string) {
+func firstFlight(client net.Conn, secure bool) (flight []byte, host string) {
 	var heard bytes.Buffer
 	in := io.TeeReader(client, &heard)
 	if secure {
@@ -230,14 +225,12 @@ func (d readOnly) Read(p []byte) (int, error)  { return d.in.Read(p) }
 func (d readOnly) Write(p []byte) (int, error) { return len(p), nil }
 
 // pass relays a connection to the web and back, with its fault.
-func (c *Chaos) pass(client *net.TCPConn, target string, flight []byte, f Fault) {
-	conn, err := net.DialTimeout("tcp", target, 10*time.Second)
+func (c *Chaos) pass(client net.Conn, target netip.AddrPort, flight []byte, f Fault) {
+	server, err := c.web.net.Dial(target)
 	if err != nil {
-		_ = client.SetLinger(0)
-		_ = client.Close()
+		abort(client)
 		return
 	}
-	server := conn.(*net.TCPConn)
 	stop := context.AfterFunc(c.closing, func() { _ = server.Close() })
 	defer stop()
 	_ = server.SetDeadline(time.Now().Add(c.web.cfg.Hold))
@@ -250,7 +243,7 @@ func (c *Chaos) pass(client *net.TCPConn, target string, flight []byte, f Fault)
 		if _, how := c.carry(server, client, Fault{Delay: f.Delay}); errors.Is(how, errReset) {
 			_ = server.Close() // the client is gone
 		} else {
-			_ = server.CloseWrite()
+			closeWrite(server)
 		}
 	}()
 	defer func() { // both directions use the sockets
@@ -260,12 +253,12 @@ func (c *Chaos) pass(client *net.TCPConn, target string, flight []byte, f Fault)
 	}()
 	switch whole, how := c.carry(client, server, f); {
 	case !whole && f.Kind == FaultReset, whole && errors.Is(how, errReset):
-		_ = client.SetLinger(0)
+		abort(client)
 	case !whole && f.Kind == FaultBlackhole:
 		_ = server.Close()
 		swallow(client) // the client gets no answer from now on
 	case whole, f.Kind == FaultClose:
-		_ = client.CloseWrite()
+		closeWrite(client)
 		swallow(client) // the client may still send, and a close would reset bytes in flight to it
 	}
 }
@@ -274,7 +267,7 @@ var errReset = errors.New("reset")
 
 // carry relays bytes one way until they end or the fault ends them. It reports whether all bytes passed, and how they
 // ended.
-func (c *Chaos) carry(to, from *net.TCPConn, f Fault) (whole bool, how error) {
+func (c *Chaos) carry(to, from net.Conn, f Fault) (whole bool, how error) {
 	cut := f.Kind == FaultBlackhole || f.Kind == FaultReset || f.Kind == FaultClose
 	left := f.After
 	size := 32 << 10
@@ -325,7 +318,7 @@ func (c *Chaos) carry(to, from *net.TCPConn, f Fault) (whole bool, how error) {
 }
 
 // swallow reads until the other side ends.
-func swallow(conn *net.TCPConn) { _, _ = io.Copy(io.Discard, conn) }
+func swallow(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
 // wait waits, and reports false if the network was closed.
 func (c *Chaos) wait(d time.Duration) bool {
@@ -352,10 +345,10 @@ func write(to io.Writer, b []byte) bool {
 
 // relayQuestions relays questions to the name server, each through a socket of its own, and the answers back, unless
 // they are lost.
-func (c *Chaos) relayQuestions(packets *net.UDPConn) {
+func (c *Chaos) relayQuestions(packets net.PacketConn) {
 	b := make([]byte, 64<<10)
 	for {
-		n, client, err := packets.ReadFromUDPAddrPort(b)
+		n, client, err := packets.ReadFrom(b)
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) {
 				return
@@ -373,7 +366,7 @@ func (c *Chaos) relayQuestions(packets *net.UDPConn) {
 			continue
 		}
 		c.running.Go(func() {
-			server, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(c.web.DNSAddr()))
+			server, err := c.web.net.ListenPacket(netip.AddrPortFrom(localhost, 0))
 			if err != nil {
 				return
 			}
@@ -381,17 +374,17 @@ func (c *Chaos) relayQuestions(packets *net.UDPConn) {
 			stop := context.AfterFunc(c.closing, func() { _ = server.Close() })
 			defer stop()
 			_ = server.SetDeadline(time.Now().Add(2 * time.Second))
-			if !write(server, question) {
+			if _, err := server.WriteTo(question, net.UDPAddrFromAddrPort(c.web.DNSAddr())); err != nil {
 				return
 			}
 			answer := make([]byte, 64<<10)
 			for { // forged answers come first
-				n, err := server.Read(answer)
+				n, _, err := server.ReadFrom(answer)
 				if err != nil {
 					return
 				}
 				if !back {
-					_, _ = packets.WriteToUDPAddrPort(answer[:n], client)
+					_, _ = packets.WriteTo(answer[:n], client)
 				}
 			}
 		})

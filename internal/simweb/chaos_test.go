@@ -6,25 +6,28 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
-	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
+// askFor is how long an answer is awaited.
+const askFor = 10 * time.Second
+
 // askAt asks a host by plain HTTP at an address, and returns the bytes received, the time taken, and the error.
-func askAt(t *testing.T, addr, host string) (answer []byte, took time.Duration, err error) {
+func askAt(t *testing.T, w *Web, addr, host string) (answer []byte, took time.Duration, err error) {
 	t.Helper()
 	begun := time.Now()
-	c, err := net.DialTimeout("tcp", addr, 500*time.Millisecond)
+	c, err := clientOf(w).DialContext(t.Context(), "tcp", addr)
 	if err != nil {
 		return nil, time.Since(begun), err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(1500 * time.Millisecond))
+	_ = c.SetDeadline(begun.Add(askFor))
 	if _, err := fmt.Fprintf(c, "GET /robots.txt HTTP/1.1\r\nHost: %s\r\n\r\n", host); err != nil {
 		return nil, time.Since(begun), err
 	}
@@ -32,77 +35,98 @@ func askAt(t *testing.T, addr, host string) (answer []byte, took time.Duration, 
 	return answer, time.Since(begun), err
 }
 
-// TestChaosFaults checks the effect of each kind of fault by itself, and a whole answer without one.
+// TestChaosFaults checks the effect of each kind of fault by itself, and a whole answer without one: what came, and when.
 func TestChaosFaults(t *testing.T) {
 	const most = 400 * time.Millisecond
-	f := func(name string, cfg ChaosConfig, holds func(f Fault, whole, got []byte, took time.Duration, err error) bool) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			web, err := Start(t.Context(), Config{Seed: 5, Addresses: 4, Bodies: 64, Hold: 5 * time.Second, Only: []string{"ok"}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer web.Close()
+	// The relay doubles the ways of SYN, its answer, request and answer.
+	const direct, relayed = 4 * trip, 8 * trip
+	f := func(name string, cfg ChaosConfig, want func(f Fault, whole int) (bytes int, took time.Duration, err error)) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			web := testWeb(t, Config{Seed: 5, Addresses: 4, Bodies: 64, Hold: time.Minute, Only: []string{"ok"}})
 			cfg.Seed, cfg.MostDelay, cfg.LeastBytes = 7, most, 20_000
 			bad, err := StartChaos(web, cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer bad.Close()
-			ask := func(host string) {
+			for i := range 10 { // none has a file longer than a window
+				host := fmt.Sprintf("h%d.example.com", i)
 				addr := web.world.address(host, web.world.behaviour(host)).String()
-				whole, _, err := askAt(t, net.JoinHostPort(addr, fmt.Sprint(web.HTTPPort())), host)
-				if err != nil || len(whole) == 0 {
-					t.Errorf("the web itself fails: %v", err)
-					return
+				whole, took, err := askAt(t, web, net.JoinHostPort(addr, fmt.Sprint(web.HTTPPort())), host)
+				if err != nil || took != direct {
+					t.Errorf("the web itself fails after %v: %v", took, err)
 				}
-				port := strings.TrimPrefix(bad.ConnectTo()[0], ":80::")
-				got, took, err := askAt(t, net.JoinHostPort(addr, port), host)
-				want := cfg.FaultOf(host, 0)
-				if faced := bad.Faced(host); cfg.Holes == 0 && (len(faced) != 1 || faced[0] != want) {
-					t.Errorf("%s: %s faced %v, want %v", name, host, faced, want)
+				got, took, err := askAt(t, web, net.JoinHostPort(addr, strings.TrimPrefix(bad.ConnectTo()[0], ":80::")), host)
+				fault := cfg.FaultOf(host, 0)
+				if faced := bad.Faced(host); len(faced) != 1 || faced[0] != fault {
+					t.Errorf("%s: %s faced %v, want %v", name, host, faced, fault)
 				}
-				if !holds(want, whole, got, took, err) {
-					t.Errorf("%s: %s (%v): %d of %d bytes in %v, %v", name, host, want, len(got), len(whole), took, err)
+				n, wantTook, wantErr := want(fault, len(whole))
+				if !bytes.Equal(got, whole[:n]) || took != wantTook || !errors.Is(err, wantErr) {
+					t.Errorf("%s: %s (%v): %d of %d bytes in %v, %v; want %d in %v, %v", name, host, fault, len(got), len(whole), took, err, n, wantTook, wantErr)
 				}
 			}
-			var all sync.WaitGroup
-			for i := range 6 {
-				all.Go(func() { ask(fmt.Sprintf("h%d.example.com", i)) })
-			}
-			all.Wait()
 		})
 	}
-	isTimeout := func(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
-	cut := func(f Fault, whole, got []byte) bool {
-		return bytes.Equal(got, whole[:min(f.After, len(whole))]) && f.After < 10_000
+	f("nothing", ChaosConfig{}, func(_ Fault, whole int) (int, time.Duration, error) { return whole, relayed, nil })
+	f("latency", ChaosConfig{Latency: 1}, func(f Fault, whole int) (int, time.Duration, error) {
+		return whole, relayed + 2*f.Delay, nil
+	})
+	f("bandwidth", ChaosConfig{Bandwidth: 1}, func(f Fault, whole int) (int, time.Duration, error) {
+		took := relayed
+		for left, size := whole, f.Rate/20; left > 0; left -= size {
+			took += time.Duration(min(size, left)) * time.Second / time.Duration(f.Rate)
+		}
+		return whole, took, nil
+	})
+	f("blackhole", ChaosConfig{Blackhole: 1}, func(f Fault, whole int) (int, time.Duration, error) {
+		if f.After > whole {
+			return whole, relayed, nil
+		}
+		return f.After, askFor, os.ErrDeadlineExceeded
+	})
+	f("close", ChaosConfig{Close: 1}, func(f Fault, whole int) (int, time.Duration, error) {
+		return min(f.After, whole), relayed, nil
+	})
+	f("reset", ChaosConfig{Reset: 1}, func(f Fault, whole int) (int, time.Duration, error) {
+		if f.After > whole {
+			return whole, relayed, nil
+		}
+		return f.After, relayed, syscall.ECONNRESET
+	})
+}
+
+// TestHoles dials black holes of the web, and of the bad network in front of it, on sockets: no answer comes.
+func TestHoles(t *testing.T) {
+	if blackHoles == 0 {
+		t.Skip("SKIPPED: only Linux has black holes")
 	}
-	f("nothing", ChaosConfig{}, func(f Fault, whole, got []byte, _ time.Duration, err error) bool {
-		return f == Fault{} && bytes.Equal(got, whole) && err == nil
-	})
-	f("latency", ChaosConfig{Latency: 1}, func(f Fault, whole, got []byte, took time.Duration, err error) bool {
-		return f.Kind == FaultLatency && f.Delay < most && bytes.Equal(got, whole) && err == nil && took >= 2*f.Delay
-	})
-	f("bandwidth", ChaosConfig{Bandwidth: 1}, func(f Fault, whole, got []byte, took time.Duration, err error) bool {
-		least := time.Duration(len(got)-f.Rate/10) * time.Second / time.Duration(f.Rate)
-		return f.Kind == FaultBandwidth && bytes.HasPrefix(whole, got) && (err == nil && len(got) == len(whole) || isTimeout(err)) && took >= least
-	})
-	f("blackhole", ChaosConfig{Blackhole: 1}, func(f Fault, whole, got []byte, _ time.Duration, err error) bool {
-		return cut(f, whole, got) && (isTimeout(err) || f.After >= len(whole))
-	})
-	f("close", ChaosConfig{Close: 1}, func(f Fault, whole, got []byte, _ time.Duration, err error) bool {
-		return cut(f, whole, got) && err == nil
-	})
-	f("reset", ChaosConfig{Reset: 1}, func(f Fault, whole, got []byte, _ time.Duration, err error) bool {
-		// A reset may also drop bytes that arrived before it.
-		return f.After >= len(whole) || bytes.HasPrefix(whole, got) && errors.Is(err, syscall.ECONNRESET)
-	})
-	if runtime.GOOS == "linux" {
-		f("holes", ChaosConfig{Holes: 1}, func(_ Fault, whole, got []byte, took time.Duration, err error) bool {
-			var dial net.Error // all addresses but the hot one are black holes
-			return err == nil && bytes.Equal(got, whole) || errors.As(err, &dial) && dial.Timeout() && len(got) == 0
-		})
+	web, err := Start(t.Context(), Config{Addresses: 4, Only: []string{"ok"}})
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer web.Close()
+	bad, err := StartChaos(web, ChaosConfig{Holes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bad.Close()
+	f := func(addr netip.Addr, port int) {
+		t.Helper()
+		c, err := net.DialTimeout("tcp", netip.AddrPortFrom(addr, uint16(port)).String(), 200*time.Millisecond)
+		var timeout net.Error
+		if !errors.As(err, &timeout) || !timeout.Timeout() {
+			t.Errorf("%v: %v", addr, err)
+		}
+		if err == nil {
+			_ = c.Close()
+		}
+	}
+	f(web.world.holes[0], web.HTTPPort())
+	f(web.world.holes[1], web.TLSPort())
+	f(web.world.ordinary[0], int(bad.ports[0]))
+	f(web.world.ordinary[0], int(bad.ports[1]))
 }
 
 // TestChaosShares checks that faults have their shares, and follow from the seed.
@@ -147,41 +171,31 @@ func TestChaosShares(t *testing.T) {
 
 // TestChaosCloses closes a network in mid-connection, and finds no connection open.
 func TestChaosCloses(t *testing.T) {
-	web, err := Start(t.Context(), Config{Seed: 5, Addresses: 4, Bodies: 64, Only: []string{"silent"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer web.Close()
-	bad, err := StartChaos(web, DefaultChaos(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var clients []net.Conn
-	for i := range 20 {
-		c, err := net.Dial("tcp", net.JoinHostPort(web.HotAddr().String(), strings.TrimPrefix(bad.ConnectTo()[0], ":80::")))
+	synctest.Test(t, func(t *testing.T) {
+		web := testWeb(t, Config{Seed: 5, Addresses: 4, Bodies: 64, Only: []string{"silent"}})
+		bad, err := StartChaos(web, DefaultChaos(1))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
-		if i%2 == 0 { // the others stay silent
-			fmt.Fprintf(c, "GET /robots.txt HTTP/1.1\r\nHost: h%d.test\r\n\r\n", i)
+		var clients []net.Conn
+		for i := range 20 {
+			c, err := clientOf(web).DialContext(t.Context(), "tcp", net.JoinHostPort(web.HotAddr().String(), strings.TrimPrefix(bad.ConnectTo()[0], ":80::")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if i%2 == 0 { // the others stay silent
+				fmt.Fprintf(c, "GET /robots.txt HTTP/1.1\r\nHost: h%d.test\r\n\r\n", i)
+			}
+			clients = append(clients, c)
 		}
-		clients = append(clients, c)
-	}
-	for end := time.Now().Add(5 * time.Second); bad.Stats().Connections == [len(faultNames)]int64{} && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
-	closed := make(chan struct{})
-	go func() { bad.Close(); close(closed) }()
-	select {
-	case <-closed:
-	case <-time.After(10 * time.Second):
-		t.Fatal("the network does not end")
-	}
-	for _, c := range clients {
-		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
-		if _, err := c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Error("a connection is still open")
+		time.Sleep(10 * time.Second)
+		bad.Close()
+		for _, c := range clients {
+			_ = c.SetReadDeadline(time.Now().Add(trip + 1))
+			if _, err := c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("a connection is still open")
+			}
 		}
-	}
+	})
 }

@@ -32,17 +32,12 @@ type nameServer struct {
 func (w *Web) listenNames() (*nameServer, error) {
 	var lastErr error
 	for range 20 {
-		packets, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: w.cfg.DNSPort})
+		packets, err := w.net.ListenPacket(netip.AddrPortFrom(localhost, uint16(w.cfg.DNSPort)))
 		if err != nil {
 			return nil, fmt.Errorf("cannot listen for DNS: %w", err)
 		}
-		// The socket must hold bursts of a thousand questions.
-		if err := packets.SetReadBuffer(4 << 20); err != nil {
-			_ = packets.Close()
-			return nil, fmt.Errorf("cannot listen for DNS: %w", err)
-		}
 		addr := packets.LocalAddr().(*net.UDPAddr).AddrPort()
-		listener, err := net.Listen("tcp4", addr.String())
+		listener, err := w.net.Listen(addr)
 		if err != nil {
 			_ = packets.Close()
 			lastErr = err

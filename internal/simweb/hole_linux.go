@@ -28,8 +28,8 @@ func reserve(at netip.AddrPort) (release func(), err error) {
 // plug makes a listener a black hole, without root. If the queue of unaccepted connections is full, Linux drops further
 // ones (unless tcp_abort_on_overflow is set). plug shortens the queue to the minimum; the returned connection fills it
 // while it is open.
-func plug(l *net.TCPListener) (net.Conn, error) {
-	raw, err := l.SyscallConn()
+func plug(l net.Listener) (net.Conn, error) {
+	raw, err := l.(*net.TCPListener).SyscallConn()
 	if err != nil {
 		return nil, err
 	}

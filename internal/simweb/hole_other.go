@@ -12,7 +12,7 @@ import (
 // connection here and stay silent.
 const blackHoles = 0
 
-func plug(*net.TCPListener) (net.Conn, error) { return nil, errors.ErrUnsupported }
+func plug(net.Listener) (net.Conn, error) { return nil, errors.ErrUnsupported }
 
 // reserve checks that no program listens at an address. It cannot prevent that later.
 func reserve(at netip.AddrPort) (release func(), err error) {

@@ -6,6 +6,7 @@ import (
 	"compress/flate"
 	"compress/gzip"
 	"compress/zlib"
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -29,52 +30,23 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/memnet"
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// plainScanner is the simplest scanner that knows all outcomes. It blocks, uses sockets, and shares no code with
-// Expect, which it must agree with.
+// plainScanner is the simplest scanner that knows all outcomes. It blocks, and shares no code with Expect, which it must agree with.
 type plainScanner struct {
 	web    *Web
 	policy Policy
-	wait   patience
 }
 
-// patience holds a scanner's time-outs: for a name, before a question is repeated, for a connection, then for
-// handshake, head and body.
-type patience struct{ names, again, dial, handshake, head, body time.Duration }
-
-// patienceFor returns time-outs that are short where the host stays silent, and else long enough for a busy machine.
-func patienceFor(e Expect) patience {
-	const long, short = 30 * time.Second, 150 * time.Millisecond
-	p := patience{long, long, long, long, long, long}
-	b := behaviourNamed(e.Behaviour)
-	switch b.name {
-	case nameSilent:
-		p.names, p.again = short, short
-	case nameLost:
-		p.again = short
-	}
-	if slices.Contains(e.Outcomes, exchange.ConnectTimeout) {
-		p.dial = short
-	}
-	if b.name == nameBesideHole || b.name == nameSixBesideHole {
-		p.dial = 2 * time.Second // then the other address is dialled
-	}
-	if b.hello == helloHang || b.hello == helloDrip || b.hello == helloStall {
-		p.handshake = short
-	}
-	switch {
-	case b.Name == nameWholeSilent:
-		p.body = short
-	case !slices.Contains(e.Outcomes, exchange.Timeout):
-	case e.Status == 0:
-		p.head = short
-	default:
-		p.body = short
-	}
-	return p
-}
+// The scanner's time-outs: for a name, before a question is repeated, for a connection, and for each part of an exchange.
+const (
+	nameTime  = 10 * time.Second
+	askAgain  = time.Second
+	dialTime  = 5 * time.Second
+	stageTime = 15 * time.Second
+)
 
 // found is a scan's result in a comparable form.
 type found struct {
@@ -172,7 +144,7 @@ func (s *plainScanner) ask(at *url.URL) (f found, location string) {
 		return f, ""
 	}
 	defer raw.Close()
-	_ = raw.SetDeadline(time.Now().Add(s.wait.handshake))
+	_ = raw.SetDeadline(time.Now().Add(stageTime))
 	conn := raw
 	if f.Scheme == origin.HTTPS {
 		secure := tls.Client(raw, &tls.Config{ServerName: at.Hostname(), InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
@@ -191,7 +163,7 @@ func (s *plainScanner) ask(at *url.URL) (f found, location string) {
 			return f, ""
 		}
 	}
-	_ = raw.SetDeadline(time.Now().Add(s.wait.head))
+	_ = raw.SetDeadline(time.Now().Add(stageTime))
 	if _, err := io.WriteString(conn, "GET "+at.RequestURI()+" HTTP/1.1\r\nHost: "+at.Host+"\r\nUser-Agent: test\r\n\r\n"); err != nil {
 		f.Outcome = classify(err, exchange.Reset)
 		return f, ""
@@ -238,7 +210,7 @@ func (s *plainScanner) ask(at *url.URL) (f found, location string) {
 		}
 	}
 	head.N = 1 << 40
-	_ = raw.SetDeadline(time.Now().Add(s.wait.body))
+	_ = raw.SetDeadline(time.Now().Add(stageTime))
 	f.Outcome, f.Status = exchange.Answered, response.StatusCode
 	if f.Status < 200 || f.Status > 599 {
 		f.Outcome = exchange.BadResponse
@@ -373,7 +345,10 @@ func (s *plainScanner) dial(host string, port uint16) (conn net.Conn, outcome ex
 			if s.policy.Guarded && (addr.IsLoopback() || addr.IsUnspecified()) {
 				return nil, exchange.BlockedAddress, nil
 			}
-			if conn, err = net.DialTimeout("tcp", netip.AddrPortFrom(addr, port).String(), s.wait.dial); err == nil {
+			ctx, cancel := context.WithTimeout(context.Background(), dialTime)
+			conn, err = clientOf(s.web).DialContext(ctx, "tcp", netip.AddrPortFrom(addr, port).String())
+			cancel()
+			if err == nil {
 				return conn, 0, nil
 			}
 			outcome = 0
@@ -428,19 +403,12 @@ func (s *plainScanner) lookup(host string, qtype uint16) (addrs []netip.Addr, ou
 // to other questions.
 func (s *plainScanner) question(host string, qtype uint16) (answer *dns.Msg, err error) {
 	q := new(dns.Msg).SetQuestion(dns.Fqdn(host), qtype)
-	conn, err := net.Dial("udp", s.web.DNSAddr().String())
-	if err != nil {
-		return nil, err
-	}
+	conn := askName(s.web, q)
 	defer conn.Close()
-	packets := dns.Conn{Conn: conn}
-	for end := time.Now().Add(s.wait.names); time.Now().Before(end); {
-		if err = packets.WriteMsg(q); err != nil {
-			return nil, err
-		}
-		_ = conn.SetReadDeadline(time.Now().Add(s.wait.again))
+	for end := time.Now().Add(nameTime); time.Now().Before(end); {
+		_ = conn.SetReadDeadline(time.Now().Add(askAgain))
 		for {
-			if answer, err = packets.ReadMsg(); err != nil {
+			if answer, err = nextAnswer(conn); err != nil {
 				break
 			}
 			if answer.Id != q.Id || len(answer.Question) != 1 || answer.Question[0] != q.Question[0] {
@@ -449,14 +417,68 @@ func (s *plainScanner) question(host string, qtype uint16) (answer *dns.Msg, err
 			if !answer.Truncated {
 				return answer, nil
 			}
-			answer, _, err = (&dns.Client{Net: "tcp", Timeout: s.wait.names}).Exchange(q, s.web.DNSAddr().String())
-			return answer, err
+			return askNameByTCP(s.web, q)
 		}
+		send(conn, q)
 	}
 	return nil, err
 }
 
-// testWeb starts a small web that ends with the test.
+// askName sends a question to a web's name server, from a socket of its own.
+func askName(w *Web, q *dns.Msg) *memnet.Packets {
+	conn, err := clientOf(w).DialPackets(w.DNSAddr())
+	if err != nil {
+		panic(err) // there is always a free port
+	}
+	send(conn, q)
+	return conn
+}
+
+func send(conn *memnet.Packets, q *dns.Msg) {
+	packet, _ := q.Pack()
+	_, _ = conn.Send([][]byte{packet})
+}
+
+// nextAnswer waits for the next packet.
+func nextAnswer(conn *memnet.Packets) (*dns.Msg, error) {
+	var b [4096]byte
+	var size [1]int
+	if _, err := conn.Receive([][]byte{b[:]}, size[:]); err != nil {
+		return nil, err
+	}
+	m := new(dns.Msg)
+	return m, m.Unpack(b[:size[0]])
+}
+
+func askNameByTCP(w *Web, q *dns.Msg) (*dns.Msg, error) {
+	conn, err := clientOf(w).DialContext(context.Background(), "tcp", w.DNSAddr().String())
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	m, _, err := new(dns.Client).ExchangeWithConn(q, &dns.Conn{Conn: conn})
+	return m, err
+}
+
+// trip is how long a packet takes from a client to the web, and back.
+const trip = 5 * time.Millisecond
+
+// clientOf is the host from which tests ask a web in memory.
+func clientOf(w *Web) memnet.Host {
+	return memnet.Host{Net: w.net.(*memnet.Network), Addr: netip.AddrFrom4([4]byte{10, 0, 0, 1})}
+}
+
+// inMemory is a network for a web.
+func inMemory() Network {
+	return memnet.New(func(_, to netip.Addr) memnet.Link {
+		if BlackHole(to) {
+			return memnet.Link{Latency: -1}
+		}
+		return memnet.Link{Latency: trip}
+	})
+}
+
+// testWeb starts a small web in memory that ends with the test.
 func testWeb(t testing.TB, cfg Config) *Web {
 	t.Helper()
 	if cfg.Addresses == 0 {
@@ -465,6 +487,7 @@ func testWeb(t testing.TB, cfg Config) *Web {
 	if cfg.Slow == 0 {
 		cfg.Slow = 50 * time.Millisecond
 	}
+	cfg.Network = inMemory()
 	w, err := Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

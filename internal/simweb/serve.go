@@ -29,10 +29,10 @@ var (
 )
 
 // accept serves a listener's connections until it is closed.
-func (w *Web) accept(l *net.TCPListener, at *place, secure bool) {
+func (w *Web) accept(l net.Listener, at *place, secure bool) {
 	defer w.running.Done()
 	for {
-		c, err := l.AcceptTCP()
+		c, err := l.Accept()
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) || w.closed() {
 				return
@@ -55,7 +55,7 @@ func (w *Web) accept(l *net.TCPListener, at *place, secure bool) {
 }
 
 // serve serves one connection, and adds the host to its row in the ledger.
-func (w *Web) serve(c *net.TCPConn, at *place, secure bool, row int) {
+func (w *Web) serve(c net.Conn, at *place, secure bool, row int) {
 	defer w.leave(c)
 	// One deadline bounds the whole connection, silent hosts included.
 	if c.SetDeadline(time.Now().Add(w.cfg.Hold)) != nil {
@@ -110,7 +110,7 @@ func (p *place) overLimit(now time.Time) bool {
 // line is one connection, plain or not.
 type line struct {
 	web    *Web
-	tcp    *net.TCPConn
+	tcp    net.Conn
 	conn   net.Conn // tcp, or the TLS connection over it
 	scheme origin.Scheme
 	host   string // of the client's hello, or ""
@@ -118,7 +118,7 @@ type line struct {
 
 // handshake behaves as the host's TLS port, and reports whether a TLS connection was made.
 func (l *line) handshake() bool {
-	hello := &helloConn{TCPConn: l.tcp}
+	hello := &helloConn{Conn: l.tcp}
 	conn := tls.Server(hello, l.web.tls)
 	err := conn.Handshake()
 	if err == nil {
@@ -241,7 +241,7 @@ func (l *line) send(a *ask, r *reply) {
 	case endHang:
 		l.hang()
 	case endClose:
-		if l.conn != net.Conn(l.tcp) {
+		if l.conn != l.tcp {
 			l.conn.Close() // sends close_notify, which a body without a length needs
 		}
 	}
@@ -408,8 +408,4 @@ func (l *line) hang() {
 }
 
 // reset ends the connection with a TCP reset.
-func (l *line) reset() {
-	if l.tcp.SetLinger(0) == nil {
-		_ = l.tcp.Close()
-	}
-}
+func (l *line) reset() { abort(l.tcp) }

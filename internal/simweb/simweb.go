@@ -1,4 +1,4 @@
-// Package simweb answers one question: against which web? It is a simulated web of any number of hosts on loopback,
+// Package simweb answers one question: against which web? It is a simulated web of any number of hosts on loopback (or on Config.Network),
 // with its own names, addresses, certificates and misbehaviour, for demonstrations, tests and benchmarks without
 // network or root. README.md says how to use it.
 //
@@ -9,7 +9,7 @@
 //     breaks.go; outcomes.go documents them;
 //   - world.go is the pure half: a host's behaviour, address and file; bodies.go makes the files;
 //   - expect.go computes the truth: what a scanner finds in the pure half;
-//   - serve.go, tls.go and dns.go serve it on sockets; accepts.go records connections;
+//   - serve.go, tls.go and dns.go serve it on the sockets of network.go; accepts.go records connections;
 //   - names.go makes up lists of hosts;
 //   - chaos.go and faults.go are a bad network in front of the web.
 package simweb
@@ -57,12 +57,15 @@ type Config struct {
 	AIShare float64 // share of the files that name an AI crawler's token; 0: 0.2, negative: none
 	Corpus  string  // path of a pack of real files to serve instead: zstd of (uint32 little-endian length, body)…
 
+	Network Network // nil: the system's, on loopback
+
 	RecordAccepts bool // record when each connection was accepted, for Accepts, Busiest and Record
 
 	oneAddress bool // as on systems that route 127.0.0.1 alone
 }
 
 const (
+	holeNet       = 7
 	maxAddresses  = 4096
 	maxCounted    = 1 << 16 // counted hosts a shard
 	shards        = 64
@@ -100,10 +103,11 @@ func (c *Config) fill() error {
 type Web struct {
 	cfg       Config
 	world     *world
+	net       Network
 	authority *authority
 	tls       *tls.Config
 	names     *nameServer
-	listeners []*net.TCPListener
+	listeners []net.Listener
 	plugs     []net.Conn // connections that fill the queues of black holes
 	reserved  []func()   // release the addresses without a listener
 	places    map[netip.Addr]*place
@@ -121,7 +125,7 @@ type Web struct {
 // lives holds a shard of the open connections.
 type lives struct {
 	mu    sync.Mutex
-	conns map[*net.TCPConn]struct{} // nil once the web is closed
+	conns map[net.Conn]struct{} // nil once the web is closed
 }
 
 // counts holds a shard of the request counts of hosts whose answers depend on them.
@@ -148,7 +152,11 @@ func Start(ctx context.Context, cfg Config) (*Web, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
 	}
-	cfg.oneAddress = cfg.oneAddress || !routed(placeAt(0))
+	network := cfg.Network
+	if network == nil {
+		network = loopback{}
+	}
+	cfg.oneAddress = cfg.oneAddress || !routed(network, placeAt(0))
 	world, err := newWorld(cfg)
 	if err != nil {
 		return nil, err
@@ -156,9 +164,9 @@ func Start(ctx context.Context, cfg Config) (*Web, error) {
 	if world.bodies, err = newBodyPool(cfg); err != nil {
 		return nil, err
 	}
-	w := &Web{cfg: cfg, world: world, done: make(chan struct{}), places: map[netip.Addr]*place{}, ledger: ledger{begun: time.Now()}}
+	w := &Web{cfg: cfg, world: world, net: network, done: make(chan struct{}), places: map[netip.Addr]*place{}, ledger: ledger{begun: time.Now()}}
 	for i := range shards {
-		w.lives[i].conns = map[*net.TCPConn]struct{}{}
+		w.lives[i].conns = map[net.Conn]struct{}{}
 		w.counts[i].seen = map[countKey]uint8{}
 	}
 	if w.authority, err = newAuthority(time.Now()); err != nil {
@@ -180,7 +188,7 @@ func Start(ctx context.Context, cfg Config) (*Web, error) {
 
 // placeAt returns the i-th ordinary address. The addresses of the web avoid 127.0.0.1, where other programs listen:
 //
-//	127.7.0.1–4     black holes
+//	127.7.0.1–4     black holes (holeNet)
 //	127.8.0.1–4     plain HTTP only
 //	127.9.0.1–4     no listener
 //	127.10.0.1 …    all other hosts; the first is the hot address
@@ -198,13 +206,16 @@ func placesFrom(second byte, n int) []netip.Addr {
 }
 
 // routed reports whether the system can listen at an address: on Linux any of 127.0.0.0/8, on macOS 127.0.0.1 alone.
-func routed(addr netip.Addr) bool {
-	l, err := net.Listen("tcp", netip.AddrPortFrom(addr, 0).String())
+func routed(network Network, addr netip.Addr) bool {
+	l, err := network.Listen(netip.AddrPortFrom(addr, 0))
 	if err != nil {
 		return false
 	}
 	return l.Close() == nil
 }
+
+// localhost is where the name server listens.
+var localhost = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
 // listen opens the two ports at every address.
 func (w *Web) listen() error {
@@ -214,13 +225,17 @@ func (w *Web) listen() error {
 		for i := 1; i < w.cfg.Addresses; i++ {
 			wd.ordinary = append(wd.ordinary, placeAt(i))
 		}
-		wd.holes, wd.plain, wd.vacant = placesFrom(7, blackHoles), placesFrom(8, 4), placesFrom(9, 4)
+		holes := blackHoles
+		if w.cfg.Network != nil {
+			holes = 4
+		}
+		wd.holes, wd.plain, wd.vacant = placesFrom(holeNet, holes), placesFrom(8, 4), placesFrom(9, 4)
 	} else {
 		wd.single = true
-		wd.hot = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		wd.hot = localhost
 		wd.ordinary = []netip.Addr{wd.hot}
 	}
-	wd.six = routed(netip.IPv6Loopback())
+	wd.six = routed(w.net, netip.IPv6Loopback())
 	var lastErr error
 	for range portAttempts {
 		err := w.listenAll()
@@ -242,22 +257,19 @@ func (w *Web) listenAll() error {
 	wd := w.world
 	wd.httpPort, wd.tlsPort = uint16(w.cfg.HTTPPort), uint16(w.cfg.TLSPort)
 	type listener struct {
-		l      *net.TCPListener
+		l      net.Listener
 		addr   netip.Addr
 		secure bool
 	}
 	var listeners []listener
-	open := func(addr netip.Addr, port *uint16) (*net.TCPListener, error) {
-		// Without keep-alive: its two system calls matter to a connection of a millisecond.
-		lc := net.ListenConfig{KeepAlive: -1}
-		l, err := lc.Listen(context.Background(), "tcp", netip.AddrPortFrom(addr, *port).String())
+	open := func(addr netip.Addr, port *uint16) (net.Listener, error) {
+		l, err := w.net.Listen(netip.AddrPortFrom(addr, *port))
 		if err != nil {
 			return nil, err
 		}
-		tcp := l.(*net.TCPListener)
-		w.listeners = append(w.listeners, tcp)
-		*port = tcp.Addr().(*net.TCPAddr).AddrPort().Port()
-		return tcp, nil
+		w.listeners = append(w.listeners, l)
+		*port = l.Addr().(*net.TCPAddr).AddrPort().Port()
+		return l, nil
 	}
 	serve := func(addr netip.Addr, port *uint16, secure bool) error {
 		l, err := open(addr, port)
@@ -293,13 +305,15 @@ func (w *Web) listenAll() error {
 			return err
 		}
 	}
-	for _, addr := range wd.holes {
-		if err := errors.Join(makeHole(addr, &wd.httpPort), makeHole(addr, &wd.tlsPort)); err != nil {
+	if w.cfg.Network == nil { // else the network has the black holes, and nothing else listens in it
+		for _, addr := range wd.holes {
+			if err := errors.Join(makeHole(addr, &wd.httpPort), makeHole(addr, &wd.tlsPort)); err != nil {
+				return err
+			}
+		}
+		if err := w.reserveVacant(); err != nil {
 			return err
 		}
-	}
-	if err := w.reserveVacant(); err != nil {
-		return err
 	}
 	for _, l := range listeners {
 		p := w.places[l.addr]
@@ -319,7 +333,7 @@ func (w *Web) reserveVacant() error {
 	wd := w.world
 	vacant := map[netip.Addr][]uint16{}
 	if !wd.single {
-		vacant[netip.AddrFrom4([4]byte{127, 0, 0, 1})] = []uint16{wd.httpPort, wd.tlsPort}
+		vacant[localhost] = []uint16{wd.httpPort, wd.tlsPort}
 	}
 	for _, addr := range wd.plain {
 		vacant[addr] = []uint16{wd.tlsPort}
@@ -395,7 +409,7 @@ func (w *Web) sleep(d time.Duration) bool {
 }
 
 // enter registers an open connection, and reports false if the web is closed.
-func (w *Web) enter(c *net.TCPConn) bool {
+func (w *Web) enter(c net.Conn) bool {
 	s := w.livesOf(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -410,7 +424,7 @@ func (w *Web) enter(c *net.TCPConn) bool {
 	return true
 }
 
-func (w *Web) leave(c *net.TCPConn) {
+func (w *Web) leave(c net.Conn) {
 	s := w.livesOf(c)
 	s.mu.Lock()
 	delete(s.conns, c)
@@ -421,7 +435,7 @@ func (w *Web) leave(c *net.TCPConn) {
 }
 
 // livesOf returns a connection's shard, by its client's port.
-func (w *Web) livesOf(c *net.TCPConn) *lives {
+func (w *Web) livesOf(c net.Conn) *lives {
 	port := 0
 	if addr, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		port = addr.Port

@@ -136,7 +136,7 @@ func (a *authority) leaf(host string, kind helloKind) (*tls.Certificate, error) 
 // helloConn is a connection on the TLS port. The client's hello sets its host and kind. It can discard or delay what
 // the TLS library writes, for hosts that do not complete the handshake.
 type helloConn struct {
-	*net.TCPConn
+	net.Conn
 	host string
 	kind helloKind
 	mute bool
@@ -149,15 +149,15 @@ func (c *helloConn) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	if c.drip == nil {
-		return c.TCPConn.Write(p)
+		return c.Conn.Write(p)
 	}
 	now := min(c.free, len(p))
-	if n, err := c.TCPConn.Write(p[:now]); err != nil {
+	if n, err := c.Conn.Write(p[:now]); err != nil {
 		return n, err
 	}
 	c.free -= now
 	for i := now; i < len(p); i++ {
-		if _, err := c.TCPConn.Write(p[i : i+1]); err != nil {
+		if _, err := c.Conn.Write(p[i : i+1]); err != nil {
 			return i, err
 		}
 		if !c.drip.sleep(time.Second) {
@@ -204,7 +204,7 @@ func (w *Web) tlsConfig() *tls.Config {
 		c.host, _ = splitHost(hello.ServerName)
 		if c.host == "" {
 			// A client that dials an address sends no name (RFC 6066 §3).
-			c.host = localHost(c.TCPConn)
+			c.host = localHost(c.Conn)
 		}
 		c.kind = w.world.behaviour(c.host).hello
 		switch c.kind {
@@ -231,7 +231,7 @@ func (w *Web) tlsConfig() *tls.Config {
 }
 
 // localHost returns the address that the client dialled, as a host.
-func localHost(c *net.TCPConn) string {
+func localHost(c net.Conn) string {
 	if addr, ok := c.LocalAddr().(*net.TCPAddr); ok {
 		return addr.AddrPort().Addr().Unmap().String()
 	}

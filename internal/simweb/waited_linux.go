@@ -9,8 +9,12 @@ import (
 
 // waited returns how long a connection, to which nothing was sent yet, has been established. Linux notes then when it last sent
 // something, to a few milliseconds.
-func waited(c *net.TCPConn) (long time.Duration) {
-	raw, err := c.SyscallConn()
+func waited(c net.Conn) (long time.Duration) {
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		return 0
+	}
+	raw, err := tcp.SyscallConn()
 	if err != nil {
 		return 0
 	}

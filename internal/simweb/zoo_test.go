@@ -9,8 +9,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -22,55 +22,145 @@ import (
 	"github.com/bulkscan/bulkscan/pipeline"
 )
 
-// TestZoo scans a host of each behaviour with resolver, schedule, fetcher and audit, in the three forms of a list's
-// entry. Each has exactly one row, which is true, and ends by its own time-out; no goroutine, connection or file is
-// left.
+// zooPolicy is how the zoo is scanned.
+func zooPolicy(retries int) Policy {
+	return Policy{MaxRedirects: 5, MaxBody: 512_000, Retries: retries, TrustCA: true}
+}
+
+// zooWeb is where the zoo lives.
+func zooWeb(network Network) Config {
+	return Config{Seed: 11, Addresses: 8, Slow: 50 * time.Millisecond, Network: network}
+}
+
+// zooEntries are the three forms in which a list names a host of a behaviour.
+func zooEntries(b *Behaviour) []string {
+	host := b.Name + zooSuffix
+	return []string{host, "http://p." + host, "https://s." + host}
+}
+
+// TestZoo scans a host of each behaviour with resolver, schedule, fetcher and audit, in the three forms of a list's entry. Each has
+// exactly one row, which is true. Another scan has the same rows, to the nanosecond.
 func TestZoo(t *testing.T) {
-	leavesNothing(t, func(t *testing.T, w *Web) {
-		p := Policy{MaxRedirects: 5, MaxBody: 512_000, Retries: 2, TrustCA: true}
-		if testing.Short() {
-			p.Retries = 1 // a silent body takes three seconds an attempt
-		}
-		clients := newClients(t, w, p)
-		var all sync.WaitGroup
-		places := make(chan struct{}, 64)
-		for i, b := range behaviours {
-			host := b.Name + zooSuffix
-			entries := []string{host, "http://p." + host, "https://s." + host}
-			if testing.Short() { // the host alone, and by turns one of the others
-				entries = slices.Delete(entries, 1+i%2, 2+i%2)
+	p := zooPolicy(2)
+	scan := func() (rows []zooRow) {
+		synctest.Test(t, func(t *testing.T) {
+			w := testWeb(t, zooWeb(nil))
+			var entries []string
+			for i := range behaviours {
+				entries = append(entries, zooEntries(&behaviours[i])...)
 			}
-			for _, entry := range entries {
-				want := w.Expect(mustOrigin(t, entry), p)
-				wait := patienceFor(want)
-				switch { // long enough for some bytes to arrive
-				case b.hello == helloDrip && wait.handshake < time.Second:
-					wait.handshake = 2200 * time.Millisecond
-				case b.Name == "drip-head":
-					wait.head = 700 * time.Millisecond
+			rows = scanList(t, newFetcher(t, w, p), entries...)
+			for i, row := range rows {
+				row.mustBe(t, entries[i], w.Expect(mustOrigin(t, entries[i]), p))
+				name, waits := behaviours[i/3].Name, strings.HasPrefix(entries[i], "https://")
+				if want, long := zooTimes[name]; waits && (long && row.timing.Total != want || !long && row.timing.Total > 200*time.Millisecond) {
+					t.Errorf("%s took %v, want %v", entries[i], row.timing.Total, want)
 				}
-				client := clients(wait)
-				places <- struct{}{}
-				all.Go(func() {
-					defer func() { <-places }()
-					began := time.Now()
-					scanList(t, client, entry)[0].mustBe(t, entry, want)
-					if took := time.Since(began); took > 25*time.Second { // other time-outs are longer, all attempts together shorter
-						t.Errorf("%s took %v", entry, took)
-					}
-				})
+			}
+			closed(t, w)
+		})
+		return rows
+	}
+	rows, again := scan(), scan()
+	for i := range rows {
+		if rows[i] != again[i] {
+			t.Errorf("%s: once\n%+v\nthen\n%+v", behaviours[i/3].Name, rows[i], again[i])
+		}
+	}
+}
+
+// zooTimes is how long the exchanges with a host take by https, look-ups included. All others take 200 ms at most.
+var zooTimes = func() map[string]time.Duration {
+	const ms = time.Millisecond
+	times := map[string]time.Duration{
+		// A question is repeated after 400 ms, and asked again where servers fail.
+		"dns-slow": 240 * ms, "dns-late": 640 * ms, "dns-lost": 440 * ms, "servfail": 510 * ms, "dns-refused": 510 * ms,
+		"dns-silent": 30_000 * ms, // three times
+		// A connection has five seconds, and two while another address is known.
+		"black-hole": 15_030 * ms, "black-hole-beside": 2040 * ms, "black-hole-beside-ipv6": 5050 * ms,
+		"gzip-whole-silent": 15_010 * ms,
+	}
+	for _, name := range []string{
+		"silent", "silent-head", "silent-in-head", "silent-body", "silent-large-body", "drip-head", "drip-body", "tls-silent", "tls-drip", "tls-stall",
+	} {
+		times[name] = 10*ms + 3*15*time.Second
+	}
+	return times
+}()
+
+// TestWholeScan scans 600 hosts with rates, and defers the silent ones. Each row is true, and the same in another scan.
+func TestWholeScan(t *testing.T) {
+	p := zooPolicy(2)
+	scan := func() (found []found) {
+		synctest.Test(t, func(t *testing.T) {
+			w := testWeb(t, Config{Seed: 12, Addresses: 64})
+			var entries []string
+			for _, host := range Names(12, 600) {
+				entries = append(entries, host)
+			}
+			cfg := pipeline.Config{Concurrency: 50, HostRate: 1, IPRate: 10, Rate: 100, Patience: pipeline.DefaultPatience, MaxWaiting: 200}
+			rows, _ := scanListBy(t, cfg, newFetcher(t, w, p), entries...)
+			for i, row := range rows {
+				if want := w.Expect(mustOrigin(t, entries[i]), p); !want.same(row.found) {
+					t.Errorf("%s:\nfound %+v\nwant  %+v", entries[i], row, want)
+				}
+				found = append(found, row.found)
+			}
+			closed(t, w)
+		})
+		return found
+	}
+	if once, again := scan(), scan(); !slices.Equal(once, again) {
+		t.Error("two scans differ")
+	}
+}
+
+// closed fails if a connection to a web is open.
+func closed(t *testing.T, w *Web) {
+	t.Helper()
+	time.Sleep(2 * time.Second) // a dripping host sees the end when it writes next
+	if open := w.Stats().Open; open > 0 {
+		t.Errorf("%d connections remain", open)
+	}
+}
+
+// TestZooOnSockets scans the hosts that do not wait for a time-out by the production dialer and resolver. No goroutine, connection or
+// file is left.
+func TestZooOnSockets(t *testing.T) {
+	leavesNothing(t, func(t *testing.T, w *Web) {
+		p := zooPolicy(2)
+		var entries []string
+		for i := range behaviours {
+			for _, entry := range zooEntries(&behaviours[i]) {
+				if !waits(w.Expect(mustOrigin(t, entry), p)) {
+					entries = append(entries, entry)
+				}
 			}
 		}
-		all.Wait()
+		for i, row := range scanList(t, newFetcher(t, w, p), entries...) {
+			row.mustBe(t, entries[i], w.Expect(mustOrigin(t, entries[i]), p))
+		}
 	})
+}
+
+// waits reports whether a scan waits for a time-out, or for an address that is asked too often.
+func waits(e Expect) bool {
+	switch b := behaviourNamed(e.Behaviour); {
+	case b.slows, b.name == nameSilent, b.name == nameBesideHole, b.name == nameSixBesideHole, b.Name == nameWholeSilent:
+		return true
+	case b.hello == helloHang, b.hello == helloDrip, b.hello == helloStall:
+		return true
+	}
+	return slices.Contains(e.Outcomes, exchange.Timeout) || slices.Contains(e.Outcomes, exchange.ConnectTimeout)
 }
 
 // TestBreaksAnywhere ends answers after each of their bytes, plain and by TLS, and compares outcome, status and body
 // with the truth. The expected sequence of outcomes over all positions was counted by hand.
 func TestBreaksAnywhere(t *testing.T) {
-	leavesNothing(t, func(t *testing.T, w *Web) {
-		p := Policy{MaxRedirects: 5, MaxBody: 512_000, TrustCA: true}
-		client := newClients(t, w, p)(patienceFor(Expect{Outcomes: []exchange.Outcome{exchange.Answered}, Behaviour: nameOK}))
+	synctest.Test(t, func(t *testing.T) {
+		p := zooPolicy(0)
+		w := testWeb(t, zooWeb(nil))
+		client := newFetcher(t, w, p)
 		f := func(name string, bytes int, want string) {
 			t.Helper()
 			var entries []string
@@ -115,37 +205,42 @@ func TestBreaksAnywhere(t *testing.T) {
 		f("reset-until-close", 38+27, "reset ×38, reset 200 ×28")
 		f("close-until-close", 38+27, "closed_early ×38, answered 200 ×28")
 		f("close-gzip-until-close", 43+52, "closed_early ×43, answered 200, closed_early 200 ×51, answered 200")
+		closed(t, w)
 	})
 }
 
 // TestThrottlingAddress scans 200 sites at 400 requests a second, at an address that answers 50 a second and the others
 // with 429. Each ends with its file, and the rate has adapted to the address.
 func TestThrottlingAddress(t *testing.T) {
-	t.Parallel()
-	w := testWeb(t, Config{Addresses: 2, RecordAccepts: true})
-	p := Policy{MaxRedirects: 5, MaxBody: 512_000, Retries: 3, TrustCA: true}
-	client := newClients(t, w, p)(patienceFor(Expect{Outcomes: []exchange.Outcome{exchange.Answered}, Behaviour: nameOK}))
-	const n = 200
-	var entries []string
-	for i := range n {
-		entries = append(entries, fmt.Sprintf("http://a%d.throttling%s", i, zooSuffix))
-	}
-	rows, throttled := scanListBy(t, pipeline.Config{Concurrency: 32, IPRate: 400}, client, entries...)
-	attempts := 0
-	for i, row := range rows {
-		if want := w.Expect(mustOrigin(t, entries[i]), p); !want.same(row.found) {
-			t.Errorf("%s after %d attempts:\nfound %+v\nwant  %+v", entries[i], row.attempts, row, want)
+	synctest.Test(t, func(t *testing.T) {
+		w := testWeb(t, Config{Addresses: 2, RecordAccepts: true})
+		p := Policy{MaxRedirects: 5, MaxBody: 512_000, Retries: 3, TrustCA: true}
+		client := newFetcher(t, w, p)
+		const n = 200
+		var entries []string
+		for i := range n {
+			entries = append(entries, fmt.Sprintf("http://a%d.throttling%s", i, zooSuffix))
 		}
-		attempts += row.attempts
-	}
-	accepts := w.Accepts(w.world.ordinary[0])
-	if len(accepts) != attempts || throttled != uint64(attempts-n) || throttled < 3 {
-		t.Errorf("%d connections were accepted and %d throttled; the rows have %d attempts", len(accepts), throttled, attempts)
-	}
-	// Faster than the limit, more of the last 150 would have been throttled.
-	if took, least := accepts[len(accepts)-1].Sub(accepts[len(accepts)-150]), 149*limitEvery*9/10; took < least {
-		t.Errorf("the last 150 connections came within %v; want at least %v", took, least)
-	}
+		rows, throttled := scanListBy(t, pipeline.Config{Concurrency: 32, IPRate: 400}, client, entries...)
+		attempts := 0
+		for i, row := range rows {
+			if want := w.Expect(mustOrigin(t, entries[i]), p); !want.same(row.found) {
+				t.Errorf("%s after %d attempts:\nfound %+v\nwant  %+v", entries[i], row.attempts, row, want)
+			}
+			attempts += row.attempts
+		}
+		accepts := w.Accepts(w.world.ordinary[0])
+		if len(accepts) != attempts || attempts != n+11 || throttled != 11 {
+			t.Errorf("%d connections were accepted and %d throttled; the rows have %d attempts, want 11 more than %d", len(accepts), throttled, attempts, n)
+		}
+		// Three doublings lead to some 49 requests a second.
+		const interval = 8 * 2_562_359 * time.Nanosecond
+		for i := len(accepts) - 149; i < len(accepts); i++ {
+			if pause := accepts[i].Sub(accepts[i-1]); pause != interval {
+				t.Errorf("connection %d came %v after the one before; want %v", i, pause, interval)
+			}
+		}
+	})
 }
 
 // leavesNothing runs a test with a web, which fails if goroutines of the scan, connections or files remain.
@@ -156,7 +251,7 @@ func leavesNothing(t *testing.T, do func(*testing.T, *Web)) {
 		l.Close()
 	}
 	files := openFiles()
-	w, err := Start(t.Context(), Config{Seed: 11, Addresses: 8, Slow: 50 * time.Millisecond})
+	w, err := Start(t.Context(), zooWeb(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,11 +260,10 @@ func leavesNothing(t *testing.T, do func(*testing.T, *Web)) {
 	// The web sees a connection's end a little later than the client.
 	gone := func(what string, left func() string) {
 		t.Helper()
-		for range 2000 {
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 			if left() == "" {
 				return
 			}
-			time.Sleep(5 * time.Millisecond)
 		}
 		t.Errorf("%s remain: %s", what, left())
 	}
@@ -206,22 +300,16 @@ func openFiles() int {
 	return len(files)
 }
 
-// newClients returns a function that makes one fetcher for each patience.
-func newClients(t *testing.T, w *Web, p Policy) func(patience) *fetcher.Fetcher {
-	clients := map[patience]*fetcher.Fetcher{}
-	return func(wait patience) *fetcher.Fetcher {
-		if clients[wait] == nil {
-			clients[wait] = newFetcher(t, w, p, wait)
-		}
-		return clients[wait]
-	}
-}
-
-// zooRow holds the parts of a row that the truth has.
+// zooRow holds the parts of a row that the truth has, and its times.
 type zooRow struct {
 	found
 	access   string
 	attempts int
+	timing   exchange.Timing
+}
+
+func newRow(access string, r *exchange.Response) zooRow {
+	return zooRow{foundIn(r), access, r.Attempts, r.Timing}
 }
 
 func (r zooRow) mustBe(t *testing.T, entry string, want Expect) {
@@ -239,7 +327,7 @@ func (r zooRow) mustBe(t *testing.T, entry string, want Expect) {
 // scanList scans entries by a pipeline that defers no host, and returns their rows in order.
 func scanList(t *testing.T, client *fetcher.Fetcher, entries ...string) []zooRow {
 	t.Helper()
-	rows, _ := scanListBy(t, pipeline.Config{Concurrency: 32}, client, entries...)
+	rows, _ := scanListBy(t, pipeline.Config{Concurrency: len(entries), Resolvers: len(entries)}, client, entries...)
 	return rows
 }
 
@@ -290,7 +378,7 @@ func (s *zooSink) Add(site *audit.Site) error {
 	if site.Seq >= uint64(len(s.rows)) {
 		return errors.New("a row without an entry")
 	}
-	s.rows[site.Seq] = zooRow{foundIn(&site.Fetch), site.Report.Access.String(), site.Fetch.Attempts}
+	s.rows[site.Seq] = newRow(site.Report.Access.String(), &site.Fetch)
 	s.kept[site.Seq]++
 	return nil
 }
