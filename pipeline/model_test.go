@@ -15,7 +15,7 @@ import (
 
 // A look-up takes longer than the interval of its address or of the run. The queue behind must not notice.
 func TestAskingAddressesAgainSlowsNobody(t *testing.T) {
-	f := func(name string, cfg Config, want time.Duration) {
+	f := func(name string, cfg Config) {
 		t.Helper()
 		hs := hosts(1000, "h%d.example.com")
 		w := &web{ttl: 2 * time.Second, resolving: 200 * time.Millisecond, address: func(string) string { return "10.0.0.1" }}
@@ -25,16 +25,17 @@ func TestAskingAddressesAgainSlowsNobody(t *testing.T) {
 		if err != nil || len(s.sites) != len(hs) {
 			t.Fatalf("%s: kept %d of %d, error %v", name, len(s.sites), len(hs), err)
 		}
-		if took > want+want/20+time.Second {
+		// The first look-up, and one more when the addresses of the first records expire at once.
+		if want := 999 * paceOf(50).interval; took < want+w.resolving || took > want+2*w.resolving {
 			t.Errorf("%s: took %v; the rate allows %v", name, took, want)
 		}
 		if w.lookups > 3*len(hs) {
 			t.Errorf("%s: %d look-ups for %d origins", name, w.lookups, len(hs))
 		}
 	}
-	f("by address", Config{IPRate: 50}, 20*time.Second)
-	f("in all", Config{Rate: 50}, 20*time.Second)
-	f("both", Config{IPRate: 50, Rate: 100}, 20*time.Second)
+	f("by address", Config{IPRate: 50})
+	f("in all", Config{Rate: 50})
+	f("both", Config{IPRate: 50, Rate: 100})
 }
 
 // Where the rate in all is what bounds a run, nobody needs to be read or looked up ahead: the list is not copied to the
@@ -51,7 +52,7 @@ func TestTheRateInAllHoldsTheReaderBack(t *testing.T) {
 		}
 	}
 	took, err := scan(t, Config{Concurrency: 20, Rate: 50, MaxWaiting: 600}, w, &list{hosts: hs}, s, watch)
-	if err != nil || len(s.sites) != len(hs) || took > 61*time.Second {
+	if err != nil || len(s.sites) != len(hs) || took != 2999*paceOf(50).interval {
 		t.Fatalf("kept %d of %d in %v, error %v", len(s.sites), len(hs), took, err)
 	}
 	if spilled > 0 || waiting > 300 {
@@ -84,8 +85,8 @@ func TestBusyTraysDoNotPutOffTheDeferred(t *testing.T) {
 		t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
 	}
 	// 40 slow ones on two slots take 300 s, the busy address 20 s more at the worst.
-	if took > 400*time.Second {
-		t.Errorf("took %v; want some 320 s", took)
+	if took > 320*time.Second {
+		t.Errorf("took %v; want at most 320 s", took)
 	}
 }
 

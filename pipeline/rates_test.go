@@ -90,7 +90,7 @@ func TestOwnRatesOfZero(t *testing.T) {
 			last[a.host[strings.IndexByte(a.host, '.')+1:]] = a.at
 		}
 		for domain, want := range map[string]time.Duration{"a.test": wantA, "bb.test": wantB} {
-			if got := last[domain]; got < want || got > want+want/20+time.Second {
+			if got := last[domain]; got != want {
 				t.Errorf("%s: %s took %v; want %v", name, domain, got, want)
 			}
 		}
@@ -100,7 +100,7 @@ func TestOwnRatesOfZero(t *testing.T) {
 		free[fmt.Sprintf("10.7.0.%d", i)] = 0
 	}
 	f("addresses", Config{IPRate: 1, Rates: free}, 0, 9*time.Second)
-	f("a domain among slow ones", Config{Rates: listed{".test": 10, ".a.test": 0}}, 0, 9900*time.Millisecond)
+	f("a domain among slow ones", Config{Rates: listed{".test": 10, ".a.test": 0}}, 0, 99*paceOf(10).interval)
 }
 
 // The longest domain counts, also of where a redirect leads.
@@ -122,10 +122,10 @@ func TestOwnRatesOfHops(t *testing.T) {
 		t.Fatalf("kept %d, error %v", len(s.sites), err)
 	}
 	times := w.times(func(a asked) string { return fmt.Sprint(a.host == "hub.slow.test") })
-	checkRate(t, "first", times["false"], 50)
-	checkRate(t, "hub", times["true"], 5)
-	if first, hub := times["false"], times["true"]; len(hub) != 50 || first[49] > 1100*time.Millisecond || hub[49] < 9800*time.Millisecond {
-		t.Errorf("first until %v, the hub until %v", first[len(first)-1], hub[len(hub)-1])
+	for i := range 50 {
+		if first, hub := times["false"][i], times["true"][i]; first != time.Duration(i)*paceOf(50).interval || hub != time.Duration(i)*paceOf(5).interval {
+			t.Errorf("host %d was asked after %v, and the hub after %v", i, first, hub)
+		}
 	}
 }
 
@@ -133,7 +133,7 @@ func TestOwnRatesOfHops(t *testing.T) {
 func TestRatesOfWhatWaits(t *testing.T) {
 	f := func(name string, cfg Config, before, after listed, want func(at []time.Duration) string) {
 		t.Helper()
-		const changed = 10 * time.Second
+		const changed = 10*time.Second + time.Millisecond // when no request is due
 		w, s := &web{latency: 30 * time.Millisecond, ttl: 4 * time.Second, address: func(string) string { return "10.0.0.1" }}, &shelf{}
 		cfg.Concurrency, cfg.Rates = 50, before
 		hs := hosts(1000, "h%d.a.test")
@@ -146,7 +146,7 @@ func TestRatesOfWhatWaits(t *testing.T) {
 		}
 		var early, late []time.Duration
 		for _, a := range w.asked {
-			if a.at <= changed {
+			if a.at < changed {
 				early = append(early, a.at)
 			} else {
 				late = append(late, a.at)
@@ -156,15 +156,17 @@ func TestRatesOfWhatWaits(t *testing.T) {
 			t.Errorf("%s: %s", name, text)
 		}
 	}
-	// between returns a check of how many were asked, and of the time from the first to the last.
+	// between returns a check that all were asked an interval apart, and the second, before others waited, by the slack less at most.
 	between := func(rates ...float64) func(at []time.Duration) string {
 		return func(at []time.Duration) string {
 			rate := rates[0]
 			rates = rates[1:]
 			checkRate(t, "all", at, rate)
-			took := (at[len(at)-1] - at[0]).Seconds()
-			if got := float64(len(at)-1) / took; got < 0.93*rate {
-				return fmt.Sprintf("%d in %.1f s, want %v a second; ", len(at), took, rate)
+			p := paceOf(rate)
+			for i := range at[1:] {
+				if pause := at[i+1] - at[i]; pause != p.interval && (i > 0 || pause > p.interval || pause < p.interval-p.slack) {
+					return fmt.Sprintf("request %d came %v after the one before, want %v; ", i+1, pause, p.interval)
+				}
 			}
 			return ""
 		}
@@ -184,7 +186,7 @@ func TestRatesOfWhatWaits(t *testing.T) {
 
 // New rates hold for spilled records, also where memory is full of records of an address that stays slow.
 func TestRatesOfWhatIsSpilled(t *testing.T) {
-	const changed = 30 * time.Second
+	const changed = 31 * time.Second
 	w, s := &web{latency: 30 * time.Millisecond, ttl: time.Hour, address: atNetworks}, &shelf{}
 	var hs []string
 	for i := range 1000 {
@@ -198,10 +200,11 @@ func TestRatesOfWhatIsSpilled(t *testing.T) {
 		t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
 	}
 	times := w.times(func(a asked) string { return a.addr.String() })
-	if last := times["10.7.0.0"][999]; last > changed+30*time.Second {
-		t.Errorf("the address that is faster now took until %v", last)
+	// The eighth request was due by the old rate.
+	if want, last := 35*time.Second+992*paceOf(100).interval, times["10.7.0.0"][999]; last != want {
+		t.Errorf("the address that is faster now took until %v; want %v", last, want)
 	}
-	if last := times["10.8.0.0"][999]; last > 1010*time.Second {
+	if last := times["10.8.0.0"][999]; last < 999*time.Second || last > 1000*time.Second {
 		t.Errorf("the other took until %v", last)
 	}
 }
