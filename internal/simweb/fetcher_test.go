@@ -23,7 +23,7 @@ func TestFetcherFindsTheTruth(t *testing.T) {
 		t.Run(fmt.Sprintf("%+v, patience %v", p, deferAfter), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := testWeb(t, zooWeb(nil))
+				w := testWeb(t, zooWeb())
 				client := newFetcher(t, w, p)
 				var mu sync.Mutex
 				var all sync.WaitGroup

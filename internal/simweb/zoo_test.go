@@ -28,9 +28,7 @@ func zooPolicy(retries int) Policy {
 }
 
 // zooWeb is where the zoo lives.
-func zooWeb(network Network) Config {
-	return Config{Seed: 11, Addresses: 8, Slow: 50 * time.Millisecond, Network: network}
-}
+func zooWeb() Config { return Config{Seed: 11, Addresses: 8, Slow: 50 * time.Millisecond} }
 
 // zooEntries are the three forms in which a list names a host of a behaviour.
 func zooEntries(b *Behaviour) []string {
@@ -44,7 +42,7 @@ func TestZoo(t *testing.T) {
 	p := zooPolicy(2)
 	scan := func() (rows []zooRow) {
 		synctest.Test(t, func(t *testing.T) {
-			w := testWeb(t, zooWeb(nil))
+			w := testWeb(t, zooWeb())
 			var entries []string
 			for i := range behaviours {
 				entries = append(entries, zooEntries(&behaviours[i])...)
@@ -124,10 +122,19 @@ func closed(t *testing.T, w *Web) {
 	}
 }
 
-// TestZooOnSockets scans the hosts that do not wait for a time-out by the production dialer and resolver. No goroutine, connection or
-// file is left.
+// TestZooOnSockets scans the hosts whose answers do not depend on time by the production dialer and resolver. No file is left.
 func TestZooOnSockets(t *testing.T) {
-	leavesNothing(t, func(t *testing.T, w *Web) {
+	// The runtime keeps the poller that it opens with the first socket.
+	if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
+		l.Close()
+	}
+	files := openFiles()
+	t.Run("scan", func(t *testing.T) {
+		w, err := Start(t.Context(), zooWeb())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.Close)
 		p := zooPolicy(2)
 		var entries []string
 		for i := range behaviours {
@@ -141,12 +148,19 @@ func TestZooOnSockets(t *testing.T) {
 			row.mustBe(t, entries[i], w.Expect(mustOrigin(t, entries[i]), p))
 		}
 	})
+	for end := time.Now().Add(time.Minute); openFiles() > files && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if now := openFiles(); now > files {
+		t.Errorf("%d files remain, %d before", now, files)
+	}
 }
 
-// waits reports whether a scan waits for a time-out, or for an address that is asked too often.
+// waits reports whether a scan waits for a time-out, or for an address that is asked too often, or depends on the number of requests: an
+// exchange that a stall of this process has spoilt is made again.
 func waits(e Expect) bool {
 	switch b := behaviourNamed(e.Behaviour); {
-	case b.slows, b.name == nameSilent, b.name == nameBesideHole, b.name == nameSixBesideHole, b.Name == nameWholeSilent:
+	case b.slows, b.counts, b.name == nameSilent, b.name == nameBesideHole, b.name == nameSixBesideHole, b.Name == nameWholeSilent:
 		return true
 	case b.hello == helloHang, b.hello == helloDrip, b.hello == helloStall:
 		return true
@@ -159,7 +173,7 @@ func waits(e Expect) bool {
 func TestBreaksAnywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := zooPolicy(0)
-		w := testWeb(t, zooWeb(nil))
+		w := testWeb(t, zooWeb())
 		client := newFetcher(t, w, p)
 		f := func(name string, bytes int, want string) {
 			t.Helper()
@@ -243,54 +257,6 @@ func TestThrottlingAddress(t *testing.T) {
 	})
 }
 
-// leavesNothing runs a test with a web, which fails if goroutines of the scan, connections or files remain.
-func leavesNothing(t *testing.T, do func(*testing.T, *Web)) {
-	t.Helper()
-	// The runtime keeps the poller that it opens with the first socket.
-	if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
-		l.Close()
-	}
-	files := openFiles()
-	w, err := Start(t.Context(), zooWeb(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	t.Run("scan", func(t *testing.T) { do(t, w) })
-	// The web sees a connection's end a little later than the client.
-	gone := func(what string, left func() string) {
-		t.Helper()
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-			if left() == "" {
-				return
-			}
-		}
-		t.Errorf("%s remain: %s", what, left())
-	}
-	gone("connections", func() string {
-		if n := w.Stats().Open; n > 0 {
-			return fmt.Sprint(n)
-		}
-		return ""
-	})
-	w.Close()
-	gone("goroutines", func() string {
-		b := make([]byte, 1<<20)
-		for stack := range strings.SplitSeq(string(b[:runtime.Stack(b, true)]), "\n\n") {
-			if !strings.Contains(stack, "testing.tRunner") && (strings.Contains(stack, "bulkscan/fetcher") || strings.Contains(stack, "bulkscan/pipeline")) {
-				return stack
-			}
-		}
-		return ""
-	})
-	gone("files", func() string {
-		if now := openFiles(); now > files {
-			return fmt.Sprintf("%d, %d before", now, files)
-		}
-		return ""
-	})
-}
-
 // openFiles returns the number of this process's open files and sockets, or 0 if the system does not tell.
 func openFiles() int {
 	files, err := os.ReadDir("/proc/self/fd")
@@ -320,6 +286,7 @@ func (r zooRow) mustBe(t *testing.T, entry string, want Expect) {
 		exact.Outcomes = want.Outcomes[:1]
 	}
 	if !exact.same(r.found) || r.Outcome == want.Outcomes[0] && (r.access != want.Access || r.attempts != want.Attempts) {
+		want.Body = nil
 		t.Errorf("%s:\nfound %+v\nwant  %+v", entry, r, want)
 	}
 }
