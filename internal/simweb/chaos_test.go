@@ -99,7 +99,7 @@ func TestChaosFaults(t *testing.T) {
 
 // TestHoles dials black holes of the web, and of the bad network in front of it, on sockets: no answer comes.
 func TestHoles(t *testing.T) {
-	if blackHoles == 0 {
+	if !plugs {
 		t.Skip("SKIPPED: only Linux has black holes")
 	}
 	web, err := Start(t.Context(), Config{Addresses: 4, Only: []string{"ok"}})

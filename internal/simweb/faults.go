@@ -22,7 +22,7 @@ type ChaosConfig struct {
 	Blackhole  float64       // share that falls silent after some bytes of the answer
 	Reset      float64       // share reset after some bytes of the answer
 	Close      float64       // share closed after some bytes of the answer
-	Holes      float64       // share of addresses that are black holes
+	Holes      float64       // share of addresses that are black holes; none on a Network of the caller's
 	Loss       float64       // share of lost packets to and from the name server
 }
 

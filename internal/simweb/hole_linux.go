@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// blackHoles is the number of addresses where a client's first packet is lost.
-const blackHoles = 4
+// plugs reports that the system has black holes: addresses where a client's first packet is lost.
+const plugs = true
 
 // reserve binds a socket to an address without listening, so that connections are refused and no other program can
 // listen there until release.

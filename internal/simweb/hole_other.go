@@ -8,9 +8,9 @@ import (
 	"net/netip"
 )
 
-// blackHoles is 0: how to lose a client's first packet is only known on Linux. Hosts in a black hole accept the
+// plugs is false: how to lose a client's first packet is only known on Linux. Hosts in a black hole accept the
 // connection here and stay silent.
-const blackHoles = 0
+const plugs = false
 
 func plug(net.Listener) (net.Conn, error) { return nil, errors.ErrUnsupported }
 

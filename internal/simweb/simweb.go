@@ -1,6 +1,6 @@
-// Package simweb answers one question: against which web? It is a simulated web of any number of hosts on loopback (or on Config.Network),
-// with its own names, addresses, certificates and misbehaviour, for demonstrations, tests and benchmarks without
-// network or root. README.md says how to use it.
+// Package simweb answers one question: against which web? It is a simulated web of any number of hosts on loopback, or on a
+// Network of the caller's, with its own names, addresses, certificates and misbehaviour, for demonstrations, tests and
+// benchmarks without network or root. README.md says how to use it.
 //
 // Everything that a host does follows from a seed and its name. So any list of hosts can be scanned, and what a scan
 // must find is computed without requests. The files:
@@ -65,7 +65,7 @@ type Config struct {
 }
 
 const (
-	holeNet       = 7
+	holeNet       = 7 // second byte of the addresses of black holes
 	maxAddresses  = 4096
 	maxCounted    = 1 << 16 // counted hosts a shard
 	shards        = 64
@@ -225,11 +225,10 @@ func (w *Web) listen() error {
 		for i := 1; i < w.cfg.Addresses; i++ {
 			wd.ordinary = append(wd.ordinary, placeAt(i))
 		}
-		holes := blackHoles
-		if w.cfg.Network != nil {
-			holes = 4
+		wd.plain, wd.vacant = placesFrom(8, 4), placesFrom(9, 4)
+		if plugs || w.cfg.Network != nil {
+			wd.holes = placesFrom(holeNet, 4)
 		}
-		wd.holes, wd.plain, wd.vacant = placesFrom(holeNet, holes), placesFrom(8, 4), placesFrom(9, 4)
 	} else {
 		wd.single = true
 		wd.hot = localhost
