@@ -151,7 +151,7 @@ func (s *Store) Held(ctx context.Context, name string) error {
 
 // take acquires the lock or returns a *HeldError.
 func (l *lease) take(ctx context.Context) error {
-	for r := l.s.newRetries(); ; {
+	for r := l.s.contention(); ; {
 		l.late.Store(true) // without a lock object, earlier holders are unknown
 		err := l.write(ctx, "")
 		if err == nil {
@@ -182,7 +182,7 @@ func (l *lease) take(ctx context.Context) error {
 func (l *lease) write(ctx context.Context, etag string) error {
 	l.text.number++
 	p := payloadOf(l.text.bytes())
-	for r := l.s.newRetries(); ; {
+	for r := l.s.contention(); ; {
 		var o minio.PutObjectOptions
 		if etag == "" {
 			o.SetMatchETagExcept("*")

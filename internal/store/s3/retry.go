@@ -43,6 +43,10 @@ func (s *Store) newRetries() *retries {
 	return r
 }
 
+// contention returns the retries of a write that others precede. The requests of an attempt have retries of their own,
+// and an attempt may watch a lock for long. So the time counts from the first refusal.
+func (s *Store) contention() *retries { return &retries{s: s} }
+
 // begin starts the time.
 func (r *retries) begin() { r.since, r.spent = time.Now(), r.s.keys.spent.Load() }
 

@@ -145,7 +145,7 @@ func (s *Store) put(ctx context.Context, key string, p payload) error {
 // has written since, the server refuses a late request.
 func (s *Store) replace(ctx context.Context, key string, p payload) error {
 	mark := newMark()
-	for r := s.newRetries(); ; {
+	for r := s.contention(); ; {
 		o := minio.PutObjectOptions{UserMetadata: map[string]string{markName: mark}}
 		switch info, err := s.stat(ctx, key); {
 		case missing(err):
