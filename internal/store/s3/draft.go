@@ -242,7 +242,7 @@ func (d *draft) Discard() error {
 	if d.upload != "" && !d.s.silent.Load() {
 		// Also after the context has ended. Sweep aborts what cannot be aborted soon. If the server does not answer,
 		// only the first of several drafts waits.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), d.s.cfg.discardTime)
+		ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(d.ctx), d.s.cfg.discardTime, errLimit)
 		defer cancel()
 		abortErr := d.s.abort(ctx, d.key, d.upload)
 		d.s.silent.Store(abortErr != nil && answerOf(abortErr).StatusCode == 0)

@@ -414,7 +414,7 @@ func (l *lease) Unlock() error {
 
 // free marks the lock as free.
 func (l *lease) free() error {
-	ctx, cancel := context.WithTimeout(context.Background(), l.s.cfg.discardTime)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), l.s.cfg.discardTime, errLimit)
 	defer cancel()
 	sure := elapsed(l.sure) < l.text.lease
 	l.text.lease, l.text.late = 0, l.late.Load() || l.s.unanswered.Load()

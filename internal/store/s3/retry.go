@@ -70,7 +70,7 @@ func (r *retries) progress() {
 
 // again waits before the next attempt, or returns the final error.
 func (r *retries) again(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !limited(ctx) {
 		return ctx.Err()
 	}
 	answer := answerOf(err)
@@ -90,11 +90,20 @@ func (r *retries) again(ctx context.Context, err error) error {
 	// Half of each pause is random, so that processes that failed together do not retry together.
 	r.pause = min(max(firstPause, 2*r.pause), maxPause)
 	pause := r.pause/2 + rand.N(r.pause/2)
-	if after := r.elapsed(); after+pause > patience {
+	if after := r.elapsed(); ctx.Err() != nil || after+pause > patience {
 		return &givenUp{err, r.tries, after}
 	}
-	return sleep(ctx, pause)
+	stopped := sleep(ctx, pause)
+	if stopped != nil && limited(ctx) {
+		return &givenUp{err, r.tries, r.elapsed()}
+	}
+	return stopped
 }
+
+// errLimit is the cause of a context that limits patience. Its end gives up, with the error of the last attempt.
+var errLimit = errors.New("the time for cleaning up is over")
+
+func limited(ctx context.Context) bool { return context.Cause(ctx) == errLimit } //nolint:errorlint // it is never wrapped
 
 // sleep waits for d or until the context ends.
 func sleep(ctx context.Context, d time.Duration) error {
