@@ -68,7 +68,7 @@ var arrows = map[string][]string{
 	"internal/arch":        {},
 
 	"internal/store/s3":        {"internal/store"},
-	"internal/store/storetest": {"internal/store"},
+	"internal/store/storetest": {"internal/memnet", "internal/store"},
 
 	"internal/simweb":                {"internal/origin", "internal/exchange"},
 	"internal/simweb/compare":        {"internal/simweb", "sink", "sink/schema", "sink/table", "sink/commit", "internal/origin", "internal/exchange"},

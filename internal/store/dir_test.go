@@ -18,7 +18,7 @@ import (
 )
 
 func TestDir(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) func() store.Store {
+	storetest.Run(t, nil, func(t *testing.T) func() store.Store {
 		root := filepath.Join(t.TempDir(), "not", "there", "yet")
 		return func() store.Store {
 			dir, err := store.NewDir(root)
@@ -64,7 +64,7 @@ func TestWritable(t *testing.T) {
 func TestDirInMemory(t *testing.T) {
 	for _, links := range []bool{true, false} {
 		t.Run(fmt.Sprintf("links %v", links), func(t *testing.T) {
-			storetest.Run(t, func(t *testing.T) func() store.Store {
+			storetest.Run(t, nil, func(t *testing.T) func() store.Store {
 				disk := storetest.NewDisk()
 				disk.NoLinks = !links
 				return func() store.Store {

@@ -47,6 +47,8 @@ type Config struct {
 	firstPatience time.Duration // Patience until the server has answered once
 	discardTime   time.Duration // time limit for discarding a draft or releasing a lock; 0 is 10 s
 	page          int           // entries in one page of a listing; 0 is the server's default
+
+	dial func(ctx context.Context, network, address string) (net.Conn, error) // opens connections; nil is the system's
 }
 
 // Defaults of Config.
@@ -331,6 +333,9 @@ func nested(section *ini.Section, group, name string) string {
 	return ""
 }
 
+// The library pauses after its last attempt, too, although none follows.
+func init() { minio.DefaultRetryUnit = 0 }
+
 // client returns the library's client without its retries, since this package has its own.
 func (c *Config) client() (minio.Core, *keys, error) {
 	endpoint := c.Endpoint
@@ -361,7 +366,10 @@ func (c *Config) client() (minio.Core, *keys, error) {
 const connections = uploadsAtOnce + 12
 
 func (c *Config) transport() (*http.Transport, error) {
-	dialer := &net.Dialer{Timeout: min(10*time.Second, c.Stall), KeepAlive: 15 * time.Second}
+	dial := c.dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: min(10*time.Second, c.Stall), KeepAlive: 15 * time.Second}).DialContext
+	}
 	trust := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CAFile != "" {
 		pem, err := os.ReadFile(c.CAFile)
@@ -376,7 +384,7 @@ func (c *Config) transport() (*http.Transport, error) {
 	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := dialer.DialContext(ctx, network, address)
+			conn, err := dial(ctx, network, address)
 			if err != nil {
 				return nil, err
 			}

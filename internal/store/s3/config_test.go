@@ -3,6 +3,7 @@ package s3
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -116,7 +117,7 @@ func TestFromEnvironment(t *testing.T) {
 		switch {
 		case problem == "" && err != nil, problem != "" && (err == nil || !strings.Contains(err.Error(), problem)):
 			t.Errorf("%q: %v, want %q", variables, err, problem)
-		case err == nil && got != want:
+		case err == nil && !reflect.DeepEqual(got, want):
 			t.Errorf("%q: %+v, want %+v", variables, got, want)
 		case err != nil && strings.Contains(err.Error(), "hush"):
 			t.Errorf("%q: the error tells the secret: %v", variables, err)

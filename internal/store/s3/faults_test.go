@@ -7,7 +7,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -16,21 +15,16 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 )
 
-// harmed returns a Store behind a proxy that does this harm. Only for silence is the time limit short, since each
-// silence costs it. Otherwise it is long, for busy machines.
-func harmed(p *proxy, f fault) func(*Config) {
-	return func(c *Config) {
-		c.Endpoint, c.PartSize, c.Patience, c.Stall = p.URL, minPartSize, time.Minute, time.Minute
-		if f == stall || f == mute {
-			c.Stall = time.Second
-		}
-	}
+// harmed returns a Store behind a proxy.
+func harmed(p *proxy) func(*Config) {
+	return func(c *Config) { c.Endpoint, c.PartSize = p.URL, minPartSize }
 }
 
 // big is content with two parts for uploads and several blocks for reads.
@@ -183,35 +177,35 @@ func (o *operation) holds(s *Store) error {
 // succeed with the right result. Only corrupted bytes may be reported as an error: if the signature covers them, the
 // server takes them for a forgery, which is not repeated.
 func TestFaults(t *testing.T) {
-	waits(t)
-	g := storetest.StartGateway(t)
+	long(t)
 	for i, o := range operations() {
 		t.Run(o.name, func(t *testing.T) {
-			t.Parallel()
-			requests := countRequests(t, g, &o, fmt.Sprintf("f%d/none", i))
-			together(len(faults)*requests, 6, func(at int) {
-				f, n := faults[at/requests], at%requests+1
-				direct := open(t, g, fmt.Sprintf("f%d/%d", i, at), nil)
-				if o.prepare != nil {
-					o.prepare(t, direct)
-				}
-				p := newProxy(t, g, once(n, f))
-				err := o.run(open(t, g, direct.cfg.Prefix, harmed(p, f)))
-				switch {
-				case err == nil:
-					err = o.holds(direct)
-				case f == flip:
-					err = nil
-				}
-				if err != nil {
-					t.Errorf("%s, request %d: %v\n%s", f, n, err, strings.Join(p.requests(), "\n"))
-				}
+			virtual(t, func(t *testing.T, g *storetest.Gateway) {
+				requests := countRequests(t, g, &o, fmt.Sprintf("f%d/none", i))
+				together(len(faults)*requests, 6, func(at int) {
+					f, n := faults[at/requests], at%requests+1
+					direct := open(t, g, fmt.Sprintf("f%d/%d", i, at), nil)
+					if o.prepare != nil {
+						o.prepare(t, direct)
+					}
+					p := newProxy(t, g, once(n, f))
+					err := o.run(open(t, g, direct.cfg.Prefix, harmed(p)))
+					switch {
+					case err == nil:
+						err = o.holds(direct)
+					case f == flip:
+						err = nil
+					}
+					if err != nil {
+						t.Errorf("%s, request %d: %v\n%s", f, n, err, strings.Join(p.requests(), "\n"))
+					}
+				})
 			})
 		})
 	}
 }
 
-// together calls f for each number below n, several at a time, since most of their time is waiting.
+// together calls f for each number below n, several at a time.
 func together(n, atOnce int, f func(int)) {
 	var all sync.WaitGroup
 	places := make(chan struct{}, atOnce)
@@ -232,7 +226,7 @@ func countRequests(t *testing.T, g *storetest.Gateway, o *operation, prefix stri
 		o.prepare(t, direct)
 	}
 	p := newProxy(t, g, once(0, none))
-	if err := o.run(open(t, g, prefix, harmed(p, none))); err != nil {
+	if err := o.run(open(t, g, prefix, harmed(p))); err != nil {
 		t.Fatal(err)
 	}
 	if err := o.holds(direct); err != nil {
@@ -243,52 +237,84 @@ func countRequests(t *testing.T, g *storetest.Gateway, o *operation, prefix stri
 
 // TestFaultySuite runs storetest over a connection that fails now and then.
 func TestFaultySuite(t *testing.T) {
-	waits(t)
-	g := storetest.StartGateway(t)
-	p := newProxy(t, g, sometimes(1, 12))
-	storetest.Run(t, func(t *testing.T) func() store.Store {
-		return func() store.Store {
-			return open(t, g, "faulty/"+strings.ReplaceAll(t.Name()[len("TestFaultySuite/"):], ",", ""), harmed(p, none))
-		}
+	storetest.Run(t, synctest.Test, func(t *testing.T) func() store.Store {
+		g := storetest.MemoryGateway(t)
+		p := newProxy(t, g, sometimes(1, 12))
+		return func() store.Store { return open(t, g, "faulty", harmed(p)) }
 	})
+}
+
+// TestPauses shows when a failing request is repeated, and when it is given up.
+func TestPauses(t *testing.T) {
+	f := func(how fault, takes time.Duration) {
+		t.Helper()
+		virtual(t, func(t *testing.T, g *storetest.Gateway) {
+			var asked []time.Time
+			p := newProxy(t, g, func(*http.Request) fault {
+				asked = append(asked, time.Now())
+				return how
+			})
+			s := open(t, g, "pauses", func(c *Config) { c.Endpoint, c.Patience = p.URL, time.Minute })
+			s.answered()
+			begun := time.Now()
+			err := s.Put(t.Context(), "a", nil)
+			after := time.Since(begun) - takes // the first failure
+			if want := fmt.Sprintf("given up after %d tries in %v", len(asked), after.Round(100*time.Millisecond)); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want that it was %s", how, err, want)
+			}
+			pause := firstPause
+			for i, at := range asked[1:] {
+				if paused := at.Sub(asked[i]) - takes; paused < pause/2 || paused >= pause {
+					t.Errorf("%s: pause %d is %v, want %v without at most half of it", how, i+1, paused, pause)
+				}
+				pause = min(2*pause, maxPause)
+			}
+			if last := time.Since(asked[len(asked)-1]); last != takes || after > s.cfg.Patience+takes || after+pause <= s.cfg.Patience {
+				t.Errorf("%s: given up after %v, %v after the last attempt began", how, after, last)
+			}
+		})
+	}
+	f(reset, 0)
+	f(busy, 0)
+	f(internal, 0)
+	f(drop, 0)
+	f(stall, 5*time.Second)
+	f(mute, 5*time.Second)
 }
 
 // TestEveryOperationEnds shows that every operation ends, that its error names the operation and the server, and that
 // no object is wrong.
 func TestEveryOperationEnds(t *testing.T) {
-	waits(t)
-	g := storetest.StartGateway(t)
-	all, harms := operations(), []fault{reset, busy, stall}
-	together(len(all)*len(harms), 6, func(i int) {
-		o, f := all[i/len(harms)], harms[i%len(harms)]
-		direct := open(t, g, fmt.Sprintf("g%d", i), nil)
-		if o.prepare != nil {
-			o.prepare(t, direct)
-		}
-		before := everything(t, direct)
-		p := newProxy(t, g, func(*http.Request) fault { return f })
-		err := o.run(open(t, g, direct.cfg.Prefix, func(c *Config) {
-			harmed(p, f)(c)
-			c.Patience, c.Stall = 500*time.Millisecond, 500*time.Millisecond
-		}))
-		if err == nil {
-			t.Errorf("%s, %s: no error", o.name, f)
-			return
-		}
-		for _, part := range []string{direct.String(), "given up after"} {
-			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%s, %s: the error does not say %q: %v", o.name, f, part, err)
+	virtual(t, func(t *testing.T, g *storetest.Gateway) {
+		all, harms := operations(), []fault{reset, busy, stall}
+		together(len(all)*len(harms), 6, func(i int) {
+			o, f := all[i/len(harms)], harms[i%len(harms)]
+			direct := open(t, g, fmt.Sprintf("g%d", i), nil)
+			if o.prepare != nil {
+				o.prepare(t, direct)
 			}
-		}
-		if !errors.Is(err, store.ErrUnavailable) {
-			t.Errorf("%s, %s: the error is not that the server was unavailable: %v", o.name, f, err)
-		}
-		if strings.Contains(err.Error(), g.Secret) {
-			t.Errorf("%s, %s: the error tells the secret: %v", o.name, f, err)
-		}
-		if after := everything(t, direct); !slices.Equal(before, after) {
-			t.Errorf("%s, %s: there were %q, now there are %q", o.name, f, before, after)
-		}
+			before := everything(t, direct)
+			p := newProxy(t, g, func(*http.Request) fault { return f })
+			err := o.run(open(t, g, direct.cfg.Prefix, harmed(p)))
+			if err == nil {
+				t.Errorf("%s, %s: no error", o.name, f)
+				return
+			}
+			for _, part := range []string{direct.String(), "given up after"} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%s, %s: the error does not say %q: %v", o.name, f, part, err)
+				}
+			}
+			if !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("%s, %s: the error is not that the server was unavailable: %v", o.name, f, err)
+			}
+			if strings.Contains(err.Error(), g.Secret) {
+				t.Errorf("%s, %s: the error tells the secret: %v", o.name, f, err)
+			}
+			if after := everything(t, direct); !slices.Equal(before, after) {
+				t.Errorf("%s, %s: there were %q, now there are %q", o.name, f, before, after)
+			}
+		})
 	})
 }
 
@@ -333,44 +359,41 @@ func TestRefusedAtOnce(t *testing.T) {
 
 // TestNoServer shows that a wrong address is reported soon if there has never been an answer.
 func TestNoServer(t *testing.T) {
-	cfg := Config{Bucket: "dataset", Endpoint: "http://127.0.0.1:1", AccessKey: "a", SecretKey: "b", Patience: time.Hour, firstPatience: 300 * time.Millisecond}
-	s, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = s.Put(t.Context(), "a", nil)
-	if err == nil || !strings.Contains(err.Error(), "the server was http://127.0.0.1:1 (AWS_ENDPOINT_URL_S3, or endpoint_url of the profile, sets another)") {
-		t.Error(err)
-	}
+	virtual(t, func(t *testing.T, g *storetest.Gateway) {
+		s := open(t, g, "", func(c *Config) { c.Endpoint, c.Patience = "http://192.0.2.9:80", time.Hour })
+		begun := time.Now()
+		err := s.Put(t.Context(), "a", nil)
+		if err == nil || !strings.Contains(err.Error(), "the server was http://192.0.2.9:80 (AWS_ENDPOINT_URL_S3, or endpoint_url of the profile, sets another)") {
+			t.Error(err)
+		}
+		if took := time.Since(begun); took > s.cfg.firstPatience || took <= s.cfg.firstPatience-maxPause {
+			t.Errorf("given up after %v", took)
+		}
+	})
 }
 
 // TestSilentServer shows the same for a server that accepts connections and never answers, for each first request.
 func TestSilentServer(t *testing.T) {
-	t.Parallel()
-	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // a handler that has read the body notices when the client leaves
-		<-r.Context().Done()
-	}))
-	defer silent.Close()
-	f := func(what string, call func(s *Store) error) {
-		t.Helper()
-		s, err := New(Config{Bucket: "dataset", Endpoint: silent.URL, Region: "us-east-1", AccessKey: "a", SecretKey: "b",
-			Patience: time.Hour, Stall: time.Hour, firstPatience: 300 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
+	virtual(t, func(t *testing.T, g *storetest.Gateway) {
+		silent := newProxy(t, g, func(*http.Request) fault { return stall })
+		f := func(what string, call func(s *Store) error) {
+			t.Helper()
+			s := open(t, g, "", func(c *Config) { c.Endpoint, c.Patience, c.Stall = silent.URL, time.Hour, time.Hour })
+			begun := time.Now()
+			err := call(s)
+			if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "given up after 1 tries in 10s") || time.Since(begun) != s.cfg.firstPatience {
+				t.Errorf("%s: %v, after %v", what, err, time.Since(begun))
+			}
 		}
-		if err := call(s); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "given up after 1 tries in ") {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	f("put", func(s *Store) error { return s.Put(t.Context(), "a", nil) })
-	f("open", func(s *Store) error { _, err := s.Open(t.Context(), "a"); return err })
-	f("lock", func(s *Store) error { _, err := s.Lock(t.Context(), "lock", nil); return err })
-	f("list", func(s *Store) error {
-		for _, err := range s.List(t.Context(), "") {
-			return err
-		}
-		return nil
+		f("put", func(s *Store) error { return s.Put(t.Context(), "a", nil) })
+		f("open", func(s *Store) error { _, err := s.Open(t.Context(), "a"); return err })
+		f("lock", func(s *Store) error { _, err := s.Lock(t.Context(), "lock", nil); return err })
+		f("list", func(s *Store) error {
+			for _, err := range s.List(t.Context(), "") {
+				return err
+			}
+			return nil
+		})
 	})
 }
 
@@ -456,88 +479,89 @@ func TestTrust(t *testing.T) {
 // TestDiscardWhileSilent shows that with a silent server only the first of several discarded drafts waits, so that
 // giving up a scan is not delayed by each. After the next answer, Discard aborts uploads again.
 func TestDiscardWhileSilent(t *testing.T) {
-	waits(t)
-	g := storetest.StartGateway(t)
-	var silent atomic.Bool
-	p := newProxy(t, g, func(*http.Request) fault {
-		if silent.Load() {
-			return stall
+	virtual(t, func(t *testing.T, g *storetest.Gateway) {
+		var silent atomic.Bool
+		p := newProxy(t, g, func(*http.Request) fault {
+			if silent.Load() {
+				return stall
+			}
+			return none
+		})
+		s := open(t, g, "silent", func(c *Config) { c.Endpoint, c.Stall = p.URL, time.Minute })
+		var drafts []store.Draft
+		for i := range 4 {
+			draft, err := s.Create(t.Context(), fmt.Sprintf("a/%d", i))
+			if err == nil {
+				err = draft.Seal()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			drafts = append(drafts, draft)
 		}
-		return none
-	})
-	s := open(t, g, "silent", func(c *Config) { c.Endpoint, c.discardTime = p.URL, 2*time.Second })
-	var drafts []store.Draft
-	for i := range 4 {
-		draft, err := s.Create(t.Context(), fmt.Sprintf("a/%d", i))
-		if err == nil {
-			err = draft.Seal()
+		f := func(what string, i, want int, waits time.Duration) {
+			t.Helper()
+			begun := time.Now()
+			if err := drafts[i].Discard(); errors.Is(err, store.ErrUnavailable) != (waits > 0) || time.Since(begun) != waits {
+				t.Errorf("%s: %v, after %v", what, err, time.Since(begun))
+			}
+			aborts := slices.DeleteFunc(p.requests(), func(request string) bool { return !strings.HasPrefix(request, http.MethodDelete) })
+			if len(aborts) != want {
+				t.Errorf("%s: %d requests to abort uploads, want %d", what, len(aborts), want)
+			}
 		}
-		if err != nil {
+		silent.Store(true)
+		f("the first", 0, 1, s.cfg.discardTime)
+		f("the second", 1, 1, 0)
+		silent.Store(false)
+		if err := s.Put(t.Context(), "b", nil); err != nil {
 			t.Fatal(err)
 		}
-		drafts = append(drafts, draft)
-	}
-	f := func(what string, i, want int, fails bool) {
-		t.Helper()
-		if err := drafts[i].Discard(); (err != nil) != fails {
-			t.Errorf("%s: %v", what, err)
+		f("the third", 2, 2, 0)
+		f("the last", 3, 3, 0)
+		var left []string
+		if err := s.Sweep(t.Context(), "a/", func(name string) bool {
+			left = append(left, name)
+			return true
+		}); err != nil || strings.Join(left, " ") != "a/0 a/1" {
+			t.Errorf("left to sweep: %q, %v", left, err)
 		}
-		aborts := slices.DeleteFunc(p.requests(), func(request string) bool { return !strings.HasPrefix(request, http.MethodDelete) })
-		if len(aborts) != want {
-			t.Errorf("%s: %d requests to abort uploads, want %d", what, len(aborts), want)
-		}
-	}
-	silent.Store(true)
-	f("the first", 0, 1, true)
-	f("the second", 1, 1, false)
-	silent.Store(false)
-	if err := s.Put(t.Context(), "b", nil); err != nil {
-		t.Fatal(err)
-	}
-	f("the third", 2, 2, false)
-	f("the last", 3, 3, false)
-	var left []string
-	if err := s.Sweep(t.Context(), "a/", func(name string) bool {
-		left = append(left, name)
-		return true
-	}); err != nil || strings.Join(left, " ") != "a/0 a/1" {
-		t.Errorf("left to sweep: %q, %v", left, err)
-	}
+	})
 }
 
 // TestInterrupted shows that a context ends waiting for a silent server.
 func TestInterrupted(t *testing.T) {
-	waits(t)
-	g := storetest.StartGateway(t)
-	f := func(what string, call func(ctx context.Context, s *Store) error) {
-		t.Helper()
-		ctx, cancel := context.WithCancel(t.Context())
-		p := newProxy(t, g, func(*http.Request) fault {
-			cancel()
-			return stall
+	virtual(t, func(t *testing.T, g *storetest.Gateway) {
+		f := func(what string, call func(ctx context.Context, s *Store) error) {
+			t.Helper()
+			ctx, cancel := context.WithCancel(t.Context())
+			p := newProxy(t, g, func(*http.Request) fault {
+				cancel()
+				return stall
+			})
+			s := open(t, g, "interrupted", func(c *Config) { c.Endpoint, c.Stall, c.Patience = p.URL, time.Hour, time.Hour })
+			if err := call(ctx, s); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		f("put", func(ctx context.Context, s *Store) error { return s.Put(ctx, "a", nil) })
+		f("create", func(ctx context.Context, s *Store) error { return s.CreateIfAbsent(ctx, "a", nil) })
+		f("delete", func(ctx context.Context, s *Store) error { return s.Delete(ctx, "a") })
+		f("sweep", func(ctx context.Context, s *Store) error { return s.Sweep(ctx, "a", nil) })
+		f("open", func(ctx context.Context, s *Store) error { _, err := s.Open(ctx, "a"); return err })
+		f("lock", func(ctx context.Context, s *Store) error { _, err := s.Lock(ctx, "lock", nil); return err })
+		f("list", func(ctx context.Context, s *Store) error {
+			for _, err := range s.List(ctx, "") {
+				return err
+			}
+			return nil
 		})
-		s := open(t, g, "interrupted", func(c *Config) { c.Endpoint, c.Stall, c.Patience = p.URL, time.Hour, time.Hour })
-		if err := call(ctx, s); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	f("put", func(ctx context.Context, s *Store) error { return s.Put(ctx, "a", nil) })
-	f("create", func(ctx context.Context, s *Store) error { return s.CreateIfAbsent(ctx, "a", nil) })
-	f("delete", func(ctx context.Context, s *Store) error { return s.Delete(ctx, "a") })
-	f("sweep", func(ctx context.Context, s *Store) error { return s.Sweep(ctx, "a", nil) })
-	f("open", func(ctx context.Context, s *Store) error { _, err := s.Open(ctx, "a"); return err })
-	f("lock", func(ctx context.Context, s *Store) error { _, err := s.Lock(ctx, "lock", nil); return err })
-	f("list", func(ctx context.Context, s *Store) error {
-		for _, err := range s.List(ctx, "") {
-			return err
-		}
-		return nil
-	})
-	f("seal", func(ctx context.Context, s *Store) error {
-		draft, err := s.Create(ctx, "a")
-		if err != nil {
-			return err
-		}
-		return draft.Seal()
+		f("seal", func(ctx context.Context, s *Store) error {
+			draft, err := s.Create(ctx, "a")
+			if err != nil {
+				return err
+			}
+			return draft.Seal()
+		})
 	})
 }

@@ -148,34 +148,32 @@ func gather[T any](all map[string][]string, table string, rows iter.Seq2[*T, err
 // the survey ends with an error that says so. The same commands then complete it with the rows of an undisturbed
 // survey, and without leftovers. Of the requests that only read, a sample fails between two changes.
 func TestEveryRequestFails(t *testing.T) {
-	waits(t)
-	g := storetest.StartGateway(t)
-	// Pages of default length, and a lock that is not renewed meanwhile: each run sends the same requests.
-	quiet := func(p *proxy, f fault) func(*Config) {
-		return func(c *Config) {
-			harmed(p, f)(c)
-			c.page, c.Lease = 0, time.Minute
+	long(t)
+	virtual(t, func(t *testing.T, g *storetest.Gateway) {
+		// Pages of default length, and a lock that is not renewed meanwhile: each run sends the same requests.
+		quiet := func(p *proxy) func(*Config) {
+			return func(c *Config) {
+				harmed(p)(c)
+				c.page, c.Lease = 0, time.Minute
+			}
 		}
-	}
-	calm := newProxy(t, g, once(0, none))
-	s := open(t, g, "calm", quiet(calm, none))
-	if err := surveyed(s); err != nil {
-		t.Fatal(err)
-	}
-	asks := calm.requests()
-	want, err := found(s)
-	if err != nil || len(want[schema.Verdicts]) < 10 || len(want[schema.TokenStats]) == 0 {
-		t.Fatalf("too little to compare with: %d verdicts, %v", len(want[schema.Verdicts]), err)
-	}
-	whole := func(s *Store) error {
-		got, err := found(s)
-		if err == nil && !maps.EqualFunc(got, want, slices.Equal) {
-			err = fmt.Errorf("%d sites, %d verdicts that are not those of an undisturbed survey", len(got[schema.Sites]), len(got[schema.Verdicts]))
+		calm := newProxy(t, g, once(0, none))
+		s := open(t, g, "calm", quiet(calm))
+		if err := surveyed(s); err != nil {
+			t.Fatal(err)
 		}
-		return errors.Join(err, complete(s))
-	}
-	t.Run("once", func(t *testing.T) {
-		t.Parallel()
+		asks := calm.requests()
+		want, err := found(s)
+		if err != nil || len(want[schema.Verdicts]) < 10 || len(want[schema.TokenStats]) == 0 {
+			t.Fatalf("too little to compare with: %d verdicts, %v", len(want[schema.Verdicts]), err)
+		}
+		whole := func(s *Store) error {
+			got, err := found(s)
+			if err == nil && !maps.EqualFunc(got, want, slices.Equal) {
+				err = fmt.Errorf("%d sites, %d verdicts that are not those of an undisturbed survey", len(got[schema.Sites]), len(got[schema.Verdicts]))
+			}
+			return errors.Join(err, complete(s))
+		}
 		const apart = 12 // each run has one request in so many fail
 		harms := []fault{reset, internal, drop, busy}
 		together(apart*len(harms), 12, func(i int) {
@@ -186,7 +184,7 @@ func TestEveryRequestFails(t *testing.T) {
 				}
 				return none
 			})
-			s := open(t, g, fmt.Sprintf("once%d", i), quiet(p, f))
+			s := open(t, g, fmt.Sprintf("once%d", i), quiet(p))
 			err := surveyed(s)
 			if err == nil {
 				err = whole(open(t, g, s.cfg.Prefix, nil))
@@ -195,10 +193,7 @@ func TestEveryRequestFails(t *testing.T) {
 				t.Errorf("%s at request %d, and every %d behind it: %v\n%s", f, first, apart, err, strings.Join(p.requests(), "\n"))
 			}
 		})
-	})
-	t.Run("for good", func(t *testing.T) {
-		t.Parallel()
-		harms := []fault{denied, reset, drop}
+		harms = []fault{denied, reset, drop}
 		type target struct {
 			n int
 			f fault
@@ -210,7 +205,7 @@ func TestEveryRequestFails(t *testing.T) {
 			}
 			targets = append(targets, target{i + 1, harms[len(targets)%len(harms)]})
 		}
-		together(len(targets), 24, func(i int) { // most wait for the lease of a dead process
+		together(len(targets), 24, func(i int) {
 			at, asked := targets[i], 0
 			p := newProxy(t, g, func(*http.Request) fault {
 				if asked++; asked >= at.n {
@@ -220,10 +215,8 @@ func TestEveryRequestFails(t *testing.T) {
 			})
 			prefix := fmt.Sprintf("good%d", i)
 			err := surveyed(open(t, g, prefix, func(c *Config) {
-				quiet(p, at.f)(c)
-				if c.Lease = testLease; at.f != denied {
-					c.Patience = 50 * time.Millisecond
-				}
+				quiet(p)(c)
+				c.Lease = testLease
 			}))
 			switch {
 			case err == nil:

@@ -6,7 +6,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"sync"
 	"testing"
@@ -35,8 +34,9 @@ var faults = []fault{reset, busy, internal, drop, cut, stall, mute, flip}
 
 // proxy forwards requests between client and server, and harms some.
 type proxy struct {
-	*httptest.Server
+	URL     string
 	gateway *storetest.Gateway
+	onward  *http.Transport
 	next    func(r *http.Request) fault // asked for each request, one at a time
 	before  func(r *http.Request)       // if not nil, called before a request goes on to the server
 	after   func(r *http.Request)       // if not nil, called before a connection is reset
@@ -46,9 +46,9 @@ type proxy struct {
 }
 
 func newProxy(t *testing.T, g *storetest.Gateway, next func(r *http.Request) fault) *proxy {
-	p := &proxy{gateway: g, next: next}
-	p.Server = httptest.NewServer(p)
-	t.Cleanup(p.Close)
+	p := &proxy{gateway: g, onward: &http.Transport{DialContext: g.Dial}, next: next}
+	t.Cleanup(p.onward.CloseIdleConnections)
+	p.URL = g.Serve(p)
 	return p
 }
 
@@ -153,7 +153,7 @@ func (p *proxy) forward(r *http.Request, body []byte) (*http.Response, error) {
 	if r.ContentLength == 0 {
 		out.Body = nil // else it would have an unknown length again
 	}
-	answer, err := http.DefaultTransport.RoundTrip(out)
+	answer, err := p.onward.RoundTrip(out)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package s3
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -10,11 +11,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -28,7 +31,7 @@ func open(tb testing.TB, g *storetest.Gateway, prefix string, change func(*Confi
 	tb.Helper()
 	cfg := Config{
 		Bucket: storetest.Bucket, Prefix: prefix, Endpoint: g.URL, Region: "us-east-1", AccessKey: g.Access, SecretKey: g.Secret,
-		Spool: tb.TempDir(), Lease: 2 * time.Second, Stall: 5 * time.Second, Patience: 20 * time.Second, page: 3,
+		Spool: tb.TempDir(), Lease: 2 * time.Second, Stall: 5 * time.Second, Patience: 20 * time.Second, page: 3, dial: g.Dial,
 	}
 	if change != nil {
 		change(&cfg)
@@ -37,24 +40,56 @@ func open(tb testing.TB, g *storetest.Gateway, prefix string, change func(*Confi
 	if err != nil {
 		tb.Fatal(err)
 	}
+	tb.Cleanup(func() {
+		for l := range s.leases {
+			l.cancel()
+			<-l.ended
+		}
+	})
 	return s
 }
 
-// waits skips a test in short mode because it waits for leases to end, or lets many requests fail. TestS3 runs the
-// whole suite there. Such tests wait together.
-func waits(t *testing.T) {
+// virtual runs a test in virtual time, with a server in memory.
+func virtual(t *testing.T, test func(t *testing.T, g *storetest.Gateway)) {
+	t.Helper()
+	// parquet-go keeps zstd decoders in a sync.Pool. They have channels, which end the process when they are used outside
+	// of their bubble. Two collections of garbage empty the pool.
+	defer func() {
+		runtime.GC()
+		runtime.GC()
+	}()
+	synctest.Test(t, func(t *testing.T) { test(t, storetest.MemoryGateway(t)) })
+}
+
+// long skips a test in short mode because it takes long.
+func long(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: make long runs it")
 	}
-	t.Parallel()
+}
+
+// everywhere runs a test in virtual time, and on versitygw, except in short mode: there it waits for leases to end.
+func everywhere(t *testing.T, test func(t *testing.T, g *storetest.Gateway)) {
+	t.Run("memory", func(t *testing.T) { virtual(t, test) })
+	t.Run("versitygw", func(t *testing.T) {
+		long(t)
+		t.Parallel()
+		test(t, storetest.StartGateway(t))
+	})
 }
 
 func TestS3(t *testing.T) {
-	g := storetest.StartGateway(t)
-	storetest.Run(t, func(t *testing.T) func() store.Store {
-		return func() store.Store { return open(t, g, "some/"+t.Name()[len("TestS3/"):], nil) }
-	})
+	suite := func(g *storetest.Gateway) func(t *testing.T) func() store.Store {
+		return func(t *testing.T) func() store.Store {
+			at := cmp.Or(g, storetest.MemoryGateway(t))
+			return func() store.Store {
+				return open(t, at, "some/"+strings.ReplaceAll(t.Name()[len("TestS3/"):], ",", ""), nil)
+			}
+		}
+	}
+	t.Run("memory", func(t *testing.T) { storetest.Run(t, synctest.Test, suite(nil)) })
+	t.Run("versitygw", func(t *testing.T) { storetest.Run(t, nil, suite(storetest.StartGateway(t))) })
 }
 
 // write makes an object by a draft.

@@ -2,13 +2,14 @@ package storetest
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httputil"
+	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
@@ -17,19 +18,23 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/bulkscan/bulkscan/internal/memnet"
 )
 
-// Gateway is a real S3 server for a test: versitygw on a folder, on a port of the loopback interface. In front of it
-// stands what refuses requests that versitygw takes and public stores do not.
+// Gateway is an S3 server for a test: versitygw on a folder, on a port of the loopback interface (StartGateway), or a
+// server in memory (MemoryGateway). In front of it stands what refuses requests that versitygw takes and public stores
+// do not.
 type Gateway struct {
-	URL    string // http://127.0.0.1:PORT of the front
-	Folder string // in which a bucket is a folder, and an object a file
+	URL    string // http://HOST:PORT of the front
+	Folder string // in which a bucket is a folder, and an object a file; "" in memory
 	Access string
 	Secret string
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error) // connects to it; nil: over the system's network
 
 	tb      testing.TB
+	network *memnet.Network // nil: the system's
 	process *exec.Cmd
-	address string
 	output  lockedBuffer
 }
 
@@ -67,7 +72,14 @@ func StartGateway(tb testing.TB) *Gateway {
 			"--health", "/health", "posix", "--sidecar", filepath.Join(folder, "metadata"), g.Folder)
 		g.process.Dir = folder
 		if g.start("http://" + address) {
-			g.front(address)
+			g.URL = g.Serve(g.front(&httputil.ReverseProxy{
+				Rewrite: func(r *httputil.ProxyRequest) {
+					r.SetURL(&url.URL{Scheme: "http", Host: address})
+					r.Out.Host = r.In.Host // which is signed
+				},
+				Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true},
+				ErrorLog:  log.New(io.Discard, "", 0), // of clients that have left
+			}))
 			return g
 		}
 	}
@@ -75,29 +87,41 @@ func StartGateway(tb testing.TB) *Gateway {
 	return nil
 }
 
-// front starts the server in front of versitygw until the test ends.
-func (g *Gateway) front(address string) {
-	onward := &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(&url.URL{Scheme: "http", Host: address})
-			r.Out.Host = r.In.Host // which is signed
-		},
-		Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true},
-		ErrorLog:  log.New(io.Discard, "", 0), // of clients that have left
-	}
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// front returns the handler in front of the server.
+func (g *Gateway) front(onward http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if header := notImplemented(r); header != "" {
 			w.WriteHeader(http.StatusNotImplemented)
 			fmt.Fprintf(w, "<Error><Code>NotImplemented</Code><Message>A header you provided implies functionality that is not implemented</Message><Header>%s</Header></Error>", header)
 			return
 		}
 		onward.ServeHTTP(w, r)
-	}))
-	g.tb.Cleanup(func() {
-		front.CloseClientConnections()
-		front.Close()
 	})
-	g.URL, g.address = front.URL, front.Listener.Addr().String()
+}
+
+// Serve starts an HTTP server on the network of the Gateway, until the end of the test, and returns its URL.
+func (g *Gateway) Serve(handler http.Handler) string {
+	listen := func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
+	if g.network != nil {
+		listen = func() (net.Listener, error) {
+			return memnet.Host{Net: g.network, Addr: netip.MustParseAddr("192.0.2.2")}.Listen(0)
+		}
+	}
+	listener, err := listen()
+	if err != nil {
+		g.tb.Fatal(err)
+	}
+	server := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)} //nolint:gosec // its clients are those of the test
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(listener) // until Close
+	}()
+	g.tb.Cleanup(func() {
+		_ = server.Close()
+		<-ended
+	})
+	return "http://" + listener.Addr().String()
 }
 
 // notImplemented returns the header for which public stores refuse a request, or "". They take no body of unknown length,
@@ -162,7 +186,7 @@ func (g *Gateway) Environment() map[string]string {
 }
 
 // Address is HOST:PORT of URL.
-func (g *Gateway) Address() string { return g.address }
+func (g *Gateway) Address() string { return strings.TrimPrefix(g.URL, "http://") }
 
 func freeAddress(tb testing.TB) string {
 	tb.Helper()
