@@ -15,6 +15,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/bubble"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/sitetest"
 	"github.com/bulkscan/bulkscan/internal/store"
@@ -451,28 +452,30 @@ func TestGather(t *testing.T) {
 
 // TestScannedAgain restarts a scan that the ledger has: its earlier observations go.
 func TestScannedAgain(t *testing.T) {
-	dir := newDir(t)
-	scanned(t, dir, "n1", "2026-11-01", nil, "a.example=a")
-	scanned(t, dir, "n2", "2026-11-02", nil, "a.example=404")
-	mustUpdate(t, dir)
-	if got, want := story(t, dir, "a.example"), "first rules 01-01, presence none 02-02"; got != want {
-		t.Fatalf("%s, want %s", got, want)
-	}
-	running, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "n3", Date: "2026-11-03", Observer: bot})
-	if err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(2 * time.Millisecond) // finished_at is in milliseconds
-	scanned(t, dir, "n1", "2026-11-01", func(o *sink.Options) { o.Restart = true }, "a.example=404")
-	if u := mustUpdate(t, dir); !u.Anew || u.Has("n3") {
-		t.Errorf("%+v", u)
-	}
-	if got, want := story(t, dir, "a.example"), "first none 01-02"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-	if err := running.Abort(); err != nil {
-		t.Fatal(err)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		dir := newDir(t)
+		scanned(t, dir, "n1", "2026-11-01", nil, "a.example=a")
+		scanned(t, dir, "n2", "2026-11-02", nil, "a.example=404")
+		mustUpdate(t, dir)
+		if got, want := story(t, dir, "a.example"), "first rules 01-01, presence none 02-02"; got != want {
+			t.Fatalf("%s, want %s", got, want)
+		}
+		running, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "n3", Date: "2026-11-03", Observer: bot})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond) // the unit of finished_at
+		scanned(t, dir, "n1", "2026-11-01", func(o *sink.Options) { o.Restart = true }, "a.example=404")
+		if u := mustUpdate(t, dir); !u.Anew || u.Has("n3") {
+			t.Errorf("%+v", u)
+		}
+		if got, want := story(t, dir, "a.example"), "first none 01-02"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if err := running.Abort(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // TestDamage shows what a merge says of files that are not as they were written, and that Rebuild does without them.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkscan/bulkscan/internal/bubble"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
@@ -50,62 +51,64 @@ func (b *recorder) Cut(part int) func(context.Context) error {
 // TestSidecar compares the published data with the commits: it is published before them, and a part whose data cannot
 // be published is not committed.
 func TestSidecar(t *testing.T) {
-	dir := newDir(t)
-	run := func(b *recorder, restart bool, from, to uint64) error {
-		t.Helper()
-		b.t, b.dir = t, dir
-		w, err := Open(t.Context(), dir, Options{ScanID: "s", PartRows: 2, Sidecar: b, Restart: restart})
-		if err != nil {
+	bubble.Test(t, func(t *testing.T) {
+		dir := newDir(t)
+		run := func(b *recorder, restart bool, from, to uint64) error {
+			t.Helper()
+			b.t, b.dir = t, dir
+			w, err := Open(t.Context(), dir, Options{ScanID: "s", PartRows: 2, Sidecar: b, Restart: restart})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for seq := from; seq < to; seq++ {
+				if err := w.Add(typicalSite(t, seq)); err != nil {
+					break
+				}
+				if err := w.Flush(t.Context()); err != nil {
+					break
+				}
+			}
+			return w.Close(t.Context())
+		}
+		f := func(b *recorder, restart bool, from, to uint64, wantErr error, want ...string) {
+			t.Helper()
+			if err := run(b, restart, from, to); !errors.Is(err, wantErr) {
+				t.Errorf("%v, want %v", err, wantErr)
+			}
+			if got := fmt.Sprint(b.said); got != fmt.Sprint(want) {
+				t.Errorf("it was asked %v, want %v", b.said, want)
+			}
+		}
+		full := errors.New("full")
+		first := &recorder{}
+		f(first, false, 0, 2, nil, "begin s 0 from 0", "cut 0", "publish 0 after 0 commits", "cut 1", "publish 1 after 1 commits")
+		f(&recorder{fail: full}, false, 2, 3, full, "begin s 0 from 2", "cut 2", "publish 2 after 2 commits")
+		again := &recorder{}
+		f(again, false, 2, 3, nil, "begin s 0 from 2", "cut 2", "publish 2 after 2 commits")
+		for part, want := range []bool{true, true, false, false} {
+			if again.of.Counts(part) != want {
+				t.Errorf("part %d counts: %v", part, !want)
+			}
+		}
+		if !again.of.StartedAt.Equal(first.of.StartedAt) || first.of.StartedAt.IsZero() || again.of.Restarted {
+			t.Errorf("resumed as %+v of %+v", again.of, first.of)
+		}
+		// Parts that a compaction merged still count.
+		if _, err := compact.Scan(t.Context(), dir, "s", compact.Options{}); err != nil {
 			t.Fatal(err)
 		}
-		for seq := from; seq < to; seq++ {
-			if err := w.Add(typicalSite(t, seq)); err != nil {
-				break
-			}
-			if err := w.Flush(t.Context()); err != nil {
-				break
-			}
+		compacted := &recorder{}
+		f(compacted, false, 0, 0, nil, "begin s 0 from 3")
+		if !compacted.of.Counts(0) || !compacted.of.Counts(2) || compacted.of.Counts(3) {
+			t.Error("compaction changed which parts count")
 		}
-		return w.Close(t.Context())
-	}
-	f := func(b *recorder, restart bool, from, to uint64, wantErr error, want ...string) {
-		t.Helper()
-		if err := run(b, restart, from, to); !errors.Is(err, wantErr) {
-			t.Errorf("%v, want %v", err, wantErr)
+		time.Sleep(time.Millisecond) // the unit of a manifest's times
+		anew := &recorder{}
+		f(anew, true, 0, 0, nil, "begin s 0 from 3")
+		if anew.of.Counts(0) || !anew.of.Restarted || anew.of.StartedAt.Equal(first.of.StartedAt) {
+			t.Errorf("begun anew as %+v", anew.of)
 		}
-		if got := fmt.Sprint(b.said); got != fmt.Sprint(want) {
-			t.Errorf("it was asked %v, want %v", b.said, want)
-		}
-	}
-	full := errors.New("full")
-	first := &recorder{}
-	f(first, false, 0, 2, nil, "begin s 0 from 0", "cut 0", "publish 0 after 0 commits", "cut 1", "publish 1 after 1 commits")
-	f(&recorder{fail: full}, false, 2, 3, full, "begin s 0 from 2", "cut 2", "publish 2 after 2 commits")
-	again := &recorder{}
-	f(again, false, 2, 3, nil, "begin s 0 from 2", "cut 2", "publish 2 after 2 commits")
-	for part, want := range []bool{true, true, false, false} {
-		if again.of.Counts(part) != want {
-			t.Errorf("part %d counts: %v", part, !want)
-		}
-	}
-	if !again.of.StartedAt.Equal(first.of.StartedAt) || first.of.StartedAt.IsZero() || again.of.Restarted {
-		t.Errorf("resumed as %+v of %+v", again.of, first.of)
-	}
-	// Parts that a compaction merged still count.
-	if _, err := compact.Scan(t.Context(), dir, "s", compact.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	compacted := &recorder{}
-	f(compacted, false, 0, 0, nil, "begin s 0 from 3")
-	if !compacted.of.Counts(0) || !compacted.of.Counts(2) || compacted.of.Counts(3) {
-		t.Error("compaction changed which parts count")
-	}
-	time.Sleep(2 * time.Millisecond) // a manifest has times in milliseconds
-	anew := &recorder{}
-	f(anew, true, 0, 0, nil, "begin s 0 from 3")
-	if anew.of.Counts(0) || !anew.of.Restarted || anew.of.StartedAt.Equal(first.of.StartedAt) {
-		t.Errorf("begun anew as %+v", anew.of)
-	}
+	})
 }
 
 // TestSidecarRestart shows that a restart stays one until Begin has succeeded, also if another process continues it,
