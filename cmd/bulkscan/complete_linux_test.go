@@ -1,13 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
 	"github.com/bulkscan/bulkscan/internal/simweb"
@@ -110,13 +110,11 @@ func TestCompletionInShells(t *testing.T) {
 // awaitLine waits for a file to have a line.
 func awaitLine(t *testing.T, name string, screen *hostiletest.Screen) string {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if text, err := os.ReadFile(name); err == nil && strings.HasSuffix(string(text), "\n") {
-			return strings.TrimSpace(string(text))
-		}
+	var text []byte
+	if !eventually(func() bool { text, _ = os.ReadFile(name); return bytes.HasSuffix(text, []byte("\n")) }) {
+		t.Fatalf("nothing was started:\n%q", screen.Text())
 	}
-	t.Fatalf("nothing was started:\n%q", screen.Text())
-	return ""
+	return strings.TrimSpace(string(text))
 }
 
 func writeFile(t *testing.T, name, text string) {

@@ -66,7 +66,6 @@ func startHostile(t *testing.T) *hostileSite {
 	texts := hostiletest.Texts()
 	serve := func(c net.Conn) {
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 		request, err := http.ReadRequest(bufio.NewReader(c))
 		if err != nil {
 			return

@@ -20,6 +20,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
+	"github.com/bulkscan/bulkscan/internal/waittest"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/verify"
 )
@@ -198,7 +199,7 @@ func TestCompactionKilledOnS3(t *testing.T) {
 		p := compact(line, place(i))
 		select {
 		case <-line.stands:
-		case <-time.After(30 * time.Second):
+		case <-time.After(waittest.Hanging):
 			t.Fatalf("%s: it is never asked\n%s", when[i], &p.stderr)
 		}
 		if err := p.cmd.Process.Kill(); err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/simweb"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/waittest"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
@@ -242,12 +243,19 @@ func (p *process) killAt(t *testing.T, m moment, s os.Signal) (ended bool) {
 		defer close(over)
 		_ = p.cmd.Wait() // the state says more than the error
 	}()
-	for end := time.Now().Add(30 * time.Second); !m.holds() && time.Now().Before(end); {
+	waittest.Until(200*time.Microsecond, func() bool {
+		if m.holds() {
+			return true
+		}
 		select {
 		case <-over:
-			return true
-		case <-time.After(200 * time.Microsecond):
+			ended = true
+		default:
 		}
+		return ended
+	})
+	if ended {
+		return true
 	}
 	time.Sleep(m.later)
 	_ = p.cmd.Process.Signal(s) // it may be over by now

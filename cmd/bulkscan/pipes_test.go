@@ -15,18 +15,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/job"
 	"github.com/bulkscan/bulkscan/internal/simweb"
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/waittest"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
-
-// hanging bounds a command that must not wait.
-const hanging = 2 * time.Minute
 
 // pipedDataset has a pruned night, published ones of two months, and one that was interrupted; a scan in shares, one of which is
 // done. It returns the names of its files and of its locks.
@@ -86,7 +83,7 @@ func TestIrregular(t *testing.T) {
 	// run calls a command about a dataset.
 	run := func(t *testing.T, args []string) (code int, text string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), hanging)
+		ctx, cancel := context.WithTimeout(t.Context(), waittest.Hanging)
 		defer cancel()
 		c := exec.CommandContext(ctx, "bulkscan", args...)
 		c.Env = append(os.Environ(), "TMPDIR="+t.TempDir())

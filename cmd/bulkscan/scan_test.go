@@ -27,6 +27,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/internal/waittest"
 )
 
 // fetchFlagsOf are the flags of a command line.
@@ -160,24 +161,21 @@ func TestScanLeavesNothing(t *testing.T) {
 			args = append(args, "--connect-to", to)
 		}
 		before := web.Stats().Requests
-		ended := make(chan struct{})
+		ended, end := context.WithCancel(t.Context())
 		acted := make(chan struct{})
 		go func() {
 			defer close(acted)
-			for during != nil && web.Stats().Requests < before+after {
-				select {
-				case <-ended:
-					return
-				case <-time.After(time.Millisecond):
-				}
+			if during == nil {
+				return
 			}
-			if during != nil {
+			waittest.Until(time.Millisecond, func() bool { return web.Stats().Requests >= before+after || ended.Err() != nil })
+			if ended.Err() == nil {
 				during(out)
 			}
 		}()
 		var stderr bytes.Buffer
 		code := run(append(args, flags...), strings.NewReader(""), io.Discard, &stderr)
-		close(ended)
+		end()
 		<-acted
 		if code != want {
 			t.Errorf("exit code %d, want %d\n%s", code, want, &stderr)

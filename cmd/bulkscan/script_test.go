@@ -38,6 +38,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/simweb"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
+	"github.com/bulkscan/bulkscan/internal/waittest"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
@@ -253,15 +254,8 @@ func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// eventually polls a condition until it holds, and reports whether it came to that in reasonable time.
-func eventually(holds func() bool) bool {
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if holds() {
-			return true
-		}
-	}
-	return holds()
-}
+// eventually polls a condition until it holds, and reports whether it came to that.
+func eventually(holds func() bool) bool { return waittest.Until(5*time.Millisecond, holds) }
 
 // cmdBytes writes a file from Go's notation of a string, for bytes that a script cannot hold.
 func cmdBytes(ts *testscript.TestScript, neg bool, args []string) {

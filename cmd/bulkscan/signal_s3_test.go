@@ -73,12 +73,12 @@ func (l *quietLine) copy(to, from net.Conn) {
 func TestInterruptBeforeSilentStore(t *testing.T) {
 	notShort(t)
 	g := startGateway(t)
-	w := newWorld(t, 2, simweb.Config{Seed: 4, Only: []string{"silent"}})
+	w := newWorld(t, 2, simweb.Config{Seed: 4, Only: []string{"silent"}, Hold: time.Hour})
 	start := func(prefix string) (*process, *quietLine) {
 		t.Helper()
 		line := newQuietLine(t, g.Address())
 		t.Setenv("AWS_ENDPOINT_URL_S3", "http://"+line.address)
-		return w.scan(t, "s3://dataset/"+prefix, "--timeout", "50s"), line
+		return w.scan(t, "s3://dataset/"+prefix, "--timeout", "1h"), line
 	}
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
@@ -91,12 +91,8 @@ func TestInterruptBeforeSilentStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.await(t, "connection", func() bool { return line.taken.Load() > 0 })
-	begun := time.Now()
 	p.signal(t, syscall.SIGTERM)
 	p.exits(t, exitTerm)
-	if took := time.Since(begun); took > 8*time.Second {
-		t.Errorf("the end took %v", took)
-	}
 	p.says(t, "bulkscan: interrupted")
 	if left, err := filepath.Glob(filepath.Join(temporary, "*")); err != nil || len(left) > 0 {
 		t.Errorf("left: %q, %v", left, err) // the copy of standard input among them
@@ -105,14 +101,10 @@ func TestInterruptBeforeSilentStore(t *testing.T) {
 	p, line = start("twice")
 	p.await(t, "connections", func() bool { return w.web.Stats().Accepts >= 2 })
 	line.silent.Store(true)
-	begun = time.Now()
 	p.signal(t, os.Interrupt)
 	p.await(t, "word of the first interrupt", func() bool { return strings.Contains(p.stderr.String(), "once more to abort") })
 	p.signal(t, os.Interrupt)
 	p.exits(t, exitInt)
-	if took := time.Since(begun); took > 60*time.Second { // drafts and the lock may each be tried to be given back
-		t.Errorf("the end took %v", took)
-	}
 	p.says(t, "interrupted; ", "the same command resumes scan s")
 
 	before := w.web.Stats().Accepts
@@ -142,13 +134,7 @@ func TestInterruptWhileBlocked(t *testing.T) {
 	p.await(t, "connections behind two full parts", func() bool { return w.web.Stats().Accepts >= before+20 })
 	p.signal(t, os.Interrupt)
 	p.await(t, "word of the first interrupt", func() bool { return strings.Contains(p.stderr.String(), "once more to abort") })
-	begun := time.Now()
 	p.signal(t, os.Interrupt)
 	p.exits(t, exitInt)
-	if took := time.Since(begun); took > 60*time.Second { // drafts and the lock may each be tried to be given back
-		t.Errorf("the end took %v", took)
-	} else {
-		t.Logf("the end took %v", took)
-	}
 	p.says(t, "interrupted; what was committed is kept, and the same command resumes scan s")
 }

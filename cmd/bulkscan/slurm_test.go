@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkscan/bulkscan/internal/waittest"
 	"github.com/bulkscan/bulkscan/sink/commit"
 )
 
@@ -204,10 +205,8 @@ func TestSlurm(t *testing.T) {
 	}
 	wait := func(what string, holds func() bool) {
 		t.Helper()
-		for end := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(200 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("no %s:\n%s", what, say())
-			}
+		if !waittest.Until(200*time.Millisecond, holds) {
+			t.Fatalf("no %s:\n%s", what, say())
 		}
 		t.Logf("%s: %s", what, strings.ReplaceAll(strings.TrimSpace(start(t, "status", out).ended(t)), "\n", "; "))
 	}

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // writeRobots puts a robots.txt into a folder of its own.
@@ -194,7 +193,7 @@ func TestInterruptWhileOneIsAsked(t *testing.T) {
 				_ = c.Close()
 			}
 		}()
-		args = append(args, "http://"+l.Addr().String(), "--allow-private", "--timeout", "50s")
+		args = append(args, "http://"+l.Addr().String(), "--allow-private", "--timeout", "1h")
 		p := &process{cmd: exec.Command("bulkscan", args...)}
 		p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 		if err := p.cmd.Start(); err != nil {
@@ -203,12 +202,8 @@ func TestInterruptWhileOneIsAsked(t *testing.T) {
 		if err := <-accepted; err != nil {
 			t.Fatal(err)
 		}
-		begun := time.Now()
 		p.signal(t, s)
 		p.exits(t, code)
-		if took := time.Since(begun); took > 10*time.Second {
-			t.Errorf("%q: it took %v", args, took)
-		}
 		if want := "bulkscan: interrupted\n"; p.stderr.String() != want || p.stdout.String() != "" {
 			t.Errorf("%q: stdout %q, stderr %q; want %q", args, &p.stdout, &p.stderr, want)
 		}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkscan/bulkscan/internal/waittest"
 )
 
 // Terminal returns both ends of a terminal with so many columns. Text written to the terminal can be read from the
@@ -89,9 +91,7 @@ func (s *Screen) Await(tb testing.TB, what string, wanted func(line string) bool
 	lines := func() []string {
 		return strings.FieldsFunc(s.Text(), func(r rune) bool { return r == '\r' || r == '\n' })
 	}
-	for end := time.Now().Add(30 * time.Second); !slices.ContainsFunc(lines(), wanted); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			tb.Fatalf("no %s on the terminal:\n%q", what, s.Text())
-		}
+	if !waittest.Until(10*time.Millisecond, func() bool { return slices.ContainsFunc(lines(), wanted) }) {
+		tb.Fatalf("no %s on the terminal:\n%q", what, s.Text())
 	}
 }
