@@ -1,6 +1,6 @@
-// Package arch answers one question: which package may import which? It has two tables: arrows (which room imports
-// which) and doors (which room uses which library). Its test compares them with the source. ARCHITECTURE.md has the
-// reasons: change it with the tables.
+// Package arch answers one question: which package may do what? It has three tables: arrows (which room imports
+// which), doors (which room uses which library), and the tests that wait by the clock of the machine (clock.go). Its
+// tests compare them with the source. ARCHITECTURE.md has the reasons: change it with the tables.
 package arch
 
 import (
