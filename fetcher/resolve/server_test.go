@@ -196,7 +196,7 @@ func TestPatienceOfFollowers(t *testing.T) {
 		var all sync.WaitGroup
 		for range 5 {
 			all.Go(func() {
-				w.want(fmt.Sprint(tell(r.Lookup(w.Context(), "b.com", 30*time.Millisecond)), " ", w.since()), "["+good+"] 110ms")
+				w.want(fmt.Sprint(tell(r.Lookup(w.Context(), "b.com", 19*time.Millisecond)), " ", w.since()), "["+good+"] 110ms")
 			})
 		}
 		all.Wait()
