@@ -258,6 +258,7 @@ func TestPauses(t *testing.T) {
 			s.answered()
 			begun := time.Now()
 			err := s.Put(t.Context(), "a", nil)
+			synctest.Wait()                    // for the proxy
 			after := time.Since(begun) - takes // the first failure
 			if want := fmt.Sprintf("given up after %d tries in %v", len(asked), after.Round(100*time.Millisecond)); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want that it was %s", how, err, want)

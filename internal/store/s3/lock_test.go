@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/store"
@@ -117,6 +118,7 @@ func TestHeld(t *testing.T) {
 		if err := lock.Unlock(); err != nil {
 			t.Error(err)
 		}
+		synctest.Wait() // for the proxy
 		var want []time.Duration
 		for at := time.Duration(0); at <= 5200*time.Millisecond; at += testLease / beatsInLease {
 			want = append(want, at)

@@ -396,24 +396,19 @@ func TestRecordsAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var now atomic.Int64
-		several := make(chan struct{})
-		p := newProxy(t, g, func(*http.Request) fault { return none })
+		p := newProxy(t, g, once(0, none))
 		p.before = func(r *http.Request) {
 			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, ".json") {
-				if now.Add(1) == 4 {
-					close(several)
-				}
-				select {
-				case <-several:
-				case <-time.After(20 * time.Second):
-					t.Error("a record is read when the one before it has been")
-				}
+				time.Sleep(time.Second)
 			}
 		}
-		s := open(t, g, "atonce", func(c *Config) { c.Endpoint, c.Stall = p.URL, time.Minute })
+		s := open(t, g, "atonce", func(c *Config) { c.Endpoint = p.URL })
+		begun := time.Now()
 		if commits, err := commit.Commits(t.Context(), s, "s"); err != nil || len(commits) != 10 || commits[9].N != 9 {
 			t.Errorf("%d commits, %v", len(commits), err)
+		}
+		if took := time.Since(begun); took != (10+commit.ReadAtOnce-1)/commit.ReadAtOnce*time.Second {
+			t.Errorf("ten records of which each takes a second take %v: want %d at once", took, commit.ReadAtOnce)
 		}
 	})
 }

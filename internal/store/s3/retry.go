@@ -103,7 +103,7 @@ func (r *retries) again(ctx context.Context, err error) error {
 // errLimit is the cause of a context that limits patience. Its end gives up, with the error of the last attempt.
 var errLimit = errors.New("the time for cleaning up is over")
 
-func limited(ctx context.Context) bool { return context.Cause(ctx) == errLimit } //nolint:errorlint // it is never wrapped
+func limited(ctx context.Context) bool { return context.Cause(ctx) == errLimit }
 
 // sleep waits for d or until the context ends.
 func sleep(ctx context.Context, d time.Duration) error {

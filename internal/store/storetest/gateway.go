@@ -159,7 +159,7 @@ func (g *Gateway) start(at string) bool {
 		_ = g.process.Process.Kill() // it may have ended
 		<-ended
 	}
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		select {
 		case <-ended:
 			return false
