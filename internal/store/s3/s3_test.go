@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 
+	"github.com/bulkscan/bulkscan/internal/bubble"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 )
@@ -52,13 +52,7 @@ func open(tb testing.TB, g *storetest.Gateway, prefix string, change func(*Confi
 // virtual runs a test in virtual time, with a server in memory.
 func virtual(t *testing.T, test func(t *testing.T, g *storetest.Gateway)) {
 	t.Helper()
-	// parquet-go keeps zstd decoders in a sync.Pool. They have channels, which end the process when they are used outside
-	// of their bubble. Two collections of garbage empty the pool.
-	defer func() {
-		runtime.GC()
-		runtime.GC()
-	}()
-	synctest.Test(t, func(t *testing.T) { test(t, storetest.MemoryGateway(t)) })
+	bubble.Test(t, func(t *testing.T) { test(t, storetest.MemoryGateway(t)) })
 }
 
 // long skips a test in short mode because it takes long.
