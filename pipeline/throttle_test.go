@@ -97,7 +97,7 @@ func throttling(w *web, gap, after time.Duration) (complaints, lost *int) {
 // 200 sites are at one address, which complains of whoever comes sooner than some time after another. All are answered, also
 // without a rate, and on a busy machine; and the address is soon left in peace.
 func TestAThrottlingAddressIsAskedAsItWishes(t *testing.T) {
-	f := func(name string, cfg Config, gap, lag time.Duration, address func(i int) string, want int) {
+	f := func(name string, cfg Config, gap, lag time.Duration, address func(i int) string, least, most int) {
 		t.Helper()
 		w := &web{latency: 30 * time.Millisecond, woken: newLags(1).upTo(lag), address: func(host string) string {
 			var i int
@@ -117,19 +117,19 @@ func TestAThrottlingAddressIsAskedAsItWishes(t *testing.T) {
 		if err != nil || len(s.sites) != 200 || *lost > 0 {
 			t.Errorf("%s: kept %d of 200, %d of them throttled to the end, error %v", name, len(s.sites), *lost, err)
 		}
-		if *complaints != want || counted != uint64(want) {
-			t.Errorf("%s: %d complaints, counted %d; want %d", name, *complaints, counted, want)
+		if *complaints < least || *complaints > most || counted != uint64(*complaints) {
+			t.Errorf("%s: %d complaints, counted %d; want from %d to %d", name, *complaints, counted, least, most)
 		}
 	}
 	one := func(int) string { return "10.1.1.1" }
 	network := func(i int) string { return fmt.Sprintf("2001:db8::%x:%x", i, i) }
-	f("the default rate", Config{IPRate: 10}, 350*time.Millisecond, 0, one, 3)
-	f("an IPv6 network", Config{IPRate: 10}, 350*time.Millisecond, 0, network, 3)
-	f("a high rate", Config{IPRate: 50}, 150*time.Millisecond, 0, one, 5)
-	f("a rate in all, too", Config{IPRate: 50, HostRate: 1, Rate: 100}, 150*time.Millisecond, 0, one, 5)
-	f("a busy machine", Config{IPRate: 10}, 350*time.Millisecond, 150*time.Millisecond, one, 4)
-	f("no rate", Config{}, 350*time.Millisecond, 0, one, 102)
-	f("no rate, a rate in all", Config{Rate: 100}, 350*time.Millisecond, 0, one, 5)
+	f("the default rate", Config{IPRate: 10}, 350*time.Millisecond, 0, one, 3, 3)
+	f("an IPv6 network", Config{IPRate: 10}, 350*time.Millisecond, 0, network, 3, 3)
+	f("a high rate", Config{IPRate: 50}, 150*time.Millisecond, 0, one, 5, 5)
+	f("a rate in all, too", Config{IPRate: 50, HostRate: 1, Rate: 100}, 150*time.Millisecond, 0, one, 5, 5)
+	f("a busy machine", Config{IPRate: 10}, 350*time.Millisecond, 150*time.Millisecond, one, 1, 20)
+	f("no rate", Config{}, 350*time.Millisecond, 0, one, 99, 110) // who of the first hundred comes first is not said
+	f("no rate, a rate in all", Config{Rate: 100}, 350*time.Millisecond, 0, one, 5, 5)
 }
 
 // When an address is asked that complains, to the moment.
