@@ -27,10 +27,11 @@ import (
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/memnet"
 	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/internal/waittest"
 )
 
 // hang is the time after which a test on real sockets fails because something hangs. It bounds no speed.
-const hang = 5 * time.Minute
+const hang = waittest.Hanging
 
 // serve runs a raw TCP server on loopback until the test ends, and returns its address; see accept.
 func serve(tb testing.TB, handle func(net.Conn)) netip.AddrPort {

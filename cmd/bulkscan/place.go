@@ -163,7 +163,7 @@ func lastOf(names []string) string {
 	return text
 }
 
-// comesBefore reports whether a scan is meant rather than one that started earlier, of scans that are nobody's default.
+// comesBefore reports whether a scan is meant rather than one that started earlier, where no scan is the default.
 func comesBefore(later, earlier *commit.Manifest) bool {
 	if later.Withheld() != earlier.Withheld() {
 		return earlier.Withheld()

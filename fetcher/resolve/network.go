@@ -9,7 +9,7 @@ import (
 
 // Network opens the sockets of a Resolver.
 type Network interface {
-	// Packets opens a connected socket of datagrams, on a port that nobody can guess.
+	// Packets opens a connected socket of datagrams, on an unpredictable port.
 	Packets(server netip.AddrPort) (Packets, error)
 	// DialContext opens a stream, as net.Dialer does.
 	DialContext(ctx context.Context, network, address string) (net.Conn, error)

@@ -15,10 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/waittest"
 )
 
 // hanging bounds a call that must not wait.
-const hanging = time.Minute
+const hanging = waittest.Hanging
 
 // irregulars put what is no file under a path.
 var irregulars = map[string]func(path string) error{
