@@ -244,6 +244,7 @@ async function tables(url) {
       }
     }
     const tools = page.locator(".tools", { has: page.locator("button") }).and(table.locator("xpath=../preceding-sibling::p[1]"));
+    await page.waitForTimeout(100); // Chromium drops what a page saves beyond ten files a second
     const [download] = await Promise.all([page.waitForEvent("download"), tools.getByRole("button", { name: "Save as CSV" }).click()]);
     hold(download.suggestedFilename().endsWith(".csv"), `table ${about} is saved as ${download.suggestedFilename()}`);
     const saved = parsed(await readFile(await download.path(), "utf8"));
