@@ -117,12 +117,12 @@ func (a *app) openScan(ctx context.Context, dir string, choice scanChoice) (stor
 			meant = append(meant, scan)
 		}
 	}
-	usual := commit.Default(meant)
-	chosen := usual
-	for _, scan := range meant {
-		mayBe := choice.id != "" || scan.Publication != commit.PublicationEmpty
-		if usual == nil && mayBe && (chosen == nil || comesBefore(scan, chosen)) {
-			chosen = scan
+	chosen := commit.Default(meant)
+	if chosen == nil {
+		for _, scan := range meant {
+			if (choice.id != "" || scan.Publication != commit.PublicationEmpty) && (chosen == nil || comesBefore(scan, chosen)) {
+				chosen = scan
+			}
 		}
 	}
 	if chosen == nil {

@@ -86,15 +86,6 @@ func (w *Web) Accepts(addr netip.Addr) []time.Time {
 	return all
 }
 
-// Busiest returns the most connections that came to an address within any window of that length.
-func (w *Web) Busiest(addr netip.Addr, window time.Duration) int {
-	var b busiest
-	for _, t := range w.Accepts(addr) {
-		b.add(t.Sub(w.ledger.begun), window)
-	}
-	return b.most
-}
-
 // busiest finds the most instants within any window. Instants are added in order, always with the same window.
 type busiest struct {
 	recent []time.Duration // within one window before the last instant
