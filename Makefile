@@ -28,11 +28,11 @@ GENERATED := $(wildcard *.md docs/*.md) docs/queries/README.md docs/gallery/chec
 # sync thousands of small files, and simulate the loss of power themselves: no test needs a disk.
 in_memory = $(shell [[ -w /dev/shm && $$(df -Pk /dev/shm | awk 'END {print $$4}') -ge 2097152 ]] && \
 	! grep -q '^[^ ]* /dev/shm [^ ]* [^ ]*noexec' /proc/mounts && echo /dev/shm)
-test long race: export TMPDIR ?= $(in_memory)
+test long starved race: export TMPDIR ?= $(in_memory)
 
 # Much of the tests' time is waiting, so twice as many packages are tested at once as there are processors; and a test's heap is
 # small, so it is collected less often. Without debugging information, test programs are linked in half the time.
-test long race: export GOGC := 400
+test long starved race: export GOGC := 400
 TESTFLAGS = -ldflags=-w -p $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 .PHONY: help
@@ -68,6 +68,14 @@ test: ## run the tests, but for those that take long
 .PHONY: long
 long: ## run all tests: also every step of a kill, every policy, minutes of soak
 	go test -timeout 20m $(TESTFLAGS) ./...
+
+# At idle priority a test gets nothing while the loops hold every processor, which they do for a second of every two.
+.PHONY: starved
+starved: ## run the tests of `make test` 20 times on a machine that stops them for a second again and again (RUNS=n, PACKAGES=./...)
+	@for processor in $$(seq $$(getconf _NPROCESSORS_ONLN)); do \
+		while :; do timeout 1 sh -c 'while :; do :; done' || sleep 1; done & \
+	done; trap 'kill $$(jobs -p)' EXIT; \
+	go test -short -count $(or $(RUNS),20) -timeout 4h -exec 'chrt -i 0' $(TESTFLAGS) $(or $(PACKAGES),./...)
 
 .PHONY: race
 race: ## run the tests of what is concurrent under the race detector
