@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -19,13 +18,24 @@ import (
 // Path returns the path of a file or folder in ../shared. It skips the test if that is absent.
 func Path(tb testing.TB, elem ...string) string {
 	tb.Helper()
-	_, here, _, _ := runtime.Caller(0)
-	root := filepath.Join(filepath.Dir(here), "..", "..", "..", "shared")
-	path := filepath.Join(append([]string{root}, elem...)...)
+	path := filepath.Join(append([]string{project(), "..", "shared"}, elem...)...)
 	if _, err := os.Stat(path); err != nil {
 		tb.Skipf("SKIPPED: needs ../shared/%s, which is not here", filepath.ToSlash(filepath.Join(elem...)))
 	}
 	return path
+}
+
+// project returns the path of the project, in which tests and experiments have their working directory: a program that is built with
+// -trimpath does not know where its source lies. Elsewhere it returns the root of all files, where nothing is found.
+func project() string {
+	dir, err := os.Getwd()
+	for err == nil && dir != filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "internal", "sharedtest")); err == nil {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return dir
 }
 
 // Unpacked reads a zstd-compressed file in ../shared.
