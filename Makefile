@@ -14,12 +14,23 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # A bulkscan is one file without C in it. Only the race detector asks for a compiler.
 export CGO_ENABLED := 0
 
+# With -trimpath no path of this machine is in what is compiled, so that builds, tests, checks for other systems and other clones
+# share it. `lint` runs vet. Without debugging information, test programs are linked in half the time.
+SHARED  := -trimpath -vet=off -ldflags=-w
+GIVEN   := $(filter-out $(SHARED),$(GOFLAGS))
+export GOFLAGS := $(strip $(GIVEN) $(SHARED))
+
 # What `make check` does, in order, each with the seconds that two processors have for it. .ci/run runs the README's two commands
 # first, in a bare clone, so that `test` is not among them. CONTRIBUTING.md says what `long` covers besides.
 STEPS := build:60 lint:90 race:240 real:90 generated:60 integration:240 browser:90 packages:60
 
-# Where goroutines share memory, and so where the race detector pays.
-RACED := ./pipeline ./fetcher/... ./sink/... ./internal/store/... ./internal/job ./internal/nightly ./cmd/bulkscan
+# Where goroutines share memory, and so where the race detector pays: these packages, and those tests of the command in which a scan
+# is at work. Under the detector a test takes ten times as long. So left out are sweeps over every kill and fault, one after another;
+# large bodies; scans of ten thousand hosts and more, whose short siblings take the same paths; and processes that do one thing each.
+RACED         := ./pipeline ./fetcher/... ./sink/... ./internal/store/... ./internal/job ./internal/nightly
+SWEEPS        := Killed|EveryStep|EveryCall|PowerLoss|AllOrNothing|DiskFills|TestLost$$|TestBombs|MemoryInFlight
+LONG_LISTS    := StarvesNoAddress|QuestionsIsNotWasted|GetOnWhile|NamesInARow|NotLostTwice|AndSilentHosts|HoldUpTheOthers|HoldUpLaterTries|AreNotSilent|DelaysNobodyElse
+RACED_COMMAND := ^Test(Scan|Interrupt|Share|SecondInterrupt|CompactInterrupted|Metrics|Rates|CPUProfile|HostileScan|HostileObjectStore|Throttled)
 
 # Documents that are written from tables in the code, or have figures that are.
 GENERATED := $(wildcard *.md docs/*.md) docs/queries/README.md docs/gallery/check.svg
@@ -31,9 +42,9 @@ in_memory = $(shell [[ -w /dev/shm && $$(df -Pk /dev/shm | awk 'END {print $$4}'
 test long starved race: export TMPDIR ?= $(in_memory)
 
 # Much of the tests' time is waiting, so twice as many packages are tested at once as there are processors; and a test's heap is
-# small, so it is collected less often. Without debugging information, test programs are linked in half the time.
+# small, so it is collected less often.
 test long starved race: export GOGC := 400
-TESTFLAGS = -ldflags=-w -p $$((2 * $$(getconf _NPROCESSORS_ONLN)))
+TESTFLAGS = -p $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 .PHONY: help
 help: ## show this list
@@ -66,8 +77,9 @@ test: ## run the tests, but for those that take long
 	@[[ -d ../shared ]] || echo "SKIPPED: what needs the real files and cases of ../shared, which is not here (go test -v says which tests)"
 
 .PHONY: long
-long: ## run all tests: also every step of a kill, every policy, minutes of soak
+long: ## run all tests, and what other steps leave to it (ALL=1): CONTRIBUTING.md lists it
 	go test -timeout 20m $(TESTFLAGS) ./...
+	$(MAKE) --no-print-directory race lint integration packages ALL=1
 
 # At idle priority a test gets nothing while the loops hold every processor, which they do for a second of every two.
 .PHONY: starved
@@ -79,16 +91,17 @@ starved: ## run the tests of `make test` 20 times on a machine that stops them f
 
 .PHONY: race
 race: ## run the tests of what is concurrent under the race detector
-	CGO_ENABLED=1 go test -race -short -timeout 20m -ldflags=-w $(RACED)
+	CGO_ENABLED=1 go test -race -short -timeout 20m $(if $(ALL),,-skip '$(SWEEPS)|$(LONG_LISTS)') $(RACED)
+	CGO_ENABLED=1 go test -race -short -timeout 20m $(if $(ALL),,-run '$(RACED_COMMAND)') ./cmd/bulkscan
 
 .PHONY: real
-real: ## run the tests of real clusters, shells and stopped processes, one after another
-	go test -count 1 -timeout 10m -ldflags=-w -p 1 -run '^(TestSlurm|TestCompletionInShells|TestStoppedScanGoesOn)$$' ./cmd/bulkscan
+real: ## run the tests of real clusters, shells, and killed and stopped processes, one after another
+	go test -count 1 -timeout 10m -p 1 -run '^(TestSlurm|TestCompletionInShells|TestStoppedScanGoesOn|TestKilledScanResumes|TestKilledReplayResumes|TestHostilePages)$$' ./cmd/bulkscan
 
 .PHONY: lint
 lint: .bin/golangci-lint ## run golangci-lint, which runs vet and staticcheck
 	.bin/golangci-lint run --allow-parallel-runners
-	cd bench && ../.bin/golangci-lint run --allow-parallel-runners
+	$(if $(ALL),cd bench && ../.bin/golangci-lint run --allow-parallel-runners)
 
 .PHONY: fmt
 fmt: .bin/golangci-lint ## format the source
@@ -114,9 +127,10 @@ generated: ## fail if a generated document is out of date
 
 .PHONY: integration
 integration: build internal/integration/duckdb/node_modules internal/integration/readers/node_modules internal/integration/warcio/node_modules .bin/versitygw .bin/python/installed ## scan the simulated web, also killed, read datasets and archive with DuckDB, Polars, hyparquet, warcio and Python; try the experiments of bench, small
-	go -C bench test -count 1 -parallel 4 ./...
-	go -C deploy/kubernetes test -count 1 ./...
-	@dir=$$(mktemp -d); killed=$$(mktemp -d); kept=$$(mktemp -d); trap 'rm -rf "$$dir" "$$killed" "$$kept"' EXIT; \
+	$(if $(ALL),go -C deploy/kubernetes test -count 1 ./...)
+	go -C bench test -count 1 -parallel 4 $(if $(ALL),./...,-short ./cmd/...)
+	@also() { [[ -z "$(ALL)" ]] || "$$@"; }; \
+	dir=$$(mktemp -d); killed=$$(mktemp -d); kept=$$(mktemp -d); trap 'rm -rf "$$dir" "$$killed" "$$kept"' EXIT; \
 	bin/bulkscan demo -o "$$dir" --warc-out "$$kept" --origins 2000 --part-rows 50 --no-compact; \
 	node internal/integration/warcio/check.mjs "$$kept" 1500; \
 	bin/bulkscan scan --format warc "$$kept"/*.warc.gz -o "$$kept/again" --scan-id again --progress none; \
@@ -126,17 +140,17 @@ integration: build internal/integration/duckdb/node_modules internal/integration
 	bin/bulkscan scan --format warc "$$kept"/*.warc.gz -o - --scan-id again --progress none > "$$kept/lines.jsonl"; \
 	bin/bulkscan schema --json > "$$kept/schema.json"; \
 	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$kept/again" --lines "$$kept/lines.jsonl"; \
-	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$dir"; \
+	also node internal/integration/readers/check.mjs "$$kept/schema.json" "$$dir"; \
 	READERS_DATASET="$$kept/hard" go test -count 1 -run '^TestHardDataset$$' ./sink; \
 	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$kept/hard" --rows "$$kept/hard-rows"; \
 	bin/bulkscan compact "$$kept/hard"; \
 	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$kept/hard" --rows "$$kept/hard-rows"; \
-	node internal/integration/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
+	also node internal/integration/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
 	node internal/integration/duckdb/summary.mjs "$$dir" bin/bulkscan; \
 	REPORT_DATASET="$$dir" BULKSCAN_TEST_DUCKDB=required go test -count 1 -run '^TestGivenTables$$' ./internal/integration/queries; \
 	node internal/integration/duckdb/views.mjs "$$dir" bin/bulkscan; \
 	node internal/integration/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
-	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$dir"; \
+	also node internal/integration/readers/check.mjs "$$kept/schema.json" "$$dir"; \
 	bin/bulkscan verify "$$dir"; \
 	HOSTILE_DATASET="$$dir/hostile" go test -count 1 -run '^TestHostileScan$$' ./cmd/bulkscan; \
 	node internal/integration/duckdb/check.mjs "$$dir/hostile"; \
@@ -145,7 +159,7 @@ integration: build internal/integration/duckdb/node_modules internal/integration
 	go build -o "$$killed/simweb" ./internal/simweb/cmd/simweb; \
 	node internal/integration/duckdb/killed.mjs "$$killed/out" bin/bulkscan "$$killed/simweb"; \
 	node internal/integration/duckdb/check.mjs "$$killed/out" "$$killed/out/truth.jsonl"; \
-	node internal/integration/duckdb/summary.mjs "$$killed/out" bin/bulkscan; \
+	also node internal/integration/duckdb/summary.mjs "$$killed/out" bin/bulkscan; \
 	bin/bulkscan verify "$$killed/out"
 	BULKSCAN_TEST_S3=required BULKSCAN_TEST_DUCKDB=required go test -count 1 -run '^(TestViewsOnS3|TestCookbookInDuckDB)$$' ./cmd/bulkscan
 	BULKSCAN_TEST_DUCKDB=required go test -count 1 ./internal/integration/queries
@@ -189,6 +203,7 @@ docs/gallery/check.svg: build
 
 .PHONY: packages
 packages: export LDFLAGS := $(LDFLAGS)
+packages: export ALL := $(ALL)
 packages: share internal/integration/packages/node_modules .bin/actionlint .bin/cyclonedx-gomod ## check what is given away: platforms, same bytes twice, man pages, the image's claims, workflows (PLATFORMS=os/arch …)
 	internal/integration/packages/check.sh
 
@@ -269,6 +284,7 @@ check: .bin/versitygw ## all that must hold before a change is merged; what CI r
 clean: ## remove what make has built
 	rm -rf bin .bin dist internal/integration/{browser,duckdb,packages,readers,warcio}/node_modules bulkscan-demo bench.out
 
+.bin/%: export GOFLAGS := $(GIVEN)
 .bin/golangci-lint: TOOL := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 .bin/benchstat:     TOOL := golang.org/x/perf/cmd/benchstat
 .bin/versitygw: go.versitygw.mod go.versitygw.sum

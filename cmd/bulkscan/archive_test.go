@@ -76,12 +76,9 @@ func judgedAlike(t *testing.T, out, kept string, least int) {
 // TestKilledReplayResumes kills the judging of an archive on the way, and finishes it: the dataset is that of one that was not
 // killed, redirects included, which come last.
 func TestKilledReplayResumes(t *testing.T) {
-	notQuick(t)
+	notShort(t)
 	t.Parallel()
-	n, rows := 6000, 200
-	if testing.Short() {
-		n, rows = 3000, 100 // as many parts
-	}
+	const n, rows = 3000, 100
 	folder := t.TempDir()
 	path := filepath.Join(folder, "x.warc.gz")
 	file, err := os.Create(path)

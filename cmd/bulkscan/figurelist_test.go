@@ -89,7 +89,6 @@ func figures(t *testing.T) (all []figure) {
 		bodies += num(n[1])
 	}
 	f(page, "what the audit finds in {} real", commas(int64(bodies)))
-	f(page, "takes less than {} s", in("internal/integration/packages/check.sh", `timeout (\d+) make`))
 	f(page, "qemu-user 7.2")
 	f(page, "wine 8.0")
 

@@ -366,7 +366,7 @@ func TestHostileDataset(t *testing.T) {
 
 // TestHostilePages has what is shown of one site or file.
 func TestHostilePages(t *testing.T) {
-	notQuick(t)
+	notShort(t)
 	t.Parallel()
 	site, dir := startHostile(t), t.TempDir()
 	for i, h := range hostiletest.Texts() {

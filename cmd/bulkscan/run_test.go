@@ -227,11 +227,11 @@ func mustBeTrue(t *testing.T, scan *commit.Scan, truth string) {
 func notShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("SKIPPED in short mode: it takes long; make check runs it")
+		t.Skip("SKIPPED in short mode: it takes long; make long runs it, make real some of it")
 	}
 }
 
-// notQuick leaves a test to the race detector, which finds more where more happens, and to make check.
+// notQuick leaves a test to the race detector, which finds more where more happens, and to make long.
 func notQuick(t *testing.T) {
 	t.Helper()
 	if !raceEnabled {
@@ -390,12 +390,9 @@ func each[T any](t *testing.T, scan *commit.Scan, table string, f func(*T)) {
 
 // TestKilledScanResumes kills a scan at two moments. In the end there is one true row an origin.
 func TestKilledScanResumes(t *testing.T) {
-	notQuick(t)
+	notShort(t)
 	t.Parallel()
-	n := 900
-	if testing.Short() {
-		n = 600
-	}
+	const n = 900
 	w := newWorld(t, n, simweb.Config{Seed: 2, Shares: fewWaits()})
 	out := filepath.Join(t.TempDir(), "out")
 	flags := []string{"--part-rows", "60", "--rate", "400"}
