@@ -22,13 +22,15 @@ export GOFLAGS := $(strip $(GIVEN) $(SHARED))
 
 # What `make check` does, in order, each with the seconds that two processors have for it. .ci/run runs the README's two commands
 # first, in a bare clone, so that `test` is not among them. CONTRIBUTING.md says what `long` covers besides.
-STEPS := build:60 lint:90 race:240 real:90 generated:60 integration:240 browser:90 packages:60
+STEPS := build:10 lint:75 race:200 corpora:30 real:80 generated:10 integration:150 browser:90 packages:100
 
 # Where goroutines share memory, and so where the race detector pays: these packages, and those tests of the command in which a scan
-# is at work. Under the detector a test takes ten times as long. So left out are sweeps over every kill and fault, one after another;
-# large bodies; scans of ten thousand hosts and more, whose short siblings take the same paths; and processes that do one thing each.
-RACED         := ./pipeline ./fetcher/... ./sink/... ./internal/store/... ./internal/job ./internal/nightly
-SWEEPS        := Killed|EveryStep|EveryCall|PowerLoss|AllOrNothing|DiskFills|TestLost$$|TestBombs|MemoryInFlight
+# is at work. Under the detector a test takes ten times as long. So left out are sweeps over every kill, fault and night, one after
+# another; large bodies, and counts of allocations; scans of ten thousand hosts and more, whose short siblings take the same paths;
+# and processes that do one thing each.
+RACED         := ./pipeline ./fetcher ./fetcher/resolve ./sink ./sink/reaudit ./internal/store ./internal/store/s3 ./internal/job ./internal/nightly \
+	$(if $(ALL),./fetcher/... ./sink/... ./internal/store/...)
+SWEEPS        := Killed|EveryStep|EveryCall|PowerLoss|AllOrNothing|DiskFills|TestLost$$|LeftNight|TestBombs|MemoryInFlight|Allocat
 LONG_LISTS    := StarvesNoAddress|QuestionsIsNotWasted|GetOnWhile|NamesInARow|NotLostTwice|AndSilentHosts|HoldUpTheOthers|HoldUpLaterTries|AreNotSilent|DelaysNobodyElse
 RACED_COMMAND := ^Test(Scan|Interrupt|Share|SecondInterrupt|CompactInterrupted|Metrics|Rates|CPUProfile|HostileScan|HostileObjectStore|Throttled)
 
@@ -39,11 +41,11 @@ GENERATED := $(wildcard *.md docs/*.md) docs/queries/README.md docs/gallery/chec
 # sync thousands of small files, and simulate the loss of power themselves: no test needs a disk.
 in_memory = $(shell [[ -w /dev/shm && $$(df -Pk /dev/shm | awk 'END {print $$4}') -ge 2097152 ]] && \
 	! grep -q '^[^ ]* /dev/shm [^ ]* [^ ]*noexec' /proc/mounts && echo /dev/shm)
-test long starved race: export TMPDIR ?= $(in_memory)
+test long starved race corpora: export TMPDIR ?= $(in_memory)
 
 # Much of the tests' time is waiting, so twice as many packages are tested at once as there are processors; and a test's heap is
 # small, so it is collected less often.
-test long starved race: export GOGC := 400
+test long starved race corpora: export GOGC := 400
 TESTFLAGS = -p $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 .PHONY: help
@@ -93,6 +95,12 @@ starved: ## run the tests of `make test` 20 times on a machine that stops them f
 race: ## run the tests of what is concurrent under the race detector
 	CGO_ENABLED=1 go test -race -short -timeout 20m $(if $(ALL),,-skip '$(SWEEPS)|$(LONG_LISTS)') $(RACED)
 	CGO_ENABLED=1 go test -race -short -timeout 20m $(if $(ALL),,-run '$(RACED_COMMAND)') ./cmd/bulkscan
+
+.PHONY: corpora
+corpora: ## run the tests of real files and conformance cases in ../shared, which a bare clone does not have beside it
+	@if [[ -d ../shared ]]; then \
+		go test -short -count 1 $(TESTFLAGS) $$(grep -rl internal/sharedtest --include='*_test.go' audit inputs internal parser | xargs dirname | sort -u | sed 's|^|./|'); \
+	else echo "SKIPPED: what needs the real files and cases of ../shared, which is not here"; fi
 
 .PHONY: real
 real: ## run the tests of real clusters, shells, and killed and stopped processes, one after another
@@ -203,7 +211,6 @@ docs/gallery/check.svg: build
 
 .PHONY: packages
 packages: export LDFLAGS := $(LDFLAGS)
-packages: export ALL := $(ALL)
 packages: share internal/integration/packages/node_modules .bin/actionlint .bin/cyclonedx-gomod ## check what is given away: platforms, same bytes twice, man pages, the image's claims, workflows (PLATFORMS=os/arch …)
 	internal/integration/packages/check.sh
 
