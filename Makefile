@@ -133,10 +133,12 @@ generated: ## fail if a generated document is out of date
 		echo "Generated documents were out of date and have been written anew: commit them."; git diff --stat -- $(GENERATED); exit 1; \
 	fi
 
-.PHONY: integration
+# Each of the two halves keeps one processor busy, mostly.
+.PHONY: integration scanned asked
 integration: build internal/integration/duckdb/node_modules internal/integration/readers/node_modules internal/integration/warcio/node_modules .bin/versitygw .bin/python/installed ## scan the simulated web, also killed, read datasets and archive with DuckDB, Polars, hyparquet, warcio and Python; try the experiments of bench, small
-	$(if $(ALL),go -C deploy/kubernetes test -count 1 ./...)
-	go -C bench test -count 1 -parallel 4 $(if $(ALL),./...,-short ./cmd/...)
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync scanned asked
+
+scanned:
 	@also() { [[ -z "$(ALL)" ]] || "$$@"; }; \
 	dir=$$(mktemp -d); killed=$$(mktemp -d); kept=$$(mktemp -d); trap 'rm -rf "$$dir" "$$killed" "$$kept"' EXIT; \
 	bin/bulkscan demo -o "$$dir" --warc-out "$$kept" --origins 2000 --part-rows 50 --no-compact; \
@@ -169,8 +171,12 @@ integration: build internal/integration/duckdb/node_modules internal/integration
 	node internal/integration/duckdb/check.mjs "$$killed/out" "$$killed/out/truth.jsonl"; \
 	also node internal/integration/duckdb/summary.mjs "$$killed/out" bin/bulkscan; \
 	bin/bulkscan verify "$$killed/out"
+
+asked:
+	BULKSCAN_TEST_DUCKDB=required go test -count 1 -timeout 20m ./internal/integration/queries
 	BULKSCAN_TEST_S3=required BULKSCAN_TEST_DUCKDB=required go test -count 1 -run '^(TestViewsOnS3|TestCookbookInDuckDB)$$' ./cmd/bulkscan
-	BULKSCAN_TEST_DUCKDB=required go test -count 1 ./internal/integration/queries
+	go -C bench test -count 1 -parallel 4 $(if $(ALL),./...,-short ./cmd/...)
+	$(if $(ALL),go -C deploy/kubernetes test -count 1 ./...)
 
 # The documents' Python needs packages. Where pip cannot install them, those of the machine are taken, and what it lacks is SKIPPED.
 .bin/python/installed: internal/integration/python/requirements.txt
