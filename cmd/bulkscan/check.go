@@ -222,7 +222,7 @@ func namesAnotherFile(url string) bool {
 
 // ask asks one origin and hands over what became of it; the site is valid until keep returns.
 func (a *app) ask(ctx context.Context, f *fetchFlags, auditor *audit.Auditor, entry pipeline.Entry, keep func(*audit.Site)) error {
-	fetch, closeFetch, err := f.fetcher()
+	fetch, closeFetch, err := f.fetcher(a.network)
 	if err != nil {
 		return err
 	}

@@ -265,7 +265,7 @@ func (f *scanFlags) readFiles(ctx context.Context) error {
 			return usagef("--cpuprofile: %w", err)
 		}
 	}
-	_, end, err := f.fetcher()
+	_, end, err := f.fetcher(network{})
 	if err != nil {
 		return err
 	}

@@ -119,8 +119,8 @@ type asker struct {
 	optOut *inputs.FollowedOptOut // nil without --opt-out
 }
 
-// fetcher makes what asks, and a function that ends it.
-func (f *fetchFlags) fetcher() (*asker, func(), error) {
+// fetcher makes what asks over a network, and a function that ends it.
+func (f *fetchFlags) fetcher(over network) (*asker, func(), error) {
 	cfg := fetcher.Config{
 		Timeout: f.timeout, ConnectTimeout: f.connectTimeout, TLSTimeout: f.tlsTimeout, HeaderTimeout: f.headerTimeout,
 		MaxRedirects: f.maxRedirects, Retries: f.retries, RetryAfter: f.retryAfter, MaxRetryAfter: f.maxRetryAfter,
@@ -147,7 +147,10 @@ func (f *fetchFlags) fetcher() (*asker, func(), error) {
 		}
 		cfg.ConnectTo = append(cfg.ConnectTo, to)
 	}
-	names := resolve.Options{Total: f.names, Rate: f.dnsRate, IPv4: f.ipv4, IPv6: f.ipv6, Log: f.log}
+	names := resolve.Options{Total: f.names, Rate: f.dnsRate, IPv4: f.ipv4, IPv6: f.ipv6, Log: f.log, Network: over.Network}
+	if over.Network != nil {
+		cfg.Dial = over.DialContext
+	}
 	if f.files.Sockets > 0 {
 		names.MaxSockets = f.files.Sockets + f.furtherSockets()
 	}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkscan/bulkscan/fetcher/resolve"
+	"github.com/bulkscan/bulkscan/internal/metrics"
 	"github.com/bulkscan/bulkscan/internal/terminal"
 )
 
@@ -88,10 +90,29 @@ type app struct {
 	stdin  io.Reader
 	stdout io.Writer
 	stderr io.Writer
+
+	network network
+	// notify passes on the signals that ask for an end, until the returned function is called.
+	notify func(signals chan<- os.Signal) (stop func())
+}
+
+// network is where sites, name servers and the readers of metrics are. The zero value is this machine's.
+type network struct {
+	resolve.Network
+	listen metrics.Listen
 }
 
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
+	return (&app{stdin: stdin, stdout: stdout, stderr: stderr, notify: notify}).run(args)
+}
+
+func notify(signals chan<- os.Signal) (stop func()) {
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	return func() { signal.Stop(signals) }
+}
+
+// run returns the exit code.
+func (a *app) run(args []string) int {
 	root := a.root()
 	root.SetArgs(args)
 	c, err := root.ExecuteContextC(context.Background())
@@ -100,11 +121,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	err = withSource(c.Flags(), err)
 	if text := terminal.Message(err); text != "" {
-		fmt.Fprintf(stderr, "bulkscan: %s\n", text)
+		fmt.Fprintf(a.stderr, "bulkscan: %s\n", text)
 	}
 	if exit := (*exitError)(nil); errors.As(err, &exit) {
 		if exit.code == exitUsage {
-			fmt.Fprintf(stderr, "Run `%s --help` for what there is.\n", c.CommandPath())
+			fmt.Fprintf(a.stderr, "Run `%s --help` for what there is.\n", c.CommandPath())
 		}
 		return exit.code
 	}
@@ -182,7 +203,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 func (a *app) interrupts(parent context.Context, stop func() bool) (ctx context.Context, code func() int, end func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	forget := a.notify(signals)
 	first := make(chan int, 1)
 	ended := make(chan struct{})
 	go func() {
@@ -198,7 +219,7 @@ func (a *app) interrupts(parent context.Context, stop func() bool) (ctx context.
 		select {
 		case <-ended:
 		case <-signals:
-			signal.Stop(signals) // a third one does what it does to any process, from the moment that the line is read
+			forget() // a third one does what it does to any process, from the moment that the line is read
 			fmt.Fprintln(a.stderr, "\nbulkscan: aborted; what was committed is kept")
 			cancel()
 		}
@@ -213,7 +234,7 @@ func (a *app) interrupts(parent context.Context, stop func() bool) (ctx context.
 		}
 	}
 	return ctx, code, func() {
-		signal.Stop(signals)
+		forget()
 		close(ended)
 		cancel()
 	}

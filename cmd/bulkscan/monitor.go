@@ -19,13 +19,13 @@ type monitor struct {
 
 // monitor begins to show the scan. What is wrong with the flags is told before anything is asked; a dry run is no scan that
 // anybody would watch.
-func (f *scanFlags) monitor(names func() resolve.Stats, log *slog.Logger) (*monitor, error) {
+func (f *scanFlags) monitor(listen metrics.Listen, names func() resolve.Stats, log *slog.Logger) (*monitor, error) {
 	m := &monitor{scan: metrics.New(toolVersion(), names), log: log}
 	if err := f.checkMetrics(); err != nil || f.dryRun {
 		return m, err
 	}
 	if f.metricsAddr != "" {
-		server, err := metrics.Serve(f.metricsAddr, m.scan, log)
+		server, err := metrics.Serve(listen, f.metricsAddr, m.scan, log)
 		if err != nil {
 			return nil, usagef("--metrics-addr %s: %w", clipped(f.metricsAddr), err)
 		}

@@ -93,7 +93,7 @@ func (a *app) plan(ctx context.Context, f *planFlags, lists []string) (err error
 		}
 		planner.Add(entry.Origin)
 	}
-	if err := f.lookUp(ctx, planner); err != nil {
+	if err := f.lookUp(ctx, a.network, planner); err != nil {
 		return err
 	}
 	plan := planner.Plan()
@@ -104,11 +104,11 @@ func (a *app) plan(ctx context.Context, f *planFlags, lists []string) (err error
 }
 
 // lookUp finds the addresses of the sample.
-func (f *planFlags) lookUp(ctx context.Context, planner *shares.Planner) error {
+func (f *planFlags) lookUp(ctx context.Context, over network, planner *shares.Planner) error {
 	if len(planner.Sample()) == 0 {
 		return nil
 	}
-	resolver, err := resolve.New(f.resolver, resolve.Options{Rate: f.dnsRate})
+	resolver, err := resolve.New(f.resolver, resolve.Options{Rate: f.dnsRate, Network: over.Network})
 	if err != nil {
 		return usagef("--resolver: %w", err)
 	}

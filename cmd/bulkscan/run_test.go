@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +19,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkscan/bulkscan/fetcher/resolve"
+	"github.com/bulkscan/bulkscan/internal/bubble"
+	"github.com/bulkscan/bulkscan/internal/memnet"
 	"github.com/bulkscan/bulkscan/internal/simweb"
 	"github.com/bulkscan/bulkscan/internal/simweb/compare"
 	"github.com/bulkscan/bulkscan/internal/store"
@@ -33,6 +38,9 @@ type world struct {
 	list    string
 	truth   string
 	timeout string // of a request, 3s unless told
+
+	net     *memnet.Network      // nil: it is on loopback, and commands are processes
+	latency func() time.Duration // of a packet in memory; nil: 5 ms
 }
 
 // allAnswer is the time-out where no host keeps silent: on a busy machine a few answer late.
@@ -59,7 +67,64 @@ func newWorld(t *testing.T, n int, cfg simweb.Config) *world {
 	return w
 }
 
-// scan is the command that scans the list into out, in a process of its own.
+// inBubble runs a test in virtual time, with a world in memory: its commands run in this process.
+func inBubble(t *testing.T, n int, cfg simweb.Config, do func(t *testing.T, w *world)) {
+	t.Helper()
+	bubble.Test(t, func(t *testing.T) {
+		var w *world
+		network := memnet.New(func(_, to netip.Addr) memnet.Link {
+			if simweb.BlackHole(to) {
+				return memnet.Link{Latency: -1}
+			}
+			if w != nil && w.latency != nil {
+				return memnet.Link{Latency: w.latency()}
+			}
+			return memnet.Link{Latency: 5 * time.Millisecond}
+		})
+		cfg.Network = network
+		w = newWorld(t, n, cfg)
+		w.net = network
+		do(t, w)
+	})
+}
+
+// client is the network of the machine from which a world in memory is scanned.
+type client struct{ memnet.Host }
+
+func (c client) Packets(server netip.AddrPort) (resolve.Packets, error) { return c.DialPackets(server) }
+
+func (c client) listen(_, address string) (net.Listener, error) {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return nil, err
+	}
+	return c.Net.Listen(at)
+}
+
+func (w *world) client() client {
+	return client{memnet.Host{Net: w.net, Addr: netip.AddrFrom4([4]byte{10, 0, 0, 1})}}
+}
+
+// start starts bulkscan: in the bubble of a world in memory, else as a process.
+func (w *world) start(t *testing.T, args ...string) *process {
+	t.Helper()
+	if w.net == nil {
+		return start(t, args...)
+	}
+	p, c := &process{gone: make(chan struct{})}, w.client()
+	a := &app{stdin: strings.NewReader(""), stdout: &p.stdout, stderr: &p.stderr, network: network{c, c.listen}, notify: func(signals chan<- os.Signal) func() {
+		p.signals = signals
+		return func() { p.signals = nil }
+	}}
+	go func() {
+		defer close(p.gone)
+		p.code = a.run(args)
+	}()
+	t.Cleanup(func() { <-p.gone })
+	return p
+}
+
+// scan is the command that scans the list into out.
 func (w *world) scan(t *testing.T, out string, flags ...string) *process {
 	t.Helper()
 	return w.scanBy(t, out, w.web.ConnectTo(), flags...)
@@ -86,13 +151,18 @@ func (w *world) arguments(t *testing.T, out string, connectTo []string, flags ..
 // scanBy is scan by other ports.
 func (w *world) scanBy(t *testing.T, out string, connectTo []string, flags ...string) *process {
 	t.Helper()
-	return start(t, w.arguments(t, out, connectTo, flags...)...)
+	return w.start(t, w.arguments(t, out, connectTo, flags...)...)
 }
 
-// process is a running bulkscan.
+// process is a running bulkscan: a process, or a goroutine in a bubble.
 type process struct {
 	cmd            *exec.Cmd
 	stdout, stderr output
+
+	// Of one in a bubble.
+	signals chan<- os.Signal
+	gone    chan struct{}
+	code    int
 }
 
 // start starts bulkscan, as a process of its own.
@@ -139,6 +209,10 @@ func (o *output) String() string {
 
 func (p *process) signal(t *testing.T, s os.Signal) {
 	t.Helper()
+	if p.cmd == nil {
+		p.signals <- s
+		return
+	}
 	if err := p.cmd.Process.Signal(s); err != nil {
 		t.Fatalf("cannot signal: %v\n%s", err, &p.stderr)
 	}
@@ -147,6 +221,12 @@ func (p *process) signal(t *testing.T, s os.Signal) {
 // exits waits for the end, and holds the exit code against what is expected: -1 for a process that was killed.
 func (p *process) exits(t *testing.T, want int) {
 	t.Helper()
+	if p.cmd == nil {
+		if <-p.gone; p.code != want {
+			t.Fatalf("exit code %d, want %d\n%s", p.code, want, &p.stderr)
+		}
+		return
+	}
 	hung := time.AfterFunc(waittest.Hanging, func() { _ = p.cmd.Process.Signal(syscall.SIGQUIT) }) // its goroutines are printed
 	_ = p.cmd.Wait()                                                                               // the state says more than the error
 	if !hung.Stop() {
@@ -250,20 +330,17 @@ func fewWaits() map[string]float64 {
 
 // TestScanFindsTheTruth scans a web and looks at every row, and at how the tables hang together.
 func TestScanFindsTheTruth(t *testing.T) {
-	t.Parallel()
-	n := 1500
-	if testing.Short() {
-		n = 800
-	}
-	w := newWorld(t, n, simweb.Config{Seed: 1, Shares: fewWaits()})
-	out := filepath.Join(t.TempDir(), "out")
-	p := w.scan(t, out, "--part-rows", "400")
-	p.exits(t, 0)
-	p.says(t, fmt.Sprintf("kept=%d", n))
-	if p.stdout.String() != "" {
-		t.Errorf("a scan that writes a dataset prints %q", &p.stdout)
-	}
-	consistent(t, out, w.holds(t, out))
+	const n = 800
+	inBubble(t, n, simweb.Config{Seed: 1}, func(t *testing.T, w *world) {
+		out := filepath.Join(t.TempDir(), "out")
+		p := w.scan(t, out, "--part-rows", "400")
+		p.exits(t, 0)
+		p.says(t, fmt.Sprintf("kept=%d", n))
+		if p.stdout.String() != "" {
+			t.Errorf("a scan that writes a dataset prints %q", &p.stdout)
+		}
+		consistent(t, out, w.holds(t, out))
+	})
 }
 
 // consistent holds the tables of a scan against each other.

@@ -208,12 +208,12 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 		return err
 	}
 	f.log = log
-	fetch, closeFetch, err := f.fetcher()
+	fetch, closeFetch, err := f.fetcher(a.network)
 	if err != nil {
 		return err
 	}
 	defer closeFetch()
-	monitor, err := f.monitor(fetch.names.Stats, log)
+	monitor, err := f.monitor(a.network.listen, fetch.names.Stats, log)
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func TestFamilyOfSource(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()
 		flags := fetchFlagsOf(t, append(args, "--allow-private", "--resolver", packets.LocalAddr().String())...)
-		fetch, done, err := flags.fetcher()
+		fetch, done, err := flags.fetcher(network{})
 		if err != nil {
 			t.Errorf("%v: %v", args, err)
 			return

@@ -34,10 +34,16 @@ type Server struct {
 	ended    chan struct{}
 }
 
+// Listen opens a listener as net.Listen does, which nil stands for.
+type Listen func(network, address string) (net.Listener, error)
+
 // Serve listens at HOST:PORT (port 0: any free port) and serves a scan there until Close. Errors of single requests
 // are logged at level debug.
-func Serve(addr string, scan *Scan, log *slog.Logger) (*Server, error) {
-	listener, err := net.Listen("tcp", addr)
+func Serve(listen Listen, addr string, scan *Scan, log *slog.Logger) (*Server, error) {
+	if listen == nil {
+		listen = net.Listen
+	}
+	listener, err := listen("tcp", addr)
 	if err != nil {
 		return nil, shortened(err)
 	}

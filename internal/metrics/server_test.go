@@ -36,7 +36,7 @@ func (j *journal) log() *slog.Logger {
 func serve(t *testing.T) *Server {
 	t.Helper()
 	var j journal
-	s, err := Serve("127.0.0.1:0", example(), j.log())
+	s, err := Serve(nil, "127.0.0.1:0", example(), j.log())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestServerErrors(t *testing.T) {
 	s := serve(t)
 	f := func(addr, want string) {
 		t.Helper()
-		other, err := Serve(addr, example(), slog.New(slog.DiscardHandler))
+		other, err := Serve(nil, addr, example(), slog.New(slog.DiscardHandler))
 		if err == nil {
 			_ = other.Close()
 			t.Errorf("%s can be served", addr)
@@ -153,7 +153,7 @@ func TestServerErrors(t *testing.T) {
 }
 
 func TestServerEnds(t *testing.T) {
-	s, err := Serve("127.0.0.1:0", example(), slog.New(slog.DiscardHandler))
+	s, err := Serve(nil, "127.0.0.1:0", example(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
