@@ -198,6 +198,18 @@ func (f *fetchFlags) fetcher(over network) (*asker, func(), error) {
 	return &asker{fetch, resolver, optOut}, func() { _ = resolver.Close() }, nil
 }
 
+// longest is how long a silent site may take, both schemes and all retries included.
+func (f *fetchFlags) longest() time.Duration {
+	took := f.timeout
+	for i := range f.retries {
+		took += f.timeout + min(f.retryAfter<<min(i, 10), max(f.retryAfter, f.maxRetryAfter))
+	}
+	if f.noFallback {
+		return took
+	}
+	return 2 * took
+}
+
 // family is which addresses are asked, as fetcher has it.
 func (f *fetchFlags) family() string {
 	only4, only6 := f.ipv4, f.ipv6

@@ -228,7 +228,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	o.OptOut = fetch.optOut
 	o.Show = func(ctx context.Context, scanID string, p *pipeline.Progress, read func() (done, total int64), kept uint64) {
 		monitor.scan.Begin(scanID, p, read)
-		d := &terminal.Display{Progress: p, Names: fetch.names.Stats, Read: read, Limit: f.limit, Done: kept}
+		d := &terminal.Display{Progress: p, Names: fetch.names.Stats, Read: read, Limit: f.limit, Done: kept, Slots: f.files.Concurrency, Longest: f.longest()}
 		var drawn sync.WaitGroup
 		drawn.Go(func() { d.Show(ctx, f.progress, a.stderr, log) })
 		drawn.Go(func() { d.Troubles(ctx, log) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"github.com/cheggaaa/pb/v3"
@@ -14,6 +15,7 @@ import (
 const (
 	barInterval = 200 * time.Millisecond
 	paceSpan    = 30 * time.Second // of the pace by which the rest is estimated
+	paceStart   = 10 * time.Second // no shorter pace tells the rest
 	paceStep    = time.Second
 	minProgress = 10 // columns of the bar itself, brackets included
 )
@@ -30,7 +32,16 @@ type barState struct {
 	about       bool     // total is an estimate
 	unforeseen  string   // why nothing can be said of the time that is left; "": the pace tells it
 	facts       []string // further ones, the most important first
+
+	tail time.Duration // the last sites may take so long beyond what the pace tells
 }
+
+// The time that is left is shown where it is right within a fifth, or else nothing. That leaves so much to each cause of an error.
+const (
+	unsteady = 0.15 // between the two halves of the pace, as a share of the larger
+	tailed   = 0.3  // of the tail, half of which is added, as a share of the rest
+	heldUp   = 0.05 // of sites that the pace does not count, as a share of those that are left
+)
 
 // drawBar draws a bar on w until the context ends.
 func drawBar(ctx context.Context, w io.Writer, look func() barState) {
@@ -46,7 +57,8 @@ func drawBar(ctx context.Context, w io.Writer, look func() barState) {
 		case <-ticker.C:
 		}
 		s, width := look(), Width(w)-1 // some terminals begin a new line behind the last column
-		count, facts := s.lay(width, pace.at(time.Now(), s.done))
+		perSecond, steady := pace.at(time.Now(), s.done)
+		count, facts := s.lay(width, perSecond, steady)
 		form := barTemplate
 		if s.total == 0 {
 			form = countTemplate
@@ -57,7 +69,7 @@ func drawBar(ctx context.Context, w io.Writer, look func() barState) {
 }
 
 // lay returns the text in front of the bar and behind it: facts as far as there is room for a bar, too.
-func (s *barState) lay(width int, pace float64) (count, facts string) {
+func (s *barState) lay(width int, pace float64, steady bool) (count, facts string) {
 	count = number(s.done) + " sites"
 	var list []string
 	if s.total > 0 {
@@ -66,12 +78,13 @@ func (s *barState) lay(width int, pace float64) (count, facts string) {
 			about = "~"
 		}
 		count = fmt.Sprintf("%s of %s%s sites", number(s.done), about, number(s.total))
-		switch left := s.total - s.done; {
-		case left <= 0:
+		rest, tail := float64(s.total-s.done)/pace, s.tail.Seconds()
+		switch {
+		case s.done >= s.total:
 		case s.unforeseen != "":
 			list = append(list, s.unforeseen)
-		case pace > 0:
-			list = append(list, leftText(float64(left)/pace))
+		case steady && tail <= tailed*rest:
+			list = append(list, leftText(rest+tail/2))
 		}
 		list = append(list, fmt.Sprintf("%d %%", min(100*s.done/s.total, 100)))
 	}
@@ -103,17 +116,26 @@ type paceSample struct {
 	done int64
 }
 
-// at notes the number at a moment, and returns its growth a second; 0 at the beginning.
-func (p *pace) at(now time.Time, done int64) float64 {
+// at notes the number at a moment, and returns its growth a second, 0 at the beginning; and whether it has grown steadily.
+func (p *pace) at(now time.Time, done int64) (perSecond float64, steady bool) {
 	if n := len(p.past); n == 0 || now.Sub(p.past[n-1].at) >= paceStep {
 		p.past = append(p.past, paceSample{now, done})
 	}
 	for len(p.past) > 1 && now.Sub(p.past[1].at) >= paceSpan {
 		p.past = p.past[1:]
 	}
-	took := now.Sub(p.past[0].at).Seconds()
+	first, middle, last := p.past[0], p.past[len(p.past)/2], paceSample{now, done}
+	before, after := middle.since(first), last.since(middle)
+	steady = now.Sub(first.at) >= paceStart && math.Abs(before-after) <= unsteady*max(before, after)
+	perSecond = last.since(first)
+	return perSecond, steady && perSecond > 0
+}
+
+// since returns the growth a second between two samples.
+func (s paceSample) since(earlier paceSample) float64 {
+	took := s.at.Sub(earlier.at).Seconds()
 	if took <= 0 {
 		return 0
 	}
-	return float64(done-p.past[0].done) / took
+	return float64(s.done-earlier.done) / took
 }

@@ -29,6 +29,8 @@ type Display struct {
 	Read     func() (done, total int64) // of the list, in bytes; total 0 where unknown
 	Limit    uint64                     // on the list's entries; 0: none
 	Done     uint64                     // sites kept by earlier runs of the same scan
+	Slots    int                        // exchanges in flight at most
+	Longest  time.Duration              // what a silent site may take, all its retries included
 }
 
 // ProgressForms are the values of --progress.
@@ -115,20 +117,36 @@ func (d *Display) bar() barState {
 		s.total, s.about = int64(sites), !exact
 	}
 	s.facts = append(s.facts, number(int64(kept-min(kept, answered)))+" failed")
-	if n := p.Waiting.Load() + p.Spilled.Load(); n > 0 {
-		s.facts = append(s.facts, number(n)+" waiting")
-	}
-	// At a list's end these are what the run waits for, and no pace tells when they are done.
-	if slow := p.Deferred.Load() + p.Asleep.Load(); slow > 0 {
-		text := number(slow) + " slow or told to retry"
-		if p.ListDone() && 2*slow >= s.total-s.done {
+	waiting, slow := p.Waiting.Load()+p.Spilled.Load(), p.Deferred.Load()+p.Asleep.Load()
+	fact := func(n, heldUp int64, text string) {
+		switch text = number(n) + text; {
+		case n == 0:
+		case s.unforeseen == "" && d.holdUp(heldUp, &s):
 			s.unforeseen = text
-		} else {
+		default:
 			s.facts = append(s.facts, text)
 		}
 	}
+	fact(waiting, waiting-slow-pipeline.DefaultResolvers, " waiting") // so many newcomers wait at any time
+	fact(slow, slow, " slow or told to retry")
+	if p.Retries.Load()+p.DeferredExchanges.Load()+p.DeferredLookups.Load() > 0 {
+		s.tail = d.Longest + time.Duration(float64(d.Longest)*d.atEnd(slow, &s)/float64(max(1, d.Slots)))
+	}
 	s.facts = append(s.facts, number(int64(ok))+" with status 2xx")
 	return s
+}
+
+// holdUp reports whether so many sites that wait may hold up the end: no pace tells when they are done.
+func (d *Display) holdUp(waiting int64, s *barState) bool {
+	return s.total > 0 && d.atEnd(waiting, s) > heldUp*float64(s.total-s.done)
+}
+
+// atEnd is how many sites will wait at the list's end, if so many do now.
+func (d *Display) atEnd(waiting int64, s *barState) float64 {
+	if d.Progress.ListDone() {
+		return float64(waiting)
+	}
+	return float64(waiting) * float64(s.total) / float64(max(1, d.Progress.Fed.Load()))
 }
 
 func (d *Display) log(ctx context.Context, log *slog.Logger) {
