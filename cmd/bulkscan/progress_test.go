@@ -101,5 +101,6 @@ func TestTimeLeft(t *testing.T) {
 	f("a much slower half", simweb.Config{}, slower(far), 0.5, 0, 0.5, "--concurrency", "10")
 	f("dead hosts", dead, always, 0, 0, 0, "--concurrency", "50")
 	f("dead hosts, a rate", dead, always, 0, 0, 0, "--concurrency", "50", "--rate", "20")
+	f("dead hosts, no retries", dead, always, 0, 0, 0, "--concurrency", "300", "--rate", "10", "--retries", "0")
 	f("dead hosts, free slots", dead, always, 0, 0, 0.1, "--concurrency", "300", "--rate", "2")
 }

@@ -72,6 +72,8 @@ func TestBarOfScan(t *testing.T) {
 	}
 	p.Fed.Store(1000)
 	f(barState{total: 10_000, about: true, facts: []string{"0 failed", "0 with status 2xx"}})
+	p.Retries.Store(1)
+	f(barState{total: 10_000, about: true, facts: []string{"0 failed", "0 with status 2xx"}, tail: time.Minute})
 	p.Kept.Store(500)
 	p.Outcomes[exchange.Answered].Store(300)
 	p.Statuses[2].Store(200)
@@ -79,8 +81,7 @@ func TestBarOfScan(t *testing.T) {
 	p.Deferred.Store(30)
 	p.Asleep.Store(10)
 	facts := []string{"200 failed", "300 waiting", "40 slow or told to retry", "200 with status 2xx"}
-	f(barState{done: 500, total: 10_000, about: true, facts: facts})
-	p.Retries.Store(1) // 400 of all will wait, four for each slot
+	// 400 of all will wait, four for each slot.
 	f(barState{done: 500, total: 10_000, about: true, facts: facts, tail: 5 * time.Minute})
 	p.Asleep.Store(18)
 	f(barState{done: 500, total: 10_000, about: true, unforeseen: "48 slow or told to retry", facts: []string{"200 failed", "300 waiting", "200 with status 2xx"}, tail: 348 * time.Second})

@@ -129,7 +129,7 @@ func (d *Display) bar() barState {
 	}
 	fact(waiting, waiting-slow-pipeline.DefaultResolvers, " waiting") // so many newcomers wait at any time
 	fact(slow, slow, " slow or told to retry")
-	if p.Retries.Load()+p.DeferredExchanges.Load()+p.DeferredLookups.Load() > 0 {
+	if slow > 0 || p.Retries.Load()+p.Outcomes[exchange.Timeout].Load()+p.Outcomes[exchange.ConnectTimeout].Load() > 0 { // there are silent sites
 		s.tail = d.Longest + time.Duration(float64(d.Longest)*d.atEnd(slow, &s)/float64(max(1, d.Slots)))
 	}
 	s.facts = append(s.facts, number(int64(ok))+" with status 2xx")
