@@ -14,19 +14,24 @@ import (
 // TestCheckWithoutStatus checks a host of each behaviour whose outcome has no status. Nothing is known of any: there is no score
 // and no verdict, in text and in JSON, and the exit code is 1. Of one whose status came before it failed, there is.
 func TestCheckWithoutStatus(t *testing.T) {
-	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 1, Addresses: 4, Bodies: 64})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer web.Close()
-	leadTo(t, web)
+	inBubble(t, 0, simweb.Config{Seed: 1, Addresses: 4}, checkWithoutStatus)
+}
+
+func checkWithoutStatus(t *testing.T, w *world) {
+	t.Helper()
+	leadTo(t, w.web)
 	t.Setenv("BULKSCAN_CA_FILE", "")
+	run := func(args ...string) (code int, stdout, stderr string) {
+		p := w.start(t, args...)
+		<-p.gone
+		return p.code, p.stdout.String(), p.stderr.String()
+	}
 	of := func(site string, args ...string) (outcome string) {
 		t.Helper()
-		args = append([]string{"check", site, "--retries", "0", "--timeout", "300ms", "--connect-timeout", "300ms"}, args...)
-		code, stdout, stderr := hostileRun(t, "", append(args, "--json")...)
+		args = append([]string{"check", site, "--retries", "0"}, args...)
+		code, stdout, stderr := run(append(args, "--json")...)
 		var all map[string]any
-		if err := json.Unmarshal(stdout, &all); err != nil {
+		if err := json.Unmarshal([]byte(stdout), &all); err != nil {
 			t.Fatalf("%s: %v\n%s%s", site, err, stdout, stderr)
 		}
 		outcome, _ = all["outcome"].(string)
@@ -39,21 +44,17 @@ func TestCheckWithoutStatus(t *testing.T) {
 		if status != (all["known"] == true) || status == absent || status == empty || status != (code == 0) {
 			t.Errorf("%s: exit code %d, %s, known %v, status %v, score %v, %v steps\n%s", site, code, outcome, all["known"], all["http_status"], all["score"], all["steps"], stderr)
 		}
-		code, stdout, stderr = hostileRun(t, "", append(args, "--all")...)
-		page := string(stdout)
+		code, page, stderr := run(append(args, "--all")...)
 		if known := !strings.Contains(page, "? nothing:"); known != status || strings.Contains(page, "score 0") != status || strings.Contains(page, "blocked:") && !status || known != (code == 0) {
 			t.Errorf("%s: exit code %d, %s\n%s", site, code, outcome, page)
 		}
-		if says := strings.Contains(string(stderr), "nothing is known") || strings.Contains(string(stderr), "was not asked"); says == status || !status && !strings.Contains(string(stderr), outcome) {
+		if says := strings.Contains(stderr, "nothing is known") || strings.Contains(stderr, "was not asked"); says == status || !status && !strings.Contains(stderr, outcome) {
 			t.Errorf("%s: standard error %q", site, stderr)
 		}
 		return outcome
 	}
-	sites := []string{"nxdomain", "no-address", "servfail", "dns-refused", "refuse", "reset-head", "close-head", "ssh", "endless-head", "silent", "https://tls-alert", "https://tls-close", "redirect-private", // no status
+	sites := []string{"nxdomain", "no-address", "servfail", "dns-refused", "refuse", "reset-head", "close-head", "ssh", "endless-head", "silent", "https://tls-alert", "https://tls-close", "redirect-private", "dns-silent", "black-hole", // no status
 		"error-500", "close-body", "reset-body", "redirect-loop", "gzip-corrupt"} // a status
-	if !testing.Short() {
-		sites = append(sites, "dns-silent", "black-hole")
-	}
 	var seen []string
 	for _, name := range sites {
 		site := "http://" + name + ".zoo.test"
@@ -66,9 +67,6 @@ func TestCheckWithoutStatus(t *testing.T) {
 	seen = append(seen, of("http://ok.zoo.test"))
 	for _, o := range exchange.Outcomes() {
 		skip := []exchange.Outcome{exchange.Answered, exchange.OptedOut, exchange.NotArchived, exchange.ConnectFailed, exchange.RedirectInvalid} // the first is known, the next are not asked, the others have no host here
-		if testing.Short() {
-			skip = append(skip, exchange.DNSTimeout, exchange.ConnectTimeout)
-		}
 		if !slices.Contains(skip, o) && !slices.Contains(seen, o.String()) {
 			t.Error(fmt.Sprint("no site ends as ", o, ": ", seen))
 		}

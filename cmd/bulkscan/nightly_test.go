@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -18,7 +17,7 @@ import (
 // nightOf is the command for the night of a date, with these sites a second.
 func (w *world) nightOf(t *testing.T, out, date string, rate int, flags ...string) *process {
 	t.Helper()
-	return start(t, w.nightArguments(t, out, date, rate, flags...)...)
+	return w.start(t, w.nightArguments(t, out, date, rate, flags...)...)
 }
 
 // nightArguments are those with which nightOf is called.
@@ -58,64 +57,89 @@ connect-to = [`, w.web.DNSAddr(), ca, rate)
 	return args
 }
 
-// TestNightly kills a night, meets it with a second run, interrupts it, and lets its deadline come. Each time the next run takes
-// it to its end.
-func TestNightly(t *testing.T) {
-	notShort(t)
-	w, out := newWorld(t, 200, simweb.Config{Seed: 3, Only: []string{"ok", "not-found"}}), filepath.Join(t.TempDir(), "out")
+// nights looks at the nights of a dataset.
+type nights struct{ store.Store }
+
+func nightsIn(t *testing.T, out string) nights {
+	t.Helper()
 	st, err := store.NewDir(out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	is := func(date string, state nightly.State, runs int) {
-		t.Helper()
-		n, err := nightly.ReadNight(t.Context(), st, date)
-		if err != nil || n.State != state || n.Runs != runs || state == nightly.Published && n.Figures.Sites != 200 {
-			t.Fatalf("%s: %+v, %v", date, n, err)
-		}
-	}
-	committed := func(id string) func() bool {
-		return func() bool {
-			scan, err := commit.ReadScan(t.Context(), st, id)
-			return err == nil && len(scan.Commits) > 0
-		}
-	}
-	w.nightOf(t, out, "2026-11-20", 0).exits(t, 0)
-	is("2026-11-20", nightly.Published, 1)
+	return nights{st}
+}
 
+// is holds the state of a night, and how many runs it took so far. 200 sites are published.
+func (st nights) is(t *testing.T, date string, state nightly.State, runs int) {
+	t.Helper()
+	n, err := nightly.ReadNight(t.Context(), st, date)
+	if err != nil || n.State != state || n.Runs != runs || state == nightly.Published && n.Figures.Sites != 200 {
+		t.Fatalf("%s: %+v, %v", date, n, err)
+	}
+}
+
+// await waits for the first commit of a night.
+func (st nights) await(t *testing.T, p *process, date string) {
+	t.Helper()
+	p.await(t, "commit", func() bool {
+		scan, err := commit.ReadScan(t.Context(), st, "night-"+date)
+		return err == nil && len(scan.Commits) > 0
+	})
+}
+
+var nightWeb = simweb.Config{Seed: 3, Only: []string{"ok", "not-found"}}
+
+// TestNightly meets a night with a second run, interrupts it, and lets its deadline come. Each time the next run takes it to its
+// end.
+func TestNightly(t *testing.T) {
+	inBubble(t, 200, nightWeb, func(t *testing.T, w *world) {
+		out := filepath.Join(t.TempDir(), "out")
+		st := nightsIn(t, out)
+		w.nightOf(t, out, "2026-11-20", 0).exits(t, 0)
+		st.is(t, "2026-11-20", nightly.Published, 1)
+
+		p := w.nightOf(t, out, "2026-11-22", 20)
+		st.await(t, p, "2026-11-22")
+		second := w.nightOf(t, out, "2026-11-22", 0)
+		second.exits(t, exitAgain)
+		second.says(t, fmt.Sprintf("another night is under way: process %d", os.Getpid()))
+		p.signal(t, syscall.SIGTERM)
+		p.exits(t, exitTerm)
+		st.is(t, "2026-11-22", nightly.Running, 1)
+		w.nightOf(t, out, "2026-11-22", 0).exits(t, 0)
+		st.is(t, "2026-11-22", nightly.Published, 2)
+
+		// In that minute two sites a second are 120 of 200.
+		until := time.Now().Add(time.Minute).Truncate(time.Minute)
+		p = w.nightOf(t, out, "2026-11-23", 2, "--until", until.Format("15:04"))
+		p.exits(t, exitThreshold)
+		p.says(t, "the deadline has come", "the night is incomplete")
+		if late := time.Since(until).Round(100 * time.Millisecond); late != 0 {
+			t.Errorf("the night ended %v after its deadline", late)
+		}
+		st.is(t, "2026-11-23", nightly.Incomplete, 1)
+		w.nightOf(t, out, "2026-11-24", 0).exits(t, 0)
+		st.is(t, "2026-11-24", nightly.Published, 1)
+		st.is(t, "2026-11-23", nightly.Incomplete, 1)
+		w.start(t, "verify", out).exits(t, 0)
+	})
+}
+
+// TestKilledNight kills a night on the way. The next run takes it to its end.
+func TestKilledNight(t *testing.T) {
+	notShort(t)
+	w, out := newWorld(t, 200, nightWeb), filepath.Join(t.TempDir(), "out")
+	st := nightsIn(t, out)
 	p := w.nightOf(t, out, "2026-11-21", 20)
-	p.await(t, "commit", committed("night-2026-11-21"))
-	second := w.nightOf(t, out, "2026-11-21", 0)
-	second.exits(t, 75)
-	second.says(t, fmt.Sprintf("another night is under way: process %d", p.cmd.Process.Pid))
+	st.await(t, p, "2026-11-21")
 	p.signal(t, syscall.SIGKILL)
 	p.exits(t, -1)
-	is("2026-11-21", nightly.Running, 1)
+	st.is(t, "2026-11-21", nightly.Running, 1)
 	p = w.nightOf(t, out, "2026-11-21", 0)
 	p.exits(t, 0)
 	p.says(t, "resuming")
-	is("2026-11-21", nightly.Published, 2)
-
-	p = w.nightOf(t, out, "2026-11-22", 20)
-	p.await(t, "commit", committed("night-2026-11-22"))
-	p.signal(t, syscall.SIGTERM)
-	p.exits(t, exitTerm)
-	is("2026-11-22", nightly.Running, 1)
-	w.nightOf(t, out, "2026-11-22", 0).exits(t, 0)
-	is("2026-11-22", nightly.Published, 2)
-
-	// A deadline is a minute of the day. This one is 30 s to 90 s from now, when a night of two sites a second is not done.
-	p = w.nightOf(t, out, "2026-11-23", 2, "--until", time.Now().Add(90*time.Second).Format("15:04"))
-	p.exits(t, exitThreshold)
-	p.says(t, "the deadline has come", "the night is incomplete")
-	is("2026-11-23", nightly.Incomplete, 1)
-	w.nightOf(t, out, "2026-11-24", 0).exits(t, 0)
-	is("2026-11-24", nightly.Published, 1)
-	is("2026-11-23", nightly.Incomplete, 1)
-	verify := exec.Command("bulkscan", "verify", out)
-	if text, err := verify.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, text)
-	}
+	st.is(t, "2026-11-21", nightly.Published, 2)
+	start(t, "verify", out).exits(t, 0)
 }
 
 // TestNextTime shows when a deadline is, also on the days on which the clock changes.

@@ -50,7 +50,7 @@ const allAnswer = "1m"
 // scanner its time-outs are few: what they do is tested where a time-out is cheap.
 func newWorld(t *testing.T, n int, cfg simweb.Config) *world {
 	t.Helper()
-	cfg.Addresses, cfg.Bodies, cfg.Slow = 16, 128, 100*time.Millisecond
+	cfg.Addresses, cfg.Bodies, cfg.Slow = cmp.Or(cfg.Addresses, 16), cmp.Or(cfg.Bodies, 128), cmp.Or(cfg.Slow, 100*time.Millisecond)
 	web, err := simweb.Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -485,61 +485,62 @@ func TestKilledScanResumes(t *testing.T) {
 	consistent(t, out, w.holds(t, out))
 }
 
-// TestInterruptKeepsWhatIsFinished interrupts a scan, twice, and resumes it. Every host is asked once in all: with a patience, a
-// busy machine would defer some hosts, which are then asked again.
+// TestInterruptKeepsWhatIsFinished interrupts a scan, twice, and resumes it. Every host is asked once in all.
 func TestInterruptKeepsWhatIsFinished(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 600, simweb.Config{Seed: 3, Only: []string{"ok"}})
-	out := filepath.Join(t.TempDir(), "out")
-	asked := func() int64 { return w.web.Stats().Requests }
-	for _, end := range []struct {
-		signal os.Signal
-		code   int
-	}{{os.Interrupt, 130}, {syscall.SIGTERM, 143}} {
-		before := asked()
-		p := w.scan(t, out, "--rate", "60", "--patience", "0s")
-		p.await(t, "requests", func() bool { return asked() >= before+30 })
-		p.signal(t, end.signal)
-		p.exits(t, end.code)
-		p.says(t, "finishing what is being asked; once more to abort", "interrupted; everything finished so far is kept, and the same command resumes scan s")
-		scan, err := latest(t.Context(), out)
-		if err != nil {
-			t.Fatal(err)
+	inBubble(t, 600, simweb.Config{Seed: 3, Only: []string{"ok"}}, func(t *testing.T, w *world) {
+		out := filepath.Join(t.TempDir(), "out")
+		asked := func() int64 { return w.web.Stats().Requests }
+		for _, end := range []struct {
+			signal os.Signal
+			code   int
+		}{{os.Interrupt, exitInt}, {syscall.SIGTERM, exitTerm}} {
+			before := asked()
+			p := w.scan(t, out, "--rate", "60")
+			p.await(t, "requests", func() bool { return asked() >= before+30 })
+			p.signal(t, end.signal)
+			p.exits(t, end.code)
+			p.says(t, "finishing what is being asked; once more to abort", "interrupted; everything finished so far is kept, and the same command resumes scan s")
+			scan, err := latest(t.Context(), out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows := int64(0)
+			for _, c := range scan.Commits {
+				rows += c.Rows
+			}
+			if rows != asked() || scan.Manifest.State != commit.Running {
+				t.Errorf("%d rows are kept of %d hosts asked, and the scan is %s", rows, asked(), scan.Manifest.State)
+			}
 		}
-		rows := int64(0)
-		for _, c := range scan.Commits {
-			rows += c.Rows
+		kept := asked()
+		p := w.scan(t, out)
+		p.exits(t, 0)
+		p.says(t, "msg=resuming scan=s already_kept="+strconv.FormatInt(kept, 10))
+		w.holds(t, out)
+		if asked() != 600 {
+			t.Errorf("600 hosts were asked %d times", asked())
 		}
-		if rows != asked() || scan.Manifest.State != commit.Running {
-			t.Errorf("%d rows are kept of %d hosts asked, and the scan is %s", rows, asked(), scan.Manifest.State)
-		}
-	}
-	kept := asked()
-	p := w.scan(t, out, "--patience", "0s")
-	p.exits(t, 0)
-	p.says(t, "msg=resuming scan=s already_kept="+strconv.FormatInt(kept, 10))
-	w.holds(t, out)
-	if asked() != 600 {
-		t.Errorf("600 hosts were asked %d times", asked())
-	}
+	})
 }
 
 // TestSecondInterruptAborts has a scan wait for a host that keeps silent: the first interrupt waits for it too, the
 // second does not.
 func TestSecondInterruptAborts(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 3, simweb.Config{Seed: 4, Only: []string{"silent"}, Hold: time.Hour})
-	out := filepath.Join(t.TempDir(), "out")
-	p := w.scan(t, out, "--timeout", "1h")
-	p.await(t, "connections", func() bool { return w.web.Stats().Accepts >= 3 })
-	p.signal(t, os.Interrupt)
-	p.await(t, "word of the first interrupt", func() bool { return strings.Contains(p.stderr.String(), "once more to abort") })
-	p.signal(t, os.Interrupt)
-	p.exits(t, 130)
-	p.says(t, "aborted; what was committed is kept")
-	if n := commits(out); n != 0 {
-		t.Errorf("%d commits of hosts that were cut off", n)
-	}
+	inBubble(t, 3, simweb.Config{Seed: 4, Only: []string{"silent"}, Hold: time.Hour}, func(t *testing.T, w *world) {
+		out := filepath.Join(t.TempDir(), "out")
+		p := w.scan(t, out, "--timeout", "1h")
+		time.Sleep(time.Second)
+		p.signal(t, os.Interrupt)
+		time.Sleep(time.Second)
+		p.says(t, "once more to abort")
+		p.signal(t, os.Interrupt)
+		begun := time.Now()
+		p.exits(t, exitInt)
+		p.says(t, "aborted; what was committed is kept")
+		if took, n := time.Since(begun), commits(out); took > 0 || n != 0 {
+			t.Errorf("%d commits of hosts that were cut off, %v after the second interrupt", n, took)
+		}
+	})
 }
 
 // TestDemoIsTrue runs the demonstration, whose dataset must be what its truth file says.

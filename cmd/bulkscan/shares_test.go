@@ -19,19 +19,23 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 )
 
-// newShareWorld starts a web of hosts that a scan asks once, and lists n of its made-up names, of which many share a domain, with a
-// few lines that are none.
+// newShareWorld starts a web of hosts that a scan asks once, and lists n of them.
 func newShareWorld(t *testing.T, n int) *world {
 	t.Helper()
-	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 7, Addresses: 16, Bodies: 128, Only: append(slices.Clone(onceAsked), neverAsked...)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(web.Close)
-	w := &world{web: web, list: filepath.Join(t.TempDir(), "list.txt"), timeout: allAnswer}
-	err = writeTo(w.list, func(list *bufio.Writer) error {
+	w := newWorld(t, n, shareWeb)
+	shareList(t, w, n)
+	return w
+}
+
+var shareWeb = simweb.Config{Seed: 7, Only: append(slices.Clone(onceAsked), neverAsked...)}
+
+// shareList lists n made-up names of a web, of which many share a domain, with a few lines that are none.
+func shareList(t *testing.T, w *world, n int) {
+	t.Helper()
+	w.timeout = allAnswer
+	err := writeTo(w.list, func(list *bufio.Writer) error {
 		first := ""
-		for i, host := range web.Names(n) {
+		for i, host := range w.web.Names(n) {
 			if first == "" {
 				first = host
 			}
@@ -48,7 +52,6 @@ func newShareWorld(t *testing.T, n int) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return w
 }
 
 // sharesOf returns the flags of each of n shares, of a scan that is killed often.
@@ -190,73 +193,48 @@ func (w *world) inShares(t *testing.T, place, out string, n, kills int, when kil
 	start(t, "collect", place).exits(t, 0)
 }
 
-// TestShareIsWrittenByOne starts a share twice at once: the second process leaves it to the first, and asks to be started again.
+// TestShareIsWrittenByOne starts a share twice at once: the second command leaves it to the first, and asks to be started again.
 func TestShareIsWrittenByOne(t *testing.T) {
-	t.Parallel()
-	w := newShareWorld(t, 60)
-	out := filepath.Join(t.TempDir(), "out")
-	first := w.scan(t, out, append(sharesOf(1)(0), "--rate", "5")...)
-	first.await(t, "commit", func() bool { return commits(out) > 0 })
-	second := w.scan(t, out, sharesOf(1)(0)...)
-	second.exits(t, exitAgain)
-	second.says(t, "share 0 of scan s is being written by process "+strconv.Itoa(first.cmd.Process.Pid))
-	first.signal(t, syscall.SIGTERM)
-	first.exits(t, exitAgain)
-	first.says(t, "interrupted; everything finished so far is kept")
-	status := start(t, "status", out)
-	status.exits(t, 0)
-	if text := status.stdout.String(); !strings.Contains(text, "1 interrupted") {
-		t.Errorf("status says\n%s", text)
-	}
-	w.scan(t, out, sharesOf(1)(0)...).exits(t, 0)
-	start(t, "collect", out).exits(t, 0)
-	clean(t, out)
+	inBubble(t, 0, shareWeb, func(t *testing.T, w *world) {
+		shareList(t, w, 60)
+		out := filepath.Join(t.TempDir(), "out")
+		first := w.scan(t, out, append(sharesOf(1)(0), "--rate", "5")...)
+		first.await(t, "commit", func() bool { return commits(out) > 0 })
+		second := w.scan(t, out, sharesOf(1)(0)...)
+		second.exits(t, exitAgain)
+		second.says(t, "share 0 of scan s is being written by process "+strconv.Itoa(os.Getpid()))
+		first.signal(t, syscall.SIGTERM)
+		first.exits(t, exitAgain)
+		first.says(t, "interrupted; everything finished so far is kept")
+		status := w.start(t, "status", out)
+		status.exits(t, 0)
+		if text := status.stdout.String(); !strings.Contains(text, "1 interrupted") {
+			t.Errorf("status says\n%s", text)
+		}
+		w.scan(t, out, sharesOf(1)(0)...).exits(t, 0)
+		w.start(t, "collect", out).exits(t, 0)
+		clean(t, out)
+	})
 }
 
 // TestSharesKeepOneRate has eight tasks ask hosts at one address: together they keep its rate, as its server counts them.
 func TestSharesKeepOneRate(t *testing.T) {
-	notQuick(t)
-	t.Parallel()
-	const tasks, rate = 8, 50
-	hosts := 400
-	if !testing.Short() {
-		hosts = 2000
-	}
-	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 9, Addresses: 4, Bodies: 64, HotShare: 1, Only: []string{"ok"}, RecordAccepts: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(web.Close)
-	w := &world{web: web, list: filepath.Join(t.TempDir(), "list.txt"), timeout: allAnswer}
-	err = writeTo(w.list, func(list *bufio.Writer) error {
-		for _, host := range web.Names(hosts) {
-			fmt.Fprintln(list, host)
+	const tasks, hosts, rate = 8, 400, 50
+	inBubble(t, hosts, simweb.Config{Seed: 9, Addresses: 4, HotShare: 1, Only: []string{"ok"}, RecordAccepts: true}, func(t *testing.T, w *world) {
+		out := filepath.Join(t.TempDir(), "out")
+		var running []*process
+		for i := range tasks {
+			running = append(running, w.scan(t, out, "--shard", fmt.Sprintf("%d/%d", i, tasks), "--workers", strconv.Itoa(tasks), "--ip-rate", strconv.Itoa(rate), "--concurrency", "50"))
 		}
-		return nil
+		for _, p := range running {
+			p.exits(t, 0)
+		}
+		if load := w.web.Record().Hot; load.Total != hosts || load.Second > rate+tasks { // each task begins with a request
+			t.Errorf("the address had %+v", load)
+		}
+		w.start(t, "collect", out).exits(t, 0)
+		if now := committed(t, out); len(now) != hosts {
+			t.Errorf("%d rows of %d hosts", len(now), hosts)
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := filepath.Join(t.TempDir(), "out")
-	begun := time.Now()
-	var running []*process
-	for i := range tasks {
-		running = append(running, w.scan(t, out, "--shard", fmt.Sprintf("%d/%d", i, tasks), "--workers", strconv.Itoa(tasks), "--ip-rate", strconv.Itoa(rate), "--concurrency", "50"))
-	}
-	for _, p := range running {
-		p.exits(t, 0)
-	}
-	load := web.Record().Hot
-	if load == nil || load.Total != hosts {
-		t.Fatalf("the address had %+v", load)
-	}
-	took := load.Last.Sub(begun)
-	if most := mostIn(took, rate, tasks); load.Total > most {
-		t.Errorf("%d connections in %v, at most %d are allowed at %d a second", load.Total, took, most, rate)
-	}
-	t.Logf("%d hosts at one address by %d tasks in %v, %d a second allowed: %d in the busiest second, %d in the busiest ten", hosts, tasks, took.Round(time.Second), rate, load.Second, load.TenSeconds)
-	start(t, "collect", out).exits(t, 0)
-	if now := committed(t, out); len(now) != hosts {
-		t.Errorf("%d rows of %d hosts", len(now), hosts)
-	}
 }

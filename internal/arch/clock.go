@@ -12,10 +12,8 @@ import (
 const (
 	process   = "a process is the subject: a bound for what hangs, or a pause that chooses a moment in it"
 	kernel    = "the kernel is the subject: lower bounds, a bound for what hangs, or a pause that chooses a moment"
-	least     = "a rate of another process, as a lower bound of the time, to which a busy machine only adds"
 	benchmark = "waits in a benchmark only"
 	unseen    = "runs in bubbles, by ways that this package does not follow"
-	notMoved  = "not moved yet"
 )
 
 // wallClock lists the functions of tests, by package, that may wait by the clock of the machine or measure by it.
@@ -31,7 +29,6 @@ var wallClock = map[string]map[string]string{
 		"eventually":                     process,
 		"TestSlurm":                      process,
 		"slurm.stop":                     process,
-		"TestRatesWhileScanning":         least,
 	},
 	"fetcher": {
 		"TestConnectTimeout":      kernel,
@@ -54,22 +51,21 @@ var wallClock = map[string]map[string]string{
 		"TestDirIrregular": kernel,
 	},
 	"internal/simweb": {
-		"TestZooOnSockets":      kernel,
-		"TestWaited":            notMoved,
-		"plainScanner.question": notMoved,
+		"TestZooOnSockets": kernel,
+		"TestWaited":       kernel,
 	},
 	"pipeline": {
-		"TestAChangedAddressQueuesAnew":             notMoved,
-		"TestASlowedAddressHoldsUpNoSpilledRecords": notMoved,
-		"TestNewcomersDoNotPileUp":                  notMoved,
-		"TestSilentNamesDoNotHoldUpHops":            notMoved,
-		"closedAfter.Next":                          notMoved,
-		"hopping":                                   notMoved,
-		"lags.upTo":                                 notMoved,
-		"throttling":                                notMoved,
-		"trickle.Next":                              notMoved,
-		"web.Do":                                    notMoved,
-		"web.Resolve":                               notMoved,
+		"TestAChangedAddressQueuesAnew":             unseen,
+		"TestASlowedAddressHoldsUpNoSpilledRecords": unseen,
+		"TestNewcomersDoNotPileUp":                  unseen,
+		"TestSilentNamesDoNotHoldUpHops":            unseen,
+		"closedAfter.Next":                          unseen,
+		"hopping":                                   unseen,
+		"lags.upTo":                                 unseen,
+		"throttling":                                unseen,
+		"trickle.Next":                              unseen,
+		"web.Do":                                    unseen,
+		"web.Resolve":                               unseen,
 	},
 }
 

@@ -405,7 +405,7 @@ func (s *plainScanner) question(host string, qtype uint16) (answer *dns.Msg, err
 	q := new(dns.Msg).SetQuestion(dns.Fqdn(host), qtype)
 	conn := askName(s.web, q)
 	defer conn.Close()
-	for end := time.Now().Add(nameTime); time.Now().Before(end); {
+	for range int(nameTime / askAgain) {
 		_ = conn.SetReadDeadline(time.Now().Add(askAgain))
 		for {
 			if answer, err = nextAnswer(conn); err != nil {
