@@ -1,6 +1,6 @@
 // Package memnet answers one question: which network do tests have? It is one in memory, whose clock is the bubble's (see
-// testing/synctest): datagrams and streams between hosts, with latency, loss, windows, deadlines, half-close, refusal, resets,
-// black holes and slow links. What happens depends on the order of calls and the bubble's time alone: a run can be repeated.
+// testing/synctest): datagrams and streams between hosts, with latency, loss, windows, deadlines, half-close, refusal, resets
+// and black holes. What happens depends on the order of calls and the bubble's time alone: a run can be repeated.
 package memnet
 
 import (
@@ -16,7 +16,6 @@ import (
 // Link is the way from one host to another. The zero value delivers at once.
 type Link struct {
 	Latency time.Duration // of a datagram, a segment, a SYN; below zero: it is lost
-	Rate    int           // bytes a second of a stream; 0: no limit
 }
 
 // Network is a network in memory. It is made and used within one bubble.
@@ -84,7 +83,11 @@ type waiter struct {
 	cond sync.Cond
 }
 
-func (w *waiter) init() { w.cond.L = w }
+func newWaiter() *waiter {
+	w := &waiter{}
+	w.cond.L = w
+	return w
+}
 
 // wait waits until a Broadcast, or until the first of some times; zero times never come.
 func (w *waiter) wait(times ...time.Time) {
@@ -105,12 +108,31 @@ func (w *waiter) wait(times ...time.Time) {
 	w.cond.Wait()
 }
 
-// set changes a deadline.
-func (w *waiter) set(deadline *time.Time, t time.Time) error {
-	w.Lock()
-	defer w.Unlock()
-	*deadline = t
-	w.cond.Broadcast()
+// end is an end of a stream, or a socket of datagrams: where it is, and until when it waits.
+type end struct {
+	*waiter
+	net              *Network
+	at, peer         netip.AddrPort
+	reading, writing time.Time // deadlines
+	closed           bool
+}
+
+// SetReadDeadline implements net.Conn.
+func (e *end) SetReadDeadline(t time.Time) error { return e.set(t, &e.reading) }
+
+// SetWriteDeadline implements net.Conn.
+func (e *end) SetWriteDeadline(t time.Time) error { return e.set(t, &e.writing) }
+
+// SetDeadline implements net.Conn.
+func (e *end) SetDeadline(t time.Time) error { return e.set(t, &e.reading, &e.writing) }
+
+func (e *end) set(t time.Time, deadlines ...*time.Time) error {
+	e.Lock()
+	defer e.Unlock()
+	for _, d := range deadlines {
+		*d = t
+	}
+	e.cond.Broadcast()
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package memnet
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -19,14 +20,14 @@ var here, there, hole = netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10
 
 // in runs a test in a bubble, with a network whose hosts are 10 ms apart and whose third swallows all. since is the time that has
 // passed.
-func in(t *testing.T, rate int, do func(client, server Host, since func() time.Duration)) {
+func in(t *testing.T, do func(client, server Host, since func() time.Duration)) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
 		n := New(func(_, to netip.Addr) Link {
 			if to == hole {
 				return Link{Latency: -1}
 			}
-			return Link{Latency: 10 * time.Millisecond, Rate: rate}
+			return Link{Latency: 10 * time.Millisecond}
 		})
 		do(Host{n, here}, Host{n, there}, func() time.Duration { return time.Since(begun) })
 	})
@@ -41,7 +42,7 @@ func said(t *testing.T, got []string, want ...string) {
 }
 
 func TestPackets(t *testing.T) {
-	in(t, 0, func(client, server Host, since func() time.Duration) {
+	in(t, func(client, server Host, since func() time.Duration) {
 		echo, _ := server.ListenPacket(53)
 		go func() {
 			for b := make([]byte, 10); ; {
@@ -61,12 +62,7 @@ func TestPackets(t *testing.T) {
 			for i := range n {
 				word += " " + string(buffers[i][:sizes[i]])
 			}
-			for _, known := range []error{os.ErrDeadlineExceeded, syscall.ECONNREFUSED, net.ErrClosed} {
-				if errors.Is(err, known) {
-					word += " " + known.Error()
-				}
-			}
-			got = append(got, word)
+			got = append(got, strings.TrimSpace(word+" "+cause(err)))
 		}
 		_, _ = p.Send([][]byte{[]byte("one"), []byte("two"), []byte("three")})
 		receive()
@@ -82,103 +78,86 @@ func TestPackets(t *testing.T) {
 	})
 }
 
+// TestStreams has what the client of a stream sees, and when, while both ends do one thing after the other.
 func TestStreams(t *testing.T) {
-	f := func(what string, rate int, serve func(c *Conn), ask func(c *Conn, note func(string, int, error)), want ...string) {
+	f := func(what, serve, ask string, want ...string) {
 		t.Helper()
-		in(t, rate, func(client, server Host, since func() time.Duration) {
+		in(t, func(client, server Host, since func() time.Duration) {
 			l, _ := server.Listen(80)
 			defer l.Close()
 			go func() {
 				if c, err := l.Accept(); err == nil {
-					serve(c.(*Conn))
+					play(c.(*Conn), serve, since)
 				}
 			}()
 			c, err := client.DialContext(context.Background(), "tcp", "10.0.0.2:80")
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got []string
-			ask(c.(*Conn), func(word string, n int, err error) {
-				for _, known := range []error{io.EOF, os.ErrDeadlineExceeded, syscall.ECONNRESET} {
-					if errors.Is(err, known) {
-						word += " " + known.Error()
-					}
-				}
-				got = append(got, fmt.Sprint(since(), " ", word, " ", n))
-			})
-			_ = c.Close()
+			said(t, append([]string{what}, play(c.(*Conn), ask+", close", since)...), append([]string{what}, want...)...)
 			time.Sleep(time.Hour) // the other end may not have ended
-			said(t, append([]string{what}, got...), append([]string{what}, want...)...)
 		})
 	}
+	f("half-close", "read, read, write 5, close", "write 3, half, read, read", "20ms write 3", "40ms read 5", "40ms read 0 EOF")
+	f("reset", "reset", "read, write 1", "30ms read 0 connection reset by peer", "30ms write 0 connection reset by peer")
+	f("written to a closed end", "close", "write 1, read, sleep 20ms, write 1", "20ms write 1", "30ms read 0 EOF", "50ms write 0 connection reset by peer")
+	f("written without end to a closed end", "close", "sleep 1s, write 1000000", "1.04s write 65536 connection reset by peer")
+	f("closed with unread bytes", "sleep 50ms, close", "write 1, read", "20ms write 1", "80ms read 0 connection reset by peer")
+	f("the window", "sleep 1s, read, read, close", "write 65537", "1.02s write 65537")
+	f("deadlines", "sleep 1m, close", "deadline 1s, write 100000, read", "1.02s write 65536 i/o timeout", "1.02s read 0 i/o timeout")
+}
+
+// play does one thing after the other at an end of a stream, and returns how reads and writes ended, and when.
+func play(c *Conn, steps string, since func() time.Duration) (got []string) {
 	b := make([]byte, 1<<20)
-	f("half-close", 0, func(c *Conn) {
-		all, _ := io.ReadAll(c)
-		_, _ = c.Write(bytes.ToUpper(all))
-		_ = c.Close()
-	}, func(c *Conn, note func(string, int, error)) {
-		_, _ = c.Write([]byte("hello"))
-		_ = c.CloseWrite()
-		n, err := c.Read(b)
-		note(string(b[:n]), n, err)
-		n, err = c.Read(b)
-		note("", n, err)
-	}, "40ms HELLO 5", "40ms  EOF 0")
-	f("reset", 0, func(c *Conn) { _ = c.SetLinger(0); _ = c.Close() }, func(c *Conn, note func(string, int, error)) {
-		n, err := c.Read(b)
-		note("read", n, err)
-		n, err = c.Write(b[:1])
-		note("write", n, err)
-	}, "30ms read connection reset by peer 0", "30ms write connection reset by peer 0")
-	f("written to a closed end", 0, func(c *Conn) { _ = c.Close() }, func(c *Conn, note func(string, int, error)) {
-		n, err := c.Write(b[:1])
-		note("write", n, err)
-		n, err = c.Read(b)
-		note("read", n, err)
-		time.Sleep(20 * time.Millisecond)
-		n, err = c.Write(b[:1])
-		note("write", n, err)
-	}, "20ms write 1", "30ms read EOF 0", "50ms write connection reset by peer 0")
-	f("written without end to a closed end", 0, func(c *Conn) { _ = c.Close() }, func(c *Conn, note func(string, int, error)) {
-		time.Sleep(time.Second)
+	for step := range strings.SplitSeq(steps, ", ") {
+		do, argument, _ := strings.Cut(step, " ")
+		pause, _ := time.ParseDuration(argument)
+		size, _ := strconv.Atoi(argument)
 		n, err := 0, error(nil)
-		for err == nil {
-			var written int
-			written, err = c.Write(b)
-			n += written
+		switch do {
+		case "read":
+			n, err = c.Read(b)
+		case "write":
+			n, err = c.Write(b[:size])
+		case "sleep":
+			time.Sleep(pause)
+		case "deadline":
+			_ = c.SetDeadline(time.Now().Add(pause))
+		case "half":
+			_ = c.CloseWrite()
+		case "reset":
+			_ = c.SetLinger(0)
+			_ = c.Close()
+		case "close":
+			_ = c.Close()
 		}
-		note("write", n, err)
-	}, "1.04s write connection reset by peer 65536")
-	f("the window", 0, func(c *Conn) { time.Sleep(time.Second); _, _ = io.CopyN(io.Discard, c, window+1); _ = c.Close() }, func(c *Conn, note func(string, int, error)) {
-		n, err := c.Write(b[:window+1])
-		note("write", n, err)
-	}, "1.02s write 65537")
-	f("deadlines", 0, func(c *Conn) { time.Sleep(time.Minute); _ = c.Close() }, func(c *Conn, note func(string, int, error)) {
-		_ = c.SetDeadline(time.Now().Add(time.Second))
-		n, err := c.Write(b[:2*window])
-		note("write", n, err)
-		n, err = c.Read(b)
-		note("read", n, err)
-	}, "1.02s write i/o timeout 65536", "1.02s read i/o timeout 0")
-	f("a drip", 10, func(c *Conn) { _, _ = c.Write(b[:3]); _ = c.Close() }, func(c *Conn, note func(string, int, error)) {
-		for range 4 {
-			n, err := c.Read(b)
-			note("read", n, err)
+		if do == "read" || do == "write" {
+			got = append(got, strings.TrimSpace(fmt.Sprint(since(), " ", do, " ", n, " ", cause(err))))
 		}
-	}, "130ms read 1", "230ms read 1", "330ms read 1", "330ms read EOF 0")
+	}
+	return got
+}
+
+// cause is what is known of an error.
+func cause(err error) string {
+	for _, known := range []error{io.EOF, os.ErrDeadlineExceeded, syscall.ECONNRESET, syscall.ECONNREFUSED, net.ErrClosed} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	return ""
 }
 
 func TestDial(t *testing.T) {
-	in(t, 0, func(client, _ Host, since func() time.Duration) {
+	in(t, func(client, _ Host, since func() time.Duration) {
 		var got []string
-		dial := func(at string, patience time.Duration) {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
+		for _, at := range []string{"10.0.0.2:1", "10.0.0.3:1"} {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			_, err := client.DialContext(ctx, "tcp", at)
-			got = append(got, fmt.Sprint(since(), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, os.ErrDeadlineExceeded)))
+			cancel()
+			got = append(got, fmt.Sprint(since(), " ", cause(err)))
 		}
-		dial("10.0.0.2:1", time.Second)
-		dial("10.0.0.3:1", time.Second)
-		said(t, got, "20ms true false", "1.02s false true")
+		said(t, got, "20ms connection refused", "1.02s i/o timeout")
 	})
 }

@@ -11,12 +11,8 @@ import (
 
 // Packets is a socket of datagrams: a net.PacketConn. A connected one also sends and receives batches.
 type Packets struct {
-	waiter
-	net      *Network
-	at, peer netip.AddrPort // the peer is invalid unless it is connected
-	queue    []datagram     // by due time; those of one instant in the order in which they were sent
-	deadline time.Time
-	closed   bool
+	end              // the peer is invalid unless it is connected; sending never waits
+	queue []datagram // by due time; those of one instant in the order in which they were sent
 }
 
 // datagram is a datagram on its way, or the error that comes back for one.
@@ -39,8 +35,8 @@ func (h Host) DialPackets(to netip.AddrPort) (*Packets, error) { return h.packet
 func (h Host) packets(port uint16, peer netip.AddrPort) (*Packets, error) {
 	h.Net.mu.Lock()
 	defer h.Net.mu.Unlock()
-	p := &Packets{net: h.Net, at: h.Net.bind(netip.AddrPortFrom(h.Addr, port)), peer: peer}
-	if p.init(); h.Net.packets[p.at] != nil {
+	p := &Packets{end: end{waiter: newWaiter(), net: h.Net, at: h.Net.bind(netip.AddrPortFrom(h.Addr, port)), peer: peer}}
+	if h.Net.packets[p.at] != nil {
 		return nil, failed("bind", p.at, syscall.EADDRINUSE)
 	}
 	h.Net.packets[p.at] = p
@@ -123,10 +119,10 @@ func (p *Packets) next() (d datagram, err error) {
 				d.err = failed("read", p.at, d.err)
 			}
 			return d, d.err
-		case past(p.deadline):
+		case past(p.reading):
 			return d, failed("read", p.at, os.ErrDeadlineExceeded)
 		}
-		p.wait(d.due, p.deadline)
+		p.wait(d.due, p.reading)
 	}
 }
 
@@ -159,12 +155,3 @@ func (p *Packets) Close() error {
 
 // LocalAddr implements net.PacketConn.
 func (p *Packets) LocalAddr() net.Addr { return net.UDPAddrFromAddrPort(p.at) }
-
-// SetReadDeadline implements net.PacketConn.
-func (p *Packets) SetReadDeadline(t time.Time) error { return p.set(&p.deadline, t) }
-
-// SetDeadline implements net.PacketConn. Sending never waits.
-func (p *Packets) SetDeadline(t time.Time) error { return p.set(&p.deadline, t) }
-
-// SetWriteDeadline implements net.PacketConn. Sending never waits.
-func (p *Packets) SetWriteDeadline(time.Time) error { return nil }

@@ -16,19 +16,16 @@ const window = 64 << 10
 
 // Listener accepts streams.
 type Listener struct {
-	waiter
-	net    *Network
-	at     netip.AddrPort
-	queue  []*Conn
-	closed bool
+	end
+	queue []*Conn
 }
 
 // Listen accepts streams at a port of the host; 0 chooses one.
 func (h Host) Listen(port uint16) (*Listener, error) {
 	h.Net.mu.Lock()
 	defer h.Net.mu.Unlock()
-	l := &Listener{net: h.Net, at: h.Net.bind(netip.AddrPortFrom(h.Addr, port))}
-	if l.init(); h.Net.listeners[l.at] != nil {
+	l := &Listener{end: end{waiter: newWaiter(), net: h.Net, at: h.Net.bind(netip.AddrPortFrom(h.Addr, port))}}
+	if h.Net.listeners[l.at] != nil {
 		return nil, failed("bind", l.at, syscall.EADDRINUSE)
 	}
 	h.Net.listeners[l.at] = l
@@ -85,15 +82,15 @@ func (h Host) DialContext(ctx context.Context, _, address string) (net.Conn, err
 	case netip.IPv6Unspecified():
 		to = netip.AddrPortFrom(netip.IPv6Loopback(), to.Port())
 	}
-	var answered, end <-chan time.Time
+	var answered, over <-chan time.Time
 	if there, back := h.Net.link(h.Addr, to.Addr()), h.Net.link(to.Addr(), h.Addr); there.Latency >= 0 && back.Latency >= 0 {
 		answered = time.After(there.Latency + back.Latency)
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		end = time.After(time.Until(deadline))
+		over = time.After(time.Until(deadline))
 	}
 	select {
-	case <-end:
+	case <-over:
 		return nil, failed("connect", to, ended(ctx))
 	case <-ctx.Done():
 		return nil, failed("connect", to, ended(ctx))
@@ -105,20 +102,13 @@ func (h Host) DialContext(ctx context.Context, _, address string) (net.Conn, err
 	if l == nil {
 		return nil, failed("connect", to, syscall.ECONNREFUSED)
 	}
-	s := &stream{}
-	s.init()
-	client := &Conn{stream: s, net: h.Net, at: h.Net.bind(netip.AddrPortFrom(h.Addr, 0)), peer: to, in: &half{}, out: &half{}, linger: -1}
+	w, at := newWaiter(), h.Net.bind(netip.AddrPortFrom(h.Addr, 0))
+	client := &Conn{end: end{waiter: w, net: h.Net, at: at, peer: to}, in: &half{}, out: &half{}, reset: &time.Time{}, linger: -1}
 	l.Lock()
 	defer l.Unlock()
-	l.queue = append(l.queue, &Conn{stream: s, net: h.Net, at: to, peer: client.at, in: client.out, out: client.in, linger: -1})
+	l.queue = append(l.queue, &Conn{end: end{waiter: w, net: h.Net, at: to, peer: at}, in: client.out, out: client.in, reset: client.reset, linger: -1})
 	l.cond.Broadcast()
 	return client, nil
-}
-
-// stream has the lock of both ends, and the reset that ends both directions.
-type stream struct {
-	waiter
-	reset time.Time // when it arrives; zero: none was sent
 }
 
 // half is one direction of a stream.
@@ -135,15 +125,12 @@ type segment struct {
 	data []byte
 }
 
-// Conn is one end of a stream.
+// Conn is one end of a stream. Both have one lock.
 type Conn struct {
-	*stream
-	net              *Network
-	at, peer         netip.AddrPort
-	in, out          *half
-	reading, writing time.Time // deadlines
-	linger           int
-	closed           bool
+	end
+	in, out *half
+	reset   *time.Time // of both directions: when it arrives; zero: none was sent
+	linger  int
 }
 
 // Read implements net.Conn.
@@ -168,12 +155,12 @@ func (c *Conn) Read(b []byte) (int, error) {
 			h.size -= n
 			c.cond.Broadcast() // the writer may wait for room
 			return n, nil
-		case past(c.reset):
+		case past(*c.reset):
 			return 0, failed("read", c.peer, syscall.ECONNRESET)
 		case len(h.queue) == 0 && past(h.end):
 			return 0, io.EOF
 		}
-		c.wait(first.due, h.end, c.reset, c.reading)
+		c.wait(first.due, h.end, *c.reset, c.reading)
 	}
 }
 
@@ -187,22 +174,19 @@ func (c *Conn) Write(b []byte) (n int, err error) {
 			return n, failed("write", c.peer, net.ErrClosed)
 		case past(c.writing):
 			return n, failed("write", c.peer, os.ErrDeadlineExceeded)
-		case past(c.reset):
+		case past(*c.reset):
 			return n, failed("write", c.peer, syscall.ECONNRESET)
 		case n == len(b):
 			return n, nil
 		case h.size >= window:
-			c.wait(c.writing, c.reset)
+			c.wait(c.writing, *c.reset)
 			continue
 		}
 		l := c.net.link(c.at.Addr(), c.peer.Addr())
 		piece := b[n:min(len(b), n+window-h.size)]
-		if l.Rate > 0 {
-			piece = piece[:min(len(piece), max(1, l.Rate/10))]
-		}
 		n += len(piece)
 		h.size += len(piece) // of bytes that are lost, or go to a closed end, nothing is acknowledged
-		switch due := h.arrival(l, len(piece)); {
+		switch due := h.arrival(l); {
 		case l.Latency < 0:
 		case h.gone: // the answer is a reset
 			c.broken(due.Add(l.Latency))
@@ -213,13 +197,10 @@ func (c *Conn) Write(b []byte) (n int, err error) {
 	}
 }
 
-// arrival is when so many further bytes have arrived.
-func (h *half) arrival(l Link, bytes int) time.Time {
+// arrival is when what is sent now arrives: not before what was sent earlier.
+func (h *half) arrival(l Link) time.Time {
 	if due := time.Now().Add(l.Latency); due.After(h.last) {
 		h.last = due
-	}
-	if l.Rate > 0 {
-		h.last = h.last.Add(time.Duration(bytes) * time.Second / time.Duration(l.Rate))
 	}
 	return h.last
 }
@@ -227,7 +208,7 @@ func (h *half) arrival(l Link, bytes int) time.Time {
 // broken resets the stream, from a time on. The lock is held.
 func (c *Conn) broken(at time.Time) {
 	if c.reset.IsZero() {
-		c.reset = at
+		*c.reset = at
 	}
 }
 
@@ -242,7 +223,7 @@ func (c *Conn) CloseWrite() error {
 // finish ends the outgoing direction. Where all is lost, its end never arrives.
 func (c *Conn) finish() {
 	l := c.net.link(c.at.Addr(), c.peer.Addr())
-	if at := c.out.arrival(l, 0); c.out.end.IsZero() {
+	if at := c.out.arrival(l); c.out.end.IsZero() {
 		if c.out.end = at; l.Latency < 0 {
 			c.out.end = at.AddDate(100, 0, 0)
 		}
@@ -280,15 +261,3 @@ func (c *Conn) LocalAddr() net.Addr { return net.TCPAddrFromAddrPort(c.at) }
 
 // RemoteAddr implements net.Conn.
 func (c *Conn) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(c.peer) }
-
-// SetReadDeadline implements net.Conn.
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.set(&c.reading, t) }
-
-// SetWriteDeadline implements net.Conn.
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.set(&c.writing, t) }
-
-// SetDeadline implements net.Conn.
-func (c *Conn) SetDeadline(t time.Time) error {
-	_ = c.set(&c.reading, t)
-	return c.set(&c.writing, t)
-}
