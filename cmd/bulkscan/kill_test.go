@@ -125,6 +125,28 @@ func snapshotOf(t *testing.T, st store.Store) map[string][]string {
 	return all
 }
 
+// TestScanInBubblesAndOnSockets takes one list twice through a whole scan in virtual time, and then once on sockets, all in this
+// process. All three keep the same: nothing that one leaves in the process changes the next.
+func TestScanInBubblesAndOnSockets(t *testing.T) {
+	cfg := simweb.Config{Seed: 7, Only: append(slices.Clone(onceAsked), neverAsked...), Hold: time.Hour}
+	arguments := func(t *testing.T, w *world) (out string, args []string) {
+		out = filepath.Join(t.TempDir(), "out")
+		return out, w.arguments(t, out, w.web.ConnectTo(), "--timeout", allAnswer, "--patience", "0s", "--date", "2026-11-21")
+	}
+	var scans []map[string][]string
+	for range 2 {
+		inBubble(t, 200, cfg, func(t *testing.T, w *world) {
+			out, args := arguments(t, w)
+			w.start(t, args...).exits(t, 0)
+			scans = append(scans, snapshot(t, out))
+		})
+	}
+	out, args := arguments(t, newWorld(t, 200, cfg))
+	said(t, 0, args...)
+	same(t, scans[1], scans[0], "in the second bubble")
+	same(t, snapshot(t, out), scans[0], "on sockets")
+}
+
 func eachOf[T any](t *testing.T, st store.Store, name string, f func(*T)) {
 	t.Helper()
 	for row, err := range table.FileRows[T](t.Context(), st, name) {

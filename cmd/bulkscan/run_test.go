@@ -210,7 +210,11 @@ func (o *output) String() string {
 func (p *process) signal(t *testing.T, s os.Signal) {
 	t.Helper()
 	if p.cmd == nil {
-		p.signals <- s
+		select {
+		case p.signals <- s:
+		default:
+			t.Fatalf("it takes no signal\n%s", &p.stderr)
+		}
 		return
 	}
 	if err := p.cmd.Process.Signal(s); err != nil {

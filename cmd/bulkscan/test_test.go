@@ -13,6 +13,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/simweb"
 )
 
 // writeRobots puts a robots.txt into a folder of its own.
@@ -176,37 +179,19 @@ func TestTestCannotOpen(t *testing.T) {
 
 // An interrupt ends the wait for a site at once: there is nothing to finish.
 func TestInterruptWhileOneIsAsked(t *testing.T) {
-	t.Parallel()
 	f := func(s os.Signal, code int, args ...string) {
 		t.Helper()
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		accepted := make(chan error, 1)
-		go func() {
-			c, err := l.Accept()
-			accepted <- err
-			if err == nil {
-				_, _ = io.Copy(io.Discard, c) // until the client leaves
-				_ = c.Close()
+		inBubble(t, 0, simweb.Config{Hold: time.Hour}, func(t *testing.T, w *world) {
+			leadTo(t, w.web)
+			t.Setenv("BULKSCAN_CA_FILE", "")
+			p := w.start(t, append(args, "http://silent.zoo.test", "--timeout", "1h")...)
+			time.Sleep(time.Minute)
+			p.signal(t, s)
+			p.exits(t, code)
+			if want := "bulkscan: interrupted\n"; p.stderr.String() != want || p.stdout.String() != "" {
+				t.Errorf("%q: stdout %q, stderr %q; want %q", args, &p.stdout, &p.stderr, want)
 			}
-		}()
-		args = append(args, "http://"+l.Addr().String(), "--allow-private", "--timeout", "1h")
-		p := &process{cmd: exec.Command("bulkscan", args...)}
-		p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
-		if err := p.cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-accepted; err != nil {
-			t.Fatal(err)
-		}
-		p.signal(t, s)
-		p.exits(t, code)
-		if want := "bulkscan: interrupted\n"; p.stderr.String() != want || p.stdout.String() != "" {
-			t.Errorf("%q: stdout %q, stderr %q; want %q", args, &p.stdout, &p.stderr, want)
-		}
+		})
 	}
 	f(os.Interrupt, exitInt, "test", "--agent", "a", "/", "--robots")
 	f(syscall.SIGTERM, exitTerm, "test", "--agent", "a", "/", "--robots")
