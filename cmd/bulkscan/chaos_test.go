@@ -14,9 +14,9 @@ import (
 	"github.com/bulkscan/bulkscan/internal/simweb/compare"
 )
 
-// TestScanThroughABadNetwork scans a web through a network that delays, slows down, swallows, resets and closes connections,
-// and loses questions to the name server. No origin is lost or there twice, each row is true, or is what
-// the fault of its last connection comes to, and none hangs.
+// TestScanThroughABadNetwork scans a web through a network that delays, slows down, swallows, resets and closes connections, and loses
+// questions to the name server. No origin is lost or there twice, each row is true, or is what the fault of its last connection comes
+// to, and none takes longer than its time-outs.
 func TestScanThroughABadNetwork(t *testing.T) {
 	notShort(t)
 	const (

@@ -118,10 +118,10 @@ func (d *Display) bar() barState {
 	}
 	s.facts = append(s.facts, number(int64(kept-min(kept, answered)))+" failed")
 	waiting, slow := p.Waiting.Load()+p.Spilled.Load(), p.Deferred.Load()+p.Asleep.Load()
-	fact := func(n, heldUp int64, text string) {
+	fact := func(n, above int64, text string) { // above is how many are more than the pace counts
 		switch text = number(n) + text; {
 		case n == 0:
-		case s.unforeseen == "" && d.holdUp(heldUp, &s):
+		case s.unforeseen == "" && d.holdUp(above, &s):
 			s.unforeseen = text
 		default:
 			s.facts = append(s.facts, text)
