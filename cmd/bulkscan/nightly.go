@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -468,7 +469,8 @@ func (f *scanFlags) stopAt(j *job.Job, log *slog.Logger) (end func()) {
 		return func() {}
 	}
 	ended := make(chan struct{})
-	go func() {
+	var watching sync.WaitGroup
+	watching.Go(func() {
 		wait := time.NewTimer(time.Until(f.until))
 		defer wait.Stop()
 		for {
@@ -483,6 +485,9 @@ func (f *scanFlags) stopAt(j *job.Job, log *slog.Logger) (end func()) {
 			}
 			wait.Reset(time.Second) // the lists are being opened
 		}
-	}()
-	return func() { close(ended) }
+	})
+	return func() {
+		close(ended)
+		watching.Wait() // for its word of the deadline
+	}
 }
