@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -22,9 +21,6 @@ import (
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
-
-// RaceEnabled exports raceEnabled to tests outside of the package.
-const RaceEnabled = raceEnabled
 
 // crashOptions divide crashSites into two full parts and a partial one.
 var crashOptions = Options{ScanID: "crash-1", Date: "2026-11-21", PartRows: 4}
@@ -54,80 +50,6 @@ func finish(w *Writer, sites []*audit.Site) error {
 		return errors.Join(err, w.Abort())
 	}
 	return w.Close(ctx)
-}
-
-// TestKilledAtEveryStep kills a scan before and after each call that changes something, and resumes it. It finds every
-// site exactly once, no file without a commit, and no temporary name.
-func TestKilledAtEveryStep(t *testing.T) {
-	var sites []*audit.Site
-	for seq := range uint64(crashSites) {
-		sites = append(sites, typicalSite(t, seq))
-	}
-	whole := &storetest.Faults{Store: newDir(t)}
-	if err := scanAll(whole, sites); err != nil {
-		t.Fatal(err)
-	}
-	steps := len(whole.Steps())
-	if steps < 50 {
-		t.Fatalf("%d steps: the test sees too few", steps)
-	}
-	var mu sync.Mutex
-	lost := map[uint64]int{} // number of runs, by lost sites
-	kill := func(t *testing.T, n int, effect bool) {
-		dir := newDir(t)
-		dying := &storetest.Faults{Store: dir}
-		dying.CrashAt(n, effect)
-		if err := scanAll(dying, sites); err == nil && dying.Crashed() && n < steps {
-			t.Fatal("the crash went unnoticed")
-		}
-		if err := dying.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		w, err := Open(t.Context(), dir, crashOptions)
-		if err != nil {
-			t.Fatalf("cannot resume: %v", err)
-		}
-		mu.Lock()
-		lost[w.DoneCount()]++
-		mu.Unlock()
-		noOrphans(t, dir)
-		if err := finish(w, sites); err != nil {
-			t.Fatal(err)
-		}
-		everySiteOnce(t, dir)
-		if t.Failed() {
-			t.Logf("killed at %v", dying.Steps()[len(dying.Steps())-1])
-		}
-	}
-	// Most of the time is spent waiting for fsync, so many runs are concurrent.
-	var wait sync.WaitGroup
-	turns := make(chan struct{}, 16)
-	stride := 1
-	switch {
-	case testing.Short():
-		stride = 31
-	case raceEnabled:
-		stride = 4 // each run takes ten times longer
-	}
-	for n := 1; n <= steps; n += stride {
-		for _, effect := range []bool{false, true} {
-			turns <- struct{}{}
-			wait.Go(func() {
-				t.Run(fmt.Sprintf("step %d, effect %v", n, effect), func(t *testing.T) { kill(t, n, effect) })
-				<-turns
-			})
-		}
-	}
-	wait.Wait()
-	t.Logf("%d steps; runs by sites that had been committed: %v", steps, lost)
-	for _, committed := range []uint64{0, 4, 8, crashSites} {
-		if lost[committed] == 0 && stride == 1 {
-			t.Errorf("no run died with %d sites committed", committed)
-		}
-	}
-	if len(lost) > 4 {
-		t.Errorf("parts were committed in pieces: %v", lost)
-	}
 }
 
 // noOrphans checks that commits name exactly the existing files.
@@ -294,64 +216,6 @@ func TestAbort(t *testing.T) {
 	commits, err := commit.Commits(t.Context(), dir, crashOptions.ScanID)
 	if err != nil || len(commits) != 2 || commits[1].N != 1 {
 		t.Errorf("%+v, %v", commits, err)
-	}
-}
-
-// TestKilledWhileRestarting kills a restart before and after each of its steps. The manifest never calls a scan
-// complete whose commits are incomplete, and restarting again gives the whole scan.
-func TestKilledWhileRestarting(t *testing.T) {
-	var sites []*audit.Site
-	for seq := range uint64(crashSites) {
-		sites = append(sites, typicalSite(t, seq))
-	}
-	options := crashOptions
-	options.Restart = true
-	stride := 1
-	if testing.Short() {
-		stride = 13
-	}
-	for n := 1; ; n += stride {
-		over := false
-		for _, effect := range []bool{false, true} {
-			dir := newDir(t)
-			if err := scanAll(dir, sites); err != nil {
-				t.Fatal(err)
-			}
-			dying := &storetest.Faults{Store: dir}
-			dying.CrashAt(n, effect)
-			_, err := Open(t.Context(), dying, options)
-			over = err == nil
-			step := dying.Steps()[len(dying.Steps())-1]
-			if err := dying.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			m, err := commit.ReadManifest(t.Context(), dir, options.ScanID)
-			if err != nil && !errors.Is(err, store.ErrNotExist) {
-				t.Fatal(err)
-			}
-			commits, err := commit.Commits(t.Context(), dir, options.ScanID)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if m != nil && m.State == commit.Complete && len(commits) != m.Counts.Parts {
-				t.Errorf("killed at %v: complete, with %d commits of %d", step, len(commits), m.Counts.Parts)
-			}
-			if m == nil && len(commits) > 0 {
-				t.Errorf("killed at %v: %d commits without a manifest", step, len(commits))
-			}
-			w, err := Open(t.Context(), dir, options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			noOrphans(t, dir)
-			if err := finish(w, sites); err != nil {
-				t.Fatal(err)
-			}
-			everySiteOnce(t, dir)
-		}
-		if over {
-			return
-		}
 	}
 }
 

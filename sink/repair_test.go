@@ -2,7 +2,6 @@ package sink
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -11,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/schema"
@@ -257,72 +255,6 @@ func TestRepairRefuses(t *testing.T) {
 		remove(t, dir, crashCommit(1))
 		o.Tables = []string{schema.Sites}
 	})
-}
-
-// TestRepairIsKilledAtEveryStep kills a repair before and after each call that changes something. The same command then
-// restores all sites, each once.
-func TestRepairIsKilledAtEveryStep(t *testing.T) {
-	t.Parallel()
-	sites := typicalSites(t, crashSites)
-	damaged := newDir(t)
-	if err := scanAll(damaged, sites); err != nil {
-		t.Fatal(err)
-	}
-	remove(t, damaged, crashCommit(0))
-	flip(t, filepath.Join(damaged.Root(), crashCommit(1)), 40)
-	start := func(t *testing.T) *store.Dir {
-		dir := newDir(t)
-		if err := os.CopyFS(dir.Root(), os.DirFS(damaged.Root())); err != nil {
-			t.Fatal(err)
-		}
-		return dir
-	}
-	run := func(t *testing.T, st store.Store) error {
-		w, err := Open(t.Context(), st, repairOptions())
-		if err != nil {
-			return err
-		}
-		return finish(w, sites)
-	}
-	whole := &storetest.Faults{Store: start(t)}
-	if err := run(t, whole); err != nil {
-		t.Fatal(err)
-	}
-	steps := whole.Steps()
-	stride := 1
-	switch {
-	case testing.Short():
-		stride = 53
-	case raceEnabled:
-		stride = 3 // each run takes ten times longer
-	}
-	for i, step := range steps {
-		n := i + 1
-		if n%stride > 0 {
-			continue
-		}
-		for _, effect := range []bool{false, true} {
-			t.Run(fmt.Sprintf("step %d, effect %v", n, effect), func(t *testing.T) {
-				t.Parallel()
-				dir := start(t)
-				dying := &storetest.Faults{Store: dir}
-				dying.CrashAt(n, effect)
-				if err := run(t, dying); err == nil && n < len(steps) {
-					t.Fatal("the crash went unnoticed")
-				}
-				if err := dying.Kill(); err != nil {
-					t.Fatal(err)
-				}
-				if err := run(t, dir); err != nil && !isIntact(err) {
-					t.Fatalf("%v: %v", step, err)
-				}
-				lines, v := findings(t, dir)
-				if rows := readAll[schema.SiteRow](t, dir, crashOptions.ScanID, schema.Sites); len(lines) > 0 || len(rows) != len(sites) || v.Parts == 0 {
-					t.Errorf("%v: %d sites, %q", step, len(rows), lines)
-				}
-			})
-		}
-	}
 }
 
 // TestCompactKeepsWhatIsLeft shows that nothing is deleted if a compaction was killed before it deleted the replaced

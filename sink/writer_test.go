@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"path"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
@@ -258,4 +260,31 @@ func FuzzText(f *testing.F) {
 			t.Fatalf("texts overlap: %q", second)
 		}
 	})
+}
+
+// TestFlushTooLate shows that a Flush whose context has ended commits nothing, however fast the disk is. With one
+// processor, goroutines that Flush starts run only once it waits.
+func TestFlushTooLate(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 {
+		dir, err := store.NewDirOn(storetest.NewDisk(), "/data/out")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := mustOpen(t, dir, crashOptions)
+		if err := w.Add(typicalSite(t, 0)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Flush(over); !errors.Is(err, context.Canceled) {
+			t.Errorf("Flush: %v", err)
+		}
+		if err := w.Abort(); err != nil {
+			t.Error(err)
+		}
+		if commits, err := commit.Commits(t.Context(), dir, crashOptions.ScanID); err != nil || len(commits) > 0 {
+			t.Fatalf("%d commits, %v", len(commits), err)
+		}
+	}
 }

@@ -50,7 +50,7 @@ func TestDiskFull(t *testing.T) {
 	if !mayMount(t) {
 		return
 	}
-	w, _ := newKillWorld(t, 400)
+	w := newKillWorld(t, 400)
 	folder := filepath.Dir(w.list)
 	flags := []string{"--part-rows", "40", "--concurrency", "20", "--patience", "0s", "--retries", "0"}
 	calm := filepath.Join(folder, "calm")
@@ -119,7 +119,7 @@ func TestSpoolFull(t *testing.T) {
 	}
 	g := startGateway(t)
 	t.Setenv("BULKSCAN_S3_LEASE", "1s")
-	w, _ := newKillWorld(t, 200)
+	w := newKillWorld(t, 200)
 	folder := filepath.Dir(w.list)
 	flags := []string{"--part-rows", "10", "--concurrency", "4", "--patience", "0s", "--retries", "0"}
 	calm := filepath.Join(folder, "calm")

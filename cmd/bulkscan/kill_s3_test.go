@@ -4,25 +4,14 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"log"
 	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
-	"github.com/bulkscan/bulkscan/internal/waittest"
-	"github.com/bulkscan/bulkscan/sink/commit"
-	"github.com/bulkscan/bulkscan/sink/verify"
 )
 
 // TestKilledOnS3 takes a scan whose dataset is in an object store through some deaths, and holds it against an undisturbed
@@ -32,7 +21,7 @@ func TestKilledOnS3(t *testing.T) {
 	g := startGateway(t)
 	t.Setenv("BULKSCAN_S3_LEASE", "1s")
 	const kills, each = 6, 60 // and so many requests between two of them, on average
-	w, _ := newKillWorld(t, kills*each*3/2)
+	w := newKillWorld(t, kills*each*3/2)
 	folder := filepath.Dir(w.list)
 	flags := []string{"--part-rows", fmt.Sprint(killPart), "--concurrency", fmt.Sprint(killConcurrency), "--patience", "0s", "--retries", "0"}
 	calm := filepath.Join(folder, "calm")
@@ -97,139 +86,4 @@ func startGateway(t *testing.T) *storetest.Gateway {
 		t.Setenv(name, value)
 	}
 	return g
-}
-
-// stopAt is a line to a server on which everything stands still from the n-th request on, before the server has seen that
-// one or after it has acted. What it has seen is there to be read when whoever used it has ended.
-type stopAt struct {
-	*httptest.Server
-	n      int // 0 is never
-	acts   bool
-	stands chan struct{} // closed when it does
-
-	mu   sync.Mutex
-	seen []string // methods
-}
-
-func newStopAt(t *testing.T, g *storetest.Gateway, n int, acts bool) *stopAt {
-	server, err := url.Parse(g.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	onward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(server)
-		r.Out.Host = r.In.Host // which is signed
-	}, ErrorLog: log.New(io.Discard, "", 0)} // of clients that have left
-	s := &stopAt{n: n, acts: acts, stands: make(chan struct{})}
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.mu.Lock()
-		s.seen = append(s.seen, r.Method)
-		here := len(s.seen)
-		s.mu.Unlock()
-		switch {
-		case s.n == 0 || here < s.n:
-			onward.ServeHTTP(w, r)
-			return
-		case here == s.n && s.acts:
-			onward.ServeHTTP(httptest.NewRecorder(), r)
-		}
-		_, _ = io.Copy(io.Discard, r.Body) // what is read to its end notices when the client leaves
-		if here == s.n {
-			close(s.stands)
-		}
-		<-r.Context().Done()
-	}))
-	t.Cleanup(s.Close)
-	return s
-}
-
-// TestCompactionKilledOnS3 kills a compaction of a dataset in an object store at requests that change something, heard or
-// not. Readers see every row once at each such moment, the next compaction ends what was begun, and nothing is left over.
-func TestCompactionKilledOnS3(t *testing.T) {
-	notShort(t)
-	g := startGateway(t)
-	t.Setenv("BULKSCAN_S3_LEASE", "1s")
-	w, _ := newKillWorld(t, 8*killPart)
-	const whole = "s3://" + storetest.Bucket + "/whole"
-	w.scan(t, whole, "--part-rows", fmt.Sprint(killPart), "--no-compact", "--concurrency", fmt.Sprint(killConcurrency), "--patience", "0s", "--retries", "0").exits(t, 0)
-	want := snapshotOf(t, mustPlace(t, whole))
-	copied := func(place string) {
-		t.Helper()
-		from, to := mustPlace(t, whole), mustPlace(t, place)
-		for entry, err := range from.List(t.Context(), "") {
-			var data []byte
-			if err == nil {
-				data, err = store.ReadAll(t.Context(), from, entry.Name, 64<<20)
-			}
-			if err == nil {
-				err = to.Put(t.Context(), entry.Name, data)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	compact := func(line *stopAt, place string) *process {
-		return startWith(t, []string{"AWS_ENDPOINT_URL_S3=" + line.URL}, "compact", place, "--grace", "0s")
-	}
-
-	calm := newStopAt(t, g, 0, false)
-	copied(whole + "-calm")
-	compact(calm, whole+"-calm").exits(t, 0)
-	same(t, snapshotOf(t, mustPlace(t, whole+"-calm")), want, "compacted")
-	clean(t, whole+"-calm")
-	var changes []int
-	for i, method := range calm.seen {
-		if method != http.MethodGet && method != http.MethodHead {
-			changes = append(changes, i+1)
-		}
-	}
-	kills := min(12, len(changes))
-	if kills < 10 {
-		t.Fatalf("only %d requests change something", len(changes))
-	}
-	place := func(i int) string { return fmt.Sprintf("%s-%d", whole, i) }
-	when := make([]string, kills)
-	parts := map[int]int{}
-	for i := range kills {
-		n := changes[i*(len(changes)-1)/(kills-1)]
-		line := newStopAt(t, g, n, i%2 == 1)
-		when[i] = fmt.Sprintf("killed at request %d, heard %v", n, line.acts)
-		copied(place(i))
-		p := compact(line, place(i))
-		select {
-		case <-line.stands:
-		case <-time.After(waittest.Hanging):
-			t.Fatalf("%s: it is never asked\n%s", when[i], &p.stderr)
-		}
-		if err := p.cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		_ = p.cmd.Wait() // it was killed
-		st := mustPlace(t, place(i))
-		same(t, snapshotOf(t, st), want, when[i])
-		found, err := verify.Dataset(t.Context(), st, verify.Options{ScanID: "s"})
-		if err != nil || found.Damaged > 0 {
-			t.Errorf("%s: %+v, %v", when[i], found, err)
-		}
-		parts[found.Parts]++
-	}
-	if len(parts) < 2 {
-		t.Errorf("all were killed on one side of the commit: %v", parts)
-	}
-	// All wait at once for the leases of the dead to end.
-	again := make([]*process, kills)
-	for i := range kills {
-		again[i] = start(t, "compact", place(i), "--grace", "0s")
-	}
-	for i, p := range again {
-		p.exits(t, 0)
-		st := mustPlace(t, place(i))
-		same(t, snapshotOf(t, st), want, when[i]+", and done again")
-		clean(t, place(i))
-		if commits, err := commit.Commits(t.Context(), st, "s"); err != nil || len(commits) != 1 {
-			t.Errorf("%s, and done again: %d parts, %v", when[i], len(commits), err)
-		}
-	}
-	t.Logf("%d kills, of %d requests that change something; scans by the parts that they left: %v", kills, len(changes), parts)
 }

@@ -6,14 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,8 +22,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/views"
 )
 
-// This file kills bulkscan, as a process of its own, at random moments, some tens of times on the way through one scan,
-// and holds what is there in the end against an undisturbed scan of the same list.
+// This file is what tests share that kill bulkscan as a process of its own, and hold what is there in the end against an undisturbed
+// scan of the same list. internal/histories kills commands at every call.
 
 // The killed scan is cut into tiny parts, so that most moments are near the end of one.
 const (
@@ -43,40 +39,32 @@ var onceAsked = []string{
 var neverAsked = []string{"nxdomain", "no-address", "refuse"}
 
 // newKillWorld starts a web in which an interrupted scan asks nobody otherwise than a calm one, and makes a list of so many lines
-// of it. It returns which of them ask somebody.
-func newKillWorld(t *testing.T, lines int) (w *world, asked map[uint64]bool) {
+// of it, a few of which are no host, or are the first again.
+func newKillWorld(t *testing.T, lines int) *world {
 	t.Helper()
 	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 7, Addresses: 16, Bodies: 128, Only: append(slices.Clone(onceAsked), neverAsked...)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(web.Close)
-	w = &world{web: web, list: filepath.Join(t.TempDir(), "list.txt"), timeout: allAnswer}
-	return w, killList(t, w.list, lines)
-}
-
-// killList writes a list of n hosts, with a few lines that are none, and returns which seq are asked once.
-func killList(t *testing.T, path string, n int) (asked map[uint64]bool) {
-	t.Helper()
-	asked = map[uint64]bool{}
 	var b strings.Builder
-	for line := uint64(0); int(line) < n; line++ {
+	for line := range lines {
 		switch {
 		case line%40 == 7:
 			fmt.Fprintf(&b, "not a host %d\n", line)
 		case line%40 == 8:
-			b.WriteString("h0.ok.zoo.test\n") // the first again
+			b.WriteString("h0.ok.zoo.test\n")
 		case line%10 == 9:
-			fmt.Fprintf(&b, "h%d.%s.zoo.test\n", line, neverAsked[line/10%uint64(len(neverAsked))])
+			fmt.Fprintf(&b, "h%d.%s.zoo.test\n", line, neverAsked[line/10%len(neverAsked)])
 		default:
-			fmt.Fprintf(&b, "h%d.%s.zoo.test\n", line, onceAsked[line%uint64(len(onceAsked))])
-			asked[line] = true
+			fmt.Fprintf(&b, "h%d.%s.zoo.test\n", line, onceAsked[line%len(onceAsked)])
 		}
 	}
-	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+	w := &world{web: web, list: filepath.Join(t.TempDir(), "list.txt"), timeout: allAnswer}
+	if err := os.WriteFile(w.list, []byte(b.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return asked
+	return w
 }
 
 // snapshot is all that a scan has found, row by row and without times, in an order that does not depend on how it was cut.
@@ -283,174 +271,6 @@ func (p *process) killAt(t *testing.T, m moment, s os.Signal) (ended bool) {
 	_ = p.cmd.Process.Signal(s) // it may be over by now
 	<-over
 	return p.cmd.ProcessState.ExitCode() == 0
-}
-
-// TestKilledAtManyMoments takes one scan through more than fifty deaths: by SIGKILL wherever it is, aimed at the moments in which
-// files get their names, and now and then by a signal that lets it finish. Each time the same command goes on. Nothing that
-// was committed is lost, what is lost is a part and the one being sealed, and in the end every table is that of a scan that
-// nobody disturbed.
-func TestKilledAtManyMoments(t *testing.T) {
-	notShort(t)
-	t.Parallel()
-	kills, each := 60, 10 // and so many requests between two of them, on average
-	if raceEnabled {      // each process takes ten times as long
-		kills /= 5
-	}
-	w, asked := newKillWorld(t, 3*kills*each)
-	web, folder := w.web, filepath.Dir(w.list)
-	flags := []string{"--part-rows", fmt.Sprint(killPart), "--concurrency", fmt.Sprint(killConcurrency), "--patience", "0s", "--retries", "0"}
-
-	calm := filepath.Join(folder, "calm")
-	w.scan(t, calm, flags...).exits(t, 0)
-	want := snapshot(t, calm)
-	tidy(t, calm)
-
-	out := filepath.Join(folder, "out")
-	if kept := os.Getenv("KILLED_DATASET"); kept != "" { // for whoever wants to look at it with another reader
-		out = kept
-	}
-	dice := rand.New(rand.NewPCG(1, 2))
-	done, worst := map[uint64]bool{}, 0
-	// account holds what a process has left against what it had asked: at most lost hosts may have to be asked again.
-	account := func(before simweb.Stats, lost int, how string) {
-		t.Helper()
-		if !eventually(func() bool { return web.Stats().Open == 0 }) { // what the dead had asked is counted
-			t.Error("connections of a dead process stay open")
-		}
-		now := committed(t, out)
-		kept := 0
-		for seq := range now {
-			if !done[seq] && asked[seq] {
-				kept++
-			}
-		}
-		for seq := range done {
-			if !now[seq] {
-				t.Errorf("%s: seq %d was committed, and is no more", how, seq)
-			}
-		}
-		gone := int(web.Stats().Requests-before.Requests) - kept
-		if worst = max(worst, gone); gone > lost {
-			t.Errorf("%s: of %d hosts asked %d were lost, more than %d", how, web.Stats().Requests-before.Requests, gone, lost)
-		}
-		done = now
-	}
-	// Held by the process that is killed: an open part, one being sealed, and those between being asked and being kept.
-	most := 2*killPart + killConcurrency + 4*max(runtime.NumCPU(), runtime.GOMAXPROCS(0)) + 4 + 1
-	how := map[string]int{}
-	for killed := 0; killed < kills; {
-		before := web.Stats()
-		had := commits(out)
-		p := w.scan(t, out, flags...)
-		requests := int64(dice.IntN(2 * each))
-		progress := func() bool { return web.Stats().Requests >= before.Requests+requests }
-		m := []moment{
-			{"any time", progress, time.Duration(dice.IntN(4000)) * time.Microsecond},
-			{"commit begun", func() bool { return progress() && drafts(out, "_scans/s/commits", "") > 0 }, 0},
-			{"commit made", func() bool { return commits(out) > had+int(requests)/killPart/2 }, time.Duration(dice.IntN(300)) * time.Microsecond},
-			{"parts begun", func() bool { return progress() && drafts(out, "sites/*", "part-s-") > 0 }, time.Duration(dice.IntN(500)) * time.Microsecond},
-			{"opening", func() bool { return drafts(out, "_scans/s", "manifest")+drafts(out, "_rejects", "s") > 0 }, time.Duration(dice.IntN(1000)) * time.Microsecond},
-			{"starting", func() bool { return true }, time.Duration(dice.IntN(60)) * time.Millisecond},
-		}[dice.IntN(6)]
-		// A moment can be over before the next look on a quick disk. Then the process is killed some requests later.
-		holds := m.holds
-		m.holds = func() bool { return holds() || web.Stats().Requests >= before.Requests+requests+int64(2*each) }
-		signal, lost := os.Signal(syscall.SIGKILL), most
-		switch killed % 10 {
-		case 3:
-			signal = syscall.SIGTERM
-		case 7:
-			signal = os.Interrupt
-		}
-		if p.killAt(t, m, signal) {
-			t.Fatalf("the list was done after %d kills", killed)
-		}
-		name := fmt.Sprintf("kill %d, %v at %q", killed, signal, m.name)
-		switch code := p.cmd.ProcessState.ExitCode(); code {
-		case exitInt, exitTerm:
-			// It was told in time: all that was asked is kept.
-			if (code == exitTerm) != (signal == syscall.SIGTERM) {
-				t.Errorf("%s: exit code %d", name, code)
-			}
-			lost = 0
-			if !strings.Contains(p.stderr.String(), "finishing what is being asked") {
-				p.says(t, "bulkscan: interrupted") // nobody had been asked yet
-				how["told before"]++
-				break
-			}
-			p.says(t, "everything finished so far is kept, and the same command resumes scan s")
-			how["told in time"]++
-		case -1: // killed, or told before it had begun to listen
-			how[m.name]++
-		default:
-			t.Fatalf("%s: exit code %d\n%s", name, code, &p.stderr)
-		}
-		account(before, lost, name)
-		killed++
-	}
-	w.scan(t, out, flags...).exits(t, 0)
-	same(t, snapshot(t, out), want, "resumed to the end")
-	tidy(t, out)
-	done = committed(t, out)
-	t.Logf("%d kills: %v; at most %d hosts were asked again, %d allowed", kills, how, worst, most)
-
-	// What works on a dataset that is complete, killed in its turn: each time on the same, to which it is then done once more.
-	for _, stage := range []struct {
-		name  string
-		kills int
-		start func(out string) *process
-		aims  []string // drafts of it, by folder
-	}{
-		{"the complete scan again", 8, func(out string) *process { return w.scan(t, out, flags...) }, []string{"token_stats/*", "_scans/s", "_rejects"}},
-		{"compact", 10, func(out string) *process { return start(t, "compact", out, "--grace", "0s") }, []string{"sites/*", "_scans/s/commits", "bodies/*"}},
-	} {
-		requests := web.Stats().Requests
-		copied := func() string {
-			place := filepath.Join(folder, "copy")
-			if err := os.RemoveAll(place); err != nil {
-				t.Fatal(err)
-			}
-			linked(t, out, place)
-			return place
-		}
-		place := copied()
-		began := time.Now()
-		stage.start(place).exits(t, 0)
-		whole := time.Since(began)
-		same(t, snapshot(t, place), want, stage.name)
-		finished := 0
-		if raceEnabled {
-			stage.kills /= 4
-		}
-		for n := range stage.kills {
-			place := copied()
-			m := moment{stage.name, func() bool { return true }, time.Duration(dice.Int64N(int64(whole)))}
-			if aim := stage.aims[n/2%len(stage.aims)]; n%2 == 1 {
-				m.holds, m.later = func() bool { return drafts(place, aim, "") > 0 }, time.Duration(dice.IntN(2000))*time.Microsecond
-			}
-			p := stage.start(place)
-			if p.killAt(t, m, syscall.SIGKILL) {
-				finished++
-			} else if code := p.cmd.ProcessState.ExitCode(); code != -1 {
-				t.Errorf("%s: exit code %d\n%s", stage.name, code, &p.stderr)
-			}
-			if now := committed(t, place); !maps.Equal(now, done) {
-				t.Errorf("%s, killed: %d rows are committed, were %d", stage.name, len(now), len(done))
-			}
-			stage.start(place).exits(t, 0)
-			tidy(t, place)
-			if n%3 == 0 {
-				w.scan(t, place, flags...).exits(t, 0)
-				same(t, snapshot(t, place), want, stage.name+", killed, done again, and scanned again")
-			} else if now := committed(t, place); !maps.Equal(now, done) {
-				t.Errorf("%s, killed and done again: %d rows are committed, were %d", stage.name, len(now), len(done))
-			}
-		}
-		if asks := web.Stats().Requests - requests; asks != 0 {
-			t.Errorf("%s asked %d hosts", stage.name, asks)
-		}
-		t.Logf("%s: %d kills, %d of them after its end", stage.name, stage.kills, finished)
-	}
 }
 
 // linked makes a copy of a folder whose files are the same: no file of a dataset is ever written to where it lies.

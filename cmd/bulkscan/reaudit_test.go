@@ -24,7 +24,7 @@ func TestReauditKilledAtManyMoments(t *testing.T) {
 	if raceEnabled { // each process takes ten times as long
 		kills /= 4
 	}
-	w, _ := newKillWorld(t, 40*killPart)
+	w := newKillWorld(t, 40*killPart)
 	folder := filepath.Dir(w.list)
 	out, calm, again := filepath.Join(folder, "out"), filepath.Join(folder, "calm"), filepath.Join(folder, "again")
 	w.scan(t, out, "--part-rows", fmt.Sprint(killPart), "--no-compact", "--concurrency", fmt.Sprint(killConcurrency), "--patience", "0s", "--retries", "0").exits(t, 0)

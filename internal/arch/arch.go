@@ -66,6 +66,7 @@ var arrows = map[string][]string{
 	"internal/waittest":    {},
 	"internal/memnet":      {},
 	"internal/bubble":      {},
+	"internal/histories":   {},
 	"internal/arch":        {},
 
 	"internal/store/s3":        {"internal/store"},

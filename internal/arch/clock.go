@@ -19,8 +19,6 @@ const (
 // wallClock lists the functions of tests, by package, that may wait by the clock of the machine or measure by it.
 var wallClock = map[string]map[string]string{
 	"cmd/bulkscan": {
-		"TestCompactionKilledOnS3":       process,
-		"TestKilledAtManyMoments":        process,
 		"TestReauditKilledAtManyMoments": process,
 		"TestScanLeavesNothing":          process,
 		"TestStoppedScanGoesOn":          process,

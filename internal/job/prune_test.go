@@ -112,42 +112,6 @@ func scansThere(t *testing.T, st store.Store) (there []string) {
 	return there
 }
 
-var prunedTo = []string{
-	"10-28 sites verdicts evidence bodies", // held
-	"11-27 sites verdicts", "11-28 sites verdicts bodies", "11-29 sites verdicts evidence bodies", "11-30 sites verdicts evidence bodies",
-}
-
-// TestPruneIsKilledAnywhere kills a pruning of nights and of tables before and after each of its steps. Nothing is damaged
-// then, the ledger tells the same, and the next pruning finishes it.
-func TestPruneIsKilledAnywhere(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it makes many nights, which -short leaves out")
-	}
-	source := prunable(t, newDisk(t))
-	want := rows(t, source)
-	prune := func(ctx context.Context, st store.Store) error {
-		_, err := Prune(ctx, st, keeps, publishing)
-		return err
-	}
-	killedAnywhere(t, source, prune, func(at string, dir store.Store) {
-		if got := rows(t, dir); got != want {
-			t.Errorf("%s: the ledger is\n%s\nwant\n%s", at, got, want)
-		}
-		if err := prune(t.Context(), dir); err != nil {
-			t.Errorf("%s: again: %v", at, err)
-		}
-		if got := scansThere(t, dir); !slices.Equal(got, prunedTo) {
-			t.Errorf("%s: %q", at, got)
-		}
-		if state, err := index.Check(t.Context(), dir); err != nil || state != index.Current {
-			t.Errorf("%s: the index is %v, %v", at, state, err)
-		}
-		if err := history.Rebuild(t.Context(), dir, history.Options{}); err != nil || rows(t, dir) != want {
-			t.Errorf("%s: derived anew: %v", at, err)
-		}
-	})
-}
-
 // TestPrune shows what a pruning leaves to every other command.
 func TestPrune(t *testing.T) {
 	disk := storetest.NewDisk()

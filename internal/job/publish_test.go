@@ -1,7 +1,6 @@
 package job
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -105,93 +104,7 @@ func merged(t *testing.T, st store.Store) int {
 	return len(ledger.Scans)
 }
 
-// killedAnywhere does something to copies of a dataset, and kills it before and after each of its steps. Each time
-// nothing is damaged, and then check sees the copy.
-func killedAnywhere(t *testing.T, source store.Store, do func(ctx context.Context, st store.Store) error, check func(at string, st store.Store)) {
-	t.Helper()
-	calm := &storetest.Faults{Store: copied(t, source)}
-	if err := do(t.Context(), calm); err != nil {
-		t.Fatal(err)
-	}
-	steps := calm.Steps()
-	if len(steps) < 40 {
-		t.Fatalf("%d steps: the test sees too few", len(steps))
-	}
-	stride := 1
-	if testing.Short() {
-		stride = max(7, len(steps)/8)
-	}
-	for n := 1; n <= len(steps); n += stride {
-		effects := []bool{false, true}
-		if len(steps) > 120 { // one of the two is enough
-			effects = effects[n%2 : n%2+1]
-		}
-		for _, effect := range effects {
-			dir := copied(t, source)
-			dying := &storetest.Faults{Store: dir}
-			dying.CrashAt(n, effect)
-			_ = do(context.Background(), dying) // what does not matter to the scan is only logged
-			if err := dying.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			at := fmt.Sprintf("killed at step %d, %v, effect %v", n, steps[n-1], effect)
-			if found := findings(t, dir, verify.Damaged); len(found) > 0 {
-				t.Errorf("%s: %q", at, found)
-			}
-			check(at, dir)
-			if found := findings(t, dir, verify.Damaged, verify.Leftover); len(found) > 0 {
-				t.Errorf("%s: left over: %q", at, found)
-			}
-		}
-	}
-}
-
 var publishing = Publishing{Compact: true, Registry: tokens.Default(), Log: slog.New(slog.DiscardHandler)}
-
-// TestPublishIsKilledAnywhere kills a Publish before and after each of its steps. The scan is as whole as before, the
-// publication of the next scan does what was left, and a second one of the first scan leaves nothing over.
-func TestPublishIsKilledAnywhere(t *testing.T) {
-	source := newDisk(t)
-	completed(t, source, "one", "2026-11-01", false)
-	publish := func(ctx context.Context, st store.Store) error { return Publish(ctx, st, "one", publishing) }
-	killedAnywhere(t, source, publish, func(at string, dir store.Store) {
-		scan, err := commit.ReadScan(t.Context(), dir, "one")
-		if err != nil || scan.Lost() != nil || commit.CountCommits(scan.Commits).Rows != 3 {
-			t.Errorf("%s: the scan has lost something: %v", at, err)
-		}
-		completed(t, dir, "two", "2026-11-02", false)
-		if err := Publish(t.Context(), dir, "two", publishing); err != nil {
-			t.Errorf("%s: the next scan: %v", at, err)
-		}
-		if n := merged(t, dir); n != 2 {
-			t.Errorf("%s: the history has %d scans", at, n)
-		}
-		if state, err := index.Check(t.Context(), dir); err != nil || state != index.Current {
-			t.Errorf("%s: the index is %v, %v", at, state, err)
-		}
-		if err := Publish(t.Context(), dir, "one", publishing); err != nil {
-			t.Errorf("%s: again: %v", at, err)
-		}
-	})
-}
-
-// TestReleaseIsKilledAnywhere releases a held scan that lies before a published one. Killed anywhere, a second Release
-// gives what an undisturbed one does.
-func TestReleaseIsKilledAnywhere(t *testing.T) {
-	source := newDisk(t)
-	completed(t, source, "one", "2026-11-01", true)
-	completed(t, source, "two", "2026-11-02", false)
-	err := errors.Join(commit.SetPublication(t.Context(), source, "one", commit.PublicationHeld), Publish(t.Context(), source, "one", publishing), Publish(t.Context(), source, "two", publishing))
-	if n := merged(t, source); err != nil || n != 1 {
-		t.Fatalf("while a scan is held, the history has %d, %v", n, err)
-	}
-	release := func(ctx context.Context, st store.Store) error { return Release(ctx, st, "one", publishing) }
-	killedAnywhere(t, source, release, func(at string, dir store.Store) {
-		if err := release(t.Context(), dir); err != nil || merged(t, dir) != 2 {
-			t.Errorf("%s: again: the history has %d scans, %v", at, merged(t, dir), err)
-		}
-	})
-}
 
 // TestPublications shows from which publication a scan may go to which, and what readers get of it.
 func TestPublications(t *testing.T) {

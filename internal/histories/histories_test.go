@@ -1,0 +1,582 @@
+package histories
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	led "github.com/bulkscan/bulkscan/history"
+	"github.com/bulkscan/bulkscan/internal/bubble"
+	"github.com/bulkscan/bulkscan/internal/job"
+	"github.com/bulkscan/bulkscan/internal/nightly"
+	"github.com/bulkscan/bulkscan/internal/report"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/store/storetest"
+	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/index"
+	"github.com/bulkscan/bulkscan/sink/verify"
+)
+
+// history is a dataset, what has happened to it, and what the oracle knows of it.
+type history struct {
+	list  string // path
+	disk  *storetest.Disk
+	lines []string // what has happened
+
+	scans   map[string]*scan
+	through string // the date up to which nights were pruned
+}
+
+// command is what a process does to the dataset.
+type command struct {
+	name      string
+	run       func(ctx context.Context, st store.Store) error
+	begun     func()       // tells the oracle what may change from now on
+	refuses   func() bool  // reports whether it may fail without an accident; nil: never
+	done      func() error // checks what must be true once it has succeeded; may be nil
+	publishes bool         // when it has succeeded, readers have all that is published
+	of        *scan        // nil: of the dataset
+}
+
+// action is what can happen to a dataset: how often, and the command that it makes of two bytes; nil for none.
+type action struct {
+	often   int
+	command func(h *history, a, b byte) *command
+}
+
+// actions are all that happens. What is new gets a line here, and tells the oracle in begun and done what it may change.
+var actions = []action{
+	{5, func(h *history, a, b byte) *command { // a scan of another day
+		time.Sleep(24 * time.Hour)
+		return h.scanning(h.known("s-"+today(), today()), a, b)
+	}},
+	{5, on(func(s *scan) bool { return s.id[0] == 's' }, (*history).scanning)}, // the same command again
+	{3, func(h *history, a, b byte) *command {
+		time.Sleep(24 * time.Hour)
+		return h.night(a)
+	}},
+	{1, func(h *history, a, _ byte) *command { return h.night(a) }}, // again, or after a scan of that day
+	{3, on(func(s *scan) bool { return s.there }, (*history).compacting)},
+	{3, on(func(s *scan) bool { return s.there }, (*history).releasing)},
+	{2, on(func(s *scan) bool { return s.publication == "pending" || s.publication == "held" }, (*history).withholding)},
+	{4, func(h *history, a, b byte) *command {
+		return h.pruning(nightly.Keep{Nights: int(a % 8), Bodies: int(b % 8), Evidence: int(b / 8 % 8)})
+	}},
+	{6, on(func(s *scan) bool { return s.there && s.complete && s.damaged == "" && !s.pruned && s.untouched() }, (*history).damaging)},
+	{4, on(func(s *scan) bool { return s.damaged != "" }, (*history).repairing)},
+	{3, on(func(s *scan) bool { return s.there && s.id[0] == 's' }, (*history).restarting)},
+	{1, func(h *history, _, _ byte) *command {
+		none := func() bool {
+			return !h.any(func(s *scan) bool { return s.there && s.publication == "published" && s.complete })
+		}
+		return &command{name: "derive the history anew", refuses: none, run: func(ctx context.Context, st store.Store) error {
+			return led.Rebuild(ctx, st, led.Options{})
+		}}
+	}},
+	{1, on(func(s *scan) bool { return s.there && s.complete }, (*history).counting)},
+}
+
+// on makes a command for one of these scans.
+func on(of func(*scan) bool, make func(h *history, s *scan, a, b byte) *command) func(h *history, a, b byte) *command {
+	return func(h *history, a, b byte) *command {
+		var some []*scan
+		for _, id := range slices.Sorted(maps.Keys(h.scans)) {
+			if of(h.scans[id]) {
+				some = append(some, h.scans[id])
+			}
+		}
+		if len(some) == 0 {
+			return nil
+		}
+		return make(h, some[int(a)%len(some)], a/16, b)
+	}
+}
+
+func (h *history) compacting(s *scan, _, b byte) *command {
+	return &command{name: "compact", of: s, refuses: func() bool { return !s.there }, run: func(ctx context.Context, st store.Store) error {
+		_, err := compact.Scan(ctx, st, s.id, compact.Options{PartBytes: int64(b) << 8}) // 0: all in one
+		return err
+	}}
+}
+
+func (h *history) releasing(s *scan, _, _ byte) *command {
+	return &command{name: "release", of: s, publishes: true, refuses: func() bool { return !s.there || !s.complete || s.date <= h.through }, run: func(ctx context.Context, st store.Store) error {
+		return job.Release(ctx, st, s.id, publishing)
+	}}
+}
+
+func (h *history) withholding(s *scan, _, b byte) *command {
+	to := []commit.Publication{commit.PublicationHeld, commit.PublicationDiscarded}[b%2]
+	return &command{name: "make " + string(to), of: s, refuses: func() bool { return true }, run: func(ctx context.Context, st store.Store) error {
+		return commit.SetPublication(ctx, st, s.id, to)
+	}}
+}
+
+func (h *history) pruning(keep nightly.Keep) *command {
+	if h.damaged() {
+		return nil // whose repair a pruning would refuse
+	}
+	return &command{name: fmt.Sprintf("prune, keeping %+v", keep), begun: func() { h.prunes(keep) }, done: func() error { return h.wasPruned(keep) }, run: func(ctx context.Context, st store.Store) error {
+		return nightly.Prune(ctx, h.nights(st, keep))
+	}}
+}
+
+// repairing is the command that repairs a scan.
+func (h *history) repairing(s *scan, _, _ byte) *command {
+	return &command{name: "repair", of: s, publishes: true, run: func(ctx context.Context, st store.Store) error {
+		err := h.scan(ctx, st, scanning{id: s.id, date: s.date, repair: true})
+		if _, intact := errors.AsType[*sink.IntactError](err); intact {
+			return nil
+		}
+		return err
+	}}
+}
+
+func (h *history) restarting(s *scan, _, _ byte) *command {
+	return &command{name: "restart", of: s, publishes: true, refuses: func() bool { return s.pruned || !s.untouched() || s.publication == "discarded" }, begun: func() { s.begunAnew, s.remade = true, true }, run: func(ctx context.Context, st store.Store) error {
+		return h.scan(ctx, st, scanning{id: s.id, date: s.date, restart: true})
+	}}
+}
+
+func (h *history) counting(s *scan, _, _ byte) *command {
+	return &command{name: "stats", of: s, refuses: func() bool { return !s.there || !s.complete }, run: func(ctx context.Context, st store.Store) error {
+		lock, err := sink.LockStats(ctx, st, s.id)
+		if err != nil {
+			return err
+		}
+		return errors.Join(report.Stats(ctx, st, s.id, report.Options{Registry: tokens.Default(), Log: quiet}), lock.Unlock())
+	}}
+}
+
+func today() string { return ago(0) }
+
+// ago is the date of so many days ago.
+func ago(days byte) string { return time.Now().UTC().AddDate(0, 0, -int(days)).Format(time.DateOnly) }
+
+// known returns a scan, which a command may make.
+func (h *history) known(id, date string) *scan {
+	if h.scans[id] == nil {
+		h.scans[id] = &scan{id: id, date: date, without: map[string]bool{}, parts: map[string]map[string]string{}}
+	}
+	return h.scans[id]
+}
+
+// unpublished are the bits by which a scan is not handed to readers.
+const unpublished = 96
+
+// scanning returns the command of a scan.
+func (h *history) scanning(s *scan, a, b byte) *command {
+	o := scanning{id: s.id, date: s.date, merged: a&16 > 0, noPublish: a&unpublished == unpublished}
+	name := "scan"
+	if b%4 == 0 {
+		o.interrupted = 1 + int64(b/4)%int64(len(hosts)) // that many requests may never come
+		name += fmt.Sprintf(", interrupted at request %d", o.interrupted)
+	}
+	return &command{
+		name: fmt.Sprintf("%s, merged %v, unpublished %v", name, o.merged, o.noPublish), of: s, publishes: !o.noPublish, // where nobody has withheld it
+		refuses: func() bool {
+			return o.interrupted > 0 || s.pruned || !s.untouched() || s.publication == "discarded" || s.date <= h.through
+		},
+		begun: func() { s.open = true },
+		run:   func(ctx context.Context, st store.Store) error { return h.scan(ctx, st, o) },
+		done: func() error {
+			if !s.complete {
+				return errors.New("the scan has succeeded, and is not complete")
+			}
+			return nil
+		},
+	}
+}
+
+// night returns the command of tonight.
+func (h *history) night(a byte) *command {
+	keep := nightly.Keep{}
+	if a&1 > 0 && !h.damaged() {
+		keep = nightly.Keep{Nights: 1 + int(a/2)%4, Bodies: 1 + int(a/8)%4, Evidence: 1}
+	}
+	var begun *nightly.Night
+	return &command{
+		name: fmt.Sprintf("night, keeping %+v", keep),
+		begun: func() { // it is published before it prunes
+			s := h.known("night-"+today(), today())
+			is := *s
+			s.publication, s.there = "published", true
+			h.prunes(keep)
+			s.publication, s.there = is.publication, is.there
+		},
+		refuses: func() bool { return today() <= h.through },
+		run: func(ctx context.Context, st store.Store) (err error) {
+			begun, err = nightly.Run(ctx, h.nights(st, keep))
+			return err
+		},
+		done: func() error {
+			if begun.State != nightly.Published && begun.State != nightly.Held && begun.State != nightly.Discarded {
+				return fmt.Errorf("the night has ended %+v", begun)
+			}
+			return nil
+		},
+	}
+}
+
+// nights are the options of nights.
+func (h *history) nights(st store.Store, keep nightly.Keep) nightly.Options {
+	return nightly.Options{
+		Store: st, Keep: keep, Log: quiet, Publishing: publishing, Report: report.Options{Registry: tokens.Default(), Log: quiet},
+		List: nightly.ListOptions{Source: h.list, Count: func(context.Context, string) (int64, error) { return int64(len(hosts)), nil }},
+		Scan: func(ctx context.Context, s nightly.Scan) error {
+			return h.scan(ctx, st, scanning{id: s.ScanID, date: s.Date, noPublish: true})
+		},
+	}
+}
+
+// tooOld reports whether what is kept for so many days is too old on a date; 0 is for ever.
+func tooOld(date string, days int) bool { return days > 0 && date <= ago(byte(days)) }
+
+// prunes tells the oracle what a pruning may delete: what is too old of published and discarded scans, but not of the newest date.
+func (h *history) prunes(keep nightly.Keep) {
+	newest := ""
+	for _, s := range h.scans {
+		if s.there && s.publication == "published" {
+			newest = max(newest, s.date)
+		}
+	}
+	for _, s := range h.scans {
+		if s.there && s.date < newest && (s.publication == "discarded" || s.publication == "published") {
+			s.pruned = s.pruned || tooOld(s.date, keep.Nights)
+			s.without["bodies"] = s.without["bodies"] || tooOld(s.date, keep.Bodies)
+			s.without["evidence"] = s.without["evidence"] || tooOld(s.date, keep.Evidence)
+		}
+	}
+}
+
+// wasPruned holds that what a pruning may delete is gone.
+func (h *history) wasPruned(keep nightly.Keep) error {
+	for _, s := range h.scans {
+		if s.pruned && s.there && tooOld(s.date, keep.Nights) && s.date > h.through {
+			return fmt.Errorf("scan %s is too old, and is still there", s.id)
+		}
+	}
+	return nil
+}
+
+// damaging deletes a file of a scan, or flips a bit of it. That is no command.
+func (h *history) damaging(s *scan, a, b byte) *command {
+	parts, err := live(s.id, h.files())
+	if err != nil || len(parts) == 0 {
+		return nil
+	}
+	files := parts[int(a)%len(parts)].Files
+	file := files[int(b/2)%len(files)]
+	if !slices.Contains(s.tables, file.Table) {
+		return nil
+	}
+	h.lines = append(h.lines, "damage "+file.Name)
+	s.damaged, s.remade = file.Name, true
+	if s.rows, err = s.read(h.files()); err != nil { // without that part
+		panic(err)
+	}
+	if data := []byte(h.files()[file.Name]); b&1 > 0 {
+		data[len(data)/3] ^= 1
+		_ = h.store().Put(context.Background(), file.Name, data)
+	} else {
+		_ = h.store().Delete(context.Background(), file.Name)
+	}
+	return nil
+}
+
+// store is the dataset as a process that has no accident sees it.
+func (h *history) store() *store.Dir { return dirOn(h.disk) }
+
+func dirOn(disk *storetest.Disk) *store.Dir {
+	dir, err := store.NewDirOn(disk, root)
+	if err != nil {
+		panic(err)
+	}
+	return dir
+}
+
+// foreign are files of others between those of the dataset.
+var foreign = map[string]string{
+	"notes.txt": "mine", "_scans/notes.json": "mine", "history/closed-mine.txt": "mine", "_nights/notes.txt": "mine",
+	"_scans/s-2000-01-02/notes.txt": "mine", "_scans/night-2000-01-02/commits/notes.json": "mine", "sites/scan_date=2000-01-02/notes.txt": "mine",
+	"bodies/scan_date=2000-01-02/part-s-2000-01-02-mine.txt": "mine", "evidence/scan_date=2000-01-02/part-night-2000-01-02-0-0.txt": "mine",
+}
+
+// The ways in which a process ends.
+const (
+	lives    = iota
+	killed   // by a signal: the system still writes everything
+	power    // the machine loses it, with what was not synced
+	failing  // a call fails
+	full     // the disk is
+	together // it lives, and at one of its steps another command runs from its beginning to its end, or the same command
+)
+
+// fates is how often each happens.
+var fates = []int{lives, lives, killed, killed, power, power, failing, full, together, together}
+
+// perform runs a command as a process with a fate, and then asks the oracle.
+func (h *history) perform(c *command, fate int, a, b byte, beside *command) error {
+	time.Sleep(time.Minute) // no two rows of a site are fetched at one time
+	ctx := context.Background()
+	line := c.name
+	if c.of != nil {
+		line += " of " + c.of.id
+	}
+	// The history is not derived from less than it has: a damaged scan, or one whose command did not end, may refuse others.
+	refused := c.refuses != nil && c.refuses() || h.damaged() || h.any(func(s *scan) bool { return !s.complete && (s.open || s.begunAnew) })
+	if c.begun != nil {
+		c.begun()
+	}
+	n := 1 + int(uint16(a)<<8|uint16(b))%300
+	loss := storetest.Nothing
+	var st store.Store = dirOn(h.disk)
+	switch {
+	case fate == killed:
+		h.disk.CutAt(n, a%2 == 0)
+		line += fmt.Sprintf("; killed at change %d, effect %v", n, a%2 == 0)
+	case fate == power:
+		loss = storetest.Unsynced + storetest.Loss(b%6)
+		h.disk.CutAt(n, true)
+		line += fmt.Sprintf("; power lost at change %d, %v", n, loss)
+	case fate == failing:
+		refused = true
+		h.disk.Fail = func(i int, _ storetest.Call) error {
+			if i == n*2 {
+				return syscall.EIO
+			}
+			return nil
+		}
+		line += fmt.Sprintf("; call %d fails", n*2)
+	case fate == full:
+		refused = true
+		h.disk.Room = h.size() + n*200
+		line += fmt.Sprintf("; room for %d bytes", n*200)
+	case fate == together && beside != nil:
+		refused = refused || beside.of == c.of
+		line += fmt.Sprintf("; at step %d: %s", n, beside.name)
+		st = h.beside(beside, n, a&3 == 0, &line)
+	}
+	h.lines = append(h.lines, line)
+	err := c.run(ctx, st)
+	died := h.disk.Off()
+	h.disk = h.disk.Restart(loss)
+	h.disk.Room = 0
+	if err != nil {
+		h.lines[len(h.lines)-1] += fmt.Sprintf("  [%.200v]", err)
+	}
+	if err := h.look(fate != lives || died); err != nil {
+		return err
+	}
+	if _, held := errors.AsType[*commit.HeldError](err); held || died {
+		return nil
+	}
+	if err != nil {
+		if !refused {
+			return fmt.Errorf("it failed without a reason: %w", err)
+		}
+		return nil
+	}
+	if c.done != nil {
+		if err := c.done(); err != nil {
+			return err
+		}
+	}
+	if c.publishes && !h.damaged() {
+		return h.handed()
+	}
+	return nil
+}
+
+// beside returns a store at whose n-th step another command runs, which may be killed.
+func (h *history) beside(c *command, n int, dies bool, line *string) store.Store {
+	var steps atomic.Int64
+	disk := h.disk
+	return &storetest.Faults{Store: dirOn(disk), Fail: func(storetest.Step) error {
+		if steps.Add(1) != int64(n/3) {
+			return nil
+		}
+		if c.begun != nil {
+			c.begun()
+		}
+		other := &storetest.Faults{Store: dirOn(disk)}
+		if dies {
+			other.CrashAt(1+n/2, n%2 == 0)
+		}
+		err := c.run(context.Background(), other)
+		*line += fmt.Sprintf(" [%.100v]", err)
+		return other.Kill()
+	}}
+}
+
+// size is about how much of the disk the dataset takes.
+func (h *history) size() (n int) {
+	folders := map[string]bool{}
+	for name, data := range h.disk.Files() {
+		n += len(data) + 256
+		for i, r := range name {
+			if r == '/' {
+				folders[name[:i]] = true
+			}
+		}
+	}
+	return n + 256*len(folders)
+}
+
+// chunk is the number of bytes of an action in a history: which it is, two for its command, its fate, and two for the moment.
+const chunk = 6
+
+// command returns the command of a chunk; nil for none.
+func (h *history) command(chunk []byte) *command {
+	all := 0
+	for _, a := range actions {
+		all += a.often
+	}
+	which := int(chunk[0]) % all
+	for _, a := range actions {
+		if which -= a.often; which < 0 {
+			return a.command(h, chunk[1], chunk[2])
+		}
+	}
+	return nil
+}
+
+// play makes a history from its chunks, and asks the oracle after each action and at the end.
+func play(t *testing.T, list string, chunks [][]byte) (h *history, err error) {
+	t.Helper()
+	bubble.Test(t, func(*testing.T) {
+		h = &history{list: list, disk: storetest.NewDisk(), scans: map[string]*scan{}}
+		h.disk.NoLinks = len(chunks) > 0 && chunks[0][5]&1 > 0
+		for name, text := range foreign {
+			if err = h.store().Put(context.Background(), name, []byte(text)); err != nil {
+				return
+			}
+		}
+		for i := 0; err == nil && i < len(chunks); i++ {
+			at := chunks[i]
+			c := h.command(at)
+			if c == nil {
+				continue
+			}
+			fate, beside := fates[int(at[3])%len(fates)], c
+			if fate == together && at[5]&1 > 0 && i+1 < len(chunks) {
+				i++
+				beside = h.command(chunks[i])
+			}
+			err = h.perform(c, fate, at[4], at[5], beside)
+		}
+		if err == nil {
+			err = h.end()
+		}
+	})
+	return h, err
+}
+
+// end repairs, resumes, merges and publishes all that there is, without an accident, and scans once more, in a night: all of it succeeds, and
+// nothing is left over.
+func (h *history) end() error {
+	h.lines = append(h.lines, "the end:")
+	for _, then := range []struct {
+		of      func(*scan) bool
+		command func(s *scan, a, b byte) *command
+	}{
+		{func(s *scan) bool { return s.damaged != "" }, h.repairing},
+		{func(s *scan) bool { return s.there && s.publication != "discarded" && s.untouched() }, func(s *scan, _, b byte) *command { return h.scanning(s, map[byte]byte{'n': unpublished}[s.id[0]], b) }},
+		{func(s *scan) bool { return s.there && !s.untouched() }, h.compacting}, // which no scan continues
+		{func(s *scan) bool { return s.there && !s.untouched() && s.complete }, h.counting},
+		{func(s *scan) bool {
+			return s.there && s.complete && (s.publication == "pending" || s.publication == "held")
+		}, h.releasing},
+	} {
+		for _, id := range slices.Sorted(maps.Keys(h.scans)) {
+			if s := h.scans[id]; then.of(s) {
+				if err := h.perform(then.command(s, 0, 1), lives, 0, 0, nil); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if h.damaged() {
+		return errors.New("a scan is damaged still")
+	}
+	time.Sleep(24 * time.Hour)
+	for _, c := range []*command{h.pruning(nightly.Keep{}), h.night(0)} {
+		if err := h.perform(c, lives, 0, 0, nil); err != nil {
+			return err
+		}
+	}
+	if state, err := index.Check(context.Background(), h.store()); err != nil || state != index.Current {
+		return fmt.Errorf("the index is %v, %w", state, err)
+	}
+	if err := errors.Join(h.handed(), h.told(), h.counted(), h.tidy(), h.verified(verify.Damaged, verify.Leftover)); err != nil {
+		return err
+	}
+	return errors.Join(led.Rebuild(context.Background(), h.store(), led.Options{}), h.told())
+}
+
+// chunksOf returns the actions of a seed.
+func chunksOf(seed uint64) (chunks [][]byte) {
+	dice := rand.New(rand.NewPCG(seed, 0))
+	for range 4 + dice.IntN(8) {
+		chunk := make([]byte, chunk)
+		for i := range chunk {
+			chunk[i] = byte(dice.Uint32())
+		}
+		chunks = append(chunks, chunk)
+	}
+	return chunks
+}
+
+var (
+	seed  = flag.Uint64("seed", 1, "of the first history")
+	count = flag.Uint64("histories", 0, "number of histories; 0: some")
+)
+
+// TestHistories plays histories of consecutive seeds, to the first that the oracle does not believe. It tells that one without the
+// actions that it does not need, and in the form of a file in testdata/fuzz/FuzzHistories, which keeps it.
+func TestHistories(t *testing.T) {
+	list, n := writeList(t), *count
+	switch {
+	case n > 0:
+	case testing.Short():
+		n = 30
+	default:
+		n = 300
+	}
+	for at := range n {
+		chunks := chunksOf(*seed + at)
+		h, err := play(t, list, chunks)
+		if err == nil {
+			continue
+		}
+		for i := len(chunks) - 1; i >= 0; i-- {
+			fewer := slices.Delete(slices.Clone(chunks), i, i+1)
+			if less, still := play(t, list, fewer); still != nil {
+				chunks, h, err = fewer, less, still
+			}
+		}
+		t.Fatalf("the history of seed %d, in short: []byte(%+q)\n%s\n%v", *seed+at, slices.Concat(chunks...), strings.Join(h.lines, "\n"), err)
+	}
+}
+
+// FuzzHistories plays the histories that are kept, and those that a fuzzer makes of them.
+func FuzzHistories(f *testing.F) {
+	f.Fuzz(func(t *testing.T, data []byte) {
+		chunks := slices.Collect(slices.Chunk(data[:len(data)/chunk*chunk], chunk))
+		if h, err := play(t, writeList(t), chunks[:min(len(chunks), 12)]); err != nil {
+			t.Errorf("%s\n%v", strings.Join(h.lines, "\n"), err)
+		}
+	})
+}

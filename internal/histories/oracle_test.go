@@ -1,0 +1,588 @@
+package histories
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+
+	led "github.com/bulkscan/bulkscan/history"
+	"github.com/bulkscan/bulkscan/internal/nightly"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/internal/store/storetest"
+	"github.com/bulkscan/bulkscan/sink/index"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/verify"
+)
+
+// This file is the oracle. It reads the files of the dataset itself: records as JSON, tables by the Parquet library. Of the product
+// it asks only verify, and at the end the ledger.
+
+// scan is what the oracle knows of a scan.
+type scan struct {
+	id, date    string
+	there       bool // there is a manifest
+	complete    bool
+	publication string
+	tables      []string
+	rows        map[string]string            // what was committed: rows as JSON, by table and seq, or hash of a body
+	damaged     string                       // the file that somebody has damaged, until no record counts that names it
+	open        bool                         // a command continues it, even where it is complete
+	begunAnew   bool                         // a restart has begun, until the scan is complete
+	remade      bool                         // readers may have what was before a damage or a restart, until the scan is handed to them again
+	pruned      bool                         // a pruning could delete it
+	without     map[string]bool              // tables that a pruning could delete
+	parts       map[string]map[string]string // rows of the parts that were read before
+}
+
+// untouched reports whether no pruning could delete a table.
+func (s *scan) untouched() bool { return !s.without[schema.Bodies] && !s.without[schema.Evidence] }
+
+// sites counts the sites that are committed.
+func (s *scan) sites() (n int) {
+	for key := range s.rows {
+		if strings.HasPrefix(key, schema.Sites+"/") {
+			n++
+		}
+	}
+	return n
+}
+
+// record is what the oracle reads of a record of a part.
+type record struct {
+	Shard    string        `json:"shard"`
+	N        int           `json:"n"`
+	Rows     int           `json:"rows"`
+	Files    []schema.File `json:"files"`
+	Replaces []struct {
+		Shard string `json:"shard"`
+		N     int    `json:"n"`
+	} `json:"replaces"`
+	Tombstone string `json:"tombstone"`
+}
+
+// manifest is what the oracle reads of a scan's manifest.
+type manifest struct {
+	State       string   `json:"state"`
+	ScanDate    string   `json:"scan_date"`
+	Publication string   `json:"publication"`
+	Tables      []string `json:"tables"`
+	Restarting  bool     `json:"restarting"`
+	Counts      *struct {
+		Rows int `json:"rows"`
+	} `json:"counts"`
+}
+
+// root is where the dataset lies on its disk.
+const root = "/data/out/"
+
+// files returns what lies in the dataset, by name.
+func (h *history) files() map[string]string { return filesOn(h.disk) }
+
+func filesOn(disk *storetest.Disk) map[string]string {
+	files := map[string]string{}
+	for name, data := range disk.Files() {
+		files[strings.TrimPrefix(name, root)] = data
+	}
+	return files
+}
+
+// any reports whether there is such a scan.
+func (h *history) any(of func(*scan) bool) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(h.scans)), of)
+}
+
+func (h *history) damaged() bool { return h.any(func(s *scan) bool { return s.damaged != "" }) }
+
+// look compares the dataset with all that was ever durable, after each command, however it ended: as processes see it, and as the next
+// loss of power would leave it. It returns the first difference, and takes what is durable now.
+func (h *history) look(accident bool) error {
+	seen := h.disk
+	h.disk = seen.Restart(storetest.Nothing)
+	durable, err := h.lookAt(filesOn(seen.Restart(storetest.Unsynced)))
+	if err != nil {
+		return fmt.Errorf("without what was not synced: %w", err)
+	}
+	if _, err := h.lookAt(h.files()); err != nil {
+		return err
+	}
+	for id, s := range durable {
+		*h.scans[id] = *s
+	}
+	if h.damaged() || !accident {
+		return nil
+	}
+	if _, merged := h.files()[schema.LedgerName]; merged && !h.any(func(s *scan) bool { return s.remade }) {
+		if err := h.told(); err != nil {
+			return err
+		}
+	}
+	return h.verified(verify.Damaged)
+}
+
+// lookAt compares files, and returns what they say of each scan.
+func (h *history) lookAt(files map[string]string) (map[string]*scan, error) {
+	for name, text := range foreign {
+		if files[name] != text {
+			return nil, fmt.Errorf("the foreign file %s has changed, or is gone", name)
+		}
+	}
+	var pruned struct {
+		Through string `json:"through"`
+	}
+	if data := files[schema.PrunedName]; data != "" {
+		if err := json.Unmarshal([]byte(data), &pruned); err != nil {
+			return nil, err
+		}
+	}
+	h.through = pruned.Through
+	for name := range files {
+		if id, ok := strings.CutSuffix(strings.TrimPrefix(name, schema.ScansFolder), "/manifest.json"); ok && h.scans[id] == nil {
+			return nil, fmt.Errorf("there is a scan %s that no command made", id)
+		}
+	}
+	now := map[string]*scan{}
+	for _, id := range slices.Sorted(maps.Keys(h.scans)) {
+		s, err := h.scans[id].next(files)
+		if err != nil {
+			return nil, fmt.Errorf("scan %s: %w", id, err)
+		}
+		now[id] = s
+	}
+	return now, lookAtIndex(now, files)
+}
+
+// next returns what files say of a scan, or what is wrong with that after what it was.
+func (s *scan) next(files map[string]string) (*scan, error) {
+	was, is := *s, *s
+	s = &is
+	data, there := files[schema.ScansFolder+s.id+"/manifest.json"]
+	if s.there = there; !there {
+		if was.there && !s.pruned && !s.begunAnew {
+			return nil, errors.New("its manifest is gone")
+		}
+		return s, nil
+	}
+	var m manifest
+	if err := json.Unmarshal([]byte(data), &m); err != nil {
+		return nil, err
+	}
+	s.complete, s.publication, s.tables = m.State == "complete", m.Publication, m.Tables
+	for _, table := range schema.AllTables {
+		if !slices.Contains(m.Tables, table) && !s.without[table] {
+			return nil, fmt.Errorf("it has lost the table %s", table)
+		}
+	}
+	rows, err := s.read(files)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case s.begunAnew:
+	case m.ScanDate != s.date:
+		return nil, fmt.Errorf("its date is %s, and was %s", m.ScanDate, s.date)
+	case was.complete && !s.complete && was.damaged == "" && !s.open:
+		return nil, errors.New("it was complete, and is no more")
+	case was.publication != "" && was.publication != "pending" && was.publication != s.publication && !legal[was.publication+" "+s.publication]:
+		return nil, fmt.Errorf("it was %s, and is %s", was.publication, s.publication)
+	}
+	if kept := same(was.rows, rows); s.begunAnew && kept > 0 && kept < was.sites() {
+		return nil, fmt.Errorf("a restart has left %d sites of %d", kept, was.sites())
+	}
+	for key, row := range was.rows {
+		table, _, _ := strings.Cut(key, "/")
+		if rows[key] != row && !s.begunAnew && slices.Contains(m.Tables, table) {
+			return nil, fmt.Errorf("%s was committed as\n\t%s\nand is\n\t%s", key, row, rows[key])
+		}
+		if !slices.Contains(m.Tables, table) {
+			rows[key] = row // as it was
+		}
+	}
+	s.rows = rows
+	if s.complete && s.damaged == "" {
+		if s.sites() != len(hosts) || m.Counts == nil || m.Counts.Rows != len(hosts) {
+			return nil, fmt.Errorf("it is complete with %d sites of %d, and counts %+v", s.sites(), len(hosts), m.Counts)
+		}
+		s.begunAnew, s.open = s.begunAnew && m.Restarting, false
+	}
+	return s, nil
+}
+
+// same counts the sites that have one row in both.
+func same(a, b map[string]string) (n int) {
+	for key, row := range a {
+		if strings.HasPrefix(key, schema.Sites+"/") && b[key] == row {
+			n++
+		}
+	}
+	return n
+}
+
+// legal are the publications that may follow one that a judge or a person decided.
+var legal = map[string]bool{"held published": true, "held discarded": true, "discarded published": true}
+
+// live returns the records that count: no other has replaced them, and no restart has.
+func live(id string, files map[string]string) (all []record, err error) {
+	replaced, from := map[string]bool{}, map[string]int{}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if !strings.HasPrefix(name, schema.ScansFolder+id+"/commits/") || path.Base(name)[0] == '.' || files[name] == "" || foreign[name] != "" { // a draft, or claimed and not written
+			continue
+		}
+		var r record
+		if err := json.Unmarshal([]byte(files[name]), &r); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		all = append(all, r)
+		for _, old := range r.Replaces {
+			replaced[fmt.Sprint(old.Shard, old.N)] = true
+		}
+		if r.Tombstone == "restarted" {
+			from[r.Shard] = max(from[r.Shard], r.N)
+		}
+	}
+	return slices.DeleteFunc(all, func(r record) bool {
+		return r.Tombstone != "" || replaced[fmt.Sprint(r.Shard, r.N)] || r.N < from[r.Shard]
+	}), nil
+}
+
+// read returns the rows of a scan's parts that count, each of which must be there once, whole, and as the host said it.
+func (s *scan) read(files map[string]string) (map[string]string, error) {
+	parts, err := live(s.id, files)
+	if err != nil {
+		return nil, err
+	}
+	rows, damaged := map[string]string{}, ""
+	for i := range parts {
+		if slices.ContainsFunc(parts[i].Files, func(f schema.File) bool { return f.Name == s.damaged }) {
+			damaged = s.damaged
+			continue
+		}
+		part, err := s.readPart(&parts[i], files)
+		if err != nil {
+			return nil, err
+		}
+		for key, row := range part {
+			if _, twice := rows[key]; twice && !strings.HasPrefix(key, schema.Bodies+"/") { // once a part
+				return nil, fmt.Errorf("%s is there twice", key)
+			}
+			rows[key] = row
+		}
+	}
+	s.damaged = damaged
+	return rows, nil
+}
+
+// readPart returns the rows of one part by table and seq; several rows of a site are one text. Of a part that it has read before it
+// compares only the bytes.
+func (s *scan) readPart(part *record, files map[string]string) (map[string]string, error) {
+	key := fmt.Sprint(s.tables)
+	for _, f := range part.Files {
+		if !slices.Contains(s.tables, f.Table) {
+			continue
+		}
+		sum := sha256.Sum256([]byte(files[f.Name]))
+		if hex.EncodeToString(sum[:]) != f.SHA256 {
+			return nil, fmt.Errorf("%s is not what was committed: %d bytes", f.Name, len(files[f.Name]))
+		}
+		key += f.SHA256
+	}
+	rows, err := s.parts[key], error(nil)
+	if rows == nil {
+		rows, err = s.readNew(part, files)
+		s.parts[key] = rows
+	}
+	return rows, err
+}
+
+func (s *scan) readNew(part *record, files map[string]string) (map[string]string, error) {
+	rows := map[string]string{}
+	said := map[int64]string{}
+	var all []schema.SiteRow
+	for _, f := range part.Files {
+		data := files[f.Name]
+		if !slices.Contains(s.tables, f.Table) {
+			continue
+		}
+		n, err := 0, error(nil)
+		switch f.Table {
+		case schema.Sites:
+			all, err = rowsOf[schema.SiteRow](data)
+			n = len(all)
+		case schema.Verdicts:
+			n, err = addRows(rows, f.Table, data, func(r *schema.VerdictRow) (int64, string) { return r.Seq, r.Token })
+		case schema.Evidence:
+			n, err = addRows(rows, f.Table, data, func(r *schema.EvidenceRow) (int64, string) { return r.Seq, fmt.Sprint(r.Line, r.Kind) })
+		case schema.Bodies:
+			n, err = addRows(rows, f.Table, data, func(r *schema.BodyRow) (int64, string) {
+				said[r.BodyHash] = string(r.Body)
+				return r.BodyHash, ""
+			})
+		}
+		if err != nil || int64(n) != f.Rows {
+			return nil, fmt.Errorf("%s: %d rows of %d, %w", f.Name, n, f.Rows, err)
+		}
+	}
+	if len(all) != part.Rows {
+		return nil, fmt.Errorf("part %s-%d has %d sites of %d", part.Shard, part.N, len(all), part.Rows)
+	}
+	for i := range all {
+		row := &all[i]
+		want := answers(row.Seq, time.UnixMilli(row.FetchedAt))
+		body, kept := said[row.BodyHash]
+		key := fmt.Sprintf("%s/%d", schema.Sites, row.Seq)
+		switch {
+		case hosts[row.Seq] == "" || row.Host != hosts[row.Seq] || row.ScanID != s.id:
+			return nil, fmt.Errorf("seq %d is the site %s of %s", row.Seq, row.Host, row.ScanID)
+		case int(row.Status) != want.status || int(row.BodyBytes) != len(want.body):
+			return nil, fmt.Errorf("%s says %d with %d bytes, and said %+v", row.Host, row.Status, row.BodyBytes, want)
+		case want.body != "" && slices.Contains(s.tables, schema.Bodies) && (!kept || body != want.body):
+			return nil, fmt.Errorf("the body of %s is %q, and was %q", row.Host, body, want.body)
+		case slices.Contains(s.tables, schema.Verdicts) && strings.Contains(rows[fmt.Sprintf("%s/%d", schema.Verdicts, row.Seq)], blocksGPTBot) != strings.HasPrefix(want.body, "User-agent: GPTBot"):
+			return nil, fmt.Errorf("%s said %q, and has the verdicts %q", row.Host, want.body, rows[fmt.Sprintf("%s/%d", schema.Verdicts, row.Seq)])
+		case slices.Contains(s.tables, schema.Evidence) && strings.Count(rows[fmt.Sprintf("%s/%d", schema.Evidence, row.Seq)], "\n") != strings.Count(want.body, "Foo:")+strings.Count(want.body, "Sitemap:"):
+			return nil, fmt.Errorf("%s said %q, and has the evidence %q", row.Host, want.body, rows[fmt.Sprintf("%s/%d", schema.Evidence, row.Seq)])
+		case rows[key] != "":
+			return nil, fmt.Errorf("%s is there twice", row.Host)
+		}
+		text, err := json.Marshal(row)
+		if err != nil {
+			return nil, err
+		}
+		rows[key] = string(text)
+	}
+	return rows, nil
+}
+
+// blocksGPTBot is in the verdict on a site that names GPTBot and forbids it everything.
+const blocksGPTBot = `"Token":"GPTBot","Known":true,"Category":"ai","Verdict":"blocked"`
+
+func rowsOf[T any](data string) ([]T, error) {
+	return parquet.Read[T](strings.NewReader(data), int64(len(data)))
+}
+
+// addRows adds the rows of a file by what they are of; within a site each has its own name.
+func addRows[T any](rows map[string]string, table, data string, of func(*T) (int64, string)) (int, error) {
+	all, err := rowsOf[T](data)
+	seen := map[string]bool{}
+	for i := range all {
+		seq, name := of(&all[i])
+		key := fmt.Sprintf("%s/%d", table, seq)
+		text, err := json.Marshal(&all[i])
+		if err != nil {
+			return 0, err
+		}
+		if name == "" { // a body, once for each part that was merged
+			rows[key] = string(text)
+			continue
+		}
+		if seen[key+name] {
+			return 0, fmt.Errorf("%s %s is there twice", key, name)
+		}
+		seen[key+name] = true
+		rows[key] += string(text) + "\n"
+	}
+	return len(all), err
+}
+
+// lookAtIndex follows the index as a reader does: of each scan in it, all sites are there once.
+func lookAtIndex(scans map[string]*scan, files map[string]string) error {
+	data, there := files[schema.IndexName]
+	if !there {
+		return nil
+	}
+	all, err := rowsOf[index.Row](data)
+	if err != nil {
+		return fmt.Errorf("the index: %w", err)
+	}
+	sites := map[string][]string{}
+	for i := range all {
+		row := &all[i]
+		s := scans[row.ScanID]
+		if s == nil || s.remade || row.Table == "" || !slices.Contains(s.tables, row.Table) {
+			continue
+		}
+		if s.publication != "published" || !s.complete && !s.open {
+			return fmt.Errorf("the index names files of scan %s, which is %s", s.id, s.publication)
+		}
+		if _, there := files[row.Name]; !there {
+			return fmt.Errorf("the index names %s, which is not there", row.Name)
+		}
+		if row.Table != schema.Sites {
+			continue
+		}
+		part := &record{Rows: int(row.Rows), Files: []schema.File{{Table: row.Table, Name: row.Name, Rows: row.Rows}}}
+		sum := sha256.Sum256([]byte(files[row.Name]))
+		part.Files[0].SHA256 = hex.EncodeToString(sum[:])
+		rows, err := (&scan{id: s.id, tables: []string{schema.Sites}, parts: s.parts}).readPart(part, files)
+		if err != nil {
+			return fmt.Errorf("the index leads to %w", err)
+		}
+		sites[s.id] = slices.AppendSeq(sites[s.id], maps.Keys(rows))
+	}
+	for id, seqs := range sites {
+		if all := slices.Compact(slices.Sorted(slices.Values(seqs))); len(all) != len(seqs) || len(all) != len(hosts) {
+			return fmt.Errorf("the index leads to the sites %v of scan %s", seqs, id)
+		}
+	}
+	return nil
+}
+
+// verified asks the product's own verification for findings of these kinds.
+func (h *history) verified(kinds ...verify.FindingKind) error {
+	st := h.store()
+	var found []error
+	report := func(f verify.Finding) {
+		if slices.Contains(kinds, f.Kind) && foreign[f.File] == "" {
+			found = append(found, errors.New("verify: "+f.String()))
+		}
+	}
+	ctx := context.Background()
+	_, err := verify.Dataset(ctx, st, verify.Options{Report: report})
+	return errors.Join(append(found, err, led.Verify(ctx, st, report), nightly.Verify(ctx, st, report))...)
+}
+
+// handed compares what readers have with what is published, after a command that publishes has succeeded.
+func (h *history) handed() error {
+	st := h.store()
+	ledger, err := led.ReadLedger(context.Background(), st)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, s := range ledger.Scans {
+		names = append(names, s.ScanID)
+	}
+	data, err := store.ReadAll(context.Background(), st, schema.IndexName, 1<<24)
+	if err != nil {
+		return err
+	}
+	all, err := parquet.Read[index.Row](bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		return err
+	}
+	for _, s := range h.scans {
+		published, merged := s.there && s.complete && s.publication == "published", slices.Contains(names, s.id)
+		if published && !merged && s.date > h.through || s.there && !published && merged && !s.remade {
+			return fmt.Errorf("scan %s is %s, and the ledger has %v", s.id, s.publication, names)
+		}
+		if !published {
+			continue
+		}
+		s.remade = false
+		parts, err := live(s.id, h.files())
+		if err != nil {
+			return err
+		}
+		for _, part := range parts {
+			for _, f := range part.Files {
+				if slices.Contains(s.tables, f.Table) && !slices.ContainsFunc(all, func(r index.Row) bool { return r.Name == f.Name }) {
+					return fmt.Errorf("the index has no %s", f.Name)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// told compares the ledger's episodes with what the scans have found: each observation counts once, and the last one is known.
+func (h *history) told() error {
+	ledger, err := led.ReadLedger(context.Background(), h.store())
+	if err != nil {
+		return err
+	}
+	for seq, host := range hosts {
+		found := map[string]schema.SiteRow{} // by date: of two scans the row that was fetched last
+		for _, merged := range ledger.Scans {
+			s := h.scans[merged.ScanID]
+			var row schema.SiteRow
+			if err := json.Unmarshal([]byte(s.rows[fmt.Sprintf("%s/%d", schema.Sites, seq)]), &row); err != nil {
+				return fmt.Errorf("scan %s is in the ledger without %s: %w", s.id, host, err)
+			}
+			if was := found[s.date]; row.FetchedAt >= was.FetchedAt {
+				found[s.date] = row
+			}
+		}
+		var nights, gaps int32
+		last, class := "", ""
+		for _, date := range slices.Sorted(maps.Keys(found)) {
+			if found[date].Status == 0 {
+				gaps++
+				continue
+			}
+			nights++
+			last, class = date, map[int32]string{200: "rules", 404: "none", 403: "refused"}[found[date].Status]
+		}
+		stories, err := led.Stories(context.Background(), h.store(), host, led.Asked{})
+		if err != nil {
+			return err
+		}
+		if len(stories) == 0 && nights == 0 {
+			continue
+		}
+		if len(stories) != 1 {
+			return fmt.Errorf("%s has %d stories", host, len(stories))
+		}
+		for _, e := range stories[0].Episodes {
+			nights -= e.Observations
+		}
+		for _, g := range stories[0].Gaps {
+			gaps -= g.Nights
+		}
+		end := stories[0].Episodes[len(stories[0].Episodes)-1]
+		if nights != 0 || gaps != 0 || end.ValidTo.String() != last || end.What.Class != class {
+			return fmt.Errorf("the ledger lacks %d observations and %d failures of %s, and ends with %s on %v: want %s on %s", nights, gaps, host, end.What.Class, end.ValidTo, class, last)
+		}
+	}
+	return nil
+}
+
+// counted compares the statistics of complete scans with their sites.
+func (h *history) counted() error {
+	files := h.files()
+	for _, s := range h.scans {
+		if !s.there || !s.complete {
+			continue
+		}
+		blocked := int64(0)
+		for seq := range hosts {
+			if strings.Contains(s.rows[fmt.Sprintf("%s/%d", schema.Verdicts, seq)], blocksGPTBot) {
+				blocked++
+			}
+		}
+		stats, err := rowsOf[schema.TokenStatsRow](files[path.Join(schema.TokenStats, "scan_date="+s.date, "part-"+s.id+".parquet")])
+		i := slices.IndexFunc(stats, func(r schema.TokenStatsRow) bool { return r.Token == "GPTBot" && r.SegmentKind == "all" })
+		if err != nil || i < 0 || blocked == 0 || stats[i].Full != blocked {
+			return fmt.Errorf("of scan %s %d sites block GPTBot, and its statistics say otherwise: %w", s.id, blocked, err)
+		}
+	}
+	return nil
+}
+
+// tidy returns an error for what should not be left: temporary names, locks, claims without a record. What no process continues
+// keeps what it has left: a discarded scan, and a night that was killed before it had a manifest.
+func (h *history) tidy() error {
+	for name, data := range h.files() {
+		if h.any(func(s *scan) bool {
+			return (s.publication == "discarded" || !s.there && !s.pruned) && strings.Contains(name, s.id)
+		}) {
+			continue
+		}
+		if strings.HasPrefix(name, "_nights/") && strings.Contains(name, "/.") {
+			continue // drafts of a night's files, which no command removes
+		}
+		if base := path.Base(name); base[0] == '.' || base == "lock" || data == "" {
+			return fmt.Errorf("left: %s, %d bytes", name, len(data))
+		}
+	}
+	return nil
+}

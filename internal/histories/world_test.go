@@ -1,0 +1,142 @@
+package histories
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/fetcher"
+	"github.com/bulkscan/bulkscan/fetcher/resolve"
+	"github.com/bulkscan/bulkscan/internal/job"
+	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/pipeline"
+	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+)
+
+// hosts are the sites of the list, by seq. One line is no host.
+var hosts = map[int64]string{0: "h0.test", 1: "h1.test", 2: "h2.test", 4: "h4.test", 5: "h5.test", 6: "h6.test", 7: "h7.test"}
+
+// writeList writes the list of all scans.
+func writeList(t *testing.T) string {
+	t.Helper()
+	lines := make([]string, 8)
+	for seq := range lines {
+		lines[seq] = "not a host"
+		if host := hosts[int64(seq)]; host != "" {
+			lines[seq] = "http://" + host
+		}
+	}
+	path := filepath.Join(t.TempDir(), "list.txt")
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// answer is what a host says on a day.
+type answer struct {
+	status int // 0: it refuses connections
+	body   string
+}
+
+// answers says what a host says at a time: another answer on most days.
+func answers(seq int64, at time.Time) answer {
+	day := at.UTC().Unix() / (24 * 60 * 60)
+	switch kind := (seq*7 + day*5) % 11; {
+	case seq == 0, kind < 3:
+		return answer{200, "User-agent: GPTBot\nDisallow: /\n"}
+	case kind < 6:
+		return answer{200, fmt.Sprintf("User-agent: *\nDisallow: /%d\nFoo: bar\nSitemap: https://a.test/s.xml\n", day)}
+	case kind < 8:
+		return answer{404, ""}
+	case kind < 10:
+		return answer{403, ""}
+	default:
+		return answer{}
+	}
+}
+
+// names is a fetcher.Resolver: an address says its host's seq.
+type names struct{}
+
+func (names) Lookup(_ context.Context, host string, _ time.Duration) resolve.Answer {
+	return resolve.Answer{Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, host[1] - '0'})}}
+}
+
+// dial opens a connection to a host, which answers one request.
+func dial(_ context.Context, _, address string) (net.Conn, error) {
+	to := answers(int64(netip.MustParseAddrPort(address).Addr().As4()[3]), time.Now())
+	if to.status == 0 {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	}
+	ours, theirs := net.Pipe()
+	go func() {
+		defer theirs.Close()
+		if _, err := http.ReadRequest(bufio.NewReader(theirs)); err == nil {
+			_, _ = fmt.Fprintf(theirs, "HTTP/1.1 %d x\r\nContent-Length: %d\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n%s", to.status, len(to.body), to.body)
+		}
+	}()
+	return ours, nil
+}
+
+// scanning says how a scan is run.
+type scanning struct {
+	id, date                   string
+	restart, repair, noPublish bool
+	merged                     bool
+	interrupted                int64 // after so many requests; 0: never
+}
+
+// scan runs a scan as the command does, against the web of the test.
+func (h *history) scan(ctx context.Context, st store.Store, s scanning) error {
+	var interrupted atomic.Bool
+	var asked atomic.Int64
+	var j *job.Job
+	fetch, err := fetcher.New(fetcher.Config{UserAgent: "test", AllowPrivate: true, NoFallback: true, Resolver: names{}, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if asked.Add(1) == s.interrupted {
+			interrupted.Store(true)
+			j.Stop()
+		}
+		return dial(ctx, network, address)
+	}})
+	if err != nil {
+		return err
+	}
+	j = job.New(job.Options{
+		Lists: []string{h.list}, Fetch: fetch, Store: st, Log: quiet, Begun: time.Now(), Compact: s.merged,
+		Pipeline: pipeline.Config{Concurrency: 1},
+		Sink: sink.Options{
+			ScanID: s.id, Date: s.date, PartRows: 2, Registry: tokens.Default(), Observer: commit.Observer{Source: commit.Live, Product: "test"},
+			Restart: s.restart, Repair: s.repair, NoPublish: s.noPublish,
+		},
+		Show: func(context.Context, string, *pipeline.Progress, func() (int64, int64), uint64) {}, Interrupted: interrupted.Load,
+	})
+	defer j.Close()
+	_, err = j.Run(ctx)
+	if err != nil && interrupted.Load() {
+		err = errors.Join(errInterrupted, err)
+	}
+	return err
+}
+
+var errInterrupted = errors.New("the scan was told to end")
+
+var (
+	quiet      = slog.New(slog.NewTextHandler(io.Discard, nil))
+	publishing = job.Publishing{Compact: true, Registry: tokens.Default(), Log: quiet}
+)
