@@ -44,7 +44,10 @@ func readCapture(rec *warc.Record) (c capture, reason string) {
 	if c.target, ok = fetcher.ParseTarget(string(rec.TargetURI)); !ok {
 		return c, "its target is no http or https URL that can be asked"
 	}
-	if rec.Type == warc.Revisit {
+	switch {
+	case rec.Segmented:
+		return c, "one of several segments of a record, which are not joined"
+	case rec.Type == warc.Revisit:
 		return c, "a revisit, whose body is that of another record"
 	}
 	c.recorded = fetcher.Recorded{Block: rec.Block, Ending: endings[rec.Truncated], At: rec.Date()}

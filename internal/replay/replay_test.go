@@ -153,6 +153,8 @@ func TestOnlyCapturesOfRobots(t *testing.T) {
 		record("response", "https://f.example/robots.txt", "WARC-Truncated: length\r\n", "HTTP/1.1 200 OK\r\n\r\nA\nB"),
 		record("response", "https://h.example/robots.txt", "Content-Type: application/octet-stream\r\n", "SSH-2.0-x\r\n"),
 		record("response", "https://g.example/robots.txt", "WARC-Truncated: time\r\n", "HTTP/1.1 200 OK\r\n\r\nA\nB"),
+		record("response", "https://i.example/robots.txt", "WARC-Segment-Number: 1\r\n", "HTTP/1.1 200 OK\r\n\r\nA\nB"),
+		record("continuation", "https://i.example/robots.txt", "WARC-Segment-Number: 2\r\n", "C\n"),
 	))
 	equal(t, "rows", rows,
 		`2 https://a.example answered 200 "A\n"`,
@@ -164,8 +166,9 @@ func TestOnlyCapturesOfRobots(t *testing.T) {
 	equal(t, "rejects", rejects,
 		`0:8 gopher://a.example/robots.txt: its target is no http or https URL that can be asked`,
 		`0:9 http://d.example/robots.txt: a revisit, whose body is that of another record`,
-		`0:11 https://a.example/robots.txt: another capture of the same file counts`)
-	if stats.Duplicates != 1 || stats.Skipped != 5 || stats.Files[0].Layout != "warc" || stats.Files[0].Compression != "gzip" || stats.Files[0].Lines != 14 {
+		`0:11 https://a.example/robots.txt: another capture of the same file counts`,
+		`0:15 https://i.example/robots.txt: one of several segments of a record, which are not joined`)
+	if stats.Duplicates != 1 || stats.Skipped != 6 || stats.Files[0].Layout != "warc" || stats.Files[0].Compression != "gzip" || stats.Files[0].Lines != 16 {
 		t.Errorf("%+v", stats)
 	}
 }

@@ -24,6 +24,9 @@ import (
 // file it continues at the next member that begins with a record. A server may have sent such bytes in a body, so only
 // damage leads to this search: the reader skips the rest of a long record by its length.
 //
+// A length that is wrong leaves text behind its record that is no record, or too many or too few line ends. Next returns no such
+// record.
+//
 // The checksum of a member follows its last record. Next returns that record once the checksum is right. It returns
 // earlier ones unchecked, since a member may be larger than memory, and Broken receives their number.
 type Reader struct {
@@ -174,28 +177,33 @@ func (r *Reader) next() (*Record, error) {
 	if err := r.readBlock(); err != nil {
 		return nil, err
 	}
-	if r.packed {
-		if err := r.readBehind(); err != nil {
-			return nil, err
-		}
+	if err := r.readBehind(); err != nil {
+		return nil, err
 	}
 	return &r.rec, nil
 }
 
-// readBehind checks what follows a record in its member before Next returns the record: another record, or the
-// member's end, whose checksum is compared. Otherwise the block or its length is wrong.
+// readBehind checks what follows a record before Next returns the record: two line ends of one kind (WARC 1.1 §4), and then
+// another record or the end of the file or member. Otherwise the length is wrong: it leaves a part of the block behind, or takes
+// a part of the line ends for the block's. Line ends may be missing at the end of a file or member. The checksum of a member is
+// compared there.
 func (r *Reader) readBehind() error {
-	if ended, err := r.skipBlank(); err != nil || ended {
-		return err
+	next, err := r.text.Peek(len("\r\n\r\n") + len(versionOne))
+	n := 0
+	for _, ends := range []string{"\r\n\r\n", "\n\n"} {
+		if bytes.HasPrefix(next, []byte(ends)) {
+			n = len(ends)
+		}
 	}
-	next, err := r.text.Peek(len(versionOne))
+	rest := next[n:]
 	switch {
-	case bytes.Equal(next, versionOne):
-		return nil
-	case err != nil:
+	case n > 0 && bytes.HasPrefix(rest, versionOne), len(rest) == 0 && err == io.EOF && r.src.err == nil:
+		_, err := r.text.Discard(n)
+		return r.wrong(err)
+	case err != nil && (err != io.EOF || r.src.err != nil):
 		return r.wrong(err)
 	}
-	return &damage{"text behind a record is no record"}
+	return &damage{"what follows a record is no record: its length is wrong"}
 }
 
 // open begins the next member.

@@ -124,7 +124,7 @@ func TestReader(t *testing.T) {
 	f("plain, cut off in a block", []byte(a+b[:len(b)-6]), "a=first !")
 	f("plain, cut off in a head", []byte(a+b[:30]), "a=first !")
 	f("plain, rubbish before", []byte("rubbish\n"+a), "! a=first")
-	f("plain, a length too small", []byte(strings.Replace(a, "Length: 5", "Length: 3", 1)+b), "a=fir ! b=second")
+	f("plain, a length too small", []byte(strings.Replace(a, "Length: 5", "Length: 3", 1)+b), "! b=second")
 	f("plain, a length too large", []byte(strings.Replace(a, "Length: 5", "Length: 5000", 1)+b), "! b=second")
 	f("a length too small", packed(strings.Replace(a, "Length: 5", "Length: 3", 1), b), "! b=second")
 	f("text behind a block", packed(a+"rubbish", b), "! b=second")
@@ -149,11 +149,59 @@ func TestReader(t *testing.T) {
 	f("plain, a record in a block", []byte(record("response", "http://x/a", "\r\n\r\n"+b)+c), "a=\r\n\r\nWA c=")
 }
 
+// TestWrongLength changes the length of each record of plain files and gzip members by a few bytes. No such record is returned, and
+// all others are. The line ends behind the last record of a file or member may all be part of its block: nothing behind it shows
+// that.
+func TestWrongLength(t *testing.T) {
+	for _, end := range []string{"\r\n", "\n"} {
+		for _, body := range []string{"first", "first\n", "first\r\n", "fi\rst\r", "a\n\n\n\n\n\n", "WARC/1.0\n", strings.Repeat("0123456789", 20), strings.Repeat("\n", 300)} {
+			texts := make([]string, 3)
+			for i := range texts {
+				texts[i] = strings.ReplaceAll(record("response", "http://x/"+itoa(i), "\x00"), "\r\n", end)
+			}
+			for wrong := range texts {
+				for by := max(-len(body), -5); by <= 5; by++ {
+					list := make([]string, 3)
+					for i, text := range texts {
+						length := len(body)
+						if i == wrong {
+							length += by
+						}
+						list[i] = strings.Replace(strings.Replace(text, "Length: 1", "Length: "+itoa(length), 1), "\x00", body, 1)
+					}
+					for name, file := range map[string][]byte{"plain": []byte(strings.Join(list, "")), "members": packed(list...), "one member": packed(strings.Join(list, ""))} {
+						if by == 2*len(end) && (name == "members" || wrong == 2) {
+							continue
+						}
+						var got string
+						for _, x := range read(t, file, 3+997*(by&1)) {
+							if x.Bytes == 0 {
+								_, uri, _ := strings.Cut(x.Text, "http://x/")
+								got += uri[:1]
+							}
+						}
+						want := "012"
+						switch {
+						case by != 0 && name == "one member": // read on at the next member
+							want = want[:wrong]
+						case by != 0:
+							want = strings.ReplaceAll(want, itoa(wrong), "")
+						}
+						if got != want {
+							t.Fatalf("%s, %q, lines end in %q, length of record %d wrong by %d: %q, want %q", name, body, end, wrong, by, got, want)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
 // TestRecord checks the fields that are read from a head.
 func TestRecord(t *testing.T) {
 	file := packed(record("Response", "https://example.com/robots.txt", "HTTP", "warc-date: 2024-05-18T12:34:56Z", "WARC-IP-Address: 192.0.2.7",
 		"WARC-Truncated: disconnect", "Content-Type: application/http; msgtype=response", "WARC-Protocol: h2", "WARC-Protocol: tls/1.3", "no field", " folded: x",
-		"WARC-Record-ID: <urn:uuid:1>", "WARC-Concurrent-To: <urn:uuid:2>", "WARC-Type: request"))
+		"WARC-Record-ID: <urn:uuid:1>", "WARC-Concurrent-To: <urn:uuid:2>", "WARC-Segment-Number: 1", "WARC-Type: request"))
 	r := NewReader(100)
 	if err := r.Reset(bytes.NewReader(file), int64(len(file)), 0); err != nil {
 		t.Fatal(err)
@@ -162,7 +210,7 @@ func TestRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rec.Type != Response || rec.Truncated != CutByDisconnect || !rec.Date().Equal(time.Date(2024, 5, 18, 12, 34, 56, 0, time.UTC)) || rec.Length != 4 {
+	if rec.Type != Response || rec.Truncated != CutByDisconnect || !rec.Segmented || !rec.Date().Equal(time.Date(2024, 5, 18, 12, 34, 56, 0, time.UTC)) || rec.Length != 4 {
 		t.Errorf("%+v", rec)
 	}
 	for i, want := range []string{"https://example.com/robots.txt", "192.0.2.7", "application/http; msgtype=response", "h2", "tls/1.3", "<urn:uuid:1>", "<urn:uuid:2>", "HTTP"} {
@@ -179,7 +227,13 @@ func TestRecord(t *testing.T) {
 	}
 	f("2024-05-18T12:34:56.789Z", "2024-05-18T12:34:56.789Z")
 	f("2024-05-18T12:34:56+02:00", "2024-05-18T10:34:56Z")
-	f("2024-05-18", "0001-01-01T00:00:00Z")
+	f("2024-05-18T12:34:56.123456789Z", "2024-05-18T12:34:56.123456789Z")
+	f("2024-05-18T12:34Z", "2024-05-18T12:34:00Z")
+	f("2024-05-18", "2024-05-18T00:00:00Z")
+	f("2024-05", "2024-05-01T00:00:00Z")
+	f("2024", "2024-01-01T00:00:00Z")
+	f("20240518123456", "0001-01-01T00:00:00Z")
+	f("", "0001-01-01T00:00:00Z")
 	f(strings.Repeat("2", 100), "0001-01-01T00:00:00Z")
 }
 

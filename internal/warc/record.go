@@ -67,6 +67,8 @@ func (r *Record) field(name, value []byte) {
 		if r.Truncated == Whole {
 			r.Truncated = truncationOf(value)
 		}
+	case is(name, "warc-segment-number"):
+		r.Segmented = true
 	case is(name, "content-type"):
 		once(&r.ContentType)
 	case is(name, "warc-record-id"):

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -75,10 +76,8 @@ func slowMember(file []byte, at, maxBlock int) (list []found, size int, ok bool)
 		for _, r := range records {
 			r.Offset = int64(at)
 			// A record is returned if another one or a valid end of the member follows.
-			blank := 0
-			for rest := string(text[pos+size:]); blank < len(rest) && (rest[blank] == '\r' || rest[blank] == '\n'); blank++ {
-			}
-			if rest := text[pos+size+blank:]; blank >= maxBlank || len(rest) == 0 && err != nil || len(rest) > 0 && !bytes.HasPrefix(rest, versionOne) {
+			behind := text[pos+size:]
+			if err != nil && !bytes.Contains(behind, versionOne) {
 				return list, 0, false
 			}
 			list = append(list, r)
@@ -171,8 +170,14 @@ func slowRecord(text []byte, at, maxBlock int) (list []found, size int, ok bool)
 		return nil, 0, false
 	}
 	r.Block = []byte(rest[end:][:min(int(r.Length), maxBlock)])
+	if !behindRecord.MatchString(rest[end+int(r.Length):]) {
+		return nil, 0, false
+	}
 	return []found{describe(&r)}, at - begin + end + int(r.Length), true
 }
+
+// behindRecord is what may follow a block.
+var behindRecord = regexp.MustCompile(`^(|(\r\n\r\n|\n\n)(WARC/1\.(?s:.*))?)$`)
 
 // lower is strings.ToLower of ASCII letters alone.
 func lower(s string) string {

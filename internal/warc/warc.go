@@ -74,6 +74,7 @@ type Record struct {
 
 	Type        Type
 	Truncated   Truncation
+	Segmented   bool // its block is one of several parts (WARC 1.1 §7)
 	TargetURI   []byte
 	ContentType []byte // of the block
 	IP          []byte // of the server
@@ -86,11 +87,20 @@ type Record struct {
 	lists [4][]byte // memory of Protocols
 }
 
-// Date returns when the exchange took place, or the zero time if the record has no date in the standard's form.
+// Date returns when the exchange took place, or the zero time if the record has no date in the standard's form. Of a year, month, day
+// or minute (WARC 1.1 §5.4) it returns the beginning.
 func (r *Record) Date() time.Time {
-	var t time.Time
-	if len(r.date) > 64 || t.UnmarshalText(r.date) != nil {
+	if len(r.date) > 64 {
 		return time.Time{}
 	}
-	return t.UTC()
+	var t time.Time
+	if t.UnmarshalText(r.date) == nil {
+		return t.UTC()
+	}
+	for _, form := range []string{"2006-01-02T15:04Z07:00", "2006-01-02", "2006-01", "2006"} {
+		if t, err := time.Parse(form, string(r.date)); err == nil {
+			return t.UTC()
+		}
+	}
+	return time.Time{}
 }
