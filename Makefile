@@ -153,6 +153,8 @@ scanned:
 	also node internal/integration/readers/check.mjs "$$kept/schema.json" "$$dir"; \
 	READERS_DATASET="$$kept/hard" go test -count 1 -run '^TestHardDataset$$' ./sink; \
 	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$kept/hard" --rows "$$kept/hard-rows"; \
+	node internal/integration/readers/lists.mjs "$$kept/lists"; \
+	LISTS_WRITTEN="$$kept/lists" go test -count 1 -run '^TestWrittenLists$$' ./sink/table; \
 	bin/bulkscan compact "$$kept/hard"; \
 	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$kept/hard" --rows "$$kept/hard-rows"; \
 	also node internal/integration/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \

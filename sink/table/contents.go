@@ -128,9 +128,14 @@ func (s shape) checkValues(page []byte, encoding format.Encoding, values, most i
 	return fmt.Errorf("%w: its values are encoded as %v", ErrUnsupported, encoding)
 }
 
-// checkRuns counts the values of the run-length encoding of levels and indexes. A bit-packed run has a multiple of
-// eight values, so the last one may exceed the number of values by up to seven.
+// maxSpare bounds the values in the runs of a page beyond those that its header counts. Readers stop at the header's number
+// (Parquet, Encodings), but parquet-go decodes all of them first, with up to four bytes for each. A bit-packed run has a multiple
+// of eight values, and DuckDB fills its last one up to 256.
+const maxSpare = 1 << 16
+
+// checkRuns counts the values of the run-length encoding of levels and indexes.
 func checkRuns(runs []byte, width int, values int64) (count uint64, err error) {
+	most := uint64(values) + maxSpare
 	for len(runs) > 0 {
 		head, n := binary.Uvarint(runs)
 		if n <= 0 || width > 32 {
@@ -138,13 +143,16 @@ func checkRuns(runs []byte, width int, values int64) (count uint64, err error) {
 		}
 		runs = runs[n:]
 		length, size := head>>1, uint64(width+7)/8
+		if length > most { // before it is multiplied
+			return 0, fmt.Errorf("%w: a run of %d values among %d", errContents, length, values)
+		}
 		if head&1 == 1 {
 			length, size = length*8, length*uint64(width)
 		}
-		if head>>1 > uint64(values) || size > uint64(len(runs)) {
-			return 0, fmt.Errorf("%w: a run of %d values among %d", errContents, length, values)
+		if size > uint64(len(runs)) {
+			return 0, fmt.Errorf("%w: a run of %d values is cut off", errContents, length)
 		}
-		if count += length; count > uint64(values)+7 {
+		if count += length; count > most {
 			return 0, fmt.Errorf("%w: more than the %d of its header", errContents, values)
 		}
 		runs = runs[size:]
