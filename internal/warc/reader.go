@@ -185,8 +185,8 @@ func (r *Reader) next() (*Record, error) {
 
 // readBehind checks what follows a record before Next returns the record: two line ends of one kind (WARC 1.1 §4), and then
 // another record or the end of the file or member. Otherwise the length is wrong: it leaves a part of the block behind, or takes
-// a part of the line ends for the block's. Line ends may be missing at the end of a file or member. The checksum of a member is
-// compared there.
+// a part of the line ends for the block's. Both may be missing at the end of a file or member, and one at that of a plain file,
+// which an editor may have saved. The checksum of a member is compared there.
 func (r *Reader) readBehind() error {
 	next, err := r.text.Peek(len("\r\n\r\n") + len(versionOne))
 	n := 0
@@ -196,6 +196,9 @@ func (r *Reader) readBehind() error {
 		}
 	}
 	rest := next[n:]
+	if !r.packed && err == io.EOF && bytes.Equal(next, lineEnd(r.head)) {
+		return nil
+	}
 	switch {
 	case n > 0 && bytes.HasPrefix(rest, versionOne), len(rest) == 0 && err == io.EOF && r.src.err == nil:
 		_, err := r.text.Discard(n)
@@ -204,6 +207,14 @@ func (r *Reader) readBehind() error {
 		return r.wrong(err)
 	}
 	return &damage{"what follows a record is no record: its length is wrong"}
+}
+
+// lineEnd returns what ends the lines of a head.
+func lineEnd(head []byte) []byte {
+	if bytes.HasSuffix(head, []byte("\r\n")) {
+		return []byte("\r\n")
+	}
+	return []byte("\n")
 }
 
 // open begins the next member.

@@ -150,8 +150,7 @@ func TestReader(t *testing.T) {
 }
 
 // TestWrongLength changes the length of each record of plain files and gzip members by a few bytes. No such record is returned, and
-// all others are. The line ends behind the last record of a file or member may all be part of its block: nothing behind it shows
-// that.
+// all others are. The line ends behind the last record of a file or member may be part of its block: nothing behind it shows that.
 func TestWrongLength(t *testing.T) {
 	for _, end := range []string{"\r\n", "\n"} {
 		for _, body := range []string{"first", "first\n", "first\r\n", "fi\rst\r", "a\n\n\n\n\n\n", "WARC/1.0\n", strings.Repeat("0123456789", 20), strings.Repeat("\n", 300)} {
@@ -170,7 +169,7 @@ func TestWrongLength(t *testing.T) {
 						list[i] = strings.Replace(strings.Replace(text, "Length: 1", "Length: "+itoa(length), 1), "\x00", body, 1)
 					}
 					for name, file := range map[string][]byte{"plain": []byte(strings.Join(list, "")), "members": packed(list...), "one member": packed(strings.Join(list, ""))} {
-						if by == 2*len(end) && (name == "members" || wrong == 2) {
+						if wrong == 2 && (by == 2*len(end) || by == len(end) && name == "plain") || by == 2*len(end) && name == "members" {
 							continue
 						}
 						var got string

@@ -31,7 +31,7 @@ func slowRead(file []byte, maxBlock int) (list []found) {
 		packed = slowNext(file, 1, true) < slowNext(file, 1, false)
 	}
 	for at := 0; at < len(file); {
-		records, size, ok := slowRecord(file, at, maxBlock)
+		records, size, ok := slowRecord(file, at, maxBlock, packed)
 		if packed {
 			records, size, ok = slowMember(file, at, maxBlock)
 		}
@@ -69,7 +69,7 @@ func slowMember(file []byte, at, maxBlock int) (list []found, size int, ok bool)
 	z.Multistream(false)
 	text, err := io.ReadAll(z)
 	for pos := 0; pos < len(text); {
-		records, size, ok := slowRecord(text, pos, maxBlock)
+		records, size, ok := slowRecord(text, pos, maxBlock, true)
 		if !ok {
 			return list, 0, false
 		}
@@ -89,7 +89,7 @@ func slowMember(file []byte, at, maxBlock int) (list []found, size int, ok bool)
 
 // slowRecord reads the record at an offset of a text, with the line ends around it. There is none if only line ends
 // are left.
-func slowRecord(text []byte, at, maxBlock int) (list []found, size int, ok bool) {
+func slowRecord(text []byte, at, maxBlock int, packed bool) (list []found, size int, ok bool) {
 	begin := at
 	for at < len(text) && (text[at] == '\r' || text[at] == '\n') {
 		if at++; at-begin >= maxBlank {
@@ -170,7 +170,11 @@ func slowRecord(text []byte, at, maxBlock int) (list []found, size int, ok bool)
 		return nil, 0, false
 	}
 	r.Block = []byte(rest[end:][:min(int(r.Length), maxBlock)])
-	if !behindRecord.MatchString(rest[end+int(r.Length):]) {
+	behind, halfEnd := rest[end+int(r.Length):], "\n"
+	if strings.HasSuffix(rest[:end], "\r\n") {
+		halfEnd = "\r\n"
+	}
+	if !behindRecord.MatchString(behind) && (packed || behind != halfEnd) {
 		return nil, 0, false
 	}
 	return []found{describe(&r)}, at - begin + end + int(r.Length), true
