@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,7 +61,8 @@ type layout struct {
 	names          []string
 	host, fallback int // fallback stands in for an empty host cell
 	rank, label    int
-	width          int // cells that must be split off
+	width          int  // cells that must be split off
+	reversed       bool // names are written as com.example.www; also for plain lines
 
 	// For JSON lines.
 	paths [jsonWanted]jsonPath
@@ -128,8 +130,28 @@ func detect(head []byte, whole bool, opt Options) (layout, error) {
 		return l, &layoutError{"it is HTML or XML", "fetch the list itself, or pass --format lines"}
 	case opt.Column != "" || opt.LabelColumn != "" || looksLikeCSV(lines):
 		return l, l.detectCSV(lines, opt)
+	case isHostsFile(lines):
+		return l, &layoutError{"it is a hosts file, with an address before each name", "write its names alone, as `awk '!/^#/ {print $2}'` does"}
 	}
+	var names weight
+	for _, line := range lines {
+		names.weigh(string(trimSpace(line)))
+	}
+	l.reversed = names.holdsReversed()
 	return l, nil
+}
+
+// isHostsFile reports whether most lines have an address, white space and more.
+func isHostsFile(lines [][]byte) bool {
+	n := 0
+	for _, line := range lines {
+		if fields := bytes.Fields(line); len(fields) > 1 {
+			if _, err := netip.ParseAddr(string(fields[0])); err == nil {
+				n++
+			}
+		}
+	}
+	return n*2 > len(lines)
 }
 
 // sample returns the first lines that are neither blank nor comments.
@@ -151,7 +173,46 @@ func (l *layout) sample(head []byte, whole bool) [][]byte {
 
 // looksLikeCSV reports whether lines have columns, or one column with a header.
 func looksLikeCSV(lines [][]byte) bool {
-	return separatorLine(lines[0]) != 0 || headerDelimiter(lines[0]) != 0 || findDelimiter(lines, outsidePaths) != 0 || allQuoted(lines)
+	return separatorLine(lines[0]) != 0 || headerDelimiter(lines[0]) != 0 || findDelimiter(lines, outsidePaths) != 0 || tableDelimiter(lines) != 0 || allQuoted(lines)
+}
+
+// tableDelimiter returns the delimiter of lines that begin with a URL with a path, in which a delimiter may be a part of the path. It
+// is one if nearly all lines have as many cells, and the first line is a header or most others tell of a table: by a number, another
+// URL, or a tab, which no URL has. Else it returns 0.
+func tableDelimiter(lines [][]byte) byte {
+	for _, d := range []byte(delimiters) {
+		width, same, telling := 0, 0, 0
+		var first weight
+		for i, line := range lines {
+			var c record
+			if c.split(line, d, 1<<10) != "" || i > 0 && len(c.cells) != width || len(c.cells) < 2 {
+				continue
+			}
+			tells := d == '\t'
+			for j := range c.cells {
+				cell := string(c.cell(j))
+				if i == 0 {
+					first.weigh(cell)
+				}
+				tells = tells || j > 0 && (number([]byte(cell)) > 0 || schemed(cell))
+			}
+			width = len(c.cells)
+			if same++; tells {
+				telling++
+			}
+		}
+		header := first.filled > 0 && first.names+first.addresses+first.numbers == 0 && len(lines) > 1
+		if width > 0 && same*10 >= len(lines)*9 && (header || telling*2 > same) {
+			return d
+		}
+	}
+	return 0
+}
+
+// schemed reports whether a cell begins with the scheme of a URL.
+func schemed(cell string) bool {
+	scheme, _, ok := strings.Cut(cell, "://")
+	return ok && strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }
 
 func allQuoted(lines [][]byte) bool {
@@ -247,7 +308,10 @@ func (l *layout) detectCSV(lines [][]byte, opt Options) error {
 		l.separator, l.delimiter = true, d
 		lines = lines[1:]
 	} else {
-		l.delimiter = cmp.Or(headerDelimiter(lines[0]), findDelimiter(lines, outsidePaths), findDelimiter(lines, outsideQuotes), ',')
+		l.delimiter = cmp.Or(headerDelimiter(lines[0]), findDelimiter(lines, outsidePaths))
+		if l.delimiter == 0 {
+			l.delimiter = cmp.Or(tableDelimiter(lines), findDelimiter(lines, outsideQuotes), ',')
+		}
 	}
 	rows := l.rows(lines)
 	if len(rows) == 0 {
@@ -263,6 +327,7 @@ func (l *layout) detectCSV(lines [][]byte, opt Options) error {
 		return err
 	}
 	l.findRank(columns)
+	l.reversed = l.host < len(columns) && columns[l.host].holdsReversed()
 	l.width = 1 + max(l.host, l.fallback, l.rank, l.label)
 	return nil
 }
@@ -285,7 +350,13 @@ func (l *layout) rows(lines [][]byte) [][]string {
 }
 
 // weight counts the kinds of cells of a column, without the first row.
-type weight struct{ filled, names, addresses, numbers int }
+type weight struct {
+	filled, names, addresses, numbers int
+	forward, backward                 int // of names, those with a top-level domain only at their end, or only at their beginning
+}
+
+// holdsReversed reports whether most names are written as com.example.www.
+func (w weight) holdsReversed() bool { return w.backward*2 > w.names && w.backward > 4*w.forward }
 
 // holdsNames reports whether most filled cells are host names, or URLs.
 func (w weight) holdsNames() bool { return w.names > 0 && w.names*10 >= w.filled*6 }
@@ -323,7 +394,12 @@ func (w *weight) weigh(cell string) {
 		w.numbers++
 		return
 	}
-	o, err := origin.Parse(cell)
+	if c := cell[0]; c >= '0' && c <= '9' {
+		if _, err := strconv.ParseFloat(cell, 64); err == nil {
+			return // 1.5E-7 is no host
+		}
+	}
+	o, err := origin.Parse(string(unbracketed([]byte(cell))))
 	if err != nil {
 		return
 	}
@@ -334,7 +410,18 @@ func (w *weight) weigh(cell string) {
 		}
 	} else if o.Scheme() != origin.Auto || strings.IndexByte(o.Host(), '.') >= 0 {
 		w.names++
+		switch begins, ends := origin.IsTLD(firstLabel(o.Host())), o.TLD() != ""; {
+		case ends && !begins:
+			w.forward++
+		case begins && !ends && o.Scheme() == origin.Auto:
+			w.backward++
+		}
 	}
+}
+
+func firstLabel(host string) string {
+	label, _, _ := strings.Cut(host, ".")
+	return label
 }
 
 // findHeader decides whether the first row is a header. A header has neither hosts nor numbers. It has a usual name,
@@ -387,7 +474,7 @@ func (l *layout) findHost(rows [][]string, columns []weight, opt Options) (err e
 			l.fallback = addresses[0]
 		}
 	case len(names) > 1:
-		return &layoutError{fmt.Sprintf("several columns hold host names (%s)", l.list(names)), "choose one with --column"}
+		return &layoutError{fmt.Sprintf("several columns hold host names (%s)", l.list(names)), "choose one with --column, or pass --format lines"}
 	case len(addresses) == 1:
 		l.host = addresses[0]
 	case len(columns) == 2 && columns[0].holdsNumbers():
@@ -518,6 +605,9 @@ func (l *layout) String() string {
 				fmt.Fprintf(&b, ", %s under %q", what, clip(l.paths[i].String(), 80))
 			}
 		}
+	}
+	if l.reversed {
+		b.WriteString(", names reversed")
 	}
 	if l.eol == '\r' {
 		b.WriteString(", lines ended by CR")

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"unicode/utf8"
@@ -73,6 +74,9 @@ type Options struct {
 	Mine func(origin.Origin) bool
 	// Reject, if not nil, receives each line without an origin, in order, during Next. Its error ends the reading.
 	Reject func(Reject) error
+	// LocalNames takes names without a top-level domain, as internal ones are: those without a dot, or with one letter behind the
+	// last. Else they are rejects, since lists have such words for what is unknown.
+	LocalNames bool
 	// Stdin is the input "-".
 	Stdin io.Reader
 	// Parquet opens a Parquet file of the given size, which stays open while the Table is used. If nil, such files are
@@ -327,10 +331,16 @@ func (r *Reader) entry() (Entry, string) {
 		return Entry{}, "an address range is no origin"
 	}
 	// The only allocation of an entry: the origin's host is a part of this string.
-	text := string(r.take.host)
+	text := string(unbracketed(r.take.host))
+	if r.layout.reversed {
+		text = forward(text)
+	}
 	o, spelling, err := origin.ParseSpelling(text)
 	if err != nil {
 		return Entry{}, err.Error()
+	}
+	if !r.opt.LocalNames && isLocal(o.Host()) {
+		return Entry{}, "a name without a top-level domain is no site of the Internet; --allow-private takes internal names"
 	}
 	if misread(o, spelling) {
 		return Entry{}, fmt.Sprintf("write the address in full: this would be read as %s", o.Host())
@@ -343,6 +353,26 @@ func (r *Reader) entry() (Entry, string) {
 		}
 	}
 	return Entry{Input: text, Origin: o, Rank: r.take.rank, Label: r.label(r.take.label)}, ""
+}
+
+// forward returns a name whose labels are in reversed order, as web graphs have them, in the usual order.
+func forward(name string) string {
+	labels := strings.Split(name, ".")
+	slices.Reverse(labels)
+	return strings.Join(labels, ".")
+}
+
+// isLocal reports whether a normalised host is a name without a top-level domain. No top-level domain has one letter.
+func isLocal(host string) bool {
+	dot := strings.LastIndexByte(host, '.')
+	switch last := host[dot+1:]; {
+	case strings.IndexByte(host, ':') >= 0:
+		return false // an IPv6 address
+	case dot < 0:
+		return true
+	default:
+		return len(last) == 1 && (last[0] < '0' || last[0] > '9') // else it is an IPv4 address
+	}
 }
 
 // misread reports whether an entry is a number, price, date or padded address that browsers would read as an IPv4

@@ -328,7 +328,7 @@ func TestOptions(t *testing.T) {
 	f("domain,alias\na.example,b.example\n", Options{Column: "alias"}, "1:b.example")
 	f("a.example\n", Options{Column: "1"}, "0:a.example")
 	f("domain,x\na.example,1\n", Options{Format: Lines}, "!1 !2")
-	f("domain\na.example\n", Options{Format: Lines}, "0:domain 1:a.example")
+	f("domain\na.example\n", Options{Format: Lines}, "!1 1:a.example")
 	f("a.example\nb.example\n", Options{Format: CSV}, "0:a.example 1:b.example")
 	f("\"a.example\"\n\"b.example\"\n", Options{}, "0:a.example 1:b.example")
 	f("https://a.example/x,y\nhttps://b.example/?q=1;2,3\n", Options{}, "0:https://a.example 1:https://b.example")

@@ -88,6 +88,14 @@ func (c *record) readCSV(line []byte, l *layout) string {
 	return ""
 }
 
+// unbracketed returns the text within `<…>`, as tables of RDF write URLs.
+func unbracketed(b []byte) []byte {
+	if n := len(b); n > 2 && b[0] == '<' && b[n-1] == '>' {
+		return b[1 : n-1]
+	}
+	return b
+}
+
 // cell returns a column's cell without white space around it, or nil.
 func (c *record) cell(column int) []byte {
 	if column < 0 || column >= len(c.cells) {
@@ -166,17 +174,58 @@ func (c *record) splitQuoted(line []byte, delimiter byte, n int) (reason string)
 // maxDigits bounds a rank, so that no reader of JSON rounds it: many keep numbers in 53 bits.
 const maxDigits = 15
 
-// number reads a positive decimal of at most maxDigits; it returns 0 for anything else.
+// number reads a positive whole number of at most maxDigits, also as pandas and spreadsheets write it: `2.0`, `1,000`, `1e3`. It
+// returns 0 for anything else.
 func number(b []byte) int64 {
-	if len(b) == 0 || len(b) > maxDigits {
+	if len(b) > 2*maxDigits {
 		return 0
 	}
 	var n int64
-	for _, c := range b {
+	digits := 0
+	for i, c := range b {
 		if c < '0' || c > '9' {
+			return spelledNumber(b, i)
+		}
+		if digits++; digits > maxDigits {
 			return 0
 		}
 		n = n*10 + int64(c-'0')
+	}
+	return n
+}
+
+// spelledNumber is number of a text whose first digits, up to an index, are followed by something else.
+func spelledNumber(b []byte, digits int) int64 {
+	if digits == 0 {
+		return 0
+	}
+	whole, exponent := b, 0
+	if i := bytes.IndexAny(b, "eE"); i >= 0 {
+		n, err := strconv.Atoi(string(bytes.TrimPrefix(b[i+1:], []byte{'+'})))
+		if err != nil || n < 0 {
+			return 0
+		}
+		whole, exponent = b[:i], n
+	}
+	whole, fraction, _ := bytes.Cut(whole, []byte{'.'})
+	fraction = bytes.TrimRight(fraction, "0")
+	text := make([]byte, 0, 2*maxDigits)
+	for i, group := range bytes.Split(whole, []byte{','}) {
+		if i > 0 && len(group) != 3 || digits > 3 && len(whole) > digits { // only the first group may be shorter
+			return 0
+		}
+		text = append(text, group...)
+	}
+	if exponent -= len(fraction); exponent < 0 || len(text)+len(fraction)+exponent > maxDigits {
+		return 0
+	}
+	text = append(append(text, fraction...), bytes.Repeat([]byte{'0'}, exponent)...)
+	if len(bytes.Trim(text, "0123456789")) > 0 {
+		return 0
+	}
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	if err != nil {
+		return 0
 	}
 	return n
 }

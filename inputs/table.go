@@ -64,15 +64,22 @@ func detectTable(table Table, opt Options) (layout, error) {
 			texts = append(texts, i)
 		}
 	}
-	named := func(names []string, holding ...string) int {
+	find := func(names []string, nameOf func(string) string, holding ...string) int {
 		for _, want := range names {
 			for i, name := range l.names {
-				if normalName(name) == want && slices.Contains(holding, kinds[i]) {
+				if normalName(nameOf(name)) == want && slices.Contains(holding, kinds[i]) {
 					return i
 				}
 			}
 		}
 		return -1
+	}
+	// A column of a struct is known by its own name, too, as in JSON lines.
+	named := func(names []string, holding ...string) int {
+		if i := find(names, func(name string) string { return name }, holding...); i >= 0 {
+			return i
+		}
+		return find(names, func(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }, holding...)
 	}
 	var err error
 	l.rank = named(rankNames, "numbers", "text")

@@ -42,7 +42,9 @@ func (a *app) describe(ctx context.Context, f *scanFlags, j *job.Job) error {
 	case n > 0:
 		fmt.Fprintf(w, "scan %s has %d sites there already, which would not be asked again\n", s.ScanID, n)
 	}
-	if err := w.Flush(); err != nil || s.Entries > 0 || f.allowEmpty || !f.share.Whole() { // a share may be empty
+	if err := w.Flush(); err == nil && len(s.Doubts) > 0 && !f.acceptList {
+		return usage(&job.DoubtError{Doubts: s.Doubts})
+	} else if err != nil || s.Entries > 0 || f.allowEmpty || !f.share.Whole() { // a share may be empty
 		return err
 	}
 	return &exitError{exitThreshold, errors.New("no usable site on the list; see --format and --column")}

@@ -43,7 +43,7 @@ type fact struct{ name, meaning string }
 var exitCodes = []fact{
 	{"0", "done"},
 	{"1", "failed"},
-	{"2", "the command line, a variable or a configuration file is wrong"},
+	{"2", "the command line, a variable or a configuration file is wrong, or a list is in doubt (--accept-list)"},
 	{"3", "done, but a threshold is broken or nothing answered"},
 	{"4", "a dataset is damaged"},
 	{"75", "something else stands in the way for now: try again"},

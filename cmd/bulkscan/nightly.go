@@ -81,7 +81,7 @@ func (f *nightlyFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.out, "out", "o", "", "folder of the dataset, or s3://BUCKET/PREFIX (default: out in [scan])")
 	flags.StringVar(&f.list, "list", "", "the list: a path, s3://BUCKET/KEY, or https://…")
 	flags.Float64Var(&f.least, "least", 0.5, "share of the last published night's sites that the list must have")
-	flags.BoolVar(&f.acceptList, "accept-list", false, "take the list even if it is smaller than that")
+	flags.BoolVar(&f.acceptList, "accept-list", false, "take the list even if it is smaller than that, or most of its lines are of one site or are no sites")
 	flags.StringVar(&f.until, "until", "", "HH:MM in local time: end the scan in order when it is so late; the night is then incomplete")
 	flags.StringArrayVar(&f.bounds, "bound", nil, "range of a share, as in dns_failed=0..0.1 or cdn.cloudflare.refused=0..0.2, instead of one learnt from the last 14 published nights (docs/nightly.md)")
 	flags.StringVar(&f.keepNights, "keep-nights", "", "delete nights that are older than so many days, as in 90d: only the history keeps them, with the last file of each site (default: for ever)")
@@ -309,7 +309,7 @@ func (a *app) tonight(ctx context.Context, f *nightlyFlags, scan *scanFlags, con
 	defer end()
 	watch.code = code
 	o.List = nightly.ListOptions{Source: f.list, Least: f.least, Open: openPlace, Count: func(ctx context.Context, path string) (int64, error) {
-		return a.countList(ctx, scan, path)
+		return a.countList(ctx, scan, path, f.acceptList)
 	}}
 	if f.acceptList {
 		o.List.Least = 0
@@ -349,7 +349,7 @@ func nextTime(now time.Time, clock string) time.Time {
 }
 
 // countList reads the night's list as its scan does.
-func (a *app) countList(ctx context.Context, scan *scanFlags, path string) (int64, error) {
+func (a *app) countList(ctx context.Context, scan *scanFlags, path string, accept bool) (int64, error) {
 	o, err := a.jobOptions(scan, []string{path})
 	if err != nil {
 		return 0, err
@@ -361,6 +361,9 @@ func (a *app) countList(ctx context.Context, scan *scanFlags, path string) (int6
 	if err != nil {
 		return 0, err
 	}
+	if len(counted.Doubts) > 0 && !accept {
+		return 0, &nightly.ListError{What: counted.Doubts[0].String()}
+	}
 	return int64(counted.Auto + counted.Named), nil
 }
 
@@ -368,6 +371,7 @@ func (a *app) countList(ctx context.Context, scan *scanFlags, path string) (int6
 func (a *app) scanTonight(ctx context.Context, scan *scanFlags, config []commit.Setting, watch *sharedSignals, s nightly.Scan) error {
 	f := *scan
 	f.scanID, f.date, f.until, f.listName, f.signals = s.ScanID, s.Date, s.Until, s.Name, watch
+	f.acceptList = true // the night has taken it
 	err := a.scan(ctx, &f, config, []string{s.List})
 	exit := (*exitError)(nil)
 	switch {

@@ -41,6 +41,7 @@ type scanFlags struct {
 	limit               uint64
 	sample              float64
 	dryRun              bool
+	acceptList          bool
 	scanID              string
 	restart, repair     bool
 	vantage, listID     string
@@ -78,6 +79,7 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.Uint64Var(&f.limit, "limit", 0, "only the first N entries (0: all)")
 	flags.Float64Var(&f.sample, "sample", 0, "only this share of the hosts, the same ones in every run (0: all)")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "read the lists, say what would be done or refused, write nothing, and ask no site; a dataset in an object store is looked at")
+	flags.BoolVar(&f.acceptList, "accept-list", false, "scan a list also if most of its lines are of one site, or are no sites (docs/inputs.md)")
 	flags.StringVar(&f.scanID, "scan-id", "", "name of the scan; the same resumes (default: date and fingerprint of the lists and the observer, or that of the scan which the same command left unfinished less than a day ago; of a pipe with -o -, date and a random number)")
 	flags.StringVar(&f.vantage, "vantage", "", "where the scan asks from, as in frankfurt-1; scans of two vantages are never added up")
 	flags.StringVar(&f.listID, "list-id", "", "which published list it is, as in tranco-K2XYW; for the record and for citations")
@@ -161,7 +163,7 @@ func settings(flags *pflag.FlagSet) []commit.Setting {
 
 // ofThisRun are the flags that are no settings of a scan: they say what this run of it does, or where on this machine.
 var ofThisRun = map[string]bool{
-	"help": true, "restart": true, "repair": true, "out": true, "cpuprofile": true, "metrics-addr": true, "metrics-file": true, "warc-out": true,
+	"help": true, "accept-list": true, "restart": true, "repair": true, "out": true, "cpuprofile": true, "metrics-addr": true, "metrics-file": true, "warc-out": true,
 	"no-compact": true, "no-publish": true, "allow-empty": true, "quiet": true, "verbose": true, "config": true, "print-config": true, "shard": true, "collect": true,
 }
 
@@ -271,6 +273,9 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 		log.Info("nothing to repair", "scan", intact.ScanID, "already_kept", intact.Sites)
 		return nil
 	}
+	if doubt, ok := errors.AsType[*job.DoubtError](err); ok {
+		return usage(doubt)
+	}
 	if err != nil {
 		return err
 	}
@@ -307,8 +312,8 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (job.Options, error) {
 		return job.Options{}, usagef("--format: %w", err)
 	}
 	o := job.Options{
-		Lists: paths, MaxBody: f.maxBody, DryRun: f.dryRun, Out: f.out, Stdout: a.stdout, Begun: time.Now(),
-		Inputs: inputs.Options{Format: format, Column: f.column, LabelColumn: f.labelColumn, Limit: f.limit, Sample: f.sample, Stdin: a.stdin},
+		Lists: paths, MaxBody: f.maxBody, DryRun: f.dryRun, AcceptList: f.acceptList, Out: f.out, Stdout: a.stdout, Begun: time.Now(),
+		Inputs: inputs.Options{Format: format, Column: f.column, LabelColumn: f.labelColumn, Limit: f.limit, Sample: f.sample, LocalNames: f.allowPrivate, Stdin: a.stdin},
 		Pipeline: pipeline.Config{
 			Concurrency: f.files.Concurrency, HostRate: f.hostRate, IPRate: f.ipRate, Rate: f.rate, Patience: f.patience,
 		},

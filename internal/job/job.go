@@ -30,13 +30,15 @@ import (
 
 // Options say what a scan reads, asks and writes.
 type Options struct {
-	Lists    []string       // as given; "-" is Inputs.Stdin
-	Names    []string       // what records and messages call the lists; nil: as given
-	Inputs   inputs.Options // Job sets Reject and Parquet
-	MaxBody  int            // of a capture
-	DryRun   bool           // Count instead of Run
-	Fetch    *fetcher.Fetcher
-	Pipeline pipeline.Config // Job sets Skip and Rates
+	Lists   []string       // as given; "-" is Inputs.Stdin
+	Names   []string       // what records and messages call the lists; nil: as given
+	Inputs  inputs.Options // Job sets Reject and Parquet
+	MaxBody int            // of a capture
+	DryRun  bool           // Count instead of Run
+	// AcceptList scans lists that are in doubt, with a warning; else Run refuses them with a DoubtError.
+	AcceptList bool
+	Fetch      *fetcher.Fetcher
+	Pipeline   pipeline.Config // Job sets Skip and Rates
 
 	Store   store.Store // of the dataset; nil: a JSON line a site goes to Stdout instead
 	Out     string      // the name of Store, for the log
@@ -110,6 +112,13 @@ func (j *Job) Close() {
 func (j *Job) Run(ctx context.Context) (*pipeline.Progress, error) {
 	if err := j.openLists(ctx); err != nil {
 		return nil, err
+	}
+	doubts, err := j.doubts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(doubts) > 0 && !j.AcceptList {
+		return nil, &DoubtError{doubts}
 	}
 	reading, stopReading := context.WithCancel(ctx)
 	defer stopReading()

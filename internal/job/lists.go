@@ -137,6 +137,47 @@ func (j *Job) listed() (list []commit.Input) {
 	return list
 }
 
+// DoubtError says that lists may not be what their user means.
+type DoubtError struct{ Doubts []*inputs.Doubt }
+
+func (e *DoubtError) Error() string {
+	var texts []string
+	for _, d := range e.Doubts {
+		texts = append(texts, d.File+": "+d.String())
+	}
+	return strings.Join(texts, "; ") + "; choose the column of the sites with --column, or the form with --format; if the list is meant as it is, repeat with --accept-list"
+}
+
+// doubts returns the lists that are in doubt, and warns of those that are accepted. A stream, whose lines are asked as they come, is
+// not judged. Neither is a list that cannot be read to its end: the scan keeps what is before.
+func (j *Job) doubts(ctx context.Context) (doubts []*inputs.Doubt, err error) {
+	if j.Inputs.Format == inputs.WARC {
+		return nil, nil
+	}
+	for _, path := range j.paths {
+		if isStream(path) {
+			continue
+		}
+		o := j.Inputs
+		o.Parquet = openParquet
+		of, err := inputs.Doubts(ctx, []string{path}, o)
+		if _, unread := errors.AsType[*inputs.Error](err); unread {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range of {
+			d.File = j.called(d.File)
+			if j.AcceptList {
+				j.Log.Warn("a list is in doubt, and accepted", "list", d.File, "doubt", d.String())
+			}
+		}
+		doubts = append(doubts, of...)
+	}
+	return doubts, nil
+}
+
 // openReader begins to read the lists.
 func (j *Job) openReader(ctx context.Context) error {
 	o := j.Inputs
@@ -175,7 +216,7 @@ func ReadPanel(ctx context.Context, path string) (_ *report.Panel, err error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := OpenList(ctx, []string{path}, inputs.Options{})
+	list, err := OpenList(ctx, []string{path}, inputs.Options{LocalNames: true})
 	if err != nil {
 		return nil, err
 	}
@@ -197,6 +238,7 @@ func ReadPanel(ctx context.Context, path string) (_ *report.Panel, err error) {
 type Counted struct {
 	inputs.Stats
 	Auto, Named uint64 // entries without a scheme, and those with one
+	Doubts      []*inputs.Doubt
 
 	ScanID  string
 	Dataset sink.Preview // of the scan in the dataset
@@ -211,6 +253,10 @@ func (j *Job) Count(ctx context.Context) (*Counted, error) {
 		return nil, err
 	}
 	c := &Counted{ScanID: j.scanID}
+	var err error
+	if c.Doubts, err = j.doubts(ctx); err != nil {
+		return nil, err
+	}
 	if err := j.look(ctx, c); err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ type ListOptions struct {
 	Open func(place string) (store.Store, error)
 	// Client fetches a list by https; nil is http.DefaultClient.
 	Client *http.Client
-	// Count reads a list and returns its entries.
+	// Count reads a list and returns its entries. Its ListError says why a list is in doubt.
 	Count func(ctx context.Context, path string) (int64, error)
 }
 
@@ -120,6 +120,8 @@ type ListError struct{ What string }
 
 func (e *ListError) Error() string { return e.What }
 
+const unlessMeant = "; nothing is scanned. If that is meant, repeat with --accept-list"
+
 // takeList returns the path of the night's list in a folder. The first run of a night takes it from its source and keeps
 // a copy.
 func (o *Options) takeList(ctx context.Context, n *Night, folder string) (path string, err error) {
@@ -149,7 +151,11 @@ func (o *Options) takeList(ctx context.Context, n *Night, folder string) (path s
 		return "", err
 	}
 	list := &List{Source: shown(o.List.Source), Name: name, Bytes: info.Size(), SHA256: sum}
-	if list.Entries, err = o.List.Count(ctx, path); err != nil {
+	list.Entries, err = o.List.Count(ctx, path)
+	if doubt, ok := errors.AsType[*ListError](err); ok {
+		return "", &ListError{fmt.Sprintf("the list %s: %s%s", list.Source, doubt.What, unlessMeant)}
+	}
+	if err != nil {
 		return "", fmt.Errorf("cannot read the list %s: %w", shown(o.List.Source), err)
 	}
 	if err := o.checkList(ctx, list); err != nil {
@@ -177,8 +183,8 @@ func (o *Options) checkList(ctx context.Context, list *List) error {
 			continue
 		}
 		if float64(list.Entries) < o.List.Least*float64(last.List.Entries) {
-			return &ListError{fmt.Sprintf("the list %s has %d sites, less than %v of the %d of %s; nothing is scanned. If that is meant, repeat with --accept-list",
-				list.Source, list.Entries, o.List.Least, last.List.Entries, last.Date)}
+			return &ListError{fmt.Sprintf("the list %s has %d sites, less than %v of the %d of %s%s",
+				list.Source, list.Entries, o.List.Least, last.List.Entries, last.Date, unlessMeant)}
 		}
 		break
 	}

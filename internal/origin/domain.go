@@ -65,13 +65,18 @@ func (o Origin) TLD() string {
 	if _, isIP := o.Addr(); isIP {
 		return ""
 	}
-	tld := o.host[strings.LastIndexByte(o.host, '.')+1:]
-	if _, icann := publicsuffix.PublicSuffix(tld); icann {
-		return tld
-	}
-	// A few country codes (ck, er, np …) are listed only with a wildcard, as `*.ck`.
-	if _, icann := publicsuffix.PublicSuffix("-." + tld); icann {
+	if tld := o.host[strings.LastIndexByte(o.host, '.')+1:]; IsTLD(tld) {
 		return tld
 	}
 	return ""
+}
+
+// IsTLD reports whether the public suffix list has a label as a top-level domain of the DNS root.
+func IsTLD(label string) bool {
+	if _, icann := publicsuffix.PublicSuffix(label); icann {
+		return true
+	}
+	// A few country codes (ck, er, np …) are listed only with a wildcard, as `*.ck`.
+	_, icann := publicsuffix.PublicSuffix("-." + label)
+	return icann
 }

@@ -97,10 +97,13 @@ func ParseSpelling(s string) (Origin, Spelling, error) {
 	if i := strings.IndexAny(rest, "/?#\\"); i >= 0 {
 		rest = rest[:i]
 	}
-	if name, ok := strings.CutSuffix(rest, ":"); ok && scheme == Auto {
-		// The host of `http:/example.com` and `http:\\example.com`, which have too few slashes, is not `http`.
-		if _, ok := schemeOf(name); ok {
+	if name, ok := strings.CutSuffix(rest, ":"); ok {
+		// The host of `http:/example.com` and `http:\\example.com`, which have too few slashes, is not `http`, nor is that of
+		// `https://http://example.com`.
+		if _, ok := schemeOf(name); ok && scheme == Auto {
 			return Origin{}, 0, fmt.Errorf("%w: no // after %q", ErrScheme, rest)
+		} else if ok {
+			return Origin{}, 0, fmt.Errorf("%w: a second scheme", ErrHost)
 		}
 	}
 	if strings.IndexByte(rest, '@') >= 0 {
