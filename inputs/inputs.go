@@ -340,7 +340,7 @@ func (r *Reader) entry() (Entry, string) {
 		return Entry{}, err.Error()
 	}
 	if !r.opt.LocalNames && isLocal(o.Host()) {
-		return Entry{}, "a name without a top-level domain is no site of the Internet; --allow-private takes internal names"
+		return Entry{}, "a name without a top-level domain (--allow-private takes internal names)"
 	}
 	if misread(o, spelling) {
 		return Entry{}, fmt.Sprintf("write the address in full: this would be read as %s", o.Host())
