@@ -6,7 +6,8 @@
 // may succeed. If none settles it, the last capture counts. Its redirects are followed to captures anywhere in the
 // archives. Next returns settled origins at once and the others at the end, for which it reads their captures again.
 //
-// replay.go goes through the archives, which ahead.go reads; capture.go parses a capture; hops.go reads captures again.
+// look.go refuses what is no archive; replay.go goes through the archives, which ahead.go reads; capture.go parses a
+// capture; hops.go reads captures again.
 package replay
 
 import (
@@ -97,38 +98,6 @@ func Open(ctx context.Context, paths []string, fetch *fetcher.Fetcher, opt Optio
 
 // maxHead is how much of a response's head is kept, as much as the fetcher reads.
 const maxHead = 64 << 10
-
-// lookAt returns the size of a file and an error if it cannot be an archive.
-func lookAt(path string) (size int64, err error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	switch {
-	case err != nil:
-		return 0, err
-	case info.IsDir():
-		return 0, errors.New("it is a folder: name the archives in it")
-	case !info.Mode().IsRegular():
-		return 0, errors.New("it is a pipe or a device, in which nothing can be looked up: save it as a file first")
-	}
-	head := make([]byte, 6)
-	n, err := file.ReadAt(head, 0)
-	if err != nil && err != io.EOF {
-		return 0, err
-	}
-	if n >= 4 && head[0]&0xf0 == 0x50 { // zstd archives begin with a skippable frame, which holds their dictionary (RFC 8878 §3.1.2)
-		head[0] = 0x50
-	}
-	for magic, name := range map[string]string{"\x28\xb5\x2f\xfd": "zstd", "\x50\x2a\x4d\x18": "zstd with a dictionary", "\xfd7zXZ\x00": "xz", "BZh": "bzip2", "PK\x03\x04": "zip"} {
-		if strings.HasPrefix(string(head[:n]), magic) {
-			return 0, fmt.Errorf("it is compressed by %s, and archives are read plain or by gzip: unpack it first", name)
-		}
-	}
-	return info.Size(), nil
-}
 
 // plain removes the operation and the path, which our message has already.
 func plain(err error) error {

@@ -464,6 +464,26 @@ func TestErrors(t *testing.T) {
 	}
 	f(zstd, "compressed by zstd with a dictionary")
 
+	paths := "crawl-data/CC-MAIN-1/segments/1/robotstxt/CC-MAIN-1.warc.gz\ncrawl-data/CC-MAIN-1/segments/1/robotstxt/CC-MAIN-2.warc.gz\n"
+	plain := filepath.Join(folder, "robotstxt.paths")
+	if err := os.WriteFile(plain, []byte("https://data.example/"+paths), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f(plain, "it is a list of archives: download those that it names")
+	f(write(t, paths), "it is a list of archives: download those that it names")
+	record := answer("https://a.example/robots.txt", "200 "+strings.Repeat("A\n", 100))
+	for _, at := range []int{10, len(record) / 2, len(record) - 5, len(record) + 10} { // in the head, the block, and a later record
+		both := record + record
+		f(write(t, both[:at], both[at:]), "its gzip members end within records, as bgzip writes them: write it anew")
+	}
+	for _, texts := range [][]string{{record, record}, {record + record[:50]}, {record + record[:50], record}, {record, "rubbish"}, {record + strings.Repeat("x", lookedAt), "rubbish"}} {
+		if r, err := Open(t.Context(), []string{write(t, texts...)}, newFetcher(t), Options{}); err != nil {
+			t.Errorf("%.20q is refused: %v", texts[len(texts)-1], err)
+		} else if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+
 	good := write(t, answer("https://a.example/robots.txt", "301 https://b.example/robots.txt"), "rubbish")
 	full := errors.New("full")
 	r, err := Open(t.Context(), []string{good}, newFetcher(t), Options{MaxBody: 1000, Reject: func(inputs.Reject) error { return full }})
