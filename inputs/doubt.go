@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+
+	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
 // Doubt says why a list may not be what its user means: most of its lines are of one site, as where another column has the
@@ -50,24 +53,64 @@ func (d *Doubt) String() string {
 // Doubts reads lists that can be read again, and returns those that are in doubt. Limit, Sample, Mine and Reject have no effect, and
 // duplicates are only counted: many URLs of many sites are an ordinary list.
 func Doubts(ctx context.Context, paths []string, opt Options) (doubts []*Doubt, err error) {
-	opt.Limit, opt.Sample, opt.Mine, opt.Reject = 0, 0, nil, nil
-	r, err := Open(ctx, paths, opt)
-	if err != nil {
+	var tallies []tally // of each stream
+	err = eachLine(ctx, paths, opt, func(stream int, _ *Reader, _ []byte, e Entry, reason string) {
+		if stream == len(tallies) {
+			tallies = append(tallies, tally{})
+		}
+		tallies[stream].add(e, reason)
+	})
+	if err != nil || !slices.ContainsFunc(tallies, tally.doubtful) {
 		return nil, err
 	}
+	// Few lists come here. The lines of their most frequent sites are counted exactly.
+	found := make([]Doubt, len(tallies))
+	err = eachLine(ctx, paths, opt, func(stream int, r *Reader, line []byte, e Entry, reason string) {
+		if stream >= len(found) {
+			return // the file has grown
+		}
+		t, d := &tallies[stream], &found[stream]
+		d.File, d.Of = r.name, t.lines
+		switch rejects := t.rejects*2 > t.lines; {
+		case rejects && reason != "":
+			d.add(Sample{r.line, string(line[:min(len(line), MaxText)]), reason})
+		case !rejects && reason == "" && siteOf(e.Origin) == t.first():
+			d.Host = e.Origin.Host()
+			d.add(Sample{Line: r.line, Text: e.Input})
+		}
+	})
+	for i := range found {
+		// A list without any site is none to doubt, and neither are two lines of a site.
+		if d := &found[i]; d.Lines*2 > d.Of && (d.Host == "" && d.Lines < d.Of || d.Host != "" && d.Lines > 2) {
+			doubts = append(doubts, d)
+		}
+	}
+	return doubts, err
+}
+
+func (d *Doubt) add(s Sample) {
+	if d.Lines++; len(d.Samples) < doubtSamples {
+		d.Samples = append(d.Samples, s)
+	}
+}
+
+// eachLine calls f with each line of lists that is an entry or a reject, also where it is a duplicate. Streams are counted from 0, without
+// those that have no such line.
+func eachLine(ctx context.Context, paths []string, opt Options, f func(stream int, r *Reader, line []byte, e Entry, reason string)) (err error) {
+	r, err := Open(ctx, paths, opt)
+	if err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	var t tally
+	stream, begun := -1, false
 	for {
 		if !r.open {
-			if d := t.doubt(r.name); d != nil {
-				doubts = append(doubts, d)
-			}
-			t = tally{sites: map[string]*siteTally{}}
 			if err := r.nextStream(); err == io.EOF {
-				return doubts, nil
+				return nil
 			} else if err != nil {
-				return nil, err
+				return err
 			}
+			begun = false
 		}
 		line, reason, err := r.advance()
 		if err == io.EOF {
@@ -75,7 +118,7 @@ func Doubts(ctx context.Context, paths []string, opt Options) (doubts []*Doubt, 
 			continue
 		}
 		if err != nil {
-			return nil, damaged(r.name, r.line+1, err)
+			return damaged(r.name, r.line+1, err)
 		}
 		if r.line++; reason == skipLine {
 			continue
@@ -84,68 +127,76 @@ func Doubts(ctx context.Context, paths []string, opt Options) (doubts []*Doubt, 
 		if reason == "" {
 			entry, reason = r.entry()
 		}
-		t.lines++
-		if reason == "" {
-			t.site(entry, r.line)
-			continue
+		if !begun {
+			begun = true
+			stream++
 		}
-		t.rejects++
-		if len(t.samples) < doubtSamples {
-			t.samples = append(t.samples, Sample{r.line, string(line[:min(len(line), MaxText)]), reason})
-		}
+		f(stream, r, line, entry, reason)
 	}
 }
+
+// tallied is how many sites are counted at once. Of a list's sites the most frequent one is among them if it has more than half of the
+// lines, and its count is too small by less than a ninth of them (J. Misra, D. Gries: Finding repeated elements, 1982).
+const tallied = 8
 
 // tally counts the lines of a list.
 type tally struct {
 	lines, rejects uint64
-	samples        []Sample // of rejects
-	sites          map[string]*siteTally
+	sites          [tallied]site
+	counts         [tallied]uint64
 }
 
-type siteTally struct {
-	lines   uint64 // at least
-	samples []Sample
+// site is what a line is of, whatever its scheme.
+type site struct {
+	host string
+	port uint16 // 0: that of the scheme
 }
 
-// tallied bounds the sites that are counted at once. A site with more than half of the lines is always among them, and its count is at
-// most a 1,000th of all lines too small (J. Misra, D. Gries: Finding repeated elements, 1982).
-const tallied = 1000
-
-// site counts a line of a site. Another port than the scheme's is another site.
-func (t *tally) site(e Entry, line uint64) {
-	key := e.Origin.Host()
-	if e.Origin.Port() != e.Origin.Scheme().DefaultPort() {
-		key = string(e.Origin.AppendHostTo(nil))
+func siteOf(o origin.Origin) site {
+	s := site{o.Host(), o.Port()}
+	if s.port == o.Scheme().DefaultPort() {
+		s.port = 0
 	}
-	s := t.sites[key]
-	if s == nil && len(t.sites) == tallied {
-		for other, s := range t.sites {
-			if s.lines--; s.lines == 0 {
-				delete(t.sites, other)
-			}
-		}
+	return s
+}
+
+func (t *tally) add(e Entry, reason string) {
+	t.lines++
+	if reason != "" {
+		t.rejects++
 		return
 	}
-	if s == nil {
-		s = &siteTally{}
-		t.sites[key] = s
-	}
-	if len(s.samples) < doubtSamples {
-		s.samples = append(s.samples, Sample{Line: line, Text: e.Input})
-	}
-	s.lines++
-}
-
-// doubt judges a list that was read. A list without any site is none to doubt, and neither is one or two lines of a site.
-func (t *tally) doubt(file string) *Doubt {
-	if t.rejects*2 > t.lines && t.rejects < t.lines {
-		return &Doubt{File: file, Of: t.lines, Lines: t.rejects, Samples: t.samples}
-	}
-	for host, s := range t.sites {
-		if s.lines*2 > t.lines && s.lines > 2 {
-			return &Doubt{File: file, Of: t.lines, Lines: s.lines, Host: host, Samples: s.samples}
+	s, free := siteOf(e.Origin), -1
+	for i := range t.sites {
+		switch {
+		case t.counts[i] == 0:
+			free = i
+		case t.sites[i] == s:
+			t.counts[i]++
+			return
 		}
 	}
-	return nil
+	if free >= 0 {
+		t.sites[free], t.counts[free] = s, 1
+		return
+	}
+	for i := range t.counts {
+		t.counts[i]--
+	}
+}
+
+// first returns the site that has more than half of the lines, if there is one.
+func (t *tally) first() site {
+	first := 0
+	for i, n := range t.counts {
+		if n > t.counts[first] {
+			first = i
+		}
+	}
+	return t.sites[first]
+}
+
+// doubtful reports whether the list may be in doubt.
+func (t tally) doubtful() bool {
+	return t.rejects*2 > t.lines || slices.Max(t.counts[:])+t.lines/(tallied+1) > t.lines/2
 }

@@ -29,7 +29,7 @@ func TestDoubts(t *testing.T) {
 	}
 	many := func(n int, pattern string) (lines []string) {
 		for i := range n {
-			lines = append(lines, strings.NewReplacer("SITE", siteOf(i), "PORT", fmt.Sprint(8000+i), "FEW", siteOf(i%3), "N", fmt.Sprint(i)).Replace(pattern))
+			lines = append(lines, strings.NewReplacer("SITE", nameOf(i), "PORT", fmt.Sprint(8000+i), "FEW", nameOf(i%3), "N", fmt.Sprint(i)).Replace(pattern))
 		}
 		return lines
 	}

@@ -21,35 +21,35 @@ type written struct {
 // cell is a number that grows with the row.
 func cell(i, by int) string { return strconv.Itoa(i * by) }
 
-func siteOf(i int) string { return "www.site" + strconv.Itoa(i) + ".example" }
+func nameOf(i int) string { return "www.site" + strconv.Itoa(i) + ".example" }
 
 var writers = []written{
 	{"pandas", []string{"", "domain", "rank", "category"}, func(i int) []string {
-		return []string{cell(i, 1), siteOf(i), strconv.Itoa(i+1) + ".0", "news"}
-	}, siteOf, "1"},
+		return []string{cell(i, 1), nameOf(i), strconv.Itoa(i+1) + ".0", "news"}
+	}, nameOf, "1"},
 	{"a spreadsheet", []string{"Rank", "Website", "Note"}, func(i int) []string {
-		return []string{strconv.Itoa(i+1) + ",000", "https://" + siteOf(i) + "/", "a, b; c"}
-	}, siteOf, "1000"},
+		return []string{strconv.Itoa(i+1) + ",000", "https://" + nameOf(i) + "/", "a, b; c"}
+	}, nameOf, "1000"},
 	{"Search Console", []string{"Top pages", "Clicks", "Impressions", "CTR", "Position"}, func(i int) []string {
-		return []string{"https://" + siteOf(i) + "/a/b", cell(i, 1), cell(i, 3), cell(i, 1) + ".5%", cell(i, 2) + ".25"}
-	}, siteOf, ""},
+		return []string{"https://" + nameOf(i) + "/a/b", cell(i, 1), cell(i, 3), cell(i, 1) + ".5%", cell(i, 2) + ".25"}
+	}, nameOf, ""},
 	{"Screaming Frog", []string{"Address", "Content Type", "Status Code", "Title 1"}, func(i int) []string {
-		return []string{"https://" + siteOf(i) + "/x?q=1#y", "text/html; charset=UTF-8", "200", "Home of page " + cell(i, 1)}
-	}, siteOf, ""},
+		return []string{"https://" + nameOf(i) + "/x?q=1#y", "text/html; charset=UTF-8", "200", "Home of page " + cell(i, 1)}
+	}, nameOf, ""},
 	{"Screaming Frog with canonical links", []string{"Address", "Status Code", "Canonical Link Element 1"}, func(i int) []string {
-		return []string{"https://" + siteOf(i) + "/x", "200", "https://" + siteOf(i) + "/"}
+		return []string{"https://" + nameOf(i) + "/x", "200", "https://" + nameOf(i) + "/"}
 	}, nil, ""},
 	{"Wikidata", []string{"item", "officialWebsite"}, func(i int) []string {
-		return []string{"http://www.wikidata.org/entity/Q" + cell(i, 7), "https://" + siteOf(i) + "/"}
+		return []string{"http://www.wikidata.org/entity/Q" + cell(i, 7), "https://" + nameOf(i) + "/"}
 	}, nil, ""},
 	{"Wikidata, with labels", []string{"itemLabel", "officialWebsite"}, func(i int) []string {
-		return []string{"Name " + cell(i, 1), "https://" + siteOf(i) + "/en/index.html"}
-	}, siteOf, ""},
+		return []string{"Name " + cell(i, 1), "https://" + nameOf(i) + "/en/index.html"}
+	}, nameOf, ""},
 	{"links", []string{"source", "target"}, func(i int) []string {
-		return []string{"https://" + siteOf(i) + "/x", "https://t" + cell(i, 1) + ".example/1"}
+		return []string{"https://" + nameOf(i) + "/x", "https://t" + cell(i, 1) + ".example/1"}
 	}, nil, ""},
 	{"links of names", []string{"from", "to"}, func(i int) []string {
-		return []string{siteOf(i), "t" + cell(i, 1) + ".example"}
+		return []string{nameOf(i), "t" + cell(i, 1) + ".example"}
 	}, nil, ""},
 	{"ranks of a web graph", []string{"hc_pos", "hc_val", "pr_pos", "pr_val", "host_rev", "n_hosts"}, func(i int) []string {
 		return []string{cell(i+1, 1), "2." + cell(i+1, 3) + "E7", cell(i+2, 1), "0.0127504075179097" + cell(i, 1), "com.site" + cell(i, 1) + ".www", cell(i+1, 5)}
@@ -174,7 +174,7 @@ func TestPathsOfLists(t *testing.T) {
 		t.Helper()
 		var b strings.Builder
 		for i := range n {
-			b.WriteString(strings.NewReplacer("SITE", siteOf(i), "N", strconv.Itoa(i), "COMMAS", strings.Repeat(",", i%4)).Replace(pattern) + "\n")
+			b.WriteString(strings.NewReplacer("SITE", nameOf(i), "N", strconv.Itoa(i), "COMMAS", strings.Repeat(",", i%4)).Replace(pattern) + "\n")
 		}
 		r, err := Open(t.Context(), []string{listFile(t, "list", []byte(b.String()))}, Options{})
 		if err != nil {
@@ -182,7 +182,7 @@ func TestPathsOfLists(t *testing.T) {
 			return
 		}
 		defer closeReader(t, r)
-		if entries, err := readAll(r); err != nil || len(entries) != n || entries[n-1].Origin.Host() != siteOf(n-1) {
+		if entries, err := readAll(r); err != nil || len(entries) != n || entries[n-1].Origin.Host() != nameOf(n-1) {
 			t.Errorf("%s: %d entries of %d, %v", pattern, len(entries), n, err)
 		}
 	}
