@@ -222,6 +222,7 @@ func figures(t *testing.T) (all []figure) {
 	page = "docs/inputs.md"
 	f(page, "at most {} bytes, goes", code("inputs.MaxLabel"))
 	f(page, "a number of more than {} digits is no rank", code("inputs.maxDigits"))
+	f(page, "`--dry-run` ends with {}.", code("cmd/bulkscan.exitUsage"))
 	f(page, "for each of up to {} labels", grouped("internal/report.maxLabels"))
 	f(page, "The first {} lines, up to {} KiB, decide", code("inputs.sampleLines"), kib("inputs.headBytes"))
 	f(page, "pages of more than {} MiB, {} million values or a header of {} MiB", mib("sink/table.maxPage"), mib("sink/table.maxPageValues"), mib("sink/table.maxPageHeader"))
