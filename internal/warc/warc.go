@@ -2,8 +2,8 @@
 // 28500, versions 1.0 and 1.1) as crawlers publish them: records in gzip members of their own, or plain. It does not
 // interpret the exchanges, and it knows no HTTP.
 //
-// record.go parses the head of a record; reader.go reads files and skips damage; writer.go writes files for other
-// tools.
+// record.go parses the head of a record; look.go refuses what is no archive; reader.go reads files and skips damage;
+// writer.go writes files for other tools.
 package warc
 
 import "time"
